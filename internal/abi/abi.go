@@ -1,0 +1,135 @@
+// Package abi is the C side of the Arrow interfaces, spelled in Go: one mirror
+// for each struct of abi.h, with the same layout, and the few unsafe
+// conversions that everything else needs.
+//
+// The mirrors hold C addresses as uintptr, never as unsafe.Pointer. A store
+// through a mirror therefore compiles to a plain store, without a write
+// barrier: the struct that a C caller hands in need not be zeroed beforehand,
+// and filling one costs no cgo call. The garbage collector does not follow a
+// uintptr; whoever fills a mirror with the address of Go memory pins that
+// memory and keeps it alive (see cdevice's memoryOwner).
+//
+// Layouts are those of 64-bit platforms; layout.go makes the build fail elsewhere.
+package abi
+
+import (
+	"structs"
+	"unsafe"
+)
+
+// The flags of ArrowSchema.flags.
+const (
+	FlagDictionaryOrdered = 1
+	FlagNullable          = 2
+	FlagMapKeysSorted     = 4
+)
+
+// ArrowSchema mirrors struct ArrowSchema (C data interface).
+type ArrowSchema struct {
+	_           structs.HostLayout
+	Format      uintptr // const char*
+	Name        uintptr // const char*, may be NULL
+	Metadata    uintptr // const char*, length-prefixed pairs, may be NULL
+	Flags       int64
+	NChildren   int64
+	Children    uintptr // struct ArrowSchema**
+	Dictionary  uintptr // struct ArrowSchema*
+	Release     uintptr // void (*)(struct ArrowSchema*); NULL once released
+	PrivateData uintptr
+}
+
+// ArrowArray mirrors struct ArrowArray (C data interface).
+type ArrowArray struct {
+	_           structs.HostLayout
+	Length      int64
+	NullCount   int64
+	Offset      int64
+	NBuffers    int64
+	NChildren   int64
+	Buffers     uintptr // const void**
+	Children    uintptr // struct ArrowArray**
+	Dictionary  uintptr // struct ArrowArray*
+	Release     uintptr // void (*)(struct ArrowArray*); NULL once released
+	PrivateData uintptr
+}
+
+// ArrowDeviceArray mirrors struct ArrowDeviceArray (C device data interface).
+type ArrowDeviceArray struct {
+	_          structs.HostLayout
+	Array      ArrowArray
+	DeviceID   int64
+	DeviceType int32
+	SyncEvent  uintptr // void*: a pointer to the device's event type, or NULL
+	Reserved   [3]int64
+}
+
+// ArrowDeviceArrayStream mirrors struct ArrowDeviceArrayStream.
+type ArrowDeviceArrayStream struct {
+	_            structs.HostLayout
+	DeviceType   int32
+	GetSchema    uintptr
+	GetNext      uintptr
+	GetLastError uintptr
+	Release      uintptr
+	PrivateData  uintptr
+}
+
+// ArrowAsyncTask mirrors struct ArrowAsyncTask.
+type ArrowAsyncTask struct {
+	_           structs.HostLayout
+	ExtractData uintptr
+	PrivateData uintptr
+}
+
+// ArrowAsyncProducer mirrors struct ArrowAsyncProducer as the shipped headers
+// define it: 40 bytes, without a release member.
+type ArrowAsyncProducer struct {
+	_                  structs.HostLayout
+	DeviceType         int32
+	Request            uintptr
+	Cancel             uintptr
+	AdditionalMetadata uintptr
+	PrivateData        uintptr
+}
+
+// ArrowAsyncDeviceStreamHandler mirrors struct ArrowAsyncDeviceStreamHandler.
+type ArrowAsyncDeviceStreamHandler struct {
+	_           structs.HostLayout
+	OnSchema    uintptr
+	OnNextTask  uintptr
+	OnError     uintptr
+	Release     uintptr
+	Producer    uintptr
+	PrivateData uintptr
+}
+
+// Pointer turns a C address into a pointer. It is the one place that does: an
+// address of Go memory must be alive by other means.
+func Pointer(addr uintptr) unsafe.Pointer {
+	return *(*unsafe.Pointer)(unsafe.Pointer(&addr))
+}
+
+// At returns the T at a C address.
+func At[T any](addr uintptr) *T { return (*T)(Pointer(addr)) }
+
+// Slice returns the n values of type T that start at a C address, as a view. A
+// NULL address or n of zero gives nil.
+func Slice[T any](addr uintptr, n int) []T {
+	if addr == 0 || n == 0 {
+		return nil
+	}
+	return unsafe.Slice((*T)(Pointer(addr)), n)
+}
+
+// String copies the NUL-terminated string at a C address; NULL gives "".
+func String(addr uintptr) string {
+	if addr == 0 {
+		return ""
+	}
+	p := (*byte)(Pointer(addr))
+	n := 0
+	for *(*byte)(unsafe.Add(unsafe.Pointer(p), n)) != 0 {
+		n++
+	}
+	return string(unsafe.Slice(p, n))
+}

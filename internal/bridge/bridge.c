@@ -1,0 +1,94 @@
+#include "bridge.h"
+
+#include <stdlib.h>
+
+/* Go: ends the handle. Called at most once per block, on the thread that
+ * released the last struct. */
+extern void cdevice_v0_go_release(uint64_t handle);
+
+const uint64_t cdevice_v0_zeros[8] __attribute__((aligned(64)));
+
+static int64_t block_count;
+
+struct cdevice_v0_block* cdevice_v0_block_new(size_t size) {
+  struct cdevice_v0_block* block = malloc(size);
+  if (block != NULL) __atomic_fetch_add(&block_count, 1, __ATOMIC_RELAXED);
+  return block;
+}
+
+void cdevice_v0_block_free(struct cdevice_v0_block* block) {
+  free(block);
+  __atomic_fetch_sub(&block_count, 1, __ATOMIC_RELAXED);
+}
+
+int64_t cdevice_v0_block_count(void) {
+  return __atomic_load_n(&block_count, __ATOMIC_RELAXED);
+}
+
+/* Drops n structs from the block; the last one frees it. The acquire-release
+ * order makes every other thread's last use of the block happen before free. */
+static void drop(struct cdevice_v0_block* block, int64_t n) {
+  if (__atomic_fetch_sub(&block->live, n, __ATOMIC_ACQ_REL) != n) return;
+  uint64_t handle = block->handle;
+  cdevice_v0_block_free(block);
+  if (handle != 0) cdevice_v0_go_release(handle);
+}
+
+/* Marks the tree below a released and returns how many structs of the block
+ * that were. A struct that a consumer moved out of the tree has a NULL release
+ * and stays alive; its children went with it. */
+static int64_t mark_array(struct ArrowArray* a, const struct cdevice_v0_block* block);
+
+static inline int64_t mark_array_member(struct ArrowArray* a,
+                                        const struct cdevice_v0_block* block) {
+  if (a == NULL || a->release == NULL) return 0;
+  if (a->release == cdevice_v0_release_array && a->private_data == block) {
+    return mark_array(a, block);
+  }
+  a->release(a);
+  return 0;
+}
+
+static int64_t mark_array(struct ArrowArray* a, const struct cdevice_v0_block* block) {
+  int64_t n = 1;
+  for (int64_t i = 0; i < a->n_children; i++) n += mark_array_member(a->children[i], block);
+  if (a->dictionary != NULL) n += mark_array_member(a->dictionary, block);
+  a->release = NULL;
+  return n;
+}
+
+void cdevice_v0_release_array(struct ArrowArray* array) {
+  if (array->release == NULL) return;
+  struct cdevice_v0_block* block = array->private_data;
+  drop(block, mark_array(array, block));
+}
+
+static int64_t mark_schema(struct ArrowSchema* s, const struct cdevice_v0_block* block);
+
+static inline int64_t mark_schema_member(struct ArrowSchema* s,
+                                         const struct cdevice_v0_block* block) {
+  if (s == NULL || s->release == NULL) return 0;
+  if (s->release == cdevice_v0_release_schema && s->private_data == block) {
+    return mark_schema(s, block);
+  }
+  s->release(s);
+  return 0;
+}
+
+static int64_t mark_schema(struct ArrowSchema* s, const struct cdevice_v0_block* block) {
+  int64_t n = 1;
+  for (int64_t i = 0; i < s->n_children; i++) n += mark_schema_member(s->children[i], block);
+  if (s->dictionary != NULL) n += mark_schema_member(s->dictionary, block);
+  s->release = NULL;
+  return n;
+}
+
+void cdevice_v0_release_schema(struct ArrowSchema* schema) {
+  if (schema->release == NULL) return;
+  struct cdevice_v0_block* block = schema->private_data;
+  drop(block, mark_schema(schema, block));
+}
+
+void cdevice_v0_call_array_release(struct ArrowArray* array) { array->release(array); }
+
+void cdevice_v0_call_schema_release(struct ArrowSchema* schema) { schema->release(schema); }

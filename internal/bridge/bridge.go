@@ -1,0 +1,68 @@
+// Package bridge is the one place where Go and C call each other for Arrow: the
+// release callbacks of what we export, and the calls of callbacks that others
+// gave us. There is no policy here; the packages above decide.
+package bridge
+
+// #cgo noescape cdevice_v0_block_new
+// #cgo nocallback cdevice_v0_block_new
+// #cgo nocallback cdevice_v0_block_free
+// #cgo nocallback cdevice_v0_block_count
+// #include "bridge.h"
+import "C"
+
+import (
+	"unsafe"
+
+	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/handle"
+)
+
+// Block mirrors struct cdevice_v0_block, the head of one C allocation that holds
+// a whole exported tree.
+type Block struct {
+	Live   int64       // structs of the tree; the last one released frees the block
+	Handle handle.Word // given back by the last release; zero for none
+}
+
+// BlockSize is the size of Block; what follows it in the allocation is aligned to 16.
+const BlockSize = unsafe.Sizeof(Block{})
+
+var (
+	_ = [1]struct{}{}[BlockSize-C.sizeof_struct_cdevice_v0_block]
+	_ = [1]struct{}{}[BlockSize%16]
+)
+
+// NewBlock allocates a block of size bytes, the head included, with
+// uninitialised contents. It returns nil when the memory is not to be had. The
+// block is freed by the release callback of the last struct in it, or by
+// FreeBlock if no consumer ever saw it.
+func NewBlock(size uintptr) *Block {
+	return (*Block)(unsafe.Pointer(C.cdevice_v0_block_new(C.size_t(size))))
+}
+
+// FreeBlock frees a block that was never handed to a consumer.
+func FreeBlock(b *Block) {
+	C.cdevice_v0_block_free((*C.struct_cdevice_v0_block)(unsafe.Pointer(b)))
+}
+
+// Blocks is the number of blocks that are allocated and not yet freed.
+func Blocks() int64 { return int64(C.cdevice_v0_block_count()) }
+
+// C addresses that exported structs hold.
+var (
+	ReleaseArray  = uintptr(C.cdevice_v0_release_array)
+	ReleaseSchema = uintptr(C.cdevice_v0_release_schema)
+	// Zeros is the address of 64 zero bytes, aligned to 64.
+	Zeros = uintptr(unsafe.Pointer(&C.cdevice_v0_zeros))
+)
+
+// CallArrayRelease calls the release callback of a, which must not be released
+// yet. The callback runs on this thread and may call back into Go.
+func CallArrayRelease(a *abi.ArrowArray) {
+	C.cdevice_v0_call_array_release((*C.struct_ArrowArray)(unsafe.Pointer(a)))
+}
+
+// CallSchemaRelease calls the release callback of s, which must not be released yet.
+func CallSchemaRelease(s *abi.ArrowSchema) {
+	C.cdevice_v0_call_schema_release((*C.struct_ArrowSchema)(unsafe.Pointer(s)))
+}

@@ -1,0 +1,37 @@
+/* The C half of what this library exports: blocks of C memory that hold a whole
+ * tree of ArrowArray or ArrowSchema structs, and the release callbacks of those
+ * structs. Every symbol carries the prefix cdevice_v0_, because two major
+ * versions of this library may be linked into one program.
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "../abi/abi.h"
+
+/* Heads every block. The structs of a tree, and all that their pointers reach
+ * except the data buffers, follow it in the same allocation. private_data of
+ * each struct points here, also after a consumer moved the struct away.
+ */
+struct cdevice_v0_block {
+  int64_t live;     /* structs of the tree that are not released; atomic */
+  uint64_t handle;  /* word of internal/handle that the last release gives back, or 0 */
+};
+
+/* Allocates a block of size bytes, header included, or returns NULL. */
+struct cdevice_v0_block* cdevice_v0_block_new(size_t size);
+/* Frees a block that was never handed to a consumer. */
+void cdevice_v0_block_free(struct cdevice_v0_block* block);
+/* Blocks that are allocated and not freed. */
+int64_t cdevice_v0_block_count(void);
+
+void cdevice_v0_release_array(struct ArrowArray* array);
+void cdevice_v0_release_schema(struct ArrowSchema* schema);
+
+/* Call the release callback of a struct that somebody else exported. */
+void cdevice_v0_call_array_release(struct ArrowArray* array);
+void cdevice_v0_call_schema_release(struct ArrowSchema* schema);
+
+/* What a NULL buffer of length zero becomes on the CPU: some consumers reject NULL. */
+extern const uint64_t cdevice_v0_zeros[8];

