@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"unsafe"
+
+	"github.com/apache/arrow-go/v18/arrow/cdata"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/device"
+)
+
+func must[T any](v T, err error) T {
+	check(err)
+	return v
+}
+
+func check(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+// carray is a struct ArrowDeviceArray as both libraries see it.
+type carray struct{ cdevice.CArrowDeviceArray }
+
+func (a *carray) plain() *cdata.CArrowArray { return (*cdata.CArrowArray)(unsafe.Pointer(&a.Array)) }
+
+func operations(s shape) []operation {
+	return []operation{
+		exportRelease(s), wrapExportRelease(s), importRelease(s), importViewRelease(s), schemaBothWays(s),
+	}
+}
+
+func exportRelease(s shape) operation {
+	batch := must(cdevice.Wrap(s.rec, device.Host()))
+	out := new(carray)
+	return operation{
+		name: "export+release",
+		ours: func(n int) {
+			for range n {
+				check(cdevice.ExportRecordBatch(batch, &out.CArrowDeviceArray, nil))
+				cdevice.ReleaseCArrowDeviceArray(&out.CArrowDeviceArray)
+			}
+		},
+		peers: []peer{{"cdata", cdataExport(s)}, {"C floor", s.tree.ExportRelease}},
+		close: batch.Release,
+	}
+}
+
+func cdataExport(s shape) func(int) {
+	out := new(cdata.CArrowArray)
+	return func(n int) {
+		for range n {
+			*out = cdata.CArrowArray{}
+			cdata.ExportArrowRecordBatch(s.rec, out, nil)
+			cdata.ReleaseCArrowArray(out)
+		}
+	}
+}
+
+func wrapExportRelease(s shape) operation {
+	out := new(carray)
+	return operation{
+		name: "wrap+export+release",
+		ours: func(n int) {
+			for range n {
+				batch := must(cdevice.Wrap(s.rec, device.Host()))
+				check(cdevice.ExportRecordBatch(batch, &out.CArrowDeviceArray, nil))
+				batch.Release()
+				cdevice.ReleaseCArrowDeviceArray(&out.CArrowDeviceArray)
+			}
+		},
+		peers: []peer{{"cdata", cdataExport(s)}},
+	}
+}
+
+// The import operations pay for the C producer too, on both sides.
+
+func importRelease(s shape) operation {
+	in := new(carray)
+	schema := s.rec.Schema()
+	return operation{
+		name: "import+release",
+		ours: func(n int) {
+			for range n {
+				s.tree.Export(&in.CArrowDeviceArray)
+				must(cdevice.ImportRecordBatchWithSchema(&in.CArrowDeviceArray, schema)).Release()
+			}
+		},
+		peers: []peer{{"cdata", cdataImport(s)}},
+	}
+}
+
+func cdataImport(s shape) func(int) {
+	in := new(carray)
+	schema := s.rec.Schema()
+	return func(n int) {
+		for range n {
+			s.tree.Export(&in.CArrowDeviceArray)
+			must(cdata.ImportCRecordBatchWithSchema(in.plain(), schema)).Release()
+		}
+	}
+}
+
+func importViewRelease(s shape) operation {
+	in := new(carray)
+	schema := s.rec.Schema()
+	ctx := context.Background()
+	return operation{
+		name: "import+view+release",
+		ours: func(n int) {
+			for range n {
+				s.tree.Export(&in.CArrowDeviceArray)
+				batch := must(cdevice.ImportRecordBatchWithSchema(&in.CArrowDeviceArray, schema))
+				view := must(batch.HostView(ctx))
+				batch.Release()
+				view.Release()
+			}
+		},
+		peers: []peer{{"cdata", cdataImport(s)}},
+	}
+}
+
+func schemaBothWays(s shape) operation {
+	schema := s.rec.Schema()
+	out := new(cdata.CArrowSchema)
+	return operation{
+		name: "schema both ways",
+		ours: func(n int) {
+			for range n {
+				check(cdevice.ExportSchema(schema, out))
+				must(cdevice.ImportSchema(out))
+			}
+		},
+		peers: []peer{{"cdata", func(n int) {
+			for range n {
+				*out = cdata.CArrowSchema{}
+				cdata.ExportArrowSchema(schema, out)
+				must(cdata.ImportCArrowSchema(out))
+			}
+		}}},
+	}
+}

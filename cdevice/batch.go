@@ -1,0 +1,121 @@
+package cdevice
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"github.com/apache/arrow-go/v18/arrow"
+
+	"github.com/arrowdevice/arrowdevice/device"
+)
+
+// RecordBatch is a record batch that knows which device its memory lives on. It
+// is immutable and may be used from any goroutine. It is not an
+// arrow.RecordBatch, on purpose: arrow-go reads arrays through []byte, and a
+// device address behind a []byte is a crash. [RecordBatch.HostView] and
+// [RecordBatch.CopyToHost] are the ways to one.
+//
+// A RecordBatch is reference counted, and starts with one reference. Its slices,
+// columns and exports hold the memory on their own: they stay valid when the
+// batch is released.
+type RecordBatch struct {
+	refs    atomic.Int64
+	mem     *memoryOwner
+	place   place
+	schema  *arrow.Schema
+	rows    int64
+	columns []node
+	host    arrow.RecordBatch // what was wrapped, if that is exactly this batch
+}
+
+func newRecordBatch(mem *memoryOwner, at place, schema *arrow.Schema, rows int64, columns []node) *RecordBatch {
+	b := &RecordBatch{mem: mem, place: at, schema: schema, rows: rows, columns: columns}
+	b.refs.Store(1)
+	return b
+}
+
+// Retain adds a reference. It may be called from any goroutine.
+func (b *RecordBatch) Retain() { b.refs.Add(1) }
+
+// Release drops a reference. The last one ends the batch, and its memory unless
+// slices, columns, host views or exported structs still use it. It may be called
+// from any goroutine; for an imported batch it then runs the producer's release
+// callback.
+func (b *RecordBatch) Release() {
+	if b.refs.Add(-1) == 0 {
+		b.mem.Release()
+	}
+}
+
+// Schema returns the schema, with its metadata.
+func (b *RecordBatch) Schema() *arrow.Schema { return b.schema }
+
+// NumRows is the number of rows.
+func (b *RecordBatch) NumRows() int64 { return b.rows }
+
+// NumCols is the number of columns.
+func (b *RecordBatch) NumCols() int { return len(b.columns) }
+
+// DeviceID says where the memory lives: the device type and ordinal that the
+// producer declared, whether this process has a backend for it or not.
+func (b *RecordBatch) DeviceID() device.ID { return b.place.id }
+
+// Device opens the device that the memory lives on. Where no backend is
+// registered, or the machine has no such device, the error wraps
+// device.ErrNotSupported; the batch can still be sliced, passed on and exported.
+func (b *RecordBatch) Device() (device.Device, error) { return device.Open(b.place.id) }
+
+// Column returns column i as an array that shares the batch's memory. The
+// result is owned by the caller, who releases it. It panics where i is out of
+// range, as indexing a slice does.
+func (b *RecordBatch) Column(i int) *Array {
+	return newArray(b.mem.retain(), b.place, b.schema.Field(i), b.columns[i])
+}
+
+// Slice returns rows [i, j) as a batch that shares this one's memory: nothing is
+// read, copied or waited for. Null counts that are not zero become unknown. The
+// result is owned by the caller.
+func (b *RecordBatch) Slice(i, j int64) (*RecordBatch, error) {
+	if err := checkSlice(b.refs.Load(), i, j, b.rows); err != nil {
+		return nil, err
+	}
+	columns := make([]node, len(b.columns))
+	for k := range columns {
+		columns[k] = b.columns[k].slice(i, j)
+	}
+	return newRecordBatch(b.mem.retain(), b.place, b.schema, j-i, columns), nil
+}
+
+// Select returns the given columns, in the given order, as a batch that shares
+// this one's memory. An index may appear more than once. The result is owned by
+// the caller.
+func (b *RecordBatch) Select(indices ...int) (*RecordBatch, error) {
+	if b.refs.Load() <= 0 {
+		return nil, fmt.Errorf("cdevice: select from a batch that is %w", ErrReleased)
+	}
+	columns := make([]node, len(indices))
+	fields := make([]arrow.Field, len(indices))
+	for k, i := range indices {
+		if i < 0 || i >= len(b.columns) {
+			return nil, fmt.Errorf("cdevice: select: indices[%d] = %d, want 0 to %d: %w", k, i, len(b.columns)-1, arrow.ErrInvalid)
+		}
+		columns[k], fields[k] = b.columns[i], b.schema.Field(i)
+	}
+	metadata := b.schema.Metadata()
+	return newRecordBatch(b.mem.retain(), b.place, arrow.NewSchema(fields, &metadata), b.rows, columns), nil
+}
+
+func checkSlice(refs, i, j, length int64) error {
+	if refs <= 0 {
+		return fmt.Errorf("cdevice: slice of something that is %w", ErrReleased)
+	}
+	if i < 0 || j < i || j > length {
+		return fmt.Errorf("cdevice: slice [%d, %d) of %d elements: %w", i, j, length, arrow.ErrInvalid)
+	}
+	return nil
+}
+
+// String describes the batch without reading its memory.
+func (b *RecordBatch) String() string {
+	return fmt.Sprintf("record batch on %s, %d rows: %s", b.place.id, b.rows, b.schema)
+}

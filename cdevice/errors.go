@@ -1,0 +1,56 @@
+package cdevice
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/apache/arrow-go/v18/arrow"
+
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+)
+
+// FieldError says which field is wrong, what it holds and what it should hold:
+//
+//	cdevice: import: ArrowDeviceArray.array.children[2].n_buffers = 1, want 2 for int64: invalid
+//
+// Err wraps arrow.ErrInvalid, arrow.ErrNotImplemented, device.ErrNotSupported or
+// [ErrReleased]; errors.Is finds them.
+type FieldError = fielderr.Error
+
+// ErrReleased says that a struct, a batch or an array was used after its release.
+var ErrReleased = errors.New("released")
+
+var errTooDeep = fmt.Errorf("%w: nested deeper than %d", arrow.ErrInvalid, maxDepth)
+
+func unknownType(dt arrow.DataType) error {
+	if dt == nil {
+		return fmt.Errorf("%w: no data type", arrow.ErrInvalid)
+	}
+	return fmt.Errorf("%w: data type %s", arrow.ErrNotImplemented, dt)
+}
+
+// invalid returns a FieldError for malformed input. The field is relative to the
+// node that is being looked at; within prepends the way to it.
+func invalid(op, field string, got, want any) *FieldError {
+	return &FieldError{Op: op, Field: field, Got: got, Want: want, Err: arrow.ErrInvalid}
+}
+
+// within prepends the name of the parent to the path of a FieldError.
+func within(parent string, err error) error {
+	var fe *FieldError
+	if errors.As(err, &fe) {
+		fe.Field = parent + "." + fe.Field
+	}
+	return err
+}
+
+// childName is how paths name child i.
+func childName(i int) string { return fmt.Sprintf("children[%d]", i) }
+
+// The operations that FieldError.Op names.
+const (
+	opImport = fielderr.Import
+	opExport = fielderr.Export
+	opWrap   = "wrap"
+	opRead   = "read"
+)

@@ -1,0 +1,224 @@
+package cdevice
+
+import (
+	"fmt"
+	"syscall"
+	"unsafe"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/cdata"
+
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/bridge"
+	"github.com/arrowdevice/arrowdevice/internal/handle"
+	"github.com/arrowdevice/arrowdevice/internal/schema"
+)
+
+// ExportRecordBatch fills *out, and *outSchema unless it is nil, with the batch:
+// a struct array whose children are the columns. No data is copied, read or
+// waited for; a sync event that the batch was imported with travels along.
+//
+// The exported struct holds the memory on its own until the consumer releases
+// it, on any thread; children may be moved out and outlive their parent. The
+// batch stays the caller's, and can be exported any number of times.
+//
+// It writes *out and *outSchema only on success; they may hold anything before.
+//
+// Errors wrap [ErrReleased] for a batch that was released, arrow.ErrInvalid or
+// arrow.ErrNotImplemented for a schema that C cannot express, and
+// device.ErrNotSupported for an option that needs a device which is not there.
+//
+// https://arrow.apache.org/docs/format/CDeviceDataInterface.html#record-batches
+func ExportRecordBatch(batch *RecordBatch, out *CArrowDeviceArray, outSchema *cdata.CArrowSchema, opts ...ExportOption) error {
+	if batch == nil || batch.refs.Load() <= 0 {
+		return exportReleased("RecordBatch")
+	}
+	root := node{layout: &layouts[storeStruct], length: batch.rows, children: batch.columns}
+	return export(&root, batch.mem, batch.place, out, outSchema, opts, func(s *abi.ArrowSchema) error {
+		return schema.ExportSchema(batch.schema, s)
+	})
+}
+
+// ExportArray fills *out, and *outSchema unless it is nil, with one array. All
+// of [ExportRecordBatch] holds; the schema is the array's field.
+//
+// It writes *out and *outSchema only on success; they may hold anything before.
+func ExportArray(array *Array, out *CArrowDeviceArray, outSchema *cdata.CArrowSchema, opts ...ExportOption) error {
+	if array == nil || array.refs.Load() <= 0 {
+		return exportReleased("Array")
+	}
+	return export(&array.node, array.mem, array.place, out, outSchema, opts, func(s *abi.ArrowSchema) error {
+		return schema.Export(array.field, s)
+	})
+}
+
+// ExportSchema fills *out with a schema alone, for interfaces that pass it
+// separately. It writes *out only on success; *out may hold anything before.
+func ExportSchema(s *arrow.Schema, out *cdata.CArrowSchema) error {
+	if out == nil {
+		return noOutput("ArrowSchema")
+	}
+	return schema.ExportSchema(s, schemaMirror(out))
+}
+
+// ExportField fills *out with the schema of one array. It writes *out only on
+// success; *out may hold anything before.
+func ExportField(field arrow.Field, out *cdata.CArrowSchema) error {
+	if out == nil {
+		return noOutput("ArrowSchema")
+	}
+	return schema.Export(field, schemaMirror(out))
+}
+
+func exportReleased(what string) error {
+	return &FieldError{Op: opExport, Field: what, Err: ErrReleased}
+}
+
+func noOutput(what string) error {
+	return invalid(opExport, what, "NULL", "a struct to fill")
+}
+
+// export writes nothing to the caller's structs before all that can fail is done.
+func export(root *node, mem *memoryOwner, at place, out *CArrowDeviceArray, outSchema *cdata.CArrowSchema,
+	opts []ExportOption, exportSchema func(*abi.ArrowSchema) error,
+) error {
+	if out == nil {
+		return noOutput("ArrowDeviceArray")
+	}
+	if len(opts) > 0 {
+		var err error
+		if at, err = applyExportOptions(at, opts); err != nil {
+			return err
+		}
+	}
+	if outSchema != nil {
+		var s abi.ArrowSchema
+		if err := exportSchema(&s); err != nil {
+			return err
+		}
+		if !exportTree(root, mem, at, out) {
+			bridge.CallSchemaRelease(&s)
+			return errNoMemory
+		}
+		*schemaMirror(outSchema) = s
+		return nil
+	}
+	if !exportTree(root, mem, at, out) {
+		return errNoMemory
+	}
+	return nil
+}
+
+var errNoMemory = fmt.Errorf("cdevice: export: no memory for the C structs: %w", syscall.ENOMEM)
+
+// exportBlock heads the one C allocation of an export. Behind it lie the
+// ArrowArray structs below the root, then the arrays of pointers to children.
+type exportBlock struct {
+	bridge.Block
+	// noBuffer is the buffers array of a record batch's root: one NULL bitmap.
+	noBuffer uintptr
+	_        uintptr // keeps the structs behind the head aligned to 16
+}
+
+const (
+	sizeofBlock   = unsafe.Sizeof(exportBlock{})
+	sizeofArray   = unsafe.Sizeof(abi.ArrowArray{})
+	sizeofPointer = unsafe.Sizeof(uintptr(0))
+)
+
+// exportTree makes the C structs of a tree and fills *out. It returns false,
+// with nothing written, when there is no memory.
+func exportTree(root *node, mem *memoryOwner, at place, out *CArrowDeviceArray) bool {
+	var size treeSize
+	size.addChildren(root)
+	block := (*exportBlock)(unsafe.Pointer(bridge.NewBlock(
+		sizeofBlock + uintptr(size.structs)*sizeofArray + uintptr(size.pointers)*sizeofPointer)))
+	if block == nil {
+		return false
+	}
+	block.Live = int64(size.structs) + 1
+	block.Handle = handle.New(mem.retain())
+	block.noBuffer = 0
+
+	start := uintptr(unsafe.Pointer(block))
+	f := filler{
+		block:    start,
+		structs:  start + sizeofBlock,
+		pointers: start + sizeofBlock + uintptr(size.structs)*sizeofArray,
+	}
+	f.fill(root, &out.Array)
+	if root.dtype == nil { // a record batch: no bitmap, whatever the columns have
+		out.Array.NBuffers = 1
+		out.Array.Buffers = uintptr(unsafe.Pointer(&block.noBuffer))
+	}
+	out.DeviceID = at.id.Ordinal
+	out.DeviceType = int32(at.id.Type)
+	out.SyncEvent = at.event
+	out.Reserved = [3]int64{}
+	return true
+}
+
+// filler fills C structs from nodes; structs and pointers are where the next
+// free ones lie in the block.
+type filler struct {
+	block, structs, pointers uintptr
+}
+
+func (f *filler) fill(n *node, out *abi.ArrowArray) {
+	out.Length = n.length
+	out.NullCount = n.nulls
+	out.Offset = n.offset
+	out.NBuffers = int64(len(n.buffers))
+	out.NChildren = 0
+	out.Buffers = uintptr(unsafe.Pointer(unsafe.SliceData(n.buffers)))
+	out.Children = 0
+	out.Dictionary = 0
+	out.Release = bridge.ReleaseArray
+	out.PrivateData = f.block
+	if len(n.children) != 0 {
+		f.fillChildren(n, out)
+	}
+}
+
+func (f *filler) fillChildren(n *node, out *abi.ArrowArray) {
+	count := len(n.children)
+	first := f.structs
+	f.structs += uintptr(count) * sizeofArray
+	if n.layout.store == storeDictionary {
+		out.Dictionary = first
+		f.fill(&n.children[0], abi.At[abi.ArrowArray](first))
+		return
+	}
+	out.NChildren = int64(count)
+	out.Children = f.pointers
+	pointers := abi.Slice[uintptr](f.pointers, count)
+	f.pointers += uintptr(count) * sizeofPointer
+	children := abi.Slice[abi.ArrowArray](first, count)
+	for i := range children {
+		pointers[i] = first + uintptr(i)*sizeofArray
+		f.fill(&n.children[i], &children[i])
+	}
+}
+
+// applyExportOptions returns where the exported struct says that the memory
+// lives, after any wait that the options ask for.
+func applyExportOptions(at place, opts []ExportOption) (place, error) {
+	var o exportOptions
+	for _, opt := range opts {
+		opt(&o)
+	}
+	if o.forHost && !hostReadable(at.id) {
+		return at, &FieldError{Op: opExport, Field: "ArrowDeviceArray.device_type", Got: at.id.Type, Want: "memory that the host can read (ForHost)", Err: device.ErrNotSupported}
+	}
+	if o.forHost || o.synchronized {
+		if err := at.wait(o.ctx); err != nil {
+			return at, err
+		}
+		at.event = 0
+	}
+	if o.forHost {
+		at.id = device.Host().ID()
+	}
+	return at, nil
+}

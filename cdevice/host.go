@@ -1,0 +1,239 @@
+package cdevice
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
+)
+
+// HostView returns the batch as an arrow-go record batch over the same memory,
+// for all that arrow-go can do. It first waits for the batch's event, if there
+// is one; ctx ends the wait with an error.
+//
+// The host must be able to read the memory (CPU, pinned or managed), otherwise
+// the error wraps device.ErrNotSupported; [RecordBatch.CopyToHost] always works.
+// A batch that was made by [Wrap] gives the record batch that was wrapped.
+//
+// The result is owned by the caller. It, and every column taken from it, keeps
+// the memory alive until its release. The contents are not checked beyond what
+// the buffers' sizes need: see [WithFullValidation].
+func (b *RecordBatch) HostView(ctx context.Context) (arrow.RecordBatch, error) {
+	if b.refs.Load() <= 0 {
+		return nil, readReleased("RecordBatch")
+	}
+	if err := readyForHost(ctx, b.place); err != nil {
+		return nil, err
+	}
+	if b.host != nil {
+		b.host.Retain()
+		return b.host, nil
+	}
+	columns := make([]arrow.Array, 0, len(b.columns))
+	defer func() { releaseAll(columns) }()
+	v := viewer{mem: b.mem}
+	for i := range b.columns {
+		column, err := v.array(&b.columns[i])
+		if err != nil {
+			return nil, within(fmt.Sprintf("column[%d]", i), err)
+		}
+		columns = append(columns, column)
+	}
+	return newHostBatch(b.schema, columns, b.rows)
+}
+
+// HostView returns the array as an arrow-go array over the same memory; see
+// [RecordBatch.HostView].
+func (a *Array) HostView(ctx context.Context) (arrow.Array, error) {
+	if a.refs.Load() <= 0 {
+		return nil, readReleased("Array")
+	}
+	if err := readyForHost(ctx, a.place); err != nil {
+		return nil, err
+	}
+	if a.host != nil {
+		a.host.Retain()
+		return a.host, nil
+	}
+	v := viewer{mem: a.mem}
+	arr, err := v.array(&a.node)
+	return arr, within("array", err)
+}
+
+func readReleased(what string) error {
+	return &FieldError{Op: opRead, Field: what, Err: ErrReleased}
+}
+
+// readyForHost returns nil once the host may read memory at that place.
+func readyForHost(ctx context.Context, at place) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("cdevice: read: %w", err)
+	}
+	if !hostReadable(at.id) {
+		return fmt.Errorf("cdevice: read: the host cannot read memory of %s: %w", at.id, device.ErrNotSupported)
+	}
+	return at.wait(ctx)
+}
+
+func releaseAll(arrays []arrow.Array) {
+	for _, a := range arrays {
+		a.Release()
+	}
+}
+
+// newHostBatch turns arrow-go's panics about data that does not fit into errors.
+func newHostBatch(schema *arrow.Schema, columns []arrow.Array, rows int64) (rec arrow.RecordBatch, err error) {
+	defer recoverArrow(&err)
+	return array.NewRecordBatch(schema, columns, rows), nil
+}
+
+func recoverArrow(err *error) {
+	if v := recover(); v != nil {
+		*err = &FieldError{Op: opRead, Field: "data", Err: fmt.Errorf("%w: arrow-go: %v", arrow.ErrInvalid, v)}
+	}
+}
+
+// hostMemory is the allocator that arrow-go's buffers return their memory to:
+// each buffer holds one reference to the owner.
+type hostMemory struct{ owner *memoryOwner }
+
+func (hostMemory) Allocate(int) []byte { panic("cdevice: memory of a host view is not resizable") }
+func (hostMemory) Reallocate(int, []byte) []byte {
+	panic("cdevice: memory of a host view is not resizable")
+}
+func (m hostMemory) Free([]byte) { m.owner.Release() }
+func (m hostMemory) buffer(b []byte) *memory.Buffer {
+	m.owner.retain()
+	return memory.NewBufferWithAllocator(b, m)
+}
+
+// viewer builds arrow-go's data over the memory of a tree of nodes. The small
+// slices that arrow-go's data keeps are cut from one.
+type viewer struct {
+	mem     *memoryOwner
+	sizes   []int64 // scratch
+	buffers []*memory.Buffer
+}
+
+func (v *viewer) array(n *node) (arr arrow.Array, err error) {
+	data, err := v.data(n)
+	if err != nil {
+		return nil, err
+	}
+	defer data.Release()
+	defer recoverArrow(&err)
+	return array.MakeFromData(data), nil
+}
+
+func (v *viewer) data(n *node) (data *array.Data, err error) {
+	st := n.storage()
+	if v.sizes, err = hostSizes(v.sizes[:0], n, st); err != nil {
+		return nil, err
+	}
+	// arrow-go keeps a place for a bitmap also where the type has none.
+	shift := 1
+	if n.layout.validity {
+		shift = 0
+	}
+	buffers := v.takeBuffers(shift + len(v.sizes))
+	for i, size := range v.sizes {
+		if n.buffers[i] != 0 {
+			buffers[shift+i] = hostMemory{v.mem}.buffer(abi.Slice[byte](n.buffers[i], int(size)))
+		}
+	}
+	children, err := v.children(n)
+	if err == nil {
+		offset := n.offset
+		if n.length == 0 {
+			offset = 0 // so that nothing before the first element is looked at
+		}
+		if n.layout.store == storeDictionary {
+			data = array.NewDataWithDictionary(n.dtype, int(n.length), buffers, int(n.nulls), int(offset), children[0].(*array.Data))
+		} else {
+			data = array.NewData(n.dtype, int(n.length), buffers, children, int(n.nulls), int(offset))
+		}
+	}
+	// The data holds references of its own.
+	for _, b := range buffers {
+		if b != nil {
+			b.Release()
+		}
+	}
+	for _, c := range children {
+		c.Release()
+	}
+	return data, err
+}
+
+// children returns the data of the children; on an error, of those before it.
+func (v *viewer) children(n *node) ([]arrow.ArrayData, error) {
+	if len(n.children) == 0 {
+		return nil, nil
+	}
+	children := make([]arrow.ArrayData, 0, len(n.children))
+	for i := range n.children {
+		child, err := v.data(&n.children[i])
+		if err != nil {
+			return children, within(n.childName(i), err)
+		}
+		children = append(children, child)
+	}
+	return children, nil
+}
+
+func (v *viewer) takeBuffers(n int) []*memory.Buffer {
+	const atOnce = 64
+	if len(v.buffers) < n {
+		v.buffers = make([]*memory.Buffer, max(n, atOnce))
+	}
+	return take(&v.buffers, n)
+}
+
+// hostSizes appends to sizes, which is empty, the size in bytes of each data
+// buffer of a node in host memory; the sizes of a view array are not among the
+// buffers.
+func hostSizes(sizes []int64, n *node, st arrow.DataType) ([]int64, error) {
+	l := n.layout
+	count := len(n.buffers)
+	if l.store == storeView {
+		count--
+	}
+	sizes = append(sizes, make([]int64, count)...)
+	if n.length == 0 {
+		if l.store == storeBinary32 || l.store == storeBinary64 || l.store == storeList32 || l.store == storeList64 {
+			sizes[1] = leastSize(st, l, 1, 0)
+		}
+		return sizes, nil
+	}
+	end := n.offset + n.length
+	for i := range sizes {
+		sizes[i] = leastSize(st, l, i, end)
+		if sizes[i] > maxBufferSize {
+			return nil, invalid(opRead, fmt.Sprintf("buffers[%d].length", i), sizes[i], fmt.Sprintf("at most %d", int64(maxBufferSize)))
+		}
+	}
+	switch l.store {
+	case storeBinary32:
+		sizes[2] = int64(*abi.At[int32](n.buffers[1] + uintptr(end)*4))
+	case storeBinary64:
+		sizes[2] = *abi.At[int64](n.buffers[1] + uintptr(end)*8)
+	case storeView:
+		copy(sizes[2:], abi.Slice[int64](n.buffers[count], count-2))
+	default:
+		return sizes, nil
+	}
+	for i, size := range sizes[2:] {
+		if size < 0 || size > maxBufferSize {
+			return nil, invalid(opRead, fmt.Sprintf("buffers[%d].length", i+2), size, fmt.Sprintf("0 to %d", int64(maxBufferSize)))
+		}
+		if size > 0 && n.buffers[i+2] == 0 {
+			return nil, invalid(opRead, fmt.Sprintf("buffers[%d]", i+2), "NULL", fmt.Sprintf("%d bytes", size))
+		}
+	}
+	return sizes, nil
+}

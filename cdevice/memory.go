@@ -1,0 +1,103 @@
+package cdevice
+
+import (
+	"runtime"
+	"sync/atomic"
+
+	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/bridge"
+	"github.com/arrowdevice/arrowdevice/internal/handle"
+)
+
+// memoryOwner keeps alive what the buffers of a batch point into, for as long as
+// anybody uses it: batches and arrays, their slices and columns, host views,
+// and C structs that were exported from any of them. Each holds one reference.
+//
+// What it owns is either a foreign struct (imported), released through its
+// callback, or Go values (wrapped), pinned once and released through Go.
+type memoryOwner struct {
+	refs atomic.Int64
+
+	imported abi.ArrowArray // moved here from the producer's struct; Release 0 if wrapped
+
+	wrapped handle.Releaser // the arrow.RecordBatch or arrow.Array
+	pins    runtime.Pinner  // Go memory whose addresses exported structs hold
+	// rooted keeps an owner with pins reachable until its last Release. The
+	// runtime ends the process when it collects a Pinner that still pins; a batch
+	// that somebody forgot to release must be a leak, not a crash.
+	rooted handle.Word
+}
+
+var importedLive, rootedLive atomic.Int64
+
+// adoptGo returns an owner of a reference to Go values; it takes that reference.
+func adoptGo(v handle.Releaser) *memoryOwner {
+	m := &memoryOwner{wrapped: v}
+	m.refs.Store(1)
+	return m
+}
+
+// pin pins one Go object until the last Release. Addresses of C memory are
+// allowed and cost next to nothing. Only the constructor of an owner calls it.
+func (m *memoryOwner) pin(pointer any) {
+	m.pins.Pin(pointer)
+	if m.rooted == 0 {
+		m.rooted = handle.New(m)
+		rootedLive.Add(1)
+	}
+}
+
+// adopt moves a foreign struct into a new owner and marks the source released.
+func adopt(a *abi.ArrowArray) *memoryOwner {
+	m := &memoryOwner{imported: *a}
+	m.refs.Store(1)
+	a.Release = 0
+	importedLive.Add(1)
+	return m
+}
+
+func (m *memoryOwner) retain() *memoryOwner {
+	m.refs.Add(1)
+	return m
+}
+
+// Release drops one reference; the last one releases the memory, on the calling
+// thread. It has this name because an exported struct's handle holds the owner.
+func (m *memoryOwner) Release() {
+	if m.refs.Add(-1) != 0 {
+		return
+	}
+	if m.imported.Release != 0 {
+		bridge.CallArrayRelease(&m.imported)
+		importedLive.Add(-1)
+	}
+	if m.rooted != 0 {
+		m.pins.Unpin()
+		handle.Take(m.rooted)
+		rootedLive.Add(-1)
+	}
+	if m.wrapped != nil {
+		m.wrapped.Release()
+		m.wrapped = nil
+	}
+}
+
+// Stats counts what is alive between this process's Go and C sides. A program
+// that released everything sees zeros; tests compare two readings.
+type Stats struct {
+	ExportedArrays int64 // exported array trees that a consumer has not fully released
+	ExportedBlocks int64 // C allocations of exported arrays and schemas
+	ImportedArrays int64 // foreign arrays that were imported and not yet released
+	PinnedBatches  int64 // wrapped batches and arrays, with their Go memory pinned
+}
+
+// ReadStats returns the current counts.
+func ReadStats() Stats {
+	pinned := rootedLive.Load()
+	return Stats{
+		ExportedArrays: int64(handle.Live()) - pinned,
+		ExportedBlocks: bridge.Blocks(),
+		ImportedArrays: importedLive.Load(),
+		PinnedBatches:  pinned,
+	}
+}

@@ -1,0 +1,47 @@
+package cdevice
+
+import "context"
+
+// ExportOption names a need of the consumer that an export is made for.
+type ExportOption func(*exportOptions)
+
+type exportOptions struct {
+	ctx          context.Context
+	forHost      bool
+	synchronized bool
+}
+
+// Synchronized makes the export wait for the batch's event and leave sync_event
+// NULL, for consumers that read before they wait: Arrow C++ copies the offsets of
+// strings before it looks at the event. ctx ends the wait with an error.
+func Synchronized(ctx context.Context) ExportOption {
+	return func(o *exportOptions) { o.ctx, o.synchronized = ctx, true }
+}
+
+// ForHost makes the export wait for the batch's event and label it as CPU memory
+// without an event, for consumers that know no device: PyArrow from PyPI imports
+// only device type CPU. The memory must be readable by the host (CPU, pinned or
+// managed), otherwise the export fails with device.ErrNotSupported. ctx ends the
+// wait with an error.
+func ForHost(ctx context.Context) ExportOption {
+	return func(o *exportOptions) { o.ctx, o.forHost = ctx, true }
+}
+
+// ImportOption changes how an import treats its input.
+type ImportOption func(*importOptions)
+
+type importOptions struct {
+	full bool
+}
+
+// WithFullValidation makes an import check the contents too: that offsets are in
+// order and within the data, that utf8 is UTF-8, and that dictionary indices,
+// union type ids, run ends and views point to something. It reads all of the
+// memory, so it is for input that is not trusted; the host must be able to read
+// it, otherwise the import fails with device.ErrNotSupported.
+//
+// How large a buffer is, the C data interface does not say. What can be checked
+// is that the array is consistent, not that the memory is really there.
+func WithFullValidation() ImportOption {
+	return func(o *importOptions) { o.full = true }
+}

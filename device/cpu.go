@@ -1,0 +1,104 @@
+package device
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"unsafe"
+)
+
+// Host returns the CPU as a device. Its streams do their work at once, so its
+// events are always complete, and exported arrays carry no event.
+func Host() Device { return host{} }
+
+type host struct{}
+
+// openHost accepts 0 as well as NoOrdinal: some producers number the CPU.
+func openHost(ordinal int64) (Device, error) {
+	if ordinal != NoOrdinal && ordinal != 0 {
+		return nil, fmt.Errorf("there is one cpu, its id is %d: %w", NoOrdinal, ErrNotSupported)
+	}
+	return Host(), nil
+}
+
+func (host) ID() ID             { return ID{Type: CPU, Ordinal: NoOrdinal} }
+func (host) Name() string       { return "cpu" }
+func (host) HostReadable() bool { return true }
+
+const hostAlignment = 64
+
+func (host) Allocate(size int64, _ Stream) (Memory, error) {
+	if size < 0 {
+		return nil, fmt.Errorf("device: allocate %d bytes on cpu: negative size", size)
+	}
+	// Go memory does not move; the slice in hostMemory keeps it alive.
+	buf := make([]byte, size+hostAlignment)
+	skip := -uintptr(unsafe.Pointer(unsafe.SliceData(buf))) % hostAlignment
+	return &hostMemory{buf: buf[skip : int64(skip)+size]}, nil
+}
+
+func (host) Copy(ranges []Range, _ Stream) error {
+	for i, r := range ranges {
+		if r.Size < 0 {
+			return fmt.Errorf("device: copy on cpu: ranges[%d].Size = %d: negative size", i, r.Size)
+		}
+		copy(hostBytes(r.Dst, r.Size), hostBytes(r.Src, r.Size))
+	}
+	return nil
+}
+
+func (host) Memset(p Ptr, value byte, size int64, _ Stream) error {
+	if size < 0 {
+		return fmt.Errorf("device: memset on cpu: negative size %d", size)
+	}
+	b := hostBytes(p, size)
+	for i := range b {
+		b[i] = value
+	}
+	return nil
+}
+
+func (host) NewStream() (Stream, error)         { return hostStream{}, nil }
+func (host) WrapStream(uintptr) (Stream, error) { return hostStream{}, nil }
+func (host) NewEvent() (Event, error)           { return hostEvent{}, nil }
+func (host) WrapEvent(uintptr) (Event, error)   { return hostEvent{}, nil }
+
+func hostBytes(p Ptr, size int64) []byte {
+	if size == 0 {
+		return nil
+	}
+	return unsafe.Slice(*(**byte)(unsafe.Pointer(&p)), size)
+}
+
+type hostMemory struct {
+	buf   []byte
+	freed atomic.Bool
+}
+
+func (m *hostMemory) Ptr() Ptr    { return Ptr(uintptr(unsafe.Pointer(unsafe.SliceData(m.buf)))) }
+func (m *hostMemory) Size() int64 { return int64(len(m.buf)) }
+
+func (m *hostMemory) Free(Stream) error {
+	if m.freed.Swap(true) {
+		return errFreedTwice
+	}
+	return nil
+}
+
+var errFreedTwice = errors.New("device: memory on cpu freed twice")
+
+type hostStream struct{}
+
+func (hostStream) Handle() uintptr                   { return 0 }
+func (hostStream) Record(Event) error                { return nil }
+func (hostStream) WaitEvent(Event) error             { return nil }
+func (hostStream) Synchronize(context.Context) error { return nil }
+func (hostStream) Close() error                      { return nil }
+
+type hostEvent struct{}
+
+func (hostEvent) Handle() uintptr                   { return 0 }
+func (hostEvent) Query() (bool, error)              { return true, nil }
+func (hostEvent) Synchronize(context.Context) error { return nil }
+func (hostEvent) Close() error                      { return nil }

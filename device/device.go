@@ -1,0 +1,171 @@
+// Package device holds the words that both sides of the Arrow C device data
+// interface share: which device memory lives on, and what a device can do with
+// its memory. It imports no CUDA and no cgo; backends import it and register
+// themselves (see [Register]).
+//
+// [Host] is the CPU, the reference implementation. Package devicetest is the
+// contract of a Device, as a test that every backend passes.
+package device
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Type says what kind of device memory lives on. The values are those of
+// ArrowDeviceType in the C device data interface, which equal DLPack's. A value
+// that is not listed here is carried, never interpreted.
+//
+// https://arrow.apache.org/docs/format/CDeviceDataInterface.html#arrowdevicetype
+type Type int32
+
+const (
+	CPU         Type = 1  // plain host memory
+	CUDA        Type = 2  // device memory of an NVIDIA GPU
+	CUDAHost    Type = 3  // host memory that CUDA page-locked
+	OpenCL      Type = 4  // OpenCL device memory
+	Vulkan      Type = 7  // a Vulkan buffer
+	Metal       Type = 8  // Metal on Apple GPUs
+	VPI         Type = 9  // a Verilog simulator buffer
+	ROCM        Type = 10 // device memory of an AMD GPU
+	ROCMHost    Type = 11 // host memory that ROCm page-locked
+	ExtDev      Type = 12 // reserved for experiments: producer and consumer agree on the meaning
+	CUDAManaged Type = 13 // CUDA managed (unified) memory
+	OneAPI      Type = 14 // unified shared memory of oneAPI
+	WebGPU      Type = 15 // WebGPU
+	Hexagon     Type = 16 // Qualcomm Hexagon DSP
+)
+
+var typeNames = map[Type]string{
+	CPU: "cpu", CUDA: "cuda", CUDAHost: "cuda_host", OpenCL: "opencl", Vulkan: "vulkan",
+	Metal: "metal", VPI: "vpi", ROCM: "rocm", ROCMHost: "rocm_host", ExtDev: "ext_dev",
+	CUDAManaged: "cuda_managed", OneAPI: "oneapi", WebGPU: "webgpu", Hexagon: "hexagon",
+}
+
+// String is the name in the specification, in lower case and without the
+// ARROW_DEVICE_ prefix: "cuda_host". A type that the specification does not
+// list prints as "device_type(17)".
+func (t Type) String() string {
+	if name, ok := typeNames[t]; ok {
+		return name
+	}
+	return fmt.Sprintf("device_type(%d)", int32(t))
+}
+
+// HostReadable says whether, by the meaning of the type alone, the CPU can read
+// this memory at its address (once its event has completed).
+func (t Type) HostReadable() bool {
+	switch t {
+	case CPU, CUDAHost, ROCMHost, CUDAManaged:
+		return true
+	}
+	return false
+}
+
+// NoOrdinal is the device id of types that have no notion of one, the CPU above all.
+const NoOrdinal = -1
+
+// ID names one device of the machine: ArrowDeviceArray.device_type and device_id.
+type ID struct {
+	Type    Type
+	Ordinal int64 // NoOrdinal for the CPU; the driver's ordinal for CUDA
+}
+
+// String prints "cpu" or "cuda:0".
+func (id ID) String() string {
+	if id.Ordinal == NoOrdinal {
+		return id.Type.String()
+	}
+	return fmt.Sprintf("%s:%d", id.Type, id.Ordinal)
+}
+
+// Ptr is an address in a device's memory. Go code reads through it only where
+// the device is host readable.
+type Ptr uintptr
+
+// Range is one piece of a copy: Size bytes from Src to Dst.
+type Range struct {
+	Dst, Src Ptr
+	Size     int64 // bytes
+}
+
+// ErrNotSupported is wrapped by every error that says: this machine, this driver
+// or this build cannot do that, and trying again will not help.
+var ErrNotSupported = errors.New("not supported")
+
+// Device is one device of this process. Its methods may be called from any
+// goroutine at any time.
+//
+// A nil Stream argument means the device's default stream. Work on a stream is
+// done in order, and may be done later than the call returns.
+type Device interface {
+	// ID returns the type and the ordinal that exported arrays carry.
+	ID() ID
+	// Name is for people: "NVIDIA H200", "cpu".
+	Name() string
+	// HostReadable says whether the CPU may read memory of this device at its
+	// address, once the work that fills it is done.
+	HostReadable() bool
+
+	// Allocate returns owned memory of size bytes, aligned to 64 bytes at least,
+	// with undefined contents, usable by work on s that is enqueued from now on.
+	// A size of zero is allowed. A negative size is an error.
+	Allocate(size int64, s Stream) (Memory, error)
+	// Copy enqueues all ranges on s. Sources and destinations may be memory of
+	// this device or host memory; ranges of one call must not overlap. The memory
+	// must stay alive until the work is done.
+	Copy(ranges []Range, s Stream) error
+	// Memset enqueues on s the filling of size bytes at p with value.
+	Memset(p Ptr, value byte, size int64, s Stream) error
+
+	// NewStream returns an owned stream, to be closed.
+	NewStream() (Stream, error)
+	// WrapStream borrows a stream that somebody else owns, by its native handle.
+	WrapStream(handle uintptr) (Stream, error)
+	// NewEvent returns an owned event that was never recorded, to be closed.
+	NewEvent() (Event, error)
+	// WrapEvent borrows an event that somebody else owns, by its native handle:
+	// for an imported array, the value that ArrowDeviceArray.sync_event points to.
+	WrapEvent(handle uintptr) (Event, error)
+}
+
+// Memory is one allocation on a device.
+type Memory interface {
+	Ptr() Ptr
+	Size() int64 // bytes
+	// Free ends the memory, after the work enqueued on s. It is called once; a
+	// second call is an error.
+	Free(s Stream) error
+}
+
+// Stream is an ordered queue of work on one device.
+type Stream interface {
+	// Handle is the native handle: a CUstream for CUDA, 0 for the CPU.
+	Handle() uintptr
+	// Record makes e complete once all work enqueued on this stream so far is done.
+	Record(e Event) error
+	// WaitEvent makes work enqueued from now on wait for the latest Record of e.
+	// It returns at once. An event that was never recorded counts as complete.
+	WaitEvent(e Event) error
+	// Synchronize waits until all work enqueued so far is done, or ctx is. The
+	// work itself goes on when ctx ends the wait.
+	Synchronize(ctx context.Context) error
+	// Close ends an owned stream once its work is done; a borrowed one is left
+	// to its owner. Closing twice is allowed.
+	Close() error
+}
+
+// Event marks a point in a stream.
+type Event interface {
+	// Handle is the native handle: a CUevent for CUDA, 0 for the CPU.
+	Handle() uintptr
+	// Query says whether the latest recorded point was reached. An event that was
+	// never recorded counts as reached.
+	Query() (bool, error)
+	// Synchronize waits until the latest recorded point is reached, or ctx is done.
+	Synchronize(ctx context.Context) error
+	// Close ends an owned event; a borrowed one is left to its owner. Closing
+	// twice is allowed.
+	Close() error
+}

@@ -1,0 +1,30 @@
+/* A producer and consumer written in C, for tests and benchmarks: what the
+ * other side of the interface looks like when it is not this library. */
+#pragma once
+
+#include <stdint.h>
+
+#include "../abi/abi.h"
+
+/* Release callbacks that count: private_data points to an int64_t. */
+void cpeer_count_array_release(struct ArrowArray* array);
+void cpeer_count_schema_release(struct ArrowSchema* schema);
+
+/* Call the release callback from a thread that Go has never seen. Returns 0, or
+ * the error of pthread_create. */
+int cpeer_release_array_on_thread(struct ArrowArray* array);
+
+/* What a C program knows of an array: the model that the floor exports from. */
+struct cpeer_node {
+  int64_t length;
+  int64_t null_count;
+  int64_t n_buffers;
+  const void* buffers[3];
+  int64_t n_children;
+  const struct cpeer_node* children; /* siblings, one after the other */
+};
+
+/* Exports a tree with one malloc. Returns 0 or ENOMEM. */
+int cpeer_floor_export(const struct cpeer_node* root, struct ArrowDeviceArray* out);
+/* Exports and releases a tree so many times: the least that the work can cost. */
+void cpeer_floor_export_release(const struct cpeer_node* root, int64_t times);

@@ -1,0 +1,75 @@
+// Package fielderr is the one shape of an error that the boundary reports: which
+// field of which struct, what it held, and what it should have held. Package
+// cdevice exports the type as cdevice.FieldError; it lives here so that the
+// packages below cdevice can return it too.
+package fielderr
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/apache/arrow-go/v18/arrow"
+)
+
+// The values of Error.Op.
+const (
+	Import = "import"
+	Export = "export"
+)
+
+// ErrReleased is the kind of error for a struct whose release callback is NULL:
+// somebody released it, or moved it away.
+var ErrReleased = fmt.Errorf("%w: already released", arrow.ErrInvalid)
+
+// Text is a Got or Want in words, which is printed without the quotes that a
+// string gets.
+type Text string
+
+// NULL is the Got of a pointer that should not be NULL.
+const NULL Text = "NULL"
+
+// Error says that a field of a C struct, or of the Go value that one is made of,
+// is not what it should be.
+type Error struct {
+	Op    string // Import or Export
+	Field string // the path to the field, such as "ArrowSchema.children[2].format"
+	Got   any    // what the field held; nil leaves it out
+	Want  any    // what it should have held; nil leaves it out
+	Err   error  // the kind of error, such as one that wraps arrow.ErrInvalid
+}
+
+// Error prints
+//
+//	cdevice: import: ArrowSchema.children[2].format = "w3", want "w:<bytes>": invalid
+func (e *Error) Error() string {
+	var b strings.Builder
+	b.WriteString("cdevice: ")
+	b.WriteString(e.Op)
+	b.WriteString(": ")
+	b.WriteString(e.Field)
+	if e.Got != nil {
+		b.WriteString(" = ")
+		b.WriteString(text(e.Got))
+	}
+	if e.Want != nil {
+		b.WriteString(", want ")
+		b.WriteString(text(e.Want))
+	}
+	if e.Err != nil {
+		b.WriteString(": ")
+		b.WriteString(e.Err.Error())
+	}
+	return b.String()
+}
+
+// Unwrap returns the kind of error, for errors.Is.
+func (e *Error) Unwrap() error { return e.Err }
+
+// text quotes a string, so that an empty one and one with odd bytes can be read,
+// and prints anything else as fmt does.
+func text(v any) string {
+	if s, ok := v.(string); ok {
+		return fmt.Sprintf("%q", s)
+	}
+	return fmt.Sprint(v)
+}

@@ -1,0 +1,428 @@
+package schema
+
+import (
+	"encoding/binary"
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/endian"
+
+	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/bridge"
+)
+
+// foreign keeps the Go memory alive whose address a test puts into a struct.
+var foreign [][]byte
+
+// cBytes is the address of a copy of b.
+func cBytes(b []byte) uintptr {
+	b = slices.Clone(b)
+	foreign = append(foreign, b)
+	return uintptr(unsafe.Pointer(unsafe.SliceData(b)))
+}
+
+func cString(s string) uintptr { return cBytes(append([]byte(s), 0)) }
+
+func int32Bytes(numbers ...int32) (b []byte) {
+	for _, n := range numbers {
+		b = binary.NativeEndian.AppendUint32(b, uint32(n))
+	}
+	return b
+}
+
+// A snapshot is the structs of a tree as they were, so that one that a test has
+// corrupted can be released.
+type snapshot map[*abi.ArrowSchema]abi.ArrowSchema
+
+func take(s *abi.ArrowSchema) snapshot {
+	all := snapshot{}
+	var walk func(*abi.ArrowSchema)
+	walk = func(s *abi.ArrowSchema) {
+		all[s] = *s
+		for i := range int(s.NChildren) {
+			walk(child(s, i))
+		}
+		if s.Dictionary != 0 {
+			walk(dictionary(s))
+		}
+	}
+	walk(s)
+	return all
+}
+
+func (all snapshot) restore() {
+	for s, was := range all {
+		*s = was
+	}
+}
+
+var (
+	leafBase   = arrow.Field{Name: "x", Type: arrow.PrimitiveTypes.Int32}
+	listBase   = arrow.Field{Name: "x", Type: arrow.ListOf(arrow.PrimitiveTypes.Int32)}
+	structBase = arrow.Field{Name: "x", Type: arrow.StructOf(
+		arrow.Field{Name: "a", Type: arrow.PrimitiveTypes.Int32}, arrow.Field{Name: "b", Type: arrow.BinaryTypes.String},
+	)}
+	mapBase  = arrow.Field{Name: "x", Type: arrow.MapOf(arrow.PrimitiveTypes.Int8, arrow.Null)}
+	dictBase = arrow.Field{Name: "x", Type: dict(arrow.PrimitiveTypes.Int32, arrow.BinaryTypes.String)}
+	reeBase  = arrow.Field{Name: "x", Type: arrow.RunEndEncodedOf(arrow.PrimitiveTypes.Int16, arrow.Null)}
+)
+
+func withFormat(format string) func(*abi.ArrowSchema) {
+	return func(s *abi.ArrowSchema) { s.Format = cString(format) }
+}
+
+func withMetadata(b []byte) func(*abi.ArrowSchema) {
+	return func(s *abi.ArrowSchema) { s.Metadata = cBytes(b) }
+}
+
+// bad is every way that a tree may be wrong. The text of the error follows
+// "cdevice: import: ArrowSchema".
+var bad = []struct {
+	name    string
+	base    arrow.Field
+	corrupt func(*abi.ArrowSchema)
+	want    string
+}{
+	{"format NULL", leafBase, func(s *abi.ArrowSchema) { s.Format = 0 }, `.format = NULL, want a string: invalid`},
+	{"format empty", leafBase, withFormat(""), `.format = "", want a format string: invalid`},
+	{"format not UTF-8", leafBase, withFormat("\xff"), `.format = "\xff", want UTF-8: invalid`},
+	{"format cc", leafBase, withFormat("cc"), `.format = "cc", want "c": invalid`},
+	{"format n:", leafBase, withFormat("n:"), `.format = "n:", want "n": invalid`},
+	{"format i with a blank", leafBase, withFormat("i "), `.format = "i ", want "i": invalid`},
+	{"format w", leafBase, withFormat("w"), `.format = "w", want "w:<bytes>": invalid`},
+	{"format w3", leafBase, withFormat("w3"), `.format = "w3", want "w:<bytes>": invalid`},
+	{"format w:", leafBase, withFormat("w:"), `.format = "w:", want "w:<bytes>": invalid`},
+	{"format w:3,5", leafBase, withFormat("w:3,5"), `.format = "w:3,5", want "w:<bytes>": invalid`},
+	{"format w:3x", leafBase, withFormat("w:3x"), `.format = "w:3x", want "w:<bytes>": invalid`},
+	{"format w:+3", leafBase, withFormat("w:+3"), `.format = "w:+3", want "w:<bytes>": invalid`},
+	{"format w:03", leafBase, withFormat("w:03"), `.format = "w:03", want "w:<bytes>": invalid`},
+	{"format w:-1", leafBase, withFormat("w:-1"), `.format = "w:-1", want a width of at least 0: invalid`},
+	{"format w:2147483648", leafBase, withFormat("w:2147483648"), `.format = "w:2147483648", want "w:<bytes>": invalid`},
+	{"format d:15", leafBase, withFormat("d:15"), `.format = "d:15", want "d:<precision>,<scale>[,<bits>]": invalid`},
+	{"format d:", leafBase, withFormat("d:"), `.format = "d:", want "d:<precision>,<scale>[,<bits>]": invalid`},
+	{"format d:5,", leafBase, withFormat("d:5,"), `.format = "d:5,", want "d:<precision>,<scale>[,<bits>]": invalid`},
+	{"format d:5,2,128,", leafBase, withFormat("d:5,2,128,"), `.format = "d:5,2,128,", want "d:<precision>,<scale>[,<bits>]": invalid`},
+	{"format d:5,2,", leafBase, withFormat("d:5,2,"), `.format = "d:5,2,", want 32, 64, 128 or 256 bits: invalid`},
+	{"format d:5,2,96", leafBase, withFormat("d:5,2,96"), `.format = "d:5,2,96", want 32, 64, 128 or 256 bits: invalid`},
+	{"format d:0,0", leafBase, withFormat("d:0,0"), `.format = "d:0,0", want a precision from 1 to 38: invalid`},
+	{"format d:99,2", leafBase, withFormat("d:99,2"), `.format = "d:99,2", want a precision from 1 to 38: invalid`},
+	{"format d:10,2,32", leafBase, withFormat("d:10,2,32"), `.format = "d:10,2,32", want a precision from 1 to 9: invalid`},
+	{"format d:19,2,64", leafBase, withFormat("d:19,2,64"), `.format = "d:19,2,64", want a precision from 1 to 18: invalid`},
+	{"format d:77,2,256", leafBase, withFormat("d:77,2,256"), `.format = "d:77,2,256", want a precision from 1 to 76: invalid`},
+	{"format t", leafBase, withFormat("t"), `.format = "t", want one of ["tdD" "tdm" "tts" "ttm" "ttu" "ttn" "tDs" "tDm" "tDu" "tDn" "tiM" "tiD" "tin" "tss:[<zone>]" "tsm:[<zone>]" "tsu:[<zone>]" "tsn:[<zone>]"]: invalid`},
+	{"format tdd", leafBase, withFormat("tdd"), `.format = "tdd", want one of ["tdD" "tdm"]: invalid`},
+	{"format tss", leafBase, withFormat("tss"), `.format = "tss", want one of ["tss:[<zone>]" "tsm:[<zone>]" "tsu:[<zone>]" "tsn:[<zone>]"]: invalid`},
+	{"format tsx:UTC", leafBase, withFormat("tsx:UTC"), `.format = "tsx:UTC", want one of ["tss:[<zone>]" "tsm:[<zone>]" "tsu:[<zone>]" "tsn:[<zone>]"]: invalid`},
+	{"format of a zone not UTF-8", leafBase, withFormat("tss:\xff"), `.format = "tss:\xff", want UTF-8: invalid`},
+	{"format vuu", leafBase, withFormat("vuu"), `.format = "vuu", want "vu": invalid`},
+	{"format +", leafBase, withFormat("+"), `.format = "+", want one of ["+l" "+L" "+vl" "+vL" "+w:<size>" "+s" "+m" "+r" "+us:<id>,<id>..." "+ud:<id>,<id>..."]: invalid`},
+	{"format +mm", mapBase, withFormat("+mm"), `.format = "+mm", want "+m": invalid`},
+	{"format +v", listBase, withFormat("+v"), `.format = "+v", want one of ["+vl" "+vL"]: invalid`},
+	{"format +u", structBase, withFormat("+u"), `.format = "+u", want one of ["+us:<id>,<id>..." "+ud:<id>,<id>..."]: invalid`},
+	{"format +ux:0,1", structBase, withFormat("+ux:0,1"), `.format = "+ux:0,1", want one of ["+us:<id>,<id>..." "+ud:<id>,<id>..."]: invalid`},
+	{"format +ud:x", structBase, withFormat("+ud:x"), `.format = "+ud:x", want "+ud:<id>,<id>...": invalid`},
+	{"format +ud:0,", structBase, withFormat("+ud:0,"), `.format = "+ud:0,", want "+ud:<id>,<id>...": invalid`},
+	{"format +ud:0,128", structBase, withFormat("+ud:0,128"), `.format = "+ud:0,128", want type ids from 0 to 127: invalid`},
+	{"format +ud:-1,0", structBase, withFormat("+ud:-1,0"), `.format = "+ud:-1,0", want type ids from 0 to 127: invalid`},
+	{"format +us:7,7", structBase, withFormat("+us:7,7"), `.format = "+us:7,7", want each type id once: invalid`},
+	{"format +w", listBase, withFormat("+w"), `.format = "+w", want "+w:<size>": invalid`},
+	{"format +w:", listBase, withFormat("+w:"), `.format = "+w:", want "+w:<size>": invalid`},
+	{"format +w:-1", listBase, withFormat("+w:-1"), `.format = "+w:-1", want a size of at least 0: invalid`},
+	{"format +w:0", listBase, withFormat("+w:0"), `.format = "+w:0", want a size of at least 1: not implemented`},
+	{"format of a type to come", leafBase, withFormat("q"), `.format = "q": not implemented`},
+	{"format of a nested type to come", listBase, withFormat("+z:3"), `.format = "+z:3": not implemented`},
+	{"format of a temporal type to come", leafBase, withFormat("tzs"), `.format = "tzs": not implemented`},
+
+	{"name not UTF-8", leafBase, func(s *abi.ArrowSchema) { s.Name = cString("a\xffb") }, `.name = "a\xffb", want UTF-8: invalid`},
+	{"name of a child not UTF-8", structBase, func(s *abi.ArrowSchema) { child(s, 1).Name = cString("\xc3") }, `.children[1].name = "\xc3", want UTF-8: invalid`},
+
+	{"n_children negative", structBase, func(s *abi.ArrowSchema) { s.NChildren = -1 }, `.n_children = -1, want at least 0: invalid`},
+	{"n_children absurd", structBase, func(s *abi.ArrowSchema) { s.NChildren = math.MaxInt64 }, `.n_children = 9223372036854775807, want at most 1048576 structs in the tree: invalid`},
+	{"n_children of a leaf", structBase, withFormat("i"), `.n_children = 2, want 0 for format "i": invalid`},
+	{"n_children of a leaf negative", leafBase, func(s *abi.ArrowSchema) { s.NChildren = -1 }, `.n_children = -1, want 0 for format "i": invalid`},
+	{"n_children of a list", structBase, withFormat("+l"), `.n_children = 2, want 1 for format "+l": invalid`},
+	{"n_children of a list of nothing", leafBase, withFormat("+vL"), `.n_children = 0, want 1 for format "+vL": invalid`},
+	{"n_children of a fixed-size list", structBase, withFormat("+w:3"), `.n_children = 2, want 1 for format "+w:3": invalid`},
+	{"n_children of a map", structBase, withFormat("+m"), `.n_children = 2, want 1 for format "+m": invalid`},
+	{"n_children of run ends", listBase, withFormat("+r"), `.n_children = 1, want 2 for format "+r": invalid`},
+	{"n_children of a union", structBase, withFormat("+us:1,2,3"), `.n_children = 2, want 3, one for each type id: invalid`},
+	{"children NULL", structBase, func(s *abi.ArrowSchema) { s.Children = 0 }, `.children = NULL, want 2 pointers: invalid`},
+	{"child NULL", structBase, func(s *abi.ArrowSchema) {
+		s.Children = cBytes(make([]byte, 16))
+	}, `.children[0] = NULL, want a struct: invalid`},
+	{"child released", structBase, func(s *abi.ArrowSchema) { child(s, 1).Release = 0 }, `.children[1].release = NULL: invalid: already released`},
+	{"child bad", structBase, func(s *abi.ArrowSchema) { child(s, 1).Format = cString("w3") }, `.children[1].format = "w3", want "w:<bytes>": invalid`},
+	{"child of a child bad", mapBase, func(s *abi.ArrowSchema) {
+		child(child(s, 0), 1).Format = cString("tdd")
+	}, `.children[0].children[1].format = "tdd", want one of ["tdD" "tdm"]: invalid`},
+	{"child is its own parent", listBase, func(s *abi.ArrowSchema) {
+		s.Children = cBytes(binary.NativeEndian.AppendUint64(nil, uint64(uintptr(unsafe.Pointer(s)))))
+	}, strings.Repeat(".children[0]", 65) + `, want at most 64 levels below the root: invalid`},
+	{"two children are their own parent", structBase, func(s *abi.ArrowSchema) {
+		self := binary.NativeEndian.AppendUint64(nil, uint64(uintptr(unsafe.Pointer(s))))
+		s.Children = cBytes(append(self, self...))
+	}, strings.Repeat(".children[0]", 65) + `, want at most 64 levels below the root: invalid`},
+	{"a tree of many shared structs", structBase, shareChildren, `, want at most 1048576 structs in the tree: invalid`},
+
+	{"dictionary of a string index", dictBase, withFormat("u"), `.format = "u", want an integer type for the indices of a dictionary: invalid`},
+	{"dictionary of a bool index", dictBase, withFormat("b"), `.format = "b", want an integer type for the indices of a dictionary: invalid`},
+	{"dictionary of a list", listBase, func(s *abi.ArrowSchema) {
+		s.Dictionary = uintptr(unsafe.Pointer(child(s, 0)))
+	}, `.format = "+l", want an integer type for the indices of a dictionary: invalid`},
+	{"dictionary bad", dictBase, func(s *abi.ArrowSchema) { dictionary(s).Format = cString("?") }, `.dictionary.format = "?": not implemented`},
+	{"dictionary released", dictBase, func(s *abi.ArrowSchema) { dictionary(s).Release = 0 }, `.dictionary.release = NULL: invalid: already released`},
+	{"dictionary of itself", dictBase, func(s *abi.ArrowSchema) {
+		s.Dictionary = uintptr(unsafe.Pointer(s))
+	}, strings.Repeat(".dictionary", 65) + `, want at most 64 levels below the root: invalid`},
+
+	{"map of no struct", listBase, withFormat("+m"), `.children[0] = *arrow.Int32Type, want a struct of a key and a value: invalid`},
+	{"map of a struct of one", mapBase, func(s *abi.ArrowSchema) { child(s, 0).NChildren = 1 }, `.children[0] = *arrow.StructType, want a struct of a key and a value: invalid`},
+	{"run ends of a string", structBase, func(s *abi.ArrowSchema) {
+		s.Format, child(s, 0).Format = cString("+r"), cString("u")
+	}, `.children[0] = *arrow.StringType, want int16, int32 or int64 run ends: invalid`},
+	{"run ends unsigned", reeBase, func(s *abi.ArrowSchema) { child(s, 0).Format = cString("I") }, `.children[0] = *arrow.Uint32Type, want int16, int32 or int64 run ends: invalid`},
+	{"run ends nullable", reeBase, func(s *abi.ArrowSchema) { child(s, 0).Flags = 2 }, `.children[0].flags = nullable, want run ends without nulls: invalid`},
+
+	{"metadata count negative", leafBase, withMetadata(int32Bytes(-1)), `.metadata.n = -1, want 0 to 65536: invalid`},
+	{"metadata count absurd", leafBase, withMetadata(int32Bytes(1 << 30)), `.metadata.n = 1073741824, want 0 to 65536: invalid`},
+	{"metadata key length negative", leafBase, withMetadata(int32Bytes(1, -5)), `.metadata.keys[0].length = -5, want at least 0: invalid`},
+	{"metadata key length absurd", leafBase, withMetadata(int32Bytes(1, math.MaxInt32)), `.metadata.keys[0].length = 2147483647, want at most 64 MiB of names and metadata in the tree: invalid`},
+	{"metadata value length negative", leafBase, withMetadata(int32Bytes(2, 0, 0, 0, math.MinInt32)), `.metadata.values[1].length = -2147483648, want at least 0: invalid`},
+	{"metadata key not UTF-8", leafBase, withMetadata(append(int32Bytes(1, 1), 0xff)), `.metadata.keys[0] = "\xff", want UTF-8: invalid`},
+	{"metadata of a child", listBase, func(s *abi.ArrowSchema) {
+		child(s, 0).Metadata = cBytes(int32Bytes(-7))
+	}, `.children[0].metadata.n = -7, want 0 to 65536: invalid`},
+}
+
+// shareChildren makes 20 levels of structs, each with the same child twice: 40
+// structs that are a million to walk.
+func shareChildren(s *abi.ArrowSchema) {
+	below := child(s, 0)
+	for range 20 {
+		twice := binary.NativeEndian.AppendUint64(nil, uint64(uintptr(unsafe.Pointer(below))))
+		below = &abi.ArrowSchema{Format: s.Format, NChildren: 2, Children: cBytes(append(twice, twice...)), Release: 1}
+		shared = append(shared, below)
+	}
+	s.Children = below.Children
+}
+
+var shared []*abi.ArrowSchema
+
+func TestBadInput(t *testing.T) {
+	for _, c := range bad {
+		t.Run(c.name, func(t *testing.T) {
+			noLeak(t)
+			s := mustExport(t, c.base)
+			was := take(s)
+			c.corrupt(s)
+			calls := countReleases(t, func(got *abi.ArrowSchema) {
+				if got != s {
+					t.Error("release of a struct that is not the root")
+				}
+				scribble(s)
+				was.restore()
+				bridge.CallSchemaRelease(s)
+			})
+			_, err := Import(s)
+			if *calls != 1 {
+				t.Errorf("%d calls of release, want 1", *calls)
+			}
+			if err == nil {
+				t.Fatal("no error")
+			}
+			if got := strings.TrimPrefix(err.Error(), "cdevice: import: ArrowSchema"); got != c.want &&
+				!(c.name == "a tree of many shared structs" && strings.HasSuffix(got, c.want)) {
+				t.Errorf("got  %s\nwant %s", got, c.want)
+			}
+			kind := arrow.ErrInvalid
+			if strings.HasSuffix(c.want, "not implemented") {
+				kind = arrow.ErrNotImplemented
+			}
+			if !errors.Is(err, kind) {
+				t.Errorf("errors.Is(%v, %v) is false", err, kind)
+			}
+		})
+	}
+}
+
+// scribble overwrites the strings of the root, which a producer would free.
+func scribble(s *abi.ArrowSchema) {
+	for _, addr := range []uintptr{s.Format, s.Name} {
+		for addr != 0 && *abi.At[byte](addr) != 0 {
+			*abi.At[byte](addr) = '#'
+			addr++
+		}
+	}
+}
+
+func TestImportSchemaOfSomethingElse(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		base    arrow.Field
+		corrupt func(*abi.ArrowSchema)
+		want    string
+	}{
+		{"a leaf", leafBase, func(*abi.ArrowSchema) {}, `.format = "i", want "+s": invalid`},
+		{"no format", structBase, func(s *abi.ArrowSchema) { s.Format = 0 }, `.format = NULL, want a string: invalid`},
+		{"a dictionary", structBase, func(s *abi.ArrowSchema) { s.Dictionary = uintptr(unsafe.Pointer(child(s, 0))) }, `.dictionary, want NULL: invalid`},
+		{"bad metadata", structBase, withMetadata(int32Bytes(-1)), `.metadata.n = -1, want 0 to 65536: invalid`},
+		{"a bad child", structBase, func(s *abi.ArrowSchema) { child(s, 0).NChildren = 3 }, `.children[0].n_children = 3, want 0 for format "i": invalid`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			noLeak(t)
+			s := mustExport(t, c.base)
+			was := take(s)
+			c.corrupt(s)
+			calls := countReleases(t, func(s *abi.ArrowSchema) { was.restore(); bridge.CallSchemaRelease(s) })
+			got, err := ImportSchema(s)
+			if err == nil || got != nil || *calls != 1 {
+				t.Fatalf("schema %v, error %v, %d calls of release", got, err, *calls)
+			}
+			if text := strings.TrimPrefix(err.Error(), "cdevice: import: ArrowSchema"); text != c.want {
+				t.Errorf("got  %s\nwant %s", text, c.want)
+			}
+		})
+	}
+}
+
+// panicking is a type that is not arrow-go's and does as it likes.
+type panicking struct{ arrow.DataType }
+
+func (panicking) ID() arrow.Type { panic("ID") }
+
+type panickingExtension struct{ testType }
+
+func (*panickingExtension) Serialize() string { panic("out of ink") }
+
+func TestExportOfWhatCannotBeExpressed(t *testing.T) {
+	cyclic := dict(arrow.PrimitiveTypes.Int8, nil)
+	cyclic.ValueType = cyclic
+	wide := arrow.DataType(arrow.PrimitiveTypes.Int8)
+	for range 20 {
+		wide = arrow.StructOf(arrow.Field{Type: wide}, arrow.Field{Type: wide})
+	}
+	inner := extension("test.any", "", arrow.Null)
+	huge := strings.Repeat("x", maxText/2)
+
+	for _, c := range []struct {
+		name  string
+		field arrow.Field
+		want  string
+	}{
+		{"no type", arrow.Field{}, `.format = nil, want a type: invalid`},
+		{"a typed nil", arrow.Field{Type: (*arrow.StructType)(nil)}, `.format = nil, want a type: invalid`},
+		{"a typed nil below", arrow.Field{Type: arrow.ListOf((*arrow.Int8Type)(nil))}, `.children[0].format = nil, want a type: invalid`},
+		{"a nil extension", arrow.Field{Type: (*testType)(nil)}, `.format = nil, want a type: invalid`},
+		{"an extension without storage", arrow.Field{Type: extension("test.any", "", nil)}, `.format = *schema.testType without storage, want a type: invalid`},
+		{"an extension over an extension", arrow.Field{Type: extension("test.any", "", inner)}, `.format = *schema.testType over *schema.testType, want storage that is not an extension type itself: not implemented`},
+		{"an extension that panics", arrow.Field{Type: &panickingExtension{testType{ExtensionBase: arrow.ExtensionBase{Storage: arrow.Null}}}}, `.format = *schema.panickingExtension: invalid: the type panics: out of ink`},
+		{"somebody's type", arrow.Field{Type: panicking{arrow.Null}}, `.format = schema.panicking, want a type of arrow-go: not implemented`},
+		{"a zero list", arrow.Field{Type: &arrow.LargeListViewType{}}, `.children[0].format = nil, want a type: invalid`},
+		{"a zero fixed-size list", arrow.Field{Type: &arrow.FixedSizeListType{}}, `.format = "+w:0", want a size of at least 1: not implemented`},
+		{"a zero map", arrow.Field{Type: &arrow.MapType{}}, `.format = *arrow.MapType: invalid: the type panics: runtime error: invalid memory address or nil pointer dereference`},
+		{"a zero run-end", arrow.Field{Type: &arrow.RunEndEncodedType{}}, `.children[0] = <nil>, want int16, int32 or int64 run ends: invalid`},
+		{"run ends of strings", arrow.Field{Type: arrow.RunEndEncodedOf(arrow.BinaryTypes.String, arrow.Null)}, `.children[0] = *arrow.StringType, want int16, int32 or int64 run ends: invalid`},
+		{"a union without a type", arrow.Field{Type: arrow.SparseUnionOf([]arrow.Field{{Name: "a"}}, []int8{0})}, `.children[0].format = nil, want a type: invalid`},
+		{"a zero dictionary", arrow.Field{Type: &arrow.DictionaryType{}}, `.dictionary.format = nil, want a type: invalid`},
+		{"a dictionary without indices", arrow.Field{Type: dict(nil, arrow.Null)}, `.format = <nil>, want an integer type for the indices of a dictionary: invalid`},
+		{"a dictionary with string indices", arrow.Field{Type: dict(arrow.BinaryTypes.String, arrow.Null)}, `.format = *arrow.StringType, want an integer type for the indices of a dictionary: invalid`},
+		{"a dictionary with bad values", arrow.Field{Type: dict(arrow.PrimitiveTypes.Int8, &arrow.Decimal128Type{})}, `.dictionary.format = "d:0,0", want a precision from 1 to 38: invalid`},
+		{"a dictionary of itself", arrow.Field{Type: cyclic}, strings.Repeat(".dictionary", 65) + `, want at most 64 levels below the root: invalid`},
+		{"too many structs", arrow.Field{Type: wide}, `.n_children = 2, want at most 1048576 structs in the tree: invalid`},
+		{"time32 of nanoseconds", arrow.Field{Type: &arrow.Time32Type{Unit: arrow.Nanosecond}}, `.format = *arrow.Time32Type with unit 3, want a unit of that type: invalid`},
+		{"time64 of seconds", arrow.Field{Type: &arrow.Time64Type{}}, `.format = *arrow.Time64Type with unit 0, want a unit of that type: invalid`},
+		{"timestamp of no unit", arrow.Field{Type: &arrow.TimestampType{Unit: 4}}, `.format = *arrow.TimestampType with unit 4, want a unit of that type: invalid`},
+		{"duration of no unit", arrow.Field{Type: &arrow.DurationType{Unit: -1}}, `.format = *arrow.DurationType with unit -1, want a unit of that type: invalid`},
+		{"decimal without precision", arrow.Field{Type: &arrow.Decimal32Type{}}, `.format = "d:0,0,32", want a precision from 1 to 9: invalid`},
+		{"fixed size binary of -1", arrow.Field{Type: &arrow.FixedSizeBinaryType{ByteWidth: -1}}, `.format = "w:-1", want a width of at least 0: invalid`},
+		{"fixed size binary of 4 GiB", arrow.Field{Type: &arrow.FixedSizeBinaryType{ByteWidth: 1 << 32}}, `.format = "w:4294967296", want "w:<bytes>": invalid`},
+		{"a zone with a NUL", arrow.Field{Type: &arrow.TimestampType{TimeZone: "U\x00C"}}, `.format = "tss:U\x00C", want no NUL: invalid`},
+		{"a zone not UTF-8", arrow.Field{Type: &arrow.TimestampType{TimeZone: "\xff"}}, `.format = "tss:\xff", want UTF-8: invalid`},
+		{"a name with a NUL", arrow.Field{Name: "a\x00b", Type: arrow.Null}, `.name = "a\x00b", want UTF-8 without a NUL: invalid`},
+		{"a name below not UTF-8", arrow.Field{Type: arrow.StructOf(arrow.Field{Name: "\xff", Type: arrow.Null})}, `.children[0].name = "\xff", want UTF-8 without a NUL: invalid`},
+		{"a key not UTF-8", arrow.Field{Type: arrow.Null, Metadata: metadata("a", "", "\xff", "")}, `.metadata.keys[1] = "\xff", want UTF-8: invalid`},
+		{"too many pairs", arrow.Field{Type: arrow.Null, Metadata: metadata(make([]string, 2*maxPairs+2)...)}, `.metadata.n = 65537, want 0 to 65536: invalid`},
+		{"too much text", arrow.Field{Name: huge, Type: arrow.ListOfField(arrow.Field{Name: huge, Type: arrow.Null})}, `.children[0], want at most 64 MiB of names and metadata in the tree: invalid`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			noLeak(t)
+			out := garbage()
+			err := Export(c.field, out)
+			if err == nil {
+				bridge.CallSchemaRelease(out)
+				t.Fatal("no error")
+			}
+			got := strings.TrimPrefix(err.Error(), "cdevice: export: ArrowSchema")
+			if c.name == "too many structs" {
+				got = got[strings.LastIndex(got, ".n_children"):]
+			}
+			if got != c.want {
+				t.Errorf("got  %s\nwant %s", got, c.want)
+			}
+			kind := arrow.ErrInvalid
+			if strings.HasSuffix(c.want, "not implemented") {
+				kind = arrow.ErrNotImplemented
+			}
+			if !errors.Is(err, kind) {
+				t.Errorf("errors.Is(%v, %v) is false", err, kind)
+			}
+			if *out != *garbage() {
+				t.Error("*out was written although the export failed")
+			}
+		})
+	}
+}
+
+func TestExportSchemaOfWhatCannotBeExpressed(t *testing.T) {
+	other := endian.BigEndian
+	if endian.NativeEndian == endian.BigEndian {
+		other = endian.LittleEndian
+	}
+	for want, s := range map[string]*arrow.Schema{
+		`cdevice: export: ArrowSchema = nil, want a schema: invalid`:                                            nil,
+		`cdevice: export: ArrowSchema = ` + other.String() + ` schema, want native byte order: not implemented`: arrow.NewSchemaWithEndian(nil, nil, other),
+		`cdevice: export: ArrowSchema.children[0].format = nil, want a type: invalid`: arrow.NewSchema(
+			[]arrow.Field{{Type: (*arrow.ListType)(nil)}}, nil),
+	} {
+		out := garbage()
+		if err := ExportSchema(s, out); err == nil || err.Error() != want {
+			t.Errorf("got  %v\nwant %s", err, want)
+		}
+		if *out != *garbage() {
+			t.Error("*out was written although the export failed")
+		}
+	}
+}
+
+func TestExportToNothing(t *testing.T) {
+	noLeak(t)
+	want := `cdevice: export: ArrowSchema = NULL, want memory for a struct: invalid`
+	if err := Export(leafBase, nil); err == nil || err.Error() != want {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+}
+
+func TestDepthLimitIsTheSameBothWays(t *testing.T) {
+	noLeak(t)
+	dt := arrow.DataType(arrow.Null)
+	for range maxDepth {
+		dt = arrow.ListOf(dt)
+	}
+	f := arrow.Field{Type: dt}
+	back, err := Import(mustExport(t, f))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := sameField(f, back); err != nil {
+		t.Error(err)
+	}
+	want := `cdevice: export: ArrowSchema` + strings.Repeat(".children[0]", 65) + `, want at most 64 levels below the root: invalid`
+	if err := Export(arrow.Field{Type: arrow.ListOf(dt)}, garbage()); err == nil || err.Error() != want {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+}

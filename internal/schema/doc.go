@@ -1,0 +1,46 @@
+// Package schema turns arrow-go's fields and schemas into ArrowSchema structs of
+// the C data interface, and back.
+//
+//	Export, ExportSchema    Go -> C, one allocation for the whole tree
+//	Import, ImportSchema    C -> Go, everything copied, the C side released
+//
+// One table (formats.go) says how each type is spelled, and both directions read
+// it. Errors are of type *fielderr.Error: they name the field of the C struct
+// that is wrong, also when exporting, and wrap arrow.ErrInvalid for what the
+// interface forbids, or arrow.ErrNotImplemented for what it allows and arrow-go
+// cannot hold (or the reverse).
+//
+// # Extension types
+//
+// An extension type travels as its storage type and two keys of the field's
+// metadata. On import, the type that arrow.GetExtensionType knows by that name
+// is rebuilt at whatever level of the tree it stands, and the two keys are taken
+// out of the metadata; for an unknown name the field keeps the storage type and
+// the keys, and so is exported again as it came. An extension type whose storage
+// is itself an extension type cannot be expressed: there is one pair of keys.
+//
+// # Not kept
+//
+// These parts of an ArrowSchema have no place in arrow-go's types. An import
+// drops them:
+//   - the name, nullability and metadata of a dictionary's values, except a
+//     registered extension type;
+//   - the names and metadata of the two children of a run-end encoded type, with
+//     the same exception;
+//   - the names of a map's entries, key and value; the nullability of its entries
+//     and its key, which Arrow does not allow to be null; the metadata of its
+//     entries;
+//   - the name and flags of the root that ImportSchema reads. Extension keys
+//     in its metadata stay there, as metadata of the schema.
+//
+// arrow-go has no fixed-size list of size 0: importing "+w:0" is an error that
+// wraps arrow.ErrNotImplemented.
+//
+// # Limits
+//
+// A tree that another library hands over may be garbage, may share structs, and
+// may even contain itself. These limits, which hold in both directions, make
+// sure that reading it ends: at most 64 levels below the root, 1,048,576 structs
+// (a struct that is reached twice counts twice), and 64 MiB of formats, names
+// and metadata in one tree; at most 65,536 pairs of metadata on one struct.
+package schema

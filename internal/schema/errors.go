@@ -1,0 +1,53 @@
+package schema
+
+import (
+	"github.com/apache/arrow-go/v18/arrow"
+
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+)
+
+// The limits on a tree; the package documentation says why. Text is formats,
+// names and metadata.
+const (
+	maxDepth = 64
+	maxNodes = 1 << 20
+	maxText  = 64 << 20
+	maxPairs = 1 << 16
+)
+
+// What several fields have to be.
+const (
+	fewLevels      fielderr.Text = "at most 64 levels below the root"
+	fewStructs     fielderr.Text = "at most 1048576 structs in the tree"
+	littleText     fielderr.Text = "at most 64 MiB of names and metadata in the tree"
+	fewPairs       fielderr.Text = "0 to 65536"
+	integerIndices fielderr.Text = "an integer type for the indices of a dictionary"
+)
+
+// invalid says that a field is not what the C data interface allows. The path
+// begins at the struct at hand, as in ".children[0].format"; under lengthens it
+// while the error travels up the tree, so that no path is built when all is well.
+func invalid(field string, got, want any) error {
+	return &fielderr.Error{Field: field, Got: got, Want: want, Err: arrow.ErrInvalid}
+}
+
+// unsupported is like invalid, for a field that the interface allows.
+func unsupported(field string, got, want any) error {
+	return &fielderr.Error{Field: field, Got: got, Want: want, Err: arrow.ErrNotImplemented}
+}
+
+// under prepends a step to the path of an error of this package.
+func under(step string, err error) error {
+	if e, ok := err.(*fielderr.Error); ok {
+		e.Field = step + e.Field
+	}
+	return err
+}
+
+// finish completes an error that has reached the root of the tree.
+func finish(op string, err error) error {
+	if e, ok := err.(*fielderr.Error); ok {
+		e.Op = op
+	}
+	return under("ArrowSchema", err)
+}

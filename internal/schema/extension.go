@@ -1,0 +1,101 @@
+package schema
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+
+	"github.com/apache/arrow-go/v18/arrow"
+
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+)
+
+// The metadata keys that make a field one of an extension type.
+const (
+	extensionName     = "ARROW:extension:name"
+	extensionMetadata = "ARROW:extension:metadata"
+)
+
+// isNil is true for no type at all and for a nil pointer of some type, on which
+// most methods of arrow-go's types panic.
+func isNil(dt arrow.DataType) bool {
+	v := reflect.ValueOf(dt)
+	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
+}
+
+// withoutExtension is the metadata without the keys of an extension type.
+func (p pairs) withoutExtension() pairs {
+	var rest pairs
+	for i, k := range p.keys {
+		if k != extensionName && k != extensionMetadata {
+			rest.keys, rest.values = append(rest.keys, k), append(rest.values, p.values[i])
+		}
+	}
+	return rest
+}
+
+// withExtension is the metadata with the keys of an extension type at its end.
+func (p pairs) withExtension(name, data string) pairs {
+	rest := p.withoutExtension()
+	rest.keys = append(rest.keys, extensionName, extensionMetadata)
+	rest.values = append(rest.values, name, data)
+	return rest
+}
+
+// rebuild puts the extension type that the metadata names around its storage and
+// takes it out of the metadata. A name that nobody registered changes nothing.
+func rebuild(storage arrow.DataType, md arrow.Metadata) (arrow.DataType, arrow.Metadata, error) {
+	name, ok := md.GetValue(extensionName)
+	if !ok {
+		return storage, md, nil
+	}
+	registered := arrow.GetExtensionType(name)
+	if registered == nil {
+		return storage, md, nil
+	}
+	data, _ := md.GetValue(extensionMetadata)
+	dt, err := deserialize(registered, storage, data)
+	if err != nil {
+		return nil, md, &fielderr.Error{
+			Field: fmt.Sprintf(".metadata[%q]", extensionName), Got: name,
+			Err: fmt.Errorf("%w: extension type: %w", arrow.ErrInvalid, err),
+		}
+	}
+	rest := pairsOf(md).withoutExtension()
+	return dt, arrow.NewMetadata(rest.keys, rest.values), nil
+}
+
+// deserialize calls the code of an extension type, which may do anything. A type
+// that is not laid out like the storage would make readers of the data run out
+// of their buffers, so it is refused.
+func deserialize(registered arrow.ExtensionType, storage arrow.DataType, data string) (dt arrow.DataType, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("Deserialize panics: %v", p)
+		}
+	}()
+	ext, err := registered.Deserialize(storage, data)
+	if err != nil {
+		return nil, err
+	}
+	if isNil(ext) {
+		return nil, errors.New("Deserialize returns no type")
+	}
+	if !sameLayout(ext.StorageType(), storage) {
+		return nil, fmt.Errorf("Deserialize returns storage %v for %v", ext.StorageType(), storage)
+	}
+	return ext, nil
+}
+
+// sameLayout is true for types whose arrays have the same buffers, whatever the
+// names, the nullability and the metadata of their fields.
+func sameLayout(a, b arrow.DataType) bool {
+	var x, y plan
+	if x.export(arrow.Field{Type: a}) != nil || y.export(arrow.Field{Type: b}) != nil {
+		return false
+	}
+	return slices.EqualFunc(x.nodes, y.nodes, func(m, n node) bool {
+		return m.format == n.format && m.children == n.children && m.dictionary == n.dictionary
+	})
+}

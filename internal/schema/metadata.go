@@ -1,0 +1,114 @@
+package schema
+
+import (
+	"encoding/binary"
+	"fmt"
+	"unicode/utf8"
+
+	"github.com/apache/arrow-go/v18/arrow"
+
+	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+)
+
+// Metadata in C is a count of pairs, then for each pair the key and the value,
+// each preceded by its length. The count and the lengths are int32 in native
+// byte order; nothing says how long the whole is.
+
+// pairs is arrow.Metadata that can be edited without copying what it came from.
+type pairs struct{ keys, values []string }
+
+func pairsOf(md arrow.Metadata) pairs { return pairs{md.Keys(), md.Values()} }
+
+// check says what of the metadata C cannot hold, or a reader would refuse.
+func (p pairs) check() error {
+	if len(p.keys) > maxPairs {
+		return invalid(".metadata.n", len(p.keys), fewPairs)
+	}
+	for i, k := range p.keys {
+		if !utf8.ValidString(k) {
+			return invalid(fmt.Sprintf(".metadata.keys[%d]", i), k, fielderr.Text("UTF-8"))
+		}
+	}
+	return nil
+}
+
+// size is the number of bytes that the encoded metadata takes.
+func (p pairs) size() int {
+	if len(p.keys) == 0 {
+		return 0 // a NULL pointer
+	}
+	n := 4
+	for i, k := range p.keys {
+		n += 8 + len(k) + len(p.values[i])
+	}
+	return n
+}
+
+// appendTo appends the encoded metadata.
+func (p pairs) appendTo(b []byte) []byte {
+	b = binary.NativeEndian.AppendUint32(b, uint32(len(p.keys)))
+	for i, k := range p.keys {
+		b = binary.NativeEndian.AppendUint32(b, uint32(len(k)))
+		b = append(b, k...)
+		b = binary.NativeEndian.AppendUint32(b, uint32(len(p.values[i])))
+		b = append(b, p.values[i]...)
+	}
+	return b
+}
+
+// readMetadata copies the metadata at a C address. It takes what it is about to
+// read out of limit first, so that a garbage length is refused before anything
+// is read.
+func readMetadata(addr uintptr, limit *int) (arrow.Metadata, error) {
+	if addr == 0 {
+		return arrow.Metadata{}, nil
+	}
+	r := metadataReader{addr, limit}
+	n := r.int32()
+	if n < 0 || n > maxPairs {
+		return arrow.Metadata{}, invalid(".metadata.n", n, fewPairs)
+	}
+	var p pairs
+	for i := range n {
+		key, err := r.string()
+		if err == nil && !utf8.ValidString(key) {
+			err = invalid("", key, fielderr.Text("UTF-8"))
+		}
+		if err != nil {
+			return arrow.Metadata{}, under(fmt.Sprintf(".metadata.keys[%d]", i), err)
+		}
+		value, err := r.string()
+		if err != nil {
+			return arrow.Metadata{}, under(fmt.Sprintf(".metadata.values[%d]", i), err)
+		}
+		p.keys, p.values = append(p.keys, key), append(p.values, value)
+	}
+	return arrow.NewMetadata(p.keys, p.values), nil
+}
+
+type metadataReader struct {
+	addr  uintptr
+	limit *int
+}
+
+func (r *metadataReader) int32() int {
+	n := int32(binary.NativeEndian.Uint32(abi.Slice[byte](r.addr, 4)))
+	r.addr += 4
+	*r.limit -= 4
+	return int(n)
+}
+
+func (r *metadataReader) string() (string, error) {
+	n := r.int32()
+	if n < 0 {
+		return "", invalid(".length", n, fielderr.Text("at least 0"))
+	}
+	if n > *r.limit {
+		return "", invalid(".length", n, littleText)
+	}
+	*r.limit -= n
+	s := string(abi.Slice[byte](r.addr, n))
+	r.addr += uintptr(n)
+	return s, nil
+}
