@@ -59,7 +59,10 @@ func (a *Array) Device() (device.Device, error) { return device.Open(a.place.id)
 
 // Slice returns elements [i, j), sharing the memory; see [RecordBatch.Slice].
 func (a *Array) Slice(i, j int64) (*Array, error) {
-	if err := checkSlice(a.refs.Load(), i, j, a.node.length); err != nil {
+	if a.refs.Load() <= 0 {
+		return nil, fieldError(opSlice, "Array", nil, nil, ErrReleased)
+	}
+	if err := checkSlice(i, j, a.node.length); err != nil {
 		return nil, err
 	}
 	return newArray(a.mem.retain(), a.place, a.field, a.node.slice(i, j)), nil

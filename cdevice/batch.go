@@ -76,7 +76,10 @@ func (b *RecordBatch) Column(i int) *Array {
 // read, copied or waited for. Null counts that are not zero become unknown. The
 // result is owned by the caller.
 func (b *RecordBatch) Slice(i, j int64) (*RecordBatch, error) {
-	if err := checkSlice(b.refs.Load(), i, j, b.rows); err != nil {
+	if b.refs.Load() <= 0 {
+		return nil, fieldError(opSlice, "RecordBatch", nil, nil, ErrReleased)
+	}
+	if err := checkSlice(i, j, b.rows); err != nil {
 		return nil, err
 	}
 	columns := make([]node, len(b.columns))
@@ -91,13 +94,13 @@ func (b *RecordBatch) Slice(i, j int64) (*RecordBatch, error) {
 // the caller.
 func (b *RecordBatch) Select(indices ...int) (*RecordBatch, error) {
 	if b.refs.Load() <= 0 {
-		return nil, fmt.Errorf("cdevice: select from a batch that is %w", ErrReleased)
+		return nil, fieldError(opSelect, "RecordBatch", nil, nil, ErrReleased)
 	}
 	columns := make([]node, len(indices))
 	fields := make([]arrow.Field, len(indices))
 	for k, i := range indices {
 		if i < 0 || i >= len(b.columns) {
-			return nil, fmt.Errorf("cdevice: select: indices[%d] = %d, want 0 to %d: %w", k, i, len(b.columns)-1, arrow.ErrInvalid)
+			return nil, invalid(opSelect, fmt.Sprintf("indices[%d]", k), i, fmt.Sprintf("0 to %d", len(b.columns)-1))
 		}
 		columns[k], fields[k] = b.columns[i], b.schema.Field(i)
 	}
@@ -105,12 +108,9 @@ func (b *RecordBatch) Select(indices ...int) (*RecordBatch, error) {
 	return newRecordBatch(b.mem.retain(), b.place, arrow.NewSchema(fields, &metadata), b.rows, columns), nil
 }
 
-func checkSlice(refs, i, j, length int64) error {
-	if refs <= 0 {
-		return fmt.Errorf("cdevice: slice of something that is %w", ErrReleased)
-	}
+func checkSlice(i, j, length int64) error {
 	if i < 0 || j < i || j > length {
-		return fmt.Errorf("cdevice: slice [%d, %d) of %d elements: %w", i, j, length, arrow.ErrInvalid)
+		return invalid(opSlice, "range", fmt.Sprintf("[%d, %d)", i, j), fmt.Sprintf("a part of [0, %d)", length))
 	}
 	return nil
 }

@@ -17,8 +17,9 @@ import (
 // [ErrReleased]; errors.Is finds them.
 type FieldError = fielderr.Error
 
-// ErrReleased says that a struct, a batch or an array was used after its release.
-var ErrReleased = errors.New("released")
+// ErrReleased says that a C struct, a batch or an array was used after its
+// release. It wraps arrow.ErrInvalid.
+var ErrReleased = fielderr.ErrReleased
 
 var errTooDeep = fmt.Errorf("%w: nested deeper than %d", arrow.ErrInvalid, maxDepth)
 
@@ -32,7 +33,19 @@ func unknownType(dt arrow.DataType) error {
 // invalid returns a FieldError for malformed input. The field is relative to the
 // node that is being looked at; within prepends the way to it.
 func invalid(op, field string, got, want any) *FieldError {
-	return &FieldError{Op: op, Field: field, Got: got, Want: want, Err: arrow.ErrInvalid}
+	return fieldError(op, field, got, want, arrow.ErrInvalid)
+}
+
+// fieldError takes strings in got and want as words, not as values.
+func fieldError(op, field string, got, want any, err error) *FieldError {
+	return &FieldError{Op: op, Field: field, Got: words(got), Want: words(want), Err: err}
+}
+
+func words(v any) any {
+	if s, ok := v.(string); ok {
+		return fielderr.Text(s)
+	}
+	return v
 }
 
 // within prepends the name of the parent to the path of a FieldError.
@@ -53,4 +66,6 @@ const (
 	opExport = fielderr.Export
 	opWrap   = "wrap"
 	opRead   = "read"
+	opSlice  = "slice"
+	opSelect = "select"
 )

@@ -72,7 +72,7 @@ func ExportField(field arrow.Field, out *cdata.CArrowSchema) error {
 }
 
 func exportReleased(what string) error {
-	return &FieldError{Op: opExport, Field: what, Err: ErrReleased}
+	return fieldError(opExport, what, nil, nil, ErrReleased)
 }
 
 func noOutput(what string) error {
@@ -209,7 +209,7 @@ func applyExportOptions(at place, opts []ExportOption) (place, error) {
 		opt(&o)
 	}
 	if o.forHost && !hostReadable(at.id) {
-		return at, &FieldError{Op: opExport, Field: "ArrowDeviceArray.device_type", Got: at.id.Type, Want: "memory that the host can read (ForHost)", Err: device.ErrNotSupported}
+		return at, fieldError(opExport, "ArrowDeviceArray.device_type", at.id.Type, "memory that the host can read (ForHost)", device.ErrNotSupported)
 	}
 	if o.forHost || o.synchronized {
 		if err := at.wait(o.ctx); err != nil {

@@ -66,7 +66,7 @@ func (a *Array) HostView(ctx context.Context) (arrow.Array, error) {
 }
 
 func readReleased(what string) error {
-	return &FieldError{Op: opRead, Field: what, Err: ErrReleased}
+	return fieldError(opRead, what, nil, nil, ErrReleased)
 }
 
 // readyForHost returns nil once the host may read memory at that place.
@@ -94,7 +94,7 @@ func newHostBatch(schema *arrow.Schema, columns []arrow.Array, rows int64) (rec 
 
 func recoverArrow(err *error) {
 	if v := recover(); v != nil {
-		*err = &FieldError{Op: opRead, Field: "data", Err: fmt.Errorf("%w: arrow-go: %v", arrow.ErrInvalid, v)}
+		*err = fieldError(opRead, "data", nil, nil, fmt.Errorf("%w: arrow-go: %v", arrow.ErrInvalid, v))
 	}
 }
 

@@ -117,7 +117,7 @@ func checkTop(arr *CArrowDeviceArray) error {
 		return invalid(opImport, "ArrowDeviceArray", "NULL", "a struct")
 	}
 	if arr.Array.Release == 0 {
-		return &FieldError{Op: opImport, Field: "ArrowDeviceArray.array.release", Got: "NULL", Err: ErrReleased}
+		return fieldError(opImport, "ArrowDeviceArray.array.release", "NULL", nil, ErrReleased)
 	}
 	return nil
 }
@@ -176,7 +176,7 @@ func importColumns(arr *CArrowDeviceArray, s *arrow.Schema) ([]node, error) {
 	for i := range s.NumFields() {
 		below, err := countNodes(s.Field(i).Type, 1)
 		if err != nil {
-			return nil, &FieldError{Op: opImport, Field: fmt.Sprintf("schema.field[%d].type", i), Err: err}
+			return nil, fieldError(opImport, fmt.Sprintf("schema.field[%d].type", i), nil, nil, err)
 		}
 		count += below
 	}
@@ -204,7 +204,7 @@ func importRoot(arr *CArrowDeviceArray, dt arrow.DataType) ([]node, error) {
 	}
 	count, err := countNodes(dt, 0)
 	if err != nil {
-		return nil, &FieldError{Op: opImport, Field: "schema.type", Err: err}
+		return nil, fieldError(opImport, "schema.type", nil, nil, err)
 	}
 	nodes := make([]node, count)
 	root := take(&nodes, 1)
@@ -259,11 +259,11 @@ type importer struct {
 // child imports the struct that an entry of ArrowArray.children points to.
 func (im *importer) child(n *node, addr uintptr, dt arrow.DataType, least int64) error {
 	if addr == 0 || addr%sizeofPointer != 0 {
-		return &FieldError{Op: opImport, Field: "pointer", Got: hex(addr), Want: "the address of a struct", Err: arrow.ErrInvalid}
+		return fieldError(opImport, "pointer", hex(addr), "the address of a struct", arrow.ErrInvalid)
 	}
 	a := abi.At[abi.ArrowArray](addr)
 	if a.Release == 0 {
-		return &FieldError{Op: opImport, Field: "release", Got: "NULL", Err: ErrReleased}
+		return fieldError(opImport, "release", "NULL", nil, ErrReleased)
 	}
 	if err := im.node(n, a, dt); err != nil {
 		return err
@@ -425,7 +425,7 @@ func afterImport(mem *memoryOwner, at place, nodes []node, opts []ImportOption) 
 		return nil
 	}
 	if !hostReadable(at.id) {
-		return &FieldError{Op: opImport, Field: "ArrowDeviceArray.device_type", Got: at.id.Type, Want: "memory that the host can read (WithFullValidation)", Err: device.ErrNotSupported}
+		return fieldError(opImport, "ArrowDeviceArray.device_type", at.id.Type, "memory that the host can read (WithFullValidation)", device.ErrNotSupported)
 	}
 	if err := at.wait(context.Background()); err != nil {
 		return err

@@ -110,10 +110,10 @@ func (w *wrapper) measure(data arrow.ArrayData, depth int) error {
 	}
 	dt, l := layoutOf(data.DataType())
 	if l.store == storeUnknown {
-		return &FieldError{Op: opWrap, Field: "type", Err: unknownType(data.DataType())}
+		return fieldError(opWrap, "type", nil, nil, unknownType(data.DataType()))
 	}
 	if depth > maxDepth {
-		return &FieldError{Op: opWrap, Field: "type", Err: errTooDeep}
+		return fieldError(opWrap, "type", nil, nil, errTooDeep)
 	}
 	have := len(data.Buffers())
 	if !l.validity && have > 0 {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"runtime/debug"
+	"sync/atomic"
 
 	"github.com/arrowdevice/arrowdevice/internal/handle"
 )
@@ -20,6 +21,7 @@ var OnPanic = func(v any, stack []byte) {
 
 // guard runs the body of a callback. A panic ends here and never crosses into C.
 func guard(body func()) {
+	callbacks.Add(1)
 	defer func() {
 		if v := recover(); v != nil {
 			OnPanic(v, debug.Stack())
@@ -27,6 +29,11 @@ func guard(body func()) {
 	}()
 	body()
 }
+
+var callbacks atomic.Int64
+
+// Callbacks is how often C has called into Go, for tests that count crossings.
+func Callbacks() int64 { return callbacks.Load() }
 
 //export cdevice_v0_go_release
 func cdevice_v0_go_release(word C.uint64_t) {

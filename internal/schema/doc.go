@@ -16,8 +16,10 @@
 // metadata. On import, the type that arrow.GetExtensionType knows by that name
 // is rebuilt at whatever level of the tree it stands, and the two keys are taken
 // out of the metadata; for an unknown name the field keeps the storage type and
-// the keys, and so is exported again as it came. An extension type whose storage
-// is itself an extension type cannot be expressed: there is one pair of keys.
+// the keys, and so is exported again as it came. A rebuilt type may rename the
+// fields of its storage, but must keep its layout. An extension type whose
+// storage is itself an extension type cannot be expressed: there is one pair of
+// keys.
 //
 // # Not kept
 //

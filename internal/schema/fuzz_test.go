@@ -66,23 +66,22 @@ func FuzzImport(f *testing.F) {
 
 		// One struct stands for every child and for the dictionary; it has two
 		// children of its own if its format may need them.
-		grandchild := &abi.ArrowSchema{Format: cString("i"), Release: 1}
-		one := &abi.ArrowSchema{Format: cString(below), Name: cString(name), Release: 1}
+		grandchild := mirror(&abi.ArrowSchema{Format: cString("i")})
+		one := mirror(&abi.ArrowSchema{Format: cString(below), Name: cString(name)})
 		if len(below) > 0 && below[0] == '+' {
 			one.NChildren, one.Children = 2, pointers(grandchild, grandchild)
 		}
-		root := &abi.ArrowSchema{
+		root := mirror(&abi.ArrowSchema{
 			Format: cString(format), Name: cString(name), Flags: flags, NChildren: children,
-			Children: pointers(one, one, one, one), Release: 1,
-		}
+			Children: pointers(one, one, one, one),
+		})
 		if len(md) > 0 {
 			root.Metadata = uintptr(unsafe.Pointer(&metadataMemory[0]))
 		}
 		if dictionary {
 			root.Dictionary = uintptr(unsafe.Pointer(one))
 		}
-		shared = []*abi.ArrowSchema{root, one, grandchild}
-		defer func() { shared, foreign = nil, nil }()
+		defer func() { foreign = nil }()
 
 		calls := countReleases(t, func(s *abi.ArrowSchema) {
 			if s != root {
@@ -114,13 +113,4 @@ func FuzzImport(f *testing.F) {
 			t.Fatalf("blocks: %d before, %d after", before, after)
 		}
 	})
-}
-
-// pointers is the address of an array of the structs' addresses.
-func pointers(structs ...*abi.ArrowSchema) uintptr {
-	b := make([]byte, 0, 8*len(structs))
-	for _, s := range structs {
-		b = append(b, unsafe.Slice((*byte)(unsafe.Pointer(&s)), 8)...)
-	}
-	return cBytes(b)
 }

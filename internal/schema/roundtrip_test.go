@@ -3,6 +3,7 @@ package schema
 import (
 	"strings"
 	"testing"
+	"unsafe"
 
 	"github.com/apache/arrow-go/v18/arrow"
 
@@ -174,6 +175,11 @@ func TestEveryTypeIsSpelledAsTheSpecificationSays(t *testing.T) {
 			defer bridge.CallSchemaRelease(s)
 			if got, want := render(s), extensionKeys.Replace(c.want); got != want {
 				t.Errorf("got  %s\nwant %s", got, want)
+			}
+			for s := range take(s) {
+				if uintptr(unsafe.Pointer(s))%8 != 0 || s.Children%8 != 0 || s.Metadata%4 != 0 {
+					t.Errorf("not aligned: %+v", s)
+				}
 			}
 		})
 	}

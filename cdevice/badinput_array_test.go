@@ -1,0 +1,431 @@
+package cdevice_test
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/cpeer"
+)
+
+type corruption = func(f *foreignArray, n *foreignNode)
+
+// What rows do to the node that they corrupt, or to one below it.
+func nBuffers(v int64) corruption {
+	return func(_ *foreignArray, n *foreignNode) { n.NBuffers = v }
+}
+
+func nChildren(v int64) corruption {
+	return func(_ *foreignArray, n *foreignNode) { n.NChildren = v }
+}
+
+func length(v int64) corruption   { return func(_ *foreignArray, n *foreignNode) { n.Length = v } }
+func offset(v int64) corruption   { return func(_ *foreignArray, n *foreignNode) { n.Offset = v } }
+func nulls(v int64) corruption    { return func(_ *foreignArray, n *foreignNode) { n.NullCount = v } }
+func nullBuffer(i int) corruption { return func(_ *foreignArray, n *foreignNode) { n.setNull(i) } }
+
+func inChild(i int, set corruption) corruption {
+	return func(f *foreignArray, n *foreignNode) { set(f, n.children[i]) }
+}
+
+func inDict(set corruption) corruption {
+	return func(f *foreignArray, n *foreignNode) { set(f, n.dict) }
+}
+
+func both(first, second corruption) corruption {
+	return func(f *foreignArray, n *foreignNode) { first(f, n); second(f, n) }
+}
+
+func TestBadBufferCounts(t *testing.T) {
+	var rows []badRow
+	for _, r := range []struct {
+		base string
+		has  int64
+		want string
+	}{
+		{"null", 0, "0 for null"},
+		{"bool", 2, "2 for bool"},
+		{"int64", 2, "2 for int64"},
+		{"fixed_size_binary", 2, "2 for fixed_size_binary[3]"},
+		{"utf8", 3, "3 for utf8"},
+		{"large_utf8", 3, "3 for large_utf8"},
+		{"list", 2, "2 for list<item: int32, nullable>"},
+		{"large_list", 2, "2 for large_list<item: int32, nullable>"},
+		{"list_view", 3, "3 for list_view<item: int32, nullable>"},
+		{"fixed_size_list", 1, "1 for fixed_size_list<item: int16, nullable>[2]"},
+		{"struct", 1, "1 for struct<x: int32, name: utf8>"},
+		{"map", 2, "2 for map<utf8, int64, items_nullable>"},
+		{"sparse_union", 1, "1 for sparse_union<"}, // 2 of a producer before Arrow 1.0, with a validity bitmap
+		{"dense_union", 2, "2 for dense_union<"},
+		{"dictionary_int8", 2, "2 for dictionary<values=utf8, indices=int8, ordered=false>"},
+		{"run_end_encoded_int32", 0, "0 for run_end_encoded<run_ends: int32, values: utf8>"},
+		{"extension_uuid", 2, "2 for fixed_size_binary[16]"},
+	} {
+		for _, v := range []int64{r.has - 1, r.has + 1, 0, 1 << 62, math.MinInt64} {
+			if v == r.has {
+				continue
+			}
+			rows = append(rows, badRow{
+				name: fmt.Sprintf("%s/%d", r.base, v), base: r.base, set: nBuffers(v),
+				want: fmt.Sprintf("@.n_buffers = %d, want %s", v, r.want), is: arrow.ErrInvalid,
+			})
+		}
+	}
+	for _, v := range []int64{2, 0, -1, 1 << 62, math.MinInt64} {
+		rows = append(rows, badRow{
+			name: fmt.Sprintf("binary_view/%d", v), base: "binary_view", set: nBuffers(v),
+			want: fmt.Sprintf("@.n_buffers = %d, want at least 3 for binary_view", v), is: arrow.ErrInvalid,
+		})
+	}
+	testRows(t, append(rows, []badRow{
+		{name: "child", base: "list", set: inChild(0, nBuffers(1)), want: "@.children[0].n_buffers = 1, want 2 for int32", is: arrow.ErrInvalid},
+		{name: "dictionary values", base: "dictionary_int8", set: inDict(nBuffers(2)), want: "@.dictionary.n_buffers = 2, want 3 for utf8", is: arrow.ErrInvalid},
+		{name: "dictionary below a list", base: "list_dictionary", set: inChild(0, inDict(nBuffers(4))), want: "@.children[0].dictionary.n_buffers = 4, want 3 for utf8", is: arrow.ErrInvalid},
+		{name: "below a struct and a list", base: "struct_nested", set: inChild(1, inChild(0, inChild(1, nBuffers(-1)))), want: "@.children[1].children[0].children[1].n_buffers = -1, want 3 for utf8", is: arrow.ErrInvalid},
+		{name: "map keys", base: "map", set: inChild(0, inChild(0, nBuffers(2))), want: "@.children[0].children[0].n_buffers = 2, want 3 for utf8", is: arrow.ErrInvalid},
+		{name: "run ends", base: "run_end_encoded_int16", set: inChild(0, nBuffers(1)), want: "@.children[0].n_buffers = 1, want 2 for int16", is: arrow.ErrInvalid},
+	}...))
+}
+
+func TestBadChildCounts(t *testing.T) {
+	var rows []badRow
+	for _, r := range []struct {
+		base string
+		has  int64
+		want string
+	}{
+		{"null", 0, "null"},
+		{"int64", 0, "int64"},
+		{"utf8", 0, "utf8"},
+		{"binary_view", 0, "binary_view"},
+		{"list", 1, "list<"},
+		{"list_view", 1, "list_view<"},
+		{"fixed_size_list", 1, "fixed_size_list<"},
+		{"struct", 2, "struct<"},
+		{"struct_empty", 0, "struct<>"},
+		{"map", 1, "map<"},
+		{"sparse_union", 2, "sparse_union<"},
+		{"dense_union", 2, "dense_union<"},
+		{"dictionary_int8", 0, "dictionary<"},
+		{"run_end_encoded_int32", 2, "run_end_encoded<"},
+		{"extension_bool8", 0, "int8"},
+	} {
+		for _, v := range []int64{r.has - 1, r.has + 1, 1 << 62, math.MinInt64} {
+			rows = append(rows, badRow{
+				name: fmt.Sprintf("%s/%d", r.base, v), base: r.base, set: nChildren(v),
+				want: fmt.Sprintf("@.n_children = %d, want %d for %s", v, r.has, r.want), is: arrow.ErrInvalid,
+			})
+		}
+	}
+	testRows(t, append(rows, []badRow{
+		{name: "map child without values", base: "map", set: inChild(0, nChildren(1)), want: "@.children[0].n_children = 1, want 2 for struct<", is: arrow.ErrInvalid},
+		{name: "map child with three fields", base: "map", set: inChild(0, nChildren(3)), want: "@.children[0].n_children = 3, want 2 for struct<", is: arrow.ErrInvalid},
+		{name: "dictionary values", base: "dictionary_int8", set: inDict(nChildren(1)), want: "@.dictionary.n_children = 1, want 0 for utf8", is: arrow.ErrInvalid},
+	}...))
+}
+
+func TestBadPointers(t *testing.T) {
+	buffers := func(v uintptr) corruption {
+		return func(_ *foreignArray, n *foreignNode) { n.Buffers = v }
+	}
+	pointers := func(v uintptr) corruption {
+		return func(_ *foreignArray, n *foreignNode) { n.Children = v }
+	}
+	oneOff := func(_ *foreignArray, n *foreignNode) { n.Buffers++ }
+	childrenOneOff := func(_ *foreignArray, n *foreignNode) { n.Children++ }
+	entry := func(i int, v uintptr) corruption {
+		return func(_ *foreignArray, n *foreignNode) { n.entries[i] = v }
+	}
+	released := func(_ *foreignArray, n *foreignNode) { n.Release = 0 }
+	testRows(t, []badRow{
+		{name: "buffers NULL", base: "int64", set: buffers(0), want: "@.buffers = 0x0, want an array of 2 pointers", is: arrow.ErrInvalid},
+		{name: "buffers NULL, bool", base: "bool", set: buffers(0), want: "@.buffers = 0x0, want an array of 2 pointers", is: arrow.ErrInvalid},
+		{name: "buffers NULL, utf8", base: "utf8", set: buffers(0), want: "@.buffers = 0x0, want an array of 3 pointers", is: arrow.ErrInvalid},
+		{name: "buffers NULL, view", base: "binary_view", set: buffers(0), want: "@.buffers = 0x0, want an array of ", is: arrow.ErrInvalid},
+		{name: "buffers NULL, struct", base: "struct", set: buffers(0), want: "@.buffers = 0x0, want an array of 1 pointer", is: arrow.ErrInvalid},
+		{name: "buffers NULL, dense union", base: "dense_union", set: buffers(0), want: "@.buffers = 0x0, want an array of 2 pointers", is: arrow.ErrInvalid},
+		{name: "buffers NULL, length 0", base: "int64/empty", set: buffers(0), want: "@.buffers = 0x0, want an array of 2 pointers", is: arrow.ErrInvalid},
+		{name: "buffers NULL, null", base: "null", set: buffers(0)},
+		{name: "buffers NULL, run ends", base: "run_end_encoded_int64", set: buffers(0), full: true},
+		{name: "buffers anything, null", base: "null", set: buffers(0xdead), full: true},
+		{name: "buffers misaligned", base: "int64", set: oneOff, want: "@.buffers = 0x", is: arrow.ErrInvalid},
+		{name: "buffers misaligned in a dictionary", base: "dictionary_uint64", set: inDict(oneOff), want: "@.dictionary.buffers = 0x", is: arrow.ErrInvalid},
+
+		{name: "children NULL, list", base: "list", set: pointers(0), want: "@.children = 0x0, want an array of 1 pointer", is: arrow.ErrInvalid},
+		{name: "children NULL, struct", base: "struct", set: pointers(0), want: "@.children = 0x0, want an array of 2 pointers", is: arrow.ErrInvalid},
+		{name: "children NULL, map entries", base: "map", set: inChild(0, pointers(0)), want: "@.children[0].children = 0x0, want an array of 2 pointers", is: arrow.ErrInvalid},
+		{name: "children NULL, length 0", base: "sparse_union/empty", set: pointers(0), want: "@.children = 0x0, want an array of 2 pointers", is: arrow.ErrInvalid},
+		{name: "children NULL, none wanted", base: "struct_empty", set: pointers(0), full: true},
+		{name: "children anything, none wanted", base: "int64", set: pointers(0xdead), full: true},
+		{name: "children misaligned", base: "run_end_encoded_int16", set: childrenOneOff, want: "@.children = 0x", is: arrow.ErrInvalid},
+		{name: "child NULL", base: "struct", set: entry(1, 0), want: "@.children[1].pointer = 0x0, want the address of a struct", is: arrow.ErrInvalid},
+		{name: "child NULL, list", base: "large_list", set: entry(0, 0), want: "@.children[0].pointer = 0x0, want the address of a struct", is: arrow.ErrInvalid},
+		{name: "child NULL, union", base: "dense_union", set: entry(0, 0), want: "@.children[0].pointer = 0x0, want the address of a struct", is: arrow.ErrInvalid},
+		{name: "child misaligned", base: "fixed_size_list", set: func(_ *foreignArray, n *foreignNode) { n.entries[0]++ }, want: "@.children[0].pointer = 0x", is: arrow.ErrInvalid},
+		{name: "child released", base: "struct", set: inChild(1, released), want: "@.children[1].release = NULL", is: cdevice.ErrReleased},
+		{name: "grandchild released", base: "list_struct", set: inChild(0, inChild(0, released)), want: "@.children[0].children[0].release = NULL", is: cdevice.ErrReleased},
+		{name: "dictionary released", base: "dictionary_int8", set: inDict(released), want: "@.dictionary.release = NULL", is: cdevice.ErrReleased},
+		{name: "child its own parent", base: "list_utf8", set: func(_ *foreignArray, n *foreignNode) { n.entries[0] = addressOf(n.ArrowArray) }, want: "@.children[0].n_buffers = 2, want 3 for utf8", is: arrow.ErrInvalid},
+		{name: "child its own parent, same buffers", base: "list", set: func(_ *foreignArray, n *foreignNode) { n.entries[0] = addressOf(n.ArrowArray) }, want: "@.children[0].n_children = 1, want 0 for int32", is: arrow.ErrInvalid},
+		{name: "grandchild its own grandparent", base: "list_struct", set: inChildOf(0, func(parent, n *foreignNode) { n.entries[1] = addressOf(parent.ArrowArray) }), want: "@.children[0].children[1].n_buffers = 2, want 3 for utf8", is: arrow.ErrInvalid},
+		{name: "dictionary its own parent", base: "dictionary_int8", set: func(_ *foreignArray, n *foreignNode) { n.Dictionary = addressOf(n.ArrowArray) }, want: "@.dictionary.n_buffers = 2, want 3 for utf8", is: arrow.ErrInvalid},
+		{name: "one child twice", base: "struct_nested", full: true, set: func(_ *foreignArray, n *foreignNode) {
+			n.children[1].children[0].entries[0] = n.children[0].entries[0]
+		}},
+
+		{name: "dictionary missing", base: "dictionary_int32", set: func(_ *foreignArray, n *foreignNode) { n.Dictionary = 0 }, want: "@.dictionary = NULL, want a struct for dictionary<", is: arrow.ErrInvalid},
+		{name: "dictionary missing below a struct", base: "struct_dictionary", set: inChild(0, func(_ *foreignArray, n *foreignNode) { n.Dictionary = 0 }), want: "@.children[0].dictionary = NULL, want a struct for dictionary<", is: arrow.ErrInvalid},
+		{name: "dictionary misaligned", base: "dictionary_int32", set: func(_ *foreignArray, n *foreignNode) { n.Dictionary++ }, want: "@.dictionary.pointer = 0x", is: arrow.ErrInvalid},
+		{name: "dictionary unexpected", base: "int64", set: func(_ *foreignArray, n *foreignNode) { n.Dictionary = addressOf(n.ArrowArray) }, want: "@.dictionary = 0x", is: arrow.ErrInvalid},
+		{name: "dictionary unexpected, list", base: "list", set: func(_ *foreignArray, n *foreignNode) { n.Dictionary = n.entries[0] }, want: "@.dictionary = 0x", is: arrow.ErrInvalid},
+		{name: "dictionary with a dictionary", base: "dictionary_int8", set: inDict(func(_ *foreignArray, n *foreignNode) { n.Dictionary = addressOf(n.ArrowArray) }), want: "@.dictionary.dictionary = 0x", is: arrow.ErrInvalid},
+	})
+}
+
+// inChildOf gives a corruption of child i its parent too.
+func inChildOf(i int, set func(parent, n *foreignNode)) corruption {
+	return func(_ *foreignArray, n *foreignNode) { set(n, n.children[i]) }
+}
+
+func TestBadLengths(t *testing.T) {
+	const most = math.MaxInt64
+	bitmapOnRunEnds := func(bits byte, count int64) corruption {
+		return func(f *foreignArray, n *foreignNode) {
+			bitmap := allocC[byte](f.arena, slack)
+			bitmap[0] = bits
+			n.children[0].pointers[0], n.children[0].NullCount = sliceAddress(bitmap), count
+		}
+	}
+	testRows(t, []badRow{
+		{name: "length -1", base: "int64", set: length(-1), want: "@.length = -1, want at least 0", is: arrow.ErrInvalid},
+		{name: "length least", base: "null", set: length(math.MinInt64), want: "@.length = -9223372036854775808, want at least 0", is: arrow.ErrInvalid},
+		{name: "length -1 of a child", base: "map", set: inChild(0, inChild(1, length(-1))), want: "@.children[0].children[1].length = -1, want at least 0", is: arrow.ErrInvalid},
+		{name: "length -1 of a dictionary", base: "dictionary_int16", set: inDict(length(-1)), want: "@.dictionary.length = -1, want at least 0", is: arrow.ErrInvalid},
+		{name: "length most, int64", base: "int64", set: length(most), reads: arrow.ErrInvalid},
+		{name: "length most, int64, full", base: "int64", set: length(most), full: true, want: "length = ", is: arrow.ErrInvalid},
+		{name: "length most, bool, full", base: "bool", set: length(most), full: true, want: "length = ", is: arrow.ErrInvalid},
+		{name: "length most, utf8, full", base: "utf8", set: length(most), full: true, want: "length = ", is: arrow.ErrInvalid},
+		{name: "length most, empty struct, full", base: "struct_empty", set: length(most), full: true, want: "length = ", is: arrow.ErrInvalid},
+		{name: "length most, struct", base: "struct", set: length(most), want: "@.children[0].length = 6, want at least 9223372036854775807", is: arrow.ErrInvalid},
+		{name: "length most, fixed size list", base: "fixed_size_list", set: length(most), want: "@.children[0].length = 12, want at least 9223372036854775807", is: arrow.ErrInvalid},
+		{name: "length most, sparse union", base: "sparse_union", set: length(most), want: "@.children[0].length = 6, want at least 9223372036854775807", is: arrow.ErrInvalid},
+		{name: "length most, run ends, full", base: "run_end_encoded_int64", set: length(most), full: true, want: "run_ends[2] = 6, want at least 9223372036854775807", is: arrow.ErrInvalid},
+		{name: "length most, a list's child, full", base: "list", set: inChild(0, both(length(most), nulls(-1))), full: true, want: "length = ", is: arrow.ErrInvalid},
+
+		{name: "offset -1", base: "utf8", set: offset(-1), want: "@.offset = -1, want 0 to ", is: arrow.ErrInvalid},
+		{name: "offset least", base: "struct", set: inChild(0, offset(math.MinInt64)), want: "@.children[0].offset = -9223372036854775808, want 0 to ", is: arrow.ErrInvalid},
+		{name: "offset and length overflow", base: "int64", set: offset(most), want: "@.offset = 9223372036854775807, want 0 to 9223372036854775799 with length 8", is: arrow.ErrInvalid},
+		{name: "offset and length overflow by one", base: "null", set: offset(most - 3), want: "@.offset = 9223372036854775804, want 0 to 9223372036854775803 with length 4", is: arrow.ErrInvalid},
+		{name: "offset and length reach the end", base: "null", set: offset(most - 4), full: true},
+		{name: "offset most, length 0", base: "int64/empty", set: offset(most), full: true},
+		{name: "offset most, length 0, utf8", base: "utf8/empty", set: offset(most), full: true},
+		{name: "offset most, length 0, list", base: "list/empty", set: offset(most), full: true},
+		{name: "offset most, length 0, list view", base: "large_list_view/empty", set: offset(most), full: true},
+		{name: "offset most, length 0, view", base: "utf8_view/empty", set: offset(most), full: true},
+		{name: "offset most, length 0, dictionary", base: "dictionary_int64/empty", set: offset(most), full: true},
+		{name: "offset most, length 0, dense union", base: "dense_union/empty", set: offset(most), full: true},
+		{name: "offset most, length 0, run ends", base: "run_end_encoded_int16/empty", set: offset(most), full: true},
+		{name: "offset most, length 0, empty struct", base: "struct_empty/empty", set: offset(most), full: true},
+		{name: "offset most, length 0, sparse union", base: "sparse_union/empty", set: offset(most), want: "@.children[0].length = 0, want at least 9223372036854775807", is: arrow.ErrInvalid},
+
+		{name: "null_count -2", base: "int64", set: nulls(-2), want: "@.null_count = -2, want -1 to 8", is: arrow.ErrInvalid},
+		{name: "null_count more than length", base: "int64", set: nulls(9), want: "@.null_count = 9, want -1 to 8", is: arrow.ErrInvalid},
+		{name: "null_count most", base: "dictionary_int8", set: inDict(nulls(most)), want: "@.dictionary.null_count = 9223372036854775807, want -1 to 3", is: arrow.ErrInvalid},
+		{name: "null_count without a bitmap", base: "int64", set: nullBuffer(0), want: "@.buffers[0] = NULL, want a validity bitmap for null_count 2", is: arrow.ErrInvalid},
+		{name: "null_count without a bitmap, struct", base: "struct", set: nullBuffer(0), want: "@.buffers[0] = NULL, want a validity bitmap for null_count 2", is: arrow.ErrInvalid},
+		{name: "null_count -1 without a bitmap", base: "utf8", set: both(nullBuffer(0), nulls(-1)), full: true},
+		{name: "null_count -1 with a bitmap", base: "large_utf8", set: nulls(-1), full: true},
+		{name: "null_count of a type without a bitmap", base: "dense_union", set: nulls(3), full: true},
+		{name: "null_count 0 of nulls", base: "null", set: nulls(0), full: true},
+
+		{name: "struct child too short", base: "struct", set: inChild(0, length(5)), want: "@.children[0].length = 5, want at least 6", is: arrow.ErrInvalid},
+		{name: "struct child too short for an offset", base: "struct", set: offset(1), want: "@.children[0].length = 6, want at least 7", is: arrow.ErrInvalid},
+		{name: "struct child longer", base: "struct", set: both(length(5), nulls(-1)), full: true},
+		{name: "struct in a struct too short", base: "struct_nested", set: inChild(0, length(1)), want: "@.children[0].", is: arrow.ErrInvalid},
+		{name: "fixed size list child too short", base: "fixed_size_list", set: inChild(0, both(length(11), nulls(-1))), want: "@.children[0].length = 11, want at least 12", is: arrow.ErrInvalid},
+		{name: "sparse union child too short", base: "sparse_union", set: inChild(1, length(5)), want: "@.children[1].length = 5, want at least 6", is: arrow.ErrInvalid},
+		{name: "map keys too short", base: "map", set: inChild(0, inChild(0, length(1))), want: "@.children[0].children[0].length = 1, want at least 4", is: arrow.ErrInvalid},
+		{name: "no run ends", base: "run_end_encoded_int32", set: inChild(0, length(0)), want: "@.children[0].length = 0, want at least 1", is: arrow.ErrInvalid},
+		{name: "values short of run ends", base: "run_end_encoded_int32", set: inChild(1, length(2)), want: "@.children[1].length = 2, want at least 3", is: arrow.ErrInvalid},
+		{name: "run ends with nulls", base: "run_end_encoded_int32", set: bitmapOnRunEnds(0b101, 1), want: "@.children[0].null_count = 1, want 0 for run ends", is: arrow.ErrInvalid},
+		{name: "run ends with uncounted nulls, full", base: "run_end_encoded_int32", set: bitmapOnRunEnds(0b101, -1), full: true, want: "null_count", is: arrow.ErrInvalid},
+		{name: "run ends with uncounted nulls", base: "run_end_encoded_int32", set: bitmapOnRunEnds(0b101, -1), reads: arrow.ErrInvalid},
+		{name: "run ends with a bitmap", base: "run_end_encoded_int32", set: bitmapOnRunEnds(0b111, -1), full: true},
+		{name: "run ends of length most, full", base: "run_end_encoded_int32", full: true, want: "length = ", is: arrow.ErrInvalid,
+			set: both(both(inChild(0, length(most)), inChild(1, both(length(most), nulls(-1)))), bitmapOnRunEnds(0xff, -1))},
+	})
+}
+
+func TestBadBuffers(t *testing.T) {
+	sizesOf := func(n *foreignNode) []int64 { return valuesAt[int64](n, int(n.NBuffers)-1) }
+	size := func(v int64) corruption {
+		return func(_ *foreignArray, n *foreignNode) { sizesOf(n)[0] = v }
+	}
+	noText := func(f *foreignArray, n *foreignNode) {
+		clear(n.buffers[1])
+		n.setNull(2)
+	}
+	testRows(t, []badRow{
+		{name: "data NULL, int64", base: "int64", set: nullBuffer(1), want: "@.buffers[1] = NULL, want data for length 8", is: arrow.ErrInvalid},
+		{name: "data NULL, bool", base: "bool", set: nullBuffer(1), want: "@.buffers[1] = NULL, want data for length 11", is: arrow.ErrInvalid},
+		{name: "data NULL, fixed_size_binary", base: "fixed_size_binary", set: nullBuffer(1), want: "@.buffers[1] = NULL, want data for length 6", is: arrow.ErrInvalid},
+		{name: "data NULL, extension", base: "extension_uuid", set: nullBuffer(1), want: "@.buffers[1] = NULL, want data for length 5", is: arrow.ErrInvalid},
+		{name: "data NULL, dictionary indices", base: "dictionary_int8", set: nullBuffer(1), want: "@.buffers[1] = NULL, want data for length 6", is: arrow.ErrInvalid},
+		{name: "data NULL, run ends", base: "run_end_encoded_int32", set: inChild(0, nullBuffer(1)), want: "@.children[0].buffers[1] = NULL, want data for length 3", is: arrow.ErrInvalid},
+		{name: "offsets NULL, utf8", base: "utf8", set: nullBuffer(1), want: "@.buffers[1] = NULL, want data for length 7", is: arrow.ErrInvalid},
+		{name: "offsets NULL, large_utf8", base: "large_utf8", set: nullBuffer(1), want: "@.buffers[1] = NULL, want data for length 7", is: arrow.ErrInvalid},
+		{name: "offsets NULL, list", base: "list", set: nullBuffer(1), want: "@.buffers[1] = NULL, want data for length ", is: arrow.ErrInvalid},
+		{name: "offsets NULL, map", base: "map", set: nullBuffer(1), want: "@.buffers[1] = NULL, want data for length 5", is: arrow.ErrInvalid},
+		{name: "offsets NULL, list_view", base: "list_view", set: nullBuffer(1), want: "@.buffers[1] = NULL, want data for length ", is: arrow.ErrInvalid},
+		{name: "sizes NULL, list_view", base: "list_view", set: nullBuffer(2), want: "@.buffers[2] = NULL, want data for length ", is: arrow.ErrInvalid},
+		{name: "type ids NULL, sparse", base: "sparse_union", set: nullBuffer(0), want: "@.buffers[0] = NULL, want data for length 6", is: arrow.ErrInvalid},
+		{name: "type ids NULL, dense", base: "dense_union", set: nullBuffer(0), want: "@.buffers[0] = NULL, want data for length 6", is: arrow.ErrInvalid},
+		{name: "offsets NULL, dense", base: "dense_union", set: nullBuffer(1), want: "@.buffers[1] = NULL, want data for length 6", is: arrow.ErrInvalid},
+		{name: "views NULL", base: "utf8_view", set: nullBuffer(1), want: "@.buffers[1] = NULL, want data for length 7", is: arrow.ErrInvalid},
+
+		{name: "offsets NULL, length 0, utf8", base: "utf8/empty", set: both(nullBuffer(1), nullBuffer(2)), full: true},
+		{name: "offsets NULL, length 0, large_utf8", base: "large_utf8/empty", set: both(nullBuffer(1), nullBuffer(2)), full: true},
+		{name: "offsets NULL, length 0, list", base: "list/empty", set: nullBuffer(1), full: true},
+		{name: "offsets NULL, length 0, large_list", base: "large_list/empty", set: nullBuffer(1), full: true},
+		{name: "offsets NULL, length 0, map", base: "map/empty", set: nullBuffer(1), full: true},
+		{name: "offsets NULL, length 0, list_view", base: "list_view/empty", set: both(nullBuffer(1), nullBuffer(2)), full: true},
+		{name: "offsets NULL, length 0, dense", base: "dense_union/empty", set: both(nullBuffer(0), nullBuffer(1)), full: true},
+		{name: "views NULL, length 0", base: "binary_view/empty", set: nullBuffer(1), full: true},
+		{name: "data NULL, length 0", base: "int64/empty_part", set: both(nullBuffer(0), both(nullBuffer(1), nulls(0))), full: true},
+		{name: "text NULL, all empty", base: "utf8/valid", set: noText, full: true},
+		{name: "text NULL, all empty, large", base: "large_utf8/valid", set: noText, full: true},
+		{name: "text NULL", base: "utf8", set: nullBuffer(2), reads: arrow.ErrInvalid},
+		{name: "text NULL, full", base: "utf8", set: nullBuffer(2), full: true, want: "buffers[2] = NULL", is: arrow.ErrInvalid},
+		{name: "text NULL in a dictionary, full", base: "dictionary_int8", set: inDict(nullBuffer(2)), full: true, want: "dictionary.buffers[2] = NULL", is: arrow.ErrInvalid},
+
+		{name: "view sizes NULL", base: "utf8_view", set: func(_ *foreignArray, n *foreignNode) { n.setNull(int(n.NBuffers) - 1) }, want: "@.buffers[3] = 0x0, want the sizes of 1 buffers", is: arrow.ErrInvalid},
+		{name: "view sizes misaligned", base: "utf8_view", set: func(_ *foreignArray, n *foreignNode) { n.pointers[3]++ }, want: "@.buffers[3] = 0x", is: arrow.ErrInvalid},
+		{name: "view sizes of one buffer too many", base: "utf8_view", set: nBuffers(5), want: "@.buffers[4] = 0x0, want the sizes of 2 buffers", is: arrow.ErrInvalid},
+		{name: "view size -1", base: "binary_view", set: size(-1), want: "@.buffers[3][0] = -1, want 0 to ", is: arrow.ErrInvalid},
+		{name: "view size oversize", base: "binary_view", set: size(math.MaxInt64), want: "@.buffers[3][0] = 9223372036854775807, want 0 to ", is: arrow.ErrInvalid},
+		{name: "view data NULL", base: "utf8_view", set: nullBuffer(2), want: "@.buffers[2] = NULL, want 50 bytes", is: arrow.ErrInvalid},
+		{name: "view data NULL, size 0", base: "utf8_view/empty", set: func(_ *foreignArray, n *foreignNode) {
+			n.pointers[3], n.NBuffers = n.pointers[2], 4
+			n.pointers[2] = 0
+		}, full: true},
+		{name: "view sizes NULL without data buffers", base: "utf8_view/empty", set: nullBuffer(2), full: true},
+	})
+}
+
+// The struct array that stands for a record batch must hide nothing.
+func TestBadBatchRoots(t *testing.T) {
+	withBitmap := func(f *foreignArray, n *foreignNode) { n.pointers[0] = sliceAddress(allocC[byte](f.arena, slack)) }
+	for _, row := range []badRow{
+		{name: "length -1", set: length(-1), want: "@.length = -1, want at least 0", is: arrow.ErrInvalid},
+		{name: "length more than the columns", set: length(9), want: "@.children[0].length = 8, want at least 9", is: arrow.ErrInvalid},
+		{name: "length less than the columns", set: length(3), full: true},
+		{name: "length 0", set: length(0), full: true},
+		{name: "offset 1", set: offset(1), want: "@.offset = 1, want 0 for a record batch", is: arrow.ErrInvalid},
+		{name: "offset -1", set: offset(-1), want: "@.offset = -1, want 0 for a record batch", is: arrow.ErrInvalid},
+		{name: "null_count 1", set: nulls(1), want: "@.null_count = 1, want 0 for a record batch", is: arrow.ErrInvalid},
+		{name: "null_count 1 with a bitmap", set: both(withBitmap, nulls(1)), want: "@.null_count = 1, want 0 for a record batch", is: arrow.ErrInvalid},
+		{name: "null_count -1 with a bitmap", set: both(withBitmap, nulls(-1)), want: "@.null_count = -1, want 0 for a record batch", is: arrow.ErrInvalid},
+		{name: "null_count -2", set: nulls(-2), want: "@.null_count = -2, want 0 for a record batch", is: arrow.ErrInvalid},
+		{name: "null_count -1", set: nulls(-1), full: true},
+		{name: "bitmap of no nulls", set: withBitmap, full: true},
+		{name: "n_buffers 0", set: nBuffers(0), want: "@.n_buffers = 0, want 1 for a record batch", is: arrow.ErrInvalid},
+		{name: "n_buffers 2", set: nBuffers(2), want: "@.n_buffers = 2, want 1 for a record batch", is: arrow.ErrInvalid},
+		{name: "n_buffers 2^62", set: nBuffers(1 << 62), want: "@.n_buffers = 4611686018427387904, want 1 for a record batch", is: arrow.ErrInvalid},
+		{name: "buffers NULL", set: func(_ *foreignArray, n *foreignNode) { n.Buffers = 0 }, want: "@.buffers = 0x0, want an array of 1 pointer", is: arrow.ErrInvalid},
+		{name: "buffers misaligned", set: func(_ *foreignArray, n *foreignNode) { n.Buffers += 4 }, want: "@.buffers = 0x", is: arrow.ErrInvalid},
+		{name: "n_children 1", set: nChildren(1), want: "@.n_children = 1, want 2 for a record batch", is: arrow.ErrInvalid},
+		{name: "n_children 3", set: nChildren(3), want: "@.n_children = 3, want 2 for a record batch", is: arrow.ErrInvalid},
+		{name: "n_children -1", set: nChildren(-1), want: "@.n_children = -1, want 2 for a record batch", is: arrow.ErrInvalid},
+		{name: "n_children 2^62", set: nChildren(1 << 62), want: "@.n_children = 4611686018427387904, want 2 for a record batch", is: arrow.ErrInvalid},
+		{name: "children NULL", set: func(_ *foreignArray, n *foreignNode) { n.Children = 0 }, want: "@.children = 0x0, want an array of 2 pointers", is: arrow.ErrInvalid},
+		{name: "children misaligned", set: func(_ *foreignArray, n *foreignNode) { n.Children++ }, want: "@.children = 0x", is: arrow.ErrInvalid},
+		{name: "column NULL", set: func(_ *foreignArray, n *foreignNode) { n.entries[1] = 0 }, want: "@.children[1].pointer = 0x0, want the address of a struct", is: arrow.ErrInvalid},
+		{name: "column released", set: inChild(0, func(_ *foreignArray, n *foreignNode) { n.Release = 0 }), want: "@.children[0].release = NULL", is: cdevice.ErrReleased},
+		{name: "column is the batch", set: func(_ *foreignArray, n *foreignNode) { n.entries[1] = addressOf(n.ArrowArray) }, want: "@.children[1].n_buffers = 1, want 2 for int64", is: arrow.ErrInvalid},
+		{name: "column shorter", set: inChild(1, both(length(7), nulls(-1))), want: "@.children[1].length = 7, want at least 8", is: arrow.ErrInvalid},
+		{name: "column shorter but for its offset", set: inChild(1, both(offset(1), both(length(7), nulls(-1)))), want: "@.children[1].length = 7, want at least 8", is: arrow.ErrInvalid},
+		{name: "dictionary", set: func(_ *foreignArray, n *foreignNode) { n.Dictionary = n.entries[0] }, want: "@.dictionary = 0x", is: arrow.ErrInvalid},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			row.base = "int64"
+			set := row.set
+			row.set = func(f *foreignArray, _ *foreignNode) { f.base = f.root; set(f, f.root) }
+			row.run(t, true)
+		})
+	}
+}
+
+// As an array, a struct keeps its own nulls and its own offset.
+func TestStructArrayRootKeepsItsNullsAndOffset(t *testing.T) {
+	checkLeaks(t)
+	f := foreignCase(t, "struct", false)
+	defer f.free()
+	f.root.Offset, f.root.Length, f.root.NullCount = 1, 4, 1
+	got, err := f.importWith(f.newSchema(t), cdevice.WithFullValidation())
+	require.NoError(t, err)
+	view, err := hostView(got)
+	require.NoError(t, err)
+	arr := view.(arrow.Array)
+	assert.Equal(t, 4, arr.Len())
+	assert.True(t, arr.IsNull(0), "element 1 of the case is null")
+	assert.True(t, arr.IsValid(1))
+	view.Release()
+	got.Release()
+	assertReleased(t, f, 1)
+}
+
+// nested returns list<list<...int32>> of that many lists, and a foreign array of it.
+func nested(f *arena, lists int, counts []int64) (arrow.DataType, *cdevice.CArrowDeviceArray) {
+	structs := allocC[abi.ArrowArray](f, lists+1)
+	var dt arrow.DataType = arrow.PrimitiveTypes.Int32
+	for i := range structs {
+		a := &structs[i]
+		*a = abi.ArrowArray{NBuffers: 2, Buffers: sliceAddress(allocC[uintptr](f, 2)), Release: cpeer.CountArrayRelease, PrivateData: sliceAddress(counts[1:])}
+		if i > 0 {
+			entry := allocC[uintptr](f, 1)
+			entry[0] = addressOf(&structs[i-1])
+			a.NChildren, a.Children = 1, sliceAddress(entry)
+			dt = arrow.ListOf(dt)
+		}
+	}
+	out := &allocC[cdevice.CArrowDeviceArray](f, 1)[0]
+	out.Array, out.DeviceID, out.DeviceType = structs[lists], -1, 1
+	out.Array.PrivateData = sliceAddress(counts)
+	return dt, out
+}
+
+func TestDepthHasALimit(t *testing.T) {
+	for _, row := range []struct {
+		lists int
+		deep  bool
+	}{{63, false}, {64, false}, {65, true}, {66, true}, {1000, true}} {
+		t.Run(fmt.Sprint(row.lists), func(t *testing.T) {
+			checkLeaks(t)
+			f := &foreignArray{arena: newArena()}
+			defer f.free()
+			f.counts = allocC[int64](f.arena, 2)
+			f.field.Type, f.device = nested(f.arena, row.lists, f.counts)
+			got, err := f.importKnown(cdevice.WithFullValidation())
+			if row.deep {
+				assert.Nil(t, got)
+				assert.ErrorContains(t, err, "type: invalid: nested deeper than 64")
+				assert.ErrorIs(t, err, arrow.ErrInvalid)
+			} else if assert.NoError(t, err) {
+				noPanic(t, "read", func() {
+					view, copied := readAll(t, got)
+					assert.NoError(t, view)
+					assert.NoError(t, copied)
+				})
+				passOn(t, got)
+				got.Release()
+			}
+			assertReleased(t, f, 1)
+		})
+	}
+}

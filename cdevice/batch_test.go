@@ -1,0 +1,256 @@
+package cdevice_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/cpeer"
+)
+
+// twoColumns is released at the end of the test.
+func twoColumns(t *testing.T) arrow.RecordBatch {
+	t.Helper()
+	metadata := arrow.NewMetadata([]string{"k"}, []string{"v"})
+	schema := arrow.NewSchema([]arrow.Field{
+		{Name: "i", Type: arrow.PrimitiveTypes.Int32, Nullable: true},
+		{Name: "s", Type: arrow.BinaryTypes.String, Nullable: true, Metadata: metadata},
+	}, &metadata)
+	rec := array.NewRecordBatch(schema, []arrow.Array{
+		fromJSON(t, schema.Field(0).Type, `[0,1,null,3,4]`),
+		fromJSON(t, schema.Field(1).Type, `["a","b","c",null,"e"]`),
+	}, 5)
+	t.Cleanup(rec.Release)
+	return rec
+}
+
+func viewOf(t *testing.T, b *cdevice.RecordBatch) arrow.RecordBatch {
+	t.Helper()
+	view, err := b.HostView(context.Background())
+	require.NoError(t, err)
+	t.Cleanup(view.Release)
+	return view
+}
+
+func TestHostViewOfAWrappedBatchIsTheBatch(t *testing.T) {
+	rec := twoColumns(t)
+	assert.Same(t, rec, viewOf(t, wrap(t, rec)))
+}
+
+func TestSliceIsTheSameAsArrowGosSlice(t *testing.T) {
+	rec := twoColumns(t)
+	b := wrap(t, rec)
+	for i := int64(0); i <= 5; i++ {
+		for j := i; j <= 5; j++ {
+			part, err := b.Slice(i, j)
+			require.NoError(t, err)
+			want := rec.NewSlice(i, j)
+			assert.True(t, array.RecordEqual(want, viewOf(t, part)), "[%d, %d)", i, j)
+			assert.Equal(t, j-i, part.NumRows())
+			want.Release()
+			part.Release()
+		}
+	}
+}
+
+func TestSliceOfASlice(t *testing.T) {
+	rec := twoColumns(t)
+	first, err := wrap(t, rec).Slice(1, 5)
+	require.NoError(t, err)
+	defer first.Release()
+	second, err := first.Slice(1, 3)
+	require.NoError(t, err)
+	defer second.Release()
+	want := rec.NewSlice(2, 4)
+	defer want.Release()
+	assert.True(t, array.RecordEqual(want, viewOf(t, second)))
+}
+
+func TestSliceOutOfRangeIsAnError(t *testing.T) {
+	b := wrap(t, twoColumns(t))
+	column := b.Column(0)
+	defer column.Release()
+	for _, r := range [][2]int64{{-1, 2}, {3, 2}, {0, 6}, {6, 6}} {
+		_, err := b.Slice(r[0], r[1])
+		assert.ErrorIs(t, err, arrow.ErrInvalid, r)
+		_, err = column.Slice(r[0], r[1])
+		assert.ErrorIs(t, err, arrow.ErrInvalid, r)
+	}
+}
+
+func TestSelectTakesColumnsInOrder(t *testing.T) {
+	rec := twoColumns(t)
+	picked, err := wrap(t, rec).Select(1, 0, 1)
+	require.NoError(t, err)
+	defer picked.Release()
+	view := viewOf(t, picked)
+	require.EqualValues(t, 3, view.NumCols())
+	for i, want := range []int{1, 0, 1} {
+		assert.True(t, array.Equal(rec.Column(want), view.Column(i)))
+		assert.True(t, rec.Schema().Field(want).Equal(view.Schema().Field(i)))
+	}
+	assert.True(t, rec.Schema().Metadata().Equal(view.Schema().Metadata()))
+
+	none, err := picked.Select()
+	require.NoError(t, err)
+	defer none.Release()
+	assert.EqualValues(t, 5, none.NumRows(), "a batch without columns keeps its rows")
+
+	_, err = picked.Select(0, 3)
+	assert.ErrorContains(t, err, "cdevice: select: indices[1] = 3, want 0 to 2")
+	_, err = picked.Select(-1)
+	assert.ErrorIs(t, err, arrow.ErrInvalid)
+}
+
+func TestColumnKeepsItsField(t *testing.T) {
+	rec := twoColumns(t)
+	column := wrap(t, rec).Column(1)
+	defer column.Release()
+	assert.True(t, column.Field().Equal(rec.Schema().Field(1)))
+	back := throughC(t, column)
+	defer back.Release()
+	assert.True(t, back.Field().Equal(rec.Schema().Field(1)), "name, nullability and metadata travel")
+	assert.EqualValues(t, 5, back.Len())
+	assert.EqualValues(t, 1, back.NullCount())
+}
+
+func TestSlicedExportsKeepTheBuffers(t *testing.T) {
+	b := wrap(t, twoColumns(t))
+	part, err := b.Slice(2, 4)
+	require.NoError(t, err)
+	defer part.Release()
+	var whole, cut cdevice.CArrowDeviceArray
+	require.NoError(t, cdevice.ExportRecordBatch(b, &whole, nil))
+	defer cdevice.ReleaseCArrowDeviceArray(&whole)
+	require.NoError(t, cdevice.ExportRecordBatch(part, &cut, nil))
+	defer cdevice.ReleaseCArrowDeviceArray(&cut)
+	assert.Zero(t, cut.Array.Offset, "the root of a record batch has no offset")
+	assert.EqualValues(t, 2, cut.Array.Length)
+	assert.EqualValues(t, 1, cut.Array.NBuffers)
+	assert.Zero(t, *abi.At[uintptr](cut.Array.Buffers))
+	for i, addr := range children(&cut.Array) {
+		column := abi.At[abi.ArrowArray](addr)
+		of := abi.At[abi.ArrowArray](children(&whole.Array)[i])
+		assert.EqualValues(t, 2, column.Offset)
+		assert.EqualValues(t, 2, column.Length)
+		assert.EqualValues(t, -1, column.NullCount, "not counted")
+		n := int(column.NBuffers)
+		assert.Equal(t, abi.Slice[uintptr](of.Buffers, n), abi.Slice[uintptr](column.Buffers, n), "zero copy")
+	}
+}
+
+// A struct child may be longer than the struct; a column is as long as the batch.
+func TestLongChildIsCutToTheBatch(t *testing.T) {
+	checkLeaks(t)
+	values := fromJSON(t, arrow.PrimitiveTypes.Int64, `[1,2,3,4]`)
+	addr := addressOf(&values.Data().Buffers()[1].Bytes()[0])
+	tree := cpeer.NewTree(cpeer.Node{Length: 2, Buffers: []uintptr{0}, Children: []cpeer.Node{{Length: 4, Buffers: []uintptr{0, addr}}}})
+	defer tree.Free()
+	in := new(cdevice.CArrowDeviceArray)
+	tree.Export(in)
+	schema := arrow.NewSchema([]arrow.Field{{Name: "c", Type: arrow.PrimitiveTypes.Int64}}, nil)
+	b, err := cdevice.ImportRecordBatchWithSchema(in, schema)
+	require.NoError(t, err)
+	defer b.Release()
+	view, err := b.HostView(context.Background())
+	require.NoError(t, err)
+	defer view.Release()
+	assert.Equal(t, `[1,2]`, marshal(t, view.Column(0)))
+}
+
+func TestWrapCutsLongColumnsToTheBatch(t *testing.T) {
+	long := fromJSON(t, arrow.PrimitiveTypes.Int64, `[1,2,3,4]`)
+	rec := array.NewRecordBatch(arrow.NewSchema([]arrow.Field{{Name: "c", Type: long.DataType()}}, nil), []arrow.Array{long}, 2)
+	defer rec.Release()
+	column := wrap(t, rec).Column(0)
+	defer column.Release()
+	assert.EqualValues(t, 2, column.Len())
+}
+
+func TestWrapRefusesWhatItsTypeDoesNotAllow(t *testing.T) {
+	checkLeaks(t)
+	whole := fromJSON(t, arrow.PrimitiveTypes.Int64, `[1,2,3,4]`)
+	buffers := whole.Data().Buffers()
+	list := fromJSON(t, arrow.ListOf(arrow.PrimitiveTypes.Int64), `[[1],[2]]`)
+	for _, row := range []struct {
+		name string
+		data *array.Data
+		want string
+	}{
+		{"too few buffers", array.NewData(whole.DataType(), 4, buffers[:1], nil, 0, 0), "array.buffers = 1, want 2 for int64"},
+		{"too many buffers", array.NewData(whole.DataType(), 4, append(append([]*memory.Buffer{}, buffers...), buffers...), nil, 0, 0), "array.buffers = 4, want 2 for int64"},
+		{"a short buffer", array.NewData(whole.DataType(), 100, buffers, nil, 0, 0), "array.buffers[0].length = 4, want at least 13"},
+		{"an offset beyond the buffer", array.NewData(whole.DataType(), 4, []*memory.Buffer{nil, buffers[1]}, nil, 0, 1), "array.buffers[1].length = 32, want at least 40"},
+		{"a negative length", array.NewData(whole.DataType(), -1, buffers, nil, 0, 0), "array.offset"},
+		{"a missing child", array.NewData(list.DataType(), 2, list.Data().Buffers(), nil, 0, 0), "array.children = 0, want 1 for list<item: int64, nullable>"},
+		{"more nulls than elements", array.NewData(whole.DataType(), 4, buffers, nil, 9, 0), "array.null_count = 9, want -1 to 4"},
+		{"no type", array.NewData(nil, 0, nil, nil, 0, 0), "array.type"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			defer row.data.Release()
+			_, err := cdevice.WrapArray(dataOnly{whole, row.data}, device.Host())
+			require.Error(t, err)
+			assert.ErrorIs(t, err, arrow.ErrInvalid)
+			assert.ErrorContains(t, err, row.want)
+		})
+	}
+	_, err := cdevice.Wrap(nil, device.Host())
+	assert.ErrorIs(t, err, arrow.ErrInvalid)
+	_, err = cdevice.WrapArray(whole, nil)
+	assert.ErrorIs(t, err, arrow.ErrInvalid)
+}
+
+func TestCopyOfASliceDoesNotDragItsParentAlong(t *testing.T) {
+	builder := array.NewStringBuilder(memory.NewGoAllocator())
+	defer builder.Release()
+	for range 10_000 {
+		builder.Append("0123456789")
+	}
+	arr := builder.NewArray()
+	defer arr.Release()
+	a, err := cdevice.WrapArray(arr, device.Host())
+	require.NoError(t, err)
+	defer a.Release()
+	part, err := a.Slice(5000, 5003)
+	require.NoError(t, err)
+	defer part.Release()
+	copied, err := part.CopyToHost(context.Background(), nil)
+	require.NoError(t, err)
+	defer copied.Release()
+	assert.Equal(t, `["0123456789","0123456789","0123456789"]`, marshal(t, copied))
+	assert.EqualValues(t, 4*4+30, copied.Data().SizeInBytes())
+}
+
+func TestCopySharesNothing(t *testing.T) {
+	rec := twoColumns(t)
+	mem := memory.NewCheckedAllocator(memory.NewGoAllocator())
+	defer mem.AssertSize(t, 0)
+	copied, err := wrap(t, rec).CopyToHost(context.Background(), mem)
+	require.NoError(t, err)
+	defer copied.Release()
+	assert.True(t, array.RecordEqual(rec, copied))
+	for i := range 2 {
+		for k, buf := range copied.Column(i).Data().Buffers() {
+			from := rec.Column(i).Data().Buffers()[k]
+			assert.NotSame(t, &from.Bytes()[0], &buf.Bytes()[0])
+		}
+	}
+}
+
+func TestDoneContextEndsReads(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	b := wrap(t, twoColumns(t))
+	_, err := b.HostView(ctx)
+	assert.ErrorIs(t, err, context.Canceled)
+	_, err = b.CopyToHost(ctx, nil)
+	assert.ErrorIs(t, err, context.Canceled)
+}

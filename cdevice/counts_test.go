@@ -1,0 +1,136 @@
+package cdevice_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/bridge"
+	"github.com/arrowdevice/arrowdevice/internal/cases"
+	"github.com/arrowdevice/arrowdevice/internal/cpeer"
+)
+
+// What an operation costs is counted here, in units that no machine changes:
+// Go allocations, C allocations and calls from C into Go.
+
+// wide is a batch of n int64 columns, and the same as a C program has it.
+func wide(t testing.TB, n int) (arrow.RecordBatch, cpeer.Tree) {
+	t.Helper()
+	builder := array.NewInt64Builder(memory.NewGoAllocator())
+	defer builder.Release()
+	builder.AppendValues([]int64{1, 2, 3}, nil)
+	column := builder.NewArray()
+	defer column.Release()
+	fields, columns := make([]arrow.Field, n), make([]arrow.Array, n)
+	root := cpeer.Node{Length: 3, Buffers: []uintptr{0}}
+	for i := range n {
+		fields[i] = arrow.Field{Name: fmt.Sprint(i), Type: column.DataType(), Nullable: true}
+		columns[i] = column
+		root.Children = append(root.Children, cpeer.Node{Length: 3, Buffers: []uintptr{0, bridge.Zeros}})
+	}
+	rec := array.NewRecordBatch(arrow.NewSchema(fields, nil), columns, 3)
+	tree := cpeer.NewTree(root)
+	t.Cleanup(rec.Release)
+	t.Cleanup(tree.Free)
+	return rec, tree
+}
+
+func TestExportAllocationsDoNotDependOnColumns(t *testing.T) {
+	for _, columns := range []int{1, 10, 1000} {
+		rec, _ := wide(t, columns)
+		b := wrap(t, rec)
+		out := new(cdevice.CArrowDeviceArray)
+		assert.Zero(t, testing.AllocsPerRun(100, func() {
+			if cdevice.ExportRecordBatch(b, out, nil) != nil {
+				t.Error("export failed")
+			}
+			cdevice.ReleaseCArrowDeviceArray(out)
+		}), "Go allocations for %d columns", columns)
+
+		blocks, callbacks := cdevice.ReadStats().ExportedBlocks, bridge.Callbacks()
+		require.NoError(t, cdevice.ExportRecordBatch(b, out, nil))
+		assert.Equal(t, blocks+1, cdevice.ReadStats().ExportedBlocks, "C allocations for %d columns", columns)
+		assert.Equal(t, callbacks, bridge.Callbacks(), "an export makes no call from C into Go")
+		cdevice.ReleaseCArrowDeviceArray(out)
+		assert.Equal(t, callbacks+1, bridge.Callbacks(), "a release makes one, for %d columns", columns)
+	}
+}
+
+func TestSchemaIsOneBlockAndNoCallback(t *testing.T) {
+	rec, _ := wide(t, 100)
+	before := cdevice.ReadStats()
+	callbacks := bridge.Callbacks()
+	schema := garbageSchema()
+	require.NoError(t, cdevice.ExportSchema(rec.Schema(), schema))
+	assert.Equal(t, before.ExportedBlocks+1, cdevice.ReadStats().ExportedBlocks)
+	cdevice.ReleaseCArrowSchema(schema)
+	assert.Equal(t, before, cdevice.ReadStats())
+	assert.Equal(t, callbacks, bridge.Callbacks())
+}
+
+func TestImportAllocationsDoNotDependOnColumns(t *testing.T) {
+	for _, columns := range []int{1, 10, 1000} {
+		rec, tree := wide(t, columns)
+		in := new(cdevice.CArrowDeviceArray)
+		schema := rec.Schema()
+		allocs := testing.AllocsPerRun(100, func() {
+			tree.Export(in)
+			b, err := cdevice.ImportRecordBatchWithSchema(in, schema)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			b.Release()
+		})
+		assert.LessOrEqual(t, allocs, 3.0, "owner, batch and nodes, for %d columns", columns)
+	}
+}
+
+// Nested types too: nodes of all levels come from one allocation.
+func TestNestedImportAllocations(t *testing.T) {
+	for _, c := range cases.All() {
+		arr, err := c.Array(memory.NewGoAllocator(), cases.Nulls)
+		require.NoError(t, err)
+		a, err := cdevice.WrapArray(arr, device.Host())
+		require.NoError(t, err)
+		out := new(cdevice.CArrowDeviceArray)
+		allocs := testing.AllocsPerRun(20, func() {
+			if err := cdevice.ExportArray(a, out, nil); err != nil {
+				t.Error(err)
+			}
+			back, err := cdevice.ImportArrayWithType(out, c.Type)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			back.Release()
+		})
+		assert.LessOrEqual(t, allocs, 8.0, c.Name)
+		a.Release()
+		arr.Release()
+	}
+}
+
+// Pins are taken once per batch: a second export allocates and pins nothing.
+func TestRepeatedExportsOfGoMemoryPinNothing(t *testing.T) {
+	rec, _ := wide(t, 100)
+	before := cdevice.ReadStats().PinnedBatches
+	b := wrap(t, rec)
+	assert.Equal(t, before+1, cdevice.ReadStats().PinnedBatches)
+	part, err := b.Slice(0, 2)
+	require.NoError(t, err)
+	defer part.Release()
+	out := new(cdevice.CArrowDeviceArray)
+	for range 3 {
+		require.NoError(t, cdevice.ExportRecordBatch(part, out, nil))
+		cdevice.ReleaseCArrowDeviceArray(out)
+	}
+	assert.Equal(t, before+1, cdevice.ReadStats().PinnedBatches, "slices share the pins")
+}

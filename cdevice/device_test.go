@@ -1,0 +1,210 @@
+package cdevice_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/device"
+)
+
+// eventDevice is host memory whose events complete when the test says so: what
+// an export or a view must wait for. It is registered for the extension type.
+type eventDevice struct{ device.Device }
+
+func (eventDevice) ID() device.ID      { return device.ID{Type: device.ExtDev, Ordinal: 0} }
+func (eventDevice) HostReadable() bool { return true }
+
+func (eventDevice) WrapEvent(handle uintptr) (device.Event, error) {
+	return testEvents[handle], nil
+}
+
+// testEvents maps native handles to events.
+var testEvents = map[uintptr]*testEvent{}
+
+type testEvent struct {
+	waits, closes int
+	err           error
+}
+
+func (*testEvent) Handle() uintptr                     { return 0 }
+func (*testEvent) Query() (bool, error)                { return true, nil }
+func (e *testEvent) Synchronize(context.Context) error { e.waits++; return e.err }
+func (e *testEvent) Close() error                      { e.closes++; return nil }
+
+func init() {
+	device.Register(device.ExtDev, func(ordinal int64) (device.Device, error) {
+		if ordinal != 0 {
+			return nil, device.ErrNotSupported
+		}
+		return eventDevice{device.Host()}, nil
+	})
+}
+
+// onDevice imports an int32 array [1, 2] that claims to live on a device, with
+// an event. The event cell is returned; it must stay alive as long as the array.
+func onDevice(t *testing.T, id device.ID, handle uintptr) (*cdevice.Array, *uintptr) {
+	t.Helper()
+	a, err := cdevice.WrapArray(fromJSON(t, arrow.PrimitiveTypes.Int32, `[1,2]`), device.Host())
+	require.NoError(t, err)
+	out := new(cdevice.CArrowDeviceArray)
+	require.NoError(t, cdevice.ExportArray(a, out, nil))
+	a.Release()
+	cell := &handle
+	out.DeviceType, out.DeviceID, out.SyncEvent = int32(id.Type), id.Ordinal, addressOf(cell)
+	if handle == 0 {
+		out.SyncEvent = 0
+	}
+	back, err := cdevice.ImportArrayWithType(out, arrow.PrimitiveTypes.Int32)
+	require.NoError(t, err)
+	return back, cell
+}
+
+var (
+	extDev = device.ID{Type: device.ExtDev, Ordinal: 0}
+	cuda   = device.ID{Type: device.CUDA, Ordinal: 3}
+	pinned = device.ID{Type: device.CUDAHost, Ordinal: -1}
+)
+
+func TestImportAndReexportWaitForNothing(t *testing.T) {
+	checkLeaks(t)
+	event := &testEvent{}
+	testEvents[11] = event
+	for _, id := range []device.ID{extDev, cuda, {Type: 99, Ordinal: 1 << 40}} {
+		a, cell := onDevice(t, id, 11)
+		assert.Equal(t, id, a.DeviceID())
+		var out cdevice.CArrowDeviceArray
+		require.NoError(t, cdevice.ExportArray(a, &out, nil))
+		assert.EqualValues(t, id.Type, out.DeviceType)
+		assert.Equal(t, id.Ordinal, out.DeviceID)
+		assert.Equal(t, addressOf(cell), out.SyncEvent, "the event travels along")
+		cdevice.ReleaseCArrowDeviceArray(&out)
+		a.Release()
+	}
+	assert.Zero(t, event.waits)
+}
+
+func TestViewAndCopyWaitForTheEvent(t *testing.T) {
+	checkLeaks(t)
+	event := &testEvent{}
+	testEvents[12] = event
+	a, _ := onDevice(t, extDev, 12)
+	defer a.Release()
+	view, err := a.HostView(context.Background())
+	require.NoError(t, err)
+	defer view.Release()
+	assert.Equal(t, `[1,2]`, marshal(t, view))
+	assert.Equal(t, testEvent{waits: 1, closes: 1}, *event)
+	copied, err := a.CopyToHost(context.Background(), nil)
+	require.NoError(t, err)
+	defer copied.Release()
+	assert.Equal(t, testEvent{waits: 2, closes: 2}, *event)
+}
+
+func TestFailedWaitIsAnError(t *testing.T) {
+	checkLeaks(t)
+	event := &testEvent{err: errors.New("launch failure")}
+	testEvents[13] = event
+	a, _ := onDevice(t, extDev, 13)
+	defer a.Release()
+	ctx := context.Background()
+	_, err := a.HostView(ctx)
+	assert.ErrorIs(t, err, event.err)
+	_, err = a.CopyToHost(ctx, nil)
+	assert.ErrorIs(t, err, event.err)
+	out := cdevice.CArrowDeviceArray{DeviceID: 7}
+	assert.ErrorIs(t, cdevice.ExportArray(a, &out, nil, cdevice.Synchronized(ctx)), event.err)
+	assert.ErrorIs(t, cdevice.ExportArray(a, &out, nil, cdevice.ForHost(ctx)), event.err)
+	assert.Equal(t, cdevice.CArrowDeviceArray{DeviceID: 7}, out, "written only on success")
+	assert.Equal(t, event.waits, event.closes)
+}
+
+func TestSynchronizedWaitsAndLeavesNoEvent(t *testing.T) {
+	checkLeaks(t)
+	event := &testEvent{}
+	testEvents[14] = event
+	a, _ := onDevice(t, extDev, 14)
+	defer a.Release()
+	var out cdevice.CArrowDeviceArray
+	require.NoError(t, cdevice.ExportArray(a, &out, nil, cdevice.Synchronized(context.Background())))
+	defer cdevice.ReleaseCArrowDeviceArray(&out)
+	assert.Equal(t, 1, event.waits)
+	assert.Zero(t, out.SyncEvent)
+	assert.EqualValues(t, device.ExtDev, out.DeviceType, "the device stays")
+}
+
+func TestForHostWaitsAndLabelsCPU(t *testing.T) {
+	checkLeaks(t)
+	event := &testEvent{}
+	testEvents[15] = event
+	ctx := context.Background()
+	a, _ := onDevice(t, extDev, 15)
+	defer a.Release()
+	b, _ := onDevice(t, pinned, 0) // host memory by its type alone, and no event
+	defer b.Release()
+	for _, a := range []*cdevice.Array{a, b} {
+		var out cdevice.CArrowDeviceArray
+		require.NoError(t, cdevice.ExportArray(a, &out, nil, cdevice.ForHost(ctx)))
+		assert.EqualValues(t, device.CPU, out.DeviceType)
+		assert.EqualValues(t, -1, out.DeviceID)
+		assert.Zero(t, out.SyncEvent)
+		back, err := cdevice.ImportArrayWithType(&out, arrow.PrimitiveTypes.Int32, cdevice.WithFullValidation())
+		require.NoError(t, err)
+		back.Release()
+	}
+	assert.Equal(t, 1, event.waits, "only where there is an event")
+}
+
+func TestForHostRefusesDeviceMemory(t *testing.T) {
+	checkLeaks(t)
+	a, _ := onDevice(t, cuda, 0)
+	defer a.Release()
+	var out cdevice.CArrowDeviceArray
+	err := cdevice.ExportArray(a, &out, nil, cdevice.ForHost(context.Background()))
+	assert.ErrorIs(t, err, device.ErrNotSupported)
+	assert.ErrorContains(t, err, "ArrowDeviceArray.device_type = cuda, want memory that the host can read")
+	assert.Zero(t, out)
+}
+
+func TestWaitWithoutABackendIsNotSupported(t *testing.T) {
+	checkLeaks(t)
+	a, _ := onDevice(t, pinned, 16)
+	defer a.Release()
+	_, err := a.HostView(context.Background())
+	assert.ErrorIs(t, err, device.ErrNotSupported, "readable, but nobody can wait for the event")
+}
+
+func TestDeviceMemoryIsNotRead(t *testing.T) {
+	checkLeaks(t)
+	a, _ := onDevice(t, cuda, 0)
+	defer a.Release()
+	ctx := context.Background()
+	_, err := a.HostView(ctx)
+	assert.ErrorIs(t, err, device.ErrNotSupported)
+	_, err = a.CopyToHost(ctx, nil)
+	assert.ErrorIs(t, err, device.ErrNotSupported)
+	_, err = a.Device()
+	assert.ErrorIs(t, err, device.ErrNotSupported)
+	part, err := a.Slice(1, 2)
+	require.NoError(t, err, "but sliced and exported it can be")
+	defer part.Release()
+	var out cdevice.CArrowDeviceArray
+	require.NoError(t, cdevice.ExportArray(part, &out, nil))
+	_, err = cdevice.ImportArrayWithType(&out, arrow.PrimitiveTypes.Int32, cdevice.WithFullValidation())
+	assert.ErrorIs(t, err, device.ErrNotSupported, "contents cannot be checked without a driver")
+}
+
+func TestWrapNeedsHostMemory(t *testing.T) {
+	_, err := cdevice.WrapArray(fromJSON(t, arrow.PrimitiveTypes.Int32, `[1]`), gpuOnly{device.Host()})
+	assert.ErrorIs(t, err, device.ErrNotSupported)
+}
+
+type gpuOnly struct{ device.Device }
+
+func (gpuOnly) ID() device.ID      { return cuda }
+func (gpuOnly) HostReadable() bool { return false }

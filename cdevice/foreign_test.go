@@ -1,0 +1,322 @@
+package cdevice_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/cdata"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/apache/arrow-go/v18/arrow/memory/mallocator"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/cases"
+	"github.com/arrowdevice/arrowdevice/internal/cpeer"
+)
+
+// The C data interface does not say how large a buffer is. A corrupt offset is
+// harmless here as long as it stays in what lies behind the data.
+const (
+	slack = 4096 // zero bytes behind every foreign buffer
+	room  = 8    // NULL entries behind every foreign array of pointers
+)
+
+// arena is C memory, as a foreign producer's is.
+type arena struct {
+	mem    *mallocator.Mallocator
+	blocks [][]byte
+}
+
+func newArena() *arena { return &arena{mem: mallocator.NewMallocator()} }
+
+func (a *arena) free() {
+	for _, b := range a.blocks {
+		a.mem.Free(b)
+	}
+	a.blocks = nil
+}
+
+// allocC returns n zeroed values of type T, which holds no Go pointers, in C memory.
+func allocC[T any](a *arena, n int) []T {
+	var zero T
+	b := a.mem.Allocate(n * int(unsafe.Sizeof(zero)))
+	a.blocks = append(a.blocks, b)
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), n)
+}
+
+func sliceAddress[T any](s []T) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(s))) }
+
+// cString returns the address of s, NUL-terminated.
+func (a *arena) cString(s string) uintptr {
+	b := allocC[byte](a, len(s)+1)
+	copy(b, s)
+	return sliceAddress(b)
+}
+
+// foreignNode is one ArrowArray as another library would hand it over, in C
+// memory with everything that it points to. A test corrupts any of it.
+type foreignNode struct {
+	*abi.ArrowArray
+	typ      arrow.DataType // of the storage
+	path     string         // below the root, as errors print it
+	buffers  [][]byte       // what the pointers point to, slack included; nil for NULL
+	pointers []uintptr      // what Buffers points to, with room behind
+	children []*foreignNode
+	entries  []uintptr // what Children points to, with room behind
+	dict     *foreignNode
+
+	good         abi.ArrowArray
+	goodBuffers  [][]byte
+	goodPointers []uintptr
+	goodEntries  []uintptr
+}
+
+// foreignArray is an ArrowDeviceArray with well-formed contents and release
+// callbacks that count.
+type foreignArray struct {
+	*arena
+	device *cdevice.CArrowDeviceArray
+	root   *foreignNode
+	base   *foreignNode // the root, or the last column of a record batch
+	field  arrow.Field
+	schema *arrow.Schema // of a record batch; nil for an array
+	counts []int64       // calls of release: of the root, of anything below
+
+	goodDevice cdevice.CArrowDeviceArray
+}
+
+// newForeign copies an array into C memory, alone or as both columns of a batch.
+func newForeign(t testing.TB, arr arrow.Array, batch bool) *foreignArray {
+	t.Helper()
+	f := &foreignArray{arena: newArena(), field: arrow.Field{Name: "f", Type: arr.DataType(), Nullable: true}}
+	f.device = &allocC[cdevice.CArrowDeviceArray](f.arena, 1)[0]
+	f.counts = allocC[int64](f.arena, 2)
+
+	var out cdevice.CArrowDeviceArray
+	root := arr.DataType()
+	if batch {
+		fields := []arrow.Field{{Name: "e", Type: root, Nullable: true}, f.field}
+		f.schema = arrow.NewSchema(fields, nil)
+		root = arrow.StructOf(fields...)
+		rec := array.NewRecordBatch(f.schema, []arrow.Array{arr, arr}, int64(arr.Len()))
+		defer rec.Release()
+		b, err := cdevice.Wrap(rec, device.Host())
+		require.NoError(t, err)
+		defer b.Release()
+		require.NoError(t, cdevice.ExportRecordBatch(b, &out, nil))
+	} else {
+		a, err := cdevice.WrapArray(arr, device.Host())
+		require.NoError(t, err)
+		defer a.Release()
+		require.NoError(t, cdevice.ExportArray(a, &out, nil))
+	}
+	defer cdevice.ReleaseCArrowDeviceArray(&out)
+
+	*f.device = out
+	sizes := map[uintptr]int{}
+	measureBuffers(arr.Data(), sizes)
+	f.root = f.mirror(&f.device.Array, &out.Array, root, "", sizes)
+	f.root.PrivateData = sliceAddress(f.counts)
+	f.base = f.root
+	if batch {
+		f.base = f.root.children[1]
+	}
+	f.goodDevice = *f.device
+	f.each(func(n *foreignNode) { n.good = *n.ArrowArray })
+	return f
+}
+
+func measureBuffers(data arrow.ArrayData, sizes map[uintptr]int) {
+	for _, buf := range data.Buffers() {
+		if buf != nil && buf.Len() > 0 {
+			at := sliceAddress(buf.Bytes())
+			sizes[at] = max(sizes[at], buf.Len())
+		}
+	}
+	for _, child := range data.Children() {
+		measureBuffers(child, sizes)
+	}
+	if data.DataType().ID() == arrow.DICTIONARY {
+		measureBuffers(data.Dictionary(), sizes)
+	}
+}
+
+func (f *foreignArray) mirror(to, src *abi.ArrowArray, dt arrow.DataType, path string, sizes map[uintptr]int) *foreignNode {
+	n := &foreignNode{ArrowArray: to, typ: storageOf(dt), path: path}
+	*to = *src
+	to.Release, to.PrivateData = cpeer.CountArrayRelease, sliceAddress(f.counts[1:])
+
+	n.pointers = allocC[uintptr](f.arena, int(src.NBuffers)+room)
+	for i, p := range abi.Slice[uintptr](src.Buffers, int(src.NBuffers)) {
+		var b []byte
+		if p != 0 {
+			size := sizes[p]
+			if isView(n.typ) && i == int(src.NBuffers)-1 {
+				size = 8 * (i - 2)
+			}
+			b = allocC[byte](f.arena, size+slack)
+			copy(b, abi.Slice[byte](p, size))
+			n.pointers[i] = sliceAddress(b)
+		}
+		n.buffers = append(n.buffers, b)
+		n.goodBuffers = append(n.goodBuffers, append([]byte(nil), b...))
+	}
+	to.Buffers = sliceAddress(n.pointers)
+	n.goodPointers = append([]uintptr(nil), n.pointers...)
+
+	n.entries = allocC[uintptr](f.arena, int(src.NChildren)+room)
+	for i, p := range abi.Slice[uintptr](src.Children, int(src.NChildren)) {
+		child := allocC[abi.ArrowArray](f.arena, 1)
+		n.entries[i] = sliceAddress(child)
+		n.children = append(n.children, f.mirror(&child[0], abi.At[abi.ArrowArray](p), fieldsOf(n.typ)[i].Type, fmt.Sprintf("%s.children[%d]", path, i), sizes))
+	}
+	if src.NChildren > 0 {
+		to.Children = sliceAddress(n.entries)
+	}
+	n.goodEntries = append([]uintptr(nil), n.entries...)
+	if src.Dictionary != 0 {
+		values := allocC[abi.ArrowArray](f.arena, 1)
+		to.Dictionary = sliceAddress(values)
+		n.dict = f.mirror(&values[0], abi.At[abi.ArrowArray](src.Dictionary), n.typ.(*arrow.DictionaryType).ValueType, path+".dictionary", sizes)
+	}
+	return n
+}
+
+func storageOf(dt arrow.DataType) arrow.DataType {
+	for {
+		ext, ok := dt.(arrow.ExtensionType)
+		if !ok {
+			return dt
+		}
+		dt = ext.StorageType()
+	}
+}
+
+func fieldsOf(dt arrow.DataType) []arrow.Field {
+	if nested, ok := dt.(arrow.NestedType); ok {
+		return nested.Fields()
+	}
+	return nil
+}
+
+func isView(dt arrow.DataType) bool {
+	return dt.ID() == arrow.BINARY_VIEW || dt.ID() == arrow.STRING_VIEW
+}
+
+// each calls visit for every node, parents first.
+func (f *foreignArray) each(visit func(*foreignNode)) {
+	var walk func(n *foreignNode)
+	walk = func(n *foreignNode) {
+		visit(n)
+		for _, child := range n.children {
+			walk(child)
+		}
+		if n.dict != nil {
+			walk(n.dict)
+		}
+	}
+	walk(f.root)
+}
+
+// restore undoes every corruption, and every release.
+func (f *foreignArray) restore() {
+	*f.device = f.goodDevice
+	clear(f.counts)
+	f.each(func(n *foreignNode) {
+		*n.ArrowArray = n.good
+		copy(n.pointers, n.goodPointers)
+		copy(n.entries, n.goodEntries)
+		for i := range n.buffers {
+			copy(n.buffers[i], n.goodBuffers[i])
+		}
+	})
+}
+
+// setNull makes buffer i NULL.
+func (n *foreignNode) setNull(i int) { n.pointers[i] = 0 }
+
+// valuesAt returns buffer i of n as values that a test may change.
+func valuesAt[T any](n *foreignNode, i int) []T {
+	var zero T
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(n.buffers[i]))), len(n.buffers[i])/int(unsafe.Sizeof(zero)))
+}
+
+// newSchema exports the schema that fits the array as it was before any corruption.
+func (f *foreignArray) newSchema(t testing.TB) *cdata.CArrowSchema {
+	t.Helper()
+	s := new(cdata.CArrowSchema)
+	if f.schema != nil {
+		require.NoError(t, cdevice.ExportSchema(f.schema, s))
+	} else {
+		require.NoError(t, cdevice.ExportField(f.field, s))
+	}
+	return s
+}
+
+// imported is a *cdevice.RecordBatch or a *cdevice.Array.
+type imported interface {
+	Release()
+	String() string
+	DeviceID() device.ID
+}
+
+// importWith imports the array with a C schema.
+func (f *foreignArray) importWith(s *cdata.CArrowSchema, opts ...cdevice.ImportOption) (imported, error) {
+	if f.schema != nil {
+		return orNil(cdevice.ImportRecordBatch(f.device, s, opts...))
+	}
+	return orNil(cdevice.ImportArray(f.device, s, opts...))
+}
+
+// importKnown imports the array without a C schema.
+func (f *foreignArray) importKnown(opts ...cdevice.ImportOption) (imported, error) {
+	if f.schema != nil {
+		return orNil(cdevice.ImportRecordBatchWithSchema(f.device, f.schema, opts...))
+	}
+	return orNil(cdevice.ImportArrayWithType(f.device, f.field.Type, opts...))
+}
+
+// orNil keeps a nil pointer from becoming an interface that is not nil.
+func orNil[T interface {
+	comparable
+	imported
+}](v T, err error,
+) (imported, error) {
+	var none T
+	if v == none {
+		return nil, err
+	}
+	return v, err
+}
+
+var casesByName = func() map[string]cases.Case {
+	m := map[string]cases.Case{}
+	for _, c := range cases.All() {
+		m[c.Name] = c
+	}
+	return m
+}()
+
+// foreignCase makes a foreign array of a case, named as "utf8" or "utf8/empty";
+// the variant is nulls where none is named.
+func foreignCase(t testing.TB, name string, batch bool) *foreignArray {
+	t.Helper()
+	name, variant, found := strings.Cut(name, "/")
+	if !found {
+		variant = string(cases.Nulls)
+	}
+	c, ok := casesByName[name]
+	require.True(t, ok, "no case %q", name)
+	mem := memory.NewCheckedAllocator(memory.NewGoAllocator())
+	defer mem.AssertSize(t, 0)
+	arr, err := c.Array(mem, cases.Variant(variant))
+	require.NoError(t, err)
+	defer arr.Release()
+	return newForeign(t, arr, batch)
+}

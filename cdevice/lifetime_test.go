@@ -1,0 +1,315 @@
+package cdevice_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"sync"
+	"testing"
+	"unsafe"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/bridge"
+	"github.com/arrowdevice/arrowdevice/internal/cpeer"
+)
+
+func addressOf[T any](p *T) uintptr { return uintptr(unsafe.Pointer(p)) }
+
+// moveOut takes a struct out of its tree, as the C data interface allows a
+// consumer: a bitwise copy, and the source is marked released.
+func moveOut(addr uintptr) *cdevice.CArrowDeviceArray {
+	a := abi.At[abi.ArrowArray](addr)
+	moved := &cdevice.CArrowDeviceArray{Array: *a, DeviceID: -1, DeviceType: int32(device.CPU)}
+	a.Release = 0
+	return moved
+}
+
+func children(a *abi.ArrowArray) []uintptr { return abi.Slice[uintptr](a.Children, int(a.NChildren)) }
+
+func TestChildOutlivesItsParent(t *testing.T) {
+	checkLeaks(t)
+	rec := oneColumn(t, fromJSON(t, pointType, `[{"x":1,"s":"a"},{"x":2,"s":"b"}]`))
+	b, err := cdevice.Wrap(rec, device.Host())
+	require.NoError(t, err)
+	var out cdevice.CArrowDeviceArray
+	require.NoError(t, cdevice.ExportRecordBatch(b, &out, nil))
+	b.Release()
+
+	before := cdevice.ReadStats()
+	column := moveOut(children(&out.Array)[0])
+	grandchild := moveOut(children(&column.Array)[1])
+	cdevice.ReleaseCArrowDeviceArray(&out)
+	assert.Zero(t, out.Array.Release)
+	assert.Equal(t, before, cdevice.ReadStats(), "moved-out structs keep the block")
+	cdevice.ReleaseCArrowDeviceArray(column)
+	assert.Equal(t, before, cdevice.ReadStats(), "the grandchild still does")
+
+	arr, err := cdevice.ImportArrayWithType(grandchild, arrow.BinaryTypes.String, cdevice.WithFullValidation())
+	require.NoError(t, err)
+	view, err := arr.HostView(context.Background())
+	require.NoError(t, err)
+	assert.Equal(t, `["a","b"]`, marshal(t, view))
+	view.Release()
+	arr.Release()
+}
+
+func TestParentOutlivesItsChild(t *testing.T) {
+	checkLeaks(t)
+	a, err := cdevice.WrapArray(fromJSON(t, pointType, `[{"x":1,"s":"a"}]`), device.Host())
+	require.NoError(t, err)
+	defer a.Release()
+	var out cdevice.CArrowDeviceArray
+	require.NoError(t, cdevice.ExportArray(a, &out, nil))
+	before := cdevice.ReadStats()
+	cdevice.ReleaseCArrowDeviceArray(moveOut(children(&out.Array)[0]))
+	assert.Equal(t, before, cdevice.ReadStats())
+	cdevice.ReleaseCArrowDeviceArray(&out)
+	assert.Equal(t, before.ExportedArrays-1, cdevice.ReadStats().ExportedArrays)
+}
+
+func TestDictionaryOutlivesItsArray(t *testing.T) {
+	checkLeaks(t)
+	dt := &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: arrow.BinaryTypes.String}
+	a, err := cdevice.WrapArray(fromJSON(t, dt, `["x","y","x"]`), device.Host())
+	require.NoError(t, err)
+	defer a.Release()
+	var out cdevice.CArrowDeviceArray
+	require.NoError(t, cdevice.ExportArray(a, &out, nil))
+	dictionary := moveOut(out.Array.Dictionary)
+	cdevice.ReleaseCArrowDeviceArray(&out)
+	arr, err := cdevice.ImportArrayWithType(dictionary, arrow.BinaryTypes.String)
+	require.NoError(t, err)
+	defer arr.Release()
+	view, err := arr.HostView(context.Background())
+	require.NoError(t, err)
+	defer view.Release()
+	assert.Equal(t, `["x","y"]`, marshal(t, view))
+}
+
+func TestSecondReleaseOfTheSameStructIsIgnored(t *testing.T) {
+	checkLeaks(t)
+	a, err := cdevice.WrapArray(fromJSON(t, arrow.PrimitiveTypes.Int32, `[1]`), device.Host())
+	require.NoError(t, err)
+	defer a.Release()
+	var out cdevice.CArrowDeviceArray
+	require.NoError(t, cdevice.ExportArray(a, &out, nil))
+	callback := out.Array.Release
+	cdevice.ReleaseCArrowDeviceArray(&out)
+	before := cdevice.ReadStats()
+	cdevice.ReleaseCArrowDeviceArray(&out) // sees NULL
+	assert.NotZero(t, callback)
+	assert.Equal(t, before, cdevice.ReadStats())
+}
+
+func TestReleaseOnAForeignThread(t *testing.T) {
+	checkLeaks(t)
+	mem := memory.NewCheckedAllocator(memory.NewGoAllocator())
+	defer mem.AssertSize(t, 0)
+	for range 20 {
+		builder := array.NewInt64Builder(mem)
+		builder.AppendValues([]int64{1, 2, 3}, nil)
+		arr := builder.NewArray()
+		builder.Release()
+		a, err := cdevice.WrapArray(arr, device.Host())
+		require.NoError(t, err)
+		arr.Release()
+		out := new(cdevice.CArrowDeviceArray)
+		require.NoError(t, cdevice.ExportArray(a, out, nil))
+		a.Release()
+		require.NoError(t, cpeer.ReleaseOnThread(&out.Array))
+		assert.Zero(t, out.Array.Release)
+	}
+}
+
+func TestForeignReleaseRunsOnceAfterTheLastUser(t *testing.T) {
+	checkLeaks(t)
+	tree := cpeer.NewTree(cpeer.Node{Length: 2, Buffers: []uintptr{0}, Children: []cpeer.Node{{Length: 2, Buffers: []uintptr{0, bridge.Zeros}}}})
+	defer tree.Free()
+	in := new(cdevice.CArrowDeviceArray)
+	tree.Export(in)
+	schema := arrow.NewSchema([]arrow.Field{{Name: "c", Type: arrow.PrimitiveTypes.Int64}}, nil)
+	before := cdevice.ReadStats().ImportedArrays
+	b, err := cdevice.ImportRecordBatchWithSchema(in, schema)
+	require.NoError(t, err)
+	assert.Zero(t, in.Array.Release, "the struct was moved")
+
+	column := b.Column(0)
+	part, err := b.Slice(1, 2)
+	require.NoError(t, err)
+	picked, err := b.Select(0, 0)
+	require.NoError(t, err)
+	view, err := part.HostView(context.Background())
+	require.NoError(t, err)
+	kept := view.Column(0)
+	kept.Retain()
+	out := new(cdevice.CArrowDeviceArray)
+	require.NoError(t, cdevice.ExportRecordBatch(picked, out, nil))
+
+	for _, step := range []func(){
+		b.Release, column.Release, part.Release, picked.Release, view.Release,
+		func() { cdevice.ReleaseCArrowDeviceArray(out) },
+	} {
+		step()
+		assert.Equal(t, before+1, cdevice.ReadStats().ImportedArrays, "somebody still uses the memory")
+	}
+	kept.Release()
+	assert.Equal(t, before, cdevice.ReadStats().ImportedArrays)
+}
+
+func TestUseAfterReleaseIsAnError(t *testing.T) {
+	b, err := cdevice.Wrap(oneColumn(t, fromJSON(t, arrow.PrimitiveTypes.Int32, `[1]`)), device.Host())
+	require.NoError(t, err)
+	column := b.Column(0)
+	b.Release()
+	column.Release()
+	ctx := context.Background()
+	var out cdevice.CArrowDeviceArray
+	for name, use := range map[string]func() error{
+		"ExportRecordBatch": func() error { return cdevice.ExportRecordBatch(b, &out, nil) },
+		"ExportArray":       func() error { return cdevice.ExportArray(column, &out, nil) },
+		"Slice":             func() error { _, err := b.Slice(0, 0); return err },
+		"Array.Slice":       func() error { _, err := column.Slice(0, 0); return err },
+		"Select":            func() error { _, err := b.Select(0); return err },
+		"HostView":          func() error { _, err := b.HostView(ctx); return err },
+		"Array.HostView":    func() error { _, err := column.HostView(ctx); return err },
+		"CopyToHost":        func() error { _, err := b.CopyToHost(ctx, nil); return err },
+		"Array.CopyToHost":  func() error { _, err := column.CopyToHost(ctx, nil); return err },
+	} {
+		assert.ErrorIs(t, use(), cdevice.ErrReleased, name)
+	}
+	assert.Equal(t, cdevice.CArrowDeviceArray{}, out, "nothing was written")
+}
+
+// One batch, many goroutines: exports, imports, slices and releases side by
+// side. The race detector and the leak check are what judge.
+func TestConcurrentUseOfOneBatch(t *testing.T) {
+	checkLeaks(t)
+	rec := oneColumn(t, fromJSON(t, pointType, `[{"x":1,"s":"a"},null,{"x":3,"s":"c"}]`))
+	b, err := cdevice.Wrap(rec, device.Host())
+	require.NoError(t, err)
+	var wg sync.WaitGroup
+	for g := range 8 {
+		b.Retain()
+		wg.Go(func() {
+			defer b.Release()
+			for i := range 200 {
+				part, err := b.Slice(int64(i%2), 3)
+				if !assert.NoError(t, err) {
+					return
+				}
+				out := new(cdevice.CArrowDeviceArray)
+				if !assert.NoError(t, cdevice.ExportRecordBatch(part, out, nil)) {
+					return
+				}
+				part.Release()
+				if g == 0 && i%50 == 0 {
+					assert.NoError(t, cpeer.ReleaseOnThread(&out.Array))
+					continue
+				}
+				back, err := cdevice.ImportRecordBatchWithSchema(out, rec.Schema())
+				if !assert.NoError(t, err) {
+					return
+				}
+				view, err := back.HostView(context.Background())
+				back.Release()
+				if assert.NoError(t, err) {
+					assert.EqualValues(t, 3-i%2, view.NumRows())
+					view.Release()
+				}
+			}
+		})
+	}
+	b.Release()
+	wg.Wait()
+}
+
+// Siblings released from several threads at once free their block once.
+func TestConcurrentReleaseOfMovedChildren(t *testing.T) {
+	checkLeaks(t)
+	columns := make([]arrow.Array, 64)
+	fields := make([]arrow.Field, len(columns))
+	for i := range columns {
+		columns[i] = fromJSON(t, arrow.PrimitiveTypes.Int32, `[1,2,3]`)
+		fields[i] = arrow.Field{Name: fmt.Sprint(i), Type: arrow.PrimitiveTypes.Int32, Nullable: true}
+	}
+	rec := array.NewRecordBatch(arrow.NewSchema(fields, nil), columns, 3)
+	defer rec.Release()
+	b, err := cdevice.Wrap(rec, device.Host())
+	require.NoError(t, err)
+	defer b.Release()
+	for range 50 {
+		out := new(cdevice.CArrowDeviceArray)
+		require.NoError(t, cdevice.ExportRecordBatch(b, out, nil))
+		var wg sync.WaitGroup
+		for _, addr := range children(&out.Array) {
+			moved := moveOut(addr)
+			wg.Go(func() { cdevice.ReleaseCArrowDeviceArray(moved) })
+		}
+		wg.Go(func() { cdevice.ReleaseCArrowDeviceArray(out) })
+		wg.Wait()
+	}
+}
+
+// With the collector running all the time, memory of the Go heap stays where C
+// was told it is, for as long as C holds the struct.
+func TestGoMemoryStaysWhileCHoldsIt(t *testing.T) {
+	checkLeaks(t)
+	defer debug.SetGCPercent(debug.SetGCPercent(1))
+	const rows = 1000
+	held := make([]*cdevice.CArrowDeviceArray, 50)
+	for i := range held {
+		builder := array.NewInt64Builder(memory.NewGoAllocator())
+		for k := range rows {
+			builder.Append(int64(i*rows + k))
+		}
+		arr := builder.NewArray()
+		builder.Release()
+		a, err := cdevice.WrapArray(arr, device.Host())
+		require.NoError(t, err)
+		arr.Release()
+		held[i] = new(cdevice.CArrowDeviceArray)
+		require.NoError(t, cdevice.ExportArray(a, held[i], nil))
+		a.Release() // from here on only the C struct keeps the memory
+	}
+	var garbage [][]byte
+	for range 200 {
+		garbage = append(garbage[:len(garbage)%20], make([]byte, 1<<16))
+		runtime.GC()
+	}
+	for i, out := range held {
+		values := abi.Slice[int64](abi.Slice[uintptr](out.Array.Buffers, 2)[1], rows)
+		for k, v := range values {
+			require.EqualValues(t, i*rows+k, v)
+		}
+		cdevice.ReleaseCArrowDeviceArray(out)
+	}
+}
+
+// A batch that somebody forgot to release is a leak that Stats shows; it must
+// not end the process when the collector comes by.
+func TestForgottenBatchIsALeakNotACrash(t *testing.T) {
+	before := cdevice.ReadStats()
+	var owner *cdevice.RecordBatch
+	func() {
+		b, err := cdevice.Wrap(oneColumn(t, fromJSON(t, arrow.PrimitiveTypes.Int32, `[1]`)), device.Host())
+		require.NoError(t, err)
+		column := b.Column(0)
+		defer column.Release() // keeps a way to release the memory in the end
+		owner = b
+	}()
+	for range 3 {
+		runtime.GC()
+	}
+	assert.Equal(t, before.PinnedBatches+1, cdevice.ReadStats().PinnedBatches)
+	owner.Release()
+	assert.Equal(t, before, cdevice.ReadStats())
+}

@@ -1,0 +1,239 @@
+package cdevice_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/cdata"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
+)
+
+// Each test here is a finding of docs/upstream.md: what arrow-go's cdata gets
+// wrong, and this package must not.
+
+// fromJSON builds an array; it is released at the end of the test.
+func fromJSON(t *testing.T, dt arrow.DataType, text string) arrow.Array {
+	t.Helper()
+	arr, _, err := array.FromJSON(memory.NewGoAllocator(), dt, strings.NewReader(text))
+	require.NoError(t, err)
+	t.Cleanup(arr.Release)
+	return arr
+}
+
+// oneColumn is a record batch with arr as its only column; released at the end.
+func oneColumn(t *testing.T, arr arrow.Array) arrow.RecordBatch {
+	t.Helper()
+	rec := array.NewRecordBatch(arrow.NewSchema([]arrow.Field{{Name: "c", Type: arr.DataType(), Nullable: true}}, nil), []arrow.Array{arr}, int64(arr.Len()))
+	t.Cleanup(rec.Release)
+	return rec
+}
+
+func wrap(t *testing.T, rec arrow.RecordBatch) *cdevice.RecordBatch {
+	t.Helper()
+	b, err := cdevice.Wrap(rec, device.Host())
+	require.NoError(t, err)
+	t.Cleanup(b.Release)
+	return b
+}
+
+// batchThroughC exports rec, imports it and views the import; all is released at the end.
+func batchThroughC(t *testing.T, rec arrow.RecordBatch) arrow.RecordBatch {
+	t.Helper()
+	out, schema := garbageArray(), garbageSchema()
+	require.NoError(t, cdevice.ExportRecordBatch(wrap(t, rec), out, schema))
+	back, err := cdevice.ImportRecordBatch(out, schema)
+	require.NoError(t, err)
+	t.Cleanup(back.Release)
+	view, err := back.HostView(context.Background())
+	require.NoError(t, err)
+	t.Cleanup(view.Release)
+	return view
+}
+
+var pointType = arrow.StructOf(
+	arrow.Field{Name: "x", Type: arrow.PrimitiveTypes.Int32, Nullable: true},
+	arrow.Field{Name: "s", Type: arrow.BinaryTypes.String, Nullable: true})
+
+func TestSlicedStructColumnKeepsItsRows(t *testing.T) {
+	checkLeaks(t)
+	rec := oneColumn(t, fromJSON(t, pointType, `[{"x":0,"s":"a"},{"x":1,"s":"b"},{"x":2,"s":"c"},{"x":3,"s":"d"},{"x":4,"s":"e"}]`))
+	part := rec.NewSlice(1, 4)
+	t.Cleanup(part.Release)
+	view := batchThroughC(t, part)
+	assert.Equal(t, `[{"s":"b","x":1},{"s":"c","x":2},{"s":"d","x":3}]`, marshal(t, view.Column(0)))
+}
+
+func marshal(t *testing.T, arr arrow.Array) string {
+	t.Helper()
+	text, err := arr.MarshalJSON()
+	require.NoError(t, err)
+	var compact bytes.Buffer
+	require.NoError(t, json.Compact(&compact, text))
+	return compact.String()
+}
+
+func TestSlicedSparseUnionColumnKeepsItsRows(t *testing.T) {
+	checkLeaks(t)
+	fields := []arrow.Field{{Name: "i", Type: arrow.PrimitiveTypes.Int32, Nullable: true}, {Name: "s", Type: arrow.BinaryTypes.String, Nullable: true}}
+	rec := oneColumn(t, fromJSON(t, arrow.SparseUnionOf(fields, []arrow.UnionTypeCode{0, 1}), `[[0,1],[1,"two"],[0,3],[1,"four"]]`))
+	part := rec.NewSlice(1, 3)
+	t.Cleanup(part.Release)
+	assert.Equal(t, `[[1,"two"],[0,3]]`, marshal(t, batchThroughC(t, part).Column(0)))
+}
+
+func TestViewSizesAreNotLeaked(t *testing.T) {
+	// The sizes lie in memory that the batch owns: no C allocation of their own.
+	b := wrap(t, oneColumn(t, fromJSON(t, arrow.BinaryTypes.StringView, `["a text that is longer than twelve bytes"]`)))
+	before := cdevice.ReadStats()
+	var out cdevice.CArrowDeviceArray
+	require.NoError(t, cdevice.ExportRecordBatch(b, &out, nil))
+	assert.Equal(t, before.ExportedBlocks+1, cdevice.ReadStats().ExportedBlocks, "one allocation per export")
+	cdevice.ReleaseCArrowDeviceArray(&out)
+	assert.Equal(t, before, cdevice.ReadStats())
+}
+
+func TestDictionaryOrderSurvives(t *testing.T) {
+	dt := &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: arrow.BinaryTypes.String, Ordered: true}
+	view := batchThroughC(t, oneColumn(t, fromJSON(t, dt, `["a","b"]`)))
+	assert.True(t, view.Schema().Field(0).Type.(*arrow.DictionaryType).Ordered)
+}
+
+func TestMapFieldsSurvive(t *testing.T) {
+	metadata := arrow.NewMetadata([]string{"k"}, []string{"v"})
+	dt := arrow.MapOfFields(
+		arrow.Field{Name: "key", Type: arrow.BinaryTypes.String, Metadata: metadata},
+		arrow.Field{Name: "value", Type: arrow.PrimitiveTypes.Int32, Nullable: false, Metadata: metadata})
+	view := batchThroughC(t, oneColumn(t, fromJSON(t, dt, `[[{"key":"a","value":1}]]`)))
+	got := view.Schema().Field(0).Type.(*arrow.MapType)
+	assert.False(t, got.ItemField().Nullable)
+	assert.True(t, got.ItemField().Metadata.Equal(metadata))
+	assert.True(t, got.KeyField().Metadata.Equal(metadata))
+}
+
+func TestTopLevelStructNullsAreNotDropped(t *testing.T) {
+	checkLeaks(t)
+	arr := fromJSON(t, pointType, `[{"x":0,"s":"a"},null]`)
+	a, err := cdevice.WrapArray(arr, device.Host())
+	require.NoError(t, err)
+	defer a.Release()
+
+	out, schema := garbageArray(), garbageSchema()
+	require.NoError(t, cdevice.ExportArray(a, out, schema))
+	_, err = cdevice.ImportRecordBatch(out, schema)
+	assert.ErrorIs(t, err, arrow.ErrInvalid)
+	assert.ErrorContains(t, err, "ArrowDeviceArray.array.null_count = 1, want 0 for a record batch")
+
+	back := throughC(t, a)
+	defer back.Release()
+	assert.EqualValues(t, 1, back.NullCount(), "as an array the nulls are kept")
+}
+
+func TestReleasedInputIsAnError(t *testing.T) {
+	checkLeaks(t)
+	b := wrap(t, oneColumn(t, fromJSON(t, arrow.PrimitiveTypes.Int32, `[1]`)))
+	out, schema := garbageArray(), garbageSchema()
+	require.NoError(t, cdevice.ExportRecordBatch(b, out, schema))
+	cdevice.ReleaseCArrowDeviceArray(out)
+	_, err := cdevice.ImportRecordBatch(out, schema)
+	assert.ErrorIs(t, err, cdevice.ErrReleased)
+	assert.Zero(t, (*abi.ArrowSchema)(abi.Pointer(addressOf(schema))).Release, "the schema is consumed all the same")
+}
+
+func TestUnknownNullCountWithoutBitmapIsNone(t *testing.T) {
+	checkLeaks(t)
+	a, err := cdevice.WrapArray(fromJSON(t, arrow.PrimitiveTypes.Int32, `[1,2]`), device.Host())
+	require.NoError(t, err)
+	defer a.Release()
+	out, schema := garbageArray(), garbageSchema()
+	require.NoError(t, cdevice.ExportArray(a, out, schema))
+	out.Array.NullCount = -1
+	abi.Slice[uintptr](out.Array.Buffers, 2)[0] = 0
+	back, err := cdevice.ImportArray(out, schema)
+	require.NoError(t, err)
+	defer back.Release()
+	assert.Zero(t, back.NullCount())
+}
+
+func TestExportReadsNoData(t *testing.T) {
+	// A slice whose null count nobody has counted goes out as unknown; arrow-go's
+	// own data is not written to either, so that exports may run side by side.
+	arr := fromJSON(t, arrow.PrimitiveTypes.Int32, `[1,null,3,4]`)
+	part := array.NewSlice(arr, 1, 3)
+	t.Cleanup(part.Release)
+	a, err := cdevice.WrapArray(part, device.Host())
+	require.NoError(t, err)
+	defer a.Release()
+	var out cdevice.CArrowDeviceArray
+	require.NoError(t, cdevice.ExportArray(a, &out, nil))
+	defer cdevice.ReleaseCArrowDeviceArray(&out)
+	assert.EqualValues(t, -1, out.Array.NullCount)
+	assert.Equal(t, array.UnknownNullCount, part.Data().NullN())
+}
+
+func TestShortChildIsAnError(t *testing.T) {
+	checkLeaks(t)
+	a, err := cdevice.WrapArray(fromJSON(t, pointType, `[{"x":0,"s":"a"},{"x":1,"s":"b"}]`), device.Host())
+	require.NoError(t, err)
+	defer a.Release()
+	out, schema := garbageArray(), garbageSchema()
+	require.NoError(t, cdevice.ExportArray(a, out, schema))
+	abi.At[abi.ArrowArray](abi.Slice[uintptr](out.Array.Children, 2)[1]).Length = 1
+	_, err = cdevice.ImportArray(out, schema)
+	assert.ErrorContains(t, err, "ArrowDeviceArray.array.children[1].length = 1, want at least 2")
+}
+
+func TestTypedNilDictionaryIsAnError(t *testing.T) {
+	// array.Data.Dictionary returns a non-nil interface that holds nil.
+	dt := &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: arrow.BinaryTypes.String}
+	index := fromJSON(t, arrow.PrimitiveTypes.Int8, `[0]`)
+	data := array.NewData(dt, 1, index.Data().Buffers(), nil, 0, 0)
+	defer data.Release()
+	_, err := cdevice.WrapArray(dataOnly{index, data}, device.Host())
+	assert.ErrorContains(t, err, "cdevice: wrap: array.dictionary")
+}
+
+// dataOnly is an array with other data than its own.
+type dataOnly struct {
+	arrow.Array
+	data arrow.ArrayData
+}
+
+func (d dataOnly) Data() arrow.ArrayData { return d.data }
+
+// Both libraries read what the other exports, where cdata is right.
+func TestPlainCDataReadsWhatWeExport(t *testing.T) {
+	rec := oneColumn(t, fromJSON(t, arrow.BinaryTypes.String, `["a",null,"ccc"]`))
+	var out cdevice.CArrowDeviceArray
+	schema := garbageSchema()
+	require.NoError(t, cdevice.ExportRecordBatch(wrap(t, rec), &out, schema))
+	plain := (*cdata.CArrowArray)(abi.Pointer(addressOf(&out.Array)))
+	back, err := cdata.ImportCRecordBatch(plain, schema)
+	require.NoError(t, err)
+	defer back.Release()
+	assert.True(t, array.RecordEqual(rec, back))
+}
+
+func TestWeReadWhatPlainCDataExports(t *testing.T) {
+	rec := oneColumn(t, fromJSON(t, arrow.BinaryTypes.String, `["a",null,"ccc"]`))
+	in := &cdevice.CArrowDeviceArray{DeviceID: -1, DeviceType: int32(device.CPU)}
+	schema := new(cdata.CArrowSchema)
+	cdata.ExportArrowRecordBatch(rec, (*cdata.CArrowArray)(abi.Pointer(addressOf(&in.Array))), schema)
+	back, err := cdevice.ImportRecordBatch(in, schema, cdevice.WithFullValidation())
+	require.NoError(t, err)
+	defer back.Release()
+	view, err := back.HostView(context.Background())
+	require.NoError(t, err)
+	defer view.Release()
+	assert.True(t, array.RecordEqual(rec, view))
+}

@@ -1,0 +1,91 @@
+// Package ci holds the checks of the tree itself.
+package ci
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const module = "github.com/arrowdevice/arrowdevice/"
+
+type pkg struct {
+	ImportPath string
+	Imports    []string
+	CgoFiles   []string
+}
+
+// packages returns the packages of the module by their path in the tree.
+func packages(t *testing.T) map[string]pkg {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-json=ImportPath,Imports,CgoFiles", "../...").Output()
+	require.NoError(t, err)
+	byPath := map[string]pkg{}
+	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p pkg
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else {
+			require.NoError(t, err)
+		}
+		byPath[strings.TrimPrefix(p.ImportPath, module)] = p
+	}
+	require.Contains(t, byPath, "cdevice")
+	return byPath
+}
+
+// allowed is which packages of this module a package may import; see the layers
+// in ARCHITECTURE.md. Packages that are not listed are at the top: tests,
+// benchmarks and examples may import anything.
+var allowed = map[string][]string{
+	"device":            {},
+	"internal/abi":      {},
+	"internal/handle":   {},
+	"internal/fielderr": {},
+	"internal/bridge":   {"internal/abi", "internal/handle"},
+	"internal/schema":   {"internal/abi", "internal/bridge", "internal/fielderr"},
+	"internal/cases":    {},
+	"internal/cpeer":    {"internal/abi"},
+	"cdevice":           {"device", "internal/abi", "internal/bridge", "internal/fielderr", "internal/handle", "internal/schema"},
+	"device/devicetest": {"device"},
+}
+
+// mayUseCgo are the packages that speak C; cdata, which cdevice imports for its
+// C types, is arrow-go's.
+var mayUseCgo = []string{"internal/abi", "internal/bridge", "internal/cpeer", "integration/golib"}
+
+func TestImportsFollowTheLayers(t *testing.T) {
+	all := packages(t)
+	for path, may := range allowed {
+		p, ok := all[path]
+		if !assert.True(t, ok, "package %s is gone; remove its row", path) {
+			continue
+		}
+		for _, imported := range p.Imports {
+			if own, isOurs := strings.CutPrefix(imported, module); isOurs {
+				assert.Contains(t, may, own, "%s imports %s", path, own)
+			}
+		}
+	}
+}
+
+func TestOnlyFewPackagesUseCgo(t *testing.T) {
+	for path, p := range packages(t) {
+		if len(p.CgoFiles) > 0 && !slices.Contains(mayUseCgo, path) && !strings.HasPrefix(path, "docs/upstream/") {
+			t.Errorf("%s uses cgo: %v", path, p.CgoFiles)
+		}
+	}
+}
+
+func TestDeviceKnowsNoArrow(t *testing.T) {
+	for _, imported := range packages(t)["device"].Imports {
+		assert.NotContains(t, imported, "arrow-go")
+	}
+}

@@ -1,0 +1,80 @@
+package device_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/device/devicetest"
+)
+
+func TestHost(t *testing.T) { devicetest.TestDevice(t, device.Host()) }
+
+// The values and names of the specification.
+func TestTypes(t *testing.T) {
+	for want, row := range map[device.Type]struct {
+		value int32
+		name  string
+	}{
+		device.CPU: {1, "cpu"}, device.CUDA: {2, "cuda"}, device.CUDAHost: {3, "cuda_host"}, device.OpenCL: {4, "opencl"},
+		device.Vulkan: {7, "vulkan"}, device.Metal: {8, "metal"}, device.VPI: {9, "vpi"}, device.ROCM: {10, "rocm"},
+		device.ROCMHost: {11, "rocm_host"}, device.ExtDev: {12, "ext_dev"}, device.CUDAManaged: {13, "cuda_managed"},
+		device.OneAPI: {14, "oneapi"}, device.WebGPU: {15, "webgpu"}, device.Hexagon: {16, "hexagon"},
+	} {
+		assert.EqualValues(t, row.value, want)
+		assert.Equal(t, row.name, want.String())
+	}
+	assert.Equal(t, "device_type(17)", device.Type(17).String())
+}
+
+func TestHostReadableTypes(t *testing.T) {
+	for typ := device.Type(-1); typ < 20; typ++ {
+		want := typ == device.CPU || typ == device.CUDAHost || typ == device.ROCMHost || typ == device.CUDAManaged
+		assert.Equal(t, want, typ.HostReadable(), typ)
+	}
+}
+
+func TestIDString(t *testing.T) {
+	assert.Equal(t, "cpu", device.Host().ID().String())
+	assert.Equal(t, "cuda:1", device.ID{Type: device.CUDA, Ordinal: 1}.String())
+}
+
+func TestOpenCPUByEitherNumber(t *testing.T) {
+	for _, ordinal := range []int64{device.NoOrdinal, 0} {
+		d, err := device.Open(device.ID{Type: device.CPU, Ordinal: ordinal})
+		require.NoError(t, err)
+		assert.Equal(t, device.Host(), d)
+	}
+	_, err := device.Open(device.ID{Type: device.CPU, Ordinal: 1})
+	assert.ErrorIs(t, err, device.ErrNotSupported)
+}
+
+func TestOpenWithoutABackend(t *testing.T) {
+	_, err := device.Open(device.ID{Type: device.Metal, Ordinal: 0})
+	assert.ErrorIs(t, err, device.ErrNotSupported)
+	assert.EqualError(t, err, "device: open metal:0: no backend is registered for this device type: not supported")
+}
+
+func TestRegister(t *testing.T) {
+	opens := 0
+	failure := errors.New("out of order")
+	device.Register(device.VPI, func(ordinal int64) (device.Device, error) {
+		opens++
+		if ordinal == 1 {
+			return nil, failure
+		}
+		return device.Host(), nil
+	})
+	for range 3 {
+		_, err := device.Open(device.ID{Type: device.VPI, Ordinal: 0})
+		require.NoError(t, err)
+	}
+	assert.Equal(t, 1, opens, "an open device is kept")
+	_, err := device.Open(device.ID{Type: device.VPI, Ordinal: 1})
+	assert.ErrorIs(t, err, failure)
+	assert.ErrorContains(t, err, "vpi:1")
+	assert.Panics(t, func() { device.Register(device.VPI, nil) }, "a type has one backend")
+}
