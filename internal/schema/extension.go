@@ -72,7 +72,7 @@ func rebuild(storage arrow.DataType, md arrow.Metadata) (arrow.DataType, arrow.M
 func deserialize(registered arrow.ExtensionType, storage arrow.DataType, data string) (dt arrow.DataType, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("Deserialize panics: %v", p)
+			err = fmt.Errorf("panic in Deserialize: %v", p)
 		}
 	}()
 	ext, err := registered.Deserialize(storage, data)
@@ -80,10 +80,10 @@ func deserialize(registered arrow.ExtensionType, storage arrow.DataType, data st
 		return nil, err
 	}
 	if isNil(ext) {
-		return nil, errors.New("Deserialize returns no type")
+		return nil, errors.New("no type from Deserialize")
 	}
 	if !sameLayout(ext.StorageType(), storage) {
-		return nil, fmt.Errorf("Deserialize returns storage %v for %v", ext.StorageType(), storage)
+		return nil, fmt.Errorf("storage %v from Deserialize for %v", ext.StorageType(), storage)
 	}
 	return ext, nil
 }

@@ -71,11 +71,11 @@ var registered = []*testType{
 func TestDeserializeThatFailsIsAnErrorThatNamesTheType(t *testing.T) {
 	for name, want := range map[string]string{
 		"test.fails":     "no such mood",
-		"test.panics":    "Deserialize panics: out of cheese",
-		"test.nothing":   "Deserialize returns no type",
-		"test.typednil":  "Deserialize returns no type",
-		"test.nostorage": "Deserialize returns storage <nil> for int32",
-		"test.int64":     "Deserialize returns storage int64 for int32",
+		"test.panics":    "panic in Deserialize: out of cheese",
+		"test.nothing":   "no type from Deserialize",
+		"test.typednil":  "no type from Deserialize",
+		"test.nostorage": "storage <nil> from Deserialize for int32",
+		"test.int64":     "storage int64 from Deserialize for int32",
 	} {
 		t.Run(name, func(t *testing.T) {
 			noLeak(t)

@@ -117,28 +117,39 @@ func TestImportOfNothingCallsNothing(t *testing.T) {
 	}
 }
 
-func TestExportAllocatesByTreeNotByField(t *testing.T) {
-	fields := make([]arrow.Field, 1000)
-	for i := range fields {
-		fields[i] = arrow.Field{Name: "x", Type: arrow.PrimitiveTypes.Int64}
-	}
-	schema := arrow.NewSchema(fields, nil)
-	s := new(abi.ArrowSchema)
-	allocs := testing.AllocsPerRun(10, func() {
-		if err := ExportSchema(schema, s); err != nil {
-			t.Fatal(err)
-		}
-		bridge.CallSchemaRelease(s)
-	})
-	if allocs > 20 {
-		t.Errorf("%v Go allocations for 1000 fields", allocs)
-	}
-}
-
 // countReleases replaces the call of release for the rest of the test.
 func countReleases(t *testing.T, call func(*abi.ArrowSchema)) *int {
 	calls, saved := 0, release
 	release = func(s *abi.ArrowSchema) { calls++; call(s) }
 	t.Cleanup(func() { release = saved })
 	return &calls
+}
+
+func BenchmarkSchemaOf100Columns(b *testing.B) {
+	fields := make([]arrow.Field, 100)
+	for i := range fields {
+		fields[i] = arrow.Field{Name: "column", Type: arrow.PrimitiveTypes.Int64, Nullable: true}
+	}
+	schema := arrow.NewSchema(fields, nil)
+	s := new(abi.ArrowSchema)
+	b.Run("export", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if err := ExportSchema(schema, s); err != nil {
+				b.Fatal(err)
+			}
+			bridge.CallSchemaRelease(s)
+		}
+	})
+	b.Run("export and import", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if err := ExportSchema(schema, s); err != nil {
+				b.Fatal(err)
+			}
+			if _, err := ImportSchema(s); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
 }
