@@ -1,0 +1,52 @@
+# What there is to run. CI runs `make ci`, which is `make check` in another order.
+# Needed: Go, gcc, python3. Everything else the targets fetch themselves, pinned.
+
+GO ?= go
+CHECKED = ./cdevice ./device/... ./internal/...
+
+.PHONY: demo test check ci lint race checkptr cgocheck asan cc fuzz bench clean
+
+demo: ## send real batches Go -> PyArrow -> Go, and print what happened
+	integration/run.sh --demo
+
+test: ## everything: Go tests, then the integration suite against PyArrow
+	$(GO) test -shuffle=on ./...
+	integration/run.sh
+
+check: lint test race checkptr cgocheck asan ## what must pass before a change lands
+
+# The tests last: their summary is what CI shows.
+ci: lint race checkptr cgocheck asan test
+
+lint: cc ## formatting, vet, staticcheck, warnings of the C compiler
+	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "gofmt would change: $$unformatted"; exit 1; }
+	$(GO) vet ./...
+	$(GO) tool -modfile=ci/tools/go.mod staticcheck ./...
+
+cc: # cgo's own code does not compile with these flags, so ours is checked apart
+	for f in $$(git ls-files '*.c'); do \
+		$${CC:-gcc} -std=c11 -D_GNU_SOURCE -Wall -Wextra -Wpedantic -Werror -fsyntax-only $$f || exit 1; \
+	done
+
+race: ## the race detector
+	$(GO) test -race $(CHECKED)
+
+checkptr: ## unsafe.Pointer arithmetic, checked at run time
+	$(GO) test -gcflags=all=-d=checkptr $(CHECKED)
+
+cgocheck: ## no unpinned Go pointer is stored in C memory
+	GOEXPERIMENT=cgocheck2 $(GO) test ./cdevice ./internal/...
+
+asan: ## the C half, and Go's accesses to C memory, under AddressSanitizer
+	$(GO) test -asan ./cdevice ./internal/...
+
+FUZZTIME ?= 60s
+fuzz: ## look for new bad input; findings land in testdata/fuzz, commit them
+	$(GO) test ./cdevice -run '^$$' -fuzz FuzzImport -fuzztime $(FUZZTIME)
+	$(GO) test ./internal/schema -run '^$$' -fuzz FuzzImport -fuzztime $(FUZZTIME)
+
+bench: ## side by side with cdata and a C program; fails if a promised ratio does not hold
+	$(GO) run ./bench -check -out bench/results/latest.json
+
+clean:
+	rm -rf build integration/.venv
