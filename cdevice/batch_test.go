@@ -202,7 +202,11 @@ func TestWrapRefusesWhatItsTypeDoesNotAllow(t *testing.T) {
 			assert.ErrorContains(t, err, row.want)
 		})
 	}
-	_, err := cdevice.Wrap(nil, device.Host())
+	broken := array.NewData(&arrow.MapType{}, 0, []*memory.Buffer{nil, nil}, nil, 0, 0)
+	defer broken.Release()
+	_, err := cdevice.WrapArray(dataOnly{whole, broken}, device.Host())
+	assert.ErrorIs(t, err, arrow.ErrInvalid, "a type that panics")
+	_, err = cdevice.Wrap(nil, device.Host())
 	assert.ErrorIs(t, err, arrow.ErrInvalid)
 	_, err = cdevice.WrapArray(whole, nil)
 	assert.ErrorIs(t, err, arrow.ErrInvalid)
@@ -253,4 +257,31 @@ func TestDoneContextEndsReads(t *testing.T) {
 	assert.ErrorIs(t, err, context.Canceled)
 	_, err = b.CopyToHost(ctx, nil)
 	assert.ErrorIs(t, err, context.Canceled)
+}
+
+// Types that arrow-go can spell but not use are refused, and the struct released.
+func TestImportRefusesTypesThatCannotBe(t *testing.T) {
+	checkLeaks(t)
+	deep := arrow.DataType(arrow.PrimitiveTypes.Int8)
+	for range 70 {
+		deep = arrow.ListOf(deep)
+	}
+	for name, row := range map[string]struct {
+		dt   arrow.DataType
+		want error
+	}{
+		"nil":          {nil, arrow.ErrInvalid},
+		"zero map":     {&arrow.MapType{}, arrow.ErrInvalid},
+		"nested by 70": {deep, arrow.ErrInvalid},
+	} {
+		out := new(cdevice.CArrowDeviceArray)
+		a, err := cdevice.WrapArray(fromJSON(t, arrow.PrimitiveTypes.Int8, `[1]`), device.Host())
+		require.NoError(t, err)
+		require.NoError(t, cdevice.ExportArray(a, out, nil))
+		a.Release()
+		_, err = cdevice.ImportArrayWithType(out, row.dt)
+		assert.ErrorIs(t, err, row.want, name)
+		assert.ErrorContains(t, err, "cdevice: import: ArrowDeviceArray.schema.type", name)
+		assert.Zero(t, out.Array.Release, name)
+	}
 }

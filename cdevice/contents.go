@@ -11,18 +11,9 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 )
 
-// checkContents checks what the host-readable buffers of a batch hold; see
+// checkContents checks what the host-readable buffers of a tree hold; see
 // [WithFullValidation]. The structs were checked before.
-func checkContents(columns []node) error {
-	for i := range columns {
-		if err := checkNodeContents(&columns[i]); err != nil {
-			return within(fmt.Sprintf("column[%d]", i), err)
-		}
-	}
-	return nil
-}
-
-func checkNodeContents(n *node) error {
+func checkContents(n *node) error {
 	st := n.storage()
 	// The sizes first: they bound every read that follows.
 	if _, err := hostSizes(nil, n, st); err != nil {
@@ -35,7 +26,7 @@ func checkNodeContents(n *node) error {
 		return err
 	}
 	for i := range n.children {
-		if err := checkNodeContents(&n.children[i]); err != nil {
+		if err := checkContents(&n.children[i]); err != nil {
 			return within(n.childName(i), err)
 		}
 	}
@@ -43,15 +34,27 @@ func checkNodeContents(n *node) error {
 }
 
 func checkNullCount(n *node) error {
-	bitmap := n.validity()
-	if bitmap == 0 || n.nulls == unknownNulls || n.length == 0 {
+	if n.nulls == unknownNulls || !n.layout.validity {
 		return nil
 	}
-	set := bitutil.CountSetBits(bitmapBytes(bitmap, n), int(n.offset), int(n.length))
-	if nulls := n.length - int64(set); nulls != n.nulls {
+	counted := *n
+	counted.nulls = unknownNulls
+	if nulls := counted.countNulls(); nulls != n.nulls {
 		return invalid(opImport, "null_count", n.nulls, fmt.Sprintf("%d, as the bitmap says", nulls))
 	}
 	return nil
+}
+
+// countNulls is the null count; one that is not known is counted in host memory.
+func (n *node) countNulls() int64 {
+	if n.nulls != unknownNulls {
+		return n.nulls
+	}
+	addr := n.validity()
+	if addr == 0 || n.length == 0 {
+		return 0
+	}
+	return n.length - int64(bitutil.CountSetBits(bitmapBytes(addr, n), int(n.offset), int(n.length)))
 }
 
 func bitmapBytes(addr uintptr, n *node) []byte {
@@ -255,8 +258,11 @@ func checkIndexValues[T uint8 | uint16 | uint32 | uint64](n *node, dt *arrow.Dic
 
 func checkRunEnds(n *node) error {
 	ends := &n.children[0]
-	if bitmap := ends.validity(); bitmap != 0 && bitutil.CountSetBits(bitmapBytes(bitmap, ends), int(ends.offset), int(ends.length)) != int(ends.length) {
-		return invalid(opImport, "run_ends.null_count", nil, "0")
+	if _, err := hostSizes(nil, ends, ends.storage()); err != nil {
+		return within(childName(0), err)
+	}
+	if nulls := ends.countNulls(); nulls != 0 {
+		return invalid(opImport, childName(0)+".null_count", nulls, "0 for run ends")
 	}
 	previous, need := int64(0), n.offset+n.length
 	for i := range ends.length {

@@ -66,27 +66,42 @@ func copyArray(n *node, mem memory.Allocator) (arr arrow.Array, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer recoverArrow(&err)
+	defer recoverArrow(&err, c.abandon)
 	return array.MakeFromData(data), nil
 }
 
 // copier copies trees out of host-readable memory. It keeps the first reference
 // of everything that it makes until release, so that no error path has to.
 type copier struct {
-	mem  memory.Allocator
-	made []interface{ Release() }
+	mem     memory.Allocator
+	buffers []*memory.Buffer
+	data    []*array.Data
 }
 
 func (c *copier) release() {
-	for _, r := range c.made {
-		r.Release()
+	for _, d := range c.data {
+		d.Release()
 	}
+	for _, b := range c.buffers {
+		b.Release()
+	}
+}
+
+// abandon frees the memory itself, whoever still refers to the buffers: nobody
+// can reach them.
+func (c *copier) abandon() {
+	for _, b := range c.buffers {
+		if b.Buf() != nil {
+			c.mem.Free(b.Buf())
+		}
+	}
+	c.buffers, c.data = nil, nil
 }
 
 // alloc returns a new buffer of size bytes, which are zero.
 func (c *copier) alloc(size int64) *memory.Buffer {
 	buf := memory.NewResizableBuffer(c.mem)
-	c.made = append(c.made, buf)
+	c.buffers = append(c.buffers, buf)
 	buf.Resize(int(size))
 	clear(buf.Buf())
 	return buf
@@ -146,7 +161,7 @@ func (c *copier) copy(n *node, i, j int64) (*array.Data, error) {
 	} else {
 		data = array.NewData(n.dtype, int(n.length), buffers, children, int(nulls), 0)
 	}
-	c.made = append(c.made, data)
+	c.data = append(c.data, data)
 	return data, nil
 }
 

@@ -92,7 +92,7 @@ type foreignArray struct {
 }
 
 // newForeign copies an array into C memory, alone or as both columns of a batch.
-func newForeign(t testing.TB, arr arrow.Array, batch bool) *foreignArray {
+func newForeign(t testing.TB, arr arrow.Array, w way) *foreignArray {
 	t.Helper()
 	f := &foreignArray{arena: newArena(), field: arrow.Field{Name: "f", Type: arr.DataType(), Nullable: true}}
 	f.device = &allocC[cdevice.CArrowDeviceArray](f.arena, 1)[0]
@@ -100,7 +100,7 @@ func newForeign(t testing.TB, arr arrow.Array, batch bool) *foreignArray {
 
 	var out cdevice.CArrowDeviceArray
 	root := arr.DataType()
-	if batch {
+	if w == asBatch {
 		fields := []arrow.Field{{Name: "e", Type: root, Nullable: true}, f.field}
 		f.schema = arrow.NewSchema(fields, nil)
 		root = arrow.StructOf(fields...)
@@ -124,7 +124,7 @@ func newForeign(t testing.TB, arr arrow.Array, batch bool) *foreignArray {
 	f.root = f.mirror(&f.device.Array, &out.Array, root, "", sizes)
 	f.root.PrivateData = sliceAddress(f.counts)
 	f.base = f.root
-	if batch {
+	if w == asBatch {
 		f.base = f.root.children[1]
 	}
 	f.goodDevice = *f.device
@@ -305,7 +305,7 @@ var casesByName = func() map[string]cases.Case {
 
 // foreignCase makes a foreign array of a case, named as "utf8" or "utf8/empty";
 // the variant is nulls where none is named.
-func foreignCase(t testing.TB, name string, batch bool) *foreignArray {
+func foreignCase(t testing.TB, name string, w way) *foreignArray {
 	t.Helper()
 	name, variant, found := strings.Cut(name, "/")
 	if !found {
@@ -318,5 +318,5 @@ func foreignCase(t testing.TB, name string, batch bool) *foreignArray {
 	arr, err := c.Array(mem, cases.Variant(variant))
 	require.NoError(t, err)
 	defer arr.Release()
-	return newForeign(t, arr, batch)
+	return newForeign(t, arr, w)
 }

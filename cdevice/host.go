@@ -2,7 +2,10 @@ package cdevice
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math"
+	"sync/atomic"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -36,7 +39,8 @@ func (b *RecordBatch) HostView(ctx context.Context) (arrow.RecordBatch, error) {
 	}
 	columns := make([]arrow.Array, 0, len(b.columns))
 	defer func() { releaseAll(columns) }()
-	v := viewer{mem: b.mem}
+	v := viewer{mem: viewMemory(b.mem)}
+	defer v.mem.drop()
 	for i := range b.columns {
 		column, err := v.array(&b.columns[i])
 		if err != nil {
@@ -60,7 +64,8 @@ func (a *Array) HostView(ctx context.Context) (arrow.Array, error) {
 		a.host.Retain()
 		return a.host, nil
 	}
-	v := viewer{mem: a.mem}
+	v := viewer{mem: viewMemory(a.mem)}
+	defer v.mem.drop()
 	arr, err := v.array(&a.node)
 	return arr, within("array", err)
 }
@@ -86,38 +91,69 @@ func releaseAll(arrays []arrow.Array) {
 	}
 }
 
-// newHostBatch turns arrow-go's panics about data that does not fit into errors.
 func newHostBatch(schema *arrow.Schema, columns []arrow.Array, rows int64) (rec arrow.RecordBatch, err error) {
-	defer recoverArrow(&err)
+	defer recoverArrow(&err, func() {})
 	return array.NewRecordBatch(schema, columns, rows), nil
 }
 
-func recoverArrow(err *error) {
+// recoverArrow turns arrow-go's panics about data that does not fit into errors.
+// A constructor that panics keeps the references that it took so far; abandon
+// ends the memory without them.
+func recoverArrow(err *error, abandon func()) {
 	if v := recover(); v != nil {
+		abandon()
 		*err = fieldError(opRead, "data", nil, nil, fmt.Errorf("%w: arrow-go: %v", arrow.ErrInvalid, v))
 	}
 }
 
-// hostMemory is the allocator that arrow-go's buffers return their memory to:
-// each buffer holds one reference to the owner.
-type hostMemory struct{ owner *memoryOwner }
-
-func (hostMemory) Allocate(int) []byte { panic("cdevice: memory of a host view is not resizable") }
-func (hostMemory) Reallocate(int, []byte) []byte {
-	panic("cdevice: memory of a host view is not resizable")
+// hostMemory is the allocator that the buffers of one host view return their
+// memory to. Together they hold one reference to the owner.
+type hostMemory struct {
+	owner   *memoryOwner
+	buffers atomic.Int64 // that are alive, and one for the viewer
 }
-func (m hostMemory) Free([]byte) { m.owner.Release() }
-func (m hostMemory) buffer(b []byte) *memory.Buffer {
-	m.owner.retain()
+
+func viewMemory(owner *memoryOwner) *hostMemory {
+	m := &hostMemory{owner: owner.retain()}
+	m.buffers.Store(1)
+	return m
+}
+
+func (m *hostMemory) buffer(b []byte) *memory.Buffer {
+	m.buffers.Add(1)
 	return memory.NewBufferWithAllocator(b, m)
 }
+
+func (m *hostMemory) drop() {
+	if m.buffers.Add(-1) == 0 {
+		m.owner.Release()
+	}
+}
+
+// abandon gives the owner back although buffers are alive: nobody can reach them.
+func (m *hostMemory) abandon() {
+	const never = math.MinInt64 / 2
+	if m.buffers.Swap(never) > 0 {
+		m.owner.Release()
+	}
+}
+
+func (m *hostMemory) Free([]byte) { m.drop() }
+
+func (*hostMemory) Allocate(int) []byte           { panic(errNotResizable) }
+func (*hostMemory) Reallocate(int, []byte) []byte { panic(errNotResizable) }
+
+var errNotResizable = errors.New("cdevice: memory of a host view cannot be resized")
 
 // viewer builds arrow-go's data over the memory of a tree of nodes. The small
 // slices that arrow-go's data keeps are cut from one.
 type viewer struct {
-	mem     *memoryOwner
+	mem     *hostMemory
 	sizes   []int64 // scratch
 	buffers []*memory.Buffer
+	// exact is above zero inside types whose children arrow-go asks for their
+	// null counts at once, and takes an unknown one for a null.
+	exact int
 }
 
 func (v *viewer) array(n *node) (arr arrow.Array, err error) {
@@ -126,7 +162,7 @@ func (v *viewer) array(n *node) (arr arrow.Array, err error) {
 		return nil, err
 	}
 	defer data.Release()
-	defer recoverArrow(&err)
+	defer recoverArrow(&err, v.mem.abandon)
 	return array.MakeFromData(data), nil
 }
 
@@ -143,7 +179,7 @@ func (v *viewer) data(n *node) (data *array.Data, err error) {
 	buffers := v.takeBuffers(shift + len(v.sizes))
 	for i, size := range v.sizes {
 		if n.buffers[i] != 0 {
-			buffers[shift+i] = hostMemory{v.mem}.buffer(abi.Slice[byte](n.buffers[i], int(size)))
+			buffers[shift+i] = v.mem.buffer(abi.Slice[byte](n.buffers[i], int(size)))
 		}
 	}
 	children, err := v.children(n)
@@ -152,10 +188,14 @@ func (v *viewer) data(n *node) (data *array.Data, err error) {
 		if n.length == 0 {
 			offset = 0 // so that nothing before the first element is looked at
 		}
+		nulls := n.nulls
+		if v.exact > 0 {
+			nulls = n.countNulls()
+		}
 		if n.layout.store == storeDictionary {
-			data = array.NewDataWithDictionary(n.dtype, int(n.length), buffers, int(n.nulls), int(offset), children[0].(*array.Data))
+			data = array.NewDataWithDictionary(n.dtype, int(n.length), buffers, int(nulls), int(offset), children[0].(*array.Data))
 		} else {
-			data = array.NewData(n.dtype, int(n.length), buffers, children, int(n.nulls), int(offset))
+			data = array.NewData(n.dtype, int(n.length), buffers, children, int(nulls), int(offset))
 		}
 	}
 	// The data holds references of its own.
@@ -174,6 +214,10 @@ func (v *viewer) data(n *node) (data *array.Data, err error) {
 func (v *viewer) children(n *node) ([]arrow.ArrayData, error) {
 	if len(n.children) == 0 {
 		return nil, nil
+	}
+	if n.layout.store == storeRunEnds || n.storage().ID() == arrow.MAP {
+		v.exact++
+		defer func() { v.exact-- }()
 	}
 	children := make([]arrow.ArrayData, 0, len(n.children))
 	for i := range n.children {
@@ -231,7 +275,7 @@ func hostSizes(sizes []int64, n *node, st arrow.DataType) ([]int64, error) {
 		if size < 0 || size > maxBufferSize {
 			return nil, invalid(opRead, fmt.Sprintf("buffers[%d].length", i+2), size, fmt.Sprintf("0 to %d", int64(maxBufferSize)))
 		}
-		if size > 0 && n.buffers[i+2] == 0 {
+		if size > 0 && noData(n.buffers[i+2]) {
 			return nil, invalid(opRead, fmt.Sprintf("buffers[%d]", i+2), "NULL", fmt.Sprintf("%d bytes", size))
 		}
 	}

@@ -1,6 +1,10 @@
 package cdevice
 
-import "github.com/apache/arrow-go/v18/arrow"
+import (
+	"fmt"
+
+	"github.com/apache/arrow-go/v18/arrow"
+)
 
 // storage says what the buffers of an array mean.
 type storage uint8
@@ -158,6 +162,19 @@ func byteWidth(st arrow.DataType) int64 {
 		return int64(t.BitWidth() / 8)
 	}
 	return 0
+}
+
+// nodesOf is countNodes for a type that a caller gave us: arrow-go's types panic
+// when they were not made by their constructors.
+func nodesOf(dt arrow.DataType, depth int) (n int, err error) {
+	defer recoverType(&err)
+	return countNodes(dt, depth)
+}
+
+func recoverType(err *error) {
+	if v := recover(); v != nil {
+		*err = fmt.Errorf("%w: the data type panics: %v", arrow.ErrInvalid, v)
+	}
 }
 
 // countNodes is the number of arrays in the tree below and including dt. It

@@ -92,6 +92,10 @@ func (t *treeSize) addChildren(n *node) {
 	}
 }
 
+// noData says that nothing can be read at a buffer's address: it is NULL, or
+// stands for NULL (see withoutNulls).
+func noData(addr uintptr) bool { return addr == 0 || addr == bridge.Zeros }
+
 // withoutNulls gives every buffer but the validity bitmap a non-NULL address:
 // some consumers reject NULL offsets even where there is nothing to read. It
 // returns buffers itself when there is nothing to replace.

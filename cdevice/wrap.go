@@ -35,7 +35,7 @@ func Wrap(rec arrow.RecordBatch, dev device.Device) (*RecordBatch, error) {
 	}
 	w := wrapper{rows: rec.NumRows()}
 	for i, col := range rec.Columns() {
-		if err := w.measure(col.Data(), 0); err != nil {
+		if err := w.measureAll(col); err != nil {
 			return nil, within(fmt.Sprintf("column[%d]", i), err)
 		}
 	}
@@ -69,7 +69,7 @@ func WrapArray(arr arrow.Array, dev device.Device) (*Array, error) {
 		return nil, err
 	}
 	var w wrapper
-	if err := w.measure(arr.Data(), 0); err != nil {
+	if err := w.measureAll(arr); err != nil {
 		return nil, within("array", err)
 	}
 	arr.Retain()
@@ -102,6 +102,15 @@ type wrapper struct {
 	nodes   []node
 	buffers []uintptr
 	sizes   []int64
+}
+
+func (w *wrapper) measureAll(arr arrow.Array) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fieldError(opWrap, "type", nil, nil, fmt.Errorf("%w: the data type panics: %v", arrow.ErrInvalid, v))
+		}
+	}()
+	return w.measure(arr.Data(), 0)
 }
 
 func (w *wrapper) measure(data arrow.ArrayData, depth int) error {

@@ -1,0 +1,195 @@
+package cdevice_test
+
+import (
+	"math"
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow"
+)
+
+// put overwrites value i of a buffer.
+func put[T any](buffer, i int, v T) corruption {
+	return func(_ *foreignArray, n *foreignNode) { valuesAt[T](n, buffer)[i] = v }
+}
+
+// invalidAt makes element i null without a word to null_count.
+func invalidAt(i int) corruption {
+	return func(_ *foreignArray, n *foreignNode) { n.buffers[0][i/8] &^= 1 << (i % 8) }
+}
+
+// view overwrites view i: a length, then a prefix, a buffer index and an offset.
+func viewAt(i int, size int32, rest ...int32) corruption {
+	return func(_ *foreignArray, n *foreignNode) {
+		words := valuesAt[int32](n, 1)[4*i : 4*i+4]
+		words[0] = size
+		copy(words[4-len(rest):], rest)
+	}
+}
+
+func TestBadOffsets(t *testing.T) {
+	const most32, most64 = math.MaxInt32, int64(math.MaxInt64)
+	testRows(t, contents([]badRow{
+		{name: "first negative, utf8", base: "utf8", set: put[int32](1, 0, -1), want: "offsets[0] = -1, want at least 0"},
+		{name: "first negative, large_binary", base: "large_binary", set: put[int64](1, 0, -1), want: "offsets[0] = -1, want at least 0"},
+		{name: "first negative, list", base: "list", set: put[int32](1, 0, -1), want: "offsets[0] = -1, want at least 0"},
+		{name: "decreasing, utf8", base: "utf8/valid", set: put[int32](1, 2, 0), want: "offsets[2] = 0, want at least 1, as before it"},
+		{name: "decreasing, binary", base: "binary/valid", set: put[int32](1, 3, 1), want: "offsets[3] = 1, want at least 2, as before it"},
+		{name: "decreasing, large_utf8", base: "large_utf8/valid", set: put(1, 1, most64), want: "offsets[2] = 4, want at least 9223372036854775807, as before it"},
+		{name: "decreasing, list", base: "list/valid", set: put[int32](1, 1, 9), want: "offsets[2] = 4, want at least 9, as before it"},
+		{name: "decreasing, map", base: "map/valid", set: put[int32](1, 1, 4), want: "offsets[2] = "},
+		{name: "decreasing at a null", base: "utf8", set: put[int32](1, 2, 0), want: "offsets[2] = 0, want at least 1, as before it"},
+		{name: "int32 overflow, utf8", base: "utf8/valid", set: put[int32](1, 3, most32), want: "offsets[4] = "},
+		{name: "int32 wrapped around, utf8", base: "utf8/valid", set: put[int32](1, 3, math.MinInt32), want: "offsets[3] = -2147483648, want at least "},
+		{name: "last negative, utf8", base: "utf8/valid", set: put[int32](1, 6, -1), want: "= -1, want "},
+		{name: "last least, large_utf8", base: "large_utf8/valid", set: put[int64](1, 6, math.MinInt64), want: "= -9223372036854775808, want "},
+		{name: "last beyond any memory, large_utf8", base: "large_utf8/valid", set: put(1, 6, most64), want: "= 9223372036854775807, want "},
+		{name: "last negative, list", base: "list/valid", set: put[int32](1, 5, -1), want: "offsets[5] = -1, want at least "},
+		{name: "last beyond the child, list", base: "list/valid", set: put[int32](1, 5, 99), want: "offsets[5] = 99, want at most 9"},
+		{name: "last beyond the child, large_list", base: "large_list/valid", set: put(1, 5, most64), want: "offsets[5] = 9223372036854775807, want at most 9"},
+		{name: "last beyond the child, map", base: "map/valid", set: put[int32](1, 4, 5), want: "offsets[4] = 5, want at most 4"},
+		{name: "child shorter than the last", base: "list/valid", set: inChild(0, func(_ *foreignArray, n *foreignNode) { n.Length--; n.NullCount = -1 }), want: "offsets[5] = 9, want at most 8"},
+		{name: "of a child", base: "list_utf8/valid", set: inChild(0, put[int32](1, 2, 0)), want: "children[0].offsets[2] = 0, want at least 1"},
+		{name: "of a struct's child", base: "struct/valid", set: inChild(1, put[int32](1, 1, -3)), want: "children[1].offsets[1] = -3, want at least 0"},
+		{name: "of a dictionary", base: "dictionary_int64/valid", set: inDict(put[int32](1, 1, 50)), want: "dictionary.offsets[2] = 2, want at least 50"},
+		{name: "of run-end encoded values", base: "run_end_encoded_int64", set: inChild(1, put[int32](1, 1, 50)), want: "children[1].offsets[2] = 2, want at least 50"},
+		{name: "of a union's child", base: "dense_union", set: inChild(1, put[int32](1, 1, 50)), want: "children[1].offsets[2] = 7, want at least 50"},
+		{name: "of a map's keys", base: "map/valid", set: inChild(0, inChild(0, put[int32](1, 1, 50))), want: "children[0].children[0].offsets[2] = 2, want at least 50"},
+
+		{name: "list view, offset -1", base: "list_view/valid", set: put[int32](1, 1, -1), want: "offsets[1] = -1, want 0 to "},
+		{name: "list view, offset beyond", base: "list_view/valid", set: put[int32](1, 1, most32), want: "offsets[1] = 2147483647, want 0 to "},
+		{name: "list view, size -1", base: "list_view/valid", set: put[int32](2, 0, -1), want: "sizes[0] = -1, want 0 to "},
+		{name: "list view, size beyond", base: "list_view/valid", set: put[int32](2, 0, 99), want: "sizes[0] = 99, want 0 to "},
+		{name: "list view, offset and size overflow", base: "list_view/valid", set: both(put[int32](1, 0, 1), put[int32](2, 0, most32)), want: "sizes[0] = 2147483647, want 0 to "},
+		{name: "large list view, offset and size overflow", base: "large_list_view/valid", set: both(put[int64](1, 0, 1), put(2, 0, most64)), want: "sizes[0] = 9223372036854775807, want 0 to "},
+		{name: "large list view, size least", base: "large_list_view/valid", set: put[int64](2, 3, math.MinInt64), want: "sizes[3] = -9223372036854775808, want 0 to "},
+		{name: "list view, the other way round", base: "list_view/valid", set: func(_ *foreignArray, n *foreignNode) {
+			for _, i := range []int{1, 2} {
+				v := valuesAt[int32](n, i)
+				v[0], v[3] = v[3], v[0]
+			}
+		}},
+	}))
+}
+
+func TestBadText(t *testing.T) {
+	testRows(t, contents([]badRow{
+		{name: "utf8", base: "utf8", set: put[byte](2, 0, 0xff), want: "values[0], want valid UTF-8"},
+		{name: "large_utf8", base: "large_utf8/valid", set: put[byte](2, 2, 0xc0), want: "values[1], want valid UTF-8"},
+		{name: "a character cut in two", base: "utf8/valid", set: func(_ *foreignArray, n *foreignNode) { valuesAt[int32](n, 1)[5]-- }, want: "values[4], want valid UTF-8"},
+		{name: "a surrogate", base: "utf8/valid", set: func(_ *foreignArray, n *foreignNode) { copy(n.buffers[2][1:], "\xed\xa0\x80") }, want: "values[1], want valid UTF-8"},
+		{name: "inline view", base: "utf8_view", set: put[byte](1, 4, 0xff), want: "values[0], want valid UTF-8"},
+		{name: "long view", base: "utf8_view", set: put[byte](2, 20, 0xff), want: "values[3], want valid UTF-8"},
+		{name: "dictionary", base: "dictionary_int8", set: inDict(put[byte](2, 0, 0xff)), want: "dictionary.values[0], want valid UTF-8"},
+		{name: "dictionary below a list", base: "list_dictionary", set: inChild(0, inDict(put[byte](2, 0, 0xff))), want: "children[0].dictionary.values[0], want valid UTF-8"},
+		{name: "child", base: "list_utf8", set: inChild(0, put[byte](2, 1, 0xff)), want: "children[0].values[1], want valid UTF-8"},
+		{name: "map keys", base: "map", set: inChild(0, inChild(0, put[byte](2, 0, 0xff))), want: "children[0].children[0].values[0], want valid UTF-8"},
+		{name: "run-end encoded", base: "run_end_encoded_int16", set: inChild(1, put[byte](2, 2, 0xff)), want: "children[1].values[2], want valid UTF-8"},
+		{name: "in a null", base: "utf8/valid", set: func(f *foreignArray, n *foreignNode) {
+			n.pointers[0] = sliceAddress(allocC[byte](f.arena, slack))
+			n.NullCount = n.Length
+			n.buffers[2][0] = 0xff
+		}},
+		{name: "binary", base: "binary", set: put[byte](2, 0, 0xff)},
+		{name: "binary view", base: "binary_view", set: put[byte](1, 4, 0xff)},
+	}))
+}
+
+func TestBadViews(t *testing.T) {
+	testRows(t, contents([]badRow{
+		{name: "length -1", base: "utf8_view", set: viewAt(0, -1), want: "views[0].length = -1, want at least 0"},
+		{name: "length least", base: "binary_view", set: viewAt(0, math.MinInt32), want: "views[0].length = -2147483648, want at least 0"},
+		{name: "length beyond the buffer", base: "utf8_view", set: viewAt(3, math.MaxInt32), want: "views[3].offset = 0, want 0 to "},
+		{name: "buffer -1", base: "utf8_view", set: viewAt(3, 25, -1, 0), want: "views[3].buffer_index = -1, want 0 to 0"},
+		{name: "buffer beyond", base: "utf8_view", set: viewAt(3, 25, 1, 0), want: "views[3].buffer_index = 1, want 0 to 0"},
+		{name: "buffer most", base: "binary_view", set: viewAt(2, 16, math.MaxInt32, 0), want: "views[2].buffer_index = 2147483647, want 0 to 0"},
+		{name: "no buffers at all", base: "utf8_view", set: func(f *foreignArray, n *foreignNode) {
+			n.NBuffers, n.pointers[2] = 3, 0
+		}, want: "views[3].buffer_index = 0, want "},
+		{name: "offset -1", base: "utf8_view", set: viewAt(3, 25, 0, -1), want: "views[3].offset = -1, want 0 to "},
+		{name: "offset beyond", base: "utf8_view", set: viewAt(3, 40, 0, 31), want: "views[3].offset = 31, want 0 to 30"},
+		{name: "offset most", base: "binary_view", set: viewAt(2, 16, 0, math.MaxInt32), want: "views[2].offset = 2147483647, want 0 to 0"},
+		{name: "prefix of something else", base: "utf8_view", set: put[byte](1, 3*16+4, 'X'), want: "views[3].prefix = "},
+		{name: "range beyond a shrunken buffer", base: "binary_view", set: put[int64](3, 0, 15), want: "views[2].offset = 0, want 0 to -1"},
+		{name: "anything in a null", base: "utf8_view", set: viewAt(1, math.MaxInt32, -7, -7)},
+		{name: "a range shared", base: "binary_view", set: func(_ *foreignArray, n *foreignNode) {
+			copy(n.buffers[1][:16], n.buffers[1][2*16:3*16])
+		}},
+	}))
+}
+
+func TestBadIndices(t *testing.T) {
+	testRows(t, contents([]badRow{
+		{name: "int8 -1", base: "dictionary_int8", set: put[int8](1, 0, -1), want: "indices[0] = "},
+		{name: "int8 as long as the dictionary", base: "dictionary_int8", set: put[int8](1, 3, 3), want: "indices[3] = 3, want less than 3"},
+		{name: "int16", base: "dictionary_int16", set: put[int16](1, 2, math.MinInt16), want: "indices[2] = "},
+		{name: "int32", base: "dictionary_int32", set: put[int32](1, 4, math.MaxInt32), want: "indices[4] = 2147483647, want less than 3"},
+		{name: "int64", base: "dictionary_int64", set: put[int64](1, 0, math.MinInt64), want: "indices[0] = "},
+		{name: "uint8", base: "dictionary_uint8", set: put[uint8](1, 0, 3), want: "indices[0] = 3, want less than 3"},
+		{name: "uint16", base: "dictionary_uint16", set: put[uint16](1, 0, math.MaxUint16), want: "indices[0] = 65535, want less than 3"},
+		{name: "uint32", base: "dictionary_uint32", set: put[uint32](1, 0, math.MaxUint32), want: "indices[0] = 4294967295, want less than 3"},
+		{name: "uint64", base: "dictionary_uint64", set: put[uint64](1, 0, math.MaxUint64), want: "indices[0] = 18446744073709551615, want less than 3"},
+		{name: "sliced", base: "dictionary_int8/sliced", set: put[int8](1, 2, 77), want: "indices[0] = 77, want less than 3"},
+		{name: "into a shorter dictionary", base: "dictionary_int8", set: inDict(func(_ *foreignArray, n *foreignNode) { n.Length, n.NullCount = 2, -1 }), want: "indices[4] = 2, want less than 2"},
+		{name: "into an empty dictionary", base: "dictionary_uint8", set: inDict(func(_ *foreignArray, n *foreignNode) { n.Length, n.NullCount = 0, 0 }), want: "indices[0] = 0, want less than 0"},
+		{name: "below a struct", base: "struct_dictionary", set: inChild(0, put[int32](1, 0, 9)), want: "children[0].indices[0] = 9, want less than 1"},
+		{name: "below a list", base: "list_dictionary", set: inChild(0, put[int32](1, 1, -9)), want: "children[0].indices[1] = "},
+		{name: "at a null", base: "dictionary_int32", set: put[int32](1, 1, -77)},
+		{name: "before the offset", base: "dictionary_int32/sliced", set: put[int32](1, 0, 77)},
+	}))
+}
+
+func TestBadUnions(t *testing.T) {
+	testRows(t, contents([]badRow{
+		{name: "sparse, type id between", base: "sparse_union", set: put[int8](0, 2, 6), want: "type_ids[2] = 6, want a type id of sparse_union<"},
+		{name: "sparse, type id -1", base: "sparse_union", set: put[int8](0, 0, -1), want: "type_ids[0] = -1, want a type id of "},
+		{name: "sparse, type id 127", base: "sparse_union", set: put[int8](0, 5, 127), want: "type_ids[5] = 127, want a type id of "},
+		{name: "sparse, type id -128", base: "sparse_union", set: put[int8](0, 5, -128), want: "type_ids[5] = -128, want a type id of "},
+		{name: "sparse, an index for an id", base: "sparse_union", set: put[int8](0, 0, 0), want: "type_ids[0] = 0, want a type id of "},
+		{name: "sparse, sliced", base: "sparse_union/sliced", set: put[int8](0, 2, 0), want: "type_ids[0] = 0, want a type id of "},
+		{name: "dense, type id 8", base: "dense_union", set: put[int8](0, 1, 8), want: "type_ids[1] = 8, want a type id of dense_union<"},
+		{name: "dense, the other child", base: "dense_union", set: put[int8](0, 5, 7), want: "offsets[5] = 3, want 1 to 1"},
+		{name: "dense, offset -1", base: "dense_union", set: put[int32](1, 0, -1), want: "offsets[0] = -1, want 0 to 3"},
+		{name: "dense, offset beyond", base: "dense_union", set: put[int32](1, 5, 4), want: "offsets[5] = 4, want 2 to 3"},
+		{name: "dense, offset most", base: "dense_union", set: put[int32](1, 1, math.MaxInt32), want: "offsets[1] = 2147483647, want 0 to 1"},
+		{name: "dense, decreasing", base: "dense_union", set: put[int32](1, 3, 0), want: "offsets[3] = 0, want 1 to 3"},
+		{name: "dense, child shorter", base: "dense_union", set: inChild(0, func(_ *foreignArray, n *foreignNode) { n.Length, n.NullCount = 3, -1 }), want: "offsets[5] = 3, want 2 to 2"},
+		{name: "dense, child empty", base: "dense_union", set: inChild(1, func(_ *foreignArray, n *foreignNode) { n.Length, n.NullCount = 0, 0 }), want: "offsets[1] = 0, want 0 to -1"},
+		{name: "dense, offset repeated", base: "dense_union", set: put[int32](1, 2, 0)},
+	}))
+}
+
+func TestBadRunEnds(t *testing.T) {
+	testRows(t, contents([]badRow{
+		{name: "first 0", base: "run_end_encoded_int32", set: inChild(0, put[int32](1, 0, 0)), want: "run_ends[0] = 0, want more than 0"},
+		{name: "first negative", base: "run_end_encoded_int16", set: inChild(0, put[int16](1, 0, -3)), want: "run_ends[0] = -3, want more than 0"},
+		{name: "equal", base: "run_end_encoded_int64", set: inChild(0, put[int64](1, 1, 3)), want: "run_ends[1] = 3, want more than 3"},
+		{name: "decreasing", base: "run_end_encoded_int32", set: inChild(0, put[int32](1, 1, 2)), want: "run_ends[1] = 2, want more than 3"},
+		{name: "wrapped around", base: "run_end_encoded_int16", set: inChild(0, put[int16](1, 2, math.MinInt16)), want: "run_ends[2] = -32768, want more than 5"},
+		{name: "last short of the length", only: asArray, base: "run_end_encoded_int32", set: length(7), want: "run_ends[2] = 6, want at least 7"},
+		{name: "last short of offset and length", base: "run_end_encoded_int64", set: offset(1), want: "run_ends[2] = 6, want at least 7"},
+		{name: "last beyond the length", base: "run_end_encoded_int64", set: inChild(0, put[int64](1, 2, math.MaxInt64))},
+		{name: "more runs than needed", base: "run_end_encoded_int16/sliced", set: length(1), only: asArray},
+	}))
+}
+
+func TestBadNullCounts(t *testing.T) {
+	testRows(t, contents([]badRow{
+		{name: "0 of 2", base: "int64", set: nulls(0), want: "null_count = 0, want 2, as the bitmap says"},
+		{name: "1 of 2", base: "bool", set: nulls(1), want: "null_count = 1, want 2, as the bitmap says"},
+		{name: "all of 2", base: "struct", set: nulls(6), want: "null_count = 6, want 2, as the bitmap says"},
+		{name: "bitmap cleared", base: "utf8", set: invalidAt(0), want: "null_count = 2, want 3, as the bitmap says"},
+		{name: "sliced", base: "int64/sliced", set: nulls(2), want: "null_count = 2, want 0, as the bitmap says"},
+		{name: "in a child", base: "list_utf8", set: inChild(0, nulls(2)), want: "children[0].null_count = 2, want 1, as the bitmap says"},
+		{name: "in a dictionary", base: "list_dictionary", set: inChild(0, nulls(0)), want: "children[0].null_count = 0, want 1, as the bitmap says"},
+		{name: "-1 of 2", base: "fixed_size_list", set: nulls(-1)},
+	}))
+}
+
+// contents makes rows that only a full validation can refuse: without one they
+// are accepted, and are not looked into.
+func contents(rows []badRow) []badRow {
+	for i := range rows {
+		rows[i].full, rows[i].is = true, arrow.ErrInvalid
+	}
+	return rows
+}

@@ -1,0 +1,293 @@
+package cdevice_test
+
+import (
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/cdata"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/cpeer"
+)
+
+// foreignSchema makes an ArrowSchema in C memory whose releases are counted:
+// the root's in counts[0], all below in counts[1].
+func foreignSchema(a *arena, format string, children ...*abi.ArrowSchema) (s *abi.ArrowSchema, counts []int64) {
+	s, counts = &allocC[abi.ArrowSchema](a, 1)[0], allocC[int64](a, 2)
+	s.Format, s.Release, s.PrivateData = a.cString(format), cpeer.CountSchemaRelease, sliceAddress(counts)
+	entries := allocC[uintptr](a, len(children)+room)
+	for i, child := range children {
+		child.PrivateData = sliceAddress(counts[1:])
+		entries[i] = addressOf(child)
+	}
+	if s.NChildren = int64(len(children)); len(children) > 0 {
+		s.Children = sliceAddress(entries)
+	}
+	return s, counts
+}
+
+// Both structs are consumed whichever of them is bad.
+func TestBadSchemaReleasesTheArrayToo(t *testing.T) {
+	leaf := func(a *arena, format string) *abi.ArrowSchema {
+		s, _ := foreignSchema(a, format)
+		return s
+	}
+	columns := func(a *arena, formats ...string) (*abi.ArrowSchema, []int64) {
+		var fields []*abi.ArrowSchema
+		for _, format := range formats {
+			fields = append(fields, leaf(a, format))
+		}
+		return foreignSchema(a, "+s", fields...)
+	}
+	for _, row := range []struct {
+		name   string
+		way    way
+		base   string
+		schema func(a *arena) (*abi.ArrowSchema, []int64)
+		want   string
+		is     error
+	}{
+		{"empty format", asArray, "int64", func(a *arena) (*abi.ArrowSchema, []int64) { return foreignSchema(a, "") }, "ArrowSchema.format = \"\"", arrow.ErrInvalid},
+		{"format without its colon", asArray, "fixed_size_binary", func(a *arena) (*abi.ArrowSchema, []int64) { return foreignSchema(a, "w3") }, "ArrowSchema.format = \"w3\"", arrow.ErrInvalid},
+		{"format NULL", asArray, "int64", func(a *arena) (*abi.ArrowSchema, []int64) {
+			s, counts := foreignSchema(a, "l")
+			s.Format = 0
+			return s, counts
+		}, "ArrowSchema.format = NULL", arrow.ErrInvalid},
+		{"list without a child", asArray, "list", func(a *arena) (*abi.ArrowSchema, []int64) { return foreignSchema(a, "+l") }, "ArrowSchema.n_children = 0", arrow.ErrInvalid},
+		{"run ends of floats", asArray, "run_end_encoded_int32", func(a *arena) (*abi.ArrowSchema, []int64) {
+			return foreignSchema(a, "+r", leaf(a, "f"), leaf(a, "u"))
+		}, "ArrowSchema.children[0] = *arrow.Float32Type, want int16, int32 or int64 run ends", arrow.ErrInvalid},
+		{"map of no pair", asArray, "map", func(a *arena) (*abi.ArrowSchema, []int64) {
+			return foreignSchema(a, "+m", leaf(a, "u"))
+		}, "ArrowSchema.children[0] = *arrow.StringType, want a struct of a key and a value", arrow.ErrInvalid},
+		{"batch of a leaf", asBatch, "int64", func(a *arena) (*abi.ArrowSchema, []int64) { return foreignSchema(a, "l") }, "ArrowSchema.format = \"l\"", arrow.ErrInvalid},
+		{"batch with a bad column", asBatch, "int64", func(a *arena) (*abi.ArrowSchema, []int64) { return columns(a, "l", "?") }, "ArrowSchema.children[1].format = \"?\"", arrow.ErrNotImplemented},
+		{"child released", asBatch, "int64", func(a *arena) (*abi.ArrowSchema, []int64) {
+			s, counts := columns(a, "l", "l")
+			abi.At[abi.ArrowSchema](abi.Slice[uintptr](s.Children, 2)[1]).Release = 0
+			return s, counts
+		}, "ArrowSchema.children[1].release = NULL", cdevice.ErrReleased},
+
+		{"another type", asArray, "int64", func(a *arena) (*abi.ArrowSchema, []int64) { return foreignSchema(a, "u") }, "ArrowDeviceArray.array.n_buffers = 2, want 3 for utf8", arrow.ErrInvalid},
+		{"fewer columns", asBatch, "int64", func(a *arena) (*abi.ArrowSchema, []int64) { return columns(a, "l") }, "ArrowDeviceArray.array.n_children = 2, want 1 for a record batch", arrow.ErrInvalid},
+		{"no columns", asBatch, "int64", func(a *arena) (*abi.ArrowSchema, []int64) { return columns(a) }, "ArrowDeviceArray.array.n_children = 2, want 0 for a record batch", arrow.ErrInvalid},
+		{"more columns", asBatch, "int64", func(a *arena) (*abi.ArrowSchema, []int64) { return columns(a, "l", "l", "l") }, "ArrowDeviceArray.array.n_children = 2, want 3 for a record batch", arrow.ErrInvalid},
+		{"a column of another type", asBatch, "int64", func(a *arena) (*abi.ArrowSchema, []int64) { return columns(a, "l", "n") }, "ArrowDeviceArray.array.children[1].n_buffers = 2, want 0 for null", arrow.ErrInvalid},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			checkLeaks(t)
+			f := foreignCase(t, row.base, row.way)
+			defer f.free()
+			s, counts := row.schema(f.arena)
+			got, err := f.importWith(cdevice.SchemaFromPtr(addressOf(s)))
+			assert.Nil(t, got)
+			assert.ErrorContains(t, err, row.want)
+			assert.ErrorIs(t, err, row.is)
+			assertReleased(t, f, 1)
+			assert.Zero(t, s.Release)
+			assert.Equal(t, []int64{1, 0}, counts, "calls of the schema's release callbacks")
+		})
+	}
+}
+
+func TestReleasedOrMissingStructs(t *testing.T) {
+	const array, schema = "ArrowDeviceArray.array.release = NULL", "ArrowSchema.release = NULL"
+	for _, row := range []struct {
+		name                         string
+		arrayReleased, arrayMissing  bool
+		schemaReleased, schemaAbsent bool
+		want                         string
+		is                           error
+	}{
+		{name: "array released", arrayReleased: true, want: array, is: cdevice.ErrReleased},
+		{name: "schema released", schemaReleased: true, want: schema, is: cdevice.ErrReleased},
+		{name: "both released", arrayReleased: true, schemaReleased: true, want: "release = NULL", is: cdevice.ErrReleased},
+		{name: "array missing", arrayMissing: true, want: "ArrowDeviceArray = NULL, want a struct", is: arrow.ErrInvalid},
+		{name: "schema missing", schemaAbsent: true, want: "ArrowSchema = NULL, want a struct", is: arrow.ErrInvalid},
+		{name: "both missing", arrayMissing: true, schemaAbsent: true, want: "= NULL, want a struct", is: arrow.ErrInvalid},
+		{name: "array missing, schema released", arrayMissing: true, schemaReleased: true, want: schema, is: cdevice.ErrReleased},
+		{name: "array released, schema missing", arrayReleased: true, schemaAbsent: true, want: "ArrowSchema = NULL, want a struct", is: arrow.ErrInvalid},
+	} {
+		for _, w := range []way{asArray, asBatch} {
+			t.Run(row.name+"/"+string(w), func(t *testing.T) {
+				checkLeaks(t)
+				f := foreignCase(t, "int64", w)
+				defer f.free()
+				leaf, _ := foreignSchema(f.arena, "l")
+				s, schemaCounts := foreignSchema(f.arena, "+s", leaf)
+				if w == asArray {
+					s, schemaCounts = foreignSchema(f.arena, "l")
+				}
+				wantArray, wantSchema := int64(1), int64(1)
+				if row.arrayReleased {
+					f.device.Array.Release, wantArray = 0, 0
+				}
+				if row.schemaReleased {
+					s.Release, wantSchema = 0, 0
+				}
+				given, c := f.device, cdevice.SchemaFromPtr(addressOf(s))
+				if row.arrayMissing {
+					given, wantArray = nil, 0
+				}
+				if row.schemaAbsent {
+					c, wantSchema = nil, 0
+				}
+				err := importOnly(given, c, w)
+				assert.ErrorContains(t, err, row.want)
+				assert.ErrorIs(t, err, row.is)
+				assert.Equal(t, []int64{wantArray, 0}, f.counts)
+				assert.Equal(t, []int64{wantSchema, 0}, schemaCounts)
+			})
+		}
+	}
+}
+
+func importOnly(arr *cdevice.CArrowDeviceArray, s *cdata.CArrowSchema, w way) error {
+	if w == asBatch {
+		_, err := cdevice.ImportRecordBatch(arr, s)
+		return err
+	}
+	_, err := cdevice.ImportArray(arr, s)
+	return err
+}
+
+func TestSecondImportOfTheSameStruct(t *testing.T) {
+	for _, w := range []way{asArray, asBatch} {
+		t.Run(string(w), func(t *testing.T) {
+			checkLeaks(t)
+			f := foreignCase(t, "struct_nested", w)
+			defer f.free()
+			got, err := f.importKnown()
+			require.NoError(t, err)
+			again, err := f.importKnown()
+			assert.Nil(t, again)
+			assert.ErrorIs(t, err, cdevice.ErrReleased)
+			cdevice.ReleaseCArrowDeviceArray(f.device)
+			assert.Zero(t, f.counts[0], "the first import is still alive")
+			got.Release()
+			assertReleased(t, f, 1)
+			got.Release()
+			assertReleased(t, f, 1)
+		})
+	}
+}
+
+// What is passed instead of a type or a schema may be nonsense too.
+func TestKnownTypeThatIsNone(t *testing.T) {
+	checkLeaks(t)
+	f := foreignCase(t, "int64", asArray)
+	defer f.free()
+	got, err := cdevice.ImportArrayWithType(f.device, nil)
+	assert.Nil(t, got)
+	assert.ErrorIs(t, err, arrow.ErrInvalid)
+	assert.ErrorContains(t, err, "type")
+	assertReleased(t, f, 1)
+
+	b := foreignCase(t, "int64", asBatch)
+	defer b.free()
+	batch, err := cdevice.ImportRecordBatchWithSchema(b.device, nil)
+	assert.Nil(t, batch)
+	assert.ErrorIs(t, err, arrow.ErrInvalid)
+	assert.ErrorContains(t, err, "schema")
+	assertReleased(t, b, 1)
+}
+
+// hooked is memory that calls back when it is freed.
+type hooked struct {
+	memory.Allocator
+	freed func()
+}
+
+func (h *hooked) Free(b []byte) {
+	h.Allocator.Free(b)
+	h.freed()
+}
+
+// A consumer's release ends in Go code, which may release, export and import.
+func TestReleaseInsideACallback(t *testing.T) {
+	checkLeaks(t)
+	f := foreignCase(t, "utf8", asArray)
+	defer f.free()
+	inner := new(cdevice.CArrowDeviceArray)
+	*inner = *f.device
+	f.device.Array.Release = 0
+	mem := &hooked{Allocator: memory.NewGoAllocator(), freed: func() {}}
+	b := array.NewInt64Builder(mem)
+	b.Append(1)
+	arr := b.NewInt64Array()
+	b.Release()
+	a, err := cdevice.WrapArray(arr, device.Host())
+	require.NoError(t, err)
+	arr.Release()
+	out := garbageArray()
+	require.NoError(t, cdevice.ExportArray(a, out, nil))
+	a.Release()
+
+	calls := 0
+	mem.freed = func() {
+		if calls++; calls > 1 {
+			return
+		}
+		got, err := cdevice.ImportArrayWithType(inner, arrow.BinaryTypes.String)
+		if !assert.NoError(t, err) {
+			return
+		}
+		passOn(t, got)
+		got.Release()
+	}
+	require.NoError(t, cpeer.ReleaseOnThread(&out.Array))
+	assert.Positive(t, calls)
+	assert.Zero(t, out.Array.Release)
+	assertReleased(t, f, 1)
+}
+
+// arrow-go refuses some arrays with a panic, when it has taken references already.
+func TestReadThatIsRefusedLeaksNothing(t *testing.T) {
+	mapType := arrow.MapOf(arrow.BinaryTypes.String, arrow.PrimitiveTypes.Int64)
+	const maps = `[{"key":"a","value":1}]`
+	noKeys := func(f *foreignArray, n *foreignNode) {
+		keys := n.children[0].children[0]
+		keys.pointers[0], keys.NullCount = sliceAddress(allocC[byte](f.arena, slack)), keys.Length
+	}
+	noEnds := func(f *foreignArray, n *foreignNode) {
+		ends := n.children[0]
+		ends.pointers[0], ends.NullCount = sliceAddress(allocC[byte](f.arena, slack)), -1
+	}
+	runs := arrow.RunEndEncodedOf(arrow.PrimitiveTypes.Int32, arrow.PrimitiveTypes.Int64)
+	for _, row := range []struct {
+		name string
+		typ  arrow.DataType
+		text string
+		set  corruption
+	}{
+		{"run ends below a struct", arrow.StructOf(arrow.Field{Name: "r", Type: runs}), `[{"r":1}]`, inChild(0, noEnds)},
+		{"map keys", mapType, `[` + maps + `]`, noKeys},
+		{"map keys below a list", arrow.ListOf(mapType), `[[` + maps + `]]`, inChild(0, noKeys)},
+		{"map keys below a struct", arrow.StructOf(arrow.Field{Name: "m", Type: mapType}), `[{"m":` + maps + `}]`, inChild(0, noKeys)},
+		{"map keys below a fixed size list", arrow.FixedSizeListOf(1, mapType), `[[` + maps + `]]`, inChild(0, noKeys)},
+	} {
+		for _, w := range []way{asArray, asBatch} {
+			t.Run(row.name+"/"+string(w), func(t *testing.T) {
+				checkLeaks(t)
+				f := newForeign(t, fromJSON(t, row.typ, row.text), w)
+				defer f.free()
+				row.set(f, f.base)
+				got, err := f.importKnown()
+				require.NoError(t, err)
+				noPanic(t, "read", func() {
+					_, copied := readAll(t, got) // a view does not count nulls, and may not notice
+					assert.ErrorIs(t, copied, arrow.ErrInvalid)
+				})
+				noPanic(t, "release", got.Release)
+				assertReleased(t, f, 1)
+			})
+		}
+	}
+}

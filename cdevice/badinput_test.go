@@ -1,0 +1,204 @@
+package cdevice_test
+
+import (
+	"context"
+	"fmt"
+	"runtime/debug"
+	"strings"
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+)
+
+// badRow is one malformed (or just unusual) input and what an import makes of it.
+type badRow struct {
+	name string
+	base string // what is corrupted; see foreignCase
+	set  func(f *foreignArray, n *foreignNode)
+	full bool // import WithFullValidation
+	only way  // where an array and a column of a batch differ
+
+	// want is part of the error; @ stands for the path to n. Without it the
+	// import succeeds.
+	want string
+	is   error
+	// reads is what errors of an accepted array's HostView and CopyToHost wrap;
+	// nil where both work.
+	reads error
+}
+
+// way is how an array comes in: alone, or as the last column of a batch.
+type way string
+
+const (
+	asArray way = "array"
+	asBatch way = "batch"
+)
+
+// testRows runs every row both ways.
+func testRows(t *testing.T, rows []badRow) {
+	t.Helper()
+	for _, row := range rows {
+		for _, w := range []way{asArray, asBatch} {
+			if row.only == "" || row.only == w {
+				t.Run(row.name+"/"+string(w), func(t *testing.T) { row.run(t, w) })
+			}
+		}
+	}
+}
+
+func (row badRow) run(t *testing.T, w way) {
+	checkLeaks(t)
+	f := foreignCase(t, row.base, w)
+	defer f.free()
+	row.set(f, f.base)
+	want := strings.ReplaceAll(row.want, "@", "ArrowDeviceArray.array"+f.base.path)
+	var opts []cdevice.ImportOption
+	if row.full {
+		opts = append(opts, cdevice.WithFullValidation())
+	}
+
+	releases := int64(1)
+	if f.device.Array.Release == 0 {
+		releases = 0
+	}
+	var got imported
+	var err error
+	noPanic(t, "import", func() { got, err = f.importWith(f.newSchema(t), opts...) })
+	if want != "" {
+		assert.Nil(t, got)
+		assert.ErrorContains(t, err, want)
+		assert.ErrorIs(t, err, row.is)
+		assertReleased(t, f, releases)
+		return
+	}
+	if !assert.NoError(t, err) {
+		return
+	}
+	assert.Zero(t, f.device.Array.Release, "the source is marked released")
+	assert.Zero(t, f.counts[0], "released before the last user")
+	noPanic(t, "use", func() {
+		view, copied := readAll(t, got)
+		if row.reads == nil {
+			assert.NoError(t, view)
+			assert.NoError(t, copied)
+		} else {
+			assert.ErrorIs(t, view, row.reads, "HostView")
+			assert.ErrorIs(t, copied, row.reads, "CopyToHost")
+		}
+	})
+	noPanic(t, "pass on", func() { passOn(t, got) })
+	noPanic(t, "release", got.Release)
+	assertReleased(t, f, releases)
+}
+
+// assertReleased checks that the import consumed its input: called the root's
+// release callback so many times, and those below it, which are the root's own
+// business, never.
+func assertReleased(t testing.TB, f *foreignArray, times int64) {
+	t.Helper()
+	assert.Zero(t, f.device.Array.Release, "ArrowArray.release after an import")
+	assert.Equal(t, times, f.counts[0], "calls of the root's release callback")
+	assert.Zero(t, f.counts[1], "calls of release callbacks below the root")
+}
+
+// noPanic turns a panic into a failure, and so a read of memory that is not there.
+func noPanic(t testing.TB, what string, body func()) {
+	t.Helper()
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if v := recover(); v != nil {
+			t.Errorf("%s: panic: %v\n%s", what, v, debug.Stack())
+		}
+	}()
+	body()
+}
+
+// readable is an arrow.RecordBatch or an arrow.Array.
+type readable interface {
+	Release()
+	MarshalJSON() ([]byte, error)
+}
+
+func hostView(i imported) (readable, error) {
+	ctx := context.Background()
+	if b, ok := i.(*cdevice.RecordBatch); ok {
+		return readableOrNil(b.HostView(ctx))
+	}
+	return readableOrNil(i.(*cdevice.Array).HostView(ctx))
+}
+
+func copyToHost(i imported, mem memory.Allocator) (readable, error) {
+	ctx := context.Background()
+	if b, ok := i.(*cdevice.RecordBatch); ok {
+		return readableOrNil(b.CopyToHost(ctx, mem))
+	}
+	return readableOrNil(i.(*cdevice.Array).CopyToHost(ctx, mem))
+}
+
+func readableOrNil[T readable](v T, err error) (readable, error) {
+	if err != nil {
+		return nil, err
+	}
+	return v, nil
+}
+
+// readAll looks at all of the contents, twice, and returns the errors of HostView
+// and CopyToHost.
+func readAll(t testing.TB, i imported) (viewErr, copyErr error) {
+	t.Helper()
+	assert.NotEmpty(t, i.String())
+	v, viewErr := hostView(i)
+	if viewErr == nil {
+		lookAt(t, v)
+	}
+	mem := memory.NewCheckedAllocator(memory.NewGoAllocator())
+	defer mem.AssertSize(t, 0)
+	c, copyErr := copyToHost(i, mem)
+	if copyErr == nil {
+		lookAt(t, c)
+	}
+	return viewErr, copyErr
+}
+
+// lookAt prints v, unless that would not end, and releases it.
+func lookAt(t testing.TB, v readable) {
+	t.Helper()
+	defer v.Release()
+	if rowCount(v) > 1<<16 {
+		return
+	}
+	_ = fmt.Sprint(v)
+	_, err := v.MarshalJSON()
+	assert.NoError(t, err)
+}
+
+func rowCount(v readable) int64 {
+	if rec, ok := v.(interface{ NumRows() int64 }); ok {
+		return rec.NumRows()
+	}
+	return int64(v.(interface{ Len() int }).Len())
+}
+
+// passOn exports i and imports it again, without looking inside.
+func passOn(t testing.TB, i imported) {
+	t.Helper()
+	out, schema := garbageArray(), garbageSchema()
+	var again imported
+	var err error
+	if b, ok := i.(*cdevice.RecordBatch); ok {
+		require.NoError(t, cdevice.ExportRecordBatch(b, out, schema))
+		again, err = orNil(cdevice.ImportRecordBatch(out, schema))
+	} else {
+		require.NoError(t, cdevice.ExportArray(i.(*cdevice.Array), out, schema))
+		again, err = orNil(cdevice.ImportArray(out, schema))
+	}
+	require.NoError(t, err)
+	assert.Equal(t, i.DeviceID(), again.DeviceID())
+	assert.Equal(t, i.String(), again.String())
+	again.Release()
+}

@@ -1,0 +1,41 @@
+// Package cdevice is the Arrow C device data interface for arrow-go: it hands
+// record batches and arrays to other libraries in the same process, and takes
+// them, without copying, wherever their memory lives.
+//
+// # By task
+//
+// To hand a batch to another library, wrap it and export it:
+//
+//	batch, err := cdevice.Wrap(rec, device.Host())
+//	defer batch.Release()                                    // the export holds the memory on its own
+//	err = cdevice.ExportRecordBatch(batch, out, outSchema)
+//
+// To take one, import it, and read it where the host can:
+//
+//	batch, err := cdevice.ImportRecordBatch(cdevice.DeviceArrayFromPtr(a), cdevice.SchemaFromPtr(s))
+//	defer batch.Release()
+//	rec, err := batch.HostView(ctx)                          // or CopyToHost(ctx, mem)
+//	defer rec.Release()
+//
+// [RecordBatch.Slice], [RecordBatch.Select] and [RecordBatch.Column] cut batches
+// without touching their memory. [WrapArray], [ExportArray] and [ImportArray] do
+// for one array what the functions above do for a batch. Consumers with needs of
+// their own get them by [ForHost] and [Synchronized]; input that is not trusted
+// is imported with [WithFullValidation].
+//
+// # Ownership
+//
+// Import always consumes the C structs that it is given: moved on success,
+// released on failure. Export writes its output structs only on success. A batch
+// is reference counted and starts with one reference; everything made from it
+// (slices, columns, host views, exported structs) keeps the memory alive on its
+// own. The producer's release callback runs exactly once, when the last user is
+// gone, on the thread of that user.
+//
+// # What costs what
+//
+// An export is one C allocation and no Go allocation, however many columns there
+// are; a release is one call from C into Go. An import is three Go allocations,
+// and reads nothing but the structs. Memory of the Go heap is pinned once, by
+// Wrap, for all exports of a batch.
+package cdevice

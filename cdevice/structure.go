@@ -1,0 +1,183 @@
+package cdevice
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/apache/arrow-go/v18/arrow"
+
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
+)
+
+// What an import checks of the C structs themselves, on every device and before
+// anything is believed. Buffers are not read here, except the sizes of views.
+
+// checkTop looks at what must be there before the struct can even be released.
+func checkTop(arr *CArrowDeviceArray) error {
+	if arr == nil {
+		return invalid(opImport, "ArrowDeviceArray", "NULL", "a struct")
+	}
+	if arr.Array.Release == 0 {
+		return fieldError(opImport, "ArrowDeviceArray.array.release", "NULL", nil, ErrReleased)
+	}
+	return nil
+}
+
+// checkDevice checks the members that ArrowDeviceArray adds to ArrowArray. A
+// positive type that this library does not know is carried, not interpreted.
+func checkDevice(arr *CArrowDeviceArray) error {
+	id, event := arr.DeviceID, arr.SyncEvent
+	switch t := device.Type(arr.DeviceType); t {
+	case device.CPU:
+		if id != device.NoOrdinal && id != 0 {
+			return invalid(opImport, "device_id", id, "-1 for cpu")
+		}
+		if event != 0 {
+			return invalid(opImport, "sync_event", hex(event), "NULL for cpu")
+		}
+	case device.CUDA, device.CUDAManaged, device.CUDAHost:
+		least := int64(0)
+		if t == device.CUDAHost {
+			least = device.NoOrdinal // pinned memory belongs to every device; Arrow C++ says so
+		}
+		if id < least || id > math.MaxInt32 {
+			return invalid(opImport, "device_id", id, fmt.Sprintf("a device ordinal for %s", t))
+		}
+		if event%sizeofPointer != 0 {
+			return invalid(opImport, "sync_event", hex(event), "the address of a CUevent")
+		}
+	default:
+		if t <= 0 {
+			return invalid(opImport, "device_type", int32(t), "a positive ArrowDeviceType")
+		}
+	}
+	return nil
+}
+
+func hex(v uintptr) string { return fmt.Sprintf("%#x", v) }
+
+// checkBatchRoot checks the struct array that stands for a record batch: its
+// columns are what counts, so that nothing may be hidden in the parent.
+func checkBatchRoot(a *abi.ArrowArray, columns int) error {
+	if a.Length < 0 {
+		return invalid(opImport, "length", a.Length, "at least 0")
+	}
+	if a.Offset != 0 {
+		return invalid(opImport, "offset", a.Offset, "0 for a record batch")
+	}
+	if a.NBuffers != 1 {
+		return invalid(opImport, "n_buffers", a.NBuffers, "1 for a record batch")
+	}
+	if a.Buffers == 0 || a.Buffers%sizeofPointer != 0 {
+		return invalid(opImport, "buffers", hex(a.Buffers), "an array of 1 pointer")
+	}
+	bitmap := *abi.At[uintptr](a.Buffers)
+	if a.NullCount > 0 || a.NullCount < unknownNulls || a.NullCount == unknownNulls && bitmap != 0 {
+		return invalid(opImport, "null_count", a.NullCount, "0 for a record batch")
+	}
+	if a.Dictionary != 0 {
+		return invalid(opImport, "dictionary", hex(a.Dictionary), "NULL for a record batch")
+	}
+	return checkChildren(a, columns, "a record batch")
+}
+
+func checkChildren(a *abi.ArrowArray, want int, what any) error {
+	if a.NChildren != int64(want) {
+		return invalid(opImport, "n_children", a.NChildren, fmt.Sprintf("%d for %s", want, what))
+	}
+	if want > 0 && (a.Children == 0 || a.Children%sizeofPointer != 0) {
+		return invalid(opImport, "children", hex(a.Children), fmt.Sprintf("an array of %d pointers", want))
+	}
+	return nil
+}
+
+// checkRuns checks what the structs of a run-end encoded array tell.
+func checkRuns(n *node) error {
+	ends, values := &n.children[0], &n.children[1]
+	if ends.nulls > 0 {
+		return invalid(opImport, "children[0].null_count", ends.nulls, "0 for run ends")
+	}
+	if n.length > 0 && ends.length == 0 {
+		return invalid(opImport, "children[0].length", ends.length, "at least 1")
+	}
+	if values.length < ends.length {
+		return invalid(opImport, "children[1].length", values.length, fmt.Sprintf("at least %d", ends.length))
+	}
+	return nil
+}
+
+func checkCounts(a *abi.ArrowArray, st arrow.DataType, l *layout) error {
+	if a.Length < 0 {
+		return invalid(opImport, "length", a.Length, "at least 0")
+	}
+	if a.Offset < 0 || a.Offset > math.MaxInt64-a.Length {
+		return invalid(opImport, "offset", a.Offset, fmt.Sprintf("0 to %d with length %d", math.MaxInt64-a.Length, a.Length))
+	}
+	if a.NullCount < unknownNulls || a.NullCount > a.Length {
+		return invalid(opImport, "null_count", a.NullCount, fmt.Sprintf("-1 to %d", a.Length))
+	}
+	if a.NBuffers != int64(l.buffers) && (l.store != storeView || a.NBuffers < int64(l.buffers) || a.NBuffers > math.MaxInt32) {
+		return invalid(opImport, "n_buffers", a.NBuffers, wantBuffers(l, st))
+	}
+	if a.NBuffers > 0 && (a.Buffers == 0 || a.Buffers%sizeofPointer != 0) {
+		return invalid(opImport, "buffers", hex(a.Buffers), fmt.Sprintf("an array of %d pointers", a.NBuffers))
+	}
+	return nil
+}
+
+func wantBuffers(l *layout, st arrow.DataType) string {
+	if l.store == storeView {
+		return fmt.Sprintf("at least %d for %s", l.buffers, st)
+	}
+	return fmt.Sprintf("%d for %s", l.buffers, st)
+}
+
+func bitmapOf(l *layout, buffers []uintptr) uintptr {
+	if !l.validity {
+		return 0
+	}
+	return buffers[0]
+}
+
+// checkBuffers finds NULL where there must be data. The bytes of binary arrays
+// and of views may be NULL: whether any are needed, only the contents tell.
+func checkBuffers(n *node, nullCount int64, st arrow.DataType, l *layout) error {
+	if l.validity && n.buffers[0] == 0 && nullCount > 0 {
+		return invalid(opImport, "buffers[0]", "NULL", fmt.Sprintf("a validity bitmap for null_count %d", nullCount))
+	}
+	end := n.offset + n.length
+	if n.length > 0 {
+		for i := range l.buffers {
+			if n.buffers[i] == 0 && !(l.validity && i == 0) && leastSize(st, l, i, end) > 0 {
+				return invalid(opImport, fmt.Sprintf("buffers[%d]", i), "NULL", fmt.Sprintf("data for length %d", n.length))
+			}
+		}
+	}
+	if l.store == storeView {
+		return checkViewSizes(n.buffers)
+	}
+	return nil
+}
+
+// checkViewSizes reads the sizes of the variadic buffers, which are host memory
+// on every device.
+func checkViewSizes(buffers []uintptr) error {
+	variadic := len(buffers) - 3
+	if variadic == 0 {
+		return nil
+	}
+	last := len(buffers) - 1
+	if buffers[last] == 0 || buffers[last]%sizeofPointer != 0 {
+		return invalid(opImport, fmt.Sprintf("buffers[%d]", last), hex(buffers[last]), fmt.Sprintf("the sizes of %d buffers", variadic))
+	}
+	for i, size := range abi.Slice[int64](buffers[last], variadic) {
+		if size < 0 || size > maxBufferSize {
+			return invalid(opImport, fmt.Sprintf("buffers[%d][%d]", last, i), size, fmt.Sprintf("0 to %d", int64(maxBufferSize)))
+		}
+		if size > 0 && buffers[2+i] == 0 {
+			return invalid(opImport, fmt.Sprintf("buffers[%d]", 2+i), "NULL", fmt.Sprintf("%d bytes", size))
+		}
+	}
+	return nil
+}
