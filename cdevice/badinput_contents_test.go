@@ -40,9 +40,9 @@ func TestBadOffsets(t *testing.T) {
 		{name: "decreasing at a null", base: "utf8", set: put[int32](1, 2, 0), want: "offsets[2] = 0, want at least 1, as before it"},
 		{name: "int32 overflow, utf8", base: "utf8/valid", set: put[int32](1, 3, most32), want: "offsets[4] = "},
 		{name: "int32 wrapped around, utf8", base: "utf8/valid", set: put[int32](1, 3, math.MinInt32), want: "offsets[3] = -2147483648, want at least "},
-		{name: "last negative, utf8", base: "utf8/valid", set: put[int32](1, 6, -1), want: "= -1, want "},
-		{name: "last least, large_utf8", base: "large_utf8/valid", set: put[int64](1, 6, math.MinInt64), want: "= -9223372036854775808, want "},
-		{name: "last beyond any memory, large_utf8", base: "large_utf8/valid", set: put(1, 6, most64), want: "= 9223372036854775807, want "},
+		{name: "last negative, utf8", base: "utf8/valid", set: put[int32](1, 6, -1), want: "buffers[2].length = -1, want 0 to "},
+		{name: "last least, large_utf8", base: "large_utf8/valid", set: put[int64](1, 6, math.MinInt64), want: "buffers[2].length = -9223372036854775808, want 0 to "},
+		{name: "last beyond any memory, large_utf8", base: "large_utf8/valid", set: put(1, 6, most64), want: "buffers[2].length = 9223372036854775807, want 0 to "},
 		{name: "last negative, list", base: "list/valid", set: put[int32](1, 5, -1), want: "offsets[5] = -1, want at least "},
 		{name: "last beyond the child, list", base: "list/valid", set: put[int32](1, 5, 99), want: "offsets[5] = 99, want at most 9"},
 		{name: "last beyond the child, large_list", base: "large_list/valid", set: put(1, 5, most64), want: "offsets[5] = 9223372036854775807, want at most 9"},
@@ -185,11 +185,13 @@ func TestBadNullCounts(t *testing.T) {
 	}))
 }
 
-// contents makes rows that only a full validation can refuse: without one they
-// are accepted, and are not looked into.
+// contents completes rows that a full validation refuses, with the way to the field.
 func contents(rows []badRow) []badRow {
 	for i := range rows {
 		rows[i].full, rows[i].is = true, arrow.ErrInvalid
+		if rows[i].want != "" {
+			rows[i].want = "cdevice: import: @." + rows[i].want
+		}
 	}
 	return rows
 }

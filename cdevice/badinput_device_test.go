@@ -190,11 +190,7 @@ func cut(t *testing.T, i imported) {
 func (row deviceRow) exportAgain(t *testing.T, f *foreignArray, i imported) {
 	t.Helper()
 	out := garbageArray()
-	if b, ok := i.(*cdevice.RecordBatch); ok {
-		require.NoError(t, cdevice.ExportRecordBatch(b, out, nil))
-	} else {
-		require.NoError(t, cdevice.ExportArray(i.(*cdevice.Array), out, nil))
-	}
+	exportOnly(t, i, out)
 	assert.EqualValues(t, row.typ, out.DeviceType)
 	assert.Equal(t, i.DeviceID().Ordinal, out.DeviceID)
 	assert.Equal(t, row.event, out.SyncEvent)
@@ -216,10 +212,64 @@ func assertSameTree(t *testing.T, want *foreignNode, got *abi.ArrowArray) {
 	}
 }
 
+// emptyBases have buffers that may be NULL.
+var emptyBases = []string{
+	"utf8/empty", "large_binary/empty", "list/empty", "map/empty", "large_list_view/empty", "dense_union/empty",
+	"dictionary_int8/empty", "run_end_encoded_int32/empty", "utf8_view/empty", "bool/empty", "struct/empty", "list_utf8/empty",
+}
+
+// On the CPU, an import hides NULL buffers from consumers that stumble over them.
+func TestNullBuffersAreNotPassedOn(t *testing.T) {
+	for _, base := range emptyBases {
+		for _, w := range []way{asArray, asBatch} {
+			t.Run(base+"/"+string(w), func(t *testing.T) {
+				checkLeaks(t)
+				f := foreignCase(t, base, w)
+				defer f.free()
+				f.each(func(n *foreignNode) { clear(n.pointers) })
+				got, err := f.importKnown()
+				require.NoError(t, err)
+				out := garbageArray()
+				exportOnly(t, got, out)
+				assertNoNulls(t, f.root, &out.Array)
+				noPanic(t, "release", func() {
+					cdevice.ReleaseCArrowDeviceArray(out)
+					got.Release()
+				})
+				assertReleased(t, f, 1)
+			})
+		}
+	}
+}
+
+func assertNoNulls(t *testing.T, like *foreignNode, got *abi.ArrowArray) {
+	t.Helper()
+	for i, p := range abi.Slice[uintptr](got.Buffers, int(got.NBuffers)) {
+		if i > 0 || !hasBitmap(like.typ) {
+			assert.NotZero(t, p, "%s.buffers[%d]", like.path, i)
+		}
+	}
+	for i, p := range children(got) {
+		assertNoNulls(t, like.children[i], abi.At[abi.ArrowArray](p))
+	}
+	if like.dict != nil {
+		assertNoNulls(t, like.dict, abi.At[abi.ArrowArray](got.Dictionary))
+	}
+}
+
+func exportOnly(t *testing.T, i imported, out *cdevice.CArrowDeviceArray) {
+	t.Helper()
+	if b, ok := i.(*cdevice.RecordBatch); ok {
+		require.NoError(t, cdevice.ExportRecordBatch(b, out, nil))
+	} else {
+		require.NoError(t, cdevice.ExportArray(i.(*cdevice.Array), out, nil))
+	}
+}
+
 // Pinned memory is the producer's business too where it is empty.
 func TestNullBuffersOfPinnedMemory(t *testing.T) {
 	row := deviceRow{name: "pinned", typ: device.CUDAHost, id: -1}
-	for _, base := range []string{"utf8/empty", "large_binary/empty", "list/empty", "map/empty", "large_list_view/empty", "dense_union/empty", "dictionary_int8/empty", "run_end_encoded_int32/empty", "utf8_view/empty", "bool/empty"} {
+	for _, base := range emptyBases {
 		for _, w := range []way{asArray, asBatch} {
 			t.Run(base+"/"+string(w), func(t *testing.T) {
 				checkLeaks(t)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -18,6 +19,8 @@ import (
 type badRow struct {
 	name string
 	base string // what is corrupted; see foreignCase
+	typ  arrow.DataType
+	text string // JSON of what is corrupted instead of base, if there is a typ
 	set  func(f *foreignArray, n *foreignNode)
 	full bool // import WithFullValidation
 	only way  // where an array and a column of a batch differ
@@ -53,7 +56,12 @@ func testRows(t *testing.T, rows []badRow) {
 
 func (row badRow) run(t *testing.T, w way) {
 	checkLeaks(t)
-	f := foreignCase(t, row.base, w)
+	var f *foreignArray
+	if row.typ != nil {
+		f = newForeign(t, fromJSON(t, row.typ, row.text), w)
+	} else {
+		f = foreignCase(t, row.base, w)
+	}
 	defer f.free()
 	row.set(f, f.base)
 	want := strings.ReplaceAll(row.want, "@", "ArrowDeviceArray.array"+f.base.path)
@@ -154,27 +162,25 @@ func readAll(t testing.TB, i imported) (viewErr, copyErr error) {
 	assert.NotEmpty(t, i.String())
 	v, viewErr := hostView(i)
 	if viewErr == nil {
-		lookAt(t, v)
+		lookAt(v)
 	}
 	mem := memory.NewCheckedAllocator(memory.NewGoAllocator())
 	defer mem.AssertSize(t, 0)
 	c, copyErr := copyToHost(i, mem)
 	if copyErr == nil {
-		lookAt(t, c)
+		lookAt(c)
 	}
 	return viewErr, copyErr
 }
 
 // lookAt prints v, unless that would not end, and releases it.
-func lookAt(t testing.TB, v readable) {
-	t.Helper()
+func lookAt(v readable) {
 	defer v.Release()
 	if rowCount(v) > 1<<16 {
 		return
 	}
 	_ = fmt.Sprint(v)
-	_, err := v.MarshalJSON()
-	assert.NoError(t, err)
+	_, _ = v.MarshalJSON() // JSON has no NaN, say
 }
 
 func rowCount(v readable) int64 {

@@ -233,6 +233,22 @@ func TestCopyOfASliceDoesNotDragItsParentAlong(t *testing.T) {
 	assert.EqualValues(t, 4*4+30, copied.Data().SizeInBytes())
 }
 
+func TestCopyOfRunsIsCutToThem(t *testing.T) {
+	arr := fromJSON(t, arrow.RunEndEncodedOf(arrow.PrimitiveTypes.Int16, arrow.PrimitiveTypes.Int32), `[1,1,1,2,2,3,3,3]`)
+	a, err := cdevice.WrapArray(arr, device.Host())
+	require.NoError(t, err)
+	defer a.Release()
+	part, err := a.Slice(2, 6)
+	require.NoError(t, err)
+	defer part.Release()
+	copied, err := part.CopyToHost(context.Background(), nil)
+	require.NoError(t, err)
+	defer copied.Release()
+	runs := copied.(*array.RunEndEncoded)
+	assert.Equal(t, `[1,3,4]`, marshal(t, runs.RunEndsArr()))
+	assert.Equal(t, `[1,2,3]`, marshal(t, runs.Values()))
+}
+
 func TestCopySharesNothing(t *testing.T) {
 	rec := twoColumns(t)
 	mem := memory.NewCheckedAllocator(memory.NewGoAllocator())

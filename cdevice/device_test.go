@@ -11,6 +11,8 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/cpeer"
 )
 
 // eventDevice is host memory whose events complete when the test says so: what
@@ -84,9 +86,77 @@ func TestImportAndReexportWaitForNothing(t *testing.T) {
 		assert.Equal(t, id.Ordinal, out.DeviceID)
 		assert.Equal(t, addressOf(cell), out.SyncEvent, "the event travels along")
 		cdevice.ReleaseCArrowDeviceArray(&out)
+		part, err := a.Slice(1, 2)
+		require.NoError(t, err)
+		require.NoError(t, cdevice.ExportArray(part, &out, nil))
+		assert.Equal(t, addressOf(cell), out.SyncEvent, "with a slice too")
+		assert.Equal(t, id, part.DeviceID())
+		cdevice.ReleaseCArrowDeviceArray(&out)
+		part.Release()
 		a.Release()
 	}
 	assert.Zero(t, event.waits)
+}
+
+func TestPartsOfABatchKeepDeviceAndEvent(t *testing.T) {
+	checkLeaks(t)
+	rec := twoColumns(t)
+	in := new(cdevice.CArrowDeviceArray)
+	require.NoError(t, cdevice.ExportRecordBatch(wrap(t, rec), in, nil))
+	cell := new(uintptr)
+	in.DeviceType, in.DeviceID, in.SyncEvent = int32(cuda.Type), cuda.Ordinal, addressOf(cell)
+	b, err := cdevice.ImportRecordBatchWithSchema(in, rec.Schema())
+	require.NoError(t, err)
+	defer b.Release()
+	part, err := b.Slice(1, 3)
+	require.NoError(t, err)
+	defer part.Release()
+	picked, err := part.Select(1)
+	require.NoError(t, err)
+	defer picked.Release()
+	column := picked.Column(0)
+	defer column.Release()
+	for _, export := range []func(*cdevice.CArrowDeviceArray) error{
+		func(out *cdevice.CArrowDeviceArray) error { return cdevice.ExportRecordBatch(b, out, nil) },
+		func(out *cdevice.CArrowDeviceArray) error { return cdevice.ExportRecordBatch(part, out, nil) },
+		func(out *cdevice.CArrowDeviceArray) error { return cdevice.ExportRecordBatch(picked, out, nil) },
+		func(out *cdevice.CArrowDeviceArray) error { return cdevice.ExportArray(column, out, nil) },
+	} {
+		var out cdevice.CArrowDeviceArray
+		require.NoError(t, export(&out))
+		assert.Equal(t, addressOf(cell), out.SyncEvent)
+		assert.EqualValues(t, cuda.Type, out.DeviceType)
+		assert.Equal(t, cuda.Ordinal, out.DeviceID)
+		cdevice.ReleaseCArrowDeviceArray(&out)
+	}
+}
+
+// Arrow C++ rejects NULL offsets even where there is nothing to read: what came
+// in with NULL goes out with zeros, and the bitmap stays NULL.
+func TestNullBuffersAreReplacedOnTheCPU(t *testing.T) {
+	checkLeaks(t)
+	for _, at := range []device.ID{device.Host().ID(), cuda} {
+		tree := cpeer.NewTree(cpeer.Node{Buffers: []uintptr{0, 0, 0}})
+		defer tree.Free()
+		in := new(cdevice.CArrowDeviceArray)
+		tree.Export(in)
+		in.DeviceType, in.DeviceID = int32(at.Type), at.Ordinal
+		a, err := cdevice.ImportArrayWithType(in, arrow.BinaryTypes.String)
+		require.NoError(t, err)
+		defer a.Release()
+		var out cdevice.CArrowDeviceArray
+		require.NoError(t, cdevice.ExportArray(a, &out, nil))
+		defer cdevice.ReleaseCArrowDeviceArray(&out)
+		buffers := abi.Slice[uintptr](out.Array.Buffers, 3)
+		assert.Zero(t, buffers[0])
+		for _, addr := range buffers[1:] {
+			if at.Type == device.CPU {
+				assert.Zero(t, *abi.At[int32](addr))
+			} else {
+				assert.Zero(t, addr, "a host address has no place on another device")
+			}
+		}
+	}
 }
 
 func TestViewAndCopyWaitForTheEvent(t *testing.T) {

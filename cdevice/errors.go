@@ -57,6 +57,16 @@ func within(parent string, err error) error {
 	return err
 }
 
+// during sets the operation of a FieldError that came from code which several
+// operations share.
+func during(op string, err error) error {
+	var fe *FieldError
+	if errors.As(err, &fe) {
+		fe.Op = op
+	}
+	return err
+}
+
 // childName is how paths name child i.
 func childName(i int) string { return fmt.Sprintf("children[%d]", i) }
 

@@ -70,6 +70,7 @@ type foreignNode struct {
 	children []*foreignNode
 	entries  []uintptr // what Children points to, with room behind
 	dict     *foreignNode
+	leads    bool // values lead a reader: run ends
 
 	good         abi.ArrowArray
 	goodBuffers  [][]byte
@@ -175,6 +176,9 @@ func (f *foreignArray) mirror(to, src *abi.ArrowArray, dt arrow.DataType, path s
 		child := allocC[abi.ArrowArray](f.arena, 1)
 		n.entries[i] = sliceAddress(child)
 		n.children = append(n.children, f.mirror(&child[0], abi.At[abi.ArrowArray](p), fieldsOf(n.typ)[i].Type, fmt.Sprintf("%s.children[%d]", path, i), sizes))
+	}
+	if n.typ.ID() == arrow.RUN_END_ENCODED {
+		n.children[0].leads = true
 	}
 	if src.NChildren > 0 {
 		to.Children = sliceAddress(n.entries)

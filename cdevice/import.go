@@ -51,12 +51,12 @@ func ImportRecordBatchWithSchema(arr *CArrowDeviceArray, s *arrow.Schema, opts .
 		return nil, within("ArrowDeviceArray", err)
 	}
 	rows, at := arr.Array.Length, placeOf(arr)
-	b := newRecordBatch(adopt(&arr.Array), at, s, rows, columns)
-	if err := afterImport(b.mem, at, columns, batchChild, opts); err != nil {
-		b.Release()
+	mem := adopt(&arr.Array)
+	if err := afterImport(mem, at, columns, batchChild, opts); err != nil {
+		mem.Release()
 		return nil, err
 	}
-	return b, nil
+	return newRecordBatch(mem, at, s, rows, columns), nil
 }
 
 // ImportArray makes an array of a C struct and its schema; all of
@@ -102,12 +102,12 @@ func importArray(arr *CArrowDeviceArray, field arrow.Field, opts []ImportOption)
 		return nil, within("ArrowDeviceArray", err)
 	}
 	at := placeOf(arr)
-	a := newArray(adopt(&arr.Array), at, field, root[0])
-	if err := afterImport(a.mem, at, root, arrayRoot, opts); err != nil {
-		a.Release()
+	mem := adopt(&arr.Array)
+	if err := afterImport(mem, at, root, arrayRoot, opts); err != nil {
+		mem.Release()
 		return nil, err
 	}
-	return a, nil
+	return newArray(mem, at, field, root[0]), nil
 }
 
 func placeOf(arr *CArrowDeviceArray) place {
@@ -275,7 +275,7 @@ func afterImport(mem *memoryOwner, at place, nodes []node, name func(i int) stri
 	}
 	for i := range nodes {
 		if err := checkContents(&nodes[i]); err != nil {
-			return within(name(i), err)
+			return within(name(i), during(opImport, err))
 		}
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"sync"
+	"syscall"
 	"testing"
 	"unsafe"
 
@@ -312,4 +313,72 @@ func TestForgottenBatchIsALeakNotACrash(t *testing.T) {
 	assert.Equal(t, before.PinnedBatches+1, cdevice.ReadStats().PinnedBatches)
 	owner.Release()
 	assert.Equal(t, before, cdevice.ReadStats())
+}
+
+func TestWrappedMemoryIsPinnedUntilTheLastRelease(t *testing.T) {
+	checkLeaks(t)
+	arr := fromJSON(t, arrow.BinaryTypes.StringView, `["a text that is longer than twelve bytes",null]`)
+	var addresses []uintptr
+	for _, buf := range arr.Data().Buffers() {
+		addresses = append(addresses, addressOf(&buf.Bytes()[0]))
+	}
+	for _, addr := range addresses {
+		require.False(t, cpeer.IsPinned(addr), "the test must see unpinned memory as such")
+	}
+	a, err := cdevice.WrapArray(arr, device.Host())
+	require.NoError(t, err)
+	out := new(cdevice.CArrowDeviceArray)
+	require.NoError(t, cdevice.ExportArray(a, out, nil))
+	a.Release()
+	addresses = append(addresses, out.Array.Buffers)
+	addresses = append(addresses, abi.Slice[uintptr](out.Array.Buffers, int(out.Array.NBuffers))...)
+	for i, addr := range addresses {
+		assert.True(t, cpeer.IsPinned(addr), "address %d", i)
+	}
+	cdevice.ReleaseCArrowDeviceArray(out)
+	for _, addr := range addresses[:len(arr.Data().Buffers())] {
+		assert.False(t, cpeer.IsPinned(addr), "and not for longer")
+	}
+}
+
+func TestWrapBorrowsTheRecordBatch(t *testing.T) {
+	rec := twoColumns(t)
+	b, err := cdevice.Wrap(rec, device.Host())
+	require.NoError(t, err)
+	b.Release()
+	assert.EqualValues(t, 2, len(rec.Columns()), "still the caller's")
+	column := rec.Column(0)
+	a, err := cdevice.WrapArray(column, device.Host())
+	require.NoError(t, err)
+	a.Release()
+	assert.Len(t, column.Data().Buffers(), 2)
+}
+
+// Without memory for the C structs nothing is written, and nothing is left.
+func TestNoMemoryForTheStructs(t *testing.T) {
+	checkLeaks(t)
+	columns := make([]arrow.Array, 100)
+	fields := make([]arrow.Field, len(columns))
+	for i := range columns {
+		columns[i] = fromJSON(t, arrow.PrimitiveTypes.Int32, `[1]`)
+		fields[i] = arrow.Field{Type: arrow.PrimitiveTypes.Int32}
+	}
+	rec := array.NewRecordBatch(arrow.NewSchema(fields, nil), columns, 1)
+	defer rec.Release()
+	b := wrap(t, rec)
+	before := cdevice.ReadStats()
+	// 100 columns need more room as arrays (88 bytes each) than as schemas (80,
+	// and their formats): the second limit lets the schema through.
+	for _, limit := range []uintptr{0, 8800} {
+		out, schema := garbageArray(), garbageSchema()
+		restore := bridge.LimitBlocks(limit)
+		err := cdevice.ExportRecordBatch(b, out, schema)
+		errArray := cdevice.ExportRecordBatch(b, out, nil)
+		restore()
+		assert.ErrorIs(t, err, syscall.ENOMEM)
+		assert.ErrorIs(t, errArray, syscall.ENOMEM)
+		assert.Equal(t, *garbageArray(), *out)
+		assert.Equal(t, *garbageSchema(), *schema)
+		assert.Equal(t, before, cdevice.ReadStats())
+	}
 }

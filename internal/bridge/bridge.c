@@ -89,6 +89,12 @@ void cdevice_v0_release_schema(struct ArrowSchema* schema) {
   drop(block, mark_schema(schema, block));
 }
 
-void cdevice_v0_call_array_release(struct ArrowArray* array) { array->release(array); }
+void cdevice_v0_call_array_release(uint64_t* array) {
+  struct ArrowArray* a = (struct ArrowArray*)array;
+  a->release(a);
+}
 
-void cdevice_v0_call_schema_release(struct ArrowSchema* schema) { schema->release(schema); }
+void cdevice_v0_call_schema_release(uint64_t* schema) {
+  struct ArrowSchema* s = (struct ArrowSchema*)schema;
+  s->release(s);
+}

@@ -11,6 +11,8 @@ package bridge
 import "C"
 
 import (
+	"math"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/arrowdevice/arrowdevice/internal/abi"
@@ -32,11 +34,27 @@ var (
 	_ = [1]struct{}{}[BlockSize%16]
 )
 
+// limit is the largest block that NewBlock gives; see LimitBlocks.
+var limit atomic.Uintptr
+
+func init() { limit.Store(math.MaxInt) }
+
+// LimitBlocks makes NewBlock fail for blocks larger than size bytes, as if the
+// memory were not to be had, until the returned function is called. It is for
+// tests of what happens then.
+func LimitBlocks(size uintptr) (restore func()) {
+	before := limit.Swap(size)
+	return func() { limit.Store(before) }
+}
+
 // NewBlock allocates a block of size bytes, the head included, with
 // uninitialised contents. It returns nil when the memory is not to be had. The
 // block is freed by the release callback of the last struct in it, or by
 // FreeBlock if no consumer ever saw it.
 func NewBlock(size uintptr) *Block {
+	if size > limit.Load() {
+		return nil
+	}
 	return (*Block)(unsafe.Pointer(C.cdevice_v0_block_new(C.size_t(size))))
 }
 
@@ -59,10 +77,10 @@ var (
 // CallArrayRelease calls the release callback of a, which must not be released
 // yet. The callback runs on this thread and may call back into Go.
 func CallArrayRelease(a *abi.ArrowArray) {
-	C.cdevice_v0_call_array_release((*C.struct_ArrowArray)(unsafe.Pointer(a)))
+	C.cdevice_v0_call_array_release((*C.uint64_t)(unsafe.Pointer(a)))
 }
 
 // CallSchemaRelease calls the release callback of s, which must not be released yet.
 func CallSchemaRelease(s *abi.ArrowSchema) {
-	C.cdevice_v0_call_schema_release((*C.struct_ArrowSchema)(unsafe.Pointer(s)))
+	C.cdevice_v0_call_schema_release((*C.uint64_t)(unsafe.Pointer(s)))
 }

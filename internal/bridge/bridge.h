@@ -29,9 +29,12 @@ int64_t cdevice_v0_block_count(void);
 void cdevice_v0_release_array(struct ArrowArray* array);
 void cdevice_v0_release_schema(struct ArrowSchema* schema);
 
-/* Call the release callback of a struct that somebody else exported. */
-void cdevice_v0_call_array_release(struct ArrowArray* array);
-void cdevice_v0_call_schema_release(struct ArrowSchema* schema);
+/* Call the release callback of a struct that somebody else exported. The structs
+ * are passed as words: for a pointer to a type with pointers in it, cgo would
+ * search all of the Go object that the struct is a part of for Go pointers, and
+ * panic if the struct stands beside one. */
+void cdevice_v0_call_array_release(uint64_t* array);
+void cdevice_v0_call_schema_release(uint64_t* schema);
 
 /* What a NULL buffer of length zero becomes on the CPU: some consumers reject NULL. */
 extern const uint64_t cdevice_v0_zeros[8];

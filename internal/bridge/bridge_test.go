@@ -35,6 +35,19 @@ func TestReleaseGivesTheHandleBackOnce(t *testing.T) {
 	assert.Equal(t, blocks, Blocks())
 }
 
+// A struct may be a part of a Go object that holds Go pointers.
+func TestReleaseBesideGoPointers(t *testing.T) {
+	released := 0
+	var beside struct {
+		array abi.ArrowArray
+		other *int
+	}
+	beside.other = new(int)
+	beside.array = *oneArray(owner{func() { released++ }})
+	CallArrayRelease(&beside.array)
+	assert.Equal(t, 1, released)
+}
+
 func TestPanicDoesNotCrossIntoC(t *testing.T) {
 	var seen any
 	defer func(before func(any, []byte)) { OnPanic = before }(OnPanic)

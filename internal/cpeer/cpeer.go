@@ -32,6 +32,16 @@ func ReleaseOnThread(a *abi.ArrowArray) error {
 	return nil
 }
 
+// IsPinned says whether C may keep this address: it is not memory of the Go
+// heap, or that memory is pinned. cgo itself is asked: it panics when Go memory
+// that is passed to C holds a pointer to Go memory that is not pinned.
+func IsPinned(addr uintptr) (pinned bool) {
+	defer func() { pinned = recover() == nil }()
+	cell := []unsafe.Pointer{abi.Pointer(addr)}
+	C.cpeer_look_at(&cell[0])
+	return
+}
+
 // Node describes an array as a C program would; see [NewTree].
 type Node struct {
 	Length, NullCount int64

@@ -14,6 +14,9 @@ void cpeer_count_schema_release(struct ArrowSchema* schema);
  * the error of pthread_create. */
 int cpeer_release_array_on_thread(struct ArrowArray* array);
 
+/* Takes an array of one pointer, and does nothing with it. */
+void cpeer_look_at(const void** pointer);
+
 /* What a C program knows of an array: the model that the floor exports from. */
 struct cpeer_node {
   int64_t length;

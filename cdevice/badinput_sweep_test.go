@@ -1,0 +1,262 @@
+package cdevice_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/stretchr/testify/assert"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/cases"
+)
+
+// mutation is one wrong field of one struct.
+type mutation struct {
+	name string
+	set  func(n *foreignNode)
+	// refused says that no array can be meant by it; where it is false, an import
+	// may find nothing wrong.
+	refused bool
+}
+
+// mutationsOf are all that the sweep does to n, one at a time.
+func mutationsOf(n *foreignNode) []mutation {
+	var all []mutation
+	add := func(refused bool, set func(n *foreignNode), name string, args ...any) {
+		all = append(all, mutation{fmt.Sprintf(name, args...), set, refused})
+	}
+	g := n.good
+	for _, v := range []int64{g.NBuffers - 1, g.NBuffers + 1, 0, 1 << 62, math.MinInt64} {
+		if v != g.NBuffers {
+			views := isView(n.typ) && v >= 3 && v < g.NBuffers
+			add(!views, func(n *foreignNode) { n.NBuffers = v }, "n_buffers = %d", v)
+		}
+	}
+	for _, v := range []int64{g.NChildren - 1, g.NChildren + 1, 1 << 62, math.MinInt64} {
+		add(true, func(n *foreignNode) { n.NChildren = v }, "n_children = %d", v)
+	}
+	add(g.NBuffers > 0, func(n *foreignNode) { n.Buffers = 0 }, "buffers = NULL")
+	add(g.NChildren > 0, func(n *foreignNode) { n.Children = 0 }, "children = NULL")
+	add(true, func(n *foreignNode) { n.Length = -1 }, "length = -1")
+	add(false, func(n *foreignNode) { n.Length = math.MaxInt64 }, "length = most")
+	add(true, func(n *foreignNode) { n.Offset = -1 }, "offset = -1")
+	add(g.Length > 0, func(n *foreignNode) { n.Offset = math.MaxInt64 }, "offset = most")
+	add(true, func(n *foreignNode) { n.NullCount = -2 }, "null_count = -2")
+	add(true, func(n *foreignNode) { n.NullCount = n.Length + 1 }, "null_count = length+1")
+	add(true, func(n *foreignNode) { n.Release = 0 }, "release = NULL")
+	for i := range n.children {
+		add(true, func(n *foreignNode) { n.entries[i] = 0 }, "children[%d] = NULL", i)
+	}
+	if n.dict != nil {
+		add(true, func(n *foreignNode) { n.Dictionary = 0 }, "dictionary = NULL")
+	}
+	for i := range n.buffers {
+		if i > 0 || !hasBitmap(n.typ) {
+			add(false, func(n *foreignNode) { n.setNull(i) }, "buffers[%d] = NULL", i)
+		}
+	}
+	return all
+}
+
+func hasBitmap(dt arrow.DataType) bool {
+	switch dt.ID() {
+	case arrow.NULL, arrow.SPARSE_UNION, arrow.DENSE_UNION, arrow.RUN_END_ENCODED:
+		return false
+	}
+	return true
+}
+
+// eachForeign runs body for every case as a subtest.
+func eachForeign(t *testing.T, variants []cases.Variant, w way, body func(t *testing.T, f *foreignArray)) {
+	t.Helper()
+	for _, c := range cases.All() {
+		for _, v := range variants {
+			t.Run(fmt.Sprintf("%s/%s/%s", c.Name, v, w), func(t *testing.T) {
+				checkLeaks(t)
+				f := foreignCase(t, c.Name+"/"+string(v), w)
+				defer f.free()
+				body(t, f)
+			})
+		}
+	}
+}
+
+// Every field of every struct of every type, wrong in every way.
+func TestEveryFieldCorrupted(t *testing.T) {
+	body := func(t *testing.T, f *foreignArray) {
+		f.each(func(n *foreignNode) {
+			for _, m := range mutationsOf(n) {
+				for _, full := range []bool{false, true} {
+					f.restore()
+					m.set(n)
+					what := fmt.Sprintf("array%s.%s, full validation %t", n.path, m.name, full)
+					err := importAndUse(t, f, what, full)
+					if m.refused && err == nil {
+						t.Errorf("%s: accepted", what)
+					}
+				}
+			}
+		})
+	}
+	eachForeign(t, []cases.Variant{cases.Nulls, cases.Sliced, cases.Empty}, asArray, body)
+	eachForeign(t, []cases.Variant{cases.Nulls}, asBatch, body)
+}
+
+// importAndUse imports f, whatever it has become, and does with the result what
+// the level of validation allows. It returns the error of the import.
+func importAndUse(t testing.TB, f *foreignArray, what string, full bool) error {
+	t.Helper()
+	releases := int64(1)
+	if f.device.Array.Release == 0 {
+		releases = 0
+	}
+	var opts []cdevice.ImportOption
+	if full {
+		opts = append(opts, cdevice.WithFullValidation())
+	}
+	var got imported
+	var err error
+	noPanic(t, what, func() { got, err = f.importKnown(opts...) })
+	if err == nil && got != nil {
+		noPanic(t, what, func() {
+			assert.Zero(t, f.counts[0], "%s: released early", what)
+			passOn(t, got)
+			if full {
+				view, copied := readAll(t, got)
+				assert.NoError(t, view, what)
+				assert.NoError(t, copied, what)
+			}
+		})
+		noPanic(t, what, got.Release)
+	}
+	if f.device.Array.Release != 0 || f.counts[0] != releases || f.counts[1] != 0 {
+		t.Errorf("%s: release %#x, %d calls of the root's, want %d, and %d below, want 0", what, f.device.Array.Release, f.counts[0], releases, f.counts[1])
+	}
+	return err
+}
+
+// Contents at random: a full validation refuses them, or all of arrow-go can
+// read them.
+func TestRandomContents(t *testing.T) {
+	seed := uint64(0)
+	for _, w := range []way{asArray, asBatch} {
+		eachForeign(t, []cases.Variant{cases.Nulls, cases.Sliced}, w, func(t *testing.T, f *foreignArray) {
+			seed++
+			r := rand.New(rand.NewPCG(seed, 2026))
+			nodes := f.guided()
+			for round := range 150 {
+				f.restore()
+				for range 1 + r.IntN(3) {
+					if len(nodes) > 0 {
+						scribble(r, nodes[r.IntN(len(nodes))])
+					}
+				}
+				if !f.tame() {
+					continue
+				}
+				_ = importAndUse(t, f, fmt.Sprintf("seed %d, round %d", seed, round), true)
+			}
+		})
+	}
+}
+
+// guided are the nodes with contents that lead a reader somewhere.
+func (f *foreignArray) guided() []*foreignNode {
+	var nodes []*foreignNode
+	f.each(func(n *foreignNode) {
+		if len(n.guides()) > 0 {
+			nodes = append(nodes, n)
+		}
+	})
+	return nodes
+}
+
+// guides are the buffers of n that a reader is led by: all but plain values.
+func (n *foreignNode) guides() []int {
+	var all []int
+	for i, b := range n.buffers {
+		plain := i == 1 && hasBitmap(n.typ) && isFixedWidth(n.typ) && !n.leads
+		if len(b) > slack && !plain {
+			all = append(all, i)
+		}
+	}
+	return all
+}
+
+func isFixedWidth(dt arrow.DataType) bool {
+	_, ok := dt.(arrow.FixedWidthDataType)
+	return ok && dt.ID() != arrow.DICTIONARY
+}
+
+// scribble overwrites an element of a guide of n.
+func scribble(r *rand.Rand, n *foreignNode) {
+	guides := n.guides()
+	b := n.buffers[guides[r.IntN(len(guides))]]
+	numbers := []int64{-1, 0, 1, 2, 3, 4, 5, 6, 7, 9, 20, 127, 128, -128, math.MaxInt16, math.MinInt16, math.MaxInt32, math.MinInt32, 1 << 40, math.MaxInt64, math.MinInt64, r.Int64()}
+	write(b, r.IntN(len(b)-slack), 1<<r.IntN(4), numbers[r.IntN(len(numbers))])
+}
+
+// write stores the low bytes of v, width of them, at the element that byte i is in.
+func write(b []byte, i, width int, v int64) {
+	i -= i % width
+	for k := range width {
+		b[i+k] = byte(v >> (8 * k))
+	}
+}
+
+// tame says that no size of text and of view data lies in what a process might
+// have mapped, but not here: as the C data interface tells no sizes, a reader
+// would believe it. It follows the structs as their types do.
+func (f *foreignArray) tame() bool {
+	mine := map[uintptr]bool{}
+	f.each(func(n *foreignNode) {
+		mine[addressOf(n.ArrowArray)] = true
+		mine[sliceAddress(n.pointers)] = true
+		mine[sliceAddress(n.entries)] = true
+	})
+	return tame(mine, f.root.typ, addressOf(f.root.ArrowArray))
+}
+
+func tame(mine map[uintptr]bool, dt arrow.DataType, addr uintptr) bool {
+	dt = storageOf(dt)
+	if !mine[addr] {
+		return true // NULL or misaligned: refused
+	}
+	a := abi.At[abi.ArrowArray](addr)
+	end := uint64(a.Offset) + uint64(a.Length)
+	if end <= slack/32 && mine[a.Buffers] && !tameBuffers(dt, abi.Slice[uintptr](a.Buffers, room), a.NBuffers, uintptr(end)) {
+		return false
+	}
+	if d, ok := dt.(*arrow.DictionaryType); ok {
+		return tame(mine, d.ValueType, a.Dictionary)
+	}
+	for i, field := range fieldsOf(dt) {
+		if mine[a.Children] && !tame(mine, field.Type, abi.Slice[uintptr](a.Children, room)[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+func tameBuffers(dt arrow.DataType, buffers []uintptr, count int64, end uintptr) bool {
+	var sizes []int64
+	switch id := dt.ID(); {
+	case buffers[1] == 0:
+	case id == arrow.STRING || id == arrow.BINARY:
+		sizes = []int64{int64(*abi.At[int32](buffers[1] + end*4))}
+	case id == arrow.LARGE_STRING || id == arrow.LARGE_BINARY:
+		sizes = []int64{*abi.At[int64](buffers[1] + end*8)}
+	case isView(dt) && count >= 3 && count <= room:
+		sizes = abi.Slice[int64](buffers[count-1], int(count-3))
+	}
+	for _, size := range sizes {
+		if size > slack && size <= 1<<47 {
+			return false
+		}
+	}
+	return true
+}
