@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"runtime"
 	"unsafe"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -21,41 +22,46 @@ type shape struct {
 	columns int
 	rec     arrow.RecordBatch
 	tree    cpeer.Tree
+	pins    *runtime.Pinner // of Go memory that the tree points to
 }
 
 func newShape(name string, columns int, mem memory.Allocator, build func(memory.Allocator) arrow.Array) shape {
 	fields := make([]arrow.Field, columns)
 	arrays := make([]arrow.Array, columns)
 	root := cpeer.Node{Length: rows, Buffers: []uintptr{0}}
+	pins := new(runtime.Pinner)
 	for i := range arrays {
 		arrays[i] = build(mem)
 		fields[i] = arrow.Field{Name: fmt.Sprintf("c%d", i), Type: arrays[i].DataType(), Nullable: true}
-		root.Children = append(root.Children, peerNode(arrays[i].Data()))
+		root.Children = append(root.Children, peerNode(arrays[i].Data(), pins))
 	}
 	rec := array.NewRecordBatch(arrow.NewSchema(fields, nil), arrays, rows)
 	for _, a := range arrays {
 		a.Release()
 	}
-	return shape{name: name, columns: columns, rec: rec, tree: cpeer.NewTree(root)}
+	return shape{name: name, columns: columns, rec: rec, tree: cpeer.NewTree(root), pins: pins}
 }
 
 func (s shape) release() {
 	s.tree.Free()
+	s.pins.Unpin()
 	s.rec.Release()
 }
 
 // peerNode describes arrow-go's data to the C producer.
-func peerNode(data arrow.ArrayData) cpeer.Node {
+func peerNode(data arrow.ArrayData, pins *runtime.Pinner) cpeer.Node {
 	n := cpeer.Node{Length: int64(data.Len()), NullCount: int64(data.NullN())}
 	for _, b := range data.Buffers() {
 		addr := uintptr(0)
 		if b != nil && b.Len() > 0 {
-			addr = uintptr(unsafe.Pointer(unsafe.SliceData(b.Bytes())))
+			p := unsafe.SliceData(b.Bytes())
+			pins.Pin(p)
+			addr = uintptr(unsafe.Pointer(p))
 		}
 		n.Buffers = append(n.Buffers, addr)
 	}
 	for _, c := range data.Children() {
-		n.Children = append(n.Children, peerNode(c))
+		n.Children = append(n.Children, peerNode(c, pins))
 	}
 	return n
 }

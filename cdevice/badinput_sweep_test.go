@@ -218,24 +218,29 @@ func (f *foreignArray) tame() bool {
 		mine[sliceAddress(n.pointers)] = true
 		mine[sliceAddress(n.entries)] = true
 	})
-	return tame(mine, f.root.typ, addressOf(f.root.ArrowArray))
+	return f.tameNode(mine, f.root.typ, addressOf(f.root.ArrowArray), math.MaxInt64)
 }
 
-func tame(mine map[uintptr]bool, dt arrow.DataType, addr uintptr) bool {
+// tameNode looks at one struct; at most so many of its elements are imported.
+func (f *foreignArray) tameNode(mine map[uintptr]bool, dt arrow.DataType, addr uintptr, most int64) bool {
 	dt = storageOf(dt)
 	if !mine[addr] {
 		return true // NULL or misaligned: refused
 	}
 	a := abi.At[abi.ArrowArray](addr)
-	end := uint64(a.Offset) + uint64(a.Length)
+	end := uint64(a.Offset) + uint64(min(a.Length, most))
 	if end <= slack/32 && mine[a.Buffers] && !tameBuffers(dt, abi.Slice[uintptr](a.Buffers, room), a.NBuffers, uintptr(end)) {
 		return false
 	}
 	if d, ok := dt.(*arrow.DictionaryType); ok {
-		return tame(mine, d.ValueType, a.Dictionary)
+		return f.tameNode(mine, d.ValueType, a.Dictionary, math.MaxInt64)
+	}
+	most = math.MaxInt64
+	if f.schema != nil && a == f.root.ArrowArray {
+		most = max(a.Length, 0) // longer columns are cut
 	}
 	for i, field := range fieldsOf(dt) {
-		if mine[a.Children] && !tame(mine, field.Type, abi.Slice[uintptr](a.Children, room)[i]) {
+		if mine[a.Children] && !f.tameNode(mine, field.Type, abi.Slice[uintptr](a.Children, room)[i], most) {
 			return false
 		}
 	}

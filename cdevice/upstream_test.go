@@ -11,6 +11,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/cdata"
 	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/apache/arrow-go/v18/arrow/memory/mallocator"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -225,7 +226,11 @@ func TestPlainCDataReadsWhatWeExport(t *testing.T) {
 }
 
 func TestWeReadWhatPlainCDataExports(t *testing.T) {
-	rec := oneColumn(t, fromJSON(t, arrow.BinaryTypes.String, `["a",null,"ccc"]`))
+	mem := mallocator.NewMallocator() // cdata does not pin what it exports
+	arr, _, err := array.FromJSON(mem, arrow.BinaryTypes.String, strings.NewReader(`["a",null,"ccc"]`))
+	require.NoError(t, err)
+	defer arr.Release()
+	rec := oneColumn(t, arr)
 	in := &cdevice.CArrowDeviceArray{DeviceID: -1, DeviceType: int32(device.CPU)}
 	schema := new(cdata.CArrowSchema)
 	cdata.ExportArrowRecordBatch(rec, (*cdata.CArrowArray)(abi.Pointer(addressOf(&in.Array))), schema)
