@@ -242,15 +242,18 @@ func checkIndices(n *node, dt *arrow.DictionaryType) error {
 // checkIndexValues reads signed indices as unsigned: a negative one is then
 // larger than any dictionary can be.
 func checkIndexValues[T uint8 | uint16 | uint32 | uint64](n *node, dt *arrow.DictionaryType, indices []T, limit uint64) error {
-	if !arrow.IsUnsignedInteger(dt.IndexType.ID()) {
-		if most := uint64(^T(0)>>1) + 1; limit > most {
-			limit = most
-		}
+	signed := !arrow.IsUnsignedInteger(dt.IndexType.ID())
+	if signed {
+		limit = min(limit, uint64(^T(0)>>1)+1)
 	}
 	valid := isValid(n)
 	for i, index := range indices {
 		if uint64(index) >= limit && valid(i) {
-			return invalid(opImport, fmt.Sprintf("indices[%d]", i), index, fmt.Sprintf("less than %d", limit))
+			got := any(index)
+			if unused := 64 - 8*byteWidth(dt); signed {
+				got = int64(index) << unused >> unused
+			}
+			return invalid(opImport, fmt.Sprintf("indices[%d]", i), got, fmt.Sprintf("an index into %d values", limit))
 		}
 	}
 	return nil
