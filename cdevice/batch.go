@@ -69,7 +69,8 @@ func (b *RecordBatch) Device() (device.Device, error) { return device.Open(b.pla
 // result is owned by the caller, who releases it. It panics where i is out of
 // range, as indexing a slice does.
 func (b *RecordBatch) Column(i int) *Array {
-	return newArray(b.mem.retain(), b.place, b.schema.Field(i), b.columns[i])
+	field, n := b.schema.Field(i), b.columns[i] // may panic: before the reference is taken
+	return newArray(b.mem.retain(), b.place, field, n)
 }
 
 // Slice returns rows [i, j) as a batch that shares this one's memory: nothing is

@@ -3,7 +3,6 @@ package schema
 import (
 	"encoding/binary"
 	"fmt"
-	"unicode/utf8"
 
 	"github.com/apache/arrow-go/v18/arrow"
 
@@ -24,11 +23,6 @@ func pairsOf(md arrow.Metadata) pairs { return pairs{md.Keys(), md.Values()} }
 func (p pairs) check() error {
 	if len(p.keys) > maxPairs {
 		return invalid(".metadata.n", len(p.keys), fewPairs)
-	}
-	for i, k := range p.keys {
-		if !utf8.ValidString(k) {
-			return invalid(fmt.Sprintf(".metadata.keys[%d]", i), k, fielderr.Text("UTF-8"))
-		}
 	}
 	return nil
 }
@@ -72,9 +66,6 @@ func readMetadata(addr uintptr, limit *int) (arrow.Metadata, error) {
 	var p pairs
 	for i := range n {
 		key, err := r.string()
-		if err == nil && !utf8.ValidString(key) {
-			err = invalid("", key, fielderr.Text("UTF-8"))
-		}
 		if err != nil {
 			return arrow.Metadata{}, under(fmt.Sprintf(".metadata.keys[%d]", i), err)
 		}

@@ -1,0 +1,158 @@
+"""A batch of a million orders goes from Go to PyArrow and back, and from PyArrow
+to Go and back. Run it as integration/run.sh --demo, which builds what it needs."""
+
+import gc
+import pathlib
+import platform
+import statistics
+import sys
+import time
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "python"))
+
+import pyarrow as pa
+
+import golib
+import transfer
+
+ROWS = 1_000_000
+REPEATS = 21
+
+
+def pyarrow_batch():
+    """What GoBatch.make_demo makes, made by PyArrow."""
+    ends = [0]
+    for i in range(ROWS):
+        ends.append(ends[-1] + i % 4)
+    items = pa.array([i + k for i in range(ROWS) for k in range(i % 4)], pa.int32())
+    return pa.record_batch(
+        {
+            "order": pa.array(range(ROWS), pa.int64()),
+            "price": pa.array([None if i % 10 == 9 else i % 1000 / 8 for i in range(ROWS)], pa.float64()),
+            "customer": pa.array([f"customer {i % 5000}" for i in range(ROWS)]),
+            "country": pa.DictionaryArray.from_arrays(
+                pa.array([i % 4 for i in range(ROWS)], pa.int8()), ["Brazil", "Ghana", "Japan", "Norway"]
+            ),
+            "items": pa.ListArray.from_arrays(pa.array(ends, pa.int32()), items),
+        }
+    )
+
+
+def zero_copy(*objects):
+    """Whether all objects have all their buffers at the same addresses."""
+    try:
+        return all(transfer.same_memory(objects[0], other) > 0 for other in objects[1:])
+    except transfer.NotShared:
+        return False
+
+
+def timed(work):
+    """The median of how long work takes, in microseconds."""
+    times = []
+    for _ in range(REPEATS):
+        start = time.perf_counter_ns()
+        work()
+        times.append((time.perf_counter_ns() - start) / 1000)
+    return statistics.median(times)
+
+
+def go_and_back(go, protocol):
+    def round_trip():
+        with transfer.to_go(transfer.to_pyarrow(go, protocol), protocol, full_validation=False):
+            pass
+
+    arrow = transfer.to_pyarrow(go, protocol)
+    arrow.validate(full=True)
+    with transfer.to_go(arrow, protocol) as back:
+        difference = back.difference(go)
+        shape = back.describe()
+        return {
+            "direction": "Go -> PyArrow -> Go", "protocol": protocol, "device": shape["device"],
+            "rows": shape["length"], "columns": len(shape["fields"]),
+            "zero copy": zero_copy(go, arrow, back), "time": timed(round_trip), "equal": difference == "",
+        }  # fmt: skip
+
+
+def pyarrow_and_back(arrow, protocol):
+    def round_trip():
+        with transfer.to_go(arrow, protocol, full_validation=False) as go:
+            transfer.to_pyarrow(go, protocol)
+
+    with transfer.to_go(arrow, protocol) as go:
+        back = transfer.to_pyarrow(go, protocol)
+        back.validate(full=True)
+        return {
+            "direction": "PyArrow -> Go -> PyArrow", "protocol": protocol, "device": back.device_type.name.lower(),
+            "rows": back.num_rows, "columns": back.num_columns,
+            "zero copy": zero_copy(arrow, go, back), "time": timed(round_trip), "equal": back.equals(arrow),
+        }  # fmt: skip
+
+
+def copied(go):
+    """CopyToHost, to see what the others save."""
+    with go.copy_to_host() as copy:
+        shape = copy.describe()
+        return {
+            "direction": "Go: a copy, to compare", "protocol": "-", "device": shape["device"],
+            "rows": shape["length"], "columns": len(shape["fields"]),
+            "zero copy": zero_copy(go, copy), "time": timed(lambda: go.copy_to_host().release()), "equal": copy.difference(go) == "",
+        }  # fmt: skip
+
+
+def readable(row):
+    microseconds = row["time"]
+    return {
+        **row,
+        "rows": f"{row['rows']:,}",
+        "columns": str(row["columns"]),
+        "zero copy": "yes" if row["zero copy"] else "no",
+        "time": f"{microseconds:.0f} µs" if microseconds < 1000 else f"{microseconds / 1000:.1f} ms",
+    }
+
+
+def print_table(rows):
+    titles = ["direction", "protocol", "device", "rows", "columns", "zero copy", "time"]
+    right = {"rows", "columns", "time"}
+    lines = [{title: title for title in titles}, *map(readable, rows)]
+    widths = {title: max(len(line[title]) for line in lines) for title in titles}
+    for i, line in enumerate(lines):
+        print("  ".join(line[t].rjust(widths[t]) if t in right else line[t].ljust(widths[t]) for t in titles).rstrip())
+        if i == 0:
+            print("  ".join("-" * widths[t] for t in titles))
+
+
+def alive():
+    gc.collect()
+    golib.gc()
+    return {"PyArrow bytes": pa.total_allocated_bytes(), **golib.stats()}
+
+
+def transfers():
+    arrow = pyarrow_batch()
+    with golib.GoBatch.make_demo(ROWS) as go:
+        columns = ", ".join(f"{field.name} {field.type}" for field in arrow.schema)
+        print(f"PyArrow {pa.__version__}, Python {platform.python_version()}; {arrow.nbytes / 1e6:.0f} MB: {columns}\n")
+        there_and_back = [go_and_back(go, protocol) for protocol in transfer.PROTOCOLS]
+        there_and_back += [pyarrow_and_back(arrow, protocol) for protocol in transfer.PROTOCOLS]
+        return there_and_back, copied(go)
+
+
+def main():
+    before = alive()
+    there_and_back, copy = transfers()
+    print_table([*there_and_back, copy])
+    leaked = {name: now - before[name] for name, now in alive().items() if now != before[name]}
+
+    wrong = [f"{row['direction']} by {row['protocol']}: the values differ" for row in there_and_back if not row["equal"]]
+    wrong += [f"{row['direction']} by {row['protocol']}: copied" for row in there_and_back if not row["zero copy"]]
+    wrong += [f"leaked: {count} {name}" for name, count in leaked.items()]
+    if not copy["equal"] or copy["zero copy"]:
+        wrong.append("the copy is not one")
+    print()
+    if wrong:
+        sys.exit("\n".join(wrong))
+    print("Equal on both sides; nothing leaked: all counters of Go and of PyArrow are where they began.")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,38 @@
+package main
+
+// #include "capsule.h"
+import "C"
+
+import (
+	"runtime/debug"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+)
+
+// golib_stats answers with what is alive on the Go side. A test that released
+// everything finds what it found before.
+//
+//export golib_stats
+func golib_stats(out **C.char) *C.char {
+	return answer(out, func() (any, error) {
+		things.Lock()
+		handles := len(things.live)
+		things.Unlock()
+		s := cdevice.ReadStats()
+		return map[string]int64{
+			"handles":         int64(handles),
+			"structs":         int64(C.golib_struct_count()),
+			"bytes":           int64(allocator.CurrentAlloc()),
+			"exported_arrays": s.ExportedArrays,
+			"exported_blocks": s.ExportedBlocks,
+			"imported_arrays": s.ImportedArrays,
+			"pinned_batches":  s.PinnedBatches,
+		}, nil
+	})
+}
+
+// golib_gc collects Go's garbage and returns it to the system, so that memory
+// which C holds without a pin or a reference is gone when C looks at it next.
+//
+//export golib_gc
+func golib_gc() { debug.FreeOSMemory() }

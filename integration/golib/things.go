@@ -1,0 +1,223 @@
+package main
+
+// #include <stdint.h>
+import "C"
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/cdata"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/device"
+)
+
+// thing is what a handle stands for: a cdevice.Array or a cdevice.RecordBatch.
+type thing interface {
+	Release()
+	slice(i, j int64) (thing, error)
+	copyToHost() (thing, error)
+	hostView() (hostView, error)
+	export(*cdevice.CArrowDeviceArray, *cdata.CArrowSchema, ...cdevice.ExportOption) error
+	exportSchema(*cdata.CArrowSchema) error
+	describe() description
+}
+
+// hostView is what arrow-go's arrays and record batches have in common.
+type hostView interface {
+	Release()
+	MarshalJSON() ([]byte, error)
+}
+
+type anArray struct{ *cdevice.Array }
+
+func (a anArray) slice(i, j int64) (thing, error) {
+	s, err := a.Slice(i, j)
+	return anArray{s}, err
+}
+
+func (a anArray) copyToHost() (thing, error) {
+	arr, err := a.CopyToHost(context.Background(), allocator)
+	if err != nil {
+		return nil, err
+	}
+	defer arr.Release()
+	return wrapArray(arr)
+}
+
+func (a anArray) hostView() (hostView, error) { return a.HostView(context.Background()) }
+
+func (a anArray) export(out *cdevice.CArrowDeviceArray, schema *cdata.CArrowSchema, opts ...cdevice.ExportOption) error {
+	return cdevice.ExportArray(a.Array, out, schema, opts...)
+}
+
+func (a anArray) exportSchema(out *cdata.CArrowSchema) error {
+	return cdevice.ExportField(a.Field(), out)
+}
+
+type aBatch struct{ *cdevice.RecordBatch }
+
+func (b aBatch) slice(i, j int64) (thing, error) {
+	s, err := b.Slice(i, j)
+	return aBatch{s}, err
+}
+
+func (b aBatch) copyToHost() (thing, error) {
+	rec, err := b.CopyToHost(context.Background(), allocator)
+	if err != nil {
+		return nil, err
+	}
+	defer rec.Release()
+	return wrapBatch(rec)
+}
+
+func (b aBatch) hostView() (hostView, error) { return b.HostView(context.Background()) }
+
+func (b aBatch) export(out *cdevice.CArrowDeviceArray, schema *cdata.CArrowSchema, opts ...cdevice.ExportOption) error {
+	return cdevice.ExportRecordBatch(b.RecordBatch, out, schema, opts...)
+}
+
+func (b aBatch) exportSchema(out *cdata.CArrowSchema) error {
+	return cdevice.ExportSchema(b.Schema(), out)
+}
+
+func wrapArray(arr arrow.Array) (thing, error) {
+	a, err := cdevice.WrapArray(arr, device.Host())
+	return anArray{a}, err
+}
+
+func wrapBatch(rec arrow.RecordBatch) (thing, error) {
+	b, err := cdevice.Wrap(rec, device.Host())
+	return aBatch{b}, err
+}
+
+// things is the table of handles. Handles are never used twice, so that a stale
+// one is an error and not somebody else's array.
+var things = struct {
+	sync.Mutex
+	last uint64
+	live map[uint64]thing
+}{live: map[uint64]thing{}}
+
+func put(t thing) uint64 {
+	things.Lock()
+	defer things.Unlock()
+	things.last++
+	things.live[things.last] = t
+	return things.last
+}
+
+// get borrows the thing behind a handle.
+func get(handle C.uint64_t) (thing, error) {
+	things.Lock()
+	defer things.Unlock()
+	return find(handle)
+}
+
+// take removes a handle from the table; the thing's reference is the caller's.
+func take(handle C.uint64_t) (thing, error) {
+	things.Lock()
+	defer things.Unlock()
+	t, err := find(handle)
+	delete(things.live, uint64(handle))
+	return t, err
+}
+
+func find(handle C.uint64_t) (thing, error) {
+	t, ok := things.live[uint64(handle)]
+	if !ok {
+		return nil, fmt.Errorf("golib: handle %d is not alive", handle)
+	}
+	return t, nil
+}
+
+func batchOf(handle C.uint64_t) (*cdevice.RecordBatch, error) {
+	t, err := get(handle)
+	if err != nil {
+		return nil, err
+	}
+	b, ok := t.(aBatch)
+	if !ok {
+		return nil, fmt.Errorf("golib: handle %d is not a record batch", handle)
+	}
+	return b.RecordBatch, nil
+}
+
+//export golib_release
+func golib_release(handle C.uint64_t) *C.char {
+	return guard(func() error {
+		t, err := take(handle)
+		if err == nil {
+			t.Release()
+		}
+		return err
+	})
+}
+
+// golib_release_on_other_thread releases on a thread of Go's that Python has
+// never seen: this goroutine keeps its own thread while C waits for it.
+//
+//export golib_release_on_other_thread
+func golib_release_on_other_thread(handle C.uint64_t) *C.char {
+	return guard(func() error {
+		t, err := take(handle)
+		if err != nil {
+			return err
+		}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			t.Release()
+		}()
+		<-done
+		return nil
+	})
+}
+
+//export golib_slice
+func golib_slice(handle C.uint64_t, i, j C.int64_t, out *C.uint64_t) *C.char {
+	return create(out, func() (thing, error) {
+		t, err := get(handle)
+		if err != nil {
+			return nil, err
+		}
+		return t.slice(int64(i), int64(j))
+	})
+}
+
+//export golib_copy_to_host
+func golib_copy_to_host(handle C.uint64_t, out *C.uint64_t) *C.char {
+	return create(out, func() (thing, error) {
+		t, err := get(handle)
+		if err != nil {
+			return nil, err
+		}
+		return t.copyToHost()
+	})
+}
+
+//export golib_column
+func golib_column(handle C.uint64_t, i C.int, out *C.uint64_t) *C.char {
+	return create(out, func() (thing, error) {
+		b, err := batchOf(handle)
+		if err != nil {
+			return nil, err
+		}
+		return anArray{b.Column(int(i))}, nil
+	})
+}
+
+//export golib_select
+func golib_select(handle C.uint64_t, indices *C.int, count C.int, out *C.uint64_t) *C.char {
+	return create(out, func() (thing, error) {
+		b, err := batchOf(handle)
+		if err != nil {
+			return nil, err
+		}
+		s, err := b.Select(ints(indices, count)...)
+		return aBatch{s}, err
+	})
+}

@@ -1,0 +1,62 @@
+package main
+
+// #include <stdint.h>
+import "C"
+
+import (
+	"context"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+)
+
+func importOptions(validate C.int) []cdevice.ImportOption {
+	if validate != 0 {
+		return []cdevice.ImportOption{cdevice.WithFullValidation()}
+	}
+	return nil
+}
+
+//export golib_import_array
+func golib_import_array(array, schema C.uintptr_t, validate C.int, out *C.uint64_t) *C.char {
+	return create(out, func() (thing, error) {
+		a, err := cdevice.ImportArray(cdevice.DeviceArrayFromPtr(uintptr(array)), cdevice.SchemaFromPtr(uintptr(schema)), importOptions(validate)...)
+		return anArray{a}, err
+	})
+}
+
+//export golib_import_batch
+func golib_import_batch(array, schema C.uintptr_t, validate C.int, out *C.uint64_t) *C.char {
+	return create(out, func() (thing, error) {
+		b, err := cdevice.ImportRecordBatch(cdevice.DeviceArrayFromPtr(uintptr(array)), cdevice.SchemaFromPtr(uintptr(schema)), importOptions(validate)...)
+		return aBatch{b}, err
+	})
+}
+
+// golib_export fills the struct ArrowDeviceArray at array, and the struct
+// ArrowSchema at schema unless that is 0.
+//
+//export golib_export
+func golib_export(handle C.uint64_t, array, schema C.uintptr_t, forHost C.int) *C.char {
+	return guard(func() error {
+		t, err := get(handle)
+		if err != nil {
+			return err
+		}
+		var opts []cdevice.ExportOption
+		if forHost != 0 {
+			opts = append(opts, cdevice.ForHost(context.Background()))
+		}
+		return t.export(cdevice.DeviceArrayFromPtr(uintptr(array)), cdevice.SchemaFromPtr(uintptr(schema)), opts...)
+	})
+}
+
+//export golib_export_schema
+func golib_export_schema(handle C.uint64_t, schema C.uintptr_t) *C.char {
+	return guard(func() error {
+		t, err := get(handle)
+		if err != nil {
+			return err
+		}
+		return t.exportSchema(cdevice.SchemaFromPtr(uintptr(schema)))
+	})
+}

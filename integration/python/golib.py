@@ -1,0 +1,263 @@
+"""The Go library for Python: arrays and record batches that PyArrow can import.
+
+Objects own a handle until release(), or the end of a with statement. There is no
+finalizer: an object that nobody releases is a leak, and the tests report it.
+"""
+
+import ctypes
+import json
+import os
+import pathlib
+
+import abi
+
+
+class GoError(Exception):
+    """An error, or a panic, of the Go library."""
+
+
+def _library_path():
+    default = pathlib.Path(__file__).resolve().parents[2] / "build" / "libgolib.so"
+    return os.environ.get("GOLIB", str(default))
+
+
+_lib = ctypes.CDLL(_library_path())
+_lib.golib_free.argtypes = [ctypes.c_void_p]
+_lib.golib_free.restype = None
+_lib.golib_gc.restype = None
+_lib.golib_new_struct.argtypes = [ctypes.c_size_t]
+_lib.golib_new_struct.restype = ctypes.c_void_p
+_lib.golib_free_struct.argtypes = [ctypes.c_void_p]
+_lib.golib_free_struct.restype = None
+
+_handle, _address, _text = ctypes.c_uint64, ctypes.c_size_t, ctypes.c_char_p
+_out_handle, _out_text = ctypes.POINTER(ctypes.c_uint64), ctypes.POINTER(ctypes.c_void_p)
+
+for _name, _arguments in {
+    "golib_cases": [_out_text],
+    "golib_make_array": [_text, _text, _out_handle],
+    "golib_make_bare_array": [_text, _out_handle],
+    "golib_make_batch": [_text, _text, _out_handle],
+    "golib_make_annotated_batch": [_out_handle],
+    "golib_make_demo_batch": [ctypes.c_int64, _out_handle],
+    "golib_import_array": [_address, _address, ctypes.c_int, _out_handle],
+    "golib_import_batch": [_address, _address, ctypes.c_int, _out_handle],
+    "golib_export": [_handle, _address, _address, ctypes.c_int],
+    "golib_export_schema": [_handle, _address],
+    "golib_release": [_handle],
+    "golib_release_on_other_thread": [_handle],
+    "golib_slice": [_handle, ctypes.c_int64, ctypes.c_int64, _out_handle],
+    "golib_column": [_handle, ctypes.c_int, _out_handle],
+    "golib_select": [_handle, ctypes.POINTER(ctypes.c_int), ctypes.c_int, _out_handle],
+    "golib_copy_to_host": [_handle, _out_handle],
+    "golib_describe": [_handle, _out_text],
+    "golib_values": [_handle, _out_text],
+    "golib_buffers": [_handle, _out_text],
+    "golib_compare": [_handle, _handle, _out_text],
+    "golib_stats": [_out_text],
+}.items():
+    _function = getattr(_lib, _name)
+    _function.argtypes = _arguments
+    _function.restype = ctypes.c_void_p
+
+
+def _take_text(address):
+    try:
+        return ctypes.string_at(address).decode()
+    finally:
+        _lib.golib_free(address)
+
+
+def _call(name, *arguments):
+    error = getattr(_lib, "golib_" + name)(*arguments)
+    if error:
+        raise GoError(_take_text(error))
+
+
+def _create(name, *arguments):
+    handle = ctypes.c_uint64()
+    _call(name, *arguments, ctypes.byref(handle))
+    return handle.value
+
+
+def _ask(name, *arguments):
+    text = ctypes.c_void_p()
+    _call(name, *arguments, ctypes.byref(text))
+    return json.loads(_take_text(text.value))
+
+
+def cases():
+    """What GoArray.make can make: {"cases": [{"name", "type"}], "variants": [...]}."""
+    return _ask("cases")
+
+
+def stats():
+    """What is alive on the Go side."""
+    return _ask("stats")
+
+
+def gc():
+    """Collects Go's garbage."""
+    _lib.golib_gc()
+
+
+# PyCapsule_GetPointer and PyCapsule_New, with the capsule as an object.
+_get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_get_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+_get_pointer.restype = ctypes.c_size_t
+_new_capsule = ctypes.pythonapi.PyCapsule_New
+_new_capsule.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+_new_capsule.restype = ctypes.py_object
+
+
+# PyCapsule_New keeps the pointer to the name, so these live as long as the module.
+_SCHEMA, _DEVICE_ARRAY = b"arrow_schema", b"arrow_device_array"
+
+
+def capsule_pointer(capsule, name):
+    """The address of the struct in a capsule."""
+    return _get_pointer(capsule, name.encode())
+
+
+class _Owned:
+    """A C struct that a capsule will own: filled by Go, then put into the capsule.
+    If filling it fails, nobody owns it, and it is freed here."""
+
+    def __init__(self, struct, name, destructor):
+        self._name, self._destructor = name, ctypes.cast(destructor, ctypes.c_void_p)
+        self.address = _lib.golib_new_struct(ctypes.sizeof(struct))
+
+    def __enter__(self):
+        return self
+
+    def capsule(self):
+        capsule = _new_capsule(self.address, self._name, self._destructor)
+        self.address = None
+        return capsule
+
+    def __exit__(self, *_):
+        if self.address is not None:
+            _lib.golib_free_struct(self.address)
+
+
+def _owned_schema():
+    return _Owned(abi.ArrowSchema, _SCHEMA, _lib.golib_destroy_schema_capsule)
+
+
+def _owned_device_array():
+    return _Owned(abi.ArrowDeviceArray, _DEVICE_ARRAY, _lib.golib_destroy_device_array_capsule)
+
+
+class GoObject:
+    """What GoArray and GoBatch share."""
+
+    def __init__(self, handle):
+        self.handle = handle
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.release()
+
+    def release(self, on_other_thread=False):
+        """Ends this object; a second call does nothing."""
+        handle, self.handle = self.handle, 0
+        if handle:
+            _call("release_on_other_thread" if on_other_thread else "release", handle)
+
+    # By pointer, under the names that PyArrow uses.
+
+    def _export_to_c_device(self, array_address, schema_address=0, for_host=False):
+        _call("export", self.handle, array_address, schema_address, for_host)
+
+    @classmethod
+    def _import_from_c_device(cls, array_address, schema_address, full_validation=False):
+        """Takes what the structs hold, also when it raises."""
+        return cls(_create(cls._import, array_address, schema_address, full_validation))
+
+    # By capsule: the Arrow PyCapsule interface.
+
+    def __arrow_c_device_array__(self, requested_schema=None, **kwargs):
+        """A requested schema is ignored, as the interface allows: the consumer casts."""
+        unknown = [name for name, value in kwargs.items() if value is not None]
+        if unknown:
+            raise NotImplementedError(f"unsupported keyword arguments: {unknown}")
+        with _owned_schema() as schema, _owned_device_array() as array:
+            self._export_to_c_device(array.address, schema.address)
+            return schema.capsule(), array.capsule()
+
+    def __arrow_c_schema__(self):
+        with _owned_schema() as schema:
+            _call("export_schema", self.handle, schema.address)
+            return schema.capsule()
+
+    @classmethod
+    def from_capsules(cls, schema_capsule, array_capsule, full_validation=False):
+        """Moves what the capsules hold to Go. They stay to be destroyed, empty."""
+        array = _get_pointer(array_capsule, _DEVICE_ARRAY)
+        schema = _get_pointer(schema_capsule, _SCHEMA)
+        return cls._import_from_c_device(array, schema, full_validation)
+
+    @classmethod
+    def from_arrow(cls, source, full_validation=False):
+        """Imports from any object that has __arrow_c_device_array__."""
+        return cls.from_capsules(*source.__arrow_c_device_array__(), full_validation=full_validation)
+
+    # What Go sees.
+
+    def slice(self, i, j):
+        return type(self)(_create("slice", self.handle, i, j))
+
+    def copy_to_host(self):
+        return type(self)(_create("copy_to_host", self.handle))
+
+    def describe(self):
+        return _ask("describe", self.handle)
+
+    def values(self):
+        return _ask("values", self.handle)
+
+    def buffers(self):
+        return _ask("buffers", self.handle)
+
+    def difference(self, other):
+        """What differs from another object, or an empty text."""
+        return _ask("compare", self.handle, other.handle)
+
+
+class GoArray(GoObject):
+    _import = "import_array"
+
+    @classmethod
+    def make(cls, case, variant):
+        return cls(_create("make_array", case.encode(), variant.encode()))
+
+    @classmethod
+    def make_bare(cls, case):
+        """An array of the case's type that has no elements, and no buffers either."""
+        return cls(_create("make_bare_array", case.encode()))
+
+
+class GoBatch(GoObject):
+    _import = "import_batch"
+
+    @classmethod
+    def make(cls, case, variant):
+        """A batch with the case's array as column "a" and as column "b"."""
+        return cls(_create("make_batch", case.encode(), variant.encode()))
+
+    @classmethod
+    def make_annotated(cls):
+        """A batch without rows whose schema says all that a schema can."""
+        return cls(_create("make_annotated_batch"))
+
+    @classmethod
+    def make_demo(cls, rows):
+        return cls(_create("make_demo_batch", rows))
+
+    def column(self, i):
+        return GoArray(_create("column", self.handle, i))
+
+    def select(self, *indices):
+        return GoBatch(_create("select", self.handle, (ctypes.c_int * len(indices))(*indices), len(indices)))
