@@ -59,7 +59,7 @@ var allowed = map[string][]string{
 
 // mayUseCgo are the packages that speak C; cdata, which cdevice imports for its
 // C types, is arrow-go's.
-var mayUseCgo = []string{"internal/abi", "internal/bridge", "internal/cpeer", "integration/golib"}
+var mayUseCgo = []string{"internal/abi", "internal/bridge", "internal/cpeer", "integration/golib", "examples/pyextension"}
 
 func TestImportsFollowTheLayers(t *testing.T) {
 	all := packages(t)

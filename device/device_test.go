@@ -61,6 +61,7 @@ func TestOpenWithoutABackend(t *testing.T) {
 func TestRegister(t *testing.T) {
 	opens := 0
 	failure := errors.New("out of order")
+	t.Cleanup(func() { device.Forget(device.VPI) })
 	device.Register(device.VPI, func(ordinal int64) (device.Device, error) {
 		opens++
 		if ordinal == 1 {

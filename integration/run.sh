@@ -6,7 +6,7 @@
 #
 # Needs Go, gcc and python3 (PYTHON and GO name others). Makes a Python
 # environment in integration/.venv with what python/requirements.txt pins, again
-# when that file or the interpreter changes, and builds build/libgolib.so.
+# when that file or the interpreter changes, and builds what it loads to build/.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -23,12 +23,14 @@ if [[ ! -f $venv/stamp || $(<"$venv/stamp") != "$wanted" ]]; then
 	printf '%s\n' "$wanted" >"$venv/stamp"
 fi
 
-export GOLIB=$root/build/libgolib.so
-(cd "$root" && "${GO:-go}" build -buildmode=c-shared -o "$GOLIB" ./integration/golib)
+export GOLIB=$root/build/libgolib.so PYEXTENSION=$root/build/libpyextension.so
+cd "$root"
+"${GO:-go}" build -buildmode=c-shared -o "$GOLIB" ./integration/golib
 
 if [[ ${1:-} == --demo ]]; then
 	shift
 	exec "$venv/bin/python" "$here/demo.py" "$@"
 fi
+"${GO:-go}" build -buildmode=c-shared -o "$PYEXTENSION" ./examples/pyextension
 cd "$here/python"
 exec "$venv/bin/python" -m pytest "$@"

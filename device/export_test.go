@@ -1,0 +1,13 @@
+package device
+
+// Forget undoes Register and what Open kept, for tests that register.
+func Forget(t Type) {
+	registry.Lock()
+	defer registry.Unlock()
+	delete(registry.openers, t)
+	for id := range registry.devices {
+		if id.Type == t {
+			delete(registry.devices, id)
+		}
+	}
+}
