@@ -300,3 +300,13 @@ func TestImportRefusesTypesThatCannotBe(t *testing.T) {
 		assert.Zero(t, out.Array.Release, name)
 	}
 }
+
+func TestImportNamesTheColumnWhoseTypeCannotBe(t *testing.T) {
+	checkLeaks(t)
+	in := new(cdevice.CArrowDeviceArray)
+	require.NoError(t, cdevice.ExportRecordBatch(wrap(t, twoColumns(t)), in, nil))
+	schema := arrow.NewSchema([]arrow.Field{{Name: "i", Type: arrow.PrimitiveTypes.Int32}, {Name: "m", Type: &arrow.MapType{}}}, nil)
+	_, err := cdevice.ImportRecordBatchWithSchema(in, schema)
+	assert.ErrorIs(t, err, arrow.ErrInvalid)
+	assert.ErrorContains(t, err, "cdevice: import: ArrowDeviceArray.schema.field[1].type: invalid: the data type panics")
+}

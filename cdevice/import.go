@@ -150,23 +150,35 @@ func importColumns(arr *CArrowDeviceArray, s *arrow.Schema) ([]node, error) {
 }
 
 // countColumns is how many nodes the columns of a batch have.
-func countColumns(s *arrow.Schema) (int, error) {
-	count := 0
-	for i := range s.NumFields() {
-		below, err := nodesOf(s.Field(i).Type, 1)
+func countColumns(s *arrow.Schema) (count int, err error) {
+	i := 0
+	defer func() {
 		if err != nil {
-			return 0, fieldError(opImport, fmt.Sprintf("schema.field[%d].type", i), nil, nil, err)
+			err = fieldError(opImport, fmt.Sprintf("schema.field[%d].type", i), nil, nil, err)
+		}
+	}()
+	defer recoverType(&err)
+	for ; i < s.NumFields(); i++ {
+		below, err := countNodes(s.Field(i).Type, 1)
+		if err != nil {
+			return 0, err
 		}
 		count += below
 	}
 	return count, nil
 }
 
+// countArray is how many nodes an array of the type has.
+func countArray(dt arrow.DataType) (count int, err error) {
+	defer recoverType(&err)
+	return countNodes(dt, 0)
+}
+
 func importRoot(arr *CArrowDeviceArray, dt arrow.DataType) ([]node, error) {
 	if err := checkDevice(arr); err != nil {
 		return nil, err
 	}
-	count, err := nodesOf(dt, 0)
+	count, err := countArray(dt)
 	if err != nil {
 		return nil, fieldError(opImport, "schema.type", nil, nil, err)
 	}

@@ -164,13 +164,8 @@ func byteWidth(st arrow.DataType) int64 {
 	return 0
 }
 
-// nodesOf is countNodes for a type that a caller gave us: arrow-go's types panic
-// when they were not made by their constructors.
-func nodesOf(dt arrow.DataType, depth int) (n int, err error) {
-	defer recoverType(&err)
-	return countNodes(dt, depth)
-}
-
+// recoverType turns the panic of a type that a caller gave us into an error:
+// arrow-go's types panic when they were not made by their constructors.
 func recoverType(err *error) {
 	if v := recover(); v != nil {
 		*err = fmt.Errorf("%w: the data type panics: %v", arrow.ErrInvalid, v)
