@@ -296,7 +296,7 @@ func TestImportRefusesTypesThatCannotBe(t *testing.T) {
 		a.Release()
 		_, err = cdevice.ImportArrayWithType(out, row.dt)
 		assert.ErrorIs(t, err, row.want, name)
-		assert.ErrorContains(t, err, "cdevice: import: ArrowDeviceArray.schema.type", name)
+		assert.ErrorContains(t, err, "cdevice: import: schema.type", name)
 		assert.Zero(t, out.Array.Release, name)
 	}
 }
@@ -308,5 +308,5 @@ func TestImportNamesTheColumnWhoseTypeCannotBe(t *testing.T) {
 	schema := arrow.NewSchema([]arrow.Field{{Name: "i", Type: arrow.PrimitiveTypes.Int32}, {Name: "m", Type: &arrow.MapType{}}}, nil)
 	_, err := cdevice.ImportRecordBatchWithSchema(in, schema)
 	assert.ErrorIs(t, err, arrow.ErrInvalid)
-	assert.ErrorContains(t, err, "cdevice: import: ArrowDeviceArray.schema.field[1].type: invalid: the data type panics")
+	assert.ErrorContains(t, err, "cdevice: import: schema.field[1].type: invalid: the data type panics")
 }

@@ -48,7 +48,7 @@ func ImportRecordBatchWithSchema(arr *CArrowDeviceArray, s *arrow.Schema, opts .
 	columns, err := importColumns(arr, s)
 	if err != nil {
 		releaseArray(&arr.Array)
-		return nil, within("ArrowDeviceArray", err)
+		return nil, err
 	}
 	rows, at := arr.Array.Length, placeOf(arr)
 	mem := adopt(&arr.Array)
@@ -99,7 +99,7 @@ func importArray(arr *CArrowDeviceArray, field arrow.Field, opts []ImportOption)
 	root, err := importRoot(arr, field.Type)
 	if err != nil {
 		releaseArray(&arr.Array)
-		return nil, within("ArrowDeviceArray", err)
+		return nil, err
 	}
 	at := placeOf(arr)
 	mem := adopt(&arr.Array)
@@ -132,7 +132,7 @@ func importColumns(arr *CArrowDeviceArray, s *arrow.Schema) ([]node, error) {
 	}
 	root := &arr.Array
 	if err := checkBatchRoot(root, s.NumFields()); err != nil {
-		return nil, within("array", err)
+		return nil, within(arrayRoot(0), err)
 	}
 	nodes := make([]node, count)
 	columns := take(&nodes, s.NumFields())
@@ -140,7 +140,7 @@ func importColumns(arr *CArrowDeviceArray, s *arrow.Schema) ([]node, error) {
 	pointers := abi.Slice[uintptr](root.Children, len(columns))
 	for i := range columns {
 		if err := im.child(&columns[i], pointers[i], s.Field(i).Type, root.Length); err != nil {
-			return nil, within("array", within(childName(i), err))
+			return nil, within(batchChild(i), err)
 		}
 		if columns[i].length > root.Length {
 			columns[i] = columns[i].slice(0, root.Length)
@@ -186,7 +186,7 @@ func importRoot(arr *CArrowDeviceArray, dt arrow.DataType) ([]node, error) {
 	root := take(&nodes, 1)
 	im := importer{nodes: nodes}
 	if err := im.node(&root[0], &arr.Array, dt); err != nil {
-		return nil, within("array", err)
+		return nil, within(arrayRoot(0), err)
 	}
 	return root, nil
 }

@@ -31,10 +31,10 @@ func checkDevice(arr *CArrowDeviceArray) error {
 	switch t := device.Type(arr.DeviceType); t {
 	case device.CPU:
 		if id != device.NoOrdinal && id != 0 {
-			return invalid(opImport, "device_id", id, "-1 for cpu")
+			return invalid(opImport, "ArrowDeviceArray.device_id", id, "-1 for cpu")
 		}
 		if event != 0 {
-			return invalid(opImport, "sync_event", hex(event), "NULL for cpu")
+			return invalid(opImport, "ArrowDeviceArray.sync_event", hex(event), "NULL for cpu")
 		}
 	case device.CUDA, device.CUDAManaged, device.CUDAHost:
 		least := int64(0)
@@ -42,14 +42,14 @@ func checkDevice(arr *CArrowDeviceArray) error {
 			least = device.NoOrdinal // pinned memory belongs to every device; Arrow C++ says so
 		}
 		if id < least || id > math.MaxInt32 {
-			return invalid(opImport, "device_id", id, fmt.Sprintf("a device ordinal for %s", t))
+			return invalid(opImport, "ArrowDeviceArray.device_id", id, fmt.Sprintf("a device ordinal for %s", t))
 		}
 		if event%sizeofPointer != 0 {
-			return invalid(opImport, "sync_event", hex(event), "the address of a CUevent")
+			return invalid(opImport, "ArrowDeviceArray.sync_event", hex(event), "the address of a CUevent")
 		}
 	default:
 		if t <= 0 {
-			return invalid(opImport, "device_type", int32(t), "a positive ArrowDeviceType")
+			return invalid(opImport, "ArrowDeviceArray.device_type", int32(t), "a positive ArrowDeviceType")
 		}
 	}
 	return nil
