@@ -26,11 +26,17 @@ func (host) ID() ID             { return ID{Type: CPU, Ordinal: NoOrdinal} }
 func (host) Name() string       { return "cpu" }
 func (host) HostReadable() bool { return true }
 
-const hostAlignment = 64
+const (
+	hostAlignment = 64
+	hostAddresses = 1 << 47 // more than a process can address
+)
 
 func (host) Allocate(size int64, _ Stream) (Memory, error) {
 	if size < 0 {
 		return nil, fmt.Errorf("device: allocate %d bytes on cpu: negative size", size)
+	}
+	if size > hostAddresses {
+		return nil, fmt.Errorf("device: allocate %d bytes on cpu: more than can be addressed", size)
 	}
 	// Go memory does not move; the slice in hostMemory keeps it alive.
 	buf := make([]byte, size+hostAlignment)

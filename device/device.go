@@ -114,7 +114,7 @@ type Device interface {
 	Allocate(size int64, s Stream) (Memory, error)
 	// Copy enqueues all ranges on s. Sources and destinations may be memory of
 	// this device or host memory; ranges of one call must not overlap. The memory
-	// must stay alive until the work is done.
+	// must stay where it is until the work is done: memory of Go is pinned.
 	Copy(ranges []Range, s Stream) error
 	// Memset enqueues on s the filling of size bytes at p with value.
 	Memset(p Ptr, value byte, size int64, s Stream) error

@@ -77,5 +77,19 @@ func TestRegister(t *testing.T) {
 	_, err := device.Open(device.ID{Type: device.VPI, Ordinal: 1})
 	assert.ErrorIs(t, err, failure)
 	assert.ErrorContains(t, err, "vpi:1")
-	assert.Panics(t, func() { device.Register(device.VPI, nil) }, "a type has one backend")
+	open := func(int64) (device.Device, error) { return device.Host(), nil }
+	assert.Panics(t, func() { device.Register(device.VPI, open) }, "a type has one backend")
+	assert.Panics(t, func() { device.Register(device.WebGPU, nil) })
+}
+
+// A backend for pinned memory opens the device that pins.
+func TestOpenersMayOpen(t *testing.T) {
+	t.Cleanup(func() { device.Forget(device.VPI); device.Forget(device.WebGPU) })
+	device.Register(device.VPI, func(int64) (device.Device, error) { return device.Host(), nil })
+	device.Register(device.WebGPU, func(ordinal int64) (device.Device, error) {
+		return device.Open(device.ID{Type: device.VPI, Ordinal: ordinal})
+	})
+	d, err := device.Open(device.ID{Type: device.WebGPU, Ordinal: 2})
+	require.NoError(t, err)
+	assert.Equal(t, device.Host(), d)
 }

@@ -6,24 +6,33 @@ import (
 )
 
 // An Opener returns the device of one type with the given ordinal. It is called
-// at most once per ordinal at a time; a device that it returns is kept and
-// returned by every later Open. An error that means "not on this machine" wraps
+// at most once per ordinal at a time, and may open other devices; a device that it
+// returns is kept and returned by every later Open. An error that means "not on this machine" wraps
 // ErrNotSupported.
 type Opener func(ordinal int64) (Device, error)
 
 var registry = struct {
 	sync.Mutex
 	openers map[Type]Opener
-	devices map[ID]Device
+	devices map[ID]*opening
 }{
 	openers: map[Type]Opener{CPU: openHost},
-	devices: map[ID]Device{},
+	devices: map[ID]*opening{},
+}
+
+// opening is one device that somebody opens or has opened.
+type opening struct {
+	sync.Mutex
+	device Device // nil until an Opener succeeded
 }
 
 // Register makes open the backend for devices of type t. Backends call it from
 // an init function, and do nothing else there: no driver is loaded before
-// somebody opens a device. Registering a type twice panics.
+// somebody opens a device. Registering a type twice, or nil, panics.
 func Register(t Type, open Opener) {
+	if open == nil {
+		panic(fmt.Sprintf("device: Register called with nil for %s", t))
+	}
 	registry.Lock()
 	defer registry.Unlock()
 	if _, taken := registry.openers[t]; taken {
@@ -33,22 +42,32 @@ func Register(t Type, open Opener) {
 }
 
 // Open returns the device with this id, opening it at the first call. Where no
-// backend is registered for the type, the error wraps [ErrNotSupported]: import
-// the package that has one, memory/cudaalloc for CUDA say.
+// backend is registered for the type, the error wraps [ErrNotSupported]; import
+// the package that has one.
 func Open(id ID) (Device, error) {
 	registry.Lock()
-	defer registry.Unlock()
-	if d, ok := registry.devices[id]; ok {
-		return d, nil
-	}
 	open, ok := registry.openers[id.Type]
 	if !ok {
+		registry.Unlock()
 		return nil, fmt.Errorf("device: open %s: no backend is registered for this device type: %w", id, ErrNotSupported)
 	}
-	d, err := open(id.Ordinal)
-	if err != nil {
-		return nil, fmt.Errorf("device: open %s: %w", id, err)
+	entry, ok := registry.devices[id]
+	if !ok {
+		entry = new(opening)
+		registry.devices[id] = entry
 	}
-	registry.devices[id] = d
-	return d, nil
+	registry.Unlock()
+
+	// The registry is not locked here: an Opener may open other devices, and a
+	// slow one keeps nobody else waiting.
+	entry.Lock()
+	defer entry.Unlock()
+	if entry.device == nil {
+		d, err := open(id.Ordinal)
+		if err != nil {
+			return nil, fmt.Errorf("device: open %s: %w", id, err)
+		}
+		entry.device = d
+	}
+	return entry.device, nil
 }

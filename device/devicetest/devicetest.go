@@ -6,6 +6,8 @@ package devicetest
 import (
 	"context"
 	"fmt"
+	"math"
+	"runtime"
 	"sync"
 	"testing"
 	"unsafe"
@@ -26,7 +28,7 @@ func TestDevice(t *testing.T, dev device.Device) {
 		{"identity does not change", identity},
 		{"the registry opens the same device", opened},
 		{"memory is aligned and as large as asked for", allocation},
-		{"a negative size is refused", negativeSizes},
+		{"an impossible size is refused", impossibleSizes},
 		{"memory is freed once", freedOnce},
 		{"copies go both ways", copies},
 		{"many ranges are copied in one call", ranges},
@@ -80,9 +82,11 @@ func allocation(t *testing.T, dev device.Device) {
 	}
 }
 
-func negativeSizes(t *testing.T, dev device.Device) {
-	_, err := dev.Allocate(-1, nil)
-	assert.Error(t, err)
+func impossibleSizes(t *testing.T, dev device.Device) {
+	for _, size := range []int64{-1, math.MinInt64, math.MaxInt64 - 10} {
+		_, err := dev.Allocate(size, nil)
+		assert.Error(t, err, size)
+	}
 	m := allocate(t, dev, 8)
 	assert.Error(t, dev.Copy([]device.Range{{Dst: m.Ptr(), Src: m.Ptr(), Size: -1}}, nil))
 	assert.Error(t, dev.Memset(m.Ptr(), 0, -1, nil))
@@ -95,8 +99,24 @@ func freedOnce(t *testing.T, dev device.Device) {
 	assert.Error(t, m.Free(nil))
 }
 
-// hostPtr is the address of host memory, which the caller keeps alive.
-func hostPtr(b []byte) device.Ptr { return device.Ptr(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) }
+// pinned is Go memory that a device may copy from or to: pinned, as device.Copy
+// asks for, until unpin.
+type pinned struct {
+	bytes []byte
+	pins  *runtime.Pinner
+}
+
+func pin(b []byte) pinned {
+	p := pinned{b, new(runtime.Pinner)}
+	p.pins.Pin(unsafe.SliceData(b))
+	return p
+}
+
+func (p pinned) unpin() { p.pins.Unpin() }
+
+func (p pinned) at(offset int) device.Ptr {
+	return device.Ptr(uintptr(unsafe.Pointer(unsafe.SliceData(p.bytes)))) + device.Ptr(offset)
+}
 
 func pattern(n int, seed byte) []byte {
 	b := make([]byte, n)
@@ -110,17 +130,20 @@ func pattern(n int, seed byte) []byte {
 func write(t *testing.T, dev device.Device, to device.Ptr, b []byte) {
 	t.Helper()
 	s := newStream(t, dev)
-	require.NoError(t, dev.Copy([]device.Range{{Dst: to, Src: hostPtr(b), Size: int64(len(b))}}, s))
+	src := pin(b)
+	defer src.unpin()
+	require.NoError(t, dev.Copy([]device.Range{{Dst: to, Src: src.at(0), Size: int64(len(b))}}, s))
 	require.NoError(t, s.Synchronize(context.Background()))
 }
 
 // read copies n bytes of memory to the host, after the work on s.
 func read(t *testing.T, dev device.Device, from device.Ptr, n int, s device.Stream) []byte {
 	t.Helper()
-	b := make([]byte, n)
-	require.NoError(t, dev.Copy([]device.Range{{Dst: hostPtr(b), Src: from, Size: int64(n)}}, s))
+	dst := pin(make([]byte, n))
+	defer dst.unpin()
+	require.NoError(t, dev.Copy([]device.Range{{Dst: dst.at(0), Src: from, Size: int64(n)}}, s))
 	require.NoError(t, s.Synchronize(context.Background()))
-	return b
+	return dst.bytes
 }
 
 func newStream(t *testing.T, dev device.Device) device.Stream {
@@ -152,17 +175,18 @@ func copies(t *testing.T, dev device.Device) {
 func ranges(t *testing.T, dev device.Device) {
 	const n, pieces = 64, 50
 	m := allocate(t, dev, n*pieces)
-	src := pattern(n*pieces, 3)
+	src := pin(pattern(n*pieces, 3))
+	defer src.unpin()
 	var list []device.Range
 	for i := pieces - 1; i >= 0; i-- { // mirrored, so that the order of pieces shows
-		list = append(list, device.Range{Dst: m.Ptr() + device.Ptr((pieces-1-i)*n), Src: hostPtr(src[i*n:]), Size: n})
+		list = append(list, device.Range{Dst: m.Ptr() + device.Ptr((pieces-1-i)*n), Src: src.at(i * n), Size: n})
 	}
-	list = append(list, device.Range{Dst: m.Ptr(), Src: hostPtr(src), Size: 0})
+	list = append(list, device.Range{Dst: m.Ptr(), Src: src.at(0), Size: 0})
 	s := newStream(t, dev)
 	require.NoError(t, dev.Copy(list, s))
 	got := read(t, dev, m.Ptr(), n*pieces, s)
 	for i := range pieces {
-		assert.Equal(t, src[i*n:(i+1)*n], got[(pieces-1-i)*n:(pieces-i)*n])
+		assert.Equal(t, src.bytes[i*n:(i+1)*n], got[(pieces-1-i)*n:(pieces-i)*n])
 	}
 	assert.NoError(t, dev.Copy(nil, s), "an empty list is no work")
 }
@@ -281,8 +305,9 @@ func oneRound(dev device.Device, n int, value byte) error {
 	if err := dev.Memset(m.Ptr(), value, int64(n), s); err != nil {
 		return err
 	}
-	got := make([]byte, n)
-	if err := dev.Copy([]device.Range{{Dst: hostPtr(got), Src: m.Ptr(), Size: int64(n)}}, s); err != nil {
+	got := pin(make([]byte, n))
+	defer got.unpin()
+	if err := dev.Copy([]device.Range{{Dst: got.at(0), Src: m.Ptr(), Size: int64(n)}}, s); err != nil {
 		return err
 	}
 	if err := m.Free(s); err != nil {
@@ -291,7 +316,7 @@ func oneRound(dev device.Device, n int, value byte) error {
 	if err := s.Synchronize(context.Background()); err != nil {
 		return err
 	}
-	for i, b := range got {
+	for i, b := range got.bytes {
 		if b != value {
 			return fmt.Errorf("byte %d is %#x, want %#x", i, b, value)
 		}

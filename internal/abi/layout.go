@@ -9,8 +9,6 @@ import "unsafe"
 // the struct in abi.h: a difference is an index out of range. The golden test in
 // layout_test.go pins the numbers themselves.
 var (
-	_ = [1]struct{}{}[unsafe.Sizeof(uintptr(0))-8]
-
 	_ = [1]struct{}{}[unsafe.Sizeof(ArrowSchema{})-C.sizeof_struct_ArrowSchema]
 	_ = [1]struct{}{}[unsafe.Offsetof(ArrowSchema{}.Flags)-unsafe.Offsetof(C.struct_ArrowSchema{}.flags)]
 	_ = [1]struct{}{}[unsafe.Offsetof(ArrowSchema{}.Release)-unsafe.Offsetof(C.struct_ArrowSchema{}.release)]

@@ -16,7 +16,7 @@ struct cdevice_v0_block* cdevice_v0_block_new(size_t size) {
   return block;
 }
 
-void cdevice_v0_block_free(struct cdevice_v0_block* block) {
+static void block_free(struct cdevice_v0_block* block) {
   free(block);
   __atomic_fetch_sub(&block_count, 1, __ATOMIC_RELAXED);
 }
@@ -30,7 +30,7 @@ int64_t cdevice_v0_block_count(void) {
 static void drop(struct cdevice_v0_block* block, int64_t n) {
   if (__atomic_fetch_sub(&block->live, n, __ATOMIC_ACQ_REL) != n) return;
   uint64_t handle = block->handle;
-  cdevice_v0_block_free(block);
+  block_free(block);
   if (handle != 0) cdevice_v0_go_release(handle);
 }
 

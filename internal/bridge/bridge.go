@@ -5,7 +5,6 @@ package bridge
 
 // #cgo noescape cdevice_v0_block_new
 // #cgo nocallback cdevice_v0_block_new
-// #cgo nocallback cdevice_v0_block_free
 // #cgo nocallback cdevice_v0_block_count
 // #include "bridge.h"
 import "C"
@@ -49,18 +48,12 @@ func LimitBlocks(size uintptr) (restore func()) {
 
 // NewBlock allocates a block of size bytes, the head included, with
 // uninitialised contents. It returns nil when the memory is not to be had. The
-// block is freed by the release callback of the last struct in it, or by
-// FreeBlock if no consumer ever saw it.
+// block is freed by the release callback of the last struct in it.
 func NewBlock(size uintptr) *Block {
 	if size > limit.Load() {
 		return nil
 	}
 	return (*Block)(unsafe.Pointer(C.cdevice_v0_block_new(C.size_t(size))))
-}
-
-// FreeBlock frees a block that was never handed to a consumer.
-func FreeBlock(b *Block) {
-	C.cdevice_v0_block_free((*C.struct_cdevice_v0_block)(unsafe.Pointer(b)))
 }
 
 // Blocks is the number of blocks that are allocated and not yet freed.

@@ -21,8 +21,6 @@ struct cdevice_v0_block {
 
 /* Allocates a block of size bytes, header included, or returns NULL. */
 struct cdevice_v0_block* cdevice_v0_block_new(size_t size);
-/* Frees a block that was never handed to a consumer. */
-void cdevice_v0_block_free(struct cdevice_v0_block* block);
 /* Blocks that are allocated and not freed. */
 int64_t cdevice_v0_block_count(void);
 

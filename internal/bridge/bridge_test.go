@@ -3,6 +3,7 @@ package bridge
 import (
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"unsafe"
@@ -83,6 +84,9 @@ func TestSymbolsCarryThePrefix(t *testing.T) {
 		require.NoError(t, err)
 		for line := range strings.Lines(string(out)) {
 			name, _, _ := strings.Cut(strings.TrimSpace(line), " ")
+			if runtime.GOOS == "darwin" {
+				name = strings.TrimPrefix(name, "_") // Mach-O puts one before every C name
+			}
 			switch {
 			case strings.HasPrefix(name, "cdevice_v0_"):
 				ours++
