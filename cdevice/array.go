@@ -55,7 +55,7 @@ func (a *Array) NullCount() int64 { return a.node.nulls }
 func (a *Array) DeviceID() device.ID { return a.place.id }
 
 // Device opens the device that the memory lives on; see [RecordBatch.Device].
-func (a *Array) Device() (device.Device, error) { return device.Open(a.place.id) }
+func (a *Array) Device() (device.Device, error) { return a.place.device() }
 
 // Slice returns elements [i, j), sharing the memory; see [RecordBatch.Slice].
 func (a *Array) Slice(i, j int64) (*Array, error) {

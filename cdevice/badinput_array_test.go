@@ -1,6 +1,7 @@
 package cdevice_test
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"slices"
@@ -297,7 +298,7 @@ func TestStructArrayRootKeepsItsNullsAndOffset(t *testing.T) {
 	f := foreignCase(t, "struct", asArray)
 	defer f.free()
 	f.root.Offset, f.root.Length, f.root.NullCount = 1, 4, 1
-	got, err := f.importWith(f.newSchema(t), cdevice.WithFullValidation())
+	got, err := f.importWith(f.newSchema(t), cdevice.WithFullValidation(context.Background()))
 	require.NoError(t, err)
 	view, err := hostView(got)
 	require.NoError(t, err)

@@ -1,6 +1,7 @@
 package cdevice_test
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"testing"
@@ -152,7 +153,9 @@ func (row deviceRow) run(t *testing.T, base string, w way) {
 
 	full := row.foreign(t, base, w)
 	defer full.free()
-	noPanic(t, "full validation", func() { got, err = full.importWith(full.newSchema(t), cdevice.WithFullValidation()) })
+	noPanic(t, "full validation", func() {
+		got, err = full.importWith(full.newSchema(t), cdevice.WithFullValidation(context.Background()))
+	})
 	if row.reads == nil {
 		require.NoError(t, err)
 		got.Release()
@@ -276,7 +279,7 @@ func TestNullBuffersOfPinnedMemory(t *testing.T) {
 				f := row.foreign(t, base, w)
 				defer f.free()
 				f.each(func(n *foreignNode) { clear(n.pointers) })
-				got, err := f.importWith(f.newSchema(t), cdevice.WithFullValidation())
+				got, err := f.importWith(f.newSchema(t), cdevice.WithFullValidation(context.Background()))
 				require.NoError(t, err)
 				noPanic(t, "read", func() {
 					view, copied := readAll(t, got)

@@ -1,6 +1,7 @@
 package cdevice_test
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"testing"
@@ -41,7 +42,7 @@ func TestBadLengths(t *testing.T) {
 		{name: "length most, utf8, full", only: asArray, base: "utf8", set: length(most), full: true, want: "length = ", is: arrow.ErrInvalid},
 		{name: "length most, empty struct, full", only: asArray, base: "struct_empty", set: length(most), full: true, want: "length = ", is: arrow.ErrInvalid},
 		{name: "length most, struct", base: "struct", set: length(most), want: "@.children[0].length = 6, want at least 9223372036854775807", is: arrow.ErrInvalid},
-		{name: "length most, fixed size list", base: "fixed_size_list", set: length(most), want: "@.children[0].length = 12, want at least 9223372036854775807", is: arrow.ErrInvalid},
+		{name: "length most, fixed size list", base: "fixed_size_list", set: length(most), want: "@.length = 9223372036854775807, want fewer elements", is: arrow.ErrInvalid},
 		{name: "length most, sparse union", base: "sparse_union", set: length(most), want: "@.children[0].length = 6, want at least 9223372036854775807", is: arrow.ErrInvalid},
 		{name: "length most, run ends, full", only: asArray, base: "run_end_encoded_int64", set: length(most), full: true, want: "run_ends[2] = 6, want at least 9223372036854775807", is: arrow.ErrInvalid},
 		{name: "length most, a list's child, full", base: "list", set: inChild(0, both(length(most), nulls(-1))), full: true, want: "length = ", is: arrow.ErrInvalid},
@@ -110,7 +111,7 @@ func TestHugeArraysOfNothing(t *testing.T) {
 		{name: "dense union, child of length most", typ: dense, text: `[[0,null]]`, set: both(put[int32](1, 0, math.MaxInt32), inChild(0, length(most))), full: true},
 		{name: "dense union, offset of its child most", typ: dense, text: `[[0,null]]`, set: both(put[int32](1, 0, 5), inChild(0, at(most-6, 6))), full: true},
 		{name: "fixed size list, twice its offset is most", typ: pairs, text: `[]`, set: both(offset(1<<62-1), inChild(0, length(most))), full: true},
-		{name: "fixed size list, twice its length overflows", typ: pairs, text: `[]`, set: both(length(1<<62), inChild(0, length(most))), only: asArray, reads: arrow.ErrInvalid},
+		{name: "fixed size list, twice its length overflows", typ: pairs, text: `[]`, set: both(length(1<<62), inChild(0, length(most))), only: asArray, want: "@.length = 4611686018427387904, want fewer elements", is: arrow.ErrInvalid},
 		{name: "fixed size list, twice its length overflows, full", typ: pairs, text: `[]`, set: both(length(1<<62), inChild(0, length(most))), only: asArray, full: true, want: "length = ", is: arrow.ErrInvalid},
 		{name: "fixed size list, child too short by one", typ: pairs, text: `[[null,null]]`, set: inChild(0, both(length(1), nulls(1))), want: "@.children[0].length = 1, want at least 2", is: arrow.ErrInvalid},
 		{name: "fixed size binary of 0 bytes, data NULL", typ: &arrow.FixedSizeBinaryType{}, text: `["",""]`, set: nullBuffer(1), full: true},
@@ -126,7 +127,7 @@ func TestHugeListOfNothing(t *testing.T) {
 	defer f.free()
 	valuesAt[int64](f.root, 1)[1] = math.MaxInt64
 	f.root.children[0].Length = math.MaxInt64
-	got, err := f.importKnown(cdevice.WithFullValidation())
+	got, err := f.importKnown(cdevice.WithFullValidation(context.Background()))
 	require.NoError(t, err)
 	view, err := hostView(got)
 	require.NoError(t, err)
@@ -169,7 +170,7 @@ func TestDepthHasALimit(t *testing.T) {
 			defer f.free()
 			f.counts = allocC[int64](f.arena, 2)
 			f.field.Type, f.device = nested(f.arena, row.lists, f.counts)
-			got, err := f.importKnown(cdevice.WithFullValidation())
+			got, err := f.importKnown(cdevice.WithFullValidation(context.Background()))
 			if row.deep {
 				assert.Nil(t, got)
 				assert.ErrorContains(t, err, "type: invalid: nested deeper than 64")

@@ -1,6 +1,7 @@
 package cdevice_test
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -116,7 +117,7 @@ func importAndUse(t testing.TB, f *foreignArray, what string, full bool) error {
 	}
 	var opts []cdevice.ImportOption
 	if full {
-		opts = append(opts, cdevice.WithFullValidation())
+		opts = append(opts, cdevice.WithFullValidation(context.Background()))
 	}
 	var got imported
 	var err error

@@ -67,7 +67,7 @@ func (row badRow) run(t *testing.T, w way) {
 	want := strings.ReplaceAll(row.want, "@", "ArrowDeviceArray.array"+f.base.path)
 	var opts []cdevice.ImportOption
 	if row.full {
-		opts = append(opts, cdevice.WithFullValidation())
+		opts = append(opts, cdevice.WithFullValidation(context.Background()))
 	}
 
 	releases := int64(1)

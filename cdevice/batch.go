@@ -63,12 +63,15 @@ func (b *RecordBatch) DeviceID() device.ID { return b.place.id }
 // Device opens the device that the memory lives on. Where no backend is
 // registered, or the machine has no such device, the error wraps
 // device.ErrNotSupported; the batch can still be sliced, passed on and exported.
-func (b *RecordBatch) Device() (device.Device, error) { return device.Open(b.place.id) }
+func (b *RecordBatch) Device() (device.Device, error) { return b.place.device() }
 
 // Column returns column i as an array that shares the batch's memory. The
 // result is owned by the caller, who releases it. It panics where i is out of
-// range, as indexing a slice does.
+// range, as indexing a slice does, and on a batch that was released.
 func (b *RecordBatch) Column(i int) *Array {
+	if b.refs.Load() <= 0 {
+		panic(fieldError(opColumn, "RecordBatch", nil, nil, ErrReleased))
+	}
 	field, n := b.schema.Field(i), b.columns[i] // may panic: before the reference is taken
 	return newArray(b.mem.retain(), b.place, field, n)
 }

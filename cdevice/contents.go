@@ -77,9 +77,9 @@ func checkOwnContents(n *node, st arrow.DataType) error {
 	case storeList64:
 		return checkOffsets(values[int64](n, 1, n.length+1), n.children[0].length)
 	case storeListView:
-		return checkListView(values[int32](n, 1, n.length), values[int32](n, 2, n.length), n.children[0].length)
+		return checkListViews(values[int32](n, 1, n.length), values[int32](n, 2, n.length), n.children[0].length)
 	case storeListView8:
-		return checkListView(values[int64](n, 1, n.length), values[int64](n, 2, n.length), n.children[0].length)
+		return checkListViews(values[int64](n, 1, n.length), values[int64](n, 2, n.length), n.children[0].length)
 	case storeView:
 		return checkViews(n, st)
 	case storeSparse, storeDense:
@@ -146,15 +146,23 @@ func notUTF8(i int) error {
 	return invalid(opImport, fmt.Sprintf("values[%d]", i), nil, "valid UTF-8")
 }
 
-func checkListView[T offsetInt](offsets, sizes []T, limit int64) error {
+func checkListViews[T offsetInt](offsets, sizes []T, limit int64) error {
 	for i := range offsets {
-		off, size := int64(offsets[i]), int64(sizes[i])
-		if off < 0 || off > limit {
-			return invalid(opImport, fmt.Sprintf("offsets[%d]", i), off, fmt.Sprintf("0 to %d", limit))
+		if err := checkListView(i, offsets[i], sizes[i], limit); err != nil {
+			return err
 		}
-		if size < 0 || size > limit-off {
-			return invalid(opImport, fmt.Sprintf("sizes[%d]", i), size, fmt.Sprintf("0 to %d", limit-off))
-		}
+	}
+	return nil
+}
+
+// checkListView checks that list i lies within a child of limit elements.
+func checkListView[T offsetInt](i int, offset, size T, limit int64) error {
+	off, count := int64(offset), int64(size)
+	if off < 0 || off > limit {
+		return invalid(opImport, fmt.Sprintf("offsets[%d]", i), off, fmt.Sprintf("0 to %d", limit))
+	}
+	if count < 0 || count > limit-off {
+		return invalid(opImport, fmt.Sprintf("sizes[%d]", i), count, fmt.Sprintf("0 to %d", limit-off))
 	}
 	return nil
 }

@@ -20,11 +20,12 @@ import (
 // wait with an error.
 //
 // Only what the rows need is copied: a slice does not drag along what it was cut
-// from, and the copy's arrays start at offset zero. Null counts are counted.
+// from, and the copy's arrays start at offset zero. Null counts are counted,
+// except where the producer says that there are no nulls.
 //
 // The result is owned by the caller. Errors are [FieldError] where the contents
-// do not hold together, and wrap device.ErrNotSupported where nothing in this
-// process can read the memory.
+// do not hold together, and wrap device.ErrNotSupported where the host cannot
+// read the memory.
 func (b *RecordBatch) CopyToHost(ctx context.Context, mem memory.Allocator) (arrow.RecordBatch, error) {
 	if b.refs.Load() <= 0 {
 		return nil, readReleased("RecordBatch")
@@ -53,7 +54,10 @@ func (a *Array) CopyToHost(ctx context.Context, mem memory.Allocator) (arrow.Arr
 		return nil, err
 	}
 	arr, err := copyArray(&a.node, mem)
-	return arr, within("array", err)
+	if err != nil {
+		return nil, within("array", err)
+	}
+	return arr, nil
 }
 
 func copyArray(n *node, mem memory.Allocator) (arr arrow.Array, err error) {
@@ -64,7 +68,7 @@ func copyArray(n *node, mem memory.Allocator) (arr arrow.Array, err error) {
 	defer c.release()
 	data, err := c.copy(n, 0, n.length)
 	if err != nil {
-		return nil, err
+		return nil, during(opRead, err)
 	}
 	defer recoverArrow(&err, c.abandon)
 	return array.MakeFromData(data), nil
@@ -290,9 +294,13 @@ func copyListView[T offsetInt](c *copier, n *node) ([]*memory.Buffer, []arrow.Ar
 		srcOffsets, srcSizes := values[T](n, 1, n.length), values[T](n, 2, n.length)
 		valid := isValid(n)
 		for i := range srcOffsets {
-			if valid(i) && srcSizes[i] != 0 {
-				r.add(int64(srcOffsets[i]), int64(srcOffsets[i])+int64(srcSizes[i]))
+			if !valid(i) || srcSizes[i] == 0 {
+				continue
 			}
+			if err := checkListView(i, srcOffsets[i], srcSizes[i], n.children[0].length); err != nil {
+				return nil, nil, err
+			}
+			r.add(int64(srcOffsets[i]), int64(srcOffsets[i])+int64(srcSizes[i]))
 		}
 		dstOffsets, dstSizes := elements[T](offsets), elements[T](sizes)
 		for i := range srcOffsets {
@@ -391,6 +399,9 @@ func (c *copier) runs(n *node) ([]*memory.Buffer, []arrow.ArrayData, error) {
 	ends := &n.children[0]
 	first, last := int64(0), int64(0) // runs
 	if n.length > 0 {
+		if _, err := hostSizes(nil, ends, ends.storage()); err != nil {
+			return nil, nil, within(childName(0), err)
+		}
 		first = findRun(ends, n.offset)
 		last = findRun(ends, n.offset+n.length-1) + 1
 	}

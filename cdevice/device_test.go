@@ -223,7 +223,7 @@ func TestForHostWaitsAndLabelsCPU(t *testing.T) {
 		assert.EqualValues(t, device.CPU, out.DeviceType)
 		assert.EqualValues(t, -1, out.DeviceID)
 		assert.Zero(t, out.SyncEvent)
-		back, err := cdevice.ImportArrayWithType(&out, arrow.PrimitiveTypes.Int32, cdevice.WithFullValidation())
+		back, err := cdevice.ImportArrayWithType(&out, arrow.PrimitiveTypes.Int32, cdevice.WithFullValidation(context.Background()))
 		require.NoError(t, err)
 		back.Release()
 	}
@@ -265,7 +265,7 @@ func TestDeviceMemoryIsNotRead(t *testing.T) {
 	defer part.Release()
 	var out cdevice.CArrowDeviceArray
 	require.NoError(t, cdevice.ExportArray(part, &out, nil))
-	_, err = cdevice.ImportArrayWithType(&out, arrow.PrimitiveTypes.Int32, cdevice.WithFullValidation())
+	_, err = cdevice.ImportArrayWithType(&out, arrow.PrimitiveTypes.Int32, cdevice.WithFullValidation(context.Background()))
 	assert.ErrorIs(t, err, device.ErrNotSupported, "contents cannot be checked without a driver")
 }
 

@@ -35,7 +35,7 @@
 // # What costs what
 //
 // An export is one C allocation and no Go allocation, however many columns there
-// are; a release is one call from C into Go. An import is three Go allocations,
-// and reads nothing but the structs. Memory of the Go heap is pinned once, by
+// are; a release is one call from C into Go. An import is a handful of Go
+// allocations, and reads nothing but the structs. Memory of the Go heap is pinned once, by
 // Wrap, for all exports of a batch.
 package cdevice

@@ -23,11 +23,13 @@ var ErrReleased = fielderr.ErrReleased
 
 var errTooDeep = fmt.Errorf("%w: nested deeper than %d", arrow.ErrInvalid, maxDepth)
 
+var errTooLarge = fmt.Errorf("%w: more than %d arrays", arrow.ErrInvalid, maxNodes)
+
 func unknownType(dt arrow.DataType) error {
 	if dt == nil {
 		return fmt.Errorf("%w: no data type", arrow.ErrInvalid)
 	}
-	return fmt.Errorf("%w: data type %s", arrow.ErrNotImplemented, dt)
+	return fmt.Errorf("%w: data type %s", arrow.ErrNotImplemented, dt.Name())
 }
 
 // invalid returns a FieldError for malformed input. The field is relative to the
@@ -78,4 +80,5 @@ const (
 	opRead   = "read"
 	opSlice  = "slice"
 	opSelect = "select"
+	opColumn = "column"
 )

@@ -208,7 +208,7 @@ func applyExportOptions(at place, opts []ExportOption) (place, error) {
 	for _, opt := range opts {
 		opt(&o)
 	}
-	if o.forHost && !hostReadable(at.id) {
+	if o.forHost && !at.hostReadable() {
 		return at, fieldError(opExport, "ArrowDeviceArray.device_type", at.id.Type, "memory that the host can read (ForHost)", device.ErrNotSupported)
 	}
 	if o.forHost || o.synchronized {
@@ -218,7 +218,7 @@ func applyExportOptions(at place, opts []ExportOption) (place, error) {
 		at.event = 0
 	}
 	if o.forHost {
-		at.id = device.Host().ID()
+		at.id, at.dev = device.Host().ID(), device.Host()
 	}
 	return at, nil
 }

@@ -68,7 +68,7 @@ func TestExtensionsOverEveryStorage(t *testing.T) {
 		defer a.Release()
 
 		register()
-		known := throughC(t, a, cdevice.WithFullValidation())
+		known := throughC(t, a, cdevice.WithFullValidation(context.Background()))
 		defer known.Release()
 		unregister()
 		assert.True(t, arrow.TypeEqual(ext.DataType(), known.DataType()))

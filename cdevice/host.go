@@ -13,6 +13,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/bridge"
 )
 
 // HostView returns the batch as an arrow-go record batch over the same memory,
@@ -20,12 +21,14 @@ import (
 // is one; ctx ends the wait with an error.
 //
 // The host must be able to read the memory (CPU, pinned or managed), otherwise
-// the error wraps device.ErrNotSupported; [RecordBatch.CopyToHost] always works.
-// A batch that was made by [Wrap] gives the record batch that was wrapped.
+// the error wraps device.ErrNotSupported. A batch that was made by [Wrap] gives
+// the record batch that was wrapped.
 //
 // The result is owned by the caller. It, and every column taken from it, keeps
-// the memory alive until its release. The contents are not checked beyond what
-// the buffers' sizes need: see [WithFullValidation].
+// the memory alive until its release. It follows arrow-go's rules for concurrent
+// use: an array counts its nulls when it is first asked, without a lock. The
+// contents are not checked beyond what the buffers' sizes need: see
+// [WithFullValidation].
 func (b *RecordBatch) HostView(ctx context.Context) (arrow.RecordBatch, error) {
 	if b.refs.Load() <= 0 {
 		return nil, readReleased("RecordBatch")
@@ -67,7 +70,10 @@ func (a *Array) HostView(ctx context.Context) (arrow.Array, error) {
 	v := viewer{mem: viewMemory(a.mem)}
 	defer v.mem.drop()
 	arr, err := v.array(&a.node)
-	return arr, within("array", err)
+	if err != nil {
+		return nil, within("array", err)
+	}
+	return arr, nil
 }
 
 func readReleased(what string) error {
@@ -79,7 +85,7 @@ func readyForHost(ctx context.Context, at place) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("cdevice: read: %w", err)
 	}
-	if !hostReadable(at.id) {
+	if !at.hostReadable() {
 		return fmt.Errorf("cdevice: read: the host cannot read memory of %s: %w", at.id, device.ErrNotSupported)
 	}
 	return at.wait(ctx)
@@ -178,24 +184,24 @@ func (v *viewer) data(n *node) (data *array.Data, err error) {
 	}
 	buffers := v.takeBuffers(shift + len(v.sizes))
 	for i, size := range v.sizes {
-		if n.buffers[i] != 0 {
-			buffers[shift+i] = v.mem.buffer(abi.Slice[byte](n.buffers[i], int(size)))
+		addr := n.buffers[i]
+		if n.length == 0 && addr != 0 {
+			addr = bridge.Zeros // a producer need not have as much as the one offset
+		}
+		if addr != 0 {
+			buffers[shift+i] = v.mem.buffer(abi.Slice[byte](addr, int(size)))
 		}
 	}
 	children, err := v.children(n)
 	if err == nil {
-		offset := n.offset
-		if n.length == 0 {
-			offset = 0 // so that nothing before the first element is looked at
-		}
 		nulls := n.nulls
 		if v.exact > 0 {
 			nulls = n.countNulls()
 		}
 		if n.layout.store == storeDictionary {
-			data = array.NewDataWithDictionary(n.dtype, int(n.length), buffers, int(nulls), int(offset), children[0].(*array.Data))
+			data = array.NewDataWithDictionary(n.dtype, int(n.length), buffers, int(nulls), int(n.offset), children[0].(*array.Data))
 		} else {
-			data = array.NewData(n.dtype, int(n.length), buffers, children, int(nulls), int(offset))
+			data = array.NewData(n.dtype, int(n.length), buffers, children, int(nulls), int(n.offset))
 		}
 	}
 	// The data holds references of its own.

@@ -53,7 +53,6 @@ func ImportRecordBatchWithSchema(arr *CArrowDeviceArray, s *arrow.Schema, opts .
 	rows, at := arr.Array.Length, placeOf(arr)
 	mem := adopt(&arr.Array)
 	if err := afterImport(mem, at, columns, batchChild, opts); err != nil {
-		mem.Release()
 		return nil, err
 	}
 	return newRecordBatch(mem, at, s, rows, columns), nil
@@ -104,7 +103,6 @@ func importArray(arr *CArrowDeviceArray, field arrow.Field, opts []ImportOption)
 	at := placeOf(arr)
 	mem := adopt(&arr.Array)
 	if err := afterImport(mem, at, root, arrayRoot, opts); err != nil {
-		mem.Release()
 		return nil, err
 	}
 	return newArray(mem, at, field, root[0]), nil
@@ -159,11 +157,9 @@ func countColumns(s *arrow.Schema) (count int, err error) {
 	}()
 	defer recoverType(&err)
 	for ; i < s.NumFields(); i++ {
-		below, err := countNodes(s.Field(i).Type, 1)
-		if err != nil {
+		if err := countNodes(s.Field(i).Type, 1, &count); err != nil {
 			return 0, err
 		}
-		count += below
 	}
 	return count, nil
 }
@@ -171,7 +167,8 @@ func countColumns(s *arrow.Schema) (count int, err error) {
 // countArray is how many nodes an array of the type has.
 func countArray(dt arrow.DataType) (count int, err error) {
 	defer recoverType(&err)
-	return countNodes(dt, 0)
+	err = countNodes(dt, 0, &count)
+	return count, err
 }
 
 func importRoot(arr *CArrowDeviceArray, dt arrow.DataType) ([]node, error) {
@@ -221,6 +218,7 @@ func (im *importer) node(n *node, a *abi.ArrowArray, dt arrow.DataType) error {
 		return err
 	}
 	n.dtype, n.layout, n.length, n.offset = dt, l, a.Length, a.Offset
+	n.dropEmptyOffset()
 	n.buffers = abi.Slice[uintptr](a.Buffers, int(a.NBuffers))
 	n.nulls = knownNulls(l, a.Length, a.NullCount, bitmapOf(l, n.buffers))
 	if err := checkBuffers(n, a.NullCount, st, l); err != nil {
@@ -248,14 +246,17 @@ func (im *importer) children(n *node, a *abi.ArrowArray, st arrow.DataType) erro
 		return err
 	}
 	n.children = take(&im.nodes, count)
-	least := childLength(st, n.offset+n.length)
+	least, ok := childLength(st, a.Offset+a.Length)
+	if !ok {
+		return invalid(opImport, "length", n.length, fmt.Sprintf("fewer elements than int64 can count the values of, for %s", st))
+	}
 	for i, addr := range abi.Slice[uintptr](a.Children, count) {
 		if err := im.child(&n.children[i], addr, childType(st, i), least); err != nil {
 			return within(childName(i), err)
 		}
 	}
 	if n.layout.store == storeRunEnds {
-		return checkRuns(n)
+		return checkRuns(opImport, n)
 	}
 	return nil
 }
@@ -264,14 +265,28 @@ func (im *importer) children(n *node, a *abi.ArrowArray, st arrow.DataType) erro
 func batchChild(i int) string { return "ArrowDeviceArray.array." + childName(i) }
 func arrayRoot(int) string    { return "ArrowDeviceArray.array" }
 
-// afterImport does what needs the memory to be ours.
+// afterImport does what needs the memory to be ours. Unless it returns nil, it
+// releases mem; also when code of a backend panics.
 func afterImport(mem *memoryOwner, at place, nodes []node, name func(i int) string, opts []ImportOption) error {
-	if at.id.Type == device.CPU {
+	done := false
+	defer func() {
+		if !done {
+			mem.Release()
+		}
+	}()
+	if at.id.Type.HostReadable() {
 		mem.replaceNulls(nodes)
 	}
-	if len(opts) == 0 {
-		return nil
+	if len(opts) > 0 {
+		if err := applyImportOptions(at, nodes, name, opts); err != nil {
+			return err
+		}
 	}
+	done = true
+	return nil
+}
+
+func applyImportOptions(at place, nodes []node, name func(i int) string, opts []ImportOption) error {
 	var o importOptions
 	for _, opt := range opts {
 		opt(&o)
@@ -279,10 +294,15 @@ func afterImport(mem *memoryOwner, at place, nodes []node, name func(i int) stri
 	if !o.full {
 		return nil
 	}
-	if !hostReadable(at.id) {
+	return checkImported(at, nodes, name, o.ctx)
+}
+
+// checkImported checks the contents, once they are there.
+func checkImported(at place, nodes []node, name func(i int) string, ctx context.Context) error {
+	if !at.hostReadable() {
 		return fieldError(opImport, "ArrowDeviceArray.device_type", at.id.Type, "memory that the host can read (WithFullValidation)", device.ErrNotSupported)
 	}
-	if err := at.wait(context.Background()); err != nil {
+	if err := at.wait(ctx); err != nil {
 		return err
 	}
 	for i := range nodes {
@@ -291,19 +311,4 @@ func afterImport(mem *memoryOwner, at place, nodes []node, name func(i int) stri
 		}
 	}
 	return nil
-}
-
-// replaceNulls applies withoutNulls to a whole tree of host memory.
-func (m *memoryOwner) replaceNulls(nodes []node) {
-	for i := range nodes {
-		n := &nodes[i]
-		own := withoutNulls(n.layout, n.buffers)
-		if len(own) > 0 && &own[0] != &n.buffers[0] {
-			m.pin(&own[0])
-			n.buffers = own
-		}
-		if len(n.children) > 0 {
-			m.replaceNulls(n.children)
-		}
-	}
 }

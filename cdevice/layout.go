@@ -43,6 +43,14 @@ type layout struct {
 
 const fieldChildren = -1
 
+// firstData is the index of the first buffer that is not a validity bitmap.
+func (l *layout) firstData() int {
+	if l.validity {
+		return 1
+	}
+	return 0
+}
+
 var layouts = [...]layout{
 	storeUnknown:    {storeUnknown, 0, false, 0},
 	storeNull:       {storeNull, 0, false, 0},
@@ -94,14 +102,17 @@ var storages = [...]storage{
 // storageType resolves extension types: the type whose layout the buffers have.
 // It returns nil for an extension type without one.
 func storageType(dt arrow.DataType) arrow.DataType {
-	for dt != nil && dt.ID() == arrow.EXTENSION {
+	for range maxDepth {
+		if dt == nil || dt.ID() != arrow.EXTENSION {
+			return dt
+		}
 		ext, ok := dt.(arrow.ExtensionType)
 		if !ok {
 			return nil
 		}
 		dt = ext.StorageType()
 	}
-	return dt
+	return nil // it contains itself
 }
 
 // layoutOf resolves a type: the type that its buffers are laid out as, and how.
@@ -172,32 +183,34 @@ func recoverType(err *error) {
 	}
 }
 
-// countNodes is the number of arrays in the tree below and including dt. It
-// returns an error for types without a layout and for trees deeper than
-// maxDepth, which also ends the recursion on types that contain themselves.
-func countNodes(dt arrow.DataType, depth int) (int, error) {
+// countNodes adds to *count the number of arrays in the tree below and including
+// dt. It returns an error for types without a layout, and for trees deeper than
+// maxDepth or larger than maxNodes, which ends the recursion on types that
+// contain themselves.
+func countNodes(dt arrow.DataType, depth int, count *int) error {
 	st, l := layoutOf(dt)
 	if l.store == storeUnknown {
-		return 0, unknownType(dt)
+		return unknownType(dt)
+	}
+	if *count++; *count > maxNodes {
+		return errTooLarge
 	}
 	children := l.childCount(st)
-	if children == 0 {
-		return 1, nil
+	if children > 0 && depth >= maxDepth {
+		return errTooDeep
 	}
-	if depth >= maxDepth {
-		return 0, errTooDeep
-	}
-	n := 1
 	for i := range children {
-		below, err := countNodes(childType(st, i), depth+1)
-		if err != nil {
-			return 0, err
+		if err := countNodes(childType(st, i), depth+1, count); err != nil {
+			return err
 		}
-		n += below
 	}
-	return n, nil
+	return nil
 }
 
-// maxDepth is how deep arrays may nest: far beyond real data, and shallow
-// enough that no recursion over a tree can run out of stack.
-const maxDepth = 64
+const (
+	// maxDepth is how deep arrays may nest: far beyond real data, and shallow
+	// enough that no recursion over a tree can run out of stack.
+	maxDepth = 64
+	// maxNodes is how many arrays a tree may have; internal/schema has the same limit.
+	maxNodes = 1 << 20
+)

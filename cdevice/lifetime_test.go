@@ -54,7 +54,7 @@ func TestChildOutlivesItsParent(t *testing.T) {
 	cdevice.ReleaseCArrowDeviceArray(column)
 	assert.Equal(t, before, cdevice.ReadStats(), "the grandchild still does")
 
-	arr, err := cdevice.ImportArrayWithType(grandchild, arrow.BinaryTypes.String, cdevice.WithFullValidation())
+	arr, err := cdevice.ImportArrayWithType(grandchild, arrow.BinaryTypes.String, cdevice.WithFullValidation(context.Background()))
 	require.NoError(t, err)
 	view, err := arr.HostView(context.Background())
 	require.NoError(t, err)

@@ -56,8 +56,13 @@ func adopt(a *abi.ArrowArray) *memoryOwner {
 	return m
 }
 
+// retain adds a reference to memory that somebody holds. Memory that was let go
+// cannot come back: using it after the last release is a bug of the program,
+// better seen here than as a crash later.
 func (m *memoryOwner) retain() *memoryOwner {
-	m.refs.Add(1)
+	if m.refs.Add(1) <= 1 {
+		panic(fieldError(opRead, "memory", nil, nil, ErrReleased))
+	}
 	return m
 }
 
@@ -88,7 +93,7 @@ type Stats struct {
 	ExportedArrays int64 // exported array trees that a consumer has not fully released
 	ExportedBlocks int64 // C allocations of exported arrays and schemas
 	ImportedArrays int64 // foreign arrays that were imported and not yet released
-	PinnedBatches  int64 // wrapped batches and arrays, with their Go memory pinned
+	PinnedBatches  int64 // batches and arrays that keep memory of the Go heap pinned for C
 }
 
 // ReadStats returns the current counts.

@@ -1,6 +1,8 @@
 package cdevice
 
 import (
+	"slices"
+
 	"github.com/apache/arrow-go/v18/arrow"
 
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
@@ -39,6 +41,14 @@ func (n *node) validity() uintptr {
 	return n.buffers[0]
 }
 
+// dropEmptyOffset keeps whoever reads the one offset that an empty array has away
+// from where it does not have any.
+func (n *node) dropEmptyOffset() {
+	if n.length == 0 {
+		n.offset = 0
+	}
+}
+
 // childName is how paths name child i.
 func (n *node) childName(i int) string {
 	if n.layout.store == storeDictionary {
@@ -64,6 +74,7 @@ func (n *node) slice(i, j int64) node {
 	s := *n
 	s.offset += i
 	s.length = j - i
+	s.dropEmptyOffset()
 	switch {
 	case s.length == n.length:
 	case n.layout.store == storeNull:
@@ -93,27 +104,41 @@ func (t *treeSize) addChildren(n *node) {
 }
 
 // noData says that nothing can be read at a buffer's address: it is NULL, or
-// stands for NULL (see withoutNulls).
+// stands for NULL (see replaceNulls).
 func noData(addr uintptr) bool { return addr == 0 || addr == bridge.Zeros }
 
-// withoutNulls gives every buffer but the validity bitmap a non-NULL address:
-// some consumers reject NULL offsets even where there is nothing to read. It
-// returns buffers itself when there is nothing to replace.
-func withoutNulls(l *layout, buffers []uintptr) []uintptr {
-	first := 0
-	if l.validity {
-		first = 1
+// replaceNulls gives every buffer of host memory but the validity bitmaps an
+// address: some consumers, Arrow C++ among them, reject NULL offsets even where
+// there is nothing to read. The producer's arrays of buffers are not touched.
+func (m *memoryOwner) replaceNulls(nodes []node) {
+	count := 0
+	eachWithNulls(nodes, func(n *node) { count += len(n.buffers) })
+	if count == 0 {
+		return
 	}
-	for i := first; i < len(buffers); i++ {
-		if buffers[i] == 0 {
-			own := append([]uintptr(nil), buffers...)
-			for ; i < len(own); i++ {
-				if own[i] == 0 {
-					own[i] = bridge.Zeros
-				}
+	own := make([]uintptr, count)
+	m.pin(&own[0])
+	eachWithNulls(nodes, func(n *node) {
+		buffers := take(&own, len(n.buffers))
+		for i, addr := range n.buffers {
+			if addr == 0 && i >= n.layout.firstData() {
+				addr = bridge.Zeros
 			}
-			return own
+			buffers[i] = addr
+		}
+		n.buffers = buffers
+	})
+}
+
+// eachWithNulls calls do for the nodes with a NULL buffer that is not a bitmap.
+func eachWithNulls(nodes []node, do func(*node)) {
+	for i := range nodes {
+		n := &nodes[i]
+		if first := n.layout.firstData(); len(n.buffers) > first && slices.Contains(n.buffers[first:], 0) {
+			do(n)
+		}
+		if len(n.children) > 0 {
+			eachWithNulls(n.children, do)
 		}
 	}
-	return buffers
 }

@@ -31,6 +31,7 @@ func ForHost(ctx context.Context) ExportOption {
 type ImportOption func(*importOptions)
 
 type importOptions struct {
+	ctx  context.Context
 	full bool
 }
 
@@ -42,6 +43,9 @@ type importOptions struct {
 //
 // How large a buffer is, the C data interface does not say. What can be checked
 // is that the array is consistent, not that the memory is really there.
-func WithFullValidation() ImportOption {
-	return func(o *importOptions) { o.full = true }
+//
+// The import waits for the producer's event, if there is one; ctx ends the wait
+// with an error.
+func WithFullValidation(ctx context.Context) ImportOption {
+	return func(o *importOptions) { o.ctx, o.full = ctx, true }
 }

@@ -11,9 +11,19 @@ import (
 // place is where the memory of a batch lives, and when it may be read.
 type place struct {
 	id device.ID
+	// dev is the device that Wrap was given; nil for an import, whose device the
+	// registry has, or nobody.
+	dev device.Device
 	// event is ArrowDeviceArray.sync_event as it was imported: the address of the
 	// producer's event, valid while the owner lives. Zero: the data is ready.
 	event uintptr
+}
+
+func (p place) device() (device.Device, error) {
+	if p.dev != nil {
+		return p.dev, nil
+	}
+	return device.Open(p.id)
 }
 
 // wait returns when the event is complete; at once, if there is none.
@@ -21,28 +31,51 @@ func (p place) wait(ctx context.Context) error {
 	if p.event == 0 {
 		return nil
 	}
-	dev, err := device.Open(p.id)
-	if err != nil {
-		return fmt.Errorf("cdevice: wait for sync_event: %w", err)
-	}
-	// The specification's event types are all pointers to the native handle.
-	event, err := dev.WrapEvent(*abi.At[uintptr](p.event))
-	if err != nil {
-		return fmt.Errorf("cdevice: wait for sync_event: %w", err)
-	}
-	defer event.Close()
-	if err := event.Synchronize(ctx); err != nil {
+	if err := p.waitEvent(ctx); err != nil {
 		return fmt.Errorf("cdevice: wait for sync_event: %w", err)
 	}
 	return nil
 }
 
-// hostReadable says whether the host can read memory of the device: by the
+func (p place) waitEvent(ctx context.Context) error {
+	dev, err := p.device()
+	if err != nil {
+		return err
+	}
+	handle, err := eventHandle(p.id.Type, p.event)
+	if err != nil {
+		return err
+	}
+	event, err := dev.WrapEvent(handle)
+	if err != nil {
+		return err
+	}
+	defer event.Close()
+	return event.Synchronize(ctx)
+}
+
+// eventHandle is the native handle of a sync_event. The specification's event
+// types are pointers to the handle, where the handle itself is not a pointer to
+// an object already.
+//
+// https://arrow.apache.org/docs/format/CDeviceDataInterface.html#synchronization-event-types
+func eventHandle(t device.Type, event uintptr) (uintptr, error) {
+	switch t {
+	case device.Metal, device.OneAPI: // MTLEvent*, sycl::event*
+		return event, nil
+	}
+	if event%sizeofPointer != 0 {
+		return 0, invalid(opRead, "ArrowDeviceArray.sync_event", hex(event), "the address of an event")
+	}
+	return *abi.At[uintptr](event), nil
+}
+
+// hostReadable says whether the host can read memory at this place: by the
 // meaning of its type, or because a backend says so.
-func hostReadable(id device.ID) bool {
-	if id.Type.HostReadable() {
+func (p place) hostReadable() bool {
+	if p.id.Type.HostReadable() {
 		return true
 	}
-	dev, err := device.Open(id)
+	dev, err := p.device()
 	return err == nil && dev.HostReadable()
 }

@@ -54,15 +54,17 @@ func leastSize(st arrow.DataType, l *layout, i int, end int64) int64 {
 }
 
 // childLength is how long the children must be for a parent that uses end =
-// offset+length of its own elements, as far as the struct alone tells.
-func childLength(st arrow.DataType, end int64) int64 {
+// offset+length of its own elements, as far as the struct alone tells. It
+// returns false when no length is enough.
+func childLength(st arrow.DataType, end int64) (least int64, ok bool) {
 	switch t := st.(type) {
 	case *arrow.StructType, *arrow.SparseUnionType:
-		return end
+		return end, true
 	case *arrow.FixedSizeListType:
-		return times(end, int64(t.Len()))
+		n := int64(t.Len())
+		return end * n, n == 0 || end <= math.MaxInt64/n
 	}
-	return 0
+	return 0, true
 }
 
 func bitBytes(n int64) int64 { return n/8 + (n%8+7)/8 }

@@ -93,16 +93,16 @@ func checkChildren(a *abi.ArrowArray, want int, what any) error {
 }
 
 // checkRuns checks what the structs of a run-end encoded array tell.
-func checkRuns(n *node) error {
+func checkRuns(op string, n *node) error {
 	ends, values := &n.children[0], &n.children[1]
 	if ends.nulls > 0 {
-		return invalid(opImport, "children[0].null_count", ends.nulls, "0 for run ends")
+		return invalid(op, "children[0].null_count", ends.nulls, "0 for run ends")
 	}
 	if n.length > 0 && ends.length == 0 {
-		return invalid(opImport, "children[0].length", ends.length, "at least 1")
+		return invalid(op, "children[0].length", ends.length, "at least 1")
 	}
 	if values.length < ends.length {
-		return invalid(opImport, "children[1].length", values.length, fmt.Sprintf("at least %d", ends.length))
+		return invalid(op, "children[1].length", values.length, fmt.Sprintf("at least %d", ends.length))
 	}
 	return nil
 }

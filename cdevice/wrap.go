@@ -3,6 +3,7 @@ package cdevice
 import (
 	"fmt"
 	"math"
+	"reflect"
 	"unsafe"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -25,77 +26,117 @@ import (
 // already knows: Wrap may be called while the memory is being filled.
 //
 // An error wraps arrow.ErrInvalid or arrow.ErrNotImplemented where a column is
-// not laid out as its type demands.
-func Wrap(rec arrow.RecordBatch, dev device.Device) (*RecordBatch, error) {
+// not what the schema says, or not laid out as its type demands.
+func Wrap(rec arrow.RecordBatch, dev device.Device) (b *RecordBatch, err error) {
 	if rec == nil || dev == nil {
-		return nil, fmt.Errorf("cdevice: wrap: a record batch and a device are needed: %w", arrow.ErrInvalid)
+		return nil, invalid(opWrap, "arguments", "nil", "a record batch and a device")
 	}
-	if err := checkWrapDevice(dev); err != nil {
+	var w wrapper
+	defer func() { w.finish(recover(), &err) }()
+	at, err := placeOn(dev)
+	if err != nil {
 		return nil, err
 	}
-	w := wrapper{rows: rec.NumRows()}
-	for i, col := range rec.Columns() {
-		if err := w.measureAll(col); err != nil {
-			return nil, within(fmt.Sprintf("column[%d]", i), err)
+	schema, columns, rows := rec.Schema(), rec.Columns(), rec.NumRows()
+	if err := checkSchema(schema, columns); err != nil {
+		return nil, err
+	}
+	for i, col := range columns {
+		if err := w.measure(col.Data(), 0); err != nil {
+			return nil, within(columnName(i), err)
 		}
 	}
 	rec.Retain()
 	w.start(adoptGo(rec))
-	columns := w.takeNodes(int(rec.NumCols()))
-	for i, col := range rec.Columns() {
-		if err := w.fill(&columns[i], col.Data()); err != nil {
-			w.mem.Release()
-			return nil, within(fmt.Sprintf("column[%d]", i), err)
+	nodes := w.takeNodes(len(columns))
+	for i, col := range columns {
+		if err := w.fill(&nodes[i], col.Data()); err != nil {
+			return nil, within(columnName(i), err)
 		}
-		if columns[i].length < w.rows {
-			w.mem.Release()
-			return nil, invalid(opWrap, fmt.Sprintf("column[%d].length", i), columns[i].length, w.rows)
+		if nodes[i].length < rows {
+			return nil, within(columnName(i), invalid(opWrap, "length", nodes[i].length, fmt.Sprintf("at least %d", rows)))
 		}
-		if columns[i].length > w.rows {
-			columns[i] = columns[i].slice(0, w.rows)
+		if nodes[i].length > rows {
+			nodes[i] = nodes[i].slice(0, rows)
 		}
 	}
-	b := newRecordBatch(w.mem, place{id: dev.ID()}, rec.Schema(), w.rows, columns)
+	b = newRecordBatch(w.mem, at, schema, rows, nodes)
 	b.host = rec
 	return b, nil
 }
 
 // WrapArray is [Wrap] for one array.
-func WrapArray(arr arrow.Array, dev device.Device) (*Array, error) {
+func WrapArray(arr arrow.Array, dev device.Device) (a *Array, err error) {
 	if arr == nil || dev == nil {
-		return nil, fmt.Errorf("cdevice: wrap: an array and a device are needed: %w", arrow.ErrInvalid)
-	}
-	if err := checkWrapDevice(dev); err != nil {
-		return nil, err
+		return nil, invalid(opWrap, "arguments", "nil", "an array and a device")
 	}
 	var w wrapper
-	if err := w.measureAll(arr); err != nil {
+	defer func() { w.finish(recover(), &err) }()
+	at, err := placeOn(dev)
+	if err != nil {
+		return nil, err
+	}
+	data, dt := arr.Data(), arr.DataType()
+	if err := w.measure(data, 0); err != nil {
 		return nil, within("array", err)
 	}
 	arr.Retain()
 	w.start(adoptGo(arr))
 	root := w.takeNodes(1)
-	if err := w.fill(&root[0], arr.Data()); err != nil {
-		w.mem.Release()
+	if err := w.fill(&root[0], data); err != nil {
 		return nil, within("array", err)
 	}
-	a := newArray(w.mem, place{id: dev.ID()}, arrow.Field{Type: arr.DataType(), Nullable: true}, root[0])
+	a = newArray(w.mem, at, arrow.Field{Type: dt, Nullable: true}, root[0])
 	a.host = arr
 	return a, nil
 }
 
-func checkWrapDevice(dev device.Device) error {
+func columnName(i int) string { return fmt.Sprintf("column[%d]", i) }
+
+// placeOn is where arrow-go's memory lives, if it can live on dev.
+func placeOn(dev device.Device) (place, error) {
+	at := place{id: dev.ID(), dev: dev}
 	if !dev.HostReadable() {
-		return fmt.Errorf("cdevice: wrap: arrow-go's arrays live in host memory, which is not memory of %s: %w", dev.ID(), device.ErrNotSupported)
+		return at, fieldError(opWrap, "device", at.id, "memory that the host can read, as arrow-go's arrays are", device.ErrNotSupported)
+	}
+	return at, nil
+}
+
+// checkSchema looks at what arrow-go's own record batches guarantee, and others
+// may not.
+func checkSchema(schema *arrow.Schema, columns []arrow.Array) error {
+	if schema == nil {
+		return invalid(opWrap, "schema", "nil", "a schema")
+	}
+	if !schema.IsNativeEndian() {
+		return fieldError(opWrap, "schema.endianness", schema.Endianness(), "the byte order of this machine", arrow.ErrNotImplemented)
+	}
+	if schema.NumFields() != len(columns) {
+		return invalid(opWrap, "schema.fields", schema.NumFields(), fmt.Sprintf("%d, as there are columns", len(columns)))
+	}
+	for i, col := range columns {
+		if want, got := schema.Field(i).Type, col.DataType(); !sameType(want, got) {
+			return within(columnName(i), invalid(opWrap, "type", got, want))
+		}
 	}
 	return nil
+}
+
+// sameType compares types; first by address, which is what most batches need.
+func sameType(a, b arrow.DataType) bool {
+	if a == nil || b == nil {
+		return false
+	}
+	if reflect.TypeOf(a).Kind() == reflect.Pointer && a == b {
+		return true
+	}
+	return arrow.TypeEqual(a, b)
 }
 
 // wrapper turns ArrayData into nodes, in two passes: measure counts, so that
 // all nodes, all buffer addresses and all view sizes are one allocation each.
 type wrapper struct {
-	mem  *memoryOwner
-	rows int64
+	mem *memoryOwner
 
 	nNodes, nBuffers, nSizes int
 
@@ -104,13 +145,15 @@ type wrapper struct {
 	sizes   []int64
 }
 
-func (w *wrapper) measureAll(arr arrow.Array) (err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = fieldError(opWrap, "type", nil, nil, fmt.Errorf("%w: the data type panics: %v", arrow.ErrInvalid, v))
-		}
-	}()
-	return w.measure(arr.Data(), 0)
+// finish lets go of the memory when wrapping failed. Record batches, arrays and
+// types may be anybody's: a panic of theirs is an error here.
+func (w *wrapper) finish(panicked any, err *error) {
+	if panicked != nil {
+		*err = fieldError(opWrap, "arguments", nil, nil, fmt.Errorf("%w: panic: %v", arrow.ErrInvalid, panicked))
+	}
+	if *err != nil && w.mem != nil {
+		w.mem.Release()
+	}
 }
 
 func (w *wrapper) measure(data arrow.ArrayData, depth int) error {
@@ -196,6 +239,7 @@ func (w *wrapper) fill(n *node, data arrow.ArrayData) error {
 		return invalid(opWrap, "offset", fmt.Sprintf("%d with length %d", offset, length), "a range")
 	}
 	n.dtype, n.layout, n.length, n.offset = data.DataType(), l, length, offset
+	n.dropEmptyOffset()
 
 	buffers := data.Buffers()
 	switch {
@@ -212,7 +256,7 @@ func (w *wrapper) fill(n *node, data arrow.ArrayData) error {
 	for i, buf := range buffers {
 		addr := w.address(buf)
 		if addr == 0 && !(l.validity && i == 0) {
-			addr = bridge.Zeros // see withoutNulls
+			addr = bridge.Zeros // see replaceNulls
 		}
 		n.buffers[i] = addr
 		if need := leastSize(dt, l, i, offset+length); length > 0 && addr != 0 && bufferLen(buf) < need {
@@ -246,13 +290,20 @@ func (w *wrapper) fillChildren(n *node, dt arrow.DataType, data arrow.ArrayData)
 		return nil
 	}
 	n.children = w.takeNodes(len(children))
+	least, ok := childLength(dt, n.offset+n.length)
+	if !ok {
+		return invalid(opWrap, "length", n.length, fmt.Sprintf("fewer elements than int64 can count the values of, for %s", dt))
+	}
 	for i, child := range children {
 		if err := w.fill(&n.children[i], child); err != nil {
 			return within(childName(i), err)
 		}
-		if want := childLength(dt, n.offset+n.length); n.children[i].length < want {
-			return invalid(opWrap, childName(i)+".length", n.children[i].length, fmt.Sprintf("at least %d", want))
+		if n.children[i].length < least {
+			return invalid(opWrap, childName(i)+".length", n.children[i].length, fmt.Sprintf("at least %d", least))
 		}
+	}
+	if n.layout.store == storeRunEnds {
+		return checkRuns(opWrap, n)
 	}
 	return nil
 }

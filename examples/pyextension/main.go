@@ -35,7 +35,7 @@ func add_running_total(array, schema uintptr, column *C.char, outArray, outSchem
 	}()
 	// The input comes from another language: check what it holds, too.
 	in, err := cdevice.ImportRecordBatch(cdevice.DeviceArrayFromPtr(array), cdevice.SchemaFromPtr(schema),
-		cdevice.WithFullValidation())
+		cdevice.WithFullValidation(context.Background()))
 	if err != nil {
 		return C.CString(err.Error())
 	}

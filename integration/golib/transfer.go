@@ -11,7 +11,7 @@ import (
 
 func importOptions(validate C.int) []cdevice.ImportOption {
 	if validate != 0 {
-		return []cdevice.ImportOption{cdevice.WithFullValidation()}
+		return []cdevice.ImportOption{cdevice.WithFullValidation(context.Background())}
 	}
 	return nil
 }

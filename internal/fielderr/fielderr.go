@@ -31,7 +31,7 @@ const NULL Text = "NULL"
 // Error says that a field of a C struct, or of the Go value that one is made of,
 // is not what it should be.
 type Error struct {
-	Op    string // Import or Export
+	Op    string // what was being done: Import, Export, or another of cdevice's operations
 	Field string // the path to the field, such as "ArrowSchema.children[2].format"
 	Got   any    // what the field held; nil leaves it out
 	Want  any    // what it should have held; nil leaves it out

@@ -1,0 +1,326 @@
+package cdevice_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/endian"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/bridge"
+	"github.com/arrowdevice/arrowdevice/internal/cpeer"
+)
+
+// What programs hand in that is not arrow-go's own: record batches, arrays,
+// devices and types of their making, and misuse.
+
+// otherSchema is a record batch that claims to have another schema.
+type otherSchema struct {
+	arrow.RecordBatch
+	schema *arrow.Schema
+}
+
+func (o otherSchema) Schema() *arrow.Schema { return o.schema }
+
+func TestWrapRefusesASchemaThatIsNotTheColumns(t *testing.T) {
+	checkLeaks(t)
+	rec := twoColumns(t)
+	i, s := rec.Schema().Field(0), rec.Schema().Field(1)
+	foreign := endian.BigEndian
+	if endian.NativeEndian == endian.BigEndian {
+		foreign = endian.LittleEndian
+	}
+	for _, row := range []struct {
+		name   string
+		schema *arrow.Schema
+		want   string
+		is     error
+	}{
+		{"none", nil, "cdevice: wrap: schema = nil, want a schema", arrow.ErrInvalid},
+		{"too few fields", arrow.NewSchema([]arrow.Field{i}, nil), "cdevice: wrap: schema.fields = 1, want 2, as there are columns", arrow.ErrInvalid},
+		{"too many fields", arrow.NewSchema([]arrow.Field{i, s, s}, nil), "schema.fields = 3", arrow.ErrInvalid},
+		{"other types", arrow.NewSchema([]arrow.Field{i, i}, nil), "cdevice: wrap: column[1].type = utf8, want int32", arrow.ErrInvalid},
+		{"another byte order", rec.Schema().WithEndianness(foreign), "cdevice: wrap: schema.endianness", arrow.ErrNotImplemented},
+	} {
+		_, err := cdevice.Wrap(otherSchema{rec, row.schema}, device.Host())
+		assert.ErrorContains(t, err, row.want, row.name)
+		assert.ErrorIs(t, err, row.is, row.name)
+	}
+	equal := arrow.NewSchema([]arrow.Field{{Name: "x", Type: &arrow.Int32Type{}}, {Name: "y", Type: &arrow.StringType{}}}, nil)
+	b, err := cdevice.Wrap(otherSchema{rec, equal}, device.Host())
+	require.NoError(t, err, "types need not be the same objects")
+	b.Release()
+}
+
+// moodyArray panics when it is asked for its data the n-th time.
+type moodyArray struct {
+	arrow.Array
+	calls *int
+	n     int
+}
+
+func (m moodyArray) Data() arrow.ArrayData {
+	if *m.calls++; *m.calls == m.n {
+		panic("not today")
+	}
+	return m.Array.Data()
+}
+
+type moodyBatch struct {
+	arrow.RecordBatch
+	columns []arrow.Array
+}
+
+func (m moodyBatch) Columns() []arrow.Array { return m.columns }
+
+func TestPanicOfACallersTypeIsAnErrorAndLeaksNothing(t *testing.T) {
+	checkLeaks(t)
+	rec := oneColumn(t, fromJSON(t, arrow.PrimitiveTypes.Int32, `[1,2]`))
+	for n := 1; n <= 2; n++ {
+		moody := moodyArray{rec.Column(0), new(int), n}
+		_, err := cdevice.Wrap(moodyBatch{rec, []arrow.Array{moody}}, device.Host())
+		assert.ErrorContains(t, err, "panic: not today", n)
+	}
+	_, err := cdevice.WrapArray(moodyArray{rec.Column(0), new(int), 1}, device.Host())
+	assert.ErrorContains(t, err, "panic: not today")
+}
+
+func TestNilOptionPanicsButReleasesItsInput(t *testing.T) {
+	checkLeaks(t)
+	rec := twoColumns(t)
+	in := new(cdevice.CArrowDeviceArray)
+	require.NoError(t, cdevice.ExportRecordBatch(wrap(t, rec), in, nil))
+	assert.Panics(t, func() { _, _ = cdevice.ImportRecordBatchWithSchema(in, rec.Schema(), nil) })
+	assert.Zero(t, in.Array.Release)
+}
+
+func TestColumnOfAReleasedBatchPanics(t *testing.T) {
+	checkLeaks(t)
+	b, err := cdevice.Wrap(twoColumns(t), device.Host())
+	require.NoError(t, err)
+	b.Release()
+	defer func() {
+		err, _ := recover().(error)
+		assert.ErrorIs(t, err, cdevice.ErrReleased)
+	}()
+	b.Column(0)
+}
+
+func TestColumnOutOfRangePanicsAndLeaksNothing(t *testing.T) {
+	checkLeaks(t)
+	b := wrap(t, twoColumns(t))
+	before := cdevice.ReadStats()
+	assert.Panics(t, func() { b.Column(2) })
+	assert.Panics(t, func() { b.Column(-1) })
+	assert.Equal(t, before, cdevice.ReadStats())
+}
+
+// A device that Wrap is given need not be registered.
+func TestWrappedBatchKeepsItsDevice(t *testing.T) {
+	checkLeaks(t)
+	dev := unregistered{device.Host()}
+	b, err := cdevice.Wrap(twoColumns(t), dev)
+	require.NoError(t, err)
+	defer b.Release()
+	got, err := b.Device()
+	require.NoError(t, err)
+	assert.Equal(t, dev, got)
+	part, err := b.Slice(1, 2)
+	require.NoError(t, err)
+	defer part.Release()
+	view, err := part.HostView(context.Background())
+	require.NoError(t, err, "its memory is host readable, although its type does not say so")
+	view.Release()
+	var out cdevice.CArrowDeviceArray
+	require.NoError(t, cdevice.ExportRecordBatch(part, &out, nil, cdevice.ForHost(context.Background())))
+	assert.EqualValues(t, device.CPU, out.DeviceType)
+	cdevice.ReleaseCArrowDeviceArray(&out)
+}
+
+type unregistered struct{ device.Device }
+
+func (unregistered) ID() device.ID { return device.ID{Type: device.OneAPI, Ordinal: 4} }
+
+// MTLEvent* is the event itself, not a pointer to a handle of it.
+func TestMetalEventsAreNotPointersToHandles(t *testing.T) {
+	checkLeaks(t)
+	metal := device.ID{Type: device.Metal, Ordinal: 0}
+	var seen uintptr
+	device.Register(device.Metal, func(int64) (device.Device, error) {
+		return eventSeer{device.Host(), &seen}, nil
+	})
+	a, cell := onDevice(t, metal, 17)
+	defer a.Release()
+	_, err := a.HostView(context.Background())
+	assert.ErrorIs(t, err, errSeen)
+	assert.Equal(t, addressOf(cell), seen)
+}
+
+var errSeen = errors.New("seen")
+
+type eventSeer struct {
+	device.Device
+	seen *uintptr
+}
+
+func (eventSeer) ID() device.ID { return device.ID{Type: device.Metal, Ordinal: 0} }
+
+func (e eventSeer) WrapEvent(handle uintptr) (device.Event, error) {
+	*e.seen = handle
+	return nil, errSeen
+}
+
+func TestDoneContextEndsFullValidation(t *testing.T) {
+	checkLeaks(t)
+	event := &testEvent{err: context.Canceled}
+	testEvents[18] = event
+	a, _ := onDevice(t, extDev, 18)
+	defer a.Release()
+	var out cdevice.CArrowDeviceArray
+	require.NoError(t, cdevice.ExportArray(a, &out, nil))
+	_, err := cdevice.ImportArrayWithType(&out, arrow.PrimitiveTypes.Int32, cdevice.WithFullValidation(context.Background()))
+	assert.ErrorIs(t, err, context.Canceled)
+	assert.Zero(t, out.Array.Release)
+	assert.Equal(t, 1, event.waits)
+}
+
+func TestTypesThatGrowWithoutEndAreRefused(t *testing.T) {
+	checkLeaks(t)
+	doubled := arrow.DataType(arrow.PrimitiveTypes.Int8)
+	for range 30 { // a billion arrays
+		doubled = arrow.StructOf(arrow.Field{Name: "a", Type: doubled}, arrow.Field{Name: "b", Type: doubled})
+	}
+	itself := &tagged{tag: "itself"}
+	itself.Storage = itself
+	for _, dt := range []arrow.DataType{doubled, itself} {
+		out := new(cdevice.CArrowDeviceArray)
+		a, err := cdevice.WrapArray(fromJSON(t, arrow.PrimitiveTypes.Int8, `[1]`), device.Host())
+		require.NoError(t, err)
+		require.NoError(t, cdevice.ExportArray(a, out, nil))
+		a.Release()
+		_, err = cdevice.ImportArrayWithType(out, dt)
+		require.Error(t, err)
+		assert.Zero(t, out.Array.Release)
+	}
+}
+
+func TestWrapRefusesRunsWithoutValues(t *testing.T) {
+	checkLeaks(t)
+	whole := fromJSON(t, arrow.RunEndEncodedOf(arrow.PrimitiveTypes.Int16, arrow.PrimitiveTypes.Int32), `[1,1,2,3]`)
+	ends, values := whole.Data().Children()[0], whole.Data().Children()[1]
+	short := array.NewSliceData(values, 0, 1)
+	defer short.Release()
+	data := array.NewData(whole.DataType(), 4, []*memory.Buffer{nil}, []arrow.ArrayData{ends, short}, 0, 0)
+	defer data.Release()
+	_, err := cdevice.WrapArray(dataOnly{whole, data}, device.Host())
+	assert.ErrorContains(t, err, "cdevice: wrap: array.children[1].length = 1, want at least 3")
+}
+
+// importTree imports what a C program exports; it is released at the end.
+func importTree(t *testing.T, n cpeer.Node, dt arrow.DataType) *cdevice.Array {
+	t.Helper()
+	tree := cpeer.NewTree(n)
+	t.Cleanup(tree.Free)
+	in := new(cdevice.CArrowDeviceArray)
+	tree.Export(in)
+	a, err := cdevice.ImportArrayWithType(in, dt)
+	require.NoError(t, err)
+	t.Cleanup(a.Release)
+	return a
+}
+
+// Lengths that no memory can have are found before anything is read.
+func TestCopyOfRunsChecksTheirSize(t *testing.T) {
+	const huge = 1 << 60
+	a := importTree(t, cpeer.Node{Length: 5, Children: []cpeer.Node{
+		{Length: huge, Buffers: []uintptr{0, bridge.Zeros}}, {Length: huge},
+	}}, arrow.RunEndEncodedOf(arrow.PrimitiveTypes.Int32, arrow.Null))
+	_, err := a.CopyToHost(context.Background(), nil)
+	assert.ErrorIs(t, err, arrow.ErrInvalid)
+	assert.ErrorContains(t, err, "cdevice: read: array.children[0].buffers[0].length")
+}
+
+func TestCopyOfListViewsChecksTheirRanges(t *testing.T) {
+	const most = 1<<63 - 1
+	for _, row := range []struct {
+		offsets, sizes [2]int64
+		want           string
+	}{
+		{[2]int64{most, 0}, [2]int64{5, 2}, "array.offsets[0] = 9223372036854775807, want 0 to 4"},
+		{[2]int64{0, 0}, [2]int64{-3, 4}, "array.sizes[0] = -3, want 0 to 4"},
+		{[2]int64{0, 3}, [2]int64{4, 2}, "array.sizes[1] = 2, want 0 to 1"},
+	} {
+		cells := cCells(t, append(row.offsets[:], row.sizes[:]...)...)
+		a := importTree(t, cpeer.Node{Length: 2, Buffers: []uintptr{0, cells, cells + 16}, Children: []cpeer.Node{
+			{Length: 4, Buffers: []uintptr{0, bridge.Zeros}},
+		}}, arrow.LargeListViewOf(arrow.PrimitiveTypes.Int64))
+		_, err := a.CopyToHost(context.Background(), nil)
+		assert.ErrorContains(t, err, "cdevice: read: "+row.want)
+	}
+}
+
+// cCells returns the address of numbers in memory that C may keep until the end
+// of the test.
+func cCells(t *testing.T, numbers ...int64) uintptr {
+	t.Helper()
+	block := bridge.NewBlock(bridge.BlockSize + uintptr(len(numbers))*8)
+	require.NotNil(t, block)
+	block.Live, block.Handle = 1, 0
+	t.Cleanup(func() {
+		bridge.CallArrayRelease(&abi.ArrowArray{Release: bridge.ReleaseArray, PrivateData: addressOf(block)})
+	})
+	copy(abi.Slice[int64](addressOf(block)+bridge.BlockSize, len(numbers)), numbers)
+	return addressOf(block) + bridge.BlockSize
+}
+
+// An empty array has no element at its offset: what goes out has none.
+func TestEmptyArraysHaveNoOffset(t *testing.T) {
+	tree := cpeer.NewTree(cpeer.Node{Buffers: []uintptr{0, 0, 0}})
+	defer tree.Free()
+	in := new(cdevice.CArrowDeviceArray)
+	tree.Export(in)
+	in.Array.Offset = 1000
+	a, err := cdevice.ImportArrayWithType(in, arrow.BinaryTypes.String)
+	require.NoError(t, err)
+	defer a.Release()
+	whole, err := cdevice.WrapArray(fromJSON(t, arrow.BinaryTypes.String, `["a","b"]`), device.Host())
+	require.NoError(t, err)
+	defer whole.Release()
+	part, err := whole.Slice(2, 2)
+	require.NoError(t, err)
+	defer part.Release()
+	for _, a := range []*cdevice.Array{a, part} {
+		var out cdevice.CArrowDeviceArray
+		require.NoError(t, cdevice.ExportArray(a, &out, nil))
+		assert.Zero(t, out.Array.Offset)
+		cdevice.ReleaseCArrowDeviceArray(&out)
+	}
+}
+
+// Pinned memory that goes out as CPU memory has an address for every buffer.
+func TestForHostOfPinnedMemoryHasNoNullOffsets(t *testing.T) {
+	checkLeaks(t)
+	tree := cpeer.NewTree(cpeer.Node{Buffers: []uintptr{0, 0, 0}})
+	defer tree.Free()
+	in := new(cdevice.CArrowDeviceArray)
+	tree.Export(in)
+	in.DeviceType, in.DeviceID = int32(pinned.Type), pinned.Ordinal
+	a, err := cdevice.ImportArrayWithType(in, arrow.BinaryTypes.String)
+	require.NoError(t, err)
+	defer a.Release()
+	var out cdevice.CArrowDeviceArray
+	require.NoError(t, cdevice.ExportArray(a, &out, nil, cdevice.ForHost(context.Background())))
+	defer cdevice.ReleaseCArrowDeviceArray(&out)
+	buffers := abi.Slice[uintptr](out.Array.Buffers, 3)
+	assert.Zero(t, buffers[0])
+	assert.NotZero(t, buffers[1])
+	assert.NotZero(t, buffers[2])
+}
