@@ -11,7 +11,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"text/tabwriter"
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow/memory"
@@ -34,12 +33,17 @@ func main() {
 	out := flag.String("out", "", "write the results to this JSON file")
 	round := flag.Duration("round", 10*time.Millisecond, "length of one turn")
 	rounds := flag.Int("rounds", 15, "turns of each side; the medians count")
+	markdown := flag.Bool("markdown", false, "print the table of the README")
 	check := flag.Bool("check", false, "fail when a promised ratio does not hold")
 	flag.Parse()
 
 	m := meter{round: *round, rounds: *rounds}
 	results := run(m)
-	print(results)
+	if *markdown {
+		printMarkdown(os.Stdout, results)
+	} else {
+		printTable(results)
+	}
 	if *out != "" {
 		text, err := json.MarshalIndent(results, "", "  ")
 		if err == nil {
@@ -71,13 +75,4 @@ func run(m meter) []Result {
 	measure(newShape("list<struct>", 100, offHeap, listsOfStructs))
 	measure(newShape("int64 on the Go heap", 100, goHeap, int64s))
 	return results
-}
-
-func print(results []Result) {
-	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "operation\tshape\tcolumns\tns\tallocs\tpeer\tpeer ns\tratio\t")
-	for _, r := range results {
-		fmt.Fprintf(w, "%s\t%s\t%d\t%.0f\t%.1f\t%s\t%.0f\t%.2f\t\n", r.Operation, r.Shape, r.Columns, r.NS, r.Allocs, r.Peer, r.PeerNS, r.Ratio)
-	}
-	w.Flush()
 }

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/tabwriter"
+)
+
+// printTable prints every result, for people at a terminal.
+func printTable(results []Result) {
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "operation\tshape\tcolumns\tns\tallocs\tpeer\tpeer ns\tratio\t")
+	for _, r := range results {
+		fmt.Fprintf(w, "%s\t%s\t%d\t%.0f\t%.1f\t%s\t%.0f\t%.2f\t\n", r.Operation, r.Shape, r.Columns, r.NS, r.Allocs, r.Peer, r.PeerNS, r.Ratio)
+	}
+	w.Flush()
+}
+
+// printMarkdown prints the ratios as the table in the README: a row a batch, a
+// column an operation and its peer.
+func printMarkdown(w io.Writer, results []Result) {
+	var rows, columns []string
+	cells := map[[2]string]string{}
+	for _, r := range results {
+		row, column := fmt.Sprintf("%d x %s", r.Columns, r.Shape), r.Operation+", "+r.Peer
+		if _, seen := cells[[2]string{row, ""}]; !seen {
+			rows, cells[[2]string{row, ""}] = append(rows, row), row
+		}
+		if _, seen := cells[[2]string{"", column}]; !seen {
+			columns, cells[[2]string{"", column}] = append(columns, column), column
+		}
+		cells[[2]string{row, column}] = significant(r.Ratio)
+	}
+	fmt.Fprintf(w, "| batch | %s |\n|%s\n", strings.Join(columns, " | "), strings.Repeat("---|", len(columns)+1))
+	for _, row := range rows {
+		fmt.Fprintf(w, "| %s |", row)
+		for _, column := range columns {
+			fmt.Fprintf(w, " %s |", cells[[2]string{row, column}])
+		}
+		fmt.Fprintln(w)
+	}
+}
+
+// significant prints two digits of a ratio: more would promise too much.
+func significant(ratio float64) string {
+	switch {
+	case ratio >= 9.95:
+		return fmt.Sprintf("%.0f", ratio)
+	case ratio >= 0.995:
+		return fmt.Sprintf("%.1f", ratio)
+	}
+	return fmt.Sprintf("%.2f", ratio)
+}
