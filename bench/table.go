@@ -24,7 +24,7 @@ func printMarkdown(w io.Writer, results []Result) {
 	var rows, columns []string
 	cells := map[[2]string]string{}
 	for _, r := range results {
-		row, column := fmt.Sprintf("%d x %s", r.Columns, r.Shape), r.Operation+", "+r.Peer
+		row, column := fmt.Sprintf("%d x %s", r.Columns, strings.ReplaceAll(r.Shape, "<", "&lt;")), r.Operation+", "+r.Peer
 		if _, seen := cells[[2]string{row, ""}]; !seen {
 			rows, cells[[2]string{row, ""}] = append(rows, row), row
 		}
