@@ -232,6 +232,52 @@ func TestCopyOfASliceDoesNotDragItsParentAlong(t *testing.T) {
 	assert.EqualValues(t, 4*4+30, copied.Data().SizeInBytes())
 }
 
+// dirty is an allocator whose memory is not zero.
+type dirty struct{ memory.Allocator }
+
+func (d dirty) Allocate(size int) []byte {
+	b := d.Allocator.Allocate(size)
+	for i := range b {
+		b[i] = 0xa5
+	}
+	return b
+}
+
+// Copies do not show what was in the allocator's memory before: not in values,
+// not in the slots of nulls, not in the padding.
+func TestCopyIntoDirtyMemory(t *testing.T) {
+	eachCase(t, func(t *testing.T, arr arrow.Array) {
+		a, err := cdevice.WrapArray(arr, device.Host())
+		require.NoError(t, err)
+		defer a.Release()
+		back := throughC(t, a)
+		defer back.Release()
+		clean, err := back.CopyToHost(context.Background(), memory.NewGoAllocator())
+		require.NoError(t, err)
+		defer clean.Release()
+		soiled, err := back.CopyToHost(context.Background(), dirty{memory.NewGoAllocator()})
+		require.NoError(t, err)
+		defer soiled.Release()
+		assert.Equal(t, allBytes(clean.Data()), allBytes(soiled.Data()))
+	})
+}
+
+// allBytes are the buffers of data and all below it, padding included.
+func allBytes(data arrow.ArrayData) (out [][]byte) {
+	for _, buf := range data.Buffers() {
+		if buf != nil {
+			out = append(out, buf.Buf())
+		}
+	}
+	for _, child := range data.Children() {
+		out = append(out, allBytes(child)...)
+	}
+	if d, _ := data.Dictionary().(*array.Data); d != nil {
+		out = append(out, allBytes(d)...)
+	}
+	return out
+}
+
 func TestCopyOfRunsIsCutToThem(t *testing.T) {
 	arr := fromJSON(t, arrow.RunEndEncodedOf(arrow.PrimitiveTypes.Int16, arrow.PrimitiveTypes.Int32), `[1,1,1,2,2,3,3,3]`)
 	a, err := cdevice.WrapArray(arr, device.Host())

@@ -102,12 +102,20 @@ func (c *copier) abandon() {
 	c.buffers, c.data = nil, nil
 }
 
-// alloc returns a new buffer of size bytes, which are zero.
+// alloc returns a new buffer of size bytes, to be overwritten; the padding behind
+// them is zero.
 func (c *copier) alloc(size int64) *memory.Buffer {
 	buf := memory.NewResizableBuffer(c.mem)
 	c.buffers = append(c.buffers, buf)
 	buf.Resize(int(size))
-	clear(buf.Buf())
+	clear(buf.Buf()[size:])
+	return buf
+}
+
+// zeros returns a new buffer of size zero bytes.
+func (c *copier) zeros(size int64) *memory.Buffer {
+	buf := c.alloc(size)
+	clear(buf.Bytes())
 	return buf
 }
 
@@ -125,7 +133,7 @@ func elements[T any](buf *memory.Buffer) []T {
 
 // bits copies bits [from, from+count) of the bitmap at addr to the start of a buffer.
 func (c *copier) bits(addr uintptr, from, count int64) *memory.Buffer {
-	buf := c.alloc(bitBytes(count))
+	buf := c.zeros(bitBytes(count))
 	if count > 0 {
 		bitutil.CopyBitmap(abi.Slice[byte](addr, int(bitBytes(from+count))), int(from), int(count), buf.Bytes(), 0)
 	}
@@ -254,6 +262,7 @@ func rebase[T offsetInt](c *copier, n *node) (buf *memory.Buffer, first, last in
 	var zero T
 	buf = c.alloc((n.length + 1) * int64(unsafe.Sizeof(zero)))
 	if n.length == 0 {
+		clear(buf.Bytes())
 		return buf, 0, 0, nil
 	}
 	src, dst := values[T](n, 1, n.length+1), elements[T](buf)
@@ -288,7 +297,7 @@ func copyList[T offsetInt](c *copier, n *node) ([]*memory.Buffer, []arrow.ArrayD
 // element that any list uses, and moves the lists' offsets into it.
 func copyListView[T offsetInt](c *copier, n *node) ([]*memory.Buffer, []arrow.ArrayData, error) {
 	var zero T
-	offsets, sizes := c.alloc(n.length*int64(unsafe.Sizeof(zero))), c.alloc(n.length*int64(unsafe.Sizeof(zero)))
+	offsets, sizes := c.zeros(n.length*int64(unsafe.Sizeof(zero))), c.zeros(n.length*int64(unsafe.Sizeof(zero)))
 	var r span
 	if n.length > 0 {
 		srcOffsets, srcSizes := values[T](n, 1, n.length), values[T](n, 2, n.length)
@@ -327,7 +336,7 @@ func (s *span) add(i, j int64) {
 // views copies the part of each data buffer between the first and the last byte
 // that any view uses, and leaves out the buffers that none does.
 func (c *copier) views(n *node) ([]*memory.Buffer, []arrow.ArrayData, error) {
-	buf := c.alloc(n.length * viewSize)
+	buf := c.zeros(n.length * viewSize)
 	if n.length == 0 {
 		return one(buf), nil, nil
 	}
