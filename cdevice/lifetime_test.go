@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"unsafe"
@@ -23,7 +24,14 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/cpeer"
 )
 
-func addressOf[T any](p *T) uintptr { return uintptr(unsafe.Pointer(p)) }
+// addressOf is the address of a Go variable, which it makes live on the heap: a
+// stack may move, and an integer does not follow.
+func addressOf[T any](p *T) uintptr {
+	escaped.Store((*byte)(unsafe.Pointer(p)))
+	return uintptr(unsafe.Pointer(p))
+}
+
+var escaped atomic.Pointer[byte]
 
 // moveOut takes a struct out of its tree, as the C data interface allows a
 // consumer: a bitwise copy, and the source is marked released.

@@ -2,7 +2,6 @@ package cdevice_test
 
 import (
 	"context"
-	"errors"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -148,35 +147,6 @@ func TestWrappedBatchKeepsItsDevice(t *testing.T) {
 type unregistered struct{ device.Device }
 
 func (unregistered) ID() device.ID { return device.ID{Type: device.OneAPI, Ordinal: 4} }
-
-// MTLEvent* is the event itself, not a pointer to a handle of it.
-func TestMetalEventsAreNotPointersToHandles(t *testing.T) {
-	checkLeaks(t)
-	metal := device.ID{Type: device.Metal, Ordinal: 0}
-	var seen uintptr
-	device.Register(device.Metal, func(int64) (device.Device, error) {
-		return eventSeer{device.Host(), &seen}, nil
-	})
-	a, cell := onDevice(t, metal, 17)
-	defer a.Release()
-	_, err := a.HostView(context.Background())
-	assert.ErrorIs(t, err, errSeen)
-	assert.Equal(t, addressOf(cell), seen)
-}
-
-var errSeen = errors.New("seen")
-
-type eventSeer struct {
-	device.Device
-	seen *uintptr
-}
-
-func (eventSeer) ID() device.ID { return device.ID{Type: device.Metal, Ordinal: 0} }
-
-func (e eventSeer) WrapEvent(handle uintptr) (device.Event, error) {
-	*e.seen = handle
-	return nil, errSeen
-}
 
 func TestDoneContextEndsFullValidation(t *testing.T) {
 	checkLeaks(t)
