@@ -294,3 +294,52 @@ func TestForHostOfPinnedMemoryHasNoNullOffsets(t *testing.T) {
 	assert.NotZero(t, buffers[1])
 	assert.NotZero(t, buffers[2])
 }
+
+func TestSchemasAndFieldsAlone(t *testing.T) {
+	checkLeaks(t)
+	rec := twoColumns(t)
+	c := garbageSchema()
+	require.NoError(t, cdevice.ExportSchema(rec.Schema(), c))
+	schema, err := cdevice.ImportSchema(c)
+	require.NoError(t, err)
+	assert.True(t, rec.Schema().Equal(schema))
+	require.NoError(t, cdevice.ExportField(rec.Schema().Field(1), c))
+	field, err := cdevice.ImportField(cdevice.SchemaFromPtr(addressOf(c)))
+	require.NoError(t, err)
+	assert.True(t, rec.Schema().Field(1).Equal(field))
+	_, err = cdevice.ImportField(c)
+	assert.ErrorIs(t, err, cdevice.ErrReleased)
+}
+
+func TestExportNeedsAStructToFill(t *testing.T) {
+	checkLeaks(t)
+	rec := twoColumns(t)
+	b := wrap(t, rec)
+	column := b.Column(0)
+	defer column.Release()
+	for name, err := range map[string]error{
+		"ExportRecordBatch": cdevice.ExportRecordBatch(b, nil, nil),
+		"ExportArray":       cdevice.ExportArray(column, nil, garbageSchema()),
+		"ExportSchema":      cdevice.ExportSchema(rec.Schema(), nil),
+		"ExportField":       cdevice.ExportField(rec.Schema().Field(0), nil),
+	} {
+		assert.ErrorIs(t, err, arrow.ErrInvalid, name)
+		assert.ErrorContains(t, err, "= NULL, want a struct to fill", name)
+	}
+}
+
+func TestRetainedArraysLiveOn(t *testing.T) {
+	checkLeaks(t)
+	arr := fromJSON(t, arrow.PrimitiveTypes.Int32, `[1,2]`)
+	a, err := cdevice.WrapArray(arr, device.Host())
+	require.NoError(t, err)
+	a.Retain()
+	a.Release()
+	view, err := a.HostView(context.Background())
+	require.NoError(t, err)
+	assert.Same(t, arr, view, "of a wrapped array, it is the array")
+	view.Release()
+	a.Release()
+	_, err = a.HostView(context.Background())
+	assert.ErrorIs(t, err, cdevice.ErrReleased)
+}
