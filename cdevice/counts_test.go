@@ -138,3 +138,31 @@ func TestRepeatedExportsOfGoMemoryPinNothing(t *testing.T) {
 	}
 	assert.Equal(t, before+1, cdevice.ReadStats().PinnedBatches, "slices share the pins")
 }
+
+// NULL buffers are replaced with two allocations more, not with some per column.
+func TestReplacedNullsAllocateOnce(t *testing.T) {
+	var allocs []float64
+	for _, columns := range []int{2, 1000} {
+		fields := make([]arrow.Field, columns)
+		root := cpeer.Node{Buffers: []uintptr{0}}
+		for i := range columns {
+			fields[i] = arrow.Field{Name: fmt.Sprint(i), Type: arrow.BinaryTypes.String, Nullable: true}
+			root.Children = append(root.Children, cpeer.Node{Buffers: []uintptr{0, 0, 0}})
+		}
+		tree := cpeer.NewTree(root)
+		t.Cleanup(tree.Free)
+		schema := arrow.NewSchema(fields, nil)
+		in := new(cdevice.CArrowDeviceArray)
+		allocs = append(allocs, testing.AllocsPerRun(50, func() {
+			tree.Export(in)
+			b, err := cdevice.ImportRecordBatchWithSchema(in, schema)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			b.Release()
+		}))
+	}
+	assert.Equal(t, allocs[0], allocs[1])
+	assert.LessOrEqual(t, allocs[0], 5.0)
+}

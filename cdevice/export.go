@@ -93,7 +93,7 @@ func export(root *node, mem *memoryOwner, at place, out *CArrowDeviceArray, outS
 		}
 	}
 	if outSchema != nil {
-		var s abi.ArrowSchema
+		var s abi.ArrowSchema // on the heap, and so only where there is a schema
 		if err := exportSchema(&s); err != nil {
 			return err
 		}
@@ -132,13 +132,15 @@ const (
 func exportTree(root *node, mem *memoryOwner, at place, out *CArrowDeviceArray) bool {
 	var size treeSize
 	size.addChildren(root)
+	mem.retain() // the exported struct's, until its last release
 	block := (*exportBlock)(unsafe.Pointer(bridge.NewBlock(
 		sizeofBlock + uintptr(size.structs)*sizeofArray + uintptr(size.pointers)*sizeofPointer)))
 	if block == nil {
+		mem.Release()
 		return false
 	}
 	block.Live = int64(size.structs) + 1
-	block.Handle = handle.New(mem.retain())
+	block.Handle = handle.New(mem)
 	block.noBuffer = 0
 
 	start := uintptr(unsafe.Pointer(block))

@@ -61,6 +61,7 @@ func adopt(a *abi.ArrowArray) *memoryOwner {
 // better seen here than as a crash later.
 func (m *memoryOwner) retain() *memoryOwner {
 	if m.refs.Add(1) <= 1 {
+		m.refs.Add(-1)
 		panic(fieldError(opRead, "memory", nil, nil, ErrReleased))
 	}
 	return m
