@@ -53,8 +53,9 @@ func TestWrapRefusesASchemaThatIsNotTheColumns(t *testing.T) {
 		assert.ErrorContains(t, err, row.want, row.name)
 		assert.ErrorIs(t, err, row.is, row.name)
 	}
-	equal := arrow.NewSchema([]arrow.Field{{Name: "x", Type: &arrow.Int32Type{}}, {Name: "y", Type: &arrow.StringType{}}}, nil)
-	b, err := cdevice.Wrap(otherSchema{rec, equal}, device.Host())
+	moments := oneColumn(t, fromJSON(t, &arrow.TimestampType{Unit: arrow.Second, TimeZone: "UTC"}, `[1]`))
+	equal := arrow.NewSchema([]arrow.Field{{Name: "x", Type: &arrow.TimestampType{Unit: arrow.Second, TimeZone: "UTC"}}}, nil)
+	b, err := cdevice.Wrap(otherSchema{moments, equal}, device.Host())
 	require.NoError(t, err, "types need not be the same objects")
 	b.Release()
 }
@@ -109,6 +110,7 @@ func TestColumnOfAReleasedBatchPanics(t *testing.T) {
 	defer func() {
 		err, _ := recover().(error)
 		assert.ErrorIs(t, err, cdevice.ErrReleased)
+		assert.ErrorContains(t, err, "cdevice: column: RecordBatch")
 	}()
 	b.Column(0)
 }
@@ -267,7 +269,12 @@ func TestEmptyArraysHaveNoOffset(t *testing.T) {
 	part, err := whole.Slice(2, 2)
 	require.NoError(t, err)
 	defer part.Release()
-	for _, a := range []*cdevice.Array{a, part} {
+	empty := array.NewSlice(fromJSON(t, arrow.BinaryTypes.String, `["a","b"]`), 2, 2)
+	defer empty.Release()
+	wrapped, err := cdevice.WrapArray(empty, device.Host())
+	require.NoError(t, err)
+	defer wrapped.Release()
+	for _, a := range []*cdevice.Array{a, part, wrapped} {
 		var out cdevice.CArrowDeviceArray
 		require.NoError(t, cdevice.ExportArray(a, &out, nil))
 		assert.Zero(t, out.Array.Offset)
@@ -342,4 +349,20 @@ func TestRetainedArraysLiveOn(t *testing.T) {
 	a.Release()
 	_, err = a.HostView(context.Background())
 	assert.ErrorIs(t, err, cdevice.ErrReleased)
+}
+
+// The offsets buffer of an empty array may have no bytes, wherever it claims to be.
+func TestViewOfAnEmptyArrayReadsNothingOfTheProducers(t *testing.T) {
+	const nowhere = 0x8000 // no process has memory there
+	for _, dt := range []arrow.DataType{arrow.BinaryTypes.String, arrow.BinaryTypes.LargeString} {
+		a := importTree(t, cpeer.Node{Buffers: []uintptr{nowhere, nowhere, nowhere}}, dt)
+		view, err := a.HostView(context.Background())
+		require.NoError(t, err)
+		for _, buf := range view.Data().Buffers() {
+			for _, b := range buf.Bytes() {
+				assert.Zero(t, b)
+			}
+		}
+		view.Release()
+	}
 }
