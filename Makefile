@@ -2,21 +2,22 @@
 # Needed: Go, gcc, python3. Everything else the targets fetch themselves, pinned.
 
 GO ?= go
-CHECKED = ./cdevice ./device/... ./internal/...
+CHECKED = ./cdevice ./device/... ./internal/... ./memory/...
 
-.PHONY: demo test check ci lint race checkptr cgocheck asan cc fuzz bench clean
+.PHONY: demo test check ci lint race checkptr cgocheck asan gpu cudasim cc fuzz bench clean
 
 demo: ## send real batches Go -> PyArrow -> Go, and print what happened
 	integration/run.sh --demo
 
-test: ## everything: Go tests, then the integration suite against PyArrow
+test: ## everything: Go tests, then what others wrote, over the simulated driver and against PyArrow
 	$(GO) test -shuffle=on ./...
+	integration/cuda/run.sh
 	integration/run.sh
 
-check: lint test race checkptr cgocheck asan ## what must pass before a change lands
+check: lint test race checkptr cgocheck asan gpu ## what must pass before a change lands
 
 # The tests last: their summary is what CI shows.
-ci: lint race checkptr cgocheck asan test
+ci: lint race checkptr cgocheck asan gpu test
 
 lint: cc ## formatting, vet, staticcheck, warnings of the C compiler
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "gofmt would change: $$unformatted"; exit 1; }
@@ -28,17 +29,26 @@ cc: # cgo's own code does not compile with these flags, so ours is checked apart
 		$${CC:-gcc} -std=c11 -D_GNU_SOURCE -Wall -Wextra -Wpedantic -Werror -fsyntax-only $$f || exit 1; \
 	done
 
+# -short: fewer of the tens of thousands of injected faults, which `test` has all.
 race: ## the race detector
-	$(GO) test -race $(CHECKED)
+	$(GO) test -short -race $(CHECKED)
 
 checkptr: ## unsafe.Pointer arithmetic, checked at run time
-	$(GO) test -gcflags=all=-d=checkptr $(CHECKED)
+	$(GO) test -short -gcflags=all=-d=checkptr $(CHECKED)
 
 cgocheck: ## no unpinned Go pointer is stored in C memory
-	GOEXPERIMENT=cgocheck2 $(GO) test ./cdevice ./internal/...
+	GOEXPERIMENT=cgocheck2 $(GO) test -short ./cdevice ./internal/... ./memory/...
 
 asan: ## the C half, and Go's accesses to C memory, under AddressSanitizer
-	$(GO) test -asan ./cdevice ./internal/...
+	$(GO) test -short -asan ./cdevice ./internal/... ./memory/...
+
+cudasim: ## the simulated CUDA driver, for any program; prints its path
+	@$(GO) run ./cudasim/build
+
+gpu: ## both halves of ci/gpu, with the simulated driver for a GPU and no Go in reach of the second
+	ci/gpu build build/gpu
+	driver=$$($(GO) run ./cudasim/build) && env -i PATH=/usr/bin:/bin CDEVICE_CUDA_DRIVER=$$driver \
+		CUDASIM=devices=2,pageable_async=1 build/gpu/gpu run
 
 FUZZTIME ?= 60s
 fuzz: ## look for new bad input; findings land in testdata/fuzz, commit them

@@ -55,11 +55,18 @@ var allowed = map[string][]string{
 	"internal/cpeer":    {"internal/abi"},
 	"cdevice":           {"device", "internal/abi", "internal/bridge", "internal/fielderr", "internal/handle", "internal/schema"},
 	"device/devicetest": {"device"},
+
+	"internal/cuda":      {"device"},
+	"internal/hostcache": {"device"},
+	"memory/cudaalloc":   {"device", "internal/cuda", "internal/hostcache"},
+	"memory/hostpinned":  {"device", "internal/hostcache", "memory/cudaalloc"},
+	"cudasim":            {},
+	"internal/cudatest":  {"cudasim", "device", "internal/cuda", "memory/cudaalloc"},
 }
 
 // mayUseCgo are the packages that speak C; cdata, which cdevice imports for its
 // C types, is arrow-go's.
-var mayUseCgo = []string{"internal/abi", "internal/bridge", "internal/cpeer", "integration/golib", "examples/pyextension"}
+var mayUseCgo = []string{"internal/abi", "internal/bridge", "internal/cuda", "internal/cpeer", "cudasim", "integration/golib", "examples/pyextension"}
 
 func TestImportsFollowTheLayers(t *testing.T) {
 	all := packages(t)

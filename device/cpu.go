@@ -65,6 +65,8 @@ func (host) Memset(p Ptr, value byte, size int64, _ Stream) error {
 	return nil
 }
 
+func (host) AfterWork(f func()) { f() }
+
 func (host) NewStream() (Stream, error)         { return hostStream{}, nil }
 func (host) WrapStream(uintptr) (Stream, error) { return hostStream{}, nil }
 func (host) NewEvent() (Event, error)           { return hostEvent{}, nil }

@@ -119,6 +119,13 @@ type Device interface {
 	// Memset enqueues on s the filling of size bytes at p with value.
 	Memset(p Ptr, value byte, size int64, s Stream) error
 
+	// AfterWork calls f once all work is done that is on any stream of this device
+	// now, whoever made the stream; streams of other devices are theirs. It does not wait: f is called on this goroutine,
+	// where nothing can be under way, or later on another one. It is how memory is
+	// freed that others may still be using. f must not wait for the device, nor
+	// allocate on it.
+	AfterWork(f func())
+
 	// NewStream returns an owned stream, to be closed.
 	NewStream() (Stream, error)
 	// WrapStream borrows a stream that somebody else owns, by its native handle.

@@ -1,0 +1,392 @@
+package cudasim
+
+import (
+	"debug/elf"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// driver calls functions of a loaded machine from one OS thread, on which the
+// primary context of device 0 is current.
+type driver struct {
+	t testing.TB
+	*Sim
+	context uintptr
+}
+
+func newDriver(t testing.TB, s *Sim) *driver {
+	runtime.LockOSThread()
+	d := &driver{t: t, Sim: s}
+	d.ok("cuInit", 0)
+	d.ok("cuDevicePrimaryCtxRetain", uintptr(unsafe.Pointer(&d.context)), 0)
+	d.ok("cuCtxSetCurrent", d.context)
+	return d
+}
+
+func (d *driver) close() {
+	d.ok("cuCtxSetCurrent", 0)
+	d.ok("cuDevicePrimaryCtxRelease_v2", 0)
+	runtime.UnlockOSThread()
+}
+
+//go:uintptrescapes
+func (d *driver) ok(function string, args ...uintptr) {
+	d.t.Helper()
+	require.NoError(d.t, d.check(function, d.call(function, args...)))
+}
+
+func (d *driver) alloc(size uintptr) uintptr {
+	d.t.Helper()
+	memory := new(uintptr)
+	d.ok("cuMemAlloc_v2", uintptr(unsafe.Pointer(memory)), size)
+	return *memory
+}
+
+func (d *driver) newEvent() uintptr {
+	d.t.Helper()
+	event := new(uintptr)
+	d.ok("cuEventCreate", uintptr(unsafe.Pointer(event)), 2)
+	return *event
+}
+
+func TestOptionsString(t *testing.T) {
+	for _, c := range []struct {
+		options Options
+		want    string
+	}{
+		{Options{}, ""},
+		{Options{Devices: 2}, "devices=2"},
+		{Options{NoDevices: true, Devices: 2}, "devices=0"},
+		{Options{Delay: 1500 * time.Nanosecond, Random: true, Seed: 7}, "delay=2,schedule=random,seed=7"},
+		{Options{PageableAsync: true, Memory: 1 << 20, HostMemory: 4096}, "pageable_async=1,memory=1048576,host_memory=4096"},
+		{Options{Version: 11080, NoPools: true, NoManaged: true, NoPeer: true, NoPoison: true}, "version=11080,pools=0,managed=0,peer=0,poison=0"},
+		{Options{ReportPath: "-", Missing: []string{"cuMemAllocAsync"}}, "report=-"},
+	} {
+		assert.Equal(t, c.want, c.options.String())
+	}
+}
+
+// Every option that String writes is one that the library knows.
+func TestEveryOptionIsAccepted(t *testing.T) {
+	s := Load(t, Options{
+		Devices: 3, Delay: time.Microsecond, Random: true, Seed: 5, PageableAsync: true,
+		Memory: 1 << 20, HostMemory: 1 << 20, Version: 11080,
+		NoPools: true, NoManaged: true, NoPeer: true, NoPoison: true,
+		ReportPath: filepath.Join(t.TempDir(), "report.json"), Missing: []string{"cuMemAllocAsync"},
+	})
+	assert.Len(t, s.Report().PeakDeviceBytes, 3)
+	assert.Zero(t, s.lib.symbol("cuMemAllocAsync"))
+	assert.NotZero(t, s.lib.symbol("cuMemFreeAsync"))
+}
+
+func TestBadOptionsAreRefused(t *testing.T) {
+	_, err := load(t.TempDir(), Options{Devices: 17})
+	assert.ErrorContains(t, err, `"devices=17"`)
+}
+
+func TestWhatIsBuiltIsKept(t *testing.T) {
+	first, err := Build()
+	require.NoError(t, err)
+	info, err := os.Stat(first)
+	require.NoError(t, err)
+	again, err := Build()
+	require.NoError(t, err)
+	assert.Equal(t, first, again)
+	later, err := os.Stat(again)
+	require.NoError(t, err)
+	assert.Equal(t, info.ModTime(), later.ModTime())
+
+	a, err := Build("cuMemAllocAsync", "cuMemFreeAsync")
+	require.NoError(t, err)
+	b, err := Build("cuMemFreeAsync", "cuMemAllocAsync", "cuMemFreeAsync")
+	require.NoError(t, err)
+	assert.Equal(t, a, b)
+	assert.NotEqual(t, first, a)
+}
+
+func TestOnlyFunctionsOfTheLibraryCanBeMissing(t *testing.T) {
+	_, err := Build("cuNoSuchFunction")
+	assert.ErrorContains(t, err, "no function cuNoSuchFunction")
+	_, err = Build("cuMemAllocAsync", "cuInit -o somewhere")
+	assert.ErrorContains(t, err, "no function cuInit -o somewhere")
+}
+
+func TestWithoutCompilerTheErrorSaysSo(t *testing.T) {
+	t.Setenv("PATH", "")
+	t.Setenv("CC", "")
+	_, err := findCompiler()
+	assert.ErrorContains(t, err, "no C compiler")
+}
+
+func TestBuildFallsBackToTheTemporaryFolder(t *testing.T) {
+	tmp := t.TempDir()
+	t.Setenv("HOME", "")
+	t.Setenv("XDG_CACHE_HOME", "")
+	t.Setenv("TMPDIR", tmp)
+	path, err := Build()
+	require.NoError(t, err)
+	assert.True(t, strings.HasPrefix(path, tmp), path)
+	assert.FileExists(t, path)
+	left, err := filepath.Glob(filepath.Join(filepath.Dir(path), "*"))
+	require.NoError(t, err)
+	assert.Equal(t, []string{path}, left, "what was only needed to build is gone")
+}
+
+// A program loads the library beside whatever else it has: nothing may be
+// exported but the driver API and its control.
+func TestLibraryExportsItsAPIOnly(t *testing.T) {
+	path, err := Build()
+	require.NoError(t, err)
+	file, err := elf.Open(path)
+	require.NoError(t, err)
+	defer file.Close()
+	soname, err := file.DynString(elf.DT_SONAME)
+	require.NoError(t, err)
+	assert.Equal(t, []string{library}, soname)
+	symbols, err := file.DynamicSymbols()
+	require.NoError(t, err)
+	exported := 0
+	for _, s := range symbols {
+		if s.Section == elf.SHN_UNDEF {
+			continue
+		}
+		exported++
+		if !strings.HasPrefix(s.Name, "cu") {
+			t.Errorf("%s is exported", s.Name)
+		} else if strings.HasPrefix(s.Name, "cudasim_") {
+			assert.Contains(t, controls, s.Name)
+		}
+	}
+	assert.Greater(t, exported, 600)
+}
+
+func TestTwoMachinesKnowNothingOfEachOther(t *testing.T) {
+	one, two := Load(t, Options{}), Load(t, Options{Devices: 2})
+	assert.NotEqual(t, one.Path(), two.Path())
+	d := newDriver(t, one)
+	defer d.close()
+	memory := d.alloc(4096)
+	assert.Equal(t, 1, one.Calls("cuMemAlloc"))
+	assert.Zero(t, two.Calls(""))
+	assert.EqualValues(t, []int64{4096}, one.Report().Live.DeviceBytes)
+	assert.EqualValues(t, []int64{0, 0}, two.Report().Live.DeviceBytes)
+	// The thread's context is one machine's own, and so are handles and addresses.
+	assert.Error(t, two.check("", two.call("cuCtxSynchronize")))
+	other := newDriver(t, two)
+	defer other.close()
+	assert.Error(t, two.check("", two.call("cuMemFree_v2", memory)))
+	one.ResetCounters()
+	assert.Zero(t, one.Calls(""))
+	assert.NotZero(t, two.Calls("cuInit"))
+	d.ok("cuMemFree_v2", memory)
+}
+
+// Others find the same machine by its path.
+func TestOpenFindsTheMachineThatIsLoaded(t *testing.T) {
+	s := Load(t, Options{})
+	d := newDriver(t, s)
+	defer d.close()
+	again, err := Open(s.Path())
+	require.NoError(t, err)
+	assert.Equal(t, 1, again.Calls("cuInit"))
+}
+
+func TestOpenRefusesOtherLibraries(t *testing.T) {
+	_, err := Open(filepath.Join(t.TempDir(), library))
+	assert.ErrorContains(t, err, library)
+	_, err = Open("libc.so.6")
+	assert.ErrorContains(t, err, "not a simulated driver")
+}
+
+// peek reads a byte as Go code does that takes device memory for its own.
+func peek(address uintptr) (value byte, err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("%v", r)
+		}
+	}()
+	return **(**byte)(unsafe.Pointer(&address)), nil
+}
+
+func TestDeviceMemoryFaultsInGo(t *testing.T) {
+	d := newDriver(t, Load(t, Options{}))
+	defer d.close()
+	memory := d.alloc(4096)
+	d.ok("cuMemsetD8_v2", memory, 7, 4096)
+	for _, at := range []uintptr{0, 1, 4095} {
+		_, err := peek(memory + at)
+		assert.Error(t, err)
+	}
+	d.ok("cuMemFree_v2", memory)
+	_, err := peek(memory)
+	assert.Error(t, err)
+
+	pinned := new(uintptr)
+	d.ok("cuMemAllocHost_v2", uintptr(unsafe.Pointer(pinned)), 4096)
+	d.ok("cuMemsetD8_v2", *pinned, 7, 4096)
+	value, err := peek(*pinned)
+	assert.NoError(t, err)
+	assert.EqualValues(t, 7, value)
+	d.ok("cuMemFreeHost", *pinned)
+}
+
+func TestPauseAndResume(t *testing.T) {
+	d := newDriver(t, Load(t, Options{}))
+	defer d.close()
+	memory := d.alloc(64)
+	const notReady = 600
+	d.Pause()
+	d.ok("cuMemsetD8Async", memory, 0, 64, 0)
+	assert.EqualValues(t, notReady, d.call("cuStreamQuery", 0))
+	d.Resume()
+	d.ok("cuStreamSynchronize", 0)
+	d.ok("cuMemFree_v2", memory)
+}
+
+func TestHeldEventsFireWhenTold(t *testing.T) {
+	d := newDriver(t, Load(t, Options{}))
+	defer d.close()
+	event := d.newEvent()
+	const notReady = 600
+	require.NoError(t, d.HoldEvent(event))
+	d.ok("cuEventRecord", event, 0)
+	assert.EqualValues(t, notReady, d.call("cuEventQuery", event))
+	require.NoError(t, d.FireEvent(event))
+	d.ok("cuEventSynchronize", event)
+	d.ok("cuEventDestroy_v2", event)
+	assert.ErrorContains(t, d.HoldEvent(event), "CUDA_ERROR_INVALID_HANDLE")
+	assert.ErrorContains(t, d.FireEvent(0), "CUDA_ERROR_INVALID_HANDLE")
+}
+
+func TestFaultsAreMet(t *testing.T) {
+	d := newDriver(t, Load(t, Options{}))
+	defer d.close()
+	const outOfMemory = 2
+	d.Fail("cuMemAlloc", 2, outOfMemory)
+	memory := d.alloc(64)
+	_, ok := d.Failed()
+	assert.False(t, ok)
+	assert.EqualValues(t, outOfMemory, d.call("cuMemAlloc_v2", uintptr(unsafe.Pointer(new(uintptr))), 64))
+	function, ok := d.Failed()
+	assert.True(t, ok)
+	assert.Equal(t, "cuMemAlloc", function)
+
+	d.Fail("", 1, 999)
+	assert.EqualValues(t, 999, d.call("cuMemFree_v2", memory))
+	d.Fail("", 1, 999)
+	d.Fail("", 0, 0)
+	d.ok("cuMemFree_v2", memory)
+}
+
+// keys are the paths of all keys of a JSON object, "calls" taken as it is.
+func keys(prefix string, value any) []string {
+	object, ok := value.(map[string]any)
+	if !ok || prefix == ".calls" {
+		return []string{prefix}
+	}
+	var all []string
+	for _, key := range slices.Sorted(maps.Keys(object)) {
+		all = append(all, keys(prefix+"."+key, object[key])...)
+	}
+	return all
+}
+
+// What the library reports is what Report has: no key more or less.
+func TestReportHasEveryKey(t *testing.T) {
+	s := Load(t, Options{Devices: 2})
+	d := newDriver(t, s)
+	defer d.close()
+	var theirs, ours any
+	require.NoError(t, json.Unmarshal(s.report(), &theirs))
+	text, err := json.Marshal(s.Report())
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(text, &ours))
+	assert.Equal(t, keys("", ours), keys("", theirs))
+	assert.True(t, reflect.DeepEqual(ours, theirs), "%s", text)
+}
+
+// recorder is a test that writes down its failures.
+type recorder struct {
+	testing.TB
+	errors   []string
+	cleanups []func()
+	dir      string
+}
+
+func (r *recorder) Helper()          {}
+func (r *recorder) TempDir() string  { return r.dir }
+func (r *recorder) Cleanup(f func()) { r.cleanups = append(r.cleanups, f) }
+func (r *recorder) Errorf(format string, args ...any) {
+	r.errors = append(r.errors, fmt.Sprintf(format, args...))
+}
+
+func (r *recorder) end() []string {
+	for _, f := range slices.Backward(r.cleanups) {
+		f()
+	}
+	return r.errors
+}
+
+func TestLeaksFailTheTest(t *testing.T) {
+	r := &recorder{TB: t, dir: t.TempDir()}
+	d := newDriver(t, Load(r, Options{}))
+	memory, event := d.alloc(4096), d.newEvent()
+	errors := r.end()
+	require.Len(t, errors, 1)
+	assert.Contains(t, errors[0], "3 leaked")
+	assert.Contains(t, errors[0], fmt.Sprintf("cuMemAlloc: 4096 bytes at %#x on device 0", memory))
+	assert.Contains(t, errors[0], "cuEventCreate")
+	assert.Contains(t, errors[0], "cuDevicePrimaryCtxRetain")
+
+	r.errors = nil
+	d.Allow("cuDevicePrimaryCtxRetain", "cuEventCreate")
+	errors = r.end()
+	require.Len(t, errors, 1)
+	assert.Contains(t, errors[0], "1 leaked")
+	d.ok("cuMemFree_v2", memory)
+	r.errors = nil
+	assert.Empty(t, r.end())
+	d.ok("cuEventDestroy_v2", event)
+	d.close()
+}
+
+func TestViolationsFailTheTest(t *testing.T) {
+	r := &recorder{TB: t, dir: t.TempDir()}
+	d := newDriver(t, Load(r, Options{}))
+	// Freed on a stream that does not wait for the work that is queued.
+	streams := [2]uintptr{}
+	memory := new(uintptr)
+	for i := range streams {
+		d.ok("cuStreamCreate", uintptr(unsafe.Pointer(&streams[i])), 1)
+	}
+	held := d.newEvent()
+	require.NoError(t, d.HoldEvent(held))
+	d.ok("cuMemAllocAsync", uintptr(unsafe.Pointer(memory)), 4096, streams[0])
+	d.ok("cuStreamSynchronize", streams[0])
+	d.ok("cuEventRecord", held, streams[0])
+	d.ok("cuMemsetD8Async", *memory, 0, 4096, streams[0])
+	d.ok("cuMemFreeAsync", *memory, streams[1])
+	d.ok("cuStreamSynchronize", streams[1])
+	require.NoError(t, d.FireEvent(held))
+	const illegalAddress = 700
+	assert.EqualValues(t, illegalAddress, d.call("cuStreamSynchronize", streams[0]))
+	d.close() // takes along what is in the context
+	errors := r.end()
+	require.Len(t, errors, 1)
+	assert.Contains(t, errors[0], "rules violated")
+}

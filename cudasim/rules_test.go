@@ -1,0 +1,163 @@
+package cudasim
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// rule is one function of testdata/*.c: what the manual of the driver API or
+// cudasim.h says.
+type rule struct {
+	name, options string
+	leaks         string // the start of a leak that the report shall have; else none
+	missing       string
+	violates      bool
+	unreported    bool
+}
+
+// rules is the program of testdata, built against a library.
+type rules struct {
+	program string
+	flags   []string
+}
+
+func buildRules(t testing.TB, flags ...string) rules {
+	t.Helper()
+	lib, err := build(flags, nil)
+	require.NoError(t, err)
+	files, err := filepath.Glob("testdata/*.c")
+	require.NoError(t, err)
+	cc, err := theCompiler()
+	require.NoError(t, err)
+	r := rules{filepath.Join(t.TempDir(), "rules"), flags}
+	args := slices.Concat(cc.command[1:], flags, []string{
+		"-std=c11", "-D_GNU_SOURCE", "-g", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-pthread",
+		"-Wl,-z,lazy", // a missing function shall be missed when called, not before
+		"-o", r.program,
+	}, files, []string{lib, "-ldl"})
+	out, err := exec.Command(cc.command[0], args...).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	return r
+}
+
+// run runs the program with the options of a machine. A rule that hangs ends
+// itself; the time here is for a program that cannot.
+func (r rules) run(t testing.TB, options, missing string, args ...string) (out []byte, err error) {
+	t.Helper()
+	var without []string
+	if missing != "" {
+		without = []string{missing}
+	}
+	lib, err := build(r.flags, without)
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, r.program, args...)
+	cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+filepath.Dir(lib), "CUDASIM="+options)
+	return cmd.CombinedOutput()
+}
+
+func (r rules) list(t testing.TB) (list []rule) {
+	t.Helper()
+	lib, err := build(r.flags, nil)
+	require.NoError(t, err)
+	cmd := exec.Command(r.program, "--list")
+	cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+filepath.Dir(lib))
+	out, err := cmd.Output()
+	require.NoError(t, err)
+	for line := range strings.Lines(string(out)) {
+		f := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
+		require.Len(t, f, 6)
+		list = append(list, rule{f[0], f[1], f[2], f[3], f[4] == "1", f[5] == "1"})
+	}
+	require.Greater(t, len(list), 200)
+	byName := func(a, b rule) int { return strings.Compare(a.name, b.name) }
+	slices.SortFunc(list, byName)
+	for i := range list[1:] {
+		require.NotEqual(t, list[i].name, list[i+1].name, "two rules of one name")
+	}
+	return list
+}
+
+// check runs a rule in a process of its own and looks at the report that it leaves.
+func (r rules) check(t *testing.T, rule rule) {
+	path := filepath.Join(t.TempDir(), "report.json")
+	options := strings.TrimPrefix(rule.options+",report="+path, ",")
+	out, err := r.run(t, options, rule.missing, rule.name)
+	require.NoError(t, err, "CUDASIM=%s %s\n%s", options, rule.name, out)
+	if rule.unreported {
+		assert.NoFileExists(t, path)
+		return
+	}
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	var report Report
+	strict := json.NewDecoder(bytes.NewReader(text))
+	strict.DisallowUnknownFields()
+	require.NoError(t, strict.Decode(&report), "%s", text)
+	if rule.violates {
+		assert.NotEmpty(t, report.Violations)
+	} else {
+		assert.Empty(t, report.Violations)
+	}
+	if rule.leaks != "" {
+		is := func(leak string) bool { return strings.HasPrefix(leak, rule.leaks) }
+		assert.True(t, slices.ContainsFunc(report.Leaks, is), "no leak begins with %q: %q", rule.leaks, report.Leaks)
+	} else {
+		assert.Empty(t, report.Leaks)
+	}
+}
+
+func (r rules) checkAll(t *testing.T) {
+	for _, rule := range r.list(t) {
+		t.Run(rule.name, func(t *testing.T) {
+			t.Parallel()
+			r.check(t, rule)
+		})
+	}
+}
+
+func TestRules(t *testing.T) {
+	t.Parallel()
+	buildRules(t).checkAll(t)
+}
+
+// The simulator and the rules both: neither may touch memory that is not theirs.
+func TestRulesUnderAddressSanitizer(t *testing.T) {
+	t.Parallel()
+	buildRules(t, "-fsanitize=address", "-fno-omit-frame-pointer", "-O0").checkAll(t)
+}
+
+func TestEnvironment(t *testing.T) {
+	t.Parallel()
+	r := buildRules(t)
+	// It is for humans: it says something only when there is something to say.
+	t.Run("a report on standard error names leaks", func(t *testing.T) {
+		out, err := r.run(t, "report=-", "", "leaked_device_memory_is_reported")
+		require.NoError(t, err)
+		assert.Contains(t, string(out), "cuMemAlloc: 4096 bytes at 0x")
+		out, err = r.run(t, "report=-", "", "device_memory_is_aligned_to_256")
+		require.NoError(t, err)
+		assert.Empty(t, string(out))
+	})
+	t.Run("bad options abort", func(t *testing.T) {
+		for _, options := range []string{"devices=17", "device=2", "nonsense"} {
+			out, err := r.run(t, options, "", "version_is_known_before_init")
+			var exit *exec.ExitError
+			require.ErrorAs(t, err, &exit)
+			assert.Contains(t, exit.String(), "abort", options)
+			assert.Contains(t, string(out), options)
+		}
+	})
+}

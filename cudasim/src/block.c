@@ -1,0 +1,157 @@
+/* The memory that the driver knows: device, managed, page-locked and registered. All
+ * of it has addresses of its own (unified addressing), so one table holds it. */
+#include "sim.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const int POISON = 0xa5;
+
+struct block *block_new(enum memory memory, struct context *context, int device, size_t size) {
+  static uint64_t ids;
+  struct block *b = fresh(sizeof *b);
+  b->memory = memory;
+  b->refs = 1;
+  b->size = size;
+  b->id = ++ids;
+  b->device = device;
+  b->call = self()->call;
+  b->context = context;
+  b->context->object.refs++;
+  return b;
+}
+
+bool block_on_device(const struct block *b) {
+  return b && (b->memory == DEVICE_MEMORY || b->memory == MANAGED_MEMORY);
+}
+
+void block_unref(struct block *b) {
+  if (--b->refs) return;
+  object_unref(&b->context->object);
+  if (b->pool) object_unref(&b->pool->object);
+  point_set(&b->birth, NULL, 0);
+  if (b->arena)
+    arena_give(b);
+  else
+    free(b);
+}
+
+void block_kill(struct block *b) {
+  b->dead = true;
+  block_unref(b);
+}
+
+static bool account(const struct block *b) {
+  struct device *d = &sim.devices[b->device];
+  switch (b->memory) {
+    case DEVICE_MEMORY:
+      if (b->size > sim.options.memory - d->bytes || (b->pool && !pool_take(b->pool, b->size))) return false;
+      d->bytes += b->size;
+      if (d->peak < d->bytes) d->peak = d->bytes;
+      return true;
+    case MANAGED_MEMORY: sim.managed_bytes += b->size; return true;
+    default:
+      if (b->size > sim.options.host_memory - sim.host_bytes - sim.registered_bytes) return false;
+      *(b->memory == HOST_MEMORY ? &sim.host_bytes : &sim.registered_bytes) += b->size;
+      return true;
+  }
+}
+
+static void forget(const struct block *b) {
+  switch (b->memory) {
+    case DEVICE_MEMORY:
+      sim.devices[b->device].bytes -= b->size;
+      if (b->pool) pool_give(b->pool, b->size);
+      break;
+    case MANAGED_MEMORY: sim.managed_bytes -= b->size; break;
+    case HOST_MEMORY: sim.host_bytes -= b->size; break;
+    case REGISTERED_MEMORY: sim.registered_bytes -= b->size; break;
+  }
+}
+
+/* Of the first block that begins behind the address. */
+static size_t index_after(uintptr_t address) {
+  size_t low = 0, high = sim.block_count;
+  while (low < high) {
+    size_t middle = low + (high - low) / 2;
+    if (sim.blocks[middle]->address <= address)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return low;
+}
+
+static void make_room(void) {
+  if (sim.block_count < sim.block_room) return;
+  sim.block_room = sim.block_room ? 2 * sim.block_room : 64;
+  struct block **all = fresh(sim.block_room * sizeof *all);
+  if (sim.block_count) memcpy(all, sim.blocks, sim.block_count * sizeof *all);
+  free(sim.blocks);
+  sim.blocks = all;
+}
+
+/* Without the lock while the memory is filled with garbage. */
+static CUresult back(struct block *b) {
+  if (!arena_take(b)) {
+    b->arena = NULL;
+    return CUDA_ERROR_OUT_OF_MEMORY;
+  }
+  if (sim.options.poison) {
+    sim_unlock();
+    memset((void *)(b->address + (uintptr_t)b->shadow), POISON, b->size);
+    sim_lock();
+  }
+  return b->context->object.dead ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_SUCCESS;
+}
+
+/* May let go of the lock meanwhile. */
+CUresult block_make(struct block *b) {
+  CUresult r = CUDA_ERROR_OUT_OF_MEMORY;
+  if (account(b)) {
+    r = b->address ? CUDA_SUCCESS : back(b);
+    if (r) forget(b);
+  }
+  if (r) {
+    block_unref(b);
+    return r;
+  }
+  make_room();
+  size_t i = index_after(b->address);
+  memmove(sim.blocks + i + 1, sim.blocks + i, (sim.block_count++ - i) * sizeof *sim.blocks);
+  sim.blocks[i] = b;
+  return CUDA_SUCCESS;
+}
+
+void block_remove(struct block *b) {
+  forget(b);
+  size_t i = index_after(b->address);
+  memmove(sim.blocks + i - 1, sim.blocks + i, (sim.block_count-- - i) * sizeof *sim.blocks);
+}
+
+struct block *block_at(uintptr_t address) {
+  size_t i = index_after(address);
+  if (!i) return NULL;
+  struct block *b = sim.blocks[i - 1];
+  return address - b->address < b->size ? b : NULL;
+}
+
+bool block_overlaps(uintptr_t address, size_t size) {
+  size_t i = index_after(address);
+  return block_at(address) || (i < sim.block_count && sim.blocks[i]->address - address < size);
+}
+
+/* Memory of a pool is not waited for: the caller must have done that. */
+CUresult block_retire(struct block *b) {
+  if (b->context->fault) return b->context->fault;
+  block_remove(b);
+  if (!b->pool) {
+    struct points points = {0};
+    points_add_device(&points, b->memory == HOST_MEMORY ? -1 : b->device);
+    sim.synchronisations++;
+    points_wait(&points);
+    points_free(&points);
+  }
+  block_kill(b);
+  return CUDA_SUCCESS;
+}

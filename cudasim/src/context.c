@@ -1,0 +1,248 @@
+/* Contexts, and which one is current. */
+#include "sim.h"
+
+#include <stdlib.h>
+
+static const unsigned api_version = 3020;
+
+CUresult context_new(int device, unsigned flags, bool primary, struct context **out) {
+  struct context *c = fresh(sizeof *c);
+  CUresult r = object_add(&c->object, CONTEXT);
+  if (r) {
+    free(c);
+    return r;
+  }
+  c->device = device;
+  c->flags = flags;
+  c->primary = primary;
+  r = stream_new(c, LEGACY, 0, &c->legacy);
+  if (r) {
+    object_unref(&c->object);
+    return r;
+  }
+  c->next = sim.contexts;
+  sim.contexts = c;
+  *out = c;
+  return CUDA_SUCCESS;
+}
+
+void context_free(struct context *c) { free(c); }
+
+static void unlist(struct context *context) {
+  struct context **c = &sim.contexts;
+  while (*c != context) c = &(*c)->next;
+  *c = context->next;
+}
+
+/* Everything that was made in the context goes with it. */
+struct event_list {
+  const struct context *context;
+  int count, room;
+  struct event **at;
+};
+
+static void collect_event(struct object *object, void *data) {
+  struct event_list *list = data;
+  if (((struct event *)object)->context != list->context) return;
+  list->at = grow(list->at, list->count, &list->room, sizeof *list->at);
+  list->at[list->count++] = (struct event *)object;
+}
+
+static void destroy_events(const struct context *c) {
+  struct event_list list = {.context = c};
+  object_each(EVENT, collect_event, &list);
+  for (int i = 0; i < list.count; i++) {
+    list.at[i]->object.dead = true;
+    object_unref(&list.at[i]->object);
+  }
+  free(list.at);
+}
+
+static void destroy_blocks(const struct context *c) {
+  for (size_t i = sim.block_count; i-- > 0;) {
+    struct block *b = sim.blocks[i];
+    if (b->context != c) continue;
+    block_remove(b);
+    block_kill(b);
+  }
+}
+
+/* Nothing more can be queued; what is queued is finished first. */
+void context_kill(struct context *c) {
+  c->object.dead = true;
+  struct points points = {0};
+  points_add_context(&points, c);
+  points_wait(&points);
+  points_free(&points);
+  destroy_events(c);
+  destroy_blocks(c);
+  for (struct stream *s = c->streams, *next; s; s = next) {
+    next = s->next;
+    stream_close(s);
+  }
+  unlist(c);
+  object_unref(&c->object);
+}
+
+CUresult current_context(struct context **out) {
+  const struct thread *t = self();
+  if (!t->depth) return CUDA_ERROR_INVALID_CONTEXT;
+  *out = t->stack[t->depth - 1];
+  return (*out)->object.dead ? CUDA_ERROR_CONTEXT_IS_DESTROYED : (*out)->fault;
+}
+
+static void push(struct context *c) {
+  struct thread *t = self();
+  t->stack = grow(t->stack, t->depth, &t->room, sizeof *t->stack);
+  t->stack[t->depth++] = c;
+  c->object.refs++;
+}
+
+static CUcontext pop(void) {
+  struct thread *t = self();
+  struct object *o = &t->stack[--t->depth]->object;
+  CUcontext handle = (CUcontext)o->handle;
+  object_unref(o);
+  return handle;
+}
+
+CUresult context_push(CUcontext context) {
+  struct context *c = object_find(context, CONTEXT);
+  if (!c) return CUDA_ERROR_INVALID_CONTEXT;
+  push(c);
+  return CUDA_SUCCESS;
+}
+
+CUresult context_pop(CUcontext *context) {
+  if (!self()->depth) return CUDA_ERROR_INVALID_CONTEXT;
+  CUcontext handle = pop();
+  if (context) *context = handle;
+  return CUDA_SUCCESS;
+}
+
+CUresult context_set_current(CUcontext context) {
+  struct context *c = object_find(context, CONTEXT);
+  if (context && !c) return CUDA_ERROR_INVALID_CONTEXT;
+  if (self()->depth) pop();
+  if (c) push(c);
+  return CUDA_SUCCESS;
+}
+
+CUresult context_get_current(CUcontext *context) {
+  const struct thread *t = self();
+  if (!context) return CUDA_ERROR_INVALID_VALUE;
+  *context = t->depth ? (CUcontext)t->stack[t->depth - 1]->object.handle : NULL;
+  return CUDA_SUCCESS;
+}
+
+CUresult context_check_flags(unsigned flags) {
+  unsigned schedule = flags & CU_CTX_SCHED_MASK;
+  bool valid = !(flags & ~(unsigned)CU_CTX_FLAGS_MASK) && (schedule & (schedule - 1)) == 0;
+  return valid ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult context_create(CUcontext *context, unsigned flags, CUdevice device) {
+  if (!context || context_check_flags(flags)) return CUDA_ERROR_INVALID_VALUE;
+  if (!device_valid(device)) return CUDA_ERROR_INVALID_DEVICE;
+  struct context *c;
+  CUresult r = context_new(device, flags, false, &c);
+  if (r) return r;
+  push(c);
+  *context = (CUcontext)c->object.handle;
+  return CUDA_SUCCESS;
+}
+
+CUresult context_create_v3(CUcontext *context, void *affinity, int count, unsigned flags, CUdevice device) {
+  return affinity || count ? CUDA_ERROR_NOT_SUPPORTED : context_create(context, flags, device);
+}
+
+CUresult context_create_v4(CUcontext *context, void *params, unsigned flags, CUdevice device) {
+  return params ? CUDA_ERROR_NOT_SUPPORTED : context_create(context, flags, device);
+}
+
+CUresult context_destroy(CUcontext context) {
+  struct context *c = object_find(context, CONTEXT);
+  if (!c || c->primary) return CUDA_ERROR_INVALID_CONTEXT;
+  const struct thread *t = self();
+  if (t->depth && t->stack[t->depth - 1] == c) pop();
+  sim.synchronisations++;
+  context_kill(c);
+  return CUDA_SUCCESS;
+}
+
+CUresult context_device(CUdevice *device) {
+  struct context *c;
+  if (!device) return CUDA_ERROR_INVALID_VALUE;
+  CUresult r = current_context(&c);
+  if (!r) *device = c->device;
+  return r;
+}
+
+CUresult context_flags(unsigned *flags) {
+  struct context *c;
+  if (!flags) return CUDA_ERROR_INVALID_VALUE;
+  CUresult r = current_context(&c);
+  if (!r) *flags = c->flags;
+  return r;
+}
+
+CUresult context_api_version(CUcontext context, unsigned *version) {
+  struct context *c;
+  if (!version) return CUDA_ERROR_INVALID_VALUE;
+  if (!context ? current_context(&c) != CUDA_SUCCESS : !object_find(context, CONTEXT))
+    return CUDA_ERROR_INVALID_CONTEXT;
+  *version = api_version;
+  return CUDA_SUCCESS;
+}
+
+CUresult context_synchronize(void) {
+  struct context *c;
+  CUresult r = current_context(&c);
+  if (r) return r;
+  struct points points = {0};
+  points_add_context(&points, c);
+  sim.synchronisations++;
+  c->object.refs++;
+  points_wait(&points);
+  points_free(&points);
+  r = c->fault;
+  object_unref(&c->object);
+  return r;
+}
+
+CUresult context_priorities(int *least, int *greatest) {
+  struct context *c;
+  CUresult r = current_context(&c);
+  if (r) return r;
+  if (least) *least = 0;
+  if (greatest) *greatest = -5;
+  return CUDA_SUCCESS;
+}
+
+static CUresult peers(CUcontext handle, struct context **c, struct context **peer) {
+  CUresult r = current_context(c);
+  if (r) return r;
+  *peer = object_find(handle, CONTEXT);
+  if (!*peer || *peer == *c) return CUDA_ERROR_INVALID_CONTEXT;
+  return CUDA_SUCCESS;
+}
+
+CUresult context_enable_peer(CUcontext handle, unsigned flags) {
+  struct context *c, *peer;
+  if (flags) return CUDA_ERROR_INVALID_VALUE;
+  CUresult r = peers(handle, &c, &peer);
+  if (r) return r;
+  if (!sim.options.peer || c->device == peer->device) return CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
+  if (c->peers >> peer->device & 1) return CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
+  c->peers |= 1u << peer->device;
+  return CUDA_SUCCESS;
+}
+
+CUresult context_disable_peer(CUcontext handle) {
+  struct context *c, *peer;
+  CUresult r = peers(handle, &c, &peer);
+  if (r) return r;
+  if (!(c->peers >> peer->device & 1)) return CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
+  c->peers &= ~(1u << peer->device);
+  return CUDA_SUCCESS;
+}

@@ -1,0 +1,219 @@
+/* Copying and setting memory. */
+#include "sim.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+/* One end of a copy. Memory without a block is pageable memory of the host. */
+struct end {
+  struct block *block;
+  char *memory; /* where the simulator may touch it */
+};
+
+enum wanted { ANY, ON_DEVICE, ON_HOST };
+
+/* Whether there is memory, at both ends: the kernel may be asked what would otherwise
+ * be found out by a crash. Foreign device addresses are noticed so. */
+static bool readable(uintptr_t address, size_t size) {
+  char bytes[2];
+  const struct iovec here = {bytes, sizeof bytes};
+  const struct iovec there[] = {{(void *)address, 1}, {(void *)(address + size - 1), 1}};
+  ssize_t read = process_vm_readv(getpid(), &here, 1, there, 2, 0);
+  return read == sizeof bytes || (read < 0 && errno != EFAULT);
+}
+
+static CUresult find_end(uintptr_t address, size_t size, enum wanted wanted, struct end *out) {
+  struct block *b = block_at(address);
+  out->block = b;
+  if (b) {
+    if (size > b->size - (address - b->address)) return CUDA_ERROR_INVALID_VALUE;
+    if (wanted == ON_HOST && b->memory == DEVICE_MEMORY) return CUDA_ERROR_INVALID_VALUE;
+    out->memory = (char *)(address + (uintptr_t)b->shadow);
+    return CUDA_SUCCESS;
+  }
+  out->memory = (char *)address;
+  if (wanted == ON_DEVICE || size > UINTPTR_MAX - address || arena_owns(address) ||
+      block_overlaps(address, size))
+    return CUDA_ERROR_INVALID_VALUE;
+  return readable(address, size) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+struct copy {
+  uintptr_t to, from;
+  size_t size;
+  enum wanted to_wanted, from_wanted;
+  bool async;
+};
+
+static enum bytes kind_of(struct end to, struct end from) {
+  if (!block_on_device(to.block)) return block_on_device(from.block) ? DTOH : HTOH;
+  if (!block_on_device(from.block)) return HTOD;
+  return to.block->device == from.block->device ? DTOD : PEER;
+}
+
+/* The host waits for copies from host to host, and for synchronous ones from or to the
+ * host; not for those between devices or inside one. Asynchronous copies to pageable
+ * memory it waits for as well, unless told otherwise. */
+static bool waits(const struct op *op, bool async, struct end to) {
+  if (op->bytes == HTOH) return true;
+  if (!async) return op->bytes == HTOD || op->bytes == DTOH;
+  return !to.block && !sim.options.pageable_async;
+}
+
+/* What an asynchronous copy reads from pageable memory is read before the call returns. */
+static void stage(struct op *op) {
+  op->staging = fresh(op->size);
+  sim_unlock();
+  memcpy(op->staging, op->from, op->size);
+  sim_lock();
+  op->from = op->staging;
+}
+
+static CUresult queue(const struct copy *c, struct stream *s) {
+  struct end to, from;
+  CUresult r = find_end(c->to, c->size, c->to_wanted, &to);
+  if (!r) r = find_end(c->from, c->size, c->from_wanted, &from);
+  if (r) return r;
+  struct op *op = op_new(OP_COPY);
+  op_touch(op, to.block);
+  op_touch(op, from.block);
+  op->to = to.memory;
+  op->from = from.memory;
+  op->size = c->size;
+  op->bytes = kind_of(to, from);
+  op->staged = !to.block || !from.block;
+  const bool wait = waits(op, c->async, to);
+  s->object.refs++;
+  if (!wait && !from.block && !sim.options.pageable_async) stage(op);
+  r = op_push(s, op);
+  if (!r && wait) r = stream_wait(s, s->queued);
+  object_unref(&s->object);
+  return r;
+}
+
+static CUresult run(const struct copy *c, CUstream stream) {
+  struct stream *s;
+  CUresult r = stream_find_current(stream, &s);
+  return r || !c->size ? r : queue(c, s);
+}
+
+#define TO(wanted) .to = (uintptr_t)to, .to_wanted = wanted
+#define FROM(wanted) .from = (uintptr_t)from, .from_wanted = wanted, .size = size
+
+CUresult copy(CUdeviceptr to, CUdeviceptr from, size_t size) {
+  return run(&(struct copy){TO(ANY), FROM(ANY)}, 0);
+}
+
+CUresult copy_htod(CUdeviceptr to, const void *from, size_t size) {
+  return run(&(struct copy){TO(ON_DEVICE), FROM(ON_HOST)}, 0);
+}
+
+CUresult copy_dtoh(void *to, CUdeviceptr from, size_t size) {
+  return run(&(struct copy){TO(ON_HOST), FROM(ON_DEVICE)}, 0);
+}
+
+CUresult copy_dtod(CUdeviceptr to, CUdeviceptr from, size_t size) {
+  return run(&(struct copy){TO(ON_DEVICE), FROM(ON_DEVICE)}, 0);
+}
+
+CUresult copy_async(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream) {
+  return run(&(struct copy){TO(ANY), FROM(ANY), .async = true}, stream);
+}
+
+CUresult copy_htod_async(CUdeviceptr to, const void *from, size_t size, CUstream stream) {
+  return run(&(struct copy){TO(ON_DEVICE), FROM(ON_HOST), .async = true}, stream);
+}
+
+CUresult copy_dtoh_async(void *to, CUdeviceptr from, size_t size, CUstream stream) {
+  return run(&(struct copy){TO(ON_HOST), FROM(ON_DEVICE), .async = true}, stream);
+}
+
+CUresult copy_dtod_async(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream) {
+  return run(&(struct copy){TO(ON_DEVICE), FROM(ON_DEVICE), .async = true}, stream);
+}
+
+/* Memory of the host belongs to every context. */
+static bool belongs(CUdeviceptr address, const struct context *c) {
+  const struct block *b = block_at(address);
+  return !b || b->memory != DEVICE_MEMORY || b->device == c->device;
+}
+
+static CUresult check_peers(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context) {
+  const struct context *t = object_find(to_context, CONTEXT), *f = object_find(from_context, CONTEXT);
+  if (!t || !f) return CUDA_ERROR_INVALID_CONTEXT;
+  return belongs(to, t) && belongs(from, f) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult copy_peer_async(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context,
+                         size_t size, CUstream stream) {
+  struct context *c;
+  CUresult r = current_context(&c);
+  if (!r) r = check_peers(to, to_context, from, from_context);
+  return r ? r : copy_dtod_async(to, from, size, stream);
+}
+
+/* Comes after all that the context has queued, and before what it queues from then on. */
+static CUresult join(struct stream *s, const struct context *c) {
+  struct op *op = op_new(OP_WAIT);
+  points_add_context(&op->after, c);
+  return op_push(s, op);
+}
+
+/* In order with the work of all three contexts. */
+CUresult copy_peer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context,
+                   size_t size) {
+  struct stream *s;
+  CUresult r = stream_find_current(0, &s);
+  if (!r) r = check_peers(to, to_context, from, from_context);
+  if (r || !size) return r;
+  const struct context *ends[] = {object_find(to_context, CONTEXT), object_find(from_context, CONTEXT)};
+  for (int i = 0; i < 2 && !r; i++)
+    if (ends[i] != s->context) r = join(s, ends[i]);
+  if (!r) r = copy_dtod(to, from, size);
+  for (int i = 0; i < 2 && !r; i++)
+    if (ends[i] != s->context) r = join(ends[i]->legacy, s->context);
+  return r;
+}
+
+static CUresult set(CUdeviceptr to, uint32_t value, int width, size_t count, CUstream stream, bool async) {
+  struct stream *s;
+  struct end end;
+  CUresult r = stream_find_current(stream, &s);
+  if (r || !count) return r;
+  if (count > SIZE_MAX / (size_t)width || to % (unsigned)width) return CUDA_ERROR_INVALID_VALUE;
+  r = find_end(to, count * (size_t)width, ON_DEVICE, &end);
+  if (r) return r;
+  struct op *op = op_new(OP_SET);
+  op_touch(op, end.block);
+  op->to = end.memory;
+  op->value = value;
+  op->width = width;
+  op->size = count * (size_t)width;
+  op->bytes = SET;
+  r = op_push(s, op);
+  bool wait = !async && end.block->memory != DEVICE_MEMORY; /* the host may look at once */
+  return r || !wait ? r : stream_wait(s, s->queued);
+}
+
+CUresult set_8(CUdeviceptr to, unsigned char value, size_t count) {
+  return set(to, value, 1, count, 0, false);
+}
+CUresult set_16(CUdeviceptr to, unsigned short value, size_t count) {
+  return set(to, value, 2, count, 0, false);
+}
+CUresult set_32(CUdeviceptr to, unsigned value, size_t count) { return set(to, value, 4, count, 0, false); }
+
+CUresult set_8_async(CUdeviceptr to, unsigned char value, size_t count, CUstream stream) {
+  return set(to, value, 1, count, stream, true);
+}
+
+CUresult set_16_async(CUdeviceptr to, unsigned short value, size_t count, CUstream stream) {
+  return set(to, value, 2, count, stream, true);
+}
+
+CUresult set_32_async(CUdeviceptr to, unsigned value, size_t count, CUstream stream) {
+  return set(to, value, 4, count, stream, true);
+}

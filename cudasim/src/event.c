@@ -1,0 +1,107 @@
+/* Events. */
+#include "sim.h"
+
+#include <stdlib.h>
+
+CUresult event_create(CUevent *event, unsigned flags) {
+  struct context *c;
+  if (!event || flags & ~(unsigned)CU_EVENT_FLAGS_MASK) return CUDA_ERROR_INVALID_VALUE;
+  if (flags & CU_EVENT_INTERPROCESS)
+    return flags & CU_EVENT_DISABLE_TIMING ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
+  CUresult r = current_context(&c);
+  if (r) return r;
+  struct event *e = fresh(sizeof *e);
+  r = object_add(&e->object, EVENT);
+  if (r) {
+    free(e);
+    return r;
+  }
+  e->context = c;
+  e->context->object.refs++;
+  e->flags = flags;
+  *event = (CUevent)e->object.handle;
+  return CUDA_SUCCESS;
+}
+
+void event_free(struct event *e) {
+  point_set(&e->record, NULL, 0);
+  object_unref(&e->context->object);
+  free(e);
+}
+
+/* A record that is pending keeps the event until it is done. */
+CUresult event_destroy(CUevent event) {
+  struct event *e = object_find(event, EVENT);
+  if (!e) return CUDA_ERROR_INVALID_HANDLE;
+  e->object.dead = true;
+  object_unref(&e->object);
+  return CUDA_SUCCESS;
+}
+
+CUresult event_record(CUevent event, CUstream stream) {
+  struct stream *s;
+  CUresult r = stream_find_current(stream, &s);
+  if (r) return r;
+  struct event *e = object_find(event, EVENT);
+  if (!e || e->context != s->context) return CUDA_ERROR_INVALID_HANDLE;
+  struct op *op = op_new(OP_RECORD);
+  op->event = e;
+  e->object.refs++;
+  r = op_push(s, op);
+  if (!r) point_set(&e->record, s, s->queued);
+  return r;
+}
+
+CUresult event_record_with_flags(CUevent event, CUstream stream, unsigned flags) {
+  if (flags & ~(unsigned)CU_EVENT_RECORD_EXTERNAL) return CUDA_ERROR_INVALID_VALUE;
+  return event_record(event, stream);
+}
+
+CUresult event_query(CUevent event) {
+  const struct event *e = object_find(event, EVENT);
+  if (!e) return CUDA_ERROR_INVALID_HANDLE;
+  if (e->context->fault) return e->context->fault;
+  return point_pending(e->record) ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+}
+
+CUresult event_synchronize(CUevent event) {
+  const struct event *e = object_find(event, EVENT);
+  if (!e) return CUDA_ERROR_INVALID_HANDLE;
+  if (e->context->fault) return e->context->fault;
+  if (e->record.stream) return stream_wait(e->record.stream, e->record.seq);
+  sim.synchronisations++;
+  return CUDA_SUCCESS;
+}
+
+CUresult event_elapsed(float *milliseconds, CUevent start, CUevent end) {
+  const struct event *from = object_find(start, EVENT), *to = object_find(end, EVENT);
+  if (!milliseconds) return CUDA_ERROR_INVALID_VALUE;
+  if (!from || !to || from->context != to->context) return CUDA_ERROR_INVALID_HANDLE;
+  if ((from->flags | to->flags) & CU_EVENT_DISABLE_TIMING) return CUDA_ERROR_INVALID_HANDLE;
+  if (!from->record.stream || !to->record.stream) return CUDA_ERROR_INVALID_HANDLE;
+  if (point_pending(from->record) || point_pending(to->record)) return CUDA_ERROR_NOT_READY;
+  *milliseconds = (float)((double)(int64_t)(to->time - from->time) / 1e6);
+  return from->context->fault;
+}
+
+static CUresult hold(struct event *e, bool held) {
+  if (!e) return CUDA_ERROR_INVALID_HANDLE;
+  e->held = held;
+  pthread_cond_broadcast(&sim.go);
+  return CUDA_SUCCESS;
+}
+
+int cudasim_event_hold(void *event) {
+  sim_lock();
+  CUresult r = hold(object_find(event, EVENT), true);
+  sim_unlock();
+  return (int)r;
+}
+
+/* Also of an event that is destroyed but pending: nothing else could complete it. */
+int cudasim_event_fire(void *event) {
+  sim_lock();
+  CUresult r = hold(object_find_dying(event, EVENT), false);
+  sim_unlock();
+  return (int)r;
+}

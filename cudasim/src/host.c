@@ -1,0 +1,88 @@
+/* Page-locked memory of the host. Devices use it at the address that the host uses. */
+#include "sim.h"
+
+#include <sys/mman.h>
+
+/* Nothing is allocated for nothing. */
+CUresult host_alloc_flags(void **address, size_t size, unsigned flags) {
+  struct context *c;
+  CUresult r = current_context(&c);
+  if (r) return r;
+  if (!address || flags & ~(unsigned)CU_MEMHOSTALLOC_MASK) return CUDA_ERROR_INVALID_VALUE;
+  *address = NULL;
+  if (!size) return CUDA_SUCCESS;
+  struct block *b = block_new(HOST_MEMORY, c, c->device, size);
+  b->flags = flags;
+  r = block_make(b);
+  if (!r) *address = (void *)b->address;
+  return r;
+}
+
+CUresult host_alloc(void **address, size_t size) { return host_alloc_flags(address, size, 0); }
+
+CUresult host_free(void *address) {
+  if (!address) return CUDA_SUCCESS;
+  struct block *b = block_at((uintptr_t)address);
+  if (!b || b->memory != HOST_MEMORY || b->address != (uintptr_t)address) return CUDA_ERROR_INVALID_VALUE;
+  return block_retire(b);
+}
+
+/* msync tells whether there is memory; with MS_ASYNC it does nothing else. */
+static bool is_mapped(uintptr_t address, size_t size) {
+  uintptr_t start = address / sim.page * sim.page;
+  return !msync((void *)start, address + size - start, MS_ASYNC);
+}
+
+CUresult host_register(void *address, size_t size, unsigned flags) {
+  struct context *c;
+  const uintptr_t start = (uintptr_t)address;
+  CUresult r = current_context(&c);
+  if (r) return r;
+  if (!address || !size || size > UINTPTR_MAX - start || flags & ~(unsigned)CU_MEMHOSTREGISTER_MASK)
+    return CUDA_ERROR_INVALID_VALUE;
+  if (flags & CU_MEMHOSTREGISTER_IOMEMORY) return CUDA_ERROR_NOT_SUPPORTED;
+  if (block_overlaps(start, size)) {
+    const struct block *b = block_at(start);
+    return block_on_device(b) ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+  }
+  if (arena_owns(start) || !is_mapped(start, size)) return CUDA_ERROR_INVALID_VALUE;
+  struct block *b = block_new(REGISTERED_MEMORY, c, c->device, size);
+  b->address = start;
+  b->flags = flags;
+  return block_make(b);
+}
+
+/* Does not wait: it is not documented to, so work that is queued is the caller's error. */
+CUresult host_unregister(void *address) {
+  if (!address) return CUDA_ERROR_INVALID_VALUE;
+  struct block *b = block_at((uintptr_t)address);
+  if (!b) return CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
+  if (b->memory != REGISTERED_MEMORY || b->address != (uintptr_t)address) return CUDA_ERROR_INVALID_VALUE;
+  block_remove(b);
+  block_kill(b);
+  return CUDA_SUCCESS;
+}
+
+static CUresult find_inside(const void *address, const struct block **out) {
+  struct context *c;
+  CUresult r = current_context(&c);
+  if (r) return r;
+  *out = block_at((uintptr_t)address);
+  return *out && !block_on_device(*out) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult host_device_pointer(CUdeviceptr *device, void *address, unsigned flags) {
+  const struct block *b;
+  if (!device || flags) return CUDA_ERROR_INVALID_VALUE;
+  CUresult r = find_inside(address, &b);
+  if (!r) *device = (uintptr_t)address;
+  return r;
+}
+
+CUresult host_flags(unsigned *flags, void *address) {
+  const struct block *b;
+  if (!flags) return CUDA_ERROR_INVALID_VALUE;
+  CUresult r = find_inside(address, &b);
+  if (!r) *flags = b->flags | CU_MEMHOSTALLOC_DEVICEMAP; /* all of it is mapped, asked for or not */
+  return r;
+}

@@ -1,0 +1,112 @@
+/* Operations: what streams do. */
+#include "sim.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct op *op_new(int kind) {
+  struct op *op = fresh(sizeof *op);
+  op->kind = kind;
+  op->call = self()->call;
+  return op;
+}
+
+void op_touch(struct op *op, struct block *block) {
+  if (!block) return;
+  block->refs++;
+  op->blocks[op->blocks[0] != NULL] = block;
+}
+
+void op_free(struct op *op) {
+  for (int i = 0; i < 2; i++)
+    if (op->blocks[i]) block_unref(op->blocks[i]);
+  if (op->event) object_unref(&op->event->object);
+  points_free(&op->after);
+  free(op->staging);
+  free(op);
+}
+
+CUresult op_push(struct stream *s, struct op *op) {
+  CUresult r = s->context->object.dead ? CUDA_ERROR_CONTEXT_IS_DESTROYED
+               : s->object.dead        ? CUDA_ERROR_INVALID_HANDLE
+                                       : stream_start(s);
+  if (r) {
+    op_free(op);
+    return r;
+  }
+  for (struct stream *other = s->context->streams; other; other = other->next)
+    if (stream_precedes(other, s)) points_add_all(&op->after, other);
+  op->seq = ++s->queued;
+  *s->last = op;
+  s->last = &op->next;
+  check_birth(s, op);
+  pthread_cond_broadcast(&s->changed);
+  return CUDA_SUCCESS;
+}
+
+static void set(char *to, uint32_t value, int width, size_t size) {
+  if (width == 1) {
+    memset(to, (int)value, size);
+    return;
+  }
+  for (size_t i = 0; i < size; i += (size_t)width) memcpy(to + i, &value, (size_t)width); /* little endian */
+}
+
+/* Without the lock: it may take long. */
+static void touch_memory(const struct op *op) {
+  sim.running++;
+  sim_unlock();
+  if (op->kind == OP_SET)
+    set(op->to, op->value, op->width, op->size);
+  else
+    memmove(op->to, op->from, op->size);
+  sim_lock();
+  sim.running--;
+  if (sim.paused) pthread_cond_broadcast(&sim.idle);
+  sim.bytes[op->bytes] += op->size;
+  if (op->staged) sim.staged_bytes += op->size;
+}
+
+static void call_host(const struct op *op, CUresult fault) {
+  struct thread *t = self();
+  sim.running++;
+  t->in_host_function = true;
+  sim_unlock();
+  if (op->callback) op->callback(op->callback_stream, fault, op->data);
+  if (op->host && !fault) op->host(op->data);
+  sim_lock();
+  t->in_host_function = false;
+  sim.running--;
+  if (sim.paused) pthread_cond_broadcast(&sim.idle);
+}
+
+/* Memory that was freed since the operation was queued: a real device faults, or reads
+ * or overwrites what is somebody else's now. Here it always faults. */
+static bool may_run(struct context *c, const struct op *op) {
+  for (int i = 0; i < 2 && !c->fault; i++) {
+    const struct block *b = op->blocks[i];
+    if (!b || !b->dead) continue;
+    violation("%s touched memory at 0x%zx, from %s, after it was freed", op->call, (size_t)b->address,
+              b->call);
+    c->fault = CUDA_ERROR_ILLEGAL_ADDRESS;
+  }
+  return !c->fault;
+}
+
+void op_run(struct stream *s, struct op *op) {
+  struct context *c = s->context;
+  switch (op->kind) {
+    case OP_COPY:
+    case OP_SET:
+      if (may_run(c, op)) touch_memory(op);
+      break;
+    case OP_HOST: call_host(op, c->fault); break;
+    case OP_RECORD:
+      if (op->event->record.stream == s && op->event->record.seq == op->seq) op->event->time = nanoseconds();
+      break;
+    case OP_PREFETCH: may_run(c, op); break;
+    case OP_WAIT: break;
+    case OP_ALLOC: point_set(&op->blocks[0]->birth, NULL, 0); break;
+    case OP_FREE: block_kill(op->blocks[0]); break;
+  }
+}

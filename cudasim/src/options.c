@@ -1,0 +1,98 @@
+/* Options, from cudasim_configure or from the environment. */
+#include "sim.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct options defaults = {
+    .devices = 1,
+    .seed = 1,
+    .memory = 16ull << 30,
+    .host_memory = 16ull << 30,
+    .version = 12040,
+    .pools = 1,
+    .managed = 1,
+    .peer = 1,
+    .poison = 1,
+};
+
+#define OPTION(name, limit) {#name, offsetof(struct options, name), limit}
+static const struct {
+  const char *name;
+  size_t offset;
+  uint64_t limit;
+} numbers[] = {
+    OPTION(devices, MAX_DEVICES),
+    OPTION(delay, 60000000),
+    OPTION(seed, UINT64_MAX),
+    OPTION(pageable_async, 1),
+    OPTION(memory, 1ull << 46),
+    OPTION(host_memory, 1ull << 46),
+    OPTION(version, 999999),
+    OPTION(pools, 1),
+    OPTION(managed, 1),
+    OPTION(peer, 1),
+    OPTION(poison, 1),
+};
+
+static bool set_number(struct options *o, const char *name, const char *value) {
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+    if (strcmp(numbers[i].name, name)) continue;
+    char *end;
+    errno = 0;
+    uint64_t n = strtoull(value, &end, 10);
+    if (*value < '0' || *value > '9' || *end || errno || n > numbers[i].limit) return false;
+    memcpy((char *)o + numbers[i].offset, &n, sizeof n);
+    return true;
+  }
+  return false;
+}
+
+static bool set_option(struct options *o, const char *name, const char *value) {
+  if (!strcmp(name, "report")) {
+    if (strlen(value) >= sizeof o->report) return false;
+    strcpy(o->report, value);
+    return true;
+  }
+  if (!strcmp(name, "schedule")) {
+    o->random = !strcmp(value, "random");
+    return o->random || !strcmp(value, "inorder");
+  }
+  return set_number(o, name, value);
+}
+
+static bool parse(const char *text, struct options *o) {
+  char *copy = strdup(text), *rest = copy, *pair;
+  bool good = copy;
+  while (good && (pair = strsep(&rest, ","))) {
+    if (!*pair) continue;
+    char *value = strchr(pair, '=');
+    if (value) *value++ = 0;
+    good = value && set_option(o, pair, value);
+    if (!good) fprintf(stderr, "cudasim: no such option, or a bad value: %s=%s\n", pair, value ? value : "");
+  }
+  free(copy);
+  return good;
+}
+
+int cudasim_configure(const char *text) {
+  struct options o = defaults;
+  if (text && !parse(text, &o)) return -1;
+  sim_lock();
+  bool early = !sim.configured;
+  if (early) {
+    sim.options = o;
+    sim.configured = true;
+  }
+  sim_unlock();
+  if (!early) fprintf(stderr, "cudasim: configured after the first call of the driver\n");
+  return early ? 0 : -1;
+}
+
+void options_from_environment(void) {
+  const char *text = getenv("CUDASIM");
+  sim.options = defaults;
+  if (text && !parse(text, &sim.options)) abort();
+  sim.configured = true;
+}

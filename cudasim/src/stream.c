@@ -1,0 +1,282 @@
+/* Streams and their workers. */
+#include "sim.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <time.h>
+
+enum { GREATEST_PRIORITY = -5 };
+
+CUresult stream_new(struct context *context, enum role role, unsigned flags, struct stream **out) {
+  static uint64_t ids;
+  struct stream *s = fresh(sizeof *s);
+  CUresult r = object_add(&s->object, STREAM);
+  if (r) {
+    free(s);
+    return r;
+  }
+  pthread_condattr_t attributes;
+  pthread_condattr_init(&attributes);
+  pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+  pthread_cond_init(&s->changed, &attributes);
+  pthread_condattr_destroy(&attributes);
+  s->context = context;
+  s->context->object.refs++;
+  s->role = role;
+  s->flags = flags;
+  s->id = ++ids;
+  s->random = sim.options.seed * 0x9e3779b97f4a7c15 + s->id;
+  s->last = &s->first;
+  s->next = context->streams;
+  context->streams = s;
+  *out = s;
+  return CUDA_SUCCESS;
+}
+
+static void unlist(struct stream *stream) {
+  struct stream **s = &stream->context->streams;
+  while (*s != stream) s = &(*s)->next;
+  *s = stream->next;
+  object_unref(&stream->object);
+}
+
+/* What is queued is finished; then the worker takes the stream away. */
+void stream_close(struct stream *s) {
+  if (s->object.dead) return;
+  s->object.dead = true;
+  pthread_cond_broadcast(&s->changed);
+  if (!s->working) unlist(s);
+}
+
+void stream_free(struct stream *s) {
+  pthread_cond_destroy(&s->changed);
+  object_unref(&s->context->object);
+  free(s);
+}
+
+/* The delay of the options, or a random one. */
+static void lie(struct stream *s) {
+  uint64_t delay = sim.options.delay * 1000;
+  if (!delay) return;
+  if (sim.options.random) {
+    uint64_t x = s->random += 0x9e3779b97f4a7c15; /* splitmix64 */
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
+    x = (x ^ x >> 27) * 0x94d049bb133111eb;
+    delay = (x ^ x >> 31) % (2 * delay + 1);
+  }
+  uint64_t end = nanoseconds() + delay;
+  struct timespec until = {(time_t)(end / 1000000000), (long)(end % 1000000000)};
+  while (nanoseconds() < end) pthread_cond_timedwait(&s->changed, &sim.lock, &until);
+}
+
+static bool held(const struct op *op) { return sim.paused || (op->event && op->event->held); }
+
+static void *work(void *data) {
+  struct stream *s = data;
+  sim_lock();
+  for (;;) {
+    while (!s->first && !s->object.dead) pthread_cond_wait(&s->changed, &sim.lock);
+    struct op *op = s->first;
+    if (!op) break;
+    points_wait(&op->after);
+    lie(s);
+    while (held(op)) pthread_cond_wait(&sim.go, &sim.lock);
+    op_run(s, op);
+    s->first = op->next;
+    if (!s->first) s->last = &s->first;
+    s->done = op->seq;
+    pthread_cond_broadcast(&s->changed);
+    op_free(op);
+  }
+  unlist(s);
+  sim_unlock();
+  return NULL;
+}
+
+/* Signals are for the threads of the program. */
+CUresult stream_start(struct stream *s) {
+  if (s->working) return CUDA_SUCCESS;
+  pthread_t thread;
+  pthread_attr_t attributes;
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_attr_init(&attributes);
+  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  s->working = !pthread_create(&thread, &attributes, work, s);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  pthread_attr_destroy(&attributes);
+  return s->working ? CUDA_SUCCESS : CUDA_ERROR_OPERATING_SYSTEM;
+}
+
+/* The legacy default stream comes after, and before, all others of its context that
+ * are not CU_STREAM_NON_BLOCKING. */
+bool stream_precedes(const struct stream *before, const struct stream *after) {
+  if (before == after || (before->role != LEGACY && after->role != LEGACY)) return false;
+  return !(before->flags & CU_STREAM_NON_BLOCKING) && !(after->flags & CU_STREAM_NON_BLOCKING);
+}
+
+static CUresult per_thread_stream(struct context *c, struct stream **out) {
+  struct thread *t = self();
+  for (*out = t->streams; *out; *out = (*out)->next_own)
+    if ((*out)->context == c) return CUDA_SUCCESS;
+  CUresult r = stream_new(c, PER_THREAD, 0, out);
+  if (r) return r;
+  (*out)->object.refs++;
+  (*out)->next_own = t->streams;
+  t->streams = *out;
+  return CUDA_SUCCESS;
+}
+
+CUresult stream_find(CUstream handle, struct stream **out) {
+  if (!handle) handle = self()->per_thread ? CU_STREAM_PER_THREAD : CU_STREAM_LEGACY;
+  if (handle != CU_STREAM_LEGACY && handle != CU_STREAM_PER_THREAD) {
+    *out = object_find(handle, STREAM);
+    return *out ? (*out)->context->fault : CUDA_ERROR_INVALID_HANDLE;
+  }
+  struct context *c;
+  CUresult r = current_context(&c);
+  if (r) return r;
+  if (handle == CU_STREAM_PER_THREAD) return per_thread_stream(c, out);
+  *out = c->legacy;
+  return CUDA_SUCCESS;
+}
+
+CUresult stream_find_current(CUstream handle, struct stream **out) {
+  struct context *c;
+  CUresult r = current_context(&c);
+  return r ? r : stream_find(handle, out);
+}
+
+CUresult stream_create_with_priority(CUstream *stream, unsigned flags, int priority) {
+  struct context *c;
+  struct stream *s;
+  if (!stream || flags & ~(unsigned)CU_STREAM_NON_BLOCKING) return CUDA_ERROR_INVALID_VALUE;
+  CUresult r = current_context(&c);
+  if (!r) r = stream_new(c, ORDINARY, flags, &s);
+  if (r) return r;
+  s->priority = priority > 0 ? 0 : priority < GREATEST_PRIORITY ? GREATEST_PRIORITY : priority;
+  *stream = (CUstream)s->object.handle;
+  return CUDA_SUCCESS;
+}
+
+CUresult stream_create(CUstream *stream, unsigned flags) {
+  return stream_create_with_priority(stream, flags, 0);
+}
+
+CUresult stream_destroy(CUstream stream) {
+  struct stream *s = object_find(stream, STREAM);
+  if (!s || s->role != ORDINARY) return CUDA_ERROR_INVALID_HANDLE;
+  stream_close(s);
+  return CUDA_SUCCESS;
+}
+
+CUresult stream_query(CUstream stream) {
+  struct stream *s;
+  CUresult r = stream_find(stream, &s);
+  if (r) return r;
+  return s->done < s->queued ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+}
+
+CUresult stream_synchronize(CUstream stream) {
+  struct stream *s;
+  CUresult r = stream_find(stream, &s);
+  return r ? r : stream_wait(s, s->queued);
+}
+
+CUresult stream_wait(struct stream *s, uint64_t seq) {
+  s->object.refs++;
+  sim.synchronisations++;
+  while (s->done < seq) pthread_cond_wait(&s->changed, &sim.lock);
+  CUresult r = s->context->fault;
+  object_unref(&s->object);
+  return r;
+}
+
+CUresult stream_wait_event(CUstream stream, CUevent event, unsigned flags) {
+  struct stream *s;
+  if (flags & ~(unsigned)CU_EVENT_WAIT_EXTERNAL) return CUDA_ERROR_INVALID_VALUE;
+  CUresult r = stream_find_current(stream, &s);
+  if (r) return r;
+  const struct event *e = object_find(event, EVENT);
+  if (!e) return CUDA_ERROR_INVALID_HANDLE;
+  if (!point_pending(e->record) || e->record.stream == s) return CUDA_SUCCESS;
+  struct op *op = op_new(OP_WAIT);
+  points_add(&op->after, e->record);
+  return op_push(s, op);
+}
+
+CUresult stream_flags(CUstream stream, unsigned *flags) {
+  struct stream *s;
+  if (!flags) return CUDA_ERROR_INVALID_VALUE;
+  CUresult r = stream_find(stream, &s);
+  if (!r) *flags = s->flags;
+  return r;
+}
+
+CUresult stream_priority(CUstream stream, int *priority) {
+  struct stream *s;
+  if (!priority) return CUDA_ERROR_INVALID_VALUE;
+  CUresult r = stream_find(stream, &s);
+  if (!r) *priority = s->priority;
+  return r;
+}
+
+CUresult stream_context(CUstream stream, CUcontext *context) {
+  struct stream *s;
+  if (!context) return CUDA_ERROR_INVALID_VALUE;
+  CUresult r = stream_find(stream, &s);
+  if (!r) *context = (CUcontext)s->context->object.handle;
+  return r;
+}
+
+CUresult stream_id(CUstream stream, unsigned long long *id) {
+  struct stream *s;
+  if (!id) return CUDA_ERROR_INVALID_VALUE;
+  CUresult r = stream_find(stream, &s);
+  if (!r) *id = s->id;
+  return r;
+}
+
+CUresult stream_is_capturing(CUstream stream, int *status) {
+  struct stream *s;
+  if (!status) return CUDA_ERROR_INVALID_VALUE;
+  CUresult r = stream_find(stream, &s);
+  if (!r) *status = 0; /* CU_STREAM_CAPTURE_STATUS_NONE */
+  return r;
+}
+
+static CUresult host_function(CUstream stream, CUhostFn host, CUstreamCallback callback, void *data) {
+  struct stream *s;
+  CUresult r = stream_find_current(stream, &s);
+  if (r) return r;
+  struct op *op = op_new(OP_HOST);
+  op->host = host;
+  op->callback = callback;
+  op->callback_stream = stream;
+  op->data = data;
+  return op_push(s, op);
+}
+
+CUresult stream_launch_host(CUstream stream, CUhostFn function, void *data) {
+  return function ? host_function(stream, function, NULL, data) : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult stream_add_callback(CUstream stream, CUstreamCallback function, void *data, unsigned flags) {
+  return function && !flags ? host_function(stream, NULL, function, data) : CUDA_ERROR_INVALID_VALUE;
+}
+
+void cudasim_pause(void) {
+  const int own = self()->in_host_function;
+  sim_lock();
+  sim.paused = true;
+  while (sim.running > own) pthread_cond_wait(&sim.idle, &sim.lock);
+  sim_unlock();
+}
+
+void cudasim_resume(void) {
+  sim_lock();
+  sim.paused = false;
+  pthread_cond_broadcast(&sim.go);
+  sim_unlock();
+}

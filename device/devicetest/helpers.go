@@ -1,0 +1,155 @@
+package devicetest
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"unsafe"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/device"
+)
+
+var background = context.Background()
+
+// allocate returns memory that is freed at the end of the rule.
+func (c *contract) allocate(t T, size int64) device.Memory { return allocateOn(t, c.Device, size) }
+
+func allocateOn(t T, dev device.Device, size int64) device.Memory {
+	t.Helper()
+	return ownedOn(t, dev, size, nil)
+}
+
+// owned returns memory allocated on s. A rule may free it; otherwise it is freed at
+// the end, whatever the rule has left undone.
+func (c *contract) owned(t T, size int64, s device.Stream) device.Memory {
+	t.Helper()
+	return ownedOn(t, c.Device, size, s)
+}
+
+func ownedOn(t T, dev device.Device, size int64, s device.Stream) device.Memory {
+	t.Helper()
+	m, err := dev.Allocate(size, s)
+	require.NoError(t, err)
+	o := &owned{Memory: m}
+	t.Cleanup(func() {
+		if !o.freed {
+			quiet(dev)
+			assert.NoError(t, o.Free(nil))
+		}
+	})
+	return o
+}
+
+type owned struct {
+	device.Memory
+	freed bool
+}
+
+func (o *owned) Free(s device.Stream) error {
+	o.freed = true
+	return o.Memory.Free(s)
+}
+
+// quiet waits until the device has nothing to do.
+func quiet(dev device.Device) {
+	done := make(chan struct{})
+	dev.AfterWork(func() { close(done) })
+	<-done
+}
+
+// stream returns a stream that is closed at the end of the rule. A rule may close it.
+func (c *contract) stream(t T) device.Stream { return streamOf(t, c.Device) }
+
+func streamOf(t T, dev device.Device) device.Stream {
+	t.Helper()
+	s, err := dev.NewStream()
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, s.Close()) })
+	return s
+}
+
+// event is the same for events.
+func (c *contract) event(t T) device.Event { return eventOf(t, c.Device) }
+
+func eventOf(t T, dev device.Device) device.Event {
+	t.Helper()
+	e, err := dev.NewEvent()
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, e.Close()) })
+	return e
+}
+
+// settle waits for the default stream, on which allocate allocates.
+func settle(t T, dev device.Device) {
+	t.Helper()
+	s, err := dev.WrapStream(0)
+	require.NoError(t, err)
+	require.NoError(t, s.Synchronize(background))
+}
+
+// held holds s back until open is called; at the latest, that is at the end of the rule.
+func (c *contract) held(t T, s device.Stream) (open func()) {
+	t.Helper()
+	settle(t, c.Device)
+	let, err := c.hold(s)
+	require.NoError(t, err)
+	open = sync.OnceFunc(let)
+	t.Cleanup(open)
+	return open
+}
+
+// pinned is Go memory that a device may copy from or to: pinned, as device.Copy
+// asks for, until the end of the rule.
+type pinned []byte
+
+func pin(t T, b []byte) pinned {
+	pins := new(runtime.Pinner)
+	pins.Pin(unsafe.SliceData(b))
+	t.Cleanup(pins.Unpin)
+	return b
+}
+
+func (p pinned) at(offset int) device.Ptr {
+	return device.Ptr(uintptr(unsafe.Pointer(unsafe.SliceData(p)))) + device.Ptr(offset)
+}
+
+func pattern(n int, seed byte) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(i)*31 + seed
+	}
+	return b
+}
+
+func repeated(n int, value byte) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = value
+	}
+	return b
+}
+
+func one(dst, src device.Ptr, size int) []device.Range {
+	return []device.Range{{Dst: dst, Src: src, Size: int64(size)}}
+}
+
+// write fills memory with b and waits for it.
+func (c *contract) write(t T, to device.Ptr, b []byte) {
+	t.Helper()
+	settle(t, c.Device)
+	s := c.stream(t)
+	require.NoError(t, c.Copy(one(to, pin(t, b).at(0), len(b)), s))
+	require.NoError(t, s.Synchronize(background))
+}
+
+// read copies n bytes of memory to the host, after the work on s.
+func (c *contract) read(t T, from device.Ptr, n int, s device.Stream) []byte {
+	t.Helper()
+	dst := pin(t, make([]byte, n))
+	require.NoError(t, c.Copy(one(dst.at(0), from, n), s))
+	require.NoError(t, s.Synchronize(background))
+	return dst
+}

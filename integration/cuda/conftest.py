@@ -1,0 +1,88 @@
+"""What every test is held to: at its end, nothing is alive on the driver that was
+not alive before, and nothing was done that a driver forbids."""
+
+import gc
+import os
+import sys
+
+import pytest
+
+import nano
+import programs
+import simulator
+from numba import cuda
+
+
+def settle():
+    """Ends the work on all devices, and gives back what Numba keeps to free later."""
+    # pytest keeps the exception of a failed test here, and so its objects alive,
+    # until the next test begins.
+    for name in ("last_type", "last_value", "last_traceback", "last_exc"):
+        vars(sys).pop(name, None)
+    gc.collect()
+    for gpu in cuda.gpus:
+        with gpu:
+            context = cuda.current_context()
+            context.synchronize()
+            context.deallocations.clear()
+            context.memory_manager.deallocations.clear()
+    cuda.current_context()  # is the one of device 0 now
+
+
+@pytest.fixture
+def machine():
+    """The name of the machine that a test runs on; None for tests that start their
+    own processes."""
+
+
+@pytest.fixture(scope="session")
+def contexts():
+    """What Numba and nanoarrow make at first use, and keep for the life of the
+    process: references to the primary contexts."""
+    settle()
+    nano.resolve(nano.CUDA, 0)
+    gc.freeze()  # the collections look at what the tests make, and no further
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(request, machine):
+    if machine is None or request.node.get_closest_marker("at_exit"):
+        yield
+        return
+    request.getfixturevalue("contexts")
+    settle()
+    if not simulator.is_simulator:
+        yield
+        return
+    simulator.library.cudasim_reset_counters()  # and what another test violated
+    before = simulator.report()["live"]
+    yield
+    # A failed test did not come to the end, where it releases what it made.
+    if not getattr(request.node, "failed", False):
+        request.node.funcargs.clear()  # what its fixtures answered
+        settle()
+        report = simulator.report()
+        assert report["violations"] == []
+        assert report["live"] == before, report["leaks"]
+
+
+@pytest.fixture
+def run_program():
+    """programs.run, on machines of the test's own."""
+    return programs.run
+
+
+def pytest_runtest_setup(item):
+    if item.get_closest_marker("simulator") and not simulator.is_simulator:
+        pytest.skip(simulator.WHY_NOT)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = yield
+    if report.failed:
+        item.failed = True
+    if report.skipped and not hasattr(report, "wasxfail") and os.environ.get("CDEVICE_REQUIRE") == "cuda":
+        report.outcome = "failed"
+        report.longrepr = f"CDEVICE_REQUIRE=cuda, and this was skipped: {report.longrepr[2]}"
+    return report

@@ -1,0 +1,128 @@
+"""The driver API by itself: what the libraries under test do not offer, and what
+an unrelated library in the same process would do."""
+
+import contextlib
+import ctypes
+import threading
+
+import simulator
+
+NOT_READY = 600
+NON_BLOCKING = 1  # for stream(): does not wait for the legacy default stream, nor the other way round
+DISABLE_TIMING = 2
+
+CONTEXT, MEMORY_TYPE, DEVICE_POINTER, IS_MANAGED, DEVICE_ORDINAL = 1, 2, 3, 8, 9  # attributes of pointers
+HOST, DEVICE = 1, 2  # memory types
+
+handle, address, size = ctypes.c_void_p, ctypes.c_uint64, ctypes.c_size_t
+_HOST_FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+class Error(Exception):
+    def __init__(self, function, result):
+        name = ctypes.c_char_p()
+        simulator.library.cuGetErrorName(result, ctypes.byref(name))
+        super().__init__(f"{function}: {(name.value or b'?').decode()}")
+        self.result = result
+
+
+def call(function, *arguments):
+    result = getattr(simulator.library, function)(*arguments)
+    if result:
+        raise Error(function, result)
+
+
+def ask(kind, function, *arguments):
+    """What a function writes to its first argument."""
+    out = kind()
+    call(function, ctypes.byref(out), *arguments)
+    return out.value
+
+
+@contextlib.contextmanager
+def current_primary_context(device=0):
+    made = ask(handle, "cuDevicePrimaryCtxRetain", device)
+    call("cuCtxPushCurrent_v2", handle(made))
+    try:
+        yield made
+    finally:
+        ask(handle, "cuCtxPopCurrent_v2")
+        call("cuDevicePrimaryCtxRelease_v2", device)
+
+
+@contextlib.contextmanager
+def stream(flags=NON_BLOCKING):
+    made = ask(handle, "cuStreamCreate", flags)
+    try:
+        yield made
+    finally:
+        call("cuStreamSynchronize", handle(made))
+        call("cuStreamDestroy_v2", handle(made))
+
+
+@contextlib.contextmanager
+def event(flags=DISABLE_TIMING):
+    made = ask(handle, "cuEventCreate", flags)
+    try:
+        yield made
+    finally:
+        call("cuEventDestroy_v2", handle(made))
+
+
+def record(event, stream):
+    call("cuEventRecord", handle(event), handle(stream))
+
+
+def is_complete(event):
+    result = simulator.library.cuEventQuery(handle(event))
+    if result not in (0, NOT_READY):
+        raise Error("cuEventQuery", result)
+    return result == 0
+
+
+@contextlib.contextmanager
+def memory(count):
+    """Device memory on the current device."""
+    made = ask(address, "cuMemAlloc_v2", size(count))
+    try:
+        yield made
+    finally:
+        call("cuMemFree_v2", address(made))
+
+
+def pointer(attribute, value, kind=ctypes.c_uint64):
+    """What the driver knows about an address."""
+    return ask(kind, "cuPointerGetAttribute", attribute, address(value))
+
+
+class Gate:
+    """Holds a stream back until it is opened, with any driver. What is queued
+    behind it must not be waited for before."""
+
+    def __init__(self, stream):
+        self._opened = threading.Event()
+        self._arrived = threading.Event()
+        self._function = _HOST_FUNCTION(self._hold)
+        call("cuLaunchHostFunc", handle(stream), self._function, None)
+
+    def _hold(self, _):
+        self._arrived.set()
+        self._opened.wait()
+
+    def arrived(self):
+        """Waits until the stream has come here: nothing before is left to do."""
+        self._arrived.wait()
+
+    def open(self):
+        self._opened.set()
+
+
+@contextlib.contextmanager
+def gate(stream):
+    """A Gate at the present end of a stream, which is open and passed at the end."""
+    g = Gate(stream)
+    try:
+        yield g
+    finally:
+        g.open()
+        call("cuStreamSynchronize", handle(stream))

@@ -1,0 +1,208 @@
+"""A pytest plugin: runs each test on every machine, that is in a process whose
+driver was given that machine's options.
+
+The simulator reads its options once per process. So each machine has a process
+of its own, which collects the same tests, runs those that it is told to, and
+sends back pytest's reports. When a test has failed, or the process died of it,
+the next one gets a new process: a driver may not recover from what was done.
+"""
+
+import json
+import os
+import pathlib
+import socket
+import subprocess
+import sys
+import tempfile
+
+import pytest
+
+import simulator
+
+# Why these: see README.md.
+MACHINES = {
+    "in_order": "",
+    "delayed": "delay=400",
+    "random": "schedule=random,delay=200,seed=7,pageable_async=1",
+    "two_devices": "devices=2,delay=100",
+}
+if not simulator.is_simulator:
+    MACHINES = {"driver": ""}
+
+_FD = "MACHINES_FD"  # in the environment of a machine's process: its end of a socket
+
+
+def pytest_configure(config):
+    inside = os.environ.pop(_FD, None)
+    if inside is not None:
+        config.pluginmanager.register(_Inside(config, int(inside)))
+    else:
+        config.pluginmanager.register(_Outside(config))
+
+
+def pytest_generate_tests(metafunc):
+    if "machine" not in metafunc.fixturenames or metafunc.definition.get_closest_marker("program"):
+        return
+    only = metafunc.definition.get_closest_marker("machines")
+    names = [name for name in MACHINES if only is None or name in only.args]
+    # Tests for several simulated devices are also for a driver, which may have them.
+    if only is not None and not names and not simulator.is_simulator:
+        names = list(MACHINES)
+    metafunc.parametrize("machine", names, scope="session")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items):
+    def place(item):
+        name = _machine(item)
+        return (list(MACHINES).index(name) if name else -1, _at_exit(item))
+
+    items.sort(key=place)
+
+
+def _machine(item):
+    return item.callspec.params.get("machine") if hasattr(item, "callspec") else None
+
+
+def _at_exit(item):
+    return item.get_closest_marker("at_exit") is not None
+
+
+class _Outside:
+    """In the process that the user started."""
+
+    def __init__(self, config):
+        self.config = config
+        self.process = None  # of the machine that is at work
+        self.reports = {}  # by machines that are done
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item, nextitem):
+        name = _machine(item)
+        if self.process is not None and (self.process.name != name or _at_exit(item)):
+            self.end()
+        if name is None or _at_exit(item):
+            return None
+        if self.process is None:
+            self.process = _Process(item.session, name)
+        together = nextitem is not None and _machine(nextitem) == name and not _at_exit(nextitem)
+        item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+        failed = False
+        for report in self.process.run(item, nextitem if together else None):
+            item.ihook.pytest_runtest_logreport(report=report)
+            failed = failed or report.failed
+        item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+        if failed:
+            self.end(failed=True)
+        return True
+
+    def pytest_sessionfinish(self):
+        if self.process is not None:
+            self.end()
+
+    def end(self, failed=False):
+        process, self.process = self.process, None
+        report = process.end()
+        # A failed test did not come to the end, where it releases what it made.
+        if not failed:
+            self.reports.setdefault(process.name, []).append(report)
+
+
+class _Lines:
+    """One end of a socket, for JSON in lines."""
+
+    def __init__(self, end):
+        self._file = end.makefile("rw")
+        end.close()  # when the file is closed
+
+    def send(self, value):
+        try:
+            self._file.write(json.dumps(value) + "\n")
+            self._file.flush()
+        except BrokenPipeError:
+            pass  # there will be no answer either
+
+    def __iter__(self):
+        return map(json.loads, self._file)
+
+    def close(self):
+        self._file.close()
+
+
+class _Process:
+    """The process of a machine."""
+
+    def __init__(self, session, name):
+        self.name, self.config = name, session.config
+        self.folder = tempfile.TemporaryDirectory()
+        self.report = pathlib.Path(self.folder.name, "report.json")
+        self.errors = open(pathlib.Path(self.folder.name, "stderr"), "w+b")
+        ours, theirs = socket.socketpair()
+        options = simulator.options(MACHINES[name], f"report={self.report}")
+        files = sorted({str(item.path) for item in session.items if _machine(item) == name})
+        self.process = subprocess.Popen(
+            # The timeout is for a driver that loses work: its callers wait for ever.
+            [sys.executable, "-m", "pytest", f"--tb={self.config.option.tbstyle}", "-o", "faulthandler_timeout=60", *files],
+            cwd=self.config.rootpath,
+            env={**os.environ, "CUDASIM": options, _FD: str(theirs.fileno())},
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            stdout=self.errors,
+            stderr=self.errors,
+        )
+        self.lines = _Lines(ours)
+        theirs.close()
+
+    def run(self, item, nextitem):
+        """The reports about a test, one by one."""
+        order = [item.nodeid, nextitem.nodeid if nextitem else None, self.config.get_verbosity()]
+        self.lines.send(order)
+        for answer in self.lines:
+            if answer is None:
+                return
+            yield self.config.hook.pytest_report_from_serializable(config=self.config, data=answer)
+        yield self._death(item)
+
+    def _death(self, item):
+        status = self.process.wait()
+        self.errors.seek(0)
+        how = f"was killed by signal {-status}" if status < 0 else f"ended with status {status}"
+        text = f"the process of machine {self.name!r} {how}\n{self.errors.read().decode(errors='replace')}"
+        return pytest.TestReport(item.nodeid, item.location, dict.fromkeys(item.keywords, 1), "failed", text, "call")
+
+    def end(self):
+        """Lets the process end, and answers what the driver reported then, if it did."""
+        self.lines.close()
+        self.process.wait()
+        self.errors.close()
+        report = json.loads(self.report.read_text()) if self.report.exists() else None
+        self.folder.cleanup()
+        return report
+
+
+class _Inside:
+    """In the process of a machine."""
+
+    def __init__(self, config, fd):
+        self.config = config
+        self.lines = _Lines(socket.socket(fileno=fd))
+
+    def pytest_runtestloop(self, session):
+        items = {item.nodeid: item for item in session.items}
+        for name, following, verbosity in self.lines:
+            self.config.option.verbose = verbosity
+            item = items[name]
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=items.get(following))
+            self.lines.send(None)
+        return True
+
+    def pytest_runtest_logreport(self, report):
+        self.lines.send(self.config.hook.pytest_report_to_serializable(config=self.config, report=report))
+
+
+@pytest.fixture
+def reports_at_exit(request):
+    """What the driver reported when each process of the machine ended. It is for
+    tests that are marked at_exit."""
+    outside = next(p for p in request.config.pluginmanager.get_plugins() if isinstance(p, _Outside))
+    return outside.reports.get(_machine(request.node), [])

@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# Numba and nanoarrow, as their authors publish them, on the simulated CUDA driver.
+#
+#   integration/cuda/run.sh [ARGUMENT...]   arguments go to pytest
+#
+# Needs Go, gcc and python3 (PYTHON, GO and CC name others). Makes a Python
+# environment in integration/cuda/.venv with what requirements.txt pins, and in it
+# builds nanoarrow from its published source with CUDA; both again when that file,
+# this script or the interpreter changes.
+#
+# CDEVICE_CUDA_DRIVER=PATH runs the tests on that libcuda.so.1 instead. Tests that
+# need the simulator are skipped then. With CDEVICE_REQUIRE=cuda a skip is a
+# failure; leave them out with -m 'not simulator'.
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+root=$(dirname "$(dirname "$here")")
+venv=$here/.venv
+nanoarrow=0.6.0
+
+cd "$root"
+if [[ -n ${CDEVICE_CUDA_DRIVER:-} ]]; then
+	driver=$(realpath -e "$CDEVICE_CUDA_DRIVER")
+else
+	driver=$("${GO:-go}" run ./cudasim/build)
+fi
+
+pip() {
+	"$venv/bin/python" -m pip "$1" --quiet --no-input --disable-pip-version-check "${@:2}"
+}
+
+# The stamp is written last, so that an installation that broke off is redone.
+wanted=$("${PYTHON:-python3}" -VV && cat "$here/requirements.txt" "${BASH_SOURCE[0]}")
+if [[ ! -f $venv/stamp || $(<"$venv/stamp") != "$wanted" ]]; then
+	rm -rf "$venv"
+	"${PYTHON:-python3}" -m venv "$venv"
+	pip install --only-binary :all: --requirement "$here/requirements.txt"
+
+	# The linker asks for the name without a version; which driver it finds does
+	# not matter, as conftest.py loads the one to test before nanoarrow is imported.
+	mkdir "$venv/link"
+	ln -s "$driver" "$venv/link/libcuda.so"
+	header=$("$venv/bin/python" -c 'import nvidia.cuda_runtime as r; print(r.__path__[0])')
+	# No cache: it may hold a nanoarrow that was built without CUDA.
+	NANOARROW_PYTHON_CUDA_HOME=$header LDFLAGS=-L$venv/link \
+		pip wheel --no-deps --no-build-isolation --no-cache-dir --no-binary nanoarrow \
+		--wheel-dir "$venv/wheels" "nanoarrow==$nanoarrow"
+	pip install --no-deps --no-index "$venv/wheels/nanoarrow-$nanoarrow"-*.whl
+	printf '%s\n' "$wanted" >"$venv/stamp"
+fi
+
+export NUMBA_CUDA_DRIVER=$driver
+cd "$here"
+exec "$venv/bin/python" -m pytest "$@"

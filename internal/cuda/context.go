@@ -1,0 +1,148 @@
+package cuda
+
+// #cgo nocallback cdevice_v0_cuda_memory_new
+// #cgo nocallback cdevice_v0_cuda_pool_memory_new
+// #cgo nocallback cdevice_v0_cuda_pool_memory_free
+// #cgo noescape cdevice_v0_cuda_copy
+// #cgo nocallback cdevice_v0_cuda_copy
+// #cgo nocallback cdevice_v0_cuda_memset
+// #cgo nocallback cdevice_v0_cuda_stream_query
+// #cgo nocallback cdevice_v0_cuda_stream_wait
+// #cgo nocallback cdevice_v0_cuda_event_new
+// #cgo nocallback cdevice_v0_cuda_event_record
+// #cgo nocallback cdevice_v0_cuda_event_query
+// #cgo noescape cdevice_v0_cuda_memory_info
+// #cgo noescape cdevice_v0_cuda_pointer_query
+// #include "driver.h"
+import "C"
+
+import (
+	"unsafe"
+
+	"github.com/arrowdevice/arrowdevice/device"
+)
+
+// Context is the primary context of a device, retained. Handles of streams and
+// events are CUstream and CUevent; the stream 0 is the legacy default stream.
+type Context struct {
+	*Device
+	table  C.cdevice_v0_cuda_table
+	handle C.uintptr_t
+}
+
+// Context retains the primary context of the device. Release it.
+func (d *Device) Context() (*Context, error) {
+	r := C.cdevice_v0_cuda_context_retain(d.driver.table, d.handle)
+	if r.code != 0 {
+		return nil, d.fail(r)
+	}
+	return &Context{d, d.driver.table, C.uintptr_t(r.value)}, nil
+}
+
+// Release gives the reference to the primary context back.
+func (c *Context) Release() error {
+	if r := C.cdevice_v0_cuda_context_release(c.table, c.Device.handle); r.code != 0 {
+		return c.fail(r)
+	}
+	return nil
+}
+
+// Handle is the CUcontext.
+func (c *Context) Handle() uintptr { return uintptr(c.handle) }
+
+// Current is the CUcontext that is current on the calling thread, 0 if none is.
+// For tests.
+func (d *Driver) Current() uintptr { return uintptr(C.cdevice_v0_cuda_current(d.table)) }
+
+// Synchronize waits for all work of the context, whoever enqueued it.
+func (c *Context) Synchronize() error {
+	if r := C.cdevice_v0_cuda_context_synchronize(c.table, c.handle); r.code != 0 {
+		return c.fail(r)
+	}
+	return nil
+}
+
+// EnableAccess lets work of c read and write memory of peer's context; memory of
+// peer's pools apart, see [Context.PoolAccess]. Enabling twice is allowed.
+func (c *Context) EnableAccess(peer *Context) error {
+	r := C.cdevice_v0_cuda_context_access(c.table, c.handle, peer.handle)
+	if r.code != 0 && Code(r.code) != PeerAccessAlreadyEnabled {
+		return c.fail(r, peer.String())
+	}
+	return nil
+}
+
+// Priorities are the least and the greatest priority of streams; greater ones are
+// smaller numbers.
+func (c *Context) Priorities() (least, greatest int, err error) {
+	var l, g C.int
+	if r := C.cdevice_v0_cuda_context_priorities(c.table, c.handle, &l, &g); r.code != 0 {
+		return 0, 0, c.fail(r)
+	}
+	return int(l), int(g), nil
+}
+
+// MemoryInfo is the free and the total memory of the device, in bytes.
+func (c *Context) MemoryInfo() (free, total int64, err error) {
+	var all C.uint64_t
+	r := C.cdevice_v0_cuda_memory_info(c.table, c.handle, &all)
+	if r.code != 0 {
+		return 0, 0, c.fail(r)
+	}
+	return int64(r.value), int64(all), nil
+}
+
+// Copy enqueues all ranges on the stream, in one crossing into C.
+func (c *Context) Copy(ranges []device.Range, stream uintptr) error {
+	if len(ranges) == 0 {
+		return nil
+	}
+	// device.Range has no Go pointers, and the layout of cdevice_v0_cuda_range.
+	first := (*C.cdevice_v0_cuda_range)(unsafe.Pointer(unsafe.SliceData(ranges)))
+	r := C.cdevice_v0_cuda_copy(c.table, c.handle, first, C.size_t(len(ranges)), C.uintptr_t(stream))
+	if r.code != 0 {
+		failed := ranges[r.value]
+		return c.fail(r, uintptr(failed.Dst), uintptr(failed.Src), failed.Size)
+	}
+	return nil
+}
+
+var (
+	_ = [1]struct{}{}[unsafe.Sizeof(device.Range{})-C.sizeof_cdevice_v0_cuda_range]
+	_ = [1]struct{}{}[unsafe.Offsetof(device.Range{}.Src)-8]
+	_ = [1]struct{}{}[unsafe.Offsetof(device.Range{}.Size)-16]
+)
+
+// Memset enqueues the filling of size bytes at p.
+func (c *Context) Memset(p device.Ptr, value byte, size int64, stream uintptr) error {
+	r := C.cdevice_v0_cuda_memset(c.table, c.handle, C.uintptr_t(p), C.uchar(value), C.size_t(size), C.uintptr_t(stream))
+	if r.code != 0 {
+		return c.fail(r, uintptr(p), value, size)
+	}
+	return nil
+}
+
+// Memory types of a [Pointer].
+const (
+	HostMemory   = 1 // page-locked, known to the driver
+	DeviceMemory = 2
+)
+
+// Pointer is what the driver knows of an address. Memory is 0 for one that it does
+// not know: plain host memory, or memory that was freed.
+type Pointer struct {
+	Memory      int
+	Managed     bool
+	Ordinal     int
+	Start, Size uint64 // of the allocation that the address is in
+}
+
+// Query asks the driver about an address.
+func (c *Context) Query(p device.Ptr) (Pointer, error) {
+	var out C.cdevice_v0_cuda_pointer
+	r := C.cdevice_v0_cuda_pointer_query(c.table, c.handle, C.uintptr_t(p), &out)
+	if r.code != 0 {
+		return Pointer{}, c.fail(r, uintptr(p))
+	}
+	return Pointer{int(out.memory), out.managed != 0, int(out.ordinal), uint64(out.start), uint64(out.size)}, nil
+}

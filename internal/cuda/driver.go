@@ -1,0 +1,236 @@
+package cuda
+
+// #cgo !windows LDFLAGS: -ldl -lpthread
+// #include <stdlib.h>
+// #include "driver.h"
+import "C"
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"sync"
+	"unsafe"
+
+	"github.com/arrowdevice/arrowdevice/device"
+)
+
+// PathVariable is the environment variable that names the driver to load instead
+// of the system's.
+const PathVariable = "CDEVICE_CUDA_DRIVER"
+
+// DefaultPath is the library that is loaded when nobody names another.
+func DefaultPath() string {
+	if path := os.Getenv(PathVariable); path != "" {
+		return path
+	}
+	if runtime.GOOS == "windows" {
+		return "nvcuda.dll"
+	}
+	return "libcuda.so.1"
+}
+
+// Driver is a loaded and initialised driver. There is one per path, for as long as
+// the process lives.
+type Driver struct {
+	path  string
+	table *C.cdevice_v0_cuda_driver // in C memory: read on threads that Go does not know
+}
+
+var drivers = struct {
+	sync.Mutex
+	byPath map[string]*loading
+}{byPath: map[string]*loading{}}
+
+// loading is a driver that somebody loads or has loaded.
+type loading struct {
+	sync.Mutex
+	driver      *Driver
+	initialised bool
+	missing     error // why there is no driver, found once and for all
+}
+
+// Open loads the driver at path ("": see [DefaultPath]) and initialises it, once
+// per path. An error that means "no CUDA here" wraps device.ErrNotSupported and is
+// remembered: a process does not get a driver later.
+func Open(path string) (*Driver, error) {
+	if path == "" {
+		path = DefaultPath()
+	}
+	drivers.Lock()
+	l, ok := drivers.byPath[path]
+	if !ok {
+		l = new(loading)
+		drivers.byPath[path] = l
+	}
+	drivers.Unlock()
+
+	l.Lock()
+	defer l.Unlock()
+	if l.driver == nil && l.missing == nil {
+		l.driver, l.missing = load(path)
+	}
+	if l.missing != nil {
+		return nil, l.missing
+	}
+	if !l.initialised {
+		if err := l.driver.init(); err != nil {
+			return nil, err
+		}
+		l.initialised = true
+	}
+	return l.driver, nil
+}
+
+func load(path string) (*Driver, error) {
+	cPath := C.CString(path)
+	defer C.free(unsafe.Pointer(cPath))
+	table := (*C.cdevice_v0_cuda_driver)(C.calloc(1, C.sizeof_cdevice_v0_cuda_driver))
+	text := make([]byte, 1024)
+	var missing *C.char
+	if reason := C.cdevice_v0_cuda_load(cPath, table, &missing, (*C.char)(unsafe.Pointer(&text[0])), C.size_t(len(text))); reason != nil {
+		C.free(unsafe.Pointer(table))
+		return nil, fmt.Errorf("cuda: no driver: %s (is an NVIDIA driver installed? %s names another library): %w",
+			C.GoString(reason), PathVariable, device.ErrNotSupported)
+	}
+	if missing != nil {
+		C.free(unsafe.Pointer(table))
+		return nil, fmt.Errorf("cuda: %s has no %s: the driver is too old: %w", path, C.GoString(missing), device.ErrNotSupported)
+	}
+	return &Driver{path: path, table: table}, nil
+}
+
+func (d *Driver) init() error {
+	if r := C.cdevice_v0_cuda_init(d.table); r.code != 0 {
+		return d.fail("", r, 0)
+	}
+	return nil
+}
+
+// Path is the library that was loaded.
+func (d *Driver) Path() string { return d.path }
+
+// Version is the version of CUDA that the driver supports: 1000*major + 10*minor.
+func (d *Driver) Version() (int, error) {
+	r := C.cdevice_v0_cuda_version(d.table)
+	if r.code != 0 {
+		return 0, d.fail("", r)
+	}
+	return int(r.value), nil
+}
+
+// DeviceCount is the number of devices; ordinals are below it.
+func (d *Driver) DeviceCount() (int, error) {
+	r := C.cdevice_v0_cuda_device_count(d.table)
+	if r.code != 0 {
+		return 0, d.fail("", r)
+	}
+	return int(r.value), nil
+}
+
+// Device is one device of a driver, of which nothing has been retained.
+type Device struct {
+	driver  *Driver
+	ordinal int
+	handle  C.int
+}
+
+// Device returns the device with this ordinal.
+func (d *Driver) Device(ordinal int) (*Device, error) {
+	r := C.cdevice_v0_cuda_device_get(d.table, C.int(ordinal))
+	if r.code != 0 {
+		return nil, d.fail("", r, ordinal)
+	}
+	return &Device{d, ordinal, C.int(r.value)}, nil
+}
+
+// Driver is the driver of the device.
+func (d *Device) Driver() *Driver { return d.driver }
+
+// Ordinal is the number of the device among the driver's.
+func (d *Device) Ordinal() int { return d.ordinal }
+
+func (d *Device) fail(r C.cdevice_v0_cuda_result, args ...any) error {
+	return d.driver.fail(d.String(), r, args...)
+}
+
+// String is "cuda:0".
+func (d *Device) String() string { return fmt.Sprintf("cuda:%d", d.ordinal) }
+
+// Name is for people: "NVIDIA H200".
+func (d *Device) Name() (string, error) {
+	buf := make([]byte, 256)
+	r := C.cdevice_v0_cuda_device_name(d.driver.table, d.handle, (*C.char)(unsafe.Pointer(&buf[0])), C.int(len(buf)))
+	if r.code != 0 {
+		return "", d.fail(r)
+	}
+	return text(buf), nil
+}
+
+// UUID identifies the device across processes and machines.
+func (d *Device) UUID() (id [16]byte, err error) {
+	if r := C.cdevice_v0_cuda_device_uuid(d.driver.table, d.handle, (*C.uchar)(&id[0])); r.code != 0 {
+		return id, d.fail(r)
+	}
+	return id, nil
+}
+
+// PCIBusID is where the device sits: "0000:3b:00.0".
+func (d *Device) PCIBusID() (string, error) {
+	buf := make([]byte, 32)
+	r := C.cdevice_v0_cuda_device_bus_id(d.driver.table, d.handle, (*C.char)(unsafe.Pointer(&buf[0])), C.int(len(buf)))
+	if r.code != 0 {
+		return "", d.fail(r)
+	}
+	return text(buf), nil
+}
+
+// TotalMemory is the memory of the device in bytes.
+func (d *Device) TotalMemory() (int64, error) {
+	r := C.cdevice_v0_cuda_device_memory(d.driver.table, d.handle)
+	if r.code != 0 {
+		return 0, d.fail(r)
+	}
+	return int64(r.value), nil
+}
+
+// Attribute is a CUdevice_attribute.
+type Attribute int
+
+const (
+	ComputeCapabilityMajor  Attribute = 75
+	ComputeCapabilityMinor  Attribute = 76
+	ManagedMemory           Attribute = 83
+	ConcurrentManagedAccess Attribute = 89
+	HostRegisterSupported   Attribute = 99
+	ReadOnlyHostRegister    Attribute = 113
+	MemoryPoolsSupported    Attribute = 115
+)
+
+// Attribute asks for one attribute.
+func (d *Device) Attribute(a Attribute) (int, error) {
+	r := C.cdevice_v0_cuda_device_attribute(d.driver.table, d.handle, C.int(a))
+	if r.code != 0 {
+		return 0, d.fail(r, int(a))
+	}
+	return int(int32(r.value)), nil
+}
+
+// CanAccess says whether work on d may be let read and write memory of peer.
+func (d *Device) CanAccess(peer *Device) (bool, error) {
+	r := C.cdevice_v0_cuda_device_can_access(d.driver.table, d.handle, peer.handle)
+	if r.code != 0 {
+		return false, d.fail(r, peer.String())
+	}
+	return r.value != 0, nil
+}
+
+// text is the C string at the start of buf.
+func text(buf []byte) string {
+	for i, b := range buf {
+		if b == 0 {
+			return string(buf[:i])
+		}
+	}
+	return string(buf)
+}

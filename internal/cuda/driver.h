@@ -1,0 +1,135 @@
+/* The CUDA driver as a table of functions, filled at run time, and one C function
+ * for each thing that Go asks of it. Every symbol carries the prefix cdevice_v0_.
+ *
+ * A context is current per thread, and goroutines move between threads: each
+ * function here that takes a context makes it current, calls, and restores what
+ * was current, so that no thread, ours or a foreigner's, is left changed. */
+#pragma once
+
+#include "functions.h"
+
+#define CDEVICE_V0_CUDA_MEMBER(need, name, symbol, parameters) int (*name) parameters;
+struct cdevice_v0_cuda_driver {
+  CDEVICE_V0_CUDA_FUNCTIONS(CDEVICE_V0_CUDA_MEMBER, , )
+};
+typedef struct cdevice_v0_cuda_driver cdevice_v0_cuda_driver;
+
+/* One number per function, for results to say which call failed. */
+#define CDEVICE_V0_CUDA_NUMBER(need, name, symbol, parameters) cdevice_v0_cuda_call_##name,
+enum {
+  CDEVICE_V0_CUDA_FUNCTIONS(CDEVICE_V0_CUDA_NUMBER, , )
+  cdevice_v0_cuda_calls
+};
+
+struct cdevice_v0_cuda_function {
+  const char *name, *symbol;
+};
+extern const struct cdevice_v0_cuda_function cdevice_v0_cuda_functions[cdevice_v0_cuda_calls];
+
+/* What a function of this header did. */
+typedef struct {
+  int32_t code;   /* CUresult of the call that failed, or MISSING; 0 if none did */
+  int32_t call;   /* the number of that call */
+  uint64_t value; /* what was asked for: a handle, an address, an answer */
+} cdevice_v0_cuda_result;
+
+enum {
+  CDEVICE_V0_CUDA_MISSING = -1,  /* the driver has no such symbol */
+  CDEVICE_V0_CUDA_NO_MEMORY = 2, /* CUDA_ERROR_OUT_OF_MEMORY */
+};
+
+/* A piece of a copy: device.Range. */
+typedef struct {
+  uint64_t dst, src;
+  int64_t size;
+} cdevice_v0_cuda_range;
+
+typedef const cdevice_v0_cuda_driver *cdevice_v0_cuda_table;
+
+/* Fills the table from the library at path. Returns NULL, or why the library cannot
+ * be loaded, in `text`. A NEEDED symbol that it lacks is answered in *missing. */
+const char *cdevice_v0_cuda_load(const char *path, cdevice_v0_cuda_driver *driver,
+                                 const char **missing, char *text, size_t size);
+
+/* Without a context. */
+cdevice_v0_cuda_result cdevice_v0_cuda_init(cdevice_v0_cuda_table);
+cdevice_v0_cuda_result cdevice_v0_cuda_version(cdevice_v0_cuda_table);
+const char *cdevice_v0_cuda_error_name(cdevice_v0_cuda_table, int code);
+const char *cdevice_v0_cuda_error_text(cdevice_v0_cuda_table, int code);
+cdevice_v0_cuda_result cdevice_v0_cuda_device_count(cdevice_v0_cuda_table);
+cdevice_v0_cuda_result cdevice_v0_cuda_device_get(cdevice_v0_cuda_table, int ordinal);
+cdevice_v0_cuda_result cdevice_v0_cuda_device_name(cdevice_v0_cuda_table, int device, char *out, int size);
+cdevice_v0_cuda_result cdevice_v0_cuda_device_uuid(cdevice_v0_cuda_table, int device, unsigned char *out);
+cdevice_v0_cuda_result cdevice_v0_cuda_device_bus_id(cdevice_v0_cuda_table, int device, char *out, int size);
+cdevice_v0_cuda_result cdevice_v0_cuda_device_memory(cdevice_v0_cuda_table, int device);
+cdevice_v0_cuda_result cdevice_v0_cuda_device_attribute(cdevice_v0_cuda_table, int device, int attribute);
+cdevice_v0_cuda_result cdevice_v0_cuda_device_can_access(cdevice_v0_cuda_table, int device, int peer);
+cdevice_v0_cuda_result cdevice_v0_cuda_context_retain(cdevice_v0_cuda_table, int device);
+cdevice_v0_cuda_result cdevice_v0_cuda_context_release(cdevice_v0_cuda_table, int device);
+
+/* In a context. */
+cdevice_v0_cuda_result cdevice_v0_cuda_context_synchronize(cdevice_v0_cuda_table, uintptr_t context);
+cdevice_v0_cuda_result cdevice_v0_cuda_context_access(cdevice_v0_cuda_table, uintptr_t context, uintptr_t peer);
+cdevice_v0_cuda_result cdevice_v0_cuda_context_priorities(cdevice_v0_cuda_table, uintptr_t context, int *least, int *greatest);
+
+cdevice_v0_cuda_result cdevice_v0_cuda_memory_info(cdevice_v0_cuda_table, uintptr_t context, uint64_t *total);
+cdevice_v0_cuda_result cdevice_v0_cuda_memory_new(cdevice_v0_cuda_table, uintptr_t context, size_t size);
+cdevice_v0_cuda_result cdevice_v0_cuda_memory_free(cdevice_v0_cuda_table, uintptr_t context, uintptr_t p);
+cdevice_v0_cuda_result cdevice_v0_cuda_managed_new(cdevice_v0_cuda_table, uintptr_t context, size_t size);
+cdevice_v0_cuda_result cdevice_v0_cuda_managed_prefetch(cdevice_v0_cuda_table, uintptr_t context, uintptr_t p,
+                                                        size_t size, int device, uintptr_t stream);
+cdevice_v0_cuda_result cdevice_v0_cuda_host_new(cdevice_v0_cuda_table, uintptr_t context, size_t size);
+cdevice_v0_cuda_result cdevice_v0_cuda_host_free(cdevice_v0_cuda_table, uintptr_t context, uintptr_t p);
+cdevice_v0_cuda_result cdevice_v0_cuda_host_register(cdevice_v0_cuda_table, uintptr_t context, uintptr_t p,
+                                                     size_t size, unsigned flags);
+cdevice_v0_cuda_result cdevice_v0_cuda_host_unregister(cdevice_v0_cuda_table, uintptr_t context, uintptr_t p);
+
+cdevice_v0_cuda_result cdevice_v0_cuda_pool_new(cdevice_v0_cuda_table, uintptr_t context, int device);
+cdevice_v0_cuda_result cdevice_v0_cuda_pool_free(cdevice_v0_cuda_table, uintptr_t context, uintptr_t pool);
+cdevice_v0_cuda_result cdevice_v0_cuda_pool_access(cdevice_v0_cuda_table, uintptr_t context, uintptr_t pool, int device);
+cdevice_v0_cuda_result cdevice_v0_cuda_pool_trim(cdevice_v0_cuda_table, uintptr_t context, uintptr_t pool);
+cdevice_v0_cuda_result cdevice_v0_cuda_pool_memory_new(cdevice_v0_cuda_table, uintptr_t context, uintptr_t pool,
+                                                       size_t size, uintptr_t stream);
+cdevice_v0_cuda_result cdevice_v0_cuda_pool_memory_free(cdevice_v0_cuda_table, uintptr_t context, uintptr_t p,
+                                                        uintptr_t stream);
+
+/* Enqueues all ranges. After an error, value is the index of the one that failed;
+ * those before it are enqueued. */
+cdevice_v0_cuda_result cdevice_v0_cuda_copy(cdevice_v0_cuda_table, uintptr_t context,
+                                            const cdevice_v0_cuda_range *ranges, size_t count, uintptr_t stream);
+cdevice_v0_cuda_result cdevice_v0_cuda_memset(cdevice_v0_cuda_table, uintptr_t context, uintptr_t p,
+                                              unsigned char byte, size_t size, uintptr_t stream);
+
+cdevice_v0_cuda_result cdevice_v0_cuda_stream_new(cdevice_v0_cuda_table, uintptr_t context, int priority);
+cdevice_v0_cuda_result cdevice_v0_cuda_stream_free(cdevice_v0_cuda_table, uintptr_t context, uintptr_t stream);
+cdevice_v0_cuda_result cdevice_v0_cuda_stream_query(cdevice_v0_cuda_table, uintptr_t context, uintptr_t stream);
+cdevice_v0_cuda_result cdevice_v0_cuda_stream_synchronize(cdevice_v0_cuda_table, uintptr_t context, uintptr_t stream);
+cdevice_v0_cuda_result cdevice_v0_cuda_stream_wait(cdevice_v0_cuda_table, uintptr_t context, uintptr_t stream, uintptr_t event);
+
+cdevice_v0_cuda_result cdevice_v0_cuda_event_new(cdevice_v0_cuda_table, uintptr_t context);
+cdevice_v0_cuda_result cdevice_v0_cuda_event_free(cdevice_v0_cuda_table, uintptr_t context, uintptr_t event);
+cdevice_v0_cuda_result cdevice_v0_cuda_event_record(cdevice_v0_cuda_table, uintptr_t context, uintptr_t event, uintptr_t stream);
+cdevice_v0_cuda_result cdevice_v0_cuda_event_query(cdevice_v0_cuda_table, uintptr_t context, uintptr_t event);
+cdevice_v0_cuda_result cdevice_v0_cuda_event_synchronize(cdevice_v0_cuda_table, uintptr_t context, uintptr_t event);
+
+/* What the driver knows of an address. */
+typedef struct {
+  uint64_t start, size;  /* of the allocation */
+  int32_t memory;        /* CU_MEMORYTYPE_HOST 1, _DEVICE 2; 0 if the driver does not know the address */
+  int32_t ordinal;       /* of its device */
+  uint32_t managed;
+} cdevice_v0_cuda_pointer;
+cdevice_v0_cuda_result cdevice_v0_cuda_pointer_query(cdevice_v0_cuda_table, uintptr_t context, uintptr_t p,
+                                                     cdevice_v0_cuda_pointer *out);
+
+/* Enqueues function(data), which may not call the driver. */
+cdevice_v0_cuda_result cdevice_v0_cuda_launch_host(cdevice_v0_cuda_table, uintptr_t context, uintptr_t stream,
+                                                   void (*function)(void *), void *data);
+
+/* A gate holds a stream back, for tests: work enqueued behind it waits until it is
+ * opened. value is the gate, to be given to cdevice_v0_cuda_gate_open, once. */
+cdevice_v0_cuda_result cdevice_v0_cuda_gate_new(cdevice_v0_cuda_table, uintptr_t context, uintptr_t stream);
+void cdevice_v0_cuda_gate_open(uint64_t gate);
+
+/* The context that is current on the calling thread, for tests. */
+uintptr_t cdevice_v0_cuda_current(cdevice_v0_cuda_table);

@@ -1,0 +1,110 @@
+package cuda
+
+// #include "driver.h"
+import "C"
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/arrowdevice/arrowdevice/device"
+)
+
+// Code is a CUresult. As an error it is what errors.Is compares with.
+type Code int
+
+// Those that callers tell apart.
+const (
+	InvalidValue                Code = 1
+	OutOfMemory                 Code = 2
+	NotInitialized              Code = 3
+	StubLibrary                 Code = 34
+	NoDevice                    Code = 100
+	InvalidDevice               Code = 101
+	InvalidContext              Code = 201
+	InvalidHandle               Code = 400
+	NotReady                    Code = 600
+	IllegalAddress              Code = 700
+	PeerAccessAlreadyEnabled    Code = 704
+	HostMemoryAlreadyRegistered Code = 712
+	HostMemoryNotRegistered     Code = 713
+	NotPermitted                Code = 800
+	NotSupported                Code = 801
+	SystemDriverMismatch        Code = 803
+	CompatNotSupported          Code = 804
+
+	missingSymbol Code = C.CDEVICE_V0_CUDA_MISSING
+)
+
+// Error names the code without a driver's help; see [Error] for its name and text.
+func (c Code) Error() string { return fmt.Sprintf("CUDA error %d", int(c)) }
+
+// notSupported are the codes that say: not on this machine, however often it is tried.
+func (c Code) notSupported() bool {
+	switch c {
+	case missingSymbol, StubLibrary, NoDevice, InvalidDevice, NotSupported, SystemDriverMismatch, CompatNotSupported:
+		return true
+	}
+	return false
+}
+
+// Error is a call of the driver that failed.
+type Error struct {
+	Call   string // the function, as the manual names it: "cuMemAlloc"
+	Args   []any  // those that tell something
+	Device string // "cuda:0"; empty for calls that concern none
+	Code   Code
+	Name   string // the driver's name of the code: "CUDA_ERROR_OUT_OF_MEMORY"
+	Text   string // and what the driver says of it: "out of memory"
+}
+
+// Error prints "cuda: cuMemAlloc(67108864) on cuda:0: CUDA_ERROR_OUT_OF_MEMORY: out of memory".
+func (e *Error) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "cuda: %s(", e.Call)
+	for i, arg := range e.Args {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		if p, ok := arg.(uintptr); ok {
+			fmt.Fprintf(&b, "%#x", p)
+		} else {
+			fmt.Fprint(&b, arg)
+		}
+	}
+	b.WriteString(")")
+	if e.Device != "" {
+		fmt.Fprintf(&b, " on %s", e.Device)
+	}
+	fmt.Fprintf(&b, ": %s: %s", e.Name, e.Text)
+	return b.String()
+}
+
+// Unwrap gives the code, and device.ErrNotSupported where trying again is in vain.
+func (e *Error) Unwrap() []error {
+	if e.Code.notSupported() {
+		return []error{e.Code, device.ErrNotSupported}
+	}
+	return []error{e.Code}
+}
+
+// fail makes the error of a result whose code is not zero.
+func (d *Driver) fail(on string, r C.cdevice_v0_cuda_result, args ...any) error {
+	function := C.cdevice_v0_cuda_functions[r.call]
+	e := &Error{Call: C.GoString(function.name), Args: args, Device: on, Code: Code(r.code)}
+	if strings.HasPrefix(e.Call, "cuCtx") && e.Call != "cuCtxSynchronize" && e.Call != "cuCtxEnablePeerAccess" {
+		e.Args = nil // the arguments are of another call, which this one prepared
+	}
+	if e.Code == missingSymbol {
+		e.Name, e.Text = "missing symbol", fmt.Sprintf("%s has no %s: the driver is too old", d.path, C.GoString(function.symbol))
+		return e
+	}
+	e.Name, e.Text = "unknown error", e.Code.Error()
+	if name := C.cdevice_v0_cuda_error_name(d.table, C.int(r.code)); name != nil {
+		e.Name = C.GoString(name)
+	}
+	if text := C.cdevice_v0_cuda_error_text(d.table, C.int(r.code)); text != nil {
+		e.Text = C.GoString(text)
+	}
+	return e
+}

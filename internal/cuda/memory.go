@@ -1,0 +1,142 @@
+package cuda
+
+// #include "driver.h"
+import "C"
+
+import "github.com/arrowdevice/arrowdevice/device"
+
+// NewMemory allocates device memory (cuMemAlloc).
+func (c *Context) NewMemory(size int64) (device.Ptr, error) {
+	r := C.cdevice_v0_cuda_memory_new(c.table, c.handle, C.size_t(size))
+	if r.code != 0 {
+		return 0, c.fail(r, size)
+	}
+	return device.Ptr(r.value), nil
+}
+
+// FreeMemory frees device or managed memory (cuMemFree), and waits for the device first.
+func (c *Context) FreeMemory(p device.Ptr) error {
+	if r := C.cdevice_v0_cuda_memory_free(c.table, c.handle, C.uintptr_t(p)); r.code != 0 {
+		return c.fail(r, uintptr(p))
+	}
+	return nil
+}
+
+// NewManaged allocates managed memory, to be freed with FreeMemory.
+func (c *Context) NewManaged(size int64) (device.Ptr, error) {
+	r := C.cdevice_v0_cuda_managed_new(c.table, c.handle, C.size_t(size))
+	if r.code != 0 {
+		return 0, c.fail(r, size)
+	}
+	return device.Ptr(r.value), nil
+}
+
+// HostOrdinal is the host as the target of a prefetch: CU_DEVICE_CPU.
+const HostOrdinal = -1
+
+// Prefetch enqueues the migration of managed memory to the device with this ordinal.
+func (c *Context) Prefetch(p device.Ptr, size int64, ordinal int, stream uintptr) error {
+	r := C.cdevice_v0_cuda_managed_prefetch(c.table, c.handle, C.uintptr_t(p), C.size_t(size), C.int(ordinal), C.uintptr_t(stream))
+	if r.code != 0 {
+		return c.fail(r, uintptr(p), size, ordinal)
+	}
+	return nil
+}
+
+// NewHost allocates page-locked host memory, for every context.
+func (c *Context) NewHost(size int64) (device.Ptr, error) {
+	r := C.cdevice_v0_cuda_host_new(c.table, c.handle, C.size_t(size))
+	if r.code != 0 {
+		return 0, c.fail(r, size)
+	}
+	return device.Ptr(r.value), nil
+}
+
+// FreeHost frees page-locked memory; it may wait for the device.
+func (c *Context) FreeHost(p device.Ptr) error {
+	if r := C.cdevice_v0_cuda_host_free(c.table, c.handle, C.uintptr_t(p)); r.code != 0 {
+		return c.fail(r, uintptr(p))
+	}
+	return nil
+}
+
+// Flags of [Context.Register].
+const (
+	registerPortable = 0x01
+	registerReadOnly = 0x08
+)
+
+// Register page-locks host memory that exists, for every context.
+func (c *Context) Register(p device.Ptr, size int64, readOnly bool) error {
+	flags := registerPortable
+	if readOnly {
+		flags |= registerReadOnly
+	}
+	r := C.cdevice_v0_cuda_host_register(c.table, c.handle, C.uintptr_t(p), C.size_t(size), C.uint(flags))
+	if r.code != 0 {
+		return c.fail(r, uintptr(p), size)
+	}
+	return nil
+}
+
+// Unregister undoes Register.
+func (c *Context) Unregister(p device.Ptr) error {
+	if r := C.cdevice_v0_cuda_host_unregister(c.table, c.handle, C.uintptr_t(p)); r.code != 0 {
+		return c.fail(r, uintptr(p))
+	}
+	return nil
+}
+
+// Pool is a CUmemoryPool.
+type Pool uintptr
+
+// NewPool makes a pool of the device's memory that keeps what is freed until it is
+// trimmed.
+func (c *Context) NewPool() (Pool, error) {
+	r := C.cdevice_v0_cuda_pool_new(c.table, c.handle, C.int(c.ordinal))
+	if r.code != 0 {
+		return 0, c.fail(r)
+	}
+	return Pool(r.value), nil
+}
+
+// FreePool ends the pool.
+func (c *Context) FreePool(p Pool) error {
+	if r := C.cdevice_v0_cuda_pool_free(c.table, c.handle, C.uintptr_t(p)); r.code != 0 {
+		return c.fail(r)
+	}
+	return nil
+}
+
+// PoolAccess lets work of peer read and write memory of the pool.
+func (c *Context) PoolAccess(p Pool, peer *Context) error {
+	if r := C.cdevice_v0_cuda_pool_access(c.table, c.handle, C.uintptr_t(p), C.int(peer.ordinal)); r.code != 0 {
+		return c.fail(r, peer.String())
+	}
+	return nil
+}
+
+// TrimPool gives the memory that the pool keeps back to the system.
+func (c *Context) TrimPool(p Pool) error {
+	if r := C.cdevice_v0_cuda_pool_trim(c.table, c.handle, C.uintptr_t(p)); r.code != 0 {
+		return c.fail(r)
+	}
+	return nil
+}
+
+// NewPoolMemory allocates from the pool, in stream order.
+func (c *Context) NewPoolMemory(p Pool, size int64, stream uintptr) (device.Ptr, error) {
+	r := C.cdevice_v0_cuda_pool_memory_new(c.table, c.handle, C.uintptr_t(p), C.size_t(size), C.uintptr_t(stream))
+	if r.code != 0 {
+		return 0, c.fail(r, size)
+	}
+	return device.Ptr(r.value), nil
+}
+
+// FreePoolMemory frees memory of a pool, in stream order.
+func (c *Context) FreePoolMemory(p device.Ptr, stream uintptr) error {
+	if r := C.cdevice_v0_cuda_pool_memory_free(c.table, c.handle, C.uintptr_t(p), C.uintptr_t(stream)); r.code != 0 {
+		return c.fail(r, uintptr(p))
+	}
+	return nil
+}

@@ -1,0 +1,105 @@
+package cuda
+
+// #include "driver.h"
+import "C"
+
+// The streams that every context has.
+const (
+	LegacyStream    uintptr = 1 // CU_STREAM_LEGACY
+	PerThreadStream uintptr = 2 // CU_STREAM_PER_THREAD: of the thread that makes the call
+)
+
+// NewStream makes a stream that is not ordered with the legacy default stream
+// (CU_STREAM_NON_BLOCKING). See [Context.Priorities]; 0 is the usual priority.
+func (c *Context) NewStream(priority int) (uintptr, error) {
+	r := C.cdevice_v0_cuda_stream_new(c.table, c.handle, C.int(priority))
+	if r.code != 0 {
+		return 0, c.fail(r, "CU_STREAM_NON_BLOCKING", priority)
+	}
+	return uintptr(r.value), nil
+}
+
+// FreeStream ends the stream once its work is done, and does not wait for that.
+func (c *Context) FreeStream(stream uintptr) error {
+	if r := C.cdevice_v0_cuda_stream_free(c.table, c.handle, C.uintptr_t(stream)); r.code != 0 {
+		return c.fail(r, stream)
+	}
+	return nil
+}
+
+// QueryStream says whether all work of the stream is done.
+func (c *Context) QueryStream(stream uintptr) (bool, error) {
+	r := C.cdevice_v0_cuda_stream_query(c.table, c.handle, C.uintptr_t(stream))
+	if r.code != 0 {
+		return false, c.fail(r, stream)
+	}
+	return r.value != 0, nil
+}
+
+// SynchronizeStream waits for all work of the stream.
+func (c *Context) SynchronizeStream(stream uintptr) error {
+	if r := C.cdevice_v0_cuda_stream_synchronize(c.table, c.handle, C.uintptr_t(stream)); r.code != 0 {
+		return c.fail(r, stream)
+	}
+	return nil
+}
+
+// WaitEvent makes the stream wait for the latest record of the event.
+func (c *Context) WaitEvent(stream, event uintptr) error {
+	if r := C.cdevice_v0_cuda_stream_wait(c.table, c.handle, C.uintptr_t(stream), C.uintptr_t(event)); r.code != 0 {
+		return c.fail(r, stream, event)
+	}
+	return nil
+}
+
+// NewEvent makes an event without timing, whose waiters sleep.
+func (c *Context) NewEvent() (uintptr, error) {
+	r := C.cdevice_v0_cuda_event_new(c.table, c.handle)
+	if r.code != 0 {
+		return 0, c.fail(r)
+	}
+	return uintptr(r.value), nil
+}
+
+// FreeEvent ends the event; who waits for it already goes on waiting.
+func (c *Context) FreeEvent(event uintptr) error {
+	if r := C.cdevice_v0_cuda_event_free(c.table, c.handle, C.uintptr_t(event)); r.code != 0 {
+		return c.fail(r, event)
+	}
+	return nil
+}
+
+// Record makes the event mark the end of the stream's work so far.
+func (c *Context) Record(event, stream uintptr) error {
+	if r := C.cdevice_v0_cuda_event_record(c.table, c.handle, C.uintptr_t(event), C.uintptr_t(stream)); r.code != 0 {
+		return c.fail(r, event, stream)
+	}
+	return nil
+}
+
+// QueryEvent says whether the latest record is complete.
+func (c *Context) QueryEvent(event uintptr) (bool, error) {
+	r := C.cdevice_v0_cuda_event_query(c.table, c.handle, C.uintptr_t(event))
+	if r.code != 0 {
+		return false, c.fail(r, event)
+	}
+	return r.value != 0, nil
+}
+
+// SynchronizeEvent waits for the latest record.
+func (c *Context) SynchronizeEvent(event uintptr) error {
+	if r := C.cdevice_v0_cuda_event_synchronize(c.table, c.handle, C.uintptr_t(event)); r.code != 0 {
+		return c.fail(r, event)
+	}
+	return nil
+}
+
+// Hold holds the stream back: work enqueued from now on waits until open is called,
+// which must be done once. For tests; it works on every driver.
+func (c *Context) Hold(stream uintptr) (open func(), err error) {
+	r := C.cdevice_v0_cuda_gate_new(c.table, c.handle, C.uintptr_t(stream))
+	if r.code != 0 {
+		return nil, c.fail(r, stream)
+	}
+	return func() { C.cdevice_v0_cuda_gate_open(r.value) }, nil
+}

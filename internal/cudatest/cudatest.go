@@ -1,0 +1,130 @@
+// Package cudatest gives tests of CUDA their driver: simulated machines with
+// different schedules, or the driver that CDEVICE_CUDA_DRIVER names, which may be a
+// real one. Tests named TestGPU... run on all of them and ask for nothing that only
+// the simulator has; ci/gpu runs those on a machine with a GPU.
+package cudatest
+
+import (
+	"os"
+	"reflect"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cudasim"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/cuda"
+	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
+)
+
+// Machine is a driver and its GPUs, all open.
+type Machine struct {
+	Name string
+	GPUs []*cudaalloc.Device
+	Sim  *cudasim.Sim // nil for a driver that tests do not control
+}
+
+// Schedules are the ways in which simulated machines do their work.
+func Schedules() map[string]cudasim.Options {
+	return map[string]cudasim.Options{
+		"in order":         {},
+		"delayed":          {Delay: 200 * time.Microsecond},
+		"pageable async":   {Delay: 200 * time.Microsecond, PageableAsync: true},
+		"random":           {Delay: 100 * time.Microsecond, PageableAsync: true, Random: true, Seed: 7, Devices: 3},
+		"without pools":    {Delay: 50 * time.Microsecond, NoPools: true, Devices: 2},
+		"strangers' peers": {NoPeer: true, Devices: 2},
+	}
+}
+
+// EachMachine runs test on the driver that CDEVICE_CUDA_DRIVER names, or else on a
+// simulated machine of each schedule.
+func EachMachine(t *testing.T, test func(*testing.T, *Machine)) {
+	if path := os.Getenv(cuda.PathVariable); path != "" {
+		t.Run("driver", func(t *testing.T) { test(t, open(t, path)) })
+		return
+	}
+	for name, options := range Schedules() {
+		t.Run(name, func(t *testing.T) { test(t, Simulated(t, options)) })
+	}
+}
+
+// One is a machine of the driver that CDEVICE_CUDA_DRIVER names, or else a
+// simulated one with these options.
+func One(t testing.TB, o cudasim.Options) *Machine {
+	if path := os.Getenv(cuda.PathVariable); path != "" {
+		return open(t, path)
+	}
+	return Simulated(t, o)
+}
+
+// Simulated is a simulated machine. When the test ends, nothing is live on it but
+// what an open GPU is made of.
+func Simulated(t testing.TB, o cudasim.Options) *Machine {
+	sim := cudasim.Load(t, o)
+	sim.Allow("cuDevicePrimaryCtxRetain", "cuMemPoolCreate", "cuStreamCreateWithPriority")
+	m := open(t, sim.Path())
+	m.Sim = sim
+	before := sim.Report().Live
+	t.Cleanup(func() { m.Settle(t, before) })
+	return m
+}
+
+// Settle trims the GPUs until nothing is live on a simulated machine but what was
+// live before. That may take a moment: a wait whose caller gave it up ends its
+// stream or event on a goroutine of its own.
+func (m *Machine) Settle(t testing.TB, before cudasim.Live) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); ; runtime.Gosched() {
+		for _, gpu := range m.GPUs {
+			require.NoError(t, gpu.Trim())
+		}
+		live := m.Sim.Report().Live
+		if reflect.DeepEqual(before, live) {
+			return
+		}
+		if time.Now().After(deadline) {
+			require.Equal(t, before, live)
+		}
+	}
+}
+
+func open(t testing.TB, path string) *Machine {
+	infos, err := cudaalloc.Devices(cudaalloc.WithDriver(path))
+	require.NoError(t, err)
+	require.NotEmpty(t, infos)
+	m := &Machine{Name: path}
+	for _, info := range infos {
+		gpu, err := cudaalloc.Open(info.Ordinal, cudaalloc.WithDriver(path))
+		require.NoError(t, err)
+		m.GPUs = append(m.GPUs, gpu)
+		t.Cleanup(func() {
+			assert.NoError(t, gpu.Flush())
+			s := gpu.Stats()
+			for _, u := range []cudaalloc.Usage{s.Device, s.Host, s.Managed} {
+				assert.Zero(t, u.Live)
+				assert.Zero(t, u.Allocations)
+			}
+			assert.Zero(t, s.Waiting)
+			assert.Zero(t, s.Lost)
+		})
+	}
+	return m
+}
+
+// Devices are the kinds of memory of all GPUs that the machine has.
+func (m *Machine) Devices(t testing.TB) (all []*cudaalloc.Device) {
+	for _, gpu := range m.GPUs {
+		all = append(all, gpu, gpu.Host())
+		probe, err := gpu.Managed().Allocate(1, nil)
+		if err == nil {
+			require.NoError(t, probe.Free(nil))
+			all = append(all, gpu.Managed())
+		} else {
+			require.ErrorIs(t, err, device.ErrNotSupported)
+		}
+	}
+	return all
+}

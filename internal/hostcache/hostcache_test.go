@@ -1,0 +1,277 @@
+package hostcache
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"unsafe"
+
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/device"
+)
+
+var _ memory.Allocator = (*Allocator)(nil)
+
+// source is the CPU, counting, with garbage in what it gives.
+type source struct {
+	mu         sync.Mutex
+	live, made int
+	bytes      int64
+	refuse     error
+}
+
+func (*source) ID() device.ID { return device.ID{Type: device.CUDAHost, Ordinal: 0} }
+
+func (s *source) Allocate(size int64, _ device.Stream) (device.Memory, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.refuse != nil {
+		return nil, s.refuse
+	}
+	m, err := device.Host().Allocate(size, nil)
+	if err != nil {
+		return nil, err
+	}
+	if err := device.Host().Memset(m.Ptr(), 0xdd, size, nil); err != nil {
+		return nil, err
+	}
+	s.live++
+	s.made++
+	s.bytes += size
+	return &counted{m, s}, nil
+}
+
+type counted struct {
+	device.Memory
+	source *source
+}
+
+func (c *counted) Free(s device.Stream) error {
+	c.source.mu.Lock()
+	defer c.source.mu.Unlock()
+	c.source.live--
+	c.source.bytes -= c.Size()
+	return c.Memory.Free(s)
+}
+
+func allZero(b []byte) bool { return bytes.Count(b, []byte{0}) == len(b) }
+
+func TestClassesCoverAllSizes(t *testing.T) {
+	last := int64(0)
+	for class := range classes {
+		size := sizeOf(class)
+		require.Greater(t, size, last)
+		for _, want := range []int64{last + 1, size} {
+			got, err := classOf(int(want))
+			require.NoError(t, err)
+			require.Equal(t, class, got, "size %d", want)
+		}
+		if size > largestSmall {
+			require.LessOrEqual(t, float64(size), 1.26*float64(last), "waste of class %d", class)
+		}
+		last = size
+	}
+	for _, bad := range []int{-1, math.MinInt, math.MaxInt, 1<<largestShift + 1} {
+		_, err := classOf(bad)
+		assert.Error(t, err)
+	}
+}
+
+func TestMemoryIsZeroedAlignedAndApart(t *testing.T) {
+	src := &source{}
+	a := New(src, 0)
+	var all [][]byte
+	for round := range 3 {
+		for _, size := range []int{1, 63, 64, 65, 1000, 4096, 1 << 16, 1<<20 - 1, 1 << 20, 1<<20 + 1, 5 << 20} {
+			b := a.Allocate(size)
+			require.Len(t, b, size)
+			require.Equal(t, size, cap(b))
+			require.Zero(t, uintptr(unsafe.Pointer(&b[0]))%64)
+			require.True(t, allZero(b), "size %d", size)
+			for i := range b {
+				b[i] = byte(len(all))
+			}
+			all = append(all, b)
+		}
+		for i, b := range all {
+			require.Equal(t, len(b), bytes.Count(b, []byte{byte(i)}), "round %d", round)
+			a.Free(b)
+		}
+		all = nil
+	}
+	live, _, _ := a.Stats()
+	assert.Zero(t, live)
+	a.Trim()
+	assert.Zero(t, src.live)
+}
+
+func TestNoBytes(t *testing.T) {
+	a := New(&source{}, 0)
+	b := a.Allocate(0)
+	assert.NotNil(t, b)
+	assert.Empty(t, b)
+	a.Free(b)
+	a.Free(nil)
+	b = a.Reallocate(10, b)
+	assert.Len(t, b, 10)
+	b = a.Reallocate(0, b)
+	assert.Empty(t, b)
+	a.Free(b)
+	live, _, _ := a.Stats()
+	assert.Zero(t, live)
+}
+
+func TestReallocateKeepsAndZeroes(t *testing.T) {
+	a := New(&source{}, 0)
+	b := a.Allocate(10)
+	for i := range b {
+		b[i] = byte(i + 1)
+	}
+	for _, size := range []int{11, 60, 64, 65, 5000, 2 << 20, 100, 20} {
+		before := append([]byte(nil), b...)
+		b = a.Reallocate(size, b)
+		require.Len(t, b, size)
+		n := min(size, len(before))
+		require.Equal(t, before[:n], b[:n])
+		require.True(t, allZero(b[n:]), "size %d", size)
+	}
+	a.Free(b)
+	live, peak, held := a.Stats()
+	assert.Zero(t, live)
+	assert.Positive(t, peak)
+	assert.Positive(t, held)
+}
+
+func TestWhatIsFreedIsUsedAgain(t *testing.T) {
+	src := &source{}
+	a := New(src, 0)
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 10_000 {
+		a.Free(a.Allocate(1 + r.IntN(1<<20)))
+	}
+	assert.Equal(t, 1, src.made)
+}
+
+func TestLimit(t *testing.T) {
+	src := &source{}
+	a := New(src, 8<<20)
+	big := a.Allocate(4 << 20)
+	err := panicOf(func() { a.Allocate(5 << 20) })
+	assert.ErrorIs(t, err, ErrLimit)
+	assert.EqualError(t, err, "allocate 5242880 bytes of cuda_host:0 memory: the allocator's limit is reached: 4194304 bytes of 8388608 are held")
+	var failed *Error
+	require.ErrorAs(t, err, &failed)
+	assert.Equal(t, 5<<20, failed.Size)
+
+	small := a.Allocate(100) // a slab of the other half
+	a.Free(big)
+	other := a.Allocate(3 << 20) // what is cached makes room
+	a.Free(other)
+	a.Free(small)
+	assert.LessOrEqual(t, src.bytes, int64(8<<20))
+
+	tight := New(src, 1000) // smaller than a slab
+	b := tight.Allocate(500)
+	assert.ErrorIs(t, panicOf(func() { tight.Allocate(600) }), ErrLimit)
+	tight.Free(b)
+	tight.Trim()
+	a.Trim()
+	assert.Zero(t, src.live)
+}
+
+func TestPartlyUsedSlabsStay(t *testing.T) {
+	src := &source{}
+	a := New(src, 0)
+	kept := a.Allocate(100)
+	kept[99] = 7
+	a.Free(a.Allocate(100))
+	a.Trim()
+	assert.Equal(t, 1, src.live)
+	assert.EqualValues(t, 7, kept[99])
+	a.Free(kept)
+	a.Trim()
+	assert.Zero(t, src.live)
+	_, _, held := a.Stats()
+	assert.Zero(t, held)
+	a.Free(a.Allocate(100)) // after its open slab went
+	a.Trim()
+	assert.Zero(t, src.live)
+}
+
+func TestTheSourcesErrorIsKept(t *testing.T) {
+	cause := errors.New("no pages")
+	src := &source{refuse: cause}
+	a := New(src, 1<<20)
+	for range 100 { // a refused allocation counts for nothing
+		require.ErrorIs(t, panicOf(func() { a.Allocate(1 << 19) }), cause)
+	}
+	src.refuse = nil
+	a.Free(a.Allocate(1 << 19))
+	a.Trim()
+}
+
+func TestForeignMemoryIsRefused(t *testing.T) {
+	a := New(&source{}, 0)
+	b := a.Allocate(64)
+	a.Free(b)
+	assert.ErrorContains(t, panicOf(func() { a.Free(b) }), "freed twice, or never allocated here")
+	assert.Error(t, panicOf(func() { a.Free(make([]byte, 10)) }))
+	assert.Error(t, panicOf(func() { a.Reallocate(20, make([]byte, 10)) }))
+	for _, size := range []int{-1, math.MinInt, math.MaxInt} {
+		assert.Error(t, panicOf(func() { a.Allocate(size) }))
+		assert.Error(t, panicOf(func() { c := a.Allocate(8); defer a.Free(c); a.Reallocate(size, c) }))
+	}
+}
+
+func panicOf(f func()) (err error) {
+	defer func() {
+		if e, ok := recover().(error); ok {
+			err = e
+		}
+	}()
+	f()
+	return nil
+}
+
+func TestManyGoroutines(t *testing.T) {
+	src := &source{}
+	a := New(src, 0)
+	var wg sync.WaitGroup
+	for g := range 8 {
+		wg.Go(func() {
+			r := rand.New(rand.NewPCG(uint64(g), 1))
+			var mine [][]byte
+			for i := range 300 {
+				b := a.Allocate(1 + r.IntN(1<<r.IntN(21)))
+				b[0], b[len(b)-1] = byte(g), byte(g)
+				mine = append(mine, b)
+				if i%3 == 0 {
+					k := r.IntN(len(mine))
+					if mine[k][0] != byte(g) || mine[k][len(mine[k])-1] != byte(g) {
+						panic(fmt.Sprintf("goroutine %d: its memory is another's", g))
+					}
+					mine[k] = a.Reallocate(1+r.IntN(5000), mine[k])
+					mine[k][0], mine[k][len(mine[k])-1] = byte(g), byte(g)
+					a.Free(mine[k])
+					mine = append(mine[:k], mine[k+1:]...)
+				}
+				if i%50 == 0 {
+					a.Trim()
+				}
+			}
+			for _, b := range mine {
+				a.Free(b)
+			}
+		})
+	}
+	wg.Wait()
+	a.Trim()
+	assert.Zero(t, src.live)
+}

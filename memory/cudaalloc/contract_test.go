@@ -1,0 +1,46 @@
+package cudaalloc_test
+
+import (
+	"testing"
+
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/device/devicetest"
+	"github.com/arrowdevice/arrowdevice/internal/cudatest"
+	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
+)
+
+// live is what is allocated of one kind of memory once the reaper has been.
+func live(d *cudaalloc.Device) func() (int64, error) {
+	return func() (int64, error) {
+		err := d.Flush()
+		s := d.Stats()
+		switch d.ID().Type {
+		case device.CUDAHost:
+			return s.Host.Live, err
+		case device.CUDAManaged:
+			return s.Managed.Live, err
+		}
+		return s.Device.Live, err
+	}
+}
+
+func contract(d *cudaalloc.Device, peers ...device.Device) []devicetest.Option {
+	return []devicetest.Option{
+		devicetest.Apart(), devicetest.WithHold(cudaalloc.Hold), devicetest.WithLive(live(d)), devicetest.WithPeers(peers...),
+	}
+}
+
+func TestGPUContract(t *testing.T) {
+	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
+		all := m.Devices(t)
+		for _, d := range all {
+			var peers []device.Device
+			for _, other := range all {
+				if other != d {
+					peers = append(peers, other)
+				}
+			}
+			t.Run(d.ID().String(), func(t *testing.T) { devicetest.TestDevice(t, d, contract(d, peers...)...) })
+		}
+	})
+}

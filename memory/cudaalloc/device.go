@@ -1,0 +1,224 @@
+package cudaalloc
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/cuda"
+)
+
+func init() {
+	register := func(t device.Type, space func(*Device) *Device) {
+		device.Register(t, func(ordinal int64) (device.Device, error) {
+			// Some producers number no device for page-locked and managed memory.
+			if ordinal == device.NoOrdinal && t != device.CUDA {
+				ordinal = 0
+			}
+			d, err := Open(ordinal)
+			if err != nil {
+				return nil, err
+			}
+			return space(d), nil
+		})
+	}
+	register(device.CUDA, func(d *Device) *Device { return d })
+	register(device.CUDAHost, (*Device).Host)
+	register(device.CUDAManaged, (*Device).Managed)
+}
+
+// Device is one kind of memory of one GPU: its own (device.CUDA), page-locked host
+// memory (device.CUDAHost) or managed memory (device.CUDAManaged). The three share
+// streams, events and statistics. It is a device.Device.
+type Device struct {
+	*gpu
+	kind device.Type
+}
+
+// gpu is what the three kinds of memory share.
+type gpu struct {
+	platform *platform
+	ctx      *cuda.Context
+	name     string
+	pool     cuda.Pool // 0: no stream-ordered allocation
+	// reclaim is the stream on which memory is freed that nobody uses any more.
+	reclaim uintptr
+
+	own, host, managed *Device
+
+	usage  [purposes]usage
+	reaper reaper
+	events eventList
+	caches caches
+}
+
+// platform is what is open of one driver.
+type platform struct {
+	driver *cuda.Driver
+	mu     sync.Mutex
+	gpus   map[int64]*opening
+}
+
+type opening struct {
+	mu  sync.Mutex
+	gpu *gpu
+}
+
+var platforms = struct {
+	sync.Mutex
+	byDriver map[*cuda.Driver]*platform
+}{byDriver: map[*cuda.Driver]*platform{}}
+
+// Option is a choice of [Open] and [Devices].
+type Option func(*options)
+
+type options struct{ driver string }
+
+// WithDriver loads the driver from path instead of libcuda.so.1 (nvcuda.dll on
+// Windows) or what the environment variable CDEVICE_CUDA_DRIVER names. Devices of
+// different drivers are different devices; device.Open knows those of the default
+// driver.
+func WithDriver(path string) Option {
+	return func(o *options) { o.driver = path }
+}
+
+func openPlatform(opts []Option) (*platform, error) {
+	var o options
+	for _, opt := range opts {
+		if opt != nil {
+			opt(&o)
+		}
+	}
+	driver, err := cuda.Open(o.driver)
+	if err != nil {
+		return nil, err
+	}
+	platforms.Lock()
+	defer platforms.Unlock()
+	p, ok := platforms.byDriver[driver]
+	if !ok {
+		p = &platform{driver: driver, gpus: map[int64]*opening{}}
+		platforms.byDriver[driver] = p
+	}
+	return p, nil
+}
+
+// Open returns the GPU with this ordinal, retaining its primary context at the
+// first call. There is one Device per GPU and driver; it is never closed.
+//
+// The error wraps device.ErrNotSupported where there is no driver, a driver that is
+// too old, or no such GPU.
+func Open(ordinal int64, opts ...Option) (*Device, error) {
+	p, err := openPlatform(opts)
+	if err != nil {
+		return nil, err
+	}
+	count, err := p.driver.DeviceCount()
+	if err != nil {
+		return nil, err
+	}
+	if ordinal < 0 || ordinal >= int64(count) {
+		return nil, fmt.Errorf("cuda: open cuda:%d: the driver has %d devices, numbered from 0: %w", ordinal, count, device.ErrNotSupported)
+	}
+	p.mu.Lock()
+	o, ok := p.gpus[ordinal]
+	if !ok {
+		o = new(opening)
+		p.gpus[ordinal] = o
+	}
+	p.mu.Unlock()
+
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.gpu == nil {
+		if o.gpu, err = openGPU(p, int(ordinal)); err != nil {
+			return nil, err
+		}
+	}
+	return o.gpu.own, nil
+}
+
+func openGPU(p *platform, ordinal int) (*gpu, error) {
+	dev, err := p.driver.Device(ordinal)
+	if err != nil {
+		return nil, err
+	}
+	name, err := dev.Name()
+	if err != nil {
+		return nil, err
+	}
+	pools, err := dev.Attribute(cuda.MemoryPoolsSupported)
+	if err != nil && !errors.Is(err, cuda.InvalidValue) { // drivers that do not know the attribute
+		return nil, err
+	}
+	ctx, err := dev.Context()
+	if err != nil {
+		return nil, err
+	}
+	g := &gpu{platform: p, ctx: ctx, name: name}
+	if g.reclaim, err = ctx.NewStream(0); err == nil && pools != 0 {
+		g.pool, err = ctx.NewPool()
+		if errors.Is(err, device.ErrNotSupported) {
+			err = nil
+		}
+	}
+	if err != nil {
+		return nil, errors.Join(err, g.close())
+	}
+	g.own = &Device{g, device.CUDA}
+	g.host = &Device{g, device.CUDAHost}
+	g.managed = &Device{g, device.CUDAManaged}
+	return g, nil
+}
+
+// close gives back what openGPU took, trying each step twice: a driver that fails
+// once must not keep a context alive. A GPU that was opened is closed in tests only:
+// handles of it may be anywhere in the process.
+func (g *gpu) close() error {
+	var steps []func() error
+	if g.pool != 0 {
+		steps = append(steps, func() error { return g.ctx.FreePool(g.pool) })
+	}
+	if g.reclaim != 0 {
+		steps = append(steps, func() error { return g.ctx.FreeStream(g.reclaim) })
+	}
+	steps = append(steps, g.ctx.Release)
+	var all error
+	for _, step := range steps {
+		if step() != nil {
+			all = errors.Join(all, step())
+		}
+	}
+	return all
+}
+
+// Host is the page-locked host memory of the GPU: device.CUDAHost, which the GPU
+// copies from and to at the speed of the bus, and the CPU reads and writes.
+func (d *Device) Host() *Device { return d.gpu.host }
+
+// Managed is the managed memory of the GPU: device.CUDAManaged, which the driver
+// moves between the GPU and the host as they touch it.
+func (d *Device) Managed() *Device { return d.gpu.managed }
+
+// Own is the memory on the GPU itself: device.CUDA.
+func (d *Device) Own() *Device { return d.gpu.own }
+
+// ID is the kind of memory and the ordinal of the GPU.
+func (d *Device) ID() device.ID {
+	return device.ID{Type: d.kind, Ordinal: int64(d.ctx.Ordinal())}
+}
+
+// Name is the name of the GPU.
+func (d *Device) Name() string { return d.name }
+
+// HostReadable is true of page-locked and managed memory.
+func (d *Device) HostReadable() bool { return d.kind.HostReadable() }
+
+// Context is the CUcontext of the GPU, its primary context, for other libraries of
+// the process. It is valid for as long as the process lives.
+func (d *Device) Context() uintptr { return d.ctx.Handle() }
+
+// MemoryInfo is the free and the total memory of the GPU in bytes. What a pool
+// keeps for us counts as used; see [Device.Trim].
+func (d *Device) MemoryInfo() (free, total int64, err error) { return d.ctx.MemoryInfo() }

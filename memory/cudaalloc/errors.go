@@ -1,0 +1,39 @@
+package cudaalloc
+
+import (
+	"errors"
+
+	"github.com/arrowdevice/arrowdevice/internal/cuda"
+	"github.com/arrowdevice/arrowdevice/internal/hostcache"
+)
+
+// Error is a call of the CUDA driver that failed:
+// "cuda: cuMemAlloc(67108864) on cuda:0: CUDA_ERROR_OUT_OF_MEMORY: out of memory".
+type Error = cuda.Error
+
+// Code is a CUresult. errors.Is finds the code of an [Error].
+type Code = cuda.Code
+
+// Codes that callers tell apart. Any other can be compared as Code(719).
+const (
+	InvalidValue                = cuda.InvalidValue
+	OutOfMemory                 = cuda.OutOfMemory
+	NoDevice                    = cuda.NoDevice
+	InvalidContext              = cuda.InvalidContext
+	InvalidHandle               = cuda.InvalidHandle
+	IllegalAddress              = cuda.IllegalAddress
+	HostMemoryAlreadyRegistered = cuda.HostMemoryAlreadyRegistered
+	HostMemoryNotRegistered     = cuda.HostMemoryNotRegistered
+	NotSupported                = cuda.NotSupported
+)
+
+// AllocationError is what the allocators panic with when they have no memory to
+// give, since a memory.Allocator cannot return an error. It wraps the driver's
+// error, if the driver was asked.
+type AllocationError = hostcache.Error
+
+var (
+	errFreedTwice = errors.New("cuda: memory freed twice")
+	errClosed     = errors.New("cuda: used after it was closed")
+	errNoEvent    = errors.New("cuda: no event: its handle is NULL")
+)

@@ -1,0 +1,103 @@
+package cudaalloc
+
+import (
+	"context"
+	"sync"
+
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/cuda"
+)
+
+// Event is a CUevent: a device.Event. It has no timing, and who waits for it sleeps.
+type Event struct{ handle }
+
+// NewEvent returns an owned event from the free list, or a new one. Those on the list
+// are complete, which to the driver is the same as never recorded.
+func (d *Device) NewEvent() (device.Event, error) {
+	h, err := d.events.take(d.ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &Event{handle{gpu: d.gpu, word: h, end: func() error { return d.events.put(d.ctx, h) }}}, nil
+}
+
+// WrapEvent borrows a CUevent (or cudaEvent_t) that somebody else owns.
+func (d *Device) WrapEvent(word uintptr) (device.Event, error) {
+	if word == 0 {
+		return nil, errNoEvent
+	}
+	return &Event{handle{gpu: d.gpu, word: word}}, nil
+}
+
+// Query says whether the latest recorded point was reached.
+func (e *Event) Query() (bool, error) {
+	if err := e.usable(); err != nil {
+		return false, err
+	}
+	return e.gpu.ctx.QueryEvent(e.word)
+}
+
+// Synchronize waits until the latest recorded point is reached, or ctx is done.
+func (e *Event) Synchronize(ctx context.Context) error {
+	return e.wait(ctx, e.Query, func() error { return e.gpu.ctx.SynchronizeEvent(e.word) })
+}
+
+// eventHandle is the CUevent of an event that may be somebody else's.
+func eventHandle(e device.Event) (uintptr, error) {
+	switch e := e.(type) {
+	case nil:
+		return 0, errNoEvent
+	case *Event:
+		if e == nil {
+			return 0, errNoEvent
+		}
+		return e.word, e.usable()
+	}
+	return e.Handle(), nil
+}
+
+// eventList keeps events for their next use: making one is a call of the driver.
+type eventList struct {
+	mu   sync.Mutex
+	free []uintptr
+}
+
+const maxFreeEvents = 256
+
+func (l *eventList) take(ctx *cuda.Context) (uintptr, error) {
+	l.mu.Lock()
+	if n := len(l.free); n > 0 {
+		h := l.free[n-1]
+		l.free = l.free[:n-1]
+		l.mu.Unlock()
+		return h, nil
+	}
+	l.mu.Unlock()
+	return ctx.NewEvent()
+}
+
+// put ends a use of the event. One that is pending, or that the driver finds fault
+// with, is destroyed: on the list it would make a stranger wait.
+func (l *eventList) put(ctx *cuda.Context, h uintptr) error {
+	if done, err := ctx.QueryEvent(h); err == nil && done {
+		l.mu.Lock()
+		if len(l.free) < maxFreeEvents {
+			l.free = append(l.free, h)
+			l.mu.Unlock()
+			return nil
+		}
+		l.mu.Unlock()
+	}
+	return ctx.FreeEvent(h)
+}
+
+// drain has the reaper destroy what is on the list.
+func (l *eventList) drain(g *gpu) {
+	l.mu.Lock()
+	free := l.free
+	l.free = nil
+	l.mu.Unlock()
+	for _, h := range free {
+		g.reaper.later(g, func() error { return g.ctx.FreeEvent(h) })
+	}
+}

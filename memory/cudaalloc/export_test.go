@@ -1,0 +1,36 @@
+package cudaalloc
+
+import "github.com/arrowdevice/arrowdevice/device"
+
+// Hold holds a stream back until open is called.
+func Hold(s device.Stream) (open func(), err error) {
+	own := s.(*Stream)
+	return own.gpu.ctx.Hold(own.word)
+}
+
+// Close gives a GPU back to its driver, and forgets it, so that it can be opened
+// again. Its handles are dead then.
+func Close(d *Device) error {
+	if err := d.Trim(); err != nil {
+		return err
+	}
+	g := d.gpu
+	g.platform.mu.Lock()
+	delete(g.platform.gpus, int64(g.ctx.Ordinal()))
+	g.platform.mu.Unlock()
+	return g.close()
+}
+
+// Current is the CUcontext that is current on the calling thread.
+func Current(d *Device) uintptr { return d.ctx.Driver().Current() }
+
+// FreeElsewhere frees memory behind its owner's back.
+func (d *Device) FreeElsewhere(p device.Ptr) error { return d.ctx.FreeMemory(p) }
+
+// ForgetLost makes the statistics of a GPU whose memory was freed behind its back
+// true again.
+func (d *Device) ForgetLost() {
+	d.reaper.lost.Store(0)
+	d.usage[onDevice].live.Store(0)
+	d.usage[onDevice].allocations.Store(0)
+}

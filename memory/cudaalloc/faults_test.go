@@ -1,0 +1,197 @@
+package cudaalloc_test
+
+import (
+	"fmt"
+	"maps"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cudasim"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/device/devicetest"
+	"github.com/arrowdevice/arrowdevice/internal/cudatest"
+	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
+)
+
+const unknownError = 999 // CUDA_ERROR_UNKNOWN
+
+// recorder is a devicetest.T that notes what fails instead of failing.
+type recorder struct {
+	mu       sync.Mutex
+	messages []string
+	cleanups []func()
+}
+
+func (*recorder) Helper() {}
+
+func (r *recorder) Errorf(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.messages = append(r.messages, fmt.Sprintf(format, args...))
+}
+
+func (r *recorder) FailNow() { runtime.Goexit() }
+
+func (r *recorder) Cleanup(f func()) { r.cleanups = append(r.cleanups, f) }
+
+// run runs the rule to its end and returns what failed.
+func run(rule devicetest.Rule) string {
+	r := &recorder{}
+	var ended sync.WaitGroup
+	ended.Go(func() {
+		defer r.cleanUp()
+		rule.Test(r)
+	})
+	ended.Wait()
+	return strings.Join(r.messages, "\n")
+}
+
+func (r *recorder) cleanUp() {
+	if len(r.cleanups) == 0 {
+		return
+	}
+	last := r.cleanups[len(r.cleanups)-1]
+	r.cleanups = r.cleanups[:len(r.cleanups)-1]
+	defer r.cleanUp() // also when this one ends the goroutine
+	last()
+}
+
+// madeGood are calls whose failure the library can make good, so that nobody need
+// hear of it: what the reaper does is tried again, a context is restored again, and
+// an event that cannot be asked is destroyed instead of kept.
+var madeGood = []string{
+	"cuCtxSynchronize", "cuCtxGetCurrent", "cuCtxSetCurrent", "cuMemFree", "cuMemFreeHost", "cuMemFreeAsync", "cuEventQuery",
+}
+
+// Every call of the driver in the contract is made to fail, one at a time, at each
+// position: an error names the call, nothing is lost, and the device is usable.
+func TestEachCallFails(t *testing.T) {
+	for name, options := range map[string]cudasim.Options{"pools": {Devices: 2}, "no pools": {NoPools: true}} {
+		t.Run(name, func(t *testing.T) {
+			m := cudatest.Simulated(t, options)
+			gpu := m.GPUs[0]
+			for _, d := range []*cudaalloc.Device{gpu, gpu.Host(), gpu.Managed()} {
+				var peers []device.Device
+				if len(m.GPUs) > 1 {
+					peers = append(peers, m.GPUs[1])
+				}
+				t.Run(d.ID().String(), func(t *testing.T) { eachCallFails(t, m, d, contract(d, peers...)) })
+			}
+		})
+	}
+}
+
+func eachCallFails(t *testing.T, m *cudatest.Machine, d *cudaalloc.Device, opts []devicetest.Option) {
+	before := m.Sim.Report().Live
+	positions, stride := 0, 1
+	if testing.Short() { // for instrumented runs, which are slow
+		stride = 11
+	}
+	for _, rule := range devicetest.Rules(d, opts...) {
+		if rule.Name == "many goroutines may use it at once" {
+			continue // its calls have no positions
+		}
+		m.Sim.ResetCounters()
+		require.Empty(t, run(rule), rule.Name)
+		m.Settle(t, before)
+		calls := m.Sim.Report().Calls
+		for _, function := range slices.Sorted(maps.Keys(calls)) {
+			for k := 1; k <= calls[function]; k += stride {
+				m.Sim.Fail(function, k, unknownError)
+				failures := run(rule)
+				_, met := m.Sim.Failed()
+				m.Sim.Fail("", 0, 0)
+				if !met {
+					continue // fewer calls than in the first run: a wait was over sooner
+				}
+				positions++
+				at := fmt.Sprintf("%s: call %d of %s", rule.Name, k, function)
+				switch {
+				case failures != "":
+					require.Contains(t, failures, function+"(", at)
+				case rule.Name == "an impossible size is refused": // by the driver, for whatever reason
+				default:
+					require.Contains(t, madeGood, function, at)
+				}
+				m.Settle(t, before)
+				require.Zero(t, d.Stats().Lost, at)
+			}
+		}
+		require.Empty(t, run(rule), "afterwards: %s", rule.Name)
+		m.Settle(t, before)
+	}
+	t.Logf("%d calls failed, one at a time", positions)
+	assert.Greater(t, positions, 3000/stride)
+}
+
+// A GPU that could not be opened has taken nothing, and can be opened later.
+func TestEachCallOfOpenFails(t *testing.T) {
+	for name, options := range map[string]cudasim.Options{"pools": {}, "no pools": {NoPools: true}} {
+		t.Run(name, func(t *testing.T) {
+			sim := cudasim.Load(t, options)
+			for k := 1; ; k++ {
+				sim.Fail("", k, unknownError)
+				gpu, err := cudaalloc.Open(0, cudaalloc.WithDriver(sim.Path()))
+				function, met := sim.Failed()
+				sim.Fail("", 0, 0)
+				if err == nil {
+					require.NoError(t, cudaalloc.Close(gpu))
+				}
+				if !met {
+					require.Greater(t, k, 8)
+					require.NoError(t, err)
+					break
+				}
+				if err == nil {
+					require.Equal(t, "cuCtxSetCurrent", function, "restoring a context is tried again")
+				} else {
+					require.ErrorContains(t, err, "cuda: "+function+"(")
+					require.ErrorContains(t, err, "CUDA_ERROR_UNKNOWN")
+				}
+				sim.NoLeaks(t)
+			}
+		})
+	}
+}
+
+// A driver that has no memory once is asked again before anybody hears of it.
+func TestNoMemoryOnce(t *testing.T) {
+	m := cudatest.Simulated(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	for _, row := range []struct {
+		d        *cudaalloc.Device
+		function string
+	}{{gpu, "cuMemAllocFromPoolAsync"}, {gpu.Host(), "cuMemHostAlloc"}, {gpu.Managed(), "cuMemAllocManaged"}} {
+		m.Sim.Fail(row.function, 1, int(cudaalloc.OutOfMemory))
+		mem, err := row.d.Allocate(100, nil)
+		require.NoError(t, err)
+		_, met := m.Sim.Failed()
+		assert.True(t, met)
+		require.NoError(t, mem.Free(nil))
+	}
+}
+
+// What the driver refuses to free, again and again, is counted as lost, not tried
+// for ever.
+func TestLost(t *testing.T) {
+	m := cudatest.Simulated(t, cudasim.Options{NoPools: true})
+	gpu := m.GPUs[0]
+	mem, err := gpu.Allocate(100, nil)
+	require.NoError(t, err)
+	require.NoError(t, gpu.Legacy().Synchronize(background))
+	stolen := mem.Ptr()
+	require.NoError(t, gpu.FreeElsewhere(stolen))
+	require.NoError(t, mem.Free(nil))
+	for gpu.Stats().Waiting > 0 {
+		_ = gpu.Flush() // an error each time
+	}
+	assert.EqualValues(t, 1, gpu.Stats().Lost)
+	assert.EqualValues(t, 100, gpu.Stats().Device.Live, "as far as we know")
+	gpu.ForgetLost()
+}

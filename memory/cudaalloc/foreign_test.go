@@ -1,0 +1,25 @@
+package cudaalloc_test
+
+import (
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/cpeer"
+)
+
+// releaseOnForeignThread exports arr, and has a C thread that Go never saw release
+// it. It takes arr.
+func releaseOnForeignThread(t *testing.T, arr arrow.Array) {
+	wrapped, err := cdevice.WrapArray(arr, device.Host())
+	require.NoError(t, err)
+	arr.Release()
+	var out abi.ArrowDeviceArray
+	require.NoError(t, cdevice.ExportArray(wrapped, &out, nil))
+	wrapped.Release()
+	require.NoError(t, cpeer.ReleaseOnThread(&out.Array))
+}

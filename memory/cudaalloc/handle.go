@@ -1,0 +1,105 @@
+package cudaalloc
+
+import (
+	"context"
+	"sync"
+)
+
+// handle is a stream or an event of the driver: owned, or borrowed (then end is
+// nil). A wait that its caller gave up goes on in the driver, so an owned handle
+// lives until it is closed and nobody waits for it any more.
+type handle struct {
+	gpu  *gpu
+	word uintptr
+
+	mu     sync.Mutex
+	end    func() error
+	waits  int
+	closed bool
+}
+
+// Handle is the native handle: a CUstream, a CUevent.
+func (h *handle) Handle() uintptr { return h.word }
+
+// usable is an error once the handle is closed: to the driver, a handle that is gone
+// may be another stream's by now.
+func (h *handle) usable() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return errClosed
+	}
+	return nil
+}
+
+// Close ends an owned stream once its work is done, and an owned event once nobody
+// waits for it; it does not wait for that. What is borrowed is left to its owner, and
+// can be used no more through this value. Closing twice is allowed. Where the driver
+// fails, the error is returned, and the handle is ended later.
+func (h *handle) Close() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.closed = true
+	return h.finish()
+}
+
+// finish ends the handle if its time has come. The caller holds h.mu.
+func (h *handle) finish() error {
+	if !h.closed || h.waits > 0 || h.end == nil {
+		return nil
+	}
+	end := h.end
+	h.end = nil
+	err := end()
+	if err != nil {
+		h.gpu.reaper.later(h.gpu, end)
+	}
+	return err
+}
+
+func (h *handle) startWait() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return errClosed
+	}
+	h.waits++
+	return nil
+}
+
+func (h *handle) endWait() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.waits--
+	_ = h.finish() // who closed it has gone; the reaper tries again
+}
+
+// wait returns when block does, or when ctx is done. query is asked first: what is
+// done needs no goroutine. Nor does a context that cannot end.
+func (h *handle) wait(ctx context.Context, query func() (bool, error), block func() error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := h.startWait(); err != nil {
+		return err
+	}
+	if ctx.Done() == nil {
+		defer h.endWait()
+		return block()
+	}
+	if done, err := query(); done || err != nil {
+		h.endWait()
+		return err
+	}
+	result := make(chan error, 1)
+	go func() {
+		defer h.endWait()
+		result <- block()
+	}()
+	select {
+	case err := <-result:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,81 @@
+package cudaalloc
+
+import (
+	"sync"
+	"unsafe"
+
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/hostcache"
+)
+
+// Managed is a memory.Allocator for arrow-go over managed memory: builders fill it
+// on the host, the GPU works on the same addresses, and the driver moves the pages.
+// Freed memory is cached by size class, because allocating it is slow and freeing it
+// waits for the GPU.
+//
+// Memory may be freed (arrays released) only when no work on it is under way; see
+// [Device.AfterWork]. Allocate and Reallocate panic with an [*AllocationError] when
+// there is no memory.
+type Managed struct {
+	*hostcache.Allocator
+	dev *Device
+}
+
+// NewManaged returns an allocator of managed memory of the GPU that holds at most
+// limit bytes, what it caches included; 0 is no limit. One allocator for all of a
+// process is best.
+//
+// The error wraps device.ErrNotSupported where the GPU has no managed memory.
+func NewManaged(gpu *Device, limit int64) (*Managed, error) {
+	// Ask now: a builder cannot be told later.
+	probe, err := gpu.Managed().Allocate(1, nil)
+	if err != nil {
+		return nil, err
+	}
+	if err := probe.Free(nil); err != nil {
+		return nil, err
+	}
+	m := &Managed{hostcache.New(gpu.Managed(), limit), gpu.Managed()}
+	gpu.OnTrim(m.Trim)
+	return m, nil
+}
+
+// Device is the device whose memory this is: device.CUDAManaged.
+func (m *Managed) Device() *Device { return m.dev }
+
+// Prefetch enqueues on s the moving of b, memory of this allocator, to the GPU.
+func (m *Managed) Prefetch(b []byte, s device.Stream) error {
+	return m.dev.Prefetch(pointer(b), int64(len(b)), s)
+}
+
+// PrefetchToHost enqueues on s the moving of b, memory of this allocator, to the host.
+func (m *Managed) PrefetchToHost(b []byte, s device.Stream) error {
+	return m.dev.PrefetchToHost(pointer(b), int64(len(b)), s)
+}
+
+func pointer(b []byte) device.Ptr {
+	return device.Ptr(uintptr(unsafe.Pointer(unsafe.SliceData(b))))
+}
+
+// caches are what can give memory back when the driver has none left.
+type caches struct {
+	mu    sync.Mutex
+	trims []func()
+}
+
+// OnTrim makes trim part of what [Device.Trim] does, for as long as the process
+// lives: it frees memory of this GPU that is only kept for later.
+func (d *Device) OnTrim(trim func()) {
+	d.caches.mu.Lock()
+	defer d.caches.mu.Unlock()
+	d.caches.trims = append(d.caches.trims, trim)
+}
+
+func (c *caches) trim() {
+	c.mu.Lock()
+	trims := c.trims[:len(c.trims):len(c.trims)]
+	c.mu.Unlock()
+	for _, trim := range trims {
+		trim()
+	}
+}

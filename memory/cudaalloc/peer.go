@@ -1,0 +1,39 @@
+package cudaalloc
+
+import (
+	"fmt"
+
+	"github.com/arrowdevice/arrowdevice/device"
+)
+
+// CanAccessPeer says whether work on this GPU can be let read and write memory of
+// the other one, over NVLink or PCIe. Copies between the two work in any case.
+func (d *Device) CanAccessPeer(peer *Device) (bool, error) {
+	return d.ctx.CanAccess(peer.ctx.Device)
+}
+
+// EnablePeerAccess lets work on this GPU read and write memory of peer, what was
+// allocated before included. It is in one direction, and for as long as the process
+// lives. Where the two GPUs cannot, the error wraps device.ErrNotSupported.
+func (d *Device) EnablePeerAccess(peer *Device) error {
+	if d.platform != peer.platform {
+		return fmt.Errorf("cuda: %s and its peer %s are of different drivers: %w", d.ID(), peer.ID(), device.ErrNotSupported)
+	}
+	if d.gpu == peer.gpu {
+		return nil
+	}
+	can, err := d.CanAccessPeer(peer)
+	if err != nil {
+		return err
+	}
+	if !can {
+		return fmt.Errorf("cuda: %s cannot access memory of %s: %w", d.ID(), peer.ID(), device.ErrNotSupported)
+	}
+	if err := d.ctx.EnableAccess(peer.ctx); err != nil {
+		return err
+	}
+	if peer.pool == 0 {
+		return nil
+	}
+	return peer.ctx.PoolAccess(peer.pool, d.ctx)
+}

@@ -1,0 +1,106 @@
+package cudaalloc
+
+import (
+	"context"
+
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/cuda"
+)
+
+// Stream is a CUstream: a device.Stream.
+type Stream struct{ handle }
+
+// NewStream returns an owned stream of usual priority, which is not ordered with the
+// legacy default stream (CU_STREAM_NON_BLOCKING).
+func (d *Device) NewStream() (device.Stream, error) {
+	s, err := d.NewStreamWithPriority(0)
+	if err != nil {
+		return nil, err // and no *Stream in an interface that is not nil
+	}
+	return s, nil
+}
+
+// NewStreamWithPriority returns an owned stream like NewStream; see [Device.Priorities].
+// The driver takes a number out of range as the nearest one in it.
+func (d *Device) NewStreamWithPriority(priority int) (*Stream, error) {
+	h, err := d.ctx.NewStream(priority)
+	if err != nil {
+		return nil, err
+	}
+	return &Stream{handle{gpu: d.gpu, word: h, end: func() error { return d.ctx.FreeStream(h) }}}, nil
+}
+
+// Priorities are the least and the greatest priority of streams on this GPU: the
+// greater, the smaller the number (0 and -5, say).
+func (d *Device) Priorities() (least, greatest int, err error) { return d.ctx.Priorities() }
+
+// WrapStream borrows a CUstream (or cudaStream_t) of this GPU that somebody else
+// owns. 0 is the legacy default stream.
+func (d *Device) WrapStream(handle uintptr) (device.Stream, error) { return d.borrow(handle), nil }
+
+// Legacy borrows the legacy default stream, which is ordered with all streams of
+// the context that are not CU_STREAM_NON_BLOCKING.
+func (d *Device) Legacy() *Stream { return d.borrow(cuda.LegacyStream) }
+
+// PerThread borrows the per-thread default stream: at each call, that of the OS
+// thread that makes the call. A goroutine that uses it calls runtime.LockOSThread.
+func (d *Device) PerThread() *Stream { return d.borrow(cuda.PerThreadStream) }
+
+func (d *Device) borrow(h uintptr) *Stream {
+	return &Stream{handle{gpu: d.gpu, word: h}}
+}
+
+// on is the context and the handle of the stream that work goes to: work runs in
+// the context of its stream, also when that is another GPU's.
+func (d *Device) on(s device.Stream) (*cuda.Context, uintptr, error) {
+	switch s := s.(type) {
+	case nil:
+		return d.ctx, 0, nil
+	case *Stream:
+		if s == nil {
+			return d.ctx, 0, nil
+		}
+		return s.gpu.ctx, s.word, s.usable()
+	}
+	return d.ctx, s.Handle(), nil
+}
+
+// Record makes e complete once all work on this stream so far is done. The event
+// is of the same GPU.
+func (s *Stream) Record(e device.Event) error {
+	h, err := eventHandle(e)
+	if err != nil {
+		return err
+	}
+	if err := s.usable(); err != nil {
+		return err
+	}
+	return s.gpu.ctx.Record(h, s.word)
+}
+
+// WaitEvent makes work enqueued from now on wait for the latest record of e, which
+// may be an event of another GPU.
+func (s *Stream) WaitEvent(e device.Event) error {
+	h, err := eventHandle(e)
+	if err != nil {
+		return err
+	}
+	if err := s.usable(); err != nil {
+		return err
+	}
+	return s.gpu.ctx.WaitEvent(s.word, h)
+}
+
+// Query says whether all work enqueued so far is done.
+func (s *Stream) Query() (bool, error) {
+	if err := s.usable(); err != nil {
+		return false, err
+	}
+	return s.gpu.ctx.QueryStream(s.word)
+}
+
+// Synchronize waits until all work enqueued so far is done, or ctx is. How the
+// driver waits (it may spin) is for the flags of the primary context to say.
+func (s *Stream) Synchronize(ctx context.Context) error {
+	return s.wait(ctx, s.Query, func() error { return s.gpu.ctx.SynchronizeStream(s.word) })
+}

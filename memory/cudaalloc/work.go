@@ -1,0 +1,74 @@
+package cudaalloc
+
+import (
+	"fmt"
+
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/cuda"
+)
+
+// Copy enqueues all ranges on s, in one crossing into C. Each end of a range is
+// memory of any GPU that this process has open, page-locked, managed or plain host
+// memory. Plain memory is slower, and the driver may wait for the copy.
+//
+// After an error, the ranges before the one that it names are enqueued.
+func (d *Device) Copy(ranges []device.Range, s device.Stream) error {
+	for i, r := range ranges {
+		if r.Size < 0 {
+			return fmt.Errorf("cuda: copy on %s: ranges[%d].Size = %d: negative size", d.ID(), i, r.Size)
+		}
+	}
+	ctx, stream, err := d.on(s)
+	if err != nil {
+		return err
+	}
+	return ctx.Copy(ranges, stream)
+}
+
+// Memset enqueues on s the filling of size bytes at p with value.
+func (d *Device) Memset(p device.Ptr, value byte, size int64, s device.Stream) error {
+	if size < 0 {
+		return fmt.Errorf("cuda: memset on %s: negative size %d", d.ID(), size)
+	}
+	ctx, stream, err := d.on(s)
+	if err != nil || size == 0 {
+		return err
+	}
+	return ctx.Memset(p, value, size, stream)
+}
+
+// Prefetch enqueues on s the moving of managed memory to this GPU, so that its
+// work finds it there.
+func (d *Device) Prefetch(p device.Ptr, size int64, s device.Stream) error {
+	return d.prefetch(p, size, d.ctx.Ordinal(), s)
+}
+
+// PrefetchToHost enqueues on s the moving of managed memory to the host.
+func (d *Device) PrefetchToHost(p device.Ptr, size int64, s device.Stream) error {
+	return d.prefetch(p, size, cuda.HostOrdinal, s)
+}
+
+func (d *Device) prefetch(p device.Ptr, size int64, ordinal int, s device.Stream) error {
+	if size < 0 {
+		return fmt.Errorf("cuda: prefetch on %s: negative size %d", d.ID(), size)
+	}
+	ctx, stream, err := d.on(s)
+	if err != nil || size == 0 {
+		return err
+	}
+	return ctx.Prefetch(p, size, ordinal, stream)
+}
+
+// RegisterHost page-locks host memory that exists; package hostpinned has a
+// friendlier way. readOnly is for memory that may not be written.
+func (d *Device) RegisterHost(p device.Ptr, size int64, readOnly bool) error {
+	return d.ctx.Register(p, size, readOnly)
+}
+
+// UnregisterHost undoes RegisterHost, after the work that the GPU has so far.
+func (d *Device) UnregisterHost(p device.Ptr) error {
+	if err := d.ctx.Synchronize(); err != nil {
+		return err
+	}
+	return d.ctx.Unregister(p)
+}

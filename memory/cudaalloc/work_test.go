@@ -1,0 +1,430 @@
+package cudaalloc_test
+
+import (
+	"bytes"
+	"context"
+	"runtime"
+	"runtime/debug"
+	"sync"
+	"testing"
+	"unsafe"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cudasim"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/cases"
+	"github.com/arrowdevice/arrowdevice/internal/cudatest"
+	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
+)
+
+var background = context.Background()
+
+// at is memory of a device as the host sees it.
+func at(p device.Ptr, n int) []byte {
+	return unsafe.Slice(*(**byte)(unsafe.Pointer(&p)), n)
+}
+
+func pointer(b []byte) device.Ptr {
+	return device.Ptr(uintptr(unsafe.Pointer(unsafe.SliceData(b))))
+}
+
+// touch reads or writes host memory at p and says whether that faults.
+func touch(p device.Ptr, write bool) (faulted bool) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() { faulted = recover() != nil }()
+	b := at(p, 1)
+	if write {
+		b[0] = 1
+	} else {
+		sink = b[0]
+	}
+	return
+}
+
+var sink byte
+
+func TestTheHostCannotTouchDeviceMemory(t *testing.T) {
+	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
+		if m.Sim == nil {
+			t.Skip("whether it faults on a real GPU is for its driver to say; the simulator is strict")
+		}
+		for _, d := range m.Devices(t) {
+			for _, size := range []int64{1, 5000} {
+				mem, err := d.Allocate(size, nil)
+				require.NoError(t, err)
+				require.NoError(t, d.Legacy().Synchronize(background))
+				for _, offset := range []int64{0, size - 1} {
+					p := mem.Ptr() + device.Ptr(offset)
+					assert.Equal(t, !d.HostReadable(), touch(p, false), "%s: read", d.ID())
+					assert.Equal(t, !d.HostReadable(), touch(p, true), "%s: write", d.ID())
+				}
+				require.NoError(t, mem.Free(nil))
+			}
+		}
+	})
+}
+
+// What the host and the GPU write to page-locked and managed memory, the other sees.
+func TestGPUHostReadableMemory(t *testing.T) {
+	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
+		for _, d := range m.Devices(t) {
+			if !d.HostReadable() {
+				continue
+			}
+			const n = 3000
+			a, err := d.Allocate(n, nil)
+			require.NoError(t, err)
+			own, err := d.Own().Allocate(n, nil)
+			require.NoError(t, err)
+			for i := range at(a.Ptr(), n) {
+				at(a.Ptr(), n)[i] = byte(i)
+			}
+			there := []device.Range{{Dst: own.Ptr(), Src: a.Ptr(), Size: n}}
+			require.NoError(t, d.Copy(there, nil))
+			require.NoError(t, d.Memset(a.Ptr(), 0, n, nil))
+			require.NoError(t, d.Legacy().Synchronize(background))
+			assert.Equal(t, make([]byte, n), at(a.Ptr(), n))
+			back := []device.Range{{Dst: a.Ptr(), Src: own.Ptr(), Size: n}}
+			require.NoError(t, d.Copy(back, nil))
+			require.NoError(t, d.Legacy().Synchronize(background))
+			for i, v := range at(a.Ptr(), n) {
+				require.Equal(t, byte(i), v)
+			}
+			require.NoError(t, a.Free(nil))
+			require.NoError(t, own.Free(nil))
+		}
+	})
+}
+
+// No call leaves a context current on its thread, on one that had none and on one
+// that had another.
+func TestThreadsAreLeftUnchanged(t *testing.T) {
+	m := cudatest.Simulated(t, cudasim.Options{Devices: 2})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		runtime.LockOSThread() // the thread ends with the goroutine
+		gpu := m.GPUs[0]
+		assert.Zero(t, cudaalloc.Current(gpu))
+		s, err := gpu.NewStream()
+		assert.NoError(t, err)
+		mem, err := gpu.Allocate(100, s)
+		assert.NoError(t, err)
+		assert.NoError(t, gpu.Memset(mem.Ptr(), 1, 100, s))
+		_, err = gpu.Allocate(1<<50, s)
+		assert.Error(t, err)
+		assert.NoError(t, mem.Free(s))
+		assert.NoError(t, s.Synchronize(background))
+		assert.NoError(t, s.Close())
+		assert.Zero(t, cudaalloc.Current(gpu))
+	})
+	wg.Wait()
+}
+
+// calling is an allocator that uses a GPU when something is freed, which a foreign
+// thread does by releasing an exported array.
+type calling struct {
+	memory.Allocator
+	free func()
+}
+
+func (c calling) Free(b []byte) {
+	c.free()
+	c.Allocator.Free(b)
+}
+
+func TestGPUForeignThread(t *testing.T) {
+	m := cudatest.One(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	calls := 0
+	mem := calling{memory.NewGoAllocator(), func() {
+		calls++
+		s, err := gpu.NewStream()
+		assert.NoError(t, err)
+		own, err := gpu.Allocate(1000, s)
+		assert.NoError(t, err)
+		assert.NoError(t, gpu.Memset(own.Ptr(), 1, 1000, s))
+		assert.NoError(t, own.Free(s))
+		assert.NoError(t, s.Synchronize(background))
+		assert.NoError(t, s.Close())
+	}}
+	b := array.NewInt64Builder(mem)
+	b.AppendValues([]int64{1, 2, 3}, nil)
+	arr := b.NewArray()
+	b.Release()
+	releaseOnForeignThread(t, arr)
+	assert.Positive(t, calls)
+}
+
+// Copies are one crossing into C and one call of the driver per range, wherever the
+// context has to be made current.
+func TestCopyCalls(t *testing.T) {
+	m := cudatest.Simulated(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	mem, err := gpu.Allocate(1000, nil)
+	require.NoError(t, err)
+	require.NoError(t, gpu.Memset(mem.Ptr(), 1, 1000, nil))
+	list := make([]device.Range, 100)
+	for i := range list {
+		list[i] = device.Range{Dst: mem.Ptr() + device.Ptr(5*i), Src: mem.Ptr() + device.Ptr(500+5*i), Size: 5}
+	}
+	m.Sim.ResetCounters()
+	require.NoError(t, gpu.Copy(list, nil))
+	calls := m.Sim.Report().Calls
+	assert.Equal(t, map[string]int{"cuMemcpyAsync": 100, "cuCtxGetCurrent": 1, "cuCtxSetCurrent": 2}, calls)
+	allocations := testing.AllocsPerRun(10, func() {
+		if err := gpu.Copy(list, nil); err != nil {
+			t.Error(err)
+		}
+	})
+	assert.Zero(t, allocations)
+
+	list[7].Size = 1 << 40
+	err = gpu.Copy(list, nil)
+	assert.ErrorIs(t, err, cudaalloc.InvalidValue)
+	assert.ErrorContains(t, err, "cuda: cuMemcpyAsync(0x")
+	assert.ErrorContains(t, err, ", 1099511627776) on cuda:0")
+	require.NoError(t, mem.Free(nil))
+}
+
+func TestEventsComeFromAFreeList(t *testing.T) {
+	m := cudatest.Simulated(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	m.Sim.ResetCounters()
+	for range 1000 {
+		e, err := gpu.NewEvent()
+		require.NoError(t, err)
+		require.NoError(t, gpu.Legacy().Record(e))
+		require.NoError(t, e.Synchronize(background))
+		require.NoError(t, e.Close())
+	}
+	assert.Equal(t, 1, m.Sim.Calls("cuEventCreate"))
+	assert.Equal(t, 0, m.Sim.Calls("cuEventDestroy"))
+
+	// One that is pending is no good to the next.
+	s, err := gpu.NewStream()
+	require.NoError(t, err)
+	open, err := cudaalloc.Hold(s)
+	require.NoError(t, err)
+	e, err := gpu.NewEvent()
+	require.NoError(t, err)
+	require.NoError(t, s.Record(e))
+	require.NoError(t, e.Close())
+	assert.Equal(t, 1, m.Sim.Calls("cuEventDestroy"))
+	open()
+	require.NoError(t, s.Synchronize(background))
+	require.NoError(t, s.Close())
+}
+
+// However many blocks are freed while the GPU is busy, they cost a synchronisation
+// or two.
+func TestReaperWaitsOnceForMany(t *testing.T) {
+	m := cudatest.Simulated(t, cudasim.Options{NoPools: true})
+	gpu := m.GPUs[0]
+	s, err := gpu.NewStream()
+	require.NoError(t, err)
+	var all []device.Memory
+	for range 1000 {
+		mem, err := gpu.Allocate(1000, s)
+		require.NoError(t, err)
+		all = append(all, mem)
+	}
+	open, err := cudaalloc.Hold(s)
+	require.NoError(t, err)
+	m.Sim.ResetCounters()
+	var ran sync.WaitGroup
+	for _, mem := range all {
+		require.NoError(t, mem.Free(nil), "does not wait")
+		ran.Add(1)
+		gpu.AfterWork(ran.Done)
+	}
+	assert.EqualValues(t, 2000, gpu.Stats().Waiting)
+	assert.EqualValues(t, 1_000_000, gpu.Stats().Device.Live, "until it is freed")
+	assert.Zero(t, m.Sim.Calls("cuMemFree"))
+	open()
+	ran.Wait()
+	require.NoError(t, gpu.Flush())
+	assert.Equal(t, 1000, m.Sim.Calls("cuMemFree"))
+	assert.LessOrEqual(t, m.Sim.Calls("cuCtxSynchronize"), 3)
+	assert.Zero(t, gpu.Stats().Waiting)
+	require.NoError(t, s.Close())
+}
+
+// Without memory, what waits to be freed is freed first; only then is it an error.
+func TestOutOfMemory(t *testing.T) {
+	for name, options := range map[string]cudasim.Options{
+		"pools": {Memory: 64 << 20, HostMemory: 64 << 20}, "no pools": {Memory: 64 << 20, HostMemory: 64 << 20, NoPools: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := cudatest.Simulated(t, options)
+			for _, d := range []*cudaalloc.Device{m.GPUs[0], m.GPUs[0].Host()} {
+				s, err := d.NewStream()
+				require.NoError(t, err)
+				first, err := d.Allocate(40<<20, s)
+				require.NoError(t, err)
+				_, err = d.Allocate(40<<20, s)
+				assert.ErrorIs(t, err, cudaalloc.OutOfMemory)
+				open, err := cudaalloc.Hold(s)
+				require.NoError(t, err)
+				require.NoError(t, first.Free(s)) // not free as long as the stream is held
+				done := make(chan error, 1)
+				go func() {
+					second, err := d.Allocate(40<<20, d.Legacy())
+					if err == nil {
+						err = second.Free(d.Legacy())
+					}
+					done <- err
+				}()
+				open()
+				assert.NoError(t, <-done, "%s: waits for what is being freed", d.ID())
+				small, err := d.Allocate(1<<20, s)
+				require.NoError(t, err, "usable afterwards")
+				require.NoError(t, small.Free(s))
+				require.NoError(t, s.Synchronize(background))
+				require.NoError(t, s.Close())
+			}
+		})
+	}
+}
+
+func TestGPUManyAllocationsLeaveNothing(t *testing.T) {
+	m := cudatest.One(t, cudasim.Options{})
+	n := 100_000
+	if testing.Short() {
+		n = 1000
+	}
+	gpu := m.GPUs[0]
+	before := gpu.Stats().Device
+	s, err := gpu.NewStream()
+	require.NoError(t, err)
+	for i := range n {
+		mem, err := gpu.Allocate(int64(1+i%5000), s)
+		require.NoError(t, err)
+		require.NoError(t, mem.Free(s))
+	}
+	require.NoError(t, s.Synchronize(background))
+	require.NoError(t, s.Close())
+	stats := gpu.Stats().Device
+	assert.EqualValues(t, n, stats.Total-before.Total)
+	assert.Zero(t, stats.Live)
+	assert.LessOrEqual(t, stats.Peak, max(before.Peak, 5000))
+}
+
+func TestGPUStats(t *testing.T) {
+	m := cudatest.One(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	before := gpu.Stats()
+	a, err := gpu.Allocate(1000, nil)
+	require.NoError(t, err)
+	b, err := gpu.Host().Allocate(2000, nil)
+	require.NoError(t, err)
+	s := gpu.Stats()
+	assert.EqualValues(t, 1000, s.Device.Live-before.Device.Live)
+	assert.EqualValues(t, 1, s.Device.Allocations)
+	assert.EqualValues(t, 2000, s.Host.Live-before.Host.Live)
+	assert.GreaterOrEqual(t, s.Host.Peak, int64(2000))
+	require.NoError(t, a.Free(nil))
+	require.NoError(t, b.Free(nil))
+	require.NoError(t, gpu.Flush())
+	assert.Zero(t, gpu.Stats().Device.Live+gpu.Stats().Host.Live)
+}
+
+func TestGPUDefaultStreamsAndPriorities(t *testing.T) {
+	m := cudatest.One(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	const n = 1000
+	mem, err := gpu.Allocate(n, nil)
+	require.NoError(t, err)
+	host, err := gpu.Host().Allocate(n, nil)
+	require.NoError(t, err)
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	for i, s := range []*cudaalloc.Stream{gpu.Legacy(), gpu.PerThread()} {
+		require.NoError(t, gpu.Memset(mem.Ptr(), byte(i+1), n, s))
+		require.NoError(t, gpu.Copy([]device.Range{{Dst: host.Ptr(), Src: mem.Ptr(), Size: n}}, s))
+		require.NoError(t, s.Synchronize(background))
+		assert.Equal(t, n, bytes.Count(at(host.Ptr(), n), []byte{byte(i + 1)}))
+		require.NoError(t, s.Close())
+		assert.Error(t, s.Synchronize(background), "closed, for this value")
+	}
+	require.NoError(t, mem.Free(nil))
+	require.NoError(t, host.Free(nil))
+
+	least, greatest, err := gpu.Priorities()
+	require.NoError(t, err)
+	assert.LessOrEqual(t, greatest, least)
+	for _, p := range []int{least, greatest, -100, 100} {
+		s, err := gpu.NewStreamWithPriority(p)
+		require.NoError(t, err)
+		require.NoError(t, s.Synchronize(background))
+		require.NoError(t, s.Close())
+	}
+}
+
+func TestGPUPeers(t *testing.T) {
+	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
+		for _, a := range m.GPUs {
+			assert.NoError(t, a.EnablePeerAccess(a), "a GPU has access to itself")
+			for _, b := range m.GPUs {
+				if a == b {
+					continue
+				}
+				can, err := a.CanAccessPeer(b)
+				require.NoError(t, err)
+				err = a.EnablePeerAccess(b)
+				if !can {
+					assert.ErrorIs(t, err, device.ErrNotSupported)
+					continue
+				}
+				require.NoError(t, err)
+				require.NoError(t, a.EnablePeerAccess(b), "twice is allowed")
+				mem, err := b.Allocate(100, nil)
+				require.NoError(t, err)
+				require.NoError(t, b.Legacy().Synchronize(background))
+				assert.NoError(t, a.Memset(mem.Ptr(), 1, 100, nil), "work here on memory there")
+				require.NoError(t, a.Legacy().Synchronize(background))
+				require.NoError(t, mem.Free(nil))
+			}
+		}
+	})
+}
+
+func TestPeersOfOtherDrivers(t *testing.T) {
+	a, b := cudatest.Simulated(t, cudasim.Options{}), cudatest.Simulated(t, cudasim.Options{})
+	assert.ErrorIs(t, a.GPUs[0].EnablePeerAccess(b.GPUs[0]), device.ErrNotSupported)
+}
+
+func TestGPUManagedBuilders(t *testing.T) {
+	m := cudatest.One(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	mem, err := cudaalloc.NewManaged(gpu, 0)
+	require.NoError(t, err)
+	assert.Same(t, gpu.Managed(), mem.Device())
+	for _, c := range cases.All() {
+		want, err := c.Array(memory.DefaultAllocator, cases.Nulls)
+		require.NoError(t, err)
+		got, err := c.Array(mem, cases.Nulls)
+		require.NoError(t, err)
+		assert.True(t, array.Equal(want, got), c.Name)
+		got.Release()
+		want.Release()
+	}
+	b := array.NewInt64Builder(mem)
+	b.AppendValues([]int64{1, 2, 3}, nil)
+	arr := b.NewInt64Array()
+	b.Release()
+	values := arrow.Int64Traits.CastToBytes(arr.Int64Values())
+	require.NoError(t, mem.Prefetch(values, nil))
+	require.NoError(t, mem.PrefetchToHost(values, nil))
+	require.NoError(t, mem.Prefetch(nil, nil))
+	require.NoError(t, gpu.Legacy().Synchronize(background))
+	assert.Equal(t, []int64{1, 2, 3}, arr.Int64Values())
+	arr.Release()
+	live, _, _ := mem.Stats()
+	assert.Zero(t, live)
+	require.NoError(t, gpu.Trim())
+}

@@ -1,0 +1,93 @@
+package hostpinned
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"unsafe"
+
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
+)
+
+// Registration is host memory that was not allocated page-locked, and is while the
+// registration lasts.
+type Registration struct {
+	gpu  *cudaalloc.Device
+	ptr  device.Ptr
+	size int64
+
+	mu   sync.Mutex
+	done bool
+	pins runtime.Pinner // b may be of the Go heap
+}
+
+// Option is a choice of [Register].
+type Option func(*registration)
+
+type registration struct{ readOnly bool }
+
+// ReadOnly is for memory that may not be written: a file mapped with PROT_READ, say.
+// The GPU can then only copy from it.
+func ReadOnly() Option { return func(r *registration) { r.readOnly = true } }
+
+// Register page-locks b, for every GPU of the process, until Unregister. The system
+// locks whole pages: memory that shares a page with other registered memory is
+// refused (cudaalloc.HostMemoryAlreadyRegistered). b borrows: it must stay mapped
+// until Unregister.
+func Register(gpu *cudaalloc.Device, b []byte, opts ...Option) (*Registration, error) {
+	var o registration
+	for _, opt := range opts {
+		if opt != nil {
+			opt(&o)
+		}
+	}
+	if len(b) == 0 {
+		return nil, fmt.Errorf("hostpinned: register: no memory: the slice is empty")
+	}
+	r := &Registration{gpu: gpu, size: int64(len(b))}
+	first := unsafe.SliceData(b)
+	r.pins.Pin(first)
+	live.Store(r, nil)
+	r.ptr = device.Ptr(uintptr(unsafe.Pointer(first)))
+	if err := gpu.RegisterHost(r.ptr, r.size, o.readOnly); err != nil {
+		r.end()
+		return nil, err
+	}
+	return r, nil
+}
+
+// live keeps registrations reachable: who forgets one keeps its memory locked, and
+// the Go runtime would end a process whose pinner is collected while it pins.
+var live sync.Map
+
+func (r *Registration) end() {
+	r.pins.Unpin()
+	live.Delete(r)
+}
+
+// Unregister ends the registration, after all work that the GPU has so far. It is
+// called once; a second call is an error. Where the driver fails, the memory stays
+// registered and Unregister may be called again.
+func (r *Registration) Unregister() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.done {
+		return errUnregistered
+	}
+	if err := r.gpu.UnregisterHost(r.ptr); err != nil {
+		return err
+	}
+	r.done = true
+	r.end()
+	return nil
+}
+
+var errUnregistered = errors.New("hostpinned: unregistered twice")
+
+// Size is the registered memory in bytes.
+func (r *Registration) Size() int64 { return r.size }
+
+// Ptr is the address of the registered memory, for the host and for every GPU.
+func (r *Registration) Ptr() device.Ptr { return r.ptr }
