@@ -160,6 +160,58 @@ func TestEachCallOfOpenFails(t *testing.T) {
 	}
 }
 
+// What the contract does not call, call by call.
+func TestEachOtherCallFails(t *testing.T) {
+	m := cudatest.Simulated(t, cudasim.Options{Devices: 2})
+	gpu, driver := m.GPUs[0], cudaalloc.WithDriver(m.Sim.Path())
+	managed, err := gpu.Managed().Allocate(100, nil)
+	require.NoError(t, err)
+	page := make([]byte, 4096)
+	before := m.Sim.Report().Live
+	for name, call := range map[string]func() error{
+		"Devices":          func() error { _, err := cudaalloc.Devices(driver); return err },
+		"DriverVersion":    func() error { _, err := cudaalloc.DriverVersion(driver); return err },
+		"MemoryInfo":       func() error { _, _, err := gpu.MemoryInfo(); return err },
+		"Priorities":       func() error { _, _, err := gpu.Priorities(); return err },
+		"Lookup":           func() error { _, err := gpu.Lookup(managed.Ptr()); return err },
+		"CanAccessPeer":    func() error { _, err := gpu.CanAccessPeer(m.GPUs[1]); return err },
+		"EnablePeerAccess": func() error { return gpu.EnablePeerAccess(m.GPUs[1]) },
+		"Prefetch":         func() error { return gpu.Prefetch(managed.Ptr(), 100, nil) },
+		"PrefetchToHost":   func() error { return gpu.PrefetchToHost(managed.Ptr(), 100, nil) },
+		"Query":            func() error { _, err := gpu.Legacy().Query(); return err },
+		"NewManaged":       func() error { _, err := cudaalloc.NewManaged(gpu, 0); return err },
+		"RegisterHost": func() error {
+			if err := gpu.RegisterHost(pointer(page), int64(len(page)), false); err != nil {
+				return err
+			}
+			first := gpu.UnregisterHost(pointer(page))
+			if first != nil {
+				require.NoError(t, gpu.UnregisterHost(pointer(page)), "again")
+			}
+			return first
+		},
+	} {
+		for k := 1; ; k++ {
+			m.Settle(t, before)
+			m.Sim.Fail("", k, unknownError)
+			err := call()
+			function, met := m.Sim.Failed()
+			m.Sim.Fail("", 0, 0)
+			if !met {
+				require.NoError(t, err, name)
+				require.Greater(t, k, 1)
+				break
+			}
+			if err == nil {
+				require.Contains(t, madeGood, function, "%s: call %d", name, k)
+			} else {
+				require.ErrorContains(t, err, "cuda: "+function+"(", "%s: call %d", name, k)
+			}
+		}
+	}
+	require.NoError(t, managed.Free(nil))
+}
+
 // A driver that has no memory once is asked again before anybody hears of it.
 func TestNoMemoryOnce(t *testing.T) {
 	m := cudatest.Simulated(t, cudasim.Options{})

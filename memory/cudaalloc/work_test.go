@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 	"sync"
 	"testing"
+	"time"
 	"unsafe"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -121,8 +122,59 @@ func TestThreadsAreLeftUnchanged(t *testing.T) {
 		assert.NoError(t, s.Synchronize(background))
 		assert.NoError(t, s.Close())
 		assert.Zero(t, cudaalloc.Current(gpu))
+
+		m.Sim.Fail("cuCtxSetCurrent", 2, unknownError) // the one that restores
+		_, _, err = gpu.MemoryInfo()
+		assert.NoError(t, err, "what was asked for has been done")
+		_, met := m.Sim.Failed()
+		assert.True(t, met)
+		assert.Zero(t, cudaalloc.Current(gpu), "restoring is tried again")
 	})
 	wg.Wait()
+}
+
+// A stream or event of another implementation is used by its handle.
+type (
+	theirStream struct{ device.Stream }
+	theirEvent  struct{ device.Event }
+)
+
+func TestGPUOthersStreamsAndEvents(t *testing.T) {
+	m := cudatest.One(t, cudasim.Options{Delay: 100 * time.Microsecond})
+	gpu := m.GPUs[0]
+	own, err := gpu.NewStream()
+	require.NoError(t, err)
+	e, err := gpu.NewEvent()
+	require.NoError(t, err)
+	const n = 100
+	mem, err := gpu.Host().Allocate(n, nil)
+	require.NoError(t, err)
+	for value, s := range []device.Stream{theirStream{own}, (*cudaalloc.Stream)(nil), nil} {
+		require.NoError(t, gpu.Memset(mem.Ptr(), byte(value+1), n, s))
+		if s == nil || s == (*cudaalloc.Stream)(nil) {
+			s = gpu.Legacy()
+		}
+		own, ok := s.(*cudaalloc.Stream)
+		if !ok {
+			own = s.(theirStream).Stream.(*cudaalloc.Stream)
+		}
+		require.NoError(t, own.Record(theirEvent{e}))
+		require.NoError(t, gpu.PerThread().WaitEvent(theirEvent{e}))
+		require.NoError(t, e.Synchronize(background))
+		assert.Equal(t, n, bytes.Count(at(mem.Ptr(), n), []byte{byte(value + 1)}))
+	}
+	require.NoError(t, mem.Free(theirStream{own}))
+	require.NoError(t, own.Close())
+	require.NoError(t, e.Close())
+	assert.Error(t, gpu.Memset(mem.Ptr(), 0, n, own), "a closed stream is nobody's")
+	_, err = gpu.Allocate(10, own)
+	assert.Error(t, err)
+	assert.Error(t, gpu.Copy(nil, own))
+	assert.Error(t, gpu.Prefetch(mem.Ptr(), n, own))
+	assert.Error(t, gpu.Legacy().Record(e), "so is a closed event")
+	assert.Error(t, gpu.Legacy().WaitEvent(e))
+	_, err = e.Query()
+	assert.Error(t, err)
 }
 
 // calling is an allocator that uses a GPU when something is freed, which a foreign
@@ -173,7 +225,7 @@ func TestCopyCalls(t *testing.T) {
 		list[i] = device.Range{Dst: mem.Ptr() + device.Ptr(5*i), Src: mem.Ptr() + device.Ptr(500+5*i), Size: 5}
 	}
 	m.Sim.ResetCounters()
-	require.NoError(t, gpu.Copy(list, nil))
+	require.NoError(t, gpu.Copy(append(list, device.Range{}), nil), "an empty range is no call")
 	calls := m.Sim.Report().Calls
 	assert.Equal(t, map[string]int{"cuMemcpyAsync": 100, "cuCtxGetCurrent": 1, "cuCtxSetCurrent": 2}, calls)
 	allocations := testing.AllocsPerRun(10, func() {
@@ -218,6 +270,38 @@ func TestEventsComeFromAFreeList(t *testing.T) {
 	open()
 	require.NoError(t, s.Synchronize(background))
 	require.NoError(t, s.Close())
+}
+
+// A wait that its caller gave up goes on in the driver: until it is over, the stream
+// is not destroyed.
+func TestAbandonedWaitsKeepTheStream(t *testing.T) {
+	m := cudatest.Simulated(t, cudasim.Options{})
+	s, err := m.GPUs[0].NewStream()
+	require.NoError(t, err)
+	open, err := cudaalloc.Hold(s)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(background)
+	wait := make(chan error)
+	go func() { wait <- s.Synchronize(ctx) }()
+	for m.Sim.Calls("cuStreamSynchronize") == 0 {
+		runtime.Gosched()
+	}
+	cancel()
+	require.ErrorIs(t, <-wait, context.Canceled)
+	m.Sim.ResetCounters()
+	require.NoError(t, s.Close())
+	assert.Zero(t, m.Sim.Calls("cuStreamDestroy"))
+	open()
+	for m.Sim.Calls("cuStreamDestroy") == 0 { // on the goroutine of the wait
+		runtime.Gosched()
+	}
+}
+
+func TestTrimGivesThePoolsMemoryBack(t *testing.T) {
+	m := cudatest.Simulated(t, cudasim.Options{})
+	require.NoError(t, m.GPUs[0].Trim())
+	assert.Equal(t, 1, m.Sim.Calls("cuMemPoolTrimTo"))
+	assert.Equal(t, 1, m.Sim.Calls("cuMemPoolSetAttribute"), "the pool keeps what is freed")
 }
 
 // However many blocks are freed while the GPU is busy, they cost a synchronisation
@@ -354,6 +438,14 @@ func TestGPUDefaultStreamsAndPriorities(t *testing.T) {
 	require.NoError(t, mem.Free(nil))
 	require.NoError(t, host.Free(nil))
 
+	own, err := gpu.NewStream()
+	require.NoError(t, err)
+	open, err := cudaalloc.Hold(gpu.Legacy())
+	require.NoError(t, err)
+	assert.NoError(t, own.Synchronize(background), "own streams do not wait for the legacy stream")
+	open()
+	require.NoError(t, own.Close())
+
 	least, greatest, err := gpu.Priorities()
 	require.NoError(t, err)
 	assert.LessOrEqual(t, greatest, least)
@@ -427,4 +519,19 @@ func TestGPUManagedBuilders(t *testing.T) {
 	live, _, _ := mem.Stats()
 	assert.Zero(t, live)
 	require.NoError(t, gpu.Trim())
+}
+
+// A wait for what is done is one question, not a thread that waits.
+func TestGPUNoWaitForWhatIsDone(t *testing.T) {
+	m := cudatest.One(t, cudasim.Options{})
+	ctx, cancel := context.WithCancel(background)
+	defer cancel()
+	e, err := m.GPUs[0].NewEvent()
+	require.NoError(t, err)
+	require.NoError(t, e.Synchronize(ctx))
+	if m.Sim != nil {
+		assert.Equal(t, 1, m.Sim.Calls("cuEventQuery"))
+		assert.Zero(t, m.Sim.Calls("cuEventSynchronize"))
+	}
+	require.NoError(t, e.Close())
 }
