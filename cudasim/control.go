@@ -48,7 +48,7 @@ func (s *Sim) HoldEvent(event uintptr) error {
 	return s.check("hold an event", s.call("cudasim_event_hold", event))
 }
 
-// FireEvent lets the records of a held event complete.
+// FireEvent lets the records of a held event complete. It is held no longer.
 func (s *Sim) FireEvent(event uintptr) error {
 	return s.check("fire an event", s.call("cudasim_event_fire", event))
 }

@@ -37,7 +37,7 @@ type Options struct {
 	NoDevices bool // cuInit answers CUDA_ERROR_NO_DEVICE
 
 	Delay  time.Duration // how long each queued operation lies before it is done
-	Random bool          // up to twice Delay, and the order of what different streams do is drawn
+	Random bool          // up to twice Delay, drawn anew each time: streams overtake each other
 	Seed   uint64        // of everything random; 0 is 1
 
 	// PageableAsync queues copies from and to pageable memory like all others, so
@@ -55,7 +55,8 @@ type Options struct {
 	NoPoison  bool // fresh and freed memory is left as it is
 
 	// ReportPath is the file that the report is written to when the process exits;
-	// "-" is standard error, and then only if something leaked or was violated.
+	// "-" is standard error, and then only if something leaked or was violated. A
+	// process that ends by os.Exit writes none.
 	ReportPath string
 
 	// Missing are exported functions that the library lacks; see [Build]. They are

@@ -29,7 +29,7 @@ CUresult call_begin(struct call *call, bool per_thread, bool early) {
     violation("%s called by a host function", call->name);
     return CUDA_ERROR_NOT_PERMITTED;
   }
-  return early || sim.initialised ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
+  return early || (sim.initialised && !sim.forked) ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
 }
 
 CUresult call_end(CUresult result) {

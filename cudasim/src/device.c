@@ -5,10 +5,14 @@
 
 CUresult driver_init(unsigned flags) {
   if (flags) return CUDA_ERROR_INVALID_VALUE;
+  if (sim.forked) return CUDA_ERROR_NOT_INITIALIZED;
   if (!sim.options.devices) return CUDA_ERROR_NO_DEVICE;
   sim.initialised = true;
   return CUDA_SUCCESS;
 }
+
+/* What a profiler would see is nothing. */
+CUresult driver_profile(void) { return CUDA_SUCCESS; }
 
 CUresult driver_version(int *version) {
   if (!version) return CUDA_ERROR_INVALID_VALUE;

@@ -10,6 +10,9 @@
 API_EARLY(cuInit, , 2000, driver_init, (unsigned flags), (flags))
 API_EARLY(cuDriverGetVersion, , 2020, driver_version, (int *version), (version))
 
+API(cuProfilerStart, , 4000, driver_profile, (void), ())
+API(cuProfilerStop, , 4000, driver_profile, (void), ())
+
 API(cuDeviceGet, , 2000, device_get, (CUdevice *device, int ordinal), (device, ordinal))
 API(cuDeviceGetCount, , 2000, device_count, (int *count), (count))
 API(cuDeviceGetName, , 2000, device_name, (char *name, int size, CUdevice device), (name, size, device))

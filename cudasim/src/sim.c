@@ -31,8 +31,16 @@ static void thread_end(void *data) {
   free(t);
 }
 
+/* A child has the memory and the handles of its parent, and none of its workers: as
+ * with a real driver, nothing works there that was initialised before. */
+static void in_child(void) {
+  sim.forked = sim.initialised;
+  sim_unlock();
+}
+
 __attribute__((constructor)) static void load(void) {
   sim.page = (size_t)sysconf(_SC_PAGESIZE);
+  if (pthread_atfork(sim_lock, sim_unlock, in_child)) abort();
   if (pthread_key_create(&thread_key, thread_end)) abort();
 }
 

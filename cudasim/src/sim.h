@@ -175,7 +175,7 @@ struct sim {
   pthread_mutex_t lock;
   pthread_cond_t go;   /* resumed, or an event was fired */
   pthread_cond_t idle; /* an operation ended while paused */
-  bool configured, initialised, paused;
+  bool configured, initialised, paused, forked;
   int running;
   size_t page;
   struct options options;

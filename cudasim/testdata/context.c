@@ -1,6 +1,9 @@
 /* Initialisation, devices, contexts. */
 #include "rules.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 RULE(calls_before_init_are_refused, "") {
 	int count;
 	CUdevice device;
@@ -165,6 +168,42 @@ static void refused_without_context(void *unused) {
 RULE(calls_without_a_current_context_are_refused, "") {
 	OK(cuInit(0));
 	refused_without_context(NULL);
+}
+
+struct made {
+	CUdeviceptr memory, managed, of_pool;
+	unsigned char *pinned, *registered;
+	CUstream stream;
+	CUevent event;
+};
+
+static void wait_and_free(void *data) {
+	struct made *m = data;
+	OK(cuStreamQuery(m->stream));
+	OK(cuStreamSynchronize(m->stream));
+	OK(cuEventQuery(m->event));
+	OK(cuEventSynchronize(m->event));
+	OK(cuMemFree_v2(m->memory));
+	OK(cuMemFree_v2(m->managed));
+	OK(cuMemFree_v2(m->of_pool));
+	OK(cuMemFreeHost(m->pinned));
+	OK(cuMemHostUnregister(m->registered));
+	OK(cuEventDestroy_v2(m->event));
+	OK(cuStreamDestroy_v2(m->stream));
+}
+
+/* The driver finds the context by the address or the handle. */
+RULE(waiting_and_freeing_need_no_current_context, "") {
+	static unsigned char bytes[4096];
+	use(0);
+	struct made m = {.memory = new_memory(64), .pinned = new_pinned(64), .registered = bytes,
+	                 .stream = new_stream(), .event = new_event()};
+	OK(cuMemAllocManaged(&m.managed, 64, CU_MEM_ATTACH_GLOBAL));
+	OK(cuMemAllocAsync(&m.of_pool, 64, m.stream));
+	OK(cuMemHostRegister_v2(bytes, sizeof bytes, 0));
+	OK(cuEventRecord(m.event, m.stream));
+	OK(cuStreamSynchronize(m.stream));
+	on_thread(wait_and_free, &m);
 }
 
 RULE(a_context_is_current_on_one_thread_only, "") {
@@ -420,4 +459,23 @@ RULE(contexts_have_an_api_version, "") {
 	OK(cuCtxGetApiVersion(NULL, &version)); /* the current one */
 	OK(cuCtxSetCurrent(NULL));
 	IS(cuCtxGetApiVersion(NULL, &version), CUDA_ERROR_INVALID_CONTEXT);
+}
+
+RULE(a_child_that_forked_has_no_driver, "") {
+	CUcontext context;
+	OK(cuInit(0));
+	OK(cuDevicePrimaryCtxRetain(&context, 0));
+	pid_t child = fork();
+	CHECK(child >= 0);
+	if (!child) {
+		int count;
+		_exit(cuDeviceGetCount(&count) == CUDA_ERROR_NOT_INITIALIZED && cuInit(0) == CUDA_ERROR_NOT_INITIALIZED &&
+				      cuCtxSetCurrent(context) == CUDA_ERROR_NOT_INITIALIZED
+			      ? 0
+			      : 1);
+	}
+	int status;
+	CHECK(waitpid(child, &status, 0) == child);
+	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+	OK(cuDevicePrimaryCtxRelease_v2(0));
 }

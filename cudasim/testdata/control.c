@@ -182,6 +182,25 @@ RULE(resetting_counters_keeps_what_is_live, "") {
 	OK(cuMemFree_v2(m));
 }
 
+RULE(resetting_counters_forgets_violations, "") {
+	use(0);
+	CUstream a = new_stream(), b = new_stream();
+	CUdeviceptr m;
+	struct gate gate;
+	close_gate(&gate, a);
+	OK(cuMemAllocAsync(&m, 64, a));
+	OK(cuMemsetD8Async(m, 0, 64, b));
+	CHECK(reports("violations", "cuMemsetD8Async"));
+	cudasim_reset_counters();
+	CHECK(!reports("violations", "\""));
+	open_gate(&gate);
+	OK(cuStreamSynchronize(a));
+	OK(cuStreamSynchronize(b));
+	OK(cuMemFree_v2(m));
+	OK(cuStreamDestroy_v2(a));
+	OK(cuStreamDestroy_v2(b));
+}
+
 RULE(bytes_are_counted_by_direction, "") {
 	use(0);
 	CUstream s = new_stream();
@@ -294,6 +313,8 @@ RULE(the_peak_is_kept, "devices=2") {
 	OK(cuMemFree_v2(n));
 	SAME(reported("peak_device_bytes", 0), 0);
 	SAME(reported("peak_device_bytes", 1), 12288);
+	OK(cuMemFree_v2(new_memory(64)));
+	SAME(reported("peak_device_bytes", 1), 12288);
 }
 
 RULE(what_is_live_is_counted, "") {
@@ -337,6 +358,71 @@ RULE(a_report_fits_or_is_not_written, "") {
 	SAME(strlen(text) + 1, enough);
 	CHECK(text[0] == '{');
 	free(text);
+}
+
+/* ---- the simulator's own memory ---- */
+
+static long resident(void) { /* in kilobytes */
+	long kilobytes = 0;
+	char line[128];
+	FILE *f = fopen("/proc/self/status", "r");
+	while (fgets(line, sizeof line, f) != NULL) sscanf(line, "VmRSS: %ld", &kilobytes);
+	fclose(f);
+	return kilobytes;
+}
+
+static void leaves_nothing(void (*make_and_destroy)(void), int times) {
+	for (int i = 0; i < 100; i++) make_and_destroy();
+	long before = resident();
+	for (int i = 0; i < times; i++) make_and_destroy();
+#ifndef __SANITIZE_ADDRESS__ /* which keeps freed memory for long */
+	CHECK(resident() - before < 5000);
+#else
+	(void)before;
+#endif
+}
+
+static void one_event(void) {
+	CUevent e = new_event();
+	OK(cuEventRecord(e, NULL));
+	OK(cuEventSynchronize(e));
+	OK(cuEventDestroy_v2(e));
+}
+
+static void one_stream(void) { OK(cuStreamDestroy_v2(new_stream())); }
+
+static void one_context(void) {
+	CUcontext context;
+	OK(cuCtxCreate_v2(&context, 0, 0));
+	OK(cuCtxDestroy_v2(context));
+}
+
+static void one_pool(void) {
+	CUmemoryPool pool;
+	CUmemPoolProps p = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+	                    .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+	OK(cuMemPoolCreate(&pool, &p));
+	OK(cuMemPoolDestroy(pool));
+}
+
+RULE(events_that_were_destroyed_cost_nothing, "") {
+	use(0);
+	leaves_nothing(one_event, 60000);
+}
+
+RULE(streams_that_were_destroyed_cost_nothing, "") {
+	use(0);
+	leaves_nothing(one_stream, 60000);
+}
+
+RULE(contexts_that_were_destroyed_cost_nothing, "") {
+	use(0);
+	leaves_nothing(one_context, 80000);
+}
+
+RULE(pools_that_were_destroyed_cost_nothing, "") {
+	use(0);
+	leaves_nothing(one_pool, 60000);
 }
 
 /* ---- leaks ---- */

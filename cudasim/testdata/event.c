@@ -387,6 +387,29 @@ RULE(synchronizing_a_held_event_waits_until_it_is_fired, "") {
 	OK(cuStreamDestroy_v2(s));
 }
 
+RULE(a_held_event_may_be_destroyed_and_fired_then, "") {
+	use(0);
+	CUevent e = new_event();
+	CUstream s = new_stream();
+	OK(cudasim_event_hold(e));
+	OK(cuEventRecord(e, s));
+	OK(cuEventDestroy_v2(e));
+	STAYS_PENDING(cuStreamQuery(s));
+	OK(cudasim_event_fire(e));
+	OK(cuStreamSynchronize(s));
+	OK(cuStreamDestroy_v2(s));
+}
+
+RULE(an_event_that_was_fired_is_held_no_longer, "") {
+	use(0);
+	CUevent e = new_event();
+	OK(cudasim_event_hold(e));
+	OK(cudasim_event_fire(e));
+	OK(cuEventRecord(e, NULL));
+	OK(cuEventSynchronize(e));
+	OK(cuEventDestroy_v2(e));
+}
+
 RULE(only_events_are_held_and_fired, "") {
 	use(0);
 	int garbage[64] = {0};

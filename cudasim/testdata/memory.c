@@ -249,6 +249,17 @@ RULE(hundred_thousand_allocations_leave_nothing, "") {
 	SAME(reported("device_bytes", 0), 0);
 }
 
+RULE(freed_addresses_do_not_come_back_at_once, "") {
+	use(0);
+	CUdeviceptr last[16] = {0};
+	for (int i = 0; i < 200; i++) {
+		CUdeviceptr m = new_memory(1000);
+		for (int k = 0; k < 16; k++) CHECK(m != last[k]);
+		last[i % 16] = m;
+		OK(cuMemFree_v2(m));
+	}
+}
+
 RULE(many_allocations_may_live_at_once, "") {
 	use(0);
 	enum { n = 10000 };

@@ -101,6 +101,26 @@ RULE(using_pool_memory_after_its_free_is_a_violation, "", .violates = true) {
 	IS(cuMemAlloc_v2(&m, 64), CUDA_ERROR_ILLEGAL_ADDRESS);
 }
 
+RULE(freeing_pool_memory_out_of_order_is_a_violation_even_if_it_goes_well, "", .violates = true) {
+	use(0);
+	CUstream a = new_stream(), b = new_stream();
+	CUevent e = new_event();
+	CUdeviceptr m = allocate(1000, a);
+	OK(cuStreamSynchronize(a));
+	OK(cudasim_event_hold(e));
+	OK(cuEventRecord(e, b)); /* so that it does go well */
+	cudasim_pause();
+	OK(cuMemsetD8Async(m, 7, 1000, a));
+	OK(cuMemFreeAsync(m, b));
+	cudasim_resume();
+	OK(cuStreamSynchronize(a));
+	OK(cudasim_event_fire(e));
+	OK(cuStreamSynchronize(b));
+	OK(cuEventDestroy_v2(e));
+	OK(cuStreamDestroy_v2(a));
+	OK(cuStreamDestroy_v2(b));
+}
+
 RULE(queueing_work_on_freed_pool_memory_is_noticed, "") {
 	use(0);
 	CUstream s = new_stream();

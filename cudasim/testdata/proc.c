@@ -97,6 +97,12 @@ RULE(every_name_that_programs_look_up_is_there, "") {
 	SAME(absent, 0);
 }
 
+RULE(names_of_later_versions_are_not_there, "") {
+	OK(cuInit(0));
+	CHECK(symbol("cuCtxGetDevice_v2") == NULL); /* of 13.0: programs of 12 would take it for cuCtxGetDevice */
+	CHECK(symbol("cuCtxSynchronize_v2") == NULL);
+}
+
 RULE(what_is_not_simulated_says_so, "") {
 	static const char *const some[] = {
 		"cuLaunchKernel", "cuModuleLoadData", "cuModuleGetFunction", "cuIpcGetMemHandle",

@@ -1,4 +1,4 @@
-/* Streams and host functions. */
+/* Streams. */
 #include "rules.h"
 
 RULE(queued_work_is_not_done_when_the_call_returns, "") {
@@ -234,6 +234,48 @@ RULE(the_work_of_a_thread_that_ended_is_done, "") {
 	CHECK(l.done);
 }
 
+static int threads_of_this_process(void) {
+	int n = 0;
+	char line[128];
+	FILE *f = fopen("/proc/self/status", "r");
+	while (fgets(line, sizeof line, f) != NULL) sscanf(line, "Threads: %d", &n);
+	fclose(f);
+	return n;
+}
+
+static void wait_for_threads_to_end(int left) {
+	for (int i = 0; i < 5000 && threads_of_this_process() > left; i++) nap(1);
+	CHECK(threads_of_this_process() <= left);
+}
+
+static void use_per_thread_stream(void *context) {
+	OK(cuCtxSetCurrent(context));
+	CUevent e = new_event();
+	OK(cuEventRecord(e, CU_STREAM_PER_THREAD));
+	OK(cuEventSynchronize(e));
+	OK(cuEventDestroy_v2(e));
+}
+
+RULE(streams_of_threads_that_ended_go_too, "") {
+	CUcontext context = use(0);
+	int before = threads_of_this_process();
+	for (int i = 0; i < 100; i++) on_thread(use_per_thread_stream, context);
+	wait_for_threads_to_end(before + 1);
+}
+
+RULE(destroyed_streams_go, "") {
+	use(0);
+	int before = threads_of_this_process();
+	CUdeviceptr m = new_memory(200 * 64);
+	for (unsigned i = 0; i < 200; i++) {
+		CUstream s = new_stream();
+		OK(cuMemsetD8Async(m + i * 64, 1, 64, s));
+		OK(cuStreamDestroy_v2(s));
+	}
+	OK(cuMemFree_v2(m));
+	wait_for_threads_to_end(before + 1);
+}
+
 RULE(ptsz_names_mean_the_per_thread_stream, "") {
 	use(0);
 	struct gate gate;
@@ -372,206 +414,9 @@ RULE(a_stream_may_be_used_while_another_device_is_current, "devices=2") {
 	OK(cuMemFree_v2(m));
 }
 
-struct seen {
-	unsigned char *p;
-	unsigned char value;
-	pthread_t thread;
-	CUstream stream;
-	CUresult status;
-	atomic_bool called;
-};
-
-static void look(void *data) {
-	struct seen *seen = data;
-	seen->value = seen->p[0];
-	seen->thread = pthread_self();
-	seen->p[0] = 99;
-	seen->called = true;
-}
-
-static void look_with_status(CUstream stream, CUresult status, void *data) {
-	look(data);
-	((struct seen *)data)->stream = stream;
-	((struct seen *)data)->status = status;
-}
-
-RULE(a_host_function_is_between_what_is_before_and_after_it, "delay=500") {
-	use(0);
-	CUstream s = new_stream();
-	CUdeviceptr m = new_memory(64);
-	struct seen seen = {.p = new_pinned(64)};
-	OK(cuMemsetD8Async(m, 5, 64, s));
-	OK(cuMemcpyDtoHAsync_v2(seen.p, m, 64, s));
-	OK(cuLaunchHostFunc(s, look, &seen));
-	OK(cuMemcpyHtoDAsync_v2(m, seen.p, 1, s));
-	OK(cuStreamSynchronize(s));
-	CHECK(seen.called && seen.value == 5);
-	CHECK(!pthread_equal(seen.thread, pthread_self()));
-	CHECK(is_filled(m, 99, 1));
-	OK(cuMemFreeHost(seen.p));
-	OK(cuMemFree_v2(m));
-	OK(cuStreamDestroy_v2(s));
-}
-
-RULE(a_stream_callback_is_told_stream_and_status, "") {
-	use(0);
-	CUstream s = new_stream();
-	unsigned char byte = 3;
-	struct seen seen = {.p = &byte, .status = -1};
-	OK(cuStreamAddCallback(s, look_with_status, &seen, 0));
-	OK(cuStreamSynchronize(s));
-	CHECK(seen.called && seen.value == 3 && seen.stream == s && seen.status == CUDA_SUCCESS);
-	IS(cuStreamAddCallback(s, look_with_status, &seen, 1), CUDA_ERROR_INVALID_VALUE);
-	OK(cuStreamDestroy_v2(s));
-}
-
-RULE(a_host_function_must_be_given, "") {
-	use(0);
-	IS(cuLaunchHostFunc(NULL, NULL, NULL), CUDA_ERROR_INVALID_VALUE);
-	IS(cuStreamAddCallback(NULL, NULL, NULL, 0), CUDA_ERROR_INVALID_VALUE);
-}
-
 RULE(a_host_function_holds_its_stream_back, "") {
 	use(0);
 	CUstream s = new_stream();
 	CHECK(holds_back(s, s));
 	OK(cuStreamDestroy_v2(s));
-}
-
-static CUresult result_inside;
-static CUevent event_inside;
-
-static void call_the_driver(void *unused) {
-	(void)unused;
-	CUdeviceptr m;
-	result_inside = cuMemAlloc_v2(&m, 64);
-}
-
-static void query_an_event(void *unused) {
-	(void)unused;
-	result_inside = cuEventQuery(event_inside);
-}
-
-static void call_back_the_driver(CUstream s, CUresult status, void *unused) {
-	(void)s;
-	(void)status;
-	call_the_driver(unused);
-}
-
-RULE(a_host_function_that_calls_the_driver_is_a_violation, "", .violates = true) {
-	use(0);
-	CUstream s = new_stream();
-	OK(cuLaunchHostFunc(s, call_the_driver, NULL));
-	OK(cuStreamSynchronize(s));
-	SAME(result_inside, CUDA_ERROR_NOT_PERMITTED);
-	OK(cuStreamDestroy_v2(s));
-}
-
-RULE(a_host_function_that_asks_an_event_is_a_violation, "", .violates = true) {
-	use(0);
-	CUstream s = new_stream();
-	event_inside = new_event();
-	OK(cuLaunchHostFunc(s, query_an_event, NULL));
-	OK(cuStreamSynchronize(s));
-	SAME(result_inside, CUDA_ERROR_NOT_PERMITTED);
-	OK(cuEventDestroy_v2(event_inside));
-	OK(cuStreamDestroy_v2(s));
-}
-
-RULE(a_stream_callback_that_calls_the_driver_is_a_violation, "", .violates = true) {
-	use(0);
-	OK(cuStreamAddCallback(NULL, call_back_the_driver, NULL, 0));
-	OK(cuStreamSynchronize(NULL));
-	SAME(result_inside, CUDA_ERROR_NOT_PERMITTED);
-}
-
-RULE(a_delay_is_waited_out, "delay=20000") {
-	use(0);
-	CUstream s = new_stream();
-	CUdeviceptr m = new_memory(64);
-	double start = now();
-	for (int i = 0; i < 3; i++) OK(cuMemsetD8Async(m, 1, 64, s));
-	OK(cuStreamSynchronize(s));
-	CHECK(now() - start >= 0.06);
-	OK(cuStreamDestroy_v2(s));
-	OK(cuMemFree_v2(m));
-}
-
-static int order[8];
-static atomic_int orders;
-
-static void note(void *number) { order[atomic_fetch_add(&orders, 1)] = (int)(intptr_t)number; }
-
-RULE(a_random_schedule_changes_the_order_of_streams, "schedule=random,delay=300,seed=7") {
-	use(0);
-	CUstream s[8];
-	bool changed = false, all = true;
-	for (int i = 0; i < 8; i++) s[i] = new_stream();
-	for (int round = 0; round < 10; round++) {
-		orders = 0;
-		for (int i = 0; i < 8; i++) OK(cuLaunchHostFunc(s[i], note, (void *)(intptr_t)i));
-		OK(cuCtxSynchronize());
-		all = all && orders == 8;
-		for (int i = 0; i < 8; i++) changed = changed || order[i] != i;
-	}
-	CHECK(changed && all);
-	for (int i = 0; i < 8; i++) OK(cuStreamDestroy_v2(s[i]));
-}
-
-static void open_late(void *gate) {
-	nap(20);
-	open_gate(gate);
-}
-
-RULE(pausing_waits_for_what_runs, "") {
-	use(0);
-	CUstream s = new_stream();
-	struct gate gate;
-	struct thread opening;
-	close_gate(&gate, s);
-	while (!gate.entered) nap(1);
-	start(&opening, open_late, &gate);
-	cudasim_pause();
-	CHECK(gate.open);
-	cudasim_resume();
-	join(&opening);
-	OK(cuStreamSynchronize(s));
-	OK(cuStreamDestroy_v2(s));
-}
-
-static void resume_late(void *flag) {
-	nap(20);
-	*(atomic_bool *)flag = true;
-	cudasim_resume();
-}
-
-RULE(calls_that_wait_wait_for_the_end_of_a_pause, "") {
-	use(0);
-	CUstream s = new_stream();
-	CUdeviceptr m = new_memory(64);
-	struct thread resuming;
-	atomic_bool resumed = false;
-	cudasim_pause();
-	OK(cuMemsetD8Async(m, 1, 64, s));
-	start(&resuming, resume_late, &resumed);
-	OK(cuStreamSynchronize(s));
-	CHECK(resumed);
-	join(&resuming);
-	OK(cuStreamDestroy_v2(s));
-	OK(cuMemFree_v2(m));
-}
-
-RULE(pausing_does_not_nest, "") {
-	use(0);
-	CUstream s = new_stream();
-	CUdeviceptr m = new_memory(64);
-	cudasim_resume();
-	cudasim_pause();
-	cudasim_pause();
-	OK(cuMemsetD8Async(m, 1, 64, s));
-	STAYS_PENDING(cuStreamQuery(s));
-	cudasim_resume();
-	OK(cuStreamSynchronize(s));
-	OK(cuStreamDestroy_v2(s));
-	OK(cuMemFree_v2(m));
 }
