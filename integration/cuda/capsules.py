@@ -10,9 +10,8 @@ _pointer.restype = ctypes.c_size_t
 
 # A capsule that is being destroyed has no references left: its destructor must
 # not make an object of it.
-_dying_pointer = ctypes.PYFUNCTYPE(ctypes.c_size_t, ctypes.c_void_p, ctypes.c_char_p)(
-    ("PyCapsule_GetPointer", ctypes.pythonapi)
-)
+_pointer_type = ctypes.PYFUNCTYPE(ctypes.c_size_t, ctypes.c_void_p, ctypes.c_char_p)
+_dying_pointer = _pointer_type(("PyCapsule_GetPointer", ctypes.pythonapi))
 _new = ctypes.pythonapi.PyCapsule_New
 _new.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
 _new.restype = ctypes.py_object

@@ -6,11 +6,12 @@ import os
 import sys
 
 import pytest
+from numba import cuda
 
+import driver
 import nano
 import programs
 import simulator
-from numba import cuda
 
 
 def settle():
@@ -67,14 +68,46 @@ def nothing_is_left(request, machine):
 
 
 @pytest.fixture
+def stream():
+    """A stream that waits for no other (CU_STREAM_NON_BLOCKING): its handle."""
+    with driver.stream() as handle:
+        yield handle
+
+
+@pytest.fixture
+def other():
+    """Another one."""
+    with driver.stream() as handle:
+        yield handle
+
+
+@pytest.fixture
+def apart():
+    """Such a stream for Numba, which makes none itself but takes those of others."""
+    with driver.stream() as handle:
+        yield cuda.external_stream(handle)
+
+
+@pytest.fixture
+def apart2():
+    """Another one."""
+    with driver.stream() as handle:
+        yield cuda.external_stream(handle)
+
+
+@pytest.fixture
 def run_program():
     """programs.run, on machines of the test's own."""
     return programs.run
 
 
 def pytest_runtest_setup(item):
-    if item.get_closest_marker("simulator") and not simulator.is_simulator:
+    if simulator.is_simulator:
+        return
+    if item.get_closest_marker("simulator"):
         pytest.skip(simulator.WHY_NOT)
+    if item.get_closest_marker("two_devices") and len(cuda.gpus) < 2:
+        pytest.skip("this test needs two devices")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -7,6 +7,7 @@ sends back pytest's reports. When a test has failed, or the process died of it,
 the next one gets a new process: a driver may not recover from what was done.
 """
 
+import contextlib
 import json
 import os
 import pathlib
@@ -16,13 +17,17 @@ import sys
 import tempfile
 
 import pytest
+from _pytest.runner import runtestprotocol
 
 import simulator
 
-# Why these: see README.md.
 MACHINES = {
+    # As fast as it can: what waits too often is found by the counters, and only there.
     "in_order": "",
+    # All work is late, so what does not wait reads what was there before.
     "delayed": "delay=400",
+    # Streams overtake each other, and copies to and from pageable memory are late too,
+    # as the manual allows.
     "random": "schedule=random,delay=200,seed=7,pageable_async=1",
     "two_devices": "devices=2,delay=100",
 }
@@ -44,10 +49,11 @@ def pytest_generate_tests(metafunc):
     if "machine" not in metafunc.fixturenames or metafunc.definition.get_closest_marker("program"):
         return
     only = metafunc.definition.get_closest_marker("machines")
-    names = [name for name in MACHINES if only is None or name in only.args]
-    # Tests for several simulated devices are also for a driver, which may have them.
-    if only is not None and not names and not simulator.is_simulator:
-        names = list(MACHINES)
+    wanted = only.args if only else MACHINES
+    if metafunc.definition.get_closest_marker("two_devices"):
+        wanted = ["two_devices"]
+    # Another driver is one machine, whatever it can do.
+    names = [name for name in MACHINES if name in wanted or not simulator.is_simulator]
     metafunc.parametrize("machine", names, scope="session")
 
 
@@ -55,7 +61,7 @@ def pytest_generate_tests(metafunc):
 def pytest_collection_modifyitems(items):
     def place(item):
         name = _machine(item)
-        return (list(MACHINES).index(name) if name else -1, _at_exit(item))
+        return (list(MACHINES).index(name) if name else -1, _is_at_exit(item))
 
     items.sort(key=place)
 
@@ -64,8 +70,13 @@ def _machine(item):
     return item.callspec.params.get("machine") if hasattr(item, "callspec") else None
 
 
-def _at_exit(item):
+def _is_at_exit(item):
     return item.get_closest_marker("at_exit") is not None
+
+
+def _is_ours(item):
+    """Whether a test runs in the process that the user started."""
+    return _machine(item) is None or _is_at_exit(item)
 
 
 class _Outside:
@@ -79,22 +90,27 @@ class _Outside:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item, nextitem):
         name = _machine(item)
-        if self.process is not None and (self.process.name != name or _at_exit(item)):
+        if self.process is not None and (self.process.name != name or _is_ours(item)):
             self.end()
-        if name is None or _at_exit(item):
-            return None
-        if self.process is None:
-            self.process = _Process(item.session, name)
-        together = nextitem is not None and _machine(nextitem) == name and not _at_exit(nextitem)
         item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+        if _is_ours(item):
+            following = item.session.items[item.session.items.index(item) + 1 :]
+            runtestprotocol(item, nextitem=next(filter(_is_ours, following), None))
+        else:
+            together = nextitem is not None and _machine(nextitem) == name and not _is_ours(nextitem)
+            self.delegate(item, nextitem if together else None)
+        item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+        return True
+
+    def delegate(self, item, nextitem):
+        if self.process is None:
+            self.process = _Process(item.session, _machine(item))
         failed = False
-        for report in self.process.run(item, nextitem if together else None):
+        for report in self.process.run(item, nextitem):
             item.ihook.pytest_runtest_logreport(report=report)
             failed = failed or report.failed
-        item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
         if failed:
             self.end(failed=True)
-        return True
 
     def pytest_sessionfinish(self):
         if self.process is not None:
@@ -116,17 +132,17 @@ class _Lines:
         end.close()  # when the file is closed
 
     def send(self, value):
-        try:
+        with contextlib.suppress(ConnectionError):  # there will be no answer either
             self._file.write(json.dumps(value) + "\n")
             self._file.flush()
-        except BrokenPipeError:
-            pass  # there will be no answer either
 
     def __iter__(self):
-        return map(json.loads, self._file)
+        with contextlib.suppress(ConnectionError):
+            yield from map(json.loads, self._file)
 
     def close(self):
-        self._file.close()
+        with contextlib.suppress(ConnectionError):
+            self._file.close()
 
 
 class _Process:

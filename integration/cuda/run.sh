@@ -9,8 +9,9 @@
 # this script or the interpreter changes.
 #
 # CDEVICE_CUDA_DRIVER=PATH runs the tests on that libcuda.so.1 instead. Tests that
-# need the simulator are skipped then. With CDEVICE_REQUIRE=cuda a skip is a
-# failure; leave them out with -m 'not simulator'.
+# need the simulator, or devices that are not there, are skipped then. With
+# CDEVICE_REQUIRE=cuda a skip is a failure; what is known to be missing is left out
+# with -m 'not simulator and not two_devices'.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -30,7 +31,7 @@ pip() {
 }
 
 # The stamp is written last, so that an installation that broke off is redone.
-wanted=$("${PYTHON:-python3}" -VV && cat "$here/requirements.txt" "${BASH_SOURCE[0]}")
+wanted=$("${PYTHON:-python3}" -VV && cat "$here/requirements.txt" "$here/run.sh")
 if [[ ! -f $venv/stamp || $(<"$venv/stamp") != "$wanted" ]]; then
 	rm -rf "$venv"
 	"${PYTHON:-python3}" -m venv "$venv"

@@ -27,16 +27,30 @@ def _strings(type, *values):
     return _iterable(type, *values, strings=True)
 
 
-def _list(type, offsets, child):
+def _list(type, offset_type, child):
+    offsets = na.c_buffer([0, 1, 1, 4], offset_type)
     return na.c_array_from_buffers(type, 3, [None, offsets], children=[child])
 
 
+def _decimals(*values):
+    return b"".join(value.to_bytes(16, "little") for value in values)
+
+
+def _fixed_size_list():
+    child = na.c_array([1, 2, None, 4], na.int16())
+    return na.c_array_from_buffers(na.fixed_size_list(na.int16(), 2), 2, [None], children=[child])
+
+
 def _struct():
-    a = na.c_array([1, None, 3], na.int32())
-    b = na.c_array(["x", "yy", None], na.string())
-    inner = na.c_array_from_buffers(na.struct({"c": na.float64()}), 3, [None], children=[na.c_array([0.5, 1.5, 2.5], na.float64())])
-    type = na.struct({"a": na.int32(), "b": na.string(), "in": na.struct({"c": na.float64()})})
-    return na.c_array_from_buffers(type, 3, [bytes([0b101])], null_count=1, children=[a, b, inner])
+    inner = na.struct({"c": na.float64()})
+    c = na.c_array([0.5, 1.5, 2.5], na.float64())
+    columns = [
+        na.c_array([1, None, 3], na.int32()),
+        na.c_array(["x", "yy", None], na.string()),
+        na.c_array_from_buffers(inner, 3, [None], children=[c]),
+    ]
+    type = na.struct({"a": na.int32(), "b": na.string(), "in": inner})
+    return na.c_array_from_buffers(type, 3, [bytes([0b101])], null_count=1, children=columns)
 
 
 def _dictionary():
@@ -59,17 +73,11 @@ SAMPLES = {
     "float16": _iterable(na.float16(), 1.5, -2.0),
     "float64": _iterable(na.float64(), 0.1, None, float("inf")),
     "fixed_size_binary": _iterable(na.fixed_size_binary(3), b"abc", None, b"def"),
-    "decimal128": Sample(
-        lambda: na.c_array_from_buffers(na.decimal128(10, 0), 2, [None, (7).to_bytes(16, "little") + (9).to_bytes(16, "little")]),
-        [7, 9],
-    ),
+    "decimal128": Sample(lambda: na.c_array_from_buffers(na.decimal128(10, 0), 2, [None, _decimals(7, 9)]), [7, 9]),
     "empty": _iterable(na.int32()),
-    "fixed_size_list": Sample(
-        lambda: na.c_array_from_buffers(na.fixed_size_list(na.int16(), 2), 2, [None], children=[na.c_array([1, 2, None, 4], na.int16())]),
-        [[1, 2], [None, 4]],
-    ),
+    "fixed_size_list": Sample(_fixed_size_list, [[1, 2], [None, 4]]),
     "list": Sample(
-        lambda: _list(na.list_(na.int32()), na.c_buffer([0, 1, 1, 4], na.int32()), na.c_array([1, 2, None, 4], na.int32())),
+        lambda: _list(na.list_(na.int32()), na.int32(), na.c_array([1, 2, None, 4], na.int32())),
         [[1], [], [2, None, 4]],
     ),
     "string": _strings(na.string(), "a", None, "", "the rest of it", "ünï"),
@@ -78,7 +86,7 @@ SAMPLES = {
     "large_binary": _strings(na.large_binary(), b"", b"abc"),
     "empty_string": _strings(na.string()),
     "large_list_of_strings": Sample(
-        lambda: _list(na.large_list(na.string()), na.c_buffer([0, 1, 1, 4], na.int64()), na.c_array(["a", None, "ccc", ""], na.string())),
+        lambda: _list(na.large_list(na.string()), na.int64(), na.c_array(["a", None, "ccc", ""], na.string())),
         [["a"], [], [None, "ccc", ""]],
         strings=True,
     ),

@@ -3,7 +3,6 @@
 import pytest
 
 
-
 @pytest.mark.simulator
 @pytest.mark.at_exit
 def test_nothing_is_left_but_contexts(machine, reports_at_exit):
@@ -32,7 +31,8 @@ def test_close_leaves_nothing(run_program):
         for gpu in cuda.gpus:
             with gpu:
                 stream, event = cuda.stream(), cuda.event()
-                arrays = [cuda.to_device(numpy.arange(10)), cuda.pinned_array(10), cuda.mapped_array(10), cuda.managed_array(10)]
+                arrays = [cuda.to_device(numpy.arange(10)), cuda.pinned_array(10), cuda.mapped_array(10)]
+                arrays.append(cuda.managed_array(10))
                 event.record(stream)
         del stream, event, arrays
         cuda.close()
@@ -79,29 +79,34 @@ def test_leaks_are_reported(run_program):
 @pytest.mark.simulator
 @pytest.mark.program
 def test_use_after_free_is_reported(run_program):
-    """Stream-ordered memory, read on a stream that does not wait for anything."""
+    """And the context is of no use any more, as after a fault on a device."""
 
     def program():
-        import ctypes
-
         from numba import cuda
+        from numba.cuda.cudadrv.driver import CudaAPIError
 
         import driver
 
-        cuda.current_context()
         target = cuda.pinned_array(1000, "u1")
-        with driver.stream() as one, driver.stream() as other:
-            at = driver.ask(driver.address, "cuMemAllocAsync", driver.size(1000), driver.handle(one))
-            driver.call("cuStreamSynchronize", driver.handle(one))
-            driver.call("cuMemFreeAsync", driver.address(at), driver.handle(one))
-            driver.call("cuStreamSynchronize", driver.handle(one))
-            copy = driver.simulator.library.cuMemcpyDtoHAsync_v2
-            copy(ctypes.c_void_p(target.ctypes.data), driver.address(at), driver.size(1000), driver.handle(other))
-            driver.simulator.library.cuStreamSynchronize(driver.handle(other))
+        one, other = (driver.handle(driver.ask(driver.handle, "cuStreamCreate", driver.NON_BLOCKING)) for _ in range(2))
+        at = driver.ask(driver.address, "cuMemAllocAsync", driver.size(1000), one)
+        driver.call("cuStreamSynchronize", one)
+        gate = driver.Gate(other.value)
+        driver.call("cuMemcpyDtoHAsync_v2", driver.handle(target.ctypes.data), driver.address(at), driver.size(1000), other)
+        driver.call("cuMemFreeAsync", driver.address(at), one)
+        driver.call("cuStreamSynchronize", one)
+        gate.open()
+        for work in cuda.synchronize, cuda.stream:
+            try:
+                work()
+            except CudaAPIError as e:
+                print(e.code)
 
-    report = run_program(program).report
-    assert report is not None
-    assert report["violations"] or report["failed_calls"]
+    ended = run_program(program)
+    assert ended.output == "700\n700\n", ended.errors
+    early, late = ended.report["violations"]
+    assert "cuMemFreeAsync frees memory" in early and "not ordered after its use by cuMemcpyDtoHAsync" in early
+    assert "cuMemcpyDtoHAsync touched memory" in late and "after it was freed" in late
 
 
 @pytest.mark.simulator

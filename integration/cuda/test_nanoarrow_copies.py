@@ -14,6 +14,7 @@ import machines
 import nano
 import samples
 import simulator
+from helpers import on_threads
 
 # Sizes of strings are read from the device into pageable memory, and nanoarrow does
 # not wait for that copy: test_nanoarrow_events.py has the defect as a test of its own.
@@ -33,12 +34,6 @@ def each_plain_sample(test):
 
 def each_sample_with_strings(test):
     return pytest.mark.machines(*SIZES_CAN_BE_READ)(each_sample(test, lambda sample: sample.strings))
-
-
-@pytest.fixture
-def stream():
-    with driver.stream() as handle:
-        yield handle
 
 
 def addresses(array):
@@ -97,14 +92,14 @@ def test_round_trip_of_strings_on_default_streams(stream):
     round_trip("string", stream)
 
 
-@pytest.mark.machines("two_devices")
+@pytest.mark.two_devices
 @each_sample
 def test_round_trip_on_the_second_device(name):
     with cuda.gpus[1], driver.stream() as other:
         round_trip(name, other, device=1)
 
 
-@pytest.mark.machines("two_devices")
+@pytest.mark.two_devices
 @each_sample
 def test_copy_from_device_to_device(name, stream):
     sample = samples.SAMPLES[name]
@@ -173,7 +168,11 @@ def test_sizes_are_read_from_the_device(stream):
 @pytest.mark.machines(*SIZES_CAN_BE_READ)
 def test_one_small_read_for_each_column_of_strings(stream):
     type = na.struct({"a": na.string(), "b": na.large_binary(), "c": na.int32()})
-    columns = [na.c_array(["x"] * 1000, na.string()), na.c_array([b"yy"] * 1000, na.large_binary()), na.c_array([1] * 1000, na.int32())]
+    columns = [
+        na.c_array(["x"] * 1000, na.string()),
+        na.c_array([b"yy"] * 1000, na.large_binary()),
+        na.c_array([1] * 1000, na.int32()),
+    ]
     source = nano.array(na.c_array_from_buffers(type, 1000, [None], children=columns))
     with simulator.counting() as counted:
         on_device = nano.copy(source, nano.resolve(nano.CUDA, 0), stream)
@@ -196,29 +195,15 @@ def test_failures_of_the_driver_reach_the_caller(stream, function):
 
 
 def test_copies_by_many_threads():
-    import threading
+    def work(i):
+        with driver.stream() as stream:
+            for start in range(10 * i, 10 * i + 10):
+                source = nano.array(list(range(start, start + 100)), na.int32())
+                on_device = nano.copy(source, nano.resolve(nano.CUDA, 0), stream)
+                assert nano.values(to_host(on_device, stream)) == list(range(start, start + 100))
+                del on_device
 
-    errors, start = [], threading.Barrier(8)
-
-    def work():
-        try:
-            cuda.current_context()
-            start.wait()
-            with driver.stream() as stream:
-                for i in range(10):
-                    source = nano.array(list(range(i, i + 100)), na.int32())
-                    on_device = nano.copy(source, nano.resolve(nano.CUDA, 0), stream)
-                    assert nano.values(to_host(on_device, stream)) == list(range(i, i + 100))
-                    del on_device
-        except BaseException as e:
-            errors.append(repr(e))
-
-    threads = [threading.Thread(target=work) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert errors == []
+    on_threads(8, work)
 
 
 @pytest.mark.simulator

@@ -11,12 +11,7 @@ from numba import cuda
 import driver
 import nano
 import simulator
-
-
-@pytest.fixture
-def stream():
-    with driver.stream() as handle:
-        yield handle
+from helpers import pinned
 
 
 @pytest.fixture
@@ -25,12 +20,6 @@ def on_device(stream):
     source = nano.array(np.arange(1000))
     array = nano.copy(source, nano.resolve(nano.CUDA, 0), stream)
     driver.call("cuStreamSynchronize", driver.handle(stream))
-    return array
-
-
-def pinned(values):
-    array = cuda.pinned_array(len(values), np.asarray(values).dtype)
-    array[:] = values
     return array
 
 
@@ -214,8 +203,7 @@ def test_struct_of_columns_on_the_device(on_device, stream):
     assert nano.values(back) == [{"a": i, "b": i} for i in range(1000)]
 
 
-def test_columns_of_the_host_are_refused_on_the_device(on_device):
+def test_columns_of_the_host_are_refused_on_the_device():
+    type, on_host = na.struct({"a": na.int64()}), na.c_array([1, 2, 3], na.int64())
     with pytest.raises(ValueError, match="not identical"):
-        na.c_array_from_buffers(
-            na.struct({"a": na.int64()}), 3, [None], children=[na.c_array([1, 2, 3], na.int64())], device=resolve(DeviceType.CUDA, 0)
-        )
+        na.c_array_from_buffers(type, 3, [None], children=[on_host], device=resolve(DeviceType.CUDA, 0))

@@ -16,26 +16,9 @@ import driver
 import machines
 import nano
 import simulator
+from helpers import pinned
 
 SIZES_CAN_BE_READ = [name for name in machines.MACHINES if name != "random"]
-
-
-@pytest.fixture
-def stream():
-    with driver.stream() as handle:
-        yield handle
-
-
-@pytest.fixture
-def other():
-    with driver.stream() as handle:
-        yield handle
-
-
-def pinned(values):
-    array = cuda.pinned_array(len(values), np.asarray(values).dtype)
-    array[:] = values
-    return array
 
 
 class Produced:
@@ -267,17 +250,20 @@ def test_memory_is_freed_on_a_thread_without_a_context(run_program):
     assert report["live"]["events"] == 0
 
 
-def test_re_export_keeps_the_event_and_the_memory(numbers, stream):
+class Stranger:
+    """Hides what nanoarrow would recognise as its own."""
+
+    def __init__(self, array):
+        self._array = array
+
+    def __arrow_c_device_array__(self, requested_schema=None):
+        return self._array.__arrow_c_device_array__()
+
+
+def test_re_export_keeps_the_event_and_the_memory(numbers):
     numbers.work()
     first = numbers.array()
-
-    class Wrapper:
-        """Hides what nanoarrow would recognise as its own."""
-
-        def __arrow_c_device_array__(self, requested_schema=None):
-            return first.__arrow_c_device_array__(requested_schema=requested_schema)
-
-    second = c_device_array(Wrapper())
+    second = c_device_array(Stranger(first))
     assert second.device_type == DeviceType.CUDA
     assert second.array.buffers == first.array.buffers == (0, numbers.buffers[1].device_ctypes_pointer.value)
     assert nano.sync_event(second) == nano.sync_event(first) == ctypes.addressof(numbers.event)
@@ -285,12 +271,12 @@ def test_re_export_keeps_the_event_and_the_memory(numbers, stream):
     del first
     assert capsules.exported() == 1
     nano.wait(nano.resolve(nano.CUDA, 0), nano.sync_event(second))
-    assert nano.values(_to_host(second)) == list(range(1, 1001))
+    assert nano.values(to_host(second)) == list(range(1, 1001))
     del second
     assert capsules.exported() == 0
 
 
-def _to_host(array):
+def to_host(array):
     with driver.stream() as stream:
         back = nano.copy(array, nano.resolve(nano.CPU, 0), stream)
         driver.call("cuStreamSynchronize", driver.handle(stream))
@@ -300,7 +286,7 @@ def _to_host(array):
 def test_array_is_released_once_whoever_holds_it(numbers):
     numbers.work()
     array = numbers.array()
-    copies = [c_device_array(_Other(array)) for _ in range(10)]
+    copies = [c_device_array(Stranger(array)) for _ in range(10)]
     views = [copy.array for copy in copies]
     del array, copies[::2]
     assert capsules.exported() == 1
@@ -308,11 +294,3 @@ def test_array_is_released_once_whoever_holds_it(numbers):
     assert capsules.exported() == 1
     views.clear()
     assert capsules.exported() == 0
-
-
-class _Other:
-    def __init__(self, array):
-        self._array = array
-
-    def __arrow_c_device_array__(self, requested_schema=None):
-        return self._array.__arrow_c_device_array__()

@@ -18,7 +18,7 @@ def numbers(shape, dtype="i4", seed=1):
     dtype = np.dtype(dtype)
     random = np.random.default_rng(seed)
     size = int(np.prod(shape)) * dtype.itemsize
-    raw = random.integers(0, 2 if dtype == bool else 120, size, dtype=np.uint8)
+    raw = random.integers(0, 2 if dtype.kind == "b" else 120, size, dtype=np.uint8)
     return raw.view(dtype).reshape(shape) if size else np.empty(shape, dtype)
 
 

@@ -11,19 +11,17 @@ from numba.cuda.cudadrv.driver import driver as numba_driver
 
 import driver
 import simulator
+from helpers import pinned
 
 
 @pytest.fixture
 def two():
-    if len(cuda.gpus) < 2:
-        pytest.skip("this test needs two devices")
     return cuda.gpus[0], cuda.gpus[1]
 
 
-def pinned(values):
-    array = cuda.pinned_array(len(values), np.asarray(values).dtype)
-    array[:] = values
-    return array
+def ordinal(array):
+    """Of the device that an array is on, as the driver knows it."""
+    return driver.pointer(driver.DEVICE_ORDINAL, array.device_ctypes_pointer.value, driver.ctypes.c_int)
 
 
 def test_devices_are_listed(machine):
@@ -131,7 +129,7 @@ def test_context_that_is_not_primary_is_refused():
     assert len(failures) == 1 and "non-primary" in failures[0]
 
 
-@pytest.mark.machines("two_devices")
+@pytest.mark.two_devices
 def test_memory_is_on_the_chosen_device(two):
     arrays = []
     for gpu in two:
@@ -139,14 +137,14 @@ def test_memory_is_on_the_chosen_device(two):
             assert cuda.get_current_device().id == gpu.id
             arrays.append(cuda.to_device(np.full(1000, gpu.id)))
     for gpu, array in zip(two, arrays):
-        at = array.device_ctypes_pointer.value
-        assert driver.pointer(driver.DEVICE_ORDINAL, at, driver.ctypes.c_int) == gpu.id
+        assert ordinal(array) == gpu.id
         with gpu:
-            assert driver.pointer(driver.CONTEXT, at) == cuda.current_context().handle.value
+            context = driver.pointer(driver.CONTEXT, array.device_ctypes_pointer.value)
+            assert context == cuda.current_context().handle.value
             assert (array.copy_to_host() == gpu.id).all()
 
 
-@pytest.mark.machines("two_devices")
+@pytest.mark.two_devices
 @pytest.mark.parametrize("on_stream", [False, True], ids=["synchronous", "on_stream"])
 def test_copy_between_devices(two, on_stream):
     want = np.arange(10_000)
@@ -162,7 +160,7 @@ def test_copy_between_devices(two, on_stream):
     np.testing.assert_array_equal(got, want)
 
 
-@pytest.mark.machines("two_devices")
+@pytest.mark.two_devices
 def test_stream_waits_for_an_event_of_another_device(two):
     source = pinned(np.arange(1000))
     target = pinned(np.zeros(1000, "i8"))
@@ -185,7 +183,7 @@ def test_stream_waits_for_an_event_of_another_device(two):
     np.testing.assert_array_equal(target, source)
 
 
-@pytest.mark.machines("two_devices")
+@pytest.mark.two_devices
 def test_event_and_stream_of_different_devices_do_not_go_together(two):
     """An event is recorded on streams of its own context only."""
     with two[0]:
@@ -195,7 +193,7 @@ def test_event_and_stream_of_different_devices_do_not_go_together(two):
             driver.record(event.handle.value, stream)
 
 
-@pytest.mark.machines("two_devices")
+@pytest.mark.two_devices
 def test_devices_are_peers(two):
     for gpu, other in (two, two[::-1]):
         with gpu:
@@ -203,7 +201,7 @@ def test_devices_are_peers(two):
             assert not cuda.current_context().can_access_peer(gpu.id)
 
 
-@pytest.mark.machines("two_devices")
+@pytest.mark.two_devices
 @pytest.mark.simulator
 def test_memory_is_counted_per_device(two):
     with two[1]:
@@ -215,7 +213,7 @@ def test_memory_is_counted_per_device(two):
         assert cuda.current_context().get_memory_info()[0] <= free - (1 << 20)
 
 
-@pytest.mark.machines("two_devices")
+@pytest.mark.two_devices
 def test_each_thread_has_its_own_device(two):
     start, seen = threading.Barrier(2), {}
 
@@ -224,7 +222,7 @@ def test_each_thread_has_its_own_device(two):
             start.wait()
             for i in range(50):
                 array = cuda.to_device(np.full(100, gpu.id * 1000 + i))
-                assert driver.pointer(driver.DEVICE_ORDINAL, array.device_ctypes_pointer.value, driver.ctypes.c_int) == gpu.id
+                assert ordinal(array) == gpu.id
                 assert (array.copy_to_host() == gpu.id * 1000 + i).all()
             seen[gpu.id] = cuda.get_current_device().id
 

@@ -6,6 +6,7 @@ from numba import cuda
 from numba.cuda.cudadrv.driver import CudaAPIError
 
 import driver
+from helpers import pinned
 
 
 class Foreign:
@@ -31,18 +32,6 @@ def memory():
         yield at
 
 
-@pytest.fixture
-def apart():
-    with driver.stream() as handle:
-        yield handle
-
-
-def pinned(values):
-    array = cuda.pinned_array(len(values), np.asarray(values).dtype)
-    array[:] = values
-    return array
-
-
 def test_what_numba_exports():
     want = np.arange(60, dtype="f4").reshape(6, 10)
     on_device = cuda.to_device(want)
@@ -58,9 +47,8 @@ def test_what_numba_exports():
     assert part["data"][0] == interface["data"][0] + 2 * 40 + 3 * 4
 
 
-def test_numba_exports_its_stream(apart):
-    stream = cuda.external_stream(apart)
-    assert cuda.device_array(10, stream=stream).__cuda_array_interface__["stream"] == apart
+def test_numba_exports_its_stream(stream):
+    assert cuda.device_array(10, stream=cuda.external_stream(stream)).__cuda_array_interface__["stream"] == stream
     assert cuda.device_array(10, stream=cuda.per_thread_default_stream()).__cuda_array_interface__["stream"] == 2
 
 
@@ -103,22 +91,22 @@ def test_owner_lives_as_long_as_the_view():
     assert alive() is None
 
 
-def test_import_waits_for_the_stream_of_the_producer(memory, apart):
+def test_import_waits_for_the_stream_of_the_producer(memory, stream):
     """The producer's work is on its stream still, when it hands the array over."""
     source = pinned(np.full(1000, 42))
     on_device = cuda.as_cuda_array(Foreign(memory, (1000,)))
     seen = []
-    with driver.gate(apart) as gate:
-        on_device.copy_to_device(source, stream=cuda.external_stream(apart))
+    with driver.gate(stream) as gate:
+        on_device.copy_to_device(source, stream=cuda.external_stream(stream))
         after = cuda.event()
-        after.record(cuda.external_stream(apart))
-        lazy = cuda.as_cuda_array(Foreign(memory, (1000,), stream=apart), sync=False)
+        after.record(cuda.external_stream(stream))
+        lazy = cuda.as_cuda_array(Foreign(memory, (1000,), stream=stream), sync=False)
         seen.append(after.query())
         gate.open()
-        eager = cuda.as_cuda_array(Foreign(memory, (1000,), stream=apart))
+        eager = cuda.as_cuda_array(Foreign(memory, (1000,), stream=stream))
         seen.append(after.query())
     assert seen == [False, True]
-    assert int(lazy.stream) == int(eager.stream) == apart
+    assert int(lazy.stream) == int(eager.stream) == stream
     got = eager.copy_to_host()  # on that stream, as it is the array's now
     eager.stream.synchronize()
     assert (got == 42).all()

@@ -14,12 +14,6 @@ import simulator
 PORTABLE, DEVICE_MAP, WRITE_COMBINED = 1, 2, 4
 
 
-@pytest.fixture
-def apart():
-    with driver.stream() as handle:
-        yield cuda.external_stream(handle)
-
-
 def free_pending():
     gc.collect()
     cuda.current_context().deallocations.clear()

@@ -5,6 +5,7 @@ import functools
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -34,13 +35,17 @@ PASSING = {
     "cudadrv.test_pinned": 2,
     "cudadrv.test_profiler": 1,
     "cudadrv.test_reset_device": 1,
+    "cudadrv.test_runtime": 3,
     "cudadrv.test_select_device": 1,
     "cudadrv.test_streams": 7,
     "cudapy.test_cuda_array_interface": 16,
     "cudapy.test_multigpu": 1,
     "cudapy.test_multithreads": 2,
 }
-ON_TWO_DEVICES = {**PASSING, "cudadrv.test_context_stack": 8, "cudapy.test_multigpu": 2}
+ON_TWO_DEVICES = {**PASSING, "cudadrv.test_context_stack": 8, "cudadrv.test_runtime": 4, "cudapy.test_multigpu": 2}
+
+# What the simulator lacks, and so the test cannot pass.
+LACKING = {"test_visible_devices_set_after_import": "CUDA_VISIBLE_DEVICES is not looked at"}
 
 # What a test says that needs a compiler, or a program for the device.
 NEEDS_A_COMPILER = "libnvvm.so: cannot open", "cuModuleLoadDataEx", "cuLinkCreate"
@@ -75,6 +80,9 @@ def test_of_numba(module, machine):
         for name, (outcome, text) in tests.items()
         if outcome == "failed" and not any(reason in text for reason in NEEDS_A_COMPILER)
     }
+    lacking = {LACKING.get(name.rpartition(".")[2]) for name in failed}
+    if failed and simulator.is_simulator and None not in lacking:
+        pytest.xfail("; ".join(lacking))
     assert not failed, "\n\n".join(f"{name}\n{text}" for name, text in failed.items())
     if simulator.is_simulator:  # another machine has what another machine has
         passed = [name for name, (outcome, _) in tests.items() if outcome == "passed"]
@@ -83,4 +91,8 @@ def test_of_numba(module, machine):
 
 @pytest.mark.simulator
 def test_numbas_tests_do_nothing_that_is_forbidden(machine):
-    assert outcomes(machine)[1]["violations"] == []
+    """But for one thing that Numba may do: when the last reference to a stream goes in
+    a callback, it is destroyed there, or what else waits to be freed. It depends on
+    which thread is faster."""
+    in_callback = re.compile(r"cu(StreamDestroy|EventDestroy|MemFree|MemFreeHost) called by a host function")
+    assert [v for v in outcomes(machine)[1]["violations"] if not in_callback.fullmatch(v)] == []

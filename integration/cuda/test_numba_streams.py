@@ -10,26 +10,7 @@ from numba import cuda
 
 import driver
 import simulator
-
-
-@pytest.fixture
-def apart():
-    """A stream that waits for no other: CU_STREAM_NON_BLOCKING. Numba makes none
-    itself, but takes those of others."""
-    with driver.stream() as handle:
-        yield cuda.external_stream(handle)
-
-
-@pytest.fixture
-def apart2():
-    with driver.stream() as handle:
-        yield cuda.external_stream(handle)
-
-
-def pinned(values):
-    array = cuda.pinned_array(len(values), np.asarray(values).dtype)
-    array[:] = values
-    return array
+from helpers import pinned
 
 
 def each_stream(test):
@@ -38,6 +19,7 @@ def each_stream(test):
 
 @pytest.fixture
 def stream(kind, request):
+    """One that Numba makes, or knows by a name."""
     return {
         "own": cuda.stream,
         "default": cuda.default_stream,

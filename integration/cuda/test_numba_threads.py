@@ -7,26 +7,7 @@ import pytest
 from numba import cuda
 
 import driver
-
-
-def on_threads(count, work):
-    """work(i) on each of so many threads, which begin together."""
-    errors, start = [], threading.Barrier(count)
-
-    def run(i):
-        try:
-            cuda.current_context()
-            start.wait()
-            work(i)
-        except BaseException as e:
-            errors.append(repr(e))
-
-    threads = [threading.Thread(target=run, args=[i]) for i in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert errors == []
+from helpers import on_threads
 
 
 def test_copies():
