@@ -59,4 +59,4 @@ bench: ## side by side with cdata and a C program; fails if a promised ratio doe
 	$(GO) run ./bench -check -out bench/results/latest.json
 
 clean:
-	rm -rf build integration/.venv
+	rm -rf build integration/.venv integration/cuda/.venv
