@@ -187,23 +187,34 @@ func checkViews(n *node, st arrow.DataType) error {
 	return nil
 }
 
-// viewValue returns the bytes of one view, after checking where it points.
-func viewValue(n *node, v *arrow.ViewHeader, sizes []int64) ([]byte, error) {
+// checkView checks where a view points.
+func checkView(v *arrow.ViewHeader, sizes []int64) error {
 	size := v.Len()
 	if size < 0 {
-		return nil, invalid(opImport, "length", size, "at least 0")
+		return invalid(opImport, "length", size, "at least 0")
+	}
+	if v.IsInline() {
+		return nil
+	}
+	index, off := int64(v.BufferIndex()), int64(v.BufferOffset())
+	if index < 0 || index >= int64(len(sizes)) {
+		return invalid(opImport, "buffer_index", index, fmt.Sprintf("0 to %d", len(sizes)-1))
+	}
+	if off < 0 || off > sizes[index]-int64(size) {
+		return invalid(opImport, "offset", off, fmt.Sprintf("0 to %d", sizes[index]-int64(size)))
+	}
+	return nil
+}
+
+// viewValue returns the bytes of one view, after checking where it points.
+func viewValue(n *node, v *arrow.ViewHeader, sizes []int64) ([]byte, error) {
+	if err := checkView(v, sizes); err != nil {
+		return nil, err
 	}
 	if v.IsInline() {
 		return v.InlineBytes(), nil
 	}
-	index, off := int64(v.BufferIndex()), int64(v.BufferOffset())
-	if index < 0 || index >= int64(len(sizes)) {
-		return nil, invalid(opImport, "buffer_index", index, fmt.Sprintf("0 to %d", len(sizes)-1))
-	}
-	if off < 0 || off > sizes[index]-int64(size) {
-		return nil, invalid(opImport, "offset", off, fmt.Sprintf("0 to %d", sizes[index]-int64(size)))
-	}
-	value := abi.Slice[byte](n.buffers[2+index]+uintptr(off), size)
+	value := abi.Slice[byte](n.buffers[2+v.BufferIndex()]+uintptr(v.BufferOffset()), v.Len())
 	if prefix := v.Prefix(); !bytes.HasPrefix(value, prefix[:]) {
 		return nil, invalid(opImport, "prefix", prefix, fmt.Sprintf("%v, as the data says", value[:len(prefix)]))
 	}

@@ -78,6 +78,7 @@ const (
 	opExport = fielderr.Export
 	opWrap   = "wrap"
 	opRead   = "read"
+	opCopy   = "copy"
 	opSlice  = "slice"
 	opSelect = "select"
 	opColumn = "column"

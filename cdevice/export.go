@@ -133,6 +133,7 @@ func exportTree(root *node, mem *memoryOwner, at place, out *CArrowDeviceArray) 
 	var size treeSize
 	size.addChildren(root)
 	mem.retain() // the exported struct's, until its last release
+	mem.lend()
 	block := (*exportBlock)(unsafe.Pointer(bridge.NewBlock(
 		sizeofBlock + uintptr(size.structs)*sizeofArray + uintptr(size.pointers)*sizeofPointer)))
 	if block == nil {

@@ -50,9 +50,9 @@ func ImportRecordBatchWithSchema(arr *CArrowDeviceArray, s *arrow.Schema, opts .
 		releaseArray(&arr.Array)
 		return nil, err
 	}
-	rows, at := arr.Array.Length, placeOf(arr)
-	mem := adopt(&arr.Array)
-	if err := afterImport(mem, at, columns, batchChild, opts); err != nil {
+	rows := arr.Array.Length
+	mem, at, err := takeOver(arr, columns, batchChild, opts)
+	if err != nil {
 		return nil, err
 	}
 	return newRecordBatch(mem, at, s, rows, columns), nil
@@ -100,9 +100,8 @@ func importArray(arr *CArrowDeviceArray, field arrow.Field, opts []ImportOption)
 		releaseArray(&arr.Array)
 		return nil, err
 	}
-	at := placeOf(arr)
-	mem := adopt(&arr.Array)
-	if err := afterImport(mem, at, root, arrayRoot, opts); err != nil {
+	mem, at, err := takeOver(arr, root, arrayRoot, opts)
+	if err != nil {
 		return nil, err
 	}
 	return newArray(mem, at, field, root[0]), nil
@@ -265,36 +264,35 @@ func (im *importer) children(n *node, a *abi.ArrowArray, st arrow.DataType) erro
 func batchChild(i int) string { return "ArrowDeviceArray.array." + childName(i) }
 func arrayRoot(int) string    { return "ArrowDeviceArray.array" }
 
-// afterImport does what needs the memory to be ours. Unless it returns nil, it
-// releases mem; also when code of a backend panics.
-func afterImport(mem *memoryOwner, at place, nodes []node, name func(i int) string, opts []ImportOption) error {
-	done := false
+// takeOver makes the memory ours, and does what the options ask for. Unless it
+// returns an owner, it releases the memory; also when code of a backend panics.
+func takeOver(arr *CArrowDeviceArray, nodes []node, name func(i int) string, opts []ImportOption) (mem *memoryOwner, at place, err error) {
+	at = placeOf(arr)
+	owner := adopt(&arr.Array)
 	defer func() {
-		if !done {
-			mem.Release()
+		if mem == nil {
+			owner.Release()
 		}
 	}()
-	if at.id.Type.HostReadable() {
-		mem.replaceNulls(nodes)
-	}
-	if len(opts) > 0 {
-		if err := applyImportOptions(at, nodes, name, opts); err != nil {
-			return err
-		}
-	}
-	done = true
-	return nil
-}
-
-func applyImportOptions(at place, nodes []node, name func(i int) string, opts []ImportOption) error {
 	var o importOptions
 	for _, opt := range opts {
 		opt(&o)
 	}
-	if !o.full {
-		return nil
+	owner.releaseWith = o.releaseWith
+	if at.id.Type.HostReadable() {
+		owner.replaceNulls(nodes)
 	}
-	return checkImported(at, nodes, name, o.ctx)
+	if o.dev != nil {
+		if at.dev, err = o.deviceFor(at.id); err != nil {
+			return nil, at, err
+		}
+	}
+	if o.full {
+		if err := checkImported(at, nodes, name, o.ctx); err != nil {
+			return nil, at, err
+		}
+	}
+	return owner, at, nil
 }
 
 // checkImported checks the contents, once they are there.

@@ -2,8 +2,11 @@ package cdevice
 
 import (
 	"runtime"
+	"slices"
+	"sync"
 	"sync/atomic"
 
+	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/handle"
@@ -19,13 +22,21 @@ type memoryOwner struct {
 	refs atomic.Int64
 
 	imported abi.ArrowArray // moved here from the producer's struct; Release 0 if wrapped
+	// releaseWith, unless it is nil, is given the calling of the producer's callback.
+	releaseWith func(release func())
 
-	wrapped handle.Releaser // the arrow.RecordBatch or arrow.Array
+	wrapped handle.Releaser // the arrow.RecordBatch or arrow.Array, or a copy's deviceMemory
+	block   *block          // what is known of a copy's memory
 	pins    runtime.Pinner  // Go memory whose addresses exported structs hold
 	// rooted keeps an owner with pins reachable until its last Release. The
 	// runtime ends the process when it collects a Pinner that still pins; a batch
 	// that somebody forgot to release must be a leak, not a crash.
 	rooted handle.Word
+
+	// users are the devices on which work may use the memory that nobody waits for:
+	// it is let go after that.
+	mu    sync.Mutex
+	users []device.Device
 }
 
 var importedLive, rootedLive atomic.Int64
@@ -67,15 +78,53 @@ func (m *memoryOwner) retain() *memoryOwner {
 	return m
 }
 
-// Release drops one reference; the last one releases the memory, on the calling
-// thread. It has this name because an exported struct's handle holds the owner.
+// usedOn notes that work of dev may use the memory from now on.
+func (m *memoryOwner) usedOn(dev device.Device) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !slices.Contains(m.users, dev) {
+		m.users = append(m.users, dev)
+	}
+}
+
+// lend notes that work that is not known may use the memory, since it is exported:
+// work of the device that it lives on, as far as that is ours to free.
+func (m *memoryOwner) lend() {
+	if d, ok := m.wrapped.(*deviceMemory); ok {
+		m.usedOn(d.dev)
+	}
+}
+
+// Release drops one reference. The last one lets the memory go: at once, on the
+// calling thread, or, where work of a device may be using it, after that work, on a
+// goroutine of the device's. It has this name because an exported struct's handle
+// holds the owner.
 func (m *memoryOwner) Release() {
-	if m.refs.Add(-1) != 0 {
+	if m.refs.Add(-1) == 0 {
+		m.endAfter(m.users)
+	}
+}
+
+// endAfter ends the owner after the work that these devices have now.
+func (m *memoryOwner) endAfter(users []device.Device) {
+	if len(users) == 0 {
+		m.end()
 		return
 	}
+	users[0].AfterWork(func() { m.endAfter(users[1:]) })
+}
+
+func (m *memoryOwner) end() {
 	if m.imported.Release != 0 {
-		bridge.CallArrayRelease(&m.imported)
-		importedLive.Add(-1)
+		release := func() {
+			bridge.CallArrayRelease(&m.imported)
+			importedLive.Add(-1)
+		}
+		if m.releaseWith != nil {
+			m.releaseWith(release)
+		} else {
+			release()
+		}
 	}
 	if m.rooted != 0 {
 		m.pins.Unpin()

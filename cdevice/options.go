@@ -1,6 +1,11 @@
 package cdevice
 
-import "context"
+import (
+	"context"
+	"fmt"
+
+	"github.com/arrowdevice/arrowdevice/device"
+)
 
 // ExportOption names a need of the consumer that an export is made for.
 type ExportOption func(*exportOptions)
@@ -31,8 +36,37 @@ func ForHost(ctx context.Context) ExportOption {
 type ImportOption func(*importOptions)
 
 type importOptions struct {
-	ctx  context.Context
-	full bool
+	ctx         context.Context
+	full        bool
+	dev         device.Device
+	releaseWith func(release func())
+}
+
+// WithDevice says which device the memory lives on, instead of the one that
+// device.Open gives for the declared type and id: for a device that was opened with
+// options of its own. A device of another type, or with another id, is an error.
+func WithDevice(dev device.Device) ImportOption {
+	return func(o *importOptions) { o.dev = dev }
+}
+
+// deviceFor is the device that WithDevice named. Some producers number no device for
+// page-locked and managed memory.
+func (o *importOptions) deviceFor(declared device.ID) (device.Device, error) {
+	id := o.dev.ID()
+	if id.Type != declared.Type {
+		return nil, invalid(opImport, "ArrowDeviceArray.device_type", int32(declared.Type), fmt.Sprintf("%d, as the device that was named", int32(id.Type)))
+	}
+	if id.Ordinal != declared.Ordinal && (declared.Ordinal != device.NoOrdinal || !id.Type.HostReadable()) {
+		return nil, invalid(opImport, "ArrowDeviceArray.device_id", declared.Ordinal, fmt.Sprintf("%d, as the device that was named", id.Ordinal))
+	}
+	return o.dev, nil
+}
+
+// ReleaseWith runs the producer's release callback through f, which calls release
+// once, at any time and on any thread: for producers that ask for more than the
+// specification does. [ReleaseWithGIL] is one such f.
+func ReleaseWith(f func(release func())) ImportOption {
+	return func(o *importOptions) { o.releaseWith = f }
 }
 
 // WithFullValidation makes an import check the contents too: that offsets are in

@@ -37,16 +37,37 @@ func (p place) wait(ctx context.Context) error {
 	return nil
 }
 
-func (p place) waitEvent(ctx context.Context) error {
-	dev, err := p.device()
+// waitOn makes work on s from now on wait for the event.
+func (p place) waitOn(s device.Stream) error {
+	if p.event == 0 {
+		return nil
+	}
+	event, err := p.openEvent()
 	if err != nil {
 		return err
+	}
+	defer event.Close() // borrowed
+	if err := s.WaitEvent(event); err != nil {
+		return fmt.Errorf("cdevice: wait for sync_event: %w", err)
+	}
+	return nil
+}
+
+// openEvent borrows the event.
+func (p place) openEvent() (device.Event, error) {
+	dev, err := p.device()
+	if err != nil {
+		return nil, err
 	}
 	handle, err := eventHandle(p.id.Type, p.event)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	event, err := dev.WrapEvent(handle)
+	return dev.WrapEvent(handle)
+}
+
+func (p place) waitEvent(ctx context.Context) error {
+	event, err := p.openEvent()
 	if err != nil {
 		return err
 	}

@@ -44,6 +44,8 @@ func (host) Allocate(size int64, _ Stream) (Memory, error) {
 	return &hostMemory{buf: buf[skip : int64(skip)+size]}, nil
 }
 
+func (h host) AllocateHost(size int64) (Memory, error) { return h.Allocate(size, nil) }
+
 func (host) Copy(ranges []Range, _ Stream) error {
 	for i, r := range ranges {
 		if r.Size < 0 {
@@ -53,6 +55,9 @@ func (host) Copy(ranges []Range, _ Stream) error {
 	}
 	return nil
 }
+
+func (h host) Upload(ranges []Range, s Stream) error { return h.Copy(ranges, s) }
+func (host) PageLocked(Ptr, int64) bool              { return false } // it reads at once
 
 func (host) Memset(p Ptr, value byte, size int64, _ Stream) error {
 	if size < 0 {
@@ -67,6 +72,7 @@ func (host) Memset(p Ptr, value byte, size int64, _ Stream) error {
 
 func (host) AfterWork(f func()) { f() }
 
+func (host) CopyStream() Stream                 { return hostStream{} }
 func (host) NewStream() (Stream, error)         { return hostStream{}, nil }
 func (host) WrapStream(uintptr) (Stream, error) { return hostStream{}, nil }
 func (host) NewEvent() (Event, error)           { return hostEvent{}, nil }
@@ -99,6 +105,7 @@ var errFreedTwice = errors.New("device: memory on cpu freed twice")
 type hostStream struct{}
 
 func (hostStream) Handle() uintptr                   { return 0 }
+func (hostStream) Device() Device                    { return Host() }
 func (hostStream) Record(Event) error                { return nil }
 func (hostStream) WaitEvent(Event) error             { return nil }
 func (hostStream) Synchronize(context.Context) error { return nil }

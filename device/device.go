@@ -112,10 +112,20 @@ type Device interface {
 	// with undefined contents, usable by work on s that is enqueued from now on.
 	// A size of zero is allowed. A negative size is an error.
 	Allocate(size int64, s Stream) (Memory, error)
+	// AllocateHost returns owned host memory that this device copies from and to at
+	// full speed and later (page-locked). It may be cached.
+	AllocateHost(size int64) (Memory, error)
 	// Copy enqueues all ranges on s. Sources and destinations may be memory of
 	// this device or host memory; ranges of one call must not overlap. The memory
 	// must stay where it is until the work is done: memory of Go is pinned.
 	Copy(ranges []Range, s Stream) error
+	// Upload is Copy from host memory. What is not page-locked is read before it
+	// returns, and need neither be pinned nor kept; what is (see PageLocked) may be
+	// read later. Ranges that are neighbours at their destination cost one copy.
+	Upload(ranges []Range, s Stream) error
+	// PageLocked says whether the device copies from host memory at p directly, and
+	// so later than Upload returns.
+	PageLocked(p Ptr, size int64) bool
 	// Memset enqueues on s the filling of size bytes at p with value.
 	Memset(p Ptr, value byte, size int64, s Stream) error
 
@@ -126,6 +136,9 @@ type Device interface {
 	// allocate on it.
 	AfterWork(f func())
 
+	// CopyStream is the stream for copies for which nobody names one. It is the
+	// device's, and not ordered with other streams.
+	CopyStream() Stream
 	// NewStream returns an owned stream, to be closed.
 	NewStream() (Stream, error)
 	// WrapStream borrows a stream that somebody else owns, by its native handle.
@@ -150,6 +163,8 @@ type Memory interface {
 type Stream interface {
 	// Handle is the native handle: a CUstream for CUDA, 0 for the CPU.
 	Handle() uintptr
+	// Device is the device whose work this is.
+	Device() Device
 	// Record makes e complete once all work enqueued on this stream so far is done.
 	Record(e Event) error
 	// WaitEvent makes work enqueued from now on wait for the latest Record of e.

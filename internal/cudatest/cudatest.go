@@ -101,7 +101,7 @@ func open(t testing.TB, path string) *Machine {
 		require.NoError(t, err)
 		m.GPUs = append(m.GPUs, gpu)
 		t.Cleanup(func() {
-			assert.NoError(t, gpu.Flush())
+			assert.NoError(t, gpu.Trim())
 			s := gpu.Stats()
 			for _, u := range []cudaalloc.Usage{s.Device, s.Host, s.Managed} {
 				assert.Zero(t, u.Live)

@@ -83,16 +83,24 @@ func New(source Source, limit int64) *Allocator {
 
 // Allocate returns size zeroed bytes. It panics with an *Error if there are none.
 func (a *Allocator) Allocate(size int) []byte {
+	b, err := a.TryAllocate(size)
+	if err != nil {
+		panic(err)
+	}
+	clear(b)
+	return b
+}
+
+// TryAllocate is Allocate with an error instead of a panic, and without zeroing.
+func (a *Allocator) TryAllocate(size int) ([]byte, error) {
 	if size == 0 {
-		return []byte{}
+		return []byte{}, nil
 	}
 	b, err := a.take(size)
 	if err != nil {
-		panic(&Error{a.source.ID(), size, err})
+		return nil, &Error{a.source.ID(), size, err}
 	}
-	bytes := b.bytes()[:size:size]
-	clear(bytes)
-	return bytes
+	return b.bytes()[:size:size], nil
 }
 
 // Reallocate returns size bytes that begin with those of b and are zero behind

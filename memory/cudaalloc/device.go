@@ -7,6 +7,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/cuda"
+	"github.com/arrowdevice/arrowdevice/internal/hostcache"
 )
 
 func init() {
@@ -42,20 +43,24 @@ type gpu struct {
 	ctx      *cuda.Context
 	name     string
 	pool     cuda.Pool // 0: no stream-ordered allocation
-	// reclaim is the stream on which memory is freed that nobody uses any more.
-	reclaim uintptr
+	// background is the stream for copies without a stream of their own, and on which
+	// memory is freed that nobody uses any more.
+	background uintptr
 
 	own, host, managed *Device
 
-	usage  [purposes]usage
-	reaper reaper
-	events eventList
-	caches caches
+	usage   [purposes]usage
+	reaper  reaper
+	events  eventList
+	caches  caches
+	staging staging
+	cache   *hostcache.Allocator // of AllocateHost
 }
 
 // platform is what is open of one driver.
 type platform struct {
 	driver *cuda.Driver
+	locked ranges // page-locked for all its GPUs
 	mu     sync.Mutex
 	gpus   map[int64]*opening
 }
@@ -157,7 +162,7 @@ func openGPU(p *platform, ordinal int) (*gpu, error) {
 		return nil, err
 	}
 	g := &gpu{platform: p, ctx: ctx, name: name}
-	if g.reclaim, err = ctx.NewStream(0); err == nil && pools != 0 {
+	if g.background, err = ctx.NewStream(0); err == nil && pools != 0 {
 		g.pool, err = ctx.NewPool()
 		if errors.Is(err, device.ErrNotSupported) {
 			err = nil
@@ -169,6 +174,7 @@ func openGPU(p *platform, ordinal int) (*gpu, error) {
 	g.own = &Device{g, device.CUDA}
 	g.host = &Device{g, device.CUDAHost}
 	g.managed = &Device{g, device.CUDAManaged}
+	g.cache = hostcache.New(g.host, 0)
 	return g, nil
 }
 
@@ -180,8 +186,8 @@ func (g *gpu) close() error {
 	if g.pool != 0 {
 		steps = append(steps, func() error { return g.ctx.FreePool(g.pool) })
 	}
-	if g.reclaim != 0 {
-		steps = append(steps, func() error { return g.ctx.FreeStream(g.reclaim) })
+	if g.background != 0 {
+		steps = append(steps, func() error { return g.ctx.FreeStream(g.background) })
 	}
 	steps = append(steps, g.ctx.Release)
 	var all error

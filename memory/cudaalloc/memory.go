@@ -37,6 +37,9 @@ func (d *Device) Allocate(size int64, s device.Stream) (device.Memory, error) {
 		return nil, err
 	}
 	d.usage[d.purpose()].add(size)
+	if d.HostReadable() {
+		d.platform.locked.add(m.ptr, size)
+	}
 	return m, nil
 }
 
@@ -92,11 +95,14 @@ func (m *memory) Free(s device.Stream) error {
 // end frees memory that no work uses any more.
 func (m *memory) end() error {
 	var err error
+	if m.dev.HostReadable() {
+		m.dev.platform.locked.remove(m.ptr)
+	}
 	switch d := m.dev; {
 	case d.kind == device.CUDAHost:
 		err = d.ctx.FreeHost(m.ptr)
 	case d.kind == device.CUDA && d.pool != 0:
-		err = d.ctx.FreePoolMemory(m.ptr, d.reclaim)
+		err = d.ctx.FreePoolMemory(m.ptr, d.background)
 	default:
 		err = d.ctx.FreeMemory(m.ptr)
 	}

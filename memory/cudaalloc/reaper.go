@@ -43,6 +43,8 @@ func (d *Device) Flush() error { return d.reaper.flush(d.gpu) }
 // allocators and the free list of events only keep for later.
 func (d *Device) Trim() error {
 	d.caches.trim()
+	d.staging.trim(d.gpu)
+	d.cache.Trim()
 	d.events.drain(d.gpu)
 	if err := d.Flush(); err != nil {
 		return err

@@ -65,6 +65,9 @@ func (d *Device) on(s device.Stream) (*cuda.Context, uintptr, error) {
 	return d.ctx, s.Handle(), nil
 }
 
+// Device is the GPU whose stream this is.
+func (s *Stream) Device() device.Device { return s.gpu.own }
+
 // Record makes e complete once all work on this stream so far is done. The event
 // is of the same GPU.
 func (s *Stream) Record(e device.Event) error {

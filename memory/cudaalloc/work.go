@@ -62,7 +62,11 @@ func (d *Device) prefetch(p device.Ptr, size int64, ordinal int, s device.Stream
 // RegisterHost page-locks host memory that exists; package hostpinned has a
 // friendlier way. readOnly is for memory that may not be written.
 func (d *Device) RegisterHost(p device.Ptr, size int64, readOnly bool) error {
-	return d.ctx.Register(p, size, readOnly)
+	if err := d.ctx.Register(p, size, readOnly); err != nil {
+		return err
+	}
+	d.platform.locked.add(p, size)
+	return nil
 }
 
 // UnregisterHost undoes RegisterHost, after the work that the GPU has so far.
@@ -70,5 +74,9 @@ func (d *Device) UnregisterHost(p device.Ptr) error {
 	if err := d.ctx.Synchronize(); err != nil {
 		return err
 	}
-	return d.ctx.Unregister(p)
+	if err := d.ctx.Unregister(p); err != nil {
+		return err
+	}
+	d.platform.locked.remove(p)
+	return nil
 }

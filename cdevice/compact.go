@@ -1,0 +1,427 @@
+package cdevice
+
+import (
+	"fmt"
+	"sort"
+	"unsafe"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/bitutil"
+
+	"github.com/arrowdevice/arrowdevice/internal/abi"
+)
+
+// compact is a tree cut to what its elements need, at offset zero: a copy that is
+// described, and not made yet.
+type compact struct {
+	dtype  arrow.DataType
+	layout *layout
+	length int64
+	nulls  int64 // or unknownNulls
+	// parts are the buffers of the C data interface, without the sizes of views;
+	// those of which nothing is needed have no bytes.
+	parts    []part
+	children []compact
+}
+
+// part is one buffer of a compact tree: bytes that were made for it in host memory,
+// or bytes of the source that are to be copied as they are.
+type part struct {
+	made []byte  // nil: taken
+	addr uintptr // of what is taken, on the source's device
+	size int64
+}
+
+func madeOf(b []byte) part { return part{made: b, size: int64(len(b))} }
+
+func taken(addr uintptr, size int64) part {
+	if size == 0 {
+		return part{} // whatever the address
+	}
+	return part{addr: addr, size: size}
+}
+
+// compactor cuts trees. It reads control buffers (see control.go), so these are in
+// host memory; what is taken may be anywhere.
+type compactor struct {
+	// toHost says that bitmaps are made too: nothing but the bits of the elements is set.
+	toHost bool
+	// remote says that nothing but control buffers can be read.
+	remote  bool
+	control *control // unless it is nil
+	block   *block   // of the source, if it is a copy of ours
+}
+
+// makePart makes a buffer of count values, which are zero.
+func makePart[T any](count int64) ([]T, part) {
+	var zero T
+	values := make([]T, count, max(count, 1)) // an empty one has an address too
+	b := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(values))), count*int64(unsafe.Sizeof(zero)))
+	return values, madeOf(b)
+}
+
+// bits takes bits [from, from+count) of the bitmap at addr; where they do not start
+// with a byte, or were read already, they are moved.
+func (c *compactor) bits(addr uintptr, from, count int64) part {
+	if count == 0 || from%8 == 0 && !c.toHost && !c.control.has(addr+uintptr(from/8)) {
+		return taken(addr+uintptr(from/8), bitBytes(count))
+	}
+	moved, p := makePart[byte](bitBytes(count))
+	bitutil.CopyBitmap(abi.Slice[byte](addr, int(bitBytes(from+count))), int(from), int(count), moved, 0)
+	return p
+}
+
+// cut returns elements [i, j) of n.
+func (c *compactor) cut(n *node, i, j int64) (compact, error) {
+	s := n.slice(i, j)
+	n = &s
+	st := n.storage()
+	out := compact{dtype: n.dtype, layout: n.layout, length: n.length}
+	if sizes, ok := c.block.whole(n); ok && c.remote {
+		return c.whole(n, sizes)
+	}
+	if n.length > 0 && !c.remote {
+		if _, err := hostSizes(nil, n, st); err != nil {
+			return out, err
+		}
+	}
+	if n.layout.validity {
+		out.parts = append(out.parts, c.validity(n, &out))
+	} else if n.layout.store == storeNull {
+		out.nulls = n.length
+	}
+	err := c.body(n, st, &out)
+	return out, err
+}
+
+// whole takes all buffers of a node of a copy of ours: they are as a cut would leave
+// them.
+func (c *compactor) whole(n *node, sizes []int64) (compact, error) {
+	out := compact{dtype: n.dtype, layout: n.layout, length: n.length, nulls: n.nulls}
+	if n.layout.store == storeView {
+		sizes = sizes[:len(sizes)-1]
+	}
+	for k, size := range sizes {
+		out.parts = append(out.parts, taken(n.buffers[k], size))
+	}
+	for k := range n.children {
+		if err := c.child(n, k, 0, n.children[k].length, &out); err != nil {
+			return out, err
+		}
+	}
+	return out, nil
+}
+
+// validity takes the bitmap, unless there are no nulls, and sets the null count.
+func (c *compactor) validity(n *node, out *compact) part {
+	addr := n.validity()
+	if addr == 0 || n.nulls == 0 || n.length == 0 {
+		return part{}
+	}
+	p := c.bits(addr, n.offset, n.length)
+	switch {
+	case p.made != nil:
+		out.nulls = n.length - int64(bitutil.CountSetBits(p.made, 0, int(n.length)))
+	case c.remote:
+		out.nulls = n.nulls
+	default:
+		out.nulls = c.nullsOf(n) // the producer's word is not taken
+	}
+	return p
+}
+
+// body adds what belongs to a node besides its validity bitmap.
+func (c *compactor) body(n *node, st arrow.DataType, out *compact) error {
+	switch n.layout.store {
+	case storeBits:
+		out.parts = append(out.parts, c.bits(n.buffers[1], n.offset, n.length))
+	case storeFixed:
+		out.parts = append(out.parts, fixed(n, st))
+	case storeDictionary:
+		out.parts = append(out.parts, fixed(n, st))
+		return c.children(n, 0, n.children[0].length, out)
+	case storeBinary32:
+		return cutBinary[int32](c, n, out)
+	case storeBinary64:
+		return cutBinary[int64](c, n, out)
+	case storeView:
+		return c.views(n, out)
+	case storeList32:
+		return cutList[int32](c, n, out)
+	case storeList64:
+		return cutList[int64](c, n, out)
+	case storeListView:
+		return cutListView[int32](c, n, out)
+	case storeListView8:
+		return cutListView[int64](c, n, out)
+	case storeFixedList:
+		width := int64(st.(*arrow.FixedSizeListType).Len())
+		return c.children(n, n.offset*width, (n.offset+n.length)*width, out)
+	case storeStruct:
+		return c.children(n, n.offset, n.offset+n.length, out)
+	case storeSparse:
+		out.parts = append(out.parts, taken(n.buffers[0]+uintptr(n.offset), n.length))
+		return c.children(n, n.offset, n.offset+n.length, out)
+	case storeDense:
+		return c.denseUnion(n, st.(arrow.UnionType), out)
+	case storeRunEnds:
+		return c.runs(n, out)
+	}
+	return nil // null arrays have no more than a length
+}
+
+// children cuts elements [i, j) out of every child.
+func (c *compactor) children(n *node, i, j int64, out *compact) error {
+	for k := range n.children {
+		if err := c.child(n, k, i, j, out); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *compactor) child(n *node, k int, i, j int64, out *compact) error {
+	child := &n.children[k]
+	if i < 0 || j < i || j > child.length {
+		return invalid(opRead, n.childName(k)+".length", child.length, fmt.Sprintf("elements %d to %d, which the parent uses", i, j))
+	}
+	cut, err := c.cut(child, i, j)
+	if err != nil {
+		return within(n.childName(k), err)
+	}
+	out.children = append(out.children, cut)
+	return nil
+}
+
+// fixed takes values of one width, or indices.
+func fixed(n *node, st arrow.DataType) part {
+	width := byteWidth(st)
+	return taken(n.buffers[1]+uintptr(n.offset*width), n.length*width)
+}
+
+// cutOffsets returns n.length+1 offsets that start at zero, and the range of what
+// they point into.
+func cutOffsets[T offsetInt](c *compactor, n *node) (p part, first, last int64, err error) {
+	if n.length == 0 {
+		_, p = makePart[T](1)
+		return p, 0, 0, nil
+	}
+	src := values[T](n, 1, n.length+1)
+	first, last = int64(src[0]), int64(src[n.length])
+	if first < 0 || last < first {
+		return p, 0, 0, invalid(opRead, "offsets", fmt.Sprintf("%d to %d", first, last), "an ascending range")
+	}
+	if first == 0 && !c.remote {
+		var zero T
+		size := int64(unsafe.Sizeof(zero))
+		return taken(n.buffers[1]+uintptr(n.offset*size), (n.length+1)*size), first, last, nil
+	}
+	dst, p := makePart[T](n.length + 1)
+	for i, v := range src {
+		dst[i] = v - src[0]
+	}
+	return p, first, last, nil
+}
+
+func cutBinary[T offsetInt](c *compactor, n *node, out *compact) error {
+	offsets, first, last, err := cutOffsets[T](c, n)
+	if err == nil {
+		out.parts = append(out.parts, offsets, taken(n.buffers[2]+uintptr(first), last-first))
+	}
+	return err
+}
+
+func cutList[T offsetInt](c *compactor, n *node, out *compact) error {
+	offsets, first, last, err := cutOffsets[T](c, n)
+	if err != nil {
+		return err
+	}
+	out.parts = append(out.parts, offsets)
+	return c.children(n, first, last, out)
+}
+
+// cutListView takes the part of the child between the first and the last element
+// that any list uses, and moves the lists' offsets into it.
+func cutListView[T offsetInt](c *compactor, n *node, out *compact) error {
+	offsets, offsetsPart := makePart[T](n.length)
+	sizes, sizesPart := makePart[T](n.length)
+	var r span
+	if n.length > 0 {
+		srcOffsets, srcSizes := values[T](n, 1, n.length), values[T](n, 2, n.length)
+		valid := c.isValid(n)
+		for i := range srcOffsets {
+			if !valid(i) || srcSizes[i] == 0 {
+				continue
+			}
+			if err := checkListView(i, srcOffsets[i], srcSizes[i], n.children[0].length); err != nil {
+				return err
+			}
+			r.add(int64(srcOffsets[i]), int64(srcOffsets[i])+int64(srcSizes[i]))
+		}
+		for i := range srcOffsets {
+			if valid(i) && srcSizes[i] != 0 {
+				offsets[i], sizes[i] = srcOffsets[i]-T(r.first), srcSizes[i]
+			}
+		}
+	}
+	out.parts = append(out.parts, offsetsPart, sizesPart)
+	return c.children(n, r.first, r.last, out)
+}
+
+// span is the smallest range that covers the ranges added to it.
+type span struct{ first, last int64 }
+
+func (s *span) add(i, j int64) {
+	if s.first == s.last {
+		s.first, s.last = i, j
+		return
+	}
+	s.first, s.last = min(s.first, i), max(s.last, j)
+}
+
+// views takes the part of each data buffer between the first and the last byte
+// that any view uses, and leaves out the buffers that none does.
+func (c *compactor) views(n *node, out *compact) error {
+	dst, part := makePart[arrow.ViewHeader](n.length)
+	out.parts = append(out.parts, part)
+	if n.length == 0 {
+		return nil
+	}
+	src := values[arrow.ViewHeader](n, 1, n.length)
+	sizes := abi.Slice[int64](n.buffers[len(n.buffers)-1], len(n.buffers)-3)
+	used := make([]span, len(sizes))
+	valid := c.isValid(n)
+	for i := range src {
+		if !valid(i) {
+			continue
+		}
+		dst[i] = src[i]
+		if err := c.checkView(n, &src[i], sizes); err != nil {
+			return within(fmt.Sprintf("views[%d]", i), err)
+		}
+		if v := &src[i]; !v.IsInline() {
+			used[v.BufferIndex()].add(int64(v.BufferOffset()), int64(v.BufferOffset())+int64(v.Len()))
+		}
+	}
+	index := make([]int32, len(sizes))
+	next := int32(0)
+	for k, r := range used {
+		if r.last > r.first {
+			index[k] = next
+			next++
+			out.parts = append(out.parts, taken(n.buffers[2+k]+uintptr(r.first), r.last-r.first))
+		}
+	}
+	for i := range dst {
+		if v := &dst[i]; !v.IsInline() {
+			v.SetIndexOffset(index[v.BufferIndex()], v.BufferOffset()-int32(used[v.BufferIndex()].first))
+		}
+	}
+	return nil
+}
+
+// isValid is isValid, without looking at a bitmap that says what is known.
+func (c *compactor) isValid(n *node) func(i int) bool {
+	if c.remote && n.nulls == 0 {
+		return func(int) bool { return true }
+	}
+	return isValid(n)
+}
+
+// checkView checks where a view points, and its prefix, if the data can be read.
+func (c *compactor) checkView(n *node, v *arrow.ViewHeader, sizes []int64) error {
+	if c.remote {
+		return checkView(v, sizes)
+	}
+	_, err := viewValue(n, v, sizes)
+	return err
+}
+
+// denseUnion takes the part of each child between the first and the last element
+// that is used, and moves the offsets into it.
+func (c *compactor) denseUnion(n *node, dt arrow.UnionType, out *compact) error {
+	dstIDs, idsPart := makePart[arrow.UnionTypeCode](n.length)
+	dst, offsetsPart := makePart[int32](n.length)
+	out.parts = append(out.parts, idsPart, offsetsPart)
+	used := make([]span, len(n.children))
+	if n.length > 0 {
+		ids, src := values[arrow.UnionTypeCode](n, 0, n.length), values[int32](n, 1, n.length)
+		copy(dstIDs, ids)
+		child := dt.ChildIDs()
+		for i, id := range ids {
+			if id < 0 || child[id] == arrow.InvalidUnionChildID {
+				return invalid(opRead, fmt.Sprintf("type_ids[%d]", i), id, fmt.Sprintf("a type id of %s", dt))
+			}
+			used[child[id]].add(int64(src[i]), int64(src[i])+1)
+		}
+		for i, id := range ids {
+			dst[i] = src[i] - int32(used[child[id]].first)
+		}
+	}
+	for k, r := range used {
+		if err := c.child(n, k, r.first, r.last, out); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// runs takes the runs that overlap the node's elements, cut to them.
+func (c *compactor) runs(n *node, out *compact) error {
+	ends := &n.children[0]
+	first, last := int64(0), int64(0) // runs
+	if n.length > 0 {
+		if !c.remote {
+			if _, err := hostSizes(nil, ends, ends.storage()); err != nil {
+				return within(childName(0), err)
+			}
+		}
+		first = findRun(ends, n.offset)
+		last = findRun(ends, n.offset+n.length-1) + 1
+	}
+	if nulls := c.nullsOf(ends); nulls != 0 {
+		return invalid(opRead, childName(0)+".null_count", nulls, "0: run ends have no nulls")
+	}
+	if last > ends.length {
+		return invalid(opRead, childName(0)+".length", ends.length, fmt.Sprintf("runs for %d elements", n.offset+n.length))
+	}
+	cut := compact{dtype: ends.dtype, layout: ends.layout, length: last - first}
+	moved := cutRunEnds(ends, first, last, n.offset, n.length)
+	cut.parts = []part{{}, moved}
+	out.children = append(out.children, cut)
+	return c.child(n, 1, first, last, out)
+}
+
+// nullsOf is the null count of a node, as far as it can be known.
+func (c *compactor) nullsOf(n *node) int64 {
+	if c.remote {
+		return max(n.nulls, 0)
+	}
+	counted := *n
+	counted.nulls = unknownNulls
+	return counted.countNulls()
+}
+
+// findRun returns the run that holds the element, or the number of runs.
+func findRun(ends *node, element int64) int64 {
+	return int64(sort.Search(int(ends.length), func(i int) bool { return runEnd(ends, int64(i)) > element }))
+}
+
+// cutRunEnds makes the ends of runs [first, last), less by, and cut at length.
+func cutRunEnds(ends *node, first, last, by, length int64) part {
+	switch byteWidth(ends.storage()) {
+	case 2:
+		return moveEnds[int16](ends, first, last, by, length)
+	case 4:
+		return moveEnds[int32](ends, first, last, by, length)
+	}
+	return moveEnds[int64](ends, first, last, by, length)
+}
+
+func moveEnds[T int16 | int32 | int64](ends *node, first, last, by, length int64) part {
+	dst, p := makePart[T](last - first)
+	for i := range dst {
+		dst[i] = T(min(runEnd(ends, first+int64(i))-by, length))
+	}
+	return p
+}

@@ -1,0 +1,156 @@
+package cdevice
+
+import (
+	"context"
+
+	"github.com/arrowdevice/arrowdevice/device"
+)
+
+// Control buffers are those that must be looked into to know what a slice of a tree
+// needs: offsets, views, type ids, run ends, bitmaps that do not start with a byte.
+// Of a batch on a device they are copied to the host, all at once, and one wait is
+// enough for the whole batch.
+
+// control is a tree whose control buffers are in host memory.
+type control struct {
+	nodes []node
+	host  device.Memory // nil: there are none
+}
+
+func (c *control) free() {
+	if c.host != nil {
+		_ = c.host.Free(nil) // the device tries again by itself
+	}
+}
+
+// has says whether the address is that of a control buffer.
+func (c *control) has(addr uintptr) bool {
+	return c.host != nil && addr-uintptr(c.host.Ptr()) < uintptr(c.host.Size())
+}
+
+// controlReader collects what is to be read.
+type controlReader struct {
+	block *block
+	reads []controlRead
+	size  int64
+}
+
+// controlRead is count bytes at addr, for which *into becomes the address of their
+// copy, less before: as if the copy went as far back as the buffer does.
+type controlRead struct {
+	into   *uintptr
+	before int64
+	size   int64
+	at     int64 // in the copy
+}
+
+// readControl copies the control buffers of nodes on dev to the host, after the event
+// of the batch. ctx ends the wait; the memory is freed when the copies are done.
+func readControl(ctx context.Context, dev device.Device, at place, mem *memoryOwner, nodes []node) (*control, error) {
+	r := controlReader{block: mem.block}
+	own := r.clone(nodes, false)
+	if len(r.reads) == 0 {
+		return &control{nodes: own}, nil
+	}
+	host, err := dev.AllocateHost(r.size)
+	if err != nil {
+		return nil, err
+	}
+	c := &control{own, host}
+	s := dev.CopyStream()
+	if err := at.waitOn(s); err != nil {
+		c.free()
+		return nil, err
+	}
+	list := make([]device.Range, len(r.reads))
+	for i, read := range r.reads {
+		list[i] = device.Range{Dst: host.Ptr() + device.Ptr(read.at), Src: device.Ptr(*read.into + uintptr(read.before)), Size: read.size}
+		*read.into = uintptr(list[i].Dst) - uintptr(read.before)
+	}
+	err = dev.Copy(list, s)
+	if err == nil {
+		err = s.Synchronize(ctx)
+	}
+	if err != nil {
+		// Copies may be under way, out of the batch and into the host's memory.
+		mem.retain()
+		dev.AfterWork(func() { c.free(); mem.Release() })
+		return nil, err
+	}
+	return c, nil
+}
+
+// clone copies the nodes, and notes what is to be read of them. Which elements of inner
+// nodes are needed, only their parents' buffers will tell.
+func (r *controlReader) clone(nodes []node, inner bool) []node {
+	own := make([]node, len(nodes))
+	copy(own, nodes)
+	for i := range own {
+		n := &own[i]
+		if _, ok := r.block.whole(n); ok && !inner {
+			continue // all of it is known
+		}
+		r.read(n, inner)
+		n.children = r.clone(n.children, true)
+		if n.layout.store == storeRunEnds {
+			ends := &n.children[0]
+			ends.buffers = append([]uintptr(nil), ends.buffers...)
+			r.elements(ends, 1, ends.length, byteWidth(ends.storage()))
+		}
+	}
+	return own
+}
+
+func (r *controlReader) read(n *node, inner bool) {
+	if n.length == 0 {
+		return
+	}
+	n.buffers = append([]uintptr(nil), n.buffers...)
+	moved := inner || n.offset%8 != 0
+	if n.validity() != 0 && n.nulls != 0 && (moved || asksValidity(n.layout.store)) {
+		r.bits(n, 0)
+	}
+	switch n.layout.store {
+	case storeBits:
+		if moved {
+			r.bits(n, 1)
+		}
+	case storeBinary32, storeList32:
+		r.elements(n, 1, n.length+1, 4)
+	case storeBinary64, storeList64:
+		r.elements(n, 1, n.length+1, 8)
+	case storeView:
+		r.elements(n, 1, n.length, viewSize)
+	case storeListView:
+		r.elements(n, 1, n.length, 4)
+		r.elements(n, 2, n.length, 4)
+	case storeListView8:
+		r.elements(n, 1, n.length, 8)
+		r.elements(n, 2, n.length, 8)
+	case storeDense:
+		r.elements(n, 0, n.length, 1)
+		r.elements(n, 1, n.length, 4)
+	}
+}
+
+// asksValidity says whether the compactor asks which elements are valid.
+func asksValidity(store storage) bool {
+	return store == storeView || store == storeListView || store == storeListView8
+}
+
+func (r *controlReader) bits(n *node, i int) {
+	first := n.offset / 8
+	r.add(&n.buffers[i], first, bitBytes(n.offset+n.length)-first)
+}
+
+func (r *controlReader) elements(n *node, i int, count, width int64) {
+	r.add(&n.buffers[i], n.offset*width, count*width)
+}
+
+func (r *controlReader) add(into *uintptr, before, size int64) {
+	if size == 0 {
+		return
+	}
+	r.reads = append(r.reads, controlRead{into, before, size, r.size})
+	r.size += (size + 63) &^ 63
+}

@@ -1,0 +1,97 @@
+package cdevice_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/cases"
+	"github.com/arrowdevice/arrowdevice/internal/cudatest"
+)
+
+var background = context.Background()
+
+// toHost copies a to memory of a checked allocator and compares it with want.
+func sameOnHost(t *testing.T, want arrow.Array, a *cdevice.Array) {
+	t.Helper()
+	mem := memory.NewCheckedAllocator(memory.NewGoAllocator())
+	defer mem.AssertSize(t, 0)
+	got, err := a.CopyToHost(background, mem)
+	require.NoError(t, err)
+	defer got.Release()
+	assert.Zero(t, got.Data().Offset())
+	assert.True(t, array.Equal(want, got), "want %v\ngot  %v", want, got)
+	require.NoError(t, validate(got))
+}
+
+func validate(a arrow.Array) error {
+	if v, ok := a.(interface{ ValidateFull() error }); ok {
+		return v.ValidateFull()
+	}
+	return nil
+}
+
+// Every type, however it is presented: host -> device -> C -> device -> host.
+func TestGPURoundTripOfEveryType(t *testing.T) {
+	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
+		for _, gpu := range m.GPUs[:1] {
+			for _, c := range cases.All() {
+				for _, v := range cases.Variants {
+					t.Run(c.Name+"/"+string(v), func(t *testing.T) {
+						want, err := c.Array(memory.DefaultAllocator, v)
+						require.NoError(t, err)
+						defer want.Release()
+						there, err := cdevice.CopyArrayToDevice(background, want, gpu)
+						require.NoError(t, err)
+						defer there.Release()
+						assert.Equal(t, gpu.ID(), there.DeviceID())
+						sameOnHost(t, want, there)
+
+						back := throughC(t, there, cdevice.WithDevice(gpu))
+						defer back.Release()
+						sameOnHost(t, want, back)
+
+						again, err := back.CopyTo(background, gpu)
+						require.NoError(t, err)
+						defer again.Release()
+						sameOnHost(t, want, again)
+
+						everySlice(t, want, there, gpu)
+						everySlice(t, want, back, gpu)
+					})
+				}
+			}
+		}
+	})
+}
+
+// everySlice compares slices on the device with those of want, copied to the host and
+// copied on the device first.
+func everySlice(t *testing.T, want arrow.Array, a *cdevice.Array, gpu device.Device) {
+	t.Helper()
+	n := a.Len()
+	for i := range n + 1 {
+		for j := i; j <= n; j++ {
+			if i > 2 && j < n {
+				continue
+			}
+			part, err := a.Slice(i, j)
+			require.NoError(t, err)
+			wantPart := array.NewSlice(want, i, j)
+			sameOnHost(t, wantPart, part)
+			own, err := part.CopyTo(background, gpu)
+			require.NoError(t, err)
+			part.Release()
+			sameOnHost(t, wantPart, own)
+			own.Release()
+			wantPart.Release()
+		}
+	}
+}

@@ -1,0 +1,61 @@
+package cdevice
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/arrowdevice/arrowdevice/device"
+)
+
+// source is a tree that is about to be copied, ready to be looked into.
+type source struct {
+	owner    *memoryOwner
+	at       place
+	dev      device.Device // nil where the host can read the memory
+	*control               // what was read of a device's memory
+}
+
+// openSource waits for memory that the host can read, and reads what must be known
+// of memory that it cannot. Close it.
+func openSource(ctx context.Context, owner *memoryOwner, at place, nodes []node) (*source, error) {
+	s := &source{owner: owner, at: at, control: &control{nodes: nodes}}
+	if at.hostReadable() {
+		return s, at.wait(ctx)
+	}
+	dev, err := at.device()
+	if err != nil {
+		return nil, fmt.Errorf("cdevice: read: the host cannot read memory of %s: %w", at.id, err)
+	}
+	s.dev = dev
+	s.control, err = readControl(ctx, dev, at, owner, nodes)
+	return s, err
+}
+
+func (s *source) close() { s.free() }
+
+func (s *source) remote() bool { return s.dev != nil }
+
+// compact cuts the trees to what their elements need.
+func (s *source) compact(name func(int) string, toHost bool) ([]compact, error) {
+	c := compactor{toHost: toHost && !s.remote(), remote: s.remote(), control: s.control, block: s.owner.block}
+	trees := make([]compact, len(s.nodes))
+	for i := range s.nodes {
+		n := &s.nodes[i]
+		tree, err := c.cut(n, 0, n.length)
+		if err != nil {
+			return nil, within(name(i), during(opRead, err))
+		}
+		trees[i] = tree
+	}
+	return trees, nil
+}
+
+// keepUntilDone keeps the source, and whatever release ends, until the work is done
+// that dev has now.
+func (s *source) keepUntilDone(dev device.Device, release func()) {
+	s.owner.retain()
+	dev.AfterWork(func() {
+		release()
+		s.owner.Release()
+	})
+}

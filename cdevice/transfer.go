@@ -1,0 +1,209 @@
+package cdevice
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"unsafe"
+
+	"github.com/apache/arrow-go/v18/arrow"
+
+	"github.com/arrowdevice/arrowdevice/device"
+)
+
+// CopyToDevice copies an arrow-go record batch to memory of dev. It returns when the
+// copy is enqueued: the batch has an event that is complete when the data is there, which
+// exports carry along, and for which everything of this package waits by itself.
+//
+// rec may be changed or released as soon as CopyToDevice returns, except for columns in
+// page-locked memory (package hostpinned), which the device reads directly: their memory
+// is kept until it has, and must not be changed before that. See [RecordBatch.Wait].
+//
+// All of the copy is one allocation. Only what the rows need is copied: offsets start at
+// zero, and each buffer is aligned to 256 bytes and followed by zeros, as cuDF wants it.
+//
+// The result is owned by the caller; rec stays the caller's. ctx ends waiting, not
+// copying. Errors are [FieldError] where the contents do not hold together.
+func CopyToDevice(ctx context.Context, rec arrow.RecordBatch, dev device.Device, opts ...CopyOption) (*RecordBatch, error) {
+	src, err := Wrap(rec, device.Host())
+	if err != nil {
+		return nil, err
+	}
+	defer src.Release()
+	return src.CopyTo(ctx, dev, opts...)
+}
+
+// CopyArrayToDevice is [CopyToDevice] for one array.
+func CopyArrayToDevice(ctx context.Context, arr arrow.Array, dev device.Device, opts ...CopyOption) (*Array, error) {
+	src, err := WrapArray(arr, device.Host())
+	if err != nil {
+		return nil, err
+	}
+	defer src.Release()
+	return src.CopyTo(ctx, dev, opts...)
+}
+
+// CopyTo copies the batch to memory of dev, from whatever memory it lives in: the
+// host's, the same device's or another's. It is ordered after the batch's event. All of
+// [CopyToDevice] holds; memory of a device is kept until it has been read.
+//
+// Where a slice of device memory does not start with a byte of a bitmap, or with the
+// first offset of a list, these small buffers take a way over the host.
+func (b *RecordBatch) CopyTo(ctx context.Context, dev device.Device, opts ...CopyOption) (*RecordBatch, error) {
+	if b.refs.Load() <= 0 {
+		return nil, readReleased("RecordBatch")
+	}
+	mem, at, columns, err := copyTo(ctx, b.mem, b.place, b.columns, columnName, dev, opts)
+	if err != nil {
+		return nil, err
+	}
+	return newRecordBatch(mem, at, b.schema, b.rows, columns), nil
+}
+
+// CopyTo copies the array; see [RecordBatch.CopyTo].
+func (a *Array) CopyTo(ctx context.Context, dev device.Device, opts ...CopyOption) (*Array, error) {
+	if a.refs.Load() <= 0 {
+		return nil, readReleased("Array")
+	}
+	mem, at, root, err := copyTo(ctx, a.mem, a.place, []node{a.node}, arrayName, dev, opts)
+	if err != nil {
+		return nil, err
+	}
+	return newArray(mem, at, a.field, root[0]), nil
+}
+
+// deviceMemory is what the owner of a copy holds.
+type deviceMemory struct {
+	dev    device.Device
+	memory device.Memory
+	stream device.Stream // that the copy was made on
+	event  device.Event  // behind the copy
+}
+
+// Release frees the memory in the order of the stream that filled it. Who may be
+// using it otherwise, the owner has waited for.
+func (d *deviceMemory) Release() {
+	if d.event != nil {
+		_ = d.event.Close() // the device tries again by itself
+	}
+	_ = d.memory.Free(d.stream)
+}
+
+func copyTo(ctx context.Context, owner *memoryOwner, from place, nodes []node, name func(int) string,
+	dev device.Device, opts []CopyOption,
+) (mem *memoryOwner, at place, out []node, err error) {
+	if dev == nil {
+		return nil, at, nil, invalid(opCopy, "device", "nil", "a device")
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, at, nil, fmt.Errorf("cdevice: copy: %w", err)
+	}
+	src, err := openSource(ctx, owner, from, nodes)
+	if err != nil {
+		return nil, at, nil, err
+	}
+	defer src.close()
+	trees, err := src.compact(name, false)
+	if err != nil {
+		return nil, at, nil, err
+	}
+	layout := layBlock(trees)
+	stream := copyOptionsOf(opts, dev).stream
+	memory, err := dev.Allocate(layout.size, stream)
+	if err != nil {
+		return nil, at, nil, fmt.Errorf("cdevice: copy: %w", err)
+	}
+	d := &deviceMemory{dev: dev, memory: memory, stream: stream}
+	kept, err := src.enqueue(d, layout)
+	if err == nil {
+		err = d.record()
+	}
+	if kept { // also after an error: what is enqueued reads the source
+		src.keepUntilDone(dev, func() {})
+	}
+	if err != nil {
+		d.Release()
+		return nil, at, nil, fmt.Errorf("cdevice: copy to %s: %w", dev.ID(), err)
+	}
+	mem = adoptGo(d)
+	out = buildNodes(mem, memory.Ptr(), layout, trees)
+	at = place{id: dev.ID(), dev: dev}
+	if d.event != nil && d.event.Handle() != 0 {
+		at.event = mem.block.setEvent(d.event.Handle())
+	}
+	return mem, at, out, nil
+}
+
+// record makes the event behind all that is enqueued.
+func (d *deviceMemory) record() (err error) {
+	if d.event, err = d.dev.NewEvent(); err != nil {
+		return err
+	}
+	return d.stream.Record(d.event)
+}
+
+// enqueue copies the parts to the device. kept says that the source is read later.
+func (s *source) enqueue(d *deviceMemory, l *blockLayout) (kept bool, err error) {
+	base := uintptr(d.memory.Ptr())
+	var uploads, copies []device.Range
+	for i, p := range l.parts {
+		dst := base + uintptr(l.offsets[i])
+		switch {
+		case p.size == 0:
+		case p.made != nil:
+			uploads = append(uploads, device.Range{Dst: device.Ptr(dst), Src: addressOf(p.made), Size: p.size})
+		case s.remote():
+			copies = s.appendRange(copies, dst, p)
+		default:
+			kept = kept || d.dev.PageLocked(device.Ptr(p.addr), p.size)
+			uploads = append(uploads, device.Range{Dst: device.Ptr(dst), Src: device.Ptr(p.addr), Size: p.size})
+		}
+	}
+	defer runtime.KeepAlive(l)
+	kept = kept || len(copies) > 0
+	if kept {
+		// The copies come from here and there: the gaps are filled beforehand.
+		if err := d.dev.Memset(d.memory.Ptr(), 0, l.size, d.stream); err != nil {
+			return false, err
+		}
+	} else {
+		uploads = withZeros(uploads, d.memory.Ptr(), l.size)
+	}
+	if len(copies) > 0 {
+		if err := s.at.waitOn(d.stream); err != nil {
+			return false, err
+		}
+		if err := d.dev.Copy(copies, d.stream); err != nil {
+			return true, err
+		}
+	}
+	return kept, d.dev.Upload(uploads, d.stream)
+}
+
+func addressOf(b []byte) device.Ptr {
+	return device.Ptr(uintptr(unsafe.Pointer(unsafe.SliceData(b))))
+}
+
+// zeros is what gaps are filled from: one allocation of the Go heap, which does not move.
+var zeros = make([]byte, 2*blockAlignment)
+
+// withZeros fills the gaps between ranges, which are in order, so that all of the block
+// is written, in one go.
+func withZeros(ranges []device.Range, base device.Ptr, size int64) []device.Range {
+	filled := make([]device.Range, 0, 2*len(ranges)+1)
+	at := base
+	gap := func(to device.Ptr) {
+		for at < to {
+			n := min(int64(to-at), int64(len(zeros)))
+			filled = append(filled, device.Range{Dst: at, Src: addressOf(zeros), Size: n})
+			at += device.Ptr(n)
+		}
+	}
+	for _, r := range ranges {
+		gap(r.Dst)
+		filled = append(filled, r)
+		at = r.Dst + device.Ptr(r.Size)
+	}
+	gap(base + device.Ptr(size))
+	return filled
+}
