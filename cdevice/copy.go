@@ -133,7 +133,7 @@ func (s *source) fill(ctx context.Context, to *memory.Buffer, l *blockLayout, op
 	bytes := to.Bytes()
 	end := int64(0)
 	var fromDevice []device.Range
-	base := uintptr(unsafe.Pointer(unsafe.SliceData(bytes)))
+	base := uintptr(addressOf(bytes))
 	for i, p := range l.parts {
 		clear(bytes[end:l.offsets[i]])
 		end = l.offsets[i] + p.size
@@ -151,23 +151,63 @@ func (s *source) fill(ctx context.Context, to *memory.Buffer, l *blockLayout, op
 	if len(fromDevice) == 0 {
 		return nil
 	}
+	if err := s.download(ctx, fromDevice, to, copyOptionsOf(opts, s.dev).stream); err != nil {
+		return fmt.Errorf("cdevice: copy from %s: %w", s.at.id, err)
+	}
+	return nil
+}
+
+// download copies the ranges out of the device's memory, and waits. It takes the buffer:
+// after an error, it is released once nothing is written to it any more.
+//
+// Copies to plain memory wait, each of them. So several are made to page-locked memory
+// first, and from there by the host.
+func (s *source) download(ctx context.Context, list []device.Range, to *memory.Buffer, stream device.Stream) error {
+	base := addressOf(to.Bytes())
+	release := to.Release
+	var between []device.Range // what the host copies afterwards
+	if len(list) > 1 && !s.dev.PageLocked(base, int64(to.Len())) {
+		size := int64(0)
+		for _, r := range list {
+			size += r.Size
+		}
+		host, err := s.dev.AllocateHost(size)
+		if err != nil {
+			to.Release()
+			return err
+		}
+		defer func() {
+			if release != nil {
+				_ = host.Free(nil)
+			}
+		}()
+		buffer := to
+		release = func() { _ = host.Free(nil); buffer.Release() }
+		at := host.Ptr()
+		for i := range list {
+			r := &list[i]
+			between = append(between, device.Range{Dst: r.Dst, Src: at, Size: r.Size})
+			r.Dst = at
+			at += device.Ptr(r.Size)
+		}
+	}
 	pins := new(runtime.Pinner)
-	pins.Pin(unsafe.SliceData(bytes))
-	done := func() { pins.Unpin() }
-	stream := copyOptionsOf(opts, s.dev).stream
+	pins.Pin(unsafe.SliceData(to.Bytes()))
 	err := s.at.waitOn(stream)
 	if err == nil {
-		err = s.dev.Copy(fromDevice, stream)
+		err = s.dev.Copy(list, stream)
 	}
 	if err == nil {
 		err = stream.Synchronize(ctx)
 	}
-	if err == nil {
-		done()
-		return nil
+	if err != nil {
+		end := release
+		release = nil
+		s.keepUntilDone(s.dev, func() { pins.Unpin(); end() })
+		return err
 	}
-	s.keepUntilDone(s.dev, func() { done(); to.Release() })
-	return fmt.Errorf("cdevice: copy from %s: %w", s.at.id, err)
+	pins.Unpin()
+	return device.Host().Copy(between, nil)
 }
 
 // appendRange adds a copy from the device; to the one before it, where both ends go on

@@ -79,6 +79,7 @@ const (
 	opWrap   = "wrap"
 	opRead   = "read"
 	opCopy   = "copy"
+	opNew    = "new"
 	opSlice  = "slice"
 	opSelect = "select"
 	opColumn = "column"

@@ -86,28 +86,49 @@ func export(root *node, mem *memoryOwner, at place, out *CArrowDeviceArray, outS
 	if out == nil {
 		return noOutput("ArrowDeviceArray")
 	}
+	var event device.Event // the export's own
 	if len(opts) > 0 {
 		var err error
-		if at, err = applyExportOptions(at, opts); err != nil {
+		if at, event, err = applyExportOptions(at, opts); err != nil {
 			return err
 		}
 	}
 	if outSchema != nil {
 		var s abi.ArrowSchema // on the heap, and so only where there is a schema
-		if err := exportSchema(&s); err != nil {
-			return err
-		}
-		if !exportTree(root, mem, at, out) {
+		err := exportSchema(&s)
+		if err == nil && !exportTree(root, mem, at, event, out) {
 			bridge.CallSchemaRelease(&s)
-			return errNoMemory
+			err = errNoMemory
+		}
+		if err != nil {
+			closeEvent(event)
+			return err
 		}
 		*schemaMirror(outSchema) = s
 		return nil
 	}
-	if !exportTree(root, mem, at, out) {
+	if !exportTree(root, mem, at, event, out) {
+		closeEvent(event)
 		return errNoMemory
 	}
 	return nil
+}
+
+func closeEvent(e device.Event) {
+	if e != nil {
+		_ = e.Close() // the device tries again by itself
+	}
+}
+
+// exportedEvent is what the handle of an export with an event of its own holds.
+type exportedEvent struct {
+	mem   *memoryOwner
+	event device.Event
+}
+
+func (e *exportedEvent) Release() {
+	closeEvent(e.event)
+	e.mem.Release()
 }
 
 var errNoMemory = fmt.Errorf("cdevice: export: no memory for the C structs: %w", syscall.ENOMEM)
@@ -118,7 +139,9 @@ type exportBlock struct {
 	bridge.Block
 	// noBuffer is the buffers array of a record batch's root: one NULL bitmap.
 	noBuffer uintptr
-	_        uintptr // keeps the structs behind the head aligned to 16
+	// event is what sync_event points to, if the export has an event of its own. With
+	// it, the structs behind the head are aligned to 16.
+	event uintptr
 }
 
 const (
@@ -129,7 +152,7 @@ const (
 
 // exportTree makes the C structs of a tree and fills *out. It returns false,
 // with nothing written, when there is no memory.
-func exportTree(root *node, mem *memoryOwner, at place, out *CArrowDeviceArray) bool {
+func exportTree(root *node, mem *memoryOwner, at place, event device.Event, out *CArrowDeviceArray) bool {
 	var size treeSize
 	size.addChildren(root)
 	mem.retain() // the exported struct's, until its last release
@@ -141,7 +164,13 @@ func exportTree(root *node, mem *memoryOwner, at place, out *CArrowDeviceArray) 
 		return false
 	}
 	block.Live = int64(size.structs) + 1
-	block.Handle = handle.New(mem)
+	if event == nil {
+		block.Handle = handle.New(mem)
+	} else {
+		block.Handle = handle.New(&exportedEvent{mem, event})
+		block.event = event.Handle()
+		at.event = uintptr(unsafe.Pointer(&block.event))
+	}
 	block.noBuffer = 0
 
 	start := uintptr(unsafe.Pointer(block))
@@ -206,22 +235,53 @@ func (f *filler) fillChildren(n *node, out *abi.ArrowArray) {
 
 // applyExportOptions returns where the exported struct says that the memory
 // lives, after any wait that the options ask for.
-func applyExportOptions(at place, opts []ExportOption) (place, error) {
+func applyExportOptions(at place, opts []ExportOption) (place, device.Event, error) {
 	var o exportOptions
 	for _, opt := range opts {
 		opt(&o)
 	}
+	if o.after != nil {
+		if err := at.waitOn(o.after); err != nil {
+			return at, nil, err
+		}
+		if o.forHost || o.synchronized {
+			if err := o.after.Synchronize(o.ctx); err != nil {
+				return at, nil, fmt.Errorf("cdevice: export: wait for the stream: %w", err)
+			}
+		}
+	}
 	if o.forHost && !at.hostReadable() {
-		return at, fieldError(opExport, "ArrowDeviceArray.device_type", at.id.Type, "memory that the host can read (ForHost)", device.ErrNotSupported)
+		return at, nil, fieldError(opExport, "ArrowDeviceArray.device_type", at.id.Type, "memory that the host can read (ForHost)", device.ErrNotSupported)
 	}
 	if o.forHost || o.synchronized {
 		if err := at.wait(o.ctx); err != nil {
-			return at, err
+			return at, nil, err
 		}
 		at.event = 0
 	}
 	if o.forHost {
 		at.id, at.dev = device.Host().ID(), device.Host()
 	}
-	return at, nil
+	if o.after == nil || o.forHost || o.synchronized {
+		return at, nil, nil
+	}
+	event, err := recordOn(o.after)
+	return at, event, err
+}
+
+// recordOn returns an event behind the work that s has now; nil for a device whose work
+// is done at once.
+func recordOn(s device.Stream) (device.Event, error) {
+	event, err := s.Device().NewEvent()
+	if err != nil {
+		return nil, fmt.Errorf("cdevice: export: %w", err)
+	}
+	if event.Handle() == 0 {
+		return nil, event.Close()
+	}
+	if err := s.Record(event); err != nil {
+		_ = event.Close()
+		return nil, fmt.Errorf("cdevice: export: %w", err)
+	}
+	return event, nil
 }

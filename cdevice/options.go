@@ -14,6 +14,15 @@ type exportOptions struct {
 	ctx          context.Context
 	forHost      bool
 	synchronized bool
+	after        device.Stream
+}
+
+// ReadyAfter gives the exported struct an event of its own, which is complete when the
+// work is done that s has now, and the batch is ready: for memory that work on s is
+// still filling. The event lives until the consumer releases the struct. s is a stream of
+// the device that the memory lives on.
+func ReadyAfter(s device.Stream) ExportOption {
+	return func(o *exportOptions) { o.after = s }
 }
 
 // Synchronized makes the export wait for the batch's event and leave sync_event

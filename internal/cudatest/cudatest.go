@@ -8,6 +8,7 @@ import (
 	"os"
 	"reflect"
 	"runtime"
+	"sync"
 	"testing"
 	"time"
 
@@ -22,7 +23,7 @@ import (
 
 // Machine is a driver and its GPUs, all open.
 type Machine struct {
-	Name string
+	path string
 	GPUs []*cudaalloc.Device
 	Sim  *cudasim.Sim // nil for a driver that tests do not control
 }
@@ -60,6 +61,9 @@ func One(t testing.TB, o cudasim.Options) *Machine {
 	return Simulated(t, o)
 }
 
+// Driver is the option of cudaalloc that names the machine's driver.
+func (m *Machine) Driver() cudaalloc.Option { return cudaalloc.WithDriver(m.path) }
+
 // Simulated is a simulated machine. When the test ends, nothing is live on it but
 // what an open GPU is made of.
 func Simulated(t testing.TB, o cudasim.Options) *Machine {
@@ -95,7 +99,7 @@ func open(t testing.TB, path string) *Machine {
 	infos, err := cudaalloc.Devices(cudaalloc.WithDriver(path))
 	require.NoError(t, err)
 	require.NotEmpty(t, infos)
-	m := &Machine{Name: path}
+	m := &Machine{path: path}
 	for _, info := range infos {
 		gpu, err := cudaalloc.Open(info.Ordinal, cudaalloc.WithDriver(path))
 		require.NoError(t, err)
@@ -127,4 +131,21 @@ func (m *Machine) Devices(t testing.TB) (all []*cudaalloc.Device) {
 		}
 	}
 	return all
+}
+
+// Hold holds a stream of the machine back: what is enqueued on it from now on waits
+// until open is called, at the latest when the test ends.
+func (m *Machine) Hold(t testing.TB, s device.Stream) (open func()) {
+	driver, err := cuda.Open(m.path)
+	require.NoError(t, err)
+	dev, err := driver.Device(int(s.Device().ID().Ordinal))
+	require.NoError(t, err)
+	ctx, err := dev.Context() // the same one, retained once more
+	require.NoError(t, err)
+	let, err := ctx.Hold(s.Handle())
+	require.NoError(t, err)
+	require.NoError(t, ctx.Release())
+	open = sync.OnceFunc(let)
+	t.Cleanup(open)
+	return open
 }

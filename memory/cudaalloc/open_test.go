@@ -120,7 +120,7 @@ func TestGPUOpenedOnce(t *testing.T) {
 		for range 8 {
 			wg.Go(func() {
 				for i, gpu := range m.GPUs {
-					again, err := cudaalloc.Open(int64(i), cudaalloc.WithDriver(m.Name))
+					again, err := cudaalloc.Open(int64(i), m.Driver())
 					assert.NoError(t, err)
 					assert.Same(t, gpu, again)
 				}

@@ -42,8 +42,11 @@ func (d *Device) Flush() error { return d.reaper.flush(d.gpu) }
 // Trim does what Flush does, and then gives back to the driver what pools,
 // allocators and the free list of events only keep for later.
 func (d *Device) Trim() error {
-	d.caches.trim()
+	if err := d.ctx.Synchronize(); err != nil {
+		return err
+	}
 	d.staging.trim(d.gpu)
+	d.caches.trim()
 	d.cache.Trim()
 	d.events.drain(d.gpu)
 	if err := d.Flush(); err != nil {

@@ -21,9 +21,9 @@ func (d *Device) PageLocked(p device.Ptr, size int64) bool {
 func (d *Device) CopyStream() device.Stream { return d.borrow(d.background) }
 
 // Upload enqueues copies from host memory on s. Memory that is not page-locked goes
-// through page-locked staging buffers, which are filled before Upload returns: ranges
-// that are neighbours at their destination are one copy as long as they fit into a
-// buffer. Where more is staged than the buffers hold, Upload waits for one to be free.
+// through page-locked staging memory, which is filled before Upload returns: ranges that
+// are neighbours at their destination are one copy, of up to 16 MiB. Where 64 MiB are
+// staged and not copied yet, Upload waits for the oldest.
 func (d *Device) Upload(list []device.Range, s device.Stream) error {
 	ctx, stream, err := d.on(s)
 	if err != nil {
@@ -86,84 +86,107 @@ func (c *cached) Free(device.Stream) error {
 }
 
 const (
-	stagingBuffers = 2
-	stagingSize    = 16 << 20
+	stagingChunk = 16 << 20 // the most that is staged at once
+	stagingLimit = 64 << 20 // the most that is staged and not copied yet
 )
 
-// staging is page-locked memory that copies of plain memory go through, in turns.
+// staging is page-locked memory that copies of plain memory go through. It comes from
+// the device's cache, and goes back when the copies out of it are done.
 type staging struct {
-	mu      sync.Mutex
-	buffers [stagingBuffers]stagingBuffer
-	next    int
+	mu     sync.Mutex
+	flight []staged // oldest first
+	bytes  int64    // in flight
 }
 
-type stagingBuffer struct {
-	memory device.Memory // nil until it is needed
-	event  uintptr       // recorded behind the copies out of it; 0: never
-	busy   bool          // since event was recorded
+// staged is a chunk that copies are made out of until event.
+type staged struct {
+	memory device.Memory
+	event  uintptr
 }
 
-// copy copies all ranges to staging buffers, and enqueues the copies out of them.
+// copy copies all ranges to staging memory, and enqueues the copies out of it.
 func (g *staging) copy(gpu *gpu, list []device.Range, stream uintptr) error {
-	if len(list) == 0 {
-		return nil
-	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for len(list) > 0 {
-		b := &g.buffers[g.next]
-		g.next = (g.next + 1) % stagingBuffers
-		if err := b.ready(gpu); err != nil {
+		size := int64(0)
+		for _, r := range list {
+			size = min(size+r.Size, stagingChunk)
+		}
+		if err := g.room(gpu, size); err != nil {
 			return err
 		}
-		copies, rest := b.fill(list)
-		list = rest
-		// Recorded also when a copy failed: those before it are enqueued.
-		err := gpu.ctx.Copy(copies, stream)
-		if recorded := gpu.ctx.Record(b.event, stream); recorded != nil {
-			// Nobody can tell when the buffer will be free, but by waiting now.
-			if waited := gpu.ctx.Synchronize(); waited != nil {
-				b.memory = nil // never to be used again
-			}
-			return recorded
-		}
-		b.busy = true
+		memory, err := gpu.own.AllocateHost(size)
 		if err != nil {
 			return err
 		}
+		var copies []device.Range
+		copies, list = stage(memory, list)
+		if err := g.send(gpu, memory, copies, stream); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// ready waits until the buffer may be filled.
-func (b *stagingBuffer) ready(gpu *gpu) (err error) {
-	if b.memory == nil {
-		if b.memory, err = gpu.host.Allocate(stagingSize, nil); err != nil {
+// room gives back what has been copied, and waits until there is room for size bytes
+// more.
+func (g *staging) room(gpu *gpu, size int64) error {
+	for len(g.flight) > 0 {
+		oldest := g.flight[0]
+		if done, err := gpu.ctx.QueryEvent(oldest.event); err != nil {
 			return err
+		} else if !done {
+			if g.bytes+size <= stagingLimit {
+				return nil
+			}
+			if err := gpu.ctx.SynchronizeEvent(oldest.event); err != nil {
+				return err
+			}
 		}
-	}
-	if b.event == 0 {
-		if b.event, err = gpu.ctx.NewEvent(); err != nil {
-			return err
-		}
-	}
-	if b.busy {
-		if err := gpu.ctx.SynchronizeEvent(b.event); err != nil {
-			return err
-		}
-		b.busy = false
+		g.flight = g.flight[1:]
+		g.land(gpu, oldest)
 	}
 	return nil
 }
 
-// fill copies from the ranges until the buffer is full. It returns the copies out of
-// the buffer, and what is left of the ranges.
-func (b *stagingBuffer) fill(list []device.Range) (copies, rest []device.Range) {
-	base := b.memory.Ptr()
+// land gives a chunk back that has been copied.
+func (g *staging) land(gpu *gpu, s staged) {
+	g.bytes -= s.memory.Size()
+	_ = s.memory.Free(nil)
+	if gpu.events.put(gpu.ctx, s.event) != nil {
+		gpu.reaper.later(gpu, func() error { return gpu.ctx.FreeEvent(s.event) })
+	}
+}
+
+// send enqueues the copies out of a chunk, and an event behind them, also when a copy
+// failed: those before it are enqueued. It takes the chunk.
+func (g *staging) send(gpu *gpu, memory device.Memory, copies []device.Range, stream uintptr) error {
+	event, err := gpu.events.take(gpu.ctx)
+	if err != nil {
+		_ = memory.Free(nil)
+		return err
+	}
+	copied := gpu.ctx.Copy(copies, stream)
+	if err := gpu.ctx.Record(event, stream); err != nil {
+		// Nothing but the end of all work tells when the chunk is free.
+		gpu.reaper.later(gpu, func() error { return memory.Free(nil) })
+		gpu.reaper.later(gpu, func() error { return gpu.ctx.FreeEvent(event) })
+		return err
+	}
+	g.flight = append(g.flight, staged{memory, event})
+	g.bytes += memory.Size()
+	return copied
+}
+
+// stage copies from the ranges until the chunk is full. It returns the copies out of
+// it, and what is left of the ranges, which it may change.
+func stage(memory device.Memory, list []device.Range) (copies, rest []device.Range) {
+	base := memory.Ptr()
 	used := int64(0)
 	for i := range list {
-		r := list[i]
-		n := min(r.Size, stagingSize-used)
+		r := &list[i]
+		n := min(r.Size, memory.Size()-used)
 		copy(hostBytes(base+device.Ptr(used), n), hostBytes(r.Src, n))
 		if last := len(copies) - 1; last >= 0 && copies[last].Dst+device.Ptr(copies[last].Size) == r.Dst {
 			copies[last].Size += n
@@ -172,7 +195,7 @@ func (b *stagingBuffer) fill(list []device.Range) (copies, rest []device.Range) 
 		}
 		used += n
 		if n < r.Size {
-			list[i] = device.Range{Dst: r.Dst + device.Ptr(n), Src: r.Src + device.Ptr(n), Size: r.Size - n}
+			*r = device.Range{Dst: r.Dst + device.Ptr(n), Src: r.Src + device.Ptr(n), Size: r.Size - n}
 			return copies, list[i:]
 		}
 	}
@@ -183,18 +206,12 @@ func hostBytes(p device.Ptr, n int64) []byte {
 	return unsafe.Slice(*(**byte)(unsafe.Pointer(&p)), n)
 }
 
-// trim gives the buffers back. It waits for those that are busy.
+// trim gives back what has been copied. While something is being staged there is
+// nothing to be had: it may be that which found no memory.
 func (g *staging) trim(gpu *gpu) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for i := range g.buffers {
-		b := &g.buffers[i]
-		if b.memory != nil {
-			_ = b.memory.Free(nil) // by the reaper, after the GPU's work
-		}
-		if event := b.event; event != 0 {
-			gpu.reaper.later(gpu, func() error { return gpu.ctx.FreeEvent(event) })
-		}
-		*b = stagingBuffer{}
+	if !g.mu.TryLock() {
+		return
 	}
+	defer g.mu.Unlock()
+	_ = g.room(gpu, 0) // what is still copied stays
 }

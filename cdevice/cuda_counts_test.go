@@ -1,0 +1,164 @@
+package cdevice_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/cudasim"
+	"github.com/arrowdevice/arrowdevice/internal/cudatest"
+	"github.com/arrowdevice/arrowdevice/memory/hostpinned"
+)
+
+// The driver calls that an operation may cost, counted by the simulator.
+
+// columnsOf is a record batch of int64 columns, or of text, of so many rows.
+func columnsOf(mem memory.Allocator, columns, rows int, text bool) arrow.RecordBatch {
+	var fields []arrow.Field
+	var arrays []arrow.Array
+	for c := range columns {
+		var b array.Builder = array.NewInt64Builder(mem)
+		if text {
+			b = array.NewStringBuilder(mem)
+		}
+		for r := range rows {
+			switch b := b.(type) {
+			case *array.StringBuilder:
+				b.Append(fmt.Sprint("row ", r*c))
+			case *array.Int64Builder:
+				b.Append(int64(r * c))
+			}
+		}
+		arrays = append(arrays, b.NewArray())
+		b.Release()
+		fields = append(fields, arrow.Field{Name: fmt.Sprint(c), Type: arrays[c].DataType(), Nullable: true})
+	}
+	rec := array.NewRecordBatch(arrow.NewSchema(fields, nil), arrays, int64(rows))
+	for _, a := range arrays {
+		a.Release()
+	}
+	return rec
+}
+
+// calls are the driver calls of f, without those that make contexts current.
+func calls(m *cudatest.Machine, f func()) (calls map[string]int, r cudasim.Report) {
+	m.Sim.ResetCounters()
+	f()
+	r = m.Sim.Report()
+	delete(r.Calls, "cuCtxGetCurrent")
+	delete(r.Calls, "cuCtxSetCurrent")
+	return r.Calls, r
+}
+
+func TestImportAndExportAgainCallNothing(t *testing.T) {
+	m := cudatest.Simulated(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	rec := columnsOf(memory.DefaultAllocator, 1000, 3, true)
+	defer rec.Release()
+	batch, err := cdevice.CopyToDevice(background, rec, gpu)
+	require.NoError(t, err)
+	out, schema := garbageArray(), garbageSchema()
+	require.NoError(t, cdevice.ExportRecordBatch(batch, out, schema))
+	batch.Release()
+
+	again, schemaAgain := garbageArray(), garbageSchema()
+	made, _ := calls(m, func() {
+		imported, err := cdevice.ImportRecordBatch(out, schema, cdevice.WithDevice(gpu))
+		require.NoError(t, err)
+		require.NoError(t, cdevice.ExportRecordBatch(imported, again, schemaAgain))
+		imported.Release()
+	})
+	assert.Empty(t, made)
+
+	imported, err := cdevice.ImportRecordBatch(again, schemaAgain, cdevice.WithDevice(gpu))
+	require.NoError(t, err)
+	made, report := calls(m, func() {
+		back, err := imported.CopyToHost(background, nil)
+		require.NoError(t, err)
+		assert.True(t, array.RecordEqual(rec, back))
+		back.Release()
+	})
+	t.Logf("copy to the host of 1,000 imported string columns: %v, %d synchronisations", made, report.Synchronisations)
+	imported.Release()
+}
+
+func TestCopyToDeviceCalls(t *testing.T) {
+	m := cudatest.Simulated(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	rec := columnsOf(memory.DefaultAllocator, 100, 12_500, false) // 10 MB
+	defer rec.Release()
+	for round := range 2 {
+		var batch *cdevice.RecordBatch
+		made, report := calls(m, func() {
+			var err error
+			batch, err = cdevice.CopyToDevice(background, rec, gpu)
+			require.NoError(t, err)
+		})
+		assert.Equal(t, 1, made["cuMemAllocFromPoolAsync"])
+		assert.LessOrEqual(t, made["cuMemcpyAsync"], 4)
+		assert.LessOrEqual(t, made["cuEventRecord"], 2, "the batch's, and the staging buffer's")
+		assert.Zero(t, report.Synchronisations)
+		if round > 0 {
+			assert.Zero(t, made["cuMemHostAlloc"], "the staging buffer is kept")
+		}
+
+		pinned := hostpinned.New(gpu, 0)
+		for _, mem := range []memory.Allocator{pinned, nil} {
+			made, report = calls(m, func() {
+				back, err := batch.CopyToHost(background, mem)
+				require.NoError(t, err)
+				assert.True(t, array.RecordEqual(rec, back))
+				back.Release()
+			})
+			assert.LessOrEqual(t, made["cuMemcpyAsync"], 2)
+			assert.LessOrEqual(t, made["cuStreamSynchronize"], 1)
+			if mem != nil {
+				assert.Equal(t, 1, report.Synchronisations)
+				assert.Zero(t, report.StagedBytes)
+			}
+		}
+		pinned.Trim()
+		batch.Release()
+		require.NoError(t, gpu.Flush()) // in the background it would be counted
+	}
+}
+
+// Columns in page-locked memory are read by the device itself.
+func TestPinnedColumnsAreNotStaged(t *testing.T) {
+	m := cudatest.Simulated(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	mem := hostpinned.New(gpu, 0)
+	rec := columnsOf(mem, 10, 100_000, false)
+	made, report := calls(m, func() {
+		batch, err := cdevice.CopyToDevice(background, rec, gpu)
+		require.NoError(t, err)
+		require.NoError(t, gpu.Legacy().Synchronize(background))
+		batch.Release()
+	})
+	require.NoError(t, gpu.Flush())
+	assert.Zero(t, report.StagedBytes)
+	assert.Equal(t, 10, made["cuMemcpyAsync"])
+	assert.Zero(t, made["cuMemHostAlloc"], "no staging buffer")
+	rec.Release()
+	mem.Trim()
+}
+
+func TestExportCalls(t *testing.T) {
+	m := cudatest.Simulated(t, cudasim.Options{})
+	rec := columnsOf(memory.DefaultAllocator, 100, 10, true)
+	defer rec.Release()
+	batch, err := cdevice.CopyToDevice(background, rec, m.GPUs[0])
+	require.NoError(t, err)
+	out := garbageArray()
+	made, _ := calls(m, func() { require.NoError(t, cdevice.ExportRecordBatch(batch, out, nil)) })
+	assert.Empty(t, made, "its event is there already")
+	assert.NotZero(t, out.SyncEvent)
+	batch.Release()
+	cdevice.ReleaseCArrowDeviceArray(out)
+}

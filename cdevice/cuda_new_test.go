@@ -1,0 +1,132 @@
+package cdevice_test
+
+import (
+	"testing"
+	"unsafe"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/cudasim"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/cudatest"
+)
+
+// filled is device memory with these bytes, complete at the returned event.
+func filled(t *testing.T, gpu device.Device, s device.Stream, b []byte) device.Memory {
+	m, err := gpu.Allocate(int64(max(len(b), 1)), s)
+	require.NoError(t, err)
+	require.NoError(t, gpu.Upload([]device.Range{{Dst: m.Ptr(), Src: device.Ptr(addressOf(unsafe.SliceData(b))), Size: int64(len(b))}}, s))
+	return m
+}
+
+// Memory that the program filled itself becomes a batch, and is given back once.
+func TestGPUBatchOfOwnMemory(t *testing.T) {
+	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
+		checkLeaks(t)
+		gpu := m.GPUs[0]
+		s := newStream(t, gpu)
+		open := m.Hold(t, s)
+		numbers := filled(t, gpu, s, arrow.Int64Traits.CastToBytes([]int64{10, 20, 30, 40}))
+		valid := filled(t, gpu, s, []byte{0b1011})
+		offsets := filled(t, gpu, s, arrow.Int32Traits.CastToBytes([]int32{0, 1, 3, 3, 6}))
+		text := filled(t, gpu, s, []byte("abbccc"))
+		e, err := gpu.NewEvent()
+		require.NoError(t, err)
+		require.NoError(t, s.Record(e))
+
+		schema := arrow.NewSchema([]arrow.Field{
+			{Name: "n", Type: arrow.PrimitiveTypes.Int64, Nullable: true},
+			{Name: "l", Type: arrow.ListOf(arrow.PrimitiveTypes.Int64), Nullable: true},
+			{Name: "s", Type: arrow.BinaryTypes.String},
+		}, nil)
+		listOffsets := filled(t, gpu, s, arrow.Int32Traits.CastToBytes([]int32{0, 2, 2, 4, 4}))
+		require.NoError(t, s.Record(e))
+		released := 0
+		batch, err := cdevice.NewRecordBatch(gpu, schema, 4, []cdevice.Data{
+			{Length: 4, NullCount: -1, Buffers: []device.Ptr{valid.Ptr(), numbers.Ptr()}},
+			{Length: 4, Buffers: []device.Ptr{0, listOffsets.Ptr()}, Children: []cdevice.Data{{Length: 4, Buffers: []device.Ptr{0, numbers.Ptr()}}}},
+			{Length: 4, Buffers: []device.Ptr{0, offsets.Ptr(), text.Ptr()}},
+		}, cdevice.Owner{Ready: e, Release: func() { released++ }})
+		require.NoError(t, err)
+		assert.False(t, ready(t, batch))
+
+		out, outSchema := garbageArray(), garbageSchema()
+		require.NoError(t, cdevice.ExportRecordBatch(batch, out, outSchema))
+		back, err := cdevice.ImportRecordBatch(out, outSchema, cdevice.WithDevice(gpu))
+		require.NoError(t, err)
+		batch.Release()
+		open()
+		rec, err := back.CopyToHost(background, nil)
+		require.NoError(t, err)
+		assert.Equal(t, `["a" "bb" "" "ccc"]`, rec.Column(2).String())
+		assert.Equal(t, `[[10 20] [] [30 40] []]`, rec.Column(1).String())
+		assert.Equal(t, `[10 20 (null) 40]`, rec.Column(0).String())
+		assert.EqualValues(t, 1, rec.Column(0).NullN())
+		rec.Release()
+		require.NoError(t, gpu.Flush())
+		assert.Zero(t, released)
+		back.Release()
+		require.NoError(t, gpu.Flush())
+		assert.Equal(t, 1, released)
+		for _, m := range []device.Memory{numbers, valid, offsets, text, listOffsets} {
+			require.NoError(t, m.Free(s))
+		}
+	})
+}
+
+// What does not fit its type is refused, and given back.
+func TestOwnMemoryThatDoesNotFit(t *testing.T) {
+	m := cudatest.Simulated(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	at := []device.Ptr{0, 0x1000}
+	ints := arrow.NewSchema([]arrow.Field{{Name: "n", Type: arrow.PrimitiveTypes.Int64}}, nil)
+	for want, make := range map[string]func(cdevice.Owner) error{
+		"cdevice: new: data.n_buffers = 1, want 2 for int64": func(o cdevice.Owner) error {
+			_, err := cdevice.NewArray(gpu, arrow.PrimitiveTypes.Int64, cdevice.Data{Length: 1, Buffers: at[:1]}, o)
+			return err
+		},
+		"cdevice: new: data.length = -1": func(o cdevice.Owner) error {
+			_, err := cdevice.NewArray(gpu, arrow.PrimitiveTypes.Int64, cdevice.Data{Length: -1, Buffers: at}, o)
+			return err
+		},
+		"cdevice: new: data.n_children = 0, want 1": func(o cdevice.Owner) error {
+			_, err := cdevice.NewArray(gpu, arrow.ListOf(arrow.PrimitiveTypes.Int64), cdevice.Data{Length: 1, Buffers: at}, o)
+			return err
+		},
+		"cdevice: new: data.dictionary = NULL": func(o cdevice.Owner) error {
+			_, err := cdevice.NewArray(gpu, &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: arrow.BinaryTypes.String}, cdevice.Data{Length: 1, Buffers: at}, o)
+			return err
+		},
+		"cdevice: new: device = nil": func(o cdevice.Owner) error {
+			_, err := cdevice.NewArray(nil, arrow.PrimitiveTypes.Int64, cdevice.Data{Buffers: at}, o)
+			return err
+		},
+		"cdevice: new: schema = nil": func(o cdevice.Owner) error {
+			_, err := cdevice.NewRecordBatch(gpu, nil, 0, nil, o)
+			return err
+		},
+		"cdevice: new: columns = 0, want 1": func(o cdevice.Owner) error {
+			_, err := cdevice.NewRecordBatch(gpu, ints, 0, nil, o)
+			return err
+		},
+		"cdevice: new: column[0].length = 1, want at least 2": func(o cdevice.Owner) error {
+			_, err := cdevice.NewRecordBatch(gpu, ints, 2, []cdevice.Data{{Length: 1, Buffers: at}}, o)
+			return err
+		},
+		"cdevice: new: rows = -1": func(o cdevice.Owner) error {
+			_, err := cdevice.NewRecordBatch(gpu, ints, -1, []cdevice.Data{{Length: 1, Buffers: at}}, o)
+			return err
+		},
+	} {
+		released := new(int)
+		e, err := gpu.NewEvent()
+		require.NoError(t, err)
+		err = make(cdevice.Owner{Ready: e, Release: func() { *released++ }})
+		assert.ErrorContains(t, err, want)
+		require.NoError(t, gpu.Flush())
+		assert.Equal(t, 1, *released, want)
+	}
+}

@@ -1,0 +1,222 @@
+package cdevice_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/cudasim"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/cpeer"
+	"github.com/arrowdevice/arrowdevice/internal/cudatest"
+)
+
+// Who waits for what, with streams that are held back.
+
+func newStream(t *testing.T, dev device.Device) device.Stream {
+	t.Helper()
+	s, err := dev.NewStream()
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, s.Close()) })
+	return s
+}
+
+func ready(t *testing.T, b interface{ Ready() (bool, error) }) bool {
+	t.Helper()
+	done, err := b.Ready()
+	require.NoError(t, err)
+	return done
+}
+
+// An import whose event is pending returns at once; what reads waits.
+func TestGPUPendingImport(t *testing.T) {
+	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
+		gpu := m.GPUs[0]
+		for name, text := range map[string]bool{"int64": false, "utf8": true} {
+			t.Run(name, func(t *testing.T) {
+				rec := columnsOf(memory.DefaultAllocator, 3, 100, text)
+				defer rec.Release()
+				producer := newStream(t, gpu)
+				open := m.Hold(t, producer)
+				batch, err := cdevice.CopyToDevice(background, rec, gpu, cdevice.OnStream(producer))
+				require.NoError(t, err, "returns although the copy is held")
+				out, schema := garbageArray(), garbageSchema()
+				require.NoError(t, cdevice.ExportRecordBatch(batch, out, schema))
+				batch.Release()
+				imported, err := cdevice.ImportRecordBatch(out, schema, cdevice.WithDevice(gpu))
+				require.NoError(t, err)
+				defer imported.Release()
+				assert.False(t, ready(t, imported))
+				ctx, cancel := context.WithCancel(background)
+				wait := make(chan error)
+				go func() {
+					_, err := imported.CopyToHost(ctx, nil)
+					wait <- err
+				}()
+				cancel()
+				assert.ErrorIs(t, <-wait, context.Canceled)
+				assert.ErrorIs(t, imported.Wait(ctx), context.Canceled)
+
+				done := make(chan arrow.RecordBatch, 1)
+				go func() {
+					back, err := imported.CopyToHost(background, nil)
+					assert.NoError(t, err)
+					done <- back
+				}()
+				select {
+				case <-done:
+					t.Error("it was copied before it was there")
+				case <-time.After(time.Millisecond):
+				}
+				open()
+				back := <-done
+				assert.True(t, array.RecordEqual(rec, back))
+				back.Release()
+				require.NoError(t, imported.Wait(background))
+				assert.True(t, ready(t, imported))
+			})
+		}
+	})
+}
+
+// Work on any stream can be made to wait for the batch.
+func TestGPUWaitOn(t *testing.T) {
+	m := cudatest.One(t, cudasim.Options{Delay: 50 * time.Microsecond})
+	gpu := m.GPUs[0]
+	rec := columnsOf(memory.DefaultAllocator, 2, 1000, false)
+	defer rec.Release()
+	for name, consumer := range map[string]device.Stream{"own": newStream(t, gpu), "legacy": gpu.Legacy()} {
+		t.Run(name, func(t *testing.T) {
+			producer := newStream(t, gpu)
+			open := m.Hold(t, producer)
+			batch, err := cdevice.CopyToDevice(background, rec, gpu, cdevice.OnStream(producer))
+			require.NoError(t, err)
+			require.NoError(t, batch.WaitOn(consumer))
+			require.NoError(t, batch.UsedOn(consumer))
+			e, err := gpu.NewEvent()
+			require.NoError(t, err)
+			require.NoError(t, consumer.Record(e))
+			done, err := e.Query()
+			require.NoError(t, err)
+			assert.False(t, done)
+			batch.Release()
+			open()
+			require.NoError(t, e.Synchronize(background))
+			require.NoError(t, e.Close())
+		})
+	}
+}
+
+// The memory of an import is released after the work that used it, and not before.
+func TestGPUReleaseAfterUse(t *testing.T) {
+	m := cudatest.One(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	released := new(atomic.Bool)
+	a := pendingArray(t, gpu, released)
+	s := newStream(t, gpu)
+	open := m.Hold(t, s)
+	require.NoError(t, a.WaitOn(s))
+	require.NoError(t, a.UsedOn(s))
+	a.Release()
+	assert.False(t, released.Load(), "its stream has work to do")
+	open()
+	require.NoError(t, gpu.Flush())
+	assert.True(t, released.Load())
+
+	unused := new(atomic.Bool)
+	b := pendingArray(t, gpu, unused)
+	b.Release()
+	assert.True(t, unused.Load(), "nobody used it: at once")
+}
+
+// pendingArray is an imported array whose release is noted.
+func pendingArray(t *testing.T, gpu device.Device, released *atomic.Bool) *cdevice.Array {
+	rec := columnsOf(memory.DefaultAllocator, 1, 100, false)
+	defer rec.Release()
+	there, err := cdevice.CopyArrayToDevice(background, rec.Column(0), gpu)
+	require.NoError(t, err)
+	out, schema := garbageArray(), garbageSchema()
+	require.NoError(t, cdevice.ExportArray(there, out, schema))
+	there.Release()
+	a, err := cdevice.ImportArray(out, schema, cdevice.WithDevice(gpu), cdevice.ReleaseWith(func(release func()) {
+		release()
+		released.Store(true)
+	}))
+	require.NoError(t, err)
+	return a
+}
+
+// A consumer releases our memory while its work still reads it, on a thread that Go
+// never saw: the memory is not used again before that work is done.
+func TestGPUReleasedWhileInUse(t *testing.T) {
+	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
+		gpu := m.GPUs[0]
+		rec := columnsOf(memory.DefaultAllocator, 1, 1000, false)
+		defer rec.Release()
+		there, err := cdevice.CopyArrayToDevice(background, rec.Column(0), gpu)
+		require.NoError(t, err)
+		require.NoError(t, there.Wait(background))
+		var out abi.ArrowDeviceArray
+		require.NoError(t, cdevice.ExportArray(there, &out, nil))
+		there.Release()
+
+		src := *abi.At[uintptr](out.Array.Buffers + 8)
+		target, err := gpu.Allocate(8000, nil)
+		require.NoError(t, err)
+		require.NoError(t, gpu.Legacy().Synchronize(background))
+		consumer := newStream(t, gpu)
+		open := m.Hold(t, consumer)
+		require.NoError(t, gpu.Copy([]device.Range{{Dst: target.Ptr(), Src: device.Ptr(src), Size: 8000}}, consumer))
+		require.NoError(t, cpeer.ReleaseOnThread(&out.Array))
+		for range 4 { // would be given the memory, if it were free
+			other, err := cdevice.CopyArrayToDevice(background, rec.Column(0), gpu)
+			require.NoError(t, err)
+			other.Release()
+		}
+		open()
+		require.NoError(t, consumer.Synchronize(background))
+		host, err := gpu.AllocateHost(8000)
+		require.NoError(t, err)
+		require.NoError(t, gpu.Copy([]device.Range{{Dst: host.Ptr(), Src: target.Ptr(), Size: 8000}}, consumer))
+		require.NoError(t, consumer.Synchronize(background))
+		assert.Equal(t, rec.Column(0).(*array.Int64).Int64Values(), abi.Slice[int64](uintptr(host.Ptr()), 1000))
+		require.NoError(t, host.Free(nil))
+		require.NoError(t, target.Free(nil))
+	})
+}
+
+// An export whose memory work on a stream still fills carries an event behind that work.
+func TestGPUReadyAfter(t *testing.T) {
+	m := cudatest.One(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	rec := columnsOf(memory.DefaultAllocator, 1, 100, false)
+	defer rec.Release()
+	there, err := cdevice.CopyToDevice(background, rec, gpu)
+	require.NoError(t, err)
+	s := newStream(t, gpu)
+	open := m.Hold(t, s)
+	out, schema := garbageArray(), garbageSchema()
+	require.NoError(t, cdevice.ExportRecordBatch(there, out, schema, cdevice.ReadyAfter(s)))
+	require.NoError(t, there.Wait(background))
+	imported, err := cdevice.ImportRecordBatch(out, schema, cdevice.WithDevice(gpu))
+	require.NoError(t, err)
+	assert.False(t, ready(t, imported))
+	open()
+	require.NoError(t, imported.Wait(background))
+	imported.Release()
+
+	synced := garbageArray()
+	require.NoError(t, cdevice.ExportRecordBatch(there, synced, nil, cdevice.ReadyAfter(s), cdevice.Synchronized(background)))
+	assert.Zero(t, synced.SyncEvent)
+	cdevice.ReleaseCArrowDeviceArray(synced)
+	there.Release()
+}

@@ -1,0 +1,228 @@
+package cdevice
+
+import (
+	"fmt"
+	"runtime"
+	"unsafe"
+
+	"github.com/apache/arrow-go/v18/arrow"
+
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
+)
+
+// Data describes an array in memory that the caller filled: by a kernel, cuBLAS,
+// gorgonia. It has the fields of the ArrowArray struct.
+//
+// https://arrow.apache.org/docs/format/CDataInterface.html#the-arrowarray-structure
+type Data struct {
+	Length, Offset int64
+	NullCount      int64 // -1: not known
+	// Buffers are addresses on the device, in the order of the columnar format. A
+	// validity bitmap without nulls may be 0.
+	Buffers []device.Ptr
+	// ViewSizes are the bytes of each data buffer of a binary_view or utf8_view array.
+	ViewSizes  []int64
+	Children   []Data
+	Dictionary *Data
+}
+
+// Owner is the caller's side of memory that was made into an array or a batch.
+type Owner struct {
+	// Ready is complete when the memory may be read; nil: it may be now. It is taken:
+	// closed with the memory.
+	Ready device.Event
+	// Release is called once, when the last user is gone and no work of the device can
+	// be using the memory any more; on any goroutine. It may be nil.
+	Release func()
+}
+
+// NewArray makes an array of memory on dev that the caller filled, without reading it.
+// The fields are checked as those of an imported struct are.
+//
+// It takes ownership of the memory through owner, also when it returns an error.
+func NewArray(dev device.Device, dt arrow.DataType, data Data, owner Owner) (*Array, error) {
+	mem, at, nodes, err := newNodes(dev, owner, []arrow.DataType{dt}, []Data{data}, func(int) string { return "data" })
+	if err != nil {
+		return nil, err
+	}
+	return newArray(mem, at, arrow.Field{Type: dt, Nullable: true}, nodes[0]), nil
+}
+
+// NewRecordBatch makes a batch of memory on dev that the caller filled: one Data for each
+// field of the schema, of at least so many rows. All of [NewArray] holds.
+func NewRecordBatch(dev device.Device, schema *arrow.Schema, rows int64, columns []Data, owner Owner) (*RecordBatch, error) {
+	var types []arrow.DataType
+	if schema != nil {
+		for _, f := range schema.Fields() {
+			types = append(types, f.Type)
+		}
+	}
+	check := func() error {
+		if schema == nil {
+			return invalid(opNew, "schema", "nil", "a schema")
+		}
+		if len(columns) != len(types) {
+			return invalid(opNew, "columns", len(columns), fmt.Sprintf("%d, as the schema has fields", len(types)))
+		}
+		if rows < 0 {
+			return invalid(opNew, "rows", rows, "at least 0")
+		}
+		return nil
+	}
+	if err := check(); err != nil {
+		owner.end(dev)
+		return nil, err
+	}
+	mem, at, nodes, err := newNodes(dev, owner, types, columns, columnName)
+	if err != nil {
+		return nil, err
+	}
+	for i := range nodes {
+		if n := &nodes[i]; n.length < rows {
+			mem.Release()
+			return nil, within(columnName(i), invalid(opNew, "length", n.length, fmt.Sprintf("at least %d", rows)))
+		} else if n.length > rows {
+			*n = n.slice(0, rows)
+		}
+	}
+	return newRecordBatch(mem, at, schema, rows, nodes), nil
+}
+
+// callersMemory is what the owner of a batch over the caller's memory holds.
+type callersMemory struct {
+	owner Owner
+	dev   device.Device
+}
+
+func (m *callersMemory) Release() { m.owner.end(m.dev) }
+
+// end lets the memory go.
+func (o Owner) end(dev device.Device) {
+	closeEvent(o.Ready)
+	switch {
+	case o.Release == nil:
+	case dev == nil:
+		o.Release()
+	default:
+		dev.AfterWork(o.Release)
+	}
+}
+
+func newNodes(dev device.Device, owner Owner, types []arrow.DataType, data []Data, name func(int) string) (mem *memoryOwner, at place, nodes []node, err error) {
+	if dev == nil {
+		owner.end(nil)
+		return nil, at, nil, invalid(opNew, "device", "nil", "a device")
+	}
+	mem = adoptGo(&callersMemory{owner, dev})
+	defer func() {
+		if err != nil {
+			mem.Release()
+			mem = nil
+		}
+	}()
+	var size structs
+	for i := range data {
+		size.measure(&data[i])
+	}
+	size.allocate(mem)
+	defer runtime.KeepAlive([]any{size.arrays, size.pointers}) // read through addresses
+	count := 0
+	for i, dt := range types {
+		if err := countType(dt, &count); err != nil {
+			return mem, at, nil, fieldError(opNew, name(i)+".type", nil, nil, err)
+		}
+	}
+	all := make([]node, count)
+	nodes = take(&all, len(types))
+	im := importer{nodes: all}
+	for i := range data {
+		a := size.fill(&data[i])
+		if err := im.node(&nodes[i], a, types[i]); err != nil {
+			return mem, at, nil, within(name(i), during(opNew, err))
+		}
+	}
+	at = place{id: dev.ID(), dev: dev}
+	if owner.Ready != nil && owner.Ready.Handle() != 0 {
+		cell := new(uintptr) // what sync_event points to
+		*cell = owner.Ready.Handle()
+		mem.pin(cell)
+		at.event = uintptr(unsafe.Pointer(cell))
+	}
+	return mem, at, nodes, nil
+}
+
+func countType(dt arrow.DataType, count *int) (err error) {
+	defer recoverType(&err)
+	return countNodes(dt, 0, count)
+}
+
+// structs is Data as the structs that an import reads, in memory that does not move and
+// that exports may point to.
+type structs struct {
+	nArrays, nPointers, nBuffers, nSizes int
+
+	arrays   []abi.ArrowArray
+	pointers []uintptr
+	buffers  []uintptr
+	sizes    []int64
+}
+
+func (s *structs) measure(d *Data) {
+	s.nArrays++
+	s.nBuffers += len(d.Buffers) + 1
+	s.nSizes += len(d.ViewSizes)
+	s.nPointers += len(d.Children)
+	for i := range d.Children {
+		s.measure(&d.Children[i])
+	}
+	if d.Dictionary != nil {
+		s.measure(d.Dictionary)
+	}
+}
+
+func (s *structs) allocate(mem *memoryOwner) {
+	s.arrays = make([]abi.ArrowArray, s.nArrays)
+	s.buffers = make([]uintptr, s.nBuffers)
+	s.pointers = make([]uintptr, s.nPointers)
+	s.sizes = make([]int64, s.nSizes)
+	if s.nBuffers > 0 {
+		mem.pin(&s.buffers[0])
+	}
+	if s.nSizes > 0 {
+		mem.pin(&s.sizes[0])
+	}
+}
+
+// notReleased marks a struct as one that is there.
+const notReleased = 1
+
+func (s *structs) fill(d *Data) *abi.ArrowArray {
+	a := &take(&s.arrays, 1)[0]
+	*a = abi.ArrowArray{
+		Length: d.Length, NullCount: d.NullCount, Offset: d.Offset,
+		NBuffers: int64(len(d.Buffers)), NChildren: int64(len(d.Children)), Release: notReleased,
+	}
+	buffers := take(&s.buffers, len(d.Buffers)+1)
+	for i, p := range d.Buffers {
+		buffers[i] = uintptr(p)
+	}
+	if len(d.ViewSizes) > 0 {
+		sizes := take(&s.sizes, len(d.ViewSizes))
+		copy(sizes, d.ViewSizes)
+		buffers[len(d.Buffers)] = uintptr(unsafe.Pointer(&sizes[0]))
+		a.NBuffers++
+	}
+	a.Buffers = uintptr(unsafe.Pointer(&buffers[0]))
+	if len(d.Children) > 0 {
+		pointers := take(&s.pointers, len(d.Children))
+		a.Children = uintptr(unsafe.Pointer(&pointers[0]))
+		for i := range d.Children {
+			pointers[i] = uintptr(unsafe.Pointer(s.fill(&d.Children[i])))
+		}
+	}
+	if d.Dictionary != nil {
+		a.Dictionary = uintptr(unsafe.Pointer(s.fill(d.Dictionary)))
+	}
+	return a
+}
