@@ -24,8 +24,8 @@ func filled(t *testing.T, gpu device.Device, s device.Stream, b []byte) device.M
 
 // Memory that the program filled itself becomes a batch, and is given back once.
 func TestGPUBatchOfOwnMemory(t *testing.T) {
+	checkLeaks(t)
 	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
-		checkLeaks(t)
 		gpu := m.GPUs[0]
 		s := newStream(t, gpu)
 		open := m.Hold(t, s)

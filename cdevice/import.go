@@ -265,34 +265,48 @@ func batchChild(i int) string { return "ArrowDeviceArray.array." + childName(i) 
 func arrayRoot(int) string    { return "ArrowDeviceArray.array" }
 
 // takeOver makes the memory ours, and does what the options ask for. Unless it
-// returns an owner, it releases the memory; also when code of a backend panics.
-func takeOver(arr *CArrowDeviceArray, nodes []node, name func(i int) string, opts []ImportOption) (mem *memoryOwner, at place, err error) {
-	at = placeOf(arr)
-	owner := adopt(&arr.Array)
+// returns an owner, it releases the memory.
+func takeOver(arr *CArrowDeviceArray, nodes []node, name func(i int) string, opts []ImportOption) (*memoryOwner, place, error) {
+	at := placeOf(arr)
+	mem := adopt(&arr.Array)
+	if at.id.Type.HostReadable() {
+		mem.replaceNulls(nodes)
+	}
+	if len(opts) > 0 {
+		var err error
+		if at, err = applyImportOptions(mem, at, nodes, name, opts); err != nil {
+			return nil, at, err
+		}
+	}
+	return mem, at, nil
+}
+
+// applyImportOptions returns where the memory lives. Unless it succeeds, it releases
+// mem; also when an option or code of a backend panics.
+func applyImportOptions(mem *memoryOwner, at place, nodes []node, name func(i int) string, opts []ImportOption) (_ place, err error) {
+	done := false
 	defer func() {
-		if mem == nil {
-			owner.Release()
+		if !done {
+			mem.Release()
 		}
 	}()
 	var o importOptions
 	for _, opt := range opts {
 		opt(&o)
 	}
-	owner.releaseWith = o.releaseWith
-	if at.id.Type.HostReadable() {
-		owner.replaceNulls(nodes)
-	}
+	mem.releaseWith = o.releaseWith
 	if o.dev != nil {
 		if at.dev, err = o.deviceFor(at.id); err != nil {
-			return nil, at, err
+			return at, err
 		}
 	}
 	if o.full {
 		if err := checkImported(at, nodes, name, o.ctx); err != nil {
-			return nil, at, err
+			return at, err
 		}
 	}
-	return owner, at, nil
+	done = true
+	return at, nil
 }
 
 // checkImported checks the contents, once they are there.

@@ -116,14 +116,10 @@ func (m *memoryOwner) endAfter(users []device.Device) {
 
 func (m *memoryOwner) end() {
 	if m.imported.Release != 0 {
-		release := func() {
-			bridge.CallArrayRelease(&m.imported)
-			importedLive.Add(-1)
-		}
-		if m.releaseWith != nil {
-			m.releaseWith(release)
+		if m.releaseWith == nil {
+			m.releaseImported()
 		} else {
-			release()
+			m.releaseWith(m.releaseImported)
 		}
 	}
 	if m.rooted != 0 {
@@ -135,6 +131,11 @@ func (m *memoryOwner) end() {
 		m.wrapped.Release()
 		m.wrapped = nil
 	}
+}
+
+func (m *memoryOwner) releaseImported() {
+	bridge.CallArrayRelease(&m.imported)
+	importedLive.Add(-1)
 }
 
 // Stats counts what is alive between this process's Go and C sides. A program

@@ -26,6 +26,9 @@ type Machine struct {
 	path string
 	GPUs []*cudaalloc.Device
 	Sim  *cudasim.Sim // nil for a driver that tests do not control
+	// Delayed says that queued work lies for a while: a test with very many waits does
+	// fewer.
+	Delayed bool
 }
 
 // Schedules are the ways in which simulated machines do their work.
@@ -71,6 +74,7 @@ func Simulated(t testing.TB, o cudasim.Options) *Machine {
 	sim.Allow("cuDevicePrimaryCtxRetain", "cuMemPoolCreate", "cuStreamCreateWithPriority")
 	m := open(t, sim.Path())
 	m.Sim = sim
+	m.Delayed = o.Delay > 0
 	before := sim.Report().Live
 	t.Cleanup(func() { m.Settle(t, before) })
 	return m

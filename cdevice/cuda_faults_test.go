@@ -1,0 +1,123 @@
+package cdevice_test
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/cudasim"
+	"github.com/arrowdevice/arrowdevice/internal/cudatest"
+	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
+	"github.com/arrowdevice/arrowdevice/memory/hostpinned"
+)
+
+// roundTrip sends rec to the GPU, through C, and a slice of it on the GPU and back.
+func roundTrip(rec arrow.RecordBatch, gpu *cudaalloc.Device, mem memory.Allocator) error {
+	batch, err := cdevice.CopyToDevice(background, rec, gpu)
+	if err != nil {
+		return err
+	}
+	out, schema := garbageArray(), garbageSchema()
+	s, err := gpu.NewStream()
+	if err == nil {
+		err = cdevice.ExportRecordBatch(batch, out, schema, cdevice.ReadyAfter(s))
+		err = errors.Join(err, s.Close())
+		if err != nil && out.Array.Release != 0xdead {
+			cdevice.ReleaseCArrowDeviceArray(out)
+			cdevice.ReleaseCArrowSchema(schema)
+		}
+	}
+	batch.Release()
+	if err != nil {
+		return err
+	}
+	imported, err := cdevice.ImportRecordBatch(out, schema, cdevice.WithDevice(gpu))
+	if err != nil {
+		return err
+	}
+	defer imported.Release()
+	if err := imported.WaitOn(gpu.Legacy()); err != nil {
+		return err
+	}
+	if _, err := imported.Ready(); err != nil {
+		return err
+	}
+	part, err := imported.Slice(1, imported.NumRows())
+	if err != nil {
+		return err
+	}
+	defer part.Release()
+	own, err := part.CopyTo(background, gpu)
+	if err != nil {
+		return err
+	}
+	defer own.Release()
+	back, err := own.CopyToHost(background, mem)
+	if err != nil {
+		return err
+	}
+	defer back.Release()
+	want := rec.NewSlice(1, rec.NumRows())
+	defer want.Release()
+	if !array.RecordEqual(want, back) {
+		return errors.New("the data is not the same")
+	}
+	return nil
+}
+
+// Calls whose failure is made good: see cudaalloc's tests.
+var madeGood = []string{
+	"cuCtxSynchronize", "cuCtxGetCurrent", "cuCtxSetCurrent", "cuMemFree", "cuMemFreeHost", "cuMemFreeAsync", "cuEventQuery", "cuEventDestroy",
+}
+
+// Each call of the driver in a round trip is made to fail at each position: an error
+// names it, nothing is lost, and the next round trip works.
+func TestEachCallOfARoundTripFails(t *testing.T) {
+	checkLeaks(t)
+	m := cudatest.Simulated(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	pinned := hostpinned.New(gpu, 0)
+	for name, mem := range map[string]memory.Allocator{"plain": memory.NewGoAllocator(), "page-locked": pinned} {
+		t.Run(name, func(t *testing.T) {
+			for m.Sim.Report().Live.Events > 0 { // what is only kept
+				require.NoError(t, gpu.Trim())
+			}
+			rec := columnsOf(mem, 3, 20, true)
+			defer rec.Release()
+			before := m.Sim.Report().Live
+			m.Sim.ResetCounters()
+			require.NoError(t, roundTrip(rec, gpu, mem))
+			m.Settle(t, before)
+			calls := m.Sim.Report().Calls
+			positions := 0
+			for _, function := range slices.Sorted(maps.Keys(calls)) {
+				for k := 1; k <= calls[function]; k++ {
+					m.Sim.Fail(function, k, 999)
+					err := roundTrip(rec, gpu, mem)
+					_, met := m.Sim.Failed()
+					m.Sim.Fail("", 0, 0)
+					if met {
+						positions++
+						if err != nil {
+							require.ErrorContains(t, err, function+"(", "call %d", k)
+						} else {
+							require.Contains(t, madeGood, function, "call %d", k)
+						}
+					}
+					m.Settle(t, before)
+				}
+			}
+			require.NoError(t, roundTrip(rec, gpu, mem))
+			require.Greater(t, positions, 50)
+			t.Logf("%d calls failed, one at a time", positions)
+		})
+	}
+	pinned.Trim()
+}
