@@ -49,14 +49,25 @@ type controlRead struct {
 func readControl(ctx context.Context, dev device.Device, at place, mem *memoryOwner, nodes []node) (*control, error) {
 	r := controlReader{block: mem.block}
 	own := r.clone(nodes, false)
+	c, err := r.fetch(ctx, dev, at, mem)
+	if err != nil {
+		return nil, err
+	}
+	c.nodes = own
+	return c, nil
+}
+
+// fetch copies what is to be read to the host.
+func (r *controlReader) fetch(ctx context.Context, dev device.Device, at place, mem *memoryOwner) (*control, error) {
+	c := &control{}
 	if len(r.reads) == 0 {
-		return &control{nodes: own}, nil
+		return c, nil
 	}
 	host, err := dev.AllocateHost(r.size)
 	if err != nil {
 		return nil, err
 	}
-	c := &control{own, host}
+	c.host = host
 	s := dev.CopyStream()
 	if err := at.waitOn(s); err != nil {
 		c.free()

@@ -122,9 +122,11 @@ func allocateArrow(mem memory.Allocator, size int64) (b *memory.Buffer, err erro
 			}
 		}
 	}()
-	b = memory.NewResizableBuffer(mem)
-	b.Resize(int(size))
-	return b, nil
+	// Zeroing first what is overwritten would take as long as a good part of the copy.
+	if m, ok := mem.(interface{ AllocateUninitialized(int) []byte }); ok {
+		return memory.NewBufferWithAllocator(m.AllocateUninitialized(int(size)), mem), nil
+	}
+	return memory.NewBufferWithAllocator(mem.Allocate(int(size)), mem), nil
 }
 
 // fill copies the parts to where they belong in the buffer. It takes the buffer: after

@@ -121,3 +121,27 @@ func TestEachCallOfARoundTripFails(t *testing.T) {
 	}
 	pinned.Trim()
 }
+
+// 100,000 batches go to the GPU, through C, and back, and leave nothing.
+func TestManyRoundTripsLeaveNothing(t *testing.T) {
+	n := 100_000
+	if testing.Short() {
+		n = 1000
+	}
+	checkLeaks(t)
+	m := cudatest.Simulated(t, cudasim.Options{NoPoison: true})
+	gpu := m.GPUs[0]
+	rec := columnsOf(memory.DefaultAllocator, 2, 5, true)
+	defer rec.Release()
+	for range n {
+		batch, err := cdevice.CopyToDevice(background, rec, gpu)
+		require.NoError(t, err)
+		out := garbageArray()
+		require.NoError(t, cdevice.ExportRecordBatch(batch, out, nil))
+		imported, err := cdevice.ImportRecordBatchWithSchema(out, rec.Schema(), cdevice.WithDevice(gpu))
+		require.NoError(t, err)
+		batch.Release()
+		require.NoError(t, imported.Wait(background))
+		imported.Release()
+	}
+}

@@ -88,8 +88,19 @@ func export(root *node, mem *memoryOwner, at place, out *CArrowDeviceArray, outS
 	}
 	var event device.Event // the export's own
 	if len(opts) > 0 {
+		var o exportOptions
+		for _, opt := range opts {
+			opt(&o)
+		}
+		if o.cuDF {
+			var err error
+			if root, mem, at, err = exportForCuDF(&o, root, mem, at); err != nil {
+				return err
+			}
+			defer mem.Release() // the exported struct has a reference of its own
+		}
 		var err error
-		if at, event, err = applyExportOptions(at, opts); err != nil {
+		if at, event, err = applyExportOptions(at, &o); err != nil {
 			return err
 		}
 	}
@@ -112,6 +123,32 @@ func export(root *node, mem *memoryOwner, at place, out *CArrowDeviceArray, outS
 		return errNoMemory
 	}
 	return nil
+}
+
+// exportForCuDF returns what is exported instead. The caller releases the owner.
+func exportForCuDF(o *exportOptions, root *node, mem *memoryOwner, at place) (*node, *memoryOwner, place, error) {
+	nodes, name := []node{*root}, arrayName
+	if root.dtype == nil { // a record batch
+		nodes, name = root.children, columnName
+	}
+	if o.after != nil { // the copy, if one is made, comes after that work too
+		if err := at.waitOn(o.after); err != nil {
+			return nil, nil, at, err
+		}
+		if err := o.after.Synchronize(o.ctx); err != nil {
+			return nil, nil, at, fmt.Errorf("cdevice: export: wait for the stream: %w", err)
+		}
+	}
+	mem, at, fitted, err := fitCuDF(o.ctx, mem, at, nodes, name)
+	if err != nil {
+		return nil, nil, at, err
+	}
+	if root.dtype != nil {
+		return &fitted[0], mem, at, nil
+	}
+	fit := *root
+	fit.children = fitted
+	return &fit, mem, at, nil
 }
 
 func closeEvent(e device.Event) {
@@ -235,11 +272,7 @@ func (f *filler) fillChildren(n *node, out *abi.ArrowArray) {
 
 // applyExportOptions returns where the exported struct says that the memory
 // lives, after any wait that the options ask for.
-func applyExportOptions(at place, opts []ExportOption) (place, device.Event, error) {
-	var o exportOptions
-	for _, opt := range opts {
-		opt(&o)
-	}
+func applyExportOptions(at place, o *exportOptions) (place, device.Event, error) {
 	if o.after != nil {
 		if err := at.waitOn(o.after); err != nil {
 			return at, nil, err

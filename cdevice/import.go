@@ -301,7 +301,7 @@ func applyImportOptions(mem *memoryOwner, at place, nodes []node, name func(i in
 		}
 	}
 	if o.full {
-		if err := checkImported(at, nodes, name, o.ctx); err != nil {
+		if err := checkImported(mem, at, nodes, name, o.ctx); err != nil {
 			return at, err
 		}
 	}
@@ -310,9 +310,9 @@ func applyImportOptions(mem *memoryOwner, at place, nodes []node, name func(i in
 }
 
 // checkImported checks the contents, once they are there.
-func checkImported(at place, nodes []node, name func(i int) string, ctx context.Context) error {
+func checkImported(mem *memoryOwner, at place, nodes []node, name func(i int) string, ctx context.Context) error {
 	if !at.hostReadable() {
-		return fieldError(opImport, "ArrowDeviceArray.device_type", at.id.Type, "memory that the host can read (WithFullValidation)", device.ErrNotSupported)
+		return probeImported(ctx, mem, at, nodes, name)
 	}
 	if err := at.wait(ctx); err != nil {
 		return err

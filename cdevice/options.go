@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/bridge"
 )
 
 // ExportOption names a need of the consumer that an export is made for.
@@ -14,6 +15,7 @@ type exportOptions struct {
 	ctx          context.Context
 	forHost      bool
 	synchronized bool
+	cuDF         bool
 	after        device.Stream
 }
 
@@ -78,14 +80,23 @@ func ReleaseWith(f func(release func())) ImportOption {
 	return func(o *importOptions) { o.releaseWith = f }
 }
 
+// ReleaseWithGIL runs the producer's release callback while its thread holds Python's
+// global interpreter lock, if there is a Python in this process: pylibcudf's callback
+// drops a Python reference without taking it. A thread that holds the lock must not wait
+// for the release.
+func ReleaseWithGIL() ImportOption { return ReleaseWith(bridge.WithGIL) }
+
 // WithFullValidation makes an import check the contents too: that offsets are in
 // order and within the data, that utf8 is UTF-8, and that dictionary indices,
 // union type ids, run ends and views point to something. It reads all of the
-// memory, so it is for input that is not trusted; the host must be able to read
-// it, otherwise the import fails with device.ErrNotSupported.
+// memory, so it is for input that is not trusted.
 //
-// How large a buffer is, the C data interface does not say. What can be checked
-// is that the array is consistent, not that the memory is really there.
+// How large a buffer is, the C data interface does not say. What can be checked in
+// memory that the host can read is that the array is consistent, not that the memory is
+// really there. For memory of a device, its backend is asked about every buffer: whether
+// it is memory of the declared device, and large enough. Of its contents, only what says
+// how large buffers are is read (offsets, views, type ids, run ends). Where no backend can
+// answer, the import fails with device.ErrNotSupported.
 //
 // The import waits for the producer's event, if there is one; ctx ends the wait
 // with an error.

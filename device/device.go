@@ -150,6 +150,28 @@ type Device interface {
 	WrapEvent(handle uintptr) (Event, error)
 }
 
+// Prober is a Device that knows what memory is at an address, whoever allocated it.
+type Prober interface {
+	Device
+	// Lookup asks what memory there is at p.
+	Lookup(p Ptr) (Allocation, error)
+}
+
+// Allocation is the memory that an address is in.
+type Allocation struct {
+	// ID is the kind of memory and the device it belongs to. The CPU: memory that the
+	// driver of the device does not know, plain host memory or memory that was freed.
+	ID ID
+	// Start and Size are those of the whole allocation; zero for the CPU.
+	Start Ptr
+	Size  int64 // bytes
+}
+
+// Contains says whether size bytes at p are in the allocation.
+func (a Allocation) Contains(p Ptr, size int64) bool {
+	return p >= a.Start && size <= a.Size && p-a.Start <= Ptr(a.Size-size)
+}
+
 // Memory is one allocation on a device.
 type Memory interface {
 	Ptr() Ptr

@@ -112,8 +112,14 @@ func pin(t T, b []byte) pinned {
 	return b
 }
 
-func (p pinned) at(offset int) device.Ptr {
-	return device.Ptr(uintptr(unsafe.Pointer(unsafe.SliceData(p)))) + device.Ptr(offset)
+func (p pinned) at(offset int) device.Ptr { return addressOf(p) + device.Ptr(offset) }
+
+func addressOf(b []byte) device.Ptr {
+	return device.Ptr(uintptr(unsafe.Pointer(unsafe.SliceData(b))))
+}
+
+func hostBytes(p device.Ptr, n int) []byte {
+	return unsafe.Slice(*(**byte)(unsafe.Pointer(&p)), n)
 }
 
 func pattern(n int, seed byte) []byte {

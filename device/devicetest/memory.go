@@ -1,6 +1,7 @@
 package devicetest
 
 import (
+	"bytes"
 	"math"
 
 	"github.com/stretchr/testify/assert"
@@ -104,6 +105,59 @@ var copyRules = []rule{
 			assert.Equal(t, []byte(src[i*n:(i+1)*n]), got[(pieces-1-i)*n:(pieces-i)*n])
 		}
 		assert.NoError(t, c.Copy(nil, s), "an empty list is no work")
+	}},
+	{"plain memory is read before an upload returns", func(t T, c *contract) {
+		const n, pieces = 3000, 7
+		m := c.owned(t, n*pieces, nil)
+		settle(t, c.Device)
+		s := c.stream(t)
+		src := pattern(n*pieces, 5)
+		assert.False(t, c.PageLocked(addressOf(src), n))
+		var list []device.Range
+		for i := range pieces {
+			list = append(list, one(m.Ptr()+device.Ptr(i*n), addressOf(src)+device.Ptr(i*n), n)...)
+		}
+		list = append(list, one(m.Ptr(), 0, 0)...)
+		require.NoError(t, c.Upload(list, s))
+		clear(src)
+		assert.Equal(t, pattern(n*pieces, 5), c.read(t, m.Ptr(), n*pieces, s))
+		assert.NoError(t, c.Upload(nil, s), "an empty list is no work")
+		assert.Error(t, c.Upload([]device.Range{{Dst: m.Ptr(), Src: addressOf(src), Size: -1}}, s))
+	}},
+	{"large uploads arrive whole", func(t T, c *contract) {
+		const n = 20<<20 + 77
+		m := c.owned(t, n, nil)
+		settle(t, c.Device)
+		s := c.stream(t)
+		src := pattern(n, 6)
+		require.NoError(t, c.Upload(one(m.Ptr(), addressOf(src), n), s))
+		got := c.read(t, m.Ptr(), n, s)
+		assert.True(t, bytes.Equal(src, got))
+	}},
+	{"host memory of the device is copied from and to", func(t T, c *contract) {
+		const n = 5000
+		host, err := c.AllocateHost(n)
+		require.NoError(t, err)
+		t.Cleanup(func() {
+			quiet(c.Device)
+			assert.NoError(t, host.Free(nil))
+			assert.Error(t, host.Free(nil))
+		})
+		assert.EqualValues(t, n, host.Size())
+		_, err = c.AllocateHost(-1)
+		assert.Error(t, err)
+		m := c.owned(t, n, nil)
+		settle(t, c.Device)
+		s := c.CopyStream()
+		b := hostBytes(host.Ptr(), n)
+		copy(b, pattern(n, 8))
+		require.NoError(t, c.Upload(one(m.Ptr(), host.Ptr(), n), s))
+		require.NoError(t, s.Synchronize(background))
+		clear(b)
+		require.NoError(t, c.Copy(one(host.Ptr(), m.Ptr(), n), s))
+		require.NoError(t, s.Synchronize(background))
+		assert.Equal(t, pattern(n, 8), b)
+		assert.Equal(t, c.CopyStream().Handle(), s.Handle(), "there is one")
 	}},
 	{"memset fills what it is told to, and no more", func(t T, c *contract) {
 		const n = 256

@@ -83,11 +83,18 @@ func New(source Source, limit int64) *Allocator {
 
 // Allocate returns size zeroed bytes. It panics with an *Error if there are none.
 func (a *Allocator) Allocate(size int) []byte {
+	b := a.AllocateUninitialized(size)
+	clear(b)
+	return b
+}
+
+// AllocateUninitialized is Allocate without zeroing, for memory that is overwritten
+// anyway. The memory is freed like any other.
+func (a *Allocator) AllocateUninitialized(size int) []byte {
 	b, err := a.TryAllocate(size)
 	if err != nil {
 		panic(err)
 	}
-	clear(b)
 	return b
 }
 

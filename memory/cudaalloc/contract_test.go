@@ -9,10 +9,10 @@ import (
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
 
-// live is what is allocated of one kind of memory once the reaper has been.
+// live is what is allocated of one kind of memory once what is only kept is given back.
 func live(d *cudaalloc.Device) func() (int64, error) {
 	return func() (int64, error) {
-		err := d.Flush()
+		err := d.Trim()
 		s := d.Stats()
 		switch d.ID().Type {
 		case device.CUDAHost:

@@ -45,7 +45,9 @@ func (d *Device) Trim() error {
 	if err := d.ctx.Synchronize(); err != nil {
 		return err
 	}
-	d.staging.trim(d.gpu)
+	if err := d.staging.trim(d.gpu); err != nil {
+		return err
+	}
 	d.caches.trim()
 	d.cache.Trim()
 	d.events.drain(d.gpu)

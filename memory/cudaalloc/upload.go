@@ -208,10 +208,10 @@ func hostBytes(p device.Ptr, n int64) []byte {
 
 // trim gives back what has been copied. While something is being staged there is
 // nothing to be had: it may be that which found no memory.
-func (g *staging) trim(gpu *gpu) {
+func (g *staging) trim(gpu *gpu) error {
 	if !g.mu.TryLock() {
-		return
+		return nil
 	}
 	defer g.mu.Unlock()
-	_ = g.room(gpu, 0) // what is still copied stays
+	return g.room(gpu, 0) // what is still copied stays
 }

@@ -1,0 +1,107 @@
+package cdevice_test
+
+import (
+	"testing"
+	"unsafe"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/cudasim"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/cudatest"
+)
+
+// What only the driver can know of a device array: each row is refused with an error that
+// names the field, and released once.
+func TestFullValidationAsksTheDriver(t *testing.T) {
+	checkLeaks(t)
+	m := cudatest.Simulated(t, cudasim.Options{Devices: 2})
+	gpu, other := m.GPUs[0], m.GPUs[1]
+	host := new([1 << 12]byte)
+	elsewhere, err := other.Allocate(1<<12, nil)
+	require.NoError(t, err)
+	small, err := gpu.Allocate(20, nil)
+	require.NoError(t, err)
+	gone, err := gpu.Allocate(1<<12, nil)
+	require.NoError(t, err)
+	freed := gone.Ptr()
+	require.NoError(t, gone.Free(nil))
+	for _, d := range m.GPUs {
+		require.NoError(t, d.Legacy().Synchronize(background))
+	}
+	foreign, err := other.NewEvent()
+	require.NoError(t, err)
+	destroyed, err := gpu.NewEvent()
+	require.NoError(t, err)
+	destroyedHandle := destroyed.Handle()
+	require.NoError(t, destroyed.Close())
+	require.NoError(t, gpu.Trim())
+
+	ints := arrow.PrimitiveTypes.Int64
+	text := arrow.BinaryTypes.String
+	buffer := func(i int, p device.Ptr) func(*abi.ArrowDeviceArray) {
+		return func(a *abi.ArrowDeviceArray) { *abi.At[uintptr](a.Array.Buffers + uintptr(8*i)) = uintptr(p) }
+	}
+	event := func(handle uintptr) func(*abi.ArrowDeviceArray) {
+		cell := new(uintptr)
+		*cell = handle
+		return func(a *abi.ArrowDeviceArray) { a.SyncEvent = uintptr(unsafe.Pointer(cell)) }
+	}
+	for _, row := range []struct {
+		name  string
+		dt    arrow.DataType
+		text  string
+		spoil func(*abi.ArrowDeviceArray)
+		want  string // "" accepts
+	}{
+		{"as it was", text, `["a","bb",null]`, func(*abi.ArrowDeviceArray) {}, ""},
+		{"no event where sync_event points", ints, `[1,2,3]`, event(0), "sync_event"},
+		{"a host pointer", ints, `[1,2,3]`, buffer(1, device.Ptr(uintptr(unsafe.Pointer(host)))), "array.buffers[1] = 0x"},
+		{"memory of another device", ints, `[1,2,3]`, buffer(1, elsewhere.Ptr()), "memory of cuda:1, want memory of cuda:0"},
+		{"freed memory", ints, `[1,2,3]`, buffer(1, freed), "memory of cpu, want memory of cuda:0"},
+		{"an allocation that is too short", ints, `[1,2,3]`, buffer(1, small.Ptr()), "want an allocation with 24 bytes from there"},
+		{"text that is too short", text, `["a long text, much longer than the memory that it points to, twenty bytes"]`, buffer(2, small.Ptr()), "array.buffers[2]"},
+		{"a child of another device", arrow.ListOf(ints), `[[1],[2,3]]`, func(a *abi.ArrowDeviceArray) {
+			child := abi.At[abi.ArrowArray](*abi.At[uintptr](a.Array.Children))
+			*abi.At[uintptr](child.Buffers + 8) = uintptr(elsewhere.Ptr())
+		}, "array.children[0].buffers[1]"},
+		{"offsets that decrease", text, `["a","bb"]`, func(a *abi.ArrowDeviceArray) {
+			offsets := device.Ptr(*abi.At[uintptr](a.Array.Buffers + 8))
+			require.NoError(t, gpu.Memset(offsets+8, 0xff, 4, nil))
+			require.NoError(t, gpu.Legacy().Synchronize(background))
+		}, "offsets = 0 to -1"},
+		{"an event that was destroyed", text, `["a"]`, event(destroyedHandle), "CUDA_ERROR_INVALID_HANDLE"},
+		{"an event that is no event", text, `["a"]`, event(0xdead0), "CUDA_ERROR_INVALID_HANDLE"},
+		{"an event of another device", text, `["a"]`, event(foreign.Handle()), ""},
+		{"a device id that is not there", ints, `[1]`, func(a *abi.ArrowDeviceArray) { a.DeviceID = 7 }, "ArrowDeviceArray.device_id = 7, want 0"},
+		{"another type of memory", ints, `[1]`, func(a *abi.ArrowDeviceArray) { a.DeviceType = int32(device.CUDAManaged) }, "ArrowDeviceArray.device_type = 13, want 2"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			there, err := cdevice.CopyArrayToDevice(background, fromJSON(t, row.dt, row.text), gpu)
+			require.NoError(t, err)
+			require.NoError(t, there.Wait(background))
+			out := new(cdevice.CArrowDeviceArray)
+			require.NoError(t, cdevice.ExportArray(there, out, nil))
+			there.Release()
+			row.spoil(out)
+			released := 0
+			got, err := cdevice.ImportArrayWithType(out, row.dt, cdevice.WithDevice(gpu), cdevice.WithFullValidation(background),
+				cdevice.ReleaseWith(func(release func()) { released++; release() }))
+			if row.want == "" {
+				require.NoError(t, err)
+				got.Release()
+			} else {
+				assert.ErrorContains(t, err, row.want)
+			}
+			assert.Equal(t, 1, released)
+			assert.Zero(t, out.Array.Release)
+		})
+	}
+	require.NoError(t, elsewhere.Free(nil))
+	require.NoError(t, small.Free(nil))
+	require.NoError(t, foreign.Close())
+}

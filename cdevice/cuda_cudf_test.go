@@ -1,0 +1,88 @@
+package cdevice_test
+
+import (
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/cudasim"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/cases"
+	"github.com/arrowdevice/arrowdevice/internal/cudatest"
+)
+
+// asCuDFWants fails unless the struct and all below it are what libcudf reads right.
+func asCuDFWants(t *testing.T, gpu device.Prober, a *abi.ArrowArray) {
+	t.Helper()
+	assert.Zero(t, a.Offset)
+	assert.GreaterOrEqual(t, a.NullCount, int64(0), "an unknown null count is taken for none")
+	if a.NBuffers > 0 {
+		if bitmap := *abi.At[uintptr](a.Buffers); bitmap != 0 {
+			assert.Zero(t, bitmap%64)
+			at, err := gpu.Lookup(device.Ptr(bitmap))
+			require.NoError(t, err)
+			assert.True(t, at.Contains(device.Ptr(bitmap), (a.Length+511)/512*64), "read in words, to the end of 64 bytes")
+		}
+	}
+	for _, child := range abi.Slice[uintptr](a.Children, int(a.NChildren)) {
+		asCuDFWants(t, gpu, abi.At[abi.ArrowArray](child))
+	}
+	if a.Dictionary != 0 {
+		asCuDFWants(t, gpu, abi.At[abi.ArrowArray](a.Dictionary))
+	}
+}
+
+func TestForCuDF(t *testing.T) {
+	checkLeaks(t)
+	m := cudatest.Simulated(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	refused := map[string]bool{}
+	for _, c := range cases.All() {
+		for _, v := range cases.Variants {
+			arr, err := c.Array(memory.DefaultAllocator, v)
+			require.NoError(t, err)
+			there, err := cdevice.CopyArrayToDevice(background, arr, gpu)
+			require.NoError(t, err)
+			part, err := there.Slice(min(1, there.Len()), there.Len())
+			require.NoError(t, err)
+			for _, a := range []*cdevice.Array{there, part, throughC(t, part, cdevice.WithDevice(gpu))} {
+				out, schema := garbageArray(), garbageSchema()
+				err = cdevice.ExportArray(a, out, schema, cdevice.ForCuDF(background))
+				if err != nil {
+					require.ErrorIs(t, err, arrow.ErrNotImplemented, c.Name)
+					require.ErrorContains(t, err, "cuDF")
+					refused[c.Name] = true
+				} else {
+					asCuDFWants(t, gpu, &out.Array)
+					nulls, err := a.CountNulls(background)
+					require.NoError(t, err)
+					assert.Equal(t, nulls, out.Array.NullCount)
+					back, err := cdevice.ImportArray(out, schema, cdevice.WithDevice(gpu), cdevice.WithFullValidation(background))
+					require.NoError(t, err)
+					want, err := a.CopyToHost(background, nil)
+					require.NoError(t, err)
+					sameOnHost(t, want, back)
+					want.Release()
+					back.Release()
+				}
+				a.Release()
+			}
+			arr.Release()
+		}
+	}
+	for _, name := range []string{"int64", "utf8", "large_utf8", "bool", "list_utf8", "struct_nested", "decimal128", "dictionary_int8"} {
+		assert.False(t, refused[name], name)
+	}
+	for _, name := range []string{"map", "sparse_union", "large_list", "fixed_size_list", "utf8_view", "binary", "float16", "date64", "decimal256", "dictionary_uint8", "null"} {
+		assert.True(t, refused[name], name)
+	}
+	host, err := cdevice.WrapArray(fromJSON(t, arrow.PrimitiveTypes.Int64, `[1]`), device.Host())
+	require.NoError(t, err)
+	assert.ErrorIs(t, cdevice.ExportArray(host, garbageArray(), nil, cdevice.ForCuDF(background)), device.ErrNotSupported)
+	host.Release()
+}

@@ -1,0 +1,110 @@
+//go:build !race && !asan
+
+package cdevice_test
+
+import (
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/cudasim"
+	"github.com/arrowdevice/arrowdevice/internal/cudatest"
+	"github.com/arrowdevice/arrowdevice/memory/hostpinned"
+)
+
+// Copies of 64 MB in 10 columns against a copy of the same bytes by the host, turn by
+// turn, the best of some rounds each. Device memory is new to the process each time, and
+// so is what the host copies to in comparison; page-locked memory is used again.
+func TestCopySpeed(t *testing.T) {
+	if testing.Short() {
+		t.Skip("measured where nothing else is instrumented")
+	}
+	m := cudatest.Simulated(t, cudasim.Options{NoPoison: true})
+	gpu := m.GPUs[0]
+	pinned := hostpinned.New(gpu, 0)
+	plain := memory.NewGoAllocator()
+	locked, pageable := columnsOf(pinned, 10, 800_000, false), columnsOf(plain, 10, 800_000, false)
+	back := pinned.Allocate(70 << 20) // so that the copies to page-locked memory find some
+	pinned.Free(back)
+
+	same := newMemory(t)
+	defer func() { require.NoError(t, syscall.Munmap(same)) }()
+
+	best := map[string]time.Duration{}
+	measure := func(name string, f func()) {
+		start := time.Now()
+		f()
+		if took := time.Since(start); best[name] == 0 || took < best[name] {
+			best[name] = took
+		}
+	}
+	there := func(rec arrow.RecordBatch) *cdevice.RecordBatch {
+		batch, err := cdevice.CopyToDevice(background, rec, gpu)
+		require.NoError(t, err)
+		require.NoError(t, batch.Wait(background))
+		return batch
+	}
+	// Another process may have the machine for a while: the best of as many rounds as it
+	// takes, within reason.
+	const promised = 0.7
+	ratio := func(name, host string) float64 { return float64(best[host]) / float64(best[name]) }
+	promises := map[string]string{
+		"to device, page-locked": "host, to new memory", "to device, plain": "host, to new memory",
+		"to host, page-locked": "host, to the same memory", "to host, plain": "host, to new memory",
+	}
+	kept := func() bool {
+		for name, host := range promises {
+			if ratio(name, host) <= promised {
+				return false
+			}
+		}
+		return true
+	}
+	for round, start := 0, time.Now(); round < 5 || !kept() && time.Since(start) < 30*time.Second; round++ {
+		measure("host, to new memory", func() {
+			to := newMemory(t)
+			copyColumns(to, pageable)
+			require.NoError(t, syscall.Munmap(to))
+		})
+		measure("host, to the same memory", func() { copyColumns(same, pageable) })
+		for name, rec := range map[string]arrow.RecordBatch{"to device, page-locked": locked, "to device, plain": pageable} {
+			var batch *cdevice.RecordBatch
+			measure(name, func() { batch = there(rec) })
+			for name, mem := range map[string]memory.Allocator{"to host, page-locked": pinned, "to host, plain": plain} {
+				measure(name, func() {
+					got, err := batch.CopyToHost(background, mem)
+					require.NoError(t, err)
+					got.Release()
+				})
+			}
+			batch.Release()
+			require.NoError(t, gpu.Flush())
+		}
+	}
+	for name, host := range promises {
+		t.Logf("%-24s %.2f of a copy by the %s", name, ratio(name, host), host)
+		assert.Greater(t, ratio(name, host), promised, name)
+	}
+	locked.Release()
+	pageable.Release()
+	pinned.Trim()
+}
+
+func newMemory(t *testing.T) []byte {
+	b, err := syscall.Mmap(-1, 0, 64<<20, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
+	require.NoError(t, err)
+	return b
+}
+
+// copyColumns copies the values of all columns.
+func copyColumns(to []byte, rec arrow.RecordBatch) {
+	for _, col := range rec.Columns() {
+		to = to[copy(to, col.Data().Buffers()[1].Bytes()):]
+	}
+}

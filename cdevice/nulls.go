@@ -1,0 +1,87 @@
+package cdevice
+
+import (
+	"context"
+)
+
+// CountNulls is the number of nulls, counted where nobody knows it: the bitmap is read,
+// for which it waits for the array's event. ctx ends the wait.
+func (a *Array) CountNulls(ctx context.Context) (int64, error) {
+	if a.refs.Load() <= 0 {
+		return 0, readReleased("Array")
+	}
+	counted, err := countNulls(ctx, a.mem, a.place, []node{a.node}, false)
+	if err != nil {
+		return 0, err
+	}
+	return counted[0].nulls, nil
+}
+
+// countNulls returns the nodes with their null counts, and those of their descendants if
+// all is set. Bitmaps of a device are read all at once.
+func countNulls(ctx context.Context, mem *memoryOwner, at place, nodes []node, all bool) ([]node, error) {
+	own := copyNodes(nodes, all)
+	var unknown []*node
+	eachUnknown(own, all, func(n *node) { unknown = append(unknown, n) })
+	if len(unknown) == 0 {
+		return own, nil
+	}
+	if at.hostReadable() {
+		if err := at.wait(ctx); err != nil {
+			return nil, err
+		}
+		for _, n := range unknown {
+			n.nulls = n.countNulls()
+		}
+		return own, nil
+	}
+	dev, err := at.device()
+	if err != nil {
+		return nil, err
+	}
+	var r controlReader
+	bitmaps := make([]uintptr, len(unknown))
+	for i, n := range unknown {
+		bitmaps[i] = n.buffers[0]
+		first := n.offset / 8
+		r.add(&bitmaps[i], first, bitBytes(n.offset+n.length)-first)
+	}
+	read, err := r.fetch(ctx, dev, at, mem)
+	if err != nil {
+		return nil, err
+	}
+	defer read.free()
+	for i, n := range unknown {
+		host := *n
+		host.buffers = []uintptr{bitmaps[i]}
+		n.nulls = host.countNulls()
+	}
+	return own, nil
+}
+
+// copyNodes copies the nodes, and those below them if all is set.
+func copyNodes(nodes []node, all bool) []node {
+	own := append([]node(nil), nodes...)
+	if all {
+		for i := range own {
+			own[i].children = copyNodes(own[i].children, all)
+		}
+	}
+	return own
+}
+
+func eachUnknown(nodes []node, all bool, do func(*node)) {
+	for i := range nodes {
+		n := &nodes[i]
+		switch {
+		case n.nulls != unknownNulls:
+		case n.length == 0 || n.validity() == 0:
+			n.nulls = 0
+		default:
+			do(n)
+		}
+		if all {
+			eachUnknown(n.children, all, do)
+		}
+	}
+}
