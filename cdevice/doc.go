@@ -17,10 +17,22 @@
 //	rec, err := batch.HostView(ctx)                          // or CopyToHost(ctx, mem)
 //	defer rec.Release()
 //
+// To move one between the host and a GPU, copy it; to give out memory that a program
+// filled itself, describe it:
+//
+//	batch, err := cdevice.CopyToDevice(ctx, rec, gpu)        // returns when the copy is enqueued
+//	rec, err := batch.CopyToHost(ctx, mem)                   // waits, and copies
+//	batch, err := cdevice.NewRecordBatch(gpu, schema, rows, columns, cdevice.Owner{Ready: event, Release: free})
+//
+// Work of one's own on a batch of a device goes between [RecordBatch.WaitOn], which makes
+// a stream wait for the data, and [RecordBatch.UsedOn], which keeps the memory until the
+// work is done. [ReadyAfter] exports what a stream is still filling.
+//
 // [RecordBatch.Slice], [RecordBatch.Select] and [RecordBatch.Column] cut batches
 // without touching their memory. [WrapArray], [ExportArray] and [ImportArray] do
 // for one array what the functions above do for a batch. Consumers with needs of
-// their own get them by [ForHost] and [Synchronized]; input that is not trusted
+// their own get them by [ForHost], [ForCuDF] and [Synchronized]; producers by
+// [ReleaseWithGIL] and [ReleaseWith]; input that is not trusted
 // is imported with [WithFullValidation].
 //
 // # Ownership
@@ -30,7 +42,8 @@
 // is reference counted and starts with one reference; everything made from it
 // (slices, columns, host views, exported structs) keeps the memory alive on its
 // own. The producer's release callback runs exactly once, when the last user is
-// gone, on the thread of that user.
+// gone, on the thread of that user; where work of a device may be using the memory, after
+// that work, on a goroutine of the device's.
 //
 // # What costs what
 //
@@ -38,4 +51,8 @@
 // are; a release is one call from C into Go. An import is a handful of Go
 // allocations, and reads nothing but the structs. Memory of the Go heap is pinned once, by
 // Wrap, for all exports of a batch.
+//
+// Importing a batch of a device, slicing it and exporting it again calls no driver. What
+// has to be known of its contents is read with one wait for the whole batch. A copy is one
+// allocation; to a device it is as few copies as the bytes allow, and no wait.
 package cdevice
