@@ -99,3 +99,50 @@ func everySlice(t *testing.T, want arrow.Array, a *cdevice.Array, gpu device.Dev
 		}
 	}
 }
+
+// From every kind of memory to every other: the CPU's, that of all GPUs, page-locked and
+// managed.
+func TestGPUCopiesBetweenAllMemories(t *testing.T) {
+	checkLeaks(t)
+	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
+		rec := columnsOf(memory.DefaultAllocator, 2, 50, true)
+		defer rec.Release()
+		all := []device.Device{device.Host()}
+		for _, d := range m.Devices(t) {
+			all = append(all, d)
+		}
+		for _, a := range all {
+			first, err := cdevice.CopyToDevice(background, rec, a)
+			require.NoError(t, err)
+			assert.Equal(t, a.ID(), first.DeviceID())
+			part, err := first.Slice(3, 40)
+			require.NoError(t, err)
+			for _, b := range all {
+				second, err := part.CopyTo(background, b)
+				require.NoError(t, err, "%s to %s", a.ID(), b.ID())
+				assert.Equal(t, b.ID(), second.DeviceID())
+				back, err := second.CopyToHost(background, nil)
+				require.NoError(t, err, "%s to %s", a.ID(), b.ID())
+				want := rec.NewSlice(3, 40)
+				assert.True(t, array.RecordEqual(want, back), "%s to %s", a.ID(), b.ID())
+				if b.HostReadable() {
+					view, err := second.HostView(background)
+					require.NoError(t, err)
+					assert.True(t, array.RecordEqual(want, view))
+					view.Release()
+				}
+				want.Release()
+				back.Release()
+				column := second.Column(0)
+				own, err := column.CopyTo(background, a)
+				require.NoError(t, err)
+				assert.Equal(t, "0", own.Field().Name)
+				own.Release()
+				column.Release()
+				second.Release()
+			}
+			part.Release()
+			first.Release()
+		}
+	})
+}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/cudasim"
+	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/cudatest"
 	"github.com/arrowdevice/arrowdevice/memory/hostpinned"
 )
@@ -79,12 +80,25 @@ func TestImportAndExportAgainCallNothing(t *testing.T) {
 	imported, err := cdevice.ImportRecordBatch(again, schemaAgain, cdevice.WithDevice(gpu))
 	require.NoError(t, err)
 	made, report := calls(m, func() {
+		size, err := imported.NumBytes(background)
+		require.NoError(t, err)
+		wrapped, err := cdevice.Wrap(rec, device.Host())
+		require.NoError(t, err)
+		want, err := wrapped.NumBytes(background)
+		require.NoError(t, err)
+		wrapped.Release()
+		assert.Equal(t, want, size)
+	})
+	assert.Equal(t, 1000, made["cuMemcpyAsync"], "the offsets of each column")
+	assert.Equal(t, 1, report.Synchronisations)
+	made, report = calls(m, func() {
 		back, err := imported.CopyToHost(background, nil)
 		require.NoError(t, err)
 		assert.True(t, array.RecordEqual(rec, back))
 		back.Release()
 	})
-	t.Logf("copy to the host of 1,000 imported string columns: %v, %d synchronisations", made, report.Synchronisations)
+	assert.LessOrEqual(t, made["cuMemcpyAsync"], 2000)
+	assert.Equal(t, 2, report.Synchronisations, "for the offsets, and for the data")
 	imported.Release()
 }
 

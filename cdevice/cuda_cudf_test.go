@@ -26,7 +26,10 @@ func asCuDFWants(t *testing.T, gpu device.Prober, a *abi.ArrowArray) {
 			assert.Zero(t, bitmap%64)
 			at, err := gpu.Lookup(device.Ptr(bitmap))
 			require.NoError(t, err)
-			assert.True(t, at.Contains(device.Ptr(bitmap), (a.Length+511)/512*64), "read in words, to the end of 64 bytes")
+			padded := (a.Length + 511) / 512 * 64
+			assert.True(t, at.Contains(device.Ptr(bitmap), padded), "read in words, to the end of 64 bytes")
+			used := (a.Length + 7) / 8
+			assert.Equal(t, make([]byte, padded-used), readFrom(t, gpu, bitmap, padded)[used:], "padded with zeros")
 		}
 	}
 	for _, child := range abi.Slice[uintptr](a.Children, int(a.NChildren)) {
@@ -35,6 +38,17 @@ func asCuDFWants(t *testing.T, gpu device.Prober, a *abi.ArrowArray) {
 	if a.Dictionary != 0 {
 		asCuDFWants(t, gpu, abi.At[abi.ArrowArray](a.Dictionary))
 	}
+}
+
+// readFrom returns a copy of device memory.
+func readFrom(t *testing.T, gpu device.Device, addr uintptr, size int64) []byte {
+	host, err := gpu.AllocateHost(size)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, host.Free(nil)) }()
+	s := gpu.CopyStream()
+	require.NoError(t, gpu.Copy([]device.Range{{Dst: host.Ptr(), Src: device.Ptr(addr), Size: size}}, s))
+	require.NoError(t, s.Synchronize(background))
+	return append([]byte(nil), abi.Slice[byte](uintptr(host.Ptr()), int(size))...)
 }
 
 func TestForCuDF(t *testing.T) {

@@ -66,6 +66,13 @@ func TestGPUPendingImport(t *testing.T) {
 				assert.ErrorIs(t, <-wait, context.Canceled)
 				assert.ErrorIs(t, imported.Wait(ctx), context.Canceled)
 
+				var copied *cdevice.RecordBatch
+				if !text { // nothing of it has to be read first
+					copied, err = imported.CopyTo(background, gpu)
+					require.NoError(t, err, "returns although the source is pending")
+					assert.False(t, ready(t, copied))
+				}
+
 				done := make(chan arrow.RecordBatch, 1)
 				go func() {
 					back, err := imported.CopyToHost(background, nil)
@@ -83,6 +90,13 @@ func TestGPUPendingImport(t *testing.T) {
 				back.Release()
 				require.NoError(t, imported.Wait(background))
 				assert.True(t, ready(t, imported))
+				if copied != nil {
+					back, err := copied.CopyToHost(background, nil)
+					require.NoError(t, err)
+					assert.True(t, array.RecordEqual(rec, back))
+					back.Release()
+					copied.Release()
+				}
 			})
 		}
 	})

@@ -48,10 +48,19 @@ func CopyArrayToDevice(ctx context.Context, arr arrow.Array, dev device.Device, 
 // [CopyToDevice] holds; memory of a device is kept until it has been read.
 //
 // Where a slice of device memory does not start with a byte of a bitmap, or with the
-// first offset of a list, these small buffers take a way over the host.
+// first offset of a list, these small buffers take a way over the host. A copy to the CPU
+// waits, as CopyToHost does; OnStream then names a stream of the device that is copied from.
 func (b *RecordBatch) CopyTo(ctx context.Context, dev device.Device, opts ...CopyOption) (*RecordBatch, error) {
 	if b.refs.Load() <= 0 {
 		return nil, readReleased("RecordBatch")
+	}
+	if isCPU(dev) {
+		rec, err := b.CopyToHost(ctx, nil, opts...)
+		if err != nil {
+			return nil, err
+		}
+		defer rec.Release()
+		return Wrap(rec, dev)
 	}
 	mem, at, columns, err := copyTo(ctx, b.mem, b.place, b.columns, columnName, dev, opts)
 	if err != nil {
@@ -65,12 +74,28 @@ func (a *Array) CopyTo(ctx context.Context, dev device.Device, opts ...CopyOptio
 	if a.refs.Load() <= 0 {
 		return nil, readReleased("Array")
 	}
+	if isCPU(dev) {
+		arr, err := a.CopyToHost(ctx, nil, opts...)
+		if err != nil {
+			return nil, err
+		}
+		defer arr.Release()
+		own, err := WrapArray(arr, dev)
+		if err == nil {
+			own.field = a.field
+		}
+		return own, err
+	}
 	mem, at, root, err := copyTo(ctx, a.mem, a.place, []node{a.node}, arrayName, dev, opts)
 	if err != nil {
 		return nil, err
 	}
 	return newArray(mem, at, a.field, root[0]), nil
 }
+
+// isCPU says that a copy is one to the host, which is the source's business: the CPU
+// has no way to memory of a device.
+func isCPU(dev device.Device) bool { return dev != nil && dev.ID().Type == device.CPU }
 
 // deviceMemory is what the owner of a copy holds.
 type deviceMemory struct {

@@ -1,0 +1,38 @@
+package cdevice
+
+import "context"
+
+// NumBytes is how many bytes the rows of the batch have in all of its buffers: what a
+// copy of it has, without alignment. Where the sizes are on a device, they are read, all
+// at once, after the batch's event; ctx ends that wait.
+func (b *RecordBatch) NumBytes(ctx context.Context) (int64, error) {
+	if b.refs.Load() <= 0 {
+		return 0, readReleased("RecordBatch")
+	}
+	return numBytes(ctx, b.mem, b.place, b.columns, columnName)
+}
+
+// NumBytes is how many bytes the elements have; see [RecordBatch.NumBytes].
+func (a *Array) NumBytes(ctx context.Context) (int64, error) {
+	if a.refs.Load() <= 0 {
+		return 0, readReleased("Array")
+	}
+	return numBytes(ctx, a.mem, a.place, []node{a.node}, arrayName)
+}
+
+func numBytes(ctx context.Context, mem *memoryOwner, at place, nodes []node, name func(int) string) (int64, error) {
+	src, err := openSource(ctx, mem, at, nodes)
+	if err != nil {
+		return 0, err
+	}
+	defer src.close()
+	trees, err := src.compact(name, false)
+	if err != nil {
+		return 0, err
+	}
+	size := int64(0)
+	for _, p := range layBlock(trees).parts {
+		size += p.size
+	}
+	return size, nil
+}
