@@ -2,6 +2,8 @@ package cdevice_test
 
 import (
 	"context"
+	"runtime"
+	"sync/atomic"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -11,9 +13,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/cases"
 	"github.com/arrowdevice/arrowdevice/internal/cudatest"
+	"github.com/arrowdevice/arrowdevice/memory/hostpinned"
 )
 
 var background = context.Background()
@@ -145,4 +149,87 @@ func TestGPUCopiesBetweenAllMemories(t *testing.T) {
 			first.Release()
 		}
 	})
+}
+
+// What lies between the buffers of a copy to the host is zero, also in memory that was
+// used before.
+func TestCopiesArePaddedWithZeros(t *testing.T) {
+	m := cudatest.Simulated(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	pinned := hostpinned.New(gpu, 0)
+	dirty := pinned.Allocate(4096)
+	for i := range dirty {
+		dirty[i] = 0xff
+	}
+	pinned.Free(dirty)
+	rec := columnsOf(memory.DefaultAllocator, 2, 5, true)
+	defer rec.Release()
+	batch, err := cdevice.CopyToDevice(background, rec, gpu)
+	require.NoError(t, err)
+	part, err := batch.Slice(1, 4)
+	require.NoError(t, err)
+	for _, b := range []*cdevice.RecordBatch{batch, part} {
+		back, err := b.CopyToHost(background, pinned)
+		require.NoError(t, err)
+		for _, col := range back.Columns() {
+			for _, buffer := range col.Data().Buffers()[1:] {
+				used := buffer.Bytes()
+				assert.Equal(t, make([]byte, 64-len(used)), used[len(used):64])
+			}
+		}
+		back.Release()
+		b.Release()
+	}
+	pinned.Trim()
+}
+
+// noting is an allocator that notes what is asked of it.
+type noting struct {
+	memory.Allocator
+	allocated, freed atomic.Bool
+}
+
+func (n *noting) Allocate(size int) []byte {
+	n.allocated.Store(true)
+	return n.Allocator.Allocate(size)
+}
+
+func (n *noting) Free(b []byte) {
+	n.freed.Store(true)
+	n.Allocator.Free(b)
+}
+
+// A copy whose caller gives up goes on, so its memory stays until it is over.
+func TestGPUAbandonedCopyKeepsItsMemory(t *testing.T) {
+	m := cudatest.One(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	rec := columnsOf(memory.DefaultAllocator, 2, 500, false)
+	defer rec.Release()
+	batch, err := cdevice.CopyToDevice(background, rec, gpu)
+	require.NoError(t, err)
+	require.NoError(t, batch.Wait(background))
+	s := newStream(t, gpu)
+	open := m.Hold(t, s)
+	pinned := hostpinned.New(gpu, 0)
+	mem := &noting{Allocator: pinned}
+	ctx, cancel := context.WithCancel(background)
+	wait := make(chan error)
+	go func() {
+		_, err := batch.CopyToHost(ctx, mem, cdevice.OnStream(s))
+		wait <- err
+	}()
+	for !mem.allocated.Load() { // so that the copy is enqueued, or will be
+		runtime.Gosched()
+	}
+	for m.Sim != nil && m.Sim.Calls("cuStreamSynchronize") == 0 {
+		runtime.Gosched()
+	}
+	cancel()
+	require.ErrorIs(t, <-wait, context.Canceled)
+	assert.False(t, mem.freed.Load(), "the copy will still write to it")
+	open()
+	require.NoError(t, gpu.Flush())
+	assert.True(t, mem.freed.Load())
+	batch.Release()
+	pinned.Trim()
 }
