@@ -4,7 +4,7 @@
 GO ?= go
 CHECKED = ./cdevice ./device/... ./internal/... ./memory/...
 
-.PHONY: demo test check ci lint race checkptr cgocheck asan gpu cudasim cc fuzz bench clean
+.PHONY: demo test check ci lint race checkptr cgocheck asan gpu gorgonia cudasim cc fuzz bench clean
 
 demo: ## send real batches Go -> PyArrow -> Go, and print what happened
 	integration/run.sh --demo
@@ -14,10 +14,10 @@ test: ## everything: Go tests, then what others wrote, over the simulated driver
 	integration/cuda/run.sh
 	integration/run.sh
 
-check: lint test race checkptr cgocheck asan gpu ## what must pass before a change lands
+check: lint gorgonia test race checkptr cgocheck asan gpu ## what must pass before a change lands
 
 # The tests last: their summary is what CI shows.
-ci: lint race checkptr cgocheck asan gpu test
+ci: lint race checkptr cgocheck asan gpu gorgonia test
 
 lint: cc ## formatting, vet, staticcheck, warnings of the C compiler
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "gofmt would change: $$unformatted"; exit 1; }
@@ -49,6 +49,9 @@ gpu: ## both halves of ci/gpu, with the simulated driver for a GPU and no Go in 
 	ci/gpu build build/gpu
 	driver=$$($(GO) run ./cudasim/build) && env -i PATH=/usr/bin:/bin CDEVICE_CUDA_DRIVER=$$driver \
 		CUDASIM=devices=2,pageable_async=1 build/gpu/gpu run
+
+gorgonia: ## the package for programs that use gorgonia.org/cu, which is built against cuda.h
+	memory/cudaalloc/gorgonia/test.sh
 
 FUZZTIME ?= 60s
 fuzz: ## look for new bad input; findings land in testdata/fuzz, commit them
