@@ -51,6 +51,44 @@ func (a *Array) Len() int64 { return a.node.length }
 // the memory.
 func (a *Array) NullCount() int64 { return a.node.nulls }
 
+// Offset is how many elements lie in the buffers before the first of the array.
+func (a *Array) Offset() int64 { return a.node.offset }
+
+// Buffers are the addresses of the buffers on the device, in the order of the columnar
+// format, for work of one's own: 0 is a bitmap that is not there. They borrow: they are
+// valid as long as the array is held, and, after [Array.UsedOn], until the work is done
+// that uses them. The data is there once a stream has waited ([Array.WaitOn]). It must not
+// be changed.
+//
+// https://arrow.apache.org/docs/format/Columnar.html#buffer-listing-for-each-layout
+func (a *Array) Buffers() []device.Ptr {
+	count := len(a.node.buffers)
+	if a.node.layout.store == storeView {
+		count-- // the sizes of the others, in host memory
+	}
+	buffers := make([]device.Ptr, count)
+	for i := range buffers {
+		buffers[i] = device.Ptr(a.node.buffers[i])
+	}
+	return buffers
+}
+
+// NumChildren is the number of child arrays; of a dictionary array it is one, the
+// dictionary.
+func (a *Array) NumChildren() int { return len(a.node.children) }
+
+// Child returns child i, or the dictionary, as an array that shares the memory. It is the
+// whole child: what of it belongs to the array, its offset and its offsets buffer say. The
+// result is owned by the caller. It panics where i is out of range, as indexing a slice
+// does, and on an array that was released.
+func (a *Array) Child(i int) *Array {
+	if a.refs.Load() <= 0 {
+		panic(fieldError(opColumn, "Array", nil, nil, ErrReleased))
+	}
+	n := a.node.children[i] // may panic: before the reference is taken
+	return newArray(a.mem.retain(), a.place, arrow.Field{Type: n.dtype, Nullable: true}, n)
+}
+
 // DeviceID says where the memory lives; see [RecordBatch.DeviceID].
 func (a *Array) DeviceID() device.ID { return a.place.id }
 
