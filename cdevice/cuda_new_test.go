@@ -1,10 +1,12 @@
 package cdevice_test
 
 import (
+	"sync/atomic"
 	"testing"
 	"unsafe"
 
 	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -139,4 +141,44 @@ func TestOwnMemoryThatDoesNotFit(t *testing.T) {
 		require.NoError(t, gpu.Flush())
 		assert.Equal(t, 1, *released, want)
 	}
+}
+
+// The caller's memory is given back after the work that may be using it.
+func TestGPUOwnMemoryIsGivenBackAfterWork(t *testing.T) {
+	m := cudatest.One(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	numbers, err := gpu.Allocate(8, nil)
+	require.NoError(t, err)
+	released := new(atomic.Bool)
+	a, err := cdevice.NewArray(gpu, arrow.PrimitiveTypes.Int64, cdevice.Data{Length: 1, Buffers: []device.Ptr{0, numbers.Ptr()}},
+		cdevice.Owner{Release: func() { released.Store(true) }})
+	require.NoError(t, err)
+	s := newStream(t, gpu)
+	open := m.Hold(t, s)
+	a.Release()
+	assert.False(t, released.Load())
+	open()
+	require.NoError(t, gpu.Flush())
+	assert.True(t, released.Load())
+	require.NoError(t, numbers.Free(nil))
+}
+
+// A slice of a copy does not drag along what it was cut from.
+func TestSlicesOfCopiesAreSmaller(t *testing.T) {
+	m := cudatest.Simulated(t, cudasim.Options{})
+	rec := columnsOf(memory.DefaultAllocator, 2, 100, true)
+	defer rec.Release()
+	batch, err := cdevice.CopyToDevice(background, rec, m.GPUs[0])
+	require.NoError(t, err)
+	whole, err := batch.NumBytes(background)
+	require.NoError(t, err)
+	for _, r := range [][2]int64{{0, 10}, {90, 100}, {8, 18}} {
+		part, err := batch.Slice(r[0], r[1])
+		require.NoError(t, err)
+		size, err := part.NumBytes(background)
+		require.NoError(t, err)
+		assert.Less(t, size, whole/5)
+		part.Release()
+	}
+	batch.Release()
 }

@@ -228,6 +228,21 @@ func TestGPUReadyAfter(t *testing.T) {
 	require.NoError(t, imported.Wait(background))
 	imported.Release()
 
+	// The event covers the batch's own too.
+	late := newStream(t, gpu)
+	open = m.Hold(t, late)
+	pending, err := cdevice.CopyToDevice(background, rec, gpu, cdevice.OnStream(late))
+	require.NoError(t, err)
+	out, schema = garbageArray(), garbageSchema()
+	require.NoError(t, cdevice.ExportRecordBatch(pending, out, schema, cdevice.ReadyAfter(s)))
+	pending.Release()
+	imported, err = cdevice.ImportRecordBatch(out, schema, cdevice.WithDevice(gpu))
+	require.NoError(t, err)
+	assert.False(t, ready(t, imported))
+	open()
+	require.NoError(t, imported.Wait(background))
+	imported.Release()
+
 	synced := garbageArray()
 	require.NoError(t, cdevice.ExportRecordBatch(there, synced, nil, cdevice.ReadyAfter(s), cdevice.Synchronized(background)))
 	assert.Zero(t, synced.SyncEvent)
