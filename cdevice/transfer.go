@@ -101,17 +101,20 @@ func isCPU(dev device.Device) bool { return dev != nil && dev.ID().Type == devic
 type deviceMemory struct {
 	dev    device.Device
 	memory device.Memory
-	stream device.Stream // that the copy was made on
+	stream device.Stream // that the copy is made on; the caller's only until it is made
 	event  device.Event  // behind the copy
 }
 
-// Release frees the memory in the order of the stream that filled it. Who may be
-// using it otherwise, the owner has waited for.
+// Release frees the memory after the copy that fills it, in the order of the device's
+// own stream. Who may be using it otherwise, the owner has waited for.
 func (d *deviceMemory) Release() {
-	if d.event != nil {
-		_ = d.event.Close() // the device tries again by itself
+	s := d.dev.CopyStream()
+	if d.event == nil || s.WaitEvent(d.event) != nil {
+		d.dev.AfterWork(func() { _ = d.memory.Free(s) })
+	} else {
+		_ = d.memory.Free(s) // the device tries again by itself
 	}
-	_ = d.memory.Free(d.stream)
+	closeEvent(d.event)
 }
 
 func copyTo(ctx context.Context, owner *memoryOwner, from place, nodes []node, name func(int) string,

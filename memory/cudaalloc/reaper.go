@@ -42,6 +42,9 @@ func (d *Device) Flush() error { return d.reaper.flush(d.gpu) }
 // Trim does what Flush does, and then gives back to the driver what pools,
 // allocators and the free list of events only keep for later.
 func (d *Device) Trim() error {
+	if err := d.Flush(); err != nil { // what ends now gives back to lists and caches
+		return err
+	}
 	if err := d.ctx.Synchronize(); err != nil {
 		return err
 	}
