@@ -43,10 +43,30 @@ func Schedules() map[string]cudasim.Options {
 	}
 }
 
+// noDriver is what WithoutDefault sets.
+const noDriver = "none"
+
+// WithoutDefault makes device.Open find no GPU in this process, unless somebody named a
+// driver: tests of what happens without one must not depend on the machine, nor on the
+// simulators that other tests have loaded, which the loader would give for libcuda.so.1.
+func WithoutDefault() {
+	if os.Getenv(cuda.PathVariable) == "" {
+		os.Setenv(cuda.PathVariable, noDriver)
+	}
+}
+
+// driver is the driver that somebody named, if any.
+func driver() string {
+	if path := os.Getenv(cuda.PathVariable); path != noDriver {
+		return path
+	}
+	return ""
+}
+
 // EachMachine runs test on the driver that CDEVICE_CUDA_DRIVER names, or else on a
 // simulated machine of each schedule.
 func EachMachine(t *testing.T, test func(*testing.T, *Machine)) {
-	if path := os.Getenv(cuda.PathVariable); path != "" {
+	if path := driver(); path != "" {
 		t.Run("driver", func(t *testing.T) { test(t, open(t, path)) })
 		return
 	}
@@ -58,7 +78,7 @@ func EachMachine(t *testing.T, test func(*testing.T, *Machine)) {
 // One is a machine of the driver that CDEVICE_CUDA_DRIVER names, or else a
 // simulated one with these options.
 func One(t testing.TB, o cudasim.Options) *Machine {
-	if path := os.Getenv(cuda.PathVariable); path != "" {
+	if path := driver(); path != "" {
 		return open(t, path)
 	}
 	return Simulated(t, o)
