@@ -29,6 +29,12 @@ cd "$root"
 
 if [[ ${1:-} == --demo ]]; then
 	shift
+	# Without a GPU the demo has a simulated one.
+	if [[ -z ${CDEVICE_CUDA_DRIVER:-} ]] &&
+		! "$venv/bin/python" -c 'import ctypes; exit(ctypes.CDLL("libcuda.so.1").cuInit(0))' 2>/dev/null; then
+		CDEVICE_CUDA_DRIVER=$("${GO:-go}" run ./cudasim/build)
+		export CDEVICE_CUDA_DRIVER
+	fi
 	exec "$venv/bin/python" "$here/demo.py" "$@"
 fi
 "${GO:-go}" build -buildmode=c-shared -o "$PYEXTENSION" ./examples/pyextension

@@ -9,6 +9,7 @@ import pytest
 from numba import cuda
 
 import driver
+import go
 import nano
 import programs
 import simulator
@@ -45,13 +46,27 @@ def contexts():
     gc.freeze()  # the collections look at what the tests make, and no further
 
 
+@pytest.fixture(scope="session")
+def open_gpus(contexts):
+    go.open_gpus()
+
+
+@pytest.fixture
+def golang(open_gpus):
+    """For tests that Go takes part in, which must leave nothing in Go either."""
+
+
 @pytest.fixture(autouse=True)
 def nothing_is_left(request, machine):
     if machine is None or request.node.get_closest_marker("at_exit"):
         yield
         return
     request.getfixturevalue("contexts")
+    with_go = "golang" in request.fixturenames
+    if with_go:
+        request.getfixturevalue("open_gpus")
     settle()
+    in_go = go.alive() if with_go else None
     if not simulator.is_simulator:
         yield
         return
@@ -62,6 +77,8 @@ def nothing_is_left(request, machine):
     if not getattr(request.node, "failed", False):
         request.node.funcargs.clear()  # what its fixtures answered
         settle()
+        if with_go:
+            assert go.alive() == in_go
         report = simulator.report()
         assert report["violations"] == []
         assert report["live"] == before, report["leaks"]

@@ -90,6 +90,11 @@ def memory(count):
         call("cuMemFree_v2", address(made))
 
 
+def copy_to_host(target, source, stream):
+    """Fills an array of NumPy from device memory, as work on a stream."""
+    call("cuMemcpyDtoHAsync_v2", handle(target.ctypes.data), address(source), size(target.nbytes), handle(stream))
+
+
 def pointer(attribute, value, kind=ctypes.c_uint64):
     """What the driver knows about an address."""
     return ask(kind, "cuPointerGetAttribute", attribute, address(value))

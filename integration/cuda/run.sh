@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Numba and nanoarrow, as their authors publish them, on the simulated CUDA driver.
+# Numba and nanoarrow, as their authors publish them, on the simulated CUDA driver:
+# by themselves, and with arrays on the device that Go makes and takes.
 #
 #   integration/cuda/run.sh [ARGUMENT...]   arguments go to pytest
 #
@@ -50,6 +51,9 @@ if [[ ! -f $venv/stamp || $(<"$venv/stamp") != "$wanted" ]]; then
 	printf '%s\n' "$wanted" >"$venv/stamp"
 fi
 
-export NUMBA_CUDA_DRIVER=$driver
+# One path, and so one copy of the driver in the process.
+export NUMBA_CUDA_DRIVER=$driver CDEVICE_CUDA_DRIVER=$driver
+export GOLIB=$root/build/libgolib.so
+"${GO:-go}" build -buildmode=c-shared -o "$GOLIB" ./integration/golib
 cd "$here"
 exec "$venv/bin/python" -m pytest "$@"

@@ -20,6 +20,7 @@ type thing interface {
 	Release()
 	slice(i, j int64) (thing, error)
 	copyToHost() (thing, error)
+	copyTo(device.Device, ...cdevice.CopyOption) (thing, error)
 	hostView() (hostView, error)
 	export(*cdevice.CArrowDeviceArray, *cdata.CArrowSchema, ...cdevice.ExportOption) error
 	exportSchema(*cdata.CArrowSchema) error
@@ -48,6 +49,11 @@ func (a anArray) copyToHost() (thing, error) {
 	return wrapArray(arr)
 }
 
+func (a anArray) copyTo(dev device.Device, opts ...cdevice.CopyOption) (thing, error) {
+	c, err := a.CopyTo(context.Background(), dev, opts...)
+	return anArray{c}, err
+}
+
 func (a anArray) hostView() (hostView, error) { return a.HostView(context.Background()) }
 
 func (a anArray) export(out *cdevice.CArrowDeviceArray, schema *cdata.CArrowSchema, opts ...cdevice.ExportOption) error {
@@ -72,6 +78,11 @@ func (b aBatch) copyToHost() (thing, error) {
 	}
 	defer rec.Release()
 	return wrapBatch(rec)
+}
+
+func (b aBatch) copyTo(dev device.Device, opts ...cdevice.CopyOption) (thing, error) {
+	c, err := b.CopyTo(context.Background(), dev, opts...)
+	return aBatch{c}, err
 }
 
 func (b aBatch) hostView() (hostView, error) { return b.HostView(context.Background()) }

@@ -31,6 +31,7 @@ _lib.golib_free_struct.argtypes = [ctypes.c_void_p]
 _lib.golib_free_struct.restype = None
 
 _handle, _address, _text = ctypes.c_uint64, ctypes.c_size_t, ctypes.c_char_p
+_device_type, _device_id = ctypes.c_int32, ctypes.c_int64
 _out_handle, _out_text = ctypes.POINTER(ctypes.c_uint64), ctypes.POINTER(ctypes.c_void_p)
 
 for _name, _arguments in {
@@ -55,6 +56,16 @@ for _name, _arguments in {
     "golib_buffers": [_handle, _out_text],
     "golib_compare": [_handle, _handle, _out_text],
     "golib_stats": [_out_text],
+    "golib_gpu_name": [_device_id, _out_text],
+    "golib_gpu_trim": [_device_id],
+    "golib_gpu_stats": [_device_id, _out_text],
+    "golib_make_pinned_array": [_text, _text, _device_id, _out_handle],
+    "golib_copy_to": [_handle, _device_type, _device_id, _address, _out_handle],
+    "golib_ready": [_handle, _out_text],
+    "golib_wait": [_handle],
+    "golib_wait_on": [_handle, _address],
+    "golib_used_on": [_handle, _address],
+    "golib_export_after": [_handle, _address, _address, _address],
 }.items():
     _function = getattr(_lib, _name)
     _function.argtypes = _arguments
@@ -99,6 +110,22 @@ def stats():
 def gc():
     """Collects Go's garbage."""
     _lib.golib_gc()
+
+
+def gpu_name(ordinal):
+    """Opens a GPU, for the life of the process."""
+    return _ask("gpu_name", ordinal)
+
+
+def gpu_trim(ordinal):
+    """Waits for the work of a GPU, ends what waited for it, and gives back what is
+    only kept for later. Behind a closed gate it waits for ever."""
+    _call("gpu_trim", ordinal)
+
+
+def gpu_stats(ordinal):
+    """What is alive on a GPU that Go allocated there."""
+    return _ask("gpu_stats", ordinal)
 
 
 # PyCapsule_GetPointer and PyCapsule_New, with the capsule as an object.
@@ -148,6 +175,20 @@ def _owned_device_array():
     return _Owned(abi.ArrowDeviceArray, _DEVICE_ARRAY, _lib.golib_destroy_device_array_capsule)
 
 
+def _capsules(export):
+    with _owned_schema() as schema, _owned_device_array() as array:
+        export(array.address, schema.address)
+        return schema.capsule(), array.capsule()
+
+
+class _After:
+    def __init__(self, go, stream):
+        self._go, self._stream = go, stream
+
+    def __arrow_c_device_array__(self, requested_schema=None):
+        return _capsules(lambda array, schema: _call("export_after", self._go.handle, array, schema, self._stream))
+
+
 class GoObject:
     """What GoArray and GoBatch share."""
 
@@ -183,9 +224,12 @@ class GoObject:
         unknown = [name for name, value in kwargs.items() if value is not None]
         if unknown:
             raise NotImplementedError(f"unsupported keyword arguments: {unknown}")
-        with _owned_schema() as schema, _owned_device_array() as array:
-            self._export_to_c_device(array.address, schema.address)
-            return schema.capsule(), array.capsule()
+        return _capsules(self._export_to_c_device)
+
+    def after(self, stream):
+        """Something that a consumer imports as this object, with an event behind the
+        work that a stream has when it does."""
+        return _After(self, stream)
 
     def __arrow_c_schema__(self):
         with _owned_schema() as schema:
@@ -212,6 +256,25 @@ class GoObject:
     def copy_to_host(self):
         return type(self)(_create("copy_to_host", self.handle))
 
+    def copy_to(self, device_type, device_id=0, stream=0):
+        """A copy on a device, which is enqueued on a stream of that device."""
+        return type(self)(_create("copy_to", self.handle, device_type, device_id, stream))
+
+    def ready(self):
+        """Whether the event is complete."""
+        return _ask("ready", self.handle)
+
+    def wait(self):
+        _call("wait", self.handle)
+
+    def wait_on(self, stream):
+        """Makes a stream wait for the event."""
+        _call("wait_on", self.handle, stream)
+
+    def used_on(self, stream):
+        """The memory is kept for the work that a stream has at the end of this object."""
+        _call("used_on", self.handle, stream)
+
     def describe(self):
         return _ask("describe", self.handle)
 
@@ -232,6 +295,11 @@ class GoArray(GoObject):
     @classmethod
     def make(cls, case, variant):
         return cls(_create("make_array", case.encode(), variant.encode()))
+
+    @classmethod
+    def make_pinned(cls, case, variant, gpu=0):
+        """In page-locked memory of a GPU."""
+        return cls(_create("make_pinned_array", case.encode(), variant.encode(), gpu))
 
     @classmethod
     def make_bare(cls, case):
