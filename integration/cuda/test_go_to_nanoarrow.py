@@ -266,6 +266,4 @@ def test_stream_of_a_copy_is_needed_no_longer_than_the_copy():
     failed = simulator.report()["failed_calls"]
     made.release()
     go.settle()
-    if simulator.report()["failed_calls"] != failed:
-        pytest.xfail("the memory is freed on the stream that it was filled on, which is gone: cuMemFreeAsync fails, at best")
-    pytest.fail("this works now: the xfail can go")
+    assert simulator.report()["failed_calls"] == failed
