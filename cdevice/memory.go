@@ -141,19 +141,23 @@ func (m *memoryOwner) releaseImported() {
 // Stats counts what is alive between this process's Go and C sides. A program
 // that released everything sees zeros; tests compare two readings.
 type Stats struct {
-	ExportedArrays int64 // exported array trees that a consumer has not fully released
-	ExportedBlocks int64 // C allocations of exported arrays and schemas
-	ImportedArrays int64 // foreign arrays that were imported and not yet released
-	PinnedBatches  int64 // batches and arrays that keep memory of the Go heap pinned for C
+	ExportedArrays  int64 // exported array trees that a consumer has not fully released
+	ExportedBlocks  int64 // C allocations of exported arrays and schemas
+	ImportedArrays  int64 // foreign arrays that were imported and not yet released
+	ExportedStreams int64 // exported streams that a consumer has not released
+	ImportedStreams int64 // foreign streams that were imported and not yet released
+	PinnedBatches   int64 // batches and arrays that keep memory of the Go heap pinned for C
 }
 
 // ReadStats returns the current counts.
 func ReadStats() Stats {
-	pinned := rootedLive.Load()
+	pinned, streams := rootedLive.Load(), exportedStreams.Load()
 	return Stats{
-		ExportedArrays: int64(handle.Live()) - pinned,
-		ExportedBlocks: bridge.Blocks(),
-		ImportedArrays: importedLive.Load(),
-		PinnedBatches:  pinned,
+		ExportedArrays:  int64(handle.Live()) - pinned - streams,
+		ExportedBlocks:  bridge.Blocks(),
+		ImportedArrays:  importedLive.Load(),
+		ExportedStreams: streams,
+		ImportedStreams: importedStreams.Load(),
+		PinnedBatches:   pinned,
 	}
 }

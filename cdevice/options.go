@@ -51,6 +51,7 @@ type importOptions struct {
 	full        bool
 	dev         device.Device
 	releaseWith func(release func())
+	prefetch    int // of streams
 }
 
 // WithDevice says which device the memory lives on, instead of the one that

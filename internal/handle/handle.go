@@ -46,12 +46,19 @@ func New(v Releaser) Word {
 	return Word(gen)<<32 | Word(i)
 }
 
-// Take ends the word w and returns its value, or nil when w names none: it was
-// never issued, or was taken before.
-func Take(w Word) Releaser {
-	i, gen := uint32(w), uint32(w>>32)
+// Get returns the value of the word w, which goes on, or nil when w names none.
+func Get(w Word) Releaser {
 	table.Lock()
 	defer table.Unlock()
+	if s := find(w); s != nil {
+		return s.value
+	}
+	return nil
+}
+
+// find returns the slot that w names, or nil. The table is locked.
+func find(w Word) *slot {
+	i, gen := uint32(w), uint32(w>>32)
 	if i == 0 || int(i) > len(table.slots) {
 		return nil
 	}
@@ -59,10 +66,22 @@ func Take(w Word) Releaser {
 	if s.gen != gen || s.value == nil {
 		return nil
 	}
+	return s
+}
+
+// Take ends the word w and returns its value, or nil when w names none: it was
+// never issued, or was taken before.
+func Take(w Word) Releaser {
+	table.Lock()
+	defer table.Unlock()
+	s := find(w)
+	if s == nil {
+		return nil
+	}
 	v := s.value
 	s.value = nil
 	s.gen++
-	s.next, table.free = table.free, i
+	s.next, table.free = table.free, uint32(w)
 	table.live--
 	return v
 }

@@ -1,0 +1,107 @@
+package cdevice
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+
+	"github.com/apache/arrow-go/v18/arrow"
+
+	"github.com/arrowdevice/arrowdevice/device"
+)
+
+// errnos is what errors are called in C, and what codes from C mean in Go: callbacks
+// return the code of the first entry that an error wraps, and an error that came with a
+// code wraps that code's entries.
+var errnos = []struct {
+	err  error
+	code syscall.Errno
+}{
+	{context.Canceled, syscall.ECANCELED},
+	{context.DeadlineExceeded, syscall.ETIMEDOUT},
+	{device.ErrNotSupported, syscall.ENOTSUP},
+	{arrow.ErrNotImplemented, syscall.ENOSYS},
+	{arrow.ErrInvalid, syscall.EINVAL},
+	{arrow.ErrType, syscall.EINVAL},
+	{arrow.ErrKey, syscall.EINVAL},
+	{arrow.ErrIndex, syscall.EINVAL},
+}
+
+// errnoOf is the code that tells a consumer in C of an error: the one that it came with,
+// or the one that the table has for it, or EIO.
+func errnoOf(err error) int {
+	var coded interface{ errno() int }
+	if errors.As(err, &coded) {
+		return coded.errno()
+	}
+	var errno syscall.Errno
+	if errors.As(err, &errno) && errno != 0 {
+		return int(errno)
+	}
+	for _, e := range errnos {
+		if errors.Is(err, e.err) {
+			return int(e.code)
+		}
+	}
+	return int(syscall.EIO)
+}
+
+// errorsOf is what an error with a code from C wraps.
+func errorsOf(code int) []error {
+	if code <= 0 {
+		return nil // not an errno: nothing is known about it
+	}
+	wrapped := []error{syscall.Errno(code)}
+	for _, e := range errnos {
+		if int(e.code) == code {
+			wrapped = append(wrapped, e.err)
+			break
+		}
+	}
+	return wrapped
+}
+
+// codeText prints a code from C.
+func codeText(code int) string {
+	if code <= 0 {
+		return fmt.Sprintf("code %d", code)
+	}
+	return fmt.Sprintf("%s (errno %d)", syscall.Errno(code), code)
+}
+
+// StreamError is an error that the producer of a stream reported:
+//
+//	cdevice: import: ArrowDeviceArrayStream.get_next: input/output error (errno 5): disk on fire
+//
+// It wraps the code as a syscall.Errno, and what the code means in Go: arrow.ErrInvalid
+// for EINVAL, arrow.ErrNotImplemented for ENOSYS, device.ErrNotSupported for ENOTSUP,
+// context.Canceled for ECANCELED, context.DeadlineExceeded for ETIMEDOUT. Exported again, it
+// keeps its code.
+type StreamError struct {
+	Callback string // that returned the code: get_schema or get_next
+	Code     int    // meant to be an errno; not zero
+	Message  string // what get_last_error said; may be empty
+}
+
+func (e *StreamError) Error() string {
+	text := fmt.Sprintf("cdevice: import: ArrowDeviceArrayStream.%s: %s", e.Callback, codeText(e.Code))
+	if e.Message != "" {
+		text += ": " + e.Message
+	}
+	return text
+}
+
+// Unwrap returns what the code means.
+func (e *StreamError) Unwrap() []error { return errorsOf(e.Code) }
+
+func (e *StreamError) errno() int { return e.Code }
+
+// panicError is the error that a panic in a program's code becomes, where the call came
+// from C or from a goroutine of ours.
+func panicError(v any) error {
+	if err, ok := v.(error); ok {
+		return fmt.Errorf("cdevice: panic: %w", err)
+	}
+	return fmt.Errorf("cdevice: panic: %v", v)
+}

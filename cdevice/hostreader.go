@@ -1,0 +1,94 @@
+package cdevice
+
+import (
+	"context"
+	"io"
+	"sync/atomic"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+)
+
+// HostReader returns an arrow-go reader over the batches that are left in r, for the rest
+// of arrow-go: batches in memory that the host can read are viewed ([RecordBatch.HostView]),
+// others copied into memory of mem ([RecordBatch.CopyToHost]; nil is arrow-go's default
+// allocator). It waits for each batch's event; ctx ends a wait, and with that the stream.
+//
+// The result is owned by the caller. It holds a reference to r. A record batch borrows from
+// it until its next Next, as arrow-go has it; Retain to keep one.
+func (r *RecordReader) HostReader(ctx context.Context, mem memory.Allocator) array.RecordReader {
+	h := &hostReader{from: r, ctx: ctx, mem: mem}
+	h.refs.Store(1)
+	if !r.r.hold() {
+		h.from, h.err = nil, readReleased("RecordReader")
+	}
+	h.schema = r.schema
+	return h
+}
+
+// hostReader is an array.RecordReader, and like all of them one goroutine's.
+type hostReader struct {
+	refs    atomic.Int64
+	from    *RecordReader // a reference; nil once it is given back
+	ctx     context.Context
+	mem     memory.Allocator
+	schema  *arrow.Schema
+	current arrow.RecordBatch
+	err     error
+}
+
+func (h *hostReader) Retain() { h.refs.Add(1) }
+
+func (h *hostReader) Release() {
+	if h.refs.Add(-1) == 0 {
+		h.dropCurrent()
+		h.close()
+	}
+}
+
+func (h *hostReader) Schema() *arrow.Schema          { return h.schema }
+func (h *hostReader) RecordBatch() arrow.RecordBatch { return h.current }
+func (h *hostReader) Record() arrow.RecordBatch      { return h.current } // of the interface, deprecated
+func (h *hostReader) Err() error                     { return h.err }
+
+func (h *hostReader) Next() bool {
+	h.dropCurrent()
+	if h.err != nil || h.from == nil {
+		return false
+	}
+	b, err := h.from.r.pull()
+	if err == nil {
+		h.current, err = h.read(b)
+		b.Release()
+	}
+	if err == nil {
+		return true
+	}
+	if err != io.EOF {
+		h.err = err
+	}
+	h.close()
+	return false
+}
+
+func (h *hostReader) read(b *RecordBatch) (arrow.RecordBatch, error) {
+	if b.place.hostReadable() {
+		return b.HostView(h.ctx)
+	}
+	return b.CopyToHost(h.ctx, h.mem)
+}
+
+func (h *hostReader) dropCurrent() {
+	if h.current != nil {
+		h.current.Release()
+		h.current = nil
+	}
+}
+
+func (h *hostReader) close() {
+	if h.from != nil {
+		h.from.Release()
+		h.from = nil
+	}
+}

@@ -1,0 +1,203 @@
+package cdevice
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"iter"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+
+	"github.com/arrowdevice/arrowdevice/device"
+)
+
+// NewRecordReader makes a reader of an iterator over batches that have the schema and
+// live on devices of type t: a function that yields them, or All of another reader. The
+// batches stay the iterator's; it may release each when the yield returns. The stream ends
+// with the iterator, or with the first error that it yields.
+//
+// The iterator runs on a goroutine of its own, and only while somebody asks for a batch.
+// A release in the middle makes its yield return false, and waits until it has returned.
+// A panic in it is an error of the stream.
+//
+// The result is owned by the caller.
+func NewRecordReader(schema *arrow.Schema, t device.Type, batches iter.Seq2[*RecordBatch, error]) (*RecordReader, error) {
+	if schema == nil || batches == nil || t <= 0 {
+		return nil, invalid(opNew, "arguments", "nil", "a schema, the type of a device, and an iterator")
+	}
+	return newRecordReader(schema, t, &sequence[*RecordBatch]{seq: batches, check: func(b *RecordBatch) error {
+		if b == nil {
+			return nothing("batch")
+		}
+		return checkBatch(b, schema, t)
+	}}), nil
+}
+
+// NewArrayReader is [NewRecordReader] for arrays of the field's type.
+func NewArrayReader(field arrow.Field, t device.Type, arrays iter.Seq2[*Array, error]) (*ArrayReader, error) {
+	if field.Type == nil || arrays == nil || t <= 0 {
+		return nil, invalid(opNew, "arguments", "nil", "a field with a type, the type of a device, and an iterator")
+	}
+	return newArrayReader(field, t, &sequence[*Array]{seq: arrays, check: func(a *Array) error {
+		if a == nil {
+			return nothing("array")
+		}
+		return checkArray(a, field.Type, t)
+	}}), nil
+}
+
+// checkBatch says whether a batch belongs in a stream.
+func checkBatch(b *RecordBatch, schema *arrow.Schema, t device.Type) error {
+	if err := checkType(b.place, t); err != nil {
+		return err
+	}
+	if b.schema != schema && !sameTypes(b.schema, schema) {
+		return invalid(opRead, "RecordBatch.schema", b.schema, fmt.Sprintf("the stream's: %s", schema))
+	}
+	return nil
+}
+
+func checkArray(a *Array, dt arrow.DataType, t device.Type) error {
+	if err := checkType(a.place, t); err != nil {
+		return err
+	}
+	if !arrow.TypeEqual(a.field.Type, dt) {
+		return invalid(opRead, "Array.type", a.field.Type, fmt.Sprintf("the stream's: %s", dt))
+	}
+	return nil
+}
+
+func checkType(at place, t device.Type) error {
+	if at.id.Type != t {
+		return invalid(opRead, "device_type", at.id.Type, fmt.Sprintf("%s, the stream's", t))
+	}
+	return nil
+}
+
+// sameTypes says whether batches of one schema can be read by the other. Names and
+// metadata may differ.
+func sameTypes(a, b *arrow.Schema) bool {
+	if a.NumFields() != b.NumFields() {
+		return false
+	}
+	for i := range a.NumFields() {
+		if !arrow.TypeEqual(a.Field(i).Type, b.Field(i).Type) {
+			return false
+		}
+	}
+	return true
+}
+
+// WrapRecordReader makes a reader of an arrow-go reader, without copying: dev says what
+// kind of memory the batches are built in, as for [Wrap]. Tables are read with arrow-go's
+// array.NewTableReader.
+//
+// The result is owned by the caller. It holds a reference to rdr, which stays the caller's.
+func WrapRecordReader(rdr array.RecordReader, dev device.Device) (*RecordReader, error) {
+	if rdr == nil || dev == nil {
+		return nil, invalid(opWrap, "arguments", "nil", "a reader and a device")
+	}
+	if _, err := placeOn(dev); err != nil {
+		return nil, err
+	}
+	schema := rdr.Schema()
+	if schema == nil {
+		return nil, invalid(opWrap, "schema", "nil", "a schema")
+	}
+	rdr.Retain()
+	return newRecordReader(schema, dev.ID().Type, &wrapped{rdr: rdr, schema: schema, dev: dev}), nil
+}
+
+// wrapped is the supply of an arrow-go reader.
+type wrapped struct {
+	rdr    array.RecordReader // a reference
+	schema *arrow.Schema
+	dev    device.Device
+}
+
+func (w *wrapped) next() (*RecordBatch, error) {
+	if !w.rdr.Next() {
+		if err := w.rdr.Err(); err != nil {
+			return nil, err
+		}
+		return nil, io.EOF
+	}
+	b, err := Wrap(w.rdr.RecordBatch(), w.dev)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkBatch(b, w.schema, w.dev.ID().Type); err != nil {
+		b.Release()
+		return nil, err
+	}
+	return b, nil
+}
+
+func (w *wrapped) close() { w.rdr.Release() }
+
+// CopyReaderToDevice makes a reader whose batches are copies on dev of an arrow-go
+// reader's batches: [WrapRecordReader], and [RecordReader.CopyTo] of that.
+func CopyReaderToDevice(ctx context.Context, rdr array.RecordReader, dev device.Device, opts ...CopyOption) (*RecordReader, error) {
+	src, err := WrapRecordReader(rdr, device.Host())
+	if err != nil {
+		return nil, err
+	}
+	defer src.Release()
+	return src.CopyTo(ctx, dev, opts...)
+}
+
+// CopyTo makes a reader whose batches are copies on dev of the batches that are left in r,
+// each made as [RecordBatch.CopyTo] does. While one batch is in use, the next one is
+// taken from r and its copy is enqueued, on a goroutine of the reader's own; it begins
+// with the first batch that is asked for. ctx ends waiting, and with that the stream.
+//
+// The result is owned by the caller. It holds a reference to r. Releasing it does not wait
+// for a batch that is just being made.
+func (r *RecordReader) CopyTo(ctx context.Context, dev device.Device, opts ...CopyOption) (*RecordReader, error) {
+	if dev == nil {
+		return nil, invalid(opCopy, "device", "nil", "a device")
+	}
+	if !r.r.hold() {
+		return nil, readReleased("RecordReader")
+	}
+	copies := &mapped[*RecordBatch, *RecordBatch]{from: &r.r, do: func(b *RecordBatch) (*RecordBatch, error) {
+		return b.CopyTo(ctx, dev, opts...)
+	}}
+	return newRecordReader(r.schema, dev.ID().Type, prefetch[*RecordBatch](copies, 1)), nil
+}
+
+// WrapChunked makes a reader of the chunks of a chunked array, without copying: dev says
+// what kind of memory they were built in, as for [WrapArray]. A column of an arrow-go
+// table is a chunked array.
+//
+// The result is owned by the caller. It holds a reference to chunked, which stays the
+// caller's.
+func WrapChunked(chunked *arrow.Chunked, dev device.Device) (*ArrayReader, error) {
+	if chunked == nil || dev == nil {
+		return nil, invalid(opWrap, "arguments", "nil", "a chunked array and a device")
+	}
+	if _, err := placeOn(dev); err != nil {
+		return nil, err
+	}
+	chunked.Retain()
+	field := arrow.Field{Type: chunked.DataType(), Nullable: true}
+	return newArrayReader(field, dev.ID().Type, &chunks{chunked: chunked, dev: dev}), nil
+}
+
+// chunks is the supply of a chunked array.
+type chunks struct {
+	chunked *arrow.Chunked // a reference
+	dev     device.Device
+	at      int
+}
+
+func (c *chunks) next() (*Array, error) {
+	if c.at == len(c.chunked.Chunks()) {
+		return nil, io.EOF
+	}
+	c.at++
+	return WrapArray(c.chunked.Chunk(c.at-1), c.dev)
+}
+
+func (c *chunks) close() { c.chunked.Release() }

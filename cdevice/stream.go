@@ -1,0 +1,380 @@
+package cdevice
+
+import (
+	"fmt"
+	"io"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/bridge"
+	"github.com/arrowdevice/arrowdevice/internal/schema"
+)
+
+// CArrowDeviceArrayStream is struct ArrowDeviceArrayStream of the C device stream
+// interface. Like [CArrowDeviceArray], it may live in Go memory and be filled without being
+// zeroed first; a C pointer becomes one with [DeviceArrayStreamFromPtr].
+//
+// https://arrow.apache.org/docs/format/CDeviceDataInterface.html#device-stream-interface
+type CArrowDeviceArrayStream = abi.ArrowDeviceArrayStream
+
+// DeviceArrayStreamFromPtr returns the struct ArrowDeviceArrayStream at an address. It
+// borrows the struct.
+func DeviceArrayStreamFromPtr(ptr uintptr) *CArrowDeviceArrayStream {
+	return abi.At[CArrowDeviceArrayStream](ptr)
+}
+
+// ReleaseCArrowDeviceArrayStream calls the release callback of a stream that nobody
+// imported. A nil or released stream is left alone.
+func ReleaseCArrowDeviceArrayStream(stream *CArrowDeviceArrayStream) {
+	if stream != nil && stream.Release != 0 {
+		bridge.CallStreamRelease(stream)
+	}
+}
+
+// WithPrefetch makes a reader ask the producer for batches before it is asked itself, on a
+// goroutine of its own: up to depth of them are ready beyond the one that is in use. It is
+// an option of streams, and begins with the first batch that is asked for. Releasing the
+// reader does not wait for a call of the producer's get_next that is under way: its
+// release callback is called, on that goroutine, when the call returns.
+func WithPrefetch(depth int) ImportOption {
+	return func(o *importOptions) { o.prefetch = depth }
+}
+
+// ImportRecordReader makes a reader of a C stream of record batches. It asks for the
+// schema, and for nothing else yet. Batches are imported as [ImportRecordBatch] does,
+// with the same options; they need not be released before the reader. The producer's
+// callbacks are called one at a time, on the goroutine that asks for a batch.
+//
+// Each batch must live on the type of device that the stream declares. The stream ends
+// where the producer gives a released array, whatever else that holds, or with the first
+// error: a [StreamError] with the producer's code and text, or a [FieldError] about what
+// it gave. After that, get_next is not called again.
+//
+// It takes ownership of *stream, also when it returns an error: it is marked released.
+//
+// https://arrow.apache.org/docs/format/CDeviceDataInterface.html#device-stream-interface
+func ImportRecordReader(stream *CArrowDeviceArrayStream, opts ...ImportOption) (*RecordReader, error) {
+	c, o, err := openStream(stream, opts)
+	if err != nil {
+		return nil, err
+	}
+	s, err := readSchema(c, schema.ImportSchema)
+	if err != nil {
+		return nil, err
+	}
+	from := &imported[*RecordBatch]{c: c, array: func(arr *CArrowDeviceArray) (*RecordBatch, error) {
+		return ImportRecordBatchWithSchema(arr, s, opts...)
+	}}
+	return newRecordReader(s, c.deviceType(), prefetch(from, o.prefetch)), nil
+}
+
+// ImportArrayReader is [ImportRecordReader] for a stream of arrays of any type.
+//
+// It takes ownership of *stream, also when it returns an error.
+func ImportArrayReader(stream *CArrowDeviceArrayStream, opts ...ImportOption) (*ArrayReader, error) {
+	c, o, err := openStream(stream, opts)
+	if err != nil {
+		return nil, err
+	}
+	field, err := readSchema(c, schema.Import)
+	if err != nil {
+		return nil, err
+	}
+	from := &imported[*Array]{c: c, array: func(arr *CArrowDeviceArray) (*Array, error) {
+		return importArray(arr, field, opts)
+	}}
+	return newArrayReader(field, c.deviceType(), prefetch(from, o.prefetch)), nil
+}
+
+// prefetch returns a supply that is depth items ahead of its reader.
+func prefetch[T counted](from supply[T], depth int) supply[T] {
+	if depth <= 0 {
+		return from
+	}
+	return &ahead[T]{from: from, depth: depth}
+}
+
+// cStream is a stream that somebody else exported.
+type cStream struct {
+	abi.ArrowDeviceArrayStream
+	releaseWith func(release func()) // nil: none
+}
+
+var importedStreams atomic.Int64
+
+// openStream moves the stream into Go memory and marks the source released. Unless it
+// returns an error, the caller releases it.
+func openStream(stream *CArrowDeviceArrayStream, opts []ImportOption) (*cStream, *importOptions, error) {
+	if stream == nil {
+		return nil, nil, invalid(opImport, "ArrowDeviceArrayStream", "NULL", "a struct to import")
+	}
+	if stream.Release == 0 {
+		return nil, nil, fieldError(opImport, "ArrowDeviceArrayStream.release", "NULL", nil, ErrReleased)
+	}
+	c := &cStream{ArrowDeviceArrayStream: *stream}
+	stream.Release = 0
+	importedStreams.Add(1)
+	done := false
+	defer func() { // also when an option panics
+		if !done {
+			c.release()
+		}
+	}()
+	if err := c.check(); err != nil {
+		return nil, nil, err
+	}
+	o := new(importOptions)
+	for _, opt := range opts {
+		opt(o)
+	}
+	c.releaseWith = o.releaseWith
+	done = true
+	return c, o, nil
+}
+
+func (c *cStream) check() error {
+	if c.DeviceType <= 0 {
+		return invalid(opImport, "ArrowDeviceArrayStream.device_type", c.DeviceType, "the type of a device")
+	}
+	for _, f := range []struct {
+		name string
+		addr uintptr
+	}{{"get_schema", c.GetSchema}, {"get_next", c.GetNext}, {"get_last_error", c.GetLastError}} {
+		if f.addr == 0 {
+			return invalid(opImport, "ArrowDeviceArrayStream."+f.name, "NULL", "a callback")
+		}
+	}
+	return nil
+}
+
+func (c *cStream) deviceType() device.Type { return device.Type(c.DeviceType) }
+
+// failed is the error for a code that a callback returned just now.
+func (c *cStream) failed(callback string, code int) error {
+	text := bridge.CallGetLastError(&c.ArrowDeviceArrayStream)
+	return &StreamError{Callback: callback, Code: code, Message: strings.ToValidUTF8(text, "\ufffd")}
+}
+
+func (c *cStream) release() {
+	if c.releaseWith == nil {
+		c.callRelease()
+	} else {
+		c.releaseWith(c.callRelease)
+	}
+}
+
+func (c *cStream) callRelease() {
+	bridge.CallStreamRelease(&c.ArrowDeviceArrayStream)
+	importedStreams.Add(-1)
+}
+
+// readSchema asks the producer for the schema. After an error, the stream is released.
+func readSchema[T any](c *cStream, take func(*abi.ArrowSchema) (T, error)) (s T, err error) {
+	var out abi.ArrowSchema
+	if code := bridge.CallGetSchema(&c.ArrowDeviceArrayStream, &out); code != 0 {
+		err = c.failed("get_schema", code)
+	} else if s, err = take(&out); err != nil {
+		err = within("ArrowDeviceArrayStream.get_schema", err)
+	}
+	if err != nil {
+		c.release()
+	}
+	return s, err
+}
+
+// imported is the supply of a C stream.
+type imported[T any] struct {
+	c     *cStream
+	array func(*CArrowDeviceArray) (T, error) // takes ownership of the struct
+	out   CArrowDeviceArray
+}
+
+func (s *imported[T]) next() (item T, err error) {
+	s.out.Array.Release = 0
+	if code := bridge.CallGetNext(&s.c.ArrowDeviceArrayStream, &s.out); code != 0 {
+		return item, s.c.failed("get_next", code)
+	}
+	if s.out.Array.Release == 0 {
+		return item, io.EOF
+	}
+	if s.out.DeviceType != s.c.DeviceType {
+		releaseArray(&s.out.Array)
+		return item, invalid(opImport, "ArrowDeviceArrayStream.get_next.device_type", s.out.DeviceType,
+			fmt.Sprintf("%d, the stream's", s.c.DeviceType))
+	}
+	if item, err = s.array(&s.out); err != nil {
+		err = within("ArrowDeviceArrayStream.get_next", err)
+	}
+	return item, err
+}
+
+func (s *imported[T]) close() { s.c.release() }
+
+// ExportRecordReader fills *out with the batches that are left in r, each exported as
+// [ExportRecordBatch] does with the same options. Nothing is asked of r before the
+// consumer asks. A consumer may call from any thread, one call at a time, as the
+// specification has it.
+//
+// The exported stream holds r on its own until the consumer releases it, at any time;
+// arrays outlive it. r stays the caller's: batches that one takes the other does not see.
+// Errors, also a panic in the code that makes the batches, reach the consumer as an errno
+// and the text of get_last_error, which is valid until the next call. After an error or
+// the end, get_next gives the same again.
+//
+// It writes *out only on success; *out may hold anything before.
+//
+// https://arrow.apache.org/docs/format/CDeviceDataInterface.html#device-stream-interface
+func ExportRecordReader(r *RecordReader, out *CArrowDeviceArrayStream, opts ...ExportOption) error {
+	if r == nil || !r.r.hold() {
+		return exportReleased("RecordReader")
+	}
+	return exportStream(&r.r, out, opts,
+		func(s *abi.ArrowSchema) error { return schema.ExportSchema(r.schema, s) },
+		func(b *RecordBatch, out *CArrowDeviceArray) error { return ExportRecordBatch(b, out, nil, opts...) })
+}
+
+// ExportArrayReader is [ExportRecordReader] for a stream of arrays.
+//
+// It writes *out only on success; *out may hold anything before.
+func ExportArrayReader(r *ArrayReader, out *CArrowDeviceArrayStream, opts ...ExportOption) error {
+	if r == nil || !r.r.hold() {
+		return exportReleased("ArrayReader")
+	}
+	return exportStream(&r.r, out, opts,
+		func(s *abi.ArrowSchema) error { return schema.Export(r.field, s) },
+		func(a *Array, out *CArrowDeviceArray) error { return ExportArray(a, out, nil, opts...) })
+}
+
+var exportedStreams atomic.Int64
+
+// exportStream takes the reference to r that the caller holds.
+func exportStream[T counted](r *reader[T], out *CArrowDeviceArrayStream, opts []ExportOption,
+	schema func(*abi.ArrowSchema) error, array func(T, *CArrowDeviceArray) error,
+) error {
+	if out == nil {
+		r.release()
+		return noOutput("ArrowDeviceArrayStream")
+	}
+	t, err := exportedType(r.deviceType, opts)
+	if err != nil {
+		r.release()
+		return err
+	}
+	exportedStreams.Add(1)
+	bridge.ExportStream(&exported[T]{reader: r, schema: schema, array: array}, int32(t), out)
+	return nil
+}
+
+// exportedType is the device type that arrays of the type have when they are exported.
+func exportedType(t device.Type, opts []ExportOption) (device.Type, error) {
+	var o exportOptions
+	for _, opt := range opts {
+		opt(&o)
+	}
+	if !o.forHost {
+		return t, nil
+	}
+	if !t.HostReadable() {
+		return 0, fieldError(opExport, "ArrowDeviceArrayStream.device_type", t, "memory that the host can read (ForHost)", device.ErrNotSupported)
+	}
+	return device.CPU, nil
+}
+
+// exported is the Go side of a stream of ours: a bridge.Stream.
+type exported[T counted] struct {
+	reader *reader[T] // a reference
+	schema func(*abi.ArrowSchema) error
+	array  func(T, *CArrowDeviceArray) error
+	text   lastError
+}
+
+func (s *exported[T]) GetSchema(out *abi.ArrowSchema) int {
+	return s.text.of(func() error {
+		if out == nil {
+			return noOutput("ArrowSchema")
+		}
+		return s.schema(out)
+	})
+}
+
+func (s *exported[T]) GetNext(out *abi.ArrowDeviceArray) int {
+	return s.text.of(func() error {
+		if out == nil {
+			return noOutput("ArrowDeviceArray")
+		}
+		item, err := s.reader.pull()
+		if err == io.EOF {
+			*out = CArrowDeviceArray{} // released: the end
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		defer item.Release()
+		return s.array(item, out)
+	})
+}
+
+func (s *exported[T]) GetLastError() uintptr { return s.text.address() }
+
+func (s *exported[T]) Release() {
+	s.text.close()
+	s.reader.release()
+	exportedStreams.Add(-1)
+}
+
+// lastError is the text of the last error of a stream, for C to read.
+type lastError struct {
+	mu     sync.Mutex
+	text   []byte // NUL-terminated and pinned; nil where the last call had no error
+	pins   runtime.Pinner
+	closed bool
+}
+
+// of runs a callback and returns the code of its error, or 0. A panic is an error.
+func (l *lastError) of(do func() error) (code int) {
+	err := func() (err error) {
+		defer func() {
+			if v := recover(); v != nil {
+				err = panicError(v)
+			}
+		}()
+		return do()
+	}()
+	return l.set(err)
+}
+
+func (l *lastError) set(err error) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.pins.Unpin()
+	l.text = nil
+	if err == nil {
+		return 0
+	}
+	if !l.closed {
+		l.text = append([]byte(strings.ReplaceAll(err.Error(), "\x00", "\ufffd")), 0)
+		l.pins.Pin(&l.text[0])
+	}
+	return errnoOf(err)
+}
+
+func (l *lastError) address() uintptr {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.text == nil {
+		return 0
+	}
+	return uintptr(addressOf(l.text))
+}
+
+func (l *lastError) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.pins.Unpin()
+	l.text, l.closed = nil, true
+}

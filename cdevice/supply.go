@@ -1,0 +1,179 @@
+package cdevice
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+)
+
+// supply is where the items of a reader come from.
+type supply[T any] interface {
+	// next returns the next item, owned by the caller, or io.EOF, or what went wrong. It
+	// is called by one goroutine at a time, and not again after an error.
+	next() (T, error)
+	// close ends the supply. It is called once, when no next is under way.
+	close()
+}
+
+// pulled is what a supply's next returned.
+type pulled[T any] struct {
+	item T
+	err  error
+}
+
+// sequence is the supply of an iterator. The iterator runs on a goroutine of its own, and
+// only while an item is asked for. iter.Pull does not do: it must not be used on the
+// threads of callbacks from C.
+type sequence[T counted] struct {
+	seq   iter.Seq2[T, error]
+	check func(T) error // of what the iterator yields
+	ask   chan struct{} // nil until the first next; closed to stop the iterator
+	got   chan pulled[T]
+}
+
+func (s *sequence[T]) next() (T, error) {
+	if s.ask == nil {
+		s.ask, s.got = make(chan struct{}), make(chan pulled[T])
+		go s.run(s.ask, s.got)
+	}
+	s.ask <- struct{}{}
+	p := <-s.got
+	return p.item, p.err
+}
+
+func (s *sequence[T]) close() {
+	if s.ask == nil {
+		return
+	}
+	close(s.ask)
+	for range s.got { // until the iterator has returned
+	}
+}
+
+// run answers every ask once. What the iterator yields is borrowed, and retained here.
+func (s *sequence[T]) run(ask <-chan struct{}, got chan<- pulled[T]) {
+	defer close(got)
+	asked := false
+	last := pulled[T]{err: errors.New("cdevice: the iterator ended its goroutine")}
+	defer func() {
+		if v := recover(); v != nil {
+			last.err = panicError(v)
+		}
+		if asked {
+			got <- last
+		}
+	}()
+	if _, asked = <-ask; !asked {
+		return
+	}
+	for item, err := range s.seq {
+		if err == nil {
+			err = s.check(item)
+		}
+		if err != nil {
+			last.err = err
+			return
+		}
+		item.Retain()
+		asked = false
+		got <- pulled[T]{item: item}
+		if _, asked = <-ask; !asked {
+			return
+		}
+	}
+	last.err = io.EOF
+}
+
+// mapped is the supply of another reader's items, each made into something else.
+type mapped[S, T counted] struct {
+	from *reader[S] // a reference
+	do   func(S) (T, error)
+}
+
+func (m *mapped[S, T]) next() (item T, err error) {
+	src, err := m.from.pull()
+	if err != nil {
+		return item, err
+	}
+	defer src.Release()
+	return m.do(src)
+}
+
+func (m *mapped[S, T]) close() { m.from.release() }
+
+// ahead is a supply that asks another one before it is asked itself: it holds depth items
+// at most that nobody has taken. It begins with the first next.
+type ahead[T counted] struct {
+	from  supply[T]
+	depth int
+	got   chan pulled[T] // nil until the first next
+	stop  chan struct{}
+}
+
+func (a *ahead[T]) next() (item T, err error) {
+	if a.got == nil {
+		// The goroutine holds one item, the channel the others.
+		a.got, a.stop = make(chan pulled[T], a.depth-1), make(chan struct{})
+		go a.run(a.got, a.stop)
+	}
+	p := <-a.got
+	return p.item, p.err
+}
+
+// close lets the goroutine finish a next that is under way, and does not wait for it.
+func (a *ahead[T]) close() {
+	if a.got == nil {
+		a.from.close()
+		return
+	}
+	close(a.stop)
+}
+
+func (a *ahead[T]) run(got chan pulled[T], stop <-chan struct{}) {
+	defer a.from.close()
+	defer func() {
+		<-stop // the reader has no use for what is left
+		for {
+			select {
+			case p := <-got:
+				drop(p)
+			default:
+				return
+			}
+		}
+	}()
+	for {
+		p := a.ask()
+		select {
+		case got <- p:
+		case <-stop:
+			drop(p)
+			return
+		}
+		if p.err != nil {
+			return
+		}
+	}
+}
+
+func (a *ahead[T]) ask() (p pulled[T]) {
+	defer func() {
+		if v := recover(); v != nil {
+			p = pulled[T]{err: panicError(v)}
+		}
+	}()
+	p.item, p.err = a.from.next()
+	return p
+}
+
+func drop[T counted](p pulled[T]) {
+	if p.err == nil {
+		p.item.Release()
+	}
+}
+
+// nothing says that an iterator yielded a nil item without an error.
+func nothing(what string) error {
+	return fmt.Errorf("cdevice: the iterator yielded neither a %s nor an error", what)
+}

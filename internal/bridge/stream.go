@@ -1,0 +1,92 @@
+package bridge
+
+// #include "stream.h"
+import "C"
+
+import (
+	"syscall"
+	"unsafe"
+
+	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/handle"
+)
+
+// Stream is the Go side of an ArrowDeviceArrayStream that we export: its callbacks, with
+// what they return. The struct's private_data is the handle of one. A method that panics
+// has returned EIO.
+type Stream interface {
+	handle.Releaser
+	GetSchema(out *abi.ArrowSchema) int
+	GetNext(out *abi.ArrowDeviceArray) int
+	GetLastError() uintptr // a C string, or 0
+}
+
+// ExportStream fills *out with the callbacks of s, which stays reachable until the
+// release callback has called its Release.
+func ExportStream(s Stream, deviceType int32, out *abi.ArrowDeviceArrayStream) {
+	out.DeviceType = deviceType
+	out.GetSchema = uintptr(C.cdevice_v0_stream_get_schema)
+	out.GetNext = uintptr(C.cdevice_v0_stream_get_next)
+	out.GetLastError = uintptr(C.cdevice_v0_stream_get_last_error)
+	out.Release = uintptr(C.cdevice_v0_stream_release)
+	out.PrivateData = uintptr(handle.New(s))
+}
+
+// ask calls do with the value of a handle, in a guard, and returns what do does: EINVAL
+// where the handle names no T any more, EIO where do panics.
+func ask[T any](word C.uint64_t, do func(T) int) (code C.int) {
+	v, ok := handle.Get(handle.Word(word)).(T)
+	if !ok {
+		return C.int(syscall.EINVAL)
+	}
+	code = C.int(syscall.EIO)
+	guard(func() { code = C.int(do(v)) })
+	return code
+}
+
+//export cdevice_v0_go_stream_get_schema
+func cdevice_v0_go_stream_get_schema(word C.uint64_t, out C.uintptr_t) C.int {
+	return ask(word, func(s Stream) int { return s.GetSchema(abi.At[abi.ArrowSchema](uintptr(out))) })
+}
+
+//export cdevice_v0_go_stream_get_next
+func cdevice_v0_go_stream_get_next(word C.uint64_t, out C.uintptr_t) C.int {
+	return ask(word, func(s Stream) int { return s.GetNext(abi.At[abi.ArrowDeviceArray](uintptr(out))) })
+}
+
+//export cdevice_v0_go_stream_get_last_error
+func cdevice_v0_go_stream_get_last_error(word C.uint64_t) (text C.uintptr_t) {
+	ask(word, func(s Stream) int {
+		text = C.uintptr_t(s.GetLastError())
+		return 0
+	})
+	return text
+}
+
+// The callbacks of a stream that somebody else exported. They run on this thread, and may
+// call back into Go. The stream must not be released.
+
+// CallGetSchema calls get_schema and returns its errno-compatible code.
+func CallGetSchema(s *abi.ArrowDeviceArrayStream, out *abi.ArrowSchema) int {
+	return int(C.cdevice_v0_call_stream_get_schema(streamWords(s), (*C.uint64_t)(unsafe.Pointer(out))))
+}
+
+// CallGetNext calls get_next and returns its errno-compatible code.
+func CallGetNext(s *abi.ArrowDeviceArrayStream, out *abi.ArrowDeviceArray) int {
+	return int(C.cdevice_v0_call_stream_get_next(streamWords(s), (*C.uint64_t)(unsafe.Pointer(out))))
+}
+
+// CallGetLastError calls get_last_error and copies the text that it returns, which is
+// empty where there is none.
+func CallGetLastError(s *abi.ArrowDeviceArrayStream) string {
+	return abi.String(uintptr(unsafe.Pointer(C.cdevice_v0_call_stream_get_last_error(streamWords(s)))))
+}
+
+// CallStreamRelease calls release.
+func CallStreamRelease(s *abi.ArrowDeviceArrayStream) {
+	C.cdevice_v0_call_stream_release(streamWords(s))
+}
+
+func streamWords(s *abi.ArrowDeviceArrayStream) *C.uint64_t {
+	return (*C.uint64_t)(unsafe.Pointer(s))
+}
