@@ -29,6 +29,7 @@ func (a *carray) plain() *cdata.CArrowArray { return (*cdata.CArrowArray)(unsafe
 func operations(s shape) []operation {
 	return []operation{
 		exportRelease(s), wrapExportRelease(s), importRelease(s), importViewRelease(s), schemaBothWays(s),
+		batchesThroughStream(s), readerThroughStream(s), readerToReader(s),
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"iter"
+
+	"github.com/apache/arrow-go/v18/arrow"
 )
 
 // supply is where the items of a reader come from.
@@ -83,6 +85,33 @@ func (s *sequence[T]) run(ask <-chan struct{}, got chan<- pulled[T]) {
 		}
 	}
 	last.err = io.EOF
+}
+
+// function is the supply of a function.
+type function[T counted] struct {
+	ask   func() (T, error)
+	check func(T) error
+	stop  func() // may be nil
+}
+
+func (f *function[T]) next() (item T, err error) {
+	if item, err = f.ask(); err != nil {
+		return item, err
+	}
+	if err = f.check(item); err != nil {
+		var none T
+		if item != none {
+			item.Release()
+		}
+		return none, err
+	}
+	return item, nil
+}
+
+func (f *function[T]) close() {
+	if f.stop != nil {
+		f.stop()
+	}
 }
 
 // mapped is the supply of another reader's items, each made into something else.
@@ -173,7 +202,7 @@ func drop[T counted](p pulled[T]) {
 	}
 }
 
-// nothing says that an iterator yielded a nil item without an error.
+// nothing says that a program gave a nil item without an error.
 func nothing(what string) error {
-	return fmt.Errorf("cdevice: the iterator yielded neither a %s nor an error", what)
+	return fmt.Errorf("cdevice: neither a %s nor an error: %w", what, arrow.ErrInvalid)
 }
