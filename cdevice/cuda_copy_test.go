@@ -9,6 +9,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/apache/arrow-go/v18/arrow/memory/mallocator"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -21,6 +22,9 @@ import (
 )
 
 var background = context.Background()
+
+// offHeap is memory that Go need not pin.
+var offHeap = mallocator.NewMallocator()
 
 // toHost copies a to memory of a checked allocator and compares it with want.
 func sameOnHost(t *testing.T, want arrow.Array, a *cdevice.Array) {

@@ -259,29 +259,21 @@ func exportStream[T counted](r *reader[T], out *CArrowDeviceArrayStream, opts []
 		r.release()
 		return noOutput("ArrowDeviceArrayStream")
 	}
-	t, err := exportedType(r.deviceType, opts)
-	if err != nil {
-		r.release()
-		return err
-	}
 	exportedStreams.Add(1)
-	bridge.ExportStream(&exported[T]{reader: r, schema: schema, array: array}, int32(t), out)
+	bridge.ExportStream(&exported[T]{reader: r, schema: schema, array: array}, int32(exportedType(r.deviceType, opts)), out)
 	return nil
 }
 
 // exportedType is the device type that arrays of the type have when they are exported.
-func exportedType(t device.Type, opts []ExportOption) (device.Type, error) {
+func exportedType(t device.Type, opts []ExportOption) device.Type {
 	var o exportOptions
 	for _, opt := range opts {
 		opt(&o)
 	}
-	if !o.forHost {
-		return t, nil
+	if o.forHost {
+		return device.CPU
 	}
-	if !t.HostReadable() {
-		return 0, fieldError(opExport, "ArrowDeviceArrayStream.device_type", t, "memory that the host can read (ForHost)", device.ErrNotSupported)
-	}
-	return device.CPU, nil
+	return t
 }
 
 // exported is the Go side of a stream of ours: a bridge.Stream.

@@ -25,6 +25,29 @@ int cpeer_release_array_on_thread(struct ArrowArray* array) {
   return err != 0 ? err : pthread_join(thread, NULL);
 }
 
+struct call {
+  int (*f)(void*, void*);
+  void *a, *b;
+  int result;
+};
+
+static void* run_call(void* p) {
+  struct call* c = p;
+  c->result = c->f(c->a, c->b);
+  return NULL;
+}
+
+int cpeer_call_on_thread(int (*f)(void*, void*), void* a, void* b, int* result) {
+  struct call c = {f, a, b, 0};
+  pthread_t thread;
+  int err = pthread_create(&thread, NULL, run_call, &c);
+  if (err == 0) err = pthread_join(thread, NULL);
+  *result = c.result;
+  return err;
+}
+
+const void* cpeer_call_for_pointer(const void* (*f)(void*), void* a) { return f(a); }
+
 void cpeer_look_at(const void** pointer) { (void)pointer; }
 
 /* The floor: one malloc holds the structs below the root, their pointers and

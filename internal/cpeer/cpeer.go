@@ -32,6 +32,24 @@ func ReleaseOnThread(a *abi.ArrowArray) error {
 	return nil
 }
 
+// CallOnThread calls the C function at f with two pointers, on a new C thread, and returns
+// what the function does. The pointers may be to Go memory that holds none.
+func CallOnThread(f, a, b uintptr) int {
+	var result C.int
+	fn := (*[0]byte)(abi.Pointer(f))
+	if errno := C.cpeer_call_on_thread(fn, abi.Pointer(a), abi.Pointer(b), &result); errno != 0 {
+		panic(fmt.Sprintf("cpeer: start a thread: %v", syscall.Errno(errno)))
+	}
+	return int(result)
+}
+
+// CallForPointer calls the C function at f with a pointer and returns the pointer that it
+// returns.
+func CallForPointer(f, a uintptr) uintptr {
+	fn := (*[0]byte)(abi.Pointer(f))
+	return uintptr(C.cpeer_call_for_pointer(fn, abi.Pointer(a)))
+}
+
 // IsPinned says whether C may keep this address: it is not memory of the Go
 // heap, or that memory is pinned. cgo itself is asked: it panics when Go memory
 // that is passed to C holds a pointer to Go memory that is not pinned.

@@ -14,6 +14,13 @@ void cpeer_count_schema_release(struct ArrowSchema* schema);
  * the error of pthread_create. */
 int cpeer_release_array_on_thread(struct ArrowArray* array);
 
+/* Calls f(a, b) on a thread that Go has never seen, and writes what it returns to *result.
+ * Returns 0, or the error of pthread_create. */
+int cpeer_call_on_thread(int (*f)(void*, void*), void* a, void* b, int* result);
+
+/* Calls f(a) and returns the pointer that it returns. */
+const void* cpeer_call_for_pointer(const void* (*f)(void*), void* a);
+
 /* Takes an array of one pointer, and does nothing with it. */
 void cpeer_look_at(const void** pointer);
 

@@ -1,0 +1,132 @@
+package cdevice_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/device"
+)
+
+// days is an arrow-go reader; the caller releases it.
+func days(n int) array.RecordReader {
+	var all []arrow.RecordBatch
+	for range n {
+		rec := trips()
+		defer rec.Release()
+		all = append(all, rec)
+	}
+	rdr, err := array.NewRecordReader(all[0].Schema(), all)
+	if err != nil {
+		panic(err)
+	}
+	return rdr
+}
+
+// An arrow-go reader goes out as a C stream and comes back in; no memory is copied.
+func ExampleExportRecordReader() {
+	rdr := days(3)
+	r, err := cdevice.WrapRecordReader(rdr, device.Host())
+	rdr.Release()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	// A consumer in another language passes the address of its own struct; see
+	// DeviceArrayStreamFromPtr.
+	var stream cdevice.CArrowDeviceArrayStream
+	err = cdevice.ExportRecordReader(r, &stream)
+	r.Release() // the stream holds it on its own
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	in, err := cdevice.ImportRecordReader(&stream)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer in.Release()
+	fmt.Println(in.DeviceType(), in.Schema().Field(0).Name)
+	for batch, err := range in.All() {
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println(batch.NumRows(), "rows") // released when the loop moves on
+	}
+	// Output:
+	// cpu city
+	// 3 rows
+	// 3 rows
+	// 3 rows
+}
+
+// What makes the batches may be an iterator; its error reaches the consumer.
+func ExampleNewRecordReader() {
+	rec := trips()
+	defer rec.Release()
+	batch, err := cdevice.Wrap(rec, device.Host())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer batch.Release()
+	r, err := cdevice.NewRecordReader(rec.Schema(), device.CPU, func(yield func(*cdevice.RecordBatch, error) bool) {
+		if yield(batch, nil) {
+			yield(nil, fmt.Errorf("no more trips: %w", context.DeadlineExceeded))
+		}
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer r.Release()
+
+	var stream cdevice.CArrowDeviceArrayStream
+	if err := cdevice.ExportRecordReader(r, &stream); err != nil {
+		fmt.Println(err)
+		return
+	}
+	in, err := cdevice.ImportRecordReader(&stream)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer in.Release()
+	for in.Next() {
+		fmt.Println(in.RecordBatch().NumRows(), "rows")
+	}
+	fmt.Println(in.Err())
+	// Output:
+	// 3 rows
+	// cdevice: import: ArrowDeviceArrayStream.get_next: connection timed out (errno 110): no more trips: context deadline exceeded
+}
+
+// A reader is copied to a device batch by batch, the next one while this one is in use, and
+// read on the host again.
+func ExampleCopyReaderToDevice() {
+	gpu := openGPU()
+	rdr := days(2)
+	r, err := cdevice.CopyReaderToDevice(context.Background(), rdr, gpu)
+	rdr.Release()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	host := r.HostReader(context.Background(), nil) // of a stream that was imported, as well
+	r.Release()
+	defer host.Release()
+	for host.Next() {
+		fmt.Println(r.DeviceType(), host.RecordBatch().Column(1))
+	}
+	fmt.Println(host.Err())
+	// Output:
+	// cuda [12.5 (null) 3]
+	// cuda [12.5 (null) 3]
+	// <nil>
+}

@@ -1,0 +1,107 @@
+package cdevice_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/cdata"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/device"
+)
+
+func numberIn(rec arrow.RecordBatch) int { return int(rec.Column(0).(*array.Int64).Value(0)) }
+
+func TestHostReaderIsAnArrowGoReader(t *testing.T) {
+	checkLeaks(t)
+	s := newScript(t, numbered(t, 3)...)
+	r := s.reader(t)
+	h := r.HostReader(background, nil)
+	assert.Same(t, r.Schema(), h.Schema())
+	h.Retain()
+	h.Release()
+	var kept []arrow.RecordBatch
+	for h.Next() {
+		assert.Equal(t, h.RecordBatch(), h.Record())
+		h.RecordBatch().Retain()
+		kept = append(kept, h.RecordBatch())
+	}
+	require.NoError(t, h.Err())
+	assert.False(t, h.Next())
+	assert.Nil(t, h.RecordBatch())
+	h.Release()
+	for i, rec := range kept {
+		assert.Equal(t, i, numberIn(rec))
+		rec.Release()
+	}
+}
+
+// It holds the stream on its own, and lets it go early.
+func TestHostReaderHoldsTheStream(t *testing.T) {
+	checkLeaks(t)
+	s := newScript(t, numbered(t, 3)...)
+	r, err := cdevice.ImportRecordReader(s.stream)
+	require.NoError(t, err)
+	h := r.HostReader(background, nil)
+	r.Release()
+	assert.Zero(t, s.releases.Load())
+	require.True(t, h.Next())
+	assert.Equal(t, 0, numberIn(h.RecordBatch()))
+	h.Release()
+	assert.EqualValues(t, 1, s.releases.Load())
+
+	late := r.HostReader(background, nil)
+	assert.False(t, late.Next())
+	assert.ErrorIs(t, late.Err(), cdevice.ErrReleased)
+	late.Release()
+}
+
+func TestErrorsOfAHostReader(t *testing.T) {
+	checkLeaks(t)
+	r := newScript(t, numbered(t, 2)...).failing(1, 5, "disk on fire").reader(t)
+	h := r.HostReader(background, nil)
+	defer h.Release()
+	require.True(t, h.Next())
+	assert.False(t, h.Next())
+	assert.ErrorContains(t, h.Err(), "disk on fire")
+	assert.False(t, h.Next())
+	assert.ErrorContains(t, h.Err(), "disk on fire")
+
+	ctx, cancel := context.WithCancel(background)
+	cancel()
+	canceled := newScript(t, numbered(t, 2)...).reader(t).HostReader(ctx, nil)
+	defer canceled.Release()
+	assert.False(t, canceled.Next())
+	assert.ErrorIs(t, canceled.Err(), context.Canceled)
+}
+
+// The plain C stream interface is arrow-go's: a reader of ours goes out by cdata, and what
+// cdata imports goes out as a device stream.
+func TestPlainStreamsByCdata(t *testing.T) {
+	checkLeaks(t)
+	mem := memory.NewCheckedAllocator(memory.NewGoAllocator())
+	defer mem.AssertSize(t, 0)
+
+	h := newScript(t, numbered(t, 4)...).reader(t).HostReader(background, mem)
+	var plain cdata.CArrowArrayStream
+	cdata.ExportRecordReader(h, &plain)
+	h.Release()
+	in, err := cdata.ImportCRecordReader(&plain, numberedSchema)
+	require.NoError(t, err)
+	rdr := in.(array.RecordReader)
+
+	r, err := cdevice.WrapRecordReader(rdr, device.Host())
+	require.NoError(t, err)
+	back, err := cdevice.ImportRecordReader(export(t, r))
+	require.NoError(t, err)
+	numbers, err := numbersOf(t, back.All())
+	require.NoError(t, err)
+	assert.Equal(t, upTo(4), numbers)
+	back.Release()
+	rdr.Release()
+}

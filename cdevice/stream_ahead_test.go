@@ -1,0 +1,151 @@
+package cdevice_test
+
+import (
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
+)
+
+// Streams that are asked before their reader is: WithPrefetch, and copies.
+
+// eventually waits for what another goroutine does.
+func eventually(t testing.TB, done func() bool, what string) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); !done(); runtime.Gosched() {
+		if time.Now().After(deadline) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+// release releases a reader and waits until what its goroutine held is released too.
+func release(t testing.TB, r *cdevice.RecordReader) {
+	t.Helper()
+	r.Release()
+	streamsEnd(t)
+}
+
+func streamsEnd(t testing.TB) {
+	t.Helper()
+	eventually(t, func() bool {
+		s := cdevice.ReadStats()
+		return s.ExportedStreams == 0 && s.ImportedStreams == 0 && s.ImportedArrays == 0
+	}, "the release of all streams")
+}
+
+func TestPrefetchKeepsOrderAndEnds(t *testing.T) {
+	checkLeaks(t)
+	for depth := range 5 {
+		s := newScript(t, numbered(t, 20)...).failing(15, 5, "late")
+		r, err := cdevice.ImportRecordReader(s.stream, cdevice.WithPrefetch(depth))
+		require.NoError(t, err)
+		assert.Zero(t, s.nexts.Load(), "it begins with the first batch that is asked for")
+		numbers, err := numbersOf(t, r.All())
+		assert.Equal(t, upTo(15), numbers)
+		assert.ErrorContains(t, err, "late", "the error comes in its place")
+		assert.EqualValues(t, 16, s.nexts.Load())
+		r.Release()
+		eventually(t, func() bool { return s.releases.Load() == 1 }, "the release")
+	}
+}
+
+// Not more than depth batches are ready beyond the one that is in use.
+func TestPrefetchDepthIsALimit(t *testing.T) {
+	checkLeaks(t)
+	for _, depth := range []int{1, 2, 7} {
+		s := newScript(t, numbered(t, 50)...)
+		r, err := cdevice.ImportRecordReader(s.stream, cdevice.WithPrefetch(depth))
+		require.NoError(t, err)
+		for taken := 1; taken < 5; taken++ {
+			require.True(t, r.Next())
+			eventually(t, func() bool { return int(s.nexts.Load()) == taken+depth }, "the batches ahead")
+		}
+		for range 100 { // long enough for one too many
+			runtime.Gosched()
+		}
+		assert.EqualValues(t, 4+depth, s.nexts.Load())
+		r.Release()
+		eventually(t, func() bool { return s.releases.Load() == 1 }, "the release")
+	}
+}
+
+// A release does not wait for a producer that does not answer.
+func TestReleaseDoesNotWaitForAPrefetch(t *testing.T) {
+	stats := cdevice.ReadStats()
+	s := newScript(t, numbered(t, 3)...)
+	next, answer := s.getNext, make(chan struct{})
+	s.getNext = func(call int, out *abi.ArrowDeviceArray) int {
+		if call == 1 {
+			<-answer
+		}
+		return next(call, out)
+	}
+	r, err := cdevice.ImportRecordReader(s.stream, cdevice.WithPrefetch(2))
+	require.NoError(t, err)
+	require.True(t, r.Next())
+	eventually(t, func() bool { return s.nexts.Load() == 2 }, "the second call")
+	r.Release()
+	assert.Zero(t, s.releases.Load(), "not while a call is under way")
+	close(answer)
+	eventually(t, func() bool { return s.releases.Load() == 1 }, "the release after the call")
+	eventually(t, func() bool { return cdevice.ReadStats().ImportedArrays == stats.ImportedArrays }, "the release of its batch")
+}
+
+func TestPrefetchThatNobodyAskedIsReleased(t *testing.T) {
+	checkLeaks(t)
+	s := newScript(t)
+	r, err := cdevice.ImportRecordReader(s.stream, cdevice.WithPrefetch(3))
+	require.NoError(t, err)
+	r.Release()
+	assert.EqualValues(t, 1, s.releases.Load())
+	assert.Zero(t, s.nexts.Load())
+}
+
+// The copy of the next batch is made while the consumer holds this one.
+func TestCopyingIsOneBatchAhead(t *testing.T) {
+	checkLeaks(t)
+	from := newScript(t, numbered(t, 10)...)
+	src, err := cdevice.ImportRecordReader(from.stream)
+	require.NoError(t, err)
+	r, err := src.CopyTo(background, device.Host())
+	require.NoError(t, err)
+	assert.Zero(t, from.nexts.Load())
+	for taken := 1; taken < 5; taken++ {
+		require.True(t, r.Next())
+		eventually(t, func() bool { return int(from.nexts.Load()) == taken+1 }, "the next one")
+		assert.Equal(t, taken-1, numberOf(t, r.RecordBatch()))
+	}
+	src.Release()
+	assert.Zero(t, from.releases.Load(), "the copies hold it")
+	release(t, r)
+}
+
+func TestNoGoroutineIsLeft(t *testing.T) {
+	before := runtime.NumGoroutine()
+	for range 20 {
+		for read := range 4 {
+			batches := numbered(t, 3)
+			s := newScript(t, batches...)
+			imported, err := cdevice.ImportRecordReader(s.stream, cdevice.WithPrefetch(2))
+			require.NoError(t, err)
+			sequence := iterated(t, nil, batches...)
+			copied, err := sequence.CopyTo(background, device.Host())
+			require.NoError(t, err)
+			for _, r := range []*cdevice.RecordReader{imported, copied, sequence} {
+				for range read {
+					r.Next()
+				}
+				r.Release()
+			}
+			eventually(t, func() bool { return s.releases.Load() == 1 }, "the release")
+		}
+	}
+	eventually(t, func() bool { return runtime.NumGoroutine() <= before }, "the end of all goroutines")
+}

@@ -1,0 +1,42 @@
+//go:build !asan
+
+// AddressSanitizer makes the compiler allocate where it otherwise does not.
+
+package cdevice_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/bridge"
+)
+
+// A batch's way through an exported and an imported stream costs what an import does: the
+// stream adds one call into C, and one from C into Go.
+func TestStreamCostsPerBatch(t *testing.T) {
+	for _, columns := range []int{1, 10, 1000} {
+		rec, _ := wide(t, columns)
+		b := wrap(t, rec)
+		source, err := cdevice.NewRecordReaderFunc(rec.Schema(), device.CPU, func() (*cdevice.RecordBatch, error) {
+			b.Retain()
+			return b, nil
+		}, nil)
+		require.NoError(t, err)
+		r, err := cdevice.ImportRecordReader(export(t, source))
+		require.NoError(t, err)
+		assert.LessOrEqual(t, testing.AllocsPerRun(100, func() {
+			if !r.Next() {
+				t.Error(r.Err())
+			}
+		}), 3.0, "owner, batch and nodes, for %d columns", columns)
+		blocks, callbacks := cdevice.ReadStats().ExportedBlocks, bridge.Callbacks()
+		require.True(t, r.Next())
+		assert.Equal(t, blocks, cdevice.ReadStats().ExportedBlocks, "one exported, one released")
+		assert.Equal(t, callbacks+2, bridge.Callbacks(), "get_next, and the release of the batch before")
+		r.Release()
+	}
+}

@@ -1,0 +1,592 @@
+package cdevice_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"runtime"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/bridge"
+	"github.com/arrowdevice/arrowdevice/internal/cases"
+	"github.com/arrowdevice/arrowdevice/internal/cpeer"
+)
+
+// Streams that we export, called as a consumer in C does.
+
+// export exports a reader, which it releases. The stream is released at the end of the test.
+func export(t testing.TB, r *cdevice.RecordReader, opts ...cdevice.ExportOption) *cdevice.CArrowDeviceArrayStream {
+	t.Helper()
+	out := garbageStream()
+	require.NoError(t, cdevice.ExportRecordReader(r, out, opts...))
+	r.Release()
+	t.Cleanup(func() { cdevice.ReleaseCArrowDeviceArrayStream(out) })
+	return out
+}
+
+func garbageStream() *cdevice.CArrowDeviceArrayStream {
+	const g = 0xdeadbeef
+	return &cdevice.CArrowDeviceArrayStream{DeviceType: -7, GetSchema: g, GetNext: g, GetLastError: g, Release: g, PrivateData: g}
+}
+
+func iterated(t testing.TB, err error, batches ...*cdevice.RecordBatch) *cdevice.RecordReader {
+	t.Helper()
+	r, e := cdevice.NewRecordReader(numberedSchema, device.CPU, yielding(err, batches...))
+	require.NoError(t, e)
+	return r
+}
+
+func asked(t testing.TB, err error, batches ...*cdevice.RecordBatch) *cdevice.RecordReader {
+	t.Helper()
+	r, e := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, nextOf(err, batches...), nil)
+	require.NoError(t, e)
+	return r
+}
+
+// next calls get_next, and imports what it gives: nil at the end.
+func next(t testing.TB, s *cdevice.CArrowDeviceArrayStream) (b *cdevice.RecordBatch, code int) {
+	t.Helper()
+	out := garbageArray()
+	if code = bridge.CallGetNext(s, out); code != 0 || out.Array.Release == 0 {
+		return nil, code
+	}
+	b, err := cdevice.ImportRecordBatchWithSchema(out, numberedSchema)
+	require.NoError(t, err)
+	return b, 0
+}
+
+func TestExportedStreamCallsWhatItWasMadeOf(t *testing.T) {
+	checkLeaks(t)
+	records := func() array.RecordReader {
+		var all []arrow.RecordBatch
+		for i := range 3 {
+			all = append(all, numberedRecord(i))
+		}
+		rdr, err := array.NewRecordReader(numberedSchema, all)
+		require.NoError(t, err)
+		for _, rec := range all {
+			rec.Release()
+		}
+		return rdr
+	}
+	for name, open := range map[string]func(t *testing.T) *cdevice.RecordReader{
+		"iterator": func(t *testing.T) *cdevice.RecordReader { return iterated(t, nil, numbered(t, 3)...) },
+		"function": func(t *testing.T) *cdevice.RecordReader { return asked(t, nil, numbered(t, 3)...) },
+		"C stream": func(t *testing.T) *cdevice.RecordReader {
+			r, err := cdevice.ImportRecordReader(newScript(t, numbered(t, 3)...).stream)
+			require.NoError(t, err)
+			return r
+		},
+		"another reader": func(t *testing.T) *cdevice.RecordReader {
+			from := newScript(t, numbered(t, 3)...).reader(t)
+			r, err := cdevice.NewRecordReader(from.Schema(), from.DeviceType(), from.All())
+			require.NoError(t, err)
+			return r
+		},
+		"arrow-go reader": func(t *testing.T) *cdevice.RecordReader {
+			rdr := records()
+			defer rdr.Release()
+			r, err := cdevice.WrapRecordReader(rdr, device.Host())
+			require.NoError(t, err)
+			return r
+		},
+		"arrow-go reader, copied": func(t *testing.T) *cdevice.RecordReader {
+			rdr := records()
+			defer rdr.Release()
+			r, err := cdevice.CopyReaderToDevice(background, rdr, device.Host())
+			require.NoError(t, err)
+			return r
+		},
+		"table": func(t *testing.T) *cdevice.RecordReader {
+			rdr := records()
+			defer rdr.Release()
+			var all []arrow.RecordBatch
+			for rdr.Next() {
+				rec := rdr.RecordBatch()
+				rec.Retain()
+				defer rec.Release()
+				all = append(all, rec)
+			}
+			tbl := array.NewTableFromRecords(numberedSchema, all)
+			defer tbl.Release()
+			tr := array.NewTableReader(tbl, -1)
+			defer tr.Release()
+			r, err := cdevice.WrapRecordReader(tr, device.Host())
+			require.NoError(t, err)
+			return r
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			checkLeaks(t)
+			s := export(t, open(t))
+			assert.EqualValues(t, device.CPU, s.DeviceType)
+			var schema abi.ArrowSchema
+			for range 2 {
+				require.Zero(t, bridge.CallGetSchema(s, &schema))
+				got, err := cdevice.ImportSchema(cdevice.SchemaFromPtr(addressOf(&schema)))
+				require.NoError(t, err)
+				assert.True(t, numberedSchema.Equal(got))
+			}
+			for i := range 3 {
+				b, code := next(t, s)
+				require.Zero(t, code)
+				require.NotNil(t, b)
+				assert.Equal(t, i, numberOf(t, b))
+				b.Release()
+			}
+			for range 3 {
+				b, code := next(t, s)
+				assert.Zero(t, code)
+				assert.Nil(t, b, "the end, however often it is asked for")
+			}
+			assert.Empty(t, bridge.CallGetLastError(s))
+		})
+	}
+}
+
+// Every type goes through a stream and comes back the same.
+func TestStreamOfEveryType(t *testing.T) {
+	checkLeaks(t)
+	for _, c := range cases.All() {
+		t.Run(c.Name, func(t *testing.T) {
+			var chunks []arrow.Array
+			for _, v := range cases.Variants {
+				arr, err := c.Array(memory.DefaultAllocator, v)
+				require.NoError(t, err)
+				defer arr.Release()
+				chunks = append(chunks, arr)
+			}
+			chunked := arrow.NewChunked(c.Type, chunks)
+			defer chunked.Release()
+			w, err := cdevice.WrapChunked(chunked, device.Host())
+			require.NoError(t, err)
+			out := garbageStream()
+			require.NoError(t, cdevice.ExportArrayReader(w, out))
+			w.Release()
+			r, err := cdevice.ImportArrayReader(out, cdevice.WithFullValidation(background))
+			require.NoError(t, err)
+			defer r.Release()
+			assert.True(t, arrow.TypeEqual(c.Type, r.Field().Type))
+			i := 0
+			for a, err := range r.All() {
+				require.NoError(t, err)
+				sameOnHost(t, chunks[i], a)
+				i++
+			}
+			assert.Len(t, chunks, i)
+			assert.False(t, r.Next())
+			require.NoError(t, r.Err())
+		})
+	}
+}
+
+// What get_last_error returned is valid until the next call; after a success there is nothing.
+func TestLastErrorOfAnExportedStream(t *testing.T) {
+	checkLeaks(t)
+	s := export(t, iterated(t, errSource, numbered(t, 1)...))
+	assert.Zero(t, lastError(s), "nothing has happened")
+	b, code := next(t, s)
+	require.Zero(t, code)
+	b.Release()
+	assert.Zero(t, lastError(s), "no error")
+
+	for range 2 { // an error is given again
+		_, code = next(t, s)
+		assert.EqualValues(t, syscall.EIO, code)
+		text := lastError(s)
+		runtime.GC()
+		assert.Equal(t, errSource.Error(), abi.String(text))
+		assert.Equal(t, text, lastError(s), "it stays where it is")
+		assert.True(t, cpeer.IsPinned(text))
+	}
+	var schema abi.ArrowSchema
+	require.Zero(t, bridge.CallGetSchema(s, &schema), "the schema is there all the same")
+	assert.Zero(t, lastError(s))
+	cdevice.ReleaseCArrowSchema(cdevice.SchemaFromPtr(addressOf(&schema)))
+}
+
+func lastError(s *cdevice.CArrowDeviceArrayStream) uintptr {
+	return cpeer.CallForPointer(s.GetLastError, addressOf(s))
+}
+
+func TestErrorsOfSourcesBecomeErrnos(t *testing.T) {
+	checkLeaks(t)
+	_, notInvalid := cdevice.NewRecordReader(nil, 0, nil)
+	for _, row := range []struct {
+		err  error
+		want syscall.Errno
+	}{
+		{errSource, syscall.EIO},
+		{fmt.Errorf("deep down: %w", syscall.ENOSPC), syscall.ENOSPC},
+		{context.Canceled, syscall.ECANCELED},
+		{context.DeadlineExceeded, syscall.ETIMEDOUT},
+		{notInvalid, syscall.EINVAL},
+		{fmt.Errorf("%w: a type", arrow.ErrNotImplemented), syscall.ENOSYS},
+		{fmt.Errorf("gpu: %w", device.ErrNotSupported), syscall.ENOTSUP},
+		{fmt.Errorf("gpu: %w", cdevice.ErrReleased), syscall.EINVAL},
+		{fmt.Errorf("over: %w", io.EOF), syscall.EIO}, // an error that wraps the end is not the end
+		{&cdevice.StreamError{Callback: "get_next", Code: -12, Message: "odd"}, -12 & math32},
+	} {
+		t.Run(row.err.Error(), func(t *testing.T) {
+			for _, r := range []*cdevice.RecordReader{iterated(t, row.err), asked(t, row.err)} {
+				s := export(t, r)
+				_, code := next(t, s)
+				assert.Equal(t, int32(row.want), int32(code))
+				assert.Equal(t, row.err.Error(), bridge.CallGetLastError(s))
+			}
+		})
+	}
+}
+
+const math32 = 1<<32 - 1
+
+// An error that came from one C stream leaves by another with its code.
+func TestErrorsKeepTheirCodeThroughStreams(t *testing.T) {
+	checkLeaks(t)
+	from, err := cdevice.ImportRecordReader(newScript(t).failing(0, 71, "protocol").stream)
+	require.NoError(t, err)
+	s := export(t, from)
+	_, code := next(t, s)
+	assert.Equal(t, 71, code)
+	assert.Contains(t, bridge.CallGetLastError(s), "protocol")
+}
+
+func TestPanicInASourceIsAnError(t *testing.T) {
+	checkLeaks(t)
+	defer func(before func(any, []byte)) { bridge.OnPanic = before }(bridge.OnPanic)
+	bridge.OnPanic = func(v any, _ []byte) { t.Errorf("%v was only printed", v) }
+	iterator := func(yield func(*cdevice.RecordBatch, error) bool) { panic("in the iterator") }
+	exits := func(yield func(*cdevice.RecordBatch, error) bool) { runtime.Goexit() }
+	for name, row := range map[string]struct {
+		open func() (*cdevice.RecordReader, error)
+		want string
+	}{
+		"iterator": {func() (*cdevice.RecordReader, error) {
+			return cdevice.NewRecordReader(numberedSchema, device.CPU, iterator)
+		}, "cdevice: panic: in the iterator"},
+		"iterator that exits": {func() (*cdevice.RecordReader, error) {
+			return cdevice.NewRecordReader(numberedSchema, device.CPU, exits)
+		}, "the iterator ended its goroutine"},
+		"function": {func() (*cdevice.RecordReader, error) {
+			return cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) { panic(errSource) }, nil)
+		}, "cdevice: panic: the source is on fire"},
+		"arrow-go reader": {func() (*cdevice.RecordReader, error) {
+			return cdevice.WrapRecordReader(panicking{}, device.Host())
+		}, "cdevice: panic: in a reader"},
+		"arrow-go reader, copied": {func() (*cdevice.RecordReader, error) {
+			return cdevice.CopyReaderToDevice(background, panicking{}, device.Host())
+		}, "cdevice: panic: in a reader"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			checkLeaks(t)
+			r, err := row.open()
+			require.NoError(t, err)
+			s := export(t, r)
+			_, code := next(t, s)
+			assert.EqualValues(t, syscall.EIO, code)
+			assert.Contains(t, bridge.CallGetLastError(s), row.want)
+		})
+	}
+}
+
+type panicking struct{ array.RecordReader }
+
+func (panicking) Schema() *arrow.Schema { return numberedSchema }
+func (panicking) Next() bool            { panic("in a reader") }
+func (panicking) Retain()               {}
+func (panicking) Release()              {}
+
+// A release in the middle stops the source; what it gave before lives on.
+func TestReleaseInTheMiddleStopsTheSource(t *testing.T) {
+	checkLeaks(t)
+	batches := numbered(t, 3)
+	t.Run("iterator", func(t *testing.T) {
+		stopped := false
+		r, err := cdevice.NewRecordReader(numberedSchema, device.CPU, func(yield func(*cdevice.RecordBatch, error) bool) {
+			defer func() { stopped = true }()
+			for _, b := range batches {
+				if !yield(b, nil) {
+					return
+				}
+			}
+		})
+		require.NoError(t, err)
+		s := export(t, r)
+		b, _ := next(t, s)
+		assert.False(t, stopped)
+		cdevice.ReleaseCArrowDeviceArrayStream(s)
+		assert.True(t, stopped, "the iterator has returned")
+		assert.Equal(t, 0, numberOf(t, b))
+		b.Release()
+	})
+	t.Run("function", func(t *testing.T) {
+		stops := 0
+		r, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, nextOf(nil, batches...), func() { stops++ })
+		require.NoError(t, err)
+		s := export(t, r)
+		b, _ := next(t, s)
+		cdevice.ReleaseCArrowDeviceArrayStream(s)
+		cdevice.ReleaseCArrowDeviceArrayStream(s)
+		assert.Equal(t, 1, stops)
+		assert.Equal(t, 0, numberOf(t, b))
+		b.Release()
+	})
+	t.Run("before anything was asked", func(t *testing.T) {
+		r, err := cdevice.NewRecordReader(numberedSchema, device.CPU, func(func(*cdevice.RecordBatch, error) bool) {
+			t.Error("the iterator was started")
+		})
+		require.NoError(t, err)
+		cdevice.ReleaseCArrowDeviceArrayStream(export(t, r))
+	})
+}
+
+// The source may release the very stream that asks it.
+func TestStreamReleasedInsideItsOwnCallback(t *testing.T) {
+	checkLeaks(t)
+	batches := numbered(t, 1)
+	var s *cdevice.CArrowDeviceArrayStream
+	stops := 0
+	r, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) {
+		cdevice.ReleaseCArrowDeviceArrayStream(s)
+		assert.Zero(t, stops, "it is still being asked")
+		batches[0].Retain()
+		return batches[0], nil
+	}, func() { stops++ })
+	require.NoError(t, err)
+	s = export(t, r)
+	b, code := next(t, s)
+	require.Zero(t, code)
+	b.Release()
+	assert.Equal(t, 1, stops)
+}
+
+// A consumer that goes on with a stream it released gets an error, and no crash.
+func TestExportedStreamUsedAfterRelease(t *testing.T) {
+	checkLeaks(t)
+	s := export(t, asked(t, nil, numbered(t, 1)...))
+	stale := *s
+	cdevice.ReleaseCArrowDeviceArrayStream(s)
+	assert.Zero(t, s.Release)
+	_, code := next(t, &stale)
+	assert.EqualValues(t, syscall.EINVAL, code)
+	var schema abi.ArrowSchema
+	assert.EqualValues(t, syscall.EINVAL, bridge.CallGetSchema(&stale, &schema))
+	assert.Empty(t, bridge.CallGetLastError(&stale))
+	cdevice.ReleaseCArrowDeviceArrayStream(&stale)
+}
+
+func TestNullOutputsOfCallbacks(t *testing.T) {
+	s := export(t, asked(t, nil, numbered(t, 1)...))
+	assert.EqualValues(t, syscall.EINVAL, bridge.CallGetSchema(s, nil))
+	assert.Contains(t, bridge.CallGetLastError(s), "ArrowSchema = NULL")
+	assert.EqualValues(t, syscall.EINVAL, bridge.CallGetNext(s, nil))
+	assert.Contains(t, bridge.CallGetLastError(s), "ArrowDeviceArray = NULL")
+	b, code := next(t, s)
+	require.Zero(t, code, "nothing was lost")
+	b.Release()
+}
+
+func TestExportReaderWritesOnlyOnSuccess(t *testing.T) {
+	checkLeaks(t)
+	r := asked(t, nil)
+	assert.ErrorContains(t, cdevice.ExportRecordReader(r, nil), "ArrowDeviceArrayStream = NULL")
+	released := asked(t, nil)
+	released.Release()
+	out := garbageStream()
+	assert.ErrorIs(t, cdevice.ExportRecordReader(released, out), cdevice.ErrReleased)
+	assert.ErrorIs(t, cdevice.ExportRecordReader(nil, out), cdevice.ErrReleased)
+	assert.ErrorIs(t, cdevice.ExportArrayReader(nil, out), cdevice.ErrReleased)
+	assert.Equal(t, *garbageStream(), *out)
+	r.Release()
+}
+
+// What a source yields must belong in the stream.
+func TestSourcesMustKeepTheirWord(t *testing.T) {
+	checkLeaks(t)
+	other := wrap(t, oneColumn(t, fromJSON(t, arrow.BinaryTypes.String, `["a"]`)))
+	good := numbered(t, 1)[0]
+	for name, row := range map[string]struct {
+		b    *cdevice.RecordBatch
+		on   device.Type
+		want string
+	}{
+		"nil":         {nil, device.CPU, "neither a batch nor an error"},
+		"schema":      {other, device.CPU, "RecordBatch.schema"},
+		"device type": {good, device.CUDA, "device_type = cpu, want cuda, the stream's"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			once := func() (*cdevice.RecordBatch, error) {
+				if row.b != nil {
+					row.b.Retain()
+				}
+				return row.b, nil
+			}
+			f, err := cdevice.NewRecordReaderFunc(numberedSchema, row.on, once, nil)
+			require.NoError(t, err)
+			i, err := cdevice.NewRecordReader(numberedSchema, row.on, yielding(nil, row.b))
+			require.NoError(t, err)
+			for _, r := range []*cdevice.RecordReader{f, i} {
+				_, err := numbersOf(t, r.All())
+				assert.ErrorContains(t, err, row.want)
+				assert.ErrorIs(t, err, arrow.ErrInvalid)
+				r.Release()
+			}
+		})
+	}
+	wrong, err := array.NewRecordReader(numberedSchema, nil)
+	require.NoError(t, err)
+	defer wrong.Release()
+	r, err := cdevice.WrapRecordReader(lying{wrong, viewOf(t, other)}, device.Host())
+	require.NoError(t, err)
+	defer r.Release()
+	_, err = numbersOf(t, r.All())
+	assert.ErrorContains(t, err, "RecordBatch.schema")
+}
+
+// lying gives batches of another schema than it says.
+type lying struct {
+	array.RecordReader
+	rec arrow.RecordBatch
+}
+
+func (lying) Next() bool                       { return true }
+func (l lying) RecordBatch() arrow.RecordBatch { return l.rec }
+
+// A consumer may call from any thread, also from one that Go has never seen.
+func TestStreamOnForeignThreads(t *testing.T) {
+	checkLeaks(t)
+	for _, r := range []*cdevice.RecordReader{iterated(t, errSource, numbered(t, 5)...), asked(t, errSource, numbered(t, 5)...)} {
+		s := export(t, r)
+		var schema abi.ArrowSchema
+		require.Zero(t, cpeer.CallOnThread(s.GetSchema, addressOf(s), addressOf(&schema)))
+		cdevice.ReleaseCArrowSchema(cdevice.SchemaFromPtr(addressOf(&schema)))
+		for i := range 5 {
+			out := garbageArray()
+			require.Zero(t, cpeer.CallOnThread(s.GetNext, addressOf(s), addressOf(out)))
+			b, err := cdevice.ImportRecordBatchWithSchema(out, numberedSchema)
+			require.NoError(t, err)
+			assert.Equal(t, i, numberOf(t, b))
+			b.Release()
+		}
+		assert.EqualValues(t, syscall.EIO, cpeer.CallOnThread(s.GetNext, addressOf(s), addressOf(garbageArray())))
+		cpeer.CallOnThread(s.Release, addressOf(s), 0)
+		assert.Zero(t, s.Release)
+	}
+}
+
+// A consumer that breaks the rule and calls from many threads at once harms only itself.
+func TestConcurrentConsumerGetsEachBatchOnce(t *testing.T) {
+	checkLeaks(t)
+	const n = 200
+	s := export(t, iterated(t, errSource, numbered(t, n)...))
+	var mu sync.Mutex
+	seen := map[int]int{}
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for {
+				out := garbageArray()
+				if bridge.CallGetNext(s, out) != 0 {
+					bridge.CallGetLastError(s)
+					return
+				}
+				b, err := cdevice.ImportRecordBatchWithSchema(out, numberedSchema)
+				if !assert.NoError(t, err) {
+					return
+				}
+				mu.Lock()
+				seen[numberOf(t, b)]++
+				mu.Unlock()
+				b.Release()
+			}
+		})
+	}
+	wg.Wait()
+	assert.Len(t, seen, n)
+}
+
+// A stream may be moved, as every struct of the interface.
+func TestExportedStreamMayBeMoved(t *testing.T) {
+	checkLeaks(t)
+	s := export(t, asked(t, nil, numbered(t, 2)...))
+	moved := *s
+	s.Release = 0
+	b, code := next(t, &moved)
+	require.Zero(t, code)
+	b.Release()
+	r, err := cdevice.ImportRecordReader(&moved)
+	require.NoError(t, err)
+	defer r.Release()
+	numbers, err := numbersOf(t, r.All())
+	require.NoError(t, err)
+	assert.Equal(t, []int{1}, numbers)
+}
+
+// The reader that was exported and the stream share the batches; both may end first.
+func TestReaderAndItsExportShareTheBatches(t *testing.T) {
+	checkLeaks(t)
+	r := asked(t, nil, numbered(t, 3)...)
+	out := garbageStream()
+	require.NoError(t, cdevice.ExportRecordReader(r, out))
+	require.True(t, r.Next())
+	b, _ := next(t, out)
+	assert.Equal(t, 1, numberOf(t, b))
+	b.Release()
+	cdevice.ReleaseCArrowDeviceArrayStream(out)
+	require.True(t, r.Next())
+	assert.Equal(t, 2, numberOf(t, r.RecordBatch()))
+	r.Release()
+}
+
+// Options of an export reach its arrays, and the type that the stream declares.
+func TestOptionsReachTheArraysOfAnExport(t *testing.T) {
+	checkLeaks(t)
+	event := &testEvent{}
+	testEvents[21] = event
+	a, cell := onDevice(t, extDev, 21)
+	defer a.Release()
+	for _, row := range []struct {
+		opts  []cdevice.ExportOption
+		on    device.Type
+		event uintptr
+		waits int
+	}{
+		{nil, device.ExtDev, addressOf(cell), 0},
+		{[]cdevice.ExportOption{cdevice.Synchronized(background)}, device.ExtDev, 0, 1},
+		{[]cdevice.ExportOption{cdevice.ForHost(background)}, device.CPU, 0, 1},
+	} {
+		event.waits = 0
+		r, err := cdevice.NewArrayReader(a.Field(), device.ExtDev, func(yield func(*cdevice.Array, error) bool) { yield(a, nil) })
+		require.NoError(t, err)
+		s, out := garbageStream(), garbageArray()
+		require.NoError(t, cdevice.ExportArrayReader(r, s, row.opts...))
+		r.Release()
+		assert.EqualValues(t, row.on, s.DeviceType)
+		require.Zero(t, bridge.CallGetNext(s, out))
+		assert.EqualValues(t, row.on, out.DeviceType)
+		assert.Equal(t, row.event, out.SyncEvent)
+		assert.Equal(t, row.waits, event.waits)
+		cdevice.ReleaseCArrowDeviceArray(out)
+		cdevice.ReleaseCArrowDeviceArrayStream(s)
+	}
+	far, _ := onDevice(t, cuda, 0)
+	defer far.Release()
+	r, err := cdevice.NewArrayReader(far.Field(), device.CUDA, func(yield func(*cdevice.Array, error) bool) { yield(far, nil) })
+	require.NoError(t, err)
+	s := garbageStream()
+	require.NoError(t, cdevice.ExportArrayReader(r, s, cdevice.ForHost(background)))
+	r.Release()
+	assert.EqualValues(t, syscall.ENOTSUP, bridge.CallGetNext(s, garbageArray()), "memory that the host cannot read")
+	cdevice.ReleaseCArrowDeviceArrayStream(s)
+}

@@ -1,0 +1,364 @@
+package cdevice_test
+
+import (
+	"context"
+	"math"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
+)
+
+// Streams that another library exports.
+
+func TestStreamIsReadToItsEnd(t *testing.T) {
+	checkLeaks(t)
+	for _, n := range []int{0, 1, 5} {
+		s := newScript(t, numbered(t, n)...)
+		r := s.reader(t)
+		assert.Equal(t, device.CPU, r.DeviceType())
+		assert.EqualValues(t, 1, s.schemas.Load(), "the schema is asked for once, at once")
+		assert.Zero(t, s.nexts.Load(), "and nothing else")
+		numbers, err := numbersOf(t, r.All())
+		require.NoError(t, err)
+		assert.Len(t, numbers, n)
+		assert.NoError(t, r.Err())
+		assert.Zero(t, s.errors.Load(), "get_last_error is for errors only")
+	}
+}
+
+// The end is a released array, whatever else it holds; after it nobody asks again.
+func TestNothingIsAskedAfterTheEnd(t *testing.T) {
+	s := newScript(t, numbered(t, 2)...)
+	r := s.reader(t)
+	for range 3 {
+		_, err := numbersOf(t, r.All())
+		require.NoError(t, err)
+		assert.False(t, r.Next())
+		assert.Nil(t, r.RecordBatch())
+	}
+	assert.EqualValues(t, 3, s.nexts.Load())
+	assert.EqualValues(t, 1, s.schemas.Load())
+}
+
+func TestErrorEndsTheStream(t *testing.T) {
+	checkLeaks(t)
+	s := newScript(t, numbered(t, 3)...).failing(2, int(syscall.EIO), "disk on fire")
+	r := s.reader(t)
+	numbers, err := numbersOf(t, r.All())
+	assert.Equal(t, upTo(2), numbers)
+	var se *cdevice.StreamError
+	require.ErrorAs(t, err, &se)
+	assert.Equal(t, cdevice.StreamError{Callback: "get_next", Code: int(syscall.EIO), Message: "disk on fire"}, *se)
+	assert.ErrorIs(t, err, syscall.EIO)
+	assert.EqualError(t, err, "cdevice: import: ArrowDeviceArrayStream.get_next: input/output error (errno 5): disk on fire")
+
+	_, again := numbersOf(t, r.All())
+	assert.Equal(t, err, again, "the error stays")
+	assert.Equal(t, err, r.Err())
+	assert.False(t, r.Next())
+	assert.EqualValues(t, 3, s.nexts.Load(), "get_next is not called after an error")
+	assert.EqualValues(t, 1, s.errors.Load())
+}
+
+func TestCodesOfStreamErrors(t *testing.T) {
+	for _, row := range []struct {
+		name string
+		code int
+		text string
+		is   error // nil: nothing is known about the code
+		want string
+	}{
+		{"no text", int(syscall.EIO), "", syscall.EIO, "get_next: input/output error (errno 5)"},
+		{"invalid", int(syscall.EINVAL), "x", arrow.ErrInvalid, "get_next: invalid argument (errno 22): x"},
+		{"not implemented", int(syscall.ENOSYS), "x", arrow.ErrNotImplemented, ""},
+		{"not supported", int(syscall.ENOTSUP), "x", device.ErrNotSupported, ""},
+		{"canceled", int(syscall.ECANCELED), "x", context.Canceled, ""},
+		{"timed out", int(syscall.ETIMEDOUT), "x", context.DeadlineExceeded, ""},
+		{"no memory", int(syscall.ENOMEM), "x", syscall.ENOMEM, ""},
+		{"negative", -5, "x", nil, "get_next: code -5: x"},
+		{"least", math.MinInt32, "", nil, "get_next: code -2147483648"},
+		{"unknown", math.MaxInt32, "", syscall.Errno(math.MaxInt32), ""},
+		{"text that is not UTF-8", int(syscall.EIO), "a\xffb", syscall.EIO, "(errno 5): a\ufffdb"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			s := newScript(t).failing(0, row.code, row.text)
+			_, err := numbersOf(t, s.reader(t).All())
+			var se *cdevice.StreamError
+			require.ErrorAs(t, err, &se)
+			assert.Equal(t, row.code, se.Code)
+			assert.Contains(t, err.Error(), row.want)
+			if row.is != nil {
+				assert.ErrorIs(t, err, row.is)
+			} else {
+				assert.Empty(t, se.Unwrap())
+			}
+		})
+	}
+}
+
+func TestNextIsLikeArrowGosReaders(t *testing.T) {
+	checkLeaks(t)
+	r := newScript(t, numbered(t, 3)...).reader(t)
+	var kept []*cdevice.RecordBatch
+	for r.Next() {
+		b := r.RecordBatch()
+		assert.Equal(t, len(kept), numberOf(t, b))
+		b.Retain()
+		kept = append(kept, b)
+	}
+	require.NoError(t, r.Err())
+	for i, b := range kept {
+		assert.Equal(t, i, numberOf(t, b), "retained")
+		b.Release()
+	}
+}
+
+func TestBatchesBorrowFromTheReader(t *testing.T) {
+	checkLeaks(t)
+	r := newScript(t, numbered(t, 4)...).reader(t)
+	var first, second *cdevice.RecordBatch
+	for b, err := range r.All() {
+		require.NoError(t, err)
+		if first == nil {
+			first = b
+			continue
+		}
+		_, err := first.HostView(background)
+		assert.ErrorIs(t, err, cdevice.ErrReleased, "the loop has moved on")
+		second = b
+		break
+	}
+	_, err := second.HostView(background)
+	assert.ErrorIs(t, err, cdevice.ErrReleased, "the loop was left")
+
+	require.True(t, r.Next())
+	third := r.RecordBatch()
+	assert.Equal(t, 2, numberOf(t, third), "it goes on where the loop was left")
+	require.True(t, r.Next())
+	_, err = third.HostView(background)
+	assert.ErrorIs(t, err, cdevice.ErrReleased, "Next has moved on")
+}
+
+func TestBatchesOutliveTheirStream(t *testing.T) {
+	checkLeaks(t)
+	s := newScript(t, numbered(t, 2)...)
+	r, err := cdevice.ImportRecordReader(s.stream)
+	require.NoError(t, err)
+	require.True(t, r.Next())
+	b := r.RecordBatch()
+	b.Retain()
+	r.Release()
+	assert.EqualValues(t, 1, s.releases.Load())
+	assert.Equal(t, 0, numberOf(t, b))
+	b.Release()
+}
+
+func TestStreamIsReleasedEarly(t *testing.T) {
+	checkLeaks(t)
+	for read := range 3 {
+		s := newScript(t, numbered(t, 3)...)
+		r, err := cdevice.ImportRecordReader(s.stream)
+		require.NoError(t, err)
+		for range read {
+			require.True(t, r.Next())
+		}
+		r.Retain()
+		r.Release()
+		assert.Zero(t, s.releases.Load(), "there is a reference left")
+		r.Release()
+		assert.EqualValues(t, 1, s.releases.Load())
+		assert.False(t, r.Next(), "released")
+		_, err = numbersOf(t, r.All())
+		assert.ErrorIs(t, err, cdevice.ErrReleased)
+		assert.EqualValues(t, read, s.nexts.Load())
+	}
+}
+
+// A call that is under way when the reader is released has its answer first.
+func TestReleaseWhileABatchIsAskedFor(t *testing.T) {
+	checkLeaks(t)
+	s := newScript(t, numbered(t, 1)...)
+	r, err := cdevice.ImportRecordReader(s.stream)
+	require.NoError(t, err)
+	next := s.getNext
+	s.getNext = func(call int, out *abi.ArrowDeviceArray) int {
+		r.Release() // by whoever: here on the thread that asks
+		assert.Zero(t, s.releases.Load())
+		return next(call, out)
+	}
+	numbers, err := numbersOf(t, r.All())
+	assert.ErrorIs(t, err, cdevice.ErrReleased, "after the batch")
+	assert.Equal(t, []int{0}, numbers, "the batch was there")
+	assert.EqualValues(t, 1, s.releases.Load())
+}
+
+func TestStreamCallsAreSerialised(t *testing.T) {
+	checkLeaks(t)
+	const n = 400
+	s := newScript(t, numbered(t, n)...)
+	r := s.reader(t)
+	var mu sync.Mutex
+	seen := map[int]bool{}
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for b, err := range r.All() {
+				if !assert.NoError(t, err) {
+					return
+				}
+				number := numberOf(t, b)
+				mu.Lock()
+				seen[number] = true
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	assert.Len(t, seen, n, "each batch once")
+	assert.EqualValues(t, n+1, s.nexts.Load()) // newScript looks for overlaps
+}
+
+// What is wrong with the stream itself is found before a callback is called.
+func TestBadStreams(t *testing.T) {
+	_, err := cdevice.ImportRecordReader(nil)
+	assert.ErrorContains(t, err, "ArrowDeviceArrayStream = NULL, want a struct to import")
+	_, err = cdevice.ImportRecordReader(new(cdevice.CArrowDeviceArrayStream))
+	assert.ErrorIs(t, err, cdevice.ErrReleased)
+	assert.ErrorContains(t, err, "ArrowDeviceArrayStream.release = NULL")
+
+	for want, set := range map[string]func(*cdevice.CArrowDeviceArrayStream){
+		"ArrowDeviceArrayStream.device_type = 0, want":              func(s *cdevice.CArrowDeviceArrayStream) { s.DeviceType = 0 },
+		"ArrowDeviceArrayStream.device_type = -1, want":             func(s *cdevice.CArrowDeviceArrayStream) { s.DeviceType = -1 },
+		"ArrowDeviceArrayStream.get_schema = NULL, want a callback": func(s *cdevice.CArrowDeviceArrayStream) { s.GetSchema = 0 },
+		"ArrowDeviceArrayStream.get_next = NULL, want":              func(s *cdevice.CArrowDeviceArrayStream) { s.GetNext = 0 },
+		"ArrowDeviceArrayStream.get_last_error = NULL, want":        func(s *cdevice.CArrowDeviceArrayStream) { s.GetLastError = 0 },
+	} {
+		t.Run(want, func(t *testing.T) {
+			checkLeaks(t)
+			for _, read := range []func(*cdevice.CArrowDeviceArrayStream) error{
+				func(s *cdevice.CArrowDeviceArrayStream) error { _, err := cdevice.ImportRecordReader(s); return err },
+				func(s *cdevice.CArrowDeviceArrayStream) error { _, err := cdevice.ImportArrayReader(s); return err },
+			} {
+				s := newScript(t)
+				set(s.stream)
+				err := read(s.stream)
+				assert.ErrorIs(t, err, arrow.ErrInvalid)
+				assert.ErrorContains(t, err, want)
+				assert.EqualValues(t, 1, s.releases.Load())
+				assert.Zero(t, s.schemas.Load())
+			}
+		})
+	}
+}
+
+func TestSchemaOfAStreamThatCannotBeHad(t *testing.T) {
+	for name, row := range map[string]struct {
+		getSchema func(a *arena, out *abi.ArrowSchema) int
+		want      string
+	}{
+		"fails":     {func(*arena, *abi.ArrowSchema) int { return 22 }, "ArrowDeviceArrayStream.get_schema: invalid argument (errno 22): no schema today"},
+		"released":  {func(_ *arena, out *abi.ArrowSchema) int { out.Release = 0; return 0 }, "ArrowDeviceArrayStream.get_schema.ArrowSchema.release"},
+		"malformed": {func(a *arena, out *abi.ArrowSchema) int { s, _ := foreignSchema(a, "w:-1"); *out = *s; return 0 }, "format"},
+		"no struct": {func(a *arena, out *abi.ArrowSchema) int { s, _ := foreignSchema(a, "l"); *out = *s; return 0 }, "ArrowSchema.format"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			checkLeaks(t)
+			s := newScript(t)
+			s.text = "no schema today"
+			s.getSchema = func(out *abi.ArrowSchema) int { return row.getSchema(s.arena, out) }
+			_, err := cdevice.ImportRecordReader(s.stream)
+			assert.ErrorContains(t, err, row.want)
+			assert.ErrorIs(t, err, arrow.ErrInvalid)
+			assert.EqualValues(t, 1, s.releases.Load())
+			assert.Zero(t, s.nexts.Load())
+		})
+	}
+}
+
+// The schema is asked for once, so that a get_schema that fails after get_next does no harm.
+func TestSchemaIsNotAskedForAgain(t *testing.T) {
+	s := newScript(t, numbered(t, 2)...)
+	r := s.reader(t)
+	s.getSchema = func(*abi.ArrowSchema) int { return 5 }
+	numbers, err := numbersOf(t, r.All())
+	require.NoError(t, err)
+	assert.Equal(t, upTo(2), numbers)
+	assert.Equal(t, "n", r.Schema().Field(0).Name)
+	assert.EqualValues(t, 1, s.schemas.Load())
+}
+
+func TestArraysMustFitTheirStream(t *testing.T) {
+	for name, row := range map[string]struct {
+		change func(*abi.ArrowDeviceArray)
+		want   string
+	}{
+		"device type": {func(a *abi.ArrowDeviceArray) { a.DeviceType = 12 }, "ArrowDeviceArrayStream.get_next.device_type = 12, want 1, the stream's"},
+		"event":       {func(a *abi.ArrowDeviceArray) { a.SyncEvent = 8 }, "get_next.ArrowDeviceArray.sync_event"},
+		"buffers":     {func(a *abi.ArrowDeviceArray) { a.Array.NBuffers = 2 }, "get_next.ArrowDeviceArray.array.n_buffers = 2, want 1"},
+		"length":      {func(a *abi.ArrowDeviceArray) { a.Array.Length = -1 }, "get_next.ArrowDeviceArray.array.length"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			checkLeaks(t)
+			s := newScript(t, numbered(t, 2)...)
+			next := s.getNext
+			s.getNext = func(call int, out *abi.ArrowDeviceArray) int {
+				code := next(call, out)
+				row.change(out)
+				return code
+			}
+			exported := cdevice.ReadStats().ExportedArrays
+			_, err := numbersOf(t, s.reader(t).All())
+			assert.ErrorContains(t, err, row.want)
+			assert.ErrorIs(t, err, arrow.ErrInvalid)
+			assert.Equal(t, exported, cdevice.ReadStats().ExportedArrays, "the array was released")
+			assert.EqualValues(t, 1, s.nexts.Load(), "and the stream is over")
+		})
+	}
+}
+
+func TestOptionsReachTheBatchesOfAStream(t *testing.T) {
+	checkLeaks(t)
+	t.Run("ReleaseWith", func(t *testing.T) {
+		count := 0
+		s := newScript(t, numbered(t, 3)...)
+		r, err := cdevice.ImportRecordReader(s.stream, cdevice.ReleaseWith(func(release func()) { count++; release() }))
+		require.NoError(t, err)
+		_, err = numbersOf(t, r.All())
+		require.NoError(t, err)
+		assert.Equal(t, 3, count, "the batches'")
+		r.Release()
+		assert.Equal(t, 4, count, "and the stream's")
+	})
+	t.Run("WithFullValidation", func(t *testing.T) {
+		bad, err := cdevice.Wrap(oneColumn(t, fromJSON(t, arrow.BinaryTypes.String, `["a"]`)), device.Host())
+		require.NoError(t, err)
+		defer bad.Release()
+		s := newScript(t, bad)
+		next := s.getNext
+		s.getNext = func(call int, out *abi.ArrowDeviceArray) int {
+			code := next(call, out)
+			column := abi.At[abi.ArrowArray](children(&out.Array)[0])
+			offsets := allocC[int32](s.arena, 2)
+			offsets[1] = -7
+			abi.Slice[uintptr](column.Buffers, 3)[1] = sliceAddress(offsets)
+			return code
+		}
+		_, err = numbersOf(t, s.reader(t, cdevice.WithFullValidation(background)).All())
+		assert.ErrorContains(t, err, "get_next.ArrowDeviceArray.array.children[0].buffers[2].length = -7")
+	})
+	t.Run("a panic in one", func(t *testing.T) {
+		s := newScript(t)
+		assert.Panics(t, func() {
+			_, _ = cdevice.ImportRecordReader(s.stream, cdevice.ReleaseWith(nil), nil) // a nil option
+		})
+		assert.EqualValues(t, 1, s.releases.Load())
+	})
+}

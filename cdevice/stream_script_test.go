@@ -1,0 +1,216 @@
+package cdevice_test
+
+import (
+	"errors"
+	"io"
+	"iter"
+	"sync/atomic"
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/bridge"
+)
+
+// script is another library's stream: what its callbacks do, a test writes, and how often
+// they are called is counted. Its device is the CPU.
+type script struct {
+	*arena
+	getSchema func(out *abi.ArrowSchema) int
+	getNext   func(call int, out *abi.ArrowDeviceArray) int // calls count from 0
+	text      string                                        // of get_last_error; "" is NULL
+
+	schemas, nexts, errors, releases atomic.Int64
+	inside                           atomic.Int64
+	overlapped                       atomic.Bool
+	stream                           *cdevice.CArrowDeviceArrayStream
+}
+
+// newScript is a stream of batches: get_next gives each, and then the end. When the test
+// ends, it was released once, and no two callbacks ran at the same time.
+func newScript(t testing.TB, batches ...*cdevice.RecordBatch) *script {
+	t.Helper()
+	s := &script{arena: newArena()}
+	schema := arrow.NewSchema(nil, nil)
+	if len(batches) > 0 {
+		schema = batches[0].Schema()
+	}
+	s.getSchema = func(out *abi.ArrowSchema) int {
+		if cdevice.ExportSchema(schema, cdevice.SchemaFromPtr(addressOf(out))) != nil {
+			return 5
+		}
+		return 0
+	}
+	s.getNext = func(call int, out *abi.ArrowDeviceArray) int {
+		if call < len(batches) {
+			if cdevice.ExportRecordBatch(batches[call], out, nil) != nil {
+				return 5
+			}
+			return 0
+		}
+		*out = *garbageArray()
+		out.Array.Release = 0
+		return 0
+	}
+	s.stream = new(cdevice.CArrowDeviceArrayStream)
+	bridge.ExportStream(s, int32(device.CPU), s.stream)
+	t.Cleanup(func() {
+		assert.EqualValues(t, 1, s.releases.Load(), "calls of release")
+		assert.Zero(t, s.stream.Release, "the struct is marked released")
+		assert.False(t, s.overlapped.Load(), "two callbacks at the same time")
+		s.free()
+	})
+	return s
+}
+
+func (s *script) enter(count *atomic.Int64) (call int) {
+	if s.inside.Add(1) != 1 {
+		s.overlapped.Store(true)
+	}
+	return int(count.Add(1) - 1)
+}
+
+func (s *script) leave() { s.inside.Add(-1) }
+
+func (s *script) GetSchema(out *abi.ArrowSchema) int {
+	s.enter(&s.schemas)
+	defer s.leave()
+	return s.getSchema(out)
+}
+
+func (s *script) GetNext(out *abi.ArrowDeviceArray) int {
+	call := s.enter(&s.nexts)
+	defer s.leave()
+	return s.getNext(call, out)
+}
+
+func (s *script) GetLastError() uintptr {
+	s.enter(&s.errors)
+	defer s.leave()
+	if s.text == "" {
+		return 0
+	}
+	return s.cString(s.text)
+}
+
+func (s *script) Release() { s.releases.Add(1) }
+
+// failing makes the call-th get_next return a code.
+func (s *script) failing(call, code int, text string) *script {
+	next := s.getNext
+	s.text = text
+	s.getNext = func(c int, out *abi.ArrowDeviceArray) int {
+		if c == call {
+			*out = *garbageArray() // an error leaves nothing that may be looked at
+			return code
+		}
+		return next(c, out)
+	}
+	return s
+}
+
+// reader imports the stream; it is released at the end of the test.
+func (s *script) reader(t testing.TB, opts ...cdevice.ImportOption) *cdevice.RecordReader {
+	t.Helper()
+	r, err := cdevice.ImportRecordReader(s.stream, opts...)
+	require.NoError(t, err)
+	t.Cleanup(r.Release)
+	return r
+}
+
+// numbered are batches of one row with their number in it.
+func numbered(t testing.TB, n int) []*cdevice.RecordBatch {
+	t.Helper()
+	batches := make([]*cdevice.RecordBatch, n)
+	for i := range batches {
+		batches[i] = numberedBatch(t, i)
+		t.Cleanup(batches[i].Release)
+	}
+	return batches
+}
+
+var numberedSchema = arrow.NewSchema([]arrow.Field{{Name: "n", Type: arrow.PrimitiveTypes.Int64}}, nil)
+
+func numberedRecord(n int) arrow.RecordBatch {
+	b := array.NewRecordBuilder(offHeap, numberedSchema)
+	defer b.Release()
+	b.Field(0).(*array.Int64Builder).Append(int64(n))
+	return b.NewRecordBatch()
+}
+
+func numberedBatch(t testing.TB, n int) *cdevice.RecordBatch {
+	t.Helper()
+	rec := numberedRecord(n)
+	defer rec.Release()
+	b, err := cdevice.Wrap(rec, device.Host())
+	require.NoError(t, err)
+	return b
+}
+
+// numberOf reads a batch of numbered.
+func numberOf(t testing.TB, b *cdevice.RecordBatch) int {
+	t.Helper()
+	view, err := b.HostView(background)
+	require.NoError(t, err)
+	defer view.Release()
+	return int(view.Column(0).(*array.Int64).Value(0))
+}
+
+// numbersOf reads a reader to its end.
+func numbersOf(t testing.TB, all iter.Seq2[*cdevice.RecordBatch, error]) (numbers []int, err error) {
+	t.Helper()
+	for b, err := range all {
+		if err != nil {
+			assert.Nil(t, b)
+			return numbers, err
+		}
+		numbers = append(numbers, numberOf(t, b))
+	}
+	return numbers, nil
+}
+
+func upTo(n int) []int {
+	numbers := make([]int, n)
+	for i := range numbers {
+		numbers[i] = i
+	}
+	return numbers
+}
+
+// yielding is an iterator over batches, and then, unless it is nil, an error.
+func yielding(err error, batches ...*cdevice.RecordBatch) iter.Seq2[*cdevice.RecordBatch, error] {
+	return func(yield func(*cdevice.RecordBatch, error) bool) {
+		for _, b := range batches {
+			if !yield(b, nil) {
+				return
+			}
+		}
+		if err != nil {
+			yield(nil, err)
+		}
+	}
+}
+
+var errSource = errors.New("the source is on fire")
+
+// nextOf is a function over the same, for NewRecordReaderFunc.
+func nextOf(err error, batches ...*cdevice.RecordBatch) func() (*cdevice.RecordBatch, error) {
+	at := 0
+	return func() (*cdevice.RecordBatch, error) {
+		if at == len(batches) {
+			if err != nil {
+				return nil, err
+			}
+			return nil, io.EOF
+		}
+		at++
+		batches[at-1].Retain()
+		return batches[at-1], nil
+	}
+}
