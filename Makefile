@@ -1,5 +1,5 @@
 # What there is to run. CI runs `make ci`, which is `make check` in another order.
-# Needed: Go, gcc, python3. Everything else the targets fetch themselves, pinned.
+# Needed: Go, gcc, g++, python3. Everything else the targets fetch themselves, pinned.
 
 GO ?= go
 CHECKED = ./cdevice ./device/... ./internal/... ./memory/...

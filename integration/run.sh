@@ -4,9 +4,10 @@
 #   integration/run.sh [ARGUMENT...]   the tests; arguments go to pytest
 #   integration/run.sh --demo          demo.py instead
 #
-# Needs Go, gcc and python3 (PYTHON and GO name others). Makes a Python
-# environment in integration/.venv with what python/requirements.txt pins, again
-# when that file or the interpreter changes, and builds what it loads to build/.
+# Needs Go, gcc and python3 (PYTHON and GO name others), and for the tests a g++
+# that knows C++20 (CXX names another). Makes a Python environment in integration/.venv
+# with what python/requirements.txt pins, again when that file or the interpreter
+# changes, and builds what it loads to build/.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -38,5 +39,23 @@ if [[ ${1:-} == --demo ]]; then
 	exec "$venv/bin/python" "$here/demo.py" "$@"
 fi
 "${GO:-go}" build -buildmode=c-shared -o "$PYEXTENSION" ./examples/pyextension
+
+# The Arrow C++ peer: against PyArrow's own libarrow, so that both are one library
+# in one process. Its headers take time, so only when something changed.
+export CPPPEER=$root/build/libcpppeer.so
+newest=$(ls -t "$CPPPEER" "$venv/stamp" "$here"/cpp/* "$here/run.sh" 2>/dev/null | head -n 1 || true)
+if [[ $newest != "$CPPPEER" ]]; then
+	cxx=${CXX:-g++}
+	if ! command -v "$cxx" >/dev/null; then
+		echo "$0: $cxx: not found; the Arrow C++ peer of the tests needs a C++20 compiler (CXX names one)" >&2
+		exit 1
+	fi
+	{ read -r include; read -r libarrow; } < <("$venv/bin/python" -c '
+import pyarrow as pa
+print(pa.get_include())
+print(f"{pa.get_library_dirs()[0]}/libarrow.so.{pa.cpp_build_info.so_version}")')
+	"$cxx" -std=c++20 -O1 -Wall -Wextra -fPIC -shared -Wl,--no-undefined -isystem "$include" \
+		"$here"/cpp/*.cc "$libarrow" -Wl,-rpath,"$(dirname "$libarrow")" -o "$CPPPEER"
+fi
 cd "$here/python"
 exec "$venv/bin/python" -m pytest "$@"

@@ -1,9 +1,10 @@
-"""The C structs of the Arrow C data and C device data interfaces, for ctypes."""
+"""The C structs of the Arrow C data, device and stream interfaces, for ctypes."""
 
 import contextlib
 import ctypes
+import sys
 
-CPU, CUDA, CUDA_HOST, CUDA_MANAGED = 1, 2, 3, 13
+CPU, CUDA, CUDA_HOST, EXT_DEV, CUDA_MANAGED = 1, 2, 3, 12, 13
 
 
 class ArrowSchema(ctypes.Structure):
@@ -51,6 +52,82 @@ class ArrowDeviceArray(ctypes.Structure):
     ]
 
 
+class ArrowArrayStream(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_void_p) for name in ("get_schema", "get_next", "get_last_error", "release", "private_data")]
+
+
+class ArrowDeviceArrayStream(ctypes.Structure):
+    _fields_ = [("device_type", ctypes.c_int32), *ArrowArrayStream._fields_]
+
+
+class ArrowAsyncTask(ctypes.Structure):
+    _fields_ = [("extract_data", ctypes.c_void_p), ("private_data", ctypes.c_void_p)]
+
+
+class ArrowAsyncProducer(ctypes.Structure):
+    """As abi.h has it, without a release."""
+
+    _fields_ = [
+        ("device_type", ctypes.c_int32),
+        ("request", ctypes.c_void_p),
+        ("cancel", ctypes.c_void_p),
+        ("additional_metadata", ctypes.c_void_p),
+        ("private_data", ctypes.c_void_p),
+    ]
+
+
+class ArrowAsyncDeviceStreamHandler(ctypes.Structure):
+    _fields_ = [
+        ("on_schema", ctypes.c_void_p),
+        ("on_next_task", ctypes.c_void_p),
+        ("on_error", ctypes.c_void_p),
+        ("release", ctypes.c_void_p),
+        ("producer", ctypes.POINTER(ArrowAsyncProducer)),
+        ("private_data", ctypes.c_void_p),
+    ]
+
+
+# The callbacks of the asynchronous structs: self and arguments as addresses.
+EXTRACT_DATA = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+REQUEST = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
+CANCEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+ON_SCHEMA = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+ON_NEXT_TASK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+ON_ERROR = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)
+RELEASE = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+def encode_metadata(metadata):
+    """Key-value pairs, of bytes, in the encoding of ArrowSchema.metadata."""
+    out = len(metadata).to_bytes(4, sys.byteorder, signed=True)
+    for text in (text for pair in metadata.items() for text in pair):
+        out += len(text).to_bytes(4, sys.byteorder, signed=True) + text
+    return out
+
+
+def decode_metadata(address):
+    """The pairs at an address, or None at NULL."""
+    if not address:
+        return None
+    pairs, at = {}, address
+
+    def number():
+        nonlocal at
+        at += 4
+        return ctypes.c_int32.from_address(at - 4).value
+
+    def text():
+        nonlocal at
+        size = number()
+        at += size
+        return ctypes.string_at(at - size, size)
+
+    for _ in range(number()):
+        key = text()
+        pairs[key] = text()
+    return pairs
+
+
 def _owner(struct):
     return struct.array if isinstance(struct, ArrowDeviceArray) else struct
 
@@ -66,6 +143,16 @@ def release(struct):
     owner = _owner(struct)
     if owner.release:
         ctypes.CFUNCTYPE(None, ctypes.c_void_p)(owner.release)(ctypes.addressof(owner))
+
+
+@contextlib.contextmanager
+def owned(struct):
+    """A struct that is released at the end, whoever filled it, unless its contents
+    were moved to a consumer."""
+    try:
+        yield struct
+    finally:
+        release(struct)
 
 
 def buffer_addresses(array):

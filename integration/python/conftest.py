@@ -7,18 +7,20 @@ import sys
 import pyarrow as pa
 import pytest
 
+import cpp
 import golib
 
 
 def alive():
-    """What both sides have allocated and not released."""
+    """What all sides have allocated and not released."""
     # pytest keeps the exception of a failed test here, and so its objects alive,
     # until the next test begins.
     for name in ("last_type", "last_value", "last_traceback", "last_exc"):
         vars(sys).pop(name, None)
     gc.collect()
     golib.gc()
-    return {"pyarrow_bytes": pa.total_allocated_bytes(), **golib.stats()}
+    cpp_stats = {f"cpp_{name}": count for name, count in cpp.stats().items()}
+    return {"pyarrow_bytes": pa.total_allocated_bytes(), **golib.stats(), **cpp_stats}
 
 
 @pytest.fixture(autouse=True)
