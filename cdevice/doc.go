@@ -28,6 +28,16 @@
 // a stream wait for the data, and [RecordBatch.UsedOn], which keeps the memory until the
 // work is done. [ReadyAfter] exports what a stream is still filling.
 //
+// A stream of batches is a [RecordReader]: imported, or made of what yields batches and
+// exported:
+//
+//	r, err := cdevice.ImportRecordReader(cdevice.DeviceArrayStreamFromPtr(s))
+//	defer r.Release()
+//	for batch, err := range r.All() { ... }                  // borrowed until the next one
+//
+//	r, err := cdevice.CopyReaderToDevice(ctx, rdr, gpu)      // or WrapRecordReader, NewRecordReader
+//	err = cdevice.ExportRecordReader(r, out)
+//
 // [RecordBatch.Slice], [RecordBatch.Select] and [RecordBatch.Column] cut batches
 // without touching their memory. [WrapArray], [ExportArray] and [ImportArray] do
 // for one array what the functions above do for a batch. Consumers with needs of
