@@ -21,6 +21,8 @@ var promises = []promise{
 	{"import+release", "int64", "cdata", 1000, 6, 3},
 	{"import+release", "utf8", "cdata", 100, 6, 3},
 	{"import+release", "list<struct>", "cdata", 100, 6, 3},
+	{"stream", "int64", "cdata", 100, 8, 4},
+	{"stream", "utf8", "cdata", 100, 8, 4},
 }
 
 // promisesHold prints which promises hold.

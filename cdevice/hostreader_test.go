@@ -61,6 +61,20 @@ func TestHostReaderHoldsTheStream(t *testing.T) {
 	late.Release()
 }
 
+// At the end it gives the stream back, although it lives on itself.
+func TestHostReaderLetsTheStreamGoAtItsEnd(t *testing.T) {
+	checkLeaks(t)
+	s := newScript(t, numbered(t, 1)...)
+	r, err := cdevice.ImportRecordReader(s.stream)
+	require.NoError(t, err)
+	h := r.HostReader(background, nil)
+	r.Release()
+	require.True(t, h.Next())
+	require.False(t, h.Next())
+	assert.EqualValues(t, 1, s.releases.Load())
+	h.Release()
+}
+
 func TestErrorsOfAHostReader(t *testing.T) {
 	checkLeaks(t)
 	r := newScript(t, numbered(t, 2)...).failing(1, 5, "disk on fire").reader(t)

@@ -194,7 +194,6 @@ type imported[T any] struct {
 }
 
 func (s *imported[T]) next() (item T, err error) {
-	s.out.Array.Release = 0
 	if code := bridge.CallGetNext(&s.c.ArrowDeviceArrayStream, &s.out); code != 0 {
 		return item, s.c.failed("get_next", code)
 	}

@@ -211,8 +211,10 @@ func TestLastErrorOfAnExportedStream(t *testing.T) {
 		assert.True(t, cpeer.IsPinned(text))
 	}
 	var schema abi.ArrowSchema
+	text := lastError(s)
 	require.Zero(t, bridge.CallGetSchema(s, &schema), "the schema is there all the same")
 	assert.Zero(t, lastError(s))
+	assert.False(t, cpeer.IsPinned(text), "it is not kept for longer")
 	cdevice.ReleaseCArrowSchema(cdevice.SchemaFromPtr(addressOf(&schema)))
 }
 
@@ -245,8 +247,29 @@ func TestErrorsOfSourcesBecomeErrnos(t *testing.T) {
 				assert.Equal(t, int32(row.want), int32(code))
 				assert.Equal(t, row.err.Error(), bridge.CallGetLastError(s))
 			}
+			for _, r := range []*cdevice.RecordReader{iterated(t, row.err), asked(t, row.err), wrappedFailing(t, row.err)} {
+				_, err := numbersOf(t, r.All())
+				assert.Equal(t, row.err, err, "for Go it is itself")
+				r.Release()
+			}
 		})
 	}
+}
+
+// failing is an arrow-go reader without batches and with an error.
+type failing struct {
+	panicking
+	err error
+}
+
+func (failing) Next() bool   { return false }
+func (f failing) Err() error { return f.err }
+
+func wrappedFailing(t testing.TB, err error) *cdevice.RecordReader {
+	t.Helper()
+	r, e := cdevice.WrapRecordReader(failing{err: err}, device.Host())
+	require.NoError(t, e)
+	return r
 }
 
 const math32 = 1<<32 - 1
@@ -296,6 +319,15 @@ func TestPanicInASourceIsAnError(t *testing.T) {
 			_, code := next(t, s)
 			assert.EqualValues(t, syscall.EIO, code)
 			assert.Contains(t, bridge.CallGetLastError(s), row.want)
+			cdevice.ReleaseCArrowDeviceArrayStream(s)
+
+			r, err = row.open()
+			require.NoError(t, err)
+			for range 2 {
+				_, err = numbersOf(t, r.All())
+				assert.ErrorContains(t, err, row.want, "in Go too")
+			}
+			r.Release()
 		})
 	}
 }
@@ -357,18 +389,33 @@ func TestStreamReleasedInsideItsOwnCallback(t *testing.T) {
 	batches := numbered(t, 1)
 	var s *cdevice.CArrowDeviceArrayStream
 	stops := 0
-	r, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) {
-		cdevice.ReleaseCArrowDeviceArrayStream(s)
-		assert.Zero(t, stops, "it is still being asked")
-		batches[0].Retain()
-		return batches[0], nil
-	}, func() { stops++ })
-	require.NoError(t, err)
-	s = export(t, r)
+	open := func(give error) {
+		r, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) {
+			cdevice.ReleaseCArrowDeviceArrayStream(s)
+			assert.Zero(t, stops, "it is still being asked")
+			if give != nil {
+				return nil, give
+			}
+			batches[0].Retain()
+			return batches[0], nil
+		}, func() { stops++ })
+		require.NoError(t, err)
+		s = export(t, r)
+	}
+	open(nil)
 	b, code := next(t, s)
 	require.Zero(t, code)
 	b.Release()
 	assert.Equal(t, 1, stops)
+
+	stops = 0
+	open(errSource)
+	_, code = next(t, s)
+	assert.EqualValues(t, syscall.EIO, code)
+	assert.Equal(t, 1, stops)
+	for range 3 { // the text of an error that nobody can ask for is not pinned: that would end the process
+		runtime.GC()
+	}
 }
 
 // A consumer that goes on with a stream it released gets an error, and no crash.

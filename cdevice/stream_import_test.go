@@ -198,6 +198,16 @@ func TestReleaseWhileABatchIsAskedFor(t *testing.T) {
 	assert.ErrorIs(t, err, cdevice.ErrReleased, "after the batch")
 	assert.Equal(t, []int{0}, numbers, "the batch was there")
 	assert.EqualValues(t, 1, s.releases.Load())
+
+	s = newScript(t, numbered(t, 1)...)
+	r, err = cdevice.ImportRecordReader(s.stream)
+	require.NoError(t, err)
+	next = s.getNext
+	s.getNext = func(call int, out *abi.ArrowDeviceArray) int {
+		r.Release()
+		return next(call, out)
+	}
+	r.Next() // nobody can have the batch: it must not be lost
 }
 
 func TestStreamCallsAreSerialised(t *testing.T) {
