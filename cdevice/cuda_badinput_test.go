@@ -105,3 +105,77 @@ func TestFullValidationAsksTheDriver(t *testing.T) {
 	require.NoError(t, small.Free(nil))
 	require.NoError(t, foreign.Close())
 }
+
+// Memory of a GPU that is declared as memory which the host can read is noticed before
+// the host reads it, where the GPU is open.
+func TestFullValidationNoticesDeviceMemoryThatIsCalledTheHosts(t *testing.T) {
+	checkLeaks(t)
+	m := cudatest.Simulated(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	there, err := gpu.Allocate(1<<12, nil)
+	require.NoError(t, err)
+	require.NoError(t, gpu.Legacy().Synchronize(background))
+	managed, err := gpu.Managed().Allocate(1<<12, nil)
+	require.NoError(t, err)
+
+	buffer := func(i int, p device.Ptr) func(*abi.ArrowArray) {
+		return func(a *abi.ArrowArray) { *abi.At[uintptr](a.Buffers + uintptr(8*i)) = uintptr(p) }
+	}
+	ints := arrow.PrimitiveTypes.Int64
+	text := arrow.BinaryTypes.String
+	const want = ", memory of cuda:0, want memory that the host can read"
+	for _, row := range []struct {
+		name  string
+		dt    arrow.DataType
+		text  string
+		spoil func(*abi.ArrowArray)
+		field string // "" accepts
+	}{
+		{"as it was", text, `["a","bb",null]`, func(*abi.ArrowArray) {}, ""},
+		{"nothing is read of it", ints, `[]`, buffer(1, there.Ptr()), ""},
+		{"managed memory", ints, `[1,2,3]`, buffer(1, managed.Ptr()), ""},
+		{"values", ints, `[1,2,3]`, buffer(1, there.Ptr()), "array.buffers[1] = 0x"},
+		{"in the middle of an allocation", ints, `[1,2,3]`, buffer(1, there.Ptr()+64), "array.buffers[1] = 0x"},
+		{"a bitmap", ints, `[1,null,3]`, buffer(0, there.Ptr()), "array.buffers[0] = 0x"},
+		{"offsets", text, `["a","bb"]`, buffer(1, there.Ptr()), "array.buffers[1] = 0x"},
+		{"text", text, `["a","bb"]`, buffer(2, there.Ptr()), "array.buffers[2] = 0x"},
+		{"data of views", arrow.BinaryTypes.StringView, `["a text that does not fit into a view"]`, buffer(2, there.Ptr()), "array.buffers[2] = 0x"},
+		{"a child", arrow.ListOf(ints), `[[1],[2,3]]`, func(a *abi.ArrowArray) {
+			buffer(1, there.Ptr())(abi.At[abi.ArrowArray](*abi.At[uintptr](a.Children)))
+		}, "array.children[0].buffers[1] = 0x"},
+		{"a dictionary", &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: ints}, `[1,2]`, func(a *abi.ArrowArray) {
+			buffer(1, there.Ptr())(abi.At[abi.ArrowArray](a.Dictionary))
+		}, "array.dictionary.buffers[1] = 0x"},
+	} {
+		for _, called := range []device.ID{device.Host().ID(), gpu.Host().ID(), gpu.Managed().ID()} {
+			t.Run(row.name+"/"+called.Type.String(), func(t *testing.T) {
+				take := func(opts ...cdevice.ImportOption) error {
+					host, err := cdevice.WrapArray(fromJSON(t, row.dt, row.text), device.Host())
+					require.NoError(t, err)
+					out := new(cdevice.CArrowDeviceArray)
+					require.NoError(t, cdevice.ExportArray(host, out, nil))
+					host.Release()
+					out.DeviceType, out.DeviceID = int32(called.Type), called.Ordinal
+					row.spoil(&out.Array)
+					got, err := cdevice.ImportArrayWithType(out, row.dt, opts...)
+					if err == nil {
+						got.Release()
+					}
+					return err
+				}
+				m.Sim.ResetCounters()
+				require.NoError(t, take())
+				assert.Zero(t, m.Sim.Calls(""), "nothing is read, nobody is asked")
+				err = take(cdevice.WithFullValidation(background))
+				if row.field == "" {
+					require.NoError(t, err)
+				} else {
+					assert.ErrorContains(t, err, row.field)
+					assert.ErrorContains(t, err, want)
+				}
+			})
+		}
+	}
+	require.NoError(t, there.Free(nil))
+	require.NoError(t, managed.Free(nil))
+}

@@ -173,6 +173,17 @@ func TestExportCalls(t *testing.T) {
 	made, _ := calls(m, func() { require.NoError(t, cdevice.ExportRecordBatch(batch, out, nil)) })
 	assert.Empty(t, made, "its event is there already")
 	assert.NotZero(t, out.SyncEvent)
-	batch.Release()
 	cdevice.ReleaseCArrowDeviceArray(out)
+
+	s := newStream(t, m.GPUs[0])
+	for round, most := range []int{1, 0} {
+		made, report := calls(m, func() { require.NoError(t, cdevice.ExportRecordBatch(batch, out, nil, cdevice.ReadyAfter(s))) })
+		assert.LessOrEqual(t, made["cuEventCreate"], most, "round %d", round)
+		assert.Equal(t, 1, made["cuEventRecord"])
+		assert.Zero(t, report.Synchronisations)
+		require.NoError(t, s.Synchronize(background))
+		cdevice.ReleaseCArrowDeviceArray(out)
+		require.NoError(t, m.GPUs[0].Flush())
+	}
+	batch.Release()
 }

@@ -249,3 +249,48 @@ func TestGPUReadyAfter(t *testing.T) {
 	cdevice.ReleaseCArrowDeviceArray(synced)
 	there.Release()
 }
+
+// Page-locked and managed memory keeps its type through C. The host looks at it without a
+// copy, once it is ready; ForHost waits for that and calls it the CPU's.
+func TestGPUHostReadableMemoryThroughC(t *testing.T) {
+	checkLeaks(t)
+	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
+		rec := columnsOf(memory.DefaultAllocator, 2, 100, true)
+		defer rec.Release()
+		for _, d := range m.Devices(t) {
+			if !d.HostReadable() {
+				continue
+			}
+			batch, err := cdevice.CopyToDevice(background, rec, d)
+			require.NoError(t, err)
+			producer := newStream(t, d)
+			open := m.Hold(t, producer)
+			out, schema := garbageArray(), garbageSchema()
+			require.NoError(t, cdevice.ExportRecordBatch(batch, out, schema, cdevice.ReadyAfter(producer)))
+			batch.Release()
+			assert.EqualValues(t, d.ID().Type, out.DeviceType)
+			assert.EqualValues(t, d.ID().Ordinal, out.DeviceID)
+			imported, err := cdevice.ImportRecordBatch(out, schema, cdevice.WithDevice(d))
+			require.NoError(t, err)
+			assert.False(t, ready(t, imported))
+
+			short, cancel := context.WithTimeout(background, time.Millisecond)
+			_, err = imported.HostView(short)
+			assert.ErrorIs(t, err, context.DeadlineExceeded)
+			assert.ErrorIs(t, cdevice.ExportRecordBatch(imported, garbageArray(), nil, cdevice.ForHost(short)), context.DeadlineExceeded)
+			cancel()
+			open()
+			view, err := imported.HostView(background)
+			require.NoError(t, err)
+			assert.True(t, array.RecordEqual(rec, view))
+			view.Release()
+
+			out = garbageArray()
+			require.NoError(t, cdevice.ExportRecordBatch(imported, out, nil, cdevice.ForHost(background)))
+			imported.Release()
+			assert.EqualValues(t, device.CPU, out.DeviceType)
+			assert.Zero(t, out.SyncEvent)
+			cdevice.ReleaseCArrowDeviceArray(out)
+		}
+	})
+}

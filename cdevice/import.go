@@ -318,6 +318,9 @@ func checkImported(mem *memoryOwner, at place, nodes []node, name func(i int) st
 		return err
 	}
 	for i := range nodes {
+		if err := probeHost(&nodes[i]); err != nil {
+			return within(name(i), err)
+		}
 		if err := checkContents(&nodes[i]); err != nil {
 			return within(name(i), during(opImport, err))
 		}

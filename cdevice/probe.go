@@ -7,7 +7,32 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 )
 
-// Full validation of memory that the host cannot read: its device is asked.
+// Full validation asks the devices: that of memory which the host cannot read, and about
+// memory that it can, whether that is so.
+
+// probeHost checks that no buffer of a tree that the host is about to read is memory of a
+// device: reading it would end the process. Only devices that are open already are asked.
+func probeHost(n *node) error {
+	for i, addr := range n.buffers {
+		if addr == 0 || n.length == 0 {
+			continue
+		}
+		field := fmt.Sprintf("buffers[%d]", i)
+		found, err := device.Lookup(device.Ptr(addr))
+		if err != nil {
+			return fieldError(opImport, field, hex(addr), nil, err)
+		}
+		if !found.ID.Type.HostReadable() {
+			return invalid(opImport, field, hex(addr)+", memory of "+found.ID.String(), "memory that the host can read")
+		}
+	}
+	for i := range n.children {
+		if err := probeHost(&n.children[i]); err != nil {
+			return within(n.childName(i), err)
+		}
+	}
+	return nil
+}
 
 // probeImported checks that every buffer is memory of the declared device and as large
 // as the array needs it.

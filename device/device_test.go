@@ -93,3 +93,42 @@ func TestOpenersMayOpen(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, device.Host(), d)
 }
+
+// Every backend is asked until one knows the memory, or fails.
+func TestLookup(t *testing.T) {
+	t.Cleanup(device.ForgetLookups)
+	cpu := device.Allocation{ID: device.Host().ID()}
+	found, err := device.Lookup(1)
+	require.NoError(t, err)
+	assert.Equal(t, cpu, found, "nobody is there to be asked")
+
+	failure := errors.New("out of order")
+	gpu := device.Allocation{ID: device.ID{Type: device.CUDA}, Start: 2, Size: 1}
+	asked := 0
+	device.RegisterLookup(func(device.Ptr) (device.Allocation, error) { asked++; return cpu, nil })
+	device.RegisterLookup(func(p device.Ptr) (device.Allocation, error) {
+		switch p {
+		case 2:
+			return gpu, nil
+		case 3:
+			return device.Allocation{}, failure
+		}
+		return cpu, nil
+	})
+	device.RegisterLookup(func(device.Ptr) (device.Allocation, error) { asked++; return cpu, nil })
+	for p, want := range []struct {
+		found device.Allocation
+		err   error
+		asked int
+	}{1: {cpu, nil, 2}, 2: {gpu, nil, 1}, 3: {device.Allocation{}, failure, 1}} {
+		if p == 0 {
+			continue
+		}
+		asked = 0
+		found, err := device.Lookup(device.Ptr(p))
+		assert.Equal(t, want.found, found)
+		assert.Equal(t, want.err, err)
+		assert.Equal(t, want.asked, asked)
+	}
+	assert.Panics(t, func() { device.RegisterLookup(nil) })
+}

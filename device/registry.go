@@ -15,6 +15,7 @@ var registry = struct {
 	sync.Mutex
 	openers map[Type]Opener
 	devices map[ID]*opening
+	lookups []func(Ptr) (Allocation, error)
 }{
 	openers: map[Type]Opener{CPU: openHost},
 	devices: map[ID]*opening{},
@@ -70,4 +71,30 @@ func Open(id ID) (Device, error) {
 		entry.device = d
 	}
 	return entry.device, nil
+}
+
+// RegisterLookup makes ask a part of [Lookup]: a function that answers as Lookup does, and
+// asks only what is open. Backends call it from an init function. Registering nil panics.
+func RegisterLookup(ask func(Ptr) (Allocation, error)) {
+	if ask == nil {
+		panic("device: RegisterLookup called with nil")
+	}
+	registry.Lock()
+	defer registry.Unlock()
+	registry.lookups = append(registry.lookups, ask)
+}
+
+// Lookup asks the devices that this process has open what memory there is at p. It opens
+// none. Memory that none of them knows is the CPU's, as far as anybody can tell.
+func Lookup(p Ptr) (Allocation, error) {
+	registry.Lock()
+	lookups := registry.lookups // never changed, only appended to
+	registry.Unlock()
+	for _, ask := range lookups {
+		found, err := ask(p)
+		if err != nil || found.ID.Type != CPU {
+			return found, err
+		}
+	}
+	return Allocation{ID: Host().ID()}, nil
 }

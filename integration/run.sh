@@ -4,7 +4,7 @@
 #   integration/run.sh [ARGUMENT...]   the tests; arguments go to pytest
 #   integration/run.sh --demo          demo.py instead
 #
-# Needs Go, gcc and python3 (PYTHON and GO name others), and for the tests a g++
+# Needs Go, gcc and python3 (PYTHON, GO and CC name others), and for the tests a g++
 # that knows C++20 (CXX names another). Makes a Python environment in integration/.venv
 # with what python/requirements.txt pins, again when that file or the interpreter
 # changes, and builds what it loads to build/.
@@ -25,6 +25,7 @@ if [[ ! -f $venv/stamp || $(<"$venv/stamp") != "$wanted" ]]; then
 fi
 
 export GOLIB=$root/build/libgolib.so PYEXTENSION=$root/build/libpyextension.so
+export GILPRODUCER=$root/build/libgilproducer.so
 cd "$root"
 "${GO:-go}" build -buildmode=c-shared -o "$GOLIB" ./integration/golib
 
@@ -39,6 +40,7 @@ if [[ ${1:-} == --demo ]]; then
 	exec "$venv/bin/python" "$here/demo.py" "$@"
 fi
 "${GO:-go}" build -buildmode=c-shared -o "$PYEXTENSION" ./examples/pyextension
+"${CC:-gcc}" -std=c11 -shared -fPIC -Wall -Wextra -Werror -o "$GILPRODUCER" integration/python/gilproducer.c
 
 # The Arrow C++ peer: against PyArrow's own libarrow, so that both are one library
 # in one process. Its headers take time, so only when something changed.

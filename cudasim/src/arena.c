@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 
 enum { CLASSES = 48, QUARANTINE = 64 };
-static const size_t WANTED = (size_t)256 << 30, SMALL = (size_t)1 << 20;
+static const size_t WANTED = (size_t)64 << 30, SMALL = (size_t)1 << 20;
 
 /* Freed space is used again by blocks of its size class (a power of two of pages, of
  * which at least the last stays unused), the longest freed first, and not at once. */

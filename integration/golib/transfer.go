@@ -9,25 +9,31 @@ import (
 	"github.com/arrowdevice/arrowdevice/cdevice"
 )
 
-func importOptions(validate C.int) []cdevice.ImportOption {
+func importOptions(validate, withGIL C.int) (opts []cdevice.ImportOption) {
 	if validate != 0 {
-		return []cdevice.ImportOption{cdevice.WithFullValidation(context.Background())}
+		opts = append(opts, cdevice.WithFullValidation(context.Background()))
 	}
-	return nil
+	if withGIL != 0 {
+		opts = append(opts, cdevice.ReleaseWithGIL())
+	}
+	return opts
 }
 
+// golib_import_array takes what the structs hold. With full validation, and the
+// producer's release with Python's lock, if these are not 0.
+//
 //export golib_import_array
-func golib_import_array(array, schema C.uintptr_t, validate C.int, out *C.uint64_t) *C.char {
+func golib_import_array(array, schema C.uintptr_t, validate, withGIL C.int, out *C.uint64_t) *C.char {
 	return create(out, func() (thing, error) {
-		a, err := cdevice.ImportArray(cdevice.DeviceArrayFromPtr(uintptr(array)), cdevice.SchemaFromPtr(uintptr(schema)), importOptions(validate)...)
+		a, err := cdevice.ImportArray(cdevice.DeviceArrayFromPtr(uintptr(array)), cdevice.SchemaFromPtr(uintptr(schema)), importOptions(validate, withGIL)...)
 		return anArray{a}, err
 	})
 }
 
 //export golib_import_batch
-func golib_import_batch(array, schema C.uintptr_t, validate C.int, out *C.uint64_t) *C.char {
+func golib_import_batch(array, schema C.uintptr_t, validate, withGIL C.int, out *C.uint64_t) *C.char {
 	return create(out, func() (thing, error) {
-		b, err := cdevice.ImportRecordBatch(cdevice.DeviceArrayFromPtr(uintptr(array)), cdevice.SchemaFromPtr(uintptr(schema)), importOptions(validate)...)
+		b, err := cdevice.ImportRecordBatch(cdevice.DeviceArrayFromPtr(uintptr(array)), cdevice.SchemaFromPtr(uintptr(schema)), importOptions(validate, withGIL)...)
 		return aBatch{b}, err
 	})
 }

@@ -41,8 +41,8 @@ for _name, _arguments in {
     "golib_make_batch": [_text, _text, _out_handle],
     "golib_make_annotated_batch": [_out_handle],
     "golib_make_demo_batch": [ctypes.c_int64, _out_handle],
-    "golib_import_array": [_address, _address, ctypes.c_int, _out_handle],
-    "golib_import_batch": [_address, _address, ctypes.c_int, _out_handle],
+    "golib_import_array": [_address, _address, ctypes.c_int, ctypes.c_int, _out_handle],
+    "golib_import_batch": [_address, _address, ctypes.c_int, ctypes.c_int, _out_handle],
     "golib_export": [_handle, _address, _address, ctypes.c_int],
     "golib_export_schema": [_handle, _address],
     "golib_release": [_handle],
@@ -213,9 +213,9 @@ class GoObject:
         _call("export", self.handle, array_address, schema_address, for_host)
 
     @classmethod
-    def _import_from_c_device(cls, array_address, schema_address, full_validation=False):
+    def _import_from_c_device(cls, array_address, schema_address, full_validation=False, release_with_gil=False):
         """Takes what the structs hold, also when it raises."""
-        return cls(_create(cls._import, array_address, schema_address, full_validation))
+        return cls(_create(cls._import, array_address, schema_address, full_validation, release_with_gil))
 
     # By capsule: the Arrow PyCapsule interface.
 

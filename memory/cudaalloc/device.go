@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/cuda"
@@ -27,6 +28,7 @@ func init() {
 	register(device.CUDA, func(d *Device) *Device { return d })
 	register(device.CUDAHost, (*Device).Host)
 	register(device.CUDAManaged, (*Device).Managed)
+	device.RegisterLookup(lookup)
 }
 
 // Device is one kind of memory of one GPU: its own (device.CUDA), page-locked host
@@ -63,6 +65,7 @@ type platform struct {
 	locked ranges // page-locked for all its GPUs
 	mu     sync.Mutex
 	gpus   map[int64]*opening
+	open   atomic.Pointer[gpu] // one of its GPUs that are open, if any
 }
 
 type opening struct {
@@ -175,6 +178,7 @@ func openGPU(p *platform, ordinal int) (*gpu, error) {
 	g.host = &Device{g, device.CUDAHost}
 	g.managed = &Device{g, device.CUDAManaged}
 	g.cache = hostcache.New(g.host, 0)
+	p.open.Store(g)
 	return g, nil
 }
 
@@ -182,6 +186,7 @@ func openGPU(p *platform, ordinal int) (*gpu, error) {
 // once must not keep a context alive. A GPU that was opened is closed in tests only:
 // handles of it may be anywhere in the process.
 func (g *gpu) close() error {
+	g.platform.open.CompareAndSwap(g, nil)
 	var steps []func() error
 	if g.pool != 0 {
 		steps = append(steps, func() error { return g.ctx.FreePool(g.pool) })

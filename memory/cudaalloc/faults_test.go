@@ -186,6 +186,7 @@ func TestEachOtherCallFails(t *testing.T) {
 		"MemoryInfo":       func() error { _, _, err := gpu.MemoryInfo(); return err },
 		"Priorities":       func() error { _, _, err := gpu.Priorities(); return err },
 		"Lookup":           func() error { _, err := gpu.Lookup(managed.Ptr()); return err },
+		"device.Lookup":    func() error { _, err := device.Lookup(managed.Ptr()); return err },
 		"CanAccessPeer":    func() error { _, err := gpu.CanAccessPeer(m.GPUs[1]); return err },
 		"EnablePeerAccess": func() error { return gpu.EnablePeerAccess(m.GPUs[1]) },
 		"Prefetch":         func() error { return gpu.Prefetch(managed.Ptr(), 100, nil) },

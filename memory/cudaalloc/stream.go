@@ -105,5 +105,25 @@ func (s *Stream) Query() (bool, error) {
 // Synchronize waits until all work enqueued so far is done, or ctx is. How the
 // driver waits (it may spin) is for the flags of the primary context to say.
 func (s *Stream) Synchronize(ctx context.Context) error {
+	if s.word == cuda.PerThreadStream && ctx.Done() != nil {
+		return s.synchronizeByEvent(ctx)
+	}
 	return s.wait(ctx, s.Query, func() error { return s.gpu.ctx.SynchronizeStream(s.word) })
+}
+
+// synchronizeByEvent is Synchronize of the per-thread stream with a context that can
+// end: that wait is made on another thread, where the handle names another stream.
+func (s *Stream) synchronizeByEvent(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	e, err := s.gpu.own.NewEvent()
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	if err := s.Record(e); err != nil {
+		return err
+	}
+	return e.Synchronize(ctx)
 }

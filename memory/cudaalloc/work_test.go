@@ -457,6 +457,26 @@ func TestGPUDefaultStreamsAndPriorities(t *testing.T) {
 	}
 }
 
+// A wait that a context may end is made on another thread, and still is for the
+// per-thread stream of the caller's.
+func TestGPUCancellableWaitForThePerThreadStream(t *testing.T) {
+	m := cudatest.One(t, cudasim.Options{})
+	s := m.GPUs[0].PerThread()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	open := m.Hold(t, s)
+	ctx, cancel := context.WithTimeout(background, time.Millisecond)
+	defer cancel()
+	assert.ErrorIs(t, s.Synchronize(ctx), context.DeadlineExceeded)
+	open()
+	ctx, cancel = context.WithCancel(background)
+	defer cancel()
+	assert.NoError(t, s.Synchronize(ctx))
+	done, err := s.Query()
+	require.NoError(t, err)
+	assert.True(t, done)
+}
+
 func TestGPUPeers(t *testing.T) {
 	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
 		for _, a := range m.GPUs {

@@ -1,0 +1,476 @@
+package cdevice_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/cdata"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/cudasim"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/cudatest"
+	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
+)
+
+// Which streams the two sides use, and which threads.
+
+// sent exports a batch and imports it again. It takes the batch.
+func sent(t *testing.T, b *cdevice.RecordBatch, gpu device.Device, opts ...cdevice.ExportOption) *cdevice.RecordBatch {
+	t.Helper()
+	out, schema := garbageArray(), garbageSchema()
+	require.NoError(t, cdevice.ExportRecordBatch(b, out, schema, opts...))
+	b.Release()
+	imported, err := cdevice.ImportRecordBatch(out, schema, cdevice.WithDevice(gpu))
+	require.NoError(t, err)
+	return imported
+}
+
+func sameBatchOnHost(t *testing.T, want arrow.RecordBatch, b *cdevice.RecordBatch, opts ...cdevice.CopyOption) {
+	t.Helper()
+	got, err := b.CopyToHost(background, nil, opts...)
+	require.NoError(t, err)
+	assert.True(t, array.RecordEqual(want, got), "want %v\ngot  %v", want, got)
+	got.Release()
+}
+
+// Whatever stream the producer fills the memory on, and whatever stream the consumer
+// reads it on, the reading comes after the filling; also when the consumer releases the
+// batch before either has begun.
+func TestGPUConsumersOnEveryStream(t *testing.T) {
+	checkLeaks(t)
+	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
+		gpu := m.GPUs[0]
+		rec := columnsOf(memory.DefaultAllocator, 2, 1000, false)
+		defer rec.Release()
+		same := func(producer device.Stream) device.Stream { return producer }
+		own := func(device.Stream) device.Stream { return newStream(t, gpu) }
+		legacy := func(device.Stream) device.Stream { return gpu.Legacy() }
+		perThread := func(device.Stream) device.Stream { return gpu.PerThread() }
+		for name, streams := range map[string][2]func(device.Stream) device.Stream{
+			"own, same":             {own, same},
+			"own, another":          {own, own},
+			"own, legacy":           {own, legacy},
+			"own, per thread":       {own, perThread},
+			"legacy, own":           {legacy, own},
+			"legacy, per thread":    {legacy, perThread},
+			"per thread, same":      {perThread, same},
+			"per thread, own":       {perThread, own},
+			"per thread, legacy":    {perThread, legacy},
+			"legacy, same":          {legacy, same},
+			"per thread, another's": {perThread, nil}, // that of another thread
+		} {
+			t.Run(name, func(t *testing.T) {
+				runtime.LockOSThread() // the per-thread stream is this thread's
+				defer runtime.UnlockOSThread()
+				producer := streams[0](nil)
+				open := m.Hold(t, producer)
+				batch, err := cdevice.CopyToDevice(background, rec, gpu, cdevice.OnStream(producer))
+				require.NoError(t, err)
+				imported := sent(t, batch, gpu)
+				consume := func(consumer device.Stream) {
+					copied, err := imported.CopyTo(background, gpu, cdevice.OnStream(consumer))
+					imported.Release()
+					if !assert.NoError(t, err) {
+						return
+					}
+					defer copied.Release()
+					done, err := copied.Ready()
+					assert.NoError(t, err)
+					assert.False(t, done)
+					open()
+					back, err := copied.CopyToHost(background, nil, cdevice.OnStream(consumer))
+					if assert.NoError(t, err) {
+						assert.True(t, array.RecordEqual(rec, back))
+						back.Release()
+					}
+				}
+				if streams[1] != nil {
+					consume(streams[1](producer))
+				} else {
+					onThread(func() { consume(gpu.PerThread()) })
+				}
+			})
+		}
+	})
+}
+
+// onThread runs f on an OS thread that runs nothing else, and ends with it.
+func onThread(f func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread()
+		f()
+	}()
+	<-done
+}
+
+// filledByTwo is a batch of two columns, each filled on a stream of its own, and what it
+// will hold. It has no event yet.
+func filledByTwo(t *testing.T, gpu device.Device, a, b device.Stream) (batch *cdevice.RecordBatch, want arrow.RecordBatch) {
+	t.Helper()
+	want = columnsOf(memory.DefaultAllocator, 2, 500, false)
+	var columns []cdevice.Data
+	var memories []device.Memory
+	for i, s := range []device.Stream{a, b} {
+		m := filled(t, gpu, s, arrow.Int64Traits.CastToBytes(want.Column(i).(*array.Int64).Int64Values()))
+		memories = append(memories, m)
+		columns = append(columns, cdevice.Data{Length: 500, Buffers: []device.Ptr{0, m.Ptr()}})
+	}
+	batch, err := cdevice.NewRecordBatch(gpu, want.Schema(), 500, columns, cdevice.Owner{Release: func() {
+		for _, m := range memories {
+			assert.NoError(t, m.Free(gpu.CopyStream()))
+		}
+	}})
+	require.NoError(t, err)
+	return batch, want
+}
+
+// makeWait makes work on s wait for what other streams have now.
+func makeWait(t *testing.T, gpu device.Device, s device.Stream, others ...device.Stream) {
+	t.Helper()
+	for _, other := range others {
+		e, err := gpu.NewEvent()
+		require.NoError(t, err)
+		require.NoError(t, other.Record(e))
+		require.NoError(t, s.WaitEvent(e))
+		require.NoError(t, e.Close())
+	}
+}
+
+// Several streams fill one batch; its one event covers them all, in whatever order they
+// end.
+func TestGPUProducerStreamsAreJoined(t *testing.T) {
+	checkLeaks(t)
+	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
+		gpu := m.GPUs[0]
+		for _, joined := range []string{"on a third", "on the second"} {
+			for _, first := range []int{0, 1} {
+				t.Run(fmt.Sprintf("%s, number %d ends first", joined, first), func(t *testing.T) {
+					a, b := newStream(t, gpu), newStream(t, gpu)
+					open := []func(){m.Hold(t, a), m.Hold(t, b)}
+					batch, want := filledByTwo(t, gpu, a, b)
+					defer want.Release()
+					last := b
+					if joined == "on a third" {
+						last = newStream(t, gpu)
+						makeWait(t, gpu, last, a, b)
+					} else {
+						makeWait(t, gpu, last, a)
+					}
+					imported := sent(t, batch, gpu, cdevice.ReadyAfter(last))
+					copied, err := imported.CopyTo(background, gpu)
+					require.NoError(t, err)
+					assert.False(t, ready(t, imported))
+					open[first]()
+					if first == 0 { // the second may wait for the first
+						require.NoError(t, a.Synchronize(background))
+					}
+					assert.False(t, ready(t, imported), "the other one is held")
+					assert.False(t, ready(t, copied))
+					open[1-first]()
+					sameBatchOnHost(t, want, copied)
+					sameBatchOnHost(t, want, imported)
+					copied.Release()
+					imported.Release()
+					require.NoError(t, gpu.Flush())
+				})
+			}
+		}
+	})
+}
+
+// A producer that fills its memory once more records its event again: an import waits for
+// the latest record, however often it was ready before.
+func TestGPUEventThatIsRecordedAgain(t *testing.T) {
+	checkLeaks(t)
+	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
+		gpu := m.GPUs[0]
+		producer := newStream(t, gpu)
+		numbers := filled(t, gpu, producer, arrow.Int64Traits.CastToBytes([]int64{1, 2, 3}))
+		e, err := gpu.NewEvent()
+		require.NoError(t, err)
+		require.NoError(t, producer.Record(e))
+		a, err := cdevice.NewArray(gpu, arrow.PrimitiveTypes.Int64, cdevice.Data{Length: 3, Buffers: []device.Ptr{0, numbers.Ptr()}},
+			cdevice.Owner{Ready: e, Release: func() { assert.NoError(t, numbers.Free(gpu.CopyStream())) }})
+		require.NoError(t, err)
+		imported := throughC(t, a, cdevice.WithDevice(gpu))
+		a.Release()
+		require.NoError(t, imported.Wait(background))
+		assert.True(t, ready(t, imported))
+		sameOnHost(t, fromJSON(t, arrow.PrimitiveTypes.Int64, `[1,2,3]`), imported)
+
+		open := m.Hold(t, producer)
+		require.NoError(t, gpu.Upload([]device.Range{{Dst: numbers.Ptr(), Src: device.Ptr(addressOf(&[]int64{4, 5, 6}[0])), Size: 24}}, producer))
+		require.NoError(t, producer.Record(e))
+		assert.False(t, ready(t, imported))
+		copied, err := imported.CopyTo(background, gpu)
+		require.NoError(t, err)
+		assert.False(t, ready(t, copied))
+		open()
+		want := fromJSON(t, arrow.PrimitiveTypes.Int64, `[4,5,6]`)
+		sameOnHost(t, want, copied)
+		sameOnHost(t, want, imported)
+		copied.Release()
+		imported.Release()
+		require.NoError(t, gpu.Flush())
+	})
+}
+
+// pendingText is ["a", "bb", null, "ccc"] in memory that producer fills, with an event
+// behind that. How many nulls it has is not known.
+func pendingText(t *testing.T, gpu device.Device, producer device.Stream) *cdevice.Array {
+	t.Helper()
+	offsets := filled(t, gpu, producer, arrow.Int32Traits.CastToBytes([]int32{0, 1, 3, 3, 6}))
+	text := filled(t, gpu, producer, []byte("abbccc"))
+	valid := filled(t, gpu, producer, []byte{0b1011})
+	e, err := gpu.NewEvent()
+	require.NoError(t, err)
+	require.NoError(t, producer.Record(e))
+	a, err := cdevice.NewArray(gpu, arrow.BinaryTypes.String,
+		cdevice.Data{Length: 4, NullCount: -1, Buffers: []device.Ptr{valid.Ptr(), offsets.Ptr(), text.Ptr()}},
+		cdevice.Owner{Ready: e, Release: func() {
+			for _, m := range []device.Memory{offsets, text, valid} {
+				assert.NoError(t, m.Free(gpu.CopyStream()))
+			}
+		}})
+	require.NoError(t, err)
+	return a
+}
+
+// How large strings are, and how many nulls there are, may be asked while the event is
+// pending: the question waits, as long as its context does.
+func TestGPUSizesOfAPendingImport(t *testing.T) {
+	checkLeaks(t)
+	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
+		gpu := m.GPUs[0]
+		producer := newStream(t, gpu)
+		open := m.Hold(t, producer)
+		a := pendingText(t, gpu, producer)
+		imported := throughC(t, a, cdevice.WithDevice(gpu))
+		a.Release()
+
+		ask := map[string]func(context.Context) (int64, error){"bytes": imported.NumBytes, "nulls": imported.CountNulls}
+		short, cancel := context.WithTimeout(background, time.Millisecond)
+		defer cancel()
+		type answer struct {
+			what string
+			n    int64
+			err  error
+		}
+		answers := make(chan answer, len(ask))
+		for what, f := range ask {
+			_, err := f(short)
+			assert.ErrorIs(t, err, context.DeadlineExceeded, what)
+			go func() {
+				n, err := f(background)
+				answers <- answer{what, n, err}
+			}()
+		}
+		select {
+		case got := <-answers:
+			t.Errorf("%v, before it was there", got)
+			answers <- got
+		case <-time.After(time.Millisecond):
+		}
+		open()
+		got := map[string]int64{}
+		for range ask {
+			a := <-answers
+			require.NoError(t, a.err)
+			got[a.what] = a.n
+		}
+		assert.Equal(t, map[string]int64{"bytes": 1 + 5*4 + 6, "nulls": 1}, got)
+		sameOnHost(t, fromJSON(t, arrow.BinaryTypes.String, `["a","bb",null,"ccc"]`), imported)
+		imported.Release()
+		require.NoError(t, gpu.Flush())
+	})
+}
+
+// What its caller gave up waiting for is still being read, into page-locked memory that a
+// cache gives to the next one who asks: not before the reading is over.
+func TestGPUAbandonedReadsKeepTheirMemory(t *testing.T) {
+	checkLeaks(t)
+	m := cudatest.One(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	for name, row := range map[string]struct {
+		size int64 // of the page-locked memory
+		read func(producer device.Stream) (read func(context.Context) error, release func())
+	}{
+		"sizes": {64, func(producer device.Stream) (func(context.Context) error, func()) {
+			a := pendingText(t, gpu, producer)
+			return func(ctx context.Context) error { _, err := a.NumBytes(ctx); return err }, a.Release
+		}},
+		"nulls": {64, func(producer device.Stream) (func(context.Context) error, func()) {
+			a := pendingText(t, gpu, producer)
+			return func(ctx context.Context) error { _, err := a.CountNulls(ctx); return err }, a.Release
+		}},
+		"data": {8000, func(producer device.Stream) (func(context.Context) error, func()) {
+			b, want := filledByTwo(t, gpu, producer, producer)
+			want.Release()
+			b = sent(t, b, gpu, cdevice.ReadyAfter(producer))
+			return func(ctx context.Context) error { _, err := b.CopyToHost(ctx, nil); return err }, b.Release
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			producer := newStream(t, gpu)
+			open := m.Hold(t, producer)
+			read, release := row.read(producer)
+			allocate := func() device.Memory {
+				host, err := gpu.AllocateHost(row.size)
+				require.NoError(t, err)
+				return host
+			}
+			next := allocate()
+			given := next.Ptr() // what the next one is given
+			require.NoError(t, next.Free(nil))
+
+			ctx, cancel := context.WithTimeout(background, time.Millisecond)
+			defer cancel()
+			require.ErrorIs(t, read(ctx), context.DeadlineExceeded)
+			other := allocate()
+			assert.NotEqual(t, given, other.Ptr(), "it will be written to")
+			text := abi.Slice[byte](uintptr(other.Ptr()), int(row.size))
+			for i := range text {
+				text[i] = 0xaa
+			}
+			open()
+			require.NoError(t, gpu.Flush())
+			assert.Equal(t, int(row.size), bytes.Count(text, []byte{0xaa}))
+			next = allocate()
+			assert.Equal(t, given, next.Ptr(), "it is given back")
+			for _, host := range []device.Memory{next, other} {
+				require.NoError(t, host.Free(nil))
+			}
+			release()
+			require.NoError(t, gpu.Flush())
+		})
+	}
+}
+
+// Work of one GPU waits for a batch of another one, and reads it.
+func TestGPUImportFromAnotherDevice(t *testing.T) {
+	checkLeaks(t)
+	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
+		rec := columnsOf(memory.DefaultAllocator, 2, 1000, false)
+		defer rec.Release()
+		for _, here := range m.GPUs {
+			for _, there := range m.GPUs {
+				if here == there {
+					continue
+				}
+				producer, consumer := newStream(t, there), newStream(t, here)
+				open := m.Hold(t, producer)
+				batch, err := cdevice.CopyToDevice(background, rec, there, cdevice.OnStream(producer))
+				require.NoError(t, err)
+				imported := sent(t, batch, there)
+				require.NoError(t, imported.WaitOn(consumer))
+				done, err := consumer.(*cudaalloc.Stream).Query()
+				require.NoError(t, err)
+				assert.False(t, done)
+				copied, err := imported.CopyTo(background, here, cdevice.OnStream(consumer))
+				require.NoError(t, err)
+				assert.False(t, ready(t, copied))
+				imported.Release()
+				open()
+				assert.Equal(t, here.ID(), copied.DeviceID())
+				sameBatchOnHost(t, rec, copied)
+				copied.Release()
+			}
+		}
+	})
+}
+
+// trip is a batch on its way to the GPU, through C, and back.
+type trip struct {
+	stream         device.Stream
+	batch, arrived *cdevice.RecordBatch
+	out            *cdevice.CArrowDeviceArray
+	schema         *cdata.CArrowSchema
+	back           arrow.RecordBatch
+	err            error
+}
+
+// Each step of a round trip is another goroutine's, on another thread: no call of the
+// driver can count on what the one before it left on its thread.
+func TestGPURoundTripsMigrate(t *testing.T) {
+	checkLeaks(t)
+	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
+		rec := columnsOf(memory.DefaultAllocator, 2, 20, true)
+		defer rec.Release()
+		gpuOf := func(i int) *cudaalloc.Device { return m.GPUs[i%len(m.GPUs)] }
+		steps := []func(i int, r *trip) error{
+			func(i int, r *trip) (err error) { r.stream, err = gpuOf(i).NewStream(); return },
+			func(i int, r *trip) (err error) {
+				r.batch, err = cdevice.CopyToDevice(background, rec, gpuOf(i), cdevice.OnStream(r.stream))
+				return
+			},
+			func(i int, r *trip) error {
+				r.out, r.schema = garbageArray(), garbageSchema()
+				return cdevice.ExportRecordBatch(r.batch, r.out, r.schema, cdevice.ReadyAfter(r.stream))
+			},
+			func(i int, r *trip) error { r.batch.Release(); return nil },
+			func(i int, r *trip) (err error) {
+				r.arrived, err = cdevice.ImportRecordBatch(r.out, r.schema, cdevice.WithDevice(gpuOf(i)))
+				return
+			},
+			func(i int, r *trip) error { return r.arrived.WaitOn(r.stream) },
+			func(i int, r *trip) error { return r.arrived.UsedOn(r.stream) },
+			func(i int, r *trip) (err error) {
+				r.back, err = r.arrived.CopyToHost(background, nil, cdevice.OnStream(r.stream))
+				return
+			},
+			func(i int, r *trip) error { r.arrived.Release(); return nil },
+			func(i int, r *trip) error { return r.stream.Close() },
+		}
+		const trips = 60
+		workers := max(2, runtime.GOMAXPROCS(0))
+		queues := make([]chan int, len(steps)+1) // of trips, before each step and behind the last
+		for i := range queues {
+			queues[i] = make(chan int, trips)
+		}
+		var all [trips]trip
+		var wg sync.WaitGroup
+		for k, step := range steps {
+			for w := range workers {
+				wg.Go(func() {
+					if w%2 == 0 {
+						runtime.LockOSThread() // and never unlocked: the thread ends with it
+					}
+					for i := range queues[k] {
+						if r := &all[i]; r.err == nil {
+							r.err = step(i, r)
+						}
+						queues[k+1] <- i
+					}
+				})
+			}
+		}
+		for i := range trips {
+			queues[0] <- i
+		}
+		for range trips {
+			r := &all[<-queues[len(steps)]]
+			if assert.NoError(t, r.err) {
+				assert.True(t, array.RecordEqual(rec, r.back))
+				r.back.Release()
+			}
+		}
+		for _, q := range queues {
+			close(q)
+		}
+		wg.Wait()
+	})
+}
