@@ -16,11 +16,18 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/cudatest"
 )
 
+func upload(t *testing.T, gpu device.Device, list []device.Range, s device.Stream) {
+	t.Helper()
+	e, err := gpu.Upload(list, s)
+	require.NoError(t, err)
+	require.NoError(t, e.Close())
+}
+
 // filled is device memory with these bytes, complete at the returned event.
 func filled(t *testing.T, gpu device.Device, s device.Stream, b []byte) device.Memory {
 	m, err := gpu.Allocate(int64(max(len(b), 1)), s)
 	require.NoError(t, err)
-	require.NoError(t, gpu.Upload([]device.Range{{Dst: m.Ptr(), Src: device.Ptr(addressOf(unsafe.SliceData(b))), Size: int64(len(b))}}, s))
+	upload(t, gpu, []device.Range{{Dst: m.Ptr(), Src: device.Ptr(addressOf(unsafe.SliceData(b))), Size: int64(len(b))}}, s)
 	return m
 }
 

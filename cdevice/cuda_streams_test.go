@@ -213,7 +213,7 @@ func TestGPUEventThatIsRecordedAgain(t *testing.T) {
 		sameOnHost(t, fromJSON(t, arrow.PrimitiveTypes.Int64, `[1,2,3]`), imported)
 
 		open := m.Hold(t, producer)
-		require.NoError(t, gpu.Upload([]device.Range{{Dst: numbers.Ptr(), Src: device.Ptr(addressOf(&[]int64{4, 5, 6}[0])), Size: 24}}, producer))
+		upload(t, gpu, []device.Range{{Dst: numbers.Ptr(), Src: device.Ptr(addressOf(&[]int64{4, 5, 6}[0])), Size: 24}}, producer)
 		require.NoError(t, producer.Record(e))
 		assert.False(t, ready(t, imported))
 		copied, err := imported.CopyTo(background, gpu)

@@ -143,9 +143,6 @@ func copyTo(ctx context.Context, owner *memoryOwner, from place, nodes []node, n
 	}
 	d := &deviceMemory{dev: dev, memory: memory, stream: stream}
 	kept, err := src.enqueue(d, layout)
-	if err == nil {
-		err = d.record()
-	}
 	if kept { // also after an error: what is enqueued reads the source
 		src.keepUntilDone(dev, func() {})
 	}
@@ -162,15 +159,8 @@ func copyTo(ctx context.Context, owner *memoryOwner, from place, nodes []node, n
 	return mem, at, out, nil
 }
 
-// record makes the event behind all that is enqueued.
-func (d *deviceMemory) record() (err error) {
-	if d.event, err = d.dev.NewEvent(); err != nil {
-		return err
-	}
-	return d.stream.Record(d.event)
-}
-
-// enqueue copies the parts to the device. kept says that the source is read later.
+// enqueue copies the parts to the device; d's event is behind all of it. kept says that the
+// source is read later.
 func (s *source) enqueue(d *deviceMemory, l *blockLayout) (kept bool, err error) {
 	base := uintptr(d.memory.Ptr())
 	var uploads, copies []device.Range
@@ -205,7 +195,8 @@ func (s *source) enqueue(d *deviceMemory, l *blockLayout) (kept bool, err error)
 			return true, err
 		}
 	}
-	return kept, d.dev.Upload(uploads, d.stream)
+	d.event, err = d.dev.Upload(uploads, d.stream)
+	return kept, err
 }
 
 func addressOf(b []byte) device.Ptr {

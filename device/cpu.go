@@ -56,8 +56,14 @@ func (host) Copy(ranges []Range, _ Stream) error {
 	return nil
 }
 
-func (h host) Upload(ranges []Range, s Stream) error { return h.Copy(ranges, s) }
-func (host) PageLocked(Ptr, int64) bool              { return false } // it reads at once
+func (h host) Upload(ranges []Range, s Stream) (Event, error) {
+	if err := h.Copy(ranges, s); err != nil {
+		return nil, err
+	}
+	return hostEvent{}, nil
+}
+
+func (host) PageLocked(Ptr, int64) bool { return false } // it reads at once
 
 func (host) Memset(p Ptr, value byte, size int64, _ Stream) error {
 	if size < 0 {

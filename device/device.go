@@ -121,8 +121,10 @@ type Device interface {
 	Copy(ranges []Range, s Stream) error
 	// Upload is Copy from host memory. What is not page-locked is read before it
 	// returns, and need neither be pinned nor kept; what is (see PageLocked) may be
-	// read later. Ranges that are neighbours at their destination cost one copy.
-	Upload(ranges []Range, s Stream) error
+	// read later. Ranges that are neighbours at their destination cost one copy. The
+	// event, owned by the caller, is complete when all work is done that is on s by
+	// then; it must not be recorded again.
+	Upload(ranges []Range, s Stream) (Event, error)
 	// PageLocked says whether the device copies from host memory at p directly, and
 	// so later than Upload returns.
 	PageLocked(p Ptr, size int64) bool

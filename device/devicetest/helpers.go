@@ -82,6 +82,16 @@ func eventOf(t T, dev device.Device) device.Event {
 	return e
 }
 
+// upload uploads, and has the event closed at the end of the rule.
+func (c *contract) upload(t T, list []device.Range, s device.Stream) device.Event {
+	t.Helper()
+	e, err := c.Upload(list, s)
+	require.NoError(t, err)
+	require.NotNil(t, e)
+	t.Cleanup(func() { assert.NoError(t, e.Close()) })
+	return e
+}
+
 // settle waits for the default stream, on which allocate allocates.
 func settle(t T, dev device.Device) {
 	t.Helper()

@@ -118,11 +118,12 @@ var copyRules = []rule{
 			list = append(list, one(m.Ptr()+device.Ptr(i*n), addressOf(src)+device.Ptr(i*n), n)...)
 		}
 		list = append(list, one(m.Ptr(), 0, 0)...)
-		require.NoError(t, c.Upload(list, s))
+		c.upload(t, list, s)
 		clear(src)
 		assert.Equal(t, pattern(n*pieces, 5), c.read(t, m.Ptr(), n*pieces, s))
-		assert.NoError(t, c.Upload(nil, s), "an empty list is no work")
-		assert.Error(t, c.Upload([]device.Range{{Dst: m.Ptr(), Src: addressOf(src), Size: -1}}, s))
+		require.NoError(t, c.upload(t, nil, s).Synchronize(background), "an empty list is no work")
+		_, err := c.Upload([]device.Range{{Dst: m.Ptr(), Src: addressOf(src), Size: -1}}, s)
+		assert.Error(t, err)
 	}},
 	{"large uploads arrive whole", func(t T, c *contract) {
 		const n = 20<<20 + 77
@@ -130,7 +131,7 @@ var copyRules = []rule{
 		settle(t, c.Device)
 		s := c.stream(t)
 		src := pattern(n, 6)
-		require.NoError(t, c.Upload(one(m.Ptr(), addressOf(src), n), s))
+		c.upload(t, one(m.Ptr(), addressOf(src), n), s)
 		got := c.read(t, m.Ptr(), n, s)
 		assert.True(t, bytes.Equal(src, got))
 	}},
@@ -151,7 +152,7 @@ var copyRules = []rule{
 		s := c.CopyStream()
 		b := hostBytes(host.Ptr(), n)
 		copy(b, pattern(n, 8))
-		require.NoError(t, c.Upload(one(m.Ptr(), host.Ptr(), n), s))
+		c.upload(t, one(m.Ptr(), host.Ptr(), n), s)
 		require.NoError(t, s.Synchronize(background))
 		clear(b)
 		require.NoError(t, c.Copy(one(host.Ptr(), m.Ptr(), n), s))

@@ -3,6 +3,7 @@ package cudaalloc
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/cuda"
@@ -40,6 +41,37 @@ func (e *Event) Query() (bool, error) {
 // Synchronize waits until the latest recorded point is reached, or ctx is done.
 func (e *Event) Synchronize(ctx context.Context) error {
 	return e.wait(ctx, e.Query, func() error { return e.gpu.ctx.SynchronizeEvent(e.word) })
+}
+
+// sharedEvent is an event of the free list that several parties hold; the last one puts
+// it back.
+type sharedEvent struct {
+	gpu  *gpu
+	word uintptr
+	refs atomic.Int32
+}
+
+// share takes an event from the list; the caller holds it.
+func (g *gpu) share() (*sharedEvent, error) {
+	word, err := g.events.take(g.ctx)
+	if err != nil {
+		return nil, err
+	}
+	e := &sharedEvent{gpu: g, word: word}
+	e.refs.Store(1)
+	return e, nil
+}
+
+func (e *sharedEvent) drop() error {
+	if e.refs.Add(-1) > 0 {
+		return nil
+	}
+	return e.gpu.events.put(e.gpu.ctx, e.word)
+}
+
+// event makes the caller's hold on e an owned Event.
+func (e *sharedEvent) event() *Event {
+	return &Event{handle{gpu: e.gpu, word: e.word, end: e.drop}}
 }
 
 // eventHandle is the CUevent of an event that may be somebody else's.

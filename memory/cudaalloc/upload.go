@@ -24,10 +24,13 @@ func (d *Device) CopyStream() device.Stream { return d.borrow(d.background) }
 // through page-locked staging memory, which is filled before Upload returns: ranges that
 // are neighbours at their destination are one copy, of up to 16 MiB. Where 64 MiB are
 // staged and not copied yet, Upload waits for the oldest.
-func (d *Device) Upload(list []device.Range, s device.Stream) error {
+//
+// The event that it returns is owned by the caller and complete when the copies are. It is
+// also what the staging memory waits for, so it must not be recorded again.
+func (d *Device) Upload(list []device.Range, s device.Stream) (device.Event, error) {
 	ctx, stream, err := d.on(s)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var direct, staged []device.Range
 	for i, r := range list {
@@ -42,16 +45,20 @@ func (d *Device) Upload(list []device.Range, s device.Stream) error {
 		}
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := ctx.Copy(direct, stream); err != nil {
-		return err
+		return nil, err
 	}
 	gpu := d.gpu
 	if own, ok := s.(*Stream); ok && own != nil {
 		gpu = own.gpu // events are recorded in the context of their stream
 	}
-	return gpu.staging.copy(gpu, staged, stream)
+	done, err := gpu.staging.copy(gpu, staged, stream)
+	if err != nil {
+		return nil, err
+	}
+	return done.event(), nil
 }
 
 // AllocateHost returns page-locked memory from a cache of the device. It is given
@@ -101,32 +108,53 @@ type staging struct {
 // staged is a chunk that copies are made out of until event.
 type staged struct {
 	memory device.Memory
-	event  uintptr
+	event  *sharedEvent
 }
 
-// copy copies all ranges to staging memory, and enqueues the copies out of it.
-func (g *staging) copy(gpu *gpu, list []device.Range, stream uintptr) error {
+// copy copies all ranges to staging memory, and enqueues the copies out of it. It returns
+// an event behind all of them, which the caller holds.
+func (g *staging) copy(gpu *gpu, list []device.Range, stream uintptr) (*sharedEvent, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for len(list) > 0 {
+	if len(list) == 0 {
+		return record(gpu, stream)
+	}
+	for {
 		size := int64(0)
 		for _, r := range list {
 			size = min(size+r.Size, stagingChunk)
 		}
 		if err := g.room(gpu, size); err != nil {
-			return err
+			return nil, err
 		}
 		memory, err := gpu.own.AllocateHost(size)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		var copies []device.Range
 		copies, list = stage(memory, list)
-		if err := g.send(gpu, memory, copies, stream); err != nil {
-			return err
+		event, err := g.send(gpu, memory, copies, stream)
+		if err != nil {
+			return nil, err
+		}
+		if len(list) == 0 {
+			event.refs.Add(1) // the chunk cannot have landed: g is locked
+			return event, nil
 		}
 	}
-	return nil
+}
+
+// record returns an event behind the work on the stream, which the caller holds.
+func record(gpu *gpu, stream uintptr) (*sharedEvent, error) {
+	event, err := gpu.share()
+	if err != nil {
+		return nil, err
+	}
+	if err := gpu.ctx.Record(event.word, stream); err != nil {
+		gpu.reaper.later(gpu, func() error { return gpu.ctx.FreeEvent(event.word) })
+		return nil, err
+	}
+	return event, nil
 }
 
 // room gives back what has been copied, and waits until there is room for size bytes
@@ -134,13 +162,13 @@ func (g *staging) copy(gpu *gpu, list []device.Range, stream uintptr) error {
 func (g *staging) room(gpu *gpu, size int64) error {
 	for len(g.flight) > 0 {
 		oldest := g.flight[0]
-		if done, err := gpu.ctx.QueryEvent(oldest.event); err != nil {
+		if done, err := gpu.ctx.QueryEvent(oldest.event.word); err != nil {
 			return err
 		} else if !done {
 			if g.bytes+size <= stagingLimit {
 				return nil
 			}
-			if err := gpu.ctx.SynchronizeEvent(oldest.event); err != nil {
+			if err := gpu.ctx.SynchronizeEvent(oldest.event.word); err != nil {
 				return err
 			}
 		}
@@ -154,29 +182,24 @@ func (g *staging) room(gpu *gpu, size int64) error {
 func (g *staging) land(gpu *gpu, s staged) {
 	g.bytes -= s.memory.Size()
 	_ = s.memory.Free(nil)
-	if gpu.events.put(gpu.ctx, s.event) != nil {
-		gpu.reaper.later(gpu, func() error { return gpu.ctx.FreeEvent(s.event) })
+	if s.event.drop() != nil {
+		gpu.reaper.later(gpu, func() error { return gpu.ctx.FreeEvent(s.event.word) })
 	}
 }
 
 // send enqueues the copies out of a chunk, and an event behind them, also when a copy
 // failed: those before it are enqueued. It takes the chunk.
-func (g *staging) send(gpu *gpu, memory device.Memory, copies []device.Range, stream uintptr) error {
-	event, err := gpu.events.take(gpu.ctx)
-	if err != nil {
-		_ = memory.Free(nil)
-		return err
-	}
+func (g *staging) send(gpu *gpu, memory device.Memory, copies []device.Range, stream uintptr) (*sharedEvent, error) {
 	copied := gpu.ctx.Copy(copies, stream)
-	if err := gpu.ctx.Record(event, stream); err != nil {
+	event, err := record(gpu, stream)
+	if err != nil {
 		// Nothing but the end of all work tells when the chunk is free.
 		gpu.reaper.later(gpu, func() error { return memory.Free(nil) })
-		gpu.reaper.later(gpu, func() error { return gpu.ctx.FreeEvent(event) })
-		return err
+		return nil, err
 	}
 	g.flight = append(g.flight, staged{memory, event})
 	g.bytes += memory.Size()
-	return copied
+	return event, copied
 }
 
 // stage copies from the ranges until the chunk is full. It returns the copies out of
