@@ -34,6 +34,20 @@ func newRecordBatch(mem *memoryOwner, at place, schema *arrow.Schema, rows int64
 	return b
 }
 
+// under returns the batch with a schema that has the same types: b itself where it is b's.
+// It takes the caller's reference to b and returns one.
+func (b *RecordBatch) under(schema *arrow.Schema) *RecordBatch {
+	if b.schema == schema {
+		return b
+	}
+	defer b.Release()
+	same := newRecordBatch(b.mem.retain(), b.place, schema, b.rows, b.columns)
+	if b.host != nil && b.schema.Equal(schema) {
+		same.host = b.host
+	}
+	return same
+}
+
 // Retain adds a reference. It may be called from any goroutine.
 func (b *RecordBatch) Retain() { b.refs.Add(1) }
 

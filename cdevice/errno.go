@@ -32,11 +32,11 @@ var errnos = []struct {
 // or the one that the table has for it, or EIO.
 func errnoOf(err error) int {
 	var coded interface{ errno() int }
-	if errors.As(err, &coded) {
+	if errors.As(err, &coded) && isCode(coded.errno()) {
 		return coded.errno()
 	}
 	var errno syscall.Errno
-	if errors.As(err, &errno) && errno != 0 {
+	if errors.As(err, &errno) && isCode(int(errno)) {
 		return int(errno)
 	}
 	for _, e := range errnos {
@@ -46,6 +46,9 @@ func errnoOf(err error) int {
 	}
 	return int(syscall.EIO)
 }
+
+// isCode says that C takes the number for an error: it is an int there, and not zero.
+func isCode(code int) bool { return code != 0 && int(int32(code)) == code }
 
 // errorsOf is what an error with a code from C wraps.
 func errorsOf(code int) []error {

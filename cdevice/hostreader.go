@@ -60,7 +60,6 @@ func (h *hostReader) Next() bool {
 	b, err := h.from.r.pull()
 	if err == nil {
 		h.current, err = h.read(b)
-		b.Release()
 	}
 	if err == nil {
 		return true
@@ -72,7 +71,9 @@ func (h *hostReader) Next() bool {
 	return false
 }
 
+// read takes the reference to b.
 func (h *hostReader) read(b *RecordBatch) (arrow.RecordBatch, error) {
+	defer b.Release()
 	if b.place.hostReadable() {
 		return b.HostView(h.ctx)
 	}

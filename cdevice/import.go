@@ -31,7 +31,7 @@ import (
 func ImportRecordBatch(arr *CArrowDeviceArray, sch *cdata.CArrowSchema, opts ...ImportOption) (*RecordBatch, error) {
 	s, err := schema.ImportSchema(schemaMirror(sch))
 	if err != nil {
-		ReleaseCArrowDeviceArray(arr)
+		discard(arr, opts)
 		return nil, err
 	}
 	return ImportRecordBatchWithSchema(arr, s, opts...)
@@ -47,7 +47,7 @@ func ImportRecordBatchWithSchema(arr *CArrowDeviceArray, s *arrow.Schema, opts .
 	}
 	columns, err := importColumns(arr, s)
 	if err != nil {
-		releaseArray(&arr.Array)
+		discard(arr, opts)
 		return nil, err
 	}
 	rows := arr.Array.Length
@@ -66,7 +66,7 @@ func ImportRecordBatchWithSchema(arr *CArrowDeviceArray, s *arrow.Schema, opts .
 func ImportArray(arr *CArrowDeviceArray, sch *cdata.CArrowSchema, opts ...ImportOption) (*Array, error) {
 	field, err := schema.Import(schemaMirror(sch))
 	if err != nil {
-		ReleaseCArrowDeviceArray(arr)
+		discard(arr, opts)
 		return nil, err
 	}
 	return importArray(arr, field, opts)
@@ -97,7 +97,7 @@ func importArray(arr *CArrowDeviceArray, field arrow.Field, opts []ImportOption)
 	}
 	root, err := importRoot(arr, field.Type)
 	if err != nil {
-		releaseArray(&arr.Array)
+		discard(arr, opts)
 		return nil, err
 	}
 	mem, at, err := takeOver(arr, root, arrayRoot, opts)

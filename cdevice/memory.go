@@ -71,11 +71,15 @@ func adopt(a *abi.ArrowArray) *memoryOwner {
 // cannot come back: using it after the last release is a bug of the program,
 // better seen here than as a crash later.
 func (m *memoryOwner) retain() *memoryOwner {
-	if m.refs.Add(1) <= 1 {
-		m.refs.Add(-1)
-		panic(fieldError(opRead, "memory", nil, nil, ErrReleased))
+	for {
+		refs := m.refs.Load()
+		if refs <= 0 {
+			panic(fieldError(opRead, "memory", nil, nil, ErrReleased))
+		}
+		if m.refs.CompareAndSwap(refs, refs+1) {
+			return m
+		}
 	}
-	return m
 }
 
 // usedOn notes that work of dev may use the memory from now on.

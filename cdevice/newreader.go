@@ -24,8 +24,8 @@ import (
 //
 // The result is owned by the caller.
 func NewRecordReader(schema *arrow.Schema, t device.Type, batches iter.Seq2[*RecordBatch, error]) (*RecordReader, error) {
-	if schema == nil || batches == nil || t <= 0 {
-		return nil, invalid(opNew, "arguments", "nil", "a schema, the type of a device, and an iterator")
+	if err := checkNew(schema != nil, batches != nil, t); err != nil {
+		return nil, err
 	}
 	return newRecordReader(schema, t, &sequence[*RecordBatch]{seq: batches, check: func(b *RecordBatch) error {
 		return checkBatch(b, schema, t)
@@ -37,8 +37,8 @@ func NewRecordReader(schema *arrow.Schema, t device.Type, batches iter.Seq2[*Rec
 // callback from C, that asks for a batch, by one at a time, and not again after an error.
 // stop, unless it is nil, is called once, when the reader is released.
 func NewRecordReaderFunc(schema *arrow.Schema, t device.Type, next func() (*RecordBatch, error), stop func()) (*RecordReader, error) {
-	if schema == nil || next == nil || t <= 0 {
-		return nil, invalid(opNew, "arguments", "nil", "a schema, the type of a device, and a function")
+	if err := checkNew(schema != nil, next != nil, t); err != nil {
+		return nil, err
 	}
 	return newRecordReader(schema, t, &function[*RecordBatch]{ask: next, stop: stop, check: func(b *RecordBatch) error {
 		return checkBatch(b, schema, t)
@@ -47,8 +47,8 @@ func NewRecordReaderFunc(schema *arrow.Schema, t device.Type, next func() (*Reco
 
 // NewArrayReader is [NewRecordReader] for arrays of the field's type.
 func NewArrayReader(field arrow.Field, t device.Type, arrays iter.Seq2[*Array, error]) (*ArrayReader, error) {
-	if field.Type == nil || arrays == nil || t <= 0 {
-		return nil, invalid(opNew, "arguments", "nil", "a field with a type, the type of a device, and an iterator")
+	if err := checkNew(field.Type != nil, arrays != nil, t); err != nil {
+		return nil, err
 	}
 	return newArrayReader(field, t, &sequence[*Array]{seq: arrays, check: func(a *Array) error {
 		return checkArray(a, field.Type, t)
@@ -57,29 +57,32 @@ func NewArrayReader(field arrow.Field, t device.Type, arrays iter.Seq2[*Array, e
 
 // checkBatch says whether a batch belongs in a stream.
 func checkBatch(b *RecordBatch, schema *arrow.Schema, t device.Type) error {
-	if b == nil {
+	switch {
+	case b == nil:
 		return nothing("batch")
-	}
-	if err := checkType(b.place, t); err != nil {
-		return err
-	}
-	if b.schema != schema && !sameTypes(b.schema, schema) {
+	case b.refs.Load() <= 0:
+		return readReleased("RecordBatch")
+	case b.schema != schema && !sameTypes(b.schema, schema):
 		return invalid(opRead, "RecordBatch.schema", b.schema, fmt.Sprintf("the stream's: %s", schema))
 	}
-	return nil
+	return checkType(b.place, t)
 }
 
 func checkArray(a *Array, dt arrow.DataType, t device.Type) error {
-	if a == nil {
+	switch {
+	case a == nil:
 		return nothing("array")
-	}
-	if err := checkType(a.place, t); err != nil {
-		return err
-	}
-	if !arrow.TypeEqual(a.field.Type, dt) {
+	case a.refs.Load() <= 0:
+		return readReleased("Array")
+	case !arrow.TypeEqual(a.field.Type, dt):
 		return invalid(opRead, "Array.type", a.field.Type, fmt.Sprintf("the stream's: %s", dt))
 	}
-	return nil
+	return checkType(a.place, t)
+}
+
+// nothing says that a program gave a nil item without an error.
+func nothing(what string) error {
+	return fmt.Errorf("cdevice: neither a %s nor an error: %w", what, arrow.ErrInvalid)
 }
 
 func checkType(at place, t device.Type) error {
@@ -89,8 +92,21 @@ func checkType(at place, t device.Type) error {
 	return nil
 }
 
+// checkNew names the argument that is missing.
+func checkNew(schema, source bool, t device.Type) error {
+	switch {
+	case !schema:
+		return invalid(opNew, "schema", "nil", "what the items have in common")
+	case t <= 0:
+		return invalid(opNew, "device_type", int32(t), "the type of a device")
+	case !source:
+		return invalid(opNew, "source", "nil", "what yields the items")
+	}
+	return nil
+}
+
 // sameTypes says whether batches of one schema can be read by the other. Names and
-// metadata may differ.
+// metadata may differ: the stream's count.
 func sameTypes(a, b *arrow.Schema) bool {
 	if a.NumFields() != b.NumFields() {
 		return false
@@ -107,7 +123,8 @@ func sameTypes(a, b *arrow.Schema) bool {
 // kind of memory the batches are built in, as for [Wrap]. Tables are read with arrow-go's
 // array.NewTableReader.
 //
-// The result is owned by the caller. It holds a reference to rdr, which stays the caller's.
+// The result is owned by the caller. It holds a reference to rdr. arrow-go's readers are one
+// goroutine's: from now on rdr is asked by whoever asks the result.
 func WrapRecordReader(rdr array.RecordReader, dev device.Device) (*RecordReader, error) {
 	if rdr == nil || dev == nil {
 		return nil, invalid(opWrap, "arguments", "nil", "a reader and a device")
@@ -120,35 +137,20 @@ func WrapRecordReader(rdr array.RecordReader, dev device.Device) (*RecordReader,
 		return nil, invalid(opWrap, "schema", "nil", "a schema")
 	}
 	rdr.Retain()
-	return newRecordReader(schema, dev.ID().Type, &wrapped{rdr: rdr, schema: schema, dev: dev}), nil
-}
-
-// wrapped is the supply of an arrow-go reader.
-type wrapped struct {
-	rdr    array.RecordReader // a reference
-	schema *arrow.Schema
-	dev    device.Device
-}
-
-func (w *wrapped) next() (*RecordBatch, error) {
-	if !w.rdr.Next() {
-		if err := w.rdr.Err(); err != nil {
+	next := func() (*RecordBatch, error) {
+		if rdr.Next() {
+			return Wrap(rdr.RecordBatch(), dev)
+		}
+		if err := rdr.Err(); err != nil {
 			return nil, err
 		}
 		return nil, io.EOF
 	}
-	b, err := Wrap(w.rdr.RecordBatch(), w.dev)
-	if err != nil {
-		return nil, err
-	}
-	if err := checkBatch(b, w.schema, w.dev.ID().Type); err != nil {
-		b.Release()
-		return nil, err
-	}
-	return b, nil
+	t := dev.ID().Type
+	return newRecordReader(schema, t, &function[*RecordBatch]{ask: next, stop: rdr.Release, check: func(b *RecordBatch) error {
+		return checkBatch(b, schema, t)
+	}}), nil
 }
-
-func (w *wrapped) close() { w.rdr.Release() }
 
 // CopyReaderToDevice makes a reader whose batches are copies on dev of an arrow-go
 // reader's batches: [WrapRecordReader], and [RecordReader.CopyTo] of that.
@@ -167,7 +169,8 @@ func CopyReaderToDevice(ctx context.Context, rdr array.RecordReader, dev device.
 // with the first batch that is asked for. ctx ends waiting, and with that the stream.
 //
 // The result is owned by the caller. It holds a reference to r. Releasing it does not wait
-// for a batch that is just being made.
+// for a batch that is just being made: r, and a stream that [OnStream] names, may be in use
+// for as long as that takes.
 func (r *RecordReader) CopyTo(ctx context.Context, dev device.Device, opts ...CopyOption) (*RecordReader, error) {
 	if dev == nil {
 		return nil, invalid(opCopy, "device", "nil", "a device")
@@ -175,7 +178,12 @@ func (r *RecordReader) CopyTo(ctx context.Context, dev device.Device, opts ...Co
 	if !r.r.hold() {
 		return nil, readReleased("RecordReader")
 	}
-	copies := &mapped[*RecordBatch, *RecordBatch]{from: &r.r, do: func(b *RecordBatch) (*RecordBatch, error) {
+	copies := &function[*RecordBatch]{stop: r.Release, ask: func() (*RecordBatch, error) {
+		b, err := r.r.pull()
+		if err != nil {
+			return nil, err
+		}
+		defer b.Release()
 		return b.CopyTo(ctx, dev, opts...)
 	}}
 	return newRecordReader(r.schema, dev.ID().Type, prefetch[*RecordBatch](copies, 1)), nil
@@ -195,23 +203,14 @@ func WrapChunked(chunked *arrow.Chunked, dev device.Device) (*ArrayReader, error
 		return nil, err
 	}
 	chunked.Retain()
-	field := arrow.Field{Type: chunked.DataType(), Nullable: true}
-	return newArrayReader(field, dev.ID().Type, &chunks{chunked: chunked, dev: dev}), nil
-}
-
-// chunks is the supply of a chunked array.
-type chunks struct {
-	chunked *arrow.Chunked // a reference
-	dev     device.Device
-	at      int
-}
-
-func (c *chunks) next() (*Array, error) {
-	if c.at == len(c.chunked.Chunks()) {
-		return nil, io.EOF
+	at := 0
+	next := func() (*Array, error) {
+		if at == len(chunked.Chunks()) {
+			return nil, io.EOF
+		}
+		at++
+		return WrapArray(chunked.Chunk(at-1), dev)
 	}
-	c.at++
-	return WrapArray(c.chunked.Chunk(c.at-1), c.dev)
+	field := arrow.Field{Type: chunked.DataType(), Nullable: true}
+	return newArrayReader(field, dev.ID().Type, &function[*Array]{ask: next, stop: chunked.Release}), nil
 }
-
-func (c *chunks) close() { c.chunked.Release() }

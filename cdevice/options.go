@@ -54,6 +54,31 @@ type importOptions struct {
 	prefetch    int // of streams
 }
 
+// release calls a release callback as ReleaseWith says.
+func (o *importOptions) release(callback func()) {
+	if o.releaseWith == nil {
+		callback()
+	} else {
+		o.releaseWith(callback)
+	}
+}
+
+// discard releases an array that is not imported.
+func (o *importOptions) discard(arr *CArrowDeviceArray) {
+	if arr != nil && arr.Array.Release != 0 {
+		o.release(func() { releaseArray(&arr.Array) })
+	}
+}
+
+// discard releases an array that could not be imported, with these options.
+func discard(arr *CArrowDeviceArray, opts []ImportOption) {
+	var o importOptions
+	defer func() { o.discard(arr) }() // also when an option panics
+	for _, opt := range opts {
+		opt(&o)
+	}
+}
+
 // WithDevice says which device the memory lives on, instead of the one that
 // device.Open gives for the declared type and id: for a device that was opened with
 // options of its own. A device of another type, or with another id, is an error.

@@ -17,7 +17,8 @@ import (
 //
 // Batches are taken with All, or with Next as arrow-go's readers have it. The stream ends
 // with its last batch or its first error. A RecordReader may be used from any goroutine;
-// batches are asked for by one at a time. Next, RecordBatch and Err are one goroutine's.
+// batches are asked for by one at a time. Next and RecordBatch are one goroutine's. The
+// code that makes the batches must not ask the same reader for one.
 //
 // It is reference counted and starts with one reference. Batches outlive it.
 type RecordReader struct {
@@ -53,12 +54,14 @@ func (r *RecordReader) Retain() { r.r.refs.Add(1) }
 
 // Release drops a reference. The last one ends the stream, wherever it is: what it is
 // made of is let go, and the release callback of an imported one is called. Where another
-// goroutine is asking for a batch just now, that happens when it has its answer.
+// goroutine is asking for a batch just now, that happens when it has its answer, and no
+// other batch is asked for.
 func (r *RecordReader) Release() { r.r.release() }
 
 func newRecordReader(schema *arrow.Schema, t device.Type, s supply[*RecordBatch]) *RecordReader {
 	r := &RecordReader{schema: schema}
 	r.r.init(t, s)
+	r.r.fit = func(b *RecordBatch) *RecordBatch { return b.under(schema) }
 	return r
 }
 
@@ -111,48 +114,96 @@ type counted interface {
 type reader[T counted] struct {
 	refs       atomic.Int64
 	deviceType device.Type
+	fit        func(T) T // what an item is made before it is given out; nil: nothing
 
-	mu     sync.Mutex // held while the supply is asked: its calls are serialised
-	supply supply[T]
-	end    error // io.EOF, or the error that the stream ended with; nil before
+	// gone says that the last reference is. Whoever holds mu then, or gets it, ends the
+	// stream: nobody waits for a call that is under way.
+	gone atomic.Bool
+	end  atomic.Pointer[streamEnd] // nil before the end
 
+	mu      sync.Mutex // held while the supply is asked: its calls are serialised
+	supply  supply[T]
+	closed  bool
 	current T // that step took
 }
+
+// streamEnd is how a stream ended: with io.EOF, or with an error.
+type streamEnd struct{ err error }
 
 func (r *reader[T]) init(t device.Type, s supply[T]) {
 	r.refs.Store(1)
 	r.deviceType, r.supply = t, s
 }
 
+// hold adds a reference, unless the last one is gone.
+func (r *reader[T]) hold() bool {
+	for {
+		refs := r.refs.Load()
+		if refs <= 0 {
+			return false
+		}
+		if r.refs.CompareAndSwap(refs, refs+1) {
+			return true
+		}
+	}
+}
+
+func (r *reader[T]) release() {
+	if r.refs.Add(-1) == 0 {
+		r.gone.Store(true)
+		r.finish()
+	}
+}
+
+// finish ends the stream, once, if the last reference is gone and no call is under way.
+// Whoever had mu calls it after.
+func (r *reader[T]) finish() {
+	if !r.gone.Load() || !r.mu.TryLock() {
+		return
+	}
+	defer r.mu.Unlock()
+	if r.closed {
+		return
+	}
+	r.closed = true
+	defer r.supply.close()
+	var none T
+	if r.current != none {
+		last := r.current
+		r.current = none
+		last.Release()
+	}
+}
+
 // pull returns the next item, owned by the caller, or the error that ended the stream:
 // io.EOF where that was the last item. Code of the program that panics has failed.
 func (r *reader[T]) pull() (item T, err error) {
-	if !r.hold() {
-		return item, readReleased("reader")
-	}
-	defer r.release()
+	defer r.finish()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.end != nil {
-		return item, r.end
+	return r.ask()
+}
+
+// ask is pull for who holds mu.
+func (r *reader[T]) ask() (item T, err error) {
+	if r.gone.Load() {
+		return item, readReleased("reader")
+	}
+	if end := r.end.Load(); end != nil {
+		return item, end.err
 	}
 	defer func() {
 		if v := recover(); v != nil {
 			err = panicError(v)
 		}
-		r.end = err
+		if err != nil {
+			r.end.Store(&streamEnd{err})
+		}
 	}()
-	return r.supply.next()
-}
-
-// hold adds a reference, unless the last one is gone: a call that is under way keeps the
-// stream, whoever releases it.
-func (r *reader[T]) hold() bool {
-	if r.refs.Add(1) <= 1 {
-		r.refs.Add(-1)
-		return false
+	if item, err = r.supply.next(); err == nil && r.fit != nil {
+		item = r.fit(item)
 	}
-	return true
+	return item, err
 }
 
 func (r *reader[T]) all(yield func(T, error) bool) {
@@ -177,39 +228,41 @@ func (r *reader[T]) all(yield func(T, error) bool) {
 }
 
 func (r *reader[T]) step() bool {
-	if !r.hold() {
-		return false
-	}
-	defer r.release()
 	r.dropCurrent()
-	item, err := r.pull()
-	if err != nil {
+	r.take()
+	r.finish()
+	if r.gone.Load() {
+		r.end.CompareAndSwap(nil, &streamEnd{readReleased("reader")})
 		return false
 	}
-	r.current = item
-	return true
+	return r.end.Load() == nil
 }
 
-func (r *reader[T]) dropCurrent() {
-	var none T
-	if r.current != none {
-		r.current.Release()
-		r.current = none
-	}
-}
-
-func (r *reader[T]) failure() error {
+// take makes the next item the current one, if there is one.
+func (r *reader[T]) take() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.end == io.EOF {
-		return nil
+	if item, err := r.ask(); err == nil {
+		r.current = item
 	}
-	return r.end
 }
 
-func (r *reader[T]) release() {
-	if r.refs.Add(-1) == 0 {
-		r.dropCurrent()
-		r.supply.close()
+// dropCurrent releases the current item, without the lock: that may call into C.
+func (r *reader[T]) dropCurrent() {
+	var none T
+	r.mu.Lock()
+	last := r.current
+	r.current = none
+	r.mu.Unlock()
+	if last != none {
+		last.Release()
 	}
+}
+
+// failure is the error that the stream ended with, or nil.
+func (r *reader[T]) failure() error {
+	if end := r.end.Load(); end != nil && end.err != io.EOF {
+		return end.err
+	}
+	return nil
 }

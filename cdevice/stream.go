@@ -58,7 +58,7 @@ func WithPrefetch(depth int) ImportOption {
 //
 // https://arrow.apache.org/docs/format/CDeviceDataInterface.html#device-stream-interface
 func ImportRecordReader(stream *CArrowDeviceArrayStream, opts ...ImportOption) (*RecordReader, error) {
-	c, o, err := openStream(stream, opts)
+	c, err := openStream(stream, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -66,17 +66,22 @@ func ImportRecordReader(stream *CArrowDeviceArrayStream, opts ...ImportOption) (
 	if err != nil {
 		return nil, err
 	}
-	from := &imported[*RecordBatch]{c: c, array: func(arr *CArrowDeviceArray) (*RecordBatch, error) {
-		return ImportRecordBatchWithSchema(arr, s, opts...)
-	}}
-	return newRecordReader(s, c.deviceType(), prefetch(from, o.prefetch)), nil
+	next := func() (*RecordBatch, error) {
+		if err := c.next(); err != nil {
+			return nil, err
+		}
+		b, err := ImportRecordBatchWithSchema(&c.out, s, opts...)
+		return b, ofNext(err)
+	}
+	from := &function[*RecordBatch]{ask: next, stop: c.release}
+	return newRecordReader(s, device.Type(c.DeviceType), prefetch(from, c.opts.prefetch)), nil
 }
 
 // ImportArrayReader is [ImportRecordReader] for a stream of arrays of any type.
 //
 // It takes ownership of *stream, also when it returns an error.
 func ImportArrayReader(stream *CArrowDeviceArrayStream, opts ...ImportOption) (*ArrayReader, error) {
-	c, o, err := openStream(stream, opts)
+	c, err := openStream(stream, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -84,14 +89,19 @@ func ImportArrayReader(stream *CArrowDeviceArrayStream, opts ...ImportOption) (*
 	if err != nil {
 		return nil, err
 	}
-	from := &imported[*Array]{c: c, array: func(arr *CArrowDeviceArray) (*Array, error) {
-		return importArray(arr, field, opts)
-	}}
-	return newArrayReader(field, c.deviceType(), prefetch(from, o.prefetch)), nil
+	next := func() (*Array, error) {
+		if err := c.next(); err != nil {
+			return nil, err
+		}
+		a, err := importArray(&c.out, field, opts)
+		return a, ofNext(err)
+	}
+	from := &function[*Array]{ask: next, stop: c.release}
+	return newArrayReader(field, device.Type(c.DeviceType), prefetch(from, c.opts.prefetch)), nil
 }
 
 // prefetch returns a supply that is depth items ahead of its reader.
-func prefetch[T counted](from supply[T], depth int) supply[T] {
+func prefetch[T counted](from *function[T], depth int) supply[T] {
 	if depth <= 0 {
 		return from
 	}
@@ -101,19 +111,20 @@ func prefetch[T counted](from supply[T], depth int) supply[T] {
 // cStream is a stream that somebody else exported.
 type cStream struct {
 	abi.ArrowDeviceArrayStream
-	releaseWith func(release func()) // nil: none
+	opts importOptions
+	out  CArrowDeviceArray // what get_next gave
 }
 
 var importedStreams atomic.Int64
 
 // openStream moves the stream into Go memory and marks the source released. Unless it
 // returns an error, the caller releases it.
-func openStream(stream *CArrowDeviceArrayStream, opts []ImportOption) (*cStream, *importOptions, error) {
+func openStream(stream *CArrowDeviceArrayStream, opts []ImportOption) (*cStream, error) {
 	if stream == nil {
-		return nil, nil, invalid(opImport, "ArrowDeviceArrayStream", "NULL", "a struct to import")
+		return nil, invalid(opImport, "ArrowDeviceArrayStream", "NULL", "a struct to import")
 	}
 	if stream.Release == 0 {
-		return nil, nil, fieldError(opImport, "ArrowDeviceArrayStream.release", "NULL", nil, ErrReleased)
+		return nil, fieldError(opImport, "ArrowDeviceArrayStream.release", "NULL", nil, ErrReleased)
 	}
 	c := &cStream{ArrowDeviceArrayStream: *stream}
 	stream.Release = 0
@@ -124,16 +135,14 @@ func openStream(stream *CArrowDeviceArrayStream, opts []ImportOption) (*cStream,
 			c.release()
 		}
 	}()
-	if err := c.check(); err != nil {
-		return nil, nil, err
-	}
-	o := new(importOptions)
 	for _, opt := range opts {
-		opt(o)
+		opt(&c.opts)
 	}
-	c.releaseWith = o.releaseWith
+	if err := c.check(); err != nil {
+		return nil, err
+	}
 	done = true
-	return c, o, nil
+	return c, nil
 }
 
 func (c *cStream) check() error {
@@ -151,7 +160,28 @@ func (c *cStream) check() error {
 	return nil
 }
 
-func (c *cStream) deviceType() device.Type { return device.Type(c.DeviceType) }
+// next asks for an array, which is in out then; io.EOF where there is none.
+func (c *cStream) next() error {
+	if code := bridge.CallGetNext(&c.ArrowDeviceArrayStream, &c.out); code != 0 {
+		return c.failed("get_next", code)
+	}
+	if c.out.Array.Release == 0 {
+		return io.EOF
+	}
+	if c.out.DeviceType != c.DeviceType {
+		c.opts.discard(&c.out)
+		return ofNext(invalid(opImport, "ArrowDeviceArray.device_type", c.out.DeviceType, fmt.Sprintf("%d, the stream's", c.DeviceType)))
+	}
+	return nil
+}
+
+// ofNext is an error about what get_next gave.
+func ofNext(err error) error {
+	if err == nil {
+		return nil
+	}
+	return within("ArrowDeviceArrayStream.get_next", err)
+}
 
 // failed is the error for a code that a callback returned just now.
 func (c *cStream) failed(callback string, code int) error {
@@ -160,16 +190,8 @@ func (c *cStream) failed(callback string, code int) error {
 }
 
 func (c *cStream) release() {
-	if c.releaseWith == nil {
-		c.callRelease()
-	} else {
-		c.releaseWith(c.callRelease)
-	}
-}
-
-func (c *cStream) callRelease() {
-	bridge.CallStreamRelease(&c.ArrowDeviceArrayStream)
 	importedStreams.Add(-1)
+	c.opts.release(func() { bridge.CallStreamRelease(&c.ArrowDeviceArrayStream) })
 }
 
 // readSchema asks the producer for the schema. After an error, the stream is released.
@@ -186,33 +208,6 @@ func readSchema[T any](c *cStream, take func(*abi.ArrowSchema) (T, error)) (s T,
 	return s, err
 }
 
-// imported is the supply of a C stream.
-type imported[T any] struct {
-	c     *cStream
-	array func(*CArrowDeviceArray) (T, error) // takes ownership of the struct
-	out   CArrowDeviceArray
-}
-
-func (s *imported[T]) next() (item T, err error) {
-	if code := bridge.CallGetNext(&s.c.ArrowDeviceArrayStream, &s.out); code != 0 {
-		return item, s.c.failed("get_next", code)
-	}
-	if s.out.Array.Release == 0 {
-		return item, io.EOF
-	}
-	if s.out.DeviceType != s.c.DeviceType {
-		releaseArray(&s.out.Array)
-		return item, invalid(opImport, "ArrowDeviceArrayStream.get_next.device_type", s.out.DeviceType,
-			fmt.Sprintf("%d, the stream's", s.c.DeviceType))
-	}
-	if item, err = s.array(&s.out); err != nil {
-		err = within("ArrowDeviceArrayStream.get_next", err)
-	}
-	return item, err
-}
-
-func (s *imported[T]) close() { s.c.release() }
-
 // ExportRecordReader fills *out with the batches that are left in r, each exported as
 // [ExportRecordBatch] does with the same options. Nothing is asked of r before the
 // consumer asks. A consumer may call from any thread, one call at a time, as the
@@ -228,38 +223,45 @@ func (s *imported[T]) close() { s.c.release() }
 //
 // https://arrow.apache.org/docs/format/CDeviceDataInterface.html#device-stream-interface
 func ExportRecordReader(r *RecordReader, out *CArrowDeviceArrayStream, opts ...ExportOption) error {
-	if r == nil || !r.r.hold() {
+	if r == nil {
 		return exportReleased("RecordReader")
 	}
-	return exportStream(&r.r, out, opts,
-		func(s *abi.ArrowSchema) error { return schema.ExportSchema(r.schema, s) },
-		func(b *RecordBatch, out *CArrowDeviceArray) error { return ExportRecordBatch(b, out, nil, opts...) })
+	return exportStream(&exported[*RecordBatch]{
+		reader: &r.r,
+		schema: func(s *abi.ArrowSchema) error { return schema.ExportSchema(r.schema, s) },
+		array: func(b *RecordBatch, out *CArrowDeviceArray) error {
+			return ExportRecordBatch(b, out, nil, opts...)
+		},
+	}, out, opts)
 }
 
 // ExportArrayReader is [ExportRecordReader] for a stream of arrays.
 //
 // It writes *out only on success; *out may hold anything before.
 func ExportArrayReader(r *ArrayReader, out *CArrowDeviceArrayStream, opts ...ExportOption) error {
-	if r == nil || !r.r.hold() {
+	if r == nil {
 		return exportReleased("ArrayReader")
 	}
-	return exportStream(&r.r, out, opts,
-		func(s *abi.ArrowSchema) error { return schema.Export(r.field, s) },
-		func(a *Array, out *CArrowDeviceArray) error { return ExportArray(a, out, nil, opts...) })
+	return exportStream(&exported[*Array]{
+		reader: &r.r,
+		schema: func(s *abi.ArrowSchema) error { return schema.Export(r.field, s) },
+		array:  func(a *Array, out *CArrowDeviceArray) error { return ExportArray(a, out, nil, opts...) },
+	}, out, opts)
 }
 
 var exportedStreams atomic.Int64
 
-// exportStream takes the reference to r that the caller holds.
-func exportStream[T counted](r *reader[T], out *CArrowDeviceArrayStream, opts []ExportOption,
-	schema func(*abi.ArrowSchema) error, array func(T, *CArrowDeviceArray) error,
-) error {
+// exportStream gives s a reference to its reader.
+func exportStream[T counted](s *exported[T], out *CArrowDeviceArrayStream, opts []ExportOption) error {
 	if out == nil {
-		r.release()
 		return noOutput("ArrowDeviceArrayStream")
 	}
+	t := exportedType(s.reader.deviceType, opts) // an option may panic
+	if !s.reader.hold() {
+		return exportReleased("reader")
+	}
 	exportedStreams.Add(1)
-	bridge.ExportStream(&exported[T]{reader: r, schema: schema, array: array}, int32(exportedType(r.deviceType, opts)), out)
+	bridge.ExportStream(s, int32(t), out)
 	return nil
 }
 
@@ -280,6 +282,7 @@ type exported[T counted] struct {
 	reader *reader[T] // a reference
 	schema func(*abi.ArrowSchema) error
 	array  func(T, *CArrowDeviceArray) error
+	failed atomic.Pointer[streamEnd] // a batch that could not be exported ended the stream
 	text   lastError
 }
 
@@ -297,6 +300,9 @@ func (s *exported[T]) GetNext(out *abi.ArrowDeviceArray) int {
 		if out == nil {
 			return noOutput("ArrowDeviceArray")
 		}
+		if end := s.failed.Load(); end != nil {
+			return end.err
+		}
 		item, err := s.reader.pull()
 		if err == io.EOF {
 			*out = CArrowDeviceArray{} // released: the end
@@ -306,7 +312,11 @@ func (s *exported[T]) GetNext(out *abi.ArrowDeviceArray) int {
 			return err
 		}
 		defer item.Release()
-		return s.array(item, out)
+		if err := s.array(item, out); err != nil {
+			s.failed.Store(&streamEnd{err})
+			return err
+		}
+		return nil
 	})
 }
 
@@ -314,8 +324,8 @@ func (s *exported[T]) GetLastError() uintptr { return s.text.address() }
 
 func (s *exported[T]) Release() {
 	s.text.close()
-	s.reader.release()
 	exportedStreams.Add(-1)
+	s.reader.release()
 }
 
 // lastError is the text of the last error of a stream, for C to read.
@@ -348,7 +358,7 @@ func (l *lastError) set(err error) int {
 		return 0
 	}
 	if !l.closed {
-		l.text = append([]byte(strings.ReplaceAll(err.Error(), "\x00", "\ufffd")), 0)
+		l.text = cText(err.Error())
 		l.pins.Pin(&l.text[0])
 	}
 	return errnoOf(err)
@@ -368,4 +378,10 @@ func (l *lastError) close() {
 	defer l.mu.Unlock()
 	l.pins.Unpin()
 	l.text, l.closed = nil, true
+}
+
+// cText is a text for C: UTF-8, and NUL-terminated.
+func cText(s string) []byte {
+	s = strings.ToValidUTF8(s, "\ufffd")
+	return append([]byte(strings.ReplaceAll(s, "\x00", "\ufffd")), 0)
 }

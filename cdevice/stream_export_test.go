@@ -300,7 +300,7 @@ func TestPanicInASourceIsAnError(t *testing.T) {
 		}, "cdevice: panic: in the iterator"},
 		"iterator that exits": {func() (*cdevice.RecordReader, error) {
 			return cdevice.NewRecordReader(numberedSchema, device.CPU, exits)
-		}, "the iterator ended its goroutine"},
+		}, "the source of the stream ended its goroutine"},
 		"function": {func() (*cdevice.RecordReader, error) {
 			return cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) { panic(errSource) }, nil)
 		}, "cdevice: panic: the source is on fire"},

@@ -310,7 +310,7 @@ func TestArraysMustFitTheirStream(t *testing.T) {
 		change func(*abi.ArrowDeviceArray)
 		want   string
 	}{
-		"device type": {func(a *abi.ArrowDeviceArray) { a.DeviceType = 12 }, "ArrowDeviceArrayStream.get_next.device_type = 12, want 1, the stream's"},
+		"device type": {func(a *abi.ArrowDeviceArray) { a.DeviceType = 12 }, "get_next.ArrowDeviceArray.device_type = 12, want 1, the stream's"},
 		"event":       {func(a *abi.ArrowDeviceArray) { a.SyncEvent = 8 }, "get_next.ArrowDeviceArray.sync_event"},
 		"buffers":     {func(a *abi.ArrowDeviceArray) { a.Array.NBuffers = 2 }, "get_next.ArrowDeviceArray.array.n_buffers = 2, want 1"},
 		"length":      {func(a *abi.ArrowDeviceArray) { a.Array.Length = -1 }, "get_next.ArrowDeviceArray.array.length"},

@@ -2,11 +2,11 @@ package cdevice
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"iter"
+	"runtime/debug"
 
-	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/arrowdevice/arrowdevice/internal/bridge"
 )
 
 // supply is where the items of a reader come from.
@@ -19,9 +19,51 @@ type supply[T any] interface {
 }
 
 // pulled is what a supply's next returned.
-type pulled[T any] struct {
+type pulled[T counted] struct {
 	item T
 	err  error
+}
+
+// drop lets go of what nobody takes. A panic there has nobody else to be told to.
+func drop[T counted](p pulled[T]) {
+	defer tellPanic()
+	if p.err == nil {
+		p.item.Release()
+	}
+}
+
+// function is the supply of a function.
+type function[T counted] struct {
+	ask   func() (T, error)
+	check func(T) error // of what a program's function gives; nil: none
+	stop  func()        // may be nil
+}
+
+func (f *function[T]) next() (T, error) {
+	var none T
+	item, err := f.ask()
+	done := false
+	defer func() { // also when a check panics: types may be anybody's
+		if !done && item != none {
+			item.Release()
+		}
+	}()
+	if err != nil {
+		return none, err
+	}
+	if f.check != nil {
+		if err := f.check(item); err != nil {
+			return none, err
+		}
+	}
+	done = true
+	return item, nil
+}
+
+func (f *function[T]) close() {
+	if f.stop != nil {
+		f.stop()
+	}
 }
 
 // sequence is the supply of an iterator. The iterator runs on a goroutine of its own, and
@@ -57,9 +99,13 @@ func (s *sequence[T]) close() {
 func (s *sequence[T]) run(ask <-chan struct{}, got chan<- pulled[T]) {
 	defer close(got)
 	asked := false
-	last := pulled[T]{err: errors.New("cdevice: the iterator ended its goroutine")}
+	last := pulled[T]{err: errGoexit}
 	defer func() {
-		if v := recover(); v != nil {
+		switch v := recover(); {
+		case v == nil:
+		case !asked:
+			bridge.OnPanic(v, debug.Stack()) // it was stopped: nobody asks any more
+		case last.err == errGoexit: // it had not failed before
 			last.err = panicError(v)
 		}
 		if asked {
@@ -87,56 +133,15 @@ func (s *sequence[T]) run(ask <-chan struct{}, got chan<- pulled[T]) {
 	last.err = io.EOF
 }
 
-// function is the supply of a function.
-type function[T counted] struct {
-	ask   func() (T, error)
-	check func(T) error
-	stop  func() // may be nil
-}
-
-func (f *function[T]) next() (item T, err error) {
-	if item, err = f.ask(); err != nil {
-		return item, err
-	}
-	if err = f.check(item); err != nil {
-		var none T
-		if item != none {
-			item.Release()
-		}
-		return none, err
-	}
-	return item, nil
-}
-
-func (f *function[T]) close() {
-	if f.stop != nil {
-		f.stop()
-	}
-}
-
-// mapped is the supply of another reader's items, each made into something else.
-type mapped[S, T counted] struct {
-	from *reader[S] // a reference
-	do   func(S) (T, error)
-}
-
-func (m *mapped[S, T]) next() (item T, err error) {
-	src, err := m.from.pull()
-	if err != nil {
-		return item, err
-	}
-	defer src.Release()
-	return m.do(src)
-}
-
-func (m *mapped[S, T]) close() { m.from.release() }
+// errGoexit is the error of a program's code that ended its goroutine.
+var errGoexit = errors.New("cdevice: the source of the stream ended its goroutine")
 
 // ahead is a supply that asks another one before it is asked itself: it holds depth items
 // at most that nobody has taken. It begins with the first next.
 type ahead[T counted] struct {
 	from  supply[T]
 	depth int
-	got   chan pulled[T] // nil until the first next
+	got   chan pulled[T] // nil until the first next; closed when there is no more to come
 	stop  chan struct{}
 }
 
@@ -146,7 +151,10 @@ func (a *ahead[T]) next() (item T, err error) {
 		a.got, a.stop = make(chan pulled[T], a.depth-1), make(chan struct{})
 		go a.run(a.got, a.stop)
 	}
-	p := <-a.got
+	p, ok := <-a.got
+	if !ok {
+		return item, errGoexit
+	}
 	return p.item, p.err
 }
 
@@ -160,19 +168,16 @@ func (a *ahead[T]) close() {
 }
 
 func (a *ahead[T]) run(got chan pulled[T], stop <-chan struct{}) {
-	defer a.from.close()
-	defer func() {
+	defer func() { // also where the source ends the goroutine
+		close(got)
 		<-stop // the reader has no use for what is left
-		for {
-			select {
-			case p := <-got:
-				drop(p)
-			default:
-				return
-			}
+		for p := range got {
+			drop(p)
 		}
+		defer tellPanic()
+		a.from.close()
 	}()
-	for {
+	for !isClosed(stop) {
 		p := a.ask()
 		select {
 		case got <- p:
@@ -186,6 +191,15 @@ func (a *ahead[T]) run(got chan pulled[T], stop <-chan struct{}) {
 	}
 }
 
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
 func (a *ahead[T]) ask() (p pulled[T]) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -196,13 +210,9 @@ func (a *ahead[T]) ask() (p pulled[T]) {
 	return p
 }
 
-func drop[T counted](p pulled[T]) {
-	if p.err == nil {
-		p.item.Release()
+// tellPanic ends a panic on a goroutine of ours that nobody waits for.
+func tellPanic() {
+	if v := recover(); v != nil {
+		bridge.OnPanic(v, debug.Stack())
 	}
-}
-
-// nothing says that a program gave a nil item without an error.
-func nothing(what string) error {
-	return fmt.Errorf("cdevice: neither a %s nor an error: %w", what, arrow.ErrInvalid)
 }

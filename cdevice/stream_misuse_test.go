@@ -1,0 +1,387 @@
+package cdevice_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/ipc"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/bridge"
+)
+
+// Streams whose users, or sources, do what they should not.
+
+// panics collects what would be printed; the test looks at it when all is quiet.
+func panics(t *testing.T) *atomic.Int64 {
+	seen := new(atomic.Int64)
+	before := bridge.OnPanic
+	t.Cleanup(func() { bridge.OnPanic = before })
+	bridge.OnPanic = func(any, []byte) { seen.Add(1) }
+	return seen
+}
+
+// Many goroutines call a reader that was released: its source is not asked, and not stopped again.
+func TestReleasedReaderStaysReleased(t *testing.T) {
+	checkLeaks(t)
+	for range 300 {
+		var stops, asks atomic.Int64
+		made, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) {
+			asks.Add(1)
+			return nil, errSource
+		}, func() { stops.Add(1) })
+		require.NoError(t, err)
+		s := newScript(t) // released once: a second call would be one of NULL
+		imported, err := cdevice.ImportRecordReader(s.stream)
+		require.NoError(t, err)
+		for _, r := range []*cdevice.RecordReader{made, imported} {
+			r.Release()
+			var wg sync.WaitGroup
+			for range 8 {
+				wg.Go(func() {
+					for range 10 {
+						for _, err := range r.All() {
+							assert.ErrorIs(t, err, cdevice.ErrReleased)
+						}
+						_ = cdevice.ExportRecordReader(r, garbageStream())
+					}
+				})
+			}
+			wg.Wait()
+		}
+		assert.EqualValues(t, 1, stops.Load())
+		assert.Zero(t, asks.Load())
+		assert.Zero(t, s.nexts.Load())
+	}
+}
+
+// However many goroutines are reading, a release ends the stream.
+func TestReleaseEndsAStreamThatManyRead(t *testing.T) {
+	checkLeaks(t)
+	b := numberedBatch(t, 1)
+	defer b.Release()
+	var asks, stops atomic.Int64
+	r, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) {
+		asks.Add(1)
+		b.Retain()
+		return b, nil
+	}, func() { stops.Add(1) })
+	require.NoError(t, err)
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for _, err := range r.All() {
+				if err != nil {
+					assert.ErrorIs(t, err, cdevice.ErrReleased)
+				}
+			}
+		})
+	}
+	eventually(t, func() bool { return asks.Load() > 100 }, "the reading")
+	r.Release()
+	wg.Wait() // without an end, they would read for ever
+	assert.EqualValues(t, 1, stops.Load())
+}
+
+func TestNextAfterReleaseIsAnError(t *testing.T) {
+	r, err := cdevice.ImportRecordReader(newScript(t, numbered(t, 3)...).stream)
+	require.NoError(t, err)
+	require.True(t, r.Next())
+	r.Release()
+	assert.False(t, r.Next())
+	assert.ErrorIs(t, r.Err(), cdevice.ErrReleased, "it must not look like the end")
+}
+
+// The last release during a call takes the batch that the call gave, too.
+func TestReleaseDuringNext(t *testing.T) {
+	checkLeaks(t)
+	s := newScript(t, numbered(t, 1)...)
+	r, err := cdevice.ImportRecordReader(s.stream)
+	require.NoError(t, err)
+	next := s.getNext
+	s.getNext = func(call int, out *abi.ArrowDeviceArray) int {
+		r.Release()
+		return next(call, out)
+	}
+	assert.False(t, r.Next(), "there is no batch for the caller")
+	assert.Nil(t, r.RecordBatch())
+	assert.ErrorIs(t, r.Err(), cdevice.ErrReleased)
+}
+
+// An error of a source is an error for C, whatever number it has.
+func TestErrorIsNeverCodeZero(t *testing.T) {
+	for _, err := range []error{
+		&cdevice.StreamError{Callback: "get_next"},
+		&cdevice.StreamError{Callback: "get_next", Code: 1 << 32},
+		syscall.Errno(0), syscall.Errno(1 << 32),
+	} {
+		_, code := next(t, export(t, asked(t, err)))
+		assert.EqualValues(t, syscall.EIO, code, "%#v", err)
+	}
+}
+
+// A batch that could not be exported is not skipped: the stream ends with it.
+func TestFailedExportEndsTheStream(t *testing.T) {
+	checkLeaks(t)
+	s := export(t, asked(t, nil, numbered(t, 3)...))
+	b, _ := next(t, s)
+	b.Release()
+	restore := bridge.LimitBlocks(1)
+	_, code := next(t, s)
+	restore()
+	assert.EqualValues(t, syscall.ENOMEM, code)
+	text := bridge.CallGetLastError(s)
+	_, code = next(t, s)
+	assert.EqualValues(t, syscall.ENOMEM, code, "the same again")
+	assert.Equal(t, text, bridge.CallGetLastError(s))
+}
+
+// A source that ends its goroutine, as t.FailNow does, has failed.
+func TestSourceThatExitsWhileItIsAskedAhead(t *testing.T) {
+	checkLeaks(t)
+	src, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) {
+		runtime.Goexit()
+		return nil, nil
+	}, nil)
+	require.NoError(t, err)
+	r, err := src.CopyTo(background, device.Host())
+	require.NoError(t, err)
+	assert.False(t, r.Next())
+	assert.ErrorContains(t, r.Err(), "ended its goroutine")
+	src.Release()
+	release(t, r)
+}
+
+// Panics that nobody waits for do not end the process.
+func TestPanicInStop(t *testing.T) {
+	before := cdevice.ReadStats()
+	seen := panics(t)
+	open := func() *cdevice.RecordReader {
+		r, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, nextOf(nil, numbered(t, 2)...), func() { panic("in stop") })
+		require.NoError(t, err)
+		return r
+	}
+	cdevice.ReleaseCArrowDeviceArrayStream(export(t, open()))
+	assert.EqualValues(t, 1, seen.Load(), "no panic crosses into C")
+	assert.Equal(t, before.ExportedStreams, cdevice.ReadStats().ExportedStreams)
+
+	src := open()
+	r, err := src.CopyTo(background, device.Host())
+	require.NoError(t, err)
+	src.Release()
+	require.True(t, r.Next())
+	r.Release()
+	eventually(t, func() bool { return seen.Load() == 2 }, "the panic of a source that is asked ahead")
+
+	r = open()
+	assert.PanicsWithValue(t, "in stop", r.Release, "a panic on the program's goroutine is the program's")
+}
+
+// An iterator that panics after its stream was released is heard of.
+func TestPanicOfAStoppedIterator(t *testing.T) {
+	seen := panics(t)
+	b := numbered(t, 1)[0]
+	r, err := cdevice.NewRecordReader(numberedSchema, device.CPU, func(yield func(*cdevice.RecordBatch, error) bool) {
+		yield(b, nil)
+		panic("while it cleans up")
+	})
+	require.NoError(t, err)
+	require.True(t, r.Next())
+	r.Release()
+	assert.EqualValues(t, 1, seen.Load())
+}
+
+// The first error counts, also of an iterator that goes on after it.
+func TestFirstErrorOfAnIteratorCounts(t *testing.T) {
+	r, err := cdevice.NewRecordReader(numberedSchema, device.CPU, func(yield func(*cdevice.RecordBatch, error) bool) {
+		yield(nil, errSource)
+		yield(nil, errors.New("another"))
+	})
+	require.NoError(t, err)
+	defer r.Release()
+	assert.False(t, r.Next())
+	assert.ErrorIs(t, r.Err(), errSource)
+}
+
+func TestReleasedBatchDoesNotComeBack(t *testing.T) {
+	checkLeaks(t)
+	in := newScript(t, numbered(t, 1)...).reader(t)
+	require.True(t, in.Next())
+	b := in.RecordBatch()
+	require.False(t, in.Next()) // b is released, and its memory
+	iterator, err := cdevice.NewRecordReader(numberedSchema, device.CPU, yielding(nil, b))
+	require.NoError(t, err)
+	_, err = numbersOf(t, iterator.All())
+	assert.ErrorIs(t, err, cdevice.ErrReleased)
+	iterator.Release()
+}
+
+// A source may give a batch beside an error: it is let go.
+func TestBatchBesideAnErrorIsReleased(t *testing.T) {
+	checkLeaks(t)
+	r, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) {
+		return numberedBatch(t, 1), errSource
+	}, nil)
+	require.NoError(t, err)
+	defer r.Release()
+	assert.False(t, r.Next())
+	assert.ErrorIs(t, r.Err(), errSource)
+}
+
+// After a release nothing more is asked, however far ahead the reader may be.
+func TestNothingIsAskedAheadAfterTheRelease(t *testing.T) {
+	for range 20 {
+		s := newScript(t, numbered(t, 12)...)
+		next, answer := s.getNext, make(chan struct{})
+		s.getNext = func(call int, out *abi.ArrowDeviceArray) int {
+			if call == 1 {
+				<-answer
+			}
+			return next(call, out)
+		}
+		r, err := cdevice.ImportRecordReader(s.stream, cdevice.WithPrefetch(10))
+		require.NoError(t, err)
+		require.True(t, r.Next())
+		eventually(t, func() bool { return s.nexts.Load() == 2 }, "the second call")
+		r.Release()
+		close(answer)
+		eventually(t, func() bool { return s.releases.Load() == 1 }, "the release")
+		assert.EqualValues(t, 2, s.nexts.Load())
+		streamsEnd(t)
+	}
+}
+
+func TestPanicInAnExportOption(t *testing.T) {
+	checkLeaks(t)
+	stops := 0
+	r, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, nextOf(nil), func() { stops++ })
+	require.NoError(t, err)
+	out := garbageStream()
+	assert.Panics(t, func() { _ = cdevice.ExportRecordReader(r, out, nil) })
+	r.Release()
+	assert.Equal(t, 1, stops)
+	assert.Equal(t, *garbageStream(), *out)
+}
+
+// What ReleaseWith asks for holds for input that is refused, too.
+func TestReleaseWithHoldsForBadInput(t *testing.T) {
+	checkLeaks(t)
+	count := 0
+	with := cdevice.ReleaseWith(func(release func()) { count++; release() })
+	s := newScript(t)
+	s.stream.DeviceType = 0
+	_, err := cdevice.ImportRecordReader(s.stream, with)
+	assert.Error(t, err)
+	assert.Equal(t, 1, count, "the stream's release")
+
+	for name, change := range map[string]func(*abi.ArrowDeviceArray){
+		"device type": func(a *abi.ArrowDeviceArray) { a.DeviceType = 12 },
+		"buffers":     func(a *abi.ArrowDeviceArray) { a.Array.NBuffers = 2 },
+	} {
+		s = newScript(t, numbered(t, 1)...)
+		next := s.getNext
+		s.getNext = func(call int, out *abi.ArrowDeviceArray) int {
+			code := next(call, out)
+			change(out)
+			return code
+		}
+		r, err := cdevice.ImportRecordReader(s.stream, with)
+		require.NoError(t, err)
+		count = 0
+		assert.False(t, r.Next())
+		assert.Equal(t, 1, count, "the array's release: %s", name)
+		r.Release()
+	}
+
+	count = 0
+	out, schema := garbageArray(), garbageSchema()
+	require.NoError(t, cdevice.ExportRecordBatch(numbered(t, 1)[0], out, schema))
+	cdevice.ReleaseCArrowSchema(schema)
+	_, err = cdevice.ImportRecordBatch(out, schema, with)
+	assert.ErrorIs(t, err, cdevice.ErrReleased)
+	assert.Equal(t, 1, count, "of an array whose schema is bad")
+	assert.Zero(t, out.Array.Release)
+}
+
+// All batches of a stream have its schema, whatever names their own has.
+func TestBatchesHaveTheirStreamsSchema(t *testing.T) {
+	checkLeaks(t)
+	other := arrow.NewSchema([]arrow.Field{{Name: "m", Type: arrow.PrimitiveTypes.Int64}}, nil)
+	r, err := cdevice.NewRecordReader(other, device.CPU, yielding(nil, numbered(t, 2)...))
+	require.NoError(t, err)
+	defer r.Release()
+	require.True(t, r.Next())
+	assert.Same(t, other, r.RecordBatch().Schema())
+	h := r.HostReader(background, nil)
+	defer h.Release()
+	w := ipc.NewWriter(new(bytes.Buffer), ipc.WithSchema(h.Schema()))
+	require.True(t, h.Next())
+	assert.NoError(t, w.Write(h.RecordBatch()))
+	assert.Equal(t, 1, numberIn(h.RecordBatch()))
+}
+
+// The source may look at how its stream stands.
+func TestErrInsideTheSource(t *testing.T) {
+	var r *cdevice.RecordReader
+	r, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) {
+		assert.NoError(t, r.Err())
+		return nil, errSource
+	}, nil)
+	require.NoError(t, err)
+	defer r.Release()
+	assert.False(t, r.Next())
+	assert.ErrorIs(t, r.Err(), errSource)
+}
+
+func TestLastErrorIsText(t *testing.T) {
+	s := export(t, asked(t, errors.New("caf\xe9\x00!")))
+	_, code := next(t, s)
+	require.NotZero(t, code)
+	text := bridge.CallGetLastError(s)
+	assert.True(t, utf8.ValidString(text))
+	assert.Equal(t, "caf\ufffd\ufffd!", text)
+}
+
+func TestNewReadersNameWhatIsMissing(t *testing.T) {
+	for _, err := range []error{
+		errorOf(cdevice.NewRecordReader(numberedSchema, 0, yielding(nil))),
+		errorOf(cdevice.NewRecordReaderFunc(numberedSchema, -1, nextOf(nil), nil)),
+		errorOf(cdevice.NewArrayReader(arrow.Field{Type: arrow.PrimitiveTypes.Int8}, 0, func(func(*cdevice.Array, error) bool) {})),
+	} {
+		assert.ErrorContains(t, err, "cdevice: new: device_type = ")
+	}
+	for want, err := range map[string]error{
+		"cdevice: new: schema = nil":  errorOf(cdevice.NewRecordReader(nil, device.CPU, yielding(nil))),
+		"cdevice: new: source = nil":  errorOf(cdevice.NewRecordReader(numberedSchema, device.CPU, nil)),
+		"cdevice: new: source = nil,": errorOf(cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, nil, nil)),
+		"cdevice: wrap: arguments":    errorOf(cdevice.WrapRecordReader(nil, device.Host())),
+		"cdevice: wrap: arguments = ": errorOf(cdevice.WrapChunked(nil, device.Host())),
+	} {
+		assert.ErrorContains(t, err, want)
+		assert.ErrorIs(t, err, arrow.ErrInvalid)
+	}
+}
+
+func errorOf[T any](_ T, err error) error { return err }
+
+// What reads a batch of a host reader may panic; the batch is not lost.
+func TestHostReaderWithoutAContext(t *testing.T) {
+	checkLeaks(t)
+	r := newScript(t, numbered(t, 1)...).reader(t)
+	var none context.Context
+	h := r.HostReader(none, nil)
+	assert.Panics(t, func() { h.Next() })
+	h.Release()
+}
