@@ -74,5 +74,7 @@ func run(m meter) []Result {
 	measure(newShape("utf8", 100, offHeap, utf8s))
 	measure(newShape("list<struct>", 100, offHeap, listsOfStructs))
 	measure(newShape("int64 on the Go heap", 100, goHeap, int64s))
-	return results
+	return append(results, asyncResults(m, func(columns int) shape {
+		return newShape("int64", columns, offHeap, int64s)
+	})...)
 }

@@ -23,6 +23,8 @@ var promises = []promise{
 	{"import+release", "list<struct>", "cdata", 100, 6, 3},
 	{"stream", "int64", "cdata", 100, 8, 4},
 	{"stream", "utf8", "cdata", 100, 8, 4},
+	{"async batch", "int64", "cdata", 100, 10, 8},
+	{"idle async producer, CPU per second", "int64", "cdata", 1, 100, 0},
 }
 
 // promisesHold prints which promises hold.

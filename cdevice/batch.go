@@ -26,6 +26,8 @@ type RecordBatch struct {
 	rows    int64
 	columns []node
 	host    arrow.RecordBatch // what was wrapped, if that is exactly this batch
+
+	metadata *arrow.Metadata // nil: none
 }
 
 func newRecordBatch(mem *memoryOwner, at place, schema *arrow.Schema, rows int64, columns []node) *RecordBatch {
@@ -69,6 +71,28 @@ func (b *RecordBatch) NumRows() int64 { return b.rows }
 
 // NumCols is the number of columns.
 func (b *RecordBatch) NumCols() int { return len(b.columns) }
+
+// Metadata is what the producer of an asynchronous stream said beside this batch, or what
+// [RecordBatch.WithMetadata] was given; empty otherwise. It is no part of the schema.
+func (b *RecordBatch) Metadata() arrow.Metadata {
+	if b.metadata == nil {
+		return arrow.Metadata{}
+	}
+	return *b.metadata
+}
+
+// WithMetadata returns a batch that shares this one's memory and has the metadata, which
+// [ExportAsync] passes on beside it. Other exports, slices and selections drop it, copies
+// to a device keep it. The result is owned by the caller. It panics on a batch that was
+// released.
+func (b *RecordBatch) WithMetadata(md arrow.Metadata) *RecordBatch {
+	if b.refs.Load() <= 0 {
+		panic(fieldError(opRead, "RecordBatch", nil, nil, ErrReleased))
+	}
+	with := newRecordBatch(b.mem.retain(), b.place, b.schema, b.rows, b.columns)
+	with.host, with.metadata = b.host, &md
+	return with
+}
 
 // DeviceID says where the memory lives: the device type and ordinal that the
 // producer declared, whether this process has a backend for it or not.

@@ -138,7 +138,14 @@ func (m *memoryOwner) end() {
 }
 
 func (m *memoryOwner) releaseImported() {
-	bridge.CallArrayRelease(&m.imported)
+	a := &m.imported
+	if m.releaseWith != nil || m.users != nil || m.rooted != 0 {
+		// A callback that is written in Go may pass the struct to C, and cgo searches the
+		// object that it stands in for Go pointers.
+		apart := m.imported
+		a = &apart
+	}
+	bridge.CallArrayRelease(a)
 	importedLive.Add(-1)
 }
 
@@ -150,18 +157,25 @@ type Stats struct {
 	ImportedArrays  int64 // foreign arrays that were imported and not yet released
 	ExportedStreams int64 // exported streams that a consumer has not released
 	ImportedStreams int64 // foreign streams that were imported and not yet released
+	AsyncStreams    int64 // handlers of AsyncStreams that nobody has released
+	AsyncProducers  int64 // producers of ExportAsync that have not ended, or have tasks
+	AsyncTasks      int64 // their tasks that were not extracted
 	PinnedBatches   int64 // batches and arrays that keep memory of the Go heap pinned for C
 }
 
 // ReadStats returns the current counts.
 func ReadStats() Stats {
 	pinned, streams := rootedLive.Load(), exportedStreams.Load()
+	handlers, producers, tasks := asyncStreams.Load(), bridge.Producers(), asyncTasks.Load()
 	return Stats{
-		ExportedArrays:  int64(handle.Live()) - pinned - streams,
+		ExportedArrays:  int64(handle.Live()) - pinned - streams - handlers - producers - tasks,
 		ExportedBlocks:  bridge.Blocks(),
 		ImportedArrays:  importedLive.Load(),
 		ExportedStreams: streams,
 		ImportedStreams: importedStreams.Load(),
+		AsyncStreams:    handlers,
+		AsyncProducers:  asyncProducers.Load(),
+		AsyncTasks:      tasks,
 		PinnedBatches:   pinned,
 	}
 }

@@ -110,9 +110,15 @@ func prefetch[T counted](from *function[T], depth int) supply[T] {
 
 // cStream is a stream that somebody else exported.
 type cStream struct {
-	abi.ArrowDeviceArrayStream
+	*cStructs
 	opts importOptions
-	out  CArrowDeviceArray // what get_next gave
+}
+
+// cStructs is what the callbacks of a stream are given. No Go pointer stands beside it: a
+// producer that is written in Go may pass it to C, and cgo looks for some.
+type cStructs struct {
+	abi.ArrowDeviceArrayStream
+	out CArrowDeviceArray // of get_next
 }
 
 var importedStreams atomic.Int64
@@ -126,7 +132,7 @@ func openStream(stream *CArrowDeviceArrayStream, opts []ImportOption) (*cStream,
 	if stream.Release == 0 {
 		return nil, fieldError(opImport, "ArrowDeviceArrayStream.release", "NULL", nil, ErrReleased)
 	}
-	c := &cStream{ArrowDeviceArrayStream: *stream}
+	c := &cStream{cStructs: &cStructs{ArrowDeviceArrayStream: *stream}}
 	stream.Release = 0
 	importedStreams.Add(1)
 	done := false

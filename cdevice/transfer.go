@@ -60,13 +60,19 @@ func (b *RecordBatch) CopyTo(ctx context.Context, dev device.Device, opts ...Cop
 			return nil, err
 		}
 		defer rec.Release()
-		return Wrap(rec, dev)
+		own, err := Wrap(rec, dev)
+		if err == nil {
+			own.metadata = b.metadata
+		}
+		return own, err
 	}
 	mem, at, columns, err := copyTo(ctx, b.mem, b.place, b.columns, columnName, dev, opts)
 	if err != nil {
 		return nil, err
 	}
-	return newRecordBatch(mem, at, b.schema, b.rows, columns), nil
+	own := newRecordBatch(mem, at, b.schema, b.rows, columns)
+	own.metadata = b.metadata
+	return own, nil
 }
 
 // CopyTo copies the array; see [RecordBatch.CopyTo].

@@ -13,7 +13,17 @@ import "sync"
 type Releaser interface{ Release() }
 
 // Word is a handle as C memory stores it. Zero never names a value.
+//
+// No word looks like an address. Go code of another library may hold one in a field that Go
+// takes for a pointer, a private_data; for a pointer into the heap that points to nothing
+// the collector, or cgo's check of arguments, ends the process.
 type Word uint64
+
+// A word is a mark that no address has, the generation and the index+1 of a slot.
+const (
+	mark        = 1 << 62
+	generations = 1 << 30
+)
 
 type slot struct {
 	value Releaser
@@ -43,7 +53,7 @@ func New(v Releaser) Word {
 	gen := s.gen
 	table.live++
 	table.Unlock()
-	return Word(gen)<<32 | Word(i)
+	return mark | Word(gen)<<32 | Word(i)
 }
 
 // Get returns the value of the word w, which goes on, or nil when w names none.
@@ -58,7 +68,7 @@ func Get(w Word) Releaser {
 
 // find returns the slot that w names, or nil. The table is locked.
 func find(w Word) *slot {
-	i, gen := uint32(w), uint32(w>>32)
+	i, gen := uint32(w), uint32((w^mark)>>32)
 	if i == 0 || int(i) > len(table.slots) {
 		return nil
 	}
@@ -80,7 +90,7 @@ func Take(w Word) Releaser {
 	}
 	v := s.value
 	s.value = nil
-	s.gen++
+	s.gen = (s.gen + 1) % generations
 	s.next, table.free = table.free, uint32(w)
 	table.live--
 	return v

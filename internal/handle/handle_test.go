@@ -33,8 +33,29 @@ func TestStaleWordDoesNotNameTheNextValue(t *testing.T) {
 }
 
 func TestUnknownWordsNameNothing(t *testing.T) {
-	for _, w := range []Word{0, 1<<32 | 0xffffffff, 0xffffffff} {
+	for _, w := range []Word{0, 1<<32 | 0xffffffff, 0xffffffff, mark, mark | 0xffffffff} {
 		assert.Nil(t, Take(w))
+	}
+	w := New(&counter{})
+	defer Take(w)
+	assert.Nil(t, Take(w^mark), "the mark is part of it")
+}
+
+// However often a slot was used: no word is an address, of the program's half or the
+// kernel's.
+func TestNoWordLooksLikeAnAddress(t *testing.T) {
+	first := New(&counter{})
+	Take(first)
+	slot := &table.slots[uint32(first)-1]
+	before := slot.gen
+	defer func() { slot.gen = before }()
+	for _, gen := range []uint32{0, 0xc0, 0x7fff, generations - 1} {
+		slot.gen = gen
+		w := New(&counter{})
+		assert.Equal(t, uint32(first), uint32(w), "the slot is used again")
+		assert.NotZero(t, w>>56, "%#x", w)
+		assert.Less(t, w>>56, Word(0xff), "%#x", w)
+		assert.NotNil(t, Take(w))
 	}
 }
 

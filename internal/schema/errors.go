@@ -45,9 +45,12 @@ func under(step string, err error) error {
 }
 
 // finish completes an error that has reached the root of the tree.
-func finish(op string, err error) error {
+func finish(op string, err error) error { return ofField("ArrowSchema", op, err) }
+
+// ofField completes the error of a field of whatever struct.
+func ofField(field, op string, err error) error {
 	if e, ok := err.(*fielderr.Error); ok {
 		e.Op = op
 	}
-	return under("ArrowSchema", err)
+	return under(field, err)
 }

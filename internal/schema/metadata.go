@@ -58,24 +58,62 @@ func readMetadata(addr uintptr, limit *int) (arrow.Metadata, error) {
 	if addr == 0 {
 		return arrow.Metadata{}, nil
 	}
+	p, err := readPairs(addr, limit)
+	if err != nil {
+		return arrow.Metadata{}, under(".metadata", err)
+	}
+	return arrow.NewMetadata(p.keys, p.values), nil
+}
+
+func readPairs(addr uintptr, limit *int) (p pairs, err error) {
 	r := metadataReader{addr, limit}
 	n := r.int32()
 	if n < 0 || n > maxPairs {
-		return arrow.Metadata{}, invalid(".metadata.n", n, fewPairs)
+		return pairs{}, invalid(".n", n, fewPairs)
 	}
-	var p pairs
 	for i := range n {
 		key, err := r.string()
 		if err != nil {
-			return arrow.Metadata{}, under(fmt.Sprintf(".metadata.keys[%d]", i), err)
+			return pairs{}, under(fmt.Sprintf(".keys[%d]", i), err)
 		}
 		value, err := r.string()
 		if err != nil {
-			return arrow.Metadata{}, under(fmt.Sprintf(".metadata.values[%d]", i), err)
+			return pairs{}, under(fmt.Sprintf(".values[%d]", i), err)
 		}
 		p.keys, p.values = append(p.keys, key), append(p.values, value)
 	}
+	return p, nil
+}
+
+// ReadMetadata copies metadata that stands at a C address and belongs to no schema; NULL
+// is none. An error is of the given field.
+func ReadMetadata(field string, addr uintptr) (arrow.Metadata, error) {
+	if addr == 0 {
+		return arrow.Metadata{}, nil
+	}
+	limit := maxText
+	p, err := readPairs(addr, &limit)
+	if err != nil {
+		return arrow.Metadata{}, ofField(field, fielderr.Import, err)
+	}
 	return arrow.NewMetadata(p.keys, p.values), nil
+}
+
+// AppendMetadata appends metadata as C has it to b: nothing for none, which is a NULL
+// pointer. An error is of the given field.
+func AppendMetadata(b []byte, field string, md arrow.Metadata) ([]byte, error) {
+	p := pairsOf(md)
+	size := p.size()
+	if size == 0 {
+		return b, nil
+	}
+	if len(p.keys) > maxPairs {
+		return b, ofField(field, fielderr.Export, invalid(".n", len(p.keys), fewPairs))
+	}
+	if size > maxText {
+		return b, ofField(field, fielderr.Export, invalid("", nil, littleText))
+	}
+	return p.appendTo(b), nil
 }
 
 type metadataReader struct {

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"github.com/apache/arrow-go/v18/arrow/cdata"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/device"
+)
+
+// asyncQueue is how many batches both sides ask for ahead. cdata's consumer calls a
+// producer that is gone with any other.
+const asyncQueue = 1
+
+// asyncBatch is one batch through an asynchronous stream, from Go to Go over C.
+func asyncBatch(s shape) operation {
+	batch := must(cdevice.Wrap(s.rec, device.Host()))
+	return operation{
+		name:  "async batch",
+		ours:  func(n int) { asyncOurs(batch, n) },
+		peers: []peer{{"cdata", func(n int) { asyncCdata(s, n) }}},
+		close: batch.Release,
+	}
+}
+
+func asyncOurs(batch *cdevice.RecordBatch, n int) {
+	reader := must(cdevice.NewRecordReader(batch.Schema(), device.CPU, func(yield func(*cdevice.RecordBatch, error) bool) {
+		for range n {
+			if !yield(batch, nil) {
+				return
+			}
+		}
+	}))
+	defer reader.Release()
+	ctx := context.Background()
+	handler := new(cdevice.CArrowAsyncDeviceStreamHandler)
+	stream := cdevice.NewAsyncStream(ctx, handler, cdevice.AsyncOptions{QueueSize: asyncQueue})
+	defer stream.Close()
+	check(cdevice.ExportAsync(ctx, reader, handler, cdevice.AsyncProducerOptions{}))
+	got := 0
+	for _, err := range stream.All() {
+		check(err)
+		got++
+	}
+	if got != n {
+		panic(fmt.Sprintf("%d of %d batches came", got, n))
+	}
+}
+
+// cdataAsyncStream is a cdata consumer that reads what is sent.
+func cdataAsyncStream(s shape, messages <-chan cdata.RecordMessage) (batches func() int) {
+	handler := new(cdevice.CArrowAsyncDeviceStreamHandler)
+	c := (*cdata.CArrowAsyncDeviceStreamHandler)(unsafe.Pointer(handler))
+	streams := cdata.CreateAsyncDeviceStreamHandler(context.Background(), asyncQueue, c)
+	done := make(chan error, 1)
+	go func() { done <- cdata.ExportAsyncRecordBatchStream(s.rec.Schema(), messages, c) }()
+	stream := <-streams
+	check(stream.Err)
+	return func() (n int) {
+		for m := range stream.Stream {
+			check(m.Err)
+			m.Record.Release()
+			n++
+		}
+		check(<-done)
+		return n
+	}
+}
+
+func asyncCdata(s shape, n int) {
+	messages := make(chan cdata.RecordMessage, 1)
+	go func() {
+		defer close(messages)
+		for range n {
+			s.rec.Retain()
+			messages <- cdata.RecordMessage{Record: s.rec}
+		}
+	}()
+	if got := cdataAsyncStream(s, messages)(); got != n {
+		panic(fmt.Sprintf("%d of %d batches came", got, n))
+	}
+}
+
+// idleCPU is the share of one core that a producer uses while nothing is to be sent: the
+// source has no batch, and the consumer waits for one.
+func idleCPU(s shape, idle time.Duration) Result {
+	source := make(chan struct{})
+	reader := must(cdevice.NewRecordReader(s.rec.Schema(), device.CPU, func(func(*cdevice.RecordBatch, error) bool) { <-source }))
+	ctx := context.Background()
+	handler := new(cdevice.CArrowAsyncDeviceStreamHandler)
+	stream := cdevice.NewAsyncStream(ctx, handler, cdevice.AsyncOptions{QueueSize: asyncQueue})
+	check(cdevice.ExportAsync(ctx, reader, handler, cdevice.AsyncProducerOptions{}))
+	must(stream.Schema(ctx))
+	ours := cpuOver(idle)
+	close(source)
+	stream.Close()
+	reader.Release()
+
+	messages := make(chan cdata.RecordMessage)
+	rest := cdataAsyncStream(s, messages)
+	peer := cpuOver(idle)
+	close(messages)
+	rest()
+	return Result{
+		Operation: "idle async producer, CPU per second", Shape: s.name, Columns: s.columns,
+		NS: perSecond(ours, idle), Peer: "cdata", PeerNS: perSecond(peer, idle),
+		Ratio: float64(peer) / float64(max(ours, time.Microsecond)),
+	}
+}
+
+func perSecond(cpu, over time.Duration) float64 {
+	return float64(cpu.Nanoseconds()) * float64(time.Second) / float64(over)
+}
+
+// cpuOver is what this process uses while the caller waits.
+func cpuOver(d time.Duration) time.Duration {
+	before := cpuTime()
+	time.Sleep(d)
+	return cpuTime() - before
+}
+
+func cpuTime() time.Duration {
+	var u syscall.Rusage
+	check(syscall.Getrusage(syscall.RUSAGE_SELF, &u))
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// asyncResults are the measurements of asynchronous streams.
+func asyncResults(m meter, build func(columns int) shape) (results []Result) {
+	for _, columns := range []int{1, 10, 100} {
+		s := build(columns)
+		results = append(results, m.compare(asyncBatch(s), s)...)
+		if columns == 1 {
+			results = append(results, idleCPU(s, 20*m.round))
+		}
+		s.release()
+	}
+	return results
+}

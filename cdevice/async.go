@@ -1,0 +1,133 @@
+package cdevice
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"sync/atomic"
+
+	"github.com/apache/arrow-go/v18/arrow"
+
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/bridge"
+)
+
+// CArrowAsyncDeviceStreamHandler is struct ArrowAsyncDeviceStreamHandler of the
+// asynchronous device stream interface. Like [CArrowDeviceArray], it may live in Go memory
+// and be filled without being zeroed first; a C pointer becomes one with
+// [AsyncHandlerFromPtr].
+//
+// https://arrow.apache.org/docs/format/CDeviceDataInterface.html#async-device-stream-interface
+type CArrowAsyncDeviceStreamHandler = abi.ArrowAsyncDeviceStreamHandler
+
+// AsyncHandlerFromPtr returns the struct ArrowAsyncDeviceStreamHandler at an address. It
+// borrows the struct.
+func AsyncHandlerFromPtr(ptr uintptr) *CArrowAsyncDeviceStreamHandler {
+	return abi.At[CArrowAsyncDeviceStreamHandler](ptr)
+}
+
+// ReleaseCArrowAsyncDeviceStreamHandler calls the release callback of a handler that was
+// not handed to a producer. A nil or released handler is left alone.
+func ReleaseCArrowAsyncDeviceStreamHandler(handler *CArrowAsyncDeviceStreamHandler) {
+	if handler != nil && handler.Release != 0 {
+		bridge.CallHandlerRelease(handler)
+	}
+}
+
+// AsyncOptions says how an [AsyncStream] takes its batches.
+type AsyncOptions struct {
+	// QueueSize is how many batches the producer may be ahead of the loop that takes them.
+	// Zero is 4. Producers that end before they are released, as arrow-go's cdata does,
+	// are safe with 1 only.
+	QueueSize int
+	// Import are the options that batches are imported with.
+	Import []ImportOption
+}
+
+// AsyncStream is the consumer of an asynchronous stream: record batches that a producer
+// announces on threads of its own, and that are taken with All. Its methods may be
+// called from any goroutine.
+//
+//	s := cdevice.NewAsyncStream(ctx, handler, cdevice.AsyncOptions{})
+//	defer s.Close()
+//	start(handler) // hand it to a producer
+//	for batch, err := range s.All() { ... }
+//
+// The producer is asked for a batch whenever one is taken, so that QueueSize batches are
+// always asked for or ready: slow use is back-pressure. A batch is made by the goroutine
+// that takes it, not on the producer's threads.
+type AsyncStream struct{ c *consumer }
+
+// NewAsyncStream fills *handler with the callbacks of a new stream. They may be called, on
+// any thread, as soon as the handler is handed to a producer, and until the producer
+// releases it; *handler must stay where it is for as long. It may hold anything before.
+//
+// The end of ctx ends the stream: what is ready is dropped, and the producer is told to
+// cancel. The stream is owned by the caller, who calls Close. A handler that is never
+// handed over is released with [ReleaseCArrowAsyncDeviceStreamHandler], before Close.
+//
+// https://arrow.apache.org/docs/format/CDeviceDataInterface.html#the-arrowasyncdevicestreamhandler-structure
+func NewAsyncStream(ctx context.Context, handler *CArrowAsyncDeviceStreamHandler, opts AsyncOptions) *AsyncStream {
+	if handler == nil {
+		panic(invalid(opImport, "ArrowAsyncDeviceStreamHandler", "NULL", "a struct to fill"))
+	}
+	if opts.QueueSize <= 0 {
+		opts.QueueSize = 4
+	}
+	return &AsyncStream{newConsumer(ctx, handler, opts)}
+}
+
+// Schema returns the schema of all batches. It waits until the producer has given it, or
+// the stream has ended without, or ctx is done.
+func (s *AsyncStream) Schema(ctx context.Context) (*arrow.Schema, error) {
+	select {
+	case <-s.c.known:
+	case <-ctx.Done():
+		return nil, fmt.Errorf("cdevice: read: %w", ctx.Err())
+	}
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	switch {
+	case s.c.schema != nil:
+		return s.c.schema, nil
+	case s.c.err != nil:
+		return nil, s.c.err
+	}
+	return nil, readReleased("AsyncStream")
+}
+
+// Metadata is what the producer said of the whole stream. It is known when Schema has
+// returned, and empty before.
+func (s *AsyncStream) Metadata() arrow.Metadata {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	return s.c.metadata
+}
+
+// DeviceType is the type of the device that all batches live on. It is known when Schema
+// has returned, and zero before.
+func (s *AsyncStream) DeviceType() device.Type {
+	s.c.mu.Lock()
+	defer s.c.mu.Unlock()
+	return s.c.deviceType
+}
+
+// All yields the batches as they come, then an error if the stream ended with one: an
+// [AsyncError] of the producer's, a [FieldError] about what it gave, or ctx's. The batch
+// borrows from the stream until the next iteration; Retain to keep it. Its Metadata is
+// what the producer said beside it.
+//
+// The loop may be left and another one begun: it goes on where the first stopped. The
+// producer waits meanwhile, it is not cancelled. After Close, All yields nothing.
+func (s *AsyncStream) All() iter.Seq2[*RecordBatch, error] { return s.c.all }
+
+// Close ends the stream: the producer is told to cancel, what is ready is dropped, and
+// Close returns when the producer has released the handler. Batches outlive it. It may be
+// called more than once, and while another goroutine takes a batch.
+func (s *AsyncStream) Close() {
+	s.c.close()
+	<-s.c.released
+}
+
+var asyncStreams atomic.Int64

@@ -1,0 +1,140 @@
+package cdevice_test
+
+import (
+	"fmt"
+	"syscall"
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/cpeer"
+	"github.com/arrowdevice/arrowdevice/internal/schema"
+)
+
+// What a producer must not give, and what our callbacks return then. The stream ends with
+// an error that names the field; the producer is not called again.
+func TestAsyncStreamRefusesWhatIsWrong(t *testing.T) {
+	huge := []byte{255, 255, 255, 127}
+	null := uintptr(0)
+	for name, row := range map[string]struct {
+		do   func(p *peer) int
+		text string
+	}{
+		"producer NULL":            {func(p *peer) int { return p.SchemaWithoutProducer(exportedSchema(p)) }, "ArrowAsyncDeviceStreamHandler.producer = NULL"},
+		"request NULL":             {func(p *peer) int { p.Struct().Request = null; return p.begin() }, "ArrowAsyncProducer.request = NULL"},
+		"cancel NULL":              {func(p *peer) int { p.Struct().Cancel = null; return p.begin() }, "ArrowAsyncProducer.cancel = NULL"},
+		"device_type 0":            {func(p *peer) int { p.Struct().DeviceType = 0; return p.begin() }, "ArrowAsyncProducer.device_type = 0"},
+		"device_type -1":           {func(p *peer) int { p.Struct().DeviceType = -1; return p.begin() }, "ArrowAsyncProducer.device_type = -1"},
+		"schema NULL":              {func(p *peer) int { return p.Schema(nil) }, "ArrowAsyncDeviceStreamHandler.on_schema.ArrowSchema = NULL"},
+		"schema released":          {func(p *peer) int { return p.Schema(new(abi.ArrowSchema)) }, "on_schema.ArrowSchema.release = NULL"},
+		"schema malformed":         {func(p *peer) int { s := exportedSchema(p); s.Format = 0; return p.Schema(s) }, "on_schema.ArrowSchema.format = NULL"},
+		"additional_metadata":      {func(p *peer) int { p.Struct().AdditionalMetadata = addressOf(&huge[0]); return p.begin() }, "ArrowAsyncProducer.additional_metadata.n = 2147483647"},
+		"task before on_schema":    {func(p *peer) int { return p.Send(p.task(0), nil) }, "on_next_task = called, want on_schema before it"},
+		"end before on_schema":     {func(p *peer) int { return p.End() }, "on_next_task = called, want on_schema before it"},
+		"on_schema twice":          {func(p *peer) int { p.begin(); return p.begin() }, "on_schema = called, want the first call, once"},
+		"more than requested":      {func(p *peer) int { p.begin(); p.send(2); return p.Send(p.task(0), nil) }, "no more tasks than were requested"},
+		"task after the end":       {func(p *peer) int { p.begin(); p.End(); return p.Send(p.task(0), nil) }, "nothing after the end"},
+		"end after the end":        {func(p *peer) int { p.begin(); p.End(); return p.End() }, "nothing after the end"},
+		"extract_data NULL":        {func(p *peer) int { p.begin(); return p.SendBare() }, "ArrowAsyncTask.extract_data = NULL"},
+		"metadata of a task":       {func(p *peer) int { p.begin(); return p.Send(p.task(0), huge) }, "on_next_task.metadata.n = 2147483647"},
+		"task after a wrong one":   {func(p *peer) int { p.begin(); p.SendBare(); return p.Send(p.task(0), nil) }, "ArrowAsyncTask.extract_data = NULL"},
+		"on_schema after on_error": {func(p *peer) int { p.Error(5, "x", nil); return p.begin() }, "errno 5): x"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := consumed(t, soon(t), cdevice.AsyncOptions{QueueSize: 2})
+			assert.Equal(t, int(syscall.EINVAL), row.do(p))
+			requested := p.Calls().Requested
+			_, err := p.all()
+			assert.ErrorContains(t, err, row.text)
+			p.Release()
+			assert.Equal(t, requested, p.Calls().Requested)
+			assert.Zero(t, p.Calls().Cancels)
+		})
+	}
+}
+
+func exportedSchema(p *peer) *abi.ArrowSchema {
+	out := new(abi.ArrowSchema)
+	require.NoError(p.t, schema.ExportSchema(p.schema, out))
+	return out
+}
+
+// A task's array that is wrong ends the stream: the producer is cancelled, the array released.
+func TestAsyncStreamRefusesWrongArrays(t *testing.T) {
+	for name, row := range map[string]struct {
+		make func(p *peer) cpeer.Task
+		text string
+	}{
+		"released": {func(p *peer) cpeer.Task { task := p.task(0); task.NoArray(); return task }, "ArrowAsyncTask.extract_data = a released array"},
+		"other device": {func(p *peer) cpeer.Task { task := p.task(0); task.OnDevice(2); return task },
+			"ArrowAsyncTask.extract_data.device_type = 2, want 1, the producer's"},
+		"malformed": {func(p *peer) cpeer.Task { return p.task(0) }, "ArrowAsyncTask.extract_data.ArrowDeviceArray.array.n_children = 1, want 2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := consumed(t, soon(t), cdevice.AsyncOptions{})
+			if name == "malformed" {
+				p.schema = arrow.NewSchema([]arrow.Field{p.schema.Field(0), p.schema.Field(0)}, nil)
+			}
+			require.Zero(t, p.begin())
+			require.Zero(t, p.Send(row.make(p), nil))
+			p.send(1)
+			n, err := p.all()
+			assert.Zero(t, n)
+			assert.ErrorIs(t, err, arrow.ErrInvalid)
+			assert.ErrorContains(t, err, row.text)
+			assert.EqualValues(t, 1, p.Calls().Cancels)
+			assert.EqualValues(t, 1, p.Calls().Dropped)
+			p.Release()
+		})
+	}
+}
+
+func TestAsyncStreamTaskThatFails(t *testing.T) {
+	for name, row := range map[string]struct {
+		queue   int
+		ready   int               // good tasks behind the failing one
+		then    func(p *peer) int // what the producer does; returns how often it is cancelled
+		message string
+	}{
+		"on_error follows": {1, 0, func(p *peer) int { p.Error(5, "the text", nil); p.Release(); return 0 }, "on_error: input/output error (errno 5): the text"},
+		"on_error follows what was asked for before": {2, 0, func(p *peer) int {
+			p.send(1)
+			p.Error(5, "the text", nil)
+			p.Release()
+			return 0
+		}, "the text"},
+		"on_error, with others ready":  {3, 2, func(p *peer) int { p.Error(5, "the text", nil); p.Release(); return 0 }, "the text"},
+		"release only":                 {1, 0, func(p *peer) int { p.Release(); return 0 }, "ArrowAsyncTask.extract_data: errno 121"},
+		"the end":                      {1, 0, func(p *peer) int { p.End(); p.Release(); return 0 }, "ArrowAsyncTask.extract_data"},
+		"swallowed":                    {1, 0, func(p *peer) int { p.send(1); return 1 }, "ArrowAsyncTask.extract_data"},
+		"swallowed, with others ready": {3, 2, func(p *peer) int { p.send(1); return 1 }, "ArrowAsyncTask.extract_data"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := consumed(t, soon(t), cdevice.AsyncOptions{QueueSize: row.queue})
+			require.Zero(t, p.begin())
+			require.Zero(t, p.Send(p.task(121), nil))
+			p.send(row.ready)
+			result := make(chan error, 1)
+			go func() {
+				n, err := p.all()
+				assert.Zero(t, n)
+				result <- err
+			}()
+			require.NoError(t, p.WaitRequested(int64(row.queue)+1), "one more: a producer that swallows errors goes on")
+			cancels := row.then(p)
+			err := <-result
+			var async *cdevice.AsyncError
+			require.ErrorAs(t, err, &async, fmt.Sprint(err))
+			if async.Callback == "extract_data" {
+				assert.Equal(t, 121, async.Code)
+			} else {
+				assert.ErrorContains(t, err, row.message)
+			}
+			assert.EqualValues(t, cancels, p.Calls().Cancels)
+		})
+	}
+}

@@ -1,0 +1,392 @@
+package cdevice_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/cpeer"
+	"github.com/arrowdevice/arrowdevice/internal/cudatest"
+)
+
+// Our consumer and our producer, together.
+
+// connect starts a stream from r; it is closed when the test ends.
+func connect(t *testing.T, ctx context.Context, r *cdevice.RecordReader, in cdevice.AsyncOptions, out cdevice.AsyncProducerOptions) *cdevice.AsyncStream {
+	t.Helper()
+	handler := new(cdevice.CArrowAsyncDeviceStreamHandler)
+	s := cdevice.NewAsyncStream(ctx, handler, in)
+	t.Cleanup(s.Close)
+	require.NoError(t, cdevice.ExportAsync(context.Background(), r, handler, out))
+	return s
+}
+
+func TestAsyncBatchesComeInOrderWithTheirMetadata(t *testing.T) {
+	settles(t)
+	const n = 200
+	rec := twoColumns(t)
+	batch := wrap(t, rec)
+	for _, queue := range []int{0, 1, 2, 7, 1000} {
+		r := yields(t, rec.Schema(), func(yield func(*cdevice.RecordBatch, error) bool) {
+			for i := range n {
+				with := batch.WithMetadata(arrow.NewMetadata([]string{"n"}, []string{fmt.Sprint(i)}))
+				ok := yield(with, nil)
+				with.Release()
+				if !ok {
+					return
+				}
+			}
+		})
+		stream := arrow.NewMetadata([]string{"batches"}, []string{fmt.Sprint(n)})
+		s := connect(t, soon(t), r, cdevice.AsyncOptions{QueueSize: queue}, cdevice.AsyncProducerOptions{Metadata: stream})
+		got, err := s.Schema(soon(t))
+		require.NoError(t, err)
+		assert.True(t, rec.Schema().Equal(got))
+		assert.True(t, stream.Equal(s.Metadata()))
+		i := 0
+		for b, err := range s.All() {
+			require.NoError(t, err)
+			value, _ := b.Metadata().GetValue("n")
+			require.Equal(t, fmt.Sprint(i), value)
+			if i == 0 {
+				assert.True(t, sameRecord(t, rec, b))
+			}
+			i++
+		}
+		assert.Equal(t, n, i)
+		s.Close()
+		for range s.All() {
+			t.Error("a batch after Close")
+		}
+	}
+}
+
+// A stream that was imported is exported again: batches, metadata and errors go through.
+func TestAsyncStreamsFormAChain(t *testing.T) {
+	settles(t)
+	rec := twoColumns(t)
+	batch := wrap(t, rec)
+	r := yields(t, rec.Schema(), func(yield func(*cdevice.RecordBatch, error) bool) {
+		for range 10 {
+			with := batch.WithMetadata(arrow.NewMetadata([]string{"k"}, []string{"v"}))
+			defer with.Release()
+			if !yield(with, nil) {
+				return
+			}
+		}
+		yield(nil, fmt.Errorf("out of paper: %w", syscall.Errno(99)))
+	})
+	for range 3 {
+		s := connect(t, soon(t), r, cdevice.AsyncOptions{}, cdevice.AsyncProducerOptions{})
+		got, err := s.Schema(soon(t))
+		require.NoError(t, err)
+		r = yields(t, got, s.All())
+	}
+	n := 0
+	var last error
+	for b, err := range r.All() {
+		if last = err; err != nil {
+			continue
+		}
+		value, _ := b.Metadata().GetValue("k")
+		assert.Equal(t, "v", value)
+		n++
+	}
+	assert.Equal(t, 10, n)
+	assert.ErrorIs(t, last, syscall.Errno(99))
+	assert.ErrorContains(t, last, "out of paper")
+}
+
+func TestAsyncTaskThatFailsReachesTheOtherSideWithItsText(t *testing.T) {
+	settles(t)
+	rec := twoColumns(t)
+	for _, n := range []int{1, 5} {
+		s := connect(t, soon(t), repeated(t, rec, n), cdevice.AsyncOptions{}, cdevice.AsyncProducerOptions{CopyTo: brokenDevice{device.Host()}})
+		var last error
+		for _, last = range s.All() {
+		}
+		var async *cdevice.AsyncError
+		require.ErrorAs(t, last, &async)
+		assert.Equal(t, "on_error", async.Callback)
+		assert.ErrorIs(t, last, syscall.ENOMEM)
+		assert.ErrorContains(t, last, "no memory today")
+		s.Close()
+	}
+}
+
+// Copies are made by the goroutine that takes the batch.
+func TestGPUAsyncCopiesOnTheConsumersThread(t *testing.T) {
+	checkLeaks(t)
+	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
+		settles(t)
+		rec := columnsOf(memory.DefaultAllocator, 3, 50, true)
+		defer rec.Release()
+		gpu := m.GPUs[0]
+		s := connect(t, soon(t), repeated(t, rec, 4), cdevice.AsyncOptions{Import: []cdevice.ImportOption{cdevice.WithDevice(gpu)}},
+			cdevice.AsyncProducerOptions{CopyTo: gpu})
+		_, err := s.Schema(soon(t))
+		require.NoError(t, err)
+		assert.Equal(t, device.CUDA, s.DeviceType())
+		assert.Zero(t, gpu.Stats().Device.Allocations, "nothing is copied before a batch is taken")
+		n := 0
+		for b, err := range s.All() {
+			require.NoError(t, err)
+			assert.Equal(t, gpu.ID(), b.DeviceID())
+			assert.True(t, sameRecord(t, rec, b))
+			n++
+		}
+		assert.Equal(t, 4, n)
+		s.Close()
+	})
+}
+
+// What is left of a CUDA stream that is closed in the middle.
+func TestGPUAsyncStreamClosedInTheMiddle(t *testing.T) {
+	checkLeaks(t)
+	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
+		settles(t)
+		rec := columnsOf(memory.DefaultAllocator, 2, 20, true)
+		defer rec.Release()
+		gpu := m.GPUs[0]
+		r, err := repeated(t, rec, 10).CopyTo(background, gpu)
+		require.NoError(t, err)
+		defer r.Release()
+		s := connect(t, soon(t), r, cdevice.AsyncOptions{Import: []cdevice.ImportOption{cdevice.WithDevice(gpu)}}, cdevice.AsyncProducerOptions{})
+		for b, err := range s.All() {
+			require.NoError(t, err)
+			assert.True(t, sameRecord(t, rec, b))
+			break
+		}
+		s.Close()
+	})
+}
+
+// hammered is how many streams a hammer test makes.
+func hammered() int {
+	if testing.Short() {
+		return 1000
+	}
+	return 10_000
+}
+
+// Thousands of streams, which end in every way, a few at a time: nothing is left.
+func TestAsyncHammer(t *testing.T) {
+	settles(t)
+	rec := twoColumns(t)
+	batch := wrap(t, rec)
+	var left atomic.Int64
+	left.Store(int64(hammered()))
+	var wg sync.WaitGroup
+	for g := range 16 {
+		random := rand.New(rand.NewPCG(1, uint64(g)))
+		wg.Go(func() {
+			for left.Add(-1) >= 0 {
+				hammer(t, random, batch)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func hammer(t *testing.T, random *rand.Rand, batch *cdevice.RecordBatch) {
+	n, fails := random.IntN(12), random.IntN(8) == 0
+	r, err := cdevice.NewRecordReader(batch.Schema(), device.CPU, func(yield func(*cdevice.RecordBatch, error) bool) {
+		for range n {
+			if !yield(batch, nil) {
+				return
+			}
+		}
+		if fails {
+			yield(nil, errHammer)
+		}
+	})
+	if !assert.NoError(t, err) {
+		return
+	}
+	defer r.Release()
+	ctx, cancel := context.WithCancel(background)
+	defer cancel()
+	producing, stop := context.WithCancel(background)
+	defer stop()
+	handler := new(cdevice.CArrowAsyncDeviceStreamHandler)
+	s := cdevice.NewAsyncStream(ctx, handler, cdevice.AsyncOptions{QueueSize: 1 + random.IntN(5)})
+	if random.IntN(20) == 0 {
+		cancel() // as early as can be
+	}
+	var opts cdevice.AsyncProducerOptions
+	if random.IntN(4) == 0 {
+		opts.CopyTo = device.Host()
+	}
+	if !assert.NoError(t, cdevice.ExportAsync(producing, r, handler, opts)) {
+		return
+	}
+	var others sync.WaitGroup
+	switch random.IntN(8) { // what happens meanwhile, elsewhere
+	case 0:
+		others.Go(cancel)
+	case 1:
+		others.Go(stop)
+	case 2:
+		others.Go(s.Close)
+	case 3:
+		others.Go(func() {
+			for range s.All() {
+			}
+		})
+	}
+	until, got := random.IntN(15), 0
+	for b, err := range s.All() {
+		if err != nil {
+			if !errors.Is(err, context.Canceled) && !errors.Is(err, syscall.EIO) {
+				t.Error(err)
+			}
+			break
+		}
+		if b.NumRows() != 5 {
+			t.Error("a batch of", b.NumRows())
+		}
+		if got++; got == until {
+			break
+		}
+	}
+	if got > n {
+		t.Errorf("%d batches of %d", got, n)
+	}
+	s.Close()
+	others.Wait()
+}
+
+var errHammer = errors.New("the source fails")
+
+// The same, with a consumer in C that requests, cancels and extracts at random, on
+// threads of its own.
+func TestAsyncHammerOfTheProducer(t *testing.T) {
+	settles(t)
+	rec := twoColumns(t)
+	batch := wrap(t, rec)
+	var left atomic.Int64
+	left.Store(int64(hammered() / 4))
+	var wg sync.WaitGroup
+	for g := range 8 {
+		random := rand.New(rand.NewPCG(2, uint64(g)))
+		wg.Go(func() {
+			for left.Add(-1) >= 0 {
+				hammerProducer(t, random, batch)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func hammerProducer(t *testing.T, random *rand.Rand, batch *cdevice.RecordBatch) {
+	n := random.IntN(10)
+	r, err := cdevice.NewRecordReader(batch.Schema(), device.CPU, func(yield func(*cdevice.RecordBatch, error) bool) {
+		for i := 0; i < n && yield(batch, nil); i++ {
+		}
+	})
+	if !assert.NoError(t, err) {
+		return
+	}
+	defer r.Release()
+	b := cpeer.Behaviour{SchemaRequests: int64(random.IntN(3)), SchemaN: 1 + int64(random.IntN(3)), TaskRequests: int64(random.IntN(2)), TaskN: 1}
+	switch random.IntN(6) {
+	case 0:
+		b.CancelAt = 1 + random.IntN(5)
+	case 1:
+		b.TaskCode, b.TaskCodeAt = 5, random.IntN(5)
+	case 2:
+		b.CancelInSchema = true
+	case 3:
+		b.DropAtOnce = true
+	}
+	c := cpeer.NewConsumer(b)
+	if !assert.NoError(t, cdevice.ExportAsync(background, r, c.Handler(), cdevice.AsyncProducerOptions{})) {
+		return
+	}
+	if !assert.NoError(t, c.WaitEvent(cpeer.OnSchema)) {
+		return
+	}
+	var others sync.WaitGroup
+	for range random.IntN(3) {
+		others.Go(func() { assert.NoError(t, c.Producer().RequestOnThreads(2, 2)) })
+	}
+	others.Go(func() {
+		assert.NoError(t, c.Producer().RequestOnThreads(20, 1))
+		assert.NoError(t, c.WaitReleased())
+	})
+	if random.IntN(3) == 0 {
+		others.Go(func() { assert.NoError(t, c.Producer().CancelOnThreads(3)) })
+	}
+	others.Wait()
+	assert.Zero(t, c.Overlaps())
+	for i := range c.Tasks() {
+		c.Producer().Request(1) // late
+		if random.IntN(2) == 0 {
+			cpeer.Extract(&c.Tasks()[i], nil)
+			continue
+		}
+		out := new(cdevice.CArrowDeviceArray)
+		if cpeer.Extract(&c.Tasks()[i], out) == 0 {
+			cdevice.ReleaseCArrowDeviceArray(out)
+		}
+	}
+	c.Free()
+}
+
+func TestBatchMetadataStandsBesideTheBatch(t *testing.T) {
+	checkLeaks(t)
+	rec := twoColumns(t)
+	md := arrow.NewMetadata([]string{"a"}, []string{"b"})
+	plain := wrap(t, rec)
+	assert.Zero(t, plain.Metadata().Len())
+	with := plain.WithMetadata(md)
+	defer with.Release()
+	assert.True(t, md.Equal(with.Metadata()))
+	assert.Zero(t, plain.Metadata().Len(), "the batch is immutable")
+	assert.Same(t, rec, viewOf(t, with), "the memory is shared")
+
+	part, err := with.Slice(1, 3)
+	require.NoError(t, err)
+	defer part.Release()
+	assert.Zero(t, part.Metadata().Len())
+	picked, err := with.Select(0)
+	require.NoError(t, err)
+	defer picked.Release()
+	assert.Zero(t, picked.Metadata().Len())
+	copied, err := with.CopyTo(background, device.Host())
+	require.NoError(t, err)
+	defer copied.Release()
+	assert.True(t, md.Equal(copied.Metadata()))
+	assert.True(t, array.RecordEqual(rec, viewOf(t, copied)))
+
+	gone := plain.WithMetadata(md)
+	gone.Release()
+	assert.Panics(t, func() { gone.WithMetadata(md) })
+}
+
+func TestGPUCopiesKeepTheMetadataOfABatch(t *testing.T) {
+	checkLeaks(t)
+	m := cudatest.One(t, cudatest.Schedules()["in order"])
+	rec := columnsOf(memory.DefaultAllocator, 1, 5, false)
+	defer rec.Release()
+	md := arrow.NewMetadata([]string{"a"}, []string{"b"})
+	with := wrap(t, rec).WithMetadata(md)
+	defer with.Release()
+	there, err := with.CopyTo(background, m.GPUs[0])
+	require.NoError(t, err)
+	defer there.Release()
+	assert.True(t, md.Equal(there.Metadata()))
+}

@@ -1,0 +1,517 @@
+package cdevice_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"runtime"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/bridge"
+	"github.com/arrowdevice/arrowdevice/internal/cpeer"
+	"github.com/arrowdevice/arrowdevice/internal/schema"
+)
+
+// Each test here is a rule for consumers: ours faces a producer written in C, whose calls
+// come from threads that Go has never seen.
+
+// peer is the producer, and what it needs.
+type peer struct {
+	cpeer.Producer
+	t       *testing.T
+	s       *cdevice.AsyncStream
+	handler *cdevice.CArrowAsyncDeviceStreamHandler
+	schema  *arrow.Schema
+	tasks   []cpeer.Task
+}
+
+// consumed is a stream of ours and its producer in C. When the test ends, the handler is
+// released, each task was extracted once, and the producer was not called when it must not be.
+func consumed(t *testing.T, ctx context.Context, opts cdevice.AsyncOptions) *peer {
+	t.Helper()
+	settles(t)
+	tree := cpeer.NewTree(cpeer.Node{Length: 2, Buffers: []uintptr{0}, Children: []cpeer.Node{{Length: 2, Buffers: []uintptr{0, bridge.Zeros}}}})
+	p := &peer{t: t, handler: &cdevice.CArrowAsyncDeviceStreamHandler{OnSchema: 0xdead, Producer: 0xdead}}
+	p.schema = arrow.NewSchema([]arrow.Field{{Name: "c", Type: arrow.PrimitiveTypes.Int64}}, nil)
+	p.s = cdevice.NewAsyncStream(ctx, p.handler, opts)
+	p.Producer = cpeer.NewProducer(p.handler, tree)
+	t.Cleanup(func() {
+		if p.handler.Release != 0 {
+			p.Release()
+		}
+		p.s.Close()
+		calls := p.Calls()
+		assert.Zero(t, calls.Late, "request after cancel, or a call after release")
+		assert.Zero(t, calls.Overlaps, "calls are made one at a time")
+		assert.LessOrEqual(t, calls.Cancels, int64(1))
+		assert.Zero(t, calls.Arrays, "arrays that are not released")
+		for i, task := range p.tasks {
+			assert.Equal(t, 1, task.Extracted(), "task %d is extracted once", i)
+			task.Free()
+		}
+		p.Free()
+		tree.Free()
+	})
+	return p
+}
+
+// begin sends the schema.
+func (p *peer) begin() int {
+	out := new(abi.ArrowSchema)
+	require.NoError(p.t, schema.ExportSchema(p.schema, out))
+	code := p.Schema(out)
+	assert.Zero(p.t, out.Release, "the schema is taken, whatever on_schema returns")
+	return code
+}
+
+// task makes a task that fails with the code, unless it is 0.
+func (p *peer) task(code int) cpeer.Task {
+	p.tasks = append(p.tasks, p.NewTask(code))
+	return p.tasks[len(p.tasks)-1]
+}
+
+// send sends n good tasks.
+func (p *peer) send(n int) {
+	p.t.Helper()
+	for range n {
+		require.Zero(p.t, p.Send(p.task(0), nil))
+	}
+}
+
+// all takes batches until the stream ends, and returns how many, and the error.
+func (p *peer) all() (n int, last error) {
+	for batch, err := range p.s.All() {
+		if err != nil {
+			last = err
+			continue
+		}
+		assert.EqualValues(p.t, 2, batch.NumRows())
+		n++
+	}
+	return n, last
+}
+
+// take takes n batches.
+func (p *peer) take(n int) {
+	p.t.Helper()
+	got := 0
+	for _, err := range p.s.All() {
+		require.NoError(p.t, err)
+		if got++; got == n {
+			return
+		}
+	}
+	p.t.Fatalf("the stream ended after %d batches", got)
+}
+
+func TestAsyncStreamRequestsTheQueueAndThenOnePerBatch(t *testing.T) {
+	p := consumed(t, soon(t), cdevice.AsyncOptions{QueueSize: 3})
+	require.Zero(t, p.begin())
+	assert.Equal(t, cpeer.Calls{Requests: 1, Requested: 3, LastN: 3}, p.Calls())
+	p.send(3)
+	assert.EqualValues(t, 3, p.Calls().Requested, "slow use is back-pressure")
+	p.take(2)
+	assert.Equal(t, cpeer.Calls{Requests: 3, Requested: 5, LastN: 1, Extracted: 2}, p.Calls(), "and each batch is released")
+	p.send(2)
+	p.End()
+	n, err := p.all() // where the first loop was left
+	require.NoError(t, err)
+	assert.Equal(t, 3, n)
+	assert.EqualValues(t, 5, p.Calls().Requested, "nothing is requested after the end")
+	p.Release()
+	assert.Zero(t, p.Calls().Cancels)
+}
+
+func TestAsyncStreamQueueIsFourUnlessSomebodySays(t *testing.T) {
+	p := consumed(t, soon(t), cdevice.AsyncOptions{})
+	require.Zero(t, p.begin())
+	assert.EqualValues(t, 4, p.Calls().Requested)
+}
+
+func TestAsyncStreamKnowsSchemaDeviceAndMetadata(t *testing.T) {
+	p := consumed(t, soon(t), cdevice.AsyncOptions{})
+	ctx, cancel := context.WithCancel(background)
+	cancel()
+	_, err := p.s.Schema(ctx)
+	assert.ErrorIs(t, err, context.Canceled, "it waits")
+	assert.Zero(t, p.s.Metadata().Len())
+	assert.Zero(t, p.s.DeviceType())
+
+	want := arrow.NewMetadata([]string{"rows"}, []string{"many"})
+	encoded, err := schema.AppendMetadata(nil, "", want)
+	require.NoError(t, err)
+	var pins runtime.Pinner
+	defer pins.Unpin()
+	pins.Pin(&encoded[0])
+	p.Struct().AdditionalMetadata = addressOf(&encoded[0])
+	require.Zero(t, p.begin())
+	got, err := p.s.Schema(soon(t))
+	require.NoError(t, err)
+	assert.True(t, p.schema.Equal(got))
+	assert.True(t, want.Equal(p.s.Metadata()))
+	assert.Equal(t, device.CPU, p.s.DeviceType())
+
+	require.Zero(t, p.Send(p.task(0), encoded))
+	p.send(1)
+	p.End()
+	n := 0
+	for batch, err := range p.s.All() {
+		require.NoError(t, err)
+		assert.Equal(t, n == 0, want.Equal(batch.Metadata()), "of this batch only")
+		n++
+	}
+	p.Release()
+	got, err = p.s.Schema(soon(t))
+	require.NoError(t, err)
+	assert.NotNil(t, got, "it stays known")
+}
+
+func TestAsyncStreamBatchesOutliveIt(t *testing.T) {
+	p := consumed(t, soon(t), cdevice.AsyncOptions{})
+	require.Zero(t, p.begin())
+	p.send(1)
+	p.End()
+	var kept *cdevice.RecordBatch
+	for batch, err := range p.s.All() {
+		require.NoError(t, err)
+		batch.Retain()
+		kept = batch
+	}
+	p.Release()
+	p.s.Close()
+	defer kept.Release()
+	assert.EqualValues(t, 2, viewOf(t, kept).NumRows())
+}
+
+func TestAsyncStreamReportsTheProducersErrorAfterWhatIsReady(t *testing.T) {
+	md := arrow.NewMetadata([]string{"retry"}, []string{"no"})
+	encoded, err := schema.AppendMetadata(nil, "", md)
+	require.NoError(t, err)
+	for name, row := range map[string]struct {
+		before   bool // on_schema
+		code     int
+		message  string
+		metadata []byte
+		want     []error
+		text     string
+	}{
+		"with all":           {code: 110, message: "disk on fire", metadata: encoded, want: []error{syscall.ETIMEDOUT, context.DeadlineExceeded}, text: "on_error: connection timed out (errno 110): disk on fire"},
+		"NULL message":       {code: 22, want: []error{arrow.ErrInvalid}, text: "on_error: invalid argument (errno 22)"},
+		"negative code":      {code: -5, message: "x", text: "on_error: code -5: x"},
+		"code 0":             {code: 0, message: "x", text: "on_error: code 0: x"},
+		"not UTF-8":          {code: 5, message: "a\xffb", want: []error{syscall.EIO}, text: "a\ufffdb"},
+		"malformed metadata": {code: 5, message: "x", metadata: []byte{1, 0, 0, 0, 255, 255, 255, 255}, text: "errno 5): x"},
+		"before on_schema":   {before: true, code: 5, message: "early", metadata: encoded, text: "errno 5): early"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := consumed(t, soon(t), cdevice.AsyncOptions{})
+			ready := 0
+			if !row.before {
+				require.Zero(t, p.begin())
+				p.send(2)
+				ready = 2
+			}
+			before := p.Calls()
+			p.Error(row.code, row.message, row.metadata)
+			p.Release()
+			n, err := p.all()
+			assert.Equal(t, ready, n)
+			var async *cdevice.AsyncError
+			require.ErrorAs(t, err, &async)
+			assert.Equal(t, row.code, async.Code)
+			assert.ErrorContains(t, err, row.text)
+			assert.Equal(t, len(row.metadata) == len(encoded), md.Equal(async.Metadata))
+			for _, want := range row.want {
+				assert.ErrorIs(t, err, want)
+			}
+			_, again := p.all()
+			assert.Equal(t, err, again)
+			calls := p.Calls()
+			assert.Equal(t, before.Requests, calls.Requests, "no call of the producer after on_error")
+			assert.Zero(t, calls.Cancels)
+			if row.before {
+				_, schemaErr := p.s.Schema(soon(t))
+				assert.Equal(t, err, schemaErr)
+			}
+		})
+	}
+}
+
+func TestAsyncStreamThatIsReleasedInTheMiddleEndsUnexpectedly(t *testing.T) {
+	for _, begin := range []bool{false, true} {
+		p := consumed(t, soon(t), cdevice.AsyncOptions{})
+		if begin {
+			require.Zero(t, p.begin())
+		}
+		p.Release()
+		_, err := p.all()
+		assert.ErrorIs(t, err, io.ErrUnexpectedEOF)
+		_, err = p.s.Schema(soon(t))
+		assert.Equal(t, begin, err == nil)
+		assert.Zero(t, p.Calls().Cancels)
+	}
+}
+
+func TestAsyncStreamThatIsClosedRefusesTheSchemaAndCallsNobody(t *testing.T) {
+	ended, cancel := context.WithCancel(background)
+	cancel()
+	for name, ctx := range map[string]context.Context{"closed": background, "context": ended} {
+		t.Run(name, func(t *testing.T) {
+			p := consumed(t, ctx, cdevice.AsyncOptions{})
+			if name == "closed" {
+				closeLater(t, p.s)
+			}
+			_, err := p.s.Schema(soon(t))
+			assert.Error(t, err)
+			assert.Equal(t, int(syscall.ECANCELED), p.begin())
+			p.Release()
+			assert.Zero(t, p.Calls())
+			n, err := p.all()
+			assert.Zero(t, n)
+			assert.Equal(t, name == "context", err != nil)
+			if name == "context" {
+				assert.ErrorIs(t, err, context.Canceled)
+			}
+		})
+	}
+}
+
+// closeLater closes the stream on goroutines of their own, which end with the test; it
+// returns when the stream knows.
+func closeLater(t *testing.T, s *cdevice.AsyncStream) {
+	var wg sync.WaitGroup
+	for range 3 {
+		wg.Go(s.Close)
+	}
+	t.Cleanup(wg.Wait)
+	for range s.All() { // until it is closed
+	}
+}
+
+func TestAsyncStreamCloseCancelsOnceAndDropsWhatIsReadyAndWhatComes(t *testing.T) {
+	p := consumed(t, soon(t), cdevice.AsyncOptions{QueueSize: 4})
+	require.Zero(t, p.begin())
+	p.send(2)
+	var closing sync.WaitGroup
+	for range 3 {
+		closing.Go(p.s.Close)
+	}
+	defer closing.Wait()
+	require.NoError(t, p.WaitCancelled())
+	for range 1000 {
+		runtime.Gosched() // the others may cancel too, if they do
+	}
+	assert.EqualValues(t, 2, p.Calls().Dropped)
+	p.send(2) // that were requested
+	assert.EqualValues(t, 4, p.Calls().Dropped)
+	p.Release()
+	p.s.Close()
+	p.s.Close()
+	n, err := p.all()
+	assert.Zero(t, n)
+	assert.NoError(t, err)
+	assert.EqualValues(t, 1, p.Calls().Cancels)
+}
+
+func TestAsyncStreamRequestsNothingAfterCancel(t *testing.T) {
+	for _, code := range []int{0, 5} {
+		p := consumed(t, soon(t), cdevice.AsyncOptions{QueueSize: 1})
+		require.Zero(t, p.begin())
+		task := p.task(code)
+		task.Wait()
+		require.Zero(t, p.Send(task, nil))
+		taken := make(chan int)
+		go func() {
+			n, _ := p.all()
+			taken <- n
+		}()
+		require.NoError(t, p.WaitWaiting()) // in extract_data
+		go p.s.Close()
+		require.NoError(t, p.WaitCancelled())
+		p.Let()
+		n := <-taken
+		assert.Equal(t, code == 0, n == 1, "it was taken before")
+		assert.EqualValues(t, 1, p.Calls().Requests)
+		p.Release()
+	}
+}
+
+func TestAsyncStreamEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(background)
+	p := consumed(t, ctx, cdevice.AsyncOptions{})
+	require.Zero(t, p.begin())
+	p.send(1)
+	p.take(1)
+	result := make(chan error, 1)
+	go func() {
+		_, err := p.all()
+		result <- err
+	}()
+	cancel()
+	assert.ErrorIs(t, <-result, context.Canceled, "a loop that waits ends")
+	require.NoError(t, p.WaitCancelled())
+	p.send(1)
+	p.End()
+	p.Release()
+	_, err := p.all()
+	assert.ErrorIs(t, err, context.Canceled)
+}
+
+func TestAsyncStreamThatEndedIsNotEndedByItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(background)
+	p := consumed(t, ctx, cdevice.AsyncOptions{})
+	require.Zero(t, p.begin())
+	p.End()
+	cancel()
+	_, err := p.s.Schema(soon(t))
+	require.NoError(t, err)
+	p.Release()
+	_, err = p.all()
+	assert.NoError(t, err)
+	assert.Zero(t, p.Calls().Cancels)
+}
+
+func TestAsyncStreamThatNobodyGotIsReleasedByItsOwner(t *testing.T) {
+	settles(t)
+	handler := new(cdevice.CArrowAsyncDeviceStreamHandler)
+	s := cdevice.NewAsyncStream(background, handler, cdevice.AsyncOptions{})
+	assert.EqualValues(t, 1, cdevice.ReadStats().AsyncStreams)
+	cdevice.ReleaseCArrowAsyncDeviceStreamHandler(handler)
+	cdevice.ReleaseCArrowAsyncDeviceStreamHandler(handler)
+	cdevice.ReleaseCArrowAsyncDeviceStreamHandler(nil)
+	s.Close()
+	assert.Panics(t, func() { cdevice.NewAsyncStream(background, nil, cdevice.AsyncOptions{}) })
+}
+
+func TestAsyncStreamHandlerIsPinnedUntilItsRelease(t *testing.T) {
+	settles(t)
+	handler := new(cdevice.CArrowAsyncDeviceStreamHandler)
+	addr := addressOf(handler)
+	require.False(t, cpeer.IsPinned(addr))
+	cdevice.NewAsyncStream(background, handler, cdevice.AsyncOptions{}) // and forgotten
+	for range 3 {
+		runtime.GC()
+	}
+	assert.True(t, cpeer.IsPinned(addr))
+	assert.Same(t, handler, cdevice.AsyncHandlerFromPtr(addr))
+	cdevice.ReleaseCArrowAsyncDeviceStreamHandler(handler)
+	assert.False(t, cpeer.IsPinned(addr))
+}
+
+func TestAsyncStreamHandlerMayLiveInCMemory(t *testing.T) {
+	settles(t)
+	c := cpeer.NewConsumer(cpeer.Behaviour{}) // for its memory
+	defer c.Free()
+	s := cdevice.NewAsyncStream(soon(t), c.Handler(), cdevice.AsyncOptions{})
+	defer s.Close()
+	rec := twoColumns(t)
+	require.NoError(t, cdevice.ExportAsync(background, repeated(t, rec, 3), c.Handler(), cdevice.AsyncProducerOptions{}))
+	n := 0
+	for batch, err := range s.All() {
+		require.NoError(t, err)
+		assert.True(t, sameRecord(t, rec, batch))
+		n++
+	}
+	assert.Equal(t, 3, n)
+}
+
+// The last call of the producer is over before its last callback returns: it may be gone then.
+func TestAsyncStreamReleaseWaitsForACallThatIsUnderWay(t *testing.T) {
+	p := consumed(t, soon(t), cdevice.AsyncOptions{QueueSize: 1})
+	require.Zero(t, p.begin())
+	p.send(1)
+	p.InRequest(cpeer.InWait)
+	go func() { _, _ = p.all() }()
+	require.NoError(t, p.WaitWaiting())
+	released := make(chan struct{})
+	go func() {
+		p.Release()
+		close(released)
+	}()
+	_, err := p.s.Schema(soon(t))
+	require.NoError(t, err)
+	for range 1000 {
+		select {
+		case <-released:
+			t.Fatal("release has returned")
+		default:
+			runtime.Gosched()
+		}
+	}
+	p.InRequest(cpeer.InNothing)
+	p.Let()
+	<-released
+}
+
+func TestAsyncStreamCallsItsProducerOneCallAtATime(t *testing.T) {
+	p := consumed(t, soon(t), cdevice.AsyncOptions{})
+	p.InRequest(cpeer.InWait)
+	begun := make(chan struct{})
+	go func() {
+		assert.Zero(t, p.begin())
+		close(begun)
+	}()
+	require.NoError(t, p.WaitWaiting()) // in the first request
+	go p.s.Close()
+	for range p.s.All() { // until it is closed
+	}
+	for range 1000 {
+		runtime.Gosched()
+	}
+	p.InRequest(cpeer.InNothing)
+	p.Let()
+	<-begun
+	require.NoError(t, p.WaitCancelled())
+	assert.Zero(t, p.Calls().Overlaps)
+}
+
+// A producer that calls back from inside request, on the same thread, must not: it hangs
+// nobody all the same.
+func TestAsyncStreamReleaseFromInsideRequestHangsNobody(t *testing.T) {
+	for name, in := range map[string]cpeer.In{"release": cpeer.InRelease, "on_error": cpeer.InError} {
+		t.Run(name, func(t *testing.T) {
+			p := consumed(t, soon(t), cdevice.AsyncOptions{QueueSize: 2})
+			require.Zero(t, p.begin())
+			p.send(2)
+			p.InRequest(in)
+			n, err := p.all()
+			assert.Equal(t, 2, n)
+			assert.Equal(t, in == cpeer.InRelease, errors.Is(err, io.ErrUnexpectedEOF))
+			assert.Zero(t, p.handler.Release)
+		})
+	}
+}
+
+func TestAsyncStreamReleaseFromInsideCancelHangsNobody(t *testing.T) {
+	p := consumed(t, soon(t), cdevice.AsyncOptions{})
+	require.Zero(t, p.begin())
+	p.send(1)
+	p.InRequest(cpeer.InRelease)
+	p.s.Close()
+	assert.EqualValues(t, 1, p.Calls().Cancels)
+}
+
+func TestAsyncStreamMayBeClosedInsideItsLoop(t *testing.T) {
+	p := consumed(t, soon(t), cdevice.AsyncOptions{QueueSize: 3})
+	require.Zero(t, p.begin())
+	p.send(3)
+	p.InRequest(cpeer.InNothing)
+	n := 0
+	for batch, err := range p.s.All() {
+		require.NoError(t, err)
+		p.InRequest(cpeer.InRelease) // in cancel
+		p.s.Close()
+		assert.EqualValues(t, 2, viewOf(t, batch).NumRows(), "the batch stays")
+		n++
+	}
+	assert.Equal(t, 1, n)
+}

@@ -1,0 +1,159 @@
+package cdevice_test
+
+import (
+	"fmt"
+	"syscall"
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/bridge"
+	"github.com/arrowdevice/arrowdevice/internal/cpeer"
+	"github.com/arrowdevice/arrowdevice/internal/schema"
+)
+
+func TestAsyncTaskIsExtractedOnceOrDropped(t *testing.T) {
+	settles(t)
+	rec := twoColumns(t)
+	before := cdevice.ReadStats()
+	c := exported(t, background, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 10}, repeated(t, rec, 3), cdevice.AsyncProducerOptions{})
+	require.NoError(t, c.WaitReleased())
+	tasks := c.Tasks()
+	assert.Equal(t, before.AsyncTasks+3, cdevice.ReadStats().AsyncTasks)
+	assert.Equal(t, before.AsyncProducers+1, cdevice.ReadStats().AsyncProducers, "alive while there are tasks")
+	assert.Zero(t, cpeer.Extract(&tasks[1], nil))
+	out := garbageArray()
+	assert.Zero(t, cpeer.Extract(&tasks[0], out))
+	cdevice.ReleaseCArrowDeviceArray(out)
+	for range 2 {
+		for i := range 2 {
+			again := garbageArray()
+			assert.Equal(t, int(syscall.EINVAL), cpeer.Extract(&tasks[i], again))
+			assert.Equal(t, int(syscall.EINVAL), cpeer.Extract(&tasks[i], nil))
+			assert.Equal(t, garbageArray(), again, "nothing is written")
+		}
+	}
+	assert.Equal(t, before.AsyncTasks+1, cdevice.ReadStats().AsyncTasks)
+}
+
+func TestAsyncTaskMayBeDroppedInsideOnNextTask(t *testing.T) {
+	settles(t)
+	c := exported(t, background, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 100, DropAtOnce: true}, repeated(t, twoColumns(t), 50), cdevice.AsyncProducerOptions{})
+	require.NoError(t, c.WaitReleased())
+	assert.Equal(t, events(50, cpeer.OnEnd, cpeer.Release), c.Events())
+	assert.Zero(t, cdevice.ReadStats().AsyncTasks)
+}
+
+// A consumer that drains its queue after release asks for more with every task (Arrow
+// C++'s does); it may even do so when all tasks are gone.
+func TestAsyncProducerIsThereForLateRequestsWhileTasksAreDrained(t *testing.T) {
+	settles(t)
+	rec := twoColumns(t)
+	for range 3 {
+		c := exported(t, background, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 10}, repeated(t, rec, 5), cdevice.AsyncProducerOptions{})
+		require.NoError(t, c.WaitReleased())
+		for i := range c.Tasks() {
+			c.Producer().Request(1)
+			assert.Zero(t, cpeer.Extract(&c.Tasks()[i], nil))
+			c.Producer().Request(1)
+			require.NoError(t, c.Producer().RequestOnThreads(1, 4))
+			c.Producer().Cancel()
+		}
+		assert.Equal(t, events(5, cpeer.OnEnd, cpeer.Release), c.Events())
+	}
+}
+
+func TestAsyncProducerGivesItsMemoryBackSomeStreamsLater(t *testing.T) {
+	settles(t)
+	r := repeated(t, twoColumns(t), 0)
+	r.Retain()
+	defer r.Release()
+	first := exported(t, background, cpeer.Behaviour{}, r, cdevice.AsyncProducerOptions{})
+	require.NoError(t, first.WaitReleased())
+	for range bridge.EndedProducers / 2 {
+		first.Producer().Request(1)
+		c := exported(t, background, cpeer.Behaviour{}, r, cdevice.AsyncProducerOptions{})
+		require.NoError(t, c.WaitReleased())
+		assert.NotEqual(t, first.Producer(), c.Producer(), "the memory is not used for another producer")
+	}
+	first.Producer().Request(1)
+}
+
+func TestAsyncProducerPassesMetadataOn(t *testing.T) {
+	settles(t)
+	rec := twoColumns(t)
+	ofStream, ofBatch := arrow.NewMetadata([]string{"rows", ""}, []string{"5", "\x00\xff"}), arrow.NewMetadata([]string{"n"}, []string{"1"})
+	batch := wrap(t, rec)
+	r := yields(t, rec.Schema(), func(yield func(*cdevice.RecordBatch, error) bool) {
+		with := batch.WithMetadata(ofBatch)
+		defer with.Release()
+		yield(with, nil)
+	})
+	c := exported(t, background, cpeer.Behaviour{}, r, cdevice.AsyncProducerOptions{Metadata: ofStream})
+	require.NoError(t, c.WaitEvent(cpeer.OnSchema))
+	c.Producer().Request(1)
+	require.NoError(t, c.WaitTasks(1))
+	got, err := schema.ReadMetadata("", c.Metadata())
+	require.NoError(t, err)
+	assert.True(t, ofStream.Equal(got), got)
+	require.NoError(t, c.WaitReleased())
+	assert.Zero(t, c.TaskMetadata(), "the end has none")
+}
+
+// brokenDevice is one that has no memory to give.
+type brokenDevice struct{ device.Device }
+
+func (brokenDevice) ID() device.ID { return extDev }
+func (brokenDevice) Allocate(int64, device.Stream) (device.Memory, error) {
+	return nil, fmt.Errorf("no memory today: %w", syscall.ENOMEM)
+}
+
+func TestAsyncTaskThatFailsReturnsACodeAndOnErrorHasTheText(t *testing.T) {
+	settles(t)
+	rec := twoColumns(t)
+	opts := cdevice.AsyncProducerOptions{CopyTo: brokenDevice{device.Host()}}
+	for _, sent := range []int{1, 3} { // before and after the end was told
+		c := exported(t, background, cpeer.Behaviour{SchemaRequests: 1, SchemaN: int64(sent)}, repeated(t, rec, 3), opts)
+		require.NoError(t, c.WaitTasks(sent))
+		if sent == 3 {
+			require.NoError(t, c.WaitEvent(cpeer.OnEnd))
+		}
+		assert.EqualValues(t, device.ExtDev, c.DeviceType())
+		out := garbageArray()
+		assert.Equal(t, int(syscall.ENOMEM), cpeer.Extract(&c.Tasks()[0], out))
+		assert.Equal(t, garbageArray(), out)
+		require.NoError(t, c.WaitReleased())
+		want := events(sent, cpeer.OnError, cpeer.Release)
+		if sent == 3 {
+			want = events(sent, cpeer.OnEnd, cpeer.OnError, cpeer.Release)
+		}
+		assert.Equal(t, want, c.Events())
+		code, text := c.Error()
+		assert.Equal(t, int(syscall.ENOMEM), code)
+		assert.Contains(t, text, "no memory today")
+	}
+}
+
+// Where tasks can fail, the handler is there to be told until the last one is extracted,
+// or nobody wants to know.
+func TestAsyncProducerWaitsForTasksThatCanFail(t *testing.T) {
+	settles(t)
+	rec := twoColumns(t)
+	opts := cdevice.AsyncProducerOptions{CopyTo: device.Host()}
+	for _, cancel := range []bool{false, true} {
+		c := exported(t, background, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 3}, repeated(t, rec, 3), opts)
+		require.NoError(t, c.WaitEvent(cpeer.OnEnd))
+		assert.NotZero(t, c.Handler().Release, "there are tasks")
+		if cancel {
+			c.Producer().Cancel()
+		} else {
+			extractAll(t, c, rec)
+		}
+		require.NoError(t, c.WaitReleased())
+		assert.Equal(t, events(3, cpeer.OnEnd, cpeer.Release), c.Events())
+	}
+}

@@ -1,0 +1,59 @@
+package cdevice_test
+
+import (
+	"context"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/device"
+)
+
+// settles fails the test if it ends with more alive than it began with. A stream that
+// ended ends its goroutines a moment later, so that it asks until they have.
+func settles(t *testing.T) {
+	t.Helper()
+	before, goroutines := cdevice.ReadStats(), runtime.NumGoroutine()
+	t.Cleanup(func() {
+		for deadline := time.Now().Add(20 * time.Second); ; runtime.Gosched() {
+			if cdevice.ReadStats() == before && runtime.NumGoroutine() <= goroutines {
+				return
+			}
+			if time.Now().After(deadline) {
+				break
+			}
+		}
+		assert.Equal(t, before, cdevice.ReadStats(), "something is not released")
+		assert.LessOrEqual(t, runtime.NumGoroutine(), goroutines, "a goroutine is left")
+	})
+}
+
+// soon is a context for what must not take long.
+func soon(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// repeated is a reader of the same batch, n times; it is released at the end.
+func repeated(t *testing.T, rec arrow.RecordBatch, n int) *cdevice.RecordReader {
+	t.Helper()
+	recs := make([]arrow.RecordBatch, n)
+	for i := range recs {
+		recs[i] = rec
+	}
+	rdr, err := array.NewRecordReader(rec.Schema(), recs)
+	require.NoError(t, err)
+	defer rdr.Release()
+	r, err := cdevice.WrapRecordReader(rdr, device.Host())
+	require.NoError(t, err)
+	t.Cleanup(r.Release)
+	return r
+}

@@ -1,0 +1,298 @@
+package cdevice
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+
+	"github.com/apache/arrow-go/v18/arrow"
+
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/bridge"
+	"github.com/arrowdevice/arrowdevice/internal/handle"
+	"github.com/arrowdevice/arrowdevice/internal/schema"
+)
+
+// consumer is the Go side of a handler of ours: a bridge.Handler. Its callbacks only take
+// down what happened; batches are made by whoever takes them.
+type consumer struct {
+	opts    AsyncOptions
+	word    handle.Word
+	pins    runtime.Pinner // of the handler, which C keeps the address of
+	unwatch func() bool    // forgets the context
+
+	// calling is held while the producer is called: one call at a time. No callback of
+	// ours takes it but on_schema, which makes the first call, and release, which waits for
+	// the last one. mu is never held in a call of the producer's or of a task's.
+	calling sync.Mutex
+
+	mu         sync.Mutex
+	changed    sync.Cond
+	producer   *abi.ArrowAsyncProducer // from on_schema to release
+	deviceType device.Type
+	schema     *arrow.Schema
+	metadata   arrow.Metadata
+	tasks      []*readyTask
+	wanted     int64 // batches that were asked for and have not come
+	err        error // that the stream ended with
+
+	ended    bool // the producer is not called any more: it has said its last, or was wrong
+	dropping bool // tasks that come are not wanted
+	stopped  bool // and neither is anything else
+	closed   bool
+
+	known    chan struct{} // closed when there is a schema, or there will be none
+	released chan struct{} // closed by release
+}
+
+// readyTask is a task that the producer gave; it is extracted exactly once.
+type readyTask struct {
+	task     abi.ArrowAsyncTask
+	metadata arrow.Metadata
+}
+
+func newConsumer(ctx context.Context, handler *CArrowAsyncDeviceStreamHandler, opts AsyncOptions) *consumer {
+	c := &consumer{opts: opts, known: make(chan struct{}), released: make(chan struct{})}
+	c.changed.L = &c.mu
+	c.pins.Pin(handler) // and c is reachable by its handle
+	c.word = bridge.ExportHandler(c, handler)
+	asyncStreams.Add(1)
+	c.unwatch = context.AfterFunc(ctx, func() {
+		c.stop(fmt.Errorf("cdevice: read: %w", ctx.Err()))
+	})
+	return c
+}
+
+// tell wakes whoever waits for a change. mu is held.
+func (c *consumer) tell() {
+	c.changed.Broadcast()
+	if c.schema != nil || c.ended || c.stopped {
+		select {
+		case <-c.known:
+		default:
+			close(c.known)
+		}
+	}
+}
+
+// OnSchema takes the schema, whatever it returns, and asks for the first batches.
+func (c *consumer) OnSchema(p *abi.ArrowAsyncProducer, out *abi.ArrowSchema) int {
+	s, err := schema.ImportSchema(out)
+	if err != nil {
+		err = within("ArrowAsyncDeviceStreamHandler.on_schema", err)
+	} else {
+		err = checkProducer(p)
+	}
+	var md arrow.Metadata
+	if err == nil {
+		md, err = schema.ReadMetadata("ArrowAsyncProducer.additional_metadata", p.AdditionalMetadata)
+	}
+	c.calling.Lock() // before anybody else knows the producer
+	defer c.calling.Unlock()
+	if code := c.begin(p, s, md, err); code != 0 {
+		return code
+	}
+	c.ask(int64(c.opts.QueueSize))
+	return 0
+}
+
+func (c *consumer) begin(p *abi.ArrowAsyncProducer, s *arrow.Schema, md arrow.Metadata, err error) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err == nil && (c.ended || c.schema != nil) {
+		err = wrongCall("on_schema", "the first call, once")
+	}
+	if err != nil {
+		return c.refuse(err)
+	}
+	if c.stopped {
+		c.ended = true
+		return int(syscall.ECANCELED)
+	}
+	c.producer, c.deviceType, c.schema, c.metadata = p, device.Type(p.DeviceType), s, md
+	c.tell()
+	return 0
+}
+
+func checkProducer(p *abi.ArrowAsyncProducer) error {
+	switch {
+	case p == nil:
+		return invalid(opImport, "ArrowAsyncDeviceStreamHandler.producer", "NULL", "a struct")
+	case p.DeviceType <= 0:
+		return invalid(opImport, "ArrowAsyncProducer.device_type", p.DeviceType, "the type of a device")
+	case p.Request == 0:
+		return invalid(opImport, "ArrowAsyncProducer.request", "NULL", "a callback")
+	case p.Cancel == 0:
+		return invalid(opImport, "ArrowAsyncProducer.cancel", "NULL", "a callback")
+	}
+	return nil
+}
+
+// wrongCall is the error of a producer that calls what it must not call now.
+func wrongCall(callback, want string) error {
+	return invalid(opImport, "ArrowAsyncDeviceStreamHandler."+callback, "called", want)
+}
+
+// refuse ends the stream because the producer did what it must not do, and is what the
+// callback returns: nothing but release may follow. mu is held.
+func (c *consumer) refuse(err error) int {
+	if c.err == nil && !c.stopped {
+		c.err = err
+	}
+	c.ended = true
+	c.tell()
+	return errnoOf(err)
+}
+
+// OnNextTask moves the task into the queue. A task that stays out of it is extracted here.
+func (c *consumer) OnNextTask(task *abi.ArrowAsyncTask, metadata uintptr) int {
+	md, err := schema.ReadMetadata("ArrowAsyncDeviceStreamHandler.on_next_task.metadata", metadata)
+	if err == nil && task != nil && task.ExtractData == 0 {
+		err = invalid(opImport, "ArrowAsyncTask.extract_data", "NULL", "a callback")
+	}
+	kept, code := c.arrived(task, md, err)
+	if task != nil && task.ExtractData != 0 && !kept {
+		bridge.CallExtractData(task, nil)
+	}
+	return code
+}
+
+func (c *consumer) arrived(task *abi.ArrowAsyncTask, md arrow.Metadata, err error) (kept bool, code int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case err != nil:
+	case c.schema == nil && !c.ended:
+		err = wrongCall("on_next_task", "on_schema before it")
+	case c.ended:
+		err = wrongCall("on_next_task", "nothing after the end")
+	case task != nil && c.wanted == 0:
+		err = wrongCall("on_next_task", "no more tasks than were requested")
+	}
+	if err != nil {
+		return false, c.refuse(err)
+	}
+	defer c.tell()
+	if task == nil {
+		c.ended = true
+		return false, 0
+	}
+	c.wanted--
+	if c.stopped || c.dropping {
+		return false, 0
+	}
+	c.tasks = append(c.tasks, &readyTask{*task, md})
+	return true, 0
+}
+
+// OnError takes down the error, which comes after the batches that are ready.
+func (c *consumer) OnError(code int, message string, metadata uintptr) {
+	md, _ := schema.ReadMetadata("", metadata) // the error counts, whatever stands beside it
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err == nil && !c.stopped {
+		c.err = &AsyncError{Callback: "on_error", Code: code, Message: strings.ToValidUTF8(message, "\ufffd"), Metadata: md}
+	}
+	c.ended = true
+	c.tell()
+}
+
+// Release is the last callback. When it returns, the producer may be gone: it waits for a
+// call of it that is under way, except one that release was called from inside of.
+func (c *consumer) Release() {
+	c.mu.Lock()
+	if !c.ended && !c.stopped && c.err == nil {
+		c.err = errNoEnd
+	}
+	c.ended, c.producer = true, nil
+	c.tell()
+	c.mu.Unlock()
+	if !bridge.Calling(c.word) {
+		c.calling.Lock()
+		defer c.calling.Unlock()
+	}
+	c.unwatch()
+	c.pins.Unpin()
+	asyncStreams.Add(-1)
+	close(c.released)
+	c.mu.Lock()
+	c.tell()
+	c.mu.Unlock()
+}
+
+// request asks for n more batches, if anybody wants them.
+func (c *consumer) request(n int64) {
+	c.calling.Lock()
+	defer c.calling.Unlock()
+	c.ask(n)
+}
+
+// ask is request, for who holds calling.
+func (c *consumer) ask(n int64) {
+	c.mu.Lock()
+	p := c.producer
+	if c.ended || c.stopped {
+		p = nil
+	}
+	if p != nil {
+		c.wanted += n
+	}
+	c.mu.Unlock()
+	if p != nil {
+		bridge.CallRequest(p, n, c.word)
+	}
+}
+
+// stop ends the stream from this side, once. err is what All yields, if there was more.
+func (c *consumer) stop(err error) {
+	c.mu.Lock()
+	if c.stopped {
+		c.mu.Unlock()
+		return
+	}
+	if c.err == nil && !(c.ended && len(c.tasks) == 0) {
+		c.err = err
+	}
+	c.stopped = true
+	c.tell()
+	c.mu.Unlock()
+	c.drop()
+	c.cancel()
+}
+
+func (c *consumer) cancel() {
+	c.calling.Lock()
+	defer c.calling.Unlock()
+	c.mu.Lock()
+	p := c.producer
+	if c.ended {
+		p = nil
+	}
+	c.mu.Unlock()
+	if p != nil {
+		bridge.CallCancel(p, c.word)
+	}
+}
+
+// drop extracts the tasks that are ready, for nobody.
+func (c *consumer) drop() {
+	c.mu.Lock()
+	tasks := c.tasks
+	c.tasks = nil
+	c.mu.Unlock()
+	for _, ready := range tasks {
+		task := ready.task
+		bridge.CallExtractData(&task, nil)
+	}
+}
+
+func (c *consumer) close() {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	c.stop(nil)
+}

@@ -1,0 +1,138 @@
+package cdevice_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/apache/arrow-go/v18/arrow"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/device"
+)
+
+// parts is a reader of the rows of trips, one batch each.
+func parts() (*cdevice.RecordReader, error) {
+	rec := trips()
+	defer rec.Release()
+	batch, err := cdevice.Wrap(rec, device.Host())
+	if err != nil {
+		return nil, err
+	}
+	return cdevice.NewRecordReader(batch.Schema(), device.CPU, func(yield func(*cdevice.RecordBatch, error) bool) {
+		defer batch.Release()
+		for i := range batch.NumRows() {
+			part, err := batch.Slice(i, i+1)
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			ok := yield(part, nil)
+			part.Release()
+			if !ok {
+				return
+			}
+		}
+	})
+}
+
+// A handler goes to a producer, which may be any library in the process; here it is
+// ExportAsync. Batches are taken as they come.
+func ExampleAsyncStream() {
+	ctx := context.Background()
+	handler := new(cdevice.CArrowAsyncDeviceStreamHandler) // or memory of C: AsyncHandlerFromPtr
+	s := cdevice.NewAsyncStream(ctx, handler, cdevice.AsyncOptions{QueueSize: 2})
+	defer s.Close() // cancels, if need be, and waits for the producer
+
+	r, err := parts()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer r.Release()
+	if err := cdevice.ExportAsync(ctx, r, handler, cdevice.AsyncProducerOptions{}); err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	schema, err := s.Schema(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(schema.NumFields(), "fields on", s.DeviceType())
+	for batch, err := range s.All() {
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		rec, err := batch.CopyToHost(ctx, nil)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println(rec.Column(0), rec.Column(1))
+		rec.Release()
+	}
+	// Output:
+	// 2 fields on cpu
+	// ["Oslo"] [12.5]
+	// ["Lima"] [(null)]
+	// ["Pune"] [3]
+}
+
+// What a producer says of the stream and of each batch travels beside them, and an error
+// keeps its code.
+func ExampleExportAsync() {
+	ctx := context.Background()
+	source, err := parts()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer source.Release()
+	r, err := cdevice.NewRecordReader(source.Schema(), source.DeviceType(), func(yield func(*cdevice.RecordBatch, error) bool) {
+		n := 0
+		for batch, err := range source.All() {
+			if n++; n == 3 {
+				err = fmt.Errorf("row %d: %w", n, arrow.ErrInvalid)
+			}
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			with := batch.WithMetadata(arrow.NewMetadata([]string{"row"}, []string{fmt.Sprint(n)}))
+			ok := yield(with, nil)
+			with.Release()
+			if !ok {
+				return
+			}
+		}
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer r.Release()
+
+	handler := new(cdevice.CArrowAsyncDeviceStreamHandler) // another library's, usually
+	s := cdevice.NewAsyncStream(ctx, handler, cdevice.AsyncOptions{})
+	defer s.Close()
+	err = cdevice.ExportAsync(ctx, r, handler, cdevice.AsyncProducerOptions{
+		Metadata: arrow.NewMetadata([]string{"rows"}, []string{"3"}),
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	for batch, err := range s.All() {
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println(s.Metadata(), batch.Metadata())
+	}
+	// Output:
+	// ["rows": "3"] ["row": "1"]
+	// ["rows": "3"] ["row": "2"]
+	// cdevice: import: ArrowAsyncDeviceStreamHandler.on_error: invalid argument (errno 22): row 3: invalid
+}

@@ -1,0 +1,120 @@
+package cdevice
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/bridge"
+)
+
+func (c *consumer) all(yield func(*RecordBatch, error) bool) {
+	one := func(b *RecordBatch) bool {
+		defer b.Release()
+		return yield(b, nil)
+	}
+	g := new(extraction)
+	for {
+		batch, err := c.next(g)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		if batch == nil || !one(batch) {
+			return
+		}
+	}
+}
+
+// extraction is what extract_data is given, for as long as the call takes. No Go pointer stands
+// beside it: a producer that is written in Go passes it to C, and cgo looks for some.
+type extraction struct {
+	task abi.ArrowAsyncTask
+	out  CArrowDeviceArray
+}
+
+// next returns the next batch, owned by the caller, or nil at the end.
+func (c *consumer) next(g *extraction) (*RecordBatch, error) {
+	ready, err := c.take()
+	if ready == nil {
+		return nil, err
+	}
+	g.task, g.out.Array.Release = ready.task, 0
+	if code := bridge.CallExtractData(&g.task, &g.out); code != 0 {
+		return nil, c.taskFailed(code)
+	}
+	c.request(1)
+	batch, err := c.importBatch(&g.out)
+	if err != nil {
+		c.stop(err)
+		return nil, err
+	}
+	if ready.metadata.Len() > 0 {
+		batch.metadata = &ready.metadata
+	}
+	return batch, nil
+}
+
+// take waits for a task.
+func (c *consumer) take() (*readyTask, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for len(c.tasks) == 0 && !c.ended && !c.stopped {
+		c.changed.Wait()
+	}
+	if c.closed {
+		return nil, nil
+	}
+	if len(c.tasks) == 0 {
+		return nil, c.err
+	}
+	ready := c.tasks[0]
+	c.tasks = slices.Delete(c.tasks, 0, 1)
+	return ready, nil
+}
+
+func (c *consumer) importBatch(out *CArrowDeviceArray) (*RecordBatch, error) {
+	const field = "ArrowAsyncTask.extract_data"
+	if out.Array.Release == 0 {
+		return nil, invalid(opImport, field, "a released array", "an array, or an error")
+	}
+	if out.DeviceType != int32(c.deviceType) {
+		releaseArray(&out.Array)
+		return nil, invalid(opImport, field+".device_type", out.DeviceType, fmt.Sprintf("%d, the producer's", int32(c.deviceType)))
+	}
+	batch, err := ImportRecordBatchWithSchema(out, c.schema, c.opts.Import...)
+	return batch, within(field, err)
+}
+
+// taskFailed is the error of a task that could not be extracted. The producer is to say
+// more in on_error. It may do so later, and may send what was asked for before in between;
+// when it has sent a task that was asked for after the failure, or has released the
+// handler, it has swallowed the error.
+func (c *consumer) taskFailed(code int) error {
+	c.mu.Lock()
+	c.dropping = true
+	c.mu.Unlock()
+	c.drop()
+	c.request(1)
+
+	c.mu.Lock()
+	for c.err == nil && !c.stopped && !c.isReleased() && (c.ended || c.wanted > 0) {
+		c.changed.Wait()
+	}
+	if c.err == nil || c.err == errNoEnd {
+		c.err = &AsyncError{Callback: "extract_data", Code: code}
+	}
+	err := c.err
+	c.mu.Unlock()
+	c.stop(err)
+	return err
+}
+
+func (c *consumer) isReleased() bool {
+	select {
+	case <-c.released:
+		return true
+	default:
+		return false
+	}
+}

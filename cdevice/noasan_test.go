@@ -1,0 +1,5 @@
+//go:build !asan
+
+package cdevice_test
+
+const underASan = false

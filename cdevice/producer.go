@@ -1,0 +1,346 @@
+package cdevice
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"sync"
+	"unsafe"
+
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/bridge"
+	"github.com/arrowdevice/arrowdevice/internal/handle"
+	"github.com/arrowdevice/arrowdevice/internal/schema"
+)
+
+// producer is the Go side of an ArrowAsyncProducer of ours: a bridge.Producer. Its
+// goroutine alone calls the handler; request, cancel and tasks only tell it what happened.
+type producer struct {
+	ctx     context.Context
+	reader  *RecordReader // a reference
+	handler *CArrowAsyncDeviceStreamHandler
+	opts    AsyncProducerOptions
+	c       *abi.ArrowAsyncProducer // until the last reference is gone
+	wake    chan struct{}           // of the goroutine: something happened
+
+	given    *given
+	metadata []byte // of a task
+
+	mu        sync.Mutex
+	refs      int   // the goroutine, what it asks batches with, each task
+	requested int64 // in all
+	delivered int64
+	waiting   int // tasks that were not extracted
+	cancelled bool
+	over      bool  // request and cancel mean nothing any more
+	failed    error // a request that is none, or a task that could not be extracted
+}
+
+// given is what callbacks are given, for as long as the call takes. No Go pointer stands
+// beside it: a consumer that is written in Go passes it to C, and cgo looks for some.
+type given struct {
+	schema abi.ArrowSchema
+	task   abi.ArrowAsyncTask
+}
+
+// refuse ends a stream that could not begin.
+func (p *producer) refuse(err error) {
+	p.finish(err)
+	p.drop()
+}
+
+func (p *producer) run() {
+	defer p.drop()
+	b := p.take()
+	err := p.produce(b)
+	close(b.stop)
+	if !b.asked { // the reader is not waiting for a batch
+		for range b.got {
+		}
+	}
+	p.finish(err)
+}
+
+// finish tells the handler of an error, if there is one, and releases it.
+func (p *producer) finish(err error) {
+	p.mu.Lock()
+	if p.cancelled {
+		err = nil // nobody wants to know
+	}
+	p.over = true
+	p.mu.Unlock()
+	if err != nil {
+		if p.c == nil { // there is a producer before anything is called but release
+			p.populate(p.deviceType(), nil)
+		}
+		text := append([]byte(strings.ReplaceAll(err.Error(), "\x00", "\ufffd")), 0)
+		bridge.CallOnError(p.handler, errnoOf(err), text)
+	}
+	bridge.CallHandlerRelease(p.handler)
+	p.handler = nil
+}
+
+// batches come from the reader on a goroutine of their own: the reader may be waiting for
+// one when the stream has to end.
+type batches struct {
+	ask   chan struct{}
+	asked bool // and not received
+	got   chan pulled[*RecordBatch]
+	stop  chan struct{}
+}
+
+func (p *producer) take() *batches {
+	b := &batches{ask: make(chan struct{}, 1), got: make(chan pulled[*RecordBatch]), stop: make(chan struct{})}
+	p.mu.Lock()
+	p.refs++
+	p.mu.Unlock()
+	go func() {
+		defer p.drop()
+		defer close(b.got) // without an answer, where the reader's code ends the goroutine
+		defer p.reader.Release()
+		b.run(&p.reader.r)
+	}()
+	return b
+}
+
+func (b *batches) run(r *reader[*RecordBatch]) {
+	for {
+		select {
+		case <-b.ask:
+		case <-b.stop:
+			return
+		}
+		var next pulled[*RecordBatch]
+		next.item, next.err = r.pull()
+		select {
+		case b.got <- next:
+		case <-b.stop:
+			drop(next)
+			return
+		}
+	}
+}
+
+var errNoAnswer = errors.New("cdevice: export: the reader ended its goroutine")
+
+// produce does all that comes before release, except on_error: for the error that it
+// returns, if there is one. It holds one batch at most that was not asked for.
+func (p *producer) produce(b *batches) error {
+	var next pulled[*RecordBatch]
+	have := false
+	defer func() {
+		if have {
+			drop(next)
+		}
+	}()
+	if ok, err := p.begin(); !ok {
+		return err
+	}
+	for {
+		over, may, err := p.state()
+		switch {
+		case over || err != nil:
+			return err
+		case have && next.err == io.EOF:
+			return p.end()
+		case have && next.err != nil:
+			return next.err
+		case have && may:
+			have = false
+			if ok, err := p.deliver(next.item); !ok {
+				return err
+			}
+		}
+		if !have && !b.asked {
+			b.asked = true
+			b.ask <- struct{}{}
+		}
+		select {
+		case answer, ok := <-b.got:
+			if b.asked = false; !ok {
+				return errNoAnswer
+			}
+			next, have = answer, true
+		case <-p.wake:
+		case <-p.ctx.Done():
+		}
+	}
+}
+
+// state says whether the stream was cancelled, whether a batch may be sent, and what has
+// gone wrong.
+func (p *producer) state() (over, may bool, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	err = p.failed
+	if err == nil && p.ctx.Err() != nil {
+		err = fmt.Errorf("cdevice: export: %w", p.ctx.Err())
+	}
+	return p.cancelled, p.requested > p.delivered, err
+}
+
+// begin makes the struct and calls on_schema. Unless it returns true, the stream ends.
+func (p *producer) begin() (bool, error) {
+	t, err := p.opts.exportedType(p.reader.DeviceType())
+	if err != nil {
+		return false, err
+	}
+	md, err := schema.AppendMetadata(nil, "ArrowAsyncProducer.additional_metadata", p.opts.Metadata)
+	if err != nil {
+		return false, err
+	}
+	if err := schema.ExportSchema(p.reader.Schema(), &p.given.schema); err != nil {
+		return false, err
+	}
+	if !p.populate(t, md) {
+		bridge.CallSchemaRelease(&p.given.schema)
+		return false, errNoMemory
+	}
+	code := bridge.CallOnSchema(p.handler, &p.given.schema)
+	if p.given.schema.Release != 0 { // not moved
+		bridge.CallSchemaRelease(&p.given.schema)
+	}
+	return code == 0, nil
+}
+
+// populate makes the handler's producer. It returns false where there is no memory.
+func (p *producer) populate(t device.Type, metadata []byte) bool {
+	p.c = bridge.NewProducer(p, int32(t), metadata)
+	p.handler.Producer = uintptr(unsafe.Pointer(p.c))
+	return p.c != nil
+}
+
+// deviceType is the source's, for a stream that comes to nothing.
+func (p *producer) deviceType() device.Type {
+	if p.reader == nil {
+		return device.CPU
+	}
+	return p.reader.DeviceType()
+}
+
+// deliver sends a batch, which is the task's from then on. Unless it returns true, the
+// stream ends.
+func (p *producer) deliver(b *RecordBatch) (bool, error) {
+	var err error
+	p.metadata, err = schema.AppendMetadata(p.metadata[:0], "RecordBatch.metadata", b.Metadata())
+	if err != nil {
+		b.Release()
+		return false, err
+	}
+	p.mu.Lock()
+	p.refs++
+	p.waiting++
+	p.delivered++
+	p.mu.Unlock()
+	asyncTasks.Add(1)
+	word := bridge.ExportTask(&asyncTask{p: p, batch: b}, &p.given.task)
+	if bridge.CallOnNextTask(p.handler, &p.given.task, p.metadata) == 0 {
+		return true, nil
+	}
+	if t := handle.Take(word); t != nil { // the handler did not extract it: nobody will
+		t.Release()
+	}
+	return false, nil
+}
+
+// end sends the end. It returns when no task can fail any more.
+func (p *producer) end() error {
+	if bridge.CallOnNextTask(p.handler, nil, nil) != 0 || !p.opts.extractionCanFail() {
+		return nil
+	}
+	for {
+		over, _, err := p.state()
+		if over || err != nil {
+			return err
+		}
+		if p.extractedAll() {
+			return nil
+		}
+		select {
+		case <-p.wake:
+		case <-p.ctx.Done():
+		}
+	}
+}
+
+func (p *producer) extractedAll() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.waiting == 0
+}
+
+// Request is the producer's callback: any thread may call it, from inside any callback.
+// What it changes after Cancel, nobody looks at.
+func (p *producer) Request(n int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.over:
+		return
+	case n <= 0:
+		p.fail(invalid(opExport, "ArrowAsyncProducer.request.n", n, "at least 1"))
+	case n > math.MaxInt64-p.requested:
+		p.requested = math.MaxInt64
+	default:
+		p.requested += n
+	}
+	p.rouse()
+}
+
+// Cancel is the producer's callback: any thread may call it, any number of times.
+func (p *producer) Cancel() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.over && !p.cancelled {
+		p.cancelled = true
+		p.rouse()
+	}
+}
+
+// extracted says that a task is done with.
+func (p *producer) extracted(err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.waiting--
+	if err != nil {
+		p.fail(err)
+	}
+	p.rouse()
+}
+
+// fail notes the first error. mu is held.
+func (p *producer) fail(err error) {
+	if p.failed == nil {
+		p.failed = err
+	}
+}
+
+// rouse wakes the goroutine, or makes its next wait end at once.
+func (p *producer) rouse() {
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+// drop gives up a reference. The last one ends the struct.
+func (p *producer) drop() {
+	p.mu.Lock()
+	p.refs--
+	last := p.refs == 0
+	p.mu.Unlock()
+	if !last {
+		return
+	}
+	if p.c != nil {
+		bridge.FreeProducer(p.c)
+	}
+	asyncProducers.Add(-1)
+}
+
+// Release is there for the handle of the struct, which drop ends.
+func (p *producer) Release() {}

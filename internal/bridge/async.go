@@ -1,0 +1,220 @@
+package bridge
+
+// #cgo nocallback cdevice_v0_producer_new
+// #cgo nocallback cdevice_v0_calling
+// #include <stdlib.h>
+// #include "async.h"
+import "C"
+
+import (
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"unsafe"
+
+	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/handle"
+)
+
+// Handler is the Go side of an ArrowAsyncDeviceStreamHandler that we export: its
+// callbacks. The struct's private_data is the handle of one. A method that panics has
+// returned EIO.
+type Handler interface {
+	handle.Releaser
+	OnSchema(producer *abi.ArrowAsyncProducer, schema *abi.ArrowSchema) int
+	OnNextTask(task *abi.ArrowAsyncTask, metadata uintptr) int
+	OnError(code int, message string, metadata uintptr)
+}
+
+// ExportHandler fills *out with the callbacks of h, which stays reachable until the
+// release callback has called its Release. It returns the handle.
+func ExportHandler(h Handler, out *abi.ArrowAsyncDeviceStreamHandler) handle.Word {
+	word := handle.New(h)
+	out.OnSchema = uintptr(C.cdevice_v0_handler_on_schema)
+	out.OnNextTask = uintptr(C.cdevice_v0_handler_on_next_task)
+	out.OnError = uintptr(C.cdevice_v0_handler_on_error)
+	out.Release = uintptr(C.cdevice_v0_handler_release)
+	out.Producer = 0
+	out.PrivateData = uintptr(word)
+	return word
+}
+
+//export cdevice_v0_go_on_schema
+func cdevice_v0_go_on_schema(word C.uint64_t, producer, schema C.uintptr_t) C.int {
+	return ask(word, func(h Handler) int {
+		return h.OnSchema(abi.At[abi.ArrowAsyncProducer](uintptr(producer)), abi.At[abi.ArrowSchema](uintptr(schema)))
+	})
+}
+
+//export cdevice_v0_go_on_next_task
+func cdevice_v0_go_on_next_task(word C.uint64_t, task, metadata C.uintptr_t) C.int {
+	return ask(word, func(h Handler) int {
+		return h.OnNextTask(abi.At[abi.ArrowAsyncTask](uintptr(task)), uintptr(metadata))
+	})
+}
+
+//export cdevice_v0_go_on_error
+func cdevice_v0_go_on_error(word C.uint64_t, code C.int, message, metadata C.uintptr_t) {
+	ask(word, func(h Handler) int {
+		h.OnError(int(code), abi.String(uintptr(message)), uintptr(metadata))
+		return 0
+	})
+}
+
+// Producer is the Go side of an ArrowAsyncProducer that we export. The struct's
+// private_data is the handle of one.
+type Producer interface {
+	handle.Releaser
+	Request(n int64)
+	Cancel()
+}
+
+// NewProducer allocates a struct with the callbacks of p, and a copy of the metadata
+// behind it. It returns nil when the memory is not to be had. [FreeProducer] ends it.
+func NewProducer(p Producer, deviceType int32, metadata []byte) *abi.ArrowAsyncProducer {
+	if unsafe.Sizeof(abi.ArrowAsyncProducer{})+uintptr(len(metadata)) > limit.Load() {
+		return nil
+	}
+	out := (*abi.ArrowAsyncProducer)(unsafe.Pointer(C.cdevice_v0_producer_new(C.size_t(len(metadata)))))
+	if out == nil {
+		return nil
+	}
+	producers.Add(1)
+	*out = abi.ArrowAsyncProducer{
+		DeviceType:  deviceType,
+		Request:     uintptr(C.cdevice_v0_producer_request),
+		Cancel:      uintptr(C.cdevice_v0_producer_cancel),
+		PrivateData: uintptr(handle.New(p)),
+	}
+	if len(metadata) > 0 {
+		out.AdditionalMetadata = uintptr(unsafe.Pointer(out)) + unsafe.Sizeof(*out)
+		copy(abi.Slice[byte](out.AdditionalMetadata, len(metadata)), metadata)
+	}
+	return out
+}
+
+// FreeProducer ends the struct's handle, and its memory some time later: a consumer that
+// drains its queue may still call request, on a thread of its own. It reads the struct, and
+// finds a handle that names nothing.
+func FreeProducer(p *abi.ArrowAsyncProducer) {
+	handle.Take(handle.Word(p.PrivateData))
+	producers.Add(-1)
+	ended.Lock()
+	last := ended.producers[ended.next]
+	ended.producers[ended.next] = p
+	ended.next = (ended.next + 1) % len(ended.producers)
+	ended.Unlock()
+	C.free(unsafe.Pointer(last))
+}
+
+var producers atomic.Int64
+
+// Producers is the number of producers that have a handle.
+func Producers() int64 { return producers.Load() }
+
+// ended are the producers that ended last.
+var ended struct {
+	sync.Mutex
+	producers [EndedProducers]*abi.ArrowAsyncProducer
+	next      int
+}
+
+// EndedProducers is how many more producers end before the memory of one does.
+const EndedProducers = 64
+
+//export cdevice_v0_go_request
+func cdevice_v0_go_request(word C.uint64_t, n C.int64_t) {
+	ask(word, func(p Producer) int { p.Request(int64(n)); return 0 })
+}
+
+//export cdevice_v0_go_cancel
+func cdevice_v0_go_cancel(word C.uint64_t) {
+	ask(word, func(p Producer) int { p.Cancel(); return 0 })
+}
+
+// Task is the Go side of an ArrowAsyncTask that we export.
+type Task interface {
+	handle.Releaser
+	// ExtractData is called once at most. out is nil where the data is not wanted.
+	ExtractData(out *abi.ArrowDeviceArray) int
+}
+
+// ExportTask fills *out with the callback of t, and returns the handle: whoever takes it,
+// has the task.
+func ExportTask(t Task, out *abi.ArrowAsyncTask) handle.Word {
+	word := handle.New(t)
+	out.ExtractData = uintptr(C.cdevice_v0_task_extract_data)
+	out.PrivateData = uintptr(word)
+	return word
+}
+
+//export cdevice_v0_go_extract_data
+func cdevice_v0_go_extract_data(word C.uint64_t, out C.uintptr_t) (code C.int) {
+	t, ok := handle.Take(handle.Word(word)).(Task)
+	if !ok {
+		return C.int(syscall.EINVAL)
+	}
+	code = C.int(syscall.EIO)
+	guard(func() { code = C.int(t.ExtractData(abi.At[abi.ArrowDeviceArray](uintptr(out)))) })
+	return code
+}
+
+// The callbacks of a handler that somebody else exported. They run on this thread, and
+// may call back into Go. The handler must not be released.
+
+// CallOnSchema calls on_schema and returns its errno-compatible code.
+func CallOnSchema(h *abi.ArrowAsyncDeviceStreamHandler, schema *abi.ArrowSchema) int {
+	return int(C.cdevice_v0_call_on_schema(handlerWords(h), (*C.uint64_t)(unsafe.Pointer(schema))))
+}
+
+// CallOnNextTask calls on_next_task and returns its errno-compatible code. A nil task is
+// the end; metadata is encoded, or empty.
+func CallOnNextTask(h *abi.ArrowAsyncDeviceStreamHandler, task *abi.ArrowAsyncTask, metadata []byte) int {
+	return int(C.cdevice_v0_call_on_next_task(handlerWords(h), taskWords(task), chars(metadata)))
+}
+
+// CallOnError calls on_error with a text, which ends with a NUL, and no metadata.
+func CallOnError(h *abi.ArrowAsyncDeviceStreamHandler, code int, message []byte) {
+	C.cdevice_v0_call_on_error(handlerWords(h), C.int(code), chars(message))
+}
+
+// CallHandlerRelease calls release.
+func CallHandlerRelease(h *abi.ArrowAsyncDeviceStreamHandler) {
+	C.cdevice_v0_call_handler_release(handlerWords(h))
+}
+
+// CallExtractData calls extract_data of somebody else's task and returns its
+// errno-compatible code. A nil out says that the data is not wanted.
+func CallExtractData(task *abi.ArrowAsyncTask, out *abi.ArrowDeviceArray) int {
+	return int(C.cdevice_v0_call_extract_data(taskWords(task), (*C.uint64_t)(unsafe.Pointer(out))))
+}
+
+// CallRequest calls request of the producer of the consumer with this handle.
+func CallRequest(producer *abi.ArrowAsyncProducer, n int64, consumer handle.Word) {
+	C.cdevice_v0_call_request(C.uintptr_t(uintptr(unsafe.Pointer(producer))), C.int64_t(n), C.uint64_t(consumer))
+}
+
+// CallCancel calls cancel of the producer of the consumer with this handle.
+func CallCancel(producer *abi.ArrowAsyncProducer, consumer handle.Word) {
+	C.cdevice_v0_call_cancel(C.uintptr_t(uintptr(unsafe.Pointer(producer))), C.uint64_t(consumer))
+}
+
+// Calling says whether the callback that this goroutine serves came from inside a call of
+// the consumer's, on the same thread.
+func Calling(consumer handle.Word) bool {
+	return C.cdevice_v0_calling(C.uint64_t(consumer)) != 0
+}
+
+func handlerWords(h *abi.ArrowAsyncDeviceStreamHandler) *C.uint64_t {
+	return (*C.uint64_t)(unsafe.Pointer(h))
+}
+
+func taskWords(t *abi.ArrowAsyncTask) *C.uint64_t { return (*C.uint64_t)(unsafe.Pointer(t)) }
+
+// chars is the address of the bytes, or NULL where there are none.
+func chars(b []byte) *C.char {
+	if len(b) == 0 {
+		return nil
+	}
+	return (*C.char)(unsafe.Pointer(&b[0]))
+}

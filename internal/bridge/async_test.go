@@ -1,0 +1,81 @@
+package bridge
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/handle"
+)
+
+// nested is a producer that answers every call of it with inside.
+type nested struct{ inside func() }
+
+func (n nested) Request(int64) { n.inside() }
+func (n nested) Cancel()       { n.inside() }
+func (n nested) Release()      {}
+
+func TestCallingKnowsTheCallsThatThisThreadIsIn(t *testing.T) {
+	const first, second = handle.Word(1), handle.Word(2)
+	var inner, outer *abi.ArrowAsyncProducer
+	calls := 0
+	inner = NewProducer(nested{func() {
+		calls++
+		assert.True(t, Calling(first), "the outer one too")
+		assert.True(t, Calling(second))
+		elsewhere := make(chan bool)
+		go func() { elsewhere <- Calling(first) || Calling(second) }() // may be on any thread but this
+		assert.False(t, <-elsewhere)
+	}}, 1, nil)
+	outer = NewProducer(nested{func() {
+		calls++
+		assert.True(t, Calling(first))
+		assert.False(t, Calling(second))
+		CallCancel(inner, second)
+		assert.False(t, Calling(second), "it is over")
+		assert.True(t, Calling(first))
+	}}, 1, nil)
+	CallRequest(outer, 1, first)
+	assert.Equal(t, 2, calls)
+	assert.False(t, Calling(first))
+	FreeProducer(inner)
+	FreeProducer(outer)
+}
+
+func TestProducerHasItsMetadataBehindIt(t *testing.T) {
+	before := Producers()
+	p := NewProducer(nested{}, 7, []byte("metadata"))
+	require.NotNil(t, p)
+	assert.EqualValues(t, 7, p.DeviceType)
+	assert.Equal(t, "metadata", string(abi.Slice[byte](p.AdditionalMetadata, 8)))
+	assert.Equal(t, before+1, Producers())
+	FreeProducer(p)
+	assert.Equal(t, before, Producers())
+	none := NewProducer(nested{}, 1, nil)
+	assert.Zero(t, none.AdditionalMetadata)
+	FreeProducer(none)
+}
+
+func TestEndedProducerIsThereForAWhileAndDoesNothing(t *testing.T) {
+	calls := 0
+	first := NewProducer(nested{func() { calls++ }}, 1, nil)
+	CallRequest(first, 1, 0)
+	assert.Equal(t, 1, calls)
+	FreeProducer(first)
+	for range EndedProducers - 1 {
+		CallRequest(first, 1, 0)
+		CallCancel(first, 0)
+		FreeProducer(NewProducer(nested{}, 1, nil))
+	}
+	CallRequest(first, 1, 0)
+	assert.Equal(t, 1, calls)
+}
+
+func TestNoMemoryForAProducer(t *testing.T) {
+	before := handle.Live()
+	defer LimitBlocks(47)()
+	assert.Nil(t, NewProducer(nested{}, 1, make([]byte, 8)))
+	assert.Equal(t, before, handle.Live())
+}

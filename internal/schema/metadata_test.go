@@ -1,0 +1,66 @@
+package schema
+
+import (
+	"errors"
+	"runtime"
+	"testing"
+	"unsafe"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// pinned is the address of bytes until the test ends.
+func pinned(t *testing.T, b []byte) uintptr {
+	t.Helper()
+	var pins runtime.Pinner
+	pins.Pin(&b[0])
+	t.Cleanup(pins.Unpin)
+	return uintptr(unsafe.Pointer(&b[0]))
+}
+
+func TestMetadataWithoutASchemaGoesBothWays(t *testing.T) {
+	for _, md := range []arrow.Metadata{
+		arrow.NewMetadata([]string{"k"}, []string{"v"}),
+		arrow.NewMetadata([]string{"", "same", "same"}, []string{"\x00\xff", "", "other"}),
+	} {
+		encoded, err := AppendMetadata([]byte("before"), "", md)
+		require.NoError(t, err)
+		assert.Equal(t, "before", string(encoded[:6]))
+		back, err := ReadMetadata("", pinned(t, encoded[6:]))
+		require.NoError(t, err)
+		assert.Equal(t, md.Keys(), back.Keys())
+		assert.Equal(t, md.Values(), back.Values())
+	}
+}
+
+func TestNoMetadataIsNULL(t *testing.T) {
+	encoded, err := AppendMetadata(nil, "", arrow.Metadata{})
+	require.NoError(t, err)
+	assert.Nil(t, encoded)
+	md, err := ReadMetadata("", 0)
+	require.NoError(t, err)
+	assert.Zero(t, md.Len())
+}
+
+func TestErrorsOfMetadataNameTheirField(t *testing.T) {
+	for _, row := range []struct {
+		encoded []byte
+		text    string
+	}{
+		{[]byte{255, 255, 255, 255}, "cdevice: import: a.b.n = -1, want 0 to 65536: invalid"},
+		{[]byte{1, 0, 0, 0, 255, 255, 255, 255}, "cdevice: import: a.b.keys[0].length = -1, want at least 0: invalid"},
+		{[]byte{1, 0, 0, 0, 0, 0, 0, 0, 255, 255, 255, 127}, "cdevice: import: a.b.values[0].length = 2147483647"},
+	} {
+		_, err := ReadMetadata("a.b", pinned(t, row.encoded))
+		assert.ErrorContains(t, err, row.text)
+		assert.ErrorIs(t, err, arrow.ErrInvalid)
+	}
+	many := make([]string, maxPairs+1)
+	_, err := AppendMetadata(nil, "a.b", arrow.NewMetadata(many, many))
+	assert.ErrorContains(t, err, "cdevice: export: a.b.n = 65537, want 0 to 65536")
+	_, err = AppendMetadata(nil, "a.b", arrow.NewMetadata([]string{"k"}, []string{string(make([]byte, maxText))}))
+	assert.ErrorContains(t, err, "cdevice: export: a.b, want at most 64 MiB")
+	assert.False(t, errors.Is(err, arrow.ErrNotImplemented))
+}
