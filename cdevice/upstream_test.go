@@ -242,3 +242,40 @@ func TestWeReadWhatPlainCDataExports(t *testing.T) {
 	defer view.Release()
 	assert.True(t, array.RecordEqual(rec, view))
 }
+
+// cdata's release callback is Go and passes the struct to C: no Go pointer may stand beside
+// it then, whatever the import keeps.
+func TestCdataReleasesWhatWasImportedWithOptions(t *testing.T) {
+	checkLeaks(t)
+	rec := oneColumn(t, fromJSON(t, arrow.BinaryTypes.String, `["a",null]`))
+	stream, err := device.Host().NewStream()
+	require.NoError(t, err)
+	for name, use := range map[string]func(in *cdevice.CArrowDeviceArray) (*cdevice.RecordBatch, error){
+		"ReleaseWith": func(in *cdevice.CArrowDeviceArray) (*cdevice.RecordBatch, error) {
+			keeps := new(int)
+			return cdevice.ImportRecordBatchWithSchema(in, rec.Schema(), cdevice.ReleaseWith(func(release func()) { *keeps++; release() }))
+		},
+		"UsedOn": func(in *cdevice.CArrowDeviceArray) (*cdevice.RecordBatch, error) {
+			b, err := cdevice.ImportRecordBatchWithSchema(in, rec.Schema())
+			if err == nil {
+				err = b.UsedOn(stream)
+			}
+			return b, err
+		},
+		"NULL buffers": func(in *cdevice.CArrowDeviceArray) (*cdevice.RecordBatch, error) {
+			column := abi.At[abi.ArrowArray](children(&in.Array)[0])
+			column.Length, column.NullCount, in.Array.Length = 0, 0, 0
+			abi.Slice[uintptr](column.Buffers, 3)[1] = 0
+			return cdevice.ImportRecordBatchWithSchema(in, rec.Schema())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := new(cdevice.CArrowDeviceArray)
+			in.DeviceID, in.DeviceType = -1, int32(device.CPU)
+			cdata.ExportArrowRecordBatch(rec, (*cdata.CArrowArray)(abi.Pointer(addressOf(&in.Array))), nil)
+			b, err := use(in)
+			require.NoError(t, err)
+			assert.NotPanics(t, b.Release)
+		})
+	}
+}
