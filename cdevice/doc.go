@@ -38,6 +38,16 @@
 //	r, err := cdevice.CopyReaderToDevice(ctx, rdr, gpu)      // or WrapRecordReader, NewRecordReader
 //	err = cdevice.ExportRecordReader(r, out)
 //
+// An asynchronous stream is pushed by its producer. [NewAsyncStream] fills the handler that a
+// producer is given, and is read like a reader; [ExportAsync] is the producer for somebody
+// else's handler:
+//
+//	s := cdevice.NewAsyncStream(ctx, handler, cdevice.AsyncOptions{QueueSize: 4})
+//	defer s.Close()                                          // cancel, drain, wait for the producer
+//	for batch, err := range s.All() { ... }                  // slow use is back-pressure
+//
+//	err := cdevice.ExportAsync(ctx, r, handler, cdevice.AsyncProducerOptions{CopyTo: gpu})
+//
 // [RecordBatch.Slice], [RecordBatch.Select] and [RecordBatch.Column] cut batches
 // without touching their memory. [WrapArray], [ExportArray] and [ImportArray] do
 // for one array what the functions above do for a batch. Consumers with needs of

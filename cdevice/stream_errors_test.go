@@ -1,0 +1,223 @@
+package cdevice_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"runtime"
+	"syscall"
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/bridge"
+	"github.com/arrowdevice/arrowdevice/internal/cpeer"
+)
+
+// What goes wrong in the source of a stream, and how a consumer in C hears of it.
+
+// What get_last_error returned is valid until the next call; after a success there is nothing.
+func TestLastErrorOfAnExportedStream(t *testing.T) {
+	checkLeaks(t)
+	s := export(t, iterated(t, errSource, numbered(t, 1)...))
+	assert.Zero(t, lastError(s), "nothing has happened")
+	b, code := next(t, s)
+	require.Zero(t, code)
+	b.Release()
+	assert.Zero(t, lastError(s), "no error")
+
+	for range 2 { // an error is given again
+		_, code = next(t, s)
+		assert.EqualValues(t, syscall.EIO, code)
+		text := lastError(s)
+		runtime.GC()
+		assert.Equal(t, errSource.Error(), abi.String(text))
+		assert.Equal(t, text, lastError(s), "it stays where it is")
+		assert.True(t, cpeer.IsPinned(text))
+	}
+	var schema abi.ArrowSchema
+	text := lastError(s)
+	require.Zero(t, bridge.CallGetSchema(s, &schema), "the schema is there all the same")
+	assert.Zero(t, lastError(s))
+	assert.False(t, cpeer.IsPinned(text), "it is not kept for longer")
+	cdevice.ReleaseCArrowSchema(cdevice.SchemaFromPtr(addressOf(&schema)))
+}
+
+func lastError(s *cdevice.CArrowDeviceArrayStream) uintptr {
+	return cpeer.CallForPointer(s.GetLastError, addressOf(s))
+}
+
+func TestErrorsOfSourcesBecomeErrnos(t *testing.T) {
+	checkLeaks(t)
+	_, notInvalid := cdevice.NewRecordReader(nil, 0, nil)
+	for _, row := range []struct {
+		err  error
+		want syscall.Errno
+	}{
+		{errSource, syscall.EIO},
+		{fmt.Errorf("deep down: %w", syscall.ENOSPC), syscall.ENOSPC},
+		{context.Canceled, syscall.ECANCELED},
+		{context.DeadlineExceeded, syscall.ETIMEDOUT},
+		{notInvalid, syscall.EINVAL},
+		{fmt.Errorf("%w: a type", arrow.ErrNotImplemented), syscall.ENOSYS},
+		{fmt.Errorf("gpu: %w", device.ErrNotSupported), syscall.ENOTSUP},
+		{fmt.Errorf("gpu: %w", cdevice.ErrReleased), syscall.EINVAL},
+		{fmt.Errorf("over: %w", io.EOF), syscall.EIO}, // an error that wraps the end is not the end
+		{&cdevice.StreamError{Callback: "get_next", Code: -12, Message: "odd"}, -12 & math32},
+	} {
+		t.Run(row.err.Error(), func(t *testing.T) {
+			for _, r := range []*cdevice.RecordReader{iterated(t, row.err), asked(t, row.err)} {
+				s := export(t, r)
+				_, code := next(t, s)
+				assert.Equal(t, int32(row.want), int32(code))
+				assert.Equal(t, row.err.Error(), bridge.CallGetLastError(s))
+			}
+			for _, r := range []*cdevice.RecordReader{iterated(t, row.err), asked(t, row.err), wrappedFailing(t, row.err)} {
+				_, err := numbersOf(t, r.All())
+				assert.Equal(t, row.err, err, "for Go it is itself")
+				r.Release()
+			}
+		})
+	}
+}
+
+// failing is an arrow-go reader without batches and with an error.
+type failing struct {
+	panicking
+	err error
+}
+
+func (failing) Next() bool   { return false }
+func (f failing) Err() error { return f.err }
+
+func wrappedFailing(t testing.TB, err error) *cdevice.RecordReader {
+	t.Helper()
+	r, e := cdevice.WrapRecordReader(failing{err: err}, device.Host())
+	require.NoError(t, e)
+	return r
+}
+
+const math32 = 1<<32 - 1
+
+// An error that came from one C stream leaves by another with its code.
+func TestErrorsKeepTheirCodeThroughStreams(t *testing.T) {
+	checkLeaks(t)
+	from, err := cdevice.ImportRecordReader(newScript(t).failing(0, 71, "protocol").stream)
+	require.NoError(t, err)
+	s := export(t, from)
+	_, code := next(t, s)
+	assert.Equal(t, 71, code)
+	assert.Contains(t, bridge.CallGetLastError(s), "protocol")
+}
+
+func TestPanicInASourceIsAnError(t *testing.T) {
+	checkLeaks(t)
+	defer func(before func(any, []byte)) { bridge.OnPanic = before }(bridge.OnPanic)
+	bridge.OnPanic = func(v any, _ []byte) { t.Errorf("%v was only printed", v) }
+	iterator := func(yield func(*cdevice.RecordBatch, error) bool) { panic("in the iterator") }
+	exits := func(yield func(*cdevice.RecordBatch, error) bool) { runtime.Goexit() }
+	for name, row := range map[string]struct {
+		open func() (*cdevice.RecordReader, error)
+		want string
+	}{
+		"iterator": {func() (*cdevice.RecordReader, error) {
+			return cdevice.NewRecordReader(numberedSchema, device.CPU, iterator)
+		}, "cdevice: panic: in the iterator"},
+		"iterator that exits": {func() (*cdevice.RecordReader, error) {
+			return cdevice.NewRecordReader(numberedSchema, device.CPU, exits)
+		}, "the source of the stream ended its goroutine"},
+		"function": {func() (*cdevice.RecordReader, error) {
+			return cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) { panic(errSource) }, nil)
+		}, "cdevice: panic: the source is on fire"},
+		"arrow-go reader": {func() (*cdevice.RecordReader, error) {
+			return cdevice.WrapRecordReader(panicking{}, device.Host())
+		}, "cdevice: panic: in a reader"},
+		"arrow-go reader, copied": {func() (*cdevice.RecordReader, error) {
+			return cdevice.CopyReaderToDevice(background, panicking{}, device.Host())
+		}, "cdevice: panic: in a reader"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			checkLeaks(t)
+			r, err := row.open()
+			require.NoError(t, err)
+			s := export(t, r)
+			_, code := next(t, s)
+			assert.EqualValues(t, syscall.EIO, code)
+			assert.Contains(t, bridge.CallGetLastError(s), row.want)
+			cdevice.ReleaseCArrowDeviceArrayStream(s)
+
+			r, err = row.open()
+			require.NoError(t, err)
+			for range 2 {
+				_, err = numbersOf(t, r.All())
+				assert.ErrorContains(t, err, row.want, "in Go too")
+			}
+			r.Release()
+		})
+	}
+}
+
+type panicking struct{ array.RecordReader }
+
+func (panicking) Schema() *arrow.Schema { return numberedSchema }
+func (panicking) Next() bool            { panic("in a reader") }
+func (panicking) Retain()               {}
+func (panicking) Release()              {}
+
+// What a source yields must belong in the stream.
+func TestSourcesMustKeepTheirWord(t *testing.T) {
+	checkLeaks(t)
+	other := wrap(t, oneColumn(t, fromJSON(t, arrow.BinaryTypes.String, `["a"]`)))
+	good := numbered(t, 1)[0]
+	for name, row := range map[string]struct {
+		b    *cdevice.RecordBatch
+		on   device.Type
+		want string
+	}{
+		"nil":         {nil, device.CPU, "neither a batch nor an error"},
+		"schema":      {other, device.CPU, "RecordBatch.schema"},
+		"device type": {good, device.CUDA, "device_type = cpu, want cuda, the stream's"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			once := func() (*cdevice.RecordBatch, error) {
+				if row.b != nil {
+					row.b.Retain()
+				}
+				return row.b, nil
+			}
+			f, err := cdevice.NewRecordReaderFunc(numberedSchema, row.on, once, nil)
+			require.NoError(t, err)
+			i, err := cdevice.NewRecordReader(numberedSchema, row.on, yielding(nil, row.b))
+			require.NoError(t, err)
+			for _, r := range []*cdevice.RecordReader{f, i} {
+				_, err := numbersOf(t, r.All())
+				assert.ErrorContains(t, err, row.want)
+				assert.ErrorIs(t, err, arrow.ErrInvalid)
+				r.Release()
+			}
+		})
+	}
+	wrong, err := array.NewRecordReader(numberedSchema, nil)
+	require.NoError(t, err)
+	defer wrong.Release()
+	r, err := cdevice.WrapRecordReader(lying{wrong, viewOf(t, other)}, device.Host())
+	require.NoError(t, err)
+	defer r.Release()
+	_, err = numbersOf(t, r.All())
+	assert.ErrorContains(t, err, "RecordBatch.schema")
+}
+
+// lying gives batches of another schema than it says.
+type lying struct {
+	array.RecordReader
+	rec arrow.RecordBatch
+}
+
+func (lying) Next() bool                       { return true }
+func (l lying) RecordBatch() arrow.RecordBatch { return l.rec }
