@@ -27,6 +27,7 @@ func TestHostReaderIsAnArrowGoReader(t *testing.T) {
 	h.Release()
 	var kept []arrow.RecordBatch
 	for h.Next() {
+		//lint:ignore SA1019 it is deprecated, and still of the interface
 		assert.Equal(t, h.RecordBatch(), h.Record())
 		h.RecordBatch().Retain()
 		kept = append(kept, h.RecordBatch())
