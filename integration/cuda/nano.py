@@ -36,6 +36,9 @@ _view_reset = _function("ArrowDeviceArrayViewReset", _pointer, result=None)
 _set_array = _function("ArrowDeviceArrayViewSetArrayAsync", _pointer, _pointer, _pointer, _pointer)
 _copy = _function("ArrowDeviceArrayViewCopyAsync", _pointer, _pointer, _pointer, _pointer)
 _move = _function("ArrowDeviceArrayMoveToDevice", _pointer, _pointer, _pointer)
+_basic_stream = _function("ArrowBasicArrayStreamInit", _pointer, _pointer, ctypes.c_int64)
+_basic_stream_set = _function("ArrowBasicArrayStreamSetArray", _pointer, ctypes.c_int64, _pointer, result=None)
+_basic_device_stream = _function("ArrowDeviceBasicArrayStreamInit", _pointer, _pointer, _pointer)
 
 
 class _Layout(ctypes.Structure):
@@ -188,6 +191,19 @@ def move(source, device):
     struct = abi.ArrowDeviceArray()
     _check(_move(capsules.address(capsule, "arrow_device_array"), device, ctypes.addressof(struct)))
     return nanoarrow.device.c_device_array(capsules.Produced(source.schema, struct))
+
+
+def device_stream(sources, device):
+    """A device stream of a plain stream of nanoarrow's, with the arrays of so many
+    sources that can be taken: the struct. Their events are lost on the way."""
+    plain, stream = abi.ArrowArrayStream(), abi.ArrowDeviceArrayStream()
+    taken = [source.__arrow_c_device_array__() for source in sources]
+    schema, _ = taken[0]
+    _check(_basic_stream(ctypes.addressof(plain), capsules.address(schema, "arrow_schema"), len(taken)))
+    for i, (_, array) in enumerate(taken):
+        _basic_stream_set(ctypes.addressof(plain), i, capsules.address(array, "arrow_device_array"))
+    _check(_basic_device_stream(ctypes.addressof(stream), ctypes.addressof(plain), device))
+    return stream
 
 
 def sync_event(array):

@@ -5,6 +5,15 @@
 
 #include "../../internal/abi/abi.h"
 
+/* Of the C stream interface, which only arrow-go's cdata has to do with. */
+struct ArrowArrayStream {
+  int (*get_schema)(struct ArrowArrayStream*, struct ArrowSchema* out);
+  int (*get_next)(struct ArrowArrayStream*, struct ArrowArray* out);
+  const char* (*get_last_error)(struct ArrowArrayStream*);
+  void (*release)(struct ArrowArrayStream*);
+  void* private_data;
+};
+
 static int64_t structs = 0; /* atomic: allocated and not freed */
 
 int64_t golib_struct_count(void) { return __atomic_load_n(&structs, __ATOMIC_RELAXED); }
@@ -38,4 +47,10 @@ void golib_destroy_device_array_capsule(void* capsule) {
   struct ArrowDeviceArray* array = capsule_pointer(capsule, "arrow_device_array");
   if (array->array.release != NULL) array->array.release(&array->array);
   golib_free_struct(array);
+}
+
+void golib_destroy_stream_capsule(void* capsule) {
+  struct ArrowArrayStream* stream = capsule_pointer(capsule, "arrow_array_stream");
+  if (stream->release != NULL) stream->release(stream);
+  golib_free_struct(stream);
 }

@@ -19,3 +19,4 @@ int64_t golib_struct_count(void);
  * out or it was never filled, and free it. */
 void golib_destroy_schema_capsule(void* capsule);
 void golib_destroy_device_array_capsule(void* capsule);
+void golib_destroy_stream_capsule(void* capsule);

@@ -14,11 +14,11 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 )
 
-// description is what is known of a thing without reading its memory.
+// description is what is known of an object without reading its memory.
 type description struct {
-	Kind     string            `json:"kind"` // "array" or "batch"
-	Device   string            `json:"device"`
-	Length   int64             `json:"length"`
+	Kind     string            `json:"kind"`   // "array" or "batch", which a stream is of
+	Device   string            `json:"device"` // of a stream: only its type
+	Length   int64             `json:"length"` // of a stream: -1
 	Fields   []fieldInfo       `json:"fields"` // of an array: its only one
 	Metadata map[string]string `json:"metadata"`
 }
@@ -55,11 +55,11 @@ func (b aBatch) describe() description {
 //export golib_describe
 func golib_describe(handle C.uint64_t, out **C.char) *C.char {
 	return answer(out, func() (any, error) {
-		t, err := get(handle)
+		o, err := borrow(handle)
 		if err != nil {
 			return nil, err
 		}
-		return t.describe(), nil
+		return o.describe(), nil
 	})
 }
 

@@ -1,10 +1,10 @@
 // Command golib is this module as a C shared library for the tests in
 // ../python: Go and PyArrow in one process.
 //
-// Arrays and record batches are known to Python by handles. Every function
-// returns NULL when it worked, and otherwise the text of the error, which the
-// caller frees with golib_free; a panic comes back the same way. Results are
-// written to the last argument, and text in them is JSON that the caller frees.
+// Arrays, record batches and streams of them are known to Python by handles.
+// Every function returns NULL when it worked, and otherwise the text of the error,
+// which the caller frees with golib_free; a panic comes back the same way. Results
+// are written to the last argument, and text in them is JSON that the caller frees.
 package main
 
 // #cgo CFLAGS: -D_GNU_SOURCE
@@ -36,14 +36,14 @@ func guard(body func() error) (text *C.char) {
 	return nil
 }
 
-// create is guard for functions that make a thing and answer with its handle.
-func create(out *C.uint64_t, body func() (thing, error)) *C.char {
+// create is guard for functions that make an object and answer with its handle.
+func create[T object](out *C.uint64_t, body func() (T, error)) *C.char {
 	return guard(func() error {
-		t, err := body()
+		o, err := body()
 		if err != nil {
 			return err
 		}
-		*out = C.uint64_t(put(t))
+		*out = C.uint64_t(put(o))
 		return nil
 	})
 }

@@ -15,18 +15,21 @@ import (
 //export golib_stats
 func golib_stats(out **C.char) *C.char {
 	return answer(out, func() (any, error) {
-		things.Lock()
-		handles := len(things.live)
-		things.Unlock()
+		objects.Lock()
+		handles := len(objects.live)
+		objects.Unlock()
 		s := cdevice.ReadStats()
 		return map[string]int64{
-			"handles":         int64(handles),
-			"structs":         int64(C.golib_struct_count()),
-			"bytes":           int64(allocator.CurrentAlloc()),
-			"exported_arrays": s.ExportedArrays,
-			"exported_blocks": s.ExportedBlocks,
-			"imported_arrays": s.ImportedArrays,
-			"pinned_batches":  s.PinnedBatches,
+			"handles":          int64(handles),
+			"structs":          int64(C.golib_struct_count()),
+			"bytes":            int64(allocator.CurrentAlloc()),
+			"exported_arrays":  s.ExportedArrays,
+			"exported_blocks":  s.ExportedBlocks,
+			"imported_arrays":  s.ImportedArrays,
+			"exported_streams": s.ExportedStreams,
+			"imported_streams": s.ImportedStreams,
+			"sources":          sources.Load(),
+			"pinned_batches":   s.PinnedBatches,
 		}, nil
 	})
 }

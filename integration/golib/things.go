@@ -15,16 +15,21 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 )
 
-// thing is what a handle stands for: a cdevice.Array or a cdevice.RecordBatch.
-type thing interface {
+// object is what a handle stands for: a thing, or a stream of things.
+type object interface {
 	Release()
+	describe() description
+}
+
+// thing is a cdevice.Array or a cdevice.RecordBatch.
+type thing interface {
+	object
 	slice(i, j int64) (thing, error)
 	copyToHost() (thing, error)
 	copyTo(device.Device, ...cdevice.CopyOption) (thing, error)
 	hostView() (hostView, error)
 	export(*cdevice.CArrowDeviceArray, *cdata.CArrowSchema, ...cdevice.ExportOption) error
 	exportSchema(*cdata.CArrowSchema) error
-	describe() description
 }
 
 // hostView is what arrow-go's arrays and record batches have in common.
@@ -105,42 +110,55 @@ func wrapBatch(rec arrow.RecordBatch) (thing, error) {
 	return aBatch{b}, err
 }
 
-// things is the table of handles. Handles are never used twice, so that a stale
+// objects is the table of handles. Handles are never used twice, so that a stale
 // one is an error and not somebody else's array.
-var things = struct {
+var objects = struct {
 	sync.Mutex
 	last uint64
-	live map[uint64]thing
-}{live: map[uint64]thing{}}
+	live map[uint64]object
+}{live: map[uint64]object{}}
 
-func put(t thing) uint64 {
-	things.Lock()
-	defer things.Unlock()
-	things.last++
-	things.live[things.last] = t
-	return things.last
+func put(o object) uint64 {
+	objects.Lock()
+	defer objects.Unlock()
+	objects.last++
+	objects.live[objects.last] = o
+	return objects.last
+}
+
+// borrow borrows the object behind a handle.
+func borrow(handle C.uint64_t) (object, error) {
+	objects.Lock()
+	defer objects.Unlock()
+	return find(handle)
+}
+
+// take removes a handle from the table; the object's reference is the caller's.
+func take(handle C.uint64_t) (object, error) {
+	objects.Lock()
+	defer objects.Unlock()
+	o, err := find(handle)
+	delete(objects.live, uint64(handle))
+	return o, err
+}
+
+func find(handle C.uint64_t) (object, error) {
+	o, ok := objects.live[uint64(handle)]
+	if !ok {
+		return nil, fmt.Errorf("golib: handle %d is not alive", handle)
+	}
+	return o, nil
 }
 
 // get borrows the thing behind a handle.
 func get(handle C.uint64_t) (thing, error) {
-	things.Lock()
-	defer things.Unlock()
-	return find(handle)
-}
-
-// take removes a handle from the table; the thing's reference is the caller's.
-func take(handle C.uint64_t) (thing, error) {
-	things.Lock()
-	defer things.Unlock()
-	t, err := find(handle)
-	delete(things.live, uint64(handle))
-	return t, err
-}
-
-func find(handle C.uint64_t) (thing, error) {
-	t, ok := things.live[uint64(handle)]
+	o, err := borrow(handle)
+	if err != nil {
+		return nil, err
+	}
+	t, ok := o.(thing)
 	if !ok {
-		return nil, fmt.Errorf("golib: handle %d is not alive", handle)
+		return nil, fmt.Errorf("golib: handle %d is a stream", handle)
 	}
 	return t, nil
 }

@@ -60,6 +60,11 @@ class ArrowDeviceArrayStream(ctypes.Structure):
     _fields_ = [("device_type", ctypes.c_int32), *ArrowArrayStream._fields_]
 
 
+# The callbacks of a stream: self and, as an address, where the result goes.
+GET = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
+GET_LAST_ERROR = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
+
+
 class ArrowAsyncTask(ctypes.Structure):
     _fields_ = [("extract_data", ctypes.c_void_p), ("private_data", ctypes.c_void_p)]
 
@@ -143,6 +148,22 @@ def release(struct):
     owner = _owner(struct)
     if owner.release:
         ctypes.CFUNCTYPE(None, ctypes.c_void_p)(owner.release)(ctypes.addressof(owner))
+
+
+def get_schema(stream, schema):
+    """What get_schema answers; it fills the schema."""
+    return GET(stream.get_schema)(ctypes.addressof(stream), ctypes.addressof(schema))
+
+
+def get_next(stream, array):
+    """What get_next answers; it fills the array."""
+    return GET(stream.get_next)(ctypes.addressof(stream), ctypes.addressof(array))
+
+
+def last_error(stream):
+    """The text of a stream's last error, None if it has none."""
+    address = GET_LAST_ERROR(stream.get_last_error)(ctypes.addressof(stream))
+    return None if address is None else ctypes.string_at(address).decode()
 
 
 @contextlib.contextmanager

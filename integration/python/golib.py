@@ -1,4 +1,5 @@
 """The Go library for Python: arrays and record batches that PyArrow can import.
+Streams of them are in gostream.py.
 
 Objects own a handle until release(), or the end of a with statement. There is no
 finalizer: an object that nobody releases is a leak, and the tests report it.
@@ -66,6 +67,14 @@ for _name, _arguments in {
     "golib_wait_on": [_handle, _address],
     "golib_used_on": [_handle, _address],
     "golib_export_after": [_handle, _address, _address, _address],
+    "golib_make_stream": [_text, _handle, _out_handle, ctypes.c_int, ctypes.c_int64, _text, _text, _out_handle],
+    "golib_import_stream": [_address, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_int, _out_handle],
+    "golib_import_plain_stream": [_address, _out_handle],
+    "golib_next": [_handle, _out_handle],
+    "golib_export_stream": [_handle, _address, ctypes.c_int],
+    "golib_export_plain_stream": [_handle, _address],
+    "golib_copy_stream": [_handle, _device_type, _device_id, _address, _out_handle],
+    "golib_host_stream": [_handle, _out_handle],
 }.items():
     _function = getattr(_lib, _name)
     _function.argtypes = _arguments
@@ -138,7 +147,7 @@ _new_capsule.restype = ctypes.py_object
 
 
 # PyCapsule_New keeps the pointer to the name, so these live as long as the module.
-_SCHEMA, _DEVICE_ARRAY = b"arrow_schema", b"arrow_device_array"
+_SCHEMA, _DEVICE_ARRAY, _STREAM = b"arrow_schema", b"arrow_device_array", b"arrow_array_stream"
 
 
 def capsule_pointer(capsule, name):
@@ -175,6 +184,10 @@ def _owned_device_array():
     return _Owned(abi.ArrowDeviceArray, _DEVICE_ARRAY, _lib.golib_destroy_device_array_capsule)
 
 
+def _owned_stream():
+    return _Owned(abi.ArrowArrayStream, _STREAM, _lib.golib_destroy_stream_capsule)
+
+
 def _capsules(export):
     with _owned_schema() as schema, _owned_device_array() as array:
         export(array.address, schema.address)
@@ -189,8 +202,8 @@ class _After:
         return _capsules(lambda array, schema: _call("export_after", self._go.handle, array, schema, self._stream))
 
 
-class GoObject:
-    """What GoArray and GoBatch share."""
+class GoHandle:
+    """What an object of Go's is to Python."""
 
     def __init__(self, handle):
         self.handle = handle
@@ -206,6 +219,13 @@ class GoObject:
         handle, self.handle = self.handle, 0
         if handle:
             _call("release_on_other_thread" if on_other_thread else "release", handle)
+
+    def describe(self):
+        return _ask("describe", self.handle)
+
+
+class GoObject(GoHandle):
+    """What GoArray and GoBatch share."""
 
     # By pointer, under the names that PyArrow uses.
 
@@ -274,9 +294,6 @@ class GoObject:
     def used_on(self, stream):
         """The memory is kept for the work that a stream has at the end of this object."""
         _call("used_on", self.handle, stream)
-
-    def describe(self):
-        return _ask("describe", self.handle)
 
     def values(self):
         return _ask("values", self.handle)

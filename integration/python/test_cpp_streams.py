@@ -12,15 +12,13 @@ import abi
 import arrays
 import cpp
 import transfer
+from streams import Spy
 
 each_device = pytest.mark.parametrize("device_type", [abi.CPU, abi.EXT_DEV], ids=["cpu", "ext_dev"])
 TABLE = pa.table({"a": [1, None, 3, 4, 5, 6], "s": ["x", None, "", "y" * 20, "z", None]}).replace_schema_metadata({"k": "v"})
 
 # As after any import: test_peer.test_empty_slice_of_views_is_not_valid_after_any_import.
 NOT_VALID = [("binary_view", "empty_part"), ("utf8_view", "empty_part")]
-
-GET = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
-GET_LAST_ERROR = ctypes.CFUNCTYPE(ctypes.c_char_p, ctypes.c_void_p)
 
 
 def batches_of_two():
@@ -33,10 +31,6 @@ def test_structs_have_the_sizes_of_the_headers():
     assert ctypes.sizeof(abi.ArrowAsyncTask) == 16
     assert ctypes.sizeof(abi.ArrowAsyncProducer) == 40
     assert ctypes.sizeof(abi.ArrowAsyncDeviceStreamHandler) == 48
-
-
-def get_next(stream, array):
-    return GET(stream.get_next)(ctypes.addressof(stream), ctypes.addressof(array))
 
 
 @each_device
@@ -77,7 +71,7 @@ def test_memory_is_shared():
 def test_arrays_say_where_they_are(device_type, device_id):
     with cpp.exported(batches_of_two(), device_type=device_type, device_id=device_id) as stream:
         array = abi.ArrowDeviceArray()
-        assert get_next(stream, array) == 0
+        assert abi.get_next(stream, array) == 0
         assert (array.device_type, array.device_id, array.sync_event) == (device_type, device_id, None)
         assert (array.array.length, array.array.n_children) == (2, 2)
         abi.release(array)
@@ -152,7 +146,7 @@ def test_the_end_is_an_array_without_a_release():
     with cpp.exported(pa.RecordBatchReader.from_batches(TABLE.schema, [])) as stream:
         array = abi.ArrowDeviceArray()
         ctypes.memset(ctypes.addressof(array), 0xAA, ctypes.sizeof(array))
-        assert get_next(stream, array) == 0
+        assert abi.get_next(stream, array) == 0
         assert array.array.release is None
 
 
@@ -172,8 +166,8 @@ ERRORS = {
 def test_errors_have_a_number_and_a_text(status):
     number, _ = ERRORS[status]
     with cpp.exported(batches_of_two(), fails_after=0, status=status, message="no more") as stream:
-        assert get_next(stream, abi.ArrowDeviceArray()) == number
-        assert GET_LAST_ERROR(stream.get_last_error)(ctypes.addressof(stream)) == f"{status}: no more".encode()
+        assert abi.get_next(stream, abi.ArrowDeviceArray()) == number
+        assert abi.last_error(stream) == f"{status}: no more"
 
 
 @each_device
@@ -200,33 +194,6 @@ def test_an_exception_in_a_python_source_is_the_error():
             reader.read_next_batch()
             with pytest.raises(cpp.CppError, match="disk gone"):
                 reader.read_next_batch()
-
-
-class Spy:
-    """Stands before a stream, writes down its calls, and fails in one of them."""
-
-    def __init__(self, stream, fails=None, number=0, text=None):
-        self.calls = []
-        self._kept = [ctypes.create_string_buffer(text) if text is not None else None]
-
-        def before(name, original):
-            def call(stream, out):
-                self.calls.append(name)
-                return number if name == fails else original(stream, out)
-
-            return call
-
-        def get_last_error(_):
-            self.calls.append("get_last_error")
-            return ctypes.cast(self._kept[0], ctypes.c_void_p).value
-
-        for name in ("get_schema", "get_next"):
-            self._put(stream, name, GET(before(name, GET(getattr(stream, name)))))
-        self._put(stream, "get_last_error", ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(get_last_error))
-
-    def _put(self, stream, name, callback):
-        self._kept.append(callback)
-        setattr(stream, name, ctypes.cast(callback, ctypes.c_void_p).value)
 
 
 def test_the_consumer_asks_again_after_the_end():

@@ -1,0 +1,230 @@
+package main
+
+// #include <stdint.h>
+import "C"
+
+import (
+	"context"
+	"fmt"
+	"iter"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/cdata"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
+)
+
+// stream is a cdevice.RecordReader or a cdevice.ArrayReader.
+type stream interface {
+	object
+	next() (thing, error) // nil at the end
+	export(*cdevice.CArrowDeviceArrayStream, ...cdevice.ExportOption) error
+}
+
+type batches struct{ *cdevice.RecordReader }
+
+func (s batches) next() (thing, error) {
+	b, err := first(s.All())
+	if b == nil {
+		return nil, err
+	}
+	return aBatch{b}, nil
+}
+
+func (s batches) export(out *cdevice.CArrowDeviceArrayStream, opts ...cdevice.ExportOption) error {
+	return cdevice.ExportRecordReader(s.RecordReader, out, opts...)
+}
+
+func (s batches) describe() description {
+	metadata := s.Schema().Metadata()
+	return description{"batch", s.DeviceType().String(), -1, fieldInfos(s.Schema().Fields()), metadata.ToMap()}
+}
+
+type arrays struct{ *cdevice.ArrayReader }
+
+func (s arrays) next() (thing, error) {
+	a, err := first(s.All())
+	if a == nil {
+		return nil, err
+	}
+	return anArray{a}, nil
+}
+
+func (s arrays) export(out *cdevice.CArrowDeviceArrayStream, opts ...cdevice.ExportOption) error {
+	return cdevice.ExportArrayReader(s.ArrayReader, out, opts...)
+}
+
+func (s arrays) describe() description {
+	return description{"array", s.DeviceType().String(), -1, fieldInfos([]arrow.Field{s.Field()}), nil}
+}
+
+// first returns what a sequence yields next, for the caller to release: nil at its end.
+func first[T interface{ Retain() }](all iter.Seq2[T, error]) (none T, _ error) {
+	for item, err := range all {
+		if err != nil {
+			return none, err
+		}
+		item.Retain()
+		return item, nil
+	}
+	return none, nil
+}
+
+func streamOf(handle C.uint64_t) (stream, error) {
+	o, err := borrow(handle)
+	if err != nil {
+		return nil, err
+	}
+	s, ok := o.(stream)
+	if !ok {
+		return nil, fmt.Errorf("golib: handle %d is not a stream", handle)
+	}
+	return s, nil
+}
+
+func readerOf(handle C.uint64_t) (*cdevice.RecordReader, error) {
+	s, err := streamOf(handle)
+	if err != nil {
+		return nil, err
+	}
+	b, ok := s.(batches)
+	if !ok {
+		return nil, fmt.Errorf("golib: handle %d is not a stream of record batches", handle)
+	}
+	return b.RecordReader, nil
+}
+
+// golib_import_stream imports the struct ArrowDeviceArrayStream at an address, of
+// record batches or of arrays.
+//
+//export golib_import_stream
+func golib_import_stream(address C.uintptr_t, ofArrays, validate, prefetch, withGIL C.int, out *C.uint64_t) *C.char {
+	return create(out, func() (stream, error) {
+		opts := append(importOptions(validate, withGIL), cdevice.WithPrefetch(int(prefetch)))
+		in := cdevice.DeviceArrayStreamFromPtr(uintptr(address))
+		if ofArrays != 0 {
+			r, err := cdevice.ImportArrayReader(in, opts...)
+			return arrays{r}, err
+		}
+		r, err := cdevice.ImportRecordReader(in, opts...)
+		return batches{r}, err
+	})
+}
+
+// golib_next answers with the handle of the next thing, or with 0 at the end.
+//
+//export golib_next
+func golib_next(handle C.uint64_t, out *C.uint64_t) *C.char {
+	return guard(func() error {
+		s, err := streamOf(handle)
+		if err != nil {
+			return err
+		}
+		t, err := s.next()
+		if t != nil {
+			*out = C.uint64_t(put(t))
+		}
+		return err
+	})
+}
+
+// golib_export_stream fills the struct ArrowDeviceArrayStream at an address.
+//
+//export golib_export_stream
+func golib_export_stream(handle C.uint64_t, address C.uintptr_t, forHost C.int) *C.char {
+	return guard(func() error {
+		s, err := streamOf(handle)
+		if err != nil {
+			return err
+		}
+		return s.export(cdevice.DeviceArrayStreamFromPtr(uintptr(address)), exportOptions(forHost)...)
+	})
+}
+
+// golib_copy_stream makes a stream of copies on a device, which is a batch ahead. What
+// arrow-go can read, it reads.
+//
+//export golib_copy_stream
+func golib_copy_stream(handle C.uint64_t, deviceType C.int32_t, id C.int64_t, on C.uintptr_t, out *C.uint64_t) *C.char {
+	return create(out, func() (stream, error) {
+		r, err := readerOf(handle)
+		if err != nil {
+			return nil, err
+		}
+		dev, err := openDevice(deviceType, id)
+		if err != nil {
+			return nil, err
+		}
+		opts, err := copyOptions(dev, on)
+		if err != nil {
+			return nil, err
+		}
+		if r.DeviceType() != device.CPU {
+			c, err := r.CopyTo(context.Background(), dev, opts...)
+			return batches{c}, err
+		}
+		host := hostReader(r)
+		defer host.Release()
+		c, err := cdevice.CopyReaderToDevice(context.Background(), host, dev, opts...)
+		return batches{c}, err
+	})
+}
+
+func hostReader(r *cdevice.RecordReader) array.RecordReader {
+	return r.HostReader(context.Background(), allocator)
+}
+
+// wrapReader releases the reader.
+func wrapReader(rdr array.RecordReader) (stream, error) {
+	defer rdr.Release()
+	r, err := cdevice.WrapRecordReader(rdr, device.Host())
+	return batches{r}, err
+}
+
+// golib_host_stream makes a stream of what arrow-go reads of a stream.
+//
+//export golib_host_stream
+func golib_host_stream(handle C.uint64_t, out *C.uint64_t) *C.char {
+	return create(out, func() (stream, error) {
+		r, err := readerOf(handle)
+		if err != nil {
+			return nil, err
+		}
+		return wrapReader(hostReader(r))
+	})
+}
+
+// Plain streams, without a device, are arrow-go's to import and to export.
+
+// golib_import_plain_stream imports the struct ArrowArrayStream at an address.
+//
+//export golib_import_plain_stream
+func golib_import_plain_stream(address C.uintptr_t, out *C.uint64_t) *C.char {
+	return create(out, func() (stream, error) {
+		rdr, err := cdata.ImportCRecordReader(abi.At[cdata.CArrowArrayStream](uintptr(address)), nil)
+		if err != nil {
+			return nil, err
+		}
+		return wrapReader(rdr.(array.RecordReader))
+	})
+}
+
+// golib_export_plain_stream fills the struct ArrowArrayStream at an address, which
+// is zeroed.
+//
+//export golib_export_plain_stream
+func golib_export_plain_stream(handle C.uint64_t, address C.uintptr_t) *C.char {
+	return guard(func() error {
+		r, err := readerOf(handle)
+		if err != nil {
+			return err
+		}
+		host := hostReader(r)
+		defer host.Release() // the export retains it: docs/upstream.md, 14
+		cdata.ExportRecordReader(host, abi.At[cdata.CArrowArrayStream](uintptr(address)))
+		return nil
+	})
+}

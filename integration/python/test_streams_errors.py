@@ -1,0 +1,328 @@
+"""Errors of device streams between Go and Arrow C++: they come in their place, with
+their text and their number, and end the stream; nothing is left of it."""
+
+import ctypes
+import errno
+import re
+
+import pyarrow as pa
+import pytest
+
+import abi
+import cpp
+import golib
+from golib import GoArray, GoBatch, GoError
+from gostream import GoStream, released, wait_until
+from streams import Spy, cpp_to_go, go_to_cpp
+from test_cpp_streams import ERRORS, TABLE, batches_of_two, each_device
+
+each_after = pytest.mark.parametrize("after", [0, 1, 3])
+
+
+def taken(stream, **options):
+    return GoStream.take(ctypes.addressof(stream), **options)
+
+
+def number_in(error):
+    return int(re.search(r"\(errno (\d+)\)", str(error)).group(1))
+
+
+# Of Arrow C++, in Go.
+
+
+@each_device
+@each_after
+@pytest.mark.parametrize("status", ERRORS)
+def test_go_sees_the_number_and_the_text(device_type, status, after):
+    number, _ = ERRORS[status]
+    options = {"device_type": device_type, "fails_after": after, "status": status, "message": "no more, ünd ende"}
+    with cpp_to_go(batches_of_two(), **options) as go:
+        for _ in range(after):
+            go.next().release()
+        for _ in range(3):
+            with pytest.raises(GoError, match=rf"ArrowDeviceArrayStream\.get_next: .*: {status}: no more, ünd ende$") as e:
+                go.next()
+            assert number_in(e.value) == number
+        assert cpp.stats()["sources"] == 1, "until the release"
+
+
+@each_after
+@pytest.mark.parametrize("status", ERRORS)
+def test_errors_of_cpp_come_back_from_go(status, after):
+    """With the number that they left with, which is all that Arrow C++ looks at."""
+    number, seen_as = ERRORS[status]
+    with cpp_to_go(batches_of_two(), fails_after=after, status=status, message="no more") as go, go.exported() as stream:
+        spy = Spy(stream)
+        with cpp.Reader(ctypes.addressof(stream)) as back:
+            for _ in range(after):
+                assert back.read_next_batch().num_rows == 2
+            for _ in range(2):
+                with pytest.raises(cpp.CppError, match=f"{status}: no more$") as e:
+                    back.read_next_batch()
+                assert e.value.status == seen_as
+    assert spy.answers == [0] * after + [number] * 2
+
+
+def test_go_does_not_ask_again_after_an_error():
+    with cpp.exported(batches_of_two()) as stream:
+        spy = Spy(stream, "get_next", errno.EIO, b"disk gone")
+        with taken(stream) as go:
+            for _ in range(3):
+                with pytest.raises(GoError, match=r"input/output error \(errno 5\): disk gone$"):
+                    go.next()
+    assert spy.calls == ["get_schema", "get_next", "get_last_error"]
+
+
+def test_errors_are_seen_through_a_prefetch():
+    """In their place, though Go knew of them before."""
+    with cpp_to_go(batches_of_two(), prefetch=5, fails_after=2, message="no more") as go:
+        for _ in range(2):
+            go.next().release()
+        with pytest.raises(GoError, match="Invalid: no more$"):
+            go.next()
+    wait_until(lambda: cpp.stats()["sources"] == 0)
+
+
+@pytest.mark.parametrize("text, seen", [(b"", ""), (None, ""), (b"caf\xe9", ": caf\ufffd"), (b"x" * 100_000, ": " + "x" * 100_000)])
+@pytest.mark.parametrize("number", [errno.ENOMEM, 9999, -7])
+def test_go_takes_any_number_and_any_text(number, text, seen):
+    with cpp.exported(batches_of_two()) as stream:
+        spy = Spy(stream, "get_next", number, text)
+        with taken(stream) as go, pytest.raises(GoError) as e:
+            go.next()
+    shown = f"(errno {number})" if number > 0 else f"code {number}"
+    assert str(e.value).endswith(shown + seen)
+    assert spy.calls == ["get_schema", "get_next", "get_last_error"]
+
+
+@pytest.mark.parametrize("of_arrays", [False, True])
+def test_a_stream_without_a_schema_is_refused_and_released(of_arrays):
+    with cpp.exported(batches_of_two()) as stream:
+        spy = Spy(stream, "get_schema", errno.ENOSYS, b"no schema")
+        with pytest.raises(GoError, match=r"ArrowDeviceArrayStream\.get_schema: function not implemented \(errno 38\): no schema$"):
+            taken(stream, of_arrays=of_arrays)
+        assert not abi.is_filled(stream)
+        assert cpp.stats()["sources"] == 0
+    assert spy.calls == ["get_schema", "get_last_error"]
+
+
+def test_a_stream_of_arrays_is_no_stream_of_batches():
+    chunked = pa.chunked_array([[1, 2], [3]])
+    with cpp.exported_chunks(chunked) as stream:
+        with pytest.raises(GoError, match=r"ArrowDeviceArrayStream\.get_schema"):
+            taken(stream)
+        assert not abi.is_filled(stream)
+
+
+def test_a_stream_of_batches_is_a_stream_of_structs():
+    with cpp.exported(batches_of_two()) as stream, taken(stream, of_arrays=True) as go, released(go) as items:
+        assert [value for item in items for value in item.values()] == TABLE.to_pylist()
+
+
+@pytest.mark.parametrize("member", ["get_schema", "get_next", "get_last_error"])
+def test_a_stream_without_a_callback_is_refused_and_released(member):
+    with cpp.exported(batches_of_two()) as stream:
+        setattr(stream, member, None)
+        with pytest.raises(GoError, match=rf"ArrowDeviceArrayStream\.{member}"):
+            taken(stream)
+        assert not abi.is_filled(stream)
+        assert cpp.stats()["sources"] == 0
+
+
+@pytest.mark.parametrize("device_type", [0, -1])
+def test_a_stream_without_a_device_is_refused_and_released(device_type):
+    with cpp.exported(batches_of_two()) as stream:
+        stream.device_type = device_type
+        with pytest.raises(GoError, match=r"ArrowDeviceArrayStream\.device_type"):
+            taken(stream)
+        assert not abi.is_filled(stream)
+
+
+def test_a_released_stream_is_refused():
+    with cpp.exported(batches_of_two()) as stream:
+        abi.release(stream)
+        with pytest.raises(GoError, match=r"ArrowDeviceArrayStream\.release"):
+            taken(stream)
+    with pytest.raises(GoError, match="ArrowDeviceArrayStream"):
+        GoStream.take(0)
+
+
+def test_arrays_of_another_device_than_the_stream_are_refused_and_released():
+    """Arrow C++ takes them, by what each array says."""
+    with cpp.exported(batches_of_two()) as stream:
+        stream.device_type = abi.CUDA
+        with taken(stream) as go:
+            assert go.describe()["device"] == "cuda"
+            for _ in range(2):
+                with pytest.raises(GoError, match=r"ArrowDeviceArrayStream\.get_next\.device_type = 1, want 2"):
+                    go.next()
+            assert golib.stats()["imported_arrays"] == 0
+
+
+def test_full_validation_ends_the_stream_at_the_first_bad_batch():
+    offsets = bytearray(b"\0\0\0\0\1\0\0\0\3\0\0\0")
+    array = pa.Array.from_buffers(pa.string(), 2, [None, pa.py_buffer(offsets), pa.py_buffer(b"abc")])
+    bad = pa.record_batch([array], names=["s"])
+    offsets[4] = 9  # larger than the last one
+    good = pa.record_batch({"s": ["x"]})
+    source = pa.RecordBatchReader.from_batches(good.schema, [good, bad, good])
+    with cpp_to_go(source, full_validation=True) as go:
+        go.next().release()
+        for _ in range(2):
+            with pytest.raises(GoError, match="ArrowDeviceArrayStream.get_next"):
+                go.next()
+    source.close()
+
+
+def test_an_exception_in_a_python_source_is_the_error_in_go():
+    def batches():
+        yield from TABLE.to_batches(2)[:1]
+        raise OSError("disk gone")
+
+    with cpp_to_go(pa.RecordBatchReader.from_batches(TABLE.schema, batches())) as go:
+        go.next().release()
+        with pytest.raises(GoError, match="disk gone"):
+            go.next()
+
+
+# Of Go, in Arrow C++.
+
+# What fails, its number, what Arrow C++ makes of that, and the text.
+FAILURES = {
+    "error": (errno.EIO, "IOError", "disk on fire"),
+    "invalid": (errno.EINVAL, "Invalid", "disk on fire: invalid"),
+    "type": (errno.EINVAL, "Invalid", "disk on fire: type error"),
+    "not_implemented": (errno.ENOSYS, "NotImplemented", "disk on fire: not implemented"),
+    "not_supported": (errno.ENOTSUP, "IOError", "disk on fire: not supported"),
+    "cancelled": (errno.ECANCELED, "IOError", "disk on fire: context canceled"),
+    "deadline": (errno.ETIMEDOUT, "IOError", "disk on fire: context deadline exceeded"),
+    "out_of_memory": (errno.ENOMEM, "Out of memory", "disk on fire: cannot allocate memory"),
+    "no_space": (errno.ENOSPC, "IOError", "disk on fire: no space left on device"),
+    "end_inside": (errno.EIO, "IOError", "disk on fire: EOF"),
+    "nothing": (errno.EINVAL, "Invalid", "cdevice: neither a batch nor an error: invalid"),
+    "panic": (errno.EIO, "IOError", "cdevice: panic: disk on fire"),
+    "panic_with_error": (errno.ENOMEM, "Out of memory", "cdevice: panic: disk on fire: cannot allocate memory"),
+    "runtime_error": (errno.EIO, "IOError", "cdevice: panic: runtime error: index out of range [0] with length 0"),
+    "goexit": (errno.EIO, "IOError", "cdevice: the iterator ended its goroutine"),
+}
+each_failure = pytest.mark.parametrize("failure", FAILURES)
+
+
+def failing(how, failure, after, item):
+    return GoStream.of([item] * after, like=item, how=how, fails_after=after, failure=failure, message="disk on fire")
+
+
+def sources_of(failure):
+    """goexit would end the thread that a function is called on."""
+    return ["iterator"] if failure == "goexit" else ["iterator", "function"]
+
+
+@each_after
+@each_failure
+def test_cpp_sees_what_fails_in_go(failure, after):
+    _, seen_as, text = FAILURES[failure]
+    for how in sources_of(failure):
+        with GoBatch.make("utf8", "nulls") as item, failing(how, failure, after, item) as go, go_to_cpp(go) as there:
+            go.release()
+            for _ in range(after):
+                assert there.read_next_batch().num_rows == 7
+            for _ in range(3):  # it may ask again
+                with pytest.raises(cpp.CppError) as e:
+                    there.read_next_batch()
+                assert (e.value.status, e.value.message) == (seen_as, text), how
+            assert golib.stats()["sources"] == (0 if how == "iterator" else 1)
+        assert golib.stats()["sources"] == 0
+
+
+@each_failure
+def test_failures_of_go_have_a_number_and_a_text(failure):
+    number, _, text = FAILURES[failure]
+    for how in sources_of(failure):
+        with GoBatch.make("int32", "valid") as item, failing(how, failure, 1, item) as go, go.exported() as stream:
+            array = abi.ArrowDeviceArray()
+            assert abi.get_next(stream, array) == 0
+            assert abi.last_error(stream) is None
+            abi.release(array)
+            assert abi.get_next(stream, array) == number, how
+            assert abi.last_error(stream) == text, how
+            assert not abi.is_filled(array)
+            with abi.owned(abi.ArrowSchema()) as schema:
+                assert abi.get_schema(stream, schema) == 0
+            assert abi.last_error(stream) is None, "of the last call"
+
+
+@each_failure
+def test_failures_keep_their_number_on_their_way(failure):
+    """From Go to Go, and from there to Arrow C++."""
+    number, seen_as, text = FAILURES[failure]
+    with GoBatch.make("int32", "valid") as item, failing("iterator", failure, 2, item) as there, there.exported() as stream:
+        with taken(stream) as go, go_to_cpp(go) as back:
+            for _ in range(2):
+                back.read_next_batch()
+            with pytest.raises(cpp.CppError, match=rf"\(errno {number}\): {re.escape(text)}$") as e:
+                back.read_next_batch()
+            assert e.value.status == seen_as
+
+
+def test_failures_of_go_come_back_from_cpp():
+    with GoBatch.make("int32", "valid") as item, failing("iterator", "panic", 2, item) as there, go_to_cpp(there) as read:
+        source = pa.RecordBatchReader.from_batches(read.schema, read)
+        with cpp_to_go(source) as go:
+            for _ in range(2):
+                go.next().release()
+            with pytest.raises(GoError, match="cdevice: panic: disk on fire"):
+                go.next()
+        source.close()
+
+
+@pytest.mark.parametrize("failure", ["error", "panic", "goexit", "nothing"])
+def test_failures_in_streams_of_arrays(failure):
+    _, seen_as, text = FAILURES[failure]
+    with GoArray.make("utf8", "nulls") as item, failing("iterator", failure, 2, item) as go, go.exported() as stream:
+        with pytest.raises(cpp.CppError) as e:
+            cpp.read_chunks(ctypes.addressof(stream))
+        assert (e.value.status, e.value.message) == (seen_as, text.replace("a batch", "a array"))
+        assert not abi.is_filled(stream)
+
+
+@pytest.mark.parametrize("failure", ["error", "panic", "goexit"])
+@pytest.mark.parametrize("through", ["arrow_go", "copies"])
+def test_failures_are_seen_through_other_readers(failure, through):
+    _, seen_as, text = FAILURES[failure]
+    with GoBatch.make("utf8", "nulls") as item, failing("iterator", failure, 2, item) as source:
+        with source.through_arrow_go() if through == "arrow_go" else source.copy_to(abi.CPU) as go, go_to_cpp(go) as there:
+            for _ in range(2):
+                assert there.read_next_batch().num_rows == 7
+            with pytest.raises(cpp.CppError) as e:
+                there.read_next_batch()
+            assert (e.value.status, e.value.message) == (seen_as, text)
+    wait_until(lambda: golib.stats()["sources"] == golib.stats()["exported_streams"] == 0)
+
+
+def test_an_item_that_is_gone_is_an_error():
+    """The source looks for it when it is asked: an error that only comes then."""
+    with GoBatch.make("utf8", "nulls") as item:
+        go = GoStream.of([item])
+    with go, go_to_cpp(go) as there, pytest.raises(cpp.CppError, match=r"^IOError: golib: handle \d+ is not alive$"):
+        there.read_next_batch()
+
+
+def test_a_panic_ends_only_its_stream():
+    with GoBatch.make("utf8", "nulls") as item, failing("function", "panic", 0, item) as bad, GoStream.of([item]) as good:
+        with go_to_cpp(bad) as there, go_to_cpp(good) as other:
+            with pytest.raises(cpp.CppError, match="disk on fire"):
+                there.read_next_batch()
+            assert other.read_next_batch().num_rows == 7
+
+
+@pytest.mark.parametrize("how", ["iterator", "function"])
+@pytest.mark.parametrize("failure", ["error", "panic"])
+def test_many_failures_leave_nothing(how, failure):
+    with GoBatch.make("utf8", "nulls") as item:
+        for i in range(200):
+            with failing(how, failure, i % 4, item) as go, go_to_cpp(go) as there:
+                for _ in range(i % 4):
+                    there.read_next_batch()
+                for _ in range(i % 3):
+                    with pytest.raises(cpp.CppError):
+                        there.read_next_batch()
