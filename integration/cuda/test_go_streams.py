@@ -284,7 +284,7 @@ def test_array_of_another_device_ends_the_stream(stream):
     with GoStream.take(made.address) as there, there.next() as first:
         first.wait()
         items[1].wait()
-        with pytest.raises(GoError, match=r"get_next\.device_type = 3, want 2"):
+        with pytest.raises(GoError, match=r"get_next\.ArrowDeviceArray\.device_type = 3, want 2"):
             there.next()
     assert all_released(made)
 

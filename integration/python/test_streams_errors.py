@@ -154,7 +154,7 @@ def test_arrays_of_another_device_than_the_stream_are_refused_and_released():
         with taken(stream) as go:
             assert go.describe()["device"] == "cuda"
             for _ in range(2):
-                with pytest.raises(GoError, match=r"ArrowDeviceArrayStream\.get_next\.device_type = 1, want 2"):
+                with pytest.raises(GoError, match=r"ArrowDeviceArrayStream\.get_next\.ArrowDeviceArray\.device_type = 1, want 2"):
                     go.next()
             assert golib.stats()["imported_arrays"] == 0
 
@@ -203,7 +203,7 @@ FAILURES = {
     "panic": (errno.EIO, "IOError", "cdevice: panic: disk on fire"),
     "panic_with_error": (errno.ENOMEM, "Out of memory", "cdevice: panic: disk on fire: cannot allocate memory"),
     "runtime_error": (errno.EIO, "IOError", "cdevice: panic: runtime error: index out of range [0] with length 0"),
-    "goexit": (errno.EIO, "IOError", "cdevice: the iterator ended its goroutine"),
+    "goexit": (errno.EIO, "IOError", "cdevice: the source of the stream ended its goroutine"),
 }
 each_failure = pytest.mark.parametrize("failure", FAILURES)
 
