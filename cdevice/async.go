@@ -38,7 +38,7 @@ func ReleaseCArrowAsyncDeviceStreamHandler(handler *CArrowAsyncDeviceStreamHandl
 // AsyncOptions says how an [AsyncStream] takes its batches.
 type AsyncOptions struct {
 	// QueueSize is how many batches the producer may be ahead of the loop that takes them.
-	// Zero is 4. Producers that end before they are released, as arrow-go's cdata does,
+	// Zero is 4; more than a million is a million. Producers that end before they are released, as arrow-go's cdata does,
 	// are safe with 1 only.
 	QueueSize int
 	// Import are the options that batches are imported with.
@@ -51,7 +51,10 @@ type AsyncOptions struct {
 //
 //	s := cdevice.NewAsyncStream(ctx, handler, cdevice.AsyncOptions{})
 //	defer s.Close()
-//	start(handler) // hand it to a producer
+//	if err := start(handler); err != nil { // hand it to a producer
+//		cdevice.ReleaseCArrowAsyncDeviceStreamHandler(handler) // which did not take it: Close would wait for it
+//		return err
+//	}
 //	for batch, err := range s.All() { ... }
 //
 // The producer is asked for a batch whenever one is taken, so that QueueSize batches are
@@ -75,6 +78,7 @@ func NewAsyncStream(ctx context.Context, handler *CArrowAsyncDeviceStreamHandler
 	if opts.QueueSize <= 0 {
 		opts.QueueSize = 4
 	}
+	opts.QueueSize = min(opts.QueueSize, maxQueue)
 	return &AsyncStream{newConsumer(ctx, handler, opts)}
 }
 
@@ -82,9 +86,13 @@ func NewAsyncStream(ctx context.Context, handler *CArrowAsyncDeviceStreamHandler
 // the stream has ended without, or ctx is done.
 func (s *AsyncStream) Schema(ctx context.Context) (*arrow.Schema, error) {
 	select {
-	case <-s.c.known:
-	case <-ctx.Done():
-		return nil, fmt.Errorf("cdevice: read: %w", ctx.Err())
+	case <-s.c.known: // also when ctx is done
+	default:
+		select {
+		case <-s.c.known:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("cdevice: read: %w", ctx.Err())
+		}
 	}
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
@@ -129,5 +137,8 @@ func (s *AsyncStream) Close() {
 	s.c.close()
 	<-s.c.released
 }
+
+// maxQueue keeps the sum of all requests far from what an int64 holds.
+const maxQueue = 1 << 20
 
 var asyncStreams atomic.Int64

@@ -44,6 +44,7 @@ func (b *RecordBatch) under(schema *arrow.Schema) *RecordBatch {
 	}
 	defer b.Release()
 	same := newRecordBatch(b.mem.retain(), b.place, schema, b.rows, b.columns)
+	same.metadata = b.metadata
 	if b.host != nil && b.schema.Equal(schema) {
 		same.host = b.host
 	}

@@ -40,6 +40,8 @@ type consumer struct {
 	wanted     int64 // batches that were asked for and have not come
 	err        error // that the stream ended with
 
+	taskErr error // of a task that failed: the producer is to say more of it
+
 	ended    bool // the producer is not called any more: it has said its last, or was wrong
 	dropping bool // tasks that come are not wanted
 	stopped  bool // and neither is anything else
@@ -47,6 +49,7 @@ type consumer struct {
 
 	known    chan struct{} // closed when there is a schema, or there will be none
 	released chan struct{} // closed by release
+	dropped  chan struct{} // closed when this side has ended the stream, and nothing is left
 }
 
 // readyTask is a task that the producer gave; it is extracted exactly once.
@@ -56,7 +59,7 @@ type readyTask struct {
 }
 
 func newConsumer(ctx context.Context, handler *CArrowAsyncDeviceStreamHandler, opts AsyncOptions) *consumer {
-	c := &consumer{opts: opts, known: make(chan struct{}), released: make(chan struct{})}
+	c := &consumer{opts: opts, known: make(chan struct{}), released: make(chan struct{}), dropped: make(chan struct{})}
 	c.changed.L = &c.mu
 	c.pins.Pin(handler) // and c is reachable by its handle
 	c.word = bridge.ExportHandler(c, handler)
@@ -91,8 +94,10 @@ func (c *consumer) OnSchema(p *abi.ArrowAsyncProducer, out *abi.ArrowSchema) int
 	if err == nil {
 		md, err = schema.ReadMetadata("ArrowAsyncProducer.additional_metadata", p.AdditionalMetadata)
 	}
-	c.calling.Lock() // before anybody else knows the producer
-	defer c.calling.Unlock()
+	if !bridge.Calling(c.word) { // else it is a second call, which is refused
+		c.calling.Lock() // before anybody else knows the producer
+		defer c.calling.Unlock()
+	}
 	if code := c.begin(p, s, md, err); code != 0 {
 		return code
 	}
@@ -110,7 +115,6 @@ func (c *consumer) begin(p *abi.ArrowAsyncProducer, s *arrow.Schema, md arrow.Me
 		return c.refuse(err)
 	}
 	if c.stopped {
-		c.ended = true
 		return int(syscall.ECANCELED)
 	}
 	c.producer, c.deviceType, c.schema, c.metadata = p, device.Type(p.DeviceType), s, md
@@ -215,7 +219,6 @@ func (c *consumer) Release() {
 		c.calling.Lock()
 		defer c.calling.Unlock()
 	}
-	c.unwatch()
 	c.pins.Unpin()
 	asyncStreams.Add(-1)
 	close(c.released)
@@ -254,14 +257,19 @@ func (c *consumer) stop(err error) {
 		c.mu.Unlock()
 		return
 	}
-	if c.err == nil && !(c.ended && len(c.tasks) == 0) {
+	switch {
+	case c.err != nil:
+	case c.taskErr != nil:
+		c.err = c.taskErr
+	case !c.ended || len(c.tasks) > 0:
 		c.err = err
 	}
 	c.stopped = true
 	c.tell()
 	c.mu.Unlock()
-	c.drop()
+	defer close(c.dropped)
 	c.cancel()
+	c.drop()
 }
 
 func (c *consumer) cancel() {
@@ -294,5 +302,7 @@ func (c *consumer) close() {
 	c.mu.Lock()
 	c.closed = true
 	c.mu.Unlock()
+	c.unwatch()
 	c.stop(nil)
+	<-c.dropped // by this call or by the one that came before
 }

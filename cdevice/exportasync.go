@@ -30,7 +30,9 @@ type AsyncProducerOptions struct {
 // Whatever goes wrong reaches the handler: errors of r, panics in the code that makes the
 // batches, a failed extraction, the end of ctx (ECANCELED, or ETIMEDOUT). Its on_error is called, then
 // its release. After cancel, or where a callback of the handler's returns an error, it is
-// only released. None of its callbacks is called while another one is.
+// only released. None of its callbacks is called while another one is. Where extracting a
+// task can fail (CopyTo, Export), release comes when the last task was extracted, so that
+// there is somebody to tell; a consumer that extracts only after release does without both.
 //
 // It takes ownership of *handler, also when it returns an error, which it does for a
 // handler that is nil, released or lacks a callback: there is nobody else to tell. *handler must
@@ -84,7 +86,7 @@ type asyncTask struct {
 func (t *asyncTask) ExtractData(out *CArrowDeviceArray) int {
 	err := t.extract(out)
 	t.p.extracted(err)
-	t.Release()
+	quietly(t.Release) // out is filled, or the error is known
 	if err != nil {
 		return errnoOf(err)
 	}
@@ -105,16 +107,16 @@ func (t *asyncTask) extract(out *CArrowDeviceArray) (err error) {
 		if b, err = b.CopyTo(t.p.ctx, dev); err != nil {
 			return err
 		}
-		defer b.Release()
+		defer quietly(b.Release)
 	}
 	return ExportRecordBatch(b, out, nil, t.p.opts.Export...)
 }
 
 // Release lets go of the batch: it was extracted, or nobody can do that any more.
 func (t *asyncTask) Release() {
-	t.batch.Release()
 	asyncTasks.Add(-1)
-	t.p.drop()
+	defer t.p.drop()
+	t.batch.Release()
 }
 
 // exportedType is the device type of the batches, made from some of type t.

@@ -2,7 +2,6 @@ package cdevice
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
@@ -39,7 +38,7 @@ func (c *consumer) next(g *extraction) (*RecordBatch, error) {
 	if ready == nil {
 		return nil, err
 	}
-	g.task, g.out.Array.Release = ready.task, 0
+	g.task = ready.task
 	if code := bridge.CallExtractData(&g.task, &g.out); code != 0 {
 		return nil, c.taskFailed(code)
 	}
@@ -69,7 +68,8 @@ func (c *consumer) take() (*readyTask, error) {
 		return nil, c.err
 	}
 	ready := c.tasks[0]
-	c.tasks = slices.Delete(c.tasks, 0, 1)
+	c.tasks[0] = nil
+	c.tasks = c.tasks[1:]
 	return ready, nil
 }
 
@@ -93,6 +93,9 @@ func (c *consumer) importBatch(out *CArrowDeviceArray) (*RecordBatch, error) {
 func (c *consumer) taskFailed(code int) error {
 	c.mu.Lock()
 	c.dropping = true
+	if c.taskErr == nil {
+		c.taskErr = &AsyncError{Callback: "extract_data", Code: code}
+	}
 	c.mu.Unlock()
 	c.drop()
 	c.request(1)
@@ -102,7 +105,7 @@ func (c *consumer) taskFailed(code int) error {
 		c.changed.Wait()
 	}
 	if c.err == nil || c.err == errNoEnd {
-		c.err = &AsyncError{Callback: "extract_data", Code: code}
+		c.err = c.taskErr
 	}
 	err := c.err
 	c.mu.Unlock()

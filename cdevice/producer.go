@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"strings"
 	"sync"
 	"unsafe"
 
@@ -36,7 +35,6 @@ type producer struct {
 	delivered int64
 	waiting   int // tasks that were not extracted
 	cancelled bool
-	over      bool  // request and cancel mean nothing any more
 	failed    error // a request that is none, or a task that could not be extracted
 }
 
@@ -71,17 +69,25 @@ func (p *producer) finish(err error) {
 	if p.cancelled {
 		err = nil // nobody wants to know
 	}
-	p.over = true
 	p.mu.Unlock()
 	if err != nil {
 		if p.c == nil { // there is a producer before anything is called but release
 			p.populate(p.deviceType(), nil)
 		}
-		text := append([]byte(strings.ReplaceAll(err.Error(), "\x00", "\ufffd")), 0)
-		bridge.CallOnError(p.handler, errnoOf(err), text)
+		bridge.CallOnError(p.handler, errnoOf(err), cText(err.Error()), metadataOf(err))
 	}
 	bridge.CallHandlerRelease(p.handler)
 	p.handler = nil
+}
+
+// metadataOf is what an error of another asynchronous stream came with, for C.
+func metadataOf(err error) []byte {
+	var ae *AsyncError
+	if !errors.As(err, &ae) {
+		return nil
+	}
+	md, _ := schema.AppendMetadata(nil, "", ae.Metadata) // the error counts
+	return md
 }
 
 // batches come from the reader on a goroutine of their own: the reader may be waiting for
@@ -101,7 +107,7 @@ func (p *producer) take() *batches {
 	go func() {
 		defer p.drop()
 		defer close(b.got) // without an answer, where the reader's code ends the goroutine
-		defer p.reader.Release()
+		defer quietly(p.reader.Release)
 		b.run(&p.reader.r)
 	}()
 	return b
@@ -228,7 +234,7 @@ func (p *producer) deliver(b *RecordBatch) (bool, error) {
 	var err error
 	p.metadata, err = schema.AppendMetadata(p.metadata[:0], "RecordBatch.metadata", b.Metadata())
 	if err != nil {
-		b.Release()
+		quietly(b.Release)
 		return false, err
 	}
 	p.mu.Lock()
@@ -242,7 +248,7 @@ func (p *producer) deliver(b *RecordBatch) (bool, error) {
 		return true, nil
 	}
 	if t := handle.Take(word); t != nil { // the handler did not extract it: nobody will
-		t.Release()
+		quietly(t.Release)
 	}
 	return false, nil
 }
@@ -279,8 +285,6 @@ func (p *producer) Request(n int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
-	case p.over:
-		return
 	case n <= 0:
 		p.fail(invalid(opExport, "ArrowAsyncProducer.request.n", n, "at least 1"))
 	case n > math.MaxInt64-p.requested:
@@ -295,7 +299,7 @@ func (p *producer) Request(n int64) {
 func (p *producer) Cancel() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.over && !p.cancelled {
+	if !p.cancelled {
 		p.cancelled = true
 		p.rouse()
 	}

@@ -210,6 +210,13 @@ func (a *ahead[T]) ask() (p pulled[T]) {
 	return p
 }
 
+// quietly calls what nobody waits for, or what comes when all that counts is done: a panic
+// there is told, and goes no further.
+func quietly(f func()) {
+	defer tellPanic()
+	f()
+}
+
 // tellPanic ends a panic on a goroutine of ours that nobody waits for.
 func tellPanic() {
 	if v := recover(); v != nil {

@@ -61,9 +61,9 @@ int cdevice_v0_call_on_next_task(uint64_t* handler, uint64_t* task, const char* 
   return h->on_next_task(h, (struct ArrowAsyncTask*)task, metadata);
 }
 
-void cdevice_v0_call_on_error(uint64_t* handler, int code, const char* message) {
+void cdevice_v0_call_on_error(uint64_t* handler, int code, const char* message, const char* metadata) {
   struct ArrowAsyncDeviceStreamHandler* h = (struct ArrowAsyncDeviceStreamHandler*)handler;
-  h->on_error(h, code, message, NULL);
+  h->on_error(h, code, message, metadata);
 }
 
 void cdevice_v0_call_handler_release(uint64_t* handler) {

@@ -173,9 +173,10 @@ func CallOnNextTask(h *abi.ArrowAsyncDeviceStreamHandler, task *abi.ArrowAsyncTa
 	return int(C.cdevice_v0_call_on_next_task(handlerWords(h), taskWords(task), chars(metadata)))
 }
 
-// CallOnError calls on_error with a text, which ends with a NUL, and no metadata.
-func CallOnError(h *abi.ArrowAsyncDeviceStreamHandler, code int, message []byte) {
-	C.cdevice_v0_call_on_error(handlerWords(h), C.int(code), chars(message))
+// CallOnError calls on_error with a text, which ends with a NUL, and metadata, which is
+// encoded, or empty.
+func CallOnError(h *abi.ArrowAsyncDeviceStreamHandler, code int, message, metadata []byte) {
+	C.cdevice_v0_call_on_error(handlerWords(h), C.int(code), chars(message), chars(metadata))
 }
 
 // CallHandlerRelease calls release.

@@ -25,7 +25,7 @@ int cdevice_v0_task_extract_data(struct ArrowAsyncTask* task, struct ArrowDevice
 
 int cdevice_v0_call_on_schema(uint64_t* handler, uint64_t* schema);
 int cdevice_v0_call_on_next_task(uint64_t* handler, uint64_t* task, const char* metadata);
-void cdevice_v0_call_on_error(uint64_t* handler, int code, const char* message);
+void cdevice_v0_call_on_error(uint64_t* handler, int code, const char* message, const char* metadata);
 void cdevice_v0_call_handler_release(uint64_t* handler);
 int cdevice_v0_call_extract_data(uint64_t* task, uint64_t* out);
 

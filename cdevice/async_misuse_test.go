@@ -1,0 +1,415 @@
+package cdevice_test
+
+import (
+	"context"
+	"io"
+	"math"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/bridge"
+	"github.com/arrowdevice/arrowdevice/internal/cpeer"
+)
+
+// Asynchronous streams with producers, consumers and programs that do what they rarely do.
+
+// goProducer is a producer whose callbacks a test writes in Go.
+type goProducer struct {
+	handler *cdevice.CArrowAsyncDeviceStreamHandler
+	c       *abi.ArrowAsyncProducer
+	request func(int64)
+	cancel  func()
+}
+
+func newGoProducer(t *testing.T, h *cdevice.CArrowAsyncDeviceStreamHandler) *goProducer {
+	t.Helper()
+	p := &goProducer{handler: h, request: func(int64) {}, cancel: func() {}}
+	p.c = bridge.NewProducer(p, int32(device.CPU), nil)
+	t.Cleanup(func() { bridge.FreeProducer(p.c) })
+	return p
+}
+
+func (p *goProducer) Request(n int64) { p.request(n) }
+func (p *goProducer) Cancel()         { p.cancel() }
+func (p *goProducer) Release()        {}
+
+func (p *goProducer) begin(t *testing.T) int {
+	t.Helper()
+	out := new(abi.ArrowSchema)
+	require.NoError(t, cdevice.ExportSchema(numberedSchema, cdevice.SchemaFromPtr(addressOf(out))))
+	p.handler.Producer = addressOf(p.c)
+	return bridge.CallOnSchema(p.handler, out)
+}
+
+// goTask is a task that a test writes.
+type goTask func(out *abi.ArrowDeviceArray) int
+
+func (f goTask) ExtractData(out *abi.ArrowDeviceArray) int { return f(out) }
+func (goTask) Release()                                    {}
+
+func (p *goProducer) send(f goTask) int {
+	task := new(abi.ArrowAsyncTask)
+	bridge.ExportTask(f, task)
+	return bridge.CallOnNextTask(p.handler, task, nil)
+}
+
+// The end of ctx ends a stream also when its producer has done all that it does.
+func TestAsyncStreamEndsWithItsContextWhenItsProducerIsGone(t *testing.T) {
+	ctx, cancel := context.WithCancel(background)
+	defer cancel()
+	p := consumed(t, ctx, cdevice.AsyncOptions{QueueSize: 3})
+	require.Zero(t, p.begin())
+	p.send(3)
+	p.End()
+	p.Release()
+	cancel()
+	eventually(t, func() bool {
+		return p.tasks[0].Extracted()+p.tasks[1].Extracted()+p.tasks[2].Extracted() == 3
+	}, "what was ready is dropped")
+	n, err := p.all()
+	assert.Zero(t, n)
+	assert.ErrorIs(t, err, context.Canceled)
+}
+
+// Whoever ended the stream: when Close returns, nothing is left.
+func TestAsyncStreamCloseWaitsForWhatSomebodyElseDrops(t *testing.T) {
+	settles(t)
+	ctx, cancel := context.WithCancel(background)
+	defer cancel()
+	h := new(cdevice.CArrowAsyncDeviceStreamHandler)
+	s := cdevice.NewAsyncStream(ctx, h, cdevice.AsyncOptions{})
+	p := newGoProducer(t, h)
+	require.Zero(t, p.begin(t))
+	var extracted atomic.Int64
+	inside, let := make(chan struct{}), make(chan struct{})
+	require.Zero(t, p.send(func(*abi.ArrowDeviceArray) int { close(inside); <-let; extracted.Add(1); return 0 }))
+	require.Zero(t, p.send(func(*abi.ArrowDeviceArray) int { extracted.Add(1); return 0 }))
+	cancel()
+	<-inside
+	assert.Zero(t, bridge.CallOnNextTask(h, nil, nil))
+	bridge.CallHandlerRelease(h)
+	var closed sync.WaitGroup
+	for range 2 {
+		closed.Go(func() {
+			s.Close()
+			assert.EqualValues(t, 2, extracted.Load())
+		})
+	}
+	close(let)
+	closed.Wait()
+}
+
+// The producer is told to cancel before the tasks that are ready are dropped.
+func TestAsyncStreamCancelsBeforeItDrops(t *testing.T) {
+	settles(t)
+	h := new(cdevice.CArrowAsyncDeviceStreamHandler)
+	s := cdevice.NewAsyncStream(background, h, cdevice.AsyncOptions{})
+	p := newGoProducer(t, h)
+	cancelled := make(chan struct{})
+	p.cancel = func() { close(cancelled) }
+	require.Zero(t, p.begin(t))
+	require.Zero(t, p.send(func(*abi.ArrowDeviceArray) int { <-cancelled; return 0 }))
+	closed := make(chan struct{})
+	go func() { s.Close(); close(closed) }()
+	<-cancelled
+	bridge.CallHandlerRelease(h)
+	<-closed
+}
+
+// A second on_schema is refused, wherever it comes from.
+func TestAsyncStreamRefusesASchemaFromInsideItsRequest(t *testing.T) {
+	settles(t)
+	h := new(cdevice.CArrowAsyncDeviceStreamHandler)
+	s := cdevice.NewAsyncStream(background, h, cdevice.AsyncOptions{})
+	p := newGoProducer(t, h)
+	var second int
+	p.request = func(int64) { second = p.begin(t) }
+	assert.Zero(t, p.begin(t))
+	assert.EqualValues(t, syscall.EINVAL, second)
+	bridge.CallHandlerRelease(h)
+	for _, err := range s.All() {
+		assert.ErrorContains(t, err, "on_schema = called, want the first call, once")
+	}
+	s.Close()
+}
+
+func TestAsyncStreamSchemaThatIsKnownNeedsNoWait(t *testing.T) {
+	p := consumed(t, soon(t), cdevice.AsyncOptions{})
+	require.Zero(t, p.begin())
+	ctx, cancel := context.WithCancel(background)
+	cancel()
+	for range 100 {
+		_, err := p.s.Schema(ctx)
+		require.NoError(t, err)
+	}
+}
+
+// What a task failed with is told, whatever ends the wait for more.
+func TestAsyncStreamTellsATaskThatFailedWhenItsContextEnds(t *testing.T) {
+	ctx, cancel := context.WithCancel(background)
+	defer cancel()
+	p := consumed(t, ctx, cdevice.AsyncOptions{QueueSize: 1})
+	require.Zero(t, p.begin())
+	require.Zero(t, p.Send(p.task(int(syscall.ENOSPC)), nil))
+	result := make(chan error, 1)
+	go func() { _, err := p.all(); result <- err }()
+	require.NoError(t, p.WaitRequested(2))
+	cancel()
+	assert.ErrorIs(t, <-result, syscall.ENOSPC)
+	require.NoError(t, p.WaitCancelled())
+	p.Release()
+}
+
+func TestAsyncStreamRequestsFitAnInt64(t *testing.T) {
+	p := consumed(t, soon(t), cdevice.AsyncOptions{QueueSize: math.MaxInt})
+	require.Zero(t, p.begin())
+	p.send(2)
+	p.take(2)
+	assert.EqualValues(t, 1<<20+2, p.Calls().Requested)
+}
+
+// The first error counts, and Close silences all.
+func TestAsyncStreamKeepsItsFirstError(t *testing.T) {
+	p := consumed(t, soon(t), cdevice.AsyncOptions{})
+	require.Zero(t, p.begin())
+	p.Error(5, "first", nil)
+	p.Error(22, "second", nil)
+	_, err := p.all()
+	assert.ErrorContains(t, err, "first")
+	p.Release()
+	_, err = p.all()
+	assert.ErrorContains(t, err, "first", "again")
+	p.s.Close()
+	n, err := p.all()
+	assert.Zero(t, n)
+	assert.NoError(t, err, "nothing after Close")
+	assert.Zero(t, p.Calls().Cancels, "nobody cancels what has ended")
+}
+
+// A context is forgotten with its stream.
+func TestAsyncStreamForgetsItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(background)
+	defer cancel()
+	p := consumed(t, ctx, cdevice.AsyncOptions{})
+	require.Zero(t, p.begin())
+	p.End()
+	p.Release()
+	p.s.Close()
+	cancel()
+	n, err := p.all()
+	assert.Zero(t, n)
+	assert.NoError(t, err)
+}
+
+// Metadata of a batch goes with it through readers whose schema is another object.
+func TestAsyncMetadataOfABatchSurvivesAnEqualSchema(t *testing.T) {
+	settles(t)
+	md := arrow.NewMetadata([]string{"k"}, []string{"v"})
+	smd := numberedSchema.Metadata()
+	same := arrow.NewSchema(numberedSchema.Fields(), &smd)
+	batch := numbered(t, 1)[0]
+	r := yields(t, same, func(yield func(*cdevice.RecordBatch, error) bool) {
+		with := batch.WithMetadata(md)
+		defer with.Release()
+		yield(with, nil)
+	})
+	c, err := r.CopyTo(background, device.Host())
+	require.NoError(t, err)
+	s := connect(t, soon(t), c, cdevice.AsyncOptions{}, cdevice.AsyncProducerOptions{})
+	c.Release()
+	n := 0
+	for b, err := range s.All() {
+		require.NoError(t, err)
+		assert.True(t, md.Equal(b.Metadata()), "%v", b.Metadata())
+		n++
+	}
+	assert.Equal(t, 1, n)
+}
+
+// The metadata of an error goes through a chain of streams.
+func TestAsyncErrorMetadataIsPassedOn(t *testing.T) {
+	settles(t)
+	md := arrow.NewMetadata([]string{"retry"}, []string{"a\x00b"})
+	r := yields(t, numberedSchema, func(yield func(*cdevice.RecordBatch, error) bool) {
+		yield(nil, &cdevice.AsyncError{Callback: "on_error", Code: 5, Message: "x\x00y", Metadata: md})
+	})
+	s := connect(t, soon(t), r, cdevice.AsyncOptions{}, cdevice.AsyncProducerOptions{})
+	_, err := numbersOf(t, s.All())
+	var e *cdevice.AsyncError
+	require.ErrorAs(t, err, &e)
+	assert.Equal(t, 5, e.Code)
+	assert.True(t, md.Equal(e.Metadata), "%v", e.Metadata)
+	assert.Contains(t, e.Message, "x\ufffdy", "a text for C has no NUL")
+}
+
+// bomb is a record batch whose last Release panics.
+type bomb struct{ arrow.RecordBatch }
+
+func (b bomb) Release() {
+	b.RecordBatch.Release()
+	panic("in the batch's Release")
+}
+
+func bombs(t *testing.T, n int, stop func()) *cdevice.RecordReader {
+	t.Helper()
+	r, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) {
+		if n--; n < 0 {
+			return nil, io.EOF
+		}
+		rec := numberedRecord(n)
+		defer rec.Release()
+		return cdevice.Wrap(bomb{rec}, device.Host())
+	}, stop)
+	require.NoError(t, err)
+	return r
+}
+
+// Panics of a program's code end neither the process nor what they have nothing to do with.
+func TestAsyncProducerSurvivesPanicsOfItsProgram(t *testing.T) {
+	t.Run("stop", func(t *testing.T) {
+		settles(t)
+		seen := panics(t)
+		r := bombs(t, 0, func() { panic("in stop") })
+		c := exported(t, background, cpeer.Behaviour{}, r, cdevice.AsyncProducerOptions{})
+		require.NoError(t, c.WaitReleased())
+		func() {
+			defer func() { _ = recover() }() // if this is the last reference
+			r.Release()
+		}()
+		eventually(t, func() bool { return cdevice.ReadStats().AsyncProducers == 0 }, "the end")
+		assert.LessOrEqual(t, seen.Load(), int64(1))
+	})
+	t.Run("a batch that is refused", func(t *testing.T) {
+		settles(t)
+		seen := panics(t)
+		r := bombs(t, 1, nil)
+		c := exported(t, background, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 1, TaskCode: 5}, r, cdevice.AsyncProducerOptions{})
+		require.NoError(t, c.WaitReleased())
+		assert.Equal(t, events(1, cpeer.Release), c.Events())
+		r.Release()
+		eventually(t, func() bool { return seen.Load() == 1 }, "the panic")
+	})
+	t.Run("a batch that was extracted", func(t *testing.T) {
+		settles(t)
+		seen := panics(t)
+		r := bombs(t, 1, nil)
+		c := exported(t, background, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 1}, r, cdevice.AsyncProducerOptions{CopyTo: device.Host()})
+		r.Release()
+		require.NoError(t, c.WaitTasks(1))
+		out := new(cdevice.CArrowDeviceArray)
+		assert.Zero(t, cpeer.Extract(&c.Tasks()[0], out), "the copy is there")
+		assert.NotZero(t, out.Array.Release)
+		cdevice.ReleaseCArrowDeviceArray(out)
+		require.NoError(t, c.WaitReleased())
+		assert.Equal(t, events(1, cpeer.OnEnd, cpeer.Release), c.Events())
+		assert.EqualValues(t, 1, seen.Load())
+	})
+	t.Run("an extraction", func(t *testing.T) {
+		settles(t)
+		c := exported(t, background, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 1}, repeated(t, twoColumns(t), 1),
+			cdevice.AsyncProducerOptions{CopyTo: panickingDevice{device.Host()}})
+		require.NoError(t, c.WaitTasks(1))
+		assert.EqualValues(t, syscall.EIO, cpeer.Extract(&c.Tasks()[0], garbageArray()))
+		require.NoError(t, c.WaitReleased())
+		_, text := c.Error()
+		assert.Contains(t, text, "panic: in Allocate")
+	})
+}
+
+type panickingDevice struct{ device.Device }
+
+func (panickingDevice) ID() device.ID { return extDev }
+func (panickingDevice) Allocate(int64, device.Stream) (device.Memory, error) {
+	panic("in Allocate")
+}
+
+// Options of the export reach the arrays, and what can fail keeps the handler until it has not.
+func TestAsyncProducerExportsWithItsOptions(t *testing.T) {
+	settles(t)
+	event := &testEvent{}
+	testEvents[31] = event
+	schema := arrow.NewSchema([]arrow.Field{{Name: "c", Type: arrow.PrimitiveTypes.Int32}}, nil)
+	one := func() *cdevice.RecordReader {
+		r, err := cdevice.NewRecordReader(schema, device.ExtDev, func(yield func(*cdevice.RecordBatch, error) bool) {
+			in := new(cdevice.CArrowDeviceArray)
+			b := wrap(t, oneColumn(t, fromJSON(t, arrow.PrimitiveTypes.Int32, `[1]`)))
+			require.NoError(t, cdevice.ExportRecordBatch(b, in, nil))
+			cell := new(uintptr)
+			*cell = 31
+			in.DeviceType, in.DeviceID, in.SyncEvent = int32(device.ExtDev), 0, addressOf(cell)
+			batch, err := cdevice.ImportRecordBatchWithSchema(in, schema)
+			require.NoError(t, err)
+			defer batch.Release()
+			yield(batch, nil)
+		})
+		require.NoError(t, err)
+		t.Cleanup(r.Release)
+		return r
+	}
+	c := exported(t, background, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 1}, one(),
+		cdevice.AsyncProducerOptions{Export: []cdevice.ExportOption{cdevice.ForHost(background)}})
+	require.NoError(t, c.WaitEvent(cpeer.OnEnd))
+	assert.EqualValues(t, device.CPU, c.DeviceType())
+	assert.NotZero(t, c.Handler().Release, "the task may fail")
+	out := garbageArray()
+	require.Zero(t, cpeer.Extract(&c.Tasks()[0], out))
+	assert.EqualValues(t, device.CPU, out.DeviceType)
+	assert.Zero(t, out.SyncEvent)
+	assert.Equal(t, 1, event.waits)
+	cdevice.ReleaseCArrowDeviceArray(out)
+	require.NoError(t, c.WaitReleased())
+}
+
+// A task that nobody wants is not made.
+func TestAsyncTaskThatNobodyWantsIsNotCopied(t *testing.T) {
+	settles(t)
+	copies := new(atomic.Int64)
+	c := exported(t, background, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 1, DropAtOnce: true}, repeated(t, twoColumns(t), 1),
+		cdevice.AsyncProducerOptions{CopyTo: countingDevice{device.Host(), copies}})
+	require.NoError(t, c.WaitReleased())
+	assert.Zero(t, copies.Load())
+}
+
+type countingDevice struct {
+	device.Device
+	allocations *atomic.Int64
+}
+
+func (countingDevice) ID() device.ID { return extDev }
+func (d countingDevice) Allocate(n int64, s device.Stream) (device.Memory, error) {
+	d.allocations.Add(1)
+	return d.Device.Allocate(n, s)
+}
+
+// The end of the producer's context ends copies, and the wait for them.
+func TestAsyncProducersContextEndsItsTasks(t *testing.T) {
+	settles(t)
+	ctx, cancel := context.WithCancel(background)
+	defer cancel()
+	c := exported(t, ctx, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 2}, repeated(t, twoColumns(t), 2),
+		cdevice.AsyncProducerOptions{CopyTo: countingDevice{device.Host(), new(atomic.Int64)}})
+	require.NoError(t, c.WaitEvent(cpeer.OnEnd))
+	cancel()
+	require.NoError(t, c.WaitReleased())
+	assert.Equal(t, events(2, cpeer.OnEnd, cpeer.OnError, cpeer.Release), c.Events())
+	assert.EqualValues(t, syscall.ECANCELED, cpeer.Extract(&c.Tasks()[0], garbageArray()))
+	assert.Zero(t, cpeer.Extract(&c.Tasks()[1], nil))
+}
+
+// After cancel there is no on_error, also where something had gone wrong before.
+func TestAsyncProducerTellsNoErrorAfterCancel(t *testing.T) {
+	settles(t)
+	b := cpeer.Behaviour{SchemaRequests: 1, SchemaN: -1, CancelInSchema: true}
+	c := exported(t, background, b, yields(t, numberedSchema, yielding(errSource)), cdevice.AsyncProducerOptions{})
+	require.NoError(t, c.WaitReleased())
+	assert.Equal(t, events(0, cpeer.Release), c.Events())
+}
