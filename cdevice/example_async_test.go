@@ -39,16 +39,16 @@ func parts() (*cdevice.RecordReader, error) {
 // ExportAsync. Batches are taken as they come.
 func ExampleAsyncStream() {
 	ctx := context.Background()
-	handler := new(cdevice.CArrowAsyncDeviceStreamHandler) // or memory of C: AsyncHandlerFromPtr
-	s := cdevice.NewAsyncStream(ctx, handler, cdevice.AsyncOptions{QueueSize: 2})
-	defer s.Close() // cancels, if need be, and waits for the producer
-
 	r, err := parts()
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	defer r.Release()
+
+	handler := new(cdevice.CArrowAsyncDeviceStreamHandler) // or memory of C: AsyncHandlerFromPtr
+	s := cdevice.NewAsyncStream(ctx, handler, cdevice.AsyncOptions{QueueSize: 2})
+	defer s.Close() // cancels, if need be, and waits for the producer
 	if err := cdevice.ExportAsync(ctx, r, handler, cdevice.AsyncProducerOptions{}); err != nil {
 		fmt.Println(err)
 		return
