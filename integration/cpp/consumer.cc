@@ -6,6 +6,7 @@
 #include <arrow/util/key_value_metadata.h>
 #include <arrow/util/thread_pool.h>
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <memory>
@@ -73,7 +74,9 @@ class Consumer {
   // before the producer set itself, and after it released the handler.
   void Cancel() {
     std::lock_guard lock(mutex_);
-    if (!released_ && handler_.producer != nullptr) handler_.producer->cancel(handler_.producer);
+    if (released_ || handler_.producer == nullptr) return;
+    cancelled_ = true;
+    handler_.producer->cancel(handler_.producer);
   }
 
   // All that Arrow has for an early end. The producer is not told, and what is
@@ -105,6 +108,9 @@ class Consumer {
   static void OnRelease(ArrowAsyncDeviceStreamHandler* handler) {
     auto* self = static_cast<Handler*>(handler)->consumer;
     self->SetReleased(true);
+    // A producer that was cancelled need not say anything more, but Arrow's generator
+    // waits for the end.
+    if (self->cancelled_) handler->on_next_task(handler, nullptr, nullptr);
     self->release_(handler);
     self->SetReleased(false);
   }
@@ -146,6 +152,7 @@ class Consumer {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool released_ = false, releasing_ = false;
+  std::atomic<bool> cancelled_ = false;
   bool stuck_ = false;  // a thread of the executor waits for the producer, and may for ever
   std::shared_ptr<arrow::internal::ThreadPool> pool_;
   Future<AsyncRecordBatchGenerator> stream_;

@@ -10,6 +10,7 @@ from numba import cuda
 
 import driver
 import go
+import gosource
 import nano
 import programs
 import simulator
@@ -78,7 +79,7 @@ def nothing_is_left(request, machine):
         request.node.funcargs.clear()  # what its fixtures answered
         settle()
         if with_go:
-            assert go.alive() == in_go
+            assert gosource.settled(go.alive, in_go) == in_go
         report = simulator.report()
         assert report["violations"] == []
         assert report["live"] == before, report["leaks"]

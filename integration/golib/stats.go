@@ -4,6 +4,7 @@ package main
 import "C"
 
 import (
+	"runtime"
 	"runtime/debug"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
@@ -30,6 +31,11 @@ func golib_stats(out **C.char) *C.char {
 			"imported_streams": s.ImportedStreams,
 			"sources":          sources.Load(),
 			"pinned_batches":   s.PinnedBatches,
+			"async_streams":    s.AsyncStreams,
+			"async_producers":  s.AsyncProducers,
+			"async_tasks":      s.AsyncTasks,
+			"async_handles":    asyncHandles.Load(),
+			"goroutines":       int64(runtime.NumGoroutine()),
 		}, nil
 	})
 }

@@ -9,6 +9,7 @@ import pytest
 
 import cpp
 import golib
+import gosource
 
 
 def alive():
@@ -20,7 +21,7 @@ def alive():
     gc.collect()
     golib.gc()
     cpp_stats = {f"cpp_{name}": count for name, count in cpp.stats().items()}
-    return {"pyarrow_bytes": pa.total_allocated_bytes(), **golib.stats(), **cpp_stats}
+    return {"pyarrow_bytes": pa.total_allocated_bytes(), **golib.stats(), "sources_in_python": gosource.sources(), **cpp_stats}
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +31,7 @@ def nothing_leaks(request):
     yield
     # A failed test did not come to the end, where it releases what it made.
     if not getattr(request.node, "failed", False):
-        assert alive() == before, "something is not released"
+        assert gosource.settled(alive, before) == before, "something is not released"
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -266,7 +266,8 @@ class Consumer(_Handle):
         return pa.Table.from_batches((batch for batch, _ in self), self.schema)
 
     def cancel(self):
-        """Calls the producer's cancel. Batches may still come."""
+        """Calls the producer's cancel. Batches may still come. The release of the
+        handler is the end then, which Arrow C++ alone would wait for."""
         _lib.cpp_consumer_cancel(self._handle)
 
     def drop(self):

@@ -1,0 +1,198 @@
+package main
+
+// #include <stdint.h>
+import "C"
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"runtime/cgo"
+	"sync/atomic"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/cdata"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+)
+
+// Asynchronous streams and contexts are no things: their handles are cgo's.
+
+// asyncHandles counts them.
+var asyncHandles atomic.Int64
+
+func newHandle(v any) C.uint64_t {
+	asyncHandles.Add(1)
+	return C.uint64_t(cgo.NewHandle(v))
+}
+
+// of returns what a handle stands for.
+func of[T any](handle C.uint64_t) T { return cgo.Handle(handle).Value().(T) }
+
+func endHandle(handle C.uint64_t) {
+	cgo.Handle(handle).Delete()
+	asyncHandles.Add(-1)
+}
+
+// ending is a context and its end.
+type ending struct {
+	context.Context
+	end context.CancelFunc
+}
+
+// golib_context_new makes a context, whose deadline is past if overdue is not 0.
+//
+//export golib_context_new
+func golib_context_new(overdue C.int, out *C.uint64_t) *C.char {
+	return guard(func() error {
+		ctx, end := context.WithCancel(context.Background())
+		if overdue != 0 {
+			ctx, end = context.WithTimeout(context.Background(), 0)
+		}
+		*out = newHandle(&ending{ctx, end})
+		return nil
+	})
+}
+
+// golib_context_cancel ends a context, whose handle stays.
+//
+//export golib_context_cancel
+func golib_context_cancel(handle C.uint64_t) *C.char {
+	return guard(func() error {
+		of[*ending](handle).end()
+		return nil
+	})
+}
+
+//export golib_context_release
+func golib_context_release(handle C.uint64_t) *C.char {
+	return guard(func() error {
+		of[*ending](handle).end()
+		endHandle(handle)
+		return nil
+	})
+}
+
+// contextOf is the context of a handle; 0 is one that does not end.
+func contextOf(handle C.uint64_t) context.Context {
+	if handle == 0 {
+		return context.Background()
+	}
+	return of[*ending](handle)
+}
+
+// golib_async_open fills the struct ArrowAsyncDeviceStreamHandler at an address, which
+// stays where it is until it is released.
+//
+//export golib_async_open
+func golib_async_open(handler C.uintptr_t, queueSize, validate C.int, ctx C.uint64_t, out *C.uint64_t) *C.char {
+	return guard(func() error {
+		opts := cdevice.AsyncOptions{QueueSize: int(queueSize)}
+		if validate != 0 {
+			opts.Import = append(opts.Import, cdevice.WithFullValidation(context.Background()))
+		}
+		*out = newHandle(cdevice.NewAsyncStream(contextOf(ctx), cdevice.AsyncHandlerFromPtr(uintptr(handler)), opts))
+		return nil
+	})
+}
+
+// golib_async_schema fills the struct ArrowSchema at an address.
+//
+//export golib_async_schema
+func golib_async_schema(handle, ctx C.uint64_t, out C.uintptr_t) *C.char {
+	return guard(func() error {
+		schema, err := of[*cdevice.AsyncStream](handle).Schema(contextOf(ctx))
+		if err != nil {
+			return err
+		}
+		return cdevice.ExportSchema(schema, cdevice.SchemaFromPtr(uintptr(out)))
+	})
+}
+
+//export golib_async_device_type
+func golib_async_device_type(handle C.uint64_t, out **C.char) *C.char {
+	return answer(out, func() (any, error) { return of[*cdevice.AsyncStream](handle).DeviceType(), nil })
+}
+
+// golib_async_metadata fills the struct ArrowSchema at an address with a schema that has
+// nothing but the metadata of the stream.
+//
+//export golib_async_metadata
+func golib_async_metadata(handle C.uint64_t, out C.uintptr_t) *C.char {
+	return guard(func() error {
+		return exportMetadata(of[*cdevice.AsyncStream](handle).Metadata(), cdevice.SchemaFromPtr(uintptr(out)))
+	})
+}
+
+func exportMetadata(md arrow.Metadata, out *cdata.CArrowSchema) error {
+	return cdevice.ExportSchema(arrow.NewSchema(nil, &md), out)
+}
+
+// golib_async_next answers with the handle of the next batch, or with 0 at the end. The
+// metadata of the batch goes to an ArrowSchema, as in golib_async_metadata.
+//
+//export golib_async_next
+func golib_async_next(handle C.uint64_t, metadata C.uintptr_t, out *C.uint64_t) *C.char {
+	return guard(func() error {
+		for b, err := range of[*cdevice.AsyncStream](handle).All() {
+			if err != nil {
+				return err
+			}
+			if err := exportMetadata(b.Metadata(), cdevice.SchemaFromPtr(uintptr(metadata))); err != nil {
+				return err
+			}
+			b.Retain()
+			*out = C.uint64_t(put(aBatch{b}))
+			break
+		}
+		return nil
+	})
+}
+
+// asyncErrorInfo is an AsyncError. Metadata is hexadecimal: it need not be text.
+type asyncErrorInfo struct {
+	Callback string            `json:"callback"`
+	Code     int               `json:"code"`
+	Message  string            `json:"message"`
+	Metadata map[string]string `json:"metadata"`
+}
+
+// golib_async_error answers with the AsyncError that a stream has ended with, or with null
+// where that was another one.
+//
+//export golib_async_error
+func golib_async_error(handle C.uint64_t, out **C.char) *C.char {
+	return answer(out, func() (any, error) {
+		for _, err := range of[*cdevice.AsyncStream](handle).All() {
+			var e *cdevice.AsyncError
+			if !errors.As(err, &e) {
+				return nil, nil
+			}
+			info := asyncErrorInfo{e.Callback, e.Code, e.Message, map[string]string{}}
+			for key, value := range e.Metadata.ToMap() {
+				info.Metadata[hex.EncodeToString([]byte(key))] = hex.EncodeToString([]byte(value))
+			}
+			return info, nil
+		}
+		return nil, nil
+	})
+}
+
+// golib_async_close ends a stream. Its handle stays.
+//
+//export golib_async_close
+func golib_async_close(handle C.uint64_t) *C.char {
+	return guard(func() error {
+		of[*cdevice.AsyncStream](handle).Close()
+		return nil
+	})
+}
+
+//export golib_async_release
+func golib_async_release(handle C.uint64_t) *C.char {
+	return guard(func() error {
+		of[*cdevice.AsyncStream](handle).Close()
+		endHandle(handle)
+		return nil
+	})
+}

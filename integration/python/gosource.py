@@ -1,0 +1,128 @@
+"""Go as the producer of asynchronous streams: ExportAsync of batches that a source in
+Python gives.
+"""
+
+import ctypes
+import dataclasses
+import itertools
+import time
+
+import abi
+from golib import _address, _call, _create, _device_id, _device_type, _handle, _lib, _out_handle
+
+PATIENCE = 10  # seconds, until what is not released is a leak
+
+
+class _Item(ctypes.Structure):
+    """What a source answers; see golib/exportasync.go."""
+
+    _fields_ = [("batch", _handle), ("metadata", ctypes.c_void_p), ("failure", ctypes.c_char_p), ("message", ctypes.c_char_p)]
+
+
+_SOURCE = ctypes.CFUNCTYPE(None, _handle, ctypes.POINTER(_Item))
+
+for _name, _arguments in {
+    "golib_context_new": [ctypes.c_int, _out_handle],
+    "golib_context_cancel": [_handle],
+    "golib_context_release": [_handle],
+    "golib_export_async": [_SOURCE, _handle, _handle, _address, _address, _handle, _device_type, _device_id, ctypes.c_int],
+}.items():
+    _function = getattr(_lib, _name)
+    _function.argtypes, _function.restype = _arguments, ctypes.c_void_p
+
+
+class Context:
+    """A context of Go's, for a with statement. An overdue one has ended already."""
+
+    def __init__(self, overdue=False):
+        self.handle = _create("context_new", overdue)
+
+    def cancel(self):
+        _call("context_cancel", self.handle)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        _call("context_release", self.handle)
+
+
+def handle_of(context):
+    """0 for None: a context that does not end."""
+    return context.handle if context else 0
+
+
+@dataclasses.dataclass
+class Failure:
+    """What a source gives to fail in one of the ways that golib knows."""
+
+    kind: str
+    message: str = ""
+
+
+class _Source:
+    """Gives what is in an iterable. Only one call is under way at a time."""
+
+    def __init__(self, items):
+        self._items, self._kept = iter(items), None
+
+    def fill(self, out):
+        self._kept = None
+        try:
+            item = next(self._items, None)
+        except Exception as e:
+            item = Failure("error", str(e))
+        if isinstance(item, Failure):
+            out.failure, out.message = item.kind.encode(), item.message.encode()
+        elif item is not None:
+            batch, metadata = item if isinstance(item, tuple) else (item, None)
+            out.batch = batch.handle
+            if metadata is not None:
+                out.metadata = ctypes.addressof(self._keep(abi.encode_metadata(metadata)))
+
+    def _keep(self, encoded):
+        self._kept = ctypes.create_string_buffer(encoded, len(encoded))
+        return self._kept
+
+    def close(self):
+        if hasattr(self._items, "close"):
+            self._items.close()
+
+
+# A callback must not end while it runs, so this one serves all sources.
+_sources, _numbers = {}, itertools.count(1)
+
+
+@_SOURCE
+def _ask_source(number, item):
+    if item:
+        _sources[number].fill(item.contents)
+    else:
+        _sources.pop(number).close()
+
+
+def sources():
+    """How many sources Go may still ask."""
+    return len(_sources)
+
+
+def settled(alive, before):
+    """What alive() answers when that is what it was, or does not become it: a producer
+    ends on threads of its own, after it told its consumer."""
+    deadline = time.monotonic() + PATIENCE
+    while (now := alive()) != before and time.monotonic() < deadline:
+        time.sleep(0.001)
+    return now
+
+
+def export(items, handler, like=None, metadata=None, context=None, copy_to=(0, 0), for_host=False):
+    """ExportAsync to the handler at an address. Items are GoBatches, with their
+    metadata or without, that the caller keeps until the next one is asked for; a
+    Failure, or an exception, is how the source fails. A generator is run on Go's
+    threads, and closed at the end. like is a GoBatch of the schema, by default the
+    first item of a list. copy_to is the type of a device, and its id."""
+    number = next(_numbers)
+    _sources[number] = _Source(items)
+    encoded = ctypes.create_string_buffer(abi.encode_metadata(metadata or {}))
+    template = (like or items[0]).handle
+    _call("export_async", _ask_source, number, template, handler, ctypes.addressof(encoded), handle_of(context), *copy_to, for_host)

@@ -1,0 +1,341 @@
+"""How asynchronous streams between Arrow C++ and Go end before their end: errors, of
+either side's sources and of contexts, and tasks that Arrow C++ loses.
+
+An error overtakes what is queued in Arrow C++, so the sources here fail when the test
+says so: when it has taken what came before.
+"""
+
+import ctypes
+import errno
+import threading
+
+import pyarrow as pa
+import pytest
+
+import abi
+import cpp
+import goasync
+import golib
+import gosource
+import recorder
+from asyncstreams import TaskWatch, cpp_to_go, go_to_cpp, reader
+from goasync import AsyncError, released
+from golib import GoError
+from gosource import Context, Failure
+from test_async_cpp import BATCHES, ROWS, SCHEMA, go_batches, rows
+
+
+class Gate:
+    """A generator of some items that waits for open(), and then gives the others or
+    raises an exception."""
+
+    def __init__(self, first, then=()):
+        self._first, self._then = first, then
+        self._opened, self.closed = threading.Event(), threading.Event()
+
+    def open(self):
+        self._opened.set()
+
+    def __iter__(self):
+        try:
+            yield from self._first
+            assert self._opened.wait(recorder.PATIENCE)
+            if isinstance(self._then, Exception):
+                raise self._then
+            yield from self._then
+        finally:
+            self.closed.set()
+
+    def wait_until_closed(self):
+        assert self.closed.wait(recorder.PATIENCE)
+
+
+# From Arrow C++ to Go.
+
+
+@pytest.mark.parametrize("status", cpp.STATUS)
+def test_failure_of_a_source_in_cpp_comes_after_its_batches(status):
+    """Arrow C++ calls every failure EINVAL, and says no more of it than its text."""
+    with cpp_to_go(reader(BATCHES), fails_after=3, status=status, message="dïsk gone") as stream:
+        for want in ROWS[:3]:
+            with stream.next()[0] as batch:
+                assert batch.values() == want
+        for _ in range(2):
+            with pytest.raises(AsyncError) as e:
+                stream.next()
+            assert (e.value.callback, e.value.code, e.value.message) == ("on_error", errno.EINVAL, "dïsk gone")
+            assert e.value.metadata == {}
+            assert "ArrowAsyncDeviceStreamHandler.on_error: invalid argument (errno 22): dïsk gone" in str(e.value)
+
+
+def test_exception_in_a_python_source_of_cpp_reaches_go():
+    def broken():
+        yield BATCHES[0]
+        raise RuntimeError("the cable is cut")
+
+    with cpp_to_go(reader(broken(), SCHEMA)) as stream:
+        stream.next()[0].release()
+        with pytest.raises(AsyncError, match="the cable is cut"):
+            stream.next()
+
+
+def test_failure_of_a_source_in_cpp_leaves_the_schema_known():
+    with cpp_to_go(reader(BATCHES), fails_after=0, message="nothing there") as stream:
+        with pytest.raises(AsyncError, match="nothing there"):
+            stream.next()
+        assert stream.schema.equals(SCHEMA)
+
+
+def test_batch_that_is_not_valid_ends_the_stream_in_go():
+    """With full validation, before the program sees it; Arrow C++ is cancelled."""
+    bad = pa.StringArray.from_buffers(2, pa.py_buffer(b"\0\0\0\0\2\0\0\0\1\0\0\0"), pa.py_buffer(b"abc"))
+    source = reader([pa.record_batch({"s": bad})] * 3)
+    with cpp_to_go(source, full_validation=True) as stream:
+        with pytest.raises(GoError, match=r"ArrowAsyncTask.extract_data.*children\[0\].offsets\[2\] = 1") as e:
+            stream.next()
+        assert not isinstance(e.value, AsyncError)
+
+
+def test_end_of_the_context_ends_a_stream_in_go():
+    """What is ready is dropped; Arrow C++ is cancelled, and its answer to that is no
+    error of the stream's."""
+    with Context() as context, cpp_to_go(reader(BATCHES), queue_size=2, context=context) as stream:
+        with stream.next()[0] as batch:
+            context.cancel()
+            with pytest.raises(GoError, match="context canceled$") as e:
+                while item := stream.next():  # the end of a context is told on a goroutine
+                    item[0].release()
+            assert not isinstance(e.value, AsyncError)
+            assert batch.values() == ROWS[0]
+
+
+def test_end_of_the_context_wakes_who_waits_for_a_batch():
+    gate, errors = Gate(BATCHES[:1], BATCHES[1:]), []
+
+    def wait():
+        try:
+            stream.next()
+        except GoError as e:
+            errors.append(str(e))
+
+    with Context() as context, cpp_to_go(reader(iter(gate), SCHEMA), context=context) as stream:
+        stream.next()[0].release()
+        thread = threading.Thread(target=wait)
+        thread.start()
+        context.cancel()
+        thread.join()
+        gate.open()
+    assert errors == ["cdevice: read: context canceled"]
+
+
+def test_context_that_is_over_ends_a_stream_at_once():
+    with Context(overdue=True) as context, cpp_to_go(reader(BATCHES), context=context) as stream:
+        with pytest.raises(GoError, match="context deadline exceeded$"):
+            stream.next()
+
+
+def test_wait_for_the_schema_has_a_context_of_its_own():
+    """Whose end is not the stream's."""
+    stream = goasync.AsyncStream()
+    with Context(overdue=True) as context:
+        with pytest.raises(GoError, match="context deadline exceeded$"):
+            stream.wait_for_schema(context)
+    with cpp.Producer(reader(BATCHES), stream.handler), stream:
+        assert rows(stream) == ROWS
+
+
+# From Go to Arrow C++.
+
+FAILURES = {
+    "error": (errno.EIO, "^Unknown error: dïsk gone$"),
+    "invalid": (errno.EINVAL, "dïsk gone: invalid"),
+    "not_implemented": (errno.ENOSYS, "dïsk gone: not implemented"),
+    "not_supported": (errno.ENOTSUP, "dïsk gone: .*not supported"),
+    "no_space": (errno.ENOSPC, "dïsk gone: no space left on device"),
+    "cancelled": (errno.ECANCELED, "dïsk gone: context canceled"),
+    "panic": (errno.EIO, "cdevice: panic: dïsk gone"),
+    "goexit": (errno.EIO, "cdevice: export: the reader ended its goroutine"),
+}
+
+
+@pytest.mark.parametrize("after", [0, 1, 3])
+@pytest.mark.parametrize("kind", FAILURES)
+def test_failure_of_a_source_in_go_reaches_cpp(kind, after):
+    code, text = FAILURES[kind]
+    with go_batches() as items:
+        gate = Gate(items[:after], [Failure(kind, "dïsk gone")])
+        with go_to_cpp(iter(gate), like=items[0]) as consumer:
+            assert consumer.schema.equals(SCHEMA)
+            for i in range(after):
+                assert consumer.next()[0].equals(BATCHES[i])
+            gate.open()
+            with pytest.raises(cpp.CppError, match=text) as e:
+                consumer.next()
+            assert e.value.code == code
+            consumer.wait_for_release()
+
+
+def test_exception_in_a_python_source_of_go_reaches_cpp():
+    with go_batches() as items:
+        gate = Gate(items[:1], RuntimeError("the cable is cut"))
+        with go_to_cpp(iter(gate), like=items[0]) as consumer:
+            consumer.next()
+            gate.open()
+            with pytest.raises(cpp.CppError, match="the cable is cut"):
+                consumer.next()
+        gate.wait_until_closed()
+
+
+def test_end_of_the_context_reaches_cpp():
+    """While the source is asked for a batch, which nobody waits for then."""
+    with go_batches() as items, Context() as context:
+        gate = Gate(items[:2], items[2:])
+        with go_to_cpp(iter(gate), like=items[0], context=context) as consumer:
+            for want in BATCHES[:2]:
+                assert consumer.next()[0].equals(want)
+            context.cancel()
+            with pytest.raises(cpp.CppError, match="cdevice: export: context canceled") as e:
+                consumer.next()
+            assert e.value.code == errno.ECANCELED
+            consumer.wait_for_release()
+            assert not gate.closed.is_set()
+        gate.open()
+        gate.wait_until_closed()
+
+
+def test_context_that_is_over_reaches_cpp():
+    with go_batches() as items, Context(overdue=True) as context:
+        with go_to_cpp(items, context=context) as consumer:
+            with pytest.raises(cpp.CppError, match="context deadline exceeded") as e:
+                consumer.next()
+            assert e.value.code == errno.ETIMEDOUT
+
+
+def test_cancel_in_cpp_does_not_wait_for_the_source_in_go():
+    """The handler is released while the source has no answer; what it says later,
+    an error too, nobody hears."""
+    with go_batches() as items:
+        gate = Gate(items[:1], [Failure("error", "too late")])
+        with go_to_cpp(iter(gate), like=items[0]) as consumer:
+            consumer.next()
+            consumer.cancel()
+            consumer.wait_for_release()
+            assert consumer.next() is None
+            assert not gate.closed.is_set()
+        gate.open()
+        gate.wait_until_closed()
+
+
+def test_consumer_without_a_queue_asks_for_nothing_which_is_an_error():
+    with go_batches() as items, go_to_cpp(items, queue_size=0) as consumer:
+        with pytest.raises(cpp.CppError, match=r"ArrowAsyncProducer.request.n = 0, want at least 1") as e:
+            consumer.next()
+        assert e.value.code == errno.EINVAL
+
+
+def test_handler_that_is_released_is_refused():
+    """There is nobody to tell but the caller."""
+    struct = abi.ArrowAsyncDeviceStreamHandler()
+    with go_batches() as items:
+        with pytest.raises(GoError, match="ArrowAsyncDeviceStreamHandler.release = NULL"):
+            gosource.export(items, ctypes.addressof(struct), like=items[0])
+    assert gosource.sources() == 0
+
+
+# On the way.
+
+
+def test_errors_pass_through_go_with_their_code():
+    """An error that came is an error that goes; each hand puts its name before it."""
+    with cpp.Consumer() as back:
+        gate = Gate(BATCHES[:2], RuntimeError("the cable is cut"))
+        with cpp_to_go(reader(iter(gate), SCHEMA)) as stream:
+            stream.forward(back.handler)
+            for want in BATCHES[:2]:
+                assert back.next()[0].equals(want)
+            gate.open()
+            with pytest.raises(cpp.CppError, match=r"on_error: invalid argument \(errno 22\): .*the cable is cut") as e:
+                back.next()
+            assert e.value.code == errno.EINVAL
+
+
+@pytest.mark.parametrize("kind", ["no_space", "panic"])
+def test_errors_of_go_come_back_to_go_with_their_code(kind):
+    code, text = FAILURES[kind]
+    with go_batches() as items, goasync.AsyncStream() as back, goasync.AsyncStream() as there:
+        gosource.export([*items, Failure(kind, "dïsk gone")], there.handler, like=items[0])
+        there.forward(back.handler)
+        taken = []
+        with pytest.raises(AsyncError, match=text) as e:
+            for batch, _ in back:
+                with batch:
+                    taken.append(batch.values())
+        assert e.value.code == code
+        assert taken == ROWS, "in Go an error comes after the batches before it"
+
+
+def test_cancel_in_cpp_passes_through_go():
+    with cpp.Consumer(queue_size=1) as back:
+        endless = (batch for batch in iter(lambda: BATCHES[1], None))
+        with cpp_to_go(reader(endless, SCHEMA)) as stream:
+            stream.forward(back.handler)
+            assert back.next()[0].equals(BATCHES[1])
+            back.cancel()
+            back.wait_for_release()
+    assert cpp.stats()["sources"] == 0
+
+
+# What Arrow C++ loses. The tests end the tasks that it does not, so nothing leaks here.
+
+
+def test_error_overtakes_what_is_queued_in_cpp():
+    """Its generator gives the error and then the end, and extracts nothing any more.
+    The producer's struct lives until somebody ends its tasks."""
+    with go_batches() as items, cpp.Consumer() as consumer:
+        watch = TaskWatch(consumer.handler)
+        gosource.export([*items[:2], Failure("error", "disk gone")], consumer.handler, like=items[0])
+        consumer.wait_for_release()
+        with pytest.raises(cpp.CppError, match="disk gone"):
+            consumer.next()
+        assert consumer.next() is None
+        consumer.close()
+        stats = golib.stats()
+        assert (stats["async_tasks"], stats["async_producers"]) == (2, 1)
+        assert watch.discard() == 2
+
+
+def test_dropped_consumer_in_cpp_loses_what_is_queued():
+    with go_batches() as items, cpp.Consumer(queue_size=2) as consumer:
+        watch = TaskWatch(consumer.handler)
+        gosource.export(items[:2], consumer.handler, like=items[0])
+        consumer.wait_for_release()
+        consumer.drop()
+        assert golib.stats()["async_tasks"] == 2
+        assert watch.discard() == 2
+
+
+def test_producer_whose_tasks_can_fail_waits_for_lost_ones_until_its_context_ends():
+    """Options of the export can fail when a task is extracted, which is told by
+    on_error, so before release. A program that lets Arrow C++ drop its generator
+    gives such an export a context."""
+    with go_batches() as items, Context() as context, cpp.Consumer(queue_size=2) as consumer:
+        watch = TaskWatch(consumer.handler)
+        gosource.export(items[:1], consumer.handler, like=items[0], for_host=True, context=context)
+        assert watch.ended.wait(recorder.PATIENCE)
+        consumer.drop()
+        assert golib.stats()["async_producers"] == 1
+        context.cancel()
+        consumer.wait_for_release()
+        assert watch.discard() == 1
+
+
+def test_failed_extraction_in_go_is_told_to_cpp():
+    """Arrow C++ takes the errno of the task for nothing, and waits for on_error."""
+    there = cpp.copy_to_device(BATCHES[3], 7)
+    with released([golib.GoBatch.from_arrow(there)]) as [item], cpp.Consumer() as consumer:
+        watch = TaskWatch(consumer.handler)
+        gosource.export([item], consumer.handler, like=item, for_host=True)
+        with pytest.raises(cpp.CppError, match="not supported") as e:
+            consumer.next()
+        assert e.value.code == errno.ENOTSUP
+        assert watch.discard() == 0
