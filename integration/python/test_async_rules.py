@@ -174,7 +174,8 @@ def test_go_cancels_once_and_extracts_what_is_ready_for_nobody(how):
                 assert thread.is_alive(), "close waits for the release"
             stream.producer.release()
             thread.join()
-        assert stream.calls == [("request", 3), ("extract", 0, False), ("cancel",), ("extract", 1, False)]
+        assert stream.calls[:2] == [("request", 3), ("cancel",)], "it cancels first"
+        assert sorted(stream.calls[2:]) == [("extract", 0, False), ("extract", 1, False)]
 
 
 # Go as the producer.
