@@ -32,7 +32,8 @@ type AsyncProducerOptions struct {
 // its release. After cancel, or where a callback of the handler's returns an error, it is
 // only released. None of its callbacks is called while another one is. Where extracting a
 // task can fail (CopyTo, Export), release comes when the last task was extracted, so that
-// there is somebody to tell; a consumer that extracts only after release does without both.
+// there is somebody to tell. A consumer that extracts only after release, or loses tasks, would
+// hold the stream for ever: ctx ends it.
 //
 // It takes ownership of *handler, also when it returns an error, which it does for a
 // handler that is nil, released or lacks a callback: there is nobody else to tell. *handler must
