@@ -175,12 +175,7 @@ func TestGPUAsyncStreamClosedInTheMiddle(t *testing.T) {
 }
 
 // hammered is how many streams a hammer test makes.
-func hammered() int {
-	if testing.Short() {
-		return 1000
-	}
-	return 10_000
-}
+const hammered = 10_000
 
 // Thousands of streams, which end in every way, a few at a time: nothing is left.
 func TestAsyncHammer(t *testing.T) {
@@ -188,7 +183,7 @@ func TestAsyncHammer(t *testing.T) {
 	rec := twoColumns(t)
 	batch := wrap(t, rec)
 	var left atomic.Int64
-	left.Store(int64(hammered()))
+	left.Store(hammered)
 	var wg sync.WaitGroup
 	for g := range 16 {
 		random := rand.New(rand.NewPCG(1, uint64(g)))
@@ -278,7 +273,7 @@ func TestAsyncHammerOfTheProducer(t *testing.T) {
 	rec := twoColumns(t)
 	batch := wrap(t, rec)
 	var left atomic.Int64
-	left.Store(int64(hammered() / 4))
+	left.Store(hammered / 4)
 	var wg sync.WaitGroup
 	for g := range 8 {
 		random := rand.New(rand.NewPCG(2, uint64(g)))

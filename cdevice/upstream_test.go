@@ -247,7 +247,7 @@ func TestWeReadWhatPlainCDataExports(t *testing.T) {
 // it then, whatever the import keeps.
 func TestCdataReleasesWhatWasImportedWithOptions(t *testing.T) {
 	checkLeaks(t)
-	rec := oneColumn(t, fromJSON(t, arrow.BinaryTypes.String, `["a",null]`))
+	rec := outsideTheHeap(t)
 	stream, err := device.Host().NewStream()
 	require.NoError(t, err)
 	for name, use := range map[string]func(in *cdevice.CArrowDeviceArray) (*cdevice.RecordBatch, error){
