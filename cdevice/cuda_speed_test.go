@@ -3,6 +3,7 @@
 package cdevice_test
 
 import (
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -18,6 +19,10 @@ import (
 	"github.com/arrowdevice/arrowdevice/memory/hostpinned"
 )
 
+// atOnce is how many copies to the host are under way: one alone is measured together with
+// the time that an idle machine takes to wake the simulator's thread, and ours after it.
+const atOnce = 3
+
 // Copies of 64 MB in 10 columns against a copy of the same bytes by the host, turn by
 // turn, the best of some rounds each. Device memory is new to the process each time, and
 // so is what the host copies to in comparison; page-locked memory is used again.
@@ -30,17 +35,27 @@ func TestCopySpeed(t *testing.T) {
 	pinned := hostpinned.New(gpu, 0)
 	plain := memory.NewGoAllocator()
 	locked, pageable := columnsOf(pinned, 10, 800_000, false), columnsOf(plain, 10, 800_000, false)
-	back := pinned.Allocate(70 << 20) // so that the copies to page-locked memory find some
-	pinned.Free(back)
+	unread := columnsOf(plain, 10, 800_000, false) // by anybody but the comparison: it is in no cache
+	var back [atOnce][]byte                        // so that the copies to page-locked memory find some
+	for i := range back {
+		back[i] = pinned.Allocate(70 << 20)
+	}
+	for i := range back {
+		pinned.Free(back[i])
+	}
 
 	same := newMemory(t)
 	defer func() { require.NoError(t, syscall.Munmap(same)) }()
 
 	best := map[string]time.Duration{}
-	measure := func(name string, f func()) {
+	measure := func(name string, n int, f func()) {
+		var wg sync.WaitGroup
 		start := time.Now()
-		f()
-		if took := time.Since(start); best[name] == 0 || took < best[name] {
+		for range n {
+			wg.Go(f)
+		}
+		wg.Wait()
+		if took := time.Since(start) / time.Duration(n); best[name] == 0 || took < best[name] {
 			best[name] = took
 		}
 	}
@@ -67,20 +82,21 @@ func TestCopySpeed(t *testing.T) {
 		return true
 	}
 	for round, start := 0, time.Now(); round < 5 || !kept() && time.Since(start) < 30*time.Second; round++ {
-		measure("host, to new memory", func() {
+		measure("host, to new memory", 1, func() {
 			to := newMemory(t)
 			copyColumns(to, pageable)
 			require.NoError(t, syscall.Munmap(to))
 		})
-		measure("host, to the same memory", func() { copyColumns(same, pageable) })
+		measure("host, to the same memory", 1, func() { copyColumns(same, unread) })
 		for name, rec := range map[string]arrow.RecordBatch{"to device, page-locked": locked, "to device, plain": pageable} {
 			var batch *cdevice.RecordBatch
-			measure(name, func() { batch = there(rec) })
+			measure(name, 1, func() { batch = there(rec) })
 			for name, mem := range map[string]memory.Allocator{"to host, page-locked": pinned, "to host, plain": plain} {
-				measure(name, func() {
+				measure(name, atOnce, func() {
 					got, err := batch.CopyToHost(background, mem)
-					require.NoError(t, err)
-					got.Release()
+					if assert.NoError(t, err) {
+						got.Release()
+					}
 				})
 			}
 			batch.Release()
@@ -93,6 +109,7 @@ func TestCopySpeed(t *testing.T) {
 	}
 	locked.Release()
 	pageable.Release()
+	unread.Release()
 	pinned.Trim()
 }
 

@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 
 enum { CLASSES = 48, QUARANTINE = 64 };
-static const size_t WANTED = (size_t)64 << 30, SMALL = (size_t)1 << 20;
+static const size_t WANTED = (size_t)64 << 30, SMALL = (size_t)1 << 20, HUGE = (size_t)4 << 20;
 
 /* Freed space is used again by blocks of its size class (a power of two of pages, of
  * which at least the last stays unused), the longest freed first, and not at once. */
@@ -81,6 +81,8 @@ bool arena_take(struct block *block) {
     block->address = a->base + a->used;
     a->used += extent;
   }
+  /* Large blocks in large pages, as a driver has them: a copy is not to consist of page faults. */
+  if (block->size >= HUGE) madvise((void *)(block->address + (uintptr_t)block->shadow), pages(block), MADV_HUGEPAGE);
   if (a != &host_arena) return true;
   return !mprotect((void *)block->address, pages(block), PROT_READ | PROT_WRITE);
 }
