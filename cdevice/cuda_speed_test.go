@@ -3,6 +3,8 @@
 package cdevice_test
 
 import (
+	"cmp"
+	"slices"
 	"sync"
 	"syscall"
 	"testing"
@@ -24,8 +26,8 @@ import (
 const atOnce = 3
 
 // Copies of 64 MB in 10 columns against a copy of the same bytes by the host, turn by
-// turn, the best of some rounds each. Device memory is new to the process each time, and
-// so is what the host copies to in comparison; page-locked memory is used again.
+// turn; what counts is the third best round. Device memory is new to the process each time,
+// and so is what the host copies to in comparison; page-locked memory is used again.
 func TestCopySpeed(t *testing.T) {
 	if testing.Short() {
 		t.Skip("measured where nothing else is instrumented")
@@ -47,7 +49,7 @@ func TestCopySpeed(t *testing.T) {
 	same := newMemory(t)
 	defer func() { require.NoError(t, syscall.Munmap(same)) }()
 
-	best := map[string]time.Duration{}
+	took := map[string]time.Duration{} // in this round
 	measure := func(name string, n int, f func()) {
 		var wg sync.WaitGroup
 		start := time.Now()
@@ -55,8 +57,8 @@ func TestCopySpeed(t *testing.T) {
 			wg.Go(f)
 		}
 		wg.Wait()
-		if took := time.Since(start) / time.Duration(n); best[name] == 0 || took < best[name] {
-			best[name] = took
+		if t := time.Since(start) / time.Duration(n); took[name] == 0 || t < took[name] {
+			took[name] = t
 		}
 	}
 	there := func(rec arrow.RecordBatch) *cdevice.RecordBatch {
@@ -65,17 +67,18 @@ func TestCopySpeed(t *testing.T) {
 		require.NoError(t, batch.Wait(background))
 		return batch
 	}
-	// Another process may have the machine for a while: the best of as many rounds as it
-	// takes, within reason.
+	// Another process may have the machine for a while: as many rounds as it takes, within
+	// reason. Each compares what ran next to each other.
 	const promised = 0.7
-	ratio := func(name, host string) float64 { return float64(best[host]) / float64(best[name]) }
+	ratios := map[string][]float64{} // the best first
+	ratio := func(name string) float64 { return ratios[name][2] }
 	promises := map[string]string{
 		"to device, page-locked": "host, to new memory", "to device, plain": "host, to new memory",
 		"to host, page-locked": "host, to the same memory", "to host, plain": "host, to new memory",
 	}
 	kept := func() bool {
-		for name, host := range promises {
-			if ratio(name, host) <= promised {
+		for name := range promises {
+			if ratio(name) <= promised {
 				return false
 			}
 		}
@@ -102,10 +105,16 @@ func TestCopySpeed(t *testing.T) {
 			batch.Release()
 			require.NoError(t, gpu.Flush())
 		}
+		for name, host := range promises {
+			all := append(ratios[name], float64(took[host])/float64(took[name]))
+			slices.SortFunc(all, func(a, b float64) int { return cmp.Compare(b, a) })
+			ratios[name] = all
+		}
+		clear(took)
 	}
 	for name, host := range promises {
-		t.Logf("%-24s %.2f of a copy by the %s", name, ratio(name, host), host)
-		assert.Greater(t, ratio(name, host), promised, name)
+		t.Logf("%-24s %.2f of a copy by the %s", name, ratio(name), host)
+		assert.Greater(t, ratio(name), promised, name)
 	}
 	locked.Release()
 	pageable.Release()
