@@ -3,6 +3,7 @@ package devicetest
 import (
 	"context"
 	"errors"
+	"runtime"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -149,7 +150,9 @@ var pendingRules = []rule{
 		assert.Equal(t, pattern(n, 3), c.read(t, m.Ptr(), n, c.stream(t)))
 		// Many more uploads: an event that its holder closed may be used again, by one.
 		for v := range 300 {
-			again := c.upload(t, one(m.Ptr(), addressOf(pattern(n, byte(v))), n), s)
+			src := pattern(n, byte(v))
+			again := c.upload(t, one(m.Ptr(), addressOf(src), n), s)
+			runtime.KeepAlive(src)
 			if v%2 == 0 {
 				require.NoError(t, again.Close())
 			}
