@@ -75,7 +75,9 @@ func TestAsyncStreamRefusesWrongArrays(t *testing.T) {
 		"malformed": {func(p *peer) cpeer.Task { return p.task(0) }, "ArrowAsyncTask.extract_data.ArrowDeviceArray.array.n_children = 1, want 2"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := consumed(t, soon(t), cdevice.AsyncOptions{})
+			releases := 0
+			with := cdevice.ReleaseWith(func(release func()) { releases++; release() })
+			p := consumed(t, soon(t), cdevice.AsyncOptions{Import: []cdevice.ImportOption{with}})
 			if name == "malformed" {
 				p.schema = arrow.NewSchema([]arrow.Field{p.schema.Field(0), p.schema.Field(0)}, nil)
 			}
@@ -88,6 +90,9 @@ func TestAsyncStreamRefusesWrongArrays(t *testing.T) {
 			assert.ErrorContains(t, err, row.text)
 			assert.EqualValues(t, 1, p.Calls().Cancels)
 			assert.EqualValues(t, 1, p.Calls().Dropped)
+			if name != "released" {
+				assert.Equal(t, 1, releases, "what ReleaseWith asks for holds for refused arrays, too")
+			}
 			p.Release()
 		})
 	}

@@ -79,11 +79,14 @@ func (c *consumer) importBatch(out *CArrowDeviceArray) (*RecordBatch, error) {
 		return nil, invalid(opImport, field, "a released array", "an array, or an error")
 	}
 	if out.DeviceType != int32(c.deviceType) {
-		releaseArray(&out.Array)
+		discard(out, c.opts.Import)
 		return nil, invalid(opImport, field+".device_type", out.DeviceType, fmt.Sprintf("%d, the producer's", int32(c.deviceType)))
 	}
 	batch, err := ImportRecordBatchWithSchema(out, c.schema, c.opts.Import...)
-	return batch, within(field, err)
+	if err != nil {
+		return nil, within(field, err)
+	}
+	return batch, nil
 }
 
 // taskFailed is the error of a task that could not be extracted. The producer is to say
