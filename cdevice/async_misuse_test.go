@@ -125,6 +125,26 @@ func TestAsyncStreamCancelsBeforeItDrops(t *testing.T) {
 	<-closed
 }
 
+// A producer that has said the end is not called any more: not to cancel either.
+func TestAsyncStreamDoesNotCancelAfterTheEnd(t *testing.T) {
+	settles(t)
+	h := new(cdevice.CArrowAsyncDeviceStreamHandler)
+	s := cdevice.NewAsyncStream(background, h, cdevice.AsyncOptions{})
+	p := newGoProducer(t, h)
+	var cancels atomic.Int64
+	p.cancel = func() { cancels.Add(1) }
+	require.Zero(t, p.begin(t))
+	dropped := make(chan struct{}) // which comes after the cancel, where there is one
+	require.Zero(t, p.send(func(*abi.ArrowDeviceArray) int { close(dropped); return 0 }))
+	require.Zero(t, bridge.CallOnNextTask(h, nil, nil))
+	closed := make(chan struct{})
+	go func() { s.Close(); close(closed) }()
+	<-dropped
+	assert.Zero(t, cancels.Load())
+	bridge.CallHandlerRelease(h)
+	<-closed
+}
+
 // A second on_schema is refused, wherever it comes from.
 func TestAsyncStreamRefusesASchemaFromInsideItsRequest(t *testing.T) {
 	settles(t)
