@@ -10,6 +10,7 @@ import (
 var controls = []string{
 	"cudasim_configure", "cudasim_fail", "cudasim_failed", "cudasim_pause", "cudasim_resume",
 	"cudasim_event_hold", "cudasim_event_fire", "cudasim_calls", "cudasim_reset_counters", "cudasim_report",
+	"cudasim_host_read", "cudasim_host_write", "cudasim_drain", "cudasim_forget_violations",
 }
 
 func (s *Sim) configure(options string) error {
@@ -69,9 +70,28 @@ func (s *Sim) Calls(function string) int {
 	return int(s.call("cudasim_calls", uintptr(unsafe.Pointer(orNull(function)))))
 }
 
-// ResetCounters sets all counters back to zero and forgets violations. What is
-// live stays live.
+// ResetCounters sets all counters back to zero. What is live stays live, and
+// violations are kept.
 func (s *Sim) ResetCounters() { s.call("cudasim_reset_counters") }
+
+// HostRead declares that the host reads size bytes of page-locked, registered or
+// managed memory now. The simulator does not see the host's own accesses: those
+// that are declared are checked as those of copies are. Pageable memory is ignored.
+func (s *Sim) HostRead(address uintptr, size int) {
+	s.call("cudasim_host_read", address, uintptr(size))
+}
+
+// HostWrite declares that the host writes size bytes; see [Sim.HostRead].
+func (s *Sim) HostWrite(address uintptr, size int) {
+	s.call("cudasim_host_write", address, uintptr(size))
+}
+
+// Drain waits until all queued work is done, apart from work that is held back.
+// Conflicting accesses are reported when they run, so a report should come after it.
+func (s *Sim) Drain() { s.call("cudasim_drain") }
+
+// ForgetViolations empties the list of violations, for a test that made some.
+func (s *Sim) ForgetViolations() { s.call("cudasim_forget_violations") }
 
 // report is the JSON text of cudasim_report.
 func (s *Sim) report() []byte {

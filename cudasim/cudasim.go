@@ -38,12 +38,20 @@ type Options struct {
 
 	Delay  time.Duration // how long each queued operation lies before it is done
 	Random bool          // up to twice Delay, drawn anew each time: streams overtake each other
+	Lazy   bool          // nothing is done before the host waits for it or asks for it
 	Seed   uint64        // of everything random; 0 is 1
 
 	// PageableAsync queues copies from and to pageable memory like all others, so
 	// that the source is read late. Drivers usually do not; programs must not rely
 	// on that.
 	PageableAsync bool
+
+	// PageableStrict orders the host after a synchronous copy from pageable memory
+	// only as far as the manual does: the source was read, the data may not have arrived.
+	PageableStrict bool
+
+	NoRace bool // accesses that are not ordered are not looked for
+	Stacks bool // violations tell where their calls were made, for programs in C
 
 	Memory     int64 // bytes of each device; 0 is 16 GiB
 	HostMemory int64 // bytes that can be page-locked; 0 is 16 GiB
@@ -76,8 +84,12 @@ func (o Options) String() string {
 	set(o.NoDevices, "devices", 0)
 	set(o.Delay != 0, "delay", int64((o.Delay+time.Microsecond-1)/time.Microsecond))
 	set(o.Random, "schedule", "random")
+	set(o.Lazy, "schedule", "lazy")
 	set(o.Seed != 0, "seed", o.Seed)
 	set(o.PageableAsync, "pageable_async", 1)
+	set(o.PageableStrict, "pageable_strict", 1)
+	set(o.NoRace, "race", 0)
+	set(o.Stacks, "stacks", 1)
 	set(o.Memory != 0, "memory", o.Memory)
 	set(o.HostMemory != 0, "host_memory", o.HostMemory)
 	set(o.Version != 0, "version", o.Version)
@@ -172,6 +184,7 @@ func (s *Sim) Allow(functions ...string) { s.allowed = append(s.allowed, functio
 // if rules were violated, and says what.
 func (s *Sim) NoLeaks(t testing.TB) {
 	t.Helper()
+	s.Drain()
 	r := s.Report()
 	leaks := slices.DeleteFunc(r.Leaks, func(leak string) bool {
 		function, _, _ := strings.Cut(leak, ":")

@@ -29,7 +29,7 @@ void block_unref(struct block *b) {
   if (--b->refs) return;
   object_unref(&b->context->object);
   if (b->pool) object_unref(&b->pool->object);
-  point_set(&b->birth, NULL, 0);
+  ranges_free(&b->ranges);
   if (b->arena)
     arena_give(b);
   else
@@ -145,7 +145,9 @@ bool block_overlaps(uintptr_t address, size_t size) {
 CUresult block_retire(struct block *b) {
   if (b->context->fault) return b->context->fault;
   block_remove(b);
-  if (!b->pool) {
+  if (b->pool) {
+    access_by_host(self()->call, b, b->address, b->size, true);
+  } else {
     struct points points = {0};
     points_add_device(&points, b->memory == HOST_MEMORY ? -1 : b->device);
     sim.synchronisations++;

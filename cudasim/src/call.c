@@ -67,10 +67,16 @@ uint64_t cudasim_calls(const char *function) {
 void cudasim_reset_counters(void) {
   sim_lock();
   for (struct call *c = sim.calls; c; c = c->next) c->count = 0;
-  const uint64_t room = sizeof sim.violations / sizeof *sim.violations;
-  for (uint64_t i = 0; i < sim.violation_count && i < room; i++) free(sim.violations[i]);
-  sim.violation_count = sim.failed_calls = sim.synchronisations = sim.staged_bytes = 0;
+  sim.failed_calls = sim.synchronisations = sim.staged_bytes = 0;
   memset(sim.bytes, 0, sizeof sim.bytes);
   for (int d = 0; d < MAX_DEVICES; d++) sim.devices[d].peak = sim.devices[d].bytes;
+  sim_unlock();
+}
+
+void cudasim_forget_violations(void) {
+  const uint64_t room = sizeof sim.violations / sizeof *sim.violations;
+  sim_lock();
+  for (uint64_t i = 0; i < sim.violation_count && i < room; i++) free(sim.violations[i]);
+  sim.violation_count = 0;
   sim_unlock();
 }

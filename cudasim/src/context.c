@@ -26,7 +26,11 @@ CUresult context_new(int device, unsigned flags, bool primary, struct context **
   return CUDA_SUCCESS;
 }
 
-void context_free(struct context *c) { free(c); }
+void context_free(struct context *c) {
+  clock_drop(c->retired);
+  clock_drop(c->retired_blocking);
+  free(c);
+}
 
 static void unlist(struct context *context) {
   struct context **c = &sim.contexts;
@@ -67,13 +71,20 @@ static void destroy_blocks(const struct context *c) {
   }
 }
 
+static void wait_for_all(struct context *c) {
+  struct points points = {0};
+  struct marks marks = {0};
+  points_add_context(&points, c);
+  marks_of_context(&marks, c);
+  points_wait(&points);
+  points_free(&points);
+  host_learns(&marks);
+}
+
 /* Nothing more can be queued; what is queued is finished first. */
 void context_kill(struct context *c) {
   c->object.dead = true;
-  struct points points = {0};
-  points_add_context(&points, c);
-  points_wait(&points);
-  points_free(&points);
+  wait_for_all(c);
   destroy_events(c);
   destroy_blocks(c);
   for (struct stream *s = c->streams, *next; s; s = next) {
@@ -199,12 +210,9 @@ CUresult context_synchronize(void) {
   struct context *c;
   CUresult r = current_context(&c);
   if (r) return r;
-  struct points points = {0};
-  points_add_context(&points, c);
   sim.synchronisations++;
   c->object.refs++;
-  points_wait(&points);
-  points_free(&points);
+  wait_for_all(c);
   r = c->fault;
   object_unref(&c->object);
   return r;

@@ -72,6 +72,20 @@ static void stage(struct op *op) {
   op->from = op->staging;
 }
 
+/* Before a synchronous copy to the device, the driver waits for the stream and reads a pageable
+ * source; it may return before the data arrived, which programs hardly ever heed. */
+static CUresult wait_for(struct stream *s, const struct op *op, const struct marks *before) {
+  const uint64_t seq = s->queued;
+  struct marks marks = {0};
+  if (sim.options.pageable_strict && op->bytes == HTOD && !op->from_block)
+    marks_add_all(&marks, before);
+  else
+    marks_of_stream(&marks, s);
+  CUresult r = stream_wait(s, seq);
+  host_learns(&marks);
+  return r;
+}
+
 static CUresult queue(const struct copy *c, struct stream *s) {
   struct end to, from;
   CUresult r = find_end(c->to, c->size, c->to_wanted, &to);
@@ -80,16 +94,22 @@ static CUresult queue(const struct copy *c, struct stream *s) {
   struct op *op = op_new(OP_COPY);
   op_touch(op, to.block);
   op_touch(op, from.block);
+  op->to_block = to.block;
+  op->from_block = from.block;
   op->to = to.memory;
   op->from = from.memory;
   op->size = c->size;
   op->bytes = kind_of(to, from);
   op->staged = !to.block || !from.block;
   const bool wait = waits(op, c->async, to);
+  op->waited = wait;
   s->object.refs++;
   if (!wait && !from.block && !sim.options.pageable_async) stage(op);
+  struct marks before = {0};
+  if (wait && sim.options.pageable_strict) marks_of_stream(&before, s);
   r = op_push(s, op);
-  if (!r && wait) r = stream_wait(s, s->queued);
+  if (!r && wait) r = wait_for(s, op, &before);
+  marks_free(&before);
   object_unref(&s->object);
   return r;
 }
@@ -156,9 +176,10 @@ CUresult copy_peer_async(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
 }
 
 /* Comes after all that the context has queued, and before what it queues from then on. */
-static CUresult join(struct stream *s, const struct context *c) {
+static CUresult join(struct stream *s, struct context *c) {
   struct op *op = op_new(OP_WAIT);
   points_add_context(&op->after, c);
+  marks_of_context(&op->awaited, c);
   return op_push(s, op);
 }
 
@@ -169,7 +190,7 @@ CUresult copy_peer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcon
   CUresult r = stream_find_current(0, &s);
   if (!r) r = check_peers(to, to_context, from, from_context);
   if (r || !size) return r;
-  const struct context *ends[] = {object_find(to_context, CONTEXT), object_find(from_context, CONTEXT)};
+  struct context *ends[] = {object_find(to_context, CONTEXT), object_find(from_context, CONTEXT)};
   for (int i = 0; i < 2 && !r; i++)
     if (ends[i] != s->context) r = join(s, ends[i]);
   if (!r) r = copy_dtod(to, from, size);
@@ -188,6 +209,7 @@ static CUresult set(CUdeviceptr to, uint32_t value, int width, size_t count, CUs
   if (r) return r;
   struct op *op = op_new(OP_SET);
   op_touch(op, end.block);
+  op->to_block = end.block;
   op->to = end.memory;
   op->value = value;
   op->width = width;
@@ -195,7 +217,7 @@ static CUresult set(CUdeviceptr to, uint32_t value, int width, size_t count, CUs
   op->bytes = SET;
   r = op_push(s, op);
   bool wait = !async && end.block->memory != DEVICE_MEMORY; /* the host may look at once */
-  return r || !wait ? r : stream_wait(s, s->queued);
+  return r || !wait ? r : stream_finish(s);
 }
 
 CUresult set_8(CUdeviceptr to, unsigned char value, size_t count) {

@@ -23,9 +23,15 @@ extern "C" {
  *   schedule=inorder   each operation lies for `delay` (the default)
  *   schedule=random    each operation lies for 0 to 2*`delay`, drawn from `seed`; frees, copies and
  *                      host functions of different streams are done in a random order (needs a delay)
+ *   schedule=lazy      nothing is done before the host waits for it or asks for it, or waits for
+ *                      what is ordered after it. Host functions, and what they come after, are done at once
  *   seed=N             of everything random (1)
  *   pageable_async=1   copies from and to pageable memory are queued like all others: the source is
  *                      read late. 0: they are as a driver usually does them, see README (0)
+ *   pageable_strict=1  a synchronous copy from pageable memory to the device orders the host after its
+ *                      source was read, as the manual says, but not after the data arrived (0)
+ *   race=0             accesses that are not ordered are not looked for (1)
+ *   stacks=1           violations tell where their calls were made, for programs in C (0)
  *   memory=BYTES       of each device (17179869184)
  *   host_memory=BYTES  that can be page-locked (17179869184)
  *   version=N          what cuDriverGetVersion answers (12040)
@@ -63,8 +69,19 @@ int cudasim_event_fire(void *event);
 /* Calls so far of one function, named as in cudasim_fail; of all if NULL. */
 uint64_t cudasim_calls(const char *function);
 
-/* All counters back to zero; what is live stays live. Violations are forgotten. */
+/* All counters back to zero; what is live stays live, and violations are kept. */
 void cudasim_reset_counters(void);
+
+/* The host reads or writes page-locked, registered or managed memory now. The simulator does not see
+ * the host's own accesses: a program that declares them has them checked as it does those of copies.
+ * Pageable memory is ignored; device memory is a violation. */
+void cudasim_host_read(const void *address, size_t size);
+void cudasim_host_write(void *address, size_t size);
+
+/* Waits until all that is queued is done, or until nothing more happens because it is held back. What
+ * is not ordered is reported when it runs, so a report should come after this; the one at exit does. */
+void cudasim_drain(void);
+void cudasim_forget_violations(void);
 
 /* Everything that is counted, as a JSON object, in `out` if its `size` (with the final NUL) is
  * enough. Returns the size that is enough. Keys:
@@ -81,9 +98,9 @@ void cudasim_reset_counters(void);
  *   leaks             ["cuMemAlloc: 4096 bytes at 0x... on device 0", "cuEventCreate: 0x... on device 0",
  *                     ...]: what is live, one by one; first the function that made it. References to
  *                     primary contexts are leaks too.
- *   violations        ["..."]: what the driver would not have noticed, or only as a crash: work that
- *                     touched freed memory or memory of a stream-ordered allocation out of order,
- *                     driver calls from host functions, ... */
+ *   violations        ["..."]: what the driver would not have noticed, or only as a crash: accesses that are
+ *                     not ordered after conflicting ones, work that touched freed memory, driver calls from
+ *                     host functions, ... */
 size_t cudasim_report(char *out, size_t size);
 
 #ifdef __cplusplus

@@ -25,6 +25,7 @@ CUresult event_create(CUevent *event, unsigned flags) {
 
 void event_free(struct event *e) {
   point_set(&e->record, NULL, 0);
+  mark_drop(e->mark);
   object_unref(&e->context->object);
   free(e);
 }
@@ -48,8 +49,10 @@ CUresult event_record(CUevent event, CUstream stream) {
   op->event = e;
   e->object.refs++;
   r = op_push(s, op);
-  if (!r) point_set(&e->record, s, s->queued);
-  return r;
+  if (r) return r;
+  point_set(&e->record, s, s->queued);
+  order_recorded(e, op);
+  return CUDA_SUCCESS;
 }
 
 CUresult event_record_with_flags(CUevent event, CUstream stream, unsigned flags) {
@@ -61,16 +64,27 @@ CUresult event_query(CUevent event) {
   const struct event *e = object_find(event, EVENT);
   if (!e) return CUDA_ERROR_INVALID_HANDLE;
   if (e->context->fault) return e->context->fault;
-  return point_pending(e->record) ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+  if (point_pending(e->record)) {
+    stream_demand(e->record.stream, e->record.seq);
+    return CUDA_ERROR_NOT_READY;
+  }
+  host_learns_mark(e->mark);
+  return CUDA_SUCCESS;
 }
 
 CUresult event_synchronize(CUevent event) {
   const struct event *e = object_find(event, EVENT);
   if (!e) return CUDA_ERROR_INVALID_HANDLE;
   if (e->context->fault) return e->context->fault;
-  if (e->record.stream) return stream_wait(e->record.stream, e->record.seq);
-  sim.synchronisations++;
-  return CUDA_SUCCESS;
+  if (!e->record.stream) {
+    sim.synchronisations++;
+    return CUDA_SUCCESS;
+  }
+  struct mark *mark = mark_share(e->mark); /* the event may be recorded again meanwhile */
+  CUresult r = stream_wait(e->record.stream, e->record.seq);
+  host_learns_mark(mark);
+  mark_drop(mark);
+  return r;
 }
 
 CUresult event_elapsed(float *milliseconds, CUevent start, CUevent end) {
@@ -80,6 +94,8 @@ CUresult event_elapsed(float *milliseconds, CUevent start, CUevent end) {
   if ((from->flags | to->flags) & CU_EVENT_DISABLE_TIMING) return CUDA_ERROR_INVALID_HANDLE;
   if (!from->record.stream || !to->record.stream) return CUDA_ERROR_INVALID_HANDLE;
   if (point_pending(from->record) || point_pending(to->record)) return CUDA_ERROR_NOT_READY;
+  host_learns_mark(from->mark);
+  host_learns_mark(to->mark);
   *milliseconds = (float)((double)(int64_t)(to->time - from->time) / 1e6);
   return from->context->fault;
 }

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { LONGEST_QUEUE = 1000 };
+
 struct op *op_new(int kind) {
   struct op *op = fresh(sizeof *op);
   op->kind = kind;
@@ -22,6 +24,7 @@ void op_free(struct op *op) {
     if (op->blocks[i]) block_unref(op->blocks[i]);
   if (op->event) object_unref(&op->event->object);
   points_free(&op->after);
+  order_freed(op);
   free(op->staging);
   free(op);
 }
@@ -36,10 +39,17 @@ CUresult op_push(struct stream *s, struct op *op) {
   }
   for (struct stream *other = s->context->streams; other; other = other->next)
     if (stream_precedes(other, s)) points_add_all(&op->after, other);
+  order_queued(s, op);
   op->seq = ++s->queued;
-  *s->last = op;
-  s->last = &op->next;
-  check_birth(s, op);
+  if (s->tail)
+    s->tail->next = op;
+  else
+    s->first = op;
+  s->tail = op;
+  watch_queued(s, op);
+  /* What a host function does, the program may wait for without a call. And no queue is endless. */
+  if (op->kind == OP_HOST) stream_demand(s, op->seq);
+  if (op->seq > s->done + LONGEST_QUEUE) stream_demand(s, op->seq - LONGEST_QUEUE);
   pthread_cond_broadcast(&s->changed);
   return CUDA_SUCCESS;
 }
@@ -92,6 +102,19 @@ static void call_host(const struct op *op, CUresult fault) {
   if (sim.paused) pthread_cond_broadcast(&sim.idle);
 }
 
+/* What the operation reads and writes. Of stream-ordered memory the allocation and the free are
+ * writes: no use may come before the one or after the other. */
+static void access_all(struct op *op) {
+  struct block *b = op->blocks[0];
+  switch (op->kind) {
+    case OP_COPY: access_by(op, op->from_block, op->from, op->size, false); /* fall through */
+    case OP_SET: access_by(op, op->to_block, op->to, op->size, true); break;
+    case OP_ALLOC:
+    case OP_FREE: access_by(op, b, (char *)b->address + b->shadow, b->size, true); break;
+    default: break;
+  }
+}
+
 /* Memory that was freed since the operation was queued: a real device faults, or reads
  * or overwrites what is somebody else's now. Here it always faults. */
 static bool may_run(struct context *c, const struct op *op) {
@@ -105,20 +128,30 @@ static bool may_run(struct context *c, const struct op *op) {
   return !c->fault;
 }
 
-void op_run(struct stream *s, struct op *op) {
+static void run(struct stream *s, struct op *op) {
   struct context *c = s->context;
   switch (op->kind) {
     case OP_COPY:
     case OP_SET:
-      if (may_run(c, op)) touch_memory(op);
+      if (!may_run(c, op)) break;
+      watch_begins(op);
+      touch_memory(op);
       break;
     case OP_HOST: call_host(op, c->fault); break;
     case OP_RECORD:
       if (op->event->record.stream == s && op->event->record.seq == op->seq) op->event->time = nanoseconds();
       break;
     case OP_PREFETCH: may_run(c, op); break;
-    case OP_WAIT: break;
-    case OP_ALLOC: point_set(&op->blocks[0]->birth, NULL, 0); break;
+    case OP_WAIT:
+    case OP_ALLOC: break;
     case OP_FREE: block_kill(op->blocks[0]); break;
   }
+}
+
+void op_run(struct stream *s, struct op *op) {
+  order_begins(s, op);
+  if (!s->context->fault) access_all(op);
+  run(s, op);
+  watch_ended(op);
+  order_ends(s, op);
 }

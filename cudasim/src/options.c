@@ -15,6 +15,7 @@ static const struct options defaults = {
     .managed = 1,
     .peer = 1,
     .poison = 1,
+    .race = 1,
 };
 
 #define OPTION(name, limit) {#name, offsetof(struct options, name), limit}
@@ -27,6 +28,7 @@ static const struct {
     OPTION(delay, 60000000),
     OPTION(seed, UINT64_MAX),
     OPTION(pageable_async, 1),
+    OPTION(pageable_strict, 1),
     OPTION(memory, 1ull << 46),
     OPTION(host_memory, 1ull << 46),
     OPTION(version, 999999),
@@ -34,6 +36,8 @@ static const struct {
     OPTION(managed, 1),
     OPTION(peer, 1),
     OPTION(poison, 1),
+    OPTION(race, 1),
+    OPTION(stacks, 1),
 };
 
 static bool set_number(struct options *o, const char *name, const char *value) {
@@ -57,7 +61,8 @@ static bool set_option(struct options *o, const char *name, const char *value) {
   }
   if (!strcmp(name, "schedule")) {
     o->random = !strcmp(value, "random");
-    return o->random || !strcmp(value, "inorder");
+    o->lazy = !strcmp(value, "lazy");
+    return o->random || o->lazy || !strcmp(value, "inorder");
   }
   return set_number(o, name, value);
 }

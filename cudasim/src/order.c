@@ -1,45 +1,205 @@
-/* Whether one operation comes after another. Only stream-ordered memory asks. */
+/* What an operation is ordered after. */
 #include "sim.h"
 
-/* What is still pending can come before something only by way of operations that are
- * pending too, so the queues hold the whole answer. */
-static bool reaches(struct stream *s, uint64_t seq, struct point target, uint64_t search) {
-  if (s == target.stream) return target.seq <= seq;
-  if (s->search == search && s->searched >= seq) return false;
-  s->search = search;
-  s->searched = seq;
-  for (const struct op *op = s->first; op && op->seq <= seq; op = op->next)
-    for (int i = 0; i < op->after.count; i++) {
-      struct point p = op->after.at[i];
-      if (point_pending(p) && reaches(p.stream, p.seq, target, search)) return true;
-    }
-  return false;
-}
+#include <dlfcn.h>
+#include <execinfo.h>
+#include <stdlib.h>
+#include <string.h>
 
-static bool comes_after(struct stream *s, uint64_t seq, struct point target) {
-  static uint64_t searches;
-  return !point_pending(target) || reaches(s, seq, target, ++searches);
-}
+/* ---- slots ---- */
 
-void check_birth(struct stream *s, const struct op *op) {
-  for (int i = 0; i < 2; i++) {
-    const struct block *b = op->blocks[i];
-    if (b && !comes_after(s, op->seq, b->birth))
-      violation("%s uses memory at 0x%zx in another stream, not ordered after its %s", op->call,
-                (size_t)b->address, b->call);
+/* A slot outlives its stream until the host knows the last operation of it; then a new stream goes
+ * on with it, and whatever knows an operation of the new one rightly knows all of the old. */
+struct slot {
+  bool used;
+  uint64_t epoch;
+};
+
+static struct slot *slots;
+static int slot_count, slot_room;
+
+void order_stream_new(struct stream *s) {
+  int i = 1; /* 0 is the host's */
+  while (i < slot_count && (slots[i].used || clock_at(sim.host.clock, i) < slots[i].epoch)) i++;
+  while (i >= slot_count) {
+    slots = grow(slots, slot_count, &slot_room, sizeof *slots);
+    slots[slot_count++] = (struct slot){0};
   }
+  slots[i].used = true;
+  s->slot = i;
+  s->epoch = slots[i].epoch;
 }
 
-void check_death(struct stream *s, const struct op *op) {
-  const struct block *b = op->blocks[0];
+/* The work of a stream that is gone still counts: for whoever waits for its context, and for the
+ * legacy stream. */
+void order_stream_end(struct stream *s) {
+  for (int i = 0; i < s->awaited.count; i++) clock_join(&s->clock, s->awaited.at[i]->clock);
+  clock_join(&s->context->retired, s->clock);
+  if (!(s->flags & CU_STREAM_NON_BLOCKING)) clock_join(&s->context->retired_blocking, s->clock);
+  marks_free(&s->awaited);
+  clock_drop(s->clock);
+  clock_drop(s->seen);
+  s->clock = s->seen = NULL;
+  slots[s->slot] = (struct slot){false, s->epoch};
+}
+
+/* ---- operations ---- */
+
+static bool is_own(const void *address) {
+  Dl_info there, here;
+  return dladdr(address, &there) && dladdr(&sim, &here) && there.dli_fbase == here.dli_fbase;
+}
+
+/* Frames of the simulator itself are left out. */
+static char *stack_of_call(void) {
+  void *frames[24];
+  int count = backtrace(frames, sizeof frames / sizeof *frames), own = 0;
+  while (own < count && is_own(frames[own])) own++;
+  char **names = backtrace_symbols(frames, count), *text = NULL;
+  size_t size = 0;
+  FILE *f = open_memstream(&text, &size);
+  if (!f) abort();
+  for (int i = own; names && i < count; i++) {
+    const char *name = strrchr(names[i], '/');
+    fprintf(f, "%s%s", i > own ? " < " : "", name ? name + 1 : names[i]);
+  }
+  fclose(f);
+  free(names);
+  return text;
+}
+
+struct access *access_new(const char *call, uintptr_t stream) {
+  static uint64_t queued;
+  struct access *a = fresh(sizeof *a);
+  a->refs = 1;
+  a->queued = ++queued;
+  a->call = call;
+  a->stream = stream;
+  if (sim.options.stacks) a->stack = stack_of_call();
+  return a;
+}
+
+void access_drop(struct access *a) {
+  if (!a || --a->refs) return;
+  free(a->stack);
+  free(a);
+}
+
+/* What is known when it is queued. What the host learns or does later, it is not ordered after. */
+void order_queued(struct stream *s, struct op *op) {
+  if (!sim.options.race) return;
+  op->known = clock_share(sim.host.clock);
+  op->host_epoch = sim.host.epoch++;
+  marks_add_all(&op->awaited, &s->awaited);
+  marks_free(&s->awaited);
+  for (struct stream *other = s->context->streams; other; other = other->next)
+    if (stream_precedes(other, s)) marks_add_all(&op->awaited, &other->awaited);
+  if (op->blocks[0]) op->access = access_new(op->call, s->object.handle);
+}
+
+static void learn_host(struct stream *s, struct clock *known, uint64_t epoch) {
+  if (known != s->seen) {
+    clock_join(&s->clock, known);
+    clock_drop(s->seen);
+    s->seen = clock_share(known);
+  }
+  if (epoch > clock_at(s->clock, 0)) clock_set(&s->clock, 0, epoch);
+}
+
+/* Of the streams that the legacy rule orders it after, nothing has run that was queued later: that
+ * would have had to wait for this operation. So their clocks are what they were when it was queued. */
+static void learn_legacy(struct stream *s) {
+  for (const struct stream *other = s->context->streams; other; other = other->next)
+    if (stream_precedes(other, s)) clock_join(&s->clock, other->clock);
+  if (s->role == LEGACY) clock_join(&s->clock, s->context->retired_blocking);
+}
+
+void order_begins(struct stream *s, struct op *op) {
+  if (!sim.options.race) return;
+  learn_host(s, op->known, op->host_epoch);
+  for (int i = 0; i < op->awaited.count; i++) clock_join(&s->clock, op->awaited.at[i]->clock);
+  learn_legacy(s);
+  clock_set(&s->clock, s->slot, ++s->epoch);
+  op->clock = clock_share(s->clock);
+  if (op->access) {
+    op->access->slot = s->slot;
+    op->access->epoch = s->epoch;
+  }
+  if (op->kind == OP_HOST) clock_join(&sim.host.clock, s->clock);
+}
+
+/* A host function tells its stream what the host has learned by then. */
+void order_ends(struct stream *s, struct op *op) {
+  if (!sim.options.race) return;
+  if (op->kind == OP_HOST) learn_host(s, sim.host.clock, sim.host.epoch++);
+  if (op->mark) op->mark->clock = clock_share(s->clock);
+}
+
+void order_freed(struct op *op) {
+  clock_drop(op->known);
+  clock_drop(op->clock);
+  marks_free(&op->awaited);
+  mark_drop(op->mark);
+  access_drop(op->access);
+}
+
+/* ---- events ---- */
+
+static struct mark *mark_of(struct op *op) {
+  if (!op->mark) op->mark = mark_new();
+  return mark_share(op->mark);
+}
+
+void order_recorded(struct event *e, struct op *op) {
+  if (!sim.options.race) return;
+  mark_drop(e->mark);
+  e->mark = mark_of(op);
+}
+
+void order_awaits(struct stream *s, struct op *op, const struct event *e) {
+  marks_add(op ? &op->awaited : &s->awaited, mark_share(e->mark));
+}
+
+/* ---- the host ---- */
+
+void marks_of_stream(struct marks *marks, struct stream *s) {
+  if (!sim.options.race) return;
+  if (s->tail) {
+    marks_add(marks, mark_of(s->tail));
+  } else if (s->clock) {
+    struct mark *m = mark_new();
+    m->clock = clock_share(s->clock);
+    marks_add(marks, m);
+  }
+  marks_add_all(marks, &s->awaited);
+}
+
+void marks_of_context(struct marks *marks, struct context *c) {
+  if (!sim.options.race) return;
+  for (struct stream *s = c->streams; s; s = s->next) marks_of_stream(marks, s);
+  struct mark *m = mark_new();
+  m->clock = clock_share(c->retired);
+  marks_add(marks, m);
+}
+
+void host_learns_mark(const struct mark *m) {
+  if (m) clock_join(&sim.host.clock, m->clock);
+}
+
+void host_learns(struct marks *marks) {
+  for (int i = 0; i < marks->count; i++) host_learns_mark(marks->at[i]);
+  marks_free(marks);
+}
+
+static bool knows(struct clock *clock, uint64_t host_epoch, const struct access *a) {
+  return a->slot ? clock_at(clock, a->slot) >= a->epoch : a->epoch <= host_epoch;
+}
+
+/* The host only ever learns, so the first operation of a queue knows the least. */
+bool order_settled(const struct access *a) {
+  if (!knows(sim.host.clock, sim.host.epoch, a)) return false;
   for (const struct context *c = sim.contexts; c; c = c->next)
-    for (struct stream *other = c->streams; other; other = other->next)
-      for (const struct op *use = other->first; use && b->refs > 2; use = use->next) {
-        if ((use->blocks[0] != b && use->blocks[1] != b) ||
-            comes_after(s, op->seq, (struct point){other, use->seq}))
-          continue;
-        violation("%s frees memory at 0x%zx, not ordered after its use by %s in another stream", op->call,
-                  (size_t)b->address, use->call);
-        return;
-      }
+    for (const struct stream *s = c->streams; s; s = s->next)
+      if (s->first && !knows(s->first->known, s->first->host_epoch, a)) return false;
+  return true;
 }

@@ -35,6 +35,7 @@ void points_add_device(struct points *points, int device) {
 }
 
 void points_wait(struct points *points) {
+  for (int i = 0; i < points->count; i++) stream_demand(points->at[i].stream, points->at[i].seq);
   for (int i = 0; i < points->count; i++)
     while (point_pending(points->at[i])) pthread_cond_wait(&points->at[i].stream->changed, &sim.lock);
 }

@@ -82,7 +82,6 @@ static CUresult alloc(CUdeviceptr *address, size_t size, struct pool *p, struct 
       block_remove(b);
       block_kill(b);
     } else {
-      point_set(&b->birth, s, s->queued);
       *address = b->address;
     }
   }
@@ -121,7 +120,6 @@ CUresult pool_free_async(CUdeviceptr address, CUstream stream) {
   op_touch(op, b);
   r = op_push(s, op);
   if (r) return r;
-  check_death(s, op);
   block_remove(b);
   return CUDA_SUCCESS;
 }

@@ -189,6 +189,7 @@ __attribute__((destructor)) static void leave(void) {
   sim_unlock();
   const char *path = sim.options.report;
   if (!*path || getpid() != process) return;
+  cudasim_drain();
   size_t length;
   uint64_t bad;
   char *text = report(&length, &bad);

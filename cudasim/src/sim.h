@@ -18,6 +18,8 @@
 #include "cudasim.h"
 #pragma GCC visibility pop
 
+#include "order.h"
+
 enum { MAX_DEVICES = 16 };
 
 /* What the program holds is the name of an object, never its address: garbage, and
@@ -42,6 +44,7 @@ struct context {
   CUresult fault; /* answered by every call from then on, as after a fault of the hardware */
   struct stream *legacy;
   struct stream *streams; /* all with work to do, and all not destroyed */
+  struct clock *retired, *retired_blocking; /* of streams that are gone: all, and those the legacy stream follows */
   struct context *next;
 };
 
@@ -66,12 +69,18 @@ struct stream {
   int priority;
   uint64_t id, random;
   uint64_t queued, done; /* operations ever */
-  struct op *first, **last;
+  uint64_t demanded;     /* schedule lazy: operations up to here may run */
+  uint64_t gated;        /* the last operation that the program may keep back */
+  struct op *first, *tail;
   bool working;              /* has a worker */
   pthread_cond_t changed;    /* something was queued or done, or the stream was destroyed */
   struct stream *next;       /* of the context */
   struct stream *next_own;   /* per-thread streams: of the thread */
-  uint64_t search, searched; /* of order.c */
+  int slot;                  /* of vector clocks */
+  uint64_t epoch;            /* its last operation that ran, as clocks count */
+  struct clock *clock;       /* after that operation */
+  struct clock *seen;        /* what the host knew, as the clock has it */
+  struct marks awaited;      /* completed events that the next operation is ordered after */
 };
 
 struct event {
@@ -81,6 +90,12 @@ struct event {
   bool held;
   struct point record; /* the latest; stream NULL: never recorded */
   uint64_t time;       /* of its completion, in nanoseconds */
+  struct mark *mark;   /* what a wait for the latest record is a wait for */
+};
+
+/* Copies and fills that are queued and not done. */
+struct traffic {
+  uint64_t reads, writes;
 };
 
 /* Memory that the driver knows. */
@@ -102,7 +117,8 @@ struct block {
   const char *call; /* that made it */
   struct context *context;
   struct pool *pool;
-  struct point birth; /* stream-ordered: until then nobody may use it */
+  struct ranges ranges; /* that were accessed */
+  struct traffic traffic;
   struct block *next;
 };
 
@@ -125,6 +141,7 @@ struct op {
   uint64_t seq;
   struct points after;     /* done first, in other streams */
   struct block *blocks[2]; /* touched; each is referred to */
+  struct block *to_block, *from_block; /* of these, or NULL */
   struct event *event;     /* OP_RECORD; referred to */
   char *to;
   const char *from;
@@ -132,12 +149,23 @@ struct op {
   void *staging; /* a copy of the source, to be freed */
   enum bytes bytes;
   bool staged;
+  bool waited;   /* by the call that queues it */
   uint32_t value; /* OP_SET */
   int width;
   CUhostFn host; /* OP_HOST: one of the two */
   CUstreamCallback callback;
   CUstream callback_stream;
   void *data;
+  /* What it is ordered after: captured when it is queued (order.c) ... */
+  struct clock *known;
+  uint64_t host_epoch;
+  struct marks awaited;
+  /* ... and computed when it runs. */
+  struct clock *clock;
+  struct mark *mark; /* filled when it is done; NULL while nothing asks for it */
+  struct access *access;
+  bool watched, hashed; /* watch.c */
+  uint64_t hash;
 };
 
 /* A function of the driver API. */
@@ -166,8 +194,8 @@ struct device {
 };
 
 struct options {
-  uint64_t devices, delay, random, seed, pageable_async, memory, host_memory;
-  uint64_t version, pools, managed, peer, poison;
+  uint64_t devices, delay, random, lazy, seed, pageable_async, pageable_strict, memory, host_memory;
+  uint64_t version, pools, managed, peer, poison, race, stacks;
   char report[4096];
 };
 
@@ -186,6 +214,11 @@ struct sim {
   uint64_t managed_bytes, host_bytes, registered_bytes;
   uint64_t bytes[BYTE_KINDS], staged_bytes, synchronisations, failed_calls;
   struct call *calls;
+  struct {
+    struct clock *clock; /* what the host has waited for */
+    uint64_t epoch;      /* counts what it has queued */
+  } host;
+  struct traffic pageable;
   struct {
     char function[64]; /* "": any */
     uint64_t countdown;
@@ -237,6 +270,8 @@ void stream_close(struct stream *stream);
 void stream_free(struct stream *stream);
 CUresult stream_start(struct stream *stream);
 CUresult stream_wait(struct stream *stream, uint64_t seq);
+CUresult stream_finish(struct stream *stream); /* waits for all that is queued, and the host knows it */
+void stream_demand(struct stream *stream, uint64_t seq);
 bool stream_precedes(const struct stream *before, const struct stream *after);
 
 /* point.c */
@@ -255,10 +290,6 @@ void op_touch(struct op *op, struct block *block);
 CUresult op_push(struct stream *stream, struct op *op); /* takes the operation, also when it fails */
 void op_run(struct stream *stream, struct op *op);
 void op_free(struct op *op);
-
-/* order.c */
-void check_birth(struct stream *stream, const struct op *op);
-void check_death(struct stream *stream, const struct op *op);
 
 /* event.c, pool.c */
 void event_free(struct event *event);

@@ -26,7 +26,7 @@ CUresult stream_new(struct context *context, enum role role, unsigned flags, str
   s->flags = flags;
   s->id = ++ids;
   s->random = sim.options.seed * 0x9e3779b97f4a7c15 + s->id;
-  s->last = &s->first;
+  order_stream_new(s);
   s->next = context->streams;
   context->streams = s;
   *out = s;
@@ -34,6 +34,7 @@ CUresult stream_new(struct context *context, enum role role, unsigned flags, str
 }
 
 static void unlist(struct stream *stream) {
+  order_stream_end(stream);
   struct stream **s = &stream->context->streams;
   while (*s != stream) s = &(*s)->next;
   *s = stream->next;
@@ -78,12 +79,13 @@ static void *work(void *data) {
     while (!s->first && !s->object.dead) pthread_cond_wait(&s->changed, &sim.lock);
     struct op *op = s->first;
     if (!op) break;
+    while (sim.options.lazy && op->seq > s->demanded) pthread_cond_wait(&s->changed, &sim.lock);
     points_wait(&op->after);
     lie(s);
     while (held(op)) pthread_cond_wait(&sim.go, &sim.lock);
     op_run(s, op);
     s->first = op->next;
-    if (!s->first) s->last = &s->first;
+    if (!s->first) s->tail = NULL;
     s->done = op->seq;
     pthread_cond_broadcast(&s->changed);
     op_free(op);
@@ -175,18 +177,39 @@ CUresult stream_query(CUstream stream) {
   struct stream *s;
   CUresult r = stream_find(stream, &s);
   if (r) return r;
-  return s->done < s->queued ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
+  stream_demand(s, s->queued);
+  if (s->done < s->queued) return CUDA_ERROR_NOT_READY;
+  struct marks marks = {0};
+  marks_of_stream(&marks, s);
+  host_learns(&marks);
+  return CUDA_SUCCESS;
 }
 
 CUresult stream_synchronize(CUstream stream) {
   struct stream *s;
   CUresult r = stream_find(stream, &s);
-  return r ? r : stream_wait(s, s->queued);
+  return r ? r : stream_finish(s);
+}
+
+CUresult stream_finish(struct stream *s) {
+  struct marks marks = {0};
+  marks_of_stream(&marks, s);
+  CUresult r = stream_wait(s, s->queued);
+  host_learns(&marks);
+  return r;
+}
+
+/* Schedule lazy runs nothing before the host, or what the host waits for, has to wait for it. */
+void stream_demand(struct stream *s, uint64_t seq) {
+  if (!sim.options.lazy || seq <= s->demanded) return;
+  s->demanded = seq;
+  pthread_cond_broadcast(&s->changed);
 }
 
 CUresult stream_wait(struct stream *s, uint64_t seq) {
   s->object.refs++;
   sim.synchronisations++;
+  stream_demand(s, seq);
   while (s->done < seq) pthread_cond_wait(&s->changed, &sim.lock);
   CUresult r = s->context->fault;
   object_unref(&s->object);
@@ -200,9 +223,14 @@ CUresult stream_wait_event(CUstream stream, CUevent event, unsigned flags) {
   if (r) return r;
   const struct event *e = object_find(event, EVENT);
   if (!e) return CUDA_ERROR_INVALID_HANDLE;
-  if (!point_pending(e->record) || e->record.stream == s) return CUDA_SUCCESS;
+  if (e->record.stream == s) return CUDA_SUCCESS;
+  if (!point_pending(e->record)) {
+    order_awaits(s, NULL, e);
+    return CUDA_SUCCESS;
+  }
   struct op *op = op_new(OP_WAIT);
   points_add(&op->after, e->record);
+  order_awaits(s, op, e);
   return op_push(s, op);
 }
 
@@ -279,4 +307,36 @@ void cudasim_resume(void) {
   sim.paused = false;
   pthread_cond_broadcast(&sim.go);
   sim_unlock();
+}
+
+struct backlog {
+  uint64_t pending, done;
+};
+
+static struct backlog demand_all(void) {
+  struct backlog b = {0};
+  for (const struct context *c = sim.contexts; c; c = c->next)
+    for (struct stream *s = c->streams; s; s = s->next) {
+      stream_demand(s, s->queued);
+      b.pending += s->queued - s->done;
+      b.done += s->done;
+    }
+  return b;
+}
+
+/* Work that is held back is not waited for: it is not done while nothing else is either. */
+void cudasim_drain(void) {
+  const uint64_t patience = 300000000 + 20000 * sim.options.delay;
+  const struct timespec nap = {0, 100000};
+  uint64_t since = nanoseconds(), done = UINT64_MAX;
+  for (;;) {
+    sim_lock();
+    const struct backlog b = demand_all();
+    const bool paused = sim.paused;
+    sim_unlock();
+    if (b.done != done) since = nanoseconds();
+    done = b.done;
+    if (!b.pending || paused || nanoseconds() - since > patience) return;
+    nanosleep(&nap, NULL);
+  }
 }

@@ -182,18 +182,18 @@ RULE(resetting_counters_keeps_what_is_live, "") {
 	OK(cuMemFree_v2(m));
 }
 
-RULE(resetting_counters_forgets_violations, "") {
+RULE(violations_are_kept_until_they_are_forgotten, "") {
 	use(0);
 	CUstream a = new_stream(), b = new_stream();
-	CUdeviceptr m;
-	struct gate gate;
-	close_gate(&gate, a);
-	OK(cuMemAllocAsync(&m, 64, a));
-	OK(cuMemsetD8Async(m, 0, 64, b));
+	CUdeviceptr m = new_memory(64);
+	OK(cuMemsetD8Async(m, 0, 64, a));
+	OK(cuMemsetD8Async(m, 1, 64, b));
+	cudasim_drain();
 	CHECK(reports("violations", "cuMemsetD8Async"));
 	cudasim_reset_counters();
+	CHECK(reports("violations", "cuMemsetD8Async"));
+	cudasim_forget_violations();
 	CHECK(!reports("violations", "\""));
-	open_gate(&gate);
 	OK(cuStreamSynchronize(a));
 	OK(cuStreamSynchronize(b));
 	OK(cuMemFree_v2(m));

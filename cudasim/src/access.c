@@ -1,0 +1,319 @@
+/* Accesses of memory: of each byte range of a block, who wrote it last and who has read it since. */
+#include "sim.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A node of a treap: by address, and a heap by priority. Ranges are disjoint; what was never
+ * accessed has none. Of the reads, those are kept that no later read is ordered after. */
+struct range {
+  uintptr_t start, end;
+  struct access *write, **reads;
+  int read_count, read_room;
+  uint32_t priority;
+  struct range *left, *right;
+};
+
+/* The access that is being looked at. */
+struct look {
+  struct block *block;
+  struct access *access;
+  const struct clock *clock; /* what it is ordered after; its own epoch is among it */
+  uint64_t host_epoch;
+  bool write;
+  const struct access *reported;
+  struct range *done; /* the ranges that it was entered in */
+  uintptr_t next;     /* where the part begins that was not looked at yet */
+};
+
+static struct access *shared(struct access *a) {
+  if (a) a->refs++;
+  return a;
+}
+
+static struct range *range_new(struct ranges *ranges, uintptr_t start, uintptr_t end) {
+  static uint32_t random = 1;
+  struct range *r = fresh(sizeof *r);
+  random = random * 1664525 + 1013904223;
+  r->priority = random;
+  r->start = start;
+  r->end = end;
+  ranges->count++;
+  return r;
+}
+
+static void add_read(struct range *r, struct access *a) {
+  r->reads = grow(r->reads, r->read_count, &r->read_room, sizeof(struct access *));
+  r->reads[r->read_count++] = shared(a);
+}
+
+static void range_free(struct ranges *ranges, struct range *r) {
+  access_drop(r->write);
+  for (int i = 0; i < r->read_count; i++) access_drop(r->reads[i]);
+  free(r->reads);
+  free(r);
+  ranges->count--;
+}
+
+static void tree_free(struct ranges *ranges, struct range *r) {
+  if (!r) return;
+  tree_free(ranges, r->left);
+  tree_free(ranges, r->right);
+  range_free(ranges, r);
+}
+
+void ranges_free(struct ranges *ranges) {
+  tree_free(ranges, ranges->root);
+  *ranges = (struct ranges){0};
+}
+
+static struct range *merge(struct range *left, struct range *right) {
+  if (!left || !right) return left ? left : right;
+  if (left->priority > right->priority) {
+    left->right = merge(left->right, right);
+    return left;
+  }
+  right->left = merge(left, right->left);
+  return right;
+}
+
+/* Cuts a range that the address lies in: what is before it stays. */
+static struct range *cut(struct ranges *ranges, struct range *r, uintptr_t at) {
+  struct range *rest = range_new(ranges, at, r->end);
+  r->end = at;
+  rest->write = shared(r->write);
+  for (int i = 0; i < r->read_count; i++) add_read(rest, r->reads[i]);
+  return rest;
+}
+
+static void split(struct ranges *ranges, struct range *r, uintptr_t at, struct range **left,
+                  struct range **right) {
+  if (!r) {
+    *left = *right = NULL;
+  } else if (r->start >= at) {
+    split(ranges, r->left, at, left, &r->left);
+    *right = r;
+  } else {
+    split(ranges, r->right, at, &r->right, right);
+    *left = r;
+    if (r->end > at) *right = merge(cut(ranges, r, at), *right);
+  }
+}
+
+/* ---- conflicts ---- */
+
+static bool ordered(const struct look *l, const struct access *before) {
+  if (before->slot) return clock_at(l->clock, before->slot) >= before->epoch;
+  return before->epoch <= l->host_epoch;
+}
+
+static const char *place(const struct access *a, char *out, size_t size) {
+  if (!a->stream)
+    snprintf(out, size, "the host");
+  else
+    snprintf(out, size, "stream 0x%zx", (size_t)a->stream);
+  return out;
+}
+
+static void advise(const struct access *before, const struct access *after, char *out, size_t size) {
+  char there[40], here[40];
+  place(before, there, sizeof there);
+  place(after, here, sizeof here);
+  if (!before->stream && !after->stream)
+    *out = 0;
+  else if (!before->stream)
+    snprintf(out, size, "the host must do it before %s is queued, or wait for that first", after->call);
+  else if (!after->stream)
+    snprintf(out, size, "wait for %s, or for an event recorded after it in %s, before %s", before->call, there,
+             after->call);
+  else
+    snprintf(out, size, "record an event after %s in %s and let %s wait for it before %s", before->call, there,
+             here, after->call);
+}
+
+static void describe(const struct block *b, const struct range *r, const struct access *before, bool wrote,
+                     const struct access *after, bool writes) {
+  char here[40], there[40], advice[400];
+  advise(before, after, advice, sizeof advice);
+  violation("%s in %s %s memory at 0x%zx to 0x%zx (%s, %zu bytes at 0x%zx, device %d) that %s in %s %s, and is not "
+            "ordered after it: %s%s%s%s%s",
+            after->call, place(after, here, sizeof here), writes ? "writes" : "reads", (size_t)r->start,
+            (size_t)r->end, b->call, b->size, (size_t)b->address, b->device, before->call,
+            place(before, there, sizeof there), wrote ? "writes" : "reads", advice,
+            before->stack ? "; the earlier was queued at " : "", before->stack ? before->stack : "",
+            after->stack ? "; the later at " : "", after->stack ? after->stack : "");
+}
+
+/* Told in the order in which the two were queued, whichever ran first. */
+static void report(struct look *l, const struct range *r, const struct access *other, bool wrote) {
+  if (l->reported == other) return;
+  l->reported = other;
+  if (l->access->queued < other->queued)
+    describe(l->block, r, l->access, l->write, other, wrote);
+  else
+    describe(l->block, r, other, wrote, l->access, l->write);
+}
+
+static void check(struct look *l, const struct range *r) {
+  if (r->write && !ordered(l, r->write)) report(l, r, r->write, true);
+  for (int i = 0; l->write && i < r->read_count; i++)
+    if (!ordered(l, r->reads[i])) report(l, r, r->reads[i], false);
+}
+
+/* ---- entering an access ---- */
+
+static void keep_unordered_reads(const struct look *l, struct range *r) {
+  int kept = 0;
+  for (int i = 0; i < r->read_count; i++)
+    if (ordered(l, r->reads[i]))
+      access_drop(r->reads[i]);
+    else
+      r->reads[kept++] = r->reads[i];
+  r->read_count = kept;
+}
+
+static bool only_read_by(const struct range *r, const struct access *a) {
+  return !r->write && r->read_count == 1 && r->reads[0] == a;
+}
+
+/* The part up to `end` was never accessed. */
+static void enter_new(struct look *l, uintptr_t end, struct range **last) {
+  if (l->next >= end) return;
+  if (*last && only_read_by(*last, l->access)) {
+    (*last)->end = end;
+  } else {
+    struct range *r = range_new(&l->block->ranges, l->next, end);
+    add_read(r, l->access);
+    l->done = merge(l->done, r);
+    *last = r;
+  }
+  l->next = end;
+}
+
+static void enter_read(struct look *l, struct range *r, struct range **last) {
+  if (!r) return;
+  struct range *right = r->right;
+  enter_read(l, r->left, last);
+  r->left = r->right = NULL;
+  enter_new(l, r->start, last);
+  check(l, r);
+  keep_unordered_reads(l, r);
+  l->next = r->end;
+  if (!r->write && !r->read_count && *last && only_read_by(*last, l->access)) {
+    (*last)->end = r->end;
+    range_free(&l->block->ranges, r);
+  } else {
+    add_read(r, l->access);
+    l->done = merge(l->done, r);
+    *last = r;
+  }
+  enter_read(l, right, last);
+}
+
+static void check_tree(struct look *l, const struct range *r) {
+  if (!r) return;
+  check_tree(l, r->left);
+  check(l, r);
+  check_tree(l, r->right);
+}
+
+/* ---- forgetting ---- */
+
+static bool settle(struct range *r) {
+  if (r->write && order_settled(r->write)) {
+    access_drop(r->write);
+    r->write = NULL;
+  }
+  int kept = 0;
+  for (int i = 0; i < r->read_count; i++)
+    if (order_settled(r->reads[i]))
+      access_drop(r->reads[i]);
+    else
+      r->reads[kept++] = r->reads[i];
+  r->read_count = kept;
+  return !r->write && !kept;
+}
+
+static struct range *settle_tree(struct ranges *ranges, struct range *r) {
+  if (!r) return NULL;
+  r->left = settle_tree(ranges, r->left);
+  r->right = settle_tree(ranges, r->right);
+  if (!settle(r)) return r;
+  struct range *rest = merge(r->left, r->right);
+  range_free(ranges, r);
+  return rest;
+}
+
+/* What all work to come is ordered after can conflict with nothing any more. Looked for when the
+ * ranges have doubled, so that it costs each access little. */
+static void forget(struct ranges *ranges) {
+  enum { FEW = 1024 };
+  if (ranges->count <= (ranges->limit ? ranges->limit : FEW)) return;
+  ranges->root = settle_tree(ranges, ranges->root);
+  ranges->limit = 2 * ranges->count < FEW ? FEW : 2 * ranges->count;
+}
+
+static void enter(struct look *l, uintptr_t start, uintptr_t end) {
+  struct ranges *ranges = &l->block->ranges;
+  struct range *before, *touched, *after, *last = NULL;
+  split(ranges, ranges->root, start, &before, &touched);
+  split(ranges, touched, end, &touched, &after);
+  l->next = start;
+  if (l->write) {
+    check_tree(l, touched);
+    tree_free(ranges, touched);
+    l->done = range_new(ranges, start, end);
+    l->done->write = shared(l->access);
+  } else {
+    enter_read(l, touched, &last);
+    enter_new(l, end, &last);
+  }
+  ranges->root = merge(merge(before, l->done), after);
+  forget(ranges);
+}
+
+void access_by(struct op *op, struct block *b, const char *memory, size_t size, bool write) {
+  if (!op->access || !b || !size) return;
+  const uintptr_t start = (uintptr_t)memory - (uintptr_t)b->shadow;
+  struct look l = {.block = b, .access = op->access, .write = write};
+  if (op->kind != OP_ALLOC) { /* which is ordered after no access of the memory that it makes */
+    l.clock = op->clock;
+    l.host_epoch = clock_at(op->clock, 0);
+  }
+  enter(&l, start, start + size);
+}
+
+void access_by_host(const char *call, struct block *b, uintptr_t address, size_t size, bool write) {
+  if (!sim.options.race || !size) return;
+  struct access *a = access_new(call, 0);
+  a->epoch = sim.host.epoch;
+  struct look l = {.block = b, .access = a, .clock = sim.host.clock, .host_epoch = sim.host.epoch, .write = write};
+  enter(&l, address, address + size);
+  access_drop(a);
+}
+
+/* ---- declared by tests ---- */
+
+static void declare(const char *call, uintptr_t address, size_t size, bool write) {
+  sim_lock();
+  for (uintptr_t end = address + size; address < end;) {
+    struct block *b = block_at(address);
+    if (!b) break; /* pageable memory is not watched */
+    size_t part = b->size - (address - b->address);
+    if (part > end - address) part = end - address;
+    if (b->memory == DEVICE_MEMORY)
+      violation("%s of device memory at 0x%zx", call, (size_t)address);
+    else
+      access_by_host(call, b, address, part, write);
+    address += part;
+  }
+  sim_unlock();
+}
+
+void cudasim_host_read(const void *address, size_t size) {
+  declare("cudasim_host_read", (uintptr_t)address, size, false);
+}
+
+void cudasim_host_write(void *address, size_t size) {
+  declare("cudasim_host_write", (uintptr_t)address, size, true);
+}
