@@ -67,6 +67,13 @@ void marks_add(struct marks *marks, struct mark *m) {
   marks->at[marks->count++] = m;
 }
 
+void marks_add_clock(struct marks *marks, struct clock *c) {
+  if (!c) return;
+  struct mark *m = mark_new();
+  m->clock = clock_share(c);
+  marks_add(marks, m);
+}
+
 void marks_add_all(struct marks *marks, const struct marks *more) {
   for (int i = 0; i < more->count; i++) marks_add(marks, mark_share(more->at[i]));
 }

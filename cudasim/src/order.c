@@ -33,13 +33,13 @@ void order_stream_new(struct stream *s) {
 /* The work of a stream that is gone still counts: for whoever waits for its context, and for the
  * legacy stream. */
 void order_stream_end(struct stream *s) {
-  for (int i = 0; i < s->awaited.count; i++) clock_join(&s->clock, s->awaited.at[i]->clock);
+  clock_join(&s->clock, s->awaited);
   clock_join(&s->context->retired, s->clock);
   if (!(s->flags & CU_STREAM_NON_BLOCKING)) clock_join(&s->context->retired_blocking, s->clock);
-  marks_free(&s->awaited);
   clock_drop(s->clock);
   clock_drop(s->seen);
-  s->clock = s->seen = NULL;
+  clock_drop(s->awaited);
+  s->clock = s->seen = s->awaited = NULL;
   slots[s->slot] = (struct slot){false, s->epoch};
 }
 
@@ -90,10 +90,11 @@ void order_queued(struct stream *s, struct op *op) {
   if (!sim.options.race) return;
   op->known = clock_share(sim.host.clock);
   op->host_epoch = sim.host.epoch++;
-  marks_add_all(&op->awaited, &s->awaited);
-  marks_free(&s->awaited);
+  marks_add_clock(&op->awaited, s->awaited);
+  clock_drop(s->awaited);
+  s->awaited = NULL;
   for (struct stream *other = s->context->streams; other; other = other->next)
-    if (stream_precedes(other, s)) marks_add_all(&op->awaited, &other->awaited);
+    if (stream_precedes(other, s)) marks_add_clock(&op->awaited, other->awaited);
   if (op->blocks[0]) op->access = access_new(op->call, s->object.handle);
 }
 
@@ -157,29 +158,27 @@ void order_recorded(struct event *e, struct op *op) {
 }
 
 void order_awaits(struct stream *s, struct op *op, const struct event *e) {
-  marks_add(op ? &op->awaited : &s->awaited, mark_share(e->mark));
+  if (op)
+    marks_add(&op->awaited, mark_share(e->mark));
+  else if (e->mark)
+    clock_join(&s->awaited, e->mark->clock);
 }
 
 /* ---- the host ---- */
 
 void marks_of_stream(struct marks *marks, struct stream *s) {
   if (!sim.options.race) return;
-  if (s->tail) {
+  if (s->tail)
     marks_add(marks, mark_of(s->tail));
-  } else if (s->clock) {
-    struct mark *m = mark_new();
-    m->clock = clock_share(s->clock);
-    marks_add(marks, m);
-  }
-  marks_add_all(marks, &s->awaited);
+  else
+    marks_add_clock(marks, s->clock);
+  marks_add_clock(marks, s->awaited);
 }
 
 void marks_of_context(struct marks *marks, struct context *c) {
   if (!sim.options.race) return;
   for (struct stream *s = c->streams; s; s = s->next) marks_of_stream(marks, s);
-  struct mark *m = mark_new();
-  m->clock = clock_share(c->retired);
-  marks_add(marks, m);
+  marks_add_clock(marks, c->retired);
 }
 
 void host_learns_mark(const struct mark *m) {

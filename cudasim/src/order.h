@@ -43,6 +43,7 @@ struct mark *mark_new(void);
 struct mark *mark_share(struct mark *mark); /* NULL may be shared and dropped */
 void mark_drop(struct mark *mark);
 void marks_add(struct marks *marks, struct mark *mark); /* takes the reference; NULL is not added */
+void marks_add_clock(struct marks *marks, struct clock *clock); /* of what is done; does not take it */
 void marks_add_all(struct marks *marks, const struct marks *more);
 void marks_free(struct marks *marks);
 

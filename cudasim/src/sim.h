@@ -80,7 +80,7 @@ struct stream {
   uint64_t epoch;            /* its last operation that ran, as clocks count */
   struct clock *clock;       /* after that operation */
   struct clock *seen;        /* what the host knew, as the clock has it */
-  struct marks awaited;      /* completed events that the next operation is ordered after */
+  struct clock *awaited;     /* completed events that the next operation is ordered after */
 };
 
 struct event {
