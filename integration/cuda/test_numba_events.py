@@ -194,12 +194,12 @@ def test_event_that_fires_when_told(apart, apart2):
     """And the stream does not go on before it."""
     event = cuda.event()
     source, target = pinned(np.arange(1000)), pinned(np.zeros(1000, "i8"))
-    on_device = cuda.to_device(np.full(1000, -1))
+    written, read = cuda.to_device(np.full(1000, -1)), cuda.to_device(np.full(1000, -1))
     with simulator.held(event.handle):
         event.record(apart)
-        on_device.copy_to_device(source, stream=apart)
+        written.copy_to_device(source, stream=apart)
         event.wait(apart2)
-        on_device.copy_to_host(target, stream=apart2)
+        read.copy_to_host(target, stream=apart2)
         assert not event.query()
         assert (target == 0).all()
         simulator.fire(event.handle)
