@@ -109,17 +109,17 @@ static void learn_host(struct stream *s, struct clock *known, uint64_t epoch) {
 
 /* Of the streams that the legacy rule orders it after, nothing has run that was queued later: that
  * would have had to wait for this operation. So their clocks are what they were when it was queued. */
-static void learn_legacy(struct stream *s) {
+static void learn_legacy(struct stream *s, struct clock **clock) {
   for (const struct stream *other = s->context->streams; other; other = other->next)
-    if (stream_precedes(other, s)) clock_join(&s->clock, other->clock);
-  if (s->role == LEGACY) clock_join(&s->clock, s->context->retired_blocking);
+    if (stream_precedes(other, s)) clock_join(clock, other->clock);
+  if (s->role == LEGACY) clock_join(clock, s->context->retired_blocking);
 }
 
 void order_begins(struct stream *s, struct op *op) {
   if (!sim.options.race) return;
   learn_host(s, op->known, op->host_epoch);
   for (int i = 0; i < op->awaited.count; i++) clock_join(&s->clock, op->awaited.at[i]->clock);
-  learn_legacy(s);
+  learn_legacy(s, &s->clock);
   clock_set(&s->clock, s->slot, ++s->epoch);
   op->clock = clock_share(s->clock);
   if (op->access) {
@@ -157,11 +157,17 @@ void order_recorded(struct event *e, struct op *op) {
   e->mark = mark_of(op);
 }
 
-void order_awaits(struct stream *s, struct op *op, const struct event *e) {
-  if (op)
-    marks_add(&op->awaited, mark_share(e->mark));
-  else if (e->mark)
-    clock_join(&s->awaited, e->mark->clock);
+void order_waits(struct op *op, const struct event *e) { marks_add(&op->awaited, mark_share(e->mark)); }
+
+/* What an operation would have learned: everything that is before it in other streams is done. */
+void order_waited(struct stream *s, const struct event *e) {
+  if (!sim.options.race) return;
+  if (e->mark) clock_join(&s->awaited, e->mark->clock);
+  learn_legacy(s, &s->awaited);
+  for (struct stream *other = s->context->streams; other; other = other->next)
+    if (stream_precedes(other, s)) clock_join(&s->awaited, other->awaited);
+  clock_join(&s->awaited, sim.host.clock);
+  clock_set(&s->awaited, 0, sim.host.epoch++);
 }
 
 /* ---- the host ---- */

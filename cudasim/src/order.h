@@ -64,7 +64,8 @@ void order_begins(struct stream *stream, struct op *op);
 void order_ends(struct stream *stream, struct op *op);
 void order_freed(struct op *op);
 void order_recorded(struct event *event, struct op *op);
-void order_awaits(struct stream *stream, struct op *op, const struct event *event); /* op NULL: with the next */
+void order_waits(struct op *op, const struct event *event);
+void order_waited(struct stream *stream, const struct event *event); /* for an event that is complete: no operation */
 /* What a wait for the stream, for the context, will have been for: collected when the wait begins. */
 void marks_of_stream(struct marks *marks, struct stream *stream);
 void marks_of_context(struct marks *marks, struct context *context);

@@ -216,6 +216,13 @@ CUresult stream_wait(struct stream *s, uint64_t seq) {
   return r;
 }
 
+/* Even an operation that does nothing would wait for these. */
+static bool has_to_wait(const struct stream *s) {
+  for (const struct stream *other = s->context->streams; other; other = other->next)
+    if (stream_precedes(other, s) && other->done < other->queued) return true;
+  return false;
+}
+
 CUresult stream_wait_event(CUstream stream, CUevent event, unsigned flags) {
   struct stream *s;
   if (flags & ~(unsigned)CU_EVENT_WAIT_EXTERNAL) return CUDA_ERROR_INVALID_VALUE;
@@ -223,14 +230,14 @@ CUresult stream_wait_event(CUstream stream, CUevent event, unsigned flags) {
   if (r) return r;
   const struct event *e = object_find(event, EVENT);
   if (!e) return CUDA_ERROR_INVALID_HANDLE;
-  if (e->record.stream == s) return CUDA_SUCCESS;
-  if (!point_pending(e->record)) {
-    order_awaits(s, NULL, e);
+  const bool passed = e->record.stream == s || !point_pending(e->record);
+  if (passed && !has_to_wait(s)) {
+    order_waited(s, e);
     return CUDA_SUCCESS;
   }
   struct op *op = op_new(OP_WAIT);
-  points_add(&op->after, e->record);
-  order_awaits(s, op, e);
+  if (!passed) points_add(&op->after, e->record);
+  order_waits(op, e);
   return op_push(s, op);
 }
 
@@ -309,34 +316,41 @@ void cudasim_resume(void) {
   sim_unlock();
 }
 
-struct backlog {
-  uint64_t pending, done;
-};
+enum progress { NOTHING_LEFT, MOVING, KEPT_BACK };
 
-static struct backlog demand_all(void) {
-  struct backlog b = {0};
-  for (const struct context *c = sim.contexts; c; c = c->next)
-    for (struct stream *s = c->streams; s; s = s->next) {
-      stream_demand(s, s->queued);
-      b.pending += s->queued - s->done;
-      b.done += s->done;
-    }
-  return b;
+/* Reports whether only the program can let the stream go on. */
+static bool kept_back(const struct stream *s) {
+  const struct op *op = s->first;
+  if (held(op) || op->kind == OP_HOST) return true;
+  for (int i = 0; i < op->after.count; i++)
+    if (point_pending(op->after.at[i])) return true; /* then it depends on the other stream */
+  return false;
 }
 
-/* Work that is held back is not waited for: it is not done while nothing else is either. */
+static enum progress demand_all(void) {
+  enum progress progress = NOTHING_LEFT;
+  for (const struct context *c = sim.contexts; c; c = c->next)
+    for (struct stream *s = c->streams; s; s = s->next) {
+      if (!s->first) continue;
+      stream_demand(s, s->queued);
+      if (!kept_back(s)) return MOVING;
+      progress = KEPT_BACK;
+    }
+  return progress;
+}
+
+/* A host function may be about to return, so it is given some time. */
 void cudasim_drain(void) {
-  const uint64_t patience = 300000000 + 20000 * sim.options.delay;
+  const uint64_t patience = 300000000;
   const struct timespec nap = {0, 100000};
-  uint64_t since = nanoseconds(), done = UINT64_MAX;
+  uint64_t since = nanoseconds();
   for (;;) {
     sim_lock();
-    const struct backlog b = demand_all();
-    const bool paused = sim.paused;
+    const enum progress progress = demand_all();
     sim_unlock();
-    if (b.done != done) since = nanoseconds();
-    done = b.done;
-    if (!b.pending || paused || nanoseconds() - since > patience) return;
+    if (progress == NOTHING_LEFT) return;
+    if (progress == MOVING) since = nanoseconds();
+    if (nanoseconds() - since > patience) return;
     nanosleep(&nap, NULL);
   }
 }

@@ -301,6 +301,8 @@ int cudasim_event_hold(void *event);
 int cudasim_event_fire(void *event);
 uint64_t cudasim_calls(const char *function);
 void cudasim_reset_counters(void);
+void cudasim_host_read(const void *address, size_t size);
+void cudasim_host_write(void *address, size_t size);
 void cudasim_drain(void);
 void cudasim_forget_violations(void);
 size_t cudasim_report(char *out, size_t size);
