@@ -27,7 +27,7 @@ type rule struct {
 	unreported    bool
 }
 
-// rules is the program of testdata, built against a library.
+// rules is a program of testdata, built against a library.
 type rules struct {
 	program string
 	flags   []string
@@ -35,9 +35,14 @@ type rules struct {
 
 func buildRules(t testing.TB, flags ...string) rules {
 	t.Helper()
+	return buildProgram(t, "testdata/*.c", flags...)
+}
+
+func buildProgram(t testing.TB, sources string, flags ...string) rules {
+	t.Helper()
 	lib, err := build(flags, nil)
 	require.NoError(t, err)
-	files, err := filepath.Glob("testdata/*.c")
+	files, err := filepath.Glob(sources)
 	require.NoError(t, err)
 	cc, err := theCompiler()
 	require.NoError(t, err)
