@@ -1,15 +1,21 @@
-/* Accesses of memory: of each byte range of a block, who wrote it last and who has read it since. */
+/* Accesses of memory: of each byte range of a block, the last write and the reads since. */
 #include "sim.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* A node of a treap: by address, and a heap by priority. Ranges are disjoint; what was never
- * accessed has none. Of the reads, those are kept that no later read is ordered after. */
+struct entry {
+  struct access *access;
+  bool write;
+};
+
+/* A node of a treap: by address, and a heap by priority. Ranges are disjoint; memory that was never
+ * accessed has none. An entry is dropped when a later one is ordered after it and tells as much:
+ * so there is one write, and one read for each stream, or more where a program has races. */
 struct range {
   uintptr_t start, end;
-  struct access *write, **reads;
-  int read_count, read_room;
+  struct entry *entries;
+  int count, room;
   uint32_t priority;
   struct range *left, *right;
 };
@@ -22,7 +28,7 @@ struct look {
   uint64_t host_epoch;
   bool write;
   const struct access *reported;
-  struct range *done; /* the ranges that it was entered in */
+  struct range *done, *last; /* the ranges that it was entered in, and the last of them */
   uintptr_t next;     /* where the part begins that was not looked at yet */
 };
 
@@ -42,15 +48,14 @@ static struct range *range_new(struct ranges *ranges, uintptr_t start, uintptr_t
   return r;
 }
 
-static void add_read(struct range *r, struct access *a) {
-  r->reads = grow(r->reads, r->read_count, &r->read_room, sizeof(struct access *));
-  r->reads[r->read_count++] = shared(a);
+static void add(struct range *r, struct access *a, bool write) {
+  r->entries = grow(r->entries, r->count, &r->room, sizeof *r->entries);
+  r->entries[r->count++] = (struct entry){shared(a), write};
 }
 
 static void range_free(struct ranges *ranges, struct range *r) {
-  access_drop(r->write);
-  for (int i = 0; i < r->read_count; i++) access_drop(r->reads[i]);
-  free(r->reads);
+  for (int i = 0; i < r->count; i++) access_drop(r->entries[i].access);
+  free(r->entries);
   free(r);
   ranges->count--;
 }
@@ -81,8 +86,7 @@ static struct range *merge(struct range *left, struct range *right) {
 static struct range *cut(struct ranges *ranges, struct range *r, uintptr_t at) {
   struct range *rest = range_new(ranges, at, r->end);
   r->end = at;
-  rest->write = shared(r->write);
-  for (int i = 0; i < r->read_count; i++) add_read(rest, r->reads[i]);
+  for (int i = 0; i < r->count; i++) add(rest, r->entries[i].access, r->entries[i].write);
   return rest;
 }
 
@@ -154,84 +158,70 @@ static void report(struct look *l, const struct range *r, const struct access *o
     describe(l->block, r, other, wrote, l->access, l->write);
 }
 
-static void check(struct look *l, const struct range *r) {
-  if (r->write && !ordered(l, r->write)) report(l, r, r->write, true);
-  for (int i = 0; l->write && i < r->read_count; i++)
-    if (!ordered(l, r->reads[i])) report(l, r, r->reads[i], false);
+/* Drops what the access makes superfluous: a write tells as much as all that it is ordered after, a
+ * read as much as the reads. */
+static void check(struct look *l, struct range *r) {
+  int kept = 0;
+  for (int i = 0; i < r->count; i++) {
+    const struct entry e = r->entries[i];
+    const bool before = ordered(l, e.access);
+    if (!before && (l->write || e.write)) report(l, r, e.access, e.write);
+    if (before && (l->write || !e.write))
+      access_drop(e.access);
+    else
+      r->entries[kept++] = e;
+  }
+  r->count = kept;
 }
 
 /* ---- entering an access ---- */
 
-static void keep_unordered_reads(const struct look *l, struct range *r) {
-  int kept = 0;
-  for (int i = 0; i < r->read_count; i++)
-    if (ordered(l, r->reads[i]))
-      access_drop(r->reads[i]);
-    else
-      r->reads[kept++] = r->reads[i];
-  r->read_count = kept;
+static bool alike(const struct range *a, const struct range *b) {
+  if (a->end != b->start || a->count != b->count) return false;
+  for (int i = 0; i < a->count; i++)
+    if (a->entries[i].access != b->entries[i].access || a->entries[i].write != b->entries[i].write) return false;
+  return true;
 }
 
-static bool only_read_by(const struct range *r, const struct access *a) {
-  return !r->write && r->read_count == 1 && r->reads[0] == a;
+static void enter_range(struct look *l, struct range *r) {
+  add(r, l->access, l->write);
+  l->next = r->end;
+  if (l->last && alike(l->last, r)) {
+    l->last->end = r->end;
+    range_free(&l->block->ranges, r);
+    return;
+  }
+  l->done = merge(l->done, r);
+  l->last = r;
 }
 
 /* The part up to `end` was never accessed. */
-static void enter_new(struct look *l, uintptr_t end, struct range **last) {
-  if (l->next >= end) return;
-  if (*last && only_read_by(*last, l->access)) {
-    (*last)->end = end;
-  } else {
-    struct range *r = range_new(&l->block->ranges, l->next, end);
-    add_read(r, l->access);
-    l->done = merge(l->done, r);
-    *last = r;
-  }
-  l->next = end;
+static void enter_new(struct look *l, uintptr_t end) {
+  if (l->next < end) enter_range(l, range_new(&l->block->ranges, l->next, end));
 }
 
-static void enter_read(struct look *l, struct range *r, struct range **last) {
+static void enter_tree(struct look *l, struct range *r) {
   if (!r) return;
   struct range *right = r->right;
-  enter_read(l, r->left, last);
+  enter_tree(l, r->left);
   r->left = r->right = NULL;
-  enter_new(l, r->start, last);
+  enter_new(l, r->start);
   check(l, r);
-  keep_unordered_reads(l, r);
-  l->next = r->end;
-  if (!r->write && !r->read_count && *last && only_read_by(*last, l->access)) {
-    (*last)->end = r->end;
-    range_free(&l->block->ranges, r);
-  } else {
-    add_read(r, l->access);
-    l->done = merge(l->done, r);
-    *last = r;
-  }
-  enter_read(l, right, last);
-}
-
-static void check_tree(struct look *l, const struct range *r) {
-  if (!r) return;
-  check_tree(l, r->left);
-  check(l, r);
-  check_tree(l, r->right);
+  enter_range(l, r);
+  enter_tree(l, right);
 }
 
 /* ---- forgetting ---- */
 
 static bool settle(struct range *r) {
-  if (r->write && order_settled(r->write)) {
-    access_drop(r->write);
-    r->write = NULL;
-  }
   int kept = 0;
-  for (int i = 0; i < r->read_count; i++)
-    if (order_settled(r->reads[i]))
-      access_drop(r->reads[i]);
+  for (int i = 0; i < r->count; i++)
+    if (order_settled(r->entries[i].access))
+      access_drop(r->entries[i].access);
     else
-      r->reads[kept++] = r->reads[i];
-  r->read_count = kept;
-  return !r->write && !kept;
+      r->entries[kept++] = r->entries[i];
+  r->count = kept;
+  return !kept;
 }
 
 static struct range *settle_tree(struct ranges *ranges, struct range *r) {
@@ -255,19 +245,12 @@ static void forget(struct ranges *ranges) {
 
 static void enter(struct look *l, uintptr_t start, uintptr_t end) {
   struct ranges *ranges = &l->block->ranges;
-  struct range *before, *touched, *after, *last = NULL;
+  struct range *before, *touched, *after;
   split(ranges, ranges->root, start, &before, &touched);
   split(ranges, touched, end, &touched, &after);
   l->next = start;
-  if (l->write) {
-    check_tree(l, touched);
-    tree_free(ranges, touched);
-    l->done = range_new(ranges, start, end);
-    l->done->write = shared(l->access);
-  } else {
-    enter_read(l, touched, &last);
-    enter_new(l, end, &last);
-  }
+  enter_tree(l, touched);
+  enter_new(l, end);
   ranges->root = merge(merge(before, l->done), after);
   forget(ranges);
 }

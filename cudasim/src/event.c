@@ -93,6 +93,8 @@ CUresult event_elapsed(float *milliseconds, CUevent start, CUevent end) {
   if (!from || !to || from->context != to->context) return CUDA_ERROR_INVALID_HANDLE;
   if ((from->flags | to->flags) & CU_EVENT_DISABLE_TIMING) return CUDA_ERROR_INVALID_HANDLE;
   if (!from->record.stream || !to->record.stream) return CUDA_ERROR_INVALID_HANDLE;
+  stream_demand(from->record.stream, from->record.seq);
+  stream_demand(to->record.stream, to->record.seq);
   if (point_pending(from->record) || point_pending(to->record)) return CUDA_ERROR_NOT_READY;
   host_learns_mark(from->mark);
   host_learns_mark(to->mark);
