@@ -77,6 +77,7 @@ static CUresult queue(const struct copy *c, struct stream *s) {
   CUresult r = find_end(c->to, c->size, c->to_wanted, &to);
   if (!r) r = find_end(c->from, c->size, c->from_wanted, &from);
   if (r) return r;
+  const bool captured = s->capture;
   struct op *op = op_new(OP_COPY);
   op_touch(op, to.block);
   op_touch(op, from.block);
@@ -85,9 +86,9 @@ static CUresult queue(const struct copy *c, struct stream *s) {
   op->size = c->size;
   op->bytes = kind_of(to, from);
   op->staged = !to.block || !from.block;
-  const bool wait = waits(op, c->async, to);
+  const bool wait = !captured && waits(op, c->async, to);
   s->object.refs++;
-  if (!wait && !from.block && !sim.options.pageable_async) stage(op);
+  if (!wait && !captured && !from.block && !sim.options.pageable_async) stage(op);
   r = op_push(s, op);
   if (!r && wait) r = stream_wait(s, s->queued);
   object_unref(&s->object);

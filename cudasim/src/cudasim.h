@@ -75,7 +75,7 @@ void cudasim_reset_counters(void);
  *   bytes             {"htod", "dtoh", "dtod", "peer", "htoh", "memset"}: copied or set by operations done
  *   staged_bytes      of those copied from or to pageable host memory
  *   live              {"device_bytes": [per device], "managed_bytes", "host_bytes", "registered_bytes",
- *                      "allocations", "pools", "streams", "events", "contexts",
+ *                      "allocations", "pools", "streams", "events", "contexts", "graphs",
  *                      "primary_references": [per device]}
  *   peak_device_bytes [per device]
  *   leaks             ["cuMemAlloc: 4096 bytes at 0x... on device 0", "cuEventCreate: 0x... on device 0",

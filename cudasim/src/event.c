@@ -24,6 +24,7 @@ CUresult event_create(CUevent *event, unsigned flags) {
 }
 
 void event_free(struct event *e) {
+  nodes_free(&e->nodes);
   point_set(&e->record, NULL, 0);
   object_unref(&e->context->object);
   free(e);
@@ -44,23 +45,28 @@ CUresult event_record(CUevent event, CUstream stream) {
   if (r) return r;
   struct event *e = object_find(event, EVENT);
   if (!e || e->context != s->context) return CUDA_ERROR_INVALID_HANDLE;
+  if (capture_takes_record(s, e, &r)) return r;
   struct op *op = op_new(OP_RECORD);
   op->event = e;
   e->object.refs++;
   r = op_push(s, op);
-  if (!r) point_set(&e->record, s, s->queued);
-  return r;
+  if (r) return r;
+  capture_forget(e);
+  point_set(&e->record, s, s->queued);
+  return CUDA_SUCCESS;
 }
 
 CUresult event_record_with_flags(CUevent event, CUstream stream, unsigned flags) {
   if (flags & ~(unsigned)CU_EVENT_RECORD_EXTERNAL) return CUDA_ERROR_INVALID_VALUE;
-  return event_record(event, stream);
+  return flags ? capture_record_external(event, stream) : event_record(event, stream);
 }
 
 CUresult event_query(CUevent event) {
   const struct event *e = object_find(event, EVENT);
   if (!e) return CUDA_ERROR_INVALID_HANDLE;
   if (e->context->fault) return e->context->fault;
+  CUresult r = capture_forbids_event(e);
+  if (r) return r;
   return point_pending(e->record) ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
 }
 
@@ -68,6 +74,8 @@ CUresult event_synchronize(CUevent event) {
   const struct event *e = object_find(event, EVENT);
   if (!e) return CUDA_ERROR_INVALID_HANDLE;
   if (e->context->fault) return e->context->fault;
+  CUresult r = capture_forbids_event(e);
+  if (r) return r;
   if (e->record.stream) return stream_wait(e->record.stream, e->record.seq);
   sim.synchronisations++;
   return CUDA_SUCCESS;
@@ -78,6 +86,9 @@ CUresult event_elapsed(float *milliseconds, CUevent start, CUevent end) {
   if (!milliseconds) return CUDA_ERROR_INVALID_VALUE;
   if (!from || !to || from->context != to->context) return CUDA_ERROR_INVALID_HANDLE;
   if ((from->flags | to->flags) & CU_EVENT_DISABLE_TIMING) return CUDA_ERROR_INVALID_HANDLE;
+  CUresult r = capture_forbids_captured(from);
+  if (!r) r = capture_forbids_captured(to);
+  if (r) return r;
   if (!from->record.stream || !to->record.stream) return CUDA_ERROR_INVALID_HANDLE;
   if (point_pending(from->record) || point_pending(to->record)) return CUDA_ERROR_NOT_READY;
   *milliseconds = (float)((double)(int64_t)(to->time - from->time) / 1e6);

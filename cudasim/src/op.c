@@ -29,8 +29,9 @@ void op_free(struct op *op) {
 CUresult op_push(struct stream *s, struct op *op) {
   CUresult r = s->context->object.dead ? CUDA_ERROR_CONTEXT_IS_DESTROYED
                : s->object.dead        ? CUDA_ERROR_INVALID_HANDLE
-                                       : stream_start(s);
-  if (r) {
+                                       : CUDA_SUCCESS;
+  if (!r && !capture_takes(s, op, &r)) r = stream_start(s);
+  if (r || s->capture) {
     op_free(op);
     return r;
   }

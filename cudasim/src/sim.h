@@ -22,7 +22,7 @@ enum { MAX_DEVICES = 16 };
 
 /* What the program holds is the name of an object, never its address: garbage, and
  * what was destroyed or belongs to another machine, is found out without reading it. */
-enum kind { CONTEXT = 1, STREAM, EVENT, POOL };
+enum kind { CONTEXT = 1, STREAM, EVENT, POOL, GRAPH, NODE };
 
 struct object {
   enum kind kind;
@@ -56,6 +56,38 @@ struct points {
   struct point *at;
 };
 
+/* Nodes of a graph, by name. */
+struct nodes {
+  int count, room;
+  CUgraphNode *at;
+};
+
+/* What the work of a capture becomes: a list of nodes, each after those that it depends on. */
+struct graph {
+  struct object object;
+  struct capture *capture; /* still adds to it, and owns it; NULL: the program does */
+  int count, room;
+  struct node **at;
+};
+
+struct node {
+  struct object object;
+  int type;
+  struct nodes after;
+  bool reached; /* of graph_joined */
+};
+
+/* From cuStreamBeginCapture to cuStreamEndCapture. */
+struct capture {
+  uint64_t id, thread;
+  int mode;
+  bool invalid;
+  struct stream *origin;
+  struct graph *graph;
+  CUgraphEdgeData *edges; /* as many zeros as were asked for last */
+  struct capture *next;
+};
+
 enum role { ORDINARY, LEGACY, PER_THREAD };
 
 struct stream {
@@ -72,6 +104,8 @@ struct stream {
   struct stream *next;       /* of the context */
   struct stream *next_own;   /* per-thread streams: of the thread */
   uint64_t search, searched; /* of order.c */
+  struct capture *capture;   /* takes what is queued; NULL: the stream runs it */
+  struct nodes tail;         /* capturing: what the next node depends on */
 };
 
 struct event {
@@ -81,6 +115,8 @@ struct event {
   bool held;
   struct point record; /* the latest; stream NULL: never recorded */
   uint64_t time;       /* of its completion, in nanoseconds */
+  uint64_t capture;    /* that it was last recorded in; 0: none */
+  struct nodes nodes;  /* that it stands for there */
 };
 
 /* Memory that the driver knows. */
@@ -155,6 +191,8 @@ struct thread {
   const char *call;
   bool per_thread; /* the call in progress has a suffix _ptds or _ptsz */
   bool in_host_function;
+  uint64_t id; /* given when the thread first begins a capture */
+  int capture_mode;
 };
 
 struct device {
@@ -186,6 +224,7 @@ struct sim {
   uint64_t managed_bytes, host_bytes, registered_bytes;
   uint64_t bytes[BYTE_KINDS], staged_bytes, synchronisations, failed_calls;
   struct call *calls;
+  struct capture *captures; /* not ended */
   struct {
     char function[64]; /* "": any */
     uint64_t countdown;
@@ -265,6 +304,38 @@ void event_free(struct event *event);
 void pool_free(struct pool *pool);
 bool pool_take(struct pool *pool, uint64_t size);
 void pool_give(struct pool *pool, uint64_t size);
+
+/* graph.c */
+CUresult graph_new(struct capture *capture, struct graph **out);
+void graph_free(struct graph *graph);
+CUresult graph_add(struct graph *graph, int type, const struct nodes *after, CUgraphNode *out);
+bool graph_joined(struct graph *graph, const struct nodes *ends); /* all nodes come before the ends */
+void node_free(struct node *node);
+void nodes_set(struct nodes *nodes, const struct nodes *from);
+void nodes_add(struct nodes *nodes, const struct nodes *more);
+void nodes_free(struct nodes *nodes);
+
+/* capture.c */
+struct capture *capture_find(uint64_t id); /* NULL: it has ended */
+void capture_invalidate(struct capture *capture);
+void capture_leave(struct stream *stream); /* a stream that is destroyed */
+bool capture_of_blocking(const struct context *context);
+CUresult capture_implicit(const struct context *context);
+
+/* captured.c */
+bool capture_takes(struct stream *stream, const struct op *op, CUresult *result);
+bool capture_takes_record(struct stream *stream, struct event *event, CUresult *result);
+CUresult capture_record_external(CUevent event, CUstream stream);
+bool capture_takes_wait(struct stream *stream, struct event *event, unsigned flags, CUresult *result);
+void capture_forget(struct event *event); /* recorded outside of a capture */
+
+/* unsafe.c: what may be called during a capture */
+CUresult capture_forbids(const char *call);
+CUresult capture_forbids_stream(struct stream *stream);      /* querying, waiting for it */
+CUresult capture_forbids_event(const struct event *event);   /* likewise */
+CUresult capture_forbids_context(struct context *context);   /* likewise */
+CUresult capture_forbids_captured(const struct event *event); /* anything else with an event */
+CUresult capture_forbids_pool(struct stream *stream);        /* stream-ordered memory */
 
 /* arena.c */
 bool arena_take(struct block *block);

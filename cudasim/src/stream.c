@@ -44,11 +44,13 @@ static void unlist(struct stream *stream) {
 void stream_close(struct stream *s) {
   if (s->object.dead) return;
   s->object.dead = true;
+  capture_leave(s);
   pthread_cond_broadcast(&s->changed);
   if (!s->working) unlist(s);
 }
 
 void stream_free(struct stream *s) {
+  nodes_free(&s->tail);
   pthread_cond_destroy(&s->changed);
   object_unref(&s->context->object);
   free(s);
@@ -174,6 +176,7 @@ CUresult stream_destroy(CUstream stream) {
 CUresult stream_query(CUstream stream) {
   struct stream *s;
   CUresult r = stream_find(stream, &s);
+  if (!r) r = capture_forbids_stream(s);
   if (r) return r;
   return s->done < s->queued ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
 }
@@ -181,6 +184,7 @@ CUresult stream_query(CUstream stream) {
 CUresult stream_synchronize(CUstream stream) {
   struct stream *s;
   CUresult r = stream_find(stream, &s);
+  if (!r) r = capture_forbids_stream(s);
   return r ? r : stream_wait(s, s->queued);
 }
 
@@ -198,8 +202,9 @@ CUresult stream_wait_event(CUstream stream, CUevent event, unsigned flags) {
   if (flags & ~(unsigned)CU_EVENT_WAIT_EXTERNAL) return CUDA_ERROR_INVALID_VALUE;
   CUresult r = stream_find_current(stream, &s);
   if (r) return r;
-  const struct event *e = object_find(event, EVENT);
+  struct event *e = object_find(event, EVENT);
   if (!e) return CUDA_ERROR_INVALID_HANDLE;
+  if (capture_takes_wait(s, e, flags, &r)) return r;
   if (!point_pending(e->record) || e->record.stream == s) return CUDA_SUCCESS;
   struct op *op = op_new(OP_WAIT);
   points_add(&op->after, e->record);
@@ -235,14 +240,6 @@ CUresult stream_id(CUstream stream, unsigned long long *id) {
   if (!id) return CUDA_ERROR_INVALID_VALUE;
   CUresult r = stream_find(stream, &s);
   if (!r) *id = s->id;
-  return r;
-}
-
-CUresult stream_is_capturing(CUstream stream, int *status) {
-  struct stream *s;
-  if (!status) return CUDA_ERROR_INVALID_VALUE;
-  CUresult r = stream_find(stream, &s);
-  if (!r) *status = 0; /* CU_STREAM_CAPTURE_STATUS_NONE */
   return r;
 }
 
