@@ -72,8 +72,8 @@ CUresult capture_record_external(CUevent event, CUstream stream) {
 /* Reading: an event of a capture that has ended is still one of a capture; one that was
  * never recorded stands for nothing, in a capture too. */
 static CUresult wait_inside(struct stream *s, const struct event *e) {
-  if (!e->capture)
-    return e->record.stream ? invalidate(s->capture, CUDA_ERROR_STREAM_CAPTURE_ISOLATION) : CUDA_SUCCESS;
+  if (!e->capture && !e->record.stream && !ipc_event_latest(e)) return CUDA_SUCCESS;
+  if (!e->capture) return invalidate(s->capture, CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
   struct capture *other = capture_find(e->capture);
   if (!other) return invalidate(s->capture, CUDA_ERROR_CAPTURED_EVENT);
   if (other != s->capture) {

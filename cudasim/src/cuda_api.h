@@ -78,6 +78,8 @@ enum {
   CU_MEM_ATTACH_HOST = 2
 };
 
+enum { CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS = 1 };
+
 enum { CU_MEMORYTYPE_HOST = 1, CU_MEMORYTYPE_DEVICE = 2 };
 
 typedef enum {
@@ -161,6 +163,14 @@ typedef enum {
 typedef struct {
   unsigned char bytes[16];
 } CUuuid;
+
+typedef struct {
+  char reserved[64];
+} CUipcMemHandle;
+
+typedef struct {
+  char reserved[64];
+} CUipcEventHandle;
 
 enum {
   CU_GET_PROC_ADDRESS_LEGACY_STREAM = 1,

@@ -83,7 +83,7 @@ void cudasim_reset_counters(void);
  *                     primary contexts are leaks too.
  *   violations        ["..."]: what the driver would not have noticed, or only as a crash: work that
  *                     touched freed memory or memory of a stream-ordered allocation out of order,
- *                     driver calls from host functions, ... */
+ *                     memory freed that another process has open, driver calls from host functions, ... */
 size_t cudasim_report(char *out, size_t size);
 
 #ifdef __cplusplus

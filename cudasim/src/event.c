@@ -3,15 +3,9 @@
 
 #include <stdlib.h>
 
-CUresult event_create(CUevent *event, unsigned flags) {
-  struct context *c;
-  if (!event || flags & ~(unsigned)CU_EVENT_FLAGS_MASK) return CUDA_ERROR_INVALID_VALUE;
-  if (flags & CU_EVENT_INTERPROCESS)
-    return flags & CU_EVENT_DISABLE_TIMING ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
-  CUresult r = current_context(&c);
-  if (r) return r;
+CUresult event_new(struct context *c, unsigned flags, struct event **out) {
   struct event *e = fresh(sizeof *e);
-  r = object_add(&e->object, EVENT);
+  CUresult r = object_add(&e->object, EVENT);
   if (r) {
     free(e);
     return r;
@@ -19,12 +13,30 @@ CUresult event_create(CUevent *event, unsigned flags) {
   e->context = c;
   e->context->object.refs++;
   e->flags = flags;
-  *event = (CUevent)e->object.handle;
+  *out = e;
   return CUDA_SUCCESS;
+}
+
+CUresult event_create(CUevent *event, unsigned flags) {
+  struct context *c;
+  struct event *e;
+  const bool shared = flags & CU_EVENT_INTERPROCESS;
+  if (!event || flags & ~(unsigned)CU_EVENT_FLAGS_MASK || (shared && !(flags & CU_EVENT_DISABLE_TIMING)))
+    return CUDA_ERROR_INVALID_VALUE;
+  CUresult r = current_context(&c);
+  if (!r) r = event_new(c, flags, &e);
+  if (r) return r;
+  if (shared) r = ipc_event_new(e);
+  if (r)
+    object_unref(&e->object);
+  else
+    *event = (CUevent)e->object.handle;
+  return r;
 }
 
 void event_free(struct event *e) {
   nodes_free(&e->nodes);
+  ipc_event_free(e);
   point_set(&e->record, NULL, 0);
   object_unref(&e->context->object);
   free(e);
@@ -46,11 +58,18 @@ CUresult event_record(CUevent event, CUstream stream) {
   struct event *e = object_find(event, EVENT);
   if (!e || e->context != s->context) return CUDA_ERROR_INVALID_HANDLE;
   if (capture_takes_record(s, e, &r)) return r;
+  uint64_t number;
+  r = ipc_event_record(e, &number);
+  if (r) return r;
   struct op *op = op_new(OP_RECORD);
   op->event = e;
+  op->number = number;
   e->object.refs++;
   r = op_push(s, op);
-  if (r) return r;
+  if (r) {
+    ipc_event_done(e, number);
+    return r;
+  }
   capture_forget(e);
   point_set(&e->record, s, s->queued);
   return CUDA_SUCCESS;
@@ -67,17 +86,21 @@ CUresult event_query(CUevent event) {
   if (e->context->fault) return e->context->fault;
   CUresult r = capture_forbids_event(e);
   if (r) return r;
+  const uint64_t remote = ipc_event_latest(e);
+  if (remote) return ipc_event_pending(e, remote) ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
   return point_pending(e->record) ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
 }
 
 CUresult event_synchronize(CUevent event) {
-  const struct event *e = object_find(event, EVENT);
+  struct event *e = object_find(event, EVENT);
   if (!e) return CUDA_ERROR_INVALID_HANDLE;
   if (e->context->fault) return e->context->fault;
   CUresult r = capture_forbids_event(e);
   if (r) return r;
-  if (e->record.stream) return stream_wait(e->record.stream, e->record.seq);
+  const uint64_t remote = ipc_event_latest(e);
+  if (e->record.stream && !remote) return stream_wait(e->record.stream, e->record.seq);
   sim.synchronisations++;
+  if (remote) ipc_event_wait(e, remote);
   return CUDA_SUCCESS;
 }
 

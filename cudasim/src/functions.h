@@ -143,3 +143,10 @@ API(cuGraphCreate, , 10000, graph_create, (CUgraph *graph, unsigned flags), (gra
 API(cuGraphDestroy, , 10000, graph_destroy, (CUgraph graph), (graph))
 API(cuGraphGetNodes, , 10000, graph_nodes, (CUgraph graph, CUgraphNode *nodes, size_t *count), (graph, nodes, count))
 API(cuGraphNodeGetType, , 10000, graph_node_type, (CUgraphNode node, int *type), (node, type))
+
+API(cuIpcGetMemHandle, , 4010, ipc_get_memory, (CUipcMemHandle *handle, CUdeviceptr address), (handle, address))
+API(cuIpcOpenMemHandle, , 4010, ipc_open_memory, (CUdeviceptr *address, CUipcMemHandle handle, unsigned flags), (address, handle, flags))
+API(cuIpcOpenMemHandle, _v2, 11000, ipc_open_memory_v2, (CUdeviceptr *address, CUipcMemHandle handle, unsigned flags), (address, handle, flags))
+API(cuIpcCloseMemHandle, , 4010, ipc_close_memory, (CUdeviceptr address), (address))
+API(cuIpcGetEventHandle, , 4010, ipc_get_event, (CUipcEventHandle *handle, CUevent event), (handle, event))
+API(cuIpcOpenEventHandle, , 4010, ipc_open_event, (CUevent *event, CUipcEventHandle handle), (event, handle))

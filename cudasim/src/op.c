@@ -21,6 +21,7 @@ void op_free(struct op *op) {
   for (int i = 0; i < 2; i++)
     if (op->blocks[i]) block_unref(op->blocks[i]);
   if (op->event) object_unref(&op->event->object);
+  if (op->awaited) object_unref(&op->awaited->object);
   points_free(&op->after);
   free(op->staging);
   free(op);
@@ -68,12 +69,14 @@ static void move(char *to, const char *from, size_t size) {
 /* Without the lock: it may take long. */
 static void touch_memory(const struct op *op) {
   sim.running++;
+  ipc_touch(op);
   sim_unlock();
   if (op->kind == OP_SET)
     set(op->to, op->value, op->width, op->size);
   else
     move(op->to, op->from, op->size);
   sim_lock();
+  ipc_untouch(op);
   sim.running--;
   if (sim.paused) pthread_cond_broadcast(&sim.idle);
   sim.bytes[op->bytes] += op->size;
@@ -116,6 +119,7 @@ void op_run(struct stream *s, struct op *op) {
     case OP_HOST: call_host(op, c->fault); break;
     case OP_RECORD:
       if (op->event->record.stream == s && op->event->record.seq == op->seq) op->event->time = nanoseconds();
+      ipc_event_done(op->event, op->number);
       break;
     case OP_PREFETCH: may_run(c, op); break;
     case OP_WAIT: break;

@@ -119,7 +119,8 @@ CUresult pool_free_async(CUdeviceptr address, CUstream stream) {
   if (!r) r = capture_forbids_pool(s);
   if (r) return r;
   struct block *b = block_at(address);
-  if (!b || b->address != address || b->memory != DEVICE_MEMORY) return CUDA_ERROR_INVALID_VALUE;
+  if (!b || b->address != address || b->memory != DEVICE_MEMORY || ipc_imported(b))
+    return CUDA_ERROR_INVALID_VALUE;
   struct op *op = op_new(OP_FREE);
   op_touch(op, b);
   r = op_push(s, op);

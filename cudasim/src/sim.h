@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <sys/types.h>
 
 /* The only symbols of the library that others see. */
 #pragma GCC visibility push(default)
@@ -108,6 +109,18 @@ struct stream {
   struct nodes tail;         /* capturing: what the next node depends on */
 };
 
+/* A file that several processes map; see share.c. */
+enum share_kind { SHARED_MEMORY = 1, SHARED_EVENT };
+
+struct share {
+  enum share_kind kind;
+  int fd, theirs; /* here, and in the process that made it */
+  int device;
+  uint64_t process; /* that made it */
+  uint64_t token[2];
+  size_t bytes; /* of memory: as many as were asked for */
+};
+
 struct event {
   struct object object;
   struct context *context;
@@ -117,6 +130,7 @@ struct event {
   uint64_t time;       /* of its completion, in nanoseconds */
   uint64_t capture;    /* that it was last recorded in; 0: none */
   struct nodes nodes;  /* that it stands for there */
+  struct ipc_event *ipc;
 };
 
 /* Memory that the driver knows. */
@@ -139,6 +153,8 @@ struct block {
   struct context *context;
   struct pool *pool;
   struct point birth; /* stream-ordered: until then nobody may use it */
+  struct ipc *ipc;    /* shared with other processes */
+  int touched;        /* operations that read or write it right now, without the lock */
   struct block *next;
 };
 
@@ -162,6 +178,8 @@ struct op {
   struct points after;     /* done first, in other streams */
   struct block *blocks[2]; /* touched; each is referred to */
   struct event *event;     /* OP_RECORD; referred to */
+  struct event *awaited;   /* OP_WAIT: for the record of another process; referred to */
+  uint64_t number;         /* of a record that other processes see; 0: none */
   char *to;
   const char *from;
   size_t size;
@@ -213,6 +231,7 @@ struct sim {
   pthread_mutex_t lock;
   pthread_cond_t go;   /* resumed, or an event was fired */
   pthread_cond_t idle; /* an operation ended while paused */
+  pthread_cond_t untouched; /* no operation is at a block of memory any more */
   bool configured, initialised, paused, forked;
   int running;
   size_t page;
@@ -299,7 +318,39 @@ void op_free(struct op *op);
 void check_birth(struct stream *stream, const struct op *op);
 void check_death(struct stream *stream, const struct op *op);
 
+/* share.c */
+bool share_make(struct share *share, enum share_kind kind, size_t size);
+void share_write(const struct share *share, void *handle); /* of 64 bytes */
+CUresult share_read(struct share *share, enum share_kind kind, const void *handle);
+CUresult share_open(struct share *share);
+bool share_same(const struct share *a, const struct share *b);
+void share_close(struct share *share);
+uint64_t process_self(void);
+bool process_lives(uint64_t process);
+pid_t process_number(uint64_t process);
+
+/* ipc.c */
+bool ipc_imported(const struct block *block); /* false for NULL */
+bool ipc_capable(const struct block *block);
+CUresult ipc_map(struct block *block);
+void ipc_unmap(struct block *block);
+void ipc_freed(const struct block *block);
+void ipc_touch(const struct op *op);
+void ipc_untouch(const struct op *op);
+
+/* ipcevent.c */
+CUresult ipc_event_new(struct event *event);
+void ipc_event_free(struct event *event);
+CUresult ipc_event_record(struct event *event, uint64_t *number); /* 0: it is of one process */
+void ipc_event_done(const struct event *event, uint64_t number);
+uint64_t ipc_event_latest(const struct event *event);
+bool ipc_event_pending(const struct event *event, uint64_t number);
+void ipc_event_wait(struct event *event, uint64_t number);
+void ipc_event_await(const struct op *op);
+CUresult ipc_event_queue_wait(struct stream *stream, struct event *event, uint64_t number);
+
 /* event.c, pool.c */
+CUresult event_new(struct context *context, unsigned flags, struct event **out);
 void event_free(struct event *event);
 void pool_free(struct pool *pool);
 bool pool_take(struct pool *pool, uint64_t size);

@@ -81,6 +81,7 @@ static void *work(void *data) {
     struct op *op = s->first;
     if (!op) break;
     points_wait(&op->after);
+    ipc_event_await(op);
     lie(s);
     while (held(op)) pthread_cond_wait(&sim.go, &sim.lock);
     op_run(s, op);
@@ -205,6 +206,8 @@ CUresult stream_wait_event(CUstream stream, CUevent event, unsigned flags) {
   struct event *e = object_find(event, EVENT);
   if (!e) return CUDA_ERROR_INVALID_HANDLE;
   if (capture_takes_wait(s, e, flags, &r)) return r;
+  const uint64_t remote = ipc_event_latest(e);
+  if (remote) return ipc_event_queue_wait(s, e, remote);
   if (!point_pending(e->record) || e->record.stream == s) return CUDA_SUCCESS;
   struct op *op = op_new(OP_WAIT);
   points_add(&op->after, e->record);

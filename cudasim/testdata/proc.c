@@ -105,8 +105,8 @@ RULE(names_of_later_versions_are_not_there, "") {
 
 RULE(what_is_not_simulated_says_so, "") {
 	static const char *const some[] = {
-		"cuLaunchKernel", "cuModuleLoadData", "cuModuleGetFunction", "cuIpcGetMemHandle",
-		"cuIpcGetEventHandle", "cuArrayCreate_v2", "cuMemcpy2D_v2", "cuMemCreate", "cuGraphLaunch",
+		"cuLaunchKernel", "cuModuleLoadData", "cuModuleGetFunction",
+		"cuArrayCreate_v2", "cuMemcpy2D_v2", "cuMemCreate", "cuGraphLaunch",
 		"cuGraphInstantiateWithFlags",
 	};
 	use(0);

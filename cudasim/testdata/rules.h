@@ -23,6 +23,8 @@ struct rule {
 	const char *missing;   /* an exported function that the library lacks */
 	bool violates;         /* the report shall have violations; otherwise none */
 	bool unreported;       /* the rule sets options of its own, without a report */
+	void (*peer)(void);    /* what another process does that the rule starts */
+	bool peer_violates;
 	void (*check)(void);
 	struct rule *next;
 };
@@ -76,6 +78,8 @@ typedef struct CUmemPoolHandle_st *CUmemoryPool;
 typedef struct CUgraph_st *CUgraph;
 typedef struct CUgraphNode_st *CUgraphNode;
 typedef struct { char bytes[16]; } CUuuid;
+typedef struct { char bytes[64]; } CUipcMemHandle;
+typedef struct { char bytes[64]; } CUipcEventHandle;
 typedef void (*CUhostFn)(void *user_data);
 typedef void (*CUstreamCallback)(CUstream stream, CUresult status, void *user_data);
 
@@ -87,6 +91,8 @@ enum {
 	CUDA_ERROR_NO_DEVICE = 100,
 	CUDA_ERROR_INVALID_DEVICE = 101,
 	CUDA_ERROR_INVALID_CONTEXT = 201,
+	CUDA_ERROR_MAP_FAILED = 205,
+	CUDA_ERROR_ALREADY_MAPPED = 208,
 	CUDA_ERROR_PEER_ACCESS_UNSUPPORTED = 217,
 	CUDA_ERROR_INVALID_HANDLE = 400,
 	CUDA_ERROR_ILLEGAL_STATE = 401,
@@ -129,6 +135,7 @@ enum {
 	CU_EVENT_RECORD_EXTERNAL = 1,
 	CU_EVENT_WAIT_EXTERNAL = 1,
 
+	CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS = 1,
 	CU_CTX_SCHED_BLOCKING_SYNC = 4,
 
 	CU_MEMHOSTALLOC_PORTABLE = 1,
@@ -147,6 +154,7 @@ enum {
 	CU_POINTER_ATTRIBUTE_BUFFER_ID = 7,
 	CU_POINTER_ATTRIBUTE_IS_MANAGED = 8,
 	CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL = 9,
+	CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE = 10,
 	CU_POINTER_ATTRIBUTE_RANGE_START_ADDR = 11,
 	CU_POINTER_ATTRIBUTE_RANGE_SIZE = 12,
 	CU_POINTER_ATTRIBUTE_MAPPED = 13,
@@ -251,6 +259,13 @@ CUresult cuMemPrefetchAsync(CUdeviceptr memory, size_t size, CUdevice device, CU
 CUresult cuMemAdvise(CUdeviceptr memory, size_t size, int advice, CUdevice device);
 CUresult cuPointerGetAttribute(void *value, int attribute, CUdeviceptr memory);
 CUresult cuPointerGetAttributes(unsigned count, int *attributes, void **values, CUdeviceptr memory);
+
+CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr memory);
+CUresult cuIpcOpenMemHandle(CUdeviceptr *memory, CUipcMemHandle handle, unsigned flags);
+CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *memory, CUipcMemHandle handle, unsigned flags);
+CUresult cuIpcCloseMemHandle(CUdeviceptr memory);
+CUresult cuIpcGetEventHandle(CUipcEventHandle *handle, CUevent event);
+CUresult cuIpcOpenEventHandle(CUevent *event, CUipcEventHandle handle);
 
 CUresult cuMemAllocAsync(CUdeviceptr *memory, size_t size, CUstream stream);
 CUresult cuMemFreeAsync(CUdeviceptr memory, CUstream stream);
@@ -388,6 +403,18 @@ void on_thread(void (*run)(void *), void *data); /* and waits */
 /* Whether the host can read and write this byte. */
 bool host_reads(const volatile void *address);
 bool host_writes(volatile void *address);
+
+/* Another process: this program, started anew for the rule's function peer. Its report
+ * may have no leaks and, unless the rule says so, no violations. */
+struct peer {
+	int id, in, out;
+};
+void start_peer(struct peer *peer);
+void end_peer(struct peer *peer);  /* waits until it has ended, without an error */
+void kill_peer(struct peer *peer);
+extern struct peer parent; /* of the peer */
+void say(const struct peer *to, const void *bytes, size_t size);
+void hear(const struct peer *from, void *bytes, size_t size);
 
 double now(void); /* in seconds */
 void nap(int milliseconds);
