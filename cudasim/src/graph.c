@@ -1,5 +1,5 @@
-/* Graphs: what a capture yields. They can be looked at and destroyed; none is run, so a
- * node keeps its type and what it comes after, and nothing of the work itself. */
+/* Graphs, the results of captures. They can be looked at and destroyed; none is run, so a
+ * node keeps its type and its dependencies, and nothing of the work itself. */
 #include "sim.h"
 
 #include <stdlib.h>

@@ -1,6 +1,6 @@
-/* Device memory that several processes use. What is exported moves into a shared file, at
- * the address that it had; another process maps that file. Behind the memory the file has
- * a page in which processes sign that have it open.
+/* Device memory that several processes use. An allocation that is exported moves into a
+ * shared file, at its old address; another process maps that file. Behind the memory the
+ * file has a page with a list of the processes that have it open.
  *
  * The manual says: a handle refers to a whole allocation of cuMemAlloc; it is not opened in
  * the process that made it; from one device of a process handles are opened in one context

@@ -1,6 +1,6 @@
-/* Events that several processes record and wait for. Their records are numbered in a page
- * that the processes share; there is written which of the last are pending, and whose.
- * Each process waits for its own records as for those of any event, and for others' here.
+/* Events that several processes record and wait for. The processes share a page, which
+ * numbers the records of the event and lists the pending ones with the process of each. A
+ * process waits for its own records as for those of any event, and for others' records here.
  *
  * The manual says: an opened event is recorded, queried and waited for as any other, and
  * once the process that made the event has destroyed it, its use is undefined: here, a
@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 enum { RECORDS = 1024 };
-static const long TICK = 20000000; /* nanoseconds: how often to look whether a process is still there */
+static const long TICK = 20000000; /* nanoseconds between two checks that the recording process still runs */
 
 struct record {
   _Atomic uint64_t number, process; /* 0: done */
@@ -88,13 +88,13 @@ static void ring(struct page *page) {
   syscall(SYS_futex, &page->bell, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
 }
 
-/* Without looking whether the process is still there. */
+/* Does not check that the recording process still runs. */
 static bool is_pending(const struct ipc_event *i, uint64_t number) {
   const struct record *r = record_at(i, number);
   return atomic_load(&r->number) == number && atomic_load(&r->process);
 }
 
-/* Of a process that has ended: done, whatever it was recorded behind. */
+/* Marks the record of a process that has ended as done. */
 static bool bury(struct ipc_event *i, struct record *r) {
   uint64_t process = atomic_load(&r->process);
   if (!process || process_lives(process)) return false;

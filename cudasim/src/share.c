@@ -1,8 +1,8 @@
-/* What several processes share: files without a name (memfd), which another process opens
- * by way of /proc, while the process that made it keeps it open. So nothing is left behind
- * by a process that is killed. A handle, of 64 bytes, says which process, which of its
- * files, and a random token that is part of the file's name: a descriptor or a process
- * number that was used again is noticed. */
+/* Files that several processes map. They have no name (memfd): another process opens one by
+ * way of /proc, while the process that made it keeps it open, so a killed process leaves
+ * nothing behind. A handle, of 64 bytes, says which process, which of its
+ * files, and a random token that is part of the file's description: a descriptor or process number that
+ * was used again is noticed. */
 #include "sim.h"
 
 #include <fcntl.h>

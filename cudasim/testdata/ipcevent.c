@@ -353,6 +353,9 @@ RULE(an_interprocess_event_works_in_its_own_process, "") {
 	CUevent e = make_event();
 	CUstream a = new_stream(), b = new_stream();
 	struct gate gate;
+	int supported = 0;
+	OK(cuDeviceGetAttribute(&supported, CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED, 0));
+	SAME(supported, 1);
 	OK(cuEventQuery(e));
 	close_gate(&gate, a);
 	OK(cuEventRecord(e, a));
