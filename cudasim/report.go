@@ -41,6 +41,7 @@ type Live struct {
 	Streams           int     `json:"streams"`
 	Events            int     `json:"events"`
 	Contexts          int     `json:"contexts"`
+	Graphs            int     `json:"graphs"`
 	PrimaryReferences []int   `json:"primary_references"` // per device
 }
 

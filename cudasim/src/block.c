@@ -30,6 +30,7 @@ void block_unref(struct block *b) {
   object_unref(&b->context->object);
   if (b->pool) object_unref(&b->pool->object);
   ranges_free(&b->ranges);
+  if (b->ipc) ipc_unmap(b);
   if (b->arena)
     arena_give(b);
   else
@@ -42,6 +43,7 @@ void block_kill(struct block *b) {
 }
 
 static bool account(const struct block *b) {
+  if (ipc_imported(b)) return true; /* another process pays for it */
   struct device *d = &sim.devices[b->device];
   switch (b->memory) {
     case DEVICE_MEMORY:
@@ -58,6 +60,7 @@ static bool account(const struct block *b) {
 }
 
 static void forget(const struct block *b) {
+  if (ipc_imported(b)) return;
   switch (b->memory) {
     case DEVICE_MEMORY:
       sim.devices[b->device].bytes -= b->size;
@@ -97,6 +100,7 @@ static CUresult back(struct block *b) {
     b->arena = NULL;
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
+  if (b->ipc) return ipc_map(b);
   if (sim.options.poison) {
     sim_unlock();
     memset((void *)(b->address + (uintptr_t)b->shadow), POISON, b->size);
@@ -124,6 +128,7 @@ CUresult block_make(struct block *b) {
 }
 
 void block_remove(struct block *b) {
+  if (b->ipc) ipc_freed(b);
   forget(b);
   size_t i = index_after(b->address);
   memmove(sim.blocks + i - 1, sim.blocks + i, (sim.block_count-- - i) * sizeof *sim.blocks);

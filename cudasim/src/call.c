@@ -29,7 +29,8 @@ CUresult call_begin(struct call *call, bool per_thread, bool early) {
     violation("%s called by a host function", call->name);
     return CUDA_ERROR_NOT_PERMITTED;
   }
-  return early || (sim.initialised && !sim.forked) ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
+  if (!early && (!sim.initialised || sim.forked)) return CUDA_ERROR_NOT_INITIALIZED;
+  return sim.captures ? capture_forbids(call->name) : CUDA_SUCCESS;
 }
 
 CUresult call_end(CUresult result) {

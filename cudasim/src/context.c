@@ -209,6 +209,7 @@ CUresult context_api_version(CUcontext context, unsigned *version) {
 CUresult context_synchronize(void) {
   struct context *c;
   CUresult r = current_context(&c);
+  if (!r) r = capture_forbids_context(c);
   if (r) return r;
   sim.synchronisations++;
   c->object.refs++;

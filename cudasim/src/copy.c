@@ -91,6 +91,7 @@ static CUresult queue(const struct copy *c, struct stream *s) {
   CUresult r = find_end(c->to, c->size, c->to_wanted, &to);
   if (!r) r = find_end(c->from, c->size, c->from_wanted, &from);
   if (r) return r;
+  const bool captured = s->capture;
   struct op *op = op_new(OP_COPY);
   op_touch(op, to.block);
   op_touch(op, from.block);
@@ -101,10 +102,10 @@ static CUresult queue(const struct copy *c, struct stream *s) {
   op->size = c->size;
   op->bytes = kind_of(to, from);
   op->staged = !to.block || !from.block;
-  const bool wait = waits(op, c->async, to);
+  const bool wait = !captured && waits(op, c->async, to);
   op->waited = wait;
   s->object.refs++;
-  if (!wait && !from.block && !sim.options.pageable_async) stage(op);
+  if (!wait && !captured && !from.block && !sim.options.pageable_async) stage(op);
   struct marks before = {0};
   if (wait && sim.options.pageable_strict) marks_of_stream(&before, s);
   r = op_push(s, op);

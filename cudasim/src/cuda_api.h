@@ -19,6 +19,8 @@ typedef struct cudasim_context_handle *CUcontext;
 typedef struct cudasim_stream_handle *CUstream;
 typedef struct cudasim_event_handle *CUevent;
 typedef struct cudasim_pool_handle *CUmemoryPool;
+typedef struct cudasim_graph_handle *CUgraph;
+typedef struct cudasim_node_handle *CUgraphNode;
 
 typedef void (*CUhostFn)(void *data);
 typedef void (*CUstreamCallback)(CUstream stream, CUresult status, void *data);
@@ -42,6 +44,28 @@ enum {
   CU_EVENT_RECORD_EXTERNAL = 1
 };
 
+enum {
+  CU_STREAM_CAPTURE_MODE_GLOBAL = 0,
+  CU_STREAM_CAPTURE_MODE_THREAD_LOCAL = 1,
+  CU_STREAM_CAPTURE_MODE_RELAXED = 2,
+  CU_STREAM_CAPTURE_STATUS_NONE = 0,
+  CU_STREAM_CAPTURE_STATUS_ACTIVE = 1,
+  CU_STREAM_CAPTURE_STATUS_INVALIDATED = 2
+};
+
+enum {
+  CU_GRAPH_NODE_TYPE_MEMCPY = 1,
+  CU_GRAPH_NODE_TYPE_MEMSET = 2,
+  CU_GRAPH_NODE_TYPE_HOST = 3,
+  CU_GRAPH_NODE_TYPE_WAIT_EVENT = 6,
+  CU_GRAPH_NODE_TYPE_EVENT_RECORD = 7
+};
+
+/* All zero: an edge that means no more than that one node comes after another. */
+typedef struct {
+  unsigned char from_port, to_port, type, reserved[5];
+} CUgraphEdgeData;
+
 /* Flags of host and managed memory. */
 enum {
   CU_MEMHOSTALLOC_PORTABLE = 1,
@@ -53,6 +77,8 @@ enum {
   CU_MEM_ATTACH_GLOBAL = 1,
   CU_MEM_ATTACH_HOST = 2
 };
+
+enum { CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS = 1 };
 
 enum { CU_MEMORYTYPE_HOST = 1, CU_MEMORYTYPE_DEVICE = 2 };
 
@@ -138,6 +164,14 @@ typedef struct {
   unsigned char bytes[16];
 } CUuuid;
 
+typedef struct {
+  char reserved[64];
+} CUipcMemHandle;
+
+typedef struct {
+  char reserved[64];
+} CUipcEventHandle;
+
 enum {
   CU_GET_PROC_ADDRESS_LEGACY_STREAM = 1,
   CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM = 2
@@ -151,6 +185,7 @@ typedef enum {
 
 _Static_assert(sizeof(CUmemPoolProps) == 88, "ABI");
 _Static_assert(sizeof(CUmemAccessDesc) == 12, "ABI");
+_Static_assert(sizeof(CUgraphEdgeData) == 8, "ABI");
 _Static_assert(sizeof(CUdeviceptr) == sizeof(void *), "64-bit systems only");
 
 #define API(base, suffix, since, body, params, args) CUresult base##suffix params;

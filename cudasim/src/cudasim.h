@@ -92,15 +92,15 @@ void cudasim_forget_violations(void);
  *   bytes             {"htod", "dtoh", "dtod", "peer", "htoh", "memset"}: copied or set by operations done
  *   staged_bytes      of those copied from or to pageable host memory
  *   live              {"device_bytes": [per device], "managed_bytes", "host_bytes", "registered_bytes",
- *                      "allocations", "pools", "streams", "events", "contexts",
+ *                      "allocations", "pools", "streams", "events", "contexts", "graphs",
  *                      "primary_references": [per device]}
  *   peak_device_bytes [per device]
  *   leaks             ["cuMemAlloc: 4096 bytes at 0x... on device 0", "cuEventCreate: 0x... on device 0",
  *                     ...]: what is live, one by one; first the function that made it. References to
  *                     primary contexts are leaks too.
  *   violations        ["..."]: what the driver would not have noticed, or only as a crash: accesses that are
- *                     not ordered after conflicting ones, work that touched freed memory, driver calls from
- *                     host functions, ... */
+ *                     not ordered after conflicting ones, work that touched freed memory, memory freed
+ *                     that another process has open, driver calls from host functions, ... */
 size_t cudasim_report(char *out, size_t size);
 
 #ifdef __cplusplus

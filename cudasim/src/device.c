@@ -128,6 +128,7 @@ static const int attributes[] = {
     [106] = 32,        /* MAX_BLOCKS_PER_MULTIPROCESSOR */
     [111] = 1024,      /* RESERVED_SHARED_MEMORY_PER_BLOCK */
     [113] = 1,         /* READ_ONLY_HOST_REGISTER_SUPPORTED */
+    [125] = 1,         /* IPC_EVENT_SUPPORTED */
     [150] = 0,         /* no version 12 has more */
 };
 

@@ -3,15 +3,9 @@
 
 #include <stdlib.h>
 
-CUresult event_create(CUevent *event, unsigned flags) {
-  struct context *c;
-  if (!event || flags & ~(unsigned)CU_EVENT_FLAGS_MASK) return CUDA_ERROR_INVALID_VALUE;
-  if (flags & CU_EVENT_INTERPROCESS)
-    return flags & CU_EVENT_DISABLE_TIMING ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
-  CUresult r = current_context(&c);
-  if (r) return r;
+CUresult event_new(struct context *c, unsigned flags, struct event **out) {
   struct event *e = fresh(sizeof *e);
-  r = object_add(&e->object, EVENT);
+  CUresult r = object_add(&e->object, EVENT);
   if (r) {
     free(e);
     return r;
@@ -19,11 +13,30 @@ CUresult event_create(CUevent *event, unsigned flags) {
   e->context = c;
   e->context->object.refs++;
   e->flags = flags;
-  *event = (CUevent)e->object.handle;
+  *out = e;
   return CUDA_SUCCESS;
 }
 
+CUresult event_create(CUevent *event, unsigned flags) {
+  struct context *c;
+  struct event *e;
+  const bool shared = flags & CU_EVENT_INTERPROCESS;
+  if (!event || flags & ~(unsigned)CU_EVENT_FLAGS_MASK || (shared && !(flags & CU_EVENT_DISABLE_TIMING)))
+    return CUDA_ERROR_INVALID_VALUE;
+  CUresult r = current_context(&c);
+  if (!r) r = event_new(c, flags, &e);
+  if (r) return r;
+  if (shared) r = ipc_event_new(e);
+  if (r)
+    object_unref(&e->object);
+  else
+    *event = (CUevent)e->object.handle;
+  return r;
+}
+
 void event_free(struct event *e) {
+  nodes_free(&e->nodes);
+  ipc_event_free(e);
   point_set(&e->record, NULL, 0);
   mark_drop(e->mark);
   object_unref(&e->context->object);
@@ -45,25 +58,39 @@ CUresult event_record(CUevent event, CUstream stream) {
   if (r) return r;
   struct event *e = object_find(event, EVENT);
   if (!e || e->context != s->context) return CUDA_ERROR_INVALID_HANDLE;
+  if (capture_takes_record(s, e, &r)) return r;
+  uint64_t number;
+  r = ipc_event_record(e, &number);
+  if (r) return r;
   struct op *op = op_new(OP_RECORD);
   op->event = e;
+  op->number = number;
   e->object.refs++;
   r = op_push(s, op);
-  if (r) return r;
+  if (r) {
+    ipc_event_done(e, number);
+    return r;
+  }
+  capture_forget(e);
   point_set(&e->record, s, s->queued);
   order_recorded(e, op);
+  if (number) stream_demand(s, s->queued); /* another process may wait for it */
   return CUDA_SUCCESS;
 }
 
 CUresult event_record_with_flags(CUevent event, CUstream stream, unsigned flags) {
   if (flags & ~(unsigned)CU_EVENT_RECORD_EXTERNAL) return CUDA_ERROR_INVALID_VALUE;
-  return event_record(event, stream);
+  return flags ? capture_record_external(event, stream) : event_record(event, stream);
 }
 
 CUresult event_query(CUevent event) {
   const struct event *e = object_find(event, EVENT);
   if (!e) return CUDA_ERROR_INVALID_HANDLE;
   if (e->context->fault) return e->context->fault;
+  CUresult r = capture_forbids_event(e);
+  if (r) return r;
+  const uint64_t remote = ipc_event_latest(e);
+  if (remote) return ipc_event_pending(e, remote) ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
   if (point_pending(e->record)) {
     stream_demand(e->record.stream, e->record.seq);
     return CUDA_ERROR_NOT_READY;
@@ -73,15 +100,19 @@ CUresult event_query(CUevent event) {
 }
 
 CUresult event_synchronize(CUevent event) {
-  const struct event *e = object_find(event, EVENT);
+  struct event *e = object_find(event, EVENT);
   if (!e) return CUDA_ERROR_INVALID_HANDLE;
   if (e->context->fault) return e->context->fault;
-  if (!e->record.stream) {
+  CUresult r = capture_forbids_event(e);
+  if (r) return r;
+  const uint64_t remote = ipc_event_latest(e);
+  if (!e->record.stream || remote) {
     sim.synchronisations++;
+    if (remote) ipc_event_wait(e, remote);
     return CUDA_SUCCESS;
   }
   struct mark *mark = mark_share(e->mark); /* the event may be recorded again meanwhile */
-  CUresult r = stream_wait(e->record.stream, e->record.seq);
+  r = stream_wait(e->record.stream, e->record.seq);
   host_learns_mark(mark);
   mark_drop(mark);
   return r;
@@ -92,6 +123,9 @@ CUresult event_elapsed(float *milliseconds, CUevent start, CUevent end) {
   if (!milliseconds) return CUDA_ERROR_INVALID_VALUE;
   if (!from || !to || from->context != to->context) return CUDA_ERROR_INVALID_HANDLE;
   if ((from->flags | to->flags) & CU_EVENT_DISABLE_TIMING) return CUDA_ERROR_INVALID_HANDLE;
+  CUresult r = capture_forbids_captured(from);
+  if (!r) r = capture_forbids_captured(to);
+  if (r) return r;
   if (!from->record.stream || !to->record.stream) return CUDA_ERROR_INVALID_HANDLE;
   stream_demand(from->record.stream, from->record.seq);
   stream_demand(to->record.stream, to->record.seq);

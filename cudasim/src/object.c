@@ -62,5 +62,7 @@ void object_unref(struct object *object) {
     case STREAM: stream_free((struct stream *)object); break;
     case EVENT: event_free((struct event *)object); break;
     case POOL: pool_free((struct pool *)object); break;
+    case GRAPH: graph_free((struct graph *)object); break;
+    case NODE: node_free((struct node *)object); break;
   }
 }

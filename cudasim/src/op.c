@@ -23,6 +23,7 @@ void op_free(struct op *op) {
   for (int i = 0; i < 2; i++)
     if (op->blocks[i]) block_unref(op->blocks[i]);
   if (op->event) object_unref(&op->event->object);
+  if (op->remote) object_unref(&op->remote->object);
   points_free(&op->after);
   order_freed(op);
   free(op->staging);
@@ -32,8 +33,9 @@ void op_free(struct op *op) {
 CUresult op_push(struct stream *s, struct op *op) {
   CUresult r = s->context->object.dead ? CUDA_ERROR_CONTEXT_IS_DESTROYED
                : s->object.dead        ? CUDA_ERROR_INVALID_HANDLE
-                                       : stream_start(s);
-  if (r) {
+                                       : CUDA_SUCCESS;
+  if (!r && !capture_takes(s, op, &r)) r = stream_start(s);
+  if (r || s->capture) {
     op_free(op);
     return r;
   }
@@ -77,12 +79,14 @@ static void move(char *to, const char *from, size_t size) {
 /* Without the lock: it may take long. */
 static void touch_memory(const struct op *op) {
   sim.running++;
+  ipc_touch(op);
   sim_unlock();
   if (op->kind == OP_SET)
     set(op->to, op->value, op->width, op->size);
   else
     move(op->to, op->from, op->size);
   sim_lock();
+  ipc_untouch(op);
   sim.running--;
   if (sim.paused) pthread_cond_broadcast(&sim.idle);
   sim.bytes[op->bytes] += op->size;
@@ -140,6 +144,7 @@ static void run(struct stream *s, struct op *op) {
     case OP_HOST: call_host(op, c->fault); break;
     case OP_RECORD:
       if (op->event->record.stream == s && op->event->record.seq == op->seq) op->event->time = nanoseconds();
+      ipc_event_done(op->event, op->number);
       break;
     case OP_PREFETCH: may_run(c, op); break;
     case OP_WAIT:

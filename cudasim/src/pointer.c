@@ -43,7 +43,8 @@ static uint64_t bits_of(const struct block *b, CUpointer_attribute attribute, CU
     case CU_POINTER_ATTRIBUTE_MAPPED: return 1;
     case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS: return CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
     case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE: return b->pool ? b->pool->object.handle : 0;
-    default: return 0; /* not shareable, neither by IPC nor by RDMA */
+    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE: return ipc_capable(b);
+    default: return 0; /* not shareable in other ways, nor by RDMA */
   }
 }
 

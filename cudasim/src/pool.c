@@ -69,11 +69,13 @@ static CUresult find(CUmemoryPool pool, struct pool **out) {
 }
 
 static CUresult alloc(CUdeviceptr *address, size_t size, struct pool *p, struct stream *s) {
+  CUresult r = capture_forbids_pool(s);
+  if (r) return r;
   struct block *b = block_new(DEVICE_MEMORY, s->context, p->device, size);
   b->pool = p;
   p->object.refs++;
   s->object.refs++;
-  CUresult r = block_make(b);
+  r = block_make(b);
   if (!r) {
     struct op *op = op_new(OP_ALLOC);
     op_touch(op, b);
@@ -113,9 +115,11 @@ CUresult pool_free_async(CUdeviceptr address, CUstream stream) {
   struct stream *s;
   if (!sim.options.pools) return CUDA_ERROR_NOT_SUPPORTED;
   CUresult r = stream_find_current(stream, &s);
+  if (!r) r = capture_forbids_pool(s);
   if (r) return r;
   struct block *b = block_at(address);
-  if (!b || b->address != address || b->memory != DEVICE_MEMORY) return CUDA_ERROR_INVALID_VALUE;
+  if (!b || b->address != address || b->memory != DEVICE_MEMORY || ipc_imported(b))
+    return CUDA_ERROR_INVALID_VALUE;
   struct op *op = op_new(OP_FREE);
   op_touch(op, b);
   r = op_push(s, op);

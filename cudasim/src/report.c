@@ -55,6 +55,7 @@ static bool is_of_program(const struct object *o) {
     case CONTEXT: return !((const struct context *)o)->primary;
     case STREAM: return ((const struct stream *)o)->role == ORDINARY;
     case POOL: return !((const struct pool *)o)->is_default;
+    case GRAPH: return !((const struct graph *)o)->capture;
     default: return true;
   }
 }
@@ -78,6 +79,7 @@ static void write_live(FILE *f) {
   write_objects(f, "streams", STREAM);
   write_objects(f, "events", EVENT);
   write_objects(f, "contexts", CONTEXT);
+  write_objects(f, "graphs", GRAPH);
   fprintf(f, ", ");
   write_per_device(f, "primary_references", references);
 }
@@ -94,7 +96,8 @@ static int device_of(const struct object *o) {
     case CONTEXT: return ((const struct context *)o)->device;
     case STREAM: return ((const struct stream *)o)->context->device;
     case EVENT: return ((const struct event *)o)->context->device;
-    default: return ((const struct pool *)o)->device;
+    case POOL: return ((const struct pool *)o)->device;
+    default: return -1; /* of no device */
   }
 }
 
@@ -102,7 +105,9 @@ static void write_leaked_object(struct object *o, void *data) {
   struct list *l = data;
   if (!is_of_program(o)) return;
   item(l);
-  fprintf(l->file, "\"%s: 0x%zx on device %d\"", o->call, (size_t)o->handle, device_of(o));
+  fprintf(l->file, "\"%s: 0x%zx", o->call, (size_t)o->handle);
+  if (device_of(o) >= 0) fprintf(l->file, " on device %d", device_of(o));
+  fprintf(l->file, "\"");
 }
 
 static uint64_t write_leaks(FILE *f) {
@@ -112,7 +117,7 @@ static uint64_t write_leaks(FILE *f) {
     item(&l);
     fprintf(f, "\"%s: %zu bytes at 0x%zx on device %d\"", b->call, b->size, (size_t)b->address, b->device);
   }
-  for (int kind = CONTEXT; kind <= POOL; kind++) object_each((enum kind)kind, write_leaked_object, &l);
+  for (int kind = CONTEXT; kind <= GRAPH; kind++) object_each((enum kind)kind, write_leaked_object, &l);
   for (int d = 0; d < MAX_DEVICES; d++) {
     if (!sim.devices[d].primary_refs) continue;
     item(&l);

@@ -9,7 +9,8 @@
 #include <unistd.h>
 
 struct sim sim = {
-    .lock = PTHREAD_MUTEX_INITIALIZER, .go = PTHREAD_COND_INITIALIZER, .idle = PTHREAD_COND_INITIALIZER};
+    .lock = PTHREAD_MUTEX_INITIALIZER, .go = PTHREAD_COND_INITIALIZER, .idle = PTHREAD_COND_INITIALIZER,
+    .untouched = PTHREAD_COND_INITIALIZER};
 
 static pthread_key_t thread_key;
 

@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <sys/types.h>
 
 /* The only symbols of the library that others see. */
 #pragma GCC visibility push(default)
@@ -24,7 +25,7 @@ enum { MAX_DEVICES = 16 };
 
 /* What the program holds is the name of an object, never its address: garbage, and
  * what was destroyed or belongs to another machine, is found out without reading it. */
-enum kind { CONTEXT = 1, STREAM, EVENT, POOL };
+enum kind { CONTEXT = 1, STREAM, EVENT, POOL, GRAPH, NODE };
 
 struct object {
   enum kind kind;
@@ -59,6 +60,38 @@ struct points {
   struct point *at;
 };
 
+/* Nodes of a graph, by name. */
+struct nodes {
+  int count, room;
+  CUgraphNode *at;
+};
+
+/* What the work of a capture becomes: a list of nodes, each after those that it depends on. */
+struct graph {
+  struct object object;
+  struct capture *capture; /* still adds to it, and owns it; NULL: the program does */
+  int count, room;
+  struct node **at;
+};
+
+struct node {
+  struct object object;
+  int type;
+  struct nodes after;
+  bool reached; /* of graph_joined */
+};
+
+/* From cuStreamBeginCapture to cuStreamEndCapture. */
+struct capture {
+  uint64_t id, thread;
+  int mode;
+  bool invalid;
+  struct stream *origin;
+  struct graph *graph;
+  CUgraphEdgeData *edges; /* as many zeros as were asked for last */
+  struct capture *next;
+};
+
 enum role { ORDINARY, LEGACY, PER_THREAD };
 
 struct stream {
@@ -81,6 +114,20 @@ struct stream {
   struct clock *clock;       /* after that operation */
   struct clock *seen;        /* what the host knew, as the clock has it */
   struct clock *awaited;     /* completed events that the next operation is ordered after */
+  struct capture *capture;   /* takes what is queued; NULL: the stream runs it */
+  struct nodes ends;         /* capturing: what the next node depends on */
+};
+
+/* A file that several processes map; see share.c. */
+enum share_kind { SHARED_MEMORY = 1, SHARED_EVENT };
+
+struct share {
+  enum share_kind kind;
+  int fd, theirs; /* here, and in the process that made it */
+  int device;
+  uint64_t process; /* that made it */
+  uint64_t token[2];
+  size_t bytes; /* of memory: as many as were asked for */
 };
 
 struct event {
@@ -91,6 +138,9 @@ struct event {
   struct point record; /* the latest; stream NULL: never recorded */
   uint64_t time;       /* of its completion, in nanoseconds */
   struct mark *mark;   /* what a wait for the latest record is a wait for */
+  uint64_t capture;    /* that it was last recorded in; 0: none */
+  struct nodes nodes;  /* that it stands for there */
+  struct ipc_event *ipc;
 };
 
 /* Copies and fills that are queued and not done. */
@@ -119,6 +169,8 @@ struct block {
   struct pool *pool;
   struct ranges ranges; /* that were accessed */
   struct traffic traffic;
+  struct ipc *ipc; /* shared with other processes */
+  int touched;     /* operations that read or write it right now, without the lock */
   struct block *next;
 };
 
@@ -143,6 +195,8 @@ struct op {
   struct block *blocks[2]; /* touched; each is referred to */
   struct block *to_block, *from_block; /* of these, or NULL */
   struct event *event;     /* OP_RECORD; referred to */
+  struct event *remote;    /* OP_WAIT: for the record of another process; referred to */
+  uint64_t number;         /* of a record that other processes see; 0: none */
   char *to;
   const char *from;
   size_t size;
@@ -183,6 +237,8 @@ struct thread {
   const char *call;
   bool per_thread; /* the call in progress has a suffix _ptds or _ptsz */
   bool in_host_function;
+  uint64_t id; /* given when the thread first begins a capture */
+  int capture_mode;
 };
 
 struct device {
@@ -203,6 +259,7 @@ struct sim {
   pthread_mutex_t lock;
   pthread_cond_t go;   /* resumed, or an event was fired */
   pthread_cond_t idle; /* an operation ended while paused */
+  pthread_cond_t untouched; /* no operation is at a block of memory any more */
   bool configured, initialised, paused, forked;
   int running;
   size_t page;
@@ -214,6 +271,7 @@ struct sim {
   uint64_t managed_bytes, host_bytes, registered_bytes;
   uint64_t bytes[BYTE_KINDS], staged_bytes, synchronisations, failed_calls;
   struct call *calls;
+  struct capture *captures; /* not ended */
   struct {
     struct clock *clock; /* what the host has waited for */
     uint64_t epoch;      /* counts what it has queued */
@@ -291,11 +349,75 @@ CUresult op_push(struct stream *stream, struct op *op); /* takes the operation, 
 void op_run(struct stream *stream, struct op *op);
 void op_free(struct op *op);
 
+/* share.c */
+bool share_make(struct share *share, enum share_kind kind, size_t size);
+void share_write(const struct share *share, void *handle); /* of 64 bytes */
+CUresult share_read(struct share *share, enum share_kind kind, const void *handle);
+CUresult share_open(struct share *share);
+bool share_same(const struct share *a, const struct share *b);
+void share_close(struct share *share);
+uint64_t process_self(void);
+bool process_lives(uint64_t process);
+pid_t process_number(uint64_t process);
+
+/* ipc.c */
+bool ipc_imported(const struct block *block); /* false for NULL */
+bool ipc_capable(const struct block *block);
+CUresult ipc_map(struct block *block);
+void ipc_unmap(struct block *block);
+void ipc_freed(const struct block *block);
+void ipc_touch(const struct op *op);
+void ipc_untouch(const struct op *op);
+
+/* ipcevent.c */
+CUresult ipc_event_new(struct event *event);
+void ipc_event_free(struct event *event);
+CUresult ipc_event_record(struct event *event, uint64_t *number); /* 0: it is of one process */
+void ipc_event_done(const struct event *event, uint64_t number);
+uint64_t ipc_event_latest(const struct event *event);
+bool ipc_event_pending(const struct event *event, uint64_t number);
+void ipc_event_wait(struct event *event, uint64_t number);
+void ipc_event_await(const struct op *op);
+CUresult ipc_event_queue_wait(struct stream *stream, struct event *event, uint64_t number);
+
 /* event.c, pool.c */
+CUresult event_new(struct context *context, unsigned flags, struct event **out);
 void event_free(struct event *event);
 void pool_free(struct pool *pool);
 bool pool_take(struct pool *pool, uint64_t size);
 void pool_give(struct pool *pool, uint64_t size);
+
+/* graph.c */
+CUresult graph_new(struct capture *capture, struct graph **out);
+void graph_free(struct graph *graph);
+CUresult graph_add(struct graph *graph, int type, const struct nodes *after, CUgraphNode *out);
+bool graph_joined(struct graph *graph, const struct nodes *ends); /* all nodes come before the ends */
+void node_free(struct node *node);
+void nodes_set(struct nodes *nodes, const struct nodes *from);
+void nodes_add(struct nodes *nodes, const struct nodes *more);
+void nodes_free(struct nodes *nodes);
+
+/* capture.c */
+struct capture *capture_find(uint64_t id); /* NULL: it has ended */
+void capture_invalidate(struct capture *capture);
+void capture_leave(struct stream *stream); /* a stream that is destroyed */
+bool capture_of_blocking(const struct context *context);
+CUresult capture_implicit(const struct context *context);
+
+/* captured.c */
+bool capture_takes(struct stream *stream, const struct op *op, CUresult *result);
+bool capture_takes_record(struct stream *stream, struct event *event, CUresult *result);
+CUresult capture_record_external(CUevent event, CUstream stream);
+bool capture_takes_wait(struct stream *stream, struct event *event, unsigned flags, CUresult *result);
+void capture_forget(struct event *event); /* recorded outside of a capture */
+
+/* unsafe.c: what may be called during a capture */
+CUresult capture_forbids(const char *call);
+CUresult capture_forbids_stream(struct stream *stream);      /* querying, waiting for it */
+CUresult capture_forbids_event(const struct event *event);   /* likewise */
+CUresult capture_forbids_context(struct context *context);   /* likewise */
+CUresult capture_forbids_captured(const struct event *event); /* anything else with an event */
+CUresult capture_forbids_pool(struct stream *stream);        /* stream-ordered memory */
 
 /* arena.c */
 bool arena_take(struct block *block);

@@ -45,11 +45,13 @@ static void unlist(struct stream *stream) {
 void stream_close(struct stream *s) {
   if (s->object.dead) return;
   s->object.dead = true;
+  capture_leave(s);
   pthread_cond_broadcast(&s->changed);
   if (!s->working) unlist(s);
 }
 
 void stream_free(struct stream *s) {
+  nodes_free(&s->ends);
   pthread_cond_destroy(&s->changed);
   object_unref(&s->context->object);
   free(s);
@@ -81,6 +83,7 @@ static void *work(void *data) {
     if (!op) break;
     while (sim.options.lazy && op->seq > s->demanded) pthread_cond_wait(&s->changed, &sim.lock);
     points_wait(&op->after);
+    ipc_event_await(op);
     lie(s);
     while (held(op)) pthread_cond_wait(&sim.go, &sim.lock);
     op_run(s, op);
@@ -176,6 +179,7 @@ CUresult stream_destroy(CUstream stream) {
 CUresult stream_query(CUstream stream) {
   struct stream *s;
   CUresult r = stream_find(stream, &s);
+  if (!r) r = capture_forbids_stream(s);
   if (r) return r;
   stream_demand(s, s->queued);
   if (s->done < s->queued) return CUDA_ERROR_NOT_READY;
@@ -188,6 +192,7 @@ CUresult stream_query(CUstream stream) {
 CUresult stream_synchronize(CUstream stream) {
   struct stream *s;
   CUresult r = stream_find(stream, &s);
+  if (!r) r = capture_forbids_stream(s);
   return r ? r : stream_finish(s);
 }
 
@@ -228,8 +233,11 @@ CUresult stream_wait_event(CUstream stream, CUevent event, unsigned flags) {
   if (flags & ~(unsigned)CU_EVENT_WAIT_EXTERNAL) return CUDA_ERROR_INVALID_VALUE;
   CUresult r = stream_find_current(stream, &s);
   if (r) return r;
-  const struct event *e = object_find(event, EVENT);
+  struct event *e = object_find(event, EVENT);
   if (!e) return CUDA_ERROR_INVALID_HANDLE;
+  if (capture_takes_wait(s, e, flags, &r)) return r;
+  const uint64_t remote = ipc_event_latest(e);
+  if (remote) return ipc_event_queue_wait(s, e, remote);
   const bool passed = e->record.stream == s || !point_pending(e->record);
   if (passed && !has_to_wait(s)) {
     order_waited(s, e);
@@ -273,14 +281,6 @@ CUresult stream_id(CUstream stream, unsigned long long *id) {
   return r;
 }
 
-CUresult stream_is_capturing(CUstream stream, int *status) {
-  struct stream *s;
-  if (!status) return CUDA_ERROR_INVALID_VALUE;
-  CUresult r = stream_find(stream, &s);
-  if (!r) *status = 0; /* CU_STREAM_CAPTURE_STATUS_NONE */
-  return r;
-}
-
 static CUresult host_function(CUstream stream, CUhostFn host, CUstreamCallback callback, void *data) {
   struct stream *s;
   CUresult r = stream_find_current(stream, &s);
@@ -318,10 +318,10 @@ void cudasim_resume(void) {
 
 enum progress { NOTHING_LEFT, MOVING, KEPT_BACK };
 
-/* Reports whether only the program can let the stream go on. */
+/* Reports whether the stream cannot go on by itself. */
 static bool kept_back(const struct stream *s) {
   const struct op *op = s->first;
-  if (held(op) || op->kind == OP_HOST) return true;
+  if (held(op) || op->kind == OP_HOST || op->remote) return true;
   for (int i = 0; i < op->after.count; i++)
     if (point_pending(op->after.at[i])) return true; /* then it depends on the other stream */
   return false;

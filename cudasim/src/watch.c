@@ -48,11 +48,11 @@ static struct traffic *traffic_of(struct block *b) { return b ? &b->traffic : &s
 
 static bool host_reaches(const struct block *b) { return !b || b->memory != DEVICE_MEMORY; }
 
-/* A host function, a held event or a pause may keep the operation back for as long as the program
+/* A host function, another process, a held event or a pause may keep the operation back for as long as the program
  * wants, and the host may do as it likes meanwhile. */
 static bool may_begin_at_any_time(const struct stream *s, const struct op *op) {
   if (sim.paused || s->gated > s->done) return false;
-  if (op->kind == OP_HOST || (op->event && op->event->held)) return false;
+  if (op->kind == OP_HOST || op->remote || (op->event && op->event->held)) return false;
   for (int i = 0; i < op->after.count; i++) {
     const struct stream *other = op->after.at[i].stream;
     if (other->gated > other->done) return false;

@@ -1,9 +1,10 @@
-/* rules --list, rules NAME */
+/* rules --list, rules NAME; a rule's other process: rules NAME IN OUT */
 #include "rules.h"
 
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -197,8 +198,73 @@ void nap(int milliseconds) {
 
 static const char *or_none(const char *s) { return s == NULL ? "" : s; }
 
+static const struct rule *current;
+struct peer parent;
+
+/* The child does nothing but start the program: a driver does not work there. */
+void start_peer(struct peer *peer) {
+	int to[2], from[2];
+	char in[16], out[16];
+	CHECK(pipe(to) == 0 && pipe(from) == 0);
+	snprintf(in, sizeof in, "%d", to[0]);
+	snprintf(out, sizeof out, "%d", from[1]);
+	peer->id = fork();
+	CHECK(peer->id >= 0);
+	if (peer->id == 0) {
+		close(to[1]);
+		close(from[0]);
+		setenv("CUDASIM", or_none(current->options), 1);
+		execl("/proc/self/exe", "rules", current->name, in, out, NULL);
+		_exit(127);
+	}
+	close(to[0]);
+	close(from[1]);
+	peer->in = from[0];
+	peer->out = to[1];
+}
+
+static int reap(struct peer *peer) {
+	int status = -1;
+	CHECK(waitpid(peer->id, &status, 0) == peer->id);
+	close(peer->in);
+	close(peer->out);
+	return status;
+}
+
+void end_peer(struct peer *peer) { SAME(reap(peer), 0); }
+
+void kill_peer(struct peer *peer) {
+	CHECK(kill(peer->id, SIGKILL) == 0);
+	reap(peer);
+}
+
+void say(const struct peer *to, const void *bytes, size_t size) {
+	CHECK(write(to->out, bytes, size) == (ssize_t)size);
+}
+
+void hear(const struct peer *from, void *bytes, size_t size) {
+	for (size_t done = 0; done < size;) {
+		ssize_t n = read(from->in, (char *)bytes + done, size - done);
+		if (n <= 0) fail(__FILE__, __LINE__, "the other process says nothing more");
+		done += (size_t)n;
+	}
+}
+
+static void be_peer(const struct rule *r, const char *in, const char *out) {
+	parent = (struct peer){.in = atoi(in), .out = atoi(out)};
+	r->peer();
+	while (uses > 0) OK(cuDevicePrimaryCtxRelease_v2(used[--uses]));
+	if (reports("leaks", "\"")) fail(__FILE__, __LINE__, "the other process leaked");
+	SAME(reports("violations", "\""), r->peer_violates);
+}
+
+static void run(const struct rule *r) {
+	r->check();
+	while (uses > 0) OK(cuDevicePrimaryCtxRelease_v2(used[--uses]));
+}
+
 int main(int argc, char **argv) {
-	if (argc != 2) fail(__FILE__, __LINE__, "usage: rules --list | rules NAME");
+	if (argc != 2 && argc != 4) fail(__FILE__, __LINE__, "usage: rules --list | rules NAME");
 	bool list = strcmp(argv[1], "--list") == 0;
 	for (struct rule *r = rules; r != NULL; r = r->next) {
 		if (list) {
@@ -206,8 +272,8 @@ int main(int argc, char **argv) {
 			       or_none(r->missing), r->violates, r->unreported);
 		} else if (strcmp(argv[1], r->name) == 0) {
 			alarm(30); /* a rule that waits for ever fails */
-			r->check();
-			while (uses > 0) OK(cuDevicePrimaryCtxRelease_v2(used[--uses]));
+			current = r;
+			argc == 4 ? be_peer(r, argv[2], argv[3]) : run(r);
 			return 0;
 		}
 	}

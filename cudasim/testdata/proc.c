@@ -105,8 +105,9 @@ RULE(names_of_later_versions_are_not_there, "") {
 
 RULE(what_is_not_simulated_says_so, "") {
 	static const char *const some[] = {
-		"cuLaunchKernel", "cuModuleLoadData", "cuModuleGetFunction", "cuIpcGetMemHandle",
-		"cuIpcGetEventHandle", "cuArrayCreate_v2", "cuMemcpy2D_v2", "cuMemCreate", "cuGraphCreate",
+		"cuLaunchKernel", "cuModuleLoadData", "cuModuleGetFunction",
+		"cuArrayCreate_v2", "cuMemcpy2D_v2", "cuMemCreate", "cuGraphLaunch",
+		"cuGraphInstantiateWithFlags",
 	};
 	use(0);
 	char space[256] = {0};
@@ -128,6 +129,11 @@ RULE(the_version_asked_for_selects_the_function, "") {
 	CHECK(find5("cuMemcpyHtoD", 12040, 0, 0) == symbol("cuMemcpyHtoD_v2"));
 	CHECK(find5("cuInit", 12040, 0, 0) == symbol("cuInit"));
 	CHECK(find5("cuLaunchKernel", 12040, 0, 0) == symbol("cuLaunchKernel"));
+	CHECK(find5("cuStreamBeginCapture", 12040, 0, 0) == symbol("cuStreamBeginCapture_v2"));
+	CHECK(find5("cuStreamBeginCapture", 10000, 0, 0) == symbol("cuStreamBeginCapture"));
+	CHECK(find5("cuStreamGetCaptureInfo", 12000, 0, 0) == symbol("cuStreamGetCaptureInfo_v2"));
+	CHECK(find5("cuIpcOpenMemHandle", 12040, 0, 0) == symbol("cuIpcOpenMemHandle_v2"));
+	CHECK(find5("cuIpcOpenMemHandle", 10020, 0, 0) == symbol("cuIpcOpenMemHandle"));
 	CHECK(find5("cuGetProcAddress", 12040, 0, 0) == symbol("cuGetProcAddress_v2"));
 	CHECK(find5("cuGetProcAddress", 11040, 0, 0) == symbol("cuGetProcAddress"));
 }

@@ -23,6 +23,8 @@ struct rule {
 	const char *missing;   /* an exported function that the library lacks */
 	bool violates;         /* the report shall have violations; otherwise none */
 	bool unreported;       /* the rule sets options of its own, without a report */
+	void (*peer)(void);    /* what another process does that the rule starts */
+	bool peer_violates;
 	void (*check)(void);
 	struct rule *next;
 };
@@ -73,7 +75,11 @@ typedef struct CUctx_st *CUcontext;
 typedef struct CUstream_st *CUstream;
 typedef struct CUevent_st *CUevent;
 typedef struct CUmemPoolHandle_st *CUmemoryPool;
+typedef struct CUgraph_st *CUgraph;
+typedef struct CUgraphNode_st *CUgraphNode;
 typedef struct { char bytes[16]; } CUuuid;
+typedef struct { char bytes[64]; } CUipcMemHandle;
+typedef struct { char bytes[64]; } CUipcEventHandle;
 typedef void (*CUhostFn)(void *user_data);
 typedef void (*CUstreamCallback)(CUstream stream, CUresult status, void *user_data);
 
@@ -85,8 +91,11 @@ enum {
 	CUDA_ERROR_NO_DEVICE = 100,
 	CUDA_ERROR_INVALID_DEVICE = 101,
 	CUDA_ERROR_INVALID_CONTEXT = 201,
+	CUDA_ERROR_MAP_FAILED = 205,
+	CUDA_ERROR_ALREADY_MAPPED = 208,
 	CUDA_ERROR_PEER_ACCESS_UNSUPPORTED = 217,
 	CUDA_ERROR_INVALID_HANDLE = 400,
+	CUDA_ERROR_ILLEGAL_STATE = 401,
 	CUDA_ERROR_NOT_FOUND = 500,
 	CUDA_ERROR_NOT_READY = 600,
 	CUDA_ERROR_ILLEGAL_ADDRESS = 700,
@@ -97,6 +106,15 @@ enum {
 	CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED = 713,
 	CUDA_ERROR_NOT_PERMITTED = 800,
 	CUDA_ERROR_NOT_SUPPORTED = 801,
+	CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED = 900,
+	CUDA_ERROR_STREAM_CAPTURE_INVALIDATED = 901,
+	CUDA_ERROR_STREAM_CAPTURE_MERGE = 902,
+	CUDA_ERROR_STREAM_CAPTURE_UNMATCHED = 903,
+	CUDA_ERROR_STREAM_CAPTURE_UNJOINED = 904,
+	CUDA_ERROR_STREAM_CAPTURE_ISOLATION = 905,
+	CUDA_ERROR_STREAM_CAPTURE_IMPLICIT = 906,
+	CUDA_ERROR_CAPTURED_EVENT = 907,
+	CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD = 908,
 };
 
 enum {
@@ -108,6 +126,16 @@ enum {
 	CU_STREAM_DEFAULT = 0,
 	CU_STREAM_NON_BLOCKING = 1,
 
+	CU_STREAM_CAPTURE_MODE_GLOBAL = 0,
+	CU_STREAM_CAPTURE_MODE_THREAD_LOCAL = 1,
+	CU_STREAM_CAPTURE_MODE_RELAXED = 2,
+	CU_STREAM_CAPTURE_STATUS_NONE = 0,
+	CU_STREAM_CAPTURE_STATUS_ACTIVE = 1,
+	CU_STREAM_CAPTURE_STATUS_INVALIDATED = 2,
+	CU_EVENT_RECORD_EXTERNAL = 1,
+	CU_EVENT_WAIT_EXTERNAL = 1,
+
+	CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS = 1,
 	CU_CTX_SCHED_BLOCKING_SYNC = 4,
 
 	CU_MEMHOSTALLOC_PORTABLE = 1,
@@ -126,6 +154,7 @@ enum {
 	CU_POINTER_ATTRIBUTE_BUFFER_ID = 7,
 	CU_POINTER_ATTRIBUTE_IS_MANAGED = 8,
 	CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL = 9,
+	CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE = 10,
 	CU_POINTER_ATTRIBUTE_RANGE_START_ADDR = 11,
 	CU_POINTER_ATTRIBUTE_RANGE_SIZE = 12,
 	CU_POINTER_ATTRIBUTE_MAPPED = 13,
@@ -136,6 +165,7 @@ enum {
 	CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED = 78,
 	CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY = 83,
 	CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED = 115,
+	CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED = 125,
 
 	CU_MEMPOOL_ATTR_RELEASE_THRESHOLD = 4,
 	CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT = 5,
@@ -231,6 +261,13 @@ CUresult cuMemAdvise(CUdeviceptr memory, size_t size, int advice, CUdevice devic
 CUresult cuPointerGetAttribute(void *value, int attribute, CUdeviceptr memory);
 CUresult cuPointerGetAttributes(unsigned count, int *attributes, void **values, CUdeviceptr memory);
 
+CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr memory);
+CUresult cuIpcOpenMemHandle(CUdeviceptr *memory, CUipcMemHandle handle, unsigned flags);
+CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *memory, CUipcMemHandle handle, unsigned flags);
+CUresult cuIpcCloseMemHandle(CUdeviceptr memory);
+CUresult cuIpcGetEventHandle(CUipcEventHandle *handle, CUevent event);
+CUresult cuIpcOpenEventHandle(CUevent *event, CUipcEventHandle handle);
+
 CUresult cuMemAllocAsync(CUdeviceptr *memory, size_t size, CUstream stream);
 CUresult cuMemFreeAsync(CUdeviceptr memory, CUstream stream);
 CUresult cuMemAllocFromPoolAsync(CUdeviceptr *memory, size_t size, CUmemoryPool pool, CUstream stream);
@@ -282,10 +319,28 @@ CUresult cuStreamAddCallback(CUstream stream, CUstreamCallback callback, void *u
 CUresult cuLaunchHostFunc(CUstream stream, CUhostFn function, void *user_data);
 CUresult cuLaunchHostFunc_ptsz(CUstream stream, CUhostFn function, void *user_data);
 
+CUresult cuStreamBeginCapture(CUstream stream);
+CUresult cuStreamBeginCapture_v2(CUstream stream, int mode);
+CUresult cuStreamBeginCapture_v2_ptsz(CUstream stream, int mode);
+CUresult cuStreamEndCapture(CUstream stream, CUgraph *graph);
+CUresult cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph);
+CUresult cuStreamIsCapturing(CUstream stream, int *status);
+CUresult cuStreamGetCaptureInfo(CUstream stream, int *status, uint64_t *id);
+CUresult cuStreamGetCaptureInfo_v2(CUstream stream, int *status, uint64_t *id, CUgraph *graph,
+                                   const CUgraphNode **nodes, size_t *count);
+CUresult cuStreamGetCaptureInfo_v3(CUstream stream, int *status, uint64_t *id, CUgraph *graph,
+                                   const CUgraphNode **nodes, const void **edges, size_t *count);
+CUresult cuThreadExchangeStreamCaptureMode(int *mode);
+CUresult cuGraphCreate(CUgraph *graph, unsigned flags);
+CUresult cuGraphDestroy(CUgraph graph);
+CUresult cuGraphGetNodes(CUgraph graph, CUgraphNode *nodes, size_t *count);
+CUresult cuGraphNodeGetType(CUgraphNode node, int *type);
+
 CUresult cuEventCreate(CUevent *event, unsigned flags);
 CUresult cuEventDestroy_v2(CUevent event);
 CUresult cuEventRecord(CUevent event, CUstream stream);
 CUresult cuEventRecord_ptsz(CUevent event, CUstream stream);
+CUresult cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned flags);
 CUresult cuEventQuery(CUevent event);
 CUresult cuEventSynchronize(CUevent event);
 CUresult cuEventElapsedTime(float *milliseconds, CUevent start, CUevent end);
@@ -353,6 +408,18 @@ void on_thread(void (*run)(void *), void *data); /* and waits */
 /* Whether the host can read and write this byte. */
 bool host_reads(const volatile void *address);
 bool host_writes(volatile void *address);
+
+/* Another process: this program, started anew for the rule's function peer. Its report
+ * may have no leaks and, unless the rule says so, no violations. */
+struct peer {
+	int id, in, out;
+};
+void start_peer(struct peer *peer);
+void end_peer(struct peer *peer);  /* waits until it has ended, without an error */
+void kill_peer(struct peer *peer);
+extern struct peer parent; /* of the peer */
+void say(const struct peer *to, const void *bytes, size_t size);
+void hear(const struct peer *from, void *bytes, size_t size);
 
 double now(void); /* in seconds */
 void nap(int milliseconds);

@@ -1,0 +1,112 @@
+/* Calls that are not permitted during a capture. Each that is refused invalidates the
+ * captures that it conflicts with.
+ *
+ * The manual says that some calls always conflict: to query or wait for a stream or an
+ * event that is captured, or for a context with such a stream in it, and to use the
+ * legacy stream while a blocking stream captures. Others are "potentially unsafe",
+ * because they work at once and a capture does not see them; cuMemAlloc and, of an event
+ * that is not captured, cuEventQuery are known. Whether they are permitted depends on the
+ * mode of the thread and of the captures. */
+#include "sim.h"
+
+#include <string.h>
+
+/* Of the thread that calls, or global ones of others. Reading: an invalidated capture
+ * is no longer under way, and refuses nothing. */
+static bool conflicts(const struct capture *c, const struct thread *t) {
+  if (c->invalid || t->capture_mode == CU_STREAM_CAPTURE_MODE_RELAXED) return false;
+  if (t->id == c->thread) return c->mode != CU_STREAM_CAPTURE_MODE_RELAXED;
+  return c->mode == CU_STREAM_CAPTURE_MODE_GLOBAL && t->capture_mode == CU_STREAM_CAPTURE_MODE_GLOBAL;
+}
+
+static CUresult potentially_unsafe(void) {
+  CUresult r = CUDA_SUCCESS;
+  for (struct capture *c = sim.captures; c; c = c->next) {
+    if (!conflicts(c, self())) continue;
+    capture_invalidate(c);
+    r = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  }
+  return r;
+}
+
+/* Reading: what allocates, frees, page-locks or copies on the spot. Copies and fills that
+ * are not asynchronous also use a default stream. */
+static const struct {
+  const char *name;
+  bool in_default_stream;
+} unsafe[] = {
+    {"cuMemAlloc", false},
+    {"cuMemFree", false},
+    {"cuMemAllocManaged", false},
+    {"cuMemAllocHost", false},
+    {"cuMemHostAlloc", false},
+    {"cuMemFreeHost", false},
+    {"cuMemHostRegister", false},
+    {"cuMemHostUnregister", false},
+    {"cuIpcOpenMemHandle", false},
+    {"cuIpcCloseMemHandle", false},
+    {"cuMemcpy", true},
+    {"cuMemcpyHtoD", true},
+    {"cuMemcpyDtoH", true},
+    {"cuMemcpyDtoD", true},
+    {"cuMemcpyPeer", true},
+    {"cuMemsetD8", true},
+    {"cuMemsetD16", true},
+    {"cuMemsetD32", true},
+};
+
+static CUresult default_stream(void) {
+  struct stream *s;
+  return stream_find_current(0, &s) ? CUDA_SUCCESS : capture_forbids_stream(s);
+}
+
+/* Asked before every call, while there is a capture. */
+CUresult capture_forbids(const char *call) {
+  for (size_t i = 0; i < sizeof unsafe / sizeof *unsafe; i++)
+    if (!strcmp(unsafe[i].name, call))
+      return unsafe[i].in_default_stream ? default_stream() : potentially_unsafe();
+  return CUDA_SUCCESS;
+}
+
+/* Reading: to query or wait for a stream that is not captured is as unsafe as for an event. */
+CUresult capture_forbids_stream(struct stream *s) {
+  if (!sim.captures) return CUDA_SUCCESS;
+  if (s->capture) {
+    if (s->capture->invalid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    capture_invalidate(s->capture);
+    return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  }
+  CUresult r = s->role == LEGACY ? capture_implicit(s->context) : CUDA_SUCCESS;
+  return r ? r : potentially_unsafe();
+}
+
+CUresult capture_forbids_captured(const struct event *e) {
+  if (!e->capture) return CUDA_SUCCESS;
+  struct capture *c = capture_find(e->capture);
+  if (c) capture_invalidate(c);
+  return CUDA_ERROR_CAPTURED_EVENT;
+}
+
+CUresult capture_forbids_event(const struct event *e) {
+  CUresult r = capture_forbids_captured(e);
+  return r ? r : potentially_unsafe();
+}
+
+/* In every mode, and from every thread. */
+CUresult capture_forbids_context(struct context *context) {
+  CUresult r = CUDA_SUCCESS;
+  for (const struct stream *s = context->streams; s; s = s->next) {
+    if (!s->capture) continue;
+    capture_invalidate(s->capture);
+    r = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  }
+  return r;
+}
+
+/* On a driver they become nodes of the graph, with an address that only the graph may
+ * use. Without graphs that run there is nothing to give out: refused, and as that is this
+ * simulator's fault, the capture stays as it is. */
+CUresult capture_forbids_pool(struct stream *s) {
+  if (!s->capture) return CUDA_SUCCESS;
+  return s->capture->invalid ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_ERROR_NOT_SUPPORTED;
+}
