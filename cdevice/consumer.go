@@ -220,11 +220,11 @@ func (c *consumer) Release() {
 		defer c.calling.Unlock()
 	}
 	c.pins.Unpin()
-	asyncStreams.Add(-1)
-	close(c.released)
 	c.mu.Lock()
+	defer c.mu.Unlock()
+	asyncStreams.Add(-1) // before Close returns
+	close(c.released)
 	c.tell()
-	c.mu.Unlock()
 }
 
 // request asks for n more batches, if anybody wants them.
