@@ -25,7 +25,7 @@ type AsyncProducerOptions struct {
 // [ExportRecordBatch] does; the metadata of [RecordBatch.WithMetadata] goes beside it. It
 // returns at once, and works on a goroutine of its own, which sleeps while the handler has
 // not asked for more. One batch is taken from r before it is asked for, so that the end
-// is told as soon as it is known.
+// is told as soon as it is known. Once ctx is done, no batch is given any more.
 //
 // Whatever goes wrong reaches the handler: errors of r, panics in the code that makes the
 // batches, a failed extraction, the end of ctx (ECANCELED, or ETIMEDOUT). Its on_error is called, then
