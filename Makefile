@@ -4,7 +4,7 @@
 GO ?= go
 CHECKED = ./cdevice ./device/... ./internal/... ./memory/...
 
-.PHONY: demo test check ci lint race checkptr cgocheck asan gpu gorgonia cudasim cc fuzz bench clean
+.PHONY: demo test check ci lint race checkptr cgocheck asan gpu gorgonia cudasim cc faults fuzz bench clean
 
 demo: ## send real batches Go -> PyArrow -> Go, and print what happened
 	integration/run.sh --demo
@@ -29,7 +29,7 @@ cc: # cgo's own code does not compile with these flags, so ours is checked apart
 		$${CC:-gcc} -std=c11 -D_GNU_SOURCE -Wall -Wextra -Wpedantic -Werror -fsyntax-only $$f || exit 1; \
 	done
 
-# -short: fewer of the tens of thousands of injected faults, which `test` has all.
+# -short: fewer of the injected faults.
 race: ## the race detector
 	$(GO) test -short -race $(CHECKED)
 
@@ -52,6 +52,9 @@ gpu: ## both halves of ci/gpu, with the simulated driver for a GPU and no Go in 
 
 gorgonia: ## the package for programs that use gorgonia.org/cu, which is built against cuda.h
 	memory/cudaalloc/gorgonia/test.sh
+
+faults: ## every call of the driver fails once: tens of thousands, of which the tests take a sample
+	CDEVICE_FAULTS=all $(GO) test -timeout 60m -run 'TestEachCall' ./cdevice ./memory/...
 
 FUZZTIME ?= 60s
 fuzz: ## look for new bad input; findings land in testdata/fuzz, commit them

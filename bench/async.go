@@ -86,6 +86,8 @@ func asyncCdata(s shape, n int) {
 	}
 }
 
+const idleName = "idle async producer, CPU per second"
+
 // idleCPU is the share of one core that a producer uses while nothing is to be sent: the
 // source has no batch, and the consumer waits for one.
 func idleCPU(s shape, idle time.Duration) Result {
@@ -107,7 +109,7 @@ func idleCPU(s shape, idle time.Duration) Result {
 	close(messages)
 	rest()
 	return Result{
-		Operation: "idle async producer, CPU per second", Shape: s.name, Columns: s.columns,
+		Operation: idleName, Shape: s.name, Columns: s.columns,
 		NS: perSecond(ours, idle), Peer: "cdata", PeerNS: perSecond(peer, idle),
 		Ratio: float64(peer) / float64(max(ours, time.Microsecond)),
 	}
@@ -130,15 +132,17 @@ func cpuTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// asyncResults are the measurements of asynchronous streams.
-func asyncResults(m meter, build func(columns int) shape) (results []Result) {
-	for _, columns := range []int{1, 10, 100} {
-		s := build(columns)
-		results = append(results, m.compare(asyncBatch(s), s)...)
-		if columns == 1 {
-			results = append(results, idleCPU(s, 20*m.round))
-		}
-		s.release()
+// asyncOperations are the measurements of asynchronous streams.
+func asyncOperations(s shape) (all []operation) {
+	if s.name != "int64" || s.columns > 100 {
+		return nil
 	}
-	return results
+	all = append(all, asyncBatch(s))
+	if s.columns == 1 {
+		all = append(all, operation{
+			name:  idleName,
+			alone: func(m meter) []Result { return []Result{idleCPU(s, 20*m.round)} },
+		})
+	}
+	return all
 }

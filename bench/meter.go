@@ -1,6 +1,7 @@
 package main
 
 import (
+	"math"
 	"runtime"
 	"slices"
 	"time"
@@ -12,7 +13,9 @@ type operation struct {
 	name  string
 	ours  func(n int)
 	peers []peer
-	close func()
+	close func() // may be nil
+	// alone measures what is not done n times, in place of ours and peers.
+	alone func(m meter) []Result
 }
 
 type peer struct {
@@ -27,7 +30,10 @@ type meter struct {
 	rounds int
 }
 
-func (m meter) compare(op operation, s shape) []Result {
+func (m meter) measure(op operation, s shape) []Result {
+	if op.alone != nil {
+		return op.alone(m)
+	}
 	sides := []func(int){op.ours}
 	for _, p := range op.peers {
 		sides = append(sides, p.do)
@@ -44,10 +50,7 @@ func (m meter) compare(op operation, s shape) []Result {
 			times[i] = append(times[i], float64(time.Since(start).Nanoseconds())/float64(counts[i]))
 		}
 	}
-	allocs := allocations(op.ours, counts[0])
-	if op.close != nil {
-		op.close()
-	}
+	allocs := allocations(op.ours)
 	var out []Result
 	for i, p := range op.peers {
 		ratios := make([]float64, m.rounds)
@@ -74,13 +77,23 @@ func (m meter) calibrate(side func(int)) int {
 	}
 }
 
-func allocations(do func(int), n int) float64 {
-	n = min(n, 1000)
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	do(n)
-	runtime.ReadMemStats(&after)
-	return float64(after.Mallocs-before.Mallocs) / float64(n)
+// counted is how many operations allocations are counted of. It is no matter of time: with
+// the few that fit into a round on a busy machine, what is allocated once, or by others,
+// would be a large part of each.
+const counted = 1000
+
+// allocations returns how many one operation makes: the least of three counts, since the
+// runtime and other goroutines allocate meanwhile.
+func allocations(do func(int)) float64 {
+	least := math.Inf(1)
+	for range 3 {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		do(counted)
+		runtime.ReadMemStats(&after)
+		least = min(least, float64(after.Mallocs-before.Mallocs)/counted)
+	}
+	return least
 }
 
 func median(values []float64) float64 {

@@ -66,8 +66,9 @@ type AsyncStream struct{ c *consumer }
 // any thread, as soon as the handler is handed to a producer, and until the producer
 // releases it; *handler must stay where it is for as long. It may hold anything before.
 //
-// The end of ctx ends the stream: what is ready is dropped, and the producer is told to
-// cancel. The stream is owned by the caller, who calls Close. A handler that is never
+// The end of ctx ends the stream for good: All yields no batch from then on, what is ready is
+// dropped, and the producer is told to cancel. A stream whose last batch was taken, and whose
+// producer has told its end, has ended before. The stream is owned by the caller, who calls Close. A handler that is never
 // handed over is released with [ReleaseCArrowAsyncDeviceStreamHandler], before Close.
 //
 // https://arrow.apache.org/docs/format/CDeviceDataInterface.html#the-arrowasyncdevicestreamhandler-structure

@@ -2,7 +2,6 @@ package cdevice
 
 import (
 	"context"
-	"fmt"
 	"runtime"
 	"strings"
 	"sync"
@@ -21,6 +20,7 @@ import (
 // down what happened; batches are made by whoever takes them.
 type consumer struct {
 	opts    AsyncOptions
+	ctx     context.Context // whose end is the stream's
 	word    handle.Word
 	pins    runtime.Pinner // of the handler, which C keeps the address of
 	unwatch func() bool    // forgets the context
@@ -59,15 +59,22 @@ type readyTask struct {
 }
 
 func newConsumer(ctx context.Context, handler *CArrowAsyncDeviceStreamHandler, opts AsyncOptions) *consumer {
-	c := &consumer{opts: opts, known: make(chan struct{}), released: make(chan struct{}), dropped: make(chan struct{})}
+	c := &consumer{opts: opts, ctx: ctx, known: make(chan struct{}), released: make(chan struct{}), dropped: make(chan struct{})}
 	c.changed.L = &c.mu
 	c.pins.Pin(handler) // and c is reachable by its handle
 	c.word = bridge.ExportHandler(c, handler)
 	asyncStreams.Add(1)
-	c.unwatch = context.AfterFunc(ctx, func() {
-		c.stop(fmt.Errorf("cdevice: read: %w", ctx.Err()))
-	})
+	c.unwatch = context.AfterFunc(ctx, c.stopWithContext)
 	return c
+}
+
+// stopWithContext ends the stream of a context that is done. The goroutine of AfterFunc
+// calls it for those that wait; before each batch, the loop that takes it does, since that
+// goroutine may not have run yet.
+func (c *consumer) stopWithContext() {
+	if err := contextError(c.ctx, "read"); err != nil {
+		c.stop(err)
+	}
 }
 
 // tell wakes whoever waits for a change. mu is held.
@@ -220,11 +227,11 @@ func (c *consumer) Release() {
 		defer c.calling.Unlock()
 	}
 	c.pins.Unpin()
-	asyncStreams.Add(-1)
-	close(c.released)
 	c.mu.Lock()
+	defer c.mu.Unlock()
+	asyncStreams.Add(-1) // before Close returns
+	close(c.released)
 	c.tell()
-	c.mu.Unlock()
 }
 
 // request asks for n more batches, if anybody wants them.

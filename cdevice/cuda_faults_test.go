@@ -2,8 +2,6 @@ package cdevice_test
 
 import (
 	"errors"
-	"maps"
-	"slices"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -78,7 +76,7 @@ var madeGood = []string{
 	"cuStreamWaitEvent", // before memory is freed: then it is freed after all work
 }
 
-// Each call of the driver in a round trip is made to fail at each position: an error
+// Each call of the driver in a round trip is made to fail (see [cudatest.Faults]): an error
 // names it, nothing is lost, and the next round trip works.
 func TestEachCallOfARoundTripFails(t *testing.T) {
 	checkLeaks(t)
@@ -93,31 +91,31 @@ func TestEachCallOfARoundTripFails(t *testing.T) {
 			rec := columnsOf(mem, 3, 20, true)
 			defer rec.Release()
 			before := m.Sim.Report().Live
+			there := func() error { // and what is only kept is ended: twice, since ending makes more of that
+				return errors.Join(roundTrip(rec, gpu, mem), gpu.Trim(), gpu.Trim())
+			}
 			m.Sim.ResetCounters()
-			require.NoError(t, roundTrip(rec, gpu, mem))
+			require.NoError(t, there())
 			m.Settle(t, before)
-			calls := m.Sim.Report().Calls
-			positions := 0
-			for _, function := range slices.Sorted(maps.Keys(calls)) {
-				for k := 1; k <= calls[function]; k++ {
-					m.Sim.Fail(function, k, 999)
-					err := roundTrip(rec, gpu, mem)
-					_, met := m.Sim.Failed()
-					m.Sim.Fail("", 0, 0)
-					if met {
-						positions++
-						if err != nil {
-							require.ErrorContains(t, err, function+"(", "call %d", k)
-						} else {
-							require.Contains(t, madeGood, function, "call %d", k)
-						}
+			called, failed, faults := map[string]bool{}, map[string]bool{}, 0
+			for _, fault := range cudatest.Faults(m.Sim.Report().Calls) {
+				called[fault.Function] = true
+				var err error
+				if m.Meets(t, "a round trip", fault, 999, func() { err = there() }) {
+					faults++
+					failed[fault.Function] = true
+					if err != nil {
+						require.ErrorContains(t, err, fault.Function+"(", fault)
+					} else {
+						require.Contains(t, madeGood, fault.Function, fault)
 					}
-					m.Settle(t, before)
 				}
+				m.Settle(t, before)
 			}
 			require.NoError(t, roundTrip(rec, gpu, mem))
-			require.Greater(t, positions, 50)
-			t.Logf("%d calls failed, one at a time", positions)
+			require.Equal(t, called, failed, "each function failed")
+			require.Greater(t, faults, 50)
+			t.Logf("%d calls failed, one at a time", faults)
 		})
 	}
 	pinned.Trim()

@@ -2,6 +2,7 @@ package cdevice
 
 import (
 	"fmt"
+	"sync/atomic"
 	"syscall"
 	"unsafe"
 
@@ -165,7 +166,20 @@ type exportedEvent struct {
 
 func (e *exportedEvent) Release() {
 	closeEvent(e.event)
-	e.mem.Release()
+	(*exportedOwner)(e.mem).Release()
+}
+
+// exportedArrays counts the trees that a consumer has not released.
+var exportedArrays atomic.Int64
+
+// exportedOwner is an owner as the handle of an export without an event of its own holds it.
+type exportedOwner memoryOwner
+
+// Release drops the reference of the export. It counts the export last: until then the
+// release callback of a producer may run.
+func (m *exportedOwner) Release() {
+	defer exportedArrays.Add(-1)
+	(*memoryOwner)(m).Release()
 }
 
 var errNoMemory = fmt.Errorf("cdevice: export: no memory for the C structs: %w", syscall.ENOMEM)
@@ -200,9 +214,10 @@ func exportTree(root *node, mem *memoryOwner, at place, event device.Event, out 
 		mem.Release()
 		return false
 	}
+	exportedArrays.Add(1)
 	block.Live = int64(size.structs) + 1
 	if event == nil {
-		block.Handle = handle.New(mem)
+		block.Handle = handle.New((*exportedOwner)(mem))
 	} else {
 		block.Handle = handle.New(&exportedEvent{mem, event})
 		block.event = event.Handle()

@@ -25,7 +25,7 @@ type AsyncProducerOptions struct {
 // [ExportRecordBatch] does; the metadata of [RecordBatch.WithMetadata] goes beside it. It
 // returns at once, and works on a goroutine of its own, which sleeps while the handler has
 // not asked for more. One batch is taken from r before it is asked for, so that the end
-// is told as soon as it is known.
+// is told as soon as it is known. Once ctx is done, no batch is given any more.
 //
 // Whatever goes wrong reaches the handler: errors of r, panics in the code that makes the
 // batches, a failed extraction, the end of ctx (ECANCELED, or ETIMEDOUT). Its on_error is called, then
@@ -113,9 +113,10 @@ func (t *asyncTask) extract(out *CArrowDeviceArray) (err error) {
 	return ExportRecordBatch(b, out, nil, t.p.opts.Export...)
 }
 
-// Release lets go of the batch: it was extracted, or nobody can do that any more.
+// Release lets go of the batch: it was extracted, or nobody can do that any more. The task
+// is counted down last: the release of the batch may call a producer's.
 func (t *asyncTask) Release() {
-	asyncTasks.Add(-1)
+	defer asyncTasks.Add(-1)
 	defer t.p.drop()
 	t.batch.Release()
 }

@@ -1,6 +1,7 @@
 package cdevice
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/arrowdevice/arrowdevice/internal/abi"
@@ -54,17 +55,36 @@ func (c *consumer) next(g *extraction) (*RecordBatch, error) {
 	return batch, nil
 }
 
-// take waits for a task.
+// take waits for a task. Once the context is done, it takes none.
 func (c *consumer) take() (*readyTask, error) {
+	for {
+		ready, err := c.first()
+		if err != errContext {
+			return ready, err
+		}
+		c.stopWithContext()
+	}
+}
+
+// errContext is the answer of first to a context that is done.
+var errContext = errors.New("cdevice: the context of the stream is done")
+
+// first waits for a task, and takes it from the queue. With errContext, the stream is yet to
+// be stopped, which must not be done with the lock.
+func (c *consumer) first() (*readyTask, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for len(c.tasks) == 0 && !c.ended && !c.stopped {
 		c.changed.Wait()
 	}
-	if c.closed {
+	switch {
+	case c.closed:
 		return nil, nil
-	}
-	if len(c.tasks) == 0 {
+	case c.stopped:
+		return nil, c.err
+	case c.ctx.Err() != nil:
+		return nil, errContext
+	case len(c.tasks) == 0:
 		return nil, c.err
 	}
 	ready := c.tasks[0]

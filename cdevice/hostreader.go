@@ -13,7 +13,8 @@ import (
 // HostReader returns an arrow-go reader over the batches that are left in r, for the rest
 // of arrow-go: batches in memory that the host can read are viewed ([RecordBatch.HostView]),
 // others copied into memory of mem ([RecordBatch.CopyToHost]; nil is arrow-go's default
-// allocator). It waits for each batch's event; ctx ends a wait, and with that the stream.
+// allocator). It waits for each batch's event. The end of ctx ends a wait, and the stream:
+// from then on, no batch is taken from r.
 //
 // The result is owned by the caller. It holds a reference to r. A record batch borrows from
 // it until its next Next, as arrow-go has it; Retain to keep one.
@@ -57,10 +58,7 @@ func (h *hostReader) Next() bool {
 	if h.err != nil || h.from == nil {
 		return false
 	}
-	b, err := h.from.r.pull()
-	if err == nil {
-		h.current, err = h.read(b)
-	}
+	err := h.take()
 	if err == nil {
 		return true
 	}
@@ -69,6 +67,18 @@ func (h *hostReader) Next() bool {
 	}
 	h.close()
 	return false
+}
+
+// take makes the next batch the current one.
+func (h *hostReader) take() error {
+	if err := contextError(h.ctx, "read"); err != nil {
+		return err
+	}
+	b, err := h.from.r.pull()
+	if err == nil {
+		h.current, err = h.read(b)
+	}
+	return err
 }
 
 // read takes the reference to b.

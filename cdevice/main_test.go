@@ -9,6 +9,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/internal/cudatest"
+	"github.com/arrowdevice/arrowdevice/internal/handle"
 )
 
 // All tests together leave nothing behind.
@@ -18,6 +19,10 @@ func TestMain(m *testing.M) {
 	left := cdevice.ReadStats()
 	for deadline := time.Now().Add(10 * time.Second); left != (cdevice.Stats{}) && time.Now().Before(deadline); left = cdevice.ReadStats() {
 		runtime.Gosched() // a stream that is a batch ahead ends on a goroutine of its own
+	}
+	if words := handle.Live(); code == 0 && words != 0 {
+		fmt.Fprintf(os.Stderr, "the tests left %d handles in C structs\n", words)
+		code = 1
 	}
 	if code == 0 && left != (cdevice.Stats{}) {
 		fmt.Fprintf(os.Stderr, "the tests left something unreleased: %+v\n", left)

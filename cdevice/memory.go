@@ -101,8 +101,8 @@ func (m *memoryOwner) lend() {
 
 // Release drops one reference. The last one lets the memory go: at once, on the
 // calling thread, or, where work of a device may be using it, after that work, on a
-// goroutine of the device's. It has this name because an exported struct's handle
-// holds the owner.
+// goroutine of the device's. It has this name because the handle of a pinned owner
+// holds it.
 func (m *memoryOwner) Release() {
 	if m.refs.Add(-1) == 0 {
 		m.endAfter(m.users)
@@ -151,6 +151,10 @@ func (m *memoryOwner) releaseImported() {
 
 // Stats counts what is alive between this process's Go and C sides. A program
 // that released everything sees zeros; tests compare two readings.
+//
+// Each count falls when the release it counts is over: the producer's release callback has
+// returned, or the work of ours has been done. A program that waits for zeros may then
+// unload the producer's library.
 type Stats struct {
 	ExportedArrays  int64 // exported array trees that a consumer has not fully released
 	ExportedBlocks  int64 // C allocations of exported arrays and schemas
@@ -165,17 +169,15 @@ type Stats struct {
 
 // ReadStats returns the current counts.
 func ReadStats() Stats {
-	pinned, streams := rootedLive.Load(), exportedStreams.Load()
-	handlers, producers, tasks := asyncStreams.Load(), bridge.Producers(), asyncTasks.Load()
 	return Stats{
-		ExportedArrays:  int64(handle.Live()) - pinned - streams - handlers - producers - tasks,
+		ExportedArrays:  exportedArrays.Load(),
 		ExportedBlocks:  bridge.Blocks(),
 		ImportedArrays:  importedLive.Load(),
-		ExportedStreams: streams,
+		ExportedStreams: exportedStreams.Load(),
 		ImportedStreams: importedStreams.Load(),
-		AsyncStreams:    handlers,
+		AsyncStreams:    asyncStreams.Load(),
 		AsyncProducers:  asyncProducers.Load(),
-		AsyncTasks:      tasks,
-		PinnedBatches:   pinned,
+		AsyncTasks:      asyncTasks.Load(),
+		PinnedBatches:   rootedLive.Load(),
 	}
 }

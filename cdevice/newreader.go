@@ -166,7 +166,8 @@ func CopyReaderToDevice(ctx context.Context, rdr array.RecordReader, dev device.
 // CopyTo makes a reader whose batches are copies on dev of the batches that are left in r,
 // each made as [RecordBatch.CopyTo] does. While one batch is in use, the next one is
 // taken from r and its copy is enqueued, on a goroutine of the reader's own; it begins
-// with the first batch that is asked for. ctx ends waiting, and with that the stream.
+// with the first batch that is asked for. The end of ctx ends waiting, and the stream: a copy
+// that is ready is not given any more.
 //
 // The result is owned by the caller. It holds a reference to r. Releasing it does not wait
 // for a batch that is just being made: r, and a stream that [OnStream] names, may be in use
@@ -186,7 +187,7 @@ func (r *RecordReader) CopyTo(ctx context.Context, dev device.Device, opts ...Co
 		defer b.Release()
 		return b.CopyTo(ctx, dev, opts...)
 	}}
-	return newRecordReader(r.schema, dev.ID().Type, prefetch[*RecordBatch](copies, 1)), nil
+	return newRecordReader(r.schema, dev.ID().Type, &bounded[*RecordBatch]{ctx, prefetch(copies, 1)}), nil
 }
 
 // WrapChunked makes a reader of the chunks of a chunked array, without copying: dev says

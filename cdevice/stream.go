@@ -196,8 +196,10 @@ func (c *cStream) failed(callback string, code int) error {
 }
 
 func (c *cStream) release() {
-	importedStreams.Add(-1)
-	c.opts.release(func() { bridge.CallStreamRelease(&c.ArrowDeviceArrayStream) })
+	c.opts.release(func() {
+		bridge.CallStreamRelease(&c.ArrowDeviceArrayStream)
+		importedStreams.Add(-1)
+	})
 }
 
 // readSchema asks the producer for the schema. After an error, the stream is released.
@@ -328,9 +330,11 @@ func (s *exported[T]) GetNext(out *abi.ArrowDeviceArray) int {
 
 func (s *exported[T]) GetLastError() uintptr { return s.text.address() }
 
+// Release counts the stream last: the end of the reader may run code of a program, or
+// call the release callback of a producer.
 func (s *exported[T]) Release() {
+	defer exportedStreams.Add(-1)
 	s.text.close()
-	exportedStreams.Add(-1)
 	s.reader.release()
 }
 

@@ -25,6 +25,7 @@ type script struct {
 	getSchema func(out *abi.ArrowSchema) int
 	getNext   func(call int, out *abi.ArrowDeviceArray) int // calls count from 0
 	text      string                                        // of get_last_error; "" is NULL
+	onRelease func()                                        // may be nil
 
 	schemas, nexts, errors, releases atomic.Int64
 	inside                           atomic.Int64
@@ -99,7 +100,12 @@ func (s *script) GetLastError() uintptr {
 	return s.cString(s.text)
 }
 
-func (s *script) Release() { s.releases.Add(1) }
+func (s *script) Release() {
+	if s.onRelease != nil {
+		s.onRelease()
+	}
+	s.releases.Add(1)
+}
 
 // failing makes the call-th get_next return a code.
 func (s *script) failing(call, code int, text string) *script {

@@ -1,7 +1,9 @@
 package cdevice
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"io"
 	"iter"
 	"runtime/debug"
@@ -64,6 +66,39 @@ func (f *function[T]) close() {
 	if f.stop != nil {
 		f.stop()
 	}
+}
+
+// bounded is a supply that ends with a context: once that is done, it gives no item, not
+// even one that is ready.
+type bounded[T counted] struct {
+	ctx  context.Context
+	from supply[T]
+}
+
+func (b *bounded[T]) next() (item T, err error) {
+	if err := contextError(b.ctx, "copy"); err != nil {
+		return item, err
+	}
+	item, err = b.from.next()
+	if err != nil {
+		return item, err
+	}
+	if err := contextError(b.ctx, "copy"); err != nil {
+		drop(pulled[T]{item: item})
+		var none T
+		return none, err
+	}
+	return item, nil
+}
+
+func (b *bounded[T]) close() { b.from.close() }
+
+// contextError is the error of an operation whose context is done, or nil.
+func contextError(ctx context.Context, operation string) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("cdevice: %s: %w", operation, err)
+	}
+	return nil
 }
 
 // sequence is the supply of an iterator. The iterator runs on a goroutine of its own, and

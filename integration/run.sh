@@ -59,5 +59,9 @@ print(f"{pa.get_library_dirs()[0]}/libarrow.so.{pa.cpp_build_info.so_version}")'
 	"$cxx" -std=c++20 -O1 -Wall -Wextra -fPIC -shared -Wl,--no-undefined -isystem "$include" \
 		"$here"/cpp/*.cc "$libarrow" -Wl,-rpath,"$(dirname "$libarrow")" -o "$CPPPEER"
 fi
+
+# pytest captures standard error, and golib writes the traceback of a crash here.
+exec {crash}>&2
+export GOLIB_CRASH_FD=$crash
 cd "$here/python"
 exec "$venv/bin/python" -m pytest "$@"

@@ -160,8 +160,8 @@ class _Process:
             # The timeout is for a driver that loses work: its callers wait for ever.
             [sys.executable, "-m", "pytest", f"--tb={self.config.option.tbstyle}", "-o", "faulthandler_timeout=60", *files],
             cwd=self.config.rootpath,
-            env={**os.environ, "CUDASIM": options, _FD: str(theirs.fileno())},
-            pass_fds=[theirs.fileno()],
+            env={**os.environ, "CUDASIM": options, _FD: str(theirs.fileno()), "GOLIB_CRASH_FD": str(self.errors.fileno())},
+            pass_fds=[theirs.fileno(), self.errors.fileno()],
             stdin=subprocess.DEVNULL,
             stdout=self.errors,
             stderr=self.errors,

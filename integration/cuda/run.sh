@@ -55,5 +55,9 @@ fi
 export NUMBA_CUDA_DRIVER=$driver CDEVICE_CUDA_DRIVER=$driver
 export GOLIB=$root/build/libgolib.so
 "${GO:-go}" build -buildmode=c-shared -o "$GOLIB" ./integration/golib
+
+# pytest captures standard error, and golib writes the traceback of a crash here.
+exec {crash}>&2
+export GOLIB_CRASH_FD=$crash
 cd "$here"
 exec "$venv/bin/python" -m pytest "$@"

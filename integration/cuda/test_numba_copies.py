@@ -198,8 +198,9 @@ def test_driver_knows_the_memory():
 
 
 def test_driver_does_not_know_other_memory():
+    host = numbers(1000)
     with pytest.raises(driver.Error, match="CUDA_ERROR_INVALID_VALUE"):
-        driver.pointer(driver.MEMORY_TYPE, numbers(1000).ctypes.data, driver.ctypes.c_uint)
+        driver.pointer(driver.MEMORY_TYPE, host.ctypes.data, driver.ctypes.c_uint)
 
 
 def test_memory_that_was_freed_is_not_known():

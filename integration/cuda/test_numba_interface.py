@@ -148,8 +148,9 @@ def test_masks_are_refused(memory):
 
 def test_host_memory_is_refused():
     """Numba asks the driver for the address that the device uses, and there is none."""
+    host = np.arange(10)
     with pytest.raises(CudaAPIError, match="CUDA_ERROR_INVALID_VALUE"):
-        cuda.as_cuda_array(Foreign(np.arange(10).ctypes.data, (10,)))
+        cuda.as_cuda_array(Foreign(host.ctypes.data, (10,)))
 
 
 def test_other_objects_are_no_device_arrays():

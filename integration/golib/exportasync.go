@@ -59,6 +59,9 @@ func (s pySource) next() (*cdevice.RecordBatch, error) {
 	switch {
 	case item.failure != nil:
 		fail := asyncFailures[C.GoString(item.failure)]
+		if fail == nil {
+			return nil, fmt.Errorf("golib: no failure is called %q", C.GoString(item.failure))
+		}
 		return nil, fail(C.GoString(item.message))
 	case item.batch == 0:
 		return nil, io.EOF

@@ -31,12 +31,19 @@ _lib.golib_new_struct.restype = ctypes.c_void_p
 _lib.golib_free_struct.argtypes = [ctypes.c_void_p]
 _lib.golib_free_struct.restype = None
 
+
+# pytest puts a file that is lost with the process in the place of standard error, which
+# is where Go writes the traceback of a crash. This descriptor, for this process alone, gets it too.
+_CRASH_OUTPUT = os.environ.pop("GOLIB_CRASH_FD", None)
+
 _handle, _address, _text = ctypes.c_uint64, ctypes.c_size_t, ctypes.c_char_p
 _device_type, _device_id = ctypes.c_int32, ctypes.c_int64
 _out_handle, _out_text = ctypes.POINTER(ctypes.c_uint64), ctypes.POINTER(ctypes.c_void_p)
 
 for _name, _arguments in {
     "golib_cases": [_out_text],
+    "golib_crash_output": [ctypes.c_int],
+    "golib_crash": [_text],
     "golib_make_array": [_text, _text, _out_handle],
     "golib_make_bare_array": [_text, _out_handle],
     "golib_make_batch": [_text, _text, _out_handle],
@@ -104,6 +111,15 @@ def _ask(name, *arguments):
     text = ctypes.c_void_p()
     _call(name, *arguments, ctypes.byref(text))
     return json.loads(_take_text(text.value))
+
+
+if _CRASH_OUTPUT is not None:
+    _call("crash_output", int(_CRASH_OUTPUT))
+
+
+def crash(how):
+    """Ends the process: by a "panic", or by a "fault", on a goroutine of Go's own."""
+    _call("crash", how.encode())
 
 
 def cases():

@@ -16,7 +16,9 @@ PATIENCE = 10  # seconds, until what is not released is a leak
 class _Item(ctypes.Structure):
     """What a source answers; see golib/exportasync.go."""
 
-    _fields_ = [("batch", _handle), ("metadata", ctypes.c_void_p), ("failure", ctypes.c_char_p), ("message", ctypes.c_char_p)]
+    # Addresses, not c_char_p: of bytes that are put into such a field of a struct in
+    # C memory, ctypes keeps nothing.
+    _fields_ = [("batch", _handle), ("metadata", ctypes.c_void_p), ("failure", ctypes.c_void_p), ("message", ctypes.c_void_p)]
 
 
 _SOURCE = ctypes.CFUNCTYPE(None, _handle, ctypes.POINTER(_Item))
@@ -61,28 +63,30 @@ class Failure:
 
 
 class _Source:
-    """Gives what is in an iterable. Only one call is under way at a time."""
+    """Gives what is in an iterable. Only one call is under way at a time. Go reads an answer
+    after the call that gave it, so its bytes are kept until the next one."""
 
     def __init__(self, items):
-        self._items, self._kept = iter(items), None
+        self._items, self._kept = iter(items), []
 
     def fill(self, out):
-        self._kept = None
+        self._kept.clear()
         try:
             item = next(self._items, None)
         except Exception as e:
             item = Failure("error", str(e))
         if isinstance(item, Failure):
-            out.failure, out.message = item.kind.encode(), item.message.encode()
+            out.failure, out.message = self._keep(item.kind.encode() + b"\0"), self._keep(item.message.encode() + b"\0")
         elif item is not None:
             batch, metadata = item if isinstance(item, tuple) else (item, None)
             out.batch = batch.handle
             if metadata is not None:
-                out.metadata = ctypes.addressof(self._keep(abi.encode_metadata(metadata)))
+                out.metadata = self._keep(abi.encode_metadata(metadata))
 
     def _keep(self, encoded):
-        self._kept = ctypes.create_string_buffer(encoded, len(encoded))
-        return self._kept
+        """The address of a copy of some bytes."""
+        self._kept.append(ctypes.create_string_buffer(encoded, len(encoded)))
+        return ctypes.addressof(self._kept[-1])
 
     def close(self):
         if hasattr(self._items, "close"):

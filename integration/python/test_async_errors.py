@@ -7,6 +7,7 @@ says so: when it has taken what came before.
 
 import ctypes
 import errno
+import itertools
 import threading
 
 import pyarrow as pa
@@ -97,14 +98,14 @@ def test_batch_that_is_not_valid_ends_the_stream_in_go():
 
 
 def test_end_of_the_context_ends_a_stream_in_go():
-    """What is ready is dropped; Arrow C++ is cancelled, and its answer to that is no
-    error of the stream's."""
-    with Context() as context, cpp_to_go(reader(BATCHES), queue_size=2, context=context) as stream:
+    """No batch comes after it, though the source has always one more; what is ready is
+    dropped; Arrow C++ is cancelled, and its answer to that is no error of the stream's."""
+    endless = reader(itertools.cycle(BATCHES), SCHEMA)
+    with Context() as context, cpp_to_go(endless, queue_size=2, context=context) as stream:
         with stream.next()[0] as batch:
             context.cancel()
             with pytest.raises(GoError, match="context canceled$") as e:
-                while item := stream.next():  # the end of a context is told on a goroutine
-                    item[0].release()
+                stream.next()
             assert not isinstance(e.value, AsyncError)
             assert batch.values() == ROWS[0]
 
@@ -173,6 +174,25 @@ def test_failure_of_a_source_in_go_reaches_cpp(kind, after):
                 consumer.next()
             assert e.value.code == code
             consumer.wait_for_release()
+
+
+def test_what_a_source_answers_is_kept_until_the_next_answer():
+    kind, message = "not_supported", "dïsk gone, said at some length"
+    source = gosource._Source([Failure(kind, message)])
+    memory = ctypes.create_string_buffer(ctypes.sizeof(gosource._Item))  # of Go's
+    source.fill(gosource._Item.from_address(ctypes.addressof(memory)))
+    others = [bytes([65 + i % 26]) * (size + extra) for i in range(1000) for size in (len(kind), len(message.encode())) for extra in (0, 1)]
+    _, _, *texts = (ctypes.c_void_p * 4).from_buffer(memory)
+    assert [ctypes.string_at(text).decode() for text in texts] == [kind, message]
+    assert len(others) == 4000
+
+
+def test_failure_that_golib_does_not_know_is_an_error():
+    with golib.GoBatch.make("int32", "valid") as batch:
+        consumer = recorder.RecordingConsumer(requests=1)
+        gosource.export(iter([Failure("of a kind of its own")]), consumer.handler, like=batch)
+        consumer.wait_for_release()
+        assert "no failure is called" in consumer.log.named("on_error")[0][2]
 
 
 def test_exception_in_a_python_source_of_go_reaches_cpp():

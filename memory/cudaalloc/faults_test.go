@@ -2,9 +2,7 @@ package cudaalloc_test
 
 import (
 	"fmt"
-	"maps"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -78,8 +76,8 @@ var (
 	afterGivingUp = map[string]bool{"cuStreamSynchronize": true, "cuEventSynchronize": true, "cuStreamQuery": true, "cuStreamDestroy": true}
 )
 
-// Every call of the driver in the contract is made to fail, one at a time, at each
-// position: an error names the call, nothing is lost, and the device is usable.
+// Every call of the driver in the contract is made to fail, one at a time (see
+// [cudatest.Faults]): an error names the call, nothing is lost, and the device is usable.
 func TestEachCallFails(t *testing.T) {
 	for name, options := range map[string]cudasim.Options{"pools": {Devices: 2}, "no pools": {NoPools: true}} {
 		t.Run(name, func(t *testing.T) {
@@ -98,10 +96,7 @@ func TestEachCallFails(t *testing.T) {
 
 func eachCallFails(t *testing.T, m *cudatest.Machine, d *cudaalloc.Device, opts []devicetest.Option) {
 	before := m.Sim.Report().Live
-	positions, stride := 0, 1
-	if testing.Short() { // for instrumented runs, which are slow
-		stride = 11
-	}
+	faults, called, failed := 0, map[string]bool{}, map[string]bool{}
 	for _, rule := range devicetest.Rules(d, opts...) {
 		switch rule.Name {
 		case "many goroutines may use it at once", // its calls have no positions
@@ -111,35 +106,31 @@ func eachCallFails(t *testing.T, m *cudatest.Machine, d *cudaalloc.Device, opts 
 		m.Sim.ResetCounters()
 		require.Empty(t, run(rule), rule.Name)
 		m.Settle(t, before)
-		calls := m.Sim.Report().Calls
-		for _, function := range slices.Sorted(maps.Keys(calls)) {
-			for k := 1; k <= calls[function]; k += stride {
-				m.Sim.Fail(function, k, unknownError)
-				failures := run(rule)
-				_, met := m.Sim.Failed()
-				m.Sim.Fail("", 0, 0)
-				if !met {
-					continue // fewer calls than in the first run: a wait was over sooner
-				}
-				positions++
-				at := fmt.Sprintf("%s: call %d of %s", rule.Name, k, function)
-				switch {
-				case failures != "":
-					require.Contains(t, failures, function+"(", at)
-				case rule.Name == "an impossible size is refused": // by the driver, for whatever reason
-				case givesUpWaits[rule.Name] && afterGivingUp[function]: // nobody is left to tell
-				default:
-					require.Contains(t, madeGood, function, at)
-				}
-				m.Settle(t, before)
-				require.Zero(t, d.Stats().Lost, at)
+		for _, fault := range cudatest.Faults(m.Sim.Report().Calls) {
+			called[fault.Function] = true
+			var failures string
+			if !m.Meets(t, rule.Name, fault, unknownError, func() { failures = run(rule) }) {
+				continue // fewer calls than in the first run: a wait was over sooner
 			}
+			faults++
+			failed[fault.Function] = true
+			switch {
+			case failures != "":
+				require.Contains(t, failures, fault.Function+"(", "%s: %s", rule.Name, fault)
+			case rule.Name == "an impossible size is refused": // by the driver, for whatever reason
+			case givesUpWaits[rule.Name] && afterGivingUp[fault.Function]: // nobody is left to tell
+			default:
+				require.Contains(t, madeGood, fault.Function, "%s: %s", rule.Name, fault)
+			}
+			m.Settle(t, before)
+			require.Zero(t, d.Stats().Lost, "%s: %s", rule.Name, fault)
 		}
 		require.Empty(t, run(rule), "afterwards: %s", rule.Name)
 		m.Settle(t, before)
 	}
-	t.Logf("%d calls failed, one at a time", positions)
-	assert.Greater(t, positions, 3000/stride)
+	t.Logf("%d calls failed, one at a time, of %d functions", faults, len(failed))
+	assert.Equal(t, called, failed, "each function failed")
+	assert.Greater(t, faults, 500)
 }
 
 // A GPU that could not be opened has taken nothing, and can be opened later.

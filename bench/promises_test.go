@@ -1,0 +1,79 @@
+package main
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// kept are results that keep each promise by this factor, and with so many allocations more.
+func kept(factor, allocs float64) (results []Result) {
+	for _, p := range promises {
+		results = append(results, Result{
+			Operation: p.operation, Shape: p.shape, Columns: p.columns, Peer: p.peer,
+			Ratio: factor * p.least, Allocs: p.allocs + allocs,
+		})
+	}
+	return results
+}
+
+func TestPromises(t *testing.T) {
+	for name, row := range map[string]struct {
+		results []Result
+		then    []float64 // factors of the measurements that follow
+		holds   bool
+		asked   int // measurements, for the first promise
+	}{
+		"kept":                     {results: kept(1.01, 0), holds: true},
+		"allocations of others":    {results: kept(1.01, 0.4), holds: true},
+		"an allocation more":       {results: kept(1.01, 1)},
+		"nothing measured":         {},
+		"missed, then kept":        {results: kept(0.9, 0), then: []float64{0.8, 1.01}, holds: true, asked: 2},
+		"missed each time":         {results: kept(0.9, 0), then: []float64{0.99, 0.99, 0.99, 0.99}, asked: attempts - 1},
+		"kept, but allocates":      {results: kept(0.9, 1), then: []float64{2}, asked: 1},
+		"not measured again":       {results: kept(0.9, 0), asked: attempts - 1},
+		"the best is kept in mind": {results: kept(0.9, 0), then: []float64{1, 0.1}, holds: true, asked: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			asked := map[promise]int{}
+			again := func(p promise) []Result {
+				asked[p]++
+				if asked[p] > len(row.then) {
+					return nil
+				}
+				return kept(row.then[asked[p]-1], 0)
+			}
+			var out bytes.Buffer
+			assert.Equal(t, row.holds, promisesHold(&out, row.results, again), out.String())
+			assert.Equal(t, row.asked, asked[promises[0]])
+			assert.Equal(t, !row.holds, bytes.Contains(out.Bytes(), []byte("BROKEN")))
+		})
+	}
+}
+
+// Each promise is about something that is measured, also where it is measured again.
+func TestPromisesAreMeasured(t *testing.T) {
+	m := meter{round: time.Microsecond, rounds: 1}
+	for _, p := range promises {
+		_, found := p.find(run(m, p.operation, p.shape, p.columns))
+		assert.True(t, found, "%s, %s x %d against %s", p.operation, p.shape, p.columns, p.peer)
+	}
+}
+
+var sink []byte
+
+// Allocations are counted of as many operations on every machine.
+func TestAllocationsAreCountedOfAFixedNumber(t *testing.T) {
+	asked := 0
+	got := allocations(func(n int) {
+		asked = n
+		for range n {
+			sink = make([]byte, 10_000)
+		}
+		sink = make([]byte, 10_000) // once
+	})
+	assert.Equal(t, counted, asked)
+	assert.InDelta(t, 1, got, 0.1)
+}

@@ -1,0 +1,216 @@
+package cdevice_test
+
+import (
+	"context"
+	"io"
+	"sync"
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/cpeer"
+)
+
+// A context that is done is final for a stream: no batch is given from then on, ready or not.
+
+// lateContext is a context that tells of its end late: what [context.AfterFunc] starts, does
+// not begin before tell, as if the goroutine had no processor until then.
+type lateContext struct {
+	context.Context
+	mu       sync.Mutex
+	starting []func()
+}
+
+// Value hides the context inside, which would start the functions itself.
+func (*lateContext) Value(any) any { return nil }
+
+// AfterFunc is what package context asks a context for that is not its own.
+func (c *lateContext) AfterFunc(f func()) (stop func() bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.starting = append(c.starting, f)
+	return func() bool { return true }
+}
+
+func (c *lateContext) tell() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, f := range c.starting {
+		f()
+	}
+	c.starting = nil
+}
+
+func TestAsyncStreamGivesNoBatchOnceItsContextIsDone(t *testing.T) {
+	inner, cancel := context.WithCancel(background)
+	defer cancel()
+	ctx := &lateContext{Context: inner}
+	p := consumed(t, ctx, cdevice.AsyncOptions{QueueSize: 4})
+	require.Zero(t, p.begin())
+	p.send(4)
+	p.take(1)
+	cancel()
+	n, err := p.all()
+	assert.Zero(t, n, "three were ready")
+	assert.ErrorIs(t, err, context.Canceled)
+	assert.EqualError(t, err, "cdevice: read: context canceled")
+	assert.EqualValues(t, 3, p.Calls().Dropped)
+	assert.EqualValues(t, 1, p.Calls().Cancels)
+	ctx.tell()
+	n, again := p.all()
+	assert.Zero(t, n)
+	assert.Equal(t, err, again)
+	p.Release()
+}
+
+// The last batch was taken, and the producer has told the end: the context ends nothing.
+func TestAsyncStreamThatIsOverHasNoErrorOfItsContext(t *testing.T) {
+	inner, cancel := context.WithCancel(background)
+	defer cancel()
+	ctx := &lateContext{Context: inner}
+	p := consumed(t, ctx, cdevice.AsyncOptions{QueueSize: 1})
+	require.Zero(t, p.begin())
+	p.send(1)
+	p.End()
+	p.take(1)
+	cancel()
+	n, err := p.all()
+	assert.Zero(t, n)
+	assert.NoError(t, err)
+	ctx.tell()
+	p.Release()
+	assert.Zero(t, p.Calls().Cancels)
+}
+
+// While one goroutine ends the stream, and is still in the producer's cancel, another one
+// finds batches that are ready, and takes none.
+func TestAsyncStreamGivesNoBatchWhileItIsBeingStopped(t *testing.T) {
+	ctx, cancel := context.WithCancel(background)
+	defer cancel()
+	p := consumed(t, ctx, cdevice.AsyncOptions{QueueSize: 2})
+	require.Zero(t, p.begin())
+	p.send(2)
+	p.InRequest(cpeer.InWait)
+	cancel()
+	require.NoError(t, p.WaitWaiting()) // in cancel
+	n, err := p.all()
+	assert.Zero(t, n)
+	assert.ErrorIs(t, err, context.Canceled)
+	p.Let()
+	p.Release()
+}
+
+func TestAsyncProducerGivesNoBatchOnceItsContextIsDone(t *testing.T) {
+	settles(t)
+	ctx, cancel := context.WithCancel(background)
+	defer cancel()
+	batch := wrap(t, twoColumns(t))
+	r := yields(t, batch.Schema(), func(yield func(*cdevice.RecordBatch, error) bool) {
+		for yield(batch, nil) {
+		}
+	})
+	c := exported(t, ctx, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 2}, r, cdevice.AsyncProducerOptions{})
+	require.NoError(t, c.WaitTasks(2))
+	cancel()
+	c.Producer().Request(1 << 40)
+	require.NoError(t, c.WaitReleased())
+	assert.Equal(t, events(2, cpeer.OnError, cpeer.Release), c.Events())
+}
+
+func TestCopiesEndWithTheContext(t *testing.T) {
+	checkLeaks(t)
+	ctx, cancel := context.WithCancel(background)
+	defer cancel()
+	from := newScript(t, numbered(t, 10)...)
+	src, err := cdevice.ImportRecordReader(from.stream)
+	require.NoError(t, err)
+	r, err := src.CopyTo(ctx, device.Host())
+	src.Release()
+	require.NoError(t, err)
+	require.True(t, r.Next())
+	eventually(t, func() bool { return from.nexts.Load() >= 2 }, "one ahead")
+	cancel()
+	assert.False(t, r.Next(), "the copy that is ready is not given")
+	assert.EqualError(t, r.Err(), "cdevice: copy: context canceled")
+	release(t, r)
+}
+
+// cancelling is a device that finds a context alive when a copy begins, and done when it ends.
+type cancelling struct {
+	device.Device
+	cancel func()
+}
+
+func (cancelling) ID() device.ID { return extDev }
+
+func (d cancelling) Upload(ranges []device.Range, s device.Stream) (device.Event, error) {
+	defer d.cancel()
+	return d.Device.Upload(ranges, s)
+}
+
+func TestCopyThatIsMadeWhileTheContextEndsIsNotGiven(t *testing.T) {
+	checkLeaks(t)
+	ctx, cancel := context.WithCancel(background)
+	defer cancel()
+	src, err := cdevice.ImportRecordReader(newScript(t, numbered(t, 3)...).stream)
+	require.NoError(t, err)
+	r, err := src.CopyTo(ctx, cancelling{device.Host(), cancel})
+	src.Release()
+	require.NoError(t, err)
+	assert.False(t, r.Next())
+	assert.EqualError(t, r.Err(), "cdevice: copy: context canceled")
+	release(t, r)
+}
+
+// A source that has no answer is not waited for then.
+func TestCopiesDoNotWaitOnceTheContextIsDone(t *testing.T) {
+	settles(t)
+	ctx, cancel := context.WithCancel(background)
+	defer cancel()
+	asked, answer := make(chan struct{}), make(chan struct{})
+	first := true
+	src, err := cdevice.NewRecordReaderFunc(arrow.NewSchema(nil, nil), device.CPU, func() (*cdevice.RecordBatch, error) {
+		if !first {
+			close(asked)
+			<-answer
+			return nil, io.EOF
+		}
+		first = false
+		return ownedBatch(t, nil), nil
+	}, nil)
+	require.NoError(t, err)
+	r, err := src.CopyTo(ctx, device.Host())
+	src.Release()
+	require.NoError(t, err)
+	require.True(t, r.Next())
+	<-asked
+	cancel()
+	assert.False(t, r.Next())
+	assert.ErrorIs(t, r.Err(), context.Canceled)
+	r.Release()
+	close(answer)
+}
+
+func TestHostReaderTakesNothingOnceItsContextIsDone(t *testing.T) {
+	checkLeaks(t)
+	ctx, cancel := context.WithCancel(background)
+	defer cancel()
+	asked := 0
+	r, err := cdevice.NewRecordReaderFunc(arrow.NewSchema(nil, nil), device.CPU, func() (*cdevice.RecordBatch, error) {
+		asked++
+		return ownedBatch(t, nil), nil
+	}, nil)
+	require.NoError(t, err)
+	defer r.Release()
+	h := r.HostReader(ctx, nil)
+	defer h.Release()
+	require.True(t, h.Next())
+	cancel()
+	assert.False(t, h.Next())
+	assert.EqualError(t, h.Err(), "cdevice: read: context canceled")
+	assert.Equal(t, 1, asked)
+}

@@ -1,0 +1,184 @@
+package cdevice_test
+
+import (
+	"io"
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/bridge"
+	"github.com/arrowdevice/arrowdevice/internal/cpeer"
+)
+
+// A program that waits for zeros in ReadStats unloads the library of a producer then: what
+// is being released is counted until that is over.
+
+// counted returns a release callback that reads one of the counts while it runs, and
+// checks at the end of the test that the callback ran once and was counted.
+func counted(t *testing.T, of func(cdevice.Stats) int64) func() {
+	t.Helper()
+	before := of(cdevice.ReadStats())
+	var during []int64
+	t.Cleanup(func() {
+		assert.Equal(t, []int64{before + 1}, during, "counted while it is released")
+		assert.Equal(t, before, of(cdevice.ReadStats()), "and not afterwards")
+	})
+	return func() { during = append(during, of(cdevice.ReadStats())) }
+}
+
+// ownedBatch is a batch without rows whose owner is told of its end.
+func ownedBatch(t *testing.T, release func()) *cdevice.RecordBatch {
+	t.Helper()
+	b, err := cdevice.NewRecordBatch(device.Host(), arrow.NewSchema(nil, nil), 0, nil, cdevice.Owner{Release: release})
+	require.NoError(t, err)
+	return b
+}
+
+func TestImportedStreamIsCountedUntilItsReleaseReturns(t *testing.T) {
+	for name, opts := range map[string][]cdevice.ImportOption{
+		"at once": nil, "ahead": {cdevice.WithPrefetch(1)},
+		"ReleaseWith": {cdevice.ReleaseWith(func(release func()) { release() })},
+	} {
+		t.Run(name, func(t *testing.T) {
+			release := counted(t, func(s cdevice.Stats) int64 { return s.ImportedStreams })
+			settles(t)
+			s := newScript(t)
+			s.onRelease = release
+			r, err := cdevice.ImportRecordReader(s.stream, opts...)
+			require.NoError(t, err)
+			assert.False(t, r.Next())
+			r.Release()
+			eventually(t, func() bool { return s.releases.Load() == 1 }, "the release")
+		})
+	}
+}
+
+func TestStreamThatIsNotImportedIsCountedUntilItsReleaseReturns(t *testing.T) {
+	s := newScript(t)
+	s.onRelease = counted(t, func(s cdevice.Stats) int64 { return s.ImportedStreams })
+	s.getSchema = func(*abi.ArrowSchema) int { return 5 }
+	_, err := cdevice.ImportRecordReader(s.stream)
+	require.Error(t, err)
+}
+
+func TestImportedArrayIsCountedUntilItsReleaseReturns(t *testing.T) {
+	b := ownedBatch(t, counted(t, func(s cdevice.Stats) int64 { return s.ImportedArrays }))
+	out, schema := garbageArray(), garbageSchema()
+	require.NoError(t, cdevice.ExportRecordBatch(b, out, schema))
+	b.Release()
+	back, err := cdevice.ImportRecordBatch(out, schema)
+	require.NoError(t, err)
+	back.Release()
+}
+
+func TestExportedArrayIsCountedUntilWhatItHoldsIsReleased(t *testing.T) {
+	s, err := device.Host().NewStream()
+	require.NoError(t, err)
+	own := new(namedEvent)
+	for name, opts := range map[string][]cdevice.ExportOption{
+		"without an event": nil, "with one of its own": {cdevice.ReadyAfter(streamWithEvents{s, own})},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := ownedBatch(t, counted(t, func(s cdevice.Stats) int64 { return s.ExportedArrays }))
+			out := garbageArray()
+			require.NoError(t, cdevice.ExportRecordBatch(b, out, nil, opts...))
+			b.Release()
+			cdevice.ReleaseCArrowDeviceArray(out)
+		})
+	}
+	assert.Equal(t, 1, own.closes)
+}
+
+// streamWithEvents is a stream of a device whose events have handles, so that an export
+// with ReadyAfter keeps one.
+type streamWithEvents struct {
+	device.Stream
+	event *namedEvent
+}
+
+func (s streamWithEvents) Device() device.Device { return deviceWithEvents{device.Host(), s.event} }
+
+type deviceWithEvents struct {
+	device.Device
+	event *namedEvent
+}
+
+func (d deviceWithEvents) NewEvent() (device.Event, error) { return d.event, nil }
+
+type namedEvent struct{ testEvent }
+
+func (*namedEvent) Handle() uintptr { return 8 }
+
+func TestExportedStreamIsCountedUntilItsReaderIsReleased(t *testing.T) {
+	stop := counted(t, func(s cdevice.Stats) int64 { return s.ExportedStreams })
+	r, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) { return nil, io.EOF }, stop)
+	require.NoError(t, err)
+	out := new(cdevice.CArrowDeviceArrayStream)
+	require.NoError(t, cdevice.ExportRecordReader(r, out))
+	r.Release()
+	cdevice.ReleaseCArrowDeviceArrayStream(out)
+}
+
+// An exported array is not one more, or one less, while a stream is being released.
+func TestExportedArraysAreCountedApartFromStreams(t *testing.T) {
+	before := cdevice.ReadStats().ExportedArrays
+	var during int64
+	stop := func() { during = cdevice.ReadStats().ExportedArrays }
+	r, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) { return nil, io.EOF }, stop)
+	require.NoError(t, err)
+	out := new(cdevice.CArrowDeviceArrayStream)
+	require.NoError(t, cdevice.ExportRecordReader(r, out))
+	r.Release()
+	cdevice.ReleaseCArrowDeviceArrayStream(out)
+	assert.Equal(t, before, during)
+}
+
+func TestAsyncTaskIsCountedUntilItsBatchIsReleased(t *testing.T) {
+	for name, of := range map[string]func(cdevice.Stats) int64{
+		"task":     func(s cdevice.Stats) int64 { return s.AsyncTasks },
+		"producer": func(s cdevice.Stats) int64 { return s.AsyncProducers },
+	} {
+		t.Run(name, func(t *testing.T) {
+			release := counted(t, of)
+			settles(t)
+			b := ownedBatch(t, release)
+			given := false
+			r, err := cdevice.NewRecordReaderFunc(b.Schema(), device.CPU, func() (*cdevice.RecordBatch, error) {
+				if given {
+					return nil, io.EOF
+				}
+				given = true
+				return b, nil
+			}, nil)
+			require.NoError(t, err)
+			c := exported(t, background, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 1}, r, cdevice.AsyncProducerOptions{})
+			r.Release()
+			require.NoError(t, c.WaitReleased())
+			assert.Zero(t, cpeer.Extract(&c.Tasks()[0], nil))
+		})
+	}
+}
+
+// handlerOf is a handler of a program in Go that only wants to be released.
+type handlerOf struct{ release func() }
+
+func (h handlerOf) OnSchema(*abi.ArrowAsyncProducer, *abi.ArrowSchema) int { return 5 }
+func (h handlerOf) OnNextTask(*abi.ArrowAsyncTask, uintptr) int            { return 5 }
+func (h handlerOf) OnError(int, string, uintptr)                           {}
+func (h handlerOf) Release()                                               { h.release() }
+
+func TestAsyncProducerIsCountedUntilItsHandlerIsReleased(t *testing.T) {
+	release := counted(t, func(s cdevice.Stats) int64 { return s.AsyncProducers })
+	settles(t)
+	released := make(chan struct{})
+	handler := new(cdevice.CArrowAsyncDeviceStreamHandler)
+	bridge.ExportHandler(handlerOf{func() { release(); close(released) }}, handler)
+	r := repeated(t, twoColumns(t), 1)
+	require.NoError(t, cdevice.ExportAsync(background, r, handler, cdevice.AsyncProducerOptions{}))
+	<-released
+}
