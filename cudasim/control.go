@@ -1,6 +1,7 @@
 package cudasim
 
 import (
+	"errors"
 	"fmt"
 	"unsafe"
 )
@@ -10,6 +11,7 @@ import (
 var controls = []string{
 	"cudasim_configure", "cudasim_fail", "cudasim_failed", "cudasim_pause", "cudasim_resume",
 	"cudasim_event_hold", "cudasim_event_fire", "cudasim_calls", "cudasim_reset_counters", "cudasim_report",
+	"cudasim_write_report",
 }
 
 func (s *Sim) configure(options string) error {
@@ -72,6 +74,16 @@ func (s *Sim) Calls(function string) int {
 // ResetCounters sets all counters back to zero and forgets violations. What is
 // live stays live.
 func (s *Sim) ResetCounters() { s.call("cudasim_reset_counters") }
+
+// WriteReport writes the report as Options.ReportPath asks for it, and does nothing
+// without that. A Go program calls it before it returns from main or calls os.Exit:
+// neither runs what C registered for the end of the process.
+func (s *Sim) WriteReport() error {
+	if int32(s.call("cudasim_write_report")) != 0 {
+		return errors.New("cudasim: the report cannot be written; standard error names the file")
+	}
+	return nil
+}
 
 // report is the JSON text of cudasim_report.
 func (s *Sim) report() []byte {

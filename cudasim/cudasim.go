@@ -54,9 +54,14 @@ type Options struct {
 	NoPeer    bool // devices cannot access each other's memory
 	NoPoison  bool // fresh and freed memory is left as it is
 
+	// StablePrimary gives a primary context the same handle each time that it is
+	// activated, as drivers do. Without it a handle from before the last release is
+	// an error.
+	StablePrimary bool
+
 	// ReportPath is the file that the report is written to when the process exits;
-	// "-" is standard error, and then only if something leaked or was violated. A
-	// process that ends by os.Exit writes none.
+	// "-" is standard error, and then only if something leaked or was violated. At
+	// the end of a Go program C has no say: it calls [Sim.WriteReport].
 	ReportPath string
 
 	// Missing are exported functions that the library lacks; see [Build]. They are
@@ -85,6 +90,7 @@ func (o Options) String() string {
 	set(o.NoManaged, "managed", 0)
 	set(o.NoPeer, "peer", 0)
 	set(o.NoPoison, "poison", 0)
+	set(o.StablePrimary, "primary", "stable")
 	set(o.ReportPath != "", "report", o.ReportPath)
 	return strings.Join(pairs, ",")
 }

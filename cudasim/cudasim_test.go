@@ -74,6 +74,7 @@ func TestOptionsString(t *testing.T) {
 		{Options{Delay: 1500 * time.Nanosecond, Random: true, Seed: 7}, "delay=2,schedule=random,seed=7"},
 		{Options{PageableAsync: true, Memory: 1 << 20, HostMemory: 4096}, "pageable_async=1,memory=1048576,host_memory=4096"},
 		{Options{Version: 11080, NoPools: true, NoManaged: true, NoPeer: true, NoPoison: true}, "version=11080,pools=0,managed=0,peer=0,poison=0"},
+		{Options{StablePrimary: true}, "primary=stable"},
 		{Options{ReportPath: "-", Missing: []string{"cuMemAllocAsync"}}, "report=-"},
 	} {
 		assert.Equal(t, c.want, c.options.String())
@@ -85,7 +86,7 @@ func TestEveryOptionIsAccepted(t *testing.T) {
 	s := Load(t, Options{
 		Devices: 3, Delay: time.Microsecond, Random: true, Seed: 5, PageableAsync: true,
 		Memory: 1 << 20, HostMemory: 1 << 20, Version: 11080,
-		NoPools: true, NoManaged: true, NoPeer: true, NoPoison: true,
+		NoPools: true, NoManaged: true, NoPeer: true, NoPoison: true, StablePrimary: true,
 		ReportPath: filepath.Join(t.TempDir(), "report.json"), Missing: []string{"cuMemAllocAsync"},
 	})
 	assert.Len(t, s.Report().PeakDeviceBytes, 3)
@@ -315,6 +316,28 @@ func TestReportHasEveryKey(t *testing.T) {
 	require.NoError(t, json.Unmarshal(text, &ours))
 	assert.Equal(t, keys("", ours), keys("", theirs))
 	assert.True(t, reflect.DeepEqual(ours, theirs), "%s", text)
+}
+
+// A Go program ends without the handlers of C, so it has to ask for its report.
+func TestTheReportIsWrittenOnDemand(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "report.json")
+	s := Load(t, Options{ReportPath: path})
+	d := newDriver(t, s)
+	defer d.close()
+	memory := d.alloc(4096)
+	assert.NoFileExists(t, path)
+	require.NoError(t, s.WriteReport())
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	var r Report
+	require.NoError(t, json.Unmarshal(text, &r))
+	assert.EqualValues(t, []int64{4096}, r.Live.DeviceBytes)
+	assert.Contains(t, string(text), "cuMemAlloc: 4096 bytes")
+	d.ok("cuMemFree_v2", memory)
+
+	assert.NoError(t, Load(t, Options{}).WriteReport(), "nothing was asked for")
+	nowhere := Load(t, Options{ReportPath: filepath.Join(path, "report.json")})
+	assert.ErrorContains(t, nowhere.WriteReport(), "cannot be written")
 }
 
 // recorder is a test that writes down its failures.

@@ -54,6 +54,8 @@ enum {
   CU_MEM_ATTACH_HOST = 2
 };
 
+enum { CU_MODULE_EAGER_LOADING = 1, CU_MODULE_LAZY_LOADING = 2 };
+
 enum { CU_MEMORYTYPE_HOST = 1, CU_MEMORYTYPE_DEVICE = 2 };
 
 typedef enum {

@@ -34,7 +34,9 @@ extern "C" {
  *   managed=0          no managed memory, likewise (1)
  *   peer=0             devices cannot access each other's memory; copies between them still work (1)
  *   poison=0           fresh and freed memory is left as it is, not filled with garbage (1)
- *   report=PATH        at exit (not _exit, nor Go's os.Exit) cudasim_report is written there; "-"
+ *   primary=stable     a primary context has the same handle each time that it is activated, as with
+ *                      a driver; new: another one, so that a stale handle is an error (new)
+ *   report=PATH        at exit (see cudasim_write_report) cudasim_report is written there; "-"
  *                      means standard error, and then only if something leaked or was violated (none)
  *
  * Called before the first call of the driver API; later it answers -1 and changes nothing. Without
@@ -85,6 +87,12 @@ void cudasim_reset_counters(void);
  *                     touched freed memory or memory of a stream-ordered allocation out of order,
  *                     driver calls from host functions, ... */
 size_t cudasim_report(char *out, size_t size);
+
+/* Writes the report now, as the option `report` asks for it: a program that ends without running
+ * the functions of atexit (Go's return from main, os.Exit, _exit) calls it before. A file has then
+ * the latest report; standard error gets one per call that had something to say. Answers 0, also
+ * without the option, and -1 if the file cannot be written. */
+int cudasim_write_report(void);
 
 #ifdef __cplusplus
 }

@@ -33,6 +33,21 @@ CUresult object_add(struct object *object, enum kind kind) {
   return CUDA_SUCCESS;
 }
 
+static void unlist(struct object *object) {
+  struct object **o = bucket(object->handle);
+  while (*o != object) o = &(*o)->next;
+  *o = object->next;
+}
+
+/* The object is found under the handle that a dead one has had, from now on before it. */
+void object_rename(struct object *object, uintptr_t handle) {
+  unlist(object);
+  struct object **head = bucket(handle);
+  object->handle = handle;
+  object->next = *head;
+  *head = object;
+}
+
 void *object_find_dying(const void *handle, enum kind kind) {
   struct object *o = *bucket((uintptr_t)handle);
   while (o && (o->handle != (uintptr_t)handle || o->kind != kind)) o = o->next;
@@ -54,9 +69,7 @@ void object_each(enum kind kind, void (*visit)(struct object *, void *), void *d
 
 void object_unref(struct object *object) {
   if (--object->refs) return;
-  struct object **o = bucket(object->handle);
-  while (*o != object) o = &(*o)->next;
-  *o = object->next;
+  unlist(object);
   switch (object->kind) {
     case CONTEXT: context_free((struct context *)object); break;
     case STREAM: stream_free((struct stream *)object); break;

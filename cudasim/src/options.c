@@ -59,6 +59,10 @@ static bool set_option(struct options *o, const char *name, const char *value) {
     o->random = !strcmp(value, "random");
     return o->random || !strcmp(value, "inorder");
   }
+  if (!strcmp(name, "primary")) {
+    o->stable_primary = !strcmp(value, "stable");
+    return o->stable_primary || !strcmp(value, "new");
+  }
   return set_number(o, name, value);
 }
 

@@ -39,6 +39,7 @@ struct context {
   unsigned flags;
   uint32_t peers; /* devices that access was enabled to */
   bool primary;
+  uint64_t attached; /* created or attached, less detached: cuCtxDetach destroys at 0 */
   CUresult fault; /* answered by every call from then on, as after a fault of the hardware */
   struct stream *legacy;
   struct stream *streams; /* all with work to do, and all not destroyed */
@@ -161,6 +162,7 @@ struct device {
   struct context *primary;
   unsigned primary_flags;
   uint64_t primary_refs;
+  uintptr_t primary_handle; /* of the first primary context; kept with primary=stable */
   struct pool *default_pool, *pool;
   uint64_t bytes, peak;
 };
@@ -168,6 +170,7 @@ struct device {
 struct options {
   uint64_t devices, delay, random, seed, pageable_async, memory, host_memory;
   uint64_t version, pools, managed, peer, poison;
+  bool stable_primary;
   char report[4096];
 };
 
@@ -216,6 +219,7 @@ CUresult call_end(CUresult result);
 
 /* object.c */
 CUresult object_add(struct object *object, enum kind kind);
+void object_rename(struct object *object, uintptr_t handle);
 void *object_find(const void *handle, enum kind kind); /* NULL if there is none or it is dead */
 void *object_find_dying(const void *handle, enum kind kind);
 void object_unref(struct object *object);

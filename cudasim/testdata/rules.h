@@ -203,6 +203,9 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice device);
 
 CUresult cuCtxCreate_v2(CUcontext *context, unsigned flags, CUdevice device);
 CUresult cuCtxDestroy_v2(CUcontext context);
+CUresult cuCtxAttach(CUcontext *context, unsigned flags);
+CUresult cuCtxDetach(CUcontext context);
+CUresult cuModuleGetLoadingMode(int *mode);
 CUresult cuCtxPushCurrent_v2(CUcontext context);
 CUresult cuCtxPopCurrent_v2(CUcontext *context);
 CUresult cuCtxGetCurrent(CUcontext *context);
@@ -302,6 +305,7 @@ int cudasim_event_fire(void *event);
 uint64_t cudasim_calls(const char *function);
 void cudasim_reset_counters(void);
 size_t cudasim_report(char *out, size_t size);
+int cudasim_write_report(void);
 
 /* ---- helpers ---- */
 
