@@ -259,10 +259,11 @@ CUresult pool_get_access(int *flags, CUmemoryPool pool, CUmemLocation *where) {
 static CUresult check_access(const struct pool *p, const CUmemAccessDesc *a) {
   CUresult r = check_location(&a->location);
   if (r) return r;
-  bool own = a->location.id == p->device;
-  if (a->flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE && (own || a->flags != CU_MEM_ACCESS_FLAGS_PROT_NONE))
+  if (a->flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE && a->flags != CU_MEM_ACCESS_FLAGS_PROT_NONE)
     return CUDA_ERROR_INVALID_VALUE;
-  return own || sim.options.peer ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+  /* The pool's own device cannot lose its access; drivers call that an invalid device. */
+  if (a->location.id == p->device) return a->flags ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+  return sim.options.peer ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
 CUresult pool_set_access(CUmemoryPool pool, const CUmemAccessDesc *list, size_t count) {

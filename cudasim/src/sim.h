@@ -270,6 +270,10 @@ void pool_free(struct pool *pool);
 bool pool_take(struct pool *pool, uint64_t size);
 void pool_give(struct pool *pool, uint64_t size);
 
+/* reach.c */
+int reach_flags(const struct context *context, const struct block *block);
+CUresult reach_check(const struct context *context, const struct block *block); /* of NULL: success */
+
 /* arena.c */
 bool arena_take(struct block *block);
 void arena_give(struct block *block);
