@@ -11,7 +11,7 @@ import (
 var controls = []string{
 	"cudasim_configure", "cudasim_fail", "cudasim_failed", "cudasim_pause", "cudasim_resume",
 	"cudasim_event_hold", "cudasim_event_fire", "cudasim_calls", "cudasim_reset_counters", "cudasim_report",
-	"cudasim_write_report",
+	"cudasim_write_report", "cudasim_shut_down",
 }
 
 func (s *Sim) configure(options string) error {
@@ -74,6 +74,12 @@ func (s *Sim) Calls(function string) int {
 // ResetCounters sets all counters back to zero and forgets violations. What is
 // live stays live.
 func (s *Sim) ResetCounters() { s.call("cudasim_reset_counters") }
+
+// ShutDown ends the machine: its threads end, its address space is given back, and
+// every call of the driver answers CUDA_ERROR_DEINITIALIZED from then on. What is
+// still allocated is gone, page-locked and managed memory included. [Load] does it at
+// the end of the test.
+func (s *Sim) ShutDown() { s.call("cudasim_shut_down") }
 
 // WriteReport writes the report as Options.ReportPath asks for it, and does nothing
 // without that. A Go program calls it before it returns from main or calls os.Exit:

@@ -105,10 +105,10 @@ type Sim struct {
 
 // Load returns a machine of t's own, whatever other machines the process has.
 // The test fails if the library cannot be built. When the test ends, and after
-// all that it registered with t.Cleanup later, Load calls [Sim.NoLeaks].
+// all that it registered with t.Cleanup later, Load calls [Sim.NoLeaks] and
+// [Sim.ShutDown].
 //
-// The library stays loaded until the process exits: threads of its streams may
-// still be inside it. Each Load costs the address space of one more copy.
+// The library stays loaded until the process exits: others may have functions of it.
 func Load(t testing.TB, o Options) *Sim {
 	t.Helper()
 	s, err := load(t.TempDir(), o)
@@ -118,6 +118,7 @@ func Load(t testing.TB, o Options) *Sim {
 	t.Cleanup(func() {
 		t.Helper()
 		s.NoLeaks(t)
+		s.ShutDown()
 	})
 	return s
 }

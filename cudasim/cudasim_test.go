@@ -366,23 +366,74 @@ func TestLeaksFailTheTest(t *testing.T) {
 	r := &recorder{TB: t, dir: t.TempDir()}
 	d := newDriver(t, Load(r, Options{}))
 	memory, event := d.alloc(4096), d.newEvent()
-	errors := r.end()
-	require.Len(t, errors, 1)
-	assert.Contains(t, errors[0], "3 leaked")
-	assert.Contains(t, errors[0], fmt.Sprintf("cuMemAlloc: 4096 bytes at %#x on device 0", memory))
-	assert.Contains(t, errors[0], "cuEventCreate")
-	assert.Contains(t, errors[0], "cuDevicePrimaryCtxRetain")
+	d.NoLeaks(r)
+	require.Len(t, r.errors, 1)
+	assert.Contains(t, r.errors[0], "3 leaked")
+	assert.Contains(t, r.errors[0], fmt.Sprintf("cuMemAlloc: 4096 bytes at %#x on device 0", memory))
+	assert.Contains(t, r.errors[0], "cuEventCreate")
+	assert.Contains(t, r.errors[0], "cuDevicePrimaryCtxRetain")
 
 	r.errors = nil
 	d.Allow("cuDevicePrimaryCtxRetain", "cuEventCreate")
-	errors = r.end()
-	require.Len(t, errors, 1)
-	assert.Contains(t, errors[0], "1 leaked")
+	d.NoLeaks(r)
+	require.Len(t, r.errors, 1)
+	assert.Contains(t, r.errors[0], "1 leaked")
 	d.ok("cuMemFree_v2", memory)
+	d.ok("cuEventDestroy_v2", event)
+	leaked := d.alloc(64)
+	d.close() // takes the memory along
+	assert.NotZero(t, leaked)
 	r.errors = nil
 	assert.Empty(t, r.end())
-	d.ok("cuEventDestroy_v2", event)
-	d.close()
+}
+
+// A test that leaks fails by itself, and its machine is shut down all the same.
+func TestTheEndOfTheTestLooksForLeaks(t *testing.T) {
+	r := &recorder{TB: t, dir: t.TempDir()}
+	d := newDriver(t, Load(r, Options{}))
+	defer runtime.UnlockOSThread()
+	d.alloc(4096)
+	errors := r.end()
+	require.Len(t, errors, 1)
+	assert.Contains(t, errors[0], "2 leaked")
+	assert.EqualValues(t, deinitialized, d.call("cuCtxSynchronize"))
+	assert.Len(t, d.Report().Leaks, 2, "the report stays")
+}
+
+const deinitialized = 4 // CUDA_ERROR_DEINITIALIZED
+
+// A process has room for as many machines as it likes, one after another.
+func TestHundredsOfMachines(t *testing.T) {
+	before := addressSpace(t)
+	for range 300 {
+		r := &recorder{TB: t, dir: t.TempDir()}
+		d := newDriver(t, Load(r, Options{Devices: 2}))
+		stream := new(uintptr)
+		d.ok("cuStreamCreate", uintptr(unsafe.Pointer(stream)), 1)
+		small, large := d.alloc(1000), d.alloc(64<<20)
+		for _, memory := range []uintptr{small, large} {
+			d.ok("cuMemsetD8Async", memory, 7, 1000, *stream)
+		}
+		d.ok("cuStreamSynchronize", *stream)
+		d.ok("cuMemFree_v2", small)
+		d.ok("cuMemFree_v2", large)
+		d.ok("cuStreamDestroy_v2", *stream)
+		d.close()
+		require.Empty(t, r.end())
+		os.Remove(d.Path())
+	}
+	// What is left of each is the library itself.
+	assert.Less(t, (addressSpace(t)-before)/300, int64(2<<20))
+}
+
+// addressSpace is the size of this process.
+func addressSpace(t *testing.T) int64 {
+	text, err := os.ReadFile("/proc/self/statm")
+	require.NoError(t, err)
+	var pages int64
+	_, err = fmt.Sscan(string(text), &pages)
+	require.NoError(t, err)
+	return pages * int64(os.Getpagesize())
 }
 
 func TestViolationsFailTheTest(t *testing.T) {

@@ -80,6 +80,8 @@ void cudasim_reset_counters(void);
  *                      "allocations", "pools", "streams", "events", "contexts",
  *                      "primary_references": [per device]}
  *   peak_device_bytes [per device]
+ *   refused_addresses allocations that were CUDA_ERROR_OUT_OF_MEMORY because the process has no
+ *                     address space left; the first one says so on standard error
  *   leaks             ["cuMemAlloc: 4096 bytes at 0x... on device 0", "cuEventCreate: 0x... on device 0",
  *                     ...]: what is live, one by one; first the function that made it. References to
  *                     primary contexts are leaks too.
@@ -87,6 +89,12 @@ void cudasim_reset_counters(void);
  *                     touched freed memory or memory of a stream-ordered allocation out of order,
  *                     driver calls from host functions, ... */
 size_t cudasim_report(char *out, size_t size);
+
+/* Ends the machine: its address space is given back, its threads end, and every call of the driver
+ * answers CUDA_ERROR_DEINITIALIZED from then on, whichever thread makes it. Work that has not begun
+ * is not done; calls that wait return. The report stays what it was. Memory that is still allocated
+ * is gone, page-locked and managed memory included: the host faults there. */
+void cudasim_shut_down(void);
 
 /* Writes the report now, as the option `report` asks for it: a program that ends without running
  * the functions of atexit (Go's return from main, os.Exit, _exit) calls it before. A file has then

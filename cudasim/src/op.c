@@ -67,12 +67,12 @@ static void move(char *to, const char *from, size_t size) {
 /* Without the lock: it may take long. */
 static void touch_memory(const struct op *op) {
   sim.running++;
-  sim_unlock();
+  touch_begin();
   if (op->kind == OP_SET)
     set(op->to, op->value, op->width, op->size);
   else
     move(op->to, op->from, op->size);
-  sim_lock();
+  touch_end();
   sim.running--;
   if (sim.paused) pthread_cond_broadcast(&sim.idle);
   sim.bytes[op->bytes] += op->size;

@@ -154,6 +154,8 @@ static uint64_t write_report(FILE *f) {
   write_live(f);
   fprintf(f, "},\n  ");
   write_per_device(f, "peak_device_bytes", peak_bytes);
+  fprintf(f, ",\n  ");
+  write_number(f, "refused_addresses", sim.refused_addresses);
   fprintf(f, ",\n  \"leaks\": [");
   uint64_t bad = write_leaks(f);
   fprintf(f, "],\n  \"violations\": [");

@@ -95,6 +95,7 @@ struct block {
   size_t size;
   ptrdiff_t shadow; /* from the address to where the simulator may touch it */
   struct arena *arena;
+  struct mapping *mapping; /* of a large block */
   int size_class;
   uint64_t id;
   int device;
@@ -156,6 +157,7 @@ struct thread {
   const char *call;
   bool per_thread; /* the call in progress has a suffix _ptds or _ptsz */
   bool in_host_function;
+  struct thread *next;
 };
 
 struct device {
@@ -179,7 +181,10 @@ struct sim {
   pthread_cond_t go;   /* resumed, or an event was fired */
   pthread_cond_t idle; /* an operation ended while paused */
   bool configured, initialised, paused, forked;
+  bool ended; /* shut down: nothing begins any more */
   int running;
+  int inside;   /* calls of the driver that have begun and not ended */
+  int touching; /* threads that use memory of arenas, without the lock */
   size_t page;
   struct options options;
   struct device devices[MAX_DEVICES];
@@ -197,6 +202,7 @@ struct sim {
   } fault;
   char *violations[100];
   uint64_t violation_count;
+  uint64_t refused_addresses; /* allocations that found no address space */
 };
 
 extern struct sim sim;
@@ -204,7 +210,11 @@ extern struct sim sim;
 /* sim.c */
 void sim_lock(void);
 void sim_unlock(void);
-struct thread *self(void);
+struct thread *self(void); /* under the lock */
+void touch_begin(void); /* gives the lock back: memory of arenas stays until touch_end */
+void touch_end(void);
+void call_left(void);
+bool refuse_address(size_t size); /* false, and says so once */
 void *fresh(size_t size); /* zeroed; aborts rather than answer NULL */
 void *grow(void *list, int count, int *room, size_t size);
 uint64_t nanoseconds(void);
@@ -223,6 +233,7 @@ void object_rename(struct object *object, uintptr_t handle);
 void *object_find(const void *handle, enum kind kind); /* NULL if there is none or it is dead */
 void *object_find_dying(const void *handle, enum kind kind);
 void object_unref(struct object *object);
+void objects_close(void); /* their handles */
 void object_each(enum kind kind, void (*visit)(struct object *, void *), void *data);
 
 /* device.c, context.c */
@@ -278,6 +289,7 @@ CUresult reach_check(const struct context *context, const struct block *block); 
 bool arena_take(struct block *block);
 void arena_give(struct block *block);
 bool arena_owns(uintptr_t address);
+void arenas_close(void);
 
 /* block.c */
 struct block *block_new(enum memory memory, struct context *context, int device, size_t size);

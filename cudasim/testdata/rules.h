@@ -82,6 +82,7 @@ enum {
 	CUDA_ERROR_INVALID_VALUE = 1,
 	CUDA_ERROR_OUT_OF_MEMORY = 2,
 	CUDA_ERROR_NOT_INITIALIZED = 3,
+	CUDA_ERROR_DEINITIALIZED = 4,
 	CUDA_ERROR_NO_DEVICE = 100,
 	CUDA_ERROR_INVALID_DEVICE = 101,
 	CUDA_ERROR_INVALID_CONTEXT = 201,
@@ -308,6 +309,7 @@ uint64_t cudasim_calls(const char *function);
 void cudasim_reset_counters(void);
 size_t cudasim_report(char *out, size_t size);
 int cudasim_write_report(void);
+void cudasim_shut_down(void);
 
 /* ---- helpers ---- */
 
