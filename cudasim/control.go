@@ -1,6 +1,7 @@
 package cudasim
 
 import (
+	"errors"
 	"fmt"
 	"unsafe"
 )
@@ -11,6 +12,7 @@ var controls = []string{
 	"cudasim_configure", "cudasim_fail", "cudasim_failed", "cudasim_pause", "cudasim_resume",
 	"cudasim_event_hold", "cudasim_event_fire", "cudasim_calls", "cudasim_reset_counters", "cudasim_report",
 	"cudasim_host_read", "cudasim_host_write", "cudasim_drain", "cudasim_forget_violations",
+	"cudasim_write_report", "cudasim_shut_down",
 }
 
 func (s *Sim) configure(options string) error {
@@ -92,6 +94,22 @@ func (s *Sim) Drain() { s.call("cudasim_drain") }
 
 // ForgetViolations empties the list of violations, for a test that made some.
 func (s *Sim) ForgetViolations() { s.call("cudasim_forget_violations") }
+
+// ShutDown ends the machine: its threads end, its address space is given back, and
+// every call of the driver answers CUDA_ERROR_DEINITIALIZED from then on. What is
+// still allocated is gone, page-locked and managed memory included. [Load] does it at
+// the end of the test.
+func (s *Sim) ShutDown() { s.call("cudasim_shut_down") }
+
+// WriteReport writes the report as Options.ReportPath asks for it, and does nothing
+// without that. A Go program calls it before it returns from main or calls os.Exit:
+// neither runs what C registered for the end of the process.
+func (s *Sim) WriteReport() error {
+	if int32(s.call("cudasim_write_report")) != 0 {
+		return errors.New("cudasim: the report cannot be written; standard error names the file")
+	}
+	return nil
+}
 
 // report is the JSON text of cudasim_report.
 func (s *Sim) report() []byte {

@@ -62,9 +62,14 @@ type Options struct {
 	NoPeer    bool // devices cannot access each other's memory
 	NoPoison  bool // fresh and freed memory is left as it is
 
+	// StablePrimary gives a primary context the same handle each time that it is
+	// activated, as drivers do. Without it a handle from before the last release is
+	// an error.
+	StablePrimary bool
+
 	// ReportPath is the file that the report is written to when the process exits;
-	// "-" is standard error, and then only if something leaked or was violated. A
-	// process that ends by os.Exit writes none.
+	// "-" is standard error, and then only if something leaked or was violated. At
+	// the end of a Go program C has no say: it calls [Sim.WriteReport].
 	ReportPath string
 
 	// Missing are exported functions that the library lacks; see [Build]. They are
@@ -97,6 +102,7 @@ func (o Options) String() string {
 	set(o.NoManaged, "managed", 0)
 	set(o.NoPeer, "peer", 0)
 	set(o.NoPoison, "poison", 0)
+	set(o.StablePrimary, "primary", "stable")
 	set(o.ReportPath != "", "report", o.ReportPath)
 	return strings.Join(pairs, ",")
 }
@@ -111,10 +117,10 @@ type Sim struct {
 
 // Load returns a machine of t's own, whatever other machines the process has.
 // The test fails if the library cannot be built. When the test ends, and after
-// all that it registered with t.Cleanup later, Load calls [Sim.NoLeaks].
+// all that it registered with t.Cleanup later, Load calls [Sim.NoLeaks] and
+// [Sim.ShutDown].
 //
-// The library stays loaded until the process exits: threads of its streams may
-// still be inside it. Each Load costs the address space of one more copy.
+// The library stays loaded until the process exits: others may have functions of it.
 func Load(t testing.TB, o Options) *Sim {
 	t.Helper()
 	s, err := load(t.TempDir(), o)
@@ -124,6 +130,7 @@ func Load(t testing.TB, o Options) *Sim {
 	t.Cleanup(func() {
 		t.Helper()
 		s.NoLeaks(t)
+		s.ShutDown()
 	})
 	return s
 }

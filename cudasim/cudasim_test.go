@@ -74,6 +74,7 @@ func TestOptionsString(t *testing.T) {
 		{Options{Delay: 1500 * time.Nanosecond, Random: true, Seed: 7}, "delay=2,schedule=random,seed=7"},
 		{Options{PageableAsync: true, Memory: 1 << 20, HostMemory: 4096}, "pageable_async=1,memory=1048576,host_memory=4096"},
 		{Options{Version: 11080, NoPools: true, NoManaged: true, NoPeer: true, NoPoison: true}, "version=11080,pools=0,managed=0,peer=0,poison=0"},
+		{Options{StablePrimary: true}, "primary=stable"},
 		{Options{ReportPath: "-", Missing: []string{"cuMemAllocAsync"}}, "report=-"},
 	} {
 		assert.Equal(t, c.want, c.options.String())
@@ -85,7 +86,7 @@ func TestEveryOptionIsAccepted(t *testing.T) {
 	s := Load(t, Options{
 		Devices: 3, Delay: time.Microsecond, Random: true, Seed: 5, PageableAsync: true,
 		Memory: 1 << 20, HostMemory: 1 << 20, Version: 11080,
-		NoPools: true, NoManaged: true, NoPeer: true, NoPoison: true,
+		NoPools: true, NoManaged: true, NoPeer: true, NoPoison: true, StablePrimary: true,
 		ReportPath: filepath.Join(t.TempDir(), "report.json"), Missing: []string{"cuMemAllocAsync"},
 	})
 	assert.Len(t, s.Report().PeakDeviceBytes, 3)
@@ -317,6 +318,28 @@ func TestReportHasEveryKey(t *testing.T) {
 	assert.True(t, reflect.DeepEqual(ours, theirs), "%s", text)
 }
 
+// A Go program ends without the handlers of C, so it has to ask for its report.
+func TestTheReportIsWrittenOnDemand(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "report.json")
+	s := Load(t, Options{ReportPath: path})
+	d := newDriver(t, s)
+	defer d.close()
+	memory := d.alloc(4096)
+	assert.NoFileExists(t, path)
+	require.NoError(t, s.WriteReport())
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	var r Report
+	require.NoError(t, json.Unmarshal(text, &r))
+	assert.EqualValues(t, []int64{4096}, r.Live.DeviceBytes)
+	assert.Contains(t, string(text), "cuMemAlloc: 4096 bytes")
+	d.ok("cuMemFree_v2", memory)
+
+	assert.NoError(t, Load(t, Options{}).WriteReport(), "nothing was asked for")
+	nowhere := Load(t, Options{ReportPath: filepath.Join(path, "report.json")})
+	assert.ErrorContains(t, nowhere.WriteReport(), "cannot be written")
+}
+
 // recorder is a test that writes down its failures.
 type recorder struct {
 	testing.TB
@@ -343,23 +366,74 @@ func TestLeaksFailTheTest(t *testing.T) {
 	r := &recorder{TB: t, dir: t.TempDir()}
 	d := newDriver(t, Load(r, Options{}))
 	memory, event := d.alloc(4096), d.newEvent()
-	errors := r.end()
-	require.Len(t, errors, 1)
-	assert.Contains(t, errors[0], "3 leaked")
-	assert.Contains(t, errors[0], fmt.Sprintf("cuMemAlloc: 4096 bytes at %#x on device 0", memory))
-	assert.Contains(t, errors[0], "cuEventCreate")
-	assert.Contains(t, errors[0], "cuDevicePrimaryCtxRetain")
+	d.NoLeaks(r)
+	require.Len(t, r.errors, 1)
+	assert.Contains(t, r.errors[0], "3 leaked")
+	assert.Contains(t, r.errors[0], fmt.Sprintf("cuMemAlloc: 4096 bytes at %#x on device 0", memory))
+	assert.Contains(t, r.errors[0], "cuEventCreate")
+	assert.Contains(t, r.errors[0], "cuDevicePrimaryCtxRetain")
 
 	r.errors = nil
 	d.Allow("cuDevicePrimaryCtxRetain", "cuEventCreate")
-	errors = r.end()
-	require.Len(t, errors, 1)
-	assert.Contains(t, errors[0], "1 leaked")
+	d.NoLeaks(r)
+	require.Len(t, r.errors, 1)
+	assert.Contains(t, r.errors[0], "1 leaked")
 	d.ok("cuMemFree_v2", memory)
+	d.ok("cuEventDestroy_v2", event)
+	leaked := d.alloc(64)
+	d.close() // takes the memory along
+	assert.NotZero(t, leaked)
 	r.errors = nil
 	assert.Empty(t, r.end())
-	d.ok("cuEventDestroy_v2", event)
-	d.close()
+}
+
+// A test that leaks fails by itself, and its machine is shut down all the same.
+func TestTheEndOfTheTestLooksForLeaks(t *testing.T) {
+	r := &recorder{TB: t, dir: t.TempDir()}
+	d := newDriver(t, Load(r, Options{}))
+	defer runtime.UnlockOSThread()
+	d.alloc(4096)
+	errors := r.end()
+	require.Len(t, errors, 1)
+	assert.Contains(t, errors[0], "2 leaked")
+	assert.EqualValues(t, deinitialized, d.call("cuCtxSynchronize"))
+	assert.Len(t, d.Report().Leaks, 2, "the report stays")
+}
+
+const deinitialized = 4 // CUDA_ERROR_DEINITIALIZED
+
+// A process has room for as many machines as it likes, one after another.
+func TestHundredsOfMachines(t *testing.T) {
+	before := addressSpace(t)
+	for range 300 {
+		r := &recorder{TB: t, dir: t.TempDir()}
+		d := newDriver(t, Load(r, Options{Devices: 2}))
+		stream := new(uintptr)
+		d.ok("cuStreamCreate", uintptr(unsafe.Pointer(stream)), 1)
+		small, large := d.alloc(1000), d.alloc(64<<20)
+		for _, memory := range []uintptr{small, large} {
+			d.ok("cuMemsetD8Async", memory, 7, 1000, *stream)
+		}
+		d.ok("cuStreamSynchronize", *stream)
+		d.ok("cuMemFree_v2", small)
+		d.ok("cuMemFree_v2", large)
+		d.ok("cuStreamDestroy_v2", *stream)
+		d.close()
+		require.Empty(t, r.end())
+		os.Remove(d.Path())
+	}
+	// What is left of each is the library itself.
+	assert.Less(t, (addressSpace(t)-before)/300, int64(2<<20))
+}
+
+// addressSpace is the size of this process.
+func addressSpace(t *testing.T) int64 {
+	text, err := os.ReadFile("/proc/self/statm")
+	require.NoError(t, err)
+	var pages int64
+	_, err = fmt.Sscan(string(text), &pages)
+	require.NoError(t, err)
+	return pages * int64(os.Getpagesize())
 }
 
 func TestViolationsFailTheTest(t *testing.T) {

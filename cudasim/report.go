@@ -15,6 +15,9 @@ type Report struct {
 	StagedBytes      int64          `json:"staged_bytes"` // of Bytes, from or to pageable host memory
 	Live             Live           `json:"live"`
 	PeakDeviceBytes  []int64        `json:"peak_device_bytes"` // per device
+	// RefusedAddresses counts allocations that found no memory because this process has no
+	// address space left (ulimit -v), which standard error says at the first one.
+	RefusedAddresses int `json:"refused_addresses"`
 
 	Leaks      []string `json:"leaks"`      // what is live, one by one: "cuMemAlloc: 4096 bytes at 0x... on device 0"
 	Violations []string `json:"violations"` // what a driver would not have noticed, or only as a crash

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -150,6 +151,49 @@ func TestRulesUnderSanitizers(t *testing.T) {
 	buildRules(t, "-fsanitize="+*sanitize, "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-O0").checkAll(t)
 }
 
+// A delay is a timed wait by another clock than the usual one, and the runtime of the
+// sanitizer stands between. A rule that hangs ends itself.
+func TestDelaysUnderTheThreadSanitizer(t *testing.T) {
+	t.Parallel()
+	if testing.Short() || strings.Contains(*sanitize, "thread") {
+		t.Skip("TestRulesUnderSanitizers can do the same")
+	}
+	if err := runsUnderThreadSanitizer(t.TempDir()); err != nil {
+		t.Skip("no thread sanitizer here: ", err)
+	}
+	r := buildRules(t, "-fsanitize=thread", "-fno-sanitize-recover=all", "-O1")
+	delayed := 0
+	for _, rule := range r.list(t) {
+		if !strings.Contains(rule.options, "delay=") {
+			continue
+		}
+		delayed++
+		t.Run(rule.name, func(t *testing.T) {
+			t.Parallel()
+			r.check(t, rule)
+		})
+	}
+	require.Greater(t, delayed, 10)
+}
+
+// runsUnderThreadSanitizer reports why an empty program does not: the compiler may lack
+// the runtime, and the runtime may not bear the address space of the kernel.
+func runsUnderThreadSanitizer(dir string) error {
+	cc, err := theCompiler()
+	if err != nil {
+		return err
+	}
+	source, program := filepath.Join(dir, "empty.c"), filepath.Join(dir, "empty")
+	if err := os.WriteFile(source, []byte("int main(void) { return 0; }\n"), 0o666); err != nil {
+		return err
+	}
+	args := slices.Concat(cc.command[1:], []string{"-fsanitize=thread", "-o", program, source})
+	if err := exec.Command(cc.command[0], args...).Run(); err != nil {
+		return err
+	}
+	return exec.Command(program).Run()
+}
+
 func TestEnvironment(t *testing.T) {
 	t.Parallel()
 	r := buildRules(t)
@@ -161,6 +205,28 @@ func TestEnvironment(t *testing.T) {
 		out, err = r.run(t, "report=-", "", "device_memory_is_aligned_to_256")
 		require.NoError(t, err)
 		assert.Empty(t, string(out))
+	})
+	// A machine takes little more address space than what is allocated on it, and says so
+	// when that is what a process lacks.
+	t.Run("little address space is enough", func(t *testing.T) {
+		limited := func(kilobytes int, options, rule string) (string, error) {
+			shell := fmt.Sprintf("ulimit -v %d && exec \"$0\" \"$1\"", kilobytes)
+			out, err := rules{"/bin/sh", nil}.run(t, options, "", "-c", shell, r.program, rule)
+			return string(out), err
+		}
+		const gigabyte = 1 << 20
+		// The C library wants 72 MiB for each thread, and a device has two here.
+		out, err := limited(4*gigabyte, "devices=16", "sixteen_devices_work_at_once")
+		require.NoError(t, err, out)
+		assert.Empty(t, out)
+		for _, rule := range []string{"copies_move_bytes", "hundred_thousand_stream_ordered_allocations_leave_nothing"} {
+			out, err := limited(gigabyte, "", rule)
+			require.NoError(t, err, "%s: %s", rule, out)
+			assert.Empty(t, out)
+		}
+		out, err = limited(gigabyte, "", "address_space_may_run_out")
+		require.NoError(t, err, out)
+		assert.Equal(t, 1, strings.Count(out, "cudasim: the process has no address space for"), out)
 	})
 	t.Run("bad options abort", func(t *testing.T) {
 		for _, options := range []string{"devices=17", "device=2", "nonsense"} {

@@ -6,6 +6,8 @@
 #include <string.h>
 
 static const int POISON = 0xa5;
+static const size_t FULL = (size_t)4 << 20, END = (size_t)64 << 10, LINE = 64;
+enum { LINES = 8 };
 
 struct block *block_new(enum memory memory, struct context *context, int device, size_t size) {
   static uint64_t ids;
@@ -94,17 +96,26 @@ static void make_room(void) {
   sim.blocks = all;
 }
 
+/* Garbage; in a large block at both ends and in a few lines between: memory that is
+ * never used is to cost nothing. */
+static void poison(char *memory, size_t size) {
+  if (size <= FULL) {
+    memset(memory, POISON, size);
+    return;
+  }
+  memset(memory, POISON, END);
+  memset(memory + size - END, POISON, END);
+  for (size_t i = 1; i < LINES; i++) memset(memory + size / LINES * i / LINE * LINE, POISON, LINE);
+}
+
 /* Without the lock while the memory is filled with garbage. */
 static CUresult back(struct block *b) {
-  if (!arena_take(b)) {
-    b->arena = NULL;
-    return CUDA_ERROR_OUT_OF_MEMORY;
-  }
+  if (!arena_take(b)) return CUDA_ERROR_OUT_OF_MEMORY;
   if (b->ipc) return ipc_map(b);
   if (sim.options.poison) {
-    sim_unlock();
-    memset((void *)(b->address + (uintptr_t)b->shadow), POISON, b->size);
-    sim_lock();
+    touch_begin();
+    poison((char *)(b->address + (uintptr_t)b->shadow), b->size);
+    touch_end();
   }
   return b->context->object.dead ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_SUCCESS;
 }

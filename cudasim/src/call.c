@@ -13,8 +13,10 @@ static bool fails(const struct call *call) {
 }
 
 CUresult call_begin(struct call *call, bool per_thread, bool early) {
-  struct thread *t = self();
   sim_lock();
+  sim.inside++;
+  if (sim.ended) return CUDA_ERROR_DEINITIALIZED;
+  struct thread *t = self();
   if (!sim.configured) options_from_environment();
   if (!call->listed) {
     call->listed = true;
@@ -35,6 +37,8 @@ CUresult call_begin(struct call *call, bool per_thread, bool early) {
 
 CUresult call_end(CUresult result) {
   if (result && result != CUDA_ERROR_NOT_READY) sim.failed_calls++;
+  sim.inside--;
+  call_left();
   sim_unlock();
   return result;
 }

@@ -95,10 +95,20 @@ void context_kill(struct context *c) {
   object_unref(&c->object);
 }
 
+/* With primary=stable, a handle that was made current before the primary context was
+ * released is that of the one which is active now. */
+static struct context *renewed(struct context *c) {
+  struct context *now = sim.devices[c->device].primary;
+  if (!sim.options.stable_primary || !c->primary || !c->object.dead || !now) return c;
+  now->object.refs++;
+  object_unref(&c->object);
+  return now;
+}
+
 CUresult current_context(struct context **out) {
-  const struct thread *t = self();
+  struct thread *t = self();
   if (!t->depth) return CUDA_ERROR_INVALID_CONTEXT;
-  *out = t->stack[t->depth - 1];
+  *out = t->stack[t->depth - 1] = renewed(t->stack[t->depth - 1]);
   return (*out)->object.dead ? CUDA_ERROR_CONTEXT_IS_DESTROYED : (*out)->fault;
 }
 
@@ -158,6 +168,7 @@ CUresult context_create(CUcontext *context, unsigned flags, CUdevice device) {
   struct context *c;
   CUresult r = context_new(device, flags, false, &c);
   if (r) return r;
+  c->attached = 1;
   push(c);
   *context = (CUcontext)c->object.handle;
   return CUDA_SUCCESS;
@@ -169,6 +180,25 @@ CUresult context_create_v3(CUcontext *context, void *affinity, int count, unsign
 
 CUresult context_create_v4(CUcontext *context, void *params, unsigned flags, CUdevice device) {
   return params ? CUDA_ERROR_NOT_SUPPORTED : context_create(context, flags, device);
+}
+
+CUresult context_attach(CUcontext *context, unsigned flags) {
+  struct context *c;
+  if (!context || flags) return CUDA_ERROR_INVALID_VALUE;
+  CUresult r = current_context(&c);
+  if (r) return r;
+  c->attached++;
+  *context = (CUcontext)c->object.handle;
+  return CUDA_SUCCESS;
+}
+
+/* Of the current context. A primary one is counted like any other, and is not destroyed. */
+CUresult context_detach(CUcontext context) {
+  struct context *c;
+  CUresult r = current_context(&c);
+  if (r) return r;
+  if (c != object_find(context, CONTEXT) || !c->attached) return CUDA_ERROR_INVALID_CONTEXT;
+  return --c->attached || c->primary ? CUDA_SUCCESS : context_destroy(context);
 }
 
 CUresult context_destroy(CUcontext context) {

@@ -45,7 +45,7 @@ struct copy {
   uintptr_t to, from;
   size_t size;
   enum wanted to_wanted, from_wanted;
-  bool async;
+  bool async, peer;
 };
 
 static enum bytes kind_of(struct end to, struct end from) {
@@ -90,6 +90,8 @@ static CUresult queue(const struct copy *c, struct stream *s) {
   struct end to, from;
   CUresult r = find_end(c->to, c->size, c->to_wanted, &to);
   if (!r) r = find_end(c->from, c->size, c->from_wanted, &from);
+  if (!r && !c->peer) r = reach_check(s->context, to.block);
+  if (!r && !c->peer) r = reach_check(s->context, from.block);
   if (r) return r;
   const bool captured = s->capture;
   struct op *op = op_new(OP_COPY);
@@ -173,7 +175,7 @@ CUresult copy_peer_async(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
   struct context *c;
   CUresult r = current_context(&c);
   if (!r) r = check_peers(to, to_context, from, from_context);
-  return r ? r : copy_dtod_async(to, from, size, stream);
+  return r ? r : run(&(struct copy){TO(ON_DEVICE), FROM(ON_DEVICE), .async = true, .peer = true}, stream);
 }
 
 /* Comes after all that the context has queued, and before what it queues from then on. */
@@ -194,7 +196,7 @@ CUresult copy_peer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcon
   struct context *ends[] = {object_find(to_context, CONTEXT), object_find(from_context, CONTEXT)};
   for (int i = 0; i < 2 && !r; i++)
     if (ends[i] != s->context) r = join(s, ends[i]);
-  if (!r) r = copy_dtod(to, from, size);
+  if (!r) r = run(&(struct copy){TO(ON_DEVICE), FROM(ON_DEVICE), .peer = true}, 0);
   for (int i = 0; i < 2 && !r; i++)
     if (ends[i] != s->context) r = join(ends[i]->legacy, s->context);
   return r;
@@ -207,6 +209,7 @@ static CUresult set(CUdeviceptr to, uint32_t value, int width, size_t count, CUs
   if (r || !count) return r;
   if (count > SIZE_MAX / (size_t)width || to % (unsigned)width) return CUDA_ERROR_INVALID_VALUE;
   r = find_end(to, count * (size_t)width, ON_DEVICE, &end);
+  if (!r) r = reach_check(s->context, end.block);
   if (r) return r;
   struct op *op = op_new(OP_SET);
   op_touch(op, end.block);

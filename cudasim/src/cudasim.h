@@ -40,7 +40,9 @@ extern "C" {
  *   managed=0          no managed memory, likewise (1)
  *   peer=0             devices cannot access each other's memory; copies between them still work (1)
  *   poison=0           fresh and freed memory is left as it is, not filled with garbage (1)
- *   report=PATH        at exit (not _exit, nor Go's os.Exit) cudasim_report is written there; "-"
+ *   primary=stable     a primary context has the same handle each time that it is activated, as with
+ *                      a driver; new: another one, so that a stale handle is an error (new)
+ *   report=PATH        at exit (see cudasim_write_report) cudasim_report is written there; "-"
  *                      means standard error, and then only if something leaked or was violated (none)
  *
  * Called before the first call of the driver API; later it answers -1 and changes nothing. Without
@@ -95,6 +97,8 @@ void cudasim_forget_violations(void);
  *                      "allocations", "pools", "streams", "events", "contexts", "graphs",
  *                      "primary_references": [per device]}
  *   peak_device_bytes [per device]
+ *   refused_addresses allocations that were CUDA_ERROR_OUT_OF_MEMORY because the process has no
+ *                     address space left; the first one says so on standard error
  *   leaks             ["cuMemAlloc: 4096 bytes at 0x... on device 0", "cuEventCreate: 0x... on device 0",
  *                     ...]: what is live, one by one; first the function that made it. References to
  *                     primary contexts are leaks too.
@@ -102,6 +106,18 @@ void cudasim_forget_violations(void);
  *                     not ordered after conflicting ones, work that touched freed memory, memory freed
  *                     that another process has open, driver calls from host functions, ... */
 size_t cudasim_report(char *out, size_t size);
+
+/* Ends the machine: its address space is given back, its threads end, and every call of the driver
+ * answers CUDA_ERROR_DEINITIALIZED from then on, whichever thread makes it. Work that has not begun
+ * is not done; calls that wait return. The report stays what it was. Memory that is still allocated
+ * is gone, page-locked and managed memory included: the host faults there. */
+void cudasim_shut_down(void);
+
+/* Writes the report now, as the option `report` asks for it: a program that ends without running
+ * the functions of atexit (Go's return from main, os.Exit, _exit) calls it before. A file has then
+ * the latest report; standard error gets one per call that had something to say. Answers 0, also
+ * without the option, and -1 if the file cannot be written. */
+int cudasim_write_report(void);
 
 #ifdef __cplusplus
 }

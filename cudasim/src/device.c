@@ -1,6 +1,7 @@
 /* The driver and its devices. */
 #include "sim.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 CUresult driver_init(unsigned flags) {
@@ -17,6 +18,16 @@ CUresult driver_profile(void) { return CUDA_SUCCESS; }
 CUresult driver_version(int *version) {
   if (!version) return CUDA_ERROR_INVALID_VALUE;
   *version = (int)sim.options.version;
+  return CUDA_SUCCESS;
+}
+
+/* There are no modules to load, but programs ask. The default became lazy with 12.2. */
+CUresult driver_loading_mode(int *mode) {
+  if (!mode) return CUDA_ERROR_INVALID_VALUE;
+  const char *wanted = getenv("CUDA_MODULE_LOADING");
+  bool lazy = wanted && !strcmp(wanted, "LAZY"), eager = wanted && !strcmp(wanted, "EAGER");
+  if (!lazy && !eager) lazy = sim.options.version >= 12020;
+  *mode = lazy ? CU_MODULE_LAZY_LOADING : CU_MODULE_EAGER_LOADING;
   return CUDA_SUCCESS;
 }
 

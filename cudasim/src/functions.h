@@ -12,6 +12,7 @@ API_EARLY(cuDriverGetVersion, , 2020, driver_version, (int *version), (version))
 
 API(cuProfilerStart, , 4000, driver_profile, (void), ())
 API(cuProfilerStop, , 4000, driver_profile, (void), ())
+API(cuModuleGetLoadingMode, , 11070, driver_loading_mode, (int *mode), (mode))
 
 API(cuDeviceGet, , 2000, device_get, (CUdevice *device, int ordinal), (device, ordinal))
 API(cuDeviceGetCount, , 2000, device_count, (int *count), (count))
@@ -39,6 +40,8 @@ API(cuCtxCreate, _v3, 11040, context_create_v3, (CUcontext *context, void *affin
 API(cuCtxCreate, _v4, 12050, context_create_v4, (CUcontext *context, void *params, unsigned flags, CUdevice device), (context, params, flags, device))
 API(cuCtxDestroy, , 2000, context_destroy, (CUcontext context), (context))
 API(cuCtxDestroy, _v2, 4000, context_destroy, (CUcontext context), (context))
+API(cuCtxAttach, , 2000, context_attach, (CUcontext *context, unsigned flags), (context, flags))
+API(cuCtxDetach, , 2000, context_detach, (CUcontext context), (context))
 API(cuCtxPushCurrent, , 2000, context_push, (CUcontext context), (context))
 API(cuCtxPushCurrent, _v2, 4000, context_push, (CUcontext context), (context))
 API(cuCtxPopCurrent, , 2000, context_pop, (CUcontext *context), (context))

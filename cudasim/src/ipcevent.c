@@ -147,7 +147,7 @@ void ipc_event_wait(struct event *e, uint64_t number) {
   e->object.refs++;
   for (;;) {
     const uint32_t bell = atomic_load(&page->bell);
-    if (!pending(e->ipc, number)) break;
+    if (sim.ended || !pending(e->ipc, number)) break;
     sim_unlock();
     syscall(SYS_futex, &page->bell, FUTEX_WAIT, bell, &(struct timespec){0, TICK}, NULL, 0);
     sim_lock();

@@ -80,12 +80,12 @@ static void move(char *to, const char *from, size_t size) {
 static void touch_memory(const struct op *op) {
   sim.running++;
   ipc_touch(op);
-  sim_unlock();
+  touch_begin();
   if (op->kind == OP_SET)
     set(op->to, op->value, op->width, op->size);
   else
     move(op->to, op->from, op->size);
-  sim_lock();
+  touch_end();
   ipc_untouch(op);
   sim.running--;
   if (sim.paused) pthread_cond_broadcast(&sim.idle);

@@ -64,6 +64,10 @@ static bool set_option(struct options *o, const char *name, const char *value) {
     o->lazy = !strcmp(value, "lazy");
     return o->random || o->lazy || !strcmp(value, "inorder");
   }
+  if (!strcmp(name, "primary")) {
+    o->stable_primary = !strcmp(value, "stable");
+    return o->stable_primary || !strcmp(value, "new");
+  }
   return set_number(o, name, value);
 }
 

@@ -94,7 +94,7 @@ static CUresult alloc(CUdeviceptr *address, size_t size, struct pool *p, struct 
 CUresult pool_alloc_async(CUdeviceptr *address, size_t size, CUstream stream) {
   struct stream *s;
   if (!sim.options.pools) return CUDA_ERROR_NOT_SUPPORTED;
-  CUresult r = stream_find_current(stream, &s);
+  CUresult r = stream_find(stream, &s);
   if (r) return r;
   if (!address || !size) return CUDA_ERROR_INVALID_VALUE;
   r = open_device(s->context->device);
@@ -105,7 +105,7 @@ CUresult pool_alloc_from_async(CUdeviceptr *address, size_t size, CUmemoryPool p
   struct stream *s;
   struct pool *p;
   CUresult r = find(pool, &p);
-  if (!r) r = stream_find_current(stream, &s);
+  if (!r) r = stream_find(stream, &s);
   if (r) return r;
   return address && size ? alloc(address, size, p, s) : CUDA_ERROR_INVALID_VALUE;
 }
@@ -114,7 +114,7 @@ CUresult pool_alloc_from_async(CUdeviceptr *address, size_t size, CUmemoryPool p
 CUresult pool_free_async(CUdeviceptr address, CUstream stream) {
   struct stream *s;
   if (!sim.options.pools) return CUDA_ERROR_NOT_SUPPORTED;
-  CUresult r = stream_find_current(stream, &s);
+  CUresult r = stream_find(stream, &s);
   if (!r) r = capture_forbids_pool(s);
   if (r) return r;
   struct block *b = block_at(address);
@@ -261,10 +261,11 @@ CUresult pool_get_access(int *flags, CUmemoryPool pool, CUmemLocation *where) {
 static CUresult check_access(const struct pool *p, const CUmemAccessDesc *a) {
   CUresult r = check_location(&a->location);
   if (r) return r;
-  bool own = a->location.id == p->device;
-  if (a->flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE && (own || a->flags != CU_MEM_ACCESS_FLAGS_PROT_NONE))
+  if (a->flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE && a->flags != CU_MEM_ACCESS_FLAGS_PROT_NONE)
     return CUDA_ERROR_INVALID_VALUE;
-  return own || sim.options.peer ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+  /* The pool's own device cannot lose its access; drivers call that an invalid device. */
+  if (a->location.id == p->device) return a->flags ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+  return sim.options.peer ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
 CUresult pool_set_access(CUmemoryPool pool, const CUmemAccessDesc *list, size_t count) {

@@ -1,13 +1,23 @@
 /* Primary contexts: one per device, counted. Each time one is activated it gets a new
- * handle, so that a stale one is noticed. */
+ * handle, so that a stale one is noticed; with primary=stable it keeps the first, as
+ * with a driver. */
 #include "sim.h"
+
+static CUresult activate(struct device *d, CUdevice device) {
+  CUresult r = context_new(device, d->primary_flags, true, &d->primary);
+  if (r) return r;
+  struct object *o = &d->primary->object;
+  if (sim.options.stable_primary && d->primary_handle) object_rename(o, d->primary_handle);
+  d->primary_handle = o->handle;
+  return CUDA_SUCCESS;
+}
 
 CUresult primary_retain(CUcontext *context, CUdevice device) {
   if (!context) return CUDA_ERROR_INVALID_VALUE;
   if (!device_valid(device)) return CUDA_ERROR_INVALID_DEVICE;
   struct device *d = &sim.devices[device];
   if (!d->primary) {
-    CUresult r = context_new(device, d->primary_flags, true, &d->primary);
+    CUresult r = activate(d, device);
     if (r) return r;
   }
   d->primary_refs++;

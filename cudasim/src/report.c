@@ -159,6 +159,8 @@ static uint64_t write_report(FILE *f) {
   write_live(f);
   fprintf(f, "},\n  ");
   write_per_device(f, "peak_device_bytes", peak_bytes);
+  fprintf(f, ",\n  ");
+  write_number(f, "refused_addresses", sim.refused_addresses);
   fprintf(f, ",\n  \"leaks\": [");
   uint64_t bad = write_leaks(f);
   fprintf(f, "],\n  \"violations\": [");
@@ -187,21 +189,30 @@ size_t cudasim_report(char *out, size_t size) {
   return length + 1;
 }
 
-/* At exit; not in a child that forked, which would write over its parent's. */
-__attribute__((destructor)) static void leave(void) {
+static bool write_to(const char *path, const char *text, bool bad) {
+  if (!strcmp(path, "-")) return !bad || fputs(text, stderr) >= 0;
+  FILE *f = fopen(path, "w");
+  bool written = f && fputs(text, f) >= 0;
+  if (f && fclose(f)) written = false;
+  if (!written) fprintf(stderr, "cudasim: cannot write the report to %s\n", path);
+  return written;
+}
+
+int cudasim_write_report(void) {
   sim_lock();
   if (!sim.configured) options_from_environment();
   sim_unlock();
-  const char *path = sim.options.report;
-  if (!*path || getpid() != process) return;
+  if (!*sim.options.report) return 0;
   cudasim_drain();
   size_t length;
   uint64_t bad;
   char *text = report(&length, &bad);
-  bool standard = !strcmp(path, "-");
-  FILE *f = standard ? stderr : fopen(path, "w");
-  if (!f) fprintf(stderr, "cudasim: cannot write the report to %s\n", path);
-  if (f && (!standard || bad)) fputs(text, f);
-  if (f && !standard) fclose(f);
+  bool written = write_to(sim.options.report, text, bad);
   free(text);
+  return written ? 0 : -1;
+}
+
+/* At exit; not in a child that forked, which would write over its parent's. */
+__attribute__((destructor)) static void leave(void) {
+  if (getpid() == process) cudasim_write_report();
 }

@@ -2,6 +2,7 @@
 #include "sim.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,19 +18,87 @@ static pthread_key_t thread_key;
 void sim_lock(void) { pthread_mutex_lock(&sim.lock); }
 void sim_unlock(void) { pthread_mutex_unlock(&sim.lock); }
 
+void touch_begin(void) {
+  sim.touching++;
+  sim_unlock();
+}
+
+void touch_end(void) {
+  sim_lock();
+  sim.touching--;
+  if (sim.ended) pthread_cond_broadcast(&sim.idle);
+}
+
+static struct thread *threads;
+
+static bool unlist(const struct thread *thread) {
+  for (struct thread **t = &threads; *t; t = &(*t)->next)
+    if (*t == thread) {
+      *t = thread->next;
+      return true;
+    }
+  return false;
+}
+
+static void thread_free(struct thread *t) {
+  free(t->stack);
+  free(t);
+}
+
 /* A thread that ends leaves its default streams to finish their work. */
 static void thread_end(void *data) {
   struct thread *t = data;
   sim_lock();
-  for (struct stream *s = t->streams, *next; s; s = next) {
+  bool listed = unlist(t);
+  for (struct stream *s = listed ? t->streams : NULL, *next; s; s = next) {
     next = s->next_own;
     stream_close(s);
     object_unref(&s->object);
   }
-  while (t->depth) object_unref(&t->stack[--t->depth]->object);
+  while (listed && t->depth) object_unref(&t->stack[--t->depth]->object);
   sim_unlock();
-  free(t->stack);
-  free(t);
+  if (listed) thread_free(t);
+}
+
+/* The last call of a machine that was shut down gives back the key, of which a process
+ * has a thousand: no call asks for its thread any more. */
+void call_left(void) {
+  static bool given;
+  if (!sim.ended || sim.inside || sim.running || given) return;
+  given = true;
+  pthread_key_delete(thread_key);
+  for (struct thread *t = threads, *next; t; t = next) {
+    next = t->next;
+    thread_free(t);
+  }
+  threads = NULL;
+}
+
+/* What waits is woken, and finds that everything is done or that it ends. */
+static void end_streams(void) {
+  for (struct context *c = sim.contexts; c; c = c->next) {
+    c->fault = CUDA_ERROR_DEINITIALIZED;
+    for (struct stream *s = c->streams, *next; s; s = next) {
+      next = s->next;
+      pthread_cond_broadcast(&s->changed);
+      stream_close(s);
+    }
+  }
+  pthread_cond_broadcast(&sim.go);
+  pthread_cond_broadcast(&sim.idle);
+}
+
+void cudasim_shut_down(void) {
+  sim_lock();
+  if (!sim.ended) {
+    sim.ended = true;
+    end_streams();
+    while (sim.touching) pthread_cond_wait(&sim.idle, &sim.lock);
+    arenas_close();
+    objects_close();
+    call_left();
+  }
+  sim_unlock();
 }
 
 /* A child has the memory and the handles of its parent, and none of its workers: as
@@ -49,6 +118,8 @@ struct thread *self(void) {
   struct thread *t = pthread_getspecific(thread_key);
   if (!t) {
     t = fresh(sizeof *t);
+    t->next = threads;
+    threads = t;
     pthread_setspecific(thread_key, t);
   }
   return t;
@@ -58,6 +129,16 @@ static void *sure(void *memory) {
   if (memory) return memory;
   fprintf(stderr, "cudasim: the process is out of memory\n");
   abort();
+}
+
+/* The program cannot tell this from a device that is full, so its user is told. */
+bool refuse_address(size_t size) {
+  if (!sim.refused_addresses++)
+    fprintf(stderr,
+            "cudasim: the process has no address space for %zu bytes: %s. The call answers "
+            "CUDA_ERROR_OUT_OF_MEMORY. The limits are those of ulimit -v and vm.max_map_count.\n",
+            size, strerror(errno));
+  return false;
 }
 
 void *fresh(size_t size) { return sure(calloc(1, size)); }

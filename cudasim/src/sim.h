@@ -42,6 +42,7 @@ struct context {
   unsigned flags;
   uint32_t peers; /* devices that access was enabled to */
   bool primary;
+  uint64_t attached; /* created or attached, less detached: cuCtxDetach destroys at 0 */
   CUresult fault; /* answered by every call from then on, as after a fault of the hardware */
   struct stream *legacy;
   struct stream *streams; /* all with work to do, and all not destroyed */
@@ -159,6 +160,7 @@ struct block {
   size_t size;
   ptrdiff_t shadow; /* from the address to where the simulator may touch it */
   struct arena *arena;
+  struct mapping *mapping; /* of a large block */
   int size_class;
   uint64_t id;
   int device;
@@ -239,12 +241,14 @@ struct thread {
   bool in_host_function;
   uint64_t id; /* given when the thread first begins a capture */
   int capture_mode;
+  struct thread *next;
 };
 
 struct device {
   struct context *primary;
   unsigned primary_flags;
   uint64_t primary_refs;
+  uintptr_t primary_handle; /* of the first primary context; kept with primary=stable */
   struct pool *default_pool, *pool;
   uint64_t bytes, peak;
 };
@@ -252,6 +256,7 @@ struct device {
 struct options {
   uint64_t devices, delay, random, lazy, seed, pageable_async, pageable_strict, memory, host_memory;
   uint64_t version, pools, managed, peer, poison, race, stacks;
+  bool stable_primary;
   char report[4096];
 };
 
@@ -261,7 +266,10 @@ struct sim {
   pthread_cond_t idle; /* an operation ended while paused */
   pthread_cond_t untouched; /* no operation is at a block of memory any more */
   bool configured, initialised, paused, forked;
+  bool ended; /* shut down: nothing begins any more */
   int running;
+  int inside;   /* calls of the driver that have begun and not ended */
+  int touching; /* threads that use memory of arenas, without the lock */
   size_t page;
   struct options options;
   struct device devices[MAX_DEVICES];
@@ -285,6 +293,7 @@ struct sim {
   } fault;
   char *violations[100];
   uint64_t violation_count;
+  uint64_t refused_addresses; /* allocations that found no address space */
 };
 
 extern struct sim sim;
@@ -292,7 +301,11 @@ extern struct sim sim;
 /* sim.c */
 void sim_lock(void);
 void sim_unlock(void);
-struct thread *self(void);
+struct thread *self(void); /* under the lock */
+void touch_begin(void); /* gives the lock back: memory of arenas stays until touch_end */
+void touch_end(void);
+void call_left(void);
+bool refuse_address(size_t size); /* false, and says so once */
 void *fresh(size_t size); /* zeroed; aborts rather than answer NULL */
 void *grow(void *list, int count, int *room, size_t size);
 uint64_t nanoseconds(void);
@@ -307,9 +320,11 @@ CUresult call_end(CUresult result);
 
 /* object.c */
 CUresult object_add(struct object *object, enum kind kind);
+void object_rename(struct object *object, uintptr_t handle);
 void *object_find(const void *handle, enum kind kind); /* NULL if there is none or it is dead */
 void *object_find_dying(const void *handle, enum kind kind);
 void object_unref(struct object *object);
+void objects_close(void); /* their handles */
 void object_each(enum kind kind, void (*visit)(struct object *, void *), void *data);
 
 /* device.c, context.c */
@@ -418,11 +433,15 @@ CUresult capture_forbids_event(const struct event *event);   /* likewise */
 CUresult capture_forbids_context(struct context *context);   /* likewise */
 CUresult capture_forbids_captured(const struct event *event); /* anything else with an event */
 CUresult capture_forbids_pool(struct stream *stream);        /* stream-ordered memory */
+/* reach.c */
+int reach_flags(const struct context *context, const struct block *block);
+CUresult reach_check(const struct context *context, const struct block *block); /* of NULL: success */
 
 /* arena.c */
 bool arena_take(struct block *block);
 void arena_give(struct block *block);
 bool arena_owns(uintptr_t address);
+void arenas_close(void);
 
 /* block.c */
 struct block *block_new(enum memory memory, struct context *context, int device, size_t size);

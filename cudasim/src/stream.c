@@ -69,10 +69,16 @@ static void lie(struct stream *s) {
   }
   uint64_t end = nanoseconds() + delay;
   struct timespec until = {(time_t)(end / 1000000000), (long)(end % 1000000000)};
-  while (nanoseconds() < end) pthread_cond_timedwait(&s->changed, &sim.lock, &until);
+  while (nanoseconds() < end && !sim.ended) pthread_cond_timedwait(&s->changed, &sim.lock, &until);
 }
 
-static bool held(const struct op *op) { return sim.paused || (op->event && op->event->held); }
+static bool held(const struct op *op) {
+  return !sim.ended && (sim.paused || (op->event && op->event->held));
+}
+
+static bool lazy_until_asked(const struct stream *s, const struct op *op) {
+  return sim.options.lazy && op->seq > s->demanded && !sim.ended;
+}
 
 static void *work(void *data) {
   struct stream *s = data;
@@ -81,12 +87,12 @@ static void *work(void *data) {
     while (!s->first && !s->object.dead) pthread_cond_wait(&s->changed, &sim.lock);
     struct op *op = s->first;
     if (!op) break;
-    while (sim.options.lazy && op->seq > s->demanded) pthread_cond_wait(&s->changed, &sim.lock);
+    while (lazy_until_asked(s, op)) pthread_cond_wait(&s->changed, &sim.lock);
     points_wait(&op->after);
     ipc_event_await(op);
     lie(s);
     while (held(op)) pthread_cond_wait(&sim.go, &sim.lock);
-    op_run(s, op);
+    if (!sim.ended) op_run(s, op);
     s->first = op->next;
     if (!s->first) s->tail = NULL;
     s->done = op->seq;
@@ -302,10 +308,10 @@ CUresult stream_add_callback(CUstream stream, CUstreamCallback function, void *d
 }
 
 void cudasim_pause(void) {
-  const int own = self()->in_host_function;
   sim_lock();
+  const int own = !sim.ended && self()->in_host_function;
   sim.paused = true;
-  while (sim.running > own) pthread_cond_wait(&sim.idle, &sim.lock);
+  while (sim.running > own && !sim.ended) pthread_cond_wait(&sim.idle, &sim.lock);
   sim_unlock();
 }
 

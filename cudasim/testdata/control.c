@@ -23,7 +23,7 @@ RULE(bad_options_are_refused, "", .unreported = true) {
 		"device=2",   "devices",     "devices=",         "devices=x",  "devices=17", "devices=-1",
 		"delay=-1",   "delay=1s",    "schedule=quick",   "memory=",    "memory=1G",  "pools=2",
 		"seed=abc",   "version=x",   "devices=2 ",       "pageable_async=yes", ",,=", "=1",
-		"devices=99999999999999999999",
+		"devices=99999999999999999999", "primary=old",
 	};
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
 		if (cudasim_configure(bad[i]) != -1) fail(__FILE__, __LINE__, "accepted: %s", bad[i]);
@@ -36,7 +36,7 @@ RULE(bad_options_are_refused, "", .unreported = true) {
 
 RULE(every_option_is_accepted, "", .unreported = true) {
 	SAME(cudasim_configure("devices=3,delay=1,schedule=random,seed=5,pageable_async=1,memory=65536,"
-	                       "host_memory=65536,version=11040,pools=0,managed=0,peer=0,poison=0"), 0);
+	                       "host_memory=65536,version=11040,pools=0,managed=0,peer=0,poison=0,primary=stable"), 0);
 	OK(cuInit(0));
 }
 

@@ -8,7 +8,7 @@ static int int_of(CUdeviceptr p, int attribute) {
 }
 
 static bool is_managed(CUdeviceptr p) {
-	unsigned value = 0; /* "a boolean": programs make room for four bytes, and read any that is set */
+	unsigned value = 77;
 	OK(cuPointerGetAttribute(&value, CU_POINTER_ATTRIBUTE_IS_MANAGED, p));
 	return value;
 }
@@ -139,6 +139,26 @@ RULE(many_attributes_of_unknown_addresses_are_zero_and_no_error, "") {
 	CHECK(a.context == NULL && a.type == 0 && a.device == 0 && a.host == NULL && !a.managed);
 	a = ask(0);
 	CHECK(a.context == NULL && a.type == 0);
+}
+
+/* "a boolean": programs make room for an int, which the driver fills. */
+RULE(boolean_attributes_are_four_bytes, "") {
+	use(0);
+	CUdeviceptr m;
+	OK(cuMemAllocManaged(&m, 1000, CU_MEM_ATTACH_GLOBAL));
+	int booleans[] = {CU_POINTER_ATTRIBUTE_IS_MANAGED, CU_POINTER_ATTRIBUTE_MAPPED, 10, 15};
+	for (int i = 0; i < 4; i++) {
+		unsigned char one[8], many[8];
+		void *values[] = {many};
+		memset(one, 0xEE, sizeof one);
+		memset(many, 0xEE, sizeof many);
+		OK(cuPointerGetAttribute(one, booleans[i], m));
+		OK(cuPointerGetAttributes(1, &booleans[i], values, m));
+		SAME(one[0], i < 2);
+		CHECK(all_bytes(one + 1, 0, 3) && all_bytes(one + 4, 0xEE, 4));
+		CHECK(memcmp(one, many, sizeof one) == 0);
+	}
+	OK(cuMemFree_v2(m));
 }
 
 RULE(buffer_ids_are_not_used_twice, "") {

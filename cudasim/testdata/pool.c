@@ -40,6 +40,28 @@ RULE(pool_memory_is_usable_in_stream_order, "") {
 	OK(cuStreamDestroy_v2(s));
 }
 
+RULE(stream_ordered_allocation_in_a_stream_needs_no_current_context, "") {
+	CUcontext context = use(0);
+	CUstream s = new_stream();
+	CUmemoryPool pool = new_pool();
+	CUdeviceptr m, from_pool;
+	OK(cuCtxSetCurrent(NULL));
+	m = allocate(1000, s);
+	OK(cuMemAllocFromPoolAsync(&from_pool, 1000, pool, s));
+	OK(cuMemFreeAsync(from_pool, s));
+	OK(cuMemFreeAsync(m, s));
+	/* A default stream is that of the current context. */
+	IS(cuMemAllocAsync(&m, 1000, NULL), CUDA_ERROR_INVALID_CONTEXT);
+	IS(cuMemAllocFromPoolAsync(&m, 1000, pool, NULL), CUDA_ERROR_INVALID_CONTEXT);
+	m = allocate(1000, s);
+	IS(cuMemFreeAsync(m, NULL), CUDA_ERROR_INVALID_CONTEXT);
+	OK(cuMemFreeAsync(m, s));
+	OK(cuStreamSynchronize(s));
+	OK(cuMemPoolDestroy(pool));
+	OK(cuStreamDestroy_v2(s));
+	OK(cuCtxSetCurrent(context));
+}
+
 RULE(the_host_cannot_touch_pool_memory, "") {
 	use(0);
 	CUdeviceptr m = allocate(4096, NULL);

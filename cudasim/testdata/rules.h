@@ -88,6 +88,7 @@ enum {
 	CUDA_ERROR_INVALID_VALUE = 1,
 	CUDA_ERROR_OUT_OF_MEMORY = 2,
 	CUDA_ERROR_NOT_INITIALIZED = 3,
+	CUDA_ERROR_DEINITIALIZED = 4,
 	CUDA_ERROR_NO_DEVICE = 100,
 	CUDA_ERROR_INVALID_DEVICE = 101,
 	CUDA_ERROR_INVALID_CONTEXT = 201,
@@ -158,6 +159,7 @@ enum {
 	CU_POINTER_ATTRIBUTE_RANGE_START_ADDR = 11,
 	CU_POINTER_ATTRIBUTE_RANGE_SIZE = 12,
 	CU_POINTER_ATTRIBUTE_MAPPED = 13,
+	CU_POINTER_ATTRIBUTE_ACCESS_FLAGS = 16,
 	CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE = 17,
 
 	CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING = 41,
@@ -175,6 +177,7 @@ enum {
 
 	CU_MEM_ALLOCATION_TYPE_PINNED = 1,
 	CU_MEM_LOCATION_TYPE_DEVICE = 1,
+	CU_MEM_ACCESS_FLAGS_PROT_NONE = 0,
 	CU_MEM_ACCESS_FLAGS_PROT_READWRITE = 3,
 
 	CU_GET_PROC_ADDRESS_DEFAULT = 0,
@@ -233,6 +236,9 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice device);
 
 CUresult cuCtxCreate_v2(CUcontext *context, unsigned flags, CUdevice device);
 CUresult cuCtxDestroy_v2(CUcontext context);
+CUresult cuCtxAttach(CUcontext *context, unsigned flags);
+CUresult cuCtxDetach(CUcontext context);
+CUresult cuModuleGetLoadingMode(int *mode);
 CUresult cuCtxPushCurrent_v2(CUcontext context);
 CUresult cuCtxPopCurrent_v2(CUcontext *context);
 CUresult cuCtxGetCurrent(CUcontext *context);
@@ -361,6 +367,8 @@ void cudasim_host_write(void *address, size_t size);
 void cudasim_drain(void);
 void cudasim_forget_violations(void);
 size_t cudasim_report(char *out, size_t size);
+int cudasim_write_report(void);
+void cudasim_shut_down(void);
 
 /* ---- helpers ---- */
 

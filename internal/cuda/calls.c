@@ -264,6 +264,18 @@ result cdevice_v0_cuda_copy(table d, uintptr_t context, const cdevice_v0_cuda_ra
   });
 }
 
+result cdevice_v0_cuda_copy_peer(table d, uintptr_t context, uintptr_t dst_context, uintptr_t src_context,
+                                 const cdevice_v0_cuda_range *ranges, size_t count, uintptr_t stream) {
+  IN_CONTEXT(d, context, r, for (size_t i = 0; i < count; i++) {
+    if (ranges[i].size == 0) continue;
+    if (CALL(&r, d, cuMemcpyPeerAsync, (uintptr_t)ranges[i].dst, dst_context, (uintptr_t)ranges[i].src, src_context,
+             (size_t)ranges[i].size, stream)) {
+      r.value = i;
+      break;
+    }
+  });
+}
+
 result cdevice_v0_cuda_memset(table d, uintptr_t context, uintptr_t p, unsigned char byte, size_t size,
                               uintptr_t stream) {
   IN_CONTEXT(d, context, r, CALL(&r, d, cuMemsetD8Async, p, byte, size, stream));
@@ -324,11 +336,38 @@ result cdevice_v0_cuda_event_synchronize(table d, uintptr_t context, uintptr_t e
 /* CUpointer_attribute */
 enum { memory_type = 2, is_managed = 8, device_ordinal = 9, range_start = 11, range_size = 12 };
 
-result cdevice_v0_cuda_pointer_query(table d, uintptr_t context, uintptr_t p, cdevice_v0_cuda_pointer *out) {
+static int query(result *r, table d, uintptr_t p, cdevice_v0_cuda_pointer *out) {
   int attributes[] = {memory_type, is_managed, device_ordinal, range_start, range_size};
   void *values[] = {&out->memory, &out->managed, &out->ordinal, &out->start, &out->size};
   memset(out, 0, sizeof *out);
-  IN_CONTEXT(d, context, r, CALL(&r, d, cuPointerGetAttributes, 5, attributes, values, p));
+  return CALL(r, d, cuPointerGetAttributes, 5, attributes, values, p);
+}
+
+result cdevice_v0_cuda_pointer_query(table d, uintptr_t context, uintptr_t p, cdevice_v0_cuda_pointer *out) {
+  IN_CONTEXT(d, context, r, query(&r, d, p, out));
+}
+
+enum { device_memory = 2 };
+
+/* Many ranges lie in few allocations: the driver is asked about each once. */
+static int find_end(result *r, table d, uintptr_t p, cdevice_v0_cuda_pointer *last, int32_t *out) {
+  if (p - last->start >= last->size && query(r, d, p, last)) return r->code;
+  *out = last->memory == device_memory && !last->managed ? last->ordinal : CDEVICE_V0_CUDA_HOST_END;
+  return 0;
+}
+
+result cdevice_v0_cuda_find_ends(table d, uintptr_t context, const cdevice_v0_cuda_range *ranges, size_t count,
+                                 cdevice_v0_cuda_ends *out) {
+  cdevice_v0_cuda_pointer dst = {0}, src = {0};
+  IN_CONTEXT(d, context, r, for (size_t i = 0; i < count; i++) {
+    out[i] = (cdevice_v0_cuda_ends){CDEVICE_V0_CUDA_HOST_END, CDEVICE_V0_CUDA_HOST_END};
+    if (ranges[i].size == 0) continue;
+    if (find_end(&r, d, (uintptr_t)ranges[i].dst, &dst, &out[i].dst) ||
+        find_end(&r, d, (uintptr_t)ranges[i].src, &src, &out[i].src)) {
+      r.value = i;
+      break;
+    }
+  });
 }
 
 result cdevice_v0_cuda_launch_host(table d, uintptr_t context, uintptr_t stream, void (*function)(void *),

@@ -5,6 +5,10 @@ package cuda
 // #cgo nocallback cdevice_v0_cuda_pool_memory_free
 // #cgo noescape cdevice_v0_cuda_copy
 // #cgo nocallback cdevice_v0_cuda_copy
+// #cgo noescape cdevice_v0_cuda_copy_peer
+// #cgo nocallback cdevice_v0_cuda_copy_peer
+// #cgo noescape cdevice_v0_cuda_find_ends
+// #cgo nocallback cdevice_v0_cuda_find_ends
 // #cgo nocallback cdevice_v0_cuda_memset
 // #cgo nocallback cdevice_v0_cuda_stream_query
 // #cgo nocallback cdevice_v0_cuda_stream_wait
@@ -92,25 +96,65 @@ func (c *Context) MemoryInfo() (free, total int64, err error) {
 	return int64(r.value), int64(all), nil
 }
 
-// Copy enqueues all ranges on the stream, in one crossing into C.
+// Copy enqueues all ranges on the stream, in one crossing into C. The device of the
+// stream must reach their memory; see [Context.CopyPeer].
 func (c *Context) Copy(ranges []device.Range, stream uintptr) error {
 	if len(ranges) == 0 {
 		return nil
 	}
-	// device.Range has no Go pointers, and the layout of cdevice_v0_cuda_range.
-	first := (*C.cdevice_v0_cuda_range)(unsafe.Pointer(unsafe.SliceData(ranges)))
-	r := C.cdevice_v0_cuda_copy(c.table, c.handle, first, C.size_t(len(ranges)), C.uintptr_t(stream))
-	if r.code != 0 {
-		failed := ranges[r.value]
-		return c.fail(r, uintptr(failed.Dst), uintptr(failed.Src), failed.Size)
+	r := C.cdevice_v0_cuda_copy(c.table, c.handle, rangesOf(ranges), C.size_t(len(ranges)), C.uintptr_t(stream))
+	return c.failAt(r, ranges)
+}
+
+// CopyPeer is Copy of ranges that go from device memory of one context to that of
+// another, neither of which c need reach.
+func (c *Context) CopyPeer(to, from *Context, ranges []device.Range, stream uintptr) error {
+	if len(ranges) == 0 {
+		return nil
 	}
-	return nil
+	r := C.cdevice_v0_cuda_copy_peer(c.table, c.handle, to.handle, from.handle, rangesOf(ranges), C.size_t(len(ranges)), C.uintptr_t(stream))
+	return c.failAt(r, ranges)
+}
+
+// Ends are the devices whose memory the ends of a range are; [HostEnd] for managed
+// memory and all memory of the host.
+type Ends struct{ Dst, Src int32 }
+
+// HostEnd is an end that is not a device's own memory.
+const HostEnd = C.CDEVICE_V0_CUDA_HOST_END
+
+// FindEnds asks the driver about the ends of all ranges: once per allocation, where
+// neighbours in the list are of the same one.
+func (c *Context) FindEnds(ranges []device.Range) ([]Ends, error) {
+	if len(ranges) == 0 {
+		return nil, nil
+	}
+	ends := make([]Ends, len(ranges))
+	out := (*C.cdevice_v0_cuda_ends)(unsafe.Pointer(unsafe.SliceData(ends)))
+	r := C.cdevice_v0_cuda_find_ends(c.table, c.handle, rangesOf(ranges), C.size_t(len(ranges)), out)
+	return ends, c.failAt(r, ranges)
+}
+
+// rangesOf is the list in C: device.Range has no Go pointers, and the layout of
+// cdevice_v0_cuda_range.
+func rangesOf(ranges []device.Range) *C.cdevice_v0_cuda_range {
+	return (*C.cdevice_v0_cuda_range)(unsafe.Pointer(unsafe.SliceData(ranges)))
+}
+
+// failAt makes the error of a call for the range whose index is the result's value.
+func (c *Context) failAt(r C.cdevice_v0_cuda_result, ranges []device.Range) error {
+	if r.code == 0 {
+		return nil
+	}
+	failed := ranges[r.value]
+	return c.fail(r, uintptr(failed.Dst), uintptr(failed.Src), failed.Size)
 }
 
 var (
 	_ = [1]struct{}{}[unsafe.Sizeof(device.Range{})-C.sizeof_cdevice_v0_cuda_range]
 	_ = [1]struct{}{}[unsafe.Offsetof(device.Range{}.Src)-8]
 	_ = [1]struct{}{}[unsafe.Offsetof(device.Range{}.Size)-16]
+	_ = [1]struct{}{}[unsafe.Sizeof(Ends{})-C.sizeof_cdevice_v0_cuda_ends]
 )
 
 // Memset enqueues the filling of size bytes at p.

@@ -97,6 +97,20 @@ cdevice_v0_cuda_result cdevice_v0_cuda_pool_memory_free(cdevice_v0_cuda_table, u
  * those before it are enqueued. */
 cdevice_v0_cuda_result cdevice_v0_cuda_copy(cdevice_v0_cuda_table, uintptr_t context,
                                             const cdevice_v0_cuda_range *ranges, size_t count, uintptr_t stream);
+/* The same between memory of two contexts, or inside one that is not the stream's. */
+cdevice_v0_cuda_result cdevice_v0_cuda_copy_peer(cdevice_v0_cuda_table, uintptr_t context, uintptr_t dst_context,
+                                                 uintptr_t src_context, const cdevice_v0_cuda_range *ranges,
+                                                 size_t count, uintptr_t stream);
+
+/* Whose memory the two ends of a range are: the ordinal of a device, or HOST_END for managed memory
+ * and all memory of the host. */
+typedef struct {
+  int32_t dst, src;
+} cdevice_v0_cuda_ends;
+enum { CDEVICE_V0_CUDA_HOST_END = -1 };
+cdevice_v0_cuda_result cdevice_v0_cuda_find_ends(cdevice_v0_cuda_table, uintptr_t context,
+                                                 const cdevice_v0_cuda_range *ranges, size_t count,
+                                                 cdevice_v0_cuda_ends *out);
 cdevice_v0_cuda_result cdevice_v0_cuda_memset(cdevice_v0_cuda_table, uintptr_t context, uintptr_t p,
                                               unsigned char byte, size_t size, uintptr_t stream);
 

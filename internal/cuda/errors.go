@@ -18,6 +18,7 @@ const (
 	InvalidValue                Code = 1
 	OutOfMemory                 Code = 2
 	NotInitialized              Code = 3
+	Deinitialized               Code = 4
 	StubLibrary                 Code = 34
 	NoDevice                    Code = 100
 	InvalidDevice               Code = 101

@@ -45,6 +45,7 @@ struct cdevice_v0_cuda_pool_access; /* CUmemAccessDesc */
   X(NEEDED, cuMemHostUnregister, "cuMemHostUnregister", (uintptr_t)) \
   X(NEEDED, cuPointerGetAttributes, "cuPointerGetAttributes", (unsigned, int*, void**, uintptr_t)) \
   X(NEEDED, cuMemcpyAsync, "cuMemcpyAsync", (uintptr_t, uintptr_t, size_t, uintptr_t)) \
+  X(NEEDED, cuMemcpyPeerAsync, "cuMemcpyPeerAsync", (uintptr_t, uintptr_t, uintptr_t, uintptr_t, size_t, uintptr_t)) \
   X(NEEDED, cuMemsetD8Async, "cuMemsetD8Async", (uintptr_t, unsigned char, size_t, uintptr_t)) \
   X(NEEDED, cuStreamCreateWithPriority, "cuStreamCreateWithPriority", (uintptr_t*, unsigned, int)) \
   X(NEEDED, cuStreamDestroy, "cuStreamDestroy_v2", (uintptr_t)) \

@@ -66,6 +66,10 @@ type platform struct {
 	mu     sync.Mutex
 	gpus   map[int64]*opening
 	open   atomic.Pointer[gpu] // one of its GPUs that are open, if any
+	owners sync.Map            // int32 -> *gpu: those that are open, by ordinal
+	// several reports whether the driver has more than one GPU: only then can memory be
+	// another one's.
+	several atomic.Bool
 }
 
 type opening struct {
@@ -129,6 +133,7 @@ func Open(ordinal int64, opts ...Option) (*Device, error) {
 	if ordinal < 0 || ordinal >= int64(count) {
 		return nil, fmt.Errorf("cuda: open cuda:%d: the driver has %d devices, numbered from 0: %w", ordinal, count, device.ErrNotSupported)
 	}
+	p.several.Store(count > 1)
 	p.mu.Lock()
 	o, ok := p.gpus[ordinal]
 	if !ok {
@@ -179,6 +184,7 @@ func openGPU(p *platform, ordinal int) (*gpu, error) {
 	g.managed = &Device{g, device.CUDAManaged}
 	g.cache = hostcache.New(g.host, 0)
 	p.open.Store(g)
+	p.owners.Store(int32(ordinal), g)
 	return g, nil
 }
 
@@ -187,6 +193,7 @@ func openGPU(p *platform, ordinal int) (*gpu, error) {
 // handles of it may be anywhere in the process.
 func (g *gpu) close() error {
 	g.platform.open.CompareAndSwap(g, nil)
+	g.platform.owners.CompareAndDelete(int32(g.ctx.Ordinal()), g)
 	var steps []func() error
 	if g.pool != 0 {
 		steps = append(steps, func() error { return g.ctx.FreePool(g.pool) })

@@ -1,6 +1,8 @@
 package cudaalloc
 
 import (
+	"errors"
+
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/cuda"
 )
@@ -28,7 +30,7 @@ func (d *Device) Lookup(p device.Ptr) (device.Allocation, error) {
 }
 
 // lookup asks each driver of which a GPU is open. One GPU is enough: it knows the memory of
-// all that its driver has.
+// all that its driver has. A driver that was shut down has none.
 func lookup(p device.Ptr) (device.Allocation, error) {
 	platforms.Lock()
 	var open []*gpu
@@ -40,6 +42,10 @@ func lookup(p device.Ptr) (device.Allocation, error) {
 	platforms.Unlock()
 	for _, g := range open {
 		found, err := g.own.Lookup(p)
+		if errors.Is(err, cuda.Deinitialized) {
+			g.platform.open.CompareAndSwap(g, nil)
+			continue
+		}
 		if err != nil || found.ID.Type != device.CPU {
 			return found, err
 		}

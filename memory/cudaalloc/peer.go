@@ -7,7 +7,8 @@ import (
 )
 
 // CanAccessPeer says whether work on this GPU can be let read and write memory of
-// the other one, over NVLink or PCIe. Copies between the two work in any case.
+// the other one, over NVLink or PCIe. Copies between the two by [Device.Copy] work in
+// any case.
 func (d *Device) CanAccessPeer(peer *Device) (bool, error) {
 	return d.ctx.CanAccess(peer.ctx.Device)
 }

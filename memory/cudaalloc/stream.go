@@ -65,6 +65,14 @@ func (d *Device) on(s device.Stream) (*cuda.Context, uintptr, error) {
 	return d.ctx, s.Handle(), nil
 }
 
+// gpuOf is the GPU whose stream it is: that of the context which on returns.
+func (d *Device) gpuOf(s device.Stream) *gpu {
+	if own, ok := s.(*Stream); ok && own != nil {
+		return own.gpu
+	}
+	return d.gpu
+}
+
 // Device is the GPU whose stream this is.
 func (s *Stream) Device() device.Device { return s.gpu.own }
 

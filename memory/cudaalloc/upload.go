@@ -1,6 +1,7 @@
 package cudaalloc
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -47,16 +48,34 @@ func (d *Device) Upload(list []device.Range, s device.Stream) (device.Event, err
 	if err != nil {
 		return nil, err
 	}
+	gpu := d.gpuOf(s) // events are recorded in the context of their stream
+	if gpu != d.gpu && d.kind == device.CUDA {
+		return d.uploadAcross(gpu, direct, staged, stream)
+	}
 	if err := ctx.Copy(direct, stream); err != nil {
 		return nil, err
-	}
-	gpu := d.gpu
-	if own, ok := s.(*Stream); ok && own != nil {
-		gpu = own.gpu // events are recorded in the context of their stream
 	}
 	done, err := gpu.staging.copy(gpu, staged, stream)
 	if err != nil {
 		return nil, err
+	}
+	return done.event(), nil
+}
+
+// uploadAcross is Upload on a stream of another GPU, which need not reach d's memory.
+func (d *Device) uploadAcross(gpu *gpu, direct, staged []device.Range, stream uintptr) (device.Event, error) {
+	var done *sharedEvent
+	err := gpu.detour(d.gpu, stream, func(own uintptr) (err error) {
+		if err = d.ctx.Copy(direct, own); err == nil {
+			done, err = d.staging.copy(d.gpu, staged, own)
+		}
+		return err
+	})
+	switch {
+	case done == nil:
+		return nil, err
+	case err != nil:
+		return nil, errors.Join(err, done.event().Close())
 	}
 	return done.event(), nil
 }

@@ -7,9 +7,13 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/cuda"
 )
 
-// Copy enqueues all ranges on s, in one crossing into C. Each end of a range is
-// memory of any GPU that this process has open, page-locked, managed or plain host
-// memory. Plain memory is slower, and the driver may wait for the copy.
+// Copy enqueues all ranges on s. Each end of a range is memory of any GPU that this
+// process has open, page-locked, managed or plain host memory. Plain memory is slower,
+// and the driver may wait for the copy.
+//
+// Where the machine has several GPUs, the driver is asked whose memory the ends are.
+// Between two GPUs it copies whether or not one can access the other. Between the host
+// and a GPU that is not the stream's, a stream of that GPU copies, in order with s.
 //
 // After an error, the ranges before the one that it names are enqueued.
 func (d *Device) Copy(ranges []device.Range, s device.Stream) error {
@@ -22,7 +26,10 @@ func (d *Device) Copy(ranges []device.Range, s device.Stream) error {
 	if err != nil {
 		return err
 	}
-	return ctx.Copy(ranges, stream)
+	if !d.platform.several.Load() {
+		return ctx.Copy(ranges, stream)
+	}
+	return d.gpuOf(s).copyAcross(ranges, stream)
 }
 
 // Memset enqueues on s the filling of size bytes at p with value.
@@ -33,6 +40,9 @@ func (d *Device) Memset(p device.Ptr, value byte, size int64, s device.Stream) e
 	ctx, stream, err := d.on(s)
 	if err != nil || size == 0 {
 		return err
+	}
+	if gpu := d.gpuOf(s); gpu != d.gpu && d.kind == device.CUDA {
+		return gpu.detour(d.gpu, stream, func(stream uintptr) error { return d.ctx.Memset(p, value, size, stream) })
 	}
 	return ctx.Memset(p, value, size, stream)
 }

@@ -1,0 +1,114 @@
+package cudaalloc_test
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cudasim"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/cudatest"
+	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
+)
+
+// pinned is page-locked memory of a GPU, and its bytes.
+func pinned(t *testing.T, gpu *cudaalloc.Device, n int) (device.Ptr, []byte) {
+	m, err := gpu.Host().Allocate(int64(n), nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, m.Free(nil)) })
+	return m.Ptr(), at(m.Ptr(), n)
+}
+
+// Work on a stream of one GPU with memory of another one's pool is done in the order of
+// that stream, though the GPU does not reach the memory.
+func TestGPUWorkOnAStreamOfAnotherGPU(t *testing.T) {
+	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
+		if len(m.GPUs) < 2 {
+			t.Skip("one GPU")
+		}
+		const n = 5000
+		here, there := m.GPUs[0], m.GPUs[1]
+		s, err := here.NewStream()
+		require.NoError(t, err)
+		defer s.Close()
+		memory, err := there.Allocate(n, nil)
+		require.NoError(t, err)
+		require.NoError(t, there.Legacy().Synchronize(background))
+		p, from := pinned(t, here, n)
+		q, to := pinned(t, there, n)
+		copied := func(what string, want byte) {
+			require.NoError(t, here.Copy([]device.Range{{Dst: q, Src: memory.Ptr(), Size: n}}, s))
+			require.NoError(t, s.Synchronize(background))
+			assert.Equal(t, bytes.Repeat([]byte{want}, n), to, what)
+		}
+
+		open := m.Hold(t, s)
+		require.NoError(t, there.Memset(memory.Ptr(), 1, n, s))
+		done, err := s.(*cudaalloc.Stream).Query()
+		require.NoError(t, err)
+		assert.False(t, done)
+		open()
+		copied("filled", 1)
+
+		open = m.Hold(t, s)
+		for i := range from {
+			from[i] = 9 // what is read before its turn is seen
+		}
+		require.NoError(t, here.Copy([]device.Range{{Dst: memory.Ptr(), Src: p, Size: n}}, s))
+		for i := range from {
+			from[i] = 2
+		}
+		open()
+		copied("copied from the host", 2)
+
+		open = m.Hold(t, s)
+		event, err := there.Upload([]device.Range{
+			{Dst: memory.Ptr(), Src: p, Size: n / 2},
+			{Dst: memory.Ptr() + n/2, Src: pointer(bytes.Repeat([]byte{3}, n-n/2)), Size: n - n/2},
+		}, s)
+		require.NoError(t, err)
+		done, err = event.(*cudaalloc.Event).Query()
+		require.NoError(t, err)
+		assert.False(t, done)
+		for i := range from {
+			from[i] = 3
+		}
+		open()
+		require.NoError(t, event.Synchronize(background))
+		require.NoError(t, event.Close())
+		copied("uploaded", 3)
+		require.NoError(t, memory.Free(nil))
+	})
+}
+
+// Between GPUs each range is one cuMemcpyPeerAsync, and the driver is asked once per
+// allocation whose memory it is; nothing else is called, and nothing waits.
+func TestCopyBetweenGPUsCalls(t *testing.T) {
+	for _, noPeer := range []bool{false, true} {
+		m := cudatest.Simulated(t, cudasim.Options{Devices: 2, NoPeer: noPeer})
+		a, b := m.GPUs[0], m.GPUs[1]
+		const n, pieces = 4096, 64
+		src, err := a.Allocate(n, nil)
+		require.NoError(t, err)
+		dst, err := b.Allocate(n, nil)
+		require.NoError(t, err)
+		require.NoError(t, a.Legacy().Synchronize(background))
+		var ranges []device.Range
+		for i := range device.Ptr(pieces) {
+			ranges = append(ranges, device.Range{Dst: dst.Ptr() + i*n/pieces, Src: src.Ptr() + i*n/pieces, Size: n / pieces})
+		}
+		m.Sim.ResetCounters()
+		require.NoError(t, b.Copy(ranges, b.Legacy()))
+		r := m.Sim.Report()
+		delete(r.Calls, "cuCtxGetCurrent")
+		delete(r.Calls, "cuCtxSetCurrent")
+		assert.Equal(t, map[string]int{"cuMemcpyPeerAsync": pieces, "cuPointerGetAttributes": 2}, r.Calls)
+		assert.Zero(t, r.Synchronisations)
+		require.NoError(t, b.Legacy().Synchronize(background))
+		assert.EqualValues(t, n, m.Sim.Report().Bytes.Peer)
+		require.NoError(t, dst.Free(nil))
+		require.NoError(t, src.Free(nil))
+	}
+}
