@@ -111,39 +111,41 @@ static bool ordered(const struct look *l, const struct access *before) {
   return before->epoch <= l->host_epoch;
 }
 
-static const char *place(const struct access *a, char *out, size_t size) {
-  if (!a->stream)
-    snprintf(out, size, "the host");
-  else
-    snprintf(out, size, "stream 0x%zx", (size_t)a->stream);
-  return out;
+struct place {
+  char name[48];
+};
+
+static struct place place_of(const struct access *a) {
+  static const char *const roles[] = {[ORDINARY] = "stream", [LEGACY] = "the legacy stream",
+                                      [PER_THREAD] = "a per-thread stream"};
+  struct place p = {"the host"};
+  if (a->stream) snprintf(p.name, sizeof p.name, "%s 0x%zx", roles[a->role], (size_t)a->stream);
+  return p;
 }
 
 static void advise(const struct access *before, const struct access *after, char *out, size_t size) {
-  char there[40], here[40];
-  place(before, there, sizeof there);
-  place(after, here, sizeof here);
+  const struct place there = place_of(before), here = place_of(after);
   if (!before->stream && !after->stream)
     *out = 0;
   else if (!before->stream)
     snprintf(out, size, "the host must do it before %s is queued, or wait for that first", after->call);
   else if (!after->stream)
-    snprintf(out, size, "wait for %s, or for an event recorded after it in %s, before %s", before->call, there,
+    snprintf(out, size, "wait for %s, or for an event recorded after it in %s, before %s", before->call, there.name,
              after->call);
   else
-    snprintf(out, size, "record an event after %s in %s and let %s wait for it before %s", before->call, there,
-             here, after->call);
+    snprintf(out, size, "record an event after %s in %s and let %s wait for it before %s", before->call, there.name,
+             here.name, after->call);
 }
 
 static void describe(const struct block *b, const struct range *r, const struct access *before, bool wrote,
                      const struct access *after, bool writes) {
-  char here[40], there[40], advice[400];
+  const struct place there = place_of(before), here = place_of(after);
+  char advice[400];
   advise(before, after, advice, sizeof advice);
   violation("%s in %s %s memory at 0x%zx to 0x%zx (%s, %zu bytes at 0x%zx, device %d) that %s in %s %s, and is not "
             "ordered after it: %s%s%s%s%s",
-            after->call, place(after, here, sizeof here), writes ? "writes" : "reads", (size_t)r->start,
-            (size_t)r->end, b->call, b->size, (size_t)b->address, b->device, before->call,
-            place(before, there, sizeof there), wrote ? "writes" : "reads", advice,
+            after->call, here.name, writes ? "writes" : "reads", (size_t)r->start, (size_t)r->end, b->call, b->size,
+            (size_t)b->address, b->device, before->call, there.name, wrote ? "writes" : "reads", advice,
             before->stack ? "; the earlier was queued at " : "", before->stack ? before->stack : "",
             after->stack ? "; the later at " : "", after->stack ? after->stack : "");
 }
@@ -268,7 +270,7 @@ void access_by(struct op *op, struct block *b, const char *memory, size_t size, 
 
 void access_by_host(const char *call, struct block *b, uintptr_t address, size_t size, bool write) {
   if (!sim.options.race || !size) return;
-  struct access *a = access_new(call, 0);
+  struct access *a = access_new(call, NULL);
   a->epoch = sim.host.epoch;
   struct look l = {.block = b, .access = a, .clock = sim.host.clock, .host_epoch = sim.host.epoch, .write = write};
   enter(&l, address, address + size);

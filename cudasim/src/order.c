@@ -68,13 +68,16 @@ static char *stack_of_call(void) {
   return text;
 }
 
-struct access *access_new(const char *call, uintptr_t stream) {
+struct access *access_new(const char *call, const struct stream *stream) {
   static uint64_t queued;
   struct access *a = fresh(sizeof *a);
   a->refs = 1;
   a->queued = ++queued;
   a->call = call;
-  a->stream = stream;
+  if (stream) {
+    a->role = stream->role;
+    a->stream = stream->object.handle;
+  }
   if (sim.options.stacks) a->stack = stack_of_call();
   return a;
 }
@@ -95,7 +98,7 @@ void order_queued(struct stream *s, struct op *op) {
   s->awaited = NULL;
   for (struct stream *other = s->context->streams; other; other = other->next)
     if (stream_precedes(other, s)) marks_add_clock(&op->awaited, other->awaited);
-  if (op->blocks[0]) op->access = access_new(op->call, s->object.handle);
+  if (op->blocks[0]) op->access = access_new(op->call, s);
 }
 
 static void learn_host(struct stream *s, struct clock *known, uint64_t epoch) {

@@ -52,6 +52,7 @@ struct access {
   int refs, slot;
   uint64_t epoch, queued; /* the second counts all accesses, in the order of their calls */
   const char *call;
+  int role;         /* of the stream */
   uintptr_t stream; /* its handle; 0: the host */
   char *stack;      /* where it was queued, NULL unless option stacks */
 };
@@ -81,7 +82,7 @@ struct ranges {
 
 void access_by(struct op *op, struct block *block, const char *memory, size_t size, bool write);
 void access_by_host(const char *call, struct block *block, uintptr_t address, size_t size, bool write);
-struct access *access_new(const char *call, uintptr_t stream);
+struct access *access_new(const char *call, const struct stream *stream); /* NULL: of the host */
 void access_drop(struct access *access);
 void ranges_free(struct ranges *ranges);
 

@@ -60,6 +60,7 @@ static void touch_all(struct two t, CUresult result) {
 	IS(cuMemcpyHtoDAsync_v2(there, t.pinned, size, t.stream[0]), result);
 	IS(cuMemcpyDtoHAsync_v2(t.pinned, there, size, t.stream[0]), result);
 	IS(cuMemsetD8Async(there, 1, size, t.stream[0]), result);
+	OK(cuStreamSynchronize(t.stream[0]));
 	IS(cuMemcpy(there, t.plain[0], size), result);
 	IS(cuMemcpyDtoD_v2(t.plain[0], there, size), result);
 	IS(cuMemcpyHtoD_v2(there, host, size), result);
