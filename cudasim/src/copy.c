@@ -46,6 +46,7 @@ struct copy {
   size_t size;
   enum wanted to_wanted, from_wanted;
   bool async;
+  int order; /* of the source, if it was asked for: CU_MEMCPY_SRC_ACCESS_ORDER_STREAM, ... */
 };
 
 static enum bytes kind_of(struct end to, struct end from) {
@@ -72,6 +73,13 @@ static void stage(struct op *op) {
   op->from = op->staging;
 }
 
+/* Unless the call says when its source is read, pageable memory is read as the options say. */
+static bool stages(const struct copy *c, struct end from) {
+  if (c->order == CU_MEMCPY_SRC_ACCESS_ORDER_STREAM) return false;
+  if (c->order == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL) return true;
+  return !from.block && !sim.options.pageable_async;
+}
+
 static CUresult queue(const struct copy *c, struct stream *s) {
   struct end to, from;
   CUresult r = find_end(c->to, c->size, c->to_wanted, &to);
@@ -87,7 +95,7 @@ static CUresult queue(const struct copy *c, struct stream *s) {
   op->staged = !to.block || !from.block;
   const bool wait = waits(op, c->async, to);
   s->object.refs++;
-  if (!wait && !from.block && !sim.options.pageable_async) stage(op);
+  if (!wait && stages(c, from)) stage(op);
   r = op_push(s, op);
   if (!r && wait) r = stream_wait(s, s->queued);
   object_unref(&s->object);
@@ -133,6 +141,17 @@ CUresult copy_dtoh_async(void *to, CUdeviceptr from, size_t size, CUstream strea
 
 CUresult copy_dtod_async(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream) {
   return run(&(struct copy){TO(ON_DEVICE), FROM(ON_DEVICE), .async = true}, stream);
+}
+
+CUresult copy_check(CUdeviceptr to, CUdeviceptr from, size_t size) {
+  struct end end;
+  if (!size) return CUDA_SUCCESS;
+  CUresult r = find_end(to, size, ANY, &end);
+  return r ? r : find_end(from, size, ANY, &end);
+}
+
+CUresult copy_ordered(CUdeviceptr to, CUdeviceptr from, size_t size, int order, CUstream stream) {
+  return run(&(struct copy){TO(ANY), FROM(ANY), .async = true, .order = order}, stream);
 }
 
 /* Memory of the host belongs to every context. */

@@ -28,7 +28,9 @@ extern "C" {
  *                      read late. 0: they are as a driver usually does them, see README (0)
  *   memory=BYTES       of each device (17179869184)
  *   host_memory=BYTES  that can be page-locked (17179869184)
- *   version=N          what cuDriverGetVersion answers (12040)
+ *   version=N          what cuDriverGetVersion answers (12040; 13000 with -DCUDASIM_13). A library that was
+ *                      built with -DCUDASIM_13 has the names that came with CUDA 13 and takes versions from
+ *                      13000 on, one that was built without takes those before
  *   pools=0            no stream-ordered allocation: the attribute says so, its functions answer
  *                      CUDA_ERROR_NOT_SUPPORTED (1)
  *   managed=0          no managed memory, likewise (1)
