@@ -12,6 +12,7 @@ demo: ## send real batches Go -> PyArrow -> Go, and print what happened
 test: ## everything: Go tests, then what others wrote, over the simulated driver and against PyArrow
 	$(GO) test -shuffle=on ./...
 	integration/cuda/run.sh
+	integration/cuda/run.sh --cuda-13
 	integration/run.sh
 
 check: lint gorgonia test race checkptr cgocheck asan gpu ## what must pass before a change lands
@@ -62,4 +63,4 @@ bench: ## side by side with cdata and a C program; fails if a promised ratio doe
 	$(GO) run ./bench -check -out bench/results/latest.json
 
 clean:
-	rm -rf build integration/.venv integration/cuda/.venv
+	rm -rf build integration/.venv integration/cuda/.venv integration/cuda/.venv-13
