@@ -26,7 +26,7 @@ lint: cc ## formatting, vet, staticcheck, warnings of the C compiler
 	$(GO) tool -modfile=ci/tools/go.mod staticcheck ./...
 
 cc: # cgo's own code does not compile with these flags, so ours is checked apart
-	for f in $$(find . -name '*.c' -not -path '*/.venv/*'); do \
+	for f in $$(find . -name '*.c' -not -path '*/.venv*/*'); do \
 		$${CC:-gcc} -std=c11 -D_GNU_SOURCE -Wall -Wextra -Wpedantic -Werror -fsyntax-only $$f || exit 1; \
 	done
 
