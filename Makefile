@@ -12,6 +12,7 @@ demo: ## send real batches Go -> PyArrow -> Go, and print what happened
 test: ## everything: Go tests, then what others wrote, over the simulated driver and against PyArrow
 	$(GO) test -shuffle=on ./...
 	integration/cuda/run.sh
+	integration/cuda/run.sh --cuda-13
 	integration/run.sh
 
 check: lint gorgonia test race checkptr cgocheck asan gpu ## what must pass before a change lands
@@ -25,7 +26,7 @@ lint: cc ## formatting, vet, staticcheck, warnings of the C compiler
 	$(GO) tool -modfile=ci/tools/go.mod staticcheck ./...
 
 cc: # cgo's own code does not compile with these flags, so ours is checked apart
-	for f in $$(find . -name '*.c' -not -path '*/.venv/*'); do \
+	for f in $$(find . -name '*.c' -not -path '*/.venv*/*'); do \
 		$${CC:-gcc} -std=c11 -D_GNU_SOURCE -Wall -Wextra -Wpedantic -Werror -fsyntax-only $$f || exit 1; \
 	done
 
@@ -65,4 +66,4 @@ bench: ## side by side with cdata and a C program; fails if a promised ratio doe
 	$(GO) run ./bench -check -out bench/results/latest.json
 
 clean:
-	rm -rf build integration/.venv integration/cuda/.venv
+	rm -rf build integration/.venv integration/cuda/.venv integration/cuda/.venv-13

@@ -42,8 +42,26 @@ var flags = []string{
 //
 // What was built once is kept in the user's cache directory, under a name made
 // of the sources, the flags and the compiler's version.
+//
+// It is the library of [Options.Build] for a driver before version 13.
 func Build(missing ...string) (path string, err error) {
-	return build(nil, missing)
+	return Options{Missing: missing}.Build()
+}
+
+// Build is [Build] for the machine o: of o.Version, and without o.Missing. Versions
+// from 13000 on need another library than those before, as programs that do not know
+// the names that came with CUDA 13 shall not find them. The machine's other options
+// are not part of the library; they are given by the environment variable CUDASIM.
+func (o Options) Build() (path string, err error) {
+	return build(versionFlags(o.Version), o.Missing)
+}
+
+// versionFlags are the compiler flags of a library that can answer that version.
+func versionFlags(version int) []string {
+	if version >= 13000 {
+		return []string{"-DCUDASIM_13"}
+	}
+	return nil
 }
 
 // build is Build with further compiler flags.

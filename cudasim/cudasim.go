@@ -55,7 +55,7 @@ type Options struct {
 
 	Memory     int64 // bytes of each device; 0 is 16 GiB
 	HostMemory int64 // bytes that can be page-locked; 0 is 16 GiB
-	Version    int   // what cuDriverGetVersion answers; 0 is 12040
+	Version    int   // what cuDriverGetVersion answers; 0 is 12040. See [Options.Build]
 
 	NoPools   bool // no stream-ordered allocation
 	NoManaged bool // no managed memory
@@ -136,7 +136,7 @@ func Load(t testing.TB, o Options) *Sim {
 }
 
 func load(dir string, o Options) (*Sim, error) {
-	built, err := Build(o.Missing...)
+	built, err := o.Build()
 	if err != nil {
 		return nil, err
 	}

@@ -94,6 +94,15 @@ func TestEveryOptionIsAccepted(t *testing.T) {
 	assert.NotZero(t, s.lib.symbol("cuMemFreeAsync"))
 }
 
+func TestTheVersionSelectsTheLibrary(t *testing.T) {
+	s := Load(t, Options{Version: 13000, Missing: []string{"cuMemSetMemPool"}})
+	assert.NotZero(t, s.lib.symbol("cuMemGetMemPool"))
+	assert.Zero(t, s.lib.symbol("cuMemSetMemPool"))
+	assert.Zero(t, Load(t, Options{Version: 12090}).lib.symbol("cuMemGetMemPool"))
+	_, err := Build("cuMemGetMemPool")
+	assert.ErrorContains(t, err, "no function cuMemGetMemPool")
+}
+
 func TestBadOptionsAreRefused(t *testing.T) {
 	_, err := load(t.TempDir(), Options{Devices: 17})
 	assert.ErrorContains(t, err, `"devices=17"`)

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -66,13 +67,31 @@ func (r rules) run(t testing.TB, options, missing string, args ...string) (out [
 	if missing != "" {
 		without = []string{missing}
 	}
-	lib, err := build(r.flags, without)
+	lib, err := build(slices.Concat(r.flags, versionFlags(versionOf(t, options))), without)
 	require.NoError(t, err)
+	return r.runWith(t, lib, options, args...)
+}
+
+// runWith runs the program with that library.
+func (r rules) runWith(t testing.TB, lib, options string, args ...string) (out []byte, err error) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, r.program, args...)
 	cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+filepath.Dir(lib), "CUDASIM="+options)
 	return cmd.CombinedOutput()
+}
+
+// versionOf is the version that options ask for, 0 if they do not.
+func versionOf(t testing.TB, options string) int {
+	for pair := range strings.SplitSeq(options, ",") {
+		if text, ok := strings.CutPrefix(pair, "version="); ok {
+			version, err := strconv.Atoi(text)
+			require.NoError(t, err)
+			return version
+		}
+	}
+	return 0
 }
 
 func (r rules) list(t testing.TB) (list []rule) {
@@ -227,6 +246,19 @@ func TestEnvironment(t *testing.T) {
 		out, err = limited(gigabyte, "", "address_space_may_run_out")
 		require.NoError(t, err, out)
 		assert.Equal(t, 1, strings.Count(out, "cudasim: the process has no address space for"), out)
+	})
+	t.Run("a library has the names of its version, and no other version", func(t *testing.T) {
+		of13 := rules{r.program, versionFlags(13000)}
+		out, err := of13.run(t, "", "", "names_of_13_are_there_with_version_13")
+		assert.NoError(t, err, "%s", out)
+		out, err = of13.run(t, "version=12040", "", "version_is_known_before_init")
+		assert.Error(t, err)
+		assert.Contains(t, string(out), "version=12040 needs a library that is built without -DCUDASIM_13")
+		lib, err := Build()
+		require.NoError(t, err)
+		out, err = r.runWith(t, lib, "version=13000", "version_is_known_before_init")
+		assert.Error(t, err)
+		assert.Contains(t, string(out), "version=13000 needs a library that is built with -DCUDASIM_13")
 	})
 	t.Run("bad options abort", func(t *testing.T) {
 		for _, options := range []string{"devices=17", "device=2", "nonsense"} {

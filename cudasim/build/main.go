@@ -1,7 +1,7 @@
 // Command build compiles the simulated CUDA driver and prints the path of its
 // libcuda.so.1.
 //
-//	go run github.com/arrowdevice/arrowdevice/cudasim/build [-o path] [missing function ...]
+//	go run github.com/arrowdevice/arrowdevice/cudasim/build [-o path] [-version N] [missing function ...]
 package main
 
 import (
@@ -15,12 +15,13 @@ import (
 
 func main() {
 	out := flag.String("o", "", "copy the library to this `path`; a folder: as libcuda.so.1 in it")
+	version := flag.Int("version", 0, "the `version` that CUDASIM will ask for; from 13000 on it needs another library")
 	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "usage: build [-o path] [missing function ...]")
+		fmt.Fprintln(flag.CommandLine.Output(), "usage: build [-o path] [-version N] [missing function ...]")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
-	path, err := cudasim.Build(flag.Args()...)
+	path, err := cudasim.Options{Version: *version, Missing: flag.Args()}.Build()
 	if err == nil && *out != "" {
 		path, err = copyTo(path, *out)
 	}

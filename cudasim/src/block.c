@@ -53,9 +53,14 @@ static bool account(const struct block *b) {
       d->bytes += b->size;
       if (d->peak < d->bytes) d->peak = d->bytes;
       return true;
-    case MANAGED_MEMORY: sim.managed_bytes += b->size; return true;
+    case MANAGED_MEMORY:
+      if (b->pool && !pool_take(b->pool, b->size)) return false;
+      sim.managed_bytes += b->size;
+      return true;
     default:
-      if (b->size > sim.options.host_memory - sim.host_bytes - sim.registered_bytes) return false;
+      if (b->size > sim.options.host_memory - sim.host_bytes - sim.registered_bytes ||
+          (b->pool && !pool_take(b->pool, b->size)))
+        return false;
       *(b->memory == HOST_MEMORY ? &sim.host_bytes : &sim.registered_bytes) += b->size;
       return true;
   }
@@ -63,11 +68,9 @@ static bool account(const struct block *b) {
 
 static void forget(const struct block *b) {
   if (ipc_imported(b)) return;
+  if (b->pool) pool_give(b->pool, b->size);
   switch (b->memory) {
-    case DEVICE_MEMORY:
-      sim.devices[b->device].bytes -= b->size;
-      if (b->pool) pool_give(b->pool, b->size);
-      break;
+    case DEVICE_MEMORY: sim.devices[b->device].bytes -= b->size; break;
     case MANAGED_MEMORY: sim.managed_bytes -= b->size; break;
     case HOST_MEMORY: sim.host_bytes -= b->size; break;
     case REGISTERED_MEMORY: sim.registered_bytes -= b->size; break;

@@ -219,6 +219,21 @@ CUresult context_device(CUdevice *device) {
   return r;
 }
 
+/* Of the current context, if the handle is NULL. */
+static CUresult find(CUcontext handle, struct context **out) {
+  if (!handle) return current_context(out);
+  *out = object_find(handle, CONTEXT);
+  return *out ? (*out)->fault : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+CUresult context_device_of(CUdevice *device, CUcontext context) {
+  struct context *c;
+  if (!device) return CUDA_ERROR_INVALID_VALUE;
+  CUresult r = find(context, &c);
+  if (!r) *device = c->device;
+  return r;
+}
+
 CUresult context_flags(unsigned *flags) {
   struct context *c;
   if (!flags) return CUDA_ERROR_INVALID_VALUE;
@@ -236,9 +251,9 @@ CUresult context_api_version(CUcontext context, unsigned *version) {
   return CUDA_SUCCESS;
 }
 
-CUresult context_synchronize(void) {
+CUresult context_synchronize_of(CUcontext context) {
   struct context *c;
-  CUresult r = current_context(&c);
+  CUresult r = find(context, &c);
   if (!r) r = capture_forbids_context(c);
   if (r) return r;
   sim.synchronisations++;
@@ -248,6 +263,8 @@ CUresult context_synchronize(void) {
   object_unref(&c->object);
   return r;
 }
+
+CUresult context_synchronize(void) { return context_synchronize_of(NULL); }
 
 CUresult context_priorities(int *least, int *greatest) {
   struct context *c;

@@ -46,6 +46,7 @@ struct copy {
   size_t size;
   enum wanted to_wanted, from_wanted;
   bool async, peer;
+  int order; /* of the source, if it was asked for: CU_MEMCPY_SRC_ACCESS_ORDER_STREAM, ... */
 };
 
 static enum bytes kind_of(struct end to, struct end from) {
@@ -86,6 +87,13 @@ static CUresult wait_for(struct stream *s, const struct op *op, const struct mar
   return r;
 }
 
+/* Unless the call says when its source is read, pageable memory is read as the options say. */
+static bool stages(const struct copy *c, struct end from) {
+  if (c->order == CU_MEMCPY_SRC_ACCESS_ORDER_STREAM) return false;
+  if (c->order == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL) return true;
+  return !from.block && !sim.options.pageable_async;
+}
+
 static CUresult queue(const struct copy *c, struct stream *s) {
   struct end to, from;
   CUresult r = find_end(c->to, c->size, c->to_wanted, &to);
@@ -107,7 +115,10 @@ static CUresult queue(const struct copy *c, struct stream *s) {
   const bool wait = !captured && waits(op, c->async, to);
   op->waited = wait;
   s->object.refs++;
-  if (!wait && !captured && !from.block && !sim.options.pageable_async) stage(op);
+  if (!wait && !captured && stages(c, from)) {
+    if (from.block) access_by_host(op->call, from.block, c->from, c->size, false);
+    stage(op);
+  }
   struct marks before = {0};
   if (wait && sim.options.pageable_strict) marks_of_stream(&before, s);
   r = op_push(s, op);
@@ -156,6 +167,17 @@ CUresult copy_dtoh_async(void *to, CUdeviceptr from, size_t size, CUstream strea
 
 CUresult copy_dtod_async(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream) {
   return run(&(struct copy){TO(ON_DEVICE), FROM(ON_DEVICE), .async = true}, stream);
+}
+
+CUresult copy_check(CUdeviceptr to, CUdeviceptr from, size_t size) {
+  struct end end;
+  if (!size) return CUDA_SUCCESS;
+  CUresult r = find_end(to, size, ANY, &end);
+  return r ? r : find_end(from, size, ANY, &end);
+}
+
+CUresult copy_ordered(CUdeviceptr to, CUdeviceptr from, size_t size, int order, CUstream stream) {
+  return run(&(struct copy){TO(ANY), FROM(ANY), .async = true, .order = order}, stream);
 }
 
 /* Memory of the host belongs to every context. */

@@ -116,6 +116,7 @@ enum {
 };
 
 enum {
+  CU_MEM_LOCATION_TYPE_NONE = 0,
   CU_MEM_LOCATION_TYPE_DEVICE = 1,
   CU_MEM_LOCATION_TYPE_HOST = 2,
   CU_MEM_LOCATION_TYPE_HOST_NUMA = 3,
@@ -127,7 +128,7 @@ typedef struct {
   int id;
 } CUmemLocation;
 
-enum { CU_MEM_ALLOCATION_TYPE_PINNED = 1 };
+enum { CU_MEM_ALLOCATION_TYPE_PINNED = 1, CU_MEM_ALLOCATION_TYPE_MANAGED = 2 };
 
 typedef struct {
   int allocType;
@@ -161,6 +162,20 @@ typedef enum {
   CU_MEMPOOL_ATTR_USED_MEM_HIGH = 8
 } CUmemPool_attribute;
 
+enum {
+  CU_MEMCPY_SRC_ACCESS_ORDER_STREAM = 1,
+  CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL = 2,
+  CU_MEMCPY_SRC_ACCESS_ORDER_ANY = 3
+};
+
+enum { CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE = 1 };
+
+typedef struct {
+  int srcAccessOrder;
+  CUmemLocation srcLocHint, dstLocHint;
+  unsigned flags;
+} CUmemcpyAttributes;
+
 typedef struct {
   unsigned char bytes[16];
 } CUuuid;
@@ -187,6 +202,7 @@ typedef enum {
 _Static_assert(sizeof(CUmemPoolProps) == 88, "ABI");
 _Static_assert(sizeof(CUmemAccessDesc) == 12, "ABI");
 _Static_assert(sizeof(CUgraphEdgeData) == 8, "ABI");
+_Static_assert(sizeof(CUmemcpyAttributes) == 24, "ABI");
 _Static_assert(sizeof(CUdeviceptr) == sizeof(void *), "64-bit systems only");
 
 #define API(base, suffix, since, body, params, args) CUresult base##suffix params;

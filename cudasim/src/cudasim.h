@@ -34,7 +34,9 @@ extern "C" {
  *   stacks=1           violations tell where their calls were made, for programs in C (0)
  *   memory=BYTES       of each device (17179869184)
  *   host_memory=BYTES  that can be page-locked (17179869184)
- *   version=N          what cuDriverGetVersion answers (12040)
+ *   version=N          what cuDriverGetVersion answers (12040; 13000 with -DCUDASIM_13). A library that was
+ *                      built with -DCUDASIM_13 has the names that came with CUDA 13 and takes versions from
+ *                      13000 on, one that was built without takes those before
  *   pools=0            no stream-ordered allocation: the attribute says so, its functions answer
  *                      CUDA_ERROR_NOT_SUPPORTED (1)
  *   managed=0          no managed memory, likewise (1)

@@ -143,6 +143,8 @@ static const int attributes[] = {
     [150] = 0,         /* no version 12 has more */
 };
 
+static int host_pools(void) { return sim.options.version >= 13000 && sim.options.pools; }
+
 static int attribute_value(int attribute, CUdevice device) {
   switch (attribute) {
     case 33: return device + 1;               /* PCI_BUS_ID */
@@ -150,6 +152,8 @@ static int attribute_value(int attribute, CUdevice device) {
     case 85: return device;                   /* MULTI_GPU_BOARD_GROUP_ID */
     case 89: return (int)sim.options.managed; /* CONCURRENT_MANAGED_ACCESS */
     case 115: return (int)sim.options.pools;  /* MEMORY_POOLS_SUPPORTED */
+    case 142: return host_pools();            /* HOST_NUMA_MEMORY_POOLS_SUPPORTED */
+    case 144: return host_pools();            /* HOST_MEMORY_POOLS_SUPPORTED */
     default: return attributes[attribute];
   }
 }

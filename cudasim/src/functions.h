@@ -103,6 +103,7 @@ API_PTSZ(cuMemcpyHtoDAsync, _v2, 3020, copy_htod_async, (CUdeviceptr to, const v
 API_PTSZ(cuMemcpyDtoHAsync, _v2, 3020, copy_dtoh_async, (void *to, CUdeviceptr from, size_t size, CUstream stream), (to, from, size, stream))
 API_PTSZ(cuMemcpyDtoDAsync, _v2, 3020, copy_dtod_async, (CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream), (to, from, size, stream))
 API_PTSZ(cuMemcpyPeerAsync, , 4000, copy_peer_async, (CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t size, CUstream stream), (to, to_context, from, from_context, size, stream))
+API_PTSZ(cuMemcpyBatchAsync, , 12080, batch_copy, (CUdeviceptr *to, CUdeviceptr *from, size_t *sizes, size_t count, CUmemcpyAttributes *attributes, size_t *starts, size_t attribute_count, size_t *failed, CUstream stream), (to, from, sizes, count, attributes, starts, attribute_count, failed, stream))
 API_PTDS(cuMemsetD8, _v2, 3020, set_8, (CUdeviceptr to, unsigned char value, size_t count), (to, value, count))
 API_PTDS(cuMemsetD16, _v2, 3020, set_16, (CUdeviceptr to, unsigned short value, size_t count), (to, value, count))
 API_PTDS(cuMemsetD32, _v2, 3020, set_32, (CUdeviceptr to, unsigned value, size_t count), (to, value, count))
@@ -120,6 +121,8 @@ API_PTSZ(cuStreamWaitEvent, , 3020, stream_wait_event, (CUstream stream, CUevent
 API_PTSZ(cuStreamGetFlags, , 5050, stream_flags, (CUstream stream, unsigned *flags), (stream, flags))
 API_PTSZ(cuStreamGetPriority, , 5050, stream_priority, (CUstream stream, int *priority), (stream, priority))
 API_PTSZ(cuStreamGetCtx, , 9020, stream_context, (CUstream stream, CUcontext *context), (stream, context))
+API_PTSZ(cuStreamGetCtx, _v2, 12050, stream_contexts, (CUstream stream, CUcontext *context, void **green), (stream, context, green))
+API_PTSZ(cuStreamGetDevice, , 12080, stream_device, (CUstream stream, CUdevice *device), (stream, device))
 API_PTSZ(cuStreamGetId, , 12000, stream_id, (CUstream stream, unsigned long long *id), (stream, id))
 API_PTSZ(cuStreamAddCallback, , 5000, stream_add_callback, (CUstream stream, CUstreamCallback function, void *data, unsigned flags), (stream, function, data, flags))
 API_PTSZ(cuLaunchHostFunc, , 10000, stream_launch_host, (CUstream stream, CUhostFn function, void *data), (stream, function, data))
@@ -153,3 +156,6 @@ API(cuIpcOpenMemHandle, _v2, 11000, ipc_open_memory_v2, (CUdeviceptr *address, C
 API(cuIpcCloseMemHandle, , 4010, ipc_close_memory, (CUdeviceptr address), (address))
 API(cuIpcGetEventHandle, , 4010, ipc_get_event, (CUipcEventHandle *handle, CUevent event), (handle, event))
 API(cuIpcOpenEventHandle, , 4010, ipc_open_event, (CUevent *event, CUipcEventHandle handle), (event, handle))
+#ifdef CUDASIM_13
+#include "functions13.h"
+#endif

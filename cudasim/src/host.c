@@ -23,7 +23,7 @@ CUresult host_alloc(void **address, size_t size) { return host_alloc_flags(addre
 CUresult host_free(void *address) {
   if (!address) return CUDA_SUCCESS;
   struct block *b = block_at((uintptr_t)address);
-  if (!b || b->memory != HOST_MEMORY || b->address != (uintptr_t)address) return CUDA_ERROR_INVALID_VALUE;
+  if (!b || b->memory != HOST_MEMORY || b->pool || b->address != (uintptr_t)address) return CUDA_ERROR_INVALID_VALUE;
   return block_retire(b);
 }
 

@@ -30,6 +30,18 @@ static CUresult ordinal(CUmemLocation where, CUdevice *device) {
   return valid ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
+CUresult managed_check(CUdeviceptr address, size_t size) {
+  struct block *b;
+  return find(address, size, &b);
+}
+
+CUresult managed_check_place(CUmemLocation where) {
+  CUdevice device;
+  CUresult r = ordinal(where, &device);
+  if (r) return r;
+  return device == CU_DEVICE_CPU || device_valid(device) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
 /* There is nowhere to move it to: advice is checked, and that is all. */
 CUresult managed_advise(CUdeviceptr address, size_t size, int advice, CUdevice device) {
   struct context *c;

@@ -26,7 +26,8 @@ CUresult memory_alloc(CUdeviceptr *address, size_t size) {
 CUresult memory_free(CUdeviceptr address) {
   if (!address) return CUDA_SUCCESS;
   struct block *b = block_at(address);
-  if (!block_on_device(b) || b->address != address || ipc_imported(b)) return CUDA_ERROR_INVALID_VALUE;
+  if ((!block_on_device(b) && !(b && b->pool)) || b->address != address || ipc_imported(b))
+    return CUDA_ERROR_INVALID_VALUE;
   return block_retire(b);
 }
 

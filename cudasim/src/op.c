@@ -111,7 +111,9 @@ static void call_host(const struct op *op, CUresult fault) {
 static void access_all(struct op *op) {
   struct block *b = op->blocks[0];
   switch (op->kind) {
-    case OP_COPY: access_by(op, op->from_block, op->from, op->size, false); /* fall through */
+    case OP_COPY:
+      if (!op->staging) access_by(op, op->from_block, op->from, op->size, false);
+      /* fall through */
     case OP_SET: access_by(op, op->to_block, op->to, op->size, true); break;
     case OP_ALLOC:
     case OP_FREE: access_by(op, b, (char *)b->address + b->shadow, b->size, true); break;

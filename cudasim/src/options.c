@@ -5,12 +5,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The names that a library has were decided when it was built. */
+#ifdef CUDASIM_13
+enum { OF_13 = true, DEFAULT_VERSION = 13000 };
+#else
+enum { OF_13 = false, DEFAULT_VERSION = 12040 };
+#endif
+
 static const struct options defaults = {
     .devices = 1,
     .seed = 1,
     .memory = 16ull << 30,
     .host_memory = 16ull << 30,
-    .version = 12040,
+    .version = DEFAULT_VERSION,
     .pools = 1,
     .managed = 1,
     .peer = 1,
@@ -71,6 +78,14 @@ static bool set_option(struct options *o, const char *name, const char *value) {
   return set_number(o, name, value);
 }
 
+/* Programs of before version 13 take its _v2 names for the functions that they know. */
+static bool check_version(uint64_t version) {
+  if ((version >= 13000) == OF_13) return true;
+  fprintf(stderr, "cudasim: version=%llu needs a library that is built %s -DCUDASIM_13, and this one was built %s\n",
+          (unsigned long long)version, OF_13 ? "without" : "with", OF_13 ? "with" : "without");
+  return false;
+}
+
 static bool parse(const char *text, struct options *o) {
   char *copy = strdup(text), *rest = copy, *pair;
   bool good = copy;
@@ -82,7 +97,7 @@ static bool parse(const char *text, struct options *o) {
     if (!good) fprintf(stderr, "cudasim: no such option, or a bad value: %s=%s\n", pair, value ? value : "");
   }
   free(copy);
-  return good;
+  return good && check_version(o->version);
 }
 
 int cudasim_configure(const char *text) {

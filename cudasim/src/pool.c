@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-static CUresult pool_new(int device, struct pool **out) {
+CUresult pool_new(int device, struct pool **out) {
   struct pool *p = fresh(sizeof *p);
   CUresult r = object_add(&p->object, POOL);
   if (r) {
@@ -14,7 +14,7 @@ static CUresult pool_new(int device, struct pool **out) {
   p->device = device;
   p->limit = UINT64_MAX;
   for (int i = 0; i < 3; i++) p->reuse[i] = 1;
-  p->access[device] = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+  if (device >= 0) p->access[device] = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
   *out = p;
   return CUDA_SUCCESS;
 }
@@ -71,7 +71,7 @@ static CUresult find(CUmemoryPool pool, struct pool **out) {
 static CUresult alloc(CUdeviceptr *address, size_t size, struct pool *p, struct stream *s) {
   CUresult r = capture_forbids_pool(s);
   if (r) return r;
-  struct block *b = block_new(DEVICE_MEMORY, s->context, p->device, size);
+  struct block *b = block_new(p->memory, s->context, p->device < 0 ? s->context->device : p->device, size);
   b->pool = p;
   p->object.refs++;
   s->object.refs++;
@@ -118,7 +118,7 @@ CUresult pool_free_async(CUdeviceptr address, CUstream stream) {
   if (!r) r = capture_forbids_pool(s);
   if (r) return r;
   struct block *b = block_at(address);
-  if (!b || b->address != address || b->memory != DEVICE_MEMORY || ipc_imported(b))
+  if (!b || b->address != address || (b->memory != DEVICE_MEMORY && !b->pool) || ipc_imported(b))
     return CUDA_ERROR_INVALID_VALUE;
   struct op *op = op_new(OP_FREE);
   op_touch(op, b);
@@ -163,6 +163,7 @@ static CUresult check_props(const CUmemPoolProps *props) {
 
 CUresult pool_create(CUmemoryPool *pool, const CUmemPoolProps *props) {
   struct pool *p;
+  if (pool && props && place_makes(props)) return place_create(pool, props);
   CUresult r = pool ? check_props(props) : CUDA_ERROR_INVALID_VALUE;
   if (!r) r = open_device(props->location.id);
   if (!r) r = pool_new(props->location.id, &p);
@@ -178,8 +179,11 @@ CUresult pool_destroy(CUmemoryPool pool) {
   CUresult r = find(pool, &p);
   if (r) return r;
   if (p->is_default) return CUDA_ERROR_INVALID_VALUE;
-  struct device *d = &sim.devices[p->device];
-  if (d->pool == p) d->pool = d->default_pool;
+  struct device *d = p->device < 0 ? NULL : &sim.devices[p->device];
+  if (!d)
+    place_leave(p);
+  else if (d->pool == p)
+    d->pool = d->default_pool;
   p->object.dead = true;
   object_unref(&p->object);
   return CUDA_SUCCESS;
@@ -265,7 +269,7 @@ static CUresult check_access(const struct pool *p, const CUmemAccessDesc *a) {
     return CUDA_ERROR_INVALID_VALUE;
   /* The pool's own device cannot lose its access; drivers call that an invalid device. */
   if (a->location.id == p->device) return a->flags ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
-  return sim.options.peer ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+  return p->device < 0 || sim.options.peer ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
 CUresult pool_set_access(CUmemoryPool pool, const CUmemAccessDesc *list, size_t count) {

@@ -178,7 +178,9 @@ struct block {
 
 struct pool {
   struct object object;
-  int device;
+  int device; /* -1: of host or managed memory, see place.c */
+  int place;
+  enum memory memory;
   bool is_default;
   int reuse[3];
   uint64_t limit, threshold, reserved, reserved_high, used, used_high, settled;
@@ -398,6 +400,7 @@ CUresult ipc_event_queue_wait(struct stream *stream, struct event *event, uint64
 /* event.c, pool.c */
 CUresult event_new(struct context *context, unsigned flags, struct event **out);
 void event_free(struct event *event);
+CUresult pool_new(int device, struct pool **out);
 void pool_free(struct pool *pool);
 bool pool_take(struct pool *pool, uint64_t size);
 void pool_give(struct pool *pool, uint64_t size);
@@ -436,6 +439,16 @@ CUresult capture_forbids_pool(struct stream *stream);        /* stream-ordered m
 /* reach.c */
 int reach_flags(const struct context *context, const struct block *block);
 CUresult reach_check(const struct context *context, const struct block *block); /* of NULL: success */
+/* place.c */
+bool place_makes(const CUmemPoolProps *props);
+CUresult place_create(CUmemoryPool *pool, const CUmemPoolProps *props);
+void place_leave(const struct pool *pool);
+
+/* copy.c, managed.c: for batches, which are checked before any of it is queued */
+CUresult copy_check(CUdeviceptr to, CUdeviceptr from, size_t size);
+CUresult copy_ordered(CUdeviceptr to, CUdeviceptr from, size_t size, int order, CUstream stream);
+CUresult managed_check(CUdeviceptr address, size_t size);
+CUresult managed_check_place(CUmemLocation where);
 
 /* arena.c */
 bool arena_take(struct block *block);
@@ -459,6 +472,9 @@ void block_unref(struct block *block);
 #define API_PTDS API
 #define API_PTSZ API
 #include "functions.h"
+#ifndef CUDASIM_13
+#include "functions13.h" /* without symbols */
+#endif
 #undef API
 #undef API_EARLY
 #undef API_PTDS

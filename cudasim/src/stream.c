@@ -279,6 +279,21 @@ CUresult stream_context(CUstream stream, CUcontext *context) {
   return r;
 }
 
+/* There are no green contexts. */
+CUresult stream_contexts(CUstream stream, CUcontext *context, void **green) {
+  CUresult r = green ? stream_context(stream, context) : CUDA_ERROR_INVALID_VALUE;
+  if (!r) *green = NULL;
+  return r;
+}
+
+CUresult stream_device(CUstream stream, CUdevice *device) {
+  struct stream *s;
+  if (!device) return CUDA_ERROR_INVALID_VALUE;
+  CUresult r = stream_find(stream, &s);
+  if (!r) *device = s->context->device;
+  return r;
+}
+
 CUresult stream_id(CUstream stream, unsigned long long *id) {
   struct stream *s;
   if (!id) return CUDA_ERROR_INVALID_VALUE;

@@ -1,8 +1,8 @@
 /* The functions of the driver API that are not simulated, as in functions.h: every symbol
  * answers CUDA_ERROR_NOT_SUPPORTED. The plain names of functions that have a later
  * variant with wider parameters are here too: their device addresses have 32 bits.
- * Names that came with version 13 are left out: programs of before take a _v2 to be
- * the function that they know, and cuCtxGetDevice_v2 is not. */
+ * Names that came with version 13 are in a library of version 13 alone: programs of
+ * before take a _v2 to be the function that they know, and cuCtxGetDevice_v2 is not. */
 STUB(cuArray3DCreate, , 2000)
 STUB(cuArray3DCreate, _v2, 3020)
 STUB(cuArray3DGetDescriptor, , 2000)
@@ -293,7 +293,6 @@ STUB(cuMemcpyAtoH, , 2000)
 STUB_PTDS(cuMemcpyAtoH, _v2, 3020)
 STUB(cuMemcpyAtoHAsync, , 2000)
 STUB_PTSZ(cuMemcpyAtoHAsync, _v2, 3020)
-STUB_PTSZ(cuMemcpyBatchAsync, , 12080)
 STUB(cuMemcpyDtoA, , 2000)
 STUB_PTDS(cuMemcpyDtoA, _v2, 3020)
 STUB(cuMemcpyDtoD, , 2000)
@@ -361,8 +360,6 @@ STUB_PTSZ(cuStreamBatchMemOp, _v2, 11070)
 STUB_PTSZ(cuStreamBeginCaptureToGraph, , 12030)
 STUB_PTSZ(cuStreamCopyAttributes, , 11000)
 STUB_PTSZ(cuStreamGetAttribute, , 11000)
-STUB_PTSZ(cuStreamGetCtx, _v2, 12050)
-STUB_PTSZ(cuStreamGetDevice, , 12080)
 STUB(cuStreamGetGreenCtx, , 12040)
 STUB_PTSZ(cuStreamSetAttribute, , 11000)
 STUB_PTSZ(cuStreamUpdateCaptureDependencies, , 11030)
@@ -427,3 +424,9 @@ STUB(cuVDPAUCtxCreate, _v2, 3020)
 STUB(cuVDPAUGetDevice, , 3010)
 STUB(cuWGLGetDevice, , 2020)
 STUB_PTSZ(cuWaitExternalSemaphoresAsync, , 10000)
+
+#ifdef CUDASIM_13
+STUB(cuDeviceGetHostAtomicCapabilities, , 13000)
+STUB(cuDeviceGetP2PAtomicCapabilities, , 13000)
+STUB_PTSZ(cuMemcpy3DBatchAsync, _v2, 13000)
+#endif

@@ -8,12 +8,26 @@ import sys
 import pytest
 from numba import cuda
 
+import cudacore
 import driver
 import go
 import gosource
 import nano
 import programs
 import simulator
+
+
+# The other tests are of Numba, which numba-cuda is not: it has other handles, and other
+# objects for contexts.
+_OF_CUDA_13 = ["test_core_*.py", "test_go_core.py", "test_go_numba.py", "test_numba_cuda.py", "test_numba_threads.py"]
+_OF_CUDA_13_ALONE = ["test_core_*.py", "test_go_core.py", "test_numba_cuda.py"]
+
+
+def pytest_ignore_collect(collection_path):
+    if collection_path.suffix != ".py":
+        return None
+    listed = _OF_CUDA_13 if cudacore.is_there else _OF_CUDA_13_ALONE
+    return any(collection_path.match(name) for name in listed) != cudacore.is_there or None
 
 
 def settle():
@@ -30,6 +44,7 @@ def settle():
             context.deallocations.clear()
             context.memory_manager.deallocations.clear()
     cuda.current_context()  # is the one of device 0 now
+    cudacore.use_device(0)
 
 
 @pytest.fixture
@@ -44,6 +59,7 @@ def contexts():
     process: references to the primary contexts."""
     settle()
     nano.resolve(nano.CUDA, 0)
+    cudacore.open_devices()
     gc.freeze()  # the collections look at what the tests make, and no further
 
 

@@ -165,8 +165,8 @@ class opening:
     """Opens a gate while the caller waits behind it, on another thread: at any time,
     the result must not depend on it."""
 
-    def __init__(self, gate):
-        self._timer = threading.Timer(0.002, gate.open)
+    def __init__(self, gate, delay=0.002):
+        self._timer = threading.Timer(delay, gate.open)
 
     def __enter__(self):
         self._timer.start()

@@ -2,12 +2,16 @@
 # Numba and nanoarrow, as their authors publish them, on the simulated CUDA driver:
 # by themselves, and with arrays on the device that Go makes and takes.
 #
-#   integration/cuda/run.sh [ARGUMENT...]   arguments go to pytest
+#   integration/cuda/run.sh [--cuda-13] [ARGUMENT...]   arguments go to pytest
+#
+# With --cuda-13: numba-cuda and cuda-core, over cuda-bindings, on a simulated driver
+# of CUDA 13. Numba and numba-cuda cannot be in one environment, so there are two, and
+# each has the tests of what is in it; see conftest.py.
 #
 # Needs Go, gcc and python3 (PYTHON, GO and CC name others). Makes a Python
-# environment in integration/cuda/.venv with what requirements.txt pins, and in it
-# builds nanoarrow from its published source with CUDA; both again when that file,
-# this script or the interpreter changes.
+# environment in integration/cuda/.venv (.venv-13) with what requirements.txt
+# (requirements-13.txt) pins, and in it builds nanoarrow from its published source with
+# CUDA; both again when that file, this script or the interpreter changes.
 #
 # CDEVICE_CUDA_DRIVER=PATH runs the tests on that libcuda.so.1 instead. Tests that
 # need the simulator, or devices that are not there, are skipped then. With
@@ -17,14 +21,20 @@ set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(dirname "$(dirname "$here")")
-venv=$here/.venv
+venv=$here/.venv requirements=$here/requirements.txt version=12040
+header='import nvidia.cuda_runtime as r; print(r.__path__[0])'
+if [[ ${1:-} == --cuda-13 ]]; then
+	shift
+	venv=$here/.venv-13 requirements=$here/requirements-13.txt version=13000
+	header='import nvidia.cu13 as r; print(r.__path__[0])'
+fi
 nanoarrow=0.6.0
 
 cd "$root"
 if [[ -n ${CDEVICE_CUDA_DRIVER:-} ]]; then
 	driver=$(realpath -e "$CDEVICE_CUDA_DRIVER")
 else
-	driver=$("${GO:-go}" run ./cudasim/build)
+	driver=$("${GO:-go}" run ./cudasim/build -version "$version")
 fi
 
 pip() {
@@ -32,19 +42,18 @@ pip() {
 }
 
 # The stamp is written last, so that an installation that broke off is redone.
-wanted=$("${PYTHON:-python3}" -VV && cat "$here/requirements.txt" "$here/run.sh")
+wanted=$("${PYTHON:-python3}" -VV && cat "$requirements" "$here/run.sh")
 if [[ ! -f $venv/stamp || $(<"$venv/stamp") != "$wanted" ]]; then
 	rm -rf "$venv"
 	"${PYTHON:-python3}" -m venv "$venv"
-	pip install --only-binary :all: --requirement "$here/requirements.txt"
+	pip install --only-binary :all: --requirement "$requirements"
 
 	# The linker asks for the name without a version; which driver it finds does
 	# not matter, as conftest.py loads the one to test before nanoarrow is imported.
 	mkdir "$venv/link"
 	ln -s "$driver" "$venv/link/libcuda.so"
-	header=$("$venv/bin/python" -c 'import nvidia.cuda_runtime as r; print(r.__path__[0])')
 	# No cache: it may hold a nanoarrow that was built without CUDA.
-	NANOARROW_PYTHON_CUDA_HOME=$header LDFLAGS=-L$venv/link \
+	NANOARROW_PYTHON_CUDA_HOME=$("$venv/bin/python" -c "$header") LDFLAGS=-L$venv/link \
 		pip wheel --no-deps --no-build-isolation --no-cache-dir --no-binary nanoarrow \
 		--wheel-dir "$venv/wheels" "nanoarrow==$nanoarrow"
 	pip install --no-deps --no-index "$venv/wheels/nanoarrow-$nanoarrow"-*.whl

@@ -1,0 +1,122 @@
+/* Many copies, prefetches or discards in one call. If anything in a batch is wrong,
+ * nothing of it is queued. */
+#include "sim.h"
+
+static const unsigned char GARBAGE = 0xa5;
+
+/* The k-th attribute of a batch is that of its members from starts[k] on. */
+static CUresult check_starts(size_t count, const void *attributes, const size_t *starts, size_t n) {
+  if (!attributes || !starts || !n || n > count || starts[0]) return CUDA_ERROR_INVALID_VALUE;
+  for (size_t k = 1; k < n; k++)
+    if (starts[k] <= starts[k - 1]) return CUDA_ERROR_INVALID_VALUE;
+  return starts[n - 1] < count ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* Moves *k on to the attribute of the i-th member. */
+static size_t advance(size_t *k, size_t i, const size_t *starts, size_t n) {
+  if (*k + 1 < n && starts[*k + 1] == i) ++*k;
+  return *k;
+}
+
+/* The legacy default stream takes no batches. */
+static CUresult check_stream(CUstream handle) {
+  struct stream *s;
+  CUresult r = stream_find_current(handle, &s);
+  if (r) return r;
+  return s->role == LEGACY ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+static CUresult check_attributes(const CUmemcpyAttributes *a, size_t n) {
+  for (size_t k = 0; k < n; k++)
+    if (a[k].srcAccessOrder < CU_MEMCPY_SRC_ACCESS_ORDER_STREAM ||
+        a[k].srcAccessOrder > CU_MEMCPY_SRC_ACCESS_ORDER_ANY ||
+        a[k].flags & ~(unsigned)CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE)
+      return CUDA_ERROR_INVALID_VALUE;
+  return CUDA_SUCCESS;
+}
+
+/* *failed is the member that is wrong, SIZE_MAX if it is not one of them. */
+CUresult batch_copy(CUdeviceptr *to, CUdeviceptr *from, size_t *sizes, size_t count,
+                    CUmemcpyAttributes *attributes, size_t *starts, size_t attribute_count, size_t *failed,
+                    CUstream stream) {
+  size_t ignored;
+  if (!failed) failed = &ignored;
+  *failed = SIZE_MAX;
+  if (!to || !from || !sizes) return CUDA_ERROR_INVALID_VALUE;
+  CUresult r = check_stream(stream);
+  if (!r) r = check_starts(count, attributes, starts, attribute_count);
+  if (!r) r = check_attributes(attributes, attribute_count);
+  if (r) return r;
+  for (size_t i = 0; i < count; i++)
+    if ((r = copy_check(to[i], from[i], sizes[i]))) {
+      *failed = i;
+      return r;
+    }
+  for (size_t i = 0, k = 0; i < count && !r; i++) {
+    const CUmemcpyAttributes *a = &attributes[advance(&k, i, starts, attribute_count)];
+    r = copy_ordered(to[i], from[i], sizes[i], a->srcAccessOrder, stream);
+    if (r) *failed = i;
+  }
+  return r;
+}
+
+CUresult batch_copy_v2(CUdeviceptr *to, CUdeviceptr *from, size_t *sizes, size_t count,
+                       CUmemcpyAttributes *attributes, size_t *starts, size_t attribute_count,
+                       CUstream stream) {
+  return batch_copy(to, from, sizes, count, attributes, starts, attribute_count, NULL, stream);
+}
+
+static CUresult check_ranges(const CUdeviceptr *addresses, const size_t *sizes, size_t count,
+                             unsigned long long flags, CUstream stream) {
+  if (!sim.options.managed) return CUDA_ERROR_NOT_SUPPORTED;
+  if (!addresses || !sizes || !count || flags) return CUDA_ERROR_INVALID_VALUE;
+  CUresult r = check_stream(stream);
+  for (size_t i = 0; i < count && !r; i++) r = managed_check(addresses[i], sizes[i]);
+  return r;
+}
+
+static CUresult check_places(size_t count, const CUmemLocation *places, const size_t *starts, size_t n) {
+  CUresult r = check_starts(count, places, starts, n);
+  for (size_t k = 0; k < n && !r; k++) r = managed_check_place(places[k]);
+  return r;
+}
+
+static CUresult prefetch(const CUdeviceptr *addresses, const size_t *sizes, size_t count,
+                         const CUmemLocation *places, const size_t *starts, size_t n, CUstream stream) {
+  CUresult r = CUDA_SUCCESS;
+  for (size_t i = 0, k = 0; i < count && !r; i++)
+    r = managed_prefetch_v2(addresses[i], sizes[i], places[advance(&k, i, starts, n)], 0, stream);
+  return r;
+}
+
+/* What is read before it is written again is indeterminate: it is filled with garbage,
+ * which counts as a fill. */
+static CUresult discard(const CUdeviceptr *addresses, const size_t *sizes, size_t count, CUstream stream) {
+  CUresult r = CUDA_SUCCESS;
+  for (size_t i = 0; i < count && !r; i++)
+    r = sim.options.poison ? set_8_async(addresses[i], GARBAGE, sizes[i], stream)
+                           : managed_prefetch(addresses[i], sizes[i], CU_DEVICE_CPU, stream);
+  return r;
+}
+
+CUresult batch_prefetch(CUdeviceptr *addresses, size_t *sizes, size_t count, CUmemLocation *places,
+                        size_t *starts, size_t place_count, unsigned long long flags, CUstream stream) {
+  CUresult r = check_ranges(addresses, sizes, count, flags, stream);
+  if (!r) r = check_places(count, places, starts, place_count);
+  return r ? r : prefetch(addresses, sizes, count, places, starts, place_count, stream);
+}
+
+CUresult batch_discard(CUdeviceptr *addresses, size_t *sizes, size_t count, unsigned long long flags,
+                       CUstream stream) {
+  CUresult r = check_ranges(addresses, sizes, count, flags, stream);
+  return r ? r : discard(addresses, sizes, count, stream);
+}
+
+CUresult batch_discard_prefetch(CUdeviceptr *addresses, size_t *sizes, size_t count, CUmemLocation *places,
+                                size_t *starts, size_t place_count, unsigned long long flags,
+                                CUstream stream) {
+  CUresult r = check_ranges(addresses, sizes, count, flags, stream);
+  if (!r) r = check_places(count, places, starts, place_count);
+  if (!r) r = discard(addresses, sizes, count, stream);
+  return r ? r : prefetch(addresses, sizes, count, places, starts, place_count, stream);
+}
