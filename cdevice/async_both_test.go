@@ -269,9 +269,9 @@ var errHammer = errors.New("the source fails")
 // The same, with a consumer in C that requests, cancels and extracts at random, on
 // threads of its own.
 //
-// Its calls may come after release, which works only while the memory of the producer is
-// kept: until [bridge.EndedProducers] more have ended. A thread may sleep for any time
-// before its call, so the streams begin in turns, and no turn begins before the one before is over.
+// Its calls may come after release, which only works while the memory of the producer is
+// kept: until [bridge.EndedProducers] more have ended. A thread may sleep for any time before
+// its call, so the streams begin in turns, and each turn ends before the next one begins.
 func TestAsyncHammerOfTheProducer(t *testing.T) {
 	settles(t)
 	rec := twoColumns(t)

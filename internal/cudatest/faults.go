@@ -23,9 +23,10 @@ func (f Fault) String() string { return fmt.Sprintf("call %d of %s", f.Call, f.F
 // "all".
 const AllFaults = "CDEVICE_FAULTS"
 
-// Faults returns the calls to fail, one at a time, of those that were counted. Each
-// function is among them. Of one that was called very often, its first call is, its last, and calls at an even
-// distance between them: loops make the same call from the same place again and again.
+// Faults returns the calls to fail, one at a time, of those that were counted. Each function
+// is among them. Of a function that was called often, Faults returns the first call, the
+// last, and calls at an even distance between them: a loop makes the same call from the same
+// place again and again.
 func Faults(calls map[string]int) (faults []Fault) {
 	limit := 25
 	switch {
