@@ -182,7 +182,7 @@ RULE(resetting_counters_keeps_what_is_live, "") {
 	OK(cuMemFree_v2(m));
 }
 
-RULE(violations_are_kept_until_they_are_forgotten, "") {
+RULE(violations_are_kept_until_they_are_forgotten, "", .races = true) {
 	use(0);
 	CUstream a = new_stream(), b = new_stream();
 	CUdeviceptr m = new_memory(64);

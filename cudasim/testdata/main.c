@@ -268,8 +268,8 @@ int main(int argc, char **argv) {
 	bool list = strcmp(argv[1], "--list") == 0;
 	for (struct rule *r = rules; r != NULL; r = r->next) {
 		if (list) {
-			printf("%s\t%s\t%s\t%s\t%d\t%d\n", r->name, or_none(r->options), or_none(r->leaks),
-			       or_none(r->missing), r->violates, r->unreported);
+			printf("%s\t%s\t%s\t%s\t%d\t%d\t%d\n", r->name, or_none(r->options), or_none(r->leaks),
+			       or_none(r->missing), r->violates, r->races, r->unreported);
 		} else if (strcmp(argv[1], r->name) == 0) {
 			alarm(30); /* a rule that waits for ever fails */
 			current = r;

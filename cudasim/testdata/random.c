@@ -289,7 +289,7 @@ static void run_programs(uint64_t seed) {
 	CHECK(races > 100 && races < 300); /* else nothing was shown */
 }
 
-RULE(random_programs_are_judged_rightly, "") { run_programs(1); }
-RULE(random_programs_are_judged_rightly_when_late, "delay=20") { run_programs(1001); }
-RULE(random_programs_are_judged_rightly_in_random_order, "schedule=random,delay=20") { run_programs(2001); }
-RULE(random_programs_are_judged_rightly_when_lazy, "schedule=lazy") { run_programs(3001); }
+RULE(random_programs_are_judged_rightly, "", .races = true) { run_programs(1); }
+RULE(random_programs_are_judged_rightly_when_late, "delay=20", .races = true) { run_programs(1001); }
+RULE(random_programs_are_judged_rightly_in_random_order, "schedule=random,delay=20", .races = true) { run_programs(2001); }
+RULE(random_programs_are_judged_rightly_when_lazy, "schedule=lazy", .races = true) { run_programs(3001); }

@@ -22,6 +22,7 @@ struct rule {
 	const char *leaks;     /* the start of a line that the report at exit shall have; NULL: no leaks */
 	const char *missing;   /* an exported function that the library lacks */
 	bool violates;         /* the report shall have violations; otherwise none */
+	bool races;            /* copies really race, which the thread sanitizer rightly reports */
 	bool unreported;       /* the rule sets options of its own, without a report */
 	void (*peer)(void);    /* what another process does that the rule starts */
 	bool peer_violates;
