@@ -9,6 +9,7 @@ import golib
 import gosource
 import pytest
 from nanoarrow.device import DeviceType, c_device_array
+from numba import cuda
 
 import abi
 import capsules
@@ -99,7 +100,7 @@ def test_strings_arrive(name, stream):
 
 @pytest.mark.two_devices
 def test_arrives_on_the_device_that_was_named():
-    with driver.stream(1) as there:
+    with cuda.gpus[1], driver.stream() as there:
         arrives("int64", there, device=1)
 
 
