@@ -349,6 +349,9 @@ CUresult stream_finish(struct stream *stream); /* waits for all that is queued, 
 void stream_demand(struct stream *stream, uint64_t seq);
 bool stream_precedes(const struct stream *before, const struct stream *after);
 
+/* progress.c */
+bool op_held(const struct op *op); /* by a pause, or by an event that is held */
+
 /* point.c */
 bool point_pending(struct point point);
 void point_set(struct point *point, struct stream *stream, uint64_t seq); /* stream may be NULL */

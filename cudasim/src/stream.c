@@ -72,10 +72,6 @@ static void lie(struct stream *s) {
   while (nanoseconds() < end && !sim.ended) pthread_cond_timedwait(&s->changed, &sim.lock, &until);
 }
 
-static bool held(const struct op *op) {
-  return !sim.ended && (sim.paused || (op->event && op->event->held));
-}
-
 static bool lazy_until_asked(const struct stream *s, const struct op *op) {
   return sim.options.lazy && op->seq > s->demanded && !sim.ended;
 }
@@ -91,7 +87,7 @@ static void *work(void *data) {
     points_wait(&op->after);
     ipc_event_await(op);
     lie(s);
-    while (held(op)) pthread_cond_wait(&sim.go, &sim.lock);
+    while (op_held(op)) pthread_cond_wait(&sim.go, &sim.lock);
     if (!sim.ended) op_run(s, op);
     s->first = op->next;
     if (!s->first) s->tail = NULL;
@@ -320,58 +316,4 @@ CUresult stream_launch_host(CUstream stream, CUhostFn function, void *data) {
 
 CUresult stream_add_callback(CUstream stream, CUstreamCallback function, void *data, unsigned flags) {
   return function && !flags ? host_function(stream, NULL, function, data) : CUDA_ERROR_INVALID_VALUE;
-}
-
-void cudasim_pause(void) {
-  sim_lock();
-  const int own = !sim.ended && self()->in_host_function;
-  sim.paused = true;
-  while (sim.running > own && !sim.ended) pthread_cond_wait(&sim.idle, &sim.lock);
-  sim_unlock();
-}
-
-void cudasim_resume(void) {
-  sim_lock();
-  sim.paused = false;
-  pthread_cond_broadcast(&sim.go);
-  sim_unlock();
-}
-
-enum progress { NOTHING_LEFT, MOVING, KEPT_BACK };
-
-/* Reports whether the stream cannot go on by itself. */
-static bool kept_back(const struct stream *s) {
-  const struct op *op = s->first;
-  if (held(op) || op->kind == OP_HOST || op->remote) return true;
-  for (int i = 0; i < op->after.count; i++)
-    if (point_pending(op->after.at[i])) return true; /* then it depends on the other stream */
-  return false;
-}
-
-static enum progress demand_all(void) {
-  enum progress progress = NOTHING_LEFT;
-  for (const struct context *c = sim.contexts; c; c = c->next)
-    for (struct stream *s = c->streams; s; s = s->next) {
-      if (!s->first) continue;
-      stream_demand(s, s->queued);
-      if (!kept_back(s)) return MOVING;
-      progress = KEPT_BACK;
-    }
-  return progress;
-}
-
-/* A host function may be about to return, so it is given some time. */
-void cudasim_drain(void) {
-  const uint64_t patience = 300000000;
-  const struct timespec nap = {0, 100000};
-  uint64_t since = nanoseconds();
-  for (;;) {
-    sim_lock();
-    const enum progress progress = demand_all();
-    sim_unlock();
-    if (progress == NOTHING_LEFT) return;
-    if (progress == MOVING) since = nanoseconds();
-    if (nanoseconds() - since > patience) return;
-    nanosleep(&nap, NULL);
-  }
 }
