@@ -44,6 +44,8 @@ void block_kill(struct block *b) {
   block_unref(b);
 }
 
+static const size_t MOST_ADDRESSES = (size_t)1 << 46;
+
 static bool account(const struct block *b) {
   if (ipc_imported(b)) return true; /* another process pays for it */
   struct device *d = &sim.devices[b->device];
@@ -54,7 +56,8 @@ static bool account(const struct block *b) {
       if (d->peak < d->bytes) d->peak = d->bytes;
       return true;
     case MANAGED_MEMORY:
-      if (b->pool && !pool_take(b->pool, b->size)) return false;
+      /* There may be more of it than a device has, but not more than there are addresses. */
+      if (b->size > MOST_ADDRESSES || (b->pool && !pool_take(b->pool, b->size))) return false;
       sim.managed_bytes += b->size;
       return true;
     default:
