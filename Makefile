@@ -4,7 +4,7 @@
 GO ?= go
 CHECKED = ./cdevice ./device/... ./internal/... ./memory/...
 
-.PHONY: demo test check ci lint race checkptr cgocheck asan gpu gorgonia cudasim cc faults fuzz bench clean
+.PHONY: demo test check ci lint race checkptr cgocheck asan mutants gpu gorgonia cudasim cc faults fuzz bench clean
 
 demo: ## send real batches Go -> PyArrow -> Go, and print what happened
 	integration/run.sh --demo
@@ -42,6 +42,10 @@ cgocheck: ## no unpinned Go pointer is stored in C memory
 
 asan: ## the C half, and Go's accesses to C memory, under AddressSanitizer
 	$(GO) test -short -asan ./cdevice ./internal/... ./memory/...
+
+JOBS ?= 2
+mutants: ## each wait removed, one at a time: every one must turn the tests red (20 minutes or so)
+	$(GO) run ./ci/mutants -j $(JOBS)
 
 cudasim: ## the simulated CUDA driver, for any program; prints its path
 	@$(GO) run ./cudasim/build

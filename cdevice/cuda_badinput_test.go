@@ -76,6 +76,7 @@ func TestFullValidationAsksTheDriver(t *testing.T) {
 		}, "offsets = 0 to -1"},
 		{"an event that was destroyed", text, `["a"]`, event(destroyedHandle), "CUDA_ERROR_INVALID_HANDLE"},
 		{"an event that is no event", text, `["a"]`, event(0xdead0), "CUDA_ERROR_INVALID_HANDLE"},
+		{"a destroyed event where nothing is read", ints, `[1]`, event(destroyedHandle), "ArrowDeviceArray.sync_event"},
 		{"an event of another device", text, `["a"]`, event(foreign.Handle()), ""},
 		{"a device id that is not there", ints, `[1]`, func(a *abi.ArrowDeviceArray) { a.DeviceID = 7 }, "ArrowDeviceArray.device_id = 7, want 0"},
 		{"another type of memory", ints, `[1]`, func(a *abi.ArrowDeviceArray) { a.DeviceType = int32(device.CUDAManaged) }, "ArrowDeviceArray.device_type = 13, want 2"},

@@ -133,9 +133,6 @@ func exportForCuDF(o *exportOptions, root *node, mem *memoryOwner, at place) (*n
 		nodes, name = root.children, columnName
 	}
 	if o.after != nil { // the copy, if one is made, comes after that work too
-		if err := at.waitOn(o.after); err != nil {
-			return nil, nil, at, err
-		}
 		if err := o.after.Synchronize(o.ctx); err != nil {
 			return nil, nil, at, fmt.Errorf("cdevice: export: wait for the stream: %w", err)
 		}

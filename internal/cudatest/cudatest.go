@@ -40,6 +40,7 @@ func Schedules() map[string]cudasim.Options {
 		"random":           {Delay: 100 * time.Microsecond, PageableAsync: true, Random: true, Seed: 7, Devices: 3},
 		"without pools":    {Delay: 50 * time.Microsecond, NoPools: true, Devices: 2},
 		"strangers' peers": {NoPeer: true, Devices: 2},
+		"lazy":             {Lazy: true, PageableAsync: true, Devices: 2},
 	}
 }
 
@@ -165,6 +166,22 @@ func (m *Machine) Devices(t testing.TB) (all []*cudaalloc.Device) {
 		}
 	}
 	return all
+}
+
+// HostRead declares that the host reads size bytes at p now, in a simulated machine's
+// page-locked, registered or managed memory: it goes red unless that is ordered after the
+// work that writes them. A real driver is told nothing.
+func (m *Machine) HostRead(p device.Ptr, size int64) {
+	if m.Sim != nil {
+		m.Sim.HostRead(uintptr(p), int(size))
+	}
+}
+
+// HostWrite declares that the host writes size bytes at p now; see [Machine.HostRead].
+func (m *Machine) HostWrite(p device.Ptr, size int64) {
+	if m.Sim != nil {
+		m.Sim.HostWrite(uintptr(p), int(size))
+	}
 }
 
 // Hold holds a stream of the machine back: what is enqueued on it from now on waits

@@ -14,7 +14,7 @@ import (
 )
 
 // pinned is page-locked memory of a GPU, and its bytes.
-func pinned(t *testing.T, gpu *cudaalloc.Device, n int) (device.Ptr, []byte) {
+func pageLocked(t *testing.T, gpu *cudaalloc.Device, n int) (device.Ptr, []byte) {
 	m, err := gpu.Host().Allocate(int64(n), nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, m.Free(nil)) })
@@ -36,8 +36,8 @@ func TestGPUWorkOnAStreamOfAnotherGPU(t *testing.T) {
 		memory, err := there.Allocate(n, nil)
 		require.NoError(t, err)
 		require.NoError(t, there.Legacy().Synchronize(background))
-		p, from := pinned(t, here, n)
-		q, to := pinned(t, there, n)
+		p, from := pageLocked(t, here, n)
+		q, to := pageLocked(t, there, n)
 		copied := func(what string, want byte) {
 			require.NoError(t, here.Copy([]device.Range{{Dst: q, Src: memory.Ptr(), Size: n}}, s))
 			require.NoError(t, s.Synchronize(background))

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"syscall"
 	"testing"
 
@@ -250,6 +251,37 @@ func TestGPURegister(t *testing.T) {
 	back.Free(got)
 	back.Trim()
 	require.NoError(t, own.Free(nil))
+}
+
+// What is freed behind the GPU's work may be written to by whoever gets it next.
+func TestGPUMemoryIsGivenBackBehindWork(t *testing.T) {
+	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
+		cudatest.GivenBackBehindWork(t, m, hostpinned.New(m.GPUs[0], 0))
+	})
+}
+
+// Memory that is not registered any more may be written to: no copy reads it.
+func TestGPUUnregisterComesBehindWork(t *testing.T) {
+	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
+		gpu := m.GPUs[0]
+		const size = 64 << 10
+		b := bytes.Repeat([]byte{1}, size)
+		pins := new(runtime.Pinner)
+		pins.Pin(&b[0])
+		defer pins.Unpin()
+		r, err := hostpinned.Register(gpu, b)
+		require.NoError(t, err)
+		m.HostWrite(r.Ptr(), size)
+		own, err := gpu.Allocate(size, nil)
+		require.NoError(t, err)
+		require.NoError(t, gpu.Copy([]device.Range{{Dst: own.Ptr(), Src: r.Ptr(), Size: size}}, nil))
+		require.NoError(t, r.Unregister())
+		copy(b, bytes.Repeat([]byte{2}, size))
+		require.NoError(t, gpu.Copy([]device.Range{{Dst: pointer(b), Src: own.Ptr(), Size: size}}, nil))
+		require.NoError(t, gpu.Legacy().Synchronize(context.Background()))
+		assert.Equal(t, size, bytes.Count(b, []byte{1}))
+		require.NoError(t, own.Free(nil))
+	})
 }
 
 // A driver that fails once loses nothing: the registration can be ended again.

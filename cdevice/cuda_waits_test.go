@@ -1,0 +1,399 @@
+package cdevice_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/cudasim"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/cudatest"
+	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
+	"github.com/arrowdevice/arrowdevice/memory/hostpinned"
+)
+
+// Pairs of accesses that only a wait of this package orders. No stream is held back: the
+// simulator reports a pair without its wait, in whatever order the two were made.
+
+// The memory of a copy is freed on another stream than the one that fills it.
+func TestGPUCopyIsFreedBehindItself(t *testing.T) {
+	checkLeaks(t)
+	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
+		rec := columnsOf(memory.DefaultAllocator, 1, 1000, false)
+		defer rec.Release()
+		for _, dev := range m.Devices(t) {
+			there, err := cdevice.CopyToDevice(background, rec, dev, cdevice.OnStream(newStream(t, dev)))
+			require.NoError(t, err)
+			there.Release()
+		}
+	})
+}
+
+// The memory of an export is freed after work of its consumer that this package never
+// heard of, on a stream of the consumer's.
+func TestGPUExportIsFreedBehindItsConsumer(t *testing.T) {
+	checkLeaks(t)
+	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
+		gpu := m.GPUs[0]
+		rec := columnsOf(memory.DefaultAllocator, 1, 1000, false)
+		defer rec.Release()
+		there, err := cdevice.CopyArrayToDevice(background, rec.Column(0), gpu)
+		require.NoError(t, err)
+		consumer := newStream(t, gpu)
+		require.NoError(t, there.WaitOn(consumer))
+		out := garbageArray()
+		require.NoError(t, cdevice.ExportArray(there, out, nil))
+		there.Release()
+		values := *abi.At[uintptr](out.Array.Buffers + 8)
+		target, err := gpu.Allocate(8000, consumer)
+		require.NoError(t, err)
+		require.NoError(t, gpu.Copy([]device.Range{{Dst: target.Ptr(), Src: device.Ptr(values), Size: 8000}}, consumer))
+		cdevice.ReleaseCArrowDeviceArray(out)
+		require.NoError(t, gpu.Flush())
+		require.NoError(t, target.Free(consumer))
+	})
+}
+
+// used is a batch or an array that a consumer's stream reads.
+type used interface {
+	WaitOn(device.Stream) error
+	UsedOn(device.Stream) error
+	Release()
+}
+
+// The same for an import, where the consumer says what it does. Its producer uses the
+// memory again as soon as it is released.
+func TestGPUImportIsReleasedBehindItsUsers(t *testing.T) {
+	checkLeaks(t)
+	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
+		gpu := m.GPUs[0]
+		for _, name := range []string{"batch", "array"} {
+			producer, consumer := newStream(t, gpu), newStream(t, gpu)
+			batch, want := filledByTwo(t, gpu, producer, producer)
+			want.Release()
+			column := batch.Column(0)
+			values := column.Buffers()[1]
+			reuse := cdevice.ReleaseWith(func(release func()) {
+				assert.NoError(t, gpu.Memset(values, 0, 4000, producer))
+				release()
+			})
+			out, schema := garbageArray(), garbageSchema()
+			var all used
+			var err error
+			if name == "array" {
+				require.NoError(t, cdevice.ExportArray(column, out, schema, cdevice.ReadyAfter(producer)))
+				all, err = cdevice.ImportArray(out, schema, cdevice.WithDevice(gpu), reuse)
+			} else {
+				require.NoError(t, cdevice.ExportRecordBatch(batch, out, schema, cdevice.ReadyAfter(producer)))
+				all, err = cdevice.ImportRecordBatch(out, schema, cdevice.WithDevice(gpu), reuse)
+			}
+			require.NoError(t, err)
+			column.Release()
+			batch.Release()
+			require.NoError(t, all.WaitOn(consumer))
+			require.NoError(t, all.UsedOn(consumer))
+			target, err := gpu.Allocate(4000, consumer)
+			require.NoError(t, err)
+			require.NoError(t, gpu.Copy([]device.Range{{Dst: target.Ptr(), Src: values, Size: 4000}}, consumer))
+			all.Release()
+			require.NoError(t, gpu.Flush())
+			require.NoError(t, target.Free(consumer))
+		}
+	})
+}
+
+// Where no event tells when a copy is done, its memory is freed behind all work.
+func TestFailedCopyIsFreedBehindItself(t *testing.T) {
+	checkLeaks(t)
+	const unknown = 999
+	m := cudatest.Simulated(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	rec := columnsOf(memory.DefaultAllocator, 1, 1000, false)
+	defer rec.Release()
+	m.Sim.Fail("cuEventRecord", 1, unknown)
+	_, err := cdevice.CopyToDevice(background, rec, gpu, cdevice.OnStream(newStream(t, gpu)))
+	require.ErrorContains(t, err, "cuEventRecord")
+	require.NoError(t, gpu.Flush())
+
+	there, err := cdevice.CopyToDevice(background, rec, gpu, cdevice.OnStream(newStream(t, gpu)))
+	require.NoError(t, err)
+	m.Sim.Fail("cuStreamWaitEvent", 1, unknown)
+	there.Release()
+	_, met := m.Sim.Failed()
+	assert.True(t, met)
+	require.NoError(t, gpu.Flush())
+}
+
+// ReadyAfter's event covers the stream that it names and the batch's own event.
+func TestGPUReadyAfterCoversTheBatch(t *testing.T) {
+	checkLeaks(t)
+	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
+		gpu := m.GPUs[0]
+		rec := columnsOf(memory.DefaultAllocator, 2, 1000, false)
+		defer rec.Release()
+		pending, err := cdevice.CopyToDevice(background, rec, gpu, cdevice.OnStream(newStream(t, gpu)))
+		require.NoError(t, err)
+		imported := sent(t, pending, gpu, cdevice.ReadyAfter(newStream(t, gpu)))
+		copied, err := imported.CopyTo(background, gpu, cdevice.OnStream(newStream(t, gpu)))
+		require.NoError(t, err)
+		sameBatchOnHost(t, rec, copied)
+		copied.Release()
+		imported.Release()
+	})
+}
+
+// filledOn is [1, 2, 3] in memory that work on s fills, without an event.
+func filledOn(t *testing.T, dev device.Device, s device.Stream) *cdevice.Array {
+	t.Helper()
+	numbers := filled(t, dev, s, arrow.Int64Traits.CastToBytes([]int64{1, 2, 3}))
+	a, err := cdevice.NewArray(dev, arrow.PrimitiveTypes.Int64, cdevice.Data{Length: 3, Buffers: []device.Ptr{0, numbers.Ptr()}},
+		cdevice.Owner{Release: func() { assert.NoError(t, numbers.Free(dev.CopyStream())) }})
+	require.NoError(t, err)
+	return a
+}
+
+// An export without an event is one that may be read at once: by the host, or on any
+// stream.
+func TestGPUExportsWithoutEventWaitForTheStream(t *testing.T) {
+	checkLeaks(t)
+	want := fromJSON(t, arrow.PrimitiveTypes.Int64, `[1,2,3]`)
+	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
+		for _, dev := range m.Devices(t) {
+			for name, option := range map[string]cdevice.ExportOption{
+				"ForHost": cdevice.ForHost(background), "Synchronized": cdevice.Synchronized(background),
+			} {
+				if name == "ForHost" && !dev.HostReadable() {
+					continue
+				}
+				s := newStream(t, dev)
+				a := filledOn(t, dev, s)
+				out := garbageArray()
+				require.NoError(t, cdevice.ExportArray(a, out, nil, cdevice.ReadyAfter(s), option))
+				a.Release()
+				assert.Zero(t, out.SyncEvent, name)
+				if dev.HostReadable() {
+					values := *abi.At[uintptr](out.Array.Buffers + 8)
+					m.HostRead(device.Ptr(values), 24)
+					assert.Equal(t, []int64{1, 2, 3}, abi.Slice[int64](values, 3), name)
+				}
+				var opts []cdevice.ImportOption
+				if name == "Synchronized" {
+					opts = append(opts, cdevice.WithDevice(dev))
+				}
+				back, err := cdevice.ImportArrayWithType(out, arrow.PrimitiveTypes.Int64, opts...)
+				require.NoError(t, err)
+				sameOnHost(t, want, back)
+				back.Release()
+				require.NoError(t, dev.Flush())
+			}
+		}
+	})
+}
+
+// ForCuDF copies what is not laid out for cuDF: after the work that fills it.
+func TestGPUForCuDFComesAfterTheStream(t *testing.T) {
+	checkLeaks(t)
+	want := fromJSON(t, arrow.PrimitiveTypes.Int64, `[1,2,3]`)
+	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
+		gpu := m.GPUs[0]
+		s := newStream(t, gpu)
+		a := filledOn(t, gpu, s)
+		out, schema := garbageArray(), garbageSchema()
+		require.NoError(t, cdevice.ExportArray(a, out, schema, cdevice.ReadyAfter(s), cdevice.ForCuDF(background)))
+		a.Release()
+		back, err := cdevice.ImportArray(out, schema, cdevice.WithDevice(gpu))
+		require.NoError(t, err)
+		sameOnHost(t, want, back)
+		back.Release()
+		require.NoError(t, gpu.Flush())
+	})
+}
+
+// A copy that ForCuDF finds laid out as it should be may be pending still: its event and
+// the stream's work are behind the export's.
+func TestGPUForCuDFCoversThePendingCopy(t *testing.T) {
+	checkLeaks(t)
+	want := fromJSON(t, arrow.PrimitiveTypes.Int64, `[1,2,3]`)
+	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
+		gpu := m.GPUs[0]
+		for name, opts := range map[string][]cdevice.ExportOption{
+			"alone": nil, "with ReadyAfter": {cdevice.ReadyAfter(newStream(t, gpu))},
+		} {
+			pending, err := cdevice.CopyArrayToDevice(background, want, gpu, cdevice.OnStream(newStream(t, gpu)))
+			require.NoError(t, err)
+			out, schema := garbageArray(), garbageSchema()
+			require.NoError(t, cdevice.ExportArray(pending, out, schema, append(opts, cdevice.ForCuDF(background))...), name)
+			pending.Release()
+			back, err := cdevice.ImportArray(out, schema, cdevice.WithDevice(gpu))
+			require.NoError(t, err)
+			copied, err := back.CopyTo(background, gpu, cdevice.OnStream(newStream(t, gpu)))
+			require.NoError(t, err)
+			sameOnHost(t, want, copied)
+			copied.Release()
+			back.Release()
+		}
+	})
+}
+
+// What the host reads of memory that it can reach, it reads behind the event. A pending
+// copy fills its destination with garbage on the simulated machine whose work is lazy.
+func TestGPUPendingHostMemoryIsReadBehindItsEvent(t *testing.T) {
+	checkLeaks(t)
+	want := fromJSON(t, arrow.BinaryTypes.String, `["a","bb",null,"ccc"]`)
+	count := func(n int64) func(*testing.T, int64, error) {
+		return func(t *testing.T, got int64, err error) {
+			require.NoError(t, err)
+			assert.Equal(t, n, got)
+		}
+	}
+	same := func(t *testing.T, got arrow.Array, err error) {
+		require.NoError(t, err)
+		assert.True(t, array.Equal(want, got), "%v", got)
+		got.Release()
+	}
+	reads := map[string]func(*testing.T, context.Context, *cdevice.Array){
+		"nulls": func(t *testing.T, ctx context.Context, a *cdevice.Array) {
+			n, err := a.CountNulls(ctx)
+			count(1)(t, n, err)
+		},
+		"bytes": func(t *testing.T, ctx context.Context, a *cdevice.Array) {
+			n, err := a.NumBytes(ctx)
+			count(1+5*4+6)(t, n, err)
+		},
+		"view": func(t *testing.T, ctx context.Context, a *cdevice.Array) {
+			got, err := a.HostView(ctx)
+			same(t, got, err)
+		},
+		"copy": func(t *testing.T, ctx context.Context, a *cdevice.Array) {
+			got, err := a.CopyToHost(ctx, nil)
+			same(t, got, err)
+		},
+		"export": func(t *testing.T, ctx context.Context, a *cdevice.Array) {
+			out := garbageArray()
+			require.NoError(t, cdevice.ExportArray(a, out, nil, cdevice.ForHost(ctx)))
+			back, err := cdevice.ImportArrayWithType(out, arrow.BinaryTypes.String)
+			require.NoError(t, err)
+			sameOnHost(t, want, back)
+			back.Release()
+		},
+		"wait": func(t *testing.T, ctx context.Context, a *cdevice.Array) {
+			require.NoError(t, a.Wait(ctx))
+			assert.Equal(t, []byte("abbccc"), abi.Slice[byte](uintptr(a.Buffers()[2]), 6))
+		},
+		"full validation": func(t *testing.T, ctx context.Context, a *cdevice.Array) {
+			dev, err := a.Device()
+			require.NoError(t, err)
+			back := throughC(t, a, cdevice.WithDevice(dev), cdevice.WithFullValidation(ctx))
+			sameOnHost(t, want, back)
+			back.Release()
+		},
+	}
+	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
+		for _, dev := range m.Devices(t) {
+			if !dev.HostReadable() {
+				continue
+			}
+			for name, read := range reads {
+				t.Run(dev.ID().String()+"/"+name, func(t *testing.T) {
+					a := pendingText(t, dev, newStream(t, dev))
+					for _, p := range a.Buffers() {
+						require.NotZero(t, p)
+					}
+					read(t, background, a)
+					for i, size := range []int64{1, 20, 6} {
+						m.HostRead(a.Buffers()[i], size)
+					}
+					a.Release()
+					require.NoError(t, dev.Flush())
+				})
+			}
+		}
+	})
+}
+
+// A batch that was waited for may be read on any stream, and by the host.
+func TestGPUWaitOrdersTheCaller(t *testing.T) {
+	checkLeaks(t)
+	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
+		rec := columnsOf(memory.DefaultAllocator, 1, 1000, false)
+		defer rec.Release()
+		for _, dev := range m.Devices(t) {
+			there, err := cdevice.CopyToDevice(background, rec, dev, cdevice.OnStream(newStream(t, dev)))
+			require.NoError(t, err)
+			column := there.Column(0)
+			values := column.Buffers()[1]
+			column.Release()
+			require.NoError(t, there.Wait(background))
+			if dev.HostReadable() {
+				m.HostRead(values, 8000)
+			} else {
+				readFrom(t, dev, uintptr(values), 8000)
+			}
+			there.Release()
+		}
+	})
+}
+
+// A page-locked column is read late: its memory is the copy's until then, and the cache
+// that it came from has it afterwards.
+func TestGPUPageLockedColumnsAreKeptUntilRead(t *testing.T) {
+	checkLeaks(t)
+	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
+		gpu := m.GPUs[0]
+		managed, err := cudaalloc.NewManaged(gpu, 0)
+		if err != nil {
+			require.ErrorIs(t, err, device.ErrNotSupported)
+		}
+		allocators := map[string]memory.Allocator{"page-locked": hostpinned.New(gpu, 0)}
+		if managed != nil {
+			allocators["managed"] = managed
+		}
+		want := columnsOf(memory.DefaultAllocator, 1, 1000, false)
+		defer want.Release()
+		for name, mem := range allocators {
+			rec := columnsOf(mem, 1, 1000, false)
+			there, err := cdevice.CopyToDevice(background, rec, gpu, cdevice.OnStream(newStream(t, gpu)))
+			require.NoError(t, err)
+			rec.Release()
+			var next [][]byte // one of them would be the memory, if it were given back
+			for range 8 {
+				b := mem.Allocate(8192)
+				m.HostWrite(device.Ptr(addressOf(&b[0])), int64(len(b)))
+				next = append(next, b)
+			}
+			sameBatchOnHost(t, want, there)
+			for _, b := range next {
+				mem.Free(b)
+			}
+			there.Release()
+			require.NoError(t, gpu.Flush(), name)
+		}
+	})
+}
+
+// So is device memory, and freed by its producer's stream behind the copy out of it.
+func TestGPUDeviceSourcesAreKeptUntilRead(t *testing.T) {
+	checkLeaks(t)
+	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
+		rec := columnsOf(memory.DefaultAllocator, 1, 1000, false)
+		defer rec.Release()
+		for _, from := range m.GPUs {
+			for _, to := range m.GPUs {
+				source, err := cdevice.CopyToDevice(background, rec, from, cdevice.OnStream(newStream(t, from)))
+				require.NoError(t, err)
+				copied, err := source.CopyTo(background, to, cdevice.OnStream(newStream(t, to)))
+				require.NoError(t, err)
+				source.Release()
+				sameBatchOnHost(t, rec, copied)
+				copied.Release()
+			}
+		}
+	})
+}

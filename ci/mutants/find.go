@@ -1,0 +1,271 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// mutant is one file of the library with one wait removed.
+type mutant struct {
+	file       string // from the root of the repository
+	line       int
+	function   string // that the wait is in
+	removed    string // what of it is removed, for people
+	instead    string // what stands there then
+	equivalent string // why it may survive, if it may
+	content    []byte // of the file without the wait
+}
+
+func (m *mutant) site() string { return fmt.Sprintf("%s:%d", m.file, m.line) }
+
+// packages are where waits are looked for. The CPU, in package device, has nothing to wait
+// for.
+var packages = []string{"internal/cuda", "internal/hostcache", "memory/cudaalloc", "memory/hostpinned", "cdevice"}
+
+// removal is how a call is removed so that what is left compiles, and answers that all
+// is well.
+type removal int
+
+const (
+	succeeds removal = iota + 1 // the call answers nil
+	isDone                      // answers true, nil: a question whether work is done
+	atOnce                      // calls its last argument, a function, instead of having it called later
+	nothing                     // has no result
+	anywhere                    // is made on the default stream, not on the one that was named
+)
+
+// waits are the names of functions and methods that wait, make others wait, or put off.
+// Which of two a name is that both a function and a method have, kindOf knows.
+var waits = map[string]removal{
+	"Synchronize": succeeds, "SynchronizeEvent": succeeds, "SynchronizeStream": succeeds, "synchronizeByEvent": succeeds,
+	"WaitEvent": succeeds, "WaitOn": succeeds, "waitOn": succeeds,
+	"Wait": succeeds, "wait": succeeds, "waitEvent": succeeds, "block": succeeds, "startWait": succeeds,
+	"Record": succeeds, "record": anywhere,
+	"Flush": succeeds, "flush": succeeds, "room": succeeds,
+
+	"Query": isDone, "query": isDone, "QueryEvent": isDone, "QueryStream": isDone,
+
+	"AfterWork": atOnce, "later": atOnce, "keepUntilDone": atOnce,
+
+	"usedOn": nothing, "lend": nothing,
+
+	"Copy": anywhere, "Memset": anywhere, "Upload": anywhere, "Allocate": anywhere, "Free": anywhere,
+	"Prefetch": anywhere, "PrefetchToHost": anywhere, "prefetch": anywhere,
+	"NewPoolMemory": anywhere, "FreePoolMemory": anywhere,
+}
+
+// streams are what a stream is called where it is the last argument.
+var streams = []string{"s", "stream", "d.stream", "d.background"}
+
+// findAll finds the mutants of all packages below root.
+func findAll(root string) (all []*mutant, err error) {
+	for _, dir := range packages {
+		files, err := filepath.Glob(filepath.Join(root, dir, "*.go"))
+		if err != nil {
+			return nil, err
+		}
+		found := 0
+		for _, file := range files {
+			if strings.HasSuffix(file, "_test.go") {
+				continue
+			}
+			source, err := os.ReadFile(file)
+			if err != nil {
+				return nil, err
+			}
+			name, err := filepath.Rel(root, file)
+			if err != nil {
+				return nil, err
+			}
+			mutants, err := find(filepath.ToSlash(name), source)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, mutants...)
+			found++
+		}
+		if found == 0 {
+			return nil, fmt.Errorf("no source in %s: run it from the root of the repository", dir)
+		}
+	}
+	more, err := extraMutants(root)
+	if err != nil {
+		return nil, err
+	}
+	all = append(all, more...)
+	return all, markEquivalent(all)
+}
+
+// finder looks through one file.
+type finder struct {
+	name   string
+	source []byte
+	files  *token.FileSet
+	found  []*mutant
+}
+
+// find returns the mutants of one file.
+func find(name string, source []byte) ([]*mutant, error) {
+	f := finder{name: name, source: source, files: token.NewFileSet()}
+	parsed, err := parser.ParseFile(f.files, name, source, parser.SkipObjectResolution)
+	if err != nil {
+		return nil, err
+	}
+	for _, decl := range parsed.Decls {
+		if function, ok := decl.(*ast.FuncDecl); ok && function.Body != nil {
+			f.inFunction(function)
+		}
+	}
+	return f.found, nil
+}
+
+func (f *finder) inFunction(d *ast.FuncDecl) {
+	before := len(f.found)
+	ast.Inspect(d.Body, func(n ast.Node) bool {
+		if call, ok := n.(*ast.CallExpr); ok {
+			f.call(functionName(d), call)
+		}
+		return true
+	})
+	// A wait without another one in it is one of the driver, or of the CPU.
+	if len(f.found) == before {
+		f.body(d)
+	}
+}
+
+// functionName is "place.waitOn".
+func functionName(d *ast.FuncDecl) string {
+	if d.Recv == nil {
+		return d.Name.Name
+	}
+	t := d.Recv.List[0].Type
+	if star, ok := t.(*ast.StarExpr); ok {
+		t = star.X
+	}
+	if id, ok := t.(*ast.Ident); ok {
+		return id.Name + "." + d.Name.Name
+	}
+	return d.Name.Name
+}
+
+func (f *finder) call(function string, call *ast.CallExpr) {
+	name, receiver := "", ast.Expr(nil)
+	switch fun := call.Fun.(type) {
+	case *ast.Ident:
+		name = fun.Name
+	case *ast.SelectorExpr:
+		name, receiver = fun.Sel.Name, fun.X
+	}
+	kind := waits[name]
+	switch {
+	case kind == 0:
+		return
+	case name == "usedOn" && receiver == nil:
+		kind = succeeds
+	case name == "Wait" && len(call.Args) == 0, name == "Query" && len(call.Args) > 0:
+		return // of a sync.Cond; about an address
+	}
+	uses := call.Args
+	if receiver != nil {
+		uses = append([]ast.Expr{receiver}, uses...)
+	}
+	last := len(call.Args) - 1
+	switch kind {
+	case succeeds:
+		f.replace(function, call, "func() error { "+f.use(uses)+"return nil }()")
+	case isDone:
+		f.replace(function, call, "func() (bool, error) { "+f.use(uses)+"return true, nil }()")
+	case nothing:
+		f.replace(function, call, "func() { "+f.use(uses)+"}()")
+	case atOnce:
+		f.replace(function, call, "func() { "+f.use(uses[:len(uses)-1])+"("+f.text(call.Args[last])+")() }()")
+	case anywhere:
+		if last >= 0 && slices.Contains(streams, f.text(call.Args[last])) {
+			f.replace(function, call.Args[last], f.defaultStream(call.Args[last]))
+		}
+	}
+}
+
+// defaultStream is the default stream as an expression that uses the one it replaces.
+func (f *finder) defaultStream(stream ast.Expr) string {
+	text := f.text(stream)
+	if text != "s" && strings.HasPrefix(f.name, "memory/cudaalloc/") { // a handle
+		return "0*" + text
+	}
+	return "func(device.Stream) device.Stream { return nil }(" + text + ")"
+}
+
+// use is statements that do nothing but use the expressions: what was declared for the
+// call must not be unused without it.
+func (f *finder) use(list []ast.Expr) string {
+	var b strings.Builder
+	for _, e := range list {
+		if id, ok := e.(*ast.Ident); ok && id.Name == "nil" {
+			continue
+		}
+		fmt.Fprintf(&b, "_ = %s; ", f.text(e))
+	}
+	return b.String()
+}
+
+func (f *finder) text(n ast.Node) string {
+	return string(f.source[f.offset(n.Pos()):f.offset(n.End())])
+}
+
+func (f *finder) offset(p token.Pos) int { return f.files.Position(p).Offset }
+
+// replace adds the mutant that has other text for a node.
+func (f *finder) replace(function string, n ast.Node, text string) {
+	removed := f.text(n)
+	if call, ok := n.(*ast.CallExpr); ok {
+		removed = f.short(call)
+	} else {
+		removed = "stream " + removed
+	}
+	f.found = append(f.found, &mutant{
+		file: f.name, line: f.files.Position(n.Pos()).Line, function: function, removed: removed,
+		instead: text, content: splice(f.source, f.offset(n.Pos()), f.offset(n.End()), text),
+	})
+}
+
+// short is a call on one line: functions in it are left out.
+func (f *finder) short(call *ast.CallExpr) string {
+	var args []string
+	for _, a := range call.Args {
+		text := f.text(a)
+		if _, ok := a.(*ast.FuncLit); ok {
+			text = "func"
+		}
+		args = append(args, text)
+	}
+	return f.text(call.Fun) + "(" + strings.Join(args, ", ") + ")"
+}
+
+// body adds the mutant of a function that is a wait itself, and returns at once.
+func (f *finder) body(d *ast.FuncDecl) {
+	answers := map[removal]string{succeeds: "return nil", isDone: "return true, nil", nothing: "return"}
+	answer := answers[waits[d.Name.Name]]
+	switch name := functionName(d); {
+	case answer == "", name == "Context.Query", name == "hostReader.Record":
+		return // the last two have the names of waits, and are none
+	}
+	at := f.offset(d.Body.Lbrace) + 1
+	f.found = append(f.found, &mutant{
+		file: f.name, line: f.files.Position(d.Pos()).Line, function: functionName(d), removed: "all of it",
+		instead: answer, content: splice(f.source, at, at, " "+answer+";"),
+	})
+}
+
+func splice(source []byte, from, to int, text string) []byte {
+	return slices.Concat(source[:from], []byte(text), source[to:])
+}
+
+// lineOf is the line that an offset of the source is in.
+func lineOf(source []byte, offset int) int { return 1 + bytes.Count(source[:offset], []byte("\n")) }

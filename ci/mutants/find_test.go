@@ -1,0 +1,71 @@
+package main
+
+import (
+	"go/parser"
+	"go/token"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const source = `package cudaalloc
+
+func (d *Device) f(s Stream, stream uintptr, ctx context.Context) error {
+	if err := s.WaitEvent(e); err != nil {
+		return err
+	}
+	done, err := e.Query()
+	d.reaper.later(d.gpu, func() error { return nil })
+	m.usedOn(d)
+	_ = usedOn(m, d)
+	c.changed.Wait()
+	_, _ = d.Query(p)
+	_ = ctx.Copy(ranges, stream)
+	_ = m.Free(s)
+	return m.Free(nil)
+}
+
+func (c *Context) QueryStream(stream uintptr) (bool, error) { return false, nil }
+`
+
+// What is removed of each kind of call, and what stands there instead.
+func TestFind(t *testing.T) {
+	found, err := find("memory/cudaalloc/f.go", []byte(source))
+	require.NoError(t, err)
+	var got []string
+	for _, m := range found {
+		got = append(got, m.function+": "+m.removed+" => "+m.instead)
+	}
+	assert.Equal(t, []string{
+		"Device.f: s.WaitEvent(e) => func() error { _ = s; _ = e; return nil }()",
+		"Device.f: e.Query() => func() (bool, error) { _ = e; return true, nil }()",
+		"Device.f: d.reaper.later(d.gpu, func) => func() { _ = d.reaper; _ = d.gpu; (func() error { return nil })() }()",
+		"Device.f: m.usedOn(d) => func() { _ = m; _ = d; }()",
+		"Device.f: usedOn(m, d) => func() error { _ = m; _ = d; return nil }()",
+		"Device.f: stream stream => 0*stream",
+		"Device.f: stream s => func(device.Stream) device.Stream { return nil }(s)",
+		"Context.QueryStream: all of it => return true, nil",
+	}, got)
+}
+
+// The lists of extra.go name what is there, and every mutant is Go.
+func TestMutantsOfThisRepository(t *testing.T) {
+	all, err := findAll("../..")
+	require.NoError(t, err)
+	assert.Greater(t, len(all), 90)
+	for _, m := range all {
+		_, err := parser.ParseFile(token.NewFileSet(), m.file, m.content, parser.SkipObjectResolution)
+		assert.NoError(t, err, "%s: %s", m.site(), m.removed)
+	}
+}
+
+func TestKillerOf(t *testing.T) {
+	for out, want := range map[string]string{
+		"=== RUN   TestA\n--- FAIL: TestA (0.1s)\n    --- FAIL: TestA/b (0.0s)\n        x.go:1: cudasim: 1 rules violated:\nFAIL\n": "TestA/b (violation)",
+		"=== RUN   TestA\n--- PASS: TestA (0.1s)\n=== RUN   TestB\npanic: test timed out after 2m0s\n":                              "TestB (timeout)",
+		"=== RUN   TestA\n=== RUN   TestA/b\nSIGSEGV: segmentation violation\n":                                                     "TestA/b (crash)",
+	} {
+		assert.Equal(t, want, killerOf([]byte(out)))
+	}
+}
