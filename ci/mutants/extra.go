@@ -74,6 +74,8 @@ const (
 )
 
 var equivalents = []equivalent{
+	{"memory/cudaalloc/across.go", "gpu.detour", "other.reaper.later(other, func)", endsAnyTime},
+	{"memory/cudaalloc/across.go", "follow", "first.reaper.later(first, func)", endsAnyTime},
 	{"memory/cudaalloc/handle.go", "handle.finish", "h.gpu.reaper.later(h.gpu, end)", endsAnyTime},
 	{"memory/cudaalloc/upload.go", "record", "gpu.reaper.later(gpu, func)", endsAnyTime},
 	{"memory/cudaalloc/upload.go", "staging.land", "gpu.reaper.later(gpu, func)", endsAnyTime},
