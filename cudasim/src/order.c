@@ -50,18 +50,18 @@ static bool is_own(const void *address) {
   return dladdr(address, &there) && dladdr(&sim, &here) && there.dli_fbase == here.dli_fbase;
 }
 
-/* Frames of the simulator itself are left out. */
+/* Frames of the simulator itself, and what it called to get them, are left out. */
 static char *stack_of_call(void) {
   void *frames[24];
-  int count = backtrace(frames, sizeof frames / sizeof *frames), own = 0;
-  while (own < count && is_own(frames[own])) own++;
+  int count = backtrace(frames, sizeof frames / sizeof *frames), own = count;
+  while (own > 0 && !is_own(frames[own - 1])) own--;
   char **names = backtrace_symbols(frames, count), *text = NULL;
   size_t size = 0;
   FILE *f = open_memstream(&text, &size);
   if (!f) abort();
   for (int i = own; names && i < count; i++) {
-    const char *name = strrchr(names[i], '/');
-    fprintf(f, "%s%s", i > own ? " < " : "", name ? name + 1 : names[i]);
+    const char *slash = strrchr(names[i], '/'), *name = slash ? slash + 1 : names[i];
+    fprintf(f, "%s%.*s", i > own ? " < " : "", (int)strcspn(name, " "), name); /* without the address */
   }
   fclose(f);
   free(names);

@@ -201,6 +201,31 @@ RULE(violations_are_kept_until_they_are_forgotten, "", .races = true) {
 	OK(cuStreamDestroy_v2(b));
 }
 
+static void set_from_two_streams(void) {
+	CUstream a = new_stream(), b = new_stream();
+	CUdeviceptr m = new_memory(64);
+	OK(cuMemsetD8Async(m, 0, 64, a));
+	OK(cuMemsetD8Async(m, 1, 64, b));
+	cudasim_drain();
+	OK(cuMemFree_v2(m));
+	OK(cuStreamDestroy_v2(a));
+	OK(cuStreamDestroy_v2(b));
+}
+
+/* The frames are those of the program, which is called rules. */
+RULE(violations_tell_where_both_calls_were_made_if_asked, "stacks=1", .races = true, .violates = true) {
+	use(0);
+	set_from_two_streams();
+	CHECK(reports("violations", "the earlier was queued at rules("));
+	CHECK(reports("violations", "; the later at rules("));
+}
+
+RULE(violations_tell_no_stacks_otherwise, "", .races = true, .violates = true) {
+	use(0);
+	set_from_two_streams();
+	CHECK(!reports("violations", "queued at"));
+}
+
 RULE(bytes_are_counted_by_direction, "") {
 	use(0);
 	CUstream s = new_stream();
