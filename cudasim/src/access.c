@@ -152,7 +152,7 @@ static void describe(const struct block *b, const struct range *r, const struct 
 
 /* Told in the order in which the two were queued, whichever ran first. */
 static void report(struct look *l, const struct range *r, const struct access *other, bool wrote) {
-  if (l->reported == other) return;
+  if (l->reported == other || violations_are_full()) return;
   l->reported = other;
   if (l->access->queued < other->queued)
     describe(l->block, r, l->access, l->write, other, wrote);

@@ -2,6 +2,8 @@
  * nothing of it is queued. */
 #include "sim.h"
 
+#include <stdlib.h>
+
 static const unsigned char GARBAGE = 0xa5;
 
 /* The k-th attribute of a batch is that of its members from starts[k] on. */
@@ -35,6 +37,58 @@ static CUresult check_attributes(const CUmemcpyAttributes *a, size_t n) {
   return CUDA_SUCCESS;
 }
 
+/* What one copy of a batch reads or writes. */
+struct span {
+  CUdeviceptr start, end;
+  size_t copy;
+  bool write;
+};
+
+static int by_start(const void *a, const void *b) {
+  const struct span *x = a, *y = b;
+  return x->start < y->start ? -1 : x->start > y->start;
+}
+
+/* Of the spans so far, the two of different copies that reach furthest. */
+struct furthest {
+  const struct span *first, *second;
+};
+
+static void reach(struct furthest *f, const struct span *s) {
+  if (!f->first || s->end > f->first->end) {
+    if (f->first && f->first->copy != s->copy) f->second = f->first;
+    f->first = s;
+  } else if (f->first->copy != s->copy && (!f->second || s->end > f->second->end)) {
+    f->second = s;
+  }
+}
+
+static bool meets(const struct furthest *f, const struct span *s) {
+  const struct span *other = f->first && f->first->copy == s->copy ? f->second : f->first;
+  if (!other || other->end <= s->start) return false;
+  violation("%s: copies %zu and %zu of a batch touch memory at 0x%llx, and one of them writes it: "
+            "the copies of a batch are in no order",
+            self()->call, other->copy, s->copy, s->start);
+  return true;
+}
+
+static void check_conflicts(const CUdeviceptr *to, const CUdeviceptr *from, const size_t *sizes, size_t count) {
+  if (!sim.options.race) return;
+  struct span *spans = fresh(2 * count * sizeof *spans);
+  for (size_t i = 0; i < count; i++) {
+    spans[2 * i] = (struct span){to[i], to[i] + sizes[i], i, true};
+    spans[2 * i + 1] = (struct span){from[i], from[i] + sizes[i], i, false};
+  }
+  qsort(spans, 2 * count, sizeof *spans, by_start);
+  struct furthest reads = {0}, writes = {0};
+  for (size_t i = 0; i < 2 * count; i++) {
+    const struct span *s = &spans[i];
+    if (meets(&writes, s) || (s->write && meets(&reads, s))) break;
+    reach(s->write ? &writes : &reads, s);
+  }
+  free(spans);
+}
+
 /* *failed is the member that is wrong, SIZE_MAX if it is not one of them. */
 CUresult batch_copy(CUdeviceptr *to, CUdeviceptr *from, size_t *sizes, size_t count,
                     CUmemcpyAttributes *attributes, size_t *starts, size_t attribute_count, size_t *failed,
@@ -52,6 +106,7 @@ CUresult batch_copy(CUdeviceptr *to, CUdeviceptr *from, size_t *sizes, size_t co
       *failed = i;
       return r;
     }
+  check_conflicts(to, from, sizes, count);
   for (size_t i = 0, k = 0; i < count && !r; i++) {
     const CUmemcpyAttributes *a = &attributes[advance(&k, i, starts, attribute_count)];
     r = copy_ordered(to[i], from[i], sizes[i], a->srcAccessOrder, stream);

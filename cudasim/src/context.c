@@ -27,6 +27,7 @@ CUresult context_new(int device, unsigned flags, bool primary, struct context **
 }
 
 void context_free(struct context *c) {
+  mark_drop(c->barrier_mark);
   clock_drop(c->retired);
   clock_drop(c->retired_blocking);
   free(c);
@@ -85,6 +86,7 @@ static void wait_for_all(struct context *c) {
 void context_kill(struct context *c) {
   c->object.dead = true;
   wait_for_all(c);
+  point_set(&c->barrier, NULL, 0);
   destroy_events(c);
   destroy_blocks(c);
   for (struct stream *s = c->streams, *next; s; s = next) {

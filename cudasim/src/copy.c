@@ -119,6 +119,9 @@ static CUresult queue(const struct copy *c, struct stream *s) {
     if (from.block) access_by_host(op->call, from.block, c->from, c->size, false);
     stage(op);
   }
+  /* Which may be read now, or late, and not in the order of the stream. */
+  if (c->order == CU_MEMCPY_SRC_ACCESS_ORDER_ANY && from.block)
+    access_by_host(op->call, from.block, c->from, c->size, false);
   struct marks before = {0};
   if (wait && sim.options.pageable_strict) marks_of_stream(&before, s);
   r = op_push(s, op);
@@ -200,7 +203,7 @@ CUresult copy_peer_async(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
   return r ? r : run(&(struct copy){TO(ON_DEVICE), FROM(ON_DEVICE), .async = true, .peer = true}, stream);
 }
 
-/* Comes after all that the context has queued, and before what it queues from then on. */
+/* Comes after all that the context has queued. */
 static CUresult join(struct stream *s, struct context *c) {
   struct op *op = op_new(OP_WAIT);
   points_add_context(&op->after, c);
@@ -208,19 +211,18 @@ static CUresult join(struct stream *s, struct context *c) {
   return op_push(s, op);
 }
 
-/* In order with the work of all three contexts. */
+/* In order with all earlier and later work of the three contexts, as the manual says: of their
+ * non-blocking streams too. */
 CUresult copy_peer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context,
                    size_t size) {
   struct stream *s;
   CUresult r = stream_find_current(0, &s);
   if (!r) r = check_peers(to, to_context, from, from_context);
   if (r || !size) return r;
-  struct context *ends[] = {object_find(to_context, CONTEXT), object_find(from_context, CONTEXT)};
-  for (int i = 0; i < 2 && !r; i++)
-    if (ends[i] != s->context) r = join(s, ends[i]);
+  struct context *all[] = {s->context, object_find(to_context, CONTEXT), object_find(from_context, CONTEXT)};
+  for (int i = 0; i < 3 && !r; i++) r = join(s, all[i]);
   if (!r) r = run(&(struct copy){TO(ON_DEVICE), FROM(ON_DEVICE), .peer = true}, 0);
-  for (int i = 0; i < 2 && !r; i++)
-    if (ends[i] != s->context) r = join(ends[i]->legacy, s->context);
+  for (int i = 0; i < 3 && !r; i++) order_barrier(all[i], s);
   return r;
 }
 

@@ -112,7 +112,8 @@ size_t cudasim_report(char *out, size_t size);
 /* Ends the machine: its address space is given back, its threads end, and every call of the driver
  * answers CUDA_ERROR_DEINITIALIZED from then on, whichever thread makes it. Work that has not begun
  * is not done; calls that wait return. The report stays what it was. Memory that is still allocated
- * is gone, page-locked and managed memory included: the host faults there. */
+ * is gone, page-locked and managed memory included: the host faults there. A host function of the
+ * program that still runs is not waited for: it may be waiting for the program. */
 void cudasim_shut_down(void);
 
 /* Writes the report now, as the option `report` asks for it: a program that ends without running

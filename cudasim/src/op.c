@@ -41,6 +41,7 @@ CUresult op_push(struct stream *s, struct op *op) {
   }
   for (struct stream *other = s->context->streams; other; other = other->next)
     if (stream_precedes(other, s)) points_add_all(&op->after, other);
+  points_add(&op->after, s->context->barrier);
   order_queued(s, op);
   op->seq = ++s->queued;
   if (s->tail)

@@ -93,6 +93,7 @@ void order_queued(struct stream *s, struct op *op) {
   if (!sim.options.race) return;
   op->known = clock_share(sim.host.clock);
   op->host_epoch = sim.host.epoch++;
+  marks_add(&op->awaited, mark_share(s->context->barrier_mark));
   marks_add_clock(&op->awaited, s->awaited);
   clock_drop(s->awaited);
   s->awaited = NULL;
@@ -166,11 +167,19 @@ void order_waits(struct op *op, const struct event *e) { marks_add(&op->awaited,
 void order_waited(struct stream *s, const struct event *e) {
   if (!sim.options.race) return;
   if (e->mark) clock_join(&s->awaited, e->mark->clock);
+  if (s->context->barrier_mark) clock_join(&s->awaited, s->context->barrier_mark->clock);
   learn_legacy(s, &s->awaited);
   for (struct stream *other = s->context->streams; other; other = other->next)
     if (stream_precedes(other, s)) clock_join(&s->awaited, other->awaited);
   clock_join(&s->awaited, sim.host.clock);
   clock_set(&s->awaited, 0, sim.host.epoch++);
+}
+
+void order_barrier(struct context *c, struct stream *s) {
+  point_set(&c->barrier, s, s->queued);
+  if (!sim.options.race) return;
+  mark_drop(c->barrier_mark);
+  c->barrier_mark = s->tail ? mark_of(s->tail) : NULL;
 }
 
 /* ---- the host ---- */

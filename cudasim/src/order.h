@@ -64,6 +64,7 @@ void order_queued(struct stream *stream, struct op *op); /* before the operation
 void order_begins(struct stream *stream, struct op *op);
 void order_ends(struct stream *stream, struct op *op);
 void order_freed(struct op *op);
+void order_barrier(struct context *context, struct stream *stream); /* all later work follows what is queued */
 void order_recorded(struct event *event, struct op *op);
 void order_waits(struct op *op, const struct event *event);
 void order_waited(struct stream *stream, const struct event *event); /* for an event that is complete: no operation */

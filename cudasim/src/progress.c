@@ -54,7 +54,7 @@ void cudasim_drain(void) {
     sim_lock();
     const enum progress progress = demand_all();
     sim_unlock();
-    if (progress == NOTHING_LEFT) return;
+    if (progress == NOTHING_LEFT || sim.forked) return;
     if (progress == MOVING) since = nanoseconds();
     if (nanoseconds() - since > patience) return;
     nanosleep(&nap, NULL);

@@ -105,6 +105,7 @@ void cudasim_shut_down(void) {
  * with a real driver, nothing works there that was initialised before. */
 static void in_child(void) {
   sim.forked = sim.initialised;
+  sim.running = sim.inside = sim.touching = 0;
   sim_unlock();
 }
 
@@ -155,9 +156,17 @@ uint64_t nanoseconds(void) {
   return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
+enum { MOST_VIOLATIONS = sizeof sim.violations / sizeof *sim.violations };
+
+/* Then one more is counted, and not told. */
+bool violations_are_full(void) {
+  if (sim.violation_count < MOST_VIOLATIONS) return false;
+  sim.violation_count++;
+  return true;
+}
+
 void violation(const char *format, ...) {
-  const uint64_t room = sizeof sim.violations / sizeof *sim.violations;
-  if (sim.violation_count++ >= room) return;
+  if (sim.violation_count++ >= MOST_VIOLATIONS) return;
   va_list args;
   va_start(args, format);
   if (vasprintf(&sim.violations[sim.violation_count - 1], format, args) < 0) abort();

@@ -36,6 +36,12 @@ struct object {
   struct object *next;
 };
 
+/* A place in a stream. It is passed when that many operations of it are done. */
+struct point {
+  struct stream *stream;
+  uint64_t seq;
+};
+
 struct context {
   struct object object;
   int device;
@@ -46,14 +52,10 @@ struct context {
   CUresult fault; /* answered by every call from then on, as after a fault of the hardware */
   struct stream *legacy;
   struct stream *streams; /* all with work to do, and all not destroyed */
+  struct point barrier;     /* a copy that all later work of the context follows */
+  struct mark *barrier_mark;
   struct clock *retired, *retired_blocking; /* of streams that are gone: all, and those the legacy stream follows */
   struct context *next;
-};
-
-/* A place in a stream. It is passed when that many operations of it are done. */
-struct point {
-  struct stream *stream;
-  uint64_t seq;
 };
 
 struct points {
@@ -311,6 +313,7 @@ bool refuse_address(size_t size); /* false, and says so once */
 void *fresh(size_t size); /* zeroed; aborts rather than answer NULL */
 void *grow(void *list, int count, int *room, size_t size);
 uint64_t nanoseconds(void);
+bool violations_are_full(void);
 void violation(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* options.c */

@@ -225,6 +225,7 @@ CUresult stream_wait(struct stream *s, uint64_t seq) {
 
 /* Even an operation that does nothing would wait for these. */
 static bool has_to_wait(const struct stream *s) {
+  if (point_pending(s->context->barrier)) return true;
   for (const struct stream *other = s->context->streams; other; other = other->next)
     if (stream_precedes(other, s) && other->done < other->queued) return true;
   return false;

@@ -43,7 +43,7 @@ RULE(a_batch_copies_everywhere_in_stream_order, "version=13000") {
 	CUdeviceptr to[] = {a, address(out)}, from[] = {address(in), b};
 	size_t sizes[] = {100, 100}, starts[] = {0, 1};
 	attributes each[] = {{.order = IN_STREAM_ORDER},
-	                     {.order = ANY_ORDER, .flags = CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE}};
+	                     {.order = IN_STREAM_ORDER, .flags = CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE}};
 	OK(cuMemcpyBatchAsync_v2(to, from, sizes, 2, each, starts, 2, s));
 	STAYS_PENDING(cuStreamQuery(s));
 	open_gate(&gate);
@@ -102,6 +102,54 @@ RULE(in_stream_order_a_pageable_source_is_read_late, "version=13000") {
 	OK(cuStreamSynchronize(s));
 	CHECK(is_filled(d, 9, 100));
 	OK(cuMemFree_v2(d));
+	OK(cuStreamDestroy_v2(s));
+}
+
+/* Then the source may be read before earlier work of the stream has written it. */
+RULE(a_source_that_is_read_in_any_order_has_to_be_there, "version=13000", .violates = true) {
+	FIND_COPY;
+	use(0);
+	CUstream s = new_stream();
+	CUdeviceptr d = new_memory(100), from = new_memory(100);
+	size_t size = 100, start = 0;
+	attributes any = {.order = ANY_ORDER};
+	OK(cuMemsetD8Async(from, 2, 100, s));
+	OK(cuStreamSynchronize(s));
+	OK(cuMemcpyBatchAsync_v2(&d, &from, &size, 1, &any, &start, 1, s));
+	OK(cuStreamSynchronize(s));
+	CHECK(!reports("violations", "\""));
+	OK(cuMemsetD8Async(from, 3, 100, s));
+	OK(cuMemcpyBatchAsync_v2(&d, &from, &size, 1, &any, &start, 1, s));
+	OK(cuStreamSynchronize(s));
+	CHECK(reports("violations", "cuMemcpyBatchAsync in the host reads"));
+	OK(cuMemFree_v2(d));
+	OK(cuMemFree_v2(from));
+	OK(cuStreamDestroy_v2(s));
+}
+
+/* Neighbours are no conflict, nor are two copies that read the same. */
+RULE(copies_of_a_batch_are_in_no_order, "version=13000", .violates = true) {
+	FIND_COPY;
+	use(0);
+	CUstream s = new_stream();
+	CUdeviceptr d = new_memory(300), e = new_memory(300);
+	size_t sizes[] = {100, 100, 100}, start = 0;
+	attributes in_order = {.order = IN_STREAM_ORDER};
+	OK(cuMemsetD8Async(d, 1, 300, s));
+	OK(cuMemsetD8Async(e, 1, 300, s));
+	CUdeviceptr apart[] = {d, d + 100, d + 200}, same[] = {e, e, e};
+	OK(cuMemcpyBatchAsync_v2(apart, same, sizes, 3, &in_order, &start, 1, s));
+	CHECK(!reports("violations", "\""));
+	CUdeviceptr both[] = {d, d + 200, d + 99}, from[] = {e, e, e};
+	OK(cuMemcpyBatchAsync_v2(both, from, sizes, 3, &in_order, &start, 1, s));
+	CHECK(reports("violations", "copies 0 and 2 of a batch"));
+	cudasim_forget_violations();
+	CUdeviceptr there[] = {d, e + 50, e + 200}, back[] = {e, d + 200, d + 200};
+	OK(cuMemcpyBatchAsync_v2(there, back, sizes, 3, &in_order, &start, 1, s));
+	CHECK(reports("violations", "copies 0 and 1 of a batch"));
+	OK(cuStreamSynchronize(s));
+	OK(cuMemFree_v2(d));
+	OK(cuMemFree_v2(e));
 	OK(cuStreamDestroy_v2(s));
 }
 

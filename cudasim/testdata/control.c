@@ -1,6 +1,9 @@
 /* What cudasim.h adds: options, faults, counters, the report. */
 #include "rules.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 RULE(options_are_set_before_the_first_call, "", .unreported = true) {
 	SAME(cudasim_configure("devices=2,memory=4096"), 0);
 	use(1);
@@ -199,6 +202,28 @@ RULE(violations_are_kept_until_they_are_forgotten, "", .races = true) {
 	OK(cuMemFree_v2(m));
 	OK(cuStreamDestroy_v2(a));
 	OK(cuStreamDestroy_v2(b));
+}
+
+/* It has none of the threads that would do the work. */
+RULE(a_forked_child_does_not_wait_for_the_work_of_its_parent, "delay=200000") {
+	use(0);
+	CUstream s = new_stream();
+	CUdeviceptr m = new_memory(64);
+	OK(cuMemsetD8Async(m, 0, 64, s));
+	pid_t child = fork();
+	if (child == 0) {
+		alarm(10);
+		cudasim_drain();
+		cudasim_pause();
+		cudasim_shut_down();
+		_exit(0);
+	}
+	int status = -1;
+	CHECK(waitpid(child, &status, 0) == child);
+	SAME(status, 0);
+	OK(cuStreamSynchronize(s));
+	OK(cuMemFree_v2(m));
+	OK(cuStreamDestroy_v2(s));
 }
 
 static void set_from_two_streams(void) {

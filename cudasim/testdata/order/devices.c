@@ -68,6 +68,39 @@ PAIR(an_ordered_copy_between_devices, "cuMemcpyPeerAsync", "cuMemcpyDtoHAsync", 
 	expect_host(out, 7);
 }
 
+/* Of non-blocking streams too: the manual excepts none. */
+CORRECT(a_copy_between_devices_is_in_order_with_non_blocking_streams, "devices=2") {
+	CUcontext second = use(1);
+	CUdeviceptr n = new_memory(N);
+	CUstream b = new_stream();
+	CUcontext first = use(0);
+	CUdeviceptr m = new_memory(N);
+	CUstream a = new_stream();
+	use(1);
+	OK(cuMemsetD8Async(n, 1, N, b));
+	use(0);
+	OK(cuMemsetD8Async(m, 7, N, a));
+	OK(cuMemcpyPeer(n, second, m, first, N));
+	OK(cuMemsetD8Async(m, 8, N, new_stream()));
+	use(1);
+	unsigned char *out = new_pinned(N);
+	OK(cuMemcpyDtoHAsync_v2(out, n, N, b));
+	OK(cuStreamSynchronize(b));
+	expect_host(out, 7);
+}
+
+PAIR(a_copy_between_devices_that_is_ordered_with_nothing, "cuMemsetD8Async", "cuMemcpyPeerAsync", "devices=2") {
+	CUcontext second = use(1);
+	CUdeviceptr n = new_memory(N);
+	CUcontext first = use(0);
+	CUdeviceptr m = new_memory(N);
+	OK(cuMemsetD8Async(m, 7, N, new_stream()));
+	RIGHT(cuMemcpyPeer(n, second, m, first, N));
+	WRONG(cuMemcpyPeerAsync(n, second, m, first, N, new_stream()));
+	OK(cuCtxSynchronize());
+	expect(n, 7);
+}
+
 /* By way of page-locked memory, which both devices reach. */
 PAIR(page_locked_memory_between_two_devices, "cuMemcpyDtoHAsync", "cuMemcpyHtoDAsync", "devices=2") {
 	use(1);
