@@ -20,7 +20,7 @@ import (
 )
 
 // Pairs of accesses that only a wait of this package orders. No stream is held back: the
-// simulator reports a pair without its wait, in whatever order the two were made.
+// simulator reports a pair without its wait, in either order of the two.
 
 // The memory of a copy is freed on another stream than the one that fills it.
 func TestGPUCopyIsFreedBehindItself(t *testing.T) {

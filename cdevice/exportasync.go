@@ -113,7 +113,7 @@ func (t *asyncTask) extract(out *CArrowDeviceArray) (err error) {
 	return ExportRecordBatch(b, out, nil, t.p.opts.Export...)
 }
 
-// Release lets go of the batch: it was extracted, or nobody can do that any more. The task
+// Release lets go of the batch: it was extracted, or no consumer can extract it any more. The task
 // is counted down last: the release of the batch may call a producer's.
 func (t *asyncTask) Release() {
 	defer asyncTasks.Add(-1)

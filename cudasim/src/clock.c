@@ -15,7 +15,7 @@ void clock_drop(struct clock *c) {
   if (c && !--c->refs) free(c);
 }
 
-/* Makes the clock one that nobody else refers to, with room for that many slots. */
+/* Makes the clock one with a single reference, with room for that many slots. */
 static struct clock *own(struct clock **clock, int count) {
   struct clock *old = *clock;
   if (old && old->refs == 1 && old->count >= count) return old;

@@ -9,7 +9,7 @@
 /* ---- slots ---- */
 
 /* A slot outlives its stream until the host knows the last operation of it; then a new stream goes
- * on with it, and whatever knows an operation of the new one rightly knows all of the old. */
+ * on with it, and a clock that knows an operation of the new one rightly knows all of the old. */
 struct slot {
   bool used;
   uint64_t epoch;
@@ -30,7 +30,7 @@ void order_stream_new(struct stream *s) {
   s->epoch = slots[i].epoch;
 }
 
-/* The work of a stream that is gone still counts: for whoever waits for its context, and for the
+/* The work of a stream that is gone still counts: for a wait for its context, and for the
  * legacy stream. */
 void order_stream_end(struct stream *s) {
   clock_join(&s->clock, s->awaited);

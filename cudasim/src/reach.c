@@ -2,7 +2,7 @@
  *
  * Copies reach memory of cuMemAlloc on every device: where a device has no access to
  * another's, the driver goes through the host. Memory of a pool they reach only from
- * the devices that the pool gives access to, whatever cuCtxEnablePeerAccess allowed;
+ * the devices that the pool gives access to, even if cuCtxEnablePeerAccess allowed more;
  * cuMemcpyPeer names the context of each end and goes there itself. */
 #include "sim.h"
 

@@ -48,7 +48,7 @@ static void never_called_back(CUstream stream, CUresult status, void *data) {
 	*(bool *)data = true;
 }
 
-/* Work that has not begun is not done, and whoever waits for it is told. */
+/* Work that has not begun is not done, and a call that waits for it answers so. */
 RULE(a_shut_down_ends_waits, "delay=60000000", .leaks = "cuEventCreate") {
 	CUcontext context;
 	struct thread thread;

@@ -8,7 +8,7 @@ import (
 )
 
 // Work on a stream of one GPU with memory of another one. A GPU does not reach memory
-// of another one's pools unless it was given access, whatever cuCtxEnablePeerAccess did:
+// of another one's pools unless it was given access, even after cuCtxEnablePeerAccess:
 // cuMemcpyAsync refuses it (CUDA_ERROR_INVALID_VALUE), and cuMemcpyPeerAsync does not.
 
 // route is how a range is copied on a stream of a GPU. The zero value: as it is.

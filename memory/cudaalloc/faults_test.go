@@ -120,8 +120,8 @@ func eachCallFails(t *testing.T, m *cudatest.Machine, d *cudaalloc.Device, opts 
 			switch {
 			case failures != "":
 				require.Contains(t, failures, fault.Function+"(", "%s: %s", rule.Name, fault)
-			case rule.Name == "an impossible size is refused": // by the driver, for whatever reason
-			case givesUpWaits[rule.Name] && afterGivingUp[fault.Function]: // nobody is left to tell
+			case rule.Name == "an impossible size is refused": // by the driver, for either reason
+			case givesUpWaits[rule.Name] && afterGivingUp[fault.Function]: // the caller has left
 			case rule.Name == amongPeers && fault.Function == "cuStreamDestroy": // a stream of our own, which the reaper ends
 			default:
 				require.Contains(t, madeGood, fault.Function, "%s: %s", rule.Name, fault)

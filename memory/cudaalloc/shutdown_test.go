@@ -45,7 +45,7 @@ func TestADriverThatWasShutDown(t *testing.T) {
 	assert.ErrorIs(t, err, cuda.Deinitialized)
 	assert.ErrorIs(t, gpu.Legacy().Synchronize(background), cuda.Deinitialized)
 
-	// It knows no memory any more, and keeps nobody from asking others.
+	// It knows no memory any more, and other devices can still be asked.
 	var local int
 	for range 2 {
 		found, err := device.Lookup(device.Ptr(uintptr(unsafe.Pointer(&local))))

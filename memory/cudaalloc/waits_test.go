@@ -156,7 +156,7 @@ func TestGPUEventOfAnUploadCoversIt(t *testing.T) {
 }
 
 // Memory of an allocator that a copy reads is given back behind the copy by AfterWork:
-// whoever has it next may write to it at once.
+// its next user may write to it at once.
 func TestGPUManagedMemoryIsGivenBackBehindWork(t *testing.T) {
 	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
 		mem, err := cudaalloc.NewManaged(m.GPUs[0], 0)

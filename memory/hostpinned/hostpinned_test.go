@@ -253,7 +253,7 @@ func TestGPURegister(t *testing.T) {
 	require.NoError(t, own.Free(nil))
 }
 
-// What is freed behind the GPU's work may be written to by whoever gets it next.
+// What is freed behind the GPU's work may be written to by its next user.
 func TestGPUMemoryIsGivenBackBehindWork(t *testing.T) {
 	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
 		cudatest.GivenBackBehindWork(t, m, hostpinned.New(m.GPUs[0], 0))

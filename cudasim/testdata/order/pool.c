@@ -131,7 +131,7 @@ PAIR(a_plain_free_of_memory_of_a_pool_that_is_read, "cuMemcpyDtoDAsync", "cuMemF
 	expect(n, 7);
 }
 
-/* The pool orders a new use of memory that was freed, in whatever stream. */
+/* The pool orders a new use of memory that was freed, in any stream. */
 CORRECT(memory_of_a_pool_is_used_again, "") {
 	use(0);
 	CUstream s[] = {new_stream(), new_stream()};
