@@ -29,6 +29,8 @@ MACHINES = {
     # Streams overtake each other, and copies to and from pageable memory are late too,
     # as the manual allows.
     "random": "schedule=random,delay=200,seed=7,pageable_async=1",
+    # Nothing is done before the host waits, so what it reads too early is never there.
+    "lazy": "schedule=lazy",
     "two_devices": "devices=2,delay=100",
 }
 if not simulator.is_simulator:
