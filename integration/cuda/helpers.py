@@ -15,7 +15,9 @@ def pinned(values):
 
 
 def on_threads(count, work):
-    """work(i) on each of so many threads, which have a context and begin together."""
+    """work(i) on each of so many threads, which have a context and begin together. Numba
+    frees what was dropped later, and then two threads at once take the same item from its
+    list (IndexError: pop from an empty deque). So it is kept until they have ended."""
     errors, start = [], threading.Barrier(count)
 
     def run(i):
@@ -27,8 +29,9 @@ def on_threads(count, work):
             errors.append(repr(e))
 
     threads = [threading.Thread(target=run, args=[i]) for i in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with cuda.defer_cleanup():
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
     assert errors == []
