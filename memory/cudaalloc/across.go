@@ -69,7 +69,8 @@ func (p *platform) owner(ordinal int32) *gpu {
 }
 
 // detour enqueues work of the other GPU on a stream made for it, after all that is on g's
-// stream so far and before all that comes later.
+// stream so far and before all that comes later. If the driver refuses the latter, it waits:
+// the caller may free what the work uses on its own stream.
 func (g *gpu) detour(other *gpu, stream uintptr, work func(stream uintptr) error) error {
 	aside, err := other.ctx.NewStream(0)
 	if err != nil {
@@ -77,7 +78,9 @@ func (g *gpu) detour(other *gpu, stream uintptr, work func(stream uintptr) error
 	}
 	if err = follow(g, stream, other, aside); err == nil {
 		err = work(aside)
-		err = errors.Join(err, follow(other, aside, g, stream)) // part of the work may be enqueued
+		if failed := follow(other, aside, g, stream); failed != nil { // part of the work may be enqueued
+			err = errors.Join(err, failed, other.ctx.SynchronizeStream(aside))
+		}
 	}
 	if other.ctx.FreeStream(aside) != nil { // what is on it is done all the same
 		other.reaper.later(other, func() error { return other.ctx.FreeStream(aside) })

@@ -3,6 +3,7 @@ package cudaalloc_test
 import (
 	"bytes"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -13,7 +14,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
 
-// pinned is page-locked memory of a GPU, and its bytes.
+// pageLocked is page-locked memory of a GPU, and its bytes.
 func pageLocked(t *testing.T, gpu *cudaalloc.Device, n int) (device.Ptr, []byte) {
 	m, err := gpu.Host().Allocate(int64(n), nil)
 	require.NoError(t, err)
@@ -111,4 +112,21 @@ func TestCopyBetweenGPUsCalls(t *testing.T) {
 		require.NoError(t, dst.Free(nil))
 		require.NoError(t, src.Free(nil))
 	}
+}
+
+// The stream of the caller could not be made to wait for the work. So the call does, and the
+// caller may free the memory on that stream.
+func TestWorkOfAnotherGPUThatCannotBeFollowedIsWaitedFor(t *testing.T) {
+	m := cudatest.Simulated(t, cudasim.Options{Devices: 2, Delay: time.Millisecond})
+	here, there := m.GPUs[0], m.GPUs[1]
+	s, err := here.NewStream()
+	require.NoError(t, err)
+	defer s.Close()
+	memory, err := there.Allocate(4096, nil)
+	require.NoError(t, err)
+	require.NoError(t, there.Legacy().Synchronize(background))
+	m.Sim.Fail("cuEventRecord", 2, unknownError) // the one behind the work
+	require.ErrorContains(t, there.Memset(memory.Ptr(), 1, 4096, s), "cuEventRecord")
+	require.NoError(t, memory.Free(s))
+	require.NoError(t, there.Trim())
 }

@@ -98,7 +98,7 @@ func TestGPUUploadsDoNotShareStaging(t *testing.T) {
 	})
 }
 
-// pinned is Go memory that copies may write to until the test ends.
+// goPinned is Go memory that copies may write to until the test ends.
 func goPinned(t *testing.T, n int) []byte {
 	b := make([]byte, n)
 	pins := new(runtime.Pinner)
