@@ -348,7 +348,7 @@ func TestAsyncProducerSurvivesPanicsOfItsProgram(t *testing.T) {
 type panickingDevice struct{ device.Device }
 
 func (panickingDevice) ID() device.ID { return extDev }
-func (panickingDevice) Allocate(int64, device.Stream) (device.Memory, error) {
+func (panickingDevice) Allocate(context.Context, int64, device.Stream) (device.Memory, error) {
 	panic("in Allocate")
 }
 
@@ -405,9 +405,9 @@ type countingDevice struct {
 }
 
 func (countingDevice) ID() device.ID { return extDev }
-func (d countingDevice) Allocate(n int64, s device.Stream) (device.Memory, error) {
+func (d countingDevice) Allocate(ctx context.Context, n int64, s device.Stream) (device.Memory, error) {
 	d.allocations.Add(1)
-	return d.Device.Allocate(n, s)
+	return d.Device.Allocate(ctx, n, s)
 }
 
 // The end of the producer's context ends copies, and the wait for them.

@@ -1,6 +1,7 @@
 package cdevice_test
 
 import (
+	"context"
 	"fmt"
 	"syscall"
 	"testing"
@@ -108,7 +109,7 @@ func TestAsyncProducerPassesMetadataOn(t *testing.T) {
 type brokenDevice struct{ device.Device }
 
 func (brokenDevice) ID() device.ID { return extDev }
-func (brokenDevice) Allocate(int64, device.Stream) (device.Memory, error) {
+func (brokenDevice) Allocate(context.Context, int64, device.Stream) (device.Memory, error) {
 	return nil, fmt.Errorf("no memory today: %w", syscall.ENOMEM)
 }
 

@@ -147,9 +147,9 @@ type cancelling struct {
 
 func (cancelling) ID() device.ID { return extDev }
 
-func (d cancelling) Upload(ranges []device.Range, s device.Stream) (device.Event, error) {
+func (d cancelling) Upload(ctx context.Context, ranges []device.Range, s device.Stream) (device.Event, error) {
 	defer d.cancel()
-	return d.Device.Upload(ranges, s)
+	return d.Device.Upload(ctx, ranges, s)
 }
 
 func TestCopyThatIsMadeWhileTheContextEndsIsNotGiven(t *testing.T) {

@@ -63,12 +63,17 @@ func (r *controlReader) fetch(ctx context.Context, dev device.Device, at place, 
 	if len(r.reads) == 0 {
 		return c, nil
 	}
-	host, err := dev.AllocateHost(r.size)
+	host, err := dev.AllocateHost(ctx, r.size)
 	if err != nil {
 		return nil, err
 	}
 	c.host = host
-	s := dev.CopyStream()
+	s, done, err := copyStream(nil, dev)
+	if err != nil {
+		c.free()
+		return nil, err
+	}
+	defer done()
 	if err := at.waitOn(s); err != nil {
 		c.free()
 		return nil, err
@@ -85,7 +90,7 @@ func (r *controlReader) fetch(ctx context.Context, dev device.Device, at place, 
 	if err != nil {
 		// Copies may be under way, out of the batch and into the host's memory.
 		mem.retain()
-		dev.AfterWork(func() { c.free(); mem.Release() })
+		afterStream(s, func() { c.free(); mem.Release() })
 		return nil, err
 	}
 	return c, nil

@@ -27,17 +27,22 @@ func OnStream(s device.Stream) CopyOption {
 	return func(o *copyOptions) { o.stream = s }
 }
 
-func copyOptionsOf(opts []CopyOption, dev device.Device) copyOptions {
+// copyStream returns the stream that the options name, or one of the device. done is
+// called when all is enqueued.
+func copyStream(opts []CopyOption, dev device.Device) (s device.Stream, done func(), err error) {
 	var o copyOptions
 	for _, opt := range opts {
 		if opt != nil {
 			opt(&o)
 		}
 	}
-	if o.stream == nil {
-		o.stream = dev.CopyStream()
+	if o.stream != nil {
+		return o.stream, func() {}, nil
 	}
-	return o
+	if s, err = dev.CopyStream(); err != nil {
+		return nil, nil, err
+	}
+	return s, func() { _ = s.Close() }, nil // the device tries again by itself
 }
 
 // CopyToHost copies the batch into memory of mem (nil: arrow-go's default
@@ -153,7 +158,7 @@ func (s *source) fill(ctx context.Context, to *memory.Buffer, l *blockLayout, op
 	if len(fromDevice) == 0 {
 		return nil
 	}
-	if err := s.download(ctx, fromDevice, to, copyOptionsOf(opts, s.dev).stream); err != nil {
+	if err := s.download(ctx, fromDevice, to, opts); err != nil {
 		return fmt.Errorf("cdevice: copy from %s: %w", s.at.id, err)
 	}
 	return nil
@@ -164,7 +169,13 @@ func (s *source) fill(ctx context.Context, to *memory.Buffer, l *blockLayout, op
 //
 // Copies to plain memory wait, each of them. So several are made to page-locked memory
 // first, and from there by the host.
-func (s *source) download(ctx context.Context, list []device.Range, to *memory.Buffer, stream device.Stream) error {
+func (s *source) download(ctx context.Context, list []device.Range, to *memory.Buffer, opts []CopyOption) error {
+	stream, done, err := copyStream(opts, s.dev)
+	if err != nil {
+		to.Release()
+		return err
+	}
+	defer done()
 	base := addressOf(to.Bytes())
 	release := to.Release
 	var between []device.Range // what the host copies afterwards
@@ -173,7 +184,7 @@ func (s *source) download(ctx context.Context, list []device.Range, to *memory.B
 		for _, r := range list {
 			size += r.Size
 		}
-		host, err := s.dev.AllocateHost(size)
+		host, err := s.dev.AllocateHost(ctx, size)
 		if err != nil {
 			to.Release()
 			return err
@@ -195,7 +206,7 @@ func (s *source) download(ctx context.Context, list []device.Range, to *memory.B
 	}
 	pins := new(runtime.Pinner)
 	pins.Pin(unsafe.SliceData(to.Bytes()))
-	err := s.at.waitOn(stream)
+	err = s.at.waitOn(stream)
 	if err == nil {
 		err = s.dev.Copy(list, stream)
 	}
@@ -205,7 +216,7 @@ func (s *source) download(ctx context.Context, list []device.Range, to *memory.B
 	if err != nil {
 		end := release
 		release = nil
-		s.keepUntilDone(s.dev, func() { pins.Unpin(); end() })
+		s.keepUntilDone(stream, func() { pins.Unpin(); end() })
 		return err
 	}
 	pins.Unpin()

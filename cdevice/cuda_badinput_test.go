@@ -22,11 +22,11 @@ func TestFullValidationAsksTheDriver(t *testing.T) {
 	m := cudatest.Simulated(t, cudasim.Options{Devices: 2})
 	gpu, other := m.GPUs[0], m.GPUs[1]
 	host := new([1 << 12]byte)
-	elsewhere, err := other.Allocate(1<<12, nil)
+	elsewhere, err := other.Allocate(background, 1<<12, nil)
 	require.NoError(t, err)
-	small, err := gpu.Allocate(20, nil)
+	small, err := gpu.Allocate(background, 20, nil)
 	require.NoError(t, err)
-	gone, err := gpu.Allocate(1<<12, nil)
+	gone, err := gpu.Allocate(background, 1<<12, nil)
 	require.NoError(t, err)
 	freed := gone.Ptr()
 	require.NoError(t, gone.Free(nil))
@@ -39,7 +39,7 @@ func TestFullValidationAsksTheDriver(t *testing.T) {
 	require.NoError(t, err)
 	destroyedHandle := destroyed.Handle()
 	require.NoError(t, destroyed.Close())
-	require.NoError(t, gpu.Trim())
+	require.NoError(t, gpu.Trim(background))
 
 	ints := arrow.PrimitiveTypes.Int64
 	text := arrow.BinaryTypes.String
@@ -113,10 +113,10 @@ func TestFullValidationNoticesDeviceMemoryThatIsCalledTheHosts(t *testing.T) {
 	checkLeaks(t)
 	m := cudatest.Simulated(t, cudasim.Options{})
 	gpu := m.GPUs[0]
-	there, err := gpu.Allocate(1<<12, nil)
+	there, err := gpu.Allocate(background, 1<<12, nil)
 	require.NoError(t, err)
 	require.NoError(t, gpu.Legacy().Synchronize(background))
-	managed, err := gpu.Managed().Allocate(1<<12, nil)
+	managed, err := gpu.Managed().Allocate(background, 1<<12, nil)
 	require.NoError(t, err)
 
 	buffer := func(i int, p device.Ptr) func(*abi.ArrowArray) {

@@ -232,7 +232,7 @@ func TestGPUAbandonedCopyKeepsItsMemory(t *testing.T) {
 	require.ErrorIs(t, <-wait, context.Canceled)
 	assert.False(t, mem.freed.Load(), "the copy will still write to it")
 	open()
-	require.NoError(t, gpu.Flush())
+	require.NoError(t, gpu.Flush(background))
 	assert.True(t, mem.freed.Load())
 	batch.Release()
 	pinned.Trim()

@@ -139,7 +139,7 @@ func TestCopyToDeviceCalls(t *testing.T) {
 		}
 		pinned.Trim()
 		batch.Release()
-		require.NoError(t, gpu.Flush()) // in the background it would be counted
+		require.NoError(t, gpu.Flush(background)) // in the background it would be counted
 	}
 }
 
@@ -155,7 +155,7 @@ func TestPinnedColumnsAreNotStaged(t *testing.T) {
 		require.NoError(t, gpu.Legacy().Synchronize(background))
 		batch.Release()
 	})
-	require.NoError(t, gpu.Flush())
+	require.NoError(t, gpu.Flush(background))
 	assert.Zero(t, report.StagedBytes)
 	assert.Equal(t, 10, made["cuMemcpyAsync"])
 	assert.Zero(t, made["cuMemHostAlloc"], "no staging buffer")
@@ -183,7 +183,7 @@ func TestExportCalls(t *testing.T) {
 		assert.Zero(t, report.Synchronisations)
 		require.NoError(t, s.Synchronize(background))
 		cdevice.ReleaseCArrowDeviceArray(out)
-		require.NoError(t, m.GPUs[0].Flush())
+		require.NoError(t, m.GPUs[0].Flush(background))
 	}
 	batch.Release()
 }

@@ -42,10 +42,12 @@ func asCuDFWants(t *testing.T, gpu device.Prober, a *abi.ArrowArray) {
 
 // readFrom returns a copy of device memory.
 func readFrom(t *testing.T, gpu device.Device, addr uintptr, size int64) []byte {
-	host, err := gpu.AllocateHost(size)
+	host, err := gpu.AllocateHost(background, size)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, host.Free(nil)) }()
-	s := gpu.CopyStream()
+	s, err := gpu.CopyStream()
+	require.NoError(t, err)
+	defer s.Close()
 	require.NoError(t, gpu.Copy([]device.Range{{Dst: host.Ptr(), Src: device.Ptr(addr), Size: size}}, s))
 	require.NoError(t, s.Synchronize(background))
 	return append([]byte(nil), abi.Slice[byte](uintptr(host.Ptr()), int(size))...)

@@ -18,14 +18,14 @@ import (
 
 func upload(t *testing.T, gpu device.Device, list []device.Range, s device.Stream) {
 	t.Helper()
-	e, err := gpu.Upload(list, s)
+	e, err := gpu.Upload(background, list, s)
 	require.NoError(t, err)
 	require.NoError(t, e.Close())
 }
 
 // filled is device memory with these bytes, complete at the returned event.
 func filled(t *testing.T, gpu device.Device, s device.Stream, b []byte) device.Memory {
-	m, err := gpu.Allocate(int64(max(len(b), 1)), s)
+	m, err := gpu.Allocate(background, int64(max(len(b), 1)), s)
 	require.NoError(t, err)
 	upload(t, gpu, []device.Range{{Dst: m.Ptr(), Src: device.Ptr(addressOf(unsafe.SliceData(b))), Size: int64(len(b))}}, s)
 	return m
@@ -85,10 +85,10 @@ func TestGPUBatchOfOwnMemory(t *testing.T) {
 		assert.Equal(t, `[10 20 (null) 40]`, rec.Column(0).String())
 		assert.EqualValues(t, 1, rec.Column(0).NullN())
 		rec.Release()
-		require.NoError(t, gpu.Flush())
+		require.NoError(t, gpu.Flush(background))
 		assert.Zero(t, released)
 		back.Release()
-		require.NoError(t, gpu.Flush())
+		require.NoError(t, gpu.Flush(background))
 		assert.Equal(t, 1, released)
 		for _, m := range []device.Memory{numbers, valid, offsets, text, listOffsets} {
 			require.NoError(t, m.Free(s))
@@ -145,7 +145,7 @@ func TestOwnMemoryThatDoesNotFit(t *testing.T) {
 		require.NoError(t, err)
 		err = make(cdevice.Owner{Ready: e, Release: func() { *released++ }})
 		assert.ErrorContains(t, err, want)
-		require.NoError(t, gpu.Flush())
+		require.NoError(t, gpu.Flush(background))
 		assert.Equal(t, 1, *released, want)
 	}
 }
@@ -154,7 +154,7 @@ func TestOwnMemoryThatDoesNotFit(t *testing.T) {
 func TestGPUOwnMemoryIsGivenBackAfterWork(t *testing.T) {
 	m := cudatest.One(t, cudasim.Options{})
 	gpu := m.GPUs[0]
-	numbers, err := gpu.Allocate(8, nil)
+	numbers, err := gpu.Allocate(background, 8, nil)
 	require.NoError(t, err)
 	released := new(atomic.Bool)
 	a, err := cdevice.NewArray(gpu, arrow.PrimitiveTypes.Int64, cdevice.Data{Length: 1, Buffers: []device.Ptr{0, numbers.Ptr()}},
@@ -165,7 +165,7 @@ func TestGPUOwnMemoryIsGivenBackAfterWork(t *testing.T) {
 	a.Release()
 	assert.False(t, released.Load())
 	open()
-	require.NoError(t, gpu.Flush())
+	require.NoError(t, gpu.Flush(background))
 	assert.True(t, released.Load())
 	require.NoError(t, numbers.Free(nil))
 }

@@ -143,7 +143,7 @@ func TestGPUReleaseAfterUse(t *testing.T) {
 	a.Release()
 	assert.False(t, released.Load(), "its stream has work to do")
 	open()
-	require.NoError(t, gpu.Flush())
+	require.NoError(t, gpu.Flush(background))
 	assert.True(t, released.Load())
 
 	unused := new(atomic.Bool)
@@ -184,7 +184,7 @@ func TestGPUReleasedWhileInUse(t *testing.T) {
 		there.Release()
 
 		src := *abi.At[uintptr](out.Array.Buffers + 8)
-		target, err := gpu.Allocate(8000, nil)
+		target, err := gpu.Allocate(background, 8000, nil)
 		require.NoError(t, err)
 		require.NoError(t, gpu.Legacy().Synchronize(background))
 		consumer := newStream(t, gpu)
@@ -198,7 +198,7 @@ func TestGPUReleasedWhileInUse(t *testing.T) {
 		}
 		open()
 		require.NoError(t, consumer.Synchronize(background))
-		host, err := gpu.AllocateHost(8000)
+		host, err := gpu.AllocateHost(background, 8000)
 		require.NoError(t, err)
 		require.NoError(t, gpu.Copy([]device.Range{{Dst: host.Ptr(), Src: target.Ptr(), Size: 8000}}, consumer))
 		require.NoError(t, consumer.Synchronize(background))

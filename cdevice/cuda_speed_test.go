@@ -103,7 +103,7 @@ func TestCopySpeed(t *testing.T) {
 				})
 			}
 			batch.Release()
-			require.NoError(t, gpu.Flush())
+			require.NoError(t, gpu.Flush(background))
 		}
 		for name, host := range promises {
 			all := append(ratios[name], float64(took[host])/float64(took[name]))

@@ -131,7 +131,7 @@ func filledByTwo(t *testing.T, gpu device.Device, a, b device.Stream) (batch *cd
 	}
 	batch, err := cdevice.NewRecordBatch(gpu, want.Schema(), 500, columns, cdevice.Owner{Release: func() {
 		for _, m := range memories {
-			assert.NoError(t, m.Free(gpu.CopyStream()))
+			assert.NoError(t, m.FreeAfter(nil))
 		}
 	}})
 	require.NoError(t, err)
@@ -185,7 +185,7 @@ func TestGPUProducerStreamsAreJoined(t *testing.T) {
 					sameBatchOnHost(t, want, imported)
 					copied.Release()
 					imported.Release()
-					require.NoError(t, gpu.Flush())
+					require.NoError(t, gpu.Flush(background))
 				})
 			}
 		}
@@ -204,7 +204,7 @@ func TestGPUEventThatIsRecordedAgain(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, producer.Record(e))
 		a, err := cdevice.NewArray(gpu, arrow.PrimitiveTypes.Int64, cdevice.Data{Length: 3, Buffers: []device.Ptr{0, numbers.Ptr()}},
-			cdevice.Owner{Ready: e, Release: func() { assert.NoError(t, numbers.Free(gpu.CopyStream())) }})
+			cdevice.Owner{Ready: e, Release: func() { assert.NoError(t, numbers.FreeAfter(nil)) }})
 		require.NoError(t, err)
 		imported := throughC(t, a, cdevice.WithDevice(gpu))
 		a.Release()
@@ -225,7 +225,7 @@ func TestGPUEventThatIsRecordedAgain(t *testing.T) {
 		sameOnHost(t, want, imported)
 		copied.Release()
 		imported.Release()
-		require.NoError(t, gpu.Flush())
+		require.NoError(t, gpu.Flush(background))
 	})
 }
 
@@ -243,7 +243,7 @@ func pendingText(t *testing.T, gpu device.Device, producer device.Stream) *cdevi
 		cdevice.Data{Length: 4, NullCount: -1, Buffers: []device.Ptr{valid.Ptr(), offsets.Ptr(), text.Ptr()}},
 		cdevice.Owner{Ready: e, Release: func() {
 			for _, m := range []device.Memory{offsets, text, valid} {
-				assert.NoError(t, m.Free(gpu.CopyStream()))
+				assert.NoError(t, m.FreeAfter(nil))
 			}
 		}})
 	require.NoError(t, err)
@@ -295,7 +295,7 @@ func TestGPUSizesOfAPendingImport(t *testing.T) {
 		assert.Equal(t, map[string]int64{"bytes": 1 + 5*4 + 6, "nulls": 1}, got)
 		sameOnHost(t, fromJSON(t, arrow.BinaryTypes.String, `["a","bb",null,"ccc"]`), imported)
 		imported.Release()
-		require.NoError(t, gpu.Flush())
+		require.NoError(t, gpu.Flush(background))
 	})
 }
 
@@ -329,7 +329,7 @@ func TestGPUAbandonedReadsKeepTheirMemory(t *testing.T) {
 			open := m.Hold(t, producer)
 			read, release := row.read(producer)
 			allocate := func() device.Memory {
-				host, err := gpu.AllocateHost(row.size)
+				host, err := gpu.AllocateHost(background, row.size)
 				require.NoError(t, err)
 				return host
 			}
@@ -347,7 +347,7 @@ func TestGPUAbandonedReadsKeepTheirMemory(t *testing.T) {
 				text[i] = 0xaa
 			}
 			open()
-			require.NoError(t, gpu.Flush())
+			require.NoError(t, gpu.Flush(background))
 			assert.Equal(t, int(row.size), bytes.Count(text, []byte{0xaa}))
 			next = allocate()
 			assert.Equal(t, given, next.Ptr(), "it is given back")
@@ -355,7 +355,7 @@ func TestGPUAbandonedReadsKeepTheirMemory(t *testing.T) {
 				require.NoError(t, host.Free(nil))
 			}
 			release()
-			require.NoError(t, gpu.Flush())
+			require.NoError(t, gpu.Flush(background))
 		})
 	}
 }

@@ -52,11 +52,11 @@ func TestGPUExportIsFreedBehindItsConsumer(t *testing.T) {
 		require.NoError(t, cdevice.ExportArray(there, out, nil))
 		there.Release()
 		values := *abi.At[uintptr](out.Array.Buffers + 8)
-		target, err := gpu.Allocate(8000, consumer)
+		target, err := gpu.Allocate(background, 8000, consumer)
 		require.NoError(t, err)
 		require.NoError(t, gpu.Copy([]device.Range{{Dst: target.Ptr(), Src: device.Ptr(values), Size: 8000}}, consumer))
 		cdevice.ReleaseCArrowDeviceArray(out)
-		require.NoError(t, gpu.Flush())
+		require.NoError(t, gpu.Flush(background))
 		require.NoError(t, target.Free(consumer))
 	})
 }
@@ -99,11 +99,11 @@ func TestGPUImportIsReleasedBehindItsUsers(t *testing.T) {
 			batch.Release()
 			require.NoError(t, all.WaitOn(consumer))
 			require.NoError(t, all.UsedOn(consumer))
-			target, err := gpu.Allocate(4000, consumer)
+			target, err := gpu.Allocate(background, 4000, consumer)
 			require.NoError(t, err)
 			require.NoError(t, gpu.Copy([]device.Range{{Dst: target.Ptr(), Src: values, Size: 4000}}, consumer))
 			all.Release()
-			require.NoError(t, gpu.Flush())
+			require.NoError(t, gpu.Flush(background))
 			require.NoError(t, target.Free(consumer))
 		}
 	})
@@ -120,7 +120,7 @@ func TestFailedCopyIsFreedBehindItself(t *testing.T) {
 	m.Sim.Fail("cuEventRecord", 1, unknown)
 	_, err := cdevice.CopyToDevice(background, rec, gpu, cdevice.OnStream(newStream(t, gpu)))
 	require.ErrorContains(t, err, "cuEventRecord")
-	require.NoError(t, gpu.Flush())
+	require.NoError(t, gpu.Flush(background))
 
 	there, err := cdevice.CopyToDevice(background, rec, gpu, cdevice.OnStream(newStream(t, gpu)))
 	require.NoError(t, err)
@@ -128,7 +128,7 @@ func TestFailedCopyIsFreedBehindItself(t *testing.T) {
 	there.Release()
 	_, met := m.Sim.Failed()
 	assert.True(t, met)
-	require.NoError(t, gpu.Flush())
+	require.NoError(t, gpu.Flush(background))
 }
 
 // ReadyAfter's event covers the stream that it names and the batch's own event.
@@ -154,7 +154,7 @@ func filledOn(t *testing.T, dev device.Device, s device.Stream) *cdevice.Array {
 	t.Helper()
 	numbers := filled(t, dev, s, arrow.Int64Traits.CastToBytes([]int64{1, 2, 3}))
 	a, err := cdevice.NewArray(dev, arrow.PrimitiveTypes.Int64, cdevice.Data{Length: 3, Buffers: []device.Ptr{0, numbers.Ptr()}},
-		cdevice.Owner{Release: func() { assert.NoError(t, numbers.Free(dev.CopyStream())) }})
+		cdevice.Owner{Release: func() { assert.NoError(t, numbers.FreeAfter(nil)) }})
 	require.NoError(t, err)
 	return a
 }
@@ -191,7 +191,7 @@ func TestGPUExportsWithoutEventWaitForTheStream(t *testing.T) {
 				require.NoError(t, err)
 				sameOnHost(t, want, back)
 				back.Release()
-				require.NoError(t, dev.Flush())
+				require.NoError(t, dev.Flush(background))
 			}
 		}
 	})
@@ -212,7 +212,7 @@ func TestGPUForCuDFComesAfterTheStream(t *testing.T) {
 		require.NoError(t, err)
 		sameOnHost(t, want, back)
 		back.Release()
-		require.NoError(t, gpu.Flush())
+		require.NoError(t, gpu.Flush(background))
 	})
 }
 
@@ -311,7 +311,7 @@ func TestGPUPendingHostMemoryIsReadBehindItsEvent(t *testing.T) {
 						m.HostRead(a.Buffers()[i], size)
 					}
 					a.Release()
-					require.NoError(t, dev.Flush())
+					require.NoError(t, dev.Flush(background))
 				})
 			}
 		}
@@ -373,7 +373,7 @@ func TestGPUPageLockedColumnsAreKeptUntilRead(t *testing.T) {
 				mem.Free(b)
 			}
 			there.Release()
-			require.NoError(t, gpu.Flush(), name)
+			require.NoError(t, gpu.Flush(background), name)
 		}
 	})
 }

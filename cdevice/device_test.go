@@ -38,6 +38,7 @@ func (*testEvent) Handle() uintptr                     { return 0 }
 func (*testEvent) Query() (bool, error)                { return true, nil }
 func (e *testEvent) Synchronize(context.Context) error { e.waits++; return e.err }
 func (e *testEvent) Close() error                      { e.closes++; return nil }
+func (*testEvent) OnComplete(f func())                 { f() }
 
 func init() {
 	device.Register(device.ExtDev, func(ordinal int64) (device.Device, error) {

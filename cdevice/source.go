@@ -50,12 +50,29 @@ func (s *source) compact(name func(int) string, toHost bool) ([]compact, error) 
 	return trees, nil
 }
 
-// keepUntilDone keeps the source, and whatever release ends, until the work is done
-// that dev has now.
-func (s *source) keepUntilDone(dev device.Device, release func()) {
+// keepUntilDone keeps the source, and what release ends, until the work enqueued on the
+// stream so far is done.
+func (s *source) keepUntilDone(stream device.Stream, release func()) {
 	s.owner.retain()
-	dev.AfterWork(func() {
+	afterStream(stream, func() {
 		release()
 		s.owner.Release()
 	})
+}
+
+// afterStream calls f after the work enqueued on the stream so far; where no event can be
+// recorded there, after all work of its device.
+func afterStream(s device.Stream, f func()) {
+	dev := s.Device()
+	e, err := dev.NewEvent()
+	if err != nil {
+		dev.AfterWork(f)
+		return
+	}
+	defer closeEvent(e)
+	if s.Record(e) != nil {
+		dev.AfterWork(f)
+		return
+	}
+	e.OnComplete(f)
 }

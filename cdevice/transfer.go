@@ -111,15 +111,14 @@ type deviceMemory struct {
 	event  device.Event  // behind the copy
 }
 
-// Release frees the memory after the copy that fills it, in the order of the device's
-// own stream. Who may be using it otherwise, the owner has waited for.
+// Release frees the memory after the copy that fills it. The owner has waited for all
+// other work that may use it.
 func (d *deviceMemory) Release() {
-	s := d.dev.CopyStream()
-	if d.event == nil || s.WaitEvent(d.event) != nil {
-		d.dev.AfterWork(func() { _ = d.memory.Free(s) })
-	} else {
-		_ = d.memory.Free(s) // the device tries again by itself
+	if d.event == nil { // part of a copy that failed may be enqueued
+		d.dev.AfterWork(func() { _ = d.memory.FreeAfter(nil) })
+		return
 	}
+	_ = d.memory.FreeAfter(d.event) // the device tries again by itself
 	closeEvent(d.event)
 }
 
@@ -142,15 +141,24 @@ func copyTo(ctx context.Context, owner *memoryOwner, from place, nodes []node, n
 		return nil, at, nil, err
 	}
 	layout := layBlock(trees)
-	stream := copyOptionsOf(opts, dev).stream
-	memory, err := dev.Allocate(layout.size, stream)
+	stream, done, err := copyStream(opts, dev)
+	if err != nil {
+		return nil, at, nil, fmt.Errorf("cdevice: copy: %w", err)
+	}
+	defer done()
+	memory, err := dev.Allocate(ctx, layout.size, stream)
 	if err != nil {
 		return nil, at, nil, fmt.Errorf("cdevice: copy: %w", err)
 	}
 	d := &deviceMemory{dev: dev, memory: memory, stream: stream}
-	kept, err := src.enqueue(d, layout)
-	if kept { // also after an error: what is enqueued reads the source
-		src.keepUntilDone(dev, func() {})
+	kept, err := src.enqueue(ctx, d, layout)
+	switch {
+	case !kept:
+	case d.event != nil:
+		src.owner.retain()
+		d.event.OnComplete(src.owner.Release)
+	default: // part of it may be enqueued, and reads the source
+		src.keepUntilDone(stream, func() {})
 	}
 	if err != nil {
 		d.Release()
@@ -167,7 +175,7 @@ func copyTo(ctx context.Context, owner *memoryOwner, from place, nodes []node, n
 
 // enqueue copies the parts to the device; d's event is behind all of it. kept says that the
 // source is read later.
-func (s *source) enqueue(d *deviceMemory, l *blockLayout) (kept bool, err error) {
+func (s *source) enqueue(ctx context.Context, d *deviceMemory, l *blockLayout) (kept bool, err error) {
 	base := uintptr(d.memory.Ptr())
 	var uploads, copies []device.Range
 	for i, p := range l.parts {
@@ -201,7 +209,7 @@ func (s *source) enqueue(d *deviceMemory, l *blockLayout) (kept bool, err error)
 			return true, err
 		}
 	}
-	d.event, err = d.dev.Upload(uploads, d.stream)
+	d.event, err = d.dev.Upload(ctx, uploads, d.stream)
 	return kept, err
 }
 

@@ -31,7 +31,10 @@ const (
 	hostAddresses = 1 << 47 // more than a process can address
 )
 
-func (host) Allocate(size int64, _ Stream) (Memory, error) {
+func (host) Allocate(ctx context.Context, size int64, _ Stream) (Memory, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("device: allocate %d bytes on cpu: %w", size, err)
+	}
 	if size < 0 {
 		return nil, fmt.Errorf("device: allocate %d bytes on cpu: negative size", size)
 	}
@@ -44,7 +47,9 @@ func (host) Allocate(size int64, _ Stream) (Memory, error) {
 	return &hostMemory{buf: buf[skip : int64(skip)+size]}, nil
 }
 
-func (h host) AllocateHost(size int64) (Memory, error) { return h.Allocate(size, nil) }
+func (h host) AllocateHost(ctx context.Context, size int64) (Memory, error) {
+	return h.Allocate(ctx, size, nil)
+}
 
 func (host) Copy(ranges []Range, _ Stream) error {
 	for i, r := range ranges {
@@ -56,7 +61,10 @@ func (host) Copy(ranges []Range, _ Stream) error {
 	return nil
 }
 
-func (h host) Upload(ranges []Range, s Stream) (Event, error) {
+func (h host) Upload(ctx context.Context, ranges []Range, s Stream) (Event, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("device: upload to cpu: %w", err)
+	}
 	if err := h.Copy(ranges, s); err != nil {
 		return nil, err
 	}
@@ -78,7 +86,7 @@ func (host) Memset(p Ptr, value byte, size int64, _ Stream) error {
 
 func (host) AfterWork(f func()) { f() }
 
-func (host) CopyStream() Stream                 { return hostStream{} }
+func (host) CopyStream() (Stream, error)        { return hostStream{}, nil }
 func (host) NewStream() (Stream, error)         { return hostStream{}, nil }
 func (host) WrapStream(uintptr) (Stream, error) { return hostStream{}, nil }
 func (host) NewEvent() (Event, error)           { return hostEvent{}, nil }
@@ -108,6 +116,8 @@ func (m *hostMemory) Free(Stream) error {
 
 var errFreedTwice = errors.New("device: memory on cpu freed twice")
 
+func (m *hostMemory) FreeAfter(Event) error { return m.Free(nil) }
+
 type hostStream struct{}
 
 func (hostStream) Handle() uintptr                   { return 0 }
@@ -122,4 +132,5 @@ type hostEvent struct{}
 func (hostEvent) Handle() uintptr                   { return 0 }
 func (hostEvent) Query() (bool, error)              { return true, nil }
 func (hostEvent) Synchronize(context.Context) error { return nil }
+func (hostEvent) OnComplete(f func())               { f() }
 func (hostEvent) Close() error                      { return nil }

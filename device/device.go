@@ -110,11 +110,13 @@ type Device interface {
 
 	// Allocate returns owned memory of size bytes, aligned to 64 bytes at least,
 	// with undefined contents, usable by work on s that is enqueued from now on.
-	// A size of zero is allowed. A negative size is an error.
-	Allocate(size int64, s Stream) (Memory, error)
+	// A size of zero is allowed. A negative size is an error. Where there is no memory,
+	// it waits for memory that was freed and that pending work may still use; ctx ends
+	// that wait.
+	Allocate(ctx context.Context, size int64, s Stream) (Memory, error)
 	// AllocateHost returns owned host memory that this device copies from and to at
 	// full speed and later (page-locked). It may be cached.
-	AllocateHost(size int64) (Memory, error)
+	AllocateHost(ctx context.Context, size int64) (Memory, error)
 	// Copy enqueues all ranges on s. Sources and destinations may be memory of
 	// this device or host memory; ranges of one call must not overlap. The memory
 	// must stay where it is until the work is done: memory of Go is pinned.
@@ -124,23 +126,25 @@ type Device interface {
 	// read later. Ranges that are neighbours at their destination cost one copy. The
 	// event, owned by the caller, is complete when all work is done that is on s by
 	// then; it must not be recorded again.
-	Upload(ranges []Range, s Stream) (Event, error)
+	Upload(ctx context.Context, ranges []Range, s Stream) (Event, error)
 	// PageLocked says whether the device copies from host memory at p directly, and
 	// so later than Upload returns.
 	PageLocked(p Ptr, size int64) bool
 	// Memset enqueues on s the filling of size bytes at p with value.
 	Memset(p Ptr, value byte, size int64, s Stream) error
 
-	// AfterWork calls f once all work is done that is on any stream of this device
-	// now, whoever made the stream; streams of other devices are theirs. It does not wait: f is called on this goroutine,
-	// where nothing can be under way, or later on another one. It is how memory is
-	// freed that others may still be using. f must not wait for the device, nor
-	// allocate on it.
+	// AfterWork calls f after all work already enqueued on any stream of this device,
+	// including streams of other libraries, has completed. It does not wait: f is called on
+	// this goroutine, where nothing can be pending, or later on another one. Memory that
+	// work on unknown streams may use is freed in this way; where an event is behind the
+	// work, [Event.OnComplete] waits for less. f may block: neither frees nor other
+	// functions wait for it.
 	AfterWork(f func())
 
-	// CopyStream is the stream for copies for which nobody names one. It is the
-	// device's, and not ordered with other streams.
-	CopyStream() Stream
+	// CopyStream returns a stream for copies for which the caller names none, to be
+	// closed. It is not ordered with other streams, and nothing else is enqueued on it until it
+	// is closed. It may be cached.
+	CopyStream() (Stream, error)
 	// NewStream returns an owned stream, to be closed.
 	NewStream() (Stream, error)
 	// WrapStream borrows a stream that somebody else owns, by its native handle.
@@ -178,9 +182,12 @@ func (a Allocation) Contains(p Ptr, size int64) bool {
 type Memory interface {
 	Ptr() Ptr
 	Size() int64 // bytes
-	// Free ends the memory, after the work enqueued on s. It is called once; a
-	// second call is an error.
+	// Free ends the memory, after the work enqueued on s. It does not wait. It is called
+	// once; a second call, or one of FreeAfter, is an error.
 	Free(s Stream) error
+	// FreeAfter is Free once e is complete; nil: no pending work uses the memory. e may be
+	// closed when FreeAfter returns, and must not be recorded again.
+	FreeAfter(e Event) error
 }
 
 // Stream is an ordered queue of work on one device.
@@ -211,6 +218,10 @@ type Event interface {
 	Query() (bool, error)
 	// Synchronize waits until the latest recorded point is reached, or ctx is done.
 	Synchronize(ctx context.Context) error
+	// OnComplete calls f when the latest recorded point is reached: on this goroutine, if
+	// it is already, or later on another one. It does not wait. The event may be closed
+	// before that, and must not be recorded again. See [Device.AfterWork] for f.
+	OnComplete(f func())
 	// Close ends an owned event; a borrowed one is left to its owner. Closing
 	// twice is allowed.
 	Close() error

@@ -31,7 +31,7 @@ func (c *contract) owned(t T, size int64, s device.Stream) device.Memory {
 
 func ownedOn(t T, dev device.Device, size int64, s device.Stream) device.Memory {
 	t.Helper()
-	m, err := dev.Allocate(size, s)
+	m, err := dev.Allocate(background, size, s)
 	require.NoError(t, err)
 	o := &owned{Memory: m}
 	t.Cleanup(func() {
@@ -85,7 +85,7 @@ func eventOf(t T, dev device.Device) device.Event {
 // upload uploads, and has the event closed at the end of the rule.
 func (c *contract) upload(t T, list []device.Range, s device.Stream) device.Event {
 	t.Helper()
-	e, err := c.Upload(list, s)
+	e, err := c.Upload(background, list, s)
 	require.NoError(t, err)
 	require.NotNil(t, e)
 	t.Cleanup(func() { assert.NoError(t, e.Close()) })

@@ -47,7 +47,7 @@ var threadRules = []rule{
 			}
 		})
 		for name, call := range inOrder(
-			step{"allocate", func() (err error) { m, err = c.Allocate(n, nil); return }},
+			step{"allocate", func() (err error) { m, err = c.Allocate(background, n, nil); return }},
 			step{"new stream", func() (err error) { s, err = c.NewStream(); return }},
 			step{"new event", func() (err error) { e, err = c.NewEvent(); return }},
 			step{"default stream", func() error { return oneRound(c.Device, n, 1) }},
@@ -110,7 +110,7 @@ func oneRound(dev device.Device, n int, value byte) (err error) {
 			err = closed
 		}
 	}()
-	m, err := dev.Allocate(int64(n), s)
+	m, err := dev.Allocate(background, int64(n), s)
 	if err != nil {
 		return err
 	}

@@ -61,7 +61,7 @@ func golib_gpu_trim(ordinal C.int64_t) *C.char {
 		if err != nil {
 			return err
 		}
-		return gpu.Trim()
+		return gpu.Trim(context.Background())
 	})
 }
 

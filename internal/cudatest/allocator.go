@@ -21,7 +21,7 @@ func GivenBackBehindWork(t *testing.T, m *Machine, mem memory.Allocator) {
 	const size = 10_000
 	s, err := gpu.NewStream()
 	require.NoError(t, err)
-	own, err := gpu.Allocate(size, s)
+	own, err := gpu.Allocate(context.Background(), size, s)
 	require.NoError(t, err)
 	written := func(value byte) (b []byte, p device.Ptr) {
 		b = mem.Allocate(size)
@@ -35,7 +35,7 @@ func GivenBackBehindWork(t *testing.T, m *Machine, mem memory.Allocator) {
 	first, at := written(1)
 	require.NoError(t, gpu.Copy([]device.Range{{Dst: own.Ptr(), Src: at, Size: size}}, s))
 	gpu.AfterWork(func() { mem.Free(first) })
-	require.NoError(t, gpu.Flush())
+	require.NoError(t, gpu.Flush(context.Background()))
 	next, again := written(2)
 	assert.Equal(t, at, again, "the cache has it again")
 	require.NoError(t, gpu.Copy([]device.Range{{Dst: again, Src: own.Ptr(), Size: size}}, s))

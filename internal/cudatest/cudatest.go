@@ -5,6 +5,7 @@
 package cudatest
 
 import (
+	"context"
 	"os"
 	"reflect"
 	"runtime"
@@ -108,7 +109,7 @@ func (m *Machine) Settle(t testing.TB, before cudasim.Live) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); ; runtime.Gosched() {
 		for _, gpu := range m.GPUs {
-			require.NoError(t, gpu.Trim())
+			require.NoError(t, gpu.Trim(context.Background()))
 		}
 		live := m.Sim.Report().Live
 		if reflect.DeepEqual(before, live) {
@@ -139,7 +140,7 @@ func open(t testing.TB, path string) *Machine {
 func (m *Machine) nothingLives(t testing.TB) {
 	for range len(m.GPUs) + 1 {
 		for _, gpu := range m.GPUs {
-			assert.NoError(t, gpu.Trim())
+			assert.NoError(t, gpu.Trim(context.Background()))
 		}
 	}
 	for _, gpu := range m.GPUs {
@@ -157,7 +158,7 @@ func (m *Machine) nothingLives(t testing.TB) {
 func (m *Machine) Devices(t testing.TB) (all []*cudaalloc.Device) {
 	for _, gpu := range m.GPUs {
 		all = append(all, gpu, gpu.Host())
-		probe, err := gpu.Managed().Allocate(1, nil)
+		probe, err := gpu.Managed().Allocate(context.Background(), 1, nil)
 		if err == nil {
 			require.NoError(t, probe.Free(nil))
 			all = append(all, gpu.Managed())

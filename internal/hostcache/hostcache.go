@@ -3,6 +3,7 @@
 package hostcache
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -15,7 +16,7 @@ import (
 // Source is where an Allocator has its memory from.
 type Source interface {
 	ID() device.ID
-	Allocate(size int64, s device.Stream) (device.Memory, error)
+	Allocate(ctx context.Context, size int64, s device.Stream) (device.Memory, error)
 }
 
 // Error is what an Allocator panics with.
@@ -188,7 +189,7 @@ func (a *Allocator) take(size int) (block, error) {
 	a.held += need // before the lock is let go: others must see it
 	a.mu.Unlock()
 
-	memory, err := a.source.Allocate(need, nil) // not locked: it takes long, and may trim this very cache
+	memory, err := a.source.Allocate(context.Background(), need, nil) // not locked: it takes long, and may trim this very cache
 
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -2,6 +2,7 @@ package hostcache
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -29,13 +30,13 @@ type source struct {
 
 func (*source) ID() device.ID { return device.ID{Type: device.CUDAHost, Ordinal: 0} }
 
-func (s *source) Allocate(size int64, _ device.Stream) (device.Memory, error) {
+func (s *source) Allocate(ctx context.Context, size int64, _ device.Stream) (device.Memory, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.refuse != nil {
 		return nil, s.refuse
 	}
-	m, err := device.Host().Allocate(size, nil)
+	m, err := device.Host().Allocate(ctx, size, nil)
 	if err != nil {
 		return nil, err
 	}

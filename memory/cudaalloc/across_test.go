@@ -16,7 +16,7 @@ import (
 
 // pageLocked is page-locked memory of a GPU, and its bytes.
 func pageLocked(t *testing.T, gpu *cudaalloc.Device, n int) (device.Ptr, []byte) {
-	m, err := gpu.Host().Allocate(int64(n), nil)
+	m, err := gpu.Host().Allocate(background, int64(n), nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, m.Free(nil)) })
 	return m.Ptr(), at(m.Ptr(), n)
@@ -34,7 +34,7 @@ func TestGPUWorkOnAStreamOfAnotherGPU(t *testing.T) {
 		s, err := here.NewStream()
 		require.NoError(t, err)
 		defer s.Close()
-		memory, err := there.Allocate(n, nil)
+		memory, err := there.Allocate(background, n, nil)
 		require.NoError(t, err)
 		require.NoError(t, there.Legacy().Synchronize(background))
 		p, from := pageLocked(t, here, n)
@@ -65,7 +65,7 @@ func TestGPUWorkOnAStreamOfAnotherGPU(t *testing.T) {
 		copied("copied from the host", 2)
 
 		open = m.Hold(t, s)
-		event, err := there.Upload([]device.Range{
+		event, err := there.Upload(background, []device.Range{
 			{Dst: memory.Ptr(), Src: p, Size: n / 2},
 			{Dst: memory.Ptr() + n/2, Src: pointer(bytes.Repeat([]byte{3}, n-n/2)), Size: n - n/2},
 		}, s)
@@ -91,9 +91,9 @@ func TestCopyBetweenGPUsCalls(t *testing.T) {
 		m := cudatest.Simulated(t, cudasim.Options{Devices: 2, NoPeer: noPeer})
 		a, b := m.GPUs[0], m.GPUs[1]
 		const n, pieces = 4096, 64
-		src, err := a.Allocate(n, nil)
+		src, err := a.Allocate(background, n, nil)
 		require.NoError(t, err)
-		dst, err := b.Allocate(n, nil)
+		dst, err := b.Allocate(background, n, nil)
 		require.NoError(t, err)
 		require.NoError(t, a.Legacy().Synchronize(background))
 		var ranges []device.Range
@@ -122,11 +122,11 @@ func TestWorkOfAnotherGPUThatCannotBeFollowedIsWaitedFor(t *testing.T) {
 	s, err := here.NewStream()
 	require.NoError(t, err)
 	defer s.Close()
-	memory, err := there.Allocate(4096, nil)
+	memory, err := there.Allocate(background, 4096, nil)
 	require.NoError(t, err)
 	require.NoError(t, there.Legacy().Synchronize(background))
 	m.Sim.Fail("cuEventRecord", 2, unknownError) // the one behind the work
 	require.ErrorContains(t, there.Memset(memory.Ptr(), 1, 4096, s), "cuEventRecord")
 	require.NoError(t, memory.Free(s))
-	require.NoError(t, there.Trim())
+	require.NoError(t, there.Trim(background))
 }

@@ -12,7 +12,7 @@ import (
 // live is what is allocated of one kind of memory once what is only kept is given back.
 func live(d *cudaalloc.Device) func() (int64, error) {
 	return func() (int64, error) {
-		err := d.Trim()
+		err := d.Trim(background)
 		s := d.Stats()
 		switch d.ID().Type {
 		case device.CUDAHost:

@@ -43,6 +43,9 @@ func (e *Event) Synchronize(ctx context.Context) error {
 	return e.wait(ctx, e.Query, func() error { return e.gpu.ctx.SynchronizeEvent(e.word) })
 }
 
+// OnComplete calls f when the latest recorded point is reached.
+func (e *Event) OnComplete(f func()) { e.gpu.own.AfterWork(f) }
+
 // sharedEvent is an event of the free list that several parties hold; the last one puts
 // it back.
 type sharedEvent struct {

@@ -1,6 +1,10 @@
 package cudaalloc
 
-import "github.com/arrowdevice/arrowdevice/device"
+import (
+	"context"
+
+	"github.com/arrowdevice/arrowdevice/device"
+)
 
 // Hold holds a stream back until open is called.
 func Hold(s device.Stream) (open func(), err error) {
@@ -11,7 +15,7 @@ func Hold(s device.Stream) (open func(), err error) {
 // Close gives a GPU back to its driver, and forgets it, so that it can be opened
 // again. Its handles are dead then.
 func Close(d *Device) error {
-	if err := d.Trim(); err != nil {
+	if err := d.Trim(context.Background()); err != nil {
 		return err
 	}
 	g := d.gpu

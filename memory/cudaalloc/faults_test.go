@@ -171,7 +171,7 @@ func TestEachCallOfOpenFails(t *testing.T) {
 func TestEachOtherCallFails(t *testing.T) {
 	m := cudatest.Simulated(t, cudasim.Options{Devices: 2})
 	gpu, driver := m.GPUs[0], cudaalloc.WithDriver(m.Sim.Path())
-	managed, err := gpu.Managed().Allocate(100, nil)
+	managed, err := gpu.Managed().Allocate(background, 100, nil)
 	require.NoError(t, err)
 	page := make([]byte, 4096)
 	before := m.Sim.Report().Live
@@ -192,9 +192,9 @@ func TestEachOtherCallFails(t *testing.T) {
 			if err := gpu.RegisterHost(pointer(page), int64(len(page)), false); err != nil {
 				return err
 			}
-			first := gpu.UnregisterHost(pointer(page))
+			first := gpu.UnregisterHost(background, pointer(page))
 			if first != nil {
-				require.NoError(t, gpu.UnregisterHost(pointer(page)), "again")
+				require.NoError(t, gpu.UnregisterHost(background, pointer(page)), "again")
 			}
 			return first
 		},
@@ -229,7 +229,7 @@ func TestNoMemoryOnce(t *testing.T) {
 		function string
 	}{{gpu, "cuMemAllocFromPoolAsync"}, {gpu.Host(), "cuMemHostAlloc"}, {gpu.Managed(), "cuMemAllocManaged"}} {
 		m.Sim.Fail(row.function, 1, int(cudaalloc.OutOfMemory))
-		mem, err := row.d.Allocate(100, nil)
+		mem, err := row.d.Allocate(background, 100, nil)
 		require.NoError(t, err)
 		_, met := m.Sim.Failed()
 		assert.True(t, met)
@@ -242,14 +242,14 @@ func TestNoMemoryOnce(t *testing.T) {
 func TestLost(t *testing.T) {
 	m := cudatest.Simulated(t, cudasim.Options{NoPools: true})
 	gpu := m.GPUs[0]
-	mem, err := gpu.Allocate(100, nil)
+	mem, err := gpu.Allocate(background, 100, nil)
 	require.NoError(t, err)
 	require.NoError(t, gpu.Legacy().Synchronize(background))
 	stolen := mem.Ptr()
 	require.NoError(t, gpu.FreeElsewhere(stolen))
 	require.NoError(t, mem.Free(nil))
 	for gpu.Stats().Waiting > 0 {
-		_ = gpu.Flush() // an error each time
+		_ = gpu.Flush(background) // an error each time
 	}
 	assert.EqualValues(t, 1, gpu.Stats().Lost)
 	assert.EqualValues(t, 100, gpu.Stats().Device.Live, "as far as we know")

@@ -16,7 +16,7 @@ import (
 func TestGPULookupOfTheProcess(t *testing.T) {
 	m := cudatest.One(t, cudasim.Options{Devices: 2})
 	for _, d := range m.Devices(t) {
-		mem, err := d.Allocate(100, nil)
+		mem, err := d.Allocate(background, 100, nil)
 		require.NoError(t, err)
 		found, err := device.Lookup(mem.Ptr() + 10)
 		require.NoError(t, err)

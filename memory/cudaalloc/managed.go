@@ -1,6 +1,7 @@
 package cudaalloc
 
 import (
+	"context"
 	"sync"
 	"unsafe"
 
@@ -28,7 +29,7 @@ type Managed struct {
 // The error wraps device.ErrNotSupported where the GPU has no managed memory.
 func NewManaged(gpu *Device, limit int64) (*Managed, error) {
 	// Ask now: a builder cannot be told later.
-	probe, err := gpu.Managed().Allocate(1, nil)
+	probe, err := gpu.Managed().Allocate(context.Background(), 1, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package cudaalloc
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -14,11 +15,14 @@ import (
 // of s; a nil stream is the legacy default stream. Page-locked and managed memory may
 // be used at once, also by the CPU. When there is none, what waits to be freed is
 // freed first; the error then wraps [OutOfMemory].
-func (d *Device) Allocate(size int64, s device.Stream) (device.Memory, error) {
+func (d *Device) Allocate(ctx context.Context, size int64, s device.Stream) (device.Memory, error) {
 	if size < 0 {
 		return nil, fmt.Errorf("cuda: allocate %d bytes on %s: negative size", size, d.ID())
 	}
-	ctx, stream, err := d.on(s)
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("cuda: allocate %d bytes on %s: %w", size, d.ID(), err)
+	}
+	of, stream, err := d.on(s)
 	if err != nil {
 		return nil, err
 	}
@@ -26,12 +30,12 @@ func (d *Device) Allocate(size int64, s device.Stream) (device.Memory, error) {
 	if size == 0 {
 		return m, nil
 	}
-	m.ptr, err = d.take(ctx, size, stream)
+	m.ptr, err = d.take(of, size, stream)
 	if errors.Is(err, OutOfMemory) {
-		if trimmed := d.Trim(); trimmed != nil {
+		if trimmed := d.Trim(ctx); trimmed != nil {
 			return nil, errors.Join(err, trimmed)
 		}
-		m.ptr, err = d.take(ctx, size, stream)
+		m.ptr, err = d.take(of, size, stream)
 	}
 	if err != nil {
 		return nil, err
@@ -91,6 +95,9 @@ func (m *memory) Free(s device.Stream) error {
 	m.dev.reaper.later(m.dev.gpu, m.end)
 	return nil
 }
+
+// FreeAfter ends the memory once e is complete.
+func (m *memory) FreeAfter(e device.Event) error { return m.Free(nil) }
 
 // end frees memory that no work uses any more.
 func (m *memory) end() error {

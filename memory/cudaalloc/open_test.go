@@ -72,13 +72,13 @@ func TestOldDriver(t *testing.T) {
 	t.Run("optional", func(t *testing.T) {
 		m := cudatest.Simulated(t, cudasim.Options{Missing: []string{"cuMemPrefetchAsync", "cuMemPoolCreate"}})
 		gpu := m.GPUs[0]
-		managed, err := gpu.Managed().Allocate(100, nil)
+		managed, err := gpu.Managed().Allocate(background, 100, nil)
 		require.NoError(t, err)
 		err = gpu.Prefetch(managed.Ptr(), 100, nil)
 		assert.ErrorIs(t, err, device.ErrNotSupported)
 		assert.ErrorContains(t, err, "has no cuMemPrefetchAsync: the driver is too old")
 		assert.NoError(t, managed.Free(nil))
-		own, err := gpu.Allocate(100, nil)
+		own, err := gpu.Allocate(background, 100, nil)
 		require.NoError(t, err)
 		assert.Equal(t, 1, m.Sim.Calls("cuMemAlloc"), "no pools: plain memory")
 		assert.NoError(t, own.Free(nil))
@@ -87,7 +87,7 @@ func TestOldDriver(t *testing.T) {
 
 func TestWithoutManagedMemory(t *testing.T) {
 	m := cudatest.Simulated(t, cudasim.Options{NoManaged: true})
-	_, err := m.GPUs[0].Managed().Allocate(1, nil)
+	_, err := m.GPUs[0].Managed().Allocate(background, 1, nil)
 	assert.ErrorIs(t, err, device.ErrNotSupported)
 	_, err = cudaalloc.NewManaged(m.GPUs[0], 0)
 	assert.ErrorIs(t, err, device.ErrNotSupported)
@@ -205,7 +205,7 @@ func TestRegistryChild(t *testing.T) {
 
 func TestErrorsNameTheCall(t *testing.T) {
 	m := cudatest.Simulated(t, cudasim.Options{Memory: 1 << 30, NoPools: true})
-	_, err := m.GPUs[0].Allocate(1<<31, nil)
+	_, err := m.GPUs[0].Allocate(background, 1<<31, nil)
 	assert.EqualError(t, err, "cuda: cuMemAlloc(2147483648) on cuda:0: CUDA_ERROR_OUT_OF_MEMORY: out of memory")
 	assert.ErrorIs(t, err, cudaalloc.OutOfMemory)
 	assert.NotErrorIs(t, err, cudaalloc.InvalidValue)

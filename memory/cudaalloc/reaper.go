@@ -1,6 +1,7 @@
 package cudaalloc
 
 import (
+	"context"
 	"errors"
 	"sync"
 	"sync/atomic"
@@ -37,12 +38,12 @@ func (d *Device) AfterWork(f func()) {
 
 // Flush ends all that waits for the work of the GPU, after that work: functions of
 // [Device.AfterWork], memory that was freed. It does not wait when nothing waits.
-func (d *Device) Flush() error { return d.reaper.flush(d.gpu) }
+func (d *Device) Flush(ctx context.Context) error { return d.reaper.flush(d.gpu) }
 
 // Trim does what Flush does, and then gives back to the driver what pools,
 // allocators and the free list of events only keep for later.
-func (d *Device) Trim() error {
-	if err := d.Flush(); err != nil { // what ends now gives back to lists and caches
+func (d *Device) Trim(ctx context.Context) error {
+	if err := d.Flush(ctx); err != nil { // what ends now gives back to lists and caches
 		return err
 	}
 	if err := d.ctx.Synchronize(); err != nil {
@@ -54,7 +55,7 @@ func (d *Device) Trim() error {
 	d.caches.trim()
 	d.cache.Trim()
 	d.events.drain(d.gpu)
-	if err := d.Flush(); err != nil {
+	if err := d.Flush(ctx); err != nil {
 		return err
 	}
 	if d.pool == 0 {

@@ -21,9 +21,9 @@ func TestADriverThatWasShutDown(t *testing.T) {
 		"cuMemHostAlloc", "cuEventCreate")
 	gpu, err := cudaalloc.Open(0, cudaalloc.WithDriver(sim.Path()))
 	require.NoError(t, err)
-	memory, err := gpu.Allocate(1000, nil)
+	memory, err := gpu.Allocate(background, 1000, nil)
 	require.NoError(t, err)
-	pinned, err := gpu.Host().Allocate(8<<20, nil)
+	pinned, err := gpu.Host().Allocate(background, 8<<20, nil)
 	require.NoError(t, err)
 	event, err := gpu.NewEvent()
 	require.NoError(t, err)
@@ -37,11 +37,11 @@ func TestADriverThatWasShutDown(t *testing.T) {
 	<-called
 	assert.ErrorIs(t, memory.Free(nil), cuda.Deinitialized)
 	for gpu.Stats().Waiting > 0 {
-		_ = gpu.Flush() // an error each time
+		_ = gpu.Flush(background) // an error each time
 	}
 	assert.EqualValues(t, 2, gpu.Stats().Lost)
 	_ = event.Close()
-	_, err = gpu.Allocate(1000, nil)
+	_, err = gpu.Allocate(background, 1000, nil)
 	assert.ErrorIs(t, err, cuda.Deinitialized)
 	assert.ErrorIs(t, gpu.Legacy().Synchronize(background), cuda.Deinitialized)
 

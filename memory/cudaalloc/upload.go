@@ -1,6 +1,7 @@
 package cudaalloc
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -17,9 +18,8 @@ func (d *Device) PageLocked(p device.Ptr, size int64) bool {
 	return d.platform.locked.contain(p, size)
 }
 
-// CopyStream is a stream of the device's own that is not ordered with others; it is
-// borrowed.
-func (d *Device) CopyStream() device.Stream { return d.borrow(d.background) }
+// CopyStream returns a stream that is not ordered with others, to be closed.
+func (d *Device) CopyStream() (device.Stream, error) { return d.NewStream() }
 
 // Upload enqueues copies from host memory on s. Memory that is not page-locked goes
 // through page-locked staging memory, which is filled before Upload returns: ranges that
@@ -28,8 +28,8 @@ func (d *Device) CopyStream() device.Stream { return d.borrow(d.background) }
 //
 // The event that it returns is owned by the caller and complete when the copies are. It is
 // also what the staging memory waits for, so it must not be recorded again.
-func (d *Device) Upload(list []device.Range, s device.Stream) (device.Event, error) {
-	ctx, stream, err := d.on(s)
+func (d *Device) Upload(ctx context.Context, list []device.Range, s device.Stream) (device.Event, error) {
+	of, stream, err := d.on(s)
 	if err != nil {
 		return nil, err
 	}
@@ -50,12 +50,12 @@ func (d *Device) Upload(list []device.Range, s device.Stream) (device.Event, err
 	}
 	gpu := d.gpuOf(s) // events are recorded in the context of their stream
 	if gpu != d.gpu && d.kind == device.CUDA {
-		return d.uploadAcross(gpu, direct, staged, stream)
+		return d.uploadAcross(ctx, gpu, direct, staged, stream)
 	}
-	if err := ctx.Copy(direct, stream); err != nil {
+	if err := of.Copy(direct, stream); err != nil {
 		return nil, err
 	}
-	done, err := gpu.staging.copy(gpu, staged, stream)
+	done, err := gpu.staging.copy(ctx, gpu, staged, stream)
 	if err != nil {
 		return nil, err
 	}
@@ -63,11 +63,11 @@ func (d *Device) Upload(list []device.Range, s device.Stream) (device.Event, err
 }
 
 // uploadAcross is Upload on a stream of another GPU, which need not reach d's memory.
-func (d *Device) uploadAcross(gpu *gpu, direct, staged []device.Range, stream uintptr) (device.Event, error) {
+func (d *Device) uploadAcross(ctx context.Context, gpu *gpu, direct, staged []device.Range, stream uintptr) (device.Event, error) {
 	var done *sharedEvent
 	err := gpu.detour(d.gpu, stream, func(own uintptr) (err error) {
 		if err = d.ctx.Copy(direct, own); err == nil {
-			done, err = d.staging.copy(d.gpu, staged, own)
+			done, err = d.staging.copy(ctx, d.gpu, staged, own)
 		}
 		return err
 	})
@@ -82,7 +82,7 @@ func (d *Device) uploadAcross(gpu *gpu, direct, staged []device.Range, stream ui
 
 // AllocateHost returns page-locked memory from a cache of the device. It is given
 // back to the cache when it is freed: no copy from or to it may be under way then.
-func (d *Device) AllocateHost(size int64) (device.Memory, error) {
+func (d *Device) AllocateHost(ctx context.Context, size int64) (device.Memory, error) {
 	if size < 0 {
 		return nil, fmt.Errorf("cuda: allocate %d bytes for %s: negative size", size, d.ID())
 	}
@@ -102,6 +102,8 @@ type cached struct {
 
 func (c *cached) Ptr() device.Ptr { return pointer(c.bytes) }
 func (c *cached) Size() int64     { return int64(len(c.bytes)) }
+
+func (c *cached) FreeAfter(device.Event) error { return c.Free(nil) }
 
 func (c *cached) Free(device.Stream) error {
 	if c.freed.Swap(true) {
@@ -132,7 +134,7 @@ type staged struct {
 
 // copy copies all ranges to staging memory, and enqueues the copies out of it. It returns
 // an event behind all of them, which the caller holds.
-func (g *staging) copy(gpu *gpu, list []device.Range, stream uintptr) (*sharedEvent, error) {
+func (g *staging) copy(ctx context.Context, gpu *gpu, list []device.Range, stream uintptr) (*sharedEvent, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if len(list) == 0 {
@@ -146,7 +148,7 @@ func (g *staging) copy(gpu *gpu, list []device.Range, stream uintptr) (*sharedEv
 		if err := g.room(gpu, size); err != nil {
 			return nil, err
 		}
-		memory, err := gpu.own.AllocateHost(size)
+		memory, err := gpu.own.AllocateHost(ctx, size)
 		if err != nil {
 			return nil, err
 		}

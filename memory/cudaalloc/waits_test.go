@@ -29,12 +29,12 @@ func TestUploadWaitsForRoom(t *testing.T) {
 	}
 	s, err := gpu.NewStream()
 	require.NoError(t, err)
-	own, err := gpu.Allocate(int64(len(content)), s)
+	own, err := gpu.Allocate(background, int64(len(content)), s)
 	require.NoError(t, err)
 	m.Sim.Pause()
 	done := make(chan device.Event, 1)
 	go func() {
-		e, err := gpu.Upload([]device.Range{{Dst: own.Ptr(), Src: pointer(content), Size: int64(len(content))}}, s)
+		e, err := gpu.Upload(background, []device.Range{{Dst: own.Ptr(), Src: pointer(content), Size: int64(len(content))}}, s)
 		assert.NoError(t, err)
 		done <- e
 	}()
@@ -75,10 +75,10 @@ func TestGPUUploadsDoNotShareStaging(t *testing.T) {
 		source := make([]byte, size)
 		for i := range n {
 			s := streams[i%len(streams)]
-			own, err := gpu.Allocate(size, s)
+			own, err := gpu.Allocate(background, size, s)
 			require.NoError(t, err)
 			fill(source, byte(i))
-			e, err := gpu.Upload([]device.Range{{Dst: own.Ptr(), Src: pointer(source), Size: size}}, s)
+			e, err := gpu.Upload(background, []device.Range{{Dst: own.Ptr(), Src: pointer(source), Size: size}}, s)
 			require.NoError(t, err)
 			require.NoError(t, e.Close())
 			all = append(all, own)
@@ -123,16 +123,16 @@ func TestGPUEventOfAnUploadCoversIt(t *testing.T) {
 		require.NoError(t, err)
 		consumer, err := gpu.NewStream()
 		require.NoError(t, err)
-		locked, err := gpu.Host().Allocate(size, nil)
+		locked, err := gpu.Host().Allocate(background, size, nil)
 		require.NoError(t, err)
 		fill(at(locked.Ptr(), size), 2)
 		m.HostWrite(locked.Ptr(), size)
 		plain := make([]byte, size)
 		fill(plain, 1)
-		own, err := gpu.Allocate(3*size, producer)
+		own, err := gpu.Allocate(background, 3*size, producer)
 		require.NoError(t, err)
 		require.NoError(t, gpu.Memset(own.Ptr()+2*size, 3, size, producer))
-		e, err := gpu.Upload([]device.Range{
+		e, err := gpu.Upload(background, []device.Range{
 			{Dst: own.Ptr(), Src: pointer(plain), Size: size}, {Dst: own.Ptr() + size, Src: locked.Ptr(), Size: size},
 		}, producer)
 		require.NoError(t, err)
@@ -174,13 +174,13 @@ func TestTrimWaitsForWhatIsStaged(t *testing.T) {
 	gpu := m.GPUs[0]
 	s, err := gpu.NewStream()
 	require.NoError(t, err)
-	own, err := gpu.Allocate(1000, s)
+	own, err := gpu.Allocate(background, 1000, s)
 	require.NoError(t, err)
-	e, err := gpu.Upload([]device.Range{{Dst: own.Ptr(), Src: pointer(make([]byte, 1000)), Size: 1000}}, s)
+	e, err := gpu.Upload(background, []device.Range{{Dst: own.Ptr(), Src: pointer(make([]byte, 1000)), Size: 1000}}, s)
 	require.NoError(t, err)
 	require.NoError(t, e.Close())
 	assert.NotZero(t, gpu.Stats().Host.Live)
-	require.NoError(t, gpu.Trim())
+	require.NoError(t, gpu.Trim(background))
 	assert.Zero(t, gpu.Stats().Host.Live)
 	require.NoError(t, own.Free(s))
 	require.NoError(t, s.Close())
@@ -193,7 +193,7 @@ func TestTrimWaitsForWhatItFrees(t *testing.T) {
 	gpu := m.GPUs[0]
 	s, err := gpu.NewStream()
 	require.NoError(t, err)
-	own, err := gpu.Allocate(1000, s)
+	own, err := gpu.Allocate(background, 1000, s)
 	require.NoError(t, err)
 	cached := true
 	gpu.OnTrim(func() {
@@ -202,7 +202,7 @@ func TestTrimWaitsForWhatItFrees(t *testing.T) {
 			assert.NoError(t, own.Free(s))
 		}
 	})
-	require.NoError(t, gpu.Trim())
+	require.NoError(t, gpu.Trim(background))
 	assert.False(t, cached)
 	done, err := s.(*cudaalloc.Stream).Query()
 	require.NoError(t, err)
@@ -216,12 +216,12 @@ func TestFreeThatFailsWaits(t *testing.T) {
 	gpu := m.GPUs[0]
 	s, err := gpu.NewStream()
 	require.NoError(t, err)
-	own, err := gpu.Allocate(1000, s)
+	own, err := gpu.Allocate(background, 1000, s)
 	require.NoError(t, err)
 	require.NoError(t, gpu.Memset(own.Ptr(), 1, 1000, s))
 	m.Sim.Fail("cuMemFreeAsync", 1, unknownError)
 	require.Error(t, own.Free(s))
-	require.NoError(t, gpu.Flush())
+	require.NoError(t, gpu.Flush(background))
 	require.NoError(t, s.Close())
 }
 
@@ -232,12 +232,12 @@ func TestStagingWithoutAnEventWaits(t *testing.T) {
 	const size = 1000
 	s, err := gpu.NewStream()
 	require.NoError(t, err)
-	own, err := gpu.Allocate(size, s)
+	own, err := gpu.Allocate(background, size, s)
 	require.NoError(t, err)
 	m.Sim.Fail("cuEventRecord", 1, unknownError)
-	_, err = gpu.Upload([]device.Range{{Dst: own.Ptr(), Src: pointer(make([]byte, size)), Size: size}}, s)
+	_, err = gpu.Upload(background, []device.Range{{Dst: own.Ptr(), Src: pointer(make([]byte, size)), Size: size}}, s)
 	require.ErrorContains(t, err, "cuEventRecord")
-	next, err := gpu.AllocateHost(size)
+	next, err := gpu.AllocateHost(background, size)
 	require.NoError(t, err)
 	m.HostWrite(next.Ptr(), size)
 	fill(at(next.Ptr(), size), 1)
@@ -267,7 +267,7 @@ func TestTrimComesAfterWhatIsPutOff(t *testing.T) {
 		mem.Free(b)
 	})
 	<-begun
-	require.NoError(t, gpu.Trim())
+	require.NoError(t, gpu.Trim(background))
 	_, _, held := mem.Stats()
 	assert.Zero(t, held)
 	<-trimmed

@@ -1,6 +1,7 @@
 package cudaalloc
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/arrowdevice/arrowdevice/device"
@@ -80,7 +81,7 @@ func (d *Device) RegisterHost(p device.Ptr, size int64, readOnly bool) error {
 }
 
 // UnregisterHost undoes RegisterHost, after the work that the GPU has so far.
-func (d *Device) UnregisterHost(p device.Ptr) error {
+func (d *Device) UnregisterHost(ctx context.Context, p device.Ptr) error {
 	if err := d.ctx.Synchronize(); err != nil {
 		return err
 	}

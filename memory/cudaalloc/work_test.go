@@ -56,7 +56,7 @@ func TestTheHostCannotTouchDeviceMemory(t *testing.T) {
 		}
 		for _, d := range m.Devices(t) {
 			for _, size := range []int64{1, 5000} {
-				mem, err := d.Allocate(size, nil)
+				mem, err := d.Allocate(background, size, nil)
 				require.NoError(t, err)
 				require.NoError(t, d.Legacy().Synchronize(background))
 				for _, offset := range []int64{0, size - 1} {
@@ -78,9 +78,9 @@ func TestGPUHostReadableMemory(t *testing.T) {
 				continue
 			}
 			const n = 3000
-			a, err := d.Allocate(n, nil)
+			a, err := d.Allocate(background, n, nil)
 			require.NoError(t, err)
-			own, err := d.Own().Allocate(n, nil)
+			own, err := d.Own().Allocate(background, n, nil)
 			require.NoError(t, err)
 			for i := range at(a.Ptr(), n) {
 				at(a.Ptr(), n)[i] = byte(i)
@@ -113,10 +113,10 @@ func TestThreadsAreLeftUnchanged(t *testing.T) {
 		assert.Zero(t, cudaalloc.Current(gpu))
 		s, err := gpu.NewStream()
 		assert.NoError(t, err)
-		mem, err := gpu.Allocate(100, s)
+		mem, err := gpu.Allocate(background, 100, s)
 		assert.NoError(t, err)
 		assert.NoError(t, gpu.Memset(mem.Ptr(), 1, 100, s))
-		_, err = gpu.Allocate(1<<50, s)
+		_, err = gpu.Allocate(background, 1<<50, s)
 		assert.Error(t, err)
 		assert.NoError(t, mem.Free(s))
 		assert.NoError(t, s.Synchronize(background))
@@ -147,7 +147,7 @@ func TestGPUOthersStreamsAndEvents(t *testing.T) {
 	e, err := gpu.NewEvent()
 	require.NoError(t, err)
 	const n = 100
-	mem, err := gpu.Host().Allocate(n, nil)
+	mem, err := gpu.Host().Allocate(background, n, nil)
 	require.NoError(t, err)
 	for value, s := range []device.Stream{theirStream{own}, (*cudaalloc.Stream)(nil), nil} {
 		require.NoError(t, gpu.Memset(mem.Ptr(), byte(value+1), n, s))
@@ -167,7 +167,7 @@ func TestGPUOthersStreamsAndEvents(t *testing.T) {
 	require.NoError(t, own.Close())
 	require.NoError(t, e.Close())
 	assert.Error(t, gpu.Memset(mem.Ptr(), 0, n, own), "a closed stream is nobody's")
-	_, err = gpu.Allocate(10, own)
+	_, err = gpu.Allocate(background, 10, own)
 	assert.Error(t, err)
 	assert.Error(t, gpu.Copy(nil, own))
 	assert.Error(t, gpu.Prefetch(mem.Ptr(), n, own))
@@ -197,7 +197,7 @@ func TestGPUForeignThread(t *testing.T) {
 		calls++
 		s, err := gpu.NewStream()
 		assert.NoError(t, err)
-		own, err := gpu.Allocate(1000, s)
+		own, err := gpu.Allocate(background, 1000, s)
 		assert.NoError(t, err)
 		assert.NoError(t, gpu.Memset(own.Ptr(), 1, 1000, s))
 		assert.NoError(t, own.Free(s))
@@ -217,7 +217,7 @@ func TestGPUForeignThread(t *testing.T) {
 func TestCopyCalls(t *testing.T) {
 	m := cudatest.Simulated(t, cudasim.Options{})
 	gpu := m.GPUs[0]
-	mem, err := gpu.Allocate(1000, nil)
+	mem, err := gpu.Allocate(background, 1000, nil)
 	require.NoError(t, err)
 	require.NoError(t, gpu.Memset(mem.Ptr(), 1, 1000, nil))
 	list := make([]device.Range, 100)
@@ -299,7 +299,7 @@ func TestAbandonedWaitsKeepTheStream(t *testing.T) {
 
 func TestTrimGivesThePoolsMemoryBack(t *testing.T) {
 	m := cudatest.Simulated(t, cudasim.Options{})
-	require.NoError(t, m.GPUs[0].Trim())
+	require.NoError(t, m.GPUs[0].Trim(background))
 	assert.Equal(t, 1, m.Sim.Calls("cuMemPoolTrimTo"))
 	assert.Equal(t, 1, m.Sim.Calls("cuMemPoolSetAttribute"), "the pool keeps what is freed")
 }
@@ -313,7 +313,7 @@ func TestReaperWaitsOnceForMany(t *testing.T) {
 	require.NoError(t, err)
 	var all []device.Memory
 	for range 1000 {
-		mem, err := gpu.Allocate(1000, s)
+		mem, err := gpu.Allocate(background, 1000, s)
 		require.NoError(t, err)
 		all = append(all, mem)
 	}
@@ -331,7 +331,7 @@ func TestReaperWaitsOnceForMany(t *testing.T) {
 	assert.Zero(t, m.Sim.Calls("cuMemFree"))
 	open()
 	ran.Wait()
-	require.NoError(t, gpu.Flush())
+	require.NoError(t, gpu.Flush(background))
 	assert.Equal(t, 1000, m.Sim.Calls("cuMemFree"))
 	assert.LessOrEqual(t, m.Sim.Calls("cuCtxSynchronize"), 3)
 	assert.Zero(t, gpu.Stats().Waiting)
@@ -348,16 +348,16 @@ func TestOutOfMemory(t *testing.T) {
 			for _, d := range []*cudaalloc.Device{m.GPUs[0], m.GPUs[0].Host()} {
 				s, err := d.NewStream()
 				require.NoError(t, err)
-				first, err := d.Allocate(40<<20, s)
+				first, err := d.Allocate(background, 40<<20, s)
 				require.NoError(t, err)
-				_, err = d.Allocate(40<<20, s)
+				_, err = d.Allocate(background, 40<<20, s)
 				assert.ErrorIs(t, err, cudaalloc.OutOfMemory)
 				open, err := cudaalloc.Hold(s)
 				require.NoError(t, err)
 				require.NoError(t, first.Free(s)) // not free as long as the stream is held
 				done := make(chan error, 1)
 				go func() {
-					second, err := d.Allocate(40<<20, d.Legacy())
+					second, err := d.Allocate(background, 40<<20, d.Legacy())
 					if err == nil {
 						err = second.Free(d.Legacy())
 					}
@@ -365,7 +365,7 @@ func TestOutOfMemory(t *testing.T) {
 				}()
 				open()
 				assert.NoError(t, <-done, "%s: waits for what is being freed", d.ID())
-				small, err := d.Allocate(1<<20, s)
+				small, err := d.Allocate(background, 1<<20, s)
 				require.NoError(t, err, "usable afterwards")
 				require.NoError(t, small.Free(s))
 				require.NoError(t, s.Synchronize(background))
@@ -386,7 +386,7 @@ func TestGPUManyAllocationsLeaveNothing(t *testing.T) {
 	s, err := gpu.NewStream()
 	require.NoError(t, err)
 	for i := range n {
-		mem, err := gpu.Allocate(int64(1+i%5000), s)
+		mem, err := gpu.Allocate(background, int64(1+i%5000), s)
 		require.NoError(t, err)
 		require.NoError(t, mem.Free(s))
 	}
@@ -402,9 +402,9 @@ func TestGPUStats(t *testing.T) {
 	m := cudatest.One(t, cudasim.Options{})
 	gpu := m.GPUs[0]
 	before := gpu.Stats()
-	a, err := gpu.Allocate(1000, nil)
+	a, err := gpu.Allocate(background, 1000, nil)
 	require.NoError(t, err)
-	b, err := gpu.Host().Allocate(2000, nil)
+	b, err := gpu.Host().Allocate(background, 2000, nil)
 	require.NoError(t, err)
 	s := gpu.Stats()
 	assert.EqualValues(t, 1000, s.Device.Live-before.Device.Live)
@@ -413,7 +413,7 @@ func TestGPUStats(t *testing.T) {
 	assert.GreaterOrEqual(t, s.Host.Peak, int64(2000))
 	require.NoError(t, a.Free(nil))
 	require.NoError(t, b.Free(nil))
-	require.NoError(t, gpu.Flush())
+	require.NoError(t, gpu.Flush(background))
 	assert.Zero(t, gpu.Stats().Device.Live+gpu.Stats().Host.Live)
 }
 
@@ -421,9 +421,9 @@ func TestGPUDefaultStreamsAndPriorities(t *testing.T) {
 	m := cudatest.One(t, cudasim.Options{})
 	gpu := m.GPUs[0]
 	const n = 1000
-	mem, err := gpu.Allocate(n, nil)
+	mem, err := gpu.Allocate(background, n, nil)
 	require.NoError(t, err)
-	host, err := gpu.Host().Allocate(n, nil)
+	host, err := gpu.Host().Allocate(background, n, nil)
 	require.NoError(t, err)
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -494,7 +494,7 @@ func TestGPUPeers(t *testing.T) {
 				}
 				require.NoError(t, err)
 				require.NoError(t, a.EnablePeerAccess(b), "twice is allowed")
-				mem, err := b.Allocate(100, nil)
+				mem, err := b.Allocate(background, 100, nil)
 				require.NoError(t, err)
 				require.NoError(t, b.Legacy().Synchronize(background))
 				assert.NoError(t, a.Memset(mem.Ptr(), 1, 100, nil), "work here on memory there")
@@ -538,7 +538,7 @@ func TestGPUManagedBuilders(t *testing.T) {
 	arr.Release()
 	live, _, _ := mem.Stats()
 	assert.Zero(t, live)
-	require.NoError(t, gpu.Trim())
+	require.NoError(t, gpu.Trim(background))
 }
 
 // A wait for what is done is one question, not a thread that waits.

@@ -131,7 +131,7 @@ func TestFewPageLocks(t *testing.T) {
 	assert.LessOrEqual(t, m.Sim.Calls("cuMemHostAlloc"), 10)
 	assert.Zero(t, m.Sim.Calls("cuMemFreeHost"))
 	mem.Trim()
-	require.NoError(t, m.GPUs[0].Flush())
+	require.NoError(t, m.GPUs[0].Flush(context.Background()))
 	assert.Equal(t, m.Sim.Calls("cuMemHostAlloc"), m.Sim.Calls("cuMemFreeHost"))
 }
 
@@ -208,7 +208,7 @@ func TestMappedIPCFile(t *testing.T) {
 	got.Release()
 	require.NoError(t, r.Close())
 
-	own, err := gpu.Allocate(registered.Size(), nil)
+	own, err := gpu.Allocate(context.Background(), registered.Size(), nil)
 	require.NoError(t, err)
 	m.Sim.ResetCounters()
 	require.NoError(t, gpu.Copy([]device.Range{{Dst: own.Ptr(), Src: registered.Ptr(), Size: registered.Size()}}, nil))
@@ -217,8 +217,8 @@ func TestMappedIPCFile(t *testing.T) {
 	assert.EqualValues(t, len(mapped), report.Bytes.HtoD)
 	assert.Zero(t, report.StagedBytes)
 	require.NoError(t, own.Free(nil))
-	require.NoError(t, registered.Unregister())
-	assert.EqualError(t, registered.Unregister(), "hostpinned: unregistered twice")
+	require.NoError(t, registered.Unregister(context.Background()))
+	assert.EqualError(t, registered.Unregister(context.Background()), "hostpinned: unregistered twice")
 	assert.Zero(t, m.Sim.Report().Live.RegisteredBytes)
 }
 
@@ -238,10 +238,10 @@ func TestGPURegister(t *testing.T) {
 	_, err = hostpinned.Register(gpu, nil)
 	assert.ErrorContains(t, err, "the slice is empty")
 
-	own, err := gpu.Allocate(int64(len(b)), nil)
+	own, err := gpu.Allocate(context.Background(), int64(len(b)), nil)
 	require.NoError(t, err)
 	require.NoError(t, gpu.Copy([]device.Range{{Dst: own.Ptr(), Src: r.Ptr(), Size: r.Size()}}, nil))
-	require.NoError(t, r.Unregister(), "waits for the copy")
+	require.NoError(t, r.Unregister(context.Background()), "waits for the copy")
 	copy(b, "overwritten")
 	back := hostpinned.New(gpu, 0)
 	got := back.Allocate(len(b))
@@ -272,10 +272,10 @@ func TestGPUUnregisterComesBehindWork(t *testing.T) {
 		r, err := hostpinned.Register(gpu, b)
 		require.NoError(t, err)
 		m.HostWrite(r.Ptr(), size)
-		own, err := gpu.Allocate(size, nil)
+		own, err := gpu.Allocate(context.Background(), size, nil)
 		require.NoError(t, err)
 		require.NoError(t, gpu.Copy([]device.Range{{Dst: own.Ptr(), Src: r.Ptr(), Size: size}}, nil))
-		require.NoError(t, r.Unregister())
+		require.NoError(t, r.Unregister(context.Background()))
 		copy(b, bytes.Repeat([]byte{2}, size))
 		require.NoError(t, gpu.Copy([]device.Range{{Dst: pointer(b), Src: own.Ptr(), Size: size}}, nil))
 		require.NoError(t, gpu.Legacy().Synchronize(context.Background()))
@@ -291,8 +291,8 @@ func TestUnregisterFails(t *testing.T) {
 		r, err := hostpinned.Register(m.GPUs[0], make([]byte, 8<<10))
 		require.NoError(t, err)
 		m.Sim.Fail(function, 1, 999)
-		assert.ErrorContains(t, r.Unregister(), function)
-		require.NoError(t, r.Unregister())
+		assert.ErrorContains(t, r.Unregister(context.Background()), function)
+		require.NoError(t, r.Unregister(context.Background()))
 	}
 	m.Sim.Fail("cuMemHostRegister", 1, 999)
 	_, err := hostpinned.Register(m.GPUs[0], make([]byte, 100))

@@ -1,6 +1,7 @@
 package hostpinned
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"runtime"
@@ -70,13 +71,13 @@ func (r *Registration) end() {
 // Unregister ends the registration, after all work that the GPU has so far. It is
 // called once; a second call is an error. Where the driver fails, the memory stays
 // registered and Unregister may be called again.
-func (r *Registration) Unregister() error {
+func (r *Registration) Unregister(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.done {
 		return errUnregistered
 	}
-	if err := r.gpu.UnregisterHost(r.ptr); err != nil {
+	if err := r.gpu.UnregisterHost(context.Background(), r.ptr); err != nil {
 		return err
 	}
 	r.done = true

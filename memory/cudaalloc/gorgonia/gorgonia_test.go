@@ -36,7 +36,7 @@ func machine(t *testing.T) *cudatest.Machine {
 	}
 	m.Sim = sim
 	for _, gpu := range m.GPUs {
-		require.NoError(t, gpu.Trim())
+		require.NoError(t, gpu.Trim(background))
 	}
 	before := sim.Report().Live
 	t.Cleanup(func() {
@@ -256,7 +256,7 @@ func TestOurStreamWaitsForGorgonia(t *testing.T) {
 			defer ours.Close()
 			a, b := device.Memory(nil), device.Memory(nil)
 			for _, to := range []*device.Memory{&a, &b} {
-				*to, err = dev.Allocate(64, ours)
+				*to, err = dev.Allocate(background, 64, ours)
 				require.NoError(t, err)
 				require.NoError(t, dev.Memset((*to).Ptr(), 0, 64, ours))
 			}

@@ -3,6 +3,7 @@
 package gorgonia
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -116,7 +117,7 @@ func NewAllocator(dev *cudaalloc.Device, s cu.Stream) (*Allocator, error) {
 // nothing else. Device memory may be used by work on the allocator's stream from now on,
 // and by other streams after an event of it. 0 bytes are at the address 0.
 func (a *Allocator) MemAlloc(size int64) (cu.DevicePtr, error) {
-	m, err := a.dev.Allocate(size, a.stream)
+	m, err := a.dev.Allocate(context.Background(), size, a.stream)
 	if err != nil {
 		return 0, err
 	}

@@ -281,7 +281,7 @@ var contexts []*cu.Ctx
 func ended(t *testing.T, dev *cudaalloc.Device) {
 	t.Helper()
 	for first := true; first || dev.Stats().Waiting > 0; first = false {
-		require.NoError(t, dev.Flush())
+		require.NoError(t, dev.Flush(background))
 	}
 }
 
