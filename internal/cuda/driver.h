@@ -145,5 +145,22 @@ cdevice_v0_cuda_result cdevice_v0_cuda_launch_host(cdevice_v0_cuda_table, uintpt
 cdevice_v0_cuda_result cdevice_v0_cuda_gate_new(cdevice_v0_cuda_table, uintptr_t context, uintptr_t stream);
 void cdevice_v0_cuda_gate_open(uint64_t gate);
 
+/* Captures of streams. value is 1 if the legacy stream cannot be used because a blocking
+ * stream captures, or if one of the streams captures. An error of one stream is answered
+ * only if none captures. */
+cdevice_v0_cuda_result cdevice_v0_cuda_capturing(cdevice_v0_cuda_table, uintptr_t context,
+                                                 const uintptr_t *streams, size_t count);
+
+/* For tests: captures a stream. What is captured is thrown away. */
+cdevice_v0_cuda_result cdevice_v0_cuda_capture_begin(cdevice_v0_cuda_table, uintptr_t context, uintptr_t stream, int mode);
+cdevice_v0_cuda_result cdevice_v0_cuda_capture_end(cdevice_v0_cuda_table, uintptr_t context, uintptr_t stream);
+/* The capture mode of the calling thread, for tests. */
+cdevice_v0_cuda_result cdevice_v0_cuda_capture_mode(cdevice_v0_cuda_table);
+
+/* For tests: a stream that is ordered with the legacy default stream, and the end of
+ * everything in a primary context. */
+cdevice_v0_cuda_result cdevice_v0_cuda_stream_blocking(cdevice_v0_cuda_table, uintptr_t context);
+cdevice_v0_cuda_result cdevice_v0_cuda_context_reset(cdevice_v0_cuda_table, int device);
+
 /* The context that is current on the calling thread, for tests. */
 uintptr_t cdevice_v0_cuda_current(cdevice_v0_cuda_table);
