@@ -188,16 +188,26 @@ func (m *Machine) HostWrite(p device.Ptr, size int64) {
 // Hold holds a stream of the machine back: what is enqueued on it from now on waits
 // until open is called, at the latest when the test ends.
 func (m *Machine) Hold(t testing.TB, s device.Stream) (open func()) {
-	driver, err := cuda.Open(m.path)
-	require.NoError(t, err)
-	dev, err := driver.Device(int(s.Device().ID().Ordinal))
-	require.NoError(t, err)
-	ctx, err := dev.Context() // the same one, retained once more
-	require.NoError(t, err)
+	ctx := m.retain(t, s.Device().ID().Ordinal)
 	let, err := ctx.Hold(s.Handle())
 	require.NoError(t, err)
 	require.NoError(t, ctx.Release())
 	open = sync.OnceFunc(let)
 	t.Cleanup(open)
 	return open
+}
+
+// retain retains the primary context of a GPU, which is open already, once more.
+func (m *Machine) retain(t testing.TB, ordinal int64) *cuda.Context {
+	ctx, err := m.device(t, ordinal).Context()
+	require.NoError(t, err)
+	return ctx
+}
+
+func (m *Machine) device(t testing.TB, ordinal int64) *cuda.Device {
+	driver, err := cuda.Open(m.path)
+	require.NoError(t, err)
+	dev, err := driver.Device(int(ordinal))
+	require.NoError(t, err)
+	return dev
 }
