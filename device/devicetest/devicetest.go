@@ -61,6 +61,8 @@ type contract struct {
 	peers []device.Device
 	live  func() (int64, error)
 	apart bool
+
+	capture func(device.Stream) (end func() error, err error)
 }
 
 // Rules are the sentences that apply to dev.
@@ -75,6 +77,9 @@ func Rules(dev device.Device, opts ...Option) []Rule {
 	}
 	if c.hold != nil {
 		all = append(all, pendingRules)
+	}
+	if c.capture != nil {
+		all = append(all, captureRules)
 	}
 	if len(c.peers) > 0 {
 		all = append(all, peerRules)
