@@ -44,6 +44,7 @@ struct point {
 
 struct context {
   struct object object;
+  uint64_t id; /* no other context has had it */
   int device;
   unsigned flags;
   uint32_t peers; /* devices that access was enabled to */

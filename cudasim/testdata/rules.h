@@ -247,6 +247,7 @@ CUresult cuCtxSetCurrent(CUcontext context);
 CUresult cuCtxGetDevice(CUdevice *device);
 CUresult cuCtxSynchronize(void);
 CUresult cuCtxGetApiVersion(CUcontext context, unsigned *version);
+CUresult cuCtxGetId(CUcontext context, unsigned long long *id);
 CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags);
 CUresult cuCtxDisablePeerAccess(CUcontext peer);
 CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest);

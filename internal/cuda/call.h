@@ -12,10 +12,15 @@ typedef cdevice_v0_cuda_table table;
   ((r)->call = cdevice_v0_cuda_call_##name, \
    (r)->code = (d)->name ? (d)->name(__VA_ARGS__) : CDEVICE_V0_CUDA_MISSING)
 
-/* Makes context current; *before is what leave restores. Setting rather than
+/* Makes context current; *before is what leave restores. 0 is a context that is known to be
+ * gone, and the driver is not asked: the handle may be another context's by now. Setting rather than
  * pushing: setting may be repeated, and costs nothing on a thread where the
  * primary context is current already, as it is wherever the runtime API runs. */
 static inline int enter(result *r, table d, uintptr_t context, uintptr_t *before) {
+  if (!context) {
+    r->call = cdevice_v0_cuda_call_cuCtxSetCurrent;
+    return r->code = CDEVICE_V0_CUDA_GONE;
+  }
   if (CALL(r, d, cuCtxGetCurrent, before)) return r->code;
   if (*before == context) return 0;
   return CALL(r, d, cuCtxSetCurrent, context);

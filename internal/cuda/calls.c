@@ -96,6 +96,31 @@ result cdevice_v0_cuda_context_release(table d, int device) {
   return r;
 }
 
+result cdevice_v0_cuda_context_id(table d, uintptr_t context) {
+  result r = {0, 0, 0};
+  unsigned long long id = 0;
+  if (d->cuCtxGetId && !CALL(&r, d, cuCtxGetId, context, &id)) r.value = id;
+  return r;
+}
+
+enum { invalid_context = 201, invalid_handle = 400 };
+
+static int is_gone(int code) {
+  return code == CDEVICE_V0_CUDA_GONE || code == invalid_context || code == invalid_handle;
+}
+
+result cdevice_v0_cuda_context_lives(table d, int device, uintptr_t context, uint64_t id, uintptr_t stream) {
+  result r = {0, 0, 0};
+  unsigned flags = 0;
+  int active = 1;
+  if (d->cuDevicePrimaryCtxGetState && CALL(&r, d, cuDevicePrimaryCtxGetState, device, &flags, &active)) return r;
+  if (!active) return r;
+  r = id ? cdevice_v0_cuda_context_id(d, context) : cdevice_v0_cuda_stream_query(d, context, stream);
+  if (!r.code) r.value = !id || r.value == id;
+  if (is_gone(r.code)) r = (result){0, 0, 0};
+  return r;
+}
+
 result cdevice_v0_cuda_context_synchronize(table d, uintptr_t context) {
   RELAXED_IN_CONTEXT(d, context, r, r.call = cdevice_v0_cuda_call_cuCtxSynchronize; r.code = d->cuCtxSynchronize());
 }

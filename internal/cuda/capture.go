@@ -13,7 +13,7 @@ import "unsafe"
 // seen. Without captures in the driver there are none.
 func (c *Context) Capturing(streams []uintptr) (bool, error) {
 	list := (*C.uintptr_t)(unsafe.Pointer(unsafe.SliceData(streams)))
-	r := C.cdevice_v0_cuda_capturing(c.table, c.handle, list, C.size_t(len(streams)))
+	r := C.cdevice_v0_cuda_capturing(c.table, c.word(), list, C.size_t(len(streams)))
 	if r.code != 0 {
 		return false, c.fail(r)
 	}
@@ -30,7 +30,7 @@ const (
 // BeginCapture begins a capture of the stream, for tests. Unless it is relaxed, the
 // thread that begins a capture ends it.
 func (c *Context) BeginCapture(stream uintptr, mode int) error {
-	if r := C.cdevice_v0_cuda_capture_begin(c.table, c.handle, C.uintptr_t(stream), C.int(mode)); r.code != 0 {
+	if r := C.cdevice_v0_cuda_capture_begin(c.table, c.word(), C.uintptr_t(stream), C.int(mode)); r.code != 0 {
 		return c.fail(r, stream, mode)
 	}
 	return nil
@@ -39,7 +39,7 @@ func (c *Context) BeginCapture(stream uintptr, mode int) error {
 // EndCapture ends the capture that began in the stream, and throws its graph away. The
 // error is that of a capture that was invalidated.
 func (c *Context) EndCapture(stream uintptr) error {
-	if r := C.cdevice_v0_cuda_capture_end(c.table, c.handle, C.uintptr_t(stream)); r.code != 0 {
+	if r := C.cdevice_v0_cuda_capture_end(c.table, c.word(), C.uintptr_t(stream)); r.code != 0 {
 		return c.fail(r, stream)
 	}
 	return nil
@@ -57,7 +57,7 @@ func (d *Driver) CaptureMode() (int, error) {
 // NewBlockingStream makes a stream that is ordered with the legacy default stream. For
 // tests.
 func (c *Context) NewBlockingStream() (uintptr, error) {
-	r := C.cdevice_v0_cuda_stream_blocking(c.table, c.handle)
+	r := C.cdevice_v0_cuda_stream_blocking(c.table, c.word())
 	if r.code != 0 {
 		return 0, c.fail(r)
 	}

@@ -35,6 +35,7 @@ typedef struct {
 
 enum {
   CDEVICE_V0_CUDA_MISSING = -1,  /* the driver has no such symbol */
+  CDEVICE_V0_CUDA_GONE = 709,      /* CUDA_ERROR_CONTEXT_IS_DESTROYED; also of context 0 */
   CDEVICE_V0_CUDA_NO_MEMORY = 2, /* CUDA_ERROR_OUT_OF_MEMORY */
 };
 
@@ -66,6 +67,13 @@ cdevice_v0_cuda_result cdevice_v0_cuda_device_attribute(cdevice_v0_cuda_table, i
 cdevice_v0_cuda_result cdevice_v0_cuda_device_can_access(cdevice_v0_cuda_table, int device, int peer);
 cdevice_v0_cuda_result cdevice_v0_cuda_context_retain(cdevice_v0_cuda_table, int device);
 cdevice_v0_cuda_result cdevice_v0_cuda_context_release(cdevice_v0_cuda_table, int device);
+
+/* The id of the context, which no later one has; 0 if the driver has no ids. */
+cdevice_v0_cuda_result cdevice_v0_cuda_context_id(cdevice_v0_cuda_table, uintptr_t context);
+/* value is 1 if the primary context is active and still the one with the id: then it was not
+ * reset. Without ids, stream is one that was made in it. */
+cdevice_v0_cuda_result cdevice_v0_cuda_context_lives(cdevice_v0_cuda_table, int device, uintptr_t context, uint64_t id,
+                                                     uintptr_t stream);
 
 /* In a context. */
 cdevice_v0_cuda_result cdevice_v0_cuda_context_synchronize(cdevice_v0_cuda_table, uintptr_t context);

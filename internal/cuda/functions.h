@@ -71,4 +71,6 @@ struct cdevice_v0_cuda_pool_access; /* CUmemAccessDesc */
   X(OPTIONAL, cuStreamBeginCapture, "cuStreamBeginCapture_v2", (uintptr_t, int)) \
   X(OPTIONAL, cuStreamEndCapture, "cuStreamEndCapture", (uintptr_t, uintptr_t*)) \
   X(OPTIONAL, cuGraphDestroy, "cuGraphDestroy", (uintptr_t)) \
+  X(OPTIONAL, cuDevicePrimaryCtxGetState, "cuDevicePrimaryCtxGetState", (int, unsigned*, int*)) \
+  X(OPTIONAL, cuCtxGetId, "cuCtxGetId", (uintptr_t, unsigned long long*)) \
   X(OPTIONAL, cuDevicePrimaryCtxReset, "cuDevicePrimaryCtxReset_v2", (int))

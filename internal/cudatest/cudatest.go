@@ -197,6 +197,27 @@ func (m *Machine) Hold(t testing.TB, s device.Stream) (open func()) {
 	return open
 }
 
+// ResetPrimary resets the primary context of a GPU of a simulated machine, as another part
+// of a program may: nothing that is in it survives. When the test ends, the machine has
+// the GPU that is open then.
+func (m *Machine) ResetPrimary(t testing.TB, ordinal int64) {
+	require.NotNil(t, m.Sim, "a real one may be in use")
+	require.NoError(t, m.device(t, ordinal).ResetPrimary())
+	t.Cleanup(func() {
+		gpu, err := cudaalloc.Open(ordinal, m.Driver())
+		require.NoError(t, err)
+		m.GPUs[ordinal] = gpu
+	})
+}
+
+// Retain retains the primary context of a GPU once more, as another library does, until
+// the test ends.
+func (m *Machine) Retain(t testing.TB, ordinal int64) *cuda.Context {
+	ctx := m.retain(t, ordinal)
+	t.Cleanup(func() { assert.NoError(t, ctx.Release()) })
+	return ctx
+}
+
 // retain retains the primary context of a GPU, which is open already, once more.
 func (m *Machine) retain(t testing.TB, ordinal int64) *cuda.Context {
 	ctx, err := m.device(t, ordinal).Context()

@@ -119,6 +119,11 @@ func openPlatform(opts []Option) (*platform, error) {
 // Open returns the GPU with this ordinal, retaining its primary context at the
 // first call. There is one Device per GPU and driver; it is never closed.
 //
+// After another part of the program has reset the primary context
+// (cuDevicePrimaryCtxReset, cudaDeviceReset), Open returns a new Device. The one before
+// and all that is of it, memory, streams and events, ended with the reset: each use
+// is an error.
+//
 // The error wraps device.ErrNotSupported where there is no driver, a driver that is
 // too old, or no such GPU.
 func Open(ordinal int64, opts ...Option) (*Device, error) {
@@ -144,13 +149,48 @@ func Open(ordinal int64, opts ...Option) (*Device, error) {
 
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.gpu == nil {
-		if o.gpu, err = openGPU(p, int(ordinal)); err != nil {
-			return nil, err
+	before := o.gpu
+	if before != nil && !before.gone() {
+		return before.own, nil
+	}
+	opened, err := openGPU(p, int(ordinal))
+	if err != nil {
+		return nil, err
+	}
+	o.gpu = opened
+	if before != nil {
+		before.abandon(opened)
+	}
+	return opened.own, nil
+}
+
+// gone reports whether the context was reset. A driver that does not answer has
+// not said so.
+func (g *gpu) gone() bool {
+	gone, err := g.ctx.Gone(g.background)
+	return err == nil && gone
+}
+
+// abandon gives back what a reset leaves of a GPU: the reference to the primary context, and
+// the pool, which is the device's and not the context's. What the driver refuses twice is lost,
+// and nothing else with it. No range is known to be page-locked any more, which is slower
+// for what other GPUs have page-locked, and never wrong.
+func (g *gpu) abandon(now *gpu) {
+	g.platform.locked.clear()
+	steps := []func() error{g.ctx.Release}
+	if g.pool != 0 {
+		steps = append(steps, func() error { return now.ctx.FreePool(g.pool) })
+	}
+	for _, step := range steps {
+		if step() != nil {
+			_ = step()
 		}
 	}
-	return o.gpu.own, nil
 }
+
+// Gone reports whether the primary context was reset since the GPU was opened: then
+// Open returns another Device.
+func (d *Device) Gone() bool { return d.gpu.gone() }
 
 func openGPU(p *platform, ordinal int) (*gpu, error) {
 	dev, err := p.driver.Device(ordinal)

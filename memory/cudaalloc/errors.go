@@ -22,6 +22,7 @@ const (
 	InvalidContext              = cuda.InvalidContext
 	InvalidHandle               = cuda.InvalidHandle
 	IllegalAddress              = cuda.IllegalAddress
+	ContextIsDestroyed          = cuda.ContextIsDestroyed
 	HostMemoryAlreadyRegistered = cuda.HostMemoryAlreadyRegistered
 	HostMemoryNotRegistered     = cuda.HostMemoryNotRegistered
 	NotSupported                = cuda.NotSupported
