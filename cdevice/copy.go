@@ -20,7 +20,7 @@ type CopyOption func(*copyOptions)
 type copyOptions struct{ stream device.Stream }
 
 // OnStream makes the copy part of the work of s, a stream of the device that is
-// copied to, or, for a copy to the host, from. Without it, copies run on a stream of
+// copied to or from: of another one, it is an error that wraps arrow.ErrInvalid. Without it, copies run on a stream of
 // the device's own, ordered after the batch's event and nothing else. s borrows until
 // the copy is done.
 func OnStream(s device.Stream) CopyOption {
@@ -93,6 +93,9 @@ func copyToHost(ctx context.Context, owner *memoryOwner, at place, nodes []node,
 ) ([]arrow.Array, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("cdevice: read: %w", err)
+	}
+	if err := checkOnStream(opts, at, at); err != nil {
+		return nil, err
 	}
 	if mem == nil {
 		mem = memory.DefaultAllocator

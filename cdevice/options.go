@@ -16,15 +16,20 @@ type exportOptions struct {
 	forHost      bool
 	synchronized bool
 	cuDF         bool
-	after        device.Stream
+	readyAfter   bool
+	after        device.Stream // of ReadyAfter
 }
 
 // ReadyAfter gives the exported struct an event of its own, which is complete when the
 // work is done that s has now, and the batch is ready: for memory that work on s is
-// still filling. The event lives until the consumer releases the struct. s is a stream of
-// the device that the memory lives on.
+// still filling. The event lives until the consumer releases the struct.
+//
+// s is a stream of the device that the memory lives on: an event of another device cannot
+// stand in sync_event, and one of the CPU says that the memory is ready. Device, page-locked
+// and managed memory of one GPU share its streams; memory without a device id takes a stream
+// of any GPU. Another stream is an error that wraps arrow.ErrInvalid, and so is nil.
 func ReadyAfter(s device.Stream) ExportOption {
-	return func(o *exportOptions) { o.after = s }
+	return func(o *exportOptions) { o.after, o.readyAfter = s, true }
 }
 
 // Synchronized makes the export wait for the batch's event and leave sync_event
