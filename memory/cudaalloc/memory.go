@@ -80,20 +80,15 @@ func (m *memory) Free(s device.Stream) error {
 	if m.size == 0 {
 		return nil
 	}
-	if m.dev.kind == device.CUDA && m.dev.pool != 0 {
-		ctx, stream, err := m.dev.on(s)
-		if err == nil {
-			err = ctx.FreePoolMemory(m.ptr, stream)
-		}
-		if err == nil {
+	ctx, stream, err := m.dev.on(s)
+	if err == nil && m.dev.kind == device.CUDA && m.dev.pool != 0 {
+		if err = ctx.FreePoolMemory(m.ptr, stream); err == nil {
 			m.dev.usage[m.dev.purpose()].sub(m.size)
 			return nil
 		}
-		m.dev.reaper.later(m.dev.gpu, m.end)
-		return err
 	}
 	m.dev.reaper.later(m.dev.gpu, m.end)
-	return nil
+	return err
 }
 
 // FreeAfter ends the memory once e is complete.
