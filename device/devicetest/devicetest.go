@@ -69,7 +69,7 @@ func Rules(dev device.Device, opts ...Option) []Rule {
 	for _, opt := range opts {
 		opt(c)
 	}
-	all := [][]rule{deviceRules, memoryRules, copyRules, orderRules, threadRules}
+	all := [][]rule{deviceRules, memoryRules, copyRules, orderRules, threadRules, streamRules}
 	if !c.apart {
 		all = append(all, registryRules)
 	}
@@ -77,7 +77,7 @@ func Rules(dev device.Device, opts ...Option) []Rule {
 		all = append(all, pendingRules)
 	}
 	if len(c.peers) > 0 {
-		all = append(all, peerRules)
+		all = append(all, peerRules, peerStreamRules)
 	}
 	var rules []Rule
 	for _, group := range all {
