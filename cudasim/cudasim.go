@@ -59,6 +59,9 @@ type Options struct {
 
 	NoPools   bool // no stream-ordered allocation
 	NoManaged bool // no managed memory
+	// NoConcurrentManaged is a driver whose devices have no concurrent managed access, as
+	// on Windows: the host must not touch managed memory while its device works.
+	NoConcurrentManaged bool
 	NoPeer    bool // devices cannot access each other's memory
 	NoPoison  bool // fresh and freed memory is left as it is
 
@@ -100,6 +103,7 @@ func (o Options) String() string {
 	set(o.Version != 0, "version", o.Version)
 	set(o.NoPools, "pools", 0)
 	set(o.NoManaged, "managed", 0)
+	set(o.NoConcurrentManaged, "concurrent_managed_access", 0)
 	set(o.NoPeer, "peer", 0)
 	set(o.NoPoison, "poison", 0)
 	set(o.StablePrimary, "primary", "stable")

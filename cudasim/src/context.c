@@ -30,6 +30,7 @@ void context_free(struct context *c) {
   mark_drop(c->barrier_mark);
   clock_drop(c->retired);
   clock_drop(c->retired_blocking);
+  clock_drop(c->retired_work);
   free(c);
 }
 

@@ -40,6 +40,9 @@ extern "C" {
  *   pools=0            no stream-ordered allocation: the attribute says so, its functions answer
  *                      CUDA_ERROR_NOT_SUPPORTED (1)
  *   managed=0          no managed memory, likewise (1)
+ *   concurrent_managed_access=0
+ *                      the host must not touch managed memory while its device works: the attribute
+ *                      says so, declared accesses are violations then, prefetches are errors (1)
  *   peer=0             devices cannot access each other's memory; copies between them still work (1)
  *   poison=0           fresh and freed memory is left as it is, not filled with garbage (1)
  *   primary=stable     a primary context has the same handle each time that it is activated, as with
