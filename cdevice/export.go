@@ -303,7 +303,8 @@ func applyExportOptions(at place, o *exportOptions) (place, device.Event, error)
 		}
 	}
 	if o.forHost && !at.hostReadable() {
-		return at, nil, fieldError(opExport, "ArrowDeviceArray.device_type", at.id.Type, "memory that the host can read (ForHost)", device.ErrNotSupported)
+		err := fmt.Errorf("%s: %w", at.notReadable(), device.ErrNotSupported)
+		return at, nil, fieldError(opExport, "ArrowDeviceArray.device_type", at.id.Type, "memory that the host can read (ForHost)", err)
 	}
 	if o.forHost || o.synchronized {
 		if err := at.wait(o.ctx); err != nil {

@@ -88,7 +88,7 @@ func readyForHost(ctx context.Context, at place) error {
 		return fmt.Errorf("cdevice: read: %w", err)
 	}
 	if !at.hostReadable() {
-		return fmt.Errorf("cdevice: read: the host cannot read memory of %s: %w", at.id, device.ErrNotSupported)
+		return fmt.Errorf("cdevice: read: %s: %w", at.notReadable(), device.ErrNotSupported)
 	}
 	return at.wait(ctx)
 }

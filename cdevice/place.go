@@ -109,14 +109,26 @@ func eventHandle(t device.Type, event uintptr) (uintptr, error) {
 	return *abi.At[uintptr](event), nil
 }
 
-// hostReadable says whether the host can read memory at this place: by the
-// meaning of its type, or because a backend says so.
+// hostReadable reports whether the host can read memory at this place: by the
+// meaning of its type, or because a backend says so. Of managed memory the backend is
+// asked first: on some machines the host must not touch it while the device works.
 func (p place) hostReadable() bool {
-	if p.id.Type.HostReadable() {
+	readable := p.id.Type.HostReadable()
+	if readable && p.id.Type != device.CUDAManaged {
 		return true
 	}
-	dev, err := p.device()
-	return err == nil && dev.HostReadable()
+	if dev, err := p.device(); err == nil {
+		return dev.HostReadable()
+	}
+	return readable
+}
+
+// notReadable is why the host cannot read memory at this place.
+func (p place) notReadable() string {
+	if p.id.Type.HostReadable() {
+		return fmt.Sprintf("the host must not touch memory of %s while the device works, on this machine", p.id)
+	}
+	return fmt.Sprintf("the host cannot read memory of %s", p.id)
 }
 
 // checkStream returns an error unless s is a stream of the device that the memory lives on:

@@ -100,7 +100,8 @@ func columnName(i int) string { return fmt.Sprintf("column[%d]", i) }
 func placeOn(dev device.Device) (place, error) {
 	at := place{id: dev.ID(), dev: dev}
 	if !dev.HostReadable() {
-		return at, fieldError(opWrap, "device", at.id, "memory that the host can read, as arrow-go's arrays are", device.ErrNotSupported)
+		err := fmt.Errorf("%s: %w", at.notReadable(), device.ErrNotSupported)
+		return at, fieldError(opWrap, "device", at.id, "memory that the host can read, as arrow-go's arrays are", err)
 	}
 	return at, nil
 }

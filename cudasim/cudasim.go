@@ -62,8 +62,8 @@ type Options struct {
 	// NoConcurrentManaged is a driver whose devices have no concurrent managed access, as
 	// on Windows: the host must not touch managed memory while its device works.
 	NoConcurrentManaged bool
-	NoPeer    bool // devices cannot access each other's memory
-	NoPoison  bool // fresh and freed memory is left as it is
+	NoPeer              bool // devices cannot access each other's memory
+	NoPoison            bool // fresh and freed memory is left as it is
 
 	// StablePrimary gives a primary context the same handle each time that it is
 	// activated, as drivers do. Without it a handle from before the last release is

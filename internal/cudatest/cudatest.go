@@ -39,7 +39,7 @@ func Schedules() map[string]cudasim.Options {
 		"delayed":          {Delay: 200 * time.Microsecond},
 		"pageable async":   {Delay: 200 * time.Microsecond, PageableAsync: true},
 		"random":           {Delay: 100 * time.Microsecond, PageableAsync: true, Random: true, Seed: 7, Devices: 3},
-		"without pools":    {Delay: 50 * time.Microsecond, NoPools: true, Devices: 2},
+		"without pools":    {Delay: 50 * time.Microsecond, NoPools: true, NoConcurrentManaged: true, Devices: 2},
 		"strangers' peers": {NoPeer: true, Devices: 2},
 		"lazy":             {Lazy: true, PageableAsync: true, Devices: 2},
 	}

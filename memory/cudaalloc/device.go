@@ -45,6 +45,8 @@ type gpu struct {
 	ctx      *cuda.Context
 	name     string
 	pool     cuda.Pool // 0: no stream-ordered allocation
+	// concurrent reports whether the host may touch managed memory while the GPU works.
+	concurrent bool
 	// background is the stream for copies without a stream of their own, and on which
 	// memory is freed that nobody uses any more.
 	background uintptr
@@ -165,11 +167,15 @@ func openGPU(p *platform, ordinal int) (*gpu, error) {
 	if err != nil && !errors.Is(err, cuda.InvalidValue) { // drivers that do not know the attribute
 		return nil, err
 	}
+	concurrent, err := dev.Attribute(cuda.ConcurrentManagedAccess)
+	if err != nil && !errors.Is(err, cuda.InvalidValue) {
+		return nil, err
+	}
 	ctx, err := dev.Context()
 	if err != nil {
 		return nil, err
 	}
-	g := &gpu{platform: p, ctx: ctx, name: name}
+	g := &gpu{platform: p, ctx: ctx, name: name, concurrent: concurrent != 0}
 	if g.background, err = ctx.NewStream(0); err == nil && pools != 0 {
 		g.pool, err = ctx.NewPool()
 		if errors.Is(err, device.ErrNotSupported) {
@@ -230,8 +236,13 @@ func (d *Device) ID() device.ID {
 // Name is the name of the GPU.
 func (d *Device) Name() string { return d.name }
 
-// HostReadable is true of page-locked and managed memory.
-func (d *Device) HostReadable() bool { return d.kind.HostReadable() }
+// HostReadable is true of page-locked memory, and of managed memory where the GPU has
+// concurrent managed access (CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS). Elsewhere, on
+// Windows for one, any access of the host to managed memory is a fault while the GPU works
+// on whatever memory.
+func (d *Device) HostReadable() bool {
+	return d.kind.HostReadable() && (d.kind != device.CUDAManaged || d.concurrent)
+}
 
 // Context is the CUcontext of the GPU, its primary context, for other libraries of
 // the process. It is valid for as long as the process lives.

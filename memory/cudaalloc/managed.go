@@ -2,6 +2,7 @@ package cudaalloc
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"unsafe"
 
@@ -26,8 +27,13 @@ type Managed struct {
 // limit bytes, what it caches included; 0 is no limit. One allocator for all of a
 // process is best.
 //
-// The error wraps device.ErrNotSupported where the GPU has no managed memory.
+// The error wraps device.ErrNotSupported where the GPU has no managed memory, or no
+// concurrent managed access: builders write while the GPU works. See [Device.HostReadable].
 func NewManaged(gpu *Device, limit int64) (*Managed, error) {
+	if !gpu.Managed().HostReadable() {
+		return nil, fmt.Errorf("cuda: %s: the host must not touch managed memory while the GPU works (CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS is 0): %w",
+			gpu.Managed().ID(), device.ErrNotSupported)
+	}
 	// Ask now: a builder cannot be told later.
 	probe, err := gpu.Managed().Allocate(context.Background(), 1, nil)
 	if err != nil {

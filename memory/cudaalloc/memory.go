@@ -41,7 +41,7 @@ func (d *Device) Allocate(ctx context.Context, size int64, s device.Stream) (dev
 		return nil, err
 	}
 	d.usage[d.purpose()].add(size)
-	if d.HostReadable() {
+	if d.kind.HostReadable() {
 		d.platform.locked.add(m.ptr, size)
 	}
 	return m, nil
@@ -97,7 +97,7 @@ func (m *memory) FreeAfter(e device.Event) error { return m.Free(nil) }
 // end frees memory that no work uses any more.
 func (m *memory) end() error {
 	var err error
-	if m.dev.HostReadable() {
+	if m.dev.kind.HostReadable() {
 		m.dev.platform.locked.remove(m.ptr)
 	}
 	switch d := m.dev; {

@@ -134,7 +134,12 @@ func TestGPUOpenedOnce(t *testing.T) {
 			assert.Equal(t, device.ID{Type: device.CUDA, Ordinal: int64(i)}, gpu.ID())
 			assert.Equal(t, device.ID{Type: device.CUDAHost, Ordinal: int64(i)}, gpu.Host().ID())
 			assert.Equal(t, device.ID{Type: device.CUDAManaged, Ordinal: int64(i)}, gpu.Managed().ID())
-			assert.Equal(t, []bool{false, true, true}, []bool{gpu.HostReadable(), gpu.Host().HostReadable(), gpu.Managed().HostReadable()})
+			assert.Equal(t, []bool{false, true}, []bool{gpu.HostReadable(), gpu.Host().HostReadable()})
+			if _, err := cudaalloc.NewManaged(gpu, 0); gpu.Managed().HostReadable() {
+				assert.NoError(t, err)
+			} else {
+				assert.ErrorIs(t, err, device.ErrNotSupported)
+			}
 			assert.Same(t, gpu, gpu.Host().Own())
 			assert.Same(t, gpu.Managed(), gpu.Host().Managed())
 			assert.NotZero(t, gpu.Context())

@@ -61,8 +61,8 @@ func TestTheHostCannotTouchDeviceMemory(t *testing.T) {
 				require.NoError(t, d.Legacy().Synchronize(background))
 				for _, offset := range []int64{0, size - 1} {
 					p := mem.Ptr() + device.Ptr(offset)
-					assert.Equal(t, !d.HostReadable(), touch(p, false), "%s: read", d.ID())
-					assert.Equal(t, !d.HostReadable(), touch(p, true), "%s: write", d.ID())
+					assert.Equal(t, !d.ID().Type.HostReadable(), touch(p, false), "%s: read", d.ID())
+					assert.Equal(t, !d.ID().Type.HostReadable(), touch(p, true), "%s: write", d.ID())
 				}
 				require.NoError(t, mem.Free(nil))
 			}
