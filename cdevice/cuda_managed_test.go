@@ -43,6 +43,11 @@ func TestManagedMemoryThatIsTheGPUsAlone(t *testing.T) {
 		assert.ErrorContains(t, err, why)
 	}
 
+	block, err := managed.Allocate(background, 64, nil)
+	require.NoError(t, err)
+	assert.True(t, gpu.PageLocked(block.Ptr(), 64), "an upload leaves it to the driver too, and does not stage it")
+	require.NoError(t, block.Free(nil))
+
 	busy := newStream(t, gpu) // the GPU works all the time
 	open := m.Hold(t, busy)
 	other, err := gpu.Allocate(background, 64, busy)
