@@ -8,7 +8,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/cuda"
-	"github.com/arrowdevice/arrowdevice/internal/hostcache"
+	"github.com/arrowdevice/arrowdevice/internal/sizeclass"
 )
 
 func init() {
@@ -56,7 +56,7 @@ type gpu struct {
 	events  eventList
 	caches  caches
 	staging staging
-	cache   *hostcache.Allocator // of AllocateHost
+	cache   *sizeclass.Allocator // of AllocateHost
 }
 
 // platform is what is open of one driver.
@@ -182,7 +182,7 @@ func openGPU(p *platform, ordinal int) (*gpu, error) {
 	g.own = &Device{g, device.CUDA}
 	g.host = &Device{g, device.CUDAHost}
 	g.managed = &Device{g, device.CUDAManaged}
-	g.cache = hostcache.New(g.host, 0)
+	g.cache = sizeclass.NewAllocator(sizeclass.New(sizeclass.Of(g.host), sizeclass.Limits{}))
 	p.open.Store(g)
 	p.owners.Store(int32(ordinal), g)
 	return g, nil

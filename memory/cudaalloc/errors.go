@@ -4,7 +4,7 @@ import (
 	"errors"
 
 	"github.com/arrowdevice/arrowdevice/internal/cuda"
-	"github.com/arrowdevice/arrowdevice/internal/hostcache"
+	"github.com/arrowdevice/arrowdevice/internal/sizeclass"
 )
 
 // Error is a call of the CUDA driver that failed:
@@ -30,7 +30,7 @@ const (
 // AllocationError is what the allocators panic with when they have no memory to
 // give, since a memory.Allocator cannot return an error. It wraps the driver's
 // error, if the driver was asked.
-type AllocationError = hostcache.Error
+type AllocationError = sizeclass.Error
 
 var (
 	errFreedTwice = errors.New("cuda: memory freed twice")

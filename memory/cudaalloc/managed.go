@@ -6,7 +6,7 @@ import (
 	"unsafe"
 
 	"github.com/arrowdevice/arrowdevice/device"
-	"github.com/arrowdevice/arrowdevice/internal/hostcache"
+	"github.com/arrowdevice/arrowdevice/internal/sizeclass"
 )
 
 // Managed is a memory.Allocator for arrow-go over managed memory: builders fill it
@@ -18,7 +18,7 @@ import (
 // [Device.AfterWork]. Allocate and Reallocate panic with an [*AllocationError] when
 // there is no memory.
 type Managed struct {
-	*hostcache.Allocator
+	*sizeclass.Allocator
 	dev *Device
 }
 
@@ -36,7 +36,7 @@ func NewManaged(gpu *Device, limit int64) (*Managed, error) {
 	if err := probe.Free(nil); err != nil {
 		return nil, err
 	}
-	m := &Managed{hostcache.New(gpu.Managed(), limit), gpu.Managed()}
+	m := &Managed{sizeclass.NewAllocator(sizeclass.New(sizeclass.Of(gpu.Managed()), sizeclass.Limits{Total: limit})), gpu.Managed()}
 	gpu.OnTrim(m.Trim)
 	return m, nil
 }

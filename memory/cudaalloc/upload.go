@@ -9,7 +9,7 @@ import (
 	"unsafe"
 
 	"github.com/arrowdevice/arrowdevice/device"
-	"github.com/arrowdevice/arrowdevice/internal/hostcache"
+	"github.com/arrowdevice/arrowdevice/internal/sizeclass"
 )
 
 // PageLocked says whether this package page-locked or registered the memory, for
@@ -95,7 +95,7 @@ func (d *Device) AllocateHost(ctx context.Context, size int64) (device.Memory, e
 
 // cached is page-locked memory of a cache.
 type cached struct {
-	cache *hostcache.Allocator
+	cache *sizeclass.Allocator
 	bytes []byte
 	freed atomic.Bool
 }
