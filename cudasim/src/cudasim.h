@@ -57,6 +57,9 @@ int cudasim_configure(const char *options);
  * away. cuGetErrorName, cuGetErrorString and cuGetProcAddress never fail and are not counted here. */
 void cudasim_fail(const char *function, uint64_t k, int result);
 
+/* The same for `times` calls in a row, from the k-th on: a fault that lasts. */
+void cudasim_fail_times(const char *function, uint64_t k, uint64_t times, int result);
+
 /* Whether the fault was met. *function is the name of the call that failed, NULL if none did. */
 int cudasim_failed(const char **function);
 

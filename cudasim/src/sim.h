@@ -144,6 +144,7 @@ struct event {
   uint64_t capture;    /* that it was last recorded in; 0: none */
   struct nodes nodes;  /* that it stands for there */
   struct ipc_event *ipc;
+  int waits; /* threads inside cuEventSynchronize of it */
 };
 
 /* Copies and fills that are queued and not done. */
@@ -291,7 +292,8 @@ struct sim {
   struct traffic pageable;
   struct {
     char function[64]; /* "": any */
-    uint64_t countdown;
+    uint64_t countdown; /* calls until the next one that fails; 0: none fails any more */
+    uint64_t left;      /* calls that still fail */
     CUresult result;
     const char *met;
   } fault;

@@ -356,6 +356,7 @@ CUresult cuEventElapsedTime(float *milliseconds, CUevent start, CUevent end);
 
 int cudasim_configure(const char *options);
 void cudasim_fail(const char *function, uint64_t k, int result);
+void cudasim_fail_times(const char *function, uint64_t k, uint64_t times, int result);
 int cudasim_failed(const char **function);
 void cudasim_pause(void);
 void cudasim_resume(void);
