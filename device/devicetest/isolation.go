@@ -201,6 +201,7 @@ var isolationRules = []rule{
 		for i := range pieces { // and with all that may be
 			small, err := c.Allocate(background, 64, nil)
 			require.NoError(t, err)
+			settle(t, c.Device)
 			c.uploadsGoOn(t, small)
 			within(t, fmt.Sprint("a free beside upload ", i), func() error { return small.Free(nil) })
 		}
