@@ -102,6 +102,7 @@ func TestEndOfTheContextEndsWhatWaits(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, gpu.Memset(victim.Ptr(), 1, size, s))
 	require.NoError(t, victim.Free(other), "a mistake of the program, which ends the context")
+	require.NoError(t, other.Synchronize(background))
 
 	ended := make(chan error, 2)
 	for _, d := range []*cudaalloc.Device{gpu.Host(), gpu.Managed()} {
