@@ -1,9 +1,11 @@
 package soak
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"runtime/pprof"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -14,6 +16,9 @@ import (
 type latency struct {
 	mu    sync.Mutex
 	calls map[string]*lateness
+
+	once   sync.Once
+	stacks atomic.Pointer[string]
 }
 
 // lateness is that of one kind of call.
@@ -26,6 +31,28 @@ type lateness struct {
 }
 
 const keep = 100_000
+
+// watch takes down all goroutines where the call has not returned after so long, for the
+// first one of the machine: what it waits for is gone when it returns.
+func (l *latency) watch(what string, patience time.Duration) (stop func()) {
+	timer := time.AfterFunc(patience, func() {
+		l.once.Do(func() {
+			var text bytes.Buffer
+			_ = pprof.Lookup("goroutine").WriteTo(&text, 1)
+			all := fmt.Sprintf("%s does not return; all goroutines then:\n%s", what, &text)
+			l.stacks.Store(&all)
+		})
+	})
+	return func() { timer.Stop() }
+}
+
+// stack is what watch took down, the first time that it is asked for.
+func (l *latency) stack() string {
+	if text := l.stacks.Swap(nil); text != nil {
+		return *text
+	}
+	return ""
+}
 
 // given counts a call. after is negative where the call returned before the end.
 func (l *latency) given(what string, after time.Duration, failed bool) {
@@ -94,15 +121,17 @@ func (w *worker) limited(what string, do func(context.Context) error) (gaveUp bo
 		defer timer.Stop()
 	}
 	defer cancel()
+	stop := w.latency.watch(what, after+w.plan.bound)
 	err := do(ctx)
 	late := time.Duration(-1)
 	if ended := end.Load(); ended != nil {
 		late = time.Since(*ended)
 	}
+	stop()
 	gaveUp = errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 	w.latency.given(what, late, gaveUp)
 	if late > w.plan.bound {
-		w.Errorf("%s returned %v after the end of its context (error: %v)", what, late, err)
+		w.Errorf("%s returned %v after the end of its context (error: %v)\n%s", what, late, err, w.latency.stack())
 	}
 	if gaveUp {
 		if end.Load() == nil {

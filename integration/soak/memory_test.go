@@ -183,7 +183,7 @@ func (w *worker) trouble(gpu *cudaalloc.Device) (do func(), how string) {
 		return func() {
 			m, err := gpu.Allocate(background, size, nil)
 			if err == nil {
-				err = m.FreeAfter(nil)
+				err = m.Free(nil)
 			}
 			if err != nil && !w.lacksMemory(err) {
 				c.fail("a callback allocates: " + err.Error())
@@ -254,11 +254,20 @@ func registered(w *worker) {
 	w.expect(b, gpu, m.Ptr(), s)
 }
 
+// flushAndTrim waits for what pending work has put off: for a while, or until it has ended,
+// however much is put off meanwhile.
 func flushAndTrim(w *worker) {
 	gpu := w.gpu()
-	if w.IntN(2) == 0 {
+	switch w.IntN(6) {
+	case 0, 1:
 		w.limited("Device.Flush", gpu.Flush)
-	} else {
+	case 2, 3:
 		w.limited("Device.Trim", gpu.Trim)
+	case 4:
+		w.did("flush")
+		w.ok(gpu.Flush(background))
+	case 5:
+		w.did("trim")
+		w.ok(gpu.Trim(background))
 	}
 }

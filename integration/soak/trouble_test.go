@@ -42,12 +42,27 @@ func cancelledCalls(w *worker) {
 	if w.IntN(3) == 0 {
 		mem = w.pinned[w.IntN(len(w.pinned))]
 	}
-	rec := w.batch(nil)
+	rec := w.numbers(nil, 1+w.IntN(3), 1+w.size()) // there is always something to wait for
 	b, release := w.sent(rec, gpu, cdevice.OnStream(s))
 	for range 1 + w.IntN(3) {
-		name, never, call := w.call(gpu, s, rec, b, mem)
+		name, never, call := w.call(gpu, s, rec, b)
 		if gaveUp := w.limited(name, call); held && never && !gaveUp {
 			w.Fatalf("%s has not waited for the stream that is held back", name)
+		}
+	}
+	var copied arrow.RecordBatch
+	if w.limited("RecordBatch.CopyToHost", func(ctx context.Context) (err error) {
+		copied, err = b.CopyToHost(ctx, mem)
+		return err
+	}) {
+		if copied != nil {
+			w.Fatal("a copy and an error")
+		}
+	} else {
+		defer copied.Release()
+		w.same(rec, copied)
+		if held {
+			w.Fatal("CopyToHost has not waited for the stream that is held back")
 		}
 	}
 	if w.IntN(4) == 0 {
@@ -61,28 +76,18 @@ func cancelledCalls(w *worker) {
 
 // call is a call that waits. never reports whether it must not succeed before s goes on.
 func (w *worker) call(gpu *cudaalloc.Device, s device.Stream, rec arrow.RecordBatch, b *cdevice.RecordBatch,
-	mem memory.Allocator) (name string, never bool, call func(context.Context) error) {
-	waits := b.NumRows() > 0 // nothing was copied otherwise
-	switch w.IntN(11) {
-	case 0, 1, 2:
-		return "RecordBatch.CopyToHost", waits, func(ctx context.Context) error {
-			got, err := b.CopyToHost(ctx, mem)
-			if err == nil {
-				w.same(rec, got)
-				got.Release()
-			}
-			return err
-		}
-	case 3:
-		return "RecordBatch.Wait", waits, b.Wait
-	case 4:
-		return "Stream.Synchronize", waits, s.Synchronize
-	case 5:
+) (name string, never bool, call func(context.Context) error) {
+	switch w.IntN(8) {
+	case 0:
+		return "RecordBatch.Wait", true, b.Wait
+	case 1:
+		return "Stream.Synchronize", true, s.Synchronize
+	case 2:
 		e := got[device.Event](w)(gpu.NewEvent())
 		w.later(func() { w.ok(e.Close()) })
 		w.ok(s.Record(e))
-		return "Event.Synchronize", waits, e.Synchronize
-	case 6:
+		return "Event.Synchronize", true, e.Synchronize
+	case 3:
 		return "CopyToDevice", false, func(ctx context.Context) error {
 			c, err := cdevice.CopyToDevice(ctx, rec, gpu, cdevice.OnStream(s))
 			if err == nil {
@@ -90,7 +95,7 @@ func (w *worker) call(gpu *cudaalloc.Device, s device.Stream, rec arrow.RecordBa
 			}
 			return err
 		}
-	case 7:
+	case 4:
 		other := w.other(gpu)
 		return "RecordBatch.CopyTo", false, func(ctx context.Context) error {
 			c, err := b.CopyTo(ctx, other)
@@ -99,14 +104,14 @@ func (w *worker) call(gpu *cudaalloc.Device, s device.Stream, rec arrow.RecordBa
 			}
 			return err
 		}
-	case 8:
+	case 5:
 		return "RecordBatch.NumBytes", false, func(ctx context.Context) error {
 			_, err := b.NumBytes(ctx)
 			return err
 		}
-	case 9:
+	case 6:
 		out, schema := new(cdevice.CArrowDeviceArray), new(cdata.CArrowSchema)
-		return "ExportRecordBatch, synchronized", waits, func(ctx context.Context) error {
+		return "ExportRecordBatch, synchronized", true, func(ctx context.Context) error {
 			err := cdevice.ExportRecordBatch(b, out, schema, cdevice.Synchronized(ctx))
 			if err == nil {
 				cdevice.ReleaseCArrowDeviceArray(out)
@@ -148,14 +153,14 @@ func cancelledAllocations(w *worker) {
 	rec := w.numbers(nil, 1, 1+w.size())
 	data := bytesOf(rec, 0)
 	dst := w.memory(gpu, int64(len(data)), s)
-	w.limited("Device.Upload", func(ctx context.Context) error {
-		e, err := gpu.Upload(ctx, []device.Range{{Dst: dst.Ptr(), Src: addressOf(data), Size: int64(len(data))}}, s)
-		if err == nil {
-			w.expect(data, gpu, dst.Ptr(), s)
-			err = e.Close()
-		}
+	var e device.Event
+	if !w.limited("Device.Upload", func(ctx context.Context) (err error) {
+		e, err = gpu.Upload(ctx, []device.Range{{Dst: dst.Ptr(), Src: addressOf(data), Size: int64(len(data))}}, s)
 		return err
-	})
+	}) {
+		w.ok(e.Close())
+		w.expect(data, gpu, dst.Ptr(), s)
+	}
 }
 
 // heldBack keeps a stream back for longer, with work of batches behind it. Others go on.
@@ -164,7 +169,7 @@ func heldBack(w *worker) {
 	s, open, held := w.held(gpu)
 	rec := w.numbers(nil, 1, 1+w.size())
 	b, release := w.sent(rec, gpu, cdevice.OnStream(s))
-	exported := w.IntN(3) == 0
+	exported := w.IntN(6) == 0
 	var c *cdevice.RecordBatch
 	var consumed chan error
 	user := &consumer{gpu: gpu, dev: gpu, columns: 1, size: rec.NumRows() * 8, look: w.HostRead}
@@ -237,6 +242,11 @@ func captured(w *worker) {
 	src, dst := w.memory(gpu, size, s), w.memory(gpu, size, s)
 	w.ok(s.Synchronize(background))
 	w.did("capture in mode %d", mode)
+	if w.IntN(2) == 0 {
+		w.did("synchronisation is held")
+		release := gpu.HoldSynchronization()
+		defer release()
+	}
 	end := w.Capture(w, s, mode)
 	if w.IntN(2) == 0 {
 		w.did("a copy in it")
