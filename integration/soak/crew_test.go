@@ -45,6 +45,8 @@ type crew struct {
 	// that holds up frees of the same GPU, and so may hold up others.
 	foreign atomic.Int64
 
+	thrown, caught atomic.Int64 // panics of callbacks: all, and those that reached a worker
+
 	over     atomic.Bool
 	failures atomic.Int64
 }
@@ -126,6 +128,7 @@ func (c *crew) settle() {
 	}
 	eventually(c.t, "each callback was called", func() bool { return c.debts.left() == 0 })
 	assert.Empty(c.t, c.debts.names(), "callbacks that were not called")
+	assert.Equal(c.t, c.thrown.Load(), c.caught.Load()+c.guarded(), "panics of callbacks")
 	eventually(c.t, "nothing is exported or imported", func() bool { return cdevice.ReadStats() == cdevice.Stats{} })
 	assert.Zero(c.t, cdevice.ReadStats())
 	for i := range c.GPUs {
@@ -133,6 +136,14 @@ func (c *crew) settle() {
 		assert.Zero(c.t, c.allocated(i), "bytes of the allocators of cuda:%d", i)
 	}
 	// What else is live on the machine, the Machine finds when the test ends.
+}
+
+// guarded is the number of panics that the GPUs have kept from ending the process.
+func (c *crew) guarded() (n int64) {
+	for _, gpu := range c.GPUs {
+		n += gpu.Stats().CallbackPanics
+	}
+	return n
 }
 
 // allocated is what the allocators of a GPU have given out and not got back.

@@ -79,13 +79,16 @@ type take func(c *consumer, s device.Stream, dst device.Ptr) error
 
 // consumer is one at random.
 func (w *worker) consumer() (take, string) {
-	switch w.IntN(3) {
+	switch w.IntN(4) {
 	case 0:
 		return takeStruct, "a consumer that reads the struct"
 	case 1:
 		return takeOnThread, "a consumer that releases on a thread of C"
 	}
-	return takeImport, "a consumer that imports"
+	if w.IntN(2) == 0 {
+		return takeImport(cdevice.WithFullValidation(background)), "a consumer that imports, and validates"
+	}
+	return takeImport(), "a consumer that imports"
 }
 
 // consume copies the batch on a stream of its own, and from there to the host.
@@ -157,21 +160,23 @@ func takeOnThread(c *consumer, s device.Stream, dst device.Ptr) error {
 
 // takeImport does not tell the batch of its work (UsedOn): the producer's protection of
 // what it has exported has to do.
-func takeImport(c *consumer, s device.Stream, dst device.Ptr) error {
-	b, err := cdevice.ImportRecordBatch(c.out, c.schema, cdevice.WithDevice(c.dev))
-	if err != nil {
-		return err
+func takeImport(opts ...cdevice.ImportOption) take {
+	return func(c *consumer, s device.Stream, dst device.Ptr) error {
+		b, err := cdevice.ImportRecordBatch(c.out, c.schema, append(opts, cdevice.WithDevice(c.dev))...)
+		if err != nil {
+			return err
+		}
+		defer b.Release()
+		if err := b.WaitOn(s); err != nil {
+			return err
+		}
+		var list []device.Range
+		for i := range b.NumCols() {
+			column := b.Column(i)
+			data := column.Buffers()[1] + device.Ptr(column.Offset()*8)
+			list = append(list, device.Range{Dst: dst + device.Ptr(int64(i)*c.size), Src: data, Size: c.size})
+			column.Release()
+		}
+		return c.gpu.Copy(list, s)
 	}
-	defer b.Release()
-	if err := b.WaitOn(s); err != nil {
-		return err
-	}
-	var list []device.Range
-	for i := range b.NumCols() {
-		column := b.Column(i)
-		data := column.Buffers()[1] + device.Ptr(column.Offset()*8)
-		list = append(list, device.Range{Dst: dst + device.Ptr(int64(i)*c.size), Src: data, Size: c.size})
-		column.Release()
-	}
-	return c.gpu.Copy(list, s)
 }

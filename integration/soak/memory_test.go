@@ -2,10 +2,8 @@ package soak
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"syscall"
-	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -142,7 +140,7 @@ func ownMemory(w *worker) {
 			c.fail("memory of the caller's: " + err.Error())
 		}
 	}
-	trouble, how := w.trouble(gpu)
+	trouble, how := w.trouble(gpu, false)
 	w.did("release %s", how)
 	a := got[*cdevice.Array](w)(cdevice.NewArray(gpu, arrow.PrimitiveTypes.Int64,
 		cdevice.Data{Length: int64(rows), Buffers: []device.Ptr{0, m.Ptr()}},
@@ -173,56 +171,6 @@ func ownMemory(w *worker) {
 	}
 }
 
-// trouble is what a callback of the user's does besides its purpose.
-func (w *worker) trouble(gpu *cudaalloc.Device) (do func(), how string) {
-	c, pause, size := w.crew, time.Duration(w.Int64N(int64(30*time.Millisecond))), 1+w.Int64N(50_000)
-	switch w.IntN(8) {
-	case 0:
-		return func() { time.Sleep(pause) }, "blocks"
-	case 1:
-		return func() {
-			m, err := gpu.Allocate(background, size, nil)
-			if err == nil {
-				err = m.Free(nil)
-			}
-			if err != nil && !w.lacksMemory(err) {
-				c.fail("a callback allocates: " + err.Error())
-			}
-		}, "allocates"
-	case 2:
-		return func() {
-			ctx, cancel := context.WithTimeout(background, 20*time.Millisecond)
-			defer cancel()
-			if err := gpu.Legacy().Synchronize(ctx); err != nil && ctx.Err() == nil {
-				c.fail("a callback synchronises: " + err.Error())
-			}
-		}, "synchronises"
-	}
-	return func() {}, "returns"
-}
-
-// callbacks are those of AfterWork and OnComplete.
-func callbacks(w *worker) {
-	gpu := w.gpu()
-	for range 1 + w.IntN(4) {
-		trouble, how := w.trouble(gpu)
-		if w.IntN(2) == 0 {
-			w.did("AfterWork %s", how)
-			gpu.AfterWork(w.owe("AfterWork that "+how, trouble))
-			continue
-		}
-		w.did("OnComplete %s", how)
-		s := w.stream(gpu)
-		size := int64(1 + w.IntN(10_000))
-		m := w.memory(gpu, size, s)
-		w.ok(gpu.Memset(m.Ptr(), 1, size, s))
-		e := got[device.Event](w)(gpu.NewEvent())
-		w.ok(s.Record(e))
-		e.OnComplete(w.owe("OnComplete that "+how, trouble))
-		w.ok(e.Close())
-	}
-}
-
 // registered page-locks memory that exists.
 func registered(w *worker) {
 	gpu := w.gpu()
@@ -245,7 +193,8 @@ func registered(w *worker) {
 	s := w.stream(gpu)
 	w.Cleanup(func() {
 		w.did("unregister")
-		for w.limited("Registration.Unregister", r.Unregister) {
+		if w.limited("Registration.Unregister", r.Unregister) {
+			w.ok(r.Unregister(background))
 		}
 		w.ok(syscall.Munmap(b))
 	})

@@ -1,9 +1,7 @@
 package soak
 
 import (
-	"testing"
-
-	"github.com/stretchr/testify/assert"
+	"runtime"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
@@ -56,15 +54,6 @@ func (w *worker) draw() scenario {
 	panic("unreachable")
 }
 
-func TestScenariosHaveNames(t *testing.T) {
-	names := map[string]bool{}
-	for _, s := range scenarios() {
-		assert.Positive(t, s.weight, s.name)
-		names[s.name] = true
-	}
-	assert.Len(t, names, len(scenarios()))
-}
-
 // gpu is a GPU at random.
 func (w *worker) gpu() *cudaalloc.Device { return w.GPUs[w.IntN(len(w.GPUs))] }
 
@@ -82,11 +71,16 @@ func (w *worker) stream(gpu *cudaalloc.Device) device.Stream {
 
 // on is a choice of stream for a copy: usually none.
 func (w *worker) on(gpu *cudaalloc.Device) []cdevice.CopyOption {
-	switch w.IntN(6) {
+	switch w.IntN(12) {
 	case 0:
+		w.did("on the per-thread stream")
+		runtime.LockOSThread() // the stream is this thread's
+		w.Cleanup(runtime.UnlockOSThread)
+		return []cdevice.CopyOption{cdevice.OnStream(gpu.PerThread())}
+	case 1, 2:
 		w.did("on the legacy stream")
 		return []cdevice.CopyOption{cdevice.OnStream(gpu.Legacy())}
-	case 1, 2:
+	case 3, 4, 5, 6:
 		w.did("on a stream of its own")
 		return []cdevice.CopyOption{cdevice.OnStream(w.stream(gpu))}
 	}

@@ -32,9 +32,9 @@ func machines() []machine {
 		{"random", cudasim.Options{Delay: delay, Random: true, PageableAsync: true}, false},
 		{"without pools", cudasim.Options{Delay: delay, Random: true, NoPools: true, NoPeer: true}, false},
 		{"lazy", cudasim.Options{Lazy: true, PageableAsync: true}, false},
-		{"little memory", cudasim.Options{Delay: delay, Random: true, Memory: 24 << 20, HostMemory: 64 << 20}, true},
+		{"little memory", cudasim.Options{Delay: delay, Random: true, Memory: 8 << 20, HostMemory: 32 << 20}, true},
 		{"little memory, without pools", cudasim.Options{
-			Delay: delay, Random: true, NoPools: true, Memory: 24 << 20, HostMemory: 64 << 20}, true},
+			Delay: delay, Random: true, NoPools: true, Memory: 8 << 20, HostMemory: 32 << 20}, true},
 	}
 }
 
@@ -55,7 +55,12 @@ func newPlan(t *testing.T) plan {
 	if text := os.Getenv(Time); text != "" {
 		all, err := time.ParseDuration(text)
 		require.NoError(t, err, Time)
-		p.each, p.bound = all/time.Duration(len(machines())), 100*time.Millisecond
+		p.each = all / time.Duration(len(machines()))
+	}
+	if text := os.Getenv(Bound); text != "" {
+		bound, err := time.ParseDuration(text)
+		require.NoError(t, err, Bound)
+		p.bound = bound
 	}
 	if text := os.Getenv(Seed); text != "" {
 		seed, err := strconv.ParseUint(text, 10, 64)
@@ -75,6 +80,7 @@ func newPlan(t *testing.T) plan {
 
 func TestSoak(t *testing.T) {
 	cudatest.WithoutDefault()
+	quietLog(t)
 	p := newPlan(t)
 	t.Logf("%s=%d: each of %d machines takes %v", Seed, p.seed, len(machines()), p.each)
 	for i, m := range machines() {

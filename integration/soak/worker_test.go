@@ -74,6 +74,8 @@ func (w *worker) try(f func()) (poor bool) {
 	defer func() {
 		switch v := recover().(type) {
 		case nil, stopped:
+		case thrown: // by a callback, on this goroutine
+			w.caught.Add(1)
 		case noMemory:
 			poor = true
 		case error:
