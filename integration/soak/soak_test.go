@@ -32,9 +32,9 @@ func machines() []machine {
 		{"random", cudasim.Options{Delay: delay, Random: true, PageableAsync: true}, false},
 		{"without pools", cudasim.Options{Delay: delay, Random: true, NoPools: true, NoPeer: true}, false},
 		{"lazy", cudasim.Options{Lazy: true, PageableAsync: true}, false},
-		{"little memory", cudasim.Options{Delay: delay, Random: true, Memory: 8 << 20, HostMemory: 32 << 20}, true},
+		{"little memory", cudasim.Options{Delay: delay, Random: true, Memory: 12 << 20, HostMemory: 40 << 20}, true},
 		{"little memory, without pools", cudasim.Options{
-			Delay: delay, Random: true, NoPools: true, Memory: 8 << 20, HostMemory: 32 << 20}, true},
+			Delay: delay, Random: true, NoPools: true, Memory: 12 << 20, HostMemory: 40 << 20}, true},
 	}
 }
 

@@ -90,9 +90,11 @@ func (w *worker) try(f func()) (poor bool) {
 	return false
 }
 
-// lacksMemory reports whether err is what a machine with little memory answers.
+// lacksMemory reports whether err is what a machine with little memory answers. Of an error
+// that has crossed C, only the text is left.
 func (w *worker) lacksMemory(err error) bool {
-	return errors.Is(err, hostpinned.ErrLimit) || w.kind.poor && errors.Is(err, cudaalloc.OutOfMemory)
+	return errors.Is(err, hostpinned.ErrLimit) || w.kind.poor &&
+		(errors.Is(err, cudaalloc.OutOfMemory) || strings.Contains(err.Error(), "CUDA_ERROR_OUT_OF_MEMORY"))
 }
 
 // ok ends the round if err is an error; one about memory is no failure on a poor machine.
