@@ -17,8 +17,7 @@ type latency struct {
 	mu    sync.Mutex
 	calls map[string]*lateness
 
-	once   sync.Once
-	stacks atomic.Pointer[string]
+	watched atomic.Int64 // calls whose stacks were taken down
 }
 
 // lateness is that of one kind of call.
@@ -32,26 +31,24 @@ type lateness struct {
 
 const keep = 100_000
 
-// watch takes down all goroutines where the call has not returned after so long, for the
-// first one of the machine: what it waits for is gone when it returns.
-func (l *latency) watch(what string, patience time.Duration) (stop func()) {
+// watch takes down all goroutines where the call has not returned after so long: what it
+// waits for is gone when it returns. It does so for few calls of a machine.
+func (l *latency) watch(patience time.Duration) (stop func() (stacks string)) {
+	var text bytes.Buffer
+	done := make(chan struct{})
 	timer := time.AfterFunc(patience, func() {
-		l.once.Do(func() {
-			var text bytes.Buffer
+		defer close(done)
+		if l.watched.Add(1) <= maxFailures {
 			_ = pprof.Lookup("goroutine").WriteTo(&text, 1)
-			all := fmt.Sprintf("%s does not return; all goroutines then:\n%s", what, &text)
-			l.stacks.Store(&all)
-		})
+		}
 	})
-	return func() { timer.Stop() }
-}
-
-// stack is what watch took down, the first time that it is asked for.
-func (l *latency) stack() string {
-	if text := l.stacks.Swap(nil); text != nil {
-		return *text
+	return func() string {
+		if timer.Stop() {
+			return ""
+		}
+		<-done
+		return text.String()
 	}
-	return ""
 }
 
 // given counts a call. after is negative where the call returned before the end.
@@ -121,17 +118,17 @@ func (w *worker) limited(what string, do func(context.Context) error) (gaveUp bo
 		defer timer.Stop()
 	}
 	defer cancel()
-	stop := w.latency.watch(what, after+w.plan.bound)
+	stop := w.latency.watch(after + w.plan.bound)
 	err := do(ctx)
 	late := time.Duration(-1)
 	if ended := end.Load(); ended != nil {
 		late = time.Since(*ended)
 	}
-	stop()
+	stacks := stop()
 	gaveUp = errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 	w.latency.given(what, late, gaveUp)
 	if late > w.plan.bound {
-		w.Errorf("%s returned %v after the end of its context (error: %v)\n%s", what, late, err, w.latency.stack())
+		w.Errorf("%s returned %v after the end of its context (error: %v); then:\n%s", what, late, err, stacks)
 	}
 	if gaveUp {
 		if end.Load() == nil {
