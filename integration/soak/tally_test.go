@@ -37,6 +37,12 @@ func (t *tally) count(what string, n int) {
 	t.other[what] += n
 }
 
+func (t *tally) counted(what string) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.other[what]
+}
+
 func (t *tally) sum() int64 { return t.all.Load() }
 
 func (t *tally) String() (text string) {
@@ -44,7 +50,7 @@ func (t *tally) String() (text string) {
 	defer t.mu.Unlock()
 	for _, counts := range []map[string]int{t.rounds, t.other} {
 		for _, name := range sortedKeys(counts) {
-			text += fmt.Sprintf("\n  %-48s %7d", name, counts[name])
+			text += fmt.Sprintf("\n  %-62s %7d", name, counts[name])
 		}
 	}
 	return text
