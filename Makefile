@@ -2,9 +2,9 @@
 # Needed: Go, gcc, g++, python3. Everything else the targets fetch themselves, pinned.
 
 GO ?= go
-CHECKED = ./cdevice ./device/... ./internal/... ./memory/...
+CHECKED = ./cdevice ./device/... ./integration/soak ./internal/... ./memory/...
 
-.PHONY: demo test check ci lint race checkptr cgocheck asan mutants gpu gorgonia cudasim cc faults fuzz bench clean
+.PHONY: demo test check ci lint race checkptr cgocheck asan mutants gpu gorgonia cudasim cc faults soak fuzz bench clean
 
 demo: ## send real batches Go -> PyArrow -> Go, and print what happened
 	integration/run.sh --demo
@@ -30,7 +30,7 @@ cc: # cgo's own code does not compile with these flags, so ours is checked apart
 		$${CC:-gcc} -std=c11 -D_GNU_SOURCE -Wall -Wextra -Wpedantic -Werror -fsyntax-only $$f || exit 1; \
 	done
 
-# -short: fewer of the injected faults.
+# -short: fewer of the injected faults, and a short soak.
 race: ## the race detector
 	$(GO) test -short -race $(CHECKED)
 
@@ -41,7 +41,7 @@ cgocheck: ## no unpinned Go pointer is stored in C memory
 	GOEXPERIMENT=cgocheck2 $(GO) test -short ./cdevice ./internal/... ./memory/...
 
 asan: ## the C half, and Go's accesses to C memory, under AddressSanitizer
-	$(GO) test -short -asan ./cdevice ./internal/... ./memory/...
+	$(GO) test -short -asan ./cdevice ./integration/soak ./internal/... ./memory/...
 
 JOBS ?= 2
 mutants: ## each wait removed, one at a time: every one must turn the tests red (20 minutes or so)
@@ -60,6 +60,10 @@ gorgonia: ## the package for programs that use gorgonia.org/cu, which is built a
 
 faults: ## every call of the driver fails once: tens of thousands, of which the tests take a sample
 	CDEVICE_FAULTS=all $(GO) test -timeout 60m -run 'TestEachCall' ./cdevice ./memory/...
+
+SOAKTIME ?= 10m
+soak: ## two simulated GPUs under 200 goroutines that cancel, hold up and capture; the tests do 30 seconds of it
+	CDEVICE_SOAK=$(SOAKTIME) CDEVICE_SOAK_BOUND=100ms $(GO) test -v -count=1 -timeout 0 ./integration/soak
 
 FUZZTIME ?= 60s
 fuzz: ## look for new bad input; findings land in testdata/fuzz, commit them

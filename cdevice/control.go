@@ -19,7 +19,7 @@ type control struct {
 
 func (c *control) free() {
 	if c.host != nil {
-		_ = c.host.Free(nil) // the device tries again by itself
+		_ = c.host.FreeAfter(nil) // the device tries again by itself
 	}
 }
 

@@ -3,8 +3,6 @@ package cdevice
 import (
 	"context"
 	"fmt"
-	"runtime"
-	"unsafe"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -20,7 +18,7 @@ type CopyOption func(*copyOptions)
 type copyOptions struct{ stream device.Stream }
 
 // OnStream makes the copy part of the work of s, a stream of the device that is
-// copied to, or, for a copy to the host, from. Without it, copies run on a stream of
+// copied to or from: of another one, it is an error that wraps arrow.ErrInvalid. Without it, copies run on a stream of
 // the device's own, ordered after the batch's event and nothing else. s borrows until
 // the copy is done.
 func OnStream(s device.Stream) CopyOption {
@@ -94,6 +92,9 @@ func copyToHost(ctx context.Context, owner *memoryOwner, at place, nodes []node,
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("cdevice: read: %w", err)
 	}
+	if err := checkOnStream(opts, at, at); err != nil {
+		return nil, err
+	}
 	if mem == nil {
 		mem = memory.DefaultAllocator
 	}
@@ -107,7 +108,7 @@ func copyToHost(ctx context.Context, owner *memoryOwner, at place, nodes []node,
 		return nil, err
 	}
 	layout := layBlock(trees)
-	to, err := allocateArrow(mem, layout.size)
+	to, err := allocateArrow(ctx, mem, layout.size)
 	if err != nil {
 		return nil, err
 	}
@@ -117,8 +118,18 @@ func copyToHost(ctx context.Context, owner *memoryOwner, at place, nodes []node,
 	return buildArrays(to, layout, trees, name)
 }
 
-// allocateArrow turns the panic of an allocator that has no memory into an error.
-func allocateArrow(mem memory.Allocator, size int64) (b *memory.Buffer, err error) {
+// allocateArrow turns the panic of an allocator that has no memory into an error. ctx ends
+// the wait for memory of allocators that can wait with one.
+func allocateArrow(ctx context.Context, mem memory.Allocator, size int64) (b *memory.Buffer, err error) {
+	if m, ok := mem.(interface {
+		TryAllocate(context.Context, int) ([]byte, error)
+	}); ok {
+		bytes, err := m.TryAllocate(ctx, int(size))
+		if err != nil {
+			return nil, fmt.Errorf("cdevice: copy: %w", err)
+		}
+		return memory.NewBufferWithAllocator(bytes, mem), nil
+	}
 	defer func() {
 		if v := recover(); v != nil {
 			b, err = nil, fmt.Errorf("cdevice: copy: no memory: %v", v)
@@ -162,65 +173,6 @@ func (s *source) fill(ctx context.Context, to *memory.Buffer, l *blockLayout, op
 		return fmt.Errorf("cdevice: copy from %s: %w", s.at.id, err)
 	}
 	return nil
-}
-
-// download copies the ranges out of the device's memory, and waits. It takes the buffer:
-// after an error, it is released once nothing is written to it any more.
-//
-// Copies to plain memory wait, each of them. So several are made to page-locked memory
-// first, and from there by the host.
-func (s *source) download(ctx context.Context, list []device.Range, to *memory.Buffer, opts []CopyOption) error {
-	stream, done, err := copyStream(opts, s.dev)
-	if err != nil {
-		to.Release()
-		return err
-	}
-	defer done()
-	base := addressOf(to.Bytes())
-	release := to.Release
-	var between []device.Range // what the host copies afterwards
-	if len(list) > 1 && !s.dev.PageLocked(base, int64(to.Len())) {
-		size := int64(0)
-		for _, r := range list {
-			size += r.Size
-		}
-		host, err := s.dev.AllocateHost(ctx, size)
-		if err != nil {
-			to.Release()
-			return err
-		}
-		defer func() {
-			if release != nil {
-				_ = host.Free(nil)
-			}
-		}()
-		buffer := to
-		release = func() { _ = host.Free(nil); buffer.Release() }
-		at := host.Ptr()
-		for i := range list {
-			r := &list[i]
-			between = append(between, device.Range{Dst: r.Dst, Src: at, Size: r.Size})
-			r.Dst = at
-			at += device.Ptr(r.Size)
-		}
-	}
-	pins := new(runtime.Pinner)
-	pins.Pin(unsafe.SliceData(to.Bytes()))
-	err = s.at.waitOn(stream)
-	if err == nil {
-		err = s.dev.Copy(list, stream)
-	}
-	if err == nil {
-		err = stream.Synchronize(ctx)
-	}
-	if err != nil {
-		end := release
-		release = nil
-		s.keepUntilDone(stream, func() { pins.Unpin(); end() })
-		return err
-	}
-	pins.Unpin()
-	return device.Host().Copy(between, nil)
 }
 
 // appendRange adds a copy from the device; to the one before it, where both ends go on

@@ -225,7 +225,7 @@ func TestGPUAbandonedCopyKeepsItsMemory(t *testing.T) {
 	for !mem.allocated.Load() { // so that the copy is enqueued, or will be
 		runtime.Gosched()
 	}
-	for m.Sim != nil && m.Sim.Calls("cuStreamSynchronize") == 0 {
+	for m.Sim != nil && m.Sim.Calls("cuStreamQuery") == 0 {
 		runtime.Gosched()
 	}
 	cancel()

@@ -74,6 +74,11 @@ func TestForCuDF(t *testing.T) {
 					require.ErrorContains(t, err, "cuDF")
 					refused[c.Name] = true
 				} else {
+					if out.SyncEvent != 0 {
+						e, err := gpu.WrapEvent(*abi.At[uintptr](out.SyncEvent))
+						require.NoError(t, err)
+						require.NoError(t, e.Synchronize(background))
+					}
 					asCuDFWants(t, gpu, &out.Array)
 					nulls, err := a.CountNulls(background)
 					require.NoError(t, err)

@@ -335,7 +335,7 @@ func TestGPUAbandonedReadsKeepTheirMemory(t *testing.T) {
 			}
 			next := allocate()
 			given := next.Ptr() // what the next one is given
-			require.NoError(t, next.Free(nil))
+			require.NoError(t, next.FreeAfter(nil))
 
 			ctx, cancel := context.WithTimeout(background, time.Millisecond)
 			defer cancel()
@@ -352,7 +352,7 @@ func TestGPUAbandonedReadsKeepTheirMemory(t *testing.T) {
 			next = allocate()
 			assert.Equal(t, given, next.Ptr(), "it is given back")
 			for _, host := range []device.Memory{next, other} {
-				require.NoError(t, host.Free(nil))
+				require.NoError(t, host.FreeAfter(nil))
 			}
 			release()
 			require.NoError(t, gpu.Flush(background))

@@ -124,7 +124,7 @@ func TestFailedCopyIsFreedBehindItself(t *testing.T) {
 
 	there, err := cdevice.CopyToDevice(background, rec, gpu, cdevice.OnStream(newStream(t, gpu)))
 	require.NoError(t, err)
-	m.Sim.Fail("cuStreamWaitEvent", 1, unknown)
+	m.Sim.Fail("cuEventQuery", 1, unknown)
 	there.Release()
 	_, met := m.Sim.Failed()
 	assert.True(t, met)

@@ -32,9 +32,10 @@ import (
 //
 // https://arrow.apache.org/docs/format/CDeviceDataInterface.html#record-batches
 func ExportRecordBatch(batch *RecordBatch, out *CArrowDeviceArray, outSchema *cdata.CArrowSchema, opts ...ExportOption) error {
-	if batch == nil || batch.refs.Load() <= 0 {
+	if batch == nil || hold(&batch.refs, batch.mem, "RecordBatch") != nil {
 		return exportReleased("RecordBatch")
 	}
+	defer batch.mem.Release()
 	root := node{layout: &layouts[storeStruct], length: batch.rows, children: batch.columns}
 	return export(&root, batch.mem, batch.place, out, outSchema, opts, func(s *abi.ArrowSchema) error {
 		return schema.ExportSchema(batch.schema, s)
@@ -46,9 +47,10 @@ func ExportRecordBatch(batch *RecordBatch, out *CArrowDeviceArray, outSchema *cd
 //
 // It writes *out and *outSchema only on success; they may hold anything before.
 func ExportArray(array *Array, out *CArrowDeviceArray, outSchema *cdata.CArrowSchema, opts ...ExportOption) error {
-	if array == nil || array.refs.Load() <= 0 {
+	if array == nil || hold(&array.refs, array.mem, "Array") != nil {
 		return exportReleased("Array")
 	}
+	defer array.mem.Release()
 	return export(&array.node, array.mem, array.place, out, outSchema, opts, func(s *abi.ArrowSchema) error {
 		return schema.Export(array.field, s)
 	})
@@ -92,6 +94,11 @@ func export(root *node, mem *memoryOwner, at place, out *CArrowDeviceArray, outS
 		var o exportOptions
 		for _, opt := range opts {
 			opt(&o)
+		}
+		if o.readyAfter {
+			if err := at.checkStream(opExport, "ReadyAfter", o.after); err != nil {
+				return err
+			}
 		}
 		if o.cuDF {
 			var err error
@@ -296,7 +303,8 @@ func applyExportOptions(at place, o *exportOptions) (place, device.Event, error)
 		}
 	}
 	if o.forHost && !at.hostReadable() {
-		return at, nil, fieldError(opExport, "ArrowDeviceArray.device_type", at.id.Type, "memory that the host can read (ForHost)", device.ErrNotSupported)
+		err := fmt.Errorf("%s: %w", at.notReadable(), device.ErrNotSupported)
+		return at, nil, fieldError(opExport, "ArrowDeviceArray.device_type", at.id.Type, "memory that the host can read (ForHost)", err)
 	}
 	if o.forHost || o.synchronized {
 		if err := at.wait(o.ctx); err != nil {

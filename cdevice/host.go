@@ -30,9 +30,10 @@ import (
 // contents are not checked beyond what the buffers' sizes need: see
 // [WithFullValidation].
 func (b *RecordBatch) HostView(ctx context.Context) (arrow.RecordBatch, error) {
-	if b.refs.Load() <= 0 {
-		return nil, readReleased("RecordBatch")
+	if err := hold(&b.refs, b.mem, "RecordBatch"); err != nil {
+		return nil, err
 	}
+	defer b.mem.Release()
 	if err := readyForHost(ctx, b.place); err != nil {
 		return nil, err
 	}
@@ -57,9 +58,10 @@ func (b *RecordBatch) HostView(ctx context.Context) (arrow.RecordBatch, error) {
 // HostView returns the array as an arrow-go array over the same memory; see
 // [RecordBatch.HostView].
 func (a *Array) HostView(ctx context.Context) (arrow.Array, error) {
-	if a.refs.Load() <= 0 {
-		return nil, readReleased("Array")
+	if err := hold(&a.refs, a.mem, "Array"); err != nil {
+		return nil, err
 	}
+	defer a.mem.Release()
 	if err := readyForHost(ctx, a.place); err != nil {
 		return nil, err
 	}
@@ -86,7 +88,7 @@ func readyForHost(ctx context.Context, at place) error {
 		return fmt.Errorf("cdevice: read: %w", err)
 	}
 	if !at.hostReadable() {
-		return fmt.Errorf("cdevice: read: the host cannot read memory of %s: %w", at.id, device.ErrNotSupported)
+		return fmt.Errorf("cdevice: read: %s: %w", at.notReadable(), device.ErrNotSupported)
 	}
 	return at.wait(ctx)
 }

@@ -314,6 +314,9 @@ func checkImported(mem *memoryOwner, at place, nodes []node, name func(i int) st
 	if !at.hostReadable() {
 		return probeImported(ctx, mem, at, nodes, name)
 	}
+	if at.id.Type != device.CPU && at.id.Type.HostReadable() {
+		return checkPinned(ctx, at, nodes, name)
+	}
 	if err := at.wait(ctx); err != nil {
 		return err
 	}

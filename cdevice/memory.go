@@ -26,8 +26,10 @@ type memoryOwner struct {
 	releaseWith func(release func())
 
 	wrapped handle.Releaser // the arrow.RecordBatch or arrow.Array, or a copy's deviceMemory
-	block   *block          // what is known of a copy's memory
-	pins    runtime.Pinner  // Go memory whose addresses exported structs hold
+	// home is the device in whose memory wrapped arrays are; nil for plain host memory.
+	home  device.Device
+	block *block         // what is known of a copy's memory
+	pins  runtime.Pinner // Go memory whose addresses exported structs hold
 	// rooted keeps an owner with pins reachable until its last Release. The
 	// runtime ends the process when it collects a Pinner that still pins; a batch
 	// that somebody forgot to release must be a leak, not a crash.
@@ -71,13 +73,22 @@ func adopt(a *abi.ArrowArray) *memoryOwner {
 // cannot come back: using it after the last release is a bug of the program,
 // better seen here than as a crash later.
 func (m *memoryOwner) retain() *memoryOwner {
+	if !m.tryRetain() {
+		panic(fieldError(opRead, "memory", nil, nil, ErrReleased))
+	}
+	return m
+}
+
+// tryRetain adds a reference, and reports false for memory that was let go: for callers
+// that hold no reference, and that another goroutine's last Release may come before.
+func (m *memoryOwner) tryRetain() bool {
 	for {
 		refs := m.refs.Load()
 		if refs <= 0 {
-			panic(fieldError(opRead, "memory", nil, nil, ErrReleased))
+			return false
 		}
 		if m.refs.CompareAndSwap(refs, refs+1) {
-			return m
+			return true
 		}
 	}
 }
@@ -91,11 +102,18 @@ func (m *memoryOwner) usedOn(dev device.Device) {
 	}
 }
 
-// lend notes that work that is not known may use the memory, since it is exported:
-// work of the device that it lives on, as far as that is ours to free.
+// lend notes that the memory is exported: a consumer may use it on streams that are not
+// known here, and release it in the order of its stream. The release of memory that lives
+// on a device then waits for the work of that device, whichever kind of memory it is: an
+// allocator of page-locked memory would give it to the next user at once. Memory of a
+// producer, and of a caller of NewArray, has a release rule of its own.
 func (m *memoryOwner) lend() {
+	home := m.home
 	if d, ok := m.wrapped.(*deviceMemory); ok {
-		m.usedOn(d.dev)
+		home = d.dev
+	}
+	if home != nil {
+		m.usedOn(home)
 	}
 }
 

@@ -16,15 +16,20 @@ type exportOptions struct {
 	forHost      bool
 	synchronized bool
 	cuDF         bool
-	after        device.Stream
+	readyAfter   bool
+	after        device.Stream // of ReadyAfter
 }
 
 // ReadyAfter gives the exported struct an event of its own, which is complete when the
 // work is done that s has now, and the batch is ready: for memory that work on s is
-// still filling. The event lives until the consumer releases the struct. s is a stream of
-// the device that the memory lives on.
+// still filling. The event lives until the consumer releases the struct.
+//
+// s is a stream of the device that the memory lives on: an event of another device cannot
+// stand in sync_event, and one of the CPU says that the memory is ready. Device, page-locked
+// and managed memory of one GPU share its streams; memory without a device id takes a stream
+// of any GPU. Another stream is an error that wraps arrow.ErrInvalid, and so is nil.
 func ReadyAfter(s device.Stream) ExportOption {
-	return func(o *exportOptions) { o.after = s }
+	return func(o *exportOptions) { o.after, o.readyAfter = s, true }
 }
 
 // Synchronized makes the export wait for the batch's event and leave sync_event
@@ -118,14 +123,16 @@ func ReleaseWithGIL() ImportOption { return ReleaseWith(bridge.WithGIL) }
 // memory, so it is for input that is not trusted.
 //
 // How large a buffer is, the C data interface does not say. What can be checked in
-// memory that the host can read is that the array is consistent, not that the memory is
+// plain host memory is that the array is consistent, not that the memory is
 // really there. Where a GPU that is open in this process says that it is its own, which
 // the host cannot read, the import fails.
 //
-// For memory of a device, its backend is asked about every buffer: whether it is memory of
-// the declared device, and large enough. Of its contents, only what says how large buffers
-// are is read (offsets, views, type ids, run ends). Where no backend can answer, the import
-// fails with device.ErrNotSupported.
+// For memory of a device, page-locked and managed memory included, the backend is asked
+// about every buffer that is read: whether it is memory of the declared device, and large
+// enough. Page-locked and managed memory pass under each other's names; memory that was
+// registered is page-locked. Of memory that the host cannot read, only the contents that
+// say how large buffers are is read (offsets, views, type ids, run ends). Where no backend
+// can answer, the import fails with device.ErrNotSupported.
 //
 // The import waits for the producer's event, if there is one; ctx ends the wait
 // with an error.

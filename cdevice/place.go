@@ -3,6 +3,7 @@ package cdevice
 import (
 	"context"
 	"fmt"
+	"reflect"
 
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
@@ -37,10 +38,27 @@ func (p place) wait(ctx context.Context) error {
 	return nil
 }
 
-// waitOn makes work on s from now on wait for the event.
+// ready reports whether the event is complete, or there is none.
+func (p place) ready() (bool, error) {
+	if p.event == 0 {
+		return true, nil
+	}
+	event, err := p.openEvent()
+	if err != nil {
+		return false, fmt.Errorf("cdevice: sync_event: %w", err)
+	}
+	defer event.Close() // borrowed
+	return event.Query()
+}
+
+// waitOn makes work on s from now on wait for the event. s may be of another device, which
+// can wait for the event: of another GPU of the same driver.
 func (p place) waitOn(s device.Stream) error {
 	if p.event == 0 {
 		return nil
+	}
+	if of := s.Device(); of == nil || streamType(of.ID().Type) != streamType(p.id.Type) {
+		return invalid(opRead, "stream", describeStream(of), "a stream that can wait for an event of "+p.id.String())
 	}
 	event, err := p.openEvent()
 	if err != nil {
@@ -91,12 +109,102 @@ func eventHandle(t device.Type, event uintptr) (uintptr, error) {
 	return *abi.At[uintptr](event), nil
 }
 
-// hostReadable says whether the host can read memory at this place: by the
-// meaning of its type, or because a backend says so.
+// hostReadable reports whether the host can read memory at this place: by the
+// meaning of its type, or because a backend says so. Of managed memory the backend is
+// asked first: on some machines the host must not touch it while the device works.
 func (p place) hostReadable() bool {
-	if p.id.Type.HostReadable() {
+	readable := p.id.Type.HostReadable()
+	if readable && p.id.Type != device.CUDAManaged {
 		return true
 	}
-	dev, err := p.device()
-	return err == nil && dev.HostReadable()
+	if dev, err := p.device(); err == nil {
+		return dev.HostReadable()
+	}
+	return readable
+}
+
+// notReadable is why the host cannot read memory at this place.
+func (p place) notReadable() string {
+	if p.id.Type.HostReadable() {
+		return fmt.Sprintf("the host must not touch memory of %s while the device works, on this machine", p.id)
+	}
+	return fmt.Sprintf("the host cannot read memory of %s", p.id)
+}
+
+// checkStream returns an error unless s is a stream of the device that the memory lives on:
+// work on another device's stream is not ordered with the event, or cannot be. name is the
+// argument.
+func (p place) checkStream(op, name string, s device.Stream) error {
+	if isNilStream(s) {
+		return invalid(op, name, "nil", "a stream of "+p.id.String())
+	}
+	if of := s.Device(); of == nil || !p.hasStream(s, of) {
+		return invalid(op, name, describeStream(of), "a stream of "+p.id.String())
+	}
+	return nil
+}
+
+// hasStream reports whether s, a stream of the device of, is one of the memory's device. Two
+// drivers have devices of the same ID: so the memory's device is asked whose its streams are,
+// where it can be opened. Memory without an ordinal belongs to no device more than to others.
+func (p place) hasStream(s device.Stream, of device.Device) bool {
+	id := of.ID()
+	if p.id.Ordinal == device.NoOrdinal {
+		return streamType(id.Type) == streamType(p.id.Type)
+	}
+	if dev, err := p.device(); err == nil {
+		if own, err := dev.WrapStream(s.Handle()); err == nil {
+			defer own.Close() // borrowed
+			return reflect.TypeOf(of).Comparable() && own.Device() == of
+		}
+	}
+	return streamType(id.Type) == streamType(p.id.Type) && id.Ordinal == p.id.Ordinal
+}
+
+// streamType is the type of the device that streams belong to: a GPU's page-locked and
+// managed memory is used on the streams of the GPU.
+func streamType(t device.Type) device.Type {
+	switch t {
+	case device.CUDAHost, device.CUDAManaged:
+		return device.CUDA
+	case device.ROCMHost:
+		return device.ROCM
+	}
+	return t
+}
+
+// isNilStream also sees a nil pointer in an interface that is not nil.
+func isNilStream(s device.Stream) bool {
+	if s == nil {
+		return true
+	}
+	v := reflect.ValueOf(s)
+	return v.Kind() == reflect.Pointer && v.IsNil()
+}
+
+func describeStream(of device.Device) string {
+	if of == nil {
+		return "a stream of no device"
+	}
+	return "a stream of " + of.ID().String()
+}
+
+// checkOnStream checks the stream that OnStream names, if it does, for a copy that the
+// device at makes, or the device from that it copies out of, if that is of the same type:
+// a GPU copies on the streams of another one too.
+func checkOnStream(opts []CopyOption, at, from place) error {
+	var o copyOptions
+	for _, opt := range opts {
+		if opt != nil {
+			opt(&o)
+		}
+	}
+	if o.stream == nil {
+		return nil
+	}
+	err := at.checkStream(opCopy, "OnStream", o.stream)
+	if err != nil && streamType(from.id.Type) == streamType(at.id.Type) && from.checkStream(opCopy, "OnStream", o.stream) == nil {
+		return nil
+	}
+	return err
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 )
 
-// Full validation asks the devices: that of memory which the host cannot read, and about
-// memory that it can, whether that is so.
+// Full validation asks the devices: the declared device about its memory, whether the host
+// can read that or not, and all that are open about plain host memory, whether it is that.
 
 // probeHost checks that no buffer of a tree that the host is about to read is memory of a
 // device: reading it would end the process. Only devices that are open already are asked.
@@ -37,14 +37,9 @@ func probeHost(n *node) error {
 // probeImported checks that every buffer is memory of the declared device and as large
 // as the array needs it.
 func probeImported(ctx context.Context, mem *memoryOwner, at place, nodes []node, name func(i int) string) error {
-	dev, err := at.device()
+	p, err := newProber(at)
 	if err != nil {
-		return fieldError(opImport, "ArrowDeviceArray.device_type", at.id.Type, "a device of this process (WithFullValidation)", err)
-	}
-	p := prober{id: at.id}
-	var ok bool
-	if p.Prober, ok = dev.(device.Prober); !ok {
-		return fieldError(opImport, "ArrowDeviceArray.device_type", at.id.Type, "a device that knows its memory (WithFullValidation)", device.ErrNotSupported)
+		return err
 	}
 	if err := probeEvent(at); err != nil {
 		return fieldError(opImport, "ArrowDeviceArray.sync_event", hex(at.event), nil, err)
@@ -91,6 +86,67 @@ type prober struct {
 	id device.ID
 }
 
+func newProber(at place) (*prober, error) {
+	dev, err := at.device()
+	if err != nil {
+		return nil, fieldError(opImport, "ArrowDeviceArray.device_type", at.id.Type, "a device of this process (WithFullValidation)", err)
+	}
+	asked, ok := dev.(device.Prober)
+	if !ok {
+		return nil, fieldError(opImport, "ArrowDeviceArray.device_type", at.id.Type, "a device that knows its memory (WithFullValidation)", device.ErrNotSupported)
+	}
+	return &prober{asked, at.id}, nil
+}
+
+// checkPinned checks trees in page-locked or managed memory that the host can read: what the
+// structs say of the buffers before anything is read, then what their contents say.
+func checkPinned(ctx context.Context, at place, nodes []node, name func(i int) string) error {
+	p, err := newProber(at)
+	if err != nil {
+		return err
+	}
+	for i := range nodes {
+		if err := p.node(&nodes[i]); err != nil {
+			return within(name(i), err)
+		}
+	}
+	if err := at.wait(ctx); err != nil {
+		return err
+	}
+	for i := range nodes {
+		if err := p.contents(&nodes[i]); err != nil {
+			return within(name(i), err)
+		}
+		if err := checkContents(&nodes[i]); err != nil {
+			return within(name(i), during(opImport, err))
+		}
+	}
+	return nil
+}
+
+// contents checks the buffers whose size the last offset says, or the sizes of a view array:
+// all of them are read.
+func (p *prober) contents(n *node) error {
+	sizes, err := hostSizes(nil, n, n.storage())
+	if err != nil {
+		return during(opImport, err)
+	}
+	for i, size := range sizes {
+		if size == 0 || n.length == 0 || n.buffers[i] == 0 {
+			continue
+		}
+		if err := p.memory(fmt.Sprintf("buffers[%d]", i), n.buffers[i], size); err != nil {
+			return err
+		}
+	}
+	for i := range n.children {
+		if err := p.contents(&n.children[i]); err != nil {
+			return within(n.childName(i), err)
+		}
+	}
+	return nil
+}
+
 // node checks what the structs alone say of the buffers.
 func (p *prober) node(n *node) error {
 	st := n.storage()
@@ -99,10 +155,11 @@ func (p *prober) node(n *node) error {
 		count-- // the sizes are in host memory
 	}
 	for i, addr := range n.buffers[:count] {
-		if addr == 0 || n.length == 0 {
+		size := leastSize(st, n.layout, i, n.offset+n.length)
+		if addr == 0 || n.length == 0 || size == 0 && p.id.Type.HostReadable() { // there, zeros may stand for NULL
 			continue
 		}
-		if err := p.memory(fmt.Sprintf("buffers[%d]", i), addr, leastSize(st, n.layout, i, n.offset+n.length)); err != nil {
+		if err := p.memory(fmt.Sprintf("buffers[%d]", i), addr, size); err != nil {
 			return err
 		}
 	}
@@ -137,11 +194,29 @@ func (p *prober) memory(field string, addr uintptr, size int64) error {
 	if err != nil {
 		return fieldError(opImport, field, hex(addr), nil, err)
 	}
-	if found.ID.Type != p.id.Type || found.ID.Ordinal != p.id.Ordinal {
-		return invalid(opImport, field, hex(addr)+", memory of "+found.ID.String(), "memory of "+p.id.String())
+	if want, ok := p.accepts(found.ID); !ok {
+		return invalid(opImport, field, hex(addr)+", memory of "+found.ID.String(), want)
+	}
+	if found.Size == 0 && p.id.Type.HostReadable() {
+		return nil // a driver may know that memory is page-locked, and not how large it is
 	}
 	if !found.Contains(device.Ptr(addr), size) {
 		return invalid(opImport, field, hex(addr), fmt.Sprintf("an allocation with %d bytes from there", size))
 	}
 	return nil
+}
+
+// accepts reports whether memory that a driver found is memory of the declared device, and
+// what it should be. Page-locked and managed memory pass under each other's names: both are
+// the host's and the GPU's, and producers tell them apart badly. All GPUs use page-locked
+// memory, so its ordinal says nothing.
+func (p *prober) accepts(found device.ID) (want string, ok bool) {
+	if !p.id.Type.HostReadable() {
+		return "memory of " + p.id.String(), found == p.id
+	}
+	if found.Type == device.CPU || !found.Type.HostReadable() || streamType(found.Type) != streamType(p.id.Type) {
+		return "memory that the host can read, page-locked or managed by a driver", false
+	}
+	managed := found.Type == device.CUDAManaged && p.id.Type == device.CUDAManaged
+	return "memory of " + p.id.String(), !managed || p.id.Ordinal == device.NoOrdinal || found.Ordinal == p.id.Ordinal
 }

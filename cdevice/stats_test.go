@@ -101,7 +101,8 @@ type streamWithEvents struct {
 	event *namedEvent
 }
 
-func (s streamWithEvents) Device() device.Device { return deviceWithEvents{device.Host(), s.event} }
+func (s streamWithEvents) Device() device.Device   { return deviceWithEvents{device.Host(), s.event} }
+func (streamWithEvents) Record(device.Event) error { return nil }
 
 type deviceWithEvents struct {
 	device.Device

@@ -131,6 +131,9 @@ func copyTo(ctx context.Context, owner *memoryOwner, from place, nodes []node, n
 	if err := ctx.Err(); err != nil {
 		return nil, at, nil, fmt.Errorf("cdevice: copy: %w", err)
 	}
+	if err := checkOnStream(opts, place{id: dev.ID(), dev: dev}, from); err != nil {
+		return nil, at, nil, err
+	}
 	src, err := openSource(ctx, owner, from, nodes)
 	if err != nil {
 		return nil, at, nil, err

@@ -21,6 +21,9 @@ import (
 //
 // The batch holds a reference to rec until its last Release; rec stays the
 // caller's. Memory of the Go heap is pinned once, here, for all exports to come.
+// Once the batch was exported, the reference is dropped after the work that dev has
+// pending when the last user is gone: a consumer may release memory that its stream
+// still reads.
 //
 // Nothing is read but buffer addresses and lengths, and null counts that rec
 // already knows: Wrap may be called while the memory is being filled.
@@ -47,7 +50,7 @@ func Wrap(rec arrow.RecordBatch, dev device.Device) (b *RecordBatch, err error) 
 		}
 	}
 	rec.Retain()
-	w.start(adoptGo(rec))
+	w.start(adoptGo(rec), at)
 	nodes := w.takeNodes(len(columns))
 	for i, col := range columns {
 		if err := w.fill(&nodes[i], col.Data()); err != nil {
@@ -81,7 +84,7 @@ func WrapArray(arr arrow.Array, dev device.Device) (a *Array, err error) {
 		return nil, within("array", err)
 	}
 	arr.Retain()
-	w.start(adoptGo(arr))
+	w.start(adoptGo(arr), at)
 	root := w.takeNodes(1)
 	if err := w.fill(&root[0], data); err != nil {
 		return nil, within("array", err)
@@ -97,7 +100,8 @@ func columnName(i int) string { return fmt.Sprintf("column[%d]", i) }
 func placeOn(dev device.Device) (place, error) {
 	at := place{id: dev.ID(), dev: dev}
 	if !dev.HostReadable() {
-		return at, fieldError(opWrap, "device", at.id, "memory that the host can read, as arrow-go's arrays are", device.ErrNotSupported)
+		err := fmt.Errorf("%s: %w", at.notReadable(), device.ErrNotSupported)
+		return at, fieldError(opWrap, "device", at.id, "memory that the host can read, as arrow-go's arrays are", err)
 	}
 	return at, nil
 }
@@ -211,8 +215,11 @@ func isNil(data arrow.ArrayData) bool {
 	return ok && d == nil
 }
 
-func (w *wrapper) start(mem *memoryOwner) {
+func (w *wrapper) start(mem *memoryOwner, at place) {
 	w.mem = mem
+	if at.id.Type != device.CPU { // which has no pending work
+		mem.home = at.dev
+	}
 	w.nodes = make([]node, w.nNodes)
 	if w.nBuffers > 0 {
 		w.buffers = make([]uintptr, w.nBuffers)

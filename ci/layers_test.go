@@ -58,9 +58,9 @@ var allowed = map[string][]string{
 	"device/devicetest": {"device"},
 
 	"internal/cuda":      {"device"},
-	"internal/hostcache": {"device"},
-	"memory/cudaalloc":   {"device", "internal/cuda", "internal/hostcache"},
-	"memory/hostpinned":  {"device", "internal/hostcache", "memory/cudaalloc"},
+	"internal/sizeclass": {"device"},
+	"memory/cudaalloc":   {"device", "internal/cuda", "internal/sizeclass"},
+	"memory/hostpinned":  {"device", "internal/sizeclass", "memory/cudaalloc"},
 	"cudasim":            {},
 	"internal/cudatest":  {"cudasim", "device", "internal/cuda", "memory/cudaalloc"},
 

@@ -9,7 +9,7 @@ import (
 // What src/cudasim.h declares, in Go.
 
 var controls = []string{
-	"cudasim_configure", "cudasim_fail", "cudasim_failed", "cudasim_pause", "cudasim_resume",
+	"cudasim_configure", "cudasim_fail", "cudasim_fail_times", "cudasim_failed", "cudasim_pause", "cudasim_resume",
 	"cudasim_event_hold", "cudasim_event_fire", "cudasim_calls", "cudasim_reset_counters", "cudasim_report",
 	"cudasim_host_read", "cudasim_host_write", "cudasim_drain", "cudasim_forget_violations",
 	"cudasim_write_report", "cudasim_shut_down",
@@ -28,6 +28,11 @@ func (s *Sim) configure(options string) error {
 // at a time, and k = 0 takes it away.
 func (s *Sim) Fail(function string, k int, result int) {
 	s.call("cudasim_fail", uintptr(unsafe.Pointer(orNull(function))), uintptr(k), uintptr(result))
+}
+
+// FailTimes is [Sim.Fail] for several calls in a row, from the k-th on: a fault that lasts.
+func (s *Sim) FailTimes(function string, k, times int, result int) {
+	s.call("cudasim_fail_times", uintptr(unsafe.Pointer(orNull(function))), uintptr(k), uintptr(times), uintptr(result))
 }
 
 // Failed says whether the fault was met, and by a call of which function.

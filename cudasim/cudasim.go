@@ -59,8 +59,11 @@ type Options struct {
 
 	NoPools   bool // no stream-ordered allocation
 	NoManaged bool // no managed memory
-	NoPeer    bool // devices cannot access each other's memory
-	NoPoison  bool // fresh and freed memory is left as it is
+	// NoConcurrentManaged is a driver whose devices have no concurrent managed access, as
+	// on Windows: the host must not touch managed memory while its device works.
+	NoConcurrentManaged bool
+	NoPeer              bool // devices cannot access each other's memory
+	NoPoison            bool // fresh and freed memory is left as it is
 
 	// StablePrimary gives a primary context the same handle each time that it is
 	// activated, as drivers do. Without it a handle from before the last release is
@@ -100,6 +103,7 @@ func (o Options) String() string {
 	set(o.Version != 0, "version", o.Version)
 	set(o.NoPools, "pools", 0)
 	set(o.NoManaged, "managed", 0)
+	set(o.NoConcurrentManaged, "concurrent_managed_access", 0)
 	set(o.NoPeer, "peer", 0)
 	set(o.NoPoison, "poison", 0)
 	set(o.StablePrimary, "primary", "stable")

@@ -75,6 +75,7 @@ func TestOptionsString(t *testing.T) {
 		{Options{PageableAsync: true, Memory: 1 << 20, HostMemory: 4096}, "pageable_async=1,memory=1048576,host_memory=4096"},
 		{Options{Version: 11080, NoPools: true, NoManaged: true, NoPeer: true, NoPoison: true}, "version=11080,pools=0,managed=0,peer=0,poison=0"},
 		{Options{StablePrimary: true}, "primary=stable"},
+		{Options{NoConcurrentManaged: true}, "concurrent_managed_access=0"},
 		{Options{ReportPath: "-", Missing: []string{"cuMemAllocAsync"}}, "report=-"},
 	} {
 		assert.Equal(t, c.want, c.options.String())
@@ -86,7 +87,7 @@ func TestEveryOptionIsAccepted(t *testing.T) {
 	s := Load(t, Options{
 		Devices: 3, Delay: time.Microsecond, Random: true, Seed: 5, PageableAsync: true,
 		Memory: 1 << 20, HostMemory: 1 << 20, Version: 11080,
-		NoPools: true, NoManaged: true, NoPeer: true, NoPoison: true, StablePrimary: true,
+		NoPools: true, NoManaged: true, NoPeer: true, NoPoison: true, StablePrimary: true, NoConcurrentManaged: true,
 		ReportPath: filepath.Join(t.TempDir(), "report.json"), Missing: []string{"cuMemAllocAsync"},
 	})
 	assert.Len(t, s.Report().PeakDeviceBytes, 3)
@@ -469,4 +470,24 @@ func TestViolationsFailTheTest(t *testing.T) {
 	errors := r.end()
 	require.Len(t, errors, 1)
 	assert.Contains(t, errors[0], "rules violated")
+}
+
+func TestConcurrentManagedAccess(t *testing.T) {
+	const attribute, invalidDevice = 89, 101
+	for _, none := range []bool{false, true} {
+		d := newDriver(t, Load(t, Options{NoConcurrentManaged: none}))
+		value, memory := new(int32), new(uintptr)
+		d.ok("cuDeviceGetAttribute", uintptr(unsafe.Pointer(value)), attribute, 0)
+		d.ok("cuMemAllocManaged", uintptr(unsafe.Pointer(memory)), 64, 1)
+		prefetched := d.call("cuMemPrefetchAsync", *memory, 64, 0, 0)
+		if none {
+			assert.Zero(t, *value)
+			assert.EqualValues(t, invalidDevice, prefetched)
+		} else {
+			assert.EqualValues(t, 1, *value)
+			assert.Zero(t, prefetched)
+		}
+		d.ok("cuMemFree_v2", *memory)
+		d.close()
+	}
 }

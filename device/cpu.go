@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"sync/atomic"
 	"unsafe"
 )
@@ -31,7 +32,10 @@ const (
 	hostAddresses = 1 << 47 // more than a process can address
 )
 
-func (host) Allocate(ctx context.Context, size int64, _ Stream) (Memory, error) {
+func (host) Allocate(ctx context.Context, size int64, s Stream) (Memory, error) {
+	if err := checkHostStream(s); err != nil {
+		return nil, err
+	}
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("device: allocate %d bytes on cpu: %w", size, err)
 	}
@@ -51,7 +55,10 @@ func (h host) AllocateHost(ctx context.Context, size int64) (Memory, error) {
 	return h.Allocate(ctx, size, nil)
 }
 
-func (host) Copy(ranges []Range, _ Stream) error {
+func (host) Copy(ranges []Range, s Stream) error {
+	if err := checkHostStream(s); err != nil {
+		return err
+	}
 	for i, r := range ranges {
 		if r.Size < 0 {
 			return fmt.Errorf("device: copy on cpu: ranges[%d].Size = %d: negative size", i, r.Size)
@@ -73,7 +80,10 @@ func (h host) Upload(ctx context.Context, ranges []Range, s Stream) (Event, erro
 
 func (host) PageLocked(Ptr, int64) bool { return false } // it reads at once
 
-func (host) Memset(p Ptr, value byte, size int64, _ Stream) error {
+func (host) Memset(p Ptr, value byte, size int64, s Stream) error {
+	if err := checkHostStream(s); err != nil {
+		return err
+	}
 	if size < 0 {
 		return fmt.Errorf("device: memset on cpu: negative size %d", size)
 	}
@@ -107,14 +117,18 @@ type hostMemory struct {
 func (m *hostMemory) Ptr() Ptr    { return Ptr(uintptr(unsafe.Pointer(unsafe.SliceData(m.buf)))) }
 func (m *hostMemory) Size() int64 { return int64(len(m.buf)) }
 
-func (m *hostMemory) Free(Stream) error {
+func (m *hostMemory) Free(s Stream) error {
 	if m.freed.Swap(true) {
 		return errFreedTwice
 	}
-	return nil
+	return checkHostStream(s)
 }
 
-var errFreedTwice = errors.New("device: memory on cpu freed twice")
+var (
+	errFreedTwice = errors.New("device: memory on cpu freed twice")
+	errNoStream   = errors.New("device: no stream: a nil pointer")
+	errNoEvent    = errors.New("device: no event")
+)
 
 func (m *hostMemory) FreeAfter(Event) error { return m.Free(nil) }
 
@@ -122,10 +136,42 @@ type hostStream struct{}
 
 func (hostStream) Handle() uintptr                   { return 0 }
 func (hostStream) Device() Device                    { return Host() }
-func (hostStream) Record(Event) error                { return nil }
-func (hostStream) WaitEvent(Event) error             { return nil }
+func (hostStream) Record(e Event) error              { return checkHostEvent(e) }
+func (hostStream) WaitEvent(e Event) error           { return checkHostEvent(e) }
 func (hostStream) Synchronize(context.Context) error { return nil }
 func (hostStream) Close() error                      { return nil }
+
+// checkHostStream returns an error for a stream of another device: the CPU works at once,
+// and not in the order of that stream.
+func checkHostStream(s Stream) error {
+	switch s.(type) {
+	case nil, hostStream:
+		return nil
+	}
+	if v := reflect.ValueOf(s); v.Kind() == reflect.Pointer && v.IsNil() {
+		return errNoStream
+	}
+	of := s.Device()
+	switch {
+	case of == nil:
+		return errors.New("device: stream of no device, want one of cpu")
+	case of.ID().Type != CPU:
+		return fmt.Errorf("device: stream of %s, want one of cpu", of.ID())
+	}
+	return nil
+}
+
+// checkHostEvent returns an error for an event of another device, which has a handle: the
+// CPU's streams wait for nothing.
+func checkHostEvent(e Event) error {
+	switch {
+	case e == nil:
+		return errNoEvent
+	case e.Handle() != 0:
+		return errors.New("device: event of another device, want one of cpu")
+	}
+	return nil
+}
 
 type hostEvent struct{}
 

@@ -53,8 +53,9 @@ func (t Type) String() string {
 	return fmt.Sprintf("device_type(%d)", int32(t))
 }
 
-// HostReadable says whether, by the meaning of the type alone, the CPU can read
-// this memory at its address (once its event has completed).
+// HostReadable reports whether, by the meaning of the type alone, the CPU can read
+// this memory at its address (once its event has completed). For CUDAManaged,
+// [Device.HostReadable] of the device knows better.
 func (t Type) HostReadable() bool {
 	switch t {
 	case CPU, CUDAHost, ROCMHost, CUDAManaged:
@@ -104,8 +105,10 @@ type Device interface {
 	ID() ID
 	// Name is for people: "NVIDIA H200", "cpu".
 	Name() string
-	// HostReadable says whether the CPU may read memory of this device at its
-	// address, once the work that fills it is done.
+	// HostReadable reports whether the CPU may read memory of this device at its
+	// address, once the work that fills it is done and while other work goes on. Managed
+	// memory (CUDAManaged) is not host readable on machines where only an idle GPU permits
+	// it.
 	HostReadable() bool
 
 	// Allocate returns owned memory of size bytes, aligned to 64 bytes at least,
@@ -185,8 +188,9 @@ type Memory interface {
 	// Free ends the memory, after the work enqueued on s. It does not wait. It is called
 	// once; a second call, or one of FreeAfter, is an error.
 	Free(s Stream) error
-	// FreeAfter is Free once e is complete; nil: no pending work uses the memory. e may be
-	// closed when FreeAfter returns, and must not be recorded again.
+	// FreeAfter is Free once e is complete. nil: no pending work uses the memory, nor is
+	// its allocation pending on the stream that Allocate was given. e may be closed when
+	// FreeAfter returns, and must not be recorded again.
 	FreeAfter(e Event) error
 }
 

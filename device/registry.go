@@ -7,7 +7,8 @@ import (
 
 // An Opener returns the device of one type with the given ordinal. It is called
 // at most once per ordinal at a time, and may open other devices; a device that it
-// returns is kept and returned by every later Open. An error that means "not on this machine" wraps
+// returns is kept and returned by every later Open, unless it has a method Gone() bool that
+// reports true: then it is opened anew. An error that means "not on this machine" wraps
 // ErrNotSupported.
 type Opener func(ordinal int64) (Device, error)
 
@@ -63,6 +64,9 @@ func Open(id ID) (Device, error) {
 	// slow one keeps nobody else waiting.
 	entry.Lock()
 	defer entry.Unlock()
+	if ends, ok := entry.device.(interface{ Gone() bool }); ok && ends.Gone() {
+		entry.device = nil
+	}
 	if entry.device == nil {
 		d, err := open(id.Ordinal)
 		if err != nil {

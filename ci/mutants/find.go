@@ -27,7 +27,7 @@ func (m *mutant) site() string { return fmt.Sprintf("%s:%d", m.file, m.line) }
 
 // packages are where waits are looked for. The CPU, in package device, has nothing to wait
 // for.
-var packages = []string{"internal/cuda", "internal/hostcache", "memory/cudaalloc", "memory/hostpinned", "cdevice"}
+var packages = []string{"internal/cuda", "internal/sizeclass", "memory/cudaalloc", "memory/hostpinned", "cdevice"}
 
 // removal is how a call is removed so that what is left compiles, and answers that all
 // is well.

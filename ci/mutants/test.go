@@ -37,7 +37,7 @@ type verdict struct {
 // other, until one is red.
 var suites = map[string][]string{
 	"internal/cuda":      {"memory/hostpinned", "memory/cudaalloc", "cdevice"},
-	"internal/hostcache": {"internal/hostcache", "memory/hostpinned", "memory/cudaalloc", "cdevice"},
+	"internal/sizeclass": {"internal/sizeclass", "memory/hostpinned", "memory/cudaalloc", "cdevice"},
 	"memory/cudaalloc":   {"memory/hostpinned", "memory/cudaalloc", "cdevice"},
 	"memory/hostpinned":  {"memory/hostpinned"},
 	"cdevice":            {"cdevice"},

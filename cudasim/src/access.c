@@ -288,8 +288,10 @@ static void declare(const char *call, uintptr_t address, size_t size, bool write
     if (part > end - address) part = end - address;
     if (b->memory == DEVICE_MEMORY)
       violation("%s of device memory at 0x%zx", call, (size_t)address);
-    else
+    else {
+      exclusive_check(call, b, address);
       access_by_host(call, b, address, part, write);
+    }
     address += part;
   }
   sim_unlock();

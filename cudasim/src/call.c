@@ -7,7 +7,11 @@
 static bool fails(const struct call *call) {
   if (!sim.fault.countdown) return false;
   if (*sim.fault.function && strcmp(sim.fault.function, call->name)) return false;
-  if (--sim.fault.countdown) return false;
+  if (sim.fault.countdown > 1) {
+    sim.fault.countdown--;
+    return false;
+  }
+  if (!--sim.fault.left) sim.fault.countdown = 0;
   sim.fault.met = call->name;
   return true;
 }
@@ -43,11 +47,14 @@ CUresult call_end(CUresult result) {
   return result;
 }
 
-void cudasim_fail(const char *function, uint64_t k, int result) {
+void cudasim_fail(const char *function, uint64_t k, int result) { cudasim_fail_times(function, k, 1, result); }
+
+void cudasim_fail_times(const char *function, uint64_t k, uint64_t times, int result) {
   sim_lock();
   memset(&sim.fault, 0, sizeof sim.fault);
   if (function) strncpy(sim.fault.function, function, sizeof sim.fault.function - 1);
-  sim.fault.countdown = k;
+  sim.fault.countdown = times ? k : 0;
+  sim.fault.left = times;
   sim.fault.result = (CUresult)result;
   sim_unlock();
 }

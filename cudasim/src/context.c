@@ -6,12 +6,14 @@
 static const unsigned api_version = 3020;
 
 CUresult context_new(int device, unsigned flags, bool primary, struct context **out) {
+  static uint64_t ids;
   struct context *c = fresh(sizeof *c);
   CUresult r = object_add(&c->object, CONTEXT);
   if (r) {
     free(c);
     return r;
   }
+  c->id = ++ids;
   c->device = device;
   c->flags = flags;
   c->primary = primary;
@@ -30,6 +32,7 @@ void context_free(struct context *c) {
   mark_drop(c->barrier_mark);
   clock_drop(c->retired);
   clock_drop(c->retired_blocking);
+  clock_drop(c->retired_work);
   free(c);
 }
 
@@ -250,6 +253,22 @@ CUresult context_api_version(CUcontext context, unsigned *version) {
   if (!context ? current_context(&c) != CUDA_SUCCESS : !object_find(context, CONTEXT))
     return CUDA_ERROR_INVALID_CONTEXT;
   *version = api_version;
+  return CUDA_SUCCESS;
+}
+
+/* Reading: a fault does not matter, as for the version, and a primary context that was
+ * released or reset and is active again is another one, also where its handle is the same. */
+CUresult context_id(CUcontext context, unsigned long long *id) {
+  struct context *c;
+  if (!id) return CUDA_ERROR_INVALID_VALUE;
+  if (!context) {
+    CUresult r = current_context(&c);
+    if (r) return r;
+  } else {
+    c = object_find(context, CONTEXT);
+    if (!c) return object_find_dying(context, CONTEXT) ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_INVALID_CONTEXT;
+  }
+  *id = c->id;
   return CUDA_SUCCESS;
 }
 

@@ -40,6 +40,9 @@ extern "C" {
  *   pools=0            no stream-ordered allocation: the attribute says so, its functions answer
  *                      CUDA_ERROR_NOT_SUPPORTED (1)
  *   managed=0          no managed memory, likewise (1)
+ *   concurrent_managed_access=0
+ *                      the host must not touch managed memory while its device works: the attribute
+ *                      says so, declared accesses are violations then, prefetches are errors (1)
  *   peer=0             devices cannot access each other's memory; copies between them still work (1)
  *   poison=0           fresh and freed memory is left as it is, not filled with garbage (1)
  *   primary=stable     a primary context has the same handle each time that it is activated, as with
@@ -56,6 +59,9 @@ int cudasim_configure(const char *options);
  * NULL: of any function) does nothing and answers `result`. One fault at a time; k = 0 takes it
  * away. cuGetErrorName, cuGetErrorString and cuGetProcAddress never fail and are not counted here. */
 void cudasim_fail(const char *function, uint64_t k, int result);
+
+/* The same for `times` calls in a row, from the k-th on: a fault that lasts. */
+void cudasim_fail_times(const char *function, uint64_t k, uint64_t times, int result);
 
 /* Whether the fault was met. *function is the name of the call that failed, NULL if none did. */
 int cudasim_failed(const char **function);

@@ -150,7 +150,7 @@ static int attribute_value(int attribute, CUdevice device) {
     case 33: return device + 1;               /* PCI_BUS_ID */
     case 83: return (int)sim.options.managed; /* MANAGED_MEMORY */
     case 85: return device;                   /* MULTI_GPU_BOARD_GROUP_ID */
-    case 89: return (int)sim.options.managed; /* CONCURRENT_MANAGED_ACCESS */
+    case 89: return sim.options.managed && sim.options.concurrent_managed_access; /* CONCURRENT_MANAGED_ACCESS */
     case 115: return (int)sim.options.pools;  /* MEMORY_POOLS_SUPPORTED */
     case 142: return host_pools();            /* HOST_NUMA_MEMORY_POOLS_SUPPORTED */
     case 144: return host_pools();            /* HOST_MEMORY_POOLS_SUPPORTED */

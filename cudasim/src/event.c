@@ -47,6 +47,8 @@ void event_free(struct event *e) {
 CUresult event_destroy(CUevent event) {
   struct event *e = object_find(event, EVENT);
   if (!e) return CUDA_ERROR_INVALID_HANDLE;
+  if (e->waits && point_pending(e->record))
+    violation("%s of an event that another thread waits for in cuEventSynchronize", self()->call);
   e->object.dead = true;
   object_unref(&e->object);
   return CUDA_SUCCESS;
@@ -112,7 +114,11 @@ CUresult event_synchronize(CUevent event) {
     return CUDA_SUCCESS;
   }
   struct mark *mark = mark_share(e->mark); /* the event may be recorded again meanwhile */
+  e->object.refs++;
+  e->waits++;
   r = stream_wait(e->record.stream, e->record.seq);
+  e->waits--;
+  object_unref(&e->object);
   host_learns_mark(mark);
   mark_drop(mark);
   return r;

@@ -52,7 +52,9 @@ CUresult managed_advise(CUdeviceptr address, size_t size, int advice, CUdevice d
   if (advice < CU_MEM_ADVISE_SET_READ_MOSTLY || advice > CU_MEM_ADVISE_UNSET_ACCESSED_BY)
     return CUDA_ERROR_INVALID_VALUE;
   if (advice >= CU_MEM_ADVISE_SET_PREFERRED_LOCATION && advice != CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION)
-    return device_valid(device) || device == CU_DEVICE_CPU ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+    return device == CU_DEVICE_CPU || (device_valid(device) && sim.options.concurrent_managed_access)
+               ? CUDA_SUCCESS
+               : CUDA_ERROR_INVALID_DEVICE;
   return CUDA_SUCCESS;
 }
 
@@ -71,6 +73,7 @@ CUresult managed_prefetch(CUdeviceptr address, size_t size, CUdevice device, CUs
   if (!r) r = find(address, size, &b);
   if (r) return r;
   if (device != CU_DEVICE_CPU && !device_valid(device)) return CUDA_ERROR_INVALID_DEVICE;
+  if (!sim.options.concurrent_managed_access) return CUDA_ERROR_INVALID_DEVICE; /* the stream's too */
   struct op *op = op_new(OP_PREFETCH);
   op_touch(op, b);
   return op_push(s, op);

@@ -33,6 +33,7 @@ void order_stream_new(struct stream *s) {
 /* The work of a stream that is gone still counts: for a wait for its context, and for the
  * legacy stream. */
 void order_stream_end(struct stream *s) {
+  exclusive_stream_end(s);
   clock_join(&s->clock, s->awaited);
   clock_join(&s->context->retired, s->clock);
   if (!(s->flags & CU_STREAM_NON_BLOCKING)) clock_join(&s->context->retired_blocking, s->clock);
@@ -126,6 +127,7 @@ void order_begins(struct stream *s, struct op *op) {
   learn_legacy(s, &s->clock);
   clock_set(&s->clock, s->slot, ++s->epoch);
   op->clock = clock_share(s->clock);
+  exclusive_begins(s, op);
   if (op->access) {
     op->access->slot = s->slot;
     op->access->epoch = s->epoch;

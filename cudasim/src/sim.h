@@ -44,6 +44,7 @@ struct point {
 
 struct context {
   struct object object;
+  uint64_t id; /* no other context has had it */
   int device;
   unsigned flags;
   uint32_t peers; /* devices that access was enabled to */
@@ -55,6 +56,8 @@ struct context {
   struct point barrier;     /* a copy that all later work of the context follows */
   struct mark *barrier_mark;
   struct clock *retired, *retired_blocking; /* of streams that are gone: all, and those the legacy stream follows */
+  struct clock *retired_work; /* their last copies and fills */
+  const char *retired_by;     /* the call of one of them */
   struct context *next;
 };
 
@@ -117,6 +120,8 @@ struct stream {
   struct clock *clock;       /* after that operation */
   struct clock *seen;        /* what the host knew, as the clock has it */
   struct clock *awaited;     /* completed events that the next operation is ordered after */
+  uint64_t worked;           /* the epoch of its last copy or fill; 0: none */
+  const char *worked_by;     /* the call that queued that */
   struct capture *capture;   /* takes what is queued; NULL: the stream runs it */
   struct nodes ends;         /* capturing: what the next node depends on */
 };
@@ -144,6 +149,7 @@ struct event {
   uint64_t capture;    /* that it was last recorded in; 0: none */
   struct nodes nodes;  /* that it stands for there */
   struct ipc_event *ipc;
+  int waits; /* threads inside cuEventSynchronize of it */
 };
 
 /* Copies and fills that are queued and not done. */
@@ -259,7 +265,7 @@ struct device {
 
 struct options {
   uint64_t devices, delay, random, lazy, seed, pageable_async, pageable_strict, memory, host_memory;
-  uint64_t version, pools, managed, peer, poison, race, stacks;
+  uint64_t version, pools, managed, concurrent_managed_access, peer, poison, race, stacks;
   bool stable_primary;
   char report[4096];
 };
@@ -291,7 +297,8 @@ struct sim {
   struct traffic pageable;
   struct {
     char function[64]; /* "": any */
-    uint64_t countdown;
+    uint64_t countdown; /* calls until the next one that fails; 0: none fails any more */
+    uint64_t left;      /* calls that still fail */
     CUresult result;
     const char *met;
   } fault;
@@ -315,6 +322,12 @@ void *grow(void *list, int count, int *room, size_t size);
 uint64_t nanoseconds(void);
 bool violations_are_full(void);
 void violation(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* exclusive.c */
+void exclusive_begins(struct stream *s, const struct op *op); /* which has an epoch */
+void exclusive_stream_end(struct stream *s);
+/* The host touches managed memory while its device, which cannot bear that, has work. */
+void exclusive_check(const char *call, const struct block *b, uintptr_t address);
 
 /* options.c */
 void options_from_environment(void);

@@ -461,6 +461,20 @@ RULE(contexts_have_an_api_version, "") {
 	IS(cuCtxGetApiVersion(NULL, &version), CUDA_ERROR_INVALID_CONTEXT);
 }
 
+RULE(contexts_have_an_id, "devices=2") {
+	CUcontext a = use(0), b = use(1);
+	unsigned long long first = 0, second = 0, current = 0;
+	OK(cuCtxGetId(a, &first));
+	OK(cuCtxGetId(b, &second));
+	OK(cuCtxGetId(NULL, &current));
+	CHECK(first != second);
+	SAME(current, second);
+	IS(cuCtxGetId(a, NULL), CUDA_ERROR_INVALID_VALUE);
+	OK(cuCtxSetCurrent(NULL));
+	IS(cuCtxGetId(NULL, &current), CUDA_ERROR_INVALID_CONTEXT);
+	IS(cuCtxGetId((CUcontext)8, &current), CUDA_ERROR_INVALID_CONTEXT);
+}
+
 RULE(a_child_that_forked_has_no_driver, "") {
 	CUcontext context;
 	OK(cuInit(0));

@@ -108,6 +108,26 @@ RULE(there_is_one_fault_at_a_time, "") {
 	CHECK(!cudasim_failed(NULL));
 }
 
+RULE(a_fault_may_last, "") {
+	use(0);
+	const char *function = NULL;
+	cudasim_fail_times("cuCtxSynchronize", 2, 3, 900);
+	OK(cuCtxSynchronize());
+	for (int i = 0; i < 3; i++) {
+		IS(cuCtxSynchronize(), 900);
+		OK(cuStreamQuery(NULL)); /* another function */
+	}
+	OK(cuCtxSynchronize());
+	CHECK(cudasim_failed(&function));
+	CHECK(strcmp(function, "cuCtxSynchronize") == 0);
+	cudasim_fail_times("cuCtxSynchronize", 1, 0, 900);
+	OK(cuCtxSynchronize());
+	cudasim_fail_times("cuCtxSynchronize", 1, 100, 900);
+	IS(cuCtxSynchronize(), 900);
+	cudasim_fail(NULL, 0, 0);
+	OK(cuCtxSynchronize());
+}
+
 RULE(a_call_that_fails_queues_nothing, "") {
 	use(0);
 	CUstream s = new_stream();

@@ -205,6 +205,25 @@ RULE(a_pending_event_may_be_destroyed, "") {
 	OK(cuStreamDestroy_v2(b));
 }
 
+static void wait_for(void *event) { cuEventSynchronize(*(CUevent *)event); }
+
+RULE(an_event_that_is_waited_for_is_not_to_be_destroyed, "", .violates = true) {
+	use(0);
+	CUevent e = new_event();
+	CUstream s = new_stream();
+	struct gate gate;
+	struct thread waiting;
+	close_gate(&gate, s);
+	OK(cuEventRecord(e, s));
+	const long long before = reported("synchronisations", 0);
+	start(&waiting, wait_for, &e);
+	while (reported("synchronisations", 0) == before) nap(1);
+	OK(cuEventDestroy_v2(e));
+	open_gate(&gate);
+	join(&waiting);
+	OK(cuStreamDestroy_v2(s));
+}
+
 RULE(what_is_no_event_is_refused, "") {
 	use(0);
 	CUevent e = new_event();

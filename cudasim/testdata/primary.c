@@ -47,6 +47,20 @@ RULE(a_stable_primary_context_is_current_again_where_it_was, "primary=stable") {
 	OK(cuDevicePrimaryCtxRelease_v2(0));
 }
 
+RULE(a_stable_primary_context_has_a_new_id_each_time, "primary=stable") {
+	CUcontext context = retain();
+	unsigned long long first = 0, second = 0;
+	OK(cuCtxSetCurrent(context));
+	OK(cuCtxGetId(context, &first));
+	OK(cuDevicePrimaryCtxReset_v2(0));
+	IS(cuCtxGetId(context, &second), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+	CHECK(retain() == context);
+	OK(cuCtxGetId(context, &second));
+	CHECK(first != second);
+	OK(cuDevicePrimaryCtxRelease_v2(0));
+	OK(cuDevicePrimaryCtxRelease_v2(0));
+}
+
 RULE(a_stable_primary_context_has_new_default_streams, "primary=stable") {
 	CUcontext context = retain();
 	CUstream per_thread = (CUstream)2;

@@ -247,6 +247,7 @@ CUresult cuCtxSetCurrent(CUcontext context);
 CUresult cuCtxGetDevice(CUdevice *device);
 CUresult cuCtxSynchronize(void);
 CUresult cuCtxGetApiVersion(CUcontext context, unsigned *version);
+CUresult cuCtxGetId(CUcontext context, unsigned long long *id);
 CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags);
 CUresult cuCtxDisablePeerAccess(CUcontext peer);
 CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest);
@@ -356,6 +357,7 @@ CUresult cuEventElapsedTime(float *milliseconds, CUevent start, CUevent end);
 
 int cudasim_configure(const char *options);
 void cudasim_fail(const char *function, uint64_t k, int result);
+void cudasim_fail_times(const char *function, uint64_t k, uint64_t times, int result);
 int cudasim_failed(const char **function);
 void cudasim_pause(void);
 void cudasim_resume(void);

@@ -4,6 +4,7 @@
 package devicetest
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -25,6 +26,9 @@ type T interface {
 type Rule struct {
 	Name string
 	Test func(T)
+	// Timed rules make calls at the same time, or for as long as something takes: the
+	// number and the order of the calls differ from run to run.
+	Timed bool
 }
 
 // Option tells the contract what it cannot learn from the device.
@@ -48,6 +52,12 @@ func WithLive(live func() (int64, error)) Option {
 	return func(c *contract) { c.live = live }
 }
 
+// WithPanics is how many functions of AfterWork and OnComplete panicked, or ended their
+// goroutine, since the device was opened. Without it the rules do not ask.
+func WithPanics(panics func() int64) Option {
+	return func(c *contract) { c.panics = panics }
+}
+
 // Apart says that the device is not the one that device.Open gives for its ID: a
 // second driver's, say.
 func Apart() Option {
@@ -61,6 +71,9 @@ type contract struct {
 	peers []device.Device
 	live  func() (int64, error)
 	apart bool
+
+	capture func(device.Stream) (end func() error, err error)
+	panics  func() int64
 }
 
 // Rules are the sentences that apply to dev.
@@ -69,20 +82,25 @@ func Rules(dev device.Device, opts ...Option) []Rule {
 	for _, opt := range opts {
 		opt(c)
 	}
-	all := [][]rule{deviceRules, memoryRules, copyRules, orderRules, threadRules}
+	all := [][]rule{deviceRules, memoryRules, copyRules, orderRules, threadRules, streamRules, contextRules}
+	var timed [][]rule
 	if !c.apart {
 		all = append(all, registryRules)
 	}
 	if c.hold != nil {
 		all = append(all, pendingRules)
+		timed = [][]rule{isolationRules, functionRules, heldContextRules, heldThreadRules}
+	}
+	if c.capture != nil {
+		all = append(all, captureRules)
 	}
 	if len(c.peers) > 0 {
-		all = append(all, peerRules)
+		all = append(all, peerRules, peerStreamRules)
 	}
 	var rules []Rule
-	for _, group := range all {
+	for i, group := range slices.Concat(all, timed) {
 		for _, r := range group {
-			rules = append(rules, Rule{r.name, func(t T) {
+			rules = append(rules, Rule{Name: r.name, Timed: i >= len(all), Test: func(t T) {
 				t.Cleanup(func() { c.nothingLives(t) }) // the last one
 				r.test(t, c)
 			}})
@@ -108,8 +126,8 @@ func (c *contract) nothingLives(t T) {
 	if c.live == nil {
 		return
 	}
-	bytes, err := c.live()
-	assert.NoError(t, err)
+	var bytes int64
+	within(t, "the end of what waits to be freed", func() (err error) { bytes, err = c.live(); return err })
 	assert.Zero(t, bytes, "bytes that were not freed")
 }
 
@@ -118,7 +136,8 @@ var deviceRules = []rule{
 		assert.Equal(t, c.ID(), c.ID())
 		assert.Positive(t, c.ID().Type)
 		assert.NotEmpty(t, c.Name())
-		if c.ID().Type.HostReadable() {
+		assert.Equal(t, c.HostReadable(), c.HostReadable())
+		if c.ID().Type.HostReadable() && c.ID().Type != device.CUDAManaged { // of which the machine decides
 			assert.True(t, c.HostReadable(), "memory of this type is host readable by its meaning")
 		}
 	}},

@@ -1,45 +1,7 @@
 /* One function per thing that Go asks of the driver. */
-#include "driver.h"
+#include "call.h"
 
 #include <string.h>
-
-typedef cdevice_v0_cuda_result result;
-typedef cdevice_v0_cuda_table table;
-
-/* Calls a function of the table; r has what came of it. */
-#define CALL(r, d, name, ...) \
-  ((r)->call = cdevice_v0_cuda_call_##name, \
-   (r)->code = (d)->name ? (d)->name(__VA_ARGS__) : CDEVICE_V0_CUDA_MISSING)
-
-/* Makes context current; *before is what leave restores. Setting rather than
- * pushing: setting may be repeated, and costs nothing on a thread where the
- * primary context is current already, as it is wherever the runtime API runs. */
-static int enter(result *r, table d, uintptr_t context, uintptr_t *before) {
-  if (CALL(r, d, cuCtxGetCurrent, before)) return r->code;
-  if (*before == context) return 0;
-  return CALL(r, d, cuCtxSetCurrent, context);
-}
-
-/* Restores what was current, and tries twice: a failure would leave the caller's
- * thread changed. It is not reported, because what was asked for has been done, or
- * has failed for a reason of its own. */
-static void leave(table d, uintptr_t context, uintptr_t before) {
-  if (before != context && d->cuCtxSetCurrent(before)) d->cuCtxSetCurrent(before);
-}
-
-/* A function whose one call runs in a context. */
-#define IN_CONTEXT(d, context, r, ...) \
-  result r = {0, 0, 0}; \
-  uintptr_t before; \
-  if (enter(&r, d, context, &before)) return r; \
-  __VA_ARGS__; \
-  leave(d, context, before); \
-  return r
-
-/* One whose call makes something: the handle or address goes to r.value. */
-#define MAKE_IN_CONTEXT(d, context, name, ...) \
-  uintptr_t made = 0; \
-  IN_CONTEXT(d, context, r, if (!CALL(&r, d, name, &made, __VA_ARGS__)) r.value = made)
 
 result cdevice_v0_cuda_init(table d) {
   result r = {0, 0, 0};
@@ -120,22 +82,51 @@ result cdevice_v0_cuda_device_can_access(table d, int device, int peer) {
 result cdevice_v0_cuda_context_retain(table d, int device) {
   result r = {0, 0, 0};
   uintptr_t context = 0;
+  int mode = relax(d);
   if (!CALL(&r, d, cuDevicePrimaryCtxRetain, &context, device)) r.value = context;
+  restore(d, mode);
   return r;
 }
 
 result cdevice_v0_cuda_context_release(table d, int device) {
   result r = {0, 0, 0};
+  int mode = relax(d);
   CALL(&r, d, cuDevicePrimaryCtxRelease, device);
+  restore(d, mode);
+  return r;
+}
+
+result cdevice_v0_cuda_context_id(table d, uintptr_t context) {
+  result r = {0, 0, 0};
+  unsigned long long id = 0;
+  if (d->cuCtxGetId && !CALL(&r, d, cuCtxGetId, context, &id)) r.value = id;
+  return r;
+}
+
+enum { invalid_context = 201, invalid_handle = 400 };
+
+static int is_gone(int code) {
+  return code == CDEVICE_V0_CUDA_GONE || code == invalid_context || code == invalid_handle;
+}
+
+result cdevice_v0_cuda_context_lives(table d, int device, uintptr_t context, uint64_t id, uintptr_t stream) {
+  result r = {0, 0, 0};
+  unsigned flags = 0;
+  int active = 1;
+  if (d->cuDevicePrimaryCtxGetState && CALL(&r, d, cuDevicePrimaryCtxGetState, device, &flags, &active)) return r;
+  if (!active) return r;
+  r = id ? cdevice_v0_cuda_context_id(d, context) : cdevice_v0_cuda_stream_query(d, context, stream);
+  if (!r.code) r.value = !id || r.value == id;
+  if (is_gone(r.code)) r = (result){0, 0, 0};
   return r;
 }
 
 result cdevice_v0_cuda_context_synchronize(table d, uintptr_t context) {
-  IN_CONTEXT(d, context, r, r.call = cdevice_v0_cuda_call_cuCtxSynchronize; r.code = d->cuCtxSynchronize());
+  RELAXED_IN_CONTEXT(d, context, r, r.call = cdevice_v0_cuda_call_cuCtxSynchronize; r.code = d->cuCtxSynchronize());
 }
 
 result cdevice_v0_cuda_context_access(table d, uintptr_t context, uintptr_t peer) {
-  IN_CONTEXT(d, context, r, CALL(&r, d, cuCtxEnablePeerAccess, peer, 0));
+  RELAXED_IN_CONTEXT(d, context, r, CALL(&r, d, cuCtxEnablePeerAccess, peer, 0));
 }
 
 result cdevice_v0_cuda_context_priorities(table d, uintptr_t context, int *least, int *greatest) {
@@ -151,17 +142,17 @@ result cdevice_v0_cuda_memory_info(table d, uintptr_t context, uint64_t *total) 
 }
 
 result cdevice_v0_cuda_memory_new(table d, uintptr_t context, size_t size) {
-  MAKE_IN_CONTEXT(d, context, cuMemAlloc, size);
+  RELAXED_MAKE_IN_CONTEXT(d, context, cuMemAlloc, size);
 }
 
 result cdevice_v0_cuda_memory_free(table d, uintptr_t context, uintptr_t p) {
-  IN_CONTEXT(d, context, r, CALL(&r, d, cuMemFree, p));
+  RELAXED_IN_CONTEXT(d, context, r, CALL(&r, d, cuMemFree, p));
 }
 
 enum { attach_global = 1 }; /* CU_MEM_ATTACH_GLOBAL: any stream of any device */
 
 result cdevice_v0_cuda_managed_new(table d, uintptr_t context, size_t size) {
-  MAKE_IN_CONTEXT(d, context, cuMemAllocManaged, size, attach_global);
+  RELAXED_MAKE_IN_CONTEXT(d, context, cuMemAllocManaged, size, attach_global);
 }
 
 result cdevice_v0_cuda_managed_prefetch(table d, uintptr_t context, uintptr_t p, size_t size, int device,
@@ -172,19 +163,19 @@ result cdevice_v0_cuda_managed_prefetch(table d, uintptr_t context, uintptr_t p,
 enum { host_portable = 1 }; /* CU_MEMHOSTALLOC_PORTABLE: page-locked for every context */
 
 result cdevice_v0_cuda_host_new(table d, uintptr_t context, size_t size) {
-  MAKE_IN_CONTEXT(d, context, cuMemHostAlloc, size, host_portable);
+  RELAXED_MAKE_IN_CONTEXT(d, context, cuMemHostAlloc, size, host_portable);
 }
 
 result cdevice_v0_cuda_host_free(table d, uintptr_t context, uintptr_t p) {
-  IN_CONTEXT(d, context, r, CALL(&r, d, cuMemFreeHost, p));
+  RELAXED_IN_CONTEXT(d, context, r, CALL(&r, d, cuMemFreeHost, p));
 }
 
 result cdevice_v0_cuda_host_register(table d, uintptr_t context, uintptr_t p, size_t size, unsigned flags) {
-  IN_CONTEXT(d, context, r, CALL(&r, d, cuMemHostRegister, p, size, flags));
+  RELAXED_IN_CONTEXT(d, context, r, CALL(&r, d, cuMemHostRegister, p, size, flags));
 }
 
 result cdevice_v0_cuda_host_unregister(table d, uintptr_t context, uintptr_t p) {
-  IN_CONTEXT(d, context, r, CALL(&r, d, cuMemHostUnregister, p));
+  RELAXED_IN_CONTEXT(d, context, r, CALL(&r, d, cuMemHostUnregister, p));
 }
 
 /* CUmemLocation, CUmemPoolProps, CUmemAccessDesc, as the manual describes them. */
@@ -210,36 +201,32 @@ _Static_assert(sizeof(struct cdevice_v0_cuda_pool_props) == 88, "CUmemPoolProps"
 _Static_assert(sizeof(struct cdevice_v0_cuda_pool_access) == 12, "CUmemAccessDesc");
 
 /* A pool of our own, not the device's default one: what it keeps is our choice and
- * not that of everybody else in the process. */
+ * not that of the other libraries in the process. */
 result cdevice_v0_cuda_pool_new(table d, uintptr_t context, int device) {
   struct cdevice_v0_cuda_pool_props props;
   memset(&props, 0, sizeof props);
   props.allocation = allocation_pinned;
   props.location.type = location_device;
   props.location.id = device;
-  uint64_t keep = UINT64_MAX; /* freed memory stays in the pool until it is trimmed */
   uintptr_t pool = 0;
-  IN_CONTEXT(d, context, r, if (!CALL(&r, d, cuMemPoolCreate, &pool, &props)) {
-    if (CALL(&r, d, cuMemPoolSetAttribute, pool, attribute_release_threshold, &keep)) {
-      result undone;
-      CALL(&undone, d, cuMemPoolDestroy, pool);
-    } else {
-      r.value = pool;
-    }
-  });
+  RELAXED_IN_CONTEXT(d, context, r, if (!CALL(&r, d, cuMemPoolCreate, &pool, &props)) r.value = pool);
+}
+
+result cdevice_v0_cuda_pool_keep(table d, uintptr_t context, uintptr_t pool, uint64_t bytes) {
+  IN_CONTEXT(d, context, r, CALL(&r, d, cuMemPoolSetAttribute, pool, attribute_release_threshold, &bytes));
 }
 
 result cdevice_v0_cuda_pool_free(table d, uintptr_t context, uintptr_t pool) {
-  IN_CONTEXT(d, context, r, CALL(&r, d, cuMemPoolDestroy, pool));
+  RELAXED_IN_CONTEXT(d, context, r, CALL(&r, d, cuMemPoolDestroy, pool));
 }
 
 result cdevice_v0_cuda_pool_access(table d, uintptr_t context, uintptr_t pool, int device) {
   struct cdevice_v0_cuda_pool_access access = {{location_device, device}, access_read_write};
-  IN_CONTEXT(d, context, r, CALL(&r, d, cuMemPoolSetAccess, pool, &access, 1));
+  RELAXED_IN_CONTEXT(d, context, r, CALL(&r, d, cuMemPoolSetAccess, pool, &access, 1));
 }
 
 result cdevice_v0_cuda_pool_trim(table d, uintptr_t context, uintptr_t pool) {
-  IN_CONTEXT(d, context, r, CALL(&r, d, cuMemPoolTrimTo, pool, 0));
+  RELAXED_IN_CONTEXT(d, context, r, CALL(&r, d, cuMemPoolTrimTo, pool, 0));
 }
 
 result cdevice_v0_cuda_pool_memory_new(table d, uintptr_t context, uintptr_t pool, size_t size, uintptr_t stream) {
@@ -284,23 +271,23 @@ result cdevice_v0_cuda_memset(table d, uintptr_t context, uintptr_t p, unsigned 
 enum { stream_non_blocking = 1 }; /* CU_STREAM_NON_BLOCKING: not ordered with the legacy default stream */
 
 result cdevice_v0_cuda_stream_new(table d, uintptr_t context, int priority) {
-  MAKE_IN_CONTEXT(d, context, cuStreamCreateWithPriority, stream_non_blocking, priority);
+  RELAXED_MAKE_IN_CONTEXT(d, context, cuStreamCreateWithPriority, stream_non_blocking, priority);
 }
 
 result cdevice_v0_cuda_stream_free(table d, uintptr_t context, uintptr_t stream) {
-  IN_CONTEXT(d, context, r, CALL(&r, d, cuStreamDestroy, stream));
+  RELAXED_IN_CONTEXT(d, context, r, CALL(&r, d, cuStreamDestroy, stream));
 }
 
 enum { not_ready = 600 }; /* CUDA_ERROR_NOT_READY: an answer, not a failure */
 
 /* value is 1 when all work is done. */
 result cdevice_v0_cuda_stream_query(table d, uintptr_t context, uintptr_t stream) {
-  IN_CONTEXT(d, context, r, r.value = CALL(&r, d, cuStreamQuery, stream) == 0;
+  RELAXED_IN_CONTEXT(d, context, r, r.value = CALL(&r, d, cuStreamQuery, stream) == 0;
              if (r.code == not_ready) r.code = 0);
 }
 
 result cdevice_v0_cuda_stream_synchronize(table d, uintptr_t context, uintptr_t stream) {
-  IN_CONTEXT(d, context, r, CALL(&r, d, cuStreamSynchronize, stream));
+  RELAXED_IN_CONTEXT(d, context, r, CALL(&r, d, cuStreamSynchronize, stream));
 }
 
 result cdevice_v0_cuda_stream_wait(table d, uintptr_t context, uintptr_t stream, uintptr_t event) {
@@ -312,11 +299,11 @@ result cdevice_v0_cuda_stream_wait(table d, uintptr_t context, uintptr_t stream,
 enum { event_flags = 1 | 2 };
 
 result cdevice_v0_cuda_event_new(table d, uintptr_t context) {
-  MAKE_IN_CONTEXT(d, context, cuEventCreate, event_flags);
+  RELAXED_MAKE_IN_CONTEXT(d, context, cuEventCreate, event_flags);
 }
 
 result cdevice_v0_cuda_event_free(table d, uintptr_t context, uintptr_t event) {
-  IN_CONTEXT(d, context, r, CALL(&r, d, cuEventDestroy, event));
+  RELAXED_IN_CONTEXT(d, context, r, CALL(&r, d, cuEventDestroy, event));
 }
 
 result cdevice_v0_cuda_event_record(table d, uintptr_t context, uintptr_t event, uintptr_t stream) {
@@ -325,12 +312,12 @@ result cdevice_v0_cuda_event_record(table d, uintptr_t context, uintptr_t event,
 
 /* value is 1 when the latest record is complete. */
 result cdevice_v0_cuda_event_query(table d, uintptr_t context, uintptr_t event) {
-  IN_CONTEXT(d, context, r, r.value = CALL(&r, d, cuEventQuery, event) == 0;
+  RELAXED_IN_CONTEXT(d, context, r, r.value = CALL(&r, d, cuEventQuery, event) == 0;
              if (r.code == not_ready) r.code = 0);
 }
 
 result cdevice_v0_cuda_event_synchronize(table d, uintptr_t context, uintptr_t event) {
-  IN_CONTEXT(d, context, r, CALL(&r, d, cuEventSynchronize, event));
+  RELAXED_IN_CONTEXT(d, context, r, CALL(&r, d, cuEventSynchronize, event));
 }
 
 /* CUpointer_attribute */

@@ -21,6 +21,8 @@ package cuda
 import "C"
 
 import (
+	"errors"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/arrowdevice/arrowdevice/device"
@@ -32,6 +34,8 @@ type Context struct {
 	*Device
 	table  C.cdevice_v0_cuda_table
 	handle C.uintptr_t
+	id     uint64 // 0: the driver has no ids
+	gone   atomic.Bool
 }
 
 // Context retains the primary context of the device. Release it.
@@ -40,15 +44,59 @@ func (d *Device) Context() (*Context, error) {
 	if r.code != 0 {
 		return nil, d.fail(r)
 	}
-	return &Context{d, d.driver.table, C.uintptr_t(r.value)}, nil
+	c := &Context{Device: d, table: d.driver.table, handle: C.uintptr_t(r.value)}
+	if r = C.cdevice_v0_cuda_context_id(c.table, c.handle); r.code != 0 {
+		err := d.fail(r)
+		if c.Release() != nil {
+			err = errors.Join(err, c.Release()) // a driver that fails once must not keep a context alive
+		}
+		return nil, err
+	}
+	c.id = uint64(r.value)
+	return c, nil
 }
 
-// Release gives the reference to the primary context back.
+// Release gives the reference to the primary context back, also after the context was reset.
 func (c *Context) Release() error {
 	if r := C.cdevice_v0_cuda_context_release(c.table, c.Device.handle); r.code != 0 {
 		return c.fail(r)
 	}
 	return nil
+}
+
+// Gone reports whether the context was reset (cuDevicePrimaryCtxReset), by asking the
+// driver, unless that is known. From then on each call fails with [ContextIsDestroyed] and does
+// not reach the driver: the primary context may be active again with the same handle,
+// and addresses and handles of this context may be those of other things in the new one.
+// stream was made in the context; the drivers of CUDA 11 are asked about it.
+func (c *Context) Gone(stream uintptr) (bool, error) {
+	if c.gone.Load() {
+		return true, nil
+	}
+	r := C.cdevice_v0_cuda_context_lives(c.table, c.Device.handle, c.handle, C.uint64_t(c.id), C.uintptr_t(stream))
+	if r.code != 0 {
+		return false, c.fail(r)
+	}
+	if r.value == 0 {
+		c.gone.Store(true)
+	}
+	return r.value == 0, nil
+}
+
+// Err is an error once the context is known to be gone, for what makes no call of the driver.
+func (c *Context) Err() error {
+	if !c.gone.Load() {
+		return nil
+	}
+	return c.fail(C.cdevice_v0_cuda_result{code: C.int32_t(ContextIsDestroyed), call: C.cdevice_v0_cuda_call_cuCtxSetCurrent})
+}
+
+// word is the CUcontext for calls; 0, which C refuses, if the context is known to be gone.
+func (c *Context) word() C.uintptr_t {
+	if c.gone.Load() {
+		return 0
+	}
+	return c.handle
 }
 
 // Handle is the CUcontext.
@@ -60,7 +108,7 @@ func (d *Driver) Current() uintptr { return uintptr(C.cdevice_v0_cuda_current(d.
 
 // Synchronize waits for all work of the context, whoever enqueued it.
 func (c *Context) Synchronize() error {
-	if r := C.cdevice_v0_cuda_context_synchronize(c.table, c.handle); r.code != 0 {
+	if r := C.cdevice_v0_cuda_context_synchronize(c.table, c.word()); r.code != 0 {
 		return c.fail(r)
 	}
 	return nil
@@ -69,7 +117,7 @@ func (c *Context) Synchronize() error {
 // EnableAccess lets work of c read and write memory of peer's context; memory of
 // peer's pools apart, see [Context.PoolAccess]. Enabling twice is allowed.
 func (c *Context) EnableAccess(peer *Context) error {
-	r := C.cdevice_v0_cuda_context_access(c.table, c.handle, peer.handle)
+	r := C.cdevice_v0_cuda_context_access(c.table, c.word(), peer.word())
 	if r.code != 0 && Code(r.code) != PeerAccessAlreadyEnabled {
 		return c.fail(r, peer.String())
 	}
@@ -80,7 +128,7 @@ func (c *Context) EnableAccess(peer *Context) error {
 // smaller numbers.
 func (c *Context) Priorities() (least, greatest int, err error) {
 	var l, g C.int
-	if r := C.cdevice_v0_cuda_context_priorities(c.table, c.handle, &l, &g); r.code != 0 {
+	if r := C.cdevice_v0_cuda_context_priorities(c.table, c.word(), &l, &g); r.code != 0 {
 		return 0, 0, c.fail(r)
 	}
 	return int(l), int(g), nil
@@ -89,7 +137,7 @@ func (c *Context) Priorities() (least, greatest int, err error) {
 // MemoryInfo is the free and the total memory of the device, in bytes.
 func (c *Context) MemoryInfo() (free, total int64, err error) {
 	var all C.uint64_t
-	r := C.cdevice_v0_cuda_memory_info(c.table, c.handle, &all)
+	r := C.cdevice_v0_cuda_memory_info(c.table, c.word(), &all)
 	if r.code != 0 {
 		return 0, 0, c.fail(r)
 	}
@@ -102,7 +150,7 @@ func (c *Context) Copy(ranges []device.Range, stream uintptr) error {
 	if len(ranges) == 0 {
 		return nil
 	}
-	r := C.cdevice_v0_cuda_copy(c.table, c.handle, rangesOf(ranges), C.size_t(len(ranges)), C.uintptr_t(stream))
+	r := C.cdevice_v0_cuda_copy(c.table, c.word(), rangesOf(ranges), C.size_t(len(ranges)), C.uintptr_t(stream))
 	return c.failAt(r, ranges)
 }
 
@@ -112,7 +160,7 @@ func (c *Context) CopyPeer(to, from *Context, ranges []device.Range, stream uint
 	if len(ranges) == 0 {
 		return nil
 	}
-	r := C.cdevice_v0_cuda_copy_peer(c.table, c.handle, to.handle, from.handle, rangesOf(ranges), C.size_t(len(ranges)), C.uintptr_t(stream))
+	r := C.cdevice_v0_cuda_copy_peer(c.table, c.word(), to.word(), from.word(), rangesOf(ranges), C.size_t(len(ranges)), C.uintptr_t(stream))
 	return c.failAt(r, ranges)
 }
 
@@ -131,7 +179,7 @@ func (c *Context) FindEnds(ranges []device.Range) ([]Ends, error) {
 	}
 	ends := make([]Ends, len(ranges))
 	out := (*C.cdevice_v0_cuda_ends)(unsafe.Pointer(unsafe.SliceData(ends)))
-	r := C.cdevice_v0_cuda_find_ends(c.table, c.handle, rangesOf(ranges), C.size_t(len(ranges)), out)
+	r := C.cdevice_v0_cuda_find_ends(c.table, c.word(), rangesOf(ranges), C.size_t(len(ranges)), out)
 	return ends, c.failAt(r, ranges)
 }
 
@@ -159,7 +207,7 @@ var (
 
 // Memset enqueues the filling of size bytes at p.
 func (c *Context) Memset(p device.Ptr, value byte, size int64, stream uintptr) error {
-	r := C.cdevice_v0_cuda_memset(c.table, c.handle, C.uintptr_t(p), C.uchar(value), C.size_t(size), C.uintptr_t(stream))
+	r := C.cdevice_v0_cuda_memset(c.table, c.word(), C.uintptr_t(p), C.uchar(value), C.size_t(size), C.uintptr_t(stream))
 	if r.code != 0 {
 		return c.fail(r, uintptr(p), value, size)
 	}
@@ -184,7 +232,7 @@ type Pointer struct {
 // Query asks the driver about an address.
 func (c *Context) Query(p device.Ptr) (Pointer, error) {
 	var out C.cdevice_v0_cuda_pointer
-	r := C.cdevice_v0_cuda_pointer_query(c.table, c.handle, C.uintptr_t(p), &out)
+	r := C.cdevice_v0_cuda_pointer_query(c.table, c.word(), C.uintptr_t(p), &out)
 	if r.code != 0 {
 		return Pointer{}, c.fail(r, uintptr(p))
 	}

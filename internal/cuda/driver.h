@@ -35,6 +35,7 @@ typedef struct {
 
 enum {
   CDEVICE_V0_CUDA_MISSING = -1,  /* the driver has no such symbol */
+  CDEVICE_V0_CUDA_GONE = 709,      /* CUDA_ERROR_CONTEXT_IS_DESTROYED; also of context 0 */
   CDEVICE_V0_CUDA_NO_MEMORY = 2, /* CUDA_ERROR_OUT_OF_MEMORY */
 };
 
@@ -67,6 +68,13 @@ cdevice_v0_cuda_result cdevice_v0_cuda_device_can_access(cdevice_v0_cuda_table, 
 cdevice_v0_cuda_result cdevice_v0_cuda_context_retain(cdevice_v0_cuda_table, int device);
 cdevice_v0_cuda_result cdevice_v0_cuda_context_release(cdevice_v0_cuda_table, int device);
 
+/* The id of the context, which no later one has; 0 if the driver has no ids. */
+cdevice_v0_cuda_result cdevice_v0_cuda_context_id(cdevice_v0_cuda_table, uintptr_t context);
+/* value is 1 if the primary context is active and still the one with the id: then it was not
+ * reset. Without ids, stream is one that was made in it. */
+cdevice_v0_cuda_result cdevice_v0_cuda_context_lives(cdevice_v0_cuda_table, int device, uintptr_t context, uint64_t id,
+                                                     uintptr_t stream);
+
 /* In a context. */
 cdevice_v0_cuda_result cdevice_v0_cuda_context_synchronize(cdevice_v0_cuda_table, uintptr_t context);
 cdevice_v0_cuda_result cdevice_v0_cuda_context_access(cdevice_v0_cuda_table, uintptr_t context, uintptr_t peer);
@@ -85,6 +93,7 @@ cdevice_v0_cuda_result cdevice_v0_cuda_host_register(cdevice_v0_cuda_table, uint
 cdevice_v0_cuda_result cdevice_v0_cuda_host_unregister(cdevice_v0_cuda_table, uintptr_t context, uintptr_t p);
 
 cdevice_v0_cuda_result cdevice_v0_cuda_pool_new(cdevice_v0_cuda_table, uintptr_t context, int device);
+cdevice_v0_cuda_result cdevice_v0_cuda_pool_keep(cdevice_v0_cuda_table, uintptr_t context, uintptr_t pool, uint64_t bytes);
 cdevice_v0_cuda_result cdevice_v0_cuda_pool_free(cdevice_v0_cuda_table, uintptr_t context, uintptr_t pool);
 cdevice_v0_cuda_result cdevice_v0_cuda_pool_access(cdevice_v0_cuda_table, uintptr_t context, uintptr_t pool, int device);
 cdevice_v0_cuda_result cdevice_v0_cuda_pool_trim(cdevice_v0_cuda_table, uintptr_t context, uintptr_t pool);
@@ -144,6 +153,23 @@ cdevice_v0_cuda_result cdevice_v0_cuda_launch_host(cdevice_v0_cuda_table, uintpt
  * opened. value is the gate, to be given to cdevice_v0_cuda_gate_open, once. */
 cdevice_v0_cuda_result cdevice_v0_cuda_gate_new(cdevice_v0_cuda_table, uintptr_t context, uintptr_t stream);
 void cdevice_v0_cuda_gate_open(uint64_t gate);
+
+/* Captures of streams. value is 1 if the legacy stream cannot be used because a blocking
+ * stream captures, or if one of the streams captures. An error of one stream is answered
+ * only if none captures. */
+cdevice_v0_cuda_result cdevice_v0_cuda_capturing(cdevice_v0_cuda_table, uintptr_t context,
+                                                 const uintptr_t *streams, size_t count);
+
+/* For tests: captures a stream. What is captured is thrown away. */
+cdevice_v0_cuda_result cdevice_v0_cuda_capture_begin(cdevice_v0_cuda_table, uintptr_t context, uintptr_t stream, int mode);
+cdevice_v0_cuda_result cdevice_v0_cuda_capture_end(cdevice_v0_cuda_table, uintptr_t context, uintptr_t stream);
+/* The capture mode of the calling thread, for tests. */
+cdevice_v0_cuda_result cdevice_v0_cuda_capture_mode(cdevice_v0_cuda_table);
+
+/* For tests: a stream that is ordered with the legacy default stream, and the end of
+ * everything in a primary context. */
+cdevice_v0_cuda_result cdevice_v0_cuda_stream_blocking(cdevice_v0_cuda_table, uintptr_t context);
+cdevice_v0_cuda_result cdevice_v0_cuda_context_reset(cdevice_v0_cuda_table, int device);
 
 /* The context that is current on the calling thread, for tests. */
 uintptr_t cdevice_v0_cuda_current(cdevice_v0_cuda_table);

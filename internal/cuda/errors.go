@@ -6,6 +6,7 @@ import "C"
 import (
 	"fmt"
 	"strings"
+	"syscall"
 
 	"github.com/arrowdevice/arrowdevice/device"
 )
@@ -25,7 +26,6 @@ const (
 	InvalidContext              Code = 201
 	InvalidHandle               Code = 400
 	NotReady                    Code = 600
-	IllegalAddress              Code = 700
 	PeerAccessAlreadyEnabled    Code = 704
 	HostMemoryAlreadyRegistered Code = 712
 	HostMemoryNotRegistered     Code = 713
@@ -36,6 +36,66 @@ const (
 
 	missingSymbol Code = C.CDEVICE_V0_CUDA_MISSING
 )
+
+// Those after which a context or the process runs nothing any more.
+const (
+	ECCUncorrectable     Code = 214
+	NVLinkUncorrectable  Code = 220
+	Contained            Code = 226
+	IllegalAddress       Code = 700
+	LaunchTimeout        Code = 702
+	ContextIsDestroyed   Code = 709
+	Assert               Code = 710
+	HardwareStackError   Code = 714
+	IllegalInstruction   Code = 715
+	MisalignedAddress    Code = 716
+	InvalidAddressSpace  Code = 717
+	InvalidPC            Code = 718
+	LaunchFailed         Code = 719
+	TensorMemoryLeak     Code = 721
+	MPSClientTerminated  Code = 810
+	ExternalDeviceFailed Code = 911
+)
+
+// Those of stream capture.
+const (
+	StreamCaptureUnsupported Code = 900
+	StreamCaptureInvalidated Code = 901
+	StreamCaptureMerge       Code = 902
+	StreamCaptureUnmatched   Code = 903
+	StreamCaptureUnjoined    Code = 904
+	StreamCaptureIsolation   Code = 905
+	StreamCaptureImplicit    Code = 906
+	CapturedEvent            Code = 907
+	StreamCaptureWrongThread Code = 908
+)
+
+// Capture reports whether a call failed because of a stream capture: the same call
+// may succeed after the capture has ended.
+func (c Code) Capture() bool {
+	return StreamCaptureUnsupported <= c && c <= StreamCaptureWrongThread
+}
+
+// ContextGone reports whether a context, or the process, runs nothing any more after
+// this error: the driver ends, the context was destroyed, or the manual says that the
+// context cannot be used, or that the process must be relaunched. After any other error
+// pending work may still run.
+func (c Code) ContextGone() bool {
+	switch c {
+	case Deinitialized, InvalidContext, ContextIsDestroyed,
+		ECCUncorrectable, NVLinkUncorrectable, Contained,
+		IllegalAddress, LaunchTimeout, Assert, HardwareStackError, IllegalInstruction,
+		MisalignedAddress, InvalidAddressSpace, InvalidPC, LaunchFailed, TensorMemoryLeak,
+		MPSClientTerminated, ExternalDeviceFailed:
+		return true
+	}
+	return false
+}
+
+// Is makes errors.Is find syscall.ENOMEM in what says that there is no memory.
+func (c Code) Is(target error) bool {
+	return c == OutOfMemory && target == syscall.ENOMEM
+}
 
 // Error names the code without a driver's help; see [Error] for its name and text.
 func (c Code) Error() string { return fmt.Sprintf("CUDA error %d", int(c)) }

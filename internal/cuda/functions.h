@@ -65,4 +65,12 @@ struct cdevice_v0_cuda_pool_access; /* CUmemAccessDesc */
   X(OPTIONAL, cuMemPoolSetAccess, "cuMemPoolSetAccess", (uintptr_t, const struct cdevice_v0_cuda_pool_access*, size_t)) \
   X(OPTIONAL, cuMemPoolTrimTo, "cuMemPoolTrimTo", (uintptr_t, size_t)) \
   X(OPTIONAL, cuMemAllocFromPoolAsync, "cuMemAllocFromPoolAsync", (uintptr_t*, size_t, uintptr_t, uintptr_t)) \
-  X(OPTIONAL, cuMemFreeAsync, "cuMemFreeAsync", (uintptr_t, uintptr_t))
+  X(OPTIONAL, cuMemFreeAsync, "cuMemFreeAsync", (uintptr_t, uintptr_t)) \
+  X(OPTIONAL, cuThreadExchangeStreamCaptureMode, "cuThreadExchangeStreamCaptureMode", (int*)) \
+  X(OPTIONAL, cuStreamIsCapturing, "cuStreamIsCapturing", (uintptr_t, int*)) \
+  X(OPTIONAL, cuStreamBeginCapture, "cuStreamBeginCapture_v2", (uintptr_t, int)) \
+  X(OPTIONAL, cuStreamEndCapture, "cuStreamEndCapture", (uintptr_t, uintptr_t*)) \
+  X(OPTIONAL, cuGraphDestroy, "cuGraphDestroy", (uintptr_t)) \
+  X(OPTIONAL, cuDevicePrimaryCtxGetState, "cuDevicePrimaryCtxGetState", (int, unsigned*, int*)) \
+  X(OPTIONAL, cuCtxGetId, "cuCtxGetId", (uintptr_t, unsigned long long*)) \
+  X(OPTIONAL, cuDevicePrimaryCtxReset, "cuDevicePrimaryCtxReset_v2", (int))

@@ -7,7 +7,7 @@ import "github.com/arrowdevice/arrowdevice/device"
 
 // NewMemory allocates device memory (cuMemAlloc).
 func (c *Context) NewMemory(size int64) (device.Ptr, error) {
-	r := C.cdevice_v0_cuda_memory_new(c.table, c.handle, C.size_t(size))
+	r := C.cdevice_v0_cuda_memory_new(c.table, c.word(), C.size_t(size))
 	if r.code != 0 {
 		return 0, c.fail(r, size)
 	}
@@ -16,7 +16,7 @@ func (c *Context) NewMemory(size int64) (device.Ptr, error) {
 
 // FreeMemory frees device or managed memory (cuMemFree), and waits for the device first.
 func (c *Context) FreeMemory(p device.Ptr) error {
-	if r := C.cdevice_v0_cuda_memory_free(c.table, c.handle, C.uintptr_t(p)); r.code != 0 {
+	if r := C.cdevice_v0_cuda_memory_free(c.table, c.word(), C.uintptr_t(p)); r.code != 0 {
 		return c.fail(r, uintptr(p))
 	}
 	return nil
@@ -24,7 +24,7 @@ func (c *Context) FreeMemory(p device.Ptr) error {
 
 // NewManaged allocates managed memory, to be freed with FreeMemory.
 func (c *Context) NewManaged(size int64) (device.Ptr, error) {
-	r := C.cdevice_v0_cuda_managed_new(c.table, c.handle, C.size_t(size))
+	r := C.cdevice_v0_cuda_managed_new(c.table, c.word(), C.size_t(size))
 	if r.code != 0 {
 		return 0, c.fail(r, size)
 	}
@@ -36,7 +36,7 @@ const HostOrdinal = -1
 
 // Prefetch enqueues the migration of managed memory to the device with this ordinal.
 func (c *Context) Prefetch(p device.Ptr, size int64, ordinal int, stream uintptr) error {
-	r := C.cdevice_v0_cuda_managed_prefetch(c.table, c.handle, C.uintptr_t(p), C.size_t(size), C.int(ordinal), C.uintptr_t(stream))
+	r := C.cdevice_v0_cuda_managed_prefetch(c.table, c.word(), C.uintptr_t(p), C.size_t(size), C.int(ordinal), C.uintptr_t(stream))
 	if r.code != 0 {
 		return c.fail(r, uintptr(p), size, ordinal)
 	}
@@ -45,7 +45,7 @@ func (c *Context) Prefetch(p device.Ptr, size int64, ordinal int, stream uintptr
 
 // NewHost allocates page-locked host memory, for every context.
 func (c *Context) NewHost(size int64) (device.Ptr, error) {
-	r := C.cdevice_v0_cuda_host_new(c.table, c.handle, C.size_t(size))
+	r := C.cdevice_v0_cuda_host_new(c.table, c.word(), C.size_t(size))
 	if r.code != 0 {
 		return 0, c.fail(r, size)
 	}
@@ -54,7 +54,7 @@ func (c *Context) NewHost(size int64) (device.Ptr, error) {
 
 // FreeHost frees page-locked memory; it may wait for the device.
 func (c *Context) FreeHost(p device.Ptr) error {
-	if r := C.cdevice_v0_cuda_host_free(c.table, c.handle, C.uintptr_t(p)); r.code != 0 {
+	if r := C.cdevice_v0_cuda_host_free(c.table, c.word(), C.uintptr_t(p)); r.code != 0 {
 		return c.fail(r, uintptr(p))
 	}
 	return nil
@@ -72,7 +72,7 @@ func (c *Context) Register(p device.Ptr, size int64, readOnly bool) error {
 	if readOnly {
 		flags |= registerReadOnly
 	}
-	r := C.cdevice_v0_cuda_host_register(c.table, c.handle, C.uintptr_t(p), C.size_t(size), C.uint(flags))
+	r := C.cdevice_v0_cuda_host_register(c.table, c.word(), C.uintptr_t(p), C.size_t(size), C.uint(flags))
 	if r.code != 0 {
 		return c.fail(r, uintptr(p), size)
 	}
@@ -81,7 +81,7 @@ func (c *Context) Register(p device.Ptr, size int64, readOnly bool) error {
 
 // Unregister undoes Register.
 func (c *Context) Unregister(p device.Ptr) error {
-	if r := C.cdevice_v0_cuda_host_unregister(c.table, c.handle, C.uintptr_t(p)); r.code != 0 {
+	if r := C.cdevice_v0_cuda_host_unregister(c.table, c.word(), C.uintptr_t(p)); r.code != 0 {
 		return c.fail(r, uintptr(p))
 	}
 	return nil
@@ -90,10 +90,10 @@ func (c *Context) Unregister(p device.Ptr) error {
 // Pool is a CUmemoryPool.
 type Pool uintptr
 
-// NewPool makes a pool of the device's memory that keeps what is freed until it is
-// trimmed.
+// NewPool makes a pool of the device's memory. See [Context.SetReleaseThreshold] for what it
+// keeps.
 func (c *Context) NewPool() (Pool, error) {
-	r := C.cdevice_v0_cuda_pool_new(c.table, c.handle, C.int(c.ordinal))
+	r := C.cdevice_v0_cuda_pool_new(c.table, c.word(), C.int(c.ordinal))
 	if r.code != 0 {
 		return 0, c.fail(r)
 	}
@@ -102,7 +102,7 @@ func (c *Context) NewPool() (Pool, error) {
 
 // FreePool ends the pool.
 func (c *Context) FreePool(p Pool) error {
-	if r := C.cdevice_v0_cuda_pool_free(c.table, c.handle, C.uintptr_t(p)); r.code != 0 {
+	if r := C.cdevice_v0_cuda_pool_free(c.table, c.word(), C.uintptr_t(p)); r.code != 0 {
 		return c.fail(r)
 	}
 	return nil
@@ -110,15 +110,25 @@ func (c *Context) FreePool(p Pool) error {
 
 // PoolAccess lets work of peer read and write memory of the pool.
 func (c *Context) PoolAccess(p Pool, peer *Context) error {
-	if r := C.cdevice_v0_cuda_pool_access(c.table, c.handle, C.uintptr_t(p), C.int(peer.ordinal)); r.code != 0 {
+	if r := C.cdevice_v0_cuda_pool_access(c.table, c.word(), C.uintptr_t(p), C.int(peer.ordinal)); r.code != 0 {
 		return c.fail(r, peer.String())
+	}
+	return nil
+}
+
+// SetReleaseThreshold sets how many bytes the pool keeps of what is freed, when the driver
+// next waits for the device.
+func (c *Context) SetReleaseThreshold(p Pool, bytes int64) error {
+	r := C.cdevice_v0_cuda_pool_keep(c.table, c.handle, C.uintptr_t(p), C.uint64_t(bytes))
+	if r.code != 0 {
+		return c.fail(r, bytes)
 	}
 	return nil
 }
 
 // TrimPool gives the memory that the pool keeps back to the system.
 func (c *Context) TrimPool(p Pool) error {
-	if r := C.cdevice_v0_cuda_pool_trim(c.table, c.handle, C.uintptr_t(p)); r.code != 0 {
+	if r := C.cdevice_v0_cuda_pool_trim(c.table, c.word(), C.uintptr_t(p)); r.code != 0 {
 		return c.fail(r)
 	}
 	return nil
@@ -126,7 +136,7 @@ func (c *Context) TrimPool(p Pool) error {
 
 // NewPoolMemory allocates from the pool, in stream order.
 func (c *Context) NewPoolMemory(p Pool, size int64, stream uintptr) (device.Ptr, error) {
-	r := C.cdevice_v0_cuda_pool_memory_new(c.table, c.handle, C.uintptr_t(p), C.size_t(size), C.uintptr_t(stream))
+	r := C.cdevice_v0_cuda_pool_memory_new(c.table, c.word(), C.uintptr_t(p), C.size_t(size), C.uintptr_t(stream))
 	if r.code != 0 {
 		return 0, c.fail(r, size)
 	}
@@ -135,7 +145,7 @@ func (c *Context) NewPoolMemory(p Pool, size int64, stream uintptr) (device.Ptr,
 
 // FreePoolMemory frees memory of a pool, in stream order.
 func (c *Context) FreePoolMemory(p device.Ptr, stream uintptr) error {
-	if r := C.cdevice_v0_cuda_pool_memory_free(c.table, c.handle, C.uintptr_t(p), C.uintptr_t(stream)); r.code != 0 {
+	if r := C.cdevice_v0_cuda_pool_memory_free(c.table, c.word(), C.uintptr_t(p), C.uintptr_t(stream)); r.code != 0 {
 		return c.fail(r, uintptr(p))
 	}
 	return nil

@@ -12,7 +12,7 @@ const (
 // NewStream makes a stream that is not ordered with the legacy default stream
 // (CU_STREAM_NON_BLOCKING). See [Context.Priorities]; 0 is the usual priority.
 func (c *Context) NewStream(priority int) (uintptr, error) {
-	r := C.cdevice_v0_cuda_stream_new(c.table, c.handle, C.int(priority))
+	r := C.cdevice_v0_cuda_stream_new(c.table, c.word(), C.int(priority))
 	if r.code != 0 {
 		return 0, c.fail(r, "CU_STREAM_NON_BLOCKING", priority)
 	}
@@ -21,7 +21,7 @@ func (c *Context) NewStream(priority int) (uintptr, error) {
 
 // FreeStream ends the stream once its work is done, and does not wait for that.
 func (c *Context) FreeStream(stream uintptr) error {
-	if r := C.cdevice_v0_cuda_stream_free(c.table, c.handle, C.uintptr_t(stream)); r.code != 0 {
+	if r := C.cdevice_v0_cuda_stream_free(c.table, c.word(), C.uintptr_t(stream)); r.code != 0 {
 		return c.fail(r, stream)
 	}
 	return nil
@@ -29,7 +29,7 @@ func (c *Context) FreeStream(stream uintptr) error {
 
 // QueryStream says whether all work of the stream is done.
 func (c *Context) QueryStream(stream uintptr) (bool, error) {
-	r := C.cdevice_v0_cuda_stream_query(c.table, c.handle, C.uintptr_t(stream))
+	r := C.cdevice_v0_cuda_stream_query(c.table, c.word(), C.uintptr_t(stream))
 	if r.code != 0 {
 		return false, c.fail(r, stream)
 	}
@@ -38,7 +38,7 @@ func (c *Context) QueryStream(stream uintptr) (bool, error) {
 
 // SynchronizeStream waits for all work of the stream.
 func (c *Context) SynchronizeStream(stream uintptr) error {
-	if r := C.cdevice_v0_cuda_stream_synchronize(c.table, c.handle, C.uintptr_t(stream)); r.code != 0 {
+	if r := C.cdevice_v0_cuda_stream_synchronize(c.table, c.word(), C.uintptr_t(stream)); r.code != 0 {
 		return c.fail(r, stream)
 	}
 	return nil
@@ -46,7 +46,7 @@ func (c *Context) SynchronizeStream(stream uintptr) error {
 
 // WaitEvent makes the stream wait for the latest record of the event.
 func (c *Context) WaitEvent(stream, event uintptr) error {
-	if r := C.cdevice_v0_cuda_stream_wait(c.table, c.handle, C.uintptr_t(stream), C.uintptr_t(event)); r.code != 0 {
+	if r := C.cdevice_v0_cuda_stream_wait(c.table, c.word(), C.uintptr_t(stream), C.uintptr_t(event)); r.code != 0 {
 		return c.fail(r, stream, event)
 	}
 	return nil
@@ -54,7 +54,7 @@ func (c *Context) WaitEvent(stream, event uintptr) error {
 
 // NewEvent makes an event without timing, whose waiters sleep.
 func (c *Context) NewEvent() (uintptr, error) {
-	r := C.cdevice_v0_cuda_event_new(c.table, c.handle)
+	r := C.cdevice_v0_cuda_event_new(c.table, c.word())
 	if r.code != 0 {
 		return 0, c.fail(r)
 	}
@@ -63,7 +63,7 @@ func (c *Context) NewEvent() (uintptr, error) {
 
 // FreeEvent ends the event; who waits for it already goes on waiting.
 func (c *Context) FreeEvent(event uintptr) error {
-	if r := C.cdevice_v0_cuda_event_free(c.table, c.handle, C.uintptr_t(event)); r.code != 0 {
+	if r := C.cdevice_v0_cuda_event_free(c.table, c.word(), C.uintptr_t(event)); r.code != 0 {
 		return c.fail(r, event)
 	}
 	return nil
@@ -71,7 +71,7 @@ func (c *Context) FreeEvent(event uintptr) error {
 
 // Record makes the event mark the end of the stream's work so far.
 func (c *Context) Record(event, stream uintptr) error {
-	if r := C.cdevice_v0_cuda_event_record(c.table, c.handle, C.uintptr_t(event), C.uintptr_t(stream)); r.code != 0 {
+	if r := C.cdevice_v0_cuda_event_record(c.table, c.word(), C.uintptr_t(event), C.uintptr_t(stream)); r.code != 0 {
 		return c.fail(r, event, stream)
 	}
 	return nil
@@ -79,7 +79,7 @@ func (c *Context) Record(event, stream uintptr) error {
 
 // QueryEvent says whether the latest record is complete.
 func (c *Context) QueryEvent(event uintptr) (bool, error) {
-	r := C.cdevice_v0_cuda_event_query(c.table, c.handle, C.uintptr_t(event))
+	r := C.cdevice_v0_cuda_event_query(c.table, c.word(), C.uintptr_t(event))
 	if r.code != 0 {
 		return false, c.fail(r, event)
 	}
@@ -88,7 +88,7 @@ func (c *Context) QueryEvent(event uintptr) (bool, error) {
 
 // SynchronizeEvent waits for the latest record.
 func (c *Context) SynchronizeEvent(event uintptr) error {
-	if r := C.cdevice_v0_cuda_event_synchronize(c.table, c.handle, C.uintptr_t(event)); r.code != 0 {
+	if r := C.cdevice_v0_cuda_event_synchronize(c.table, c.word(), C.uintptr_t(event)); r.code != 0 {
 		return c.fail(r, event)
 	}
 	return nil
@@ -97,7 +97,7 @@ func (c *Context) SynchronizeEvent(event uintptr) error {
 // Hold holds the stream back: work enqueued from now on waits until open is called,
 // which must be done once. For tests; it works on every driver.
 func (c *Context) Hold(stream uintptr) (open func(), err error) {
-	r := C.cdevice_v0_cuda_gate_new(c.table, c.handle, C.uintptr_t(stream))
+	r := C.cdevice_v0_cuda_gate_new(c.table, c.word(), C.uintptr_t(stream))
 	if r.code != 0 {
 		return nil, c.fail(r, stream)
 	}

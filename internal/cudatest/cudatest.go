@@ -39,7 +39,7 @@ func Schedules() map[string]cudasim.Options {
 		"delayed":          {Delay: 200 * time.Microsecond},
 		"pageable async":   {Delay: 200 * time.Microsecond, PageableAsync: true},
 		"random":           {Delay: 100 * time.Microsecond, PageableAsync: true, Random: true, Seed: 7, Devices: 3},
-		"without pools":    {Delay: 50 * time.Microsecond, NoPools: true, Devices: 2},
+		"without pools":    {Delay: 50 * time.Microsecond, NoPools: true, NoConcurrentManaged: true, Devices: 2},
 		"strangers' peers": {NoPeer: true, Devices: 2},
 		"lazy":             {Lazy: true, PageableAsync: true, Devices: 2},
 	}
@@ -109,7 +109,7 @@ func (m *Machine) Settle(t testing.TB, before cudasim.Live) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); ; runtime.Gosched() {
 		for _, gpu := range m.GPUs {
-			require.NoError(t, gpu.Trim(context.Background()))
+			trim(t, gpu)
 		}
 		live := m.Sim.Report().Live
 		if reflect.DeepEqual(before, live) {
@@ -140,7 +140,7 @@ func open(t testing.TB, path string) *Machine {
 func (m *Machine) nothingLives(t testing.TB) {
 	for range len(m.GPUs) + 1 {
 		for _, gpu := range m.GPUs {
-			assert.NoError(t, gpu.Trim(context.Background()))
+			trim(t, gpu)
 		}
 	}
 	for _, gpu := range m.GPUs {
@@ -152,6 +152,12 @@ func (m *Machine) nothingLives(t testing.TB) {
 		assert.Zero(t, s.Waiting)
 		assert.Zero(t, s.Lost)
 	}
+}
+
+// trim ends what waits, and gives back what is kept. A GPU that hangs fails the test.
+func trim(t testing.TB, gpu *cudaalloc.Device) {
+	t.Helper()
+	WithinTime(t, 10*time.Second, "Trim", func() error { return gpu.Trim(context.Background()) })
 }
 
 // Devices are the kinds of memory of all GPUs that the machine has.
@@ -188,16 +194,47 @@ func (m *Machine) HostWrite(p device.Ptr, size int64) {
 // Hold holds a stream of the machine back: what is enqueued on it from now on waits
 // until open is called, at the latest when the test ends.
 func (m *Machine) Hold(t testing.TB, s device.Stream) (open func()) {
-	driver, err := cuda.Open(m.path)
-	require.NoError(t, err)
-	dev, err := driver.Device(int(s.Device().ID().Ordinal))
-	require.NoError(t, err)
-	ctx, err := dev.Context() // the same one, retained once more
-	require.NoError(t, err)
+	ctx := m.retain(t, s.Device().ID().Ordinal)
 	let, err := ctx.Hold(s.Handle())
 	require.NoError(t, err)
 	require.NoError(t, ctx.Release())
 	open = sync.OnceFunc(let)
 	t.Cleanup(open)
 	return open
+}
+
+// ResetPrimary resets the primary context of a GPU of a simulated machine, as another part
+// of a program may: nothing that is in it survives. When the test ends, the machine has
+// the GPU that is open then.
+func (m *Machine) ResetPrimary(t testing.TB, ordinal int64) {
+	require.NotNil(t, m.Sim, "a real one may be in use")
+	require.NoError(t, m.device(t, ordinal).ResetPrimary())
+	t.Cleanup(func() {
+		gpu, err := cudaalloc.Open(ordinal, m.Driver())
+		require.NoError(t, err)
+		m.GPUs[ordinal] = gpu
+	})
+}
+
+// Retain retains the primary context of a GPU once more, as another library does, until
+// the test ends.
+func (m *Machine) Retain(t testing.TB, ordinal int64) *cuda.Context {
+	ctx := m.retain(t, ordinal)
+	t.Cleanup(func() { assert.NoError(t, ctx.Release()) })
+	return ctx
+}
+
+// retain retains the primary context of a GPU, which is open already, once more.
+func (m *Machine) retain(t testing.TB, ordinal int64) *cuda.Context {
+	ctx, err := m.device(t, ordinal).Context()
+	require.NoError(t, err)
+	return ctx
+}
+
+func (m *Machine) device(t testing.TB, ordinal int64) *cuda.Device {
+	driver, err := cuda.Open(m.path)
+	require.NoError(t, err)
+	dev, err := driver.Device(int(ordinal))
+	require.NoError(t, err)
+	return dev
 }

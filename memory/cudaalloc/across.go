@@ -83,7 +83,7 @@ func (g *gpu) detour(other *gpu, stream uintptr, work func(stream uintptr) error
 		}
 	}
 	if other.ctx.FreeStream(aside) != nil { // what is on it is done all the same
-		other.reaper.later(other, func() error { return other.ctx.FreeStream(aside) })
+		other.deferred.later(other, func() error { return other.ctx.FreeStream(aside) })
 	}
 	return err
 }
@@ -95,8 +95,6 @@ func follow(first *gpu, before uintptr, second *gpu, after uintptr) error {
 		return err
 	}
 	err = second.ctx.WaitEvent(after, event.word)
-	if event.drop() != nil {
-		first.reaper.later(first, func() error { return first.ctx.FreeEvent(event.word) })
-	}
+	event.letGo()
 	return err
 }

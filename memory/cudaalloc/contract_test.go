@@ -1,6 +1,7 @@
 package cudaalloc_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/arrowdevice/arrowdevice/device"
@@ -27,6 +28,7 @@ func live(d *cudaalloc.Device) func() (int64, error) {
 func contract(d *cudaalloc.Device, peers ...device.Device) []devicetest.Option {
 	return []devicetest.Option{
 		devicetest.Apart(), devicetest.WithHold(cudaalloc.Hold), devicetest.WithLive(live(d)), devicetest.WithPeers(peers...),
+		devicetest.WithPanics(func() int64 { return d.Stats().CallbackPanics }),
 	}
 }
 
@@ -40,7 +42,24 @@ func TestGPUContract(t *testing.T) {
 					peers = append(peers, other)
 				}
 			}
-			t.Run(d.ID().String(), func(t *testing.T) { devicetest.TestDevice(t, d, contract(d, peers...)...) })
+			captures := devicetest.WithCapture(func(s device.Stream) (func() error, error) { return m.TryCapture(s, cudatest.Global) })
+			t.Run(d.ID().String(), func(t *testing.T) { devicetest.TestDevice(t, d, append(contract(d, peers...), captures)...) })
+		}
+	})
+}
+
+// A stream of the host program that the library does not know, and that is ordered with
+// the legacy default stream, is captured.
+func TestGPUContractWhileABlockingStreamIsCaptured(t *testing.T) {
+	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
+		for _, d := range m.Devices(t) {
+			theirs := m.BlockingStream(t, d)
+			captures := devicetest.WithCapture(func(device.Stream) (func() error, error) { return m.TryCapture(theirs, cudatest.Global) })
+			for _, rule := range devicetest.Rules(d, append(contract(d), captures)...) {
+				if strings.HasPrefix(rule.Name, "a capture") {
+					t.Run(d.ID().String()+"/"+rule.Name, func(t *testing.T) { rule.Test(t) })
+				}
+			}
 		}
 	})
 }

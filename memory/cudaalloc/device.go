@@ -8,7 +8,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/cuda"
-	"github.com/arrowdevice/arrowdevice/internal/hostcache"
+	"github.com/arrowdevice/arrowdevice/internal/sizeclass"
 )
 
 func init() {
@@ -45,18 +45,29 @@ type gpu struct {
 	ctx      *cuda.Context
 	name     string
 	pool     cuda.Pool // 0: no stream-ordered allocation
-	// background is the stream for copies without a stream of their own, and on which
-	// memory is freed that nobody uses any more.
+	// concurrent reports whether the host may touch managed memory while the GPU works.
+	concurrent bool
+	// background is the stream on which memory is freed that no work uses any more. It
+	// never waits for anything.
 	background uintptr
 
 	own, host, managed *Device
 
-	usage   [purposes]usage
-	reaper  reaper
-	events  eventList
-	caches  caches
-	staging staging
-	cache   *hostcache.Allocator // of AllocateHost
+	usage    [purposes]usage
+	caches   [purposes]*sizeclass.Cache // nil: from the pool
+	trims    trims
+	limits   limits
+	trimmer  trimmer
+	staging  staging
+	streams  streamList
+	events   eventList
+	deferred deferred
+	// synchronizing is taken by whom synchronises the context; it has room for one.
+	synchronizing chan struct{}
+	holds         atomic.Int64 // of HoldSynchronization
+	// reclaiming is taken by the allocation that tries to find memory; it has room for one.
+	reclaiming chan struct{}
+	panics   atomic.Int64 // of callers' functions
 }
 
 // platform is what is open of one driver.
@@ -119,6 +130,11 @@ func openPlatform(opts []Option) (*platform, error) {
 // Open returns the GPU with this ordinal, retaining its primary context at the
 // first call. There is one Device per GPU and driver; it is never closed.
 //
+// After another part of the program has reset the primary context
+// (cuDevicePrimaryCtxReset, cudaDeviceReset), Open returns a new Device. The one before
+// and all that is of it, memory, streams and events, ended with the reset: each use
+// is an error.
+//
 // The error wraps device.ErrNotSupported where there is no driver, a driver that is
 // too old, or no such GPU.
 func Open(ordinal int64, opts ...Option) (*Device, error) {
@@ -144,13 +160,48 @@ func Open(ordinal int64, opts ...Option) (*Device, error) {
 
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.gpu == nil {
-		if o.gpu, err = openGPU(p, int(ordinal)); err != nil {
-			return nil, err
+	before := o.gpu
+	if before != nil && !before.gone() {
+		return before.own, nil
+	}
+	opened, err := openGPU(p, int(ordinal))
+	if err != nil {
+		return nil, err
+	}
+	o.gpu = opened
+	if before != nil {
+		before.abandon(opened)
+	}
+	return opened.own, nil
+}
+
+// gone reports whether the context was reset. A driver that does not answer has
+// not said so.
+func (g *gpu) gone() bool {
+	gone, err := g.ctx.Gone(g.background)
+	return err == nil && gone
+}
+
+// abandon gives back what a reset leaves of a GPU: the reference to the primary context, and
+// the pool, which is the device's and not the context's. What the driver refuses twice is lost,
+// and nothing else with it. No range is known to be page-locked any more, which is slower
+// for what other GPUs have page-locked, and never wrong.
+func (g *gpu) abandon(now *gpu) {
+	g.platform.locked.clear()
+	steps := []func() error{g.ctx.Release}
+	if g.pool != 0 {
+		steps = append(steps, func() error { return now.ctx.FreePool(g.pool) })
+	}
+	for _, step := range steps {
+		if step() != nil {
+			_ = step()
 		}
 	}
-	return o.gpu.own, nil
 }
+
+// Gone reports whether the primary context was reset since the GPU was opened: then
+// Open returns another Device.
+func (d *Device) Gone() bool { return d.gpu.gone() }
 
 func openGPU(p *platform, ordinal int) (*gpu, error) {
 	dev, err := p.driver.Device(ordinal)
@@ -165,11 +216,18 @@ func openGPU(p *platform, ordinal int) (*gpu, error) {
 	if err != nil && !errors.Is(err, cuda.InvalidValue) { // drivers that do not know the attribute
 		return nil, err
 	}
+	concurrent, err := dev.Attribute(cuda.ConcurrentManagedAccess)
+	if err != nil && !errors.Is(err, cuda.InvalidValue) {
+		return nil, err
+	}
 	ctx, err := dev.Context()
 	if err != nil {
 		return nil, err
 	}
-	g := &gpu{platform: p, ctx: ctx, name: name}
+	g := &gpu{
+		platform: p, ctx: ctx, name: name, concurrent: concurrent != 0,
+		synchronizing: make(chan struct{}, 1), reclaiming: make(chan struct{}, 1),
+	}
 	if g.background, err = ctx.NewStream(0); err == nil && pools != 0 {
 		g.pool, err = ctx.NewPool()
 		if errors.Is(err, device.ErrNotSupported) {
@@ -182,7 +240,14 @@ func openGPU(p *platform, ordinal int) (*gpu, error) {
 	g.own = &Device{g, device.CUDA}
 	g.host = &Device{g, device.CUDAHost}
 	g.managed = &Device{g, device.CUDAManaged}
-	g.cache = hostcache.New(g.host, 0)
+	for purpose, d := range [purposes]*Device{onDevice: g.own, onHost: g.host, inManaged: g.managed} {
+		if purpose != onDevice || g.pool == 0 {
+			g.caches[purpose] = sizeclass.New(d.source(), sizeclass.Limits{})
+		}
+	}
+	if err := g.own.SetLimits(DefaultLimits()); err != nil {
+		return nil, errors.Join(err, g.close())
+	}
 	p.open.Store(g)
 	p.owners.Store(int32(ordinal), g)
 	return g, nil
@@ -230,8 +295,13 @@ func (d *Device) ID() device.ID {
 // Name is the name of the GPU.
 func (d *Device) Name() string { return d.name }
 
-// HostReadable is true of page-locked and managed memory.
-func (d *Device) HostReadable() bool { return d.kind.HostReadable() }
+// HostReadable is true of page-locked memory, and of managed memory where the GPU has
+// concurrent managed access (CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS). Elsewhere, on
+// Windows for one, any access of the host to managed memory is a fault while the GPU works
+// on whatever memory.
+func (d *Device) HostReadable() bool {
+	return d.kind.HostReadable() && (d.kind != device.CUDAManaged || d.concurrent)
+}
 
 // Context is the CUcontext of the GPU, its primary context, for other libraries of
 // the process. It is valid for as long as the process lives.

@@ -4,7 +4,7 @@ import (
 	"errors"
 
 	"github.com/arrowdevice/arrowdevice/internal/cuda"
-	"github.com/arrowdevice/arrowdevice/internal/hostcache"
+	"github.com/arrowdevice/arrowdevice/internal/sizeclass"
 )
 
 // Error is a call of the CUDA driver that failed:
@@ -22,6 +22,7 @@ const (
 	InvalidContext              = cuda.InvalidContext
 	InvalidHandle               = cuda.InvalidHandle
 	IllegalAddress              = cuda.IllegalAddress
+	ContextIsDestroyed          = cuda.ContextIsDestroyed
 	HostMemoryAlreadyRegistered = cuda.HostMemoryAlreadyRegistered
 	HostMemoryNotRegistered     = cuda.HostMemoryNotRegistered
 	NotSupported                = cuda.NotSupported
@@ -30,10 +31,13 @@ const (
 // AllocationError is what the allocators panic with when they have no memory to
 // give, since a memory.Allocator cannot return an error. It wraps the driver's
 // error, if the driver was asked.
-type AllocationError = hostcache.Error
+type AllocationError = sizeclass.Error
 
 var (
 	errFreedTwice = errors.New("cuda: memory freed twice")
 	errClosed     = errors.New("cuda: used after it was closed")
 	errNoEvent    = errors.New("cuda: no event: its handle is NULL")
+
+	errForeignEvent = errors.New("it is no event of CUDA, or closed")
+	errNothingFreed = errors.New("nothing was freed for a while")
 )

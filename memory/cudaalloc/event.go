@@ -43,8 +43,28 @@ func (e *Event) Synchronize(ctx context.Context) error {
 	return e.wait(ctx, e.Query, func() error { return e.gpu.ctx.SynchronizeEvent(e.word) })
 }
 
-// OnComplete calls f when the latest recorded point is reached.
-func (e *Event) OnComplete(f func()) { e.gpu.own.AfterWork(f) }
+// OnComplete calls f when the latest recorded point is reached: on this goroutine, if it
+// is already, or later on one of this package. See [Device.AfterWork] for what f may do. An
+// event of another owner must live until then.
+func (e *Event) OnComplete(f func()) {
+	d := &deferral{call: f}
+	if e.startWait() == nil { // else it is closed, and tells nothing
+		after := awaited{e}
+		if done, err := after.reached(); done && err == nil {
+			after.letGo()
+			f()
+			return
+		}
+		d.after = after
+	}
+	e.gpu.deferred.add(e.gpu, d)
+}
+
+// awaited is an event that a wait of its own keeps.
+type awaited struct{ *Event }
+
+func (e awaited) reached() (bool, error) { return e.gpu.ctx.QueryEvent(e.word) }
+func (e awaited) letGo()                 { e.endWait() }
 
 // sharedEvent is an event of the free list that several parties hold; the last one puts
 // it back.
@@ -63,6 +83,15 @@ func (g *gpu) share() (*sharedEvent, error) {
 	e := &sharedEvent{gpu: g, word: word}
 	e.refs.Store(1)
 	return e, nil
+}
+
+func (e *sharedEvent) reached() (bool, error) { return e.gpu.ctx.QueryEvent(e.word) }
+
+// letGo is drop that tries again later.
+func (e *sharedEvent) letGo() {
+	if e.drop() != nil {
+		e.gpu.deferred.later(e.gpu, func() error { return e.gpu.ctx.FreeEvent(e.word) })
+	}
 }
 
 func (e *sharedEvent) drop() error {
@@ -126,13 +155,13 @@ func (l *eventList) put(ctx *cuda.Context, h uintptr) error {
 	return ctx.FreeEvent(h)
 }
 
-// drain has the reaper destroy what is on the list.
+// drain destroys what is on the list, after the work of the GPU.
 func (l *eventList) drain(g *gpu) {
 	l.mu.Lock()
 	free := l.free
 	l.free = nil
 	l.mu.Unlock()
 	for _, h := range free {
-		g.reaper.later(g, func() error { return g.ctx.FreeEvent(h) })
+		g.deferred.later(g, func() error { return g.ctx.FreeEvent(h) })
 	}
 }

@@ -34,7 +34,7 @@ func (d *Device) FreeElsewhere(p device.Ptr) error { return d.ctx.FreeMemory(p) 
 // ForgetLost makes the statistics of a GPU whose memory was freed behind its back
 // true again.
 func (d *Device) ForgetLost() {
-	d.reaper.lost.Store(0)
+	d.deferred.lost.Store(0)
 	d.usage[onDevice].live.Store(0)
 	d.usage[onDevice].allocations.Store(0)
 }

@@ -65,7 +65,8 @@ func (r *recorder) cleanUp() {
 // an event that cannot be asked is destroyed instead of kept.
 var madeGood = []string{
 	"cuCtxSynchronize", "cuCtxGetCurrent", "cuCtxSetCurrent", "cuMemFree", "cuMemFreeHost", "cuMemFreeAsync", "cuEventQuery",
-	"cuEventDestroy",
+	"cuEventDestroy", "cuStreamIsCapturing", "cuMemPoolTrimTo", "cuStreamDestroy",
+	"cuThreadExchangeStreamCaptureMode", // there is no capture
 }
 
 // givesUpWaits are the rules that end a wait by its context. What the goroutine of such a
@@ -105,6 +106,9 @@ func eachCallFails(t *testing.T, m *cudatest.Machine, d *cudaalloc.Device, opts 
 		case "many goroutines may use it at once", // its calls have no positions
 			"large uploads arrive whole": // nothing but more of the same
 			continue
+		}
+		if rule.Timed {
+			continue // its calls have no positions either
 		}
 		m.Sim.ResetCounters()
 		require.Empty(t, run(rule), rule.Name)
@@ -156,7 +160,7 @@ func TestEachCallOfOpenFails(t *testing.T) {
 					break
 				}
 				if err == nil {
-					require.Equal(t, "cuCtxSetCurrent", function, "restoring a context is tried again")
+					require.Contains(t, []string{"cuCtxSetCurrent", "cuThreadExchangeStreamCaptureMode"}, function, "restoring is tried again")
 				} else {
 					require.ErrorContains(t, err, "cuda: "+function+"(")
 					require.ErrorContains(t, err, "CUDA_ERROR_UNKNOWN")
@@ -248,10 +252,10 @@ func TestLost(t *testing.T) {
 	stolen := mem.Ptr()
 	require.NoError(t, gpu.FreeElsewhere(stolen))
 	require.NoError(t, mem.Free(nil))
-	for gpu.Stats().Waiting > 0 {
-		_ = gpu.Flush(background) // an error each time
-	}
+	require.NoError(t, gpu.Flush(background))
+	assert.Zero(t, gpu.Stats().Lost, "it is in the cache")
+	assert.ErrorIs(t, gpu.Trim(background), cudaalloc.InvalidValue)
 	assert.EqualValues(t, 1, gpu.Stats().Lost)
-	assert.EqualValues(t, 100, gpu.Stats().Device.Live, "as far as we know")
+	require.NoError(t, gpu.Trim(background), "it is not tried again")
 	gpu.ForgetLost()
 }

@@ -6,8 +6,7 @@ import (
 )
 
 // handle is a stream or an event of the driver: owned, or borrowed (then end is
-// nil). A wait that its caller gave up goes on in the driver, so an owned handle
-// lives until it is closed and nobody waits for it any more.
+// nil). An owned one lives until it is closed and no wait uses it any more.
 type handle struct {
 	gpu  *gpu
 	word uintptr
@@ -32,8 +31,8 @@ func (h *handle) usable() error {
 	return nil
 }
 
-// Close ends an owned stream once its work is done, and an owned event once nobody
-// waits for it; it does not wait for that. What is borrowed is left to its owner, and
+// Close ends an owned stream once its work is done, and an owned event once no wait
+// uses it; it does not wait for that. What is borrowed is left to its owner, and
 // can be used no more through this value. Closing twice is allowed. Where the driver
 // fails, the error is returned, and the handle is ended later.
 func (h *handle) Close() error {
@@ -52,7 +51,7 @@ func (h *handle) finish() error {
 	h.end = nil
 	err := end()
 	if err != nil {
-		h.gpu.reaper.later(h.gpu, end)
+		h.gpu.deferred.later(h.gpu, end)
 	}
 	return err
 }
@@ -71,11 +70,10 @@ func (h *handle) endWait() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.waits--
-	_ = h.finish() // who closed it has gone; the reaper tries again
+	_ = h.finish() // it is tried again
 }
 
-// wait returns when block does, or when ctx is done. query is asked first: what is
-// done needs no goroutine. Nor does a context that cannot end.
+// wait is [wait] for a handle, which is not ended before it returns.
 func (h *handle) wait(ctx context.Context, query func() (bool, error), block func() error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -83,23 +81,6 @@ func (h *handle) wait(ctx context.Context, query func() (bool, error), block fun
 	if err := h.startWait(); err != nil {
 		return err
 	}
-	if ctx.Done() == nil {
-		defer h.endWait()
-		return block()
-	}
-	if done, err := query(); done || err != nil {
-		h.endWait()
-		return err
-	}
-	result := make(chan error, 1)
-	go func() {
-		defer h.endWait()
-		result <- block()
-	}()
-	select {
-	case err := <-result:
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	defer h.endWait()
+	return wait(ctx, query, block)
 }

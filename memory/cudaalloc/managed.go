@@ -2,11 +2,12 @@ package cudaalloc
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"unsafe"
 
 	"github.com/arrowdevice/arrowdevice/device"
-	"github.com/arrowdevice/arrowdevice/internal/hostcache"
+	"github.com/arrowdevice/arrowdevice/internal/sizeclass"
 )
 
 // Managed is a memory.Allocator for arrow-go over managed memory: builders fill it
@@ -18,7 +19,7 @@ import (
 // [Device.AfterWork]. Allocate and Reallocate panic with an [*AllocationError] when
 // there is no memory.
 type Managed struct {
-	*hostcache.Allocator
+	*sizeclass.Allocator
 	dev *Device
 }
 
@@ -26,8 +27,13 @@ type Managed struct {
 // limit bytes, what it caches included; 0 is no limit. One allocator for all of a
 // process is best.
 //
-// The error wraps device.ErrNotSupported where the GPU has no managed memory.
+// The error wraps device.ErrNotSupported where the GPU has no managed memory, or no
+// concurrent managed access: builders write while the GPU works. See [Device.HostReadable].
 func NewManaged(gpu *Device, limit int64) (*Managed, error) {
+	if !gpu.Managed().HostReadable() {
+		return nil, fmt.Errorf("cuda: %s: the host must not touch managed memory while the GPU works (CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS is 0): %w",
+			gpu.Managed().ID(), device.ErrNotSupported)
+	}
 	// Ask now: a builder cannot be told later.
 	probe, err := gpu.Managed().Allocate(context.Background(), 1, nil)
 	if err != nil {
@@ -36,7 +42,7 @@ func NewManaged(gpu *Device, limit int64) (*Managed, error) {
 	if err := probe.Free(nil); err != nil {
 		return nil, err
 	}
-	m := &Managed{hostcache.New(gpu.Managed(), limit), gpu.Managed()}
+	m := &Managed{sizeclass.NewAllocator(sizeclass.New(sizeclass.Of(gpu.Managed()), sizeclass.Limits{Total: limit})), gpu.Managed()}
 	gpu.OnTrim(m.Trim)
 	return m, nil
 }
@@ -58,25 +64,25 @@ func pointer(b []byte) device.Ptr {
 	return device.Ptr(uintptr(unsafe.Pointer(unsafe.SliceData(b))))
 }
 
-// caches are what can give memory back when the driver has none left.
-type caches struct {
-	mu    sync.Mutex
-	trims []func()
+// trims are what can give memory back when the driver has none left.
+type trims struct {
+	mu   sync.Mutex
+	list []func()
 }
 
 // OnTrim makes trim part of what [Device.Trim] does, for as long as the process
 // lives: it frees memory of this GPU that is only kept for later.
 func (d *Device) OnTrim(trim func()) {
-	d.caches.mu.Lock()
-	defer d.caches.mu.Unlock()
-	d.caches.trims = append(d.caches.trims, trim)
+	d.trims.mu.Lock()
+	defer d.trims.mu.Unlock()
+	d.trims.list = append(d.trims.list, trim)
 }
 
-func (c *caches) trim() {
+func (c *trims) trim() {
 	c.mu.Lock()
-	trims := c.trims[:len(c.trims):len(c.trims)]
+	list := c.list[:len(c.list):len(c.list)]
 	c.mu.Unlock()
-	for _, trim := range trims {
+	for _, trim := range list {
 		trim()
 	}
 }

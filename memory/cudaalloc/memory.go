@@ -8,19 +8,21 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/cuda"
+	"github.com/arrowdevice/arrowdevice/internal/sizeclass"
 )
 
 // Allocate returns owned memory of this kind, of size bytes. Stream-ordered device
 // memory may be used by work on s from now on, and by other streams after an event
-// of s; a nil stream is the legacy default stream. Page-locked and managed memory may
-// be used at once, also by the CPU. When there is none, what waits to be freed is
-// freed first; the error then wraps [OutOfMemory].
+// of s; a nil stream is the legacy default stream. All other memory may be used at once,
+// page-locked and managed memory also by the CPU; it comes from a cache, see [Limits].
+//
+// Where there is none, what is only kept for later is given back to the driver, and
+// Allocate waits for memory that was freed and that pending work may use: until ctx is
+// done, or for two seconds in which nothing is freed. The error then wraps [OutOfMemory].
+// It waits in the same way where more than [Limits.Waiting] bytes wait to be freed.
 func (d *Device) Allocate(ctx context.Context, size int64, s device.Stream) (device.Memory, error) {
-	if size < 0 {
-		return nil, fmt.Errorf("cuda: allocate %d bytes on %s: negative size", size, d.ID())
-	}
-	if err := ctx.Err(); err != nil {
-		return nil, fmt.Errorf("cuda: allocate %d bytes on %s: %w", size, d.ID(), err)
+	if err := d.mayAllocate(ctx, size); err != nil {
+		return nil, err
 	}
 	of, stream, err := d.on(s)
 	if err != nil {
@@ -30,49 +32,80 @@ func (d *Device) Allocate(ctx context.Context, size int64, s device.Stream) (dev
 	if size == 0 {
 		return m, nil
 	}
-	m.ptr, err = d.take(of, size, stream)
-	if errors.Is(err, OutOfMemory) {
-		if trimmed := d.Trim(ctx); trimmed != nil {
-			return nil, errors.Join(err, trimmed)
-		}
-		m.ptr, err = d.take(of, size, stream)
+	if err := d.pushBack(ctx, size); err != nil {
+		return nil, err
+	}
+	err = m.take(ctx, of, stream)
+	if isOutOfMemory(err) {
+		err = d.reclaim(ctx, size, err, func() error { return m.take(ctx, of, stream) })
 	}
 	if err != nil {
 		return nil, err
 	}
 	d.usage[d.purpose()].add(size)
-	if d.HostReadable() {
-		d.platform.locked.add(m.ptr, size)
-	}
 	return m, nil
 }
 
-func (d *Device) take(ctx *cuda.Context, size int64, stream uintptr) (device.Ptr, error) {
-	switch {
-	case d.kind == device.CUDAHost:
-		return d.ctx.NewHost(size)
-	case d.kind == device.CUDAManaged:
-		return d.ctx.NewManaged(size)
-	case d.pool != 0:
-		return ctx.NewPoolMemory(d.pool, size, stream)
-	}
-	return d.ctx.NewMemory(size)
+// AllocateHost returns page-locked memory from the cache of the GPU. No copy from or to it
+// may be pending when it is freed by Free; FreeAfter waits for one.
+func (d *Device) AllocateHost(ctx context.Context, size int64) (device.Memory, error) {
+	return d.host.Allocate(ctx, size, nil)
 }
 
-// memory is one allocation.
+func (d *Device) mayAllocate(ctx context.Context, size int64) error {
+	if size < 0 {
+		return fmt.Errorf("cuda: allocate %d bytes on %s: negative size", size, d.ID())
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("cuda: allocate %d bytes on %s: %w", size, d.ID(), err)
+	}
+	return nil
+}
+
+func isOutOfMemory(err error) bool {
+	return errors.Is(err, OutOfMemory) || errors.Is(err, sizeclass.ErrLimit)
+}
+
+// memory is one allocation: of the pool, in stream order, or a block of a cache.
 type memory struct {
 	dev   *Device
 	ptr   device.Ptr
 	size  int64
+	block sizeclass.Block // unless it is the pool's
 	freed atomic.Bool
 }
 
 func (m *memory) Ptr() device.Ptr { return m.ptr }
 func (m *memory) Size() int64     { return m.size }
 
-// Free of stream-ordered memory is work on s. All other memory is freed by the
-// reaper once the GPU's work so far is done, because freeing it waits for that.
-// Where the driver fails, the error is returned, and the reaper tries again.
+// cache is where memory of this kind comes from; nil: from the pool.
+func (d *Device) cache() *sizeclass.Cache { return d.caches[d.purpose()] }
+
+func (m *memory) take(ctx context.Context, of *cuda.Context, stream uintptr) (err error) {
+	cache := m.dev.cache()
+	if cache == nil {
+		m.ptr, err = of.NewPoolMemory(m.dev.pool, m.size, stream)
+		return err
+	}
+	if err := m.dev.ctx.Err(); err != nil {
+		return err
+	}
+	var cached bool
+	if m.block, cached = cache.TryTake(m.size); !cached {
+		m.dev.deferred.sweep(m.dev.gpu) // of what was freed, some may be free by now
+		if m.block, err = cache.Take(ctx, m.size); err != nil {
+			return err
+		}
+	}
+	m.ptr = m.block.Ptr
+	return nil
+}
+
+// Free ends the memory after the work on s. Stream-ordered memory is freed as work on s. All
+// other memory goes back to its cache when an event is complete that is recorded on s.
+//
+// Where the driver fails, the error is returned, and the memory is freed after all work
+// that the GPU has now.
 func (m *memory) Free(s device.Stream) error {
 	if m.freed.Swap(true) {
 		return errFreedTwice
@@ -80,41 +113,87 @@ func (m *memory) Free(s device.Stream) error {
 	if m.size == 0 {
 		return nil
 	}
-	if m.dev.kind == device.CUDA && m.dev.pool != 0 {
-		ctx, stream, err := m.dev.on(s)
-		if err == nil {
-			err = ctx.FreePoolMemory(m.ptr, stream)
+	of, stream, err := m.dev.on(s)
+	if err == nil {
+		if m.dev.cache() == nil {
+			if err = of.FreePoolMemory(m.ptr, stream); err == nil {
+				m.ended()
+				return nil
+			}
+		} else if gpu := m.dev.gpuOf(s); gpu.mayRecord(stream) {
+			var done *sharedEvent
+			if done, err = record(gpu, stream); err == nil {
+				return m.endAfter(done)
+			}
 		}
-		if err == nil {
-			m.dev.usage[m.dev.purpose()].sub(m.size)
+	}
+	m.dev.deferred.add(m.dev.gpu, m.deferral(nil))
+	return err
+}
+
+// mayRecord reports whether an event may be recorded on the stream: not on the legacy default
+// stream while a stream is being captured that is ordered with it, since that invalidates
+// the capture.
+func (g *gpu) mayRecord(stream uintptr) bool {
+	if stream != 0 && stream != cuda.LegacyStream {
+		return true
+	}
+	busy, err := g.ctx.Capturing(nil)
+	return !busy && err == nil
+}
+
+// FreeAfter ends the memory once e is complete; nil: now, because no pending work uses it.
+func (m *memory) FreeAfter(e device.Event) error {
+	if m.freed.Swap(true) {
+		return errFreedTwice
+	}
+	if m.size == 0 {
+		return nil
+	}
+	if e == nil {
+		return m.endAfter(nil)
+	}
+	own, ok := e.(*Event)
+	if !ok || own.startWait() != nil {
+		m.dev.deferred.add(m.dev.gpu, m.deferral(nil))
+		return fmt.Errorf("cuda: free memory of %s after an event: %w", m.dev.ID(), errForeignEvent)
+	}
+	return m.endAfter(awaited{own})
+}
+
+// endAfter ends the memory now, if there is evidence that no work uses it, or later.
+func (m *memory) endAfter(after evidence) error {
+	if after != nil {
+		if done, err := after.reached(); !done || err != nil {
+			m.dev.deferred.add(m.dev.gpu, m.deferral(after))
 			return nil
 		}
-		m.dev.reaper.later(m.dev.gpu, m.end)
+		after.letGo()
+	}
+	err := m.end()
+	if err != nil {
+		m.dev.deferred.add(m.dev.gpu, m.deferral(nil))
+	}
+	return err
+}
+
+func (m *memory) deferral(after evidence) *deferral {
+	return &deferral{after: after, bytes: m.size, end: m.end}
+}
+
+// end frees memory that no work uses any more: on a stream that nothing holds up, or to its
+// cache.
+func (m *memory) end() error {
+	if cache := m.dev.cache(); cache != nil {
+		cache.Give(m.block)
+	} else if err := m.dev.ctx.FreePoolMemory(m.ptr, m.dev.background); err != nil {
 		return err
 	}
-	m.dev.reaper.later(m.dev.gpu, m.end)
+	m.ended()
 	return nil
 }
 
-// FreeAfter ends the memory once e is complete.
-func (m *memory) FreeAfter(e device.Event) error { return m.Free(nil) }
-
-// end frees memory that no work uses any more.
-func (m *memory) end() error {
-	var err error
-	if m.dev.HostReadable() {
-		m.dev.platform.locked.remove(m.ptr)
-	}
-	switch d := m.dev; {
-	case d.kind == device.CUDAHost:
-		err = d.ctx.FreeHost(m.ptr)
-	case d.kind == device.CUDA && d.pool != 0:
-		err = d.ctx.FreePoolMemory(m.ptr, d.background)
-	default:
-		err = d.ctx.FreeMemory(m.ptr)
-	}
-	if err == nil {
-		m.dev.usage[m.dev.purpose()].sub(m.size)
-	}
-	return err
+func (m *memory) ended() {
+	m.dev.usage[m.dev.purpose()].sub(m.size)
+	m.dev.trimmer.keep(m.dev.gpu)
 }

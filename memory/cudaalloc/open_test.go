@@ -22,6 +22,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/cuda"
 	"github.com/arrowdevice/arrowdevice/internal/cudatest"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 	"github.com/arrowdevice/arrowdevice/memory/hostpinned"
@@ -134,7 +135,12 @@ func TestGPUOpenedOnce(t *testing.T) {
 			assert.Equal(t, device.ID{Type: device.CUDA, Ordinal: int64(i)}, gpu.ID())
 			assert.Equal(t, device.ID{Type: device.CUDAHost, Ordinal: int64(i)}, gpu.Host().ID())
 			assert.Equal(t, device.ID{Type: device.CUDAManaged, Ordinal: int64(i)}, gpu.Managed().ID())
-			assert.Equal(t, []bool{false, true, true}, []bool{gpu.HostReadable(), gpu.Host().HostReadable(), gpu.Managed().HostReadable()})
+			assert.Equal(t, []bool{false, true}, []bool{gpu.HostReadable(), gpu.Host().HostReadable()})
+			if _, err := cudaalloc.NewManaged(gpu, 0); gpu.Managed().HostReadable() {
+				assert.NoError(t, err)
+			} else {
+				assert.ErrorIs(t, err, device.ErrNotSupported)
+			}
 			assert.Same(t, gpu, gpu.Host().Own())
 			assert.Same(t, gpu.Managed(), gpu.Host().Managed())
 			assert.NotZero(t, gpu.Context())
@@ -191,6 +197,7 @@ func TestRegistryChild(t *testing.T) {
 		require.NoError(t, err, "page-locked memory of no device in particular")
 		assert.Equal(t, device.ID{Type: device.CUDAHost, Ordinal: 0}, anyGPU.ID())
 		t.Run("an imported event is waited for", importedEvent)
+		t.Run("a reset GPU is opened anew", resetAndOpened)
 	case "no GPU", "no driver":
 		for _, typ := range []device.Type{device.CUDA, device.CUDAHost, device.CUDAManaged} {
 			_, err := device.Open(device.ID{Type: typ, Ordinal: 0})
@@ -227,6 +234,31 @@ func TestErrorsNameTheCall(t *testing.T) {
 	_, err = m.GPUs[0].WrapEvent(0)
 	assert.Error(t, err)
 	assert.Error(t, m.GPUs[0].Legacy().Record(nil))
+}
+
+// The registry has no GPU of a primary context that was reset.
+func resetAndOpened(t *testing.T) {
+	types := []device.Type{device.CUDA, device.CUDAHost, device.CUDAManaged}
+	var before []device.Device
+	for _, typ := range types {
+		d, err := device.Open(device.ID{Type: typ, Ordinal: 1})
+		require.NoError(t, err)
+		before = append(before, d)
+	}
+	driver, err := cuda.Open("")
+	require.NoError(t, err)
+	dev, err := driver.Device(1)
+	require.NoError(t, err)
+	require.NoError(t, dev.ResetPrimary())
+	own, err := cudaalloc.Open(1)
+	require.NoError(t, err)
+	for i, typ := range types {
+		d, err := device.Open(device.ID{Type: typ, Ordinal: 1})
+		require.NoError(t, err)
+		assert.NotSame(t, before[i], d)
+		assert.Same(t, own, d.(*cudaalloc.Device).Own())
+	}
+	works(t, own)
 }
 
 // A batch in page-locked memory whose event is pending: the host view waits for it.

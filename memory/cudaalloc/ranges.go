@@ -41,6 +41,12 @@ func (r *ranges) remove(p device.Ptr) {
 	}
 }
 
+func (r *ranges) clear() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sorted = nil
+}
+
 func (r *ranges) contain(p device.Ptr, size int64) bool {
 	r.mu.RLock()
 	defer r.mu.RUnlock()

@@ -9,13 +9,19 @@ import (
 // Stats is what is allocated through this package on one GPU.
 type Stats struct {
 	Device  Usage // memory on the GPU
-	Host    Usage // page-locked host memory, what allocators cache included
-	Managed Usage // managed memory, likewise
-	// Waiting is what the reaper has yet to end: memory that was freed (it is live
-	// until then), functions of AfterWork.
+	Host    Usage // page-locked host memory
+	Managed Usage // managed memory
+	// Waiting counts what ends after pending work: memory that was freed (it is live
+	// until then), functions of AfterWork and OnComplete.
 	Waiting int64
-	// Lost is what the driver refused to end several times.
+	// WaitingBytes is the memory among it.
+	WaitingBytes int64
+	// Lost counts allocations and handles that the driver failed to free after three
+	// attempts.
 	Lost int64
+	// CallbackPanics counts functions of AfterWork and OnComplete that did not return: they
+	// panicked, or ended their goroutine.
+	CallbackPanics int64
 }
 
 // Usage is memory of one purpose.
@@ -24,14 +30,16 @@ type Usage struct {
 	Peak        int64 // the most bytes that were live at once
 	Allocations int64 // that are live
 	Total       int64 // allocations ever made
+	Cached      int64 // bytes that are kept for later, and that the GPU's caches lose; see [Limits]
 }
 
 // Stats counts since the GPU was opened; each number is exact, but they are read one
 // after the other.
 func (d *Device) Stats() Stats {
 	return Stats{
-		Device: d.usage[onDevice].read(), Host: d.usage[onHost].read(), Managed: d.usage[inManaged].read(),
-		Waiting: d.reaper.count.Load(), Lost: d.reaper.lost.Load(),
+		Device: d.used(onDevice), Host: d.used(onHost), Managed: d.used(inManaged),
+		Waiting: d.deferred.count.Load(), WaitingBytes: d.deferred.bytes.Load(),
+		Lost: d.deferred.lost.Load(), CallbackPanics: d.panics.Load(),
 	}
 }
 
@@ -68,6 +76,11 @@ func (u *usage) sub(size int64) {
 	u.allocations.Add(-1)
 }
 
-func (u *usage) read() Usage {
-	return Usage{u.live.Load(), u.peak.Load(), u.allocations.Load(), u.total.Load()}
+func (g *gpu) used(purpose int) Usage {
+	u := &g.usage[purpose]
+	all := Usage{Live: u.live.Load(), Peak: u.peak.Load(), Allocations: u.allocations.Load(), Total: u.total.Load()}
+	if cache := g.caches[purpose]; cache != nil {
+		all.Cached = cache.Stats().Idle
+	}
+	return all
 }

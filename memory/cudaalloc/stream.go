@@ -27,7 +27,7 @@ func (d *Device) NewStreamWithPriority(priority int) (*Stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Stream{handle{gpu: d.gpu, word: h, end: func() error { return d.ctx.FreeStream(h) }}}, nil
+	return d.owned(h, func() error { return d.ctx.FreeStream(h) }), nil
 }
 
 // Priorities are the least and the greatest priority of streams on this GPU: the
@@ -51,7 +51,8 @@ func (d *Device) borrow(h uintptr) *Stream {
 }
 
 // on is the context and the handle of the stream that work goes to: work runs in
-// the context of its stream, also when that is another GPU's.
+// the context of its stream, even if that is another GPU's. A stream of the CPU, or of
+// another driver, is an error: no order of work is known across drivers.
 func (d *Device) on(s device.Stream) (*cuda.Context, uintptr, error) {
 	switch s := s.(type) {
 	case nil:
@@ -60,7 +61,14 @@ func (d *Device) on(s device.Stream) (*cuda.Context, uintptr, error) {
 		if s == nil {
 			return d.ctx, 0, nil
 		}
+		if s.gpu.platform != d.platform {
+			return nil, 0, d.foreign("stream", s.Device())
+		}
 		return s.gpu.ctx, s.word, s.usable()
+	}
+	// Another implementation's stream, which stands for one of this GPU.
+	if of, ok := s.Device().(interface{ Own() *Device }); !ok || of.Own() != d.own {
+		return nil, 0, d.foreign("stream", s.Device())
 	}
 	return d.ctx, s.Handle(), nil
 }
@@ -79,12 +87,12 @@ func (s *Stream) Device() device.Device { return s.gpu.own }
 // Record makes e complete once all work on this stream so far is done. The event
 // is of the same GPU.
 func (s *Stream) Record(e device.Event) error {
-	h, err := eventHandle(e)
+	h, err := s.eventFor(e)
 	if err != nil {
 		return err
 	}
-	if err := s.usable(); err != nil {
-		return err
+	if own, ok := e.(*Event); ok && own.gpu != s.gpu {
+		return s.gpu.own.foreign("event", own.gpu.own)
 	}
 	return s.gpu.ctx.Record(h, s.word)
 }
@@ -92,11 +100,8 @@ func (s *Stream) Record(e device.Event) error {
 // WaitEvent makes work enqueued from now on wait for the latest record of e, which
 // may be an event of another GPU.
 func (s *Stream) WaitEvent(e device.Event) error {
-	h, err := eventHandle(e)
+	h, err := s.eventFor(e)
 	if err != nil {
-		return err
-	}
-	if err := s.usable(); err != nil {
 		return err
 	}
 	return s.gpu.ctx.WaitEvent(s.word, h)
@@ -112,26 +117,10 @@ func (s *Stream) Query() (bool, error) {
 
 // Synchronize waits until all work enqueued so far is done, or ctx is. How the
 // driver waits (it may spin) is for the flags of the primary context to say.
+//
+// A context that can end is asked for between questions to the driver, which come at
+// growing distances of at most a millisecond. Waits with other contexts block in the driver,
+// some of them at a time.
 func (s *Stream) Synchronize(ctx context.Context) error {
-	if s.word == cuda.PerThreadStream && ctx.Done() != nil {
-		return s.synchronizeByEvent(ctx)
-	}
 	return s.wait(ctx, s.Query, func() error { return s.gpu.ctx.SynchronizeStream(s.word) })
-}
-
-// synchronizeByEvent is Synchronize of the per-thread stream with a context that can
-// end: that wait is made on another thread, where the handle names another stream.
-func (s *Stream) synchronizeByEvent(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	e, err := s.gpu.own.NewEvent()
-	if err != nil {
-		return err
-	}
-	defer e.Close()
-	if err := s.Record(e); err != nil {
-		return err
-	}
-	return e.Synchronize(ctx)
 }

@@ -80,9 +80,10 @@ func (d *Device) RegisterHost(p device.Ptr, size int64, readOnly bool) error {
 	return nil
 }
 
-// UnregisterHost undoes RegisterHost, after the work that the GPU has so far.
+// UnregisterHost undoes RegisterHost, after the work that the GPU has so far. Where ctx
+// ends the wait for it, the memory stays registered.
 func (d *Device) UnregisterHost(ctx context.Context, p device.Ptr) error {
-	if err := d.ctx.Synchronize(); err != nil {
+	if err := d.idle(ctx); err != nil {
 		return err
 	}
 	if err := d.ctx.Unregister(p); err != nil {

@@ -1,7 +1,7 @@
 package hostpinned
 
 import (
-	"github.com/arrowdevice/arrowdevice/internal/hostcache"
+	"github.com/arrowdevice/arrowdevice/internal/sizeclass"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
 
@@ -15,22 +15,22 @@ import (
 // [*AllocationError] when there is no memory, since a memory.Allocator cannot return
 // an error; Free does for memory that is not this allocator's.
 type Allocator struct {
-	*hostcache.Allocator
+	*sizeclass.Allocator
 	dev *cudaalloc.Device
 }
 
 // AllocationError is what an allocator panics with. It wraps [ErrLimit], or the
 // driver's error.
-type AllocationError = hostcache.Error
+type AllocationError = sizeclass.Error
 
 // ErrLimit says that an allocator holds as much as it may.
-var ErrLimit = hostcache.ErrLimit
+var ErrLimit = sizeclass.ErrLimit
 
 // New returns an allocator that page-locks at most limit bytes, what it caches
 // included; 0 is no limit. Page-locked memory is taken from all of the machine, so a
 // limit is wise, and one allocator for the whole process is best.
 func New(gpu *cudaalloc.Device, limit int64) *Allocator {
-	a := &Allocator{hostcache.New(gpu.Host(), limit), gpu.Host()}
+	a := &Allocator{sizeclass.NewAllocator(sizeclass.New(sizeclass.Of(gpu.Host()), sizeclass.Limits{Total: limit})), gpu.Host()}
 	gpu.OnTrim(a.Trim)
 	return a
 }

@@ -77,7 +77,7 @@ func (r *Registration) Unregister(ctx context.Context) error {
 	if r.done {
 		return errUnregistered
 	}
-	if err := r.gpu.UnregisterHost(context.Background(), r.ptr); err != nil {
+	if err := r.gpu.UnregisterHost(ctx, r.ptr); err != nil {
 		return err
 	}
 	r.done = true

@@ -1,0 +1,255 @@
+package cdevice_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/cudasim"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/cudatest"
+	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
+)
+
+// A stream that is stuck and a batch that is not ready hold up what comes after them, and
+// nothing else.
+
+// Copies out of a batch that is not ready wait for it, each on its own.
+func TestBatchThatIsNotReadyHoldsUpNoOtherCopies(t *testing.T) {
+	checkLeaks(t)
+	withAndWithoutPools(t, cudasim.Options{}, func(t *testing.T, m *cudatest.Machine) {
+		gpu := m.GPUs[0]
+		want := wantText(t)
+		late, open := notReady(t, m, gpu)
+
+		waiting := make(chan error, 2)
+		var copies [2]any
+		var begun sync.WaitGroup
+		begun.Add(2)
+		go func() {
+			begun.Done()
+			got, err := late.CopyToHost(background, nil)
+			copies[0] = got
+			waiting <- err
+		}()
+		go func() {
+			begun.Done()
+			got, err := late.CopyTo(background, gpu)
+			copies[1] = got
+			waiting <- err
+		}()
+		begun.Wait()
+		time.Sleep(20 * time.Millisecond) // in which their work is enqueued
+
+		for range 5 {
+			var another *cdevice.Array
+			cudatest.Within(t, "a copy to the device", func() (err error) {
+				another, err = cdevice.CopyArrayToDevice(background, want, gpu)
+				return err
+			})
+			cudatest.Within(t, "its event", func() error { return another.Wait(background) })
+			cudatest.Within(t, "a count of nulls", func() error { _, err := another.CountNulls(background); return err })
+			cudatest.Within(t, "a count of bytes", func() error { _, err := another.NumBytes(background); return err })
+			var host arrow.Array
+			cudatest.Within(t, "a copy to the host", func() (err error) {
+				host, err = another.CopyToHost(background, nil)
+				return err
+			})
+			assert.True(t, array.Equal(want, host))
+			host.Release()
+			var second *cdevice.Array
+			cudatest.Within(t, "a copy of a slice", func() error {
+				part, err := another.Slice(1, 3)
+				if err != nil {
+					return err
+				}
+				defer part.Release()
+				if second, err = part.CopyTo(background, gpu); err != nil {
+					return err
+				}
+				return second.Wait(background)
+			})
+			cudatest.Within(t, "their release", func() error { second.Release(); another.Release(); return nil })
+		}
+		big := numbers(t, 8*mib)
+		for range 10 {
+			cudatest.Within(t, "a copy that is freed", func() error {
+				a, err := cdevice.CopyArrayToDevice(background, big, gpu)
+				if err != nil {
+					return err
+				}
+				defer a.Release()
+				return a.Wait(background)
+			})
+		}
+		cudatest.Eventually(t, "the memory of other copies has ended", func() bool { return gpu.Stats().Device.Live < mib })
+		assert.Empty(t, waiting, "the copies of the batch that is not ready")
+
+		open()
+		for range 2 {
+			cudatest.Within(t, "a copy of the batch that was not ready", func() error { return <-waiting })
+		}
+		host := copies[0].(arrow.Array)
+		assert.True(t, array.Equal(want, host))
+		host.Release()
+		sameOnHost(t, want, copies[1].(*cdevice.Array))
+		copies[1].(*cdevice.Array).Release()
+		late.Release()
+		require.NoError(t, gpu.Flush(background))
+	})
+}
+
+// Batches that consumers have released wait for a stranger's stream that is stuck; those that
+// nobody else had do not.
+func TestStuckStrangerKeepsOnlyWhatWasExported(t *testing.T) {
+	checkLeaks(t)
+	withAndWithoutPools(t, cudasim.Options{}, func(t *testing.T, m *cudatest.Machine) {
+		gpu := m.GPUs[0]
+		for _, dev := range []*cudaalloc.Device{gpu, gpu.Host(), gpu.Managed()} {
+			column := numbers(t, 8*mib)
+			stranger := m.Stranger(t, gpu)
+			open := stranger.Hold(t)
+			values := releasedExport(t, column, dev)
+			require.NoError(t, stranger.Memset(values, 1, 8*mib), "what its consumer still does")
+			used := func() int64 {
+				s := gpu.Stats()
+				return map[device.Type]int64{device.CUDA: s.Device.Live, device.CUDAHost: s.Host.Live, device.CUDAManaged: s.Managed.Live}[dev.ID().Type]
+			}
+			for range 20 {
+				cudatest.Within(t, "a copy that is freed", func() error {
+					a, err := cdevice.CopyArrayToDevice(background, column, dev)
+					if err != nil {
+						return err
+					}
+					defer a.Release()
+					return a.Wait(background)
+				})
+			}
+			cudatest.Eventually(t, "what was not exported has ended", func() bool { return used() < 16*mib })
+			assert.GreaterOrEqual(t, used(), int64(8*mib), "what was exported has not")
+			open()
+			cudatest.Within(t, "Flush", func() error { return gpu.Flush(background) })
+			cudatest.Eventually(t, "what was exported has ended", func() bool { return used() == 0 })
+		}
+	})
+}
+
+// Where everything waits for a stranger, those who need memory are told; when the stranger
+// goes on, there is memory again.
+func TestReleasedBatchesFillTheGPU(t *testing.T) {
+	checkLeaks(t)
+	withAndWithoutPools(t, cudasim.Options{Memory: 64 * mib}, func(t *testing.T, m *cudatest.Machine) {
+		gpu := m.GPUs[0]
+		column := numbers(t, 8*mib)
+		stranger := m.Stranger(t, gpu)
+		open := stranger.Hold(t)
+		for range 7 {
+			require.NoError(t, stranger.Memset(releasedExport(t, column, gpu), 1, 8*mib))
+		}
+		two := numbers(t, 16*mib)
+		copyTwo := func(ctx context.Context) error {
+			a, err := cdevice.CopyArrayToDevice(ctx, two, gpu)
+			if err != nil {
+				return err
+			}
+			a.Release()
+			return nil
+		}
+		cudatest.EndsInTime(t, "CopyToDevice", copyTwo)
+		var err error
+		cudatest.WithinTime(t, 30*time.Second, "CopyToDevice without a deadline", func() error { err = copyTwo(background); return nil })
+		assert.ErrorIs(t, err, cudaalloc.OutOfMemory)
+		assert.ErrorContains(t, err, "pending work")
+		open()
+		cudatest.Within(t, "CopyToDevice afterwards", func() error { return copyTwo(background) })
+		cudatest.Within(t, "Flush", func() error { return gpu.Flush(background) })
+		cudatest.Eventually(t, "everything has ended", func() bool { return gpu.Stats().Device.Live == 0 })
+	})
+}
+
+// A release callback may wait for work of the GPU, and for memory that other releases free.
+func TestReleaseCallbackMayNeedTheGPU(t *testing.T) {
+	checkLeaks(t)
+	withAndWithoutPools(t, cudasim.Options{Memory: 64 * mib}, func(t *testing.T, m *cudatest.Machine) {
+		gpu := m.GPUs[0]
+		small, large := numbers(t, 800), numbers(t, 40*mib)
+		s := newStream(t, gpu)
+		stranger := m.Stranger(t, gpu)
+		results := make(chan error, 2)
+		work := func() {
+			a, err := cdevice.CopyArrayToDevice(background, large, gpu)
+			if err == nil {
+				err = a.Wait(background)
+				a.Release()
+			}
+			results <- err
+		}
+		there := copiedTo(t, small, gpu)
+		out, schema := garbageArray(), garbageSchema()
+		require.NoError(t, cdevice.ExportArray(there, out, schema))
+		there.Release()
+		imported, err := cdevice.ImportArray(out, schema, cdevice.WithDevice(gpu), cdevice.ReleaseWith(func(release func()) {
+			work()
+			release()
+		}))
+		require.NoError(t, err)
+		mem := filled(t, gpu, s, make([]byte, 800))
+		require.NoError(t, s.Synchronize(background))
+		own, err := cdevice.NewArray(gpu, arrow.PrimitiveTypes.Int64, cdevice.Data{Length: 100, Buffers: []device.Ptr{0, mem.Ptr()}},
+			cdevice.Owner{Release: func() {
+				work()
+				assert.NoError(t, mem.FreeAfter(nil))
+			}})
+		require.NoError(t, err)
+		released := copiedTo(t, large, gpu)
+		export := garbageArray()
+		require.NoError(t, cdevice.ExportArray(released, export, nil))
+		released.Release()
+
+		open := stranger.Hold(t)
+		require.NoError(t, imported.UsedOn(s))
+		require.NoError(t, own.UsedOn(s))
+		imported.Release()
+		own.Release()
+		cdevice.ReleaseCArrowDeviceArray(export) // the memory that the callbacks need
+		open()
+		for range 2 {
+			cudatest.WithinTime(t, 10*time.Second, "a release callback that needs memory", func() error { return <-results })
+		}
+		require.NoError(t, gpu.Flush(background))
+	})
+}
+
+// An owner that panics, or ends its goroutine, ends nothing but itself.
+func TestOwnerThatPanicsEndsNothingElse(t *testing.T) {
+	checkLeaks(t)
+	m := cudatest.Simulated(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	for name, f := range misbehaviours {
+		s := newStream(t, gpu)
+		mem := filled(t, gpu, s, make([]byte, 800))
+		a, err := cdevice.NewArray(gpu, arrow.PrimitiveTypes.Int64, cdevice.Data{Length: 100, Buffers: []device.Ptr{0, mem.Ptr()}},
+			cdevice.Owner{Release: func() {
+				assert.NoError(t, mem.FreeAfter(nil))
+				f()
+			}})
+		require.NoError(t, err)
+		require.NoError(t, a.UsedOn(s))
+		open := m.Hold(t, s)
+		a.Release()
+		called := make(chan struct{})
+		gpu.AfterWork(func() { close(called) })
+		open()
+		cudatest.Within(t, name+": a function afterwards", func() error { <-called; return nil })
+		cudatest.Within(t, name+": Flush", func() error { return gpu.Flush(background) })
+		assert.Zero(t, gpu.Stats().Lost)
+	}
+	cudatest.Eventually(t, "they are counted", func() bool { return gpu.Stats().CallbackPanics == int64(len(misbehaviours)) })
+}

@@ -1,0 +1,246 @@
+package cdevice_test
+
+import (
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/cudasim"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/cudatest"
+	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
+	"github.com/arrowdevice/arrowdevice/memory/hostpinned"
+)
+
+// hostAllocator is an allocator of memory that a GPU and the host use.
+type hostAllocator interface {
+	memory.Allocator
+	Device() *cudaalloc.Device
+}
+
+// hostAllocators are those that the GPU has.
+func hostAllocators(t *testing.T, gpu *cudaalloc.Device) []hostAllocator {
+	all := []hostAllocator{hostpinned.New(gpu, 0)}
+	managed, err := cudaalloc.NewManaged(gpu, 0)
+	if err != nil {
+		require.ErrorIs(t, err, device.ErrNotSupported)
+		return all
+	}
+	return append(all, managed)
+}
+
+// copied copies the values of an exported array of int64 on the consumer's stream, and
+// returns the copy.
+func copied(t *testing.T, gpu device.Device, out *cdevice.CArrowDeviceArray, rows int64, consumer device.Stream) device.Memory {
+	t.Helper()
+	values := *abi.At[uintptr](out.Array.Buffers + 8)
+	target, err := gpu.Allocate(background, 8*rows, consumer)
+	require.NoError(t, err)
+	require.NoError(t, gpu.Copy([]device.Range{{Dst: target.Ptr(), Src: device.Ptr(values), Size: 8 * rows}}, consumer))
+	return target
+}
+
+// taken allocates and writes memory as the next user of the allocator does: one of the
+// allocations is the memory that was given back last.
+func taken(m *cudatest.Machine, mem memory.Allocator, size int) (all [][]byte) {
+	for range 8 {
+		b := mem.Allocate(size)
+		m.HostWrite(device.Ptr(addressOf(&b[0])), int64(len(b)))
+		all = append(all, b)
+	}
+	return all
+}
+
+// A consumer releases an array in page-locked or managed memory that its stream still
+// reads: the allocator gives the memory to nobody before the stream has read it.
+func TestGPUWrappedMemoryIsReleasedBehindItsConsumer(t *testing.T) {
+	checkLeaks(t)
+	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
+		gpu := m.GPUs[0]
+		for _, mem := range hostAllocators(t, gpu) {
+			for _, what := range []string{"batch", "array", "column", "slice", "for the host"} {
+				rec := columnsOf(mem, 1, 1000, false)
+				want := append([]int64(nil), rec.Column(0).(*array.Int64).Int64Values()...)
+				consumer := newStream(t, gpu)
+				out := exportedWrapped(t, rec, mem.Device(), what)
+				target := copied(t, gpu, out, 1000, consumer)
+				cdevice.ReleaseCArrowDeviceArray(out)
+				next := taken(m, mem, 8192)
+				got := readFrom(t, gpu, uintptr(settled(t, target, consumer)), 8000)
+				assert.Equal(t, arrow.Int64Traits.CastToBytes(want), got, "%s of %s", what, mem.Device().ID())
+				for _, b := range next {
+					mem.Free(b)
+				}
+				require.NoError(t, target.Free(consumer))
+				require.NoError(t, gpu.Flush(background))
+			}
+		}
+	})
+}
+
+// settled waits for the stream.
+func settled(t *testing.T, target device.Memory, s device.Stream) device.Ptr {
+	t.Helper()
+	require.NoError(t, s.Synchronize(background))
+	return target.Ptr()
+}
+
+// exportedWrapped exports the column of rec, of which the struct then holds all that is
+// left. It takes rec.
+func exportedWrapped(t *testing.T, rec arrow.RecordBatch, dev device.Device, what string) *cdevice.CArrowDeviceArray {
+	t.Helper()
+	var a *cdevice.Array
+	var opts []cdevice.ExportOption
+	if what == "array" {
+		var err error
+		a, err = cdevice.WrapArray(rec.Column(0), dev)
+		require.NoError(t, err)
+	} else {
+		batch, err := cdevice.Wrap(rec, dev)
+		require.NoError(t, err)
+		if what == "slice" {
+			whole := batch
+			batch, err = whole.Slice(0, 1000)
+			require.NoError(t, err)
+			whole.Release()
+		}
+		if what == "for the host" { // memory of the CPU by its label: the driver knows better
+			opts = append(opts, cdevice.ForHost(background))
+		}
+		a = batch.Column(0)
+		if what == "batch" {
+			out := garbageArray()
+			require.NoError(t, cdevice.ExportRecordBatch(batch, out, nil))
+			child := *abi.At[abi.ArrowArray](*abi.At[uintptr](out.Array.Children))
+			abi.At[abi.ArrowArray](*abi.At[uintptr](out.Array.Children)).Release = 0 // moved out
+			cdevice.ReleaseCArrowDeviceArray(out)
+			batch.Release()
+			a.Release()
+			rec.Release()
+			return &cdevice.CArrowDeviceArray{Array: child}
+		}
+		batch.Release()
+	}
+	rec.Release()
+	out := garbageArray()
+	require.NoError(t, cdevice.ExportArray(a, out, nil, opts...))
+	a.Release()
+	return out
+}
+
+// The same for copies into each kind of memory, and for the caller's memory.
+func TestGPUCopiesAndOwnMemoryAreReleasedBehindTheirConsumer(t *testing.T) {
+	checkLeaks(t)
+	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
+		gpu := m.GPUs[0]
+		rec := columnsOf(memory.DefaultAllocator, 1, 1000, false)
+		defer rec.Release()
+		for _, dev := range m.Devices(t) {
+			if dev.Own() != gpu {
+				continue
+			}
+			there, err := cdevice.CopyArrayToDevice(background, rec.Column(0), dev)
+			require.NoError(t, err)
+			require.NoError(t, there.Wait(background))
+			out := garbageArray()
+			require.NoError(t, cdevice.ExportArray(there, out, nil))
+			there.Release()
+			consumer := newStream(t, gpu)
+			target := copied(t, gpu, out, 1000, consumer)
+			cdevice.ReleaseCArrowDeviceArray(out)
+			require.NoError(t, gpu.Flush(background))
+			require.NoError(t, target.Free(consumer))
+		}
+		for _, mem := range hostAllocators(t, gpu) {
+			b := mem.Allocate(8000)
+			at := device.Ptr(addressOf(&b[0]))
+			m.HostWrite(at, 8000)
+			a, err := cdevice.NewArray(mem.Device(), arrow.PrimitiveTypes.Int64, cdevice.Data{Length: 1000, Buffers: []device.Ptr{0, at}},
+				cdevice.Owner{Release: func() { mem.Free(b) }})
+			require.NoError(t, err)
+			out := garbageArray()
+			require.NoError(t, cdevice.ExportArray(a, out, nil))
+			a.Release()
+			consumer := newStream(t, gpu)
+			target := copied(t, gpu, out, 1000, consumer)
+			cdevice.ReleaseCArrowDeviceArray(out)
+			for _, b := range taken(m, mem, 8192) {
+				mem.Free(b)
+			}
+			require.NoError(t, gpu.Flush(background))
+			require.NoError(t, target.Free(consumer))
+		}
+	})
+}
+
+// waitCounting counts how often the work of a device is waited for before a release.
+type waitCounting struct {
+	*cudaalloc.Device
+	waits *int
+}
+
+func (d waitCounting) AfterWork(f func()) {
+	*d.waits++
+	d.Device.AfterWork(f)
+}
+
+// One wait is enough, and memory that was not exported needs none: its owner knows of all
+// work that uses it. Nor does memory of the CPU.
+func TestExportedMemoryWaitsOnce(t *testing.T) {
+	checkLeaks(t)
+	m := cudatest.Simulated(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	mem := hostpinned.New(gpu, 0)
+	wrap := func(dev device.Device) *cdevice.RecordBatch {
+		rec := columnsOf(mem, 1, 10, false)
+		defer rec.Release()
+		batch, err := cdevice.Wrap(rec, dev)
+		require.NoError(t, err)
+		return batch
+	}
+	own := func(dev device.Device) *cdevice.RecordBatch {
+		batch, err := cdevice.NewRecordBatch(dev, arrow.NewSchema(nil, nil), 0, nil, cdevice.Owner{Release: func() {}})
+		require.NoError(t, err)
+		return batch
+	}
+	for _, row := range []struct {
+		name              string
+		make              func(device.Device) *cdevice.RecordBatch
+		kept, once, twice int // waits of a batch that is exported never, once, twice
+	}{
+		{"wrapped", wrap, 0, 1, 1},
+		{"the caller's", own, 1, 1, 1},
+	} {
+		for exports, want := range []int{row.kept, row.once, row.twice} {
+			waits := 0
+			batch := row.make(waitCounting{gpu.Host(), &waits})
+			var outs []*cdevice.CArrowDeviceArray
+			for range exports {
+				out := garbageArray()
+				require.NoError(t, cdevice.ExportRecordBatch(batch, out, nil))
+				outs = append(outs, out)
+			}
+			batch.Release()
+			for _, out := range outs {
+				cdevice.ReleaseCArrowDeviceArray(out)
+			}
+			assert.Equal(t, want, waits, "%s, %d exports", row.name, exports)
+		}
+	}
+	batch := wrap(device.Host())
+	out := garbageArray()
+	require.NoError(t, cdevice.ExportRecordBatch(batch, out, nil))
+	batch.Release()
+	live, _, _ := mem.Stats()
+	assert.NotZero(t, live)
+	cdevice.ReleaseCArrowDeviceArray(out)
+	require.NoError(t, gpu.Flush(background))
+	live, _, _ = mem.Stats()
+	assert.Zero(t, live)
+}

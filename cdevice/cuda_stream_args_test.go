@@ -1,0 +1,166 @@
+package cdevice_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/cudasim"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/cudatest"
+	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
+)
+
+// streamArguments are a stream of every device that a program may mix up.
+func streamArguments(t *testing.T, gpu, second, stranger *cudaalloc.Device) map[string]device.Stream {
+	return map[string]device.Stream{
+		"nil":               nil,
+		"a nil pointer":     (*cudaalloc.Stream)(nil),
+		"of the CPU":        newStream(t, device.Host()),
+		"of the GPU":        newStream(t, gpu),
+		"of the second GPU": newStream(t, second),
+		"of another driver": newStream(t, stranger),
+		"borrowed":          gpu.Legacy(),
+	}
+}
+
+// Every call that takes a stream, with a stream of every device: those named are
+// accepted, and all others are an error that names the argument.
+func TestStreamsOfEveryDevice(t *testing.T) {
+	checkLeaks(t)
+	m := cudatest.Simulated(t, cudasim.Options{Devices: 2})
+	gpu, second := m.GPUs[0], m.GPUs[1]
+	stranger := cudatest.Simulated(t, cudasim.Options{}).GPUs[0]
+	rec := columnsOf(memory.DefaultAllocator, 1, 100, false)
+	defer rec.Release()
+	const (
+		ofIt     = "of the GPU, borrowed"
+		ofEither = ofIt + ", of the second GPU"
+	)
+	on := func(dev device.Device) *cdevice.RecordBatch {
+		b, err := cdevice.CopyToDevice(background, rec, dev)
+		require.NoError(t, err)
+		return b
+	}
+	wrapped := func(t *testing.T) *cdevice.RecordBatch {
+		b, err := cdevice.Wrap(rec, device.Host())
+		require.NoError(t, err)
+		return b
+	}
+	toHost := func(b *cdevice.RecordBatch, s device.Stream) error {
+		got, err := b.CopyToHost(background, nil, cdevice.OnStream(s))
+		if err == nil {
+			got.Release()
+		}
+		return err
+	}
+	to := func(b *cdevice.RecordBatch, dev device.Device, s device.Stream) error {
+		got, err := b.CopyTo(background, dev, cdevice.OnStream(s))
+		if err == nil {
+			got.Release()
+		}
+		return err
+	}
+	export := func(b *cdevice.RecordBatch, opts ...cdevice.ExportOption) error {
+		out := garbageArray()
+		err := cdevice.ExportRecordBatch(b, out, nil, opts...)
+		if err == nil {
+			cdevice.ReleaseCArrowDeviceArray(out)
+		} else {
+			assert.Equal(t, garbageArray(), out, "untouched")
+		}
+		return err
+	}
+	unnumbered := func() *cdevice.RecordBatch { // page-locked memory of no GPU in particular
+		b := on(gpu.Host())
+		require.NoError(t, b.Wait(background))
+		out := garbageArray()
+		require.NoError(t, cdevice.ExportRecordBatch(b, out, nil, cdevice.Synchronized(background)))
+		out.DeviceID = device.NoOrdinal
+		b.Release()
+		imported, err := cdevice.ImportRecordBatchWithSchema(out, rec.Schema(), cdevice.WithDevice(gpu.Host()))
+		require.NoError(t, err)
+		return imported
+	}
+	for _, row := range []struct {
+		call     string
+		batch    func() *cdevice.RecordBatch
+		do       func(b *cdevice.RecordBatch, s device.Stream) error
+		accepted string
+		argument string
+	}{
+		{"CopyTo a GPU", func() *cdevice.RecordBatch { return wrapped(t) }, func(b *cdevice.RecordBatch, s device.Stream) error { return to(b, gpu, s) },
+			ofIt + ", nil", "OnStream"},
+		{"CopyTo page-locked memory", func() *cdevice.RecordBatch { return on(gpu) }, func(b *cdevice.RecordBatch, s device.Stream) error { return to(b, gpu.Host(), s) },
+			ofIt + ", nil", "OnStream"},
+		{"CopyTo managed memory", func() *cdevice.RecordBatch { return on(gpu) }, func(b *cdevice.RecordBatch, s device.Stream) error { return to(b, gpu.Managed(), s) },
+			ofIt + ", nil", "OnStream"},
+		{"CopyTo another GPU", func() *cdevice.RecordBatch { return on(gpu) }, func(b *cdevice.RecordBatch, s device.Stream) error { return to(b, second, s) },
+			ofEither + ", nil", "OnStream"},
+		{"CopyTo the CPU", func() *cdevice.RecordBatch { return on(gpu) }, func(b *cdevice.RecordBatch, s device.Stream) error { return to(b, device.Host(), s) },
+			ofIt + ", nil", "OnStream"},
+		{"CopyToHost", func() *cdevice.RecordBatch { return on(gpu) }, toHost, ofIt + ", nil", "OnStream"},
+		{"CopyToHost of page-locked memory", func() *cdevice.RecordBatch { return on(gpu.Host()) }, toHost, ofIt + ", nil", "OnStream"},
+		{"CopyToHost of the CPU's", func() *cdevice.RecordBatch { return wrapped(t) }, toHost, "of the CPU, nil", "OnStream"},
+		{"ReadyAfter", func() *cdevice.RecordBatch { return on(gpu) }, func(b *cdevice.RecordBatch, s device.Stream) error { return export(b, cdevice.ReadyAfter(s)) },
+			ofIt, "ReadyAfter"},
+		{"ReadyAfter, ForCuDF", func() *cdevice.RecordBatch { return on(gpu) }, func(b *cdevice.RecordBatch, s device.Stream) error {
+			return export(b, cdevice.ReadyAfter(s), cdevice.ForCuDF(background))
+		}, ofIt, "ReadyAfter"},
+		{"ReadyAfter, Synchronized", func() *cdevice.RecordBatch { return on(gpu) }, func(b *cdevice.RecordBatch, s device.Stream) error {
+			return export(b, cdevice.Synchronized(background), cdevice.ReadyAfter(s))
+		}, ofIt, "ReadyAfter"},
+		{"ReadyAfter of page-locked memory", func() *cdevice.RecordBatch { return on(gpu.Host()) }, func(b *cdevice.RecordBatch, s device.Stream) error {
+			return export(b, cdevice.ReadyAfter(s))
+		}, ofIt, "ReadyAfter"},
+		{"ReadyAfter of page-locked memory, ForHost", func() *cdevice.RecordBatch { return on(gpu.Host()) }, func(b *cdevice.RecordBatch, s device.Stream) error {
+			return export(b, cdevice.ReadyAfter(s), cdevice.ForHost(background))
+		}, ofIt, "ReadyAfter"},
+		{"ReadyAfter of managed memory", func() *cdevice.RecordBatch { return on(gpu.Managed()) }, func(b *cdevice.RecordBatch, s device.Stream) error {
+			return export(b, cdevice.ReadyAfter(s))
+		}, ofIt, "ReadyAfter"},
+		{"ReadyAfter of memory without an ordinal", unnumbered, func(b *cdevice.RecordBatch, s device.Stream) error {
+			return export(b, cdevice.ReadyAfter(s))
+		}, ofEither + ", of another driver", "ReadyAfter"}, // whose GPU's it is, nothing tells
+		{"ReadyAfter of the CPU's", func() *cdevice.RecordBatch { return wrapped(t) }, func(b *cdevice.RecordBatch, s device.Stream) error {
+			return export(b, cdevice.ReadyAfter(s))
+		}, "of the CPU", "ReadyAfter"},
+		{"WaitOn", func() *cdevice.RecordBatch { return on(gpu) }, (*cdevice.RecordBatch).WaitOn, ofEither, ""},
+		{"WaitOn of page-locked memory", func() *cdevice.RecordBatch { return on(gpu.Host()) }, (*cdevice.RecordBatch).WaitOn, ofEither, ""},
+		{"WaitOn of the CPU's", func() *cdevice.RecordBatch { return wrapped(t) }, (*cdevice.RecordBatch).WaitOn,
+			ofEither + ", of the CPU, of another driver", "stream"},
+		{"UsedOn", func() *cdevice.RecordBatch { return on(gpu) }, (*cdevice.RecordBatch).UsedOn, ofEither + ", of the CPU, of another driver", "stream"},
+	} {
+		for name, s := range streamArguments(t, gpu, second, stranger) {
+			t.Run(row.call+"/"+name, func(t *testing.T) {
+				b := row.batch()
+				defer b.Release()
+				err := row.do(b, s)
+				if slices.Contains(strings.Split(row.accepted, ", "), name) {
+					assert.NoError(t, err)
+					return
+				}
+				require.Error(t, err)
+				if row.argument != "" {
+					assert.ErrorIs(t, err, arrow.ErrInvalid)
+					var field *cdevice.FieldError
+					require.ErrorAs(t, err, &field)
+					assert.Equal(t, row.argument, field.Field)
+				}
+				if name == "of the CPU" {
+					assert.ErrorContains(t, err, "cpu")
+					assert.ErrorContains(t, err, "cuda")
+				}
+			})
+		}
+	}
+	require.NoError(t, gpu.Flush(background))
+	require.NoError(t, second.Flush(background))
+	require.NoError(t, stranger.Flush(background))
+}

@@ -1,0 +1,147 @@
+package cdevice_test
+
+import (
+	"context"
+	"runtime"
+	"testing"
+	"unsafe"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/device"
+)
+
+// slowDevice is a device whose events and streams take their time: each call reports that
+// it has begun, and goes on when it may.
+type slowDevice struct {
+	device.Device
+	begun, goOn chan struct{}
+}
+
+func (slowDevice) ID() device.ID      { return extDev }
+func (slowDevice) HostReadable() bool { return true }
+
+func (d slowDevice) WrapEvent(uintptr) (device.Event, error) { return slowEvent{d: d}, nil }
+
+type slowEvent struct {
+	device.Event
+	d slowDevice
+}
+
+func (e slowEvent) wait() {
+	e.d.begun <- struct{}{}
+	<-e.d.goOn
+}
+
+func (slowEvent) Close() error                        { return nil }
+func (e slowEvent) Query() (bool, error)              { e.wait(); return true, nil }
+func (e slowEvent) Synchronize(context.Context) error { e.wait(); return nil }
+
+type slowStream struct {
+	device.Stream
+	d slowDevice
+}
+
+func (s slowStream) Device() device.Device          { return s.d }
+func (s slowStream) WaitEvent(e device.Event) error { e.(slowEvent).wait(); return nil }
+
+// The producer's event ends with its memory: while a call uses it, another goroutine's
+// Release does not end both.
+func TestMemoryIsHeldWhileItsEventIsUsed(t *testing.T) {
+	checkLeaks(t)
+	type readable interface {
+		Ready() (bool, error)
+		Wait(context.Context) error
+		WaitOn(device.Stream) error
+		Release()
+	}
+	calls := map[string]func(slowDevice, readable) error{
+		"Ready":  func(_ slowDevice, b readable) error { _, err := b.Ready(); return err },
+		"Wait":   func(_ slowDevice, b readable) error { return b.Wait(background) },
+		"WaitOn": func(d slowDevice, b readable) error { return b.WaitOn(slowStream{d: d}) },
+		"HostView": func(_ slowDevice, b readable) error {
+			if a, ok := b.(*cdevice.Array); ok {
+				view, err := a.HostView(background)
+				if err == nil {
+					view.Release()
+				}
+				return err
+			}
+			view, err := b.(*cdevice.RecordBatch).HostView(background)
+			if err == nil {
+				view.Release()
+			}
+			return err
+		},
+		"export": func(_ slowDevice, b readable) error {
+			out := garbageArray()
+			var err error
+			if a, ok := b.(*cdevice.Array); ok {
+				err = cdevice.ExportArray(a, out, nil, cdevice.Synchronized(background))
+			} else {
+				err = cdevice.ExportRecordBatch(b.(*cdevice.RecordBatch), out, nil, cdevice.Synchronized(background))
+			}
+			if err == nil {
+				cdevice.ReleaseCArrowDeviceArray(out)
+			}
+			return err
+		},
+	}
+	for name, call := range calls {
+		for _, what := range []string{"batch", "array"} {
+			t.Run(name+"/"+what, func(t *testing.T) {
+				d := slowDevice{device.Host(), make(chan struct{}), make(chan struct{})}
+				released := make(chan struct{})
+				b := pendingImport(t, d, what, func(release func()) { release(); close(released) })
+				done := make(chan error)
+				go func() { done <- call(d, b) }()
+				<-d.begun
+				b.Release()
+				select {
+				case <-released:
+					t.Error("released while its event is used")
+				default:
+				}
+				close(d.goOn)
+				assert.NoError(t, <-done)
+				<-released
+				assert.ErrorIs(t, call(d, b), cdevice.ErrReleased)
+			})
+		}
+	}
+}
+
+// pendingImport is a batch or an array on d with an event.
+func pendingImport(t *testing.T, d device.Device, what string, releaseWith func(func())) interface {
+	Ready() (bool, error)
+	Wait(context.Context) error
+	WaitOn(device.Stream) error
+	Release()
+} {
+	t.Helper()
+	host, err := cdevice.WrapArray(fromJSON(t, arrow.PrimitiveTypes.Int64, `[1,2,3]`), device.Host())
+	require.NoError(t, err)
+	out := garbageArray()
+	event := new(uintptr) // where sync_event points
+	t.Cleanup(func() { runtime.KeepAlive(event) })
+	opts := []cdevice.ImportOption{cdevice.WithDevice(d), cdevice.ReleaseWith(releaseWith)}
+	if what == "array" {
+		require.NoError(t, cdevice.ExportArray(host, out, nil))
+		host.Release()
+		out.DeviceType, out.DeviceID, out.SyncEvent = int32(d.ID().Type), d.ID().Ordinal, uintptr(unsafe.Pointer(event))
+		a, err := cdevice.ImportArrayWithType(out, arrow.PrimitiveTypes.Int64, opts...)
+		require.NoError(t, err)
+		return a
+	}
+	host.Release()
+	empty := ownedBatch(t, nil)
+	require.NoError(t, cdevice.ExportRecordBatch(empty, out, nil))
+	empty.Release()
+	out.DeviceType, out.DeviceID, out.SyncEvent = int32(d.ID().Type), d.ID().Ordinal, uintptr(unsafe.Pointer(event))
+	b, err := cdevice.ImportRecordBatchWithSchema(out, arrow.NewSchema(nil, nil), opts...)
+	require.NoError(t, err)
+	return b
+}

@@ -1,0 +1,124 @@
+package devicetest
+
+import (
+	"context"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/device"
+)
+
+// contextRules hold for every device.
+var contextRules = []rule{
+	{"a context that has ended is refused, and nothing was done", func(t T, c *contract) {
+		const n = 1000
+		to := c.allocate(t, n)
+		c.write(t, to.Ptr(), pattern(n, 1))
+		s := c.stream(t)
+		ended, cancel := context.WithCancel(background)
+		cancel()
+		expired, cancel := context.WithTimeout(background, 0)
+		defer cancel()
+		for _, ctx := range []context.Context{ended, expired} {
+			for _, size := range []int64{0, 1, n, 1 << 20} {
+				m, err := c.Allocate(ctx, size, s)
+				refused(t, ctx, err, m == nil, "Allocate")
+				if m != nil {
+					assert.NoError(t, m.Free(s))
+				}
+				m, err = c.AllocateHost(ctx, size)
+				refused(t, ctx, err, m == nil, "AllocateHost")
+				if m != nil {
+					assert.NoError(t, m.Free(nil))
+				}
+			}
+			for _, list := range [][]device.Range{nil, one(to.Ptr(), pin(t, pattern(n, 2)).at(0), n)} {
+				e, err := c.Upload(ctx, list, s)
+				refused(t, ctx, err, e == nil, "Upload")
+				if e != nil {
+					assert.NoError(t, e.Close())
+				}
+			}
+		}
+		assert.Equal(t, pattern(n, 1), c.read(t, to.Ptr(), n, s))
+	}},
+}
+
+// heldContextRules need a stream that is held back, so that a wait lasts.
+var heldContextRules = []rule{
+	{"a context ends a wait in time", func(t T, c *contract) {
+		s, e, open := c.stuck(t)
+		for name, wait := range map[string]func(context.Context) error{
+			"Stream.Synchronize": s.Synchronize, "Event.Synchronize": e.Synchronize,
+		} {
+			endsInTime(t, name, wait)
+			ended, cancel := context.WithCancel(background)
+			cancel()
+			var err error
+			within(t, name+" with a context that has ended", func() error { err = wait(ended); return nil })
+			assert.ErrorIs(t, err, context.Canceled, name)
+		}
+		open()
+		within(t, "the work that was waited for", func() error { return s.Synchronize(background) })
+		done, err := e.Query()
+		require.NoError(t, err)
+		assert.True(t, done)
+	}},
+	{"a context ends a wait for an event that others wait for", func(t T, c *contract) {
+		_, e, open := c.stuck(t)
+		stays := make(chan error, 2)
+		go func() { stays <- e.Synchronize(background) }()
+		long, cancel := context.WithTimeout(background, time.Minute)
+		defer cancel()
+		go func() { stays <- e.Synchronize(long) }()
+		endsInTime(t, "Event.Synchronize", e.Synchronize)
+		assert.Empty(t, stays, "the others still wait")
+		open()
+		for range 2 {
+			within(t, "the others", func() error { return <-stays })
+		}
+	}},
+	{"a context ends an upload that waits for room", func(t T, c *contract) {
+		if c.HostReadable() {
+			return // the copy itself may wait
+		}
+		const n, pieces = 16 << 20, 6
+		m := c.allocate(t, n*pieces)
+		s, _, open := c.stuck(t)
+		content := make([]byte, n*pieces)
+		for range 3 {
+			endsInTime(t, "Upload", func(ctx context.Context) error { return c.uploads(ctx, m.Ptr(), content, s) })
+		}
+		open()
+		content[0], content[n*pieces-1] = 1, 2
+		within(t, "an upload afterwards", func() error { return c.uploads(background, m.Ptr(), content, s) })
+		assert.Equal(t, []byte{1}, c.read(t, m.Ptr(), 1, s))
+		assert.Equal(t, []byte{2}, c.read(t, m.Ptr()+n*pieces-1, 1, s))
+	}},
+}
+
+// refused checks that a call answered the error of its context, and nothing else.
+func refused(t T, ctx context.Context, err error, nothing bool, what string) {
+	t.Helper()
+	assert.ErrorIs(t, err, ctx.Err(), what)
+	assert.True(t, nothing, "%s answered something beside the error", what)
+}
+
+// endsInTime calls f with a context that ends while f waits.
+func endsInTime(t T, what string, f func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(background, limit)
+	defer cancel()
+	var err error
+	var late time.Duration
+	within(t, what, func() error {
+		err = f(ctx)
+		deadline, _ := ctx.Deadline()
+		late = time.Since(deadline)
+		return nil
+	})
+	assert.ErrorIs(t, err, context.DeadlineExceeded, what)
+	assert.Less(t, late, lateness, what)
+}

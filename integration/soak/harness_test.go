@@ -1,0 +1,43 @@
+package soak
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// The soak's own parts, which are there to fail.
+
+func TestWatchdogEndsARunWithoutProgress(t *testing.T) {
+	said := make(chan string, 100)
+	before := giveUp
+	giveUp = func(text string) { said <- text }
+	defer func() { giveUp = before }()
+	c := &crew{t: t, kind: machine{name: "stuck"}}
+	stop := c.watchdog(20 * time.Millisecond)
+	assert.Contains(t, <-said, `machine "stuck": no round ended for 20ms`)
+	stop()
+}
+
+func TestLatencyKeepsTheWorst(t *testing.T) {
+	var l latency
+	for i := range 200 {
+		l.given("call", time.Duration(i)*time.Millisecond, i%2 == 0)
+	}
+	l.given("call", -1, false)
+	c := l.calls["call"]
+	assert.Equal(t, lateness{given: 201, failed: 100, total: 200, worst: 199 * time.Millisecond, late: c.late}, *c)
+	assert.Equal(t, 197*time.Millisecond, percentile(c.late, 99))
+	assert.Zero(t, percentile(nil, 99))
+	assert.Contains(t, l.String(), "max 199ms")
+}
+
+func TestScenariosHaveNames(t *testing.T) {
+	names := map[string]bool{}
+	for _, s := range scenarios() {
+		assert.Positive(t, s.weight, s.name)
+		names[s.name] = true
+	}
+	assert.Len(t, names, len(scenarios()))
+}

@@ -1,0 +1,141 @@
+package soak
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"runtime/pprof"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// latency is how long after the end of their contexts calls returned.
+type latency struct {
+	mu    sync.Mutex
+	calls map[string]*lateness
+
+	watched atomic.Int64 // calls whose stacks were taken down
+}
+
+// lateness is that of one kind of call.
+type lateness struct {
+	given  int             // calls that were made with a context
+	late   []time.Duration // of those that returned after its end; at most keep of them, in turn
+	total  int             // of those that returned after its end
+	worst  time.Duration
+	failed int // with the error of the context
+}
+
+const keep = 100_000
+
+// watch takes down all goroutines where the call has not returned after so long: what it
+// waits for is gone when it returns. It does so for few calls of a machine.
+func (l *latency) watch(patience time.Duration) (stop func() (stacks string)) {
+	var text bytes.Buffer
+	done := make(chan struct{})
+	timer := time.AfterFunc(patience, func() {
+		defer close(done)
+		if l.watched.Add(1) <= maxFailures {
+			_ = pprof.Lookup("goroutine").WriteTo(&text, 1)
+		}
+	})
+	return func() string {
+		if timer.Stop() {
+			return ""
+		}
+		<-done
+		return text.String()
+	}
+}
+
+// given counts a call. after is negative where the call returned before the end.
+func (l *latency) given(what string, after time.Duration, failed bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.calls == nil {
+		l.calls = map[string]*lateness{}
+	}
+	c := l.calls[what]
+	if c == nil {
+		c = new(lateness)
+		l.calls[what] = c
+	}
+	c.given++
+	if failed {
+		c.failed++
+	}
+	if after < 0 {
+		return
+	}
+	c.worst = max(c.worst, after)
+	if c.total++; len(c.late) < keep {
+		c.late = append(c.late, after)
+	} else {
+		c.late[c.total%keep] = after
+	}
+}
+
+// String is a line for each kind of call.
+func (l *latency) String() (text string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, what := range sortedKeys(l.calls) {
+		c := l.calls[what]
+		text += fmt.Sprintf("\n  %-36s %7d calls, %6d given up, %6d returned after the end: p99 %v, max %v",
+			what, c.given, c.failed, c.total, percentile(c.late, 99).Round(time.Microsecond), c.worst.Round(time.Microsecond))
+	}
+	return text
+}
+
+func percentile(all []time.Duration, p int) time.Duration {
+	if len(all) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(all))
+	return sorted[(len(sorted)-1)*p/100]
+}
+
+// limited calls do with a context that ends within 20 ms, in one of two ways, and measures
+// when it returns. It reports whether the call gave up; any other error ends the round.
+func (w *worker) limited(what string, do func(context.Context) error) (gaveUp bool) {
+	after := time.Duration(w.Int64N(int64(20 * time.Millisecond)))
+	w.did("%s, for %v", what, after)
+	var end atomic.Pointer[time.Time]
+	ctx, cancel := context.WithCancel(background)
+	if w.IntN(2) == 0 {
+		deadline := time.Now().Add(after)
+		end.Store(&deadline)
+		ctx, cancel = context.WithDeadline(background, deadline)
+	} else {
+		timer := time.AfterFunc(after, func() {
+			now := time.Now()
+			end.Store(&now)
+			cancel()
+		})
+		defer timer.Stop()
+	}
+	defer cancel()
+	stop := w.latency.watch(after + w.plan.bound)
+	err := do(ctx)
+	late := time.Duration(-1)
+	if ended := end.Load(); ended != nil {
+		late = time.Since(*ended)
+	}
+	stacks := stop()
+	gaveUp = errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+	w.latency.given(what, late, gaveUp)
+	if late > w.plan.bound {
+		w.Errorf("%s returned %v after the end of its context (error: %v); then:\n%s", what, late, err, stacks)
+	}
+	if gaveUp {
+		if end.Load() == nil {
+			w.Errorf("%s gave up before the end of its context: %v", what, err)
+		}
+		return true
+	}
+	w.ok(err)
+	return false
+}

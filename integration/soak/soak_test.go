@@ -1,0 +1,96 @@
+package soak
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cudasim"
+	"github.com/arrowdevice/arrowdevice/internal/cudatest"
+)
+
+// workers is the number of goroutines on each machine.
+const workers = 200
+
+// machine is a simulated machine to soak.
+type machine struct {
+	name    string
+	options cudasim.Options
+	// poor machines run out of memory, which is not a failure.
+	poor bool
+}
+
+const delay = 100 * time.Microsecond
+
+func machines() []machine {
+	return []machine{
+		{"random", cudasim.Options{Delay: delay, Random: true, PageableAsync: true}, false},
+		{"without pools", cudasim.Options{Delay: delay, Random: true, NoPools: true, NoPeer: true}, false},
+		{"lazy", cudasim.Options{Lazy: true, PageableAsync: true}, false},
+		{"little memory", cudasim.Options{Delay: delay, Random: true, Memory: 12 << 20, HostMemory: 40 << 20}, true},
+		{"little memory, without pools", cudasim.Options{
+			Delay: delay, Random: true, NoPools: true, Memory: 12 << 20, HostMemory: 40 << 20}, true},
+	}
+}
+
+// plan is how long a run takes, and what it demands.
+type plan struct {
+	each   time.Duration // machine
+	seed   uint64
+	bound  time.Duration // on the time from the end of a context to the return of a call
+	steady bool          // memory is measured: neither a short run nor an instrumented one
+	all    []scenario
+}
+
+func newPlan(t *testing.T) plan {
+	p := plan{each: 6 * time.Second, seed: uint64(time.Now().UnixNano()), bound: 2 * time.Second, steady: true}
+	if testing.Short() { // instrumented runs, which are slow
+		p.each, p.steady = time.Second, false
+	}
+	if text := os.Getenv(Time); text != "" {
+		all, err := time.ParseDuration(text)
+		require.NoError(t, err, Time)
+		p.each = all / time.Duration(len(machines()))
+	}
+	if text := os.Getenv(Bound); text != "" {
+		bound, err := time.ParseDuration(text)
+		require.NoError(t, err, Bound)
+		p.bound = bound
+	}
+	if text := os.Getenv(Seed); text != "" {
+		seed, err := strconv.ParseUint(text, 10, 64)
+		require.NoError(t, err, Seed)
+		p.seed = seed
+	}
+	only, err := regexp.Compile(os.Getenv(Only))
+	require.NoError(t, err, Only)
+	for _, s := range scenarios() {
+		if only.MatchString(s.name) {
+			p.all = append(p.all, s)
+		}
+	}
+	require.NotEmpty(t, p.all, "%s=%v leaves nothing", Only, only)
+	return p
+}
+
+func TestSoak(t *testing.T) {
+	cudatest.WithoutDefault()
+	quietLog(t)
+	p := newPlan(t)
+	t.Logf("%s=%d: each of %d machines takes %v", Seed, p.seed, len(machines()), p.each)
+	for i, m := range machines() {
+		t.Run(m.name, func(t *testing.T) {
+			m.options.Devices = 2
+			m.options.Seed = p.seed%1000 + uint64(i) + 1 // the schedule is of the run's seed too
+			newCrew(t, m, p).run()
+		})
+	}
+}
+
+// String is what repeats the run, as far as a seed does.
+func (p plan) String() string { return fmt.Sprintf("%s=%d", Seed, p.seed) }

@@ -1,0 +1,115 @@
+package soak
+
+import (
+	"context"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/device"
+)
+
+// Streams of batches: readers and asynchronous ones.
+
+// reader is a reader of some batches of the same columns.
+func (w *worker) reader() (array.RecordReader, []arrow.RecordBatch) {
+	whole := w.batch(nil)
+	var list []arrow.RecordBatch
+	for range w.IntN(6) {
+		from := w.Int64N(whole.NumRows() + 1)
+		rec := whole.NewSlice(from, from+w.Int64N(whole.NumRows()-from+1))
+		w.later(rec.Release)
+		list = append(list, rec)
+	}
+	r := got[array.RecordReader](w)(array.NewRecordReader(whole.Schema(), list))
+	w.later(r.Release)
+	w.did("%d batches", len(list))
+	return r, list
+}
+
+// patience is a context that ends soon in one of four rounds.
+func (w *worker) patience() (context.Context, context.CancelFunc) {
+	if w.IntN(4) == 0 {
+		after := time.Duration(w.Int64N(int64(20 * time.Millisecond)))
+		w.did("for %v", after)
+		return context.WithTimeout(background, after)
+	}
+	return context.WithCancel(background)
+}
+
+// readers copies a stream to a device, takes it through C, and back.
+func readers(w *worker) {
+	gpu := w.gpu()
+	rdr, want := w.reader()
+	ctx, cancel := w.patience()
+	defer cancel()
+	r, err := cdevice.CopyReaderToDevice(ctx, rdr, gpu)
+	if err != nil && ctx.Err() != nil {
+		return
+	}
+	w.ok(err)
+	release := w.later(r.Release)
+	if w.IntN(2) == 0 {
+		w.did("through C")
+		out := new(cdevice.CArrowDeviceArrayStream)
+		w.ok(cdevice.ExportRecordReader(r, out))
+		release()
+		opts := []cdevice.ImportOption{cdevice.WithDevice(gpu)}
+		if w.IntN(2) == 0 {
+			opts = append(opts, cdevice.WithPrefetch(1+w.IntN(3)))
+		}
+		r = got[*cdevice.RecordReader](w)(cdevice.ImportRecordReader(out, opts...))
+		w.later(r.Release)
+	}
+	n := 0
+	for b, err := range r.All() {
+		if err != nil {
+			if ctx.Err() == nil {
+				w.ok(err)
+			}
+			return
+		}
+		w.back(want[n], b)
+		if n++; w.IntN(8) == 0 {
+			w.did("left in the middle")
+			return
+		}
+	}
+	if n != len(want) {
+		w.Fatalf("%d batches of %d", n, len(want))
+	}
+}
+
+// asyncStreams connects a producer that copies to a device with a consumer.
+func asyncStreams(w *worker) {
+	gpu := w.gpu()
+	rdr, want := w.reader()
+	r := got[*cdevice.RecordReader](w)(cdevice.WrapRecordReader(rdr, device.Host()))
+	w.later(r.Release)
+	ctx, cancel := w.patience()
+	defer cancel()
+	handler := new(cdevice.CArrowAsyncDeviceStreamHandler)
+	s := cdevice.NewAsyncStream(ctx, handler, cdevice.AsyncOptions{
+		QueueSize: 1 + w.IntN(4), Import: []cdevice.ImportOption{cdevice.WithDevice(gpu)}})
+	w.later(s.Close)
+	w.ok(cdevice.ExportAsync(background, r, handler, cdevice.AsyncProducerOptions{CopyTo: gpu}))
+	n := 0
+	for b, err := range s.All() {
+		if err != nil {
+			if ctx.Err() == nil {
+				w.ok(err)
+			}
+			return
+		}
+		w.back(want[n], b)
+		if n++; w.IntN(8) == 0 {
+			w.did("closed in the middle")
+			return
+		}
+	}
+	if n != len(want) && ctx.Err() == nil {
+		w.Fatalf("%d batches of %d", n, len(want))
+	}
+}

@@ -1,0 +1,199 @@
+package cuda_test
+
+import (
+	"errors"
+	"runtime"
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cudasim"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/cuda"
+	"github.com/arrowdevice/arrowdevice/internal/cudatest"
+)
+
+// retained is a context of a machine with two devices, and the machine.
+func retained(t *testing.T, o cudasim.Options) (*cudatest.Machine, *cuda.Context) {
+	o.Devices = 2
+	m := cudatest.Simulated(t, o)
+	driver, err := cuda.Open(m.Sim.Path())
+	require.NoError(t, err)
+	dev, err := driver.Device(0)
+	require.NoError(t, err)
+	ctx, err := dev.Context()
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, ctx.Release()) })
+	return m, ctx
+}
+
+// unsafeCalls are the methods of a context that work at once, without a stream.
+func unsafeCalls(t *testing.T, ctx *cuda.Context) map[string]func() error {
+	page := make([]byte, 4096)
+	at := device.Ptr(uintptr(unsafe.Pointer(unsafe.SliceData(page))))
+	stream, err := ctx.NewStream(0)
+	require.NoError(t, err)
+	event, err := ctx.NewEvent()
+	require.NoError(t, err)
+	require.NoError(t, ctx.Record(event, stream))
+	t.Cleanup(func() {
+		assert.NoError(t, ctx.FreeEvent(event))
+		assert.NoError(t, ctx.FreeStream(stream))
+	})
+	return map[string]func() error{
+		"memory": func() error {
+			p, err := ctx.NewMemory(64)
+			return first(err, func() error { return ctx.FreeMemory(p) })
+		},
+		"managed": func() error {
+			p, err := ctx.NewManaged(64)
+			return first(err, func() error { return ctx.FreeMemory(p) })
+		},
+		"host": func() error { p, err := ctx.NewHost(64); return first(err, func() error { return ctx.FreeHost(p) }) },
+		"register": func() error {
+			return first(ctx.Register(at, int64(len(page)), false), func() error { return ctx.Unregister(at) })
+		},
+		"pool": func() error {
+			p, err := ctx.NewPool()
+			return first(err, func() error { return first(ctx.TrimPool(p), func() error { return ctx.FreePool(p) }) })
+		},
+		"stream":             func() error { s, err := ctx.NewStream(0); return first(err, func() error { return ctx.FreeStream(s) }) },
+		"event":              func() error { e, err := ctx.NewEvent(); return first(err, func() error { return ctx.FreeEvent(e) }) },
+		"query stream":       func() error { _, err := ctx.QueryStream(stream); return err },
+		"synchronize stream": func() error { return ctx.SynchronizeStream(stream) },
+		"query event":        func() error { _, err := ctx.QueryEvent(event); return err },
+		"synchronize event":  func() error { return ctx.SynchronizeEvent(event) },
+		"context": func() error {
+			again, err := ctx.Device.Context()
+			return first(err, func() error { return again.Release() })
+		},
+	}
+}
+
+func first(err error, then func() error) error {
+	if err != nil {
+		return err
+	}
+	return then()
+}
+
+// What works at once leaves the captures of other threads alone, whatever their mode.
+func TestUnsafeCallsLeaveCapturesOfOthersAlone(t *testing.T) {
+	m, ctx := retained(t, cudasim.Options{})
+	calls := unsafeCalls(t, ctx)
+	captured, err := m.GPUs[0].NewStream()
+	require.NoError(t, err)
+	for _, mode := range []int{cudatest.Global, cudatest.ThreadLocal, cudatest.Relaxed} {
+		for name, call := range calls {
+			end := m.Capture(t, captured, mode)
+			assert.NoError(t, call(), "%s, mode %d", name, mode)
+			assert.NoError(t, end(), "%s, mode %d", name, mode)
+		}
+	}
+	require.NoError(t, captured.Close())
+}
+
+// So do they with a capture of the calling thread, and the mode of the thread is as it
+// was before.
+func TestUnsafeCallsLeaveTheThreadAsItWas(t *testing.T) {
+	m, ctx := retained(t, cudasim.Options{})
+	calls := unsafeCalls(t, ctx)
+	captured, err := ctx.NewStream(0)
+	require.NoError(t, err)
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	for name, call := range calls {
+		require.NoError(t, ctx.BeginCapture(captured, cudatest.Global))
+		assert.NoError(t, call(), name)
+		assert.NoError(t, ctx.EndCapture(captured), name)
+		mode, err := ctx.Driver().CaptureMode()
+		require.NoError(t, err)
+		assert.Equal(t, cudatest.Global, mode, name)
+	}
+	require.NoError(t, ctx.FreeStream(captured))
+
+	m.Sim.Fail("cuThreadExchangeStreamCaptureMode", 2, 999) // the one that restores
+	assert.NoError(t, calls["memory"](), "what was asked for has been done")
+	_, met := m.Sim.Failed()
+	assert.True(t, met)
+	mode, err := ctx.Driver().CaptureMode()
+	require.NoError(t, err)
+	assert.Equal(t, cudatest.Global, mode, "restoring is tried again")
+}
+
+// A driver without captures has no modes to exchange.
+func TestDriverWithoutCaptures(t *testing.T) {
+	m, ctx := retained(t, cudasim.Options{Missing: []string{"cuThreadExchangeStreamCaptureMode", "cuStreamIsCapturing"}})
+	for name, call := range unsafeCalls(t, ctx) {
+		assert.NoError(t, call(), name)
+	}
+	capturing, err := ctx.Capturing([]uintptr{cuda.LegacyStream})
+	assert.NoError(t, err)
+	assert.False(t, capturing)
+	_, err = ctx.Driver().CaptureMode()
+	assert.ErrorIs(t, err, device.ErrNotSupported)
+	assert.Zero(t, m.Sim.Calls("cuThreadExchangeStreamCaptureMode"))
+}
+
+func TestCapturing(t *testing.T) {
+	m, ctx := retained(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	blocking := m.BlockingStream(t, gpu)
+	own, err := gpu.NewStream()
+	require.NoError(t, err)
+	other, err := gpu.NewStream()
+	require.NoError(t, err)
+	asks := func(streams ...uintptr) bool {
+		t.Helper()
+		capturing, err := ctx.Capturing(streams)
+		require.NoError(t, err)
+		return capturing
+	}
+	all := []uintptr{other.Handle(), own.Handle()}
+	assert.False(t, asks())
+	assert.False(t, asks(all...))
+
+	end := m.Capture(t, blocking, cudatest.Global)
+	assert.True(t, asks(), "a stream of the host program, which is not listed")
+	assert.NoError(t, end(), "asking invalidates nothing")
+	assert.False(t, asks())
+
+	end = m.Capture(t, own, cudatest.Global)
+	assert.False(t, asks(), "a non-blocking stream is seen only if it is listed")
+	assert.False(t, asks(other.Handle()))
+	assert.True(t, asks(all...))
+	capturing, err := ctx.Capturing([]uintptr{0xdead0, own.Handle()})
+	assert.NoError(t, err, "the answer is known")
+	assert.True(t, capturing)
+	assert.NoError(t, end())
+	_, err = ctx.Capturing([]uintptr{0xdead0, own.Handle()})
+	assert.ErrorIs(t, err, cuda.InvalidHandle)
+
+	end = m.Capture(t, own, cudatest.Global)
+	assert.Error(t, ctx.Synchronize())
+	assert.True(t, asks(all...), "one that was invalidated has not ended")
+	assert.Error(t, end())
+
+	m.Sim.ResetCounters()
+	assert.False(t, asks(all...))
+	assert.Equal(t, 3, m.Sim.Calls("cuStreamIsCapturing"))
+	require.NoError(t, own.Close())
+	require.NoError(t, other.Close())
+}
+
+// What the context cannot do during a capture is an error that names it.
+func TestSynchronizeInvalidatesACapture(t *testing.T) {
+	m, ctx := retained(t, cudasim.Options{})
+	s, err := m.GPUs[0].NewStream()
+	require.NoError(t, err)
+	end := m.Capture(t, s, cudatest.Relaxed)
+	var code cuda.Code
+	require.True(t, errors.As(ctx.Synchronize(), &code))
+	assert.Equal(t, cuda.StreamCaptureUnsupported, code)
+	assert.True(t, code.Capture())
+	assert.ErrorIs(t, end(), cuda.StreamCaptureInvalidated)
+	assert.NoError(t, ctx.Synchronize())
+	require.NoError(t, s.Close())
+}

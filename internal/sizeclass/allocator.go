@@ -1,0 +1,141 @@
+package sizeclass
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"unsafe"
+
+	"github.com/arrowdevice/arrowdevice/device"
+)
+
+// Error is what an Allocator panics with.
+type Error struct {
+	Device device.ID
+	Size   int   // bytes asked for
+	Err    error // why there are none
+}
+
+func (e *Error) Error() string {
+	return fmt.Sprintf("allocate %d bytes of %s memory: %v", e.Size, e.Device, e.Err)
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+var errNotOurs = errors.New("freed twice, or never allocated here")
+
+// Allocator is a memory.Allocator of arrow-go over a cache of CPU-accessible memory.
+// What it gives is zeroed and aligned to 64 bytes. It may be used from any goroutine.
+type Allocator struct {
+	cache *Cache
+
+	mu   sync.Mutex
+	used map[uintptr]Block // given out, by address
+}
+
+// NewAllocator returns an allocator over a cache, which others may use too.
+func NewAllocator(cache *Cache) *Allocator {
+	return &Allocator{cache: cache, used: map[uintptr]Block{}}
+}
+
+func (b Block) bytes() []byte {
+	return unsafe.Slice(*(**byte)(unsafe.Pointer(&b.Ptr)), b.Size)
+}
+
+// Allocate returns size zeroed bytes. It panics with an *Error if there are none.
+func (a *Allocator) Allocate(size int) []byte {
+	b := a.AllocateUninitialized(size)
+	clear(b)
+	return b
+}
+
+// AllocateUninitialized is Allocate without zeroing, for memory that is overwritten
+// anyway. The memory is freed like any other.
+func (a *Allocator) AllocateUninitialized(size int) []byte {
+	b, err := a.TryAllocate(context.Background(), size)
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+// TryAllocate is Allocate with an error instead of a panic, and without zeroing. ctx ends a
+// wait for memory.
+func (a *Allocator) TryAllocate(ctx context.Context, size int) ([]byte, error) {
+	if size == 0 {
+		return []byte{}, nil
+	}
+	b, err := a.cache.Take(ctx, int64(size))
+	if err != nil {
+		return nil, &Error{a.cache.ID(), size, err}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.used[uintptr(b.Ptr)] = b
+	return b.bytes()[:size:size], nil
+}
+
+// Reallocate returns size bytes that begin with those of b and are zero behind
+// them. It takes b, unless it panics.
+func (a *Allocator) Reallocate(size int, b []byte) []byte {
+	if cap(b) == 0 {
+		return a.Allocate(size)
+	}
+	old, ok := a.find(b)
+	if !ok {
+		panic(&Error{a.cache.ID(), size, errNotOurs})
+	}
+	if whole := old.bytes(); size >= 0 && size <= len(whole) && size > len(whole)/4 {
+		grown := whole[:size:size]
+		if size > len(b) {
+			clear(grown[len(b):])
+		}
+		return grown
+	}
+	moved := a.Allocate(size)
+	copy(moved, b)
+	a.Free(b)
+	return moved
+}
+
+// Free takes b, which Allocate or Reallocate returned, or the beginning of it. No
+// copy from or to it may be under way. It panics with an *Error for any other memory.
+func (a *Allocator) Free(b []byte) {
+	if cap(b) == 0 {
+		return
+	}
+	freed, ok := a.forget(b)
+	if !ok {
+		panic(&Error{a.cache.ID(), len(b), errNotOurs})
+	}
+	a.cache.Give(freed)
+}
+
+func address(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
+
+func (a *Allocator) find(b []byte) (Block, bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	found, ok := a.used[address(b)]
+	return found, ok
+}
+
+func (a *Allocator) forget(b []byte) (Block, bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	found, ok := a.used[address(b)]
+	delete(a.used, address(b))
+	return found, ok
+}
+
+// Trim gives back to the device all that is cached, but for slabs of which a part
+// is in use.
+func (a *Allocator) Trim() { a.cache.Trim() }
+
+// Stats are bytes: given out (as size classes), the most that were, and held of the
+// device, cached ones included.
+func (a *Allocator) Stats() (live, peak, held int64) {
+	s := a.cache.Stats()
+	return s.Live, s.Peak, s.Held
+}

@@ -1,0 +1,41 @@
+package cudaalloc
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/arrowdevice/arrowdevice/device"
+)
+
+var errNoStream = errors.New("cuda: no stream: a nil pointer")
+
+// foreign is the error for an argument that belongs to another device than d.
+func (d *Device) foreign(argument string, of device.Device) error {
+	owner := "no device"
+	if of != nil {
+		owner = of.ID().String()
+	}
+	if other, ok := of.(*Device); ok && other.platform != d.platform {
+		owner += " of another driver"
+	}
+	return fmt.Errorf("cuda: %s of %s, want one of %s", argument, owner, d.ID())
+}
+
+// eventFor is the CUevent that a stream is to record or wait for. An event of the CPU has
+// no handle, and one of another driver has a handle that means nothing here.
+func (s *Stream) eventFor(e device.Event) (uintptr, error) {
+	if s == nil {
+		return 0, errNoStream
+	}
+	h, err := eventHandle(e)
+	if err != nil {
+		return 0, err
+	}
+	if h == 0 {
+		return 0, fmt.Errorf("cuda: event without a handle, such as the CPU's, want one of %s", s.gpu.own.ID())
+	}
+	if own, ok := e.(*Event); ok && own.gpu.platform != s.gpu.platform {
+		return 0, s.gpu.own.foreign("event", own.gpu.own)
+	}
+	return h, s.usable()
+}

@@ -1,0 +1,327 @@
+package cudaalloc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/arrowdevice/arrowdevice/internal/cuda"
+)
+
+// deferred is what ends only after pending work: memory that is freed or given back to a
+// cache, functions of callers, and what the driver failed to end before.
+//
+// The evidence that the work is done is an event, where the streams are known: one
+// goroutine asks for all of them. For work on unknown streams only the whole context will
+// do: another goroutine synchronises it, once for all that waits by then. A stream that is
+// stuck holds up what waits for its events, and what waits for the context; nothing else.
+// Both goroutines live only while something waits, and run no function of a caller.
+type deferred struct {
+	mu            sync.Mutex
+	behindEvents  []*deferral
+	behindContext []*deferral
+	all           map[*deferral]struct{} // that have not ended, those being ended too
+	polling       bool
+	synchronizing bool
+	reason        error     // why the context could not be synchronised the last time
+	freed         time.Time // when memory was freed the last time
+
+	sweeping sync.Mutex // held while behindEvents is gone through
+
+	count atomic.Int64 // that have not ended
+	bytes atomic.Int64 // of memory that they free
+	lost  atomic.Int64 // given up
+}
+
+// deferral is one of them.
+type deferral struct {
+	after evidence // nil: all work of the context
+	bytes int64    // of memory that it frees
+	end   func() error
+	call  func() // a function of a caller, instead of end
+	fails int
+
+	flushes []*flush
+}
+
+// evidence tells when work is done. It is let go when it has.
+type evidence interface {
+	reached() (bool, error)
+	letGo()
+}
+
+// maxFails is how often the driver may fail to end something.
+const maxFails = 3
+
+// AfterWork calls f after all work already enqueued on any stream of this GPU, including
+// streams of other libraries, has completed. It returns at once; f is called on a goroutine
+// of this package and may block: neither frees nor other functions wait for it. A panic of f
+// is logged, and counted in [Stats].
+//
+// The whole context is synchronised for that, on a goroutine, and never while a stream is
+// being captured (CUDA graphs) as far as the driver tells: see [Device.HoldSynchronization].
+func (d *Device) AfterWork(f func()) { d.deferred.add(d.gpu, &deferral{call: f}) }
+
+// Flush waits until everything has ended that waits for work of the GPU now: functions of
+// [Device.AfterWork] have returned, memory is freed. ctx ends the wait with an error. It does
+// not wait when nothing waits. An error is also what the driver refused to end.
+//
+// A function of AfterWork must not call it: it would wait for itself.
+func (d *Device) Flush(ctx context.Context) error { return d.deferred.flush(ctx, d.gpu) }
+
+// later ends something after all work that the context has now.
+func (d *deferred) later(g *gpu, end func() error) { d.add(g, &deferral{end: end}) }
+
+func (d *deferred) add(g *gpu, one *deferral) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.all == nil {
+		d.all = map[*deferral]struct{}{}
+	}
+	d.all[one] = struct{}{}
+	d.count.Add(1)
+	d.bytes.Add(one.bytes)
+	d.enqueue(g, one)
+}
+
+// enqueue starts the goroutine that waits for the evidence. The caller holds d.mu.
+func (d *deferred) enqueue(g *gpu, list ...*deferral) {
+	for _, one := range list {
+		if one.after != nil {
+			d.behindEvents = append(d.behindEvents, one)
+		} else {
+			d.behindContext = append(d.behindContext, one)
+		}
+	}
+	if len(d.behindEvents) > 0 && !d.polling {
+		d.polling = true
+		go d.poll(g)
+	}
+	if len(d.behindContext) > 0 && !d.synchronizing {
+		d.synchronizing = true
+		go d.drain(g)
+	}
+}
+
+// poll asks for the events until none is left.
+func (d *deferred) poll(g *gpu) {
+	var pause nap
+	for {
+		started := time.Now()
+		if d.sweep(g) {
+			pause.since = time.Time{}
+		}
+		d.mu.Lock()
+		if len(d.behindEvents) == 0 {
+			d.polling = false
+			d.mu.Unlock()
+			return
+		}
+		d.mu.Unlock()
+		pause.least = 4 * time.Since(started) // many events are asked for less often
+		_ = pause.sleep(context.Background())
+	}
+}
+
+// sweep ends what waits for events that are complete, and reports whether there was any. It
+// does nothing while another goroutine does it.
+func (d *deferred) sweep(g *gpu) (any bool) {
+	if !d.sweeping.TryLock() {
+		return false
+	}
+	defer d.sweeping.Unlock()
+	d.mu.Lock()
+	list := d.behindEvents
+	d.behindEvents = nil
+	d.mu.Unlock()
+	pending := list[:0]
+	var unknown []*deferral
+	for _, one := range list {
+		done, err := one.after.reached()
+		switch {
+		case done || isGone(err):
+			one.after.letGo()
+			d.finish(g, one, err)
+			any = true
+		case err == nil || isCapture(err):
+			pending = append(pending, one)
+		default:
+			if one.fails++; one.fails < maxFails {
+				pending = append(pending, one)
+				continue
+			}
+			one.after.letGo() // it tells nothing: only the end of all work does
+			one.after, one.fails = nil, 0
+			unknown = append(unknown, one)
+		}
+	}
+	clear(list[len(pending):])
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	pending = append(pending, d.behindEvents...)
+	d.behindEvents = nil
+	d.enqueue(g, pending...)
+	d.enqueue(g, unknown...)
+	return any
+}
+
+// drain synchronises the context for all that waits for it, until nothing does.
+func (d *deferred) drain(g *gpu) {
+	for {
+		d.mu.Lock()
+		batch := d.behindContext
+		d.behindContext = nil
+		if len(batch) == 0 {
+			d.synchronizing = false
+			d.mu.Unlock()
+			return
+		}
+		d.mu.Unlock()
+		gone := g.synchronize()
+		for _, one := range batch {
+			d.finish(g, one, gone)
+		}
+	}
+}
+
+// synchronize returns when no work is left that the context had at the call, or, with an
+// error, when there is no such context any more. It waits as long as a stream of it is being captured, since
+// synchronising would invalidate the capture.
+func (g *gpu) synchronize() error {
+	const shortest, longest = time.Millisecond, 100 * time.Millisecond
+	gone := false
+	for pause := shortest; ; pause = min(2*pause, longest) {
+		done, err := g.trySynchronize()
+		if done && (err == nil || gone && isGone(err)) {
+			return err
+		}
+		// Before it is believed that nothing runs any more, the driver is asked again.
+		if gone = isGone(err); !gone {
+			time.Sleep(pause)
+		}
+	}
+}
+
+// trySynchronize synchronises the context, unless that is held or would hurt a capture.
+func (g *gpu) trySynchronize() (done bool, err error) {
+	g.synchronizing <- struct{}{}
+	defer func() { <-g.synchronizing }()
+	if g.holds.Load() > 0 || g.capturing() {
+		return false, nil
+	}
+	err = g.ctx.Synchronize()
+	g.deferred.mu.Lock()
+	defer g.deferred.mu.Unlock()
+	g.deferred.reason = err
+	return true, err
+}
+
+// finish ends one whose evidence is there: its work is done, or the context is gone.
+func (d *deferred) finish(g *gpu, one *deferral, gone error) {
+	if one.call != nil {
+		calls.run(func() { g.guard(one.call, func() { d.ended(one, gone) }) })
+		return
+	}
+	err := one.end()
+	switch {
+	case err == nil:
+		d.ended(one, gone)
+		return
+	case isCapture(err): // says nothing of what is to be ended
+	default:
+		one.fails++
+	}
+	if one.fails >= maxFails {
+		d.lost.Add(1)
+		d.ended(one, err)
+		return
+	}
+	one.after = nil
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.enqueue(g, one)
+}
+
+func (d *deferred) ended(one *deferral, err error) {
+	d.count.Add(-1)
+	d.bytes.Add(-one.bytes)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.all, one)
+	if one.bytes > 0 {
+		d.freed = time.Now()
+	}
+	for _, f := range one.flushes {
+		f.err = errors.Join(f.err, err)
+		if f.left--; f.left == 0 {
+			close(f.done)
+		}
+	}
+}
+
+// freedAt is when memory was freed the last time.
+func (d *deferred) freedAt() time.Time {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.freed
+}
+
+// flush is a wait for all that had not ended when it began.
+type flush struct {
+	left int
+	done chan struct{}
+	err  error
+}
+
+func (d *deferred) flush(ctx context.Context, g *gpu) error {
+	f := &flush{done: make(chan struct{})}
+	d.mu.Lock()
+	for one := range d.all {
+		one.flushes = append(one.flushes, f)
+		f.left++
+	}
+	left := f.left
+	d.mu.Unlock()
+	if left == 0 {
+		return nil
+	}
+	select {
+	case <-f.done:
+		return f.err
+	case <-ctx.Done():
+		return d.giveUp(ctx, g, f)
+	}
+}
+
+func (d *deferred) giveUp(ctx context.Context, g *gpu, f *flush) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for one := range d.all {
+		for i, other := range one.flushes {
+			if other == f {
+				one.flushes = append(one.flushes[:i], one.flushes[i+1:]...)
+				break
+			}
+		}
+	}
+	err := fmt.Errorf("cuda: wait for pending work of %s: %w", g.ctx, ctx.Err())
+	if d.reason != nil {
+		err = fmt.Errorf("%w (%w)", err, d.reason)
+	}
+	return err
+}
+
+// isCapture reports whether the driver refused a call because a stream is being captured.
+func isCapture(err error) bool {
+	var code cuda.Code
+	return errors.As(err, &code) && code.Capture()
+}
+
+// isGone reports whether the error says that the context is gone, and its work with it.
+func isGone(err error) bool {
+	var code cuda.Code
+	return errors.As(err, &code) && code.ContextGone()
+}

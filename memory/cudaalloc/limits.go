@@ -1,0 +1,87 @@
+package cudaalloc
+
+import (
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/arrowdevice/arrowdevice/internal/sizeclass"
+)
+
+// Limits bound what one GPU keeps for later, and what waits to be freed. They can be
+// changed at any time.
+type Limits struct {
+	// HostIdle, ManagedIdle and DeviceIdle are the most bytes of page-locked, managed and
+	// device memory that are kept although nothing uses them: allocating them again takes
+	// long. Of device memory it is the release threshold of the pool, which the driver
+	// applies when it next waits for the GPU; without pools, the limit of a cache.
+	HostIdle, ManagedIdle, DeviceIdle int64
+	// Waiting is the most bytes that were freed and that pending work may still use, of all
+	// kinds together; beyond it Allocate waits. Memory that is freed in the order of a
+	// stream (device memory, with pools) does not count.
+	Waiting int64
+	// IdleAfter is how long memory is kept without use before it goes back to the driver;
+	// 0: for ever. It goes back when the GPU has done its work.
+	IdleAfter time.Duration
+}
+
+// DefaultLimits are those of a GPU that was just opened: 256 MiB of page-locked and of
+// managed memory, any amount of device memory, 256 MiB that wait, 10 seconds.
+func DefaultLimits() Limits {
+	return Limits{
+		HostIdle: 256 << 20, ManagedIdle: 256 << 20, DeviceIdle: math.MaxInt64,
+		Waiting: 256 << 20, IdleAfter: 10 * time.Second,
+	}
+}
+
+// idleLimit is a limit of Limits as one of a cache, where 0 is none.
+func idleLimit(bytes int64) int64 {
+	if bytes == 0 {
+		return -1
+	}
+	return bytes
+}
+
+// limits are those of a GPU.
+type limits struct {
+	mu      sync.Mutex
+	now     Limits
+	waiting atomic.Int64
+}
+
+// Limits are the limits of the GPU, which its three kinds of memory share.
+func (d *Device) Limits() Limits {
+	d.limits.mu.Lock()
+	defer d.limits.mu.Unlock()
+	return d.limits.now
+}
+
+// SetLimits changes the limits of the GPU. What is kept beyond them goes back to the driver.
+// Negative numbers are an error.
+func (d *Device) SetLimits(l Limits) error {
+	for name, n := range map[string]int64{
+		"HostIdle": l.HostIdle, "ManagedIdle": l.ManagedIdle, "DeviceIdle": l.DeviceIdle,
+		"Waiting": l.Waiting, "IdleAfter": int64(l.IdleAfter),
+	} {
+		if n < 0 {
+			return fmt.Errorf("cuda: limits of %s: Limits.%s = %d: negative", d.ctx, name, n)
+		}
+	}
+	d.limits.mu.Lock()
+	defer d.limits.mu.Unlock()
+	if d.pool != 0 {
+		if err := d.ctx.SetReleaseThreshold(d.pool, l.DeviceIdle); err != nil {
+			return err
+		}
+	}
+	d.limits.now = l
+	d.limits.waiting.Store(l.Waiting)
+	for purpose, idle := range [purposes]int64{onDevice: l.DeviceIdle, onHost: l.HostIdle, inManaged: l.ManagedIdle} {
+		if cache := d.caches[purpose]; cache != nil {
+			cache.SetLimits(sizeclass.Limits{Idle: idleLimit(idle)})
+		}
+	}
+	return nil
+}

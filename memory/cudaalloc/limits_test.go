@@ -1,0 +1,173 @@
+package cudaalloc_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cudasim"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/cudatest"
+	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
+)
+
+// What is kept although nothing uses it, and how much may wait.
+
+func TestLimitsAreThoseThatWereSet(t *testing.T) {
+	m := cudatest.Simulated(t, cudasim.Options{Devices: 2})
+	gpu := m.GPUs[0]
+	first := gpu.Limits()
+	for _, n := range []int64{first.HostIdle, first.ManagedIdle, first.DeviceIdle, first.Waiting, int64(first.IdleAfter)} {
+		assert.Positive(t, n, "%+v", first)
+	}
+	want := cudaalloc.Limits{HostIdle: 1, ManagedIdle: 2, DeviceIdle: 3, Waiting: 4, IdleAfter: 5 * time.Second}
+	require.NoError(t, gpu.SetLimits(want))
+	assert.Equal(t, want, gpu.Limits())
+	assert.Equal(t, want, gpu.Host().Limits(), "the kinds of memory share them")
+	assert.Equal(t, first, m.GPUs[1].Limits(), "GPUs do not")
+	for _, wrong := range []cudaalloc.Limits{{HostIdle: -1}, {ManagedIdle: -1}, {DeviceIdle: -1}, {Waiting: -1}, {IdleAfter: -1}} {
+		assert.Error(t, gpu.SetLimits(wrong), "%+v", wrong)
+		assert.Equal(t, want, gpu.Limits())
+	}
+}
+
+// idle sets what may be kept of this kind, and for how long.
+func (k *kind) idle(t *testing.T, bytes int64, after time.Duration) {
+	t.Helper()
+	limited(t, k.Device, func(l *cudaalloc.Limits) {
+		l.HostIdle, l.ManagedIdle, l.DeviceIdle, l.IdleAfter = bytes, bytes, bytes, after
+	})
+}
+
+// together allocates n pieces, uses them on a stream, frees them, and waits for the work.
+func (k *kind) together(t *testing.T, n int, size int64) {
+	t.Helper()
+	s := k.stream(t)
+	var all []device.Memory
+	for range n {
+		mem, err := k.Allocate(background, size, s)
+		require.NoError(t, err)
+		require.NoError(t, k.Memset(mem.Ptr(), 1, size, s))
+		all = append(all, mem)
+	}
+	for _, mem := range all {
+		require.NoError(t, mem.Free(s))
+	}
+	require.NoError(t, s.Synchronize(background))
+}
+
+// What nothing uses is kept up to a limit, and counted.
+func TestCachesKeepNoMoreThanTheirLimit(t *testing.T) {
+	eachKind(t, cudasim.Options{}, func(t *testing.T, k *kind) {
+		if k.made == "cuMemAllocFromPoolAsync" {
+			k.m.Sim.ResetCounters()
+			k.idle(t, 8*mib, time.Hour)
+			assert.Positive(t, k.m.Sim.Calls("cuMemPoolSetAttribute"), "the release threshold of the pool")
+			return
+		}
+		before := k.bytes()
+		k.idle(t, 8*mib, time.Hour)
+		k.together(t, 64, mib)
+		cudatest.Eventually(t, "the rest is given back", func() bool {
+			return k.usage().Live == 0 && k.bytes()-before <= 8*mib && k.usage().Cached <= 8*mib
+		})
+		assert.Positive(t, k.usage().Cached, "some of it is kept")
+		assert.Equal(t, k.usage().Cached, k.bytes()-before, "and counted")
+		k.m.Sim.ResetCounters()
+		k.together(t, 4, mib)
+		assert.Zero(t, k.m.Sim.Calls(k.made), "what is kept is used again")
+
+		require.NoError(t, k.Trim(seconds(t, 5)))
+		assert.Zero(t, k.usage().Cached)
+		assert.Equal(t, before, k.bytes())
+
+		k.idle(t, 0, time.Hour)
+		k.together(t, 8, mib)
+		cudatest.Eventually(t, "nothing is kept", func() bool { return k.bytes() == before && k.usage().Cached == 0 })
+	})
+}
+
+// What was not used for a while goes back to the driver, although the limit would allow it.
+func TestIdleMemoryGoesBack(t *testing.T) {
+	eachKind(t, cudasim.Options{}, func(t *testing.T, k *kind) {
+		if k.made == "cuMemAllocFromPoolAsync" {
+			k.idle(t, 256*mib, 50*time.Millisecond)
+			k.m.Sim.ResetCounters()
+			k.together(t, 16, mib)
+			cudatest.Eventually(t, "the pool is trimmed", func() bool { return k.m.Sim.Calls("cuMemPoolTrimTo") > 0 })
+			return
+		}
+		before := k.bytes()
+		k.idle(t, 256*mib, 200*time.Millisecond)
+		k.together(t, 16, mib)
+		cudatest.Eventually(t, "what is kept goes back", func() bool { return k.bytes() == before && k.usage().Cached == 0 })
+		k.together(t, 16, mib)
+		cudatest.Eventually(t, "and again", func() bool { return k.bytes() == before && k.usage().Cached == 0 })
+	})
+}
+
+// The cache of AllocateHost and of staging is one of them.
+func TestStagingMemoryGoesBack(t *testing.T) {
+	m := cudatest.Simulated(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	before := m.Sim.Report().Live.HostBytes
+	limited(t, gpu, func(l *cudaalloc.Limits) { l.HostIdle, l.IdleAfter = 256*mib, 200*time.Millisecond })
+	s, err := gpu.NewStream()
+	require.NoError(t, err)
+	mem, err := gpu.Allocate(background, 100*mib, s)
+	require.NoError(t, err)
+	content := make([]byte, 100*mib)
+	e, err := gpu.Upload(background, []device.Range{{Dst: mem.Ptr(), Src: pointer(content), Size: int64(len(content))}}, s)
+	require.NoError(t, err)
+	require.NoError(t, e.Synchronize(background))
+	require.NoError(t, e.Close())
+	host, err := gpu.AllocateHost(background, 20*mib)
+	require.NoError(t, err)
+	require.NoError(t, host.Free(nil))
+	require.NoError(t, mem.Free(s))
+	require.NoError(t, s.Close())
+	cudatest.Eventually(t, "page-locked memory goes back", func() bool {
+		return m.Sim.Report().Live.HostBytes == before && gpu.Stats().Host.Cached == 0
+	})
+}
+
+// Where more waits for pending work than may, those who allocate wait.
+func TestAllocateWaitsWhereTooMuchWaits(t *testing.T) {
+	const bound = 64 * mib
+	eachKind(t, cudasim.Options{NoPoison: true}, func(t *testing.T, k *kind) {
+		if k.made == "cuMemAllocFromPoolAsync" {
+			t.Skip("the driver has what is freed in stream order")
+		}
+		limited(t, k.Device, func(l *cudaalloc.Limits) { l.Waiting = bound })
+		s := k.stream(t)
+		open, err := cudaalloc.Hold(s)
+		require.NoError(t, err)
+		t.Cleanup(func() {
+			if open != nil {
+				open()
+			}
+		})
+		rounds := 0
+		cudatest.WithinTime(t, 10*time.Second, "rounds until one waits", func() error {
+			for ; rounds < 200; rounds++ {
+				ctx, cancel := context.WithTimeout(background, time.Second)
+				err := freed(ctx, k.Device, mib, s)
+				cancel()
+				if err != nil {
+					return nil
+				}
+			}
+			return nil
+		})
+		assert.LessOrEqual(t, rounds, bound/mib+2)
+		assert.GreaterOrEqual(t, rounds, bound/mib/2)
+		cudatest.EndsInTime(t, "Allocate", func(ctx context.Context) error { return freed(ctx, k.Device, mib, s) })
+		open()
+		open = nil
+		cudatest.Within(t, "a round afterwards", func() error { return freed(background, k.Device, mib, s) })
+		require.NoError(t, s.Synchronize(background))
+	})
+}

@@ -1,0 +1,150 @@
+package cudaalloc_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cudasim"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/cudatest"
+	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
+)
+
+// Where memory runs out, or is freed faster than the GPU works.
+
+// Memory that pending work uses is waited for, as long as the caller lets, and then the error
+// says how much of it there is.
+func TestOutOfMemorySaysWhatWaits(t *testing.T) {
+	const piece, pieces = 8 * mib, 7
+	eachKind(t, cudasim.Options{Memory: 64 * mib, HostMemory: 64 * mib}, func(t *testing.T, k *kind) {
+		if k.made == "cuMemAllocFromPoolAsync" || k.made == "cuMemAllocManaged" {
+			t.Skip("a simulated pool gives out at once what is freed to it; managed memory has no limit")
+		}
+		limited(t, k.Device, func(l *cudaalloc.Limits) { l.Waiting = 1 << 40 })
+		s := k.stream(t)
+		var all []device.Memory
+		for range pieces {
+			all = append(all, k.allocated(t, piece))
+		}
+		open, err := cudaalloc.Hold(s)
+		require.NoError(t, err)
+		for _, mem := range all {
+			require.NoError(t, k.Memset(mem.Ptr(), 1, piece, s))
+			require.NoError(t, mem.Free(s))
+		}
+		says := func(err error) {
+			t.Helper()
+			assert.ErrorIs(t, err, cudaalloc.OutOfMemory)
+			assert.ErrorContains(t, err, fmt.Sprint(pieces*piece))
+			assert.ErrorContains(t, err, "pending work")
+		}
+		allocate := func(ctx context.Context) error {
+			mem, err := k.Allocate(ctx, 2*piece, s)
+			if err != nil {
+				return err
+			}
+			return mem.Free(s)
+		}
+		for range 2 {
+			cudatest.EndsInTime(t, "Allocate", allocate)
+		}
+		cudatest.Within(t, "Allocate with a deadline", func() error {
+			ctx, cancel := context.WithTimeout(background, time.Second)
+			defer cancel()
+			err = allocate(ctx)
+			return nil
+		})
+		says(err)
+		cudatest.WithinTime(t, 30*time.Second, "Allocate without a deadline", func() error { err = allocate(background); return nil })
+		says(err)
+		open()
+		cudatest.Within(t, "Allocate afterwards", func() error { return allocate(background) })
+		cudatest.Within(t, "the work", func() error { return s.Synchronize(background) })
+		cudatest.Eventually(t, "everything has ended", func() bool { return k.usage().Live == 0 })
+	})
+}
+
+// One who waits for memory gets it when the work that uses it is done.
+func TestAllocateWaitsForPendingWork(t *testing.T) {
+	eachKind(t, cudasim.Options{Memory: 64 * mib, HostMemory: 64 * mib}, func(t *testing.T, k *kind) {
+		if k.made == "cuMemAllocManaged" {
+			t.Skip("simulated managed memory has no limit")
+		}
+		mem := k.allocated(t, 40*mib)
+		stranger := k.m.Stranger(t, k.Own())
+		open := stranger.Hold(t)
+		require.NoError(t, stranger.Memset(mem.Ptr(), 1, 40*mib))
+		k.AfterWork(func() { assert.NoError(t, mem.FreeAfter(nil)) })
+		s := k.stream(t)
+		result := make(chan error, 1)
+		ctx := seconds(t, 20)
+		go func() { result <- freed(ctx, k.Device, 40*mib, s) }()
+		select {
+		case err := <-result:
+			t.Fatalf("it did not wait: %v", err)
+		case <-time.After(100 * time.Millisecond):
+		}
+		open()
+		cudatest.Within(t, "the allocation", func() error { return <-result })
+		require.NoError(t, s.Synchronize(background))
+	})
+}
+
+// Memory that is allocated, used and freed in a loop is used again, and its maker waits where
+// the GPU does not keep up: neither what is held nor the number of allocations grows.
+func TestBusyGPUHoldsBoundedMemory(t *testing.T) {
+	rounds := 5000
+	if testing.Short() {
+		rounds = 1500
+	}
+	eachKind(t, cudasim.Options{Delay: 200 * time.Microsecond, NoPoison: true}, func(t *testing.T, k *kind) {
+		const bound = 300 * mib
+		s := k.stream(t)
+		k.m.Sim.ResetCounters()
+		most := int64(0)
+		cudatest.WithinTime(t, 2*time.Minute, "the rounds", func() error {
+			for i := range rounds {
+				if err := freed(background, k.Device, mib, s); err != nil {
+					return err
+				}
+				if i%50 == 49 {
+					if most = max(most, k.bytes()); most > bound {
+						return fmt.Errorf("%d bytes are held after %d rounds", most, i+1)
+					}
+				}
+			}
+			return s.Synchronize(background)
+		})
+		assert.Less(t, k.usage().Peak, int64(bound))
+		if k.made != "cuMemAllocFromPoolAsync" { // which is cheap
+			assert.Less(t, k.m.Sim.Calls(k.made), rounds/4, "allocations of the driver")
+		}
+		t.Logf("%d rounds held %d MiB, in %d allocations of the driver", rounds, most/mib, k.m.Sim.Calls(k.made))
+	})
+}
+
+// Beside a stream that is stuck, the same loop goes on.
+func TestStuckStreamLeavesTheLoopAlone(t *testing.T) {
+	const rounds = 500
+	eachKind(t, cudasim.Options{NoPoison: true}, func(t *testing.T, k *kind) {
+		stranger := k.m.Stranger(t, k.Own())
+		open := stranger.Hold(t)
+		k.AfterWork(func() {})
+		s := k.stream(t)
+		cudatest.WithinTime(t, time.Minute, "the rounds", func() error {
+			for range rounds {
+				if err := freed(background, k.Device, mib, s); err != nil {
+					return err
+				}
+			}
+			return s.Synchronize(background)
+		})
+		assert.Less(t, k.usage().Peak, int64(300*mib))
+		open()
+	})
+}

@@ -1,0 +1,133 @@
+package cudaalloc
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// patience is how long an allocation waits while nothing is freed. A stream that is stuck
+// must not make a program hang that allocates.
+const patience = 2 * time.Second
+
+// pushBack waits while more bytes wait to be freed than the limit says: a program that
+// allocates and frees faster than the GPU works must be slowed down.
+func (d *Device) pushBack(ctx context.Context, size int64) error {
+	limit := d.limits.waiting.Load()
+	if d.deferred.bytes.Load() <= limit {
+		return nil
+	}
+	err := d.waitForFrees(ctx, time.Now(), func() bool {
+		d.deferred.sweep(d.gpu)
+		return d.deferred.bytes.Load() <= limit
+	})
+	if err != nil {
+		return d.noMemory(size, err, OutOfMemory)
+	}
+	return nil
+}
+
+// reclaim tries again and again to allocate what the driver has no memory for: with what is
+// only kept for later given back, and as pending work ends that uses memory which was freed.
+// One allocation does so at a time; the others wait for it.
+func (d *Device) reclaim(ctx context.Context, size int64, refused error, take func() error) error {
+	started := time.Now()
+	select {
+	case d.reclaiming <- struct{}{}:
+		defer func() { <-d.reclaiming }()
+	case <-ctx.Done():
+		return d.noMemory(size, ctx.Err(), refused)
+	}
+	d.trims.trim()
+	// Memory that was freed in stream order is free once its stream got there.
+	idle := make(chan struct{})
+	d.deferred.add(d.gpu, &deferral{end: func() error { close(idle); return nil }})
+	err := d.waitForFrees(ctx, started, func() bool {
+		d.deferred.sweep(d.gpu)
+		d.giveBackCached()
+		quiet := isClosed(idle) && d.deferred.count.Load() == 0 // asked before the driver is
+		if d.pool != 0 {
+			_ = d.ctx.TrimPool(d.pool) // an error changes nothing: the allocation tells
+		}
+		refused = take()
+		return quiet || !isOutOfMemory(refused)
+	})
+	if err != nil {
+		return d.noMemory(size, err, refused)
+	}
+	return refused
+}
+
+// noMemory is the error of an allocation that waited in vain.
+func (d *Device) noMemory(size int64, why, refused error) error {
+	return fmt.Errorf("cuda: allocate %d bytes on %s: %d bytes that were freed wait for pending work of the GPU: %w: %w",
+		size, d.ID(), d.deferred.bytes.Load(), why, refused)
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// waitForFrees asks now and then until the answer is true. It gives up when ctx is done, or
+// when nothing was freed for too long since the allocation started.
+func (d *Device) waitForFrees(ctx context.Context, started time.Time, enough func() bool) error {
+	var pause nap
+	for !enough() {
+		if err := pause.sleep(ctx); err != nil {
+			return err
+		}
+		if freed := d.deferred.freedAt(); time.Since(started) > patience && time.Since(freed) > patience {
+			return errNothingFreed
+		}
+	}
+	return nil
+}
+
+// giveBackCached gives back to the driver what is only kept for later.
+func (d *Device) giveBackCached() {
+	for _, cache := range d.caches {
+		if cache != nil {
+			cache.Trim()
+		}
+	}
+}
+
+// Trim waits like [Device.Flush], and then gives back to the driver what pools, caches and
+// lists only keep for later. ctx ends the wait with an error.
+func (d *Device) Trim(ctx context.Context) error {
+	if err := d.Flush(ctx); err != nil { // what ends now goes to lists and caches
+		return err
+	}
+	d.trims.trim()
+	d.giveBackCached()
+	d.events.drain(d.gpu)
+	d.endFree()
+	if err := d.Flush(ctx); err != nil {
+		return err
+	}
+	if d.pool == 0 {
+		return nil
+	}
+	// Memory that was freed in stream order is free once its stream got there.
+	if err := d.idle(ctx); err != nil {
+		return err
+	}
+	return d.ctx.TrimPool(d.pool)
+}
+
+// idle waits until all work is done that the context has now.
+func (g *gpu) idle(ctx context.Context) error {
+	done := make(chan struct{})
+	g.deferred.add(g, &deferral{end: func() error { close(done); return nil }})
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("cuda: wait for all work of %s: %w", g.ctx, ctx.Err())
+	}
+}

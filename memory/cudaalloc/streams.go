@@ -1,0 +1,172 @@
+package cudaalloc
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/arrowdevice/arrowdevice/device"
+)
+
+// streamList is what a GPU knows of its own streams: those that are alive, which are asked
+// whether they are being captured, and those that copies may use again.
+type streamList struct {
+	mu     sync.Mutex
+	alive  map[uintptr]struct{}
+	free   []uintptr // whose work may be pending, the one longest on the list first
+	asking int       // calls that ask the driver about those that are alive
+	ending []func()  // that end streams when no such call is left
+}
+
+const (
+	maxFreeStreams = 32
+	triedStreams   = 4 // before a new one is made
+)
+
+// owned makes an owned Stream of a stream that end gives back to the driver.
+func (d *Device) owned(word uintptr, end func() error) *Stream {
+	l := &d.streams
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.alive == nil {
+		l.alive = map[uintptr]struct{}{}
+	}
+	l.alive[word] = struct{}{}
+	return &Stream{handle{gpu: d.gpu, word: word, end: func() error { return d.gpu.endStream(word, end) }}}
+}
+
+// endStream ends a stream, when it is not being asked about any more.
+func (g *gpu) endStream(word uintptr, end func() error) error {
+	l := &g.streams
+	l.mu.Lock()
+	delete(l.alive, word)
+	if l.asking > 0 {
+		l.ending = append(l.ending, func() {
+			if end() != nil {
+				g.deferred.later(g, end)
+			}
+		})
+		l.mu.Unlock()
+		return nil
+	}
+	l.mu.Unlock()
+	return end()
+}
+
+// CopyStream returns a stream for copies for which the caller names none, to be closed. It
+// is not ordered with other streams, and belongs to the caller alone until it is closed: a
+// copy that waits for an event holds up no other. It comes from a list of streams that have
+// nothing to do.
+func (d *Device) CopyStream() (device.Stream, error) {
+	word, err := d.idleStream()
+	if err != nil {
+		return nil, err
+	}
+	if word == 0 {
+		if word, err = d.ctx.NewStream(0); err != nil {
+			return nil, err
+		}
+	}
+	return d.owned(word, func() error { return d.giveBack(word) }), nil
+}
+
+// idleStream takes a stream without pending work off the list, or returns 0.
+func (d *Device) idleStream() (uintptr, error) {
+	l := &d.streams
+	for range triedStreams {
+		l.mu.Lock()
+		if len(l.free) == 0 {
+			l.mu.Unlock()
+			return 0, nil
+		}
+		word := l.free[0]
+		l.free = slices.Delete(l.free, 0, 1)
+		l.mu.Unlock()
+		done, err := d.ctx.QueryStream(word)
+		if done && err == nil {
+			return word, nil
+		}
+		l.mu.Lock()
+		l.free = append(l.free, word)
+		l.mu.Unlock()
+		if err != nil {
+			return 0, err
+		}
+	}
+	return 0, nil
+}
+
+// giveBack puts a stream on the list, or ends it.
+func (d *Device) giveBack(word uintptr) error {
+	l := &d.streams
+	l.mu.Lock()
+	kept := len(l.free) < maxFreeStreams
+	if kept {
+		l.free = append(l.free, word)
+	}
+	l.mu.Unlock()
+	if kept {
+		return nil
+	}
+	return d.ctx.FreeStream(word)
+}
+
+// endFree ends the streams on the list.
+func (g *gpu) endFree() {
+	g.streams.mu.Lock()
+	free := g.streams.free
+	g.streams.free = nil
+	g.streams.mu.Unlock()
+	for _, word := range free {
+		if g.ctx.FreeStream(word) != nil {
+			g.deferred.later(g, func() error { return g.ctx.FreeStream(word) })
+		}
+	}
+}
+
+// capturing reports whether the driver tells of a capture that synchronising the context
+// would invalidate.
+func (g *gpu) capturing() bool {
+	l := &g.streams
+	l.mu.Lock()
+	words := make([]uintptr, 0, len(l.alive))
+	for word := range l.alive {
+		words = append(words, word)
+	}
+	l.asking++
+	l.mu.Unlock()
+	busy, err := g.ctx.Capturing(words)
+	l.mu.Lock()
+	var ending []func()
+	if l.asking--; l.asking == 0 {
+		ending, l.ending = l.ending, nil
+	}
+	l.mu.Unlock()
+	for _, end := range ending {
+		end()
+	}
+	return busy || isCapture(err)
+}
+
+// HoldSynchronization keeps this package from synchronising the context of the GPU until
+// release is called. It waits for a synchronisation that is under way; ctx ends the wait with
+// an error. It is for programs that capture streams (CUDA
+// graphs) which this package cannot know of: those of other libraries, made
+// CU_STREAM_NON_BLOCKING, of which the driver tells nothing. Streams of [Device.NewStream],
+// and all that are ordered with the legacy default stream, are seen without it.
+//
+// Meanwhile [Device.AfterWork] calls nothing, and memory that was exported and released
+// stays allocated.
+func (d *Device) HoldSynchronization(ctx context.Context) (release func(), err error) {
+	d.holds.Add(1)
+	release = sync.OnceFunc(func() { d.holds.Add(-1) })
+	select {
+	case d.synchronizing <- struct{}{}:
+		<-d.synchronizing
+		return release, nil
+	case <-ctx.Done():
+		release()
+		return nil, fmt.Errorf("cuda: hold synchronisation of %s: %w", d.ctx, ctx.Err())
+	}
+}

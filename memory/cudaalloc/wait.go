@@ -1,0 +1,75 @@
+package cudaalloc
+
+import (
+	"context"
+	"time"
+)
+
+// Waits. A wait that a context may end asks the driver again and again, on the goroutine
+// of the caller: when it returns, nothing of it is left, neither a thread nor a use of the
+// handle. A wait that no context ends blocks in the driver, which keeps an OS thread, so
+// only a few do at a time.
+
+// blocking is taken by waits that block in the driver.
+var blocking = make(chan struct{}, 64)
+
+// wait returns when the work is done, or ctx is.
+func wait(ctx context.Context, query func() (bool, error), block func() error) error {
+	if ctx.Done() == nil {
+		select {
+		case blocking <- struct{}{}:
+			defer func() { <-blocking }()
+			return block()
+		default:
+		}
+	}
+	return poll(ctx, query)
+}
+
+// poll asks until the answer is true or an error, or ctx is done.
+func poll(ctx context.Context, query func() (bool, error)) error {
+	var n nap
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if done, err := query(); done || err != nil {
+			return err
+		}
+		if err := n.sleep(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// nap is the pause between two questions: an eighth of the time that has passed, within
+// limits, so that a wait is not much longer than the work, and a long one costs little.
+type nap struct {
+	since time.Time // the first question
+	timer *time.Timer
+	least time.Duration
+}
+
+const (
+	shortestNap = 20 * time.Microsecond
+	longestNap  = time.Millisecond
+)
+
+func (n *nap) sleep(ctx context.Context) error {
+	if n.since.IsZero() {
+		n.since = time.Now()
+	}
+	pause := max(min(max(time.Since(n.since)/8, shortestNap), longestNap), n.least)
+	if n.timer == nil {
+		n.timer = time.NewTimer(pause)
+	} else {
+		n.timer.Reset(pause)
+	}
+	select {
+	case <-n.timer.C:
+		return nil
+	case <-ctx.Done():
+		n.timer.Stop()
+		return ctx.Err()
+	}
+}
