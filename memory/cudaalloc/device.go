@@ -67,7 +67,7 @@ type gpu struct {
 	holds         atomic.Int64 // of HoldSynchronization
 	// reclaiming is taken by the allocation that tries to find memory; it has room for one.
 	reclaiming chan struct{}
-	panics   atomic.Int64 // of callers' functions
+	panics     atomic.Int64 // of callers' functions
 }
 
 // platform is what is open of one driver.
