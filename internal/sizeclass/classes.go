@@ -29,6 +29,9 @@ var tiers = [...]struct{ block, slab int64 }{
 
 const smallestSlab = 64 << 10
 
+// MaxSize is the most that a block can have.
+const MaxSize = int64(1) << largestShift
+
 var errImpossible = errors.New("no such size")
 
 // classOf returns the smallest class whose blocks have size bytes.

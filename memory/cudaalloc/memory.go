@@ -87,6 +87,9 @@ func (m *memory) take(ctx context.Context, of *cuda.Context, stream uintptr) (er
 		m.ptr, err = of.NewPoolMemory(m.dev.pool, m.size, stream)
 		return err
 	}
+	if m.size > sizeclass.MaxSize {
+		return fmt.Errorf("cuda: allocate %d bytes on %s: more than can be addressed: %w", m.size, m.dev.ID(), OutOfMemory)
+	}
 	if err := m.dev.ctx.Err(); err != nil {
 		return err
 	}
