@@ -69,6 +69,14 @@ func (d *Device) SetLimits(l Limits) error {
 			return fmt.Errorf("cuda: limits of %s: Limits.%s = %d: negative", d.ctx, name, n)
 		}
 	}
+	if err := d.setLimits(l); err != nil {
+		return err
+	}
+	d.trimmer.changed(d.gpu)
+	return nil
+}
+
+func (d *Device) setLimits(l Limits) error {
 	d.limits.mu.Lock()
 	defer d.limits.mu.Unlock()
 	if d.pool != 0 {

@@ -171,3 +171,18 @@ func TestAllocateWaitsWhereTooMuchWaits(t *testing.T) {
 		require.NoError(t, s.Synchronize(background))
 	})
 }
+
+// A shorter time applies to what is kept already.
+func TestShorterIdleTimeAppliesAtOnce(t *testing.T) {
+	m := cudatest.Simulated(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	for _, before := range []time.Duration{time.Hour, 0} {
+		limited(t, gpu, func(l *cudaalloc.Limits) { l.HostIdle, l.IdleAfter = 256*mib, before })
+		host, err := gpu.Host().Allocate(background, mib, nil)
+		require.NoError(t, err)
+		require.NoError(t, host.FreeAfter(nil))
+		require.Positive(t, gpu.Stats().Host.Cached)
+		limited(t, gpu, func(l *cudaalloc.Limits) { l.HostIdle, l.IdleAfter = 256*mib, 10*time.Millisecond })
+		cudatest.Eventually(t, "the memory has gone back", func() bool { return gpu.Stats().Host.Cached == 0 })
+	}
+}

@@ -116,28 +116,37 @@ func (m *memory) Free(s device.Stream) error {
 	if m.size == 0 {
 		return nil
 	}
-	of, stream, err := m.dev.on(s)
-	if err == nil {
-		if m.dev.cache() == nil {
-			if err = of.FreePoolMemory(m.ptr, stream); err == nil {
-				m.ended()
-				return nil
-			}
-		} else if gpu := m.dev.gpuOf(s); gpu.mayRecord(stream) {
-			var done *sharedEvent
-			if done, err = record(gpu, stream); err == nil {
-				return m.endAfter(done)
-			}
+	gpu := m.dev.gpuOf(s)
+	_, stream, err := m.dev.on(s)
+	if err == nil && gpu.mayUse(stream) {
+		if err = m.freeOn(gpu, stream); err == nil {
+			return nil
 		}
 	}
-	m.dev.deferred.add(m.dev.gpu, m.deferral(nil))
+	gpu.deferred.add(gpu, m.deferral(nil))
 	return err
 }
 
-// mayRecord reports whether an event may be recorded on the stream: not on the legacy default
+// freeOn ends the memory after the work on a stream of a GPU.
+func (m *memory) freeOn(gpu *gpu, stream uintptr) error {
+	if m.dev.cache() == nil {
+		if err := gpu.ctx.FreePoolMemory(m.ptr, stream); err != nil {
+			return err
+		}
+		m.ended()
+		return nil
+	}
+	done, err := record(gpu, stream)
+	if err != nil {
+		return err
+	}
+	return m.endAfter(done)
+}
+
+// mayUse reports whether work may be enqueued on the stream: not on the legacy default
 // stream while a stream is being captured that is ordered with it, since that invalidates
 // the capture.
-func (g *gpu) mayRecord(stream uintptr) bool {
+func (g *gpu) mayUse(stream uintptr) bool {
 	if stream != 0 && stream != cuda.LegacyStream {
 		return true
 	}
