@@ -61,20 +61,109 @@ func (d *downloader) copy(ctx context.Context, list []device.Range) error {
 	return d.stream.Synchronize(ctx)
 }
 
-// The most page-locked memory that a copy to plain memory goes through at once.
-const downloadLimit = 32 << 20
+// downloadPiece is the most that a copy to plain memory brings into page-locked memory at
+// once. Two pieces may be under way.
+const downloadPiece = 16 << 20
 
-// staged copies to page-locked memory, and from there by the host: the driver would not
-// return from a copy to plain memory before it is done, whatever ctx says.
+// staged copies to page-locked memory, and from there by the host, one piece while the next
+// one comes: the driver would not return from a copy to plain memory before it is done,
+// whatever ctx says.
 func (d *downloader) staged(ctx context.Context, list []device.Range) error {
-	for len(list) > 0 {
-		var piece []device.Range
-		piece, list = cutPiece(list, downloadLimit)
-		if err := d.piece(ctx, piece); err != nil {
+	var before *piece
+	for len(list) > 0 || before != nil {
+		next, rest, err := d.start(ctx, list)
+		if err == nil {
+			err = d.finish(ctx, before)
+		}
+		if err != nil {
+			d.abandon(before, next)
 			return err
 		}
+		before, list = next, rest
 	}
 	return nil
+}
+
+// piece is a part of the ranges on its way through page-locked memory.
+type piece struct {
+	host device.Memory
+	out  []device.Range // from there
+	done device.Event   // behind the copies; nil: the last work on the stream
+}
+
+// start enqueues the copies of the first piece of the list. It returns the rest.
+func (d *downloader) start(ctx context.Context, list []device.Range) (*piece, []device.Range, error) {
+	if len(list) == 0 {
+		return nil, nil, nil
+	}
+	in, rest := cutPiece(list, downloadPiece)
+	size := int64(0)
+	for _, r := range in {
+		size += r.Size
+	}
+	host, err := d.dev.AllocateHost(ctx, size)
+	if err != nil {
+		return nil, nil, err
+	}
+	p := &piece{host: host, out: make([]device.Range, len(in))}
+	at := host.Ptr()
+	for i := range in {
+		r := &in[i]
+		p.out[i] = device.Range{Dst: r.Dst, Src: at, Size: r.Size}
+		r.Dst = at
+		at += device.Ptr(r.Size)
+	}
+	err = d.dev.Copy(in, d.stream)
+	if err == nil && len(rest) > 0 {
+		p.done, err = d.mark()
+	}
+	return p, rest, err
+}
+
+// mark returns an event behind the work on the stream so far.
+func (d *downloader) mark() (device.Event, error) {
+	e, err := d.stream.Device().NewEvent()
+	if err != nil {
+		return nil, err
+	}
+	if err := d.stream.Record(e); err != nil {
+		closeEvent(e)
+		return nil, err
+	}
+	return e, nil
+}
+
+// finish waits for the piece, if there is one, and copies it to where it belongs.
+func (d *downloader) finish(ctx context.Context, p *piece) error {
+	if p == nil {
+		return nil
+	}
+	wait := d.stream.Synchronize
+	if p.done != nil {
+		wait = p.done.Synchronize
+	}
+	if err := wait(ctx); err != nil {
+		return err
+	}
+	err := device.Host().Copy(p.out, nil)
+	p.free()
+	return err
+}
+
+// abandon frees pieces, if there are any, when no copy writes to them any more.
+func (d *downloader) abandon(pieces ...*piece) {
+	d.keepUntilDone(d.stream, func() {
+		for _, p := range pieces {
+			if p != nil {
+				p.free()
+			}
+		}
+	})
+}
+
+func (p *piece) free() {
+	closeEvent(p.done)
+	_ = p.host.FreeAfter(nil) // the device tries again by itself
 }
 
 // cutPiece returns the first limit bytes of the list, and the rest, which shares its memory.
@@ -94,31 +183,4 @@ func cutPiece(list []device.Range, limit int64) (piece, rest []device.Range) {
 		return piece, list[i:]
 	}
 	return list, nil
-}
-
-// piece copies ranges that fit into page-locked memory together. The list is its own.
-func (d *downloader) piece(ctx context.Context, list []device.Range) error {
-	size := int64(0)
-	for _, r := range list {
-		size += r.Size
-	}
-	host, err := d.dev.AllocateHost(ctx, size)
-	if err != nil {
-		return err
-	}
-	out := make([]device.Range, len(list))
-	at := host.Ptr()
-	for i := range list {
-		r := &list[i]
-		out[i] = device.Range{Dst: r.Dst, Src: at, Size: r.Size}
-		r.Dst = at
-		at += device.Ptr(r.Size)
-	}
-	if err := d.copy(ctx, list); err != nil {
-		d.keepUntilDone(d.stream, func() { _ = host.FreeAfter(nil) })
-		return err
-	}
-	err = device.Host().Copy(out, nil)
-	_ = host.FreeAfter(nil) // the device tries again by itself
-	return err
 }

@@ -1,0 +1,68 @@
+package cdevice_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/cudasim"
+	"github.com/arrowdevice/arrowdevice/internal/cudatest"
+)
+
+// What does not fit into one piece of page-locked memory comes in several, of which columns
+// are parts and that are parts of columns.
+func TestCopyToPlainMemoryComesInPieces(t *testing.T) {
+	m := cudatest.Simulated(t, cudasim.Options{Lazy: true})
+	gpu := m.GPUs[0]
+	rec := columnsOf(memory.DefaultAllocator, 7, 700_000, false) // 7 x 5.3 MiB
+	defer rec.Release()
+	there, err := cdevice.CopyToDevice(background, rec, gpu)
+	require.NoError(t, err)
+	defer there.Release()
+	some, err := there.Select(0, 2, 4, 6, 1, 3, 5) // so that they are no neighbours
+	require.NoError(t, err)
+	defer some.Release()
+	require.NoError(t, gpu.Trim(background))
+	locked := func() int64 { return m.Sim.Report().Live.HostBytes }
+	before := locked()
+	made, report := calls(m, func() {
+		back, err := some.CopyToHost(background, nil)
+		require.NoError(t, err)
+		defer back.Release()
+		for k, i := range []int{0, 2, 4, 6, 1, 3, 5} {
+			assert.True(t, array.Equal(rec.Column(i), back.Column(k)), "column %d", i)
+		}
+	})
+	assert.LessOrEqual(t, locked()-before, int64(40<<20))
+	assert.LessOrEqual(t, made["cuMemcpyAsync"], 7+2)
+	assert.Equal(t, 3, report.Synchronisations, "one for each piece")
+}
+
+// A copy that is given up between two pieces keeps those that are under way.
+func TestCopyInPiecesIsGivenUp(t *testing.T) {
+	checkLeaks(t)
+	m := cudatest.Simulated(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	rec := columnsOf(memory.DefaultAllocator, 7, 700_000, false)
+	defer rec.Release()
+	there, err := cdevice.CopyToDevice(background, rec, gpu)
+	require.NoError(t, err)
+	require.NoError(t, there.Wait(background))
+	s := newStream(t, gpu)
+	open := m.Hold(t, s)
+	ctx, cancel := context.WithTimeout(background, 20*time.Millisecond)
+	defer cancel()
+	_, err = there.CopyToHost(ctx, nil, cdevice.OnStream(s))
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	there.Release()
+	assert.GreaterOrEqual(t, gpu.Stats().Host.Live, int64(32<<20), "two pieces are written to later")
+	open()
+	require.NoError(t, gpu.Flush(background))
+	assert.Zero(t, gpu.Stats().Host.Live)
+}
