@@ -212,6 +212,11 @@ func (g *gpu) trySynchronize() (done bool, err error) {
 	if g.holds.Load() > 0 || g.capturing() {
 		return false, nil
 	}
+	// After a reset another library may have activated the context again: what is freed
+	// then must not be of the new one.
+	if g.gone() {
+		return true, g.ctx.Err()
+	}
 	err = g.ctx.Synchronize()
 	g.deferred.mu.Lock()
 	defer g.deferred.mu.Unlock()

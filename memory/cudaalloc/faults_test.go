@@ -66,6 +66,7 @@ func (r *recorder) cleanUp() {
 var madeGood = []string{
 	"cuCtxSynchronize", "cuCtxGetCurrent", "cuCtxSetCurrent", "cuMemFree", "cuMemFreeHost", "cuMemFreeAsync", "cuEventQuery",
 	"cuEventDestroy", "cuStreamIsCapturing", "cuMemPoolTrimTo", "cuStreamDestroy",
+	"cuCtxGetId", "cuDevicePrimaryCtxGetState", // then the context is not gone
 	"cuThreadExchangeStreamCaptureMode", // there is no capture
 }
 

@@ -151,7 +151,7 @@ func (g *gpu) mayUse(stream uintptr) bool {
 		return true
 	}
 	busy, err := g.ctx.Capturing(nil)
-	return !busy && err == nil
+	return !busy && !isCapture(err)
 }
 
 // FreeAfter ends the memory once e is complete; nil: now, because no pending work uses it.

@@ -40,8 +40,7 @@ func (d *Device) reclaim(ctx context.Context, size int64, refused error, take fu
 	}
 	d.trims.trim()
 	// Memory that was freed in stream order is free once its stream got there.
-	idle := make(chan struct{})
-	d.deferred.add(d.gpu, &deferral{end: func() error { close(idle); return nil }})
+	idle := d.mark()
 	err := d.waitForFrees(ctx, started, func() bool {
 		d.deferred.sweep(d.gpu)
 		d.giveBackCached()
@@ -120,12 +119,18 @@ func (d *Device) Trim(ctx context.Context) error {
 	return d.ctx.TrimPool(d.pool)
 }
 
+// mark returns a channel that is closed when all work is done that the context has now, or
+// when the context is gone.
+func (g *gpu) mark() <-chan struct{} {
+	f := &flush{left: 1, done: make(chan struct{})}
+	g.deferred.add(g, &deferral{end: func() error { return nil }, flushes: []*flush{f}})
+	return f.done
+}
+
 // idle waits until all work is done that the context has now.
 func (g *gpu) idle(ctx context.Context) error {
-	done := make(chan struct{})
-	g.deferred.add(g, &deferral{end: func() error { close(done); return nil }})
 	select {
-	case <-done:
+	case <-g.mark():
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("cuda: wait for all work of %s: %w", g.ctx, ctx.Err())
