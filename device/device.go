@@ -1,7 +1,6 @@
-// Package device holds the words that both sides of the Arrow C device data
-// interface share: which device memory lives on, and what a device can do with
-// its memory. It imports no CUDA and no cgo; backends import it and register
-// themselves (see [Register]).
+// Package device defines device identifiers, memory, streams and events, and the
+// registry of device backends. It imports no CUDA and no cgo; backends import it and
+// register themselves (see [Register]).
 //
 // [Host] is the CPU, the reference implementation. Package devicetest is the
 // contract of a Device, as a test that every backend passes.
@@ -13,7 +12,7 @@ import (
 	"fmt"
 )
 
-// Type says what kind of device memory lives on. The values are those of
+// Type is a kind of device memory. The values are those of
 // ArrowDeviceType in the C device data interface, which equal DLPack's. A value
 // that is not listed here is carried, never interpreted.
 //
@@ -91,7 +90,7 @@ type Range struct {
 	Size     int64 // bytes
 }
 
-// ErrNotSupported is wrapped by every error that says: this machine, this driver
+// ErrNotSupported is wrapped by every error that means that this machine, this driver
 // or this build cannot do that, and trying again will not help.
 var ErrNotSupported = errors.New("not supported")
 
@@ -115,10 +114,11 @@ type Device interface {
 	// with undefined contents, usable by work on s that is enqueued from now on.
 	// A size of zero is allowed. A negative size is an error. Where there is no memory,
 	// it waits for memory that was freed and that pending work may still use; ctx ends
-	// that wait.
+	// that wait with an error.
 	Allocate(ctx context.Context, size int64, s Stream) (Memory, error)
 	// AllocateHost returns owned host memory that this device copies from and to at
-	// full speed and later (page-locked). It may be cached.
+	// full speed and later than the call returns (page-locked). It may be cached. It waits as
+	// Allocate does.
 	AllocateHost(ctx context.Context, size int64) (Memory, error)
 	// Copy enqueues all ranges on s. Sources and destinations may be memory of
 	// this device or host memory; ranges of one call must not overlap. The memory
@@ -128,9 +128,10 @@ type Device interface {
 	// returns, and need neither be pinned nor kept; what is (see PageLocked) may be
 	// read later. Ranges that are neighbours at their destination cost one copy. The
 	// event, owned by the caller, is complete when all work is done that is on s by
-	// then; it must not be recorded again.
+	// then; it must not be recorded again. ctx ends a wait for staging memory. After an error,
+	// part of the copies may be enqueued.
 	Upload(ctx context.Context, ranges []Range, s Stream) (Event, error)
-	// PageLocked says whether the device copies from host memory at p directly, and
+	// PageLocked reports whether the device copies from host memory at p directly, and
 	// so later than Upload returns.
 	PageLocked(p Ptr, size int64) bool
 	// Memset enqueues on s the filling of size bytes at p with value.
@@ -141,25 +142,26 @@ type Device interface {
 	// this goroutine, where nothing can be pending, or later on another one. Memory that
 	// work on unknown streams may use is freed in this way; where an event is behind the
 	// work, [Event.OnComplete] waits for less. f may block: neither frees nor other
-	// functions wait for it.
+	// functions wait for it. A panic of f on another goroutine does not end the process.
 	AfterWork(f func())
 
 	// CopyStream returns a stream for copies for which the caller names none, to be
-	// closed. It is not ordered with other streams, and nothing else is enqueued on it until it
-	// is closed. It may be cached.
+	// closed when the copy is enqueued. It is not ordered with other streams, and nothing else
+	// is enqueued on it until it is closed. It may be cached.
 	CopyStream() (Stream, error)
 	// NewStream returns an owned stream, to be closed.
 	NewStream() (Stream, error)
-	// WrapStream borrows a stream that somebody else owns, by its native handle.
+	// WrapStream borrows a stream that another library owns, by its native handle.
 	WrapStream(handle uintptr) (Stream, error)
 	// NewEvent returns an owned event that was never recorded, to be closed.
 	NewEvent() (Event, error)
-	// WrapEvent borrows an event that somebody else owns, by its native handle:
+	// WrapEvent borrows an event that another library owns, by its native handle:
 	// for an imported array, the value that ArrowDeviceArray.sync_event points to.
 	WrapEvent(handle uintptr) (Event, error)
 }
 
-// Prober is a Device that knows what memory is at an address, whoever allocated it.
+// Prober is a Device that knows what memory is at an address, including memory that other
+// libraries allocated.
 type Prober interface {
 	Device
 	// Lookup asks what memory there is at p.
@@ -176,7 +178,7 @@ type Allocation struct {
 	Size  int64 // bytes
 }
 
-// Contains says whether size bytes at p are in the allocation.
+// Contains reports whether size bytes at p are in the allocation.
 func (a Allocation) Contains(p Ptr, size int64) bool {
 	return p >= a.Start && size <= a.Size && p-a.Start <= Ptr(a.Size-size)
 }
@@ -185,7 +187,8 @@ func (a Allocation) Contains(p Ptr, size int64) bool {
 type Memory interface {
 	Ptr() Ptr
 	Size() int64 // bytes
-	// Free ends the memory, after the work enqueued on s. It does not wait. It is called
+	// Free ends the memory after the work enqueued on s. It does not wait, and takes the
+	// memory even if it returns an error: the device then ends it later. It is called
 	// once; a second call, or one of FreeAfter, is an error.
 	Free(s Stream) error
 	// FreeAfter is Free once e is complete. nil: no pending work uses the memory, nor is
@@ -206,7 +209,7 @@ type Stream interface {
 	// It returns at once. An event that was never recorded counts as complete.
 	WaitEvent(e Event) error
 	// Synchronize waits until all work enqueued so far is done, or ctx is. The
-	// work itself goes on when ctx ends the wait.
+	// work itself goes on when ctx ends the wait; nothing else of the call does.
 	Synchronize(ctx context.Context) error
 	// Close ends an owned stream once its work is done; a borrowed one is left
 	// to its owner. Closing twice is allowed.
@@ -217,7 +220,7 @@ type Stream interface {
 type Event interface {
 	// Handle is the native handle: a CUevent for CUDA, 0 for the CPU.
 	Handle() uintptr
-	// Query says whether the latest recorded point was reached. An event that was
+	// Query reports whether the latest recorded point was reached. An event that was
 	// never recorded counts as reached.
 	Query() (bool, error)
 	// Synchronize waits until the latest recorded point is reached, or ctx is done.

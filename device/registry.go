@@ -22,7 +22,7 @@ var registry = struct {
 	devices: map[ID]*opening{},
 }
 
-// opening is one device that somebody opens or has opened.
+// opening is one device that is being opened or is open.
 type opening struct {
 	sync.Mutex
 	device Device // nil until an Opener succeeded
@@ -30,7 +30,7 @@ type opening struct {
 
 // Register makes open the backend for devices of type t. Backends call it from
 // an init function, and do nothing else there: no driver is loaded before
-// somebody opens a device. Registering a type twice, or nil, panics.
+// a device is opened. Registering a type twice, or nil, panics.
 func Register(t Type, open Opener) {
 	if open == nil {
 		panic(fmt.Sprintf("device: Register called with nil for %s", t))
@@ -61,7 +61,7 @@ func Open(id ID) (Device, error) {
 	registry.Unlock()
 
 	// The registry is not locked here: an Opener may open other devices, and a
-	// slow one keeps nobody else waiting.
+	// slow one delays no other.
 	entry.Lock()
 	defer entry.Unlock()
 	if ends, ok := entry.device.(interface{ Gone() bool }); ok && ends.Gone() {
@@ -89,7 +89,7 @@ func RegisterLookup(ask func(Ptr) (Allocation, error)) {
 }
 
 // Lookup asks the devices that this process has open what memory there is at p. It opens
-// none. Memory that none of them knows is the CPU's, as far as anybody can tell.
+// none. Memory that none of them knows is reported as the CPU's.
 func Lookup(p Ptr) (Allocation, error) {
 	registry.Lock()
 	lookups := registry.lookups // never changed, only appended to

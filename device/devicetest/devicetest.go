@@ -1,6 +1,5 @@
-// Package devicetest is the contract of a device.Device as a test. Whoever
-// writes a backend calls [TestDevice] from a test of their own; every backend of
-// this module does.
+// Package devicetest is the contract of a device.Device as a test. The tests of a backend
+// call [TestDevice]; those of every backend of this module do.
 package devicetest
 
 import (
@@ -58,7 +57,7 @@ func WithPanics(panics func() int64) Option {
 	return func(c *contract) { c.panics = panics }
 }
 
-// Apart says that the device is not the one that device.Open gives for its ID: a
+// Apart is for a device that is not the one that device.Open returns for its ID: a
 // second driver's, say.
 func Apart() Option {
 	return func(c *contract) { c.apart = true }

@@ -24,7 +24,7 @@ func allocateOn(t T, dev device.Device, size int64) device.Memory {
 }
 
 // owned returns memory allocated on s. A rule may free it; otherwise it is freed at
-// the end, whatever the rule has left undone.
+// the end, even if the rule has left something undone.
 func (c *contract) owned(t T, size int64, s device.Stream) device.Memory {
 	t.Helper()
 	return ownedOn(t, c.Device, size, s)

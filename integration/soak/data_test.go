@@ -34,12 +34,11 @@ func (w *worker) batch(mem memory.Allocator) arrow.RecordBatch {
 	if mem == nil {
 		mem = memory.DefaultAllocator
 	}
-	var rec arrow.RecordBatch
-	if w.IntN(4) == 0 {
-		rec = w.unusual(mem)
-	} else {
-		rec = w.columns(mem, w.size())
+	build := w.unusual
+	if w.IntN(4) > 0 {
+		build = w.columns
 	}
+	rec := built(mem, build)
 	if w.IntN(3) == 0 && rec.NumRows() > 0 {
 		from := w.Int64N(rec.NumRows())
 		whole := rec
@@ -74,7 +73,8 @@ func (w *worker) unusual(mem memory.Allocator) arrow.RecordBatch {
 
 // columns is a batch of one to four columns of random values, unlike those of any other
 // round: bytes of other memory do not pass for them.
-func (w *worker) columns(mem memory.Allocator, rows int) arrow.RecordBatch {
+func (w *worker) columns(mem memory.Allocator) arrow.RecordBatch {
+	rows := w.size()
 	var fields []arrow.Field
 	for i := range 1 + w.IntN(4) {
 		fields = append(fields, arrow.Field{Name: fmt.Sprint(i), Type: columnTypes[w.IntN(len(columnTypes))], Nullable: true})

@@ -7,6 +7,7 @@ enum { legacy_stream = 1, capture_implicit = 906 };
  * Of the legacy stream the answer is an error while a blocking stream captures. */
 static int captures(result *r, table d, uintptr_t stream) {
   int status = 0;
+  *r = (result){0, 0, 0};
   if (CALL(r, d, cuStreamIsCapturing, stream, &status) == capture_implicit) return 1;
   return !r->code && status;
 }

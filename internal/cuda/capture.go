@@ -8,7 +8,7 @@ import "C"
 import "unsafe"
 
 // Capturing reports whether a capture is visible that waiting for the context would
-// invalidate: one of a blocking stream of the context, whoever made it, or one of the
+// invalidate: one of any blocking stream of the context, or one of the
 // streams in the list, which live. Captures of other non-blocking streams cannot be
 // seen. Without captures in the driver there are none.
 func (c *Context) Capturing(streams []uintptr) (bool, error) {

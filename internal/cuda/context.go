@@ -106,7 +106,7 @@ func (c *Context) Handle() uintptr { return uintptr(c.handle) }
 // For tests.
 func (d *Driver) Current() uintptr { return uintptr(C.cdevice_v0_cuda_current(d.table)) }
 
-// Synchronize waits for all work of the context, whoever enqueued it.
+// Synchronize waits for all work of the context, including that of other libraries.
 func (c *Context) Synchronize() error {
 	if r := C.cdevice_v0_cuda_context_synchronize(c.table, c.word()); r.code != 0 {
 		return c.fail(r)

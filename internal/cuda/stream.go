@@ -27,7 +27,7 @@ func (c *Context) FreeStream(stream uintptr) error {
 	return nil
 }
 
-// QueryStream says whether all work of the stream is done.
+// QueryStream reports whether all work of the stream is done.
 func (c *Context) QueryStream(stream uintptr) (bool, error) {
 	r := C.cdevice_v0_cuda_stream_query(c.table, c.word(), C.uintptr_t(stream))
 	if r.code != 0 {
@@ -77,7 +77,7 @@ func (c *Context) Record(event, stream uintptr) error {
 	return nil
 }
 
-// QueryEvent says whether the latest record is complete.
+// QueryEvent reports whether the latest record is complete.
 func (c *Context) QueryEvent(event uintptr) (bool, error) {
 	r := C.cdevice_v0_cuda_event_query(c.table, c.word(), C.uintptr_t(event))
 	if r.code != 0 {

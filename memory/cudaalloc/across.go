@@ -17,7 +17,7 @@ type route struct {
 	by       *gpu // memory of this GPU and of the host: it copies itself
 }
 
-// copyAcross enqueues all ranges on a stream of g, whichever GPUs they are memory of.
+// copyAcross enqueues all ranges on a stream of g; their ends may be memory of any GPU.
 func (g *gpu) copyAcross(ranges []device.Range, stream uintptr) error {
 	ends, err := g.ctx.FindEnds(ranges)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/cuda"
 )
 
-// deferred is what ends only after pending work: memory that is freed or given back to a
-// cache, functions of callers, and what the driver failed to end before.
+// deferred holds what ends only after pending work: memory that is freed or given back to a
+// cache, functions of callers, and handles and memory that the driver failed to end before.
 //
 // The evidence that the work is done is an event, where the streams are known: one
 // goroutine asks for all of them. For work on unknown streams only the whole context will
@@ -61,15 +61,19 @@ const maxFails = 3
 // of this package and may block: neither frees nor other functions wait for it. A panic of f
 // is logged, and counted in [Stats].
 //
-// The whole context is synchronised for that, on a goroutine, and never while a stream is
-// being captured (CUDA graphs) as far as the driver tells: see [Device.HoldSynchronization].
+// The whole context is synchronised for that, on a goroutine, and not while a capture of a
+// stream (CUDA graphs) is visible; see [Device.HoldSynchronization]. If the context is gone, and its
+// work with it, f is called then.
 func (d *Device) AfterWork(f func()) { d.deferred.add(d.gpu, &deferral{call: f}) }
 
-// Flush waits until everything has ended that waits for work of the GPU now: functions of
-// [Device.AfterWork] have returned, memory is freed. ctx ends the wait with an error. It does
-// not wait when nothing waits. An error is also what the driver refused to end.
+// Flush waits until everything that now waits for work of the GPU has ended: functions of
+// [Device.AfterWork] and [Event.OnComplete] have returned, memory is freed. It returns at once if
+// nothing waits. ctx ends the wait with an error, which also wraps the driver's where the
+// context could not be synchronised. Memory and handles that the driver failed to end are an
+// error, too.
 //
-// A function of AfterWork must not call it: it would wait for itself.
+// A function of AfterWork or OnComplete must not call it without an end of ctx: it would wait
+// for itself.
 func (d *Device) Flush(ctx context.Context) error { return d.deferred.flush(ctx, d.gpu) }
 
 // later ends something after all work that the context has now.
@@ -187,9 +191,9 @@ func (d *deferred) drain(g *gpu) {
 	}
 }
 
-// synchronize returns when no work is left that the context had at the call, or, with an
-// error, when there is no such context any more. It waits as long as a stream of it is being captured, since
-// synchronising would invalidate the capture.
+// synchronize returns when the work is done that the context had at the call, or, with an
+// error, when the context is gone. It waits while a capture is visible, which synchronising
+// would invalidate.
 func (g *gpu) synchronize() error {
 	const shortest, longest = time.Millisecond, 100 * time.Millisecond
 	gone := false
@@ -235,7 +239,7 @@ func (d *deferred) finish(g *gpu, one *deferral, gone error) {
 	case err == nil:
 		d.ended(one, gone)
 		return
-	case isCapture(err): // says nothing of what is to be ended
+	case isCapture(err): // no failure: it is tried again
 	default:
 		one.fails++
 	}

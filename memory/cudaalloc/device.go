@@ -62,10 +62,10 @@ type gpu struct {
 	streams  streamList
 	events   eventList
 	deferred deferred
-	// synchronizing is taken by whom synchronises the context; it has room for one.
+	// synchronizing is held while the context is synchronised; it has room for one.
 	synchronizing chan struct{}
 	holds         atomic.Int64 // of HoldSynchronization
-	// reclaiming is taken by the allocation that tries to find memory; it has room for one.
+	// reclaiming is held by the allocation that reclaims memory; it has room for one.
 	reclaiming chan struct{}
 	panics     atomic.Int64 // of callers' functions
 }
@@ -200,7 +200,7 @@ func (g *gpu) abandon(now *gpu) {
 }
 
 // Gone reports whether the primary context was reset since the GPU was opened: then
-// Open returns another Device.
+// Open returns another Device. It asks the driver.
 func (d *Device) Gone() bool { return d.gpu.gone() }
 
 func openGPU(p *platform, ordinal int) (*gpu, error) {
@@ -297,14 +297,14 @@ func (d *Device) Name() string { return d.name }
 
 // HostReadable is true of page-locked memory, and of managed memory where the GPU has
 // concurrent managed access (CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS). Elsewhere, on
-// Windows for one, any access of the host to managed memory is a fault while the GPU works
-// on whatever memory.
+// Windows for one, an access of the host to any managed memory is a fault while the GPU runs
+// any work.
 func (d *Device) HostReadable() bool {
 	return d.kind.HostReadable() && (d.kind != device.CUDAManaged || d.concurrent)
 }
 
 // Context is the CUcontext of the GPU, its primary context, for other libraries of
-// the process. It is valid for as long as the process lives.
+// the process. It is valid until the primary context is reset; see [Device.Gone].
 func (d *Device) Context() uintptr { return d.ctx.Handle() }
 
 // MemoryInfo is the free and the total memory of the GPU in bytes. What a pool

@@ -1,4 +1,4 @@
-// Package cudaalloc is the CUDA backend: it opens NVIDIA GPUs and gives out their
+// Package cudaalloc is the CUDA backend: it opens NVIDIA GPUs and manages their
 // memory, streams and events. The driver is loaded when the first device is opened;
 // a program that imports this package builds and runs without one.
 //
@@ -8,9 +8,14 @@
 //	page-locked and managed memory of the same GPU [Device.Host], [Device.Managed]
 //	build Arrow arrays in managed memory           [NewManaged]; page-locked: package hostpinned
 //	streams, priorities, default streams           [Device.NewStream], [Device.NewStreamWithPriority], [Device.Legacy], [Device.PerThread]
+//	a stream for one copy                          [Device.CopyStream]
 //	streams and events of other libraries          [Device.WrapStream], [Device.WrapEvent]
 //	several GPUs                                   [Device.EnablePeerAccess]
-//	end what others may still be using             [Device.AfterWork]
+//	a function after work on unknown streams       [Device.AfterWork]
+//	a function after one event                     [Event.OnComplete]
+//	bound what is cached and what waits            [Device.SetLimits], [Limits]
+//	wait for frees, give caches back               [Device.Flush], [Device.Trim]
+//	captures on streams of other libraries         [Device.HoldSynchronization]
 //	what memory is at an address                   [Device.Lookup]
 //	see what is allocated                          [Device.Stats]
 //
@@ -26,17 +31,38 @@
 //
 // # Memory
 //
-// Device memory comes from a stream-ordered pool of our own, which keeps what is
-// freed, or from cuMemAlloc where the driver has no pools. Stream-ordered memory may
-// be used by work enqueued after the allocation on the same stream, and by other
-// streams once they are ordered after it by an event. When the driver has no memory
-// left, what waits to be freed is freed, pools and caches are trimmed, and the
-// allocation is tried once more before it fails.
+// Device memory comes from a stream-ordered pool of this package's own. It may be used by
+// work enqueued after the allocation on the same stream, and by other streams once they
+// are ordered after it by an event. Page-locked memory, managed memory and, where the driver
+// has no pools, device memory come from caches by size class, and may be used at once.
+//
+// Free takes the stream of the last work that uses the memory and does not wait for it. Memory
+// of a cache is used again once an event on that stream is complete; memory that was exported
+// may be used on unknown streams, and is freed after all work of the context. Free with a nil
+// stream during a capture takes that way as well.
+//
+// When the driver has no memory left, caches are given back, and [Device.Allocate] waits for
+// memory that was freed and that pending work uses, for as long as its context and its
+// patience permit.
+//
+// # Waits
+//
+// Calls that may wait take a context. When it is done they return its error; the work of the GPU
+// goes on, and nothing of the wait is left: no goroutine, no thread, no use of the handle. All
+// other calls return without waiting for the GPU, except [Device.Copy] of plain host memory, for
+// which the driver may wait.
+//
+// # Stream capture
+//
+// Allocating, freeing, querying and waiting leave stream captures (CUDA graphs) of the host
+// program valid. What needs the whole context to be synchronised, above all [Device.AfterWork],
+// waits until no capture is visible; those that are not need [Device.HoldSynchronization].
 //
 // # Errors
 //
 // A failed call of the driver is an [*Error]: the call, its arguments, the device,
 // the driver's name and text of the code. errors.Is compares with the codes
 // ([OutOfMemory], ...), and with device.ErrNotSupported where this machine or driver
-// cannot do it.
+// cannot do it. A wait that its context ended wraps the context's error; an allocation that
+// waited in vain wraps [OutOfMemory] as well.
 package cudaalloc

@@ -8,13 +8,14 @@ import (
 )
 
 // Error is a call of the CUDA driver that failed:
-// "cuda: cuMemAlloc(67108864) on cuda:0: CUDA_ERROR_OUT_OF_MEMORY: out of memory".
+// "cuda: cuMemAlloc(67108864) on cuda:0: CUDA_ERROR_OUT_OF_MEMORY: out of memory". Its fields are
+// Call, Args, Device ("cuda:0"), Code, and the driver's Name and Text of the code.
 type Error = cuda.Error
 
 // Code is a CUresult. errors.Is finds the code of an [Error].
 type Code = cuda.Code
 
-// Codes that callers tell apart. Any other can be compared as Code(719).
+// Codes that callers distinguish. Any other can be compared as Code(719).
 const (
 	InvalidValue                = cuda.InvalidValue
 	OutOfMemory                 = cuda.OutOfMemory
@@ -28,9 +29,9 @@ const (
 	NotSupported                = cuda.NotSupported
 )
 
-// AllocationError is what the allocators panic with when they have no memory to
-// give, since a memory.Allocator cannot return an error. It wraps the driver's
-// error, if the driver was asked.
+// AllocationError is the value with which an allocator panics that has no memory,
+// since a memory.Allocator cannot return an error. Its fields are Device, Size (the bytes that
+// were asked for) and Err, which it wraps: the driver's error, or hostpinned.ErrLimit.
 type AllocationError = sizeclass.Error
 
 var (

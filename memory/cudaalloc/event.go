@@ -9,7 +9,8 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/cuda"
 )
 
-// Event is a CUevent: a device.Event. It has no timing, and who waits for it sleeps.
+// Event is a CUevent: a device.Event. It has no timing, and a wait for it that blocks in the
+// driver sleeps.
 type Event struct{ handle }
 
 // NewEvent returns an owned event from the free list, or a new one. Those on the list
@@ -22,7 +23,8 @@ func (d *Device) NewEvent() (device.Event, error) {
 	return &Event{handle{gpu: d.gpu, word: h, end: func() error { return d.events.put(d.ctx, h) }}}, nil
 }
 
-// WrapEvent borrows a CUevent (or cudaEvent_t) that somebody else owns.
+// WrapEvent borrows a CUevent (or cudaEvent_t) that another library owns, and that lives for
+// as long as it is used here.
 func (d *Device) WrapEvent(word uintptr) (device.Event, error) {
 	if word == 0 {
 		return nil, errNoEvent
@@ -30,7 +32,7 @@ func (d *Device) WrapEvent(word uintptr) (device.Event, error) {
 	return &Event{handle{gpu: d.gpu, word: word}}, nil
 }
 
-// Query says whether the latest recorded point was reached.
+// Query reports whether the latest recorded point was reached. It does not wait.
 func (e *Event) Query() (bool, error) {
 	if err := e.usable(); err != nil {
 		return false, err
@@ -38,14 +40,16 @@ func (e *Event) Query() (bool, error) {
 	return e.gpu.ctx.QueryEvent(e.word)
 }
 
-// Synchronize waits until the latest recorded point is reached, or ctx is done.
+// Synchronize waits until the latest recorded point is reached, or ctx is done; see
+// [Stream.Synchronize].
 func (e *Event) Synchronize(ctx context.Context) error {
 	return e.wait(ctx, e.Query, func() error { return e.gpu.ctx.SynchronizeEvent(e.word) })
 }
 
 // OnComplete calls f when the latest recorded point is reached: on this goroutine, if it
 // is already, or later on one of this package. See [Device.AfterWork] for what f may do. An
-// event of another owner must live until then.
+// event of another owner must live until then. Where the event is closed, or the driver cannot
+// be asked about it, f is called after all work of the GPU.
 func (e *Event) OnComplete(f func()) {
 	d := &deferral{call: f}
 	if e.startWait() == nil { // else it is closed, and tells nothing
@@ -106,7 +110,7 @@ func (e *sharedEvent) event() *Event {
 	return &Event{handle{gpu: e.gpu, word: e.word, end: e.drop}}
 }
 
-// eventHandle is the CUevent of an event that may be somebody else's.
+// eventHandle is the CUevent of an event that may be of another implementation.
 func eventHandle(e device.Event) (uintptr, error) {
 	switch e := e.(type) {
 	case nil:

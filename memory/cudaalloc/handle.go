@@ -32,8 +32,8 @@ func (h *handle) usable() error {
 }
 
 // Close ends an owned stream once its work is done, and an owned event once no wait
-// uses it; it does not wait for that. What is borrowed is left to its owner, and
-// can be used no more through this value. Closing twice is allowed. Where the driver
+// uses it; it does not wait for that. A borrowed one is left to its owner, and
+// can no longer be used through this value. Closing twice is allowed. Where the driver
 // fails, the error is returned, and the handle is ended later.
 func (h *handle) Close() error {
 	h.mu.Lock()

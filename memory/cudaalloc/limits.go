@@ -11,23 +11,24 @@ import (
 )
 
 // Limits bound what one GPU keeps for later, and what waits to be freed. They can be
-// changed at any time.
+// changed at any time. Allocators of [NewManaged] and package hostpinned keep what they cache
+// within limits of their own, until [Device.Trim] or an allocation that finds no memory.
 type Limits struct {
 	// HostIdle, ManagedIdle and DeviceIdle are the most bytes of page-locked, managed and
-	// device memory that are kept although nothing uses them: allocating them again takes
-	// long. Of device memory it is the release threshold of the pool, which the driver
-	// applies when it next waits for the GPU; without pools, the limit of a cache.
+	// device memory that are kept although nothing uses them, because allocating them again
+	// takes long; 0: none. Of device memory it is the release threshold of the pool, which the
+	// driver applies when it next waits for the GPU; without pools, the limit of a cache.
 	HostIdle, ManagedIdle, DeviceIdle int64
 	// Waiting is the most bytes that were freed and that pending work may still use, of all
-	// kinds together; beyond it Allocate waits. Memory that is freed in the order of a
+	// kinds together; beyond it [Device.Allocate] waits. Memory that is freed in the order of a
 	// stream (device memory, with pools) does not count.
 	Waiting int64
 	// IdleAfter is how long memory is kept without use before it goes back to the driver;
-	// 0: for ever. It goes back when the GPU has done its work.
+	// 0: for ever. It goes back when the GPU has done the work that it then has.
 	IdleAfter time.Duration
 }
 
-// DefaultLimits are those of a GPU that was just opened: 256 MiB of page-locked and of
+// DefaultLimits are those of a GPU that was just opened: 256 MiB each of page-locked and of
 // managed memory, any amount of device memory, 256 MiB that wait, 10 seconds.
 func DefaultLimits() Limits {
 	return Limits{
@@ -58,8 +59,8 @@ func (d *Device) Limits() Limits {
 	return d.limits.now
 }
 
-// SetLimits changes the limits of the GPU. What is kept beyond them goes back to the driver.
-// Negative numbers are an error.
+// SetLimits changes the limits of the GPU. Memory that is kept beyond them goes back to the
+// driver. Negative numbers are an error. It does not wait.
 func (d *Device) SetLimits(l Limits) error {
 	for name, n := range map[string]int64{
 		"HostIdle": l.HostIdle, "ManagedIdle": l.ManagedIdle, "DeviceIdle": l.DeviceIdle,

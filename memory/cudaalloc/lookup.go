@@ -7,8 +7,8 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/cuda"
 )
 
-// Lookup asks the driver what memory there is at p, whoever allocated it. It makes a
-// Device a device.Prober.
+// Lookup asks the driver what memory there is at p, including memory of other libraries. It
+// makes a Device a device.Prober.
 func (d *Device) Lookup(p device.Ptr) (device.Allocation, error) {
 	known, err := d.ctx.Query(p)
 	if err != nil {

@@ -15,17 +15,22 @@ import (
 // Freed memory is cached by size class, because allocating it is slow and freeing it
 // waits for the GPU.
 //
-// Memory may be freed (arrays released) only when no work on it is under way; see
-// [Device.AfterWork]. Allocate and Reallocate panic with an [*AllocationError] when
-// there is no memory.
+// Memory may be freed (arrays released) only when no pending work uses it: it is given to the
+// next Allocate at once. Batches that package cdevice wraps as memory of [Managed.Device] are
+// released after pending work, once they were exported or copied from.
+//
+// Allocate and Reallocate wait for memory like [Device.Allocate], and panic with an
+// [*AllocationError] when there is none. TryAllocate takes a context and returns an error
+// instead, and does not zero the memory; nor does AllocateUninitialized. Trim gives back to the
+// GPU what is cached; Stats are the bytes in use, the most that were, and those held.
 type Managed struct {
 	*sizeclass.Allocator
 	dev *Device
 }
 
 // NewManaged returns an allocator of managed memory of the GPU that holds at most
-// limit bytes, what it caches included; 0 is no limit. One allocator for all of a
-// process is best.
+// limit bytes, cached ones included; 0 is no limit. One allocator for the whole
+// process is best. It waits for memory as [Device.Allocate] does.
 //
 // The error wraps device.ErrNotSupported where the GPU has no managed memory, or no
 // concurrent managed access: builders write while the GPU works. See [Device.HostReadable].
@@ -64,14 +69,15 @@ func pointer(b []byte) device.Ptr {
 	return device.Ptr(uintptr(unsafe.Pointer(unsafe.SliceData(b))))
 }
 
-// trims are what can give memory back when the driver has none left.
+// trims are the functions that give memory back when the driver has none left.
 type trims struct {
 	mu   sync.Mutex
 	list []func()
 }
 
-// OnTrim makes trim part of what [Device.Trim] does, for as long as the process
-// lives: it frees memory of this GPU that is only kept for later.
+// OnTrim makes trim part of what [Device.Trim] does, and of allocations that find no memory,
+// for as long as the process lives: it frees memory of this GPU that is only kept for later. It
+// must not wait.
 func (d *Device) OnTrim(trim func()) {
 	d.trims.mu.Lock()
 	defer d.trims.mu.Unlock()

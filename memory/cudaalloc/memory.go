@@ -16,10 +16,11 @@ import (
 // of s; a nil stream is the legacy default stream. All other memory may be used at once,
 // page-locked and managed memory also by the CPU; it comes from a cache, see [Limits].
 //
-// Where there is none, what is only kept for later is given back to the driver, and
+// Where the driver has no memory, what is only kept for later is given back to it, and
 // Allocate waits for memory that was freed and that pending work may use: until ctx is
 // done, or for two seconds in which nothing is freed. The error then wraps [OutOfMemory].
-// It waits in the same way where more than [Limits.Waiting] bytes wait to be freed.
+// It waits in the same way where more than [Limits.Waiting] bytes wait to be freed. It waits
+// for nothing that is not freed yet.
 func (d *Device) Allocate(ctx context.Context, size int64, s device.Stream) (device.Memory, error) {
 	if err := d.mayAllocate(ctx, size); err != nil {
 		return nil, err
@@ -46,8 +47,8 @@ func (d *Device) Allocate(ctx context.Context, size int64, s device.Stream) (dev
 	return m, nil
 }
 
-// AllocateHost returns page-locked memory from the cache of the GPU. No copy from or to it
-// may be pending when it is freed by Free; FreeAfter waits for one.
+// AllocateHost returns owned page-locked memory from the cache of the GPU: Allocate of
+// [Device.Host], without a stream.
 func (d *Device) AllocateHost(ctx context.Context, size int64) (device.Memory, error) {
 	return d.host.Allocate(ctx, size, nil)
 }

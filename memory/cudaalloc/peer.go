@@ -6,7 +6,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 )
 
-// CanAccessPeer says whether work on this GPU can be let read and write memory of
+// CanAccessPeer reports whether work on this GPU can be given access to memory of
 // the other one, over NVLink or PCIe. Copies between the two by [Device.Copy] work in
 // any case.
 func (d *Device) CanAccessPeer(peer *Device) (bool, error) {

@@ -10,7 +10,7 @@ import (
 // must not make a program hang that allocates.
 const patience = 2 * time.Second
 
-// pushBack waits while more bytes wait to be freed than the limit says: a program that
+// pushBack waits while more bytes wait to be freed than Limits.Waiting: a program that
 // allocates and frees faster than the GPU works must be slowed down.
 func (d *Device) pushBack(ctx context.Context, size int64) error {
 	limit := d.limits.waiting.Load()
@@ -96,8 +96,9 @@ func (d *Device) giveBackCached() {
 	}
 }
 
-// Trim waits like [Device.Flush], and then gives back to the driver what pools, caches and
-// lists only keep for later. ctx ends the wait with an error.
+// Trim waits like [Device.Flush], and then gives back to the driver the memory, events and
+// streams that pools, caches and lists only keep for later, allocators of [NewManaged] and
+// package hostpinned included. ctx ends the wait with an error.
 func (d *Device) Trim(ctx context.Context) error {
 	if err := d.Flush(ctx); err != nil { // what ends now goes to lists and caches
 		return err

@@ -10,8 +10,7 @@ import (
 // source is the driver's memory of one kind, which a cache takes in large pieces.
 type source struct{ *Device }
 
-// Source is memory of this kind as the driver allocates it, for caches with limits of their
-// own.
+// source is memory of this kind as the driver allocates it, for the GPU's caches.
 func (d *Device) source() sizeclass.Source { return source{d} }
 
 // Allocate asks the driver. It does not wait.

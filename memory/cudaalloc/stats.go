@@ -6,7 +6,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 )
 
-// Stats is what is allocated through this package on one GPU.
+// Stats counts what is allocated through this package on one GPU, and what waits there.
 type Stats struct {
 	Device  Usage // memory on the GPU
 	Host    Usage // page-locked host memory
@@ -14,7 +14,7 @@ type Stats struct {
 	// Waiting counts what ends after pending work: memory that was freed (it is live
 	// until then), functions of AfterWork and OnComplete.
 	Waiting int64
-	// WaitingBytes is the memory among it.
+	// WaitingBytes is the size of that memory; see [Limits.Waiting].
 	WaitingBytes int64
 	// Lost counts allocations and handles that the driver failed to free after three
 	// attempts.
@@ -24,13 +24,14 @@ type Stats struct {
 	CallbackPanics int64
 }
 
-// Usage is memory of one purpose.
+// Usage counts memory of one kind. Memory that an allocator of [NewManaged] or package
+// hostpinned holds is live, in use or not.
 type Usage struct {
 	Live        int64 // bytes
 	Peak        int64 // the most bytes that were live at once
 	Allocations int64 // that are live
 	Total       int64 // allocations ever made
-	Cached      int64 // bytes that are kept for later, and that the GPU's caches lose; see [Limits]
+	Cached      int64 // bytes that the GPU's caches keep though nothing uses them, see [Limits]; of a pool: 0
 }
 
 // Stats counts since the GPU was opened; each number is exact, but they are read one

@@ -34,8 +34,8 @@ func (d *Device) NewStreamWithPriority(priority int) (*Stream, error) {
 // greater, the smaller the number (0 and -5, say).
 func (d *Device) Priorities() (least, greatest int, err error) { return d.ctx.Priorities() }
 
-// WrapStream borrows a CUstream (or cudaStream_t) of this GPU that somebody else
-// owns. 0 is the legacy default stream.
+// WrapStream borrows a CUstream (or cudaStream_t) of this GPU that another library
+// owns, and that lives for as long as it is used here. 0 is the legacy default stream.
 func (d *Device) WrapStream(handle uintptr) (device.Stream, error) { return d.borrow(handle), nil }
 
 // Legacy borrows the legacy default stream, which is ordered with all streams of
@@ -107,7 +107,7 @@ func (s *Stream) WaitEvent(e device.Event) error {
 	return s.gpu.ctx.WaitEvent(s.word, h)
 }
 
-// Query says whether all work enqueued so far is done.
+// Query reports whether all work enqueued so far is done. It does not wait.
 func (s *Stream) Query() (bool, error) {
 	if err := s.usable(); err != nil {
 		return false, err
@@ -115,12 +115,12 @@ func (s *Stream) Query() (bool, error) {
 	return s.gpu.ctx.QueryStream(s.word)
 }
 
-// Synchronize waits until all work enqueued so far is done, or ctx is. How the
-// driver waits (it may spin) is for the flags of the primary context to say.
+// Synchronize waits until all work enqueued so far is done, or ctx is.
 //
-// A context that can end is asked for between questions to the driver, which come at
-// growing distances of at most a millisecond. Waits with other contexts block in the driver,
-// some of them at a time.
+// With a context that can end, the driver is asked on this goroutine, at growing distances of
+// at most a millisecond. With any other context the call blocks in the driver, where the flags
+// of the primary context decide whether it spins; of such waits at most 64 block at a time,
+// the others ask as well.
 func (s *Stream) Synchronize(ctx context.Context) error {
 	return s.wait(ctx, s.Query, func() error { return s.gpu.ctx.SynchronizeStream(s.word) })
 }

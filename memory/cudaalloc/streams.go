@@ -9,8 +9,8 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 )
 
-// streamList is what a GPU knows of its own streams: those that are alive, which are asked
-// whether they are being captured, and those that copies may use again.
+// streamList keeps the streams of a GPU that this package made: those that are alive, which
+// are asked whether they capture, and those that copies may use again.
 type streamList struct {
 	mu     sync.Mutex
 	alive  map[uintptr]struct{}
@@ -54,10 +54,10 @@ func (g *gpu) endStream(word uintptr, end func() error) error {
 	return end()
 }
 
-// CopyStream returns a stream for copies for which the caller names none, to be closed. It
-// is not ordered with other streams, and belongs to the caller alone until it is closed: a
-// copy that waits for an event holds up no other. It comes from a list of streams that have
-// nothing to do.
+// CopyStream returns an owned stream for a copy without a stream of the caller's, to be closed
+// once the copy is enqueued. It is not ordered with other streams, and nothing else is enqueued
+// on it until it is closed: a copy that waits for an event delays no other. It comes from
+// a list of streams without pending work, or is a new one.
 func (d *Device) CopyStream() (device.Stream, error) {
 	word, err := d.idleStream()
 	if err != nil {
@@ -125,8 +125,8 @@ func (g *gpu) endFree() {
 	}
 }
 
-// capturing reports whether the driver tells of a capture that synchronising the context
-// would invalidate.
+// capturing reports whether a capture is visible that synchronising the context would
+// invalidate.
 func (g *gpu) capturing() bool {
 	l := &g.streams
 	l.mu.Lock()
@@ -151,13 +151,17 @@ func (g *gpu) capturing() bool {
 
 // HoldSynchronization keeps this package from synchronising the context of the GPU until
 // release is called. It waits for a synchronisation that is under way; ctx ends the wait with
-// an error. It is for programs that capture streams (CUDA
-// graphs) which this package cannot know of: those of other libraries, made
-// CU_STREAM_NON_BLOCKING, of which the driver tells nothing. Streams of [Device.NewStream],
-// and all that are ordered with the legacy default stream, are seen without it.
+// an error, and nothing is held then. Several may hold at a time.
 //
-// Meanwhile [Device.AfterWork] calls nothing, and memory that was exported and released
-// stays allocated.
+// It is for programs that capture streams (CUDA graphs) of other libraries that are
+// CU_STREAM_NON_BLOCKING: the driver does not tell of such captures, and a synchronisation
+// invalidates them. Captures of streams of this package, and of all streams that are ordered
+// with the legacy default stream, are visible, but a hold is also what keeps a
+// synchronisation from starting just as one begins.
+//
+// Until release, functions of [Device.AfterWork] are not called, memory that was exported and
+// released stays allocated, and [Device.Flush], [Device.Trim] and [Device.UnregisterHost] wait
+// if anything needs the context.
 func (d *Device) HoldSynchronization(ctx context.Context) (release func(), err error) {
 	d.holds.Add(1)
 	release = sync.OnceFunc(func() { d.holds.Add(-1) })

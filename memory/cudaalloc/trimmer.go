@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// trimmer gives memory back to the driver that was not used for as long as [Limits.IdleAfter]
-// says. Its timer runs while something is kept.
+// trimmer gives memory back to the driver that was not used for [Limits.IdleAfter]. Its timer
+// runs while something is kept.
 type trimmer struct {
 	armed atomic.Bool // the timer runs
 	mu    sync.Mutex

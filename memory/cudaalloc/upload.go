@@ -8,8 +8,8 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 )
 
-// PageLocked says whether this package page-locked or registered the memory, for
-// whichever GPU of the driver, or allocated it as managed memory.
+// PageLocked reports whether this package page-locked or registered the memory, for
+// any GPU of the driver, or allocated it as managed memory.
 func (d *Device) PageLocked(p device.Ptr, size int64) bool {
 	return d.platform.locked.contain(p, size)
 }
@@ -17,7 +17,8 @@ func (d *Device) PageLocked(p device.Ptr, size int64) bool {
 // Upload enqueues copies from host memory on s. Memory that is not page-locked goes
 // through page-locked staging memory, which is filled before Upload returns: ranges that
 // are neighbours at their destination are one copy, of up to 16 MiB. Where 64 MiB are
-// staged on s and not copied yet, Upload waits for room until ctx is done.
+// staged on s and not copied yet, or 512 MiB on all streams, Upload waits for room until ctx
+// is done. After an error, part of the copies may be enqueued.
 //
 // The event that it returns is owned by the caller and complete when the copies are. It is
 // also what the staging memory waits for, so it must not be recorded again.

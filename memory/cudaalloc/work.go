@@ -71,7 +71,8 @@ func (d *Device) prefetch(p device.Ptr, size int64, ordinal int, s device.Stream
 }
 
 // RegisterHost page-locks host memory that exists; package hostpinned has a
-// friendlier way. readOnly is for memory that may not be written.
+// friendlier way. readOnly is for memory that must not be written. It lasts until
+// [Device.UnregisterHost]; the memory must stay mapped until then.
 func (d *Device) RegisterHost(p device.Ptr, size int64, readOnly bool) error {
 	if err := d.ctx.Register(p, size, readOnly); err != nil {
 		return err
@@ -80,8 +81,8 @@ func (d *Device) RegisterHost(p device.Ptr, size int64, readOnly bool) error {
 	return nil
 }
 
-// UnregisterHost undoes RegisterHost, after the work that the GPU has so far. Where ctx
-// ends the wait for it, the memory stays registered.
+// UnregisterHost undoes RegisterHost, after all work already enqueued on the GPU. Where ctx
+// ends that wait, or the driver fails, the memory stays registered.
 func (d *Device) UnregisterHost(ctx context.Context, p device.Ptr) error {
 	if err := d.idle(ctx); err != nil {
 		return err

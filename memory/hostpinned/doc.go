@@ -1,8 +1,8 @@
 // Package hostpinned is page-locked host memory for arrow-go: a memory.Allocator
 // for builders and readers, and page-locking of memory that exists, such as a
 // memory-mapped file. A GPU copies from and to page-locked memory at the speed of
-// the bus and without a detour; arrays in it are exported as device.CUDAHost.
+// the bus and without staging; arrays in it are exported as device.CUDAHost.
 //
-//	mem, err := hostpinned.New(gpu, 1<<30)   // at most 1 GiB
-//	b := array.NewInt64Builder(mem)          // writes page-locked memory
+//	mem := hostpinned.New(gpu, 1<<30)   // at most 1 GiB
+//	b := array.NewInt64Builder(mem)     // writes page-locked memory
 package hostpinned

@@ -29,7 +29,7 @@ type Option func(*registration)
 
 type registration struct{ readOnly bool }
 
-// ReadOnly is for memory that may not be written: a file mapped with PROT_READ, say.
+// ReadOnly is for memory that must not be written: a file mapped with PROT_READ, say.
 // The GPU can then only copy from it.
 func ReadOnly() Option { return func(r *registration) { r.readOnly = true } }
 
@@ -59,7 +59,7 @@ func Register(gpu *cudaalloc.Device, b []byte, opts ...Option) (*Registration, e
 	return r, nil
 }
 
-// live keeps registrations reachable: who forgets one keeps its memory locked, and
+// live keeps registrations reachable: one that is forgotten keeps its memory locked, and
 // the Go runtime would end a process whose pinner is collected while it pins.
 var live sync.Map
 
@@ -68,9 +68,9 @@ func (r *Registration) end() {
 	live.Delete(r)
 }
 
-// Unregister ends the registration, after all work that the GPU has so far. It is
-// called once; a second call is an error. Where the driver fails, the memory stays
-// registered and Unregister may be called again.
+// Unregister ends the registration, after all work already enqueued on the GPU. ctx ends
+// that wait with an error. After an error the memory stays registered, and Unregister may be
+// called again; once it has succeeded, another call is an error.
 func (r *Registration) Unregister(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
