@@ -44,7 +44,7 @@ func classOf(size int64) (int, error) {
 	}
 	shift := bits.Len64(uint64(size-1)) - 1 // 2^shift < size <= 2^(shift+1)
 	step := int64(1) << shift / perDoubling
-	steps := (size - 1<<shift + step - 1) / step // 1 to 4
+	steps := (size - 1<<shift + step - 1) / step // 1 to perDoubling
 	return smallClasses + (shift-smallShift)*perDoubling + int(steps) - 1, nil
 }
 

@@ -295,7 +295,7 @@ func (d *Device) ID() device.ID {
 // Name is the name of the GPU.
 func (d *Device) Name() string { return d.name }
 
-// HostReadable is true of page-locked memory, and of managed memory where the GPU has
+// HostReadable reports true for page-locked memory, and for managed memory where the GPU has
 // concurrent managed access (CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS). Elsewhere, on
 // Windows for one, an access of the host to any managed memory is a fault while the GPU runs
 // any work.

@@ -38,8 +38,7 @@
 //
 // Free takes the stream of the last work that uses the memory and does not wait for it. Memory
 // of a cache is used again once an event on that stream is complete; memory that was exported
-// may be used on unknown streams, and is freed after all work of the context. Free with a nil
-// stream during a capture takes that way as well.
+// may be used on unknown streams, and is freed after all work of the context.
 //
 // When the driver has no memory left, caches are given back, and [Device.Allocate] waits for
 // memory that was freed and that pending work uses, for as long as its context and its
@@ -57,6 +56,10 @@
 // Allocating, freeing, querying and waiting leave stream captures (CUDA graphs) of the host
 // program valid. What needs the whole context to be synchronised, above all [Device.AfterWork],
 // waits until no capture is visible; those that are not need [Device.HoldSynchronization].
+//
+// The driver refuses work on the legacy default stream while a stream captures that is ordered
+// with it, and invalidates that capture. A program with such captures names other streams.
+// Memory of a cache may be freed with a nil stream even then, after all work of the context.
 //
 // # Errors
 //

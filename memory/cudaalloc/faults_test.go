@@ -60,8 +60,8 @@ func (r *recorder) cleanUp() {
 	last()
 }
 
-// madeGood are calls whose failure the library can make good, so that nobody need
-// hear of it: what the reaper does is tried again, a context is restored again, and
+// madeGood are calls whose failure the library can make good, so that it need not be
+// reported: a deferred free is tried again, a context is restored again, and
 // an event that cannot be asked is destroyed instead of kept.
 var madeGood = []string{
 	"cuCtxSynchronize", "cuCtxGetCurrent", "cuCtxSetCurrent", "cuMemFree", "cuMemFreeHost", "cuMemFreeAsync", "cuEventQuery",
@@ -70,9 +70,8 @@ var madeGood = []string{
 	"cuThreadExchangeStreamCaptureMode", // there is no capture
 }
 
-// givesUpWaits are the rules that end a wait by its context. What the goroutine of such a
-// wait still does, it does for nobody: its errors have no reader, and what it ends, the
-// reaper ends if that failed.
+// givesUpWaits are the rules that end a wait by its context: an error of the wait is not
+// reported where the context's is, and a handle that could not be ended is ended later.
 var (
 	givesUpWaits  = map[string]bool{"a context ends a wait, and the work goes on": true, "closing ends no wait": true}
 	afterGivingUp = map[string]bool{"cuStreamSynchronize": true, "cuEventSynchronize": true, "cuStreamQuery": true, "cuStreamDestroy": true}
@@ -127,7 +126,7 @@ func eachCallFails(t *testing.T, m *cudatest.Machine, d *cudaalloc.Device, opts 
 				require.Contains(t, failures, fault.Function+"(", "%s: %s", rule.Name, fault)
 			case rule.Name == "an impossible size is refused": // by the driver, for either reason
 			case givesUpWaits[rule.Name] && afterGivingUp[fault.Function]: // the caller has left
-			case rule.Name == amongPeers && fault.Function == "cuStreamDestroy": // a stream of our own, which the reaper ends
+			case rule.Name == amongPeers && fault.Function == "cuStreamDestroy": // a stream of our own, which is ended later
 			default:
 				require.Contains(t, madeGood, fault.Function, "%s: %s", rule.Name, fault)
 			}

@@ -23,8 +23,9 @@ type Limits struct {
 	// kinds together; beyond it [Device.Allocate] waits. Memory that is freed in the order of a
 	// stream (device memory, with pools) does not count.
 	Waiting int64
-	// IdleAfter is how long memory is kept without use before it goes back to the driver;
-	// 0: for ever. It goes back when the GPU has done the work that it then has.
+	// IdleAfter is how long memory is kept without use, or up to twice as long, before it goes
+	// back to the driver; 0: for ever. It goes back when the GPU has done the work that it then
+	// has.
 	IdleAfter time.Duration
 }
 

@@ -31,7 +31,7 @@ func TestADriverThatWasShutDown(t *testing.T) {
 	sim.Pause()
 	require.NoError(t, gpu.Memset(memory.Ptr(), 1, 1000, nil))
 	gpu.AfterWork(func() { close(called) })
-	require.NoError(t, pinned.Free(nil)) // by the reaper, which waits
+	require.NoError(t, pinned.Free(nil)) // to its cache, behind an event
 
 	sim.ShutDown()
 	<-called

@@ -34,7 +34,7 @@ type Usage struct {
 	Cached      int64 // bytes that the GPU's caches keep though nothing uses them, see [Limits]; of a pool: 0
 }
 
-// Stats counts since the GPU was opened; each number is exact, but they are read one
+// Stats returns counts since the GPU was opened. Each number is exact, but they are read one
 // after the other.
 func (d *Device) Stats() Stats {
 	return Stats{
