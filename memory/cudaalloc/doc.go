@@ -59,7 +59,7 @@
 //
 // The driver refuses work on the legacy default stream while a stream captures that is ordered
 // with it, and invalidates that capture. A program with such captures names other streams.
-// Memory of a cache may be freed with a nil stream even then, after all work of the context.
+// Memory may be freed with a nil stream even then: it ends after all work of the context.
 //
 // # Errors
 //
