@@ -10,6 +10,10 @@ import (
 // must not make a program hang that allocates.
 const patience = 2 * time.Second
 
+// queueNap is the pause between two tries of an allocation while another one gives back. There
+// may be many, which must not keep the driver busy with calls that it refuses.
+const queueNap = 10 * time.Millisecond
+
 // pushBack waits while more bytes wait to be freed than the limit says: a program that
 // allocates and frees faster than the GPU works must be slowed down.
 func (d *Device) pushBack(ctx context.Context, size int64) error {
@@ -17,7 +21,7 @@ func (d *Device) pushBack(ctx context.Context, size int64) error {
 	if d.deferred.bytes.Load() <= limit {
 		return nil
 	}
-	err := d.waitForFrees(ctx, time.Now(), func() bool {
+	err := d.waitForFrees(ctx, time.Now(), 0, func() bool {
 		d.deferred.sweep(d.gpu)
 		return d.deferred.bytes.Load() <= limit
 	})
@@ -29,20 +33,40 @@ func (d *Device) pushBack(ctx context.Context, size int64) error {
 
 // reclaim tries again and again to allocate what the driver has no memory for: with what is
 // only kept for later given back, and as pending work ends that uses memory which was freed.
-// One allocation does so at a time; the others wait for it.
+// One allocation gives back at a time; the others only try again now and then.
 func (d *Device) reclaim(ctx context.Context, size int64, refused error, take func() error) error {
 	started := time.Now()
-	select {
-	case d.reclaiming <- struct{}{}:
+	mine := false
+	err := d.waitForFrees(ctx, started, queueNap, func() bool {
+		select {
+		case d.reclaiming <- struct{}{}:
+			mine = true
+			return true
+		default:
+		}
+		refused = take()
+		return !isOutOfMemory(refused)
+	})
+	if mine {
 		defer func() { <-d.reclaiming }()
-	case <-ctx.Done():
-		return d.noMemory(size, ctx.Err(), refused)
+		refused, err = d.giveBackUntil(ctx, started, refused, take)
 	}
+	if err != nil {
+		return d.noMemory(size, err, refused)
+	}
+	return refused
+}
+
+// giveBackUntil gives back what is only kept for later until the allocation is no more refused for
+// lack of memory, or nothing is left to wait for. The caller is the only one who does so.
+func (d *Device) giveBackUntil(ctx context.Context, started time.Time, before error, take func() error,
+) (refused, gaveUp error) {
+	refused = before
 	d.trims.trim()
 	// Memory that was freed in stream order is free once its stream got there.
 	idle := make(chan struct{})
 	d.deferred.add(d.gpu, &deferral{end: func() error { close(idle); return nil }})
-	err := d.waitForFrees(ctx, started, func() bool {
+	gaveUp = d.waitForFrees(ctx, started, 0, func() bool {
 		d.deferred.sweep(d.gpu)
 		d.giveBackCached()
 		quiet := isClosed(idle) && d.deferred.count.Load() == 0 // asked before the driver is
@@ -52,10 +76,7 @@ func (d *Device) reclaim(ctx context.Context, size int64, refused error, take fu
 		refused = take()
 		return quiet || !isOutOfMemory(refused)
 	})
-	if err != nil {
-		return d.noMemory(size, err, refused)
-	}
-	return refused
+	return refused, gaveUp
 }
 
 // noMemory is the error of an allocation that waited in vain.
@@ -73,10 +94,11 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// waitForFrees asks now and then until the answer is true. It gives up when ctx is done, or
-// when nothing was freed for too long since the allocation started.
-func (d *Device) waitForFrees(ctx context.Context, started time.Time, enough func() bool) error {
-	var pause nap
+// waitForFrees asks now and then, no sooner than after least, until the answer is true. It
+// gives up when ctx is done, or when nothing was freed for too long since the allocation
+// started.
+func (d *Device) waitForFrees(ctx context.Context, started time.Time, least time.Duration, enough func() bool) error {
+	pause := nap{least: least}
 	for !enough() {
 		if err := pause.sleep(ctx); err != nil {
 			return err
