@@ -38,3 +38,6 @@ func (d *Device) ForgetLost() {
 	d.usage[onDevice].live.Store(0)
 	d.usage[onDevice].allocations.Store(0)
 }
+
+// Reclaiming reports whether an allocation gives back what is only kept for later.
+func (d *Device) Reclaiming() bool { return len(d.reclaiming) > 0 }

@@ -2,6 +2,7 @@ package cudaalloc_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -146,5 +147,45 @@ func TestStuckStreamLeavesTheLoopAlone(t *testing.T) {
 		})
 		assert.Less(t, k.usage().Peak, int64(300*mib))
 		open()
+	})
+}
+
+// Many wait for memory, and one of them for more than others will free: it does not keep
+// from the others what is enough for them.
+func TestLargeAllocationHoldsUpNoSmallOnes(t *testing.T) {
+	eachKind(t, cudasim.Options{Memory: 64 * mib, HostMemory: 64 * mib}, func(t *testing.T, k *kind) {
+		if k.made == "cuMemAllocManaged" {
+			t.Skip("simulated managed memory has no limit")
+		}
+		kept, freed, s := k.allocated(t, 30*mib), k.allocated(t, 25*mib), k.stream(t)
+		returns := make(chan struct{})
+		k.Own().AfterWork(func() { <-returns }) // as long as it has not returned, there is something to wait for
+		allocate := func(ctx context.Context, size int64) error {
+			mem, err := k.Allocate(ctx, size, nil)
+			if err != nil {
+				return err
+			}
+			return errors.Join(k.Legacy().Synchronize(background), mem.FreeAfter(nil))
+		}
+		ctx, cancel := context.WithCancel(background)
+		defer cancel()
+		large, small := make(chan error, 1), make(chan error, 1)
+		go func() { large <- allocate(ctx, 50*mib) }()
+		cudatest.Eventually(t, "the large one gives back", k.Own().Reclaiming)
+		go func() { small <- allocate(background, 15*mib) }()
+		refused := k.m.Sim.Report().FailedCalls
+		cudatest.Eventually(t, "both are refused", func() bool { return k.m.Sim.Report().FailedCalls > refused+20 })
+		require.NoError(t, freed.Free(s))
+		select {
+		case err := <-small:
+			assert.NoError(t, err)
+			cancel()
+			assert.ErrorIs(t, <-large, context.Canceled)
+		case err := <-large:
+			t.Errorf("the large one ended first: %v", err)
+			<-small
+		}
+		close(returns)
+		require.NoError(t, kept.FreeAfter(nil))
 	})
 }

@@ -10,14 +10,18 @@ import (
 // must not make a program hang that allocates.
 const patience = 2 * time.Second
 
-// pushBack waits while more bytes wait to be freed than Limits.Waiting: a program that
+// queueNap is the pause between two tries of an allocation while another one gives back. There
+// may be many, which must not keep the driver busy with calls that it refuses.
+const queueNap = 10 * time.Millisecond
+
+// pushBack waits while more bytes wait to be freed than the limit says: a program that
 // allocates and frees faster than the GPU works must be slowed down.
 func (d *Device) pushBack(ctx context.Context, size int64) error {
 	limit := d.limits.waiting.Load()
 	if d.deferred.bytes.Load() <= limit {
 		return nil
 	}
-	err := d.waitForFrees(ctx, time.Now(), func() bool {
+	err := d.waitForFrees(ctx, time.Now(), 0, func() bool {
 		d.deferred.sweep(d.gpu)
 		return d.deferred.bytes.Load() <= limit
 	})
@@ -29,32 +33,53 @@ func (d *Device) pushBack(ctx context.Context, size int64) error {
 
 // reclaim tries again and again to allocate what the driver has no memory for: with what is
 // only kept for later given back, and as pending work ends that uses memory which was freed.
-// One allocation does so at a time; the others wait for it.
+// One allocation gives back at a time; the others only try again now and then.
 func (d *Device) reclaim(ctx context.Context, size int64, refused error, take func() error) error {
 	started := time.Now()
-	select {
-	case d.reclaiming <- struct{}{}:
+	mine := false
+	err := d.waitForFrees(ctx, started, queueNap, func() bool {
+		select {
+		case d.reclaiming <- struct{}{}:
+			mine = true
+			return true
+		default:
+		}
+		refused = take()
+		return !isOutOfMemory(refused)
+	})
+	if mine {
 		defer func() { <-d.reclaiming }()
-	case <-ctx.Done():
-		return d.noMemory(size, ctx.Err(), refused)
+		refused, err = d.giveBackUntil(ctx, started, refused, take)
 	}
+	if err != nil {
+		return d.noMemory(size, err, refused)
+	}
+	return refused
+}
+
+// giveBackUntil gives back what is only kept for later until the allocation is no more refused for
+// lack of memory, or nothing is left to wait for. The caller is the only one who does so.
+func (d *Device) giveBackUntil(ctx context.Context, started time.Time, before error, take func() error,
+) (refused, gaveUp error) {
+	refused = before
 	d.trims.trim()
 	// Memory that was freed in stream order is free once its stream got there.
-	idle := d.mark()
-	err := d.waitForFrees(ctx, started, func() bool {
+	idle, trimmed := d.mark(), false
+	gaveUp = d.waitForFrees(ctx, started, 0, func() bool {
 		d.deferred.sweep(d.gpu)
-		d.giveBackCached()
-		quiet := isClosed(idle) && d.deferred.count.Load() == 0 // asked before the driver is
+		// Not before it can be freed: other allocations may use it until then.
+		if !trimmed && isClosed(idle) {
+			d.giveBackCached()
+			idle, trimmed = d.mark(), true
+		}
+		quiet := trimmed && isClosed(idle) && d.deferred.count.Load() == 0 // asked before the driver is
 		if d.pool != 0 {
 			_ = d.ctx.TrimPool(d.pool) // an error changes nothing: the allocation tells
 		}
 		refused = take()
 		return quiet || !isOutOfMemory(refused)
 	})
-	if err != nil {
-		return d.noMemory(size, err, refused)
-	}
-	return refused
+	return refused, gaveUp
 }
 
 // noMemory is the error of an allocation that waited in vain.
@@ -72,10 +97,11 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// waitForFrees asks now and then until the answer is true. It gives up when ctx is done, or
-// when nothing was freed for too long since the allocation started.
-func (d *Device) waitForFrees(ctx context.Context, started time.Time, enough func() bool) error {
-	var pause nap
+// waitForFrees asks now and then, no sooner than after least, until the answer is true. It
+// gives up when ctx is done, or when nothing was freed for too long since the allocation
+// started.
+func (d *Device) waitForFrees(ctx context.Context, started time.Time, least time.Duration, enough func() bool) error {
+	pause := nap{least: least}
 	for !enough() {
 		if err := pause.sleep(ctx); err != nil {
 			return err
@@ -96,9 +122,8 @@ func (d *Device) giveBackCached() {
 	}
 }
 
-// Trim waits like [Device.Flush], and then gives back to the driver the memory, events and
-// streams that pools, caches and lists only keep for later, allocators of [NewManaged] and
-// package hostpinned included. ctx ends the wait with an error.
+// Trim waits like [Device.Flush], and then gives back to the driver what pools, caches and
+// lists only keep for later. ctx ends the wait with an error.
 func (d *Device) Trim(ctx context.Context) error {
 	if err := d.Flush(ctx); err != nil { // what ends now goes to lists and caches
 		return err

@@ -10,8 +10,12 @@ import (
 // handle. A wait that no context ends blocks in the driver, which keeps an OS thread, so
 // only a few do at a time.
 
-// blocking is taken by waits that block in the driver.
-var blocking = make(chan struct{}, 64)
+// blocking is taken by waits that block in the driver, asking by those that ask it: each
+// call may keep an OS thread.
+var (
+	blocking = make(chan struct{}, 64)
+	asking   = make(chan struct{}, 64)
+)
 
 // wait returns when the work is done, or ctx is.
 func wait(ctx context.Context, query func() (bool, error), block func() error) error {
@@ -30,15 +34,26 @@ func wait(ctx context.Context, query func() (bool, error), block func() error) e
 func poll(ctx context.Context, query func() (bool, error)) error {
 	var n nap
 	for {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		if done, err := query(); done || err != nil {
+		if done, err := ask(ctx, query); done || err != nil {
 			return err
 		}
 		if err := n.sleep(ctx); err != nil {
 			return err
 		}
+	}
+}
+
+// ask calls query when it is its turn.
+func ask(ctx context.Context, query func() (bool, error)) (bool, error) {
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
+	select {
+	case asking <- struct{}{}:
+		defer func() { <-asking }()
+		return query()
+	case <-ctx.Done():
+		return false, ctx.Err()
 	}
 }
 
