@@ -320,8 +320,9 @@ func TestRule3CallbacksCallBack(t *testing.T) {
 					release()
 				}
 			})
-			start(func() { panic("on purpose") })
-			start(func() { runtime.Goexit() })
+			wg.Add(2)
+			gpu.AfterWork(func() { defer wg.Done(); panic("on purpose") })
+			gpu.AfterWork(func() { defer wg.Done(); runtime.Goexit() })
 		}
 		within(t, "callbacks", func() error { wg.Wait(); return nil })
 		within(t, "Flush", func() error { return gpu.Flush(background) })
@@ -374,4 +375,20 @@ func TestRule3ManyBlockedCallbacks(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A function that panics is logged and counted, whether or not its event is complete.
+func TestRule3PanicOfOnComplete(t *testing.T) {
+	m := cudatest.Simulated(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	s := stream(t, gpu)
+	e := event(t, s)
+	require.NoError(t, e.Synchronize(background))
+	defer func() { _ = e.Close() }()
+	defer func() {
+		if r := recover(); r != nil {
+			t.Errorf("the panic of f comes out of OnComplete: %v", r)
+		}
+	}()
+	e.OnComplete(func() { panic("on purpose") })
 }
