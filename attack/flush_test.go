@@ -58,3 +58,33 @@ func TestRule1FlushLeavesNothingWaiting(t *testing.T) {
 		}
 	}
 }
+
+// Trim leaves nothing that is counted, with and without something to give back.
+func TestRule1TrimLeavesNothingWaiting(t *testing.T) {
+	for _, what := range []string{"nothing", "cached", "streams"} {
+		t.Run(what, func(t *testing.T) {
+			m := cudatest.Simulated(t, cudasim.Options{})
+			gpu := m.GPUs[0]
+			bad, n := 0, 2000
+			for range n {
+				switch what {
+				case "cached":
+					mem := must(gpu.Host().Allocate(background, 10_000, nil))
+					_ = mem.FreeAfter(nil)
+				case "streams":
+					s := must(gpu.NewStream())
+					e := event(t, s)
+					_ = e.Close()
+					_ = s.Close()
+				}
+				within(t, "Trim", func() error { return gpu.Trim(background) })
+				if gpu.Stats().Waiting != 0 {
+					bad++
+				}
+			}
+			if bad > 0 {
+				t.Errorf("%d of %d: something waits after Trim: %+v", bad, n, gpu.Stats())
+			}
+		})
+	}
+}
