@@ -210,3 +210,26 @@ func TestCopyToHostPageLocksLittle(t *testing.T) {
 		return gpu.Stats().Host.Cached == 0 && m.Sim.Report().Live.HostBytes == before
 	})
 }
+
+// A copy into page-locked memory is made by the host, in its turn on a stream that is stuck.
+func TestContextsEndCopiesIntoPageLockedMemory(t *testing.T) {
+	checkLeaks(t)
+	m := cudatest.Simulated(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	column := numbers(t, 8000)
+	s := newStream(t, gpu)
+	open := m.Hold(t, s)
+	copied := func(ctx context.Context) error {
+		a, err := cdevice.CopyArrayToDevice(ctx, column, gpu.Host(), cdevice.OnStream(s))
+		if err == nil {
+			sameOnHost(t, column, a)
+			a.Release()
+		}
+		return err
+	}
+	cudatest.EndsInTime(t, "CopyToDevice", copied)
+	open()
+	cudatest.Within(t, "CopyToDevice afterwards", func() error { return copied(background) })
+	cudatest.Within(t, "Flush", func() error { return gpu.Flush(background) })
+	assert.Zero(t, gpu.Stats().Host.Live)
+}

@@ -25,6 +25,23 @@ result cdevice_v0_cuda_capturing(table d, uintptr_t context, const uintptr_t *st
   IN_CONTEXT(d, context, r, if (d->cuStreamIsCapturing) r = ask(d, streams, count));
 }
 
+/* Next to each other, because a capture may begin in between. */
+static result synchronize_uncaptured(table d, const uintptr_t *streams, size_t count, int32_t *asked) {
+  enum { first_code = 900, last_code = 908 };
+  result r = {0, 0, 0};
+  if (d->cuStreamIsCapturing) r = ask(d, streams, count);
+  __atomic_store_n(asked, 1, __ATOMIC_RELEASE);
+  if (r.value || (first_code <= r.code && r.code <= last_code)) return (result){0, 0, 1};
+  r.call = cdevice_v0_cuda_call_cuCtxSynchronize;
+  r.code = d->cuCtxSynchronize();
+  return r;
+}
+
+result cdevice_v0_cuda_context_synchronize_uncaptured(table d, uintptr_t context, const uintptr_t *streams, size_t count,
+                                                      int32_t *asked) {
+  IN_CONTEXT(d, context, r, r = synchronize_uncaptured(d, streams, count, asked));
+}
+
 result cdevice_v0_cuda_capture_begin(table d, uintptr_t context, uintptr_t stream, int mode) {
   IN_CONTEXT(d, context, r, CALL(&r, d, cuStreamBeginCapture, stream, mode));
 }

@@ -77,6 +77,10 @@ cdevice_v0_cuda_result cdevice_v0_cuda_context_lives(cdevice_v0_cuda_table, int 
 
 /* In a context. */
 cdevice_v0_cuda_result cdevice_v0_cuda_context_synchronize(cdevice_v0_cuda_table, uintptr_t context);
+/* Synchronises unless a capture is visible, as in capturing; then value is 1. *asked becomes 1 when the driver
+ * has been asked about the streams, which may end from then on. */
+cdevice_v0_cuda_result cdevice_v0_cuda_context_synchronize_uncaptured(cdevice_v0_cuda_table, uintptr_t context,
+                                                                      const uintptr_t *streams, size_t count, int32_t *asked);
 cdevice_v0_cuda_result cdevice_v0_cuda_context_access(cdevice_v0_cuda_table, uintptr_t context, uintptr_t peer);
 cdevice_v0_cuda_result cdevice_v0_cuda_context_priorities(cdevice_v0_cuda_table, uintptr_t context, int *least, int *greatest);
 

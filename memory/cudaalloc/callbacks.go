@@ -21,8 +21,9 @@ type callbacks struct {
 }
 
 const (
-	maxWorkers = 256
-	stallStep  = time.Millisecond // by which the time grows until another worker is started
+	maxWorkers = 1024
+	stall      = time.Millisecond // until another worker is started
+	manyStalls = 64               // workers, above which that time grows with their number
 )
 
 // calls are those of the process.
@@ -92,7 +93,7 @@ func (c *callbacks) watch() {
 		}
 		before, workers := c.returned, c.workers
 		c.mu.Unlock()
-		time.Sleep(time.Duration(max(workers, 1)) * stallStep)
+		time.Sleep(max(stall, stall*time.Duration(workers)/manyStalls))
 		c.mu.Lock()
 		if len(c.queue) > 0 && c.returned == before && c.workers < maxWorkers {
 			c.workers++

@@ -74,7 +74,12 @@ func (d *Device) AfterWork(f func()) { d.deferred.add(d.gpu, &deferral{call: f})
 //
 // A function of AfterWork or OnComplete must not call it without an end of ctx: it would wait
 // for itself.
-func (d *Device) Flush(ctx context.Context) error { return d.deferred.flush(ctx, d.gpu) }
+func (d *Device) Flush(ctx context.Context) error {
+	if err := d.deferred.flush(ctx, d.gpu); err != nil {
+		return err
+	}
+	return d.deferred.flush(ctx, d.gpu) // what a cache got and does not keep
+}
 
 // later ends something after all work that the context has now.
 func (d *deferred) later(g *gpu, end func() error) { d.add(g, &deferral{end: end}) }
@@ -213,7 +218,7 @@ func (g *gpu) synchronize() error {
 func (g *gpu) trySynchronize() (done bool, err error) {
 	g.synchronizing <- struct{}{}
 	defer func() { <-g.synchronizing }()
-	if g.holds.Load() > 0 || g.capturing() {
+	if g.holds.Load() > 0 {
 		return false, nil
 	}
 	// After a reset another library may have activated the context again: what is freed
@@ -221,11 +226,11 @@ func (g *gpu) trySynchronize() (done bool, err error) {
 	if g.gone() {
 		return true, g.ctx.Err()
 	}
-	err = g.ctx.Synchronize()
+	done, err = g.synchronizeUncaptured()
 	g.deferred.mu.Lock()
 	defer g.deferred.mu.Unlock()
 	g.deferred.reason = err
-	return true, err
+	return done, err
 }
 
 // finish ends one whose evidence is there: its work is done, or the context is gone.

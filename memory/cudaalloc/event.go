@@ -56,7 +56,7 @@ func (e *Event) OnComplete(f func()) {
 		after := awaited{e}
 		if done, err := after.reached(); done && err == nil {
 			after.letGo()
-			f()
+			e.gpu.guard(f, func() {})
 			return
 		}
 		d.after = after

@@ -198,6 +198,7 @@ func (m *memory) deferral(after evidence) *deferral {
 func (m *memory) end() error {
 	if cache := m.dev.cache(); cache != nil {
 		cache.Give(m.block)
+	} else if m.dev.ctx.Err() != nil { // it went with the context
 	} else if err := m.dev.ctx.FreePoolMemory(m.ptr, m.dev.background); err != nil {
 		return err
 	}

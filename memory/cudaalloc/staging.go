@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"sync"
 	"unsafe"
 
@@ -42,7 +43,11 @@ func (g *staging) copy(ctx context.Context, gpu *gpu, list []device.Range, strea
 			return nil, err
 		}
 		var copies []device.Range
-		copies, list = stage(chunk, list)
+		if copies, list, err = stageOrFault(chunk, list); err != nil {
+			g.free(size, stream)
+			_ = chunk.FreeAfter(nil) // nothing was enqueued
+			return nil, fmt.Errorf("cuda: upload on %s: %w", gpu.ctx, err)
+		}
 		event, err := g.send(gpu, chunk, copies, stream)
 		if err != nil || len(list) == 0 {
 			return event, err
@@ -130,6 +135,24 @@ func record(gpu *gpu, stream uintptr) (*sharedEvent, error) {
 		return nil, err
 	}
 	return event, nil
+}
+
+// stageOrFault is stage with an error where memory cannot be accessed: a reset of the primary
+// context unmaps page-locked memory, and the source is the caller's.
+func stageOrFault(memory device.Memory, list []device.Range) (copies, rest []device.Range, err error) {
+	before := debug.SetPanicOnFault(true)
+	defer func() {
+		debug.SetPanicOnFault(before)
+		switch v := recover().(type) {
+		case nil:
+		case interface{ Addr() uintptr }:
+			err = fmt.Errorf("memory at %#x cannot be accessed: %v", v.Addr(), v)
+		default:
+			panic(v)
+		}
+	}()
+	copies, rest = stage(memory, list)
+	return copies, rest, nil
 }
 
 // stage copies from the ranges until the chunk is full. It returns the copies out of

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/arrowdevice/arrowdevice/device"
 )
@@ -14,9 +15,10 @@ import (
 type streamList struct {
 	mu     sync.Mutex
 	alive  map[uintptr]struct{}
-	free   []uintptr // whose work may be pending, the one longest on the list first
-	asking int       // calls that ask the driver about those that are alive
-	ending []func()  // that end streams when no such call is left
+	free   []uintptr    // whose work may be pending, the one longest on the list first
+	asking bool         // the driver is being asked about those that are alive
+	asked  atomic.Int32 // 1: it has been
+	ending []func()     // that end streams afterwards
 }
 
 const (
@@ -41,7 +43,7 @@ func (g *gpu) endStream(word uintptr, end func() error) error {
 	l := &g.streams
 	l.mu.Lock()
 	delete(l.alive, word)
-	if l.asking > 0 {
+	if l.asking && l.asked.Load() == 0 {
 		l.ending = append(l.ending, func() {
 			if end() != nil {
 				g.deferred.later(g, end)
@@ -125,28 +127,27 @@ func (g *gpu) endFree() {
 	}
 }
 
-// capturing reports whether a capture is visible that synchronising the context would
-// invalidate.
-func (g *gpu) capturing() bool {
+// synchronizeUncaptured synchronises the context unless the driver tells of a capture that
+// this would invalidate, and reports whether it did. One goroutine calls it at a time.
+func (g *gpu) synchronizeUncaptured() (done bool, err error) {
 	l := &g.streams
 	l.mu.Lock()
 	words := make([]uintptr, 0, len(l.alive))
 	for word := range l.alive {
 		words = append(words, word)
 	}
-	l.asking++
+	l.asking = true
+	l.asked.Store(0)
 	l.mu.Unlock()
-	busy, err := g.ctx.Capturing(words)
+	done, err = g.ctx.SynchronizeUncaptured(words, &l.asked)
 	l.mu.Lock()
-	var ending []func()
-	if l.asking--; l.asking == 0 {
-		ending, l.ending = l.ending, nil
-	}
+	ending := l.ending
+	l.asking, l.ending = false, nil
 	l.mu.Unlock()
 	for _, end := range ending {
 		end()
 	}
-	return busy || isCapture(err)
+	return done, err
 }
 
 // HoldSynchronization keeps this package from synchronising the context of the GPU until

@@ -46,6 +46,9 @@ func (d *Device) Upload(ctx context.Context, list []device.Range, s device.Strea
 		return nil, err
 	}
 	gpu := d.gpuOf(s) // events are recorded in the context of their stream
+	if d.kind == device.CUDAHost {
+		return gpu.copyByHost(ctx, append(direct, staged...), stream)
+	}
 	if gpu != d.gpu && d.kind == device.CUDA {
 		return d.uploadAcross(ctx, gpu, direct, staged, stream)
 	}
@@ -73,6 +76,27 @@ func (d *Device) uploadAcross(ctx context.Context, gpu *gpu, direct, staged []de
 		return nil, err
 	case err != nil:
 		return nil, errors.Join(err, done.event().Close())
+	}
+	return done.event(), nil
+}
+
+// copyByHost copies between memory of the host, in its turn on the stream: the driver would
+// do the same inside the call, whatever ctx says.
+func (g *gpu) copyByHost(ctx context.Context, list []device.Range, stream uintptr) (device.Event, error) {
+	before, err := record(g, stream)
+	if err != nil {
+		return nil, err
+	}
+	defer before.letGo()
+	if err := poll(ctx, before.reached); err != nil {
+		return nil, fmt.Errorf("cuda: upload on %s: wait for the stream: %w", g.ctx, err)
+	}
+	for _, r := range list {
+		copy(hostBytes(r.Dst, r.Size), hostBytes(r.Src, r.Size))
+	}
+	done, err := record(g, stream)
+	if err != nil {
+		return nil, err
 	}
 	return done.event(), nil
 }
