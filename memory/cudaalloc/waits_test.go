@@ -273,6 +273,41 @@ func TestTrimComesAfterWhatIsPutOff(t *testing.T) {
 	<-trimmed
 }
 
+// What waits for an event keeps it: the event may be closed, and what other code does not
+// get done holds up nothing.
+func TestFunctionsAndFreesWaitForTheirEvent(t *testing.T) {
+	m := cudatest.Simulated(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	const size = 1000
+	s, err := gpu.NewStream()
+	require.NoError(t, err)
+	own, err := gpu.Allocate(background, size, s)
+	require.NoError(t, err)
+	stuck := m.Stranger(t, gpu).Hold(t)
+	open := m.Hold(t, s)
+	require.NoError(t, gpu.Memset(own.Ptr(), 1, size, s))
+	e, err := gpu.NewEvent()
+	require.NoError(t, err)
+	require.NoError(t, s.Record(e))
+	m.Sim.ResetCounters()
+	called := make(chan struct{})
+	e.OnComplete(func() { close(called) })
+	require.NoError(t, own.FreeAfter(e))
+	require.NoError(t, e.Close())
+	assert.Zero(t, m.Sim.Calls("cuEventDestroy"))
+	assert.EqualValues(t, size, gpu.Stats().Device.Live)
+	select {
+	case <-called:
+		t.Error("a function was called before its event was complete")
+	default:
+	}
+	open()
+	cudatest.Within(t, "the function", func() error { <-called; return nil })
+	cudatest.Eventually(t, "the memory is freed", func() bool { return gpu.Stats().Device.Live == 0 })
+	stuck()
+	require.NoError(t, s.Close())
+}
+
 // A prefetch is work of the stream that it is given.
 func TestPrefetchIsWorkOfItsStream(t *testing.T) {
 	m := cudatest.Simulated(t, cudasim.Options{Lazy: true})
