@@ -38,3 +38,9 @@ func (d *Device) ForgetLost() {
 	d.usage[onDevice].live.Store(0)
 	d.usage[onDevice].allocations.Store(0)
 }
+
+// Ask takes the streams to ask about a capture, until asked is called.
+func Ask(d *Device) (asked func()) {
+	_ = d.streams.ask()
+	return d.streams.asked
+}

@@ -128,15 +128,25 @@ func (g *gpu) endFree() {
 // capturing reports whether the driver tells of a capture that synchronising the context
 // would invalidate.
 func (g *gpu) capturing() bool {
-	l := &g.streams
+	busy, err := g.ctx.Capturing(g.streams.ask())
+	g.streams.asked()
+	return busy || isCapture(err)
+}
+
+// ask returns the streams that are alive, and keeps them alive until asked is called.
+func (l *streamList) ask() []uintptr {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	words := make([]uintptr, 0, len(l.alive))
 	for word := range l.alive {
 		words = append(words, word)
 	}
 	l.asking++
-	l.mu.Unlock()
-	busy, err := g.ctx.Capturing(words)
+	return words
+}
+
+// asked ends the streams that were closed meanwhile.
+func (l *streamList) asked() {
 	l.mu.Lock()
 	var ending []func()
 	if l.asking--; l.asking == 0 {
@@ -146,7 +156,6 @@ func (g *gpu) capturing() bool {
 	for _, end := range ending {
 		end()
 	}
-	return busy || isCapture(err)
 }
 
 // HoldSynchronization keeps this package from synchronising the context of the GPU until

@@ -3,6 +3,7 @@ package cudaalloc_test
 import (
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -281,29 +282,31 @@ func TestFunctionsAndFreesWaitForTheirEvent(t *testing.T) {
 	const size = 1000
 	s, err := gpu.NewStream()
 	require.NoError(t, err)
+	stuck := m.Stranger(t, gpu).Hold(t)
+	var called atomic.Bool
+	// waits makes something wait for an event that is closed then, and that is complete after
+	// open.
+	waits := func(name string, wait func(device.Event), over func() bool) {
+		open := m.Hold(t, s)
+		e, err := gpu.NewEvent()
+		require.NoError(t, err)
+		require.NoError(t, s.Record(e))
+		m.Sim.ResetCounters()
+		wait(e)
+		require.NoError(t, e.Close())
+		assert.Zero(t, m.Sim.Calls("cuEventDestroy"), name)
+		assert.False(t, over(), name)
+		open()
+		cudatest.Eventually(t, name, over)
+	}
+	waits("OnComplete", func(e device.Event) { e.OnComplete(func() { called.Store(true) }) }, called.Load)
 	own, err := gpu.Allocate(background, size, s)
 	require.NoError(t, err)
-	stuck := m.Stranger(t, gpu).Hold(t)
-	open := m.Hold(t, s)
-	require.NoError(t, gpu.Memset(own.Ptr(), 1, size, s))
-	e, err := gpu.NewEvent()
-	require.NoError(t, err)
-	require.NoError(t, s.Record(e))
-	m.Sim.ResetCounters()
-	called := make(chan struct{})
-	e.OnComplete(func() { close(called) })
-	require.NoError(t, own.FreeAfter(e))
-	require.NoError(t, e.Close())
-	assert.Zero(t, m.Sim.Calls("cuEventDestroy"))
-	assert.EqualValues(t, size, gpu.Stats().Device.Live)
-	select {
-	case <-called:
-		t.Error("a function was called before its event was complete")
-	default:
-	}
-	open()
-	cudatest.Within(t, "the function", func() error { <-called; return nil })
-	cudatest.Eventually(t, "the memory is freed", func() bool { return gpu.Stats().Device.Live == 0 })
+	waits("FreeAfter", func(e device.Event) {
+		require.NoError(t, gpu.Memset(own.Ptr(), 1, size, s))
+		require.NoError(t, s.Record(e))
+		require.NoError(t, own.FreeAfter(e))
+	}, func() bool { return gpu.Stats().Device.Live == 0 })
 	stuck()
 	require.NoError(t, s.Close())
 }
