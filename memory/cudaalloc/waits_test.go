@@ -156,6 +156,31 @@ func TestGPUEventOfAnUploadCoversIt(t *testing.T) {
 	})
 }
 
+// The same of an upload that needs no staging.
+func TestEventOfAnUploadWithoutStagingWaits(t *testing.T) {
+	m := cudatest.Simulated(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	const size = 1000
+	s, err := gpu.NewStream()
+	require.NoError(t, err)
+	locked, err := gpu.Host().Allocate(background, size, nil)
+	require.NoError(t, err)
+	own, err := gpu.Allocate(background, size, s)
+	require.NoError(t, err)
+	open := m.Hold(t, s)
+	e, err := gpu.Upload(background, []device.Range{{Dst: own.Ptr(), Src: locked.Ptr(), Size: size}}, s)
+	require.NoError(t, err)
+	done, err := e.Query()
+	require.NoError(t, err)
+	assert.False(t, done)
+	open()
+	require.NoError(t, e.Synchronize(background))
+	require.NoError(t, e.Close())
+	require.NoError(t, locked.FreeAfter(nil))
+	require.NoError(t, own.Free(s))
+	require.NoError(t, s.Close())
+}
+
 // Memory of an allocator that a copy reads is given back behind the copy by AfterWork:
 // its next user may write to it at once.
 func TestGPUManagedMemoryIsGivenBackBehindWork(t *testing.T) {
