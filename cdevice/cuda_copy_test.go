@@ -277,3 +277,25 @@ func TestAbandonedCopyWithoutAnEventWaits(t *testing.T) {
 		pinned.Trim()
 	}
 }
+
+// A copy that failed after a part of it was enqueued keeps its source until that is done.
+func TestCopyThatFailsInTheMiddleWaits(t *testing.T) {
+	m := cudatest.Simulated(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	rec := columnsOf(memory.DefaultAllocator, 2, 500, false)
+	batch, err := cdevice.CopyToDevice(background, rec, gpu)
+	require.NoError(t, err)
+	rec.Release()
+	require.NoError(t, batch.Wait(background))
+	source := gpu.Stats().Device.Live
+	s := newStream(t, gpu)
+	open := m.Hold(t, s)
+	m.Sim.Fail("cuEventRecord", 1, 999)
+	_, err = batch.CopyTo(background, gpu, cdevice.OnStream(s))
+	require.ErrorContains(t, err, "cuEventRecord")
+	batch.Release()
+	assert.Equal(t, 2*source, gpu.Stats().Device.Live, "the source, and the copy")
+	open()
+	require.NoError(t, gpu.Flush(background))
+	assert.Zero(t, gpu.Stats().Device.Live)
+}

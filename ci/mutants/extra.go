@@ -107,7 +107,7 @@ type equivalent struct{ file, function, removed, why string }
 const givenOutAtOnce = "the simulated pool gives out at once what is freed in stream order; others only once the stream got there"
 
 var equivalents = []equivalent{
-	{"memory/cudaalloc/reclaim.go", "Device.reclaim", "d.deferred.add(d.gpu, &deferral{end: func}; return nil }})", givenOutAtOnce},
+	{"memory/cudaalloc/reclaim.go", "Device.reclaim", "d.deferred.add(d.gpu, &deferral{end: func})", givenOutAtOnce},
 }
 
 // markEquivalent marks what the list names; a row that names nothing is an error.
