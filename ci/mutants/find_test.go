@@ -3,6 +3,10 @@ package main
 import (
 	"go/parser"
 	"go/token"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -72,6 +76,25 @@ func TestMutantsOfThisRepository(t *testing.T) {
 	for _, m := range all {
 		_, err := parser.ParseFile(token.NewFileSet(), m.file, m.content, parser.SkipObjectResolution)
 		assert.NoError(t, err, "%s: %s", m.site(), m.removed)
+	}
+}
+
+// A name of a wait that nothing has any more is one that was renamed, and is not found.
+func TestWaitsOfThisRepository(t *testing.T) {
+	var all []byte
+	for _, dir := range packages {
+		files, err := filepath.Glob(filepath.Join("../..", dir, "*.go"))
+		require.NoError(t, err)
+		for _, file := range files {
+			if !strings.HasSuffix(file, "_test.go") {
+				source, err := os.ReadFile(file)
+				require.NoError(t, err)
+				all = append(all, source...)
+			}
+		}
+	}
+	for name := range waits {
+		assert.True(t, regexp.MustCompile(`\b`+name+`\(`).Match(all), "nothing is called %s", name)
 	}
 }
 
