@@ -170,6 +170,7 @@ func TestEventOfAnUploadWithoutStagingWaits(t *testing.T) {
 	open := m.Hold(t, s)
 	e, err := gpu.Upload(background, []device.Range{{Dst: own.Ptr(), Src: locked.Ptr(), Size: size}}, s)
 	require.NoError(t, err)
+	require.NoError(t, gpu.Legacy().Synchronize(background))
 	done, err := e.Query()
 	require.NoError(t, err)
 	assert.False(t, done)
@@ -334,6 +335,21 @@ func TestFunctionsAndFreesWaitForTheirEvent(t *testing.T) {
 	}, func() bool { return gpu.Stats().Device.Live == 0 })
 	stuck()
 	require.NoError(t, s.Close())
+}
+
+// A stream for copies on which work waits is not given to the next one who copies.
+func TestCopyStreamThatWaitsIsNotGivenOut(t *testing.T) {
+	m := cudatest.Simulated(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	first, err := gpu.CopyStream()
+	require.NoError(t, err)
+	open := m.Hold(t, first)
+	require.NoError(t, first.Close())
+	second, err := gpu.CopyStream()
+	require.NoError(t, err)
+	assert.NotEqual(t, first.Handle(), second.Handle())
+	open()
+	require.NoError(t, second.Close())
 }
 
 // A prefetch is work of the stream that it is given.
