@@ -337,6 +337,39 @@ func TestFunctionsAndFreesWaitForTheirEvent(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
+// An event that the driver refuses to be asked about proves nothing: what waits for it waits
+// for all work instead.
+func TestFreesWaitWhereEventsCannotBeAsked(t *testing.T) {
+	m := cudatest.Simulated(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	const size = 1000
+	s, err := gpu.NewStream()
+	require.NoError(t, err)
+	own, err := gpu.Allocate(background, size, s)
+	require.NoError(t, err)
+	open := m.Hold(t, s)
+	require.NoError(t, gpu.Memset(own.Ptr(), 1, size, s))
+	e, err := gpu.NewEvent()
+	require.NoError(t, err)
+	require.NoError(t, s.Record(e))
+	m.Sim.ResetCounters()
+	m.Sim.FailTimes("cuEventQuery", 1, 1000, unknownError)
+	defer m.Sim.Fail("", 0, 0)
+	var called atomic.Bool
+	e.OnComplete(func() { called.Store(true) })
+	require.NoError(t, own.FreeAfter(e))
+	cudatest.Eventually(t, "the context is synchronised", func() bool { return m.Sim.Calls("cuCtxSynchronize") > 0 })
+	assert.False(t, called.Load())
+	assert.EqualValues(t, size, gpu.Stats().Device.Live)
+	open()
+	require.NoError(t, gpu.Flush(background))
+	assert.True(t, called.Load())
+	assert.Zero(t, gpu.Stats().Device.Live)
+	m.Sim.Fail("", 0, 0)
+	require.NoError(t, e.Close())
+	require.NoError(t, s.Close())
+}
+
 // A stream for copies on which work waits is not given to the next one who copies.
 func TestCopyStreamThatWaitsIsNotGivenOut(t *testing.T) {
 	m := cudatest.Simulated(t, cudasim.Options{})
