@@ -370,6 +370,49 @@ func TestFreesWaitWhereEventsCannotBeAsked(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
+// Work on a stream comes after an event that the stream waits for.
+func TestStreamWaitsForAnEvent(t *testing.T) {
+	m := cudatest.Simulated(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	const size = 1000
+	first, err := gpu.NewStream()
+	require.NoError(t, err)
+	second, err := gpu.NewStream()
+	require.NoError(t, err)
+	own, err := gpu.Allocate(background, size, first)
+	require.NoError(t, err)
+	require.NoError(t, gpu.Memset(own.Ptr(), 1, size, first))
+	e, err := gpu.NewEvent()
+	require.NoError(t, err)
+	require.NoError(t, first.Record(e))
+	require.NoError(t, second.WaitEvent(e))
+	require.NoError(t, gpu.Memset(own.Ptr(), 2, size, second))
+	require.NoError(t, own.Free(second))
+	require.NoError(t, e.Close())
+	require.NoError(t, first.Close())
+	require.NoError(t, second.Close())
+}
+
+// A copy between two GPUs comes after the work on its stream.
+func TestCopyBetweenGPUsWaitsForItsStream(t *testing.T) {
+	m := cudatest.Simulated(t, cudasim.Options{Devices: 2})
+	here, there := m.GPUs[0], m.GPUs[1]
+	const size = 1000
+	s, err := here.NewStream()
+	require.NoError(t, err)
+	from, err := here.Allocate(background, size, s)
+	require.NoError(t, err)
+	to, err := there.Allocate(background, size, nil)
+	require.NoError(t, err)
+	require.NoError(t, there.Legacy().Synchronize(background))
+	require.NoError(t, here.Memset(from.Ptr(), 1, size, s))
+	require.NoError(t, here.Copy([]device.Range{{Dst: to.Ptr(), Src: from.Ptr(), Size: size}}, s))
+	require.NoError(t, from.Free(s))
+	require.NoError(t, s.Synchronize(background))
+	require.NoError(t, to.FreeAfter(nil))
+	require.NoError(t, s.Close())
+}
+
 // A stream for copies on which work waits is not given to the next one who copies.
 func TestCopyStreamThatWaitsIsNotGivenOut(t *testing.T) {
 	m := cudatest.Simulated(t, cudasim.Options{})
