@@ -237,3 +237,65 @@ func TestGPUAbandonedCopyKeepsItsMemory(t *testing.T) {
 	batch.Release()
 	pinned.Trim()
 }
+
+// The same where the driver makes or records no event: then all work of the device is waited
+// for.
+func TestAbandonedCopyWithoutAnEventWaits(t *testing.T) {
+	for _, function := range []string{"cuEventCreate", "cuEventRecord"} {
+		m := cudatest.Simulated(t, cudasim.Options{})
+		gpu := m.GPUs[0]
+		rec := columnsOf(memory.DefaultAllocator, 2, 500, false)
+		batch, err := cdevice.CopyToDevice(background, rec, gpu)
+		require.NoError(t, err)
+		rec.Release()
+		require.NoError(t, batch.Wait(background))
+		require.NoError(t, gpu.Trim(background)) // of events that could be used again, too
+		s := newStream(t, gpu)
+		open := m.Hold(t, s)
+		pinned := hostpinned.New(gpu, 0)
+		mem := &noting{Allocator: pinned}
+		ctx, cancel := context.WithCancel(background)
+		wait := make(chan error)
+		m.Sim.ResetCounters()
+		m.Sim.Fail(function, 1, 999)
+		go func() {
+			_, err := batch.CopyToHost(ctx, mem, cdevice.OnStream(s))
+			wait <- err
+		}()
+		for m.Sim.Calls("cuStreamQuery") == 0 {
+			runtime.Gosched()
+		}
+		cancel()
+		require.ErrorIs(t, <-wait, context.Canceled)
+		_, failed := m.Sim.Failed()
+		assert.True(t, failed, function)
+		assert.False(t, mem.freed.Load(), "the copy will still write to it")
+		open()
+		require.NoError(t, gpu.Flush(background))
+		assert.True(t, mem.freed.Load())
+		batch.Release()
+		pinned.Trim()
+	}
+}
+
+// A copy that failed after a part of it was enqueued keeps its source until that is done.
+func TestCopyThatFailsInTheMiddleWaits(t *testing.T) {
+	m := cudatest.Simulated(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	rec := columnsOf(memory.DefaultAllocator, 2, 500, false)
+	batch, err := cdevice.CopyToDevice(background, rec, gpu)
+	require.NoError(t, err)
+	rec.Release()
+	require.NoError(t, batch.Wait(background))
+	source := gpu.Stats().Device.Live
+	s := newStream(t, gpu)
+	open := m.Hold(t, s)
+	m.Sim.Fail("cuEventRecord", 1, 999)
+	_, err = batch.CopyTo(background, gpu, cdevice.OnStream(s))
+	require.ErrorContains(t, err, "cuEventRecord")
+	batch.Release()
+	assert.Equal(t, 2*source, gpu.Stats().Device.Live, "the source, and the copy")
+	open()
+	require.NoError(t, gpu.Flush(background))
+	assert.Zero(t, gpu.Stats().Device.Live)
+}

@@ -17,6 +17,46 @@ type extra struct {
 
 var extras = []extra{
 	{
+		"memory/cudaalloc/deferred.go", "deferred.sweep", "an event that cannot be asked proves nothing",
+		"case done || isGone(err):", "case done || err != nil:",
+	},
+	{
+		"memory/cudaalloc/deferred.go", "gpu.synchronize", "a context that cannot be synchronised proves nothing",
+		"if done && (err == nil || gone && isGone(err)) {", "if done {",
+	},
+	{
+		"memory/cudaalloc/deferred.go", "gpu.trySynchronize", "synchronisation is held",
+		"if g.holds.Load() > 0 {", "if g.holds.Load() > 1<<40 {",
+	},
+	{
+		"memory/cudaalloc/deferred.go", "gpu.trySynchronize", "captures are asked for",
+		"done, err = g.synchronizeUncaptured()", "done, err = true, g.ctx.Synchronize()",
+	},
+	{
+		"memory/cudaalloc/deferred.go", "deferred.finish", "functions of callers are called apart",
+		"calls.run(func() { g.guard(one.call, func() { d.ended(one, gone) }) })", "g.guard(one.call, func() { d.ended(one, gone) })",
+	},
+	{
+		"memory/cudaalloc/streams.go", "Device.HoldSynchronization", "the synchronisation that is under way",
+		"case d.synchronizing <- struct{}{}:\n\t\t<-d.synchronizing\n", "default:\n",
+	},
+	{
+		"memory/cudaalloc/streams.go", "gpu.endStream", "streams live while they are asked about",
+		"if l.asking && l.answered.Load() == 0 {", "if l.asking && !l.asking {",
+	},
+	{
+		"memory/cudaalloc/reclaim.go", "Device.reclaim", "an allocation waits for what was freed",
+		"isClosed(idle) && d.deferred.count.Load() == 0", "isClosed(idle) || d.deferred.count.Load() >= 0",
+	},
+	{
+		"internal/sizeclass/cache.go", "Cache.Take", "a full cache waits",
+		"if err := c.untilChanged(ctx); err != nil {", "if err := error(ErrLimit); err != nil {",
+	},
+	{
+		"cdevice/copy.go", "copyStream", "a copy has a stream of its own",
+		"dev.CopyStream()", "dev.WrapStream(0)",
+	},
+	{
 		"cdevice/transfer.go", "copyTo", "the event of a copy",
 		"at.event = mem.block.setEvent(d.event.Handle())", "_ = mem.block.setEvent(d.event.Handle())",
 	},
@@ -68,20 +108,7 @@ func extraMutants(root string) (list []*mutant, err error) {
 // equivalent is a mutant that no test can kill: the first of its name in its function.
 type equivalent struct{ file, function, removed, why string }
 
-const (
-	endsAnyTime = "an event or a stream is destroyed without a wait: the reaper only tries again what failed"
-	synced      = "the reaper has synchronised the context: any stream is behind all work"
-)
-
-var equivalents = []equivalent{
-	{"memory/cudaalloc/across.go", "gpu.detour", "other.reaper.later(other, func)", endsAnyTime},
-	{"memory/cudaalloc/across.go", "follow", "first.reaper.later(first, func)", endsAnyTime},
-	{"memory/cudaalloc/handle.go", "handle.finish", "h.gpu.reaper.later(h.gpu, end)", endsAnyTime},
-	{"memory/cudaalloc/upload.go", "record", "gpu.reaper.later(gpu, func)", endsAnyTime},
-	{"memory/cudaalloc/upload.go", "staging.land", "gpu.reaper.later(gpu, func)", endsAnyTime},
-	{"memory/cudaalloc/memory.go", "memory.end", "stream d.background", synced},
-	{"cdevice/transfer.go", "deviceMemory.Release", "stream s", synced},
-}
+var equivalents []equivalent // there are none
 
 // markEquivalent marks what the list names; a row that names nothing is an error.
 func markEquivalent(all []*mutant) error {

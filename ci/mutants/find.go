@@ -34,35 +34,44 @@ var packages = []string{"internal/cuda", "internal/sizeclass", "memory/cudaalloc
 type removal int
 
 const (
-	succeeds removal = iota + 1 // the call answers nil
-	isDone                      // answers true, nil: a question whether work is done
-	atOnce                      // calls its last argument, a function, instead of having it called later
-	nothing                     // has no result
-	anywhere                    // is made on the default stream, not on the one that was named
+	succeeds   removal = iota + 1 // the call answers nil
+	isDone                        // answers true, nil: a question whether work is done
+	isFree                        // answers false, nil: a question whether something is in the way, such as a capture
+	atOnce                        // calls its last argument, a function, instead of having it called later
+	endsAtOnce                    // ends its last argument, a deferral, instead of putting it off
+	unproven                      // is made without its last argument, the evidence that work is done
+	nothing                       // has no result
+	anywhere                      // is made on the default stream, not on the one that was named
 )
 
 // waits are the names of functions and methods that wait, make others wait, or put off.
 // Which of two a name is that both a function and a method have, kindOf knows.
 var waits = map[string]removal{
-	"Synchronize": succeeds, "SynchronizeEvent": succeeds, "SynchronizeStream": succeeds, "synchronizeByEvent": succeeds,
+	"Synchronize": succeeds, "SynchronizeEvent": succeeds, "SynchronizeStream": succeeds, "synchronize": succeeds,
 	"WaitEvent": succeeds, "WaitOn": succeeds, "waitOn": succeeds,
-	"Wait": succeeds, "wait": succeeds, "waitEvent": succeeds, "block": succeeds, "startWait": succeeds,
+	"Wait": succeeds, "wait": succeeds, "waitEvent": succeeds, "block": succeeds, "poll": succeeds, "startWait": succeeds,
 	"Record": succeeds, "record": anywhere,
-	"Flush": succeeds, "flush": succeeds, "room": succeeds,
+	"Flush": succeeds, "flush": succeeds, "idle": succeeds, "pushBack": succeeds, "waitForFrees": succeeds,
 
 	"Query": isDone, "query": isDone, "QueryEvent": isDone, "QueryStream": isDone,
+	"reached": isDone, "trySynchronize": isDone,
 
-	"AfterWork": atOnce, "later": atOnce, "keepUntilDone": atOnce,
+	"Capturing": isFree, "mayUse": isFree,
+
+	"AfterWork": atOnce, "OnComplete": atOnce, "later": atOnce, "keepUntilDone": atOnce, "afterStream": atOnce,
+	"add": endsAtOnce,
+
+	"endAfter": unproven, "FreeAfter": unproven,
 
 	"usedOn": nothing, "lend": nothing,
 
-	"Copy": anywhere, "Memset": anywhere, "Upload": anywhere, "Allocate": anywhere, "Free": anywhere,
+	"Copy": anywhere, "CopyPeer": anywhere, "Memset": anywhere, "Upload": anywhere, "Allocate": anywhere, "Free": anywhere,
 	"Prefetch": anywhere, "PrefetchToHost": anywhere, "prefetch": anywhere,
 	"NewPoolMemory": anywhere, "FreePoolMemory": anywhere,
 }
 
 // streams are what a stream is called where it is the last argument.
-var streams = []string{"s", "stream", "d.stream", "d.background"}
+var streams = []string{"s", "stream", "d.stream", "m.dev.background"}
 
 // findAll finds the mutants of all packages below root.
 func findAll(root string) (all []*mutant, err error) {
@@ -163,14 +172,9 @@ func (f *finder) call(function string, call *ast.CallExpr) {
 	case *ast.SelectorExpr:
 		name, receiver = fun.Sel.Name, fun.X
 	}
-	kind := waits[name]
-	switch {
-	case kind == 0:
+	kind := f.kindOf(name, receiver, call)
+	if kind == 0 {
 		return
-	case name == "usedOn" && receiver == nil:
-		kind = succeeds
-	case name == "Wait" && len(call.Args) == 0, name == "Query" && len(call.Args) > 0:
-		return // of a sync.Cond; about an address
 	}
 	uses := call.Args
 	if receiver != nil {
@@ -182,15 +186,55 @@ func (f *finder) call(function string, call *ast.CallExpr) {
 		f.replace(function, call, "func() error { "+f.use(uses)+"return nil }()")
 	case isDone:
 		f.replace(function, call, "func() (bool, error) { "+f.use(uses)+"return true, nil }()")
+	case isFree:
+		f.replace(function, call, map[string]string{
+			"Capturing": "func() (bool, error) { " + f.use(uses) + "return false, nil }()",
+			"mayUse":    "func() bool { " + f.use(uses) + "return true }()",
+		}[name])
 	case nothing:
 		f.replace(function, call, "func() { "+f.use(uses)+"}()")
 	case atOnce:
 		f.replace(function, call, "func() { "+f.use(uses[:len(uses)-1])+"("+f.text(call.Args[last])+")() }()")
-	case anywhere:
-		if last >= 0 && slices.Contains(streams, f.text(call.Args[last])) {
-			f.replace(function, call.Args[last], f.defaultStream(call.Args[last]))
+	case endsAtOnce:
+		f.replace(function, call, "func() { "+f.use(uses[:len(uses)-1])+
+			"one := "+f.text(call.Args[last])+"; if one.after != nil { one.after.letGo() }; if one.call != nil { one.call() } else { _ = one.end() } }()")
+	case unproven:
+		evidence := f.text(call.Args[last])
+		use := "_ = " + evidence
+		if name == "endAfter" { // it would let go of it
+			use = evidence + ".letGo()"
 		}
+		f.replace(function, call, "func() error { "+use+"; return "+f.text(call.Fun)+"(nil) }()")
+	case anywhere:
+		f.replace(function, call.Args[last], f.defaultStream(call.Args[last]))
 	}
+}
+
+// kindOf is how a call of this name is removed; 0, if it is none that waits.
+func (f *finder) kindOf(name string, receiver ast.Expr, call *ast.CallExpr) removal {
+	kind, last := waits[name], ""
+	if len(call.Args) > 0 {
+		last = f.text(call.Args[len(call.Args)-1])
+	}
+	switch {
+	case name == "usedOn" && receiver == nil:
+		return succeeds
+	case name == "Query" && last != "": // about an address
+		return 0
+	case name == "lend" && last != "": // of a cache
+		return 0
+	case name == "Wait" && last == "": // of a sync.Cond
+		return 0
+	case name == "poll" && receiver != nil: // the goroutine that asks for events
+		return 0
+	case kind == endsAtOnce && (receiver == nil || !strings.HasSuffix("."+f.text(receiver), "deferred") && f.text(receiver) != "d"):
+		return 0
+	case kind == unproven && (last == "nil" || !strings.HasPrefix(f.name, "memory/cudaalloc/") && name == "endAfter"):
+		return 0
+	case kind == anywhere && !slices.Contains(streams, last):
+		return 0
+	}
+	return kind
 }
 
 // defaultStream is the default stream as an expression that uses the one it replaces.
@@ -243,6 +287,9 @@ func (f *finder) short(call *ast.CallExpr) string {
 		if _, ok := a.(*ast.FuncLit); ok {
 			text = "func"
 		}
+		if one, _, ok := strings.Cut(text, "func() error {"); ok {
+			text = one + "func}"
+		}
 		args = append(args, text)
 	}
 	return f.text(call.Fun) + "(" + strings.Join(args, ", ") + ")"
@@ -250,11 +297,11 @@ func (f *finder) short(call *ast.CallExpr) string {
 
 // body adds the mutant of a function that is a wait itself, and returns at once.
 func (f *finder) body(d *ast.FuncDecl) {
-	answers := map[removal]string{succeeds: "return nil", isDone: "return true, nil", nothing: "return"}
+	answers := map[removal]string{succeeds: "return nil", isDone: "return true, nil", isFree: "return false, nil", nothing: "return"}
 	answer := answers[waits[d.Name.Name]]
 	switch name := functionName(d); {
-	case answer == "", name == "Context.Query", name == "hostReader.Record":
-		return // the last two have the names of waits, and are none
+	case answer == "", name == "Context.Query", name == "hostReader.Record", name == "Cache.lend", name == "deferred.poll":
+		return // all but the first have the names of waits, and are none
 	}
 	at := f.offset(d.Body.Lbrace) + 1
 	f.found = append(f.found, &mutant{

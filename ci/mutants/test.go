@@ -36,9 +36,9 @@ type verdict struct {
 // suites are the packages whose tests may kill a mutant of a package: one after the
 // other, until one is red.
 var suites = map[string][]string{
-	"internal/cuda":      {"memory/hostpinned", "memory/cudaalloc", "cdevice"},
-	"internal/sizeclass": {"internal/sizeclass", "memory/hostpinned", "memory/cudaalloc", "cdevice"},
-	"memory/cudaalloc":   {"memory/hostpinned", "memory/cudaalloc", "cdevice"},
+	"internal/cuda":      {"memory/cudaalloc", "cdevice", "memory/hostpinned"},
+	"internal/sizeclass": {"internal/sizeclass", "memory/cudaalloc", "memory/hostpinned", "cdevice"},
+	"memory/cudaalloc":   {"memory/cudaalloc", "cdevice", "memory/hostpinned"},
 	"memory/hostpinned":  {"memory/hostpinned"},
 	"cdevice":            {"cdevice"},
 }
@@ -46,6 +46,9 @@ var suites = map[string][]string{
 const (
 	// first are the tests that kill most mutants, and take seconds.
 	first = "^TestGPU|Wait"
+	// last are tests that take seconds each, and all together as long as the others.
+	last = "^TestGPUContract$|^TestEachCallFails$|^TestFreesWaitWhile|^TestFlushWaitsFor|^TestOutOfMemorySays|^TestBusyGPU|" +
+		"^TestAllocateWaitsWhere|^TestIdleMemory|^TestReleasedBatchesFill|^TestRandomContents$"
 	// never are tests that wait for nothing of a device: they hammer callbacks.
 	never = "Hammer|^Example"
 )
@@ -70,7 +73,9 @@ func (t *tester) build(ctx context.Context, suite, dir, overlay string) (binary 
 // runTests runs a test binary until one test fails: those that kill most first. It
 // answers what they print.
 func (t *tester) runTests(ctx context.Context, suite, binary string) (out []byte, passed bool, err error) {
-	for _, choice := range [][]string{{"-test.run", first, "-test.skip", never}, {"-test.skip", first + "|" + never}} {
+	for _, choice := range [][]string{
+		{"-test.run", first, "-test.skip", last + "|" + never}, {"-test.skip", first + "|" + last + "|" + never}, {"-test.run", last, "-test.skip", never},
+	} {
 		args := slices.Concat([]string{"-test.v", "-test.short", "-test.failfast", "-test.timeout", t.timeout.String()}, choice)
 		limited, stop := context.WithTimeout(ctx, t.timeout+time.Minute) // for a process that cannot end itself
 		cmd := exec.CommandContext(limited, binary, args...)

@@ -41,3 +41,9 @@ func (d *Device) ForgetLost() {
 
 // Reclaiming reports whether an allocation gives back what is only kept for later.
 func (d *Device) Reclaiming() bool { return len(d.reclaiming) > 0 }
+
+// Ask takes the streams to ask about a capture, until asked is called.
+func Ask(d *Device) (asked func()) {
+	_ = d.streams.ask()
+	return d.streams.asked
+}

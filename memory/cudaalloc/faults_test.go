@@ -241,6 +241,84 @@ func TestNoMemoryOnce(t *testing.T) {
 	}
 }
 
+// What the driver refuses to end twice is ended at the third attempt, wherever it ends.
+func TestEndsThatFailTwice(t *testing.T) {
+	for name, row := range map[string]struct {
+		function string
+		do       func(t *testing.T, m *cudatest.Machine, fail func())
+	}{
+		"a stream": {"cuStreamDestroy", func(t *testing.T, m *cudatest.Machine, fail func()) {
+			s, err := m.GPUs[0].NewStream()
+			require.NoError(t, err)
+			fail()
+			assert.Error(t, s.Close())
+		}},
+		"a stream that is asked about": {"cuStreamDestroy", func(t *testing.T, m *cudatest.Machine, fail func()) {
+			s, err := m.GPUs[0].NewStream()
+			require.NoError(t, err)
+			asked := cudaalloc.Ask(m.GPUs[0])
+			require.NoError(t, s.Close())
+			fail()
+			asked()
+		}},
+		"a stream for copies": {"cuStreamDestroy", func(t *testing.T, m *cudatest.Machine, fail func()) {
+			s, err := m.GPUs[0].CopyStream()
+			require.NoError(t, err)
+			require.NoError(t, s.Close())
+			fail()
+			require.NoError(t, m.GPUs[0].Trim(background))
+		}},
+		"a stream of another GPU": {"cuStreamDestroy", func(t *testing.T, m *cudatest.Machine, fail func()) {
+			here, there := m.GPUs[0], m.GPUs[1]
+			own, err := there.Allocate(background, 1000, nil)
+			require.NoError(t, err)
+			require.NoError(t, there.Legacy().Synchronize(background))
+			fail()
+			require.NoError(t, there.Memset(own.Ptr(), 1, 1000, here.Legacy()))
+			require.NoError(t, own.Free(here.Legacy()))
+		}},
+		"an event between two GPUs": {"cuEventDestroy", func(t *testing.T, m *cudatest.Machine, fail func()) {
+			here, there := m.GPUs[0], m.GPUs[1]
+			own, err := there.Allocate(background, 1000, nil)
+			require.NoError(t, err)
+			require.NoError(t, there.Legacy().Synchronize(background))
+			open := m.Hold(t, here.Legacy())
+			fail()
+			require.NoError(t, there.Memset(own.Ptr(), 1, 1000, here.Legacy()))
+			open()
+			require.NoError(t, own.Free(here.Legacy()))
+		}},
+		"events on the list": {"cuEventDestroy", func(t *testing.T, m *cudatest.Machine, fail func()) {
+			e, err := m.GPUs[0].NewEvent()
+			require.NoError(t, err)
+			require.NoError(t, e.Close())
+			fail()
+			require.NoError(t, m.GPUs[0].Trim(background))
+		}},
+		"memory": {"cuMemFreeAsync", func(t *testing.T, m *cudatest.Machine, fail func()) {
+			own, err := m.GPUs[0].Allocate(background, 1000, nil)
+			require.NoError(t, err)
+			require.NoError(t, m.GPUs[0].Legacy().Synchronize(background))
+			fail()
+			assert.Error(t, own.FreeAfter(nil))
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := cudatest.Simulated(t, cudasim.Options{Devices: 2})
+			defer m.Sim.Fail("", 0, 0)
+			row.do(t, m, func() {
+				m.Sim.ResetCounters()
+				m.Sim.FailTimes(row.function, 1, 2, unknownError)
+			})
+			cudatest.Eventually(t, "the third attempt", func() bool { return m.Sim.Calls(row.function) >= 3 })
+			for _, gpu := range m.GPUs {
+				require.NoError(t, gpu.Flush(background))
+				assert.Zero(t, gpu.Stats().Lost)
+			}
+		})
+	}
+}
+
 // What the driver refuses to free, again and again, is counted as lost, not tried
 // for ever.
 func TestLost(t *testing.T) {

@@ -131,7 +131,7 @@ func record(gpu *gpu, stream uintptr) (*sharedEvent, error) {
 		return nil, err
 	}
 	if err := gpu.ctx.Record(event.word, stream); err != nil {
-		gpu.deferred.later(gpu, func() error { return gpu.ctx.FreeEvent(event.word) })
+		event.letGo()
 		return nil, err
 	}
 	return event, nil

@@ -13,12 +13,12 @@ import (
 // streamList keeps the streams of a GPU that this package made: those that are alive, which
 // are asked whether they capture, and those that copies may use again.
 type streamList struct {
-	mu     sync.Mutex
-	alive  map[uintptr]struct{}
-	free   []uintptr    // whose work may be pending, the one longest on the list first
-	asking bool         // the driver is being asked about those that are alive
-	asked  atomic.Int32 // 1: it has been
-	ending []func()     // that end streams afterwards
+	mu       sync.Mutex
+	alive    map[uintptr]struct{}
+	free     []uintptr    // whose work may be pending, the one longest on the list first
+	asking   bool         // the driver is being asked about those that are alive
+	answered atomic.Int32 // 1: it has been
+	ending   []func()     // that end streams afterwards
 }
 
 const (
@@ -43,7 +43,7 @@ func (g *gpu) endStream(word uintptr, end func() error) error {
 	l := &g.streams
 	l.mu.Lock()
 	delete(l.alive, word)
-	if l.asking && l.asked.Load() == 0 {
+	if l.asking && l.answered.Load() == 0 {
 		l.ending = append(l.ending, func() {
 			if end() != nil {
 				g.deferred.later(g, end)
@@ -130,16 +130,27 @@ func (g *gpu) endFree() {
 // synchronizeUncaptured synchronises the context unless the driver tells of a capture that
 // this would invalidate, and reports whether it did. One goroutine calls it at a time.
 func (g *gpu) synchronizeUncaptured() (done bool, err error) {
-	l := &g.streams
+	done, err = g.ctx.SynchronizeUncaptured(g.streams.ask(), &g.streams.answered)
+	g.streams.asked()
+	return done, err
+}
+
+// ask returns the streams that are alive, and keeps them alive until answered is 1, or asked is
+// called.
+func (l *streamList) ask() []uintptr {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	words := make([]uintptr, 0, len(l.alive))
 	for word := range l.alive {
 		words = append(words, word)
 	}
 	l.asking = true
-	l.asked.Store(0)
-	l.mu.Unlock()
-	done, err = g.ctx.SynchronizeUncaptured(words, &l.asked)
+	l.answered.Store(0)
+	return words
+}
+
+// asked ends the streams that were closed meanwhile.
+func (l *streamList) asked() {
 	l.mu.Lock()
 	ending := l.ending
 	l.asking, l.ending = false, nil
@@ -147,7 +158,6 @@ func (g *gpu) synchronizeUncaptured() (done bool, err error) {
 	for _, end := range ending {
 		end()
 	}
-	return done, err
 }
 
 // HoldSynchronization keeps this package from synchronising the context of the GPU until

@@ -3,6 +3,7 @@ package cudaalloc_test
 import (
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -155,6 +156,32 @@ func TestGPUEventOfAnUploadCoversIt(t *testing.T) {
 	})
 }
 
+// The same of an upload that needs no staging.
+func TestEventOfAnUploadWithoutStagingWaits(t *testing.T) {
+	m := cudatest.Simulated(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	const size = 1000
+	s, err := gpu.NewStream()
+	require.NoError(t, err)
+	locked, err := gpu.Host().Allocate(background, size, nil)
+	require.NoError(t, err)
+	own, err := gpu.Allocate(background, size, s)
+	require.NoError(t, err)
+	open := m.Hold(t, s)
+	e, err := gpu.Upload(background, []device.Range{{Dst: own.Ptr(), Src: locked.Ptr(), Size: size}}, s)
+	require.NoError(t, err)
+	require.NoError(t, gpu.Legacy().Synchronize(background))
+	done, err := e.Query()
+	require.NoError(t, err)
+	assert.False(t, done)
+	open()
+	require.NoError(t, e.Synchronize(background))
+	require.NoError(t, e.Close())
+	require.NoError(t, locked.FreeAfter(nil))
+	require.NoError(t, own.Free(s))
+	require.NoError(t, s.Close())
+}
+
 // Memory of an allocator that a copy reads is given back behind the copy by AfterWork:
 // its next user may write to it at once.
 func TestGPUManagedMemoryIsGivenBackBehindWork(t *testing.T) {
@@ -271,6 +298,134 @@ func TestTrimComesAfterWhatIsPutOff(t *testing.T) {
 	_, _, held := mem.Stats()
 	assert.Zero(t, held)
 	<-trimmed
+}
+
+// What waits for an event keeps it: the event may be closed, and what other code does not
+// get done holds up nothing.
+func TestFunctionsAndFreesWaitForTheirEvent(t *testing.T) {
+	m := cudatest.Simulated(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	const size = 1000
+	s, err := gpu.NewStream()
+	require.NoError(t, err)
+	stuck := m.Stranger(t, gpu).Hold(t)
+	var called atomic.Bool
+	// waits makes something wait for an event that is closed then, and that is complete after
+	// open.
+	waits := func(name string, wait func(device.Event), over func() bool) {
+		open := m.Hold(t, s)
+		e, err := gpu.NewEvent()
+		require.NoError(t, err)
+		require.NoError(t, s.Record(e))
+		m.Sim.ResetCounters()
+		wait(e)
+		require.NoError(t, e.Close())
+		assert.Zero(t, m.Sim.Calls("cuEventDestroy"), name)
+		assert.False(t, over(), name)
+		open()
+		cudatest.Eventually(t, name, over)
+	}
+	waits("OnComplete", func(e device.Event) { e.OnComplete(func() { called.Store(true) }) }, called.Load)
+	own, err := gpu.Allocate(background, size, s)
+	require.NoError(t, err)
+	waits("FreeAfter", func(e device.Event) {
+		require.NoError(t, gpu.Memset(own.Ptr(), 1, size, s))
+		require.NoError(t, s.Record(e))
+		require.NoError(t, own.FreeAfter(e))
+	}, func() bool { return gpu.Stats().Device.Live == 0 })
+	stuck()
+	require.NoError(t, s.Close())
+}
+
+// An event that the driver refuses to be asked about proves nothing: what waits for it waits
+// for all work instead.
+func TestFreesWaitWhereEventsCannotBeAsked(t *testing.T) {
+	m := cudatest.Simulated(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	const size = 1000
+	s, err := gpu.NewStream()
+	require.NoError(t, err)
+	own, err := gpu.Allocate(background, size, s)
+	require.NoError(t, err)
+	open := m.Hold(t, s)
+	require.NoError(t, gpu.Memset(own.Ptr(), 1, size, s))
+	e, err := gpu.NewEvent()
+	require.NoError(t, err)
+	require.NoError(t, s.Record(e))
+	m.Sim.ResetCounters()
+	m.Sim.FailTimes("cuEventQuery", 1, 1000, unknownError)
+	defer m.Sim.Fail("", 0, 0)
+	var called atomic.Bool
+	e.OnComplete(func() { called.Store(true) })
+	require.NoError(t, own.FreeAfter(e))
+	cudatest.Eventually(t, "the context is synchronised", func() bool { return m.Sim.Calls("cuCtxSynchronize") > 0 })
+	assert.False(t, called.Load())
+	assert.EqualValues(t, size, gpu.Stats().Device.Live)
+	open()
+	require.NoError(t, gpu.Flush(background))
+	assert.True(t, called.Load())
+	assert.Zero(t, gpu.Stats().Device.Live)
+	m.Sim.Fail("", 0, 0)
+	require.NoError(t, e.Close())
+	require.NoError(t, s.Close())
+}
+
+// Work on a stream comes after an event that the stream waits for.
+func TestStreamWaitsForAnEvent(t *testing.T) {
+	m := cudatest.Simulated(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	const size = 1000
+	first, err := gpu.NewStream()
+	require.NoError(t, err)
+	second, err := gpu.NewStream()
+	require.NoError(t, err)
+	own, err := gpu.Allocate(background, size, first)
+	require.NoError(t, err)
+	require.NoError(t, gpu.Memset(own.Ptr(), 1, size, first))
+	e, err := gpu.NewEvent()
+	require.NoError(t, err)
+	require.NoError(t, first.Record(e))
+	require.NoError(t, second.WaitEvent(e))
+	require.NoError(t, gpu.Memset(own.Ptr(), 2, size, second))
+	require.NoError(t, own.Free(second))
+	require.NoError(t, e.Close())
+	require.NoError(t, first.Close())
+	require.NoError(t, second.Close())
+}
+
+// A copy between two GPUs comes after the work on its stream.
+func TestCopyBetweenGPUsWaitsForItsStream(t *testing.T) {
+	m := cudatest.Simulated(t, cudasim.Options{Devices: 2})
+	here, there := m.GPUs[0], m.GPUs[1]
+	const size = 1000
+	s, err := here.NewStream()
+	require.NoError(t, err)
+	from, err := here.Allocate(background, size, s)
+	require.NoError(t, err)
+	to, err := there.Allocate(background, size, nil)
+	require.NoError(t, err)
+	require.NoError(t, there.Legacy().Synchronize(background))
+	require.NoError(t, here.Memset(from.Ptr(), 1, size, s))
+	require.NoError(t, here.Copy([]device.Range{{Dst: to.Ptr(), Src: from.Ptr(), Size: size}}, s))
+	require.NoError(t, from.Free(s))
+	require.NoError(t, s.Synchronize(background))
+	require.NoError(t, to.FreeAfter(nil))
+	require.NoError(t, s.Close())
+}
+
+// A stream for copies on which work waits is not given to the next one who copies.
+func TestCopyStreamThatWaitsIsNotGivenOut(t *testing.T) {
+	m := cudatest.Simulated(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	first, err := gpu.CopyStream()
+	require.NoError(t, err)
+	open := m.Hold(t, first)
+	require.NoError(t, first.Close())
+	second, err := gpu.CopyStream()
+	require.NoError(t, err)
+	assert.NotEqual(t, first.Handle(), second.Handle())
+	open()
+	require.NoError(t, second.Close())
 }
 
 // A prefetch is work of the stream that it is given.
