@@ -2,6 +2,7 @@ package cudaalloc_test
 
 import (
 	"bytes"
+	"runtime"
 	"testing"
 	"time"
 
@@ -65,10 +66,11 @@ func TestGPUWorkOnAStreamOfAnotherGPU(t *testing.T) {
 		copied("copied from the host", 2)
 
 		open = m.Hold(t, s)
+		plain := bytes.Repeat([]byte{3}, n-n/2)
 		event, err := there.Upload(background, []device.Range{
-			{Dst: memory.Ptr(), Src: p, Size: n / 2},
-			{Dst: memory.Ptr() + n/2, Src: pointer(bytes.Repeat([]byte{3}, n-n/2)), Size: n - n/2},
+			{Dst: memory.Ptr(), Src: p, Size: n / 2}, {Dst: memory.Ptr() + n/2, Src: pointer(plain), Size: n - n/2},
 		}, s)
+		runtime.KeepAlive(plain)
 		require.NoError(t, err)
 		done, err = event.(*cudaalloc.Event).Query()
 		require.NoError(t, err)

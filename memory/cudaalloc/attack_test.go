@@ -1,6 +1,7 @@
 package cudaalloc_test
 
 import (
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -21,6 +22,7 @@ import (
 func TestResetWhileUploading(t *testing.T) {
 	m := cudatest.Simulated(t, cudasim.Options{})
 	src := make([]byte, 8*mib)
+	defer runtime.KeepAlive(src)
 	for range 5 {
 		gpu, err := cudaalloc.Open(0, m.Driver())
 		require.NoError(t, err)

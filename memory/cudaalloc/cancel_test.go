@@ -2,6 +2,7 @@ package cudaalloc_test
 
 import (
 	"context"
+	"runtime"
 	"testing"
 	"time"
 
@@ -80,6 +81,7 @@ func TestContextsEndUploadsThatWait(t *testing.T) {
 	s, err := gpu.NewStream()
 	require.NoError(t, err)
 	content := make([]byte, 96*mib)
+	defer runtime.KeepAlive(content)
 	mem, err := gpu.Allocate(background, int64(len(content)), s)
 	require.NoError(t, err)
 	open, err := cudaalloc.Hold(s)

@@ -2,6 +2,7 @@ package cudaalloc_test
 
 import (
 	"context"
+	"runtime"
 	"testing"
 	"time"
 
@@ -120,6 +121,7 @@ func TestStagingMemoryGoesBack(t *testing.T) {
 	mem, err := gpu.Allocate(background, 100*mib, s)
 	require.NoError(t, err)
 	content := make([]byte, 100*mib)
+	defer runtime.KeepAlive(content)
 	e, err := gpu.Upload(background, []device.Range{{Dst: mem.Ptr(), Src: pointer(content), Size: int64(len(content))}}, s)
 	require.NoError(t, err)
 	require.NoError(t, e.Synchronize(background))

@@ -25,6 +25,7 @@ func TestUploadWaitsForRoom(t *testing.T) {
 	gpu := m.GPUs[0]
 	const chunk, chunks = 16 << 20, 6 // four may be in flight
 	content := make([]byte, chunks*chunk)
+	defer runtime.KeepAlive(content)
 	for i := range chunks {
 		content[i*chunk] = byte(i + 1)
 	}
@@ -203,7 +204,9 @@ func TestTrimWaitsForWhatIsStaged(t *testing.T) {
 	require.NoError(t, err)
 	own, err := gpu.Allocate(background, 1000, s)
 	require.NoError(t, err)
-	e, err := gpu.Upload(background, []device.Range{{Dst: own.Ptr(), Src: pointer(make([]byte, 1000)), Size: 1000}}, s)
+	src := make([]byte, 1000)
+	defer runtime.KeepAlive(src)
+	e, err := gpu.Upload(background, []device.Range{{Dst: own.Ptr(), Src: pointer(src), Size: 1000}}, s)
 	require.NoError(t, err)
 	require.NoError(t, e.Close())
 	assert.NotZero(t, gpu.Stats().Host.Live)
@@ -262,7 +265,9 @@ func TestStagingWithoutAnEventWaits(t *testing.T) {
 	own, err := gpu.Allocate(background, size, s)
 	require.NoError(t, err)
 	m.Sim.Fail("cuEventRecord", 1, unknownError)
-	_, err = gpu.Upload(background, []device.Range{{Dst: own.Ptr(), Src: pointer(make([]byte, size)), Size: size}}, s)
+	src := make([]byte, size)
+	defer runtime.KeepAlive(src)
+	_, err = gpu.Upload(background, []device.Range{{Dst: own.Ptr(), Src: pointer(src), Size: size}}, s)
 	require.ErrorContains(t, err, "cuEventRecord")
 	next, err := gpu.AllocateHost(background, size)
 	require.NoError(t, err)
