@@ -116,8 +116,7 @@ func TestStuckStrangerKeepsOnlyWhatWasExported(t *testing.T) {
 			column := numbers(t, 8*mib)
 			stranger := m.Stranger(t, gpu)
 			open := stranger.Hold(t)
-			values := releasedExport(t, column, dev)
-			require.NoError(t, stranger.Memset(values, 1, 8*mib), "what its consumer still does")
+			releasedExport(t, column, dev, func(values device.Ptr) error { return stranger.Memset(values, 1, 8*mib) })
 			used := func() int64 {
 				s := gpu.Stats()
 				return map[device.Type]int64{device.CUDA: s.Device.Live, device.CUDAHost: s.Host.Live, device.CUDAManaged: s.Managed.Live}[dev.ID().Type]
@@ -151,7 +150,7 @@ func TestReleasedBatchesFillTheGPU(t *testing.T) {
 		stranger := m.Stranger(t, gpu)
 		open := stranger.Hold(t)
 		for range 7 {
-			require.NoError(t, stranger.Memset(releasedExport(t, column, gpu), 1, 8*mib))
+			releasedExport(t, column, gpu, func(values device.Ptr) error { return stranger.Memset(values, 1, 8*mib) })
 		}
 		two := numbers(t, 16*mib)
 		copyTwo := func(ctx context.Context) error {

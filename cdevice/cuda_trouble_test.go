@@ -59,17 +59,16 @@ func copiedTo(t *testing.T, column arrow.Array, dev device.Device) *cdevice.Arra
 	return a
 }
 
-// releasedExport is a copy that a consumer had, and has released: work that is not known may
-// use it. It returns the address of the values.
-func releasedExport(t *testing.T, column arrow.Array, dev device.Device) device.Ptr {
+// releasedExport makes a copy that a consumer has, uses (it is given the address of the
+// values), and releases: work that is not known uses it.
+func releasedExport(t *testing.T, column arrow.Array, dev device.Device, use func(values device.Ptr) error) {
 	t.Helper()
 	a := copiedTo(t, column, dev)
 	var out abi.ArrowDeviceArray
 	require.NoError(t, cdevice.ExportArray(a, &out, nil))
 	a.Release()
-	values := *abi.At[uintptr](out.Array.Buffers + 8)
+	require.NoError(t, use(device.Ptr(*abi.At[uintptr](out.Array.Buffers + 8))))
 	cdevice.ReleaseCArrowDeviceArray(&out)
-	return device.Ptr(values)
 }
 
 // notReady is a column of text that another library has not filled yet, imported. The event
