@@ -46,7 +46,7 @@ var extras = []extra{
 	},
 	{
 		"memory/cudaalloc/reclaim.go", "Device.reclaim", "an allocation waits for what was freed",
-		"isClosed(idle) && d.deferred.count.Load() == 0", "isClosed(idle) || d.deferred.count.Load() >= 0",
+		"ended := isClosed(idle) && d.deferred.count.Load() == 0", "ended := isClosed(idle) || d.deferred.count.Load() >= 0",
 	},
 	{
 		"internal/sizeclass/cache.go", "Cache.Take", "a full cache waits",

@@ -64,20 +64,20 @@ func (d *Device) giveBackUntil(ctx context.Context, started time.Time, before er
 	refused = before
 	d.trims.trim()
 	// Memory that was freed in stream order is free once its stream got there.
-	idle, trimmed := d.mark(), false
+	idle := d.mark()
 	gaveUp = d.waitForFrees(ctx, started, 0, func() bool {
 		d.deferred.sweep(d.gpu)
 		// Not before it can be freed: other allocations may use it until then.
-		if !trimmed && isClosed(idle) {
+		ended := isClosed(idle) && d.deferred.count.Load() == 0
+		if isClosed(idle) && d.keeps() {
 			d.giveBackCached()
-			idle, trimmed = d.mark(), true
+			idle, ended = d.mark(), false
 		}
-		quiet := trimmed && isClosed(idle) && d.deferred.count.Load() == 0 // asked before the driver is
 		if d.pool != 0 {
 			_ = d.ctx.TrimPool(d.pool) // an error changes nothing: the allocation tells
 		}
 		refused = take()
-		return quiet || !isOutOfMemory(refused)
+		return ended || !isOutOfMemory(refused)
 	})
 	return refused, gaveUp
 }
