@@ -173,6 +173,9 @@ func (e *exportedEvent) Release() {
 	(*exportedOwner)(e.mem).Release()
 }
 
+// exportedArrayKind is what lists of live objects call an exported tree.
+const exportedArrayKind = "exported ArrowDeviceArray"
+
 // exportedArrays counts the trees that a consumer has not released.
 var exportedArrays atomic.Int64
 
@@ -221,9 +224,9 @@ func exportTree(root *node, mem *memoryOwner, at place, event device.Event, out 
 	exportedArrays.Add(1)
 	block.Live = int64(size.structs) + 1
 	if event == nil {
-		block.Handle = handle.New((*exportedOwner)(mem))
+		block.Handle = handle.New(traced(exportedArrayKind, (*exportedOwner)(mem)))
 	} else {
-		block.Handle = handle.New(&exportedEvent{mem, event})
+		block.Handle = handle.New(traced(exportedArrayKind, &exportedEvent{mem, event}))
 		block.event = event.Handle()
 		at.event = uintptr(unsafe.Pointer(&block.event))
 	}

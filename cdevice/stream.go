@@ -11,6 +11,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
+	"github.com/arrowdevice/arrowdevice/internal/live"
 	"github.com/arrowdevice/arrowdevice/internal/schema"
 )
 
@@ -111,7 +112,8 @@ func prefetch[T counted](from *function[T], depth int) supply[T] {
 // cStream is a stream that somebody else exported.
 type cStream struct {
 	*cStructs
-	opts importOptions
+	opts   importOptions
+	origin *live.Object
 }
 
 // cStructs is what the callbacks of a stream are given. No Go pointer stands beside it: a
@@ -135,6 +137,7 @@ func openStream(stream *CArrowDeviceArrayStream, opts []ImportOption) (*cStream,
 	c := &cStream{cStructs: &cStructs{ArrowDeviceArrayStream: *stream}}
 	stream.Release = 0
 	importedStreams.Add(1)
+	c.origin = live.Add("imported ArrowDeviceArrayStream")
 	done := false
 	defer func() { // also when an option panics
 		if !done {
@@ -198,6 +201,7 @@ func (c *cStream) failed(callback string, code int) error {
 func (c *cStream) release() {
 	c.opts.release(func() {
 		bridge.CallStreamRelease(&c.ArrowDeviceArrayStream)
+		c.origin.Remove()
 		importedStreams.Add(-1)
 	})
 }
@@ -269,6 +273,7 @@ func exportStream[T counted](s *exported[T], out *CArrowDeviceArrayStream, opts 
 		return exportReleased("reader")
 	}
 	exportedStreams.Add(1)
+	s.origin = live.Add("exported ArrowDeviceArrayStream")
 	bridge.ExportStream(s, int32(t), out)
 	return nil
 }
@@ -292,6 +297,7 @@ type exported[T counted] struct {
 	array  func(T, *CArrowDeviceArray) error
 	failed atomic.Pointer[streamEnd] // a batch that could not be exported ended the stream
 	text   lastError
+	origin *live.Object
 }
 
 func (s *exported[T]) GetSchema(out *abi.ArrowSchema) int {
@@ -334,6 +340,7 @@ func (s *exported[T]) GetLastError() uintptr { return s.text.address() }
 // call the release callback of a producer.
 func (s *exported[T]) Release() {
 	defer exportedStreams.Add(-1)
+	defer s.origin.Remove()
 	s.text.close()
 	s.reader.release()
 }
