@@ -63,16 +63,24 @@ func (s *source) keepUntilDone(stream device.Stream, release func()) {
 // afterStream calls f after the work enqueued on the stream so far; where no event can be
 // recorded there, after all work of its device.
 func afterStream(s device.Stream, f func()) {
-	dev := s.Device()
-	e, err := dev.NewEvent()
+	e, err := eventAfter(s)
 	if err != nil {
-		dev.AfterWork(f)
+		s.Device().AfterWork(f)
 		return
 	}
 	defer closeEvent(e)
-	if s.Record(e) != nil {
-		dev.AfterWork(f)
-		return
-	}
 	e.OnComplete(f)
+}
+
+// eventAfter returns an event behind the work enqueued on the stream so far.
+func eventAfter(s device.Stream) (device.Event, error) {
+	e, err := s.Device().NewEvent()
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Record(e); err != nil {
+		closeEvent(e)
+		return nil, err
+	}
+	return e, nil
 }
