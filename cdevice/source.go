@@ -16,8 +16,8 @@ type source struct {
 }
 
 // openSource waits for memory that the host can read, and reads what must be known
-// of memory that it cannot. Close it.
-func openSource(ctx context.Context, owner *memoryOwner, at place, nodes []node) (*source, error) {
+// of memory that it cannot, after the work on the stream of the options. Close it.
+func openSource(ctx context.Context, owner *memoryOwner, at place, nodes []node, opts ...CopyOption) (*source, error) {
 	s := &source{owner: owner, at: at, control: &control{nodes: nodes}}
 	if at.hostReadable() {
 		return s, at.wait(ctx)
@@ -27,7 +27,7 @@ func openSource(ctx context.Context, owner *memoryOwner, at place, nodes []node)
 		return nil, fmt.Errorf("cdevice: read: the host cannot read memory of %s: %w", at.id, err)
 	}
 	s.dev = dev
-	s.control, err = readControl(ctx, dev, at, owner, nodes)
+	s.control, err = readControl(ctx, dev, at, owner, nodes, opts)
 	return s, err
 }
 
