@@ -49,8 +49,8 @@ func CopyArrayToDevice(ctx context.Context, arr arrow.Array, dev device.Device, 
 // [CopyToDevice] holds; memory of a device is kept until it has been read.
 //
 // Where a slice of device memory does not start with a byte of a bitmap, or with the
-// first offset of a list, these small buffers take a way over the host. A copy to the CPU
-// waits, as CopyToHost does; OnStream then names a stream of the device that is copied from.
+// first offset of a list, these small buffers take a way over the host, for which the copy
+// waits. A copy to the CPU waits, as CopyToHost does; OnStream then names a stream of the device that is copied from.
 func (b *RecordBatch) CopyTo(ctx context.Context, dev device.Device, opts ...CopyOption) (*RecordBatch, error) {
 	if !b.refs.Alive() {
 		return nil, readReleased("RecordBatch")
@@ -135,7 +135,7 @@ func copyTo(ctx context.Context, owner *memoryOwner, from place, nodes []node, n
 	if err := checkOnStream(opts, place{id: dev.ID(), dev: dev}, from); err != nil {
 		return nil, at, nil, err
 	}
-	src, err := openSource(ctx, owner, from, nodes)
+	src, err := openSource(ctx, owner, from, nodes, opts...)
 	if err != nil {
 		return nil, at, nil, err
 	}
