@@ -64,7 +64,11 @@ func newConsumer(ctx context.Context, handler *CArrowAsyncDeviceStreamHandler, o
 	c.pins.Pin(handler) // and c is reachable by its handle
 	c.word = bridge.ExportHandler(c, handler)
 	asyncStreams.Add(1)
-	c.unwatch = context.AfterFunc(ctx, c.stopWithContext)
+	c.unwatch = context.AfterFunc(ctx, func() {
+		goroutines.Add(1)
+		defer goroutines.Add(-1)
+		c.stopWithContext()
+	})
 	return c
 }
 

@@ -50,11 +50,11 @@ func ExportAsync(ctx context.Context, r *RecordReader, handler *CArrowAsyncDevic
 	p := &producer{ctx: ctx, handler: handler, opts: opts, refs: 1, wake: make(chan struct{}, 1), given: new(given)}
 	asyncProducers.Add(1)
 	if r == nil || !r.r.hold() {
-		go p.refuse(exportReleased("RecordReader"))
+		background(func() { p.refuse(exportReleased("RecordReader")) })
 		return nil
 	}
 	p.reader = r
-	go p.run()
+	background(p.run)
 	return nil
 }
 
