@@ -557,6 +557,40 @@ func TestCloseOfACopyLeavesItsSource(t *testing.T) {
 	src.Release()
 }
 
+// ReleaseWith may call the producer later: until then, the source is in use.
+func TestCloseWaitsForReleaseWith(t *testing.T) {
+	for _, depth := range []int{0, 2} {
+		checkLeaks(t)
+		s := newScript(t, numbered(t, 3)...)
+		var holding atomic.Bool
+		held := make(chan func(), 9)
+		with := cdevice.ReleaseWith(func(release func()) {
+			if !holding.Load() {
+				release()
+				return
+			}
+			held <- release
+		})
+		r, err := cdevice.ImportRecordReader(s.stream, with, cdevice.WithPrefetch(depth))
+		require.NoError(t, err)
+		require.True(t, r.Next())
+		holding.Store(true)
+		expires(t, r.Close)
+		assert.Zero(t, s.releases.Load())
+		holding.Store(false)
+		for s.releases.Load() == 0 {
+			select {
+			case release := <-held: // of batches that were ready, and of the stream
+				release()
+			case <-time.After(10 * time.Second):
+				t.Fatal("the stream is not released")
+			}
+		}
+		closes(t, r)
+		r.Release()
+	}
+}
+
 func TestCloseOfAnArrayReader(t *testing.T) {
 	checkLeaks(t)
 	numbers := fromJSON(t, arrow.PrimitiveTypes.Int64, `[1,2,3]`)

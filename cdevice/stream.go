@@ -74,7 +74,7 @@ func ImportRecordReader(stream *CArrowDeviceArrayStream, opts ...ImportOption) (
 		b, err := ImportRecordBatchWithSchema(&c.out, s, opts...)
 		return b, ofNext(err)
 	}
-	from := &function[*RecordBatch]{ask: next, stop: c.release}
+	from := &function[*RecordBatch]{ask: next, stopThen: c.releaseThen}
 	return newRecordReader(s, device.Type(c.DeviceType), prefetch(from, c.opts.prefetch)), nil
 }
 
@@ -97,7 +97,7 @@ func ImportArrayReader(stream *CArrowDeviceArrayStream, opts ...ImportOption) (*
 		a, err := importArray(&c.out, field, opts)
 		return a, ofNext(err)
 	}
-	from := &function[*Array]{ask: next, stop: c.release}
+	from := &function[*Array]{ask: next, stopThen: c.releaseThen}
 	return newArrayReader(field, device.Type(c.DeviceType), prefetch(from, c.opts.prefetch)), nil
 }
 
@@ -196,8 +196,13 @@ func (c *cStream) failed(callback string, code int) error {
 	return &StreamError{Callback: callback, Code: code, Message: strings.ToValidUTF8(text, "\ufffd")}
 }
 
-func (c *cStream) release() {
+func (c *cStream) release() { c.releaseThen(func() {}) }
+
+// releaseThen calls done when the producer's callback has returned, which ReleaseWith may
+// call later.
+func (c *cStream) releaseThen(done func()) {
 	c.opts.release(func() {
+		defer done()
 		bridge.CallStreamRelease(&c.ArrowDeviceArrayStream)
 		importedStreams.Add(-1)
 	})

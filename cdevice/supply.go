@@ -51,6 +51,8 @@ type function[T counted] struct {
 	ask   func() (T, error)
 	check func(T) error // of what a program's function gives; nil: none
 	stop  func()        // may be nil
+	// stopThen is for a stop that may be over later than it returns: it calls done then.
+	stopThen func(done func())
 }
 
 func (f *function[T]) next() (T, error) {
@@ -77,6 +79,10 @@ func (f *function[T]) next() (T, error) {
 func (*function[T]) interrupt() {}
 
 func (f *function[T]) close(done func()) {
+	if f.stopThen != nil {
+		f.stopThen(done)
+		return
+	}
 	defer done()
 	if f.stop != nil {
 		f.stop()
