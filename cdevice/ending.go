@@ -60,7 +60,7 @@ func (e *ending) whenUnused(f func()) {
 
 // release drops a reference and reports whether it was the last one.
 func (r *reader[T]) release() (last bool) {
-	if r.refs.Add(-1) != 0 {
+	if !r.refs.Release() {
 		return false
 	}
 	defer r.live.part()
