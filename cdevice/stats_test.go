@@ -255,3 +255,20 @@ func TestGoroutinesAreCounted(t *testing.T) {
 	assert.Zero(t, cpeer.Extract(&c.Tasks()[0], nil))
 	eventually(t, func() bool { return goroutines() == before }, "the end of both")
 }
+
+// When Release of an iterator, or Close, has returned, so has each goroutine of the reader.
+func TestNoGoroutineIsCountedAfterItsReader(t *testing.T) {
+	settles(t)
+	before := cdevice.ReadStats().Goroutines
+	batches := numbered(t, 2)
+	for range 2000 {
+		iterator := iterated(t, nil, batches...)
+		require.True(t, iterator.Next())
+		iterator.Release()
+		require.Equal(t, before, cdevice.ReadStats().Goroutines)
+		closed := asked(t, nil, batches...)
+		require.NoError(t, closed.Close(background))
+		require.Equal(t, before, cdevice.ReadStats().Goroutines)
+		closed.Release()
+	}
+}
