@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -112,13 +113,19 @@ type deviceMemory struct {
 	event  device.Event  // behind the copy
 }
 
+var deviceCopies atomic.Int64
+
 // Release frees the memory after the copy that fills it. The owner has waited for all
 // other work that may use it.
 func (d *deviceMemory) Release() {
 	if d.event == nil { // part of a copy that failed may be enqueued
-		d.dev.AfterWork(func() { _ = d.memory.FreeAfter(nil) })
+		d.dev.AfterWork(func() {
+			defer deviceCopies.Add(-1)
+			_ = d.memory.FreeAfter(nil)
+		})
 		return
 	}
+	defer deviceCopies.Add(-1)
 	_ = d.memory.FreeAfter(d.event) // the device tries again by itself
 	closeEvent(d.event)
 }
@@ -154,6 +161,7 @@ func copyTo(ctx context.Context, owner *memoryOwner, from place, nodes []node, n
 	if err != nil {
 		return nil, at, nil, fmt.Errorf("cdevice: copy: %w", err)
 	}
+	deviceCopies.Add(1)
 	d := &deviceMemory{dev: dev, memory: memory, stream: stream}
 	kept, err := src.enqueue(ctx, d, layout)
 	switch {
