@@ -23,6 +23,9 @@ var promises = []promise{
 	{"import+release", "list<struct>", "cdata", 100, 6, 3},
 	{"stream", "int64", "cdata", 100, 8, 4},
 	{"stream", "utf8", "cdata", 100, 8, 4},
+	{"plain both ways", "int64", "cdata", 100, 8, 3},
+	{"plain stream", "int64", "cdata", 100, 8, 4},
+	{"plain stream", "utf8", "cdata", 100, 8, 4},
 	{"async batch", "int64", "cdata", 100, 10, 8},
 	{idleName, "int64", "cdata", 1, 100, 0},
 }
