@@ -34,7 +34,7 @@ func newGoProducer(t *testing.T, h *cdevice.CArrowAsyncDeviceStreamHandler) *goP
 	t.Helper()
 	p := &goProducer{handler: h, request: func(int64) {}, cancel: func() {}}
 	p.c = bridge.NewProducer(p, int32(device.CPU), nil)
-	t.Cleanup(func() { bridge.FreeProducer(p.c) })
+	t.Cleanup(func() { bridge.EndProducer(p.c) })
 	return p
 }
 

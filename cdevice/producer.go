@@ -341,7 +341,7 @@ func (p *producer) drop() {
 		return
 	}
 	if p.c != nil {
-		bridge.FreeProducer(p.c)
+		bridge.EndProducer(p.c)
 	}
 	asyncProducers.Add(-1)
 }

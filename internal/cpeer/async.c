@@ -184,21 +184,65 @@ static void* call_producer(void* argument) {
   return NULL;
 }
 
-static int call_on_threads(struct call call, int threads) {
+static int run_on_threads(void* (*run)(void*), void* argument, int threads) {
   pthread_t started[64];
   int err = 0, n = 0;
-  for (; n < threads && n < 64 && err == 0; n++) err = pthread_create(&started[n], NULL, call_producer, &call);
+  for (; n < threads && n < 64 && err == 0; n++) err = pthread_create(&started[n], NULL, run, argument);
   if (err != 0) n--;
   for (int i = 0; i < n; i++) pthread_join(started[i], NULL);
   return err;
 }
 
 int cpeer_cancel_on_threads(struct ArrowAsyncProducer* p, int threads) {
-  return call_on_threads((struct call){p, 0}, threads);
+  return run_on_threads(call_producer, &(struct call){p, 0}, threads);
 }
 
 int cpeer_request_on_threads(struct ArrowAsyncProducer* p, int64_t n, int threads) {
-  return call_on_threads((struct call){p, n}, threads);
+  return run_on_threads(call_producer, &(struct call){p, n}, threads);
+}
+
+struct all {
+  struct ArrowAsyncProducer** producers;
+  int64_t n;
+};
+
+static void* call_all(void* argument) {
+  const struct all* all = argument;
+  for (int64_t i = 0; i < all->n; i++) {
+    struct ArrowAsyncProducer* p = all->producers[i];
+    p->request(p, 1);
+    p->cancel(p);
+  }
+  return NULL;
+}
+
+int cpeer_call_all_on_threads(struct ArrowAsyncProducer** all, int64_t n, int threads) {
+  return run_on_threads(call_all, &(struct all){all, n}, threads);
+}
+
+struct load {
+  pthread_t threads[8];
+  int n, over;
+};
+
+static void* burn(void* argument) {
+  const struct load* load = argument;
+  while (!__atomic_load_n(&load->over, __ATOMIC_RELAXED)) {
+  }
+  return NULL;
+}
+
+void* cpeer_load_begin(int threads) {
+  struct load* load = calloc(1, sizeof *load);
+  while (load->n < threads && load->n < 8 && pthread_create(&load->threads[load->n], NULL, burn, load) == 0) load->n++;
+  return load;
+}
+
+void cpeer_load_end(void* begun) {
+  struct load* load = begun;
+  __atomic_store_n(&load->over, 1, __ATOMIC_RELAXED);
+  for (int i = 0; i < load->n; i++) pthread_join(load->threads[i], NULL);
+  free(load);
 }
 
 /* The producer. */

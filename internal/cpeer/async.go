@@ -159,6 +159,19 @@ func (p Producers) CancelOnThreads(threads int) error {
 	return waited(C.cpeer_cancel_on_threads(p.p, C.int(threads)))
 }
 
+// CallAllOnThreads calls request, then cancel, of all producers, on each of so many new threads at
+// once, 64 at most.
+func CallAllOnThreads(all []Producers, threads int) error {
+	structs := (**C.struct_ArrowAsyncProducer)(unsafe.Pointer(unsafe.SliceData(all)))
+	return waited(C.cpeer_call_all_on_threads(structs, C.int64_t(len(all)), C.int(threads)))
+}
+
+// Load keeps so many new threads busy, 8 at most, until the returned function is called.
+func Load(threads int) (end func()) {
+	load := C.cpeer_load_begin(C.int(threads))
+	return func() { C.cpeer_load_end(load) }
+}
+
 // In says what a [Producer] does in request and cancel.
 type In int
 

@@ -54,6 +54,11 @@ void cpeer_request(struct ArrowAsyncProducer* p, int64_t n);
 void cpeer_cancel(struct ArrowAsyncProducer* p);
 int cpeer_cancel_on_threads(struct ArrowAsyncProducer* p, int threads);
 int cpeer_request_on_threads(struct ArrowAsyncProducer* p, int64_t n, int threads);
+/* Calls request, then cancel, of n producers, on each of so many threads at once. */
+int cpeer_call_all_on_threads(struct ArrowAsyncProducer** all, int64_t n, int threads);
+/* Threads that keep a core busy, until they are ended. */
+void* cpeer_load_begin(int threads);
+void cpeer_load_end(void* load);
 int cpeer_extract(const struct ArrowAsyncTask* task, struct ArrowDeviceArray* out);
 
 /* What request and cancel of a producer do besides counting. */
