@@ -194,7 +194,7 @@ func TestAsyncStreamRequestsFitAnInt64(t *testing.T) {
 	require.Zero(t, p.begin())
 	p.send(2)
 	p.take(2)
-	assert.EqualValues(t, 1<<20+2, p.Calls().Requested)
+	require.NoError(t, p.WaitRequested(1<<20+2))
 }
 
 // The first error counts, and Close silences all.
