@@ -120,8 +120,8 @@ func hammerLock(t *testing.T, random *rand.Rand, tree cpeer.Tree, s *arrow.Schem
 	})
 }
 
-// stuck is a stream whose producer does not return from request, until Let.
-func stuck(t *testing.T, ctx context.Context) *peer {
+// stuckInRequest is a stream whose producer does not return from request, until Let.
+func stuckInRequest(t *testing.T, ctx context.Context) *peer {
 	t.Helper()
 	p := consumed(t, ctx, cdevice.AsyncOptions{QueueSize: 1})
 	require.Zero(t, p.begin())
@@ -156,7 +156,7 @@ func returns(t *testing.T, what string, f func()) {
 // A producer that releases without a word before, under the lock that its request waits for. It
 // hangs until the lock is free, which is never; the loop and Close do not.
 func TestAsyncStreamIsClosedThoughReleaseAndRequestWaitForEachOther(t *testing.T) {
-	p := stuck(t, soon(t))
+	p := stuckInRequest(t, soon(t))
 	released := make(chan struct{})
 	go func() { p.Release(); close(released) }()
 	returns(t, "the loop", func() {
@@ -195,7 +195,7 @@ func TestAsyncStreamIsClosedThoughReleaseAndCancelWaitForEachOther(t *testing.T)
 func TestAsyncStreamEndsWithItsContextThoughItsProducerDoesNotReturn(t *testing.T) {
 	ctx, cancel := context.WithCancel(background)
 	defer cancel()
-	p := stuck(t, ctx)
+	p := stuckInRequest(t, ctx)
 	result := make(chan error)
 	go func() { _, err := p.all(); result <- err }()
 	begun := time.Now()
@@ -217,7 +217,7 @@ func TestAsyncStreamLastCallbacksEndBesideACallThatWaitsForThem(t *testing.T) {
 		"a wrong begin": func(p *peer) { p.InRequest(cpeer.InNothing); p.Let(); assert.NotZero(p.t, p.begin()) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := stuck(t, soon(t))
+			p := stuckInRequest(t, soon(t))
 			returns(t, name, func() { row(p) })
 			released := make(chan struct{})
 			p.InRequest(cpeer.InNothing)

@@ -13,6 +13,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/handle"
+	"github.com/arrowdevice/arrowdevice/internal/live"
 	"github.com/arrowdevice/arrowdevice/internal/schema"
 )
 
@@ -24,6 +25,7 @@ type consumer struct {
 	word    handle.Word
 	pins    runtime.Pinner // of the handler, which C keeps the address of
 	unwatch func() bool    // forgets the context
+	origin  *live.Object
 
 	// calling is full while the producer is called: one call at a time. No callback of
 	// ours fills it but on_schema, which makes the first call, and those that wait for the last
@@ -70,7 +72,12 @@ func newConsumer(ctx context.Context, handler *CArrowAsyncDeviceStreamHandler, o
 	c.pins.Pin(handler) // and c is reachable by its handle
 	c.word = bridge.ExportHandler(c, handler)
 	asyncStreams.Add(1)
-	c.unwatch = context.AfterFunc(ctx, c.stopWithContext)
+	c.origin = live.Add("AsyncStream")
+	c.unwatch = context.AfterFunc(ctx, func() {
+		goroutines.Add(1)
+		defer goroutines.Add(-1)
+		c.stopWithContext()
+	})
 	return c
 }
 

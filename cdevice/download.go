@@ -66,8 +66,8 @@ func (d *downloader) copy(ctx context.Context, list []device.Range) error {
 const downloadPiece = 16 << 20
 
 // staged copies to page-locked memory, and from there by the host, one piece while the next
-// one comes: the driver would not return from a copy to plain memory before it is done,
-// whatever ctx says.
+// one comes: the driver returns from a copy to plain memory only when it is done, even if
+// ctx has ended.
 func (d *downloader) staged(ctx context.Context, list []device.Range) error {
 	var before *piece
 	for len(list) > 0 || before != nil {
@@ -115,22 +115,9 @@ func (d *downloader) start(ctx context.Context, list []device.Range) (*piece, []
 	}
 	err = d.dev.Copy(in, d.stream)
 	if err == nil && len(rest) > 0 {
-		p.done, err = d.mark()
+		p.done, err = eventAfter(d.stream)
 	}
 	return p, rest, err
-}
-
-// mark returns an event behind the work on the stream so far.
-func (d *downloader) mark() (device.Event, error) {
-	e, err := d.stream.Device().NewEvent()
-	if err != nil {
-		return nil, err
-	}
-	if err := d.stream.Record(e); err != nil {
-		closeEvent(e)
-		return nil, err
-	}
-	return e, nil
 }
 
 // finish waits for the piece, if there is one, and copies it to where it belongs.

@@ -7,7 +7,7 @@ import (
 // CountNulls is the number of nulls, counted where nobody knows it: the bitmap is read,
 // for which it waits for the array's event. ctx ends the wait.
 func (a *Array) CountNulls(ctx context.Context) (int64, error) {
-	if a.refs.Load() <= 0 {
+	if !a.refs.Alive() {
 		return 0, readReleased("Array")
 	}
 	counted, err := countNulls(ctx, a.mem, a.place, []node{a.node}, false)
@@ -46,7 +46,7 @@ func countNulls(ctx context.Context, mem *memoryOwner, at place, nodes []node, a
 		first := n.offset / 8
 		r.add(&bitmaps[i], first, bitBytes(n.offset+n.length)-first)
 	}
-	read, err := r.fetch(ctx, dev, at, mem)
+	read, err := r.fetch(ctx, dev, at, mem, nil)
 	if err != nil {
 		return nil, err
 	}

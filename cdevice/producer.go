@@ -13,6 +13,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/handle"
+	"github.com/arrowdevice/arrowdevice/internal/live"
 	"github.com/arrowdevice/arrowdevice/internal/schema"
 )
 
@@ -25,6 +26,7 @@ type producer struct {
 	opts    AsyncProducerOptions
 	c       *abi.ArrowAsyncProducer // until the last reference is gone
 	wake    chan struct{}           // of the goroutine: something happened
+	origin  *live.Object
 
 	given    *given
 	metadata []byte // of a task
@@ -104,12 +106,12 @@ func (p *producer) take() *batches {
 	p.mu.Lock()
 	p.refs++
 	p.mu.Unlock()
-	go func() {
+	background(func() {
 		defer p.drop()
 		defer close(b.got) // without an answer, where the reader's code ends the goroutine
 		defer quietly(p.reader.Release)
 		b.run(&p.reader.r)
-	}()
+	})
 	return b
 }
 
@@ -125,7 +127,7 @@ func (b *batches) run(r *reader[*RecordBatch]) {
 		select {
 		case b.got <- next:
 		case <-b.stop:
-			drop(next)
+			next.drop()
 			return
 		}
 	}
@@ -142,7 +144,7 @@ func (p *producer) produce(b *batches) error {
 	have := false
 	defer func() {
 		if have {
-			drop(next)
+			next.drop()
 		}
 	}()
 	if ok, err := p.begin(); !ok {
@@ -352,6 +354,7 @@ func (p *producer) drop() {
 	if p.c != nil {
 		bridge.EndProducer(p.c)
 	}
+	p.origin.Remove()
 	asyncProducers.Add(-1)
 }
 

@@ -110,6 +110,7 @@ func (c *consumer) Release() {
 		defer func() { <-c.calling }()
 	}
 	c.pins.Unpin()
+	c.origin.Remove()
 	asyncStreams.Add(-1) // before Close returns
 	close(c.over)
 }
