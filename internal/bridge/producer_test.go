@@ -152,6 +152,8 @@ func TestStragglersCallWhileChunksAreReplaced(t *testing.T) {
 	var stragglers, makers sync.WaitGroup
 	for g := range latest {
 		latest[g].Store(ended(t, 1, &calls)[0])
+	}
+	for g := range latest {
 		makers.Go(func() {
 			for range 2 * ProducersPerChunk() {
 				p := NewProducer(nested{func() { calls.Add(1) }}, 1, []byte{1})
