@@ -293,8 +293,8 @@ func applyImportOptions(mem *memoryOwner, at place, nodes []node, name func(i in
 	var o importOptions
 	for _, opt := range opts {
 		opt(&o)
+		mem.releaseWith = o.releaseWith // the next option may panic
 	}
-	mem.releaseWith = o.releaseWith
 	if o.dev != nil {
 		if at.dev, err = o.deviceFor(at.id); err != nil {
 			return at, err

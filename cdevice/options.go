@@ -68,11 +68,15 @@ func (o *importOptions) release(callback func()) {
 	}
 }
 
-// discard releases an array that is not imported.
+// discard releases an array that is not imported. The struct is moved first: ReleaseWith may
+// call the release callback when the caller's memory holds something else.
 func (o *importOptions) discard(arr *CArrowDeviceArray) {
-	if arr != nil && arr.Array.Release != 0 {
-		o.release(func() { releaseArray(&arr.Array) })
+	if arr == nil || arr.Array.Release == 0 {
+		return
 	}
+	mem := adopt(&arr.Array)
+	mem.releaseWith = o.releaseWith
+	mem.Release()
 }
 
 // discard releases an array that could not be imported, with these options.
@@ -106,7 +110,8 @@ func (o *importOptions) deviceFor(declared device.ID) (device.Device, error) {
 
 // ReleaseWith runs the producer's release callback through f, which calls release
 // once, at any time and on any thread: for producers that ask for more than the
-// specification does. [ReleaseWithGIL] is one such f.
+// specification does. [ReleaseWithGIL] is one such f. It holds for input that is refused,
+// too: the caller's struct is marked released when the import returns, whenever f releases.
 func ReleaseWith(f func(release func())) ImportOption {
 	return func(o *importOptions) { o.releaseWith = f }
 }
