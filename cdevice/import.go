@@ -111,6 +111,7 @@ func placeOf(arr *CArrowDeviceArray) place {
 	at := place{id: device.ID{Type: device.Type(arr.DeviceType), Ordinal: arr.DeviceID}, event: arr.SyncEvent}
 	if at.id.Type == device.CPU {
 		at.id.Ordinal = device.NoOrdinal // some producers number the CPU
+		at.event = 0                     // see checkEvent
 	}
 	return at
 }
@@ -143,7 +144,7 @@ func importColumns(arr *CArrowDeviceArray, s *arrow.Schema) ([]node, error) {
 			columns[i] = columns[i].slice(0, root.Length)
 		}
 	}
-	return columns, nil
+	return columns, checkEvent(arr, columns)
 }
 
 // countColumns is how many nodes the columns of a batch have.
@@ -184,7 +185,7 @@ func importRoot(arr *CArrowDeviceArray, dt arrow.DataType) ([]node, error) {
 	if err := im.node(&root[0], &arr.Array, dt); err != nil {
 		return nil, within(arrayRoot(0), err)
 	}
-	return root, nil
+	return root, checkEvent(arr, root)
 }
 
 // importer makes nodes of C structs, guided by the type: a struct is read only
