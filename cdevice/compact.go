@@ -350,7 +350,7 @@ func (c *compactor) denseUnion(n *node, dt arrow.UnionType, out *compact) error 
 		child := dt.ChildIDs()
 		for i, id := range ids {
 			if id < 0 || child[id] == arrow.InvalidUnionChildID {
-				return invalid(opRead, fmt.Sprintf("type_ids[%d]", i), id, fmt.Sprintf("a type id of %s", dt))
+				return invalid(opRead, fmt.Sprintf("type_ids[%d]", i), id, fmt.Sprintf("a type id of %s", typeText(dt)))
 			}
 			used[child[id]].add(int64(src[i]), int64(src[i])+1)
 		}

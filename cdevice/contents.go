@@ -231,7 +231,7 @@ func checkUnion(n *node, dt arrow.UnionType) error {
 	var last [int(arrow.MaxUnionTypeCode) + 1]int32
 	for i, id := range ids {
 		if id < 0 || children[id] == arrow.InvalidUnionChildID {
-			return invalid(opImport, fmt.Sprintf("type_ids[%d]", i), id, fmt.Sprintf("a type id of %s", dt))
+			return invalid(opImport, fmt.Sprintf("type_ids[%d]", i), id, fmt.Sprintf("a type id of %s", typeText(dt)))
 		}
 		if offsets == nil {
 			continue

@@ -230,7 +230,7 @@ func (im *importer) node(n *node, a *abi.ArrowArray, dt arrow.DataType) error {
 func (im *importer) children(n *node, a *abi.ArrowArray, st arrow.DataType) error {
 	if n.layout.store == storeDictionary {
 		if a.Dictionary == 0 {
-			return invalid(opImport, "dictionary", "NULL", fmt.Sprintf("a struct for %s", st))
+			return invalid(opImport, "dictionary", "NULL", fmt.Sprintf("a struct for %s", typeText(st)))
 		}
 		if err := checkChildren(a, 0, st); err != nil {
 			return err
@@ -239,7 +239,7 @@ func (im *importer) children(n *node, a *abi.ArrowArray, st arrow.DataType) erro
 		return within("dictionary", im.child(&n.children[0], a.Dictionary, childType(st, 0), 0))
 	}
 	if a.Dictionary != 0 {
-		return invalid(opImport, "dictionary", hex(a.Dictionary), fmt.Sprintf("NULL for %s", st))
+		return invalid(opImport, "dictionary", hex(a.Dictionary), fmt.Sprintf("NULL for %s", typeText(st)))
 	}
 	count := n.layout.childCount(st)
 	if err := checkChildren(a, count, st); err != nil || count == 0 {
@@ -248,7 +248,7 @@ func (im *importer) children(n *node, a *abi.ArrowArray, st arrow.DataType) erro
 	n.children = take(&im.nodes, count)
 	least, ok := childLength(st, a.Offset+a.Length)
 	if !ok {
-		return invalid(opImport, "length", n.length, fmt.Sprintf("fewer elements than int64 can count the values of, for %s", st))
+		return invalid(opImport, "length", n.length, fmt.Sprintf("fewer elements than int64 can count the values of, for %s", typeText(st)))
 	}
 	for i, addr := range abi.Slice[uintptr](a.Children, count) {
 		if err := im.child(&n.children[i], addr, childType(st, i), least); err != nil {

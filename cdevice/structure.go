@@ -99,7 +99,7 @@ func checkBatchRoot(a *abi.ArrowArray, columns int) error {
 
 func checkChildren(a *abi.ArrowArray, want int, what any) error {
 	if a.NChildren != int64(want) {
-		return invalid(opImport, "n_children", a.NChildren, fmt.Sprintf("%d for %s", want, what))
+		return invalid(opImport, "n_children", a.NChildren, fmt.Sprintf("%d for %s", want, typeText(what)))
 	}
 	if want > 0 && (a.Children == 0 || a.Children%sizeofPointer != 0) {
 		return invalid(opImport, "children", hex(a.Children), fmt.Sprintf("an array of %d pointers", want))
@@ -143,9 +143,9 @@ func checkCounts(a *abi.ArrowArray, st arrow.DataType, l *layout) error {
 
 func wantBuffers(l *layout, st arrow.DataType) string {
 	if l.store == storeView {
-		return fmt.Sprintf("at least %d for %s", l.buffers, st)
+		return fmt.Sprintf("at least %d for %s", l.buffers, typeText(st))
 	}
-	return fmt.Sprintf("%d for %s", l.buffers, st)
+	return fmt.Sprintf("%d for %s", l.buffers, typeText(st))
 }
 
 func bitmapOf(l *layout, buffers []uintptr) uintptr {

@@ -127,10 +127,16 @@ var (
 	byKey  = map[key]*format{}
 )
 
+// maxHead is how long a format is, up to its parameters.
+const maxHead = 4
+
 func init() {
 	for i := range formats {
 		f := &formats[i]
 		byText[f.text] = f
+		if len(f.text) > maxHead {
+			panic("schema: a format longer than maxHead: " + f.text)
+		}
 		for _, dt := range f.types {
 			byKey[keyOf(dt)] = f
 		}
