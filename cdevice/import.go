@@ -312,6 +312,12 @@ func applyImportOptions(mem *memoryOwner, at place, nodes []node, name func(i in
 
 // checkImported checks the contents, once they are there.
 func checkImported(mem *memoryOwner, at place, nodes []node, name func(i int) string, ctx context.Context) error {
+	if ctx == nil {
+		return invalid(opImport, "WithFullValidation.ctx", "nil", "a context")
+	}
+	if err := contextError(ctx, opImport); err != nil {
+		return err
+	}
 	if !at.hostReadable() {
 		return probeImported(ctx, mem, at, nodes, name)
 	}
@@ -321,11 +327,12 @@ func checkImported(mem *memoryOwner, at place, nodes []node, name func(i int) st
 	if err := at.wait(ctx); err != nil {
 		return err
 	}
+	v := newValidator(ctx)
 	for i := range nodes {
-		if err := probeHost(&nodes[i]); err != nil {
+		if err := v.probeHost(&nodes[i]); err != nil {
 			return within(name(i), err)
 		}
-		if err := checkContents(&nodes[i]); err != nil {
+		if err := v.contents(&nodes[i]); err != nil {
 			return within(name(i), during(opImport, err))
 		}
 	}
