@@ -64,6 +64,7 @@ func probeImported(ctx context.Context, mem *memoryOwner, at place, nodes []node
 		return fieldError(opImport, "ArrowDeviceArray", nil, nil, err)
 	}
 	defer src.close()
+	src.pace = &p.pace
 	trees, err := src.compact(name, false)
 	if err != nil {
 		return during(opImport, err)
