@@ -357,7 +357,7 @@ func damageValid(r *rand.Rand, n *foreignNode, bitmap []byte) {
 			return
 		}
 		for i := range bitmap[:64] {
-			bitmap[i] = byte(r.Uint32()) | byte(r.Uint32())
+			bitmap[i] = byte(r.Uint32() | r.Uint32())
 			if r.IntN(2) == 0 {
 				bitmap[i] = 0xff
 			}
