@@ -57,6 +57,13 @@ func TestFailedImportMovesTheStruct(t *testing.T) {
 			cdevice.ReleaseCArrowSchema(s)
 			return f.importWith(s, opts...)
 		}, nil},
+		"a plain struct": {damage, func(_ *testing.T, f *foreignArray, opts []cdevice.ImportOption) (imported, error) {
+			plain := (*cdata.CArrowArray)(abi.Pointer(addressOf(&f.device.Array)))
+			if f.schema != nil {
+				return orNil(cdevice.ImportPlainRecordBatchWithSchema(plain, f.schema, opts...))
+			}
+			return orNil(cdevice.ImportPlainArrayWithType(plain, f.field.Type, opts...))
+		}, nil},
 		"no type": {none, func(_ *testing.T, f *foreignArray, opts []cdevice.ImportOption) (imported, error) {
 			if f.schema != nil {
 				return orNil(cdevice.ImportRecordBatchWithSchema(f.device, nil, opts...))

@@ -39,12 +39,14 @@ func TestLongTextOfAProducerIsCut(t *testing.T) {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
-			s := newScript(t).failing(0, int(syscall.EIO), row.text)
-			_, err := numbersOf(t, s.reader(t).All())
-			var se *cdevice.StreamError
-			require.ErrorAs(t, err, &se)
-			assert.True(t, row.imported == se.Message, "%d bytes, want %d", len(se.Message), len(row.imported))
-
+			failing := func() *script { return newScript(t).failing(0, int(syscall.EIO), row.text) }
+			var err error
+			for _, r := range []*cdevice.RecordReader{failing().reader(t), failing().plainReader(t)} {
+				_, err = numbersOf(t, r.All())
+				var se *cdevice.StreamError
+				require.ErrorAs(t, err, &se)
+				assert.True(t, row.imported == se.Message, "%d bytes, want %d", len(se.Message), len(row.imported))
+			}
 			p := consumed(t, soon(t), cdevice.AsyncOptions{})
 			require.Zero(t, p.begin())
 			p.Error(5, row.text, nil)
