@@ -39,9 +39,11 @@ func TestLongTextOfAProducerIsCut(t *testing.T) {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
-			failing := func() *script { return newScript(t).failing(0, int(syscall.EIO), row.text) }
+			code := int(syscall.EIO)
 			var err error
-			for _, r := range []*cdevice.RecordReader{failing().reader(t), failing().plainReader(t)} {
+			for _, r := range []*cdevice.RecordReader{
+				newScript(t).failing(0, code, row.text).reader(t), newPlainScript(t).failing(0, code, row.text).plainReader(t),
+			} {
 				_, err = numbersOf(t, r.All())
 				var se *cdevice.StreamError
 				require.ErrorAs(t, err, &se)

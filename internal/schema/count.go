@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/apache/arrow-go/v18/arrow"
-
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 )
 
@@ -51,7 +49,7 @@ func (c *counter) count(s *abi.ArrowSchema, depth int) error {
 	if s.Dictionary == 0 {
 		return nil
 	}
-	if !arrow.IsInteger(row.types[0].ID()) {
+	if !row.indices {
 		return errElsewhere
 	}
 	if c.left--; c.left < 0 {
