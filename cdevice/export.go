@@ -112,7 +112,7 @@ func export(root *node, mem *memoryOwner, at place, out *CArrowDeviceArray, outS
 			return err
 		}
 	}
-	block, err := exportStructs(root, mem, event, &out.Array, outSchema, exportSchema)
+	block, err := exportStructs(exportedDeviceKind, root, mem, event, &out.Array, outSchema, exportSchema)
 	if err != nil {
 		closeEvent(event)
 		return err
@@ -130,17 +130,17 @@ func export(root *node, mem *memoryOwner, at place, out *CArrowDeviceArray, outS
 
 // exportStructs fills *out with a tree and *outSchema, unless it is nil, with its schema.
 // Before all that can fail is done, it writes neither.
-func exportStructs(root *node, mem *memoryOwner, event device.Event, out *abi.ArrowArray, outSchema *cdata.CArrowSchema,
+func exportStructs(kind string, root *node, mem *memoryOwner, event device.Event, out *abi.ArrowArray, outSchema *cdata.CArrowSchema,
 	exportSchema func(*abi.ArrowSchema) error,
 ) (*exportBlock, error) {
 	if outSchema == nil {
-		return exportTree(root, mem, event, out)
+		return exportTree(kind, root, mem, event, out)
 	}
 	var s abi.ArrowSchema // on the heap, and so only where there is a schema
 	if err := exportSchema(&s); err != nil {
 		return nil, err
 	}
-	block, err := exportTree(root, mem, event, out)
+	block, err := exportTree(kind, root, mem, event, out)
 	if err != nil {
 		bridge.CallSchemaRelease(&s)
 		return nil, err
@@ -189,6 +189,12 @@ func (e *exportedEvent) Release() {
 	(*exportedOwner)(e.mem).Release()
 }
 
+// What lists of live objects call an exported tree.
+const (
+	exportedDeviceKind = "exported ArrowDeviceArray"
+	exportedPlainKind  = "exported ArrowArray"
+)
+
 // exportedArrays counts the trees that a consumer has not released.
 var exportedArrays atomic.Int64
 
@@ -222,8 +228,8 @@ const (
 )
 
 // exportTree makes the C structs of a tree and fills *out. The error, where there is no
-// memory, comes with nothing written.
-func exportTree(root *node, mem *memoryOwner, event device.Event, out *abi.ArrowArray) (*exportBlock, error) {
+// memory, comes with nothing written. kind is for lists of live objects.
+func exportTree(kind string, root *node, mem *memoryOwner, event device.Event, out *abi.ArrowArray) (*exportBlock, error) {
 	var size treeSize
 	size.addChildren(root)
 	mem.retain() // the exported struct's, until its last release
@@ -236,9 +242,9 @@ func exportTree(root *node, mem *memoryOwner, event device.Event, out *abi.Arrow
 	exportedArrays.Add(1)
 	block.Live = int64(size.structs) + 1
 	if event == nil {
-		block.Handle = handle.New((*exportedOwner)(mem))
+		block.Handle = handle.New(traced(kind, (*exportedOwner)(mem)))
 	} else {
-		block.Handle = handle.New(&exportedEvent{mem, event})
+		block.Handle = handle.New(traced(kind, &exportedEvent{mem, event}))
 		block.event = event.Handle()
 	}
 	block.noBuffer = 0

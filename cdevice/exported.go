@@ -8,19 +8,21 @@ import (
 	"sync/atomic"
 
 	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/live"
 )
 
 var exportedStreams atomic.Int64
 
 // outStruct is the struct that get_next of a stream of ours fills.
 type outStruct struct {
-	name string
-	end  func(out uintptr) // marks the struct at an address released: the end of the stream
+	stream string // the struct of the stream
+	name   string
+	end    func(out uintptr) // marks the struct at an address released: the end of the stream
 }
 
 var (
-	deviceOut = &outStruct{"ArrowDeviceArray", func(out uintptr) { *abi.At[abi.ArrowDeviceArray](out) = abi.ArrowDeviceArray{} }}
-	plainOut  = &outStruct{"ArrowArray", func(out uintptr) { *abi.At[abi.ArrowArray](out) = abi.ArrowArray{} }}
+	deviceOut = &outStruct{"ArrowDeviceArrayStream", "ArrowDeviceArray", func(out uintptr) { *abi.At[abi.ArrowDeviceArray](out) = abi.ArrowDeviceArray{} }}
+	plainOut  = &outStruct{"ArrowArrayStream", "ArrowArray", func(out uintptr) { *abi.At[abi.ArrowArray](out) = abi.ArrowArray{} }}
 )
 
 // exported is the Go side of a stream of ours, whichever kind: a bridge.Stream.
@@ -32,6 +34,7 @@ type exported[T counted] struct {
 	array  func(item T, out uintptr) error // exports an item to the struct at an address
 	failed atomic.Pointer[streamEnd]       // a batch that could not be exported ended the stream
 	text   lastError
+	origin *live.Object
 }
 
 // start takes a reference to the reader, which the release of the stream gives back.
@@ -40,6 +43,7 @@ func (s *exported[T]) start() error {
 		return exportReleased("reader")
 	}
 	exportedStreams.Add(1)
+	s.origin = live.Add("exported " + s.out.stream)
 	return nil
 }
 
@@ -60,7 +64,7 @@ func (s *exported[T]) GetNext(out uintptr) int {
 		if end := s.failed.Load(); end != nil {
 			return end.err
 		}
-		if s.ready != nil {
+		if s.ready != nil && s.reader.end.Load() == nil {
 			if err := s.ready(); err != nil {
 				return s.fail(err)
 			}
@@ -93,6 +97,7 @@ func (s *exported[T]) GetLastError() uintptr { return s.text.address() }
 // call the release callback of a producer.
 func (s *exported[T]) Release() {
 	defer exportedStreams.Add(-1)
+	defer s.origin.Remove()
 	s.text.close()
 	s.reader.release()
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
+	"github.com/arrowdevice/arrowdevice/internal/live"
 	"github.com/arrowdevice/arrowdevice/internal/schema"
 )
 
@@ -184,7 +185,8 @@ func prefetch[T counted](from *function[T], depth int) supply[T] {
 // cStream is a stream that another library exported, with the options of its import.
 type cStream struct {
 	foreign
-	opts importOptions
+	opts   importOptions
+	origin *live.Object
 }
 
 var importedStreams atomic.Int64
@@ -193,6 +195,7 @@ var importedStreams atomic.Int64
 func openStream(from foreign, opts []ImportOption) (*cStream, error) {
 	c := &cStream{foreign: from}
 	importedStreams.Add(1)
+	c.origin = live.Add("imported " + c.name())
 	done := false
 	defer func() { // also when an option panics
 		if !done {
@@ -243,6 +246,7 @@ func (c *cStream) failed(callback string, code int) error {
 func (c *cStream) release() {
 	c.opts.release(func() {
 		c.foreign.release()
+		c.origin.Remove()
 		importedStreams.Add(-1)
 	})
 }

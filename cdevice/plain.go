@@ -63,7 +63,7 @@ func ExportPlainRecordBatch(ctx context.Context, batch *RecordBatch, out *cdata.
 		return err
 	}
 	root := node{layout: &layouts[storeStruct], length: batch.rows, children: batch.columns}
-	_, err := exportStructs(&root, batch.mem, nil, arrayMirror(out), outSchema, func(s *abi.ArrowSchema) error {
+	_, err := exportStructs(exportedPlainKind, &root, batch.mem, nil, arrayMirror(out), outSchema, func(s *abi.ArrowSchema) error {
 		return schema.ExportSchema(batch.schema, s)
 	})
 	return err
@@ -84,7 +84,7 @@ func ExportPlainArray(ctx context.Context, array *Array, out *cdata.CArrowArray,
 	if err := readyForPlain(ctx, "Array", array.place, out, opts); err != nil {
 		return err
 	}
-	_, err := exportStructs(&array.node, array.mem, nil, arrayMirror(out), outSchema, func(s *abi.ArrowSchema) error {
+	_, err := exportStructs(exportedPlainKind, &array.node, array.mem, nil, arrayMirror(out), outSchema, func(s *abi.ArrowSchema) error {
 		return schema.Export(array.field, s)
 	})
 	return err
