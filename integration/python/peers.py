@@ -2,6 +2,7 @@
 takes a stream in its own way and gives it back in its own way."""
 
 import dataclasses
+import functools
 
 import duckdb
 import nanoarrow
@@ -45,9 +46,25 @@ class Peer:
         return self.name
 
 
+@functools.cache
+def database():
+    return duckdb.connect()
+
+
 def relation(source):
-    """A lazy relation, on a connection of its own: a connection has one open result at a time."""
-    return duckdb.connect().sql("from source")
+    """A lazy relation, on a cursor of its own: a connection has one open result at a time."""
+    return database().cursor().sql("from source")
+
+
+def duckdb_bytes():
+    """The memory of DuckDB's that is in use."""
+    return database().execute("select sum(memory_usage_bytes)::bigint from duckdb_memory()").fetchone()[0]
+
+
+def close():
+    """Ends the database. Afterwards there is a new one."""
+    database().close()
+    database.cache_clear()
 
 
 class Batches:
