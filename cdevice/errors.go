@@ -83,4 +83,5 @@ const (
 	opSlice  = "slice"
 	opSelect = "select"
 	opColumn = "column"
+	opClose  = "close"
 )
