@@ -60,6 +60,26 @@ def test_go_arrives_in_a_peer(peer, name):
             assert schema == as_pyarrow[1], variant
 
 
+MADE = {  # of the types that a peer does not have
+    (peers.POLARS, "utf8"): pa.string_view(),
+    (peers.POLARS, "binary"): pa.binary_view(),
+    (peers.POLARS, "date64"): pa.timestamp("ms"),
+    (peers.POLARS, "time32_s"): pa.time64("ns"),
+    (peers.POLARS, "extension_uuid"): pa.binary_view(),
+    (peers.DUCKDB, "duration_us"): pa.month_day_nano_interval(),
+    (peers.DUCKDB, "timestamp_us_zone"): pa.timestamp("us", "Etc/UTC"),
+    (peers.DUCKDB, "dictionary_int8"): pa.string(),
+    (peers.DUCKDB, "run_end_encoded_int32"): pa.string(),
+}
+
+
+@pytest.mark.parametrize("peer, name", MADE, ids=str)
+def test_types_that_a_peer_makes(peer, name):
+    with GoBatch.make(name, "nulls") as item, GoStream.of([item]) as go:
+        _, schema = held(peer, peers.Hidden(go), name)
+    assert schema.types == [MADE[peer, name]] * 2
+
+
 @each_type
 def test_a_peer_arrives_in_go(peer, name):
     """With the memory that the peer gave, the values and the types."""
