@@ -41,6 +41,17 @@ def nothing_leaks(request):
         assert gosource.settled(count, before) == before, "something is not released"
 
 
+@pytest.fixture(scope="session", autouse=True)
+def nothing_is_left(request):
+    """At the end of the whole run every counter of Go and of C++ is at zero, and PyArrow has
+    what it had at the start, which modules hold."""
+    at_first = pa.total_allocated_bytes()
+    yield
+    if not request.session.testsfailed:
+        ended = {name: 0 for name in alive()} | {"pyarrow_bytes": at_first}
+        assert gosource.settled(alive, ended) == ended
+
+
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item, call):
     outcome = yield

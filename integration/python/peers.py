@@ -17,7 +17,7 @@ VIEWS = {"binary_view", "utf8_view"}
 DURATIONS = {"duration_s", "duration_ms", "duration_us", "duration_ns"}
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Peer:
     """take makes an object of the peer's own of an object with __arrow_c_stream__; rows are its
     Python values. The sets hold names of arrays.CASES, or pairs of a name and a variant."""
