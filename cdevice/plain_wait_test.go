@@ -177,11 +177,10 @@ func (stuckDevice) ID() device.ID                           { return stuck }
 func (stuckDevice) HostReadable() bool                      { return true }
 func (stuckDevice) WrapEvent(uintptr) (device.Event, error) { return stuckEvent{new(testEvent)}, nil }
 
-var stuck = device.ID{Type: device.OneAPI, Ordinal: 0}
-
+var stuck = device.ID{Type: device.OneAPI, Ordinal: 77} // other tests know of no such device
 func init() {
 	device.Register(device.OneAPI, func(ordinal int64) (device.Device, error) {
-		if ordinal != 0 {
+		if ordinal != stuck.Ordinal {
 			return nil, device.ErrNotSupported
 		}
 		return stuckDevice{device.Host()}, nil
