@@ -45,11 +45,11 @@ def test_what_fails_in_go_ends_a_scan_of_polars():
 
 @pytest.mark.parametrize("prefetch", [0, 2])
 def test_what_fails_in_duckdb_is_an_error_in_go(prefetch):
-    """A query fails while Go reads it; and again when it is asked again."""
+    """A query fails while Go reads it, which may be before the first batch: DuckDB is ahead. And
+    again when it is asked again."""
     with duckdb.connect() as connection:
         query = connection.sql("select case when i >= 700000 then error('no such row') else i end i from range(1000000) t(i)")
         with GoStream.from_arrow(query, prefetch=prefetch) as go:
-            go.next().release()
             for _ in range(2):
                 with pytest.raises(GoError, match=r"ArrowArrayStream\.get_next: .*\(errno 5\): Invalid Input Error: no such row"):
                     while item := go.next():
