@@ -224,7 +224,9 @@ func (im *importer) node(n *node, a *abi.ArrowArray, dt arrow.DataType) error {
 	}
 	n.dtype, n.layout, n.length, n.offset = dt, l, a.Length, a.Offset
 	n.dropEmptyOffset()
-	n.buffers = abi.Slice[uintptr](a.Buffers, int(a.NBuffers))
+	if l.store != storeNull {
+		n.buffers = abi.Slice[uintptr](a.Buffers, int(a.NBuffers))
+	}
 	n.nulls = knownNulls(l, a.Length, a.NullCount, bitmapOf(l, n.buffers))
 	if err := checkBuffers(n, a.NullCount, st, l); err != nil {
 		return err

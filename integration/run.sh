@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The library against PyArrow, in one Python process.
+# The library against PyArrow, polars, DuckDB, pandas and nanoarrow, in one Python process.
 #
 #   integration/run.sh [ARGUMENT...]   the tests; arguments go to pytest
 #   integration/run.sh --demo          demo.py instead

@@ -1,14 +1,31 @@
 """Calls the Go extension of main.go: python use.py libpyextension.so"""
 
 import ctypes
+import os
 import sys
 
 import pyarrow as pa
 
+# No Go runtime survives a fork: a child that calls into one hangs, at once or later. So a
+# library that a parent has loaded is an error in a forked child. See docs/python.md.
+_loaded, _lost = set(), set()
+os.register_at_fork(after_in_child=lambda: _lost.update(_loaded))
+
+
+def _check(path):
+    if path in _lost:
+        raise RuntimeError(
+            f"{path}: loaded before this process was forked, and no Go runtime survives a fork: use "
+            'multiprocessing.get_context("spawn") or "forkserver", or load the library in the child only'
+        )
+
 
 class Extension:
     def __init__(self, path):
+        self._path = os.path.realpath(path)
+        _check(self._path)
         lib = ctypes.CDLL(path)
+        _loaded.add(self._path)
         self.call = lib.add_running_total
         self.call.restype = ctypes.c_void_p
         self.call.argtypes = [ctypes.c_size_t, ctypes.c_size_t, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_size_t]
@@ -16,6 +33,7 @@ class Extension:
         self.free.argtypes = [ctypes.c_void_p]
 
     def add_running_total(self, batch, column):
+        _check(self._path)
         # struct ArrowDeviceArray and struct ArrowSchema, in and out.
         array, schema = (ctypes.c_int64 * 16)(), (ctypes.c_int64 * 9)()
         out_array, out_schema = (ctypes.c_int64 * 16)(), (ctypes.c_int64 * 9)()

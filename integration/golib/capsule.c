@@ -34,6 +34,12 @@ void golib_destroy_schema_capsule(void* capsule) {
   golib_free_struct(schema);
 }
 
+void golib_destroy_array_capsule(void* capsule) {
+  struct ArrowArray* array = capsule_pointer(capsule, "arrow_array");
+  if (array->release != NULL) array->release(array);
+  golib_free_struct(array);
+}
+
 void golib_destroy_device_array_capsule(void* capsule) {
   struct ArrowDeviceArray* array = capsule_pointer(capsule, "arrow_device_array");
   if (array->array.release != NULL) array->array.release(&array->array);

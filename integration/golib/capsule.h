@@ -18,5 +18,6 @@ int64_t golib_struct_count(void);
 /* Destructors for PyCapsule_New: release the struct, unless a consumer moved it
  * out or it was never filled, and free it. */
 void golib_destroy_schema_capsule(void* capsule);
+void golib_destroy_array_capsule(void* capsule);
 void golib_destroy_device_array_capsule(void* capsule);
 void golib_destroy_stream_capsule(void* capsule);

@@ -4,6 +4,7 @@ package main
 import "C"
 
 import (
+	"bytes"
 	"runtime"
 	"runtime/debug"
 
@@ -38,9 +39,20 @@ func golib_stats(out **C.char) *C.char {
 			"readers":          s.Readers,
 			"device_copies":    s.DeviceCopies,
 			"cdevice_routines": s.Goroutines,
-			"goroutines":       int64(runtime.NumGoroutine()),
+			"goroutines":       goroutines(),
 		}, nil
 	})
+}
+
+// goroutines counts those of go statements. runtime.NumGoroutine also counts every foreign
+// thread that has called into Go, until it ends: pools of other libraries keep theirs.
+func goroutines() int64 {
+	for size := 64 << 10; ; size *= 2 {
+		stacks := make([]byte, size)
+		if n := runtime.Stack(stacks, true); n < size {
+			return int64(bytes.Count(stacks[:n], []byte("\ncreated by ")))
+		}
+	}
 }
 
 // golib_gc collects Go's garbage and returns it to the system, so that memory

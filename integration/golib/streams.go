@@ -14,7 +14,6 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
-	"github.com/arrowdevice/arrowdevice/internal/abi"
 )
 
 // stream is a cdevice.RecordReader or a cdevice.ArrayReader.
@@ -22,6 +21,7 @@ type stream interface {
 	object
 	next() (thing, error) // nil at the end
 	export(*cdevice.CArrowDeviceArrayStream, ...cdevice.ExportOption) error
+	exportPlain(*cdata.CArrowArrayStream, ...cdevice.ExportOption) error
 }
 
 type batches struct{ *cdevice.RecordReader }
@@ -36,6 +36,10 @@ func (s batches) next() (thing, error) {
 
 func (s batches) export(out *cdevice.CArrowDeviceArrayStream, opts ...cdevice.ExportOption) error {
 	return cdevice.ExportRecordReader(s.RecordReader, out, opts...)
+}
+
+func (s batches) exportPlain(out *cdata.CArrowArrayStream, opts ...cdevice.ExportOption) error {
+	return cdevice.ExportPlainRecordReader(context.Background(), s.RecordReader, out, opts...)
 }
 
 func (s batches) describe() description {
@@ -55,6 +59,10 @@ func (s arrays) next() (thing, error) {
 
 func (s arrays) export(out *cdevice.CArrowDeviceArrayStream, opts ...cdevice.ExportOption) error {
 	return cdevice.ExportArrayReader(s.ArrayReader, out, opts...)
+}
+
+func (s arrays) exportPlain(out *cdata.CArrowArrayStream, opts ...cdevice.ExportOption) error {
+	return cdevice.ExportPlainArrayReader(context.Background(), s.ArrayReader, out, opts...)
 }
 
 func (s arrays) describe() description {
@@ -194,37 +202,5 @@ func golib_host_stream(handle C.uint64_t, out *C.uint64_t) *C.char {
 			return nil, err
 		}
 		return wrapReader(hostReader(r))
-	})
-}
-
-// Plain streams, without a device, are arrow-go's to import and to export.
-
-// golib_import_plain_stream imports the struct ArrowArrayStream at an address.
-//
-//export golib_import_plain_stream
-func golib_import_plain_stream(address C.uintptr_t, out *C.uint64_t) *C.char {
-	return create(out, func() (stream, error) {
-		rdr, err := cdata.ImportCRecordReader(abi.At[cdata.CArrowArrayStream](uintptr(address)), nil)
-		if err != nil {
-			return nil, err
-		}
-		return wrapReader(rdr.(array.RecordReader))
-	})
-}
-
-// golib_export_plain_stream fills the struct ArrowArrayStream at an address, which
-// is zeroed.
-//
-//export golib_export_plain_stream
-func golib_export_plain_stream(handle C.uint64_t, address C.uintptr_t) *C.char {
-	return guard(func() error {
-		r, err := readerOf(handle)
-		if err != nil {
-			return err
-		}
-		host := hostReader(r)
-		defer host.Release() // the export retains it: docs/upstream.md, 14
-		cdata.ExportRecordReader(host, abi.At[cdata.CArrowArrayStream](uintptr(address)))
-		return nil
 	})
 }

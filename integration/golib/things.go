@@ -29,6 +29,7 @@ type thing interface {
 	copyTo(device.Device, ...cdevice.CopyOption) (thing, error)
 	hostView() (hostView, error)
 	export(*cdevice.CArrowDeviceArray, *cdata.CArrowSchema, ...cdevice.ExportOption) error
+	exportPlain(*cdata.CArrowArray, *cdata.CArrowSchema, ...cdevice.ExportOption) error
 	exportSchema(*cdata.CArrowSchema) error
 }
 
@@ -65,6 +66,10 @@ func (a anArray) export(out *cdevice.CArrowDeviceArray, schema *cdata.CArrowSche
 	return cdevice.ExportArray(a.Array, out, schema, opts...)
 }
 
+func (a anArray) exportPlain(out *cdata.CArrowArray, schema *cdata.CArrowSchema, opts ...cdevice.ExportOption) error {
+	return cdevice.ExportPlainArray(context.Background(), a.Array, out, schema, opts...)
+}
+
 func (a anArray) exportSchema(out *cdata.CArrowSchema) error {
 	return cdevice.ExportField(a.Field(), out)
 }
@@ -94,6 +99,10 @@ func (b aBatch) hostView() (hostView, error) { return b.HostView(context.Backgro
 
 func (b aBatch) export(out *cdevice.CArrowDeviceArray, schema *cdata.CArrowSchema, opts ...cdevice.ExportOption) error {
 	return cdevice.ExportRecordBatch(b.RecordBatch, out, schema, opts...)
+}
+
+func (b aBatch) exportPlain(out *cdata.CArrowArray, schema *cdata.CArrowSchema, opts ...cdevice.ExportOption) error {
+	return cdevice.ExportPlainRecordBatch(context.Background(), b.RecordBatch, out, schema, opts...)
 }
 
 func (b aBatch) exportSchema(out *cdata.CArrowSchema) error {

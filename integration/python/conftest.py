@@ -10,6 +10,12 @@ import pytest
 import cpp
 import golib
 import gosource
+import peers
+
+
+def alive_with_peers():
+    """And DuckDB's memory. The others count nothing; they hold memory of Go and PyArrow, which do."""
+    return {**alive(), "duckdb_bytes": peers.duckdb_bytes()}
 
 
 def alive():
@@ -26,12 +32,24 @@ def alive():
 
 @pytest.fixture(autouse=True)
 def nothing_leaks(request):
-    before = alive()
+    count = alive_with_peers if request.module.__name__.startswith("test_peers") else alive
+    before = count()
     gc.freeze()  # the collection at the end looks at what the test made, and no further
     yield
     # A failed test did not come to the end, where it releases what it made.
     if not getattr(request.node, "failed", False):
-        assert gosource.settled(alive, before) == before, "something is not released"
+        assert gosource.settled(count, before) == before, "something is not released"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_is_left(request):
+    """At the end of the whole run every counter of Go and of C++ is at zero, and PyArrow has
+    what it had at the start, which modules hold."""
+    at_first = pa.total_allocated_bytes()
+    yield
+    if not request.session.testsfailed:
+        ended = {name: 0 for name in alive()} | {"pyarrow_bytes": at_first}
+        assert gosource.settled(alive, ended) == ended
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -39,3 +57,8 @@ def pytest_runtest_makereport(item, call):
     outcome = yield
     if outcome.get_result().failed:
         item.failed = True
+
+
+def pytest_sessionfinish():
+    peers.close()
+    gc.unfreeze()  # nanobind, below DuckDB, reports what is there at exit

@@ -10,7 +10,8 @@ import ctypes
 import pyarrow as pa
 
 import abi
-from golib import GoBatch, GoError, _address, _ask, _call, _create, _handle, _lib, _out_handle, _out_text
+from golib import GoBatch, GoError
+from golibrary import _address, _ask, _call, _create, _handle, _lib, _out_handle, _out_text
 from gosource import handle_of
 
 for _name, _arguments in {

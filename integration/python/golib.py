@@ -6,113 +6,14 @@ finalizer: an object that nobody releases is a leak, and the tests report it.
 """
 
 import ctypes
-import json
 import os
-import pathlib
 
 import abi
-
-
-class GoError(Exception):
-    """An error, or a panic, of the Go library."""
-
-
-def _library_path():
-    default = pathlib.Path(__file__).resolve().parents[2] / "build" / "libgolib.so"
-    return os.environ.get("GOLIB", str(default))
-
-
-_lib = ctypes.CDLL(_library_path())
-_lib.golib_free.argtypes = [ctypes.c_void_p]
-_lib.golib_free.restype = None
-_lib.golib_gc.restype = None
-_lib.golib_new_struct.argtypes = [ctypes.c_size_t]
-_lib.golib_new_struct.restype = ctypes.c_void_p
-_lib.golib_free_struct.argtypes = [ctypes.c_void_p]
-_lib.golib_free_struct.restype = None
-
+from golibrary import GoError, _ask, _call, _create, _lib
 
 # pytest puts a file that is lost with the process in the place of standard error, which
 # is where Go writes the traceback of a crash. This descriptor, for this process alone, gets it too.
 _CRASH_OUTPUT = os.environ.pop("GOLIB_CRASH_FD", None)
-
-_handle, _address, _text = ctypes.c_uint64, ctypes.c_size_t, ctypes.c_char_p
-_device_type, _device_id = ctypes.c_int32, ctypes.c_int64
-_out_handle, _out_text = ctypes.POINTER(ctypes.c_uint64), ctypes.POINTER(ctypes.c_void_p)
-
-for _name, _arguments in {
-    "golib_cases": [_out_text],
-    "golib_crash_output": [ctypes.c_int],
-    "golib_crash": [_text],
-    "golib_make_array": [_text, _text, _out_handle],
-    "golib_make_bare_array": [_text, _out_handle],
-    "golib_make_batch": [_text, _text, _out_handle],
-    "golib_make_annotated_batch": [_out_handle],
-    "golib_make_demo_batch": [ctypes.c_int64, _out_handle],
-    "golib_import_array": [_address, _address, ctypes.c_int, ctypes.c_int, _out_handle],
-    "golib_import_batch": [_address, _address, ctypes.c_int, ctypes.c_int, _out_handle],
-    "golib_export": [_handle, _address, _address, ctypes.c_int],
-    "golib_export_schema": [_handle, _address],
-    "golib_release": [_handle],
-    "golib_release_on_other_thread": [_handle],
-    "golib_slice": [_handle, ctypes.c_int64, ctypes.c_int64, _out_handle],
-    "golib_column": [_handle, ctypes.c_int, _out_handle],
-    "golib_select": [_handle, ctypes.POINTER(ctypes.c_int), ctypes.c_int, _out_handle],
-    "golib_copy_to_host": [_handle, _out_handle],
-    "golib_describe": [_handle, _out_text],
-    "golib_values": [_handle, _out_text],
-    "golib_buffers": [_handle, _out_text],
-    "golib_compare": [_handle, _handle, _out_text],
-    "golib_stats": [_out_text],
-    "golib_gpu_name": [_device_id, _out_text],
-    "golib_gpu_trim": [_device_id],
-    "golib_gpu_stats": [_device_id, _out_text],
-    "golib_make_pinned_array": [_text, _text, _device_id, _out_handle],
-    "golib_copy_to": [_handle, _device_type, _device_id, _address, _out_handle],
-    "golib_ready": [_handle, _out_text],
-    "golib_wait": [_handle],
-    "golib_wait_on": [_handle, _address],
-    "golib_used_on": [_handle, _address],
-    "golib_export_after": [_handle, _address, _address, _address],
-    "golib_make_stream": [_text, _handle, _out_handle, ctypes.c_int, ctypes.c_int64, _text, _text, _out_handle],
-    "golib_import_stream": [_address, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_int, _out_handle],
-    "golib_import_plain_stream": [_address, _out_handle],
-    "golib_next": [_handle, _out_handle],
-    "golib_export_stream": [_handle, _address, ctypes.c_int],
-    "golib_export_plain_stream": [_handle, _address],
-    "golib_copy_stream": [_handle, _device_type, _device_id, _address, _out_handle],
-    "golib_host_stream": [_handle, _out_handle],
-}.items():
-    _function = getattr(_lib, _name)
-    _function.argtypes = _arguments
-    _function.restype = ctypes.c_void_p
-
-
-def _take_text(address):
-    try:
-        return ctypes.string_at(address).decode()
-    finally:
-        _lib.golib_free(address)
-
-
-def _call(name, *arguments):
-    error = getattr(_lib, "golib_" + name)(*arguments)
-    if error:
-        raise GoError(_take_text(error))
-
-
-def _create(name, *arguments):
-    handle = ctypes.c_uint64()
-    _call(name, *arguments, ctypes.byref(handle))
-    return handle.value
-
-
-def _ask(name, *arguments):
-    text = ctypes.c_void_p()
-    _call(name, *arguments, ctypes.byref(text))
-    return json.loads(_take_text(text.value))
-
-
 if _CRASH_OUTPUT is not None:
     _call("crash_output", int(_CRASH_OUTPUT))
 
@@ -163,7 +64,7 @@ _new_capsule.restype = ctypes.py_object
 
 
 # PyCapsule_New keeps the pointer to the name, so these live as long as the module.
-_SCHEMA, _DEVICE_ARRAY, _STREAM = b"arrow_schema", b"arrow_device_array", b"arrow_array_stream"
+_SCHEMA, _ARRAY, _DEVICE_ARRAY, _STREAM = b"arrow_schema", b"arrow_array", b"arrow_device_array", b"arrow_array_stream"
 
 
 def capsule_pointer(capsule, name):
@@ -196,6 +97,10 @@ def _owned_schema():
     return _Owned(abi.ArrowSchema, _SCHEMA, _lib.golib_destroy_schema_capsule)
 
 
+def _owned_array():
+    return _Owned(abi.ArrowArray, _ARRAY, _lib.golib_destroy_array_capsule)
+
+
 def _owned_device_array():
     return _Owned(abi.ArrowDeviceArray, _DEVICE_ARRAY, _lib.golib_destroy_device_array_capsule)
 
@@ -204,8 +109,8 @@ def _owned_stream():
     return _Owned(abi.ArrowArrayStream, _STREAM, _lib.golib_destroy_stream_capsule)
 
 
-def _capsules(export):
-    with _owned_schema() as schema, _owned_device_array() as array:
+def _capsules(export, owned_array=_owned_device_array):
+    with _owned_schema() as schema, owned_array() as array:
         export(array.address, schema.address)
         return schema.capsule(), array.capsule()
 
@@ -216,6 +121,17 @@ class _After:
 
     def __arrow_c_device_array__(self, requested_schema=None):
         return _capsules(lambda array, schema: _call("export_after", self._go.handle, array, schema, self._stream))
+
+
+class _Plain:
+    def __init__(self, go):
+        self._go = go
+
+    def __arrow_c_schema__(self):
+        return self._go.__arrow_c_schema__()
+
+    def __arrow_c_array__(self, requested_schema=None):
+        return _capsules(self._go._export_to_c, _owned_array)
 
 
 class GoHandle:
@@ -253,6 +169,14 @@ class GoObject(GoHandle):
         """Takes what the structs hold, also when it raises."""
         return cls(_create(cls._import, array_address, schema_address, full_validation, release_with_gil))
 
+    def _export_to_c(self, array_address, schema_address=0):
+        _call("export_plain", self.handle, array_address, schema_address)
+
+    @classmethod
+    def _import_from_c(cls, array_address, schema_address, full_validation=False, release_with_gil=False):
+        """Takes the contents of the structs, even when it raises."""
+        return cls(_create(cls._import_plain, array_address, schema_address, full_validation, release_with_gil))
+
     # By capsule: the Arrow PyCapsule interface.
 
     def __arrow_c_device_array__(self, requested_schema=None, **kwargs):
@@ -266,6 +190,10 @@ class GoObject(GoHandle):
         """Something that a consumer imports as this object, with an event behind the
         work that a stream has when it does."""
         return _After(self, stream)
+
+    def plain(self):
+        """An object that has __arrow_c_array__, for consumers that know no devices."""
+        return _Plain(self)
 
     def __arrow_c_schema__(self):
         with _owned_schema() as schema:
@@ -283,6 +211,12 @@ class GoObject(GoHandle):
     def from_arrow(cls, source, full_validation=False):
         """Imports from any object that has __arrow_c_device_array__."""
         return cls.from_capsules(*source.__arrow_c_device_array__(), full_validation=full_validation)
+
+    @classmethod
+    def from_plain(cls, source, full_validation=False):
+        """Imports from any object that has __arrow_c_array__."""
+        schema, array = source.__arrow_c_array__()
+        return cls._import_from_c(_get_pointer(array, _ARRAY), _get_pointer(schema, _SCHEMA), full_validation)
 
     # What Go sees.
 
@@ -323,7 +257,7 @@ class GoObject(GoHandle):
 
 
 class GoArray(GoObject):
-    _import = "import_array"
+    _import, _import_plain = "import_array", "import_plain_array"
 
     @classmethod
     def make(cls, case, variant):
@@ -341,7 +275,7 @@ class GoArray(GoObject):
 
 
 class GoBatch(GoObject):
-    _import = "import_batch"
+    _import, _import_plain = "import_batch", "import_plain_batch"
 
     @classmethod
     def make(cls, case, variant):

@@ -8,7 +8,7 @@ import itertools
 import time
 
 import abi
-from golib import _address, _call, _create, _device_id, _device_type, _handle, _lib, _out_handle
+from golibrary import _address, _call, _create, _device_id, _device_type, _handle, _lib, _out_handle
 
 PATIENCE = 10  # seconds, until what is not released is a leak
 

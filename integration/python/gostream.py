@@ -1,5 +1,5 @@
-"""Streams of Go's arrays and record batches: device streams, which Go exports and
-imports itself, and plain ones, for which it has arrow-go's cdata."""
+"""Streams of Go's arrays and record batches: device streams, and the plain ones that
+most libraries have."""
 
 import contextlib
 import ctypes
@@ -7,7 +7,8 @@ import time
 
 import abi
 import golib
-from golib import GoArray, GoBatch, GoHandle, _call, _create
+from golib import GoArray, GoBatch, GoHandle
+from golibrary import _call, _create
 
 PATIENCE = 30  # seconds, until a test fails whose other side does not come
 
@@ -37,15 +38,15 @@ class GoStream(GoHandle):
         return cls(_create("import_stream", address, of_arrays, full_validation, prefetch, with_gil))
 
     @classmethod
-    def from_arrow(cls, source):
-        """Imports from any object that has __arrow_c_stream__, by cdata."""
+    def from_arrow(cls, source, **options):
+        """Imports from any object that has __arrow_c_stream__. Options are those of take."""
         capsule = source.__arrow_c_stream__()
-        return cls.take_plain(golib.capsule_pointer(capsule, "arrow_array_stream"))
+        return cls.take_plain(golib.capsule_pointer(capsule, "arrow_array_stream"), **options)
 
     @classmethod
-    def take_plain(cls, address):
-        """Imports the ArrowArrayStream at an address, by cdata."""
-        return cls(_create("import_plain_stream", address))
+    def take_plain(cls, address, of_arrays=False, full_validation=False, prefetch=0, with_gil=False):
+        """Imports the ArrowArrayStream at an address, even when it raises."""
+        return cls(_create("import_plain_stream", address, of_arrays, full_validation, prefetch, with_gil))
 
     def export(self, address, for_host=False):
         """Fills the ArrowDeviceArrayStream at an address."""
@@ -59,7 +60,7 @@ class GoStream(GoHandle):
             yield stream
 
     def export_plain(self, address):
-        """Fills the ArrowArrayStream at an address, by cdata."""
+        """Fills the ArrowArrayStream at an address."""
         _call("export_plain_stream", self.handle, address)
 
     def __arrow_c_stream__(self, requested_schema=None):

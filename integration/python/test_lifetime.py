@@ -187,7 +187,7 @@ def test_one_batch_is_shared_by_many_threads():
 
         def work():
             for i in range(25):
-                protocol = transfer.PROTOCOLS[i % 2]
+                protocol = transfer.PROTOCOLS[i % len(transfer.PROTOCOLS)]
                 assert transfer.to_pyarrow(go, protocol).equals(arrow)
                 with transfer.to_go(arrow, protocol) as back:
                     assert back.values() == want

@@ -83,7 +83,17 @@ def test_errors_are_seen_through_a_prefetch():
     wait_until(lambda: cpp.stats()["sources"] == 0)
 
 
-@pytest.mark.parametrize("text, seen", [(b"", ""), (None, ""), (b"caf\xe9", ": caf\ufffd"), (b"x" * 100_000, ": " + "x" * 100_000)])
+LONGEST = 64 << 10  # bytes of a producer's text that an error of Go's has
+TEXTS = [
+    (b"", ""),
+    (None, ""),
+    (b"caf\xe9", ": caf\ufffd"),
+    (b"x" * LONGEST, ": " + "x" * LONGEST),
+    (b"x" * 100_000, ": " + "x" * LONGEST + "... (100000 bytes)"),
+]
+
+
+@pytest.mark.parametrize("text, seen", TEXTS, ids=["empty", "none", "not_utf8", "longest", "too_long"])
 @pytest.mark.parametrize("number", [errno.ENOMEM, 9999, -7])
 def test_go_takes_any_number_and_any_text(number, text, seen):
     with cpp.exported(batches_of_two()) as stream:

@@ -1,18 +1,20 @@
-"""Both ways over the boundary, by both protocols, and where the memory is."""
+"""Both ways over the boundary, by every protocol, and where the memory is."""
 
 import pyarrow as pa
 
 import abi
 import golib
 
-PROTOCOLS = ("pointer", "capsule")
+# Device arrays by address and in capsules, and plain arrays in capsules.
+PROTOCOLS = ("pointer", "capsule", "plain")
 
 
 def to_pyarrow(go, protocol):
     """Exports a GoArray or GoBatch and imports it into PyArrow."""
     batch = isinstance(go, golib.GoBatch)
-    if protocol == "capsule":
-        return pa.record_batch(go) if batch else pa.array(go)
+    if protocol != "pointer":
+        source = go.plain() if protocol == "plain" else go
+        return pa.record_batch(source) if batch else pa.array(source)
     with abi.structs() as s:
         go._export_to_c_device(*s.addresses)
         arrow = (pa.RecordBatch if batch else pa.Array)._import_from_c_device(*s.addresses)
@@ -25,6 +27,8 @@ def to_go(arrow, protocol, full_validation=True):
     cls = golib.GoBatch if isinstance(arrow, pa.RecordBatch) else golib.GoArray
     if protocol == "capsule":
         return cls.from_arrow(arrow, full_validation=full_validation)
+    if protocol == "plain":
+        return cls.from_plain(arrow, full_validation=full_validation)
     with abi.structs() as s:
         arrow._export_to_c_device(*s.addresses)
         go = cls._import_from_c_device(*s.addresses, full_validation=full_validation)
