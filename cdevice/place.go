@@ -135,7 +135,7 @@ func (p place) notReadable() string {
 // work on another device's stream is not ordered with the event, or cannot be. name is the
 // argument.
 func (p place) checkStream(op, name string, s device.Stream) error {
-	if isNilStream(s) {
+	if isNil(s) {
 		return invalid(op, name, "nil", "a stream of "+p.id.String())
 	}
 	if of := s.Device(); of == nil || !p.hasStream(s, of) {
@@ -171,15 +171,6 @@ func streamType(t device.Type) device.Type {
 		return device.ROCM
 	}
 	return t
-}
-
-// isNilStream also sees a nil pointer in an interface that is not nil.
-func isNilStream(s device.Stream) bool {
-	if s == nil {
-		return true
-	}
-	v := reflect.ValueOf(s)
-	return v.Kind() == reflect.Pointer && v.IsNil()
 }
 
 func describeStream(of device.Device) string {

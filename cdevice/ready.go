@@ -99,14 +99,14 @@ func hold(refs *atomic.Int64, mem *memoryOwner, what string) error {
 }
 
 func waitOn(at place, s device.Stream) error {
-	if isNilStream(s) {
+	if isNil(s) {
 		return invalid(opRead, "stream", "nil", "a stream")
 	}
 	return at.waitOn(s)
 }
 
 func usedOn(mem *memoryOwner, s device.Stream) error {
-	if isNilStream(s) {
+	if isNil(s) {
 		return invalid(opRead, "stream", "nil", "a stream")
 	}
 	dev := s.Device()

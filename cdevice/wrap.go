@@ -31,8 +31,11 @@ import (
 // An error wraps arrow.ErrInvalid or arrow.ErrNotImplemented where a column is
 // not what the schema says, or not laid out as its type demands.
 func Wrap(rec arrow.RecordBatch, dev device.Device) (b *RecordBatch, err error) {
-	if rec == nil || dev == nil {
-		return nil, invalid(opWrap, "arguments", "nil", "a record batch and a device")
+	if isNil(rec) {
+		return nil, absent(opWrap, "RecordBatch", "a record batch of arrow-go")
+	}
+	if isNil(dev) {
+		return nil, absent(opWrap, "device", "the device that the memory lives on")
 	}
 	var w wrapper
 	defer func() { w.finish(recover(), &err) }()
@@ -70,8 +73,11 @@ func Wrap(rec arrow.RecordBatch, dev device.Device) (b *RecordBatch, err error) 
 
 // WrapArray is [Wrap] for one array.
 func WrapArray(arr arrow.Array, dev device.Device) (a *Array, err error) {
-	if arr == nil || dev == nil {
-		return nil, invalid(opWrap, "arguments", "nil", "an array and a device")
+	if isNil(arr) {
+		return nil, absent(opWrap, "Array", "an array of arrow-go")
+	}
+	if isNil(dev) {
+		return nil, absent(opWrap, "device", "the device that the memory lives on")
 	}
 	var w wrapper
 	defer func() { w.finish(recover(), &err) }()
@@ -161,7 +167,7 @@ func (w *wrapper) finish(panicked any, err *error) {
 }
 
 func (w *wrapper) measure(data arrow.ArrayData, depth int) error {
-	if isNil(data) {
+	if isNilData(data) {
 		return invalid(opWrap, "data", "nil", "array data")
 	}
 	dt, l := layoutOf(data.DataType())
@@ -190,7 +196,7 @@ func (w *wrapper) measure(data arrow.ArrayData, depth int) error {
 		w.nSizes += have - l.buffers
 	}
 	if l.store == storeDictionary {
-		if isNil(data.Dictionary()) {
+		if isNilData(data.Dictionary()) {
 			return invalid(opWrap, "dictionary", "nil", fmt.Sprintf("array data for %s", dt))
 		}
 		return within("dictionary", w.measure(data.Dictionary(), depth+1))
@@ -206,8 +212,8 @@ func (w *wrapper) measure(data arrow.ArrayData, depth int) error {
 	return nil
 }
 
-// isNil also sees the nil *array.Data that arrow-go hides in a non-nil interface.
-func isNil(data arrow.ArrayData) bool {
+// isNilData also sees the nil *array.Data that arrow-go hides in a non-nil interface.
+func isNilData(data arrow.ArrayData) bool {
 	if data == nil {
 		return true
 	}

@@ -111,7 +111,7 @@ func (m *memory) take(ctx context.Context, of *cuda.Context, stream uintptr) (er
 // that the GPU has now.
 func (m *memory) Free(s device.Stream) error {
 	if m.freed.Swap(true) {
-		return errFreedTwice
+		return m.errFreedTwice()
 	}
 	if m.size == 0 {
 		return nil
@@ -157,7 +157,7 @@ func (g *gpu) mayUse(stream uintptr) bool {
 // FreeAfter ends the memory once e is complete; nil: now, because no pending work uses it.
 func (m *memory) FreeAfter(e device.Event) error {
 	if m.freed.Swap(true) {
-		return errFreedTwice
+		return m.errFreedTwice()
 	}
 	if m.size == 0 {
 		return nil
@@ -165,12 +165,16 @@ func (m *memory) FreeAfter(e device.Event) error {
 	if e == nil {
 		return m.endAfter(nil)
 	}
-	own, ok := e.(*Event)
-	if !ok || own.startWait() != nil {
+	own, err := await(e)
+	if err != nil {
 		m.dev.deferred.add(m.dev.gpu, m.deferral(nil))
-		return fmt.Errorf("cuda: free memory of %s after an event: %w", m.dev.ID(), errForeignEvent)
+		return fmt.Errorf("cuda: free memory of %s after an event: %w", m.dev.ID(), err)
 	}
-	return m.endAfter(awaited{own})
+	return m.endAfter(own)
+}
+
+func (m *memory) errFreedTwice() error {
+	return fmt.Errorf("cuda: %d bytes of %s memory at %#x: freed twice", m.size, m.dev.ID(), uintptr(m.ptr))
 }
 
 // endAfter ends the memory now, if there is evidence that no work uses it, or later.

@@ -47,7 +47,7 @@ func (d *Device) Legacy() *Stream { return d.borrow(cuda.LegacyStream) }
 func (d *Device) PerThread() *Stream { return d.borrow(cuda.PerThreadStream) }
 
 func (d *Device) borrow(h uintptr) *Stream {
-	return &Stream{handle{gpu: d.gpu, word: h}}
+	return &Stream{handle{gpu: d.gpu, kind: "stream", word: h}}
 }
 
 // on is the context and the handle of the stream that work goes to: work runs in

@@ -35,7 +35,7 @@ func (d *Device) owned(word uintptr, end func() error) *Stream {
 		l.alive = map[uintptr]struct{}{}
 	}
 	l.alive[word] = struct{}{}
-	return &Stream{handle{gpu: d.gpu, word: word, end: func() error { return d.gpu.endStream(word, end) }}}
+	return &Stream{handle{gpu: d.gpu, kind: "stream", word: word, end: func() error { return d.gpu.endStream(word, end) }}}
 }
 
 // endStream ends a stream, when it is not being asked about any more.
