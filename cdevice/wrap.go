@@ -12,6 +12,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
+	"github.com/arrowdevice/arrowdevice/internal/ordinary"
 )
 
 // Wrap makes a batch of an arrow-go record batch without copying: dev says what
@@ -146,7 +147,8 @@ func sameType(a, b arrow.DataType) bool {
 // wrapper turns ArrayData into nodes, in two passes: measure counts, so that
 // all nodes, all buffer addresses and all view sizes are one allocation each.
 type wrapper struct {
-	mem *memoryOwner
+	mem    *memoryOwner
+	locked bool // all memory must be page-locked or managed
 
 	nNodes, nBuffers, nSizes int
 
@@ -225,6 +227,7 @@ func (w *wrapper) start(mem *memoryOwner, at place) {
 	w.mem = mem
 	if at.id.Type != device.CPU { // which has no pending work
 		mem.home = at.dev
+		w.locked = true
 	}
 	w.nodes = make([]node, w.nNodes)
 	if w.nBuffers > 0 {
@@ -268,6 +271,9 @@ func (w *wrapper) fill(n *node, data arrow.ArrayData) error {
 	n.buffers = take(&w.buffers, count)
 	for i, buf := range buffers {
 		addr := w.address(buf)
+		if w.locked && ordinary.Any() && ordinary.Contains(addr) {
+			return fieldError(opWrap, fmt.Sprintf("buffers[%d]", i), hex(addr), "page-locked memory, which the allocator had no more of: wrap with device.Host()", errNotLocked)
+		}
 		if addr == 0 && !(l.validity && i == 0) {
 			addr = bridge.Zeros // see replaceNulls
 		}
