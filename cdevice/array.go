@@ -2,18 +2,18 @@ package cdevice
 
 import (
 	"fmt"
-	"sync/atomic"
 
 	"github.com/apache/arrow-go/v18/arrow"
 
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/refcount"
 )
 
 // Array is an array that knows which device its memory lives on: what
 // [RecordBatch] is for a batch. It carries a field, so that the name, the
 // nullability and the metadata of an imported schema survive an export.
 type Array struct {
-	refs  atomic.Int64
+	refs  refcount.Count
 	mem   *memoryOwner
 	place place
 	field arrow.Field
@@ -23,16 +23,16 @@ type Array struct {
 
 func newArray(mem *memoryOwner, at place, field arrow.Field, n node) *Array {
 	a := &Array{mem: mem, place: at, field: field, node: n}
-	a.refs.Store(1)
+	a.refs.InitTraced("Array")
 	return a
 }
 
-// Retain adds a reference. It may be called from any goroutine.
-func (a *Array) Retain() { a.refs.Add(1) }
+// Retain adds a reference; see [RecordBatch.Retain].
+func (a *Array) Retain() { a.refs.Retain() }
 
 // Release drops a reference; see [RecordBatch.Release].
 func (a *Array) Release() {
-	if a.refs.Add(-1) == 0 {
+	if a.refs.Release() {
 		a.mem.Release()
 	}
 }
@@ -82,7 +82,7 @@ func (a *Array) NumChildren() int { return len(a.node.children) }
 // result is owned by the caller. It panics where i is out of range, as indexing a slice
 // does, and on an array that was released.
 func (a *Array) Child(i int) *Array {
-	if a.refs.Load() <= 0 {
+	if !a.refs.Alive() {
 		panic(fieldError(opColumn, "Array", nil, nil, ErrReleased))
 	}
 	n := a.node.children[i] // may panic: before the reference is taken
@@ -97,7 +97,7 @@ func (a *Array) Device() (device.Device, error) { return a.place.device() }
 
 // Slice returns elements [i, j), sharing the memory; see [RecordBatch.Slice].
 func (a *Array) Slice(i, j int64) (*Array, error) {
-	if a.refs.Load() <= 0 {
+	if !a.refs.Alive() {
 		return nil, fieldError(opSlice, "Array", nil, nil, ErrReleased)
 	}
 	if err := checkSlice(i, j, a.node.length); err != nil {

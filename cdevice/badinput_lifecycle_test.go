@@ -173,7 +173,7 @@ func TestSecondImportOfTheSameStruct(t *testing.T) {
 			assert.Zero(t, f.counts[0], "the first import is still alive")
 			got.Release()
 			assertReleased(t, f, 1)
-			got.Release()
+			panicText(t, got.Release)
 			assertReleased(t, f, 1)
 		})
 	}

@@ -2,11 +2,11 @@ package cdevice
 
 import (
 	"fmt"
-	"sync/atomic"
 
 	"github.com/apache/arrow-go/v18/arrow"
 
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/refcount"
 )
 
 // RecordBatch is a record batch that knows which device its memory lives on. It
@@ -19,7 +19,7 @@ import (
 // columns and exports hold the memory on their own: they stay valid when the
 // batch is released.
 type RecordBatch struct {
-	refs    atomic.Int64
+	refs    refcount.Count
 	mem     *memoryOwner
 	place   place
 	schema  *arrow.Schema
@@ -32,7 +32,7 @@ type RecordBatch struct {
 
 func newRecordBatch(mem *memoryOwner, at place, schema *arrow.Schema, rows int64, columns []node) *RecordBatch {
 	b := &RecordBatch{mem: mem, place: at, schema: schema, rows: rows, columns: columns}
-	b.refs.Store(1)
+	b.refs.InitTraced("RecordBatch")
 	return b
 }
 
@@ -51,15 +51,16 @@ func (b *RecordBatch) under(schema *arrow.Schema) *RecordBatch {
 	return same
 }
 
-// Retain adds a reference. It may be called from any goroutine.
-func (b *RecordBatch) Retain() { b.refs.Add(1) }
+// Retain adds a reference. It may be called from any goroutine that holds one. On a batch
+// whose last reference was dropped it panics.
+func (b *RecordBatch) Retain() { b.refs.Retain() }
 
 // Release drops a reference. The last one ends the batch, and its memory unless
 // slices, columns, host views or exported structs still use it. It may be called
 // from any goroutine; for an imported batch it then runs the producer's release
-// callback.
+// callback. A Release too many panics.
 func (b *RecordBatch) Release() {
-	if b.refs.Add(-1) == 0 {
+	if b.refs.Release() {
 		b.mem.Release()
 	}
 }
@@ -87,7 +88,7 @@ func (b *RecordBatch) Metadata() arrow.Metadata {
 // to a device keep it. The result is owned by the caller. It panics on a batch that was
 // released.
 func (b *RecordBatch) WithMetadata(md arrow.Metadata) *RecordBatch {
-	if b.refs.Load() <= 0 {
+	if !b.refs.Alive() {
 		panic(fieldError(opRead, "RecordBatch", nil, nil, ErrReleased))
 	}
 	with := newRecordBatch(b.mem.retain(), b.place, b.schema, b.rows, b.columns)
@@ -108,7 +109,7 @@ func (b *RecordBatch) Device() (device.Device, error) { return b.place.device() 
 // result is owned by the caller, who releases it. It panics where i is out of
 // range, as indexing a slice does, and on a batch that was released.
 func (b *RecordBatch) Column(i int) *Array {
-	if b.refs.Load() <= 0 {
+	if !b.refs.Alive() {
 		panic(fieldError(opColumn, "RecordBatch", nil, nil, ErrReleased))
 	}
 	field, n := b.schema.Field(i), b.columns[i] // may panic: before the reference is taken
@@ -119,7 +120,7 @@ func (b *RecordBatch) Column(i int) *Array {
 // read, copied or waited for. Null counts that are not zero become unknown. The
 // result is owned by the caller.
 func (b *RecordBatch) Slice(i, j int64) (*RecordBatch, error) {
-	if b.refs.Load() <= 0 {
+	if !b.refs.Alive() {
 		return nil, fieldError(opSlice, "RecordBatch", nil, nil, ErrReleased)
 	}
 	if err := checkSlice(i, j, b.rows); err != nil {
@@ -136,7 +137,7 @@ func (b *RecordBatch) Slice(i, j int64) (*RecordBatch, error) {
 // this one's memory. An index may appear more than once. The result is owned by
 // the caller.
 func (b *RecordBatch) Select(indices ...int) (*RecordBatch, error) {
-	if b.refs.Load() <= 0 {
+	if !b.refs.Alive() {
 		return nil, fieldError(opSelect, "RecordBatch", nil, nil, ErrReleased)
 	}
 	columns := make([]node, len(indices))

@@ -6,7 +6,7 @@ import "context"
 // copy of it has, without alignment. Where the sizes are on a device, they are read, all
 // at once, after the batch's event; ctx ends that wait.
 func (b *RecordBatch) NumBytes(ctx context.Context) (int64, error) {
-	if b.refs.Load() <= 0 {
+	if !b.refs.Alive() {
 		return 0, readReleased("RecordBatch")
 	}
 	return numBytes(ctx, b.mem, b.place, b.columns, columnName)
@@ -14,7 +14,7 @@ func (b *RecordBatch) NumBytes(ctx context.Context) (int64, error) {
 
 // NumBytes is how many bytes the elements have; see [RecordBatch.NumBytes].
 func (a *Array) NumBytes(ctx context.Context) (int64, error) {
-	if a.refs.Load() <= 0 {
+	if !a.refs.Alive() {
 		return 0, readReleased("Array")
 	}
 	return numBytes(ctx, a.mem, a.place, []node{a.node}, arrayName)

@@ -13,6 +13,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/handle"
+	"github.com/arrowdevice/arrowdevice/internal/live"
 	"github.com/arrowdevice/arrowdevice/internal/schema"
 )
 
@@ -24,6 +25,7 @@ type consumer struct {
 	word    handle.Word
 	pins    runtime.Pinner // of the handler, which C keeps the address of
 	unwatch func() bool    // forgets the context
+	origin  *live.Object
 
 	// calling is held while the producer is called: one call at a time. No callback of
 	// ours takes it but on_schema, which makes the first call, and release, which waits for
@@ -64,6 +66,7 @@ func newConsumer(ctx context.Context, handler *CArrowAsyncDeviceStreamHandler, o
 	c.pins.Pin(handler) // and c is reachable by its handle
 	c.word = bridge.ExportHandler(c, handler)
 	asyncStreams.Add(1)
+	c.origin = live.Add("AsyncStream")
 	c.unwatch = context.AfterFunc(ctx, c.stopWithContext)
 	return c
 }
@@ -229,6 +232,7 @@ func (c *consumer) Release() {
 	c.pins.Unpin()
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.origin.Remove()
 	asyncStreams.Add(-1) // before Close returns
 	close(c.released)
 	c.tell()

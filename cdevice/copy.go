@@ -61,7 +61,7 @@ func copyStream(opts []CopyOption, dev device.Device) (s device.Stream, done fun
 // do not hold together, and wrap device.ErrNotSupported where neither the host nor
 // a backend can read the memory.
 func (b *RecordBatch) CopyToHost(ctx context.Context, mem memory.Allocator, opts ...CopyOption) (arrow.RecordBatch, error) {
-	if b.refs.Load() <= 0 {
+	if !b.refs.Alive() {
 		return nil, readReleased("RecordBatch")
 	}
 	columns, err := copyToHost(ctx, b.mem, b.place, b.columns, columnName, mem, opts)
@@ -74,7 +74,7 @@ func (b *RecordBatch) CopyToHost(ctx context.Context, mem memory.Allocator, opts
 
 // CopyToHost copies the array; see [RecordBatch.CopyToHost].
 func (a *Array) CopyToHost(ctx context.Context, mem memory.Allocator, opts ...CopyOption) (arrow.Array, error) {
-	if a.refs.Load() <= 0 {
+	if !a.refs.Alive() {
 		return nil, readReleased("Array")
 	}
 	arrays, err := copyToHost(ctx, a.mem, a.place, []node{a.node}, arrayName, mem, opts)

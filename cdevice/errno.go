@@ -82,13 +82,18 @@ func codeText(code int) string {
 // context.Canceled for ECANCELED, context.DeadlineExceeded for ETIMEDOUT. Exported again, it
 // keeps its code.
 type StreamError struct {
+	Struct   string // ArrowDeviceArrayStream, which "" stands for too, or ArrowArrayStream
 	Callback string // that returned the code: get_schema or get_next
 	Code     int    // meant to be an errno; not zero
 	Message  string // what get_last_error said; may be empty
 }
 
 func (e *StreamError) Error() string {
-	text := fmt.Sprintf("cdevice: import: ArrowDeviceArrayStream.%s: %s", e.Callback, codeText(e.Code))
+	name := e.Struct
+	if name == "" {
+		name = "ArrowDeviceArrayStream"
+	}
+	text := fmt.Sprintf("cdevice: import: %s.%s: %s", name, e.Callback, codeText(e.Code))
 	if e.Message != "" {
 		text += ": " + e.Message
 	}

@@ -114,25 +114,41 @@ func export(root *node, mem *memoryOwner, at place, out *CArrowDeviceArray, outS
 			return err
 		}
 	}
-	if outSchema != nil {
-		var s abi.ArrowSchema // on the heap, and so only where there is a schema
-		err := exportSchema(&s)
-		if err == nil && !exportTree(root, mem, at, event, out) {
-			bridge.CallSchemaRelease(&s)
-			err = errNoMemory
-		}
-		if err != nil {
-			closeEvent(event)
-			return err
-		}
-		*schemaMirror(outSchema) = s
-		return nil
-	}
-	if !exportTree(root, mem, at, event, out) {
+	block, err := exportStructs(exportedDeviceKind, root, mem, event, &out.Array, outSchema, exportSchema)
+	if err != nil {
 		closeEvent(event)
-		return errNoMemory
+		return err
 	}
+	mem.lend()
+	if event != nil {
+		at.event = uintptr(unsafe.Pointer(&block.event))
+	}
+	out.DeviceID = at.id.Ordinal
+	out.DeviceType = int32(at.id.Type)
+	out.SyncEvent = at.event
+	out.Reserved = [3]int64{}
 	return nil
+}
+
+// exportStructs fills *out with a tree and *outSchema, unless it is nil, with its schema.
+// Before all that can fail is done, it writes neither.
+func exportStructs(kind string, root *node, mem *memoryOwner, event device.Event, out *abi.ArrowArray, outSchema *cdata.CArrowSchema,
+	exportSchema func(*abi.ArrowSchema) error,
+) (*exportBlock, error) {
+	if outSchema == nil {
+		return exportTree(kind, root, mem, event, out)
+	}
+	var s abi.ArrowSchema // on the heap, and so only where there is a schema
+	if err := exportSchema(&s); err != nil {
+		return nil, err
+	}
+	block, err := exportTree(kind, root, mem, event, out)
+	if err != nil {
+		bridge.CallSchemaRelease(&s)
+		return nil, err
+	}
+	*schemaMirror(outSchema) = s
+	return block, nil
 }
 
 // exportForCuDF returns what is exported instead. The caller releases the owner.
@@ -175,6 +191,12 @@ func (e *exportedEvent) Release() {
 	(*exportedOwner)(e.mem).Release()
 }
 
+// What lists of live objects call an exported tree.
+const (
+	exportedDeviceKind = "exported ArrowDeviceArray"
+	exportedPlainKind  = "exported ArrowArray"
+)
+
 // exportedArrays counts the trees that a consumer has not released.
 var exportedArrays atomic.Int64
 
@@ -207,27 +229,25 @@ const (
 	sizeofPointer = unsafe.Sizeof(uintptr(0))
 )
 
-// exportTree makes the C structs of a tree and fills *out. It returns false,
-// with nothing written, when there is no memory.
-func exportTree(root *node, mem *memoryOwner, at place, event device.Event, out *CArrowDeviceArray) bool {
+// exportTree makes the C structs of a tree and fills *out. The error, where there is no
+// memory, comes with nothing written. kind is for lists of live objects.
+func exportTree(kind string, root *node, mem *memoryOwner, event device.Event, out *abi.ArrowArray) (*exportBlock, error) {
 	var size treeSize
 	size.addChildren(root)
 	mem.retain() // the exported struct's, until its last release
-	mem.lend()
 	block := (*exportBlock)(unsafe.Pointer(bridge.NewBlock(
 		sizeofBlock + uintptr(size.structs)*sizeofArray + uintptr(size.pointers)*sizeofPointer)))
 	if block == nil {
 		mem.Release()
-		return false
+		return nil, errNoMemory
 	}
 	exportedArrays.Add(1)
 	block.Live = int64(size.structs) + 1
 	if event == nil {
-		block.Handle = handle.New((*exportedOwner)(mem))
+		block.Handle = handle.New(traced(kind, (*exportedOwner)(mem)))
 	} else {
-		block.Handle = handle.New(&exportedEvent{mem, event})
+		block.Handle = handle.New(traced(kind, &exportedEvent{mem, event}))
 		block.event = event.Handle()
-		at.event = uintptr(unsafe.Pointer(&block.event))
 	}
 	block.noBuffer = 0
 
@@ -237,16 +257,12 @@ func exportTree(root *node, mem *memoryOwner, at place, event device.Event, out 
 		structs:  start + sizeofBlock,
 		pointers: start + sizeofBlock + uintptr(size.structs)*sizeofArray,
 	}
-	f.fill(root, &out.Array)
+	f.fill(root, out)
 	if root.dtype == nil { // a record batch: no bitmap, whatever the columns have
-		out.Array.NBuffers = 1
-		out.Array.Buffers = uintptr(unsafe.Pointer(&block.noBuffer))
+		out.NBuffers = 1
+		out.Buffers = uintptr(unsafe.Pointer(&block.noBuffer))
 	}
-	out.DeviceID = at.id.Ordinal
-	out.DeviceType = int32(at.id.Type)
-	out.SyncEvent = at.event
-	out.Reserved = [3]int64{}
-	return true
+	return block, nil
 }
 
 // filler fills C structs from nodes; structs and pointers are where the next

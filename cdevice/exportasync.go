@@ -7,6 +7,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/live"
 )
 
 // AsyncProducerOptions says what [ExportAsync] gives beside the batches, and how it makes
@@ -49,6 +50,7 @@ func ExportAsync(ctx context.Context, r *RecordReader, handler *CArrowAsyncDevic
 	}
 	p := &producer{ctx: ctx, handler: handler, opts: opts, refs: 1, wake: make(chan struct{}, 1), given: new(given)}
 	asyncProducers.Add(1)
+	p.origin = live.Add("exported ArrowAsyncProducer")
 	if r == nil || !r.r.hold() {
 		go p.refuse(exportReleased("RecordReader"))
 		return nil

@@ -14,6 +14,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
+	"github.com/arrowdevice/arrowdevice/internal/live"
 )
 
 // HostView returns the batch as an arrow-go record batch over the same memory,
@@ -119,10 +120,11 @@ func recoverArrow(err *error, abandon func()) {
 type hostMemory struct {
 	owner   *memoryOwner
 	buffers atomic.Int64 // that are alive, and one for the viewer
+	origin  *live.Object
 }
 
 func viewMemory(owner *memoryOwner) *hostMemory {
-	m := &hostMemory{owner: owner.retain()}
+	m := &hostMemory{owner: owner.retain(), origin: live.Add("HostView")}
 	m.buffers.Store(1)
 	return m
 }
@@ -134,6 +136,7 @@ func (m *hostMemory) buffer(b []byte) *memory.Buffer {
 
 func (m *hostMemory) drop() {
 	if m.buffers.Add(-1) == 0 {
+		m.origin.Remove()
 		m.owner.Release()
 	}
 }
@@ -142,6 +145,7 @@ func (m *hostMemory) drop() {
 func (m *hostMemory) abandon() {
 	const never = math.MinInt64 / 2
 	if m.buffers.Swap(never) > 0 {
+		m.origin.Remove()
 		m.owner.Release()
 	}
 }

@@ -3,11 +3,12 @@ package cdevice
 import (
 	"context"
 	"io"
-	"sync/atomic"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/memory"
+
+	"github.com/arrowdevice/arrowdevice/internal/refcount"
 )
 
 // HostReader returns an arrow-go reader over the batches that are left in r, for the rest
@@ -20,7 +21,7 @@ import (
 // it until its next Next, as arrow-go has it; Retain to keep one.
 func (r *RecordReader) HostReader(ctx context.Context, mem memory.Allocator) array.RecordReader {
 	h := &hostReader{from: r, ctx: ctx, mem: mem}
-	h.refs.Store(1)
+	h.refs.InitTraced("HostReader")
 	if !r.r.hold() {
 		h.from, h.err = nil, readReleased("RecordReader")
 	}
@@ -30,7 +31,7 @@ func (r *RecordReader) HostReader(ctx context.Context, mem memory.Allocator) arr
 
 // hostReader is an array.RecordReader, and like all of them one goroutine's.
 type hostReader struct {
-	refs    atomic.Int64
+	refs    refcount.Count
 	from    *RecordReader // a reference; nil once it is given back
 	ctx     context.Context
 	mem     memory.Allocator
@@ -39,10 +40,10 @@ type hostReader struct {
 	err     error
 }
 
-func (h *hostReader) Retain() { h.refs.Add(1) }
+func (h *hostReader) Retain() { h.refs.Retain() }
 
 func (h *hostReader) Release() {
-	if h.refs.Add(-1) == 0 {
+	if h.refs.Release() {
 		h.dropCurrent()
 		h.close()
 	}

@@ -31,12 +31,7 @@ import (
 //
 // https://arrow.apache.org/docs/format/CDeviceDataInterface.html#the-arrowdevicearray-structure
 func ImportRecordBatch(arr *CArrowDeviceArray, sch *cdata.CArrowSchema, opts ...ImportOption) (*RecordBatch, error) {
-	s, err := schema.ImportSchema(schemaMirror(sch))
-	if err != nil {
-		discard(arr, opts)
-		return nil, err
-	}
-	return ImportRecordBatchWithSchema(arr, s, opts...)
+	return importBatchAndSchema(deviceInput(arr), sch, opts)
 }
 
 // ImportRecordBatchWithSchema is [ImportRecordBatch] where the schema is known,
@@ -44,20 +39,7 @@ func ImportRecordBatch(arr *CArrowDeviceArray, sch *cdata.CArrowSchema, opts ...
 //
 // It takes ownership of *arr, also when it returns an error.
 func ImportRecordBatchWithSchema(arr *CArrowDeviceArray, s *arrow.Schema, opts ...ImportOption) (*RecordBatch, error) {
-	if err := checkTop(arr); err != nil {
-		return nil, err
-	}
-	columns, err := importColumns(arr, s)
-	if err != nil {
-		discard(arr, opts)
-		return nil, err
-	}
-	rows := arr.Array.Length
-	mem, at, err := takeOver(arr, columns, batchChild, opts)
-	if err != nil {
-		return nil, err
-	}
-	return newRecordBatch(mem, at, s, rows, columns), nil
+	return importBatch(deviceInput(arr), s, opts)
 }
 
 // ImportArray makes an array of a C struct and its schema; all of
@@ -66,19 +48,14 @@ func ImportRecordBatchWithSchema(arr *CArrowDeviceArray, s *arrow.Schema, opts .
 //
 // It takes ownership of *arr and *sch, also when it returns an error.
 func ImportArray(arr *CArrowDeviceArray, sch *cdata.CArrowSchema, opts ...ImportOption) (*Array, error) {
-	field, err := schema.Import(schemaMirror(sch))
-	if err != nil {
-		discard(arr, opts)
-		return nil, err
-	}
-	return importArray(arr, field, opts)
+	return importArrayAndSchema(deviceInput(arr), sch, opts)
 }
 
 // ImportArrayWithType is [ImportArray] where the type is known.
 //
 // It takes ownership of *arr, also when it returns an error.
 func ImportArrayWithType(arr *CArrowDeviceArray, dt arrow.DataType, opts ...ImportOption) (*Array, error) {
-	return importArray(arr, arrow.Field{Type: dt, Nullable: true}, opts)
+	return importArray(deviceInput(arr), arrow.Field{Type: dt, Nullable: true}, opts)
 }
 
 // ImportSchema makes an arrow-go schema of a C schema, which must be a struct.
@@ -93,45 +70,74 @@ func ImportField(sch *cdata.CArrowSchema) (arrow.Field, error) {
 	return schema.Import(schemaMirror(sch))
 }
 
-func importArray(arr *CArrowDeviceArray, field arrow.Field, opts []ImportOption) (*Array, error) {
-	if err := checkTop(arr); err != nil {
-		return nil, err
-	}
-	root, err := importRoot(arr, field.Type)
+// The four imports, of the structs of either interface.
+
+func importBatchAndSchema(in input, sch *cdata.CArrowSchema, opts []ImportOption) (*RecordBatch, error) {
+	s, err := schema.ImportSchema(schemaMirror(sch))
 	if err != nil {
-		discard(arr, opts)
+		discard(in.array, opts)
 		return nil, err
 	}
-	mem, at, err := takeOver(arr, root, arrayRoot, opts)
+	return importBatch(in, s, opts)
+}
+
+func importBatch(in input, s *arrow.Schema, opts []ImportOption) (*RecordBatch, error) {
+	if err := checkTop(in); err != nil {
+		return nil, err
+	}
+	columns, err := importColumns(in, s)
+	if err != nil {
+		discard(in.array, opts)
+		return nil, err
+	}
+	rows := in.array.Length
+	mem, at, err := takeOver(in, columns, in.names.column, opts)
+	if err != nil {
+		return nil, err
+	}
+	return newRecordBatch(mem, at, s, rows, columns), nil
+}
+
+func importArrayAndSchema(in input, sch *cdata.CArrowSchema, opts []ImportOption) (*Array, error) {
+	field, err := schema.Import(schemaMirror(sch))
+	if err != nil {
+		discard(in.array, opts)
+		return nil, err
+	}
+	return importArray(in, field, opts)
+}
+
+func importArray(in input, field arrow.Field, opts []ImportOption) (*Array, error) {
+	if err := checkTop(in); err != nil {
+		return nil, err
+	}
+	root, err := importRoot(in, field.Type)
+	if err != nil {
+		discard(in.array, opts)
+		return nil, err
+	}
+	mem, at, err := takeOver(in, root, in.names.root, opts)
 	if err != nil {
 		return nil, err
 	}
 	return newArray(mem, at, field, root[0]), nil
 }
 
-func placeOf(arr *CArrowDeviceArray) place {
-	at := place{id: device.ID{Type: device.Type(arr.DeviceType), Ordinal: arr.DeviceID}, event: arr.SyncEvent}
-	if at.id.Type == device.CPU {
-		at.id.Ordinal = device.NoOrdinal // some producers number the CPU
-	}
-	return at
-}
-
 // importColumns makes the nodes of a record batch's columns. It changes nothing.
-func importColumns(arr *CArrowDeviceArray, s *arrow.Schema) ([]node, error) {
+func importColumns(in input, s *arrow.Schema) ([]node, error) {
 	if s == nil {
 		return nil, invalid(opImport, "schema", "nil", "a schema")
 	}
-	if err := checkDevice(arr); err != nil {
+	if err := checkDevice(in.at); err != nil {
 		return nil, err
 	}
 	count, err := countColumns(s)
 	if err != nil {
 		return nil, err
 	}
-	root := &arr.Array
+	root := in.array
 	if err := checkBatchRoot(root, s.NumFields()); err != nil {
-		return nil, within(arrayRoot(0), err)
+		return nil, within(in.names.root(0), err)
 	}
 	nodes := make([]node, count)
 	columns := take(&nodes, s.NumFields())
@@ -139,7 +145,7 @@ func importColumns(arr *CArrowDeviceArray, s *arrow.Schema) ([]node, error) {
 	pointers := abi.Slice[uintptr](root.Children, len(columns))
 	for i := range columns {
 		if err := im.child(&columns[i], pointers[i], s.Field(i).Type, root.Length); err != nil {
-			return nil, within(batchChild(i), err)
+			return nil, within(in.names.column(i), err)
 		}
 		if columns[i].length > root.Length {
 			columns[i] = columns[i].slice(0, root.Length)
@@ -172,8 +178,8 @@ func countArray(dt arrow.DataType) (count int, err error) {
 	return count, err
 }
 
-func importRoot(arr *CArrowDeviceArray, dt arrow.DataType) ([]node, error) {
-	if err := checkDevice(arr); err != nil {
+func importRoot(in input, dt arrow.DataType) ([]node, error) {
+	if err := checkDevice(in.at); err != nil {
 		return nil, err
 	}
 	count, err := countArray(dt)
@@ -183,8 +189,8 @@ func importRoot(arr *CArrowDeviceArray, dt arrow.DataType) ([]node, error) {
 	nodes := make([]node, count)
 	root := take(&nodes, 1)
 	im := importer{nodes: nodes}
-	if err := im.node(&root[0], &arr.Array, dt); err != nil {
-		return nil, within(arrayRoot(0), err)
+	if err := im.node(&root[0], in.array, dt); err != nil {
+		return nil, within(in.names.root(0), err)
 	}
 	return root, nil
 }
@@ -262,21 +268,17 @@ func (im *importer) children(n *node, a *abi.ArrowArray, st arrow.DataType) erro
 	return nil
 }
 
-// Where the nodes of an import lie in the C structs.
-func batchChild(i int) string { return "ArrowDeviceArray.array." + childName(i) }
-func arrayRoot(int) string    { return "ArrowDeviceArray.array" }
-
 // takeOver makes the memory ours, and does what the options ask for. Unless it
-// returns an owner, it releases the memory.
-func takeOver(arr *CArrowDeviceArray, nodes []node, name func(i int) string, opts []ImportOption) (*memoryOwner, place, error) {
-	at := placeOf(arr)
-	mem := adopt(&arr.Array)
+// returns an owner, it releases the memory. name is in.names.column or in.names.root.
+func takeOver(in input, nodes []node, name func(i int) string, opts []ImportOption) (*memoryOwner, place, error) {
+	at := placeOf(in)
+	mem := adopt(in.array)
 	if at.id.Type.HostReadable() {
 		mem.replaceNulls(nodes)
 	}
 	if len(opts) > 0 {
 		var err error
-		if at, err = applyImportOptions(mem, at, nodes, name, opts); err != nil {
+		if at, err = applyImportOptions(mem, at, nodes, in.names, name, opts); err != nil {
 			return nil, at, err
 		}
 	}
@@ -285,7 +287,7 @@ func takeOver(arr *CArrowDeviceArray, nodes []node, name func(i int) string, opt
 
 // applyImportOptions returns where the memory lives. Unless it succeeds, it releases
 // mem; also when an option or code of a backend panics.
-func applyImportOptions(mem *memoryOwner, at place, nodes []node, name func(i int) string, opts []ImportOption) (_ place, err error) {
+func applyImportOptions(mem *memoryOwner, at place, nodes []node, names *structNames, name func(i int) string, opts []ImportOption) (_ place, err error) {
 	done := false
 	defer func() {
 		if !done {
@@ -298,7 +300,7 @@ func applyImportOptions(mem *memoryOwner, at place, nodes []node, name func(i in
 	}
 	mem.releaseWith = o.releaseWith
 	if o.dev != nil {
-		if at.dev, err = o.deviceFor(at.id); err != nil {
+		if at.dev, err = o.deviceFor(at.id, names); err != nil {
 			return at, err
 		}
 	}

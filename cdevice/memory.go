@@ -10,6 +10,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/handle"
+	"github.com/arrowdevice/arrowdevice/internal/refcount"
 )
 
 // memoryOwner keeps alive what the buffers of a batch point into, for as long as
@@ -19,7 +20,7 @@ import (
 // What it owns is either a foreign struct (imported), released through its
 // callback, or Go values (wrapped), pinned once and released through Go.
 type memoryOwner struct {
-	refs atomic.Int64
+	refs refcount.Count
 
 	imported abi.ArrowArray // moved here from the producer's struct; Release 0 if wrapped
 	// releaseWith, unless it is nil, is given the calling of the producer's callback.
@@ -46,7 +47,7 @@ var importedLive, rootedLive atomic.Int64
 // adoptGo returns an owner of a reference to Go values; it takes that reference.
 func adoptGo(v handle.Releaser) *memoryOwner {
 	m := &memoryOwner{wrapped: v}
-	m.refs.Store(1)
+	m.refs.Init("memory of a batch")
 	return m
 }
 
@@ -63,7 +64,7 @@ func (m *memoryOwner) pin(pointer any) {
 // adopt moves a foreign struct into a new owner and marks the source released.
 func adopt(a *abi.ArrowArray) *memoryOwner {
 	m := &memoryOwner{imported: *a}
-	m.refs.Store(1)
+	m.refs.Init("memory of a batch")
 	a.Release = 0
 	importedLive.Add(1)
 	return m
@@ -73,24 +74,8 @@ func adopt(a *abi.ArrowArray) *memoryOwner {
 // cannot come back: using it after the last release is a bug of the program,
 // better seen here than as a crash later.
 func (m *memoryOwner) retain() *memoryOwner {
-	if !m.tryRetain() {
-		panic(fieldError(opRead, "memory", nil, nil, ErrReleased))
-	}
+	m.refs.Retain()
 	return m
-}
-
-// tryRetain adds a reference, and reports false for memory that was let go: for callers
-// that hold no reference, and that another goroutine's last Release may come before.
-func (m *memoryOwner) tryRetain() bool {
-	for {
-		refs := m.refs.Load()
-		if refs <= 0 {
-			return false
-		}
-		if m.refs.CompareAndSwap(refs, refs+1) {
-			return true
-		}
-	}
 }
 
 // usedOn notes that work of dev may use the memory from now on.
@@ -122,7 +107,7 @@ func (m *memoryOwner) lend() {
 // goroutine of the device's. It has this name because the handle of a pinned owner
 // holds it.
 func (m *memoryOwner) Release() {
-	if m.refs.Add(-1) == 0 {
+	if m.refs.Release() {
 		m.endAfter(m.users)
 	}
 }

@@ -60,7 +60,7 @@ func checkBatch(b *RecordBatch, schema *arrow.Schema, t device.Type) error {
 	switch {
 	case b == nil:
 		return nothing("batch")
-	case b.refs.Load() <= 0:
+	case !b.refs.Alive():
 		return readReleased("RecordBatch")
 	case b.schema != schema && !sameTypes(b.schema, schema):
 		return invalid(opRead, "RecordBatch.schema", b.schema, fmt.Sprintf("the stream's: %s", schema))
@@ -72,7 +72,7 @@ func checkArray(a *Array, dt arrow.DataType, t device.Type) error {
 	switch {
 	case a == nil:
 		return nothing("array")
-	case a.refs.Load() <= 0:
+	case !a.refs.Alive():
 		return readReleased("Array")
 	case !arrow.TypeEqual(a.field.Type, dt):
 		return invalid(opRead, "Array.type", a.field.Type, fmt.Sprintf("the stream's: %s", dt))

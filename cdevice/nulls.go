@@ -7,7 +7,7 @@ import (
 // CountNulls is the number of nulls, counted where nobody knows it: the bitmap is read,
 // for which it waits for the array's event. ctx ends the wait.
 func (a *Array) CountNulls(ctx context.Context) (int64, error) {
-	if a.refs.Load() <= 0 {
+	if !a.refs.Alive() {
 		return 0, readReleased("Array")
 	}
 	counted, err := countNulls(ctx, a.mem, a.place, []node{a.node}, false)

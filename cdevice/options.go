@@ -2,9 +2,11 @@ package cdevice
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 )
 
@@ -48,6 +50,35 @@ func ForHost(ctx context.Context) ExportOption {
 	return func(o *exportOptions) { o.ctx, o.forHost = ctx, true }
 }
 
+// bound returns a context that also ends with the one that an option brought. The caller
+// ends it.
+func (o *exportOptions) bound(ctx context.Context) (context.Context, func()) {
+	if o.ctx == nil {
+		return ctx, func() {}
+	}
+	both, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(o.ctx, func() { cancel(errOptionDone) })
+	return boundContext{both, o.ctx}, func() {
+		stop()
+		cancel(nil)
+	}
+}
+
+var errOptionDone = errors.New("cdevice: the context of an option is done")
+
+// boundContext has the error of the context that ended first.
+type boundContext struct {
+	context.Context
+	option context.Context
+}
+
+func (c boundContext) Err() error {
+	if context.Cause(c.Context) == errOptionDone {
+		return c.option.Err()
+	}
+	return c.Context.Err()
+}
+
 // ImportOption changes how an import treats its input.
 type ImportOption func(*importOptions)
 
@@ -69,14 +100,14 @@ func (o *importOptions) release(callback func()) {
 }
 
 // discard releases an array that is not imported.
-func (o *importOptions) discard(arr *CArrowDeviceArray) {
-	if arr != nil && arr.Array.Release != 0 {
-		o.release(func() { releaseArray(&arr.Array) })
+func (o *importOptions) discard(arr *abi.ArrowArray) {
+	if arr != nil && arr.Release != 0 {
+		o.release(func() { releaseArray(arr) })
 	}
 }
 
 // discard releases an array that could not be imported, with these options.
-func discard(arr *CArrowDeviceArray, opts []ImportOption) {
+func discard(arr *abi.ArrowArray, opts []ImportOption) {
 	var o importOptions
 	defer func() { o.discard(arr) }() // also when an option panics
 	for _, opt := range opts {
@@ -93,8 +124,11 @@ func WithDevice(dev device.Device) ImportOption {
 
 // deviceFor is the device that WithDevice named. Some producers number no device for
 // page-locked and managed memory.
-func (o *importOptions) deviceFor(declared device.ID) (device.Device, error) {
+func (o *importOptions) deviceFor(declared device.ID, names *structNames) (device.Device, error) {
 	id := o.dev.ID()
+	if names == plainNames {
+		return o.dev, o.checkPlain()
+	}
 	if id.Type != declared.Type {
 		return nil, invalid(opImport, "ArrowDeviceArray.device_type", int32(declared.Type), fmt.Sprintf("%d, as the device that was named", int32(id.Type)))
 	}
@@ -102,6 +136,14 @@ func (o *importOptions) deviceFor(declared device.ID) (device.Device, error) {
 		return nil, invalid(opImport, "ArrowDeviceArray.device_id", declared.Ordinal, fmt.Sprintf("%d, as the device that was named", id.Ordinal))
 	}
 	return o.dev, nil
+}
+
+// checkPlain returns an error where an option is not one for structs without a device.
+func (o *importOptions) checkPlain() error {
+	if o.dev != nil && o.dev.ID().Type != device.CPU {
+		return invalid(opImport, "WithDevice", o.dev.ID().String(), "the CPU, where the memory of a plain struct is")
+	}
+	return nil
 }
 
 // ReleaseWith runs the producer's release callback through f, which calls release

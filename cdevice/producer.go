@@ -13,6 +13,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/handle"
+	"github.com/arrowdevice/arrowdevice/internal/live"
 	"github.com/arrowdevice/arrowdevice/internal/schema"
 )
 
@@ -25,6 +26,7 @@ type producer struct {
 	opts    AsyncProducerOptions
 	c       *abi.ArrowAsyncProducer // until the last reference is gone
 	wake    chan struct{}           // of the goroutine: something happened
+	origin  *live.Object
 
 	given    *given
 	metadata []byte // of a task
@@ -343,6 +345,7 @@ func (p *producer) drop() {
 	if p.c != nil {
 		bridge.FreeProducer(p.c)
 	}
+	p.origin.Remove()
 	asyncProducers.Add(-1)
 }
 

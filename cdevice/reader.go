@@ -9,6 +9,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/refcount"
 )
 
 // RecordReader is a stream of record batches that have one schema and live on one type of
@@ -49,8 +50,8 @@ func (r *RecordReader) RecordBatch() *RecordBatch { return r.r.current }
 // Err is the error that ended the stream, or nil.
 func (r *RecordReader) Err() error { return r.r.failure() }
 
-// Retain adds a reference. It may be called from any goroutine.
-func (r *RecordReader) Retain() { r.r.refs.Add(1) }
+// Retain adds a reference; see [RecordBatch.Retain].
+func (r *RecordReader) Retain() { r.r.refs.Retain() }
 
 // Release drops a reference. The last one ends the stream, wherever it is: what it is
 // made of is let go, and the release callback of an imported one is called. Where another
@@ -60,7 +61,7 @@ func (r *RecordReader) Release() { r.r.release() }
 
 func newRecordReader(schema *arrow.Schema, t device.Type, s supply[*RecordBatch]) *RecordReader {
 	r := &RecordReader{schema: schema}
-	r.r.init(t, s)
+	r.r.init("RecordReader", t, s)
 	r.r.fit = func(b *RecordBatch) *RecordBatch { return b.under(schema) }
 	return r
 }
@@ -91,15 +92,15 @@ func (r *ArrayReader) Array() *Array { return r.r.current }
 // Err is the error that ended the stream, or nil.
 func (r *ArrayReader) Err() error { return r.r.failure() }
 
-// Retain adds a reference. It may be called from any goroutine.
-func (r *ArrayReader) Retain() { r.r.refs.Add(1) }
+// Retain adds a reference; see [RecordBatch.Retain].
+func (r *ArrayReader) Retain() { r.r.refs.Retain() }
 
 // Release drops a reference; see [RecordReader.Release].
 func (r *ArrayReader) Release() { r.r.release() }
 
 func newArrayReader(field arrow.Field, t device.Type, s supply[*Array]) *ArrayReader {
 	r := &ArrayReader{field: field}
-	r.r.init(t, s)
+	r.r.init("ArrayReader", t, s)
 	return r
 }
 
@@ -112,7 +113,7 @@ type counted interface {
 
 // reader is what RecordReader and ArrayReader have in common.
 type reader[T counted] struct {
-	refs       atomic.Int64
+	refs       refcount.Count
 	deviceType device.Type
 	fit        func(T) T // what an item is made before it is given out; nil: nothing
 
@@ -130,26 +131,16 @@ type reader[T counted] struct {
 // streamEnd is how a stream ended: with io.EOF, or with an error.
 type streamEnd struct{ err error }
 
-func (r *reader[T]) init(t device.Type, s supply[T]) {
-	r.refs.Store(1)
+func (r *reader[T]) init(kind string, t device.Type, s supply[T]) {
+	r.refs.InitTraced(kind)
 	r.deviceType, r.supply = t, s
 }
 
 // hold adds a reference, unless the last one is gone.
-func (r *reader[T]) hold() bool {
-	for {
-		refs := r.refs.Load()
-		if refs <= 0 {
-			return false
-		}
-		if r.refs.CompareAndSwap(refs, refs+1) {
-			return true
-		}
-	}
-}
+func (r *reader[T]) hold() bool { return r.refs.TryRetain() }
 
 func (r *reader[T]) release() {
-	if r.refs.Add(-1) == 0 {
+	if r.refs.Release() {
 		r.gone.Store(true)
 		r.finish()
 	}

@@ -2,9 +2,9 @@ package cdevice
 
 import (
 	"context"
-	"sync/atomic"
 
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/refcount"
 )
 
 // Ready reports whether the memory may be read: whether the batch's event is complete.
@@ -91,8 +91,8 @@ func (a *Array) UsedOn(s device.Stream) error {
 // hold retains the memory of a batch or an array that the caller does not hold otherwise.
 // The producer's event lives as long as its memory: another goroutine's Release must not
 // end both under a wait.
-func hold(refs *atomic.Int64, mem *memoryOwner, what string) error {
-	if refs.Load() <= 0 || !mem.tryRetain() {
+func hold(refs *refcount.Count, mem *memoryOwner, what string) error {
+	if !refs.Alive() || !mem.refs.TryRetain() {
 		return readReleased(what)
 	}
 	return nil

@@ -1,13 +1,6 @@
 package cdevice
 
 import (
-	"fmt"
-	"io"
-	"runtime"
-	"strings"
-	"sync"
-	"sync/atomic"
-
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
@@ -58,162 +51,22 @@ func WithPrefetch(depth int) ImportOption {
 //
 // https://arrow.apache.org/docs/format/CDeviceDataInterface.html#device-stream-interface
 func ImportRecordReader(stream *CArrowDeviceArrayStream, opts ...ImportOption) (*RecordReader, error) {
-	c, err := openStream(stream, opts)
+	from, err := moveDevice(stream)
 	if err != nil {
 		return nil, err
 	}
-	s, err := readSchema(c, schema.ImportSchema)
-	if err != nil {
-		return nil, err
-	}
-	next := func() (*RecordBatch, error) {
-		if err := c.next(); err != nil {
-			return nil, err
-		}
-		b, err := ImportRecordBatchWithSchema(&c.out, s, opts...)
-		return b, ofNext(err)
-	}
-	from := &function[*RecordBatch]{ask: next, stop: c.release}
-	return newRecordReader(s, device.Type(c.DeviceType), prefetch(from, c.opts.prefetch)), nil
+	return importRecordReader(from, opts)
 }
 
 // ImportArrayReader is [ImportRecordReader] for a stream of arrays of any type.
 //
 // It takes ownership of *stream, also when it returns an error.
 func ImportArrayReader(stream *CArrowDeviceArrayStream, opts ...ImportOption) (*ArrayReader, error) {
-	c, err := openStream(stream, opts)
+	from, err := moveDevice(stream)
 	if err != nil {
 		return nil, err
 	}
-	field, err := readSchema(c, schema.Import)
-	if err != nil {
-		return nil, err
-	}
-	next := func() (*Array, error) {
-		if err := c.next(); err != nil {
-			return nil, err
-		}
-		a, err := importArray(&c.out, field, opts)
-		return a, ofNext(err)
-	}
-	from := &function[*Array]{ask: next, stop: c.release}
-	return newArrayReader(field, device.Type(c.DeviceType), prefetch(from, c.opts.prefetch)), nil
-}
-
-// prefetch returns a supply that is depth items ahead of its reader.
-func prefetch[T counted](from *function[T], depth int) supply[T] {
-	if depth <= 0 {
-		return from
-	}
-	return &ahead[T]{from: from, depth: depth}
-}
-
-// cStream is a stream that somebody else exported.
-type cStream struct {
-	*cStructs
-	opts importOptions
-}
-
-// cStructs is what the callbacks of a stream are given. No Go pointer stands beside it: a
-// producer that is written in Go may pass it to C, and cgo looks for some.
-type cStructs struct {
-	abi.ArrowDeviceArrayStream
-	out CArrowDeviceArray // of get_next
-}
-
-var importedStreams atomic.Int64
-
-// openStream moves the stream into Go memory and marks the source released. Unless it
-// returns an error, the caller releases it.
-func openStream(stream *CArrowDeviceArrayStream, opts []ImportOption) (*cStream, error) {
-	if stream == nil {
-		return nil, invalid(opImport, "ArrowDeviceArrayStream", "NULL", "a struct to import")
-	}
-	if stream.Release == 0 {
-		return nil, fieldError(opImport, "ArrowDeviceArrayStream.release", "NULL", nil, ErrReleased)
-	}
-	c := &cStream{cStructs: &cStructs{ArrowDeviceArrayStream: *stream}}
-	stream.Release = 0
-	importedStreams.Add(1)
-	done := false
-	defer func() { // also when an option panics
-		if !done {
-			c.release()
-		}
-	}()
-	for _, opt := range opts {
-		opt(&c.opts)
-	}
-	if err := c.check(); err != nil {
-		return nil, err
-	}
-	done = true
-	return c, nil
-}
-
-func (c *cStream) check() error {
-	if c.DeviceType <= 0 {
-		return invalid(opImport, "ArrowDeviceArrayStream.device_type", c.DeviceType, "the type of a device")
-	}
-	for _, f := range []struct {
-		name string
-		addr uintptr
-	}{{"get_schema", c.GetSchema}, {"get_next", c.GetNext}, {"get_last_error", c.GetLastError}} {
-		if f.addr == 0 {
-			return invalid(opImport, "ArrowDeviceArrayStream."+f.name, "NULL", "a callback")
-		}
-	}
-	return nil
-}
-
-// next asks for an array, which is in out then; io.EOF where there is none.
-func (c *cStream) next() error {
-	if code := bridge.CallGetNext(&c.ArrowDeviceArrayStream, &c.out); code != 0 {
-		return c.failed("get_next", code)
-	}
-	if c.out.Array.Release == 0 {
-		return io.EOF
-	}
-	if c.out.DeviceType != c.DeviceType {
-		c.opts.discard(&c.out)
-		return ofNext(invalid(opImport, "ArrowDeviceArray.device_type", c.out.DeviceType, fmt.Sprintf("%d, the stream's", c.DeviceType)))
-	}
-	return nil
-}
-
-// ofNext is an error about what get_next gave.
-func ofNext(err error) error {
-	if err == nil {
-		return nil
-	}
-	return within("ArrowDeviceArrayStream.get_next", err)
-}
-
-// failed is the error for a code that a callback returned just now.
-func (c *cStream) failed(callback string, code int) error {
-	text := bridge.CallGetLastError(&c.ArrowDeviceArrayStream)
-	return &StreamError{Callback: callback, Code: code, Message: strings.ToValidUTF8(text, "\ufffd")}
-}
-
-func (c *cStream) release() {
-	c.opts.release(func() {
-		bridge.CallStreamRelease(&c.ArrowDeviceArrayStream)
-		importedStreams.Add(-1)
-	})
-}
-
-// readSchema asks the producer for the schema. After an error, the stream is released.
-func readSchema[T any](c *cStream, take func(*abi.ArrowSchema) (T, error)) (s T, err error) {
-	var out abi.ArrowSchema
-	if code := bridge.CallGetSchema(&c.ArrowDeviceArrayStream, &out); code != 0 {
-		err = c.failed("get_schema", code)
-	} else if s, err = take(&out); err != nil {
-		err = within("ArrowDeviceArrayStream.get_schema", err)
-	}
-	if err != nil {
-		c.release()
-	}
-	return s, err
+	return importArrayReader(from, opts)
 }
 
 // ExportRecordReader fills *out with the batches that are left in r, each exported as
@@ -237,8 +90,9 @@ func ExportRecordReader(r *RecordReader, out *CArrowDeviceArrayStream, opts ...E
 	return exportStream(&exported[*RecordBatch]{
 		reader: &r.r,
 		schema: func(s *abi.ArrowSchema) error { return schema.ExportSchema(r.schema, s) },
-		array: func(b *RecordBatch, out *CArrowDeviceArray) error {
-			return ExportRecordBatch(b, out, nil, opts...)
+		out:    deviceOut,
+		array: func(b *RecordBatch, out uintptr) error {
+			return ExportRecordBatch(b, DeviceArrayFromPtr(out), nil, opts...)
 		},
 	}, out, opts)
 }
@@ -253,11 +107,12 @@ func ExportArrayReader(r *ArrayReader, out *CArrowDeviceArrayStream, opts ...Exp
 	return exportStream(&exported[*Array]{
 		reader: &r.r,
 		schema: func(s *abi.ArrowSchema) error { return schema.Export(r.field, s) },
-		array:  func(a *Array, out *CArrowDeviceArray) error { return ExportArray(a, out, nil, opts...) },
+		out:    deviceOut,
+		array: func(a *Array, out uintptr) error {
+			return ExportArray(a, DeviceArrayFromPtr(out), nil, opts...)
+		},
 	}, out, opts)
 }
-
-var exportedStreams atomic.Int64
 
 // exportStream gives s a reference to its reader.
 func exportStream[T counted](s *exported[T], out *CArrowDeviceArrayStream, opts []ExportOption) error {
@@ -265,10 +120,9 @@ func exportStream[T counted](s *exported[T], out *CArrowDeviceArrayStream, opts 
 		return noOutput("ArrowDeviceArrayStream")
 	}
 	t := exportedType(s.reader.deviceType, opts) // an option may panic
-	if !s.reader.hold() {
-		return exportReleased("reader")
+	if err := s.start(); err != nil {
+		return err
 	}
-	exportedStreams.Add(1)
 	bridge.ExportStream(s, int32(t), out)
 	return nil
 }
@@ -283,115 +137,4 @@ func exportedType(t device.Type, opts []ExportOption) device.Type {
 		return device.CPU
 	}
 	return t
-}
-
-// exported is the Go side of a stream of ours: a bridge.Stream.
-type exported[T counted] struct {
-	reader *reader[T] // a reference
-	schema func(*abi.ArrowSchema) error
-	array  func(T, *CArrowDeviceArray) error
-	failed atomic.Pointer[streamEnd] // a batch that could not be exported ended the stream
-	text   lastError
-}
-
-func (s *exported[T]) GetSchema(out *abi.ArrowSchema) int {
-	return s.text.of(func() error {
-		if out == nil {
-			return noOutput("ArrowSchema")
-		}
-		return s.schema(out)
-	})
-}
-
-func (s *exported[T]) GetNext(out *abi.ArrowDeviceArray) int {
-	return s.text.of(func() error {
-		if out == nil {
-			return noOutput("ArrowDeviceArray")
-		}
-		if end := s.failed.Load(); end != nil {
-			return end.err
-		}
-		item, err := s.reader.pull()
-		if err == io.EOF {
-			*out = CArrowDeviceArray{} // released: the end
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		defer item.Release()
-		if err := s.array(item, out); err != nil {
-			s.failed.Store(&streamEnd{err})
-			return err
-		}
-		return nil
-	})
-}
-
-func (s *exported[T]) GetLastError() uintptr { return s.text.address() }
-
-// Release counts the stream last: the end of the reader may run code of a program, or
-// call the release callback of a producer.
-func (s *exported[T]) Release() {
-	defer exportedStreams.Add(-1)
-	s.text.close()
-	s.reader.release()
-}
-
-// lastError is the text of the last error of a stream, for C to read.
-type lastError struct {
-	mu     sync.Mutex
-	text   []byte // NUL-terminated and pinned; nil where the last call had no error
-	pins   runtime.Pinner
-	closed bool
-}
-
-// of runs a callback and returns the code of its error, or 0. A panic is an error.
-func (l *lastError) of(do func() error) (code int) {
-	err := func() (err error) {
-		defer func() {
-			if v := recover(); v != nil {
-				err = panicError(v)
-			}
-		}()
-		return do()
-	}()
-	return l.set(err)
-}
-
-func (l *lastError) set(err error) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.pins.Unpin()
-	l.text = nil
-	if err == nil {
-		return 0
-	}
-	if !l.closed {
-		l.text = cText(err.Error())
-		l.pins.Pin(&l.text[0])
-	}
-	return errnoOf(err)
-}
-
-func (l *lastError) address() uintptr {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.text == nil {
-		return 0
-	}
-	return uintptr(addressOf(l.text))
-}
-
-func (l *lastError) close() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.pins.Unpin()
-	l.text, l.closed = nil, true
-}
-
-// cText is a text for C: UTF-8, and NUL-terminated.
-func cText(s string) []byte {
-	s = strings.ToValidUTF8(s, "\ufffd")
-	return append([]byte(strings.ReplaceAll(s, "\x00", "\ufffd")), 0)
 }

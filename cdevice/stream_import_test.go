@@ -56,7 +56,7 @@ func TestErrorEndsTheStream(t *testing.T) {
 	assert.Equal(t, upTo(2), numbers)
 	var se *cdevice.StreamError
 	require.ErrorAs(t, err, &se)
-	assert.Equal(t, cdevice.StreamError{Callback: "get_next", Code: int(syscall.EIO), Message: "disk on fire"}, *se)
+	assert.Equal(t, cdevice.StreamError{Struct: "ArrowDeviceArrayStream", Callback: "get_next", Code: int(syscall.EIO), Message: "disk on fire"}, *se)
 	assert.ErrorIs(t, err, syscall.EIO)
 	assert.EqualError(t, err, "cdevice: import: ArrowDeviceArrayStream.get_next: input/output error (errno 5): disk on fire")
 

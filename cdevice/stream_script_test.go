@@ -6,9 +6,11 @@ import (
 	"iter"
 	"sync/atomic"
 	"testing"
+	"unsafe"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/cdata"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -31,11 +33,32 @@ type script struct {
 	inside                           atomic.Int64
 	overlapped                       atomic.Bool
 	stream                           *cdevice.CArrowDeviceArrayStream
+	plain                            *cdata.CArrowArrayStream // of newPlainScript, in place of stream
 }
 
 // newScript is a stream of batches: get_next gives each, and then the end. When the test
 // ends, it was released once, and no two callbacks ran at the same time.
 func newScript(t testing.TB, batches ...*cdevice.RecordBatch) *script {
+	t.Helper()
+	s := scriptOf(t, batches)
+	s.stream = new(cdevice.CArrowDeviceArrayStream)
+	bridge.ExportStream(s, int32(device.CPU), s.stream)
+	t.Cleanup(func() { assert.Zero(t, s.stream.Release, "the struct is marked released") })
+	return s
+}
+
+// newPlainScript is newScript for an ArrowArrayStream: of what getNext writes, only the
+// array reaches the consumer.
+func newPlainScript(t testing.TB, batches ...*cdevice.RecordBatch) *script {
+	t.Helper()
+	s := scriptOf(t, batches)
+	s.plain = new(cdata.CArrowArrayStream)
+	bridge.ExportPlainStream(s, plainStream(s.plain))
+	t.Cleanup(func() { assert.Zero(t, plainStream(s.plain).Release, "the struct is marked released") })
+	return s
+}
+
+func scriptOf(t testing.TB, batches []*cdevice.RecordBatch) *script {
 	t.Helper()
 	s := &script{arena: newArena()}
 	schema := arrow.NewSchema(nil, nil)
@@ -59,11 +82,8 @@ func newScript(t testing.TB, batches ...*cdevice.RecordBatch) *script {
 		out.Array.Release = 0
 		return 0
 	}
-	s.stream = new(cdevice.CArrowDeviceArrayStream)
-	bridge.ExportStream(s, int32(device.CPU), s.stream)
 	t.Cleanup(func() {
 		assert.EqualValues(t, 1, s.releases.Load(), "calls of release")
-		assert.Zero(t, s.stream.Release, "the struct is marked released")
 		assert.False(t, s.overlapped.Load(), "two callbacks at the same time")
 		s.free()
 	})
@@ -85,10 +105,16 @@ func (s *script) GetSchema(out *abi.ArrowSchema) int {
 	return s.getSchema(out)
 }
 
-func (s *script) GetNext(out *abi.ArrowDeviceArray) int {
+func (s *script) GetNext(out uintptr) int {
 	call := s.enter(&s.nexts)
 	defer s.leave()
-	return s.getNext(call, out)
+	if s.plain == nil {
+		return s.getNext(call, abi.At[abi.ArrowDeviceArray](out))
+	}
+	var array abi.ArrowDeviceArray
+	code := s.getNext(call, &array)
+	*abi.At[abi.ArrowArray](out) = array.Array
+	return code
 }
 
 func (s *script) GetLastError() uintptr {
@@ -129,6 +155,22 @@ func (s *script) reader(t testing.TB, opts ...cdevice.ImportOption) *cdevice.Rec
 	t.Cleanup(r.Release)
 	return r
 }
+
+// plainReader imports the stream of newPlainScript; it is released at the end of the test.
+func (s *script) plainReader(t testing.TB, opts ...cdevice.ImportOption) *cdevice.RecordReader {
+	t.Helper()
+	r, err := cdevice.ImportPlainRecordReader(s.plain, opts...)
+	require.NoError(t, err)
+	t.Cleanup(r.Release)
+	return r
+}
+
+// plainStream and plainArray see a struct of cdata's as the tests of this package do.
+func plainStream(s *cdata.CArrowArrayStream) *abi.ArrowArrayStream {
+	return (*abi.ArrowArrayStream)(unsafe.Pointer(s))
+}
+
+func plainArray(a *cdata.CArrowArray) *abi.ArrowArray { return (*abi.ArrowArray)(unsafe.Pointer(a)) }
 
 // numbered are batches of one row with their number in it.
 func numbered(t testing.TB, n int) []*cdevice.RecordBatch {

@@ -14,21 +14,21 @@ import (
 // anything is believed. Buffers are not read here, except the sizes of views.
 
 // checkTop looks at what must be there before the struct can even be released.
-func checkTop(arr *CArrowDeviceArray) error {
-	if arr == nil {
-		return invalid(opImport, "ArrowDeviceArray", "NULL", "a struct")
+func checkTop(in input) error {
+	if in.array == nil {
+		return invalid(opImport, in.names.name, "NULL", "a struct")
 	}
-	if arr.Array.Release == 0 {
-		return fieldError(opImport, "ArrowDeviceArray.array.release", "NULL", nil, ErrReleased)
+	if in.array.Release == 0 {
+		return fieldError(opImport, in.names.root(0)+".release", "NULL", nil, ErrReleased)
 	}
 	return nil
 }
 
 // checkDevice checks the members that ArrowDeviceArray adds to ArrowArray. A
 // positive type that this library does not know is carried, not interpreted.
-func checkDevice(arr *CArrowDeviceArray) error {
-	id, event := arr.DeviceID, arr.SyncEvent
-	switch t := device.Type(arr.DeviceType); t {
+func checkDevice(at place) error {
+	id, event := at.id.Ordinal, at.event
+	switch t := at.id.Type; t {
 	case device.CPU:
 		if id != device.NoOrdinal && id != 0 {
 			return invalid(opImport, "ArrowDeviceArray.device_id", id, "-1 for cpu")

@@ -52,7 +52,7 @@ func CopyArrayToDevice(ctx context.Context, arr arrow.Array, dev device.Device, 
 // first offset of a list, these small buffers take a way over the host. A copy to the CPU
 // waits, as CopyToHost does; OnStream then names a stream of the device that is copied from.
 func (b *RecordBatch) CopyTo(ctx context.Context, dev device.Device, opts ...CopyOption) (*RecordBatch, error) {
-	if b.refs.Load() <= 0 {
+	if !b.refs.Alive() {
 		return nil, readReleased("RecordBatch")
 	}
 	if isCPU(dev) {
@@ -78,7 +78,7 @@ func (b *RecordBatch) CopyTo(ctx context.Context, dev device.Device, opts ...Cop
 
 // CopyTo copies the array; see [RecordBatch.CopyTo].
 func (a *Array) CopyTo(ctx context.Context, dev device.Device, opts ...CopyOption) (*Array, error) {
-	if a.refs.Load() <= 0 {
+	if !a.refs.Alive() {
 		return nil, readReleased("Array")
 	}
 	if isCPU(dev) {

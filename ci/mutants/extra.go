@@ -69,15 +69,15 @@ var extras = []extra{
 		"kept = kept || len(copies) > 0", "kept = kept || len(copies) < 0",
 	},
 	{
-		"cdevice/export.go", "exportTree", "the event of an export's own",
+		"cdevice/export.go", "export", "the event of an export's own",
 		"at.event = uintptr(unsafe.Pointer(&block.event))", "_ = uintptr(unsafe.Pointer(&block.event))",
 	},
 	{
-		"cdevice/export.go", "exportTree", "sync_event of an export",
+		"cdevice/export.go", "export", "sync_event of an export",
 		"out.SyncEvent = at.event", "out.SyncEvent = 0",
 	},
 	{
-		"cdevice/import.go", "placeOf", "sync_event of an import",
+		"cdevice/input.go", "deviceInput", "sync_event of an import",
 		"event: arr.SyncEvent}", "event: 0}",
 	},
 	{

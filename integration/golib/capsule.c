@@ -5,15 +5,6 @@
 
 #include "../../internal/abi/abi.h"
 
-/* Of the C stream interface, which only arrow-go's cdata has to do with. */
-struct ArrowArrayStream {
-  int (*get_schema)(struct ArrowArrayStream*, struct ArrowSchema* out);
-  int (*get_next)(struct ArrowArrayStream*, struct ArrowArray* out);
-  const char* (*get_last_error)(struct ArrowArrayStream*);
-  void (*release)(struct ArrowArrayStream*);
-  void* private_data;
-};
-
 static int64_t structs = 0; /* atomic: allocated and not freed */
 
 int64_t golib_struct_count(void) { return __atomic_load_n(&structs, __ATOMIC_RELAXED); }

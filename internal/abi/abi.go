@@ -53,6 +53,16 @@ type ArrowArray struct {
 	PrivateData uintptr
 }
 
+// ArrowArrayStream mirrors struct ArrowArrayStream (C stream interface).
+type ArrowArrayStream struct {
+	_            structs.HostLayout
+	GetSchema    uintptr
+	GetNext      uintptr
+	GetLastError uintptr
+	Release      uintptr // void (*)(struct ArrowArrayStream*); NULL once released
+	PrivateData  uintptr
+}
+
 // ArrowDeviceArray mirrors struct ArrowDeviceArray (C device data interface).
 type ArrowDeviceArray struct {
 	_          structs.HostLayout

@@ -1,4 +1,4 @@
-/* The C structs of the Arrow C data, device, device stream and asynchronous
+/* The C structs of the Arrow C data, stream, device, device stream and asynchronous
  * device stream interfaces, as the specification defines them. Each block keeps
  * the specification's canonical guard, so that this header can be included
  * beside anybody else's copy.
@@ -47,6 +47,19 @@ struct ArrowArray {
 };
 
 #endif /* ARROW_C_DATA_INTERFACE */
+
+#ifndef ARROW_C_STREAM_INTERFACE
+#define ARROW_C_STREAM_INTERFACE
+
+struct ArrowArrayStream {
+  int (*get_schema)(struct ArrowArrayStream*, struct ArrowSchema*);
+  int (*get_next)(struct ArrowArrayStream*, struct ArrowArray*);
+  const char* (*get_last_error)(struct ArrowArrayStream*);
+  void (*release)(struct ArrowArrayStream*);
+  void* private_data;
+};
+
+#endif /* ARROW_C_STREAM_INTERFACE */
 
 #ifndef ARROW_C_DEVICE_DATA_INTERFACE
 #define ARROW_C_DEVICE_DATA_INTERFACE

@@ -19,6 +19,13 @@ var (
 	_ = [1]struct{}{}[unsafe.Offsetof(ArrowArray{}.Release)-unsafe.Offsetof(C.struct_ArrowArray{}.release)]
 	_ = [1]struct{}{}[unsafe.Offsetof(ArrowArray{}.PrivateData)-unsafe.Offsetof(C.struct_ArrowArray{}.private_data)]
 
+	_ = [1]struct{}{}[unsafe.Sizeof(ArrowArrayStream{})-C.sizeof_struct_ArrowArrayStream]
+	_ = [1]struct{}{}[unsafe.Offsetof(ArrowArrayStream{}.GetSchema)-unsafe.Offsetof(C.struct_ArrowArrayStream{}.get_schema)]
+	_ = [1]struct{}{}[unsafe.Offsetof(ArrowArrayStream{}.GetNext)-unsafe.Offsetof(C.struct_ArrowArrayStream{}.get_next)]
+	_ = [1]struct{}{}[unsafe.Offsetof(ArrowArrayStream{}.GetLastError)-unsafe.Offsetof(C.struct_ArrowArrayStream{}.get_last_error)]
+	_ = [1]struct{}{}[unsafe.Offsetof(ArrowArrayStream{}.Release)-unsafe.Offsetof(C.struct_ArrowArrayStream{}.release)]
+	_ = [1]struct{}{}[unsafe.Offsetof(ArrowArrayStream{}.PrivateData)-unsafe.Offsetof(C.struct_ArrowArrayStream{}.private_data)]
+
 	_ = [1]struct{}{}[unsafe.Sizeof(ArrowDeviceArray{})-C.sizeof_struct_ArrowDeviceArray]
 	_ = [1]struct{}{}[unsafe.Offsetof(ArrowDeviceArray{}.DeviceID)-unsafe.Offsetof(C.struct_ArrowDeviceArray{}.device_id)]
 	_ = [1]struct{}{}[unsafe.Offsetof(ArrowDeviceArray{}.DeviceType)-unsafe.Offsetof(C.struct_ArrowDeviceArray{}.device_type)]

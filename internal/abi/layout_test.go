@@ -12,6 +12,7 @@ func TestGoldenLayout(t *testing.T) {
 	var (
 		schema   ArrowSchema
 		array    ArrowArray
+		plain    ArrowArrayStream
 		dev      ArrowDeviceArray
 		stream   ArrowDeviceArrayStream
 		task     ArrowAsyncTask
@@ -44,6 +45,13 @@ func TestGoldenLayout(t *testing.T) {
 		{"ArrowArray.dictionary", unsafe.Offsetof(array.Dictionary), 56},
 		{"ArrowArray.release", unsafe.Offsetof(array.Release), 64},
 		{"ArrowArray.private_data", unsafe.Offsetof(array.PrivateData), 72},
+
+		{"sizeof ArrowArrayStream", unsafe.Sizeof(plain), 40},
+		{"ArrowArrayStream.get_schema", unsafe.Offsetof(plain.GetSchema), 0},
+		{"ArrowArrayStream.get_next", unsafe.Offsetof(plain.GetNext), 8},
+		{"ArrowArrayStream.get_last_error", unsafe.Offsetof(plain.GetLastError), 16},
+		{"ArrowArrayStream.release", unsafe.Offsetof(plain.Release), 24},
+		{"ArrowArrayStream.private_data", unsafe.Offsetof(plain.PrivateData), 32},
 
 		{"sizeof ArrowDeviceArray", unsafe.Sizeof(dev), 128},
 		{"ArrowDeviceArray.device_id", unsafe.Offsetof(dev.DeviceID), 80},

@@ -2,50 +2,52 @@
 
 #include <stddef.h>
 
-/* Go: what the callbacks do. Addresses are passed as words. */
+/* Go: what the callbacks do, for both kinds of streams. Addresses are passed as words. */
 extern int cdevice_v0_go_stream_get_schema(uint64_t handle, uintptr_t out);
 extern int cdevice_v0_go_stream_get_next(uint64_t handle, uintptr_t out);
 extern uintptr_t cdevice_v0_go_stream_get_last_error(uint64_t handle);
 extern void cdevice_v0_go_release(uint64_t handle);
 
-static uint64_t handle_of(const struct ArrowDeviceArrayStream* stream) {
-  return (uint64_t)(uintptr_t)stream->private_data;
-}
+/* The two kinds differ in the types of the structs, and so in the types of the callbacks:
+ * a callback must not be called through a pointer to a function of another type. */
+#define STREAM(kind, stream_type, array_type)                                               \
+  int cdevice_v0_##kind##_get_schema(stream_type* stream, struct ArrowSchema* out) {        \
+    return cdevice_v0_go_stream_get_schema((uintptr_t)stream->private_data, (uintptr_t)out); \
+  }                                                                                         \
+                                                                                            \
+  int cdevice_v0_##kind##_get_next(stream_type* stream, array_type* out) {                  \
+    return cdevice_v0_go_stream_get_next((uintptr_t)stream->private_data, (uintptr_t)out);  \
+  }                                                                                         \
+                                                                                            \
+  const char* cdevice_v0_##kind##_get_last_error(stream_type* stream) {                     \
+    return (const char*)cdevice_v0_go_stream_get_last_error((uintptr_t)stream->private_data); \
+  }                                                                                         \
+                                                                                            \
+  void cdevice_v0_##kind##_release(stream_type* stream) {                                   \
+    if (stream->release == NULL) return;                                                    \
+    stream->release = NULL;                                                                 \
+    cdevice_v0_go_release((uintptr_t)stream->private_data);                                 \
+  }                                                                                         \
+                                                                                            \
+  int cdevice_v0_call_##kind##_get_schema(uint64_t* stream, uint64_t* out) {                \
+    stream_type* s = (stream_type*)stream;                                                  \
+    return s->get_schema(s, (struct ArrowSchema*)out);                                      \
+  }                                                                                         \
+                                                                                            \
+  int cdevice_v0_call_##kind##_get_next(uint64_t* stream, uint64_t* out) {                  \
+    stream_type* s = (stream_type*)stream;                                                  \
+    return s->get_next(s, (array_type*)out);                                                \
+  }                                                                                         \
+                                                                                            \
+  const char* cdevice_v0_call_##kind##_get_last_error(uint64_t* stream) {                   \
+    stream_type* s = (stream_type*)stream;                                                  \
+    return s->get_last_error(s);                                                            \
+  }                                                                                         \
+                                                                                            \
+  void cdevice_v0_call_##kind##_release(uint64_t* stream) {                                 \
+    stream_type* s = (stream_type*)stream;                                                  \
+    s->release(s);                                                                          \
+  }
 
-int cdevice_v0_stream_get_schema(struct ArrowDeviceArrayStream* stream, struct ArrowSchema* out) {
-  return cdevice_v0_go_stream_get_schema(handle_of(stream), (uintptr_t)out);
-}
-
-int cdevice_v0_stream_get_next(struct ArrowDeviceArrayStream* stream, struct ArrowDeviceArray* out) {
-  return cdevice_v0_go_stream_get_next(handle_of(stream), (uintptr_t)out);
-}
-
-const char* cdevice_v0_stream_get_last_error(struct ArrowDeviceArrayStream* stream) {
-  return (const char*)cdevice_v0_go_stream_get_last_error(handle_of(stream));
-}
-
-void cdevice_v0_stream_release(struct ArrowDeviceArrayStream* stream) {
-  if (stream->release == NULL) return;
-  stream->release = NULL;
-  cdevice_v0_go_release(handle_of(stream));
-}
-
-int cdevice_v0_call_stream_get_schema(uint64_t* stream, uint64_t* out) {
-  struct ArrowDeviceArrayStream* s = (struct ArrowDeviceArrayStream*)stream;
-  return s->get_schema(s, (struct ArrowSchema*)out);
-}
-
-int cdevice_v0_call_stream_get_next(uint64_t* stream, uint64_t* out) {
-  struct ArrowDeviceArrayStream* s = (struct ArrowDeviceArrayStream*)stream;
-  return s->get_next(s, (struct ArrowDeviceArray*)out);
-}
-
-const char* cdevice_v0_call_stream_get_last_error(uint64_t* stream) {
-  struct ArrowDeviceArrayStream* s = (struct ArrowDeviceArrayStream*)stream;
-  return s->get_last_error(s);
-}
-
-void cdevice_v0_call_stream_release(uint64_t* stream) {
-  struct ArrowDeviceArrayStream* s = (struct ArrowDeviceArrayStream*)stream;
-  s->release(s);
-}
+STREAM(stream, struct ArrowDeviceArrayStream, struct ArrowDeviceArray)
+STREAM(plain_stream, struct ArrowArrayStream, struct ArrowArray)

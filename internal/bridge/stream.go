@@ -11,14 +11,14 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/handle"
 )
 
-// Stream is the Go side of an ArrowDeviceArrayStream that we export: its callbacks, with
-// what they return. The struct's private_data is the handle of one. A method that panics
-// has returned EIO.
+// Stream is the Go side of a stream that we export, an ArrowDeviceArrayStream or a plain
+// ArrowArrayStream: its callbacks, with what they return. The struct's private_data is the
+// handle of one. A method that panics has returned EIO.
 type Stream interface {
 	handle.Releaser
 	GetSchema(out *abi.ArrowSchema) int
-	GetNext(out *abi.ArrowDeviceArray) int
-	GetLastError() uintptr // a C string, or 0
+	GetNext(out uintptr) int // the address of the kind's array struct
+	GetLastError() uintptr   // a C string, or 0
 }
 
 // ExportStream fills *out with the callbacks of s, which stays reachable until the
@@ -29,6 +29,15 @@ func ExportStream(s Stream, deviceType int32, out *abi.ArrowDeviceArrayStream) {
 	out.GetNext = uintptr(C.cdevice_v0_stream_get_next)
 	out.GetLastError = uintptr(C.cdevice_v0_stream_get_last_error)
 	out.Release = uintptr(C.cdevice_v0_stream_release)
+	out.PrivateData = uintptr(handle.New(s))
+}
+
+// ExportPlainStream fills *out with the callbacks of s, as [ExportStream] does.
+func ExportPlainStream(s Stream, out *abi.ArrowArrayStream) {
+	out.GetSchema = uintptr(C.cdevice_v0_plain_stream_get_schema)
+	out.GetNext = uintptr(C.cdevice_v0_plain_stream_get_next)
+	out.GetLastError = uintptr(C.cdevice_v0_plain_stream_get_last_error)
+	out.Release = uintptr(C.cdevice_v0_plain_stream_release)
 	out.PrivateData = uintptr(handle.New(s))
 }
 
@@ -51,7 +60,7 @@ func cdevice_v0_go_stream_get_schema(word C.uint64_t, out C.uintptr_t) C.int {
 
 //export cdevice_v0_go_stream_get_next
 func cdevice_v0_go_stream_get_next(word C.uint64_t, out C.uintptr_t) C.int {
-	return ask(word, func(s Stream) int { return s.GetNext(abi.At[abi.ArrowDeviceArray](uintptr(out))) })
+	return ask(word, func(s Stream) int { return s.GetNext(uintptr(out)) })
 }
 
 //export cdevice_v0_go_stream_get_last_error
@@ -87,6 +96,30 @@ func CallStreamRelease(s *abi.ArrowDeviceArrayStream) {
 	C.cdevice_v0_call_stream_release(streamWords(s))
 }
 
+// CallPlainGetSchema calls get_schema of a plain stream; see [CallGetSchema].
+func CallPlainGetSchema(s *abi.ArrowArrayStream, out *abi.ArrowSchema) int {
+	return int(C.cdevice_v0_call_plain_stream_get_schema(plainWords(s), (*C.uint64_t)(unsafe.Pointer(out))))
+}
+
+// CallPlainGetNext calls get_next of a plain stream; see [CallGetNext].
+func CallPlainGetNext(s *abi.ArrowArrayStream, out *abi.ArrowArray) int {
+	return int(C.cdevice_v0_call_plain_stream_get_next(plainWords(s), (*C.uint64_t)(unsafe.Pointer(out))))
+}
+
+// CallPlainGetLastError calls get_last_error of a plain stream; see [CallGetLastError].
+func CallPlainGetLastError(s *abi.ArrowArrayStream) string {
+	return abi.String(uintptr(unsafe.Pointer(C.cdevice_v0_call_plain_stream_get_last_error(plainWords(s)))))
+}
+
+// CallPlainStreamRelease calls release of a plain stream.
+func CallPlainStreamRelease(s *abi.ArrowArrayStream) {
+	C.cdevice_v0_call_plain_stream_release(plainWords(s))
+}
+
 func streamWords(s *abi.ArrowDeviceArrayStream) *C.uint64_t {
+	return (*C.uint64_t)(unsafe.Pointer(s))
+}
+
+func plainWords(s *abi.ArrowArrayStream) *C.uint64_t {
 	return (*C.uint64_t)(unsafe.Pointer(s))
 }

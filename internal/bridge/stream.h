@@ -1,6 +1,6 @@
-/* The callbacks of an ArrowDeviceArrayStream: those of streams that we export, whose
- * private_data is a word of internal/handle, and calls of those that somebody else
- * exported. Structs are passed as words; see bridge.h. */
+/* The callbacks of an ArrowDeviceArrayStream and of a plain ArrowArrayStream: those of
+ * streams that we export, whose private_data is a word of internal/handle, and calls of
+ * those that another library exported. Structs are passed as words; see bridge.h. */
 #pragma once
 
 #include <stdint.h>
@@ -16,3 +16,13 @@ int cdevice_v0_call_stream_get_schema(uint64_t* stream, uint64_t* out);
 int cdevice_v0_call_stream_get_next(uint64_t* stream, uint64_t* out);
 const char* cdevice_v0_call_stream_get_last_error(uint64_t* stream);
 void cdevice_v0_call_stream_release(uint64_t* stream);
+
+int cdevice_v0_plain_stream_get_schema(struct ArrowArrayStream* stream, struct ArrowSchema* out);
+int cdevice_v0_plain_stream_get_next(struct ArrowArrayStream* stream, struct ArrowArray* out);
+const char* cdevice_v0_plain_stream_get_last_error(struct ArrowArrayStream* stream);
+void cdevice_v0_plain_stream_release(struct ArrowArrayStream* stream);
+
+int cdevice_v0_call_plain_stream_get_schema(uint64_t* stream, uint64_t* out);
+int cdevice_v0_call_plain_stream_get_next(uint64_t* stream, uint64_t* out);
+const char* cdevice_v0_call_plain_stream_get_last_error(uint64_t* stream);
+void cdevice_v0_call_plain_stream_release(uint64_t* stream);

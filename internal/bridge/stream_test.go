@@ -13,10 +13,10 @@ import (
 // panicky is a stream that breaks its promise not to panic.
 type panicky struct{ released *int }
 
-func (panicky) GetSchema(*abi.ArrowSchema) int    { panic("in get_schema") }
-func (panicky) GetNext(*abi.ArrowDeviceArray) int { panic("in get_next") }
-func (panicky) GetLastError() uintptr             { panic("in get_last_error") }
-func (p panicky) Release()                        { *p.released++ }
+func (panicky) GetSchema(*abi.ArrowSchema) int { panic("in get_schema") }
+func (panicky) GetNext(uintptr) int            { panic("in get_next") }
+func (panicky) GetLastError() uintptr          { panic("in get_last_error") }
+func (p panicky) Release()                     { *p.released++ }
 
 func TestPanicInAStreamCallbackIsEIO(t *testing.T) {
 	var seen []any

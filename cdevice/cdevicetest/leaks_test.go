@@ -1,0 +1,182 @@
+package cdevicetest_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/cdata"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/cdevice/cdevicetest"
+	"github.com/arrowdevice/arrowdevice/device"
+)
+
+// recorder is a test whose errors are kept, and whose cleanup runs when it is told to.
+type recorder struct {
+	testing.TB
+	errors   []string
+	cleanups []func()
+}
+
+func (r *recorder) Errorf(format string, args ...any) {
+	r.errors = append(r.errors, fmt.Sprintf(format, args...))
+}
+func (r *recorder) Helper()          {}
+func (r *recorder) Cleanup(f func()) { r.cleanups = append(r.cleanups, f) }
+
+// finish runs the cleanups and returns what the test reported.
+func (r *recorder) finish() string {
+	for i := len(r.cleanups) - 1; i >= 0; i-- {
+		r.cleanups[i]()
+	}
+	return strings.Join(r.errors, "\n")
+}
+
+// newBatch is a batch of Go memory.
+func newBatch(t *testing.T) *cdevice.RecordBatch {
+	t.Helper()
+	b := array.NewInt64Builder(memory.DefaultAllocator)
+	defer b.Release()
+	b.AppendValues([]int64{1, 2, 3}, nil)
+	column := b.NewArray()
+	defer column.Release()
+	schema := arrow.NewSchema([]arrow.Field{{Name: "x", Type: arrow.PrimitiveTypes.Int64}}, nil)
+	rec := array.NewRecordBatch(schema, []arrow.Array{column}, 3)
+	defer rec.Release()
+	batch, err := cdevice.Wrap(rec, device.Host())
+	require.NoError(t, err)
+	return batch
+}
+
+func TestCheckLeaksIsSilentWhereAllIsReleased(t *testing.T) {
+	kept := newBatch(t) // made before the check
+	defer kept.Release()
+	fake := &recorder{TB: t}
+	cdevicetest.CheckLeaks(fake)
+	b := newBatch(t)
+	column := b.Column(0)
+	fake.Cleanup(column.Release) // later than the check, so done before it
+	b.Release()
+	assert.Empty(t, fake.finish())
+	assert.Empty(t, cdevice.LiveObjects())
+	assert.False(t, cdevice.Trace(false), "as it was")
+}
+
+// newReader is a reader of no batches.
+func newReader(t *testing.T) *cdevice.RecordReader {
+	t.Helper()
+	r, err := cdevice.NewRecordReader(arrow.NewSchema(nil, nil), device.CPU, func(func(*cdevice.RecordBatch, error) bool) {})
+	require.NoError(t, err)
+	return r
+}
+
+func exportedStream(t *testing.T) *cdevice.CArrowDeviceArrayStream {
+	t.Helper()
+	r := newReader(t)
+	defer r.Release()
+	stream := new(cdevice.CArrowDeviceArrayStream)
+	require.NoError(t, cdevice.ExportRecordReader(r, stream))
+	return stream
+}
+
+// forget is what a report must name.
+func forget(t *testing.T) *cdevice.RecordBatch { return newBatch(t) }
+
+func TestCheckLeaksPrintsTheStackOfEachObject(t *testing.T) {
+	ctx := context.Background()
+	leaks := map[string]func() (release func()){
+		"RecordBatch": func() func() { return forget(t).Release },
+		"Array": func() func() {
+			b := forget(t)
+			defer b.Release()
+			return b.Column(0).Release
+		},
+		"HostView": func() func() {
+			var arr cdevice.CArrowDeviceArray
+			var sch cdata.CArrowSchema
+			b := forget(t)
+			require.NoError(t, cdevice.ExportRecordBatch(b, &arr, &sch))
+			b.Release()
+			in, err := cdevice.ImportRecordBatch(&arr, &sch)
+			require.NoError(t, err)
+			defer in.Release()
+			rec, err := in.HostView(ctx)
+			require.NoError(t, err)
+			return rec.Release
+		},
+		"exported ArrowDeviceArray": func() func() {
+			arr := new(cdevice.CArrowDeviceArray)
+			b := forget(t)
+			defer b.Release()
+			require.NoError(t, cdevice.ExportRecordBatch(b, arr, nil))
+			return func() { cdevice.ReleaseCArrowDeviceArray(arr) }
+		},
+		"exported ArrowDeviceArrayStream": func() func() {
+			stream := exportedStream(t)
+			return func() { cdevice.ReleaseCArrowDeviceArrayStream(stream) }
+		},
+		"imported ArrowDeviceArrayStream": func() func() {
+			in, err := cdevice.ImportRecordReader(exportedStream(t))
+			require.NoError(t, err)
+			return in.Release
+		},
+		"HostReader": func() func() {
+			r := newReader(t)
+			defer r.Release()
+			return r.HostReader(ctx, nil).Release
+		},
+		"AsyncStream": func() func() {
+			var handler cdevice.CArrowAsyncDeviceStreamHandler
+			s := cdevice.NewAsyncStream(ctx, &handler, cdevice.AsyncOptions{})
+			return func() {
+				cdevice.ReleaseCArrowAsyncDeviceStreamHandler(&handler)
+				s.Close()
+			}
+		},
+	}
+	fake := &recorder{TB: t}
+	cdevicetest.CheckLeaks(fake)
+	var release []func()
+	for _, leak := range leaks {
+		release = append(release, leak())
+	}
+	started := time.Now()
+	report := fake.finish()
+	assert.GreaterOrEqual(t, time.Since(started), time.Second, "it waits for memory that ends later")
+	for kind := range leaks {
+		assert.Contains(t, report, "\n"+kind+", made by\n")
+	}
+	assert.Contains(t, report, "ExportedStreams: 2 more than before\n", "the imported one is exported too")
+	assert.Contains(t, report, "TestCheckLeaksPrintsTheStackOfEachObject.func1\n")
+	assert.Contains(t, report, "leaks_test.go:")
+	for _, f := range release {
+		f()
+	}
+	assert.Empty(t, cdevice.LiveObjects())
+}
+
+func TestCheckLeaksWaitsForWhatEndsLater(t *testing.T) {
+	fake := &recorder{TB: t}
+	cdevicetest.CheckLeaks(fake)
+	b := newBatch(t)
+	time.AfterFunc(50*time.Millisecond, b.Release)
+	assert.Empty(t, fake.finish())
+}
+
+func TestChecksNest(t *testing.T) {
+	outer, inner := &recorder{TB: t}, &recorder{TB: t}
+	cdevicetest.CheckLeaks(outer)
+	cdevicetest.CheckLeaks(inner)
+	assert.Empty(t, inner.finish())
+	assert.True(t, cdevice.Trace(true), "the outer check goes on")
+	assert.Empty(t, outer.finish())
+	assert.False(t, cdevice.Trace(false))
+}

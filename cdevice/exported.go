@@ -1,0 +1,161 @@
+package cdevice
+
+import (
+	"io"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/live"
+)
+
+var exportedStreams atomic.Int64
+
+// outStruct is the struct that get_next of a stream of ours fills.
+type outStruct struct {
+	stream string // the struct of the stream
+	name   string
+	end    func(out uintptr) // marks the struct at an address released: the end of the stream
+}
+
+var (
+	deviceOut = &outStruct{"ArrowDeviceArrayStream", "ArrowDeviceArray", func(out uintptr) { *abi.At[abi.ArrowDeviceArray](out) = abi.ArrowDeviceArray{} }}
+	plainOut  = &outStruct{"ArrowArrayStream", "ArrowArray", func(out uintptr) { *abi.At[abi.ArrowArray](out) = abi.ArrowArray{} }}
+)
+
+// exported is the Go side of a stream of ours, whichever kind: a bridge.Stream.
+type exported[T counted] struct {
+	reader *reader[T] // a reference
+	schema func(*abi.ArrowSchema) error
+	out    *outStruct
+	ready  func() error                    // before an item is asked for; nil: nothing to check
+	array  func(item T, out uintptr) error // exports an item to the struct at an address
+	failed atomic.Pointer[streamEnd]       // a batch that could not be exported ended the stream
+	text   lastError
+	origin *live.Object
+}
+
+// start takes a reference to the reader, which the release of the stream gives back.
+func (s *exported[T]) start() error {
+	if !s.reader.hold() {
+		return exportReleased("reader")
+	}
+	exportedStreams.Add(1)
+	s.origin = live.Add("exported " + s.out.stream)
+	return nil
+}
+
+func (s *exported[T]) GetSchema(out *abi.ArrowSchema) int {
+	return s.text.of(func() error {
+		if out == nil {
+			return noOutput("ArrowSchema")
+		}
+		return s.schema(out)
+	})
+}
+
+func (s *exported[T]) GetNext(out uintptr) int {
+	return s.text.of(func() error {
+		if out == 0 {
+			return noOutput(s.out.name)
+		}
+		if end := s.failed.Load(); end != nil {
+			return end.err
+		}
+		if s.ready != nil && s.reader.end.Load() == nil {
+			if err := s.ready(); err != nil {
+				return s.fail(err)
+			}
+		}
+		item, err := s.reader.pull()
+		if err == io.EOF {
+			s.out.end(out)
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		defer item.Release()
+		if err := s.array(item, out); err != nil {
+			return s.fail(err)
+		}
+		return nil
+	})
+}
+
+// fail ends the stream with an error.
+func (s *exported[T]) fail(err error) error {
+	s.failed.Store(&streamEnd{err})
+	return err
+}
+
+func (s *exported[T]) GetLastError() uintptr { return s.text.address() }
+
+// Release counts the stream last: the end of the reader may run code of a program, or
+// call the release callback of a producer.
+func (s *exported[T]) Release() {
+	defer exportedStreams.Add(-1)
+	defer s.origin.Remove()
+	s.text.close()
+	s.reader.release()
+}
+
+// lastError is the text of the last error of a stream, for C to read.
+type lastError struct {
+	mu     sync.Mutex
+	text   []byte // NUL-terminated and pinned; nil where the last call had no error
+	pins   runtime.Pinner
+	closed bool
+}
+
+// of runs a callback and returns the code of its error, or 0. A panic is an error.
+func (l *lastError) of(do func() error) (code int) {
+	err := func() (err error) {
+		defer func() {
+			if v := recover(); v != nil {
+				err = panicError(v)
+			}
+		}()
+		return do()
+	}()
+	return l.set(err)
+}
+
+func (l *lastError) set(err error) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.pins.Unpin()
+	l.text = nil
+	if err == nil {
+		return 0
+	}
+	if !l.closed {
+		l.text = cText(err.Error())
+		l.pins.Pin(&l.text[0])
+	}
+	return errnoOf(err)
+}
+
+func (l *lastError) address() uintptr {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.text == nil {
+		return 0
+	}
+	return uintptr(addressOf(l.text))
+}
+
+func (l *lastError) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.pins.Unpin()
+	l.text, l.closed = nil, true
+}
+
+// cText is a text for C: UTF-8, and NUL-terminated.
+func cText(s string) []byte {
+	s = strings.ToValidUTF8(s, "\ufffd")
+	return append([]byte(strings.ReplaceAll(s, "\x00", "\ufffd")), 0)
+}

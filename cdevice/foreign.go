@@ -1,0 +1,266 @@
+package cdevice
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"sync/atomic"
+
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/bridge"
+	"github.com/arrowdevice/arrowdevice/internal/live"
+	"github.com/arrowdevice/arrowdevice/internal/schema"
+)
+
+// foreign is the C struct of a stream that another library exported, an
+// ArrowDeviceArrayStream or a plain ArrowArrayStream.
+type foreign interface {
+	name() string
+	deviceType() device.Type
+	check(*importOptions) error // of the struct, before the first callback
+	getSchema(*abi.ArrowSchema) int
+	getNext() int
+	given() input // the array of the last getNext
+	lastError() string
+	release()
+}
+
+// foreignDevice is an ArrowDeviceArrayStream and the array that get_next fills. No Go pointer
+// stands beside them: a producer that is written in Go may pass them to C, and cgo looks for
+// some.
+type foreignDevice struct {
+	abi.ArrowDeviceArrayStream
+	out CArrowDeviceArray
+}
+
+// moveDevice moves a stream into Go memory and marks the source released.
+func moveDevice(stream *CArrowDeviceArrayStream) (*foreignDevice, error) {
+	if stream == nil {
+		return nil, noStream("ArrowDeviceArrayStream")
+	}
+	if stream.Release == 0 {
+		return nil, streamReleased("ArrowDeviceArrayStream")
+	}
+	s := &foreignDevice{ArrowDeviceArrayStream: *stream}
+	stream.Release = 0
+	return s, nil
+}
+
+func (*foreignDevice) name() string { return "ArrowDeviceArrayStream" }
+
+func (s *foreignDevice) deviceType() device.Type { return device.Type(s.DeviceType) }
+
+func (s *foreignDevice) check(*importOptions) error {
+	if s.DeviceType <= 0 {
+		return invalid(opImport, s.name()+".device_type", s.DeviceType, "the type of a device")
+	}
+	return checkCallbacks(s.name(), s.GetSchema, s.GetNext, s.GetLastError)
+}
+
+func (s *foreignDevice) getSchema(out *abi.ArrowSchema) int {
+	return bridge.CallGetSchema(&s.ArrowDeviceArrayStream, out)
+}
+
+func (s *foreignDevice) getNext() int { return bridge.CallGetNext(&s.ArrowDeviceArrayStream, &s.out) }
+
+func (s *foreignDevice) given() input { return deviceInput(&s.out) }
+
+func (s *foreignDevice) lastError() string { return bridge.CallGetLastError(&s.ArrowDeviceArrayStream) }
+
+func (s *foreignDevice) release() { bridge.CallStreamRelease(&s.ArrowDeviceArrayStream) }
+
+// foreignPlain is to an ArrowArrayStream what foreignDevice is to an ArrowDeviceArrayStream.
+type foreignPlain struct {
+	abi.ArrowArrayStream
+	out abi.ArrowArray
+}
+
+// movePlain moves a stream into Go memory and marks the source released.
+func movePlain(stream *abi.ArrowArrayStream) (*foreignPlain, error) {
+	if stream == nil {
+		return nil, noStream("ArrowArrayStream")
+	}
+	if stream.Release == 0 {
+		return nil, streamReleased("ArrowArrayStream")
+	}
+	s := &foreignPlain{ArrowArrayStream: *stream}
+	stream.Release = 0
+	return s, nil
+}
+
+func (*foreignPlain) name() string { return "ArrowArrayStream" }
+
+func (*foreignPlain) deviceType() device.Type { return device.CPU }
+
+func (s *foreignPlain) check(o *importOptions) error {
+	if err := o.checkPlain(); err != nil {
+		return err
+	}
+	return checkCallbacks(s.name(), s.GetSchema, s.GetNext, s.GetLastError)
+}
+
+func (s *foreignPlain) getSchema(out *abi.ArrowSchema) int {
+	return bridge.CallPlainGetSchema(&s.ArrowArrayStream, out)
+}
+
+func (s *foreignPlain) getNext() int { return bridge.CallPlainGetNext(&s.ArrowArrayStream, &s.out) }
+
+func (s *foreignPlain) given() input { return plainInput(&s.out) }
+
+func (s *foreignPlain) lastError() string { return bridge.CallPlainGetLastError(&s.ArrowArrayStream) }
+
+func (s *foreignPlain) release() { bridge.CallPlainStreamRelease(&s.ArrowArrayStream) }
+
+func noStream(name string) error { return invalid(opImport, name, "NULL", "a struct to import") }
+
+func streamReleased(name string) error {
+	return fieldError(opImport, name+".release", "NULL", nil, ErrReleased)
+}
+
+func checkCallbacks(name string, getSchema, getNext, getLastError uintptr) error {
+	for _, f := range []struct {
+		name string
+		addr uintptr
+	}{{"get_schema", getSchema}, {"get_next", getNext}, {"get_last_error", getLastError}} {
+		if f.addr == 0 {
+			return invalid(opImport, name+"."+f.name, "NULL", "a callback")
+		}
+	}
+	return nil
+}
+
+// importRecordReader takes the stream.
+func importRecordReader(from foreign, opts []ImportOption) (*RecordReader, error) {
+	c, err := openStream(from, opts)
+	if err != nil {
+		return nil, err
+	}
+	s, err := readSchema(c, schema.ImportSchema)
+	if err != nil {
+		return nil, err
+	}
+	next := func() (*RecordBatch, error) {
+		in, err := c.next()
+		if err != nil {
+			return nil, err
+		}
+		b, err := importBatch(in, s, opts)
+		return b, c.ofNext(err)
+	}
+	f := &function[*RecordBatch]{ask: next, stop: c.release}
+	return newRecordReader(s, c.deviceType(), prefetch(f, c.opts.prefetch)), nil
+}
+
+// importArrayReader takes the stream.
+func importArrayReader(from foreign, opts []ImportOption) (*ArrayReader, error) {
+	c, err := openStream(from, opts)
+	if err != nil {
+		return nil, err
+	}
+	field, err := readSchema(c, schema.Import)
+	if err != nil {
+		return nil, err
+	}
+	next := func() (*Array, error) {
+		in, err := c.next()
+		if err != nil {
+			return nil, err
+		}
+		a, err := importArray(in, field, opts)
+		return a, c.ofNext(err)
+	}
+	f := &function[*Array]{ask: next, stop: c.release}
+	return newArrayReader(field, c.deviceType(), prefetch(f, c.opts.prefetch)), nil
+}
+
+// prefetch returns a supply that is depth items ahead of its reader.
+func prefetch[T counted](from *function[T], depth int) supply[T] {
+	if depth <= 0 {
+		return from
+	}
+	return &ahead[T]{from: from, depth: depth}
+}
+
+// cStream is a stream that another library exported, with the options of its import.
+type cStream struct {
+	foreign
+	opts   importOptions
+	origin *live.Object
+}
+
+var importedStreams atomic.Int64
+
+// openStream takes the stream. Unless it returns an error, the caller releases it.
+func openStream(from foreign, opts []ImportOption) (*cStream, error) {
+	c := &cStream{foreign: from}
+	importedStreams.Add(1)
+	c.origin = live.Add("imported " + c.name())
+	done := false
+	defer func() { // also when an option panics
+		if !done {
+			c.release()
+		}
+	}()
+	for _, opt := range opts {
+		opt(&c.opts)
+	}
+	if err := c.check(&c.opts); err != nil {
+		return nil, err
+	}
+	done = true
+	return c, nil
+}
+
+// next asks for an array; io.EOF where there is none.
+func (c *cStream) next() (input, error) {
+	if code := c.getNext(); code != 0 {
+		return input{}, c.failed("get_next", code)
+	}
+	in := c.given()
+	if in.array.Release == 0 {
+		return input{}, io.EOF
+	}
+	if t := c.deviceType(); in.at.id.Type != t {
+		c.opts.discard(in.array)
+		err := invalid(opImport, in.names.name+".device_type", int32(in.at.id.Type), fmt.Sprintf("%d, the stream's", int32(t)))
+		return input{}, c.ofNext(err)
+	}
+	return in, nil
+}
+
+// ofNext is an error about what get_next gave.
+func (c *cStream) ofNext(err error) error {
+	if err == nil {
+		return nil
+	}
+	return within(c.name()+".get_next", err)
+}
+
+// failed is the error for a code that a callback returned just now.
+func (c *cStream) failed(callback string, code int) error {
+	text := strings.ToValidUTF8(c.lastError(), "\ufffd")
+	return &StreamError{Struct: c.name(), Callback: callback, Code: code, Message: text}
+}
+
+func (c *cStream) release() {
+	c.opts.release(func() {
+		c.foreign.release()
+		c.origin.Remove()
+		importedStreams.Add(-1)
+	})
+}
+
+// readSchema asks the producer for the schema. After an error, the stream is released.
+func readSchema[T any](c *cStream, take func(*abi.ArrowSchema) (T, error)) (s T, err error) {
+	var out abi.ArrowSchema
+	if code := c.getSchema(&out); code != 0 {
+		err = c.failed("get_schema", code)
+	} else if s, err = take(&out); err != nil {
+		err = within(c.name()+".get_schema", err)
+	}
+	if err != nil {
+		c.release()
+	}
+	return s, err
+}

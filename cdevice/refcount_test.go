@@ -1,0 +1,120 @@
+package cdevice_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/bridge"
+	"github.com/arrowdevice/arrowdevice/internal/cpeer"
+)
+
+// panicText is the text of the error that f panics with.
+func panicText(t *testing.T, f func()) (text string) {
+	t.Helper()
+	defer func() {
+		t.Helper()
+		err, ok := recover().(error)
+		require.True(t, ok, "a panic with an error")
+		assert.ErrorIs(t, err, cdevice.ErrReleased)
+		text = err.Error()
+	}()
+	f()
+	return ""
+}
+
+// referenceCounted is what has Retain and Release.
+type referenceCounted interface {
+	Retain()
+	Release()
+}
+
+func TestLateRetainAndReleasePanicByName(t *testing.T) {
+	checkLeaks(t)
+	rec := oneColumn(t, fromJSON(t, pointType, `[{"x":1,"s":"a"}]`))
+	batch := func() *cdevice.RecordBatch {
+		b, err := cdevice.Wrap(rec, device.Host())
+		require.NoError(t, err)
+		return b
+	}
+	reader := func() *cdevice.RecordReader {
+		r, err := cdevice.NewRecordReader(rec.Schema(), device.CPU, func(func(*cdevice.RecordBatch, error) bool) {})
+		require.NoError(t, err)
+		return r
+	}
+	for name, make := range map[string]func() referenceCounted{
+		"RecordBatch": func() referenceCounted { return batch() },
+		"Array": func() referenceCounted {
+			b := batch()
+			defer b.Release()
+			return b.Column(0)
+		},
+		"RecordReader": func() referenceCounted { return reader() },
+		"ArrayReader": func() referenceCounted {
+			r, err := cdevice.NewArrayReader(rec.Schema().Field(0), device.CPU, func(func(*cdevice.Array, error) bool) {})
+			require.NoError(t, err)
+			return r
+		},
+		"HostReader": func() referenceCounted {
+			r := reader()
+			defer r.Release()
+			return r.HostReader(context.Background(), nil)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := make()
+			x.Retain()
+			x.Release()
+			x.Release()
+			assert.Equal(t, "cdevice: "+name+": Retain after the last Release: invalid: already released", panicText(t, x.Retain))
+			assert.Equal(t, "cdevice: "+name+": Release of an object without references: invalid: already released", panicText(t, x.Release))
+		})
+	}
+}
+
+// A reference that a program takes too late must not be one of a consumer's.
+func TestLateRetainTakesNoReferenceOfAConsumer(t *testing.T) {
+	checkLeaks(t)
+	for _, misuse := range []func(*cdevice.RecordBatch){
+		func(b *cdevice.RecordBatch) { b.Retain(); b.Release() },
+		func(b *cdevice.RecordBatch) { b.Release() },
+	} {
+		freed := false
+		b := ownedBatch(t, func() { freed = true })
+		out := garbageArray()
+		require.NoError(t, cdevice.ExportRecordBatch(b, out, nil))
+		b.Release()
+		panicText(t, func() { misuse(b) })
+		assert.False(t, freed, "the consumer holds the memory")
+		cdevice.ReleaseCArrowDeviceArray(out)
+		assert.True(t, freed)
+	}
+}
+
+// The producer's release callback must not run while a consumer holds the struct that was
+// exported again.
+func TestLateRetainDoesNotReleaseAProducersStruct(t *testing.T) {
+	checkLeaks(t)
+	tree := cpeer.NewTree(cpeer.Node{Length: 2, Buffers: []uintptr{0}, Children: []cpeer.Node{{Length: 2, Buffers: []uintptr{0, bridge.Zeros}}}})
+	defer tree.Free()
+	in := new(cdevice.CArrowDeviceArray)
+	tree.Export(in)
+	before := cdevice.ReadStats().ImportedArrays
+	b, err := cdevice.ImportRecordBatchWithSchema(in, arrow.NewSchema([]arrow.Field{{Name: "c", Type: arrow.PrimitiveTypes.Int64}}, nil))
+	require.NoError(t, err)
+	column := b.Column(0)
+	out := new(cdevice.CArrowDeviceArray)
+	require.NoError(t, cdevice.ExportArray(column, out, nil))
+	column.Release()
+	b.Release()
+	panicText(t, func() { column.Retain(); column.Release() })
+	panicText(t, func() { b.Retain(); b.Release() })
+	assert.Equal(t, before+1, cdevice.ReadStats().ImportedArrays, "the consumer holds it")
+	cdevice.ReleaseCArrowDeviceArray(out)
+	assert.Equal(t, before, cdevice.ReadStats().ImportedArrays)
+}

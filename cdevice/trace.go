@@ -1,0 +1,82 @@
+package cdevice
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+
+	"github.com/arrowdevice/arrowdevice/internal/handle"
+	"github.com/arrowdevice/arrowdevice/internal/live"
+)
+
+// Trace switches on or off that each object of this package which has to be released
+// remembers the stack of the code that made it, and returns what it was. It is for the
+// search of a missing release: [LiveObjects] lists the objects, and CheckLeaks of package
+// cdevicetest does so at the end of a test. The environment variable CDEVICE_TRACE=1
+// switches it on from the start.
+//
+// It concerns objects that are made from now on. Off, which is the default, it costs an atomic
+// load an object; on, some microseconds and half a kilobyte.
+func Trace(on bool) (before bool) { return live.Trace(on) }
+
+// LiveObject is an object that was made while [Trace] was on and is not released: batches,
+// arrays, readers and host views that this program holds, structs that a consumer holds, and
+// streams of a producer.
+type LiveObject struct {
+	// Kind names the object: RecordBatch, Array, RecordReader, ArrayReader, HostView,
+	// HostReader, AsyncStream, or "exported ", "imported " and the name of a C struct.
+	Kind string
+	// Number tells objects apart. An object that was made later has a larger one.
+	Number uint64
+	// Stack is the stack of the code that made the object: it begins with a function of this
+	// package, and the caller's code follows.
+	Stack []runtime.Frame
+}
+
+// String returns the kind and the stack, in the form of a goroutine's stack trace.
+func (o LiveObject) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s, made by\n", o.Kind)
+	for _, f := range o.Stack {
+		fmt.Fprintf(&b, "%s\n\t%s:%d\n", f.Function, f.File, f.Line)
+	}
+	return b.String()
+}
+
+// LiveObjects returns the objects that were made while [Trace] was on and are not released,
+// the oldest first. An object that the garbage collector took without a release is among them.
+func LiveObjects() []LiveObject {
+	objects := live.Objects()
+	list := make([]LiveObject, len(objects))
+	for i, o := range objects {
+		list[i] = LiveObject{Kind: o.Kind(), Number: o.Number(), Stack: withoutInternals(o.Frames())}
+	}
+	return list
+}
+
+// withoutInternals leaves out the frames that keep the list.
+func withoutInternals(frames []runtime.Frame) []runtime.Frame {
+	for len(frames) > 0 && (strings.Contains(frames[0].Function, "/internal/live.") || strings.Contains(frames[0].Function, "/internal/refcount.")) {
+		frames = frames[1:]
+	}
+	return frames
+}
+
+// traced returns r as the holder of an exported struct: while objects are traced, the struct
+// is listed until its release.
+func traced(kind string, r handle.Releaser) handle.Releaser {
+	if origin := live.Add(kind); origin != nil {
+		return &tracedStruct{r, origin}
+	}
+	return r
+}
+
+type tracedStruct struct {
+	handle.Releaser
+	origin *live.Object
+}
+
+func (t *tracedStruct) Release() {
+	defer t.origin.Remove()
+	t.Releaser.Release()
+}

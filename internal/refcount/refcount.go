@@ -1,0 +1,78 @@
+// Package refcount counts the references to an object.
+package refcount
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+	"github.com/arrowdevice/arrowdevice/internal/live"
+)
+
+// Count is the reference count of one object. An object that has ended cannot come back: a
+// Retain after the last Release, and a Release too many, are bugs of the program that
+// otherwise take a reference away from another part of it, so they panic, whatever the
+// build. A Count must not be copied.
+type Count struct {
+	refs   atomic.Int64
+	kind   string
+	origin *live.Object
+}
+
+// Init begins with one reference. kind is what panics and lists of live objects call the object.
+func (c *Count) Init(kind string) {
+	c.kind = kind
+	c.refs.Store(1)
+}
+
+// InitTraced is Init for an object that lists of live objects show.
+func (c *Count) InitTraced(kind string) {
+	c.Init(kind)
+	c.origin = live.Add(kind)
+}
+
+// Retain adds a reference for a caller that holds one.
+func (c *Count) Retain() {
+	if !c.TryRetain() {
+		panic(c.misuse("Retain after the last Release"))
+	}
+}
+
+// TryRetain adds a reference, and reports false for an object that has ended: for callers
+// that hold no reference, and that another goroutine's last Release may come before.
+func (c *Count) TryRetain() bool {
+	for {
+		refs := c.refs.Load()
+		if refs <= 0 {
+			return false
+		}
+		if c.refs.CompareAndSwap(refs, refs+1) {
+			return true
+		}
+	}
+}
+
+// Release drops a reference, and reports whether that was the last one.
+func (c *Count) Release() (last bool) {
+	switch refs := c.refs.Add(-1); {
+	case refs > 0:
+		return false
+	case refs == 0:
+		c.origin.Remove()
+		return true
+	}
+	c.refs.Add(1)
+	panic(c.misuse("Release of an object without references"))
+}
+
+// Alive reports whether there is a reference. Without one of the caller's, the answer may be
+// out of date when it is there.
+func (c *Count) Alive() bool { return c.refs.Load() > 0 }
+
+func (c *Count) misuse(what string) error {
+	kind := c.kind
+	if kind == "" {
+		kind = "object that no function of this package made"
+	}
+	return fmt.Errorf("cdevice: %s: %s: %w", kind, what, fielderr.ErrReleased)
+}
