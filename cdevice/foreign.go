@@ -222,7 +222,7 @@ func (c *cStream) next() (input, error) {
 		return input{}, io.EOF
 	}
 	if t := c.deviceType(); in.at.id.Type != t {
-		c.opts.discard(in.array)
+		c.opts.discard(in)
 		err := invalid(opImport, in.names.name+".device_type", int32(in.at.id.Type), fmt.Sprintf("%d, the stream's", int32(t)))
 		return input{}, c.ofNext(err)
 	}

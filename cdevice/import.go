@@ -75,7 +75,7 @@ func ImportField(sch *cdata.CArrowSchema) (arrow.Field, error) {
 func importBatchAndSchema(in input, sch *cdata.CArrowSchema, opts []ImportOption) (*RecordBatch, error) {
 	s, err := schema.ImportSchema(schemaMirror(sch))
 	if err != nil {
-		discard(in.array, opts)
+		discard(in, opts)
 		return nil, err
 	}
 	return importBatch(in, s, opts)
@@ -87,7 +87,7 @@ func importBatch(in input, s *arrow.Schema, opts []ImportOption) (*RecordBatch, 
 	}
 	columns, err := importColumns(in, s)
 	if err != nil {
-		discard(in.array, opts)
+		discard(in, opts)
 		return nil, err
 	}
 	rows := in.array.Length
@@ -101,7 +101,7 @@ func importBatch(in input, s *arrow.Schema, opts []ImportOption) (*RecordBatch, 
 func importArrayAndSchema(in input, sch *cdata.CArrowSchema, opts []ImportOption) (*Array, error) {
 	field, err := schema.Import(schemaMirror(sch))
 	if err != nil {
-		discard(in.array, opts)
+		discard(in, opts)
 		return nil, err
 	}
 	return importArray(in, field, opts)
@@ -113,7 +113,7 @@ func importArray(in input, field arrow.Field, opts []ImportOption) (*Array, erro
 	}
 	root, err := importRoot(in, field.Type)
 	if err != nil {
-		discard(in.array, opts)
+		discard(in, opts)
 		return nil, err
 	}
 	mem, at, err := takeOver(in, root, in.names.root, opts)
@@ -304,6 +304,12 @@ func applyImportOptions(mem *memoryOwner, at place, nodes []node, names *structN
 			return at, err
 		}
 	}
+	if err := o.awaitBeforeRelease(mem, at); err != nil {
+		return at, err
+	}
+	if at, err = o.assumeHostReadable(mem, at, nodes); err != nil {
+		return at, err
+	}
 	if o.full {
 		if err := checkImported(mem, at, nodes, name, o.ctx); err != nil {
 			return at, err
@@ -318,7 +324,7 @@ func checkImported(mem *memoryOwner, at place, nodes []node, name func(i int) st
 	if !at.hostReadable() {
 		return probeImported(ctx, mem, at, nodes, name)
 	}
-	if at.id.Type != device.CPU && at.id.Type.HostReadable() {
+	if at.id.Type != device.CPU && at.id.Type.HostReadable() && !at.assumed {
 		return checkPinned(ctx, at, nodes, name)
 	}
 	if err := at.wait(ctx); err != nil {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/arrowdevice/arrowdevice/device"
-	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 )
 
@@ -88,6 +87,9 @@ type importOptions struct {
 	dev         device.Device
 	releaseWith func(release func())
 	prefetch    int // of streams
+
+	hostReadable bool // AssumeHostReadable
+	afterEvent   bool // ReleaseAfterEvent
 }
 
 // release calls a release callback as ReleaseWith says.
@@ -99,17 +101,22 @@ func (o *importOptions) release(callback func()) {
 	}
 }
 
-// discard releases an array that is not imported.
-func (o *importOptions) discard(arr *abi.ArrowArray) {
-	if arr != nil && arr.Release != 0 {
-		o.release(func() { releaseArray(arr) })
+// discard releases an array that is not imported. The struct is moved first: ReleaseWith may
+// call the release callback when the caller's memory holds something else.
+func (o *importOptions) discard(in input) {
+	if in.array == nil || in.array.Release == 0 {
+		return
 	}
+	mem := adopt(in.array)
+	mem.releaseWith = o.releaseWith
+	_ = o.awaitBeforeRelease(mem, o.named(placeOf(in))) // an event that cannot be waited for is not
+	mem.Release()
 }
 
 // discard releases an array that could not be imported, with these options.
-func discard(arr *abi.ArrowArray, opts []ImportOption) {
+func discard(in input, opts []ImportOption) {
 	var o importOptions
-	defer func() { o.discard(arr) }() // also when an option panics
+	defer func() { o.discard(in) }() // also when an option panics
 	for _, opt := range opts {
 		opt(&o)
 	}
@@ -144,6 +151,73 @@ func (o *importOptions) checkPlain() error {
 		return invalid(opImport, "WithDevice", o.dev.ID().String(), "the CPU, where the memory of a plain struct is")
 	}
 	return nil
+}
+
+// AssumeHostReadable declares that the host can read the memory at its addresses, whatever
+// its device type means: unified memory that a producer labels as its GPU's, as the METAL arrays
+// of ArrowMetal and nanoarrow are. HostView, CopyToHost, exports with ForHost and full
+// validation then read it. The host crashes if that is not so. The batch keeps its device.
+//
+// A batch with an event still waits for it, for which its device needs a backend: without
+// one the import fails, and the error wraps device.ErrNotSupported.
+func AssumeHostReadable() ImportOption {
+	return func(o *importOptions) { o.hostReadable = true }
+}
+
+// ReleaseAfterEvent calls the producer's release callback only when the event of the array is
+// complete, for producers that free the memory at once while work of their own is still
+// filling it: nanoarrow does, if a copy of its is released unread. Releasing the batch does not
+// wait; where the event is pending, the callback is called later, on a goroutine of the device's
+// backend, through ReleaseWith if that is given too. It holds for input that is refused as well.
+//
+// The device needs a backend, which asks for the event: without one, importing an
+// array with an event fails, and the error wraps device.ErrNotSupported. The array is then
+// released at once.
+func ReleaseAfterEvent() ImportOption {
+	return func(o *importOptions) { o.afterEvent = true }
+}
+
+// named is the place with the device that WithDevice named, if it did.
+func (o *importOptions) named(at place) place {
+	if o.dev != nil && o.dev.ID().Type == at.id.Type {
+		at.dev = o.dev
+	}
+	return at
+}
+
+// awaitBeforeRelease opens the event that ReleaseAfterEvent is to wait for, if there is one.
+func (o *importOptions) awaitBeforeRelease(mem *memoryOwner, at place) (err error) {
+	if !o.afterEvent || at.event == 0 {
+		return nil
+	}
+	if mem.event, err = at.openEvent(); err != nil {
+		return noBackend(at, "ReleaseAfterEvent", err)
+	}
+	return nil
+}
+
+// assumeHostReadable returns the place as AssumeHostReadable declares it.
+func (o *importOptions) assumeHostReadable(mem *memoryOwner, at place, nodes []node) (place, error) {
+	if !o.hostReadable || at.id.Type == device.CPU {
+		return at, nil
+	}
+	if at.event != 0 {
+		event, err := at.openEvent()
+		if err != nil {
+			return at, noBackend(at, "AssumeHostReadable", err)
+		}
+		closeEvent(event)
+	}
+	if !at.id.Type.HostReadable() {
+		mem.replaceNulls(nodes)
+	}
+	at.assumed = true
+	return at, nil
+}
+
+// noBackend is the error for an event that cannot be waited for.
+func noBackend(at place, option string, err error) error {
+	return fieldError(opImport, "ArrowDeviceArray.sync_event", hex(at.event), "NULL, or a device that can wait for it ("+option+")", err)
 }
 
 // ReleaseWith runs the producer's release callback through f, which calls release

@@ -18,6 +18,8 @@ type place struct {
 	// event is ArrowDeviceArray.sync_event as it was imported: the address of the
 	// producer's event, valid while the owner lives. Zero: the data is ready.
 	event uintptr
+	// assumed says that the host can read the memory, whatever the device is: AssumeHostReadable.
+	assumed bool
 }
 
 func (p place) device() (device.Device, error) {
@@ -110,11 +112,11 @@ func eventHandle(t device.Type, event uintptr) (uintptr, error) {
 }
 
 // hostReadable reports whether the host can read memory at this place: by the
-// meaning of its type, or because a backend says so. Of managed memory the backend is
+// meaning of its type, or because a backend or the importer says so. Of managed memory the backend is
 // asked first: on some machines the host must not touch it while the device works.
 func (p place) hostReadable() bool {
 	readable := p.id.Type.HostReadable()
-	if readable && p.id.Type != device.CUDAManaged {
+	if p.assumed || readable && p.id.Type != device.CUDAManaged {
 		return true
 	}
 	if dev, err := p.device(); err == nil {
