@@ -332,7 +332,6 @@ func TestImportRefusesTypesThatCannotBe(t *testing.T) {
 		dt   arrow.DataType
 		want error
 	}{
-		"nil":          {nil, arrow.ErrInvalid},
 		"zero map":     {&arrow.MapType{}, arrow.ErrInvalid},
 		"nested by 70": {deep, arrow.ErrInvalid},
 	} {

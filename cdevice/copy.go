@@ -12,28 +12,30 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 )
 
-// CopyOption changes how a copy is made.
+// CopyOption changes how a copy is made. See [ExportOption] for nil.
 type CopyOption func(*copyOptions)
 
-type copyOptions struct{ stream device.Stream }
+type copyOptions struct {
+	nilOption
+	stream device.Stream
+}
 
 // OnStream makes the copy part of the work of s, a stream of the device that is
 // copied to or from: of another one, it is an error that wraps arrow.ErrInvalid. Without it, copies run on a stream of
 // the device's own, ordered after the batch's event and nothing else. s borrows until
 // the copy is done.
 func OnStream(s device.Stream) CopyOption {
-	return func(o *copyOptions) { o.stream = s }
+	return func(o *copyOptions) {
+		o.stream = s
+		o.need(opCopy, "OnStream", s, "a stream")
+	}
 }
 
 // copyStream returns the stream that the options name, or one of the device. done is
 // called when all is enqueued.
 func copyStream(opts []CopyOption, dev device.Device) (s device.Stream, done func(), err error) {
 	var o copyOptions
-	for _, opt := range opts {
-		if opt != nil {
-			opt(&o)
-		}
-	}
+	apply(&o, opts)
 	if o.stream != nil {
 		return o.stream, func() {}, nil
 	}
@@ -89,13 +91,16 @@ func arrayName(int) string { return "array" }
 func copyToHost(ctx context.Context, owner *memoryOwner, at place, nodes []node, name func(int) string,
 	mem memory.Allocator, opts []CopyOption,
 ) ([]arrow.Array, error) {
+	if err := checkContext(opCopy, ctx); err != nil {
+		return nil, err
+	}
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("cdevice: read: %w", err)
 	}
 	if err := checkOnStream(opts, at, at); err != nil {
 		return nil, err
 	}
-	if mem == nil {
+	if isNil(mem) {
 		mem = memory.DefaultAllocator
 	}
 	src, err := openSource(ctx, owner, at, nodes)

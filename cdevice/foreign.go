@@ -202,8 +202,9 @@ func openStream(from foreign, opts []ImportOption) (*cStream, error) {
 			c.release()
 		}
 	}()
-	for _, opt := range opts {
-		opt(&c.opts)
+	apply(&c.opts, opts)
+	if c.opts.err != nil {
+		return nil, c.opts.err
 	}
 	if err := c.check(&c.opts); err != nil {
 		return nil, err

@@ -111,6 +111,10 @@ func importArray(in input, field arrow.Field, opts []ImportOption) (*Array, erro
 	if err := checkTop(in); err != nil {
 		return nil, err
 	}
+	if isNil(field.Type) {
+		discard(in, opts)
+		return nil, absent(opImport, "type", "a data type")
+	}
 	root, err := importRoot(in, field.Type)
 	if err != nil {
 		discard(in, opts)
@@ -295,10 +299,11 @@ func applyImportOptions(mem *memoryOwner, at place, nodes []node, names *structN
 		}
 	}()
 	var o importOptions
-	for _, opt := range opts {
-		opt(&o)
-	}
+	apply(&o, opts)
 	mem.releaseWith = o.releaseWith
+	if o.err != nil {
+		return at, o.err
+	}
 	if o.dev != nil {
 		if at.dev, err = o.deviceFor(at.id, names); err != nil {
 			return at, err

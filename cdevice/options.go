@@ -9,10 +9,13 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 )
 
-// ExportOption names a need of the consumer that an export is made for.
+// ExportOption names a need of the consumer that an export is made for. One that is nil does
+// nothing, as a nil [ImportOption] and a nil [CopyOption]; an option that is given nil is an error of
+// the function that takes it.
 type ExportOption func(*exportOptions)
 
 type exportOptions struct {
+	nilOption
 	ctx          context.Context
 	forHost      bool
 	synchronized bool
@@ -30,14 +33,20 @@ type exportOptions struct {
 // and managed memory of one GPU share its streams; memory without a device id takes a stream
 // of any GPU. Another stream is an error that wraps arrow.ErrInvalid, and so is nil.
 func ReadyAfter(s device.Stream) ExportOption {
-	return func(o *exportOptions) { o.after, o.readyAfter = s, true }
+	return func(o *exportOptions) {
+		o.after, o.readyAfter = s, true
+		o.need(opExport, "ReadyAfter", s, "a stream")
+	}
 }
 
 // Synchronized makes the export wait for the batch's event and leave sync_event
 // NULL, for consumers that read before they wait: Arrow C++ copies the offsets of
 // strings before it looks at the event. ctx ends the wait with an error.
 func Synchronized(ctx context.Context) ExportOption {
-	return func(o *exportOptions) { o.ctx, o.synchronized = ctx, true }
+	return func(o *exportOptions) {
+		o.ctx, o.synchronized = ctx, true
+		o.need(opExport, "Synchronized", ctx, "a context")
+	}
 }
 
 // ForHost makes the export wait for the batch's event and label it as CPU memory
@@ -46,7 +55,10 @@ func Synchronized(ctx context.Context) ExportOption {
 // managed), otherwise the export fails with device.ErrNotSupported. ctx ends the
 // wait with an error.
 func ForHost(ctx context.Context) ExportOption {
-	return func(o *exportOptions) { o.ctx, o.forHost = ctx, true }
+	return func(o *exportOptions) {
+		o.ctx, o.forHost = ctx, true
+		o.need(opExport, "ForHost", ctx, "a context")
+	}
 }
 
 // bound returns a context that also ends with the one that an option brought. The caller
@@ -78,10 +90,11 @@ func (c boundContext) Err() error {
 	return c.Context.Err()
 }
 
-// ImportOption changes how an import treats its input.
+// ImportOption changes how an import treats its input. See [ExportOption] for nil.
 type ImportOption func(*importOptions)
 
 type importOptions struct {
+	nilOption
 	ctx         context.Context
 	full        bool
 	dev         device.Device
@@ -117,16 +130,19 @@ func (o *importOptions) discard(in input) {
 func discard(in input, opts []ImportOption) {
 	var o importOptions
 	defer func() { o.discard(in) }() // also when an option panics
-	for _, opt := range opts {
-		opt(&o)
-	}
+	apply(&o, opts)
 }
 
 // WithDevice says which device the memory lives on, instead of the one that
 // device.Open gives for the declared type and id: for a device that was opened with
 // options of its own. A device of another type, or with another id, is an error.
 func WithDevice(dev device.Device) ImportOption {
-	return func(o *importOptions) { o.dev = dev }
+	return func(o *importOptions) {
+		o.need(opImport, "WithDevice", dev, "a device")
+		if !isNil(dev) {
+			o.dev = dev
+		}
+	}
 }
 
 // deviceFor is the device that WithDevice named. Some producers number no device for
@@ -224,7 +240,10 @@ func noBackend(at place, option string, err error) error {
 // once, at any time and on any thread: for producers that ask for more than the
 // specification does. [ReleaseWithGIL] is one such f.
 func ReleaseWith(f func(release func())) ImportOption {
-	return func(o *importOptions) { o.releaseWith = f }
+	return func(o *importOptions) {
+		o.releaseWith = f
+		o.need(opImport, "ReleaseWith", f, "a function")
+	}
 }
 
 // ReleaseWithGIL runs the producer's release callback while its thread holds Python's
@@ -253,5 +272,8 @@ func ReleaseWithGIL() ImportOption { return ReleaseWith(bridge.WithGIL) }
 // The import waits for the producer's event, if there is one; ctx ends the wait
 // with an error.
 func WithFullValidation(ctx context.Context) ImportOption {
-	return func(o *importOptions) { o.ctx, o.full = ctx, true }
+	return func(o *importOptions) {
+		o.ctx, o.full = ctx, true
+		o.need(opImport, "WithFullValidation", ctx, "a context")
+	}
 }

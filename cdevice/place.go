@@ -187,13 +187,9 @@ func describeStream(of device.Device) string {
 // a GPU copies on the streams of another one too.
 func checkOnStream(opts []CopyOption, at, from place) error {
 	var o copyOptions
-	for _, opt := range opts {
-		if opt != nil {
-			opt(&o)
-		}
-	}
-	if o.stream == nil {
-		return nil
+	apply(&o, opts)
+	if o.err != nil || o.stream == nil {
+		return o.err
 	}
 	err := at.checkStream(opCopy, "OnStream", o.stream)
 	if err != nil && streamType(from.id.Type) == streamType(at.id.Type) && from.checkStream(opCopy, "OnStream", o.stream) == nil {

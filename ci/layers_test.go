@@ -61,6 +61,7 @@ var allowed = map[string][]string{
 	"device/devicetest":   {"device"},
 
 	"internal/cuda":      {"device"},
+	"internal/nilargs":   {},
 	"internal/ordinary":  {},
 	"internal/sizeclass": {"device", "internal/ordinary"},
 	"memory/cudaalloc":   {"device", "internal/cuda", "internal/sizeclass"},

@@ -23,6 +23,8 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
+var errNoContext = errors.New("ctx = nil, want a context")
+
 var errNotOurs = errors.New("freed twice, or never allocated here")
 
 // Allocator is a memory.Allocator of arrow-go over a cache of CPU-accessible memory.
@@ -79,6 +81,9 @@ func (a *Allocator) AllocateUninitialized(size int) []byte {
 // TryAllocate is Allocate with an error instead of a panic, and without zeroing. ctx ends a
 // wait for memory.
 func (a *Allocator) TryAllocate(ctx context.Context, size int) ([]byte, error) {
+	if ctx == nil {
+		return nil, &Error{a.cache.ID(), size, errNoContext}
+	}
 	if size == 0 {
 		return []byte{}, nil
 	}

@@ -35,7 +35,7 @@ const (
 type AllocationError = sizeclass.Error
 
 var (
-	errNoEvent      = errors.New("cuda: no event: its handle is NULL")
+	errNoEvent      = errors.New("cuda: event = nil, want an event: no event has the handle NULL")
 	errForeignEvent = errors.New("it is no event of CUDA")
 	errNothingFreed = errors.New("nothing was freed for a while")
 )

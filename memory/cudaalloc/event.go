@@ -49,8 +49,11 @@ func (e *Event) Synchronize(ctx context.Context) error {
 // OnComplete calls f when the latest recorded point is reached: on this goroutine, if it
 // is already, or later on one of this package. See [Device.AfterWork] for what f may do. An
 // event of another owner must live until then. Where the event is closed, or the driver cannot
-// be asked about it, f is called after all work of the GPU.
+// be asked about it, f is called after all work of the GPU. A nil f panics.
 func (e *Event) OnComplete(f func()) {
+	if f == nil {
+		panic(absent("OnComplete", "f", "a function"))
+	}
 	d := &deferral{call: f}
 	if e.startWait() == nil { // else it is closed, and tells nothing
 		after := awaited{e}

@@ -81,6 +81,9 @@ func (h *handle) endWait() {
 
 // wait is [wait] for a handle, which is not ended before it returns.
 func (h *handle) wait(ctx context.Context, query func() (bool, error), block func() error) error {
+	if err := checkContext("synchronize", ctx); err != nil {
+		return err
+	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}

@@ -56,6 +56,9 @@ func (d *Device) mayAllocate(ctx context.Context, size int64) error {
 	if size < 0 {
 		return fmt.Errorf("cuda: allocate %d bytes on %s: negative size", size, d.ID())
 	}
+	if err := checkContext("allocate", ctx); err != nil {
+		return err
+	}
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("cuda: allocate %d bytes on %s: %w", size, d.ID(), err)
 	}

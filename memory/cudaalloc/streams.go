@@ -174,6 +174,9 @@ func (l *streamList) asked() {
 // released stays allocated, and [Device.Flush], [Device.Trim] and [Device.UnregisterHost] wait
 // if anything needs the context.
 func (d *Device) HoldSynchronization(ctx context.Context) (release func(), err error) {
+	if err := checkContext("hold synchronisation", ctx); err != nil {
+		return nil, err
+	}
 	d.holds.Add(1)
 	release = sync.OnceFunc(func() { d.holds.Add(-1) })
 	select {

@@ -44,7 +44,12 @@ var ErrLimit = sizeclass.ErrLimit
 // goroutine that does not recover: arrow-go's Parquet reader (package pqarrow) allocates on
 // goroutines of its own if ArrowReadProperties.Parallel is set, and RecordReader.Next recovers
 // from nothing there. Below such readers, give the allocator a fallback: [WithFallback].
+//
+// An option that is nil does nothing. A nil gpu panics.
 func New(gpu *cudaalloc.Device, limit int64, opts ...AllocatorOption) *Allocator {
+	if gpu == nil {
+		panic(errNoGPU)
+	}
 	var o allocatorOptions
 	for _, opt := range opts {
 		if opt != nil {
