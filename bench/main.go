@@ -82,7 +82,7 @@ func subjects() (all []subject) {
 
 // run measures an operation with a shape, or, where no operation is named, each with each.
 func run(m meter, name, shapeName string, columns int) (results []Result) {
-	for _, of := range []func(shape) []operation{operations, asyncOperations} {
+	for _, of := range []func(shape) []operation{operations, asyncOperations, goroutineOperations} {
 		for _, sub := range subjects() {
 			if name != "" && (sub.name != shapeName || sub.columns != columns) {
 				continue

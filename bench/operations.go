@@ -36,18 +36,12 @@ func operations(s shape) []operation {
 }
 
 func exportRelease(s shape) operation {
-	batch := must(cdevice.Wrap(s.rec, device.Host()))
-	out := new(carray)
+	e := newExporter(s)
 	return operation{
-		name: "export+release",
-		ours: func(n int) {
-			for range n {
-				check(cdevice.ExportRecordBatch(batch, &out.CArrowDeviceArray, nil))
-				cdevice.ReleaseCArrowDeviceArray(&out.CArrowDeviceArray)
-			}
-		},
+		name:  "export+release",
+		ours:  e.do,
 		peers: []peer{{"cdata", cdataExport(s)}, {"C floor", s.tree.ExportRelease}},
-		close: batch.Release,
+		close: e.batch.Release,
 	}
 }
 

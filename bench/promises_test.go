@@ -19,7 +19,15 @@ func kept(factor, allocs float64) (results []Result) {
 	return results
 }
 
+// withCores has a machine of so many cores until the returned function is called.
+func withCores(n int) (restore func()) {
+	before := cores
+	cores = n
+	return func() { cores = before }
+}
+
 func TestPromises(t *testing.T) {
+	defer withCores(goroutines)()
 	for name, row := range map[string]struct {
 		results []Result
 		then    []float64 // factors of the measurements that follow
@@ -50,6 +58,24 @@ func TestPromises(t *testing.T) {
 			assert.Equal(t, row.asked, asked[promises[0]])
 			assert.Equal(t, !row.holds, bytes.Contains(out.Bytes(), []byte("BROKEN")))
 		})
+	}
+}
+
+// What takes more cores than there are is not promised, and the output says so.
+func TestPromisesOfMoreCores(t *testing.T) {
+	results := kept(1.01, 0)
+	for i := range results {
+		if results[i].Peer == oneGoroutine {
+			results[i].Ratio = 1
+		}
+	}
+	again := func(promise) []Result { return results }
+	for n, holds := range map[int]bool{1: true, goroutines - 1: true, goroutines: false, 64: false} {
+		restore := withCores(n)
+		var out bytes.Buffer
+		assert.Equal(t, holds, promisesHold(&out, results, again), "%d cores", n)
+		assert.Equal(t, holds, bytes.Contains(out.Bytes(), []byte("not checked: "+ownBatches)), out.String())
+		restore()
 	}
 }
 

@@ -24,6 +24,9 @@ func printMarkdown(w io.Writer, results []Result) {
 	var rows, columns []string
 	cells := map[[2]string]string{}
 	for _, r := range results {
+		if r.Peer == oneGoroutine { // no peer: the README says it in words
+			continue
+		}
 		row, column := fmt.Sprintf("%d x %s", r.Columns, strings.ReplaceAll(r.Shape, "<", "&lt;")), r.Operation+", "+r.Peer
 		if _, seen := cells[[2]string{row, ""}]; !seen {
 			rows, cells[[2]string{row, ""}] = append(rows, row), row

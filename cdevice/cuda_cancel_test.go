@@ -17,10 +17,10 @@ import (
 	"github.com/arrowdevice/arrowdevice/memory/hostpinned"
 )
 
-// Everything that takes a context returns soon after its end, whatever the GPU does, and
-// loses nothing.
+// Each function with a context returns soon after the end of the context, even if the GPU
+// makes no progress, and loses nothing.
 
-// What reads a batch that is not ready waits for its event.
+// Functions that read a batch wait for its event.
 func TestContextsEndWaitsForABatchThatIsNotReady(t *testing.T) {
 	checkLeaks(t)
 	m := cudatest.Simulated(t, cudasim.Options{})

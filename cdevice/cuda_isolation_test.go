@@ -106,8 +106,8 @@ func TestBatchThatIsNotReadyHoldsUpNoOtherCopies(t *testing.T) {
 	})
 }
 
-// Batches that consumers have released wait for a stranger's stream that is stuck; those that
-// nobody else had do not.
+// The memory of batches that were exported and released waits for a stream of another library
+// that is stuck; the memory of batches that were never exported does not.
 func TestStuckStrangerKeepsOnlyWhatWasExported(t *testing.T) {
 	checkLeaks(t)
 	withAndWithoutPools(t, cudasim.Options{}, func(t *testing.T, m *cudatest.Machine) {

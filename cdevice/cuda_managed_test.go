@@ -99,7 +99,7 @@ func TestManagedMemoryThatIsTheGPUsAlone(t *testing.T) {
 	require.NoError(t, gpu.Flush(background))
 }
 
-// Memory that nobody can ask about is believed to be what its type says.
+// Without a driver to ask, managed memory is read by the host, as its device type allows.
 func TestManagedMemoryWithoutADriverIsTheHostsToo(t *testing.T) {
 	host, err := cdevice.WrapArray(fromJSON(t, arrow.PrimitiveTypes.Int64, `[1,2,3]`), device.Host())
 	require.NoError(t, err)

@@ -58,7 +58,7 @@ func taken(m *cudatest.Machine, mem memory.Allocator, size int) (all [][]byte) {
 }
 
 // A consumer releases an array in page-locked or managed memory that its stream still
-// reads: the allocator gives the memory to nobody before the stream has read it.
+// reads: the allocator gives out the memory again only when the stream has read it.
 func TestGPUWrappedMemoryIsReleasedBehindItsConsumer(t *testing.T) {
 	checkLeaks(t)
 	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {

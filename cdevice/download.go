@@ -66,8 +66,8 @@ func (d *downloader) copy(ctx context.Context, list []device.Range) error {
 const downloadPiece = 16 << 20
 
 // staged copies to page-locked memory, and from there by the host, one piece while the next
-// one comes: the driver would not return from a copy to plain memory before it is done,
-// whatever ctx says.
+// one comes: the driver returns from a copy to plain memory only when it is done, even if
+// ctx has ended.
 func (d *downloader) staged(ctx context.Context, list []device.Range) error {
 	var before *piece
 	for len(list) > 0 || before != nil {

@@ -4,7 +4,6 @@ package cdevice
 
 import (
 	"fmt"
-	"sync/atomic"
 	"syscall"
 	"unsafe"
 
@@ -14,7 +13,6 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
-	"github.com/arrowdevice/arrowdevice/internal/handle"
 	"github.com/arrowdevice/arrowdevice/internal/schema"
 )
 
@@ -203,7 +201,7 @@ type exportedEvent struct {
 
 func (e *exportedEvent) Release() {
 	closeEvent(e.event)
-	(*exportedOwner)(e.mem).Release()
+	e.mem.Release()
 }
 
 // What lists of live objects call an exported tree.
@@ -211,19 +209,6 @@ const (
 	exportedDeviceKind = "exported ArrowDeviceArray"
 	exportedPlainKind  = "exported ArrowArray"
 )
-
-// exportedArrays counts the trees that a consumer has not released.
-var exportedArrays atomic.Int64
-
-// exportedOwner is an owner as the handle of an export without an event of its own holds it.
-type exportedOwner memoryOwner
-
-// Release drops the reference of the export. It counts the export last: until then the
-// release callback of a producer may run.
-func (m *exportedOwner) Release() {
-	defer exportedArrays.Add(-1)
-	(*memoryOwner)(m).Release()
-}
 
 var errNoMemory = fmt.Errorf("cdevice: export: no memory for the C structs: %w", syscall.ENOMEM)
 
@@ -250,18 +235,17 @@ func exportTree(kind string, root *node, mem *memoryOwner, event device.Event, o
 	var size treeSize
 	size.addChildren(root)
 	mem.retain() // the exported struct's, until its last release
-	block := (*exportBlock)(unsafe.Pointer(bridge.NewBlock(
+	block := (*exportBlock)(unsafe.Pointer(bridge.NewTree(
 		sizeofBlock + uintptr(size.structs)*sizeofArray + uintptr(size.pointers)*sizeofPointer)))
 	if block == nil {
 		mem.Release()
 		return nil, errNoMemory
 	}
-	exportedArrays.Add(1)
 	block.Live = int64(size.structs) + 1
 	if event == nil {
-		block.Handle = handle.New(traced(kind, (*exportedOwner)(mem)))
+		block.Own(traced(kind, mem))
 	} else {
-		block.Handle = handle.New(traced(kind, &exportedEvent{mem, event}))
+		block.Own(traced(kind, &exportedEvent{mem, event}))
 		block.event = event.Handle()
 	}
 	block.noBuffer = 0

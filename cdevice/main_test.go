@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/cudatest"
 	"github.com/arrowdevice/arrowdevice/internal/handle"
 )
@@ -15,6 +16,7 @@ import (
 // All tests together leave nothing behind.
 func TestMain(m *testing.M) {
 	cudatest.WithoutDefault()
+	bridge.CountCallbacks()
 	code := m.Run()
 	left := cdevice.ReadStats()
 	for deadline := time.Now().Add(10 * time.Second); left != (cdevice.Stats{}) && time.Now().Before(deadline); left = cdevice.ReadStats() {

@@ -190,7 +190,7 @@ type Stats struct {
 // ReadStats returns the current counts.
 func ReadStats() Stats {
 	return Stats{
-		ExportedArrays:  exportedArrays.Load(),
+		ExportedArrays:  bridge.Trees(),
 		ExportedBlocks:  bridge.Blocks(),
 		ImportedArrays:  importedLive.Load(),
 		ExportedStreams: exportedStreams.Load(),

@@ -95,7 +95,7 @@ func (s *scarce) Reallocate(size int, b []byte) []byte {
 	return s.CheckedAllocator.Reallocate(size, b)
 }
 
-// What a build holds when memory runs out is given back, at whatever allocation that is.
+// A build that fails, at any of its allocations, releases all memory that it has allocated.
 func TestABuildThatFailsGivesAllBack(t *testing.T) {
 	each := func(name string, build func(memory.Allocator) arrow.Array) {
 		for ended, n := false, 1; !ended; n++ {

@@ -8,21 +8,52 @@ extern void cdevice_v0_go_release(uint64_t handle);
 
 const uint64_t cdevice_v0_zeros[8] __attribute__((aligned(64)));
 
-static int64_t block_count;
+/* Counts, in parts: each thread changes its own, which may be below zero, and the sum is
+ * the count. A cache line that all threads change would cost more than the rest of an
+ * export. Threads beyond the last part share the first ones. */
+#define PARTS 64
 
-struct cdevice_v0_block* cdevice_v0_block_new(size_t size) {
+static struct part {
+  int64_t blocks;
+  int64_t trees;
+  char apart[128 - 2 * sizeof(int64_t)]; /* processors fetch cache lines in pairs */
+} parts[PARTS] __attribute__((aligned(128)));
+
+static uint64_t threads;
+static _Thread_local struct part* own;
+
+static struct part* own_part(void) {
+  if (own == NULL) own = &parts[__atomic_fetch_add(&threads, 1, __ATOMIC_RELAXED) % PARTS];
+  return own;
+}
+
+static void add(int64_t* count, int64_t n) { __atomic_fetch_add(count, n, __ATOMIC_RELAXED); }
+
+struct cdevice_v0_block* cdevice_v0_block_new(size_t size, int64_t trees) {
   struct cdevice_v0_block* block = malloc(size);
-  if (block != NULL) __atomic_fetch_add(&block_count, 1, __ATOMIC_RELAXED);
+  if (block == NULL) return NULL;
+  struct part* part = own_part();
+  add(&part->blocks, 1);
+  add(&part->trees, trees);
+  block->handle = (uint64_t)(part - parts);
   return block;
 }
 
 static void block_free(struct cdevice_v0_block* block) {
   free(block);
-  __atomic_fetch_sub(&block_count, 1, __ATOMIC_RELAXED);
+  add(&own_part()->blocks, -1);
 }
 
 int64_t cdevice_v0_block_count(void) {
-  return __atomic_load_n(&block_count, __ATOMIC_RELAXED);
+  int64_t n = 0;
+  for (int i = 0; i < PARTS; i++) n += __atomic_load_n(&parts[i].blocks, __ATOMIC_RELAXED);
+  return n;
+}
+
+int64_t cdevice_v0_tree_count(void) {
+  int64_t n = 0;
+  for (int i = 0; i < PARTS; i++) n += __atomic_load_n(&parts[i].trees, __ATOMIC_RELAXED);
+  return n;
 }
 
 /* Drops n structs from the block; the last one frees it. The acquire-release
@@ -31,7 +62,9 @@ static void drop(struct cdevice_v0_block* block, int64_t n) {
   if (__atomic_fetch_sub(&block->live, n, __ATOMIC_ACQ_REL) != n) return;
   uint64_t handle = block->handle;
   block_free(block);
-  if (handle != 0) cdevice_v0_go_release(handle);
+  if (handle == 0) return;
+  cdevice_v0_go_release(handle);
+  add(&own_part()->trees, -1); /* last: until here the release callback of a producer may run */
 }
 
 /* Marks the tree below a released and returns how many structs of the block

@@ -6,6 +6,7 @@ package bridge
 // #cgo noescape cdevice_v0_block_new
 // #cgo nocallback cdevice_v0_block_new
 // #cgo nocallback cdevice_v0_block_count
+// #cgo nocallback cdevice_v0_tree_count
 // #include "bridge.h"
 import "C"
 
@@ -46,18 +47,35 @@ func LimitBlocks(size uintptr) (restore func()) {
 	return func() { limit.Store(before) }
 }
 
-// NewBlock allocates a block of size bytes, the head included, with
-// uninitialised contents. It returns nil when the memory is not to be had. The
-// block is freed by the release callback of the last struct in it.
+// NewBlock allocates a block of size bytes, the head included, for structs without a
+// handle. All of it but the handle is uninitialised. It returns nil when the memory is not
+// to be had. The block is freed by the release callback of the last struct in it.
 func NewBlock(size uintptr) *Block {
+	block := newBlock(size, 0)
+	if block != nil {
+		block.Handle = 0
+	}
+	return block
+}
+
+// NewTree is NewBlock for structs that keep a value alive, which the caller sets by Own.
+func NewTree(size uintptr) *Block { return newBlock(size, 1) }
+
+// Own makes the last release of a struct in a block of NewTree release v. It is called once.
+func (b *Block) Own(v handle.Releaser) { b.Handle = handle.NewNear(uint32(b.Handle), v) }
+
+func newBlock(size uintptr, trees int64) *Block {
 	if size > limit.Load() {
 		return nil
 	}
-	return (*Block)(unsafe.Pointer(C.cdevice_v0_block_new(C.size_t(size))))
+	return (*Block)(unsafe.Pointer(C.cdevice_v0_block_new(C.size_t(size), C.int64_t(trees))))
 }
 
 // Blocks is the number of blocks that are allocated and not yet freed.
 func Blocks() int64 { return int64(C.cdevice_v0_block_count()) }
+
+// Trees is the number of blocks of NewTree whose value was not released, or is being released.
+func Trees() int64 { return int64(C.cdevice_v0_tree_count()) }
 
 // C addresses that exported structs hold.
 var (

@@ -19,10 +19,14 @@ struct cdevice_v0_block {
   uint64_t handle;  /* word of internal/handle that the last release gives back, or 0 */
 };
 
-/* Allocates a block of size bytes, header included, or returns NULL. */
-struct cdevice_v0_block* cdevice_v0_block_new(size_t size);
+/* Allocates a block of size bytes, header included, for so many trees that have a handle,
+ * 0 or 1, or returns NULL. handle is set to a small number, of the thread, until the caller
+ * sets it. */
+struct cdevice_v0_block* cdevice_v0_block_new(size_t size, int64_t trees);
 /* Blocks that are allocated and not freed. */
 int64_t cdevice_v0_block_count(void);
+/* Trees with a handle whose last release has not returned. */
+int64_t cdevice_v0_tree_count(void);
 
 void cdevice_v0_release_array(struct ArrowArray* array);
 void cdevice_v0_release_schema(struct ArrowSchema* schema);

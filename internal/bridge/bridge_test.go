@@ -1,6 +1,9 @@
 package bridge
 
 import (
+	"runtime"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"unsafe"
 
@@ -16,8 +19,9 @@ func (o owner) Release() { o.release() }
 
 // oneArray exports a single struct whose release gives back the handle of v.
 func oneArray(v handle.Releaser) *abi.ArrowArray {
-	block := NewBlock(BlockSize)
-	block.Live, block.Handle = 1, handle.New(v)
+	block := NewTree(BlockSize)
+	block.Live = 1
+	block.Own(v)
 	return &abi.ArrowArray{Release: ReleaseArray, PrivateData: uintptr(unsafe.Pointer(block))}
 }
 
@@ -29,6 +33,50 @@ func TestReleaseGivesTheHandleBackOnce(t *testing.T) {
 	assert.Equal(t, 1, released)
 	assert.Zero(t, a.Release)
 	assert.Equal(t, blocks, Blocks())
+}
+
+func TestTreesCountsUntilTheValueIsReleased(t *testing.T) {
+	before := Trees()
+	var during int64
+	a := oneArray(owner{func() { during = Trees() }})
+	assert.Equal(t, before+1, Trees())
+	CallArrayRelease(a)
+	assert.Equal(t, before+1, during)
+	assert.Equal(t, before, Trees())
+
+	defer LimitBlocks(0)()
+	assert.Nil(t, NewTree(BlockSize))
+	assert.Equal(t, before, Trees(), "none was made")
+}
+
+// The parts of counts are those of threads: more threads than parts, and each struct is
+// released by another thread than the one that made it.
+func TestCountsOfManyThreads(t *testing.T) {
+	blocks, trees := Blocks(), Trees()
+	const each = 50
+	var released atomic.Int64
+	arrays := make(chan *abi.ArrowArray)
+	var makers, takers sync.WaitGroup
+	for range 100 {
+		makers.Go(func() {
+			runtime.LockOSThread() // and ends the thread
+			for range each {
+				arrays <- oneArray(owner{func() { released.Add(1) }})
+			}
+		})
+		takers.Go(func() {
+			runtime.LockOSThread()
+			for a := range arrays {
+				CallArrayRelease(a)
+			}
+		})
+	}
+	makers.Wait()
+	close(arrays)
+	takers.Wait()
+	assert.EqualValues(t, 100*each, released.Load())
+	assert.Equal(t, blocks, Blocks())
+	assert.Equal(t, trees, Trees())
 }
 
 // A struct may be a part of a Go object that holds Go pointers.

@@ -9,8 +9,8 @@ import (
 // All tests together leave no C memory behind.
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if left := Blocks(); code == 0 && left != 0 {
-		fmt.Fprintf(os.Stderr, "the tests left %d blocks of C memory\n", left)
+	if blocks, trees := Blocks(), Trees(); code == 0 && (blocks != 0 || trees != 0) {
+		fmt.Fprintf(os.Stderr, "the tests left %d blocks of C memory, %d of trees\n", blocks, trees)
 		code = 1
 	}
 	os.Exit(code)

@@ -1,12 +1,17 @@
 // Package handle gives a Go value a name that fits in one word of C memory.
 //
 // It does what runtime/cgo.Handle does, for a quarter of the price and without
-// allocating: a slot table with a free list. A word also carries the generation
+// allocating: tables of slots with free lists. A word also carries the generation
 // of its slot, so that a word used after its release names nothing, instead of
-// whatever moved in afterwards.
+// the value that has the slot afterwards.
 package handle
 
-import "sync"
+import (
+	"math"
+	"math/rand/v2"
+	"sync"
+	"unsafe"
+)
 
 // Releaser is what a handle keeps alive: the Go side of a C struct. Release is
 // called once, on whatever thread the C struct was released on.
@@ -19,86 +24,154 @@ type Releaser interface{ Release() }
 // the collector, or cgo's check of arguments, ends the process.
 type Word uint64
 
-// A word is a mark that no address has, the generation and the index+1 of a slot.
+// A word is a mark that no address has, the generation of a slot and its index+1. An index
+// is the place of the slot in its shard, and below it the number of the shard.
 const (
 	mark        = 1 << 62
 	generations = 1 << 30
+
+	shards = 64
+	// apart is how many bytes two shards must not share: processors fetch cache lines in pairs.
+	apart = 128
+	// firstSlots is the capacity that a shard begins with: whole cache lines, so that it
+	// shares none with another shard.
+	firstSlots = 16
 )
+
+// maxSlots is how many slots of a shard a word can name; tests have fewer.
+var maxSlots = math.MaxUint32 / shards
 
 type slot struct {
 	value Releaser
 	gen   uint32
-	next  uint32 // index+1 of the next free slot, 0 at the end of the list
+	next  uint32 // place+1 of the next free slot of the shard, 0 at the end of the list
 }
 
-var table struct {
+// shard is a part of the table. Each has a lock of its own, so that threads that export
+// different values do not wait for each other.
+type shard struct {
+	state
+	_ [apart - unsafe.Sizeof(state{})]byte
+}
+
+type state struct {
 	sync.Mutex
 	slots []slot
-	free  uint32 // index+1 of the first free slot, 0 when there is none
+	free  uint32 // place+1 of the first free slot, 0 when there is none
 	live  int
 }
 
+var table [shards]shard
+
 // New returns a word for v, which stays reachable until Take.
-func New(v Releaser) Word {
-	table.Lock()
-	i := table.free
-	if i != 0 {
-		table.free = table.slots[i-1].next
-	} else {
-		table.slots = append(table.slots, slot{gen: 1})
-		i = uint32(len(table.slots))
+func New(v Releaser) Word { return NewNear(rand.Uint32(), v) }
+
+// NewNear is New for a caller with a number that no other thread has, which then finds the
+// shard of that number in its cache.
+func NewNear(number uint32, v Releaser) Word {
+	for i := range uint32(shards) { // a shard that no thread is in
+		n := (number + i) % shards
+		if s := &table[n]; s.TryLock() {
+			w := s.add(v, n)
+			s.Unlock()
+			if w != 0 {
+				return w
+			}
+		}
 	}
-	s := &table.slots[i-1]
-	s.value = v
-	gen := s.gen
-	table.live++
-	table.Unlock()
-	return mark | Word(gen)<<32 | Word(i)
+	for i := range uint32(shards) { // or one that is not full
+		n := (number + i) % shards
+		s := &table[n]
+		s.Lock()
+		w := s.add(v, n)
+		s.Unlock()
+		if w != 0 {
+			return w
+		}
+	}
+	panic("handle: all words are in use")
 }
+
+// add puts v into a slot of the shard, whose number is n, and returns its word, or 0 when
+// the shard is full. The shard is locked.
+func (s *shard) add(v Releaser, n uint32) Word {
+	i := s.free
+	if i != 0 {
+		s.free = s.slots[i-1].next
+	} else if i = s.grow(); i == 0 {
+		return 0
+	}
+	at := &s.slots[i-1]
+	at.value = v
+	s.live++
+	return mark | Word(at.gen)<<32 | Word((i-1)*shards+n+1)
+}
+
+// grow adds a slot and returns its place+1, or 0 when the shard is full. The shard is locked.
+func (s *shard) grow() uint32 {
+	if len(s.slots) >= maxSlots {
+		return 0
+	}
+	if s.slots == nil {
+		s.slots = make([]slot, 0, firstSlots)
+	}
+	s.slots = append(s.slots, slot{gen: 1})
+	return uint32(len(s.slots))
+}
+
+// shardOf returns the shard that w names a slot of; any, for a word that was never issued.
+func shardOf(w Word) *shard { return &table[(uint32(w)-1)%shards] }
 
 // Get returns the value of the word w, which goes on, or nil when w names none.
 func Get(w Word) Releaser {
-	table.Lock()
-	defer table.Unlock()
-	if s := find(w); s != nil {
-		return s.value
+	s := shardOf(w)
+	s.Lock()
+	defer s.Unlock()
+	if at := s.find(w); at != nil {
+		return at.value
 	}
 	return nil
 }
 
-// find returns the slot that w names, or nil. The table is locked.
-func find(w Word) *slot {
-	i, gen := uint32(w), uint32((w^mark)>>32)
-	if i == 0 || int(i) > len(table.slots) {
+// find returns the slot that w names, or nil. The shard is locked.
+func (s *shard) find(w Word) *slot {
+	place, gen := (uint32(w)-1)/shards, uint32((w^mark)>>32)
+	if int(place) >= len(s.slots) {
 		return nil
 	}
-	s := &table.slots[i-1]
-	if s.gen != gen || s.value == nil {
+	at := &s.slots[place]
+	if at.gen != gen || at.value == nil {
 		return nil
 	}
-	return s
+	return at
 }
 
 // Take ends the word w and returns its value, or nil when w names none: it was
 // never issued, or was taken before.
 func Take(w Word) Releaser {
-	table.Lock()
-	defer table.Unlock()
-	s := find(w)
-	if s == nil {
+	s := shardOf(w)
+	s.Lock()
+	defer s.Unlock()
+	at := s.find(w)
+	if at == nil {
 		return nil
 	}
-	v := s.value
-	s.value = nil
-	s.gen = (s.gen + 1) % generations
-	s.next, table.free = table.free, uint32(w)
-	table.live--
+	v := at.value
+	at.value = nil
+	at.gen = (at.gen + 1) % generations
+	at.next, s.free = s.free, (uint32(w)-1)/shards+1
+	s.live--
 	return v
 }
 
-// Live is the number of words that were issued and not yet taken.
-func Live() int {
-	table.Lock()
-	defer table.Unlock()
-	return table.live
+// Live is the number of words that were issued and not yet taken. It is exact unless another
+// thread issues or takes one at the same time.
+func Live() (n int) {
+	for i := range table {
+		s := &table[i]
+		s.Lock()
+		n += s.live
+		s.Unlock()
+	}
+	return n
 }

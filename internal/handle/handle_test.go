@@ -2,7 +2,9 @@ package handle
 
 import (
 	"sync"
+	"sync/atomic"
 	"testing"
+	"unsafe"
 
 	"github.com/stretchr/testify/assert"
 )
@@ -23,9 +25,9 @@ func TestTakeReturnsTheValueOnce(t *testing.T) {
 }
 
 func TestStaleWordDoesNotNameTheNextValue(t *testing.T) {
-	w := New(&counter{})
+	w := NewNear(0, &counter{})
 	Take(w)
-	next := New(&counter{})
+	next := NewNear(0, &counter{})
 	defer Take(next)
 	assert.Equal(t, uint32(w), uint32(next), "the slot is reused")
 	assert.NotEqual(t, w, next, "under another generation")
@@ -44,14 +46,14 @@ func TestUnknownWordsNameNothing(t *testing.T) {
 // However often a slot was used: no word is an address, of the program's half or the
 // kernel's.
 func TestNoWordLooksLikeAnAddress(t *testing.T) {
-	first := New(&counter{})
+	first := NewNear(0, &counter{})
+	slot := shardOf(first).find(first)
 	Take(first)
-	slot := &table.slots[uint32(first)-1]
 	before := slot.gen
 	defer func() { slot.gen = before }()
 	for _, gen := range []uint32{0, 0xc0, 0x7fff, generations - 1} {
 		slot.gen = gen
-		w := New(&counter{})
+		w := NewNear(0, &counter{})
 		assert.Equal(t, uint32(first), uint32(w), "the slot is used again")
 		assert.NotZero(t, w>>56, "%#x", w)
 		assert.Less(t, w>>56, Word(0xff), "%#x", w)
@@ -77,8 +79,109 @@ func TestConcurrentUse(t *testing.T) {
 	assert.Equal(t, before, Live())
 }
 
+// Words are taken on other threads than the one that they were issued on, and stale words
+// of the same slots go on meanwhile.
+func TestWordsMayBeTakenByOtherThreads(t *testing.T) {
+	before := Live()
+	issued := make(chan Word, 64)
+	stale := New(&counter{})
+	Take(stale)
+	var makers, takers sync.WaitGroup
+	var taken atomic.Int64
+	for range 4 {
+		makers.Go(func() {
+			for range 2000 {
+				issued <- New(&counter{})
+			}
+		})
+		takers.Go(func() {
+			for w := range issued {
+				assert.NotNil(t, Get(w))
+				assert.NotNil(t, Take(w))
+				assert.Nil(t, Take(w))
+				assert.Nil(t, Take(stale))
+				taken.Add(1)
+			}
+		})
+	}
+	makers.Wait()
+	close(issued)
+	takers.Wait()
+	assert.EqualValues(t, 4*2000, taken.Load())
+	assert.Equal(t, before, Live())
+}
+
+// A thread that is in the table delays no other.
+func TestNewDoesNotWaitForAShardInUse(t *testing.T) {
+	const number = 3
+	v := &counter{}
+	w := NewNear(number, v)
+	s := shardOf(w)
+	assert.Same(t, &table[number], s)
+	assert.Same(t, v, Take(w))
+	s.Lock()
+	w = NewNear(number, v)
+	assert.Same(t, v, Take(w))
+	s.Unlock()
+	assert.NotSame(t, s, shardOf(w))
+}
+
+// The index of a word would not hold the slots of a shard that grew further.
+func TestNewGoesOnWhereAShardIsFull(t *testing.T) {
+	defer func(n int) { maxSlots = n }(maxSlots)
+	const number = shards - 1
+	v := &counter{}
+	s := &table[number]
+	var words []Word
+	maxSlots = len(s.slots)
+	for range maxSlots + 3 {
+		words = append(words, NewNear(number, v))
+	}
+	assert.Len(t, s.slots, maxSlots)
+	assert.Zero(t, s.free)
+	seen := map[Word]bool{}
+	for _, w := range words {
+		assert.False(t, seen[w])
+		seen[w] = true
+		assert.Same(t, v, Take(w))
+	}
+
+	for i := range table {
+		table[i].Lock()
+	}
+	wait := make(chan Word)
+	go func() { wait <- New(v) }()
+	for i := range table {
+		table[i].Unlock()
+	}
+	assert.Same(t, v, Take(<-wait), "all were in use, then none was")
+}
+
+func TestShardsShareNoCacheLine(t *testing.T) {
+	assert.EqualValues(t, apart, unsafe.Sizeof(table[0]))
+	assert.Zero(t, firstSlots*unsafe.Sizeof(slot{})%64)
+}
+
 func TestNewAndTakeDoNotAllocate(t *testing.T) {
 	v := &counter{}
-	New(v) // grows the table
-	assert.Zero(t, testing.AllocsPerRun(100, func() { Take(New(v)) }))
+	Take(NewNear(0, v)) // grows the shard
+	assert.Zero(t, testing.AllocsPerRun(100, func() { Take(NewNear(0, v)) }))
+}
+
+func BenchmarkNewTake(b *testing.B) {
+	b.Run("one goroutine", func(b *testing.B) {
+		v := &counter{}
+		for b.Loop() {
+			Take(NewNear(0, v))
+		}
+	})
+	b.Run("all processors", func(b *testing.B) {
+		var threads atomic.Uint32
+		b.RunParallel(func(pb *testing.PB) {
+			v, number := &counter{}, threads.Add(1)
+			for pb.Next() {
+				Take(NewNear(number, v))
+			}
+		})
+	})
 }

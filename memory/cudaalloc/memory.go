@@ -203,11 +203,13 @@ func (m *memory) deferral(after evidence) *deferral {
 // end frees memory that no work uses any more: on a stream that nothing holds up, or to its
 // cache.
 func (m *memory) end() error {
-	if cache := m.dev.cache(); cache != nil {
+	switch cache := m.dev.cache(); {
+	case cache != nil:
 		cache.Give(m.block)
-	} else if m.dev.ctx.Err() != nil { // it went with the context
-	} else if err := m.dev.ctx.FreePoolMemory(m.ptr, m.dev.background); err != nil {
-		return err
+	case m.dev.ctx.Err() == nil: // memory of a pool ends with its context
+		if err := m.dev.ctx.FreePoolMemory(m.ptr, m.dev.background); err != nil {
+			return err
+		}
 	}
 	m.ended()
 	return nil

@@ -84,7 +84,7 @@ func (d *Device) uploadAcross(ctx context.Context, gpu *gpu, direct, staged []de
 }
 
 // copyByHost copies between memory of the host, in its turn on the stream: the driver would
-// do the same inside the call, whatever ctx says.
+// do the same inside the call, and would not return when ctx ends.
 func (g *gpu) copyByHost(ctx context.Context, list []device.Range, stream uintptr) (device.Event, error) {
 	before, err := record(g, stream)
 	if err != nil {
