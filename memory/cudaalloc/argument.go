@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 
 	"github.com/arrowdevice/arrowdevice/device"
 )
@@ -21,6 +22,12 @@ func checkContext(call string, ctx context.Context) error {
 		return absent(call, "ctx", "a context")
 	}
 	return nil
+}
+
+// isNilPointer sees a nil pointer in an interface that is not nil.
+func isNilPointer(v any) bool {
+	r := reflect.ValueOf(v)
+	return r.Kind() == reflect.Pointer && r.IsNil()
 }
 
 // foreign is the error for an argument that belongs to another device than d.

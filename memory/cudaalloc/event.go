@@ -136,6 +136,9 @@ func eventHandle(e device.Event) (uintptr, error) {
 		}
 		return e.word, e.usable()
 	}
+	if isNilPointer(e) {
+		return 0, errNoEvent
+	}
 	return e.Handle(), nil
 }
 

@@ -78,5 +78,12 @@ func TestNilArguments(t *testing.T) {
 		"DriverVersion(opts...)":    {Call: func() error { _, err := cudaalloc.DriverVersion(nil, m.Driver()); return err }},
 		"Open(opts...)":             {Call: func() error { _, err := cudaalloc.Open(0, nil, m.Driver()); return err }},
 	}
+	// Nil pointers of other implementations.
+	assert.ErrorContains(t, gpu.Memset(own.Ptr(), 0, 8, (*otherStream)(nil)), "stream = nil")
+	assert.ErrorContains(t, s.Record((*otherEvent)(nil)), "event = nil")
 	nilargs.Check(t, "github.com/arrowdevice/arrowdevice/memory/cudaalloc", nil, rows)
 }
+
+type otherStream struct{ device.Stream }
+
+type otherEvent struct{ device.Event }

@@ -66,6 +66,9 @@ func (d *Device) on(s device.Stream) (*cuda.Context, uintptr, error) {
 		}
 		return s.gpu.ctx, s.word, s.usable()
 	}
+	if isNilPointer(s) {
+		return nil, 0, errNoStream
+	}
 	// Another implementation's stream, which stands for one of this GPU.
 	if of, ok := s.Device().(interface{ Own() *Device }); !ok || of.Own() != d.own {
 		return nil, 0, d.foreign("stream", s.Device())
