@@ -287,7 +287,9 @@ func TestBadBatchRoots(t *testing.T) {
 			row.base = "int64"
 			set := row.set
 			row.set = func(f *foreignArray, _ *foreignNode) { f.base = f.root; set(f, f.root) }
-			row.run(t, asBatch)
+			for _, plain := range []bool{false, true} {
+				row.run(t, asBatch, plain)
+			}
 		})
 	}
 }

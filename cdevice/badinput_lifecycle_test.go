@@ -1,6 +1,7 @@
 package cdevice_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -81,19 +82,26 @@ func TestBadSchemaReleasesTheArrayToo(t *testing.T) {
 		{"more columns", asBatch, "int64", func(a *arena) (*abi.ArrowSchema, []int64) { return columns(a, "l", "l", "l") }, "ArrowDeviceArray.array.n_children = 2, want 3 for a record batch", arrow.ErrInvalid},
 		{"a column of another type", asBatch, "int64", func(a *arena) (*abi.ArrowSchema, []int64) { return columns(a, "l", "n") }, "ArrowDeviceArray.array.children[1].n_buffers = 2, want 0 for null", arrow.ErrInvalid},
 	} {
-		t.Run(row.name, func(t *testing.T) {
-			checkLeaks(t)
-			f := foreignCase(t, row.base, row.way)
-			defer f.free()
-			s, counts := row.schema(f.arena)
-			got, err := f.importWith(cdevice.SchemaFromPtr(addressOf(s)))
-			assert.Nil(t, got)
-			assert.ErrorContains(t, err, row.want)
-			assert.ErrorIs(t, err, row.is)
-			assertReleased(t, f, 1)
-			assert.Zero(t, s.Release)
-			assert.Equal(t, []int64{1, 0}, counts, "calls of the schema's release callbacks")
-		})
+		for _, plain := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/plain %t", row.name, plain), func(t *testing.T) {
+				checkLeaks(t)
+				f := foreignCase(t, row.base, row.way)
+				defer f.free()
+				f.plain = plain
+				want := row.want
+				if plain {
+					want = inPlain(want)
+				}
+				s, counts := row.schema(f.arena)
+				got, err := f.importWith(cdevice.SchemaFromPtr(addressOf(s)))
+				assert.Nil(t, got)
+				assert.ErrorContains(t, err, want)
+				assert.ErrorIs(t, err, row.is)
+				assertReleased(t, f, 1)
+				assert.Zero(t, s.Release)
+				assert.Equal(t, []int64{1, 0}, counts, "calls of the schema's release callbacks")
+			})
+		}
 	}
 }
 
@@ -116,7 +124,7 @@ func TestReleasedOrMissingStructs(t *testing.T) {
 		{name: "array released, schema missing", arrayReleased: true, schemaAbsent: true, want: "ArrowSchema = NULL, want a struct", is: arrow.ErrInvalid},
 	} {
 		for _, w := range []way{asArray, asBatch} {
-			t.Run(row.name+"/"+string(w), func(t *testing.T) {
+			body := func(t *testing.T, plain bool) {
 				checkLeaks(t)
 				f := foreignCase(t, "int64", w)
 				defer f.free()
@@ -132,29 +140,39 @@ func TestReleasedOrMissingStructs(t *testing.T) {
 				if row.schemaReleased {
 					s.Release, wantSchema = 0, 0
 				}
-				given, c := f.device, cdevice.SchemaFromPtr(addressOf(s))
+				given, c, want := f.device, cdevice.SchemaFromPtr(addressOf(s)), row.want
 				if row.arrayMissing {
 					given, wantArray = nil, 0
 				}
 				if row.schemaAbsent {
 					c, wantSchema = nil, 0
 				}
-				err := importOnly(given, c, w)
-				assert.ErrorContains(t, err, row.want)
+				if plain {
+					want = inPlain(want)
+				}
+				err := importOnly(given, c, w, plain)
+				assert.ErrorContains(t, err, want)
 				assert.ErrorIs(t, err, row.is)
 				assert.Equal(t, []int64{wantArray, 0}, f.counts)
 				assert.Equal(t, []int64{wantSchema, 0}, schemaCounts)
-			})
+			}
+			t.Run(row.name+"/"+string(w), func(t *testing.T) { body(t, false) })
+			t.Run(row.name+"/plain "+string(w), func(t *testing.T) { body(t, true) })
 		}
 	}
 }
 
-func importOnly(arr *cdevice.CArrowDeviceArray, s *cdata.CArrowSchema, w way) error {
-	if w == asBatch {
-		_, err := cdevice.ImportRecordBatch(arr, s)
-		return err
+func importOnly(arr *cdevice.CArrowDeviceArray, s *cdata.CArrowSchema, w way, plain bool) (err error) {
+	switch {
+	case plain && arr == nil:
+		_, err = importPlain(nil, s, w == asBatch)
+	case plain:
+		_, err = importPlain(cdevice.ArrayFromPtr(addressOf(&arr.Array)), s, w == asBatch)
+	case w == asBatch:
+		_, err = cdevice.ImportRecordBatch(arr, s)
+	default:
+		_, err = cdevice.ImportArray(arr, s)
 	}
-	_, err := cdevice.ImportArray(arr, s)
 	return err
 }
 

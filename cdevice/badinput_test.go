@@ -42,19 +42,21 @@ const (
 	asBatch way = "batch"
 )
 
-// testRows runs every row both ways.
+// testRows runs every row both ways, as a device struct and as a plain one, whose errors
+// differ in the struct's name only.
 func testRows(t *testing.T, rows []badRow) {
 	t.Helper()
 	for _, row := range rows {
 		for _, w := range []way{asArray, asBatch} {
 			if row.only == "" || row.only == w {
-				t.Run(row.name+"/"+string(w), func(t *testing.T) { row.run(t, w) })
+				t.Run(row.name+"/"+string(w), func(t *testing.T) { row.run(t, w, false) })
+				t.Run(row.name+"/plain "+string(w), func(t *testing.T) { row.run(t, w, true) })
 			}
 		}
 	}
 }
 
-func (row badRow) run(t *testing.T, w way) {
+func (row badRow) run(t *testing.T, w way, plain bool) {
 	checkLeaks(t)
 	var f *foreignArray
 	if row.typ != nil {
@@ -63,8 +65,12 @@ func (row badRow) run(t *testing.T, w way) {
 		f = foreignCase(t, row.base, w)
 	}
 	defer f.free()
+	f.plain = plain
 	row.set(f, f.base)
 	want := strings.ReplaceAll(row.want, "@", "ArrowDeviceArray.array"+f.base.path)
+	if plain {
+		want = inPlain(want)
+	}
 	var opts []cdevice.ImportOption
 	if row.full {
 		opts = append(opts, cdevice.WithFullValidation(context.Background()))

@@ -37,15 +37,17 @@ func newRecordBatch(mem *memoryOwner, at place, schema *arrow.Schema, rows int64
 }
 
 // under returns the batch with a schema that has the same types: b itself where it is b's.
-// It takes the caller's reference to b and returns one.
+// The metadata of fields and of their nested fields are the schema's. It takes the caller's
+// reference to b and returns one.
 func (b *RecordBatch) under(schema *arrow.Schema) *RecordBatch {
 	if b.schema == schema {
 		return b
 	}
 	defer b.Release()
-	same := newRecordBatch(b.mem.retain(), b.place, schema, b.rows, b.columns)
+	columns := underTypes(b.columns, schema)
+	same := newRecordBatch(b.mem.retain(), b.place, schema, b.rows, columns)
 	same.metadata = b.metadata
-	if b.host != nil && b.schema.Equal(schema) {
+	if b.host != nil && identicalSchemas(b.schema, schema) {
 		same.host = b.host
 	}
 	return same

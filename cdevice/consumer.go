@@ -67,7 +67,11 @@ func newConsumer(ctx context.Context, handler *CArrowAsyncDeviceStreamHandler, o
 	c.word = bridge.ExportHandler(c, handler)
 	asyncStreams.Add(1)
 	c.origin = live.Add("AsyncStream")
-	c.unwatch = context.AfterFunc(ctx, c.stopWithContext)
+	c.unwatch = context.AfterFunc(ctx, func() {
+		goroutines.Add(1)
+		defer goroutines.Add(-1)
+		c.stopWithContext()
+	})
 	return c
 }
 

@@ -45,11 +45,11 @@ type controlRead struct {
 }
 
 // readControl copies the control buffers of nodes on dev to the host, after the event
-// of the batch. ctx ends the wait; the memory is freed when the copies are done.
-func readControl(ctx context.Context, dev device.Device, at place, mem *memoryOwner, nodes []node) (*control, error) {
+// of the batch and the work on the stream of the options. ctx ends the wait; the memory is freed when the copies are done.
+func readControl(ctx context.Context, dev device.Device, at place, mem *memoryOwner, nodes []node, opts []CopyOption) (*control, error) {
 	r := controlReader{block: mem.block}
 	own := r.clone(nodes, false)
-	c, err := r.fetch(ctx, dev, at, mem)
+	c, err := r.fetch(ctx, dev, at, mem, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -57,8 +57,8 @@ func readControl(ctx context.Context, dev device.Device, at place, mem *memoryOw
 	return c, nil
 }
 
-// fetch copies what is to be read to the host.
-func (r *controlReader) fetch(ctx context.Context, dev device.Device, at place, mem *memoryOwner) (*control, error) {
+// fetch copies what is to be read to the host, after the work on the stream of the options.
+func (r *controlReader) fetch(ctx context.Context, dev device.Device, at place, mem *memoryOwner, opts []CopyOption) (*control, error) {
 	c := &control{}
 	if len(r.reads) == 0 {
 		return c, nil
@@ -75,6 +75,10 @@ func (r *controlReader) fetch(ctx context.Context, dev device.Device, at place, 
 	}
 	defer done()
 	if err := at.waitOn(s); err != nil {
+		c.free()
+		return nil, err
+	}
+	if err := waitForStream(s, streamOf(opts)); err != nil {
 		c.free()
 		return nil, err
 	}

@@ -21,9 +21,15 @@ type copyOptions struct {
 }
 
 // OnStream makes the copy part of the work of s, a stream of the device that is
-// copied to or from: of another one, it is an error that wraps arrow.ErrInvalid. Without it, copies run on a stream of
-// the device's own, ordered after the batch's event and nothing else. s borrows until
-// the copy is done.
+// copied to or from: of another one, it is an error that wraps arrow.ErrInvalid. The copy
+// reads what work enqueued on s before it has written. Without OnStream, copies run on a
+// stream of the device's own, ordered after the batch's event and nothing else. s must stay
+// open until the copy is done.
+//
+// CopyToHost reads page-locked and managed memory with the host, and waits for s before that.
+// CopyTo waits for s only where the host must read offsets or bitmaps of device memory. It
+// does not wait where the host can read the memory, which holds for page-locked memory: its
+// offsets must be there when the copy is called, or be covered by the batch's event.
 func OnStream(s device.Stream) CopyOption {
 	return func(o *copyOptions) {
 		o.stream = s
@@ -31,13 +37,42 @@ func OnStream(s device.Stream) CopyOption {
 	}
 }
 
+// streamOf returns the stream that the options name, or nil.
+func streamOf(opts []CopyOption) device.Stream {
+	var o copyOptions
+	apply(&o, opts)
+	return o.stream
+}
+
+// checkCopyOptions returns the error of an option that was given nil.
+func checkCopyOptions(opts []CopyOption) error {
+	var o copyOptions
+	apply(&o, opts)
+	return o.err
+}
+
+// waitForStream makes work on s from now on wait for the work enqueued on before, which may
+// be nil, so far.
+func waitForStream(s, before device.Stream) error {
+	if before == nil {
+		return nil
+	}
+	e, err := eventAfter(before)
+	if err != nil {
+		return fmt.Errorf("cdevice: copy: %w", err)
+	}
+	defer closeEvent(e)
+	if err := s.WaitEvent(e); err != nil {
+		return fmt.Errorf("cdevice: copy: wait for the stream: %w", err)
+	}
+	return nil
+}
+
 // copyStream returns the stream that the options name, or one of the device. done is
 // called when all is enqueued.
 func copyStream(opts []CopyOption, dev device.Device) (s device.Stream, done func(), err error) {
-	var o copyOptions
-	apply(&o, opts)
-	if o.stream != nil {
-		return o.stream, func() {}, nil
+	if s := streamOf(opts); s != nil {
+		return s, func() {}, nil
 	}
 	if s, err = dev.CopyStream(); err != nil {
 		return nil, nil, err
@@ -103,7 +138,12 @@ func copyToHost(ctx context.Context, owner *memoryOwner, at place, nodes []node,
 	if isNil(mem) {
 		mem = memory.DefaultAllocator
 	}
-	src, err := openSource(ctx, owner, at, nodes)
+	if s := streamOf(opts); s != nil && at.hostReadable() {
+		if err := s.Synchronize(ctx); err != nil {
+			return nil, fmt.Errorf("cdevice: read: wait for the stream: %w", err)
+		}
+	}
+	src, err := openSource(ctx, owner, at, nodes, opts...)
 	if err != nil {
 		return nil, err
 	}

@@ -115,22 +115,9 @@ func (d *downloader) start(ctx context.Context, list []device.Range) (*piece, []
 	}
 	err = d.dev.Copy(in, d.stream)
 	if err == nil && len(rest) > 0 {
-		p.done, err = d.mark()
+		p.done, err = eventAfter(d.stream)
 	}
 	return p, rest, err
-}
-
-// mark returns an event behind the work on the stream so far.
-func (d *downloader) mark() (device.Event, error) {
-	e, err := d.stream.Device().NewEvent()
-	if err != nil {
-		return nil, err
-	}
-	if err := d.stream.Record(e); err != nil {
-		closeEvent(e)
-		return nil, err
-	}
-	return e, nil
 }
 
 // finish waits for the piece, if there is one, and copies it to where it belongs.

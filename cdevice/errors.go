@@ -86,4 +86,5 @@ const (
 	opSlice  = "slice"
 	opSelect = "select"
 	opColumn = "column"
+	opClose  = "close"
 )

@@ -342,16 +342,12 @@ func applyExportOptions(at place, o *exportOptions) (place, device.Event, error)
 // recordOn returns an event behind the work that s has now; nil for a device whose work
 // is done at once.
 func recordOn(s device.Stream) (device.Event, error) {
-	event, err := s.Device().NewEvent()
+	event, err := eventAfter(s)
 	if err != nil {
 		return nil, fmt.Errorf("cdevice: export: %w", err)
 	}
 	if event.Handle() == 0 {
 		return nil, event.Close()
-	}
-	if err := s.Record(event); err != nil {
-		_ = event.Close()
-		return nil, fmt.Errorf("cdevice: export: %w", err)
 	}
 	return event, nil
 }

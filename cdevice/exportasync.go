@@ -59,11 +59,11 @@ func ExportAsync(ctx context.Context, r *RecordReader, handler *CArrowAsyncDevic
 	asyncProducers.Add(1)
 	p.origin = live.Add("exported ArrowAsyncProducer")
 	if !r.r.hold() {
-		go p.refuse(exportReleased("RecordReader"))
+		background(func() { p.refuse(exportReleased("RecordReader")) })
 		return nil
 	}
 	p.reader = r
-	go p.run()
+	background(p.run)
 	return nil
 }
 

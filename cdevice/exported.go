@@ -77,12 +77,23 @@ func (s *exported[T]) GetNext(out uintptr) int {
 		if err != nil {
 			return err
 		}
-		defer item.Release()
-		if err := s.array(item, out); err != nil {
-			return s.fail(err)
-		}
-		return nil
+		return s.give(item, out)
 	})
+}
+
+// give exports an item, which it takes. An item that cannot be exported, for a panic too,
+// ends the stream: the next one must not pass for it.
+func (s *exported[T]) give(item T, out uintptr) (err error) {
+	defer item.Release()
+	defer func() {
+		if v := recover(); v != nil {
+			err = panicError(v)
+		}
+		if err != nil {
+			_ = s.fail(err)
+		}
+	}()
+	return s.array(item, out)
 }
 
 // fail ends the stream with an error.

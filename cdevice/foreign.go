@@ -148,7 +148,7 @@ func importRecordReader(from foreign, opts []ImportOption) (*RecordReader, error
 		b, err := importBatch(in, s, opts)
 		return b, c.ofNext(err)
 	}
-	f := &function[*RecordBatch]{ask: next, stop: c.release}
+	f := &function[*RecordBatch]{ask: next, stopThen: c.releaseThen}
 	return newRecordReader(s, c.deviceType(), prefetch(f, c.opts.prefetch)), nil
 }
 
@@ -170,16 +170,16 @@ func importArrayReader(from foreign, opts []ImportOption) (*ArrayReader, error) 
 		a, err := importArray(in, field, opts)
 		return a, c.ofNext(err)
 	}
-	f := &function[*Array]{ask: next, stop: c.release}
+	f := &function[*Array]{ask: next, stopThen: c.releaseThen}
 	return newArrayReader(field, c.deviceType(), prefetch(f, c.opts.prefetch)), nil
 }
 
 // prefetch returns a supply that is depth items ahead of its reader.
-func prefetch[T counted](from *function[T], depth int) supply[T] {
+func prefetch[T counted](from supply[T], depth int) supply[T] {
 	if depth <= 0 {
 		return from
 	}
-	return &ahead[T]{from: from, depth: depth}
+	return newAhead(from, depth)
 }
 
 // cStream is a stream that another library exported, with the options of its import.
@@ -244,8 +244,13 @@ func (c *cStream) failed(callback string, code int) error {
 	return &StreamError{Struct: c.name(), Callback: callback, Code: code, Message: text}
 }
 
-func (c *cStream) release() {
+func (c *cStream) release() { c.releaseThen(func() {}) }
+
+// releaseThen calls done when the producer's callback has returned, which ReleaseWith may
+// call later.
+func (c *cStream) releaseThen(done func()) {
 	c.opts.release(func() {
+		defer done()
 		c.foreign.release()
 		c.origin.Remove()
 		importedStreams.Add(-1)

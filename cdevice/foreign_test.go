@@ -87,6 +87,7 @@ type foreignArray struct {
 	base   *foreignNode // the root, or the last column of a record batch
 	field  arrow.Field
 	schema *arrow.Schema // of a record batch; nil for an array
+	plain  bool          // it comes in as its ArrowArray, without the device
 	counts []int64       // calls of release: of the root, of anything below
 
 	goodDevice cdevice.CArrowDeviceArray
@@ -272,6 +273,9 @@ type imported interface {
 
 // importWith imports the array with a C schema.
 func (f *foreignArray) importWith(s *cdata.CArrowSchema, opts ...cdevice.ImportOption) (imported, error) {
+	if f.plain {
+		return importPlain(f.array(), s, f.schema != nil, opts...)
+	}
 	if f.schema != nil {
 		return orNil(cdevice.ImportRecordBatch(f.device, s, opts...))
 	}
@@ -280,10 +284,33 @@ func (f *foreignArray) importWith(s *cdata.CArrowSchema, opts ...cdevice.ImportO
 
 // importKnown imports the array without a C schema.
 func (f *foreignArray) importKnown(opts ...cdevice.ImportOption) (imported, error) {
+	switch {
+	case f.plain && f.schema != nil:
+		return orNil(cdevice.ImportPlainRecordBatchWithSchema(f.array(), f.schema, opts...))
+	case f.plain:
+		return orNil(cdevice.ImportPlainArrayWithType(f.array(), f.field.Type, opts...))
+	}
 	if f.schema != nil {
 		return orNil(cdevice.ImportRecordBatchWithSchema(f.device, f.schema, opts...))
 	}
 	return orNil(cdevice.ImportArrayWithType(f.device, f.field.Type, opts...))
+}
+
+// array is the struct of a plain import.
+func (f *foreignArray) array() *cdata.CArrowArray {
+	return cdevice.ArrayFromPtr(addressOf(&f.device.Array))
+}
+
+func importPlain(arr *cdata.CArrowArray, s *cdata.CArrowSchema, batch bool, opts ...cdevice.ImportOption) (imported, error) {
+	if batch {
+		return orNil(cdevice.ImportPlainRecordBatch(arr, s, opts...))
+	}
+	return orNil(cdevice.ImportPlainArray(arr, s, opts...))
+}
+
+// inPlain is an error text as it is for a plain struct.
+func inPlain(text string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(text, "ArrowDeviceArray.array", "ArrowArray"), "ArrowDeviceArray", "ArrowArray")
 }
 
 // orNil keeps a nil pointer from becoming an interface that is not nil.

@@ -17,8 +17,11 @@ import (
 // allocator). It waits for each batch's event. The end of ctx ends a wait, and the stream:
 // from then on, no batch is taken from r. With a nil ctx the reader has an error and no batch.
 //
-// The result is owned by the caller. It holds a reference to r. A record batch borrows from
-// it until its next Next, as arrow-go has it; Retain to keep one.
+// The result is owned by the caller. It holds a reference to r, which it gives back with its
+// end or its last Release. What Release of r says of the source holds here too: to wait for
+// a source that is in use when the program stops early, Close r. All record batches have the
+// schema of r, metadata included. One borrows from the result until its next Next, as
+// arrow-go has it; Retain to keep one.
 func (r *RecordReader) HostReader(ctx context.Context, mem memory.Allocator) array.RecordReader {
 	h := &hostReader{from: r, ctx: ctx, mem: mem}
 	h.refs.InitTraced("HostReader")

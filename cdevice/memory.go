@@ -185,6 +185,9 @@ type Stats struct {
 	AsyncProducers  int64 // producers of ExportAsync that have not ended, or have tasks
 	AsyncTasks      int64 // their tasks that were not extracted
 	PinnedBatches   int64 // batches and arrays that keep memory of the Go heap pinned for C
+	Readers         int64 // RecordReaders and ArrayReaders that were not released, or whose source is still in use
+	DeviceCopies    int64 // copies in memory of a device, of batches and arrays, that were not given back to it
+	Goroutines      int64 // goroutines of this package: prefetchers, iterators, asynchronous producers, closing readers
 }
 
 // ReadStats returns the current counts.
@@ -199,5 +202,8 @@ func ReadStats() Stats {
 		AsyncProducers:  asyncProducers.Load(),
 		AsyncTasks:      asyncTasks.Load(),
 		PinnedBatches:   rootedLive.Load(),
+		Readers:         liveReaders.Load(),
+		DeviceCopies:    deviceCopies.Load(),
+		Goroutines:      goroutines.Load(),
 	}
 }

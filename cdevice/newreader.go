@@ -156,7 +156,9 @@ func WrapRecordReader(rdr array.RecordReader, dev device.Device) (*RecordReader,
 }
 
 // CopyReaderToDevice makes a reader whose batches are copies on dev of an arrow-go
-// reader's batches: [WrapRecordReader], and [RecordReader.CopyTo] of that.
+// reader's batches: [WrapRecordReader], and [RecordReader.CopyTo] of that. What CopyTo says
+// of r holds for rdr: a program that stops before the end, and then unmaps the memory that
+// rdr reads, calls Close first.
 func CopyReaderToDevice(ctx context.Context, rdr array.RecordReader, dev device.Device, opts ...CopyOption) (*RecordReader, error) {
 	if err := checkCopy(ctx, dev); err != nil {
 		return nil, err
@@ -175,29 +177,26 @@ func CopyReaderToDevice(ctx context.Context, rdr array.RecordReader, dev device.
 // with the first batch that is asked for. The end of ctx ends waiting, and the stream: a copy
 // that is ready is not given any more.
 //
-// The result is owned by the caller. It holds a reference to r. Releasing it does not wait
-// for a batch that is just being made: r, and a stream that [OnStream] names, may be in use
-// for as long as that takes.
+// The result is owned by the caller. It holds a reference to r, which it gives back at the
+// end of r, before that end is given: r is not in use any more when the last Release
+// returns. A release before the end, or after ctx has ended the stream, does not wait for a
+// batch that is just being made: r, and a stream that [OnStream] names, may be in use for as
+// long as that takes. Close waits for it. It also waits for the device to read the sources
+// of the copies, where they are in page-locked or device memory; Release never does.
 func (r *RecordReader) CopyTo(ctx context.Context, dev device.Device, opts ...CopyOption) (*RecordReader, error) {
 	if err := checkCopy(ctx, dev); err != nil {
 		return nil, err
 	}
-	var o copyOptions
-	if apply(&o, opts); o.err != nil {
-		return nil, o.err
+	if err := checkCopyOptions(opts); err != nil {
+		return nil, err
 	}
 	if !r.r.hold() {
 		return nil, readReleased("RecordReader")
 	}
-	copies := &function[*RecordBatch]{stop: r.Release, ask: func() (*RecordBatch, error) {
-		b, err := r.r.pull()
-		if err != nil {
-			return nil, err
-		}
-		defer b.Release()
-		return b.CopyTo(ctx, dev, opts...)
-	}}
-	return newRecordReader(r.schema, dev.ID().Type, &bounded[*RecordBatch]{ctx, prefetch(copies, 1)}), nil
+	inner, cancel := context.WithCancel(ctx)
+	from := &copies{ctx: inner, cancel: cancel, from: r, dev: dev, opts: opts}
+	from.uses.init(1, nil)
+	return newRecordReader(r.schema, dev.ID().Type, &bounded[*RecordBatch]{ctx, prefetch(from, 1)}), nil
 }
 
 // WrapChunked makes a reader of the chunks of a chunked array, without copying: dev says

@@ -441,6 +441,8 @@ func (g *given) readerRows() map[string]nilargs.Row {
 		"WrapRecordReader(dev)":        {Call: func() error { return second(cdevice.WrapRecordReader(g.arrowReader(), nil)) }, Want: nilDevice},
 		"WrapChunked(chunked)":         {Call: func() error { return second(cdevice.WrapChunked(nil, g.host)) }, Want: "Chunked = nil"},
 		"WrapChunked(dev)":             {Call: func() error { return second(cdevice.WrapChunked(g.chunked, nil)) }, Want: nilDevice},
+		"RecordReader.Close(ctx)":      {Call: func() error { return g.reader().Close(noCtx) }, Want: "close: " + nilCtx},
+		"ArrayReader.Close(ctx)":       {Call: func() error { return g.arrays().Close(noCtx) }, Want: nilCtx},
 		"RecordReader.HostReader(ctx)": {Call: func() error { return g.hostReader(noCtx) }, Want: nilCtx},
 		"RecordReader.HostReader(mem)": {Call: func() error { return g.hostReader(background) }},
 		"AsyncStream.Schema(ctx)": {Call: func() error {

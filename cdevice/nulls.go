@@ -49,7 +49,7 @@ func countNulls(ctx context.Context, mem *memoryOwner, at place, nodes []node, a
 		first := n.offset / 8
 		r.add(&bitmaps[i], first, bitBytes(n.offset+n.length)-first)
 	}
-	read, err := r.fetch(ctx, dev, at, mem)
+	read, err := r.fetch(ctx, dev, at, mem, nil)
 	if err != nil {
 		return nil, err
 	}

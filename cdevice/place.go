@@ -186,13 +186,15 @@ func describeStream(of device.Device) string {
 // device at makes, or the device from that it copies out of, if that is of the same type:
 // a GPU copies on the streams of another one too.
 func checkOnStream(opts []CopyOption, at, from place) error {
-	var o copyOptions
-	apply(&o, opts)
-	if o.err != nil || o.stream == nil {
-		return o.err
+	if err := checkCopyOptions(opts); err != nil {
+		return err
 	}
-	err := at.checkStream(opCopy, "OnStream", o.stream)
-	if err != nil && streamType(from.id.Type) == streamType(at.id.Type) && from.checkStream(opCopy, "OnStream", o.stream) == nil {
+	s := streamOf(opts)
+	if s == nil {
+		return nil
+	}
+	err := at.checkStream(opCopy, "OnStream", s)
+	if err != nil && streamType(from.id.Type) == streamType(at.id.Type) && from.checkStream(opCopy, "OnStream", s) == nil {
 		return nil
 	}
 	return err

@@ -1,6 +1,8 @@
 package cdevice_test
 
 import (
+	"context"
+	"syscall"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -12,6 +14,8 @@ import (
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/bridge"
+	"github.com/arrowdevice/arrowdevice/internal/cpeer"
 )
 
 // Structs of the C data interface, without a device.
@@ -74,4 +78,228 @@ func TestPlainRecordBatchRoundTripIsEqual(t *testing.T) {
 		assertEqualArrays(t, arr, view.Column(0))
 		assertEqualArrays(t, arr, view.Column(1))
 	})
+}
+
+// pair is a batch of two columns, as a struct whose second child is nested.
+func pair(t *testing.T) arrow.RecordBatch {
+	t.Helper()
+	points := fromJSON(t, pointType, `[{"x":1,"s":"a"},{"x":2,"s":"b"}]`)
+	numbers := fromJSON(t, arrow.PrimitiveTypes.Int64, `[1,null]`)
+	fields := []arrow.Field{{Name: "n", Type: numbers.DataType(), Nullable: true}, {Name: "p", Type: pointType, Nullable: true}}
+	rec := array.NewRecordBatch(arrow.NewSchema(fields, nil), []arrow.Array{numbers, points}, 2)
+	t.Cleanup(rec.Release)
+	return rec
+}
+
+// cdata gives the rows 4, 5, 6, 7 in place of 2, 3, 4, 5 (docs/upstream, 01).
+func TestPlainSlicedStructKeepsItsRows(t *testing.T) {
+	checkLeaks(t)
+	rows := fromJSON(t, arrow.StructOf(arrow.Field{Name: "x", Type: arrow.PrimitiveTypes.Int32, Nullable: true}),
+		`[{"x":0},{"x":1},{"x":2},{"x":3},{"x":4},{"x":5},{"x":6},{"x":7},{"x":8},{"x":9}]`)
+	const want = `[{"x":2},{"x":3},{"x":4},{"x":5}]`
+
+	whole := wrap(t, oneColumn(t, rows))
+	part, err := whole.Slice(2, 6)
+	require.NoError(t, err)
+	defer part.Release()
+	theirs := oneColumn(t, rows).NewSlice(2, 6)
+	t.Cleanup(theirs.Release)
+	for name, b := range map[string]*cdevice.RecordBatch{"sliced here": part, "sliced by arrow-go": wrap(t, theirs)} {
+		out, schema := garbagePlain(), garbageSchema()
+		require.NoError(t, cdevice.ExportPlainRecordBatch(background, b, out, schema), name)
+		back, err := cdevice.ImportPlainRecordBatch(out, schema, cdevice.WithFullValidation(background))
+		require.NoError(t, err, name)
+		view, err := back.HostView(background)
+		require.NoError(t, err, name)
+		assert.Equal(t, want, marshal(t, view.Column(0)), name)
+		view.Release()
+		back.Release()
+	}
+
+	column := part.Column(0)
+	defer column.Release()
+	back := throughPlain(t, column, cdevice.WithFullValidation(background))
+	defer back.Release()
+	view, err := back.HostView(background)
+	require.NoError(t, err)
+	defer view.Release()
+	assert.Equal(t, want, marshal(t, view))
+}
+
+func TestPlainBatchWithoutColumnsKeepsItsRows(t *testing.T) {
+	checkLeaks(t)
+	rec := array.NewRecordBatch(arrow.NewSchema(nil, nil), nil, 7)
+	defer rec.Release()
+	out, schema := garbagePlain(), garbageSchema()
+	require.NoError(t, cdevice.ExportPlainRecordBatch(background, wrap(t, rec), out, schema))
+	back, err := cdevice.ImportPlainRecordBatch(out, schema)
+	require.NoError(t, err)
+	defer back.Release()
+	assert.EqualValues(t, 7, back.NumRows())
+	assert.Zero(t, back.NumCols())
+}
+
+// The exported struct is that of the device export, and ends with its last member.
+func TestPlainExportIsTheArrayOfADeviceExport(t *testing.T) {
+	checkLeaks(t)
+	b := wrap(t, pair(t))
+	both := garbageArray()
+	require.NoError(t, cdevice.ExportPlainRecordBatch(background, b, cdevice.ArrayFromPtr(addressOf(&both.Array)), nil))
+	defer cdevice.ReleaseCArrowDeviceArray(both)
+	untouched := garbageArray()
+	untouched.Array = both.Array
+	assert.Equal(t, *untouched, *both, "nothing is written behind an ArrowArray")
+
+	out := garbageArray()
+	require.NoError(t, cdevice.ExportRecordBatch(b, out, nil))
+	defer cdevice.ReleaseCArrowDeviceArray(out)
+	for i := range 2 {
+		want, got := *abi.At[abi.ArrowArray](children(&out.Array)[i]), *abi.At[abi.ArrowArray](children(&both.Array)[i])
+		want.PrivateData, got.PrivateData, want.Children, got.Children = 0, 0, 0, 0
+		assert.Equal(t, want, got)
+	}
+	assert.Equal(t, out.Array.Release, both.Array.Release)
+}
+
+func TestPlainExportNamesItsArguments(t *testing.T) {
+	checkLeaks(t)
+	b := wrap(t, pair(t))
+	a := b.Column(0)
+	defer a.Release()
+	gone := b.Column(1)
+	gone.Release()
+	released, err := b.Slice(0, 1)
+	require.NoError(t, err)
+	released.Release()
+	out, schema := garbagePlain(), garbageSchema()
+	var noContext context.Context
+	for want, err := range map[string]error{
+		"cdevice: export: RecordBatch = nil, want a batch: invalid":       cdevice.ExportPlainRecordBatch(background, nil, out, schema),
+		"cdevice: export: Array = nil, want an array: invalid":            cdevice.ExportPlainArray(background, nil, out, schema),
+		"cdevice: export: ctx = nil, want a context: invalid":             cdevice.ExportPlainRecordBatch(noContext, b, out, schema),
+		"cdevice: export: ArrowArray = NULL, want a struct to fill":       cdevice.ExportPlainRecordBatch(background, b, nil, schema),
+		"cdevice: export: ArrowArray = NULL, want a struct to fill: inva": cdevice.ExportPlainArray(background, a, nil, schema),
+		"cdevice: export: RecordBatch: invalid: already released":         cdevice.ExportPlainRecordBatch(background, released, out, schema),
+		"cdevice: export: Array: invalid: already released":               cdevice.ExportPlainArray(background, gone, out, schema),
+	} {
+		assert.ErrorContains(t, err, want)
+		assert.ErrorIs(t, err, arrow.ErrInvalid)
+	}
+	assert.Equal(t, *plainArray(garbagePlain()), *plainArray(out), "written only on success")
+	assert.Equal(t, *garbageSchema(), *schema)
+}
+
+func TestPlainExportWithoutMemoryWritesNothing(t *testing.T) {
+	checkLeaks(t)
+	columns, fields := make([]arrow.Array, 100), make([]arrow.Field, 100)
+	for i := range columns {
+		columns[i] = fromJSON(t, arrow.PrimitiveTypes.Int32, `[1]`)
+		fields[i] = arrow.Field{Type: arrow.PrimitiveTypes.Int32}
+	}
+	rec := array.NewRecordBatch(arrow.NewSchema(fields, nil), columns, 1)
+	defer rec.Release()
+	b := wrap(t, rec)
+	before := cdevice.ReadStats()
+	for _, limit := range []uintptr{0, 8800} { // the second lets the schema through; see TestNoMemoryForTheStructs
+		out, schema := garbagePlain(), garbageSchema()
+		restore := bridge.LimitBlocks(limit)
+		withSchema := cdevice.ExportPlainRecordBatch(background, b, out, schema)
+		without := cdevice.ExportPlainRecordBatch(background, b, out, nil)
+		restore()
+		assert.ErrorIs(t, withSchema, syscall.ENOMEM)
+		assert.ErrorIs(t, without, syscall.ENOMEM)
+		assert.Equal(t, *plainArray(garbagePlain()), *plainArray(out))
+		assert.Equal(t, *garbageSchema(), *schema)
+		assert.Equal(t, before, cdevice.ReadStats())
+	}
+}
+
+func TestPlainChildrenOutliveTheirParent(t *testing.T) {
+	checkLeaks(t)
+	b, err := cdevice.Wrap(pair(t), device.Host())
+	require.NoError(t, err)
+	out := garbagePlain()
+	require.NoError(t, cdevice.ExportPlainRecordBatch(background, b, out, nil))
+	b.Release()
+	before := cdevice.ReadStats()
+	column := moveOutPlain(children(plainArray(out))[1])
+	grandchild := moveOutPlain(children(plainArray(column))[1])
+	require.NoError(t, cpeer.ReleaseOnThread(plainArray(out)))
+	assert.Zero(t, plainArray(out).Release)
+	assert.Equal(t, before, cdevice.ReadStats(), "moved-out structs keep the block")
+	cdevice.ReleaseCArrowArray(column)
+	cdevice.ReleaseCArrowArray(column) // sees NULL
+	assert.Equal(t, before, cdevice.ReadStats(), "the grandchild still does")
+	a, err := cdevice.ImportPlainArrayWithType(grandchild, arrow.BinaryTypes.String, cdevice.WithFullValidation(background))
+	require.NoError(t, err)
+	view, err := a.HostView(background)
+	require.NoError(t, err)
+	assert.Equal(t, `["a","b"]`, marshal(t, view))
+	view.Release()
+	a.Release()
+}
+
+// moveOutPlain takes a struct out of its tree; see moveOut.
+func moveOutPlain(addr uintptr) *cdata.CArrowArray {
+	a := abi.At[abi.ArrowArray](addr)
+	moved := *a
+	a.Release = 0
+	return cdevice.ArrayFromPtr(addressOf(&moved))
+}
+
+func TestReleaseOfNoPlainStruct(t *testing.T) {
+	cdevice.ReleaseCArrowArray(nil)
+	cdevice.ReleaseCArrowArray(new(cdata.CArrowArray))
+	cdevice.ReleaseCArrowArrayStream(nil)
+	cdevice.ReleaseCArrowArrayStream(new(cdata.CArrowArrayStream))
+	assert.Nil(t, cdevice.ArrayFromPtr(0))
+	assert.Nil(t, cdevice.ArrayStreamFromPtr(0))
+}
+
+// A struct that a producer hands in is released once, by the last user, where ReleaseWith
+// says.
+func TestPlainImportOptions(t *testing.T) {
+	checkLeaks(t)
+	for _, w := range []way{asArray, asBatch} {
+		f := foreignCase(t, "struct_nested", w)
+		f.plain = true
+		calls := 0
+		got, err := f.importKnown(cdevice.WithDevice(device.Host()), cdevice.WithFullValidation(background),
+			cdevice.ReleaseWith(func(release func()) { calls++; release() }))
+		require.NoError(t, err)
+		assert.Zero(t, f.counts[0])
+		got.Release()
+		assertReleased(t, f, 1)
+		assert.Equal(t, 1, calls)
+
+		f.restore()
+		got, err = f.importKnown(cdevice.WithDevice(gpuOnly{device.Host()}), cdevice.ReleaseWith(func(release func()) { calls++; release() }))
+		assert.Nil(t, got)
+		assert.EqualError(t, err, "cdevice: import: WithDevice = cuda:3, want the CPU, where the memory of a plain struct is: invalid")
+		assert.ErrorIs(t, err, arrow.ErrInvalid)
+		assertReleased(t, f, 1)
+		assert.Equal(t, 2, calls)
+		f.free()
+	}
+}
+
+// A plain struct carries the names of extension types, registered or not.
+func TestPlainExtensionTypes(t *testing.T) {
+	checkLeaks(t)
+	require.NoError(t, arrow.RegisterExtensionType(&tagged{}))
+	arr := asTagged(t, fromJSON(t, arrow.BinaryTypes.String, `["a",null]`))
+	defer arr.Release()
+	a, err := cdevice.WrapArray(arr, device.Host())
+	require.NoError(t, err)
+	defer a.Release()
+	known := throughPlain(t, a)
+	defer known.Release()
+	require.NoError(t, arrow.UnregisterExtensionType("arrowdevice.test.tagged"))
+	assert.True(t, arrow.TypeEqual(arr.DataType(), known.DataType()))
+	unknown := throughPlain(t, a)
+	defer unknown.Release()
+	assert.True(t, arrow.TypeEqual(arrow.BinaryTypes.String, unknown.DataType()), "its storage")
+	name, found := unknown.Field().Metadata.GetValue("ARROW:extension:name")
+	assert.True(t, found)
+	assert.Equal(t, "arrowdevice.test.tagged", name)
 }

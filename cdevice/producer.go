@@ -106,12 +106,12 @@ func (p *producer) take() *batches {
 	p.mu.Lock()
 	p.refs++
 	p.mu.Unlock()
-	go func() {
+	background(func() {
 		defer p.drop()
 		defer close(b.got) // without an answer, where the reader's code ends the goroutine
 		defer quietly(p.reader.Release)
 		b.run(&p.reader.r)
-	}()
+	})
 	return b
 }
 
@@ -127,7 +127,7 @@ func (b *batches) run(r *reader[*RecordBatch]) {
 		select {
 		case b.got <- next:
 		case <-b.stop:
-			drop(next)
+			next.drop()
 			return
 		}
 	}
@@ -142,7 +142,7 @@ func (p *producer) produce(b *batches) error {
 	have := false
 	defer func() {
 		if have {
-			drop(next)
+			next.drop()
 		}
 	}()
 	if ok, err := p.begin(); !ok {

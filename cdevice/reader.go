@@ -1,6 +1,7 @@
 package cdevice
 
 import (
+	"context"
 	"io"
 	"iter"
 	"sync"
@@ -39,7 +40,7 @@ func (r *RecordReader) DeviceType() device.Type { return r.r.deviceType }
 // be left and another one begun: it goes on where the first stopped.
 func (r *RecordReader) All() iter.Seq2[*RecordBatch, error] { return r.r.all }
 
-// Next takes the next batch, which RecordBatch then returns, and says whether there is
+// Next takes the next batch, which RecordBatch then returns, and reports whether there is
 // one. Where there is none, Err says why.
 func (r *RecordReader) Next() bool { return r.r.step() }
 
@@ -53,11 +54,35 @@ func (r *RecordReader) Err() error { return r.r.failure() }
 // Retain adds a reference; see [RecordBatch.Retain].
 func (r *RecordReader) Retain() { r.r.refs.Retain() }
 
-// Release drops a reference. The last one ends the stream, wherever it is: what it is
-// made of is let go, and the release callback of an imported one is called. Where another
-// goroutine is asking for a batch just now, that happens when it has its answer, and no
-// other batch is asked for.
+// Release drops a reference. The last one ends the stream, even in the middle: the batches
+// that are ready are dropped, and the source is given back, which calls the release callback
+// of an imported stream, or the stop function of [NewRecordReaderFunc].
+//
+// Once the reader has given its end (Next has reported false, or a loop over All has ended
+// by itself), nothing of the source is in use any more when the last Release returns. Before
+// that, Release does not wait: a goroutine that reads ahead ([WithPrefetch], CopyTo) and a
+// call of Next on another goroutine finish the batch that they are at, and give the source
+// back then. [RecordReader.Close] waits for that.
 func (r *RecordReader) Release() { r.r.release() }
+
+// Close ends the stream for all that hold the reader, drops the batches that are ready, and
+// returns when the source is no longer in use: no goroutine reads it, a call of Next or of
+// get_next that was under way has returned, and so has the stop function or release
+// callback. A file that the source reads from memory may then be unmapped. Copies of
+// [RecordReader.CopyTo] whose source the device reads later, from page-locked or device
+// memory, have read it. Batches that were taken are not affected, nor is the batch that Next
+// took, until the next Next or the last Release.
+//
+// From then on, Next reports false, and Err, All and the consumers of exported streams get
+// an error that wraps [ErrReleased], unless the stream had ended before.
+//
+// The end of ctx ends the wait with an error that wraps ctx's, and not the closing: another
+// Close waits for the rest. Close may be called more than once, on any goroutine, and after
+// Release; it drops no reference. The source is given back on the goroutine that is asking
+// it, or on one of Close's own: a caller must not hold a lock that the release callback
+// takes (Python's, say). The source, and the function that it is stopped with, must not
+// close their own reader: Close would wait for itself, until ctx is done.
+func (r *RecordReader) Close(ctx context.Context) error { return r.r.close(ctx) }
 
 func newRecordReader(schema *arrow.Schema, t device.Type, s supply[*RecordBatch]) *RecordReader {
 	r := &RecordReader{schema: schema}
@@ -98,6 +123,10 @@ func (r *ArrayReader) Retain() { r.r.refs.Retain() }
 // Release drops a reference; see [RecordReader.Release].
 func (r *ArrayReader) Release() { r.r.release() }
 
+// Close ends the stream and returns when its source is no longer in use; see
+// [RecordReader.Close].
+func (r *ArrayReader) Close(ctx context.Context) error { return r.r.close(ctx) }
+
 func newArrayReader(field arrow.Field, t device.Type, s supply[*Array]) *ArrayReader {
 	r := &ArrayReader{field: field}
 	r.r.init("ArrayReader", t, s)
@@ -111,21 +140,22 @@ type counted interface {
 	Release()
 }
 
-// reader is what RecordReader and ArrayReader have in common.
+// reader is what RecordReader and ArrayReader have in common. How it ends stands in ending.go.
 type reader[T counted] struct {
 	refs       refcount.Count
 	deviceType device.Type
 	fit        func(T) T // what an item is made before it is given out; nil: nothing
+	ending
 
-	// gone says that the last reference is. Whoever holds mu then, or gets it, ends the
-	// stream: nobody waits for a call that is under way.
-	gone atomic.Bool
-	end  atomic.Pointer[streamEnd] // nil before the end
+	end atomic.Pointer[streamEnd] // nil before the end
 
 	mu      sync.Mutex // held while the supply is asked: its calls are serialised
 	supply  supply[T]
-	closed  bool
-	current T // that step took
+	stopped bool // the supply was closed, or is about to be
+
+	own     sync.Mutex // of the item that step took; no other lock is taken below it
+	current T
+	gone    bool // the last reference is: nothing is kept any more
 }
 
 // streamEnd is how a stream ended: with io.EOF, or with an error.
@@ -134,66 +164,54 @@ type streamEnd struct{ err error }
 func (r *reader[T]) init(kind string, t device.Type, s supply[T]) {
 	r.refs.InitTraced(kind)
 	r.deviceType, r.supply = t, s
+	r.ending.init()
 }
 
 // hold adds a reference, unless the last one is gone.
 func (r *reader[T]) hold() bool { return r.refs.TryRetain() }
 
-func (r *reader[T]) release() {
-	if r.refs.Release() {
-		r.gone.Store(true)
-		r.finish()
-	}
-}
-
-// finish ends the stream, once, if the last reference is gone and no call is under way.
-// Whoever had mu calls it after.
-func (r *reader[T]) finish() {
-	if !r.gone.Load() || !r.mu.TryLock() {
-		return
-	}
-	defer r.mu.Unlock()
-	if r.closed {
-		return
-	}
-	r.closed = true
-	defer r.supply.close()
-	var none T
-	if r.current != none {
-		last := r.current
-		r.current = none
-		last.Release()
-	}
-}
-
 // pull returns the next item, owned by the caller, or the error that ended the stream:
 // io.EOF where that was the last item. Code of the program that panics has failed.
 func (r *reader[T]) pull() (item T, err error) {
-	defer r.finish()
+	if r.over.Load() { // do not wait for a call that is under way
+		return item, r.endWith(readReleased("reader"))
+	}
+	defer r.finishQuietly()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.ask()
 }
 
-// ask is pull for who holds mu.
+// ask is pull for the holder of mu. An item that comes after Close has ended the stream is
+// dropped; one that comes after the last release is the caller's.
 func (r *reader[T]) ask() (item T, err error) {
-	if r.gone.Load() {
-		return item, readReleased("reader")
+	if r.over.Load() {
+		return item, r.endWith(readReleased("reader"))
 	}
 	if end := r.end.Load(); end != nil {
 		return item, end.err
 	}
+	answered := false
 	defer func() {
 		if v := recover(); v != nil {
 			err = panicError(v)
+		} else if !answered {
+			err = errGoexit
 		}
 		if err != nil {
-			r.end.Store(&streamEnd{err})
+			err = r.endWith(err)
 		}
 	}()
-	if item, err = r.supply.next(); err == nil && r.fit != nil {
+	item, err = r.supply.next()
+	if end := r.end.Load(); err == nil && end != nil {
+		drop(item)
+		var none T
+		item, err = none, end.err
+	}
+	if err == nil && r.fit != nil {
 		item = r.fit(item)
 	}
+	answered = true
 	return item, err
 }
 
@@ -219,35 +237,54 @@ func (r *reader[T]) all(yield func(T, error) bool) {
 }
 
 func (r *reader[T]) step() bool {
-	r.dropCurrent()
-	r.take()
-	r.finish()
-	if r.gone.Load() {
-		r.end.CompareAndSwap(nil, &streamEnd{readReleased("reader")})
+	r.dropCurrent(false)
+	if r.over.Load() {
+		r.endWith(readReleased("reader"))
 		return false
 	}
-	return r.end.Load() == nil
+	defer r.finishQuietly()
+	return r.take()
 }
 
-// take makes the next item the current one, if there is one.
-func (r *reader[T]) take() {
+// take makes the next item the current one, and reports whether there is one.
+func (r *reader[T]) take() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if item, err := r.ask(); err == nil {
+	item, err := r.ask()
+	if err != nil {
+		return false
+	}
+	r.own.Lock()
+	kept := !r.gone
+	if kept {
 		r.current = item
+	}
+	r.own.Unlock()
+	if !kept {
+		drop(item)
+		r.endWith(readReleased("reader"))
+	}
+	return kept
+}
+
+// dropCurrent releases the current item, without a lock: that may call into C. After the
+// last time, there is no other one.
+func (r *reader[T]) dropCurrent(last bool) {
+	var none T
+	r.own.Lock()
+	item := r.current
+	r.current = none
+	r.gone = r.gone || last
+	r.own.Unlock()
+	if item != none {
+		item.Release()
 	}
 }
 
-// dropCurrent releases the current item, without the lock: that may call into C.
-func (r *reader[T]) dropCurrent() {
-	var none T
-	r.mu.Lock()
-	last := r.current
-	r.current = none
-	r.mu.Unlock()
-	if last != none {
-		last.Release()
-	}
+// endWith ends the stream with an error, unless it has ended, and returns its end.
+func (r *reader[T]) endWith(err error) error {
+	r.end.CompareAndSwap(nil, &streamEnd{err})
+	return r.end.Load().err
 }
 
 // failure is the error that the stream ended with, or nil.

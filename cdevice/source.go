@@ -16,8 +16,8 @@ type source struct {
 }
 
 // openSource waits for memory that the host can read, and reads what must be known
-// of memory that it cannot. Close it.
-func openSource(ctx context.Context, owner *memoryOwner, at place, nodes []node) (*source, error) {
+// of memory that it cannot, after the work on the stream of the options. Close it.
+func openSource(ctx context.Context, owner *memoryOwner, at place, nodes []node, opts ...CopyOption) (*source, error) {
 	s := &source{owner: owner, at: at, control: &control{nodes: nodes}}
 	if at.hostReadable() {
 		return s, at.wait(ctx)
@@ -27,7 +27,7 @@ func openSource(ctx context.Context, owner *memoryOwner, at place, nodes []node)
 		return nil, fmt.Errorf("cdevice: read: the host cannot read memory of %s: %w", at.id, err)
 	}
 	s.dev = dev
-	s.control, err = readControl(ctx, dev, at, owner, nodes)
+	s.control, err = readControl(ctx, dev, at, owner, nodes, opts)
 	return s, err
 }
 
@@ -63,16 +63,24 @@ func (s *source) keepUntilDone(stream device.Stream, release func()) {
 // afterStream calls f after the work enqueued on the stream so far; where no event can be
 // recorded there, after all work of its device.
 func afterStream(s device.Stream, f func()) {
-	dev := s.Device()
-	e, err := dev.NewEvent()
+	e, err := eventAfter(s)
 	if err != nil {
-		dev.AfterWork(f)
+		s.Device().AfterWork(f)
 		return
 	}
 	defer closeEvent(e)
-	if s.Record(e) != nil {
-		dev.AfterWork(f)
-		return
-	}
 	e.OnComplete(f)
+}
+
+// eventAfter returns an event behind the work enqueued on the stream so far.
+func eventAfter(s device.Stream) (device.Event, error) {
+	e, err := s.Device().NewEvent()
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Record(e); err != nil {
+		closeEvent(e)
+		return nil, err
+	}
+	return e, nil
 }

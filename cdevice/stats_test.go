@@ -183,3 +183,92 @@ func TestAsyncProducerIsCountedUntilItsHandlerIsReleased(t *testing.T) {
 	require.NoError(t, cdevice.ExportAsync(background, r, handler, cdevice.AsyncProducerOptions{}))
 	<-released
 }
+
+func TestReadersAreCountedUntilTheirSourceIsNotInUse(t *testing.T) {
+	checkLeaks(t)
+	readers := func() int64 { return cdevice.ReadStats().Readers }
+	before := readers()
+	r, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, nextOf(nil), counted(t, func(s cdevice.Stats) int64 { return s.Readers }))
+	require.NoError(t, err)
+	assert.Equal(t, before+1, readers())
+	r.Retain()
+	r.Release()
+	assert.Equal(t, before+1, readers())
+	r.Release()
+	assert.Equal(t, before, readers())
+
+	b := blocked(t, importing(t, cdevice.WithPrefetch(1)))
+	require.True(t, b.r.Next())
+	<-b.called
+	b.r.Release()
+	assert.Equal(t, before+1, readers(), "its goroutine asks the producer")
+	b.answer()
+	eventually(t, func() bool { return readers() == before }, "the end of the goroutine")
+	assert.EqualValues(t, 1, b.releases.Load())
+
+	a, err := cdevice.NewArrayReader(arrow.Field{Type: arrow.Null}, device.CPU, func(func(*cdevice.Array, error) bool) {})
+	require.NoError(t, err)
+	assert.Equal(t, before+1, readers())
+	a.Release()
+	assert.Equal(t, before, readers())
+}
+
+func TestGoroutinesAreCounted(t *testing.T) {
+	settles(t)
+	goroutines := func() int64 { return cdevice.ReadStats().Goroutines }
+	before := goroutines()
+	b := blocked(t, importing(t, cdevice.WithPrefetch(1)))
+	assert.Equal(t, before, goroutines(), "it begins with the first batch")
+	require.True(t, b.r.Next())
+	<-b.called
+	assert.Equal(t, before+1, goroutines(), "the prefetcher")
+	go func() { _ = b.r.Close(background) }()
+	b.answer()
+	closes(t, b.r)
+	assert.Equal(t, before, goroutines())
+	b.r.Release()
+
+	iterator := iterated(t, nil, numbered(t, 2)...)
+	require.True(t, iterator.Next())
+	assert.Equal(t, before+1, goroutines(), "the iterator")
+	iterator.Release()
+	assert.Equal(t, before, goroutines())
+
+	let := make(chan struct{})
+	closing := unending(t, func() { <-let })
+	expires(t, closing.Close)
+	assert.Equal(t, before+1, goroutines(), "what calls stop")
+	close(let)
+	closes(t, closing)
+	assert.Equal(t, before, goroutines())
+	closing.Release()
+
+	batch := wrap(t, twoColumns(t))
+	r, err := cdevice.NewRecordReaderFunc(batch.Schema(), device.CPU, nextOf(nil, batch, batch), nil)
+	require.NoError(t, err)
+	c := exported(t, background, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 1}, r, cdevice.AsyncProducerOptions{})
+	r.Release()
+	require.NoError(t, c.WaitTasks(1))
+	assert.Equal(t, before+2, goroutines(), "the producer, and what asks its reader")
+	c.Producer().Cancel()
+	require.NoError(t, c.WaitReleased())
+	assert.Zero(t, cpeer.Extract(&c.Tasks()[0], nil))
+	eventually(t, func() bool { return goroutines() == before }, "the end of both")
+}
+
+// When Release of an iterator, or Close, has returned, so has each goroutine of the reader.
+func TestNoGoroutineIsCountedAfterItsReader(t *testing.T) {
+	settles(t)
+	before := cdevice.ReadStats().Goroutines
+	batches := numbered(t, 2)
+	for range 2000 {
+		iterator := iterated(t, nil, batches...)
+		require.True(t, iterator.Next())
+		iterator.Release()
+		require.Equal(t, before, cdevice.ReadStats().Goroutines)
+		closed := asked(t, nil, batches...)
+		require.NoError(t, closed.Close(background))
+		require.Equal(t, before, cdevice.ReadStats().Goroutines)
+		closed.Release()
+	}
+}

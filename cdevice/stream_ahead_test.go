@@ -149,3 +149,49 @@ func TestNoGoroutineIsLeft(t *testing.T) {
 	}
 	eventually(t, func() bool { return runtime.NumGoroutine() <= before }, "the end of all goroutines")
 }
+
+// Items that are ready when a reader ends are dropped then, whether the producer has more,
+// has ended, or does not answer.
+func TestReadyBatchesAreDroppedWithTheirReader(t *testing.T) {
+	for name, batches := range map[string]int{"more": 100, "ended": 4} {
+		for _, end := range []string{"Release", "Close"} {
+			t.Run(name+", "+end, func(t *testing.T) {
+				checkLeaks(t)
+				before := cdevice.ReadStats().ImportedArrays
+				s := newScript(t, numbered(t, batches)...)
+				r, err := cdevice.ImportRecordReader(s.stream, cdevice.WithPrefetch(7))
+				require.NoError(t, err)
+				require.True(t, r.Next())
+				ahead := min(8, batches)
+				eventually(t, func() bool { return cdevice.ReadStats().ImportedArrays == before+int64(ahead) }, "the batches ahead")
+				if end == "Close" {
+					closes(t, r)
+					assert.Equal(t, before+1, cdevice.ReadStats().ImportedArrays, "the one that Next took")
+				}
+				r.Release()
+				eventually(t, func() bool { return cdevice.ReadStats().ImportedArrays == before }, "the end of the goroutine")
+			})
+		}
+	}
+	t.Run("no answer", func(t *testing.T) {
+		checkLeaks(t)
+		before := cdevice.ReadStats().ImportedArrays
+		s := newScript(t, numbered(t, 9)...)
+		next, called, answer := s.getNext, make(chan struct{}), make(chan struct{})
+		s.getNext = func(call int, out *abi.ArrowDeviceArray) int {
+			if call == 4 {
+				close(called)
+				<-answer
+			}
+			return next(call, out)
+		}
+		r, err := cdevice.ImportRecordReader(s.stream, cdevice.WithPrefetch(7))
+		require.NoError(t, err)
+		require.True(t, r.Next())
+		<-called
+		r.Release()
+		assert.Equal(t, before, cdevice.ReadStats().ImportedArrays, "what was ready does not wait for the answer")
+		close(answer)
+		closes(t, r)
+	})
+}

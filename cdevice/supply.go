@@ -7,7 +7,9 @@ import (
 	"io"
 	"iter"
 	"runtime/debug"
+	"sync"
 
+	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 )
 
@@ -16,8 +18,14 @@ type supply[T any] interface {
 	// next returns the next item, owned by the caller, or io.EOF, or what went wrong. It
 	// is called by one goroutine at a time, and not again after an error.
 	next() (T, error)
-	// close ends the supply. It is called once, when no next is under way.
-	close()
+	// interrupt makes a next that is under way give up its waiting, where that is possible:
+	// no item is wanted any more. It does not block. Any goroutine may call it, at any time.
+	interrupt()
+	// close ends the supply. It is called once, when no next is under way. done is called
+	// once, on any goroutine, when what the items come from is not in use any more, even if
+	// the code that is called for that panics or ends its goroutine: that may be before
+	// close returns, or long after.
+	close(done func())
 }
 
 // pulled is what a supply's next returned.
@@ -26,12 +34,16 @@ type pulled[T counted] struct {
 	err  error
 }
 
-// drop lets go of what nobody takes. A panic there has nobody else to be told to.
-func drop[T counted](p pulled[T]) {
-	defer tellPanic()
+func (p *pulled[T]) drop() {
 	if p.err == nil {
-		p.item.Release()
+		drop(p.item)
 	}
+}
+
+// drop releases an item that is not delivered. No caller is told of a panic there.
+func drop[T counted](item T) {
+	defer tellPanic()
+	item.Release()
 }
 
 // function is the supply of a function.
@@ -39,6 +51,8 @@ type function[T counted] struct {
 	ask   func() (T, error)
 	check func(T) error // of what a program's function gives; nil: none
 	stop  func()        // may be nil
+	// stopThen is for a stop that may be over later than it returns: it calls done then.
+	stopThen func(done func())
 }
 
 func (f *function[T]) next() (T, error) {
@@ -62,7 +76,14 @@ func (f *function[T]) next() (T, error) {
 	return item, nil
 }
 
-func (f *function[T]) close() {
+func (*function[T]) interrupt() {}
+
+func (f *function[T]) close(done func()) {
+	if f.stopThen != nil {
+		f.stopThen(done)
+		return
+	}
+	defer done()
 	if f.stop != nil {
 		f.stop()
 	}
@@ -84,14 +105,16 @@ func (b *bounded[T]) next() (item T, err error) {
 		return item, err
 	}
 	if err := contextError(b.ctx, "copy"); err != nil {
-		drop(pulled[T]{item: item})
+		drop(item)
 		var none T
 		return none, err
 	}
 	return item, nil
 }
 
-func (b *bounded[T]) close() { b.from.close() }
+func (b *bounded[T]) interrupt() { b.from.interrupt() }
+
+func (b *bounded[T]) close(done func()) { b.from.close(done) }
 
 // contextError is the error of an operation whose context is done, or nil.
 func contextError(ctx context.Context, operation string) error {
@@ -114,6 +137,7 @@ type sequence[T counted] struct {
 func (s *sequence[T]) next() (T, error) {
 	if s.ask == nil {
 		s.ask, s.got = make(chan struct{}), make(chan pulled[T])
+		goroutines.Add(1)
 		go s.run(s.ask, s.got)
 	}
 	s.ask <- struct{}{}
@@ -121,7 +145,10 @@ func (s *sequence[T]) next() (T, error) {
 	return p.item, p.err
 }
 
-func (s *sequence[T]) close() {
+func (*sequence[T]) interrupt() {}
+
+func (s *sequence[T]) close(done func()) {
+	defer done()
 	if s.ask == nil {
 		return
 	}
@@ -133,6 +160,7 @@ func (s *sequence[T]) close() {
 // run answers every ask once. What the iterator yields is borrowed, and retained here.
 func (s *sequence[T]) run(ask <-chan struct{}, got chan<- pulled[T]) {
 	defer close(got)
+	defer goroutines.Add(-1)
 	asked := false
 	last := pulled[T]{err: errGoexit}
 	defer func() {
@@ -172,57 +200,109 @@ func (s *sequence[T]) run(ask <-chan struct{}, got chan<- pulled[T]) {
 var errGoexit = errors.New("cdevice: the source of the stream ended its goroutine")
 
 // ahead is a supply that asks another one before it is asked itself: it holds depth items
-// at most that nobody has taken. It begins with the first next.
+// at most that nobody has taken. It begins with the first next. When the other one has
+// ended, it is closed before that end is delivered.
 type ahead[T counted] struct {
-	from  supply[T]
-	depth int
-	got   chan pulled[T] // nil until the first next; closed when there is no more to come
-	stop  chan struct{}
+	from    supply[T]
+	depth   int
+	stop    chan struct{} // closed when no item is wanted any more
+	stopped sync.Once
+
+	got chan T // nil until the first next; closed behind the last item
+	end error  // that comes after it; set before got is closed
+
+	parts countdown // close, the goroutine, and from
+}
+
+func newAhead[T counted](from supply[T], depth int) *ahead[T] {
+	return &ahead[T]{from: from, depth: depth, stop: make(chan struct{})}
 }
 
 func (a *ahead[T]) next() (item T, err error) {
 	if a.got == nil {
-		// The goroutine holds one item, the channel the others.
-		a.got, a.stop = make(chan pulled[T], a.depth-1), make(chan struct{})
-		go a.run(a.got, a.stop)
+		a.start()
 	}
-	p, ok := <-a.got
+	ok := false
+	select {
+	case item, ok = <-a.got:
+	case <-a.stop:
+		return item, readReleased("reader")
+	}
 	if !ok {
-		return item, errGoexit
+		return item, a.end
 	}
-	return p.item, p.err
+	return item, nil
 }
 
-// close lets the goroutine finish a next that is under way, and does not wait for it.
-func (a *ahead[T]) close() {
+func (a *ahead[T]) start() {
+	// The goroutine holds one item, the channel the others.
+	a.got = make(chan T, a.depth-1)
+	a.parts.init(3, nil)
+	goroutines.Add(1)
+	go a.run()
+}
+
+func (a *ahead[T]) interrupt() {
+	a.stopped.Do(func() { close(a.stop) })
+	a.from.interrupt()
+}
+
+// close drops the items that are ready. It does not wait for a next of the other supply
+// that is under way: the goroutine closes that supply afterwards.
+func (a *ahead[T]) close(done func()) {
+	a.interrupt()
 	if a.got == nil {
-		a.from.close()
+		a.from.close(done)
 		return
 	}
-	close(a.stop)
+	a.parts.last = done // called by the last of the three
+	defer a.parts.part()
+	a.drain()
 }
 
-func (a *ahead[T]) run(got chan pulled[T], stop <-chan struct{}) {
-	defer func() { // also where the source ends the goroutine
-		close(got)
-		<-stop // the reader has no use for what is left
-		for p := range got {
-			drop(p)
-		}
-		defer tellPanic()
-		a.from.close()
-	}()
-	for !isClosed(stop) {
-		p := a.ask()
+// drain drops the items that are ready.
+func (a *ahead[T]) drain() {
+	for {
 		select {
-		case got <- p:
-		case <-stop:
-			drop(p)
+		case item, ok := <-a.got:
+			if !ok {
+				return
+			}
+			drop(item)
+		default:
 			return
 		}
-		if p.err != nil {
+	}
+}
+
+func (a *ahead[T]) run() {
+	a.end = errGoexit
+	defer a.finish() // even if the source ends the goroutine
+	for !isClosed(a.stop) {
+		item, err := a.ask()
+		if err != nil {
+			a.end = err
 			return
 		}
+		select {
+		case a.got <- item:
+		case <-a.stop:
+			drop(item)
+			return
+		}
+	}
+}
+
+// finish closes the other supply, and then delivers the end: what the reader does next finds
+// neither the supply in use nor the goroutine.
+func (a *ahead[T]) finish() {
+	defer close(a.got)
+	defer a.parts.part()
+	defer goroutines.Add(-1)
+	defer tellPanic()
+	defer a.from.close(a.parts.part)
+	if isClosed(a.stop) {
+		a.drain() // an item may have come after close
 	}
 }
 
@@ -235,14 +315,65 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-func (a *ahead[T]) ask() (p pulled[T]) {
+func (a *ahead[T]) ask() (item T, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			p = pulled[T]{err: panicError(v)}
+			err = panicError(v)
 		}
 	}()
-	p.item, p.err = a.from.next()
-	return p
+	return a.from.next()
+}
+
+// copies is the supply of copies on a device of another reader's batches.
+type copies struct {
+	ctx    context.Context
+	cancel func()        // of ctx
+	from   *RecordReader // a reference
+	dev    device.Device
+	opts   []CopyOption
+	uses   countdown // of from: the reference, and the copies that are not complete
+}
+
+func (c *copies) next() (*RecordBatch, error) {
+	b, err := c.from.r.pull()
+	if err != nil {
+		return nil, err
+	}
+	lent := c.lend(b)
+	defer lent.Release()
+	return lent.CopyTo(c.ctx, c.dev, c.opts...)
+}
+
+// lend returns the batch with an owner of its own, which a copy that is not complete holds,
+// and counts it until the owner has ended. It takes the reference to the batch.
+func (c *copies) lend(b *RecordBatch) *RecordBatch {
+	c.uses.add()
+	mem := adoptGo(&loan{b, &c.uses})
+	mem.block = b.mem.block
+	lent := newRecordBatch(mem, b.place, b.schema, b.rows, b.columns)
+	lent.metadata = b.metadata
+	return lent
+}
+
+// interrupt gives up what a copy waits for: memory, or the event of its source.
+func (c *copies) interrupt() { c.cancel() }
+
+func (c *copies) close(done func()) {
+	c.cancel()
+	c.uses.last = done
+	c.from.r.releaseThen(c.uses.part)
+}
+
+// loan is a reference to a batch that is being copied.
+type loan struct {
+	batch *RecordBatch
+	uses  *countdown
+}
+
+// Release gives the batch back. The source it came from is counted down last.
+func (l *loan) Release() {
+	defer l.uses.part()
+	l.batch.Release()
 }
 
 // quietly calls what nobody waits for, or what comes when all that counts is done: a panic

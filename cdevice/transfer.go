@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -55,8 +56,8 @@ func CopyArrayToDevice(ctx context.Context, arr arrow.Array, dev device.Device, 
 // [CopyToDevice] holds; memory of a device is kept until it has been read.
 //
 // Where a slice of device memory does not start with a byte of a bitmap, or with the
-// first offset of a list, these small buffers take a way over the host. A copy to the CPU
-// waits, as CopyToHost does; OnStream then names a stream of the device that is copied from.
+// first offset of a list, these small buffers take a way over the host, for which the copy
+// waits. A copy to the CPU waits, as CopyToHost does; OnStream then names a stream of the device that is copied from.
 func (b *RecordBatch) CopyTo(ctx context.Context, dev device.Device, opts ...CopyOption) (*RecordBatch, error) {
 	if !b.refs.Alive() {
 		return nil, readReleased("RecordBatch")
@@ -124,13 +125,19 @@ type deviceMemory struct {
 	event  device.Event  // behind the copy
 }
 
+var deviceCopies atomic.Int64
+
 // Release frees the memory after the copy that fills it. The owner has waited for all
 // other work that may use it.
 func (d *deviceMemory) Release() {
 	if d.event == nil { // part of a copy that failed may be enqueued
-		d.dev.AfterWork(func() { _ = d.memory.FreeAfter(nil) })
+		d.dev.AfterWork(func() {
+			defer deviceCopies.Add(-1)
+			_ = d.memory.FreeAfter(nil)
+		})
 		return
 	}
+	defer deviceCopies.Add(-1)
 	_ = d.memory.FreeAfter(d.event) // the device tries again by itself
 	closeEvent(d.event)
 }
@@ -144,7 +151,7 @@ func copyTo(ctx context.Context, owner *memoryOwner, from place, nodes []node, n
 	if err := checkOnStream(opts, place{id: dev.ID(), dev: dev}, from); err != nil {
 		return nil, at, nil, err
 	}
-	src, err := openSource(ctx, owner, from, nodes)
+	src, err := openSource(ctx, owner, from, nodes, opts...)
 	if err != nil {
 		return nil, at, nil, err
 	}
@@ -163,6 +170,7 @@ func copyTo(ctx context.Context, owner *memoryOwner, from place, nodes []node, n
 	if err != nil {
 		return nil, at, nil, fmt.Errorf("cdevice: copy: %w", err)
 	}
+	deviceCopies.Add(1)
 	d := &deviceMemory{dev: dev, memory: memory, stream: stream}
 	kept, err := src.enqueue(ctx, d, layout)
 	switch {

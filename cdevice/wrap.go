@@ -138,10 +138,12 @@ func sameType(a, b arrow.DataType) bool {
 	if a == nil || b == nil {
 		return false
 	}
-	if reflect.TypeOf(a).Kind() == reflect.Pointer && a == b {
-		return true
-	}
-	return arrow.TypeEqual(a, b)
+	return sameObject(a, b) || arrow.TypeEqual(a, b)
+}
+
+// sameObject reports whether types are one by their address.
+func sameObject(a, b arrow.DataType) bool {
+	return reflect.TypeOf(a).Kind() == reflect.Pointer && a == b
 }
 
 // wrapper turns ArrayData into nodes, in two passes: measure counts, so that

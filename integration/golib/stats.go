@@ -35,6 +35,9 @@ func golib_stats(out **C.char) *C.char {
 			"async_producers":  s.AsyncProducers,
 			"async_tasks":      s.AsyncTasks,
 			"async_handles":    asyncHandles.Load(),
+			"readers":          s.Readers,
+			"device_copies":    s.DeviceCopies,
+			"cdevice_routines": s.Goroutines,
 			"goroutines":       int64(runtime.NumGoroutine()),
 		}, nil
 	})

@@ -227,6 +227,7 @@ func openGPU(p *platform, ordinal int) (*gpu, error) {
 	g := &gpu{
 		platform: p, ctx: ctx, name: name, concurrent: concurrent != 0,
 		synchronizing: make(chan struct{}, 1), reclaiming: make(chan struct{}, 1),
+		trims: trims{turn: make(chan struct{}, 1)},
 	}
 	if g.background, err = ctx.NewStream(0); err == nil && pools != 0 {
 		g.pool, err = ctx.NewPool()

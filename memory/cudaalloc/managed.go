@@ -76,11 +76,15 @@ func pointer(b []byte) device.Ptr {
 type trims struct {
 	mu   sync.Mutex
 	list []func()
+	// turn is held while they run; it has room for one.
+	turn chan struct{}
 }
 
 // OnTrim makes trim part of what [Device.Trim] does, and of allocations that find no memory,
-// for as long as the process lives: it frees memory of this GPU that is only kept for later. It
-// must not wait. A nil trim panics.
+// for as long as the process lives: it frees memory of this GPU that is only kept for later.
+// It runs on a goroutine of its own, and should not wait: a Trim waits for it until its context
+// ends, and an allocation that finds no memory for two seconds at most. A panic is logged. A nil
+// trim panics.
 func (d *Device) OnTrim(trim func()) {
 	if trim == nil {
 		panic(absent("OnTrim", "trim", "a function"))
@@ -90,11 +94,29 @@ func (d *Device) OnTrim(trim func()) {
 	d.trims.list = append(d.trims.list, trim)
 }
 
-func (c *trims) trim() {
+// runTrims calls the functions of OnTrim, and returns when they have returned or ctx is done.
+func (g *gpu) runTrims(ctx context.Context) error {
+	c := &g.trims
+	select {
+	case c.turn <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	c.mu.Lock()
 	list := c.list[:len(c.list):len(c.list)]
 	c.mu.Unlock()
-	for _, trim := range list {
-		trim()
+	left := make(chan struct{})
+	go func() {
+		defer close(left)
+		defer func() { <-c.turn }()
+		for _, trim := range list {
+			g.guard(trim, func() {})
+		}
+	}()
+	select {
+	case <-left:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }

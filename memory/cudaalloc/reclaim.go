@@ -62,7 +62,14 @@ func (d *Device) reclaim(ctx context.Context, size int64, refused error, take fu
 func (d *Device) giveBackUntil(ctx context.Context, started time.Time, before error, take func() error,
 ) (refused, gaveUp error) {
 	refused = before
-	d.trims.trim()
+	patient, cancel := context.WithTimeout(ctx, patience)
+	if d.runTrims(patient) != nil { // one of them waits: there is more to give back than theirs
+		started = time.Now()
+	}
+	cancel()
+	if err := ctx.Err(); err != nil {
+		return refused, err
+	}
 	// Memory that was freed in stream order is free once its stream got there.
 	idle := d.mark()
 	gaveUp = d.waitForFrees(ctx, started, 0, func() bool {
@@ -131,7 +138,9 @@ func (d *Device) Trim(ctx context.Context) error {
 	if err := d.Flush(ctx); err != nil { // what ends now goes to lists and caches
 		return err
 	}
-	d.trims.trim()
+	if err := d.runTrims(ctx); err != nil {
+		return fmt.Errorf("cuda: trim %s: %w", d.ctx, err)
+	}
 	d.giveBackCached()
 	d.events.drain(d.gpu)
 	d.endFree()

@@ -19,8 +19,8 @@ type Stats struct {
 	// Lost counts allocations and handles that the driver failed to free after three
 	// attempts.
 	Lost int64
-	// CallbackPanics counts functions of AfterWork and OnComplete that did not return: they
-	// panicked, or ended their goroutine.
+	// CallbackPanics counts functions of AfterWork, OnComplete and OnTrim that did not return:
+	// they panicked, or ended their goroutine.
 	CallbackPanics int64
 }
 

@@ -200,10 +200,7 @@ func TestGPUManagedMemoryIsGivenBackBehindWork(t *testing.T) {
 func TestTrimWaitsForWhatIsStaged(t *testing.T) {
 	m := cudatest.Simulated(t, cudasim.Options{Lazy: true})
 	gpu := m.GPUs[0]
-	s, err := gpu.NewStream()
-	require.NoError(t, err)
-	own, err := gpu.Allocate(background, 1000, s)
-	require.NoError(t, err)
+	s, own := memoryOn(t, gpu, 1000)
 	src := make([]byte, 1000)
 	defer runtime.KeepAlive(src)
 	e, err := gpu.Upload(background, []device.Range{{Dst: own.Ptr(), Src: pointer(src), Size: 1000}}, s)
@@ -216,15 +213,22 @@ func TestTrimWaitsForWhatIsStaged(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
+// memoryOn returns a stream of the GPU and memory that was allocated on it.
+func memoryOn(t *testing.T, gpu *cudaalloc.Device, size int64) (device.Stream, device.Memory) {
+	t.Helper()
+	s, err := gpu.NewStream()
+	require.NoError(t, err)
+	own, err := gpu.Allocate(background, size, s)
+	require.NoError(t, err)
+	return s, own
+}
+
 // Trim waits for what its own functions free in stream order, before it asks the pool for
 // the memory.
 func TestTrimWaitsForWhatItFrees(t *testing.T) {
 	m := cudatest.Simulated(t, cudasim.Options{Lazy: true})
 	gpu := m.GPUs[0]
-	s, err := gpu.NewStream()
-	require.NoError(t, err)
-	own, err := gpu.Allocate(background, 1000, s)
-	require.NoError(t, err)
+	s, own := memoryOn(t, gpu, 1000)
 	cached := true
 	gpu.OnTrim(func() {
 		if cached {
@@ -244,10 +248,7 @@ func TestTrimWaitsForWhatItFrees(t *testing.T) {
 func TestFreeThatFailsWaits(t *testing.T) {
 	m := cudatest.Simulated(t, cudasim.Options{})
 	gpu := m.GPUs[0]
-	s, err := gpu.NewStream()
-	require.NoError(t, err)
-	own, err := gpu.Allocate(background, 1000, s)
-	require.NoError(t, err)
+	s, own := memoryOn(t, gpu, 1000)
 	require.NoError(t, gpu.Memset(own.Ptr(), 1, 1000, s))
 	m.Sim.Fail("cuMemFreeAsync", 1, unknownError)
 	require.Error(t, own.Free(s))
@@ -260,14 +261,11 @@ func TestStagingWithoutAnEventWaits(t *testing.T) {
 	m := cudatest.Simulated(t, cudasim.Options{Lazy: true})
 	gpu := m.GPUs[0]
 	const size = 1000
-	s, err := gpu.NewStream()
-	require.NoError(t, err)
-	own, err := gpu.Allocate(background, size, s)
-	require.NoError(t, err)
+	s, own := memoryOn(t, gpu, size)
 	m.Sim.Fail("cuEventRecord", 1, unknownError)
 	src := make([]byte, size)
 	defer runtime.KeepAlive(src)
-	_, err = gpu.Upload(background, []device.Range{{Dst: own.Ptr(), Src: pointer(src), Size: size}}, s)
+	_, err := gpu.Upload(background, []device.Range{{Dst: own.Ptr(), Src: pointer(src), Size: size}}, s)
 	require.ErrorContains(t, err, "cuEventRecord")
 	next, err := gpu.AllocateHost(background, size)
 	require.NoError(t, err)
@@ -348,10 +346,7 @@ func TestFreesWaitWhereEventsCannotBeAsked(t *testing.T) {
 	m := cudatest.Simulated(t, cudasim.Options{})
 	gpu := m.GPUs[0]
 	const size = 1000
-	s, err := gpu.NewStream()
-	require.NoError(t, err)
-	own, err := gpu.Allocate(background, size, s)
-	require.NoError(t, err)
+	s, own := memoryOn(t, gpu, size)
 	open := m.Hold(t, s)
 	require.NoError(t, gpu.Memset(own.Ptr(), 1, size, s))
 	e, err := gpu.NewEvent()
@@ -380,11 +375,8 @@ func TestStreamWaitsForAnEvent(t *testing.T) {
 	m := cudatest.Simulated(t, cudasim.Options{})
 	gpu := m.GPUs[0]
 	const size = 1000
-	first, err := gpu.NewStream()
-	require.NoError(t, err)
+	first, own := memoryOn(t, gpu, size)
 	second, err := gpu.NewStream()
-	require.NoError(t, err)
-	own, err := gpu.Allocate(background, size, first)
 	require.NoError(t, err)
 	require.NoError(t, gpu.Memset(own.Ptr(), 1, size, first))
 	e, err := gpu.NewEvent()

@@ -1,0 +1,705 @@
+package cdevice_test
+
+import (
+	"context"
+	"io"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/bridge"
+	"github.com/arrowdevice/arrowdevice/internal/cudatest"
+)
+
+// Close ends a reader early, and returns when its source is not in use any more.
+
+// expires calls close with a context that ends while the source is in use: close must
+// return soon after that. Any goroutine may call it.
+func expires(t testing.TB, close func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(background, 5*time.Millisecond)
+	defer cancel()
+	begin := time.Now()
+	assert.ErrorIs(t, close(ctx), context.DeadlineExceeded)
+	assert.Less(t, time.Since(begin), 2*time.Second, "it should be 100 ms, and a loaded machine has more")
+}
+
+// closes closes a reader whose source can end.
+func closes(t testing.TB, r interface{ Close(context.Context) error }) {
+	t.Helper()
+	cudatest.Within(t, "Close", func() error { return r.Close(background) })
+}
+
+// unending is a reader that never ends; stop, unless it is nil, is its stop function.
+func unending(t testing.TB, stop func()) *cdevice.RecordReader {
+	t.Helper()
+	b := numbered(t, 1)[0]
+	r, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) {
+		b.Retain()
+		return b, nil
+	}, stop)
+	require.NoError(t, err)
+	return r
+}
+
+// isClosed asserts that a reader ends with the error of one that was closed.
+func isClosed(t testing.TB, r *cdevice.RecordReader) {
+	t.Helper()
+	assert.ErrorIs(t, r.Err(), cdevice.ErrReleased, "before it is asked")
+	assert.False(t, r.Next())
+	assert.EqualError(t, r.Err(), "cdevice: read: reader: closed: invalid: already released")
+	n, err := numbersOf(t, r.All())
+	assert.Empty(t, n)
+	assert.ErrorIs(t, err, cdevice.ErrReleased)
+}
+
+func TestCloseEndsTheStreamForAllItsHolders(t *testing.T) {
+	checkLeaks(t)
+	stops := 0
+	r := unending(t, func() { stops++ })
+	r.Retain() // for the exported stream
+	s := export(t, r)
+	h := r.HostReader(background, nil)
+	copied, err := r.CopyTo(background, device.Host())
+	require.NoError(t, err)
+	for range 3 {
+		require.True(t, h.Next())
+		require.True(t, copied.Next())
+		b, code := next(t, s)
+		require.Zero(t, code)
+		b.Release()
+	}
+
+	closes(t, r)
+	assert.Equal(t, 1, stops)
+	isClosed(t, r)
+	_, code := next(t, s)
+	assert.EqualValues(t, syscall.EINVAL, code, "it must not look like the end")
+	assert.Contains(t, bridge.CallGetLastError(s), "closed")
+	assert.False(t, h.Next())
+	assert.ErrorIs(t, h.Err(), cdevice.ErrReleased)
+	for copied.Next() { // one may be ready
+	}
+	assert.ErrorIs(t, copied.Err(), cdevice.ErrReleased)
+
+	closes(t, r)
+	h.Release()
+	copied.Release()
+	cdevice.ReleaseCArrowDeviceArrayStream(s)
+	r.Release()
+	closes(t, r)
+	assert.Equal(t, 1, stops)
+}
+
+// blockedReader is a reader of a producer whose second get_next waits for answer.
+type blockedReader struct {
+	*script
+	r      *cdevice.RecordReader
+	called chan struct{} // closed by the second get_next
+	answer func()
+}
+
+func blocked(t *testing.T, layer func(*script) *cdevice.RecordReader) *blockedReader {
+	t.Helper()
+	b := &blockedReader{script: newScript(t, numbered(t, 9)...), called: make(chan struct{})}
+	answer := make(chan struct{})
+	var once sync.Once
+	b.answer = func() { once.Do(func() { close(answer) }) }
+	t.Cleanup(b.answer)
+	first := b.getNext
+	b.getNext = func(call int, out *abi.ArrowDeviceArray) int {
+		if call == 1 {
+			close(b.called)
+			<-answer
+		}
+		return first(call, out)
+	}
+	b.r = layer(b.script)
+	return b
+}
+
+// importing makes a reader of a script, which the options ask ahead or not.
+func importing(t *testing.T, opts ...cdevice.ImportOption) func(*script) *cdevice.RecordReader {
+	return func(s *script) *cdevice.RecordReader {
+		r, err := cdevice.ImportRecordReader(s.stream, opts...)
+		require.NoError(t, err)
+		return r
+	}
+}
+
+// layers are readers that end in one of a script, one way and another.
+func layers(t *testing.T) map[string]func(*script) *cdevice.RecordReader {
+	over := func(s *script, opts ...cdevice.ImportOption) *cdevice.RecordReader {
+		src := importing(t, opts...)(s)
+		defer src.Release()
+		r, err := src.CopyTo(background, device.Host())
+		require.NoError(t, err)
+		return r
+	}
+	return map[string]func(*script) *cdevice.RecordReader{
+		"asked":          importing(t),
+		"asked ahead":    importing(t, cdevice.WithPrefetch(1)),
+		"far ahead":      importing(t, cdevice.WithPrefetch(7)),
+		"copied":         func(s *script) *cdevice.RecordReader { return over(s) },
+		"ahead, copied":  func(s *script) *cdevice.RecordReader { return over(s, cdevice.WithPrefetch(2)) },
+		"through an All": func(s *script) *cdevice.RecordReader { return iterating(t, importing(t)(s)) },
+	}
+}
+
+// iterating is a reader of an iterator that owns a reader.
+func iterating(t *testing.T, src *cdevice.RecordReader) *cdevice.RecordReader {
+	r, err := cdevice.NewRecordReader(src.Schema(), src.DeviceType(), func(yield func(*cdevice.RecordBatch, error) bool) {
+		defer src.Release()
+		src.All()(yield)
+	})
+	require.NoError(t, err)
+	return r
+}
+
+func TestCloseWaitsForACallUnderWay(t *testing.T) {
+	for name, layer := range layers(t) {
+		for _, through := range []string{"Next", "C"} {
+			t.Run(name+", "+through, func(t *testing.T) {
+				checkLeaks(t)
+				b := blocked(t, layer)
+				s := garbageStream()
+				require.NoError(t, cdevice.ExportRecordReader(b.r, s))
+				asked := make(chan struct{})
+				go func() {
+					defer close(asked)
+					if through == "C" {
+						for code := 0; code == 0; {
+							var got *cdevice.RecordBatch
+							if got, code = next(t, s); code == 0 {
+								got.Release()
+							}
+						}
+					}
+					for b.r.Next() {
+					}
+					assert.ErrorIs(t, b.r.Err(), cdevice.ErrReleased)
+				}()
+				<-b.called
+				expires(t, b.r.Close)
+				expires(t, b.r.Close)
+				assert.Zero(t, b.releases.Load(), "it is being asked")
+				assert.EqualValues(t, 1, b.inside.Load())
+
+				closed := make(chan error)
+				go func() { closed <- b.r.Close(background) }()
+				b.answer()
+				require.NoError(t, <-closed)
+				assert.EqualValues(t, 1, b.releases.Load())
+				asks := b.nexts.Load()
+				if name != "ahead, copied" { // the copies do not tell their source before it answers
+					assert.LessOrEqual(t, asks, int64(2), "nothing is asked any more")
+				}
+				<-asked
+				cdevice.ReleaseCArrowDeviceArrayStream(s)
+				b.r.Release()
+				assert.EqualValues(t, 1, b.releases.Load())
+				assert.Equal(t, asks, b.nexts.Load(), "nothing is asked after that")
+			})
+		}
+	}
+}
+
+// A reader that was closed has no answer to wait for, whatever its source does.
+func TestNextDoesNotWaitAfterClose(t *testing.T) {
+	checkLeaks(t)
+	b := blocked(t, importing(t))
+	require.True(t, b.r.Next())
+	go func() {
+		for range b.r.All() { // holds the reader up
+		}
+	}()
+	<-b.called
+	expires(t, b.r.Close)
+	cudatest.Within(t, "Next", func() error { isClosed(t, b.r); return nil })
+	b.answer()
+	closes(t, b.r)
+	b.r.Release()
+}
+
+// What the source is stopped with may block: Close returns with its context, and the others
+// do not wait.
+func TestCloseWaitsForStop(t *testing.T) {
+	checkLeaks(t)
+	iterator := func(stop func()) *cdevice.RecordReader {
+		b := numbered(t, 1)[0]
+		r, err := cdevice.NewRecordReader(numberedSchema, device.CPU, func(yield func(*cdevice.RecordBatch, error) bool) {
+			defer stop()
+			for yield(b, nil) {
+			}
+		})
+		require.NoError(t, err)
+		return r
+	}
+	for name, open := range map[string]func(stop func()) *cdevice.RecordReader{
+		"function": func(stop func()) *cdevice.RecordReader { return unending(t, stop) },
+		"iterator": iterator,
+		"copied": func(stop func()) *cdevice.RecordReader {
+			src := unending(t, stop)
+			defer src.Release()
+			r, err := src.CopyTo(background, device.Host())
+			require.NoError(t, err)
+			return r
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			let := make(chan struct{})
+			var stopped atomic.Bool
+			r := open(func() { <-let; stopped.Store(true) })
+			require.True(t, r.Next())
+			expires(t, r.Close)
+			cudatest.Within(t, "Next", func() error { isClosed(t, r); return nil })
+			cudatest.Within(t, "Release", func() error { r.Release(); return nil })
+			expires(t, r.Close)
+			assert.EqualValues(t, 1, cdevice.ReadStats().Readers-readersOf(name), "it is not over")
+			closed := make(chan error)
+			go func() { closed <- r.Close(background) }()
+			close(let)
+			require.NoError(t, <-closed)
+			assert.True(t, stopped.Load())
+		})
+	}
+}
+
+// readersOf is how many readers stand below the one of TestCloseWaitsForStop.
+func readersOf(name string) int64 {
+	if name == "copied" {
+		return 1
+	}
+	return 0
+}
+
+func TestCloseWithAContextThatIsDone(t *testing.T) {
+	checkLeaks(t)
+	ctx, cancel := context.WithCancel(background)
+	cancel()
+	let := make(chan struct{})
+	r := unending(t, func() { <-let })
+	assert.EqualError(t, r.Close(ctx), "cdevice: close: context canceled")
+	isClosed(t, r)
+	close(let)
+	closes(t, r)
+	assert.NoError(t, r.Close(ctx), "there is nothing to wait for")
+	r.Release()
+}
+
+func TestCloseWithoutAContext(t *testing.T) {
+	checkLeaks(t)
+	r := unending(t, nil)
+	var none context.Context
+	err := r.Close(none)
+	assert.EqualError(t, err, "cdevice: close: ctx = nil, want a context: invalid")
+	assert.ErrorIs(t, err, arrow.ErrInvalid)
+	assert.True(t, r.Next(), "nothing was closed")
+	_, err = r.CopyTo(none, device.Host())
+	assert.EqualError(t, err, "cdevice: copy: ctx = nil, want a context: invalid")
+	r.Release()
+}
+
+// A stream that had ended keeps its end.
+func TestCloseAfterTheEnd(t *testing.T) {
+	checkLeaks(t)
+	for _, want := range []error{nil, errSource} {
+		r := asked(t, want, numbered(t, 2)...)
+		n, err := numbersOf(t, r.All())
+		assert.Equal(t, upTo(2), n)
+		assert.ErrorIs(t, err, want)
+		closes(t, r)
+		assert.False(t, r.Next())
+		assert.ErrorIs(t, r.Err(), want)
+		n, err = numbersOf(t, r.All())
+		assert.Empty(t, n)
+		r.Release()
+		assert.ErrorIs(t, err, want)
+	}
+}
+
+// Close drops no reference, and Release does not wait for it.
+func TestCloseKeepsTheReference(t *testing.T) {
+	checkLeaks(t)
+	before := cdevice.ReadStats().Readers
+	r := unending(t, nil)
+	require.True(t, r.Next())
+	closes(t, r)
+	assert.Equal(t, before+1, cdevice.ReadStats().Readers)
+	assert.Equal(t, 0, numberOf(t, r.RecordBatch()), "the batch that Next took is the caller's")
+	r.Release()
+	assert.Equal(t, before, cdevice.ReadStats().Readers)
+}
+
+func TestCloseAfterRelease(t *testing.T) {
+	checkLeaks(t)
+	for name, layer := range layers(t) {
+		t.Run(name, func(t *testing.T) {
+			b := blocked(t, layer)
+			go func() {
+				for b.r.Next() {
+				}
+				b.r.Release()
+			}()
+			<-b.called
+			expires(t, b.r.Close)
+			b.answer()
+			closes(t, b.r)
+			assert.EqualValues(t, 1, b.releases.Load())
+		})
+	}
+}
+
+// A reader of which nothing was asked has nothing to wait for.
+func TestCloseBeforeTheFirstBatch(t *testing.T) {
+	checkLeaks(t)
+	for name, layer := range layers(t) {
+		if name == "through an All" {
+			continue // its iterator, which has the reader, does not run
+		}
+		t.Run(name, func(t *testing.T) {
+			s := newScript(t, numbered(t, 3)...)
+			r := layer(s)
+			closes(t, r)
+			assert.EqualValues(t, 1, s.releases.Load())
+			assert.Zero(t, s.nexts.Load())
+			isClosed(t, r)
+			r.Release()
+		})
+	}
+}
+
+// The source itself closes its reader, which waits for the source: ctx ends that.
+func TestCloseInsideTheSource(t *testing.T) {
+	checkLeaks(t)
+	b := numbered(t, 1)[0]
+	var r *cdevice.RecordReader
+	stops := 0
+	r, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) {
+		expires(t, r.Close)
+		b.Retain()
+		return b, nil
+	}, func() { stops++ })
+	require.NoError(t, err)
+	isAfter := func() {
+		t.Helper()
+		assert.False(t, r.Next(), "the batch is dropped")
+		assert.ErrorIs(t, r.Err(), cdevice.ErrReleased)
+		closes(t, r)
+		assert.Equal(t, 1, stops)
+		r.Release()
+	}
+	isAfter()
+
+	stops = 0
+	r, err = cdevice.NewRecordReader(numberedSchema, device.CPU, func(yield func(*cdevice.RecordBatch, error) bool) {
+		defer func() { stops++ }()
+		expires(t, r.Close)
+		yield(b, nil)
+	})
+	require.NoError(t, err)
+	isAfter()
+
+	r = nil
+	r = unending(t, func() { expires(t, r.Close) })
+	closes(t, r)
+	r.Release()
+}
+
+// Between two batches, no call is under way.
+func TestCloseInsideALoop(t *testing.T) {
+	checkLeaks(t)
+	for _, r := range []*cdevice.RecordReader{unending(t, nil), iterated(t, nil, numbered(t, 3)...)} {
+		var errs []error
+		for b, err := range r.All() {
+			if errs = append(errs, err); err == nil {
+				closes(t, r)
+				assert.Equal(t, 0, numberOf(t, b), "it is the loop's")
+			}
+		}
+		require.Len(t, errs, 2)
+		assert.NoError(t, errs[0])
+		assert.ErrorIs(t, errs[1], cdevice.ErrReleased)
+		r.Release()
+	}
+}
+
+// What the source is stopped with panics, ends its goroutine, or releases the reader.
+func TestStopThatMisbehavesInClose(t *testing.T) {
+	checkLeaks(t)
+	seen := panics(t)
+	var r *cdevice.RecordReader
+	for i, stop := range []func(){
+		func() { panic("in stop") }, runtime.Goexit, func() { r.Release() },
+	} {
+		r = unending(t, stop)
+		require.True(t, r.Next())
+		closes(t, r)
+		assert.EqualValues(t, 1, seen.Load())
+		if i < 2 {
+			r.Release()
+		}
+		copied := unending(t, stop)
+		if i < 2 {
+			over, err := copied.CopyTo(background, device.Host())
+			require.NoError(t, err)
+			copied.Release()
+			copied = over
+			require.True(t, copied.Next())
+		}
+		r = copied
+		closes(t, copied)
+		if i < 2 {
+			copied.Release()
+		}
+		seen.Store(1)
+	}
+}
+
+// However many close, ask and release at once, the source is stopped once, after the last
+// call, and none of them waits for ever.
+func TestCloseHammer(t *testing.T) {
+	checkLeaks(t)
+	for round := range 200 {
+		var inside, stops atomic.Int64
+		b := numbered(t, 1)[0]
+		r, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) {
+			assert.EqualValues(t, 1, inside.Add(1))
+			defer inside.Add(-1)
+			assert.Zero(t, stops.Load(), "it was stopped")
+			b.Retain()
+			return b, nil
+		}, func() {
+			assert.Zero(t, inside.Load(), "it is being asked")
+			stops.Add(1)
+		})
+		require.NoError(t, err)
+		if round%2 == 1 {
+			over, err := r.CopyTo(background, device.Host())
+			require.NoError(t, err)
+			r.Release()
+			r = over
+		}
+		var wg sync.WaitGroup
+		for i := range 3 {
+			r.Retain()
+			wg.Go(func() {
+				defer r.Release()
+				for range r.All() {
+				}
+			})
+			r.Retain()
+			wg.Go(func() {
+				defer r.Release()
+				for range i {
+					runtime.Gosched()
+				}
+				assert.NoError(t, r.Close(background))
+				assert.EqualValues(t, 1, stops.Load())
+			})
+		}
+		r.Release()
+		wg.Wait()
+		assert.EqualValues(t, 1, stops.Load())
+	}
+}
+
+// waiting is a device that has no memory to give until its caller gives up.
+type waiting struct {
+	device.Device
+	asked chan struct{}
+}
+
+func (waiting) ID() device.ID { return extDev }
+
+func (d waiting) Allocate(ctx context.Context, _ int64, _ device.Stream) (device.Memory, error) {
+	close(d.asked)
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// A copy that waits for memory is given up.
+func TestCloseEndsTheWaitOfACopy(t *testing.T) {
+	checkLeaks(t)
+	stops := 0
+	src := unending(t, func() { stops++ })
+	dev := waiting{device.Host(), make(chan struct{})}
+	r, err := src.CopyTo(background, dev)
+	require.NoError(t, err)
+	src.Release()
+	go r.Next()
+	<-dev.asked
+	closes(t, r)
+	assert.Equal(t, 1, stops)
+	r.Release()
+}
+
+// A source that is still held by others is given back, and no more.
+func TestCloseOfACopyLeavesItsSource(t *testing.T) {
+	checkLeaks(t)
+	src := asked(t, nil, numbered(t, 9)...)
+	r, err := src.CopyTo(background, device.Host())
+	require.NoError(t, err)
+	require.True(t, r.Next())
+	closes(t, r)
+	assert.True(t, src.Next(), "it goes on")
+	r.Release()
+	src.Release()
+}
+
+// ReleaseWith may call the producer later: until then, the source is in use.
+func TestCloseWaitsForReleaseWith(t *testing.T) {
+	for _, depth := range []int{0, 2} {
+		checkLeaks(t)
+		s := newScript(t, numbered(t, 3)...)
+		var holding atomic.Bool
+		held := make(chan func(), 9)
+		with := cdevice.ReleaseWith(func(release func()) {
+			if !holding.Load() {
+				release()
+				return
+			}
+			held <- release
+		})
+		r, err := cdevice.ImportRecordReader(s.stream, with, cdevice.WithPrefetch(depth))
+		require.NoError(t, err)
+		require.True(t, r.Next())
+		holding.Store(true)
+		expires(t, r.Close)
+		assert.Zero(t, s.releases.Load())
+		holding.Store(false)
+		for s.releases.Load() == 0 {
+			select {
+			case release := <-held: // of batches that were ready, and of the stream
+				release()
+			case <-time.After(10 * time.Second):
+				t.Fatal("the stream is not released")
+			}
+		}
+		closes(t, r)
+		r.Release()
+	}
+}
+
+func TestCloseOfAnArrayReader(t *testing.T) {
+	checkLeaks(t)
+	numbers := fromJSON(t, arrow.PrimitiveTypes.Int64, `[1,2,3]`)
+	a, err := cdevice.WrapArray(numbers, device.Host())
+	require.NoError(t, err)
+	defer a.Release()
+	stops := 0
+	r, err := cdevice.NewArrayReader(a.Field(), device.CPU, func(yield func(*cdevice.Array, error) bool) {
+		defer func() { stops++ }()
+		for yield(a, nil) {
+		}
+	})
+	require.NoError(t, err)
+	s := garbageStream()
+	require.NoError(t, cdevice.ExportArrayReader(r, s))
+	require.True(t, r.Next())
+	closes(t, r)
+	assert.Equal(t, 1, stops)
+	assert.EqualValues(t, 3, r.Array().Len(), "the array that Next took is the caller's")
+	assert.False(t, r.Next())
+	assert.ErrorIs(t, r.Err(), cdevice.ErrReleased)
+	assert.NotZero(t, bridge.CallGetNext(s, garbageArray()))
+	cdevice.ReleaseCArrowDeviceArrayStream(s)
+	var none context.Context
+	assert.ErrorIs(t, r.Close(none), arrow.ErrInvalid)
+	r.Release()
+}
+
+// At the end of a stream, nothing is in use any more when Release returns.
+func TestNothingIsHeldAfterTheEnd(t *testing.T) {
+	for name, layer := range layers(t) {
+		for _, fails := range []bool{false, true} {
+			t.Run(name, func(t *testing.T) {
+				batches := numbered(t, 4)
+				before := cdevice.ReadStats()
+				for range 50 {
+					s := newScript(t, batches...)
+					want := 4
+					if fails {
+						s, want = s.failing(3, 5, "disk on fire"), 3
+					}
+					r := layer(s)
+					n, err := numbersOf(t, r.All())
+					assert.Equal(t, upTo(want), n)
+					assert.Equal(t, fails, err != nil)
+					r.Release()
+					require.EqualValues(t, 1, s.releases.Load())
+					require.Equal(t, before.Readers, cdevice.ReadStats().Readers)
+					require.Equal(t, before.Goroutines, cdevice.ReadStats().Goroutines)
+					require.Equal(t, before.ImportedStreams, cdevice.ReadStats().ImportedStreams)
+
+					s = newScript(t, batches...)
+					r = layer(s)
+					h := r.HostReader(background, nil)
+					r.Release()
+					for h.Next() {
+					}
+					require.NoError(t, h.Err())
+					require.EqualValues(t, 1, s.releases.Load())
+					h.Release()
+					require.Equal(t, before.Readers, cdevice.ReadStats().Readers)
+					require.Equal(t, before.Goroutines, cdevice.ReadStats().Goroutines)
+				}
+			})
+		}
+	}
+}
+
+// The end is given when the source was stopped, not before.
+func TestSourceThatIsAskedAheadIsStoppedBeforeItsEnd(t *testing.T) {
+	checkLeaks(t)
+	for range 100 {
+		var stopped atomic.Bool
+		src, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, nextOf(nil, numbered(t, 2)...), func() {
+			for range 10 {
+				runtime.Gosched()
+			}
+			stopped.Store(true)
+		})
+		require.NoError(t, err)
+		r, err := src.CopyTo(background, device.Host())
+		require.NoError(t, err)
+		src.Release()
+		for r.Next() {
+		}
+		assert.True(t, stopped.Load())
+		r.Release()
+	}
+}
+
+// A function that ends the goroutine of its caller is not asked again.
+func TestSourceThatEndsItsCallersGoroutine(t *testing.T) {
+	checkLeaks(t)
+	asks := 0
+	r, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) {
+		asks++
+		runtime.Goexit()
+		return nil, io.EOF
+	}, nil)
+	require.NoError(t, err)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		r.Next()
+	}()
+	<-done
+	assert.False(t, r.Next())
+	assert.ErrorContains(t, r.Err(), "ended its goroutine")
+	assert.Equal(t, 1, asks)
+	closes(t, r)
+	r.Release()
+}

@@ -1,0 +1,267 @@
+package cdevice_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/cudasim"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/cudatest"
+	"github.com/arrowdevice/arrowdevice/memory/hostpinned"
+)
+
+// Memory that a reader's source lies in is unmapped once nothing reads it: a program that does
+// so too early ends with SIGSEGV.
+
+// mapped maps a file of so many pages, each full of one number.
+func mapped(t *testing.T, pages int) []byte {
+	t.Helper()
+	page := os.Getpagesize()
+	content := make([]byte, pages*page)
+	for i := range content {
+		content[i] = byte(i / page)
+	}
+	name := filepath.Join(t.TempDir(), "columns")
+	require.NoError(t, os.WriteFile(name, content, 0o600))
+	f, err := os.Open(name)
+	require.NoError(t, err)
+	defer f.Close()
+	b, err := syscall.Mmap(int(f.Fd()), 0, len(content), syscall.PROT_READ, syscall.MAP_PRIVATE)
+	require.NoError(t, err)
+	return b
+}
+
+// inPlace are batches over the parts of b, which they do not own.
+func inPlace(t *testing.T, b []byte, n int) array.RecordReader {
+	t.Helper()
+	var all []arrow.RecordBatch
+	for i := range n {
+		part := memory.NewBufferBytes(b[i*len(b)/n : (i+1)*len(b)/n])
+		data := array.NewData(arrow.PrimitiveTypes.Int64, part.Len()/8, []*memory.Buffer{nil, part}, nil, 0, 0)
+		column := array.NewInt64Data(data)
+		all = append(all, array.NewRecordBatch(numberedSchema, []arrow.Array{column}, int64(column.Len())))
+		data.Release()
+		column.Release()
+	}
+	rdr, err := array.NewRecordReader(numberedSchema, all)
+	require.NoError(t, err)
+	for _, rec := range all {
+		rec.Release()
+	}
+	return rdr
+}
+
+// usedReader counts the calls of its methods that are under way, and the references to it.
+type usedReader struct {
+	array.RecordReader
+	refs, inside atomic.Int64
+}
+
+func (r *usedReader) Retain()  { r.refs.Add(1); r.RecordReader.Retain() }
+func (r *usedReader) Release() { r.refs.Add(-1); r.RecordReader.Release() }
+
+func (r *usedReader) Next() bool {
+	r.inside.Add(1)
+	defer r.inside.Add(-1)
+	return r.RecordReader.Next()
+}
+
+func (r *usedReader) unused(t *testing.T) {
+	t.Helper()
+	assert.EqualValues(t, 0, r.refs.Load(), "references")
+	assert.EqualValues(t, 0, r.inside.Load(), "calls")
+}
+
+func TestGPUMappedFileIsUnmappedAfterClose(t *testing.T) {
+	checkLeaks(t)
+	m := cudatest.One(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	for range 200 {
+		file := mapped(t, 256)
+		rdr := &usedReader{RecordReader: inPlace(t, file, 4)}
+		r, err := cdevice.CopyReaderToDevice(background, rdr, gpu)
+		require.NoError(t, err)
+		rdr.RecordReader.Release()
+		require.True(t, r.Next())
+		require.NoError(t, r.Close(background))
+		rdr.unused(t)
+		require.NoError(t, syscall.Munmap(file))
+		r.Release()
+	}
+}
+
+func TestGPUMappedFileIsUnmappedAfterTheEnd(t *testing.T) {
+	checkLeaks(t)
+	m := cudatest.One(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	for range 200 {
+		file := mapped(t, 16)
+		rdr := &usedReader{RecordReader: inPlace(t, file, 4)}
+		r, err := cdevice.CopyReaderToDevice(background, rdr, gpu)
+		require.NoError(t, err)
+		rdr.RecordReader.Release()
+		for r.Next() {
+		}
+		require.NoError(t, r.Err())
+		r.Release()
+		rdr.unused(t)
+		require.NoError(t, syscall.Munmap(file))
+	}
+}
+
+// The device reads page-locked memory when the work before it is done. Close waits for that,
+// Release does not.
+func TestGPUCloseWaitsForCopiesOfPageLockedMemory(t *testing.T) {
+	checkLeaks(t)
+	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
+		gpu := m.GPUs[0]
+		for _, read := range []int{1, 3} { // batches, and the end is behind the last
+			file := mapped(t, 6)
+			locked, err := hostpinned.Register(gpu, file, hostpinned.ReadOnly())
+			require.NoError(t, err)
+			rdr := &usedReader{RecordReader: inPlace(t, file, 3)}
+			stream := newStream(t, gpu)
+			open := m.Hold(t, stream)
+			r, err := cdevice.CopyReaderToDevice(background, rdr, gpu, cdevice.OnStream(stream))
+			require.NoError(t, err)
+			rdr.RecordReader.Release()
+			var first *cdevice.RecordBatch
+			for range read {
+				require.True(t, r.Next())
+				if first == nil {
+					first = r.RecordBatch()
+					first.Retain()
+				}
+			}
+			if read == 3 {
+				assert.False(t, r.Next())
+			}
+			expires(t, r.Close)
+			rdr.unused(t) // the memory alone is in use
+			cudatest.Within(t, "Release", func() error { r.Release(); return nil })
+			expires(t, r.Close)
+			open()
+			closes(t, r)
+			for i := range file {
+				_ = file[i] // the program may do with it what it likes
+			}
+			require.NoError(t, locked.Unregister(background))
+			require.NoError(t, syscall.Munmap(file))
+
+			back, err := first.CopyToHost(background, nil)
+			require.NoError(t, err)
+			numbers := back.Column(0).(*array.Int64).Int64Values()
+			assert.EqualValues(t, 0, numbers[0])
+			assert.EqualValues(t, 0x0101010101010101, numbers[len(numbers)-1])
+			back.Release()
+			first.Release()
+			require.NoError(t, gpu.Flush(background))
+		}
+	})
+}
+
+// The same for a source in memory of the device, of which another reader's batches are copied.
+func TestGPUCloseWaitsForCopiesOfDeviceMemory(t *testing.T) {
+	checkLeaks(t)
+	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
+		gpu := m.GPUs[0]
+		rec := columnsOf(memory.DefaultAllocator, 2, 1000, false)
+		defer rec.Release()
+		b, err := cdevice.CopyToDevice(background, rec, gpu)
+		require.NoError(t, err)
+		stopped := false
+		src, err := cdevice.NewRecordReaderFunc(rec.Schema(), device.CUDA, nextOf(nil, b, b, b), func() { stopped = true })
+		require.NoError(t, err)
+		stream := newStream(t, gpu)
+		open := m.Hold(t, stream)
+		r, err := src.CopyTo(background, gpu, cdevice.OnStream(stream))
+		require.NoError(t, err)
+		src.Release()
+		require.True(t, r.Next())
+		expires(t, r.Close)
+		open()
+		closes(t, r)
+		assert.True(t, stopped)
+		b.Release()
+		r.Release()
+		require.NoError(t, gpu.Flush(background))
+	})
+}
+
+// A copy that waits for its source to be ready is given up.
+func TestGPUCloseEndsTheWaitForAnEvent(t *testing.T) {
+	checkLeaks(t)
+	m := cudatest.One(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	rec := columnsOf(memory.DefaultAllocator, 2, 10, false)
+	defer rec.Release()
+	producer := newStream(t, gpu)
+	open := m.Hold(t, producer)
+	pending, err := cdevice.NewRecordReaderFunc(rec.Schema(), device.CUDA, func() (*cdevice.RecordBatch, error) {
+		return cdevice.CopyToDevice(background, rec, gpu, cdevice.OnStream(producer))
+	}, nil)
+	require.NoError(t, err)
+	r, err := pending.CopyTo(background, device.Host()) // waits for the event
+	require.NoError(t, err)
+	pending.Release()
+	before := cdevice.ReadStats().Goroutines
+	done := make(chan struct{})
+	go func() { defer close(done); r.Next() }()
+	eventually(t, func() bool { return cdevice.ReadStats().DeviceCopies > 0 }, "the source of a copy")
+	short, cancel := context.WithTimeout(background, time.Millisecond)
+	defer cancel()
+	_ = r.Close(short) // an error, unless the copy has not begun: the device will read that source
+	<-done
+	eventually(t, func() bool { return cdevice.ReadStats().Goroutines == before }, "nothing waits for the event")
+	open()
+	closes(t, r)
+	r.Release()
+	require.NoError(t, gpu.Flush(background))
+}
+
+// The counts of copies and of readers fall when these are given back.
+func TestGPUCopiesAreCounted(t *testing.T) {
+	checkLeaks(t)
+	m := cudatest.One(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	before := cdevice.ReadStats()
+	rec := columnsOf(memory.DefaultAllocator, 2, 10, false)
+	defer rec.Release()
+	stream := newStream(t, gpu)
+	open := m.Hold(t, stream)
+	batch, err := cdevice.CopyToDevice(background, rec, gpu, cdevice.OnStream(stream))
+	require.NoError(t, err)
+	column, err := cdevice.CopyArrayToDevice(background, rec.Column(0), gpu, cdevice.OnStream(stream))
+	require.NoError(t, err)
+	assert.Equal(t, before.DeviceCopies+2, cdevice.ReadStats().DeviceCopies)
+	part, err := batch.Slice(0, 5)
+	require.NoError(t, err)
+	batch.Release()
+	assert.Equal(t, before.DeviceCopies+2, cdevice.ReadStats().DeviceCopies, "the slice has it")
+	column.Release()
+	assert.Equal(t, before.DeviceCopies+1, cdevice.ReadStats().DeviceCopies, "it is the device's to free")
+	require.NoError(t, part.UsedOn(stream))
+	part.Release()
+	assert.Equal(t, before.DeviceCopies+1, cdevice.ReadStats().DeviceCopies, "work may use it")
+	open()
+	require.NoError(t, gpu.Flush(background))
+	eventually(t, func() bool { return cdevice.ReadStats().DeviceCopies == before.DeviceCopies }, "the end of the copy")
+
+	ctx, cancel := context.WithCancel(background)
+	cancel()
+	_, err = cdevice.CopyToDevice(ctx, rec, gpu)
+	require.Error(t, err)
+	assert.Equal(t, before.DeviceCopies, cdevice.ReadStats().DeviceCopies)
+}

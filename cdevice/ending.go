@@ -1,0 +1,180 @@
+package cdevice
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+)
+
+// ending is what a reader knows of its end: whether it has begun, and what is still in use.
+type ending struct {
+	// over reports that the last reference is gone, or that the reader was closed. The
+	// goroutine that holds the reader's mu then, or gets it, closes the supply: no other
+	// goroutine waits for a call that is under way.
+	over atomic.Bool
+
+	source countdown   // the supply, and the goroutine of Close
+	closer atomic.Bool // Close has begun its goroutine
+	live   countdown   // the references, and the source: until then, the reader is counted
+
+	done    chan struct{} // closed when the source is not in use any more
+	waiting sync.Mutex
+	after   []func() // called then
+}
+
+var liveReaders, goroutines atomic.Int64
+
+func (e *ending) init() {
+	e.done = make(chan struct{})
+	e.source.init(1, e.unused)
+	e.live.init(2, func() { liveReaders.Add(-1) })
+	liveReaders.Add(1)
+}
+
+// unused is called once, when the source is not in use any more.
+func (e *ending) unused() {
+	e.live.part()
+	e.waiting.Lock()
+	after := e.after
+	e.after = nil
+	close(e.done)
+	e.waiting.Unlock()
+	for _, f := range after {
+		f()
+	}
+}
+
+// whenUnused calls f when the source is not in use any more, which it may be already.
+func (e *ending) whenUnused(f func()) {
+	e.waiting.Lock()
+	unused := isClosed(e.done)
+	if !unused {
+		e.after = append(e.after, f)
+	}
+	e.waiting.Unlock()
+	if unused {
+		f()
+	}
+}
+
+// release drops a reference and reports whether it was the last one.
+func (r *reader[T]) release() (last bool) {
+	if !r.refs.Release() {
+		return false
+	}
+	defer r.live.part()
+	defer r.finish()
+	r.over.Store(true)
+	r.dropCurrent(true)
+	return true
+}
+
+// releaseThen drops a reference. f is called after that; after the last one, when the source
+// is not in use any more.
+func (r *reader[T]) releaseThen(f func()) {
+	last := true
+	defer func() { // even if the source panics
+		if last {
+			r.whenUnused(f)
+		} else {
+			f()
+		}
+	}()
+	last = r.release()
+}
+
+// close ends the stream, and waits until the source is not in use any more, or ctx is done.
+func (r *reader[T]) close(ctx context.Context) error {
+	if err := checkContext(opClose, ctx); err != nil {
+		return err
+	}
+	r.endWith(fieldError(opRead, "reader", nil, nil, errClosed))
+	r.over.Store(true)
+	r.supply.interrupt()
+	if !r.closer.Swap(true) && r.source.add() {
+		// On a goroutine of its own: what the supply is stopped with may block.
+		goroutines.Add(1)
+		go func() {
+			defer r.source.part()
+			defer goroutines.Add(-1)
+			r.finishQuietly()
+		}()
+	}
+	if isClosed(r.done) {
+		return nil // even if ctx is done
+	}
+	select {
+	case <-r.done:
+		return nil
+	case <-ctx.Done():
+		return contextError(ctx, opClose)
+	}
+}
+
+var errClosed = fmt.Errorf("closed: %w", ErrReleased)
+
+// finish closes the supply, once, if the stream is over and no call is under way. The
+// goroutine that held mu calls it afterwards.
+func (r *reader[T]) finish() {
+	if r.over.Load() && r.stop() {
+		r.supply.close(r.source.part)
+	}
+}
+
+// finishQuietly is finish where no caller is told of a panic.
+func (r *reader[T]) finishQuietly() {
+	defer tellPanic()
+	r.finish()
+}
+
+// stop reports whether the caller is the one to close the supply, which nobody asks then.
+func (r *reader[T]) stop() bool {
+	if !r.mu.TryLock() {
+		return false
+	}
+	defer r.mu.Unlock()
+	stopped := r.stopped
+	r.stopped = true
+	return !stopped
+}
+
+// countdown calls a function when its last part is over.
+type countdown struct {
+	left atomic.Int64
+	last func()
+}
+
+func (c *countdown) init(parts int64, last func()) {
+	c.left.Store(parts)
+	c.last = last
+}
+
+// add adds a part, unless the last one is over.
+func (c *countdown) add() bool {
+	for {
+		left := c.left.Load()
+		if left == 0 {
+			return false
+		}
+		if c.left.CompareAndSwap(left, left+1) {
+			return true
+		}
+	}
+}
+
+// part ends a part.
+func (c *countdown) part() {
+	if c.left.Add(-1) == 0 {
+		c.last()
+	}
+}
+
+// background runs f on a goroutine of its own, which is counted.
+func background(f func()) {
+	goroutines.Add(1)
+	go func() {
+		defer goroutines.Add(-1)
+		f()
+	}()
+}

@@ -1,0 +1,81 @@
+package cdevice
+
+import "github.com/apache/arrow-go/v18/arrow"
+
+// arrow-go compares schemas without their metadata, and types without the names and metadata
+// of some nested fields. What follows is for types that are equal by arrow.TypeEqual.
+
+// identicalSchemas reports whether schemas do not differ in anything, metadata included.
+func identicalSchemas(a, b *arrow.Schema) bool {
+	if a.NumFields() != b.NumFields() || a.Endianness() != b.Endianness() || !a.Metadata().Equal(b.Metadata()) {
+		return false
+	}
+	for i := range a.NumFields() {
+		if !identicalFields(a.Field(i), b.Field(i)) {
+			return false
+		}
+	}
+	return true
+}
+
+func identicalFields(a, b arrow.Field) bool {
+	return a.Name == b.Name && a.Nullable == b.Nullable && a.Metadata.Equal(b.Metadata) && identicalTypes(a.Type, b.Type)
+}
+
+// identicalTypes reports whether equal types also have the same nested fields.
+func identicalTypes(a, b arrow.DataType) bool {
+	if sameObject(a, b) {
+		return true
+	}
+	switch a := a.(type) {
+	case arrow.ExtensionType:
+		return !sameStorage(a, b) || identicalTypes(a.StorageType(), b.(arrow.ExtensionType).StorageType())
+	case *arrow.DictionaryType:
+		return identicalTypes(a.ValueType, b.(*arrow.DictionaryType).ValueType)
+	case arrow.NestedType:
+		fields, others := a.Fields(), b.(arrow.NestedType).Fields()
+		for i := range fields {
+			if !identicalFields(fields[i], others[i]) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// underTypes returns the columns with the types of the schema, which are equal to theirs.
+func underTypes(columns []node, schema *arrow.Schema) []node {
+	var own []node // nil while no column differs
+	for i := range columns {
+		dt := schema.Field(i).Type
+		if identicalTypes(columns[i].dtype, dt) {
+			continue
+		}
+		if own == nil {
+			own = append(own, columns...)
+		}
+		own[i] = columns[i].under(dt)
+	}
+	if own == nil {
+		return columns
+	}
+	return own
+}
+
+// sameStorage reports whether two extension types, which are equal as far as they say, are
+// stored alike. A type of a program may be wrong about that: it is left as it is.
+func sameStorage(a, b arrow.DataType) bool { return sameType(storageType(a), storageType(b)) }
+
+// under returns the node with a type that is equal to its own.
+func (n *node) under(dt arrow.DataType) node {
+	same := *n
+	if dt.ID() == arrow.EXTENSION && !sameStorage(n.dtype, dt) {
+		return same
+	}
+	same.dtype = dt
+	same.children = make([]node, len(n.children))
+	for i := range n.children {
+		same.children[i] = n.children[i].under(childType(storageType(dt), i))
+	}
+	return same
+}

@@ -1,0 +1,97 @@
+//go:build !asan
+
+// AddressSanitizer makes the compiler allocate where it otherwise does not.
+
+package cdevice_test
+
+import (
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow/cdata"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/bridge"
+)
+
+// Plain structs cost what device structs do; see counts_test.go.
+
+func TestPlainExportAllocationsDoNotDependOnColumns(t *testing.T) {
+	for _, columns := range []int{1, 10, 1000} {
+		rec, _ := wide(t, columns)
+		b := wrap(t, rec)
+		out := garbagePlain()
+		assert.Zero(t, testing.AllocsPerRun(100, func() {
+			if cdevice.ExportPlainRecordBatch(background, b, out, nil) != nil {
+				t.Error("export failed")
+			}
+			cdevice.ReleaseCArrowArray(out)
+		}), "Go allocations for %d columns", columns)
+
+		blocks, callbacks := cdevice.ReadStats().ExportedBlocks, bridge.Callbacks()
+		require.NoError(t, cdevice.ExportPlainRecordBatch(background, b, out, nil))
+		assert.Equal(t, blocks+1, cdevice.ReadStats().ExportedBlocks, "C allocations for %d columns", columns)
+		assert.Equal(t, callbacks, bridge.Callbacks(), "an export makes no call from C into Go")
+		cdevice.ReleaseCArrowArray(out)
+		assert.Equal(t, callbacks+1, bridge.Callbacks(), "a release makes one, for %d columns", columns)
+	}
+}
+
+func TestPlainImportAllocationsDoNotDependOnColumns(t *testing.T) {
+	for _, columns := range []int{1, 10, 1000} {
+		rec, tree := wide(t, columns)
+		in := new(cdevice.CArrowDeviceArray)
+		plain := cdevice.ArrayFromPtr(addressOf(&in.Array))
+		schema := rec.Schema()
+		allocs := testing.AllocsPerRun(100, func() {
+			tree.Export(in)
+			b, err := cdevice.ImportPlainRecordBatchWithSchema(plain, schema)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			b.Release()
+		})
+		assert.LessOrEqual(t, allocs, 3.0, "owner, batch and nodes, for %d columns", columns)
+	}
+}
+
+func TestPlainStreamCostsPerBatch(t *testing.T) {
+	for _, columns := range []int{1, 10, 1000} {
+		rec, _ := wide(t, columns)
+		b := wrap(t, rec)
+		source, err := cdevice.NewRecordReaderFunc(rec.Schema(), device.CPU, func() (*cdevice.RecordBatch, error) {
+			b.Retain()
+			return b, nil
+		}, nil)
+		require.NoError(t, err)
+		r, err := cdevice.ImportPlainRecordReader(exportPlain(t, source))
+		require.NoError(t, err)
+		assert.LessOrEqual(t, testing.AllocsPerRun(100, func() {
+			if !r.Next() {
+				t.Error(r.Err())
+			}
+		}), 3.0, "owner, batch and nodes, for %d columns", columns)
+		blocks, callbacks := cdevice.ReadStats().ExportedBlocks, bridge.Callbacks()
+		require.True(t, r.Next())
+		assert.Equal(t, blocks, cdevice.ReadStats().ExportedBlocks, "one exported, one released")
+		assert.Equal(t, callbacks+2, bridge.Callbacks(), "get_next, and the release of the batch before")
+		r.Release()
+	}
+}
+
+// A schema is one allocation more, and no callback.
+func TestPlainExportWithItsSchemaIsTwoBlocks(t *testing.T) {
+	rec, _ := wide(t, 100)
+	b := wrap(t, rec)
+	before, callbacks := cdevice.ReadStats(), bridge.Callbacks()
+	out, schema := garbagePlain(), new(cdata.CArrowSchema)
+	require.NoError(t, cdevice.ExportPlainRecordBatch(background, b, out, schema))
+	assert.Equal(t, before.ExportedBlocks+2, cdevice.ReadStats().ExportedBlocks)
+	cdevice.ReleaseCArrowArray(out)
+	cdevice.ReleaseCArrowSchema(schema)
+	assert.Equal(t, before, cdevice.ReadStats())
+	assert.Equal(t, callbacks+1, bridge.Callbacks())
+}

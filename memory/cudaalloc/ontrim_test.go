@@ -1,0 +1,75 @@
+package cudaalloc_test
+
+import (
+	"context"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cudasim"
+	"github.com/arrowdevice/arrowdevice/internal/cudatest"
+)
+
+// A function of OnTrim that does not return keeps nothing waiting longer than its context, and
+// no allocation longer than two seconds.
+func TestOnTrimThatBlocksDelaysOnlyWithinContexts(t *testing.T) {
+	eachKind(t, cudasim.Options{Memory: 64 * mib, HostMemory: 64 * mib}, func(t *testing.T, k *kind) {
+		if k.made == "cuMemAllocManaged" {
+			t.Skip("simulated managed memory has no limit")
+		}
+		if testing.Short() && k.made != "cuMemHostAlloc" {
+			t.Skip("seconds for each kind, which all end in the same code")
+		}
+		block := make(chan struct{})
+		var running, most, called atomic.Int32
+		k.OnTrim(func() {
+			most.Store(max(most.Load(), running.Add(1)))
+			called.Add(1)
+			<-block
+			running.Add(-1)
+		})
+		mem := k.allocated(t, 40*mib)
+		s := k.stream(t)
+		allocate := func(ctx context.Context) error { return freed(ctx, k.Device, 40*mib, s) }
+		for range 3 {
+			cudatest.EndsInTime(t, "Allocate", allocate)
+			cudatest.EndsInTime(t, "Trim", k.Trim)
+		}
+		result := make(chan error, 1)
+		go func() { result <- allocate(background) }()
+		cudatest.Eventually(t, "it waits", k.Reclaiming)
+		require.NoError(t, mem.FreeAfter(nil))
+		cudatest.WithinTime(t, 20*time.Second, "memory that comes from elsewhere", func() error { return <-result })
+		cudatest.WithinTime(t, 20*time.Second, "memory that is only kept", func() error {
+			return freed(background, k.Device, 56*mib, s)
+		})
+		assert.EqualValues(t, 1, called.Load(), "one call is enough to block")
+
+		close(block)
+		require.NoError(t, k.Trim(seconds(t, 5)))
+		assert.EqualValues(t, 2, called.Load())
+		assert.EqualValues(t, 1, most.Load(), "one at a time")
+		require.NoError(t, s.Synchronize(background))
+	})
+}
+
+// A function that panics, or ends its goroutine, ends neither Trim nor the next one's turn.
+func TestOnTrimThatPanicsIsCounted(t *testing.T) {
+	m := cudatest.Simulated(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	trims := 0
+	gpu.OnTrim(func() { panic("thrown by a test of OnTrim") })
+	gpu.OnTrim(func() { trims++ })
+	require.NoError(t, gpu.Trim(background))
+	assert.Equal(t, 1, trims)
+	assert.EqualValues(t, 1, gpu.Stats().CallbackPanics)
+	gpu.OnTrim(runtime.Goexit)
+	for range 2 {
+		cudatest.Within(t, "Trim", func() error { return gpu.Trim(background) })
+	}
+	assert.Equal(t, 3, trims)
+}
