@@ -31,7 +31,11 @@ func (a *carray) plain() *cdata.CArrowArray { return (*cdata.CArrowArray)(unsafe
 func operations(s shape) []operation {
 	return []operation{
 		exportRelease(s), wrapExportRelease(s), importRelease(s), importViewRelease(s), schemaBothWays(s),
-		batchesThroughStream(s), readerThroughStream(s), readerToReader(s),
+		plainBothWays(s),
+		batchesThroughStream(s, "stream", deviceStream), readerThroughStream(s, "wrap+stream", deviceStream),
+		readerToReader(s, "wrap+stream+view", deviceStream),
+		batchesThroughStream(s, "plain stream", plainStream), readerThroughStream(s, "wrap+plain stream", plainStream),
+		readerToReader(s, "wrap+plain stream+view", plainStream),
 	}
 }
 
@@ -69,6 +73,31 @@ func wrapExportRelease(s shape) operation {
 			}
 		},
 		peers: []peer{{"cdata", cdataExport(s)}},
+	}
+}
+
+// plainBothWays is a batch through an ArrowArray: exported, imported and released, on both
+// sides.
+func plainBothWays(s shape) operation {
+	batch := must(cdevice.Wrap(s.rec, device.Host()))
+	ctx, schema := context.Background(), s.rec.Schema()
+	out := new(cdata.CArrowArray)
+	return operation{
+		name: "plain both ways",
+		ours: func(n int) {
+			for range n {
+				check(cdevice.ExportPlainRecordBatch(ctx, batch, out, nil))
+				must(cdevice.ImportPlainRecordBatchWithSchema(out, schema)).Release()
+			}
+		},
+		peers: []peer{{"cdata", func(n int) {
+			for range n {
+				*out = cdata.CArrowArray{}
+				cdata.ExportArrowRecordBatch(s.rec, out, nil)
+				must(cdata.ImportCRecordBatchWithSchema(out, schema)).Release()
+			}
+		}}},
+		close: batch.Release,
 	}
 }
 

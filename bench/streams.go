@@ -15,8 +15,9 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 )
 
-// Streams: one batch through an export and an import of a stream, and released. cdata's
-// side is the same in all three: an arrow-go reader goes in, arrow-go batches come out.
+// Streams: one batch through an export and an import of a stream, and released; ours are
+// device streams and plain ones. cdata's side, a plain stream, is the same in all: an arrow-go
+// reader goes in, arrow-go batches come out.
 
 // repeated is an arrow-go reader that gives the same batch so many times.
 type repeated struct {
@@ -34,11 +35,14 @@ func (r *repeated) Next() bool                     { r.left--; return r.left >= 
 
 var _ array.RecordReader = (*repeated)(nil)
 
+// through is one way from a reader to a reader: it releases the one and returns the other.
+type through func(*cdevice.RecordReader) *cdevice.RecordReader
+
 // batchesThroughStream begins with batches of ours, and ends with batches of ours.
-func batchesThroughStream(s shape) operation {
+func batchesThroughStream(s shape, name string, c through) operation {
 	batch := must(cdevice.Wrap(s.rec, device.Host()))
 	return operation{
-		name: "stream",
+		name: name,
 		ours: func(n int) {
 			left := n
 			next := func() (*cdevice.RecordBatch, error) {
@@ -49,7 +53,7 @@ func batchesThroughStream(s shape) operation {
 				batch.Retain()
 				return batch, nil
 			}
-			drain(must(cdevice.NewRecordReaderFunc(s.rec.Schema(), device.CPU, next, nil)), n)
+			drain(c(must(cdevice.NewRecordReaderFunc(s.rec.Schema(), device.CPU, next, nil))), n)
 		},
 		peers: []peer{{"cdata", cdataStream(s)}},
 		close: batch.Release,
@@ -57,22 +61,22 @@ func batchesThroughStream(s shape) operation {
 }
 
 // readerThroughStream begins with an arrow-go reader, and ends with batches of ours.
-func readerThroughStream(s shape) operation {
+func readerThroughStream(s shape, name string, c through) operation {
 	return operation{
-		name: "wrap+stream",
+		name: name,
 		ours: func(n int) {
-			drain(must(cdevice.WrapRecordReader(&repeated{s.rec, n}, device.Host())), n)
+			drain(c(must(cdevice.WrapRecordReader(&repeated{s.rec, n}, device.Host()))), n)
 		},
 		peers: []peer{{"cdata", cdataStream(s)}},
 	}
 }
 
 // readerToReader begins with an arrow-go reader, and ends with an arrow-go reader.
-func readerToReader(s shape) operation {
+func readerToReader(s shape, name string, c through) operation {
 	return operation{
-		name: "wrap+stream+view",
+		name: name,
 		ours: func(n int) {
-			in := throughC(must(cdevice.WrapRecordReader(&repeated{s.rec, n}, device.Host())))
+			in := c(must(cdevice.WrapRecordReader(&repeated{s.rec, n}, device.Host())))
 			defer in.Release()
 			host := in.HostReader(context.Background(), nil)
 			defer host.Release()
@@ -86,16 +90,23 @@ func readerToReader(s shape) operation {
 	}
 }
 
-// throughC exports a reader, which it releases, and imports it.
-func throughC(r *cdevice.RecordReader) *cdevice.RecordReader {
+// deviceStream goes through an ArrowDeviceArrayStream.
+func deviceStream(r *cdevice.RecordReader) *cdevice.RecordReader {
 	out := new(cdevice.CArrowDeviceArrayStream)
 	check(cdevice.ExportRecordReader(r, out))
 	r.Release()
 	return must(cdevice.ImportRecordReader(out))
 }
 
-func drain(r *cdevice.RecordReader, n int) {
-	in := throughC(r)
+// plainStream goes through an ArrowArrayStream, as cdata does.
+func plainStream(r *cdevice.RecordReader) *cdevice.RecordReader {
+	out := new(cdata.CArrowArrayStream)
+	check(cdevice.ExportPlainRecordReader(context.Background(), r, out))
+	r.Release()
+	return must(cdevice.ImportPlainRecordReader(out))
+}
+
+func drain(in *cdevice.RecordReader, n int) {
 	defer in.Release()
 	for _, err := range in.All() {
 		check(err)

@@ -145,10 +145,12 @@ func (s *AsyncStream) All() iter.Seq2[*RecordBatch, error] { return s.c.all }
 // Close ends the stream: the producer is told to cancel, what is ready is dropped, and
 // Close returns when the producer has released the handler. Batches outlive it. It may be
 // called more than once, and while another goroutine takes a batch.
-func (s *AsyncStream) Close() {
-	s.c.close()
-	<-s.c.released
-}
+//
+// All and Close are not held up by a producer that does not return from its request or
+// cancel. One that never does, although it has called release, and waits there for that call, as a
+// producer does that holds the lock which request takes, has stopped for good: Close returns a second after
+// release was called, the threads of the producer stay where they are, and so does the stream in [ReadStats].
+func (s *AsyncStream) Close() { s.c.close() }
 
 // maxQueue keeps the sum of all requests far from what an int64 holds.
 const maxQueue = 1 << 20

@@ -34,7 +34,7 @@ func newGoProducer(t *testing.T, h *cdevice.CArrowAsyncDeviceStreamHandler) *goP
 	t.Helper()
 	p := &goProducer{handler: h, request: func(int64) {}, cancel: func() {}}
 	p.c = bridge.NewProducer(p, int32(device.CPU), nil)
-	t.Cleanup(func() { bridge.FreeProducer(p.c) })
+	t.Cleanup(func() { bridge.EndProducer(p.c) })
 	return p
 }
 
@@ -194,7 +194,7 @@ func TestAsyncStreamRequestsFitAnInt64(t *testing.T) {
 	require.Zero(t, p.begin())
 	p.send(2)
 	p.take(2)
-	assert.EqualValues(t, 1<<20+2, p.Calls().Requested)
+	require.NoError(t, p.WaitRequested(1<<20+2))
 }
 
 // The first error counts, and Close silences all.

@@ -31,6 +31,8 @@ func exported(t *testing.T, ctx context.Context, b cpeer.Behaviour, r *cdevice.R
 	t.Cleanup(func() {
 		if assert.NoError(t, c.WaitReleased()) {
 			assert.Zero(t, c.Overlaps(), "callbacks are serialised")
+			assert.Zero(t, c.Reentrant(), "request and cancel call no handler")
+			assert.False(t, c.MetadataChanged(), "the metadata lives as long as the producer")
 			for i := range c.Tasks() {
 				cpeer.Extract(&c.Tasks()[i], nil)
 			}

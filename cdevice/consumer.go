@@ -27,10 +27,10 @@ type consumer struct {
 	unwatch func() bool    // forgets the context
 	origin  *live.Object
 
-	// calling is held while the producer is called: one call at a time. No callback of
-	// ours takes it but on_schema, which makes the first call, and release, which waits for
-	// the last one. mu is never held in a call of the producer's or of a task's.
-	calling sync.Mutex
+	// calling is full while the producer is called: one call at a time. No callback of
+	// ours fills it but on_schema, which makes the first call, and those that wait for the last
+	// one. mu is never held in a call of the producer's or of a task's.
+	calling chan struct{}
 
 	mu         sync.Mutex
 	changed    sync.Cond
@@ -39,6 +39,8 @@ type consumer struct {
 	schema     *arrow.Schema
 	metadata   arrow.Metadata
 	tasks      []*readyTask
+	room       int64 // batches that are to be asked for
+	asking     bool  // by a goroutine that will look for more of them
 	wanted     int64 // batches that were asked for and have not come
 	err        error // that the stream ended with
 
@@ -50,7 +52,8 @@ type consumer struct {
 	closed   bool
 
 	known    chan struct{} // closed when there is a schema, or there will be none
-	released chan struct{} // closed by release
+	released chan struct{} // closed when release is called
+	over     chan struct{} // closed when it returns: the producer is called no more
 	dropped  chan struct{} // closed when this side has ended the stream, and nothing is left
 }
 
@@ -61,7 +64,10 @@ type readyTask struct {
 }
 
 func newConsumer(ctx context.Context, handler *CArrowAsyncDeviceStreamHandler, opts AsyncOptions) *consumer {
-	c := &consumer{opts: opts, ctx: ctx, known: make(chan struct{}), released: make(chan struct{}), dropped: make(chan struct{})}
+	c := &consumer{
+		opts: opts, ctx: ctx, calling: make(chan struct{}, 1), known: make(chan struct{}),
+		released: make(chan struct{}), over: make(chan struct{}), dropped: make(chan struct{}),
+	}
 	c.changed.L = &c.mu
 	c.pins.Pin(handler) // and c is reachable by its handle
 	c.word = bridge.ExportHandler(c, handler)
@@ -109,13 +115,13 @@ func (c *consumer) OnSchema(p *abi.ArrowAsyncProducer, out *abi.ArrowSchema) int
 		md, err = schema.ReadMetadata("ArrowAsyncProducer.additional_metadata", p.AdditionalMetadata)
 	}
 	if !bridge.Calling(c.word) { // else it is a second call, which is refused
-		c.calling.Lock() // before anybody else knows the producer
-		defer c.calling.Unlock()
+		c.calling <- struct{}{} // before anybody else knows the producer
+		defer func() { <-c.calling }()
 	}
 	if code := c.begin(p, s, md, err); code != 0 {
 		return code
 	}
-	c.ask(int64(c.opts.QueueSize))
+	c.ask()
 	return 0
 }
 
@@ -132,6 +138,7 @@ func (c *consumer) begin(p *abi.ArrowAsyncProducer, s *arrow.Schema, md arrow.Me
 		return int(syscall.ECANCELED)
 	}
 	c.producer, c.deviceType, c.schema, c.metadata = p, device.Type(p.DeviceType), s, md
+	c.room, c.asking = int64(c.opts.QueueSize), true
 	c.tell()
 	return 0
 }
@@ -176,6 +183,9 @@ func (c *consumer) OnNextTask(task *abi.ArrowAsyncTask, metadata uintptr) int {
 	if task != nil && task.ExtractData != 0 && !kept {
 		bridge.CallExtractData(task, nil)
 	}
+	if task == nil || code != 0 {
+		c.settle()
+	}
 	return code
 }
 
@@ -210,6 +220,7 @@ func (c *consumer) arrived(task *abi.ArrowAsyncTask, md arrow.Metadata, err erro
 // OnError takes down the error, which comes after the batches that are ready.
 func (c *consumer) OnError(code int, message string, metadata uintptr) {
 	md, _ := schema.ReadMetadata("", metadata) // the error counts, whatever stands beside it
+	defer c.settle()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.err == nil && !c.stopped {
@@ -217,52 +228,6 @@ func (c *consumer) OnError(code int, message string, metadata uintptr) {
 	}
 	c.ended = true
 	c.tell()
-}
-
-// Release is the last callback. When it returns, the producer may be gone: it waits for a
-// call of it that is under way, except one that release was called from inside of.
-func (c *consumer) Release() {
-	c.mu.Lock()
-	if !c.ended && !c.stopped && c.err == nil {
-		c.err = errNoEnd
-	}
-	c.ended, c.producer = true, nil
-	c.tell()
-	c.mu.Unlock()
-	if !bridge.Calling(c.word) {
-		c.calling.Lock()
-		defer c.calling.Unlock()
-	}
-	c.pins.Unpin()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.origin.Remove()
-	asyncStreams.Add(-1) // before Close returns
-	close(c.released)
-	c.tell()
-}
-
-// request asks for n more batches, if anybody wants them.
-func (c *consumer) request(n int64) {
-	c.calling.Lock()
-	defer c.calling.Unlock()
-	c.ask(n)
-}
-
-// ask is request, for who holds calling.
-func (c *consumer) ask(n int64) {
-	c.mu.Lock()
-	p := c.producer
-	if c.ended || c.stopped {
-		p = nil
-	}
-	if p != nil {
-		c.wanted += n
-	}
-	c.mu.Unlock()
-	if p != nil {
-		bridge.CallRequest(p, n, c.word)
-	}
 }
 
 // stop ends the stream from this side, once. err is what All yields, if there was more.
@@ -282,23 +247,11 @@ func (c *consumer) stop(err error) {
 	c.stopped = true
 	c.tell()
 	c.mu.Unlock()
-	defer close(c.dropped)
-	c.cancel()
-	c.drop()
-}
-
-func (c *consumer) cancel() {
-	c.calling.Lock()
-	defer c.calling.Unlock()
-	c.mu.Lock()
-	p := c.producer
-	if c.ended {
-		p = nil
-	}
-	c.mu.Unlock()
-	if p != nil {
-		bridge.CallCancel(p, c.word)
-	}
+	go func() { // the producer may not return
+		defer close(c.dropped)
+		c.cancel()
+		c.drop()
+	}()
 }
 
 // drop extracts the tasks that are ready, for nobody.
@@ -319,5 +272,10 @@ func (c *consumer) close() {
 	c.mu.Unlock()
 	c.unwatch()
 	c.stop(nil)
+	<-c.released
+	if !isClosedWithin(patience, c.over) {
+		go c.drop() // the call of cancel that comes before may not return
+		return
+	}
 	<-c.dropped // by this call or by the one that came before
 }

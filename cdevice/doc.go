@@ -38,6 +38,14 @@
 //	r, err := cdevice.CopyReaderToDevice(ctx, rdr, gpu)      // or WrapRecordReader, NewRecordReader
 //	err = cdevice.ExportRecordReader(r, out)
 //
+// Libraries that know no device take the structs of the C data and C stream interfaces, in
+// Python __arrow_c_array__ and __arrow_c_stream__. They are called plain here. A plain export
+// waits until the host may read the memory; a plain import is memory of the CPU:
+//
+//	err = cdevice.ExportPlainRecordReader(ctx, r, cdevice.ArrayStreamFromPtr(s))
+//	r, err := cdevice.ImportPlainRecordReader(cdevice.ArrayStreamFromPtr(s))
+//	err = cdevice.ExportPlainRecordBatch(ctx, batch, cdevice.ArrayFromPtr(a), outSchema)
+//
 // An asynchronous stream is pushed by its producer. [NewAsyncStream] fills the handler that a
 // producer is given, and is read like a reader; [ExportAsync] is the producer for somebody
 // else's handler:

@@ -30,14 +30,15 @@ type AsyncProducerOptions struct {
 //
 // Whatever goes wrong reaches the handler: errors of r, panics in the code that makes the
 // batches, a failed extraction, the end of ctx (ECANCELED, or ETIMEDOUT). Its on_error is called, then
-// its release. After cancel, or where a callback of the handler's returns an error, it is
-// only released. None of its callbacks is called while another one is. Where extracting a
+// its release. Where a callback of the handler's returns an error, it is only
+// released. After cancel, it is given the batch that r has given already, if it had asked for that, and then
+// released. None of its callbacks is called while another one is. Where extracting a
 // task can fail (CopyTo, Export), release comes when the last task was extracted, so that
 // there is somebody to tell. A consumer that extracts only after release, or loses tasks, would
 // hold the stream for ever: ctx ends it.
 //
 // It takes ownership of *handler, also when it returns an error, which it does for a
-// handler that is nil, released or lacks a callback, and where ctx or r is nil. *handler must
+// handler that is nil, released or lacks a callback, since there is nobody else to tell, and for a nil ctx or r. *handler must
 // stay where it is until it is released. The stream holds r on its own; r stays the
 // caller's, and batches that one takes the other does not see. Where r is waiting for a
 // batch when the stream ends, the stream's hold on it ends when r has one.

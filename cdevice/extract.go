@@ -124,7 +124,7 @@ func (c *consumer) taskFailed(code int) error {
 	c.request(1)
 
 	c.mu.Lock()
-	for c.err == nil && !c.stopped && !c.isReleased() && (c.ended || c.wanted > 0) {
+	for c.err == nil && !c.stopped && !c.isReleased() && (c.ended || c.wanted+c.room > 0) {
 		c.changed.Wait()
 	}
 	if c.err == nil || c.err == errNoEnd {

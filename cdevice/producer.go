@@ -136,7 +136,9 @@ func (b *batches) run(r *reader[*RecordBatch]) {
 var errNoAnswer = errors.New("cdevice: export: the reader ended its goroutine")
 
 // produce does all that comes before release, except on_error: for the error that it
-// returns, if there is one. It holds one batch at most that was not asked for.
+// returns, if there is one. It holds one batch at most that was not asked for. After cancel it sends
+// the batch that it holds, if the handler had asked for it, and asks the reader for no more: the
+// reader may never answer.
 func (p *producer) produce(b *batches) error {
 	var next pulled[*RecordBatch]
 	have := false
@@ -151,8 +153,10 @@ func (p *producer) produce(b *batches) error {
 	for {
 		over, may, err := p.state()
 		switch {
-		case over || err != nil:
+		case err != nil:
 			return err
+		case over && !(have && may && next.err == nil):
+			return nil
 		case have && next.err == io.EOF:
 			return p.end()
 		case have && next.err != nil:
@@ -162,6 +166,9 @@ func (p *producer) produce(b *batches) error {
 			if ok, err := p.deliver(next.item); !ok {
 				return err
 			}
+		}
+		if over {
+			continue // what was in hand is sent
 		}
 		if !have && !b.asked {
 			b.asked = true
@@ -281,12 +288,14 @@ func (p *producer) extractedAll() bool {
 	return p.waiting == 0
 }
 
-// Request is the producer's callback: any thread may call it, from inside any callback.
-// What it changes after Cancel, nobody looks at.
+// Request is the producer's callback: any thread may call it, from inside any callback. After
+// Cancel it does nothing.
 func (p *producer) Request(n int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
+	case p.cancelled:
+		return
 	case n <= 0:
 		p.fail(invalid(opExport, "ArrowAsyncProducer.request.n", n, "at least 1"))
 	case n > math.MaxInt64-p.requested:
@@ -343,7 +352,7 @@ func (p *producer) drop() {
 		return
 	}
 	if p.c != nil {
-		bridge.FreeProducer(p.c)
+		bridge.EndProducer(p.c)
 	}
 	p.origin.Remove()
 	asyncProducers.Add(-1)

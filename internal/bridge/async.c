@@ -1,13 +1,11 @@
 #include "async.h"
 
-#include <stdlib.h>
+#include <stddef.h>
 
 /* Go: what the callbacks do. Addresses are passed as words. */
 extern int cdevice_v0_go_on_schema(uint64_t handle, uintptr_t producer, uintptr_t schema);
 extern int cdevice_v0_go_on_next_task(uint64_t handle, uintptr_t task, uintptr_t metadata);
 extern void cdevice_v0_go_on_error(uint64_t handle, int code, uintptr_t message, uintptr_t metadata);
-extern void cdevice_v0_go_request(uint64_t handle, int64_t n);
-extern void cdevice_v0_go_cancel(uint64_t handle);
 extern int cdevice_v0_go_extract_data(uint64_t handle, uintptr_t out);
 extern void cdevice_v0_go_release(uint64_t handle);
 
@@ -31,20 +29,6 @@ void cdevice_v0_handler_release(struct ArrowAsyncDeviceStreamHandler* handler) {
   if (handler->release == NULL) return;
   handler->release = NULL;
   cdevice_v0_go_release(word(handler->private_data));
-}
-
-struct ArrowAsyncProducer* cdevice_v0_producer_new(size_t size) {
-  return malloc(sizeof(struct ArrowAsyncProducer) + size);
-}
-
-/* Once these have called Go, they look at the struct no more: it may be gone. */
-
-void cdevice_v0_producer_request(struct ArrowAsyncProducer* producer, int64_t n) {
-  cdevice_v0_go_request(word(producer->private_data), n);
-}
-
-void cdevice_v0_producer_cancel(struct ArrowAsyncProducer* producer) {
-  cdevice_v0_go_cancel(word(producer->private_data));
 }
 
 int cdevice_v0_task_extract_data(struct ArrowAsyncTask* task, struct ArrowDeviceArray* out) {

@@ -1,14 +1,10 @@
 package bridge
 
-// #cgo nocallback cdevice_v0_producer_new
 // #cgo nocallback cdevice_v0_calling
-// #include <stdlib.h>
 // #include "async.h"
 import "C"
 
 import (
-	"sync"
-	"sync/atomic"
 	"syscall"
 	"unsafe"
 
@@ -59,77 +55,6 @@ func cdevice_v0_go_on_error(word C.uint64_t, code C.int, message, metadata C.uin
 		h.OnError(int(code), abi.String(uintptr(message)), uintptr(metadata))
 		return 0
 	})
-}
-
-// Producer is the Go side of an ArrowAsyncProducer that we export. The struct's
-// private_data is the handle of one.
-type Producer interface {
-	handle.Releaser
-	Request(n int64)
-	Cancel()
-}
-
-// NewProducer allocates a struct with the callbacks of p, and a copy of the metadata
-// behind it. It returns nil when the memory is not to be had. [FreeProducer] ends it.
-func NewProducer(p Producer, deviceType int32, metadata []byte) *abi.ArrowAsyncProducer {
-	if unsafe.Sizeof(abi.ArrowAsyncProducer{})+uintptr(len(metadata)) > limit.Load() {
-		return nil
-	}
-	out := (*abi.ArrowAsyncProducer)(unsafe.Pointer(C.cdevice_v0_producer_new(C.size_t(len(metadata)))))
-	if out == nil {
-		return nil
-	}
-	producers.Add(1)
-	*out = abi.ArrowAsyncProducer{
-		DeviceType:  deviceType,
-		Request:     uintptr(C.cdevice_v0_producer_request),
-		Cancel:      uintptr(C.cdevice_v0_producer_cancel),
-		PrivateData: uintptr(handle.New(p)),
-	}
-	if len(metadata) > 0 {
-		out.AdditionalMetadata = uintptr(unsafe.Pointer(out)) + unsafe.Sizeof(*out)
-		copy(abi.Slice[byte](out.AdditionalMetadata, len(metadata)), metadata)
-	}
-	return out
-}
-
-// FreeProducer ends the struct's handle, and its memory some time later: a consumer that
-// drains its queue may still call request, on a thread of its own. It reads the struct, and
-// finds a handle that names nothing.
-func FreeProducer(p *abi.ArrowAsyncProducer) {
-	handle.Take(handle.Word(p.PrivateData))
-	producers.Add(-1)
-	ended.Lock()
-	last := ended.producers[ended.next]
-	ended.producers[ended.next] = p
-	ended.next = (ended.next + 1) % len(ended.producers)
-	ended.Unlock()
-	C.free(unsafe.Pointer(last))
-}
-
-var producers atomic.Int64
-
-// Producers is the number of producers that have a handle.
-func Producers() int64 { return producers.Load() }
-
-// ended are the producers that ended last.
-var ended struct {
-	sync.Mutex
-	producers [EndedProducers]*abi.ArrowAsyncProducer
-	next      int
-}
-
-// EndedProducers is how many more producers end before the memory of one does.
-const EndedProducers = 64
-
-//export cdevice_v0_go_request
-func cdevice_v0_go_request(word C.uint64_t, n C.int64_t) {
-	ask(word, func(p Producer) int { p.Request(int64(n)); return 0 })
-}
-
-//export cdevice_v0_go_cancel
-func cdevice_v0_go_cancel(word C.uint64_t) {
-	ask(word, func(p Producer) int { p.Cancel(); return 0 })
 }
 
 // Task is the Go side of an ArrowAsyncTask that we export.

@@ -1,5 +1,5 @@
 /* The callbacks of the asynchronous device stream interface: those of handlers,
- * producers and tasks that we export, whose private_data is a word of internal/handle,
+ * producers (producer.h) and tasks that we export, whose private_data is a word of internal/handle,
  * and calls of those that somebody else exported. Structs are passed as words; see
  * bridge.h. */
 #pragma once
@@ -16,11 +16,6 @@ void cdevice_v0_handler_on_error(struct ArrowAsyncDeviceStreamHandler* handler, 
                                  const char* metadata);
 void cdevice_v0_handler_release(struct ArrowAsyncDeviceStreamHandler* handler);
 
-/* A producer and size bytes of its metadata are one allocation. Returns NULL where there
- * is no memory. */
-struct ArrowAsyncProducer* cdevice_v0_producer_new(size_t size);
-void cdevice_v0_producer_request(struct ArrowAsyncProducer* producer, int64_t n);
-void cdevice_v0_producer_cancel(struct ArrowAsyncProducer* producer);
 int cdevice_v0_task_extract_data(struct ArrowAsyncTask* task, struct ArrowDeviceArray* out);
 
 int cdevice_v0_call_on_schema(uint64_t* handler, uint64_t* schema);

@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/handle"
@@ -40,37 +39,8 @@ func TestCallingKnowsTheCallsThatThisThreadIsIn(t *testing.T) {
 	CallRequest(outer, 1, first)
 	assert.Equal(t, 2, calls)
 	assert.False(t, Calling(first))
-	FreeProducer(inner)
-	FreeProducer(outer)
-}
-
-func TestProducerHasItsMetadataBehindIt(t *testing.T) {
-	before := Producers()
-	p := NewProducer(nested{}, 7, []byte("metadata"))
-	require.NotNil(t, p)
-	assert.EqualValues(t, 7, p.DeviceType)
-	assert.Equal(t, "metadata", string(abi.Slice[byte](p.AdditionalMetadata, 8)))
-	assert.Equal(t, before+1, Producers())
-	FreeProducer(p)
-	assert.Equal(t, before, Producers())
-	none := NewProducer(nested{}, 1, nil)
-	assert.Zero(t, none.AdditionalMetadata)
-	FreeProducer(none)
-}
-
-func TestEndedProducerIsThereForAWhileAndDoesNothing(t *testing.T) {
-	calls := 0
-	first := NewProducer(nested{func() { calls++ }}, 1, nil)
-	CallRequest(first, 1, 0)
-	assert.Equal(t, 1, calls)
-	FreeProducer(first)
-	for range EndedProducers - 1 {
-		CallRequest(first, 1, 0)
-		CallCancel(first, 0)
-		FreeProducer(NewProducer(nested{}, 1, nil))
-	}
-	CallRequest(first, 1, 0)
-	assert.Equal(t, 1, calls)
+	EndProducer(inner)
+	EndProducer(outer)
 }
 
 func TestNoMemoryForAProducer(t *testing.T) {

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -46,10 +47,26 @@ static int wait_until(struct lock* l, int (*done)(const void*, int64_t), const v
 
 /* The consumer. */
 
+/* This thread is in a call of a producer; and in on_error or release of a handler. */
+static _Thread_local int in_producer, in_last;
+
+static void request(struct ArrowAsyncProducer* p, int64_t n) {
+  in_producer++;
+  p->request(p, n);
+  in_producer--;
+}
+
+static void cancel(struct ArrowAsyncProducer* p) {
+  in_producer++;
+  p->cancel(p);
+  in_producer--;
+}
+
 static struct cpeer_consumer* begin(struct ArrowAsyncDeviceStreamHandler* handler, int event) {
   struct cpeer_consumer* c = handler->private_data;
   enter(c->lock);
   if (c->in_handler++ > 0) c->overlaps++;
+  if (in_producer > 0) c->reentrant++;
   if (c->n_events < CPEER_MANY) c->events[c->n_events++] = (int8_t)event;
   leave(c->lock);
   return c;
@@ -78,7 +95,7 @@ static int64_t copy_metadata(char* to, int64_t room, const char* from) {
 }
 
 static void request_often(struct ArrowAsyncProducer* p, int64_t times, int64_t n) {
-  for (int64_t i = 0; i < times; i++) p->request(p, n);
+  for (int64_t i = 0; i < times; i++) request(p, n);
 }
 
 static int on_schema(struct ArrowAsyncDeviceStreamHandler* handler, struct ArrowSchema* schema) {
@@ -91,7 +108,7 @@ static int on_schema(struct ArrowAsyncDeviceStreamHandler* handler, struct Arrow
     schema->release = NULL;
   }
   request_often(p, c->schema_requests, c->schema_n);
-  if (c->cancel_at == -1) p->cancel(p);
+  if (c->cancel_at == -1) cancel(p);
   return end(c, c->schema_code);
 }
 
@@ -101,7 +118,7 @@ static int on_next_task(struct ArrowAsyncDeviceStreamHandler* handler, struct Ar
   int64_t number = c->n_tasks;
   c->task_metadata_size = copy_metadata(c->task_metadata, sizeof c->task_metadata, metadata);
   request_often(p, c->task_requests, c->task_n);
-  if (c->cancel_at == number) p->cancel(p);
+  if (c->cancel_at == number) cancel(p);
   int code = c->fail_at == number ? c->task_code : 0;
   if (task != NULL && c->extract_at_once) task->extract_data(task, NULL);
   enter(c->lock);
@@ -120,6 +137,11 @@ static void on_error(struct ArrowAsyncDeviceStreamHandler* handler, int code, co
 
 static void release(struct ArrowAsyncDeviceStreamHandler* handler) {
   struct cpeer_consumer* c = begin(handler, CPEER_RELEASE);
+  if (c->metadata_size > 0) {
+    char now[sizeof c->metadata];
+    int64_t size = copy_metadata(now, sizeof now, handler->producer->additional_metadata);
+    c->metadata_changed = size != c->metadata_size || memcmp(now, c->metadata, (size_t)size) != 0;
+  }
   handler->release = NULL;
   enter(c->lock);
   c->in_handler--;
@@ -161,8 +183,8 @@ int cpeer_wait_tasks(struct cpeer_consumer* c, int64_t n) { return wait_until(c-
 int cpeer_wait_released(struct cpeer_consumer* c) { return wait_until(c->lock, is_released, c, 0); }
 int cpeer_wait_event(struct cpeer_consumer* c, int event) { return wait_until(c->lock, has_event, c, event); }
 
-void cpeer_request(struct ArrowAsyncProducer* p, int64_t n) { p->request(p, n); }
-void cpeer_cancel(struct ArrowAsyncProducer* p) { p->cancel(p); }
+void cpeer_request(struct ArrowAsyncProducer* p, int64_t n) { request(p, n); }
+void cpeer_cancel(struct ArrowAsyncProducer* p) { cancel(p); }
 
 int cpeer_extract(const struct ArrowAsyncTask* task, struct ArrowDeviceArray* out) {
   struct ArrowAsyncTask moved = *task;
@@ -177,28 +199,72 @@ struct call {
 static void* call_producer(void* argument) {
   const struct call* call = argument;
   if (call->n == 0) {
-    call->p->cancel(call->p);
+    cancel(call->p);
   } else {
-    call->p->request(call->p, call->n);
+    request(call->p, call->n);
   }
   return NULL;
 }
 
-static int call_on_threads(struct call call, int threads) {
+static int run_on_threads(void* (*run)(void*), void* argument, int threads) {
   pthread_t started[64];
   int err = 0, n = 0;
-  for (; n < threads && n < 64 && err == 0; n++) err = pthread_create(&started[n], NULL, call_producer, &call);
+  for (; n < threads && n < 64 && err == 0; n++) err = pthread_create(&started[n], NULL, run, argument);
   if (err != 0) n--;
   for (int i = 0; i < n; i++) pthread_join(started[i], NULL);
   return err;
 }
 
 int cpeer_cancel_on_threads(struct ArrowAsyncProducer* p, int threads) {
-  return call_on_threads((struct call){p, 0}, threads);
+  return run_on_threads(call_producer, &(struct call){p, 0}, threads);
 }
 
 int cpeer_request_on_threads(struct ArrowAsyncProducer* p, int64_t n, int threads) {
-  return call_on_threads((struct call){p, n}, threads);
+  return run_on_threads(call_producer, &(struct call){p, n}, threads);
+}
+
+struct all {
+  struct ArrowAsyncProducer** producers;
+  int64_t n;
+};
+
+static void* call_all(void* argument) {
+  const struct all* all = argument;
+  for (int64_t i = 0; i < all->n; i++) {
+    struct ArrowAsyncProducer* p = all->producers[i];
+    request(p, 1);
+    cancel(p);
+  }
+  return NULL;
+}
+
+int cpeer_call_all_on_threads(struct ArrowAsyncProducer** all, int64_t n, int threads) {
+  return run_on_threads(call_all, &(struct all){all, n}, threads);
+}
+
+struct load {
+  pthread_t threads[8];
+  int n, over;
+};
+
+static void* burn(void* argument) {
+  const struct load* load = argument;
+  while (!__atomic_load_n(&load->over, __ATOMIC_RELAXED)) {
+  }
+  return NULL;
+}
+
+void* cpeer_load_begin(int threads) {
+  struct load* load = calloc(1, sizeof *load);
+  while (load->n < threads && load->n < 8 && pthread_create(&load->threads[load->n], NULL, burn, load) == 0) load->n++;
+  return load;
+}
+
+void cpeer_load_end(void* begun) {
+  struct load* load = begun;
+  __atomic_store_n(&load->over, 1, __ATOMIC_RELAXED);
+  for (int i = 0; i < load->n; i++) pthread_join(load->threads[i], NULL);
+  free(load);
 }
 
 /* The producer. */
@@ -291,6 +357,7 @@ static void misbehave(struct cpeer_producer* p) {
 static void called(struct cpeer_producer* p, int64_t n) {
   enter(p->lock);
   if (p->calls++ > 0) p->overlaps++;
+  if (in_last > 0) p->forbidden++;
   if (p->released || (n != 0 && p->cancels > 0)) p->late++;
   if (n == 0) {
     p->cancels++;
@@ -343,10 +410,14 @@ static void* send_now(void* argument) {
       s->code = h->on_next_task(h, s->task, s->metadata);
       break;
     case CPEER_ON_ERROR:
+      in_last++;
       h->on_error(h, s->code, s->message, s->metadata);
+      in_last--;
       break;
     case CPEER_RELEASE:
+      in_last++;
       h->release(h);
+      in_last--;
       enter(s->p->lock);
       s->p->released = 1;
       leave(s->p->lock);
@@ -371,6 +442,29 @@ int cpeer_send_task(struct cpeer_producer* p, struct cpeer_task* t, const char* 
   return send_on_thread((struct sending){.p = p, .what = CPEER_ON_NEXT_TASK, .task = &task, .metadata = metadata});
 }
 
+struct flood {
+  struct cpeer_producer* p;
+  struct cpeer_task** tasks;
+  int64_t n, next, ready, refused;
+};
+
+/* One of them: it waits until all are there. */
+static void* send_at_once(void* argument) {
+  struct flood* f = argument;
+  struct ArrowAsyncDeviceStreamHandler* h = f->p->handler;
+  struct ArrowAsyncTask task = {extract_data, f->tasks[__atomic_fetch_add(&f->next, 1, __ATOMIC_SEQ_CST)]};
+  __atomic_fetch_add(&f->ready, 1, __ATOMIC_SEQ_CST);
+  while (__atomic_load_n(&f->ready, __ATOMIC_SEQ_CST) < f->n) sched_yield();
+  if (h->on_next_task(h, &task, NULL) != 0) __atomic_fetch_add(&f->refused, 1, __ATOMIC_SEQ_CST);
+  return NULL;
+}
+
+int64_t cpeer_send_tasks_at_once(struct cpeer_producer* p, struct cpeer_task** tasks, int64_t n) {
+  struct flood f = {.p = p, .tasks = tasks, .n = n};
+  int err = run_on_threads(send_at_once, &f, (int)n);
+  return err != 0 ? -err : f.refused;
+}
+
 int cpeer_send_bare_task(struct cpeer_producer* p) {
   struct ArrowAsyncTask task = {NULL, NULL};
   return send_on_thread((struct sending){.p = p, .what = CPEER_ON_NEXT_TASK, .task = &task});
@@ -387,6 +481,13 @@ int cpeer_send_error(struct cpeer_producer* p, int code, const char* message, co
 
 int cpeer_send_release(struct cpeer_producer* p) {
   return send_on_thread((struct sending){.p = p, .what = CPEER_RELEASE});
+}
+
+struct cpeer_producer cpeer_producer_now(struct cpeer_producer* p) {
+  enter(p->lock);
+  struct cpeer_producer now = *p;
+  leave(p->lock);
+  return now;
 }
 
 static int is_requested(const void* p, int64_t n) { return ((const struct cpeer_producer*)p)->requested >= n; }

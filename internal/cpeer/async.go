@@ -111,6 +111,12 @@ func (c Consumer) Tasks() []abi.ArrowAsyncTask {
 // Overlaps is how many callbacks came while another one was running.
 func (c Consumer) Overlaps() int { return int(c.c.overlaps) }
 
+// Reentrant is how many callbacks came from inside a call of the producer, on the same thread.
+func (c Consumer) Reentrant() int { return int(c.c.reentrant) }
+
+// MetadataChanged reports whether the producer's metadata was another one in release.
+func (c Consumer) MetadataChanged() bool { return c.c.metadata_changed != 0 }
+
 // DeviceType is the producer's.
 func (c Consumer) DeviceType() int32 { return int32(c.c.device_type) }
 
@@ -157,6 +163,19 @@ func (p Producers) RequestOnThreads(n int64, threads int) error {
 // CancelOnThreads calls cancel on so many new threads at once, 64 at most.
 func (p Producers) CancelOnThreads(threads int) error {
 	return waited(C.cpeer_cancel_on_threads(p.p, C.int(threads)))
+}
+
+// CallAllOnThreads calls request, then cancel, of all producers, on each of so many new threads at
+// once, 64 at most.
+func CallAllOnThreads(all []Producers, threads int) error {
+	structs := (**C.struct_ArrowAsyncProducer)(unsafe.Pointer(unsafe.SliceData(all)))
+	return waited(C.cpeer_call_all_on_threads(structs, C.int64_t(len(all)), C.int(threads)))
+}
+
+// Load keeps so many new threads busy, 8 at most, until the returned function is called.
+func Load(threads int) (end func()) {
+	load := C.cpeer_load_begin(C.int(threads))
+	return func() { C.cpeer_load_end(load) }
 }
 
 // In says what a [Producer] does in request and cancel.
@@ -237,6 +256,12 @@ func (p Producer) Send(t Task, metadata []byte) int {
 	return int(C.cpeer_send_task(p.p, t.t, (*C.char)(m)))
 }
 
+// SendAtOnce calls on_next_task for each task, on a thread for each, all at once, 64 at most. It
+// returns how many were refused.
+func (p Producer) SendAtOnce(tasks []Task) int {
+	return int(C.cpeer_send_tasks_at_once(p.p, (**C.struct_cpeer_task)(unsafe.Pointer(unsafe.SliceData(tasks))), C.int64_t(len(tasks))))
+}
+
 // SendBare calls on_next_task with a task whose extract_data is NULL.
 func (p Producer) SendBare() int { return int(C.cpeer_send_bare_task(p.p)) }
 
@@ -285,17 +310,18 @@ type Calls struct {
 	// Late are calls after release, and requests after cancel; Overlaps, calls that came
 	// while another one was running.
 	Late, Overlaps int64
+	Forbidden      int64 // calls from inside on_error and release
 	// Of tasks: extracted with data, with NULL, and once more.
 	Extracted, Dropped, Twice int64
 	// Arrays are those of tasks that are not released.
 	Arrays int64
 }
 
-// Calls is what has happened so far; nothing must be happening.
+// Calls is what has happened so far.
 func (p Producer) Calls() Calls {
-	c := p.p
+	c := C.cpeer_producer_now(p.p)
 	return Calls{
 		int64(c.requests), int64(c.requested), int64(c.last_n), int64(c.cancels),
-		int64(c.late), int64(c.overlaps), int64(c.extracted), int64(c.dropped), int64(c.twice), int64(c.arrays),
+		int64(c.late), int64(c.overlaps), int64(c.forbidden), int64(c.extracted), int64(c.dropped), int64(c.twice), int64(c.arrays),
 	}
 }

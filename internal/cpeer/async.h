@@ -30,6 +30,8 @@ struct cpeer_consumer {
   int64_t n_events;
   int8_t events[CPEER_MANY];
   int64_t in_handler, overlaps; /* callbacks that came while another was running */
+  int64_t reentrant;            /* callbacks from inside request or cancel, on the same thread */
+  int metadata_changed;         /* 1: release did not find the metadata of on_schema */
   int64_t n_tasks;
   struct ArrowAsyncTask tasks[CPEER_MANY];
   int released;
@@ -54,6 +56,11 @@ void cpeer_request(struct ArrowAsyncProducer* p, int64_t n);
 void cpeer_cancel(struct ArrowAsyncProducer* p);
 int cpeer_cancel_on_threads(struct ArrowAsyncProducer* p, int threads);
 int cpeer_request_on_threads(struct ArrowAsyncProducer* p, int64_t n, int threads);
+/* Calls request, then cancel, of n producers, on each of so many threads at once. */
+int cpeer_call_all_on_threads(struct ArrowAsyncProducer** all, int64_t n, int threads);
+/* Threads that keep a core busy, until they are ended. */
+void* cpeer_load_begin(int threads);
+void cpeer_load_end(void* load);
 int cpeer_extract(const struct ArrowAsyncTask* task, struct ArrowDeviceArray* out);
 
 /* What request and cancel of a producer do besides counting. */
@@ -70,6 +77,7 @@ struct cpeer_producer {
   int64_t requests, requested, last_n, cancels;
   int64_t late; /* calls of request or cancel after release, and requests after cancel */
   int64_t calls, overlaps;
+  int64_t forbidden; /* calls from inside on_error and release, on the same thread */
   int64_t extracted, dropped, twice; /* of tasks: with data, with NULL, again */
   int64_t arrays;                    /* that are not released */
   int waiting, let;                  /* for CPEER_WAIT, and tasks that wait */
@@ -91,10 +99,14 @@ void cpeer_producer_free(struct cpeer_producer* p);
 /* The handler's callbacks, each called on a thread that was never seen before. */
 int cpeer_send_schema(struct cpeer_producer* p, struct ArrowSchema* schema);
 int cpeer_send_task(struct cpeer_producer* p, struct cpeer_task* task, const char* metadata);
+/* Sends n tasks, each on a thread of its own, all at once; 64 at most. Returns how many were refused. */
+int64_t cpeer_send_tasks_at_once(struct cpeer_producer* p, struct cpeer_task** tasks, int64_t n);
 int cpeer_send_bare_task(struct cpeer_producer* p);
 int cpeer_send_end(struct cpeer_producer* p);
 int cpeer_send_error(struct cpeer_producer* p, int code, const char* message, const char* metadata);
 int cpeer_send_release(struct cpeer_producer* p);
+/* A copy of the producer, of one moment. */
+struct cpeer_producer cpeer_producer_now(struct cpeer_producer* p);
 int cpeer_wait_requested(struct cpeer_producer* p, int64_t n);
 int cpeer_wait_cancelled(struct cpeer_producer* p);
 int cpeer_wait_waiting(struct cpeer_producer* p);

@@ -1,0 +1,232 @@
+package cdevice_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/cpeer"
+)
+
+// What comes after cancel, from our producer, and to our consumer.
+
+// waitsWith runs do with a consumer whose stream has reached the point where the source's next
+// answer is in the producer's hand, and nothing was requested.
+func waitsWith(t *testing.T, next func() (*cdevice.RecordBatch, error), do func(c cpeer.Consumer)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		r, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, next, nil)
+		require.NoError(t, err)
+		defer r.Release()
+		c := cpeer.NewConsumer(cpeer.Behaviour{})
+		defer c.Free()
+		require.NoError(t, cdevice.ExportAsync(background, r, c.Handler(), cdevice.AsyncProducerOptions{}))
+		synctest.Wait() // until the producer sleeps
+		do(c)
+		require.NoError(t, c.WaitReleased())
+		assert.Zero(t, c.Overlaps())
+		for i := range c.Tasks() {
+			assert.Zero(t, cpeer.Extract(&c.Tasks()[i], nil))
+		}
+	})
+}
+
+// countedSource is a source of numbered batches, without end; asked is how often it was asked.
+func countedSource(t *testing.T) (next func() (*cdevice.RecordBatch, error), asked *atomic.Int64) {
+	batch := numbered(t, 1)[0]
+	asked = new(atomic.Int64)
+	return func() (*cdevice.RecordBatch, error) {
+		asked.Add(1)
+		batch.Retain()
+		return batch, nil
+	}, asked
+}
+
+// rounds are as many as it takes for two calls to reach the producer before it has woken up.
+const rounds = 200
+
+func TestAsyncProducerSendsAfterCancelTheBatchThatWasRequestedAndIsInHand(t *testing.T) {
+	settles(t)
+	for range rounds {
+		next, asked := countedSource(t)
+		waitsWith(t, next, func(c cpeer.Consumer) {
+			assert.EqualValues(t, 1, asked.Load())
+			c.Producer().Request(1)
+			c.Producer().Cancel()
+			require.NoError(t, c.WaitReleased())
+			require.Equal(t, events(1, cpeer.Release), c.Events())
+		})
+	}
+}
+
+// More was requested than the source has given, and it gives nothing: release comes all the same.
+func TestAsyncProducerAsksItsSourceForNothingAfterCancel(t *testing.T) {
+	settles(t)
+	next, asked := countedSource(t)
+	third, open := make(chan struct{}), make(chan struct{})
+	r, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) {
+		b, err := next()
+		if asked.Load() == 3 {
+			close(third)
+			<-open
+		}
+		return b, err
+	}, nil)
+	require.NoError(t, err)
+	defer r.Release()
+	c := exported(t, background, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 1000, DropAtOnce: true}, r, cdevice.AsyncProducerOptions{})
+	<-third
+	c.Producer().Cancel()
+	require.NoError(t, c.WaitReleased())
+	close(open)
+	assert.Equal(t, events(2, cpeer.Release), c.Events())
+	eventually(t, func() bool { return cdevice.ReadStats().AsyncProducers == 0 }, "the end of the source")
+	assert.EqualValues(t, 3, asked.Load())
+}
+
+func TestAsyncProducerSendsNoBatchAfterCancelThatWasNotRequestedBefore(t *testing.T) {
+	settles(t)
+	next, _ := countedSource(t)
+	for range rounds {
+		waitsWith(t, next, func(c cpeer.Consumer) {
+			c.Producer().Cancel()
+			c.Producer().Request(1)
+			require.NoError(t, c.WaitReleased())
+			require.Equal(t, events(0, cpeer.Release), c.Events())
+		})
+	}
+}
+
+// Requests are nothing after cancel, not even where they are wrong: they do not keep back what was
+// requested before.
+func TestAsyncProducerIgnoresAWrongRequestAfterCancel(t *testing.T) {
+	settles(t)
+	next, _ := countedSource(t)
+	for range rounds {
+		waitsWith(t, next, func(c cpeer.Consumer) {
+			c.Producer().Request(1)
+			c.Producer().Cancel()
+			c.Producer().Request(-1)
+			require.NoError(t, c.WaitReleased())
+			require.Equal(t, events(1, cpeer.Release), c.Events())
+		})
+	}
+}
+
+// A source that fails after the batch which was requested: cancel makes an end without on_error.
+func TestAsyncProducerReportsNoErrorOfItsSourceAfterCancel(t *testing.T) {
+	settles(t)
+	batch := numbered(t, 1)[0]
+	for range rounds {
+		left := 1
+		next := func() (*cdevice.RecordBatch, error) {
+			if left--; left < 0 {
+				return nil, errors.New("the source fails")
+			}
+			batch.Retain()
+			return batch, nil
+		}
+		waitsWith(t, next, func(c cpeer.Consumer) {
+			c.Producer().Request(1)
+			c.Producer().Cancel()
+			require.NoError(t, c.WaitReleased())
+			code, text := c.Error()
+			if code != 0 { // the producer was faster than cancel
+				assert.Equal(t, "the source fails", text)
+			} else {
+				require.Equal(t, events(1, cpeer.Release), c.Events())
+			}
+		})
+	}
+}
+
+// A batch that the consumer requested before the end of ctx is not sent after it.
+func TestAsyncProducerSendsNothingInHandOnceItsContextIsDone(t *testing.T) {
+	settles(t)
+	next, _ := countedSource(t)
+	r, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, next, nil)
+	require.NoError(t, err)
+	defer r.Release()
+	ctx, cancel := context.WithCancel(background)
+	cancel()
+	c := exported(t, ctx, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 1}, r, cdevice.AsyncProducerOptions{})
+	require.NoError(t, c.WaitReleased())
+	assert.Equal(t, events(0, cpeer.OnError, cpeer.Release), c.Events())
+}
+
+// A producer finishes what was requested, or not, or fails: after Close, and after the end of ctx.
+func TestAsyncStreamTakesWhateverComesAfterCancel(t *testing.T) {
+	for name, row := range map[string]struct {
+		do      func(p *peer)
+		dropped int64
+	}{
+		"release":           {func(p *peer) {}, 0},
+		"all tasks":         {func(p *peer) { p.send(4) }, 4},
+		"some tasks":        {func(p *peer) { p.send(2) }, 2},
+		"tasks and the end": {func(p *peer) { p.send(4); assert.Zero(p.t, p.End()) }, 4},
+		"on_error":          {func(p *peer) { p.Error(int(syscall.EIO), "late", nil) }, 0},
+		"tasks, on_error":   {func(p *peer) { p.send(3); p.Error(int(syscall.EIO), "late", nil) }, 3},
+	} {
+		for _, by := range []string{"Close", "context"} {
+			t.Run(name+" after "+by, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(background)
+				defer cancel()
+				p := consumed(t, ctx, cdevice.AsyncOptions{QueueSize: 4})
+				require.Zero(t, p.begin())
+				closed := make(chan struct{})
+				if by == "context" {
+					cancel()
+					close(closed)
+				} else {
+					go func() { p.s.Close(); close(closed) }()
+				}
+				require.NoError(t, p.WaitCancelled())
+				row.do(p)
+				p.Release()
+				<-closed
+				n, err := p.all()
+				assert.Zero(t, n)
+				if by == "context" {
+					assert.ErrorIs(t, err, context.Canceled, "and not what came later")
+				} else {
+					assert.NoError(t, err)
+				}
+				assert.Equal(t, row.dropped, p.Calls().Dropped)
+				assert.EqualValues(t, 1, p.Calls().Cancels)
+			})
+		}
+	}
+}
+
+// Our producer and our consumer: the tasks that come after cancel are dropped, and nothing is lost.
+func TestAsyncStreamClosedWhileItsProducerHasABatchInHand(t *testing.T) {
+	settles(t)
+	for range rounds {
+		sent := 0
+		batch := numbered(t, 1)[0]
+		r, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) {
+			if sent++; sent > 100 {
+				return nil, io.EOF
+			}
+			batch.Retain()
+			return batch, nil
+		}, nil)
+		require.NoError(t, err)
+		s := connect(t, background, r, cdevice.AsyncOptions{QueueSize: 2}, cdevice.AsyncProducerOptions{})
+		r.Release()
+		for range s.All() {
+			break
+		}
+		s.Close()
+		assert.Zero(t, cdevice.ReadStats().AsyncStreams)
+	}
+}

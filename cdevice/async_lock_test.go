@@ -1,0 +1,229 @@
+package cdevice_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/bridge"
+	"github.com/arrowdevice/arrowdevice/internal/cpeer"
+	"github.com/arrowdevice/arrowdevice/internal/schema"
+)
+
+// Producers that hold a lock, and those that do not return.
+
+// oneInt64 is the tree of a batch of two rows, and its schema.
+func oneInt64(t *testing.T) (cpeer.Tree, *arrow.Schema) {
+	t.Helper()
+	tree := cpeer.NewTree(cpeer.Node{Length: 2, Buffers: []uintptr{0}, Children: []cpeer.Node{{Length: 2, Buffers: []uintptr{0, bridge.Zeros}}}})
+	return tree, arrow.NewSchema([]arrow.Field{{Name: "c", Type: arrow.PrimitiveTypes.Int64}}, nil)
+}
+
+// withLocker runs do with a stream of such a producer; both have ended when it returns.
+func withLocker(t *testing.T, l cpeer.Locker, s *arrow.Schema, ctx context.Context, queue int, do func(*cdevice.AsyncStream)) {
+	t.Helper()
+	h, out := new(cdevice.CArrowAsyncDeviceStreamHandler), new(abi.ArrowSchema)
+	require.NoError(t, schema.ExportSchema(s, out))
+	stream := cdevice.NewAsyncStream(ctx, h, cdevice.AsyncOptions{QueueSize: queue})
+	require.NoError(t, l.Start(h, out))
+	do(stream)
+	stream.Close()
+}
+
+// lockersEnd fails the test, and all that come after it, if a producer hangs.
+func lockersEnd(t *testing.T) {
+	t.Helper()
+	require.Zero(t, cpeer.LockersLeft(20), "producers that wait for our consumer, which waits for them")
+	assert.Zero(t, cpeer.LockerTasks(), "tasks that were not extracted")
+}
+
+// The consumer's last request is under way while the producer ends, and takes the lock that the
+// request will want.
+func TestAsyncStreamEndsBesideAProducerThatHoldsItsLockInRelease(t *testing.T) {
+	settles(t)
+	tree, s := oneInt64(t)
+	for _, fails := range []bool{false, true} {
+		for _, batches := range []int{1, 2, 5} {
+			for range 10 {
+				l := cpeer.Locker{Tree: tree, Batches: batches, Fails: fails, Nap: 4 * time.Millisecond}
+				withLocker(t, l, s, soon(t), batches+1, func(stream *cdevice.AsyncStream) {
+					n := 0
+					for b, err := range stream.All() {
+						if err != nil {
+							assert.True(t, fails && errors.Is(err, syscall.EIO), err)
+							continue
+						}
+						assert.EqualValues(t, 2, b.NumRows())
+						n++
+					}
+					assert.Equal(t, batches, n)
+				})
+			}
+		}
+	}
+	lockersEnd(t)
+	tree.Free()
+}
+
+// The same at random: read to the end, left in the middle, closed meanwhile, ended by a context.
+func TestAsyncHammerOfLocks(t *testing.T) {
+	settles(t)
+	tree, s := oneInt64(t)
+	streams := hammered(t) / 5
+	var wg sync.WaitGroup
+	for g := range int64(8) {
+		random := rand.New(rand.NewPCG(3, uint64(g)))
+		wg.Go(func() {
+			for range streams / 8 {
+				hammerLock(t, random, tree, s)
+			}
+		})
+	}
+	wg.Wait()
+	lockersEnd(t)
+	tree.Free()
+}
+
+func hammerLock(t *testing.T, random *rand.Rand, tree cpeer.Tree, s *arrow.Schema) {
+	l := cpeer.Locker{Tree: tree, Batches: random.IntN(6), Fails: random.IntN(2) == 0}
+	if random.IntN(8) == 0 {
+		l.Nap = time.Duration(random.IntN(500)) * time.Microsecond
+	}
+	ctx, cancel := context.WithCancel(background)
+	defer cancel()
+	var others sync.WaitGroup
+	defer others.Wait()
+	withLocker(t, l, s, ctx, 1+random.IntN(4), func(stream *cdevice.AsyncStream) {
+		switch random.IntN(4) {
+		case 0:
+			others.Go(cancel)
+		case 1:
+			others.Go(stream.Close)
+		}
+		until := 1 + random.IntN(10)
+		for range stream.All() {
+			if until--; until == 0 {
+				break
+			}
+		}
+	})
+}
+
+// stuckInRequest is a stream whose producer does not return from request, until Let.
+func stuckInRequest(t *testing.T, ctx context.Context) *peer {
+	t.Helper()
+	p := consumed(t, ctx, cdevice.AsyncOptions{QueueSize: 1})
+	require.Zero(t, p.begin())
+	p.send(1)
+	p.InRequest(cpeer.InWait)
+	p.take(1) // returns
+	require.NoError(t, p.WaitWaiting())
+	return p
+}
+
+// letGo ends what is stuck, and release, and waits for both.
+func letGo(p *peer, released <-chan struct{}) {
+	p.InRequest(cpeer.InNothing)
+	p.Let()
+	<-released
+}
+
+// bounded is far more than the second that Close waits for, and far less than for ever.
+const bounded = 20 * time.Second
+
+func returns(t *testing.T, what string, f func()) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() { defer close(done); f() }()
+	select {
+	case <-done:
+	case <-time.After(bounded):
+		t.Fatal(what + " does not return")
+	}
+}
+
+// A producer that releases without a word before, under the lock that its request waits for. It
+// hangs until the lock is free, which is never; the loop and Close do not.
+func TestAsyncStreamIsClosedThoughReleaseAndRequestWaitForEachOther(t *testing.T) {
+	p := stuckInRequest(t, soon(t))
+	released := make(chan struct{})
+	go func() { p.Release(); close(released) }()
+	returns(t, "the loop", func() {
+		_, err := p.all()
+		assert.ErrorIs(t, err, io.ErrUnexpectedEOF)
+	})
+	returns(t, "Close", p.s.Close)
+	select {
+	case <-released:
+		t.Fatal("release has returned, and the producer may be gone, while it is called")
+	default:
+	}
+	assert.EqualValues(t, 1, cdevice.ReadStats().AsyncStreams, "the producer's code is in use")
+	letGo(p, released)
+	assert.Zero(t, cdevice.ReadStats().AsyncStreams)
+}
+
+// The same in cancel: what was ready is dropped all the same.
+func TestAsyncStreamIsClosedThoughReleaseAndCancelWaitForEachOther(t *testing.T) {
+	p := consumed(t, soon(t), cdevice.AsyncOptions{QueueSize: 2})
+	require.Zero(t, p.begin())
+	p.send(2)
+	p.InRequest(cpeer.InWait)
+	released := make(chan struct{})
+	go func() {
+		assert.NoError(t, p.WaitWaiting()) // in cancel
+		p.Release()
+		close(released)
+	}()
+	returns(t, "Close", p.s.Close)
+	eventually(t, func() bool { return p.Calls().Dropped == 2 }, "what was ready is dropped")
+	letGo(p, released)
+}
+
+// The end of a context ends the loop at once, though the producer does not return from a call.
+func TestAsyncStreamEndsWithItsContextThoughItsProducerDoesNotReturn(t *testing.T) {
+	ctx, cancel := context.WithCancel(background)
+	defer cancel()
+	p := stuckInRequest(t, ctx)
+	result := make(chan error)
+	go func() { _, err := p.all(); result <- err }()
+	begun := time.Now()
+	cancel()
+	assert.ErrorIs(t, <-result, context.Canceled)
+	assert.Less(t, time.Since(begun), 2*time.Second)
+	p.InRequest(cpeer.InNothing)
+	p.Let()
+	require.NoError(t, p.WaitCancelled(), "once the producer can be called")
+}
+
+// A producer may answer calls with the thread that its callbacks come from, after them: they wait
+// for a call that is under way, but not for ever.
+func TestAsyncStreamLastCallbacksEndBesideACallThatWaitsForThem(t *testing.T) {
+	for name, row := range map[string]func(p *peer){
+		"the end":       func(p *peer) { assert.Zero(p.t, p.End()) },
+		"on_error":      func(p *peer) { p.Error(5, "x", nil) },
+		"a wrong task":  func(p *peer) { assert.NotZero(p.t, p.SendBare()) },
+		"a wrong begin": func(p *peer) { p.InRequest(cpeer.InNothing); p.Let(); assert.NotZero(p.t, p.begin()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := stuckInRequest(t, soon(t))
+			returns(t, name, func() { row(p) })
+			released := make(chan struct{})
+			p.InRequest(cpeer.InNothing)
+			p.Let()
+			go func() { p.Release(); close(released) }()
+			<-released
+		})
+	}
+}

@@ -1,0 +1,113 @@
+package cdevice_test
+
+import (
+	"fmt"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/internal/cpeer"
+)
+
+// Rules of the specification that no other test is named after.
+
+// on_error and release must not call the producer: whatever is ready, asked for, or closed meanwhile.
+func TestAsyncStreamCallsNothingOfItsProducerInsideOnErrorAndRelease(t *testing.T) {
+	for ready := range 4 {
+		for name, end := range map[string]func(p *peer){
+			"on_error": func(p *peer) { p.Error(int(syscall.EIO), "x", nil) },
+			"the end":  func(p *peer) { p.End() },
+			"release":  func(*peer) {},
+		} {
+			t.Run(fmt.Sprint(name, " with ", ready), func(t *testing.T) {
+				p := consumed(t, soon(t), cdevice.AsyncOptions{QueueSize: 3})
+				require.Zero(t, p.begin())
+				p.send(ready)
+				var closed sync.WaitGroup
+				if ready == 2 {
+					closed.Go(p.s.Close)
+					require.NoError(t, p.WaitCancelled())
+				}
+				end(p)
+				p.Release()
+				closed.Wait()
+				_, _ = p.all()
+				assert.EqualValues(t, 1, p.Calls().Requests, "nor later")
+				assert.Zero(t, p.Calls().Forbidden)
+			})
+		}
+	}
+}
+
+// A producer must not call on_next_task from several threads at once. One that does loses nothing.
+func TestAsyncStreamWhoseTasksComeFromManyThreadsAtOnceLosesNone(t *testing.T) {
+	const requested = 32
+	for name, sent := range map[string]int{"as requested": requested, "more than requested": 2 * requested} {
+		t.Run(name, func(t *testing.T) {
+			for range 20 {
+				p := consumed(t, soon(t), cdevice.AsyncOptions{QueueSize: requested})
+				require.Zero(t, p.begin())
+				for range sent {
+					p.task(0)
+				}
+				taken := make(chan int)
+				go func() {
+					n, _ := p.all()
+					taken <- n
+				}()
+				refused := p.SendAtOnce(p.tasks)
+				p.End()
+				p.Release()
+				assert.Equal(t, sent-refused, <-taken)
+				if sent == requested {
+					assert.Zero(t, refused)
+				}
+				calls := p.Calls()
+				assert.Zero(t, calls.Twice)
+				assert.EqualValues(t, sent-refused, calls.Extracted)
+				assert.EqualValues(t, refused, calls.Dropped)
+			}
+		})
+	}
+}
+
+// request must not call on_next_task or on_error, and cancel no handler but on_error, while they run.
+func TestAsyncProducerCallsNoHandlerFromInsideRequestAndCancel(t *testing.T) {
+	settles(t)
+	for _, n := range []int64{1, 3, 0} { // the last is an error
+		c := exported(t, background, cpeer.Behaviour{}, repeated(t, twoColumns(t), 2), cdevice.AsyncProducerOptions{})
+		require.NoError(t, c.WaitEvent(cpeer.OnSchema))
+		c.Producer().Request(n)
+		c.Producer().Cancel()
+		require.NoError(t, c.WaitReleased())
+		assert.Zero(t, c.Reentrant())
+	}
+}
+
+// additional_metadata must be valid as long as the producer is: until release.
+func TestAsyncProducerKeepsItsMetadataUntilRelease(t *testing.T) {
+	settles(t)
+	md := arrow.NewMetadata([]string{"rows"}, []string{"many"})
+	c := exported(t, background, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 5, DropAtOnce: true}, repeated(t, twoColumns(t), 3),
+		cdevice.AsyncProducerOptions{Metadata: md})
+	require.NoError(t, c.WaitReleased())
+	assert.NotZero(t, c.Metadata())
+	assert.False(t, c.MetadataChanged())
+}
+
+// A nil context is an error that names it, and the handler is released: ExportAsync owned it.
+func TestAsyncProducerRefusesANilContext(t *testing.T) {
+	settles(t)
+	c := cpeer.NewConsumer(cpeer.Behaviour{})
+	defer c.Free()
+	//lint:ignore SA1012 this is the mistake
+	err := cdevice.ExportAsync(nil, repeated(t, twoColumns(t), 1), c.Handler(), cdevice.AsyncProducerOptions{})
+	assert.ErrorIs(t, err, arrow.ErrInvalid)
+	assert.EqualError(t, err, "cdevice: export: ctx = nil, want a context: invalid")
+	assert.Equal(t, []cpeer.Event{cpeer.Release}, c.Events())
+}
