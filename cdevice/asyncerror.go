@@ -17,7 +17,7 @@ type AsyncError struct {
 	// nothing more of it.
 	Callback string
 	Code     int            // meant to be an errno
-	Message  string         // what on_error was told; may be empty
+	Message  string         // what on_error was told, 64 KiB of it at most; may be empty
 	Metadata arrow.Metadata // the same; usually empty
 }
 

@@ -117,6 +117,68 @@ func TestBadViews(t *testing.T) {
 	}))
 }
 
+func TestBadPadding(t *testing.T) {
+	testRows(t, contents([]badRow{
+		{name: "behind a short value", base: "utf8_view", set: put[byte](1, 15, 1), want: "views[0].bytes[15] = 1, want 0 behind a value of "},
+		{name: "at once behind it", base: "binary_view", set: func(_ *foreignArray, n *foreignNode) {
+			v := valuesAt[byte](n, 1)
+			v[4+v[0]] = 0xff
+		}, want: "views[0].bytes["},
+		{name: "behind an empty value", base: "utf8_view", set: both(viewAt(0, 0), put[byte](1, 4, 'x')), want: "views[0].bytes[4] = 120, want 0 behind a value of 0 bytes"},
+		{name: "below a list", typ: arrow.ListOf(arrow.BinaryTypes.StringView), text: `[["a"],["b"]]`, set: inChild(0, put[byte](1, 16+12, 7)), want: "children[0].views[1].bytes[12] = 7"},
+		{name: "behind a value of twelve bytes", typ: arrow.BinaryTypes.StringView, text: `["abcdefghijkl"]`, set: put[byte](1, 15, 'X')},
+		{name: "of a null", base: "utf8_view", set: put[byte](1, 16+15, 1)},
+		{name: "of a long value, which has none", base: "utf8_view", set: func(*foreignArray, *foreignNode) {}},
+		{name: "before the offset", base: "utf8_view/sliced", set: put[byte](1, 15, 1)},
+	}))
+}
+
+// nullBits gives n a bitmap, which is all zero, and a null count.
+func nullBits(count int64) corruption {
+	return func(f *foreignArray, n *foreignNode) {
+		n.pointers[0], n.NullCount = sliceAddress(allocC[byte](f.arena, slack)), count
+	}
+}
+
+// ofEntries and ofKeys are nodes below a map.
+func ofEntries(set corruption) corruption { return inChild(0, set) }
+func ofKeys(set corruption) corruption    { return inChild(0, inChild(0, set)) }
+
+func TestBadMaps(t *testing.T) {
+	dt := arrow.MapOf(arrow.BinaryTypes.String, arrow.PrimitiveTypes.Int64)
+	const text = `[[{"key":"a","value":1}],[{"key":"b","value":null}]]`
+	one := func(f *foreignArray, n *foreignNode) { // of two
+		nullBits(1)(f, n)
+		f.blocks[len(f.blocks)-1][0] = 1
+	}
+	rows := []badRow{
+		{name: "null keys", set: ofKeys(nullBits(2)), want: "children[0].children[0].null_count = 2, want 0 for the keys of a map"},
+		{name: "null keys that are not counted", set: ofKeys(nullBits(-1)), want: "children[0].children[0].null_count = 2, want 0 for the keys of a map"},
+		{name: "one null key", set: ofKeys(one), want: "children[0].children[0].null_count = 1, want 0 for the keys of a map"},
+		{name: "null entries", set: ofEntries(nullBits(-1)), want: "children[0].null_count = 2, want 0 for the entries of a map"},
+		{name: "one null entry", set: ofEntries(one), want: "children[0].null_count = 1, want 0 for the entries of a map"},
+		{name: "a null key in no element", set: both(ofKeys(one), both(put[int32](1, 1, 1), put[int32](1, 2, 1))), want: "children[0].children[0].null_count = 1"},
+		{name: "a null key in a null element", set: both(ofKeys(one), func(f *foreignArray, n *foreignNode) {
+			nullBits(1)(f, n)
+			f.blocks[len(f.blocks)-1][0] = 1
+		}), want: "children[0].children[0].null_count = 1"},
+		{name: "bits that are all set", set: ofKeys(func(f *foreignArray, n *foreignNode) {
+			nullBits(-1)(f, n)
+			f.blocks[len(f.blocks)-1][0] = 3
+		})},
+		{name: "null values", set: func(*foreignArray, *foreignNode) {}},
+	}
+	for i := range rows {
+		rows[i].typ, rows[i].text = dt, text
+	}
+	rows = append(rows, badRow{
+		name: "below a list", typ: arrow.ListOf(dt), text: `[` + text + `]`, set: inChild(0, ofKeys(nullBits(2))), want: "children[0].children[0].children[0].null_count = 2",
+	}, badRow{
+		name: "of an empty map", typ: dt, text: `[]`, set: ofEntries(func(f *foreignArray, n *foreignNode) {}),
+	})
+	testRows(t, contents(rows))
+}
+
 func TestBadIndices(t *testing.T) {
 	testRows(t, contents([]badRow{
 		{name: "int8 -1", base: "dictionary_int8", set: put[int8](1, 0, -1), want: "indices[0] = -1, want an index into 3 values"},

@@ -50,6 +50,7 @@ type compactor struct {
 	remote  bool
 	control *control // unless it is nil
 	block   *block   // of the source, if it is a copy of ours
+	pace    *pace    // nil: there is no context
 }
 
 // makePart makes a buffer of count values, which are zero.
@@ -77,6 +78,9 @@ func (c *compactor) cut(n *node, i, j int64) (compact, error) {
 	n = &s
 	st := n.storage()
 	out := compact{dtype: n.dtype, layout: n.layout, length: n.length}
+	if err := c.pace.spend(nodeWork); err != nil {
+		return out, err
+	}
 	if sizes, ok := c.block.whole(n); ok && c.remote {
 		return c.whole(n, sizes)
 	}
@@ -217,10 +221,13 @@ func cutOffsets[T offsetInt](c *compactor, n *node) (p part, first, last int64, 
 		return taken(n.buffers[1]+uintptr(n.offset*size), (n.length+1)*size), first, last, nil
 	}
 	dst, p := makePart[T](n.length + 1)
-	for i, v := range src {
-		dst[i] = v - src[0]
-	}
-	return p, first, last, nil
+	err = c.pace.parts(len(src), func(from, to int) error {
+		for i, v := range src[from:to] {
+			dst[from+i] = v - src[0]
+		}
+		return nil
+	})
+	return p, first, last, err
 }
 
 func cutBinary[T offsetInt](c *compactor, n *node, out *compact) error {
@@ -240,103 +247,6 @@ func cutList[T offsetInt](c *compactor, n *node, out *compact) error {
 	return c.children(n, first, last, out)
 }
 
-// cutListView takes the part of the child between the first and the last element
-// that any list uses, and moves the lists' offsets into it.
-func cutListView[T offsetInt](c *compactor, n *node, out *compact) error {
-	offsets, offsetsPart := makePart[T](n.length)
-	sizes, sizesPart := makePart[T](n.length)
-	var r span
-	if n.length > 0 {
-		srcOffsets, srcSizes := values[T](n, 1, n.length), values[T](n, 2, n.length)
-		valid := c.isValid(n)
-		for i := range srcOffsets {
-			if !valid(i) || srcSizes[i] == 0 {
-				continue
-			}
-			if err := checkListView(i, srcOffsets[i], srcSizes[i], n.children[0].length); err != nil {
-				return err
-			}
-			r.add(int64(srcOffsets[i]), int64(srcOffsets[i])+int64(srcSizes[i]))
-		}
-		for i := range srcOffsets {
-			if valid(i) && srcSizes[i] != 0 {
-				offsets[i], sizes[i] = srcOffsets[i]-T(r.first), srcSizes[i]
-			}
-		}
-	}
-	out.parts = append(out.parts, offsetsPart, sizesPart)
-	return c.children(n, r.first, r.last, out)
-}
-
-// span is the smallest range that covers the ranges added to it.
-type span struct{ first, last int64 }
-
-func (s *span) add(i, j int64) {
-	if s.first == s.last {
-		s.first, s.last = i, j
-		return
-	}
-	s.first, s.last = min(s.first, i), max(s.last, j)
-}
-
-// views takes the part of each data buffer between the first and the last byte
-// that any view uses, and leaves out the buffers that none does.
-func (c *compactor) views(n *node, out *compact) error {
-	dst, part := makePart[arrow.ViewHeader](n.length)
-	out.parts = append(out.parts, part)
-	if n.length == 0 {
-		return nil
-	}
-	src := values[arrow.ViewHeader](n, 1, n.length)
-	sizes := abi.Slice[int64](n.buffers[len(n.buffers)-1], len(n.buffers)-3)
-	used := make([]span, len(sizes))
-	valid := c.isValid(n)
-	for i := range src {
-		if !valid(i) {
-			continue
-		}
-		dst[i] = src[i]
-		if err := c.checkView(n, &src[i], sizes); err != nil {
-			return within(fmt.Sprintf("views[%d]", i), err)
-		}
-		if v := &src[i]; !v.IsInline() {
-			used[v.BufferIndex()].add(int64(v.BufferOffset()), int64(v.BufferOffset())+int64(v.Len()))
-		}
-	}
-	index := make([]int32, len(sizes))
-	next := int32(0)
-	for k, r := range used {
-		if r.last > r.first {
-			index[k] = next
-			next++
-			out.parts = append(out.parts, taken(n.buffers[2+k]+uintptr(r.first), r.last-r.first))
-		}
-	}
-	for i := range dst {
-		if v := &dst[i]; !v.IsInline() {
-			v.SetIndexOffset(index[v.BufferIndex()], v.BufferOffset()-int32(used[v.BufferIndex()].first))
-		}
-	}
-	return nil
-}
-
-// isValid is isValid, without looking at a bitmap that says what is known.
-func (c *compactor) isValid(n *node) func(i int) bool {
-	if c.remote && n.nulls == 0 {
-		return func(int) bool { return true }
-	}
-	return isValid(n)
-}
-
-// checkView checks where a view points, and its prefix, if the data can be read.
-func (c *compactor) checkView(n *node, v *arrow.ViewHeader, sizes []int64) error {
-	if c.remote {
-		return checkView(v, sizes)
-	}
-	_, err := viewValue(n, v, sizes)
-	return err
-}
-
 // denseUnion takes the part of each child between the first and the last element
 // that is used, and moves the offsets into it.
 func (c *compactor) denseUnion(n *node, dt arrow.UnionType, out *compact) error {
@@ -348,14 +258,27 @@ func (c *compactor) denseUnion(n *node, dt arrow.UnionType, out *compact) error 
 		ids, src := values[arrow.UnionTypeCode](n, 0, n.length), values[int32](n, 1, n.length)
 		copy(dstIDs, ids)
 		child := dt.ChildIDs()
-		for i, id := range ids {
-			if id < 0 || child[id] == arrow.InvalidUnionChildID {
-				return invalid(opRead, fmt.Sprintf("type_ids[%d]", i), id, fmt.Sprintf("a type id of %s", dt))
+		err := c.pace.parts(len(ids), func(from, to int) error {
+			for i := from; i < to; i++ {
+				id := ids[i]
+				if id < 0 || child[id] == arrow.InvalidUnionChildID {
+					return invalid(opRead, fmt.Sprintf("type_ids[%d]", i), id, fmt.Sprintf("a type id of %s", typeText(dt)))
+				}
+				used[child[id]].add(int64(src[i]), int64(src[i])+1)
 			}
-			used[child[id]].add(int64(src[i]), int64(src[i])+1)
+			return nil
+		})
+		if err != nil {
+			return err
 		}
-		for i, id := range ids {
-			dst[i] = src[i] - int32(used[child[id]].first)
+		err = c.pace.parts(len(ids), func(from, to int) error {
+			for i := from; i < to; i++ {
+				dst[i] = src[i] - int32(used[child[ids[i]]].first)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
 		}
 	}
 	for k, r := range used {

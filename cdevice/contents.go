@@ -1,9 +1,8 @@
 package cdevice
 
 import (
-	"bytes"
+	"context"
 	"fmt"
-	"unicode/utf8"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/bitutil"
@@ -11,38 +10,69 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 )
 
-// checkContents checks what the host-readable buffers of a tree hold; see
-// [WithFullValidation]. The structs were checked before.
-func checkContents(n *node) error {
+// validator checks what the host-readable buffers of trees hold; see [WithFullValidation]. The
+// structs were checked before. What it accepts, HostView and CopyToHost accept.
+type validator struct{ pace }
+
+func newValidator(ctx context.Context) *validator {
+	return &validator{pace{ctx: ctx, op: opImport}}
+}
+
+func (v *validator) contents(n *node) error {
+	if err := v.spend(nodeWork + len(n.buffers)); err != nil {
+		return err
+	}
 	st := n.storage()
 	// The sizes first: they bound every read that follows.
 	if _, err := hostSizes(nil, n, st); err != nil {
 		return err
 	}
-	if err := checkNullCount(n); err != nil {
+	if err := v.nullCount(n); err != nil {
 		return err
 	}
-	if err := checkOwnContents(n, st); err != nil {
+	if err := v.own(n, st); err != nil {
 		return err
 	}
 	for i := range n.children {
-		if err := checkContents(&n.children[i]); err != nil {
+		if err := v.contents(&n.children[i]); err != nil {
 			return within(n.childName(i), err)
 		}
 	}
-	return nil
+	return checkMap(n, st, v.countNulls)
 }
 
-func checkNullCount(n *node) error {
+func (v *validator) nullCount(n *node) error {
 	if n.nulls == unknownNulls || !n.layout.validity {
 		return nil
 	}
 	counted := *n
 	counted.nulls = unknownNulls
-	if nulls := counted.countNulls(); nulls != n.nulls {
-		return invalid(opImport, "null_count", n.nulls, fmt.Sprintf("%d, as the bitmap says", nulls))
+	nulls, err := v.countNulls(&counted)
+	if err == nil && nulls != n.nulls {
+		err = invalid(opImport, "null_count", n.nulls, fmt.Sprintf("%d, as the bitmap says", nulls))
 	}
-	return nil
+	return err
+}
+
+// checkMap checks that the entries of a map and their keys have no nulls, if n is one. Those
+// that no element refers to count too: readers look at the children as a whole.
+func checkMap(n *node, st arrow.DataType, countNulls func(*node) (int64, error)) error {
+	if st.ID() != arrow.MAP {
+		return nil
+	}
+	entries := &n.children[0]
+	nulls, err := countNulls(entries)
+	if err != nil {
+		return err
+	}
+	if nulls != 0 {
+		return invalid(opImport, childName(0)+".null_count", nulls, "0 for the entries of a map")
+	}
+	nulls, err = countNulls(&entries.children[0])
+	if err == nil && nulls != 0 {
+		err = invalid(opImport, childName(0)+"."+childName(0)+".null_count", nulls, "0 for the keys of a map")
+	}
+	return err
 }
 
 // countNulls is the null count; one that is not known is counted in host memory.
@@ -61,31 +91,31 @@ func bitmapBytes(addr uintptr, n *node) []byte {
 	return abi.Slice[byte](addr, int(bitBytes(n.offset+n.length)))
 }
 
-func checkOwnContents(n *node, st arrow.DataType) error {
+func (v *validator) own(n *node, st arrow.DataType) error {
 	if n.length == 0 {
 		return nil
 	}
 	switch n.layout.store {
 	case storeDictionary:
-		return checkIndices(n, st.(*arrow.DictionaryType))
+		return checkIndices(v, n, st.(*arrow.DictionaryType))
 	case storeBinary32:
-		return checkBinary(n, st, values[int32](n, 1, n.length+1))
+		return checkBinary(v, n, st, values[int32](n, 1, n.length+1))
 	case storeBinary64:
-		return checkBinary(n, st, values[int64](n, 1, n.length+1))
+		return checkBinary(v, n, st, values[int64](n, 1, n.length+1))
 	case storeList32:
-		return checkOffsets(values[int32](n, 1, n.length+1), n.children[0].length)
+		return checkOffsets(v, values[int32](n, 1, n.length+1), n.children[0].length)
 	case storeList64:
-		return checkOffsets(values[int64](n, 1, n.length+1), n.children[0].length)
+		return checkOffsets(v, values[int64](n, 1, n.length+1), n.children[0].length)
 	case storeListView:
-		return checkListViews(values[int32](n, 1, n.length), values[int32](n, 2, n.length), n.children[0].length)
+		return checkListViews(v, values[int32](n, 1, n.length), values[int32](n, 2, n.length), n.children[0].length)
 	case storeListView8:
-		return checkListViews(values[int64](n, 1, n.length), values[int64](n, 2, n.length), n.children[0].length)
+		return checkListViews(v, values[int64](n, 1, n.length), values[int64](n, 2, n.length), n.children[0].length)
 	case storeView:
-		return checkViews(n, st)
+		return v.views(n, st)
 	case storeSparse, storeDense:
-		return checkUnion(n, st.(arrow.UnionType))
+		return v.union(n, st.(arrow.UnionType))
 	case storeRunEnds:
-		return checkRunEnds(n)
+		return v.runEnds(n)
 	}
 	return nil
 }
@@ -109,24 +139,28 @@ func isValid(n *node) func(i int) bool {
 type offsetInt interface{ int32 | int64 }
 
 // checkOffsets checks n+1 offsets into limit elements.
-func checkOffsets[T offsetInt](offsets []T, limit int64) error {
+func checkOffsets[T offsetInt](v *validator, offsets []T, limit int64) error {
 	if offsets[0] < 0 {
 		return invalid(opImport, "offsets[0]", offsets[0], "at least 0")
 	}
-	for i := 1; i < len(offsets); i++ {
-		if offsets[i] < offsets[i-1] {
-			return invalid(opImport, fmt.Sprintf("offsets[%d]", i), offsets[i], fmt.Sprintf("at least %d, as before it", offsets[i-1]))
+	last := len(offsets) - 1
+	err := v.parts(last, func(from, to int) error {
+		for i := from + 1; i <= to; i++ {
+			if offsets[i] < offsets[i-1] {
+				return invalid(opImport, fmt.Sprintf("offsets[%d]", i), offsets[i], fmt.Sprintf("at least %d, as before it", offsets[i-1]))
+			}
 		}
+		return nil
+	})
+	if err == nil && int64(offsets[last]) > limit {
+		err = invalid(opImport, fmt.Sprintf("offsets[%d]", last), offsets[last], fmt.Sprintf("at most %d", limit))
 	}
-	if last := len(offsets) - 1; int64(offsets[last]) > limit {
-		return invalid(opImport, fmt.Sprintf("offsets[%d]", last), offsets[last], fmt.Sprintf("at most %d", limit))
-	}
-	return nil
+	return err
 }
 
-func checkBinary[T offsetInt](n *node, st arrow.DataType, offsets []T) error {
+func checkBinary[T offsetInt](v *validator, n *node, st arrow.DataType, offsets []T) error {
 	// How many bytes there are, only the last offset says.
-	if err := checkOffsets(offsets, maxBufferSize); err != nil {
+	if err := checkOffsets(v, offsets, maxBufferSize); err != nil {
 		return err
 	}
 	if id := st.ID(); id != arrow.STRING && id != arrow.LARGE_STRING {
@@ -134,25 +168,34 @@ func checkBinary[T offsetInt](n *node, st arrow.DataType, offsets []T) error {
 	}
 	data := abi.Slice[byte](n.buffers[2], int(offsets[len(offsets)-1]))
 	valid := isValid(n)
-	for i := range offsets[1:] {
-		if s := data[offsets[i]:offsets[i+1]]; valid(i) && !utf8.Valid(s) {
-			return notUTF8(i)
+	return v.parts(len(offsets)-1, func(from, to int) error {
+		for i := from; i < to; i++ {
+			if !valid(i) {
+				continue
+			}
+			if ok, err := v.validUTF8(data[offsets[i]:offsets[i+1]]); err != nil {
+				return err
+			} else if !ok {
+				return notUTF8(i)
+			}
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 func notUTF8(i int) error {
 	return invalid(opImport, fmt.Sprintf("values[%d]", i), nil, "valid UTF-8")
 }
 
-func checkListViews[T offsetInt](offsets, sizes []T, limit int64) error {
-	for i := range offsets {
-		if err := checkListView(i, offsets[i], sizes[i], limit); err != nil {
-			return err
+func checkListViews[T offsetInt](v *validator, offsets, sizes []T, limit int64) error {
+	return v.parts(len(offsets), func(from, to int) error {
+		for i := from; i < to; i++ {
+			if err := checkListView(i, offsets[i], sizes[i], limit); err != nil {
+				return err
+			}
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
 // checkListView checks that list i lies within a child of limit elements.
@@ -167,61 +210,7 @@ func checkListView[T offsetInt](i int, offset, size T, limit int64) error {
 	return nil
 }
 
-func checkViews(n *node, st arrow.DataType) error {
-	views := values[arrow.ViewHeader](n, 1, n.length)
-	sizes := abi.Slice[int64](n.buffers[len(n.buffers)-1], len(n.buffers)-3)
-	text := st.ID() == arrow.STRING_VIEW
-	valid := isValid(n)
-	for i := range views {
-		if !valid(i) {
-			continue
-		}
-		value, err := viewValue(n, &views[i], sizes)
-		if err != nil {
-			return within(fmt.Sprintf("views[%d]", i), err)
-		}
-		if text && !utf8.Valid(value) {
-			return notUTF8(i)
-		}
-	}
-	return nil
-}
-
-// checkView checks where a view points.
-func checkView(v *arrow.ViewHeader, sizes []int64) error {
-	size := v.Len()
-	if size < 0 {
-		return invalid(opImport, "length", size, "at least 0")
-	}
-	if v.IsInline() {
-		return nil
-	}
-	index, off := int64(v.BufferIndex()), int64(v.BufferOffset())
-	if index < 0 || index >= int64(len(sizes)) {
-		return invalid(opImport, "buffer_index", index, fmt.Sprintf("0 to %d", len(sizes)-1))
-	}
-	if off < 0 || off > sizes[index]-int64(size) {
-		return invalid(opImport, "offset", off, fmt.Sprintf("0 to %d", sizes[index]-int64(size)))
-	}
-	return nil
-}
-
-// viewValue returns the bytes of one view, after checking where it points.
-func viewValue(n *node, v *arrow.ViewHeader, sizes []int64) ([]byte, error) {
-	if err := checkView(v, sizes); err != nil {
-		return nil, err
-	}
-	if v.IsInline() {
-		return v.InlineBytes(), nil
-	}
-	value := abi.Slice[byte](n.buffers[2+v.BufferIndex()]+uintptr(v.BufferOffset()), v.Len())
-	if prefix := v.Prefix(); !bytes.HasPrefix(value, prefix[:]) {
-		return nil, invalid(opImport, "prefix", prefix, fmt.Sprintf("%v, as the data says", value[:len(prefix)]))
-	}
-	return value, nil
-}
-
-func checkUnion(n *node, dt arrow.UnionType) error {
+func (v *validator) union(n *node, dt arrow.UnionType) error {
 	ids := values[arrow.UnionTypeCode](n, 0, n.length)
 	children := dt.ChildIDs()
 	var offsets []int32
@@ -229,70 +218,85 @@ func checkUnion(n *node, dt arrow.UnionType) error {
 		offsets = values[int32](n, 1, n.length)
 	}
 	var last [int(arrow.MaxUnionTypeCode) + 1]int32
-	for i, id := range ids {
-		if id < 0 || children[id] == arrow.InvalidUnionChildID {
-			return invalid(opImport, fmt.Sprintf("type_ids[%d]", i), id, fmt.Sprintf("a type id of %s", dt))
+	return v.parts(len(ids), func(from, to int) error {
+		for i := from; i < to; i++ {
+			id := ids[i]
+			if id < 0 || children[id] == arrow.InvalidUnionChildID {
+				return invalid(opImport, fmt.Sprintf("type_ids[%d]", i), id, fmt.Sprintf("a type id of %s", typeText(dt)))
+			}
+			if offsets == nil {
+				continue
+			}
+			limit := n.children[children[id]].length
+			if off := offsets[i]; off < last[id] || int64(off) >= limit {
+				return invalid(opImport, fmt.Sprintf("offsets[%d]", i), off, fmt.Sprintf("%d to %d", last[id], limit-1))
+			}
+			last[id] = offsets[i]
 		}
-		if offsets == nil {
-			continue
-		}
-		limit := n.children[children[id]].length
-		if off := offsets[i]; off < last[id] || int64(off) >= limit {
-			return invalid(opImport, fmt.Sprintf("offsets[%d]", i), off, fmt.Sprintf("%d to %d", last[id], limit-1))
-		}
-		last[id] = offsets[i]
-	}
-	return nil
+		return nil
+	})
 }
 
-func checkIndices(n *node, dt *arrow.DictionaryType) error {
+func checkIndices(v *validator, n *node, dt *arrow.DictionaryType) error {
 	limit := uint64(n.children[0].length)
 	switch byteWidth(dt) {
 	case 1:
-		return checkIndexValues(n, dt, values[uint8](n, 1, n.length), limit)
+		return checkIndexValues(v, n, dt, values[uint8](n, 1, n.length), limit)
 	case 2:
-		return checkIndexValues(n, dt, values[uint16](n, 1, n.length), limit)
+		return checkIndexValues(v, n, dt, values[uint16](n, 1, n.length), limit)
 	case 4:
-		return checkIndexValues(n, dt, values[uint32](n, 1, n.length), limit)
+		return checkIndexValues(v, n, dt, values[uint32](n, 1, n.length), limit)
 	}
-	return checkIndexValues(n, dt, values[uint64](n, 1, n.length), limit)
+	return checkIndexValues(v, n, dt, values[uint64](n, 1, n.length), limit)
 }
 
 // checkIndexValues reads signed indices as unsigned: a negative one is then
 // larger than any dictionary can be.
-func checkIndexValues[T uint8 | uint16 | uint32 | uint64](n *node, dt *arrow.DictionaryType, indices []T, limit uint64) error {
+func checkIndexValues[T uint8 | uint16 | uint32 | uint64](v *validator, n *node, dt *arrow.DictionaryType, indices []T, limit uint64) error {
 	signed := !arrow.IsUnsignedInteger(dt.IndexType.ID())
 	if signed {
 		limit = min(limit, uint64(^T(0)>>1)+1)
 	}
 	valid := isValid(n)
-	for i, index := range indices {
-		if uint64(index) >= limit && valid(i) {
+	return v.parts(len(indices), func(from, to int) error {
+		for i := from; i < to; i++ {
+			index := indices[i]
+			if uint64(index) < limit || !valid(i) {
+				continue
+			}
 			got := any(index)
 			if unused := 64 - 8*byteWidth(dt); signed {
 				got = int64(index) << unused >> unused
 			}
 			return invalid(opImport, fmt.Sprintf("indices[%d]", i), got, fmt.Sprintf("an index into %d values", limit))
 		}
-	}
-	return nil
+		return nil
+	})
 }
 
-func checkRunEnds(n *node) error {
+func (v *validator) runEnds(n *node) error {
 	ends := &n.children[0]
 	if _, err := hostSizes(nil, ends, ends.storage()); err != nil {
 		return within(childName(0), err)
 	}
-	if nulls := ends.countNulls(); nulls != 0 {
+	if nulls, err := v.countNulls(ends); err != nil {
+		return err
+	} else if nulls != 0 {
 		return invalid(opImport, childName(0)+".null_count", nulls, "0 for run ends")
 	}
 	previous, need := int64(0), n.offset+n.length
-	for i := range ends.length {
-		end := runEnd(ends, i)
-		if end <= previous {
-			return invalid(opImport, fmt.Sprintf("run_ends[%d]", i), end, fmt.Sprintf("more than %d", previous))
+	err := v.parts(int(ends.length), func(from, to int) error {
+		for i := from; i < to; i++ {
+			end := runEnd(ends, int64(i))
+			if end <= previous {
+				return invalid(opImport, fmt.Sprintf("run_ends[%d]", i), end, fmt.Sprintf("more than %d", previous))
+			}
+			previous = end
 		}
-		previous = end
+		return nil
+	})
+	if err != nil {
+		return err
 	}
 	if previous < need {
 		return invalid(opImport, fmt.Sprintf("run_ends[%d]", ends.length-1), previous, fmt.Sprintf("at least %d", need))

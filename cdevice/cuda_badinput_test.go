@@ -1,6 +1,7 @@
 package cdevice_test
 
 import (
+	"context"
 	"testing"
 	"unsafe"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/cpeer"
 	"github.com/arrowdevice/arrowdevice/internal/cudatest"
 )
 
@@ -41,8 +43,21 @@ func TestFullValidationAsksTheDriver(t *testing.T) {
 	require.NoError(t, destroyed.Close())
 	require.NoError(t, gpu.Trim(background))
 
+	none, err := gpu.Allocate(background, 1<<12, nil) // bits that are all clear
+	require.NoError(t, err)
+	all, err := gpu.Allocate(background, 1<<12, nil)
+	require.NoError(t, err)
+	require.NoError(t, gpu.Memset(none.Ptr(), 0, none.Size(), nil))
+	require.NoError(t, gpu.Memset(all.Ptr(), 0xff, all.Size(), nil))
+	require.NoError(t, gpu.Legacy().Synchronize(background))
+	bitmap := func(a *abi.ArrowArray, p device.Ptr) { *abi.At[uintptr](a.Buffers), a.NullCount = uintptr(p), -1 }
+	entries := func(a *abi.ArrowArray) *abi.ArrowArray { return abi.At[abi.ArrowArray](children(a)[0]) }
+	keys := entries
+
 	ints := arrow.PrimitiveTypes.Int64
 	text := arrow.BinaryTypes.String
+	maps := arrow.MapOf(text, ints)
+	const twoMaps = `[[{"key":"a","value":1}],[{"key":"b","value":2}]]`
 	buffer := func(i int, p device.Ptr) func(*abi.ArrowDeviceArray) {
 		return func(a *abi.ArrowDeviceArray) { *abi.At[uintptr](a.Array.Buffers + uintptr(8*i)) = uintptr(p) }
 	}
@@ -74,6 +89,20 @@ func TestFullValidationAsksTheDriver(t *testing.T) {
 			require.NoError(t, gpu.Memset(offsets+8, 0xff, 4, nil))
 			require.NoError(t, gpu.Legacy().Synchronize(background))
 		}, "offsets = 0 to -1"},
+		{"bytes behind a short view", arrow.ListOf(arrow.BinaryTypes.StringView), `[["a"],["bb"]]`, func(a *abi.ArrowDeviceArray) {
+			child := abi.At[abi.ArrowArray](*abi.At[uintptr](a.Array.Children))
+			views := device.Ptr(*abi.At[uintptr](child.Buffers + 8))
+			require.NoError(t, gpu.Memset(views+31, 1, 1, nil))
+			require.NoError(t, gpu.Legacy().Synchronize(background))
+		}, "array.children[0].views[1].bytes[15] = 1, want 0 behind a value of 2 bytes"},
+		{"a map", maps, twoMaps, func(*abi.ArrowDeviceArray) {}, ""},
+		{"a map with null keys", maps, twoMaps, func(a *abi.ArrowDeviceArray) { bitmap(keys(entries(&a.Array)), none.Ptr()) }, "array.children[0].children[0].null_count = 2, want 0 for the keys of a map"},
+		{"a map with null entries", maps, twoMaps, func(a *abi.ArrowDeviceArray) { bitmap(entries(&a.Array), none.Ptr()) }, "array.children[0].null_count = 2, want 0 for the entries of a map"},
+		{"a map with a bitmap of its keys, all set", maps, twoMaps, func(a *abi.ArrowDeviceArray) { bitmap(keys(entries(&a.Array)), all.Ptr()) }, ""},
+		{"a list of maps with null keys", arrow.ListOf(maps), `[` + twoMaps + `]`, func(a *abi.ArrowDeviceArray) {
+			bitmap(keys(entries(entries(&a.Array))), none.Ptr())
+		}, "array.children[0].children[0].children[0].null_count = 2, want 0 for the keys of a map"},
+		{"a map whose keys have a bitmap of another device", maps, twoMaps, func(a *abi.ArrowDeviceArray) { bitmap(keys(entries(&a.Array)), elsewhere.Ptr()) }, "array.children[0].children[0].buffers[0] = 0x"},
 		{"an event that was destroyed", text, `["a"]`, event(destroyedHandle), "CUDA_ERROR_INVALID_HANDLE"},
 		{"an event that is no event", text, `["a"]`, event(0xdead0), "CUDA_ERROR_INVALID_HANDLE"},
 		{"a destroyed event where nothing is read", ints, `[1]`, event(destroyedHandle), "ArrowDeviceArray.sync_event"},
@@ -94,6 +123,10 @@ func TestFullValidationAsksTheDriver(t *testing.T) {
 				cdevice.ReleaseWith(func(release func()) { released++; release() }))
 			if row.want == "" {
 				require.NoError(t, err)
+				read, err := got.CopyToHost(background, nil)
+				if assert.NoError(t, err, "what is accepted can be read") {
+					read.Release()
+				}
 				got.Release()
 			} else {
 				assert.ErrorContains(t, err, row.want)
@@ -102,6 +135,8 @@ func TestFullValidationAsksTheDriver(t *testing.T) {
 			assert.Zero(t, out.Array.Release)
 		})
 	}
+	require.NoError(t, none.Free(nil))
+	require.NoError(t, all.Free(nil))
 	require.NoError(t, elsewhere.Free(nil))
 	require.NoError(t, small.Free(nil))
 	require.NoError(t, foreign.Close())
@@ -176,4 +211,68 @@ func TestFullValidationNoticesDeviceMemoryThatIsCalledTheHosts(t *testing.T) {
 	}
 	require.NoError(t, there.Free(nil))
 	require.NoError(t, managed.Free(nil))
+}
+
+// Full validation of memory that the host cannot read ends with its context, too: between what
+// it asks the driver, and in the middle of what it has read.
+func TestFullValidationOfDeviceMemoryLooksAtItsContext(t *testing.T) {
+	checkLeaks(t)
+	m := cudatest.Simulated(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	const rows = 1 << 22
+	zeros, err := gpu.Allocate(background, 16*(rows+1), nil)
+	require.NoError(t, err)
+	require.NoError(t, gpu.Memset(zeros.Ptr(), 0, zeros.Size(), nil))
+	require.NoError(t, gpu.Legacy().Synchronize(background))
+	at := uintptr(zeros.Ptr())
+	i8 := arrow.PrimitiveTypes.Int8
+	one := cpeer.Node{Length: 1, Buffers: []uintptr{0, at}}
+	wide := cpeer.Node{Length: 1}
+	fields := make([]arrow.Field, 2000)
+	for i := range fields {
+		fields[i] = arrow.Field{Name: "f", Type: i8}
+		wide.Children = append(wide.Children, one)
+	}
+	wide.Buffers = []uintptr{0}
+	for name, row := range map[string]struct {
+		node cpeer.Node
+		dt   arrow.DataType
+	}{
+		"offsets":     {cpeer.Node{Length: rows, Buffers: []uintptr{0, at, at}}, arrow.BinaryTypes.LargeBinary},
+		"views":       {cpeer.Node{Length: rows, Buffers: []uintptr{0, at}}, arrow.BinaryTypes.StringView},
+		"list views":  {cpeer.Node{Length: rows, Buffers: []uintptr{0, at, at}, Children: []cpeer.Node{one}}, arrow.ListViewOf(i8)},
+		"dense union": {cpeer.Node{Length: rows, Buffers: []uintptr{at, at}, Children: []cpeer.Node{one}}, arrow.DenseUnionOf(fields[:1], []int8{0})},
+		"buffers":     {wide, arrow.StructOf(fields...)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			take := func(ctx *lookedAt) error {
+				tree := cpeer.NewTree(row.node)
+				defer tree.Free()
+				in := new(cdevice.CArrowDeviceArray)
+				tree.Export(in)
+				if name == "views" { // no data, no sizes
+					require.EqualValues(t, 2, in.Array.NBuffers)
+					buffers := []uintptr{0, at, 0}
+					in.Array.NBuffers, in.Array.Buffers = 3, sliceAddress(buffers)
+				}
+				in.DeviceType, in.DeviceID = int32(device.CUDA), 0
+				got, err := cdevice.ImportArrayWithType(in, row.dt, cdevice.WithDevice(gpu), cdevice.WithFullValidation(ctx))
+				if err == nil {
+					got.Release()
+				}
+				return err
+			}
+			whole := &lookedAt{Context: background}
+			require.NoError(t, take(whole))
+			assert.GreaterOrEqual(t, whole.looks, 8, "for millions of elements, or thousands of buffers")
+			for end := 1; end <= whole.looks; end += 1 + whole.looks/7 {
+				ctx := &lookedAt{Context: background, end: end}
+				err := take(ctx)
+				assert.ErrorIs(t, err, context.DeadlineExceeded, end)
+				assert.ErrorContains(t, err, "cdevice: import: ")
+			}
+			require.NoError(t, gpu.Flush(background))
+		})
+	}
+	require.NoError(t, zeros.Free(nil))
 }

@@ -26,7 +26,7 @@ import (
 // so too early ends with SIGSEGV.
 
 // mapped maps a file of so many pages, each full of one number.
-func mapped(t *testing.T, pages int) []byte {
+func mappedFile(t *testing.T, pages int) []byte {
 	t.Helper()
 	page := os.Getpagesize()
 	content := make([]byte, pages*page)
@@ -89,7 +89,7 @@ func TestGPUMappedFileIsUnmappedAfterClose(t *testing.T) {
 	m := cudatest.One(t, cudasim.Options{})
 	gpu := m.GPUs[0]
 	for range 200 {
-		file := mapped(t, 256)
+		file := mappedFile(t, 256)
 		rdr := &usedReader{RecordReader: inPlace(t, file, 4)}
 		r, err := cdevice.CopyReaderToDevice(background, rdr, gpu)
 		require.NoError(t, err)
@@ -107,7 +107,7 @@ func TestGPUMappedFileIsUnmappedAfterTheEnd(t *testing.T) {
 	m := cudatest.One(t, cudasim.Options{})
 	gpu := m.GPUs[0]
 	for range 200 {
-		file := mapped(t, 16)
+		file := mappedFile(t, 16)
 		rdr := &usedReader{RecordReader: inPlace(t, file, 4)}
 		r, err := cdevice.CopyReaderToDevice(background, rdr, gpu)
 		require.NoError(t, err)
@@ -128,7 +128,7 @@ func TestGPUCloseWaitsForCopiesOfPageLockedMemory(t *testing.T) {
 	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
 		gpu := m.GPUs[0]
 		for _, read := range []int{1, 3} { // batches, and the end is behind the last
-			file := mapped(t, 6)
+			file := mappedFile(t, 6)
 			locked, err := hostpinned.Register(gpu, file, hostpinned.ReadOnly())
 			require.NoError(t, err)
 			rdr := &usedReader{RecordReader: inPlace(t, file, 3)}

@@ -85,7 +85,7 @@ type StreamError struct {
 	Struct   string // ArrowDeviceArrayStream, which "" stands for too, or ArrowArrayStream
 	Callback string // that returned the code: get_schema or get_next
 	Code     int    // meant to be an errno; not zero
-	Message  string // what get_last_error said; may be empty
+	Message  string // what get_last_error said, 64 KiB of it at most; may be empty
 }
 
 func (e *StreamError) Error() string {

@@ -7,6 +7,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/excerpt"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
 
@@ -15,7 +16,7 @@ import (
 //	cdevice: import: ArrowDeviceArray.array.children[2].n_buffers = 1, want 2 for int64: invalid
 //
 // Err wraps arrow.ErrInvalid, arrow.ErrNotImplemented, device.ErrNotSupported or
-// [ErrReleased]; errors.Is finds them.
+// [ErrReleased]; errors.Is finds them. The text quotes at most 100 bytes of the input.
 type FieldError = fielderr.Error
 
 // ErrReleased says that a C struct, a batch or an array was used after its
@@ -32,7 +33,16 @@ func unknownType(dt arrow.DataType) error {
 	if dt == nil {
 		return fmt.Errorf("%w: no data type", arrow.ErrInvalid)
 	}
-	return fmt.Errorf("%w: data type %s", arrow.ErrNotImplemented, dt.Name())
+	return fmt.Errorf("%w: data type %s", arrow.ErrNotImplemented, excerpt.Cut(dt.Name(), excerpt.Input))
+}
+
+// typeText is a type for the words of an error, as short as one has to be; what is not a type
+// is words itself.
+func typeText(what any) any {
+	if dt, ok := what.(arrow.DataType); ok {
+		return fielderr.Type(dt)
+	}
+	return what
 }
 
 // invalid returns a FieldError for malformed input. The field is relative to the

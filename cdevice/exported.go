@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/excerpt"
 	"github.com/arrowdevice/arrowdevice/internal/live"
 )
 
@@ -165,8 +166,9 @@ func (l *lastError) close() {
 	l.text, l.closed = nil, true
 }
 
-// cText is a text for C: UTF-8, and NUL-terminated.
+// cText is a text for C: UTF-8, and NUL-terminated, 64 KiB at most.
 func cText(s string) []byte {
-	s = strings.ToValidUTF8(s, "\ufffd")
-	return append([]byte(strings.ReplaceAll(s, "\x00", "\ufffd")), 0)
+	valid := strings.ToValidUTF8(s[:min(len(s), excerpt.Message)], "\ufffd")
+	valid = strings.ReplaceAll(valid, "\x00", "\ufffd")
+	return append([]byte(excerpt.Within(valid, len(s), excerpt.Message-1)), 0)
 }

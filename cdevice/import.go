@@ -155,7 +155,7 @@ func importColumns(in input, s *arrow.Schema) ([]node, error) {
 			columns[i] = columns[i].slice(0, root.Length)
 		}
 	}
-	return columns, nil
+	return columns, checkEvent(in.at, columns)
 }
 
 // countColumns is how many nodes the columns of a batch have.
@@ -196,7 +196,7 @@ func importRoot(in input, dt arrow.DataType) ([]node, error) {
 	if err := im.node(&root[0], in.array, dt); err != nil {
 		return nil, within(in.names.root(0), err)
 	}
-	return root, nil
+	return root, checkEvent(in.at, root)
 }
 
 // importer makes nodes of C structs, guided by the type: a struct is read only
@@ -241,7 +241,7 @@ func (im *importer) node(n *node, a *abi.ArrowArray, dt arrow.DataType) error {
 func (im *importer) children(n *node, a *abi.ArrowArray, st arrow.DataType) error {
 	if n.layout.store == storeDictionary {
 		if a.Dictionary == 0 {
-			return invalid(opImport, "dictionary", "NULL", fmt.Sprintf("a struct for %s", st))
+			return invalid(opImport, "dictionary", "NULL", fmt.Sprintf("a struct for %s", typeText(st)))
 		}
 		if err := checkChildren(a, 0, st); err != nil {
 			return err
@@ -250,7 +250,7 @@ func (im *importer) children(n *node, a *abi.ArrowArray, st arrow.DataType) erro
 		return within("dictionary", im.child(&n.children[0], a.Dictionary, childType(st, 0), 0))
 	}
 	if a.Dictionary != 0 {
-		return invalid(opImport, "dictionary", hex(a.Dictionary), fmt.Sprintf("NULL for %s", st))
+		return invalid(opImport, "dictionary", hex(a.Dictionary), fmt.Sprintf("NULL for %s", typeText(st)))
 	}
 	count := n.layout.childCount(st)
 	if err := checkChildren(a, count, st); err != nil || count == 0 {
@@ -259,7 +259,7 @@ func (im *importer) children(n *node, a *abi.ArrowArray, st arrow.DataType) erro
 	n.children = take(&im.nodes, count)
 	least, ok := childLength(st, a.Offset+a.Length)
 	if !ok {
-		return invalid(opImport, "length", n.length, fmt.Sprintf("fewer elements than int64 can count the values of, for %s", st))
+		return invalid(opImport, "length", n.length, fmt.Sprintf("fewer elements than int64 can count the values of, for %s", typeText(st)))
 	}
 	for i, addr := range abi.Slice[uintptr](a.Children, count) {
 		if err := im.child(&n.children[i], addr, childType(st, i), least); err != nil {
@@ -299,8 +299,10 @@ func applyImportOptions(mem *memoryOwner, at place, nodes []node, names *structN
 		}
 	}()
 	var o importOptions
-	apply(&o, opts)
-	mem.releaseWith = o.releaseWith
+	for _, opt := range opts {
+		apply(&o, []ImportOption{opt})
+		mem.releaseWith = o.releaseWith // the next option may panic
+	}
 	if o.err != nil {
 		return at, o.err
 	}
@@ -326,6 +328,12 @@ func applyImportOptions(mem *memoryOwner, at place, nodes []node, names *structN
 
 // checkImported checks the contents, once they are there.
 func checkImported(mem *memoryOwner, at place, nodes []node, name func(i int) string, ctx context.Context) error {
+	if ctx == nil {
+		return invalid(opImport, "WithFullValidation.ctx", "nil", "a context")
+	}
+	if err := contextError(ctx, opImport); err != nil {
+		return err
+	}
 	if !at.hostReadable() {
 		return probeImported(ctx, mem, at, nodes, name)
 	}
@@ -335,11 +343,12 @@ func checkImported(mem *memoryOwner, at place, nodes []node, name func(i int) st
 	if err := at.wait(ctx); err != nil {
 		return err
 	}
+	v := newValidator(ctx)
 	for i := range nodes {
-		if err := probeHost(&nodes[i]); err != nil {
+		if err := v.probeHost(&nodes[i]); err != nil {
 			return within(name(i), err)
 		}
-		if err := checkContents(&nodes[i]); err != nil {
+		if err := v.contents(&nodes[i]); err != nil {
 			return within(name(i), during(opImport, err))
 		}
 	}

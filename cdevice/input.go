@@ -52,6 +52,7 @@ func placeOf(in input) place {
 	at := in.at
 	if at.id.Type == device.CPU {
 		at.id.Ordinal = device.NoOrdinal // some producers number the CPU
+		at.event = 0                     // see checkEvent
 	}
 	return at
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/array"
 
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
 
 // NewRecordReader makes a reader of an iterator over batches that have the schema and
@@ -63,7 +64,7 @@ func checkBatch(b *RecordBatch, schema *arrow.Schema, t device.Type) error {
 	case !b.refs.Alive():
 		return readReleased("RecordBatch")
 	case b.schema != schema && !sameTypes(b.schema, schema):
-		return invalid(opRead, "RecordBatch.schema", b.schema, fmt.Sprintf("the stream's: %s", schema))
+		return invalid(opRead, "RecordBatch.schema", b.schema, fmt.Sprintf("the stream's: %s", fielderr.Schema(schema)))
 	}
 	return checkType(b.place, t)
 }
@@ -75,7 +76,7 @@ func checkArray(a *Array, dt arrow.DataType, t device.Type) error {
 	case !a.refs.Alive():
 		return readReleased("Array")
 	case !arrow.TypeEqual(a.field.Type, dt):
-		return invalid(opRead, "Array.type", a.field.Type, fmt.Sprintf("the stream's: %s", dt))
+		return invalid(opRead, "Array.type", a.field.Type, fmt.Sprintf("the stream's: %s", fielderr.Type(dt)))
 	}
 	return checkType(a.place, t)
 }

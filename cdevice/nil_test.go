@@ -2,6 +2,7 @@ package cdevice_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"reflect"
 	"testing"
@@ -537,6 +538,6 @@ func (g *given) releaseRows() map[string]nilargs.Row {
 }
 
 // panicking is an option that panics, as code of a program may.
-func panickingOption[O any]() O {
-	return reflect.MakeFunc(reflect.TypeFor[O](), func([]reflect.Value) []reflect.Value { panic("an option panics") }).Interface().(O)
+func optionThatPanics[O any]() O {
+	return reflect.MakeFunc(reflect.TypeFor[O](), func([]reflect.Value) []reflect.Value { panic(errors.New("an option panics")) }).Interface().(O)
 }

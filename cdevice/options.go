@@ -238,7 +238,8 @@ func noBackend(at place, option string, err error) error {
 
 // ReleaseWith runs the producer's release callback through f, which calls release
 // once, at any time and on any thread: for producers that ask for more than the
-// specification does. [ReleaseWithGIL] is one such f.
+// specification does. [ReleaseWithGIL] is one such f. It holds for input that is refused,
+// too: the caller's struct is marked released when the import returns, whenever f releases.
 func ReleaseWith(f func(release func())) ImportOption {
 	return func(o *importOptions) {
 		o.releaseWith = f
@@ -253,9 +254,11 @@ func ReleaseWith(f func(release func())) ImportOption {
 func ReleaseWithGIL() ImportOption { return ReleaseWith(bridge.WithGIL) }
 
 // WithFullValidation makes an import check the contents too: that offsets are in
-// order and within the data, that utf8 is UTF-8, and that dictionary indices,
-// union type ids, run ends and views point to something. It reads all of the
-// memory, so it is for input that is not trusted.
+// order and within the data, that utf8 is UTF-8, that dictionary indices,
+// union type ids, run ends and views point to something, that the bytes behind a
+// short view are zero, and that maps have no null entries and keys. What it accepts,
+// HostView and CopyToHost accept. It reads all of the memory, what views share once, so
+// it is for input that is not trusted.
 //
 // How large a buffer is, the C data interface does not say. What can be checked in
 // plain host memory is that the array is consistent, not that the memory is
@@ -266,11 +269,12 @@ func ReleaseWithGIL() ImportOption { return ReleaseWith(bridge.WithGIL) }
 // about every buffer that is read: whether it is memory of the declared device, and large
 // enough. Page-locked and managed memory pass under each other's names; memory that was
 // registered is page-locked. Of memory that the host cannot read, only the contents that
-// say how large buffers are is read (offsets, views, type ids, run ends). Where no backend
-// can answer, the import fails with device.ErrNotSupported.
+// say how large buffers are is read (offsets, views, type ids, run ends), and the bitmaps of
+// the entries and keys of maps. Where no backend can answer, the import fails with
+// device.ErrNotSupported.
 //
-// The import waits for the producer's event, if there is one; ctx ends the wait
-// with an error.
+// The import waits for the producer's event, if there is one. The end of ctx ends the import
+// with an error, soon, whatever it is doing.
 func WithFullValidation(ctx context.Context) ImportOption {
 	return func(o *importOptions) {
 		o.ctx, o.full = ctx, true

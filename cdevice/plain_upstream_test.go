@@ -64,6 +64,9 @@ func lostByTheirImport(dt arrow.DataType, _ cases.Variant) string {
 
 // lostByTheirExport is the same for arrays that cdata exports.
 func lostByTheirExport(dt arrow.DataType, v cases.Variant) string {
+	if underASan && isView(dt) {
+		return "03" // a leak, which AddressSanitizer would report as ours
+	}
 	if v != cases.Sliced && v != cases.EmptyPart {
 		return ""
 	}

@@ -3,8 +3,12 @@ package cdevice
 import (
 	"context"
 	"fmt"
+	"unsafe"
+
+	"github.com/apache/arrow-go/v18/arrow"
 
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
 )
 
 // Full validation asks the devices: the declared device about its memory, whether the host
@@ -12,10 +16,13 @@ import (
 
 // probeHost checks that no buffer of a tree that the host is about to read is memory of a
 // device: reading it would end the process. Only devices that are open already are asked.
-func probeHost(n *node) error {
+func (v *validator) probeHost(n *node) error {
 	for i, addr := range n.buffers {
 		if addr == 0 || n.length == 0 {
 			continue
+		}
+		if err := v.spend(lookupWork); err != nil {
+			return err
 		}
 		field := fmt.Sprintf("buffers[%d]", i)
 		found, err := device.Lookup(device.Ptr(addr))
@@ -27,7 +34,7 @@ func probeHost(n *node) error {
 		}
 	}
 	for i := range n.children {
-		if err := probeHost(&n.children[i]); err != nil {
+		if err := v.probeHost(&n.children[i]); err != nil {
 			return within(n.childName(i), err)
 		}
 	}
@@ -37,7 +44,7 @@ func probeHost(n *node) error {
 // probeImported checks that every buffer is memory of the declared device and as large
 // as the array needs it.
 func probeImported(ctx context.Context, mem *memoryOwner, at place, nodes []node, name func(i int) string) error {
-	p, err := newProber(at)
+	p, err := newProber(ctx, at)
 	if err != nil {
 		return err
 	}
@@ -49,17 +56,68 @@ func probeImported(ctx context.Context, mem *memoryOwner, at place, nodes []node
 			return within(name(i), err)
 		}
 	}
+	if err := p.maps(ctx, mem, at, nodes, name); err != nil {
+		return err
+	}
 	src, err := openSource(ctx, mem, at, nodes)
 	if err != nil {
 		return fieldError(opImport, "ArrowDeviceArray", nil, nil, err)
 	}
 	defer src.close()
+	src.pace = &p.pace
 	trees, err := src.compact(name, false)
 	if err != nil {
 		return during(opImport, err)
 	}
 	for i := range trees {
 		if err := p.compact(&trees[i]); err != nil {
+			return within(name(i), err)
+		}
+	}
+	return nil
+}
+
+// maps is checkMap for memory that the host cannot read: the bitmaps of all maps are read at once.
+func (p *prober) maps(ctx context.Context, mem *memoryOwner, at place, nodes []node, name func(i int) string) error {
+	var below []*node // of which nulls are counted
+	err := p.eachMap(nodes, name, func(n *node) error {
+		return checkMap(n, n.storage(), func(child *node) (int64, error) {
+			below = append(below, child)
+			return 0, nil
+		})
+	})
+	if err != nil {
+		return err
+	}
+	copied := make([]node, len(below))
+	for i, n := range below {
+		copied[i] = *n
+	}
+	counted, err := countNulls(ctx, mem, at, copied, false)
+	if err != nil {
+		return fieldError(opImport, "ArrowDeviceArray", nil, nil, err)
+	}
+	return p.eachMap(nodes, name, func(n *node) error {
+		return checkMap(n, n.storage(), func(*node) (int64, error) {
+			nulls := counted[0].nulls
+			counted = counted[1:]
+			return nulls, nil
+		})
+	})
+}
+
+// eachMap calls do for each map, until it returns an error.
+func (p *prober) eachMap(nodes []node, name func(i int) string, do func(n *node) error) error {
+	for i := range nodes {
+		n := &nodes[i]
+		if err := p.spend(nodeWork); err != nil {
+			return err
+		}
+		err := do(n)
+		if err == nil {
+			err = p.eachMap(n.children, n.childName, do)
+		}
+		if err != nil {
 			return within(name(i), err)
 		}
 	}
@@ -84,9 +142,10 @@ func probeEvent(at place) error {
 type prober struct {
 	device.Prober
 	id device.ID
+	*validator
 }
 
-func newProber(at place) (*prober, error) {
+func newProber(ctx context.Context, at place) (*prober, error) {
 	dev, err := at.device()
 	if err != nil {
 		return nil, fieldError(opImport, "ArrowDeviceArray.device_type", at.id.Type, "a device of this process (WithFullValidation)", err)
@@ -95,13 +154,13 @@ func newProber(at place) (*prober, error) {
 	if !ok {
 		return nil, fieldError(opImport, "ArrowDeviceArray.device_type", at.id.Type, "a device that knows its memory (WithFullValidation)", device.ErrNotSupported)
 	}
-	return &prober{asked, at.id}, nil
+	return &prober{asked, at.id, newValidator(ctx)}, nil
 }
 
 // checkPinned checks trees in page-locked or managed memory that the host can read: what the
 // structs say of the buffers before anything is read, then what their contents say.
 func checkPinned(ctx context.Context, at place, nodes []node, name func(i int) string) error {
-	p, err := newProber(at)
+	p, err := newProber(ctx, at)
 	if err != nil {
 		return err
 	}
@@ -114,19 +173,19 @@ func checkPinned(ctx context.Context, at place, nodes []node, name func(i int) s
 		return err
 	}
 	for i := range nodes {
-		if err := p.contents(&nodes[i]); err != nil {
+		if err := p.sized(&nodes[i]); err != nil {
 			return within(name(i), err)
 		}
-		if err := checkContents(&nodes[i]); err != nil {
+		if err := p.contents(&nodes[i]); err != nil {
 			return within(name(i), during(opImport, err))
 		}
 	}
 	return nil
 }
 
-// contents checks the buffers whose size the last offset says, or the sizes of a view array:
+// sized checks the buffers whose size the last offset says, or the sizes of a view array:
 // all of them are read.
-func (p *prober) contents(n *node) error {
+func (p *prober) sized(n *node) error {
 	sizes, err := hostSizes(nil, n, n.storage())
 	if err != nil {
 		return during(opImport, err)
@@ -140,7 +199,7 @@ func (p *prober) contents(n *node) error {
 		}
 	}
 	for i := range n.children {
-		if err := p.contents(&n.children[i]); err != nil {
+		if err := p.sized(&n.children[i]); err != nil {
 			return within(n.childName(i), err)
 		}
 	}
@@ -173,6 +232,9 @@ func (p *prober) node(n *node) error {
 
 // compact checks the buffers whose size their contents say.
 func (p *prober) compact(t *compact) error {
+	if err := p.padding(t); err != nil {
+		return err
+	}
 	for i, part := range t.parts {
 		if part.made != nil || part.size == 0 {
 			continue
@@ -189,7 +251,26 @@ func (p *prober) compact(t *compact) error {
 	return nil
 }
 
+// padding is checkPadding of a view array, whose views were read.
+func (p *prober) padding(t *compact) error {
+	if t.layout.store != storeView {
+		return nil
+	}
+	views := abi.Slice[arrow.ViewHeader](uintptr(unsafe.Pointer(unsafe.SliceData(t.parts[1].made))), int(t.length))
+	return p.parts(len(views), func(from, to int) error {
+		for i := from; i < to; i++ {
+			if err := checkPadding(&views[i]); err != nil {
+				return within(fmt.Sprintf("views[%d]", i), err)
+			}
+		}
+		return nil
+	})
+}
+
 func (p *prober) memory(field string, addr uintptr, size int64) error {
+	if err := p.spend(lookupWork); err != nil {
+		return err
+	}
 	found, err := p.Lookup(device.Ptr(addr))
 	if err != nil {
 		return fieldError(opImport, field, hex(addr), nil, err)

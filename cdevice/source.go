@@ -9,6 +9,7 @@ import (
 
 // source is a tree that is about to be copied, ready to be looked into.
 type source struct {
+	pace     *pace
 	owner    *memoryOwner
 	at       place
 	dev      device.Device // nil where the host can read the memory
@@ -18,7 +19,7 @@ type source struct {
 // openSource waits for memory that the host can read, and reads what must be known
 // of memory that it cannot, after the work on the stream of the options. Close it.
 func openSource(ctx context.Context, owner *memoryOwner, at place, nodes []node, opts ...CopyOption) (*source, error) {
-	s := &source{owner: owner, at: at, control: &control{nodes: nodes}}
+	s := &source{pace: &pace{ctx: ctx, op: opRead}, owner: owner, at: at, control: &control{nodes: nodes}}
 	if at.hostReadable() {
 		return s, at.wait(ctx)
 	}
@@ -37,7 +38,7 @@ func (s *source) remote() bool { return s.dev != nil }
 
 // compact cuts the trees to what their elements need.
 func (s *source) compact(name func(int) string, toHost bool) ([]compact, error) {
-	c := compactor{toHost: toHost && !s.remote(), remote: s.remote(), control: s.control, block: s.owner.block}
+	c := compactor{toHost: toHost && !s.remote(), remote: s.remote(), control: s.control, block: s.owner.block, pace: s.pace}
 	trees := make([]compact, len(s.nodes))
 	for i := range s.nodes {
 		n := &s.nodes[i]

@@ -269,7 +269,7 @@ func TestPanicInAnExportOption(t *testing.T) {
 	r, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, nextOf(nil), func() { stops++ })
 	require.NoError(t, err)
 	out := garbageStream()
-	assert.Panics(t, func() { _ = cdevice.ExportRecordReader(r, out, panickingOption[cdevice.ExportOption]()) })
+	assert.Panics(t, func() { _ = cdevice.ExportRecordReader(r, out, optionThatPanics[cdevice.ExportOption]()) })
 	r.Release()
 	assert.Equal(t, 1, stops)
 	assert.Equal(t, *garbageStream(), *out)

@@ -99,7 +99,7 @@ func TestPanicInAnImportOptionReleasesItsInput(t *testing.T) {
 	in := new(cdevice.CArrowDeviceArray)
 	require.NoError(t, cdevice.ExportRecordBatch(wrap(t, rec), in, nil))
 	assert.Panics(t, func() {
-		_, _ = cdevice.ImportRecordBatchWithSchema(in, rec.Schema(), panickingOption[cdevice.ImportOption]())
+		_, _ = cdevice.ImportRecordBatchWithSchema(in, rec.Schema(), optionThatPanics[cdevice.ImportOption]())
 	})
 	assert.Zero(t, in.Array.Release)
 }

@@ -3,6 +3,7 @@ package cdevice
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow"
 
@@ -33,9 +34,6 @@ func checkDevice(at place) error {
 		if id != device.NoOrdinal && id != 0 {
 			return invalid(opImport, "ArrowDeviceArray.device_id", id, "-1 for cpu")
 		}
-		if event != 0 {
-			return invalid(opImport, "ArrowDeviceArray.sync_event", hex(event), "NULL for cpu")
-		}
 	case device.CUDA, device.CUDAManaged, device.CUDAHost:
 		least := int64(0)
 		if t == device.CUDAHost {
@@ -53,6 +51,23 @@ func checkDevice(at place) error {
 		}
 	}
 	return nil
+}
+
+// checkEvent refuses an event of memory that the CPU has filled, for which none is defined. A
+// tree without buffers has nothing to wait for: Arrow C++ exports one of any device as the CPU's,
+// and leaves the event in it.
+func checkEvent(at place, nodes []node) error {
+	if at.id.Type != device.CPU || at.event == 0 || !hasBuffers(nodes) {
+		return nil
+	}
+	return invalid(opImport, "ArrowDeviceArray.sync_event", hex(at.event), "NULL for cpu")
+}
+
+// hasBuffers reports whether an array with elements has a buffer that is not NULL.
+func hasBuffers(nodes []node) bool {
+	return slices.ContainsFunc(nodes, func(n node) bool {
+		return n.length > 0 && slices.ContainsFunc(n.buffers, func(addr uintptr) bool { return addr != 0 }) || hasBuffers(n.children)
+	})
 }
 
 func hex(v uintptr) string { return fmt.Sprintf("%#x", v) }
@@ -84,7 +99,7 @@ func checkBatchRoot(a *abi.ArrowArray, columns int) error {
 
 func checkChildren(a *abi.ArrowArray, want int, what any) error {
 	if a.NChildren != int64(want) {
-		return invalid(opImport, "n_children", a.NChildren, fmt.Sprintf("%d for %s", want, what))
+		return invalid(opImport, "n_children", a.NChildren, fmt.Sprintf("%d for %s", want, typeText(what)))
 	}
 	if want > 0 && (a.Children == 0 || a.Children%sizeofPointer != 0) {
 		return invalid(opImport, "children", hex(a.Children), fmt.Sprintf("an array of %d pointers", want))
@@ -128,9 +143,9 @@ func checkCounts(a *abi.ArrowArray, st arrow.DataType, l *layout) error {
 
 func wantBuffers(l *layout, st arrow.DataType) string {
 	if l.store == storeView {
-		return fmt.Sprintf("at least %d for %s", l.buffers, st)
+		return fmt.Sprintf("at least %d for %s", l.buffers, typeText(st))
 	}
-	return fmt.Sprintf("%d for %s", l.buffers, st)
+	return fmt.Sprintf("%d for %s", l.buffers, typeText(st))
 }
 
 func bitmapOf(l *layout, buffers []uintptr) uintptr {

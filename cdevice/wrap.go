@@ -189,7 +189,7 @@ func (w *wrapper) measure(data arrow.ArrayData, depth int) error {
 		have++ // the sizes
 	}
 	if have < l.buffers || have > l.buffers && l.store != storeView && l.store != storeNull && l.store != storeRunEnds {
-		return invalid(opWrap, "buffers", have, fmt.Sprintf("%d for %s", l.buffers, dt))
+		return invalid(opWrap, "buffers", have, fmt.Sprintf("%d for %s", l.buffers, typeText(dt)))
 	}
 	if l.store == storeNull || l.store == storeRunEnds {
 		have = 0
@@ -201,12 +201,12 @@ func (w *wrapper) measure(data arrow.ArrayData, depth int) error {
 	}
 	if l.store == storeDictionary {
 		if isNilData(data.Dictionary()) {
-			return invalid(opWrap, "dictionary", "nil", fmt.Sprintf("array data for %s", dt))
+			return invalid(opWrap, "dictionary", "nil", fmt.Sprintf("array data for %s", typeText(dt)))
 		}
 		return within("dictionary", w.measure(data.Dictionary(), depth+1))
 	}
 	if want := l.childCount(dt); len(data.Children()) != want {
-		return invalid(opWrap, "children", len(data.Children()), fmt.Sprintf("%d for %s", want, dt))
+		return invalid(opWrap, "children", len(data.Children()), fmt.Sprintf("%d for %s", want, typeText(dt)))
 	}
 	for i, child := range data.Children() {
 		if err := w.measure(child, depth+1); err != nil {
@@ -313,7 +313,7 @@ func (w *wrapper) fillChildren(n *node, dt arrow.DataType, data arrow.ArrayData)
 	n.children = w.takeNodes(len(children))
 	least, ok := childLength(dt, n.offset+n.length)
 	if !ok {
-		return invalid(opWrap, "length", n.length, fmt.Sprintf("fewer elements than int64 can count the values of, for %s", dt))
+		return invalid(opWrap, "length", n.length, fmt.Sprintf("fewer elements than int64 can count the values of, for %s", typeText(dt)))
 	}
 	for i, child := range children {
 		if err := w.fill(&n.children[i], child); err != nil {

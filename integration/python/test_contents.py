@@ -2,8 +2,12 @@
 error that names the place, and each struct released once."""
 
 import ctypes
+import os
 import re
+import signal
 import struct
+import subprocess
+import sys
 
 import pyarrow as pa
 import pytest
@@ -55,6 +59,16 @@ def far_view(length, prefix, index, offset):
 
 
 LETTERS = ["a", "b", "c"]
+
+
+def entries(keys, values, bitmap=None):
+    return pa.Array.from_buffers(
+        pa.struct([pa.field("key", keys.type, nullable=False), pa.field("value", values.type)]),
+        len(keys), [bitmap and pa.py_buffer(bitmap)], children=[keys, values])
+
+
+def one_map(pairs):
+    return buffers(pa.map_(pairs.type[0].type, pairs.type[1].type), 1, None, int32s(0, len(pairs)), children=[pairs])
 
 
 def numbers():
@@ -132,6 +146,22 @@ CORRUPTED = {
         lambda: buffers(pa.binary_view(), 1, None, far_view(20, b"yyyy", 0, 0), b"x" * 20),
         "views[0].prefix = [121 121 121 121], want",
     ),
+    "view_padding": (
+        lambda: buffers(pa.string_view(), 1, None, int32s(2) + b"ok" + b"\0" * 9 + b"x"),
+        "views[0].bytes[15] = 120, want 0 behind a value of 2 bytes: invalid",
+    ),
+    "view_padding_of_nothing": (
+        lambda: buffers(pa.binary_view(), 2, None, inline_view(b"ok") + int32s(0, 0, 1, 0)),
+        "views[1].bytes[8] = 1, want 0 behind a value of 0 bytes: invalid",
+    ),
+    "list_view_beyond_at_a_null": (
+        lambda: buffers(pa.list_view(pa.int64()), 2, b"\x01", int32s(0, 9), int32s(1, 1), children=[numbers()]),
+        "offsets[1] = 9, want",
+    ),
+    "offset_decreases_at_a_null": (
+        lambda: buffers(pa.binary(), 3, b"\x05", int32s(0, 3, 1, 5), b"hello"),
+        "offsets[2] = 1, want",
+    ),
     "dictionary_index_too_large": (
         lambda: pa.DictionaryArray.from_arrays(pa.array([0, 3], pa.int8()), LETTERS, safe=False),
         "indices[1] = 3, want",
@@ -198,6 +228,77 @@ def test_full_validation_refuses(place, path, make, text):
             cls._import_from_c_device(*s.addresses, full_validation=True)
         assert [r.count for r in releases] == [1, 1]
         assert s.released
+
+
+# Pairs that no map may have. PyArrow cannot hold such a map: they are those of a list, which
+# goes out with the schema of a map.
+PAIRS = {
+    "null_key": (
+        lambda: entries(pa.array([1, None]), pa.array([1, 2])),
+        "children[0].children[0].null_count = 1, want 0 for the keys of a map: invalid",
+    ),
+    "null_entry": (
+        lambda: entries(pa.array([1, 2]), pa.array([1, 2]), b"\x01"),
+        "children[0].null_count = 1, want 0 for the entries of a map: invalid",
+    ),
+}
+
+
+@pytest.mark.parametrize("used", [0, 1, 2])
+@pytest.mark.parametrize("make, text", PAIRS.values(), ids=PAIRS)
+def test_maps_with_nulls_are_refused(make, text, used):
+    pairs = make()
+    arrow = buffers(pa.list_(pairs.type), 1, None, int32s(0, used), children=[pairs])
+    with abi.structs() as s, abi.structs() as other:
+        arrow._export_to_c_device(s.addresses[0], other.addresses[1])
+        pa.map_(pa.int64(), pa.int64())._export_to_c(s.addresses[1])
+        releases = abi.count_releases(s.array), abi.count_releases(s.schema)
+        with pytest.raises(golib.GoError, match=re.escape("cdevice: import: ArrowDeviceArray.array." + text)):
+            golib.GoArray._import_from_c_device(*s.addresses, full_validation=True)
+        assert [r.count for r in releases] == [1, 1]
+
+
+def test_pyarrow_ends_the_process_over_a_map_with_null_keys():
+    """Whoever passes on arrays that are not trusted imports them with full validation first."""
+    program = """
+import pyarrow as pa, abi
+pairs = pa.StructArray.from_arrays([pa.array([1, None]), pa.array([1, 2])], names=["key", "value"])
+with abi.structs() as s, abi.structs() as other:
+    pa.ListArray.from_arrays(pa.array([0, 2], pa.int32()), pairs)._export_to_c_device(s.addresses[0], other.addresses[1])
+    pa.map_(pa.int64(), pa.int64())._export_to_c(s.addresses[1])
+    pa.Array._import_from_c_device(*s.addresses)
+"""
+    ended = subprocess.run([sys.executable, "-c", program], cwd=os.path.dirname(__file__), capture_output=True, text=True)
+    assert ended.returncode == -signal.SIGABRT
+    assert "Map array keys array should have no nulls" in ended.stderr
+
+
+# What no element refers to, or only a null does, may be anything.
+ODD = {
+    "text_at_a_null": lambda: buffers(pa.string(), 2, b"\x01", int32s(0, 1, 3), b"a\xff\xff"),
+    "view_at_a_null": lambda: buffers(pa.string_view(), 2, b"\x01", inline_view(b"ok") + int32s(-7, -7, -7, -7)),
+    "view_padding_at_a_null": lambda: buffers(pa.string_view(), 2, b"\x01", inline_view(b"ok") + int32s(1, 1, 1, 1)),
+    "index_at_a_null": lambda: pa.DictionaryArray.from_buffers(
+        pa.dictionary(pa.int8(), pa.string()), 2, [pa.py_buffer(b"\x01"), pa.py_buffer(b"\x00\x63")], pa.array(LETTERS)),
+    "text_between_values": lambda: buffers(pa.string_view(), 2, None, far_view(20, b"xxxx", 0, 0) + far_view(20, b"xxxx", 0, 21), b"x" * 20 + b"\xff" + b"x" * 20),
+    "views_that_share": lambda: buffers(pa.string_view(), 3, None, far_view(40, b"xxxx", 0, 0) * 2 + far_view(20, b"xxxx", 0, 10), b"x" * 40),
+    "null_value_of_a_map": lambda: one_map(entries(pa.array([1, 2]), pa.array([None, 2]))),
+    "map_null": lambda: buffers(pa.map_(pa.int64(), pa.int64()), 2, b"\x01", int32s(0, 1, 2), children=[entries(pa.array([1, 2]), pa.array([3, 4]))]),
+    "runs_too_long": lambda: run_ends(1, 2, 9),
+}
+
+
+@pytest.mark.parametrize("make", ODD.values(), ids=ODD)
+def test_odd_contents_are_accepted_by_both(make):
+    arrow = make()
+    arrow.validate(full=True)
+    with abi.structs() as s, abi.structs() as onward:
+        arrow._export_to_c_device(*s.addresses)
+        with golib.GoArray._import_from_c_device(*s.addresses, full_validation=True) as go:
+            go._export_to_c_device(*onward.addresses)
+            back = pa.Array._import_from_c_device(*onward.addresses)
+    back.validate(full=True)
+    assert back.equals(arrow)
 
 
 @each_corrupted

@@ -13,6 +13,7 @@
 package abi
 
 import (
+	"math"
 	"structs"
 	"unsafe"
 )
@@ -132,14 +133,17 @@ func Slice[T any](addr uintptr, n int) []T {
 }
 
 // String copies the NUL-terminated string at a C address; NULL gives "".
-func String(addr uintptr) string {
+func String(addr uintptr) string { return string(Slice[byte](addr, StringLen(addr, math.MaxInt))) }
+
+// StringLen returns the length of the NUL-terminated string at a C address, or limit where
+// there is no NUL in so many bytes: it reads no more. NULL gives 0.
+func StringLen(addr uintptr, limit int) int {
 	if addr == 0 {
-		return ""
+		return 0
 	}
-	p := (*byte)(Pointer(addr))
-	n := 0
-	for *(*byte)(unsafe.Add(unsafe.Pointer(p), n)) != 0 {
+	p, n := Pointer(addr), 0
+	for n < limit && *(*byte)(unsafe.Add(p, n)) != 0 {
 		n++
 	}
-	return string(unsafe.Slice(p, n))
+	return n
 }

@@ -52,7 +52,7 @@ func cdevice_v0_go_on_next_task(word C.uint64_t, task, metadata C.uintptr_t) C.i
 //export cdevice_v0_go_on_error
 func cdevice_v0_go_on_error(word C.uint64_t, code C.int, message, metadata C.uintptr_t) {
 	ask(word, func(h Handler) int {
-		h.OnError(int(code), abi.String(uintptr(message)), uintptr(metadata))
+		h.OnError(int(code), text(uintptr(message)), uintptr(metadata))
 		return 0
 	})
 }

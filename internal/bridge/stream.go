@@ -4,10 +4,13 @@ package bridge
 import "C"
 
 import (
+	"math"
 	"syscall"
+	"unicode/utf8"
 	"unsafe"
 
 	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/excerpt"
 	"github.com/arrowdevice/arrowdevice/internal/handle"
 )
 
@@ -85,10 +88,19 @@ func CallGetNext(s *abi.ArrowDeviceArrayStream, out *abi.ArrowDeviceArray) int {
 	return int(C.cdevice_v0_call_stream_get_next(streamWords(s), (*C.uint64_t)(unsafe.Pointer(out))))
 }
 
-// CallGetLastError calls get_last_error and copies the text that it returns, which is
-// empty where there is none.
+// CallGetLastError calls get_last_error and copies the text that it returns, as [text]
+// does. It is empty where there is none.
 func CallGetLastError(s *abi.ArrowDeviceArrayStream) string {
-	return abi.String(uintptr(unsafe.Pointer(C.cdevice_v0_call_stream_get_last_error(streamWords(s)))))
+	return text(uintptr(unsafe.Pointer(C.cdevice_v0_call_stream_get_last_error(streamWords(s)))))
+}
+
+// text copies the text of an error of a producer; of one that is longer than 64 KiB the
+// beginning, with a mark that tells its length.
+func text(addr uintptr) string {
+	size := abi.StringLen(addr, math.MaxInt)
+	// The last character is not there whole, perhaps, where the text is cut.
+	beginning := string(abi.Slice[byte](addr, min(size, excerpt.Message+utf8.UTFMax)))
+	return excerpt.Shortened(beginning, size, excerpt.Message)
 }
 
 // CallStreamRelease calls release.
@@ -108,7 +120,7 @@ func CallPlainGetNext(s *abi.ArrowArrayStream, out *abi.ArrowArray) int {
 
 // CallPlainGetLastError calls get_last_error of a plain stream; see [CallGetLastError].
 func CallPlainGetLastError(s *abi.ArrowArrayStream) string {
-	return abi.String(uintptr(unsafe.Pointer(C.cdevice_v0_call_plain_stream_get_last_error(plainWords(s)))))
+	return text(uintptr(unsafe.Pointer(C.cdevice_v0_call_plain_stream_get_last_error(plainWords(s)))))
 }
 
 // CallPlainStreamRelease calls release of a plain stream.

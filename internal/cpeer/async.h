@@ -36,7 +36,7 @@ struct cpeer_consumer {
   struct ArrowAsyncTask tasks[CPEER_MANY];
   int released;
   int error_code;
-  char error_message[512];
+  char error_message[1 << 17];
   int error_has_metadata;
   int32_t device_type;
   struct ArrowSchema schema;

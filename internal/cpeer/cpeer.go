@@ -63,7 +63,7 @@ func IsPinned(addr uintptr) (pinned bool) {
 // Node describes an array as a C program would; see [NewTree].
 type Node struct {
 	Length, NullCount int64
-	Buffers           []uintptr // at most 3
+	Buffers           []uintptr // at most 4
 	Children          []Node
 }
 

@@ -29,7 +29,7 @@ struct cpeer_node {
   int64_t length;
   int64_t null_count;
   int64_t n_buffers;
-  const void* buffers[3];
+  const void* buffers[4];
   int64_t n_children;
   const struct cpeer_node* children; /* siblings, one after the other */
 };

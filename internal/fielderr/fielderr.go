@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow"
+
+	"github.com/arrowdevice/arrowdevice/internal/excerpt"
 )
 
 // The values of Error.Op.
@@ -25,6 +27,13 @@ var ErrReleased = fmt.Errorf("%w: already released", arrow.ErrInvalid)
 // string gets.
 type Text string
 
+// How many bytes of each part an error prints: words of ours beside a little input, and a path
+// as deep as trees may be.
+const (
+	longest     = 1000
+	longestPath = 4000
+)
+
 // NULL is the Got of a pointer that should not be NULL.
 const NULL Text = "NULL"
 
@@ -38,7 +47,7 @@ type Error struct {
 	Err   error  // the kind of error, such as one that wraps arrow.ErrInvalid
 }
 
-// Error prints
+// Error prints the fields, with at most 100 bytes of a string that Got or Want is:
 //
 //	cdevice: import: ArrowSchema.children[2].format = "w3", want "w:<bytes>": invalid
 func (e *Error) Error() string {
@@ -46,7 +55,7 @@ func (e *Error) Error() string {
 	b.WriteString("cdevice: ")
 	b.WriteString(e.Op)
 	b.WriteString(": ")
-	b.WriteString(e.Field)
+	b.WriteString(excerpt.Cut(e.Field, longestPath))
 	if e.Got != nil {
 		b.WriteString(" = ")
 		b.WriteString(text(e.Got))
@@ -57,7 +66,7 @@ func (e *Error) Error() string {
 	}
 	if e.Err != nil {
 		b.WriteString(": ")
-		b.WriteString(e.Err.Error())
+		b.WriteString(excerpt.Cut(e.Err.Error(), longest))
 	}
 	return b.String()
 }
@@ -65,11 +74,18 @@ func (e *Error) Error() string {
 // Unwrap returns the kind of error, for errors.Is.
 func (e *Error) Unwrap() error { return e.Err }
 
-// text quotes a string, so that an empty one and one with odd bytes can be read,
-// and prints anything else as fmt does.
+// text prints a Got or Want. A string is input: it is quoted, so that an empty one and one
+// with odd bytes can be read. Nothing is printed at any length.
 func text(v any) string {
-	if s, ok := v.(string); ok {
-		return fmt.Sprintf("%q", s)
+	switch v := v.(type) {
+	case string:
+		return excerpt.Quote(v)
+	case Text:
+		return excerpt.Cut(string(v), longest)
+	case arrow.DataType:
+		return string(Type(v))
+	case *arrow.Schema:
+		return string(Schema(v))
 	}
-	return fmt.Sprint(v)
+	return excerpt.Cut(fmt.Sprint(v), longest)
 }

@@ -3,6 +3,7 @@ package fielderr_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -58,5 +59,60 @@ func TestUnwrapReachesTheSentinel(t *testing.T) {
 	var fe *fielderr.Error
 	if !errors.As(err, &fe) || fe.Field != "ArrowSchema" {
 		t.Errorf("errors.As does not find the field of %v", err)
+	}
+}
+
+// No part of an error is printed at any length, and a type not even made.
+func TestErrorTextIsBounded(t *testing.T) {
+	long := strings.Repeat("ä", 1e6)
+	fields := make([]arrow.Field, 100_000)
+	for i := range fields {
+		fields[i] = arrow.Field{Name: fmt.Sprint("column ", i), Type: arrow.Null}
+	}
+	wide := arrow.StructOf(fields...)
+	doubled := arrow.DataType(arrow.PrimitiveTypes.Int8)
+	for range 60 {
+		doubled = arrow.StructOf(arrow.Field{Name: "a", Type: doubled}, arrow.Field{Name: "b", Type: doubled})
+	}
+	named := arrow.ListOfField(arrow.Field{Name: long, Type: arrow.Null})
+	noted := arrow.Field{Name: "x", Type: arrow.Null, Metadata: arrow.MetadataFrom(map[string]string{"k": long})}
+	for _, c := range []struct {
+		name string
+		err  fielderr.Error
+		want string
+	}{
+		{"got", fielderr.Error{Field: "x", Got: long}, `x = "` + long[:100] + `"... (2000000 bytes)`},
+		{"want", fielderr.Error{Field: "x", Want: fielderr.Text(long)}, "x, want " + long[:1000] + "... (2000000 bytes)"},
+		{"field", fielderr.Error{Field: long}, long[:4000] + "... (2000000 bytes)"},
+		{"err", fielderr.Error{Field: "x", Err: errors.New(long)}, "x: " + long[:1000] + "... (2000000 bytes)"},
+		{"a long list", fielderr.Error{Field: "x", Got: make([]int, 1e5)}, ""},
+		{"a wide struct", fielderr.Error{Field: "x", Got: wide, Want: arrow.ListOf(wide)}, "x = struct<100000 fields>, want list<...>"},
+		{"a deep struct", fielderr.Error{Field: "x", Got: doubled}, "x = struct<2 fields>"},
+		{"a union", fielderr.Error{Field: "x", Got: arrow.SparseUnionOf([]arrow.Field{{Name: long, Type: arrow.Null}}, []int8{5})}, "x = sparse_union<1 fields>"},
+		{"a long name", fielderr.Error{Field: "x", Got: named}, "x = list<...>"},
+		{"metadata", fielderr.Error{Field: "x", Got: arrow.ListOfField(noted)}, "x = list<...>"},
+		{"a zone", fielderr.Error{Field: "x", Got: &arrow.TimestampType{TimeZone: long}}, "x = timestamp<...>"},
+		{"a dictionary", fielderr.Error{Field: "x", Got: &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: named}}, "x = dictionary<...>"},
+		{"run ends", fielderr.Error{Field: "x", Got: arrow.RunEndEncodedOf(arrow.PrimitiveTypes.Int16, named)}, "x = run_end_encoded<...>"},
+		{"no type below", fielderr.Error{Field: "x", Got: &arrow.MapType{}}, "x = *arrow.MapType"},
+		{"a schema", fielderr.Error{Field: "x", Got: arrow.NewSchema(fields, nil)}, "x = a schema of 100000 fields"},
+		{"a schema's metadata", fielderr.Error{Field: "x", Got: arrow.NewSchema(nil, &noted.Metadata)}, "x = a schema of 0 fields"},
+		{"a schema with a long name", fielderr.Error{Field: "x", Got: arrow.NewSchema([]arrow.Field{named.ElemField()}, nil)}, "x = a schema of 1 fields"},
+		{"a small schema", fielderr.Error{Field: "x", Got: arrow.NewSchema([]arrow.Field{{Name: "a", Type: arrow.Null}}, nil)}, "x = schema:\n  fields: 1\n    - a: type=null"},
+		{"a small type", fielderr.Error{Field: "x", Got: arrow.ListOf(arrow.PrimitiveTypes.Int8)}, "x = list<item: int8, nullable>"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.err.Op = fielderr.Import
+			got := c.err.Error()
+			if c.want != "" && got != "cdevice: import: "+c.want {
+				t.Errorf("got  %.200s\nwant %.200s", got, c.want)
+			}
+			if len(got) > 5000 {
+				t.Errorf("a text of %d bytes", len(got))
+			}
+			if allocs := testing.AllocsPerRun(1, func() { _ = c.err.Error() }); allocs > 200 && c.want != "" {
+				t.Errorf("%v allocations", allocs)
+			}
+		})
 	}
 }

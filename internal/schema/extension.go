@@ -83,7 +83,7 @@ func deserialize(registered arrow.ExtensionType, storage arrow.DataType, data st
 		return nil, errors.New("no type from Deserialize")
 	}
 	if !sameLayout(ext.StorageType(), storage) {
-		return nil, fmt.Errorf("storage %v from Deserialize for %v", ext.StorageType(), storage)
+		return nil, fmt.Errorf("storage %v from Deserialize for %v", fielderr.Type(ext.StorageType()), fielderr.Type(storage))
 	}
 	return ext, nil
 }

@@ -26,6 +26,8 @@ type format struct {
 	// such as a decimal of 99 digits. An export reads back what it wrote, so
 	// that read is the one place that knows the bounds.
 	reread bool
+
+	indices bool // a dictionary's may be of the type: set by init
 }
 
 // parts is what a type is read from. The number of children is right already,
@@ -127,10 +129,17 @@ var (
 	byKey  = map[key]*format{}
 )
 
+// maxHead is how long a format is, up to its parameters.
+const maxHead = 4
+
 func init() {
 	for i := range formats {
 		f := &formats[i]
 		byText[f.text] = f
+		f.indices = !isNil(f.types[0]) && arrow.IsInteger(f.types[0].ID()) // unions have nil for an example
+		if len(f.text) > maxHead {
+			panic("schema: a format longer than maxHead: " + f.text)
+		}
 		for _, dt := range f.types {
 			byKey[keyOf(dt)] = f
 		}

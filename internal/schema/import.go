@@ -8,6 +8,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
+	"github.com/arrowdevice/arrowdevice/internal/excerpt"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
 
@@ -45,7 +46,9 @@ func consume[T any](s *abi.ArrowSchema, read func(*reader) (T, error)) (result T
 		return result, finish(fielderr.Import, released())
 	}
 	defer release(s)
-	result, err = read(&reader{nodes: maxNodes - 1, text: maxText})
+	if err = checkSize(s); err == nil {
+		result, err = read(&reader{nodes: maxNodes - 1, text: maxText})
+	}
 	return result, finish(fielderr.Import, err)
 }
 
@@ -71,7 +74,7 @@ func (r *reader) field(s *abi.ArrowSchema, depth int) (f arrow.Field, err error)
 		return f, err
 	}
 	if row.children != anyNumber && s.NChildren != int64(row.children) {
-		return f, invalid(".n_children", s.NChildren, fielderr.Text(fmt.Sprintf("%d for format %q", row.children, text)))
+		return f, invalid(".n_children", s.NChildren, fielderr.Text(fmt.Sprintf("%d for format %s", row.children, excerpt.Quote(text))))
 	}
 	if f.Name, err = r.name(s); err != nil {
 		return f, err
@@ -189,9 +192,9 @@ func (r *reader) string(field string, addr uintptr) (string, error) {
 	if addr == 0 {
 		return "", invalid(field, fielderr.NULL, fielderr.Text("a string"))
 	}
-	s := abi.String(addr)
-	if r.text -= len(s) + 1; r.text < 0 {
+	size := abi.StringLen(addr, r.text) // there may be no end
+	if r.text -= size + 1; r.text < 0 {
 		return "", invalid(field, nil, littleText)
 	}
-	return s, nil
+	return string(abi.Slice[byte](addr, size)), nil
 }

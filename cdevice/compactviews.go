@@ -1,0 +1,128 @@
+package cdevice
+
+import (
+	"fmt"
+
+	"github.com/apache/arrow-go/v18/arrow"
+
+	"github.com/arrowdevice/arrowdevice/internal/abi"
+)
+
+// The cut of arrays whose elements say where they lie: list views and views.
+
+// cutListView takes the part of the child between the first and the last element
+// that any list uses, and moves the lists' offsets into it.
+func cutListView[T offsetInt](c *compactor, n *node, out *compact) error {
+	offsets, offsetsPart := makePart[T](n.length)
+	sizes, sizesPart := makePart[T](n.length)
+	var r span
+	if n.length > 0 {
+		srcOffsets, srcSizes := values[T](n, 1, n.length), values[T](n, 2, n.length)
+		valid := c.isValid(n)
+		err := c.pace.parts(len(srcOffsets), func(from, to int) error {
+			for i := from; i < to; i++ {
+				if !valid(i) || srcSizes[i] == 0 {
+					continue
+				}
+				if err := checkListView(i, srcOffsets[i], srcSizes[i], n.children[0].length); err != nil {
+					return err
+				}
+				r.add(int64(srcOffsets[i]), int64(srcOffsets[i])+int64(srcSizes[i]))
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		err = c.pace.parts(len(srcOffsets), func(from, to int) error {
+			for i := from; i < to; i++ {
+				if valid(i) && srcSizes[i] != 0 {
+					offsets[i], sizes[i] = srcOffsets[i]-T(r.first), srcSizes[i]
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	out.parts = append(out.parts, offsetsPart, sizesPart)
+	return c.children(n, r.first, r.last, out)
+}
+
+// span is the smallest range that covers the ranges added to it.
+type span struct{ first, last int64 }
+
+func (s *span) add(i, j int64) {
+	if s.first == s.last {
+		s.first, s.last = i, j
+		return
+	}
+	s.first, s.last = min(s.first, i), max(s.last, j)
+}
+
+// views takes the part of each data buffer between the first and the last byte
+// that any view uses, and leaves out the buffers that none does.
+func (c *compactor) views(n *node, out *compact) error {
+	dst, part := makePart[arrow.ViewHeader](n.length)
+	out.parts = append(out.parts, part)
+	if n.length == 0 {
+		return nil
+	}
+	src := values[arrow.ViewHeader](n, 1, n.length)
+	sizes := abi.Slice[int64](n.buffers[len(n.buffers)-1], len(n.buffers)-3)
+	used := make([]span, len(sizes))
+	valid := c.isValid(n)
+	err := c.pace.parts(len(src), func(from, to int) error {
+		for i := from; i < to; i++ {
+			if !valid(i) {
+				continue
+			}
+			dst[i] = src[i]
+			if err := c.checkView(n, &src[i], sizes); err != nil {
+				return within(fmt.Sprintf("views[%d]", i), err)
+			}
+			if v := &src[i]; !v.IsInline() {
+				used[v.BufferIndex()].add(int64(v.BufferOffset()), int64(v.BufferOffset())+int64(v.Len()))
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	index := make([]int32, len(sizes))
+	next := int32(0)
+	for k, r := range used {
+		if r.last > r.first {
+			index[k] = next
+			next++
+			out.parts = append(out.parts, taken(n.buffers[2+k]+uintptr(r.first), r.last-r.first))
+		}
+	}
+	return c.pace.parts(len(dst), func(from, to int) error {
+		for i := from; i < to; i++ {
+			if v := &dst[i]; !v.IsInline() {
+				v.SetIndexOffset(index[v.BufferIndex()], v.BufferOffset()-int32(used[v.BufferIndex()].first))
+			}
+		}
+		return nil
+	})
+}
+
+// isValid is isValid, without looking at a bitmap that says what is known.
+func (c *compactor) isValid(n *node) func(i int) bool {
+	if c.remote && n.nulls == 0 {
+		return func(int) bool { return true }
+	}
+	return isValid(n)
+}
+
+// checkView checks where a view points, and its prefix, if the data can be read.
+func (c *compactor) checkView(n *node, v *arrow.ViewHeader, sizes []int64) error {
+	if c.remote {
+		return checkView(v, sizes)
+	}
+	_, err := viewValue(n, v, sizes)
+	return err
+}

@@ -1,0 +1,168 @@
+package cdevice_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/cdata"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
+)
+
+// Imports that fail with ReleaseWith, whose function releases later: the caller's struct is
+// the caller's again as soon as the import has returned.
+
+// later is a ReleaseWith that keeps the releases until run.
+type later struct{ pending []func() }
+
+func (l *later) option() cdevice.ImportOption {
+	return cdevice.ReleaseWith(func(release func()) { l.pending = append(l.pending, release) })
+}
+
+// run calls the pending releases, of which there must be one.
+func (l *later) run(t *testing.T) {
+	t.Helper()
+	if assert.Len(t, l.pending, 1, "releases") {
+		l.pending[0]()
+	}
+	l.pending = nil
+}
+
+func TestFailedImportMovesTheStruct(t *testing.T) {
+	full := cdevice.WithFullValidation(context.Background())
+	damage := func(f *foreignArray) { f.base.NBuffers++ }
+	corrupt := func(f *foreignArray) { valuesAt[int32](f.base, 1)[0] = -1 }
+	none := func(*foreignArray) {}
+	known := func(_ *testing.T, f *foreignArray, opts []cdevice.ImportOption) (imported, error) {
+		return f.importKnown(opts...)
+	}
+	for name, row := range map[string]struct {
+		set  func(f *foreignArray)
+		do   func(t *testing.T, f *foreignArray, opts []cdevice.ImportOption) (imported, error)
+		opts []cdevice.ImportOption
+	}{
+		"struct, with a C schema": {damage, func(t *testing.T, f *foreignArray, opts []cdevice.ImportOption) (imported, error) {
+			return f.importWith(f.newSchema(t), opts...)
+		}, nil},
+		"struct":   {damage, known, nil},
+		"contents": {corrupt, known, []cdevice.ImportOption{full}},
+		"device":   {none, known, []cdevice.ImportOption{cdevice.WithDevice(unregistered{device.Host()})}},
+		"schema": {none, func(t *testing.T, f *foreignArray, opts []cdevice.ImportOption) (imported, error) {
+			s := f.newSchema(t)
+			cdevice.ReleaseCArrowSchema(s)
+			return f.importWith(s, opts...)
+		}, nil},
+		"a plain struct": {damage, func(_ *testing.T, f *foreignArray, opts []cdevice.ImportOption) (imported, error) {
+			plain := (*cdata.CArrowArray)(abi.Pointer(addressOf(&f.device.Array)))
+			if f.schema != nil {
+				return orNil(cdevice.ImportPlainRecordBatchWithSchema(plain, f.schema, opts...))
+			}
+			return orNil(cdevice.ImportPlainArrayWithType(plain, f.field.Type, opts...))
+		}, nil},
+		"no type": {none, func(_ *testing.T, f *foreignArray, opts []cdevice.ImportOption) (imported, error) {
+			if f.schema != nil {
+				return orNil(cdevice.ImportRecordBatchWithSchema(f.device, nil, opts...))
+			}
+			return orNil(cdevice.ImportArrayWithType(f.device, nil, opts...))
+		}, nil},
+		"an option panics":                     {none, panickingOption, []cdevice.ImportOption{optionThatPanics[cdevice.ImportOption]()}},
+		"an option panics after another error": {damage, panickingOption, []cdevice.ImportOption{optionThatPanics[cdevice.ImportOption]()}},
+	} {
+		for _, w := range []way{asArray, asBatch} {
+			t.Run(name+"/"+string(w), func(t *testing.T) {
+				checkLeaks(t)
+				f := foreignCase(t, "utf8", w)
+				defer f.free()
+				row.set(f)
+				var l later
+				before := cdevice.ReadStats()
+				got, err := row.do(t, f, append([]cdevice.ImportOption{l.option()}, row.opts...))
+				assert.Nil(t, got)
+				assert.Error(t, err)
+				assertReleased(t, f, 0)
+				assert.Equal(t, before.ImportedArrays+1, cdevice.ReadStats().ImportedArrays, "until it is released")
+				if t.Failed() {
+					return // the release may be through the caller's memory
+				}
+				*f.device = *garbageArray()
+				l.run(t)
+				assert.Equal(t, []int64{1, 0}, f.counts)
+				assert.Equal(t, *garbageArray(), *f.device, "the caller's memory")
+			})
+		}
+	}
+}
+
+// panickingOption imports with an option that panics, and returns the panic.
+func panickingOption(_ *testing.T, f *foreignArray, opts []cdevice.ImportOption) (got imported, err error) {
+	defer func() { err, _ = recover().(error) }()
+	return f.importKnown(opts...)
+}
+
+// The struct of get_next is used again.
+func TestRefusedArrayOfAStreamIsMoved(t *testing.T) {
+	for name, change := range map[string]func(*abi.ArrowDeviceArray){
+		"device type": func(a *abi.ArrowDeviceArray) { a.DeviceType = 12 },
+		"buffers":     func(a *abi.ArrowDeviceArray) { a.Array.NBuffers = 2 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			checkLeaks(t)
+			s := newScript(t, numbered(t, 1)...)
+			next := s.getNext
+			var given *abi.ArrowDeviceArray
+			s.getNext = func(call int, out *abi.ArrowDeviceArray) int {
+				code := next(call, out)
+				change(out)
+				given = out
+				return code
+			}
+			var l later
+			r, err := cdevice.ImportRecordReader(s.stream, l.option())
+			require.NoError(t, err)
+			assert.False(t, r.Next())
+			assert.Error(t, r.Err())
+			require.Zero(t, given.Array.Release)
+			*given = *garbageArray()
+			exported := cdevice.ReadStats().ExportedArrays
+			l.run(t)
+			assert.Equal(t, exported-1, cdevice.ReadStats().ExportedArrays)
+			r.Release()
+			l.run(t) // the stream's
+		})
+	}
+}
+
+func TestRefusedArrayOfAnAsyncTaskIsMoved(t *testing.T) {
+	var l later
+	p := consumed(t, soon(t), cdevice.AsyncOptions{Import: []cdevice.ImportOption{l.option()}})
+	task := p.task(0)
+	p.schema = arrow.NewSchema([]arrow.Field{p.schema.Field(0), p.schema.Field(0)}, nil)
+	require.Zero(t, p.begin())
+	require.Zero(t, p.Send(task, nil))
+	_, err := p.all()
+	assert.ErrorContains(t, err, "n_children = 1, want 2")
+	l.run(t)
+	p.Release()
+}
+
+// A callback that is written in Go, as cdata's, may pass the struct to C: it must not stand in
+// the caller's object, where Go pointers may be.
+func TestDiscardedStructStandsAlone(t *testing.T) {
+	rec := outsideTheHeap(t)
+	holder := &struct {
+		arr cdevice.CArrowDeviceArray
+		ptr *int
+	}{ptr: new(int)}
+	holder.arr.DeviceID, holder.arr.DeviceType = -1, int32(device.CPU)
+	cdata.ExportArrowRecordBatch(rec, (*cdata.CArrowArray)(abi.Pointer(addressOf(&holder.arr.Array))), nil)
+	assert.NotPanics(t, func() {
+		_, err := cdevice.ImportRecordBatchWithSchema(&holder.arr, nil)
+		assert.Error(t, err)
+	})
+	assert.Zero(t, holder.arr.Array.Release)
+}
