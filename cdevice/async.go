@@ -71,6 +71,9 @@ type AsyncStream struct{ c *consumer }
 // producer has told its end, has ended before. The stream is owned by the caller, who calls Close. A handler that is never
 // handed over is released with [ReleaseCArrowAsyncDeviceStreamHandler], before Close.
 //
+// With a nil ctx the stream has ended with an error, which All and Schema return; the handler is filled
+// all the same. A nil handler panics: there is nothing to hand to a producer.
+//
 // https://arrow.apache.org/docs/format/CDeviceDataInterface.html#the-arrowasyncdevicestreamhandler-structure
 func NewAsyncStream(ctx context.Context, handler *CArrowAsyncDeviceStreamHandler, opts AsyncOptions) *AsyncStream {
 	if handler == nil {
@@ -80,12 +83,20 @@ func NewAsyncStream(ctx context.Context, handler *CArrowAsyncDeviceStreamHandler
 		opts.QueueSize = 4
 	}
 	opts.QueueSize = min(opts.QueueSize, maxQueue)
+	if err := checkContext(opRead, ctx); err != nil {
+		s := &AsyncStream{newConsumer(context.Background(), handler, opts)}
+		s.c.stop(err)
+		return s
+	}
 	return &AsyncStream{newConsumer(ctx, handler, opts)}
 }
 
 // Schema returns the schema of all batches. It waits until the producer has given it, or
 // the stream has ended without, or ctx is done.
 func (s *AsyncStream) Schema(ctx context.Context) (*arrow.Schema, error) {
+	if err := checkContext(opRead, ctx); err != nil {
+		return nil, err
+	}
 	select {
 	case <-s.c.known: // also when ctx is done
 	default:

@@ -60,7 +60,6 @@ func TestAsyncProducerReportsWhatGoesWrongAndReleases(t *testing.T) {
 		"a panic":                       {r: fails(1, func(func(*cdevice.RecordBatch, error) bool) { panic("lost it") }), tasks: 1, code: syscall.EIO, text: "panic: lost it"},
 		"a goroutine that ends":         {r: fails(1, func(func(*cdevice.RecordBatch, error) bool) { runtime.Goexit() }), tasks: 1, code: syscall.EIO, text: "goroutine"},
 		"a reader that ends its caller": {r: exiting(t, rec), tasks: 0, code: syscall.EIO, text: "ended its goroutine"},
-		"no reader":                     {tasks: -1, code: syscall.EINVAL, text: "RecordReader: invalid: already released"},
 		"a released reader":             {r: gone, tasks: -1, code: syscall.EINVAL, text: "RecordReader: invalid: already released"},
 		"an ended context":              {ctx: ended, r: repeated(t, rec, 1), tasks: 0, code: syscall.ECANCELED, text: "context canceled"},
 		"a late context":                {ctx: late, r: repeated(t, rec, 1), tasks: 0, code: syscall.ETIMEDOUT, text: "deadline"},
@@ -72,8 +71,10 @@ func TestAsyncProducerReportsWhatGoesWrongAndReleases(t *testing.T) {
 			defer with.Release()
 			yield(with, nil)
 		}), tasks: 1, code: syscall.EINVAL, text: "RecordBatch.metadata.n = 65537"},
-		"an option that panics": {r: repeated(t, rec, 1), opts: cdevice.AsyncProducerOptions{Export: []cdevice.ExportOption{nil}},
-			tasks: -1, code: syscall.EIO, text: "nil pointer"},
+		"an option that panics": {r: repeated(t, rec, 1), opts: cdevice.AsyncProducerOptions{Export: []cdevice.ExportOption{optionThatPanics[cdevice.ExportOption]()}},
+			tasks: -1, code: syscall.EIO, text: "an option panics"},
+		"an option that is given nil": {r: repeated(t, rec, 1), opts: cdevice.AsyncProducerOptions{Export: []cdevice.ExportOption{cdevice.ForHost(noCtx)}},
+			tasks: -1, code: syscall.EINVAL, text: "ForHost = nil"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if row.ctx == nil {

@@ -108,6 +108,6 @@ func TestAsyncProducerRefusesANilContext(t *testing.T) {
 	//lint:ignore SA1012 this is the mistake
 	err := cdevice.ExportAsync(nil, repeated(t, twoColumns(t), 1), c.Handler(), cdevice.AsyncProducerOptions{})
 	assert.ErrorIs(t, err, arrow.ErrInvalid)
-	assert.EqualError(t, err, "cdevice: export: context = nil, want a context: invalid")
+	assert.EqualError(t, err, "cdevice: export: ctx = nil, want a context: invalid")
 	assert.Equal(t, []cpeer.Event{cpeer.Release}, c.Events())
 }

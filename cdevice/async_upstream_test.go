@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/device"
 )
 
 // arrow-go's cdata (v18.8) as the other side of an asynchronous stream. Its own defects set
@@ -203,6 +204,9 @@ func TestAsyncErrorToCdata(t *testing.T) {
 
 func TestAsyncErrorBeforeTheSchemaToCdata(t *testing.T) {
 	settles(t)
-	s := theirStream(t, background, nil, cdevice.AsyncProducerOptions{})
+	gone, err := cdevice.WrapRecordReader(newGiven(t).arrowReader(), device.Host())
+	require.NoError(t, err)
+	gone.Release()
+	s := theirStream(t, background, gone, cdevice.AsyncProducerOptions{})
 	assert.ErrorContains(t, s.Err, "RecordReader")
 }

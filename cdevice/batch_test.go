@@ -15,6 +15,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/cpeer"
+	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
 
 // twoColumns is released at the end of the test.
@@ -331,7 +332,6 @@ func TestImportRefusesTypesThatCannotBe(t *testing.T) {
 		dt   arrow.DataType
 		want error
 	}{
-		"nil":          {nil, arrow.ErrInvalid},
 		"zero map":     {&arrow.MapType{}, arrow.ErrInvalid},
 		"nested by 70": {deep, arrow.ErrInvalid},
 	} {
@@ -355,4 +355,16 @@ func TestImportNamesTheColumnWhoseTypeCannotBe(t *testing.T) {
 	_, err := cdevice.ImportRecordBatchWithSchema(in, schema)
 	assert.ErrorIs(t, err, arrow.ErrInvalid)
 	assert.ErrorContains(t, err, "cdevice: import: schema.field[1].type: invalid: the data type panics")
+}
+
+// Which argument is missing is said.
+func TestWrapNamesTheMissingArgument(t *testing.T) {
+	rec := array.NewRecordBatch(arrow.NewSchema(nil, nil), nil, 0)
+	defer rec.Release()
+	_, err := cdevice.Wrap(nil, device.Host())
+	assert.EqualError(t, err, "cdevice: wrap: RecordBatch = nil, want a record batch of arrow-go: invalid")
+	_, err = cdevice.Wrap(rec, nil)
+	assert.EqualError(t, err, "cdevice: wrap: device = nil, want the device that the memory lives on: invalid")
+	_, err = cdevice.Wrap(rec, (*cudaalloc.Device)(nil))
+	assert.EqualError(t, err, "cdevice: wrap: device = nil, want the device that the memory lives on: invalid")
 }

@@ -6,6 +6,9 @@ import "context"
 // copy of it has, without alignment. Where the sizes are on a device, they are read, all
 // at once, after the batch's event; ctx ends that wait.
 func (b *RecordBatch) NumBytes(ctx context.Context) (int64, error) {
+	if err := checkContext(opRead, ctx); err != nil {
+		return 0, err
+	}
 	if !b.refs.Alive() {
 		return 0, readReleased("RecordBatch")
 	}
@@ -14,6 +17,9 @@ func (b *RecordBatch) NumBytes(ctx context.Context) (int64, error) {
 
 // NumBytes is how many bytes the elements have; see [RecordBatch.NumBytes].
 func (a *Array) NumBytes(ctx context.Context) (int64, error) {
+	if err := checkContext(opRead, ctx); err != nil {
+		return 0, err
+	}
 	if !a.refs.Alive() {
 		return 0, readReleased("Array")
 	}

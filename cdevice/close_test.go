@@ -302,11 +302,11 @@ func TestCloseWithoutAContext(t *testing.T) {
 	r := unending(t, nil)
 	var none context.Context
 	err := r.Close(none)
-	assert.EqualError(t, err, "cdevice: close: context = nil, want a context: invalid")
+	assert.EqualError(t, err, "cdevice: close: ctx = nil, want a context: invalid")
 	assert.ErrorIs(t, err, arrow.ErrInvalid)
 	assert.True(t, r.Next(), "nothing was closed")
 	_, err = r.CopyTo(none, device.Host())
-	assert.EqualError(t, err, "cdevice: copy: context = nil, want a context: invalid")
+	assert.EqualError(t, err, "cdevice: copy: ctx = nil, want a context: invalid")
 	r.Release()
 }
 

@@ -12,10 +12,13 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 )
 
-// CopyOption changes how a copy is made.
+// CopyOption changes how a copy is made. See [ExportOption] for nil.
 type CopyOption func(*copyOptions)
 
-type copyOptions struct{ stream device.Stream }
+type copyOptions struct {
+	nilOption
+	stream device.Stream
+}
 
 // OnStream makes the copy part of the work of s, a stream of the device that is
 // copied to or from: of another one, it is an error that wraps arrow.ErrInvalid. The copy
@@ -28,18 +31,24 @@ type copyOptions struct{ stream device.Stream }
 // does not wait where the host can read the memory, which holds for page-locked memory: its
 // offsets must be there when the copy is called, or be covered by the batch's event.
 func OnStream(s device.Stream) CopyOption {
-	return func(o *copyOptions) { o.stream = s }
+	return func(o *copyOptions) {
+		o.stream = s
+		o.need(opCopy, "OnStream", s, "a stream")
+	}
 }
 
 // streamOf returns the stream that the options name, or nil.
 func streamOf(opts []CopyOption) device.Stream {
 	var o copyOptions
-	for _, opt := range opts {
-		if opt != nil {
-			opt(&o)
-		}
-	}
+	apply(&o, opts)
 	return o.stream
+}
+
+// checkCopyOptions returns the error of an option that was given nil.
+func checkCopyOptions(opts []CopyOption) error {
+	var o copyOptions
+	apply(&o, opts)
+	return o.err
 }
 
 // waitForStream makes work on s from now on wait for the work enqueued on before, which may
@@ -117,13 +126,16 @@ func arrayName(int) string { return "array" }
 func copyToHost(ctx context.Context, owner *memoryOwner, at place, nodes []node, name func(int) string,
 	mem memory.Allocator, opts []CopyOption,
 ) ([]arrow.Array, error) {
+	if err := checkContext(opCopy, ctx); err != nil {
+		return nil, err
+	}
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("cdevice: read: %w", err)
 	}
 	if err := checkOnStream(opts, at, at); err != nil {
 		return nil, err
 	}
-	if mem == nil {
+	if isNil(mem) {
 		mem = memory.DefaultAllocator
 	}
 	if s := streamOf(opts); s != nil && at.hostReadable() {

@@ -20,7 +20,10 @@ import (
 // What does not fit is an error that names the column and wraps arrow.ErrNotImplemented.
 // The memory must be CUDA's: device, managed or page-locked memory.
 func ForCuDF(ctx context.Context) ExportOption {
-	return func(o *exportOptions) { o.ctx, o.cuDF = ctx, true }
+	return func(o *exportOptions) {
+		o.ctx, o.cuDF = ctx, true
+		o.need(opExport, "ForCuDF", ctx, "a context")
+	}
 }
 
 // fitCuDF returns the trees as libcudf wants them. The owner is retained.

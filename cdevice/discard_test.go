@@ -70,8 +70,8 @@ func TestFailedImportMovesTheStruct(t *testing.T) {
 			}
 			return orNil(cdevice.ImportArrayWithType(f.device, nil, opts...))
 		}, nil},
-		"an option panics":                     {none, panickingOption, []cdevice.ImportOption{nil}},
-		"an option panics after another error": {damage, panickingOption, []cdevice.ImportOption{nil}},
+		"an option panics":                     {none, panickingOption, []cdevice.ImportOption{optionThatPanics[cdevice.ImportOption]()}},
+		"an option panics after another error": {damage, panickingOption, []cdevice.ImportOption{optionThatPanics[cdevice.ImportOption]()}},
 	} {
 		for _, w := range []way{asArray, asBatch} {
 			t.Run(name+"/"+string(w), func(t *testing.T) {

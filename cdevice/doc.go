@@ -60,18 +60,28 @@
 // without touching their memory. [WrapArray], [ExportArray] and [ImportArray] do
 // for one array what the functions above do for a batch. Consumers with needs of
 // their own get them by [ForHost], [ForCuDF] and [Synchronized]; producers by
-// [ReleaseWithGIL] and [ReleaseWith]; input that is not trusted
-// is imported with [WithFullValidation].
+// [ReleaseWithGIL], [ReleaseWith] and [ReleaseAfterEvent]; input that is not trusted
+// is imported with [WithFullValidation], unified memory of a GPU that the host reads with
+// [AssumeHostReadable].
 //
 // # Ownership
 //
 // Import always consumes the C structs that it is given: moved on success,
-// released on failure. Export writes its output structs only on success. A batch
+// released on failure. Export writes its output structs only on success, over whatever they hold: a
+// struct that was not released is lost. A batch
 // is reference counted and starts with one reference; everything made from it
 // (slices, columns, host views, exported structs) keeps the memory alive on its
 // own. The producer's release callback runs exactly once, when the last user is
 // gone, on the thread of that user; where work of a device may be using the memory, after
 // that work, on a goroutine of the device's.
+//
+// # Nil
+//
+// An argument that is nil, or an interface that holds a nil pointer, is an error that names the
+// argument and wraps arrow.ErrInvalid: contexts, batches, readers, devices, streams, schemas and
+// functions. May be nil: an allocator (arrow-go's default), outSchema (no schema is exported), stop of
+// [NewRecordReaderFunc], a struct that a Release function is given, and an option in a list, which
+// does nothing. An option that is given nil is an error of the function that it is passed to.
 //
 // # What costs what
 //

@@ -86,8 +86,8 @@ func (r *reader[T]) releaseThen(f func()) {
 
 // close ends the stream, and waits until the source is not in use any more, or ctx is done.
 func (r *reader[T]) close(ctx context.Context) error {
-	if ctx == nil {
-		return invalid(opClose, "context", "nil", "a context")
+	if err := checkContext(opClose, ctx); err != nil {
+		return err
 	}
 	r.endWith(fieldError(opRead, "reader", nil, nil, errClosed))
 	r.over.Store(true)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 
+	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/excerpt"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
@@ -21,6 +22,8 @@ type FieldError = fielderr.Error
 // ErrReleased says that a C struct, a batch or an array was used after its
 // release. It wraps arrow.ErrInvalid.
 var ErrReleased = fielderr.ErrReleased
+
+var errNotLocked = fmt.Errorf("%w: a GPU must not use the address", device.ErrNotSupported)
 
 var errTooDeep = fmt.Errorf("%w: nested deeper than %d", arrow.ErrInvalid, maxDepth)
 

@@ -1,3 +1,5 @@
+//go:build cgo
+
 package cdevice
 
 import (
@@ -22,7 +24,8 @@ import (
 // it, on any thread; children may be moved out and outlive their parent. The
 // batch stays the caller's, and can be exported any number of times.
 //
-// It writes *out and *outSchema only on success; they may hold anything before.
+// It writes *out and *outSchema only on success, and does not look at what they held: a struct that was
+// not released is overwritten and lost.
 //
 // Errors wrap [ErrReleased] for a batch that was released, arrow.ErrInvalid or
 // arrow.ErrNotImplemented for a schema that C cannot express, and
@@ -30,7 +33,10 @@ import (
 //
 // https://arrow.apache.org/docs/format/CDeviceDataInterface.html#record-batches
 func ExportRecordBatch(batch *RecordBatch, out *CArrowDeviceArray, outSchema *cdata.CArrowSchema, opts ...ExportOption) error {
-	if batch == nil || hold(&batch.refs, batch.mem, "RecordBatch") != nil {
+	if batch == nil {
+		return absent(opExport, "RecordBatch", "a batch")
+	}
+	if hold(&batch.refs, batch.mem, "RecordBatch") != nil {
 		return exportReleased("RecordBatch")
 	}
 	defer batch.mem.Release()
@@ -43,9 +49,13 @@ func ExportRecordBatch(batch *RecordBatch, out *CArrowDeviceArray, outSchema *cd
 // ExportArray fills *out, and *outSchema unless it is nil, with one array. All
 // of [ExportRecordBatch] holds; the schema is the array's field.
 //
-// It writes *out and *outSchema only on success; they may hold anything before.
+// It writes *out and *outSchema only on success, and does not look at what they held: a struct that was
+// not released is overwritten and lost.
 func ExportArray(array *Array, out *CArrowDeviceArray, outSchema *cdata.CArrowSchema, opts ...ExportOption) error {
-	if array == nil || hold(&array.refs, array.mem, "Array") != nil {
+	if array == nil {
+		return absent(opExport, "Array", "an array")
+	}
+	if hold(&array.refs, array.mem, "Array") != nil {
 		return exportReleased("Array")
 	}
 	defer array.mem.Release()
@@ -55,19 +65,25 @@ func ExportArray(array *Array, out *CArrowDeviceArray, outSchema *cdata.CArrowSc
 }
 
 // ExportSchema fills *out with a schema alone, for interfaces that pass it
-// separately. It writes *out only on success; *out may hold anything before.
+// separately. It writes *out only on success, and does not look at what it held: a struct that was not
+// released is overwritten and lost.
 func ExportSchema(s *arrow.Schema, out *cdata.CArrowSchema) error {
 	if out == nil {
 		return noOutput("ArrowSchema")
 	}
+	if s == nil {
+		return absent(opExport, "schema", "a schema")
+	}
 	return schema.ExportSchema(s, schemaMirror(out))
 }
 
-// ExportField fills *out with the schema of one array. It writes *out only on
-// success; *out may hold anything before.
+// ExportField fills *out with the schema of one array, as [ExportSchema] does.
 func ExportField(field arrow.Field, out *cdata.CArrowSchema) error {
 	if out == nil {
 		return noOutput("ArrowSchema")
+	}
+	if isNil(field.Type) {
+		return absent(opExport, "field.Type", "a data type")
 	}
 	return schema.Export(field, schemaMirror(out))
 }
@@ -90,8 +106,9 @@ func export(root *node, mem *memoryOwner, at place, out *CArrowDeviceArray, outS
 	var event device.Event // the export's own
 	if len(opts) > 0 {
 		var o exportOptions
-		for _, opt := range opts {
-			opt(&o)
+		apply(&o, opts)
+		if o.err != nil {
+			return o.err
 		}
 		if o.readyAfter {
 			if err := at.checkStream(opExport, "ReadyAfter", o.after); err != nil {

@@ -38,7 +38,7 @@ type AsyncProducerOptions struct {
 // hold the stream for ever: ctx ends it.
 //
 // It takes ownership of *handler, also when it returns an error, which it does for a
-// handler that is nil, released or lacks a callback, since there is nobody else to tell, and for a nil ctx. *handler must
+// handler that is nil, released or lacks a callback, since there is nobody else to tell, and for a nil ctx or r. *handler must
 // stay where it is until it is released. The stream holds r on its own; r stays the
 // caller's, and batches that one takes the other does not see. Where r is waiting for a
 // batch when the stream ends, the stream's hold on it ends when r has one.
@@ -46,8 +46,11 @@ type AsyncProducerOptions struct {
 // https://arrow.apache.org/docs/format/CDeviceDataInterface.html#async-device-stream-interface
 func ExportAsync(ctx context.Context, r *RecordReader, handler *CArrowAsyncDeviceStreamHandler, opts AsyncProducerOptions) error {
 	err := checkHandler(handler)
-	if err == nil && ctx == nil {
-		err = invalid(opExport, "context", "nil", "a context")
+	if err == nil {
+		err = checkContext(opExport, ctx)
+	}
+	if err == nil && r == nil {
+		err = absent(opExport, "RecordReader", "a reader")
 	}
 	if err != nil {
 		ReleaseCArrowAsyncDeviceStreamHandler(handler)
@@ -56,7 +59,7 @@ func ExportAsync(ctx context.Context, r *RecordReader, handler *CArrowAsyncDevic
 	p := &producer{ctx: ctx, handler: handler, opts: opts, refs: 1, wake: make(chan struct{}, 1), given: new(given)}
 	asyncProducers.Add(1)
 	p.origin = live.Add("exported ArrowAsyncProducer")
-	if r == nil || !r.r.hold() {
+	if !r.r.hold() {
 		background(func() { p.refuse(exportReleased("RecordReader")) })
 		return nil
 	}
@@ -138,7 +141,7 @@ func (o *AsyncProducerOptions) exportedType(t device.Type) (_ device.Type, err e
 	if o.CopyTo != nil {
 		t = o.CopyTo.ID().Type
 	}
-	return exportedType(t, o.Export), nil
+	return exportedType(t, o.Export)
 }
 
 // extractionCanFail says that the end of the stream is not the end of what can go wrong.

@@ -99,7 +99,7 @@ func (c *consumer) importBatch(out *CArrowDeviceArray) (*RecordBatch, error) {
 		return nil, invalid(opImport, field, "a released array", "an array, or an error")
 	}
 	if out.DeviceType != int32(c.deviceType) {
-		discard(&out.Array, c.opts.Import)
+		discard(deviceInput(out), c.opts.Import)
 		return nil, invalid(opImport, field+".device_type", out.DeviceType, fmt.Sprintf("%d, the producer's", int32(c.deviceType)))
 	}
 	batch, err := ImportRecordBatchWithSchema(out, c.schema, c.opts.Import...)

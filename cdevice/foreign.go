@@ -202,8 +202,9 @@ func openStream(from foreign, opts []ImportOption) (*cStream, error) {
 			c.release()
 		}
 	}()
-	for _, opt := range opts {
-		opt(&c.opts)
+	apply(&c.opts, opts)
+	if c.opts.err != nil {
+		return nil, c.opts.err
 	}
 	if err := c.check(&c.opts); err != nil {
 		return nil, err
@@ -222,7 +223,7 @@ func (c *cStream) next() (input, error) {
 		return input{}, io.EOF
 	}
 	if t := c.deviceType(); in.at.id.Type != t {
-		c.opts.discard(in.array)
+		c.opts.discard(in)
 		err := invalid(opImport, in.names.name+".device_type", int32(in.at.id.Type), fmt.Sprintf("%d, the stream's", int32(t)))
 		return input{}, c.ofNext(err)
 	}

@@ -85,6 +85,9 @@ func readReleased(what string) error {
 
 // readyForHost returns nil once the host may read memory at that place.
 func readyForHost(ctx context.Context, at place) error {
+	if err := checkContext(opRead, ctx); err != nil {
+		return err
+	}
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("cdevice: read: %w", err)
 	}

@@ -15,7 +15,7 @@ import (
 // of arrow-go: batches in memory that the host can read are viewed ([RecordBatch.HostView]),
 // others copied into memory of mem ([RecordBatch.CopyToHost]; nil is arrow-go's default
 // allocator). It waits for each batch's event. The end of ctx ends a wait, and the stream:
-// from then on, no batch is taken from r.
+// from then on, no batch is taken from r. With a nil ctx the reader has an error and no batch.
 //
 // The result is owned by the caller. It holds a reference to r, which it gives back with its
 // end or its last Release. What Release of r says of the source holds here too: to wait for
@@ -29,6 +29,11 @@ func (r *RecordReader) HostReader(ctx context.Context, mem memory.Allocator) arr
 		h.from, h.err = nil, readReleased("RecordReader")
 	}
 	h.schema = r.schema
+	if h.err == nil {
+		if h.err = checkContext(opRead, ctx); h.err != nil {
+			h.close()
+		}
+	}
 	return h
 }
 

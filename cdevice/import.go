@@ -1,3 +1,5 @@
+//go:build cgo
+
 package cdevice
 
 import (
@@ -73,7 +75,7 @@ func ImportField(sch *cdata.CArrowSchema) (arrow.Field, error) {
 func importBatchAndSchema(in input, sch *cdata.CArrowSchema, opts []ImportOption) (*RecordBatch, error) {
 	s, err := schema.ImportSchema(schemaMirror(sch))
 	if err != nil {
-		discard(in.array, opts)
+		discard(in, opts)
 		return nil, err
 	}
 	return importBatch(in, s, opts)
@@ -85,7 +87,7 @@ func importBatch(in input, s *arrow.Schema, opts []ImportOption) (*RecordBatch, 
 	}
 	columns, err := importColumns(in, s)
 	if err != nil {
-		discard(in.array, opts)
+		discard(in, opts)
 		return nil, err
 	}
 	rows := in.array.Length
@@ -99,7 +101,7 @@ func importBatch(in input, s *arrow.Schema, opts []ImportOption) (*RecordBatch, 
 func importArrayAndSchema(in input, sch *cdata.CArrowSchema, opts []ImportOption) (*Array, error) {
 	field, err := schema.Import(schemaMirror(sch))
 	if err != nil {
-		discard(in.array, opts)
+		discard(in, opts)
 		return nil, err
 	}
 	return importArray(in, field, opts)
@@ -109,9 +111,13 @@ func importArray(in input, field arrow.Field, opts []ImportOption) (*Array, erro
 	if err := checkTop(in); err != nil {
 		return nil, err
 	}
+	if isNil(field.Type) {
+		discard(in, opts)
+		return nil, absent(opImport, "type", "a data type")
+	}
 	root, err := importRoot(in, field.Type)
 	if err != nil {
-		discard(in.array, opts)
+		discard(in, opts)
 		return nil, err
 	}
 	mem, at, err := takeOver(in, root, in.names.root, opts)
@@ -296,13 +302,22 @@ func applyImportOptions(mem *memoryOwner, at place, nodes []node, names *structN
 	}()
 	var o importOptions
 	for _, opt := range opts {
-		opt(&o)
+		apply(&o, []ImportOption{opt})
 		mem.releaseWith = o.releaseWith // the next option may panic
+	}
+	if o.err != nil {
+		return at, o.err
 	}
 	if o.dev != nil {
 		if at.dev, err = o.deviceFor(at.id, names); err != nil {
 			return at, err
 		}
+	}
+	if err := o.awaitBeforeRelease(mem, at); err != nil {
+		return at, err
+	}
+	if at, err = o.assumeHostReadable(mem, at, nodes); err != nil {
+		return at, err
 	}
 	if o.full {
 		if err := checkImported(mem, at, nodes, name, o.ctx); err != nil {
@@ -324,7 +339,7 @@ func checkImported(mem *memoryOwner, at place, nodes []node, name func(i int) st
 	if !at.hostReadable() {
 		return probeImported(ctx, mem, at, nodes, name)
 	}
-	if at.id.Type != device.CPU && at.id.Type.HostReadable() {
+	if at.id.Type != device.CPU && at.id.Type.HostReadable() && !at.assumed {
 		return checkPinned(ctx, at, nodes, name)
 	}
 	if err := at.wait(ctx); err != nil {

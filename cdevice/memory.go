@@ -26,6 +26,10 @@ type memoryOwner struct {
 	// releaseWith, unless it is nil, is given the calling of the producer's callback.
 	releaseWith func(release func())
 
+	// event is what release of imported waits for: ReleaseAfterEvent. It is borrowed of the
+	// producer, whose release ends it.
+	event device.Event
+
 	wrapped handle.Releaser // the arrow.RecordBatch or arrow.Array, or a copy's deviceMemory
 	// home is the device in whose memory wrapped arrays are; nil for plain host memory.
 	home  device.Device
@@ -115,10 +119,23 @@ func (m *memoryOwner) Release() {
 // endAfter ends the owner after the work that these devices have now.
 func (m *memoryOwner) endAfter(users []device.Device) {
 	if len(users) == 0 {
-		m.end()
+		m.endAfterEvent()
 		return
 	}
 	users[0].AfterWork(func() { m.endAfter(users[1:]) })
+}
+
+// endAfterEvent ends the owner once the event is complete that release waits for, if there
+// is one.
+func (m *memoryOwner) endAfterEvent() {
+	event := m.event
+	if event == nil {
+		m.end()
+		return
+	}
+	m.event = nil
+	defer closeEvent(event)
+	event.OnComplete(m.end)
 }
 
 func (m *memoryOwner) end() {

@@ -42,6 +42,10 @@ type Owner struct {
 //
 // It takes ownership of the memory through owner, also when it returns an error.
 func NewArray(dev device.Device, dt arrow.DataType, data Data, owner Owner) (*Array, error) {
+	if isNil(dt) {
+		owner.end(dev)
+		return nil, absent(opNew, "type", "a data type")
+	}
 	mem, at, nodes, err := newNodes(dev, owner, []arrow.DataType{dt}, []Data{data}, func(int) string { return "data" })
 	if err != nil {
 		return nil, err
@@ -102,7 +106,7 @@ func (o Owner) end(dev device.Device) {
 	closeEvent(o.Ready)
 	switch {
 	case o.Release == nil:
-	case dev == nil:
+	case isNil(dev):
 		o.Release()
 	default:
 		dev.AfterWork(o.Release)
@@ -110,9 +114,9 @@ func (o Owner) end(dev device.Device) {
 }
 
 func newNodes(dev device.Device, owner Owner, types []arrow.DataType, data []Data, name func(int) string) (mem *memoryOwner, at place, nodes []node, err error) {
-	if dev == nil {
+	if isNil(dev) {
 		owner.end(nil)
-		return nil, at, nil, invalid(opNew, "device", "nil", "a device")
+		return nil, at, nil, absent(opNew, "device", "a device")
 	}
 	mem = adoptGo(&callersMemory{owner, dev})
 	defer func() {

@@ -25,7 +25,7 @@ import (
 //
 // The result is owned by the caller.
 func NewRecordReader(schema *arrow.Schema, t device.Type, batches iter.Seq2[*RecordBatch, error]) (*RecordReader, error) {
-	if err := checkNew(schema != nil, batches != nil, t); err != nil {
+	if err := checkNew(schema != nil, "batches", batches != nil, t); err != nil {
 		return nil, err
 	}
 	return newRecordReader(schema, t, &sequence[*RecordBatch]{seq: batches, check: func(b *RecordBatch) error {
@@ -38,7 +38,7 @@ func NewRecordReader(schema *arrow.Schema, t device.Type, batches iter.Seq2[*Rec
 // callback from C, that asks for a batch, by one at a time, and not again after an error.
 // stop, unless it is nil, is called once, when the reader is released.
 func NewRecordReaderFunc(schema *arrow.Schema, t device.Type, next func() (*RecordBatch, error), stop func()) (*RecordReader, error) {
-	if err := checkNew(schema != nil, next != nil, t); err != nil {
+	if err := checkNew(schema != nil, "next", next != nil, t); err != nil {
 		return nil, err
 	}
 	return newRecordReader(schema, t, &function[*RecordBatch]{ask: next, stop: stop, check: func(b *RecordBatch) error {
@@ -48,7 +48,7 @@ func NewRecordReaderFunc(schema *arrow.Schema, t device.Type, next func() (*Reco
 
 // NewArrayReader is [NewRecordReader] for arrays of the field's type.
 func NewArrayReader(field arrow.Field, t device.Type, arrays iter.Seq2[*Array, error]) (*ArrayReader, error) {
-	if err := checkNew(field.Type != nil, arrays != nil, t); err != nil {
+	if err := checkNew(!isNil(field.Type), "arrays", arrays != nil, t); err != nil {
 		return nil, err
 	}
 	return newArrayReader(field, t, &sequence[*Array]{seq: arrays, check: func(a *Array) error {
@@ -94,14 +94,14 @@ func checkType(at place, t device.Type) error {
 }
 
 // checkNew names the argument that is missing.
-func checkNew(schema, source bool, t device.Type) error {
+func checkNew(schema bool, name string, source bool, t device.Type) error {
 	switch {
 	case !schema:
 		return invalid(opNew, "schema", "nil", "what the items have in common")
 	case t <= 0:
 		return invalid(opNew, "device_type", int32(t), "the type of a device")
 	case !source:
-		return invalid(opNew, "source", "nil", "what yields the items")
+		return absent(opNew, name, "what yields the items")
 	}
 	return nil
 }
@@ -127,8 +127,11 @@ func sameTypes(a, b *arrow.Schema) bool {
 // The result is owned by the caller. It holds a reference to rdr. arrow-go's readers are one
 // goroutine's: from now on rdr is asked by whoever asks the result.
 func WrapRecordReader(rdr array.RecordReader, dev device.Device) (*RecordReader, error) {
-	if rdr == nil || dev == nil {
-		return nil, invalid(opWrap, "arguments", "nil", "a reader and a device")
+	if isNil(rdr) {
+		return nil, absent(opWrap, "RecordReader", "a reader of arrow-go")
+	}
+	if isNil(dev) {
+		return nil, absent(opWrap, "device", "the device that the memory lives on")
 	}
 	if _, err := placeOn(dev); err != nil {
 		return nil, err
@@ -158,6 +161,9 @@ func WrapRecordReader(rdr array.RecordReader, dev device.Device) (*RecordReader,
 // of r holds for rdr: a program that stops before the end, and then unmaps the memory that
 // rdr reads, calls Close first.
 func CopyReaderToDevice(ctx context.Context, rdr array.RecordReader, dev device.Device, opts ...CopyOption) (*RecordReader, error) {
+	if err := checkCopy(ctx, dev); err != nil {
+		return nil, err
+	}
 	src, err := WrapRecordReader(rdr, device.Host())
 	if err != nil {
 		return nil, err
@@ -179,11 +185,11 @@ func CopyReaderToDevice(ctx context.Context, rdr array.RecordReader, dev device.
 // long as that takes. Close waits for it. It also waits for the device to read the sources
 // of the copies, where they are in page-locked or device memory; Release never does.
 func (r *RecordReader) CopyTo(ctx context.Context, dev device.Device, opts ...CopyOption) (*RecordReader, error) {
-	if ctx == nil {
-		return nil, invalid(opCopy, "context", "nil", "a context")
+	if err := checkCopy(ctx, dev); err != nil {
+		return nil, err
 	}
-	if dev == nil {
-		return nil, invalid(opCopy, "device", "nil", "a device")
+	if err := checkCopyOptions(opts); err != nil {
+		return nil, err
 	}
 	if !r.r.hold() {
 		return nil, readReleased("RecordReader")
@@ -201,8 +207,11 @@ func (r *RecordReader) CopyTo(ctx context.Context, dev device.Device, opts ...Co
 // The result is owned by the caller. It holds a reference to chunked, which stays the
 // caller's.
 func WrapChunked(chunked *arrow.Chunked, dev device.Device) (*ArrayReader, error) {
-	if chunked == nil || dev == nil {
-		return nil, invalid(opWrap, "arguments", "nil", "a chunked array and a device")
+	if chunked == nil {
+		return nil, absent(opWrap, "Chunked", "a chunked array of arrow-go")
+	}
+	if isNil(dev) {
+		return nil, absent(opWrap, "device", "the device that the memory lives on")
 	}
 	if _, err := placeOn(dev); err != nil {
 		return nil, err

@@ -7,6 +7,9 @@ import (
 // CountNulls is the number of nulls, counted where nobody knows it: the bitmap is read,
 // for which it waits for the array's event. ctx ends the wait.
 func (a *Array) CountNulls(ctx context.Context) (int64, error) {
+	if err := checkContext(opRead, ctx); err != nil {
+		return 0, err
+	}
 	if !a.refs.Alive() {
 		return 0, readReleased("Array")
 	}

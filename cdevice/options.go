@@ -6,14 +6,16 @@ import (
 	"fmt"
 
 	"github.com/arrowdevice/arrowdevice/device"
-	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 )
 
-// ExportOption names a need of the consumer that an export is made for.
+// ExportOption names a need of the consumer that an export is made for. One that is nil does
+// nothing, as a nil [ImportOption] and a nil [CopyOption]; an option that is given nil is an error of
+// the function that takes it.
 type ExportOption func(*exportOptions)
 
 type exportOptions struct {
+	nilOption
 	ctx          context.Context
 	forHost      bool
 	synchronized bool
@@ -31,14 +33,20 @@ type exportOptions struct {
 // and managed memory of one GPU share its streams; memory without a device id takes a stream
 // of any GPU. Another stream is an error that wraps arrow.ErrInvalid, and so is nil.
 func ReadyAfter(s device.Stream) ExportOption {
-	return func(o *exportOptions) { o.after, o.readyAfter = s, true }
+	return func(o *exportOptions) {
+		o.after, o.readyAfter = s, true
+		o.need(opExport, "ReadyAfter", s, "a stream")
+	}
 }
 
 // Synchronized makes the export wait for the batch's event and leave sync_event
 // NULL, for consumers that read before they wait: Arrow C++ copies the offsets of
 // strings before it looks at the event. ctx ends the wait with an error.
 func Synchronized(ctx context.Context) ExportOption {
-	return func(o *exportOptions) { o.ctx, o.synchronized = ctx, true }
+	return func(o *exportOptions) {
+		o.ctx, o.synchronized = ctx, true
+		o.need(opExport, "Synchronized", ctx, "a context")
+	}
 }
 
 // ForHost makes the export wait for the batch's event and label it as CPU memory
@@ -47,7 +55,10 @@ func Synchronized(ctx context.Context) ExportOption {
 // managed), otherwise the export fails with device.ErrNotSupported. ctx ends the
 // wait with an error.
 func ForHost(ctx context.Context) ExportOption {
-	return func(o *exportOptions) { o.ctx, o.forHost = ctx, true }
+	return func(o *exportOptions) {
+		o.ctx, o.forHost = ctx, true
+		o.need(opExport, "ForHost", ctx, "a context")
+	}
 }
 
 // bound returns a context that also ends with the one that an option brought. The caller
@@ -79,15 +90,19 @@ func (c boundContext) Err() error {
 	return c.Context.Err()
 }
 
-// ImportOption changes how an import treats its input.
+// ImportOption changes how an import treats its input. See [ExportOption] for nil.
 type ImportOption func(*importOptions)
 
 type importOptions struct {
+	nilOption
 	ctx         context.Context
 	full        bool
 	dev         device.Device
 	releaseWith func(release func())
 	prefetch    int // of streams
+
+	hostReadable bool // AssumeHostReadable
+	afterEvent   bool // ReleaseAfterEvent
 }
 
 // release calls a release callback as ReleaseWith says.
@@ -101,29 +116,33 @@ func (o *importOptions) release(callback func()) {
 
 // discard releases an array that is not imported. The struct is moved first: ReleaseWith may
 // call the release callback when the caller's memory holds something else.
-func (o *importOptions) discard(arr *abi.ArrowArray) {
-	if arr == nil || arr.Release == 0 {
+func (o *importOptions) discard(in input) {
+	if in.array == nil || in.array.Release == 0 {
 		return
 	}
-	mem := adopt(arr)
+	mem := adopt(in.array)
 	mem.releaseWith = o.releaseWith
+	_ = o.awaitBeforeRelease(mem, o.named(placeOf(in))) // an event that cannot be waited for is not
 	mem.Release()
 }
 
 // discard releases an array that could not be imported, with these options.
-func discard(arr *abi.ArrowArray, opts []ImportOption) {
+func discard(in input, opts []ImportOption) {
 	var o importOptions
-	defer func() { o.discard(arr) }() // also when an option panics
-	for _, opt := range opts {
-		opt(&o)
-	}
+	defer func() { o.discard(in) }() // also when an option panics
+	apply(&o, opts)
 }
 
 // WithDevice says which device the memory lives on, instead of the one that
 // device.Open gives for the declared type and id: for a device that was opened with
 // options of its own. A device of another type, or with another id, is an error.
 func WithDevice(dev device.Device) ImportOption {
-	return func(o *importOptions) { o.dev = dev }
+	return func(o *importOptions) {
+		o.need(opImport, "WithDevice", dev, "a device")
+		if !isNil(dev) {
+			o.dev = dev
+		}
+	}
 }
 
 // deviceFor is the device that WithDevice named. Some producers number no device for
@@ -150,12 +169,82 @@ func (o *importOptions) checkPlain() error {
 	return nil
 }
 
+// AssumeHostReadable declares that the host can read the memory at its addresses, whatever
+// its device type means: unified memory that a producer labels as its GPU's, as the METAL arrays
+// of ArrowMetal and nanoarrow are. HostView, CopyToHost, exports with ForHost and full
+// validation then read it. The host crashes if that is not so. The batch keeps its device.
+//
+// A batch with an event still waits for it, for which its device needs a backend: without
+// one the import fails, and the error wraps device.ErrNotSupported.
+func AssumeHostReadable() ImportOption {
+	return func(o *importOptions) { o.hostReadable = true }
+}
+
+// ReleaseAfterEvent calls the producer's release callback only when the event of the array is
+// complete, for producers that free the memory at once while work of their own is still
+// filling it: nanoarrow does, if a copy of its is released unread. Releasing the batch does not
+// wait; where the event is pending, the callback is called later, on a goroutine of the device's
+// backend, through ReleaseWith if that is given too. It holds for input that is refused as well.
+//
+// The device needs a backend, which asks for the event: without one, importing an
+// array with an event fails, and the error wraps device.ErrNotSupported. The array is then
+// released at once.
+func ReleaseAfterEvent() ImportOption {
+	return func(o *importOptions) { o.afterEvent = true }
+}
+
+// named is the place with the device that WithDevice named, if it did.
+func (o *importOptions) named(at place) place {
+	if o.dev != nil && o.dev.ID().Type == at.id.Type {
+		at.dev = o.dev
+	}
+	return at
+}
+
+// awaitBeforeRelease opens the event that ReleaseAfterEvent is to wait for, if there is one.
+func (o *importOptions) awaitBeforeRelease(mem *memoryOwner, at place) (err error) {
+	if !o.afterEvent || at.event == 0 {
+		return nil
+	}
+	if mem.event, err = at.openEvent(); err != nil {
+		return noBackend(at, "ReleaseAfterEvent", err)
+	}
+	return nil
+}
+
+// assumeHostReadable returns the place as AssumeHostReadable declares it.
+func (o *importOptions) assumeHostReadable(mem *memoryOwner, at place, nodes []node) (place, error) {
+	if !o.hostReadable || at.id.Type == device.CPU {
+		return at, nil
+	}
+	if at.event != 0 {
+		event, err := at.openEvent()
+		if err != nil {
+			return at, noBackend(at, "AssumeHostReadable", err)
+		}
+		closeEvent(event)
+	}
+	if !at.id.Type.HostReadable() {
+		mem.replaceNulls(nodes)
+	}
+	at.assumed = true
+	return at, nil
+}
+
+// noBackend is the error for an event that cannot be waited for.
+func noBackend(at place, option string, err error) error {
+	return fieldError(opImport, "ArrowDeviceArray.sync_event", hex(at.event), "NULL, or a device that can wait for it ("+option+")", err)
+}
+
 // ReleaseWith runs the producer's release callback through f, which calls release
 // once, at any time and on any thread: for producers that ask for more than the
 // specification does. [ReleaseWithGIL] is one such f. It holds for input that is refused,
 // too: the caller's struct is marked released when the import returns, whenever f releases.
 func ReleaseWith(f func(release func())) ImportOption {
-	return func(o *importOptions) { o.releaseWith = f }
+	return func(o *importOptions) {
+		o.releaseWith = f
+		o.need(opImport, "ReleaseWith", f, "a function")
+	}
 }
 
 // ReleaseWithGIL runs the producer's release callback while its thread holds Python's
@@ -187,5 +276,8 @@ func ReleaseWithGIL() ImportOption { return ReleaseWith(bridge.WithGIL) }
 // The import waits for the producer's event, if there is one. The end of ctx ends the import
 // with an error, soon, whatever it is doing.
 func WithFullValidation(ctx context.Context) ImportOption {
-	return func(o *importOptions) { o.ctx, o.full = ctx, true }
+	return func(o *importOptions) {
+		o.ctx, o.full = ctx, true
+		o.need(opImport, "WithFullValidation", ctx, "a context")
+	}
 }

@@ -18,6 +18,8 @@ type place struct {
 	// event is ArrowDeviceArray.sync_event as it was imported: the address of the
 	// producer's event, valid while the owner lives. Zero: the data is ready.
 	event uintptr
+	// assumed says that the host can read the memory, whatever the device is: AssumeHostReadable.
+	assumed bool
 }
 
 func (p place) device() (device.Device, error) {
@@ -110,11 +112,11 @@ func eventHandle(t device.Type, event uintptr) (uintptr, error) {
 }
 
 // hostReadable reports whether the host can read memory at this place: by the
-// meaning of its type, or because a backend says so. Of managed memory the backend is
+// meaning of its type, or because a backend or the importer says so. Of managed memory the backend is
 // asked first: on some machines the host must not touch it while the device works.
 func (p place) hostReadable() bool {
 	readable := p.id.Type.HostReadable()
-	if readable && p.id.Type != device.CUDAManaged {
+	if p.assumed || readable && p.id.Type != device.CUDAManaged {
 		return true
 	}
 	if dev, err := p.device(); err == nil {
@@ -135,7 +137,7 @@ func (p place) notReadable() string {
 // work on another device's stream is not ordered with the event, or cannot be. name is the
 // argument.
 func (p place) checkStream(op, name string, s device.Stream) error {
-	if isNilStream(s) {
+	if isNil(s) {
 		return invalid(op, name, "nil", "a stream of "+p.id.String())
 	}
 	if of := s.Device(); of == nil || !p.hasStream(s, of) {
@@ -173,15 +175,6 @@ func streamType(t device.Type) device.Type {
 	return t
 }
 
-// isNilStream also sees a nil pointer in an interface that is not nil.
-func isNilStream(s device.Stream) bool {
-	if s == nil {
-		return true
-	}
-	v := reflect.ValueOf(s)
-	return v.Kind() == reflect.Pointer && v.IsNil()
-}
-
 func describeStream(of device.Device) string {
 	if of == nil {
 		return "a stream of no device"
@@ -193,6 +186,9 @@ func describeStream(of device.Device) string {
 // device at makes, or the device from that it copies out of, if that is of the same type:
 // a GPU copies on the streams of another one too.
 func checkOnStream(opts []CopyOption, at, from place) error {
+	if err := checkCopyOptions(opts); err != nil {
+		return err
+	}
 	s := streamOf(opts)
 	if s == nil {
 		return nil

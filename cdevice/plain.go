@@ -1,3 +1,5 @@
+//go:build cgo
+
 package cdevice
 
 import (
@@ -48,12 +50,13 @@ func arrayMirror(a *cdata.CArrowArray) *abi.ArrowArray {
 // on the CPU and is done when it releases it: that release waits for no device. The batch
 // stays the caller's, and can be exported any number of times.
 //
-// It writes *out and *outSchema only on success; they may hold anything before.
+// It writes *out and *outSchema only on success, and does not look at what they held: a struct that was
+// not released is overwritten and lost.
 //
 // https://arrow.apache.org/docs/format/CDataInterface.html#the-arrowarray-structure
 func ExportPlainRecordBatch(ctx context.Context, batch *RecordBatch, out *cdata.CArrowArray, outSchema *cdata.CArrowSchema, opts ...ExportOption) error {
 	if batch == nil {
-		return nilArgument("RecordBatch", "a batch")
+		return absent(opExport, "RecordBatch", "a batch")
 	}
 	if hold(&batch.refs, batch.mem, "RecordBatch") != nil {
 		return exportReleased("RecordBatch")
@@ -72,10 +75,11 @@ func ExportPlainRecordBatch(ctx context.Context, batch *RecordBatch, out *cdata.
 // ExportPlainArray fills the plain struct *out, and *outSchema unless it is nil, with one
 // array. All of [ExportPlainRecordBatch] holds; the schema is the array's field.
 //
-// It writes *out and *outSchema only on success; they may hold anything before.
+// It writes *out and *outSchema only on success, and does not look at what they held: a struct that was
+// not released is overwritten and lost.
 func ExportPlainArray(ctx context.Context, array *Array, out *cdata.CArrowArray, outSchema *cdata.CArrowSchema, opts ...ExportOption) error {
 	if array == nil {
-		return nilArgument("Array", "an array")
+		return absent(opExport, "Array", "an array")
 	}
 	if hold(&array.refs, array.mem, "Array") != nil {
 		return exportReleased("Array")
@@ -90,15 +94,12 @@ func ExportPlainArray(ctx context.Context, array *Array, out *cdata.CArrowArray,
 	return err
 }
 
-// nilArgument is the error for an argument of an export that is nil.
-func nilArgument(name, want string) error { return invalid(opExport, name, "nil", want) }
-
 // readyForPlain checks the arguments of a plain export, and returns once the host may read
 // the memory. There is no mem.lend: a consumer of a plain struct has no device's streams
 // behind it, so that its release is the end of its use.
 func readyForPlain(ctx context.Context, what string, at place, out *cdata.CArrowArray, opts []ExportOption) error {
 	if ctx == nil {
-		return nilArgument("ctx", "a context")
+		return absent(opExport, "ctx", "a context")
 	}
 	if out == nil {
 		return noOutput("ArrowArray")
@@ -145,8 +146,9 @@ func waitForPlain(ctx context.Context, at place, opts []ExportOption) error {
 // plainOptions are the options of a plain export.
 func plainOptions(opts []ExportOption) (exportOptions, error) {
 	var o exportOptions
-	for _, opt := range opts {
-		opt(&o)
+	apply(&o, opts)
+	if o.err != nil {
+		return o, o.err
 	}
 	if o.cuDF {
 		return o, invalid(opExport, "ForCuDF", "an option of a plain export", "a device export: libcudf takes ArrowDeviceArray")

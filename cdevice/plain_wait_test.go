@@ -104,7 +104,7 @@ func TestPlainReadyAfterWaitsForTheStream(t *testing.T) {
 	assert.Equal(t, *plainArray(garbagePlain()), *plainArray(out))
 	for _, wrong := range []device.Stream{nil, (*countedStream)(nil)} {
 		err := cdevice.ExportPlainRecordBatch(background, b, out, nil, cdevice.ReadyAfter(wrong))
-		assert.EqualError(t, err, "cdevice: export: ReadyAfter = nil, want a stream of cpu: invalid")
+		assert.EqualError(t, err, "cdevice: export: ReadyAfter = nil, want a stream: invalid")
 	}
 	a, _ := onDevice(t, pinned, 0)
 	defer a.Release()

@@ -1,3 +1,5 @@
+//go:build cgo
+
 package cdevice
 
 import (
@@ -74,12 +76,13 @@ func ImportPlainArrayReader(stream *cdata.CArrowArrayStream, opts ...ImportOptio
 // device.ErrNotSupported; of other devices, get_next returns ENOTSUP for a batch that the
 // host cannot read.
 //
-// It writes *out only on success; *out may hold anything before.
+// It writes *out only on success, and does not look at what it held: a struct that was not released
+// is overwritten and lost.
 //
 // https://arrow.apache.org/docs/format/CStreamInterface.html
 func ExportPlainRecordReader(ctx context.Context, r *RecordReader, out *cdata.CArrowArrayStream, opts ...ExportOption) error {
 	if r == nil {
-		return nilArgument("RecordReader", "a reader")
+		return absent(opExport, "RecordReader", "a reader")
 	}
 	return exportPlainStream(ctx, "RecordReader", &exported[*RecordBatch]{
 		reader: &r.r,
@@ -92,10 +95,11 @@ func ExportPlainRecordReader(ctx context.Context, r *RecordReader, out *cdata.CA
 
 // ExportPlainArrayReader is [ExportPlainRecordReader] for a stream of arrays.
 //
-// It writes *out only on success; *out may hold anything before.
+// It writes *out only on success, and does not look at what it held: a struct that was not released
+// is overwritten and lost.
 func ExportPlainArrayReader(ctx context.Context, r *ArrayReader, out *cdata.CArrowArrayStream, opts ...ExportOption) error {
 	if r == nil {
-		return nilArgument("ArrayReader", "a reader")
+		return absent(opExport, "ArrayReader", "a reader")
 	}
 	return exportPlainStream(ctx, "ArrayReader", &exported[*Array]{
 		reader: &r.r,
@@ -109,7 +113,7 @@ func ExportPlainArrayReader(ctx context.Context, r *ArrayReader, out *cdata.CArr
 // exportPlainStream gives s a reference to its reader.
 func exportPlainStream[T counted](ctx context.Context, what string, s *exported[T], out *cdata.CArrowArrayStream, opts []ExportOption) error {
 	if ctx == nil {
-		return nilArgument("ctx", "a context")
+		return absent(opExport, "ctx", "a context")
 	}
 	if out == nil {
 		return noOutput("ArrowArrayStream")

@@ -324,7 +324,7 @@ func TestOptionsReachTheBatchesOfAPlainStream(t *testing.T) {
 	})
 	t.Run("a panic in one", func(t *testing.T) {
 		s := newPlainScript(t)
-		assert.Panics(t, func() { _, _ = cdevice.ImportPlainRecordReader(s.plain, nil) })
+		assert.Panics(t, func() { _, _ = cdevice.ImportPlainRecordReader(s.plain, optionThatPanics[cdevice.ImportOption]()) })
 		assert.EqualValues(t, 1, s.releases.Load())
 	})
 }

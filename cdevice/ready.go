@@ -30,6 +30,9 @@ func (a *Array) Ready() (bool, error) {
 // package that read the memory wait by themselves. Wait holds the memory: if the last
 // Release comes meanwhile, the memory is let go when the wait is over.
 func (b *RecordBatch) Wait(ctx context.Context) error {
+	if err := checkContext(opRead, ctx); err != nil {
+		return err
+	}
 	if err := hold(&b.refs, b.mem, "RecordBatch"); err != nil {
 		return err
 	}
@@ -39,6 +42,9 @@ func (b *RecordBatch) Wait(ctx context.Context) error {
 
 // Wait waits until the array's event is complete; see [RecordBatch.Wait].
 func (a *Array) Wait(ctx context.Context) error {
+	if err := checkContext(opRead, ctx); err != nil {
+		return err
+	}
 	if err := hold(&a.refs, a.mem, "Array"); err != nil {
 		return err
 	}
@@ -99,14 +105,14 @@ func hold(refs *refcount.Count, mem *memoryOwner, what string) error {
 }
 
 func waitOn(at place, s device.Stream) error {
-	if isNilStream(s) {
+	if isNil(s) {
 		return invalid(opRead, "stream", "nil", "a stream")
 	}
 	return at.waitOn(s)
 }
 
 func usedOn(mem *memoryOwner, s device.Stream) error {
-	if isNilStream(s) {
+	if isNil(s) {
 		return invalid(opRead, "stream", "nil", "a stream")
 	}
 	dev := s.Device()

@@ -81,12 +81,13 @@ func ImportArrayReader(stream *CArrowDeviceArrayStream, opts ...ImportOption) (*
 // and the text of get_last_error, which is valid until the next call. After an error or
 // the end, get_next gives the same again.
 //
-// It writes *out only on success; *out may hold anything before.
+// It writes *out only on success, and does not look at what it held: a struct that was not released
+// is overwritten and lost.
 //
 // https://arrow.apache.org/docs/format/CDeviceDataInterface.html#device-stream-interface
 func ExportRecordReader(r *RecordReader, out *CArrowDeviceArrayStream, opts ...ExportOption) error {
 	if r == nil {
-		return exportReleased("RecordReader")
+		return absent(opExport, "RecordReader", "a reader")
 	}
 	return exportStream(&exported[*RecordBatch]{
 		reader: &r.r,
@@ -100,10 +101,11 @@ func ExportRecordReader(r *RecordReader, out *CArrowDeviceArrayStream, opts ...E
 
 // ExportArrayReader is [ExportRecordReader] for a stream of arrays.
 //
-// It writes *out only on success; *out may hold anything before.
+// It writes *out only on success, and does not look at what it held: a struct that was not released
+// is overwritten and lost.
 func ExportArrayReader(r *ArrayReader, out *CArrowDeviceArrayStream, opts ...ExportOption) error {
 	if r == nil {
-		return exportReleased("ArrayReader")
+		return absent(opExport, "ArrayReader", "a reader")
 	}
 	return exportStream(&exported[*Array]{
 		reader: &r.r,
@@ -120,7 +122,10 @@ func exportStream[T counted](s *exported[T], out *CArrowDeviceArrayStream, opts 
 	if out == nil {
 		return noOutput("ArrowDeviceArrayStream")
 	}
-	t := exportedType(s.reader.deviceType, opts) // an option may panic
+	t, err := exportedType(s.reader.deviceType, opts) // an option may panic
+	if err != nil {
+		return err
+	}
 	if err := s.start(); err != nil {
 		return err
 	}
@@ -129,13 +134,11 @@ func exportStream[T counted](s *exported[T], out *CArrowDeviceArrayStream, opts 
 }
 
 // exportedType is the device type that arrays of the type have when they are exported.
-func exportedType(t device.Type, opts []ExportOption) device.Type {
+func exportedType(t device.Type, opts []ExportOption) (device.Type, error) {
 	var o exportOptions
-	for _, opt := range opts {
-		opt(&o)
-	}
+	apply(&o, opts)
 	if o.forHost {
-		return device.CPU
+		t = device.CPU
 	}
-	return t
+	return t, o.err
 }

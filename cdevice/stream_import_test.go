@@ -367,7 +367,7 @@ func TestOptionsReachTheBatchesOfAStream(t *testing.T) {
 	t.Run("a panic in one", func(t *testing.T) {
 		s := newScript(t)
 		assert.Panics(t, func() {
-			_, _ = cdevice.ImportRecordReader(s.stream, cdevice.ReleaseWith(nil), nil) // a nil option
+			_, _ = cdevice.ImportRecordReader(s.stream, optionThatPanics[cdevice.ImportOption]())
 		})
 		assert.EqualValues(t, 1, s.releases.Load())
 	})

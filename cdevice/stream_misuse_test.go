@@ -269,7 +269,7 @@ func TestPanicInAnExportOption(t *testing.T) {
 	r, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, nextOf(nil), func() { stops++ })
 	require.NoError(t, err)
 	out := garbageStream()
-	assert.Panics(t, func() { _ = cdevice.ExportRecordReader(r, out, nil) })
+	assert.Panics(t, func() { _ = cdevice.ExportRecordReader(r, out, optionThatPanics[cdevice.ExportOption]()) })
 	r.Release()
 	assert.Equal(t, 1, stops)
 	assert.Equal(t, *garbageStream(), *out)
@@ -363,11 +363,11 @@ func TestNewReadersNameWhatIsMissing(t *testing.T) {
 		assert.ErrorContains(t, err, "cdevice: new: device_type = ")
 	}
 	for want, err := range map[string]error{
-		"cdevice: new: schema = nil":  errorOf(cdevice.NewRecordReader(nil, device.CPU, yielding(nil))),
-		"cdevice: new: source = nil":  errorOf(cdevice.NewRecordReader(numberedSchema, device.CPU, nil)),
-		"cdevice: new: source = nil,": errorOf(cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, nil, nil)),
-		"cdevice: wrap: arguments":    errorOf(cdevice.WrapRecordReader(nil, device.Host())),
-		"cdevice: wrap: arguments = ": errorOf(cdevice.WrapChunked(nil, device.Host())),
+		"cdevice: new: schema = nil":        errorOf(cdevice.NewRecordReader(nil, device.CPU, yielding(nil))),
+		"cdevice: new: batches = nil":       errorOf(cdevice.NewRecordReader(numberedSchema, device.CPU, nil)),
+		"cdevice: new: next = nil,":         errorOf(cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, nil, nil)),
+		"cdevice: wrap: RecordReader = nil": errorOf(cdevice.WrapRecordReader(nil, device.Host())),
+		"cdevice: wrap: Chunked = nil":      errorOf(cdevice.WrapChunked(nil, device.Host())),
 	} {
 		assert.ErrorContains(t, err, want)
 		assert.ErrorIs(t, err, arrow.ErrInvalid)
@@ -376,12 +376,13 @@ func TestNewReadersNameWhatIsMissing(t *testing.T) {
 
 func errorOf[T any](_ T, err error) error { return err }
 
-// What reads a batch of a host reader may panic; the batch is not lost.
+// A host reader without a context has an error, and takes no batch.
 func TestHostReaderWithoutAContext(t *testing.T) {
 	checkLeaks(t)
 	r := newScript(t, numbered(t, 1)...).reader(t)
 	var none context.Context
 	h := r.HostReader(none, nil)
-	assert.Panics(t, func() { h.Next() })
+	assert.False(t, h.Next())
+	assert.ErrorContains(t, h.Err(), "cdevice: read: ctx = nil, want a context")
 	h.Release()
 }

@@ -27,6 +27,9 @@ import (
 // The result is owned by the caller; rec stays the caller's. ctx ends waiting, not
 // copying. Errors are [FieldError] where the contents do not hold together.
 func CopyToDevice(ctx context.Context, rec arrow.RecordBatch, dev device.Device, opts ...CopyOption) (*RecordBatch, error) {
+	if err := checkCopy(ctx, dev); err != nil {
+		return nil, err
+	}
 	src, err := Wrap(rec, device.Host())
 	if err != nil {
 		return nil, err
@@ -37,6 +40,9 @@ func CopyToDevice(ctx context.Context, rec arrow.RecordBatch, dev device.Device,
 
 // CopyArrayToDevice is [CopyToDevice] for one array.
 func CopyArrayToDevice(ctx context.Context, arr arrow.Array, dev device.Device, opts ...CopyOption) (*Array, error) {
+	if err := checkCopy(ctx, dev); err != nil {
+		return nil, err
+	}
 	src, err := WrapArray(arr, device.Host())
 	if err != nil {
 		return nil, err
@@ -55,6 +61,9 @@ func CopyArrayToDevice(ctx context.Context, arr arrow.Array, dev device.Device, 
 func (b *RecordBatch) CopyTo(ctx context.Context, dev device.Device, opts ...CopyOption) (*RecordBatch, error) {
 	if !b.refs.Alive() {
 		return nil, readReleased("RecordBatch")
+	}
+	if err := checkCopy(ctx, dev); err != nil {
+		return nil, err
 	}
 	if isCPU(dev) {
 		rec, err := b.CopyToHost(ctx, nil, opts...)
@@ -81,6 +90,9 @@ func (b *RecordBatch) CopyTo(ctx context.Context, dev device.Device, opts ...Cop
 func (a *Array) CopyTo(ctx context.Context, dev device.Device, opts ...CopyOption) (*Array, error) {
 	if !a.refs.Alive() {
 		return nil, readReleased("Array")
+	}
+	if err := checkCopy(ctx, dev); err != nil {
+		return nil, err
 	}
 	if isCPU(dev) {
 		arr, err := a.CopyToHost(ctx, nil, opts...)
@@ -133,9 +145,6 @@ func (d *deviceMemory) Release() {
 func copyTo(ctx context.Context, owner *memoryOwner, from place, nodes []node, name func(int) string,
 	dev device.Device, opts []CopyOption,
 ) (mem *memoryOwner, at place, out []node, err error) {
-	if dev == nil {
-		return nil, at, nil, invalid(opCopy, "device", "nil", "a device")
-	}
 	if err := ctx.Err(); err != nil {
 		return nil, at, nil, fmt.Errorf("cdevice: copy: %w", err)
 	}

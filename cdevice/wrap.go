@@ -12,6 +12,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
+	"github.com/arrowdevice/arrowdevice/internal/ordinary"
 )
 
 // Wrap makes a batch of an arrow-go record batch without copying: dev says what
@@ -31,8 +32,11 @@ import (
 // An error wraps arrow.ErrInvalid or arrow.ErrNotImplemented where a column is
 // not what the schema says, or not laid out as its type demands.
 func Wrap(rec arrow.RecordBatch, dev device.Device) (b *RecordBatch, err error) {
-	if rec == nil || dev == nil {
-		return nil, invalid(opWrap, "arguments", "nil", "a record batch and a device")
+	if isNil(rec) {
+		return nil, absent(opWrap, "RecordBatch", "a record batch of arrow-go")
+	}
+	if isNil(dev) {
+		return nil, absent(opWrap, "device", "the device that the memory lives on")
 	}
 	var w wrapper
 	defer func() { w.finish(recover(), &err) }()
@@ -70,8 +74,11 @@ func Wrap(rec arrow.RecordBatch, dev device.Device) (b *RecordBatch, err error) 
 
 // WrapArray is [Wrap] for one array.
 func WrapArray(arr arrow.Array, dev device.Device) (a *Array, err error) {
-	if arr == nil || dev == nil {
-		return nil, invalid(opWrap, "arguments", "nil", "an array and a device")
+	if isNil(arr) {
+		return nil, absent(opWrap, "Array", "an array of arrow-go")
+	}
+	if isNil(dev) {
+		return nil, absent(opWrap, "device", "the device that the memory lives on")
 	}
 	var w wrapper
 	defer func() { w.finish(recover(), &err) }()
@@ -142,7 +149,8 @@ func sameObject(a, b arrow.DataType) bool {
 // wrapper turns ArrayData into nodes, in two passes: measure counts, so that
 // all nodes, all buffer addresses and all view sizes are one allocation each.
 type wrapper struct {
-	mem *memoryOwner
+	mem    *memoryOwner
+	locked bool // all memory must be page-locked or managed
 
 	nNodes, nBuffers, nSizes int
 
@@ -163,7 +171,7 @@ func (w *wrapper) finish(panicked any, err *error) {
 }
 
 func (w *wrapper) measure(data arrow.ArrayData, depth int) error {
-	if isNil(data) {
+	if isNilData(data) {
 		return invalid(opWrap, "data", "nil", "array data")
 	}
 	dt, l := layoutOf(data.DataType())
@@ -192,7 +200,7 @@ func (w *wrapper) measure(data arrow.ArrayData, depth int) error {
 		w.nSizes += have - l.buffers
 	}
 	if l.store == storeDictionary {
-		if isNil(data.Dictionary()) {
+		if isNilData(data.Dictionary()) {
 			return invalid(opWrap, "dictionary", "nil", fmt.Sprintf("array data for %s", typeText(dt)))
 		}
 		return within("dictionary", w.measure(data.Dictionary(), depth+1))
@@ -208,8 +216,8 @@ func (w *wrapper) measure(data arrow.ArrayData, depth int) error {
 	return nil
 }
 
-// isNil also sees the nil *array.Data that arrow-go hides in a non-nil interface.
-func isNil(data arrow.ArrayData) bool {
+// isNilData also sees the nil *array.Data that arrow-go hides in a non-nil interface.
+func isNilData(data arrow.ArrayData) bool {
 	if data == nil {
 		return true
 	}
@@ -221,6 +229,7 @@ func (w *wrapper) start(mem *memoryOwner, at place) {
 	w.mem = mem
 	if at.id.Type != device.CPU { // which has no pending work
 		mem.home = at.dev
+		w.locked = true
 	}
 	w.nodes = make([]node, w.nNodes)
 	if w.nBuffers > 0 {
@@ -264,6 +273,9 @@ func (w *wrapper) fill(n *node, data arrow.ArrayData) error {
 	n.buffers = take(&w.buffers, count)
 	for i, buf := range buffers {
 		addr := w.address(buf)
+		if w.locked && ordinary.Any() && ordinary.Contains(addr) {
+			return fieldError(opWrap, fmt.Sprintf("buffers[%d]", i), hex(addr), "page-locked memory, which the allocator had no more of: wrap with device.Host()", errNotLocked)
+		}
 		if addr == 0 && !(l.validity && i == 0) {
 			addr = bridge.Zeros // see replaceNulls
 		}

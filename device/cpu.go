@@ -36,6 +36,9 @@ func (host) Allocate(ctx context.Context, size int64, s Stream) (Memory, error) 
 	if err := checkHostStream(s); err != nil {
 		return nil, err
 	}
+	if err := checkContext("allocate", ctx); err != nil {
+		return nil, err
+	}
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("device: allocate %d bytes on cpu: %w", size, err)
 	}
@@ -69,6 +72,9 @@ func (host) Copy(ranges []Range, s Stream) error {
 }
 
 func (h host) Upload(ctx context.Context, ranges []Range, s Stream) (Event, error) {
+	if err := checkContext("upload", ctx); err != nil {
+		return nil, err
+	}
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("device: upload to cpu: %w", err)
 	}
@@ -94,7 +100,7 @@ func (host) Memset(p Ptr, value byte, size int64, s Stream) error {
 	return nil
 }
 
-func (host) AfterWork(f func()) { f() }
+func (host) AfterWork(f func()) { callNow("AfterWork", f) }
 
 func (host) CopyStream() (Stream, error)        { return hostStream{}, nil }
 func (host) NewStream() (Stream, error)         { return hostStream{}, nil }
@@ -126,20 +132,20 @@ func (m *hostMemory) Free(s Stream) error {
 
 var (
 	errFreedTwice = errors.New("device: memory on cpu freed twice")
-	errNoStream   = errors.New("device: no stream: a nil pointer")
-	errNoEvent    = errors.New("device: no event")
+	errNoStream   = errors.New("device: stream = nil, want a stream")
+	errNoEvent    = errors.New("device: event = nil, want an event")
 )
 
 func (m *hostMemory) FreeAfter(Event) error { return m.Free(nil) }
 
 type hostStream struct{}
 
-func (hostStream) Handle() uintptr                   { return 0 }
-func (hostStream) Device() Device                    { return Host() }
-func (hostStream) Record(e Event) error              { return checkHostEvent(e) }
-func (hostStream) WaitEvent(e Event) error           { return checkHostEvent(e) }
-func (hostStream) Synchronize(context.Context) error { return nil }
-func (hostStream) Close() error                      { return nil }
+func (hostStream) Handle() uintptr                       { return 0 }
+func (hostStream) Device() Device                        { return Host() }
+func (hostStream) Record(e Event) error                  { return checkHostEvent(e) }
+func (hostStream) WaitEvent(e Event) error               { return checkHostEvent(e) }
+func (hostStream) Synchronize(ctx context.Context) error { return checkContext("synchronize", ctx) }
+func (hostStream) Close() error                          { return nil }
 
 // checkHostStream returns an error for a stream of another device: the CPU works at once,
 // and not in the order of that stream.
@@ -148,7 +154,7 @@ func checkHostStream(s Stream) error {
 	case nil, hostStream:
 		return nil
 	}
-	if v := reflect.ValueOf(s); v.Kind() == reflect.Pointer && v.IsNil() {
+	if isNilPointer(s) {
 		return errNoStream
 	}
 	of := s.Device()
@@ -165,7 +171,7 @@ func checkHostStream(s Stream) error {
 // CPU's streams wait for nothing.
 func checkHostEvent(e Event) error {
 	switch {
-	case e == nil:
+	case e == nil || isNilPointer(e):
 		return errNoEvent
 	case e.Handle() != 0:
 		return errors.New("device: event of another device, want one of cpu")
@@ -173,10 +179,32 @@ func checkHostEvent(e Event) error {
 	return nil
 }
 
+// isNilPointer sees a nil pointer in an interface that is not nil.
+func isNilPointer(v any) bool {
+	r := reflect.ValueOf(v)
+	return r.Kind() == reflect.Pointer && r.IsNil()
+}
+
+// checkContext returns an error for a context that is nil.
+func checkContext(call string, ctx context.Context) error {
+	if ctx == nil {
+		return fmt.Errorf("device: %s on cpu: ctx = nil, want a context", call)
+	}
+	return nil
+}
+
+// callNow calls f, which must not be nil: here as on devices that call it later.
+func callNow(call string, f func()) {
+	if f == nil {
+		panic(fmt.Sprintf("device: %s on cpu: f = nil, want a function", call))
+	}
+	f()
+}
+
 type hostEvent struct{}
 
-func (hostEvent) Handle() uintptr                   { return 0 }
-func (hostEvent) Query() (bool, error)              { return true, nil }
-func (hostEvent) Synchronize(context.Context) error { return nil }
-func (hostEvent) OnComplete(f func())               { f() }
-func (hostEvent) Close() error                      { return nil }
+func (hostEvent) Handle() uintptr                       { return 0 }
+func (hostEvent) Query() (bool, error)                  { return true, nil }
+func (hostEvent) Synchronize(ctx context.Context) error { return checkContext("synchronize", ctx) }
+func (hostEvent) OnComplete(f func())                   { callNow("OnComplete", f) }
+func (hostEvent) Close() error                          { return nil }

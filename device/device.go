@@ -98,7 +98,8 @@ var ErrNotSupported = errors.New("not supported")
 // goroutine at any time.
 //
 // A nil Stream argument means the device's default stream. Work on a stream is
-// done in order, and may be done later than the call returns.
+// done in order, and may be done later than the call returns. Any other argument that is nil,
+// a context above all, is an error that names it.
 type Device interface {
 	// ID returns the type and the ordinal that exported arrays carry.
 	ID() ID
@@ -142,7 +143,8 @@ type Device interface {
 	// this goroutine, where nothing can be pending, or later on another one. Memory that
 	// work on unknown streams may use is freed in this way; where an event is behind the
 	// work, [Event.OnComplete] waits for less. f may block: neither frees nor other
-	// functions wait for it. A panic of f on another goroutine does not end the process.
+	// functions wait for it. A panic of f on another goroutine does not end the process. A nil
+	// f panics at once.
 	AfterWork(f func())
 
 	// CopyStream returns a stream for copies for which the caller names none, to be

@@ -11,8 +11,6 @@ import (
 	"runtime"
 	"sync"
 	"unsafe"
-
-	"github.com/arrowdevice/arrowdevice/device"
 )
 
 // PathVariable is the environment variable that names the driver to load instead
@@ -24,6 +22,10 @@ func DefaultPath() string {
 	if path := os.Getenv(PathVariable); path != "" {
 		return path
 	}
+	return systemPath()
+}
+
+func systemPath() string {
 	if runtime.GOOS == "windows" {
 		return "nvcuda.dll"
 	}
@@ -90,19 +92,23 @@ func load(path string) (*Driver, error) {
 	var missing *C.char
 	if reason := C.cdevice_v0_cuda_load(cPath, table, &missing, (*C.char)(unsafe.Pointer(&text[0])), C.size_t(len(text))); reason != nil {
 		C.free(unsafe.Pointer(table))
-		return nil, fmt.Errorf("cuda: no driver: %s (is an NVIDIA driver installed? %s names another library): %w",
-			C.GoString(reason), PathVariable, device.ErrNotSupported)
+		return nil, notLoaded(path, C.GoString(reason))
 	}
 	if missing != nil {
+		isDriver := table.cuInit != nil
 		C.free(unsafe.Pointer(table))
-		return nil, fmt.Errorf("cuda: %s has no %s: the driver is too old: %w", path, C.GoString(missing), device.ErrNotSupported)
+		return nil, incomplete(path, C.GoString(missing), isDriver)
 	}
 	return &Driver{path: path, table: table}, nil
 }
 
 func (d *Driver) init() error {
 	if r := C.cdevice_v0_cuda_init(d.table); r.code != 0 {
-		return d.fail("", r, 0)
+		err := d.fail("", r, 0)
+		if Code(r.code) == NoDevice {
+			return noDevice(err)
+		}
+		return err
 	}
 	return nil
 }

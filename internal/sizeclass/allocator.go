@@ -23,6 +23,8 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
+var errNoContext = errors.New("ctx = nil, want a context")
+
 var errNotOurs = errors.New("freed twice, or never allocated here")
 
 // Allocator is a memory.Allocator of arrow-go over a cache of CPU-accessible memory.
@@ -30,17 +32,33 @@ var errNotOurs = errors.New("freed twice, or never allocated here")
 type Allocator struct {
 	cache *Cache
 
+	fallback *Fallback // nil: an allocation that finds no memory fails
+	advice   string    // for the error of one that exceeds the limit
+
 	mu   sync.Mutex
-	used map[uintptr]Block // given out, by address
+	used map[uintptr]loan // given out, by address
+}
+
+// loan is memory given out: a block of the cache, or memory of the fallback.
+type loan struct {
+	block Block
+	plain []byte // as the fallback returned it; nil for a block
 }
 
 // NewAllocator returns an allocator over a cache, which others may use too.
 func NewAllocator(cache *Cache) *Allocator {
-	return &Allocator{cache: cache, used: map[uintptr]Block{}}
+	return &Allocator{cache: cache, used: map[uintptr]loan{}}
 }
 
-func (b Block) bytes() []byte {
-	return unsafe.Slice(*(**byte)(unsafe.Pointer(&b.Ptr)), b.Size)
+// Advise makes the errors of allocations that exceed the limit say what to do. It is called
+// before the allocator is used.
+func Advise(a *Allocator, advice string) { a.advice = advice }
+
+func (l loan) bytes() []byte {
+	if l.plain != nil {
+		return l.plain
+	}
+	return unsafe.Slice(*(**byte)(unsafe.Pointer(&l.block.Ptr)), l.block.Size)
 }
 
 // Allocate returns size zeroed bytes. It panics with an *Error if there are none.
@@ -63,17 +81,32 @@ func (a *Allocator) AllocateUninitialized(size int) []byte {
 // TryAllocate is Allocate with an error instead of a panic, and without zeroing. ctx ends a
 // wait for memory.
 func (a *Allocator) TryAllocate(ctx context.Context, size int) ([]byte, error) {
+	if ctx == nil {
+		return nil, &Error{a.cache.ID(), size, errNoContext}
+	}
 	if size == 0 {
 		return []byte{}, nil
 	}
-	b, err := a.cache.Take(ctx, int64(size))
+	given, err := a.take(ctx, size)
 	if err != nil {
 		return nil, &Error{a.cache.ID(), size, err}
 	}
+	b := given.bytes()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.used[uintptr(b.Ptr)] = b
-	return b.bytes()[:size:size], nil
+	a.used[address(b)] = given
+	return b[:size:size], nil
+}
+
+func (a *Allocator) take(ctx context.Context, size int) (loan, error) {
+	if a.fallback != nil {
+		return a.fallback.take(ctx, a.cache, size)
+	}
+	block, err := a.cache.Take(ctx, int64(size))
+	if a.advice != "" && errors.Is(err, ErrLimit) {
+		err = fmt.Errorf("%w; %s", err, a.advice)
+	}
+	return loan{block: block}, err
 }
 
 // Reallocate returns size bytes that begin with those of b and are zero behind
@@ -109,19 +142,23 @@ func (a *Allocator) Free(b []byte) {
 	if !ok {
 		panic(&Error{a.cache.ID(), len(b), errNotOurs})
 	}
-	a.cache.Give(freed)
+	if freed.plain != nil {
+		a.fallback.free(freed.plain)
+		return
+	}
+	a.cache.Give(freed.block)
 }
 
 func address(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
 
-func (a *Allocator) find(b []byte) (Block, bool) {
+func (a *Allocator) find(b []byte) (loan, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	found, ok := a.used[address(b)]
 	return found, ok
 }
 
-func (a *Allocator) forget(b []byte) (Block, bool) {
+func (a *Allocator) forget(b []byte) (loan, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	found, ok := a.used[address(b)]

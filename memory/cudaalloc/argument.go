@@ -1,13 +1,34 @@
 package cudaalloc
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"reflect"
 
 	"github.com/arrowdevice/arrowdevice/device"
 )
 
-var errNoStream = errors.New("cuda: no stream: a nil pointer")
+var errNoStream = errors.New("cuda: stream = nil, want a stream")
+
+// absent is the error for an argument that is nil.
+func absent(call, argument, want string) error {
+	return fmt.Errorf("cuda: %s: %s = nil, want %s", call, argument, want)
+}
+
+// checkContext returns an error for a context that is nil.
+func checkContext(call string, ctx context.Context) error {
+	if ctx == nil {
+		return absent(call, "ctx", "a context")
+	}
+	return nil
+}
+
+// isNilPointer sees a nil pointer in an interface that is not nil.
+func isNilPointer(v any) bool {
+	r := reflect.ValueOf(v)
+	return r.Kind() == reflect.Pointer && r.IsNil()
+}
 
 // foreign is the error for an argument that belongs to another device than d.
 func (d *Device) foreign(argument string, of device.Device) error {

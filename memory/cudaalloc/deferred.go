@@ -64,7 +64,14 @@ const maxFails = 3
 // The whole context is synchronised for that, on a goroutine, and not while a capture of a
 // stream (CUDA graphs) is visible; see [Device.HoldSynchronization]. If the context is gone, and its
 // work with it, f is called then.
-func (d *Device) AfterWork(f func()) { d.deferred.add(d.gpu, &deferral{call: f}) }
+//
+// A nil f panics.
+func (d *Device) AfterWork(f func()) {
+	if f == nil {
+		panic(absent("AfterWork", "f", "a function"))
+	}
+	d.deferred.add(d.gpu, &deferral{call: f})
+}
 
 // Flush waits until everything that now waits for work of the GPU has ended: functions of
 // [Device.AfterWork] and [Event.OnComplete] have returned, memory is freed. It returns at once if
@@ -75,6 +82,9 @@ func (d *Device) AfterWork(f func()) { d.deferred.add(d.gpu, &deferral{call: f})
 // A function of AfterWork or OnComplete must not call it without an end of ctx: it would wait
 // for itself.
 func (d *Device) Flush(ctx context.Context) error {
+	if err := checkContext("flush", ctx); err != nil {
+		return err
+	}
 	if err := d.deferred.flush(ctx, d.gpu); err != nil {
 		return err
 	}

@@ -147,7 +147,7 @@ func Open(ordinal int64, opts ...Option) (*Device, error) {
 		return nil, err
 	}
 	if ordinal < 0 || ordinal >= int64(count) {
-		return nil, fmt.Errorf("cuda: open cuda:%d: the driver has %d devices, numbered from 0: %w", ordinal, count, device.ErrNotSupported)
+		return nil, fmt.Errorf("cuda: open cuda:%d: the driver has %d devices, numbered from 0 (%s): %w", ordinal, count, cuda.Hidden(), device.ErrNotSupported)
 	}
 	p.several.Store(count > 1)
 	p.mu.Lock()

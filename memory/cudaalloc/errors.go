@@ -35,10 +35,7 @@ const (
 type AllocationError = sizeclass.Error
 
 var (
-	errFreedTwice = errors.New("cuda: memory freed twice")
-	errClosed     = errors.New("cuda: used after it was closed")
-	errNoEvent    = errors.New("cuda: no event: its handle is NULL")
-
-	errForeignEvent = errors.New("it is no event of CUDA, or closed")
+	errNoEvent      = errors.New("cuda: event = nil, want an event: no event has the handle NULL")
+	errForeignEvent = errors.New("it is no event of CUDA")
 	errNothingFreed = errors.New("nothing was freed for a while")
 )

@@ -20,7 +20,7 @@ func (d *Device) NewEvent() (device.Event, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Event{handle{gpu: d.gpu, word: h, end: func() error { return d.events.put(d.ctx, h) }}}, nil
+	return &Event{handle{gpu: d.gpu, kind: "event", word: h, end: func() error { return d.events.put(d.ctx, h) }}}, nil
 }
 
 // WrapEvent borrows a CUevent (or cudaEvent_t) that another library owns, and that lives for
@@ -29,7 +29,7 @@ func (d *Device) WrapEvent(word uintptr) (device.Event, error) {
 	if word == 0 {
 		return nil, errNoEvent
 	}
-	return &Event{handle{gpu: d.gpu, word: word}}, nil
+	return &Event{handle{gpu: d.gpu, kind: "event", word: word}}, nil
 }
 
 // Query reports whether the latest recorded point was reached. It does not wait.
@@ -49,8 +49,11 @@ func (e *Event) Synchronize(ctx context.Context) error {
 // OnComplete calls f when the latest recorded point is reached: on this goroutine, if it
 // is already, or later on one of this package. See [Device.AfterWork] for what f may do. An
 // event of another owner must live until then. Where the event is closed, or the driver cannot
-// be asked about it, f is called after all work of the GPU.
+// be asked about it, f is called after all work of the GPU. A nil f panics.
 func (e *Event) OnComplete(f func()) {
+	if f == nil {
+		panic(absent("OnComplete", "f", "a function"))
+	}
 	d := &deferral{call: f}
 	if e.startWait() == nil { // else it is closed, and tells nothing
 		after := awaited{e}
@@ -66,6 +69,18 @@ func (e *Event) OnComplete(f func()) {
 
 // awaited is an event that a wait of its own keeps.
 type awaited struct{ *Event }
+
+// await is evidence of an event that may be of another implementation, or closed.
+func await(e device.Event) (evidence, error) {
+	own, ok := e.(*Event)
+	if !ok {
+		return nil, errForeignEvent
+	}
+	if own == nil {
+		return nil, errNoEvent
+	}
+	return awaited{own}, own.startWait()
+}
 
 func (e awaited) reached() (bool, error) { return e.gpu.ctx.QueryEvent(e.word) }
 func (e awaited) letGo()                 { e.endWait() }
@@ -107,7 +122,7 @@ func (e *sharedEvent) drop() error {
 
 // event makes the caller's hold on e an owned Event.
 func (e *sharedEvent) event() *Event {
-	return &Event{handle{gpu: e.gpu, word: e.word, end: e.drop}}
+	return &Event{handle{gpu: e.gpu, kind: "event", word: e.word, end: e.drop}}
 }
 
 // eventHandle is the CUevent of an event that may be of another implementation.
@@ -120,6 +135,9 @@ func eventHandle(e device.Event) (uintptr, error) {
 			return 0, errNoEvent
 		}
 		return e.word, e.usable()
+	}
+	if isNilPointer(e) {
+		return 0, errNoEvent
 	}
 	return e.Handle(), nil
 }

@@ -2,6 +2,7 @@ package cudaalloc
 
 import (
 	"context"
+	"fmt"
 	"sync"
 )
 
@@ -9,6 +10,7 @@ import (
 // nil). An owned one lives until it is closed and no wait uses it any more.
 type handle struct {
 	gpu  *gpu
+	kind string // for errors: "stream"
 	word uintptr
 
 	mu     sync.Mutex
@@ -26,9 +28,13 @@ func (h *handle) usable() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
-		return errClosed
+		return h.errClosed()
 	}
 	return nil
+}
+
+func (h *handle) errClosed() error {
+	return fmt.Errorf("cuda: %s %#x of %s: used after it was closed", h.kind, h.word, h.gpu.own.ID())
 }
 
 // Close ends an owned stream once its work is done, and an owned event once no wait
@@ -60,7 +66,7 @@ func (h *handle) startWait() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
-		return errClosed
+		return h.errClosed()
 	}
 	h.waits++
 	return nil
@@ -75,6 +81,9 @@ func (h *handle) endWait() {
 
 // wait is [wait] for a handle, which is not ended before it returns.
 func (h *handle) wait(ctx context.Context, query func() (bool, error), block func() error) error {
+	if err := checkContext("synchronize", ctx); err != nil {
+		return err
+	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}

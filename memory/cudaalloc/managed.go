@@ -35,6 +35,9 @@ type Managed struct {
 // The error wraps device.ErrNotSupported where the GPU has no managed memory, or no
 // concurrent managed access: builders write while the GPU works. See [Device.HostReadable].
 func NewManaged(gpu *Device, limit int64) (*Managed, error) {
+	if gpu == nil {
+		return nil, absent("managed memory", "gpu", "a GPU")
+	}
 	if !gpu.Managed().HostReadable() {
 		return nil, fmt.Errorf("cuda: %s: the host must not touch managed memory while the GPU works (CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS is 0): %w",
 			gpu.Managed().ID(), device.ErrNotSupported)
@@ -80,8 +83,12 @@ type trims struct {
 // OnTrim makes trim part of what [Device.Trim] does, and of allocations that find no memory,
 // for as long as the process lives: it frees memory of this GPU that is only kept for later.
 // It runs on a goroutine of its own, and should not wait: a Trim waits for it until its context
-// ends, and an allocation that finds no memory for two seconds at most. A panic is logged.
+// ends, and an allocation that finds no memory for two seconds at most. A panic is logged. A nil
+// trim panics.
 func (d *Device) OnTrim(trim func()) {
+	if trim == nil {
+		panic(absent("OnTrim", "trim", "a function"))
+	}
 	d.trims.mu.Lock()
 	defer d.trims.mu.Unlock()
 	d.trims.list = append(d.trims.list, trim)

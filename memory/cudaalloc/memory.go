@@ -56,6 +56,9 @@ func (d *Device) mayAllocate(ctx context.Context, size int64) error {
 	if size < 0 {
 		return fmt.Errorf("cuda: allocate %d bytes on %s: negative size", size, d.ID())
 	}
+	if err := checkContext("allocate", ctx); err != nil {
+		return err
+	}
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("cuda: allocate %d bytes on %s: %w", size, d.ID(), err)
 	}
@@ -111,7 +114,7 @@ func (m *memory) take(ctx context.Context, of *cuda.Context, stream uintptr) (er
 // that the GPU has now.
 func (m *memory) Free(s device.Stream) error {
 	if m.freed.Swap(true) {
-		return errFreedTwice
+		return m.errFreedTwice()
 	}
 	if m.size == 0 {
 		return nil
@@ -157,7 +160,7 @@ func (g *gpu) mayUse(stream uintptr) bool {
 // FreeAfter ends the memory once e is complete; nil: now, because no pending work uses it.
 func (m *memory) FreeAfter(e device.Event) error {
 	if m.freed.Swap(true) {
-		return errFreedTwice
+		return m.errFreedTwice()
 	}
 	if m.size == 0 {
 		return nil
@@ -165,12 +168,16 @@ func (m *memory) FreeAfter(e device.Event) error {
 	if e == nil {
 		return m.endAfter(nil)
 	}
-	own, ok := e.(*Event)
-	if !ok || own.startWait() != nil {
+	own, err := await(e)
+	if err != nil {
 		m.dev.deferred.add(m.dev.gpu, m.deferral(nil))
-		return fmt.Errorf("cuda: free memory of %s after an event: %w", m.dev.ID(), errForeignEvent)
+		return fmt.Errorf("cuda: free memory of %s after an event: %w", m.dev.ID(), err)
 	}
-	return m.endAfter(awaited{own})
+	return m.endAfter(own)
+}
+
+func (m *memory) errFreedTwice() error {
+	return fmt.Errorf("cuda: %d bytes of %s memory at %#x: freed twice", m.size, m.dev.ID(), uintptr(m.ptr))
 }
 
 // endAfter ends the memory now, if there is evidence that no work uses it, or later.

@@ -10,6 +10,9 @@ import (
 // the other one, over NVLink or PCIe. Copies between the two by [Device.Copy] work in
 // any case.
 func (d *Device) CanAccessPeer(peer *Device) (bool, error) {
+	if peer == nil {
+		return false, absent("access to a peer", "peer", "a GPU")
+	}
 	return d.ctx.CanAccess(peer.ctx.Device)
 }
 
@@ -17,6 +20,9 @@ func (d *Device) CanAccessPeer(peer *Device) (bool, error) {
 // allocated before included. It is in one direction, and for as long as the process
 // lives. Where the two GPUs cannot, the error wraps device.ErrNotSupported.
 func (d *Device) EnablePeerAccess(peer *Device) error {
+	if peer == nil {
+		return absent("access to a peer", "peer", "a GPU")
+	}
 	if d.platform != peer.platform {
 		return fmt.Errorf("cuda: %s and its peer %s are of different drivers: %w", d.ID(), peer.ID(), device.ErrNotSupported)
 	}

@@ -132,6 +132,9 @@ func (d *Device) giveBackCached() {
 // Trim waits like [Device.Flush], and then gives back to the driver what pools, caches and
 // lists only keep for later. ctx ends the wait with an error.
 func (d *Device) Trim(ctx context.Context) error {
+	if err := checkContext("trim", ctx); err != nil {
+		return err
+	}
 	if err := d.Flush(ctx); err != nil { // what ends now goes to lists and caches
 		return err
 	}

@@ -47,7 +47,7 @@ func (d *Device) Legacy() *Stream { return d.borrow(cuda.LegacyStream) }
 func (d *Device) PerThread() *Stream { return d.borrow(cuda.PerThreadStream) }
 
 func (d *Device) borrow(h uintptr) *Stream {
-	return &Stream{handle{gpu: d.gpu, word: h}}
+	return &Stream{handle{gpu: d.gpu, kind: "stream", word: h}}
 }
 
 // on is the context and the handle of the stream that work goes to: work runs in
@@ -65,6 +65,9 @@ func (d *Device) on(s device.Stream) (*cuda.Context, uintptr, error) {
 			return nil, 0, d.foreign("stream", s.Device())
 		}
 		return s.gpu.ctx, s.word, s.usable()
+	}
+	if isNilPointer(s) {
+		return nil, 0, errNoStream
 	}
 	// Another implementation's stream, which stands for one of this GPU.
 	if of, ok := s.Device().(interface{ Own() *Device }); !ok || of.Own() != d.own {

@@ -35,7 +35,7 @@ func (d *Device) owned(word uintptr, end func() error) *Stream {
 		l.alive = map[uintptr]struct{}{}
 	}
 	l.alive[word] = struct{}{}
-	return &Stream{handle{gpu: d.gpu, word: word, end: func() error { return d.gpu.endStream(word, end) }}}
+	return &Stream{handle{gpu: d.gpu, kind: "stream", word: word, end: func() error { return d.gpu.endStream(word, end) }}}
 }
 
 // endStream ends a stream, when it is not being asked about any more.
@@ -174,6 +174,9 @@ func (l *streamList) asked() {
 // released stays allocated, and [Device.Flush], [Device.Trim] and [Device.UnregisterHost] wait
 // if anything needs the context.
 func (d *Device) HoldSynchronization(ctx context.Context) (release func(), err error) {
+	if err := checkContext("hold synchronisation", ctx); err != nil {
+		return nil, err
+	}
 	d.holds.Add(1)
 	release = sync.OnceFunc(func() { d.holds.Add(-1) })
 	select {

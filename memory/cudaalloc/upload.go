@@ -23,6 +23,9 @@ func (d *Device) PageLocked(p device.Ptr, size int64) bool {
 // The event that it returns is owned by the caller and complete when the copies are. It is
 // also what the staging memory waits for, so it must not be recorded again.
 func (d *Device) Upload(ctx context.Context, list []device.Range, s device.Stream) (device.Event, error) {
+	if err := checkContext("upload", ctx); err != nil {
+		return nil, err
+	}
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("cuda: upload to %s: %w", d.ID(), err)
 	}

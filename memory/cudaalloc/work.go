@@ -84,6 +84,9 @@ func (d *Device) RegisterHost(p device.Ptr, size int64, readOnly bool) error {
 // UnregisterHost undoes RegisterHost, after all work already enqueued on the GPU. Where ctx
 // ends that wait, or the driver fails, the memory stays registered.
 func (d *Device) UnregisterHost(ctx context.Context, p device.Ptr) error {
+	if err := checkContext("unregister host memory", ctx); err != nil {
+		return err
+	}
 	if err := d.idle(ctx); err != nil {
 		return err
 	}

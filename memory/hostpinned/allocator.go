@@ -1,6 +1,8 @@
 package hostpinned
 
 import (
+	"github.com/apache/arrow-go/v18/arrow/memory"
+
 	"github.com/arrowdevice/arrowdevice/internal/sizeclass"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
@@ -22,7 +24,8 @@ import (
 // those held.
 type Allocator struct {
 	*sizeclass.Allocator
-	dev *cudaalloc.Device
+	dev      *cudaalloc.Device
+	fallback *sizeclass.Fallback // nil: none
 }
 
 // AllocationError is the value with which an allocator panics. Its fields are Device, Size (the
@@ -36,10 +39,67 @@ var ErrLimit = sizeclass.ErrLimit
 // included; 0 is no limit. Page-locked memory is lost to the rest of the machine, so a
 // limit is wise, and one allocator for the whole process is best. Its memory comes from gpu's
 // page-locked memory, and is live in gpu's Stats while it is cached here.
-func New(gpu *cudaalloc.Device, limit int64) *Allocator {
-	a := &Allocator{sizeclass.NewAllocator(sizeclass.New(sizeclass.Of(gpu.Host()), sizeclass.Limits{Total: limit})), gpu.Host()}
+//
+// An allocation beyond the limit panics. That ends the process where the allocation is made on a
+// goroutine that does not recover: arrow-go's Parquet reader (package pqarrow) allocates on
+// goroutines of its own if ArrowReadProperties.Parallel is set, and RecordReader.Next recovers
+// from nothing there. Below such readers, give the allocator a fallback: [WithFallback].
+//
+// An option that is nil does nothing. A nil gpu panics.
+func New(gpu *cudaalloc.Device, limit int64, opts ...AllocatorOption) *Allocator {
+	if gpu == nil {
+		panic(errNoGPU)
+	}
+	var o allocatorOptions
+	for _, opt := range opts {
+		if opt != nil {
+			opt(&o)
+		}
+	}
+	cache := sizeclass.New(sizeclass.Of(gpu.Host()), sizeclass.Limits{Total: limit})
+	a := &Allocator{dev: gpu.Host()}
+	if o.fallback != nil {
+		a.Allocator, a.fallback = sizeclass.NewFallbackAllocator(cache, o.fallback)
+	} else {
+		a.Allocator = sizeclass.NewAllocator(cache)
+		sizeclass.Advise(a.Allocator, "hostpinned.WithFallback takes ordinary memory then")
+	}
 	gpu.OnTrim(a.Trim)
 	return a
+}
+
+// AllocatorOption is a choice of [New].
+type AllocatorOption func(*allocatorOptions)
+
+type allocatorOptions struct{ fallback memory.Allocator }
+
+// WithFallback takes memory from mem, which is not page-locked, where an allocation would exceed the
+// limit or the driver refuses it; nil is memory.DefaultAllocator. Memory that is freed goes
+// back to the allocator that it is of, and a Reallocate that moves tries page-locked memory
+// again. A driver that refused is not asked again for a second. [Allocator.Fallback] counts.
+//
+// Copies stage such memory: PageLocked of the device reports false for it. A GPU must not use its
+// addresses, so package cdevice refuses it in batches that are wrapped as memory of
+// [Allocator.Device]: wrap batches of this allocator with device.Host(). Copies still read
+// their page-locked buffers directly.
+func WithFallback(mem memory.Allocator) AllocatorOption {
+	if mem == nil {
+		mem = memory.DefaultAllocator
+	}
+	return func(o *allocatorOptions) { o.fallback = mem }
+}
+
+// FallbackStats counts what [WithFallback] gave: Allocations and Bytes since New, and Live, the
+// bytes in use.
+type FallbackStats = sizeclass.FallbackStats
+
+// Fallback counts the memory that is not page-locked. Without [WithFallback], all is zero.
+// Stats does not count that memory.
+func (a *Allocator) Fallback() FallbackStats {
+	if a.fallback == nil {
+		return FallbackStats{}
+	}
+	return a.fallback.Stats()
 }
 
 // Device is the device whose memory this is: device.CUDAHost.

@@ -38,6 +38,9 @@ func ReadOnly() Option { return func(r *registration) { r.readOnly = true } }
 // refused (cudaalloc.HostMemoryAlreadyRegistered). b borrows: it must stay mapped
 // until Unregister.
 func Register(gpu *cudaalloc.Device, b []byte, opts ...Option) (*Registration, error) {
+	if gpu == nil {
+		return nil, errNoGPU
+	}
 	var o registration
 	for _, opt := range opts {
 		if opt != nil {
@@ -84,6 +87,8 @@ func (r *Registration) Unregister(ctx context.Context) error {
 	r.end()
 	return nil
 }
+
+var errNoGPU = errors.New("hostpinned: gpu = nil, want a GPU")
 
 var errUnregistered = errors.New("hostpinned: unregistered twice")
 

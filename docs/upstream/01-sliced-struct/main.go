@@ -1,3 +1,5 @@
+//go:build cgo
+
 // A sliced struct column is exported with its offset applied twice.
 package main
 

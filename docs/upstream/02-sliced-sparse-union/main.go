@@ -1,3 +1,5 @@
+//go:build cgo
+
 // A sliced sparse union is exported with children shorter than offset+length; importing it panics.
 package main
 

@@ -1,3 +1,5 @@
+//go:build cgo
+
 // Every export of a view array leaks the buffer of variadic buffer lengths.
 package main
 

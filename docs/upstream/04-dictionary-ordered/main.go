@@ -1,3 +1,5 @@
+//go:build cgo
+
 // The flag ARROW_FLAG_DICTIONARY_ORDERED is lost on import.
 package main
 

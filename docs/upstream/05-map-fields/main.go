@@ -1,3 +1,5 @@
+//go:build cgo
+
 // Importing a map type forgets what its key and item fields say.
 package main
 

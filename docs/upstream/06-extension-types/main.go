@@ -1,3 +1,5 @@
+//go:build cgo
+
 // Extension types: nested, view and dictionary storage is not exported; nothing is rebuilt on import.
 package main
 

@@ -1,3 +1,5 @@
+//go:build cgo
+
 // Importing a schema calls the release callbacks of its children and of its dictionary.
 package main
 

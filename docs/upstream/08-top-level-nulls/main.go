@@ -1,3 +1,5 @@
+//go:build cgo
+
 // ImportCRecordBatch drops the nulls of the top-level struct.
 package main
 

@@ -1,3 +1,5 @@
+//go:build cgo
+
 // Importing a released structure ends the process, or is accepted.
 package main
 

@@ -1,3 +1,5 @@
+//go:build cgo
+
 // null_count -1 together with a NULL validity bitmap is refused.
 package main
 

@@ -1,3 +1,5 @@
+//go:build cgo
+
 // A child shorter than its parent: the import panics or accepts it.
 package main
 

@@ -1,3 +1,5 @@
+//go:build cgo
+
 // ExportRecordReader takes a reference of its own although it says that it takes ownership.
 package main
 

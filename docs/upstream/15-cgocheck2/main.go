@@ -1,3 +1,5 @@
+//go:build cgo
+
 // Exporting arrays of the default allocator stores unpinned Go pointers in C memory.
 package main
 

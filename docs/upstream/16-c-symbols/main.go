@@ -1,3 +1,5 @@
+//go:build cgo
+
 // The C symbols of the package have no prefix: two major versions do not link into one binary.
 package main
 

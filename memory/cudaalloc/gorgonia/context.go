@@ -63,15 +63,31 @@ func Device(ctx cu.CUContext, opts ...cudaalloc.Option) (*cudaalloc.Device, erro
 }
 
 // CUContext borrows the primary context of the GPU for functions of cu. It is valid for
-// as long as the process lives, and must not be destroyed.
+// as long as the process lives, and must not be destroyed. A nil dev panics.
 func CUContext(dev *cudaalloc.Device) cu.CUContext {
+	if dev == nil {
+		panic(absent("dev", "a GPU"))
+	}
 	return handleOf[cu.CUContext](dev.Context())
 }
 
 // Do calls f with the primary context of the GPU current on the calling thread, as
 // functions of cu want it, and leaves the thread as it was. f must not change the
 // thread's stack of contexts, and must do its work on this goroutine. The error is f's.
-func Do(dev *cudaalloc.Device, f func() error) error { return in(CUContext(dev), f) }
+func Do(dev *cudaalloc.Device, f func() error) error {
+	if dev == nil {
+		return absent("dev", "a GPU")
+	}
+	if f == nil {
+		return absent("f", "a function")
+	}
+	return in(CUContext(dev), f)
+}
+
+// absent is the error for an argument that is nil.
+func absent(argument, want string) error {
+	return fmt.Errorf("gorgonia: %s = nil, want %s", argument, want)
+}
 
 func in(ctx cu.CUContext, f func() error) (err error) {
 	runtime.LockOSThread()

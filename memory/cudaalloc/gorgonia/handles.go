@@ -42,6 +42,9 @@ func handleOf[H handle](word uintptr) (h H) {
 // stays the program's: closing the result leaves it alone. cu.NoStream is the legacy
 // default stream.
 func Stream(dev *cudaalloc.Device, s cu.Stream) (device.Stream, error) {
+	if dev == nil {
+		return nil, absent("dev", "a GPU")
+	}
 	return dev.WrapStream(wordOf(s))
 }
 
@@ -58,6 +61,9 @@ func CUStream(s device.Stream) cu.Stream {
 // stays the program's: it must outlive the result, and every batch that has the result
 // for its event. The zero cu.Event is an error.
 func Event(dev *cudaalloc.Device, e cu.Event) (device.Event, error) {
+	if dev == nil {
+		return nil, absent("dev", "a GPU")
+	}
 	return dev.WrapEvent(wordOf(e))
 }
 

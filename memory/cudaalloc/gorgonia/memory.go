@@ -30,8 +30,14 @@ import (
 // cu.MemAllocManaged. Memory from another context than the primary one is not found out
 // on machines with unified addresses, and may not be used by other libraries there.
 //
-// It takes ownership of mem, also when it returns an error.
+// It takes ownership of mem, also when it returns an error, unless dev or free is nil.
 func Owner(dev *cudaalloc.Device, s cu.Stream, free func(cu.DevicePtr) error, mem ...cu.DevicePtr) (cdevice.Owner, error) {
+	if dev == nil {
+		return cdevice.Owner{}, absent("dev", "a GPU")
+	}
+	if free == nil {
+		return cdevice.Owner{}, absent("free", "a function")
+	}
 	mem = slices.Clone(mem)
 	release := func() {
 		_ = Do(dev, func() error {

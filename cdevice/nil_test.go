@@ -1,0 +1,543 @@
+package cdevice_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"reflect"
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/cdata"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/nilargs"
+	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
+)
+
+// given is good arguments for every function.
+type given struct {
+	t       *testing.T
+	rec     arrow.RecordBatch
+	host    device.Device
+	batch   *cdevice.RecordBatch
+	array   *cdevice.Array
+	chunked *arrow.Chunked
+}
+
+func newGiven(t *testing.T) *given {
+	g := &given{t: t, rec: twoColumns(t), host: device.Host()}
+	g.batch = wrap(t, g.rec)
+	g.array = g.batch.Column(0)
+	g.chunked = arrow.NewChunked(g.rec.Column(0).DataType(), []arrow.Array{g.rec.Column(0)})
+	t.Cleanup(func() {
+		g.array.Release()
+		g.chunked.Release()
+	})
+	return g
+}
+
+func (g *given) arrowReader() array.RecordReader {
+	rdr, err := array.NewRecordReader(g.rec.Schema(), []arrow.RecordBatch{g.rec})
+	require.NoError(g.t, err)
+	g.t.Cleanup(rdr.Release)
+	return rdr
+}
+
+func (g *given) reader() *cdevice.RecordReader {
+	r, err := cdevice.WrapRecordReader(g.arrowReader(), g.host)
+	require.NoError(g.t, err)
+	g.t.Cleanup(r.Release)
+	return r
+}
+
+func (g *given) arrays() *cdevice.ArrayReader {
+	r, err := cdevice.WrapChunked(g.chunked, g.host)
+	require.NoError(g.t, err)
+	g.t.Cleanup(r.Release)
+	return r
+}
+
+// Structs to import, and how to end those that were not.
+
+func (g *given) cBatch() *cdevice.CArrowDeviceArray {
+	out := new(cdevice.CArrowDeviceArray)
+	require.NoError(g.t, cdevice.ExportRecordBatch(g.batch, out, nil))
+	return out
+}
+
+func (g *given) cArray() *cdevice.CArrowDeviceArray {
+	out := new(cdevice.CArrowDeviceArray)
+	require.NoError(g.t, cdevice.ExportArray(g.array, out, nil))
+	return out
+}
+
+func (g *given) plainBatch() *cdata.CArrowArray {
+	out := new(cdata.CArrowArray)
+	require.NoError(g.t, cdevice.ExportPlainRecordBatch(background, g.batch, out, nil))
+	return out
+}
+
+func (g *given) plainArray() *cdata.CArrowArray {
+	out := new(cdata.CArrowArray)
+	require.NoError(g.t, cdevice.ExportPlainArray(background, g.array, out, nil))
+	return out
+}
+
+func (g *given) schema() *cdata.CArrowSchema {
+	out := new(cdata.CArrowSchema)
+	require.NoError(g.t, cdevice.ExportSchema(g.rec.Schema(), out))
+	return out
+}
+
+func (g *given) field() *cdata.CArrowSchema {
+	out := new(cdata.CArrowSchema)
+	require.NoError(g.t, cdevice.ExportField(g.rec.Schema().Field(0), out))
+	return out
+}
+
+func (g *given) stream() *cdevice.CArrowDeviceArrayStream {
+	out := new(cdevice.CArrowDeviceArrayStream)
+	require.NoError(g.t, cdevice.ExportRecordReader(g.reader(), out))
+	return out
+}
+
+func (g *given) arrayStream() *cdevice.CArrowDeviceArrayStream {
+	out := new(cdevice.CArrowDeviceArrayStream)
+	require.NoError(g.t, cdevice.ExportArrayReader(g.arrays(), out))
+	return out
+}
+
+func (g *given) plainStream() *cdata.CArrowArrayStream {
+	out := new(cdata.CArrowArrayStream)
+	require.NoError(g.t, cdevice.ExportPlainRecordReader(background, g.reader(), out))
+	return out
+}
+
+func (g *given) plainArrayStream() *cdata.CArrowArrayStream {
+	out := new(cdata.CArrowArrayStream)
+	require.NoError(g.t, cdevice.ExportPlainArrayReader(background, g.arrays(), out))
+	return out
+}
+
+// ended releases the result of a call that succeeded, and returns its error.
+func ended[T interface{ Release() }](v T, err error) error {
+	if err == nil {
+		v.Release()
+	}
+	return err
+}
+
+func second[T any](_ T, err error) error { return err }
+
+// exporting calls export with structs that it then releases.
+func exporting(export func(*cdevice.CArrowDeviceArray, *cdata.CArrowSchema) error) error {
+	out, sch := new(cdevice.CArrowDeviceArray), new(cdata.CArrowSchema)
+	err := export(out, sch)
+	cdevice.ReleaseCArrowDeviceArray(out)
+	cdevice.ReleaseCArrowSchema(sch)
+	return err
+}
+
+func exportingPlain(export func(*cdata.CArrowArray, *cdata.CArrowSchema) error) error {
+	out, sch := new(cdata.CArrowArray), new(cdata.CArrowSchema)
+	err := export(out, sch)
+	cdevice.ReleaseCArrowArray(out)
+	cdevice.ReleaseCArrowSchema(sch)
+	return err
+}
+
+func streaming(export func(*cdevice.CArrowDeviceArrayStream) error) error {
+	out := new(cdevice.CArrowDeviceArrayStream)
+	err := export(out)
+	cdevice.ReleaseCArrowDeviceArrayStream(out)
+	return err
+}
+
+func streamingPlain(export func(*cdata.CArrowArrayStream) error) error {
+	out := new(cdata.CArrowArrayStream)
+	err := export(out)
+	cdevice.ReleaseCArrowArrayStream(out)
+	return err
+}
+
+// noCtx is a nil context: go vet knows the literal.
+var noCtx context.Context
+
+const (
+	nilCtx    = "ctx = nil, want a context"
+	nilDevice = "device = nil, want "
+	nilStruct = " = NULL, want a struct"
+)
+
+type (
+	in  = cdevice.ImportOption
+	out = cdevice.ExportOption
+	cp  = cdevice.CopyOption
+)
+
+func TestNilArguments(t *testing.T) {
+	checkLeaks(t)
+	g := newGiven(t)
+	rows := map[string]nilargs.Row{}
+	for _, part := range []map[string]nilargs.Row{g.readRows(), g.copyRows(), g.exportRows(), g.plainExportRows(), g.importRows(), g.plainImportRows(), g.readerRows(), g.optionRows(), g.releaseRows()} {
+		for name, row := range part {
+			assert.NotContains(t, rows, name)
+			rows[name] = row
+		}
+	}
+	nilargs.Check(t, "github.com/arrowdevice/arrowdevice/cdevice", arrow.ErrInvalid, rows)
+}
+
+func (g *given) readRows() map[string]nilargs.Row {
+	return map[string]nilargs.Row{
+		"Array.CountNulls(ctx)":     {Call: func() error { return second(g.array.CountNulls(noCtx)) }, Want: nilCtx},
+		"Array.HostView(ctx)":       {Call: func() error { return second(g.array.HostView(noCtx)) }, Want: nilCtx},
+		"Array.NumBytes(ctx)":       {Call: func() error { return second(g.array.NumBytes(noCtx)) }, Want: nilCtx},
+		"Array.Wait(ctx)":           {Call: func() error { return g.array.Wait(noCtx) }, Want: nilCtx},
+		"Array.WaitOn(s)":           {Call: func() error { return g.array.WaitOn(nil) }, Want: "stream = nil"},
+		"Array.UsedOn(s)":           {Call: func() error { return g.array.UsedOn((*cudaalloc.Stream)(nil)) }, Want: "stream = nil"},
+		"RecordBatch.HostView(ctx)": {Call: func() error { return second(g.batch.HostView(noCtx)) }, Want: nilCtx},
+		"RecordBatch.NumBytes(ctx)": {Call: func() error { return second(g.batch.NumBytes(noCtx)) }, Want: nilCtx},
+		"RecordBatch.Wait(ctx)":     {Call: func() error { return g.batch.Wait(noCtx) }, Want: nilCtx},
+		"RecordBatch.WaitOn(s)":     {Call: func() error { return g.batch.WaitOn(nil) }, Want: "stream = nil"},
+		"RecordBatch.UsedOn(s)":     {Call: func() error { return g.batch.UsedOn(nil) }, Want: "stream = nil"},
+		"Wrap(rec)":                 {Call: func() error { return second(cdevice.Wrap(nil, g.host)) }, Want: "wrap: RecordBatch = nil"},
+		"Wrap(dev)":                 {Call: func() error { return second(cdevice.Wrap(g.rec, nil)) }, Want: nilDevice},
+		"WrapArray(arr)":            {Call: func() error { return second(cdevice.WrapArray((*array.Int64)(nil), g.host)) }, Want: "wrap: Array = nil"},
+		"WrapArray(dev)":            {Call: func() error { return second(cdevice.WrapArray(g.rec.Column(0), (*cudaalloc.Device)(nil))) }, Want: nilDevice},
+		"NewArray(dev)":             {Call: func() error { return g.newArray(nil, arrow.Null) }, Want: nilDevice},
+		"NewArray(dt)":              {Call: func() error { return g.newArray(g.host, nil) }, Want: "new: type = nil"},
+		"NewRecordBatch(dev)":       {Call: func() error { return g.newBatch(nil, g.rec.Schema()) }, Want: nilDevice},
+		"NewRecordBatch(schema)":    {Call: func() error { return g.newBatch(g.host, nil) }, Want: "schema = nil"},
+	}
+}
+
+// newArray and newBatch check that the memory is given back.
+func (g *given) newArray(dev device.Device, dt arrow.DataType) error {
+	released := 0
+	err := second(cdevice.NewArray(dev, dt, cdevice.Data{}, cdevice.Owner{Release: func() { released++ }}))
+	assert.Equal(g.t, 1, released)
+	return err
+}
+
+func (g *given) newBatch(dev device.Device, s *arrow.Schema) error {
+	released := 0
+	err := second(cdevice.NewRecordBatch(dev, s, 0, make([]cdevice.Data, 2), cdevice.Owner{Release: func() { released++ }}))
+	assert.Equal(g.t, 1, released)
+	return err
+}
+
+func (g *given) copyRows() map[string]nilargs.Row {
+	return map[string]nilargs.Row{
+		"Array.CopyTo(ctx)":           {Call: func() error { return second(g.array.CopyTo(noCtx, g.host)) }, Want: nilCtx},
+		"Array.CopyTo(dev)":           {Call: func() error { return second(g.array.CopyTo(background, nil)) }, Want: nilDevice},
+		"Array.CopyTo(opts...)":       {Call: func() error { return ended(g.array.CopyTo(background, g.host, cp(nil))) }},
+		"Array.CopyToHost(ctx)":       {Call: func() error { return second(g.array.CopyToHost(noCtx, nil)) }, Want: nilCtx},
+		"Array.CopyToHost(mem)":       {Call: func() error { return ended(g.array.CopyToHost(background, nil)) }},
+		"Array.CopyToHost(opts...)":   {Call: func() error { return ended(g.array.CopyToHost(background, nil, cp(nil))) }},
+		"CopyArrayToDevice(ctx)":      {Call: func() error { return second(cdevice.CopyArrayToDevice(noCtx, g.rec.Column(0), g.host)) }, Want: nilCtx},
+		"CopyArrayToDevice(arr)":      {Call: func() error { return second(cdevice.CopyArrayToDevice(background, nil, g.host)) }, Want: "Array = nil"},
+		"CopyArrayToDevice(dev)":      {Call: func() error { return second(cdevice.CopyArrayToDevice(background, g.rec.Column(0), nil)) }, Want: nilDevice},
+		"CopyArrayToDevice(opts...)":  {Call: func() error { return ended(cdevice.CopyArrayToDevice(background, g.rec.Column(0), g.host, nil)) }},
+		"CopyToDevice(ctx)":           {Call: func() error { return second(cdevice.CopyToDevice(noCtx, g.rec, g.host)) }, Want: nilCtx},
+		"CopyToDevice(rec)":           {Call: func() error { return second(cdevice.CopyToDevice(background, nil, g.host)) }, Want: "RecordBatch = nil"},
+		"CopyToDevice(dev)":           {Call: func() error { return second(cdevice.CopyToDevice(background, g.rec, nil)) }, Want: nilDevice},
+		"CopyToDevice(opts...)":       {Call: func() error { return ended(cdevice.CopyToDevice(background, g.rec, g.host, nil)) }},
+		"RecordBatch.CopyTo(ctx)":     {Call: func() error { return second(g.batch.CopyTo(noCtx, g.host)) }, Want: nilCtx},
+		"RecordBatch.CopyTo(dev)":     {Call: func() error { return second(g.batch.CopyTo(background, (*cudaalloc.Device)(nil))) }, Want: nilDevice},
+		"RecordBatch.CopyTo(opts...)": {Call: func() error { return ended(g.batch.CopyTo(background, g.host, nil)) }},
+		"RecordBatch.CopyToHost(ctx)": {Call: func() error { return second(g.batch.CopyToHost(noCtx, nil)) }, Want: nilCtx},
+		"RecordBatch.CopyToHost(mem)": {Call: func() error { return ended(g.batch.CopyToHost(background, (*nilAllocator)(nil))) }},
+		"RecordBatch.CopyToHost(opts...)": {Call: func() error {
+			return ended(g.batch.CopyToHost(background, nil, cp(nil)))
+		}},
+		"RecordReader.CopyTo(ctx)":     {Call: func() error { return second(g.reader().CopyTo(noCtx, g.host)) }, Want: nilCtx},
+		"RecordReader.CopyTo(dev)":     {Call: func() error { return second(g.reader().CopyTo(background, nil)) }, Want: nilDevice},
+		"RecordReader.CopyTo(opts...)": {Call: func() error { return ended(g.reader().CopyTo(background, g.host, nil)) }},
+		"CopyReaderToDevice(ctx)":      {Call: func() error { return second(cdevice.CopyReaderToDevice(noCtx, g.arrowReader(), g.host)) }, Want: nilCtx},
+		"CopyReaderToDevice(rdr)":      {Call: func() error { return second(cdevice.CopyReaderToDevice(background, nil, g.host)) }, Want: "RecordReader = nil"},
+		"CopyReaderToDevice(dev)":      {Call: func() error { return second(cdevice.CopyReaderToDevice(background, g.arrowReader(), nil)) }, Want: nilDevice},
+		"CopyReaderToDevice(opts...)":  {Call: func() error { return ended(cdevice.CopyReaderToDevice(background, g.arrowReader(), g.host, nil)) }},
+	}
+}
+
+// nilAllocator is of use to nothing: a nil one stands for arrow-go's default.
+type nilAllocator struct{ unused byte }
+
+func (a *nilAllocator) Allocate(int) []byte           { panic(a.unused) }
+func (a *nilAllocator) Reallocate(int, []byte) []byte { panic(a.unused) }
+func (a *nilAllocator) Free([]byte)                   { panic(a.unused) }
+
+func (g *given) exportRows() map[string]nilargs.Row {
+	batch := func(b *cdevice.RecordBatch, opts ...out) error {
+		return exporting(func(o *cdevice.CArrowDeviceArray, s *cdata.CArrowSchema) error {
+			return cdevice.ExportRecordBatch(b, o, s, opts...)
+		})
+	}
+	arr := func(a *cdevice.Array, opts ...out) error {
+		return exporting(func(o *cdevice.CArrowDeviceArray, s *cdata.CArrowSchema) error {
+			return cdevice.ExportArray(a, o, s, opts...)
+		})
+	}
+	return map[string]nilargs.Row{
+		"ExportRecordBatch(batch)": {Call: func() error { return batch(nil) }, Want: "cdevice: export: RecordBatch = nil, want a batch"},
+		"ExportRecordBatch(out)":   {Call: func() error { return cdevice.ExportRecordBatch(g.batch, nil, nil) }, Want: "ArrowDeviceArray" + nilStruct},
+		"ExportRecordBatch(outSchema)": {Call: func() error {
+			return exporting(func(o *cdevice.CArrowDeviceArray, _ *cdata.CArrowSchema) error {
+				return cdevice.ExportRecordBatch(g.batch, o, nil)
+			})
+		}},
+		"ExportRecordBatch(opts...)": {Call: func() error { return batch(g.batch, nil) }},
+		"ExportArray(array)":         {Call: func() error { return arr(nil) }, Want: "Array = nil, want an array"},
+		"ExportArray(out)":           {Call: func() error { return cdevice.ExportArray(g.array, nil, nil) }, Want: "ArrowDeviceArray" + nilStruct},
+		"ExportArray(outSchema)": {Call: func() error {
+			return exporting(func(o *cdevice.CArrowDeviceArray, _ *cdata.CArrowSchema) error {
+				return cdevice.ExportArray(g.array, o, nil)
+			})
+		}},
+		"ExportArray(opts...)": {Call: func() error { return arr(g.array, nil) }},
+		"ExportSchema(s)":      {Call: func() error { return cdevice.ExportSchema(nil, new(cdata.CArrowSchema)) }, Want: "schema = nil"},
+		"ExportSchema(out)":    {Call: func() error { return cdevice.ExportSchema(g.rec.Schema(), nil) }, Want: "ArrowSchema" + nilStruct},
+		"ExportField(out)":     {Call: func() error { return cdevice.ExportField(arrow.Field{Type: arrow.Null}, nil) }, Want: "ArrowSchema" + nilStruct},
+		"ExportRecordReader(r)": {Call: func() error {
+			return streaming(func(o *cdevice.CArrowDeviceArrayStream) error { return cdevice.ExportRecordReader(nil, o) })
+		}, Want: "RecordReader = nil"},
+		"ExportRecordReader(out)": {Call: func() error { return cdevice.ExportRecordReader(g.reader(), nil) }, Want: "ArrowDeviceArrayStream" + nilStruct},
+		"ExportRecordReader(opts...)": {Call: func() error {
+			return streaming(func(o *cdevice.CArrowDeviceArrayStream) error { return cdevice.ExportRecordReader(g.reader(), o, nil) })
+		}},
+		"ExportArrayReader(r)": {Call: func() error {
+			return streaming(func(o *cdevice.CArrowDeviceArrayStream) error { return cdevice.ExportArrayReader(nil, o) })
+		}, Want: "ArrayReader = nil"},
+		"ExportArrayReader(out)": {Call: func() error { return cdevice.ExportArrayReader(g.arrays(), nil) }, Want: "ArrowDeviceArrayStream" + nilStruct},
+		"ExportArrayReader(opts...)": {Call: func() error {
+			return streaming(func(o *cdevice.CArrowDeviceArrayStream) error { return cdevice.ExportArrayReader(g.arrays(), o, nil) })
+		}},
+		"ExportAsync(ctx)":     {Call: func() error { return g.exportAsync(noCtx, g.reader()) }, Want: nilCtx},
+		"ExportAsync(r)":       {Call: func() error { return g.exportAsync(background, nil) }, Want: "RecordReader = nil"},
+		"ExportAsync(handler)": {Call: func() error { return cdevice.ExportAsync(background, g.reader(), nil, cdevice.AsyncProducerOptions{}) }, Want: "ArrowAsyncDeviceStreamHandler" + nilStruct},
+	}
+}
+
+// exportAsync hands over a handler, which is released.
+func (g *given) exportAsync(ctx context.Context, r *cdevice.RecordReader) error {
+	handler := new(cdevice.CArrowAsyncDeviceStreamHandler)
+	s := cdevice.NewAsyncStream(background, handler, cdevice.AsyncOptions{})
+	defer s.Close()
+	return cdevice.ExportAsync(ctx, r, handler, cdevice.AsyncProducerOptions{})
+}
+
+func (g *given) plainExportRows() map[string]nilargs.Row {
+	batch := func(ctx context.Context, b *cdevice.RecordBatch, opts ...out) error {
+		return exportingPlain(func(o *cdata.CArrowArray, s *cdata.CArrowSchema) error {
+			return cdevice.ExportPlainRecordBatch(ctx, b, o, s, opts...)
+		})
+	}
+	arr := func(ctx context.Context, a *cdevice.Array, opts ...out) error {
+		return exportingPlain(func(o *cdata.CArrowArray, s *cdata.CArrowSchema) error {
+			return cdevice.ExportPlainArray(ctx, a, o, s, opts...)
+		})
+	}
+	reader := func(ctx context.Context, r *cdevice.RecordReader, opts ...out) error {
+		return streamingPlain(func(o *cdata.CArrowArrayStream) error { return cdevice.ExportPlainRecordReader(ctx, r, o, opts...) })
+	}
+	arrays := func(ctx context.Context, r *cdevice.ArrayReader, opts ...out) error {
+		return streamingPlain(func(o *cdata.CArrowArrayStream) error { return cdevice.ExportPlainArrayReader(ctx, r, o, opts...) })
+	}
+	return map[string]nilargs.Row{
+		"ExportPlainRecordBatch(ctx)":   {Call: func() error { return batch(noCtx, g.batch) }, Want: nilCtx},
+		"ExportPlainRecordBatch(batch)": {Call: func() error { return batch(background, nil) }, Want: "RecordBatch = nil"},
+		"ExportPlainRecordBatch(out)":   {Call: func() error { return cdevice.ExportPlainRecordBatch(background, g.batch, nil, nil) }, Want: "ArrowArray" + nilStruct},
+		"ExportPlainRecordBatch(outSchema)": {Call: func() error {
+			return exportingPlain(func(o *cdata.CArrowArray, _ *cdata.CArrowSchema) error {
+				return cdevice.ExportPlainRecordBatch(background, g.batch, o, nil)
+			})
+		}},
+		"ExportPlainRecordBatch(opts...)": {Call: func() error { return batch(background, g.batch, nil) }},
+		"ExportPlainArray(ctx)":           {Call: func() error { return arr(noCtx, g.array) }, Want: nilCtx},
+		"ExportPlainArray(array)":         {Call: func() error { return arr(background, nil) }, Want: "Array = nil"},
+		"ExportPlainArray(out)":           {Call: func() error { return cdevice.ExportPlainArray(background, g.array, nil, nil) }, Want: "ArrowArray" + nilStruct},
+		"ExportPlainArray(outSchema)": {Call: func() error {
+			return exportingPlain(func(o *cdata.CArrowArray, _ *cdata.CArrowSchema) error {
+				return cdevice.ExportPlainArray(background, g.array, o, nil)
+			})
+		}},
+		"ExportPlainArray(opts...)":        {Call: func() error { return arr(background, g.array, nil) }},
+		"ExportPlainRecordReader(ctx)":     {Call: func() error { return reader(noCtx, g.reader()) }, Want: nilCtx},
+		"ExportPlainRecordReader(r)":       {Call: func() error { return reader(background, nil) }, Want: "RecordReader = nil"},
+		"ExportPlainRecordReader(out)":     {Call: func() error { return cdevice.ExportPlainRecordReader(background, g.reader(), nil) }, Want: "ArrowArrayStream" + nilStruct},
+		"ExportPlainRecordReader(opts...)": {Call: func() error { return reader(background, g.reader(), nil) }},
+		"ExportPlainArrayReader(ctx)":      {Call: func() error { return arrays(noCtx, g.arrays()) }, Want: nilCtx},
+		"ExportPlainArrayReader(r)":        {Call: func() error { return arrays(background, nil) }, Want: "ArrayReader = nil"},
+		"ExportPlainArrayReader(out)":      {Call: func() error { return cdevice.ExportPlainArrayReader(background, g.arrays(), nil) }, Want: "ArrowArrayStream" + nilStruct},
+		"ExportPlainArrayReader(opts...)":  {Call: func() error { return arrays(background, g.arrays(), nil) }},
+	}
+}
+
+// What is taken together with a nil argument is released: checkLeaks sees it.
+func (g *given) importRows() map[string]nilargs.Row {
+	dt := g.rec.Schema().Field(0).Type
+	return map[string]nilargs.Row{
+		"ImportRecordBatch(arr)":               {Call: func() error { return second(cdevice.ImportRecordBatch(nil, g.schema())) }, Want: "ArrowDeviceArray" + nilStruct},
+		"ImportRecordBatch(sch)":               {Call: func() error { return second(cdevice.ImportRecordBatch(g.cBatch(), nil)) }, Want: "ArrowSchema" + nilStruct},
+		"ImportRecordBatch(opts...)":           {Call: func() error { return ended(cdevice.ImportRecordBatch(g.cBatch(), g.schema(), nil)) }},
+		"ImportRecordBatchWithSchema(arr)":     {Call: func() error { return second(cdevice.ImportRecordBatchWithSchema(nil, g.rec.Schema())) }, Want: "ArrowDeviceArray" + nilStruct},
+		"ImportRecordBatchWithSchema(s)":       {Call: func() error { return second(cdevice.ImportRecordBatchWithSchema(g.cBatch(), nil, in(nil))) }, Want: "schema = nil"},
+		"ImportRecordBatchWithSchema(opts...)": {Call: func() error { return ended(cdevice.ImportRecordBatchWithSchema(g.cBatch(), g.rec.Schema(), nil)) }},
+		"ImportArray(arr)":                     {Call: func() error { return second(cdevice.ImportArray(nil, g.field())) }, Want: "ArrowDeviceArray" + nilStruct},
+		"ImportArray(sch)":                     {Call: func() error { return second(cdevice.ImportArray(g.cArray(), nil)) }, Want: "ArrowSchema" + nilStruct},
+		"ImportArray(opts...)":                 {Call: func() error { return ended(cdevice.ImportArray(g.cArray(), g.field(), nil)) }},
+		"ImportArrayWithType(arr)":             {Call: func() error { return second(cdevice.ImportArrayWithType(nil, dt)) }, Want: "ArrowDeviceArray" + nilStruct},
+		"ImportArrayWithType(dt)":              {Call: func() error { return second(cdevice.ImportArrayWithType(g.cArray(), nil)) }, Want: "type = nil"},
+		"ImportArrayWithType(opts...)":         {Call: func() error { return ended(cdevice.ImportArrayWithType(g.cArray(), dt, nil)) }},
+		"ImportSchema(sch)":                    {Call: func() error { return second(cdevice.ImportSchema(nil)) }, Want: "ArrowSchema" + nilStruct},
+		"ImportField(sch)":                     {Call: func() error { return second(cdevice.ImportField(nil)) }, Want: "ArrowSchema" + nilStruct},
+		"ImportRecordReader(stream)":           {Call: func() error { return second(cdevice.ImportRecordReader(nil)) }, Want: "ArrowDeviceArrayStream" + nilStruct},
+		"ImportRecordReader(opts...)":          {Call: func() error { return ended(cdevice.ImportRecordReader(g.stream(), nil)) }},
+		"ImportArrayReader(stream)":            {Call: func() error { return second(cdevice.ImportArrayReader(nil)) }, Want: "ArrowDeviceArrayStream" + nilStruct},
+		"ImportArrayReader(opts...)":           {Call: func() error { return ended(cdevice.ImportArrayReader(g.arrayStream(), nil)) }},
+	}
+}
+
+func (g *given) plainImportRows() map[string]nilargs.Row {
+	dt := g.rec.Schema().Field(0).Type
+	return map[string]nilargs.Row{
+		"ImportPlainRecordBatch(arr)":           {Call: func() error { return second(cdevice.ImportPlainRecordBatch(nil, g.schema())) }, Want: "ArrowArray" + nilStruct},
+		"ImportPlainRecordBatch(sch)":           {Call: func() error { return second(cdevice.ImportPlainRecordBatch(g.plainBatch(), nil)) }, Want: "ArrowSchema" + nilStruct},
+		"ImportPlainRecordBatch(opts...)":       {Call: func() error { return ended(cdevice.ImportPlainRecordBatch(g.plainBatch(), g.schema(), nil)) }},
+		"ImportPlainRecordBatchWithSchema(arr)": {Call: func() error { return second(cdevice.ImportPlainRecordBatchWithSchema(nil, g.rec.Schema())) }, Want: "ArrowArray" + nilStruct},
+		"ImportPlainRecordBatchWithSchema(s)":   {Call: func() error { return second(cdevice.ImportPlainRecordBatchWithSchema(g.plainBatch(), nil)) }, Want: "schema = nil"},
+		"ImportPlainRecordBatchWithSchema(opts...)": {Call: func() error {
+			return ended(cdevice.ImportPlainRecordBatchWithSchema(g.plainBatch(), g.rec.Schema(), nil))
+		}},
+		"ImportPlainArray(arr)":             {Call: func() error { return second(cdevice.ImportPlainArray(nil, g.field())) }, Want: "ArrowArray" + nilStruct},
+		"ImportPlainArray(sch)":             {Call: func() error { return second(cdevice.ImportPlainArray(g.plainArray(), nil)) }, Want: "ArrowSchema" + nilStruct},
+		"ImportPlainArray(opts...)":         {Call: func() error { return ended(cdevice.ImportPlainArray(g.plainArray(), g.field(), nil)) }},
+		"ImportPlainArrayWithType(arr)":     {Call: func() error { return second(cdevice.ImportPlainArrayWithType(nil, dt)) }, Want: "ArrowArray" + nilStruct},
+		"ImportPlainArrayWithType(dt)":      {Call: func() error { return second(cdevice.ImportPlainArrayWithType(g.plainArray(), nil)) }, Want: "type = nil"},
+		"ImportPlainArrayWithType(opts...)": {Call: func() error { return ended(cdevice.ImportPlainArrayWithType(g.plainArray(), dt, nil)) }},
+		"ImportPlainRecordReader(stream)":   {Call: func() error { return second(cdevice.ImportPlainRecordReader(nil)) }, Want: "ArrowArrayStream" + nilStruct},
+		"ImportPlainRecordReader(opts...)":  {Call: func() error { return ended(cdevice.ImportPlainRecordReader(g.plainStream(), nil)) }},
+		"ImportPlainArrayReader(stream)":    {Call: func() error { return second(cdevice.ImportPlainArrayReader(nil)) }, Want: "ArrowArrayStream" + nilStruct},
+		"ImportPlainArrayReader(opts...)":   {Call: func() error { return ended(cdevice.ImportPlainArrayReader(g.plainArrayStream(), nil)) }},
+	}
+}
+
+func (g *given) readerRows() map[string]nilargs.Row {
+	s := g.rec.Schema()
+	none := func() (*cdevice.RecordBatch, error) { return nil, io.EOF }
+	return map[string]nilargs.Row{
+		"NewRecordReader(schema)":      {Call: func() error { return second(cdevice.NewRecordReader(nil, device.CPU, g.reader().All())) }, Want: "schema = nil"},
+		"NewRecordReader(batches)":     {Call: func() error { return second(cdevice.NewRecordReader(s, device.CPU, nil)) }, Want: "batches = nil"},
+		"NewRecordReaderFunc(schema)":  {Call: func() error { return second(cdevice.NewRecordReaderFunc(nil, device.CPU, none, nil)) }, Want: "schema = nil"},
+		"NewRecordReaderFunc(next)":    {Call: func() error { return second(cdevice.NewRecordReaderFunc(s, device.CPU, nil, nil)) }, Want: "next = nil"},
+		"NewRecordReaderFunc(stop)":    {Call: func() error { return ended(cdevice.NewRecordReaderFunc(s, device.CPU, none, nil)) }},
+		"NewArrayReader(arrays)":       {Call: func() error { return second(cdevice.NewArrayReader(s.Field(0), device.CPU, nil)) }, Want: "arrays = nil"},
+		"WrapRecordReader(rdr)":        {Call: func() error { return second(cdevice.WrapRecordReader(nil, g.host)) }, Want: "RecordReader = nil"},
+		"WrapRecordReader(dev)":        {Call: func() error { return second(cdevice.WrapRecordReader(g.arrowReader(), nil)) }, Want: nilDevice},
+		"WrapChunked(chunked)":         {Call: func() error { return second(cdevice.WrapChunked(nil, g.host)) }, Want: "Chunked = nil"},
+		"WrapChunked(dev)":             {Call: func() error { return second(cdevice.WrapChunked(g.chunked, nil)) }, Want: nilDevice},
+		"RecordReader.Close(ctx)":      {Call: func() error { return g.reader().Close(noCtx) }, Want: "close: " + nilCtx},
+		"ArrayReader.Close(ctx)":       {Call: func() error { return g.arrays().Close(noCtx) }, Want: nilCtx},
+		"RecordReader.HostReader(ctx)": {Call: func() error { return g.hostReader(noCtx) }, Want: nilCtx},
+		"RecordReader.HostReader(mem)": {Call: func() error { return g.hostReader(background) }},
+		"AsyncStream.Schema(ctx)": {Call: func() error {
+			return g.asyncStream(background, func(s *cdevice.AsyncStream) error { return second(s.Schema(noCtx)) })
+		}, Want: nilCtx},
+		"NewAsyncStream(ctx)": {Call: func() error {
+			return g.asyncStream(noCtx, func(s *cdevice.AsyncStream) error {
+				for _, err := range s.All() {
+					return err
+				}
+				return nil
+			})
+		}, Want: nilCtx},
+		"NewAsyncStream(handler)": {Call: func() error {
+			cdevice.NewAsyncStream(background, nil, cdevice.AsyncOptions{})
+			return nil
+		}, Want: "ArrowAsyncDeviceStreamHandler" + nilStruct, Panics: true},
+	}
+}
+
+func (g *given) hostReader(ctx context.Context) error {
+	h := g.reader().HostReader(ctx, nil)
+	defer h.Release()
+	assert.Equal(g.t, ctx != nil, h.Next())
+	assert.True(g.t, h.Schema().Equal(g.rec.Schema()))
+	return h.Err()
+}
+
+func (g *given) asyncStream(ctx context.Context, do func(*cdevice.AsyncStream) error) error {
+	handler := new(cdevice.CArrowAsyncDeviceStreamHandler)
+	s := cdevice.NewAsyncStream(ctx, handler, cdevice.AsyncOptions{})
+	defer s.Close()
+	defer cdevice.ReleaseCArrowAsyncDeviceStreamHandler(handler)
+	return do(s)
+}
+
+// An option that is given nil is an error wherever it is used.
+func (g *given) optionRows() map[string]nilargs.Row {
+	export := func(opts ...out) error {
+		plain := exportingPlain(func(o *cdata.CArrowArray, s *cdata.CArrowSchema) error {
+			return cdevice.ExportPlainRecordBatch(background, g.batch, o, s, opts...)
+		})
+		stream := streaming(func(o *cdevice.CArrowDeviceArrayStream) error {
+			return cdevice.ExportRecordReader(g.reader(), o, opts...)
+		})
+		whole := exporting(func(o *cdevice.CArrowDeviceArray, s *cdata.CArrowSchema) error {
+			return cdevice.ExportRecordBatch(g.batch, o, s, opts...)
+		})
+		assert.Equal(g.t, whole, plain)
+		assert.Equal(g.t, whole, stream)
+		return whole
+	}
+	imported := func(opts ...in) error {
+		array := g.cBatch()
+		err := second(cdevice.ImportRecordBatch(array, g.schema(), opts...))
+		assert.Equal(g.t, err, second(cdevice.ImportRecordReader(g.stream(), opts...)))
+		assert.Equal(g.t, err, second(cdevice.ImportPlainArray(g.plainArray(), g.field(), opts...)))
+		assert.Error(g.t, second(cdevice.ImportRecordBatchWithSchema(g.cBatch(), nil, opts...)), "also where the input is refused")
+		assert.Zero(g.t, array.Array.Release, "it is taken")
+		return err
+	}
+	return map[string]nilargs.Row{
+		"ForCuDF(ctx)":            {Call: func() error { return export(cdevice.ForCuDF(noCtx)) }, Want: "export: ForCuDF = nil, want a context"},
+		"ForHost(ctx)":            {Call: func() error { return export(cdevice.ForHost(noCtx)) }, Want: "ForHost = nil, want a context"},
+		"Synchronized(ctx)":       {Call: func() error { return export(cdevice.Synchronized(noCtx)) }, Want: "Synchronized = nil, want a context"},
+		"ReadyAfter(s)":           {Call: func() error { return export(cdevice.ReadyAfter((*cudaalloc.Stream)(nil))) }, Want: "ReadyAfter = nil, want a stream"},
+		"WithDevice(dev)":         {Call: func() error { return imported(cdevice.WithDevice((*cudaalloc.Device)(nil))) }, Want: "import: WithDevice = nil, want a device"},
+		"ReleaseWith(f)":          {Call: func() error { return imported(cdevice.ReleaseWith(nil)) }, Want: "ReleaseWith = nil, want a function"},
+		"WithFullValidation(ctx)": {Call: func() error { return imported(cdevice.WithFullValidation(noCtx)) }, Want: "WithFullValidation = nil, want a context"},
+		"OnStream(s)": {Call: func() error {
+			err := second(g.batch.CopyTo(background, g.host, cdevice.OnStream(nil)))
+			assert.Equal(g.t, err, second(g.array.CopyToHost(background, nil, cdevice.OnStream((*cudaalloc.Stream)(nil)))))
+			assert.Equal(g.t, err, second(g.reader().CopyTo(background, g.host, cdevice.OnStream(nil))))
+			return err
+		}, Want: "copy: OnStream = nil, want a stream"},
+	}
+}
+
+// A struct that is not there has nothing to release.
+func (g *given) releaseRows() map[string]nilargs.Row {
+	nothing := func(release func()) nilargs.Row {
+		return nilargs.Row{Call: func() error { release(); return nil }}
+	}
+	return map[string]nilargs.Row{
+		"ReleaseCArrowArray(arr)":                        nothing(func() { cdevice.ReleaseCArrowArray(nil) }),
+		"ReleaseCArrowArrayStream(stream)":               nothing(func() { cdevice.ReleaseCArrowArrayStream(nil) }),
+		"ReleaseCArrowAsyncDeviceStreamHandler(handler)": nothing(func() { cdevice.ReleaseCArrowAsyncDeviceStreamHandler(nil) }),
+		"ReleaseCArrowDeviceArray(arr)":                  nothing(func() { cdevice.ReleaseCArrowDeviceArray(nil) }),
+		"ReleaseCArrowDeviceArrayStream(stream)":         nothing(func() { cdevice.ReleaseCArrowDeviceArrayStream(nil) }),
+		"ReleaseCArrowSchema(schema)":                    nothing(func() { cdevice.ReleaseCArrowSchema(nil) }),
+	}
+}
+
+// panicking is an option that panics, as code of a program may.
+func optionThatPanics[O any]() O {
+	return reflect.MakeFunc(reflect.TypeFor[O](), func([]reflect.Value) []reflect.Value { panic(errors.New("an option panics")) }).Interface().(O)
+}

@@ -1,0 +1,51 @@
+package ci
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+)
+
+const cgoMessage = "undefined: arrowdevice_needs_cgo__set_CGO_ENABLED_1_and_install_a_C_compiler"
+
+// Without cgo (Go disables it by itself where there is no C compiler), a package builds, or
+// the compiler's one complaint says what to do. internal/cuda and internal/abi are the roots
+// of all that needs it.
+func TestWithoutCgo(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the standard library without cgo")
+	}
+	for packages, complaints := range map[string]int{
+		"../device/...":           0,
+		"../cudasim/...":          0,
+		"../internal/sizeclass":   0,
+		"../cdevice":              1,
+		"../memory/cudaalloc":     1,
+		"../memory/hostpinned":    1,
+		"../internal/bridge":      1,
+		"../internal/cpeer":       1,
+		"../examples/devices":     1,
+		"../bench":                1,
+		"../...":                  2,
+		"../integration/soak/...": 0, // tests only
+	} {
+		build := exec.Command("go", "build", "-o", os.DevNull, packages)
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		out, err := build.CombinedOutput()
+		assert.Equal(t, complaints > 0, err != nil, "%s: %s", packages, out)
+		var found int
+		for line := range strings.Lines(string(out)) {
+			switch line = strings.TrimSpace(line); {
+			case strings.HasPrefix(line, "# "): // the package that the complaints below are of
+			case strings.HasSuffix(line, cgoMessage):
+				found++
+			default:
+				t.Errorf("%s: %s", packages, line)
+			}
+		}
+		assert.Equal(t, complaints, found, "%s: %s", packages, out)
+	}
+}

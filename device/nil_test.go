@@ -1,0 +1,58 @@
+package device_test
+
+import (
+	"context"
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/nilargs"
+)
+
+// nilEvent is an event of another implementation.
+type nilEvent struct{ device.Event }
+
+// The CPU stands for the interfaces; each other implementation has a test of its own.
+func TestNilArguments(t *testing.T) {
+	var ctx context.Context
+	background := context.Background()
+	h := device.Host()
+	s, err := h.NewStream()
+	require.NoError(t, err)
+	e, err := h.NewEvent()
+	require.NoError(t, err)
+	allocated := func() device.Memory {
+		m, err := h.Allocate(background, 8, nil)
+		require.NoError(t, err)
+		return m
+	}
+	const noContext, noFunction = "ctx = nil, want a context", "f = nil, want a function"
+	rows := map[string]nilargs.Row{
+		"Device.AfterWork(f)":      {Call: func() error { h.AfterWork(nil); return nil }, Want: noFunction, Panics: true},
+		"Device.Allocate(ctx)":     {Call: func() error { _, err := h.Allocate(ctx, 8, nil); return err }, Want: noContext},
+		"Device.Allocate(s)":       {Call: func() error { _, err := h.Allocate(background, 8, nil); return err }},
+		"Device.AllocateHost(ctx)": {Call: func() error { _, err := h.AllocateHost(ctx, 8); return err }, Want: noContext},
+		"Device.Copy(s)":           {Call: func() error { return h.Copy(nil, nil) }},
+		"Device.Memset(s)":         {Call: func() error { return h.Memset(0, 0, 0, nil) }},
+		"Device.Upload(ctx)":       {Call: func() error { _, err := h.Upload(ctx, nil, nil); return err }, Want: noContext},
+		"Device.Upload(s)":         {Call: func() error { _, err := h.Upload(background, nil, nil); return err }},
+		"Event.OnComplete(f)":      {Call: func() error { e.OnComplete(nil); return nil }, Want: noFunction, Panics: true},
+		"Event.Synchronize(ctx)":   {Call: func() error { return e.Synchronize(ctx) }, Want: noContext},
+		"Memory.Free(s)":           {Call: func() error { return allocated().Free(nil) }},
+		"Memory.FreeAfter(e)":      {Call: func() error { return allocated().FreeAfter(nil) }},
+		"Stream.Record(e)":         {Call: func() error { return s.Record(nil) }, Want: "event = nil"},
+		"Stream.Synchronize(ctx)":  {Call: func() error { return s.Synchronize(ctx) }, Want: noContext},
+		"Stream.WaitEvent(e)":      {Call: func() error { return s.WaitEvent((*nilEvent)(nil)) }, Want: "event = nil"},
+		"Register(open)":           {Call: func() error { device.Register(device.WebGPU, nil); return nil }, Want: "Register called with nil for webgpu", Panics: true},
+		"RegisterLookup(ask)":      {Call: func() error { device.RegisterLookup(nil); return nil }, Want: "RegisterLookup called with nil", Panics: true},
+	}
+	for name, row := range maps.Clone(rows) { // a Prober is a Device
+		if method, ok := strings.CutPrefix(name, "Device."); ok {
+			rows["Prober."+method] = row
+		}
+	}
+	nilargs.Check(t, "github.com/arrowdevice/arrowdevice/device", nil, rows)
+}

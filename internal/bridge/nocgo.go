@@ -1,0 +1,6 @@
+//go:build !cgo
+
+package bridge
+
+// Without cgo, the build fails in package abi and says what to do.
+import _ "github.com/arrowdevice/arrowdevice/internal/abi"

@@ -1,0 +1,102 @@
+package sizeclass
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/arrowdevice/arrowdevice/internal/ordinary"
+)
+
+// Plain is what a [Fallback] needs of a memory.Allocator.
+type Plain interface {
+	Allocate(size int) []byte
+	Free(b []byte)
+}
+
+// Fallback gives memory of an ordinary allocator where a cache has none.
+type Fallback struct {
+	plain Plain
+
+	mu      sync.Mutex
+	stats   FallbackStats
+	refused atomic.Int64 // when the source last refused, in nanoseconds since start
+}
+
+// FallbackStats counts the memory that an allocator took from its fallback.
+type FallbackStats struct {
+	Allocations int64 // ever
+	Bytes       int64 // ever
+	Live        int64 // bytes in use
+}
+
+// respite is how long a source that refused is not asked again: finding that out may mean
+// to wait for pending work, each time.
+const respite = time.Second
+
+var start = time.Now()
+
+// NewFallbackAllocator is [NewAllocator] with a fallback for allocations that exceed the limit of the
+// cache, or that its source refuses.
+func NewFallbackAllocator(cache *Cache, plain Plain) (*Allocator, *Fallback) {
+	a := NewAllocator(cache)
+	a.fallback = &Fallback{plain: plain}
+	a.fallback.refused.Store(-int64(respite))
+	return a, a.fallback
+}
+
+// Stats returns what was taken so far.
+func (f *Fallback) Stats() FallbackStats {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.stats
+}
+
+// take returns a block of the cache, or else memory of the fallback. It fails where ctx is
+// done, and for sizes that no memory has.
+func (f *Fallback) take(ctx context.Context, cache *Cache, size int) (loan, error) {
+	if _, err := classOf(int64(size)); err != nil {
+		return loan{}, err
+	}
+	if block, ok := f.block(ctx, cache, size); ok {
+		return loan{block: block}, nil
+	}
+	if err := ctx.Err(); err != nil {
+		return loan{}, err
+	}
+	return loan{plain: f.allocate(size)}, nil
+}
+
+// block takes a block of the cache, if there is one. A source that refused a while ago is not
+// asked.
+func (f *Fallback) block(ctx context.Context, cache *Cache, size int) (Block, bool) {
+	if int64(time.Since(start))-f.refused.Load() < int64(respite) {
+		return cache.TryTake(int64(size))
+	}
+	block, err := cache.Take(ctx, int64(size))
+	if err != nil && ctx.Err() == nil && !errors.Is(err, ErrLimit) {
+		f.refused.Store(int64(time.Since(start)))
+	}
+	return block, err == nil
+}
+
+func (f *Fallback) allocate(size int) []byte {
+	b := f.plain.Allocate(size)
+	ordinary.Add(address(b), size)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.stats.Allocations++
+	f.stats.Bytes += int64(size)
+	f.stats.Live += int64(size)
+	return b
+}
+
+func (f *Fallback) free(b []byte) {
+	ordinary.Remove(address(b))
+	f.plain.Free(b)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.stats.Live -= int64(len(b))
+}

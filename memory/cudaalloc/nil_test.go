@@ -1,0 +1,89 @@
+package cudaalloc_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cudasim"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/cudatest"
+	"github.com/arrowdevice/arrowdevice/internal/nilargs"
+	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
+)
+
+func TestNilArguments(t *testing.T) {
+	var ctx context.Context
+	m := cudatest.Simulated(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	s, err := gpu.NewStream()
+	require.NoError(t, err)
+	defer s.Close()
+	e, err := gpu.NewEvent()
+	require.NoError(t, err)
+	defer e.Close()
+	own, err := gpu.Allocate(background, 8, nil)
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, own.Free(nil)) }()
+	managed, err := cudaalloc.NewManaged(gpu, 0)
+	require.NoError(t, err)
+	b := managed.Allocate(8)
+	defer managed.Free(b)
+	none := (*cudaalloc.Stream)(nil) // the default stream, as nil is
+
+	const noContext, noFunction = "ctx = nil, want a context", "f = nil, want a function"
+	rows := map[string]nilargs.Row{
+		"Device.AfterWork(f)":  {Call: func() error { gpu.AfterWork(nil); return nil }, Want: "cuda: AfterWork: " + noFunction, Panics: true},
+		"Device.Allocate(ctx)": {Call: func() error { _, err := gpu.Allocate(ctx, 8, nil); return err }, Want: "cuda: allocate: " + noContext},
+		"Device.Allocate(s)": {Call: func() error {
+			m, err := gpu.Allocate(background, 8, none)
+			if err == nil {
+				err = m.Free(nil)
+			}
+			return err
+		}},
+		"Device.AllocateHost(ctx)":        {Call: func() error { _, err := gpu.AllocateHost(ctx, 8); return err }, Want: noContext},
+		"Device.CanAccessPeer(peer)":      {Call: func() error { _, err := gpu.CanAccessPeer(nil); return err }, Want: "peer = nil, want a GPU"},
+		"Device.EnablePeerAccess(peer)":   {Call: func() error { return gpu.EnablePeerAccess(nil) }, Want: "peer = nil, want a GPU"},
+		"Device.Copy(s)":                  {Call: func() error { return gpu.Copy(nil, none) }},
+		"Device.Flush(ctx)":               {Call: func() error { return gpu.Flush(ctx) }, Want: noContext},
+		"Device.Trim(ctx)":                {Call: func() error { return gpu.Trim(ctx) }, Want: noContext},
+		"Device.HoldSynchronization(ctx)": {Call: func() error { _, err := gpu.HoldSynchronization(ctx); return err }, Want: noContext},
+		"Device.Memset(s)":                {Call: func() error { return gpu.Memset(own.Ptr(), 0, 8, nil) }},
+		"Device.OnTrim(trim)":             {Call: func() error { gpu.OnTrim(nil); return nil }, Want: "trim = nil, want a function", Panics: true},
+		"Device.Prefetch(s)":              {Call: func() error { return gpu.Prefetch(own.Ptr(), 0, nil) }},
+		"Device.PrefetchToHost(s)":        {Call: func() error { return gpu.PrefetchToHost(own.Ptr(), 0, nil) }},
+		"Device.UnregisterHost(ctx)":      {Call: func() error { return gpu.UnregisterHost(ctx, own.Ptr()) }, Want: noContext},
+		"Device.Upload(ctx)":              {Call: func() error { _, err := gpu.Upload(ctx, nil, nil); return err }, Want: noContext},
+		"Device.Upload(s)": {Call: func() error {
+			done, err := gpu.Upload(background, []device.Range{}, nil)
+			if err == nil {
+				err = done.Close()
+			}
+			return err
+		}},
+		"Event.OnComplete(f)":       {Call: func() error { e.OnComplete(nil); return nil }, Want: noFunction, Panics: true},
+		"Event.Synchronize(ctx)":    {Call: func() error { return e.Synchronize(ctx) }, Want: noContext},
+		"Stream.Synchronize(ctx)":   {Call: func() error { return s.Synchronize(ctx) }, Want: noContext},
+		"Stream.Record(e)":          {Call: func() error { return s.Record(nil) }, Want: "event = nil"},
+		"Stream.WaitEvent(e)":       {Call: func() error { return s.WaitEvent((*cudaalloc.Event)(nil)) }, Want: "event = nil"},
+		"Managed.TryAllocate(ctx)":  {Call: func() error { _, err := managed.TryAllocate(ctx, 8); return err }, Want: noContext},
+		"Managed.Prefetch(s)":       {Call: func() error { return managed.Prefetch(b, nil) }},
+		"Managed.PrefetchToHost(s)": {Call: func() error { return managed.PrefetchToHost(b, none) }},
+		"NewManaged(gpu)":           {Call: func() error { _, err := cudaalloc.NewManaged(nil, 0); return err }, Want: "gpu = nil, want a GPU"},
+		"Code.Is(target)":           {Call: func() error { assert.False(t, cudaalloc.OutOfMemory.Is(nil)); return nil }},
+		"Devices(opts...)":          {Call: func() error { _, err := cudaalloc.Devices(m.Driver(), nil); return err }},
+		"DriverVersion(opts...)":    {Call: func() error { _, err := cudaalloc.DriverVersion(nil, m.Driver()); return err }},
+		"Open(opts...)":             {Call: func() error { _, err := cudaalloc.Open(0, nil, m.Driver()); return err }},
+	}
+	// Nil pointers of other implementations.
+	assert.ErrorContains(t, gpu.Memset(own.Ptr(), 0, 8, (*otherStream)(nil)), "stream = nil")
+	assert.ErrorContains(t, s.Record((*otherEvent)(nil)), "event = nil")
+	nilargs.Check(t, "github.com/arrowdevice/arrowdevice/memory/cudaalloc", nil, rows)
+}
+
+type otherStream struct{ device.Stream }
+
+type otherEvent struct{ device.Event }

@@ -1,0 +1,297 @@
+package hostpinned_test
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/apache/arrow-go/v18/parquet/file"
+	"github.com/apache/arrow-go/v18/parquet/pqarrow"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/cudasim"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/cudatest"
+	"github.com/arrowdevice/arrowdevice/internal/ordinary"
+	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
+	"github.com/arrowdevice/arrowdevice/memory/hostpinned"
+)
+
+const rows, rowsOfABatch = 40_000, 8_000
+
+// parquetFile is a file of several columns.
+func parquetFile(t *testing.T) (content []byte, want arrow.RecordBatch) {
+	t.Helper()
+	schema := arrow.NewSchema([]arrow.Field{
+		{Name: "i", Type: arrow.PrimitiveTypes.Int64, Nullable: true},
+		{Name: "f", Type: arrow.PrimitiveTypes.Float64},
+		{Name: "s", Type: arrow.BinaryTypes.String, Nullable: true},
+		{Name: "l", Type: arrow.ListOf(arrow.PrimitiveTypes.Int32), Nullable: true},
+		{Name: "j", Type: arrow.PrimitiveTypes.Int64},
+		{Name: "b", Type: arrow.FixedWidthTypes.Boolean},
+	}, nil)
+	b := array.NewRecordBuilder(memory.DefaultAllocator, schema)
+	defer b.Release()
+	for i := range rows {
+		if i%7 == 0 {
+			b.Field(0).AppendNull()
+		} else {
+			b.Field(0).(*array.Int64Builder).Append(int64(i))
+		}
+		b.Field(1).(*array.Float64Builder).Append(float64(i) / 3)
+		b.Field(2).(*array.StringBuilder).Append(strings.Repeat("x", i%23) + "end")
+		l := b.Field(3).(*array.ListBuilder)
+		l.Append(true)
+		for j := range i % 5 {
+			l.ValueBuilder().(*array.Int32Builder).Append(int32(i * j))
+		}
+		b.Field(4).(*array.Int64Builder).Append(int64(-i))
+		b.Field(5).(*array.BooleanBuilder).Append(i%3 == 0)
+	}
+	want = b.NewRecordBatch()
+	t.Cleanup(want.Release)
+	var out bytes.Buffer
+	w, err := pqarrow.NewFileWriter(schema, &out, nil, pqarrow.NewArrowWriterProperties(pqarrow.WithStoreSchema()))
+	require.NoError(t, err)
+	require.NoError(t, w.Write(want))
+	require.NoError(t, w.Close())
+	return out.Bytes(), want
+}
+
+// readParallel reads the file, column by column in parallel, and calls each with every batch.
+func readParallel(t *testing.T, content []byte, mem memory.Allocator, each func(arrow.RecordBatch)) {
+	t.Helper()
+	pf, err := file.NewParquetReader(bytes.NewReader(content))
+	require.NoError(t, err)
+	defer pf.Close()
+	fr, err := pqarrow.NewFileReader(pf, pqarrow.ArrowReadProperties{Parallel: true, BatchSize: rowsOfABatch}, mem)
+	require.NoError(t, err)
+	rr, err := fr.GetRecordReader(context.Background(), nil, nil)
+	require.NoError(t, err)
+	defer rr.Release()
+	for rr.Next() {
+		each(rr.RecordBatch())
+	}
+	require.NoError(t, rr.Err())
+}
+
+// locked reports for the buffers of a batch whether they are page-locked: one answer of the GPU, and
+// whether the driver says the same.
+func locked(t *testing.T, gpu *cudaalloc.Device, data arrow.ArrayData) (yes, no int) {
+	t.Helper()
+	for _, b := range data.Buffers() {
+		if b == nil || b.Len() == 0 {
+			continue
+		}
+		at, err := gpu.Lookup(pointer(b.Bytes()))
+		require.NoError(t, err)
+		pageLocked := gpu.PageLocked(pointer(b.Bytes()), int64(b.Len()))
+		require.Equal(t, at.ID.Type == device.CUDAHost, pageLocked)
+		if pageLocked {
+			yes++
+		} else {
+			no++
+		}
+	}
+	for _, child := range data.Children() {
+		y, n := locked(t, gpu, child)
+		yes, no = yes+y, no+n
+	}
+	return yes, no
+}
+
+// Below arrow-go's parallel reader a limit that is reached costs speed, and nothing else: all
+// values are right, and copies to the GPU stage what is not page-locked.
+func TestParquetReaderOverALimit(t *testing.T) {
+	m := cudatest.Simulated(t, cudasim.Options{PageableAsync: true})
+	gpu := m.GPUs[0]
+	content, want := parquetFile(t)
+	plain := memory.NewCheckedAllocator(memory.DefaultAllocator)
+	mem := hostpinned.New(gpu, 512<<10, hostpinned.WithFallback(plain))
+	var yes, no int
+	at := int64(0)
+	readParallel(t, content, mem, func(rec arrow.RecordBatch) {
+		part := want.NewSlice(at, at+rec.NumRows())
+		defer part.Release()
+		at += rec.NumRows()
+		assert.True(t, array.RecordEqual(part, rec), "values from row %d", at)
+		for _, col := range rec.Columns() {
+			y, n := locked(t, gpu, col.Data())
+			yes, no = yes+y, no+n
+		}
+		copied, err := cdevice.CopyToDevice(context.Background(), rec, gpu)
+		require.NoError(t, err)
+		back, err := copied.CopyToHost(context.Background(), nil)
+		require.NoError(t, err)
+		assert.True(t, array.RecordEqual(part, back), "values of the copy from row %d", at)
+		back.Release()
+		copied.Release()
+	})
+	assert.EqualValues(t, rows, at)
+	assert.Positive(t, yes, "page-locked buffers")
+	assert.Positive(t, no, "buffers of ordinary memory")
+	s := mem.Fallback()
+	assert.Positive(t, s.Allocations)
+	assert.Greater(t, s.Bytes, s.Allocations)
+	require.NoError(t, gpu.Flush(context.Background()))
+	assert.Zero(t, mem.Fallback().Live)
+	plain.AssertSize(t, 0)
+	live, peak, held := mem.Stats()
+	assert.Zero(t, live)
+	assert.Positive(t, peak)
+	assert.LessOrEqual(t, held, int64(512<<10))
+	assert.False(t, ordinary.Any(), "nothing is known of memory that was freed")
+}
+
+// Without a fallback the process ends, in a goroutine of arrow-go's: the text names the limit.
+func TestParquetReaderOverALimitWithoutFallback(t *testing.T) {
+	child := exec.Command(os.Args[0], "-test.run=^TestParquetReaderChild$")
+	child.Env = append(os.Environ(), "CDEVICE_TEST_CHILD=limit")
+	out, err := child.CombinedOutput()
+	require.Error(t, err, string(out))
+	assert.Contains(t, string(out), "panic: ")
+	assert.Contains(t, string(out), "of cuda_host:0 memory: the allocator's limit is reached: ")
+	assert.Contains(t, string(out), "hostpinned.WithFallback", "it says what to do")
+}
+
+func TestParquetReaderChild(t *testing.T) {
+	if os.Getenv("CDEVICE_TEST_CHILD") != "limit" {
+		t.Skip("a part of TestParquetReaderOverALimitWithoutFallback")
+	}
+	m := cudatest.Simulated(t, cudasim.Options{})
+	content, _ := parquetFile(t)
+	readParallel(t, content, hostpinned.New(m.GPUs[0], 128<<10), func(arrow.RecordBatch) {})
+}
+
+// What the driver refuses comes from the fallback too, and the driver is not asked again for each
+// allocation.
+func TestFallbackOfWhatTheDriverRefuses(t *testing.T) {
+	m := cudatest.Simulated(t, cudasim.Options{HostMemory: 1 << 20})
+	mem := hostpinned.New(m.GPUs[0], 0, hostpinned.WithFallback(nil))
+	b := mem.Allocate(4 << 20)
+	require.Len(t, b, 4<<20)
+	assert.Equal(t, len(b), bytes.Count(b, []byte{0}))
+	calls := m.Sim.Calls("cuMemHostAlloc")
+	more := mem.Allocate(8 << 20)
+	assert.Equal(t, calls, m.Sim.Calls("cuMemHostAlloc"))
+	assert.Equal(t, hostpinned.FallbackStats{Allocations: 2, Bytes: 12 << 20, Live: 12 << 20}, mem.Fallback())
+	mem.Free(more)
+	mem.Free(b[:10])
+	assert.Equal(t, hostpinned.FallbackStats{Allocations: 2, Bytes: 12 << 20}, mem.Fallback())
+
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_, err := mem.TryAllocate(ctx, 100)
+	assert.ErrorIs(t, err, context.Canceled)
+	_, err = mem.TryAllocate(context.Background(), -1)
+	assert.Error(t, err, "no memory has that size")
+	assert.Panics(t, func() { mem.Free(make([]byte, 10)) }, "not this allocator's")
+}
+
+// A Reallocate moves from page-locked memory to the fallback and back, with the contents.
+func TestReallocateBetweenBoth(t *testing.T) {
+	m := cudatest.Simulated(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	plain := memory.NewCheckedAllocator(memory.DefaultAllocator)
+	mem := hostpinned.New(gpu, 64<<10, hostpinned.WithFallback(plain))
+	holds := func(b []byte, n int, pageLocked bool) {
+		t.Helper()
+		assert.Equal(t, n, bytes.Count(b, []byte{7}))
+		assert.Equal(t, len(b)-n, bytes.Count(b, []byte{0}))
+		assert.Equal(t, pageLocked, gpu.PageLocked(pointer(b), int64(len(b))))
+	}
+	b := mem.Allocate(32 << 10)
+	copy(b, bytes.Repeat([]byte{7}, len(b)))
+	holds(b, 32<<10, true)
+	b = mem.Reallocate(100<<10, b)
+	holds(b, 32<<10, false)
+	b = mem.Reallocate(200<<10, b)
+	holds(b, 32<<10, false)
+	assert.EqualValues(t, 200<<10, mem.Fallback().Live)
+	b = mem.Reallocate(150<<10, b)
+	holds(b, 32<<10, false)
+	assert.EqualValues(t, 200<<10, mem.Fallback().Live, "shrunk where it is")
+	b = mem.Reallocate(10<<10, b)
+	holds(b, 10<<10, true)
+	assert.Zero(t, mem.Fallback().Live)
+	plain.AssertSize(t, 0)
+	mem.Free(b)
+	live, _, _ := mem.Stats()
+	assert.Zero(t, live)
+}
+
+// Memory that a GPU must not use is not passed on as page-locked.
+func TestFallbackIsNotWrappedAsPageLocked(t *testing.T) {
+	m := cudatest.Simulated(t, cudasim.Options{})
+	mem := hostpinned.New(m.GPUs[0], 256<<10, hostpinned.WithFallback(nil))
+	small := array.NewInt64Builder(mem)
+	defer small.Release()
+	small.Append(1)
+	one := small.NewArray()
+	defer one.Release()
+	b := array.NewInt64Builder(mem)
+	defer b.Release()
+	b.AppendValues(slices.Repeat([]int64{1}, 100_000), nil)
+	arr := b.NewArray()
+	defer arr.Release()
+	require.Positive(t, mem.Fallback().Live)
+	part := array.NewSlice(arr, 70_000, 70_010)
+	defer part.Release()
+	for _, a := range []arrow.Array{arr, part} {
+		_, err := cdevice.WrapArray(a, mem.Device())
+		assert.ErrorIs(t, err, device.ErrNotSupported)
+		assert.ErrorContains(t, err, "wrap with device.Host()")
+		wrapped, err := cdevice.WrapArray(a, device.Host())
+		require.NoError(t, err)
+		copied, err := wrapped.CopyTo(context.Background(), m.GPUs[0])
+		require.NoError(t, err)
+		back, err := copied.CopyToHost(context.Background(), nil)
+		require.NoError(t, err)
+		assert.True(t, array.Equal(a, back))
+		back.Release()
+		copied.Release()
+		wrapped.Release()
+	}
+	wrapped, err := cdevice.WrapArray(one, mem.Device())
+	require.NoError(t, err, "page-locked, while other memory is not")
+	wrapped.Release()
+}
+
+// Many goroutines that allocate, move and free keep both allocators' counts right.
+func TestFallbackOnManyGoroutines(t *testing.T) {
+	m := cudatest.Simulated(t, cudasim.Options{})
+	plain := memory.NewCheckedAllocator(memory.DefaultAllocator)
+	mem := hostpinned.New(m.GPUs[0], 256<<10, hostpinned.WithFallback(plain))
+	var wg sync.WaitGroup
+	for g := range 8 {
+		wg.Go(func() {
+			for i := range 300 {
+				b := mem.Allocate(1 + (i*7919+g*104729)%(80<<10))
+				value := byte(g + 1)
+				for j := range b {
+					b[j] = value
+				}
+				grown := mem.Reallocate(2*len(b), b)
+				assert.Equal(t, len(grown)/2, bytes.Count(grown, []byte{value}))
+				mem.Free(grown)
+			}
+		})
+	}
+	wg.Wait()
+	assert.Positive(t, mem.Fallback().Allocations)
+	assert.Zero(t, mem.Fallback().Live)
+	plain.AssertSize(t, 0)
+	live, _, _ := mem.Stats()
+	assert.Zero(t, live)
+	assert.False(t, ordinary.Any())
+}
