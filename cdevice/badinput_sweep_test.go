@@ -34,7 +34,8 @@ func mutationsOf(n *foreignNode) []mutation {
 	for _, v := range []int64{g.NBuffers - 1, g.NBuffers + 1, 0, 1 << 62, math.MinInt64} {
 		if v != g.NBuffers {
 			views := isView(n.typ) && v >= 3 && v < g.NBuffers
-			add(!views, func(n *foreignNode) { n.NBuffers = v }, "n_buffers = %d", v)
+			bitmap := n.typ.ID() == arrow.NULL && v == 1 // polars has an entry for one
+			add(!views && !bitmap, func(n *foreignNode) { n.NBuffers = v }, "n_buffers = %d", v)
 		}
 	}
 	for _, v := range []int64{g.NChildren - 1, g.NChildren + 1, 1 << 62, math.MinInt64} {

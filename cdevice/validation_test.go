@@ -293,7 +293,7 @@ func TestFullValidationWithoutAContext(t *testing.T) {
 	defer f.free()
 	var none context.Context
 	_, err := f.importKnown(cdevice.WithFullValidation(none))
-	assert.EqualError(t, err, "cdevice: import: WithFullValidation.ctx = nil, want a context: invalid")
+	assert.EqualError(t, err, "cdevice: import: WithFullValidation = nil, want a context: invalid")
 	assertReleased(t, f, 1)
 
 	ctx, cancel := context.WithCancelCause(context.Background())

@@ -15,6 +15,7 @@ import recorder
 from goasync import AsyncError, released
 from golib import GoError
 from gosource import Context, Failure
+from gostream import wait_until
 from test_async_cpp import BATCHES, ROWS, SCHEMA, go_batches
 
 # Go as the consumer.
@@ -53,6 +54,7 @@ def test_go_requests_its_queue_in_on_schema_and_one_more_for_each_batch():
         for i in range(3):
             with stream.next()[0] as batch:
                 assert batch.values() == ROWS[i]
+            wait_until(lambda: len(stream.calls) == 3 + 2 * i)  # the request comes from another thread
             assert stream.calls[-2:] == [("extract", i, True), ("request", 1)]
         stream.producer.end()
         stream.producer.release()
