@@ -1,4 +1,5 @@
 #include "async.h"
+#include "fork.h"
 
 #include <stddef.h>
 
@@ -12,26 +13,29 @@ extern void cdevice_v0_go_release(uint64_t handle);
 static uint64_t word(const void* private_data) { return (uint64_t)(uintptr_t)private_data; }
 
 int cdevice_v0_handler_on_schema(struct ArrowAsyncDeviceStreamHandler* handler, struct ArrowSchema* schema) {
+  if (cdevice_v0_forked()) return CDEVICE_FORKED;
   return cdevice_v0_go_on_schema(word(handler->private_data), (uintptr_t)handler->producer, (uintptr_t)schema);
 }
 
 int cdevice_v0_handler_on_next_task(struct ArrowAsyncDeviceStreamHandler* handler, struct ArrowAsyncTask* task,
                                     const char* metadata) {
+  if (cdevice_v0_forked()) return CDEVICE_FORKED;
   return cdevice_v0_go_on_next_task(word(handler->private_data), (uintptr_t)task, (uintptr_t)metadata);
 }
 
 void cdevice_v0_handler_on_error(struct ArrowAsyncDeviceStreamHandler* handler, int code, const char* message,
                                  const char* metadata) {
-  cdevice_v0_go_on_error(word(handler->private_data), code, (uintptr_t)message, (uintptr_t)metadata);
+  if (!cdevice_v0_forked()) cdevice_v0_go_on_error(word(handler->private_data), code, (uintptr_t)message, (uintptr_t)metadata);
 }
 
 void cdevice_v0_handler_release(struct ArrowAsyncDeviceStreamHandler* handler) {
   if (handler->release == NULL) return;
   handler->release = NULL;
-  cdevice_v0_go_release(word(handler->private_data));
+  if (!cdevice_v0_forked()) cdevice_v0_go_release(word(handler->private_data));
 }
 
 int cdevice_v0_task_extract_data(struct ArrowAsyncTask* task, struct ArrowDeviceArray* out) {
+  if (cdevice_v0_forked()) return CDEVICE_FORKED;
   return cdevice_v0_go_extract_data(word(task->private_data), (uintptr_t)out);
 }
 

@@ -1,4 +1,5 @@
 #include "bridge.h"
+#include "fork.h"
 
 #include <stdlib.h>
 
@@ -62,7 +63,7 @@ static void drop(struct cdevice_v0_block* block, int64_t n) {
   if (__atomic_fetch_sub(&block->live, n, __ATOMIC_ACQ_REL) != n) return;
   uint64_t handle = block->handle;
   block_free(block);
-  if (handle == 0) return;
+  if (handle == 0 || cdevice_v0_forked()) return; /* what it names is a copy that ends with the process */
   cdevice_v0_go_release(handle);
   add(&own_part()->trees, -1); /* last: until here the release callback of a producer may run */
 }

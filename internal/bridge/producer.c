@@ -2,6 +2,7 @@
 #define _GNU_SOURCE /* mremap */
 #endif
 #include "producer.h"
+#include "fork.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -154,9 +155,9 @@ static uint64_t handle_of(const struct ArrowAsyncProducer* producer) {
 }
 
 void cdevice_v0_producer_request(struct ArrowAsyncProducer* producer, int64_t n) {
-  cdevice_v0_go_request(handle_of(producer), n);
+  if (!cdevice_v0_forked()) cdevice_v0_go_request(handle_of(producer), n);
 }
 
 void cdevice_v0_producer_cancel(struct ArrowAsyncProducer* producer) {
-  cdevice_v0_go_cancel(handle_of(producer));
+  if (!cdevice_v0_forked()) cdevice_v0_go_cancel(handle_of(producer));
 }

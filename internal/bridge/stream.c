@@ -1,4 +1,5 @@
 #include "stream.h"
+#include "fork.h"
 
 #include <stddef.h>
 
@@ -12,21 +13,24 @@ extern void cdevice_v0_go_release(uint64_t handle);
  * a callback must not be called through a pointer to a function of another type. */
 #define STREAM(kind, stream_type, array_type)                                               \
   int cdevice_v0_##kind##_get_schema(stream_type* stream, struct ArrowSchema* out) {        \
+    if (cdevice_v0_forked()) return CDEVICE_FORKED;                                         \
     return cdevice_v0_go_stream_get_schema((uintptr_t)stream->private_data, (uintptr_t)out); \
   }                                                                                         \
                                                                                             \
   int cdevice_v0_##kind##_get_next(stream_type* stream, array_type* out) {                  \
+    if (cdevice_v0_forked()) return CDEVICE_FORKED;                                         \
     return cdevice_v0_go_stream_get_next((uintptr_t)stream->private_data, (uintptr_t)out);  \
   }                                                                                         \
                                                                                             \
   const char* cdevice_v0_##kind##_get_last_error(stream_type* stream) {                     \
+    if (cdevice_v0_forked()) return cdevice_v0_forked_text;                                 \
     return (const char*)cdevice_v0_go_stream_get_last_error((uintptr_t)stream->private_data); \
   }                                                                                         \
                                                                                             \
   void cdevice_v0_##kind##_release(stream_type* stream) {                                   \
     if (stream->release == NULL) return;                                                    \
     stream->release = NULL;                                                                 \
-    cdevice_v0_go_release((uintptr_t)stream->private_data);                                 \
+    if (!cdevice_v0_forked()) cdevice_v0_go_release((uintptr_t)stream->private_data);       \
   }                                                                                         \
                                                                                             \
   int cdevice_v0_call_##kind##_get_schema(uint64_t* stream, uint64_t* out) {                \

@@ -1,0 +1,24 @@
+/* A child of this process that has no Go, by fork, and what it does with structs of Go's. */
+#pragma once
+
+#include <stdint.h>
+
+#include "../abi/abi.h"
+
+/* What the child found. */
+struct cpeer_forked {
+  int array_released;     /* release marked the array released */
+  int get_schema;         /* what the callbacks of the streams returned */
+  int get_next;
+  int plain_get_next;
+  int text;               /* get_last_error gave a text, for both */
+  int streams_released;
+  int extract_data;
+};
+
+/* Forks a child that uses and releases the structs as a consumer does, and request and cancel of the
+ * producer. Returns 0 when the child has done all of it and *found is filled, an errno otherwise: the child
+ * is ended after so many seconds. The structs of the caller stay as they are. */
+int cpeer_use_in_fork(struct ArrowDeviceArray* array, struct ArrowDeviceArrayStream* stream,
+                      struct ArrowArrayStream* plain, struct ArrowAsyncProducer* producer,
+                      struct ArrowAsyncTask* task, int seconds, struct cpeer_forked* found);
