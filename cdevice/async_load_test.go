@@ -44,7 +44,7 @@ func hammered(t *testing.T) int64 {
 	return n
 }
 
-// The hammers on one core, which other threads want too: whatever is between two steps of a stream
+// The hammers on one core, which other threads want too: all that lies between two steps of a stream
 // may then take as long as many other streams.
 func TestAsyncHammersOnOneCoreUnderLoad(t *testing.T) {
 	if _, loaded := os.LookupEnv(hammeredEnv); loaded {

@@ -16,7 +16,7 @@ import (
 
 // Rules of the specification that no other test is named after.
 
-// on_error and release must not call the producer: whatever is ready, asked for, or closed meanwhile.
+// on_error and release must not call the producer: even if batches are ready, requested, or the stream is closed meanwhile.
 func TestAsyncStreamCallsNothingOfItsProducerInsideOnErrorAndRelease(t *testing.T) {
 	for ready := range 4 {
 		for name, end := range map[string]func(p *peer){

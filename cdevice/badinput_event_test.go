@@ -15,7 +15,7 @@ import (
 // Arrow C++ exports a batch without buffers, which may come from any device, as the CPU's,
 // with the event of where it comes from. There is nothing to wait for.
 func TestEventOfABatchWithoutBuffersIsIgnored(t *testing.T) {
-	const event = 0x9001 // read by nobody: no memory is mapped there
+	const event = 0x9001 // never read: no memory is mapped there
 	type row struct {
 		name string
 		base string

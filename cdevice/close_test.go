@@ -214,7 +214,7 @@ func TestCloseWaitsForACallUnderWay(t *testing.T) {
 	}
 }
 
-// A reader that was closed has no answer to wait for, whatever its source does.
+// A reader that was closed has no answer to wait for, even if its source blocks.
 func TestNextDoesNotWaitAfterClose(t *testing.T) {
 	checkLeaks(t)
 	b := blocked(t, importing(t))

@@ -115,7 +115,7 @@ func (c *consumer) OnSchema(p *abi.ArrowAsyncProducer, out *abi.ArrowSchema) int
 		md, err = schema.ReadMetadata("ArrowAsyncProducer.additional_metadata", p.AdditionalMetadata)
 	}
 	if !bridge.Calling(c.word) { // else it is a second call, which is refused
-		c.calling <- struct{}{} // before anybody else knows the producer
+		c.calling <- struct{}{} // before another goroutine knows the producer
 		defer func() { <-c.calling }()
 	}
 	if code := c.begin(p, s, md, err); code != 0 {

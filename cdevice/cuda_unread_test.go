@@ -18,7 +18,7 @@ import (
 )
 
 // unreadArray is an array of four int64 as a C producer exports it that returns while its stream
-// still fills the memory, and that frees it in release, whatever its stream does.
+// still fills the memory, and that frees it in release, even if its stream is busy.
 type unreadArray struct {
 	gpu   device.Device
 	event device.Event

@@ -67,7 +67,7 @@
 // # Ownership
 //
 // Import always consumes the C structs that it is given: moved on success,
-// released on failure. Export writes its output structs only on success, over whatever they hold: a
+// released on failure. Export writes its output structs only on success, over their contents: a
 // struct that was not released is lost. A batch
 // is reference counted and starts with one reference; everything made from it
 // (slices, columns, host views, exported structs) keeps the memory alive on its

@@ -128,7 +128,7 @@ func (r *reader[T]) finishQuietly() {
 	r.finish()
 }
 
-// stop reports whether the caller is the one to close the supply, which nobody asks then.
+// stop reports whether the caller is the one to close the supply, which is not asked any more then.
 func (r *reader[T]) stop() bool {
 	if !r.mu.TryLock() {
 		return false

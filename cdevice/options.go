@@ -169,8 +169,8 @@ func (o *importOptions) checkPlain() error {
 	return nil
 }
 
-// AssumeHostReadable declares that the host can read the memory at its addresses, whatever
-// its device type means: unified memory that a producer labels as its GPU's, as the METAL arrays
+// AssumeHostReadable declares that the host can read the memory at its addresses, although
+// its device type does not mean that: unified memory that a producer labels as its GPU's, as the METAL arrays
 // of ArrowMetal and nanoarrow are. HostView, CopyToHost, exports with ForHost and full
 // validation then read it. The host crashes if that is not so. The batch keeps its device.
 //
@@ -274,7 +274,7 @@ func ReleaseWithGIL() ImportOption { return ReleaseWith(bridge.WithGIL) }
 // device.ErrNotSupported.
 //
 // The import waits for the producer's event, if there is one. The end of ctx ends the import
-// with an error, soon, whatever it is doing.
+// with an error within 100 ms.
 func WithFullValidation(ctx context.Context) ImportOption {
 	return func(o *importOptions) {
 		o.ctx, o.full = ctx, true

@@ -18,7 +18,7 @@ type place struct {
 	// event is ArrowDeviceArray.sync_event as it was imported: the address of the
 	// producer's event, valid while the owner lives. Zero: the data is ready.
 	event uintptr
-	// assumed says that the host can read the memory, whatever the device is: AssumeHostReadable.
+	// assumed reports that the host can read the memory of any device: AssumeHostReadable.
 	assumed bool
 }
 

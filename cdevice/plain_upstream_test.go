@@ -148,7 +148,7 @@ func TestPlainStreamsOfCdata(t *testing.T) {
 		rdr := numberedReader(t, n)
 		s := new(cdata.CArrowArrayStream)
 		cdata.ExportRecordReader(rdr, s)
-		rdr.Release() // whatever its comment says; see docs/upstream.md, 14
+		rdr.Release() // although its comment says otherwise; see docs/upstream.md, 14
 		r, err := cdevice.ImportPlainRecordReader(s, cdevice.WithFullValidation(background))
 		require.NoError(t, err)
 		assert.True(t, numberedSchema.Equal(r.Schema()))
@@ -214,7 +214,7 @@ func (r readerOf) Read() (arrow.RecordBatch, error) {
 }
 
 // cdata's callbacks are Go, and pass what they are given to C: no Go pointer stands beside
-// a plain stream, nor beside its arrays, whatever the import keeps.
+// a plain stream, nor beside its arrays, with any state that the import keeps.
 func TestCdataStreamsImportedWithOptions(t *testing.T) {
 	checkLeaks(t)
 	rec := outsideTheHeap(t)

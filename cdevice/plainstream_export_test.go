@@ -197,7 +197,7 @@ func TestPanicInAPlainStreamIsAnError(t *testing.T) {
 			}
 		})
 	}
-	assert.Zero(t, seen.Load(), "told to the consumer, and nobody else")
+	assert.Zero(t, seen.Load(), "told to the consumer alone")
 }
 
 // panickingStream is a stream of the CPU.

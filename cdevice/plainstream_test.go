@@ -70,7 +70,7 @@ func TestPlainStreamIsReadToItsEnd(t *testing.T) {
 	}
 }
 
-// The end is a released array, whatever else it holds; after it get_next is not called.
+// The end is a released array, even if other members are set; after it get_next is not called.
 func TestPlainStreamEndsWithAReleasedArray(t *testing.T) {
 	s := newPlainScript(t, numbered(t, 5)...)
 	next := s.getNext

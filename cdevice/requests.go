@@ -14,7 +14,7 @@ import (
 // that is not held up, by far.
 const patience = time.Second
 
-// request has n more batches asked for, if anybody wants them.
+// request has n more batches requested, unless the stream has ended.
 func (c *consumer) request(n int64) {
 	c.mu.Lock()
 	c.room += n

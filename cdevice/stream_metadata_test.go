@@ -15,7 +15,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 )
 
-// The batches of a stream have the metadata of its schema, whatever their source says: arrow-go
+// The batches of a stream have the metadata of its schema, even if their source has other metadata: arrow-go
 // compares schemas and types without it.
 
 // noted is metadata with a value under "from".
@@ -211,8 +211,8 @@ func assertSameValues(t *testing.T, want, got arrow.RecordBatch) {
 	}
 }
 
-// alike is an extension type that calls itself equal to any other of its kind, whatever the
-// two are stored as.
+// alike is an extension type that calls itself equal to any other of its kind, without a look at
+// their storage types.
 type alike struct{ arrow.ExtensionBase }
 
 func (alike) ExtensionName() string                    { return "alike" }

@@ -200,7 +200,7 @@ func (s *sequence[T]) run(ask <-chan struct{}, got chan<- pulled[T]) {
 var errGoexit = errors.New("cdevice: the source of the stream ended its goroutine")
 
 // ahead is a supply that asks another one before it is asked itself: it holds depth items
-// at most that nobody has taken. It begins with the first next. When the other one has
+// at most that were not taken. It begins with the first next. When the other one has
 // ended, it is closed before that end is delivered.
 type ahead[T counted] struct {
 	from    supply[T]

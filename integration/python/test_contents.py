@@ -259,7 +259,7 @@ def test_maps_with_nulls_are_refused(make, text, used):
 
 
 def test_pyarrow_ends_the_process_over_a_map_with_null_keys():
-    """Whoever passes on arrays that are not trusted imports them with full validation first."""
+    """Programs that pass on untrusted arrays import them with full validation first."""
     program = """
 import pyarrow as pa, abi
 pairs = pa.StructArray.from_arrays([pa.array([1, None]), pa.array([1, 2])], names=["key", "value"])

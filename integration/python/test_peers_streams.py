@@ -226,7 +226,7 @@ def test_a_stream_that_is_read_already_is_empty_to_duckdb():
 
 
 def test_a_scan_of_polars_is_read_once():
-    """polars asks only once for a stream, of whatever object: the second collect is empty."""
+    """polars asks an object only once for a stream: the second collect is empty."""
     with go_batches(7) as items:
         again = Restarting(items)
         scan = polars.scan_arrow_c_stream(again)

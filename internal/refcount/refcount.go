@@ -11,7 +11,7 @@ import (
 
 // Count is the reference count of one object. An object that has ended cannot come back: a
 // Retain after the last Release, and a Release too many, are bugs of the program that
-// otherwise take a reference away from another part of it, so they panic, whatever the
+// otherwise take a reference away from another part of it, so they panic, in every
 // build. A Count must not be copied.
 type Count struct {
 	refs   atomic.Int64
