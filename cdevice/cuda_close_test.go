@@ -25,7 +25,7 @@ import (
 // Memory that a reader's source lies in is unmapped once nothing reads it: a program that does
 // so too early ends with SIGSEGV.
 
-// mapped maps a file of so many pages, each full of one number.
+// mappedFile maps a file of so many pages, each full of one number.
 func mappedFile(t *testing.T, pages int) []byte {
 	t.Helper()
 	page := os.Getpagesize()
@@ -149,7 +149,8 @@ func TestGPUCloseWaitsForCopiesOfPageLockedMemory(t *testing.T) {
 				assert.False(t, r.Next())
 			}
 			expires(t, r.Close)
-			rdr.unused(t) // the memory alone is in use
+			cudatest.Eventually(t, "the memory alone is in use", func() bool { return rdr.refs.Load() == 0 })
+			rdr.unused(t)
 			cudatest.Within(t, "Release", func() error { r.Release(); return nil })
 			expires(t, r.Close)
 			open()
