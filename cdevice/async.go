@@ -140,6 +140,9 @@ func (s *AsyncStream) DeviceType() device.Type {
 //
 // The loop may be left and another one begun: it goes on where the first stopped. The
 // producer waits meanwhile, it is not cancelled. After Close, All yields nothing.
+//
+// The end of the stream's context ends a wait for the next batch. A call of the producer's extract_data
+// that is under way is not interrupted: All returns after it.
 func (s *AsyncStream) All() iter.Seq2[*RecordBatch, error] { return s.c.all }
 
 // Close ends the stream: the producer is told to cancel, what is ready is dropped, and

@@ -247,6 +247,35 @@ func givesUp(t *testing.T, m *cudatest.Machine, batch *cdevice.RecordBatch, befo
 	pinned.Trim()
 }
 
+// A copy from the device to page-locked memory is made by the device: nothing waits for it.
+func TestGPUCopyToPageLockedMemoryIsEnqueued(t *testing.T) {
+	checkLeaks(t)
+	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
+		gpu := m.GPUs[0]
+		batch := smallBatch(t, gpu)
+		s := newStream(t, gpu)
+		open := m.Hold(t, s)
+		var copied *cdevice.RecordBatch
+		cudatest.Within(t, "CopyTo", func() (err error) {
+			copied, err = batch.CopyTo(background, gpu.Host(), cdevice.OnStream(s))
+			return err
+		})
+		ready, err := copied.Ready()
+		require.NoError(t, err)
+		assert.False(t, ready)
+		open()
+		want, err := batch.CopyToHost(background, nil)
+		require.NoError(t, err)
+		defer want.Release()
+		got, err := copied.HostView(background)
+		require.NoError(t, err)
+		defer got.Release()
+		assert.True(t, array.RecordEqual(want, got))
+		copied.Release()
+		batch.Release()
+	})
+}
+
 // A copy whose caller gives up goes on, so its memory stays until it is over.
 func TestGPUAbandonedCopyKeepsItsMemory(t *testing.T) {
 	m := cudatest.One(t, cudasim.Options{})

@@ -33,9 +33,10 @@ type AsyncProducerOptions struct {
 // its release. Where a callback of the handler's returns an error, it is only
 // released. After cancel, it is given the batch that r has given already, if it had asked for that, and then
 // released. None of its callbacks is called while another one is. Where extracting a
-// task can fail (CopyTo, Export), release comes when the last task was extracted, so that
-// there is somebody to tell. A consumer that extracts only after release, or loses tasks, would
-// hold the stream for ever: ctx ends it.
+// task can fail (CopyTo, Export), release comes when the last task was extracted, so that the failure
+// can be reported: on_error may follow the end. A consumer that extracts only after release, or loses tasks, would
+// hold the stream for ever: ctx ends it. After cancel, release waits for no task, and a task that fails
+// then reports its code alone.
 //
 // It takes ownership of *handler, also when it returns an error, which it does for a
 // handler that is nil, released or lacks a callback, since no one else can be told, and for a nil ctx or r. *handler must

@@ -274,7 +274,7 @@ func ReleaseWithGIL() ImportOption { return ReleaseWith(bridge.WithGIL) }
 // device.ErrNotSupported.
 //
 // The import waits for the producer's event, if there is one. The end of ctx ends the import
-// with an error within 100 ms.
+// with an error soon, wherever it is in the contents.
 func WithFullValidation(ctx context.Context) ImportOption {
 	return func(o *importOptions) {
 		o.ctx, o.full = ctx, true

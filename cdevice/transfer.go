@@ -15,7 +15,9 @@ import (
 // CopyToDevice copies an arrow-go record batch to memory of dev. It returns when the
 // copy is enqueued: the batch has an event that is complete when the data is there, which
 // exports carry along, and for which everything of this package waits by itself. It waits for
-// memory only: on the device, and to stage plain host memory in.
+// memory only: on the device, and to stage plain host memory in. To page-locked memory, the host
+// copies from the memory that it can read: such a copy is made in its turn on the stream, and
+// CopyToDevice waits for that.
 //
 // rec may be changed or released as soon as CopyToDevice returns, except for columns in
 // page-locked memory (package hostpinned), which the device reads directly: their memory

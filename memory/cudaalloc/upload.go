@@ -90,6 +90,9 @@ func (g *gpu) copyByHost(ctx context.Context, list []device.Range, stream uintpt
 	if err != nil {
 		return nil, err
 	}
+	if len(list) == 0 {
+		return before.event(), nil
+	}
 	defer before.letGo()
 	if err := poll(ctx, before.reached); err != nil {
 		return nil, fmt.Errorf("cuda: upload on %s: wait for the stream: %w", g.ctx, err)
