@@ -86,7 +86,8 @@ func (a *Array) Child(i int) *Array {
 		panic(fieldError(opColumn, "Array", nil, nil, ErrReleased))
 	}
 	n := a.node.children[i] // may panic: before the reference is taken
-	return newArray(a.mem.retain(), a.place, arrow.Field{Type: n.dtype, Nullable: true}, n)
+	mustHold(opColumn, &a.refs, a.mem, "Array")
+	return newArray(a.mem, a.place, arrow.Field{Type: n.dtype, Nullable: true}, n)
 }
 
 // DeviceID says where the memory lives; see [RecordBatch.DeviceID].
@@ -103,7 +104,10 @@ func (a *Array) Slice(i, j int64) (*Array, error) {
 	if err := checkSlice(i, j, a.node.length); err != nil {
 		return nil, err
 	}
-	return newArray(a.mem.retain(), a.place, a.field, a.node.slice(i, j)), nil
+	if err := hold(opSlice, &a.refs, a.mem, "Array"); err != nil {
+		return nil, err
+	}
+	return newArray(a.mem, a.place, a.field, a.node.slice(i, j)), nil
 }
 
 // String describes the array without reading its memory.

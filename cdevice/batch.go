@@ -90,10 +90,8 @@ func (b *RecordBatch) Metadata() arrow.Metadata {
 // to a device keep it. The result is owned by the caller. It panics on a batch that was
 // released.
 func (b *RecordBatch) WithMetadata(md arrow.Metadata) *RecordBatch {
-	if !b.refs.Alive() {
-		panic(fieldError(opRead, "RecordBatch", nil, nil, ErrReleased))
-	}
-	with := newRecordBatch(b.mem.retain(), b.place, b.schema, b.rows, b.columns)
+	mustHold(opRead, &b.refs, b.mem, "RecordBatch")
+	with := newRecordBatch(b.mem, b.place, b.schema, b.rows, b.columns)
 	with.host, with.metadata = b.host, &md
 	return with
 }
@@ -115,7 +113,8 @@ func (b *RecordBatch) Column(i int) *Array {
 		panic(fieldError(opColumn, "RecordBatch", nil, nil, ErrReleased))
 	}
 	field, n := b.schema.Field(i), b.columns[i] // may panic: before the reference is taken
-	return newArray(b.mem.retain(), b.place, field, n)
+	mustHold(opColumn, &b.refs, b.mem, "RecordBatch")
+	return newArray(b.mem, b.place, field, n)
 }
 
 // Slice returns rows [i, j) as a batch that shares this one's memory: nothing is
@@ -132,7 +131,10 @@ func (b *RecordBatch) Slice(i, j int64) (*RecordBatch, error) {
 	for k := range columns {
 		columns[k] = b.columns[k].slice(i, j)
 	}
-	return newRecordBatch(b.mem.retain(), b.place, b.schema, j-i, columns), nil
+	if err := hold(opSlice, &b.refs, b.mem, "RecordBatch"); err != nil {
+		return nil, err
+	}
+	return newRecordBatch(b.mem, b.place, b.schema, j-i, columns), nil
 }
 
 // Select returns the given columns, in the given order, as a batch that shares
@@ -150,8 +152,11 @@ func (b *RecordBatch) Select(indices ...int) (*RecordBatch, error) {
 		}
 		columns[k], fields[k] = b.columns[i], b.schema.Field(i)
 	}
+	if err := hold(opSelect, &b.refs, b.mem, "RecordBatch"); err != nil {
+		return nil, err
+	}
 	metadata := b.schema.Metadata()
-	return newRecordBatch(b.mem.retain(), b.place, arrow.NewSchema(fields, &metadata), b.rows, columns), nil
+	return newRecordBatch(b.mem, b.place, arrow.NewSchema(fields, &metadata), b.rows, columns), nil
 }
 
 func checkSlice(i, j, length int64) error {

@@ -9,9 +9,10 @@ func (b *RecordBatch) NumBytes(ctx context.Context) (int64, error) {
 	if err := checkContext(opRead, ctx); err != nil {
 		return 0, err
 	}
-	if !b.refs.Alive() {
-		return 0, readReleased("RecordBatch")
+	if err := hold(opRead, &b.refs, b.mem, "RecordBatch"); err != nil {
+		return 0, err
 	}
+	defer b.mem.Release()
 	return numBytes(ctx, b.mem, b.place, b.columns, columnName)
 }
 
@@ -20,9 +21,10 @@ func (a *Array) NumBytes(ctx context.Context) (int64, error) {
 	if err := checkContext(opRead, ctx); err != nil {
 		return 0, err
 	}
-	if !a.refs.Alive() {
-		return 0, readReleased("Array")
+	if err := hold(opRead, &a.refs, a.mem, "Array"); err != nil {
+		return 0, err
 	}
+	defer a.mem.Release()
 	return numBytes(ctx, a.mem, a.place, []node{a.node}, arrayName)
 }
 

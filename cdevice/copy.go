@@ -98,9 +98,10 @@ func copyStream(opts []CopyOption, dev device.Device) (s device.Stream, done fun
 // do not hold together, and wrap device.ErrNotSupported where neither the host nor
 // a backend can read the memory.
 func (b *RecordBatch) CopyToHost(ctx context.Context, mem memory.Allocator, opts ...CopyOption) (arrow.RecordBatch, error) {
-	if !b.refs.Alive() {
-		return nil, readReleased("RecordBatch")
+	if err := hold(opRead, &b.refs, b.mem, "RecordBatch"); err != nil {
+		return nil, err
 	}
+	defer b.mem.Release()
 	columns, err := copyToHost(ctx, b.mem, b.place, b.columns, columnName, mem, opts)
 	if err != nil {
 		return nil, err
@@ -111,9 +112,10 @@ func (b *RecordBatch) CopyToHost(ctx context.Context, mem memory.Allocator, opts
 
 // CopyToHost copies the array; see [RecordBatch.CopyToHost].
 func (a *Array) CopyToHost(ctx context.Context, mem memory.Allocator, opts ...CopyOption) (arrow.Array, error) {
-	if !a.refs.Alive() {
-		return nil, readReleased("Array")
+	if err := hold(opRead, &a.refs, a.mem, "Array"); err != nil {
+		return nil, err
 	}
+	defer a.mem.Release()
 	arrays, err := copyToHost(ctx, a.mem, a.place, []node{a.node}, arrayName, mem, opts)
 	if err != nil {
 		return nil, err

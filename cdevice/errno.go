@@ -9,6 +9,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/excerpt"
 )
 
 // errnos is what errors are called in C, and what codes from C mean in Go: callbacks
@@ -108,8 +109,17 @@ func (e *StreamError) errno() int { return e.Code }
 // panicError is the error that a panic in a program's code becomes, where the call came
 // from C or from a goroutine of ours.
 func panicError(v any) error {
-	if err, ok := v.(error); ok {
-		return fmt.Errorf("cdevice: panic: %w", err)
-	}
-	return fmt.Errorf("cdevice: panic: %v", v)
+	err, _ := v.(error)
+	return &programPanic{"cdevice: panic: " + excerpt.Cut(fmt.Sprint(v), excerpt.Message), err}
 }
+
+// programPanic is a panic as an error. The text is that of the value, as much of it as an error
+// prints.
+type programPanic struct {
+	text string
+	err  error // the value, if that is an error
+}
+
+func (e *programPanic) Error() string { return e.text }
+
+func (e *programPanic) Unwrap() error { return e.err }

@@ -36,8 +36,8 @@ func ExportRecordBatch(batch *RecordBatch, out *CArrowDeviceArray, outSchema *cd
 	if batch == nil {
 		return absent(opExport, "RecordBatch", "a batch")
 	}
-	if hold(&batch.refs, batch.mem, "RecordBatch") != nil {
-		return exportReleased("RecordBatch")
+	if err := hold(opExport, &batch.refs, batch.mem, "RecordBatch"); err != nil {
+		return err
 	}
 	defer batch.mem.Release()
 	root := node{layout: &layouts[storeStruct], length: batch.rows, children: batch.columns}
@@ -55,8 +55,8 @@ func ExportArray(array *Array, out *CArrowDeviceArray, outSchema *cdata.CArrowSc
 	if array == nil {
 		return absent(opExport, "Array", "an array")
 	}
-	if hold(&array.refs, array.mem, "Array") != nil {
-		return exportReleased("Array")
+	if err := hold(opExport, &array.refs, array.mem, "Array"); err != nil {
+		return err
 	}
 	defer array.mem.Release()
 	return export(&array.node, array.mem, array.place, out, outSchema, opts, func(s *abi.ArrowSchema) error {

@@ -31,7 +31,7 @@ import (
 // contents are not checked beyond what the buffers' sizes need: see
 // [WithFullValidation].
 func (b *RecordBatch) HostView(ctx context.Context) (arrow.RecordBatch, error) {
-	if err := hold(&b.refs, b.mem, "RecordBatch"); err != nil {
+	if err := hold(opRead, &b.refs, b.mem, "RecordBatch"); err != nil {
 		return nil, err
 	}
 	defer b.mem.Release()
@@ -59,7 +59,7 @@ func (b *RecordBatch) HostView(ctx context.Context) (arrow.RecordBatch, error) {
 // HostView returns the array as an arrow-go array over the same memory; see
 // [RecordBatch.HostView].
 func (a *Array) HostView(ctx context.Context) (arrow.Array, error) {
-	if err := hold(&a.refs, a.mem, "Array"); err != nil {
+	if err := hold(opRead, &a.refs, a.mem, "Array"); err != nil {
 		return nil, err
 	}
 	defer a.mem.Release()

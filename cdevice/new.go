@@ -9,6 +9,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/bridge"
 )
 
 // Data describes an array in memory that the caller filled: by a kernel, cuBLAS,
@@ -18,10 +19,12 @@ import (
 type Data struct {
 	Length, Offset int64
 	NullCount      int64 // -1: not known
-	// Buffers are addresses on the device, in the order of the columnar format. A
+	// Buffers are addresses on the device, in the order of the columnar format; of a
+	// binary_view or utf8_view array validity, views, then any number of data buffers. A
 	// validity bitmap without nulls may be 0.
 	Buffers []device.Ptr
-	// ViewSizes are the bytes of each data buffer of a binary_view or utf8_view array.
+	// ViewSizes are the bytes of each data buffer of a binary_view or utf8_view array: as
+	// many as Buffers has beyond the first two. Other arrays have none.
 	ViewSizes  []int64
 	Children   []Data
 	Dictionary *Data
@@ -141,7 +144,10 @@ func newNodes(dev device.Device, owner Owner, types []arrow.DataType, data []Dat
 	nodes = take(&all, len(types))
 	im := importer{nodes: all}
 	for i := range data {
-		a := size.fill(&data[i])
+		a, err := size.fill(&data[i], types[i])
+		if err != nil {
+			return mem, at, nil, within(name(i), err)
+		}
 		if err := im.node(&nodes[i], a, types[i]); err != nil {
 			return mem, at, nil, within(name(i), during(opNew, err))
 		}
@@ -201,7 +207,13 @@ func (s *structs) allocate(mem *memoryOwner) {
 // notReleased marks a struct as one that is there.
 const notReleased = 1
 
-func (s *structs) fill(d *Data) *abi.ArrowArray {
+// fill makes the structs of an array of the type, which is nil for one that its parent's type
+// has no place for: the import refuses it.
+func (s *structs) fill(d *Data, dt arrow.DataType) (*abi.ArrowArray, error) {
+	st, l := layoutOf(dt)
+	if err := checkSizes(d, st, l); err != nil {
+		return nil, err
+	}
 	a := &take(&s.arrays, 1)[0]
 	*a = abi.ArrowArray{
 		Length: d.Length, NullCount: d.NullCount, Offset: d.Offset,
@@ -211,22 +223,79 @@ func (s *structs) fill(d *Data) *abi.ArrowArray {
 	for i, p := range d.Buffers {
 		buffers[i] = uintptr(p)
 	}
-	if len(d.ViewSizes) > 0 {
-		sizes := take(&s.sizes, len(d.ViewSizes))
-		copy(sizes, d.ViewSizes)
-		buffers[len(d.Buffers)] = uintptr(unsafe.Pointer(&sizes[0]))
+	if l.store == storeView {
+		buffers[len(d.Buffers)] = s.fillSizes(d.ViewSizes)
 		a.NBuffers++
 	}
 	a.Buffers = uintptr(unsafe.Pointer(&buffers[0]))
+	return a, s.fillChildren(a, d, st, l)
+}
+
+// fillSizes returns the address of a copy of the sizes.
+func (s *structs) fillSizes(from []int64) uintptr {
+	if len(from) == 0 {
+		return bridge.Zeros
+	}
+	sizes := take(&s.sizes, len(from))
+	copy(sizes, from)
+	return uintptr(unsafe.Pointer(&sizes[0]))
+}
+
+func (s *structs) fillChildren(a *abi.ArrowArray, d *Data, st arrow.DataType, l *layout) error {
+	known := l.childCount(st)
+	if l.store == storeDictionary {
+		known = 0 // the one child is the dictionary
+	}
 	if len(d.Children) > 0 {
 		pointers := take(&s.pointers, len(d.Children))
 		a.Children = uintptr(unsafe.Pointer(&pointers[0]))
 		for i := range d.Children {
-			pointers[i] = uintptr(unsafe.Pointer(s.fill(&d.Children[i])))
+			var dt arrow.DataType
+			if i < known {
+				dt = childType(st, i)
+			}
+			child, err := s.fill(&d.Children[i], dt)
+			if err != nil {
+				return within(childName(i), err)
+			}
+			pointers[i] = uintptr(unsafe.Pointer(child))
 		}
 	}
 	if d.Dictionary != nil {
-		a.Dictionary = uintptr(unsafe.Pointer(s.fill(d.Dictionary)))
+		var dt arrow.DataType
+		if l.store == storeDictionary {
+			dt = childType(st, 0)
+		}
+		dictionary, err := s.fill(d.Dictionary, dt)
+		if err != nil {
+			return within("dictionary", err)
+		}
+		a.Dictionary = uintptr(unsafe.Pointer(dictionary))
 	}
-	return a
+	return nil
+}
+
+// checkSizes checks that each data buffer of views has a size: the struct's last buffer is the
+// sizes, and a buffer of the caller's must not stand there.
+func checkSizes(d *Data, st arrow.DataType, l *layout) error {
+	switch data := len(d.Buffers) - 2; {
+	case l.store == storeUnknown:
+		return nil // of no type: the import refuses it
+	case l.store != storeView && len(d.ViewSizes) > 0:
+		return invalid(opNew, "ViewSizes", howMany(len(d.ViewSizes), "size"), fmt.Sprintf("none for %s", typeText(st)))
+	case l.store != storeView:
+		return nil
+	case data < 0:
+		return invalid(opNew, "Buffers", howMany(len(d.Buffers), "buffer"), fmt.Sprintf("at least 2 for %s: validity and views", typeText(st)))
+	case len(d.ViewSizes) != data:
+		return invalid(opNew, "ViewSizes", howMany(len(d.ViewSizes), "size"), fmt.Sprintf("%d, one for each data buffer", data))
+	}
+	return nil
+}
+
+func howMany(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
 }

@@ -10,9 +10,10 @@ func (a *Array) CountNulls(ctx context.Context) (int64, error) {
 	if err := checkContext(opRead, ctx); err != nil {
 		return 0, err
 	}
-	if !a.refs.Alive() {
-		return 0, readReleased("Array")
+	if err := hold(opRead, &a.refs, a.mem, "Array"); err != nil {
+		return 0, err
 	}
+	defer a.mem.Release()
 	counted, err := countNulls(ctx, a.mem, a.place, []node{a.node}, false)
 	if err != nil {
 		return 0, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
@@ -237,13 +238,26 @@ func noBackend(at place, option string, err error) error {
 }
 
 // ReleaseWith runs the producer's release callback through f, which calls release
-// once, at any time and on any thread: for producers that ask for more than the
-// specification does. [ReleaseWithGIL] is one such f. It holds for input that is refused,
-// too: the caller's struct is marked released when the import returns, whenever f releases.
+// once, at any time and on any thread; calls after the first do nothing. It is for producers
+// that ask for more than the specification does. [ReleaseWithGIL] is one such f. It holds for
+// input that is refused, too: the caller's struct is marked released when the import returns, whenever f releases.
 func ReleaseWith(f func(release func())) ImportOption {
 	return func(o *importOptions) {
-		o.releaseWith = f
 		o.need(opImport, "ReleaseWith", f, "a function")
+		if f != nil {
+			o.releaseWith = func(release func()) { f(once(release)) }
+		}
+	}
+}
+
+// once returns f for one call: later ones do nothing, and do not wait for the first, which may
+// be under way on the same thread.
+func once(f func()) func() {
+	var called atomic.Bool
+	return func() {
+		if !called.Swap(true) {
+			f()
+		}
 	}
 }
 

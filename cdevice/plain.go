@@ -58,8 +58,8 @@ func ExportPlainRecordBatch(ctx context.Context, batch *RecordBatch, out *cdata.
 	if batch == nil {
 		return absent(opExport, "RecordBatch", "a batch")
 	}
-	if hold(&batch.refs, batch.mem, "RecordBatch") != nil {
-		return exportReleased("RecordBatch")
+	if err := hold(opExport, &batch.refs, batch.mem, "RecordBatch"); err != nil {
+		return err
 	}
 	defer batch.mem.Release()
 	if err := readyForPlain(ctx, "RecordBatch", batch.place, out, opts); err != nil {
@@ -81,8 +81,8 @@ func ExportPlainArray(ctx context.Context, array *Array, out *cdata.CArrowArray,
 	if array == nil {
 		return absent(opExport, "Array", "an array")
 	}
-	if hold(&array.refs, array.mem, "Array") != nil {
-		return exportReleased("Array")
+	if err := hold(opExport, &array.refs, array.mem, "Array"); err != nil {
+		return err
 	}
 	defer array.mem.Release()
 	if err := readyForPlain(ctx, "Array", array.place, out, opts); err != nil {

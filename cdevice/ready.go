@@ -10,7 +10,7 @@ import (
 // Ready reports whether the memory may be read: whether the batch's event is complete.
 // It does not wait. A batch without an event is ready.
 func (b *RecordBatch) Ready() (bool, error) {
-	if err := hold(&b.refs, b.mem, "RecordBatch"); err != nil {
+	if err := hold(opRead, &b.refs, b.mem, "RecordBatch"); err != nil {
 		return false, err
 	}
 	defer b.mem.Release()
@@ -19,7 +19,7 @@ func (b *RecordBatch) Ready() (bool, error) {
 
 // Ready reports whether the memory may be read; see [RecordBatch.Ready].
 func (a *Array) Ready() (bool, error) {
-	if err := hold(&a.refs, a.mem, "Array"); err != nil {
+	if err := hold(opRead, &a.refs, a.mem, "Array"); err != nil {
 		return false, err
 	}
 	defer a.mem.Release()
@@ -33,7 +33,7 @@ func (b *RecordBatch) Wait(ctx context.Context) error {
 	if err := checkContext(opRead, ctx); err != nil {
 		return err
 	}
-	if err := hold(&b.refs, b.mem, "RecordBatch"); err != nil {
+	if err := hold(opRead, &b.refs, b.mem, "RecordBatch"); err != nil {
 		return err
 	}
 	defer b.mem.Release()
@@ -45,7 +45,7 @@ func (a *Array) Wait(ctx context.Context) error {
 	if err := checkContext(opRead, ctx); err != nil {
 		return err
 	}
-	if err := hold(&a.refs, a.mem, "Array"); err != nil {
+	if err := hold(opRead, &a.refs, a.mem, "Array"); err != nil {
 		return err
 	}
 	defer a.mem.Release()
@@ -57,7 +57,7 @@ func (a *Array) Wait(ctx context.Context) error {
 // without an event takes a stream of any device; otherwise a stream of a device that cannot
 // wait for the event is an error that wraps arrow.ErrInvalid: a stream of the CPU above all.
 func (b *RecordBatch) WaitOn(s device.Stream) error {
-	if err := hold(&b.refs, b.mem, "RecordBatch"); err != nil {
+	if err := hold(opRead, &b.refs, b.mem, "RecordBatch"); err != nil {
 		return err
 	}
 	defer b.mem.Release()
@@ -66,7 +66,7 @@ func (b *RecordBatch) WaitOn(s device.Stream) error {
 
 // WaitOn makes work on s wait for the array's event; see [RecordBatch.WaitOn].
 func (a *Array) WaitOn(s device.Stream) error {
-	if err := hold(&a.refs, a.mem, "Array"); err != nil {
+	if err := hold(opRead, &a.refs, a.mem, "Array"); err != nil {
 		return err
 	}
 	defer a.mem.Release()
@@ -78,7 +78,7 @@ func (a *Array) WaitOn(s device.Stream) error {
 // that the stream's device has by then, on a goroutine of the device's. The producer's
 // release callback is called there.
 func (b *RecordBatch) UsedOn(s device.Stream) error {
-	if err := hold(&b.refs, b.mem, "RecordBatch"); err != nil {
+	if err := hold(opRead, &b.refs, b.mem, "RecordBatch"); err != nil {
 		return err
 	}
 	defer b.mem.Release()
@@ -87,7 +87,7 @@ func (b *RecordBatch) UsedOn(s device.Stream) error {
 
 // UsedOn records that work on s uses the memory; see [RecordBatch.UsedOn].
 func (a *Array) UsedOn(s device.Stream) error {
-	if err := hold(&a.refs, a.mem, "Array"); err != nil {
+	if err := hold(opRead, &a.refs, a.mem, "Array"); err != nil {
 		return err
 	}
 	defer a.mem.Release()
@@ -96,12 +96,19 @@ func (a *Array) UsedOn(s device.Stream) error {
 
 // hold retains the memory of a batch or an array that the caller does not hold otherwise.
 // The producer's event lives as long as its memory: another goroutine's Release must not
-// end both under a wait.
-func hold(refs *refcount.Count, mem *memoryOwner, what string) error {
+// end both under a wait. That Release may also come between a look at refs and this.
+func hold(op string, refs *refcount.Count, mem *memoryOwner, what string) error {
 	if !refs.Alive() || !mem.refs.TryRetain() {
-		return readReleased(what)
+		return fieldError(op, what, nil, nil, ErrReleased)
 	}
 	return nil
+}
+
+// mustHold is hold for functions that return no error.
+func mustHold(op string, refs *refcount.Count, mem *memoryOwner, what string) {
+	if err := hold(op, refs, mem, what); err != nil {
+		panic(err)
+	}
 }
 
 func waitOn(at place, s device.Stream) error {

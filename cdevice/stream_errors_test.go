@@ -2,9 +2,11 @@ package cdevice_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"runtime"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -159,6 +161,25 @@ func TestPanicInASourceIsAnError(t *testing.T) {
 				assert.ErrorContains(t, err, row.want, "in Go too")
 			}
 			r.Release()
+		})
+	}
+}
+
+// The text of a panic is bounded, and the error is still in it.
+func TestTextOfAPanicIsBounded(t *testing.T) {
+	checkLeaks(t)
+	long := strings.Repeat("ä", 1<<20)
+	for name, v := range map[string]any{"text": long, "error": fmt.Errorf("%s: %w", long, errSource)} {
+		t.Run(name, func(t *testing.T) {
+			r, err := cdevice.NewRecordReader(numberedSchema, device.CPU, func(func(*cdevice.RecordBatch, error) bool) { panic(v) })
+			require.NoError(t, err)
+			defer r.Release()
+			_, err = numbersOf(t, r.All())
+			require.Error(t, err)
+			assert.LessOrEqual(t, len(err.Error()), 64<<10+100)
+			assert.True(t, strings.HasPrefix(err.Error(), "cdevice: panic: ää"))
+			assert.Contains(t, err.Error(), fmt.Sprintf("... (%d bytes)", len(fmt.Sprint(v))))
+			assert.Equal(t, name == "error", errors.Is(err, errSource))
 		})
 	}
 }

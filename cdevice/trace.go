@@ -3,6 +3,7 @@ package cdevice
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/arrowdevice/arrowdevice/internal/handle"
@@ -56,11 +57,15 @@ func LiveObjects() []LiveObject {
 
 // withoutInternals leaves out the frames that keep the list.
 func withoutInternals(frames []runtime.Frame) []runtime.Frame {
-	for len(frames) > 0 && (strings.Contains(frames[0].Function, "/internal/live.") || strings.Contains(frames[0].Function, "/internal/refcount.")) {
-		frames = frames[1:]
+	for i, f := range frames {
+		if !slices.ContainsFunc(listKeepers, func(name string) bool { return strings.Contains(f.Function, name) }) {
+			return frames[i:]
+		}
 	}
-	return frames
+	return nil
 }
+
+var listKeepers = []string{"/internal/live.", "/internal/refcount.", "/internal/schema."}
 
 // traced returns r as the holder of an exported struct: while objects are traced, the struct
 // is listed until its release.

@@ -61,9 +61,10 @@ func CopyArrayToDevice(ctx context.Context, arr arrow.Array, dev device.Device, 
 // first offset of a list, these small buffers take a way over the host, for which the copy
 // waits. A copy to the CPU waits, as CopyToHost does; OnStream then names a stream of the device that is copied from.
 func (b *RecordBatch) CopyTo(ctx context.Context, dev device.Device, opts ...CopyOption) (*RecordBatch, error) {
-	if !b.refs.Alive() {
-		return nil, readReleased("RecordBatch")
+	if err := hold(opRead, &b.refs, b.mem, "RecordBatch"); err != nil {
+		return nil, err
 	}
+	defer b.mem.Release()
 	if err := checkCopy(ctx, dev); err != nil {
 		return nil, err
 	}
@@ -90,9 +91,10 @@ func (b *RecordBatch) CopyTo(ctx context.Context, dev device.Device, opts ...Cop
 
 // CopyTo copies the array; see [RecordBatch.CopyTo].
 func (a *Array) CopyTo(ctx context.Context, dev device.Device, opts ...CopyOption) (*Array, error) {
-	if !a.refs.Alive() {
-		return nil, readReleased("Array")
+	if err := hold(opRead, &a.refs, a.mem, "Array"); err != nil {
+		return nil, err
 	}
+	defer a.mem.Release()
 	if err := checkCopy(ctx, dev); err != nil {
 		return nil, err
 	}

@@ -54,7 +54,7 @@ var allowed = map[string][]string{
 	"internal/live":       {},
 	"internal/refcount":   {"internal/fielderr", "internal/live"},
 	"internal/bridge":     {"internal/abi", "internal/excerpt", "internal/handle"},
-	"internal/schema":     {"internal/abi", "internal/bridge", "internal/excerpt", "internal/fielderr"},
+	"internal/schema":     {"internal/abi", "internal/bridge", "internal/excerpt", "internal/fielderr", "internal/live"},
 	"internal/cases":      {},
 	"internal/cpeer":      {"internal/abi"},
 	"cdevice":             {"device", "internal/abi", "internal/bridge", "internal/excerpt", "internal/fielderr", "internal/handle", "internal/live", "internal/ordinary", "internal/refcount", "internal/schema"},

@@ -21,6 +21,10 @@ const settleTime = 5 * time.Second
 // consumer did not release, an imported stream. It prints each with the stack of the code
 // that made it, and the counts of [cdevice.ReadStats] that differ.
 //
+// The host view of a batch that was made by [cdevice.Wrap] is the arrow-go record batch that was
+// wrapped. It is arrow-go that counts its references, so it is not listed: memory.CheckedAllocator
+// finds one that was not released.
+//
 // Call it first: what the test registers with Cleanup later is done before the check. Objects
 // whose release waits for work of a device have five seconds to end. The check covers the
 // process, so it is not for tests that run in parallel with others.

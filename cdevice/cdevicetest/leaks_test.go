@@ -119,6 +119,13 @@ func TestCheckLeaksPrintsTheStackOfEachObject(t *testing.T) {
 			require.NoError(t, cdevice.ExportRecordBatch(b, arr, nil))
 			return func() { cdevice.ReleaseCArrowDeviceArray(arr) }
 		},
+		"exported ArrowSchema": func() func() {
+			sch := new(cdata.CArrowSchema)
+			b := forget(t)
+			defer b.Release()
+			require.NoError(t, cdevice.ExportSchema(b.Schema(), sch))
+			return func() { cdevice.ReleaseCArrowSchema(sch) }
+		},
 		"exported ArrowDeviceArrayStream": func() func() {
 			stream := exportedStream(t)
 			return func() { cdevice.ReleaseCArrowDeviceArrayStream(stream) }

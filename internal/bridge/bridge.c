@@ -64,7 +64,8 @@ static void drop(struct cdevice_v0_block* block, int64_t n) {
   uint64_t handle = block->handle;
   block_free(block);
   if (handle == 0 || cdevice_v0_forked()) return; /* what it names is a copy that ends with the process */
-  cdevice_v0_go_release(handle);
+  cdevice_v0_go_release(handle & ~CDEVICE_V0_UNCOUNTED);
+  if (handle & CDEVICE_V0_UNCOUNTED) return;
   add(&own_part()->trees, -1); /* last: until here the release callback of a producer may run */
 }
 

@@ -23,7 +23,7 @@ import (
 // a whole exported tree.
 type Block struct {
 	Live   int64       // structs of the tree; the last one released frees the block
-	Handle handle.Word // given back by the last release; zero for none
+	Handle handle.Word // given back by the last release; zero for none; see Attach
 }
 
 // BlockSize is the size of Block; what follows it in the allocation is aligned to 16.
@@ -63,6 +63,13 @@ func NewTree(size uintptr) *Block { return newBlock(size, 1) }
 
 // Own makes the last release of a struct in a block of NewTree release v. It is called once.
 func (b *Block) Own(v handle.Releaser) { b.Handle = handle.NewNear(uint32(b.Handle), v) }
+
+// Attach makes the last release of a struct in a block of NewBlock release v, for which the
+// block is not one of Trees. It is called once at most.
+func (b *Block) Attach(v handle.Releaser) { b.Handle = handle.New(v) | uncounted }
+
+// uncounted is a bit that no word has.
+const uncounted handle.Word = C.CDEVICE_V0_UNCOUNTED
 
 func newBlock(size uintptr, trees int64) *Block {
 	if size > limit.Load() {

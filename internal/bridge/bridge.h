@@ -19,6 +19,9 @@ struct cdevice_v0_block {
   uint64_t handle;  /* word of internal/handle that the last release gives back, or 0 */
 };
 
+/* A bit of handle, which no word has: the block is none of the trees that are counted. */
+#define CDEVICE_V0_UNCOUNTED ((uint64_t)1 << 63)
+
 /* Allocates a block of size bytes, header included, for so many trees that have a handle,
  * 0 or 1, or returns NULL. handle is set to a small number, of the thread, until the caller
  * sets it. */

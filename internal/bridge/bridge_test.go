@@ -49,6 +49,31 @@ func TestTreesCountsUntilTheValueIsReleased(t *testing.T) {
 	assert.Equal(t, before, Trees(), "none was made")
 }
 
+// A value that is attached is released with the last struct, and is no tree.
+func TestAttachedValueIsNotCountedAsTree(t *testing.T) {
+	blocks, trees, handles := Blocks(), Trees(), handle.Live()
+	released := 0
+	for range 3 {
+		block := NewBlock(BlockSize)
+		block.Live = 2
+		block.Attach(owner{func() {
+			released++
+			assert.Equal(t, trees, Trees())
+		}})
+		address := uintptr(unsafe.Pointer(block))
+		assert.Equal(t, trees, Trees())
+		assert.Equal(t, blocks+1, Blocks())
+		before := released
+		CallSchemaRelease(&abi.ArrowSchema{Release: ReleaseSchema, PrivateData: address})
+		assert.Equal(t, before, released, "one struct is left")
+		CallSchemaRelease(&abi.ArrowSchema{Release: ReleaseSchema, PrivateData: address})
+		assert.Equal(t, before+1, released)
+		assert.Equal(t, trees, Trees())
+		assert.Equal(t, blocks, Blocks())
+	}
+	assert.Equal(t, handles, handle.Live())
+}
+
 // The parts of counts are those of threads: more threads than parts, and each struct is
 // released by another thread than the one that made it.
 func TestCountsOfManyThreads(t *testing.T) {

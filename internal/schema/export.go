@@ -12,6 +12,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+	"github.com/arrowdevice/arrowdevice/internal/live"
 )
 
 // Export writes the field to *out. The tree is one allocation, which lives until
@@ -226,6 +227,9 @@ func (p *plan) write(out *abi.ArrowSchema) error {
 		return &fielderr.Error{Err: fmt.Errorf("cannot allocate %d bytes: %w", size, syscall.ENOMEM)}
 	}
 	*block = bridge.Block{Live: int64(len(p.nodes))}
+	if origin := live.Add(exportedKind); origin != nil {
+		block.Attach(traced{origin})
+	}
 	base := uintptr(unsafe.Pointer(block))
 	addrOf := func(i int) uintptr { return base + uintptr(structs+(i-1)*structSize) }
 	at := cursors{pointers: base + uintptr(pointers), metadata: base + uintptr(metadata), text: base + uintptr(text)}
@@ -258,6 +262,14 @@ func (p *plan) write(out *abi.ArrowSchema) error {
 	}
 	return nil
 }
+
+// exportedKind is what lists of live objects call an exported tree.
+const exportedKind = "exported ArrowSchema"
+
+// traced takes an exported tree from the list when its last struct is released.
+type traced struct{ origin *live.Object }
+
+func (t traced) Release() { t.origin.Remove() }
 
 // cursors are the addresses of the next free bytes in a block. What is put there
 // moves them on; the plan has made sure that it fits.

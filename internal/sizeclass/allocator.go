@@ -13,13 +13,25 @@ import (
 // Error is what an Allocator panics with.
 type Error struct {
 	Device device.ID
-	Size   int   // bytes asked for
+	Size   int   // bytes asked for, or those of the memory that is not the allocator's
 	Err    error // why there are none
+
+	op string // what was asked for; "" is an allocation
 }
 
 func (e *Error) Error() string {
-	return fmt.Sprintf("allocate %d bytes of %s memory: %v", e.Size, e.Device, e.Err)
+	op := e.op
+	if op == "" {
+		op = opAllocate
+	}
+	return fmt.Sprintf("%s %d bytes of %s memory: %v", op, e.Size, e.Device, e.Err)
 }
+
+const (
+	opAllocate   = "allocate"
+	opReallocate = "reallocate"
+	opFree       = "free"
+)
 
 func (e *Error) Unwrap() error { return e.Err }
 
@@ -54,6 +66,10 @@ func NewAllocator(cache *Cache) *Allocator {
 // before the allocator is used.
 func Advise(a *Allocator, advice string) { a.advice = advice }
 
+func (a *Allocator) failed(op string, size int, err error) error {
+	return &Error{Device: a.cache.ID(), Size: size, Err: err, op: op}
+}
+
 func (l loan) bytes() []byte {
 	if l.plain != nil {
 		return l.plain
@@ -82,14 +98,14 @@ func (a *Allocator) AllocateUninitialized(size int) []byte {
 // wait for memory.
 func (a *Allocator) TryAllocate(ctx context.Context, size int) ([]byte, error) {
 	if ctx == nil {
-		return nil, &Error{a.cache.ID(), size, errNoContext}
+		return nil, a.failed(opAllocate, size, errNoContext)
 	}
 	if size == 0 {
 		return []byte{}, nil
 	}
 	given, err := a.take(ctx, size)
 	if err != nil {
-		return nil, &Error{a.cache.ID(), size, err}
+		return nil, a.failed(opAllocate, size, err)
 	}
 	b := given.bytes()
 	a.mu.Lock()
@@ -117,7 +133,7 @@ func (a *Allocator) Reallocate(size int, b []byte) []byte {
 	}
 	old, ok := a.find(b)
 	if !ok {
-		panic(&Error{a.cache.ID(), size, errNotOurs})
+		panic(a.failed(opReallocate, len(b), errNotOurs))
 	}
 	if whole := old.bytes(); size >= 0 && size <= len(whole) && size > len(whole)/4 {
 		grown := whole[:size:size]
@@ -140,7 +156,7 @@ func (a *Allocator) Free(b []byte) {
 	}
 	freed, ok := a.forget(b)
 	if !ok {
-		panic(&Error{a.cache.ID(), len(b), errNotOurs})
+		panic(a.failed(opFree, len(b), errNotOurs))
 	}
 	if freed.plain != nil {
 		a.fallback.free(freed.plain)

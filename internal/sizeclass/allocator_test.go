@@ -197,9 +197,12 @@ func TestForeignMemoryIsRefused(t *testing.T) {
 	a := over(newCPU(), 0)
 	b := a.Allocate(64)
 	a.Free(b)
-	assert.ErrorContains(t, panicOf(func() { a.Free(b) }), "freed twice, or never allocated here")
-	assert.Error(t, panicOf(func() { a.Free(make([]byte, 10)) }))
-	assert.Error(t, panicOf(func() { a.Reallocate(20, make([]byte, 10)) }))
+	const why = " bytes of cpu memory: freed twice, or never allocated here"
+	assert.EqualError(t, panicOf(func() { a.Free(b) }), "free 64"+why)
+	assert.EqualError(t, panicOf(func() { a.Free(make([]byte, 10)) }), "free 10"+why)
+	assert.EqualError(t, panicOf(func() { a.Reallocate(20, make([]byte, 10)) }), "reallocate 10"+why)
+	assert.ErrorContains(t, panicOf(func() { a.Allocate(-1) }), "allocate -1 bytes of cpu memory: ")
+	assert.EqualError(t, &Error{Size: 3, Err: errors.New("why")}, "allocate 3 bytes of "+(&Error{}).Device.String()+" memory: why")
 	for _, size := range []int{-1, math.MinInt, math.MaxInt} {
 		assert.Error(t, panicOf(func() { a.Allocate(size) }))
 		assert.Error(t, panicOf(func() { c := a.Allocate(8); defer a.Free(c); a.Reallocate(size, c) }))

@@ -29,7 +29,8 @@ type Allocator struct {
 }
 
 // AllocationError is the value with which an allocator panics. Its fields are Device, Size (the
-// bytes that were asked for) and Err, which it wraps: [ErrLimit], or the driver's error.
+// bytes that were asked for, or those of memory that is not the allocator's) and Err, which it
+// wraps: [ErrLimit], or the driver's error.
 type AllocationError = sizeclass.Error
 
 // ErrLimit is wrapped by the error of an allocation that would exceed the allocator's limit.

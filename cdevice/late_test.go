@@ -1,0 +1,74 @@
+package cdevice
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/device"
+)
+
+var lateValues [4]int64
+
+// A call that races another goroutine's last Release may find the batch alive and its memory
+// gone: the memory is looked at last. That is a batch that was released, for every function.
+func TestCallsThatComeWithTheLastRelease(t *testing.T) {
+	ctx := context.Background()
+	values := device.Ptr(uintptr(unsafe.Pointer(&lateValues[0])))
+	data := Data{Length: 4, Buffers: []device.Ptr{0, values}}
+	schema := arrow.NewSchema([]arrow.Field{{Name: "x", Type: arrow.PrimitiveTypes.Int64}}, nil)
+	b, err := NewRecordBatch(device.Host(), schema, 4, []Data{data}, Owner{})
+	require.NoError(t, err)
+	list := Data{Length: 0, Buffers: []device.Ptr{0, values}, Children: []Data{data}}
+	a, err := NewArray(device.Host(), arrow.ListOf(arrow.PrimitiveTypes.Int64), list, Owner{})
+	require.NoError(t, err)
+	b.mem.Release() // what the other goroutine does next
+	a.mem.Release()
+	assert.True(t, b.refs.Alive() && a.refs.Alive())
+	defer b.refs.Release()
+	defer a.refs.Release()
+
+	for name, call := range map[string]func() error{
+		"RecordBatch.Slice":      func() error { _, err := b.Slice(1, 2); return err },
+		"RecordBatch.Select":     func() error { _, err := b.Select(0); return err },
+		"RecordBatch.NumBytes":   func() error { _, err := b.NumBytes(ctx); return err },
+		"RecordBatch.CopyToHost": func() error { _, err := b.CopyToHost(ctx, nil); return err },
+		"RecordBatch.CopyTo":     func() error { _, err := b.CopyTo(ctx, device.Host()); return err },
+		"RecordBatch.HostView":   func() error { _, err := b.HostView(ctx); return err },
+		"RecordBatch.Wait":       func() error { return b.Wait(ctx) },
+		"RecordBatch export":     func() error { return ExportRecordBatch(b, new(CArrowDeviceArray), nil) },
+		"Array.Slice":            func() error { _, err := a.Slice(0, 0); return err },
+		"Array.CountNulls":       func() error { _, err := a.CountNulls(ctx); return err },
+		"Array.NumBytes":         func() error { _, err := a.NumBytes(ctx); return err },
+		"Array.CopyToHost":       func() error { _, err := a.CopyToHost(ctx, nil); return err },
+		"Array.CopyTo":           func() error { _, err := a.CopyTo(ctx, device.Host()); return err },
+		"Array export":           func() error { return ExportArray(a, new(CArrowDeviceArray), nil) },
+	} {
+		what, _, _ := strings.Cut(strings.ReplaceAll(name, " ", "."), ".")
+		assert.NotPanics(t, func() {
+			err := call()
+			assert.ErrorIs(t, err, ErrReleased, name)
+			assert.ErrorContains(t, err, ": "+what+": invalid: already released", name)
+		}, name)
+	}
+	for name, call := range map[string]func(){
+		"RecordBatch":              func() { b.Column(0) },
+		"RecordBatch.WithMetadata": func() { b.WithMetadata(arrow.Metadata{}) },
+		"Array":                    func() { a.Child(0) },
+	} {
+		what, _, _ := strings.Cut(name, ".")
+		func() {
+			defer func() {
+				err, _ := recover().(error)
+				assert.ErrorIs(t, err, ErrReleased, name)
+				assert.ErrorContains(t, err, ": "+what+": invalid: already released", name)
+			}()
+			call()
+		}()
+	}
+}
