@@ -183,6 +183,9 @@ func TestSharedTextIsValidatedOnce(t *testing.T) {
 		{64 << 20, 1 << 20, 1 << 20},
 	} {
 		t.Run(fmt.Sprint(row), func(t *testing.T) {
+			if underASan && row.size > 1<<20 {
+				t.Skip("AddressSanitizer takes a minute for it")
+			}
 			text := mapped(t, row.size)
 			views := as[arrow.ViewHeader](mapped(t, 16*row.views))
 			r := rand.New(rand.NewPCG(uint64(row.views), 7))

@@ -56,10 +56,10 @@ func TestSharedChildrenAreRefusedAtOnce(t *testing.T) {
 				if err == nil || !strings.HasSuffix(err.Error(), row.want) {
 					t.Errorf("got %v\nwant ...%s", err, row.want)
 				}
-				if allocated := after.TotalAlloc - before.TotalAlloc; allocated > 1<<20 {
+				if allocated := after.TotalAlloc - before.TotalAlloc; allocated > 1<<20 && !underASan {
 					t.Errorf("%d bytes allocated for 61 structs", allocated)
 				}
-				if took > time.Second {
+				if took > time.Second && !underASan {
 					t.Errorf("took %v", took)
 				}
 				t.Log(took)
