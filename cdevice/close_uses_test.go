@@ -156,7 +156,6 @@ func TestGPUCloseWaitsForACallThatWaitsForAnEvent(t *testing.T) {
 			require.NoError(t, err)
 			r, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CUDAHost, nextOf(nil, pending), nil)
 			require.NoError(t, err)
-			pending.Release()
 			returned := make(chan struct{})
 			begin := r.HostReader(background, nil)
 			s := new(cdata.CArrowArrayStream)
@@ -180,6 +179,7 @@ func TestGPUCloseWaitsForACallThatWaitsForAnEvent(t *testing.T) {
 			begin.Release()
 			cdevice.ReleaseCArrowArrayStream(s)
 			r.Release()
+			pending.Release()
 			require.NoError(t, gpu.Flush(background))
 		})
 	}
