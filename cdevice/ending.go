@@ -20,7 +20,8 @@ type ending struct {
 
 	done    chan struct{} // closed when the source is not in use any more
 	waiting sync.Mutex
-	after   []func() // called then
+	after   []func()             // called then
+	copies  map[*copies]struct{} // of CopyTo, of this reader
 }
 
 var liveReaders, goroutines atomic.Int64
@@ -58,6 +59,41 @@ func (e *ending) whenUnused(f func()) {
 	}
 }
 
+// use begins a use of the source, which Close waits for until that part is over. It is nil
+// when the last use is over: the stream has ended then.
+func (e *ending) use() *countdown {
+	if !e.source.add() {
+		return nil
+	}
+	return &e.source
+}
+
+// copying registers a copy of the reader, which Close of the reader interrupts.
+func (e *ending) copying(c *copies) {
+	e.waiting.Lock()
+	defer e.waiting.Unlock()
+	if e.copies == nil {
+		e.copies = map[*copies]struct{}{}
+	}
+	e.copies[c] = struct{}{}
+}
+
+// copied ends what copying began.
+func (e *ending) copied(c *copies) {
+	e.waiting.Lock()
+	defer e.waiting.Unlock()
+	delete(e.copies, c)
+}
+
+// cancelCopies ends the waits of the copies that are being made of the reader's items.
+func (e *ending) cancelCopies() {
+	e.waiting.Lock()
+	defer e.waiting.Unlock()
+	for c := range e.copies {
+		c.cancel()
+	}
+}
+
 // release drops a reference and reports whether it was the last one.
 func (r *reader[T]) release() (last bool) {
 	if !r.refs.Release() {
@@ -89,9 +125,8 @@ func (r *reader[T]) close(ctx context.Context) error {
 	if err := checkContext(opClose, ctx); err != nil {
 		return err
 	}
-	r.endWith(fieldError(opRead, "reader", nil, nil, errClosed))
-	r.over.Store(true)
-	r.supply.interrupt()
+	r.interrupt()
+	r.cancelCopies()
 	if !r.closer.Swap(true) && r.source.add() {
 		// On a goroutine of its own: what the supply is stopped with may block.
 		goroutines.Add(1)
@@ -111,6 +146,16 @@ func (r *reader[T]) close(ctx context.Context) error {
 		return contextError(ctx, opClose)
 	}
 }
+
+// interrupt ends the stream, and the waits of a call that is under way.
+func (r *reader[T]) interrupt() {
+	r.endWith(closedReader())
+	r.over.Store(true)
+	r.supply.interrupt()
+}
+
+// closedReader is the error of a reader that was closed.
+func closedReader() error { return fieldError(opRead, "reader", nil, nil, errClosed) }
 
 var errClosed = fmt.Errorf("closed: %w", ErrReleased)
 
@@ -163,9 +208,9 @@ func (c *countdown) add() bool {
 	}
 }
 
-// part ends a part.
+// part ends a part. nil has none.
 func (c *countdown) part() {
-	if c.left.Add(-1) == 0 {
+	if c != nil && c.left.Add(-1) == 0 {
 		c.last()
 	}
 }

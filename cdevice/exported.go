@@ -58,6 +58,7 @@ func (s *exported[T]) GetSchema(out *abi.ArrowSchema) int {
 }
 
 func (s *exported[T]) GetNext(out uintptr) int {
+	defer s.reader.use().part() // until the item is exported, which may wait for its event
 	return s.text.of(func() error {
 		if out == 0 {
 			return noOutput(s.out.name)

@@ -40,7 +40,8 @@ func (r *RecordReader) HostReader(ctx context.Context, mem memory.Allocator) arr
 // hostReader is an array.RecordReader, and like all of them one goroutine's.
 type hostReader struct {
 	refs    refcount.Count
-	from    *RecordReader // a reference; nil once it is given back
+	from    *RecordReader         // a reference; nil once it is given back
+	ended   *reader[*RecordBatch] // of from, where the last reference was given back
 	ctx     context.Context
 	mem     memory.Allocator
 	schema  *arrow.Schema
@@ -57,6 +58,23 @@ func (h *hostReader) Release() {
 	}
 }
 
+// releaseThen is Release. f is called after that; after the last one, when the source of the
+// reader below is not in use any more, if that had no other reference either.
+func (h *hostReader) releaseThen(f func()) {
+	last := h.refs.Release()
+	defer func() { // even if the source panics
+		if last && h.ended != nil {
+			h.ended.whenUnused(f)
+		} else {
+			f()
+		}
+	}()
+	if last {
+		h.dropCurrent()
+		h.close()
+	}
+}
+
 func (h *hostReader) Schema() *arrow.Schema          { return h.schema }
 func (h *hostReader) RecordBatch() arrow.RecordBatch { return h.current }
 func (h *hostReader) Record() arrow.RecordBatch      { return h.current } // of the interface, deprecated
@@ -67,6 +85,7 @@ func (h *hostReader) Next() bool {
 	if h.err != nil || h.from == nil {
 		return false
 	}
+	defer h.from.r.use().part() // until the batch is viewed or copied
 	err := h.take()
 	if err == nil {
 		return true
@@ -107,8 +126,13 @@ func (h *hostReader) dropCurrent() {
 }
 
 func (h *hostReader) close() {
-	if h.from != nil {
-		h.from.Release()
-		h.from = nil
+	from := h.from
+	if from == nil {
+		return
+	}
+	h.from = nil
+	h.ended = &from.r
+	if !from.r.release() {
+		h.ended = nil
 	}
 }

@@ -151,9 +151,13 @@ func WrapRecordReader(rdr array.RecordReader, dev device.Device) (*RecordReader,
 		return nil, io.EOF
 	}
 	t := dev.ID().Type
-	return newRecordReader(schema, t, &function[*RecordBatch]{ask: next, stop: rdr.Release, check: func(b *RecordBatch) error {
+	from := &function[*RecordBatch]{ask: next, stop: rdr.Release, check: func(b *RecordBatch) error {
 		return checkBatch(b, schema, t)
-	}}), nil
+	}}
+	if h, ok := rdr.(*hostReader); ok {
+		from.stopThen = h.releaseThen
+	}
+	return newRecordReader(schema, t, from), nil
 }
 
 // CopyReaderToDevice makes a reader whose batches are copies on dev of an arrow-go
@@ -197,6 +201,7 @@ func (r *RecordReader) CopyTo(ctx context.Context, dev device.Device, opts ...Co
 	inner, cancel := context.WithCancel(ctx)
 	from := &copies{ctx: inner, cancel: cancel, from: r, dev: dev, opts: opts}
 	from.uses.init(1, nil)
+	r.r.copying(from)
 	return newRecordReader(r.schema, dev.ID().Type, &bounded[*RecordBatch]{ctx, prefetch(from, 1)}), nil
 }
 

@@ -70,7 +70,9 @@ func (r *RecordReader) Release() { r.r.release() }
 // get_next that was under way has returned, and so has the stop function or release
 // callback. A file that the source reads from memory may then be unmapped. Copies of
 // [RecordReader.CopyTo] whose source the device reads later, from page-locked or device
-// memory, have read it. Batches that were taken are not affected, nor is the batch that Next
+// memory, have read it, and so have copies that CopyTo of r is making of its batches: their
+// waits are ended. The same holds for a call of get_next or of [RecordReader.HostReader]'s
+// Next, until its batch is exported, viewed or copied. Batches that were taken are not affected, nor is the batch that Next
 // took, until the next Next or the last Release.
 //
 // From then on, Next reports false, and Err, All and the consumers of exported streams get
@@ -80,8 +82,13 @@ func (r *RecordReader) Release() { r.r.release() }
 // Close waits for the rest. Close may be called more than once, on any goroutine, and after
 // Release; it drops no reference. The source is given back on the goroutine that is asking
 // it, or on one of Close's own: a caller must not hold a lock that the release callback
-// takes (Python's, say). The source, and the function that it is stopped with, must not
-// close their own reader: Close would wait for itself, until ctx is done.
+// takes (Python's, say). The source, the function that it is stopped with, and the release
+// functions of its batches must not close their own reader: Close would wait for itself,
+// until ctx is done.
+//
+// Of a reader below that a program's own code or a C release callback gives back with
+// Release, Close waits for what that code or callback waits for: Release does not wait for a
+// goroutine that reads ahead. Code that must be sure of that calls Close of the reader below.
 func (r *RecordReader) Close(ctx context.Context) error { return r.r.close(ctx) }
 
 func newRecordReader(schema *arrow.Schema, t device.Type, s supply[*RecordBatch]) *RecordReader {

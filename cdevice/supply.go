@@ -331,48 +331,70 @@ type copies struct {
 	from   *RecordReader // a reference
 	dev    device.Device
 	opts   []CopyOption
+	mu     sync.Mutex
+	given  bool      // the reference was, or is about to be given back
 	uses   countdown // of from: the reference, and the copies that are not complete
 }
 
 func (c *copies) next() (*RecordBatch, error) {
+	defer c.from.r.use().part()
 	b, err := c.from.r.pull()
 	if err != nil {
 		return nil, err
 	}
 	lent := c.lend(b)
 	defer lent.Release()
-	return lent.CopyTo(c.ctx, c.dev, c.opts...)
+	copied, err := lent.CopyTo(c.ctx, c.dev, c.opts...)
+	if err != nil && c.from.r.over.Load() { // Close of it has ended the copy, not ctx
+		err = closedReader()
+	}
+	return copied, err
 }
 
 // lend returns the batch with an owner of its own, which a copy that is not complete holds,
-// and counts it until the owner has ended. It takes the reference to the batch.
+// and counts it until the owner has ended: as a use of the reader of the copies, and of the
+// one that the batch was taken from. It takes the reference to the batch.
 func (c *copies) lend(b *RecordBatch) *RecordBatch {
 	c.uses.add()
-	mem := adoptGo(&loan{b, &c.uses})
+	mem := adoptGo(&loan{b, &c.uses, c.from.r.use()})
 	mem.block = b.mem.block
 	lent := newRecordBatch(mem, b.place, b.schema, b.rows, b.columns)
 	lent.metadata = b.metadata
 	return lent
 }
 
-// interrupt gives up what a copy waits for: memory, or the event of its source.
-func (c *copies) interrupt() { c.cancel() }
+// interrupt gives up what a copy waits for: memory, or the event of its source. A reader that
+// nothing else holds is not asked any more either.
+func (c *copies) interrupt() {
+	c.cancel()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.given && c.from.r.refs.Sole() {
+		c.from.r.interrupt()
+	}
+}
 
 func (c *copies) close(done func()) {
 	c.cancel()
+	c.mu.Lock()
+	c.given = true
+	c.mu.Unlock()
+	c.from.r.copied(c)
 	c.uses.last = done
 	c.from.r.releaseThen(c.uses.part)
 }
 
 // loan is a reference to a batch that is being copied.
 type loan struct {
-	batch *RecordBatch
-	uses  *countdown
+	batch  *RecordBatch
+	uses   *countdown // of the reader of the copies
+	source *countdown // of the reader that the batch was taken from; nil: not in use
 }
 
-// Release gives the batch back. The source it came from is counted down last.
+// Release gives the batch back. The sources it came from are counted down last.
 func (l *loan) Release() {
 	defer l.uses.part()
+	defer l.source.part()
 	l.batch.Release()
 }
 

@@ -69,6 +69,10 @@ func (c *Count) Release() (last bool) {
 // out of date when it is there.
 func (c *Count) Alive() bool { return c.refs.Load() > 0 }
 
+// Sole reports whether there is exactly one reference. The answer of the one who holds it
+// stays true: nobody else can add one.
+func (c *Count) Sole() bool { return c.refs.Load() == 1 }
+
 func (c *Count) misuse(what string) error {
 	kind := c.kind
 	if kind == "" {

@@ -27,12 +27,15 @@ func TestCount(t *testing.T) {
 	var c Count
 	c.Init("RecordBatch")
 	assert.True(t, c.Alive())
+	assert.True(t, c.Sole())
 	c.Retain()
+	assert.False(t, c.Sole())
 	assert.True(t, c.TryRetain())
 	assert.False(t, c.Release())
 	assert.False(t, c.Release())
 	assert.True(t, c.Release())
 	assert.False(t, c.Alive())
+	assert.False(t, c.Sole())
 	assert.False(t, c.TryRetain())
 }
 

@@ -1,0 +1,207 @@
+package cdevice_test
+
+import (
+	"context"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/cdata"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/cudasim"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/bridge"
+	"github.com/arrowdevice/arrowdevice/internal/cudatest"
+	"github.com/arrowdevice/arrowdevice/memory/hostpinned"
+)
+
+// Close waits for what uses a batch on behalf of the reader, beside the source.
+
+// slow is a device that refuses memory when it is let, whether or not its caller waits.
+type slow struct {
+	device.Device
+	asked, let chan struct{}
+}
+
+func (slow) ID() device.ID { return extDev }
+
+func (d slow) Allocate(context.Context, int64, device.Stream) (device.Memory, error) {
+	close(d.asked)
+	<-d.let
+	return nil, errSource
+}
+
+// A copy reads the batch that it took from the reader: Close of that reader waits for it.
+func TestCloseWaitsForACopyOfABatch(t *testing.T) {
+	checkLeaks(t)
+	stops := 0
+	r := unending(t, func() { stops++ })
+	dev := slow{device.Host(), make(chan struct{}), make(chan struct{})}
+	c, err := r.CopyTo(background, dev)
+	require.NoError(t, err)
+	ended := make(chan error, 1)
+	go func() {
+		for c.Next() {
+		}
+		ended <- c.Err()
+	}()
+	<-dev.asked
+	expires(t, r.Close)
+	select {
+	case <-ended:
+		t.Error("the copy is under way")
+	default:
+	}
+	close(dev.let)
+	closes(t, r)
+	assert.ErrorIs(t, <-ended, cdevice.ErrReleased)
+	assert.Equal(t, 1, stops)
+	r.Release()
+	c.Release()
+	closes(t, c)
+}
+
+// A copy that waits for memory is given up when its source is closed.
+func TestCloseOfTheSourceEndsTheWaitOfACopy(t *testing.T) {
+	checkLeaks(t)
+	r := unending(t, nil)
+	dev := waiting{device.Host(), make(chan struct{})}
+	c, err := r.CopyTo(background, dev)
+	require.NoError(t, err)
+	ended := make(chan error, 1)
+	go func() { c.Next(); ended <- c.Err() }()
+	<-dev.asked
+	closes(t, r)
+	assert.EqualError(t, <-ended, "cdevice: read: reader: closed: invalid: already released")
+	c.Release()
+	r.Release()
+	closes(t, c)
+}
+
+// The device reads the batches in page-locked memory later.
+func TestGPUCloseOfTheSourceWaitsForTheDevice(t *testing.T) {
+	checkLeaks(t)
+	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
+		gpu := m.GPUs[0]
+		file := mappedFile(t, 6)
+		locked, err := hostpinned.Register(gpu, file, hostpinned.ReadOnly())
+		require.NoError(t, err)
+		rdr := inPlace(t, file, 3)
+		r, err := cdevice.WrapRecordReader(rdr, device.Host())
+		require.NoError(t, err)
+		rdr.Release()
+		stream := newStream(t, gpu)
+		open := m.Hold(t, stream)
+		c, err := r.CopyTo(background, gpu, cdevice.OnStream(stream))
+		require.NoError(t, err)
+		require.True(t, c.Next())
+		expires(t, r.Close)
+		open()
+		closes(t, r)
+		require.NoError(t, locked.Unregister(background))
+		require.NoError(t, syscall.Munmap(file))
+		back, err := c.RecordBatch().CopyToHost(background, nil)
+		require.NoError(t, err)
+		numbers := back.Column(0).(*array.Int64).Int64Values()
+		assert.EqualValues(t, 0x0101010101010101, numbers[len(numbers)-1])
+		back.Release()
+		c.Release()
+		r.Release()
+		closes(t, c)
+		require.NoError(t, gpu.Flush(background))
+	})
+}
+
+// A program that unmaps the source after Close ends with SIGSEGV if a copy still reads it.
+func TestGPUMappedFileIsUnmappedAfterCloseOfTheSource(t *testing.T) {
+	checkLeaks(t)
+	m := cudatest.One(t, cudasim.Options{})
+	for range 100 {
+		file := mappedFile(t, 256)
+		rdr := inPlace(t, file, 4)
+		r, err := cdevice.WrapRecordReader(rdr, device.Host())
+		require.NoError(t, err)
+		rdr.Release()
+		c, err := r.CopyTo(background, m.GPUs[0])
+		require.NoError(t, err)
+		require.True(t, c.Next())
+		require.NoError(t, r.Close(background))
+		require.NoError(t, syscall.Munmap(file))
+		r.Release()
+		c.Release()
+		require.NoError(t, c.Close(background))
+	}
+}
+
+// Close waits for what takes a batch until the batch is viewed, copied or exported.
+func TestGPUCloseWaitsForACallThatWaitsForAnEvent(t *testing.T) {
+	checkLeaks(t)
+	for _, how := range []string{"HostReader", "plain stream"} {
+		t.Run(how, func(t *testing.T) {
+			m := cudatest.One(t, cudasim.Options{})
+			gpu := m.GPUs[0]
+			producer := newStream(t, gpu)
+			open := m.Hold(t, producer)
+			mem, err := gpu.Host().Allocate(background, 80, nil)
+			require.NoError(t, err)
+			ready, err := gpu.NewEvent()
+			require.NoError(t, err)
+			require.NoError(t, producer.Record(ready))
+			pending, err := cdevice.NewRecordBatch(gpu.Host(), numberedSchema, 10, []cdevice.Data{{Length: 10, Buffers: []device.Ptr{0, mem.Ptr()}}},
+				cdevice.Owner{Ready: ready, Release: func() { mem.Free(nil) }})
+			require.NoError(t, err)
+			r, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CUDAHost, nextOf(nil, pending), nil)
+			require.NoError(t, err)
+			returned := make(chan struct{})
+			begin := r.HostReader(background, nil)
+			s := new(cdata.CArrowArrayStream)
+			require.NoError(t, cdevice.ExportPlainRecordReader(background, r, s))
+			go func() {
+				defer close(returned)
+				if how == "HostReader" {
+					begin.Next()
+					return
+				}
+				out := new(cdata.CArrowArray)
+				if bridge.CallPlainGetNext(plainStream(s), plainArray(out)) == 0 && plainArray(out).Release != 0 {
+					cdevice.ReleaseCArrowArray(out)
+				}
+			}()
+			time.Sleep(20 * time.Millisecond) // the call begins
+			expires(t, r.Close)
+			open()
+			closes(t, r)
+			<-returned
+			begin.Release()
+			cdevice.ReleaseCArrowArrayStream(s)
+			r.Release()
+			pending.Release()
+			require.NoError(t, gpu.Flush(background))
+		})
+	}
+}
+
+// What a reader over a HostReader is closed for is the source of the reader below.
+func TestCloseWaitsBelowAHostReader(t *testing.T) {
+	checkLeaks(t)
+	b := blocked(t, func(s *script) *cdevice.RecordReader {
+		src := importing(t, cdevice.WithPrefetch(1))(s)
+		h := src.HostReader(background, nil)
+		src.Release()
+		defer h.Release()
+		r, err := cdevice.WrapRecordReader(h, device.Host())
+		require.NoError(t, err)
+		return r
+	})
+	require.True(t, b.r.Next())
+	<-b.called
+	expires(t, b.r.Close)
+	b.answer()
+	closes(t, b.r)
+	assert.EqualValues(t, 1, b.releases.Load())
+	b.r.Release()
+}
