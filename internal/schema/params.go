@@ -124,10 +124,22 @@ func readMap(p parts) (arrow.DataType, error) {
 			fielderr.Text("a struct of a key and a value"))
 	}
 	key, value := entries.Field(0), entries.Field(1)
-	key.Nullable = false // some producers flag every field as nullable
-	dt := arrow.MapOfFields(key, value)
+	dt := mapOf(key, value)
 	dt.KeysSorted = p.flags&abi.FlagMapKeysSorted != 0
 	return dt, nil
+}
+
+// mapOf returns the type that arrow.MapOf makes wherever that says all. MapOfFields exports the
+// same, but inside a large_list_view, which arrow-go compares to the last bit, the two are
+// not equal.
+func mapOf(key, value arrow.Field) *arrow.MapType {
+	if key.Metadata.Len() == 0 && value.Metadata.Len() == 0 {
+		dt := arrow.MapOf(key.Type, value.Type)
+		dt.SetItemNullable(value.Nullable)
+		return dt
+	}
+	key.Nullable = false // some producers flag every field as nullable
+	return arrow.MapOfFields(key, value)
 }
 
 func readRunEndEncoded(p parts) (arrow.DataType, error) {

@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 	"unsafe"
@@ -294,6 +295,40 @@ func TestNamesThatAMapDoesNotKeep(t *testing.T) {
 	))}
 	if err := sameField(want, f); err != nil {
 		t.Error(err)
+	}
+}
+
+// A map of arrow.MapOf comes back the same to the last bit, for the types that arrow-go compares
+// so, and is exported the same again.
+func TestMapsAreThoseOfMapOf(t *testing.T) {
+	noLeak(t)
+	plain := func() *arrow.MapType { return arrow.MapOf(arrow.BinaryTypes.String, arrow.PrimitiveTypes.Int8) }
+	full := func() *arrow.MapType {
+		m := plain()
+		m.SetItemNullable(false)
+		return m
+	}
+	metadata := arrow.NewMetadata([]string{"k"}, []string{"v"})
+	noted := arrow.MapOfFields(arrow.Field{Type: arrow.BinaryTypes.String, Metadata: metadata}, arrow.Field{Type: arrow.PrimitiveTypes.Int8})
+	for _, m := range []arrow.DataType{
+		plain(), sortedMap(plain()), full(), sortedMap(full()), noted,
+		arrow.MapOf(arrow.PrimitiveTypes.Int8, plain()), arrow.ListOf(plain()), arrow.StructOf(arrow.Field{Name: "m", Type: plain()}),
+	} {
+		want := arrow.Field{Name: "x", Type: arrow.LargeListViewOf(m)}
+		s := mustExport(t, want)
+		text := render(s)
+		f, err := Import(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !arrow.TypeEqual(want.Type, f.Type) || !reflect.DeepEqual(want.Type, f.Type) {
+			t.Errorf("%v came back as %v", want.Type, f.Type)
+		}
+		again := mustExport(t, f)
+		if got := render(again); got != text {
+			t.Errorf("exported again as %s, before as %s", got, text)
+		}
+		bridge.CallSchemaRelease(again)
 	}
 }
 
