@@ -154,7 +154,11 @@ func TestGPUCloseWaitsForACallThatWaitsForAnEvent(t *testing.T) {
 			pending, err := cdevice.NewRecordBatch(gpu.Host(), numberedSchema, 10, []cdevice.Data{{Length: 10, Buffers: []device.Ptr{0, mem.Ptr()}}},
 				cdevice.Owner{Ready: ready, Release: func() { mem.Free(nil) }})
 			require.NoError(t, err)
-			r, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CUDAHost, nextOf(nil, pending), nil)
+			next, taken := nextOf(nil, pending), make(chan struct{})
+			r, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CUDAHost, func() (*cdevice.RecordBatch, error) {
+				close(taken)
+				return next()
+			}, nil)
 			require.NoError(t, err)
 			returned := make(chan struct{})
 			begin := r.HostReader(background, nil)
@@ -171,7 +175,8 @@ func TestGPUCloseWaitsForACallThatWaitsForAnEvent(t *testing.T) {
 					cdevice.ReleaseCArrowArray(out)
 				}
 			}()
-			time.Sleep(20 * time.Millisecond) // the call begins
+			<-taken
+			time.Sleep(20 * time.Millisecond) // the batch is taken, and its event waited for
 			expires(t, r.Close)
 			open()
 			closes(t, r)
