@@ -12,11 +12,11 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/handle"
 )
 
-// OnPanic is told of a panic in Go code that C called and that cannot report an
-// error. The default prints it, with its stack, to standard error: the C caller
-// goes on, as if the callback had returned.
+// OnPanic is told of a panic in Go code that cannot report an error: code that C called, or
+// that runs on a goroutine of its own. The default prints it, with its stack, to standard
+// error: the caller goes on, as if the code had returned.
 var OnPanic = func(v any, stack []byte) {
-	fmt.Fprintf(os.Stderr, "cdevice: panic in a callback from C: %v\n%s", v, stack)
+	fmt.Fprintf(os.Stderr, "cdevice: panic that no caller can be told of: %v\n%s", v, stack)
 }
 
 // guard runs the body of a callback. A panic ends here and never crosses into C.
