@@ -247,11 +247,11 @@ func (c *consumer) stop(err error) {
 	c.stopped = true
 	c.tell()
 	c.mu.Unlock()
-	go func() { // the producer may not return
+	background(func() { // the producer may not return
 		defer close(c.dropped)
 		c.cancel()
 		c.drop()
-	}()
+	})
 }
 
 // drop extracts the tasks that are ready, for nobody.

@@ -24,11 +24,11 @@ func (c *consumer) request(n int64) {
 	if begun {
 		return
 	}
-	go func() {
+	background(func() {
 		c.calling <- struct{}{}
 		defer func() { <-c.calling }()
 		c.ask()
-	}()
+	})
 }
 
 // ask asks for batches as long as there is room for some. calling is held, and asking is set.
