@@ -98,7 +98,7 @@ func (s *AsyncStream) Schema(ctx context.Context) (*arrow.Schema, error) {
 		return nil, err
 	}
 	select {
-	case <-s.c.known: // also when ctx is done
+	case <-s.c.known: // even if ctx is done
 	default:
 		select {
 		case <-s.c.known:

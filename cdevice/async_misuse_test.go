@@ -62,7 +62,7 @@ func (p *goProducer) send(f goTask) int {
 	return bridge.CallOnNextTask(p.handler, task, nil)
 }
 
-// The end of ctx ends a stream also when its producer has done all that it does.
+// The end of ctx ends a stream even if its producer has done all that it does.
 func TestAsyncStreamEndsWithItsContextWhenItsProducerIsGone(t *testing.T) {
 	ctx, cancel := context.WithCancel(background)
 	defer cancel()

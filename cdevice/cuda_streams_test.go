@@ -46,7 +46,7 @@ func sameBatchOnHost(t *testing.T, want arrow.RecordBatch, b *cdevice.RecordBatc
 }
 
 // Whatever stream the producer fills the memory on, and whatever stream the consumer
-// reads it on, the reading comes after the filling; also when the consumer releases the
+// reads it on, the reading comes after the filling; even if the consumer releases the
 // batch before either has begun.
 func TestGPUConsumersOnEveryStream(t *testing.T) {
 	checkLeaks(t)

@@ -38,7 +38,7 @@ type AsyncProducerOptions struct {
 // hold the stream for ever: ctx ends it. After cancel, release waits for no task, and a task that fails
 // then reports its code alone.
 //
-// It takes ownership of *handler, also when it returns an error, which it does for a
+// It takes ownership of *handler, even if it returns an error, which it does for a
 // handler that is nil, released or lacks a callback, since no one else can be told, and for a nil ctx or r. *handler must
 // stay where it is until it is released. The stream holds r on its own; r stays the
 // caller's, and batches that one takes the other does not see. Where r is waiting for a

@@ -197,7 +197,7 @@ func openStream(from foreign, opts []ImportOption) (*cStream, error) {
 	importedStreams.Add(1)
 	c.origin = live.Add("imported " + c.name())
 	done := false
-	defer func() { // also when an option panics
+	defer func() { // even if an option panics
 		if !done {
 			c.release()
 		}

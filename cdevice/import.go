@@ -21,7 +21,7 @@ import (
 // The C struct is a struct array without nulls and without an offset of its own;
 // ImportArray takes one that has them.
 //
-// It takes ownership of *arr and *sch, also when it returns an error: both are
+// It takes ownership of *arr and *sch, even if it returns an error: both are
 // marked released. The producer's release callback runs when the last user of
 // the memory is gone, on that user's thread.
 //
@@ -37,7 +37,7 @@ func ImportRecordBatch(arr *CArrowDeviceArray, sch *cdata.CArrowSchema, opts ...
 // ImportRecordBatchWithSchema is [ImportRecordBatch] where the schema is known,
 // as it is for a stream.
 //
-// It takes ownership of *arr, also when it returns an error.
+// It takes ownership of *arr, even if it returns an error.
 func ImportRecordBatchWithSchema(arr *CArrowDeviceArray, s *arrow.Schema, opts ...ImportOption) (*RecordBatch, error) {
 	return importBatch(deviceInput(arr), s, opts)
 }
@@ -46,26 +46,26 @@ func ImportRecordBatchWithSchema(arr *CArrowDeviceArray, s *arrow.Schema, opts .
 // [ImportRecordBatch] holds. The array's Field has the schema's name,
 // nullability and metadata.
 //
-// It takes ownership of *arr and *sch, also when it returns an error.
+// It takes ownership of *arr and *sch, even if it returns an error.
 func ImportArray(arr *CArrowDeviceArray, sch *cdata.CArrowSchema, opts ...ImportOption) (*Array, error) {
 	return importArrayAndSchema(deviceInput(arr), sch, opts)
 }
 
 // ImportArrayWithType is [ImportArray] where the type is known.
 //
-// It takes ownership of *arr, also when it returns an error.
+// It takes ownership of *arr, even if it returns an error.
 func ImportArrayWithType(arr *CArrowDeviceArray, dt arrow.DataType, opts ...ImportOption) (*Array, error) {
 	return importArray(deviceInput(arr), arrow.Field{Type: dt, Nullable: true}, opts)
 }
 
 // ImportSchema makes an arrow-go schema of a C schema, which must be a struct.
-// It takes ownership of *sch, also when it returns an error.
+// It takes ownership of *sch, even if it returns an error.
 func ImportSchema(sch *cdata.CArrowSchema) (*arrow.Schema, error) {
 	return schema.ImportSchema(schemaMirror(sch))
 }
 
 // ImportField makes an arrow-go field of a C schema. It takes ownership of *sch,
-// also when it returns an error.
+// even if it returns an error.
 func ImportField(sch *cdata.CArrowSchema) (arrow.Field, error) {
 	return schema.Import(schemaMirror(sch))
 }
@@ -292,7 +292,7 @@ func takeOver(in input, nodes []node, name func(i int) string, opts []ImportOpti
 }
 
 // applyImportOptions returns where the memory lives. Unless it succeeds, it releases
-// mem; also when an option or code of a backend panics.
+// mem; even if an option or code of a backend panics.
 func applyImportOptions(mem *memoryOwner, at place, nodes []node, names *structNames, name func(i int) string, opts []ImportOption) (_ place, err error) {
 	done := false
 	defer func() {

@@ -43,7 +43,7 @@ type Owner struct {
 // NewArray makes an array of memory on dev that the caller filled, without reading it.
 // The fields are checked as those of an imported struct are.
 //
-// It takes ownership of the memory through owner, also when it returns an error.
+// It takes ownership of the memory through owner, even if it returns an error.
 func NewArray(dev device.Device, dt arrow.DataType, data Data, owner Owner) (*Array, error) {
 	if isNil(dt) {
 		owner.end(dev)

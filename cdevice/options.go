@@ -130,7 +130,7 @@ func (o *importOptions) discard(in input) {
 // discard releases an array that could not be imported, with these options.
 func discard(in input, opts []ImportOption) {
 	var o importOptions
-	defer func() { o.discard(in) }() // also when an option panics
+	defer func() { o.discard(in) }() // even if an option panics
 	apply(&o, opts)
 }
 

@@ -161,7 +161,7 @@ func plainOptions(opts []ExportOption) (exportOptions, error) {
 // ready. All of that function holds, its checks, errors and options; [WithDevice] of another
 // device than the CPU is an error.
 //
-// It takes ownership of *arr and *sch, also when it returns an error: both are marked
+// It takes ownership of *arr and *sch, even if it returns an error: both are marked
 // released.
 //
 // https://arrow.apache.org/docs/format/CDataInterface.html#the-arrowarray-structure
@@ -171,7 +171,7 @@ func ImportPlainRecordBatch(arr *cdata.CArrowArray, sch *cdata.CArrowSchema, opt
 
 // ImportPlainRecordBatchWithSchema is [ImportPlainRecordBatch] where the schema is known.
 //
-// It takes ownership of *arr, also when it returns an error.
+// It takes ownership of *arr, even if it returns an error.
 func ImportPlainRecordBatchWithSchema(arr *cdata.CArrowArray, s *arrow.Schema, opts ...ImportOption) (*RecordBatch, error) {
 	return importBatch(plainInput(arrayMirror(arr)), s, opts)
 }
@@ -180,14 +180,14 @@ func ImportPlainRecordBatchWithSchema(arr *cdata.CArrowArray, s *arrow.Schema, o
 // [ImportPlainRecordBatch] holds. The array's Field has the schema's name, nullability and
 // metadata.
 //
-// It takes ownership of *arr and *sch, also when it returns an error.
+// It takes ownership of *arr and *sch, even if it returns an error.
 func ImportPlainArray(arr *cdata.CArrowArray, sch *cdata.CArrowSchema, opts ...ImportOption) (*Array, error) {
 	return importArrayAndSchema(plainInput(arrayMirror(arr)), sch, opts)
 }
 
 // ImportPlainArrayWithType is [ImportPlainArray] where the type is known.
 //
-// It takes ownership of *arr, also when it returns an error.
+// It takes ownership of *arr, even if it returns an error.
 func ImportPlainArrayWithType(arr *cdata.CArrowArray, dt arrow.DataType, opts ...ImportOption) (*Array, error) {
 	return importArray(plainInput(arrayMirror(arr)), arrow.Field{Type: dt, Nullable: true}, opts)
 }

@@ -40,7 +40,7 @@ func streamMirror(s *cdata.CArrowArrayStream) *abi.ArrowArrayStream {
 // nested arrays included; a batch with an offset of its own is an error, and comes in by
 // [ImportPlainArrayReader].
 //
-// It takes ownership of *stream, also when it returns an error: it is marked released.
+// It takes ownership of *stream, even if it returns an error: it is marked released.
 //
 // https://arrow.apache.org/docs/format/CStreamInterface.html
 func ImportPlainRecordReader(stream *cdata.CArrowArrayStream, opts ...ImportOption) (*RecordReader, error) {
@@ -54,7 +54,7 @@ func ImportPlainRecordReader(stream *cdata.CArrowArrayStream, opts ...ImportOpti
 // ImportPlainArrayReader is [ImportPlainRecordReader] for a stream of arrays of any type:
 // the chunks of a chunked array.
 //
-// It takes ownership of *stream, also when it returns an error.
+// It takes ownership of *stream, even if it returns an error.
 func ImportPlainArrayReader(stream *cdata.CArrowArrayStream, opts ...ImportOption) (*ArrayReader, error) {
 	from, err := movePlain(streamMirror(stream))
 	if err != nil {

@@ -72,8 +72,8 @@ func (r *RecordReader) Release() { r.r.release() }
 // [RecordReader.CopyTo] whose source the device reads later, from page-locked or device
 // memory, have read it, and so have copies that CopyTo of r is making of its batches: their
 // waits are ended. The same holds for a call of get_next or of [RecordReader.HostReader]'s
-// Next, until its batch is exported, viewed or copied. Batches that were taken are not affected, nor is the batch that Next
-// took, until the next Next or the last Release.
+// Next, until its batch is exported, viewed or copied. Batches that were taken are not
+// affected, nor is the batch that Next took, until the next Next or the last Release.
 //
 // From then on, Next reports false, and Err, All and the consumers of exported streams get
 // an error that wraps [ErrReleased], unless the stream had ended before.

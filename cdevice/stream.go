@@ -48,7 +48,7 @@ func WithPrefetch(depth int) ImportOption {
 // error: a [StreamError] with the producer's code and text, or a [FieldError] about what
 // it gave. After that, get_next is not called again.
 //
-// It takes ownership of *stream, also when it returns an error: it is marked released.
+// It takes ownership of *stream, even if it returns an error: it is marked released.
 //
 // https://arrow.apache.org/docs/format/CDeviceDataInterface.html#device-stream-interface
 func ImportRecordReader(stream *CArrowDeviceArrayStream, opts ...ImportOption) (*RecordReader, error) {
@@ -61,7 +61,7 @@ func ImportRecordReader(stream *CArrowDeviceArrayStream, opts ...ImportOption) (
 
 // ImportArrayReader is [ImportRecordReader] for a stream of arrays of any type.
 //
-// It takes ownership of *stream, also when it returns an error.
+// It takes ownership of *stream, even if it returns an error.
 func ImportArrayReader(stream *CArrowDeviceArrayStream, opts ...ImportOption) (*ArrayReader, error) {
 	from, err := moveDevice(stream)
 	if err != nil {

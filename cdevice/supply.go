@@ -59,7 +59,7 @@ func (f *function[T]) next() (T, error) {
 	var none T
 	item, err := f.ask()
 	done := false
-	defer func() { // also when a check panics: types may be anybody's
+	defer func() { // even if a check panics: types may be a program's
 		if !done && item != none {
 			item.Release()
 		}

@@ -381,7 +381,7 @@ void points_free(struct points *points);
 /* op.c */
 struct op *op_new(int kind);
 void op_touch(struct op *op, struct block *block);
-CUresult op_push(struct stream *stream, struct op *op); /* takes the operation, also when it fails */
+CUresult op_push(struct stream *stream, struct op *op); /* takes the operation, even if it fails */
 void op_run(struct stream *stream, struct op *op);
 void op_free(struct op *op);
 

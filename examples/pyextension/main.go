@@ -22,7 +22,7 @@ import (
 
 func main() {} // c-shared wants one
 
-// add_running_total takes the structs at array and schema, also when it fails,
+// add_running_total takes the structs at array and schema, even if it fails,
 // and fills those at outArray and outSchema when it succeeds. It returns NULL, or
 // a message that the caller frees.
 //

@@ -11,7 +11,7 @@
 
 namespace peer {
 
-// Takes the stream, also when it fails.
+// Takes the stream, even if it fails.
 arrow::Result<std::shared_ptr<arrow::RecordBatchReader>> MakeSource(ArrowArrayStream* stream, ArrowDeviceType type,
                                                                     int64_t device_id, const Failure& failure);
 

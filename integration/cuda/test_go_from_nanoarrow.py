@@ -185,7 +185,7 @@ def test_released_once_whoever_holds_it(thread, stream):
 
 
 def test_refused_array_is_released_once(stream):
-    """An import takes the structs also when it fails."""
+    """An import takes the structs even if it fails."""
     handed = numbers(stream)
     handed.wait()
     handed.struct.array.n_buffers = 1

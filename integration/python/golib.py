@@ -166,7 +166,7 @@ class GoObject(GoHandle):
 
     @classmethod
     def _import_from_c_device(cls, array_address, schema_address, full_validation=False, release_with_gil=False):
-        """Takes what the structs hold, also when it raises."""
+        """Takes what the structs hold, even if it raises."""
         return cls(_create(cls._import, array_address, schema_address, full_validation, release_with_gil))
 
     def _export_to_c(self, array_address, schema_address=0):

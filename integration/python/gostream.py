@@ -34,7 +34,7 @@ class GoStream(GoHandle):
 
     @classmethod
     def take(cls, address, of_arrays=False, full_validation=False, prefetch=0, with_gil=False):
-        """Imports the ArrowDeviceArrayStream at an address, also when it raises."""
+        """Imports the ArrowDeviceArrayStream at an address, even if it raises."""
         return cls(_create("import_stream", address, of_arrays, full_validation, prefetch, with_gil))
 
     @classmethod

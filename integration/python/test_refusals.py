@@ -261,7 +261,7 @@ def test_go_refuses_a_child_that_was_moved_out():
 
 
 def test_capsules_of_a_refused_import_are_empty():
-    """Import takes what the capsules hold also when it fails."""
+    """Import takes what the capsules hold even if it fails."""
     schema, array = pa.array([[], []], pa.list_(pa.int8(), 0)).__arrow_c_device_array__()
     with pytest.raises(golib.GoError, match="not implemented"):
         golib.GoArray.from_capsules(schema, array)

@@ -6,7 +6,7 @@
 //
 // One table (formats.go) says how each type is spelled, and both directions read
 // it. Errors are of type *fielderr.Error: they name the field of the C struct
-// that is wrong, also when exporting, and wrap arrow.ErrInvalid for what the
+// that is wrong, even when exporting, and wrap arrow.ErrInvalid for what the
 // interface forbids, or arrow.ErrNotImplemented for what it allows and arrow-go
 // cannot hold (or the reverse).
 //

@@ -16,7 +16,7 @@ import (
 // memory. The release callback of s is called once, at the end; those of its
 // children are s's own business and are not called.
 //
-// It takes ownership of *s, also when it returns an error. A nil pointer and a
+// It takes ownership of *s, even if it returns an error. A nil pointer and a
 // struct that is released already are errors, and nothing is called. An error
 // wraps arrow.ErrInvalid for what the C data interface forbids and
 // arrow.ErrNotImplemented for what arrow-go has no type for.
@@ -29,7 +29,7 @@ func Import(s *abi.ArrowSchema) (arrow.Field, error) {
 // ImportSchema reads the schema that s, a struct, describes. It is otherwise
 // like Import.
 //
-// It takes ownership of *s, also when it returns an error.
+// It takes ownership of *s, even if it returns an error.
 func ImportSchema(s *abi.ArrowSchema) (*arrow.Schema, error) {
 	return consume(s, func(r *reader) (*arrow.Schema, error) { return r.schema(s) })
 }

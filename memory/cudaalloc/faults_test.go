@@ -56,7 +56,7 @@ func (r *recorder) cleanUp() {
 	}
 	last := r.cleanups[len(r.cleanups)-1]
 	r.cleanups = r.cleanups[:len(r.cleanups)-1]
-	defer r.cleanUp() // also when this one ends the goroutine
+	defer r.cleanUp() // even if this one ends the goroutine
 	last()
 }
 

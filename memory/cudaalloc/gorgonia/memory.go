@@ -30,7 +30,7 @@ import (
 // cu.MemAllocManaged. Memory from another context than the primary one is not found out
 // on machines with unified addresses, and may not be used by other libraries there.
 //
-// It takes ownership of mem, also when it returns an error, unless dev or free is nil.
+// It takes ownership of mem, even if it returns an error, unless dev or free is nil.
 func Owner(dev *cudaalloc.Device, s cu.Stream, free func(cu.DevicePtr) error, mem ...cu.DevicePtr) (cdevice.Owner, error) {
 	if dev == nil {
 		return cdevice.Owner{}, absent("dev", "a GPU")
