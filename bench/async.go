@@ -21,7 +21,7 @@ const asyncQueue = 1
 
 // asyncBatch is one batch through an asynchronous stream, from Go to Go over C.
 func asyncBatch(s shape) operation {
-	batch := must(cdevice.Wrap(s.rec, device.Host()))
+	batch := must(cdevice.WrapRecordBatch(s.rec, device.CPUDevice()))
 	return operation{
 		name:  "async batch",
 		ours:  func(n int) { asyncOurs(batch, n) },

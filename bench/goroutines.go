@@ -25,7 +25,7 @@ type exporter struct {
 }
 
 func newExporter(s shape) exporter {
-	return exporter{batch: must(cdevice.Wrap(s.rec, device.Host())), out: new(carray)}
+	return exporter{batch: must(cdevice.WrapRecordBatch(s.rec, device.CPUDevice())), out: new(carray)}
 }
 
 func (e exporter) do(n int) {

@@ -66,7 +66,7 @@ func wrapExportRelease(s shape) operation {
 		name: "wrap+export+release",
 		ours: func(n int) {
 			for range n {
-				batch := must(cdevice.Wrap(s.rec, device.Host()))
+				batch := must(cdevice.WrapRecordBatch(s.rec, device.CPUDevice()))
 				check(cdevice.ExportRecordBatch(batch, &out.CArrowDeviceArray, nil))
 				batch.Release()
 				cdevice.ReleaseCArrowDeviceArray(&out.CArrowDeviceArray)
@@ -79,7 +79,7 @@ func wrapExportRelease(s shape) operation {
 // plainBothWays is a batch through an ArrowArray: exported, imported and released, on both
 // sides.
 func plainBothWays(s shape) operation {
-	batch := must(cdevice.Wrap(s.rec, device.Host()))
+	batch := must(cdevice.WrapRecordBatch(s.rec, device.CPUDevice()))
 	ctx, schema := context.Background(), s.rec.Schema()
 	out := new(cdata.CArrowArray)
 	return operation{

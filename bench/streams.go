@@ -40,7 +40,7 @@ type through func(*cdevice.RecordReader) *cdevice.RecordReader
 
 // batchesThroughStream begins with batches of ours, and ends with batches of ours.
 func batchesThroughStream(s shape, name string, c through) operation {
-	batch := must(cdevice.Wrap(s.rec, device.Host()))
+	batch := must(cdevice.WrapRecordBatch(s.rec, device.CPUDevice()))
 	return operation{
 		name: name,
 		ours: func(n int) {
@@ -65,7 +65,7 @@ func readerThroughStream(s shape, name string, c through) operation {
 	return operation{
 		name: name,
 		ours: func(n int) {
-			drain(c(must(cdevice.WrapRecordReader(&repeated{s.rec, n}, device.Host()))), n)
+			drain(c(must(cdevice.WrapRecordReader(&repeated{s.rec, n}, device.CPUDevice()))), n)
 		},
 		peers: []peer{{"cdata", cdataStream(s)}},
 	}
@@ -76,7 +76,7 @@ func readerToReader(s shape, name string, c through) operation {
 	return operation{
 		name: name,
 		ours: func(n int) {
-			in := c(must(cdevice.WrapRecordReader(&repeated{s.rec, n}, device.Host())))
+			in := c(must(cdevice.WrapRecordReader(&repeated{s.rec, n}, device.CPUDevice())))
 			defer in.Release()
 			host := in.HostReader(context.Background(), nil)
 			defer host.Release()

@@ -16,14 +16,14 @@ import (
 // CArrowAsyncDeviceStreamHandler is struct ArrowAsyncDeviceStreamHandler of the
 // asynchronous device stream interface. Like [CArrowDeviceArray], it may live in Go memory
 // and be filled without being zeroed first; a C pointer becomes one with
-// [AsyncHandlerFromPtr].
+// [AsyncDeviceStreamHandlerFromPtr].
 //
 // https://arrow.apache.org/docs/format/CDeviceDataInterface.html#async-device-stream-interface
 type CArrowAsyncDeviceStreamHandler = abi.ArrowAsyncDeviceStreamHandler
 
-// AsyncHandlerFromPtr returns the struct ArrowAsyncDeviceStreamHandler at an address. It
+// AsyncDeviceStreamHandlerFromPtr returns the struct ArrowAsyncDeviceStreamHandler at an address. It
 // borrows the struct.
-func AsyncHandlerFromPtr(ptr uintptr) *CArrowAsyncDeviceStreamHandler {
+func AsyncDeviceStreamHandlerFromPtr(ptr uintptr) *CArrowAsyncDeviceStreamHandler {
 	return abi.At[CArrowAsyncDeviceStreamHandler](ptr)
 }
 

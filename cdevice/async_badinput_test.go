@@ -76,7 +76,7 @@ func TestAsyncStreamRefusesWrongArrays(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			releases := 0
-			with := cdevice.ReleaseWith(func(release func()) { releases++; release() })
+			with := cdevice.WithReleaser(func(release func()) { releases++; release() })
 			p := consumed(t, soon(t), cdevice.AsyncOptions{Import: []cdevice.ImportOption{with}})
 			if name == "malformed" {
 				p.schema = arrow.NewSchema([]arrow.Field{p.schema.Field(0), p.schema.Field(0)}, nil)
@@ -91,7 +91,7 @@ func TestAsyncStreamRefusesWrongArrays(t *testing.T) {
 			eventually(t, func() bool { return p.Calls().Dropped == 1 }, "what was ready is dropped")
 			assert.EqualValues(t, 1, p.Calls().Cancels)
 			if name != "released" {
-				assert.Equal(t, 1, releases, "what ReleaseWith asks for holds for refused arrays, too")
+				assert.Equal(t, 1, releases, "what WithReleaser asks for holds for refused arrays, too")
 			}
 			p.Release()
 		})

@@ -114,7 +114,7 @@ func TestAsyncTaskThatFailsReachesTheOtherSideWithItsText(t *testing.T) {
 	settles(t)
 	rec := twoColumns(t)
 	for _, n := range []int{1, 5} {
-		s := connect(t, soon(t), repeated(t, rec, n), cdevice.AsyncOptions{}, cdevice.AsyncProducerOptions{CopyTo: brokenDevice{device.Host()}})
+		s := connect(t, soon(t), repeated(t, rec, n), cdevice.AsyncOptions{}, cdevice.AsyncProducerOptions{CopyTo: brokenDevice{device.CPUDevice()}})
 		var last error
 		for _, last = range s.All() {
 		}
@@ -220,7 +220,7 @@ func hammer(t *testing.T, random *rand.Rand, batch *cdevice.RecordBatch) {
 	}
 	var opts cdevice.AsyncProducerOptions
 	if random.IntN(4) == 0 {
-		opts.CopyTo = device.Host()
+		opts.CopyTo = device.CPUDevice()
 	}
 	if !assert.NoError(t, cdevice.ExportAsync(producing, r, handler, opts)) {
 		return
@@ -358,7 +358,7 @@ func TestBatchMetadataStandsBesideTheBatch(t *testing.T) {
 	require.NoError(t, err)
 	defer picked.Release()
 	assert.Zero(t, picked.Metadata().Len())
-	copied, err := with.CopyTo(background, device.Host())
+	copied, err := with.CopyTo(background, device.CPUDevice())
 	require.NoError(t, err)
 	defer copied.Release()
 	assert.True(t, md.Equal(copied.Metadata()))

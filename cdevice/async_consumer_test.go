@@ -406,7 +406,7 @@ func TestAsyncStreamHandlerIsPinnedUntilItsRelease(t *testing.T) {
 		runtime.GC()
 	}
 	assert.True(t, cpeer.IsPinned(addr))
-	assert.Same(t, handler, cdevice.AsyncHandlerFromPtr(addr))
+	assert.Same(t, handler, cdevice.AsyncDeviceStreamHandlerFromPtr(addr))
 	cdevice.ReleaseCArrowAsyncDeviceStreamHandler(handler)
 	assert.False(t, cpeer.IsPinned(addr))
 }

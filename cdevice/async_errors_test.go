@@ -97,7 +97,7 @@ func TestAsyncProducerReportsWhatGoesWrongAndReleases(t *testing.T) {
 
 // exiting is a reader whose Next ends the goroutine that calls it.
 func exiting(t *testing.T, rec arrow.RecordBatch) *cdevice.RecordReader {
-	r, err := cdevice.WrapRecordReader(goexit{rec.Schema()}, device.Host())
+	r, err := cdevice.WrapRecordReader(goexit{rec.Schema()}, device.CPUDevice())
 	require.NoError(t, err)
 	t.Cleanup(r.Release)
 	return r

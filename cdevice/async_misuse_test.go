@@ -242,7 +242,7 @@ func TestAsyncMetadataOfABatchSurvivesAnEqualSchema(t *testing.T) {
 		defer with.Release()
 		yield(with, nil)
 	})
-	c, err := r.CopyTo(background, device.Host())
+	c, err := r.CopyTo(background, device.CPUDevice())
 	require.NoError(t, err)
 	s := connect(t, soon(t), c, cdevice.AsyncOptions{}, cdevice.AsyncProducerOptions{})
 	c.Release()
@@ -287,7 +287,7 @@ func bombs(t *testing.T, n int, stop func()) *cdevice.RecordReader {
 		}
 		rec := numberedRecord(n)
 		defer rec.Release()
-		return cdevice.Wrap(bomb{rec}, device.Host())
+		return cdevice.WrapRecordBatch(bomb{rec}, device.CPUDevice())
 	}, stop)
 	require.NoError(t, err)
 	return r
@@ -322,7 +322,7 @@ func TestAsyncProducerSurvivesPanicsOfItsProgram(t *testing.T) {
 		settles(t)
 		seen := panics(t)
 		r := bombs(t, 1, nil)
-		c := exported(t, background, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 1}, r, cdevice.AsyncProducerOptions{CopyTo: device.Host()})
+		c := exported(t, background, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 1}, r, cdevice.AsyncProducerOptions{CopyTo: device.CPUDevice()})
 		r.Release()
 		require.NoError(t, c.WaitTasks(1))
 		out := new(cdevice.CArrowDeviceArray)
@@ -336,7 +336,7 @@ func TestAsyncProducerSurvivesPanicsOfItsProgram(t *testing.T) {
 	t.Run("an extraction", func(t *testing.T) {
 		settles(t)
 		c := exported(t, background, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 1}, repeated(t, twoColumns(t), 1),
-			cdevice.AsyncProducerOptions{CopyTo: panickingDevice{device.Host()}})
+			cdevice.AsyncProducerOptions{CopyTo: panickingDevice{device.CPUDevice()}})
 		require.NoError(t, c.WaitTasks(1))
 		assert.EqualValues(t, syscall.EIO, cpeer.Extract(&c.Tasks()[0], garbageArray()))
 		require.NoError(t, c.WaitReleased())
@@ -394,7 +394,7 @@ func TestAsyncTaskThatNobodyWantsIsNotCopied(t *testing.T) {
 	settles(t)
 	copies := new(atomic.Int64)
 	c := exported(t, background, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 1, DropAtOnce: true}, repeated(t, twoColumns(t), 1),
-		cdevice.AsyncProducerOptions{CopyTo: countingDevice{device.Host(), copies}})
+		cdevice.AsyncProducerOptions{CopyTo: countingDevice{device.CPUDevice(), copies}})
 	require.NoError(t, c.WaitReleased())
 	assert.Zero(t, copies.Load())
 }
@@ -416,7 +416,7 @@ func TestAsyncProducersContextEndsItsTasks(t *testing.T) {
 	ctx, cancel := context.WithCancel(background)
 	defer cancel()
 	c := exported(t, ctx, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 2}, repeated(t, twoColumns(t), 2),
-		cdevice.AsyncProducerOptions{CopyTo: countingDevice{device.Host(), new(atomic.Int64)}})
+		cdevice.AsyncProducerOptions{CopyTo: countingDevice{device.CPUDevice(), new(atomic.Int64)}})
 	require.NoError(t, c.WaitEvent(cpeer.OnEnd))
 	cancel()
 	require.NoError(t, c.WaitReleased())

@@ -130,7 +130,7 @@ func (brokenDevice) Allocate(context.Context, int64, device.Stream) (device.Memo
 func TestAsyncTaskThatFailsReturnsACodeAndOnErrorHasTheText(t *testing.T) {
 	settles(t)
 	rec := twoColumns(t)
-	opts := cdevice.AsyncProducerOptions{CopyTo: brokenDevice{device.Host()}}
+	opts := cdevice.AsyncProducerOptions{CopyTo: brokenDevice{device.CPUDevice()}}
 	for _, sent := range []int{1, 3} { // before and after the end was told
 		c := exported(t, background, cpeer.Behaviour{SchemaRequests: 1, SchemaN: int64(sent)}, repeated(t, rec, 3), opts)
 		require.NoError(t, c.WaitTasks(sent))
@@ -158,7 +158,7 @@ func TestAsyncTaskThatFailsReturnsACodeAndOnErrorHasTheText(t *testing.T) {
 func TestAsyncProducerWaitsForTasksThatCanFail(t *testing.T) {
 	settles(t)
 	rec := twoColumns(t)
-	opts := cdevice.AsyncProducerOptions{CopyTo: device.Host()}
+	opts := cdevice.AsyncProducerOptions{CopyTo: device.CPUDevice()}
 	for _, cancel := range []bool{false, true} {
 		c := exported(t, background, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 3}, repeated(t, rec, 3), opts)
 		require.NoError(t, c.WaitEvent(cpeer.OnEnd))

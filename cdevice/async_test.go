@@ -65,7 +65,7 @@ func repeated(t *testing.T, rec arrow.RecordBatch, n int) *cdevice.RecordReader 
 	rdr, err := array.NewRecordReader(rec.Schema(), recs)
 	require.NoError(t, err)
 	defer rdr.Release()
-	r, err := cdevice.WrapRecordReader(rdr, device.Host())
+	r, err := cdevice.WrapRecordReader(rdr, device.CPUDevice())
 	require.NoError(t, err)
 	t.Cleanup(r.Release)
 	return r

@@ -204,7 +204,7 @@ func TestAsyncErrorToCdata(t *testing.T) {
 
 func TestAsyncErrorBeforeTheSchemaToCdata(t *testing.T) {
 	settles(t)
-	gone, err := cdevice.WrapRecordReader(newGiven(t).arrowReader(), device.Host())
+	gone, err := cdevice.WrapRecordReader(newGiven(t).arrowReader(), device.CPUDevice())
 	require.NoError(t, err)
 	gone.Release()
 	s := theirStream(t, background, gone, cdevice.AsyncProducerOptions{})

@@ -162,7 +162,7 @@ func (row deviceRow) run(t *testing.T, base string, w way) {
 	case row.reads != nil:
 		assert.Nil(t, got)
 		assert.ErrorIs(t, err, row.reads)
-	case row.typ != device.CPU && row.typ.HostReadable():
+	case row.typ != device.CPU && row.typ.CPUAccessible():
 		assert.Nil(t, got)
 		assert.ErrorIs(t, err, device.ErrNotSupported, "no driver can be asked")
 	default:
@@ -286,7 +286,7 @@ func TestNullBuffersOfPinnedMemory(t *testing.T) {
 				f := row.foreign(t, base, w)
 				defer f.free()
 				f.each(func(n *foreignNode) { clear(n.pointers) })
-				got, err := f.importWith(f.newSchema(t), cdevice.WithDevice(gpu.Host()), cdevice.WithFullValidation(context.Background()))
+				got, err := f.importWith(f.newSchema(t), cdevice.WithDevice(gpu.Pinned()), cdevice.WithFullValidation(context.Background()))
 				require.NoError(t, err)
 				noPanic(t, "read", func() {
 					view, copied := readAll(t, got)

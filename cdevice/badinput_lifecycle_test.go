@@ -241,7 +241,7 @@ func TestReleaseInsideACallback(t *testing.T) {
 	b.Append(1)
 	arr := b.NewInt64Array()
 	b.Release()
-	a, err := cdevice.WrapArray(arr, device.Host())
+	a, err := cdevice.WrapArray(arr, device.CPUDevice())
 	require.NoError(t, err)
 	arr.Release()
 	out := garbageArray()

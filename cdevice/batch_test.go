@@ -196,7 +196,7 @@ func TestWrapRefusesWhatItsTypeDoesNotAllow(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			defer row.data.Release()
-			_, err := cdevice.WrapArray(dataOnly{whole, row.data}, device.Host())
+			_, err := cdevice.WrapArray(dataOnly{whole, row.data}, device.CPUDevice())
 			require.Error(t, err)
 			assert.ErrorIs(t, err, arrow.ErrInvalid)
 			assert.ErrorContains(t, err, row.want)
@@ -204,9 +204,9 @@ func TestWrapRefusesWhatItsTypeDoesNotAllow(t *testing.T) {
 	}
 	broken := array.NewData(&arrow.MapType{}, 0, []*memory.Buffer{nil, nil}, nil, 0, 0)
 	defer broken.Release()
-	_, err := cdevice.WrapArray(dataOnly{whole, broken}, device.Host())
+	_, err := cdevice.WrapArray(dataOnly{whole, broken}, device.CPUDevice())
 	assert.ErrorIs(t, err, arrow.ErrInvalid, "a type that panics")
-	_, err = cdevice.Wrap(nil, device.Host())
+	_, err = cdevice.WrapRecordBatch(nil, device.CPUDevice())
 	assert.ErrorIs(t, err, arrow.ErrInvalid)
 	_, err = cdevice.WrapArray(whole, nil)
 	assert.ErrorIs(t, err, arrow.ErrInvalid)
@@ -220,7 +220,7 @@ func TestCopyOfASliceDoesNotDragItsParentAlong(t *testing.T) {
 	}
 	arr := builder.NewArray()
 	defer arr.Release()
-	a, err := cdevice.WrapArray(arr, device.Host())
+	a, err := cdevice.WrapArray(arr, device.CPUDevice())
 	require.NoError(t, err)
 	defer a.Release()
 	part, err := a.Slice(5000, 5003)
@@ -248,7 +248,7 @@ func (d dirty) Allocate(size int) []byte {
 // not in the slots of nulls, not in the padding.
 func TestCopyIntoDirtyMemory(t *testing.T) {
 	eachCase(t, func(t *testing.T, arr arrow.Array) {
-		a, err := cdevice.WrapArray(arr, device.Host())
+		a, err := cdevice.WrapArray(arr, device.CPUDevice())
 		require.NoError(t, err)
 		defer a.Release()
 		back := throughC(t, a)
@@ -281,7 +281,7 @@ func allBytes(data arrow.ArrayData) (out [][]byte) {
 
 func TestCopyOfRunsIsCutToThem(t *testing.T) {
 	arr := fromJSON(t, arrow.RunEndEncodedOf(arrow.PrimitiveTypes.Int16, arrow.PrimitiveTypes.Int32), `[1,1,1,2,2,3,3,3]`)
-	a, err := cdevice.WrapArray(arr, device.Host())
+	a, err := cdevice.WrapArray(arr, device.CPUDevice())
 	require.NoError(t, err)
 	defer a.Release()
 	part, err := a.Slice(2, 6)
@@ -336,7 +336,7 @@ func TestImportRefusesTypesThatCannotBe(t *testing.T) {
 		"nested by 70": {deep, arrow.ErrInvalid},
 	} {
 		out := new(cdevice.CArrowDeviceArray)
-		a, err := cdevice.WrapArray(fromJSON(t, arrow.PrimitiveTypes.Int8, `[1]`), device.Host())
+		a, err := cdevice.WrapArray(fromJSON(t, arrow.PrimitiveTypes.Int8, `[1]`), device.CPUDevice())
 		require.NoError(t, err)
 		require.NoError(t, cdevice.ExportArray(a, out, nil))
 		a.Release()
@@ -361,10 +361,10 @@ func TestImportNamesTheColumnWhoseTypeCannotBe(t *testing.T) {
 func TestWrapNamesTheMissingArgument(t *testing.T) {
 	rec := array.NewRecordBatch(arrow.NewSchema(nil, nil), nil, 0)
 	defer rec.Release()
-	_, err := cdevice.Wrap(nil, device.Host())
+	_, err := cdevice.WrapRecordBatch(nil, device.CPUDevice())
 	assert.EqualError(t, err, "cdevice: wrap: RecordBatch = nil, want a record batch of arrow-go: invalid")
-	_, err = cdevice.Wrap(rec, nil)
+	_, err = cdevice.WrapRecordBatch(rec, nil)
 	assert.EqualError(t, err, "cdevice: wrap: device = nil, want the device that the memory lives on: invalid")
-	_, err = cdevice.Wrap(rec, (*cudaalloc.Device)(nil))
+	_, err = cdevice.WrapRecordBatch(rec, (*cudaalloc.Device)(nil))
 	assert.EqualError(t, err, "cdevice: wrap: device = nil, want the device that the memory lives on: invalid")
 }

@@ -68,7 +68,7 @@ func TestCloseEndsTheStreamForAllItsHolders(t *testing.T) {
 	r.Retain() // for the exported stream
 	s := export(t, r)
 	h := r.HostReader(background, nil)
-	copied, err := r.CopyTo(background, device.Host())
+	copied, err := r.CopyTo(background, device.CPUDevice())
 	require.NoError(t, err)
 	for range 3 {
 		require.True(t, h.Next())
@@ -140,7 +140,7 @@ func layers(t *testing.T) map[string]func(*script) *cdevice.RecordReader {
 	over := func(s *script, opts ...cdevice.ImportOption) *cdevice.RecordReader {
 		src := importing(t, opts...)(s)
 		defer src.Release()
-		r, err := src.CopyTo(background, device.Host())
+		r, err := src.CopyTo(background, device.CPUDevice())
 		require.NoError(t, err)
 		return r
 	}
@@ -247,7 +247,7 @@ func TestCloseWaitsForStop(t *testing.T) {
 		"copied": func(stop func()) *cdevice.RecordReader {
 			src := unending(t, stop)
 			defer src.Release()
-			r, err := src.CopyTo(background, device.Host())
+			r, err := src.CopyTo(background, device.CPUDevice())
 			require.NoError(t, err)
 			return r
 		},
@@ -301,7 +301,7 @@ func TestCloseWithoutAContext(t *testing.T) {
 	assert.EqualError(t, err, "cdevice: close: ctx = nil, want a context: invalid")
 	assert.ErrorIs(t, err, arrow.ErrInvalid)
 	assert.True(t, r.Next(), "nothing was closed")
-	_, err = r.CopyTo(none, device.Host())
+	_, err = r.CopyTo(none, device.CPUDevice())
 	assert.EqualError(t, err, "cdevice: copy: ctx = nil, want a context: invalid")
 	r.Release()
 }

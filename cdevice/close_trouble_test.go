@@ -92,7 +92,7 @@ func TestStopThatMisbehavesInClose(t *testing.T) {
 		}
 		copied := unending(t, stop)
 		if i < 2 {
-			over, err := copied.CopyTo(background, device.Host())
+			over, err := copied.CopyTo(background, device.CPUDevice())
 			require.NoError(t, err)
 			copied.Release()
 			copied = over
@@ -126,7 +126,7 @@ func TestCloseHammer(t *testing.T) {
 		})
 		require.NoError(t, err)
 		if round%2 == 1 {
-			over, err := r.CopyTo(background, device.Host())
+			over, err := r.CopyTo(background, device.CPUDevice())
 			require.NoError(t, err)
 			r.Release()
 			r = over
@@ -174,7 +174,7 @@ func TestCloseEndsTheWaitOfACopy(t *testing.T) {
 	checkLeaks(t)
 	stops := 0
 	src := unending(t, func() { stops++ })
-	dev := waiting{device.Host(), make(chan struct{})}
+	dev := waiting{device.CPUDevice(), make(chan struct{})}
 	r, err := src.CopyTo(background, dev)
 	require.NoError(t, err)
 	src.Release()
@@ -189,7 +189,7 @@ func TestCloseEndsTheWaitOfACopy(t *testing.T) {
 func TestCloseOfACopyLeavesItsSource(t *testing.T) {
 	checkLeaks(t)
 	src := asked(t, nil, numbered(t, 9)...)
-	r, err := src.CopyTo(background, device.Host())
+	r, err := src.CopyTo(background, device.CPUDevice())
 	require.NoError(t, err)
 	require.True(t, r.Next())
 	closes(t, r)
@@ -198,14 +198,14 @@ func TestCloseOfACopyLeavesItsSource(t *testing.T) {
 	src.Release()
 }
 
-// ReleaseWith may call the producer later: until then, the source is in use.
+// WithReleaser may call the producer later: until then, the source is in use.
 func TestCloseWaitsForReleaseWith(t *testing.T) {
 	for _, depth := range []int{0, 2} {
 		checkLeaks(t)
 		s := newScript(t, numbered(t, 3)...)
 		var holding atomic.Bool
 		held := make(chan func(), 9)
-		with := cdevice.ReleaseWith(func(release func()) {
+		with := cdevice.WithReleaser(func(release func()) {
 			if !holding.Load() {
 				release()
 				return
@@ -238,7 +238,7 @@ func TestCloseWaitsForReleaseWith(t *testing.T) {
 func TestCloseOfAnArrayReader(t *testing.T) {
 	checkLeaks(t)
 	numbers := fromJSON(t, arrow.PrimitiveTypes.Int64, `[1,2,3]`)
-	a, err := cdevice.WrapArray(numbers, device.Host())
+	a, err := cdevice.WrapArray(numbers, device.CPUDevice())
 	require.NoError(t, err)
 	defer a.Release()
 	stops := 0
@@ -315,7 +315,7 @@ func TestSourceThatIsAskedAheadIsStoppedBeforeItsEnd(t *testing.T) {
 			stopped.Store(true)
 		})
 		require.NoError(t, err)
-		r, err := src.CopyTo(background, device.Host())
+		r, err := src.CopyTo(background, device.CPUDevice())
 		require.NoError(t, err)
 		src.Release()
 		for r.Next() {

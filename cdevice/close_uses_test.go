@@ -40,7 +40,7 @@ func TestCloseWaitsForACopyOfABatch(t *testing.T) {
 	checkLeaks(t)
 	stops := 0
 	r := unending(t, func() { stops++ })
-	dev := slow{device.Host(), make(chan struct{}), make(chan struct{})}
+	dev := slow{device.CPUDevice(), make(chan struct{}), make(chan struct{})}
 	c, err := r.CopyTo(background, dev)
 	require.NoError(t, err)
 	ended := make(chan error, 1)
@@ -69,7 +69,7 @@ func TestCloseWaitsForACopyOfABatch(t *testing.T) {
 func TestCloseOfTheSourceEndsTheWaitOfACopy(t *testing.T) {
 	checkLeaks(t)
 	r := unending(t, nil)
-	dev := waiting{device.Host(), make(chan struct{})}
+	dev := waiting{device.CPUDevice(), make(chan struct{})}
 	c, err := r.CopyTo(background, dev)
 	require.NoError(t, err)
 	ended := make(chan error, 1)
@@ -91,12 +91,12 @@ func TestGPUCloseOfTheSourceWaitsForTheDevice(t *testing.T) {
 		locked, err := hostpinned.Register(gpu, file, hostpinned.ReadOnly())
 		require.NoError(t, err)
 		rdr := inPlace(t, file, 3)
-		r, err := cdevice.WrapRecordReader(rdr, device.Host())
+		r, err := cdevice.WrapRecordReader(rdr, device.CPUDevice())
 		require.NoError(t, err)
 		rdr.Release()
 		stream := newStream(t, gpu)
 		open := m.Hold(t, stream)
-		c, err := r.CopyTo(background, gpu, cdevice.OnStream(stream))
+		c, err := r.CopyTo(background, gpu, cdevice.WithStream(stream))
 		require.NoError(t, err)
 		require.True(t, c.Next())
 		expires(t, r.Close)
@@ -123,7 +123,7 @@ func TestGPUMappedFileIsUnmappedAfterCloseOfTheSource(t *testing.T) {
 	for range 100 {
 		file := mappedFile(t, 256)
 		rdr := inPlace(t, file, 4)
-		r, err := cdevice.WrapRecordReader(rdr, device.Host())
+		r, err := cdevice.WrapRecordReader(rdr, device.CPUDevice())
 		require.NoError(t, err)
 		rdr.Release()
 		c, err := r.CopyTo(background, m.GPUs[0])
@@ -146,13 +146,13 @@ func TestGPUCloseWaitsForACallThatWaitsForAnEvent(t *testing.T) {
 			gpu := m.GPUs[0]
 			producer := newStream(t, gpu)
 			open := m.Hold(t, producer)
-			mem, err := gpu.Host().Allocate(background, 80, nil)
+			mem, err := gpu.Pinned().Allocate(background, 80, nil)
 			require.NoError(t, err)
 			ready, err := gpu.NewEvent()
 			require.NoError(t, err)
 			require.NoError(t, producer.Record(ready))
-			pending, err := cdevice.NewRecordBatch(gpu.Host(), numberedSchema, 10, []cdevice.Data{{Length: 10, Buffers: []device.Ptr{0, mem.Ptr()}}},
-				cdevice.Owner{Ready: ready, Release: func() { mem.Free(nil) }})
+			pending, err := cdevice.NewRecordBatch(gpu.Pinned(), numberedSchema, 10, []cdevice.ArrayData{{Length: 10, Buffers: []device.Ptr{0, mem.Ptr()}}},
+				cdevice.Lifetime{Ready: ready, Release: func() { mem.Free(nil) }})
 			require.NoError(t, err)
 			next, taken := nextOf(nil, pending), make(chan struct{})
 			r, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CUDAHost, func() (*cdevice.RecordBatch, error) {
@@ -198,7 +198,7 @@ func TestCloseWaitsBelowAHostReader(t *testing.T) {
 		h := src.HostReader(background, nil)
 		src.Release()
 		defer h.Release()
-		r, err := cdevice.WrapRecordReader(h, device.Host())
+		r, err := cdevice.WrapRecordReader(h, device.CPUDevice())
 		require.NoError(t, err)
 		return r
 	})

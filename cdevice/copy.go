@@ -20,9 +20,9 @@ type copyOptions struct {
 	stream device.Stream
 }
 
-// OnStream makes the copy part of the work of s, a stream of the device that is
+// WithStream makes the copy part of the work of s, a stream of the device that is
 // copied to or from: of another one, it is an error that wraps arrow.ErrInvalid. The copy
-// reads what work enqueued on s before it has written. Without OnStream, copies run on a
+// reads what work enqueued on s before it has written. Without WithStream, copies run on a
 // stream of the device's own, ordered after the batch's event and nothing else. s must stay
 // open until the copy is done.
 //
@@ -30,10 +30,10 @@ type copyOptions struct {
 // CopyTo waits for s only where the host must read offsets or bitmaps of device memory. It
 // does not wait where the host can read the memory, which holds for page-locked memory: its
 // offsets must be there when the copy is called, or be covered by the batch's event.
-func OnStream(s device.Stream) CopyOption {
+func WithStream(s device.Stream) CopyOption {
 	return func(o *copyOptions) {
 		o.stream = s
-		o.need(opCopy, "OnStream", s, "a stream")
+		o.need(opCopy, "WithStream", s, "a stream")
 	}
 }
 

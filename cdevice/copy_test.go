@@ -59,7 +59,7 @@ func TestCopyOfBrokenContents(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			checkLeaks(t)
-			a, err := cdevice.WrapArray(fromJSON(t, row.dt, row.text), device.Host())
+			a, err := cdevice.WrapArray(fromJSON(t, row.dt, row.text), device.CPUDevice())
 			require.NoError(t, err)
 			out := new(cdevice.CArrowDeviceArray)
 			require.NoError(t, cdevice.ExportArray(a, out, nil))

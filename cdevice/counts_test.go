@@ -102,7 +102,7 @@ func TestNestedImportAllocations(t *testing.T) {
 	for _, c := range cases.All() {
 		arr, err := c.Array(memory.NewGoAllocator(), cases.Nulls)
 		require.NoError(t, err)
-		a, err := cdevice.WrapArray(arr, device.Host())
+		a, err := cdevice.WrapArray(arr, device.CPUDevice())
 		require.NoError(t, err)
 		out := new(cdevice.CArrowDeviceArray)
 		allocs := testing.AllocsPerRun(20, func() {

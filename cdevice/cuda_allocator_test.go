@@ -29,7 +29,7 @@ func TestCopyIntoPageLockedMemoryIsGivenUp(t *testing.T) {
 
 	s := newStream(t, gpu)
 	open := m.Hold(t, s)
-	all, err := gpu.Host().Allocate(background, 8<<20, nil)
+	all, err := gpu.Pinned().Allocate(background, 8<<20, nil)
 	require.NoError(t, err)
 	require.NoError(t, all.Free(s)) // freed, and in use until the stream goes on
 	ctx, cancel := context.WithTimeout(background, 10*time.Millisecond)

@@ -120,7 +120,7 @@ func TestFullValidationAsksTheDriver(t *testing.T) {
 			row.spoil(out)
 			released := 0
 			got, err := cdevice.ImportArrayWithType(out, row.dt, cdevice.WithDevice(gpu), cdevice.WithFullValidation(background),
-				cdevice.ReleaseWith(func(release func()) { released++; release() }))
+				cdevice.WithReleaser(func(release func()) { released++; release() }))
 			if row.want == "" {
 				require.NoError(t, err)
 				read, err := got.CopyToHost(background, nil)
@@ -185,7 +185,7 @@ func TestFullValidationNoticesDeviceMemoryThatIsCalledTheHosts(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			take := func(opts ...cdevice.ImportOption) error {
-				host, err := cdevice.WrapArray(fromJSON(t, row.dt, row.text), device.Host())
+				host, err := cdevice.WrapArray(fromJSON(t, row.dt, row.text), device.CPUDevice())
 				require.NoError(t, err)
 				out := new(cdevice.CArrowDeviceArray)
 				require.NoError(t, cdevice.ExportArray(host, out, nil))

@@ -80,12 +80,12 @@ func TestContextsEndCopiesBehindAStuckStream(t *testing.T) {
 		large := numbers(t, 128*mib)
 		pinned := hostpinned.New(gpu, 0)
 		open := m.Hold(t, s)
-		on := cdevice.OnStream(s)
+		on := cdevice.WithStream(s)
 		for name, f := range map[string]func(context.Context) error{
 			"CopyToHost, one range":      func(ctx context.Context) error { _, err := one.CopyToHost(ctx, nil, on); return err },
 			"CopyToHost, several ranges": func(ctx context.Context) error { _, err := several.CopyToHost(ctx, nil, on); return err },
 			"CopyToHost, page-locked":    func(ctx context.Context) error { _, err := one.CopyToHost(ctx, pinned, on); return err },
-			"CopyTo the CPU":             func(ctx context.Context) error { _, err := one.CopyTo(ctx, device.Host(), on); return err },
+			"CopyTo the CPU":             func(ctx context.Context) error { _, err := one.CopyTo(ctx, device.CPUDevice(), on); return err },
 			"CopyToDevice": func(ctx context.Context) error {
 				_, err := cdevice.CopyArrayToDevice(ctx, large, gpu, on)
 				return err
@@ -169,7 +169,7 @@ func TestCopyToHostPageLocksLittle(t *testing.T) {
 
 	each := int64(size / columns)
 	s := newStream(t, gpu)
-	var data []cdevice.Data
+	var data []cdevice.ArrayData
 	var memories []device.Memory
 	var fields []arrow.Field
 	for i := range columns {
@@ -179,11 +179,11 @@ func TestCopyToHostPageLocksLittle(t *testing.T) {
 			require.NoError(t, gpu.Memset(mem.Ptr()+device.Ptr(at), byte(i+1), 8, s))
 		}
 		memories = append(memories, mem)
-		data = append(data, cdevice.Data{Length: each / 8, Buffers: []device.Ptr{0, mem.Ptr()}})
+		data = append(data, cdevice.ArrayData{Length: each / 8, Buffers: []device.Ptr{0, mem.Ptr()}})
 		fields = append(fields, arrow.Field{Name: string(rune('a' + i)), Type: arrow.PrimitiveTypes.Int64})
 	}
 	require.NoError(t, s.Synchronize(background))
-	batch, err := cdevice.NewRecordBatch(gpu, arrow.NewSchema(fields, nil), each/8, data, cdevice.Owner{Release: func() {
+	batch, err := cdevice.NewRecordBatch(gpu, arrow.NewSchema(fields, nil), each/8, data, cdevice.Lifetime{Release: func() {
 		for _, mem := range memories {
 			assert.NoError(t, mem.FreeAfter(nil))
 		}
@@ -220,7 +220,7 @@ func TestContextsEndCopiesIntoPageLockedMemory(t *testing.T) {
 	s := newStream(t, gpu)
 	open := m.Hold(t, s)
 	copied := func(ctx context.Context) error {
-		a, err := cdevice.CopyArrayToDevice(ctx, column, gpu.Host(), cdevice.OnStream(s))
+		a, err := cdevice.CopyArrayToDevice(ctx, column, gpu.Pinned(), cdevice.WithStream(s))
 		if err == nil {
 			sameOnHost(t, column, a)
 			a.Release()

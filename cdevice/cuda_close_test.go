@@ -134,7 +134,7 @@ func TestGPUCloseWaitsForCopiesOfPageLockedMemory(t *testing.T) {
 			rdr := &usedReader{RecordReader: inPlace(t, file, 3)}
 			stream := newStream(t, gpu)
 			open := m.Hold(t, stream)
-			r, err := cdevice.CopyReaderToDevice(background, rdr, gpu, cdevice.OnStream(stream))
+			r, err := cdevice.CopyReaderToDevice(background, rdr, gpu, cdevice.WithStream(stream))
 			require.NoError(t, err)
 			rdr.RecordReader.Release()
 			var first *cdevice.RecordBatch
@@ -187,7 +187,7 @@ func TestGPUCloseWaitsForCopiesOfDeviceMemory(t *testing.T) {
 		require.NoError(t, err)
 		stream := newStream(t, gpu)
 		open := m.Hold(t, stream)
-		r, err := src.CopyTo(background, gpu, cdevice.OnStream(stream))
+		r, err := src.CopyTo(background, gpu, cdevice.WithStream(stream))
 		require.NoError(t, err)
 		src.Release()
 		require.True(t, r.Next())
@@ -211,10 +211,10 @@ func TestGPUCloseEndsTheWaitForAnEvent(t *testing.T) {
 	producer := newStream(t, gpu)
 	open := m.Hold(t, producer)
 	pending, err := cdevice.NewRecordReaderFunc(rec.Schema(), device.CUDA, func() (*cdevice.RecordBatch, error) {
-		return cdevice.CopyToDevice(background, rec, gpu, cdevice.OnStream(producer))
+		return cdevice.CopyToDevice(background, rec, gpu, cdevice.WithStream(producer))
 	}, nil)
 	require.NoError(t, err)
-	r, err := pending.CopyTo(background, device.Host()) // waits for the event
+	r, err := pending.CopyTo(background, device.CPUDevice()) // waits for the event
 	require.NoError(t, err)
 	pending.Release()
 	before := cdevice.ReadStats().Goroutines
@@ -242,9 +242,9 @@ func TestGPUCopiesAreCounted(t *testing.T) {
 	defer rec.Release()
 	stream := newStream(t, gpu)
 	open := m.Hold(t, stream)
-	batch, err := cdevice.CopyToDevice(background, rec, gpu, cdevice.OnStream(stream))
+	batch, err := cdevice.CopyToDevice(background, rec, gpu, cdevice.WithStream(stream))
 	require.NoError(t, err)
-	column, err := cdevice.CopyArrayToDevice(background, rec.Column(0), gpu, cdevice.OnStream(stream))
+	column, err := cdevice.CopyArrayToDevice(background, rec.Column(0), gpu, cdevice.WithStream(stream))
 	require.NoError(t, err)
 	assert.Equal(t, before.DeviceCopies+2, cdevice.ReadStats().DeviceCopies)
 	part, err := batch.Slice(0, 5)

@@ -115,7 +115,7 @@ func TestGPUCopiesBetweenAllMemories(t *testing.T) {
 	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
 		rec := columnsOf(memory.DefaultAllocator, 2, 50, true)
 		defer rec.Release()
-		all := []device.Device{device.Host()}
+		all := []device.Device{device.CPUDevice()}
 		for _, d := range m.Devices(t) {
 			all = append(all, d)
 		}
@@ -133,7 +133,7 @@ func TestGPUCopiesBetweenAllMemories(t *testing.T) {
 				require.NoError(t, err, "%s to %s", a.ID(), b.ID())
 				want := rec.NewSlice(3, 40)
 				assert.True(t, array.RecordEqual(want, back), "%s to %s", a.ID(), b.ID())
-				if b.HostReadable() {
+				if b.CPUAccessible() {
 					view, err := second.HostView(background)
 					require.NoError(t, err)
 					assert.True(t, array.RecordEqual(want, view))
@@ -228,7 +228,7 @@ func givesUp(t *testing.T, m *cudatest.Machine, batch *cdevice.RecordBatch, befo
 	wait := make(chan error)
 	before()
 	go func() {
-		_, err := batch.CopyToHost(ctx, mem, cdevice.OnStream(s))
+		_, err := batch.CopyToHost(ctx, mem, cdevice.WithStream(s))
 		wait <- err
 	}()
 	for !mem.allocated.Load() { // so that the copy is enqueued, or will be
@@ -257,7 +257,7 @@ func TestGPUCopyToPageLockedMemoryIsEnqueued(t *testing.T) {
 		open := m.Hold(t, s)
 		var copied *cdevice.RecordBatch
 		cudatest.Within(t, "CopyTo", func() (err error) {
-			copied, err = batch.CopyTo(background, gpu.Host(), cdevice.OnStream(s))
+			copied, err = batch.CopyTo(background, gpu.Pinned(), cdevice.WithStream(s))
 			return err
 		})
 		ready, err := copied.Ready()
@@ -308,7 +308,7 @@ func TestCopyThatFailsInTheMiddleWaits(t *testing.T) {
 	s := newStream(t, gpu)
 	open := m.Hold(t, s)
 	m.Sim.Fail("cuEventRecord", 1, 999)
-	_, err := batch.CopyTo(background, gpu, cdevice.OnStream(s))
+	_, err := batch.CopyTo(background, gpu, cdevice.WithStream(s))
 	require.ErrorContains(t, err, "cuEventRecord")
 	batch.Release()
 	assert.Equal(t, 2*source, gpu.Stats().Device.Live, "the source, and the copy")

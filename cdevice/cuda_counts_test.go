@@ -86,7 +86,7 @@ func TestImportAndExportAgainCallNothing(t *testing.T) {
 	made, report := calls(m, func() {
 		size, err := imported.NumBytes(background)
 		require.NoError(t, err)
-		wrapped, err := cdevice.Wrap(rec, device.Host())
+		wrapped, err := cdevice.WrapRecordBatch(rec, device.CPUDevice())
 		require.NoError(t, err)
 		want, err := wrapped.NumBytes(background)
 		require.NoError(t, err)

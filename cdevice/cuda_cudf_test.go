@@ -102,7 +102,7 @@ func TestForCuDF(t *testing.T) {
 	for _, name := range []string{"map", "sparse_union", "large_list", "fixed_size_list", "utf8_view", "binary", "float16", "date64", "decimal256", "dictionary_uint8", "null"} {
 		assert.True(t, refused[name], name)
 	}
-	host, err := cdevice.WrapArray(fromJSON(t, arrow.PrimitiveTypes.Int64, `[1]`), device.Host())
+	host, err := cdevice.WrapArray(fromJSON(t, arrow.PrimitiveTypes.Int64, `[1]`), device.CPUDevice())
 	require.NoError(t, err)
 	assert.ErrorIs(t, cdevice.ExportArray(host, garbageArray(), nil, cdevice.ForCuDF(background)), device.ErrNotSupported)
 	host.Release()

@@ -58,7 +58,7 @@ func TestCopyInPiecesIsGivenUp(t *testing.T) {
 	ctx, cancel := context.WithCancel(background)
 	wait := make(chan error, 1)
 	go func() {
-		_, err := there.CopyToHost(ctx, nil, cdevice.OnStream(s))
+		_, err := there.CopyToHost(ctx, nil, cdevice.WithStream(s))
 		wait <- err
 	}()
 	twoPieces := func() bool { return gpu.Stats().Host.Live >= 32<<20 }

@@ -112,7 +112,7 @@ func TestStuckStrangerKeepsOnlyWhatWasExported(t *testing.T) {
 	checkLeaks(t)
 	withAndWithoutPools(t, cudasim.Options{}, func(t *testing.T, m *cudatest.Machine) {
 		gpu := m.GPUs[0]
-		for _, dev := range []*cudaalloc.Device{gpu, gpu.Host(), gpu.Managed()} {
+		for _, dev := range []*cudaalloc.Device{gpu, gpu.Pinned(), gpu.Managed()} {
 			column := numbers(t, 8*mib)
 			stranger := m.Stranger(t, gpu)
 			open := stranger.Hold(t)
@@ -194,15 +194,15 @@ func TestReleaseCallbackMayNeedTheGPU(t *testing.T) {
 		out, schema := garbageArray(), garbageSchema()
 		require.NoError(t, cdevice.ExportArray(there, out, schema))
 		there.Release()
-		imported, err := cdevice.ImportArray(out, schema, cdevice.WithDevice(gpu), cdevice.ReleaseWith(func(release func()) {
+		imported, err := cdevice.ImportArray(out, schema, cdevice.WithDevice(gpu), cdevice.WithReleaser(func(release func()) {
 			work()
 			release()
 		}))
 		require.NoError(t, err)
 		mem := filled(t, gpu, s, make([]byte, 800))
 		require.NoError(t, s.Synchronize(background))
-		own, err := cdevice.NewArray(gpu, arrow.PrimitiveTypes.Int64, cdevice.Data{Length: 100, Buffers: []device.Ptr{0, mem.Ptr()}},
-			cdevice.Owner{Release: func() {
+		own, err := cdevice.NewArray(gpu, arrow.PrimitiveTypes.Int64, cdevice.ArrayData{Length: 100, Buffers: []device.Ptr{0, mem.Ptr()}},
+			cdevice.Lifetime{Release: func() {
 				work()
 				assert.NoError(t, mem.FreeAfter(nil))
 			}})
@@ -234,8 +234,8 @@ func TestOwnerThatPanicsEndsNothingElse(t *testing.T) {
 	for name, f := range misbehaviours {
 		s := newStream(t, gpu)
 		mem := filled(t, gpu, s, make([]byte, 800))
-		a, err := cdevice.NewArray(gpu, arrow.PrimitiveTypes.Int64, cdevice.Data{Length: 100, Buffers: []device.Ptr{0, mem.Ptr()}},
-			cdevice.Owner{Release: func() {
+		a, err := cdevice.NewArray(gpu, arrow.PrimitiveTypes.Int64, cdevice.ArrayData{Length: 100, Buffers: []device.Ptr{0, mem.Ptr()}},
+			cdevice.Lifetime{Release: func() {
 				assert.NoError(t, mem.FreeAfter(nil))
 				f()
 			}})

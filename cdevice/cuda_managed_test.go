@@ -24,8 +24,8 @@ func TestManagedMemoryThatIsTheGPUsAlone(t *testing.T) {
 	gpu := m.GPUs[0]
 	managed := gpu.Managed()
 	m.Sim.ResetCounters()
-	assert.False(t, managed.HostReadable())
-	assert.True(t, gpu.Host().HostReadable())
+	assert.False(t, managed.CPUAccessible())
+	assert.True(t, gpu.Pinned().CPUAccessible())
 	assert.Zero(t, m.Sim.Calls(""), "asked when the GPU was opened")
 	const why = "must not touch"
 
@@ -35,7 +35,7 @@ func TestManagedMemoryThatIsTheGPUsAlone(t *testing.T) {
 	assert.ErrorIs(t, err, device.ErrNotSupported)
 	assert.ErrorContains(t, err, why)
 	for _, wrap := range []func() error{
-		func() error { _, err := cdevice.Wrap(rec, managed); return err },
+		func() error { _, err := cdevice.WrapRecordBatch(rec, managed); return err },
 		func() error { _, err := cdevice.WrapArray(rec.Column(0), managed); return err },
 	} {
 		err := wrap()
@@ -101,7 +101,7 @@ func TestManagedMemoryThatIsTheGPUsAlone(t *testing.T) {
 
 // Without a driver to ask, managed memory is read by the host, as its device type allows.
 func TestManagedMemoryWithoutADriverIsTheHostsToo(t *testing.T) {
-	host, err := cdevice.WrapArray(fromJSON(t, arrow.PrimitiveTypes.Int64, `[1,2,3]`), device.Host())
+	host, err := cdevice.WrapArray(fromJSON(t, arrow.PrimitiveTypes.Int64, `[1,2,3]`), device.CPUDevice())
 	require.NoError(t, err)
 	out := garbageArray()
 	require.NoError(t, cdevice.ExportArray(host, out, nil))

@@ -54,11 +54,11 @@ func TestGPUBatchOfOwnMemory(t *testing.T) {
 		listOffsets := filled(t, gpu, s, arrow.Int32Traits.CastToBytes([]int32{0, 2, 2, 4, 4}))
 		require.NoError(t, s.Record(e))
 		released := 0
-		batch, err := cdevice.NewRecordBatch(gpu, schema, 4, []cdevice.Data{
+		batch, err := cdevice.NewRecordBatch(gpu, schema, 4, []cdevice.ArrayData{
 			{Length: 4, NullCount: -1, Buffers: []device.Ptr{valid.Ptr(), numbers.Ptr()}},
-			{Length: 4, Buffers: []device.Ptr{0, listOffsets.Ptr()}, Children: []cdevice.Data{{Length: 4, Buffers: []device.Ptr{0, numbers.Ptr()}}}},
+			{Length: 4, Buffers: []device.Ptr{0, listOffsets.Ptr()}, Children: []cdevice.ArrayData{{Length: 4, Buffers: []device.Ptr{0, numbers.Ptr()}}}},
 			{Length: 4, Buffers: []device.Ptr{0, offsets.Ptr(), text.Ptr()}},
-		}, cdevice.Owner{Ready: e, Release: func() { released++ }})
+		}, cdevice.Lifetime{Ready: e, Release: func() { released++ }})
 		require.NoError(t, err)
 		assert.False(t, ready(t, batch))
 		list := batch.Column(1)
@@ -102,48 +102,48 @@ func TestOwnMemoryThatDoesNotFit(t *testing.T) {
 	gpu := m.GPUs[0]
 	at := []device.Ptr{0, 0x1000}
 	ints := arrow.NewSchema([]arrow.Field{{Name: "n", Type: arrow.PrimitiveTypes.Int64}}, nil)
-	for want, make := range map[string]func(cdevice.Owner) error{
-		"cdevice: new: data.n_buffers = 1, want 2 for int64": func(o cdevice.Owner) error {
-			_, err := cdevice.NewArray(gpu, arrow.PrimitiveTypes.Int64, cdevice.Data{Length: 1, Buffers: at[:1]}, o)
+	for want, make := range map[string]func(cdevice.Lifetime) error{
+		"cdevice: new: data.n_buffers = 1, want 2 for int64": func(o cdevice.Lifetime) error {
+			_, err := cdevice.NewArray(gpu, arrow.PrimitiveTypes.Int64, cdevice.ArrayData{Length: 1, Buffers: at[:1]}, o)
 			return err
 		},
-		"cdevice: new: data.length = -1": func(o cdevice.Owner) error {
-			_, err := cdevice.NewArray(gpu, arrow.PrimitiveTypes.Int64, cdevice.Data{Length: -1, Buffers: at}, o)
+		"cdevice: new: data.length = -1": func(o cdevice.Lifetime) error {
+			_, err := cdevice.NewArray(gpu, arrow.PrimitiveTypes.Int64, cdevice.ArrayData{Length: -1, Buffers: at}, o)
 			return err
 		},
-		"cdevice: new: data.n_children = 0, want 1": func(o cdevice.Owner) error {
-			_, err := cdevice.NewArray(gpu, arrow.ListOf(arrow.PrimitiveTypes.Int64), cdevice.Data{Length: 1, Buffers: at}, o)
+		"cdevice: new: data.n_children = 0, want 1": func(o cdevice.Lifetime) error {
+			_, err := cdevice.NewArray(gpu, arrow.ListOf(arrow.PrimitiveTypes.Int64), cdevice.ArrayData{Length: 1, Buffers: at}, o)
 			return err
 		},
-		"cdevice: new: data.dictionary = NULL": func(o cdevice.Owner) error {
-			_, err := cdevice.NewArray(gpu, &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: arrow.BinaryTypes.String}, cdevice.Data{Length: 1, Buffers: at}, o)
+		"cdevice: new: data.dictionary = NULL": func(o cdevice.Lifetime) error {
+			_, err := cdevice.NewArray(gpu, &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: arrow.BinaryTypes.String}, cdevice.ArrayData{Length: 1, Buffers: at}, o)
 			return err
 		},
-		"cdevice: new: device = nil": func(o cdevice.Owner) error {
-			_, err := cdevice.NewArray(nil, arrow.PrimitiveTypes.Int64, cdevice.Data{Buffers: at}, o)
+		"cdevice: new: device = nil": func(o cdevice.Lifetime) error {
+			_, err := cdevice.NewArray(nil, arrow.PrimitiveTypes.Int64, cdevice.ArrayData{Buffers: at}, o)
 			return err
 		},
-		"cdevice: new: schema = nil": func(o cdevice.Owner) error {
+		"cdevice: new: schema = nil": func(o cdevice.Lifetime) error {
 			_, err := cdevice.NewRecordBatch(gpu, nil, 0, nil, o)
 			return err
 		},
-		"cdevice: new: columns = 0, want 1": func(o cdevice.Owner) error {
+		"cdevice: new: columns = 0, want 1": func(o cdevice.Lifetime) error {
 			_, err := cdevice.NewRecordBatch(gpu, ints, 0, nil, o)
 			return err
 		},
-		"cdevice: new: column[0].length = 1, want at least 2": func(o cdevice.Owner) error {
-			_, err := cdevice.NewRecordBatch(gpu, ints, 2, []cdevice.Data{{Length: 1, Buffers: at}}, o)
+		"cdevice: new: column[0].length = 1, want at least 2": func(o cdevice.Lifetime) error {
+			_, err := cdevice.NewRecordBatch(gpu, ints, 2, []cdevice.ArrayData{{Length: 1, Buffers: at}}, o)
 			return err
 		},
-		"cdevice: new: rows = -1": func(o cdevice.Owner) error {
-			_, err := cdevice.NewRecordBatch(gpu, ints, -1, []cdevice.Data{{Length: 1, Buffers: at}}, o)
+		"cdevice: new: rows = -1": func(o cdevice.Lifetime) error {
+			_, err := cdevice.NewRecordBatch(gpu, ints, -1, []cdevice.ArrayData{{Length: 1, Buffers: at}}, o)
 			return err
 		},
 	} {
 		released := new(int)
 		e, err := gpu.NewEvent()
 		require.NoError(t, err)
-		err = make(cdevice.Owner{Ready: e, Release: func() { *released++ }})
+		err = make(cdevice.Lifetime{Ready: e, Release: func() { *released++ }})
 		assert.ErrorContains(t, err, want)
 		require.NoError(t, gpu.Flush(background))
 		assert.Equal(t, 1, *released, want)
@@ -157,8 +157,8 @@ func TestGPUOwnMemoryIsGivenBackAfterWork(t *testing.T) {
 	numbers, err := gpu.Allocate(background, 8, nil)
 	require.NoError(t, err)
 	released := new(atomic.Bool)
-	a, err := cdevice.NewArray(gpu, arrow.PrimitiveTypes.Int64, cdevice.Data{Length: 1, Buffers: []device.Ptr{0, numbers.Ptr()}},
-		cdevice.Owner{Release: func() { released.Store(true) }})
+	a, err := cdevice.NewArray(gpu, arrow.PrimitiveTypes.Int64, cdevice.ArrayData{Length: 1, Buffers: []device.Ptr{0, numbers.Ptr()}},
+		cdevice.Lifetime{Release: func() { released.Store(true) }})
 	require.NoError(t, err)
 	s := newStream(t, gpu)
 	open := m.Hold(t, s)

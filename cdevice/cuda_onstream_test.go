@@ -16,7 +16,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/cudatest"
 )
 
-// A copy OnStream reads what work before it on the stream has written, in all memory.
+// A copy WithStream reads what work before it on the stream has written, in all memory.
 
 // bufferOf is the address of a buffer of the array.
 func bufferOf(t *testing.T, a *cdevice.Array, i uintptr) device.Ptr {
@@ -40,11 +40,11 @@ func TestCopyToHostOfHostMemoryWaitsForItsStream(t *testing.T) {
 		open := m.Hold(t, s)
 		require.NoError(t, gpu.Memset(bufferOf(t, a, 1), 1, 8*1000, s))
 		cudatest.EndsInTime(t, "CopyToHost", func(ctx context.Context) error {
-			_, err := a.CopyToHost(ctx, nil, cdevice.OnStream(s))
+			_, err := a.CopyToHost(ctx, nil, cdevice.WithStream(s))
 			return err
 		})
 		open()
-		got, err := a.CopyToHost(background, nil, cdevice.OnStream(s))
+		got, err := a.CopyToHost(background, nil, cdevice.WithStream(s))
 		require.NoError(t, err)
 		for _, v := range got.(*array.Int64).Int64Values() {
 			require.EqualValues(t, 0x0101010101010101, v)
@@ -89,7 +89,7 @@ func TestOffsetsAreReadOnTheStreamOfACopy(t *testing.T) {
 		require.NoError(t, err)
 		s := newStream(t, gpu)
 		require.NoError(t, gpu.Memset(bufferOf(t, all, 1), 0, 5*4, s))
-		got, err := copied(a, cdevice.OnStream(s))
+		got, err := copied(a, cdevice.WithStream(s))
 		require.NoError(t, err, name)
 		assert.Equal(t, []string{"", "", ""}, stringsOf(got), name)
 		got.Release()

@@ -47,7 +47,7 @@ func TestGPUPendingImport(t *testing.T) {
 				defer rec.Release()
 				producer := newStream(t, gpu)
 				open := m.Hold(t, producer)
-				batch, err := cdevice.CopyToDevice(background, rec, gpu, cdevice.OnStream(producer))
+				batch, err := cdevice.CopyToDevice(background, rec, gpu, cdevice.WithStream(producer))
 				require.NoError(t, err, "returns although the copy is held")
 				out, schema := garbageArray(), garbageSchema()
 				require.NoError(t, cdevice.ExportRecordBatch(batch, out, schema))
@@ -112,7 +112,7 @@ func TestGPUWaitOn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			producer := newStream(t, gpu)
 			open := m.Hold(t, producer)
-			batch, err := cdevice.CopyToDevice(background, rec, gpu, cdevice.OnStream(producer))
+			batch, err := cdevice.CopyToDevice(background, rec, gpu, cdevice.WithStream(producer))
 			require.NoError(t, err)
 			require.NoError(t, batch.WaitOn(consumer))
 			require.NoError(t, batch.UsedOn(consumer))
@@ -161,7 +161,7 @@ func pendingArray(t *testing.T, gpu device.Device, released *atomic.Bool) *cdevi
 	out, schema := garbageArray(), garbageSchema()
 	require.NoError(t, cdevice.ExportArray(there, out, schema))
 	there.Release()
-	a, err := cdevice.ImportArray(out, schema, cdevice.WithDevice(gpu), cdevice.ReleaseWith(func(release func()) {
+	a, err := cdevice.ImportArray(out, schema, cdevice.WithDevice(gpu), cdevice.WithReleaser(func(release func()) {
 		release()
 		released.Store(true)
 	}))
@@ -231,7 +231,7 @@ func TestGPUReadyAfter(t *testing.T) {
 	// The event covers the batch's own too.
 	late := newStream(t, gpu)
 	open = m.Hold(t, late)
-	pending, err := cdevice.CopyToDevice(background, rec, gpu, cdevice.OnStream(late))
+	pending, err := cdevice.CopyToDevice(background, rec, gpu, cdevice.WithStream(late))
 	require.NoError(t, err)
 	out, schema = garbageArray(), garbageSchema()
 	require.NoError(t, cdevice.ExportRecordBatch(pending, out, schema, cdevice.ReadyAfter(s)))
@@ -258,7 +258,7 @@ func TestGPUHostReadableMemoryThroughC(t *testing.T) {
 		rec := columnsOf(memory.DefaultAllocator, 2, 100, true)
 		defer rec.Release()
 		for _, d := range m.Devices(t) {
-			if !d.HostReadable() {
+			if !d.CPUAccessible() {
 				continue
 			}
 			batch, err := cdevice.CopyToDevice(background, rec, d)

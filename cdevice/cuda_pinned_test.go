@@ -36,8 +36,8 @@ func fullValidationOfPinned(t *testing.T, m *cudatest.Machine) {
 		return memory.Ptr()
 	}
 	const many = 1 << 20 // int64s in 8 MiB
-	pinned, managed := allocate(gpu.Host(), 64), allocate(gpu.Managed(), 64)
-	locked, theirs := allocate(second.Host(), 64), allocate(second.Managed(), 64)
+	pinned, managed := allocate(gpu.Pinned(), 64), allocate(gpu.Managed(), 64)
+	locked, theirs := allocate(second.Pinned(), 64), allocate(second.Managed(), 64)
 	own := allocate(gpu, 64)
 	plain := make([]byte, 4096)
 	registered := make([]byte, 4096)
@@ -53,7 +53,7 @@ func fullValidationOfPinned(t *testing.T, m *cudatest.Machine) {
 	long := func(i int, p device.Ptr) func(*abi.ArrowArray) {
 		return func(a *abi.ArrowArray) { data(i, p)(a); a.Length = many }
 	}
-	host, both := gpu.Host(), []*cudaalloc.Device{gpu.Host(), gpu.Managed()}
+	host, both := gpu.Pinned(), []*cudaalloc.Device{gpu.Pinned(), gpu.Managed()}
 	for _, row := range []struct {
 		name  string
 		of    []*cudaalloc.Device // declared
@@ -98,7 +98,7 @@ func fullValidationOfPinned(t *testing.T, m *cudatest.Machine) {
 				row.spoil(&out.Array)
 				released := 0
 				got, err := cdevice.ImportArrayWithType(out, row.dt, cdevice.WithDevice(d), cdevice.WithFullValidation(background),
-					cdevice.ReleaseWith(func(release func()) { released++; release() }))
+					cdevice.WithReleaser(func(release func()) { released++; release() }))
 				if row.want == "" {
 					require.NoError(t, err)
 					got.Release()

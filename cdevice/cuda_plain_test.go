@@ -42,8 +42,8 @@ func readPlain(t *testing.T, m *cudatest.Machine, want arrow.RecordBatch, out *c
 
 // readableKinds are the kinds of memory of a GPU that the host reads.
 func readableKinds(gpu *cudaalloc.Device) []*cudaalloc.Device {
-	kinds := []*cudaalloc.Device{gpu.Host()}
-	if gpu.Managed().HostReadable() {
+	kinds := []*cudaalloc.Device{gpu.Pinned()}
+	if gpu.Managed().CPUAccessible() {
 		kinds = append(kinds, gpu.Managed())
 	}
 	return kinds
@@ -104,7 +104,7 @@ func TestGPUPlainReadyAfterWaitsForTheStream(t *testing.T) {
 		defer there.Release()
 		for _, mem := range hostAllocators(t, gpu) {
 			target := columnsOf(mem, 1, 1000, false)
-			b, err := cdevice.Wrap(target, mem.Device())
+			b, err := cdevice.WrapRecordBatch(target, mem.Device())
 			require.NoError(t, err)
 			producer := newStream(t, gpu)
 			require.NoError(t, there.WaitOn(producer))
@@ -128,7 +128,7 @@ func TestContextEndsAPlainExportOfAStuckStream(t *testing.T) {
 	gpu := m.GPUs[0]
 	mem := hostpinned.New(gpu, 0)
 	rec := columnsOf(mem, 1, 10, false)
-	b, err := cdevice.Wrap(rec, mem.Device())
+	b, err := cdevice.WrapRecordBatch(rec, mem.Device())
 	require.NoError(t, err)
 	rec.Release()
 	stuck := newStream(t, gpu)
@@ -167,7 +167,7 @@ func TestPlainReleaseWaitsForNoDevice(t *testing.T) {
 	for range 2 {
 		waits := 0
 		rec := columnsOf(mem, 1, 10, false)
-		b, err := cdevice.Wrap(rec, waitCounting{gpu.Host(), &waits})
+		b, err := cdevice.WrapRecordBatch(rec, waitCounting{gpu.Pinned(), &waits})
 		require.NoError(t, err)
 		rec.Release()
 		column := b.Column(0)

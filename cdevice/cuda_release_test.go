@@ -102,7 +102,7 @@ func exportedWrapped(t *testing.T, rec arrow.RecordBatch, dev device.Device, wha
 		a, err = cdevice.WrapArray(rec.Column(0), dev)
 		require.NoError(t, err)
 	} else {
-		batch, err := cdevice.Wrap(rec, dev)
+		batch, err := cdevice.WrapRecordBatch(rec, dev)
 		require.NoError(t, err)
 		if what == "slice" {
 			whole := batch
@@ -161,8 +161,8 @@ func TestGPUCopiesAndOwnMemoryAreReleasedBehindTheirConsumer(t *testing.T) {
 			b := mem.Allocate(8000)
 			at := device.Ptr(addressOf(&b[0]))
 			m.HostWrite(at, 8000)
-			a, err := cdevice.NewArray(mem.Device(), arrow.PrimitiveTypes.Int64, cdevice.Data{Length: 1000, Buffers: []device.Ptr{0, at}},
-				cdevice.Owner{Release: func() { mem.Free(b) }})
+			a, err := cdevice.NewArray(mem.Device(), arrow.PrimitiveTypes.Int64, cdevice.ArrayData{Length: 1000, Buffers: []device.Ptr{0, at}},
+				cdevice.Lifetime{Release: func() { mem.Free(b) }})
 			require.NoError(t, err)
 			out := garbageArray()
 			require.NoError(t, cdevice.ExportArray(a, out, nil))
@@ -200,12 +200,12 @@ func TestExportedMemoryWaitsOnce(t *testing.T) {
 	wrap := func(dev device.Device) *cdevice.RecordBatch {
 		rec := columnsOf(mem, 1, 10, false)
 		defer rec.Release()
-		batch, err := cdevice.Wrap(rec, dev)
+		batch, err := cdevice.WrapRecordBatch(rec, dev)
 		require.NoError(t, err)
 		return batch
 	}
 	own := func(dev device.Device) *cdevice.RecordBatch {
-		batch, err := cdevice.NewRecordBatch(dev, arrow.NewSchema(nil, nil), 0, nil, cdevice.Owner{Release: func() {}})
+		batch, err := cdevice.NewRecordBatch(dev, arrow.NewSchema(nil, nil), 0, nil, cdevice.Lifetime{Release: func() {}})
 		require.NoError(t, err)
 		return batch
 	}
@@ -219,7 +219,7 @@ func TestExportedMemoryWaitsOnce(t *testing.T) {
 	} {
 		for exports, want := range []int{row.kept, row.once, row.twice} {
 			waits := 0
-			batch := row.make(waitCounting{gpu.Host(), &waits})
+			batch := row.make(waitCounting{gpu.Pinned(), &waits})
 			var outs []*cdevice.CArrowDeviceArray
 			for range exports {
 				out := garbageArray()
@@ -233,7 +233,7 @@ func TestExportedMemoryWaitsOnce(t *testing.T) {
 			assert.Equal(t, want, waits, "%s, %d exports", row.name, exports)
 		}
 	}
-	batch := wrap(device.Host())
+	batch := wrap(device.CPUDevice())
 	out := garbageArray()
 	require.NoError(t, cdevice.ExportRecordBatch(batch, out, nil))
 	batch.Release()

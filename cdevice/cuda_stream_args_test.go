@@ -22,7 +22,7 @@ func streamArguments(t *testing.T, gpu, second, stranger *cudaalloc.Device) map[
 	return map[string]device.Stream{
 		"nil":               nil,
 		"a nil pointer":     (*cudaalloc.Stream)(nil),
-		"of the CPU":        newStream(t, device.Host()),
+		"of the CPU":        newStream(t, device.CPUDevice()),
 		"of the GPU":        newStream(t, gpu),
 		"of the second GPU": newStream(t, second),
 		"of another driver": newStream(t, stranger),
@@ -49,19 +49,19 @@ func TestStreamsOfEveryDevice(t *testing.T) {
 		return b
 	}
 	wrapped := func(t *testing.T) *cdevice.RecordBatch {
-		b, err := cdevice.Wrap(rec, device.Host())
+		b, err := cdevice.WrapRecordBatch(rec, device.CPUDevice())
 		require.NoError(t, err)
 		return b
 	}
 	toHost := func(b *cdevice.RecordBatch, s device.Stream) error {
-		got, err := b.CopyToHost(background, nil, cdevice.OnStream(s))
+		got, err := b.CopyToHost(background, nil, cdevice.WithStream(s))
 		if err == nil {
 			got.Release()
 		}
 		return err
 	}
 	to := func(b *cdevice.RecordBatch, dev device.Device, s device.Stream) error {
-		got, err := b.CopyTo(background, dev, cdevice.OnStream(s))
+		got, err := b.CopyTo(background, dev, cdevice.WithStream(s))
 		if err == nil {
 			got.Release()
 		}
@@ -78,13 +78,13 @@ func TestStreamsOfEveryDevice(t *testing.T) {
 		return err
 	}
 	unnumbered := func() *cdevice.RecordBatch { // page-locked memory of no GPU in particular
-		b := on(gpu.Host())
+		b := on(gpu.Pinned())
 		require.NoError(t, b.Wait(background))
 		out := garbageArray()
 		require.NoError(t, cdevice.ExportRecordBatch(b, out, nil, cdevice.Synchronized(background)))
 		out.DeviceID = device.NoOrdinal
 		b.Release()
-		imported, err := cdevice.ImportRecordBatchWithSchema(out, rec.Schema(), cdevice.WithDevice(gpu.Host()))
+		imported, err := cdevice.ImportRecordBatchWithSchema(out, rec.Schema(), cdevice.WithDevice(gpu.Pinned()))
 		require.NoError(t, err)
 		return imported
 	}
@@ -96,18 +96,18 @@ func TestStreamsOfEveryDevice(t *testing.T) {
 		argument string
 	}{
 		{"CopyTo a GPU", func() *cdevice.RecordBatch { return wrapped(t) }, func(b *cdevice.RecordBatch, s device.Stream) error { return to(b, gpu, s) },
-			ofIt, "OnStream"},
-		{"CopyTo page-locked memory", func() *cdevice.RecordBatch { return on(gpu) }, func(b *cdevice.RecordBatch, s device.Stream) error { return to(b, gpu.Host(), s) },
-			ofIt, "OnStream"},
+			ofIt, "WithStream"},
+		{"CopyTo page-locked memory", func() *cdevice.RecordBatch { return on(gpu) }, func(b *cdevice.RecordBatch, s device.Stream) error { return to(b, gpu.Pinned(), s) },
+			ofIt, "WithStream"},
 		{"CopyTo managed memory", func() *cdevice.RecordBatch { return on(gpu) }, func(b *cdevice.RecordBatch, s device.Stream) error { return to(b, gpu.Managed(), s) },
-			ofIt, "OnStream"},
+			ofIt, "WithStream"},
 		{"CopyTo another GPU", func() *cdevice.RecordBatch { return on(gpu) }, func(b *cdevice.RecordBatch, s device.Stream) error { return to(b, second, s) },
-			ofEither, "OnStream"},
-		{"CopyTo the CPU", func() *cdevice.RecordBatch { return on(gpu) }, func(b *cdevice.RecordBatch, s device.Stream) error { return to(b, device.Host(), s) },
-			ofIt, "OnStream"},
-		{"CopyToHost", func() *cdevice.RecordBatch { return on(gpu) }, toHost, ofIt, "OnStream"},
-		{"CopyToHost of page-locked memory", func() *cdevice.RecordBatch { return on(gpu.Host()) }, toHost, ofIt, "OnStream"},
-		{"CopyToHost of the CPU's", func() *cdevice.RecordBatch { return wrapped(t) }, toHost, "of the CPU", "OnStream"},
+			ofEither, "WithStream"},
+		{"CopyTo the CPU", func() *cdevice.RecordBatch { return on(gpu) }, func(b *cdevice.RecordBatch, s device.Stream) error { return to(b, device.CPUDevice(), s) },
+			ofIt, "WithStream"},
+		{"CopyToHost", func() *cdevice.RecordBatch { return on(gpu) }, toHost, ofIt, "WithStream"},
+		{"CopyToHost of page-locked memory", func() *cdevice.RecordBatch { return on(gpu.Pinned()) }, toHost, ofIt, "WithStream"},
+		{"CopyToHost of the CPU's", func() *cdevice.RecordBatch { return wrapped(t) }, toHost, "of the CPU", "WithStream"},
 		{"ReadyAfter", func() *cdevice.RecordBatch { return on(gpu) }, func(b *cdevice.RecordBatch, s device.Stream) error { return export(b, cdevice.ReadyAfter(s)) },
 			ofIt, "ReadyAfter"},
 		{"ReadyAfter, ForCuDF", func() *cdevice.RecordBatch { return on(gpu) }, func(b *cdevice.RecordBatch, s device.Stream) error {
@@ -116,10 +116,10 @@ func TestStreamsOfEveryDevice(t *testing.T) {
 		{"ReadyAfter, Synchronized", func() *cdevice.RecordBatch { return on(gpu) }, func(b *cdevice.RecordBatch, s device.Stream) error {
 			return export(b, cdevice.Synchronized(background), cdevice.ReadyAfter(s))
 		}, ofIt, "ReadyAfter"},
-		{"ReadyAfter of page-locked memory", func() *cdevice.RecordBatch { return on(gpu.Host()) }, func(b *cdevice.RecordBatch, s device.Stream) error {
+		{"ReadyAfter of page-locked memory", func() *cdevice.RecordBatch { return on(gpu.Pinned()) }, func(b *cdevice.RecordBatch, s device.Stream) error {
 			return export(b, cdevice.ReadyAfter(s))
 		}, ofIt, "ReadyAfter"},
-		{"ReadyAfter of page-locked memory, ForHost", func() *cdevice.RecordBatch { return on(gpu.Host()) }, func(b *cdevice.RecordBatch, s device.Stream) error {
+		{"ReadyAfter of page-locked memory, ForHost", func() *cdevice.RecordBatch { return on(gpu.Pinned()) }, func(b *cdevice.RecordBatch, s device.Stream) error {
 			return export(b, cdevice.ReadyAfter(s), cdevice.ForHost(background))
 		}, ofIt, "ReadyAfter"},
 		{"ReadyAfter of managed memory", func() *cdevice.RecordBatch { return on(gpu.Managed()) }, func(b *cdevice.RecordBatch, s device.Stream) error {
@@ -132,7 +132,7 @@ func TestStreamsOfEveryDevice(t *testing.T) {
 			return export(b, cdevice.ReadyAfter(s))
 		}, "of the CPU", "ReadyAfter"},
 		{"WaitOn", func() *cdevice.RecordBatch { return on(gpu) }, (*cdevice.RecordBatch).WaitOn, ofEither, ""},
-		{"WaitOn of page-locked memory", func() *cdevice.RecordBatch { return on(gpu.Host()) }, (*cdevice.RecordBatch).WaitOn, ofEither, ""},
+		{"WaitOn of page-locked memory", func() *cdevice.RecordBatch { return on(gpu.Pinned()) }, (*cdevice.RecordBatch).WaitOn, ofEither, ""},
 		{"WaitOn of the CPU's", func() *cdevice.RecordBatch { return wrapped(t) }, (*cdevice.RecordBatch).WaitOn,
 			ofEither + ", of the CPU, of another driver", "stream"},
 		{"UsedOn", func() *cdevice.RecordBatch { return on(gpu) }, (*cdevice.RecordBatch).UsedOn, ofEither + ", of the CPU, of another driver", "stream"},

@@ -66,7 +66,7 @@ func TestGPUStreamOfPendingBatches(t *testing.T) {
 		want, rdr := records(t, 3)
 		producer := newStream(t, gpu)
 		open := m.Hold(t, producer)
-		r, err := cdevice.CopyReaderToDevice(background, rdr, gpu, cdevice.OnStream(producer))
+		r, err := cdevice.CopyReaderToDevice(background, rdr, gpu, cdevice.WithStream(producer))
 		require.NoError(t, err)
 		in, err := cdevice.ImportRecordReader(export(t, r), cdevice.WithDevice(gpu))
 		require.NoError(t, err)

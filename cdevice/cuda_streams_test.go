@@ -76,11 +76,11 @@ func TestGPUConsumersOnEveryStream(t *testing.T) {
 				defer runtime.UnlockOSThread()
 				producer := streams[0](nil)
 				open := m.Hold(t, producer)
-				batch, err := cdevice.CopyToDevice(background, rec, gpu, cdevice.OnStream(producer))
+				batch, err := cdevice.CopyToDevice(background, rec, gpu, cdevice.WithStream(producer))
 				require.NoError(t, err)
 				imported := sent(t, batch, gpu)
 				consume := func(consumer device.Stream) {
-					copied, err := imported.CopyTo(background, gpu, cdevice.OnStream(consumer))
+					copied, err := imported.CopyTo(background, gpu, cdevice.WithStream(consumer))
 					imported.Release()
 					if !assert.NoError(t, err) {
 						return
@@ -90,7 +90,7 @@ func TestGPUConsumersOnEveryStream(t *testing.T) {
 					assert.NoError(t, err)
 					assert.False(t, done)
 					open()
-					back, err := copied.CopyToHost(background, nil, cdevice.OnStream(consumer))
+					back, err := copied.CopyToHost(background, nil, cdevice.WithStream(consumer))
 					if assert.NoError(t, err) {
 						assert.True(t, array.RecordEqual(rec, back))
 						back.Release()
@@ -122,14 +122,14 @@ func onThread(f func()) {
 func filledByTwo(t *testing.T, gpu device.Device, a, b device.Stream) (batch *cdevice.RecordBatch, want arrow.RecordBatch) {
 	t.Helper()
 	want = columnsOf(memory.DefaultAllocator, 2, 500, false)
-	var columns []cdevice.Data
+	var columns []cdevice.ArrayData
 	var memories []device.Memory
 	for i, s := range []device.Stream{a, b} {
 		m := filled(t, gpu, s, arrow.Int64Traits.CastToBytes(want.Column(i).(*array.Int64).Int64Values()))
 		memories = append(memories, m)
-		columns = append(columns, cdevice.Data{Length: 500, Buffers: []device.Ptr{0, m.Ptr()}})
+		columns = append(columns, cdevice.ArrayData{Length: 500, Buffers: []device.Ptr{0, m.Ptr()}})
 	}
-	batch, err := cdevice.NewRecordBatch(gpu, want.Schema(), 500, columns, cdevice.Owner{Release: func() {
+	batch, err := cdevice.NewRecordBatch(gpu, want.Schema(), 500, columns, cdevice.Lifetime{Release: func() {
 		for _, m := range memories {
 			assert.NoError(t, m.FreeAfter(nil))
 		}
@@ -203,8 +203,8 @@ func TestGPUEventThatIsRecordedAgain(t *testing.T) {
 		e, err := gpu.NewEvent()
 		require.NoError(t, err)
 		require.NoError(t, producer.Record(e))
-		a, err := cdevice.NewArray(gpu, arrow.PrimitiveTypes.Int64, cdevice.Data{Length: 3, Buffers: []device.Ptr{0, numbers.Ptr()}},
-			cdevice.Owner{Ready: e, Release: func() { assert.NoError(t, numbers.FreeAfter(nil)) }})
+		a, err := cdevice.NewArray(gpu, arrow.PrimitiveTypes.Int64, cdevice.ArrayData{Length: 3, Buffers: []device.Ptr{0, numbers.Ptr()}},
+			cdevice.Lifetime{Ready: e, Release: func() { assert.NoError(t, numbers.FreeAfter(nil)) }})
 		require.NoError(t, err)
 		imported := throughC(t, a, cdevice.WithDevice(gpu))
 		a.Release()
@@ -240,8 +240,8 @@ func pendingText(t *testing.T, gpu device.Device, producer device.Stream) *cdevi
 	require.NoError(t, err)
 	require.NoError(t, producer.Record(e))
 	a, err := cdevice.NewArray(gpu, arrow.BinaryTypes.String,
-		cdevice.Data{Length: 4, NullCount: -1, Buffers: []device.Ptr{valid.Ptr(), offsets.Ptr(), text.Ptr()}},
-		cdevice.Owner{Ready: e, Release: func() {
+		cdevice.ArrayData{Length: 4, NullCount: -1, Buffers: []device.Ptr{valid.Ptr(), offsets.Ptr(), text.Ptr()}},
+		cdevice.Lifetime{Ready: e, Release: func() {
 			for _, m := range []device.Memory{offsets, text, valid} {
 				assert.NoError(t, m.FreeAfter(nil))
 			}
@@ -373,14 +373,14 @@ func TestGPUImportFromAnotherDevice(t *testing.T) {
 				}
 				producer, consumer := newStream(t, there), newStream(t, here)
 				open := m.Hold(t, producer)
-				batch, err := cdevice.CopyToDevice(background, rec, there, cdevice.OnStream(producer))
+				batch, err := cdevice.CopyToDevice(background, rec, there, cdevice.WithStream(producer))
 				require.NoError(t, err)
 				imported := sent(t, batch, there)
 				require.NoError(t, imported.WaitOn(consumer))
 				done, err := consumer.(*cudaalloc.Stream).Query()
 				require.NoError(t, err)
 				assert.False(t, done)
-				copied, err := imported.CopyTo(background, here, cdevice.OnStream(consumer))
+				copied, err := imported.CopyTo(background, here, cdevice.WithStream(consumer))
 				require.NoError(t, err)
 				assert.False(t, ready(t, copied))
 				imported.Release()
@@ -414,7 +414,7 @@ func TestGPURoundTripsMigrate(t *testing.T) {
 		steps := []func(i int, r *trip) error{
 			func(i int, r *trip) (err error) { r.stream, err = gpuOf(i).NewStream(); return },
 			func(i int, r *trip) (err error) {
-				r.batch, err = cdevice.CopyToDevice(background, rec, gpuOf(i), cdevice.OnStream(r.stream))
+				r.batch, err = cdevice.CopyToDevice(background, rec, gpuOf(i), cdevice.WithStream(r.stream))
 				return
 			},
 			func(i int, r *trip) error {
@@ -429,7 +429,7 @@ func TestGPURoundTripsMigrate(t *testing.T) {
 			func(i int, r *trip) error { return r.arrived.WaitOn(r.stream) },
 			func(i int, r *trip) error { return r.arrived.UsedOn(r.stream) },
 			func(i int, r *trip) (err error) {
-				r.back, err = r.arrived.CopyToHost(background, nil, cdevice.OnStream(r.stream))
+				r.back, err = r.arrived.CopyToHost(background, nil, cdevice.WithStream(r.stream))
 				return
 			},
 			func(i int, r *trip) error { r.arrived.Release(); return nil },

@@ -85,7 +85,7 @@ func notReady(t *testing.T, m *cudatest.Machine, dev *cudaalloc.Device) (a *cdev
 	text.Release()
 	cell := &word
 	out.SyncEvent = addressOf(cell)
-	a, err := cdevice.ImportArray(out, schema, cdevice.WithDevice(dev), cdevice.ReleaseWith(func(release func()) {
+	a, err := cdevice.ImportArray(out, schema, cdevice.WithDevice(dev), cdevice.WithReleaser(func(release func()) {
 		assert.NoError(t, destroy())
 		*cell = 0
 		release()

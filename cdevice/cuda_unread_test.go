@@ -71,7 +71,7 @@ type releases struct {
 
 // with is an option that calls release through r.
 func (r *releases) with(p *unreadArray) cdevice.ImportOption {
-	return cdevice.ReleaseWith(func(release func()) {
+	return cdevice.WithReleaser(func(release func()) {
 		done, err := p.event.Query()
 		r.Lock()
 		r.complete = append(r.complete, done && err == nil)
@@ -132,7 +132,7 @@ func TestGPUUnreadImportIsReleasedAfterItsEvent(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				p, calls := newUnread(t, m), &releases{}
 				before := cdevice.ReadStats().ImportedArrays
-				end := take(t, p.export(), cdevice.WithDevice(p.gpu), cdevice.ReleaseAfterEvent(), calls.with(p))
+				end := take(t, p.export(), cdevice.WithDevice(p.gpu), cdevice.WithReleaseAfterEvent(), calls.with(p))
 				begin := time.Now()
 				end()
 				assert.Less(t, time.Since(begin), 2*time.Second, "it does not wait")
@@ -160,7 +160,7 @@ func TestGPUReadImportIsReleasedAtOnce(t *testing.T) {
 				require.NoError(t, p.event.Synchronize(background))
 				in.SyncEvent = 0
 			}
-			a, err := cdevice.ImportArrayWithType(in, arrow.PrimitiveTypes.Int64, cdevice.WithDevice(p.gpu), cdevice.ReleaseAfterEvent(), calls.with(p))
+			a, err := cdevice.ImportArrayWithType(in, arrow.PrimitiveTypes.Int64, cdevice.WithDevice(p.gpu), cdevice.WithReleaseAfterEvent(), calls.with(p))
 			require.NoError(t, err)
 			require.NoError(t, a.Wait(background))
 			a.Release()
@@ -201,8 +201,8 @@ func TestGPUReleaseAfterEventThatReleaseDestroys(t *testing.T) {
 		tree.Export(in)
 		in.DeviceType, in.DeviceID, in.SyncEvent = int32(device.CUDA), 0, sliceAddress(cell)
 		destroyed := make(chan error, 2)
-		a, err := cdevice.ImportArrayWithType(in, arrow.PrimitiveTypes.Int64, cdevice.WithDevice(m.GPUs[0]), cdevice.ReleaseAfterEvent(),
-			cdevice.ReleaseWith(func(release func()) { destroyed <- destroy(); cell[0] = 0; release() }))
+		a, err := cdevice.ImportArrayWithType(in, arrow.PrimitiveTypes.Int64, cdevice.WithDevice(m.GPUs[0]), cdevice.WithReleaseAfterEvent(),
+			cdevice.WithReleaser(func(release func()) { destroyed <- destroy(); cell[0] = 0; release() }))
 		require.NoError(t, err)
 		a.Release()
 		open()
@@ -236,7 +236,7 @@ func TestGPUUnreadBatchOfAStream(t *testing.T) {
 		}
 		return 0
 	}
-	r, err := cdevice.ImportRecordReader(s.stream, cdevice.WithDevice(p.gpu), cdevice.ReleaseAfterEvent(), calls.with(p))
+	r, err := cdevice.ImportRecordReader(s.stream, cdevice.WithDevice(p.gpu), cdevice.WithReleaseAfterEvent(), calls.with(p))
 	require.NoError(t, err)
 	require.True(t, r.Next(), "%v", r.Err())
 	b := r.RecordBatch()

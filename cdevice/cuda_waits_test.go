@@ -29,7 +29,7 @@ func TestGPUCopyIsFreedBehindItself(t *testing.T) {
 		rec := columnsOf(memory.DefaultAllocator, 1, 1000, false)
 		defer rec.Release()
 		for _, dev := range m.Devices(t) {
-			there, err := cdevice.CopyToDevice(background, rec, dev, cdevice.OnStream(newStream(t, dev)))
+			there, err := cdevice.CopyToDevice(background, rec, dev, cdevice.WithStream(newStream(t, dev)))
 			require.NoError(t, err)
 			there.Release()
 		}
@@ -80,7 +80,7 @@ func TestGPUImportIsReleasedBehindItsUsers(t *testing.T) {
 			want.Release()
 			column := batch.Column(0)
 			values := column.Buffers()[1]
-			reuse := cdevice.ReleaseWith(func(release func()) {
+			reuse := cdevice.WithReleaser(func(release func()) {
 				assert.NoError(t, gpu.Memset(values, 0, 4000, producer))
 				release()
 			})
@@ -118,11 +118,11 @@ func TestFailedCopyIsFreedBehindItself(t *testing.T) {
 	rec := columnsOf(memory.DefaultAllocator, 1, 1000, false)
 	defer rec.Release()
 	m.Sim.Fail("cuEventRecord", 1, unknown)
-	_, err := cdevice.CopyToDevice(background, rec, gpu, cdevice.OnStream(newStream(t, gpu)))
+	_, err := cdevice.CopyToDevice(background, rec, gpu, cdevice.WithStream(newStream(t, gpu)))
 	require.ErrorContains(t, err, "cuEventRecord")
 	require.NoError(t, gpu.Flush(background))
 
-	there, err := cdevice.CopyToDevice(background, rec, gpu, cdevice.OnStream(newStream(t, gpu)))
+	there, err := cdevice.CopyToDevice(background, rec, gpu, cdevice.WithStream(newStream(t, gpu)))
 	require.NoError(t, err)
 	m.Sim.Fail("cuEventQuery", 1, unknown)
 	there.Release()
@@ -138,10 +138,10 @@ func TestGPUReadyAfterCoversTheBatch(t *testing.T) {
 		gpu := m.GPUs[0]
 		rec := columnsOf(memory.DefaultAllocator, 2, 1000, false)
 		defer rec.Release()
-		pending, err := cdevice.CopyToDevice(background, rec, gpu, cdevice.OnStream(newStream(t, gpu)))
+		pending, err := cdevice.CopyToDevice(background, rec, gpu, cdevice.WithStream(newStream(t, gpu)))
 		require.NoError(t, err)
 		imported := sent(t, pending, gpu, cdevice.ReadyAfter(newStream(t, gpu)))
-		copied, err := imported.CopyTo(background, gpu, cdevice.OnStream(newStream(t, gpu)))
+		copied, err := imported.CopyTo(background, gpu, cdevice.WithStream(newStream(t, gpu)))
 		require.NoError(t, err)
 		sameBatchOnHost(t, rec, copied)
 		copied.Release()
@@ -153,8 +153,8 @@ func TestGPUReadyAfterCoversTheBatch(t *testing.T) {
 func filledOn(t *testing.T, dev device.Device, s device.Stream) *cdevice.Array {
 	t.Helper()
 	numbers := filled(t, dev, s, arrow.Int64Traits.CastToBytes([]int64{1, 2, 3}))
-	a, err := cdevice.NewArray(dev, arrow.PrimitiveTypes.Int64, cdevice.Data{Length: 3, Buffers: []device.Ptr{0, numbers.Ptr()}},
-		cdevice.Owner{Release: func() { assert.NoError(t, numbers.FreeAfter(nil)) }})
+	a, err := cdevice.NewArray(dev, arrow.PrimitiveTypes.Int64, cdevice.ArrayData{Length: 3, Buffers: []device.Ptr{0, numbers.Ptr()}},
+		cdevice.Lifetime{Release: func() { assert.NoError(t, numbers.FreeAfter(nil)) }})
 	require.NoError(t, err)
 	return a
 }
@@ -169,7 +169,7 @@ func TestGPUExportsWithoutEventWaitForTheStream(t *testing.T) {
 			for name, option := range map[string]cdevice.ExportOption{
 				"ForHost": cdevice.ForHost(background), "Synchronized": cdevice.Synchronized(background),
 			} {
-				if name == "ForHost" && !dev.HostReadable() {
+				if name == "ForHost" && !dev.CPUAccessible() {
 					continue
 				}
 				s := newStream(t, dev)
@@ -178,7 +178,7 @@ func TestGPUExportsWithoutEventWaitForTheStream(t *testing.T) {
 				require.NoError(t, cdevice.ExportArray(a, out, nil, cdevice.ReadyAfter(s), option))
 				a.Release()
 				assert.Zero(t, out.SyncEvent, name)
-				if dev.HostReadable() {
+				if dev.CPUAccessible() {
 					values := *abi.At[uintptr](out.Array.Buffers + 8)
 					m.HostRead(device.Ptr(values), 24)
 					assert.Equal(t, []int64{1, 2, 3}, abi.Slice[int64](values, 3), name)
@@ -226,14 +226,14 @@ func TestGPUForCuDFCoversThePendingCopy(t *testing.T) {
 		for name, opts := range map[string][]cdevice.ExportOption{
 			"alone": nil, "with ReadyAfter": {cdevice.ReadyAfter(newStream(t, gpu))},
 		} {
-			pending, err := cdevice.CopyArrayToDevice(background, want, gpu, cdevice.OnStream(newStream(t, gpu)))
+			pending, err := cdevice.CopyArrayToDevice(background, want, gpu, cdevice.WithStream(newStream(t, gpu)))
 			require.NoError(t, err)
 			out, schema := garbageArray(), garbageSchema()
 			require.NoError(t, cdevice.ExportArray(pending, out, schema, append(opts, cdevice.ForCuDF(background))...), name)
 			pending.Release()
 			back, err := cdevice.ImportArray(out, schema, cdevice.WithDevice(gpu))
 			require.NoError(t, err)
-			copied, err := back.CopyTo(background, gpu, cdevice.OnStream(newStream(t, gpu)))
+			copied, err := back.CopyTo(background, gpu, cdevice.WithStream(newStream(t, gpu)))
 			require.NoError(t, err)
 			sameOnHost(t, want, copied)
 			copied.Release()
@@ -297,7 +297,7 @@ func TestGPUPendingHostMemoryIsReadBehindItsEvent(t *testing.T) {
 	}
 	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
 		for _, dev := range m.Devices(t) {
-			if !dev.HostReadable() {
+			if !dev.CPUAccessible() {
 				continue
 			}
 			for name, read := range reads {
@@ -325,13 +325,13 @@ func TestGPUWaitOrdersTheCaller(t *testing.T) {
 		rec := columnsOf(memory.DefaultAllocator, 1, 1000, false)
 		defer rec.Release()
 		for _, dev := range m.Devices(t) {
-			there, err := cdevice.CopyToDevice(background, rec, dev, cdevice.OnStream(newStream(t, dev)))
+			there, err := cdevice.CopyToDevice(background, rec, dev, cdevice.WithStream(newStream(t, dev)))
 			require.NoError(t, err)
 			column := there.Column(0)
 			values := column.Buffers()[1]
 			column.Release()
 			require.NoError(t, there.Wait(background))
-			if dev.HostReadable() {
+			if dev.CPUAccessible() {
 				m.HostRead(values, 8000)
 			} else {
 				readFrom(t, dev, uintptr(values), 8000)
@@ -359,7 +359,7 @@ func TestGPUPageLockedColumnsAreKeptUntilRead(t *testing.T) {
 		defer want.Release()
 		for name, mem := range allocators {
 			rec := columnsOf(mem, 1, 1000, false)
-			there, err := cdevice.CopyToDevice(background, rec, gpu, cdevice.OnStream(newStream(t, gpu)))
+			there, err := cdevice.CopyToDevice(background, rec, gpu, cdevice.WithStream(newStream(t, gpu)))
 			require.NoError(t, err)
 			rec.Release()
 			var next [][]byte // one of them would be the memory, if it were given back
@@ -386,9 +386,9 @@ func TestGPUDeviceSourcesAreKeptUntilRead(t *testing.T) {
 		defer rec.Release()
 		for _, from := range m.GPUs {
 			for _, to := range m.GPUs {
-				source, err := cdevice.CopyToDevice(background, rec, from, cdevice.OnStream(newStream(t, from)))
+				source, err := cdevice.CopyToDevice(background, rec, from, cdevice.WithStream(newStream(t, from)))
 				require.NoError(t, err)
-				copied, err := source.CopyTo(background, to, cdevice.OnStream(newStream(t, to)))
+				copied, err := source.CopyTo(background, to, cdevice.WithStream(newStream(t, to)))
 				require.NoError(t, err)
 				source.Release()
 				sameBatchOnHost(t, rec, copied)

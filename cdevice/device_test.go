@@ -19,8 +19,8 @@ import (
 // an export or a view must wait for. It is registered for the extension type.
 type eventDevice struct{ device.Device }
 
-func (eventDevice) ID() device.ID      { return device.ID{Type: device.ExtDev, Ordinal: 0} }
-func (eventDevice) HostReadable() bool { return true }
+func (eventDevice) ID() device.ID       { return device.ID{Type: device.ExtDev, Ordinal: 0} }
+func (eventDevice) CPUAccessible() bool { return true }
 
 func (eventDevice) WrapEvent(handle uintptr) (device.Event, error) {
 	return testEvents[handle], nil
@@ -45,7 +45,7 @@ func init() {
 		if ordinal != 0 {
 			return nil, device.ErrNotSupported
 		}
-		return eventDevice{device.Host()}, nil
+		return eventDevice{device.CPUDevice()}, nil
 	})
 }
 
@@ -53,7 +53,7 @@ func init() {
 // an event. The event cell is returned; it must stay alive as long as the array.
 func onDevice(t *testing.T, id device.ID, handle uintptr) (*cdevice.Array, *uintptr) {
 	t.Helper()
-	a, err := cdevice.WrapArray(fromJSON(t, arrow.PrimitiveTypes.Int32, `[1,2]`), device.Host())
+	a, err := cdevice.WrapArray(fromJSON(t, arrow.PrimitiveTypes.Int32, `[1,2]`), device.CPUDevice())
 	require.NoError(t, err)
 	out := new(cdevice.CArrowDeviceArray)
 	require.NoError(t, cdevice.ExportArray(a, out, nil))
@@ -136,7 +136,7 @@ func TestPartsOfABatchKeepDeviceAndEvent(t *testing.T) {
 // in with NULL goes out with zeros, and the bitmap stays NULL.
 func TestNullBuffersAreReplacedOnTheCPU(t *testing.T) {
 	checkLeaks(t)
-	for _, at := range []device.ID{device.Host().ID(), cuda} {
+	for _, at := range []device.ID{device.CPUDevice().ID(), cuda} {
 		tree := cpeer.NewTree(cpeer.Node{Buffers: []uintptr{0, 0, 0}})
 		defer tree.Free()
 		in := new(cdevice.CArrowDeviceArray)
@@ -271,11 +271,11 @@ func TestDeviceMemoryIsNotRead(t *testing.T) {
 }
 
 func TestWrapNeedsHostMemory(t *testing.T) {
-	_, err := cdevice.WrapArray(fromJSON(t, arrow.PrimitiveTypes.Int32, `[1]`), gpuOnly{device.Host()})
+	_, err := cdevice.WrapArray(fromJSON(t, arrow.PrimitiveTypes.Int32, `[1]`), gpuOnly{device.CPUDevice()})
 	assert.ErrorIs(t, err, device.ErrNotSupported)
 }
 
 type gpuOnly struct{ device.Device }
 
-func (gpuOnly) ID() device.ID      { return cuda }
-func (gpuOnly) HostReadable() bool { return false }
+func (gpuOnly) ID() device.ID       { return cuda }
+func (gpuOnly) CPUAccessible() bool { return false }

@@ -14,14 +14,14 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 )
 
-// Imports that fail with ReleaseWith, whose function releases later: the caller's struct is
+// Imports that fail with WithReleaser, whose function releases later: the caller's struct is
 // the caller's again as soon as the import has returned.
 
-// later is a ReleaseWith that keeps the releases until run.
+// later is a WithReleaser that keeps the releases until run.
 type later struct{ pending []func() }
 
 func (l *later) option() cdevice.ImportOption {
-	return cdevice.ReleaseWith(func(release func()) { l.pending = append(l.pending, release) })
+	return cdevice.WithReleaser(func(release func()) { l.pending = append(l.pending, release) })
 }
 
 // run calls the pending releases, of which there must be one.
@@ -51,7 +51,7 @@ func TestFailedImportMovesTheStruct(t *testing.T) {
 		}, nil},
 		"struct":   {damage, known, nil},
 		"contents": {corrupt, known, []cdevice.ImportOption{full}},
-		"device":   {none, known, []cdevice.ImportOption{cdevice.WithDevice(unregistered{device.Host()})}},
+		"device":   {none, known, []cdevice.ImportOption{cdevice.WithDevice(unregistered{device.CPUDevice()})}},
 		"schema": {none, func(t *testing.T, f *foreignArray, opts []cdevice.ImportOption) (imported, error) {
 			s := f.newSchema(t)
 			cdevice.ReleaseCArrowSchema(s)

@@ -6,7 +6,7 @@
 //
 // To hand a batch to another library, wrap it and export it:
 //
-//	batch, err := cdevice.Wrap(rec, device.Host())
+//	batch, err := cdevice.WrapRecordBatch(rec, device.CPUDevice())
 //	defer batch.Release()                                    // the export holds the memory on its own
 //	err = cdevice.ExportRecordBatch(batch, out, outSchema)
 //
@@ -22,7 +22,7 @@
 //
 //	batch, err := cdevice.CopyToDevice(ctx, rec, gpu)        // returns when the copy is enqueued
 //	rec, err := batch.CopyToHost(ctx, mem)                   // waits, and copies
-//	batch, err := cdevice.NewRecordBatch(gpu, schema, rows, columns, cdevice.Owner{Ready: event, Release: free})
+//	batch, err := cdevice.NewRecordBatch(gpu, schema, rows, columns, cdevice.Lifetime{Ready: event, Release: free})
 //
 // Work of one's own on a batch of a device goes between [RecordBatch.WaitOn], which makes
 // a stream wait for the data, and [RecordBatch.UsedOn], which keeps the memory until the
@@ -60,9 +60,9 @@
 // without touching their memory. [WrapArray], [ExportArray] and [ImportArray] do
 // for one array what the functions above do for a batch. Consumers with needs of
 // their own get them by [ForHost], [ForCuDF] and [Synchronized]; producers by
-// [ReleaseWithGIL], [ReleaseWith] and [ReleaseAfterEvent]; input that is not trusted
+// [WithGIL], [WithReleaser] and [WithReleaseAfterEvent]; input that is not trusted
 // is imported with [WithFullValidation], unified memory of a GPU that the host reads with
-// [AssumeHostReadable].
+// [WithCPUAccessible].
 //
 // # Ownership
 //

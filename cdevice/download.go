@@ -132,7 +132,7 @@ func (d *downloader) finish(ctx context.Context, p *piece) error {
 	if err := wait(ctx); err != nil {
 		return err
 	}
-	err := device.Host().Copy(p.out, nil)
+	err := device.CPUDevice().Copy(p.out, nil)
 	p.free()
 	return err
 }

@@ -14,7 +14,7 @@ import (
 func parts() (*cdevice.RecordReader, error) {
 	rec := trips()
 	defer rec.Release()
-	batch, err := cdevice.Wrap(rec, device.Host())
+	batch, err := cdevice.WrapRecordBatch(rec, device.CPUDevice())
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +46,7 @@ func ExampleAsyncStream() {
 	}
 	defer r.Release()
 
-	handler := new(cdevice.CArrowAsyncDeviceStreamHandler) // or memory of C: AsyncHandlerFromPtr
+	handler := new(cdevice.CArrowAsyncDeviceStreamHandler) // or memory of C: AsyncDeviceStreamHandlerFromPtr
 	s := cdevice.NewAsyncStream(ctx, handler, cdevice.AsyncOptions{QueueSize: 2})
 	defer s.Close() // cancels, if need be, and waits for the producer
 	if err := cdevice.ExportAsync(ctx, r, handler, cdevice.AsyncProducerOptions{}); err != nil {

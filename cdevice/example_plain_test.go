@@ -14,7 +14,7 @@ import (
 // __arrow_c_stream__.
 func ExampleExportPlainRecordReader() {
 	rdr := days(2)
-	r, err := cdevice.WrapRecordReader(rdr, device.Host())
+	r, err := cdevice.WrapRecordReader(rdr, device.CPUDevice())
 	rdr.Release()
 	if err != nil {
 		fmt.Println(err)
@@ -52,7 +52,7 @@ func ExampleExportPlainRecordReader() {
 func ExampleExportPlainRecordBatch() {
 	rec := trips()
 	defer rec.Release()
-	batch, err := cdevice.Wrap(rec, device.Host())
+	batch, err := cdevice.WrapRecordBatch(rec, device.CPUDevice())
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -29,7 +29,7 @@ func days(n int) array.RecordReader {
 // An arrow-go reader goes out as a C stream and comes back in; no memory is copied.
 func ExampleExportRecordReader() {
 	rdr := days(3)
-	r, err := cdevice.WrapRecordReader(rdr, device.Host())
+	r, err := cdevice.WrapRecordReader(rdr, device.CPUDevice())
 	rdr.Release()
 	if err != nil {
 		fmt.Println(err)
@@ -70,7 +70,7 @@ func ExampleExportRecordReader() {
 func ExampleNewRecordReader() {
 	rec := trips()
 	defer rec.Release()
-	batch, err := cdevice.Wrap(rec, device.Host())
+	batch, err := cdevice.WrapRecordBatch(rec, device.CPUDevice())
 	if err != nil {
 		fmt.Println(err)
 		return

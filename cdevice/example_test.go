@@ -30,7 +30,7 @@ func trips() arrow.RecordBatch {
 func Example() {
 	rec := trips()
 	defer rec.Release()
-	batch, err := cdevice.Wrap(rec, device.Host())
+	batch, err := cdevice.WrapRecordBatch(rec, device.CPUDevice())
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -66,7 +66,7 @@ func Example() {
 func ExampleRecordBatch_Slice() {
 	rec := trips()
 	defer rec.Release()
-	batch, err := cdevice.Wrap(rec, device.Host())
+	batch, err := cdevice.WrapRecordBatch(rec, device.CPUDevice())
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -93,7 +93,7 @@ func ExampleRecordBatch_Slice() {
 func ExampleImportRecordBatch_malformed() {
 	rec := trips()
 	defer rec.Release()
-	batch, err := cdevice.Wrap(rec, device.Host())
+	batch, err := cdevice.WrapRecordBatch(rec, device.CPUDevice())
 	if err != nil {
 		fmt.Println(err)
 		return

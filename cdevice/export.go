@@ -330,7 +330,7 @@ func applyExportOptions(at place, o *exportOptions) (place, device.Event, error)
 		at.event = 0
 	}
 	if o.forHost {
-		at.id, at.dev = device.Host().ID(), device.Host()
+		at.id, at.dev = device.CPUDevice().ID(), device.CPUDevice()
 	}
 	if o.after == nil || o.forHost || o.synchronized {
 		return at, nil, nil

@@ -63,7 +63,7 @@ func TestExtensionsOverEveryStorage(t *testing.T) {
 		}
 		ext := asTagged(t, storage)
 		defer ext.Release()
-		a, err := cdevice.WrapArray(ext, device.Host())
+		a, err := cdevice.WrapArray(ext, device.CPUDevice())
 		require.NoError(t, err)
 		defer a.Release()
 
@@ -98,7 +98,7 @@ func TestExtensionOfAnExtensionIsRefused(t *testing.T) {
 	defer inner.Release()
 	outer := asTagged(t, inner)
 	defer outer.Release()
-	a, err := cdevice.WrapArray(outer, device.Host())
+	a, err := cdevice.WrapArray(outer, device.CPUDevice())
 	require.NoError(t, err)
 	defer a.Release()
 	var out cdevice.CArrowDeviceArray

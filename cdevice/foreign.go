@@ -246,7 +246,7 @@ func (c *cStream) failed(callback string, code int) error {
 
 func (c *cStream) release() { c.releaseThen(func() {}) }
 
-// releaseThen calls done when the producer's callback has returned, which ReleaseWith may
+// releaseThen calls done when the producer's callback has returned, which WithReleaser may
 // call later.
 func (c *cStream) releaseThen(done func()) {
 	c.opts.release(func() {

@@ -22,7 +22,7 @@ import (
 // is one; ctx ends the wait with an error.
 //
 // The host must be able to read the memory (CPU, pinned or managed), otherwise
-// the error wraps device.ErrNotSupported. A batch that was made by [Wrap] gives
+// the error wraps device.ErrNotSupported. A batch that was made by [WrapRecordBatch] gives
 // the record batch that was wrapped.
 //
 // The result is owned by the caller. It, and every column taken from it, keeps

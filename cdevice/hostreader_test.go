@@ -110,7 +110,7 @@ func TestPlainStreamsByCdata(t *testing.T) {
 	require.NoError(t, err)
 	rdr := in.(array.RecordReader)
 
-	r, err := cdevice.WrapRecordReader(rdr, device.Host())
+	r, err := cdevice.WrapRecordReader(rdr, device.CPUDevice())
 	require.NoError(t, err)
 	back, err := cdevice.ImportRecordReader(export(t, r))
 	require.NoError(t, err)

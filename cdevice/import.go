@@ -279,7 +279,7 @@ func (im *importer) children(n *node, a *abi.ArrowArray, st arrow.DataType) erro
 func takeOver(in input, nodes []node, name func(i int) string, opts []ImportOption) (*memoryOwner, place, error) {
 	at := placeOf(in)
 	mem := adopt(in.array)
-	if at.id.Type.HostReadable() {
+	if at.id.Type.CPUAccessible() {
 		mem.replaceNulls(nodes)
 	}
 	if len(opts) > 0 {
@@ -339,7 +339,7 @@ func checkImported(mem *memoryOwner, at place, nodes []node, name func(i int) st
 	if !at.hostReadable() {
 		return probeImported(ctx, mem, at, nodes, name)
 	}
-	if at.id.Type != device.CPU && at.id.Type.HostReadable() && !at.assumed {
+	if at.id.Type != device.CPU && at.id.Type.CPUAccessible() && !at.assumed {
 		return checkPinned(ctx, at, nodes, name)
 	}
 	if err := at.wait(ctx); err != nil {

@@ -20,12 +20,12 @@ var lateValues [4]int64
 func TestCallsThatComeWithTheLastRelease(t *testing.T) {
 	ctx := context.Background()
 	values := device.Ptr(uintptr(unsafe.Pointer(&lateValues[0])))
-	data := Data{Length: 4, Buffers: []device.Ptr{0, values}}
+	data := ArrayData{Length: 4, Buffers: []device.Ptr{0, values}}
 	schema := arrow.NewSchema([]arrow.Field{{Name: "x", Type: arrow.PrimitiveTypes.Int64}}, nil)
-	b, err := NewRecordBatch(device.Host(), schema, 4, []Data{data}, Owner{})
+	b, err := NewRecordBatch(device.CPUDevice(), schema, 4, []ArrayData{data}, Lifetime{})
 	require.NoError(t, err)
-	list := Data{Length: 0, Buffers: []device.Ptr{0, values}, Children: []Data{data}}
-	a, err := NewArray(device.Host(), arrow.ListOf(arrow.PrimitiveTypes.Int64), list, Owner{})
+	list := ArrayData{Length: 0, Buffers: []device.Ptr{0, values}, Children: []ArrayData{data}}
+	a, err := NewArray(device.CPUDevice(), arrow.ListOf(arrow.PrimitiveTypes.Int64), list, Lifetime{})
 	require.NoError(t, err)
 	b.mem.Release() // what the other goroutine does next
 	a.mem.Release()
@@ -38,7 +38,7 @@ func TestCallsThatComeWithTheLastRelease(t *testing.T) {
 		"RecordBatch.Select":     func() error { _, err := b.Select(0); return err },
 		"RecordBatch.NumBytes":   func() error { _, err := b.NumBytes(ctx); return err },
 		"RecordBatch.CopyToHost": func() error { _, err := b.CopyToHost(ctx, nil); return err },
-		"RecordBatch.CopyTo":     func() error { _, err := b.CopyTo(ctx, device.Host()); return err },
+		"RecordBatch.CopyTo":     func() error { _, err := b.CopyTo(ctx, device.CPUDevice()); return err },
 		"RecordBatch.HostView":   func() error { _, err := b.HostView(ctx); return err },
 		"RecordBatch.Wait":       func() error { return b.Wait(ctx) },
 		"RecordBatch export":     func() error { return ExportRecordBatch(b, new(CArrowDeviceArray), nil) },
@@ -46,7 +46,7 @@ func TestCallsThatComeWithTheLastRelease(t *testing.T) {
 		"Array.CountNulls":       func() error { _, err := a.CountNulls(ctx); return err },
 		"Array.NumBytes":         func() error { _, err := a.NumBytes(ctx); return err },
 		"Array.CopyToHost":       func() error { _, err := a.CopyToHost(ctx, nil); return err },
-		"Array.CopyTo":           func() error { _, err := a.CopyTo(ctx, device.Host()); return err },
+		"Array.CopyTo":           func() error { _, err := a.CopyTo(ctx, device.CPUDevice()); return err },
 		"Array export":           func() error { return ExportArray(a, new(CArrowDeviceArray), nil) },
 	} {
 		what, _, _ := strings.Cut(strings.ReplaceAll(name, " ", "."), ".")

@@ -47,7 +47,7 @@ func children(a *abi.ArrowArray) []uintptr { return abi.Slice[uintptr](a.Childre
 func TestChildOutlivesItsParent(t *testing.T) {
 	checkLeaks(t)
 	rec := oneColumn(t, fromJSON(t, pointType, `[{"x":1,"s":"a"},{"x":2,"s":"b"}]`))
-	b, err := cdevice.Wrap(rec, device.Host())
+	b, err := cdevice.WrapRecordBatch(rec, device.CPUDevice())
 	require.NoError(t, err)
 	var out cdevice.CArrowDeviceArray
 	require.NoError(t, cdevice.ExportRecordBatch(b, &out, nil))
@@ -73,7 +73,7 @@ func TestChildOutlivesItsParent(t *testing.T) {
 
 func TestParentOutlivesItsChild(t *testing.T) {
 	checkLeaks(t)
-	a, err := cdevice.WrapArray(fromJSON(t, pointType, `[{"x":1,"s":"a"}]`), device.Host())
+	a, err := cdevice.WrapArray(fromJSON(t, pointType, `[{"x":1,"s":"a"}]`), device.CPUDevice())
 	require.NoError(t, err)
 	defer a.Release()
 	var out cdevice.CArrowDeviceArray
@@ -88,7 +88,7 @@ func TestParentOutlivesItsChild(t *testing.T) {
 func TestDictionaryOutlivesItsArray(t *testing.T) {
 	checkLeaks(t)
 	dt := &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: arrow.BinaryTypes.String}
-	a, err := cdevice.WrapArray(fromJSON(t, dt, `["x","y","x"]`), device.Host())
+	a, err := cdevice.WrapArray(fromJSON(t, dt, `["x","y","x"]`), device.CPUDevice())
 	require.NoError(t, err)
 	defer a.Release()
 	var out cdevice.CArrowDeviceArray
@@ -106,7 +106,7 @@ func TestDictionaryOutlivesItsArray(t *testing.T) {
 
 func TestSecondReleaseOfTheSameStructIsIgnored(t *testing.T) {
 	checkLeaks(t)
-	a, err := cdevice.WrapArray(fromJSON(t, arrow.PrimitiveTypes.Int32, `[1]`), device.Host())
+	a, err := cdevice.WrapArray(fromJSON(t, arrow.PrimitiveTypes.Int32, `[1]`), device.CPUDevice())
 	require.NoError(t, err)
 	defer a.Release()
 	var out cdevice.CArrowDeviceArray
@@ -128,7 +128,7 @@ func TestReleaseOnAForeignThread(t *testing.T) {
 		builder.AppendValues([]int64{1, 2, 3}, nil)
 		arr := builder.NewArray()
 		builder.Release()
-		a, err := cdevice.WrapArray(arr, device.Host())
+		a, err := cdevice.WrapArray(arr, device.CPUDevice())
 		require.NoError(t, err)
 		arr.Release()
 		out := new(cdevice.CArrowDeviceArray)
@@ -175,7 +175,7 @@ func TestForeignReleaseRunsOnceAfterTheLastUser(t *testing.T) {
 }
 
 func TestUseAfterReleaseIsAnError(t *testing.T) {
-	b, err := cdevice.Wrap(oneColumn(t, fromJSON(t, arrow.PrimitiveTypes.Int32, `[1]`)), device.Host())
+	b, err := cdevice.WrapRecordBatch(oneColumn(t, fromJSON(t, arrow.PrimitiveTypes.Int32, `[1]`)), device.CPUDevice())
 	require.NoError(t, err)
 	column := b.Column(0)
 	b.Release()
@@ -203,7 +203,7 @@ func TestUseAfterReleaseIsAnError(t *testing.T) {
 func TestConcurrentUseOfOneBatch(t *testing.T) {
 	checkLeaks(t)
 	rec := oneColumn(t, fromJSON(t, pointType, `[{"x":1,"s":"a"},null,{"x":3,"s":"c"}]`))
-	b, err := cdevice.Wrap(rec, device.Host())
+	b, err := cdevice.WrapRecordBatch(rec, device.CPUDevice())
 	require.NoError(t, err)
 	var wg sync.WaitGroup
 	for g := range 8 {
@@ -252,7 +252,7 @@ func TestConcurrentReleaseOfMovedChildren(t *testing.T) {
 	}
 	rec := array.NewRecordBatch(arrow.NewSchema(fields, nil), columns, 3)
 	defer rec.Release()
-	b, err := cdevice.Wrap(rec, device.Host())
+	b, err := cdevice.WrapRecordBatch(rec, device.CPUDevice())
 	require.NoError(t, err)
 	defer b.Release()
 	for range 50 {
@@ -282,7 +282,7 @@ func TestGoMemoryStaysWhileCHoldsIt(t *testing.T) {
 		}
 		arr := builder.NewArray()
 		builder.Release()
-		a, err := cdevice.WrapArray(arr, device.Host())
+		a, err := cdevice.WrapArray(arr, device.CPUDevice())
 		require.NoError(t, err)
 		arr.Release()
 		held[i] = new(cdevice.CArrowDeviceArray)
@@ -309,7 +309,7 @@ func TestForgottenBatchIsALeakNotACrash(t *testing.T) {
 	before := cdevice.ReadStats()
 	var owner *cdevice.RecordBatch
 	func() {
-		b, err := cdevice.Wrap(oneColumn(t, fromJSON(t, arrow.PrimitiveTypes.Int32, `[1]`)), device.Host())
+		b, err := cdevice.WrapRecordBatch(oneColumn(t, fromJSON(t, arrow.PrimitiveTypes.Int32, `[1]`)), device.CPUDevice())
 		require.NoError(t, err)
 		column := b.Column(0)
 		defer column.Release() // keeps a way to release the memory in the end
@@ -333,7 +333,7 @@ func TestWrappedMemoryIsPinnedUntilTheLastRelease(t *testing.T) {
 	for _, addr := range addresses {
 		require.False(t, cpeer.IsPinned(addr), "the test must see unpinned memory as such")
 	}
-	a, err := cdevice.WrapArray(arr, device.Host())
+	a, err := cdevice.WrapArray(arr, device.CPUDevice())
 	require.NoError(t, err)
 	out := new(cdevice.CArrowDeviceArray)
 	require.NoError(t, cdevice.ExportArray(a, out, nil))
@@ -351,12 +351,12 @@ func TestWrappedMemoryIsPinnedUntilTheLastRelease(t *testing.T) {
 
 func TestWrapBorrowsTheRecordBatch(t *testing.T) {
 	rec := twoColumns(t)
-	b, err := cdevice.Wrap(rec, device.Host())
+	b, err := cdevice.WrapRecordBatch(rec, device.CPUDevice())
 	require.NoError(t, err)
 	b.Release()
 	assert.EqualValues(t, 2, len(rec.Columns()), "still the caller's")
 	column := rec.Column(0)
-	a, err := cdevice.WrapArray(column, device.Host())
+	a, err := cdevice.WrapArray(column, device.CPUDevice())
 	require.NoError(t, err)
 	a.Release()
 	assert.Len(t, column.Data().Buffers(), 2)

@@ -26,7 +26,7 @@ type memoryOwner struct {
 	// releaseWith, unless it is nil, is given the calling of the producer's callback.
 	releaseWith func(release func())
 
-	// event is what release of imported waits for: ReleaseAfterEvent. It is borrowed of the
+	// event is what release of imported waits for: WithReleaseAfterEvent. It is borrowed of the
 	// producer, whose release ends it.
 	event device.Event
 

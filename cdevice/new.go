@@ -12,11 +12,11 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 )
 
-// Data describes an array in memory that the caller filled: by a kernel, cuBLAS,
+// ArrayData describes an array in memory that the caller filled: by a kernel, cuBLAS,
 // gorgonia. It has the fields of the ArrowArray struct.
 //
 // https://arrow.apache.org/docs/format/CDataInterface.html#the-arrowarray-structure
-type Data struct {
+type ArrayData struct {
 	Length, Offset int64
 	NullCount      int64 // -1: not known
 	// Buffers are addresses on the device, in the order of the columnar format; of a
@@ -26,12 +26,12 @@ type Data struct {
 	// ViewSizes are the bytes of each data buffer of a binary_view or utf8_view array: as
 	// many as Buffers has beyond the first two. Other arrays have none.
 	ViewSizes  []int64
-	Children   []Data
-	Dictionary *Data
+	Children   []ArrayData
+	Dictionary *ArrayData
 }
 
-// Owner is the caller's side of memory that was made into an array or a batch.
-type Owner struct {
+// Lifetime is the caller's side of memory that was made into an array or a batch.
+type Lifetime struct {
 	// Ready is complete when the memory may be read; nil: it may be now. It is taken:
 	// closed with the memory.
 	Ready device.Event
@@ -44,21 +44,21 @@ type Owner struct {
 // The fields are checked as those of an imported struct are.
 //
 // It takes ownership of the memory through owner, even if it returns an error.
-func NewArray(dev device.Device, dt arrow.DataType, data Data, owner Owner) (*Array, error) {
+func NewArray(dev device.Device, dt arrow.DataType, data ArrayData, owner Lifetime) (*Array, error) {
 	if isNil(dt) {
 		owner.end(dev)
 		return nil, absent(opNew, "type", "a data type")
 	}
-	mem, at, nodes, err := newNodes(dev, owner, []arrow.DataType{dt}, []Data{data}, func(int) string { return "data" })
+	mem, at, nodes, err := newNodes(dev, owner, []arrow.DataType{dt}, []ArrayData{data}, func(int) string { return "data" })
 	if err != nil {
 		return nil, err
 	}
 	return newArray(mem, at, arrow.Field{Type: dt, Nullable: true}, nodes[0]), nil
 }
 
-// NewRecordBatch makes a batch of memory on dev that the caller filled: one Data for each
+// NewRecordBatch makes a batch of memory on dev that the caller filled: one ArrayData for each
 // field of the schema, of at least so many rows. All of [NewArray] holds.
-func NewRecordBatch(dev device.Device, schema *arrow.Schema, rows int64, columns []Data, owner Owner) (*RecordBatch, error) {
+func NewRecordBatch(dev device.Device, schema *arrow.Schema, rows int64, columns []ArrayData, owner Lifetime) (*RecordBatch, error) {
 	var types []arrow.DataType
 	if schema != nil {
 		for _, f := range schema.Fields() {
@@ -98,14 +98,14 @@ func NewRecordBatch(dev device.Device, schema *arrow.Schema, rows int64, columns
 
 // callersMemory is what the owner of a batch over the caller's memory holds.
 type callersMemory struct {
-	owner Owner
+	owner Lifetime
 	dev   device.Device
 }
 
 func (m *callersMemory) Release() { m.owner.end(m.dev) }
 
 // end lets the memory go.
-func (o Owner) end(dev device.Device) {
+func (o Lifetime) end(dev device.Device) {
 	closeEvent(o.Ready)
 	switch {
 	case o.Release == nil:
@@ -116,7 +116,7 @@ func (o Owner) end(dev device.Device) {
 	}
 }
 
-func newNodes(dev device.Device, owner Owner, types []arrow.DataType, data []Data, name func(int) string) (mem *memoryOwner, at place, nodes []node, err error) {
+func newNodes(dev device.Device, owner Lifetime, types []arrow.DataType, data []ArrayData, name func(int) string) (mem *memoryOwner, at place, nodes []node, err error) {
 	if isNil(dev) {
 		owner.end(nil)
 		return nil, at, nil, absent(opNew, "device", "a device")
@@ -167,7 +167,7 @@ func countType(dt arrow.DataType, count *int) (err error) {
 	return countNodes(dt, 0, count)
 }
 
-// structs is Data as the structs that an import reads, in memory that does not move and
+// structs is ArrayData as the structs that an import reads, in memory that does not move and
 // that exports may point to.
 type structs struct {
 	nArrays, nPointers, nBuffers, nSizes int
@@ -178,7 +178,7 @@ type structs struct {
 	sizes    []int64
 }
 
-func (s *structs) measure(d *Data) {
+func (s *structs) measure(d *ArrayData) {
 	s.nArrays++
 	s.nBuffers += len(d.Buffers) + 1
 	s.nSizes += len(d.ViewSizes)
@@ -209,7 +209,7 @@ const notReleased = 1
 
 // fill makes the structs of an array of the type, which is nil for one that its parent's type
 // has no place for: the import refuses it.
-func (s *structs) fill(d *Data, dt arrow.DataType) (*abi.ArrowArray, error) {
+func (s *structs) fill(d *ArrayData, dt arrow.DataType) (*abi.ArrowArray, error) {
 	st, l := layoutOf(dt)
 	if err := checkSizes(d, st, l); err != nil {
 		return nil, err
@@ -241,7 +241,7 @@ func (s *structs) fillSizes(from []int64) uintptr {
 	return uintptr(unsafe.Pointer(&sizes[0]))
 }
 
-func (s *structs) fillChildren(a *abi.ArrowArray, d *Data, st arrow.DataType, l *layout) error {
+func (s *structs) fillChildren(a *abi.ArrowArray, d *ArrayData, st arrow.DataType, l *layout) error {
 	known := l.childCount(st)
 	if l.store == storeDictionary {
 		known = 0 // the one child is the dictionary
@@ -277,7 +277,7 @@ func (s *structs) fillChildren(a *abi.ArrowArray, d *Data, st arrow.DataType, l 
 
 // checkSizes checks that each data buffer of views has a size: the struct's last buffer is the
 // sizes, and a buffer of the caller's must not stand there.
-func checkSizes(d *Data, st arrow.DataType, l *layout) error {
+func checkSizes(d *ArrayData, st arrow.DataType, l *layout) error {
 	switch data := len(d.Buffers) - 2; {
 	case l.store == storeUnknown:
 		return nil // of no type: the import refuses it

@@ -121,7 +121,7 @@ func sameTypes(a, b *arrow.Schema) bool {
 }
 
 // WrapRecordReader makes a reader of an arrow-go reader, without copying: dev says what
-// kind of memory the batches are built in, as for [Wrap]. Tables are read with arrow-go's
+// kind of memory the batches are built in, as for [WrapRecordBatch]. Tables are read with arrow-go's
 // array.NewTableReader.
 //
 // The result is owned by the caller. It holds a reference to rdr. arrow-go's readers are one
@@ -143,7 +143,7 @@ func WrapRecordReader(rdr array.RecordReader, dev device.Device) (*RecordReader,
 	rdr.Retain()
 	next := func() (*RecordBatch, error) {
 		if rdr.Next() {
-			return Wrap(rdr.RecordBatch(), dev)
+			return WrapRecordBatch(rdr.RecordBatch(), dev)
 		}
 		if err := rdr.Err(); err != nil {
 			return nil, err
@@ -168,7 +168,7 @@ func CopyReaderToDevice(ctx context.Context, rdr array.RecordReader, dev device.
 	if err := checkCopy(ctx, dev); err != nil {
 		return nil, err
 	}
-	src, err := WrapRecordReader(rdr, device.Host())
+	src, err := WrapRecordReader(rdr, device.CPUDevice())
 	if err != nil {
 		return nil, err
 	}
@@ -185,7 +185,7 @@ func CopyReaderToDevice(ctx context.Context, rdr array.RecordReader, dev device.
 // The result is owned by the caller. It holds a reference to r, which it gives back at the
 // end of r, before that end is given: r is not in use any more when the last Release
 // returns. A release before the end, or after ctx has ended the stream, does not wait for a
-// batch that is just being made: r, and a stream that [OnStream] names, may be in use for as
+// batch that is just being made: r, and a stream that [WithStream] names, may be in use for as
 // long as that takes. Close waits for it. It also waits for the device to read the sources
 // of the copies, where they are in page-locked or device memory; Release never does.
 func (r *RecordReader) CopyTo(ctx context.Context, dev device.Device, opts ...CopyOption) (*RecordReader, error) {

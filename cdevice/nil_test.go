@@ -30,7 +30,7 @@ type given struct {
 }
 
 func newGiven(t *testing.T) *given {
-	g := &given{t: t, rec: twoColumns(t), host: device.Host()}
+	g := &given{t: t, rec: twoColumns(t), host: device.CPUDevice()}
 	g.batch = wrap(t, g.rec)
 	g.array = g.batch.Column(0)
 	g.chunked = arrow.NewChunked(g.rec.Column(0).DataType(), []arrow.Array{g.rec.Column(0)})
@@ -206,8 +206,8 @@ func (g *given) readRows() map[string]nilargs.Row {
 		"RecordBatch.Wait(ctx)":     {Call: func() error { return g.batch.Wait(noCtx) }, Want: nilCtx},
 		"RecordBatch.WaitOn(s)":     {Call: func() error { return g.batch.WaitOn(nil) }, Want: "stream = nil"},
 		"RecordBatch.UsedOn(s)":     {Call: func() error { return g.batch.UsedOn(nil) }, Want: "stream = nil"},
-		"Wrap(rec)":                 {Call: func() error { return second(cdevice.Wrap(nil, g.host)) }, Want: "wrap: RecordBatch = nil"},
-		"Wrap(dev)":                 {Call: func() error { return second(cdevice.Wrap(g.rec, nil)) }, Want: nilDevice},
+		"WrapRecordBatch(rec)":      {Call: func() error { return second(cdevice.WrapRecordBatch(nil, g.host)) }, Want: "wrap: RecordBatch = nil"},
+		"WrapRecordBatch(dev)":      {Call: func() error { return second(cdevice.WrapRecordBatch(g.rec, nil)) }, Want: nilDevice},
 		"WrapArray(arr)":            {Call: func() error { return second(cdevice.WrapArray((*array.Int64)(nil), g.host)) }, Want: "wrap: Array = nil"},
 		"WrapArray(dev)":            {Call: func() error { return second(cdevice.WrapArray(g.rec.Column(0), (*cudaalloc.Device)(nil))) }, Want: nilDevice},
 		"NewArray(dev)":             {Call: func() error { return g.newArray(nil, arrow.Null) }, Want: nilDevice},
@@ -220,14 +220,14 @@ func (g *given) readRows() map[string]nilargs.Row {
 // newArray and newBatch check that the memory is given back.
 func (g *given) newArray(dev device.Device, dt arrow.DataType) error {
 	released := 0
-	err := second(cdevice.NewArray(dev, dt, cdevice.Data{}, cdevice.Owner{Release: func() { released++ }}))
+	err := second(cdevice.NewArray(dev, dt, cdevice.ArrayData{}, cdevice.Lifetime{Release: func() { released++ }}))
 	assert.Equal(g.t, 1, released)
 	return err
 }
 
 func (g *given) newBatch(dev device.Device, s *arrow.Schema) error {
 	released := 0
-	err := second(cdevice.NewRecordBatch(dev, s, 0, make([]cdevice.Data, 2), cdevice.Owner{Release: func() { released++ }}))
+	err := second(cdevice.NewRecordBatch(dev, s, 0, make([]cdevice.ArrayData, 2), cdevice.Lifetime{Release: func() { released++ }}))
 	assert.Equal(g.t, 1, released)
 	return err
 }
@@ -511,14 +511,14 @@ func (g *given) optionRows() map[string]nilargs.Row {
 		"Synchronized(ctx)":       {Call: func() error { return export(cdevice.Synchronized(noCtx)) }, Want: "Synchronized = nil, want a context"},
 		"ReadyAfter(s)":           {Call: func() error { return export(cdevice.ReadyAfter((*cudaalloc.Stream)(nil))) }, Want: "ReadyAfter = nil, want a stream"},
 		"WithDevice(dev)":         {Call: func() error { return imported(cdevice.WithDevice((*cudaalloc.Device)(nil))) }, Want: "import: WithDevice = nil, want a device"},
-		"ReleaseWith(f)":          {Call: func() error { return imported(cdevice.ReleaseWith(nil)) }, Want: "ReleaseWith = nil, want a function"},
+		"WithReleaser(f)":         {Call: func() error { return imported(cdevice.WithReleaser(nil)) }, Want: "WithReleaser = nil, want a function"},
 		"WithFullValidation(ctx)": {Call: func() error { return imported(cdevice.WithFullValidation(noCtx)) }, Want: "WithFullValidation = nil, want a context"},
-		"OnStream(s)": {Call: func() error {
-			err := second(g.batch.CopyTo(background, g.host, cdevice.OnStream(nil)))
-			assert.Equal(g.t, err, second(g.array.CopyToHost(background, nil, cdevice.OnStream((*cudaalloc.Stream)(nil)))))
-			assert.Equal(g.t, err, second(g.reader().CopyTo(background, g.host, cdevice.OnStream(nil))))
+		"WithStream(s)": {Call: func() error {
+			err := second(g.batch.CopyTo(background, g.host, cdevice.WithStream(nil)))
+			assert.Equal(g.t, err, second(g.array.CopyToHost(background, nil, cdevice.WithStream((*cudaalloc.Stream)(nil)))))
+			assert.Equal(g.t, err, second(g.reader().CopyTo(background, g.host, cdevice.WithStream(nil))))
 			return err
-		}, Want: "copy: OnStream = nil, want a stream"},
+		}, Want: "copy: WithStream = nil, want a stream"},
 	}
 }
 

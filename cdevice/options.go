@@ -102,11 +102,11 @@ type importOptions struct {
 	releaseWith func(release func())
 	prefetch    int // of streams
 
-	hostReadable bool // AssumeHostReadable
-	afterEvent   bool // ReleaseAfterEvent
+	hostReadable bool // WithCPUAccessible
+	afterEvent   bool // WithReleaseAfterEvent
 }
 
-// release calls a release callback as ReleaseWith says.
+// release calls a release callback as WithReleaser says.
 func (o *importOptions) release(callback func()) {
 	if o.releaseWith == nil {
 		callback()
@@ -115,7 +115,7 @@ func (o *importOptions) release(callback func()) {
 	}
 }
 
-// discard releases an array that is not imported. The struct is moved first: ReleaseWith may
+// discard releases an array that is not imported. The struct is moved first: WithReleaser may
 // call the release callback when the caller's memory holds something else.
 func (o *importOptions) discard(in input) {
 	if in.array == nil || in.array.Release == 0 {
@@ -156,7 +156,7 @@ func (o *importOptions) deviceFor(declared device.ID, names *structNames) (devic
 	if id.Type != declared.Type {
 		return nil, invalid(opImport, "ArrowDeviceArray.device_type", int32(declared.Type), fmt.Sprintf("%d, as the device that was named", int32(id.Type)))
 	}
-	if id.Ordinal != declared.Ordinal && (declared.Ordinal != device.NoOrdinal || !id.Type.HostReadable()) {
+	if id.Ordinal != declared.Ordinal && (declared.Ordinal != device.NoOrdinal || !id.Type.CPUAccessible()) {
 		return nil, invalid(opImport, "ArrowDeviceArray.device_id", declared.Ordinal, fmt.Sprintf("%d, as the device that was named", id.Ordinal))
 	}
 	return o.dev, nil
@@ -170,27 +170,27 @@ func (o *importOptions) checkPlain() error {
 	return nil
 }
 
-// AssumeHostReadable declares that the host can read the memory at its addresses, although
+// WithCPUAccessible declares that the host can read the memory at its addresses, although
 // its device type does not mean that: unified memory that a producer labels as its GPU's, as the METAL arrays
 // of ArrowMetal and nanoarrow are. HostView, CopyToHost, exports with ForHost and full
 // validation then read it. The host crashes if that is not so. The batch keeps its device.
 //
 // A batch with an event still waits for it, for which its device needs a backend: without
 // one the import fails, and the error wraps device.ErrNotSupported.
-func AssumeHostReadable() ImportOption {
+func WithCPUAccessible() ImportOption {
 	return func(o *importOptions) { o.hostReadable = true }
 }
 
-// ReleaseAfterEvent calls the producer's release callback only when the event of the array is
+// WithReleaseAfterEvent calls the producer's release callback only when the event of the array is
 // complete, for producers that free the memory at once while work of their own is still
 // filling it: nanoarrow does, if a copy of its is released unread. Releasing the batch does not
 // wait; where the event is pending, the callback is called later, on a goroutine of the device's
-// backend, through ReleaseWith if that is given too. It holds for input that is refused as well.
+// backend, through WithReleaser if that is given too. It holds for input that is refused as well.
 //
 // The device needs a backend, which asks for the event: without one, importing an
 // array with an event fails, and the error wraps device.ErrNotSupported. The array is then
 // released at once.
-func ReleaseAfterEvent() ImportOption {
+func WithReleaseAfterEvent() ImportOption {
 	return func(o *importOptions) { o.afterEvent = true }
 }
 
@@ -202,18 +202,18 @@ func (o *importOptions) named(at place) place {
 	return at
 }
 
-// awaitBeforeRelease opens the event that ReleaseAfterEvent is to wait for, if there is one.
+// awaitBeforeRelease opens the event that WithReleaseAfterEvent is to wait for, if there is one.
 func (o *importOptions) awaitBeforeRelease(mem *memoryOwner, at place) (err error) {
 	if !o.afterEvent || at.event == 0 {
 		return nil
 	}
 	if mem.event, err = at.openEvent(); err != nil {
-		return noBackend(at, "ReleaseAfterEvent", err)
+		return noBackend(at, "WithReleaseAfterEvent", err)
 	}
 	return nil
 }
 
-// assumeHostReadable returns the place as AssumeHostReadable declares it.
+// assumeHostReadable returns the place as WithCPUAccessible declares it.
 func (o *importOptions) assumeHostReadable(mem *memoryOwner, at place, nodes []node) (place, error) {
 	if !o.hostReadable || at.id.Type == device.CPU {
 		return at, nil
@@ -221,11 +221,11 @@ func (o *importOptions) assumeHostReadable(mem *memoryOwner, at place, nodes []n
 	if at.event != 0 {
 		event, err := at.openEvent()
 		if err != nil {
-			return at, noBackend(at, "AssumeHostReadable", err)
+			return at, noBackend(at, "WithCPUAccessible", err)
 		}
 		closeEvent(event)
 	}
-	if !at.id.Type.HostReadable() {
+	if !at.id.Type.CPUAccessible() {
 		mem.replaceNulls(nodes)
 	}
 	at.assumed = true
@@ -237,13 +237,13 @@ func noBackend(at place, option string, err error) error {
 	return fieldError(opImport, "ArrowDeviceArray.sync_event", hex(at.event), "NULL, or a device that can wait for it ("+option+")", err)
 }
 
-// ReleaseWith runs the producer's release callback through f, which calls release
+// WithReleaser runs the producer's release callback through f, which calls release
 // once, at any time and on any thread; calls after the first do nothing. It is for producers
-// that ask for more than the specification does. [ReleaseWithGIL] is one such f. It holds for
+// that ask for more than the specification does. [WithGIL] is one such f. It holds for
 // input that is refused, too: the caller's struct is marked released when the import returns, whenever f releases.
-func ReleaseWith(f func(release func())) ImportOption {
+func WithReleaser(f func(release func())) ImportOption {
 	return func(o *importOptions) {
-		o.need(opImport, "ReleaseWith", f, "a function")
+		o.need(opImport, "WithReleaser", f, "a function")
 		if f != nil {
 			o.releaseWith = func(release func()) { f(once(release)) }
 		}
@@ -261,11 +261,11 @@ func once(f func()) func() {
 	}
 }
 
-// ReleaseWithGIL runs the producer's release callback while its thread holds Python's
+// WithGIL runs the producer's release callback while its thread holds Python's
 // global interpreter lock, if there is a Python in this process: pylibcudf's callback
 // drops a Python reference without taking it. A thread that holds the lock must not wait
 // for the release.
-func ReleaseWithGIL() ImportOption { return ReleaseWith(bridge.WithGIL) }
+func WithGIL() ImportOption { return WithReleaser(bridge.WithGIL) }
 
 // WithFullValidation makes an import check the contents too: that offsets are in
 // order and within the data, that utf8 is UTF-8, that dictionary indices,

@@ -12,13 +12,13 @@ import (
 // place is where the memory of a batch lives, and when it may be read.
 type place struct {
 	id device.ID
-	// dev is the device that Wrap was given; nil for an import, whose device the
+	// dev is the device that WrapRecordBatch was given; nil for an import, whose device the
 	// registry has, or nobody.
 	dev device.Device
 	// event is ArrowDeviceArray.sync_event as it was imported: the address of the
 	// producer's event, valid while the owner lives. Zero: the data is ready.
 	event uintptr
-	// assumed reports that the host can read the memory of any device: AssumeHostReadable.
+	// assumed reports that the host can read the memory of any device: WithCPUAccessible.
 	assumed bool
 }
 
@@ -115,19 +115,19 @@ func eventHandle(t device.Type, event uintptr) (uintptr, error) {
 // meaning of its type, or because a backend or the importer says so. Of managed memory the backend is
 // asked first: on some machines the host must not touch it while the device works.
 func (p place) hostReadable() bool {
-	readable := p.id.Type.HostReadable()
+	readable := p.id.Type.CPUAccessible()
 	if p.assumed || readable && p.id.Type != device.CUDAManaged {
 		return true
 	}
 	if dev, err := p.device(); err == nil {
-		return dev.HostReadable()
+		return dev.CPUAccessible()
 	}
 	return readable
 }
 
 // notReadable is why the host cannot read memory at this place.
 func (p place) notReadable() string {
-	if p.id.Type.HostReadable() {
+	if p.id.Type.CPUAccessible() {
 		return fmt.Sprintf("the host must not touch memory of %s while the device works, on this machine", p.id)
 	}
 	return fmt.Sprintf("the host cannot read memory of %s", p.id)
@@ -182,7 +182,7 @@ func describeStream(of device.Device) string {
 	return "a stream of " + of.ID().String()
 }
 
-// checkOnStream checks the stream that OnStream names, if it does, for a copy that the
+// checkOnStream checks the stream that WithStream names, if it does, for a copy that the
 // device at makes, or the device from that it copies out of, if that is of the same type:
 // a GPU copies on the streams of another one too.
 func checkOnStream(opts []CopyOption, at, from place) error {
@@ -193,8 +193,8 @@ func checkOnStream(opts []CopyOption, at, from place) error {
 	if s == nil {
 		return nil
 	}
-	err := at.checkStream(opCopy, "OnStream", s)
-	if err != nil && streamType(from.id.Type) == streamType(at.id.Type) && from.checkStream(opCopy, "OnStream", s) == nil {
+	err := at.checkStream(opCopy, "WithStream", s)
+	if err != nil && streamType(from.id.Type) == streamType(at.id.Type) && from.checkStream(opCopy, "WithStream", s) == nil {
 		return nil
 	}
 	return err

@@ -40,13 +40,13 @@ func throughPlain(t *testing.T, a *cdevice.Array, opts ...cdevice.ImportOption) 
 
 func TestPlainArrayRoundTripIsEqual(t *testing.T) {
 	eachCase(t, func(t *testing.T, arr arrow.Array) {
-		a, err := cdevice.WrapArray(arr, device.Host())
+		a, err := cdevice.WrapArray(arr, device.CPUDevice())
 		require.NoError(t, err)
 		defer a.Release()
 		back := throughPlain(t, a, cdevice.WithFullValidation(background))
 		defer back.Release()
 		assert.True(t, arrow.TypeEqual(arr.DataType(), back.DataType(), arrow.CheckMetadata()))
-		assert.Equal(t, device.Host().ID(), back.DeviceID())
+		assert.Equal(t, device.CPUDevice().ID(), back.DeviceID())
 		sameOnHost(t, arr, back)
 	})
 }
@@ -60,7 +60,7 @@ func TestPlainRecordBatchRoundTripIsEqual(t *testing.T) {
 		}, &metadata)
 		rec := array.NewRecordBatch(schema, []arrow.Array{arr, arr}, int64(arr.Len()))
 		defer rec.Release()
-		b, err := cdevice.Wrap(rec, device.Host())
+		b, err := cdevice.WrapRecordBatch(rec, device.CPUDevice())
 		require.NoError(t, err)
 		defer b.Release()
 
@@ -216,7 +216,7 @@ func TestPlainExportWithoutMemoryWritesNothing(t *testing.T) {
 
 func TestPlainChildrenOutliveTheirParent(t *testing.T) {
 	checkLeaks(t)
-	b, err := cdevice.Wrap(pair(t), device.Host())
+	b, err := cdevice.WrapRecordBatch(pair(t), device.CPUDevice())
 	require.NoError(t, err)
 	out := garbagePlain()
 	require.NoError(t, cdevice.ExportPlainRecordBatch(background, b, out, nil))
@@ -256,7 +256,7 @@ func TestReleaseOfNoPlainStruct(t *testing.T) {
 	assert.Nil(t, cdevice.ArrayStreamFromPtr(0))
 }
 
-// A struct that a producer hands in is released once, by the last user, where ReleaseWith
+// A struct that a producer hands in is released once, by the last user, where WithReleaser
 // says.
 func TestPlainImportOptions(t *testing.T) {
 	checkLeaks(t)
@@ -264,8 +264,8 @@ func TestPlainImportOptions(t *testing.T) {
 		f := foreignCase(t, "struct_nested", w)
 		f.plain = true
 		calls := 0
-		got, err := f.importKnown(cdevice.WithDevice(device.Host()), cdevice.WithFullValidation(background),
-			cdevice.ReleaseWith(func(release func()) { calls++; release() }))
+		got, err := f.importKnown(cdevice.WithDevice(device.CPUDevice()), cdevice.WithFullValidation(background),
+			cdevice.WithReleaser(func(release func()) { calls++; release() }))
 		require.NoError(t, err)
 		assert.Zero(t, f.counts[0])
 		got.Release()
@@ -273,7 +273,7 @@ func TestPlainImportOptions(t *testing.T) {
 		assert.Equal(t, 1, calls)
 
 		f.restore()
-		got, err = f.importKnown(cdevice.WithDevice(gpuOnly{device.Host()}), cdevice.ReleaseWith(func(release func()) { calls++; release() }))
+		got, err = f.importKnown(cdevice.WithDevice(gpuOnly{device.CPUDevice()}), cdevice.WithReleaser(func(release func()) { calls++; release() }))
 		assert.Nil(t, got)
 		assert.EqualError(t, err, "cdevice: import: WithDevice = cuda:3, want the CPU, where the memory of a plain struct is: invalid")
 		assert.ErrorIs(t, err, arrow.ErrInvalid)
@@ -289,7 +289,7 @@ func TestPlainExtensionTypes(t *testing.T) {
 	require.NoError(t, arrow.RegisterExtensionType(&tagged{}))
 	arr := asTagged(t, fromJSON(t, arrow.BinaryTypes.String, `["a",null]`))
 	defer arr.Release()
-	a, err := cdevice.WrapArray(arr, device.Host())
+	a, err := cdevice.WrapArray(arr, device.CPUDevice())
 	require.NoError(t, err)
 	defer a.Release()
 	known := throughPlain(t, a)

@@ -23,7 +23,7 @@ import (
 
 func TestCdataReadsPlainArrays(t *testing.T) {
 	eachPlainCase(t, lostByTheirImport, func(t *testing.T, arr arrow.Array) {
-		a, err := cdevice.WrapArray(arr, device.Host())
+		a, err := cdevice.WrapArray(arr, device.CPUDevice())
 		require.NoError(t, err)
 		defer a.Release()
 		out, schema := new(cdata.CArrowArray), new(cdata.CArrowSchema)
@@ -187,7 +187,7 @@ func TestSlicedStructsThroughPlainStreams(t *testing.T) {
 	defer part.Release()
 	rdr, err := array.NewRecordReader(rows.Schema(), []arrow.RecordBatch{part})
 	require.NoError(t, err)
-	from, err := cdevice.WrapRecordReader(rdr, device.Host())
+	from, err := cdevice.WrapRecordReader(rdr, device.CPUDevice())
 	rdr.Release()
 	require.NoError(t, err)
 	in, err := cdevice.ImportPlainRecordReader(exportPlain(t, from))
@@ -225,7 +225,7 @@ func TestCdataStreamsImportedWithOptions(t *testing.T) {
 		cdata.ExportRecordReader(rdr, s)
 		rdr.Release()
 		keeps := new(int)
-		r, err := cdevice.ImportPlainRecordReader(s, cdevice.ReleaseWith(func(release func()) { *keeps++; release() }))
+		r, err := cdevice.ImportPlainRecordReader(s, cdevice.WithReleaser(func(release func()) { *keeps++; release() }))
 		require.NoError(t, err)
 		for b, err := range r.All() {
 			require.NoError(t, err)

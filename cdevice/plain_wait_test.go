@@ -62,7 +62,7 @@ func TestPlainRecordBatchWaitsForTheEvent(t *testing.T) {
 func batchOnDevice(t *testing.T, id device.ID, handle uintptr) *cdevice.RecordBatch {
 	t.Helper()
 	rec := oneColumn(t, fromJSON(t, arrow.PrimitiveTypes.Int32, `[1,2]`))
-	b, err := cdevice.Wrap(rec, device.Host())
+	b, err := cdevice.WrapRecordBatch(rec, device.CPUDevice())
 	require.NoError(t, err)
 	out := garbageArray()
 	require.NoError(t, cdevice.ExportRecordBatch(b, out, nil))
@@ -89,7 +89,7 @@ func (s *countedStream) Synchronize(context.Context) error { s.waits++; return s
 
 func TestPlainReadyAfterWaitsForTheStream(t *testing.T) {
 	checkLeaks(t)
-	host, err := device.Host().NewStream()
+	host, err := device.CPUDevice().NewStream()
 	require.NoError(t, err)
 	s := &countedStream{Stream: host}
 	b := wrap(t, oneColumn(t, fromJSON(t, arrow.PrimitiveTypes.Int32, `[1,2]`)))
@@ -154,7 +154,7 @@ func TestPlainExportOfPinnedMemory(t *testing.T) {
 	defer a.Release()
 	back := throughPlain(t, a)
 	defer back.Release()
-	assert.Equal(t, device.Host().ID(), back.DeviceID())
+	assert.Equal(t, device.CPUDevice().ID(), back.DeviceID())
 	noBackend, _ := onDevice(t, pinned, 33)
 	defer noBackend.Release()
 	assert.ErrorIs(t, cdevice.ExportPlainArray(background, noBackend, garbagePlain(), nil), device.ErrNotSupported,
@@ -174,7 +174,7 @@ func (e stuckEvent) Synchronize(ctx context.Context) error {
 type stuckDevice struct{ device.Device }
 
 func (stuckDevice) ID() device.ID                           { return stuck }
-func (stuckDevice) HostReadable() bool                      { return true }
+func (stuckDevice) CPUAccessible() bool                     { return true }
 func (stuckDevice) WrapEvent(uintptr) (device.Event, error) { return stuckEvent{new(testEvent)}, nil }
 
 var stuck = device.ID{Type: device.OneAPI, Ordinal: 77} // other tests know of no such device
@@ -183,7 +183,7 @@ func init() {
 		if ordinal != stuck.Ordinal {
 			return nil, device.ErrNotSupported
 		}
-		return stuckDevice{device.Host()}, nil
+		return stuckDevice{device.CPUDevice()}, nil
 	})
 }
 

@@ -203,7 +203,7 @@ func TestPanicInAPlainStreamIsAnError(t *testing.T) {
 // panickingStream is a stream of the CPU.
 type panickingStream struct{ device.Stream }
 
-func (panickingStream) Device() device.Device             { return device.Host() }
+func (panickingStream) Device() device.Device             { return device.CPUDevice() }
 func (panickingStream) Handle() uintptr                   { return 0 }
 func (panickingStream) Synchronize(context.Context) error { panic(errSource) }
 
@@ -330,7 +330,7 @@ func TestPlainStreamOfEveryType(t *testing.T) {
 			}
 			chunked := arrow.NewChunked(c.Type, chunks)
 			defer chunked.Release()
-			w, err := cdevice.WrapChunked(chunked, device.Host())
+			w, err := cdevice.WrapChunked(chunked, device.CPUDevice())
 			require.NoError(t, err)
 			out := garbagePlainStream()
 			require.NoError(t, cdevice.ExportPlainArrayReader(background, w, out))

@@ -284,11 +284,11 @@ func TestPrefetchOfAPlainStream(t *testing.T) {
 }
 
 func TestOptionsReachTheBatchesOfAPlainStream(t *testing.T) {
-	t.Run("ReleaseWith", func(t *testing.T) {
+	t.Run("WithReleaser", func(t *testing.T) {
 		checkLeaks(t)
 		count := 0
 		s := newPlainScript(t, numbered(t, 3)...)
-		r, err := cdevice.ImportPlainRecordReader(s.plain, cdevice.ReleaseWith(func(release func()) { count++; release() }))
+		r, err := cdevice.ImportPlainRecordReader(s.plain, cdevice.WithReleaser(func(release func()) { count++; release() }))
 		require.NoError(t, err)
 		_, err = numbersOf(t, r.All())
 		require.NoError(t, err)
@@ -314,11 +314,11 @@ func TestOptionsReachTheBatchesOfAPlainStream(t *testing.T) {
 	})
 	t.Run("WithDevice", func(t *testing.T) {
 		checkLeaks(t)
-		numbers, err := numbersOf(t, newPlainScript(t, numbered(t, 2)...).plainReader(t, cdevice.WithDevice(device.Host())).All())
+		numbers, err := numbersOf(t, newPlainScript(t, numbered(t, 2)...).plainReader(t, cdevice.WithDevice(device.CPUDevice())).All())
 		require.NoError(t, err)
 		assert.Equal(t, upTo(2), numbers)
 		s := newPlainScript(t, numbered(t, 2)...)
-		_, err = cdevice.ImportPlainRecordReader(s.plain, cdevice.WithDevice(gpuOnly{device.Host()}))
+		_, err = cdevice.ImportPlainRecordReader(s.plain, cdevice.WithDevice(gpuOnly{device.CPUDevice()}))
 		assert.EqualError(t, err, "cdevice: import: WithDevice = cuda:3, want the CPU, where the memory of a plain struct is: invalid")
 		assert.Zero(t, s.schemas.Load(), "at once")
 	})
@@ -338,7 +338,7 @@ func TestPlainStreamOfSlicedStructs(t *testing.T) {
 	chunked := arrow.NewChunked(pointType, []arrow.Array{chunk, rows})
 	defer chunked.Release()
 	open := func() *cdata.CArrowArrayStream {
-		w, err := cdevice.WrapChunked(chunked, device.Host())
+		w, err := cdevice.WrapChunked(chunked, device.CPUDevice())
 		require.NoError(t, err)
 		defer w.Release()
 		out := garbagePlainStream()

@@ -29,7 +29,7 @@ func (v *validator) probeHost(n *node) error {
 		if err != nil {
 			return fieldError(opImport, field, hex(addr), nil, err)
 		}
-		if !found.ID.Type.HostReadable() {
+		if !found.ID.Type.CPUAccessible() {
 			return invalid(opImport, field, hex(addr)+", memory of "+found.ID.String(), "memory that the host can read")
 		}
 	}
@@ -215,7 +215,7 @@ func (p *prober) node(n *node) error {
 	}
 	for i, addr := range n.buffers[:count] {
 		size := leastSize(st, n.layout, i, n.offset+n.length)
-		if addr == 0 || n.length == 0 || size == 0 && p.id.Type.HostReadable() { // there, zeros may stand for NULL
+		if addr == 0 || n.length == 0 || size == 0 && p.id.Type.CPUAccessible() { // there, zeros may stand for NULL
 			continue
 		}
 		if err := p.memory(fmt.Sprintf("buffers[%d]", i), addr, size); err != nil {
@@ -278,7 +278,7 @@ func (p *prober) memory(field string, addr uintptr, size int64) error {
 	if want, ok := p.accepts(found.ID); !ok {
 		return invalid(opImport, field, hex(addr)+", memory of "+found.ID.String(), want)
 	}
-	if found.Size == 0 && p.id.Type.HostReadable() {
+	if found.Size == 0 && p.id.Type.CPUAccessible() {
 		return nil // a driver may know that memory is page-locked, and not how large it is
 	}
 	if !found.Contains(device.Ptr(addr), size) {
@@ -292,10 +292,10 @@ func (p *prober) memory(field string, addr uintptr, size int64) error {
 // the host's and the GPU's, and producers tell them apart badly. All GPUs use page-locked
 // memory, so its ordinal says nothing.
 func (p *prober) accepts(found device.ID) (want string, ok bool) {
-	if !p.id.Type.HostReadable() {
+	if !p.id.Type.CPUAccessible() {
 		return "memory of " + p.id.String(), found == p.id
 	}
-	if found.Type == device.CPU || !found.Type.HostReadable() || streamType(found.Type) != streamType(p.id.Type) {
+	if found.Type == device.CPU || !found.Type.CPUAccessible() || streamType(found.Type) != streamType(p.id.Type) {
 		return "memory that the host can read, page-locked or managed by a driver", false
 	}
 	managed := found.Type == device.CUDAManaged && p.id.Type == device.CUDAManaged

@@ -21,8 +21,8 @@ type slowDevice struct {
 	begun, goOn chan struct{}
 }
 
-func (slowDevice) ID() device.ID      { return extDev }
-func (slowDevice) HostReadable() bool { return true }
+func (slowDevice) ID() device.ID       { return extDev }
+func (slowDevice) CPUAccessible() bool { return true }
 
 func (d slowDevice) WrapEvent(uintptr) (device.Event, error) { return slowEvent{d: d}, nil }
 
@@ -93,7 +93,7 @@ func TestMemoryIsHeldWhileItsEventIsUsed(t *testing.T) {
 	for name, call := range calls {
 		for _, what := range []string{"batch", "array"} {
 			t.Run(name+"/"+what, func(t *testing.T) {
-				d := slowDevice{device.Host(), make(chan struct{}), make(chan struct{})}
+				d := slowDevice{device.CPUDevice(), make(chan struct{}), make(chan struct{})}
 				released := make(chan struct{})
 				b := pendingImport(t, d, what, func(release func()) { release(); close(released) })
 				done := make(chan error)
@@ -122,12 +122,12 @@ func pendingImport(t *testing.T, d device.Device, what string, releaseWith func(
 	Release()
 } {
 	t.Helper()
-	host, err := cdevice.WrapArray(fromJSON(t, arrow.PrimitiveTypes.Int64, `[1,2,3]`), device.Host())
+	host, err := cdevice.WrapArray(fromJSON(t, arrow.PrimitiveTypes.Int64, `[1,2,3]`), device.CPUDevice())
 	require.NoError(t, err)
 	out := garbageArray()
 	event := new(uintptr) // where sync_event points
 	t.Cleanup(func() { runtime.KeepAlive(event) })
-	opts := []cdevice.ImportOption{cdevice.WithDevice(d), cdevice.ReleaseWith(releaseWith)}
+	opts := []cdevice.ImportOption{cdevice.WithDevice(d), cdevice.WithReleaser(releaseWith)}
 	if what == "array" {
 		require.NoError(t, cdevice.ExportArray(host, out, nil))
 		host.Release()

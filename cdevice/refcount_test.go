@@ -38,7 +38,7 @@ func TestLateRetainAndReleasePanicByName(t *testing.T) {
 	checkLeaks(t)
 	rec := oneColumn(t, fromJSON(t, pointType, `[{"x":1,"s":"a"}]`))
 	batch := func() *cdevice.RecordBatch {
-		b, err := cdevice.Wrap(rec, device.Host())
+		b, err := cdevice.WrapRecordBatch(rec, device.CPUDevice())
 		require.NoError(t, err)
 		return b
 	}

@@ -10,12 +10,12 @@ import (
 	"github.com/arrowdevice/arrowdevice/cdevice"
 )
 
-// However often the function of ReleaseWith calls release, now or later, the producer's callback
+// However often the function of WithReleaser calls release, now or later, the producer's callback
 // is called once.
 func TestReleaseWithCallsTheProducerOnce(t *testing.T) {
 	checkLeaks(t)
 	var later []func()
-	twice := cdevice.ReleaseWith(func(release func()) {
+	twice := cdevice.WithReleaser(func(release func()) {
 		release()
 		release()
 		later = append(later, release)
@@ -46,7 +46,7 @@ func TestReleaseWithCallsTheProducerOnce(t *testing.T) {
 func TestReleaseWithEndsAStreamOnce(t *testing.T) {
 	checkLeaks(t)
 	var again func()
-	twice := cdevice.ReleaseWith(func(release func()) {
+	twice := cdevice.WithReleaser(func(release func()) {
 		release()
 		again = release
 	})

@@ -76,7 +76,7 @@ func garbageSchema() *cdata.CArrowSchema { return new(cdata.CArrowSchema) }
 
 func TestArrayRoundTripIsEqual(t *testing.T) {
 	eachCase(t, func(t *testing.T, arr arrow.Array) {
-		a, err := cdevice.WrapArray(arr, device.Host())
+		a, err := cdevice.WrapArray(arr, device.CPUDevice())
 		require.NoError(t, err)
 		defer a.Release()
 		back := throughC(t, a, cdevice.WithFullValidation(context.Background()))
@@ -91,7 +91,7 @@ func TestArrayRoundTripIsEqual(t *testing.T) {
 
 func TestArrayCopyToHostIsEqual(t *testing.T) {
 	eachCase(t, func(t *testing.T, arr arrow.Array) {
-		a, err := cdevice.WrapArray(arr, device.Host())
+		a, err := cdevice.WrapArray(arr, device.CPUDevice())
 		require.NoError(t, err)
 		defer a.Release()
 		back := throughC(t, a)
@@ -130,7 +130,7 @@ func TestRecordBatchRoundTripIsEqual(t *testing.T) {
 		}, &metadata)
 		rec := array.NewRecordBatch(schema, []arrow.Array{arr, arr}, int64(arr.Len()))
 		defer rec.Release()
-		b, err := cdevice.Wrap(rec, device.Host())
+		b, err := cdevice.WrapRecordBatch(rec, device.CPUDevice())
 		require.NoError(t, err)
 		defer b.Release()
 

@@ -34,7 +34,7 @@ func counted(t *testing.T, of func(cdevice.Stats) int64) func() {
 // ownedBatch is a batch without rows whose owner is told of its end.
 func ownedBatch(t *testing.T, release func()) *cdevice.RecordBatch {
 	t.Helper()
-	b, err := cdevice.NewRecordBatch(device.Host(), arrow.NewSchema(nil, nil), 0, nil, cdevice.Owner{Release: release})
+	b, err := cdevice.NewRecordBatch(device.CPUDevice(), arrow.NewSchema(nil, nil), 0, nil, cdevice.Lifetime{Release: release})
 	require.NoError(t, err)
 	return b
 }
@@ -42,7 +42,7 @@ func ownedBatch(t *testing.T, release func()) *cdevice.RecordBatch {
 func TestImportedStreamIsCountedUntilItsReleaseReturns(t *testing.T) {
 	for name, opts := range map[string][]cdevice.ImportOption{
 		"at once": nil, "ahead": {cdevice.WithPrefetch(1)},
-		"ReleaseWith": {cdevice.ReleaseWith(func(release func()) { release() })},
+		"WithReleaser": {cdevice.WithReleaser(func(release func()) { release() })},
 	} {
 		t.Run(name, func(t *testing.T) {
 			release := counted(t, func(s cdevice.Stats) int64 { return s.ImportedStreams })
@@ -77,7 +77,7 @@ func TestImportedArrayIsCountedUntilItsReleaseReturns(t *testing.T) {
 }
 
 func TestExportedArrayIsCountedUntilWhatItHoldsIsReleased(t *testing.T) {
-	s, err := device.Host().NewStream()
+	s, err := device.CPUDevice().NewStream()
 	require.NoError(t, err)
 	own := new(namedEvent)
 	for name, opts := range map[string][]cdevice.ExportOption{
@@ -101,7 +101,9 @@ type streamWithEvents struct {
 	event *namedEvent
 }
 
-func (s streamWithEvents) Device() device.Device   { return deviceWithEvents{device.Host(), s.event} }
+func (s streamWithEvents) Device() device.Device {
+	return deviceWithEvents{device.CPUDevice(), s.event}
+}
 func (streamWithEvents) Record(device.Event) error { return nil }
 
 type deviceWithEvents struct {

@@ -114,7 +114,7 @@ func TestCopyingIsOneBatchAhead(t *testing.T) {
 	from := newScript(t, numbered(t, 10)...)
 	src, err := cdevice.ImportRecordReader(from.stream)
 	require.NoError(t, err)
-	r, err := src.CopyTo(background, device.Host())
+	r, err := src.CopyTo(background, device.CPUDevice())
 	require.NoError(t, err)
 	assert.Zero(t, from.nexts.Load())
 	for taken := 1; taken < 5; taken++ {
@@ -136,7 +136,7 @@ func TestNoGoroutineIsLeft(t *testing.T) {
 			imported, err := cdevice.ImportRecordReader(s.stream, cdevice.WithPrefetch(2))
 			require.NoError(t, err)
 			sequence := iterated(t, nil, batches...)
-			copied, err := sequence.CopyTo(background, device.Host())
+			copied, err := sequence.CopyTo(background, device.CPUDevice())
 			require.NoError(t, err)
 			for _, r := range []*cdevice.RecordReader{imported, copied, sequence} {
 				for range read {

@@ -100,7 +100,7 @@ func (f failing) Err() error { return f.err }
 
 func wrappedFailing(t testing.TB, err error) *cdevice.RecordReader {
 	t.Helper()
-	r, e := cdevice.WrapRecordReader(failing{err: err}, device.Host())
+	r, e := cdevice.WrapRecordReader(failing{err: err}, device.CPUDevice())
 	require.NoError(t, e)
 	return r
 }
@@ -138,10 +138,10 @@ func TestPanicInASourceIsAnError(t *testing.T) {
 			return cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) { panic(errSource) }, nil)
 		}, "cdevice: panic: the source is on fire"},
 		"arrow-go reader": {func() (*cdevice.RecordReader, error) {
-			return cdevice.WrapRecordReader(panicking{}, device.Host())
+			return cdevice.WrapRecordReader(panicking{}, device.CPUDevice())
 		}, "cdevice: panic: in a reader"},
 		"arrow-go reader, copied": {func() (*cdevice.RecordReader, error) {
-			return cdevice.CopyReaderToDevice(background, panicking{}, device.Host())
+			return cdevice.CopyReaderToDevice(background, panicking{}, device.CPUDevice())
 		}, "cdevice: panic: in a reader"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -227,7 +227,7 @@ func TestSourcesMustKeepTheirWord(t *testing.T) {
 	wrong, err := array.NewRecordReader(numberedSchema, nil)
 	require.NoError(t, err)
 	defer wrong.Release()
-	r, err := cdevice.WrapRecordReader(lying{wrong, viewOf(t, other)}, device.Host())
+	r, err := cdevice.WrapRecordReader(lying{wrong, viewOf(t, other)}, device.CPUDevice())
 	require.NoError(t, err)
 	defer r.Release()
 	_, err = numbersOf(t, r.All())

@@ -94,14 +94,14 @@ func TestExportedStreamCallsWhatItWasMadeOf(t *testing.T) {
 		"arrow-go reader": func(t *testing.T) *cdevice.RecordReader {
 			rdr := records()
 			defer rdr.Release()
-			r, err := cdevice.WrapRecordReader(rdr, device.Host())
+			r, err := cdevice.WrapRecordReader(rdr, device.CPUDevice())
 			require.NoError(t, err)
 			return r
 		},
 		"arrow-go reader, copied": func(t *testing.T) *cdevice.RecordReader {
 			rdr := records()
 			defer rdr.Release()
-			r, err := cdevice.CopyReaderToDevice(background, rdr, device.Host())
+			r, err := cdevice.CopyReaderToDevice(background, rdr, device.CPUDevice())
 			require.NoError(t, err)
 			return r
 		},
@@ -119,7 +119,7 @@ func TestExportedStreamCallsWhatItWasMadeOf(t *testing.T) {
 			defer tbl.Release()
 			tr := array.NewTableReader(tbl, -1)
 			defer tr.Release()
-			r, err := cdevice.WrapRecordReader(tr, device.Host())
+			r, err := cdevice.WrapRecordReader(tr, device.CPUDevice())
 			require.NoError(t, err)
 			return r
 		},
@@ -166,7 +166,7 @@ func TestStreamOfEveryType(t *testing.T) {
 			}
 			chunked := arrow.NewChunked(c.Type, chunks)
 			defer chunked.Release()
-			w, err := cdevice.WrapChunked(chunked, device.Host())
+			w, err := cdevice.WrapChunked(chunked, device.CPUDevice())
 			require.NoError(t, err)
 			out := garbageStream()
 			require.NoError(t, cdevice.ExportArrayReader(w, out))

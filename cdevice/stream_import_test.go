@@ -336,10 +336,10 @@ func TestArraysMustFitTheirStream(t *testing.T) {
 
 func TestOptionsReachTheBatchesOfAStream(t *testing.T) {
 	checkLeaks(t)
-	t.Run("ReleaseWith", func(t *testing.T) {
+	t.Run("WithReleaser", func(t *testing.T) {
 		count := 0
 		s := newScript(t, numbered(t, 3)...)
-		r, err := cdevice.ImportRecordReader(s.stream, cdevice.ReleaseWith(func(release func()) { count++; release() }))
+		r, err := cdevice.ImportRecordReader(s.stream, cdevice.WithReleaser(func(release func()) { count++; release() }))
 		require.NoError(t, err)
 		_, err = numbersOf(t, r.All())
 		require.NoError(t, err)
@@ -348,7 +348,7 @@ func TestOptionsReachTheBatchesOfAStream(t *testing.T) {
 		assert.Equal(t, 4, count, "and the stream's")
 	})
 	t.Run("WithFullValidation", func(t *testing.T) {
-		bad, err := cdevice.Wrap(oneColumn(t, fromJSON(t, arrow.BinaryTypes.String, `["a"]`)), device.Host())
+		bad, err := cdevice.WrapRecordBatch(oneColumn(t, fromJSON(t, arrow.BinaryTypes.String, `["a"]`)), device.CPUDevice())
 		require.NoError(t, err)
 		defer bad.Release()
 		s := newScript(t, bad)

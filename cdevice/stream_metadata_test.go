@@ -146,7 +146,7 @@ func TestBatchesHaveTheMetadataOfTheirReader(t *testing.T) {
 			rec := annotatedBatch(t, batches)
 			for name, open := range map[string]func() (*cdevice.RecordReader, error){
 				"wrapped": func() (*cdevice.RecordReader, error) {
-					return cdevice.WrapRecordReader(told{rec, readers}, device.Host())
+					return cdevice.WrapRecordReader(told{rec, readers}, device.CPUDevice())
 				},
 				"given": func() (*cdevice.RecordReader, error) {
 					return cdevice.NewRecordReader(readers, device.CPU, yielding(nil, wrap(t, rec)))
@@ -162,10 +162,10 @@ func TestBatchesHaveTheMetadataOfTheirReader(t *testing.T) {
 					return cdevice.NewRecordReaderFunc(readers, device.CPU, func() (*cdevice.RecordBatch, error) { return in, nil }, nil)
 				},
 				"copied": func() (*cdevice.RecordReader, error) {
-					src, err := cdevice.WrapRecordReader(told{rec, readers}, device.Host())
+					src, err := cdevice.WrapRecordReader(told{rec, readers}, device.CPUDevice())
 					require.NoError(t, err)
 					defer src.Release()
-					return src.CopyTo(background, device.Host())
+					return src.CopyTo(background, device.CPUDevice())
 				},
 			} {
 				t.Run(name, func(t *testing.T) {
@@ -180,7 +180,7 @@ func TestBatchesHaveTheMetadataOfTheirReader(t *testing.T) {
 					assertSameValues(t, rec, h.RecordBatch())
 				})
 			}
-			b, err := cdevice.WrapRecordReader(told{rec, readers}, device.Host())
+			b, err := cdevice.WrapRecordReader(told{rec, readers}, device.CPUDevice())
 			require.NoError(t, err)
 			defer b.Release()
 			require.True(t, b.Next())
@@ -244,7 +244,7 @@ func TestTypesThatAreNotStoredAlikeStayWhatTheyAre(t *testing.T) {
 	defer column.Release()
 	rec := array.NewRecordBatch(batches, []arrow.Array{column}, 1)
 	defer rec.Release()
-	r, err := cdevice.WrapRecordReader(told{rec, readers}, device.Host())
+	r, err := cdevice.WrapRecordReader(told{rec, readers}, device.CPUDevice())
 	require.NoError(t, err)
 	defer r.Release()
 	require.True(t, r.Next(), "%v", r.Err())
@@ -254,7 +254,7 @@ func TestTypesThatAreNotStoredAlikeStayWhatTheyAre(t *testing.T) {
 	read := view.Column(0).(*array.Struct)
 	sameFields(t, "n", readers.Field(0).Type.(*arrow.StructType).Field(0), read.DataType().(*arrow.StructType).Field(0))
 	assert.Equal(t, arrow.INT64, read.Field(1).(array.ExtensionArray).Storage().DataType().ID())
-	copied, err := r.RecordBatch().CopyTo(background, device.Host())
+	copied, err := r.RecordBatch().CopyTo(background, device.CPUDevice())
 	require.NoError(t, err)
 	copied.Release()
 }

@@ -156,7 +156,7 @@ func TestSourceThatExitsWhileItIsAskedAhead(t *testing.T) {
 		return nil, nil
 	}, nil)
 	require.NoError(t, err)
-	r, err := src.CopyTo(background, device.Host())
+	r, err := src.CopyTo(background, device.CPUDevice())
 	require.NoError(t, err)
 	assert.False(t, r.Next())
 	assert.ErrorContains(t, r.Err(), "ended its goroutine")
@@ -178,7 +178,7 @@ func TestPanicInStop(t *testing.T) {
 	assert.Equal(t, before.ExportedStreams, cdevice.ReadStats().ExportedStreams)
 
 	src := open()
-	r, err := src.CopyTo(background, device.Host())
+	r, err := src.CopyTo(background, device.CPUDevice())
 	require.NoError(t, err)
 	src.Release()
 	require.True(t, r.Next())
@@ -275,11 +275,11 @@ func TestPanicInAnExportOption(t *testing.T) {
 	assert.Equal(t, *garbageStream(), *out)
 }
 
-// What ReleaseWith asks for holds for input that is refused, too.
+// What WithReleaser asks for holds for input that is refused, too.
 func TestReleaseWithHoldsForBadInput(t *testing.T) {
 	checkLeaks(t)
 	count := 0
-	with := cdevice.ReleaseWith(func(release func()) { count++; release() })
+	with := cdevice.WithReleaser(func(release func()) { count++; release() })
 	s := newScript(t)
 	s.stream.DeviceType = 0
 	_, err := cdevice.ImportRecordReader(s.stream, with)
@@ -366,8 +366,8 @@ func TestNewReadersNameWhatIsMissing(t *testing.T) {
 		"cdevice: new: schema = nil":        errorOf(cdevice.NewRecordReader(nil, device.CPU, yielding(nil))),
 		"cdevice: new: batches = nil":       errorOf(cdevice.NewRecordReader(numberedSchema, device.CPU, nil)),
 		"cdevice: new: next = nil,":         errorOf(cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, nil, nil)),
-		"cdevice: wrap: RecordReader = nil": errorOf(cdevice.WrapRecordReader(nil, device.Host())),
-		"cdevice: wrap: Chunked = nil":      errorOf(cdevice.WrapChunked(nil, device.Host())),
+		"cdevice: wrap: RecordReader = nil": errorOf(cdevice.WrapRecordReader(nil, device.CPUDevice())),
+		"cdevice: wrap: Chunked = nil":      errorOf(cdevice.WrapChunked(nil, device.CPUDevice())),
 	} {
 		assert.ErrorContains(t, err, want)
 		assert.ErrorIs(t, err, arrow.ErrInvalid)

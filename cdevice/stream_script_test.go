@@ -196,7 +196,7 @@ func numberedBatch(t testing.TB, n int) *cdevice.RecordBatch {
 	t.Helper()
 	rec := numberedRecord(n)
 	defer rec.Release()
-	b, err := cdevice.Wrap(rec, device.Host())
+	b, err := cdevice.WrapRecordBatch(rec, device.CPUDevice())
 	require.NoError(t, err)
 	return b
 }

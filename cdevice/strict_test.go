@@ -49,13 +49,13 @@ func TestWrapRefusesASchemaThatIsNotTheColumns(t *testing.T) {
 		{"other types", arrow.NewSchema([]arrow.Field{i, i}, nil), "cdevice: wrap: column[1].type = utf8, want int32", arrow.ErrInvalid},
 		{"another byte order", rec.Schema().WithEndianness(foreign), "cdevice: wrap: schema.endianness", arrow.ErrNotImplemented},
 	} {
-		_, err := cdevice.Wrap(otherSchema{rec, row.schema}, device.Host())
+		_, err := cdevice.WrapRecordBatch(otherSchema{rec, row.schema}, device.CPUDevice())
 		assert.ErrorContains(t, err, row.want, row.name)
 		assert.ErrorIs(t, err, row.is, row.name)
 	}
 	moments := oneColumn(t, fromJSON(t, &arrow.TimestampType{Unit: arrow.Second, TimeZone: "UTC"}, `[1]`))
 	equal := arrow.NewSchema([]arrow.Field{{Name: "x", Type: &arrow.TimestampType{Unit: arrow.Second, TimeZone: "UTC"}}}, nil)
-	b, err := cdevice.Wrap(otherSchema{moments, equal}, device.Host())
+	b, err := cdevice.WrapRecordBatch(otherSchema{moments, equal}, device.CPUDevice())
 	require.NoError(t, err, "types need not be the same objects")
 	b.Release()
 }
@@ -86,10 +86,10 @@ func TestPanicOfACallersTypeIsAnErrorAndLeaksNothing(t *testing.T) {
 	rec := oneColumn(t, fromJSON(t, arrow.PrimitiveTypes.Int32, `[1,2]`))
 	for n := 1; n <= 2; n++ {
 		moody := moodyArray{rec.Column(0), new(int), n}
-		_, err := cdevice.Wrap(moodyBatch{rec, []arrow.Array{moody}}, device.Host())
+		_, err := cdevice.WrapRecordBatch(moodyBatch{rec, []arrow.Array{moody}}, device.CPUDevice())
 		assert.ErrorContains(t, err, "panic: not today", n)
 	}
-	_, err := cdevice.WrapArray(moodyArray{rec.Column(0), new(int), 1}, device.Host())
+	_, err := cdevice.WrapArray(moodyArray{rec.Column(0), new(int), 1}, device.CPUDevice())
 	assert.ErrorContains(t, err, "panic: not today")
 }
 
@@ -106,7 +106,7 @@ func TestPanicInAnImportOptionReleasesItsInput(t *testing.T) {
 
 func TestColumnOfAReleasedBatchPanics(t *testing.T) {
 	checkLeaks(t)
-	b, err := cdevice.Wrap(twoColumns(t), device.Host())
+	b, err := cdevice.WrapRecordBatch(twoColumns(t), device.CPUDevice())
 	require.NoError(t, err)
 	b.Release()
 	defer func() {
@@ -129,8 +129,8 @@ func TestColumnOutOfRangePanicsAndLeaksNothing(t *testing.T) {
 // A device that Wrap is given need not be registered.
 func TestWrappedBatchKeepsItsDevice(t *testing.T) {
 	checkLeaks(t)
-	dev := unregistered{device.Host()}
-	b, err := cdevice.Wrap(twoColumns(t), dev)
+	dev := unregistered{device.CPUDevice()}
+	b, err := cdevice.WrapRecordBatch(twoColumns(t), dev)
 	require.NoError(t, err)
 	defer b.Release()
 	got, err := b.Device()
@@ -176,7 +176,7 @@ func TestTypesThatGrowWithoutEndAreRefused(t *testing.T) {
 	itself.Storage = itself
 	for _, dt := range []arrow.DataType{doubled, itself} {
 		out := new(cdevice.CArrowDeviceArray)
-		a, err := cdevice.WrapArray(fromJSON(t, arrow.PrimitiveTypes.Int8, `[1]`), device.Host())
+		a, err := cdevice.WrapArray(fromJSON(t, arrow.PrimitiveTypes.Int8, `[1]`), device.CPUDevice())
 		require.NoError(t, err)
 		require.NoError(t, cdevice.ExportArray(a, out, nil))
 		a.Release()
@@ -194,7 +194,7 @@ func TestWrapRefusesRunsWithoutValues(t *testing.T) {
 	defer short.Release()
 	data := array.NewData(whole.DataType(), 4, []*memory.Buffer{nil}, []arrow.ArrayData{ends, short}, 0, 0)
 	defer data.Release()
-	_, err := cdevice.WrapArray(dataOnly{whole, data}, device.Host())
+	_, err := cdevice.WrapArray(dataOnly{whole, data}, device.CPUDevice())
 	assert.ErrorContains(t, err, "cdevice: wrap: array.children[1].length = 1, want at least 3")
 }
 
@@ -265,7 +265,7 @@ func TestEmptyArraysHaveNoOffset(t *testing.T) {
 	a, err := cdevice.ImportArrayWithType(in, arrow.BinaryTypes.String)
 	require.NoError(t, err)
 	defer a.Release()
-	whole, err := cdevice.WrapArray(fromJSON(t, arrow.BinaryTypes.String, `["a","b"]`), device.Host())
+	whole, err := cdevice.WrapArray(fromJSON(t, arrow.BinaryTypes.String, `["a","b"]`), device.CPUDevice())
 	require.NoError(t, err)
 	defer whole.Release()
 	part, err := whole.Slice(2, 2)
@@ -273,7 +273,7 @@ func TestEmptyArraysHaveNoOffset(t *testing.T) {
 	defer part.Release()
 	empty := array.NewSlice(fromJSON(t, arrow.BinaryTypes.String, `["a","b"]`), 2, 2)
 	defer empty.Release()
-	wrapped, err := cdevice.WrapArray(empty, device.Host())
+	wrapped, err := cdevice.WrapArray(empty, device.CPUDevice())
 	require.NoError(t, err)
 	defer wrapped.Release()
 	for _, a := range []*cdevice.Array{a, part, wrapped} {
@@ -340,7 +340,7 @@ func TestExportNeedsAStructToFill(t *testing.T) {
 func TestRetainedArraysLiveOn(t *testing.T) {
 	checkLeaks(t)
 	arr := fromJSON(t, arrow.PrimitiveTypes.Int32, `[1,2]`)
-	a, err := cdevice.WrapArray(arr, device.Host())
+	a, err := cdevice.WrapArray(arr, device.CPUDevice())
 	require.NoError(t, err)
 	a.Retain()
 	a.Release()

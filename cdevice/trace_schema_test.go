@@ -38,7 +38,7 @@ func TestExportedSchemasAreTraced(t *testing.T) {
 		"ExportSchema": func(out *cdata.CArrowSchema) error { return cdevice.ExportSchema(schema, out) },
 		"ExportField":  func(out *cdata.CArrowSchema) error { return cdevice.ExportField(field, out) },
 		"ExportRecordBatch": func(out *cdata.CArrowSchema) error {
-			b, err := cdevice.NewRecordBatch(device.Host(), arrow.NewSchema(nil, nil), 0, nil, cdevice.Owner{})
+			b, err := cdevice.NewRecordBatch(device.CPUDevice(), arrow.NewSchema(nil, nil), 0, nil, cdevice.Lifetime{})
 			require.NoError(t, err)
 			defer b.Release()
 			arr := new(cdevice.CArrowDeviceArray)

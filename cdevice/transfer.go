@@ -32,7 +32,7 @@ func CopyToDevice(ctx context.Context, rec arrow.RecordBatch, dev device.Device,
 	if err := checkCopy(ctx, dev); err != nil {
 		return nil, err
 	}
-	src, err := Wrap(rec, device.Host())
+	src, err := WrapRecordBatch(rec, device.CPUDevice())
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +45,7 @@ func CopyArrayToDevice(ctx context.Context, arr arrow.Array, dev device.Device, 
 	if err := checkCopy(ctx, dev); err != nil {
 		return nil, err
 	}
-	src, err := WrapArray(arr, device.Host())
+	src, err := WrapArray(arr, device.CPUDevice())
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +59,7 @@ func CopyArrayToDevice(ctx context.Context, arr arrow.Array, dev device.Device, 
 //
 // Where a slice of device memory does not start with a byte of a bitmap, or with the
 // first offset of a list, these small buffers take a way over the host, for which the copy
-// waits. A copy to the CPU waits, as CopyToHost does; OnStream then names a stream of the device that is copied from.
+// waits. A copy to the CPU waits, as CopyToHost does; WithStream then names a stream of the device that is copied from.
 func (b *RecordBatch) CopyTo(ctx context.Context, dev device.Device, opts ...CopyOption) (*RecordBatch, error) {
 	if err := hold(opRead, &b.refs, b.mem, "RecordBatch"); err != nil {
 		return nil, err
@@ -74,7 +74,7 @@ func (b *RecordBatch) CopyTo(ctx context.Context, dev device.Device, opts ...Cop
 			return nil, err
 		}
 		defer rec.Release()
-		own, err := Wrap(rec, dev)
+		own, err := WrapRecordBatch(rec, dev)
 		if err == nil {
 			own.metadata = b.metadata
 		}

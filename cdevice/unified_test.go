@@ -32,7 +32,7 @@ func TestAssumedHostReadable(t *testing.T) {
 	checkLeaks(t)
 	for _, ordinal := range []int64{-1, 0} {
 		in, want := metal(t, ordinal)
-		b, err := cdevice.ImportRecordBatchWithSchema(in, want.Schema(), cdevice.AssumeHostReadable(), cdevice.WithFullValidation(background))
+		b, err := cdevice.ImportRecordBatchWithSchema(in, want.Schema(), cdevice.WithCPUAccessible(), cdevice.WithFullValidation(background))
 		require.NoError(t, err)
 		assert.Equal(t, device.ID{Type: device.Metal, Ordinal: ordinal}, b.DeviceID())
 		view, err := b.HostView(background)
@@ -79,14 +79,14 @@ func TestAssumedHostReadableWithNullBuffers(t *testing.T) {
 	defer a.free()
 	in := new(cdevice.CArrowDeviceArray)
 	empty := fromJSON(t, arrow.BinaryTypes.String, `[]`)
-	w, err := cdevice.WrapArray(empty, device.Host())
+	w, err := cdevice.WrapArray(empty, device.CPUDevice())
 	require.NoError(t, err)
 	require.NoError(t, cdevice.ExportArray(w, in, nil))
 	w.Release()
 	buffers := allocC[uintptr](a, 3)
 	in.Array.Buffers = sliceAddress(buffers)
 	in.DeviceType = int32(device.Metal)
-	got, err := cdevice.ImportArrayWithType(in, arrow.BinaryTypes.String, cdevice.AssumeHostReadable())
+	got, err := cdevice.ImportArrayWithType(in, arrow.BinaryTypes.String, cdevice.WithCPUAccessible())
 	require.NoError(t, err)
 	view, err := got.HostView(background)
 	require.NoError(t, err)
@@ -104,13 +104,13 @@ func TestAssumedHostReadableIsValidated(t *testing.T) {
 	arr := b.NewArray()
 	defer arr.Release()
 	for _, ordinal := range []int64{-1, 0} {
-		w, err := cdevice.WrapArray(arr, device.Host())
+		w, err := cdevice.WrapArray(arr, device.CPUDevice())
 		require.NoError(t, err)
 		in := new(cdevice.CArrowDeviceArray)
 		require.NoError(t, cdevice.ExportArray(w, in, nil))
 		w.Release()
 		in.DeviceType, in.DeviceID = int32(device.Metal), ordinal
-		_, err = cdevice.ImportArrayWithType(in, arrow.BinaryTypes.String, cdevice.AssumeHostReadable(), cdevice.WithFullValidation(background))
+		_, err = cdevice.ImportArrayWithType(in, arrow.BinaryTypes.String, cdevice.WithCPUAccessible(), cdevice.WithFullValidation(background))
 		assert.ErrorIs(t, err, arrow.ErrInvalid)
 		assert.ErrorContains(t, err, "UTF-8")
 	}
@@ -123,10 +123,10 @@ func TestAssumedHostReadableWithAnEvent(t *testing.T) {
 	for _, ordinal := range []int64{-1, 0} {
 		in, want := metal(t, ordinal)
 		in.SyncEvent = addressOf(cell)
-		_, err := cdevice.ImportRecordBatchWithSchema(in, want.Schema(), cdevice.AssumeHostReadable())
+		_, err := cdevice.ImportRecordBatchWithSchema(in, want.Schema(), cdevice.WithCPUAccessible())
 		assert.ErrorIs(t, err, device.ErrNotSupported)
 		assert.ErrorContains(t, err, "ArrowDeviceArray.sync_event = 0x")
-		assert.ErrorContains(t, err, "want NULL, or a device that can wait for it (AssumeHostReadable)")
+		assert.ErrorContains(t, err, "want NULL, or a device that can wait for it (WithCPUAccessible)")
 		assert.Zero(t, in.Array.Release)
 	}
 
@@ -136,7 +136,7 @@ func TestAssumedHostReadableWithAnEvent(t *testing.T) {
 	*cell = 77
 	in, want := metal(t, 0)
 	in.DeviceType, in.SyncEvent = int32(device.ExtDev), addressOf(cell)
-	b, err := cdevice.ImportRecordBatchWithSchema(in, want.Schema(), cdevice.AssumeHostReadable())
+	b, err := cdevice.ImportRecordBatchWithSchema(in, want.Schema(), cdevice.WithCPUAccessible())
 	require.NoError(t, err)
 	view, err := b.HostView(background)
 	require.NoError(t, err)
@@ -154,7 +154,7 @@ func TestAssumedHostReadableOfAGPU(t *testing.T) {
 	defer b.Release()
 	out, outSchema := garbageArray(), garbageSchema()
 	require.NoError(t, cdevice.ExportRecordBatch(b, out, outSchema, cdevice.Synchronized(background)))
-	_, err = cdevice.ImportRecordBatch(out, outSchema, cdevice.WithDevice(m.GPUs[0]), cdevice.AssumeHostReadable(), cdevice.WithFullValidation(background))
+	_, err = cdevice.ImportRecordBatch(out, outSchema, cdevice.WithDevice(m.GPUs[0]), cdevice.WithCPUAccessible(), cdevice.WithFullValidation(background))
 	assert.ErrorIs(t, err, arrow.ErrInvalid)
 }
 
@@ -164,13 +164,13 @@ func TestReleaseAfterEventNeedsABackend(t *testing.T) {
 	cell := new(uintptr)
 	in, want := metal(t, 0)
 	in.SyncEvent = addressOf(cell)
-	_, err := cdevice.ImportRecordBatchWithSchema(in, want.Schema(), cdevice.ReleaseAfterEvent())
+	_, err := cdevice.ImportRecordBatchWithSchema(in, want.Schema(), cdevice.WithReleaseAfterEvent())
 	assert.ErrorIs(t, err, device.ErrNotSupported)
-	assert.ErrorContains(t, err, "want NULL, or a device that can wait for it (ReleaseAfterEvent)")
+	assert.ErrorContains(t, err, "want NULL, or a device that can wait for it (WithReleaseAfterEvent)")
 	assert.Zero(t, in.Array.Release)
 
 	in, want = metal(t, 0)
-	b, err := cdevice.ImportRecordBatchWithSchema(in, want.Schema(), cdevice.ReleaseAfterEvent())
+	b, err := cdevice.ImportRecordBatchWithSchema(in, want.Schema(), cdevice.WithReleaseAfterEvent())
 	require.NoError(t, err, "no event")
 	b.Release()
 }

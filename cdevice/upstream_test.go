@@ -42,7 +42,7 @@ func oneColumn(t *testing.T, arr arrow.Array) arrow.RecordBatch {
 
 func wrap(t *testing.T, rec arrow.RecordBatch) *cdevice.RecordBatch {
 	t.Helper()
-	b, err := cdevice.Wrap(rec, device.Host())
+	b, err := cdevice.WrapRecordBatch(rec, device.CPUDevice())
 	require.NoError(t, err)
 	t.Cleanup(b.Release)
 	return b
@@ -125,7 +125,7 @@ func TestMapFieldsSurvive(t *testing.T) {
 func TestTopLevelStructNullsAreNotDropped(t *testing.T) {
 	checkLeaks(t)
 	arr := fromJSON(t, pointType, `[{"x":0,"s":"a"},null]`)
-	a, err := cdevice.WrapArray(arr, device.Host())
+	a, err := cdevice.WrapArray(arr, device.CPUDevice())
 	require.NoError(t, err)
 	defer a.Release()
 
@@ -153,7 +153,7 @@ func TestReleasedInputIsAnError(t *testing.T) {
 
 func TestUnknownNullCountWithoutBitmapIsNone(t *testing.T) {
 	checkLeaks(t)
-	a, err := cdevice.WrapArray(fromJSON(t, arrow.PrimitiveTypes.Int32, `[1,2]`), device.Host())
+	a, err := cdevice.WrapArray(fromJSON(t, arrow.PrimitiveTypes.Int32, `[1,2]`), device.CPUDevice())
 	require.NoError(t, err)
 	defer a.Release()
 	out, schema := garbageArray(), garbageSchema()
@@ -172,7 +172,7 @@ func TestExportReadsNoData(t *testing.T) {
 	arr := fromJSON(t, arrow.PrimitiveTypes.Int32, `[1,null,3,4]`)
 	part := array.NewSlice(arr, 1, 3)
 	t.Cleanup(part.Release)
-	a, err := cdevice.WrapArray(part, device.Host())
+	a, err := cdevice.WrapArray(part, device.CPUDevice())
 	require.NoError(t, err)
 	defer a.Release()
 	var out cdevice.CArrowDeviceArray
@@ -184,7 +184,7 @@ func TestExportReadsNoData(t *testing.T) {
 
 func TestShortChildIsAnError(t *testing.T) {
 	checkLeaks(t)
-	a, err := cdevice.WrapArray(fromJSON(t, pointType, `[{"x":0,"s":"a"},{"x":1,"s":"b"}]`), device.Host())
+	a, err := cdevice.WrapArray(fromJSON(t, pointType, `[{"x":0,"s":"a"},{"x":1,"s":"b"}]`), device.CPUDevice())
 	require.NoError(t, err)
 	defer a.Release()
 	out, schema := garbageArray(), garbageSchema()
@@ -200,7 +200,7 @@ func TestTypedNilDictionaryIsAnError(t *testing.T) {
 	index := fromJSON(t, arrow.PrimitiveTypes.Int8, `[0]`)
 	data := array.NewData(dt, 1, index.Data().Buffers(), nil, 0, 0)
 	defer data.Release()
-	_, err := cdevice.WrapArray(dataOnly{index, data}, device.Host())
+	_, err := cdevice.WrapArray(dataOnly{index, data}, device.CPUDevice())
 	assert.ErrorContains(t, err, "cdevice: wrap: array.dictionary")
 }
 
@@ -248,12 +248,12 @@ func TestWeReadWhatPlainCDataExports(t *testing.T) {
 func TestCdataReleasesWhatWasImportedWithOptions(t *testing.T) {
 	checkLeaks(t)
 	rec := outsideTheHeap(t)
-	stream, err := device.Host().NewStream()
+	stream, err := device.CPUDevice().NewStream()
 	require.NoError(t, err)
 	for name, use := range map[string]func(in *cdevice.CArrowDeviceArray) (*cdevice.RecordBatch, error){
-		"ReleaseWith": func(in *cdevice.CArrowDeviceArray) (*cdevice.RecordBatch, error) {
+		"WithReleaser": func(in *cdevice.CArrowDeviceArray) (*cdevice.RecordBatch, error) {
 			keeps := new(int)
-			return cdevice.ImportRecordBatchWithSchema(in, rec.Schema(), cdevice.ReleaseWith(func(release func()) { *keeps++; release() }))
+			return cdevice.ImportRecordBatchWithSchema(in, rec.Schema(), cdevice.WithReleaser(func(release func()) { *keeps++; release() }))
 		},
 		"UsedOn": func(in *cdevice.CArrowDeviceArray) (*cdevice.RecordBatch, error) {
 			b, err := cdevice.ImportRecordBatchWithSchema(in, rec.Schema())

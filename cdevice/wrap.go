@@ -15,8 +15,8 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/ordinary"
 )
 
-// Wrap makes a batch of an arrow-go record batch without copying: dev says what
-// kind of memory the columns were built in. That is [device.Host] for every
+// WrapRecordBatch makes a batch of an arrow-go record batch without copying: dev says what
+// kind of memory the columns were built in. That is [device.CPUDevice] for every
 // ordinary batch; a device whose memory the host can read (pinned, managed) for
 // columns that were built with that device's allocator.
 //
@@ -27,11 +27,11 @@ import (
 // still reads.
 //
 // Nothing is read but buffer addresses and lengths, and null counts that rec
-// already knows: Wrap may be called while the memory is being filled.
+// already knows: WrapRecordBatch may be called while the memory is being filled.
 //
 // An error wraps arrow.ErrInvalid or arrow.ErrNotImplemented where a column is
 // not what the schema says, or not laid out as its type demands.
-func Wrap(rec arrow.RecordBatch, dev device.Device) (b *RecordBatch, err error) {
+func WrapRecordBatch(rec arrow.RecordBatch, dev device.Device) (b *RecordBatch, err error) {
 	if isNil(rec) {
 		return nil, absent(opWrap, "RecordBatch", "a record batch of arrow-go")
 	}
@@ -72,7 +72,7 @@ func Wrap(rec arrow.RecordBatch, dev device.Device) (b *RecordBatch, err error) 
 	return b, nil
 }
 
-// WrapArray is [Wrap] for one array.
+// WrapArray is [WrapRecordBatch] for one array.
 func WrapArray(arr arrow.Array, dev device.Device) (a *Array, err error) {
 	if isNil(arr) {
 		return nil, absent(opWrap, "Array", "an array of arrow-go")
@@ -106,7 +106,7 @@ func columnName(i int) string { return fmt.Sprintf("column[%d]", i) }
 // placeOn is where arrow-go's memory lives, if it can live on dev.
 func placeOn(dev device.Device) (place, error) {
 	at := place{id: dev.ID(), dev: dev}
-	if !dev.HostReadable() {
+	if !dev.CPUAccessible() {
 		err := fmt.Errorf("%s: %w", at.notReadable(), device.ErrNotSupported)
 		return at, fieldError(opWrap, "device", at.id, "memory that the host can read, as arrow-go's arrays are", err)
 	}
@@ -274,7 +274,7 @@ func (w *wrapper) fill(n *node, data arrow.ArrayData) error {
 	for i, buf := range buffers {
 		addr := w.address(buf)
 		if w.locked && ordinary.Any() && ordinary.Contains(addr) {
-			return fieldError(opWrap, fmt.Sprintf("buffers[%d]", i), hex(addr), "page-locked memory, which the allocator had no more of: wrap with device.Host()", errNotLocked)
+			return fieldError(opWrap, fmt.Sprintf("buffers[%d]", i), hex(addr), "page-locked memory, which the allocator had no more of: wrap with device.CPUDevice()", errNotLocked)
 		}
 		if addr == 0 && !(l.validity && i == 0) {
 			addr = bridge.Zeros // see replaceNulls

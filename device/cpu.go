@@ -9,9 +9,9 @@ import (
 	"unsafe"
 )
 
-// Host returns the CPU as a device. Its streams do their work at once, so its
+// CPUDevice returns the CPU as a device. Its streams do their work at once, so its
 // events are always complete, and exported arrays carry no event.
-func Host() Device { return host{} }
+func CPUDevice() Device { return host{} }
 
 type host struct{}
 
@@ -20,12 +20,12 @@ func openHost(ordinal int64) (Device, error) {
 	if ordinal != NoOrdinal && ordinal != 0 {
 		return nil, fmt.Errorf("there is one cpu, its id is %d: %w", NoOrdinal, ErrNotSupported)
 	}
-	return Host(), nil
+	return CPUDevice(), nil
 }
 
-func (host) ID() ID             { return ID{Type: CPU, Ordinal: NoOrdinal} }
-func (host) Name() string       { return "cpu" }
-func (host) HostReadable() bool { return true }
+func (host) ID() ID              { return ID{Type: CPU, Ordinal: NoOrdinal} }
+func (host) Name() string        { return "cpu" }
+func (host) CPUAccessible() bool { return true }
 
 const (
 	hostAlignment = 64
@@ -141,7 +141,7 @@ func (m *hostMemory) FreeAfter(Event) error { return m.Free(nil) }
 type hostStream struct{}
 
 func (hostStream) Handle() uintptr                       { return 0 }
-func (hostStream) Device() Device                        { return Host() }
+func (hostStream) Device() Device                        { return CPUDevice() }
 func (hostStream) Record(e Event) error                  { return checkHostEvent(e) }
 func (hostStream) WaitEvent(e Event) error               { return checkHostEvent(e) }
 func (hostStream) Synchronize(ctx context.Context) error { return checkContext("synchronize", ctx) }

@@ -2,7 +2,7 @@
 // registry of device backends. It imports no CUDA and no cgo; backends import it and
 // register themselves (see [Register]).
 //
-// [Host] is the CPU, the reference implementation. Package devicetest is the
+// [CPUDevice] is the CPU, the reference implementation. Package devicetest is the
 // contract of a Device, as a test that every backend passes.
 package device
 
@@ -52,10 +52,10 @@ func (t Type) String() string {
 	return fmt.Sprintf("device_type(%d)", int32(t))
 }
 
-// HostReadable reports whether, by the meaning of the type alone, the CPU can read
+// CPUAccessible reports whether, by the meaning of the type alone, the CPU can read
 // this memory at its address (once its event has completed). For CUDAManaged,
-// [Device.HostReadable] of the device knows better.
-func (t Type) HostReadable() bool {
+// [Device.CPUAccessible] of the device knows better.
+func (t Type) CPUAccessible() bool {
 	switch t {
 	case CPU, CUDAHost, ROCMHost, CUDAManaged:
 		return true
@@ -105,11 +105,11 @@ type Device interface {
 	ID() ID
 	// Name is for people: "NVIDIA H200", "cpu".
 	Name() string
-	// HostReadable reports whether the CPU may read memory of this device at its
+	// CPUAccessible reports whether the CPU may read memory of this device at its
 	// address, once the work that fills it is done and while other work goes on. Managed
 	// memory (CUDAManaged) is not host readable on machines where only an idle GPU permits
 	// it.
-	HostReadable() bool
+	CPUAccessible() bool
 
 	// Allocate returns owned memory of size bytes, aligned to 64 bytes at least,
 	// with undefined contents, usable by work on s that is enqueued from now on.

@@ -11,7 +11,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/device/devicetest"
 )
 
-func TestHost(t *testing.T) { devicetest.TestDevice(t, device.Host()) }
+func TestHost(t *testing.T) { devicetest.TestDevice(t, device.CPUDevice()) }
 
 // The values and names of the specification.
 func TestTypes(t *testing.T) {
@@ -33,12 +33,12 @@ func TestTypes(t *testing.T) {
 func TestHostReadableTypes(t *testing.T) {
 	for typ := device.Type(-1); typ < 20; typ++ {
 		want := typ == device.CPU || typ == device.CUDAHost || typ == device.ROCMHost || typ == device.CUDAManaged
-		assert.Equal(t, want, typ.HostReadable(), typ)
+		assert.Equal(t, want, typ.CPUAccessible(), typ)
 	}
 }
 
 func TestIDString(t *testing.T) {
-	assert.Equal(t, "cpu", device.Host().ID().String())
+	assert.Equal(t, "cpu", device.CPUDevice().ID().String())
 	assert.Equal(t, "cuda:1", device.ID{Type: device.CUDA, Ordinal: 1}.String())
 }
 
@@ -46,7 +46,7 @@ func TestOpenCPUByEitherNumber(t *testing.T) {
 	for _, ordinal := range []int64{device.NoOrdinal, 0} {
 		d, err := device.Open(device.ID{Type: device.CPU, Ordinal: ordinal})
 		require.NoError(t, err)
-		assert.Equal(t, device.Host(), d)
+		assert.Equal(t, device.CPUDevice(), d)
 	}
 	_, err := device.Open(device.ID{Type: device.CPU, Ordinal: 1})
 	assert.ErrorIs(t, err, device.ErrNotSupported)
@@ -67,7 +67,7 @@ func TestRegister(t *testing.T) {
 		if ordinal == 1 {
 			return nil, failure
 		}
-		return device.Host(), nil
+		return device.CPUDevice(), nil
 	})
 	for range 3 {
 		_, err := device.Open(device.ID{Type: device.VPI, Ordinal: 0})
@@ -77,7 +77,7 @@ func TestRegister(t *testing.T) {
 	_, err := device.Open(device.ID{Type: device.VPI, Ordinal: 1})
 	assert.ErrorIs(t, err, failure)
 	assert.ErrorContains(t, err, "vpi:1")
-	open := func(int64) (device.Device, error) { return device.Host(), nil }
+	open := func(int64) (device.Device, error) { return device.CPUDevice(), nil }
 	assert.Panics(t, func() { device.Register(device.VPI, open) }, "a type has one backend")
 	assert.Panics(t, func() { device.Register(device.WebGPU, nil) })
 }
@@ -85,19 +85,19 @@ func TestRegister(t *testing.T) {
 // A backend for pinned memory opens the device that pins.
 func TestOpenersMayOpen(t *testing.T) {
 	t.Cleanup(func() { device.Forget(device.VPI); device.Forget(device.WebGPU) })
-	device.Register(device.VPI, func(int64) (device.Device, error) { return device.Host(), nil })
+	device.Register(device.VPI, func(int64) (device.Device, error) { return device.CPUDevice(), nil })
 	device.Register(device.WebGPU, func(ordinal int64) (device.Device, error) {
 		return device.Open(device.ID{Type: device.VPI, Ordinal: ordinal})
 	})
 	d, err := device.Open(device.ID{Type: device.WebGPU, Ordinal: 2})
 	require.NoError(t, err)
-	assert.Equal(t, device.Host(), d)
+	assert.Equal(t, device.CPUDevice(), d)
 }
 
 // Every backend is asked until one knows the memory, or fails.
 func TestLookup(t *testing.T) {
 	t.Cleanup(device.ForgetLookups)
-	cpu := device.Allocation{ID: device.Host().ID()}
+	cpu := device.Allocation{ID: device.CPUDevice().ID()}
 	found, err := device.Lookup(1)
 	require.NoError(t, err)
 	assert.Equal(t, cpu, found, "nobody is there to be asked")

@@ -19,7 +19,7 @@ type nilEvent struct{ device.Event }
 func TestNilArguments(t *testing.T) {
 	var ctx context.Context
 	background := context.Background()
-	h := device.Host()
+	h := device.CPUDevice()
 	s, err := h.NewStream()
 	require.NoError(t, err)
 	e, err := h.NewEvent()

@@ -100,5 +100,5 @@ func Lookup(p Ptr) (Allocation, error) {
 			return found, err
 		}
 	}
-	return Allocation{ID: Host().ID()}, nil
+	return Allocation{ID: CPUDevice().ID()}, nil
 }

@@ -21,7 +21,7 @@ const settleTime = 5 * time.Second
 // consumer did not release, an imported stream. It prints each with the stack of the code
 // that made it, and the counts of [cdevice.ReadStats] that differ.
 //
-// The host view of a batch that was made by [cdevice.Wrap] is the arrow-go record batch that was
+// The host view of a batch that was made by [cdevice.WrapRecordBatch] is the arrow-go record batch that was
 // wrapped. It is arrow-go that counts its references, so it is not listed: memory.CheckedAllocator
 // finds one that was not released.
 //

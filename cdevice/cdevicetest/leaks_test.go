@@ -51,7 +51,7 @@ func newBatch(t *testing.T) *cdevice.RecordBatch {
 	schema := arrow.NewSchema([]arrow.Field{{Name: "x", Type: arrow.PrimitiveTypes.Int64}}, nil)
 	rec := array.NewRecordBatch(schema, []arrow.Array{column}, 3)
 	defer rec.Release()
-	batch, err := cdevice.Wrap(rec, device.Host())
+	batch, err := cdevice.WrapRecordBatch(rec, device.CPUDevice())
 	require.NoError(t, err)
 	return batch
 }

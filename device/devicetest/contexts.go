@@ -81,7 +81,7 @@ var heldContextRules = []rule{
 		}
 	}},
 	{"a context ends an upload that waits for room", func(t T, c *contract) {
-		if c.HostReadable() {
+		if c.CPUAccessible() {
 			return // the copy itself may wait
 		}
 		const n, pieces = 16 << 20, 6

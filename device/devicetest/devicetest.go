@@ -135,9 +135,9 @@ var deviceRules = []rule{
 		assert.Equal(t, c.ID(), c.ID())
 		assert.Positive(t, c.ID().Type)
 		assert.NotEmpty(t, c.Name())
-		assert.Equal(t, c.HostReadable(), c.HostReadable())
-		if c.ID().Type.HostReadable() && c.ID().Type != device.CUDAManaged { // of which the machine decides
-			assert.True(t, c.HostReadable(), "memory of this type is host readable by its meaning")
+		assert.Equal(t, c.CPUAccessible(), c.CPUAccessible())
+		if c.ID().Type.CPUAccessible() && c.ID().Type != device.CUDAManaged { // of which the machine decides
+			assert.True(t, c.CPUAccessible(), "memory of this type is host readable by its meaning")
 		}
 	}},
 }

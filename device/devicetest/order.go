@@ -125,7 +125,7 @@ var orderRules = []rule{
 // one, may wait for the stream.
 var pendingRules = []rule{
 	{"the event of an upload is behind the work on its stream", func(t T, c *contract) {
-		if c.HostReadable() {
+		if c.CPUAccessible() {
 			return // the copy itself may wait
 		}
 		const n = 1024

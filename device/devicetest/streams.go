@@ -32,7 +32,7 @@ func (strangersEvent) Close() error                      { return nil }
 func (c *contract) strangers(t T) map[string]device.Stream {
 	all := map[string]device.Stream{"a stranger's": strangersStream{}}
 	if c.ID().Type != device.CPU {
-		all["the CPU's"] = streamOf(t, device.Host())
+		all["the CPU's"] = streamOf(t, device.CPUDevice())
 	}
 	return all
 }
@@ -78,7 +78,7 @@ var streamRules = []rule{
 			assert.Error(t, s.WaitEvent(strangersEvent{}), "the CPU would not wait")
 			return
 		}
-		e := eventOf(t, device.Host())
+		e := eventOf(t, device.CPUDevice())
 		assert.Error(t, s.Record(e))
 		assert.Error(t, s.WaitEvent(e), "it is complete before the work that it should be behind")
 	}},

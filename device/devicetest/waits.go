@@ -19,7 +19,7 @@ const manyThreads = 200
 var heldThreadRules = []rule{
 	{"waits that are given up keep no threads", func(t T, c *contract) {
 		waits, at := 2000, 100 // at once
-		if !testing.Short() && !c.HostReadable() {
+		if !testing.Short() && !c.CPUAccessible() {
 			waits = 20_000
 		}
 		s, e, open := c.stuck(t)

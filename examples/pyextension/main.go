@@ -84,5 +84,5 @@ func addRunningTotal(batch *cdevice.RecordBatch, column string) (*cdevice.Record
 	metadata := rec.Schema().Metadata()
 	more := array.NewRecordBatch(arrow.NewSchema(fields, &metadata), append(rec.Columns()[:rec.NumCols():rec.NumCols()], totals), rec.NumRows())
 	defer more.Release()
-	return cdevice.Wrap(more, device.Host())
+	return cdevice.WrapRecordBatch(more, device.CPUDevice())
 }

@@ -259,7 +259,7 @@ def test_nobody_waits():
 
 @pytest.mark.simulator
 def test_stream_of_a_copy_is_needed_no_longer_than_the_copy():
-    """OnStream borrows until then, says its documentation."""
+    """WithStream borrows until then, says its documentation."""
     with driver.stream() as stream:
         made = go.on_device("int64", "valid", stream=stream)
         made.wait()

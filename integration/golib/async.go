@@ -91,7 +91,7 @@ func golib_async_open(handler C.uintptr_t, queueSize, validate C.int, ctx C.uint
 		if validate != 0 {
 			opts.Import = append(opts.Import, cdevice.WithFullValidation(context.Background()))
 		}
-		*out = newHandle(cdevice.NewAsyncStream(contextOf(ctx), cdevice.AsyncHandlerFromPtr(uintptr(handler)), opts))
+		*out = newHandle(cdevice.NewAsyncStream(contextOf(ctx), cdevice.AsyncDeviceStreamHandlerFromPtr(uintptr(handler)), opts))
 		return nil
 	})
 }

@@ -113,7 +113,7 @@ func golib_export_async(ask C.golib_source, number, template C.uint64_t, handler
 			return err
 		}
 		defer r.Release()
-		return cdevice.ExportAsync(contextOf(ctx), r, cdevice.AsyncHandlerFromPtr(uintptr(handler)), opts)
+		return cdevice.ExportAsync(contextOf(ctx), r, cdevice.AsyncDeviceStreamHandlerFromPtr(uintptr(handler)), opts)
 	})
 }
 
@@ -133,6 +133,6 @@ func golib_forward_async(from C.uint64_t, handler C.uintptr_t, ctx C.uint64_t) *
 			return err
 		}
 		defer r.Release()
-		return cdevice.ExportAsync(contextOf(ctx), r, cdevice.AsyncHandlerFromPtr(uintptr(handler)), cdevice.AsyncProducerOptions{Metadata: s.Metadata()})
+		return cdevice.ExportAsync(contextOf(ctx), r, cdevice.AsyncDeviceStreamHandlerFromPtr(uintptr(handler)), cdevice.AsyncProducerOptions{Metadata: s.Metadata()})
 	})
 }

@@ -21,7 +21,7 @@ import (
 
 func openDevice(deviceType C.int32_t, id C.int64_t) (device.Device, error) {
 	if device.Type(deviceType) == device.CPU {
-		return device.Host(), nil
+		return device.CPUDevice(), nil
 	}
 	return device.Open(device.ID{Type: device.Type(deviceType), Ordinal: int64(id)})
 }
@@ -34,7 +34,7 @@ func copyOptions(dev device.Device, stream C.uintptr_t) ([]cdevice.CopyOption, e
 	if err != nil {
 		return nil, err
 	}
-	return []cdevice.CopyOption{cdevice.OnStream(s)}, nil
+	return []cdevice.CopyOption{cdevice.WithStream(s)}, nil
 }
 
 // golib_gpu_name answers with the name of a GPU, opening it for the life of the

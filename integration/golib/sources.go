@@ -173,7 +173,7 @@ func arrayStream(how string, like anArray, s *source[*cdevice.Array]) (stream, e
 		}
 		chunked := arrow.NewChunked(like.DataType(), views)
 		defer chunked.Release()
-		r, err := cdevice.WrapChunked(chunked, device.Host())
+		r, err := cdevice.WrapChunked(chunked, device.CPUDevice())
 		return arrays{r}, err
 	}
 	return nil, fmt.Errorf("golib: no stream of arrays is made of a %q", how)

@@ -188,7 +188,7 @@ func hostReader(r *cdevice.RecordReader) array.RecordReader {
 // wrapReader releases the reader.
 func wrapReader(rdr array.RecordReader) (stream, error) {
 	defer rdr.Release()
-	r, err := cdevice.WrapRecordReader(rdr, device.Host())
+	r, err := cdevice.WrapRecordReader(rdr, device.CPUDevice())
 	return batches{r}, err
 }
 

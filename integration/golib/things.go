@@ -110,12 +110,12 @@ func (b aBatch) exportSchema(out *cdata.CArrowSchema) error {
 }
 
 func wrapArray(arr arrow.Array) (thing, error) {
-	a, err := cdevice.WrapArray(arr, device.Host())
+	a, err := cdevice.WrapArray(arr, device.CPUDevice())
 	return anArray{a}, err
 }
 
 func wrapBatch(rec arrow.RecordBatch) (thing, error) {
-	b, err := cdevice.Wrap(rec, device.Host())
+	b, err := cdevice.WrapRecordBatch(rec, device.CPUDevice())
 	return aBatch{b}, err
 }
 

@@ -14,7 +14,7 @@ func importOptions(validate, withGIL C.int) (opts []cdevice.ImportOption) {
 		opts = append(opts, cdevice.WithFullValidation(context.Background()))
 	}
 	if withGIL != 0 {
-		opts = append(opts, cdevice.ReleaseWithGIL())
+		opts = append(opts, cdevice.WithGIL())
 	}
 	return opts
 }

@@ -83,7 +83,7 @@ func acrossDevices(w *worker) {
 func (w *worker) hostKind(gpu *cudaalloc.Device) (*cudaalloc.Device, memory.Allocator) {
 	n := gpu.ID().Ordinal
 	if w.IntN(2) == 0 {
-		return gpu.Host(), w.pinned[n]
+		return gpu.Pinned(), w.pinned[n]
 	}
 	return gpu.Managed(), w.managed[n]
 }
@@ -122,7 +122,7 @@ func fromHostMemory(w *worker) {
 
 // cloned is a batch with the same values in memory of its own.
 func (w *worker) cloned(rec arrow.RecordBatch) arrow.RecordBatch {
-	b := got[*cdevice.RecordBatch](w)(cdevice.Wrap(rec, device.Host()))
+	b := got[*cdevice.RecordBatch](w)(cdevice.WrapRecordBatch(rec, device.CPUDevice()))
 	defer b.Release()
 	clone := got[arrow.RecordBatch](w)(b.CopyToHost(background, nil))
 	w.later(clone.Release)

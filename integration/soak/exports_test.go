@@ -28,7 +28,7 @@ func exportHost(w *worker) {
 	kind, mem := w.hostKind(gpu)
 	rec := w.numbers(mem, 1+w.IntN(3), 1+w.size())
 	want := w.cloned(rec)
-	b := got[*cdevice.RecordBatch](w)(cdevice.Wrap(rec, kind))
+	b := got[*cdevice.RecordBatch](w)(cdevice.WrapRecordBatch(rec, kind))
 	release := w.keep(b)
 	w.did("wrapped as %v", kind.ID())
 	w.consumed(gpu, kind, want, b, release)

@@ -65,7 +65,7 @@ func rawMemory(w *worker) {
 	gpu := w.gpu()
 	s := w.stream(gpu)
 	size := int64(1 + w.IntN(100_000))
-	dev := []device.Device{gpu, gpu, gpu.Host(), gpu.Managed()}[w.IntN(4)]
+	dev := []device.Device{gpu, gpu, gpu.Pinned(), gpu.Managed()}[w.IntN(4)]
 	m := w.memory(dev, size, s)
 	if w.IntN(3) == 0 {
 		w.did("not used")
@@ -143,8 +143,8 @@ func ownMemory(w *worker) {
 	trouble, how := w.trouble(gpu, false)
 	w.did("release %s", how)
 	a := got[*cdevice.Array](w)(cdevice.NewArray(gpu, arrow.PrimitiveTypes.Int64,
-		cdevice.Data{Length: int64(rows), Buffers: []device.Ptr{0, m.Ptr()}},
-		cdevice.Owner{Ready: e, Release: w.owe("Owner.Release that "+how, func() { free(); trouble() })}))
+		cdevice.ArrayData{Length: int64(rows), Buffers: []device.Ptr{0, m.Ptr()}},
+		cdevice.Lifetime{Ready: e, Release: w.owe("Owner.Release that "+how, func() { free(); trouble() })}))
 	release := w.later(a.Release)
 	switch w.IntN(4) {
 	case 0:

@@ -76,13 +76,13 @@ func (w *worker) on(gpu *cudaalloc.Device) []cdevice.CopyOption {
 		w.did("on the per-thread stream")
 		runtime.LockOSThread() // the stream is this thread's
 		w.Cleanup(runtime.UnlockOSThread)
-		return []cdevice.CopyOption{cdevice.OnStream(gpu.PerThread())}
+		return []cdevice.CopyOption{cdevice.WithStream(gpu.PerThread())}
 	case 1, 2:
 		w.did("on the legacy stream")
-		return []cdevice.CopyOption{cdevice.OnStream(gpu.Legacy())}
+		return []cdevice.CopyOption{cdevice.WithStream(gpu.Legacy())}
 	case 3, 4, 5, 6:
 		w.did("on a stream of its own")
-		return []cdevice.CopyOption{cdevice.OnStream(w.stream(gpu))}
+		return []cdevice.CopyOption{cdevice.WithStream(w.stream(gpu))}
 	}
 	return nil
 }

@@ -86,7 +86,7 @@ func readers(w *worker) {
 func asyncStreams(w *worker) {
 	gpu := w.gpu()
 	rdr, want := w.reader()
-	r := got[*cdevice.RecordReader](w)(cdevice.WrapRecordReader(rdr, device.Host()))
+	r := got[*cdevice.RecordReader](w)(cdevice.WrapRecordReader(rdr, device.CPUDevice()))
 	w.later(r.Release)
 	ctx, cancel := w.patience()
 	defer cancel()

@@ -43,7 +43,7 @@ func cancelledCalls(w *worker) {
 		mem = w.pinned[w.IntN(len(w.pinned))]
 	}
 	rec := w.numbers(nil, 1+w.IntN(3), 1+w.size()) // there is always something to wait for
-	b, release := w.sent(rec, gpu, cdevice.OnStream(s))
+	b, release := w.sent(rec, gpu, cdevice.WithStream(s))
 	for range 1 + w.IntN(3) {
 		name, never, call := w.call(gpu, s, rec, b)
 		if gaveUp := w.limited(name, call); held && never && !gaveUp {
@@ -89,7 +89,7 @@ func (w *worker) call(gpu *cudaalloc.Device, s device.Stream, rec arrow.RecordBa
 		return "Event.Synchronize", true, e.Synchronize
 	case 3:
 		return "CopyToDevice", false, func(ctx context.Context) error {
-			c, err := cdevice.CopyToDevice(ctx, rec, gpu, cdevice.OnStream(s))
+			c, err := cdevice.CopyToDevice(ctx, rec, gpu, cdevice.WithStream(s))
 			if err == nil {
 				w.keep(c)
 			}
@@ -130,7 +130,7 @@ func cancelledAllocations(w *worker) {
 	s := w.stream(gpu)
 	for range 1 + w.IntN(4) {
 		size := int64(1 + w.IntN(300_000))
-		kinds := []device.Device{gpu, gpu, gpu.Host(), gpu.Managed()}
+		kinds := []device.Device{gpu, gpu, gpu.Pinned(), gpu.Managed()}
 		dev := kinds[w.IntN(len(kinds))]
 		var m device.Memory
 		name := "Allocate of " + dev.ID().Type.String()
@@ -168,7 +168,7 @@ func heldBack(w *worker) {
 	gpu := w.gpu()
 	s, open, held := w.held(gpu)
 	rec := w.numbers(nil, 1, 1+w.size())
-	b, release := w.sent(rec, gpu, cdevice.OnStream(s))
+	b, release := w.sent(rec, gpu, cdevice.WithStream(s))
 	exported := w.IntN(6) == 0
 	var c *cdevice.RecordBatch
 	var consumed chan error

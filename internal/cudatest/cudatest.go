@@ -163,7 +163,7 @@ func trim(t testing.TB, gpu *cudaalloc.Device) {
 // Devices are the kinds of memory of all GPUs that the machine has.
 func (m *Machine) Devices(t testing.TB) (all []*cudaalloc.Device) {
 	for _, gpu := range m.GPUs {
-		all = append(all, gpu, gpu.Host())
+		all = append(all, gpu, gpu.Pinned())
 		probe, err := gpu.Managed().Allocate(context.Background(), 1, nil)
 		if err == nil {
 			require.NoError(t, probe.Free(nil))

@@ -29,7 +29,7 @@ type cpu struct {
 	refuse     error
 }
 
-func newCPU() *cpu { return &cpu{Source: Of(device.Host())} }
+func newCPU() *cpu { return &cpu{Source: Of(device.CPUDevice())} }
 
 func (s *cpu) Allocate(ctx context.Context, size int64) (device.Ptr, error) {
 	s.mu.Lock()
@@ -44,7 +44,7 @@ func (s *cpu) Allocate(ctx context.Context, size int64) (device.Ptr, error) {
 	s.live++
 	s.made++
 	s.bytes += size
-	return p, device.Host().Memset(p, 0xdd, size, nil)
+	return p, device.CPUDevice().Memset(p, 0xdd, size, nil)
 }
 
 func (s *cpu) Free(p device.Ptr, size int64) {

@@ -17,7 +17,7 @@ import (
 
 // pageLocked is page-locked memory of a GPU, and its bytes.
 func pageLocked(t *testing.T, gpu *cudaalloc.Device, n int) (device.Ptr, []byte) {
-	m, err := gpu.Host().Allocate(background, int64(n), nil)
+	m, err := gpu.Pinned().Allocate(background, int64(n), nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, m.Free(nil)) })
 	return m.Ptr(), at(m.Ptr(), n)

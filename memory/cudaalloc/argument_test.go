@@ -20,7 +20,7 @@ func TestStreamsAndEventsOfEveryDevice(t *testing.T) {
 	stranger := cudatest.Simulated(t, cudasim.Options{}).GPUs[0]
 	mem, err := gpu.Managed().Allocate(background, 64, nil)
 	require.NoError(t, err)
-	from, err := gpu.Host().Allocate(background, 64, nil)
+	from, err := gpu.Pinned().Allocate(background, 64, nil)
 	require.NoError(t, err)
 	managed, err := cudaalloc.NewManaged(gpu, 0)
 	require.NoError(t, err)
@@ -45,10 +45,10 @@ func TestStreamsAndEventsOfEveryDevice(t *testing.T) {
 	}
 	work := map[string]func(device.Stream) error{
 		"Allocate":               allocate(gpu),
-		"Allocate page-locked":   allocate(gpu.Host()),
+		"Allocate page-locked":   allocate(gpu.Pinned()),
 		"Allocate managed":       allocate(gpu.Managed()),
 		"Free":                   free(gpu),
-		"Free page-locked":       free(gpu.Host()),
+		"Free page-locked":       free(gpu.Pinned()),
 		"Free managed":           free(gpu.Managed()),
 		"Copy":                   func(s device.Stream) error { return gpu.Copy(ranges, s) },
 		"Copy of nothing":        func(s device.Stream) error { return gpu.Copy(nil, s) },
@@ -88,10 +88,10 @@ func TestStreamsAndEventsOfEveryDevice(t *testing.T) {
 			"the GPU":                   {stream(gpu), ""},
 			"the second GPU":            {stream(second), ""},
 			"another's":                 {theirStream{stream(gpu)}, ""},
-			"the CPU":                   {stream(device.Host()), "stream of cpu, want one of cuda"},
+			"the CPU":                   {stream(device.CPUDevice()), "stream of cpu, want one of cuda"},
 			"another driver":            {stream(stranger), "stream of cuda:0 of another driver, want one of cuda"},
 			"another's, of the second":  {theirStream{stream(second)}, "stream of cuda:1, want one of cuda"},
-			"another's, of the CPU":     {theirStream{stream(device.Host())}, "stream of cpu, want one of cuda"},
+			"another's, of the CPU":     {theirStream{stream(device.CPUDevice())}, "stream of cpu, want one of cuda"},
 			"another's, another driver": {theirStream{stream(stranger)}, "stream of cuda:0 of another driver, want one of cuda"},
 		} {
 			err := do(row.s)
@@ -115,10 +115,10 @@ func TestStreamsAndEventsOfEveryDevice(t *testing.T) {
 		record, wait string
 	}{
 		"the GPU":        {event(gpu), "", ""},
-		"page-locked":    {event(gpu.Host()), "", ""},
+		"page-locked":    {event(gpu.Pinned()), "", ""},
 		"another's":      {theirEvent{event(gpu)}, "", ""},
 		"the second GPU": {event(second), "event of cuda:1, want one of cuda:0", ""},
-		"the CPU":        {event(device.Host()), "want one of cuda:0", "want one of cuda:0"},
+		"the CPU":        {event(device.CPUDevice()), "want one of cuda:0", "want one of cuda:0"},
 		"another driver": {event(stranger), "event of cuda:0 of another driver, want one of cuda:0", "event of cuda:0 of another driver, want one of cuda:0"},
 		"nil":            {nil, "no event", "no event"},
 		"a nil pointer":  {(*cudaalloc.Event)(nil), "no event", "no event"},

@@ -78,7 +78,7 @@ func TestFlushLeavesNothingWaiting(t *testing.T) {
 			require.NoError(t, err)
 			limited(t, gpu, func(l *cudaalloc.Limits) { l.HostIdle = 0 })
 			for range 50 {
-				host, err := gpu.Host().Allocate(background, 10_000, s)
+				host, err := gpu.Pinned().Allocate(background, 10_000, s)
 				require.NoError(t, err)
 				require.NoError(t, gpu.Memset(host.Ptr(), 1, 10_000, s))
 				require.NoError(t, host.Free(s))

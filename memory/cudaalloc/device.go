@@ -26,7 +26,7 @@ func init() {
 		})
 	}
 	register(device.CUDA, func(d *Device) *Device { return d })
-	register(device.CUDAHost, (*Device).Host)
+	register(device.CUDAHost, (*Device).Pinned)
 	register(device.CUDAManaged, (*Device).Managed)
 	device.RegisterLookup(lookup)
 }
@@ -277,9 +277,9 @@ func (g *gpu) close() error {
 	return all
 }
 
-// Host is the page-locked host memory of the GPU: device.CUDAHost, which the GPU
+// Pinned is the page-locked host memory of the GPU: device.CUDAHost, which the GPU
 // copies from and to at the speed of the bus, and the CPU reads and writes.
-func (d *Device) Host() *Device { return d.gpu.host }
+func (d *Device) Pinned() *Device { return d.gpu.host }
 
 // Managed is the managed memory of the GPU: device.CUDAManaged, which the driver
 // moves between the GPU and the host as they touch it.
@@ -296,12 +296,12 @@ func (d *Device) ID() device.ID {
 // Name is the name of the GPU.
 func (d *Device) Name() string { return d.name }
 
-// HostReadable reports true for page-locked memory, and for managed memory where the GPU has
+// CPUAccessible reports true for page-locked memory, and for managed memory where the GPU has
 // concurrent managed access (CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS). Elsewhere, on
 // Windows for one, an access of the host to any managed memory is a fault while the GPU runs
 // any work.
-func (d *Device) HostReadable() bool {
-	return d.kind.HostReadable() && (d.kind != device.CUDAManaged || d.concurrent)
+func (d *Device) CPUAccessible() bool {
+	return d.kind.CPUAccessible() && (d.kind != device.CUDAManaged || d.concurrent)
 }
 
 // Context is the CUcontext of the GPU, its primary context, for other libraries of

@@ -5,7 +5,7 @@
 //	to do this                                     use
 //	list the GPUs, touching none                   [Devices], [DriverVersion]
 //	open one                                       [Open]; its memory is device.CUDA
-//	page-locked and managed memory of the same GPU [Device.Host], [Device.Managed]
+//	page-locked and managed memory of the same GPU [Device.Pinned], [Device.Managed]
 //	build Arrow arrays in managed memory           [NewManaged]; page-locked: package hostpinned
 //	streams, priorities, default streams           [Device.NewStream], [Device.NewStreamWithPriority], [Device.Legacy], [Device.PerThread]
 //	a stream for one copy                          [Device.CopyStream]

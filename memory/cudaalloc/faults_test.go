@@ -87,7 +87,7 @@ func TestEachCallFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := cudatest.Simulated(t, options)
 			gpu := m.GPUs[0]
-			for _, d := range []*cudaalloc.Device{gpu, gpu.Host(), gpu.Managed()} {
+			for _, d := range []*cudaalloc.Device{gpu, gpu.Pinned(), gpu.Managed()} {
 				var peers []device.Device
 				if len(m.GPUs) > 1 {
 					peers = append(peers, m.GPUs[1])
@@ -231,7 +231,7 @@ func TestNoMemoryOnce(t *testing.T) {
 	for _, row := range []struct {
 		d        *cudaalloc.Device
 		function string
-	}{{gpu, "cuMemAllocFromPoolAsync"}, {gpu.Host(), "cuMemHostAlloc"}, {gpu.Managed(), "cuMemAllocManaged"}} {
+	}{{gpu, "cuMemAllocFromPoolAsync"}, {gpu.Pinned(), "cuMemHostAlloc"}, {gpu.Managed(), "cuMemAllocManaged"}} {
 		m.Sim.Fail(row.function, 1, int(cudaalloc.OutOfMemory))
 		mem, err := row.d.Allocate(background, 100, nil)
 		require.NoError(t, err)

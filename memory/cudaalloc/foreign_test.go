@@ -15,7 +15,7 @@ import (
 // releaseOnForeignThread exports arr, and has a C thread that Go never saw release
 // it. It takes arr.
 func releaseOnForeignThread(t *testing.T, arr arrow.Array) {
-	wrapped, err := cdevice.WrapArray(arr, device.Host())
+	wrapped, err := cdevice.WrapArray(arr, device.CPUDevice())
 	require.NoError(t, err)
 	arr.Release()
 	var out abi.ArrowDeviceArray

@@ -105,7 +105,7 @@ func TestEndOfTheContextEndsWhatWaits(t *testing.T) {
 	require.NoError(t, other.Synchronize(background))
 
 	ended := make(chan error, 2)
-	for _, d := range []*cudaalloc.Device{gpu.Host(), gpu.Managed()} {
+	for _, d := range []*cudaalloc.Device{gpu.Pinned(), gpu.Managed()} {
 		mem, err := d.Allocate(background, size, nil)
 		require.NoError(t, err)
 		gpu.AfterWork(func() { ended <- mem.FreeAfter(nil) })

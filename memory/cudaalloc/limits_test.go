@@ -27,7 +27,7 @@ func TestLimitsAreThoseThatWereSet(t *testing.T) {
 	want := cudaalloc.Limits{HostIdle: 1, ManagedIdle: 2, DeviceIdle: 3, Waiting: 4, IdleAfter: 5 * time.Second}
 	require.NoError(t, gpu.SetLimits(want))
 	assert.Equal(t, want, gpu.Limits())
-	assert.Equal(t, want, gpu.Host().Limits(), "the kinds of memory share them")
+	assert.Equal(t, want, gpu.Pinned().Limits(), "the kinds of memory share them")
 	assert.Equal(t, first, m.GPUs[1].Limits(), "GPUs do not")
 	for _, wrong := range []cudaalloc.Limits{{HostIdle: -1}, {ManagedIdle: -1}, {DeviceIdle: -1}, {Waiting: -1}, {IdleAfter: -1}} {
 		assert.Error(t, gpu.SetLimits(wrong), "%+v", wrong)
@@ -180,7 +180,7 @@ func TestShorterIdleTimeAppliesAtOnce(t *testing.T) {
 	gpu := m.GPUs[0]
 	for _, before := range []time.Duration{time.Hour, 0} {
 		limited(t, gpu, func(l *cudaalloc.Limits) { l.HostIdle, l.IdleAfter = 256*mib, before })
-		host, err := gpu.Host().Allocate(background, mib, nil)
+		host, err := gpu.Pinned().Allocate(background, mib, nil)
 		require.NoError(t, err)
 		require.NoError(t, host.FreeAfter(nil))
 		require.Positive(t, gpu.Stats().Host.Cached)

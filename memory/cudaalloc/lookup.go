@@ -21,7 +21,7 @@ func (d *Device) Lookup(p device.Ptr) (device.Allocation, error) {
 	case known.Memory == cuda.HostMemory:
 		t = device.CUDAHost
 	case known.Memory != cuda.DeviceMemory:
-		return device.Allocation{ID: device.Host().ID()}, nil
+		return device.Allocation{ID: device.CPUDevice().ID()}, nil
 	}
 	return device.Allocation{
 		ID:    device.ID{Type: t, Ordinal: int64(known.Ordinal)},
@@ -50,5 +50,5 @@ func lookup(p device.Ptr) (device.Allocation, error) {
 			return found, err
 		}
 	}
-	return device.Allocation{ID: device.Host().ID()}, nil
+	return device.Allocation{ID: device.CPUDevice().ID()}, nil
 }

@@ -33,12 +33,12 @@ type Managed struct {
 // process is best. It waits for memory as [Device.Allocate] does.
 //
 // The error wraps device.ErrNotSupported where the GPU has no managed memory, or no
-// concurrent managed access: builders write while the GPU works. See [Device.HostReadable].
+// concurrent managed access: builders write while the GPU works. See [Device.CPUAccessible].
 func NewManaged(gpu *Device, limit int64) (*Managed, error) {
 	if gpu == nil {
 		return nil, absent("managed memory", "gpu", "a GPU")
 	}
-	if !gpu.Managed().HostReadable() {
+	if !gpu.Managed().CPUAccessible() {
 		return nil, fmt.Errorf("cuda: %s: the host must not touch managed memory while the GPU works (CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS is 0): %w",
 			gpu.Managed().ID(), device.ErrNotSupported)
 	}

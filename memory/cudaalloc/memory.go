@@ -47,7 +47,7 @@ func (d *Device) Allocate(ctx context.Context, size int64, s device.Stream) (dev
 }
 
 // AllocateHost returns owned page-locked memory from the cache of the GPU: Allocate of
-// [Device.Host], without a stream.
+// [Device.Pinned], without a stream.
 func (d *Device) AllocateHost(ctx context.Context, size int64) (device.Memory, error) {
 	return d.host.Allocate(ctx, size, nil)
 }

@@ -133,16 +133,16 @@ func TestGPUOpenedOnce(t *testing.T) {
 		}
 		for i, gpu := range m.GPUs {
 			assert.Equal(t, device.ID{Type: device.CUDA, Ordinal: int64(i)}, gpu.ID())
-			assert.Equal(t, device.ID{Type: device.CUDAHost, Ordinal: int64(i)}, gpu.Host().ID())
+			assert.Equal(t, device.ID{Type: device.CUDAHost, Ordinal: int64(i)}, gpu.Pinned().ID())
 			assert.Equal(t, device.ID{Type: device.CUDAManaged, Ordinal: int64(i)}, gpu.Managed().ID())
-			assert.Equal(t, []bool{false, true}, []bool{gpu.HostReadable(), gpu.Host().HostReadable()})
-			if _, err := cudaalloc.NewManaged(gpu, 0); gpu.Managed().HostReadable() {
+			assert.Equal(t, []bool{false, true}, []bool{gpu.CPUAccessible(), gpu.Pinned().CPUAccessible()})
+			if _, err := cudaalloc.NewManaged(gpu, 0); gpu.Managed().CPUAccessible() {
 				assert.NoError(t, err)
 			} else {
 				assert.ErrorIs(t, err, device.ErrNotSupported)
 			}
-			assert.Same(t, gpu, gpu.Host().Own())
-			assert.Same(t, gpu.Managed(), gpu.Host().Managed())
+			assert.Same(t, gpu, gpu.Pinned().Own())
+			assert.Same(t, gpu.Managed(), gpu.Pinned().Managed())
 			assert.NotZero(t, gpu.Context())
 			free, total, err := gpu.MemoryInfo()
 			assert.NoError(t, err)
@@ -270,7 +270,7 @@ func importedEvent(t *testing.T) {
 	b.AppendValues([]int64{1, 2, 3}, nil)
 	arr := b.NewInt64Array()
 	b.Release()
-	wrapped, err := cdevice.WrapArray(arr, gpu.Host())
+	wrapped, err := cdevice.WrapArray(arr, gpu.Pinned())
 	require.NoError(t, err)
 	var out abi.ArrowDeviceArray
 	var schema abi.ArrowSchema

@@ -23,7 +23,7 @@ func TestADriverThatWasShutDown(t *testing.T) {
 	require.NoError(t, err)
 	memory, err := gpu.Allocate(background, 1000, nil)
 	require.NoError(t, err)
-	pinned, err := gpu.Host().Allocate(background, 8<<20, nil)
+	pinned, err := gpu.Pinned().Allocate(background, 8<<20, nil)
 	require.NoError(t, err)
 	event, err := gpu.NewEvent()
 	require.NoError(t, err)

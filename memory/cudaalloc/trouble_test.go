@@ -38,7 +38,7 @@ func eachKind(t *testing.T, o cudasim.Options, test func(*testing.T, *kind)) {
 	}{
 		"device, pools":    {o, (*cudaalloc.Device).Own, "cuMemAllocFromPoolAsync"},
 		"device, no pools": {noPools, (*cudaalloc.Device).Own, "cuMemAlloc"},
-		"page-locked":      {o, (*cudaalloc.Device).Host, "cuMemHostAlloc"},
+		"page-locked":      {o, (*cudaalloc.Device).Pinned, "cuMemHostAlloc"},
 		"managed":          {o, (*cudaalloc.Device).Managed, "cuMemAllocManaged"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -125,7 +125,7 @@ func TestGPUEventOfAnUploadCoversIt(t *testing.T) {
 		require.NoError(t, err)
 		consumer, err := gpu.NewStream()
 		require.NoError(t, err)
-		locked, err := gpu.Host().Allocate(background, size, nil)
+		locked, err := gpu.Pinned().Allocate(background, size, nil)
 		require.NoError(t, err)
 		fill(at(locked.Ptr(), size), 2)
 		m.HostWrite(locked.Ptr(), size)
@@ -164,7 +164,7 @@ func TestEventOfAnUploadWithoutStagingWaits(t *testing.T) {
 	const size = 1000
 	s, err := gpu.NewStream()
 	require.NoError(t, err)
-	locked, err := gpu.Host().Allocate(background, size, nil)
+	locked, err := gpu.Pinned().Allocate(background, size, nil)
 	require.NoError(t, err)
 	own, err := gpu.Allocate(background, size, s)
 	require.NoError(t, err)

@@ -61,8 +61,8 @@ func TestTheHostCannotTouchDeviceMemory(t *testing.T) {
 				require.NoError(t, d.Legacy().Synchronize(background))
 				for _, offset := range []int64{0, size - 1} {
 					p := mem.Ptr() + device.Ptr(offset)
-					assert.Equal(t, !d.ID().Type.HostReadable(), touch(p, false), "%s: read", d.ID())
-					assert.Equal(t, !d.ID().Type.HostReadable(), touch(p, true), "%s: write", d.ID())
+					assert.Equal(t, !d.ID().Type.CPUAccessible(), touch(p, false), "%s: read", d.ID())
+					assert.Equal(t, !d.ID().Type.CPUAccessible(), touch(p, true), "%s: write", d.ID())
 				}
 				require.NoError(t, mem.Free(nil))
 			}
@@ -74,7 +74,7 @@ func TestTheHostCannotTouchDeviceMemory(t *testing.T) {
 func TestGPUHostReadableMemory(t *testing.T) {
 	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
 		for _, d := range m.Devices(t) {
-			if !d.HostReadable() {
+			if !d.CPUAccessible() {
 				continue
 			}
 			const n = 3000
@@ -147,7 +147,7 @@ func TestGPUOthersStreamsAndEvents(t *testing.T) {
 	e, err := gpu.NewEvent()
 	require.NoError(t, err)
 	const n = 100
-	mem, err := gpu.Host().Allocate(background, n, nil)
+	mem, err := gpu.Pinned().Allocate(background, n, nil)
 	require.NoError(t, err)
 	for value, s := range []device.Stream{theirStream{own}, (*cudaalloc.Stream)(nil), nil} {
 		require.NoError(t, gpu.Memset(mem.Ptr(), byte(value+1), n, s))
@@ -342,7 +342,7 @@ func TestOutOfMemory(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := cudatest.Simulated(t, options)
-			for _, d := range []*cudaalloc.Device{m.GPUs[0], m.GPUs[0].Host()} {
+			for _, d := range []*cudaalloc.Device{m.GPUs[0], m.GPUs[0].Pinned()} {
 				s, err := d.NewStream()
 				require.NoError(t, err)
 				first, err := d.Allocate(background, 40<<20, s)
@@ -401,7 +401,7 @@ func TestGPUStats(t *testing.T) {
 	before := gpu.Stats()
 	a, err := gpu.Allocate(background, 1000, nil)
 	require.NoError(t, err)
-	b, err := gpu.Host().Allocate(background, 2000, nil)
+	b, err := gpu.Pinned().Allocate(background, 2000, nil)
 	require.NoError(t, err)
 	s := gpu.Stats()
 	assert.EqualValues(t, 1000, s.Device.Live-before.Device.Live)
@@ -420,7 +420,7 @@ func TestGPUDefaultStreamsAndPriorities(t *testing.T) {
 	const n = 1000
 	mem, err := gpu.Allocate(background, n, nil)
 	require.NoError(t, err)
-	host, err := gpu.Host().Allocate(background, n, nil)
+	host, err := gpu.Pinned().Allocate(background, n, nil)
 	require.NoError(t, err)
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -57,8 +57,8 @@ func New(gpu *cudaalloc.Device, limit int64, opts ...AllocatorOption) *Allocator
 			opt(&o)
 		}
 	}
-	cache := sizeclass.New(sizeclass.Of(gpu.Host()), sizeclass.Limits{Total: limit})
-	a := &Allocator{dev: gpu.Host()}
+	cache := sizeclass.New(sizeclass.Of(gpu.Pinned()), sizeclass.Limits{Total: limit})
+	a := &Allocator{dev: gpu.Pinned()}
 	if o.fallback != nil {
 		a.Allocator, a.fallback = sizeclass.NewFallbackAllocator(cache, o.fallback)
 	} else {
@@ -81,7 +81,7 @@ type allocatorOptions struct{ fallback memory.Allocator }
 //
 // Copies stage such memory: PageLocked of the device reports false for it. A GPU must not use its
 // addresses, so package cdevice refuses it in batches that are wrapped as memory of
-// [Allocator.Device]: wrap batches of this allocator with device.Host(). Copies still read
+// [Allocator.Device]: wrap batches of this allocator with device.CPUDevice(). Copies still read
 // their page-locked buffers directly.
 func WithFallback(mem memory.Allocator) AllocatorOption {
 	if mem == nil {

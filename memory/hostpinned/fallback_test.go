@@ -250,8 +250,8 @@ func TestFallbackIsNotWrappedAsPageLocked(t *testing.T) {
 	for _, a := range []arrow.Array{arr, part} {
 		_, err := cdevice.WrapArray(a, mem.Device())
 		assert.ErrorIs(t, err, device.ErrNotSupported)
-		assert.ErrorContains(t, err, "wrap with device.Host()")
-		wrapped, err := cdevice.WrapArray(a, device.Host())
+		assert.ErrorContains(t, err, "wrap with device.CPUDevice()")
+		wrapped, err := cdevice.WrapArray(a, device.CPUDevice())
 		require.NoError(t, err)
 		copied, err := wrapped.CopyTo(context.Background(), m.GPUs[0])
 		require.NoError(t, err)

@@ -49,7 +49,7 @@ func everyPinned(t *testing.T, gpu *cudaalloc.Device, data arrow.ArrayData) {
 func TestGPUBuildersOfEveryType(t *testing.T) {
 	m := cudatest.One(t, cudasim.Options{})
 	mem := hostpinned.New(m.GPUs[0], 0)
-	assert.Same(t, m.GPUs[0].Host(), mem.Device())
+	assert.Same(t, m.GPUs[0].Pinned(), mem.Device())
 	for _, c := range cases.All() {
 		for _, v := range cases.Variants {
 			want, err := c.Array(memory.DefaultAllocator, v)

@@ -59,7 +59,7 @@ func weights(gpu *cudaalloc.Device, values []float32) (batch *cdevice.RecordBatc
 			return err // mem is freed: Owner takes it, whatever happens
 		}
 		schema := arrow.NewSchema([]arrow.Field{{Name: "weight", Type: arrow.PrimitiveTypes.Float32}}, nil)
-		batch, err = cdevice.NewRecordBatch(gpu, schema, rows, []cdevice.Data{gorgonia.Column(mem, rows)}, owner)
+		batch, err = cdevice.NewRecordBatch(gpu, schema, rows, []cdevice.ArrayData{gorgonia.Column(mem, rows)}, owner)
 		return err
 	})
 	return batch, err

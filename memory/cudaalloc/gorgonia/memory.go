@@ -31,12 +31,12 @@ import (
 // on machines with unified addresses, and may not be used by other libraries there.
 //
 // It takes ownership of mem, even if it returns an error, unless dev or free is nil.
-func Owner(dev *cudaalloc.Device, s cu.Stream, free func(cu.DevicePtr) error, mem ...cu.DevicePtr) (cdevice.Owner, error) {
+func Owner(dev *cudaalloc.Device, s cu.Stream, free func(cu.DevicePtr) error, mem ...cu.DevicePtr) (cdevice.Lifetime, error) {
 	if dev == nil {
-		return cdevice.Owner{}, absent("dev", "a GPU")
+		return cdevice.Lifetime{}, absent("dev", "a GPU")
 	}
 	if free == nil {
-		return cdevice.Owner{}, absent("free", "a function")
+		return cdevice.Lifetime{}, absent("free", "a function")
 	}
 	mem = slices.Clone(mem)
 	release := func() {
@@ -56,9 +56,9 @@ func Owner(dev *cudaalloc.Device, s cu.Stream, free func(cu.DevicePtr) error, me
 			_ = ready.Close() // the device tries again by itself
 		}
 		dev.AfterWork(release)
-		return cdevice.Owner{}, err
+		return cdevice.Lifetime{}, err
 	}
-	return cdevice.Owner{Ready: ready, Release: release}, nil
+	return cdevice.Lifetime{Ready: ready, Release: release}, nil
 }
 
 // record returns an event behind all work on s so far, or an error and no event.
@@ -91,10 +91,10 @@ func check(dev *cudaalloc.Device, mem []cu.DevicePtr) error {
 }
 
 // Column describes n values of a type of fixed width, such as arrow.PrimitiveTypes.Float32,
-// that lie at p and of which none is null. Other columns are a cdevice.Data with the
+// that lie at p and of which none is null. Other columns are a cdevice.ArrayData with the
 // buffers of their layout, each of them a [Ptr].
-func Column(p cu.DevicePtr, n int64) cdevice.Data {
-	return cdevice.Data{Length: n, Buffers: []device.Ptr{0, Ptr(p)}}
+func Column(p cu.DevicePtr, n int64) cdevice.ArrayData {
+	return cdevice.ArrayData{Length: n, Buffers: []device.Ptr{0, Ptr(p)}}
 }
 
 // Allocator gives memory of a cudaalloc.Device to a program that uses cu. It has the
@@ -107,7 +107,7 @@ type Allocator struct {
 	live map[cu.DevicePtr]device.Memory
 }
 
-// NewAllocator returns an allocator of memory of dev (gpu, gpu.Managed() or gpu.Host()),
+// NewAllocator returns an allocator of memory of dev (gpu, gpu.Managed() or gpu.Pinned()),
 // which is allocated and freed in the order of s. s stays the caller's, and must live
 // until all memory is freed. With cu.NoStream, the legacy default stream, the memory may
 // be used by the functions of cu that take no stream.

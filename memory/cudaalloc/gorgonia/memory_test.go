@@ -87,8 +87,8 @@ func filled(t *testing.T, dev *cudaalloc.Device, from source, rec arrow.RecordBa
 	return at
 }
 
-func columns(at []cu.DevicePtr) []cdevice.Data {
-	return []cdevice.Data{
+func columns(at []cu.DevicePtr) []cdevice.ArrayData {
+	return []cdevice.ArrayData{
 		gorgonia.Column(at[0], 4),
 		{Length: 4, NullCount: -1, Buffers: []device.Ptr{gorgonia.Ptr(at[1]), gorgonia.Ptr(at[2]), gorgonia.Ptr(at[3])}},
 	}
