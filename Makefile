@@ -53,7 +53,7 @@ cudasim: ## the simulated CUDA driver, for any program; prints its path
 
 gpu: ## both halves of ci/gpu, with the simulated driver for a GPU and no Go in reach of the second
 	ci/gpu build build/gpu
-	driver=$$($(GO) run ./cudasim/build) && env -i PATH=/usr/bin:/bin CDEVICE_CUDA_DRIVER=$$driver \
+	driver=$$($(GO) run ./cudasim/build) && env -i PATH=/usr/bin:/bin CDEVICE_CUDA_DRIVER="$$driver" \
 		CUDASIM=devices=2,pageable_async=1 build/gpu/gpu run
 
 gorgonia: ## the package for programs that use gorgonia.org/cu, which is built against cuda.h
