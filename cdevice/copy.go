@@ -12,7 +12,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 )
 
-// CopyOption changes how a copy is made. See [ExportOption] for nil.
+// CopyOption changes how a copy is made. See [ImportOption] for nil.
 type CopyOption func(*copyOptions)
 
 type copyOptions struct {
@@ -98,11 +98,11 @@ func copyStream(opts []CopyOption, dev device.Device) (s device.Stream, done fun
 // do not hold together, and wrap device.ErrNotSupported where neither the host nor
 // a backend can read the memory.
 func (b *RecordBatch) CopyToHost(ctx context.Context, mem memory.Allocator, opts ...CopyOption) (arrow.RecordBatch, error) {
-	if err := hold(opRead, &b.refs, b.mem, "RecordBatch"); err != nil {
+	if err := b.hold(opRead); err != nil {
 		return nil, err
 	}
 	defer b.mem.Release()
-	columns, err := copyToHost(ctx, b.mem, b.place, b.columns, columnName, mem, opts)
+	columns, err := copyToHost(ctx, b.mem, b.at(), b.columns, columnName, mem, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -112,11 +112,11 @@ func (b *RecordBatch) CopyToHost(ctx context.Context, mem memory.Allocator, opts
 
 // CopyToHost copies the array; see [RecordBatch.CopyToHost].
 func (a *Array) CopyToHost(ctx context.Context, mem memory.Allocator, opts ...CopyOption) (arrow.Array, error) {
-	if err := hold(opRead, &a.refs, a.mem, "Array"); err != nil {
+	if err := a.hold(opRead); err != nil {
 		return nil, err
 	}
 	defer a.mem.Release()
-	arrays, err := copyToHost(ctx, a.mem, a.place, []node{a.node}, arrayName, mem, opts)
+	arrays, err := copyToHost(ctx, a.mem, a.at(), []node{a.node}, arrayName, mem, opts)
 	if err != nil {
 		return nil, err
 	}

@@ -10,20 +10,47 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 )
 
-// ForCuDF makes the export one that libcudf (cuDF, pylibcudf) imports without loss:
-// exact null counts, since it takes an unknown one for none; no offsets; bitmaps that are
-// aligned and padded with zeros, since it reads them in whole words; and only types, index
-// types and lengths that it has. A batch that is not laid out like this is copied on its
-// device first; null counts that are not known are counted, which waits for the batch's
-// event. ctx ends the wait.
+// ForCuDF returns the batch as libcudf (cuDF, pylibcudf) imports it without loss: with exact
+// null counts, since libcudf takes an unknown one for none; without offsets; with bitmaps that
+// are aligned and padded with zeros, since it reads them in whole words; and only with types,
+// index types and lengths that it has. A batch that is not laid out like this is copied on its
+// device; null counts that are not known are counted, which waits for the batch's event. ctx ends
+// the wait.
 //
-// What does not fit is an error that names the column and wraps arrow.ErrNotImplemented.
-// The memory must be CUDA's: device, managed or page-locked memory.
-func ForCuDF(ctx context.Context) ExportOption {
-	return func(o *exportOptions) {
-		o.ctx, o.cuDF = ctx, true
-		o.need(opExport, "ForCuDF", ctx, "a context")
+// What does not fit is an error that names the column and wraps arrow.ErrNotImplemented. The
+// memory must be CUDA's (device, managed or pinned), otherwise the error wraps
+// device.ErrNotSupported. The result is owned by the caller.
+func (b *RecordBatch) ForCuDF(ctx context.Context) (*RecordBatch, error) {
+	if err := checkContext(opCuDF, ctx); err != nil {
+		return nil, err
 	}
+	if err := b.hold(opCuDF); err != nil {
+		return nil, err
+	}
+	defer b.mem.Release()
+	mem, at, columns, err := fitCuDF(ctx, b.mem, b.at(), b.columns, columnName)
+	if err != nil {
+		return nil, err
+	}
+	fitted := newRecordBatch(mem, at, b.schema, b.rows, columns)
+	fitted.metadata = b.metadata
+	return fitted, nil
+}
+
+// ForCuDF returns the array as libcudf imports it; see [RecordBatch.ForCuDF].
+func (a *Array) ForCuDF(ctx context.Context) (*Array, error) {
+	if err := checkContext(opCuDF, ctx); err != nil {
+		return nil, err
+	}
+	if err := a.hold(opCuDF); err != nil {
+		return nil, err
+	}
+	defer a.mem.Release()
+	mem, at, root, err := fitCuDF(ctx, a.mem, a.at(), []node{a.node}, arrayName)
+	if err != nil {
+		return nil, err
+	}
+	return newArray(mem, at, a.field, root[0]), nil
 }
 
 // fitCuDF returns the trees as libcudf wants them. The owner is retained.
@@ -31,7 +58,7 @@ func fitCuDF(ctx context.Context, mem *memoryOwner, at place, nodes []node, name
 	switch at.id.Type {
 	case device.CUDA, device.CUDAHost, device.CUDAManaged:
 	default:
-		return nil, at, nil, fieldError(opExport, "ArrowDeviceArray.device_type", at.id.Type, "memory of CUDA (ForCuDF)", device.ErrNotSupported)
+		return nil, at, nil, fieldError(opCuDF, "device_type", at.id.Type, "memory of CUDA", device.ErrNotSupported)
 	}
 	fits := true
 	for i := range nodes {
@@ -59,7 +86,7 @@ func fitCuDF(ctx context.Context, mem *memoryOwner, at place, nodes []node, name
 	return mem, at, counted, nil
 }
 
-// asMade says whether the node and all below it are those of a copy of ours.
+// asMade reports whether the node and all below it are those of a copy of ours.
 func (b *block) asMade(n *node) bool {
 	if _, ok := b.whole(n); !ok {
 		return false
@@ -72,10 +99,10 @@ func (b *block) asMade(n *node) bool {
 	return true
 }
 
-// cuDFType says what libcudf has no column for.
+// cuDFType returns an error for what libcudf has no column for.
 func cuDFType(n *node) error {
 	if n.length > math.MaxInt32 {
-		return fieldError(opExport, "length", n.length, fmt.Sprintf("at most %d (cuDF)", math.MaxInt32), arrow.ErrNotImplemented)
+		return fieldError(opCuDF, "length", n.length, fmt.Sprintf("at most %d (cuDF)", math.MaxInt32), arrow.ErrNotImplemented)
 	}
 	dt := n.dtype
 	switch dt.ID() {
@@ -84,10 +111,10 @@ func cuDFType(n *node) error {
 		arrow.STRING, arrow.LARGE_STRING, arrow.LIST, arrow.STRUCT:
 	case arrow.DICTIONARY:
 		if index := dt.(*arrow.DictionaryType).IndexType; !arrow.IsSignedInteger(index.ID()) {
-			return fieldError(opExport, "type", dt, "signed dictionary indices (cuDF)", arrow.ErrNotImplemented)
+			return fieldError(opCuDF, "type", dt, "signed dictionary indices (cuDF)", arrow.ErrNotImplemented)
 		}
 	default:
-		return fieldError(opExport, "type", dt, "a type that cuDF has", arrow.ErrNotImplemented)
+		return fieldError(opCuDF, "type", dt, "a type that cuDF has", arrow.ErrNotImplemented)
 	}
 	for i := range n.children {
 		if err := cuDFType(&n.children[i]); err != nil {

@@ -18,8 +18,6 @@ type AsyncProducerOptions struct {
 	// CopyTo, unless it is nil, is the device that batches are copied to, by the consumer's
 	// thread, when it extracts them.
 	CopyTo device.Device
-	// Export are the options that batches are exported with, by the consumer's thread.
-	Export []ExportOption
 }
 
 // ExportAsync gives the batches that are left in r to a handler, each exported as
@@ -121,7 +119,7 @@ func (t *asyncTask) extract(out *CArrowDeviceArray) (err error) {
 		}
 		defer quietly(b.Release)
 	}
-	return ExportRecordBatch(b, out, nil, t.p.opts.Export...)
+	return ExportRecordBatch(b, out, nil)
 }
 
 // Release lets go of the batch: it was extracted, or no consumer can extract it any more. The task
@@ -142,10 +140,10 @@ func (o *AsyncProducerOptions) exportedType(t device.Type) (_ device.Type, err e
 	if o.CopyTo != nil {
 		t = o.CopyTo.ID().Type
 	}
-	return exportedType(t, o.Export)
+	return t, nil
 }
 
 // extractionCanFail says that the end of the stream is not the end of what can go wrong.
 func (o *AsyncProducerOptions) extractionCanFail() bool {
-	return o.CopyTo != nil || len(o.Export) > 0
+	return o.CopyTo != nil
 }

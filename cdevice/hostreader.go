@@ -112,7 +112,7 @@ func (h *hostReader) take() error {
 // read takes the reference to b.
 func (h *hostReader) read(b *RecordBatch) (arrow.RecordBatch, error) {
 	defer b.Release()
-	if b.place.hostReadable() {
+	if b.at().hostReadable() {
 		return b.HostView(h.ctx)
 	}
 	return b.CopyToHost(h.ctx, h.mem)

@@ -98,8 +98,11 @@ func (m *memoryOwner) usedOn(dev device.Device) {
 // producer, and of a caller of NewArray, has a release rule of its own.
 func (m *memoryOwner) lend() {
 	home := m.home
-	if d, ok := m.wrapped.(*deviceMemory); ok {
-		home = d.dev
+	switch w := m.wrapped.(type) {
+	case *deviceMemory:
+		home = w.dev
+	case *recordedEvent:
+		w.mem.lend()
 	}
 	if home != nil {
 		m.usedOn(home)

@@ -10,11 +10,11 @@ func (a *Array) CountNulls(ctx context.Context) (int64, error) {
 	if err := checkContext(opRead, ctx); err != nil {
 		return 0, err
 	}
-	if err := hold(opRead, &a.refs, a.mem, "Array"); err != nil {
+	if err := a.hold(opRead); err != nil {
 		return 0, err
 	}
 	defer a.mem.Release()
-	counted, err := countNulls(ctx, a.mem, a.place, []node{a.node}, false)
+	counted, err := countNulls(ctx, a.mem, a.at(), []node{a.node}, false)
 	if err != nil {
 		return 0, err
 	}

@@ -61,7 +61,7 @@ func CopyArrayToDevice(ctx context.Context, arr arrow.Array, dev device.Device, 
 // first offset of a list, these small buffers take a way over the host, for which the copy
 // waits. A copy to the CPU waits, as CopyToHost does; WithStream then names a stream of the device that is copied from.
 func (b *RecordBatch) CopyTo(ctx context.Context, dev device.Device, opts ...CopyOption) (*RecordBatch, error) {
-	if err := hold(opRead, &b.refs, b.mem, "RecordBatch"); err != nil {
+	if err := b.hold(opRead); err != nil {
 		return nil, err
 	}
 	defer b.mem.Release()
@@ -80,7 +80,7 @@ func (b *RecordBatch) CopyTo(ctx context.Context, dev device.Device, opts ...Cop
 		}
 		return own, err
 	}
-	mem, at, columns, err := copyTo(ctx, b.mem, b.place, b.columns, columnName, dev, opts)
+	mem, at, columns, err := copyTo(ctx, b.mem, b.at(), b.columns, columnName, dev, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +91,7 @@ func (b *RecordBatch) CopyTo(ctx context.Context, dev device.Device, opts ...Cop
 
 // CopyTo copies the array; see [RecordBatch.CopyTo].
 func (a *Array) CopyTo(ctx context.Context, dev device.Device, opts ...CopyOption) (*Array, error) {
-	if err := hold(opRead, &a.refs, a.mem, "Array"); err != nil {
+	if err := a.hold(opRead); err != nil {
 		return nil, err
 	}
 	defer a.mem.Release()
@@ -110,7 +110,7 @@ func (a *Array) CopyTo(ctx context.Context, dev device.Device, opts ...CopyOptio
 		}
 		return own, err
 	}
-	mem, at, root, err := copyTo(ctx, a.mem, a.place, []node{a.node}, arrayName, dev, opts)
+	mem, at, root, err := copyTo(ctx, a.mem, a.at(), []node{a.node}, arrayName, dev, opts)
 	if err != nil {
 		return nil, err
 	}
