@@ -352,43 +352,6 @@ func (panickingDevice) Allocate(context.Context, int64, device.Stream) (device.M
 	panic("in Allocate")
 }
 
-// Options of the export reach the arrays, and what can fail keeps the handler until it has not.
-func TestAsyncProducerExportsWithItsOptions(t *testing.T) {
-	settles(t)
-	event := &testEvent{}
-	testEvents[31] = event
-	schema := arrow.NewSchema([]arrow.Field{{Name: "c", Type: arrow.PrimitiveTypes.Int32}}, nil)
-	one := func() *cdevice.RecordReader {
-		r, err := cdevice.NewRecordReader(schema, device.ExtDev, func(yield func(*cdevice.RecordBatch, error) bool) {
-			in := new(cdevice.CArrowDeviceArray)
-			b := wrap(t, oneColumn(t, fromJSON(t, arrow.PrimitiveTypes.Int32, `[1]`)))
-			require.NoError(t, cdevice.ExportRecordBatch(b, in, nil))
-			cell := new(uintptr)
-			*cell = 31
-			in.DeviceType, in.DeviceID, in.SyncEvent = int32(device.ExtDev), 0, addressOf(cell)
-			batch, err := cdevice.ImportRecordBatchWithSchema(in, schema)
-			require.NoError(t, err)
-			defer batch.Release()
-			yield(batch, nil)
-		})
-		require.NoError(t, err)
-		t.Cleanup(r.Release)
-		return r
-	}
-	c := exported(t, background, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 1}, one(),
-		cdevice.AsyncProducerOptions{Export: []cdevice.ExportOption{cdevice.ForHost(background)}})
-	require.NoError(t, c.WaitEvent(cpeer.OnEnd))
-	assert.EqualValues(t, device.CPU, c.DeviceType())
-	assert.NotZero(t, c.Handler().Release, "the task may fail")
-	out := garbageArray()
-	require.Zero(t, cpeer.Extract(&c.Tasks()[0], out))
-	assert.EqualValues(t, device.CPU, out.DeviceType)
-	assert.Zero(t, out.SyncEvent)
-	assert.Equal(t, 1, event.waits)
-	cdevice.ReleaseCArrowDeviceArray(out)
-	require.NoError(t, c.WaitReleased())
-}
-
 // A task that nobody wants is not made.
 func TestAsyncTaskThatNobodyWantsIsNotCopied(t *testing.T) {
 	settles(t)

@@ -25,12 +25,12 @@ func (b *RecordBatch) AsCPU(ctx context.Context) (*RecordBatch, error) {
 	if err := b.hold(opRead); err != nil {
 		return nil, err
 	}
+	defer b.mem.Release()
 	at, err := b.asCPU(ctx)
 	if err != nil {
-		b.mem.Release()
 		return nil, err
 	}
-	return b.located(b.mem, at), nil
+	return b.located(b.mem.retain(), at), nil
 }
 
 // AsCPU returns the array as one of the CPU; see [RecordBatch.AsCPU].
@@ -41,12 +41,12 @@ func (a *Array) AsCPU(ctx context.Context) (*Array, error) {
 	if err := a.hold(opRead); err != nil {
 		return nil, err
 	}
+	defer a.mem.Release()
 	at, err := a.asCPU(ctx)
 	if err != nil {
-		a.mem.Release()
 		return nil, err
 	}
-	return a.located(a.mem, at), nil
+	return a.located(a.mem.retain(), at), nil
 }
 
 // located returns the batch with another owner, whose reference it takes, or location.
@@ -79,9 +79,9 @@ func (b *RecordBatch) RecordEvent(s device.Stream) (*RecordBatch, error) {
 	if err := b.hold(opRead); err != nil {
 		return nil, err
 	}
+	defer b.mem.Release()
 	mem, at, err := recordEvent(b.mem, b.at(), s)
 	if err != nil {
-		b.mem.Release()
 		return nil, err
 	}
 	return b.located(mem, at), nil
@@ -92,16 +92,15 @@ func (a *Array) RecordEvent(s device.Stream) (*Array, error) {
 	if err := a.hold(opRead); err != nil {
 		return nil, err
 	}
+	defer a.mem.Release()
 	mem, at, err := recordEvent(a.mem, a.at(), s)
 	if err != nil {
-		a.mem.Release()
 		return nil, err
 	}
 	return a.located(mem, at), nil
 }
 
-// recordEvent returns an owner of the memory and of an event that is recorded on s. It takes the
-// reference to mem, unless it returns an error.
+// recordEvent returns an owner of the memory and of an event that is recorded on s.
 func recordEvent(mem *memoryOwner, at place, s device.Stream) (*memoryOwner, place, error) {
 	if err := at.checkStream(opRead, "stream", s); err != nil {
 		return nil, at, err
@@ -115,9 +114,9 @@ func recordEvent(mem *memoryOwner, at place, s device.Stream) (*memoryOwner, pla
 	}
 	if event.Handle() == 0 { // the device's work is done at once
 		closeEvent(event)
-		return mem, at, nil
+		return mem.retain(), at, nil
 	}
-	recorded := &recordedEvent{mem: mem, event: event, handle: event.Handle()}
+	recorded := &recordedEvent{mem: mem.retain(), event: event, handle: event.Handle()}
 	own := adoptGo(recorded)
 	own.block = mem.block
 	own.pin(&recorded.handle)

@@ -27,7 +27,7 @@ func TestCdataReadsPlainArrays(t *testing.T) {
 		require.NoError(t, err)
 		defer a.Release()
 		out, schema := new(cdata.CArrowArray), new(cdata.CArrowSchema)
-		require.NoError(t, cdevice.ExportPlainArray(background, a, out, schema))
+		require.NoError(t, cdevice.ExportPlainArray(a, out, schema))
 		_, back, err := cdata.ImportCArray(out, schema)
 		require.NoError(t, err)
 		defer back.Release()

@@ -29,10 +29,10 @@ func garbagePlainStream() *cdata.CArrowArrayStream {
 
 // exportPlain exports a reader, which it releases. The stream is released at the end of the
 // test.
-func exportPlain(t testing.TB, r *cdevice.RecordReader, opts ...cdevice.ExportOption) *cdata.CArrowArrayStream {
+func exportPlain(t testing.TB, r *cdevice.RecordReader) *cdata.CArrowArrayStream {
 	t.Helper()
 	out := garbagePlainStream()
-	require.NoError(t, cdevice.ExportPlainRecordReader(background, r, out, opts...))
+	require.NoError(t, cdevice.ExportPlainRecordReader(r, out))
 	r.Release()
 	t.Cleanup(func() { cdevice.ReleaseCArrowArrayStream(out) })
 	return out
@@ -342,7 +342,7 @@ func TestPlainStreamOfSlicedStructs(t *testing.T) {
 		require.NoError(t, err)
 		defer w.Release()
 		out := garbagePlainStream()
-		require.NoError(t, cdevice.ExportPlainArrayReader(background, w, out))
+		require.NoError(t, cdevice.ExportPlainArrayReader(w, out))
 		return out
 	}
 	r, err := cdevice.ImportPlainArrayReader(open(), cdevice.WithFullValidation(background))

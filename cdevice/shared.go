@@ -116,8 +116,8 @@ func (s *shared) Synchronize(ctx context.Context) error {
 	return nil
 }
 
-// WaitOn makes work that is enqueued on s from now on wait for the event. It does not wait
-// itself. Record that work with UsedOn. Without an event, s may be a stream of any device;
+// WaitOn makes work that is enqueued on the stream from now on wait for the event. It does not wait
+// itself. Record that work with UsedOn. Without an event, the stream may be of any device;
 // otherwise a stream of a device that cannot wait for the event, above all one of the CPU, is an
 // error that wraps arrow.ErrInvalid.
 func (s *shared) WaitOn(stream device.Stream) error {
@@ -131,7 +131,7 @@ func (s *shared) WaitOn(stream device.Stream) error {
 	return s.at().waitOn(stream)
 }
 
-// UsedOn records that work on s, a stream of any device, accesses the memory. The final release
+// UsedOn records that work on the stream, one of any device, accesses the memory. The final release
 // of the memory then waits for the work enqueued on that device by then, on a goroutine of the
 // device's backend, which also calls the producer's release callback. (PyTorch calls this
 // Tensor.record_stream.)

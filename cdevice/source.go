@@ -16,7 +16,7 @@ type source struct {
 	*control               // what was read of a device's memory
 }
 
-// openSource waits for memory that the host can read, and reads what must be known
+// openSource waits for memory that the CPU can access, and reads what must be known
 // of memory that it cannot, after the work on the stream of the options. Close it.
 func openSource(ctx context.Context, owner *memoryOwner, at place, nodes []node, opts ...CopyOption) (*source, error) {
 	s := &source{pace: &pace{ctx: ctx, op: opRead}, owner: owner, at: at, control: &control{nodes: nodes}}
@@ -25,7 +25,7 @@ func openSource(ctx context.Context, owner *memoryOwner, at place, nodes []node,
 	}
 	dev, err := at.device()
 	if err != nil {
-		return nil, fmt.Errorf("cdevice: read: the host cannot read memory of %s: %w", at.id, err)
+		return nil, fmt.Errorf("cdevice: read: the CPU cannot access memory of %s: %w", at.id, err)
 	}
 	s.dev = dev
 	s.control, err = readControl(ctx, dev, at, owner, nodes, opts)

@@ -80,13 +80,14 @@ func TestExportedArrayIsCountedUntilWhatItHoldsIsReleased(t *testing.T) {
 	s, err := device.CPUDevice().NewStream()
 	require.NoError(t, err)
 	own := new(namedEvent)
-	for name, opts := range map[string][]cdevice.ExportOption{
-		"without an event": nil, "with one of its own": {cdevice.ReadyAfter(streamWithEvents{s, own})},
-	} {
+	for _, name := range []string{"without an event", "with one of its own"} {
 		t.Run(name, func(t *testing.T) {
 			b := ownedBatch(t, counted(t, func(s cdevice.Stats) int64 { return s.ExportedArrays }))
 			out := garbageArray()
-			require.NoError(t, cdevice.ExportRecordBatch(b, out, nil, opts...))
+			if name == "with one of its own" {
+				b = made(t, b)(b.RecordEvent(streamWithEvents{s, own}))
+			}
+			require.NoError(t, cdevice.ExportRecordBatch(b, out, nil))
 			b.Release()
 			cdevice.ReleaseCArrowDeviceArray(out)
 		})
@@ -94,8 +95,8 @@ func TestExportedArrayIsCountedUntilWhatItHoldsIsReleased(t *testing.T) {
 	assert.Equal(t, 1, own.closes)
 }
 
-// streamWithEvents is a stream of a device whose events have handles, so that an export
-// with ReadyAfter keeps one.
+// streamWithEvents is a stream of a device whose events have handles, so that RecordEvent
+// keeps one.
 type streamWithEvents struct {
 	device.Stream
 	event *namedEvent

@@ -263,18 +263,6 @@ func TestNothingIsAskedAheadAfterTheRelease(t *testing.T) {
 	}
 }
 
-func TestPanicInAnExportOption(t *testing.T) {
-	checkLeaks(t)
-	stops := 0
-	r, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, nextOf(nil), func() { stops++ })
-	require.NoError(t, err)
-	out := garbageStream()
-	assert.Panics(t, func() { _ = cdevice.ExportRecordReader(r, out, optionThatPanics[cdevice.ExportOption]()) })
-	r.Release()
-	assert.Equal(t, 1, stops)
-	assert.Equal(t, *garbageStream(), *out)
-}
-
 // What WithReleaser asks for holds for input that is refused, too.
 func TestReleaseWithHoldsForBadInput(t *testing.T) {
 	checkLeaks(t)

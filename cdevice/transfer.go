@@ -21,7 +21,7 @@ import (
 //
 // rec may be changed or released as soon as CopyToDevice returns, except for columns in
 // page-locked memory (package hostpinned), which the device reads directly: their memory
-// is kept until it has, and must not be changed before that. See [RecordBatch.Wait].
+// is kept until it has, and must not be changed before that. See [RecordBatch.Synchronize].
 //
 // All of the copy is one allocation. Only what the rows need is copied: offsets start at
 // zero, and each buffer is aligned to 256 bytes and followed by zeros, as cuDF wants it.

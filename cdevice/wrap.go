@@ -108,7 +108,7 @@ func placeOn(dev device.Device) (place, error) {
 	at := place{id: dev.ID(), dev: dev}
 	if !dev.CPUAccessible() {
 		err := fmt.Errorf("%s: %w", at.notReadable(), device.ErrNotSupported)
-		return at, fieldError(opWrap, "device", at.id, "memory that the host can read, as arrow-go's arrays are", err)
+		return at, fieldError(opWrap, "device", at.id, "memory that the CPU can access, as arrow-go's arrays are", err)
 	}
 	return at, nil
 }

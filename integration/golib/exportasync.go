@@ -104,15 +104,18 @@ func golib_export_async(ask C.golib_source, number, template C.uint64_t, handler
 			s.stop()
 			return err
 		}
-		if forHost != 0 {
-			opts.Export = append(opts.Export, cdevice.ForHost(context.Background()))
-		}
 		r, err := cdevice.NewRecordReaderFunc(like.Schema(), like.DeviceID().Type, s.next, s.stop)
 		if err != nil {
 			s.stop()
 			return err
 		}
 		defer r.Release()
+		if forHost != 0 {
+			if r, err = r.AsCPU(contextOf(ctx)); err != nil {
+				return err
+			}
+			defer r.Release()
+		}
 		return cdevice.ExportAsync(contextOf(ctx), r, cdevice.AsyncDeviceStreamHandlerFromPtr(uintptr(handler)), opts)
 	})
 }
