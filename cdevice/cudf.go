@@ -28,11 +28,11 @@ func (b *RecordBatch) ForCuDF(ctx context.Context) (*RecordBatch, error) {
 		return nil, err
 	}
 	defer b.mem.Release()
-	mem, at, columns, err := fitCuDF(ctx, b.mem, b.at(), b.columns, columnName)
+	t, err := fitCuDF(ctx, b.tree())
 	if err != nil {
 		return nil, err
 	}
-	fitted := newRecordBatch(mem, at, b.schema, b.rows, columns)
+	fitted := newRecordBatch(t.mem, t.at, b.schema, b.rows, t.nodes)
 	fitted.metadata = b.metadata
 	return fitted, nil
 }
@@ -46,44 +46,45 @@ func (a *Array) ForCuDF(ctx context.Context) (*Array, error) {
 		return nil, err
 	}
 	defer a.mem.Release()
-	mem, at, root, err := fitCuDF(ctx, a.mem, a.at(), []node{a.node}, arrayName)
+	t, err := fitCuDF(ctx, a.tree())
 	if err != nil {
 		return nil, err
 	}
-	return newArray(mem, at, a.field, root[0]), nil
+	return newArray(t.mem, t.at, a.field, t.nodes[0]), nil
 }
 
-// fitCuDF returns the trees as libcudf wants them. The owner is retained.
-func fitCuDF(ctx context.Context, mem *memoryOwner, at place, nodes []node, name func(int) string) (*memoryOwner, place, []node, error) {
-	switch at.id.Type {
+// fitCuDF returns the tree as libcudf wants it, with a reference to its owner.
+func fitCuDF(ctx context.Context, t tree) (tree, error) {
+	switch t.at.id.Type {
 	case device.CUDA, device.CUDAHost, device.CUDAManaged:
 	default:
-		return nil, at, nil, fieldError(opCuDF, "device_type", at.id.Type, "memory of CUDA", device.ErrNotSupported)
+		return tree{}, fieldError(opCuDF, "device_type", t.at.id.Type, "memory of CUDA", device.ErrNotSupported)
 	}
 	fits := true
-	for i := range nodes {
-		if err := cuDFType(&nodes[i]); err != nil {
-			return nil, at, nil, within(name(i), err)
+	for i := range t.nodes {
+		if err := cuDFType(&t.nodes[i]); err != nil {
+			return tree{}, within(t.name(i), err)
 		}
-		fits = fits && mem.block.asMade(&nodes[i])
+		fits = fits && t.mem.block.asMade(&t.nodes[i])
 	}
 	if fits {
-		mem.retain()
+		t.mem.retain()
 	} else {
-		dev, err := at.device()
+		dev, err := t.at.device()
 		if err != nil {
-			return nil, at, nil, err
+			return tree{}, err
 		}
-		if mem, at, nodes, err = copyTo(ctx, mem, at, nodes, name, dev, nil); err != nil {
-			return nil, at, nil, err
+		if t, err = copyTo(ctx, t, dev, nil); err != nil {
+			return tree{}, err
 		}
 	}
-	counted, err := countNulls(ctx, mem, at, nodes, true)
+	counted, err := countNulls(ctx, t, true)
 	if err != nil {
-		mem.Release()
-		return nil, at, nil, err
+		t.mem.Release()
+		return tree{}, err
 	}
-	return mem, at, counted, nil
+	t.nodes = counted
+	return t, nil
 }
 
 // asMade reports whether the node and all below it are those of a copy of ours.

@@ -59,13 +59,13 @@ func probeImported(ctx context.Context, mem *memoryOwner, at place, nodes []node
 	if err := p.maps(ctx, mem, at, nodes, name); err != nil {
 		return err
 	}
-	src, err := openSource(ctx, mem, at, nodes)
+	src, err := openSource(ctx, tree{mem, at, nodes, name})
 	if err != nil {
 		return fieldError(opImport, "ArrowDeviceArray", nil, nil, err)
 	}
 	defer src.close()
 	src.pace = &p.pace
-	trees, err := src.compact(name, false)
+	trees, err := src.compact(false)
 	if err != nil {
 		return during(opImport, err)
 	}
@@ -93,7 +93,7 @@ func (p *prober) maps(ctx context.Context, mem *memoryOwner, at place, nodes []n
 	for i, n := range below {
 		copied[i] = *n
 	}
-	counted, err := countNulls(ctx, mem, at, copied, false)
+	counted, err := countNulls(ctx, tree{mem, at, copied, name}, false)
 	if err != nil {
 		return fieldError(opImport, "ArrowDeviceArray", nil, nil, err)
 	}

@@ -101,8 +101,6 @@ func WrapArray(arr arrow.Array, dev device.Device) (a *Array, err error) {
 	return a, nil
 }
 
-func columnName(i int) string { return fmt.Sprintf("column[%d]", i) }
-
 // placeOn is where arrow-go's memory lives, if it can live on dev.
 func placeOn(dev device.Device) (place, error) {
 	at := place{id: dev.ID(), dev: dev}
