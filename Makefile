@@ -4,7 +4,7 @@
 GO ?= go
 CHECKED = ./cdevice ./device/... ./integration/soak ./internal/... ./memory/...
 
-.PHONY: demo test check ci lint race checkptr cgocheck asan mutants gpu gorgonia cudasim cc faults soak fuzz bench clean
+.PHONY: demo test check ci lint format-c race checkptr cgocheck asan mutants gpu gorgonia cudasim cc faults soak fuzz bench clean
 
 demo: ## send real batches Go -> PyArrow -> Go, and print what happened
 	integration/run.sh --demo
@@ -20,10 +20,14 @@ check: lint gorgonia test race checkptr cgocheck asan gpu ## what must pass befo
 # The tests last: their summary is what CI shows.
 ci: lint race checkptr cgocheck asan gpu gorgonia test
 
-lint: cc ## formatting, vet, staticcheck, warnings of the C compiler
+lint: cc ## formatting of Go and C, vet, staticcheck, warnings of the C compiler
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "gofmt would change: $$unformatted"; exit 1; }
+	ci/format-c --check
 	$(GO) vet ./...
 	$(GO) tool -modfile=ci/tools/go.mod staticcheck ./...
+
+format-c: ## the C and C++ sources, as .clang-format says
+	ci/format-c
 
 # -O2: only then does the compiler follow values, and warn of one that is used and was never set.
 cc: # cgo's own code does not compile with these flags, so ours is checked apart
@@ -53,7 +57,7 @@ cudasim: ## the simulated CUDA driver, for any program; prints its path
 
 gpu: ## both halves of ci/gpu, with the simulated driver for a GPU and no Go in reach of the second
 	ci/gpu build build/gpu
-	driver=$$($(GO) run ./cudasim/build) && env -i PATH=/usr/bin:/bin CDEVICE_CUDA_DRIVER=$$driver \
+	driver=$$($(GO) run ./cudasim/build) && env -i PATH=/usr/bin:/bin CDEVICE_CUDA_DRIVER="$$driver" \
 		CUDASIM=devices=2,pageable_async=1 build/gpu/gpu run
 
 gorgonia: ## the package for programs that use gorgonia.org/cu, which is built against cuda.h

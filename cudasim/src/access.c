@@ -29,7 +29,7 @@ struct look {
   bool write;
   const struct access *reported;
   struct range *done, *last; /* the ranges that it was entered in, and the last of them */
-  uintptr_t next;     /* where the part begins that was not looked at yet */
+  uintptr_t next;            /* where the part begins that was not looked at yet */
 };
 
 static struct access *shared(struct access *a) {
@@ -90,8 +90,7 @@ static struct range *cut(struct ranges *ranges, struct range *r, uintptr_t at) {
   return rest;
 }
 
-static void split(struct ranges *ranges, struct range *r, uintptr_t at, struct range **left,
-                  struct range **right) {
+static void split(struct ranges *ranges, struct range *r, uintptr_t at, struct range **left, struct range **right) {
   if (!r) {
     *left = *right = NULL;
   } else if (r->start >= at) {
@@ -116,8 +115,8 @@ struct place {
 };
 
 static struct place place_of(const struct access *a) {
-  static const char *const roles[] = {[ORDINARY] = "stream", [LEGACY] = "the legacy stream",
-                                      [PER_THREAD] = "a per-thread stream"};
+  static const char *const roles[] = {
+      [ORDINARY] = "stream", [LEGACY] = "the legacy stream", [PER_THREAD] = "a per-thread stream"};
   struct place p = {"the host"};
   if (a->stream) snprintf(p.name, sizeof p.name, "%s 0x%zx", roles[a->role], (size_t)a->stream);
   return p;
@@ -142,12 +141,13 @@ static void describe(const struct block *b, const struct range *r, const struct 
   const struct place there = place_of(before), here = place_of(after);
   char advice[400];
   advise(before, after, advice, sizeof advice);
-  violation("%s in %s %s memory at 0x%zx to 0x%zx (%s, %zu bytes at 0x%zx, device %d) that %s in %s %s, and is not "
-            "ordered after it: %s%s%s%s%s",
-            after->call, here.name, writes ? "writes" : "reads", (size_t)r->start, (size_t)r->end, b->call, b->size,
-            (size_t)b->address, b->device, before->call, there.name, wrote ? "writes" : "reads", advice,
-            before->stack ? "; the earlier was queued at " : "", before->stack ? before->stack : "",
-            after->stack ? "; the later at " : "", after->stack ? after->stack : "");
+  violation(
+      "%s in %s %s memory at 0x%zx to 0x%zx (%s, %zu bytes at 0x%zx, device %d) that %s in %s %s, and is not "
+      "ordered after it: %s%s%s%s%s",
+      after->call, here.name, writes ? "writes" : "reads", (size_t)r->start, (size_t)r->end, b->call, b->size,
+      (size_t)b->address, b->device, before->call, there.name, wrote ? "writes" : "reads", advice,
+      before->stack ? "; the earlier was queued at " : "", before->stack ? before->stack : "",
+      after->stack ? "; the later at " : "", after->stack ? after->stack : "");
 }
 
 /* Told in the order in which the two were queued, whichever ran first. */
@@ -301,6 +301,4 @@ void cudasim_host_read(const void *address, size_t size) {
   declare("cudasim_host_read", (uintptr_t)address, size, false);
 }
 
-void cudasim_host_write(void *address, size_t size) {
-  declare("cudasim_host_write", (uintptr_t)address, size, true);
-}
+void cudasim_host_write(void *address, size_t size) { declare("cudasim_host_write", (uintptr_t)address, size, true); }

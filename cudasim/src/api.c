@@ -11,10 +11,8 @@
 
 /* The name is taken before the preprocessor may have renamed the symbol: that is
  * how a driver is built that lacks a function. */
-#define API(base, suffix, since, body, params, args) \
-  BODY(base##suffix, #base, false, false, body, params, args)
-#define API_EARLY(base, suffix, since, body, params, args) \
-  BODY(base##suffix, #base, false, true, body, params, args)
+#define API(base, suffix, since, body, params, args) BODY(base##suffix, #base, false, false, body, params, args)
+#define API_EARLY(base, suffix, since, body, params, args) BODY(base##suffix, #base, false, true, body, params, args)
 #define API_PTDS(base, suffix, since, body, params, args)     \
   BODY(base##suffix, #base, false, false, body, params, args) \
   BODY(base##suffix##_ptds, #base, true, false, body, params, args)

@@ -66,9 +66,10 @@ static void reach(struct furthest *f, const struct span *s) {
 static bool meets(const struct furthest *f, const struct span *s) {
   const struct span *other = f->first && f->first->copy == s->copy ? f->second : f->first;
   if (!other || other->end <= s->start) return false;
-  violation("%s: copies %zu and %zu of a batch touch memory at 0x%llx, and one of them writes it: "
-            "the copies of a batch are in no order",
-            self()->call, other->copy, s->copy, s->start);
+  violation(
+      "%s: copies %zu and %zu of a batch touch memory at 0x%llx, and one of them writes it: "
+      "the copies of a batch are in no order",
+      self()->call, other->copy, s->copy, s->start);
   return true;
 }
 
@@ -90,9 +91,8 @@ static void check_conflicts(const CUdeviceptr *to, const CUdeviceptr *from, cons
 }
 
 /* *failed is the member that is wrong, SIZE_MAX if it is not one of them. */
-CUresult batch_copy(CUdeviceptr *to, CUdeviceptr *from, size_t *sizes, size_t count,
-                    CUmemcpyAttributes *attributes, size_t *starts, size_t attribute_count, size_t *failed,
-                    CUstream stream) {
+CUresult batch_copy(CUdeviceptr *to, CUdeviceptr *from, size_t *sizes, size_t count, CUmemcpyAttributes *attributes,
+                    size_t *starts, size_t attribute_count, size_t *failed, CUstream stream) {
   size_t ignored;
   if (!failed) failed = &ignored;
   *failed = SIZE_MAX;
@@ -115,14 +115,13 @@ CUresult batch_copy(CUdeviceptr *to, CUdeviceptr *from, size_t *sizes, size_t co
   return r;
 }
 
-CUresult batch_copy_v2(CUdeviceptr *to, CUdeviceptr *from, size_t *sizes, size_t count,
-                       CUmemcpyAttributes *attributes, size_t *starts, size_t attribute_count,
-                       CUstream stream) {
+CUresult batch_copy_v2(CUdeviceptr *to, CUdeviceptr *from, size_t *sizes, size_t count, CUmemcpyAttributes *attributes,
+                       size_t *starts, size_t attribute_count, CUstream stream) {
   return batch_copy(to, from, sizes, count, attributes, starts, attribute_count, NULL, stream);
 }
 
-static CUresult check_ranges(const CUdeviceptr *addresses, const size_t *sizes, size_t count,
-                             unsigned long long flags, CUstream stream) {
+static CUresult check_ranges(const CUdeviceptr *addresses, const size_t *sizes, size_t count, unsigned long long flags,
+                             CUstream stream) {
   if (!sim.options.managed) return CUDA_ERROR_NOT_SUPPORTED;
   if (!addresses || !sizes || !count || flags) return CUDA_ERROR_INVALID_VALUE;
   CUresult r = check_stream(stream);
@@ -136,8 +135,8 @@ static CUresult check_places(size_t count, const CUmemLocation *places, const si
   return r;
 }
 
-static CUresult prefetch(const CUdeviceptr *addresses, const size_t *sizes, size_t count,
-                         const CUmemLocation *places, const size_t *starts, size_t n, CUstream stream) {
+static CUresult prefetch(const CUdeviceptr *addresses, const size_t *sizes, size_t count, const CUmemLocation *places,
+                         const size_t *starts, size_t n, CUstream stream) {
   CUresult r = CUDA_SUCCESS;
   for (size_t i = 0, k = 0; i < count && !r; i++)
     r = managed_prefetch_v2(addresses[i], sizes[i], places[advance(&k, i, starts, n)], 0, stream);
@@ -154,22 +153,20 @@ static CUresult discard(const CUdeviceptr *addresses, const size_t *sizes, size_
   return r;
 }
 
-CUresult batch_prefetch(CUdeviceptr *addresses, size_t *sizes, size_t count, CUmemLocation *places,
-                        size_t *starts, size_t place_count, unsigned long long flags, CUstream stream) {
+CUresult batch_prefetch(CUdeviceptr *addresses, size_t *sizes, size_t count, CUmemLocation *places, size_t *starts,
+                        size_t place_count, unsigned long long flags, CUstream stream) {
   CUresult r = check_ranges(addresses, sizes, count, flags, stream);
   if (!r) r = check_places(count, places, starts, place_count);
   return r ? r : prefetch(addresses, sizes, count, places, starts, place_count, stream);
 }
 
-CUresult batch_discard(CUdeviceptr *addresses, size_t *sizes, size_t count, unsigned long long flags,
-                       CUstream stream) {
+CUresult batch_discard(CUdeviceptr *addresses, size_t *sizes, size_t count, unsigned long long flags, CUstream stream) {
   CUresult r = check_ranges(addresses, sizes, count, flags, stream);
   return r ? r : discard(addresses, sizes, count, stream);
 }
 
 CUresult batch_discard_prefetch(CUdeviceptr *addresses, size_t *sizes, size_t count, CUmemLocation *places,
-                                size_t *starts, size_t place_count, unsigned long long flags,
-                                CUstream stream) {
+                                size_t *starts, size_t place_count, unsigned long long flags, CUstream stream) {
   CUresult r = check_ranges(addresses, sizes, count, flags, stream);
   if (!r) r = check_places(count, places, starts, place_count);
   if (!r) r = discard(addresses, sizes, count, stream);

@@ -23,9 +23,7 @@ struct block *block_new(enum memory memory, struct context *context, int device,
   return b;
 }
 
-bool block_on_device(const struct block *b) {
-  return b && (b->memory == DEVICE_MEMORY || b->memory == MANAGED_MEMORY);
-}
+bool block_on_device(const struct block *b) { return b && (b->memory == DEVICE_MEMORY || b->memory == MANAGED_MEMORY); }
 
 void block_unref(struct block *b) {
   if (--b->refs) return;

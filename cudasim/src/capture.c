@@ -71,8 +71,7 @@ static uint64_t thread_id(void) {
 CUresult capture_begin(CUstream stream, int mode) {
   static uint64_t ids;
   struct stream *s;
-  if (mode < CU_STREAM_CAPTURE_MODE_GLOBAL || mode > CU_STREAM_CAPTURE_MODE_RELAXED)
-    return CUDA_ERROR_INVALID_VALUE;
+  if (mode < CU_STREAM_CAPTURE_MODE_GLOBAL || mode > CU_STREAM_CAPTURE_MODE_RELAXED) return CUDA_ERROR_INVALID_VALUE;
   CUresult r = stream_find(stream, &s);
   if (r) return r;
   if (s->role == LEGACY) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
@@ -95,9 +94,7 @@ CUresult capture_begin(CUstream stream, int mode) {
 }
 
 /* As it was in 10.0, which had no modes. Reading: the strictest, which became the default. */
-CUresult capture_begin_global(CUstream stream) {
-  return capture_begin(stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
-}
+CUresult capture_begin_global(CUstream stream) { return capture_begin(stream, CU_STREAM_CAPTURE_MODE_GLOBAL); }
 
 static CUresult check_end(struct capture *c, const struct stream *s) {
   if (c->origin != s) return CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
@@ -145,8 +142,7 @@ static CUresult ask(CUstream stream, int *status, struct stream **out) {
   if (!status) return CUDA_ERROR_INVALID_VALUE;
   CUresult r = stream_find(stream, out);
   if (r) return r;
-  if ((*out)->role == LEGACY && capture_of_blocking((*out)->context))
-    return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+  if ((*out)->role == LEGACY && capture_of_blocking((*out)->context)) return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
   *status = status_of(*out);
   return CUDA_SUCCESS;
 }
@@ -160,8 +156,8 @@ CUresult capture_info(CUstream stream, int *status, uint64_t *id) {
   return capture_info_v2(stream, status, id, NULL, NULL, NULL);
 }
 
-CUresult capture_info_v2(CUstream stream, int *status, uint64_t *id, CUgraph *graph,
-                         const CUgraphNode **nodes, size_t *count) {
+CUresult capture_info_v2(CUstream stream, int *status, uint64_t *id, CUgraph *graph, const CUgraphNode **nodes,
+                         size_t *count) {
   struct stream *s;
   CUresult r = ask(stream, status, &s);
   if (r || *status != CU_STREAM_CAPTURE_STATUS_ACTIVE) return r;
@@ -173,8 +169,8 @@ CUresult capture_info_v2(CUstream stream, int *status, uint64_t *id, CUgraph *gr
 }
 
 /* Edges of a capture carry no data. */
-CUresult capture_info_v3(CUstream stream, int *status, uint64_t *id, CUgraph *graph,
-                         const CUgraphNode **nodes, const CUgraphEdgeData **edges, size_t *count) {
+CUresult capture_info_v3(CUstream stream, int *status, uint64_t *id, CUgraph *graph, const CUgraphNode **nodes,
+                         const CUgraphEdgeData **edges, size_t *count) {
   struct stream *s;
   if (edges && !nodes) return CUDA_ERROR_INVALID_VALUE;
   CUresult r = capture_info_v2(stream, status, id, graph, nodes, count);

@@ -65,8 +65,7 @@ CUresult capture_record_external(CUevent event, CUstream stream) {
   const struct event *e = object_find(event, EVENT);
   if (!e || e->context != s->context) return CUDA_ERROR_INVALID_HANDLE;
   if (!s->capture) return CUDA_ERROR_INVALID_VALUE;
-  return s->capture->invalid ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED
-                             : add(s, CU_GRAPH_NODE_TYPE_EVENT_RECORD);
+  return s->capture->invalid ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : add(s, CU_GRAPH_NODE_TYPE_EVENT_RECORD);
 }
 
 /* Reading: an event of a capture that has ended is still one of a capture; one that was

@@ -35,8 +35,7 @@ static CUresult find_end(uintptr_t address, size_t size, enum wanted wanted, str
     return CUDA_SUCCESS;
   }
   out->memory = (char *)address;
-  if (wanted == ON_DEVICE || size > UINTPTR_MAX - address || arena_owns(address) ||
-      block_overlaps(address, size))
+  if (wanted == ON_DEVICE || size > UINTPTR_MAX - address || arena_owns(address) || block_overlaps(address, size))
     return CUDA_ERROR_INVALID_VALUE;
   return readable(address, size) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
@@ -140,9 +139,7 @@ static CUresult run(const struct copy *c, CUstream stream) {
 #define TO(wanted) .to = (uintptr_t)to, .to_wanted = wanted
 #define FROM(wanted) .from = (uintptr_t)from, .from_wanted = wanted, .size = size
 
-CUresult copy(CUdeviceptr to, CUdeviceptr from, size_t size) {
-  return run(&(struct copy){TO(ANY), FROM(ANY)}, 0);
-}
+CUresult copy(CUdeviceptr to, CUdeviceptr from, size_t size) { return run(&(struct copy){TO(ANY), FROM(ANY)}, 0); }
 
 CUresult copy_htod(CUdeviceptr to, const void *from, size_t size) {
   return run(&(struct copy){TO(ON_DEVICE), FROM(ON_HOST)}, 0);
@@ -195,8 +192,8 @@ static CUresult check_peers(CUdeviceptr to, CUcontext to_context, CUdeviceptr fr
   return belongs(to, t) && belongs(from, f) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-CUresult copy_peer_async(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context,
-                         size_t size, CUstream stream) {
+CUresult copy_peer_async(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t size,
+                         CUstream stream) {
   struct context *c;
   CUresult r = current_context(&c);
   if (!r) r = check_peers(to, to_context, from, from_context);
@@ -213,8 +210,7 @@ static CUresult join(struct stream *s, struct context *c) {
 
 /* In order with all earlier and later work of the three contexts, as the manual says: of their
  * non-blocking streams too. */
-CUresult copy_peer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context,
-                   size_t size) {
+CUresult copy_peer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t size) {
   struct stream *s;
   CUresult r = stream_find_current(0, &s);
   if (!r) r = check_peers(to, to_context, from, from_context);
@@ -248,12 +244,8 @@ static CUresult set(CUdeviceptr to, uint32_t value, int width, size_t count, CUs
   return r || !wait ? r : stream_finish(s);
 }
 
-CUresult set_8(CUdeviceptr to, unsigned char value, size_t count) {
-  return set(to, value, 1, count, 0, false);
-}
-CUresult set_16(CUdeviceptr to, unsigned short value, size_t count) {
-  return set(to, value, 2, count, 0, false);
-}
+CUresult set_8(CUdeviceptr to, unsigned char value, size_t count) { return set(to, value, 1, count, 0, false); }
+CUresult set_16(CUdeviceptr to, unsigned short value, size_t count) { return set(to, value, 2, count, 0, false); }
 CUresult set_32(CUdeviceptr to, unsigned value, size_t count) { return set(to, value, 4, count, 0, false); }
 
 CUresult set_8_async(CUdeviceptr to, unsigned char value, size_t count, CUstream stream) {

@@ -140,11 +140,7 @@ typedef struct {
   unsigned char reserved[54];
 } CUmemPoolProps;
 
-enum {
-  CU_MEM_ACCESS_FLAGS_PROT_NONE = 0,
-  CU_MEM_ACCESS_FLAGS_PROT_READ = 1,
-  CU_MEM_ACCESS_FLAGS_PROT_READWRITE = 3
-};
+enum { CU_MEM_ACCESS_FLAGS_PROT_NONE = 0, CU_MEM_ACCESS_FLAGS_PROT_READ = 1, CU_MEM_ACCESS_FLAGS_PROT_READWRITE = 3 };
 
 typedef struct {
   CUmemLocation location;
@@ -188,10 +184,7 @@ typedef struct {
   char reserved[64];
 } CUipcEventHandle;
 
-enum {
-  CU_GET_PROC_ADDRESS_LEGACY_STREAM = 1,
-  CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM = 2
-};
+enum { CU_GET_PROC_ADDRESS_LEGACY_STREAM = 1, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM = 2 };
 
 typedef enum {
   CU_GET_PROC_ADDRESS_SUCCESS = 0,

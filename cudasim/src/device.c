@@ -147,13 +147,13 @@ static int host_pools(void) { return sim.options.version >= 13000 && sim.options
 
 static int attribute_value(int attribute, CUdevice device) {
   switch (attribute) {
-    case 33: return device + 1;               /* PCI_BUS_ID */
-    case 83: return (int)sim.options.managed; /* MANAGED_MEMORY */
-    case 85: return device;                   /* MULTI_GPU_BOARD_GROUP_ID */
+    case 33: return device + 1;                                                   /* PCI_BUS_ID */
+    case 83: return (int)sim.options.managed;                                     /* MANAGED_MEMORY */
+    case 85: return device;                                                       /* MULTI_GPU_BOARD_GROUP_ID */
     case 89: return sim.options.managed && sim.options.concurrent_managed_access; /* CONCURRENT_MANAGED_ACCESS */
-    case 115: return (int)sim.options.pools;  /* MEMORY_POOLS_SUPPORTED */
-    case 142: return host_pools();            /* HOST_NUMA_MEMORY_POOLS_SUPPORTED */
-    case 144: return host_pools();            /* HOST_MEMORY_POOLS_SUPPORTED */
+    case 115: return (int)sim.options.pools;                                      /* MEMORY_POOLS_SUPPORTED */
+    case 142: return host_pools();                                                /* HOST_NUMA_MEMORY_POOLS_SUPPORTED */
+    case 144: return host_pools();                                                /* HOST_MEMORY_POOLS_SUPPORTED */
     default: return attributes[attribute];
   }
 }

@@ -46,7 +46,8 @@ void exclusive_check(const char *call, const struct block *b, uintptr_t address)
   if (b->device < 0 || b->flags & CU_MEM_ATTACH_HOST) return; /* no device's, and not yet */
   const char *pending = pending_on(b->device);
   if (!pending) return;
-  violation("%s of managed memory at 0x%zx (%s, %zu bytes at 0x%zx) while %s may be running on device %d, which has "
-            "no concurrent managed access: wait for all work of the device before the host touches its managed memory",
-            call, (size_t)address, b->call, b->size, (size_t)b->address, pending, b->device);
+  violation(
+      "%s of managed memory at 0x%zx (%s, %zu bytes at 0x%zx) while %s may be running on device %d, which has "
+      "no concurrent managed access: wait for all work of the device before the host touches its managed memory",
+      call, (size_t)address, b->call, b->size, (size_t)b->address, pending, b->device);
 }

@@ -106,8 +106,7 @@ CUresult graph_nodes(CUgraph graph, CUgraphNode *nodes, size_t *count) {
   const struct graph *g = object_find(graph, GRAPH);
   if (!g || !count) return CUDA_ERROR_INVALID_VALUE;
   const size_t room = *count, have = (size_t)g->count;
-  for (size_t i = 0; nodes && i < room; i++)
-    nodes[i] = i < have ? (CUgraphNode)g->at[i]->object.handle : NULL;
+  for (size_t i = 0; nodes && i < room; i++) nodes[i] = i < have ? (CUgraphNode)g->at[i]->object.handle : NULL;
   if (!nodes || room > have) *count = have;
   return CUDA_SUCCESS;
 }

@@ -53,8 +53,8 @@ static bool map_users(struct ipc *ipc) {
 }
 
 static bool map_memory(const struct block *b) {
-  return mmap(shadow_of(b), whole_pages(b->size), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
-              b->ipc->share.fd, 0) != MAP_FAILED;
+  return mmap(shadow_of(b), whole_pages(b->size), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, b->ipc->share.fd,
+              0) != MAP_FAILED;
 }
 
 static void ipc_free(struct ipc *ipc) {
@@ -125,8 +125,7 @@ CUresult ipc_map(struct block *b) {
 /* Before the address space, if it was given any, is used again. */
 void ipc_unmap(struct block *b) {
   struct ipc *ipc = b->ipc;
-  if (ipc->opened && ipc->users && ipc->sign < USERS)
-    atomic_store(&ipc->users->process[ipc->sign], 0);
+  if (ipc->opened && ipc->users && ipc->sign < USERS) atomic_store(&ipc->users->process[ipc->sign], 0);
   if (b->arena && mmap(shadow_of(b), whole_pages(b->size), PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
     abort(); /* it would be shared with what comes next */
@@ -139,8 +138,8 @@ void ipc_freed(const struct block *b) {
   for (int i = 0; i < USERS; i++) {
     const uint64_t user = atomic_load(&b->ipc->users->process[i]);
     if (user && process_lives(user))
-      violation("memory at 0x%zx, from %s, was freed while process %d has it open", (size_t)b->address,
-                b->call, (int)process_number(user));
+      violation("memory at 0x%zx, from %s, was freed while process %d has it open", (size_t)b->address, b->call,
+                (int)process_number(user));
   }
 }
 
@@ -183,8 +182,7 @@ static CUresult open_new(CUdeviceptr *address, const struct share *share, struct
   return r;
 }
 
-static CUresult open_memory(CUdeviceptr *address, const CUipcMemHandle *handle, unsigned flags,
-                            bool counted) {
+static CUresult open_memory(CUdeviceptr *address, const CUipcMemHandle *handle, unsigned flags, bool counted) {
   struct context *c;
   struct share share;
   struct block *b;

@@ -25,8 +25,7 @@ static CUresult find(CUdeviceptr address, size_t size, struct block **out) {
 
 static CUresult ordinal(CUmemLocation where, CUdevice *device) {
   *device = where.type == CU_MEM_LOCATION_TYPE_DEVICE ? where.id : CU_DEVICE_CPU;
-  bool valid =
-      where.type >= CU_MEM_LOCATION_TYPE_DEVICE && where.type <= CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
+  bool valid = where.type >= CU_MEM_LOCATION_TYPE_DEVICE && where.type <= CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT;
   return valid ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
@@ -60,8 +59,7 @@ CUresult managed_advise(CUdeviceptr address, size_t size, int advice, CUdevice d
 
 CUresult managed_advise_v2(CUdeviceptr address, size_t size, int advice, CUmemLocation where) {
   CUdevice device = CU_DEVICE_CPU;
-  bool anywhere =
-      advice < CU_MEM_ADVISE_SET_PREFERRED_LOCATION || advice == CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION;
+  bool anywhere = advice < CU_MEM_ADVISE_SET_PREFERRED_LOCATION || advice == CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION;
   if (!anywhere && ordinal(where, &device)) return CUDA_ERROR_INVALID_VALUE;
   return managed_advise(address, size, advice, device);
 }
@@ -79,8 +77,7 @@ CUresult managed_prefetch(CUdeviceptr address, size_t size, CUdevice device, CUs
   return op_push(s, op);
 }
 
-CUresult managed_prefetch_v2(CUdeviceptr address, size_t size, CUmemLocation where, unsigned flags,
-                             CUstream stream) {
+CUresult managed_prefetch_v2(CUdeviceptr address, size_t size, CUmemLocation where, unsigned flags, CUstream stream) {
   CUdevice device;
   if (flags || ordinal(where, &device)) return CUDA_ERROR_INVALID_VALUE;
   return managed_prefetch(address, size, device, stream);

@@ -42,7 +42,7 @@ struct marks {
 struct mark *mark_new(void);
 struct mark *mark_share(struct mark *mark); /* NULL may be shared and dropped */
 void mark_drop(struct mark *mark);
-void marks_add(struct marks *marks, struct mark *mark); /* takes the reference; NULL is not added */
+void marks_add(struct marks *marks, struct mark *mark);         /* takes the reference; NULL is not added */
 void marks_add_clock(struct marks *marks, struct clock *clock); /* of what is done; does not take it */
 void marks_add_all(struct marks *marks, const struct marks *more);
 void marks_free(struct marks *marks);
@@ -59,7 +59,7 @@ struct access {
 
 /* order.c */
 void order_stream_new(struct stream *stream);
-void order_stream_end(struct stream *stream);    /* all of its work is done */
+void order_stream_end(struct stream *stream);            /* all of its work is done */
 void order_queued(struct stream *stream, struct op *op); /* before the operation is appended */
 void order_begins(struct stream *stream, struct op *op);
 void order_ends(struct stream *stream, struct op *op);

@@ -29,8 +29,7 @@ static uint64_t bits_of(const struct block *b, CUpointer_attribute attribute, CU
   switch (attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT: return b->pool ? 0 : b->context->object.handle;
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-      return b->memory == DEVICE_MEMORY || b->memory == MANAGED_MEMORY ? CU_MEMORYTYPE_DEVICE
-                                                                       : CU_MEMORYTYPE_HOST;
+      return b->memory == DEVICE_MEMORY || b->memory == MANAGED_MEMORY ? CU_MEMORYTYPE_DEVICE : CU_MEMORYTYPE_HOST;
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER: return address;
     case CU_POINTER_ATTRIBUTE_HOST_POINTER: return b->memory == DEVICE_MEMORY ? 0 : address;
     case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: return b->sync_memops;
@@ -73,8 +72,7 @@ CUresult pointer_attribute(void *value, CUpointer_attribute attribute, CUdevicep
 }
 
 /* Many at once, and no error if the address is not the driver's. */
-CUresult pointer_attributes(unsigned count, CUpointer_attribute *attributes, void **values,
-                            CUdeviceptr address) {
+CUresult pointer_attributes(unsigned count, CUpointer_attribute *attributes, void **values, CUdeviceptr address) {
   struct context *c = NULL;
   if (!attributes || !values) return CUDA_ERROR_INVALID_VALUE;
   for (unsigned i = 0; i < count; i++) {
@@ -83,8 +81,7 @@ CUresult pointer_attributes(unsigned count, CUpointer_attribute *attributes, voi
   }
   const struct block *b = block_at(address);
   for (unsigned i = 0; i < count; i++)
-    write(values[i], attributes[i],
-          b ? bits_of(b, attributes[i], address, c) : bits_of_unknown(attributes[i]));
+    write(values[i], attributes[i], b ? bits_of(b, attributes[i], address, c) : bits_of_unknown(attributes[i]));
   return CUDA_SUCCESS;
 }
 

@@ -156,8 +156,7 @@ static CUresult check_props(const CUmemPoolProps *props) {
   if (!props || props->allocType != CU_MEM_ALLOCATION_TYPE_PINNED) return CUDA_ERROR_INVALID_VALUE;
   for (size_t i = 0; i < sizeof props->reserved; i++)
     if (props->reserved[i]) return CUDA_ERROR_INVALID_VALUE;
-  if (props->handleTypes || props->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
-    return CUDA_ERROR_NOT_SUPPORTED;
+  if (props->handleTypes || props->location.type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_NOT_SUPPORTED;
   return CUDA_SUCCESS;
 }
 

@@ -3,9 +3,7 @@
 
 #include <time.h>
 
-bool op_held(const struct op *op) {
-  return !sim.ended && (sim.paused || (op->event && op->event->held));
-}
+bool op_held(const struct op *op) { return !sim.ended && (sim.paused || (op->event && op->event->held)); }
 
 void cudasim_pause(void) {
   sim_lock();

@@ -86,8 +86,8 @@ struct handle {
 _Static_assert(sizeof(struct handle) <= sizeof(CUipcMemHandle), "ABI");
 
 void share_write(const struct share *share, void *out) {
-  struct handle h = {.kind = share->kind, .fd = share->fd, .device = share->device,
-                     .process = share->process, .bytes = share->bytes};
+  struct handle h = {
+      .kind = share->kind, .fd = share->fd, .device = share->device, .process = share->process, .bytes = share->bytes};
   memcpy(h.magic, magic, sizeof magic);
   memcpy(h.token, share->token, sizeof h.token);
   memset(out, 0, sizeof(CUipcMemHandle));
@@ -99,15 +99,13 @@ CUresult share_read(struct share *share, enum share_kind kind, const void *from)
   struct handle h;
   memcpy(&h, from, sizeof h);
   if (memcmp(h.magic, magic, sizeof magic) || h.kind != (int32_t)kind) return CUDA_ERROR_INVALID_VALUE;
-  *share = (struct share){.kind = kind, .fd = -1, .theirs = h.fd, .device = h.device,
-                          .process = h.process, .bytes = h.bytes};
+  *share = (struct share){
+      .kind = kind, .fd = -1, .theirs = h.fd, .device = h.device, .process = h.process, .bytes = h.bytes};
   memcpy(share->token, h.token, sizeof h.token);
   return h.process == process_self() ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
 }
 
-bool share_same(const struct share *a, const struct share *b) {
-  return !memcmp(a->token, b->token, sizeof a->token);
-}
+bool share_same(const struct share *a, const struct share *b) { return !memcmp(a->token, b->token, sizeof a->token); }
 
 void share_close(struct share *share) {
   if (share->fd >= 0) close(share->fd);

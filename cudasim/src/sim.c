@@ -9,9 +9,10 @@
 #include <time.h>
 #include <unistd.h>
 
-struct sim sim = {
-    .lock = PTHREAD_MUTEX_INITIALIZER, .go = PTHREAD_COND_INITIALIZER, .idle = PTHREAD_COND_INITIALIZER,
-    .untouched = PTHREAD_COND_INITIALIZER};
+struct sim sim = {.lock = PTHREAD_MUTEX_INITIALIZER,
+                  .go = PTHREAD_COND_INITIALIZER,
+                  .idle = PTHREAD_COND_INITIALIZER,
+                  .untouched = PTHREAD_COND_INITIALIZER};
 
 static pthread_key_t thread_key;
 

@@ -50,14 +50,14 @@ struct context {
   uint32_t peers; /* devices that access was enabled to */
   bool primary;
   uint64_t attached; /* created or attached, less detached: cuCtxDetach destroys at 0 */
-  CUresult fault; /* answered by every call from then on, as after a fault of the hardware */
+  CUresult fault;    /* answered by every call from then on, as after a fault of the hardware */
   struct stream *legacy;
   struct stream *streams; /* all with work to do, and all not destroyed */
-  struct point barrier;     /* a copy that all later work of the context follows */
+  struct point barrier;   /* a copy that all later work of the context follows */
   struct mark *barrier_mark;
   struct clock *retired, *retired_blocking; /* of streams that are gone: all, and those the legacy stream follows */
-  struct clock *retired_work; /* their last copies and fills */
-  const char *retired_by;     /* the call of one of them */
+  struct clock *retired_work;               /* their last copies and fills */
+  const char *retired_by;                   /* the call of one of them */
   struct context *next;
 };
 
@@ -111,19 +111,19 @@ struct stream {
   uint64_t demanded;     /* schedule lazy: operations up to here may run */
   uint64_t gated;        /* the last operation that the program may keep back */
   struct op *first, *tail;
-  bool working;              /* has a worker */
-  pthread_cond_t changed;    /* something was queued or done, or the stream was destroyed */
-  struct stream *next;       /* of the context */
-  struct stream *next_own;   /* per-thread streams: of the thread */
-  int slot;                  /* of vector clocks */
-  uint64_t epoch;            /* its last operation that ran, as clocks count */
-  struct clock *clock;       /* after that operation */
-  struct clock *seen;        /* what the host knew, as the clock has it */
-  struct clock *awaited;     /* completed events that the next operation is ordered after */
-  uint64_t worked;           /* the epoch of its last copy or fill; 0: none */
-  const char *worked_by;     /* the call that queued that */
-  struct capture *capture;   /* takes what is queued; NULL: the stream runs it */
-  struct nodes ends;         /* capturing: what the next node depends on */
+  bool working;            /* has a worker */
+  pthread_cond_t changed;  /* something was queued or done, or the stream was destroyed */
+  struct stream *next;     /* of the context */
+  struct stream *next_own; /* per-thread streams: of the thread */
+  int slot;                /* of vector clocks */
+  uint64_t epoch;          /* its last operation that ran, as clocks count */
+  struct clock *clock;     /* after that operation */
+  struct clock *seen;      /* what the host knew, as the clock has it */
+  struct clock *awaited;   /* completed events that the next operation is ordered after */
+  uint64_t worked;         /* the epoch of its last copy or fill; 0: none */
+  const char *worked_by;   /* the call that queued that */
+  struct capture *capture; /* takes what is queued; NULL: the stream runs it */
+  struct nodes ends;       /* capturing: what the next node depends on */
 };
 
 /* A file that several processes map; see share.c. */
@@ -203,19 +203,19 @@ struct op {
   struct op *next;
   const char *call;
   uint64_t seq;
-  struct points after;     /* done first, in other streams */
-  struct block *blocks[2]; /* touched; each is referred to */
+  struct points after;                 /* done first, in other streams */
+  struct block *blocks[2];             /* touched; each is referred to */
   struct block *to_block, *from_block; /* of these, or NULL */
-  struct event *event;     /* OP_RECORD; referred to */
-  struct event *remote;    /* OP_WAIT: for the record of another process; referred to */
-  uint64_t number;         /* of a record that other processes see; 0: none */
+  struct event *event;                 /* OP_RECORD; referred to */
+  struct event *remote;                /* OP_WAIT: for the record of another process; referred to */
+  uint64_t number;                     /* of a record that other processes see; 0: none */
   char *to;
   const char *from;
   size_t size;
   void *staging; /* a copy of the source, to be freed */
   enum bytes bytes;
   bool staged;
-  bool waited;   /* by the call that queues it */
+  bool waited;    /* by the call that queues it */
   uint32_t value; /* OP_SET */
   int width;
   CUhostFn host; /* OP_HOST: one of the two */
@@ -272,8 +272,8 @@ struct options {
 
 struct sim {
   pthread_mutex_t lock;
-  pthread_cond_t go;   /* resumed, or an event was fired */
-  pthread_cond_t idle; /* an operation ended while paused */
+  pthread_cond_t go;        /* resumed, or an event was fired */
+  pthread_cond_t idle;      /* an operation ended while paused */
   pthread_cond_t untouched; /* no operation is at a block of memory any more */
   bool configured, initialised, paused, forked;
   bool ended; /* shut down: nothing begins any more */
@@ -296,7 +296,7 @@ struct sim {
   } host;
   struct traffic pageable;
   struct {
-    char function[64]; /* "": any */
+    char function[64];  /* "": any */
     uint64_t countdown; /* calls until the next one that fails; 0: none fails any more */
     uint64_t left;      /* calls that still fail */
     CUresult result;
@@ -313,11 +313,11 @@ extern struct sim sim;
 void sim_lock(void);
 void sim_unlock(void);
 struct thread *self(void); /* under the lock */
-void touch_begin(void); /* gives the lock back: memory of arenas stays until touch_end */
+void touch_begin(void);    /* gives the lock back: memory of arenas stays until touch_end */
 void touch_end(void);
 void call_left(void);
 bool refuse_address(size_t size); /* false, and says so once */
-void *fresh(size_t size); /* zeroed; aborts rather than answer NULL */
+void *fresh(size_t size);         /* zeroed; aborts rather than answer NULL */
 void *grow(void *list, int count, int *room, size_t size);
 uint64_t nanoseconds(void);
 bool violations_are_full(void);
@@ -450,11 +450,11 @@ void capture_forget(struct event *event); /* recorded outside of a capture */
 
 /* unsafe.c: what may be called during a capture */
 CUresult capture_forbids(const char *call);
-CUresult capture_forbids_stream(struct stream *stream);      /* querying, waiting for it */
-CUresult capture_forbids_event(const struct event *event);   /* likewise */
-CUresult capture_forbids_context(struct context *context);   /* likewise */
+CUresult capture_forbids_stream(struct stream *stream);       /* querying, waiting for it */
+CUresult capture_forbids_event(const struct event *event);    /* likewise */
+CUresult capture_forbids_context(struct context *context);    /* likewise */
 CUresult capture_forbids_captured(const struct event *event); /* anything else with an event */
-CUresult capture_forbids_pool(struct stream *stream);        /* stream-ordered memory */
+CUresult capture_forbids_pool(struct stream *stream);         /* stream-ordered memory */
 /* reach.c */
 int reach_flags(const struct context *context, const struct block *block);
 CUresult reach_check(const struct context *context, const struct block *block); /* of NULL: success */
@@ -477,7 +477,7 @@ void arenas_close(void);
 
 /* block.c */
 struct block *block_new(enum memory memory, struct context *context, int device, size_t size);
-CUresult block_make(struct block *block); /* live from then on; takes the block if it fails */
+CUresult block_make(struct block *block);        /* live from then on; takes the block if it fails */
 bool block_on_device(const struct block *block); /* false for NULL */
 struct block *block_at(uintptr_t address);
 bool block_overlaps(uintptr_t address, size_t size);

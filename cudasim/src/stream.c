@@ -167,9 +167,7 @@ CUresult stream_create_with_priority(CUstream *stream, unsigned flags, int prior
   return CUDA_SUCCESS;
 }
 
-CUresult stream_create(CUstream *stream, unsigned flags) {
-  return stream_create_with_priority(stream, flags, 0);
-}
+CUresult stream_create(CUstream *stream, unsigned flags) { return stream_create_with_priority(stream, flags, 0); }
 
 CUresult stream_destroy(CUstream stream) {
   struct stream *s = object_find(stream, STREAM);

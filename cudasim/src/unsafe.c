@@ -63,8 +63,7 @@ static CUresult default_stream(void) {
 /* Asked before every call, while there is a capture. */
 CUresult capture_forbids(const char *call) {
   for (size_t i = 0; i < sizeof unsafe / sizeof *unsafe; i++)
-    if (!strcmp(unsafe[i].name, call))
-      return unsafe[i].in_default_stream ? default_stream() : potentially_unsafe();
+    if (!strcmp(unsafe[i].name, call)) return unsafe[i].in_default_stream ? default_stream() : potentially_unsafe();
   return CUDA_SUCCESS;
 }
 

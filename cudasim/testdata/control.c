@@ -5,562 +5,562 @@
 #include <unistd.h>
 
 RULE(options_are_set_before_the_first_call, "", .unreported = true) {
-	SAME(cudasim_configure("devices=2,memory=4096"), 0);
-	use(1);
-	SAME(cudasim_configure("devices=3"), -1);
-	int count;
-	OK(cuDeviceGetCount(&count));
-	SAME(count, 2);
+  SAME(cudasim_configure("devices=2,memory=4096"), 0);
+  use(1);
+  SAME(cudasim_configure("devices=3"), -1);
+  int count;
+  OK(cuDeviceGetCount(&count));
+  SAME(count, 2);
 }
 
 RULE(configured_options_take_the_place_of_the_environment, "devices=4", .unreported = true) {
-	int count;
-	SAME(cudasim_configure(""), 0);
-	OK(cuInit(0));
-	OK(cuDeviceGetCount(&count));
-	SAME(count, 1);
+  int count;
+  SAME(cudasim_configure(""), 0);
+  OK(cuInit(0));
+  OK(cuDeviceGetCount(&count));
+  SAME(count, 1);
 }
 
 RULE(bad_options_are_refused, "", .unreported = true) {
-	static const char *const bad[] = {
-		"device=2",   "devices",     "devices=",         "devices=x",  "devices=17", "devices=-1",
-		"delay=-1",   "delay=1s",    "schedule=quick",   "memory=",    "memory=1G",  "pools=2",
-		"seed=abc",   "version=x",   "devices=2 ",       "pageable_async=yes", ",,=", "=1",
-		"devices=99999999999999999999", "primary=old",
-	};
-	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-		if (cudasim_configure(bad[i]) != -1) fail(__FILE__, __LINE__, "accepted: %s", bad[i]);
-	SAME(cudasim_configure("devices=2"), 0);
-	int count;
-	OK(cuInit(0));
-	OK(cuDeviceGetCount(&count));
-	SAME(count, 2);
+  static const char *const bad[] = {
+    "device=2",   "devices",     "devices=",         "devices=x",  "devices=17", "devices=-1",
+    "delay=-1",   "delay=1s",    "schedule=quick",   "memory=",    "memory=1G",  "pools=2",
+    "seed=abc",   "version=x",   "devices=2 ",       "pageable_async=yes", ",,=", "=1",
+    "devices=99999999999999999999", "primary=old",
+  };
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+    if (cudasim_configure(bad[i]) != -1) fail(__FILE__, __LINE__, "accepted: %s", bad[i]);
+  SAME(cudasim_configure("devices=2"), 0);
+  int count;
+  OK(cuInit(0));
+  OK(cuDeviceGetCount(&count));
+  SAME(count, 2);
 }
 
 RULE(every_option_is_accepted, "", .unreported = true) {
-	SAME(cudasim_configure("devices=3,delay=1,schedule=random,seed=5,pageable_async=1,memory=65536,"
-	                       "host_memory=65536,version=11040,pools=0,managed=0,peer=0,poison=0,primary=stable"), 0);
-	OK(cuInit(0));
+  SAME(cudasim_configure("devices=3,delay=1,schedule=random,seed=5,pageable_async=1,memory=65536,"
+                         "host_memory=65536,version=11040,pools=0,managed=0,peer=0,poison=0,primary=stable"), 0);
+  OK(cuInit(0));
 }
 
 /* ---- faults ---- */
 
 RULE(the_kth_call_fails_and_does_nothing, "") {
-	use(0);
-	CUdeviceptr m[4];
-	const char *function = "x";
-	cudasim_fail("cuMemAlloc", 3, CUDA_ERROR_OUT_OF_MEMORY);
-	SAME(cudasim_failed(&function), 0);
-	CHECK(function == NULL);
-	m[0] = new_memory(64);
-	m[1] = new_memory(64);
-	OK(cuMemsetD8_v2(m[0], 0, 64)); /* other functions do not count */
-	m[2] = 77;
-	IS(cuMemAlloc_v2(&m[2], 64), CUDA_ERROR_OUT_OF_MEMORY);
-	SAME(m[2], 77);
-	SAME(reported("allocations", 0), 2);
-	CHECK(cudasim_failed(&function));
-	CHECK(strcmp(function, "cuMemAlloc") == 0);
-	m[3] = new_memory(64); /* once only */
-	OK(cuMemFree_v2(m[0]));
-	OK(cuMemFree_v2(m[1]));
-	OK(cuMemFree_v2(m[3]));
+  use(0);
+  CUdeviceptr m[4];
+  const char *function = "x";
+  cudasim_fail("cuMemAlloc", 3, CUDA_ERROR_OUT_OF_MEMORY);
+  SAME(cudasim_failed(&function), 0);
+  CHECK(function == NULL);
+  m[0] = new_memory(64);
+  m[1] = new_memory(64);
+  OK(cuMemsetD8_v2(m[0], 0, 64)); /* other functions do not count */
+  m[2] = 77;
+  IS(cuMemAlloc_v2(&m[2], 64), CUDA_ERROR_OUT_OF_MEMORY);
+  SAME(m[2], 77);
+  SAME(reported("allocations", 0), 2);
+  CHECK(cudasim_failed(&function));
+  CHECK(strcmp(function, "cuMemAlloc") == 0);
+  m[3] = new_memory(64); /* once only */
+  OK(cuMemFree_v2(m[0]));
+  OK(cuMemFree_v2(m[1]));
+  OK(cuMemFree_v2(m[3]));
 }
 
 RULE(faults_name_functions_without_their_suffixes, "") {
-	use(0);
-	CUdeviceptr m = new_memory(64);
-	const char *function = NULL;
-	cudasim_fail("cuMemsetD8Async", 1, 719);
-	IS(cuMemsetD8Async_ptsz(m, 0, 64, NULL), 719);
-	cudasim_fail("cuMemcpyHtoD", 1, 720);
-	IS(cuMemcpyHtoD_v2_ptds(m, "", 1), 720);
-	CHECK(cudasim_failed(&function));
-	CHECK(strcmp(function, "cuMemcpyHtoD") == 0);
-	OK(cuMemFree_v2(m));
+  use(0);
+  CUdeviceptr m = new_memory(64);
+  const char *function = NULL;
+  cudasim_fail("cuMemsetD8Async", 1, 719);
+  IS(cuMemsetD8Async_ptsz(m, 0, 64, NULL), 719);
+  cudasim_fail("cuMemcpyHtoD", 1, 720);
+  IS(cuMemcpyHtoD_v2_ptds(m, "", 1), 720);
+  CHECK(cudasim_failed(&function));
+  CHECK(strcmp(function, "cuMemcpyHtoD") == 0);
+  OK(cuMemFree_v2(m));
 }
 
 RULE(any_function_may_be_the_one_that_fails, "") {
-	use(0);
-	CUdeviceptr m = new_memory(64);
-	const char *function = NULL, *name;
-	cudasim_fail(NULL, 3, 999);
-	OK(cuGetErrorName(1, &name)); /* never fails, and is not counted */
-	OK(cuStreamQuery(NULL));
-	OK(cuMemsetD8_v2(m, 0, 64));
-	OK(cuGetErrorString(1, &name));
-	IS(cuCtxSynchronize(), 999);
-	CHECK(cudasim_failed(&function));
-	CHECK(strcmp(function, "cuCtxSynchronize") == 0);
-	OK(cuCtxSynchronize());
-	OK(cuMemFree_v2(m));
+  use(0);
+  CUdeviceptr m = new_memory(64);
+  const char *function = NULL, *name;
+  cudasim_fail(NULL, 3, 999);
+  OK(cuGetErrorName(1, &name)); /* never fails, and is not counted */
+  OK(cuStreamQuery(NULL));
+  OK(cuMemsetD8_v2(m, 0, 64));
+  OK(cuGetErrorString(1, &name));
+  IS(cuCtxSynchronize(), 999);
+  CHECK(cudasim_failed(&function));
+  CHECK(strcmp(function, "cuCtxSynchronize") == 0);
+  OK(cuCtxSynchronize());
+  OK(cuMemFree_v2(m));
 }
 
 RULE(there_is_one_fault_at_a_time, "") {
-	use(0);
-	cudasim_fail("cuMemAlloc", 1, 2);
-	cudasim_fail("cuStreamSynchronize", 1, 999);
-	CUdeviceptr m = new_memory(64);
-	IS(cuStreamSynchronize(NULL), 999);
-	cudasim_fail("cuMemFree", 1, 999);
-	cudasim_fail(NULL, 0, 0); /* takes it away */
-	OK(cuMemFree_v2(m));
-	CHECK(!cudasim_failed(NULL));
+  use(0);
+  cudasim_fail("cuMemAlloc", 1, 2);
+  cudasim_fail("cuStreamSynchronize", 1, 999);
+  CUdeviceptr m = new_memory(64);
+  IS(cuStreamSynchronize(NULL), 999);
+  cudasim_fail("cuMemFree", 1, 999);
+  cudasim_fail(NULL, 0, 0); /* takes it away */
+  OK(cuMemFree_v2(m));
+  CHECK(!cudasim_failed(NULL));
 }
 
 RULE(a_fault_may_last, "") {
-	use(0);
-	const char *function = NULL;
-	cudasim_fail_times("cuCtxSynchronize", 2, 3, 900);
-	OK(cuCtxSynchronize());
-	for (int i = 0; i < 3; i++) {
-		IS(cuCtxSynchronize(), 900);
-		OK(cuStreamQuery(NULL)); /* another function */
-	}
-	OK(cuCtxSynchronize());
-	CHECK(cudasim_failed(&function));
-	CHECK(strcmp(function, "cuCtxSynchronize") == 0);
-	cudasim_fail_times("cuCtxSynchronize", 1, 0, 900);
-	OK(cuCtxSynchronize());
-	cudasim_fail_times("cuCtxSynchronize", 1, 100, 900);
-	IS(cuCtxSynchronize(), 900);
-	cudasim_fail(NULL, 0, 0);
-	OK(cuCtxSynchronize());
+  use(0);
+  const char *function = NULL;
+  cudasim_fail_times("cuCtxSynchronize", 2, 3, 900);
+  OK(cuCtxSynchronize());
+  for (int i = 0; i < 3; i++) {
+    IS(cuCtxSynchronize(), 900);
+    OK(cuStreamQuery(NULL)); /* another function */
+  }
+  OK(cuCtxSynchronize());
+  CHECK(cudasim_failed(&function));
+  CHECK(strcmp(function, "cuCtxSynchronize") == 0);
+  cudasim_fail_times("cuCtxSynchronize", 1, 0, 900);
+  OK(cuCtxSynchronize());
+  cudasim_fail_times("cuCtxSynchronize", 1, 100, 900);
+  IS(cuCtxSynchronize(), 900);
+  cudasim_fail(NULL, 0, 0);
+  OK(cuCtxSynchronize());
 }
 
 RULE(a_call_that_fails_queues_nothing, "") {
-	use(0);
-	CUstream s = new_stream();
-	CUdeviceptr m = new_memory(64);
-	CUevent e = new_event();
-	OK(cuMemsetD8Async(m, 1, 64, s));
-	cudasim_fail("cuMemsetD8Async", 1, 700);
-	IS(cuMemsetD8Async(m, 2, 64, s), 700);
-	OK(cuStreamSynchronize(s));
-	CHECK(is_filled(m, 1, 64));
-	cudasim_fail("cuEventRecord", 1, 700);
-	IS(cuEventRecord(e, s), 700);
-	cudasim_fail("cuMemFree", 1, 700);
-	IS(cuMemFree_v2(m), 700);
-	OK(cuMemFree_v2(m));
-	OK(cuEventDestroy_v2(e));
-	OK(cuStreamDestroy_v2(s));
+  use(0);
+  CUstream s = new_stream();
+  CUdeviceptr m = new_memory(64);
+  CUevent e = new_event();
+  OK(cuMemsetD8Async(m, 1, 64, s));
+  cudasim_fail("cuMemsetD8Async", 1, 700);
+  IS(cuMemsetD8Async(m, 2, 64, s), 700);
+  OK(cuStreamSynchronize(s));
+  CHECK(is_filled(m, 1, 64));
+  cudasim_fail("cuEventRecord", 1, 700);
+  IS(cuEventRecord(e, s), 700);
+  cudasim_fail("cuMemFree", 1, 700);
+  IS(cuMemFree_v2(m), 700);
+  OK(cuMemFree_v2(m));
+  OK(cuEventDestroy_v2(e));
+  OK(cuStreamDestroy_v2(s));
 }
 
 RULE(init_may_fail_on_demand, "") {
-	cudasim_fail("cuInit", 1, 803); /* CUDA_ERROR_SYSTEM_DRIVER_MISMATCH */
-	IS(cuInit(0), 803);
-	OK(cuInit(0));
+  cudasim_fail("cuInit", 1, 803); /* CUDA_ERROR_SYSTEM_DRIVER_MISMATCH */
+  IS(cuInit(0), 803);
+  OK(cuInit(0));
 }
 
 /* ---- counters ---- */
 
 RULE(calls_are_counted, "") {
-	const char *name;
-	use(0);
-	cudasim_reset_counters();
-	SAME(cudasim_calls(NULL), 0);
-	CUdeviceptr m = new_memory(64);
-	OK(cuMemsetD8Async(m, 1, 64, NULL));
-	OK(cuMemsetD8Async_ptsz(m, 1, 64, NULL));
-	IS(cuMemAlloc_v2(&m, 0), CUDA_ERROR_INVALID_VALUE);
-	OK(cuGetErrorName(1, &name));
-	OK(cuCtxSynchronize());
-	SAME(cudasim_calls("cuMemAlloc"), 2);
-	SAME(cudasim_calls("cuMemsetD8Async"), 2);
-	SAME(cudasim_calls("cuMemFree"), 0);
-	SAME(cudasim_calls("cuNoSuchFunction"), 0);
-	SAME(cudasim_calls(NULL), 5);
-	SAME(reported("cuMemsetD8Async", 0), 2);
-	SAME(reported("failed_calls", 0), 1);
-	OK(cuMemFree_v2(m));
+  const char *name;
+  use(0);
+  cudasim_reset_counters();
+  SAME(cudasim_calls(NULL), 0);
+  CUdeviceptr m = new_memory(64);
+  OK(cuMemsetD8Async(m, 1, 64, NULL));
+  OK(cuMemsetD8Async_ptsz(m, 1, 64, NULL));
+  IS(cuMemAlloc_v2(&m, 0), CUDA_ERROR_INVALID_VALUE);
+  OK(cuGetErrorName(1, &name));
+  OK(cuCtxSynchronize());
+  SAME(cudasim_calls("cuMemAlloc"), 2);
+  SAME(cudasim_calls("cuMemsetD8Async"), 2);
+  SAME(cudasim_calls("cuMemFree"), 0);
+  SAME(cudasim_calls("cuNoSuchFunction"), 0);
+  SAME(cudasim_calls(NULL), 5);
+  SAME(reported("cuMemsetD8Async", 0), 2);
+  SAME(reported("failed_calls", 0), 1);
+  OK(cuMemFree_v2(m));
 }
 
 RULE(not_ready_is_no_failure, "") {
-	use(0);
-	CUstream s = new_stream();
-	struct gate gate;
-	cudasim_reset_counters();
-	close_gate(&gate, s);
-	STAYS_PENDING(cuStreamQuery(s));
-	open_gate(&gate);
-	OK(cuStreamSynchronize(s));
-	SAME(reported("failed_calls", 0), 0);
-	OK(cuStreamDestroy_v2(s));
+  use(0);
+  CUstream s = new_stream();
+  struct gate gate;
+  cudasim_reset_counters();
+  close_gate(&gate, s);
+  STAYS_PENDING(cuStreamQuery(s));
+  open_gate(&gate);
+  OK(cuStreamSynchronize(s));
+  SAME(reported("failed_calls", 0), 0);
+  OK(cuStreamDestroy_v2(s));
 }
 
 RULE(resetting_counters_keeps_what_is_live, "") {
-	use(0);
-	CUdeviceptr m = new_memory(4096);
-	OK(cuMemsetD8_v2(m, 1, 64));
-	OK(cuCtxSynchronize());
-	CHECK(reported("memset", 0) == 64);
-	cudasim_reset_counters();
-	SAME(reported("memset", 0), 0);
-	SAME(cudasim_calls("cuMemAlloc"), 0);
-	SAME(reported("synchronisations", 0), 0);
-	SAME(reported("allocations", 0), 1);
-	SAME(reported("device_bytes", 0), 4096);
-	CHECK(is_filled(m, 1, 64));
-	OK(cuMemFree_v2(m));
+  use(0);
+  CUdeviceptr m = new_memory(4096);
+  OK(cuMemsetD8_v2(m, 1, 64));
+  OK(cuCtxSynchronize());
+  CHECK(reported("memset", 0) == 64);
+  cudasim_reset_counters();
+  SAME(reported("memset", 0), 0);
+  SAME(cudasim_calls("cuMemAlloc"), 0);
+  SAME(reported("synchronisations", 0), 0);
+  SAME(reported("allocations", 0), 1);
+  SAME(reported("device_bytes", 0), 4096);
+  CHECK(is_filled(m, 1, 64));
+  OK(cuMemFree_v2(m));
 }
 
 RULE(violations_are_kept_until_they_are_forgotten, "", .races = true) {
-	use(0);
-	CUstream a = new_stream(), b = new_stream();
-	CUdeviceptr m = new_memory(64);
-	OK(cuMemsetD8Async(m, 0, 64, a));
-	OK(cuMemsetD8Async(m, 1, 64, b));
-	cudasim_drain();
-	CHECK(reports("violations", "cuMemsetD8Async"));
-	cudasim_reset_counters();
-	CHECK(reports("violations", "cuMemsetD8Async"));
-	cudasim_forget_violations();
-	CHECK(!reports("violations", "\""));
-	OK(cuStreamSynchronize(a));
-	OK(cuStreamSynchronize(b));
-	OK(cuMemFree_v2(m));
-	OK(cuStreamDestroy_v2(a));
-	OK(cuStreamDestroy_v2(b));
+  use(0);
+  CUstream a = new_stream(), b = new_stream();
+  CUdeviceptr m = new_memory(64);
+  OK(cuMemsetD8Async(m, 0, 64, a));
+  OK(cuMemsetD8Async(m, 1, 64, b));
+  cudasim_drain();
+  CHECK(reports("violations", "cuMemsetD8Async"));
+  cudasim_reset_counters();
+  CHECK(reports("violations", "cuMemsetD8Async"));
+  cudasim_forget_violations();
+  CHECK(!reports("violations", "\""));
+  OK(cuStreamSynchronize(a));
+  OK(cuStreamSynchronize(b));
+  OK(cuMemFree_v2(m));
+  OK(cuStreamDestroy_v2(a));
+  OK(cuStreamDestroy_v2(b));
 }
 
 /* It has none of the threads that would do the work. */
 RULE(a_forked_child_does_not_wait_for_the_work_of_its_parent, "delay=200000") {
-	use(0);
-	CUstream s = new_stream();
-	CUdeviceptr m = new_memory(64);
-	OK(cuMemsetD8Async(m, 0, 64, s));
-	pid_t child = fork();
-	if (child == 0) {
-		alarm(10);
-		cudasim_drain();
-		cudasim_pause();
-		cudasim_shut_down();
-		_exit(0);
-	}
-	int status = -1;
-	CHECK(waitpid(child, &status, 0) == child);
-	SAME(status, 0);
-	OK(cuStreamSynchronize(s));
-	OK(cuMemFree_v2(m));
-	OK(cuStreamDestroy_v2(s));
+  use(0);
+  CUstream s = new_stream();
+  CUdeviceptr m = new_memory(64);
+  OK(cuMemsetD8Async(m, 0, 64, s));
+  pid_t child = fork();
+  if (child == 0) {
+    alarm(10);
+    cudasim_drain();
+    cudasim_pause();
+    cudasim_shut_down();
+    _exit(0);
+  }
+  int status = -1;
+  CHECK(waitpid(child, &status, 0) == child);
+  SAME(status, 0);
+  OK(cuStreamSynchronize(s));
+  OK(cuMemFree_v2(m));
+  OK(cuStreamDestroy_v2(s));
 }
 
 static void set_from_two_streams(void) {
-	CUstream a = new_stream(), b = new_stream();
-	CUdeviceptr m = new_memory(64);
-	OK(cuMemsetD8Async(m, 0, 64, a));
-	OK(cuMemsetD8Async(m, 1, 64, b));
-	cudasim_drain();
-	OK(cuMemFree_v2(m));
-	OK(cuStreamDestroy_v2(a));
-	OK(cuStreamDestroy_v2(b));
+  CUstream a = new_stream(), b = new_stream();
+  CUdeviceptr m = new_memory(64);
+  OK(cuMemsetD8Async(m, 0, 64, a));
+  OK(cuMemsetD8Async(m, 1, 64, b));
+  cudasim_drain();
+  OK(cuMemFree_v2(m));
+  OK(cuStreamDestroy_v2(a));
+  OK(cuStreamDestroy_v2(b));
 }
 
 /* The frames are those of the program, which is called rules. */
 RULE(violations_tell_where_both_calls_were_made_if_asked, "stacks=1", .races = true, .violates = true) {
-	use(0);
-	set_from_two_streams();
-	CHECK(reports("violations", "the earlier was queued at rules("));
-	CHECK(reports("violations", "; the later at rules("));
+  use(0);
+  set_from_two_streams();
+  CHECK(reports("violations", "the earlier was queued at rules("));
+  CHECK(reports("violations", "; the later at rules("));
 }
 
 RULE(violations_tell_no_stacks_otherwise, "", .races = true, .violates = true) {
-	use(0);
-	set_from_two_streams();
-	CHECK(!reports("violations", "queued at"));
+  use(0);
+  set_from_two_streams();
+  CHECK(!reports("violations", "queued at"));
 }
 
 RULE(bytes_are_counted_by_direction, "") {
-	use(0);
-	CUstream s = new_stream();
-	CUdeviceptr m = new_memory(1000), n = new_memory(1000);
-	unsigned char *p = new_pinned(1000), *q = new_pinned(1000);
-	static unsigned char pageable[1000];
-	cudasim_reset_counters();
-	OK(cuMemcpyHtoDAsync_v2(m, p, 1, s));
-	OK(cuMemcpyDtoHAsync_v2(p, m, 20, s));
-	OK(cuMemcpyDtoDAsync_v2(n, m, 300, s));
-	OK(cuMemcpyAsync((CUdeviceptr)(uintptr_t)q, (CUdeviceptr)(uintptr_t)p, 4, s));
-	OK(cuMemsetD32Async(m, 0, 5, s));
-	OK(cuStreamSynchronize(s));
-	SAME(reported("htod", 0), 1);
-	SAME(reported("dtoh", 0), 20);
-	SAME(reported("dtod", 0), 300);
-	SAME(reported("htoh", 0), 4);
-	SAME(reported("memset", 0), 20);
-	SAME(reported("peer", 0), 0);
-	SAME(reported("staged_bytes", 0), 0);
-	OK(cuMemcpyHtoD_v2(m, pageable, 7));
-	OK(cuMemcpyDtoH_v2(pageable, m, 8));
-	OK(cuMemcpyHtoD_v2(m, p, 9));
-	OK(cuCtxSynchronize());
-	SAME(reported("htod", 0), 17);
-	SAME(reported("dtoh", 0), 28);
-	SAME(reported("staged_bytes", 0), 15);
-	OK(cuMemFree_v2(m));
-	OK(cuMemFree_v2(n));
-	OK(cuMemFreeHost(p));
-	OK(cuMemFreeHost(q));
-	OK(cuStreamDestroy_v2(s));
+  use(0);
+  CUstream s = new_stream();
+  CUdeviceptr m = new_memory(1000), n = new_memory(1000);
+  unsigned char *p = new_pinned(1000), *q = new_pinned(1000);
+  static unsigned char pageable[1000];
+  cudasim_reset_counters();
+  OK(cuMemcpyHtoDAsync_v2(m, p, 1, s));
+  OK(cuMemcpyDtoHAsync_v2(p, m, 20, s));
+  OK(cuMemcpyDtoDAsync_v2(n, m, 300, s));
+  OK(cuMemcpyAsync((CUdeviceptr)(uintptr_t)q, (CUdeviceptr)(uintptr_t)p, 4, s));
+  OK(cuMemsetD32Async(m, 0, 5, s));
+  OK(cuStreamSynchronize(s));
+  SAME(reported("htod", 0), 1);
+  SAME(reported("dtoh", 0), 20);
+  SAME(reported("dtod", 0), 300);
+  SAME(reported("htoh", 0), 4);
+  SAME(reported("memset", 0), 20);
+  SAME(reported("peer", 0), 0);
+  SAME(reported("staged_bytes", 0), 0);
+  OK(cuMemcpyHtoD_v2(m, pageable, 7));
+  OK(cuMemcpyDtoH_v2(pageable, m, 8));
+  OK(cuMemcpyHtoD_v2(m, p, 9));
+  OK(cuCtxSynchronize());
+  SAME(reported("htod", 0), 17);
+  SAME(reported("dtoh", 0), 28);
+  SAME(reported("staged_bytes", 0), 15);
+  OK(cuMemFree_v2(m));
+  OK(cuMemFree_v2(n));
+  OK(cuMemFreeHost(p));
+  OK(cuMemFreeHost(q));
+  OK(cuStreamDestroy_v2(s));
 }
 
 RULE(bytes_are_counted_when_they_are_copied, "") {
-	use(0);
-	CUstream s = new_stream();
-	CUdeviceptr m = new_memory(1000);
-	cudasim_pause();
-	OK(cuMemsetD8Async(m, 0, 1000, s));
-	STAYS(reported("memset", 0) == 0);
-	cudasim_resume();
-	OK(cuStreamSynchronize(s));
-	SAME(reported("memset", 0), 1000);
-	OK(cuMemFree_v2(m));
-	OK(cuStreamDestroy_v2(s));
+  use(0);
+  CUstream s = new_stream();
+  CUdeviceptr m = new_memory(1000);
+  cudasim_pause();
+  OK(cuMemsetD8Async(m, 0, 1000, s));
+  STAYS(reported("memset", 0) == 0);
+  cudasim_resume();
+  OK(cuStreamSynchronize(s));
+  SAME(reported("memset", 0), 1000);
+  OK(cuMemFree_v2(m));
+  OK(cuStreamDestroy_v2(s));
 }
 
 static long long synchronisations(void) {
-	long long n = reported("synchronisations", 0);
-	cudasim_reset_counters();
-	return n;
+  long long n = reported("synchronisations", 0);
+  cudasim_reset_counters();
+  return n;
 }
 
 RULE(synchronisations_are_counted, "") {
-	use(0);
-	CUstream s = new_stream();
-	CUevent e = new_event();
-	CUdeviceptr m = new_memory(64);
-	unsigned char *p = new_pinned(64), pageable[64] = {0};
-	cudasim_reset_counters();
-	OK(cuStreamSynchronize(s));
-	SAME(synchronisations(), 1);
-	OK(cuEventSynchronize(e));
-	SAME(synchronisations(), 1);
-	OK(cuCtxSynchronize());
-	SAME(synchronisations(), 1);
-	OK(cuMemcpyDtoH_v2(pageable, m, 64));
-	SAME(synchronisations(), 1);
-	OK(cuMemcpyHtoD_v2(m, p, 64));
-	SAME(synchronisations(), 1);
-	OK(cuMemcpyDtoHAsync_v2(pageable, m, 64, s)); /* may have to wait */
-	SAME(synchronisations(), 1);
-	OK(cuMemFree_v2(m));
-	SAME(synchronisations(), 1);
-	OK(cuMemFreeHost(p));
-	OK(cuEventDestroy_v2(e));
-	OK(cuStreamDestroy_v2(s));
+  use(0);
+  CUstream s = new_stream();
+  CUevent e = new_event();
+  CUdeviceptr m = new_memory(64);
+  unsigned char *p = new_pinned(64), pageable[64] = {0};
+  cudasim_reset_counters();
+  OK(cuStreamSynchronize(s));
+  SAME(synchronisations(), 1);
+  OK(cuEventSynchronize(e));
+  SAME(synchronisations(), 1);
+  OK(cuCtxSynchronize());
+  SAME(synchronisations(), 1);
+  OK(cuMemcpyDtoH_v2(pageable, m, 64));
+  SAME(synchronisations(), 1);
+  OK(cuMemcpyHtoD_v2(m, p, 64));
+  SAME(synchronisations(), 1);
+  OK(cuMemcpyDtoHAsync_v2(pageable, m, 64, s)); /* may have to wait */
+  SAME(synchronisations(), 1);
+  OK(cuMemFree_v2(m));
+  SAME(synchronisations(), 1);
+  OK(cuMemFreeHost(p));
+  OK(cuEventDestroy_v2(e));
+  OK(cuStreamDestroy_v2(s));
 }
 
 RULE(what_does_not_wait_is_no_synchronisation, "") {
-	use(0);
-	CUstream s = new_stream();
-	CUevent e = new_event();
-	unsigned char *p = new_pinned(64);
-	CUdeviceptr m, n = new_memory(64);
-	cudasim_reset_counters();
-	OK(cuMemAllocAsync(&m, 64, s));
-	OK(cuMemcpyHtoDAsync_v2(m, p, 64, s));
-	OK(cuMemcpyDtoHAsync_v2(p, m, 64, s));
-	OK(cuMemcpyDtoDAsync_v2(n, m, 64, s));
-	OK(cuMemsetD8Async(m, 0, 64, s));
-	OK(cuEventRecord(e, s));
-	OK(cuStreamWaitEvent(s, e, 0));
-	(void)cuEventQuery(e);
-	(void)cuStreamQuery(s);
-	OK(cuMemFreeAsync(m, s));
-	SAME(synchronisations(), 0);
-	OK(cuStreamSynchronize(s));
-	OK(cuMemFree_v2(n));
-	OK(cuMemFreeHost(p));
-	OK(cuEventDestroy_v2(e));
-	OK(cuStreamDestroy_v2(s));
+  use(0);
+  CUstream s = new_stream();
+  CUevent e = new_event();
+  unsigned char *p = new_pinned(64);
+  CUdeviceptr m, n = new_memory(64);
+  cudasim_reset_counters();
+  OK(cuMemAllocAsync(&m, 64, s));
+  OK(cuMemcpyHtoDAsync_v2(m, p, 64, s));
+  OK(cuMemcpyDtoHAsync_v2(p, m, 64, s));
+  OK(cuMemcpyDtoDAsync_v2(n, m, 64, s));
+  OK(cuMemsetD8Async(m, 0, 64, s));
+  OK(cuEventRecord(e, s));
+  OK(cuStreamWaitEvent(s, e, 0));
+  (void)cuEventQuery(e);
+  (void)cuStreamQuery(s);
+  OK(cuMemFreeAsync(m, s));
+  SAME(synchronisations(), 0);
+  OK(cuStreamSynchronize(s));
+  OK(cuMemFree_v2(n));
+  OK(cuMemFreeHost(p));
+  OK(cuEventDestroy_v2(e));
+  OK(cuStreamDestroy_v2(s));
 }
 
 RULE(the_peak_is_kept, "devices=2") {
-	use(1);
-	CUdeviceptr m = new_memory(8192), n = new_memory(4096);
-	OK(cuMemFree_v2(m));
-	OK(cuMemFree_v2(n));
-	SAME(reported("peak_device_bytes", 0), 0);
-	SAME(reported("peak_device_bytes", 1), 12288);
-	OK(cuMemFree_v2(new_memory(64)));
-	SAME(reported("peak_device_bytes", 1), 12288);
+  use(1);
+  CUdeviceptr m = new_memory(8192), n = new_memory(4096);
+  OK(cuMemFree_v2(m));
+  OK(cuMemFree_v2(n));
+  SAME(reported("peak_device_bytes", 0), 0);
+  SAME(reported("peak_device_bytes", 1), 12288);
+  OK(cuMemFree_v2(new_memory(64)));
+  SAME(reported("peak_device_bytes", 1), 12288);
 }
 
 RULE(what_is_live_is_counted, "") {
-	use(0);
-	static unsigned char bytes[4096];
-	CUdeviceptr m = new_memory(4096), managed;
-	unsigned char *p = new_pinned(8192);
-	CUstream s = new_stream();
-	CUevent e = new_event(), f = new_event();
-	OK(cuMemAllocManaged(&managed, 100, CU_MEM_ATTACH_GLOBAL));
-	OK(cuMemHostRegister_v2(bytes, sizeof bytes, 0));
-	SAME(reported("device_bytes", 0), 4096);
-	SAME(reported("managed_bytes", 0), 100);
-	SAME(reported("host_bytes", 0), 8192);
-	SAME(reported("registered_bytes", 0), 4096);
-	SAME(reported("streams", 0), 1);
-	SAME(reported("events", 0), 2);
-	SAME(reported("contexts", 0), 0);
-	SAME(reported("primary_references", 0), 1);
-	OK(cuMemHostUnregister(bytes));
-	OK(cuMemFreeHost(p));
-	OK(cuMemFree_v2(m));
-	OK(cuMemFree_v2(managed));
-	OK(cuStreamDestroy_v2(s));
-	OK(cuEventDestroy_v2(e));
-	OK(cuEventDestroy_v2(f));
-	static const char *const all[] = {"device_bytes", "managed_bytes", "host_bytes", "registered_bytes",
-	                                  "allocations",  "streams",       "events"};
-	for (size_t i = 0; i < sizeof all / sizeof *all; i++) SAME(reported(all[i], 0), 0);
+  use(0);
+  static unsigned char bytes[4096];
+  CUdeviceptr m = new_memory(4096), managed;
+  unsigned char *p = new_pinned(8192);
+  CUstream s = new_stream();
+  CUevent e = new_event(), f = new_event();
+  OK(cuMemAllocManaged(&managed, 100, CU_MEM_ATTACH_GLOBAL));
+  OK(cuMemHostRegister_v2(bytes, sizeof bytes, 0));
+  SAME(reported("device_bytes", 0), 4096);
+  SAME(reported("managed_bytes", 0), 100);
+  SAME(reported("host_bytes", 0), 8192);
+  SAME(reported("registered_bytes", 0), 4096);
+  SAME(reported("streams", 0), 1);
+  SAME(reported("events", 0), 2);
+  SAME(reported("contexts", 0), 0);
+  SAME(reported("primary_references", 0), 1);
+  OK(cuMemHostUnregister(bytes));
+  OK(cuMemFreeHost(p));
+  OK(cuMemFree_v2(m));
+  OK(cuMemFree_v2(managed));
+  OK(cuStreamDestroy_v2(s));
+  OK(cuEventDestroy_v2(e));
+  OK(cuEventDestroy_v2(f));
+  static const char *const all[] = {"device_bytes", "managed_bytes", "host_bytes", "registered_bytes",
+                                    "allocations",  "streams",       "events"};
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) SAME(reported(all[i], 0), 0);
 }
 
 RULE(a_report_fits_or_is_not_written, "") {
-	char small[8] = "xxxxxxx";
-	OK(cuInit(0));
-	size_t enough = cudasim_report(NULL, 0);
-	CHECK(enough > 100);
-	SAME(cudasim_report(small, sizeof small), enough);
-	CHECK(memchr(small, 0, sizeof small) != NULL);
-	char *text = malloc(enough);
-	SAME(cudasim_report(text, enough), enough);
-	SAME(strlen(text) + 1, enough);
-	CHECK(text[0] == '{');
-	free(text);
+  char small[8] = "xxxxxxx";
+  OK(cuInit(0));
+  size_t enough = cudasim_report(NULL, 0);
+  CHECK(enough > 100);
+  SAME(cudasim_report(small, sizeof small), enough);
+  CHECK(memchr(small, 0, sizeof small) != NULL);
+  char *text = malloc(enough);
+  SAME(cudasim_report(text, enough), enough);
+  SAME(strlen(text) + 1, enough);
+  CHECK(text[0] == '{');
+  free(text);
 }
 
 /* ---- the simulator's own memory ---- */
 
 static long resident(void) { /* in kilobytes */
-	long kilobytes = 0;
-	char line[128];
-	FILE *f = fopen("/proc/self/status", "r");
-	while (fgets(line, sizeof line, f) != NULL) sscanf(line, "VmRSS: %ld", &kilobytes);
-	fclose(f);
-	return kilobytes;
+  long kilobytes = 0;
+  char line[128];
+  FILE *f = fopen("/proc/self/status", "r");
+  while (fgets(line, sizeof line, f) != NULL) sscanf(line, "VmRSS: %ld", &kilobytes);
+  fclose(f);
+  return kilobytes;
 }
 
 static void leaves_nothing(void (*make_and_destroy)(void), int times) {
-	for (int i = 0; i < 100; i++) make_and_destroy();
-	long before = resident();
-	for (int i = 0; i < times; i++) make_and_destroy();
+  for (int i = 0; i < 100; i++) make_and_destroy();
+  long before = resident();
+  for (int i = 0; i < times; i++) make_and_destroy();
 #ifndef __SANITIZE_ADDRESS__ /* which keeps freed memory for long */
-	CHECK(resident() - before < 5000);
+  CHECK(resident() - before < 5000);
 #else
-	(void)before;
+  (void)before;
 #endif
 }
 
 static void one_event(void) {
-	CUevent e = new_event();
-	OK(cuEventRecord(e, NULL));
-	OK(cuEventSynchronize(e));
-	OK(cuEventDestroy_v2(e));
+  CUevent e = new_event();
+  OK(cuEventRecord(e, NULL));
+  OK(cuEventSynchronize(e));
+  OK(cuEventDestroy_v2(e));
 }
 
 static void one_stream(void) { OK(cuStreamDestroy_v2(new_stream())); }
 
 static void one_context(void) {
-	CUcontext context;
-	OK(cuCtxCreate_v2(&context, 0, 0));
-	OK(cuCtxDestroy_v2(context));
+  CUcontext context;
+  OK(cuCtxCreate_v2(&context, 0, 0));
+  OK(cuCtxDestroy_v2(context));
 }
 
 static void one_pool(void) {
-	CUmemoryPool pool;
-	CUmemPoolProps p = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-	                    .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
-	OK(cuMemPoolCreate(&pool, &p));
-	OK(cuMemPoolDestroy(pool));
+  CUmemoryPool pool;
+  CUmemPoolProps p = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                      .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+  OK(cuMemPoolCreate(&pool, &p));
+  OK(cuMemPoolDestroy(pool));
 }
 
 RULE(events_that_were_destroyed_cost_nothing, "") {
-	use(0);
-	leaves_nothing(one_event, 60000);
+  use(0);
+  leaves_nothing(one_event, 60000);
 }
 
 RULE(streams_that_were_destroyed_cost_nothing, "") {
-	use(0);
-	leaves_nothing(one_stream, 60000);
+  use(0);
+  leaves_nothing(one_stream, 60000);
 }
 
 RULE(contexts_that_were_destroyed_cost_nothing, "") {
-	use(0);
-	leaves_nothing(one_context, 80000);
+  use(0);
+  leaves_nothing(one_context, 80000);
 }
 
 RULE(pools_that_were_destroyed_cost_nothing, "") {
-	use(0);
-	leaves_nothing(one_pool, 60000);
+  use(0);
+  leaves_nothing(one_pool, 60000);
 }
 
 /* ---- leaks ---- */
 
 RULE(leaked_device_memory_is_reported, "", .leaks = "cuMemAlloc: 4096 bytes at 0x") {
-	use(0);
-	new_memory(4096);
-	CHECK(reports("leaks", "on device 0"));
-	OK(cuDevicePrimaryCtxRetain(&(CUcontext){0}, 0)); /* else the context takes it along */
+  use(0);
+  new_memory(4096);
+  CHECK(reports("leaks", "on device 0"));
+  OK(cuDevicePrimaryCtxRetain(&(CUcontext){0}, 0)); /* else the context takes it along */
 }
 
 RULE(leaked_page_locked_memory_is_reported, "", .leaks = "cuMemAllocHost: 4096 bytes at 0x") {
-	use(0);
-	new_pinned(4096);
-	OK(cuDevicePrimaryCtxRetain(&(CUcontext){0}, 0));
+  use(0);
+  new_pinned(4096);
+  OK(cuDevicePrimaryCtxRetain(&(CUcontext){0}, 0));
 }
 
 RULE(leaked_registrations_are_reported, "", .leaks = "cuMemHostRegister: 4096 bytes at 0x") {
-	static char bytes[4096];
-	use(0);
-	OK(cuMemHostRegister_v2(bytes, sizeof bytes, 0));
-	OK(cuDevicePrimaryCtxRetain(&(CUcontext){0}, 0));
+  static char bytes[4096];
+  use(0);
+  OK(cuMemHostRegister_v2(bytes, sizeof bytes, 0));
+  OK(cuDevicePrimaryCtxRetain(&(CUcontext){0}, 0));
 }
 
 RULE(leaked_managed_memory_is_reported, "", .leaks = "cuMemAllocManaged: 4096 bytes at 0x") {
-	CUdeviceptr m;
-	use(0);
-	OK(cuMemAllocManaged(&m, 4096, CU_MEM_ATTACH_GLOBAL));
-	OK(cuDevicePrimaryCtxRetain(&(CUcontext){0}, 0));
+  CUdeviceptr m;
+  use(0);
+  OK(cuMemAllocManaged(&m, 4096, CU_MEM_ATTACH_GLOBAL));
+  OK(cuDevicePrimaryCtxRetain(&(CUcontext){0}, 0));
 }
 
 RULE(leaked_pool_memory_is_reported, "", .leaks = "cuMemAllocAsync: 4096 bytes at 0x") {
-	CUdeviceptr m;
-	use(0);
-	OK(cuMemAllocAsync(&m, 4096, NULL));
-	OK(cuStreamSynchronize(NULL));
-	OK(cuDevicePrimaryCtxRetain(&(CUcontext){0}, 0));
+  CUdeviceptr m;
+  use(0);
+  OK(cuMemAllocAsync(&m, 4096, NULL));
+  OK(cuStreamSynchronize(NULL));
+  OK(cuDevicePrimaryCtxRetain(&(CUcontext){0}, 0));
 }
 
 RULE(leaked_streams_are_reported, "", .leaks = "cuStreamCreate: ") {
-	use(0);
-	new_stream();
-	OK(cuDevicePrimaryCtxRetain(&(CUcontext){0}, 0));
+  use(0);
+  new_stream();
+  OK(cuDevicePrimaryCtxRetain(&(CUcontext){0}, 0));
 }
 
 RULE(leaked_events_are_reported, "", .leaks = "cuEventCreate: ") {
-	use(0);
-	new_event();
-	OK(cuDevicePrimaryCtxRetain(&(CUcontext){0}, 0));
+  use(0);
+  new_event();
+  OK(cuDevicePrimaryCtxRetain(&(CUcontext){0}, 0));
 }
 
 RULE(leaked_pools_are_reported, "", .leaks = "cuMemPoolCreate: ") {
-	CUmemoryPool pool;
-	CUmemPoolProps p = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-	                    .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
-	use(0);
-	OK(cuMemPoolCreate(&pool, &p));
-	OK(cuDevicePrimaryCtxRetain(&(CUcontext){0}, 0));
+  CUmemoryPool pool;
+  CUmemPoolProps p = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                      .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+  use(0);
+  OK(cuMemPoolCreate(&pool, &p));
+  OK(cuDevicePrimaryCtxRetain(&(CUcontext){0}, 0));
 }
 
 RULE(leaked_contexts_are_reported, "", .leaks = "cuCtxCreate: ") {
-	CUcontext context;
-	OK(cuInit(0));
-	OK(cuCtxCreate_v2(&context, 0, 0));
+  CUcontext context;
+  OK(cuInit(0));
+  OK(cuCtxCreate_v2(&context, 0, 0));
 }
 
 RULE(leaked_references_to_primary_contexts_are_reported, "", .leaks = "cuDevicePrimaryCtxRetain: ") {
-	CUcontext context;
-	OK(cuInit(0));
-	OK(cuDevicePrimaryCtxRetain(&context, 0));
+  CUcontext context;
+  OK(cuInit(0));
+  OK(cuDevicePrimaryCtxRetain(&context, 0));
 }

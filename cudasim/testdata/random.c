@@ -7,78 +7,76 @@ enum { SLOTS = 64, STREAMS = 6, EVENTS = 3, BYTES = 32, BLOCKS = 64, ACCESSES = 
 enum { LEGACY, PER_THREAD, FIRST_ORDINARY, FIRST_NON_BLOCKING = 4 };
 
 struct clock {
-	unsigned at[SLOTS];
+  unsigned at[SLOTS];
 };
 
 struct model {
-	struct clock host, retired, retired_blocking, event[EVENTS];
-	struct {
-		struct clock clock;
-		int slot;
-	} stream[STREAMS];
-	int slots, blocks, count;
-	struct {
-		int block, start, end, slot;
-		unsigned epoch;
-		bool write;
-	} access[ACCESSES];
-	bool race;
+  struct clock host, retired, retired_blocking, event[EVENTS];
+  struct {
+    struct clock clock;
+    int slot;
+  } stream[STREAMS];
+  int slots, blocks, count;
+  struct {
+    int block, start, end, slot;
+    unsigned epoch;
+    bool write;
+  } access[ACCESSES];
+  bool race;
 };
 
 struct machine {
-	struct model model;
-	uint64_t random;
-	CUstream stream[STREAMS];
-	CUevent event[EVENTS];
-	CUdeviceptr device, pool[2];
-	int pool_block[2]; /* 0: not allocated */
-	unsigned char *pinned;
-	char told[1 << 13]; /* the program so far */
+  struct model model;
+  uint64_t random;
+  CUstream stream[STREAMS];
+  CUevent event[EVENTS];
+  CUdeviceptr device, pool[2];
+  int pool_block[2]; /* 0: not allocated */
+  unsigned char *pinned;
+  char told[1 << 13]; /* the program so far */
 };
 
 enum { DEVICE_BLOCK = 1, PINNED_BLOCK = 2 };
 
 static unsigned draw(struct machine *m, unsigned below) {
-	m->random = m->random * 6364136223846793005u + 1442695040888963407u;
-	return (unsigned)(m->random >> 33) % below;
+  m->random = m->random * 6364136223846793005u + 1442695040888963407u;
+  return (unsigned)(m->random >> 33) % below;
 }
 
 static void learn(struct clock *c, const struct clock *other) {
-	for (int i = 0; i < SLOTS; i++)
-		if (c->at[i] < other->at[i]) c->at[i] = other->at[i];
+  for (int i = 0; i < SLOTS; i++)
+    if (c->at[i] < other->at[i]) c->at[i] = other->at[i];
 }
 
 static bool is_blocking(int s) { return s != LEGACY && s < FIRST_NON_BLOCKING; }
 
 static void queue(struct model *m, int s) {
-	struct clock *c = &m->stream[s].clock;
-	learn(c, &m->host);
-	for (int i = 0; i < STREAMS; i++)
-		if ((s == LEGACY && is_blocking(i)) || (i == LEGACY && is_blocking(s)))
-			learn(c, &m->stream[i].clock);
-	if (s == LEGACY) learn(c, &m->retired_blocking);
-	c->at[m->stream[s].slot]++;
-	m->host.at[0]++;
+  struct clock *c = &m->stream[s].clock;
+  learn(c, &m->host);
+  for (int i = 0; i < STREAMS; i++)
+    if ((s == LEGACY && is_blocking(i)) || (i == LEGACY && is_blocking(s))) learn(c, &m->stream[i].clock);
+  if (s == LEGACY) learn(c, &m->retired_blocking);
+  c->at[m->stream[s].slot]++;
+  m->host.at[0]++;
 }
 
 static void touch(struct model *m, int block, int start, int size, bool write, const struct clock *c, int slot) {
-	for (int i = 0; i < m->count; i++) {
-		if (m->access[i].block != block || m->access[i].end <= start || m->access[i].start >= start + size)
-			continue;
-		if (!write && !m->access[i].write) continue;
-		if (c->at[m->access[i].slot] < m->access[i].epoch) m->race = true;
-	}
-	CHECK(m->count < ACCESSES);
-	m->access[m->count].block = block;
-	m->access[m->count].start = start;
-	m->access[m->count].end = start + size;
-	m->access[m->count].slot = slot;
-	m->access[m->count].epoch = c->at[slot];
-	m->access[m->count++].write = write;
+  for (int i = 0; i < m->count; i++) {
+    if (m->access[i].block != block || m->access[i].end <= start || m->access[i].start >= start + size) continue;
+    if (!write && !m->access[i].write) continue;
+    if (c->at[m->access[i].slot] < m->access[i].epoch) m->race = true;
+  }
+  CHECK(m->count < ACCESSES);
+  m->access[m->count].block = block;
+  m->access[m->count].start = start;
+  m->access[m->count].end = start + size;
+  m->access[m->count].slot = slot;
+  m->access[m->count].epoch = c->at[slot];
+  m->access[m->count++].write = write;
 }
 
 static void use_memory(struct model *m, int s, int block, int start, int size, bool write) {
-	touch(m, block, start, size, write, &m->stream[s].clock, m->stream[s].slot);
+  touch(m, block, start, size, write, &m->stream[s].clock, m->stream[s].slot);
 }
 
 static void wait_for_stream(struct model *m, int s) { learn(&m->host, &m->stream[s].clock); }
@@ -86,210 +84,211 @@ static void wait_for_stream(struct model *m, int s) { learn(&m->host, &m->stream
 /* ---- the calls: the model first, and the driver only if `real` ---- */
 
 struct act {
-	int what, s, e, other;
-	int start, size, from;
+  int what, s, e, other;
+  int start, size, from;
 };
 
 static CUdeviceptr memory_of(const struct machine *m, int which) { return which < 2 ? m->pool[which] : m->device; }
 
 static void copy_and_set(struct machine *m, const struct act *a, bool real) {
-	struct model *o = &m->model;
-	const int which = a->other % 4;
-	const int block = which < 2 && m->pool_block[which] ? m->pool_block[which] : DEVICE_BLOCK;
-	const CUdeviceptr d = memory_of(m, block == DEVICE_BLOCK ? 2 : which) + (unsigned)a->start;
-	const size_t size = (size_t)a->size;
-	CUstream s = m->stream[a->s];
-	const int legacy = a->what == 4 || a->what == 5 ? LEGACY : a->s;
-	queue(o, legacy);
-	switch (a->what) {
-	case 0:
-		use_memory(o, a->s, block, a->start, a->size, true);
-		if (real) OK(cuMemsetD8Async(d, 1, size, s));
-		return;
-	case 1:
-		use_memory(o, a->s, PINNED_BLOCK, a->from, a->size, false);
-		use_memory(o, a->s, block, a->start, a->size, true);
-		if (real) OK(cuMemcpyHtoDAsync_v2(d, m->pinned + a->from, size, s));
-		return;
-	case 2:
-		use_memory(o, a->s, block, a->start, a->size, false);
-		use_memory(o, a->s, PINNED_BLOCK, a->from, a->size, true);
-		if (real) OK(cuMemcpyDtoHAsync_v2(m->pinned + a->from, d, size, s));
-		return;
-	case 3:
-		use_memory(o, a->s, block, a->start, a->size, false);
-		use_memory(o, a->s, DEVICE_BLOCK, BYTES + a->from, a->size, true);
-		if (real) OK(cuMemcpyDtoDAsync_v2(m->device + BYTES + (unsigned)a->from, d, size, s));
-		return;
-	case 4:
-		use_memory(o, LEGACY, block, a->start, a->size, false);
-		use_memory(o, LEGACY, PINNED_BLOCK, a->from, a->size, true);
-		wait_for_stream(o, LEGACY);
-		if (real) OK(cuMemcpyDtoH_v2(m->pinned + a->from, d, size));
-		return;
-	default:
-		use_memory(o, LEGACY, block, a->start, a->size, true);
-		if (real) OK(cuMemsetD8_v2(d, 2, size));
-	}
+  struct model *o = &m->model;
+  const int which = a->other % 4;
+  const int block = which < 2 && m->pool_block[which] ? m->pool_block[which] : DEVICE_BLOCK;
+  const CUdeviceptr d = memory_of(m, block == DEVICE_BLOCK ? 2 : which) + (unsigned)a->start;
+  const size_t size = (size_t)a->size;
+  CUstream s = m->stream[a->s];
+  const int legacy = a->what == 4 || a->what == 5 ? LEGACY : a->s;
+  queue(o, legacy);
+  switch (a->what) {
+    case 0:
+      use_memory(o, a->s, block, a->start, a->size, true);
+      if (real) OK(cuMemsetD8Async(d, 1, size, s));
+      return;
+    case 1:
+      use_memory(o, a->s, PINNED_BLOCK, a->from, a->size, false);
+      use_memory(o, a->s, block, a->start, a->size, true);
+      if (real) OK(cuMemcpyHtoDAsync_v2(d, m->pinned + a->from, size, s));
+      return;
+    case 2:
+      use_memory(o, a->s, block, a->start, a->size, false);
+      use_memory(o, a->s, PINNED_BLOCK, a->from, a->size, true);
+      if (real) OK(cuMemcpyDtoHAsync_v2(m->pinned + a->from, d, size, s));
+      return;
+    case 3:
+      use_memory(o, a->s, block, a->start, a->size, false);
+      use_memory(o, a->s, DEVICE_BLOCK, BYTES + a->from, a->size, true);
+      if (real) OK(cuMemcpyDtoDAsync_v2(m->device + BYTES + (unsigned)a->from, d, size, s));
+      return;
+    case 4:
+      use_memory(o, LEGACY, block, a->start, a->size, false);
+      use_memory(o, LEGACY, PINNED_BLOCK, a->from, a->size, true);
+      wait_for_stream(o, LEGACY);
+      if (real) OK(cuMemcpyDtoH_v2(m->pinned + a->from, d, size));
+      return;
+    default:
+      use_memory(o, LEGACY, block, a->start, a->size, true);
+      if (real) OK(cuMemsetD8_v2(d, 2, size));
+  }
 }
 
 static void host_access(struct machine *m, const struct act *a, bool real) {
-	const bool write = a->other % 2;
-	touch(&m->model, PINNED_BLOCK, a->from, a->size, write, &m->model.host, 0);
-	if (!real) return;
-	if (write)
-		cudasim_host_write(m->pinned + a->from, (size_t)a->size);
-	else
-		cudasim_host_read(m->pinned + a->from, (size_t)a->size);
+  const bool write = a->other % 2;
+  touch(&m->model, PINNED_BLOCK, a->from, a->size, write, &m->model.host, 0);
+  if (!real) return;
+  if (write)
+    cudasim_host_write(m->pinned + a->from, (size_t)a->size);
+  else
+    cudasim_host_read(m->pinned + a->from, (size_t)a->size);
 }
 
 static void pool(struct machine *m, const struct act *a, bool real) {
-	const int i = a->other % 2;
-	queue(&m->model, a->s);
-	if (!m->pool_block[i]) {
-		const int block = PINNED_BLOCK + ++m->model.blocks;
-		use_memory(&m->model, a->s, block, 0, BYTES, true);
-		m->pool_block[i] = block;
-		if (real) OK(cuMemAllocAsync(&m->pool[i], BYTES, m->stream[a->s]));
-	} else {
-		use_memory(&m->model, a->s, m->pool_block[i], 0, BYTES, true);
-		m->pool_block[i] = 0;
-		if (real) OK(cuMemFreeAsync(m->pool[i], m->stream[a->s]));
-	}
+  const int i = a->other % 2;
+  queue(&m->model, a->s);
+  if (!m->pool_block[i]) {
+    const int block = PINNED_BLOCK + ++m->model.blocks;
+    use_memory(&m->model, a->s, block, 0, BYTES, true);
+    m->pool_block[i] = block;
+    if (real) OK(cuMemAllocAsync(&m->pool[i], BYTES, m->stream[a->s]));
+  } else {
+    use_memory(&m->model, a->s, m->pool_block[i], 0, BYTES, true);
+    m->pool_block[i] = 0;
+    if (real) OK(cuMemFreeAsync(m->pool[i], m->stream[a->s]));
+  }
 }
 
 static void event(struct machine *m, const struct act *a, bool real) {
-	struct model *o = &m->model;
-	struct clock *e = &o->event[a->e];
-	switch (a->what) {
-	case 8:
-		queue(o, a->s);
-		*e = o->stream[a->s].clock;
-		if (real) OK(cuEventRecord(m->event[a->e], m->stream[a->s]));
-		return;
-	case 9:
-		queue(o, a->s);
-		learn(&o->stream[a->s].clock, e);
-		if (real) OK(cuStreamWaitEvent(m->stream[a->s], m->event[a->e], 0));
-		return;
-	case 10:
-		learn(&o->host, e);
-		if (real) OK(cuEventSynchronize(m->event[a->e]));
-		return;
-	default:
-		if (real && cuEventQuery(m->event[a->e]) == CUDA_SUCCESS) learn(&o->host, e);
-	}
+  struct model *o = &m->model;
+  struct clock *e = &o->event[a->e];
+  switch (a->what) {
+    case 8:
+      queue(o, a->s);
+      *e = o->stream[a->s].clock;
+      if (real) OK(cuEventRecord(m->event[a->e], m->stream[a->s]));
+      return;
+    case 9:
+      queue(o, a->s);
+      learn(&o->stream[a->s].clock, e);
+      if (real) OK(cuStreamWaitEvent(m->stream[a->s], m->event[a->e], 0));
+      return;
+    case 10:
+      learn(&o->host, e);
+      if (real) OK(cuEventSynchronize(m->event[a->e]));
+      return;
+    default:
+      if (real && cuEventQuery(m->event[a->e]) == CUDA_SUCCESS) learn(&o->host, e);
+  }
 }
 
 static void stream(struct machine *m, const struct act *a, bool real) {
-	struct model *o = &m->model;
-	switch (a->what) {
-	case 12:
-		wait_for_stream(o, a->s);
-		if (real) OK(cuStreamSynchronize(m->stream[a->s]));
-		return;
-	case 13:
-		if (real && cuStreamQuery(m->stream[a->s]) == CUDA_SUCCESS) wait_for_stream(o, a->s);
-		return;
-	case 14:
-		for (int i = 0; i < STREAMS; i++) wait_for_stream(o, i);
-		learn(&o->host, &o->retired);
-		if (real) OK(cuCtxSynchronize());
-		return;
-	default: /* a stream ends, and another takes its place */
-		if (a->s < FIRST_ORDINARY || o->slots == SLOTS) return;
-		learn(&o->retired, &o->stream[a->s].clock);
-		if (is_blocking(a->s)) learn(&o->retired_blocking, &o->stream[a->s].clock);
-		memset(&o->stream[a->s], 0, sizeof o->stream[a->s]);
-		o->stream[a->s].slot = o->slots++;
-		if (!real) return;
-		OK(cuStreamDestroy_v2(m->stream[a->s]));
-		m->stream[a->s] = is_blocking(a->s) ? new_blocking_stream() : new_stream();
-	}
+  struct model *o = &m->model;
+  switch (a->what) {
+    case 12:
+      wait_for_stream(o, a->s);
+      if (real) OK(cuStreamSynchronize(m->stream[a->s]));
+      return;
+    case 13:
+      if (real && cuStreamQuery(m->stream[a->s]) == CUDA_SUCCESS) wait_for_stream(o, a->s);
+      return;
+    case 14:
+      for (int i = 0; i < STREAMS; i++) wait_for_stream(o, i);
+      learn(&o->host, &o->retired);
+      if (real) OK(cuCtxSynchronize());
+      return;
+    default: /* a stream ends, and another takes its place */
+      if (a->s < FIRST_ORDINARY || o->slots == SLOTS) return;
+      learn(&o->retired, &o->stream[a->s].clock);
+      if (is_blocking(a->s)) learn(&o->retired_blocking, &o->stream[a->s].clock);
+      memset(&o->stream[a->s], 0, sizeof o->stream[a->s]);
+      o->stream[a->s].slot = o->slots++;
+      if (!real) return;
+      OK(cuStreamDestroy_v2(m->stream[a->s]));
+      m->stream[a->s] = is_blocking(a->s) ? new_blocking_stream() : new_stream();
+  }
 }
 
 static void perform(struct machine *m, const struct act *a, bool real) {
-	if (a->what < 6)
-		copy_and_set(m, a, real);
-	else if (a->what == 6)
-		host_access(m, a, real);
-	else if (a->what == 7)
-		pool(m, a, real);
-	else if (a->what < 12)
-		event(m, a, real);
-	else
-		stream(m, a, real);
+  if (a->what < 6)
+    copy_and_set(m, a, real);
+  else if (a->what == 6)
+    host_access(m, a, real);
+  else if (a->what == 7)
+    pool(m, a, real);
+  else if (a->what < 12)
+    event(m, a, real);
+  else
+    stream(m, a, real);
 }
 
 static void choose(struct machine *m, struct act *a) {
-	static const int weights[] = {4, 4, 4, 3, 1, 2, 3, 4, 9, 12, 3, 2, 4, 2, 1, 1};
-	unsigned at = draw(m, 59);
-	a->what = 0;
-	while (at >= (unsigned)weights[a->what]) at -= (unsigned)weights[a->what++];
-	a->s = (int)draw(m, STREAMS);
-	a->e = (int)draw(m, EVENTS);
-	a->other = (int)draw(m, 4);
-	a->size = 1 + (int)draw(m, 8);
-	a->start = (int)draw(m, BYTES - 8);
-	a->from = (int)draw(m, BYTES - 8);
+  static const int weights[] = {4, 4, 4, 3, 1, 2, 3, 4, 9, 12, 3, 2, 4, 2, 1, 1};
+  unsigned at = draw(m, 59);
+  a->what = 0;
+  while (at >= (unsigned)weights[a->what]) at -= (unsigned)weights[a->what++];
+  a->s = (int)draw(m, STREAMS);
+  a->e = (int)draw(m, EVENTS);
+  a->other = (int)draw(m, 4);
+  a->size = 1 + (int)draw(m, 8);
+  a->start = (int)draw(m, BYTES - 8);
+  a->from = (int)draw(m, BYTES - 8);
 }
 
 static void begin(struct machine *m, uint64_t seed) {
-	static const struct machine none;
-	*m = none;
-	m->random = seed * 2654435761u + 1;
-	m->model.slots = 1;
-	for (int s = 0; s < STREAMS; s++) m->model.stream[s].slot = m->model.slots++;
-	m->stream[LEGACY] = CU_STREAM_LEGACY;
-	m->stream[PER_THREAD] = CU_STREAM_PER_THREAD;
-	for (int s = FIRST_ORDINARY; s < STREAMS; s++)
-		m->stream[s] = is_blocking(s) ? new_blocking_stream() : new_stream();
-	for (int e = 0; e < EVENTS; e++) m->event[e] = new_event();
-	m->device = new_memory(2 * BYTES);
-	m->pinned = new_pinned(2 * BYTES);
+  static const struct machine none;
+  *m = none;
+  m->random = seed * 2654435761u + 1;
+  m->model.slots = 1;
+  for (int s = 0; s < STREAMS; s++) m->model.stream[s].slot = m->model.slots++;
+  m->stream[LEGACY] = CU_STREAM_LEGACY;
+  m->stream[PER_THREAD] = CU_STREAM_PER_THREAD;
+  for (int s = FIRST_ORDINARY; s < STREAMS; s++) m->stream[s] = is_blocking(s) ? new_blocking_stream() : new_stream();
+  for (int e = 0; e < EVENTS; e++) m->event[e] = new_event();
+  m->device = new_memory(2 * BYTES);
+  m->pinned = new_pinned(2 * BYTES);
 }
 
 /* Answers whether the program has a race. */
 static bool run_program(struct machine *m, uint64_t seed) {
-	CUcontext context;
-	OK(cuCtxCreate_v2(&context, 0, 0));
-	begin(m, seed);
-	const bool careful = seed % 2;
-	for (unsigned left = 5 + draw(m, 50); left > 0 && !m->model.race; left--) {
-		struct act a;
-		static struct machine before;
-		choose(m, &a);
-		before = *m;
-		perform(m, &a, false);
-		const bool race = m->model.race;
-		const uint64_t random = m->random;
-		*m = before;
-		m->random = random;
-		if (race && careful) continue;
-		size_t told = strlen(m->told);
-		snprintf(m->told + told, sizeof m->told - told, "%d(s%d e%d o%d %d+%d %d) ", a.what, a.s, a.e,
-		         a.other, a.start, a.size, a.from);
-		perform(m, &a, true);
-	}
-	cudasim_drain();
-	const bool found = reports("violations", "\"");
-	if (found != m->model.race)
-		fail(__FILE__, __LINE__, "program %llu: %s: %s", (unsigned long long)seed,
-		     found ? "a violation in a right program" : "a race that is not reported", m->told);
-	cudasim_forget_violations();
-	OK(cuCtxDestroy_v2(context));
-	return m->model.race;
+  CUcontext context;
+  OK(cuCtxCreate_v2(&context, 0, 0));
+  begin(m, seed);
+  const bool careful = seed % 2;
+  for (unsigned left = 5 + draw(m, 50); left > 0 && !m->model.race; left--) {
+    struct act a;
+    static struct machine before;
+    choose(m, &a);
+    before = *m;
+    perform(m, &a, false);
+    const bool race = m->model.race;
+    const uint64_t random = m->random;
+    *m = before;
+    m->random = random;
+    if (race && careful) continue;
+    size_t told = strlen(m->told);
+    snprintf(m->told + told, sizeof m->told - told, "%d(s%d e%d o%d %d+%d %d) ", a.what, a.s, a.e, a.other, a.start,
+             a.size, a.from);
+    perform(m, &a, true);
+  }
+  cudasim_drain();
+  const bool found = reports("violations", "\"");
+  if (found != m->model.race)
+    fail(__FILE__, __LINE__, "program %llu: %s: %s", (unsigned long long)seed,
+         found ? "a violation in a right program" : "a race that is not reported", m->told);
+  cudasim_forget_violations();
+  OK(cuCtxDestroy_v2(context));
+  return m->model.race;
 }
 
 static void run_programs(uint64_t seed) {
-	static struct machine m;
-	int races = 0;
-	OK(cuInit(0));
-	for (int i = 0; i < 400; i++) races += run_program(&m, seed + (uint64_t)i);
-	CHECK(races > 100 && races < 300); /* else nothing was shown */
+  static struct machine m;
+  int races = 0;
+  OK(cuInit(0));
+  for (int i = 0; i < 400; i++) races += run_program(&m, seed + (uint64_t)i);
+  CHECK(races > 100 && races < 300); /* else nothing was shown */
 }
 
 RULE(random_programs_are_judged_rightly, "", .races = true) { run_programs(1); }
 RULE(random_programs_are_judged_rightly_when_late, "delay=20", .races = true) { run_programs(1001); }
-RULE(random_programs_are_judged_rightly_in_random_order, "schedule=random,delay=20", .races = true) { run_programs(2001); }
+RULE(random_programs_are_judged_rightly_in_random_order, "schedule=random,delay=20", .races = true) {
+  run_programs(2001);
+}
 RULE(random_programs_are_judged_rightly_when_lazy, "schedule=lazy", .races = true) { run_programs(3001); }

@@ -17,55 +17,53 @@
 /* ---- rules ---- */
 
 struct rule {
-	const char *name;
-	const char *options;   /* of the machine, as in the environment variable CUDASIM */
-	const char *leaks;     /* the start of a line that the report at exit shall have; NULL: no leaks */
-	const char *missing;   /* an exported function that the library lacks */
-	bool violates;         /* the report shall have violations; otherwise none */
-	bool races;            /* copies really race, which the thread sanitizer rightly reports */
-	bool unreported;       /* the rule sets options of its own, without a report */
-	void (*peer)(void);    /* what another process does that the rule starts */
-	bool peer_violates;
-	void (*check)(void);
-	struct rule *next;
+  const char *name;
+  const char *options; /* of the machine, as in the environment variable CUDASIM */
+  const char *leaks;   /* the start of a line that the report at exit shall have; NULL: no leaks */
+  const char *missing; /* an exported function that the library lacks */
+  bool violates;       /* the report shall have violations; otherwise none */
+  bool races;          /* copies really race, which the thread sanitizer rightly reports */
+  bool unreported;     /* the rule sets options of its own, without a report */
+  void (*peer)(void);  /* what another process does that the rule starts */
+  bool peer_violates;
+  void (*check)(void);
+  struct rule *next;
 };
 
 void add_rule(struct rule *rule);
 
 /* RULE(name, options, further fields) { ... } */
-#define RULE(id, ...)                                                                       \
-	static void id(void);                                                               \
-	__attribute__((constructor)) static void add_##id(void) {                           \
-		static struct rule rule = {#id, __VA_ARGS__, .check = id};                  \
-		add_rule(&rule);                                                            \
-	}                                                                                   \
-	static void id(void)
+#define RULE(id, ...)                                          \
+  static void id(void);                                        \
+  __attribute__((constructor)) static void add_##id(void) {    \
+    static struct rule rule = {#id, __VA_ARGS__, .check = id}; \
+    add_rule(&rule);                                           \
+  }                                                            \
+  static void id(void)
 
 /* ---- checks: the first that fails ends the process ---- */
 
-_Noreturn void fail(const char *file, int line, const char *format, ...)
-	__attribute__((format(printf, 3, 4)));
+_Noreturn void fail(const char *file, int line, const char *format, ...) __attribute__((format(printf, 3, 4)));
 void check_result(const char *file, int line, const char *call, int got, int want);
 
 #define IS(call, result) check_result(__FILE__, __LINE__, #call, call, result)
 #define OK(call) IS(call, CUDA_SUCCESS)
-#define CHECK(condition)                                                                    \
-	do {                                                                                \
-		if (!(condition)) fail(__FILE__, __LINE__, "not so: %s", #condition);       \
-	} while (0)
+#define CHECK(condition)                                                  \
+  do {                                                                    \
+    if (!(condition)) fail(__FILE__, __LINE__, "not so: %s", #condition); \
+  } while (0)
 /* Something that never happens cannot be waited for. But what would happen wrongly
  * happens soon, so this looks for a while; a simulator that is right never fails it. */
-#define STAYS(condition)                                                                    \
-	do {                                                                                \
-		for (int i_ = 0; i_ < 10; i_++, nap(1)) CHECK(condition);                   \
-	} while (0)
+#define STAYS(condition)                                      \
+  do {                                                        \
+    for (int i_ = 0; i_ < 10; i_++, nap(1)) CHECK(condition); \
+  } while (0)
 #define STAYS_PENDING(query) STAYS((query) == CUDA_ERROR_NOT_READY)
-#define SAME(a, b)                                                                          \
-	do {                                                                                \
-		long long a_ = (long long)(a), b_ = (long long)(b);                         \
-		if (a_ != b_)                                                               \
-			fail(__FILE__, __LINE__, "%s is %lld, %s is %lld", #a, a_, #b, b_); \
-	} while (0)
+#define SAME(a, b)                                                                    \
+  do {                                                                                \
+    long long a_ = (long long)(a), b_ = (long long)(b);                               \
+    if (a_ != b_) fail(__FILE__, __LINE__, "%s is %lld, %s is %lld", #a, a_, #b, b_); \
+  } while (0)
 
 /* ---- the driver API ---- */
 
@@ -78,138 +76,144 @@ typedef struct CUevent_st *CUevent;
 typedef struct CUmemPoolHandle_st *CUmemoryPool;
 typedef struct CUgraph_st *CUgraph;
 typedef struct CUgraphNode_st *CUgraphNode;
-typedef struct { char bytes[16]; } CUuuid;
-typedef struct { char bytes[64]; } CUipcMemHandle;
-typedef struct { char bytes[64]; } CUipcEventHandle;
+typedef struct {
+  char bytes[16];
+} CUuuid;
+typedef struct {
+  char bytes[64];
+} CUipcMemHandle;
+typedef struct {
+  char bytes[64];
+} CUipcEventHandle;
 typedef void (*CUhostFn)(void *user_data);
 typedef void (*CUstreamCallback)(CUstream stream, CUresult status, void *user_data);
 
 enum {
-	CUDA_SUCCESS = 0,
-	CUDA_ERROR_INVALID_VALUE = 1,
-	CUDA_ERROR_OUT_OF_MEMORY = 2,
-	CUDA_ERROR_NOT_INITIALIZED = 3,
-	CUDA_ERROR_DEINITIALIZED = 4,
-	CUDA_ERROR_NO_DEVICE = 100,
-	CUDA_ERROR_INVALID_DEVICE = 101,
-	CUDA_ERROR_INVALID_CONTEXT = 201,
-	CUDA_ERROR_MAP_FAILED = 205,
-	CUDA_ERROR_ALREADY_MAPPED = 208,
-	CUDA_ERROR_PEER_ACCESS_UNSUPPORTED = 217,
-	CUDA_ERROR_INVALID_HANDLE = 400,
-	CUDA_ERROR_ILLEGAL_STATE = 401,
-	CUDA_ERROR_NOT_FOUND = 500,
-	CUDA_ERROR_NOT_READY = 600,
-	CUDA_ERROR_ILLEGAL_ADDRESS = 700,
-	CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED = 704,
-	CUDA_ERROR_PEER_ACCESS_NOT_ENABLED = 705,
-	CUDA_ERROR_CONTEXT_IS_DESTROYED = 709,
-	CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED = 712,
-	CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED = 713,
-	CUDA_ERROR_NOT_PERMITTED = 800,
-	CUDA_ERROR_NOT_SUPPORTED = 801,
-	CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED = 900,
-	CUDA_ERROR_STREAM_CAPTURE_INVALIDATED = 901,
-	CUDA_ERROR_STREAM_CAPTURE_MERGE = 902,
-	CUDA_ERROR_STREAM_CAPTURE_UNMATCHED = 903,
-	CUDA_ERROR_STREAM_CAPTURE_UNJOINED = 904,
-	CUDA_ERROR_STREAM_CAPTURE_ISOLATION = 905,
-	CUDA_ERROR_STREAM_CAPTURE_IMPLICIT = 906,
-	CUDA_ERROR_CAPTURED_EVENT = 907,
-	CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD = 908,
+  CUDA_SUCCESS = 0,
+  CUDA_ERROR_INVALID_VALUE = 1,
+  CUDA_ERROR_OUT_OF_MEMORY = 2,
+  CUDA_ERROR_NOT_INITIALIZED = 3,
+  CUDA_ERROR_DEINITIALIZED = 4,
+  CUDA_ERROR_NO_DEVICE = 100,
+  CUDA_ERROR_INVALID_DEVICE = 101,
+  CUDA_ERROR_INVALID_CONTEXT = 201,
+  CUDA_ERROR_MAP_FAILED = 205,
+  CUDA_ERROR_ALREADY_MAPPED = 208,
+  CUDA_ERROR_PEER_ACCESS_UNSUPPORTED = 217,
+  CUDA_ERROR_INVALID_HANDLE = 400,
+  CUDA_ERROR_ILLEGAL_STATE = 401,
+  CUDA_ERROR_NOT_FOUND = 500,
+  CUDA_ERROR_NOT_READY = 600,
+  CUDA_ERROR_ILLEGAL_ADDRESS = 700,
+  CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED = 704,
+  CUDA_ERROR_PEER_ACCESS_NOT_ENABLED = 705,
+  CUDA_ERROR_CONTEXT_IS_DESTROYED = 709,
+  CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED = 712,
+  CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED = 713,
+  CUDA_ERROR_NOT_PERMITTED = 800,
+  CUDA_ERROR_NOT_SUPPORTED = 801,
+  CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED = 900,
+  CUDA_ERROR_STREAM_CAPTURE_INVALIDATED = 901,
+  CUDA_ERROR_STREAM_CAPTURE_MERGE = 902,
+  CUDA_ERROR_STREAM_CAPTURE_UNMATCHED = 903,
+  CUDA_ERROR_STREAM_CAPTURE_UNJOINED = 904,
+  CUDA_ERROR_STREAM_CAPTURE_ISOLATION = 905,
+  CUDA_ERROR_STREAM_CAPTURE_IMPLICIT = 906,
+  CUDA_ERROR_CAPTURED_EVENT = 907,
+  CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD = 908,
 };
 
 enum {
-	CU_EVENT_DEFAULT = 0,
-	CU_EVENT_BLOCKING_SYNC = 1,
-	CU_EVENT_DISABLE_TIMING = 2,
-	CU_EVENT_INTERPROCESS = 4,
+  CU_EVENT_DEFAULT = 0,
+  CU_EVENT_BLOCKING_SYNC = 1,
+  CU_EVENT_DISABLE_TIMING = 2,
+  CU_EVENT_INTERPROCESS = 4,
 
-	CU_STREAM_DEFAULT = 0,
-	CU_STREAM_NON_BLOCKING = 1,
+  CU_STREAM_DEFAULT = 0,
+  CU_STREAM_NON_BLOCKING = 1,
 
-	CU_STREAM_CAPTURE_MODE_GLOBAL = 0,
-	CU_STREAM_CAPTURE_MODE_THREAD_LOCAL = 1,
-	CU_STREAM_CAPTURE_MODE_RELAXED = 2,
-	CU_STREAM_CAPTURE_STATUS_NONE = 0,
-	CU_STREAM_CAPTURE_STATUS_ACTIVE = 1,
-	CU_STREAM_CAPTURE_STATUS_INVALIDATED = 2,
-	CU_EVENT_RECORD_EXTERNAL = 1,
-	CU_EVENT_WAIT_EXTERNAL = 1,
+  CU_STREAM_CAPTURE_MODE_GLOBAL = 0,
+  CU_STREAM_CAPTURE_MODE_THREAD_LOCAL = 1,
+  CU_STREAM_CAPTURE_MODE_RELAXED = 2,
+  CU_STREAM_CAPTURE_STATUS_NONE = 0,
+  CU_STREAM_CAPTURE_STATUS_ACTIVE = 1,
+  CU_STREAM_CAPTURE_STATUS_INVALIDATED = 2,
+  CU_EVENT_RECORD_EXTERNAL = 1,
+  CU_EVENT_WAIT_EXTERNAL = 1,
 
-	CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS = 1,
-	CU_CTX_SCHED_BLOCKING_SYNC = 4,
+  CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS = 1,
+  CU_CTX_SCHED_BLOCKING_SYNC = 4,
 
-	CU_MEMHOSTALLOC_PORTABLE = 1,
-	CU_MEMHOSTALLOC_DEVICEMAP = 2,
-	CU_MEMHOSTALLOC_WRITECOMBINED = 4,
+  CU_MEMHOSTALLOC_PORTABLE = 1,
+  CU_MEMHOSTALLOC_DEVICEMAP = 2,
+  CU_MEMHOSTALLOC_WRITECOMBINED = 4,
 
-	CU_MEM_ATTACH_GLOBAL = 1,
+  CU_MEM_ATTACH_GLOBAL = 1,
 
-	CU_MEMORYTYPE_HOST = 1,
-	CU_MEMORYTYPE_DEVICE = 2,
+  CU_MEMORYTYPE_HOST = 1,
+  CU_MEMORYTYPE_DEVICE = 2,
 
-	CU_POINTER_ATTRIBUTE_CONTEXT = 1,
-	CU_POINTER_ATTRIBUTE_MEMORY_TYPE = 2,
-	CU_POINTER_ATTRIBUTE_DEVICE_POINTER = 3,
-	CU_POINTER_ATTRIBUTE_HOST_POINTER = 4,
-	CU_POINTER_ATTRIBUTE_BUFFER_ID = 7,
-	CU_POINTER_ATTRIBUTE_IS_MANAGED = 8,
-	CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL = 9,
-	CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE = 10,
-	CU_POINTER_ATTRIBUTE_RANGE_START_ADDR = 11,
-	CU_POINTER_ATTRIBUTE_RANGE_SIZE = 12,
-	CU_POINTER_ATTRIBUTE_MAPPED = 13,
-	CU_POINTER_ATTRIBUTE_ACCESS_FLAGS = 16,
-	CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE = 17,
+  CU_POINTER_ATTRIBUTE_CONTEXT = 1,
+  CU_POINTER_ATTRIBUTE_MEMORY_TYPE = 2,
+  CU_POINTER_ATTRIBUTE_DEVICE_POINTER = 3,
+  CU_POINTER_ATTRIBUTE_HOST_POINTER = 4,
+  CU_POINTER_ATTRIBUTE_BUFFER_ID = 7,
+  CU_POINTER_ATTRIBUTE_IS_MANAGED = 8,
+  CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL = 9,
+  CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE = 10,
+  CU_POINTER_ATTRIBUTE_RANGE_START_ADDR = 11,
+  CU_POINTER_ATTRIBUTE_RANGE_SIZE = 12,
+  CU_POINTER_ATTRIBUTE_MAPPED = 13,
+  CU_POINTER_ATTRIBUTE_ACCESS_FLAGS = 16,
+  CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE = 17,
 
-	CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING = 41,
-	CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR = 75,
-	CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED = 78,
-	CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY = 83,
-	CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED = 115,
-	CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED = 125,
+  CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING = 41,
+  CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR = 75,
+  CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED = 78,
+  CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY = 83,
+  CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED = 115,
+  CU_DEVICE_ATTRIBUTE_IPC_EVENT_SUPPORTED = 125,
 
-	CU_MEMPOOL_ATTR_RELEASE_THRESHOLD = 4,
-	CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT = 5,
-	CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH = 6,
-	CU_MEMPOOL_ATTR_USED_MEM_CURRENT = 7,
-	CU_MEMPOOL_ATTR_USED_MEM_HIGH = 8,
+  CU_MEMPOOL_ATTR_RELEASE_THRESHOLD = 4,
+  CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT = 5,
+  CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH = 6,
+  CU_MEMPOOL_ATTR_USED_MEM_CURRENT = 7,
+  CU_MEMPOOL_ATTR_USED_MEM_HIGH = 8,
 
-	CU_MEM_ALLOCATION_TYPE_PINNED = 1,
-	CU_MEM_LOCATION_TYPE_DEVICE = 1,
-	CU_MEM_ACCESS_FLAGS_PROT_NONE = 0,
-	CU_MEM_ACCESS_FLAGS_PROT_READWRITE = 3,
+  CU_MEM_ALLOCATION_TYPE_PINNED = 1,
+  CU_MEM_LOCATION_TYPE_DEVICE = 1,
+  CU_MEM_ACCESS_FLAGS_PROT_NONE = 0,
+  CU_MEM_ACCESS_FLAGS_PROT_READWRITE = 3,
 
-	CU_GET_PROC_ADDRESS_DEFAULT = 0,
-	CU_GET_PROC_ADDRESS_LEGACY_STREAM = 1,
-	CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM = 2,
-	CU_GET_PROC_ADDRESS_SUCCESS = 0,
-	CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND = 1,
-	CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT = 2,
+  CU_GET_PROC_ADDRESS_DEFAULT = 0,
+  CU_GET_PROC_ADDRESS_LEGACY_STREAM = 1,
+  CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM = 2,
+  CU_GET_PROC_ADDRESS_SUCCESS = 0,
+  CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND = 1,
+  CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT = 2,
 };
 
 #define CU_STREAM_LEGACY ((CUstream)1)
 #define CU_STREAM_PER_THREAD ((CUstream)2)
 
 typedef struct {
-	int type;
-	int id;
+  int type;
+  int id;
 } CUmemLocation;
 
 typedef struct {
-	int allocType;
-	int handleTypes;
-	CUmemLocation location;
-	void *win32SecurityAttributes;
-	size_t maxSize;
-	unsigned short usage;
-	unsigned char reserved[54];
+  int allocType;
+  int handleTypes;
+  CUmemLocation location;
+  void *win32SecurityAttributes;
+  size_t maxSize;
+  unsigned short usage;
+  unsigned char reserved[54];
 } CUmemPoolProps;
 
 typedef struct {
-	CUmemLocation location;
-	int flags;
+  CUmemLocation location;
+  int flags;
 } CUmemAccessDesc;
 
 CUresult cuInit(unsigned flags);
@@ -397,7 +401,7 @@ bool reports(const char *list, const char *text);
 /* A gate holds back a stream: work queued behind it is not done before it opens.
  * That needs nothing of the simulator, and holds on any GPU. */
 struct gate {
-	atomic_bool entered, open;
+  atomic_bool entered, open;
 };
 void close_gate(struct gate *gate, CUstream stream);
 void open_gate(struct gate *gate);
@@ -408,9 +412,9 @@ void queue_late(atomic_bool *done, CUstream stream);
 
 /* Runs a function on another thread. */
 struct thread {
-	pthread_t id;
-	void (*run)(void *);
-	void *data;
+  pthread_t id;
+  void (*run)(void *);
+  void *data;
 };
 void start(struct thread *thread, void (*run)(void *), void *data);
 void join(struct thread *thread);
@@ -423,10 +427,10 @@ bool host_writes(volatile void *address);
 /* Another process: this program, started anew for the rule's function peer. Its report
  * may have no leaks and, unless the rule says so, no violations. */
 struct peer {
-	int id, in, out;
+  int id, in, out;
 };
 void start_peer(struct peer *peer);
-void end_peer(struct peer *peer);  /* waits until it has ended, without an error */
+void end_peer(struct peer *peer); /* waits until it has ended, without an error */
 void kill_peer(struct peer *peer);
 extern struct peer parent; /* of the peer */
 void say(const struct peer *to, const void *bytes, size_t size);

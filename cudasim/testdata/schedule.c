@@ -2,27 +2,27 @@
 #include "rules.h"
 
 RULE(a_delay_is_waited_out, "delay=20000") {
-	use(0);
-	CUstream s = new_stream();
-	CUdeviceptr m = new_memory(64);
-	double start = now();
-	for (int i = 0; i < 3; i++) OK(cuMemsetD8Async(m, 1, 64, s));
-	OK(cuStreamSynchronize(s));
-	CHECK(now() - start >= 0.06);
-	OK(cuStreamDestroy_v2(s));
-	OK(cuMemFree_v2(m));
+  use(0);
+  CUstream s = new_stream();
+  CUdeviceptr m = new_memory(64);
+  double start = now();
+  for (int i = 0; i < 3; i++) OK(cuMemsetD8Async(m, 1, 64, s));
+  OK(cuStreamSynchronize(s));
+  CHECK(now() - start >= 0.06);
+  OK(cuStreamDestroy_v2(s));
+  OK(cuMemFree_v2(m));
 }
 
 RULE(random_delays_are_waited_out, "schedule=random,delay=2000,seed=5") {
-	use(0);
-	CUstream s = new_stream();
-	CUdeviceptr m = new_memory(64);
-	double start = now();
-	for (int i = 0; i < 20; i++) OK(cuMemsetD8Async(m, 1, 64, s));
-	OK(cuStreamSynchronize(s));
-	CHECK(now() - start >= 0.01); /* 0.04 on the average */
-	OK(cuStreamDestroy_v2(s));
-	OK(cuMemFree_v2(m));
+  use(0);
+  CUstream s = new_stream();
+  CUdeviceptr m = new_memory(64);
+  double start = now();
+  for (int i = 0; i < 20; i++) OK(cuMemsetD8Async(m, 1, 64, s));
+  OK(cuStreamSynchronize(s));
+  CHECK(now() - start >= 0.01); /* 0.04 on the average */
+  OK(cuStreamDestroy_v2(s));
+  OK(cuMemFree_v2(m));
 }
 
 static int order[8];
@@ -31,75 +31,75 @@ static atomic_int orders;
 static void note(void *number) { order[atomic_fetch_add(&orders, 1)] = (int)(intptr_t)number; }
 
 RULE(a_random_schedule_changes_the_order_of_streams, "schedule=random,delay=300,seed=7") {
-	use(0);
-	CUstream s[8];
-	bool changed = false, all = true;
-	for (int i = 0; i < 8; i++) s[i] = new_stream();
-	for (int round = 0; round < 10; round++) {
-		orders = 0;
-		for (int i = 0; i < 8; i++) OK(cuLaunchHostFunc(s[i], note, (void *)(intptr_t)i));
-		OK(cuCtxSynchronize());
-		all = all && orders == 8;
-		for (int i = 0; i < 8; i++) changed = changed || order[i] != i;
-	}
-	CHECK(changed && all);
-	for (int i = 0; i < 8; i++) OK(cuStreamDestroy_v2(s[i]));
+  use(0);
+  CUstream s[8];
+  bool changed = false, all = true;
+  for (int i = 0; i < 8; i++) s[i] = new_stream();
+  for (int round = 0; round < 10; round++) {
+    orders = 0;
+    for (int i = 0; i < 8; i++) OK(cuLaunchHostFunc(s[i], note, (void *)(intptr_t)i));
+    OK(cuCtxSynchronize());
+    all = all && orders == 8;
+    for (int i = 0; i < 8; i++) changed = changed || order[i] != i;
+  }
+  CHECK(changed && all);
+  for (int i = 0; i < 8; i++) OK(cuStreamDestroy_v2(s[i]));
 }
 
 static void open_late(void *gate) {
-	nap(20);
-	open_gate(gate);
+  nap(20);
+  open_gate(gate);
 }
 
 RULE(pausing_waits_for_what_runs, "") {
-	use(0);
-	CUstream s = new_stream();
-	struct gate gate;
-	struct thread opening;
-	close_gate(&gate, s);
-	while (!gate.entered) nap(1);
-	start(&opening, open_late, &gate);
-	cudasim_pause();
-	CHECK(gate.open);
-	cudasim_resume();
-	join(&opening);
-	OK(cuStreamSynchronize(s));
-	OK(cuStreamDestroy_v2(s));
+  use(0);
+  CUstream s = new_stream();
+  struct gate gate;
+  struct thread opening;
+  close_gate(&gate, s);
+  while (!gate.entered) nap(1);
+  start(&opening, open_late, &gate);
+  cudasim_pause();
+  CHECK(gate.open);
+  cudasim_resume();
+  join(&opening);
+  OK(cuStreamSynchronize(s));
+  OK(cuStreamDestroy_v2(s));
 }
 
 static void resume_late(void *flag) {
-	nap(20);
-	*(atomic_bool *)flag = true;
-	cudasim_resume();
+  nap(20);
+  *(atomic_bool *)flag = true;
+  cudasim_resume();
 }
 
 RULE(calls_that_wait_wait_for_the_end_of_a_pause, "") {
-	use(0);
-	CUstream s = new_stream();
-	CUdeviceptr m = new_memory(64);
-	struct thread resuming;
-	atomic_bool resumed = false;
-	cudasim_pause();
-	OK(cuMemsetD8Async(m, 1, 64, s));
-	start(&resuming, resume_late, &resumed);
-	OK(cuStreamSynchronize(s));
-	CHECK(resumed);
-	join(&resuming);
-	OK(cuStreamDestroy_v2(s));
-	OK(cuMemFree_v2(m));
+  use(0);
+  CUstream s = new_stream();
+  CUdeviceptr m = new_memory(64);
+  struct thread resuming;
+  atomic_bool resumed = false;
+  cudasim_pause();
+  OK(cuMemsetD8Async(m, 1, 64, s));
+  start(&resuming, resume_late, &resumed);
+  OK(cuStreamSynchronize(s));
+  CHECK(resumed);
+  join(&resuming);
+  OK(cuStreamDestroy_v2(s));
+  OK(cuMemFree_v2(m));
 }
 
 RULE(pausing_does_not_nest, "") {
-	use(0);
-	CUstream s = new_stream();
-	CUdeviceptr m = new_memory(64);
-	cudasim_resume();
-	cudasim_pause();
-	cudasim_pause();
-	OK(cuMemsetD8Async(m, 1, 64, s));
-	STAYS_PENDING(cuStreamQuery(s));
-	cudasim_resume();
-	OK(cuStreamSynchronize(s));
-	OK(cuStreamDestroy_v2(s));
-	OK(cuMemFree_v2(m));
+  use(0);
+  CUstream s = new_stream();
+  CUdeviceptr m = new_memory(64);
+  cudasim_resume();
+  cudasim_pause();
+  cudasim_pause();
+  OK(cuMemsetD8Async(m, 1, 64, s));
+  STAYS_PENDING(cuStreamQuery(s));
+  cudasim_resume();
+  OK(cuStreamSynchronize(s));
+  OK(cuStreamDestroy_v2(s));
+  OK(cuMemFree_v2(m));
 }

@@ -32,7 +32,8 @@ Status Start(ArrowArrayStream* source, ArrowDeviceType type, int64_t device_id, 
   ARROW_ASSIGN_OR_RAISE(producer->reads, ThreadPool::Make(1));
   auto schema = reader->schema();
   auto device_type = reader->device_type();
-  auto generate = [reads = producer->reads.get(), reader = std::move(reader)]() -> Future<std::shared_ptr<RecordBatch>> {
+  auto generate = [reads = producer->reads.get(),
+                   reader = std::move(reader)]() -> Future<std::shared_ptr<RecordBatch>> {
     return arrow::DeferNotOk(reads->Submit([reader] { return reader->Next(); }));
   };
   auto run = [schema, generate, device_type, handler] {

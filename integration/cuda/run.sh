@@ -53,7 +53,8 @@ if [[ ! -f $venv/stamp || $(<"$venv/stamp") != "$wanted" ]]; then
 	mkdir "$venv/link"
 	ln -s "$driver" "$venv/link/libcuda.so"
 	# No cache: it may hold a nanoarrow that was built without CUDA.
-	NANOARROW_PYTHON_CUDA_HOME=$("$venv/bin/python" -c "$header") LDFLAGS=-L$venv/link \
+	# LIBRARY_PATH and not LDFLAGS=-L, which setuptools splits at the spaces of a path.
+	NANOARROW_PYTHON_CUDA_HOME=$("$venv/bin/python" -c "$header") LIBRARY_PATH=$venv/link${LIBRARY_PATH:+:$LIBRARY_PATH} \
 		pip wheel --no-deps --no-build-isolation --no-cache-dir --no-binary nanoarrow \
 		--wheel-dir "$venv/wheels" "nanoarrow==$nanoarrow"
 	pip install --no-deps --no-index "$venv/wheels/nanoarrow-$nanoarrow"-*.whl

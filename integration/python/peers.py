@@ -92,7 +92,7 @@ POLARS = Peer(
     take=polars.DataFrame,
     rows=lambda frame: frame.rows(named=True),
     refuses={"decimal256", "interval_month_day_nano"} | LISTS_OF_VIEWS | UNIONS | RUN_ENDS,
-    # Slices with null counts of -1: test_peers_defects.py.
+    # Slices with null counts of -1: test_defects.py.
     refuses_of_go={("fixed_size_list", "sliced"), ("fixed_size_list", "empty_part")},
     keeps={"decimal32", "decimal64"},
     changes={"date64", "extension_uuid"},

@@ -1,5 +1,5 @@
 // Package abi is the C side of the Arrow interfaces, spelled in Go: one mirror
-// for each struct of abi.h, with the same layout, and the few unsafe
+// for each struct of arrow_device.h, with the same layout, and the few unsafe
 // conversions that everything else needs.
 //
 // The mirrors hold C addresses as uintptr, never as unsafe.Pointer. A store

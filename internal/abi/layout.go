@@ -3,10 +3,14 @@ package abi
 // #include "abi.h"
 import "C"
 
-import "unsafe"
+import (
+	"unsafe"
+
+	_ "github.com/arrowdevice/arrowdevice/cdevice/include" // go mod vendor copies its header, which abi.h includes
+)
 
 // Compile-time proof that every mirror has the layout that the C compiler gives
-// the struct in abi.h: a difference is an index out of range. The golden test in
+// the struct in arrow_device.h: a difference is an index out of range. The golden test in
 // layout_test.go pins the numbers themselves.
 var (
 	_ = [1]struct{}{}[unsafe.Sizeof(ArrowSchema{})-C.sizeof_struct_ArrowSchema]

@@ -25,7 +25,8 @@ int cdevice_v0_handler_on_next_task(struct ArrowAsyncDeviceStreamHandler* handle
 
 void cdevice_v0_handler_on_error(struct ArrowAsyncDeviceStreamHandler* handler, int code, const char* message,
                                  const char* metadata) {
-  if (!cdevice_v0_forked()) cdevice_v0_go_on_error(word(handler->private_data), code, (uintptr_t)message, (uintptr_t)metadata);
+  if (!cdevice_v0_forked())
+    cdevice_v0_go_on_error(word(handler->private_data), code, (uintptr_t)message, (uintptr_t)metadata);
 }
 
 void cdevice_v0_handler_release(struct ArrowAsyncDeviceStreamHandler* handler) {

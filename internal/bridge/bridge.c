@@ -74,8 +74,7 @@ static void drop(struct cdevice_v0_block* block, int64_t n) {
  * and stays alive; its children went with it. */
 static int64_t mark_array(struct ArrowArray* a, const struct cdevice_v0_block* block);
 
-static inline int64_t mark_array_member(struct ArrowArray* a,
-                                        const struct cdevice_v0_block* block) {
+static inline int64_t mark_array_member(struct ArrowArray* a, const struct cdevice_v0_block* block) {
   if (a == NULL || a->release == NULL) return 0;
   if (a->release == cdevice_v0_release_array && a->private_data == block) {
     return mark_array(a, block);
@@ -100,8 +99,7 @@ void cdevice_v0_release_array(struct ArrowArray* array) {
 
 static int64_t mark_schema(struct ArrowSchema* s, const struct cdevice_v0_block* block);
 
-static inline int64_t mark_schema_member(struct ArrowSchema* s,
-                                         const struct cdevice_v0_block* block) {
+static inline int64_t mark_schema_member(struct ArrowSchema* s, const struct cdevice_v0_block* block) {
   if (s == NULL || s->release == NULL) return 0;
   if (s->release == cdevice_v0_release_schema && s->private_data == block) {
     return mark_schema(s, block);

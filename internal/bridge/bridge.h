@@ -15,8 +15,8 @@
  * each struct points here, also after a consumer moved the struct away.
  */
 struct cdevice_v0_block {
-  int64_t live;     /* structs of the tree that are not released; atomic */
-  uint64_t handle;  /* word of internal/handle that the last release gives back, or 0 */
+  int64_t live;    /* structs of the tree that are not released; atomic */
+  uint64_t handle; /* word of internal/handle that the last release gives back, or 0 */
 };
 
 /* A bit of handle, which no word has: the block is none of the trees that are counted. */

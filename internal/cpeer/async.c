@@ -112,7 +112,8 @@ static int on_schema(struct ArrowAsyncDeviceStreamHandler* handler, struct Arrow
   return end(c, c->schema_code);
 }
 
-static int on_next_task(struct ArrowAsyncDeviceStreamHandler* handler, struct ArrowAsyncTask* task, const char* metadata) {
+static int on_next_task(struct ArrowAsyncDeviceStreamHandler* handler, struct ArrowAsyncTask* task,
+                        const char* metadata) {
   struct cpeer_consumer* c = begin(handler, task != NULL ? CPEER_ON_NEXT_TASK : CPEER_ON_END);
   struct ArrowAsyncProducer* p = handler->producer;
   int64_t number = c->n_tasks;
@@ -127,7 +128,8 @@ static int on_next_task(struct ArrowAsyncDeviceStreamHandler* handler, struct Ar
   return end(c, code);
 }
 
-static void on_error(struct ArrowAsyncDeviceStreamHandler* handler, int code, const char* message, const char* metadata) {
+static void on_error(struct ArrowAsyncDeviceStreamHandler* handler, int code, const char* message,
+                     const char* metadata) {
   struct cpeer_consumer* c = begin(handler, CPEER_ON_ERROR);
   c->error_code = code;
   c->error_has_metadata = metadata != NULL;
@@ -341,16 +343,12 @@ static int extract_data(struct ArrowAsyncTask* self, struct ArrowDeviceArray* ou
 static void misbehave(struct cpeer_producer* p) {
   struct ArrowAsyncDeviceStreamHandler* h = p->handler;
   switch (p->in_request) {
-    case CPEER_SEND_RELEASE:
-      h->release(h);
-      break;
+    case CPEER_SEND_RELEASE: h->release(h); break;
     case CPEER_SEND_ERROR:
       h->on_error(h, EIO, "from inside", NULL);
       h->release(h);
       break;
-    case CPEER_WAIT:
-      wait_for_let(p);
-      break;
+    case CPEER_WAIT: wait_for_let(p); break;
   }
 }
 
@@ -403,12 +401,8 @@ static void* send_now(void* argument) {
   struct sending* s = argument;
   struct ArrowAsyncDeviceStreamHandler* h = s->p->handler;
   switch (s->what) {
-    case CPEER_ON_SCHEMA:
-      s->code = h->on_schema(h, s->schema);
-      break;
-    case CPEER_ON_NEXT_TASK:
-      s->code = h->on_next_task(h, s->task, s->metadata);
-      break;
+    case CPEER_ON_SCHEMA: s->code = h->on_schema(h, s->schema); break;
+    case CPEER_ON_NEXT_TASK: s->code = h->on_next_task(h, s->task, s->metadata); break;
     case CPEER_ON_ERROR:
       in_last++;
       h->on_error(h, s->code, s->message, s->metadata);

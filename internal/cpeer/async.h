@@ -77,7 +77,7 @@ struct cpeer_producer {
   int64_t requests, requested, last_n, cancels;
   int64_t late; /* calls of request or cancel after release, and requests after cancel */
   int64_t calls, overlaps;
-  int64_t forbidden; /* calls from inside on_error and release, on the same thread */
+  int64_t forbidden;                 /* calls from inside on_error and release, on the same thread */
   int64_t extracted, dropped, twice; /* of tasks: with data, with NULL, again */
   int64_t arrays;                    /* that are not released */
   int waiting, let;                  /* for CPEER_WAIT, and tasks that wait */

@@ -55,8 +55,7 @@ void cpeer_look_at(const void** pointer) { (void)pointer; }
  * not supported: that is what makes it a floor. */
 
 static void measure(const struct cpeer_node* n, size_t* size) {
-  *size += n->n_buffers * sizeof(void*) +
-           n->n_children * (sizeof(struct ArrowArray) + sizeof(void*));
+  *size += n->n_buffers * sizeof(void*) + n->n_children * (sizeof(struct ArrowArray) + sizeof(void*));
   for (int64_t i = 0; i < n->n_children; i++) measure(&n->children[i], size);
 }
 

@@ -45,8 +45,8 @@ static int wait_for(pid_t child, int seconds) {
 }
 
 int cpeer_use_in_fork(struct ArrowDeviceArray* array, struct ArrowDeviceArrayStream* stream,
-                      struct ArrowArrayStream* plain, struct ArrowAsyncProducer* producer,
-                      struct ArrowAsyncTask* task, int seconds, struct cpeer_forked* found) {
+                      struct ArrowArrayStream* plain, struct ArrowAsyncProducer* producer, struct ArrowAsyncTask* task,
+                      int seconds, struct cpeer_forked* found) {
   int ends[2];
   if (pipe(ends) != 0) return errno;
   pid_t child = fork();

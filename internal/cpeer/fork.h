@@ -7,11 +7,11 @@
 
 /* What the child found. */
 struct cpeer_forked {
-  int array_released;     /* release marked the array released */
-  int get_schema;         /* what the callbacks of the streams returned */
+  int array_released; /* release marked the array released */
+  int get_schema;     /* what the callbacks of the streams returned */
   int get_next;
   int plain_get_next;
-  int text;               /* get_last_error gave a text, for both */
+  int text; /* get_last_error gave a text, for both */
   int streams_released;
   int extract_data;
 };
@@ -20,5 +20,5 @@ struct cpeer_forked {
  * producer. Returns 0 when the child has done all of it and *found is filled, an errno otherwise: the child
  * is ended after so many seconds. The structs of the caller stay as they are. */
 int cpeer_use_in_fork(struct ArrowDeviceArray* array, struct ArrowDeviceArrayStream* stream,
-                      struct ArrowArrayStream* plain, struct ArrowAsyncProducer* producer,
-                      struct ArrowAsyncTask* task, int seconds, struct cpeer_forked* found);
+                      struct ArrowArrayStream* plain, struct ArrowAsyncProducer* producer, struct ArrowAsyncTask* task,
+                      int seconds, struct cpeer_forked* found);

@@ -41,11 +41,16 @@ static int export_batch(struct cpeer_stream* producer, int64_t value, struct Arr
   b->structs = 2;
   b->value = value;
   b->column_buffers[1] = &b->value;
-  b->column = (struct ArrowArray){.length = 1, .n_buffers = 2, .buffers = b->column_buffers,
-                                  .release = release_column, .private_data = b};
+  b->column = (struct ArrowArray){
+      .length = 1, .n_buffers = 2, .buffers = b->column_buffers, .release = release_column, .private_data = b};
   b->children[0] = &b->column;
-  *out = (struct ArrowArray){.length = 1, .n_buffers = 1, .n_children = 1, .buffers = b->root_buffers,
-                             .children = b->children, .release = release_root, .private_data = b};
+  *out = (struct ArrowArray){.length = 1,
+                             .n_buffers = 1,
+                             .n_children = 1,
+                             .buffers = b->root_buffers,
+                             .children = b->children,
+                             .release = release_root,
+                             .private_data = b};
   __atomic_add_fetch(&producer->live, 1, __ATOMIC_RELAXED);
   return 0;
 }
@@ -57,8 +62,8 @@ static int get_schema(struct ArrowArrayStream* stream, struct ArrowSchema* out) 
   static struct ArrowSchema* children[] = {&column};
   (void)stream;
   column = (struct ArrowSchema){.format = "l", .name = "n", .release = release_nothing};
-  *out = (struct ArrowSchema){.format = "+s", .name = "", .n_children = 1, .children = children,
-                              .release = release_nothing};
+  *out = (struct ArrowSchema){
+      .format = "+s", .name = "", .n_children = 1, .children = children, .release = release_nothing};
   return 0;
 }
 

@@ -7,13 +7,13 @@
 
 /* A producer of batches with one int64 column "n" and one row, its number. */
 struct cpeer_stream {
-  int64_t batches;    /* how many there are */
-  int64_t fail_at;    /* get_next fails for this one, with code; -1: never */
+  int64_t batches; /* how many there are */
+  int64_t fail_at; /* get_next fails for this one, with code; -1: never */
   int code;
-  const char* text;   /* of get_last_error; may be NULL */
-  int64_t next;       /* the next batch */
-  int64_t released;   /* calls of release of the stream */
-  int64_t live;       /* arrays that are not released; atomic */
+  const char* text; /* of get_last_error; may be NULL */
+  int64_t next;     /* the next batch */
+  int64_t released; /* calls of release of the stream */
+  int64_t live;     /* arrays that are not released; atomic */
 };
 
 /* Fills *out with the stream. *producer outlives it and its arrays. */

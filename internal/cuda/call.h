@@ -9,14 +9,13 @@ typedef cdevice_v0_cuda_table table;
 
 /* Calls a function of the table; r has what came of it. */
 #define CALL(r, d, name, ...) \
-  ((r)->call = cdevice_v0_cuda_call_##name, \
-   (r)->code = (d)->name ? (d)->name(__VA_ARGS__) : CDEVICE_V0_CUDA_MISSING)
+  ((r)->call = cdevice_v0_cuda_call_##name, (r)->code = (d)->name ? (d)->name(__VA_ARGS__) : CDEVICE_V0_CUDA_MISSING)
 
 /* Makes context current; *before is what leave restores. 0 is a context that is known to be
  * gone, and the driver is not asked: the handle may be another context's by now. Setting rather than
  * pushing: setting may be repeated, and costs nothing on a thread where the
  * primary context is current already, as it is wherever the runtime API runs. */
-static inline int enter(result *r, table d, uintptr_t context, uintptr_t *before) {
+static inline int enter(result* r, table d, uintptr_t context, uintptr_t* before) {
   if (!context) {
     r->call = cdevice_v0_cuda_call_cuCtxSetCurrent;
     return r->code = CDEVICE_V0_CUDA_GONE;
@@ -58,12 +57,12 @@ static inline void restore(table d, int before) {
 }
 
 /* A function whose one call runs in a context. */
-#define IN_CONTEXT(d, context, r, ...) \
-  result r = {0, 0, 0}; \
-  uintptr_t before; \
+#define IN_CONTEXT(d, context, r, ...)          \
+  result r = {0, 0, 0};                         \
+  uintptr_t before;                             \
   if (enter(&r, d, context, &before)) return r; \
-  __VA_ARGS__; \
-  leave(d, context, before); \
+  __VA_ARGS__;                                  \
+  leave(d, context, before);                    \
   return r
 
 /* One whose call is potentially unsafe while streams are captured. Without it are those
@@ -72,10 +71,11 @@ static inline void restore(table d, int before) {
   IN_CONTEXT(d, context, r, int mode = relax(d); __VA_ARGS__; restore(d, mode))
 
 /* One whose call makes something: the handle or address goes to r.value. */
-#define MAKE(r, d, name, ...) if (!CALL(&r, d, name, &made, __VA_ARGS__)) r.value = made
+#define MAKE(r, d, name, ...) \
+  if (!CALL(&r, d, name, &made, __VA_ARGS__)) r.value = made
 #define MAKE_IN_CONTEXT(d, context, name, ...) \
-  uintptr_t made = 0; \
+  uintptr_t made = 0;                          \
   IN_CONTEXT(d, context, r, MAKE(r, d, name, __VA_ARGS__))
 #define RELAXED_MAKE_IN_CONTEXT(d, context, name, ...) \
-  uintptr_t made = 0; \
+  uintptr_t made = 0;                                  \
   RELAXED_IN_CONTEXT(d, context, r, MAKE(r, d, name, __VA_ARGS__))

@@ -16,13 +16,13 @@ result cdevice_v0_cuda_version(table d) {
   return r;
 }
 
-const char *cdevice_v0_cuda_error_name(table d, int code) {
-  const char *name = NULL;
+const char* cdevice_v0_cuda_error_name(table d, int code) {
+  const char* name = NULL;
   return d->cuGetErrorName(code, &name) ? NULL : name;
 }
 
-const char *cdevice_v0_cuda_error_text(table d, int code) {
-  const char *text = NULL;
+const char* cdevice_v0_cuda_error_text(table d, int code) {
+  const char* text = NULL;
   return d->cuGetErrorString(code, &text) ? NULL : text;
 }
 
@@ -40,19 +40,19 @@ result cdevice_v0_cuda_device_get(table d, int ordinal) {
   return r;
 }
 
-result cdevice_v0_cuda_device_name(table d, int device, char *out, int size) {
+result cdevice_v0_cuda_device_name(table d, int device, char* out, int size) {
   result r = {0, 0, 0};
   CALL(&r, d, cuDeviceGetName, out, size, device);
   return r;
 }
 
-result cdevice_v0_cuda_device_uuid(table d, int device, unsigned char *out) {
+result cdevice_v0_cuda_device_uuid(table d, int device, unsigned char* out) {
   result r = {0, 0, 0};
   CALL(&r, d, cuDeviceGetUuid, out, device);
   return r;
 }
 
-result cdevice_v0_cuda_device_bus_id(table d, int device, char *out, int size) {
+result cdevice_v0_cuda_device_bus_id(table d, int device, char* out, int size) {
   result r = {0, 0, 0};
   CALL(&r, d, cuDeviceGetPCIBusId, out, size, device);
   return r;
@@ -129,16 +129,17 @@ result cdevice_v0_cuda_context_access(table d, uintptr_t context, uintptr_t peer
   RELAXED_IN_CONTEXT(d, context, r, CALL(&r, d, cuCtxEnablePeerAccess, peer, 0));
 }
 
-result cdevice_v0_cuda_context_priorities(table d, uintptr_t context, int *least, int *greatest) {
+result cdevice_v0_cuda_context_priorities(table d, uintptr_t context, int* least, int* greatest) {
   IN_CONTEXT(d, context, r, CALL(&r, d, cuCtxGetStreamPriorityRange, least, greatest));
 }
 
-result cdevice_v0_cuda_memory_info(table d, uintptr_t context, uint64_t *total) {
+result cdevice_v0_cuda_memory_info(table d, uintptr_t context, uint64_t* total) {
   size_t free_bytes = 0, total_bytes = 0;
-  IN_CONTEXT(d, context, r, if (!CALL(&r, d, cuMemGetInfo, &free_bytes, &total_bytes)) {
-    r.value = free_bytes;
-    *total = total_bytes;
-  });
+  IN_CONTEXT(
+      d, context, r, if (!CALL(&r, d, cuMemGetInfo, &free_bytes, &total_bytes)) {
+        r.value = free_bytes;
+        *total = total_bytes;
+      });
 }
 
 result cdevice_v0_cuda_memory_new(table d, uintptr_t context, size_t size) {
@@ -188,7 +189,7 @@ struct location {
 struct cdevice_v0_cuda_pool_props {
   int allocation, handles;
   struct location location;
-  void *security;
+  void* security;
   unsigned char reserved[64]; /* newer drivers: maxSize and usage, for which zero is the default */
 };
 
@@ -239,28 +240,30 @@ result cdevice_v0_cuda_pool_memory_free(table d, uintptr_t context, uintptr_t p,
 
 /* The driver infers the direction of each copy from the addresses: with unified
  * addressing, which every 64-bit system has, each address belongs to one memory. */
-result cdevice_v0_cuda_copy(table d, uintptr_t context, const cdevice_v0_cuda_range *ranges, size_t count,
+result cdevice_v0_cuda_copy(table d, uintptr_t context, const cdevice_v0_cuda_range* ranges, size_t count,
                             uintptr_t stream) {
-  IN_CONTEXT(d, context, r, for (size_t i = 0; i < count; i++) {
-    if (ranges[i].size == 0) continue;
-    if (CALL(&r, d, cuMemcpyAsync, (uintptr_t)ranges[i].dst, (uintptr_t)ranges[i].src, (size_t)ranges[i].size,
-             stream)) {
-      r.value = i;
-      break;
-    }
-  });
+  IN_CONTEXT(
+      d, context, r, for (size_t i = 0; i < count; i++) {
+        if (ranges[i].size == 0) continue;
+        if (CALL(&r, d, cuMemcpyAsync, (uintptr_t)ranges[i].dst, (uintptr_t)ranges[i].src, (size_t)ranges[i].size,
+                 stream)) {
+          r.value = i;
+          break;
+        }
+      });
 }
 
 result cdevice_v0_cuda_copy_peer(table d, uintptr_t context, uintptr_t dst_context, uintptr_t src_context,
-                                 const cdevice_v0_cuda_range *ranges, size_t count, uintptr_t stream) {
-  IN_CONTEXT(d, context, r, for (size_t i = 0; i < count; i++) {
-    if (ranges[i].size == 0) continue;
-    if (CALL(&r, d, cuMemcpyPeerAsync, (uintptr_t)ranges[i].dst, dst_context, (uintptr_t)ranges[i].src, src_context,
-             (size_t)ranges[i].size, stream)) {
-      r.value = i;
-      break;
-    }
-  });
+                                 const cdevice_v0_cuda_range* ranges, size_t count, uintptr_t stream) {
+  IN_CONTEXT(
+      d, context, r, for (size_t i = 0; i < count; i++) {
+        if (ranges[i].size == 0) continue;
+        if (CALL(&r, d, cuMemcpyPeerAsync, (uintptr_t)ranges[i].dst, dst_context, (uintptr_t)ranges[i].src, src_context,
+                 (size_t)ranges[i].size, stream)) {
+          r.value = i;
+          break;
+        }
+      });
 }
 
 result cdevice_v0_cuda_memset(table d, uintptr_t context, uintptr_t p, unsigned char byte, size_t size,
@@ -283,7 +286,7 @@ enum { not_ready = 600 }; /* CUDA_ERROR_NOT_READY: an answer, not a failure */
 /* value is 1 when all work is done. */
 result cdevice_v0_cuda_stream_query(table d, uintptr_t context, uintptr_t stream) {
   RELAXED_IN_CONTEXT(d, context, r, r.value = CALL(&r, d, cuStreamQuery, stream) == 0;
-             if (r.code == not_ready) r.code = 0);
+                     if (r.code == not_ready) r.code = 0);
 }
 
 result cdevice_v0_cuda_stream_synchronize(table d, uintptr_t context, uintptr_t stream) {
@@ -313,7 +316,7 @@ result cdevice_v0_cuda_event_record(table d, uintptr_t context, uintptr_t event,
 /* value is 1 when the latest record is complete. */
 result cdevice_v0_cuda_event_query(table d, uintptr_t context, uintptr_t event) {
   RELAXED_IN_CONTEXT(d, context, r, r.value = CALL(&r, d, cuEventQuery, event) == 0;
-             if (r.code == not_ready) r.code = 0);
+                     if (r.code == not_ready) r.code = 0);
 }
 
 result cdevice_v0_cuda_event_synchronize(table d, uintptr_t context, uintptr_t event) {
@@ -323,42 +326,42 @@ result cdevice_v0_cuda_event_synchronize(table d, uintptr_t context, uintptr_t e
 /* CUpointer_attribute */
 enum { memory_type = 2, is_managed = 8, device_ordinal = 9, range_start = 11, range_size = 12 };
 
-static int query(result *r, table d, uintptr_t p, cdevice_v0_cuda_pointer *out) {
+static int query(result* r, table d, uintptr_t p, cdevice_v0_cuda_pointer* out) {
   int attributes[] = {memory_type, is_managed, device_ordinal, range_start, range_size};
-  void *values[] = {&out->memory, &out->managed, &out->ordinal, &out->start, &out->size};
+  void* values[] = {&out->memory, &out->managed, &out->ordinal, &out->start, &out->size};
   memset(out, 0, sizeof *out);
   return CALL(r, d, cuPointerGetAttributes, 5, attributes, values, p);
 }
 
-result cdevice_v0_cuda_pointer_query(table d, uintptr_t context, uintptr_t p, cdevice_v0_cuda_pointer *out) {
+result cdevice_v0_cuda_pointer_query(table d, uintptr_t context, uintptr_t p, cdevice_v0_cuda_pointer* out) {
   IN_CONTEXT(d, context, r, query(&r, d, p, out));
 }
 
 enum { device_memory = 2 };
 
 /* Many ranges lie in few allocations: the driver is asked about each once. */
-static int find_end(result *r, table d, uintptr_t p, cdevice_v0_cuda_pointer *last, int32_t *out) {
+static int find_end(result* r, table d, uintptr_t p, cdevice_v0_cuda_pointer* last, int32_t* out) {
   if (p - last->start >= last->size && query(r, d, p, last)) return r->code;
   *out = last->memory == device_memory && !last->managed ? last->ordinal : CDEVICE_V0_CUDA_HOST_END;
   return 0;
 }
 
-result cdevice_v0_cuda_find_ends(table d, uintptr_t context, const cdevice_v0_cuda_range *ranges, size_t count,
-                                 cdevice_v0_cuda_ends *out) {
+result cdevice_v0_cuda_find_ends(table d, uintptr_t context, const cdevice_v0_cuda_range* ranges, size_t count,
+                                 cdevice_v0_cuda_ends* out) {
   cdevice_v0_cuda_pointer dst = {0}, src = {0};
-  IN_CONTEXT(d, context, r, for (size_t i = 0; i < count; i++) {
-    out[i] = (cdevice_v0_cuda_ends){CDEVICE_V0_CUDA_HOST_END, CDEVICE_V0_CUDA_HOST_END};
-    if (ranges[i].size == 0) continue;
-    if (find_end(&r, d, (uintptr_t)ranges[i].dst, &dst, &out[i].dst) ||
-        find_end(&r, d, (uintptr_t)ranges[i].src, &src, &out[i].src)) {
-      r.value = i;
-      break;
-    }
-  });
+  IN_CONTEXT(
+      d, context, r, for (size_t i = 0; i < count; i++) {
+        out[i] = (cdevice_v0_cuda_ends){CDEVICE_V0_CUDA_HOST_END, CDEVICE_V0_CUDA_HOST_END};
+        if (ranges[i].size == 0) continue;
+        if (find_end(&r, d, (uintptr_t)ranges[i].dst, &dst, &out[i].dst) ||
+            find_end(&r, d, (uintptr_t)ranges[i].src, &src, &out[i].src)) {
+          r.value = i;
+          break;
+        }
+      });
 }
 
-result cdevice_v0_cuda_launch_host(table d, uintptr_t context, uintptr_t stream, void (*function)(void *),
-                                   void *data) {
+result cdevice_v0_cuda_launch_host(table d, uintptr_t context, uintptr_t stream, void (*function)(void*), void* data) {
   IN_CONTEXT(d, context, r, CALL(&r, d, cuLaunchHostFunc, stream, function, data));
 }
 

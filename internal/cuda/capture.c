@@ -5,14 +5,14 @@ enum { legacy_stream = 1, capture_implicit = 906 };
 
 /* To ask is no work: it invalidates no capture, and the thread's mode does not matter.
  * Of the legacy stream the answer is an error while a blocking stream captures. */
-static int captures(result *r, table d, uintptr_t stream) {
+static int captures(result* r, table d, uintptr_t stream) {
   int status = 0;
   *r = (result){0, 0, 0};
   if (CALL(r, d, cuStreamIsCapturing, stream, &status) == capture_implicit) return 1;
   return !r->code && status;
 }
 
-static result ask(table d, const uintptr_t *streams, size_t count) {
+static result ask(table d, const uintptr_t* streams, size_t count) {
   result r, first = {0, 0, 0};
   for (size_t i = 0; i <= count; i++) {
     if (captures(&r, d, i ? streams[i - 1] : legacy_stream)) return (result){0, 0, 1};
@@ -21,12 +21,12 @@ static result ask(table d, const uintptr_t *streams, size_t count) {
   return first;
 }
 
-result cdevice_v0_cuda_capturing(table d, uintptr_t context, const uintptr_t *streams, size_t count) {
+result cdevice_v0_cuda_capturing(table d, uintptr_t context, const uintptr_t* streams, size_t count) {
   IN_CONTEXT(d, context, r, if (d->cuStreamIsCapturing) r = ask(d, streams, count));
 }
 
 /* Next to each other, because a capture may begin in between. */
-static result synchronize_uncaptured(table d, const uintptr_t *streams, size_t count, int32_t *asked) {
+static result synchronize_uncaptured(table d, const uintptr_t* streams, size_t count, int32_t* asked) {
   enum { first_code = 900, last_code = 908 };
   result r = {0, 0, 0};
   if (d->cuStreamIsCapturing) r = ask(d, streams, count);
@@ -37,8 +37,8 @@ static result synchronize_uncaptured(table d, const uintptr_t *streams, size_t c
   return r;
 }
 
-result cdevice_v0_cuda_context_synchronize_uncaptured(table d, uintptr_t context, const uintptr_t *streams, size_t count,
-                                                      int32_t *asked) {
+result cdevice_v0_cuda_context_synchronize_uncaptured(table d, uintptr_t context, const uintptr_t* streams,
+                                                      size_t count, int32_t* asked) {
   IN_CONTEXT(d, context, r, r = synchronize_uncaptured(d, streams, count, asked));
 }
 

@@ -8,7 +8,7 @@
 
 #include "functions.h"
 
-#define CDEVICE_V0_CUDA_MEMBER(need, name, symbol, parameters) int (*name) parameters;
+#define CDEVICE_V0_CUDA_MEMBER(need, name, symbol, parameters) int(*name) parameters;
 struct cdevice_v0_cuda_driver {
   CDEVICE_V0_CUDA_FUNCTIONS(CDEVICE_V0_CUDA_MEMBER, , )
 };
@@ -16,10 +16,7 @@ typedef struct cdevice_v0_cuda_driver cdevice_v0_cuda_driver;
 
 /* One number per function, for results to say which call failed. */
 #define CDEVICE_V0_CUDA_NUMBER(need, name, symbol, parameters) cdevice_v0_cuda_call_##name,
-enum {
-  CDEVICE_V0_CUDA_FUNCTIONS(CDEVICE_V0_CUDA_NUMBER, , )
-  cdevice_v0_cuda_calls
-};
+enum { CDEVICE_V0_CUDA_FUNCTIONS(CDEVICE_V0_CUDA_NUMBER, , ) cdevice_v0_cuda_calls };
 
 struct cdevice_v0_cuda_function {
   const char *name, *symbol;
@@ -35,7 +32,7 @@ typedef struct {
 
 enum {
   CDEVICE_V0_CUDA_MISSING = -1,  /* the driver has no such symbol */
-  CDEVICE_V0_CUDA_GONE = 709,      /* CUDA_ERROR_CONTEXT_IS_DESTROYED; also of context 0 */
+  CDEVICE_V0_CUDA_GONE = 709,    /* CUDA_ERROR_CONTEXT_IS_DESTROYED; also of context 0 */
   CDEVICE_V0_CUDA_NO_MEMORY = 2, /* CUDA_ERROR_OUT_OF_MEMORY */
 };
 
@@ -45,23 +42,23 @@ typedef struct {
   int64_t size;
 } cdevice_v0_cuda_range;
 
-typedef const cdevice_v0_cuda_driver *cdevice_v0_cuda_table;
+typedef const cdevice_v0_cuda_driver* cdevice_v0_cuda_table;
 
 /* Fills the table from the library at path. Returns NULL, or why the library cannot
  * be loaded, in `text`. A NEEDED symbol that it lacks is answered in *missing. */
-const char *cdevice_v0_cuda_load(const char *path, cdevice_v0_cuda_driver *driver,
-                                 const char **missing, char *text, size_t size);
+const char* cdevice_v0_cuda_load(const char* path, cdevice_v0_cuda_driver* driver, const char** missing, char* text,
+                                 size_t size);
 
 /* Without a context. */
 cdevice_v0_cuda_result cdevice_v0_cuda_init(cdevice_v0_cuda_table);
 cdevice_v0_cuda_result cdevice_v0_cuda_version(cdevice_v0_cuda_table);
-const char *cdevice_v0_cuda_error_name(cdevice_v0_cuda_table, int code);
-const char *cdevice_v0_cuda_error_text(cdevice_v0_cuda_table, int code);
+const char* cdevice_v0_cuda_error_name(cdevice_v0_cuda_table, int code);
+const char* cdevice_v0_cuda_error_text(cdevice_v0_cuda_table, int code);
 cdevice_v0_cuda_result cdevice_v0_cuda_device_count(cdevice_v0_cuda_table);
 cdevice_v0_cuda_result cdevice_v0_cuda_device_get(cdevice_v0_cuda_table, int ordinal);
-cdevice_v0_cuda_result cdevice_v0_cuda_device_name(cdevice_v0_cuda_table, int device, char *out, int size);
-cdevice_v0_cuda_result cdevice_v0_cuda_device_uuid(cdevice_v0_cuda_table, int device, unsigned char *out);
-cdevice_v0_cuda_result cdevice_v0_cuda_device_bus_id(cdevice_v0_cuda_table, int device, char *out, int size);
+cdevice_v0_cuda_result cdevice_v0_cuda_device_name(cdevice_v0_cuda_table, int device, char* out, int size);
+cdevice_v0_cuda_result cdevice_v0_cuda_device_uuid(cdevice_v0_cuda_table, int device, unsigned char* out);
+cdevice_v0_cuda_result cdevice_v0_cuda_device_bus_id(cdevice_v0_cuda_table, int device, char* out, int size);
 cdevice_v0_cuda_result cdevice_v0_cuda_device_memory(cdevice_v0_cuda_table, int device);
 cdevice_v0_cuda_result cdevice_v0_cuda_device_attribute(cdevice_v0_cuda_table, int device, int attribute);
 cdevice_v0_cuda_result cdevice_v0_cuda_device_can_access(cdevice_v0_cuda_table, int device, int peer);
@@ -80,11 +77,13 @@ cdevice_v0_cuda_result cdevice_v0_cuda_context_synchronize(cdevice_v0_cuda_table
 /* Synchronises unless a capture is visible, as in capturing; then value is 1. *asked becomes 1 when the driver
  * has been asked about the streams, which may end from then on. */
 cdevice_v0_cuda_result cdevice_v0_cuda_context_synchronize_uncaptured(cdevice_v0_cuda_table, uintptr_t context,
-                                                                      const uintptr_t *streams, size_t count, int32_t *asked);
+                                                                      const uintptr_t* streams, size_t count,
+                                                                      int32_t* asked);
 cdevice_v0_cuda_result cdevice_v0_cuda_context_access(cdevice_v0_cuda_table, uintptr_t context, uintptr_t peer);
-cdevice_v0_cuda_result cdevice_v0_cuda_context_priorities(cdevice_v0_cuda_table, uintptr_t context, int *least, int *greatest);
+cdevice_v0_cuda_result cdevice_v0_cuda_context_priorities(cdevice_v0_cuda_table, uintptr_t context, int* least,
+                                                          int* greatest);
 
-cdevice_v0_cuda_result cdevice_v0_cuda_memory_info(cdevice_v0_cuda_table, uintptr_t context, uint64_t *total);
+cdevice_v0_cuda_result cdevice_v0_cuda_memory_info(cdevice_v0_cuda_table, uintptr_t context, uint64_t* total);
 cdevice_v0_cuda_result cdevice_v0_cuda_memory_new(cdevice_v0_cuda_table, uintptr_t context, size_t size);
 cdevice_v0_cuda_result cdevice_v0_cuda_memory_free(cdevice_v0_cuda_table, uintptr_t context, uintptr_t p);
 cdevice_v0_cuda_result cdevice_v0_cuda_managed_new(cdevice_v0_cuda_table, uintptr_t context, size_t size);
@@ -92,14 +91,16 @@ cdevice_v0_cuda_result cdevice_v0_cuda_managed_prefetch(cdevice_v0_cuda_table, u
                                                         size_t size, int device, uintptr_t stream);
 cdevice_v0_cuda_result cdevice_v0_cuda_host_new(cdevice_v0_cuda_table, uintptr_t context, size_t size);
 cdevice_v0_cuda_result cdevice_v0_cuda_host_free(cdevice_v0_cuda_table, uintptr_t context, uintptr_t p);
-cdevice_v0_cuda_result cdevice_v0_cuda_host_register(cdevice_v0_cuda_table, uintptr_t context, uintptr_t p,
-                                                     size_t size, unsigned flags);
+cdevice_v0_cuda_result cdevice_v0_cuda_host_register(cdevice_v0_cuda_table, uintptr_t context, uintptr_t p, size_t size,
+                                                     unsigned flags);
 cdevice_v0_cuda_result cdevice_v0_cuda_host_unregister(cdevice_v0_cuda_table, uintptr_t context, uintptr_t p);
 
 cdevice_v0_cuda_result cdevice_v0_cuda_pool_new(cdevice_v0_cuda_table, uintptr_t context, int device);
-cdevice_v0_cuda_result cdevice_v0_cuda_pool_keep(cdevice_v0_cuda_table, uintptr_t context, uintptr_t pool, uint64_t bytes);
+cdevice_v0_cuda_result cdevice_v0_cuda_pool_keep(cdevice_v0_cuda_table, uintptr_t context, uintptr_t pool,
+                                                 uint64_t bytes);
 cdevice_v0_cuda_result cdevice_v0_cuda_pool_free(cdevice_v0_cuda_table, uintptr_t context, uintptr_t pool);
-cdevice_v0_cuda_result cdevice_v0_cuda_pool_access(cdevice_v0_cuda_table, uintptr_t context, uintptr_t pool, int device);
+cdevice_v0_cuda_result cdevice_v0_cuda_pool_access(cdevice_v0_cuda_table, uintptr_t context, uintptr_t pool,
+                                                   int device);
 cdevice_v0_cuda_result cdevice_v0_cuda_pool_trim(cdevice_v0_cuda_table, uintptr_t context, uintptr_t pool);
 cdevice_v0_cuda_result cdevice_v0_cuda_pool_memory_new(cdevice_v0_cuda_table, uintptr_t context, uintptr_t pool,
                                                        size_t size, uintptr_t stream);
@@ -109,10 +110,10 @@ cdevice_v0_cuda_result cdevice_v0_cuda_pool_memory_free(cdevice_v0_cuda_table, u
 /* Enqueues all ranges. After an error, value is the index of the one that failed;
  * those before it are enqueued. */
 cdevice_v0_cuda_result cdevice_v0_cuda_copy(cdevice_v0_cuda_table, uintptr_t context,
-                                            const cdevice_v0_cuda_range *ranges, size_t count, uintptr_t stream);
+                                            const cdevice_v0_cuda_range* ranges, size_t count, uintptr_t stream);
 /* The same between memory of two contexts, or inside one that is not the stream's. */
 cdevice_v0_cuda_result cdevice_v0_cuda_copy_peer(cdevice_v0_cuda_table, uintptr_t context, uintptr_t dst_context,
-                                                 uintptr_t src_context, const cdevice_v0_cuda_range *ranges,
+                                                 uintptr_t src_context, const cdevice_v0_cuda_range* ranges,
                                                  size_t count, uintptr_t stream);
 
 /* Whose memory the two ends of a range are: the ordinal of a device, or HOST_END for managed memory
@@ -122,36 +123,38 @@ typedef struct {
 } cdevice_v0_cuda_ends;
 enum { CDEVICE_V0_CUDA_HOST_END = -1 };
 cdevice_v0_cuda_result cdevice_v0_cuda_find_ends(cdevice_v0_cuda_table, uintptr_t context,
-                                                 const cdevice_v0_cuda_range *ranges, size_t count,
-                                                 cdevice_v0_cuda_ends *out);
-cdevice_v0_cuda_result cdevice_v0_cuda_memset(cdevice_v0_cuda_table, uintptr_t context, uintptr_t p,
-                                              unsigned char byte, size_t size, uintptr_t stream);
+                                                 const cdevice_v0_cuda_range* ranges, size_t count,
+                                                 cdevice_v0_cuda_ends* out);
+cdevice_v0_cuda_result cdevice_v0_cuda_memset(cdevice_v0_cuda_table, uintptr_t context, uintptr_t p, unsigned char byte,
+                                              size_t size, uintptr_t stream);
 
 cdevice_v0_cuda_result cdevice_v0_cuda_stream_new(cdevice_v0_cuda_table, uintptr_t context, int priority);
 cdevice_v0_cuda_result cdevice_v0_cuda_stream_free(cdevice_v0_cuda_table, uintptr_t context, uintptr_t stream);
 cdevice_v0_cuda_result cdevice_v0_cuda_stream_query(cdevice_v0_cuda_table, uintptr_t context, uintptr_t stream);
 cdevice_v0_cuda_result cdevice_v0_cuda_stream_synchronize(cdevice_v0_cuda_table, uintptr_t context, uintptr_t stream);
-cdevice_v0_cuda_result cdevice_v0_cuda_stream_wait(cdevice_v0_cuda_table, uintptr_t context, uintptr_t stream, uintptr_t event);
+cdevice_v0_cuda_result cdevice_v0_cuda_stream_wait(cdevice_v0_cuda_table, uintptr_t context, uintptr_t stream,
+                                                   uintptr_t event);
 
 cdevice_v0_cuda_result cdevice_v0_cuda_event_new(cdevice_v0_cuda_table, uintptr_t context);
 cdevice_v0_cuda_result cdevice_v0_cuda_event_free(cdevice_v0_cuda_table, uintptr_t context, uintptr_t event);
-cdevice_v0_cuda_result cdevice_v0_cuda_event_record(cdevice_v0_cuda_table, uintptr_t context, uintptr_t event, uintptr_t stream);
+cdevice_v0_cuda_result cdevice_v0_cuda_event_record(cdevice_v0_cuda_table, uintptr_t context, uintptr_t event,
+                                                    uintptr_t stream);
 cdevice_v0_cuda_result cdevice_v0_cuda_event_query(cdevice_v0_cuda_table, uintptr_t context, uintptr_t event);
 cdevice_v0_cuda_result cdevice_v0_cuda_event_synchronize(cdevice_v0_cuda_table, uintptr_t context, uintptr_t event);
 
 /* What the driver knows of an address. */
 typedef struct {
-  uint64_t start, size;  /* of the allocation */
-  int32_t memory;        /* CU_MEMORYTYPE_HOST 1, _DEVICE 2; 0 if the driver does not know the address */
-  int32_t ordinal;       /* of its device */
+  uint64_t start, size; /* of the allocation */
+  int32_t memory;       /* CU_MEMORYTYPE_HOST 1, _DEVICE 2; 0 if the driver does not know the address */
+  int32_t ordinal;      /* of its device */
   uint32_t managed;
 } cdevice_v0_cuda_pointer;
 cdevice_v0_cuda_result cdevice_v0_cuda_pointer_query(cdevice_v0_cuda_table, uintptr_t context, uintptr_t p,
-                                                     cdevice_v0_cuda_pointer *out);
+                                                     cdevice_v0_cuda_pointer* out);
 
 /* Enqueues function(data), which may not call the driver. */
 cdevice_v0_cuda_result cdevice_v0_cuda_launch_host(cdevice_v0_cuda_table, uintptr_t context, uintptr_t stream,
-                                                   void (*function)(void *), void *data);
+                                                   void (*function)(void*), void* data);
 
 /* A gate holds a stream back, for tests: work enqueued behind it waits until it is
  * opened. value is the gate, to be given to cdevice_v0_cuda_gate_open, once. */
@@ -161,11 +164,12 @@ void cdevice_v0_cuda_gate_open(uint64_t gate);
 /* Captures of streams. value is 1 if the legacy stream cannot be used because a blocking
  * stream captures, or if one of the streams captures. An error of one stream is answered
  * only if none captures. */
-cdevice_v0_cuda_result cdevice_v0_cuda_capturing(cdevice_v0_cuda_table, uintptr_t context,
-                                                 const uintptr_t *streams, size_t count);
+cdevice_v0_cuda_result cdevice_v0_cuda_capturing(cdevice_v0_cuda_table, uintptr_t context, const uintptr_t* streams,
+                                                 size_t count);
 
 /* For tests: captures a stream. What is captured is thrown away. */
-cdevice_v0_cuda_result cdevice_v0_cuda_capture_begin(cdevice_v0_cuda_table, uintptr_t context, uintptr_t stream, int mode);
+cdevice_v0_cuda_result cdevice_v0_cuda_capture_begin(cdevice_v0_cuda_table, uintptr_t context, uintptr_t stream,
+                                                     int mode);
 cdevice_v0_cuda_result cdevice_v0_cuda_capture_end(cdevice_v0_cuda_table, uintptr_t context, uintptr_t stream);
 /* The capture mode of the calling thread, for tests. */
 cdevice_v0_cuda_result cdevice_v0_cuda_capture_mode(cdevice_v0_cuda_table);

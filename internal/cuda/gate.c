@@ -11,15 +11,15 @@ struct gate {
   int open;
 };
 
-static void gate_free(struct gate *g) {
+static void gate_free(struct gate* g) {
   pthread_cond_destroy(&g->opened);
   pthread_mutex_destroy(&g->mutex);
   free(g);
 }
 
 /* The stream passes after the gate was opened, so it is the last to touch it. */
-static void pass(void *p) {
-  struct gate *g = p;
+static void pass(void* p) {
+  struct gate* g = p;
   pthread_mutex_lock(&g->mutex);
   while (!g->open) pthread_cond_wait(&g->opened, &g->mutex);
   pthread_mutex_unlock(&g->mutex);
@@ -28,7 +28,7 @@ static void pass(void *p) {
 
 cdevice_v0_cuda_result cdevice_v0_cuda_gate_new(cdevice_v0_cuda_table d, uintptr_t context, uintptr_t stream) {
   cdevice_v0_cuda_result r = {CDEVICE_V0_CUDA_NO_MEMORY, cdevice_v0_cuda_call_cuLaunchHostFunc, 0};
-  struct gate *g = malloc(sizeof *g);
+  struct gate* g = malloc(sizeof *g);
   if (!g) return r;
   pthread_mutex_init(&g->mutex, NULL);
   pthread_cond_init(&g->opened, NULL);
@@ -42,7 +42,7 @@ cdevice_v0_cuda_result cdevice_v0_cuda_gate_new(cdevice_v0_cuda_table d, uintptr
 }
 
 void cdevice_v0_cuda_gate_open(uint64_t gate) {
-  struct gate *g = (struct gate *)(uintptr_t)gate;
+  struct gate* g = (struct gate*)(uintptr_t)gate;
   pthread_mutex_lock(&g->mutex);
   g->open = 1;
   pthread_cond_signal(&g->opened);

@@ -3,97 +3,97 @@
 
 /* The host waits for the flag in both variants; the flag tells of what is before the function. */
 PAIR(a_host_function_tells_the_host, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-	use(0);
-	CUstream a = new_stream(), b = new_stream();
-	CUdeviceptr m = new_memory(N), n = new_memory(N);
-	static atomic_bool done;
-	done = false;
-	WRONG(cuLaunchHostFunc(a, raise_flag, &done));
-	OK(cuMemsetD8Async(m, 7, N, a));
-	RIGHT(cuLaunchHostFunc(a, raise_flag, &done));
-	await_flag(&done);
-	OK(cuMemcpyDtoDAsync_v2(n, m, N, b));
-	expect(n, 7);
+  use(0);
+  CUstream a = new_stream(), b = new_stream();
+  CUdeviceptr m = new_memory(N), n = new_memory(N);
+  static atomic_bool done;
+  done = false;
+  WRONG(cuLaunchHostFunc(a, raise_flag, &done));
+  OK(cuMemsetD8Async(m, 7, N, a));
+  RIGHT(cuLaunchHostFunc(a, raise_flag, &done));
+  await_flag(&done);
+  OK(cuMemcpyDtoDAsync_v2(n, m, N, b));
+  expect(n, 7);
 }
 
 static void raise_flag_of_stream(CUstream stream, CUresult status, void *flag) {
-	(void)stream;
-	(void)status;
-	raise_flag(flag);
+  (void)stream;
+  (void)status;
+  raise_flag(flag);
 }
 
 PAIR(a_stream_callback_tells_the_host, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-	use(0);
-	CUstream a = new_stream(), b = new_stream();
-	CUdeviceptr m = new_memory(N), n = new_memory(N);
-	static atomic_bool done;
-	done = false;
-	WRONG(cuStreamAddCallback(a, raise_flag_of_stream, &done, 0));
-	OK(cuMemsetD8Async(m, 7, N, a));
-	RIGHT(cuStreamAddCallback(a, raise_flag_of_stream, &done, 0));
-	await_flag(&done);
-	OK(cuMemcpyDtoDAsync_v2(n, m, N, b));
-	expect(n, 7);
+  use(0);
+  CUstream a = new_stream(), b = new_stream();
+  CUdeviceptr m = new_memory(N), n = new_memory(N);
+  static atomic_bool done;
+  done = false;
+  WRONG(cuStreamAddCallback(a, raise_flag_of_stream, &done, 0));
+  OK(cuMemsetD8Async(m, 7, N, a));
+  RIGHT(cuStreamAddCallback(a, raise_flag_of_stream, &done, 0));
+  await_flag(&done);
+  OK(cuMemcpyDtoDAsync_v2(n, m, N, b));
+  expect(n, 7);
 }
 
 PAIR(a_host_function_of_the_wrong_stream, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-	use(0);
-	CUstream a = new_stream(), b = new_stream(), c = new_stream();
-	CUdeviceptr m = new_memory(N), n = new_memory(N);
-	static atomic_bool done;
-	done = false;
-	OK(cuMemsetD8Async(m, 7, N, a));
-	OK(cuLaunchHostFunc(PICK(a, c), raise_flag, &done));
-	await_flag(&done);
-	OK(cuMemcpyDtoDAsync_v2(n, m, N, b));
-	expect(n, 7);
+  use(0);
+  CUstream a = new_stream(), b = new_stream(), c = new_stream();
+  CUdeviceptr m = new_memory(N), n = new_memory(N);
+  static atomic_bool done;
+  done = false;
+  OK(cuMemsetD8Async(m, 7, N, a));
+  OK(cuLaunchHostFunc(PICK(a, c), raise_flag, &done));
+  await_flag(&done);
+  OK(cuMemcpyDtoDAsync_v2(n, m, N, b));
+  expect(n, 7);
 }
 
 /* The work behind the function waits until the host lets it go: is the host after the
  * other stream by then? */
 PAIR(a_host_function_waits_for_the_host, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-	use(0);
-	CUstream a = new_stream(), b = new_stream();
-	CUdeviceptr m = new_memory(N), n = new_memory(N);
-	static atomic_bool open;
-	open = false;
-	OK(cuMemsetD8Async(m, 7, N, a));
-	OK(cuLaunchHostFunc(b, await_flag, &open));
-	OK(cuMemcpyDtoDAsync_v2(n, m, N, b));
-	WAIT(cuStreamSynchronize(a));
-	raise_flag(&open);
-	expect(n, 7);
+  use(0);
+  CUstream a = new_stream(), b = new_stream();
+  CUdeviceptr m = new_memory(N), n = new_memory(N);
+  static atomic_bool open;
+  open = false;
+  OK(cuMemsetD8Async(m, 7, N, a));
+  OK(cuLaunchHostFunc(b, await_flag, &open));
+  OK(cuMemcpyDtoDAsync_v2(n, m, N, b));
+  WAIT(cuStreamSynchronize(a));
+  raise_flag(&open);
+  expect(n, 7);
 }
 
 /* A write that is queued only after the copy, and still comes before it. */
 PAIR(work_that_is_queued_later_and_comes_first, "cuMemcpyDtoDAsync", "cuMemsetD8Async", "") {
-	use(0);
-	CUstream a = new_stream(), b = new_stream();
-	CUdeviceptr m = new_memory(N), n = new_memory(N);
-	static atomic_bool open;
-	open = false;
-	OK(cuLaunchHostFunc(b, await_flag, &open));
-	OK(cuMemcpyDtoDAsync_v2(n, m, N, b));
-	OK(cuMemsetD8Async(m, 7, N, a));
-	WAIT(cuStreamSynchronize(a));
-	raise_flag(&open);
-	expect(n, 7);
+  use(0);
+  CUstream a = new_stream(), b = new_stream();
+  CUdeviceptr m = new_memory(N), n = new_memory(N);
+  static atomic_bool open;
+  open = false;
+  OK(cuLaunchHostFunc(b, await_flag, &open));
+  OK(cuMemcpyDtoDAsync_v2(n, m, N, b));
+  OK(cuMemsetD8Async(m, 7, N, a));
+  WAIT(cuStreamSynchronize(a));
+  raise_flag(&open);
+  expect(n, 7);
 }
 
 /* Another stream waits for an event behind the function: it is as late. */
 PAIR(an_event_behind_a_host_function, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
-	use(0);
-	CUstream a = new_stream(), b = new_stream(), c = new_stream();
-	CUdeviceptr m = new_memory(N), n = new_memory(N);
-	static atomic_bool open;
-	open = false;
-	OK(cuMemsetD8Async(m, 7, N, a));
-	OK(cuLaunchHostFunc(b, await_flag, &open));
-	WAIT(follow(c, b));
-	OK(cuMemcpyDtoDAsync_v2(n, m, N, c));
-	OK(cuStreamSynchronize(a));
-	raise_flag(&open);
-	expect(n, 7);
+  use(0);
+  CUstream a = new_stream(), b = new_stream(), c = new_stream();
+  CUdeviceptr m = new_memory(N), n = new_memory(N);
+  static atomic_bool open;
+  open = false;
+  OK(cuMemsetD8Async(m, 7, N, a));
+  OK(cuLaunchHostFunc(b, await_flag, &open));
+  WAIT(follow(c, b));
+  OK(cuMemcpyDtoDAsync_v2(n, m, N, c));
+  OK(cuStreamSynchronize(a));
+  raise_flag(&open);
+  expect(n, 7);
 }
 
 /* A function that reads or writes page-locked memory is an access of its stream. */
@@ -101,107 +101,107 @@ static void declare_read(void *memory) { cudasim_host_read(memory, N); }
 static void declare_write(void *memory) { cudasim_host_write(memory, N); }
 
 PAIR(a_host_function_reads_in_another_stream, "cuMemcpyDtoHAsync", "cudasim_host_read", "") {
-	use(0);
-	CUstream a = new_stream(), b = new_stream();
-	CUdeviceptr m = new_memory(N);
-	unsigned char *out = new_pinned(N);
-	OK(cuMemcpyDtoHAsync_v2(out, m, N, a));
-	WAIT(follow(b, a));
-	OK(cuLaunchHostFunc(b, declare_read, out));
+  use(0);
+  CUstream a = new_stream(), b = new_stream();
+  CUdeviceptr m = new_memory(N);
+  unsigned char *out = new_pinned(N);
+  OK(cuMemcpyDtoHAsync_v2(out, m, N, a));
+  WAIT(follow(b, a));
+  OK(cuLaunchHostFunc(b, declare_read, out));
 }
 
 PAIR(a_host_function_writes_in_another_stream, "cudasim_host_write", "cuMemcpyHtoDAsync", "") {
-	use(0);
-	CUstream a = new_stream(), b = new_stream();
-	CUdeviceptr m = new_memory(N);
-	unsigned char *in = new_pinned(N);
-	OK(cuMemcpyHtoDAsync_v2(m, in, N, b));
-	WAIT(follow(a, b));
-	OK(cuLaunchHostFunc(a, declare_write, in));
+  use(0);
+  CUstream a = new_stream(), b = new_stream();
+  CUdeviceptr m = new_memory(N);
+  unsigned char *in = new_pinned(N);
+  OK(cuMemcpyHtoDAsync_v2(m, in, N, b));
+  WAIT(follow(a, b));
+  OK(cuLaunchHostFunc(a, declare_write, in));
 }
 
 struct filled {
-	unsigned char *memory;
-	unsigned char value;
+  unsigned char *memory;
+  unsigned char value;
 };
 
 static void fill(void *data) {
-	struct filled *filled = data;
-	cudasim_host_write(filled->memory, N);
-	memset(filled->memory, filled->value, N);
+  struct filled *filled = data;
+  cudasim_host_write(filled->memory, N);
+  memset(filled->memory, filled->value, N);
 }
 
 /* The source is not yet there when the copy is queued: that is no change while it is pending. */
 CORRECT(a_host_function_fills_the_source, "") {
-	use(0);
-	CUstream s = new_stream();
-	CUdeviceptr m = new_memory(N);
-	static struct filled filled;
-	filled = (struct filled){new_pinned(N), 7};
-	OK(cuLaunchHostFunc(s, fill, &filled));
-	OK(cuMemcpyHtoDAsync_v2(m, filled.memory, N, s));
-	expect(m, 7);
+  use(0);
+  CUstream s = new_stream();
+  CUdeviceptr m = new_memory(N);
+  static struct filled filled;
+  filled = (struct filled){new_pinned(N), 7};
+  OK(cuLaunchHostFunc(s, fill, &filled));
+  OK(cuMemcpyHtoDAsync_v2(m, filled.memory, N, s));
+  expect(m, 7);
 }
 
 CORRECT(a_host_function_fills_the_source_for_another_stream, "") {
-	use(0);
-	CUstream a = new_stream(), b = new_stream();
-	CUdeviceptr m = new_memory(N);
-	static struct filled filled;
-	filled = (struct filled){new_pinned(N), 7};
-	OK(cuLaunchHostFunc(a, fill, &filled));
-	OK(follow(b, a));
-	OK(cuMemcpyHtoDAsync_v2(m, filled.memory, N, b));
-	expect(m, 7);
+  use(0);
+  CUstream a = new_stream(), b = new_stream();
+  CUdeviceptr m = new_memory(N);
+  static struct filled filled;
+  filled = (struct filled){new_pinned(N), 7};
+  OK(cuLaunchHostFunc(a, fill, &filled));
+  OK(follow(b, a));
+  OK(cuMemcpyHtoDAsync_v2(m, filled.memory, N, b));
+  expect(m, 7);
 }
 
 CORRECT(the_host_fills_the_source_and_lets_the_stream_go, "") {
-	use(0);
-	CUstream s = new_stream();
-	CUdeviceptr m = new_memory(N);
-	unsigned char *in = new_pinned(N);
-	static atomic_bool open;
-	open = false;
-	OK(cuLaunchHostFunc(s, await_flag, &open));
-	OK(cuMemcpyHtoDAsync_v2(m, in, N, s));
-	memset(in, 7, N);
-	cudasim_host_write(in, N);
-	raise_flag(&open);
-	expect(m, 7);
+  use(0);
+  CUstream s = new_stream();
+  CUdeviceptr m = new_memory(N);
+  unsigned char *in = new_pinned(N);
+  static atomic_bool open;
+  open = false;
+  OK(cuLaunchHostFunc(s, await_flag, &open));
+  OK(cuMemcpyHtoDAsync_v2(m, in, N, s));
+  memset(in, 7, N);
+  cudasim_host_write(in, N);
+  raise_flag(&open);
+  expect(m, 7);
 }
 
 static unsigned char seen;
 
 static void look(void *memory) {
-	cudasim_host_read(memory, N);
-	seen = *(unsigned char *)memory;
+  cudasim_host_read(memory, N);
+  seen = *(unsigned char *)memory;
 }
 
 CORRECT(a_host_function_reads_what_its_stream_wrote, "") {
-	use(0);
-	CUstream s = new_stream();
-	CUdeviceptr m = new_memory(N);
-	unsigned char *out = new_pinned(N);
-	OK(cuMemsetD8Async(m, 7, N, s));
-	OK(cuMemcpyDtoHAsync_v2(out, m, N, s));
-	OK(cuLaunchHostFunc(s, look, out));
-	OK(cuMemsetD8Async(m, 8, N, s));
-	OK(cuMemcpyDtoHAsync_v2(out, m, N, s));
-	OK(cuStreamSynchronize(s));
-	CHECK(seen == 7);
-	expect_host(out, 8);
+  use(0);
+  CUstream s = new_stream();
+  CUdeviceptr m = new_memory(N);
+  unsigned char *out = new_pinned(N);
+  OK(cuMemsetD8Async(m, 7, N, s));
+  OK(cuMemcpyDtoHAsync_v2(out, m, N, s));
+  OK(cuLaunchHostFunc(s, look, out));
+  OK(cuMemsetD8Async(m, 8, N, s));
+  OK(cuMemcpyDtoHAsync_v2(out, m, N, s));
+  OK(cuStreamSynchronize(s));
+  CHECK(seen == 7);
+  expect_host(out, 8);
 }
 
 /* Two functions hand a flag on: the second stream is after the first one, though no event says so. */
 CORRECT(one_host_function_waits_for_another, "") {
-	use(0);
-	CUstream a = new_stream(), b = new_stream();
-	CUdeviceptr m = new_memory(N), n = new_memory(N);
-	static atomic_bool done;
-	done = false;
-	OK(cuMemsetD8Async(m, 7, N, a));
-	OK(cuLaunchHostFunc(a, raise_flag, &done));
-	OK(cuLaunchHostFunc(b, await_flag, &done));
-	OK(cuMemcpyDtoDAsync_v2(n, m, N, b));
-	expect(n, 7);
+  use(0);
+  CUstream a = new_stream(), b = new_stream();
+  CUdeviceptr m = new_memory(N), n = new_memory(N);
+  static atomic_bool done;
+  done = false;
+  OK(cuMemsetD8Async(m, 7, N, a));
+  OK(cuLaunchHostFunc(a, raise_flag, &done));
+  OK(cuLaunchHostFunc(b, await_flag, &done));
+  OK(cuMemcpyDtoDAsync_v2(n, m, N, b));
+  expect(n, 7);
 }

@@ -13,34 +13,33 @@
 
 /* What shows that a wait is missing. */
 enum proof {
-	VIOLATION, /* a violation that names both calls */
-	CHANGED,   /* a violation: the source of a copy changed while the copy was pending; lazy schedule */
-	GARBAGE,   /* the program itself reads garbage; lazy schedule */
-	NOTHING,   /* there is no wrong variant */
+  VIOLATION, /* a violation that names both calls */
+  CHANGED,   /* a violation: the source of a copy changed while the copy was pending; lazy schedule */
+  GARBAGE,   /* the program itself reads garbage; lazy schedule */
+  NOTHING,   /* there is no wrong variant */
 };
 
 struct program {
-	const char *name;
-	enum proof proof;
-	const char *calls[2]; /* that conflict, as the report names them */
-	const char *options;  /* of the machine, besides the schedule; pageable_async=* is both 0 and 1 */
-	void (*run)(void);
-	struct program *next;
+  const char *name;
+  enum proof proof;
+  const char *calls[2]; /* that conflict, as the report names them */
+  const char *options;  /* of the machine, besides the schedule; pageable_async=* is both 0 and 1 */
+  void (*run)(void);
+  struct program *next;
 };
 
 void add_program(struct program *program);
 
-#define PROGRAM(id, ...)                                                                    \
-	static void id(void);                                                               \
-	__attribute__((constructor)) static void add_##id(void) {                           \
-		static struct program program = {.name = #id, .run = id, __VA_ARGS__};      \
-		add_program(&program);                                                      \
-	}                                                                                   \
-	static void id(void)
+#define PROGRAM(id, ...)                                                   \
+  static void id(void);                                                    \
+  __attribute__((constructor)) static void add_##id(void) {                \
+    static struct program program = {.name = #id, .run = id, __VA_ARGS__}; \
+    add_program(&program);                                                 \
+  }                                                                        \
+  static void id(void)
 
 /* PAIR(name, first call, second call, options) { ... } */
-#define PAIR(id, first, second, machine)                                                    \
-	PROGRAM(id, .proof = VIOLATION, .calls = {first, second}, .options = machine)
+#define PAIR(id, first, second, machine) PROGRAM(id, .proof = VIOLATION, .calls = {first, second}, .options = machine)
 /* A correct program that looks as if it were not. */
 #define CORRECT(id, machine) PROGRAM(id, .proof = NOTHING, .options = machine)
 /* The source that this call reads is overwritten by the host, which declares nothing. */
@@ -53,23 +52,23 @@ extern bool wrong;
 void mark(void);
 
 /* A wait, which the wrong variant leaves out. */
-#define WAIT(call)                                                                          \
-	do {                                                                                \
-		mark();                                                                     \
-		if (!wrong) OK(call);                                                       \
-	} while (0)
+#define WAIT(call)        \
+  do {                    \
+    mark();               \
+    if (!wrong) OK(call); \
+  } while (0)
 /* A value that one variant has and not the other. */
 #define PICK(in_right, in_wrong) (mark(), wrong ? (in_wrong) : (in_right))
 /* A call that the variants make at different places: one mark for both. */
-#define RIGHT(call)                                                                         \
-	do {                                                                                \
-		mark();                                                                     \
-		if (!wrong) OK(call);                                                       \
-	} while (0)
-#define WRONG(call)                                                                         \
-	do {                                                                                \
-		if (wrong) OK(call);                                                        \
-	} while (0)
+#define RIGHT(call)       \
+  do {                    \
+    mark();               \
+    if (!wrong) OK(call); \
+  } while (0)
+#define WRONG(call)      \
+  do {                   \
+    if (wrong) OK(call); \
+  } while (0)
 
 /* ---- control of the simulator that rules.h does not declare ---- */
 

@@ -37,8 +37,9 @@ mkdir -p "$build/lib"
 ln -sf "$driver" "$build/lib/libcuda.so"
 ln -sf "$driver" "$build/lib/libcuda.so.1"
 export CGO_ENABLED=1
-export CGO_CFLAGS="${CGO_CFLAGS:--O2 -g} -I$cuda/include"
-export CGO_LDFLAGS="${CGO_LDFLAGS:--O2 -g} -L$build/lib"
+# Quoted once more for cgo, which splits these at spaces.
+export CGO_CFLAGS="${CGO_CFLAGS:--O2 -g} '-I$cuda/include'"
+export CGO_LDFLAGS="${CGO_LDFLAGS:--O2 -g} '-L$build/lib'"
 export LD_LIBRARY_PATH=$build/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 
 "$go" vet -tags gorgonia "$package"

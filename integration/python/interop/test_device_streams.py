@@ -1,5 +1,5 @@
 """Device streams between Go and Arrow C++: values, memory, and who lives how long.
-Errors are in test_streams_errors.py."""
+Errors are in test_device_stream_errors.py."""
 
 import contextlib
 import ctypes
@@ -16,8 +16,8 @@ import transfer
 from golib import GoArray, GoBatch
 from gostream import GoStream, released, wait_until
 from streams import Spy, cpp_to_go, go_to_cpp
-from test_cases import VARIANTS, assert_shared, each_case
-from test_cpp_streams import NOT_VALID, TABLE, batches_of_two, each_device
+from test_types import VARIANTS, assert_shared, each_case
+from test_cpp_device_streams import NOT_VALID, TABLE, batches_of_two, each_device
 
 SOURCES = ["iterator", "function", "table"]
 each_source = pytest.mark.parametrize("how", SOURCES)

@@ -14,7 +14,7 @@ import golib
 from golib import GoArray, GoBatch, GoError
 from gostream import GoStream, released, wait_until
 from streams import Spy, cpp_to_go, go_to_cpp
-from test_cpp_streams import ERRORS, TABLE, batches_of_two, each_device
+from test_cpp_device_streams import ERRORS, TABLE, batches_of_two, each_device
 
 each_after = pytest.mark.parametrize("after", [0, 1, 3])
 

@@ -1,5 +1,5 @@
 """Plain arrays, __arrow_c_array__, and streams of arrays that are no structs, between Go and
-the peers; and where the memory is. PyArrow's are in test_cases.py, as protocol "plain"."""
+the peers; and where the memory is. PyArrow's are in test_types.py, as protocol "plain"."""
 
 import ctypes
 
@@ -16,9 +16,9 @@ import peers
 import transfer
 from golib import GoArray, GoBatch, GoError
 from gostream import GoStream, released
-from test_cases import VARIANTS
-from test_peers_streams import ROWS, each_peer
-from test_peers_types import addresses
+from test_types import VARIANTS
+from test_plain_streams import ROWS, each_peer
+from test_plain_stream_types import addresses
 
 BATCH = ROWS.to_batches()[0]
 

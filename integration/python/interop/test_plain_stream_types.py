@@ -14,9 +14,9 @@ import peers
 import transfer
 from golib import GoBatch
 from gostream import GoStream, released
-from test_cases import VARIANTS
+from test_types import VARIANTS
 
-CRASHES = [(peers.NANOARROW, name) for name in peers.VIEWS]  # test_peers_defects.py
+CRASHES = [(peers.NANOARROW, name) for name in peers.VIEWS]  # test_defects.py
 each_type = pytest.mark.parametrize(
     "peer, name",
     [pytest.param(peer, name, id=f"{peer}-{name}") for peer in peers.PEERS for name in arrays.CASES if (peer, name) not in CRASHES],

@@ -23,7 +23,7 @@ from asyncstreams import TaskWatch, cpp_to_go, go_to_cpp, reader
 from goasync import AsyncError, released
 from golib import GoError
 from gosource import Context, Failure
-from test_async_cpp import BATCHES, ROWS, SCHEMA, go_batches, rows
+from test_async_streams import BATCHES, ROWS, SCHEMA, go_batches, rows
 
 
 class Gate:

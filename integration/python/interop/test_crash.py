@@ -23,7 +23,7 @@ def crashed(tmp_path, how, *, with_descriptor):
     standard error itself, where Go crashes."""
     path = tmp_path / "test_crash.py"
     path.write_text(TEST.format(how=how))
-    environment = {**os.environ, "PYTHONPATH": os.path.dirname(__file__)}
+    environment = {**os.environ, "PYTHONPATH": os.path.dirname(golib.__file__)}
     with open(tmp_path / "crash", "w+") as end:
         if with_descriptor:
             environment["GOLIB_CRASH_FD"] = str(end.fileno())

@@ -16,7 +16,7 @@ from goasync import AsyncError, released
 from golib import GoError
 from gosource import Context, Failure
 from gostream import wait_until
-from test_async_cpp import BATCHES, ROWS, SCHEMA, go_batches
+from test_async_streams import BATCHES, ROWS, SCHEMA, go_batches
 
 # Go as the consumer.
 

@@ -6,7 +6,7 @@ import pathlib
 import subprocess
 import sys
 
-EXAMPLE = pathlib.Path(__file__).resolve().parents[2] / "examples" / "pyextension" / "use.py"
+EXAMPLE = pathlib.Path(__file__).resolve().parents[3] / "examples" / "pyextension" / "use.py"
 
 
 def test_python_extension():

@@ -268,7 +268,7 @@ with abi.structs() as s, abi.structs() as other:
     pa.map_(pa.int64(), pa.int64())._export_to_c(s.addresses[1])
     pa.Array._import_from_c_device(*s.addresses)
 """
-    ended = subprocess.run([sys.executable, "-c", program], cwd=os.path.dirname(__file__), capture_output=True, text=True)
+    ended = subprocess.run([sys.executable, "-c", program], cwd=os.path.dirname(golib.__file__), capture_output=True, text=True)
     assert ended.returncode == -signal.SIGABRT
     assert "Map array keys array should have no nulls" in ended.stderr
 

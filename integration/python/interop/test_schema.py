@@ -126,7 +126,7 @@ def test_array_is_imported_with_a_type_that_the_consumer_knows():
 
 def test_requested_schema_is_ignored_by_go():
     """A producer may ignore it; the consumer compares, and casts. (pa.array does
-    not come so far when the type differs, see test_peer.py; pa.record_batch does.)"""
+    not come so far when the type differs, see test_pyarrow.py; pa.record_batch does.)"""
     with golib.GoArray.make("int64", "nulls") as array:
         assert pa.array(array, type=pa.int64()).type == pa.int64()
         schema_capsule, array_capsule = array.__arrow_c_device_array__(pa.int8().__arrow_c_schema__())

@@ -19,7 +19,7 @@ import transfer
 from asyncstreams import cpp_to_go, go_to_cpp, reader
 from goasync import released
 from golib import GoBatch
-from test_cases import VARIANTS, assert_shared, each_case
+from test_types import VARIANTS, assert_shared, each_case
 
 each_device = pytest.mark.parametrize("device_type", [abi.CPU, abi.EXT_DEV], ids=["cpu", "ext_dev"])
 each_length = pytest.mark.parametrize("count", [0, 1, 5, 300])

@@ -11,7 +11,7 @@ import pytest
 import abi
 import golib
 
-_default = pathlib.Path(__file__).resolve().parents[2] / "build" / "libgilproducer.so"
+_default = pathlib.Path(__file__).resolve().parents[3] / "build" / "libgilproducer.so"
 _producer = ctypes.CDLL(os.environ.get("GILPRODUCER", str(_default)))
 
 

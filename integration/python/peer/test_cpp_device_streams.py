@@ -17,7 +17,7 @@ from streams import Spy
 each_device = pytest.mark.parametrize("device_type", [abi.CPU, abi.EXT_DEV], ids=["cpu", "ext_dev"])
 TABLE = pa.table({"a": [1, None, 3, 4, 5, 6], "s": ["x", None, "", "y" * 20, "z", None]}).replace_schema_metadata({"k": "v"})
 
-# As after any import: test_peer.test_empty_slice_of_views_is_not_valid_after_any_import.
+# As after any import: test_pyarrow.test_empty_slice_of_views_is_not_valid_after_any_import.
 NOT_VALID = [("binary_view", "empty_part"), ("utf8_view", "empty_part")]
 
 

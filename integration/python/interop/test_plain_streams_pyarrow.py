@@ -1,5 +1,5 @@
 """Plain streams between Go and PyArrow: every type, errors, and ends at any time. Other
-peers are in test_peers_*.py."""
+peers are in test_plain_streams.py."""
 
 import contextlib
 import ctypes
@@ -16,10 +16,10 @@ import transfer
 from golib import GoArray, GoBatch, GoError
 from gostream import GoStream, released, wait_until
 from streams import cpp_to_go, go_to_cpp
-from test_cases import assert_shared, each_case
-from test_cpp_streams import TABLE, batches_of_two
-from test_streams_cpp import FIRST, assert_valid, each_source, go_batches, reader, table
-from test_streams_errors import FAILURES, failing, sources_of
+from test_types import assert_shared, each_case
+from test_cpp_device_streams import TABLE, batches_of_two
+from test_device_streams import FIRST, assert_valid, each_source, go_batches, reader, table
+from test_device_stream_errors import FAILURES, failing, sources_of
 
 FIELDS = pa.schema([pa.field("a", pa.int64(), metadata={"unit": "m"}), pa.field("s", pa.string(), nullable=False)], {"k": "v"})
 

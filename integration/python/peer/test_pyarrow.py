@@ -14,7 +14,7 @@ import golib
 def test_empty_slice_of_views_is_not_valid_after_any_import(view):
     """Arrow C++ gives the buffer of an empty array no bytes, and then finds that
     they do not reach to its offset: also after its own export, without a device.
-    The array itself is in order. test_cases.assert_valid knows of it."""
+    The array itself is in order. test_types.assert_valid knows of it."""
     array = pa.array(["a", "b", "c"], view).slice(2, 0)
     array.validate(full=True)
     imported = pa.Array._import_from_c_capsule(*array.__arrow_c_array__())

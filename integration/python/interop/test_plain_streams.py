@@ -1,5 +1,5 @@
 """Streams between Go and the peers: their batches, their ends, and their threads. Errors
-are in test_peers_errors.py, every type in test_peers_types.py."""
+are in test_plain_stream_errors.py, every type in test_plain_stream_types.py."""
 
 import concurrent.futures
 import gc
@@ -253,7 +253,7 @@ def test_all_peers_at_once():
 
 @pytest.mark.parametrize(
     "peer, prefetch",
-    # The lock is theirs meanwhile, or their caller's: test_peers_defects.py.
+    # The lock is theirs meanwhile, or their caller's: test_defects.py.
     [(peers.POLARS, 3), (peers.DUCKDB, 0), (peers.DUCKDB, 3), (peers.PANDAS, 3), (peers.NANOARROW, 0)],
     ids=str,
 )

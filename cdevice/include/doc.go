@@ -1,0 +1,26 @@
+// Package include carries arrow_device.h, the C definitions of the structs that package
+// cdevice exchanges: struct ArrowSchema, ArrowArray, ArrowArrayStream, ArrowDeviceArray,
+// ArrowDeviceArrayStream, ArrowAsyncTask, ArrowAsyncProducer and
+// ArrowAsyncDeviceStreamHandler. There is no Go code in it.
+//
+// A program with cgo code of its own includes the header:
+//
+//	// #include <arrow_device.h>
+//	import "C"
+//
+// and is built with the path of this folder, which the go command knows, be it in the
+// module cache, in a vendor folder or where a replace directive points:
+//
+//	CGO_CFLAGS="-O2 -g '-I$(go list -f '{{.Dir}}' github.com/arrowdevice/arrowdevice/cdevice/include)'" go build
+//
+// A library, whose users should not have to set CGO_CFLAGS, copies the header into its
+// own package: the guards let both copies be included in one file.
+//
+// A struct of C is passed to cdevice by its address:
+//
+//	var array C.struct_ArrowDeviceArray
+//	var schema C.struct_ArrowSchema
+//	err := cdevice.ExportRecordBatch(batch,
+//		cdevice.DeviceArrayFromPtr(uintptr(unsafe.Pointer(&array))),
+//		cdevice.SchemaFromPtr(uintptr(unsafe.Pointer(&schema))))
+package include

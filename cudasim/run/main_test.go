@@ -1,0 +1,98 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// asCommand is set where the test binary shall be the command.
+const asCommand = "CUDASIM_RUN_TEST"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asCommand) != "" {
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+// command is this command with arguments, in an environment that names other drivers.
+func command(t *testing.T, arguments ...string) *exec.Cmd {
+	t.Helper()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	cmd := exec.Command(self, arguments...)
+	cmd.Env = append(os.Environ(), asCommand+"=1", "CUDASIM=devices=1", "CDEVICE_CUDA_DRIVER=none", "LD_LIBRARY_PATH=/of/others")
+	return cmd
+}
+
+// A program in C that knows nothing of the simulator but the name of NVIDIA's library.
+const countDevices = `
+#include <dlfcn.h>
+#include <stdio.h>
+
+int main(void) {
+  void* driver = dlopen("libcuda.so.1", RTLD_NOW);
+  if (!driver) return puts(dlerror());
+  int (*init)(unsigned) = (int (*)(unsigned))dlsym(driver, "cuInit");
+  int (*count)(int*) = (int (*)(int*))dlsym(driver, "cuDeviceGetCount");
+  int devices = 0;
+  if (init(0) != 0 || count(&devices) != 0) return 1;
+  printf("%d devices, with pools: %d\n", devices, dlsym(driver, "cuMemPoolCreate") != 0);
+  return 7;
+}
+`
+
+func TestProgramInC(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "count devices")
+	build := exec.Command("gcc", "-x", "c", "-o", program, "-", "-ldl")
+	build.Stdin = strings.NewReader(countDevices)
+	out, err := build.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	for want, arguments := range map[string][]string{
+		"2 devices, with pools: 1\n": {"-machine", "devices=2", program},
+		"1 devices, with pools: 1\n": {program},
+		"3 devices, with pools: 0\n": {"-machine", "devices=3,version=13000", "-missing", "cuMemPoolCreate", program},
+	} {
+		cmd := command(t, arguments...)
+		out, _ := cmd.CombinedOutput()
+		assert.Equal(t, want, string(out))
+		assert.Equal(t, 7, cmd.ProcessState.ExitCode(), "the exit status is the program's")
+	}
+}
+
+func TestProgramInGo(t *testing.T) {
+	out, err := command(t, "-machine", "devices=2", "go", "run", "../../examples/devices").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	assert.Contains(t, string(out), "\ncuda:0 ")
+	assert.Contains(t, string(out), "\ncuda:1 ")
+	assert.NotContains(t, string(out), "\ncuda:2 ")
+}
+
+func TestEnvironmentHasEachNameOnce(t *testing.T) {
+	env := environment([]string{"A=1", "LD_LIBRARY_PATH=/of/others", "CUDASIM=devices=1"}, "/cache/libcuda.so.1", "devices=2")
+	slices.Sort(env)
+	assert.Equal(t, []string{
+		"A=1", "CDEVICE_CUDA_DRIVER=/cache/libcuda.so.1", "CUDASIM=devices=2",
+		"LD_LIBRARY_PATH=/cache:/of/others", "NUMBA_CUDA_DRIVER=/cache/libcuda.so.1",
+	}, env)
+}
+
+func TestMistakesAreNamed(t *testing.T) {
+	for want, arguments := range map[string][]string{
+		"usage: run": {},
+		"no-such-program\": executable file not found":                {"no-such-program"},
+		"option \"version=new\"":                                      {"-machine", "version=new", "true"},
+		"the library has no function cuNothing that could be missing": {"-missing", "cuNothing", "true"},
+	} {
+		out, err := command(t, arguments...).CombinedOutput()
+		assert.Error(t, err)
+		assert.Contains(t, string(out), want)
+	}
+}
