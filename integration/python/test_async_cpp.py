@@ -18,7 +18,7 @@ import recorder
 import transfer
 from asyncstreams import cpp_to_go, go_to_cpp, reader
 from goasync import released
-from golib import GoBatch
+from golib import GoBatch, GoError
 from test_cases import VARIANTS, assert_shared, each_case
 
 each_device = pytest.mark.parametrize("device_type", [abi.CPU, abi.EXT_DEV], ids=["cpu", "ext_dev"])
@@ -308,7 +308,8 @@ def test_close_of_a_stream_in_go_ends_the_source_in_cpp(taken, queue_size):
     with cpp_to_go(reader(Endless(BATCHES[1]), SCHEMA), queue_size) as stream:
         with released(itertools.islice(stream, taken)) as items:
             stream.cancel()
-            assert stream.next() is None
+            with pytest.raises(GoError, match="already released"):
+                stream.next()
             assert [item.values() for item in items] == [ROWS[1]] * taken
     assert cpp.stats()["sources"] == 0
 
