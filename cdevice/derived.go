@@ -118,7 +118,9 @@ func (r *RecordReader) CopyTo(ctx context.Context, dev device.Device, opts ...Co
 		defer lent.Release()
 		return lent.CopyTo(d.ctx, dev, opts...)
 	}
-	return newRecordReader(r.schema, dev.ID().Type, &bounded[*RecordBatch]{ctx, opCopy, prefetch(d, 1)}), nil
+	copied := newRecordReader(r.schema, dev.ID().Type, &bounded[*RecordBatch]{ctx, opCopy, prefetch(d, 1)})
+	copied.metadata = r.metadata
+	return copied, nil
 }
 
 // CopyTo makes a reader whose arrays are copies on dev; see [RecordReader.CopyTo].
@@ -163,7 +165,9 @@ func (r *RecordReader) AsCPU(ctx context.Context) (*RecordReader, error) {
 		defer b.Release()
 		return b.AsCPU(d.ctx)
 	}
-	return newRecordReader(r.schema, device.CPU, &bounded[*RecordBatch]{ctx, opRead, d}), nil
+	cpu := newRecordReader(r.schema, device.CPU, &bounded[*RecordBatch]{ctx, opRead, d})
+	cpu.metadata = r.metadata
+	return cpu, nil
 }
 
 // AsCPU makes a reader of the arrays that are left in r as arrays of the CPU; see

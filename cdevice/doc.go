@@ -46,15 +46,15 @@
 //	r, err := cdevice.ImportPlainRecordReader(cdevice.ArrayStreamFromPtr(s))
 //	err = cdevice.ExportPlainRecordBatch(batch, cdevice.ArrayFromPtr(a), outSchema)
 //
-// An asynchronous stream is pushed by its producer. [NewAsyncStream] fills the handler that a
-// producer is given, and is read like a reader; [ExportAsync] is the producer for somebody
-// else's handler:
+// An asynchronous stream is pushed by its producer. [ImportAsync] fills the handler that a
+// producer is given, and makes a reader of what comes; [ExportAsync] is the producer for another
+// library's handler:
 //
-//	s := cdevice.NewAsyncStream(ctx, handler, cdevice.AsyncOptions{QueueSize: 4})
-//	defer s.Close()                                          // cancel, drain, wait for the producer
-//	for batch, err := range s.All() { ... }                  // slow use is back-pressure
+//	stream, err := cdevice.ImportAsync(ctx, handler)
+//	r, err := stream.Reader(ctx)                             // waits for the schema; slow reading is back-pressure
+//	err = stream.Close(ctx)                                  // cancels, and waits for the producer
 //
-//	err := cdevice.ExportAsync(ctx, r, handler, cdevice.AsyncProducerOptions{CopyTo: gpu})
+//	err = cdevice.ExportAsync(ctx, r, handler)
 //
 // [RecordBatch.Slice], [RecordBatch.Select] and [RecordBatch.Column] cut batches
 // without touching their memory. [WrapArray], [ExportArray] and [ImportArray] do

@@ -102,6 +102,7 @@ func (r *reader[T]) release() (last bool) {
 	defer r.live.part()
 	defer r.finish()
 	r.over.Store(true)
+	r.supply.interrupt() // a call of Next on another goroutine may wait for ever
 	r.dropCurrent(true)
 	return true
 }

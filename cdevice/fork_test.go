@@ -35,7 +35,7 @@ func TestCallbacksInAForkedChildReturn(t *testing.T) {
 	plain := cdevice.ArrayStreamFromPtr(addressOf(&words))
 	require.NoError(t, cdevice.ExportPlainRecordReader(reader(), plain))
 	defer cdevice.ReleaseCArrowArrayStream(plain)
-	c := exported(t, background, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 1}, reader(), cdevice.AsyncProducerOptions{})
+	c := exported(t, background, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 1}, reader())
 	require.NoError(t, c.WaitTasks(1))
 
 	found, err := cpeer.UseInFork(array, &stream, &words, c.Producer(), &c.Tasks()[0])

@@ -328,16 +328,17 @@ func (g *given) exportRows() map[string]nilargs.Row {
 		"ExportArrayReader(out)": {Call: func() error { return cdevice.ExportArrayReader(g.arrays(), nil) }, Want: "ArrowDeviceArrayStream" + nilStruct},
 		"ExportAsync(ctx)":       {Call: func() error { return g.exportAsync(noCtx, g.reader()) }, Want: nilCtx},
 		"ExportAsync(r)":         {Call: func() error { return g.exportAsync(background, nil) }, Want: "RecordReader = nil"},
-		"ExportAsync(handler)":   {Call: func() error { return cdevice.ExportAsync(background, g.reader(), nil, cdevice.AsyncProducerOptions{}) }, Want: "ArrowAsyncDeviceStreamHandler" + nilStruct},
+		"ExportAsync(opts...)":   {Call: func() error { return g.exportAsync(background, g.reader(), nil) }},
+		"ExportAsync(handler)":   {Call: func() error { return cdevice.ExportAsync(background, g.reader(), nil) }, Want: "ArrowAsyncDeviceStreamHandler" + nilStruct},
 	}
 }
 
 // exportAsync hands over a handler, which is released.
-func (g *given) exportAsync(ctx context.Context, r *cdevice.RecordReader) error {
+func (g *given) exportAsync(ctx context.Context, r *cdevice.RecordReader, opts ...cdevice.AsyncExportOption) error {
 	handler := new(cdevice.CArrowAsyncDeviceStreamHandler)
-	s := cdevice.NewAsyncStream(background, handler, cdevice.AsyncOptions{})
-	defer s.Close()
-	return cdevice.ExportAsync(ctx, r, handler, cdevice.AsyncProducerOptions{})
+	s := importAsync(g.t, background, handler)
+	defer s.close()
+	return cdevice.ExportAsync(ctx, r, handler, opts...)
 }
 
 func (g *given) plainExportRows() map[string]nilargs.Row {
@@ -446,21 +447,21 @@ func (g *given) readerRows() map[string]nilargs.Row {
 		"ArrayReader.Close(ctx)":       {Call: func() error { return g.arrays().Close(noCtx) }, Want: nilCtx},
 		"RecordReader.HostReader(ctx)": {Call: func() error { return g.hostReader(noCtx) }, Want: nilCtx},
 		"RecordReader.HostReader(mem)": {Call: func() error { return g.hostReader(background) }},
-		"AsyncStream.Schema(ctx)": {Call: func() error {
-			return g.asyncStream(background, func(s *cdevice.AsyncStream) error { return second(s.Schema(noCtx)) })
+		"AsyncStream.Reader(ctx)": {Call: func() error {
+			return g.asyncStream(func(s *cdevice.AsyncStream) error { return second(s.Reader(noCtx)) })
 		}, Want: nilCtx},
-		"NewAsyncStream(ctx)": {Call: func() error {
-			return g.asyncStream(noCtx, func(s *cdevice.AsyncStream) error {
-				for _, err := range s.All() {
-					return err
-				}
-				return nil
-			})
+		"AsyncStream.Close(ctx)": {Call: func() error {
+			return g.asyncStream(func(s *cdevice.AsyncStream) error { return s.Close(noCtx) })
 		}, Want: nilCtx},
-		"NewAsyncStream(handler)": {Call: func() error {
-			cdevice.NewAsyncStream(background, nil, cdevice.AsyncOptions{})
-			return nil
-		}, Want: "ArrowAsyncDeviceStreamHandler" + nilStruct, Panics: true},
+		"ImportAsync(ctx)": {Call: func() error {
+			handler := new(cdevice.CArrowAsyncDeviceStreamHandler)
+			defer func() { assert.Zero(g.t, *handler, "it is not filled") }()
+			return second(cdevice.ImportAsync(noCtx, handler))
+		}, Want: nilCtx},
+		"ImportAsync(handler)": {Call: func() error { return second(cdevice.ImportAsync(background, nil)) }, Want: "ArrowAsyncDeviceStreamHandler" + nilStruct},
+		"ImportAsync(opts...)": {Call: func() error {
+			return g.asyncStream(func(*cdevice.AsyncStream) error { return nil }, nil)
+		}},
 	}
 }
 
@@ -472,11 +473,15 @@ func (g *given) hostReader(ctx context.Context) error {
 	return h.Err()
 }
 
-func (g *given) asyncStream(ctx context.Context, do func(*cdevice.AsyncStream) error) error {
+// asyncStream calls do with a stream whose handler is released.
+func (g *given) asyncStream(do func(*cdevice.AsyncStream) error, opts ...in) error {
 	handler := new(cdevice.CArrowAsyncDeviceStreamHandler)
-	s := cdevice.NewAsyncStream(ctx, handler, cdevice.AsyncOptions{})
-	defer s.Close()
-	defer cdevice.ReleaseCArrowAsyncDeviceStreamHandler(handler)
+	s, err := cdevice.ImportAsync(background, handler, opts...)
+	if err != nil {
+		return err
+	}
+	cdevice.ReleaseCArrowAsyncDeviceStreamHandler(handler)
+	defer func() { assert.NoError(g.t, s.Close(background)) }()
 	return do(s)
 }
 
@@ -486,6 +491,7 @@ func (g *given) optionRows() map[string]nilargs.Row {
 		array := g.cBatch()
 		err := second(cdevice.ImportRecordBatch(array, g.schema(), opts...))
 		assert.Equal(g.t, err, second(cdevice.ImportRecordReader(g.stream(), opts...)))
+		assert.Equal(g.t, err, second(cdevice.ImportAsync(background, new(cdevice.CArrowAsyncDeviceStreamHandler), opts...)))
 		assert.Equal(g.t, err, second(cdevice.ImportPlainArray(g.plainArray(), g.field(), opts...)))
 		assert.Error(g.t, second(cdevice.ImportRecordBatchWithSchema(g.cBatch(), nil, opts...)), "also where the input is refused")
 		assert.Zero(g.t, array.Array.Release, "it is taken")

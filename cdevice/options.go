@@ -20,6 +20,7 @@ type importOptions struct {
 	dev         device.Device
 	releaseWith func(release func())
 	prefetch    int // of streams
+	queueSize   int // of asynchronous streams
 
 	hostReadable bool // WithCPUAccessible
 	afterEvent   bool // WithReleaseAfterEvent

@@ -174,7 +174,7 @@ func TestPlainStreamErrorsOfCdata(t *testing.T) {
 	require.NoError(t, err)
 	defer r.Release()
 	assert.False(t, r.Next())
-	var se *cdevice.StreamError
+	var se *cdevice.ProducerError
 	require.ErrorAs(t, r.Err(), &se)
 	assert.Equal(t, "their source is on fire", se.Message)
 }

@@ -156,7 +156,7 @@ func TestErrorsOfPlainStreamsAreErrnos(t *testing.T) {
 		{context.DeadlineExceeded, syscall.ETIMEDOUT},
 		{arrow.ErrInvalid, syscall.EINVAL},
 		{arrow.ErrNotImplemented, syscall.ENOSYS},
-		{&cdevice.StreamError{Struct: "ArrowArrayStream", Callback: "get_next", Code: 71}, 71},
+		{&cdevice.ProducerError{Callback: "ArrowArrayStream.get_next", Code: 71}, 71},
 	} {
 		s := exportPlain(t, asked(t, row.err, numbered(t, 1)...))
 		r, err := cdevice.ImportPlainRecordReader(s)

@@ -110,9 +110,9 @@ func TestPlainStreamErrors(t *testing.T) {
 		r := s.plainReader(t)
 		numbers, err := numbersOf(t, r.All())
 		assert.Equal(t, upTo(2), numbers)
-		var se *cdevice.StreamError
+		var se *cdevice.ProducerError
 		require.ErrorAs(t, err, &se)
-		assert.Equal(t, "ArrowArrayStream", se.Struct)
+		assert.Equal(t, "ArrowArrayStream.get_next", se.Callback)
 		assert.Equal(t, row.code, se.Code)
 		if row.is != nil {
 			assert.ErrorIs(t, err, row.is)

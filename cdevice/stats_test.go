@@ -160,7 +160,7 @@ func TestAsyncTaskIsCountedUntilItsBatchIsReleased(t *testing.T) {
 				return b, nil
 			}, nil)
 			require.NoError(t, err)
-			c := exported(t, background, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 1}, r, cdevice.AsyncProducerOptions{})
+			c := exported(t, background, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 1}, r)
 			r.Release()
 			require.NoError(t, c.WaitReleased())
 			assert.Zero(t, cpeer.Extract(&c.Tasks()[0], nil))
@@ -183,7 +183,7 @@ func TestAsyncProducerIsCountedUntilItsHandlerIsReleased(t *testing.T) {
 	handler := new(cdevice.CArrowAsyncDeviceStreamHandler)
 	bridge.ExportHandler(handlerOf{func() { release(); close(released) }}, handler)
 	r := repeated(t, twoColumns(t), 1)
-	require.NoError(t, cdevice.ExportAsync(background, r, handler, cdevice.AsyncProducerOptions{}))
+	require.NoError(t, cdevice.ExportAsync(background, r, handler))
 	<-released
 }
 
@@ -249,7 +249,7 @@ func TestGoroutinesAreCounted(t *testing.T) {
 	batch := wrap(t, twoColumns(t))
 	r, err := cdevice.NewRecordReaderFunc(batch.Schema(), device.CPU, nextOf(nil, batch, batch), nil)
 	require.NoError(t, err)
-	c := exported(t, background, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 1}, r, cdevice.AsyncProducerOptions{})
+	c := exported(t, background, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 1}, r)
 	r.Release()
 	require.NoError(t, c.WaitTasks(1))
 	assert.Equal(t, before+2, goroutines(), "the producer, and what asks its reader")

@@ -44,7 +44,7 @@ func WithPrefetch(depth int) ImportOption {
 //
 // Each batch must live on the type of device that the stream declares. The stream ends
 // where the producer gives a released array, whatever else that holds, or with the first
-// error: a [StreamError] with the producer's code and text, or a [FieldError] about what
+// error: a [ProducerError] with the producer's code and text, or a [FieldError] about what
 // it gave. After that, get_next is not called again.
 //
 // It takes ownership of *stream, even if it returns an error: it is marked released.

@@ -123,8 +123,8 @@ func TestReleaseDuringNext(t *testing.T) {
 // An error of a source is an error for C, whatever number it has.
 func TestErrorIsNeverCodeZero(t *testing.T) {
 	for _, err := range []error{
-		&cdevice.StreamError{Callback: "get_next"},
-		&cdevice.StreamError{Callback: "get_next", Code: 1 << 32},
+		&cdevice.ProducerError{Callback: "ArrowDeviceArrayStream.get_next"},
+		&cdevice.ProducerError{Callback: "ArrowDeviceArrayStream.get_next", Code: 1 << 32},
 		syscall.Errno(0), syscall.Errno(1 << 32),
 	} {
 		_, code := next(t, export(t, asked(t, err)))
