@@ -41,14 +41,16 @@ func asyncOurs(batch *cdevice.RecordBatch, n int) {
 	defer reader.Release()
 	ctx := context.Background()
 	handler := new(cdevice.CArrowAsyncDeviceStreamHandler)
-	stream := cdevice.NewAsyncStream(ctx, handler, cdevice.AsyncOptions{QueueSize: asyncQueue})
-	defer stream.Close()
-	check(cdevice.ExportAsync(ctx, reader, handler, cdevice.AsyncProducerOptions{}))
+	stream := must(cdevice.ImportAsync(ctx, handler, cdevice.WithQueueSize(asyncQueue)))
+	check(cdevice.ExportAsync(ctx, reader, handler))
+	in := must(stream.Reader(ctx))
+	defer in.Release()
 	got := 0
-	for _, err := range stream.All() {
+	for _, err := range in.All() {
 		check(err)
 		got++
 	}
+	check(in.Close(ctx))
 	if got != n {
 		panic(fmt.Sprintf("%d of %d batches came", got, n))
 	}
@@ -97,12 +99,13 @@ func idleCPU(s shape, idle time.Duration) Result {
 	reader := must(cdevice.NewRecordReader(s.rec.Schema(), device.CPU, func(func(*cdevice.RecordBatch, error) bool) { <-source }))
 	ctx := context.Background()
 	handler := new(cdevice.CArrowAsyncDeviceStreamHandler)
-	stream := cdevice.NewAsyncStream(ctx, handler, cdevice.AsyncOptions{QueueSize: asyncQueue})
-	check(cdevice.ExportAsync(ctx, reader, handler, cdevice.AsyncProducerOptions{}))
-	must(stream.Schema(ctx))
+	stream := must(cdevice.ImportAsync(ctx, handler, cdevice.WithQueueSize(asyncQueue)))
+	check(cdevice.ExportAsync(ctx, reader, handler))
+	in := must(stream.Reader(ctx))
 	ours := cpuOver(idle)
 	close(source)
-	stream.Close()
+	check(in.Close(ctx))
+	in.Release()
 	reader.Release()
 
 	messages := make(chan cdata.RecordMessage)

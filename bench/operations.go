@@ -80,13 +80,13 @@ func wrapExportRelease(s shape) operation {
 // sides.
 func plainBothWays(s shape) operation {
 	batch := must(cdevice.WrapRecordBatch(s.rec, device.CPUDevice()))
-	ctx, schema := context.Background(), s.rec.Schema()
+	schema := s.rec.Schema()
 	out := new(cdata.CArrowArray)
 	return operation{
 		name: "plain both ways",
 		ours: func(n int) {
 			for range n {
-				check(cdevice.ExportPlainRecordBatch(ctx, batch, out, nil))
+				check(cdevice.ExportPlainRecordBatch(batch, out, nil))
 				must(cdevice.ImportPlainRecordBatchWithSchema(out, schema)).Release()
 			}
 		},

@@ -101,7 +101,7 @@ func deviceStream(r *cdevice.RecordReader) *cdevice.RecordReader {
 // plainStream goes through an ArrowArrayStream, as cdata does.
 func plainStream(r *cdevice.RecordReader) *cdevice.RecordReader {
 	out := new(cdata.CArrowArrayStream)
-	check(cdevice.ExportPlainRecordReader(context.Background(), r, out))
+	check(cdevice.ExportPlainRecordReader(r, out))
 	r.Release()
 	return must(cdevice.ImportPlainRecordReader(out))
 }

@@ -6,35 +6,22 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 
 	"github.com/arrowdevice/arrowdevice/device"
-	"github.com/arrowdevice/arrowdevice/internal/refcount"
 )
 
 // Array is an array that knows which device its memory lives on: what
 // [RecordBatch] is for a batch. It carries a field, so that the name, the
 // nullability and the metadata of an imported schema survive an export.
 type Array struct {
-	refs  refcount.Count
-	mem   *memoryOwner
-	place place
+	shared
 	field arrow.Field
 	node  node
 	host  arrow.Array // what was wrapped, if that is exactly this array
 }
 
 func newArray(mem *memoryOwner, at place, field arrow.Field, n node) *Array {
-	a := &Array{mem: mem, place: at, field: field, node: n}
-	a.refs.InitTraced("Array")
+	a := &Array{field: field, node: n}
+	a.init("Array", mem, at)
 	return a
-}
-
-// Retain adds a reference; see [RecordBatch.Retain].
-func (a *Array) Retain() { a.refs.Retain() }
-
-// Release drops a reference; see [RecordBatch.Release].
-func (a *Array) Release() {
-	if a.refs.Release() {
-		a.mem.Release()
-	}
 }
 
 // DataType returns the type of the elements.
@@ -82,32 +69,26 @@ func (a *Array) NumChildren() int { return len(a.node.children) }
 // result is owned by the caller. It panics where i is out of range, as indexing a slice
 // does, and on an array that was released.
 func (a *Array) Child(i int) *Array {
-	if !a.refs.Alive() {
-		panic(fieldError(opColumn, "Array", nil, nil, ErrReleased))
+	if err := a.alive(opColumn); err != nil {
+		panic(err)
 	}
 	n := a.node.children[i] // may panic: before the reference is taken
-	mustHold(opColumn, &a.refs, a.mem, "Array")
-	return newArray(a.mem, a.place, arrow.Field{Type: n.dtype, Nullable: true}, n)
+	a.mustHold(opColumn)
+	return newArray(a.mem, a.at(), arrow.Field{Type: n.dtype, Nullable: true}, n)
 }
-
-// DeviceID says where the memory lives; see [RecordBatch.DeviceID].
-func (a *Array) DeviceID() device.ID { return a.place.id }
-
-// Device opens the device that the memory lives on; see [RecordBatch.Device].
-func (a *Array) Device() (device.Device, error) { return a.place.device() }
 
 // Slice returns elements [i, j), sharing the memory; see [RecordBatch.Slice].
 func (a *Array) Slice(i, j int64) (*Array, error) {
-	if !a.refs.Alive() {
-		return nil, fieldError(opSlice, "Array", nil, nil, ErrReleased)
+	if err := a.alive(opSlice); err != nil {
+		return nil, err
 	}
 	if err := checkSlice(i, j, a.node.length); err != nil {
 		return nil, err
 	}
-	if err := hold(opSlice, &a.refs, a.mem, "Array"); err != nil {
+	if err := a.hold(opSlice); err != nil {
 		return nil, err
 	}
-	return newArray(a.mem, a.place, a.field, a.node.slice(i, j)), nil
+	return newArray(a.mem, a.at(), a.field, a.node.slice(i, j)), nil
 }
 
 // String describes the array without reading its memory.

@@ -3,12 +3,9 @@ package cdevice
 import (
 	"context"
 	"fmt"
-	"iter"
+	"sync"
 	"sync/atomic"
 
-	"github.com/apache/arrow-go/v18/arrow"
-
-	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 )
@@ -35,127 +32,190 @@ func ReleaseCArrowAsyncDeviceStreamHandler(handler *CArrowAsyncDeviceStreamHandl
 	}
 }
 
-// AsyncOptions says how an [AsyncStream] takes its batches.
-type AsyncOptions struct {
-	// QueueSize is how many batches the producer may be ahead of the loop that takes them.
-	// Zero is 4; more than a million is a million. Producers that end before they are released, as arrow-go's cdata does,
-	// are safe with 1 only.
-	QueueSize int
-	// Import are the options that batches are imported with.
-	Import []ImportOption
+// defaultQueue is how many batches the producer may be ahead where [WithQueueSize] is not given.
+// maxQueue keeps the sum of all requests far from the limit of an int64.
+const (
+	defaultQueue = 4
+	maxQueue     = 1 << 20
+)
+
+// WithQueueSize sets how many batches the producer of an asynchronous stream may be ahead of the
+// program that reads it: that many are always requested or ready. It is 1 to 1,048,576, and 4
+// without this option. Producers that end before they release the handler, as arrow-go's cdata does,
+// are safe with 1 only.
+//
+// It is an option of [ImportAsync]; other functions ignore it.
+func WithQueueSize(n int) ImportOption {
+	return func(o *importOptions) {
+		if o.err == nil && (n < 1 || n > maxQueue) {
+			o.err = invalid(opImport, "WithQueueSize", n, fmt.Sprintf("1 to %d", maxQueue))
+		}
+		o.queueSize = n
+	}
 }
 
-// AsyncStream is the consumer of an asynchronous stream: record batches that a producer
-// announces on threads of its own, and that are taken with All. Its methods may be
-// called from any goroutine.
+// AsyncStream is an asynchronous stream whose batches a producer announces on threads of its
+// own. Its methods may be called from any goroutine. [ImportAsync] makes one.
+type AsyncStream struct {
+	c *consumer
+
+	mu     sync.Mutex
+	reader *RecordReader // from the first Reader on
+	ended  bool          // by Close, before there was a reader
+	over   chan struct{} // closed when nothing is left of a stream that ended so
+}
+
+// ImportAsync fills *handler with the callbacks of a new stream, for a producer that the caller
+// then hands it to. Reader waits for that producer and returns the stream's reader:
 //
-//	s := cdevice.NewAsyncStream(ctx, handler, cdevice.AsyncOptions{})
-//	defer s.Close()
-//	if err := start(handler); err != nil { // hand it to a producer
-//		cdevice.ReleaseCArrowAsyncDeviceStreamHandler(handler) // which did not take it: Close would wait for it
+//	stream, err := cdevice.ImportAsync(ctx, handler)
+//	if err != nil {
 //		return err
 //	}
-//	for batch, err := range s.All() { ... }
+//	if err := start(handler); err != nil { // a producer that does not take the handler
+//		cdevice.ReleaseCArrowAsyncDeviceStreamHandler(handler)
+//		return err
+//	}
+//	defer stream.Close(ctx)
+//	r, err := stream.Reader(ctx)
+//	if err != nil {
+//		return err
+//	}
+//	defer r.Release()
+//	for batch, err := range r.All() { ... }
 //
-// The producer is asked for a batch whenever one is taken, so that QueueSize batches are
-// always asked for or ready: slow use is back-pressure. A batch is made by the goroutine
-// that takes it, not on the producer's threads.
-type AsyncStream struct{ c *consumer }
-
-// NewAsyncStream fills *handler with the callbacks of a new stream. They may be called, on
-// any thread, as soon as the handler is handed to a producer, and until the producer
-// releases it; *handler must stay where it is for as long. It may hold anything before.
+// The callbacks of the handler may be called on any thread, from the moment when the producer gets
+// the handler until it releases it. They do not block: they store what they are given. Only the last
+// one before release and release itself wait for a call of the producer's request or cancel that is
+// under way, the former for one second at most. *handler must stay where it is until its release, and
+// may hold anything before: it is overwritten.
 //
-// The end of ctx ends the stream for good: All yields no batch from then on, what is ready is
-// dropped, and the producer is told to cancel. A stream whose last batch was taken, and whose
-// producer has told its end, has ended before. The stream is owned by the caller, who calls Close. A handler that is never
-// handed over is released with [ReleaseCArrowAsyncDeviceStreamHandler], before Close.
+// The producer's callbacks are called as follows:
 //
-// With a nil ctx the stream has ended with an error, which All and Schema return; the handler is filled
-// all the same. A nil handler panics: there is nothing to hand to a producer.
+//   - request is called inside on_schema, for as many batches as [WithQueueSize] sets, and afterwards for
+//     one more whenever the reader has taken a batch: slow reading holds the producer back.
+//   - extract_data of a task is called exactly once, by the goroutine that asks the reader for the
+//     batch, or with NULL where the batch is not wanted any more.
+//   - cancel is called at most once, if the stream ends on this side: by the last Release of the
+//     reader, Close, the end of ctx, or a batch that is malformed.
+//   - request and cancel are called by one goroutine at a time, never inside on_error and release, and
+//     not after the producer has told the end or an error.
+//
+// No reader and no Close is held up by a producer that does not return from request or cancel.
+//
+// Each batch is imported as [ImportRecordBatch] does, with the same options, and must live on the type of device
+// that the producer declares. The reader ends with the producer's end; or, after the batches that are
+// ready, with its error, a [ProducerError]; with io.ErrUnexpectedEOF where it released the handler
+// without either; or with a [FieldError] about what it gave.
+//
+// The end of ctx ends the stream for good: the reader gives no batch from then on but an error that
+// wraps ctx's, the batches that are ready are dropped, and the producer is told to cancel. It ends the
+// wait for a batch at once, but not a call of extract_data that is under way. A stream whose last
+// batch was taken, and whose producer has told the end, has ended before.
+//
+// After an error of ImportAsync the handler is not filled: ctx or handler is nil, or an option is wrong.
 //
 // https://arrow.apache.org/docs/format/CDeviceDataInterface.html#the-arrowasyncdevicestreamhandler-structure
-func NewAsyncStream(ctx context.Context, handler *CArrowAsyncDeviceStreamHandler, opts AsyncOptions) *AsyncStream {
+func ImportAsync(ctx context.Context, handler *CArrowAsyncDeviceStreamHandler, opts ...ImportOption) (*AsyncStream, error) {
+	if err := checkContext(opImport, ctx); err != nil {
+		return nil, err
+	}
 	if handler == nil {
-		panic(invalid(opImport, "ArrowAsyncDeviceStreamHandler", "NULL", "a struct to fill"))
+		return nil, invalid(opImport, "ArrowAsyncDeviceStreamHandler", "NULL", "a struct to fill")
 	}
-	if opts.QueueSize <= 0 {
-		opts.QueueSize = 4
+	o := importOptions{queueSize: defaultQueue}
+	apply(&o, opts)
+	if o.err != nil {
+		return nil, o.err
 	}
-	opts.QueueSize = min(opts.QueueSize, maxQueue)
-	if err := checkContext(opRead, ctx); err != nil {
-		s := &AsyncStream{newConsumer(context.Background(), handler, opts)}
-		s.c.stop(err)
-		return s
-	}
-	return &AsyncStream{newConsumer(ctx, handler, opts)}
+	return &AsyncStream{c: newConsumer(ctx, handler, o.queueSize, opts), over: make(chan struct{})}, nil
 }
 
-// Schema returns the schema of all batches. It waits until the producer has given it, or
-// the stream has ended without, or ctx is done.
-func (s *AsyncStream) Schema(ctx context.Context) (*arrow.Schema, error) {
+// Reader waits until the producer has given the schema, and returns the reader of the batches, owned
+// by the caller. Its Metadata is what the producer said of the whole stream. Where the stream ends
+// without a schema, the error is the stream's; the end of ctx ends the wait, and not the stream.
+//
+// The last Release of the reader cancels the stream if it has not ended, and does not wait for the
+// producer; [RecordReader.Close] cancels it and waits until the producer has released the handler.
+//
+// There is one reader: another call returns it with one more reference, and after its last Release
+// an error that wraps [ErrReleased].
+func (a *AsyncStream) Reader(ctx context.Context) (*RecordReader, error) {
 	if err := checkContext(opRead, ctx); err != nil {
 		return nil, err
 	}
 	select {
-	case <-s.c.known: // even if ctx is done
+	case <-a.c.known: // even if ctx is done
 	default:
 		select {
-		case <-s.c.known:
+		case <-a.c.known:
 		case <-ctx.Done():
-			return nil, fmt.Errorf("cdevice: read: %w", ctx.Err())
+			return nil, contextError(ctx, opRead)
 		}
 	}
-	s.c.mu.Lock()
-	defer s.c.mu.Unlock()
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	switch {
-	case s.c.schema != nil:
-		return s.c.schema, nil
-	case s.c.err != nil:
-		return nil, s.c.err
+	case a.ended:
+		return nil, readReleased("AsyncStream")
+	case a.reader == nil:
+		return a.open()
+	case !a.reader.r.hold():
+		return nil, readReleased("RecordReader")
 	}
-	return nil, readReleased("AsyncStream")
+	return a.reader, nil
 }
 
-// Metadata is what the producer said of the whole stream. It is known when Schema has
-// returned, and empty before.
-func (s *AsyncStream) Metadata() arrow.Metadata {
-	s.c.mu.Lock()
-	defer s.c.mu.Unlock()
-	return s.c.metadata
+// open makes the reader. mu is held.
+func (a *AsyncStream) open() (*RecordReader, error) {
+	begun, err := a.c.opened()
+	if err != nil {
+		return nil, err
+	}
+	a.reader = newRecordReader(begun.schema, begun.deviceType, a.c)
+	a.reader.metadata = begun.metadata
+	return a.reader, nil
 }
 
-// DeviceType is the type of the device that all batches live on. It is known when Schema
-// has returned, and zero before.
-func (s *AsyncStream) DeviceType() device.Type {
-	s.c.mu.Lock()
-	defer s.c.mu.Unlock()
-	return s.c.deviceType
+// Close ends the stream and returns when the producer has released the handler: the producer is told
+// to cancel, batches that are ready are dropped, and the reader ends as after its
+// [RecordReader.Close]. Batches that were taken outlive it. It drops no reference to the reader.
+//
+// The end of ctx ends the wait with an error that wraps ctx's, and not the closing: another Close
+// waits for the rest. Close may be called more than once, and while another goroutine reads.
+//
+// A producer that was given the handler must release it, and one that does not return from request or
+// cancel may still do so. If it calls release, which waits for that call, and the call waits for
+// release, neither returns: a producer does that which holds, in release, the lock that its request
+// takes. Close then returns a second after release was called; the threads of the producer stay where
+// they are, and so does the stream in [ReadStats].
+func (a *AsyncStream) Close(ctx context.Context) error {
+	if err := checkContext(opClose, ctx); err != nil {
+		return err
+	}
+	if r := a.end(); r != nil {
+		return r.Close(ctx)
+	}
+	if isClosed(a.over) {
+		return nil // even if ctx is done
+	}
+	select {
+	case <-a.over:
+		return nil
+	case <-ctx.Done():
+		return contextError(ctx, opClose)
+	}
 }
 
-// All yields the batches as they come, then an error if the stream ended with one: an
-// [AsyncError] of the producer's, a [FieldError] about what it gave, or ctx's. The batch
-// borrows from the stream until the next iteration; Retain to keep it. Its Metadata is
-// what the producer said beside it.
-//
-// The loop may be left and another one begun: it goes on where the first stopped. The
-// producer waits meanwhile, it is not cancelled. After Close, All yields nothing.
-//
-// The end of the stream's context ends a wait for the next batch. A call of the producer's extract_data
-// that is under way is not interrupted: All returns after it.
-func (s *AsyncStream) All() iter.Seq2[*RecordBatch, error] { return s.c.all }
-
-// Close ends the stream: the producer is told to cancel, what is ready is dropped, and
-// Close returns when the producer has released the handler. Batches outlive it. It may be
-// called more than once, and while another goroutine takes a batch.
-//
-// All and Close are not held up by a producer that does not return from its request or
-// cancel. One that never does, although it has called release, and waits there for that call, as a
-// producer does that holds the lock which request takes, has stopped for good: Close returns a second after
-// release was called, the threads of the producer stay where they are, and so does the stream in [ReadStats].
-func (s *AsyncStream) Close() { s.c.close() }
-
-// maxQueue keeps the sum of all requests far from what an int64 holds.
-const maxQueue = 1 << 20
+// end returns the reader, whose end is the stream's. Where there is none, it ends the stream.
+func (a *AsyncStream) end() *RecordReader {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.reader == nil && !a.ended {
+		a.ended = true
+		a.c.close(func() { close(a.over) })
+	}
+	return a.reader
+}
 
 var asyncStreams atomic.Int64

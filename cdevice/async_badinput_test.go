@@ -45,7 +45,7 @@ func TestAsyncStreamRefusesWhatIsWrong(t *testing.T) {
 		"on_schema after on_error": {func(p *peer) int { p.Error(5, "x", nil); return p.begin() }, "errno 5): x"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := consumed(t, soon(t), cdevice.AsyncOptions{QueueSize: 2})
+			p := consumed(t, soon(t), cdevice.WithQueueSize(2))
 			assert.Equal(t, int(syscall.EINVAL), row.do(p))
 			requested := p.Calls().Requested
 			_, err := p.all()
@@ -77,7 +77,7 @@ func TestAsyncStreamRefusesWrongArrays(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			releases := 0
 			with := cdevice.WithReleaser(func(release func()) { releases++; release() })
-			p := consumed(t, soon(t), cdevice.AsyncOptions{Import: []cdevice.ImportOption{with}})
+			p := consumed(t, soon(t), with)
 			if name == "malformed" {
 				p.schema = arrow.NewSchema([]arrow.Field{p.schema.Field(0), p.schema.Field(0)}, nil)
 			}
@@ -119,7 +119,7 @@ func TestAsyncStreamTaskThatFails(t *testing.T) {
 		"swallowed, with others ready": {3, 2, func(p *peer) int { p.send(1); return 1 }, "ArrowAsyncTask.extract_data"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := consumed(t, soon(t), cdevice.AsyncOptions{QueueSize: row.queue})
+			p := consumed(t, soon(t), cdevice.WithQueueSize(row.queue))
 			require.Zero(t, p.begin())
 			require.Zero(t, p.Send(p.task(121), nil))
 			p.send(row.ready)
@@ -132,9 +132,9 @@ func TestAsyncStreamTaskThatFails(t *testing.T) {
 			require.NoError(t, p.WaitRequested(int64(row.queue)+1), "one more: a producer that swallows errors goes on")
 			cancels := row.then(p)
 			err := <-result
-			var async *cdevice.AsyncError
+			var async *cdevice.ProducerError
 			require.ErrorAs(t, err, &async, fmt.Sprint(err))
-			if async.Callback == "extract_data" {
+			if async.Callback == "ArrowAsyncTask.extract_data" {
 				assert.Equal(t, 121, async.Code)
 			} else {
 				assert.ErrorContains(t, err, row.message)

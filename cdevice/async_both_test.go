@@ -18,6 +18,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/cpeer"
 	"github.com/arrowdevice/arrowdevice/internal/cudatest"
 )
@@ -25,12 +26,12 @@ import (
 // Our consumer and our producer, together.
 
 // connect starts a stream from r; it is closed when the test ends.
-func connect(t *testing.T, ctx context.Context, r *cdevice.RecordReader, in cdevice.AsyncOptions, out cdevice.AsyncProducerOptions) *cdevice.AsyncStream {
+func connect(t *testing.T, ctx context.Context, r *cdevice.RecordReader, in []cdevice.ImportOption, out ...cdevice.AsyncExportOption) *asyncStream {
 	t.Helper()
 	handler := new(cdevice.CArrowAsyncDeviceStreamHandler)
-	s := cdevice.NewAsyncStream(ctx, handler, in)
-	t.Cleanup(s.Close)
-	require.NoError(t, cdevice.ExportAsync(context.Background(), r, handler, out))
+	s := importAsync(t, ctx, handler, in...)
+	t.Cleanup(s.close)
+	require.NoError(t, cdevice.ExportAsync(context.Background(), r, handler, out...))
 	return s
 }
 
@@ -39,7 +40,7 @@ func TestAsyncBatchesComeInOrderWithTheirMetadata(t *testing.T) {
 	const n = 200
 	rec := twoColumns(t)
 	batch := wrap(t, rec)
-	for _, queue := range []int{0, 1, 2, 7, 1000} {
+	for _, queue := range []int{1, 2, 7, 1000} {
 		r := yields(t, rec.Schema(), func(yield func(*cdevice.RecordBatch, error) bool) {
 			for i := range n {
 				with := batch.WithMetadata(arrow.NewMetadata([]string{"n"}, []string{fmt.Sprint(i)}))
@@ -51,11 +52,11 @@ func TestAsyncBatchesComeInOrderWithTheirMetadata(t *testing.T) {
 			}
 		})
 		stream := arrow.NewMetadata([]string{"batches"}, []string{fmt.Sprint(n)})
-		s := connect(t, soon(t), r, cdevice.AsyncOptions{QueueSize: queue}, cdevice.AsyncProducerOptions{Metadata: stream})
-		got, err := s.Schema(soon(t))
+		s := connect(t, soon(t), r, []cdevice.ImportOption{cdevice.WithQueueSize(queue)}, cdevice.WithMetadata(stream))
+		got, err := s.reader(soon(t))
 		require.NoError(t, err)
-		assert.True(t, rec.Schema().Equal(got))
-		assert.True(t, stream.Equal(s.Metadata()))
+		assert.True(t, rec.Schema().Equal(got.Schema()))
+		assert.True(t, stream.Equal(got.Metadata()))
 		i := 0
 		for b, err := range s.All() {
 			require.NoError(t, err)
@@ -67,10 +68,9 @@ func TestAsyncBatchesComeInOrderWithTheirMetadata(t *testing.T) {
 			i++
 		}
 		assert.Equal(t, n, i)
-		s.Close()
-		for range s.All() {
-			t.Error("a batch after Close")
-		}
+		s.close()
+		assert.NoError(t, got.Err(), "it had ended before")
+		assert.False(t, got.Next())
 	}
 }
 
@@ -89,12 +89,15 @@ func TestAsyncStreamsFormAChain(t *testing.T) {
 		}
 		yield(nil, fmt.Errorf("out of paper: %w", syscall.Errno(99)))
 	})
+	md := arrow.NewMetadata([]string{"rows"}, []string{"50"})
+	more := []cdevice.AsyncExportOption{cdevice.WithMetadata(md)} // of the first
 	for range 3 {
-		s := connect(t, soon(t), r, cdevice.AsyncOptions{}, cdevice.AsyncProducerOptions{})
-		got, err := s.Schema(soon(t))
+		var err error
+		r, err = connect(t, soon(t), r, nil, more...).reader(soon(t))
 		require.NoError(t, err)
-		r = yields(t, got, s.All())
+		more = nil
 	}
+	assert.True(t, md.Equal(r.Metadata()))
 	n := 0
 	var last error
 	for b, err := range r.All() {
@@ -112,44 +115,46 @@ func TestAsyncStreamsFormAChain(t *testing.T) {
 
 func TestAsyncTaskThatFailsReachesTheOtherSideWithItsText(t *testing.T) {
 	settles(t)
-	rec := twoColumns(t)
-	for _, n := range []int{1, 5} {
-		s := connect(t, soon(t), repeated(t, rec, n), cdevice.AsyncOptions{}, cdevice.AsyncProducerOptions{CopyTo: brokenDevice{device.CPUDevice()}})
-		var last error
-		for _, last = range s.All() {
-		}
-		var async *cdevice.AsyncError
-		require.ErrorAs(t, last, &async)
-		assert.Equal(t, "on_error", async.Callback)
-		assert.ErrorIs(t, last, syscall.ENOMEM)
-		assert.ErrorContains(t, last, "no memory today")
-		s.Close()
+	s := connect(t, soon(t), repeated(t, twoColumns(t), 5), []cdevice.ImportOption{cdevice.WithQueueSize(1)})
+	_, err := s.reader(soon(t))
+	require.NoError(t, err)
+	restore := bridge.LimitBlocks(0)
+	defer restore()
+	var last error
+	for _, last = range s.All() {
 	}
+	var pe *cdevice.ProducerError
+	require.ErrorAs(t, last, &pe)
+	assert.Equal(t, "ArrowAsyncDeviceStreamHandler.on_error", pe.Callback)
+	assert.ErrorIs(t, last, syscall.ENOMEM)
+	assert.NotEmpty(t, pe.Message)
+	s.close()
 }
 
-// Copies are made by the goroutine that takes the batch.
-func TestGPUAsyncCopiesOnTheConsumersThread(t *testing.T) {
+// A stream of copies: made before the export, and read on the device.
+func TestGPUAsyncStreamOfCopies(t *testing.T) {
 	checkLeaks(t)
 	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
 		settles(t)
 		rec := columnsOf(memory.DefaultAllocator, 3, 50, true)
 		defer rec.Release()
 		gpu := m.GPUs[0]
-		s := connect(t, soon(t), repeated(t, rec, 4), cdevice.AsyncOptions{Import: []cdevice.ImportOption{cdevice.WithDevice(gpu)}},
-			cdevice.AsyncProducerOptions{CopyTo: gpu})
-		_, err := s.Schema(soon(t))
+		there, err := repeated(t, rec, 4).CopyTo(background, gpu)
 		require.NoError(t, err)
-		assert.Equal(t, device.CUDA, s.DeviceType())
-		assert.Zero(t, gpu.Stats().Device.Allocations, "nothing is copied before a batch is taken")
+		s := connect(t, soon(t), there, []cdevice.ImportOption{cdevice.WithDevice(gpu)})
+		there.Release()
+		r, err := s.reader(soon(t))
+		require.NoError(t, err)
+		assert.Equal(t, device.CUDA, r.DeviceType())
 		n := 0
-		for b, err := range s.All() {
+		for b, err := range r.All() {
 			require.NoError(t, err)
 			assert.Equal(t, gpu.ID(), b.DeviceID())
 			assert.True(t, sameRecord(t, rec, b))
 			n++
 		}
 		assert.Equal(t, 4, n)
-		s.Close()
+		s.close()
 	})
 }
 
@@ -164,13 +169,13 @@ func TestGPUAsyncStreamClosedInTheMiddle(t *testing.T) {
 		r, err := repeated(t, rec, 10).CopyTo(background, gpu)
 		require.NoError(t, err)
 		defer r.Release()
-		s := connect(t, soon(t), r, cdevice.AsyncOptions{Import: []cdevice.ImportOption{cdevice.WithDevice(gpu)}}, cdevice.AsyncProducerOptions{})
+		s := connect(t, soon(t), r, []cdevice.ImportOption{cdevice.WithDevice(gpu)})
 		for b, err := range s.All() {
 			require.NoError(t, err)
 			assert.True(t, sameRecord(t, rec, b))
 			break
 		}
-		s.Close()
+		s.close()
 	})
 }
 
@@ -214,15 +219,18 @@ func hammer(t *testing.T, random *rand.Rand, batch *cdevice.RecordBatch) {
 	producing, stop := context.WithCancel(background)
 	defer stop()
 	handler := new(cdevice.CArrowAsyncDeviceStreamHandler)
-	s := cdevice.NewAsyncStream(ctx, handler, cdevice.AsyncOptions{QueueSize: 1 + random.IntN(5)})
+	s := importAsync(t, ctx, handler, cdevice.WithQueueSize(1+random.IntN(5)))
 	if random.IntN(20) == 0 {
 		cancel() // as early as can be
 	}
-	var opts cdevice.AsyncProducerOptions
+	from := r
 	if random.IntN(4) == 0 {
-		opts.CopyTo = device.CPUDevice()
+		if from, err = r.CopyTo(producing, device.CPUDevice()); !assert.NoError(t, err) {
+			return
+		}
+		defer from.Release()
 	}
-	if !assert.NoError(t, cdevice.ExportAsync(producing, r, handler, opts)) {
+	if !assert.NoError(t, cdevice.ExportAsync(producing, from, handler)) {
 		return
 	}
 	var others sync.WaitGroup
@@ -232,17 +240,24 @@ func hammer(t *testing.T, random *rand.Rand, batch *cdevice.RecordBatch) {
 	case 1:
 		others.Go(stop)
 	case 2:
-		others.Go(s.Close)
+		others.Go(s.close)
 	case 3:
 		others.Go(func() {
 			for range s.All() {
+			}
+		})
+	case 4:
+		others.Go(func() {
+			if r, err := s.Reader(ctx); err == nil {
+				r.Next()
+				r.Release()
 			}
 		})
 	}
 	until, got := random.IntN(15), 0
 	for b, err := range s.All() {
 		if err != nil {
-			if !errors.Is(err, context.Canceled) && !errors.Is(err, syscall.EIO) {
+			if !errors.Is(err, context.Canceled) && !errors.Is(err, syscall.EIO) && !errors.Is(err, cdevice.ErrReleased) {
 				t.Error(err)
 			}
 			break
@@ -257,7 +272,7 @@ func hammer(t *testing.T, random *rand.Rand, batch *cdevice.RecordBatch) {
 	if got > n {
 		t.Errorf("%d batches of %d", got, n)
 	}
-	s.Close()
+	s.close()
 	others.Wait()
 }
 
@@ -305,7 +320,7 @@ func hammerProducer(t *testing.T, random *rand.Rand, batch *cdevice.RecordBatch)
 		b.DropAtOnce = true
 	}
 	c := cpeer.NewConsumer(b)
-	if !assert.NoError(t, cdevice.ExportAsync(background, r, c.Handler(), cdevice.AsyncProducerOptions{})) {
+	if !assert.NoError(t, cdevice.ExportAsync(background, r, c.Handler())) {
 		return
 	}
 	if !assert.NoError(t, c.WaitEvent(cpeer.OnSchema)) {

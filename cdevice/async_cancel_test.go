@@ -29,7 +29,7 @@ func waitsWith(t *testing.T, next func() (*cdevice.RecordBatch, error), do func(
 		defer r.Release()
 		c := cpeer.NewConsumer(cpeer.Behaviour{})
 		defer c.Free()
-		require.NoError(t, cdevice.ExportAsync(background, r, c.Handler(), cdevice.AsyncProducerOptions{}))
+		require.NoError(t, cdevice.ExportAsync(background, r, c.Handler()))
 		synctest.Wait() // until the producer sleeps
 		do(c)
 		require.NoError(t, c.WaitReleased())
@@ -83,7 +83,7 @@ func TestAsyncProducerAsksItsSourceForNothingAfterCancel(t *testing.T) {
 	}, nil)
 	require.NoError(t, err)
 	defer r.Release()
-	c := exported(t, background, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 1000, DropAtOnce: true}, r, cdevice.AsyncProducerOptions{})
+	c := exported(t, background, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 1000, DropAtOnce: true}, r)
 	<-third
 	c.Producer().Cancel()
 	require.NoError(t, c.WaitReleased())
@@ -158,7 +158,7 @@ func TestAsyncProducerSendsNothingInHandOnceItsContextIsDone(t *testing.T) {
 	defer r.Release()
 	ctx, cancel := context.WithCancel(background)
 	cancel()
-	c := exported(t, ctx, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 1}, r, cdevice.AsyncProducerOptions{})
+	c := exported(t, ctx, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 1}, r)
 	require.NoError(t, c.WaitReleased())
 	assert.Equal(t, events(0, cpeer.OnError, cpeer.Release), c.Events())
 }
@@ -180,14 +180,14 @@ func TestAsyncStreamTakesWhateverComesAfterCancel(t *testing.T) {
 			t.Run(name+" after "+by, func(t *testing.T) {
 				ctx, cancel := context.WithCancel(background)
 				defer cancel()
-				p := consumed(t, ctx, cdevice.AsyncOptions{QueueSize: 4})
+				p := consumed(t, ctx, cdevice.WithQueueSize(4))
 				require.Zero(t, p.begin())
 				closed := make(chan struct{})
 				if by == "context" {
 					cancel()
 					close(closed)
 				} else {
-					go func() { p.s.Close(); close(closed) }()
+					go func() { p.s.close(); close(closed) }()
 				}
 				require.NoError(t, p.WaitCancelled())
 				row.do(p)
@@ -198,7 +198,7 @@ func TestAsyncStreamTakesWhateverComesAfterCancel(t *testing.T) {
 				if by == "context" {
 					assert.ErrorIs(t, err, context.Canceled, "and not what came later")
 				} else {
-					assert.NoError(t, err)
+					assert.ErrorIs(t, err, cdevice.ErrReleased)
 				}
 				assert.Equal(t, row.dropped, p.Calls().Dropped)
 				assert.EqualValues(t, 1, p.Calls().Cancels)
@@ -221,12 +221,12 @@ func TestAsyncStreamClosedWhileItsProducerHasABatchInHand(t *testing.T) {
 			return batch, nil
 		}, nil)
 		require.NoError(t, err)
-		s := connect(t, background, r, cdevice.AsyncOptions{QueueSize: 2}, cdevice.AsyncProducerOptions{})
+		s := connect(t, background, r, []cdevice.ImportOption{cdevice.WithQueueSize(2)})
 		r.Release()
 		for range s.All() {
 			break
 		}
-		s.Close()
+		s.close()
 		assert.Zero(t, cdevice.ReadStats().AsyncStreams)
 	}
 }

@@ -50,13 +50,13 @@ func TestAsyncProducerReportsWhatGoesWrongAndReleases(t *testing.T) {
 	for name, row := range map[string]struct {
 		ctx   context.Context
 		r     *cdevice.RecordReader
-		opts  cdevice.AsyncProducerOptions
+		opts  []cdevice.AsyncExportOption
 		tasks int // -1: not even on_schema
 		code  syscall.Errno
 		text  string
 	}{
 		"an error":                      {r: fails(2, yielding(errors.New("disk on fire"))), tasks: 2, code: syscall.EIO, text: "disk on fire"},
-		"an error with a code":          {r: fails(1, yielding(&cdevice.AsyncError{Code: 110, Message: "too slow"})), tasks: 1, code: syscall.ETIMEDOUT, text: "too slow"},
+		"an error with a code":          {r: fails(1, yielding(&cdevice.ProducerError{Callback: "ArrowAsyncTask.extract_data", Code: 110, Message: "too slow"})), tasks: 1, code: syscall.ETIMEDOUT, text: "too slow"},
 		"a panic":                       {r: fails(1, func(func(*cdevice.RecordBatch, error) bool) { panic("lost it") }), tasks: 1, code: syscall.EIO, text: "panic: lost it"},
 		"a goroutine that ends":         {r: fails(1, func(func(*cdevice.RecordBatch, error) bool) { runtime.Goexit() }), tasks: 1, code: syscall.EIO, text: "goroutine"},
 		"a reader that ends its caller": {r: exiting(t, rec), tasks: 0, code: syscall.EIO, text: "ended its goroutine"},
@@ -64,23 +64,19 @@ func TestAsyncProducerReportsWhatGoesWrongAndReleases(t *testing.T) {
 		"an ended context":              {ctx: ended, r: repeated(t, rec, 1), tasks: 0, code: syscall.ECANCELED, text: "context canceled"},
 		"a late context":                {ctx: late, r: repeated(t, rec, 1), tasks: 0, code: syscall.ETIMEDOUT, text: "deadline"},
 		"a schema that C has not":       {r: yields(t, unknown, func(func(*cdevice.RecordBatch, error) bool) {}), tasks: -1, code: syscall.EINVAL, text: "ArrowSchema.children[0].name"},
-		"too much metadata": {r: repeated(t, rec, 1), opts: cdevice.AsyncProducerOptions{Metadata: arrow.NewMetadata(huge, huge)},
+		"too much metadata": {r: repeated(t, rec, 1), opts: []cdevice.AsyncExportOption{cdevice.WithMetadata(arrow.NewMetadata(huge, huge))},
 			tasks: -1, code: syscall.EINVAL, text: "ArrowAsyncProducer.additional_metadata.n = 65537, want 0 to 65536"},
 		"too much metadata of a batch": {r: fails(1, func(yield func(*cdevice.RecordBatch, error) bool) {
 			with := batch.WithMetadata(arrow.NewMetadata(huge, huge))
 			defer with.Release()
 			yield(with, nil)
 		}), tasks: 1, code: syscall.EINVAL, text: "RecordBatch.metadata.n = 65537"},
-		"an option that panics": {r: repeated(t, rec, 1), opts: cdevice.AsyncProducerOptions{Export: []cdevice.ExportOption{optionThatPanics[cdevice.ExportOption]()}},
-			tasks: -1, code: syscall.EIO, text: "an option panics"},
-		"an option that is given nil": {r: repeated(t, rec, 1), opts: cdevice.AsyncProducerOptions{Export: []cdevice.ExportOption{cdevice.ForHost(noCtx)}},
-			tasks: -1, code: syscall.EINVAL, text: "ForHost = nil"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if row.ctx == nil {
 				row.ctx = background
 			}
-			c := exported(t, row.ctx, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 10}, row.r, row.opts)
+			c := exported(t, row.ctx, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 10}, row.r, row.opts...)
 			require.NoError(t, c.WaitReleased())
 			want := events(row.tasks, cpeer.OnError, cpeer.Release)
 			if row.tasks < 0 {
@@ -118,7 +114,7 @@ func TestAsyncProducerWithoutMemoryForItsStruct(t *testing.T) {
 	rec := twoColumns(t)
 	restore := bridge.LimitBlocks(0)
 	defer restore()
-	c := exported(t, background, cpeer.Behaviour{}, repeated(t, rec, 1), cdevice.AsyncProducerOptions{})
+	c := exported(t, background, cpeer.Behaviour{}, repeated(t, rec, 1))
 	require.NoError(t, c.WaitReleased())
 	assert.Equal(t, []cpeer.Event{cpeer.OnError, cpeer.Release}, c.Events())
 	code, _ := c.Error()
@@ -128,9 +124,9 @@ func TestAsyncProducerWithoutMemoryForItsStruct(t *testing.T) {
 func TestAsyncProducerRefusesAHandlerThatCannotBeTold(t *testing.T) {
 	settles(t)
 	r := repeated(t, twoColumns(t), 1)
-	assert.ErrorIs(t, cdevice.ExportAsync(background, r, nil, cdevice.AsyncProducerOptions{}), arrow.ErrInvalid)
+	assert.ErrorIs(t, cdevice.ExportAsync(background, r, nil), arrow.ErrInvalid)
 	released := new(cdevice.CArrowAsyncDeviceStreamHandler)
-	assert.ErrorIs(t, cdevice.ExportAsync(background, r, released, cdevice.AsyncProducerOptions{}), cdevice.ErrReleased)
+	assert.ErrorIs(t, cdevice.ExportAsync(background, r, released), cdevice.ErrReleased)
 	for name, remove := range map[string]func(*cdevice.CArrowAsyncDeviceStreamHandler){
 		"on_schema":    func(h *cdevice.CArrowAsyncDeviceStreamHandler) { h.OnSchema = 0 },
 		"on_next_task": func(h *cdevice.CArrowAsyncDeviceStreamHandler) { h.OnNextTask = 0 },
@@ -138,8 +134,20 @@ func TestAsyncProducerRefusesAHandlerThatCannotBeTold(t *testing.T) {
 	} {
 		c := cpeer.NewConsumer(cpeer.Behaviour{})
 		remove(c.Handler())
-		assert.ErrorContains(t, cdevice.ExportAsync(background, r, c.Handler(), cdevice.AsyncProducerOptions{}), "ArrowAsyncDeviceStreamHandler."+name+" = NULL")
+		assert.ErrorContains(t, cdevice.ExportAsync(background, r, c.Handler()), "ArrowAsyncDeviceStreamHandler."+name+" = NULL")
 		assert.Equal(t, []cpeer.Event{cpeer.Release}, c.Events(), "it owns the handler all the same")
 		c.Free()
 	}
+}
+
+// The handler is the stream's as soon as ExportAsync is called.
+func TestAsyncProducerReleasesItsHandlerIfAnOptionPanics(t *testing.T) {
+	settles(t)
+	c := cpeer.NewConsumer(cpeer.Behaviour{})
+	defer c.Free()
+	r := repeated(t, twoColumns(t), 1)
+	assert.Panics(t, func() {
+		_ = cdevice.ExportAsync(background, r, c.Handler(), nil, optionThatPanics[cdevice.AsyncExportOption]())
+	})
+	assert.Equal(t, []cpeer.Event{cpeer.Release}, c.Events())
 }

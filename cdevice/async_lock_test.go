@@ -31,14 +31,14 @@ func oneInt64(t *testing.T) (cpeer.Tree, *arrow.Schema) {
 }
 
 // withLocker runs do with a stream of such a producer; both have ended when it returns.
-func withLocker(t *testing.T, l cpeer.Locker, s *arrow.Schema, ctx context.Context, queue int, do func(*cdevice.AsyncStream)) {
+func withLocker(t *testing.T, l cpeer.Locker, s *arrow.Schema, ctx context.Context, queue int, do func(*asyncStream)) {
 	t.Helper()
 	h, out := new(cdevice.CArrowAsyncDeviceStreamHandler), new(abi.ArrowSchema)
 	require.NoError(t, schema.ExportSchema(s, out))
-	stream := cdevice.NewAsyncStream(ctx, h, cdevice.AsyncOptions{QueueSize: queue})
+	stream := importAsync(t, ctx, h, cdevice.WithQueueSize(queue))
 	require.NoError(t, l.Start(h, out))
 	do(stream)
-	stream.Close()
+	stream.close()
 }
 
 // lockersEnd fails the test, and all that come after it, if a producer hangs.
@@ -57,7 +57,7 @@ func TestAsyncStreamEndsBesideAProducerThatHoldsItsLockInRelease(t *testing.T) {
 		for _, batches := range []int{1, 2, 5} {
 			for range 10 {
 				l := cpeer.Locker{Tree: tree, Batches: batches, Fails: fails, Nap: 4 * time.Millisecond}
-				withLocker(t, l, s, soon(t), batches+1, func(stream *cdevice.AsyncStream) {
+				withLocker(t, l, s, soon(t), batches+1, func(stream *asyncStream) {
 					n := 0
 					for b, err := range stream.All() {
 						if err != nil {
@@ -104,12 +104,12 @@ func hammerLock(t *testing.T, random *rand.Rand, tree cpeer.Tree, s *arrow.Schem
 	defer cancel()
 	var others sync.WaitGroup
 	defer others.Wait()
-	withLocker(t, l, s, ctx, 1+random.IntN(4), func(stream *cdevice.AsyncStream) {
+	withLocker(t, l, s, ctx, 1+random.IntN(4), func(stream *asyncStream) {
 		switch random.IntN(4) {
 		case 0:
 			others.Go(cancel)
 		case 1:
-			others.Go(stream.Close)
+			others.Go(stream.close)
 		}
 		until := 1 + random.IntN(10)
 		for range stream.All() {
@@ -123,7 +123,7 @@ func hammerLock(t *testing.T, random *rand.Rand, tree cpeer.Tree, s *arrow.Schem
 // stuckInRequest is a stream whose producer does not return from request, until Let.
 func stuckInRequest(t *testing.T, ctx context.Context) *peer {
 	t.Helper()
-	p := consumed(t, ctx, cdevice.AsyncOptions{QueueSize: 1})
+	p := consumed(t, ctx, cdevice.WithQueueSize(1))
 	require.Zero(t, p.begin())
 	p.send(1)
 	p.InRequest(cpeer.InWait)
@@ -163,7 +163,7 @@ func TestAsyncStreamIsClosedThoughReleaseAndRequestWaitForEachOther(t *testing.T
 		_, err := p.all()
 		assert.ErrorIs(t, err, io.ErrUnexpectedEOF)
 	})
-	returns(t, "Close", p.s.Close)
+	returns(t, "Close", p.s.close)
 	select {
 	case <-released:
 		t.Fatal("release has returned, and the producer may be gone, while it is called")
@@ -176,7 +176,7 @@ func TestAsyncStreamIsClosedThoughReleaseAndRequestWaitForEachOther(t *testing.T
 
 // The same in cancel: what was ready is dropped all the same.
 func TestAsyncStreamIsClosedThoughReleaseAndCancelWaitForEachOther(t *testing.T) {
-	p := consumed(t, soon(t), cdevice.AsyncOptions{QueueSize: 2})
+	p := consumed(t, soon(t), cdevice.WithQueueSize(2))
 	require.Zero(t, p.begin())
 	p.send(2)
 	p.InRequest(cpeer.InWait)
@@ -186,7 +186,7 @@ func TestAsyncStreamIsClosedThoughReleaseAndCancelWaitForEachOther(t *testing.T)
 		p.Release()
 		close(released)
 	}()
-	returns(t, "Close", p.s.Close)
+	returns(t, "Close", p.s.close)
 	eventually(t, func() bool { return p.Calls().Dropped == 2 }, "what was ready is dropped")
 	letGo(p, released)
 }

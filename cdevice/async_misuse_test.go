@@ -3,7 +3,6 @@ package cdevice_test
 import (
 	"context"
 	"io"
-	"math"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -66,7 +65,7 @@ func (p *goProducer) send(f goTask) int {
 func TestAsyncStreamEndsWithItsContextWhenItsProducerIsGone(t *testing.T) {
 	ctx, cancel := context.WithCancel(background)
 	defer cancel()
-	p := consumed(t, ctx, cdevice.AsyncOptions{QueueSize: 3})
+	p := consumed(t, ctx, cdevice.WithQueueSize(3))
 	require.Zero(t, p.begin())
 	p.send(3)
 	p.End()
@@ -86,7 +85,7 @@ func TestAsyncStreamCloseWaitsForWhatSomebodyElseDrops(t *testing.T) {
 	ctx, cancel := context.WithCancel(background)
 	defer cancel()
 	h := new(cdevice.CArrowAsyncDeviceStreamHandler)
-	s := cdevice.NewAsyncStream(ctx, h, cdevice.AsyncOptions{})
+	s := importAsync(t, ctx, h)
 	p := newGoProducer(t, h)
 	require.Zero(t, p.begin(t))
 	var extracted atomic.Int64
@@ -100,7 +99,7 @@ func TestAsyncStreamCloseWaitsForWhatSomebodyElseDrops(t *testing.T) {
 	var closed sync.WaitGroup
 	for range 2 {
 		closed.Go(func() {
-			s.Close()
+			s.close()
 			assert.EqualValues(t, 2, extracted.Load())
 		})
 	}
@@ -112,14 +111,14 @@ func TestAsyncStreamCloseWaitsForWhatSomebodyElseDrops(t *testing.T) {
 func TestAsyncStreamCancelsBeforeItDrops(t *testing.T) {
 	settles(t)
 	h := new(cdevice.CArrowAsyncDeviceStreamHandler)
-	s := cdevice.NewAsyncStream(background, h, cdevice.AsyncOptions{})
+	s := importAsync(t, background, h)
 	p := newGoProducer(t, h)
 	cancelled := make(chan struct{})
 	p.cancel = func() { close(cancelled) }
 	require.Zero(t, p.begin(t))
 	require.Zero(t, p.send(func(*abi.ArrowDeviceArray) int { <-cancelled; return 0 }))
 	closed := make(chan struct{})
-	go func() { s.Close(); close(closed) }()
+	go func() { s.close(); close(closed) }()
 	<-cancelled
 	bridge.CallHandlerRelease(h)
 	<-closed
@@ -129,7 +128,7 @@ func TestAsyncStreamCancelsBeforeItDrops(t *testing.T) {
 func TestAsyncStreamDoesNotCancelAfterTheEnd(t *testing.T) {
 	settles(t)
 	h := new(cdevice.CArrowAsyncDeviceStreamHandler)
-	s := cdevice.NewAsyncStream(background, h, cdevice.AsyncOptions{})
+	s := importAsync(t, background, h)
 	p := newGoProducer(t, h)
 	var cancels atomic.Int64
 	p.cancel = func() { cancels.Add(1) }
@@ -138,7 +137,7 @@ func TestAsyncStreamDoesNotCancelAfterTheEnd(t *testing.T) {
 	require.Zero(t, p.send(func(*abi.ArrowDeviceArray) int { close(dropped); return 0 }))
 	require.Zero(t, bridge.CallOnNextTask(h, nil, nil))
 	closed := make(chan struct{})
-	go func() { s.Close(); close(closed) }()
+	go func() { s.close(); close(closed) }()
 	<-dropped
 	assert.Zero(t, cancels.Load())
 	bridge.CallHandlerRelease(h)
@@ -149,7 +148,7 @@ func TestAsyncStreamDoesNotCancelAfterTheEnd(t *testing.T) {
 func TestAsyncStreamRefusesASchemaFromInsideItsRequest(t *testing.T) {
 	settles(t)
 	h := new(cdevice.CArrowAsyncDeviceStreamHandler)
-	s := cdevice.NewAsyncStream(background, h, cdevice.AsyncOptions{})
+	s := importAsync(t, background, h)
 	p := newGoProducer(t, h)
 	var second int
 	p.request = func(int64) { second = p.begin(t) }
@@ -159,16 +158,16 @@ func TestAsyncStreamRefusesASchemaFromInsideItsRequest(t *testing.T) {
 	for _, err := range s.All() {
 		assert.ErrorContains(t, err, "on_schema = called, want the first call, once")
 	}
-	s.Close()
+	s.close()
 }
 
 func TestAsyncStreamSchemaThatIsKnownNeedsNoWait(t *testing.T) {
-	p := consumed(t, soon(t), cdevice.AsyncOptions{})
+	p := consumed(t, soon(t))
 	require.Zero(t, p.begin())
 	ctx, cancel := context.WithCancel(background)
 	cancel()
 	for range 100 {
-		_, err := p.s.Schema(ctx)
+		_, err := p.s.schema(ctx)
 		require.NoError(t, err)
 	}
 }
@@ -177,7 +176,7 @@ func TestAsyncStreamSchemaThatIsKnownNeedsNoWait(t *testing.T) {
 func TestAsyncStreamTellsATaskThatFailedWhenItsContextEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(background)
 	defer cancel()
-	p := consumed(t, ctx, cdevice.AsyncOptions{QueueSize: 1})
+	p := consumed(t, ctx, cdevice.WithQueueSize(1))
 	require.Zero(t, p.begin())
 	require.Zero(t, p.Send(p.task(int(syscall.ENOSPC)), nil))
 	result := make(chan error, 1)
@@ -190,16 +189,16 @@ func TestAsyncStreamTellsATaskThatFailedWhenItsContextEnds(t *testing.T) {
 }
 
 func TestAsyncStreamRequestsFitAnInt64(t *testing.T) {
-	p := consumed(t, soon(t), cdevice.AsyncOptions{QueueSize: math.MaxInt})
+	p := consumed(t, soon(t), cdevice.WithQueueSize(1<<20))
 	require.Zero(t, p.begin())
 	p.send(2)
 	p.take(2)
 	require.NoError(t, p.WaitRequested(1<<20+2))
 }
 
-// The first error counts, and Close silences all.
+// The first error counts.
 func TestAsyncStreamKeepsItsFirstError(t *testing.T) {
-	p := consumed(t, soon(t), cdevice.AsyncOptions{})
+	p := consumed(t, soon(t))
 	require.Zero(t, p.begin())
 	p.Error(5, "first", nil)
 	p.Error(22, "second", nil)
@@ -208,26 +207,25 @@ func TestAsyncStreamKeepsItsFirstError(t *testing.T) {
 	p.Release()
 	_, err = p.all()
 	assert.ErrorContains(t, err, "first", "again")
-	p.s.Close()
-	n, err := p.all()
-	assert.Zero(t, n)
-	assert.NoError(t, err, "nothing after Close")
-	assert.Zero(t, p.Calls().Cancels, "nobody cancels what has ended")
+	p.s.close()
+	assert.ErrorContains(t, p.s.r.Err(), "first", "after Close too")
+	assert.Zero(t, p.Calls().Cancels, "a stream that has ended is not cancelled")
 }
 
 // A context is forgotten with its stream.
 func TestAsyncStreamForgetsItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(background)
 	defer cancel()
-	p := consumed(t, ctx, cdevice.AsyncOptions{})
+	p := consumed(t, ctx)
 	require.Zero(t, p.begin())
 	p.End()
 	p.Release()
-	p.s.Close()
-	cancel()
 	n, err := p.all()
 	assert.Zero(t, n)
 	assert.NoError(t, err)
+	p.s.close()
+	cancel()
+	assert.NoError(t, p.s.r.Err())
 }
 
 // Metadata of a batch goes with it through readers whose schema is another object.
@@ -244,7 +242,7 @@ func TestAsyncMetadataOfABatchSurvivesAnEqualSchema(t *testing.T) {
 	})
 	c, err := r.CopyTo(background, device.CPUDevice())
 	require.NoError(t, err)
-	s := connect(t, soon(t), c, cdevice.AsyncOptions{}, cdevice.AsyncProducerOptions{})
+	s := connect(t, soon(t), c, nil)
 	c.Release()
 	n := 0
 	for b, err := range s.All() {
@@ -260,11 +258,11 @@ func TestAsyncErrorMetadataIsPassedOn(t *testing.T) {
 	settles(t)
 	md := arrow.NewMetadata([]string{"retry"}, []string{"a\x00b"})
 	r := yields(t, numberedSchema, func(yield func(*cdevice.RecordBatch, error) bool) {
-		yield(nil, &cdevice.AsyncError{Callback: "on_error", Code: 5, Message: "x\x00y", Metadata: md})
+		yield(nil, &cdevice.ProducerError{Callback: "ArrowAsyncDeviceStreamHandler.on_error", Code: 5, Message: "x\x00y", Metadata: md})
 	})
-	s := connect(t, soon(t), r, cdevice.AsyncOptions{}, cdevice.AsyncProducerOptions{})
+	s := connect(t, soon(t), r, nil)
 	_, err := numbersOf(t, s.All())
-	var e *cdevice.AsyncError
+	var e *cdevice.ProducerError
 	require.ErrorAs(t, err, &e)
 	assert.Equal(t, 5, e.Code)
 	assert.True(t, md.Equal(e.Metadata), "%v", e.Metadata)
@@ -299,7 +297,7 @@ func TestAsyncProducerSurvivesPanicsOfItsProgram(t *testing.T) {
 		settles(t)
 		seen := panics(t)
 		r := bombs(t, 0, func() { panic("in stop") })
-		c := exported(t, background, cpeer.Behaviour{}, r, cdevice.AsyncProducerOptions{})
+		c := exported(t, background, cpeer.Behaviour{}, r)
 		require.NoError(t, c.WaitReleased())
 		func() {
 			defer func() { _ = recover() }() // if this is the last reference
@@ -312,7 +310,7 @@ func TestAsyncProducerSurvivesPanicsOfItsProgram(t *testing.T) {
 		settles(t)
 		seen := panics(t)
 		r := bombs(t, 1, nil)
-		c := exported(t, background, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 1, TaskCode: 5}, r, cdevice.AsyncProducerOptions{})
+		c := exported(t, background, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 1, TaskCode: 5}, r)
 		require.NoError(t, c.WaitReleased())
 		assert.Equal(t, events(1, cpeer.Release), c.Events())
 		r.Release()
@@ -322,114 +320,34 @@ func TestAsyncProducerSurvivesPanicsOfItsProgram(t *testing.T) {
 		settles(t)
 		seen := panics(t)
 		r := bombs(t, 1, nil)
-		c := exported(t, background, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 1}, r, cdevice.AsyncProducerOptions{CopyTo: device.CPUDevice()})
+		c := exported(t, background, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 1}, r)
 		r.Release()
-		require.NoError(t, c.WaitTasks(1))
-		out := new(cdevice.CArrowDeviceArray)
-		assert.Zero(t, cpeer.Extract(&c.Tasks()[0], out), "the copy is there")
-		assert.NotZero(t, out.Array.Release)
-		cdevice.ReleaseCArrowDeviceArray(out)
 		require.NoError(t, c.WaitReleased())
 		assert.Equal(t, events(1, cpeer.OnEnd, cpeer.Release), c.Events())
+		out := new(cdevice.CArrowDeviceArray)
+		assert.Zero(t, cpeer.Extract(&c.Tasks()[0], out))
+		assert.Zero(t, seen.Load(), "the array holds the batch")
+		cdevice.ReleaseCArrowDeviceArray(out)
 		assert.EqualValues(t, 1, seen.Load())
 	})
-	t.Run("an extraction", func(t *testing.T) {
-		settles(t)
-		c := exported(t, background, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 1}, repeated(t, twoColumns(t), 1),
-			cdevice.AsyncProducerOptions{CopyTo: panickingDevice{device.CPUDevice()}})
-		require.NoError(t, c.WaitTasks(1))
-		assert.EqualValues(t, syscall.EIO, cpeer.Extract(&c.Tasks()[0], garbageArray()))
-		require.NoError(t, c.WaitReleased())
-		_, text := c.Error()
-		assert.Contains(t, text, "panic: in Allocate")
-	})
 }
 
-type panickingDevice struct{ device.Device }
-
-func (panickingDevice) ID() device.ID { return extDev }
-func (panickingDevice) Allocate(context.Context, int64, device.Stream) (device.Memory, error) {
-	panic("in Allocate")
-}
-
-// Options of the export reach the arrays, and what can fail keeps the handler until it has not.
-func TestAsyncProducerExportsWithItsOptions(t *testing.T) {
+// A task that is not wanted is not exported.
+func TestAsyncTaskThatIsNotWantedIsNotExported(t *testing.T) {
 	settles(t)
-	event := &testEvent{}
-	testEvents[31] = event
-	schema := arrow.NewSchema([]arrow.Field{{Name: "c", Type: arrow.PrimitiveTypes.Int32}}, nil)
-	one := func() *cdevice.RecordReader {
-		r, err := cdevice.NewRecordReader(schema, device.ExtDev, func(yield func(*cdevice.RecordBatch, error) bool) {
-			in := new(cdevice.CArrowDeviceArray)
-			b := wrap(t, oneColumn(t, fromJSON(t, arrow.PrimitiveTypes.Int32, `[1]`)))
-			require.NoError(t, cdevice.ExportRecordBatch(b, in, nil))
-			cell := new(uintptr)
-			*cell = 31
-			in.DeviceType, in.DeviceID, in.SyncEvent = int32(device.ExtDev), 0, addressOf(cell)
-			batch, err := cdevice.ImportRecordBatchWithSchema(in, schema)
-			require.NoError(t, err)
-			defer batch.Release()
-			yield(batch, nil)
-		})
-		require.NoError(t, err)
-		t.Cleanup(r.Release)
-		return r
-	}
-	c := exported(t, background, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 1}, one(),
-		cdevice.AsyncProducerOptions{Export: []cdevice.ExportOption{cdevice.ForHost(background)}})
-	require.NoError(t, c.WaitEvent(cpeer.OnEnd))
-	assert.EqualValues(t, device.CPU, c.DeviceType())
-	assert.NotZero(t, c.Handler().Release, "the task may fail")
-	out := garbageArray()
-	require.Zero(t, cpeer.Extract(&c.Tasks()[0], out))
-	assert.EqualValues(t, device.CPU, out.DeviceType)
-	assert.Zero(t, out.SyncEvent)
-	assert.Equal(t, 1, event.waits)
-	cdevice.ReleaseCArrowDeviceArray(out)
+	restore := bridge.LimitBlocks(1 << 20) // enough for the producer's struct
+	defer restore()
+	c := exported(t, background, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 1}, repeated(t, twoColumns(t), 1))
 	require.NoError(t, c.WaitReleased())
+	bridge.LimitBlocks(0)
+	assert.Zero(t, cpeer.Extract(&c.Tasks()[0], nil))
 }
 
-// A task that nobody wants is not made.
-func TestAsyncTaskThatNobodyWantsIsNotCopied(t *testing.T) {
-	settles(t)
-	copies := new(atomic.Int64)
-	c := exported(t, background, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 1, DropAtOnce: true}, repeated(t, twoColumns(t), 1),
-		cdevice.AsyncProducerOptions{CopyTo: countingDevice{device.CPUDevice(), copies}})
-	require.NoError(t, c.WaitReleased())
-	assert.Zero(t, copies.Load())
-}
-
-type countingDevice struct {
-	device.Device
-	allocations *atomic.Int64
-}
-
-func (countingDevice) ID() device.ID { return extDev }
-func (d countingDevice) Allocate(ctx context.Context, n int64, s device.Stream) (device.Memory, error) {
-	d.allocations.Add(1)
-	return d.Device.Allocate(ctx, n, s)
-}
-
-// The end of the producer's context ends copies, and the wait for them.
-func TestAsyncProducersContextEndsItsTasks(t *testing.T) {
-	settles(t)
-	ctx, cancel := context.WithCancel(background)
-	defer cancel()
-	c := exported(t, ctx, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 2}, repeated(t, twoColumns(t), 2),
-		cdevice.AsyncProducerOptions{CopyTo: countingDevice{device.CPUDevice(), new(atomic.Int64)}})
-	require.NoError(t, c.WaitEvent(cpeer.OnEnd))
-	cancel()
-	require.NoError(t, c.WaitReleased())
-	assert.Equal(t, events(2, cpeer.OnEnd, cpeer.OnError, cpeer.Release), c.Events())
-	assert.EqualValues(t, syscall.ECANCELED, cpeer.Extract(&c.Tasks()[0], garbageArray()))
-	assert.Zero(t, cpeer.Extract(&c.Tasks()[1], nil))
-}
-
-// After cancel there is no on_error, also where something had gone wrong before.
+// After cancel there is no on_error, even if something had gone wrong before.
 func TestAsyncProducerTellsNoErrorAfterCancel(t *testing.T) {
 	settles(t)
 	b := cpeer.Behaviour{SchemaRequests: 1, SchemaN: -1, CancelInSchema: true}
-	c := exported(t, background, b, yields(t, numberedSchema, yielding(errSource)), cdevice.AsyncProducerOptions{})
+	c := exported(t, background, b, yields(t, numberedSchema, yielding(errSource)))
 	require.NoError(t, c.WaitReleased())
 	assert.Equal(t, events(0, cpeer.Release), c.Events())
 }

@@ -25,7 +25,7 @@ import (
 
 // exported starts our producer with a consumer in C. When the test ends, the handler was
 // released, no callback came while another one was running, and all tasks are gone.
-func exported(t *testing.T, ctx context.Context, b cpeer.Behaviour, r *cdevice.RecordReader, opts cdevice.AsyncProducerOptions) cpeer.Consumer {
+func exported(t *testing.T, ctx context.Context, b cpeer.Behaviour, r *cdevice.RecordReader, opts ...cdevice.AsyncExportOption) cpeer.Consumer {
 	t.Helper()
 	c := cpeer.NewConsumer(b)
 	t.Cleanup(func() {
@@ -39,7 +39,7 @@ func exported(t *testing.T, ctx context.Context, b cpeer.Behaviour, r *cdevice.R
 			c.Free()
 		}
 	})
-	require.NoError(t, cdevice.ExportAsync(ctx, r, c.Handler(), opts))
+	require.NoError(t, cdevice.ExportAsync(ctx, r, c.Handler(), opts...))
 	return c
 }
 
@@ -78,7 +78,7 @@ func TestAsyncProducerCallsOnSchemaOnceAndFirstThenTasksTheEndAndRelease(t *test
 	settles(t)
 	rec := twoColumns(t)
 	for _, n := range []int{0, 1, 3} {
-		c := exported(t, background, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 10}, repeated(t, rec, n), cdevice.AsyncProducerOptions{})
+		c := exported(t, background, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 10}, repeated(t, rec, n))
 		require.NoError(t, c.WaitReleased())
 		assert.Equal(t, events(n, cpeer.OnEnd, cpeer.Release), c.Events())
 		assert.EqualValues(t, device.CPU, c.DeviceType())
@@ -91,7 +91,7 @@ func TestAsyncProducerTellsTheEndWithoutARequestForIt(t *testing.T) {
 	settles(t)
 	rec := twoColumns(t)
 	for n := range int64(3) {
-		c := exported(t, background, cpeer.Behaviour{SchemaRequests: n, SchemaN: 1}, repeated(t, rec, int(n)), cdevice.AsyncProducerOptions{})
+		c := exported(t, background, cpeer.Behaviour{SchemaRequests: n, SchemaN: 1}, repeated(t, rec, int(n)))
 		require.NoError(t, c.WaitReleased())
 		assert.Equal(t, events(int(n), cpeer.OnEnd, cpeer.Release), c.Events())
 	}
@@ -111,7 +111,7 @@ func TestAsyncProducerSendsNoMoreThanRequested(t *testing.T) {
 			}
 		}
 	})
-	c := exported(t, background, cpeer.Behaviour{}, r, cdevice.AsyncProducerOptions{})
+	c := exported(t, background, cpeer.Behaviour{}, r)
 	assert.EqualValues(t, 1, <-aheadOf, "one batch is taken before it is asked for")
 	require.NoError(t, c.WaitEvent(cpeer.OnSchema))
 	sent := 0
@@ -133,7 +133,7 @@ func TestAsyncProducerTakesTenThousandRequestsFromInsideItsCalls(t *testing.T) {
 	settles(t)
 	rec := twoColumns(t)
 	c := exported(t, background, cpeer.Behaviour{SchemaRequests: 10_000, SchemaN: 1, TaskRequests: 10_000, TaskN: 1},
-		repeated(t, rec, 20), cdevice.AsyncProducerOptions{})
+		repeated(t, rec, 20))
 	require.NoError(t, c.WaitReleased())
 	assert.Equal(t, events(20, cpeer.OnEnd, cpeer.Release), c.Events())
 }
@@ -143,7 +143,7 @@ func TestAsyncProducerAddsUpRequestsWithoutOverflow(t *testing.T) {
 	rec := twoColumns(t)
 	for often := range int64(4) { // some sums that wrap are positive, and some are not
 		c := exported(t, background, cpeer.Behaviour{SchemaRequests: 1 + often, SchemaN: math.MaxInt64, TaskRequests: often, TaskN: math.MaxInt64},
-			repeated(t, rec, 5), cdevice.AsyncProducerOptions{})
+			repeated(t, rec, 5))
 		require.NoError(t, c.WaitReleased())
 		assert.Equal(t, events(5, cpeer.OnEnd, cpeer.Release), c.Events())
 	}
@@ -152,7 +152,7 @@ func TestAsyncProducerAddsUpRequestsWithoutOverflow(t *testing.T) {
 func TestAsyncProducerTakesRequestsFromManyThreads(t *testing.T) {
 	settles(t)
 	rec := twoColumns(t)
-	c := exported(t, background, cpeer.Behaviour{}, repeated(t, rec, 100), cdevice.AsyncProducerOptions{})
+	c := exported(t, background, cpeer.Behaviour{}, repeated(t, rec, 100))
 	require.NoError(t, c.WaitEvent(cpeer.OnSchema))
 	require.NoError(t, c.Producer().RequestOnThreads(4, 16))
 	require.NoError(t, c.WaitTasks(64))
@@ -171,7 +171,7 @@ func TestAsyncProducerAnswersARequestForNothingWithOnError(t *testing.T) {
 			"later":           {},
 		} {
 			t.Run(fmt.Sprint(name, " ", n), func(t *testing.T) {
-				c := exported(t, background, b, repeated(t, rec, 3), cdevice.AsyncProducerOptions{})
+				c := exported(t, background, b, repeated(t, rec, 3))
 				if name == "later" {
 					require.NoError(t, c.WaitEvent(cpeer.OnSchema))
 					c.Producer().Request(n)
@@ -193,7 +193,7 @@ func TestAsyncProducerIsOnlyReleasedAfterCancelWhichMakesRequestsNothing(t *test
 		"in on_schema":    {CancelInSchema: true, SchemaRequests: 5, SchemaN: 1},
 		"in on_next_task": {CancelAt: 2, SchemaRequests: 1, SchemaN: 2, TaskRequests: 1, TaskN: 3},
 	} {
-		c := exported(t, background, b, repeated(t, rec, 30), cdevice.AsyncProducerOptions{})
+		c := exported(t, background, b, repeated(t, rec, 30))
 		require.NoError(t, c.WaitEvent(cpeer.OnSchema))
 		require.NoError(t, c.WaitTasks(b.CancelAt))
 		for range 10 {
@@ -210,7 +210,7 @@ func TestAsyncProducerCancelIsIdempotentFromSixteenThreads(t *testing.T) {
 	settles(t)
 	rec := twoColumns(t)
 	for range 20 {
-		c := exported(t, background, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 2000}, endless(t, rec), cdevice.AsyncProducerOptions{})
+		c := exported(t, background, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 2000}, endless(t, rec))
 		require.NoError(t, c.WaitTasks(5))
 		require.NoError(t, c.Producer().CancelOnThreads(16))
 		require.NoError(t, c.WaitReleased())
@@ -257,7 +257,7 @@ func TestAsyncProducerIsReleasedWhileItsSourceWaits(t *testing.T) {
 				with = ctx
 			}
 			r, asked := silent(t, rec)
-			c := exported(t, with, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 5}, r, cdevice.AsyncProducerOptions{})
+			c := exported(t, with, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 5}, r)
 			<-asked
 			row.end(c)
 			require.NoError(t, c.WaitReleased())
@@ -280,7 +280,7 @@ func TestAsyncProducerOnlyReleasesAfterANonZeroReturn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			row.b.SchemaRequests, row.b.SchemaN = 1, 10
-			c := exported(t, background, row.b, repeated(t, rec, 3), cdevice.AsyncProducerOptions{})
+			c := exported(t, background, row.b, repeated(t, rec, 3))
 			require.NoError(t, c.WaitReleased())
 			assert.Equal(t, row.want, c.Events())
 			if n := len(c.Tasks()); n == 1 || n == 2 {
@@ -294,7 +294,7 @@ func TestAsyncProducerReleasesASchemaThatIsNotTaken(t *testing.T) {
 	settles(t)
 	rec := twoColumns(t)
 	for _, code := range []int{0, 5} {
-		c := exported(t, background, cpeer.Behaviour{LeaveSchema: true, SchemaCode: code}, repeated(t, rec, 0), cdevice.AsyncProducerOptions{})
+		c := exported(t, background, cpeer.Behaviour{LeaveSchema: true, SchemaCode: code}, repeated(t, rec, 0))
 		require.NoError(t, c.WaitReleased())
 	}
 }
@@ -305,8 +305,8 @@ func TestAsyncProducerThatIsIdleUsesNoCPU(t *testing.T) {
 	settles(t)
 	rec := twoColumns(t)
 	r, asked := silent(t, rec)
-	noBatch := exported(t, background, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 5}, r, cdevice.AsyncProducerOptions{})
-	noRequest := exported(t, background, cpeer.Behaviour{}, endless(t, rec), cdevice.AsyncProducerOptions{})
+	noBatch := exported(t, background, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 5}, r)
+	noRequest := exported(t, background, cpeer.Behaviour{}, endless(t, rec))
 	<-asked
 	require.NoError(t, noBatch.WaitEvent(cpeer.OnSchema))
 	require.NoError(t, noRequest.WaitEvent(cpeer.OnSchema))

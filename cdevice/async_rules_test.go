@@ -25,12 +25,12 @@ func TestAsyncStreamCallsNothingOfItsProducerInsideOnErrorAndRelease(t *testing.
 			"release":  func(*peer) {},
 		} {
 			t.Run(fmt.Sprint(name, " with ", ready), func(t *testing.T) {
-				p := consumed(t, soon(t), cdevice.AsyncOptions{QueueSize: 3})
+				p := consumed(t, soon(t), cdevice.WithQueueSize(3))
 				require.Zero(t, p.begin())
 				p.send(ready)
 				var closed sync.WaitGroup
 				if ready == 2 {
-					closed.Go(p.s.Close)
+					closed.Go(p.s.close)
 					require.NoError(t, p.WaitCancelled())
 				}
 				end(p)
@@ -50,7 +50,7 @@ func TestAsyncStreamWhoseTasksComeFromManyThreadsAtOnceLosesNone(t *testing.T) {
 	for name, sent := range map[string]int{"as requested": requested, "more than requested": 2 * requested} {
 		t.Run(name, func(t *testing.T) {
 			for range 20 {
-				p := consumed(t, soon(t), cdevice.AsyncOptions{QueueSize: requested})
+				p := consumed(t, soon(t), cdevice.WithQueueSize(requested))
 				require.Zero(t, p.begin())
 				for range sent {
 					p.task(0)
@@ -80,7 +80,7 @@ func TestAsyncStreamWhoseTasksComeFromManyThreadsAtOnceLosesNone(t *testing.T) {
 func TestAsyncProducerCallsNoHandlerFromInsideRequestAndCancel(t *testing.T) {
 	settles(t)
 	for _, n := range []int64{1, 3, 0} { // the last is an error
-		c := exported(t, background, cpeer.Behaviour{}, repeated(t, twoColumns(t), 2), cdevice.AsyncProducerOptions{})
+		c := exported(t, background, cpeer.Behaviour{}, repeated(t, twoColumns(t), 2))
 		require.NoError(t, c.WaitEvent(cpeer.OnSchema))
 		c.Producer().Request(n)
 		c.Producer().Cancel()
@@ -94,7 +94,7 @@ func TestAsyncProducerKeepsItsMetadataUntilRelease(t *testing.T) {
 	settles(t)
 	md := arrow.NewMetadata([]string{"rows"}, []string{"many"})
 	c := exported(t, background, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 5, DropAtOnce: true}, repeated(t, twoColumns(t), 3),
-		cdevice.AsyncProducerOptions{Metadata: md})
+		cdevice.WithMetadata(md))
 	require.NoError(t, c.WaitReleased())
 	assert.NotZero(t, c.Metadata())
 	assert.False(t, c.MetadataChanged())
@@ -106,7 +106,7 @@ func TestAsyncProducerRefusesANilContext(t *testing.T) {
 	c := cpeer.NewConsumer(cpeer.Behaviour{})
 	defer c.Free()
 	//lint:ignore SA1012 this is the mistake
-	err := cdevice.ExportAsync(nil, repeated(t, twoColumns(t), 1), c.Handler(), cdevice.AsyncProducerOptions{})
+	err := cdevice.ExportAsync(nil, repeated(t, twoColumns(t), 1), c.Handler())
 	assert.ErrorIs(t, err, arrow.ErrInvalid)
 	assert.EqualError(t, err, "cdevice: export: ctx = nil, want a context: invalid")
 	assert.Equal(t, []cpeer.Event{cpeer.Release}, c.Events())

@@ -2,8 +2,10 @@ package cdevice_test
 
 import (
 	"context"
+	"iter"
 	"reflect"
 	"runtime"
+	"sync"
 	"testing"
 	"time"
 
@@ -45,6 +47,69 @@ func left(before cdevice.Stats) cdevice.Stats {
 	}
 	now.Goroutines = max(now.Goroutines, 0)
 	return now
+}
+
+// asyncStream is a stream of ours and its reader, which is there once it was waited for.
+type asyncStream struct {
+	*cdevice.AsyncStream
+	t        *testing.T
+	released sync.Once
+
+	mu sync.Mutex
+	r  *cdevice.RecordReader
+}
+
+// importAsync fills the handler. The stream is closed by the caller.
+func importAsync(t *testing.T, ctx context.Context, h *cdevice.CArrowAsyncDeviceStreamHandler, opts ...cdevice.ImportOption) *asyncStream {
+	t.Helper()
+	s, err := cdevice.ImportAsync(ctx, h, opts...)
+	require.NoError(t, err)
+	return &asyncStream{AsyncStream: s, t: t}
+}
+
+// reader waits for the reader, which stays the stream's.
+func (s *asyncStream) reader(ctx context.Context) (*cdevice.RecordReader, error) {
+	r, err := s.Reader(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.r == nil {
+		s.r = r
+	} else {
+		r.Release()
+	}
+	return s.r, nil
+}
+
+// All yields what the reader does, or why there is none.
+func (s *asyncStream) All() iter.Seq2[*cdevice.RecordBatch, error] {
+	r, err := s.reader(context.Background())
+	if err != nil {
+		return func(yield func(*cdevice.RecordBatch, error) bool) { yield(nil, err) }
+	}
+	return r.All()
+}
+
+// schema waits for the schema.
+func (s *asyncStream) schema(ctx context.Context) (*arrow.Schema, error) {
+	r, err := s.reader(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return r.Schema(), nil
+}
+
+// close ends the stream, waits for its producer, and releases the reader.
+func (s *asyncStream) close() {
+	assert.NoError(s.t, s.Close(context.Background()))
+	s.mu.Lock()
+	r := s.r
+	s.mu.Unlock()
+	if r != nil {
+		s.released.Do(r.Release)
+	}
 }
 
 // soon is a context for what must not take long.

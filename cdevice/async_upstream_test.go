@@ -77,9 +77,9 @@ func TestAsyncFromCdata(t *testing.T) {
 	md := arrow.NewMetadata([]string{"k"}, []string{"v"})
 	for _, n := range []int{0, 1, 2, 25} {
 		h := new(cdevice.CArrowAsyncDeviceStreamHandler)
-		s := cdevice.NewAsyncStream(soon(t), h, cdevice.AsyncOptions{QueueSize: 1})
+		s := importAsync(t, soon(t), h, cdevice.WithQueueSize(1))
 		theirProducer(t, rec, n, md, nil, h)
-		schema, err := s.Schema(soon(t))
+		schema, err := s.schema(soon(t))
 		require.NoError(t, err)
 		assert.True(t, rec.Schema().Equal(schema))
 		got := 0
@@ -90,7 +90,7 @@ func TestAsyncFromCdata(t *testing.T) {
 			got++
 		}
 		assert.Equal(t, n, got)
-		s.Close()
+		s.close()
 	}
 }
 
@@ -99,7 +99,7 @@ func TestAsyncErrorFromCdata(t *testing.T) {
 	settles(t)
 	rec := outsideTheHeap(t)
 	h := new(cdevice.CArrowAsyncDeviceStreamHandler)
-	s := cdevice.NewAsyncStream(soon(t), h, cdevice.AsyncOptions{QueueSize: 1})
+	s := importAsync(t, soon(t), h, cdevice.WithQueueSize(1))
 	theirProducer(t, rec, 2, arrow.Metadata{}, errors.New("no more"), h)
 	got := 0
 	var last error
@@ -109,31 +109,31 @@ func TestAsyncErrorFromCdata(t *testing.T) {
 		}
 	}
 	assert.Equal(t, 2, got)
-	var async *cdevice.AsyncError
+	var async *cdevice.ProducerError
 	require.ErrorAs(t, last, &async)
 	assert.Equal(t, "no more", async.Message)
 	assert.Equal(t, int(syscall.EINVAL), async.Code, "whatever the error was")
-	s.Close()
+	s.close()
 }
 
 func TestAsyncErrorFromCdataBeforeTheSchema(t *testing.T) {
 	settles(t)
 	h := new(cdevice.CArrowAsyncDeviceStreamHandler)
-	s := cdevice.NewAsyncStream(soon(t), h, cdevice.AsyncOptions{QueueSize: 1})
+	s := importAsync(t, soon(t), h, cdevice.WithQueueSize(1))
 	assert.Error(t, cdata.ExportAsyncRecordBatchStream(nil, nil, cdataHandler(h)))
-	_, err := s.Schema(soon(t))
-	var async *cdevice.AsyncError
+	_, err := s.schema(soon(t))
+	var async *cdevice.ProducerError
 	require.ErrorAs(t, err, &async)
 	assert.Contains(t, async.Message, "must have non-nil schema")
-	s.Close()
+	s.close()
 }
 
 // theirStream is what cdata's consumer makes of our producer.
-func theirStream(t *testing.T, ctx context.Context, r *cdevice.RecordReader, opts cdevice.AsyncProducerOptions) cdata.AsyncRecordBatchStream {
+func theirStream(t *testing.T, ctx context.Context, r *cdevice.RecordReader, opts ...cdevice.AsyncExportOption) cdata.AsyncRecordBatchStream {
 	t.Helper()
 	h := new(cdevice.CArrowAsyncDeviceStreamHandler)
 	streams := cdata.CreateAsyncDeviceStreamHandler(ctx, 1, cdataHandler(h))
-	require.NoError(t, cdevice.ExportAsync(background, r, h, opts))
+	require.NoError(t, cdevice.ExportAsync(background, r, h, opts...))
 	return <-streams
 }
 
@@ -142,7 +142,7 @@ func TestAsyncToCdata(t *testing.T) {
 	rec := outsideTheHeap(t)
 	md := arrow.NewMetadata([]string{"rows"}, []string{"many"})
 	for _, n := range []int{0, 1, 2, 25} {
-		s := theirStream(t, background, repeated(t, rec, n), cdevice.AsyncProducerOptions{Metadata: md})
+		s := theirStream(t, background, repeated(t, rec, n), cdevice.WithMetadata(md))
 		require.NoError(t, s.Err)
 		assert.True(t, rec.Schema().Equal(s.Schema))
 		assert.True(t, md.Equal(s.AdditionalMetadata))
@@ -167,7 +167,7 @@ func TestAsyncMetadataOfBatchesToCdata(t *testing.T) {
 		defer with.Release()
 		yield(with, nil)
 	})
-	s := theirStream(t, background, r, cdevice.AsyncProducerOptions{})
+	s := theirStream(t, background, r)
 	require.NoError(t, s.Err)
 	for m := range s.Stream {
 		require.NoError(t, m.Err)
@@ -185,7 +185,7 @@ func TestAsyncErrorToCdata(t *testing.T) {
 			yield(nil, errors.New("out of paper"))
 		}
 	})
-	s := theirStream(t, background, r, cdevice.AsyncProducerOptions{})
+	s := theirStream(t, background, r)
 	require.NoError(t, s.Err)
 	var last error
 	got := 0
@@ -207,6 +207,6 @@ func TestAsyncErrorBeforeTheSchemaToCdata(t *testing.T) {
 	gone, err := cdevice.WrapRecordReader(newGiven(t).arrowReader(), device.CPUDevice())
 	require.NoError(t, err)
 	gone.Release()
-	s := theirStream(t, background, gone, cdevice.AsyncProducerOptions{})
+	s := theirStream(t, background, gone)
 	assert.ErrorContains(t, s.Err, "RecordReader")
 }

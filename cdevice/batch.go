@@ -4,9 +4,6 @@ import (
 	"fmt"
 
 	"github.com/apache/arrow-go/v18/arrow"
-
-	"github.com/arrowdevice/arrowdevice/device"
-	"github.com/arrowdevice/arrowdevice/internal/refcount"
 )
 
 // RecordBatch is a record batch that knows which device its memory lives on. It
@@ -19,9 +16,7 @@ import (
 // columns and exports hold the memory on their own: they stay valid when the
 // batch is released.
 type RecordBatch struct {
-	refs    refcount.Count
-	mem     *memoryOwner
-	place   place
+	shared
 	schema  *arrow.Schema
 	rows    int64
 	columns []node
@@ -31,8 +26,8 @@ type RecordBatch struct {
 }
 
 func newRecordBatch(mem *memoryOwner, at place, schema *arrow.Schema, rows int64, columns []node) *RecordBatch {
-	b := &RecordBatch{mem: mem, place: at, schema: schema, rows: rows, columns: columns}
-	b.refs.InitTraced("RecordBatch")
+	b := &RecordBatch{schema: schema, rows: rows, columns: columns}
+	b.init("RecordBatch", mem, at)
 	return b
 }
 
@@ -45,26 +40,12 @@ func (b *RecordBatch) under(schema *arrow.Schema) *RecordBatch {
 	}
 	defer b.Release()
 	columns := underTypes(b.columns, schema)
-	same := newRecordBatch(b.mem.retain(), b.place, schema, b.rows, columns)
+	same := newRecordBatch(b.mem.retain(), b.at(), schema, b.rows, columns)
 	same.metadata = b.metadata
 	if b.host != nil && identicalSchemas(b.schema, schema) {
 		same.host = b.host
 	}
 	return same
-}
-
-// Retain adds a reference. It may be called from any goroutine that holds one. On a batch
-// whose last reference was dropped it panics.
-func (b *RecordBatch) Retain() { b.refs.Retain() }
-
-// Release drops a reference. The last one ends the batch, and its memory unless
-// slices, columns, host views or exported structs still use it. It may be called
-// from any goroutine; for an imported batch it then runs the producer's release
-// callback. A Release too many panics.
-func (b *RecordBatch) Release() {
-	if b.refs.Release() {
-		b.mem.Release()
-	}
 }
 
 // Schema returns the schema, with its metadata.
@@ -90,39 +71,30 @@ func (b *RecordBatch) Metadata() arrow.Metadata {
 // to a device keep it. The result is owned by the caller. It panics on a batch that was
 // released.
 func (b *RecordBatch) WithMetadata(md arrow.Metadata) *RecordBatch {
-	mustHold(opRead, &b.refs, b.mem, "RecordBatch")
-	with := newRecordBatch(b.mem, b.place, b.schema, b.rows, b.columns)
+	b.mustHold(opRead)
+	with := newRecordBatch(b.mem, b.at(), b.schema, b.rows, b.columns)
 	with.host, with.metadata = b.host, &md
 	return with
 }
-
-// DeviceID says where the memory lives: the device type and ordinal that the
-// producer declared, whether this process has a backend for it or not.
-func (b *RecordBatch) DeviceID() device.ID { return b.place.id }
-
-// Device opens the device that the memory lives on. Where no backend is
-// registered, or the machine has no such device, the error wraps
-// device.ErrNotSupported; the batch can still be sliced, passed on and exported.
-func (b *RecordBatch) Device() (device.Device, error) { return b.place.device() }
 
 // Column returns column i as an array that shares the batch's memory. The
 // result is owned by the caller, who releases it. It panics where i is out of
 // range, as indexing a slice does, and on a batch that was released.
 func (b *RecordBatch) Column(i int) *Array {
-	if !b.refs.Alive() {
-		panic(fieldError(opColumn, "RecordBatch", nil, nil, ErrReleased))
+	if err := b.alive(opColumn); err != nil {
+		panic(err)
 	}
 	field, n := b.schema.Field(i), b.columns[i] // may panic: before the reference is taken
-	mustHold(opColumn, &b.refs, b.mem, "RecordBatch")
-	return newArray(b.mem, b.place, field, n)
+	b.mustHold(opColumn)
+	return newArray(b.mem, b.at(), field, n)
 }
 
 // Slice returns rows [i, j) as a batch that shares this one's memory: nothing is
 // read, copied or waited for. Null counts that are not zero become unknown. The
 // result is owned by the caller.
 func (b *RecordBatch) Slice(i, j int64) (*RecordBatch, error) {
-	if !b.refs.Alive() {
-		return nil, fieldError(opSlice, "RecordBatch", nil, nil, ErrReleased)
+	if err := b.alive(opSlice); err != nil {
+		return nil, err
 	}
 	if err := checkSlice(i, j, b.rows); err != nil {
 		return nil, err
@@ -131,18 +103,18 @@ func (b *RecordBatch) Slice(i, j int64) (*RecordBatch, error) {
 	for k := range columns {
 		columns[k] = b.columns[k].slice(i, j)
 	}
-	if err := hold(opSlice, &b.refs, b.mem, "RecordBatch"); err != nil {
+	if err := b.hold(opSlice); err != nil {
 		return nil, err
 	}
-	return newRecordBatch(b.mem, b.place, b.schema, j-i, columns), nil
+	return newRecordBatch(b.mem, b.at(), b.schema, j-i, columns), nil
 }
 
 // Select returns the given columns, in the given order, as a batch that shares
 // this one's memory. An index may appear more than once. The result is owned by
 // the caller.
 func (b *RecordBatch) Select(indices ...int) (*RecordBatch, error) {
-	if !b.refs.Alive() {
-		return nil, fieldError(opSelect, "RecordBatch", nil, nil, ErrReleased)
+	if err := b.alive(opSelect); err != nil {
+		return nil, err
 	}
 	columns := make([]node, len(indices))
 	fields := make([]arrow.Field, len(indices))
@@ -152,11 +124,11 @@ func (b *RecordBatch) Select(indices ...int) (*RecordBatch, error) {
 		}
 		columns[k], fields[k] = b.columns[i], b.schema.Field(i)
 	}
-	if err := hold(opSelect, &b.refs, b.mem, "RecordBatch"); err != nil {
+	if err := b.hold(opSelect); err != nil {
 		return nil, err
 	}
 	metadata := b.schema.Metadata()
-	return newRecordBatch(b.mem, b.place, arrow.NewSchema(fields, &metadata), b.rows, columns), nil
+	return newRecordBatch(b.mem, b.at(), arrow.NewSchema(fields, &metadata), b.rows, columns), nil
 }
 
 func checkSlice(i, j, length int64) error {

@@ -9,11 +9,11 @@ func (b *RecordBatch) NumBytes(ctx context.Context) (int64, error) {
 	if err := checkContext(opRead, ctx); err != nil {
 		return 0, err
 	}
-	if err := hold(opRead, &b.refs, b.mem, "RecordBatch"); err != nil {
+	if err := b.hold(opRead); err != nil {
 		return 0, err
 	}
 	defer b.mem.Release()
-	return numBytes(ctx, b.mem, b.place, b.columns, columnName)
+	return numBytes(ctx, b.tree())
 }
 
 // NumBytes is how many bytes the elements have; see [RecordBatch.NumBytes].
@@ -21,20 +21,20 @@ func (a *Array) NumBytes(ctx context.Context) (int64, error) {
 	if err := checkContext(opRead, ctx); err != nil {
 		return 0, err
 	}
-	if err := hold(opRead, &a.refs, a.mem, "Array"); err != nil {
+	if err := a.hold(opRead); err != nil {
 		return 0, err
 	}
 	defer a.mem.Release()
-	return numBytes(ctx, a.mem, a.place, []node{a.node}, arrayName)
+	return numBytes(ctx, a.tree())
 }
 
-func numBytes(ctx context.Context, mem *memoryOwner, at place, nodes []node, name func(int) string) (int64, error) {
-	src, err := openSource(ctx, mem, at, nodes)
+func numBytes(ctx context.Context, t tree) (int64, error) {
+	src, err := openSource(ctx, t)
 	if err != nil {
 		return 0, err
 	}
 	defer src.close()
-	trees, err := src.compact(name, false)
+	trees, err := src.compact(false)
 	if err != nil {
 		return 0, err
 	}

@@ -137,10 +137,11 @@ func TestGPUMappedFileIsUnmappedAfterCloseOfTheSource(t *testing.T) {
 	}
 }
 
-// Close waits for what takes a batch until the batch is viewed, copied or exported.
+// Close waits for what takes a batch until the batch is viewed, copied or exported; it ends the
+// waits of readers that were made from its own.
 func TestGPUCloseWaitsForACallThatWaitsForAnEvent(t *testing.T) {
 	checkLeaks(t)
-	for _, how := range []string{"HostReader", "plain stream"} {
+	for _, how := range []string{"HostReader", "AsCPU"} {
 		t.Run(how, func(t *testing.T) {
 			m := cudatest.One(t, cudasim.Options{})
 			gpu := m.GPUs[0]
@@ -163,7 +164,10 @@ func TestGPUCloseWaitsForACallThatWaitsForAnEvent(t *testing.T) {
 			returned := make(chan struct{})
 			begin := r.HostReader(background, nil)
 			s := new(cdata.CArrowArrayStream)
-			require.NoError(t, cdevice.ExportPlainRecordReader(background, r, s))
+			cpu, err := r.AsCPU(background)
+			require.NoError(t, err)
+			require.NoError(t, cdevice.ExportPlainRecordReader(cpu, s))
+			cpu.Release()
 			go func() {
 				defer close(returned)
 				if how == "HostReader" {
@@ -177,10 +181,15 @@ func TestGPUCloseWaitsForACallThatWaitsForAnEvent(t *testing.T) {
 			}()
 			<-taken
 			time.Sleep(20 * time.Millisecond) // the batch is taken, and its event waited for
-			expires(t, r.Close)
-			open()
+			if how == "HostReader" {
+				expires(t, r.Close)
+				open()
+			}
 			closes(t, r)
 			<-returned
+			if how == "AsCPU" { // whose wait Close ends
+				open()
+			}
 			begin.Release()
 			cdevice.ReleaseCArrowArrayStream(s)
 			r.Release()

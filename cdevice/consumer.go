@@ -2,6 +2,8 @@ package cdevice
 
 import (
 	"context"
+	"fmt"
+	"io"
 	"runtime"
 	"strings"
 	"sync"
@@ -17,10 +19,12 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/schema"
 )
 
-// consumer is the Go side of a handler of ours: a bridge.Handler. Its callbacks only take
-// down what happened; batches are made by whoever takes them.
+// consumer is the Go side of a handler of ours: a bridge.Handler, and the supply of the stream's
+// reader. The callbacks only store what they are given; batches are made by the goroutine that asks
+// the reader for one.
 type consumer struct {
-	opts    AsyncOptions
+	queue   int64
+	opts    []ImportOption  // of each batch
 	ctx     context.Context // whose end is the stream's
 	word    handle.Word
 	pins    runtime.Pinner // of the handler, which C keeps the address of
@@ -32,29 +36,37 @@ type consumer struct {
 	// one. mu is never held in a call of the producer's or of a task's.
 	calling chan struct{}
 
-	mu         sync.Mutex
-	changed    sync.Cond
-	producer   *abi.ArrowAsyncProducer // from on_schema to release
-	deviceType device.Type
-	schema     *arrow.Schema
-	metadata   arrow.Metadata
-	tasks      []*readyTask
-	room       int64 // batches that are to be asked for
-	asking     bool  // by a goroutine that will look for more of them
-	wanted     int64 // batches that were asked for and have not come
-	err        error // that the stream ended with
+	given *extraction // of next
+
+	mu       sync.Mutex
+	changed  sync.Cond
+	producer *abi.ArrowAsyncProducer // from on_schema to release
+	begun    *streamBegin            // from on_schema
+	tasks    []*readyTask
+	room     int64 // batches that are to be asked for
+	asking   bool  // by a goroutine that will look for more of them
+	wanted   int64 // batches that were asked for and have not come
+	err      error // that the stream ended with
 
 	taskErr error // of a task that failed: the producer is to say more of it
 
 	ended    bool // the producer is not called any more: it has said its last, or was wrong
 	dropping bool // tasks that come are not wanted
 	stopped  bool // and neither is anything else
-	closed   bool
 
 	known    chan struct{} // closed when there is a schema, or there will be none
 	released chan struct{} // closed when release is called
-	over     chan struct{} // closed when it returns: the producer is called no more
-	dropped  chan struct{} // closed when this side has ended the stream, and nothing is left
+
+	parts   countdown // close, gone and emptied
+	gone    func()    // the producer is called no more, or does not return from the call
+	emptied func()    // this side has ended the stream, and no task is left
+}
+
+// streamBegin is what on_schema tells of a stream.
+type streamBegin struct {
+	schema     *arrow.Schema
+	metadata   arrow.Metadata
+	deviceType device.Type
 }
 
 // readyTask is a task that the producer gave; it is extracted exactly once.
@@ -63,11 +75,13 @@ type readyTask struct {
 	metadata arrow.Metadata
 }
 
-func newConsumer(ctx context.Context, handler *CArrowAsyncDeviceStreamHandler, opts AsyncOptions) *consumer {
+func newConsumer(ctx context.Context, handler *CArrowAsyncDeviceStreamHandler, queue int, opts []ImportOption) *consumer {
 	c := &consumer{
-		opts: opts, ctx: ctx, calling: make(chan struct{}, 1), known: make(chan struct{}),
-		released: make(chan struct{}), over: make(chan struct{}), dropped: make(chan struct{}),
+		queue: int64(queue), opts: opts, ctx: ctx, given: new(extraction),
+		calling: make(chan struct{}, 1), known: make(chan struct{}), released: make(chan struct{}),
 	}
+	c.parts.init(3, nil)
+	c.gone, c.emptied = sync.OnceFunc(c.parts.part), sync.OnceFunc(c.parts.part)
 	c.changed.L = &c.mu
 	c.pins.Pin(handler) // and c is reachable by its handle
 	c.word = bridge.ExportHandler(c, handler)
@@ -85,15 +99,15 @@ func newConsumer(ctx context.Context, handler *CArrowAsyncDeviceStreamHandler, o
 // calls it for those that wait; before each batch, the loop that takes it does, since that
 // goroutine may not have run yet.
 func (c *consumer) stopWithContext() {
-	if err := contextError(c.ctx, "read"); err != nil {
+	if err := contextError(c.ctx, opRead); err != nil {
 		c.stop(err)
 	}
 }
 
-// tell wakes whoever waits for a change. mu is held.
+// tell wakes the goroutines that wait for a change. mu is held.
 func (c *consumer) tell() {
 	c.changed.Broadcast()
-	if c.schema != nil || c.ended || c.stopped {
+	if c.begun != nil || c.ended || c.stopped {
 		select {
 		case <-c.known:
 		default:
@@ -110,25 +124,26 @@ func (c *consumer) OnSchema(p *abi.ArrowAsyncProducer, out *abi.ArrowSchema) int
 	} else {
 		err = checkProducer(p)
 	}
-	var md arrow.Metadata
+	var begun streamBegin
 	if err == nil {
-		md, err = schema.ReadMetadata("ArrowAsyncProducer.additional_metadata", p.AdditionalMetadata)
+		begun.schema, begun.deviceType = s, device.Type(p.DeviceType)
+		begun.metadata, err = schema.ReadMetadata("ArrowAsyncProducer.additional_metadata", p.AdditionalMetadata)
 	}
 	if !bridge.Calling(c.word) { // else it is a second call, which is refused
 		c.calling <- struct{}{} // before another goroutine knows the producer
 		defer func() { <-c.calling }()
 	}
-	if code := c.begin(p, s, md, err); code != 0 {
+	if code := c.begin(p, &begun, err); code != 0 {
 		return code
 	}
 	c.ask()
 	return 0
 }
 
-func (c *consumer) begin(p *abi.ArrowAsyncProducer, s *arrow.Schema, md arrow.Metadata, err error) int {
+func (c *consumer) begin(p *abi.ArrowAsyncProducer, begun *streamBegin, err error) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if err == nil && (c.ended || c.schema != nil) {
+	if err == nil && (c.ended || c.begun != nil) {
 		err = wrongCall("on_schema", "the first call, once")
 	}
 	if err != nil {
@@ -137,8 +152,8 @@ func (c *consumer) begin(p *abi.ArrowAsyncProducer, s *arrow.Schema, md arrow.Me
 	if c.stopped {
 		return int(syscall.ECANCELED)
 	}
-	c.producer, c.deviceType, c.schema, c.metadata = p, device.Type(p.DeviceType), s, md
-	c.room, c.asking = int64(c.opts.QueueSize), true
+	c.producer, c.begun = p, begun
+	c.room, c.asking = c.queue, true
 	c.tell()
 	return 0
 }
@@ -194,7 +209,7 @@ func (c *consumer) arrived(task *abi.ArrowAsyncTask, md arrow.Metadata, err erro
 	defer c.mu.Unlock()
 	switch {
 	case err != nil:
-	case c.schema == nil && !c.ended:
+	case c.begun == nil && !c.ended:
 		err = wrongCall("on_next_task", "on_schema before it")
 	case c.ended:
 		err = wrongCall("on_next_task", "nothing after the end")
@@ -224,13 +239,26 @@ func (c *consumer) OnError(code int, message string, metadata uintptr) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.err == nil && !c.stopped {
-		c.err = &AsyncError{Callback: "on_error", Code: code, Message: strings.ToValidUTF8(message, "\ufffd"), Metadata: md}
+		c.err = &ProducerError{Callback: "ArrowAsyncDeviceStreamHandler.on_error", Code: code, Message: strings.ToValidUTF8(message, "\ufffd"), Metadata: md}
 	}
 	c.ended = true
 	c.tell()
 }
 
-// stop ends the stream from this side, once. err is what All yields, if there was more.
+// errNoEnd is the error of a stream that was released in the middle.
+var errNoEnd = fmt.Errorf("cdevice: import: ArrowAsyncDeviceStreamHandler.release before the end of the stream: %w", io.ErrUnexpectedEOF)
+
+// opened returns what a reader is made of, or the error of a stream that ended without a schema.
+func (c *consumer) opened() (*streamBegin, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.begun == nil {
+		return nil, c.err
+	}
+	return c.begun, nil
+}
+
+// stop ends the stream from this side, once. err is the error of the stream, if it has not ended before.
 func (c *consumer) stop(err error) {
 	c.mu.Lock()
 	if c.stopped {
@@ -246,15 +274,20 @@ func (c *consumer) stop(err error) {
 	}
 	c.stopped = true
 	c.tell()
+	nothing := c.ended && len(c.tasks) == 0 // to cancel or to drop
 	c.mu.Unlock()
+	if nothing {
+		c.emptied()
+		return
+	}
 	background(func() { // the producer may not return
-		defer close(c.dropped)
+		defer c.emptied()
 		c.cancel()
 		c.drop()
 	})
 }
 
-// drop extracts the tasks that are ready, for nobody.
+// drop extracts with NULL the tasks that are ready.
 func (c *consumer) drop() {
 	c.mu.Lock()
 	tasks := c.tasks
@@ -266,16 +299,26 @@ func (c *consumer) drop() {
 	}
 }
 
-func (c *consumer) close() {
-	c.mu.Lock()
-	c.closed = true
-	c.mu.Unlock()
+// interrupt ends the stream. It is how the reader's Close ends the wait of a next that is under way.
+func (c *consumer) interrupt() { c.stop(closedReader()) }
+
+// close ends the stream. done is called when the producer has released the handler and no task is left.
+func (c *consumer) close(done func()) {
+	c.parts.last = done // called by the last of the three
+	defer c.parts.part()
 	c.unwatch()
-	c.stop(nil)
-	<-c.released
-	if !isClosedWithin(patience, c.over) {
-		go c.drop() // the call of cancel that comes before may not return
-		return
+	c.interrupt()
+}
+
+// losePatience ends the wait for a producer that has called release and does not return from request
+// or cancel. The goroutine that calls cancel may never come to the tasks that are ready.
+func (c *consumer) losePatience() {
+	c.mu.Lock()
+	stopped := c.stopped
+	c.mu.Unlock()
+	if stopped {
+		c.drop()
+		c.emptied()
 	}
-	<-c.dropped // by this call or by the one that came before
+	c.gone()
 }

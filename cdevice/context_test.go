@@ -49,7 +49,7 @@ func TestAsyncStreamGivesNoBatchOnceItsContextIsDone(t *testing.T) {
 	inner, cancel := context.WithCancel(background)
 	defer cancel()
 	ctx := &lateContext{Context: inner}
-	p := consumed(t, ctx, cdevice.AsyncOptions{QueueSize: 4})
+	p := consumed(t, ctx, cdevice.WithQueueSize(4))
 	require.Zero(t, p.begin())
 	p.send(4)
 	p.take(1)
@@ -72,7 +72,7 @@ func TestAsyncStreamThatIsOverHasNoErrorOfItsContext(t *testing.T) {
 	inner, cancel := context.WithCancel(background)
 	defer cancel()
 	ctx := &lateContext{Context: inner}
-	p := consumed(t, ctx, cdevice.AsyncOptions{QueueSize: 1})
+	p := consumed(t, ctx, cdevice.WithQueueSize(1))
 	require.Zero(t, p.begin())
 	p.send(1)
 	p.End()
@@ -91,7 +91,7 @@ func TestAsyncStreamThatIsOverHasNoErrorOfItsContext(t *testing.T) {
 func TestAsyncStreamGivesNoBatchWhileItIsBeingStopped(t *testing.T) {
 	ctx, cancel := context.WithCancel(background)
 	defer cancel()
-	p := consumed(t, ctx, cdevice.AsyncOptions{QueueSize: 2})
+	p := consumed(t, ctx, cdevice.WithQueueSize(2))
 	require.Zero(t, p.begin())
 	p.send(2)
 	p.InRequest(cpeer.InWait)
@@ -113,7 +113,7 @@ func TestAsyncProducerGivesNoBatchOnceItsContextIsDone(t *testing.T) {
 		for yield(batch, nil) {
 		}
 	})
-	c := exported(t, ctx, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 2}, r, cdevice.AsyncProducerOptions{})
+	c := exported(t, ctx, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 2}, r)
 	require.NoError(t, c.WaitTasks(2))
 	cancel()
 	c.Producer().Request(1 << 40)

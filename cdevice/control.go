@@ -46,10 +46,10 @@ type controlRead struct {
 
 // readControl copies the control buffers of nodes on dev to the host, after the event
 // of the batch and the work on the stream of the options. ctx ends the wait; the memory is freed when the copies are done.
-func readControl(ctx context.Context, dev device.Device, at place, mem *memoryOwner, nodes []node, opts []CopyOption) (*control, error) {
-	r := controlReader{block: mem.block}
-	own := r.clone(nodes, false)
-	c, err := r.fetch(ctx, dev, at, mem, opts)
+func readControl(ctx context.Context, dev device.Device, t tree, opts []CopyOption) (*control, error) {
+	r := controlReader{block: t.mem.block}
+	own := r.clone(t.nodes, false)
+	c, err := r.fetch(ctx, dev, t, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +58,7 @@ func readControl(ctx context.Context, dev device.Device, at place, mem *memoryOw
 }
 
 // fetch copies what is to be read to the host, after the work on the stream of the options.
-func (r *controlReader) fetch(ctx context.Context, dev device.Device, at place, mem *memoryOwner, opts []CopyOption) (*control, error) {
+func (r *controlReader) fetch(ctx context.Context, dev device.Device, t tree, opts []CopyOption) (*control, error) {
 	c := &control{}
 	if len(r.reads) == 0 {
 		return c, nil
@@ -74,7 +74,7 @@ func (r *controlReader) fetch(ctx context.Context, dev device.Device, at place, 
 		return nil, err
 	}
 	defer done()
-	if err := at.waitOn(s); err != nil {
+	if err := t.at.waitOn(s); err != nil {
 		c.free()
 		return nil, err
 	}
@@ -93,8 +93,8 @@ func (r *controlReader) fetch(ctx context.Context, dev device.Device, at place, 
 	}
 	if err != nil {
 		// Copies may be under way, out of the batch and into the host's memory.
-		mem.retain()
-		afterStream(s, func() { c.free(); mem.Release() })
+		t.mem.retain()
+		afterStream(s, func() { c.free(); t.mem.Release() })
 		return nil, err
 	}
 	return c, nil

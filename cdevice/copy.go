@@ -12,7 +12,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 )
 
-// CopyOption changes how a copy is made. See [ExportOption] for nil.
+// CopyOption changes how a copy is made. See [ImportOption] for nil.
 type CopyOption func(*copyOptions)
 
 type copyOptions struct {
@@ -98,11 +98,11 @@ func copyStream(opts []CopyOption, dev device.Device) (s device.Stream, done fun
 // do not hold together, and wrap device.ErrNotSupported where neither the host nor
 // a backend can read the memory.
 func (b *RecordBatch) CopyToHost(ctx context.Context, mem memory.Allocator, opts ...CopyOption) (arrow.RecordBatch, error) {
-	if err := hold(opRead, &b.refs, b.mem, "RecordBatch"); err != nil {
+	if err := b.hold(opRead); err != nil {
 		return nil, err
 	}
 	defer b.mem.Release()
-	columns, err := copyToHost(ctx, b.mem, b.place, b.columns, columnName, mem, opts)
+	columns, err := copyToHost(ctx, b.tree(), mem, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -112,45 +112,41 @@ func (b *RecordBatch) CopyToHost(ctx context.Context, mem memory.Allocator, opts
 
 // CopyToHost copies the array; see [RecordBatch.CopyToHost].
 func (a *Array) CopyToHost(ctx context.Context, mem memory.Allocator, opts ...CopyOption) (arrow.Array, error) {
-	if err := hold(opRead, &a.refs, a.mem, "Array"); err != nil {
+	if err := a.hold(opRead); err != nil {
 		return nil, err
 	}
 	defer a.mem.Release()
-	arrays, err := copyToHost(ctx, a.mem, a.place, []node{a.node}, arrayName, mem, opts)
+	arrays, err := copyToHost(ctx, a.tree(), mem, opts)
 	if err != nil {
 		return nil, err
 	}
 	return arrays[0], nil
 }
 
-func arrayName(int) string { return "array" }
-
-func copyToHost(ctx context.Context, owner *memoryOwner, at place, nodes []node, name func(int) string,
-	mem memory.Allocator, opts []CopyOption,
-) ([]arrow.Array, error) {
+func copyToHost(ctx context.Context, t tree, mem memory.Allocator, opts []CopyOption) ([]arrow.Array, error) {
 	if err := checkContext(opCopy, ctx); err != nil {
 		return nil, err
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("cdevice: read: %w", err)
 	}
-	if err := checkOnStream(opts, at, at); err != nil {
+	if err := checkOnStream(opts, t.at, t.at); err != nil {
 		return nil, err
 	}
 	if isNil(mem) {
 		mem = memory.DefaultAllocator
 	}
-	if s := streamOf(opts); s != nil && at.hostReadable() {
+	if s := streamOf(opts); s != nil && t.at.hostReadable() {
 		if err := s.Synchronize(ctx); err != nil {
 			return nil, fmt.Errorf("cdevice: read: wait for the stream: %w", err)
 		}
 	}
-	src, err := openSource(ctx, owner, at, nodes, opts...)
+	src, err := openSource(ctx, t, opts...)
 	if err != nil {
 		return nil, err
 	}
 	defer src.close()
-	trees, err := src.compact(name, true)
+	trees, err := src.compact(true)
 	if err != nil {
 		return nil, err
 	}
@@ -162,7 +158,7 @@ func copyToHost(ctx context.Context, owner *memoryOwner, at place, nodes []node,
 	if err := src.fill(ctx, to, layout, opts); err != nil {
 		return nil, err
 	}
-	return buildArrays(to, layout, trees, name)
+	return buildArrays(to, layout, trees, t.name)
 }
 
 // allocateArrow turns the panic of an allocator that has no memory into an error. ctx ends
@@ -229,7 +225,7 @@ func (s *source) appendRange(list []device.Range, dst uintptr, p part) []device.
 		last := &list[k]
 		gap := p.addr - uintptr(last.Src) - uintptr(last.Size)
 		if gap == dst-uintptr(last.Dst)-uintptr(last.Size) && (gap == 0 ||
-			gap < blockAlignment && s.owner.block.contains(uintptr(last.Src), last.Size) && s.owner.block.contains(p.addr, p.size)) {
+			gap < blockAlignment && s.mem.block.contains(uintptr(last.Src), last.Size) && s.mem.block.contains(p.addr, p.size)) {
 			last.Size += int64(gap) + p.size
 			return list
 		}

@@ -24,7 +24,7 @@ func TestCopyIntoPageLockedMemoryIsGivenUp(t *testing.T) {
 	defer rec.Release()
 	batch, err := cdevice.CopyToDevice(background, rec, gpu)
 	require.NoError(t, err)
-	require.NoError(t, batch.Wait(background))
+	require.NoError(t, batch.Synchronize(background))
 	require.NoError(t, gpu.Trim(background)) // staging holds none of it
 
 	s := newStream(t, gpu)

@@ -113,7 +113,7 @@ func TestFullValidationAsksTheDriver(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			there, err := cdevice.CopyArrayToDevice(background, fromJSON(t, row.dt, row.text), gpu)
 			require.NoError(t, err)
-			require.NoError(t, there.Wait(background))
+			require.NoError(t, there.Synchronize(background))
 			out := new(cdevice.CArrowDeviceArray)
 			require.NoError(t, cdevice.ExportArray(there, out, nil))
 			there.Release()
@@ -159,7 +159,7 @@ func TestFullValidationNoticesDeviceMemoryThatIsCalledTheHosts(t *testing.T) {
 	}
 	ints := arrow.PrimitiveTypes.Int64
 	text := arrow.BinaryTypes.String
-	const want = ", memory of cuda:0, want memory that the host can read"
+	const want = ", memory of cuda:0, want memory that the CPU can access"
 	for _, row := range []struct {
 		name  string
 		dt    arrow.DataType

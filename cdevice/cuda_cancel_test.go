@@ -26,16 +26,13 @@ func TestContextsEndWaitsForABatchThatIsNotReady(t *testing.T) {
 	m := cudatest.Simulated(t, cudasim.Options{})
 	gpu := m.GPUs[0]
 	for name, f := range map[string]func(context.Context, *cdevice.Array) error{
-		"Wait":       func(ctx context.Context, a *cdevice.Array) error { return a.Wait(ctx) },
-		"CountNulls": func(ctx context.Context, a *cdevice.Array) error { _, err := a.CountNulls(ctx); return err },
-		"NumBytes":   func(ctx context.Context, a *cdevice.Array) error { _, err := a.NumBytes(ctx); return err },
-		"CopyToHost": func(ctx context.Context, a *cdevice.Array) error { _, err := a.CopyToHost(ctx, nil); return err },
-		"CopyTo":     func(ctx context.Context, a *cdevice.Array) error { _, err := a.CopyTo(ctx, gpu); return err },
+		"Synchronize": func(ctx context.Context, a *cdevice.Array) error { return a.Synchronize(ctx) },
+		"CountNulls":  func(ctx context.Context, a *cdevice.Array) error { _, err := a.CountNulls(ctx); return err },
+		"NumBytes":    func(ctx context.Context, a *cdevice.Array) error { _, err := a.NumBytes(ctx); return err },
+		"CopyToHost":  func(ctx context.Context, a *cdevice.Array) error { _, err := a.CopyToHost(ctx, nil); return err },
+		"CopyTo":      func(ctx context.Context, a *cdevice.Array) error { _, err := a.CopyTo(ctx, gpu); return err },
 		"ForCuDF": func(ctx context.Context, a *cdevice.Array) error {
-			return cdevice.ExportArray(a, garbageArray(), nil, cdevice.ForCuDF(ctx))
-		},
-		"Synchronized": func(ctx context.Context, a *cdevice.Array) error {
-			return cdevice.ExportArray(a, garbageArray(), nil, cdevice.Synchronized(ctx))
+			return exportMade(garbageArray(), nil)(a.ForCuDF(ctx))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -52,7 +49,7 @@ func TestContextsEndWaitsForABatchThatIsNotReady(t *testing.T) {
 				return nil
 			})
 			open()
-			cudatest.Within(t, "the batch", func() error { return part.Wait(background) })
+			cudatest.Within(t, "the batch", func() error { return part.Synchronize(background) })
 			want := wantText(t)
 			sameOnHost(t, want, late)
 			part.Release()
@@ -76,7 +73,7 @@ func TestContextsEndCopiesBehindAStuckStream(t *testing.T) {
 		defer rec.Release()
 		several, err := cdevice.CopyToDevice(background, rec, gpu)
 		require.NoError(t, err)
-		require.NoError(t, several.Wait(background))
+		require.NoError(t, several.Synchronize(background))
 		large := numbers(t, 128*mib)
 		pinned := hostpinned.New(gpu, 0)
 		open := m.Hold(t, s)
@@ -101,7 +98,7 @@ func TestContextsEndCopiesBehindAStuckStream(t *testing.T) {
 				return err
 			}
 			defer a.Release()
-			return a.Wait(background)
+			return a.Synchronize(background)
 		})
 		open()
 		cudatest.Within(t, "the stream", func() error { return s.Synchronize(background) })
@@ -140,7 +137,7 @@ func TestWaitsThatWereGivenUpLeaveTheProducersEventAlone(t *testing.T) {
 	gpu := m.GPUs[0]
 	late, open := notReady(t, m, gpu)
 	for range 10 {
-		cudatest.EndsInTime(t, "Wait", late.Wait)
+		cudatest.EndsInTime(t, "Wait", late.Synchronize)
 	}
 	m.Sim.ResetCounters()
 	cudatest.Within(t, "Release", func() error { late.Release(); return nil })

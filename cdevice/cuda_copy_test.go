@@ -210,7 +210,7 @@ func smallBatch(t *testing.T, dev device.Device) *cdevice.RecordBatch {
 	defer rec.Release()
 	batch, err := cdevice.CopyToDevice(background, rec, dev)
 	require.NoError(t, err)
-	require.NoError(t, batch.Wait(background))
+	require.NoError(t, batch.Synchronize(background))
 	return batch
 }
 

@@ -182,7 +182,7 @@ func TestExportCalls(t *testing.T) {
 
 	s := newStream(t, m.GPUs[0])
 	for round, most := range []int{1, 0} {
-		made, report := calls(m, func() { require.NoError(t, cdevice.ExportRecordBatch(batch, out, nil, cdevice.ReadyAfter(s))) })
+		made, report := calls(m, func() { require.NoError(t, exportMade(out, nil)(batch.RecordEvent(s))) })
 		assert.LessOrEqual(t, made["cuEventCreate"], most, "round %d", round)
 		assert.Equal(t, 1, made["cuEventRecord"])
 		assert.Zero(t, report.Synchronisations)

@@ -68,7 +68,7 @@ func TestForCuDF(t *testing.T) {
 			require.NoError(t, err)
 			for _, a := range []*cdevice.Array{there, part, throughC(t, part, cdevice.WithDevice(gpu))} {
 				out, schema := garbageArray(), garbageSchema()
-				err = cdevice.ExportArray(a, out, schema, cdevice.ForCuDF(background))
+				err = exportMade(out, schema)(a.ForCuDF(background))
 				if err != nil {
 					require.ErrorIs(t, err, arrow.ErrNotImplemented, c.Name)
 					require.ErrorContains(t, err, "cuDF")
@@ -104,6 +104,8 @@ func TestForCuDF(t *testing.T) {
 	}
 	host, err := cdevice.WrapArray(fromJSON(t, arrow.PrimitiveTypes.Int64, `[1]`), device.CPUDevice())
 	require.NoError(t, err)
-	assert.ErrorIs(t, cdevice.ExportArray(host, garbageArray(), nil, cdevice.ForCuDF(background)), device.ErrNotSupported)
+	_, err = host.ForCuDF(background)
+	assert.ErrorIs(t, err, device.ErrNotSupported)
+	assert.ErrorContains(t, err, "cdevice: for cuDF: device_type = cpu, want memory of CUDA")
 	host.Release()
 }

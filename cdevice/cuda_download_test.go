@@ -52,7 +52,7 @@ func TestCopyInPiecesIsGivenUp(t *testing.T) {
 	defer rec.Release()
 	there, err := cdevice.CopyToDevice(background, rec, gpu)
 	require.NoError(t, err)
-	require.NoError(t, there.Wait(background))
+	require.NoError(t, there.Synchronize(background))
 	s := newStream(t, gpu)
 	open := m.Hold(t, s)
 	ctx, cancel := context.WithCancel(background)

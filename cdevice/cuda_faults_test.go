@@ -25,7 +25,7 @@ func roundTrip(rec arrow.RecordBatch, gpu *cudaalloc.Device, mem memory.Allocato
 	out, schema := garbageArray(), garbageSchema()
 	s, err := gpu.NewStream()
 	if err == nil {
-		err = cdevice.ExportRecordBatch(batch, out, schema, cdevice.ReadyAfter(s))
+		err = exportMade(out, schema)(batch.RecordEvent(s))
 		err = errors.Join(err, s.Close())
 		if err != nil && out.Array.Release != 0xdead {
 			cdevice.ReleaseCArrowDeviceArray(out)
@@ -142,7 +142,7 @@ func TestManyRoundTripsLeaveNothing(t *testing.T) {
 		imported, err := cdevice.ImportRecordBatchWithSchema(out, rec.Schema(), cdevice.WithDevice(gpu))
 		require.NoError(t, err)
 		batch.Release()
-		require.NoError(t, imported.Wait(background))
+		require.NoError(t, imported.Synchronize(background))
 		imported.Release()
 	}
 }

@@ -54,7 +54,7 @@ func TestBatchThatIsNotReadyHoldsUpNoOtherCopies(t *testing.T) {
 				another, err = cdevice.CopyArrayToDevice(background, want, gpu)
 				return err
 			})
-			cudatest.Within(t, "its event", func() error { return another.Wait(background) })
+			cudatest.Within(t, "its event", func() error { return another.Synchronize(background) })
 			cudatest.Within(t, "a count of nulls", func() error { _, err := another.CountNulls(background); return err })
 			cudatest.Within(t, "a count of bytes", func() error { _, err := another.NumBytes(background); return err })
 			var host arrow.Array
@@ -74,7 +74,7 @@ func TestBatchThatIsNotReadyHoldsUpNoOtherCopies(t *testing.T) {
 				if second, err = part.CopyTo(background, gpu); err != nil {
 					return err
 				}
-				return second.Wait(background)
+				return second.Synchronize(background)
 			})
 			cudatest.Within(t, "their release", func() error { second.Release(); another.Release(); return nil })
 		}
@@ -86,7 +86,7 @@ func TestBatchThatIsNotReadyHoldsUpNoOtherCopies(t *testing.T) {
 					return err
 				}
 				defer a.Release()
-				return a.Wait(background)
+				return a.Synchronize(background)
 			})
 		}
 		cudatest.Eventually(t, "the memory of other copies has ended", func() bool { return gpu.Stats().Device.Live < mib })
@@ -128,7 +128,7 @@ func TestStuckStrangerKeepsOnlyWhatWasExported(t *testing.T) {
 						return err
 					}
 					defer a.Release()
-					return a.Wait(background)
+					return a.Synchronize(background)
 				})
 			}
 			cudatest.Eventually(t, "what was not exported has ended", func() bool { return used() < 16*mib })
@@ -185,7 +185,7 @@ func TestReleaseCallbackMayNeedTheGPU(t *testing.T) {
 		work := func() {
 			a, err := cdevice.CopyArrayToDevice(background, large, gpu)
 			if err == nil {
-				err = a.Wait(background)
+				err = a.Synchronize(background)
 				a.Release()
 			}
 			results <- err

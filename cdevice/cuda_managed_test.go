@@ -64,7 +64,7 @@ func TestManagedMemoryThatIsTheGPUsAlone(t *testing.T) {
 		refusals := map[string]error{}
 		_, refusals["HostView"] = b.HostView(background)
 		_, refusals["HostView of a column"] = column.HostView(background)
-		refusals["ForHost"] = cdevice.ExportRecordBatch(b, garbageArray(), nil, cdevice.ForHost(background))
+		_, refusals["AsCPU"] = b.AsCPU(background)
 		for name, err := range refusals {
 			assert.ErrorIs(t, err, device.ErrNotSupported, name)
 			assert.ErrorContains(t, err, why, name)

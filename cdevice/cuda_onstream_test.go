@@ -84,7 +84,7 @@ func TestOffsetsAreReadOnTheStreamOfACopy(t *testing.T) {
 	} {
 		all, err := cdevice.CopyArrayToDevice(background, words, gpu)
 		require.NoError(t, err)
-		require.NoError(t, all.Wait(background))
+		require.NoError(t, all.Synchronize(background))
 		a, err := all.Slice(1, 4)
 		require.NoError(t, err)
 		s := newStream(t, gpu)

@@ -64,7 +64,7 @@ func TestGPUPendingImport(t *testing.T) {
 				}()
 				cancel()
 				assert.ErrorIs(t, <-wait, context.Canceled)
-				assert.ErrorIs(t, imported.Wait(ctx), context.Canceled)
+				assert.ErrorIs(t, imported.Synchronize(ctx), context.Canceled)
 
 				var copied *cdevice.RecordBatch
 				if !text { // nothing of it has to be read first
@@ -88,7 +88,7 @@ func TestGPUPendingImport(t *testing.T) {
 				back := <-done
 				assert.True(t, array.RecordEqual(rec, back))
 				back.Release()
-				require.NoError(t, imported.Wait(background))
+				require.NoError(t, imported.Synchronize(background))
 				assert.True(t, ready(t, imported))
 				if copied != nil {
 					back, err := copied.CopyToHost(background, nil)
@@ -178,7 +178,7 @@ func TestGPUReleasedWhileInUse(t *testing.T) {
 		defer rec.Release()
 		there, err := cdevice.CopyArrayToDevice(background, rec.Column(0), gpu)
 		require.NoError(t, err)
-		require.NoError(t, there.Wait(background))
+		require.NoError(t, there.Synchronize(background))
 		var out abi.ArrowDeviceArray
 		require.NoError(t, cdevice.ExportArray(there, &out, nil))
 		there.Release()
@@ -208,8 +208,8 @@ func TestGPUReleasedWhileInUse(t *testing.T) {
 	})
 }
 
-// An export whose memory work on a stream still fills carries an event behind that work.
-func TestGPUReadyAfter(t *testing.T) {
+// A batch whose memory work on a stream still fills is exported with an event behind that work.
+func TestGPURecordEvent(t *testing.T) {
 	m := cudatest.One(t, cudasim.Options{})
 	gpu := m.GPUs[0]
 	rec := columnsOf(memory.DefaultAllocator, 1, 100, false)
@@ -219,13 +219,13 @@ func TestGPUReadyAfter(t *testing.T) {
 	s := newStream(t, gpu)
 	open := m.Hold(t, s)
 	out, schema := garbageArray(), garbageSchema()
-	require.NoError(t, cdevice.ExportRecordBatch(there, out, schema, cdevice.ReadyAfter(s)))
-	require.NoError(t, there.Wait(background))
+	require.NoError(t, exportMade(out, schema)(there.RecordEvent(s)))
+	require.NoError(t, there.Synchronize(background))
 	imported, err := cdevice.ImportRecordBatch(out, schema, cdevice.WithDevice(gpu))
 	require.NoError(t, err)
 	assert.False(t, ready(t, imported))
 	open()
-	require.NoError(t, imported.Wait(background))
+	require.NoError(t, imported.Synchronize(background))
 	imported.Release()
 
 	// The event covers the batch's own too.
@@ -234,24 +234,28 @@ func TestGPUReadyAfter(t *testing.T) {
 	pending, err := cdevice.CopyToDevice(background, rec, gpu, cdevice.WithStream(late))
 	require.NoError(t, err)
 	out, schema = garbageArray(), garbageSchema()
-	require.NoError(t, cdevice.ExportRecordBatch(pending, out, schema, cdevice.ReadyAfter(s)))
+	require.NoError(t, exportMade(out, schema)(pending.RecordEvent(s)))
 	pending.Release()
 	imported, err = cdevice.ImportRecordBatch(out, schema, cdevice.WithDevice(gpu))
 	require.NoError(t, err)
 	assert.False(t, ready(t, imported))
 	open()
-	require.NoError(t, imported.Wait(background))
+	require.NoError(t, imported.Synchronize(background))
 	imported.Release()
 
 	synced := garbageArray()
-	require.NoError(t, cdevice.ExportRecordBatch(there, synced, nil, cdevice.ReadyAfter(s), cdevice.Synchronized(background)))
+	recorded, err := there.RecordEvent(s)
+	require.NoError(t, err)
+	require.NoError(t, recorded.Synchronize(background))
+	require.NoError(t, cdevice.ExportRecordBatch(recorded, synced, nil))
+	recorded.Release()
 	assert.Zero(t, synced.SyncEvent)
 	cdevice.ReleaseCArrowDeviceArray(synced)
 	there.Release()
 }
 
 // Page-locked and managed memory keeps its type through C. The host looks at it without a
-// copy, once it is ready; ForHost waits for that and calls it the CPU's.
+// copy, once it is ready; AsCPU waits for that and calls it the CPU's.
 func TestGPUHostReadableMemoryThroughC(t *testing.T) {
 	checkLeaks(t)
 	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
@@ -266,7 +270,7 @@ func TestGPUHostReadableMemoryThroughC(t *testing.T) {
 			producer := newStream(t, d)
 			open := m.Hold(t, producer)
 			out, schema := garbageArray(), garbageSchema()
-			require.NoError(t, cdevice.ExportRecordBatch(batch, out, schema, cdevice.ReadyAfter(producer)))
+			require.NoError(t, exportMade(out, schema)(batch.RecordEvent(producer)))
 			batch.Release()
 			assert.EqualValues(t, d.ID().Type, out.DeviceType)
 			assert.EqualValues(t, d.ID().Ordinal, out.DeviceID)
@@ -277,7 +281,8 @@ func TestGPUHostReadableMemoryThroughC(t *testing.T) {
 			short, cancel := context.WithTimeout(background, time.Millisecond)
 			_, err = imported.HostView(short)
 			assert.ErrorIs(t, err, context.DeadlineExceeded)
-			assert.ErrorIs(t, cdevice.ExportRecordBatch(imported, garbageArray(), nil, cdevice.ForHost(short)), context.DeadlineExceeded)
+			_, err = imported.AsCPU(short)
+			assert.ErrorIs(t, err, context.DeadlineExceeded)
 			cancel()
 			open()
 			view, err := imported.HostView(background)
@@ -286,7 +291,7 @@ func TestGPUHostReadableMemoryThroughC(t *testing.T) {
 			view.Release()
 
 			out = garbageArray()
-			require.NoError(t, cdevice.ExportRecordBatch(imported, out, nil, cdevice.ForHost(background)))
+			require.NoError(t, exportMade(out, nil)(imported.AsCPU(background)))
 			imported.Release()
 			assert.EqualValues(t, device.CPU, out.DeviceType)
 			assert.Zero(t, out.SyncEvent)

@@ -74,8 +74,8 @@ func fullValidationOfPinned(t *testing.T, m *cudatest.Machine) {
 		{"8 MiB in 64 bytes", both, ints, `[1,2,3]`, long(1, pinned), "array.buffers[1] = 0x"},
 		{"8 MiB in 64 managed bytes", both, ints, `[1,2,3]`, long(1, managed), "an allocation with 8388608 bytes from there"},
 		{"a registration that is too short", both, ints, `[1,2,3]`, data(1, at(registered)+4080), "an allocation with 24 bytes from there"},
-		{"plain memory", both, ints, `[1,2,3]`, data(1, at(plain)), "memory of cpu, want memory that the host can read, page-locked or managed"},
-		{"device memory", both, ints, `[1,2,3]`, data(1, own), "memory of cuda:0, want memory that the host can read"},
+		{"plain memory", both, ints, `[1,2,3]`, data(1, at(plain)), "memory of cpu, want memory that the CPU can access, page-locked or managed"},
+		{"device memory", both, ints, `[1,2,3]`, data(1, own), "memory of cuda:0, want memory that the CPU can access"},
 		{"a bitmap", both, ints, `[1,null]`, data(0, at(plain)), "array.buffers[0] = 0x"},
 		{"text", both, text, `["a","bb"]`, data(2, at(plain)), "array.buffers[2] = 0x"},
 		{"text that is too short", both, text, `["a text that is longer than the sixty-four bytes of the memory to which it is said to point"]`, data(2, at(registered)+4080), "array.buffers[2]"},
@@ -91,7 +91,7 @@ func fullValidationOfPinned(t *testing.T, m *cudatest.Machine) {
 			t.Run(row.name+"/"+d.ID().String(), func(t *testing.T) {
 				there, err := cdevice.CopyArrayToDevice(background, fromJSON(t, row.dt, row.text), d)
 				require.NoError(t, err)
-				require.NoError(t, there.Wait(background))
+				require.NoError(t, there.Synchronize(background))
 				out := new(cdevice.CArrowDeviceArray)
 				require.NoError(t, cdevice.ExportArray(there, out, nil))
 				there.Release()

@@ -50,23 +50,22 @@ func readableKinds(gpu *cudaalloc.Device) []*cudaalloc.Device {
 }
 
 // A copy to page-locked or managed memory has an event, which a plain struct has not.
-func TestGPUPlainExportWaitsForACopy(t *testing.T) {
+func TestGPUAsCPUWaitsForACopy(t *testing.T) {
 	checkLeaks(t)
 	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
 		rec := columnsOf(memory.DefaultAllocator, 1, 1000, false)
 		defer rec.Release()
 		for _, dev := range readableKinds(m.GPUs[0]) {
-			for name, opts := range map[string][]cdevice.ExportOption{"": nil, "ForHost": {cdevice.ForHost(background)}} {
-				b, err := cdevice.CopyToDevice(background, rec, dev)
-				require.NoError(t, err)
-				out := garbagePlain()
-				require.NoError(t, cdevice.ExportPlainRecordBatch(background, b, out, nil, opts...), name)
-				b.Release()
-				readPlain(t, m, rec, out)
-			}
+			b, err := cdevice.CopyToDevice(background, rec, dev)
+			require.NoError(t, err)
+			out := garbagePlain()
+			assert.ErrorContains(t, cdevice.ExportPlainRecordBatch(b, out, nil), "want none: AsCPU waits for it")
+			require.NoError(t, exportMadePlain(out, nil)(b.AsCPU(background)))
+			b.Release()
+			readPlain(t, m, rec, out)
 			r, err := cdevice.CopyReaderToDevice(background, repeatedReader(t, rec, 3), dev)
 			require.NoError(t, err)
-			s := exportPlain(t, r)
+			s := exportPlain(t, made(t, r)(r.AsCPU(background)))
 			for range 3 {
 				out := garbagePlain()
 				require.Zero(t, bridge.CallPlainGetNext(plainStream(s), plainArray(out)))
@@ -92,8 +91,8 @@ func repeatedReader(t *testing.T, rec arrow.RecordBatch, n int) array.RecordRead
 	return rdr
 }
 
-// Work on a stream that ReadyAfter names is still filling the memory.
-func TestGPUPlainReadyAfterWaitsForTheStream(t *testing.T) {
+// Work on a stream is still filling the memory.
+func TestGPUAsCPUWaitsForARecordedEvent(t *testing.T) {
 	checkLeaks(t)
 	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
 		gpu := m.GPUs[0]
@@ -112,7 +111,10 @@ func TestGPUPlainReadyAfterWaitsForTheStream(t *testing.T) {
 			at := device.Ptr(addressOf(&values[0]))
 			require.NoError(t, gpu.Copy([]device.Range{{Dst: at, Src: there.Buffers()[1], Size: 8000}}, producer))
 			out := garbagePlain()
-			require.NoError(t, cdevice.ExportPlainRecordBatch(background, b, out, nil, cdevice.ReadyAfter(producer)))
+			recorded, err := b.RecordEvent(producer)
+			require.NoError(t, err)
+			require.NoError(t, exportMadePlain(out, nil)(recorded.AsCPU(background)))
+			recorded.Release()
 			readPlain(t, m, source, out)
 			b.Release()
 			target.Release()
@@ -122,7 +124,7 @@ func TestGPUPlainReadyAfterWaitsForTheStream(t *testing.T) {
 }
 
 // The context ends the wait for a stream that is stuck.
-func TestContextEndsAPlainExportOfAStuckStream(t *testing.T) {
+func TestContextEndsAsCPUOfAStuckStream(t *testing.T) {
 	checkLeaks(t)
 	m := cudatest.Simulated(t, cudasim.Options{})
 	gpu := m.GPUs[0]
@@ -135,23 +137,27 @@ func TestContextEndsAPlainExportOfAStuckStream(t *testing.T) {
 	open := m.Hold(t, stuck)
 	ctx, cancel := context.WithTimeout(background, 20*time.Millisecond)
 	defer cancel()
-	out := garbagePlain()
-	ends(t, "a stream", context.DeadlineExceeded, func() error {
-		return cdevice.ExportPlainRecordBatch(ctx, b, out, nil, cdevice.ReadyAfter(stuck))
+	recorded, err := b.RecordEvent(stuck)
+	require.NoError(t, err)
+	ends(t, "a batch", context.DeadlineExceeded, func() error {
+		_, err := recorded.AsCPU(ctx)
+		return err
 	})
-	assert.Equal(t, *plainArray(garbagePlain()), *plainArray(out))
 
-	r, err := cdevice.NewRecordReader(b.Schema(), device.CUDAHost, yielding(nil, b))
+	out := garbagePlain()
+	r, err := cdevice.NewRecordReader(b.Schema(), device.CUDAHost, yielding(nil, recorded))
 	require.NoError(t, err)
 	brief, cancel := context.WithTimeout(background, 20*time.Millisecond)
 	defer cancel()
 	s := garbagePlainStream()
-	require.NoError(t, cdevice.ExportPlainRecordReader(brief, r, s, cdevice.ReadyAfter(stuck)))
+	r = made(t, r)(r.AsCPU(brief))
+	require.NoError(t, cdevice.ExportPlainRecordReader(r, s))
 	r.Release()
 	start := time.Now()
 	assert.EqualValues(t, syscall.ETIMEDOUT, bridge.CallPlainGetNext(plainStream(s), plainArray(out)))
 	assert.Less(t, time.Since(start), 2*time.Second)
 	cdevice.ReleaseCArrowArrayStream(s)
+	recorded.Release()
 	open()
 	b.Release()
 	require.NoError(t, gpu.Flush(background))
@@ -172,8 +178,8 @@ func TestPlainReleaseWaitsForNoDevice(t *testing.T) {
 		rec.Release()
 		column := b.Column(0)
 		outs := []*cdata.CArrowArray{garbagePlain(), garbagePlain()}
-		require.NoError(t, cdevice.ExportPlainRecordBatch(background, b, outs[0], nil))
-		require.NoError(t, cdevice.ExportPlainArray(background, column, outs[1], nil))
+		require.NoError(t, cdevice.ExportPlainRecordBatch(b, outs[0], nil))
+		require.NoError(t, cdevice.ExportPlainArray(column, outs[1], nil))
 		column.Release()
 		b.Release()
 		busy := newStream(t, gpu)
@@ -200,14 +206,14 @@ func TestPlainExportRefusesMemoryOfTheGPU(t *testing.T) {
 	for _, dev := range []*cudaalloc.Device{gpu, gpu.Managed()} {
 		b, err := cdevice.CopyToDevice(background, rec, dev)
 		require.NoError(t, err)
-		err = cdevice.ExportPlainRecordBatch(background, b, garbagePlain(), nil)
+		err = cdevice.ExportPlainRecordBatch(b, garbagePlain(), nil)
 		assert.ErrorIs(t, err, device.ErrNotSupported)
-		assert.ErrorContains(t, err, "RecordBatch.DeviceID = "+dev.ID().String()+", want memory that the host can read")
+		assert.ErrorContains(t, err, "RecordBatch.DeviceID = "+dev.ID().String()+", want memory that the CPU can access")
 
 		r, err := cdevice.NewRecordReader(b.Schema(), dev.ID().Type, yielding(nil, b))
 		require.NoError(t, err)
 		s := garbagePlainStream()
-		err = cdevice.ExportPlainRecordReader(background, r, s)
+		err = cdevice.ExportPlainRecordReader(r, s)
 		if dev == gpu {
 			assert.ErrorIs(t, err, device.ErrNotSupported, "at once")
 		} else {

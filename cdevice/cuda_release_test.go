@@ -96,7 +96,6 @@ func settled(t *testing.T, target device.Memory, s device.Stream) device.Ptr {
 func exportedWrapped(t *testing.T, rec arrow.RecordBatch, dev device.Device, what string) *cdevice.CArrowDeviceArray {
 	t.Helper()
 	var a *cdevice.Array
-	var opts []cdevice.ExportOption
 	if what == "array" {
 		var err error
 		a, err = cdevice.WrapArray(rec.Column(0), dev)
@@ -111,7 +110,7 @@ func exportedWrapped(t *testing.T, rec arrow.RecordBatch, dev device.Device, wha
 			whole.Release()
 		}
 		if what == "for the host" { // memory of the CPU by its label: the driver knows better
-			opts = append(opts, cdevice.ForHost(background))
+			batch = made(t, batch)(batch.AsCPU(background))
 		}
 		a = batch.Column(0)
 		if what == "batch" {
@@ -129,7 +128,7 @@ func exportedWrapped(t *testing.T, rec arrow.RecordBatch, dev device.Device, wha
 	}
 	rec.Release()
 	out := garbageArray()
-	require.NoError(t, cdevice.ExportArray(a, out, nil, opts...))
+	require.NoError(t, cdevice.ExportArray(a, out, nil))
 	a.Release()
 	return out
 }
@@ -147,7 +146,7 @@ func TestGPUCopiesAndOwnMemoryAreReleasedBehindTheirConsumer(t *testing.T) {
 			}
 			there, err := cdevice.CopyArrayToDevice(background, rec.Column(0), dev)
 			require.NoError(t, err)
-			require.NoError(t, there.Wait(background))
+			require.NoError(t, there.Synchronize(background))
 			out := garbageArray()
 			require.NoError(t, cdevice.ExportArray(there, out, nil))
 			there.Release()

@@ -64,7 +64,7 @@ func TestCopySpeed(t *testing.T) {
 	there := func(rec arrow.RecordBatch) *cdevice.RecordBatch {
 		batch, err := cdevice.CopyToDevice(background, rec, gpu)
 		require.NoError(t, err)
-		require.NoError(t, batch.Wait(background))
+		require.NoError(t, batch.Synchronize(background))
 		return batch
 	}
 	// Another process may have the machine for a while: as many rounds as it takes, within

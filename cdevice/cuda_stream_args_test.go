@@ -67,21 +67,18 @@ func TestStreamsOfEveryDevice(t *testing.T) {
 		}
 		return err
 	}
-	export := func(b *cdevice.RecordBatch, opts ...cdevice.ExportOption) error {
-		out := garbageArray()
-		err := cdevice.ExportRecordBatch(b, out, nil, opts...)
+	record := func(b *cdevice.RecordBatch, s device.Stream) error {
+		recorded, err := b.RecordEvent(s)
 		if err == nil {
-			cdevice.ReleaseCArrowDeviceArray(out)
-		} else {
-			assert.Equal(t, garbageArray(), out, "untouched")
+			recorded.Release()
 		}
 		return err
 	}
 	unnumbered := func() *cdevice.RecordBatch { // page-locked memory of no GPU in particular
 		b := on(gpu.Pinned())
-		require.NoError(t, b.Wait(background))
+		require.NoError(t, b.Synchronize(background))
 		out := garbageArray()
-		require.NoError(t, cdevice.ExportRecordBatch(b, out, nil, cdevice.Synchronized(background)))
+		require.NoError(t, cdevice.ExportRecordBatch(b, out, nil))
 		out.DeviceID = device.NoOrdinal
 		b.Release()
 		imported, err := cdevice.ImportRecordBatchWithSchema(out, rec.Schema(), cdevice.WithDevice(gpu.Pinned()))
@@ -108,29 +105,11 @@ func TestStreamsOfEveryDevice(t *testing.T) {
 		{"CopyToHost", func() *cdevice.RecordBatch { return on(gpu) }, toHost, ofIt, "WithStream"},
 		{"CopyToHost of page-locked memory", func() *cdevice.RecordBatch { return on(gpu.Pinned()) }, toHost, ofIt, "WithStream"},
 		{"CopyToHost of the CPU's", func() *cdevice.RecordBatch { return wrapped(t) }, toHost, "of the CPU", "WithStream"},
-		{"ReadyAfter", func() *cdevice.RecordBatch { return on(gpu) }, func(b *cdevice.RecordBatch, s device.Stream) error { return export(b, cdevice.ReadyAfter(s)) },
-			ofIt, "ReadyAfter"},
-		{"ReadyAfter, ForCuDF", func() *cdevice.RecordBatch { return on(gpu) }, func(b *cdevice.RecordBatch, s device.Stream) error {
-			return export(b, cdevice.ReadyAfter(s), cdevice.ForCuDF(background))
-		}, ofIt, "ReadyAfter"},
-		{"ReadyAfter, Synchronized", func() *cdevice.RecordBatch { return on(gpu) }, func(b *cdevice.RecordBatch, s device.Stream) error {
-			return export(b, cdevice.Synchronized(background), cdevice.ReadyAfter(s))
-		}, ofIt, "ReadyAfter"},
-		{"ReadyAfter of page-locked memory", func() *cdevice.RecordBatch { return on(gpu.Pinned()) }, func(b *cdevice.RecordBatch, s device.Stream) error {
-			return export(b, cdevice.ReadyAfter(s))
-		}, ofIt, "ReadyAfter"},
-		{"ReadyAfter of page-locked memory, ForHost", func() *cdevice.RecordBatch { return on(gpu.Pinned()) }, func(b *cdevice.RecordBatch, s device.Stream) error {
-			return export(b, cdevice.ReadyAfter(s), cdevice.ForHost(background))
-		}, ofIt, "ReadyAfter"},
-		{"ReadyAfter of managed memory", func() *cdevice.RecordBatch { return on(gpu.Managed()) }, func(b *cdevice.RecordBatch, s device.Stream) error {
-			return export(b, cdevice.ReadyAfter(s))
-		}, ofIt, "ReadyAfter"},
-		{"ReadyAfter of memory without an ordinal", unnumbered, func(b *cdevice.RecordBatch, s device.Stream) error {
-			return export(b, cdevice.ReadyAfter(s))
-		}, ofEither + ", of another driver", "ReadyAfter"}, // whose GPU's it is, nothing tells
-		{"ReadyAfter of the CPU's", func() *cdevice.RecordBatch { return wrapped(t) }, func(b *cdevice.RecordBatch, s device.Stream) error {
-			return export(b, cdevice.ReadyAfter(s))
-		}, "of the CPU", "ReadyAfter"},
+		{"RecordEvent", func() *cdevice.RecordBatch { return on(gpu) }, record, ofIt, "stream"},
+		{"RecordEvent of page-locked memory", func() *cdevice.RecordBatch { return on(gpu.Pinned()) }, record, ofIt, "stream"},
+		{"RecordEvent of managed memory", func() *cdevice.RecordBatch { return on(gpu.Managed()) }, record, ofIt, "stream"},
+		{"RecordEvent of memory without an ordinal", unnumbered, record, ofEither + ", of another driver", "stream"}, // whose GPU's it is, nothing tells
+		{"RecordEvent of the CPU's", func() *cdevice.RecordBatch { return wrapped(t) }, record, "of the CPU", "stream"},
 		{"WaitOn", func() *cdevice.RecordBatch { return on(gpu) }, (*cdevice.RecordBatch).WaitOn, ofEither, ""},
 		{"WaitOn of page-locked memory", func() *cdevice.RecordBatch { return on(gpu.Pinned()) }, (*cdevice.RecordBatch).WaitOn, ofEither, ""},
 		{"WaitOn of the CPU's", func() *cdevice.RecordBatch { return wrapped(t) }, (*cdevice.RecordBatch).WaitOn,

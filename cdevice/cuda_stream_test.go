@@ -115,7 +115,7 @@ func TestStreamThroughCCallsNoDriver(t *testing.T) {
 	defer rec.Release()
 	batch, err := cdevice.CopyToDevice(background, rec, gpu)
 	require.NoError(t, err)
-	require.NoError(t, batch.Wait(background))
+	require.NoError(t, batch.Synchronize(background))
 	require.NoError(t, gpu.Flush(background)) // in the background it would be counted
 	calls, _ := calls(m, func() {
 		once, err := cdevice.NewRecordReaderFunc(rec.Schema(), device.CUDA, nextOf(nil, batch, batch, batch), nil)

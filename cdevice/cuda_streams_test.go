@@ -27,10 +27,10 @@ import (
 // Which streams the two sides use, and which threads.
 
 // sent exports a batch and imports it again. It takes the batch.
-func sent(t *testing.T, b *cdevice.RecordBatch, gpu device.Device, opts ...cdevice.ExportOption) *cdevice.RecordBatch {
+func sent(t *testing.T, b *cdevice.RecordBatch, gpu device.Device) *cdevice.RecordBatch {
 	t.Helper()
 	out, schema := garbageArray(), garbageSchema()
-	require.NoError(t, cdevice.ExportRecordBatch(b, out, schema, opts...))
+	require.NoError(t, cdevice.ExportRecordBatch(b, out, schema))
 	b.Release()
 	imported, err := cdevice.ImportRecordBatch(out, schema, cdevice.WithDevice(gpu))
 	require.NoError(t, err)
@@ -170,7 +170,7 @@ func TestGPUProducerStreamsAreJoined(t *testing.T) {
 					} else {
 						makeWait(t, gpu, last, a)
 					}
-					imported := sent(t, batch, gpu, cdevice.ReadyAfter(last))
+					imported := sent(t, made(t, batch)(batch.RecordEvent(last)), gpu)
 					copied, err := imported.CopyTo(background, gpu)
 					require.NoError(t, err)
 					assert.False(t, ready(t, imported))
@@ -208,7 +208,7 @@ func TestGPUEventThatIsRecordedAgain(t *testing.T) {
 		require.NoError(t, err)
 		imported := throughC(t, a, cdevice.WithDevice(gpu))
 		a.Release()
-		require.NoError(t, imported.Wait(background))
+		require.NoError(t, producer.Synchronize(background)) // Synchronize of imported would end its event
 		assert.True(t, ready(t, imported))
 		sameOnHost(t, fromJSON(t, arrow.PrimitiveTypes.Int64, `[1,2,3]`), imported)
 
@@ -320,7 +320,7 @@ func TestGPUAbandonedReadsKeepTheirMemory(t *testing.T) {
 		"data": {8000, func(producer device.Stream) (func(context.Context) error, func()) {
 			b, want := filledByTwo(t, gpu, producer, producer)
 			want.Release()
-			b = sent(t, b, gpu, cdevice.ReadyAfter(producer))
+			b = sent(t, made(t, b)(b.RecordEvent(producer)), gpu)
 			return func(ctx context.Context) error { _, err := b.CopyToHost(ctx, nil); return err }, b.Release
 		}},
 	} {
@@ -419,7 +419,7 @@ func TestGPURoundTripsMigrate(t *testing.T) {
 			},
 			func(i int, r *trip) error {
 				r.out, r.schema = garbageArray(), garbageSchema()
-				return cdevice.ExportRecordBatch(r.batch, r.out, r.schema, cdevice.ReadyAfter(r.stream))
+				return exportMade(r.out, r.schema)(r.batch.RecordEvent(r.stream))
 			},
 			func(i int, r *trip) error { r.batch.Release(); return nil },
 			func(i int, r *trip) (err error) {

@@ -55,7 +55,7 @@ func copiedTo(t *testing.T, column arrow.Array, dev device.Device) *cdevice.Arra
 	t.Helper()
 	a, err := cdevice.CopyArrayToDevice(background, column, dev)
 	require.NoError(t, err)
-	require.NoError(t, a.Wait(background))
+	require.NoError(t, a.Synchronize(background))
 	return a
 }
 
@@ -77,7 +77,7 @@ func notReady(t *testing.T, m *cudatest.Machine, dev *cudaalloc.Device) (a *cdev
 	t.Helper()
 	producer := m.Stranger(t, dev)
 	text := pendingText(t, dev, newStream(t, dev))
-	require.NoError(t, text.Wait(background))
+	require.NoError(t, text.Synchronize(background))
 	open = producer.Hold(t)
 	word, destroy := producer.Event(t)
 	out, schema := garbageArray(), garbageSchema()

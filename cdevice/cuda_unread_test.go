@@ -162,7 +162,7 @@ func TestGPUReadImportIsReleasedAtOnce(t *testing.T) {
 			}
 			a, err := cdevice.ImportArrayWithType(in, arrow.PrimitiveTypes.Int64, cdevice.WithDevice(p.gpu), cdevice.WithReleaseAfterEvent(), calls.with(p))
 			require.NoError(t, err)
-			require.NoError(t, a.Wait(background))
+			require.NoError(t, a.Synchronize(background))
 			a.Release()
 			assert.Equal(t, []bool{true}, calls.all())
 		}

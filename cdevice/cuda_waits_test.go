@@ -88,10 +88,10 @@ func TestGPUImportIsReleasedBehindItsUsers(t *testing.T) {
 			var all used
 			var err error
 			if name == "array" {
-				require.NoError(t, cdevice.ExportArray(column, out, schema, cdevice.ReadyAfter(producer)))
+				require.NoError(t, exportMade(out, schema)(column.RecordEvent(producer)))
 				all, err = cdevice.ImportArray(out, schema, cdevice.WithDevice(gpu), reuse)
 			} else {
-				require.NoError(t, cdevice.ExportRecordBatch(batch, out, schema, cdevice.ReadyAfter(producer)))
+				require.NoError(t, exportMade(out, schema)(batch.RecordEvent(producer)))
 				all, err = cdevice.ImportRecordBatch(out, schema, cdevice.WithDevice(gpu), reuse)
 			}
 			require.NoError(t, err)
@@ -131,8 +131,8 @@ func TestFailedCopyIsFreedBehindItself(t *testing.T) {
 	require.NoError(t, gpu.Flush(background))
 }
 
-// ReadyAfter's event covers the stream that it names and the batch's own event.
-func TestGPUReadyAfterCoversTheBatch(t *testing.T) {
+// A recorded event covers the stream and the batch's own event.
+func TestGPURecordedEventCoversTheBatch(t *testing.T) {
 	checkLeaks(t)
 	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
 		gpu := m.GPUs[0]
@@ -140,7 +140,7 @@ func TestGPUReadyAfterCoversTheBatch(t *testing.T) {
 		defer rec.Release()
 		pending, err := cdevice.CopyToDevice(background, rec, gpu, cdevice.WithStream(newStream(t, gpu)))
 		require.NoError(t, err)
-		imported := sent(t, pending, gpu, cdevice.ReadyAfter(newStream(t, gpu)))
+		imported := sent(t, made(t, pending)(pending.RecordEvent(newStream(t, gpu))), gpu)
 		copied, err := imported.CopyTo(background, gpu, cdevice.WithStream(newStream(t, gpu)))
 		require.NoError(t, err)
 		sameBatchOnHost(t, rec, copied)
@@ -166,16 +166,20 @@ func TestGPUExportsWithoutEventWaitForTheStream(t *testing.T) {
 	want := fromJSON(t, arrow.PrimitiveTypes.Int64, `[1,2,3]`)
 	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
 		for _, dev := range m.Devices(t) {
-			for name, option := range map[string]cdevice.ExportOption{
-				"ForHost": cdevice.ForHost(background), "Synchronized": cdevice.Synchronized(background),
-			} {
-				if name == "ForHost" && !dev.CPUAccessible() {
+			for _, name := range []string{"AsCPU", "Synchronize"} {
+				if name == "AsCPU" && !dev.CPUAccessible() {
 					continue
 				}
 				s := newStream(t, dev)
 				a := filledOn(t, dev, s)
 				out := garbageArray()
-				require.NoError(t, cdevice.ExportArray(a, out, nil, cdevice.ReadyAfter(s), option))
+				a = made(t, a)(a.RecordEvent(s))
+				if name == "AsCPU" {
+					require.NoError(t, exportMade(out, nil)(a.AsCPU(background)))
+				} else {
+					require.NoError(t, a.Synchronize(background))
+					require.NoError(t, cdevice.ExportArray(a, out, nil))
+				}
 				a.Release()
 				assert.Zero(t, out.SyncEvent, name)
 				if dev.CPUAccessible() {
@@ -184,7 +188,7 @@ func TestGPUExportsWithoutEventWaitForTheStream(t *testing.T) {
 					assert.Equal(t, []int64{1, 2, 3}, abi.Slice[int64](values, 3), name)
 				}
 				var opts []cdevice.ImportOption
-				if name == "Synchronized" {
+				if name == "Synchronize" {
 					opts = append(opts, cdevice.WithDevice(dev))
 				}
 				back, err := cdevice.ImportArrayWithType(out, arrow.PrimitiveTypes.Int64, opts...)
@@ -206,7 +210,8 @@ func TestGPUForCuDFComesAfterTheStream(t *testing.T) {
 		s := newStream(t, gpu)
 		a := filledOn(t, gpu, s)
 		out, schema := garbageArray(), garbageSchema()
-		require.NoError(t, cdevice.ExportArray(a, out, schema, cdevice.ReadyAfter(s), cdevice.ForCuDF(background)))
+		a = made(t, a)(a.RecordEvent(s))
+		require.NoError(t, exportMade(out, schema)(a.ForCuDF(background)))
 		a.Release()
 		back, err := cdevice.ImportArray(out, schema, cdevice.WithDevice(gpu))
 		require.NoError(t, err)
@@ -223,13 +228,14 @@ func TestGPUForCuDFCoversThePendingCopy(t *testing.T) {
 	want := fromJSON(t, arrow.PrimitiveTypes.Int64, `[1,2,3]`)
 	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
 		gpu := m.GPUs[0]
-		for name, opts := range map[string][]cdevice.ExportOption{
-			"alone": nil, "with ReadyAfter": {cdevice.ReadyAfter(newStream(t, gpu))},
-		} {
+		for _, recorded := range []bool{false, true} {
 			pending, err := cdevice.CopyArrayToDevice(background, want, gpu, cdevice.WithStream(newStream(t, gpu)))
 			require.NoError(t, err)
 			out, schema := garbageArray(), garbageSchema()
-			require.NoError(t, cdevice.ExportArray(pending, out, schema, append(opts, cdevice.ForCuDF(background))...), name)
+			if recorded {
+				pending = made(t, pending)(pending.RecordEvent(newStream(t, gpu)))
+			}
+			require.NoError(t, exportMade(out, schema)(pending.ForCuDF(background)))
 			pending.Release()
 			back, err := cdevice.ImportArray(out, schema, cdevice.WithDevice(gpu))
 			require.NoError(t, err)
@@ -277,14 +283,14 @@ func TestGPUPendingHostMemoryIsReadBehindItsEvent(t *testing.T) {
 		},
 		"export": func(t *testing.T, ctx context.Context, a *cdevice.Array) {
 			out := garbageArray()
-			require.NoError(t, cdevice.ExportArray(a, out, nil, cdevice.ForHost(ctx)))
+			require.NoError(t, exportMade(out, nil)(a.AsCPU(ctx)))
 			back, err := cdevice.ImportArrayWithType(out, arrow.BinaryTypes.String)
 			require.NoError(t, err)
 			sameOnHost(t, want, back)
 			back.Release()
 		},
 		"wait": func(t *testing.T, ctx context.Context, a *cdevice.Array) {
-			require.NoError(t, a.Wait(ctx))
+			require.NoError(t, a.Synchronize(ctx))
 			assert.Equal(t, []byte("abbccc"), abi.Slice[byte](uintptr(a.Buffers()[2]), 6))
 		},
 		"full validation": func(t *testing.T, ctx context.Context, a *cdevice.Array) {
@@ -330,7 +336,7 @@ func TestGPUWaitOrdersTheCaller(t *testing.T) {
 			column := there.Column(0)
 			values := column.Buffers()[1]
 			column.Release()
-			require.NoError(t, there.Wait(background))
+			require.NoError(t, there.Synchronize(background))
 			if dev.CPUAccessible() {
 				m.HostRead(values, 8000)
 			} else {

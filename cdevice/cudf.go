@@ -10,56 +10,84 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 )
 
-// ForCuDF makes the export one that libcudf (cuDF, pylibcudf) imports without loss:
-// exact null counts, since it takes an unknown one for none; no offsets; bitmaps that are
-// aligned and padded with zeros, since it reads them in whole words; and only types, index
-// types and lengths that it has. A batch that is not laid out like this is copied on its
-// device first; null counts that are not known are counted, which waits for the batch's
-// event. ctx ends the wait.
+// ForCuDF returns the batch as libcudf (cuDF, pylibcudf) imports it without loss: with exact
+// null counts, since libcudf takes an unknown one for none; without offsets; with bitmaps that
+// are aligned and padded with zeros, since it reads them in whole words; and only with types,
+// index types and lengths that it has. A batch that is not laid out like this is copied on its
+// device; null counts that are not known are counted, which waits for the batch's event. ctx ends
+// the wait.
 //
-// What does not fit is an error that names the column and wraps arrow.ErrNotImplemented.
-// The memory must be CUDA's: device, managed or page-locked memory.
-func ForCuDF(ctx context.Context) ExportOption {
-	return func(o *exportOptions) {
-		o.ctx, o.cuDF = ctx, true
-		o.need(opExport, "ForCuDF", ctx, "a context")
+// What does not fit is an error that names the column and wraps arrow.ErrNotImplemented. The
+// memory must be CUDA's (device, managed or pinned), otherwise the error wraps
+// device.ErrNotSupported. The result is owned by the caller.
+func (b *RecordBatch) ForCuDF(ctx context.Context) (*RecordBatch, error) {
+	if err := checkContext(opCuDF, ctx); err != nil {
+		return nil, err
 	}
+	if err := b.hold(opCuDF); err != nil {
+		return nil, err
+	}
+	defer b.mem.Release()
+	t, err := fitCuDF(ctx, b.tree())
+	if err != nil {
+		return nil, err
+	}
+	fitted := newRecordBatch(t.mem, t.at, b.schema, b.rows, t.nodes)
+	fitted.metadata = b.metadata
+	return fitted, nil
 }
 
-// fitCuDF returns the trees as libcudf wants them. The owner is retained.
-func fitCuDF(ctx context.Context, mem *memoryOwner, at place, nodes []node, name func(int) string) (*memoryOwner, place, []node, error) {
-	switch at.id.Type {
+// ForCuDF returns the array as libcudf imports it; see [RecordBatch.ForCuDF].
+func (a *Array) ForCuDF(ctx context.Context) (*Array, error) {
+	if err := checkContext(opCuDF, ctx); err != nil {
+		return nil, err
+	}
+	if err := a.hold(opCuDF); err != nil {
+		return nil, err
+	}
+	defer a.mem.Release()
+	t, err := fitCuDF(ctx, a.tree())
+	if err != nil {
+		return nil, err
+	}
+	return newArray(t.mem, t.at, a.field, t.nodes[0]), nil
+}
+
+// fitCuDF returns the tree as libcudf wants it, with a reference to its owner.
+func fitCuDF(ctx context.Context, t tree) (tree, error) {
+	switch t.at.id.Type {
 	case device.CUDA, device.CUDAHost, device.CUDAManaged:
 	default:
-		return nil, at, nil, fieldError(opExport, "ArrowDeviceArray.device_type", at.id.Type, "memory of CUDA (ForCuDF)", device.ErrNotSupported)
+		return tree{}, fieldError(opCuDF, "device_type", t.at.id.Type, "memory of CUDA", device.ErrNotSupported)
 	}
 	fits := true
-	for i := range nodes {
-		if err := cuDFType(&nodes[i]); err != nil {
-			return nil, at, nil, within(name(i), err)
+	for i := range t.nodes {
+		if err := cuDFType(&t.nodes[i]); err != nil {
+			return tree{}, within(t.name(i), err)
 		}
-		fits = fits && mem.block.asMade(&nodes[i])
+		fits = fits && t.mem.block.asMade(&t.nodes[i])
 	}
 	if fits {
-		mem.retain()
+		t.mem.retain()
 	} else {
-		dev, err := at.device()
+		dev, err := t.at.device()
 		if err != nil {
-			return nil, at, nil, err
+			return tree{}, err
 		}
-		if mem, at, nodes, err = copyTo(ctx, mem, at, nodes, name, dev, nil); err != nil {
-			return nil, at, nil, err
+		if t, err = copyTo(ctx, t, dev, nil); err != nil {
+			return tree{}, err
 		}
 	}
-	counted, err := countNulls(ctx, mem, at, nodes, true)
+	counted, err := countNulls(ctx, t, true)
 	if err != nil {
-		mem.Release()
-		return nil, at, nil, err
+		t.mem.Release()
+		return tree{}, err
 	}
-	return mem, at, counted, nil
+	t.nodes = counted
+	return t, nil
 }
 
-// asMade says whether the node and all below it are those of a copy of ours.
+// asMade reports whether the node and all below it are those of a copy of ours.
 func (b *block) asMade(n *node) bool {
 	if _, ok := b.whole(n); !ok {
 		return false
@@ -72,10 +100,10 @@ func (b *block) asMade(n *node) bool {
 	return true
 }
 
-// cuDFType says what libcudf has no column for.
+// cuDFType returns an error for what libcudf has no column for.
 func cuDFType(n *node) error {
 	if n.length > math.MaxInt32 {
-		return fieldError(opExport, "length", n.length, fmt.Sprintf("at most %d (cuDF)", math.MaxInt32), arrow.ErrNotImplemented)
+		return fieldError(opCuDF, "length", n.length, fmt.Sprintf("at most %d (cuDF)", math.MaxInt32), arrow.ErrNotImplemented)
 	}
 	dt := n.dtype
 	switch dt.ID() {
@@ -84,10 +112,10 @@ func cuDFType(n *node) error {
 		arrow.STRING, arrow.LARGE_STRING, arrow.LIST, arrow.STRUCT:
 	case arrow.DICTIONARY:
 		if index := dt.(*arrow.DictionaryType).IndexType; !arrow.IsSignedInteger(index.ID()) {
-			return fieldError(opExport, "type", dt, "signed dictionary indices (cuDF)", arrow.ErrNotImplemented)
+			return fieldError(opCuDF, "type", dt, "signed dictionary indices (cuDF)", arrow.ErrNotImplemented)
 		}
 	default:
-		return fieldError(opExport, "type", dt, "a type that cuDF has", arrow.ErrNotImplemented)
+		return fieldError(opCuDF, "type", dt, "a type that cuDF has", arrow.ErrNotImplemented)
 	}
 	for i := range n.children {
 		if err := cuDFType(&n.children[i]); err != nil {

@@ -189,27 +189,45 @@ func TestFailedWaitIsAnError(t *testing.T) {
 	_, err = a.CopyToHost(ctx, nil)
 	assert.ErrorIs(t, err, event.err)
 	out := cdevice.CArrowDeviceArray{DeviceID: 7}
-	assert.ErrorIs(t, cdevice.ExportArray(a, &out, nil, cdevice.Synchronized(ctx)), event.err)
-	assert.ErrorIs(t, cdevice.ExportArray(a, &out, nil, cdevice.ForHost(ctx)), event.err)
-	assert.Equal(t, cdevice.CArrowDeviceArray{DeviceID: 7}, out, "written only on success")
+	assert.ErrorIs(t, a.Synchronize(ctx), event.err)
+	_, err = a.AsCPU(ctx)
+	assert.ErrorIs(t, err, event.err)
+	require.NoError(t, cdevice.ExportArray(a, &out, nil), "which does not wait")
+	assert.NotZero(t, out.SyncEvent, "it was not waited for")
+	cdevice.ReleaseCArrowDeviceArray(&out)
 	assert.Equal(t, event.waits, event.closes)
 }
 
-func TestSynchronizedWaitsAndLeavesNoEvent(t *testing.T) {
+func TestSynchronizeWaitsAndLeavesNoEvent(t *testing.T) {
 	checkLeaks(t)
 	event := &testEvent{}
 	testEvents[14] = event
 	a, _ := onDevice(t, extDev, 14)
 	defer a.Release()
 	var out cdevice.CArrowDeviceArray
-	require.NoError(t, cdevice.ExportArray(a, &out, nil, cdevice.Synchronized(context.Background())))
+	before, err := a.Slice(0, 1)
+	require.NoError(t, err)
+	defer before.Release()
+	for range 2 {
+		require.NoError(t, a.Synchronize(context.Background()))
+	}
+	assert.Equal(t, 1, event.waits, "once")
+	require.NoError(t, cdevice.ExportArray(a, &out, nil))
 	defer cdevice.ReleaseCArrowDeviceArray(&out)
-	assert.Equal(t, 1, event.waits)
+	part, err := a.Slice(0, 1)
+	require.NoError(t, err)
+	defer part.Release()
+	for of, want := range map[*cdevice.Array]bool{a: true, part: true, before: false} {
+		var other cdevice.CArrowDeviceArray
+		require.NoError(t, cdevice.ExportArray(of, &other, nil))
+		assert.Equal(t, want, other.SyncEvent == 0, "what was made of it before has its event")
+		cdevice.ReleaseCArrowDeviceArray(&other)
+	}
 	assert.Zero(t, out.SyncEvent)
 	assert.EqualValues(t, device.ExtDev, out.DeviceType, "the device stays")
 }
 
-func TestForHostWaitsAndLabelsCPU(t *testing.T) {
+func TestAsCPUWaitsAndLabelsCPU(t *testing.T) {
 	checkLeaks(t)
 	event := &testEvent{}
 	testEvents[15] = event
@@ -220,7 +238,7 @@ func TestForHostWaitsAndLabelsCPU(t *testing.T) {
 	defer b.Release()
 	for _, a := range []*cdevice.Array{a, b} {
 		var out cdevice.CArrowDeviceArray
-		require.NoError(t, cdevice.ExportArray(a, &out, nil, cdevice.ForHost(ctx)))
+		require.NoError(t, exportMade(&out, nil)(a.AsCPU(ctx)))
 		assert.EqualValues(t, device.CPU, out.DeviceType)
 		assert.EqualValues(t, -1, out.DeviceID)
 		assert.Zero(t, out.SyncEvent)
@@ -231,15 +249,13 @@ func TestForHostWaitsAndLabelsCPU(t *testing.T) {
 	assert.Equal(t, 1, event.waits, "only where there is an event")
 }
 
-func TestForHostRefusesDeviceMemory(t *testing.T) {
+func TestAsCPURefusesDeviceMemory(t *testing.T) {
 	checkLeaks(t)
 	a, _ := onDevice(t, cuda, 0)
 	defer a.Release()
-	var out cdevice.CArrowDeviceArray
-	err := cdevice.ExportArray(a, &out, nil, cdevice.ForHost(context.Background()))
+	_, err := a.AsCPU(context.Background())
 	assert.ErrorIs(t, err, device.ErrNotSupported)
-	assert.ErrorContains(t, err, "ArrowDeviceArray.device_type = cuda, want memory that the host can read")
-	assert.Zero(t, out)
+	assert.ErrorContains(t, err, "cdevice: read: Array.DeviceID = cuda:3, want memory that the CPU can access: the CPU cannot access memory of cuda:3")
 }
 
 func TestWaitWithoutABackendIsNotSupported(t *testing.T) {

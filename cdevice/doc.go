@@ -26,7 +26,7 @@
 //
 // Work of one's own on a batch of a device goes between [RecordBatch.WaitOn], which makes
 // a stream wait for the data, and [RecordBatch.UsedOn], which keeps the memory until the
-// work is done. [ReadyAfter] exports what a stream is still filling.
+// work is done. [RecordBatch.RecordEvent] is for what a stream is still filling.
 //
 // A stream of batches is a [RecordReader]: imported, or made of what yields batches and
 // exported:
@@ -42,24 +42,25 @@
 // Python __arrow_c_array__ and __arrow_c_stream__. They are called plain here. A plain export
 // waits until the host may read the memory; a plain import is memory of the CPU:
 //
-//	err = cdevice.ExportPlainRecordReader(ctx, r, cdevice.ArrayStreamFromPtr(s))
+//	err = cdevice.ExportPlainRecordReader(r, cdevice.ArrayStreamFromPtr(s))
 //	r, err := cdevice.ImportPlainRecordReader(cdevice.ArrayStreamFromPtr(s))
-//	err = cdevice.ExportPlainRecordBatch(ctx, batch, cdevice.ArrayFromPtr(a), outSchema)
+//	err = cdevice.ExportPlainRecordBatch(batch, cdevice.ArrayFromPtr(a), outSchema)
 //
-// An asynchronous stream is pushed by its producer. [NewAsyncStream] fills the handler that a
-// producer is given, and is read like a reader; [ExportAsync] is the producer for somebody
-// else's handler:
+// An asynchronous stream is pushed by its producer. [ImportAsync] fills the handler that a
+// producer is given, and makes a reader of what comes; [ExportAsync] is the producer for another
+// library's handler:
 //
-//	s := cdevice.NewAsyncStream(ctx, handler, cdevice.AsyncOptions{QueueSize: 4})
-//	defer s.Close()                                          // cancel, drain, wait for the producer
-//	for batch, err := range s.All() { ... }                  // slow use is back-pressure
+//	stream, err := cdevice.ImportAsync(ctx, handler)
+//	r, err := stream.Reader(ctx)                             // waits for the schema; slow reading is back-pressure
+//	err = stream.Close(ctx)                                  // cancels, and waits for the producer
 //
-//	err := cdevice.ExportAsync(ctx, r, handler, cdevice.AsyncProducerOptions{CopyTo: gpu})
+//	err = cdevice.ExportAsync(ctx, r, handler)
 //
 // [RecordBatch.Slice], [RecordBatch.Select] and [RecordBatch.Column] cut batches
 // without touching their memory. [WrapArray], [ExportArray] and [ImportArray] do
 // for one array what the functions above do for a batch. Consumers with needs of
-// their own get them by [ForHost], [ForCuDF] and [Synchronized]; producers by
+// their own get what [RecordBatch.AsCPU], [RecordBatch.ForCuDF] and
+// [RecordBatch.Synchronize] make of a batch; producers are met by
 // [WithGIL], [WithReleaser] and [WithReleaseAfterEvent]; input that is not trusted
 // is imported with [WithFullValidation], unified memory of a GPU that the host reads with
 // [WithCPUAccessible].

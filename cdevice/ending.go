@@ -20,8 +20,8 @@ type ending struct {
 
 	done    chan struct{} // closed when the source is not in use any more
 	waiting sync.Mutex
-	after   []func()             // called then
-	copies  map[*copies]struct{} // of CopyTo, of this reader
+	after   []func()       // called then
+	readers map[any]func() // made from this one, by CopyTo or AsCPU: what ends their waits
 }
 
 var liveReaders, goroutines atomic.Int64
@@ -68,29 +68,29 @@ func (e *ending) use() *countdown {
 	return &e.source
 }
 
-// copying registers a copy of the reader, which Close of the reader interrupts.
-func (e *ending) copying(c *copies) {
+// deriving registers a supply that is made from the reader, whose waits Close of the reader ends.
+func (e *ending) deriving(supply any, cancel func()) {
 	e.waiting.Lock()
 	defer e.waiting.Unlock()
-	if e.copies == nil {
-		e.copies = map[*copies]struct{}{}
+	if e.readers == nil {
+		e.readers = map[any]func(){}
 	}
-	e.copies[c] = struct{}{}
+	e.readers[supply] = cancel
 }
 
-// copied ends what copying began.
-func (e *ending) copied(c *copies) {
+// derived ends what deriving began.
+func (e *ending) derived(supply any) {
 	e.waiting.Lock()
 	defer e.waiting.Unlock()
-	delete(e.copies, c)
+	delete(e.readers, supply)
 }
 
-// cancelCopies ends the waits of the copies that are being made of the reader's items.
-func (e *ending) cancelCopies() {
+// cancelDerived ends the waits for items that are being made from the reader's.
+func (e *ending) cancelDerived() {
 	e.waiting.Lock()
 	defer e.waiting.Unlock()
-	for c := range e.copies {
-		c.cancel()
+	for _, cancel := range e.readers {
+		cancel()
 	}
 }
 
@@ -102,6 +102,7 @@ func (r *reader[T]) release() (last bool) {
 	defer r.live.part()
 	defer r.finish()
 	r.over.Store(true)
+	r.supply.interrupt() // a call of Next on another goroutine may wait for ever
 	r.dropCurrent(true)
 	return true
 }
@@ -126,7 +127,7 @@ func (r *reader[T]) close(ctx context.Context) error {
 		return err
 	}
 	r.interrupt()
-	r.cancelCopies()
+	r.cancelDerived()
 	if !r.closer.Swap(true) && r.source.add() {
 		// On a goroutine of its own: what the supply is stopped with may block.
 		goroutines.Add(1)

@@ -66,46 +66,6 @@ func errorsOf(code int) []error {
 	return wrapped
 }
 
-// codeText prints a code from C.
-func codeText(code int) string {
-	if code <= 0 {
-		return fmt.Sprintf("code %d", code)
-	}
-	return fmt.Sprintf("%s (errno %d)", syscall.Errno(code), code)
-}
-
-// StreamError is an error that the producer of a stream reported:
-//
-//	cdevice: import: ArrowDeviceArrayStream.get_next: input/output error (errno 5): disk on fire
-//
-// It wraps the code as a syscall.Errno, and what the code means in Go: arrow.ErrInvalid
-// for EINVAL, arrow.ErrNotImplemented for ENOSYS, device.ErrNotSupported for ENOTSUP,
-// context.Canceled for ECANCELED, context.DeadlineExceeded for ETIMEDOUT. Exported again, it
-// keeps its code.
-type StreamError struct {
-	Struct   string // ArrowDeviceArrayStream, which "" stands for too, or ArrowArrayStream
-	Callback string // that returned the code: get_schema or get_next
-	Code     int    // meant to be an errno; not zero
-	Message  string // what get_last_error said, 64 KiB of it at most; may be empty
-}
-
-func (e *StreamError) Error() string {
-	name := e.Struct
-	if name == "" {
-		name = "ArrowDeviceArrayStream"
-	}
-	text := fmt.Sprintf("cdevice: import: %s.%s: %s", name, e.Callback, codeText(e.Code))
-	if e.Message != "" {
-		text += ": " + e.Message
-	}
-	return text
-}
-
-// Unwrap returns what the code means.
-func (e *StreamError) Unwrap() []error { return errorsOf(e.Code) }
-
-func (e *StreamError) errno() int { return e.Code }
-
 // panicError is the error that a panic in a program's code becomes, where the call came
 // from C or from a goroutine of ours.
 func panicError(v any) error {

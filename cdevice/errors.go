@@ -97,4 +97,5 @@ const (
 	opSelect = "select"
 	opColumn = "column"
 	opClose  = "close"
+	opCuDF   = "for cuDF"
 )

@@ -37,30 +37,35 @@ func parts() (*cdevice.RecordReader, error) {
 
 // A handler goes to a producer, which may be any library in the process; here it is
 // ExportAsync. Batches are taken as they come.
-func ExampleAsyncStream() {
+func ExampleImportAsync() {
 	ctx := context.Background()
-	r, err := parts()
+	source, err := parts()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer source.Release()
+
+	handler := new(cdevice.CArrowAsyncDeviceStreamHandler) // or memory of C: AsyncDeviceStreamHandlerFromPtr
+	stream, err := cdevice.ImportAsync(ctx, handler, cdevice.WithQueueSize(2))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	if err := cdevice.ExportAsync(ctx, source, handler); err != nil { // which has released the handler
+		fmt.Println(err)
+		return
+	}
+	defer stream.Close(ctx) // cancels, unless the stream has ended, and waits for the producer
+
+	r, err := stream.Reader(ctx)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	defer r.Release()
-
-	handler := new(cdevice.CArrowAsyncDeviceStreamHandler) // or memory of C: AsyncDeviceStreamHandlerFromPtr
-	s := cdevice.NewAsyncStream(ctx, handler, cdevice.AsyncOptions{QueueSize: 2})
-	defer s.Close() // cancels, if need be, and waits for the producer
-	if err := cdevice.ExportAsync(ctx, r, handler, cdevice.AsyncProducerOptions{}); err != nil {
-		fmt.Println(err)
-		return
-	}
-
-	schema, err := s.Schema(ctx)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	fmt.Println(schema.NumFields(), "fields on", s.DeviceType())
-	for batch, err := range s.All() {
+	fmt.Println(r.Schema().NumFields(), "fields on", r.DeviceType())
+	for batch, err := range r.All() {
 		if err != nil {
 			fmt.Println(err)
 			return
@@ -115,21 +120,29 @@ func ExampleExportAsync() {
 	defer r.Release()
 
 	handler := new(cdevice.CArrowAsyncDeviceStreamHandler) // another library's, usually
-	s := cdevice.NewAsyncStream(ctx, handler, cdevice.AsyncOptions{})
-	defer s.Close()
-	err = cdevice.ExportAsync(ctx, r, handler, cdevice.AsyncProducerOptions{
-		Metadata: arrow.NewMetadata([]string{"rows"}, []string{"3"}),
-	})
+	stream, err := cdevice.ImportAsync(ctx, handler)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	for batch, err := range s.All() {
+	rows := arrow.NewMetadata([]string{"rows"}, []string{"3"})
+	if err := cdevice.ExportAsync(ctx, r, handler, cdevice.WithMetadata(rows)); err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer stream.Close(ctx)
+	in, err := stream.Reader(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer in.Release()
+	for batch, err := range in.All() {
 		if err != nil {
 			fmt.Println(err)
 			return
 		}
-		fmt.Println(s.Metadata(), batch.Metadata())
+		fmt.Println(in.Metadata(), batch.Metadata())
 	}
 	// Output:
 	// ["rows": "3"] ["row": "1"]

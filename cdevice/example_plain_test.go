@@ -23,7 +23,7 @@ func ExampleExportPlainRecordReader() {
 	// A consumer in another language passes the address of its own struct; see
 	// ArrayStreamFromPtr.
 	var stream cdata.CArrowArrayStream
-	err = cdevice.ExportPlainRecordReader(context.Background(), r, &stream)
+	err = cdevice.ExportPlainRecordReader(r, &stream)
 	r.Release() // the stream holds it on its own
 	if err != nil {
 		fmt.Println(err)
@@ -66,7 +66,7 @@ func ExampleExportPlainRecordBatch() {
 	defer part.Release()
 	var array cdata.CArrowArray
 	var schema cdata.CArrowSchema
-	if err := cdevice.ExportPlainRecordBatch(context.Background(), part, &array, &schema); err != nil {
+	if err := cdevice.ExportPlainRecordBatch(part, &array, &schema); err != nil {
 		fmt.Println(err)
 		return
 	}

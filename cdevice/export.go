@@ -10,7 +10,6 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/cdata"
 
-	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/schema"
@@ -18,7 +17,9 @@ import (
 
 // ExportRecordBatch fills *out, and *outSchema unless it is nil, with the batch:
 // a struct array whose children are the columns. No data is copied, read or
-// waited for; a sync event that the batch was imported with travels along.
+// waited for; the batch's event becomes sync_event. For consumers with needs of their own,
+// export what [RecordBatch.AsCPU], [RecordBatch.RecordEvent], [RecordBatch.ForCuDF] or
+// [RecordBatch.CopyTo] returns, or call [RecordBatch.Synchronize] first.
 //
 // The exported struct holds the memory on its own until the consumer releases
 // it, on any thread; children may be moved out and outlive their parent. The
@@ -28,20 +29,19 @@ import (
 // not released is overwritten and lost.
 //
 // Errors wrap [ErrReleased] for a batch that was released, arrow.ErrInvalid or
-// arrow.ErrNotImplemented for a schema that C cannot express, and
-// device.ErrNotSupported for an option that needs a device which is not there.
+// arrow.ErrNotImplemented for a schema that C cannot express.
 //
 // https://arrow.apache.org/docs/format/CDeviceDataInterface.html#record-batches
-func ExportRecordBatch(batch *RecordBatch, out *CArrowDeviceArray, outSchema *cdata.CArrowSchema, opts ...ExportOption) error {
+func ExportRecordBatch(batch *RecordBatch, out *CArrowDeviceArray, outSchema *cdata.CArrowSchema) error {
 	if batch == nil {
 		return absent(opExport, "RecordBatch", "a batch")
 	}
-	if err := hold(opExport, &batch.refs, batch.mem, "RecordBatch"); err != nil {
+	if err := batch.hold(opExport); err != nil {
 		return err
 	}
 	defer batch.mem.Release()
 	root := node{layout: &layouts[storeStruct], length: batch.rows, children: batch.columns}
-	return export(&root, batch.mem, batch.place, out, outSchema, opts, func(s *abi.ArrowSchema) error {
+	return export(&root, batch.mem, batch.at(), out, outSchema, func(s *abi.ArrowSchema) error {
 		return schema.ExportSchema(batch.schema, s)
 	})
 }
@@ -51,15 +51,15 @@ func ExportRecordBatch(batch *RecordBatch, out *CArrowDeviceArray, outSchema *cd
 //
 // It writes *out and *outSchema only on success, and does not look at what they held: a struct that was
 // not released is overwritten and lost.
-func ExportArray(array *Array, out *CArrowDeviceArray, outSchema *cdata.CArrowSchema, opts ...ExportOption) error {
+func ExportArray(array *Array, out *CArrowDeviceArray, outSchema *cdata.CArrowSchema) error {
 	if array == nil {
 		return absent(opExport, "Array", "an array")
 	}
-	if err := hold(opExport, &array.refs, array.mem, "Array"); err != nil {
+	if err := array.hold(opExport); err != nil {
 		return err
 	}
 	defer array.mem.Release()
-	return export(&array.node, array.mem, array.place, out, outSchema, opts, func(s *abi.ArrowSchema) error {
+	return export(&array.node, array.mem, array.at(), out, outSchema, func(s *abi.ArrowSchema) error {
 		return schema.Export(array.field, s)
 	})
 }
@@ -98,44 +98,15 @@ func noOutput(what string) error {
 
 // export writes nothing to the caller's structs before all that can fail is done.
 func export(root *node, mem *memoryOwner, at place, out *CArrowDeviceArray, outSchema *cdata.CArrowSchema,
-	opts []ExportOption, exportSchema func(*abi.ArrowSchema) error,
+	exportSchema func(*abi.ArrowSchema) error,
 ) error {
 	if out == nil {
 		return noOutput("ArrowDeviceArray")
 	}
-	var event device.Event // the export's own
-	if len(opts) > 0 {
-		var o exportOptions
-		apply(&o, opts)
-		if o.err != nil {
-			return o.err
-		}
-		if o.readyAfter {
-			if err := at.checkStream(opExport, "ReadyAfter", o.after); err != nil {
-				return err
-			}
-		}
-		if o.cuDF {
-			var err error
-			if root, mem, at, err = exportForCuDF(&o, root, mem, at); err != nil {
-				return err
-			}
-			defer mem.Release() // the exported struct has a reference of its own
-		}
-		var err error
-		if at, event, err = applyExportOptions(at, &o); err != nil {
-			return err
-		}
-	}
-	block, err := exportStructs(exportedDeviceKind, root, mem, event, &out.Array, outSchema, exportSchema)
-	if err != nil {
-		closeEvent(event)
+	if err := exportStructs(exportedDeviceKind, root, mem, &out.Array, outSchema, exportSchema); err != nil {
 		return err
 	}
 	mem.lend()
-	if event != nil {
-		at.event = uintptr(unsafe.Pointer(&block.event))
-	}
 	out.DeviceID = at.id.Ordinal
 	out.DeviceType = int32(at.id.Type)
 	out.SyncEvent = at.event
@@ -145,63 +116,22 @@ func export(root *node, mem *memoryOwner, at place, out *CArrowDeviceArray, outS
 
 // exportStructs fills *out with a tree and *outSchema, unless it is nil, with its schema.
 // Before all that can fail is done, it writes neither.
-func exportStructs(kind string, root *node, mem *memoryOwner, event device.Event, out *abi.ArrowArray, outSchema *cdata.CArrowSchema,
+func exportStructs(kind string, root *node, mem *memoryOwner, out *abi.ArrowArray, outSchema *cdata.CArrowSchema,
 	exportSchema func(*abi.ArrowSchema) error,
-) (*exportBlock, error) {
+) error {
 	if outSchema == nil {
-		return exportTree(kind, root, mem, event, out)
+		return exportTree(kind, root, mem, out)
 	}
 	var s abi.ArrowSchema // on the heap, and so only where there is a schema
 	if err := exportSchema(&s); err != nil {
-		return nil, err
+		return err
 	}
-	block, err := exportTree(kind, root, mem, event, out)
-	if err != nil {
+	if err := exportTree(kind, root, mem, out); err != nil {
 		bridge.CallSchemaRelease(&s)
-		return nil, err
+		return err
 	}
 	*schemaMirror(outSchema) = s
-	return block, nil
-}
-
-// exportForCuDF returns what is exported instead. The caller releases the owner.
-func exportForCuDF(o *exportOptions, root *node, mem *memoryOwner, at place) (*node, *memoryOwner, place, error) {
-	nodes, name := []node{*root}, arrayName
-	if root.dtype == nil { // a record batch
-		nodes, name = root.children, columnName
-	}
-	if o.after != nil { // the copy, if one is made, comes after that work too
-		if err := o.after.Synchronize(o.ctx); err != nil {
-			return nil, nil, at, fmt.Errorf("cdevice: export: wait for the stream: %w", err)
-		}
-	}
-	mem, at, fitted, err := fitCuDF(o.ctx, mem, at, nodes, name)
-	if err != nil {
-		return nil, nil, at, err
-	}
-	if root.dtype != nil {
-		return &fitted[0], mem, at, nil
-	}
-	fit := *root
-	fit.children = fitted
-	return &fit, mem, at, nil
-}
-
-func closeEvent(e device.Event) {
-	if e != nil {
-		_ = e.Close() // the device tries again by itself
-	}
-}
-
-// exportedEvent is what the handle of an export with an event of its own holds.
-type exportedEvent struct {
-	mem   *memoryOwner
-	event device.Event
-}
-
-func (e *exportedEvent) Release() {
-	closeEvent(e.event)
-	e.mem.Release()
+	return nil
 }
 
 // What lists of live objects call an exported tree.
@@ -218,9 +148,6 @@ type exportBlock struct {
 	bridge.Block
 	// noBuffer is the buffers array of a record batch's root: one NULL bitmap.
 	noBuffer uintptr
-	// event is what sync_event points to, if the export has an event of its own. With
-	// it, the structs behind the head are aligned to 16.
-	event uintptr
 }
 
 const (
@@ -231,7 +158,7 @@ const (
 
 // exportTree makes the C structs of a tree and fills *out. The error, where there is no
 // memory, comes with nothing written. kind is for lists of live objects.
-func exportTree(kind string, root *node, mem *memoryOwner, event device.Event, out *abi.ArrowArray) (*exportBlock, error) {
+func exportTree(kind string, root *node, mem *memoryOwner, out *abi.ArrowArray) error {
 	var size treeSize
 	size.addChildren(root)
 	mem.retain() // the exported struct's, until its last release
@@ -239,15 +166,10 @@ func exportTree(kind string, root *node, mem *memoryOwner, event device.Event, o
 		sizeofBlock + uintptr(size.structs)*sizeofArray + uintptr(size.pointers)*sizeofPointer)))
 	if block == nil {
 		mem.Release()
-		return nil, errNoMemory
+		return errNoMemory
 	}
 	block.Live = int64(size.structs) + 1
-	if event == nil {
-		block.Own(traced(kind, mem))
-	} else {
-		block.Own(traced(kind, &exportedEvent{mem, event}))
-		block.event = event.Handle()
-	}
+	block.Own(traced(kind, mem))
 	block.noBuffer = 0
 
 	start := uintptr(unsafe.Pointer(block))
@@ -261,7 +183,7 @@ func exportTree(kind string, root *node, mem *memoryOwner, event device.Event, o
 		out.NBuffers = 1
 		out.Buffers = uintptr(unsafe.Pointer(&block.noBuffer))
 	}
-	return block, nil
+	return nil
 }
 
 // filler fills C structs from nodes; structs and pointers are where the next
@@ -304,50 +226,4 @@ func (f *filler) fillChildren(n *node, out *abi.ArrowArray) {
 		pointers[i] = first + uintptr(i)*sizeofArray
 		f.fill(&n.children[i], &children[i])
 	}
-}
-
-// applyExportOptions returns where the exported struct says that the memory
-// lives, after any wait that the options ask for.
-func applyExportOptions(at place, o *exportOptions) (place, device.Event, error) {
-	if o.after != nil {
-		if err := at.waitOn(o.after); err != nil {
-			return at, nil, err
-		}
-		if o.forHost || o.synchronized {
-			if err := o.after.Synchronize(o.ctx); err != nil {
-				return at, nil, fmt.Errorf("cdevice: export: wait for the stream: %w", err)
-			}
-		}
-	}
-	if o.forHost && !at.hostReadable() {
-		err := fmt.Errorf("%s: %w", at.notReadable(), device.ErrNotSupported)
-		return at, nil, fieldError(opExport, "ArrowDeviceArray.device_type", at.id.Type, "memory that the host can read (ForHost)", err)
-	}
-	if o.forHost || o.synchronized {
-		if err := at.wait(o.ctx); err != nil {
-			return at, nil, err
-		}
-		at.event = 0
-	}
-	if o.forHost {
-		at.id, at.dev = device.CPUDevice().ID(), device.CPUDevice()
-	}
-	if o.after == nil || o.forHost || o.synchronized {
-		return at, nil, nil
-	}
-	event, err := recordOn(o.after)
-	return at, event, err
-}
-
-// recordOn returns an event behind the work that s has now; nil for a device whose work
-// is done at once.
-func recordOn(s device.Stream) (device.Event, error) {
-	event, err := eventAfter(s)
-	if err != nil {
-		return nil, fmt.Errorf("cdevice: export: %w", err)
-	}
-	if event.Handle() == 0 {
-		return nil, event.Close()
-	}
-	return event, nil
 }

@@ -6,67 +6,88 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 
-	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/live"
 )
 
-// AsyncProducerOptions says what [ExportAsync] gives beside the batches, and how it makes
-// them.
-type AsyncProducerOptions struct {
-	// Metadata is of the whole stream: how many rows it has, say.
-	Metadata arrow.Metadata
-	// CopyTo, unless it is nil, is the device that batches are copied to, by the consumer's
-	// thread, when it extracts them.
-	CopyTo device.Device
-	// Export are the options that batches are exported with, by the consumer's thread.
-	Export []ExportOption
+// AsyncExportOption changes what [ExportAsync] gives to a handler. One that is nil does nothing.
+type AsyncExportOption func(*asyncExportOptions)
+
+type asyncExportOptions struct {
+	metadata arrow.Metadata
+}
+
+// WithMetadata gives the handler metadata of the whole stream (how many rows it has, say) instead of
+// the reader's [RecordReader.Metadata].
+func WithMetadata(md arrow.Metadata) AsyncExportOption {
+	return func(o *asyncExportOptions) { o.metadata = md }
 }
 
 // ExportAsync gives the batches that are left in r to a handler, each exported as
-// [ExportRecordBatch] does; the metadata of [RecordBatch.WithMetadata] goes beside it. It
-// returns at once, and works on a goroutine of its own, which sleeps while the handler has
-// not asked for more. One batch is taken from r before it is asked for, so that the end
-// is told as soon as it is known. Once ctx is done, no batch is given any more.
+// [ExportRecordBatch] does when the consumer extracts it. The metadata of [RecordBatch.WithMetadata]
+// goes beside each batch, that of r, or of the option [WithMetadata], beside the stream. It copies
+// nothing and waits for nothing: [RecordReader.CopyTo] before makes a stream of copies.
 //
-// Whatever goes wrong reaches the handler: errors of r, panics in the code that makes the
-// batches, a failed extraction, the end of ctx (ECANCELED, or ETIMEDOUT). Its on_error is called, then
-// its release. Where a callback of the handler's returns an error, it is only
-// released. After cancel, it is given the batch that r has given already, if it had asked for that, and then
-// released. None of its callbacks is called while another one is. Where extracting a
-// task can fail (CopyTo, Export), release comes when the last task was extracted, so that the failure
-// can be reported: on_error may follow the end. A consumer that extracts only after release, or loses tasks, would
-// hold the stream for ever: ctx ends it. After cancel, release waits for no task, and a task that fails
-// then reports its code alone.
+// It returns at once, and works on a goroutine of its own, which sleeps while the handler has
+// not requested more. The handler's callbacks are called on it, one after the other:
+//
+//   - on_schema once, and first.
+//   - on_next_task for each batch, never more often than the consumer has requested batches. One batch
+//     is taken from r before it is requested, so that the end is told as soon as it is known. A task may be
+//     extracted on any thread, at any time, after release too; a task that on_next_task returned an
+//     error for cannot be.
+//   - on_next_task with NULL at the end of r, or on_error: for an error of r, a panic in the code that
+//     makes the batches, a request for less than one batch, a task that could not be extracted for
+//     lack of memory, the end of ctx (ECANCELED or ETIMEDOUT). on_error may then be the first callback.
+//   - release last: after the end or on_error, after any callback that has returned an error, and after cancel.
+//     It does not wait until the tasks are extracted.
+//
+// The consumer may call request and cancel on any thread, also inside its callbacks. Neither blocks nor
+// calls the handler. After cancel the handler is given the batch that it had requested and that r has
+// given already, no error, and its release; request then does nothing. Once ctx is done, no batch is
+// given any more. The producer struct stays readable for ever: calls of request and cancel after release do nothing.
 //
 // It takes ownership of *handler, even if it returns an error, which it does for a
-// handler that is nil, released or lacks a callback, since no one else can be told, and for a nil ctx or r. *handler must
+// handler that is nil, released or lacks a callback, and for a nil ctx or r: the handler is then only released. *handler must
 // stay where it is until it is released. The stream holds r on its own; r stays the
-// caller's, and batches that one takes the other does not see. Where r is waiting for a
-// batch when the stream ends, the stream's hold on it ends when r has one.
+// caller's, and batches that one takes the other does not see. If r is waiting for a
+// batch when the stream ends, the stream's hold on it ends when r has one; at once if nothing else
+// holds r and its source can be interrupted, as an asynchronous stream and a copy can.
 //
 // https://arrow.apache.org/docs/format/CDeviceDataInterface.html#async-device-stream-interface
-func ExportAsync(ctx context.Context, r *RecordReader, handler *CArrowAsyncDeviceStreamHandler, opts AsyncProducerOptions) error {
-	err := checkHandler(handler)
-	if err == nil {
-		err = checkContext(opExport, ctx)
-	}
-	if err == nil && r == nil {
-		err = absent(opExport, "RecordReader", "a reader")
-	}
-	if err != nil {
-		ReleaseCArrowAsyncDeviceStreamHandler(handler)
+func ExportAsync(ctx context.Context, r *RecordReader, handler *CArrowAsyncDeviceStreamHandler, opts ...AsyncExportOption) error {
+	taken := false
+	defer func() { // even if an option panics
+		if !taken {
+			ReleaseCArrowAsyncDeviceStreamHandler(handler)
+		}
+	}()
+	if err := checkHandler(handler); err != nil {
 		return err
 	}
-	p := &producer{ctx: ctx, handler: handler, opts: opts, refs: 1, wake: make(chan struct{}, 1), given: new(given)}
+	if err := checkContext(opExport, ctx); err != nil {
+		return err
+	}
+	if r == nil {
+		return absent(opExport, "RecordReader", "a reader")
+	}
+	o := asyncExportOptions{metadata: r.Metadata()}
+	apply(&o, opts)
+	taken = true
+	startProducer(ctx, r, handler, o.metadata)
+	return nil
+}
+
+// startProducer gives a handler that is complete the batches of r. A reader that was released is an error of the stream.
+func startProducer(ctx context.Context, r *RecordReader, handler *CArrowAsyncDeviceStreamHandler, md arrow.Metadata) {
+	p := &producer{ctx: ctx, handler: handler, streamMetadata: md, refs: 1, wake: make(chan struct{}, 1), given: new(given)}
 	asyncProducers.Add(1)
 	p.origin = live.Add("exported ArrowAsyncProducer")
 	if !r.r.hold() {
 		background(func() { p.refuse(exportReleased("RecordReader")) })
-		return nil
+		return
 	}
 	p.reader = r
 	background(p.run)
-	return nil
 }
 
 func checkHandler(h *CArrowAsyncDeviceStreamHandler) error {
@@ -94,58 +115,24 @@ type asyncTask struct {
 	batch *RecordBatch // a reference
 }
 
-// ExtractData runs on the consumer's thread.
+// ExtractData runs on the consumer's thread. It fails for lack of memory only.
 func (t *asyncTask) ExtractData(out *CArrowDeviceArray) int {
-	err := t.extract(out)
-	t.p.extracted(err)
-	quietly(t.Release) // out is filled, or the error is known
+	defer quietly(t.Release)
+	if out == nil {
+		return 0
+	}
+	err := ExportRecordBatch(t.batch, out, nil)
 	if err != nil {
+		t.p.extractionFailed(err)
 		return errnoOf(err)
 	}
 	return 0
 }
 
-func (t *asyncTask) extract(out *CArrowDeviceArray) (err error) {
-	if out == nil {
-		return nil
-	}
-	defer func() {
-		if v := recover(); v != nil {
-			err = panicError(v)
-		}
-	}()
-	b := t.batch
-	if dev := t.p.opts.CopyTo; dev != nil {
-		if b, err = b.CopyTo(t.p.ctx, dev); err != nil {
-			return err
-		}
-		defer quietly(b.Release)
-	}
-	return ExportRecordBatch(b, out, nil, t.p.opts.Export...)
-}
-
-// Release lets go of the batch: it was extracted, or no consumer can extract it any more. The task
+// Release gives the batch back: it was extracted, or no consumer can extract it any more. The task
 // is counted down last: the release of the batch may call a producer's.
 func (t *asyncTask) Release() {
 	defer asyncTasks.Add(-1)
 	defer t.p.drop()
 	t.batch.Release()
-}
-
-// exportedType is the device type of the batches, made from some of type t.
-func (o *AsyncProducerOptions) exportedType(t device.Type) (_ device.Type, err error) {
-	defer func() {
-		if v := recover(); v != nil { // an option's
-			err = panicError(v)
-		}
-	}()
-	if o.CopyTo != nil {
-		t = o.CopyTo.ID().Type
-	}
-	return exportedType(t, o.Export)
-}
-
-// extractionCanFail says that the end of the stream is not the end of what can go wrong.
-func (o *AsyncProducerOptions) extractionCanFail() bool {
-	return o.CopyTo != nil || len(o.Export) > 0
 }

@@ -31,7 +31,6 @@ type exported[T counted] struct {
 	reader *reader[T] // a reference
 	schema func(*abi.ArrowSchema) error
 	out    *outStruct
-	ready  func() error                    // before an item is asked for; nil: nothing to check
 	array  func(item T, out uintptr) error // exports an item to the struct at an address
 	failed atomic.Pointer[streamEnd]       // a batch that could not be exported ended the stream
 	text   lastError
@@ -58,18 +57,13 @@ func (s *exported[T]) GetSchema(out *abi.ArrowSchema) int {
 }
 
 func (s *exported[T]) GetNext(out uintptr) int {
-	defer s.reader.use().part() // until the item is exported, which may wait for its event
+	defer s.reader.use().part() // until the item is exported
 	return s.text.of(func() error {
 		if out == 0 {
 			return noOutput(s.out.name)
 		}
 		if end := s.failed.Load(); end != nil {
 			return end.err
-		}
-		if s.ready != nil && s.reader.end.Load() == nil {
-			if err := s.ready(); err != nil {
-				return s.fail(err)
-			}
 		}
 		item, err := s.reader.pull()
 		if err == io.EOF {
@@ -92,16 +86,10 @@ func (s *exported[T]) give(item T, out uintptr) (err error) {
 			err = panicError(v)
 		}
 		if err != nil {
-			_ = s.fail(err)
+			s.failed.Store(&streamEnd{err})
 		}
 	}()
 	return s.array(item, out)
-}
-
-// fail ends the stream with an error.
-func (s *exported[T]) fail(err error) error {
-	s.failed.Store(&streamEnd{err})
-	return err
 }
 
 func (s *exported[T]) GetLastError() uintptr { return s.text.address() }

@@ -3,28 +3,11 @@ package cdevice
 import (
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 )
-
-func (c *consumer) all(yield func(*RecordBatch, error) bool) {
-	one := func(b *RecordBatch) bool {
-		defer b.Release()
-		return yield(b, nil)
-	}
-	g := new(extraction)
-	for {
-		batch, err := c.next(g)
-		if err != nil {
-			yield(nil, err)
-			return
-		}
-		if batch == nil || !one(batch) {
-			return
-		}
-	}
-}
 
 // extraction is what extract_data is given, for as long as the call takes. No Go pointer stands
 // beside it: a producer that is written in Go passes it to C, and cgo looks for some.
@@ -33,12 +16,13 @@ type extraction struct {
 	out  CArrowDeviceArray
 }
 
-// next returns the next batch, owned by the caller, or nil at the end.
-func (c *consumer) next(g *extraction) (*RecordBatch, error) {
+// next returns the next batch, owned by the caller, or io.EOF at the end.
+func (c *consumer) next() (*RecordBatch, error) {
 	ready, err := c.take()
-	if ready == nil {
+	if err != nil {
 		return nil, err
 	}
+	g := c.given
 	g.task = ready.task
 	if code := bridge.CallExtractData(&g.task, &g.out); code != 0 {
 		return nil, c.taskFailed(code)
@@ -78,14 +62,13 @@ func (c *consumer) first() (*readyTask, error) {
 		c.changed.Wait()
 	}
 	switch {
-	case c.closed:
-		return nil, nil
-	case c.stopped:
-		return nil, c.err
-	case c.ctx.Err() != nil:
+	case !c.stopped && c.ctx.Err() != nil:
 		return nil, errContext
-	case len(c.tasks) == 0:
+	case !c.stopped && len(c.tasks) > 0:
+	case c.err != nil:
 		return nil, c.err
+	default:
+		return nil, io.EOF
 	}
 	ready := c.tasks[0]
 	c.tasks[0] = nil
@@ -98,11 +81,11 @@ func (c *consumer) importBatch(out *CArrowDeviceArray) (*RecordBatch, error) {
 	if out.Array.Release == 0 {
 		return nil, invalid(opImport, field, "a released array", "an array, or an error")
 	}
-	if out.DeviceType != int32(c.deviceType) {
-		discard(deviceInput(out), c.opts.Import)
-		return nil, invalid(opImport, field+".device_type", out.DeviceType, fmt.Sprintf("%d, the producer's", int32(c.deviceType)))
+	if t := c.begun.deviceType; out.DeviceType != int32(t) {
+		discard(deviceInput(out), c.opts)
+		return nil, invalid(opImport, field+".device_type", out.DeviceType, fmt.Sprintf("%d, the producer's", int32(t)))
 	}
-	batch, err := ImportRecordBatchWithSchema(out, c.schema, c.opts.Import...)
+	batch, err := ImportRecordBatchWithSchema(out, c.begun.schema, c.opts...)
 	if err != nil {
 		return nil, within(field, err)
 	}
@@ -117,7 +100,7 @@ func (c *consumer) taskFailed(code int) error {
 	c.mu.Lock()
 	c.dropping = true
 	if c.taskErr == nil {
-		c.taskErr = &AsyncError{Callback: "extract_data", Code: code}
+		c.taskErr = &ProducerError{Callback: "ArrowAsyncTask.extract_data", Code: code}
 	}
 	c.mu.Unlock()
 	c.drop()

@@ -241,7 +241,7 @@ func (c *cStream) ofNext(err error) error {
 // failed is the error for a code that a callback returned just now.
 func (c *cStream) failed(callback string, code int) error {
 	text := strings.ToValidUTF8(c.lastError(), "\ufffd")
-	return &StreamError{Struct: c.name(), Callback: callback, Code: code, Message: text}
+	return &ProducerError{Callback: c.name() + "." + callback, Code: code, Message: text}
 }
 
 func (c *cStream) release() { c.releaseThen(func() {}) }

@@ -33,9 +33,9 @@ func TestCallbacksInAForkedChildReturn(t *testing.T) {
 	defer cdevice.ReleaseCArrowDeviceArrayStream(&stream)
 	var words abi.ArrowArrayStream
 	plain := cdevice.ArrayStreamFromPtr(addressOf(&words))
-	require.NoError(t, cdevice.ExportPlainRecordReader(background, reader(), plain))
+	require.NoError(t, cdevice.ExportPlainRecordReader(reader(), plain))
 	defer cdevice.ReleaseCArrowArrayStream(plain)
-	c := exported(t, background, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 1}, reader(), cdevice.AsyncProducerOptions{})
+	c := exported(t, background, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 1}, reader())
 	require.NoError(t, c.WaitTasks(1))
 
 	found, err := cpeer.UseInFork(array, &stream, &words, c.Producer(), &c.Tasks()[0])

@@ -31,11 +31,11 @@ import (
 // contents are not checked beyond what the buffers' sizes need: see
 // [WithFullValidation].
 func (b *RecordBatch) HostView(ctx context.Context) (arrow.RecordBatch, error) {
-	if err := hold(opRead, &b.refs, b.mem, "RecordBatch"); err != nil {
+	if err := b.hold(opRead); err != nil {
 		return nil, err
 	}
 	defer b.mem.Release()
-	if err := readyForHost(ctx, b.place); err != nil {
+	if err := readyForHost(ctx, b.at()); err != nil {
 		return nil, err
 	}
 	if b.host != nil {
@@ -59,11 +59,11 @@ func (b *RecordBatch) HostView(ctx context.Context) (arrow.RecordBatch, error) {
 // HostView returns the array as an arrow-go array over the same memory; see
 // [RecordBatch.HostView].
 func (a *Array) HostView(ctx context.Context) (arrow.Array, error) {
-	if err := hold(opRead, &a.refs, a.mem, "Array"); err != nil {
+	if err := a.hold(opRead); err != nil {
 		return nil, err
 	}
 	defer a.mem.Release()
-	if err := readyForHost(ctx, a.place); err != nil {
+	if err := readyForHost(ctx, a.at()); err != nil {
 		return nil, err
 	}
 	if a.host != nil {

@@ -12,7 +12,7 @@ import (
 )
 
 // HostReader returns an arrow-go reader over the batches that are left in r, for the rest
-// of arrow-go: batches in memory that the host can read are viewed ([RecordBatch.HostView]),
+// of arrow-go: batches in memory that the CPU can access are viewed ([RecordBatch.HostView]),
 // others copied into memory of mem ([RecordBatch.CopyToHost]; nil is arrow-go's default
 // allocator). It waits for each batch's event. The end of ctx ends a wait, and the stream:
 // from then on, no batch is taken from r. With a nil ctx the reader has an error and no batch.
@@ -112,7 +112,7 @@ func (h *hostReader) take() error {
 // read takes the reference to b.
 func (h *hostReader) read(b *RecordBatch) (arrow.RecordBatch, error) {
 	defer b.Release()
-	if b.place.hostReadable() {
+	if b.at().hostReadable() {
 		return b.HostView(h.ctx)
 	}
 	return b.CopyToHost(h.ctx, h.mem)

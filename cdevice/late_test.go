@@ -34,20 +34,20 @@ func TestCallsThatComeWithTheLastRelease(t *testing.T) {
 	defer a.refs.Release()
 
 	for name, call := range map[string]func() error{
-		"RecordBatch.Slice":      func() error { _, err := b.Slice(1, 2); return err },
-		"RecordBatch.Select":     func() error { _, err := b.Select(0); return err },
-		"RecordBatch.NumBytes":   func() error { _, err := b.NumBytes(ctx); return err },
-		"RecordBatch.CopyToHost": func() error { _, err := b.CopyToHost(ctx, nil); return err },
-		"RecordBatch.CopyTo":     func() error { _, err := b.CopyTo(ctx, device.CPUDevice()); return err },
-		"RecordBatch.HostView":   func() error { _, err := b.HostView(ctx); return err },
-		"RecordBatch.Wait":       func() error { return b.Wait(ctx) },
-		"RecordBatch export":     func() error { return ExportRecordBatch(b, new(CArrowDeviceArray), nil) },
-		"Array.Slice":            func() error { _, err := a.Slice(0, 0); return err },
-		"Array.CountNulls":       func() error { _, err := a.CountNulls(ctx); return err },
-		"Array.NumBytes":         func() error { _, err := a.NumBytes(ctx); return err },
-		"Array.CopyToHost":       func() error { _, err := a.CopyToHost(ctx, nil); return err },
-		"Array.CopyTo":           func() error { _, err := a.CopyTo(ctx, device.CPUDevice()); return err },
-		"Array export":           func() error { return ExportArray(a, new(CArrowDeviceArray), nil) },
+		"RecordBatch.Slice":       func() error { _, err := b.Slice(1, 2); return err },
+		"RecordBatch.Select":      func() error { _, err := b.Select(0); return err },
+		"RecordBatch.NumBytes":    func() error { _, err := b.NumBytes(ctx); return err },
+		"RecordBatch.CopyToHost":  func() error { _, err := b.CopyToHost(ctx, nil); return err },
+		"RecordBatch.CopyTo":      func() error { _, err := b.CopyTo(ctx, device.CPUDevice()); return err },
+		"RecordBatch.HostView":    func() error { _, err := b.HostView(ctx); return err },
+		"RecordBatch.Synchronize": func() error { return b.Synchronize(ctx) },
+		"RecordBatch export":      func() error { return ExportRecordBatch(b, new(CArrowDeviceArray), nil) },
+		"Array.Slice":             func() error { _, err := a.Slice(0, 0); return err },
+		"Array.CountNulls":        func() error { _, err := a.CountNulls(ctx); return err },
+		"Array.NumBytes":          func() error { _, err := a.NumBytes(ctx); return err },
+		"Array.CopyToHost":        func() error { _, err := a.CopyToHost(ctx, nil); return err },
+		"Array.CopyTo":            func() error { _, err := a.CopyTo(ctx, device.CPUDevice()); return err },
+		"Array export":            func() error { return ExportArray(a, new(CArrowDeviceArray), nil) },
 	} {
 		what, _, _ := strings.Cut(strings.ReplaceAll(name, " ", "."), ".")
 		assert.NotPanics(t, func() {

@@ -45,15 +45,15 @@ func TestLongTextOfAProducerIsCut(t *testing.T) {
 				newScript(t).failing(0, code, row.text).reader(t), newPlainScript(t).failing(0, code, row.text).plainReader(t),
 			} {
 				_, err = numbersOf(t, r.All())
-				var se *cdevice.StreamError
+				var se *cdevice.ProducerError
 				require.ErrorAs(t, err, &se)
 				assert.True(t, row.imported == se.Message, "%d bytes, want %d", len(se.Message), len(row.imported))
 			}
-			p := consumed(t, soon(t), cdevice.AsyncOptions{})
+			p := consumed(t, soon(t))
 			require.Zero(t, p.begin())
 			p.Error(5, row.text, nil)
 			_, err = p.all()
-			var ae *cdevice.AsyncError
+			var ae *cdevice.ProducerError
 			require.ErrorAs(t, err, &ae)
 			assert.True(t, row.imported == ae.Message, "%d bytes, want %d", len(ae.Message), len(row.imported))
 		})
@@ -71,7 +71,7 @@ func TestLongTextForAConsumerIsCut(t *testing.T) {
 
 			settles(t)
 			failing := yields(t, twoColumns(t).Schema(), func(yield func(*cdevice.RecordBatch, error) bool) { yield(nil, errors.New(row.text)) })
-			c := exported(t, background, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 10}, failing, cdevice.AsyncProducerOptions{})
+			c := exported(t, background, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 10}, failing)
 			require.NoError(t, c.WaitReleased())
 			_, text := c.Error()
 			testExported(t, text, row.exported)

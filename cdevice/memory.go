@@ -98,8 +98,11 @@ func (m *memoryOwner) usedOn(dev device.Device) {
 // producer, and of a caller of NewArray, has a release rule of its own.
 func (m *memoryOwner) lend() {
 	home := m.home
-	if d, ok := m.wrapped.(*deviceMemory); ok {
-		home = d.dev
+	switch w := m.wrapped.(type) {
+	case *deviceMemory:
+		home = w.dev
+	case *recordedEvent:
+		w.mem.lend()
 	}
 	if home != nil {
 		m.usedOn(home)
@@ -181,7 +184,7 @@ type Stats struct {
 	ImportedArrays  int64 // foreign arrays that were imported and not yet released
 	ExportedStreams int64 // exported streams that a consumer has not released
 	ImportedStreams int64 // foreign streams that were imported and not yet released
-	AsyncStreams    int64 // handlers of AsyncStreams that nobody has released
+	AsyncStreams    int64 // handlers of AsyncStreams that were not released
 	AsyncProducers  int64 // producers of ExportAsync that have not ended, or have tasks
 	AsyncTasks      int64 // their tasks that were not extracted
 	PinnedBatches   int64 // batches and arrays that keep memory of the Go heap pinned for C

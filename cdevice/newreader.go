@@ -176,35 +176,6 @@ func CopyReaderToDevice(ctx context.Context, rdr array.RecordReader, dev device.
 	return src.CopyTo(ctx, dev, opts...)
 }
 
-// CopyTo makes a reader whose batches are copies on dev of the batches that are left in r,
-// each made as [RecordBatch.CopyTo] does. While one batch is in use, the next one is
-// taken from r and its copy is enqueued, on a goroutine of the reader's own; it begins
-// with the first batch that is asked for. The end of ctx ends waiting, and the stream: a copy
-// that is ready is not given any more.
-//
-// The result is owned by the caller. It holds a reference to r, which it gives back at the
-// end of r, before that end is given: r is not in use any more when the last Release
-// returns. A release before the end, or after ctx has ended the stream, does not wait for a
-// batch that is just being made: r, and a stream that [WithStream] names, may be in use for as
-// long as that takes. Close waits for it. It also waits for the device to read the sources
-// of the copies, where they are in page-locked or device memory; Release never does.
-func (r *RecordReader) CopyTo(ctx context.Context, dev device.Device, opts ...CopyOption) (*RecordReader, error) {
-	if err := checkCopy(ctx, dev); err != nil {
-		return nil, err
-	}
-	if err := checkCopyOptions(opts); err != nil {
-		return nil, err
-	}
-	if !r.r.hold() {
-		return nil, readReleased("RecordReader")
-	}
-	inner, cancel := context.WithCancel(ctx)
-	from := &copies{ctx: inner, cancel: cancel, from: r, dev: dev, opts: opts}
-	from.uses.init(1, nil)
-	r.r.copying(from)
-	return newRecordReader(r.schema, dev.ID().Type, &bounded[*RecordBatch]{ctx, prefetch(from, 1)}), nil
-}
-
 // WrapChunked makes a reader of the chunks of a chunked array, without copying: dev says
 // what kind of memory they were built in, as for [WrapArray]. A column of an arrow-go
 // table is a chunked array.

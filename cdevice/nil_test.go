@@ -78,13 +78,13 @@ func (g *given) cArray() *cdevice.CArrowDeviceArray {
 
 func (g *given) plainBatch() *cdata.CArrowArray {
 	out := new(cdata.CArrowArray)
-	require.NoError(g.t, cdevice.ExportPlainRecordBatch(background, g.batch, out, nil))
+	require.NoError(g.t, cdevice.ExportPlainRecordBatch(g.batch, out, nil))
 	return out
 }
 
 func (g *given) plainArray() *cdata.CArrowArray {
 	out := new(cdata.CArrowArray)
-	require.NoError(g.t, cdevice.ExportPlainArray(background, g.array, out, nil))
+	require.NoError(g.t, cdevice.ExportPlainArray(g.array, out, nil))
 	return out
 }
 
@@ -114,13 +114,13 @@ func (g *given) arrayStream() *cdevice.CArrowDeviceArrayStream {
 
 func (g *given) plainStream() *cdata.CArrowArrayStream {
 	out := new(cdata.CArrowArrayStream)
-	require.NoError(g.t, cdevice.ExportPlainRecordReader(background, g.reader(), out))
+	require.NoError(g.t, cdevice.ExportPlainRecordReader(g.reader(), out))
 	return out
 }
 
 func (g *given) plainArrayStream() *cdata.CArrowArrayStream {
 	out := new(cdata.CArrowArrayStream)
-	require.NoError(g.t, cdevice.ExportPlainArrayReader(background, g.arrays(), out))
+	require.NoError(g.t, cdevice.ExportPlainArrayReader(g.arrays(), out))
 	return out
 }
 
@@ -175,9 +175,8 @@ const (
 )
 
 type (
-	in  = cdevice.ImportOption
-	out = cdevice.ExportOption
-	cp  = cdevice.CopyOption
+	in = cdevice.ImportOption
+	cp = cdevice.CopyOption
 )
 
 func TestNilArguments(t *testing.T) {
@@ -195,25 +194,42 @@ func TestNilArguments(t *testing.T) {
 
 func (g *given) readRows() map[string]nilargs.Row {
 	return map[string]nilargs.Row{
-		"Array.CountNulls(ctx)":     {Call: func() error { return second(g.array.CountNulls(noCtx)) }, Want: nilCtx},
-		"Array.HostView(ctx)":       {Call: func() error { return second(g.array.HostView(noCtx)) }, Want: nilCtx},
-		"Array.NumBytes(ctx)":       {Call: func() error { return second(g.array.NumBytes(noCtx)) }, Want: nilCtx},
-		"Array.Wait(ctx)":           {Call: func() error { return g.array.Wait(noCtx) }, Want: nilCtx},
-		"Array.WaitOn(s)":           {Call: func() error { return g.array.WaitOn(nil) }, Want: "stream = nil"},
-		"Array.UsedOn(s)":           {Call: func() error { return g.array.UsedOn((*cudaalloc.Stream)(nil)) }, Want: "stream = nil"},
-		"RecordBatch.HostView(ctx)": {Call: func() error { return second(g.batch.HostView(noCtx)) }, Want: nilCtx},
-		"RecordBatch.NumBytes(ctx)": {Call: func() error { return second(g.batch.NumBytes(noCtx)) }, Want: nilCtx},
-		"RecordBatch.Wait(ctx)":     {Call: func() error { return g.batch.Wait(noCtx) }, Want: nilCtx},
-		"RecordBatch.WaitOn(s)":     {Call: func() error { return g.batch.WaitOn(nil) }, Want: "stream = nil"},
-		"RecordBatch.UsedOn(s)":     {Call: func() error { return g.batch.UsedOn(nil) }, Want: "stream = nil"},
-		"WrapRecordBatch(rec)":      {Call: func() error { return second(cdevice.WrapRecordBatch(nil, g.host)) }, Want: "wrap: RecordBatch = nil"},
-		"WrapRecordBatch(dev)":      {Call: func() error { return second(cdevice.WrapRecordBatch(g.rec, nil)) }, Want: nilDevice},
-		"WrapArray(arr)":            {Call: func() error { return second(cdevice.WrapArray((*array.Int64)(nil), g.host)) }, Want: "wrap: Array = nil"},
-		"WrapArray(dev)":            {Call: func() error { return second(cdevice.WrapArray(g.rec.Column(0), (*cudaalloc.Device)(nil))) }, Want: nilDevice},
-		"NewArray(dev)":             {Call: func() error { return g.newArray(nil, arrow.Null) }, Want: nilDevice},
-		"NewArray(dt)":              {Call: func() error { return g.newArray(g.host, nil) }, Want: "new: type = nil"},
-		"NewRecordBatch(dev)":       {Call: func() error { return g.newBatch(nil, g.rec.Schema()) }, Want: nilDevice},
-		"NewRecordBatch(schema)":    {Call: func() error { return g.newBatch(g.host, nil) }, Want: "schema = nil"},
+		"Array.CountNulls(ctx)":      {Call: func() error { return second(g.array.CountNulls(noCtx)) }, Want: nilCtx},
+		"Array.HostView(ctx)":        {Call: func() error { return second(g.array.HostView(noCtx)) }, Want: nilCtx},
+		"Array.NumBytes(ctx)":        {Call: func() error { return second(g.array.NumBytes(noCtx)) }, Want: nilCtx},
+		"Array.Synchronize(ctx)":     {Call: func() error { return g.array.Synchronize(noCtx) }, Want: nilCtx},
+		"Array.AsCPU(ctx)":           {Call: func() error { return second(g.array.AsCPU(noCtx)) }, Want: nilCtx},
+		"Array.ForCuDF(ctx)":         {Call: func() error { return second(g.array.ForCuDF(noCtx)) }, Want: "cdevice: for cuDF: " + nilCtx},
+		"Array.RecordEvent(s)":       {Call: func() error { return second(g.array.RecordEvent((*cudaalloc.Stream)(nil))) }, Want: "stream = nil, want a stream of cpu"},
+		"RecordBatch.AsCPU(ctx)":     {Call: func() error { return second(g.batch.AsCPU(noCtx)) }, Want: nilCtx},
+		"RecordBatch.ForCuDF(ctx)":   {Call: func() error { return second(g.batch.ForCuDF(noCtx)) }, Want: nilCtx},
+		"RecordBatch.RecordEvent(s)": {Call: func() error { return second(g.batch.RecordEvent(nil)) }, Want: "stream = nil, want a stream of cpu"},
+		"RecordReader.AsCPU(ctx)":    {Call: func() error { return second(g.reader().AsCPU(noCtx)) }, Want: nilCtx},
+		"ArrayReader.AsCPU(ctx)":     {Call: func() error { return second(g.arrays().AsCPU(noCtx)) }, Want: nilCtx},
+		"ArrayReader.CopyTo(ctx)":    {Call: func() error { return second(g.arrays().CopyTo(noCtx, g.host)) }, Want: nilCtx},
+		"ArrayReader.CopyTo(dev)":    {Call: func() error { return second(g.arrays().CopyTo(background, nil)) }, Want: nilDevice},
+		"ArrayReader.CopyTo(opts...)": {Call: func() error {
+			r, err := g.arrays().CopyTo(background, g.host, nil)
+			if err == nil {
+				r.Release()
+			}
+			return err
+		}},
+		"Array.WaitOn(stream)":         {Call: func() error { return g.array.WaitOn(nil) }, Want: "stream = nil"},
+		"Array.UsedOn(stream)":         {Call: func() error { return g.array.UsedOn((*cudaalloc.Stream)(nil)) }, Want: "stream = nil"},
+		"RecordBatch.HostView(ctx)":    {Call: func() error { return second(g.batch.HostView(noCtx)) }, Want: nilCtx},
+		"RecordBatch.NumBytes(ctx)":    {Call: func() error { return second(g.batch.NumBytes(noCtx)) }, Want: nilCtx},
+		"RecordBatch.Synchronize(ctx)": {Call: func() error { return g.batch.Synchronize(noCtx) }, Want: nilCtx},
+		"RecordBatch.WaitOn(stream)":   {Call: func() error { return g.batch.WaitOn(nil) }, Want: "stream = nil"},
+		"RecordBatch.UsedOn(stream)":   {Call: func() error { return g.batch.UsedOn(nil) }, Want: "stream = nil"},
+		"WrapRecordBatch(rec)":         {Call: func() error { return second(cdevice.WrapRecordBatch(nil, g.host)) }, Want: "wrap: RecordBatch = nil"},
+		"WrapRecordBatch(dev)":         {Call: func() error { return second(cdevice.WrapRecordBatch(g.rec, nil)) }, Want: nilDevice},
+		"WrapArray(arr)":               {Call: func() error { return second(cdevice.WrapArray((*array.Int64)(nil), g.host)) }, Want: "wrap: Array = nil"},
+		"WrapArray(dev)":               {Call: func() error { return second(cdevice.WrapArray(g.rec.Column(0), (*cudaalloc.Device)(nil))) }, Want: nilDevice},
+		"NewArray(dev)":                {Call: func() error { return g.newArray(nil, arrow.Null) }, Want: nilDevice},
+		"NewArray(dt)":                 {Call: func() error { return g.newArray(g.host, nil) }, Want: "new: type = nil"},
+		"NewRecordBatch(dev)":          {Call: func() error { return g.newBatch(nil, g.rec.Schema()) }, Want: nilDevice},
+		"NewRecordBatch(schema)":       {Call: func() error { return g.newBatch(g.host, nil) }, Want: "schema = nil"},
 	}
 }
 
@@ -274,14 +290,14 @@ func (a *nilAllocator) Reallocate(int, []byte) []byte { panic(a.unused) }
 func (a *nilAllocator) Free([]byte)                   { panic(a.unused) }
 
 func (g *given) exportRows() map[string]nilargs.Row {
-	batch := func(b *cdevice.RecordBatch, opts ...out) error {
+	batch := func(b *cdevice.RecordBatch) error {
 		return exporting(func(o *cdevice.CArrowDeviceArray, s *cdata.CArrowSchema) error {
-			return cdevice.ExportRecordBatch(b, o, s, opts...)
+			return cdevice.ExportRecordBatch(b, o, s)
 		})
 	}
-	arr := func(a *cdevice.Array, opts ...out) error {
+	arr := func(a *cdevice.Array) error {
 		return exporting(func(o *cdevice.CArrowDeviceArray, s *cdata.CArrowSchema) error {
-			return cdevice.ExportArray(a, o, s, opts...)
+			return cdevice.ExportArray(a, o, s)
 		})
 	}
 	return map[string]nilargs.Row{
@@ -292,90 +308,75 @@ func (g *given) exportRows() map[string]nilargs.Row {
 				return cdevice.ExportRecordBatch(g.batch, o, nil)
 			})
 		}},
-		"ExportRecordBatch(opts...)": {Call: func() error { return batch(g.batch, nil) }},
-		"ExportArray(array)":         {Call: func() error { return arr(nil) }, Want: "Array = nil, want an array"},
-		"ExportArray(out)":           {Call: func() error { return cdevice.ExportArray(g.array, nil, nil) }, Want: "ArrowDeviceArray" + nilStruct},
+		"ExportArray(array)": {Call: func() error { return arr(nil) }, Want: "Array = nil, want an array"},
+		"ExportArray(out)":   {Call: func() error { return cdevice.ExportArray(g.array, nil, nil) }, Want: "ArrowDeviceArray" + nilStruct},
 		"ExportArray(outSchema)": {Call: func() error {
 			return exporting(func(o *cdevice.CArrowDeviceArray, _ *cdata.CArrowSchema) error {
 				return cdevice.ExportArray(g.array, o, nil)
 			})
 		}},
-		"ExportArray(opts...)": {Call: func() error { return arr(g.array, nil) }},
-		"ExportSchema(s)":      {Call: func() error { return cdevice.ExportSchema(nil, new(cdata.CArrowSchema)) }, Want: "schema = nil"},
-		"ExportSchema(out)":    {Call: func() error { return cdevice.ExportSchema(g.rec.Schema(), nil) }, Want: "ArrowSchema" + nilStruct},
-		"ExportField(out)":     {Call: func() error { return cdevice.ExportField(arrow.Field{Type: arrow.Null}, nil) }, Want: "ArrowSchema" + nilStruct},
+		"ExportSchema(s)":   {Call: func() error { return cdevice.ExportSchema(nil, new(cdata.CArrowSchema)) }, Want: "schema = nil"},
+		"ExportSchema(out)": {Call: func() error { return cdevice.ExportSchema(g.rec.Schema(), nil) }, Want: "ArrowSchema" + nilStruct},
+		"ExportField(out)":  {Call: func() error { return cdevice.ExportField(arrow.Field{Type: arrow.Null}, nil) }, Want: "ArrowSchema" + nilStruct},
 		"ExportRecordReader(r)": {Call: func() error {
 			return streaming(func(o *cdevice.CArrowDeviceArrayStream) error { return cdevice.ExportRecordReader(nil, o) })
 		}, Want: "RecordReader = nil"},
 		"ExportRecordReader(out)": {Call: func() error { return cdevice.ExportRecordReader(g.reader(), nil) }, Want: "ArrowDeviceArrayStream" + nilStruct},
-		"ExportRecordReader(opts...)": {Call: func() error {
-			return streaming(func(o *cdevice.CArrowDeviceArrayStream) error { return cdevice.ExportRecordReader(g.reader(), o, nil) })
-		}},
 		"ExportArrayReader(r)": {Call: func() error {
 			return streaming(func(o *cdevice.CArrowDeviceArrayStream) error { return cdevice.ExportArrayReader(nil, o) })
 		}, Want: "ArrayReader = nil"},
 		"ExportArrayReader(out)": {Call: func() error { return cdevice.ExportArrayReader(g.arrays(), nil) }, Want: "ArrowDeviceArrayStream" + nilStruct},
-		"ExportArrayReader(opts...)": {Call: func() error {
-			return streaming(func(o *cdevice.CArrowDeviceArrayStream) error { return cdevice.ExportArrayReader(g.arrays(), o, nil) })
-		}},
-		"ExportAsync(ctx)":     {Call: func() error { return g.exportAsync(noCtx, g.reader()) }, Want: nilCtx},
-		"ExportAsync(r)":       {Call: func() error { return g.exportAsync(background, nil) }, Want: "RecordReader = nil"},
-		"ExportAsync(handler)": {Call: func() error { return cdevice.ExportAsync(background, g.reader(), nil, cdevice.AsyncProducerOptions{}) }, Want: "ArrowAsyncDeviceStreamHandler" + nilStruct},
+		"ExportAsync(ctx)":       {Call: func() error { return g.exportAsync(noCtx, g.reader()) }, Want: nilCtx},
+		"ExportAsync(r)":         {Call: func() error { return g.exportAsync(background, nil) }, Want: "RecordReader = nil"},
+		"ExportAsync(opts...)":   {Call: func() error { return g.exportAsync(background, g.reader(), nil) }},
+		"ExportAsync(handler)":   {Call: func() error { return cdevice.ExportAsync(background, g.reader(), nil) }, Want: "ArrowAsyncDeviceStreamHandler" + nilStruct},
 	}
 }
 
 // exportAsync hands over a handler, which is released.
-func (g *given) exportAsync(ctx context.Context, r *cdevice.RecordReader) error {
+func (g *given) exportAsync(ctx context.Context, r *cdevice.RecordReader, opts ...cdevice.AsyncExportOption) error {
 	handler := new(cdevice.CArrowAsyncDeviceStreamHandler)
-	s := cdevice.NewAsyncStream(background, handler, cdevice.AsyncOptions{})
-	defer s.Close()
-	return cdevice.ExportAsync(ctx, r, handler, cdevice.AsyncProducerOptions{})
+	s := importAsync(g.t, background, handler)
+	defer s.close()
+	return cdevice.ExportAsync(ctx, r, handler, opts...)
 }
 
 func (g *given) plainExportRows() map[string]nilargs.Row {
-	batch := func(ctx context.Context, b *cdevice.RecordBatch, opts ...out) error {
+	batch := func(b *cdevice.RecordBatch) error {
 		return exportingPlain(func(o *cdata.CArrowArray, s *cdata.CArrowSchema) error {
-			return cdevice.ExportPlainRecordBatch(ctx, b, o, s, opts...)
+			return cdevice.ExportPlainRecordBatch(b, o, s)
 		})
 	}
-	arr := func(ctx context.Context, a *cdevice.Array, opts ...out) error {
+	arr := func(a *cdevice.Array) error {
 		return exportingPlain(func(o *cdata.CArrowArray, s *cdata.CArrowSchema) error {
-			return cdevice.ExportPlainArray(ctx, a, o, s, opts...)
+			return cdevice.ExportPlainArray(a, o, s)
 		})
 	}
-	reader := func(ctx context.Context, r *cdevice.RecordReader, opts ...out) error {
-		return streamingPlain(func(o *cdata.CArrowArrayStream) error { return cdevice.ExportPlainRecordReader(ctx, r, o, opts...) })
+	reader := func(r *cdevice.RecordReader) error {
+		return streamingPlain(func(o *cdata.CArrowArrayStream) error { return cdevice.ExportPlainRecordReader(r, o) })
 	}
-	arrays := func(ctx context.Context, r *cdevice.ArrayReader, opts ...out) error {
-		return streamingPlain(func(o *cdata.CArrowArrayStream) error { return cdevice.ExportPlainArrayReader(ctx, r, o, opts...) })
+	arrays := func(r *cdevice.ArrayReader) error {
+		return streamingPlain(func(o *cdata.CArrowArrayStream) error { return cdevice.ExportPlainArrayReader(r, o) })
 	}
 	return map[string]nilargs.Row{
-		"ExportPlainRecordBatch(ctx)":   {Call: func() error { return batch(noCtx, g.batch) }, Want: nilCtx},
-		"ExportPlainRecordBatch(batch)": {Call: func() error { return batch(background, nil) }, Want: "RecordBatch = nil"},
-		"ExportPlainRecordBatch(out)":   {Call: func() error { return cdevice.ExportPlainRecordBatch(background, g.batch, nil, nil) }, Want: "ArrowArray" + nilStruct},
+		"ExportPlainRecordBatch(batch)": {Call: func() error { return batch(nil) }, Want: "RecordBatch = nil"},
+		"ExportPlainRecordBatch(out)":   {Call: func() error { return cdevice.ExportPlainRecordBatch(g.batch, nil, nil) }, Want: "ArrowArray" + nilStruct},
 		"ExportPlainRecordBatch(outSchema)": {Call: func() error {
 			return exportingPlain(func(o *cdata.CArrowArray, _ *cdata.CArrowSchema) error {
-				return cdevice.ExportPlainRecordBatch(background, g.batch, o, nil)
+				return cdevice.ExportPlainRecordBatch(g.batch, o, nil)
 			})
 		}},
-		"ExportPlainRecordBatch(opts...)": {Call: func() error { return batch(background, g.batch, nil) }},
-		"ExportPlainArray(ctx)":           {Call: func() error { return arr(noCtx, g.array) }, Want: nilCtx},
-		"ExportPlainArray(array)":         {Call: func() error { return arr(background, nil) }, Want: "Array = nil"},
-		"ExportPlainArray(out)":           {Call: func() error { return cdevice.ExportPlainArray(background, g.array, nil, nil) }, Want: "ArrowArray" + nilStruct},
+		"ExportPlainArray(array)": {Call: func() error { return arr(nil) }, Want: "Array = nil"},
+		"ExportPlainArray(out)":   {Call: func() error { return cdevice.ExportPlainArray(g.array, nil, nil) }, Want: "ArrowArray" + nilStruct},
 		"ExportPlainArray(outSchema)": {Call: func() error {
 			return exportingPlain(func(o *cdata.CArrowArray, _ *cdata.CArrowSchema) error {
-				return cdevice.ExportPlainArray(background, g.array, o, nil)
+				return cdevice.ExportPlainArray(g.array, o, nil)
 			})
 		}},
-		"ExportPlainArray(opts...)":        {Call: func() error { return arr(background, g.array, nil) }},
-		"ExportPlainRecordReader(ctx)":     {Call: func() error { return reader(noCtx, g.reader()) }, Want: nilCtx},
-		"ExportPlainRecordReader(r)":       {Call: func() error { return reader(background, nil) }, Want: "RecordReader = nil"},
-		"ExportPlainRecordReader(out)":     {Call: func() error { return cdevice.ExportPlainRecordReader(background, g.reader(), nil) }, Want: "ArrowArrayStream" + nilStruct},
-		"ExportPlainRecordReader(opts...)": {Call: func() error { return reader(background, g.reader(), nil) }},
-		"ExportPlainArrayReader(ctx)":      {Call: func() error { return arrays(noCtx, g.arrays()) }, Want: nilCtx},
-		"ExportPlainArrayReader(r)":        {Call: func() error { return arrays(background, nil) }, Want: "ArrayReader = nil"},
-		"ExportPlainArrayReader(out)":      {Call: func() error { return cdevice.ExportPlainArrayReader(background, g.arrays(), nil) }, Want: "ArrowArrayStream" + nilStruct},
-		"ExportPlainArrayReader(opts...)":  {Call: func() error { return arrays(background, g.arrays(), nil) }},
+		"ExportPlainRecordReader(r)":   {Call: func() error { return reader(nil) }, Want: "RecordReader = nil"},
+		"ExportPlainRecordReader(out)": {Call: func() error { return cdevice.ExportPlainRecordReader(g.reader(), nil) }, Want: "ArrowArrayStream" + nilStruct},
+		"ExportPlainArrayReader(r)":    {Call: func() error { return arrays(nil) }, Want: "ArrayReader = nil"},
+		"ExportPlainArrayReader(out)":  {Call: func() error { return cdevice.ExportPlainArrayReader(g.arrays(), nil) }, Want: "ArrowArrayStream" + nilStruct},
 	}
 }
 
@@ -446,21 +447,21 @@ func (g *given) readerRows() map[string]nilargs.Row {
 		"ArrayReader.Close(ctx)":       {Call: func() error { return g.arrays().Close(noCtx) }, Want: nilCtx},
 		"RecordReader.HostReader(ctx)": {Call: func() error { return g.hostReader(noCtx) }, Want: nilCtx},
 		"RecordReader.HostReader(mem)": {Call: func() error { return g.hostReader(background) }},
-		"AsyncStream.Schema(ctx)": {Call: func() error {
-			return g.asyncStream(background, func(s *cdevice.AsyncStream) error { return second(s.Schema(noCtx)) })
+		"AsyncStream.Reader(ctx)": {Call: func() error {
+			return g.asyncStream(func(s *cdevice.AsyncStream) error { return second(s.Reader(noCtx)) })
 		}, Want: nilCtx},
-		"NewAsyncStream(ctx)": {Call: func() error {
-			return g.asyncStream(noCtx, func(s *cdevice.AsyncStream) error {
-				for _, err := range s.All() {
-					return err
-				}
-				return nil
-			})
+		"AsyncStream.Close(ctx)": {Call: func() error {
+			return g.asyncStream(func(s *cdevice.AsyncStream) error { return s.Close(noCtx) })
 		}, Want: nilCtx},
-		"NewAsyncStream(handler)": {Call: func() error {
-			cdevice.NewAsyncStream(background, nil, cdevice.AsyncOptions{})
-			return nil
-		}, Want: "ArrowAsyncDeviceStreamHandler" + nilStruct, Panics: true},
+		"ImportAsync(ctx)": {Call: func() error {
+			handler := new(cdevice.CArrowAsyncDeviceStreamHandler)
+			defer func() { assert.Zero(g.t, *handler, "it is not filled") }()
+			return second(cdevice.ImportAsync(noCtx, handler))
+		}, Want: nilCtx},
+		"ImportAsync(handler)": {Call: func() error { return second(cdevice.ImportAsync(background, nil)) }, Want: "ArrowAsyncDeviceStreamHandler" + nilStruct},
+		"ImportAsync(opts...)": {Call: func() error {
+			return g.asyncStream(func(*cdevice.AsyncStream) error { return nil }, nil)
+		}},
 	}
 }
 
@@ -472,44 +473,31 @@ func (g *given) hostReader(ctx context.Context) error {
 	return h.Err()
 }
 
-func (g *given) asyncStream(ctx context.Context, do func(*cdevice.AsyncStream) error) error {
+// asyncStream calls do with a stream whose handler is released.
+func (g *given) asyncStream(do func(*cdevice.AsyncStream) error, opts ...in) error {
 	handler := new(cdevice.CArrowAsyncDeviceStreamHandler)
-	s := cdevice.NewAsyncStream(ctx, handler, cdevice.AsyncOptions{})
-	defer s.Close()
-	defer cdevice.ReleaseCArrowAsyncDeviceStreamHandler(handler)
+	s, err := cdevice.ImportAsync(background, handler, opts...)
+	if err != nil {
+		return err
+	}
+	cdevice.ReleaseCArrowAsyncDeviceStreamHandler(handler)
+	defer func() { assert.NoError(g.t, s.Close(background)) }()
 	return do(s)
 }
 
 // An option that is given nil is an error wherever it is used.
 func (g *given) optionRows() map[string]nilargs.Row {
-	export := func(opts ...out) error {
-		plain := exportingPlain(func(o *cdata.CArrowArray, s *cdata.CArrowSchema) error {
-			return cdevice.ExportPlainRecordBatch(background, g.batch, o, s, opts...)
-		})
-		stream := streaming(func(o *cdevice.CArrowDeviceArrayStream) error {
-			return cdevice.ExportRecordReader(g.reader(), o, opts...)
-		})
-		whole := exporting(func(o *cdevice.CArrowDeviceArray, s *cdata.CArrowSchema) error {
-			return cdevice.ExportRecordBatch(g.batch, o, s, opts...)
-		})
-		assert.Equal(g.t, whole, plain)
-		assert.Equal(g.t, whole, stream)
-		return whole
-	}
 	imported := func(opts ...in) error {
 		array := g.cBatch()
 		err := second(cdevice.ImportRecordBatch(array, g.schema(), opts...))
 		assert.Equal(g.t, err, second(cdevice.ImportRecordReader(g.stream(), opts...)))
+		assert.Equal(g.t, err, second(cdevice.ImportAsync(background, new(cdevice.CArrowAsyncDeviceStreamHandler), opts...)))
 		assert.Equal(g.t, err, second(cdevice.ImportPlainArray(g.plainArray(), g.field(), opts...)))
 		assert.Error(g.t, second(cdevice.ImportRecordBatchWithSchema(g.cBatch(), nil, opts...)), "also where the input is refused")
 		assert.Zero(g.t, array.Array.Release, "it is taken")
 		return err
 	}
 	return map[string]nilargs.Row{
-		"ForCuDF(ctx)":            {Call: func() error { return export(cdevice.ForCuDF(noCtx)) }, Want: "export: ForCuDF = nil, want a context"},
-		"ForHost(ctx)":            {Call: func() error { return export(cdevice.ForHost(noCtx)) }, Want: "ForHost = nil, want a context"},
-		"Synchronized(ctx)":       {Call: func() error { return export(cdevice.Synchronized(noCtx)) }, Want: "Synchronized = nil, want a context"},
-		"ReadyAfter(s)":           {Call: func() error { return export(cdevice.ReadyAfter((*cudaalloc.Stream)(nil))) }, Want: "ReadyAfter = nil, want a stream"},
 		"WithDevice(dev)":         {Call: func() error { return imported(cdevice.WithDevice((*cudaalloc.Device)(nil))) }, Want: "import: WithDevice = nil, want a device"},
 		"WithReleaser(f)":         {Call: func() error { return imported(cdevice.WithReleaser(nil)) }, Want: "WithReleaser = nil, want a function"},
 		"WithFullValidation(ctx)": {Call: func() error { return imported(cdevice.WithFullValidation(noCtx)) }, Want: "WithFullValidation = nil, want a context"},

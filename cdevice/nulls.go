@@ -10,11 +10,11 @@ func (a *Array) CountNulls(ctx context.Context) (int64, error) {
 	if err := checkContext(opRead, ctx); err != nil {
 		return 0, err
 	}
-	if err := hold(opRead, &a.refs, a.mem, "Array"); err != nil {
+	if err := a.hold(opRead); err != nil {
 		return 0, err
 	}
 	defer a.mem.Release()
-	counted, err := countNulls(ctx, a.mem, a.place, []node{a.node}, false)
+	counted, err := countNulls(ctx, a.tree(), false)
 	if err != nil {
 		return 0, err
 	}
@@ -23,15 +23,15 @@ func (a *Array) CountNulls(ctx context.Context) (int64, error) {
 
 // countNulls returns the nodes with their null counts, and those of their descendants if
 // all is set. Bitmaps of a device are read all at once.
-func countNulls(ctx context.Context, mem *memoryOwner, at place, nodes []node, all bool) ([]node, error) {
-	own := copyNodes(nodes, all)
+func countNulls(ctx context.Context, t tree, all bool) ([]node, error) {
+	own := copyNodes(t.nodes, all)
 	var unknown []*node
 	eachUnknown(own, all, func(n *node) { unknown = append(unknown, n) })
 	if len(unknown) == 0 {
 		return own, nil
 	}
-	if at.hostReadable() {
-		if err := at.wait(ctx); err != nil {
+	if t.at.hostReadable() {
+		if err := t.at.wait(ctx); err != nil {
 			return nil, err
 		}
 		for _, n := range unknown {
@@ -39,7 +39,7 @@ func countNulls(ctx context.Context, mem *memoryOwner, at place, nodes []node, a
 		}
 		return own, nil
 	}
-	dev, err := at.device()
+	dev, err := t.at.device()
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +50,7 @@ func countNulls(ctx context.Context, mem *memoryOwner, at place, nodes []node, a
 		first := n.offset / 8
 		r.add(&bitmaps[i], first, bitBytes(n.offset+n.length)-first)
 	}
-	read, err := r.fetch(ctx, dev, at, mem, nil)
+	read, err := r.fetch(ctx, dev, t, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -2,7 +2,6 @@ package cdevice
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync/atomic"
 
@@ -10,88 +9,8 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 )
 
-// ExportOption names a need of the consumer that an export is made for. One that is nil does
-// nothing, as a nil [ImportOption] and a nil [CopyOption]; an option that is given nil is an error of
-// the function that takes it.
-type ExportOption func(*exportOptions)
-
-type exportOptions struct {
-	nilOption
-	ctx          context.Context
-	forHost      bool
-	synchronized bool
-	cuDF         bool
-	readyAfter   bool
-	after        device.Stream // of ReadyAfter
-}
-
-// ReadyAfter gives the exported struct an event of its own, which is complete when the
-// work is done that s has now, and the batch is ready: for memory that work on s is
-// still filling. The event lives until the consumer releases the struct.
-//
-// s is a stream of the device that the memory lives on: an event of another device cannot
-// stand in sync_event, and one of the CPU says that the memory is ready. Device, page-locked
-// and managed memory of one GPU share its streams; memory without a device id takes a stream
-// of any GPU. Another stream is an error that wraps arrow.ErrInvalid, and so is nil.
-func ReadyAfter(s device.Stream) ExportOption {
-	return func(o *exportOptions) {
-		o.after, o.readyAfter = s, true
-		o.need(opExport, "ReadyAfter", s, "a stream")
-	}
-}
-
-// Synchronized makes the export wait for the batch's event and leave sync_event
-// NULL, for consumers that read before they wait: Arrow C++ copies the offsets of
-// strings before it looks at the event. ctx ends the wait with an error.
-func Synchronized(ctx context.Context) ExportOption {
-	return func(o *exportOptions) {
-		o.ctx, o.synchronized = ctx, true
-		o.need(opExport, "Synchronized", ctx, "a context")
-	}
-}
-
-// ForHost makes the export wait for the batch's event and label it as CPU memory
-// without an event, for consumers that know no device: PyArrow from PyPI imports
-// only device type CPU. The memory must be readable by the host (CPU, pinned or
-// managed), otherwise the export fails with device.ErrNotSupported. ctx ends the
-// wait with an error.
-func ForHost(ctx context.Context) ExportOption {
-	return func(o *exportOptions) {
-		o.ctx, o.forHost = ctx, true
-		o.need(opExport, "ForHost", ctx, "a context")
-	}
-}
-
-// bound returns a context that also ends with the one that an option brought. The caller
-// ends it.
-func (o *exportOptions) bound(ctx context.Context) (context.Context, func()) {
-	if o.ctx == nil {
-		return ctx, func() {}
-	}
-	both, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(o.ctx, func() { cancel(errOptionDone) })
-	return boundContext{both, o.ctx}, func() {
-		stop()
-		cancel(nil)
-	}
-}
-
-var errOptionDone = errors.New("cdevice: the context of an option is done")
-
-// boundContext has the error of the context that ended first.
-type boundContext struct {
-	context.Context
-	option context.Context
-}
-
-func (c boundContext) Err() error {
-	if context.Cause(c.Context) == errOptionDone {
-		return c.option.Err()
-	}
-	return c.Context.Err()
-}
-
-// ImportOption changes how an import treats its input. See [ExportOption] for nil.
+// ImportOption changes how an import treats its input. One that is nil does nothing, as a nil
+// [CopyOption]; an option that is given nil is an error of the function that takes it.
 type ImportOption func(*importOptions)
 
 type importOptions struct {
@@ -101,6 +20,7 @@ type importOptions struct {
 	dev         device.Device
 	releaseWith func(release func())
 	prefetch    int // of streams
+	queueSize   int // of asynchronous streams
 
 	hostReadable bool // WithCPUAccessible
 	afterEvent   bool // WithReleaseAfterEvent
@@ -172,7 +92,7 @@ func (o *importOptions) checkPlain() error {
 
 // WithCPUAccessible declares that the host can read the memory at its addresses, although
 // its device type does not mean that: unified memory that a producer labels as its GPU's, as the METAL arrays
-// of ArrowMetal and nanoarrow are. HostView, CopyToHost, exports with ForHost and full
+// of ArrowMetal and nanoarrow are. HostView, CopyToHost, AsCPU and full
 // validation then read it. The host crashes if that is not so. The batch keeps its device.
 //
 // A batch with an event still waits for it, for which its device needs a backend: without

@@ -128,9 +128,9 @@ func (p place) hostReadable() bool {
 // notReadable is why the host cannot read memory at this place.
 func (p place) notReadable() string {
 	if p.id.Type.CPUAccessible() {
-		return fmt.Sprintf("the host must not touch memory of %s while the device works, on this machine", p.id)
+		return fmt.Sprintf("the CPU must not touch memory of %s while the device works, on this machine", p.id)
 	}
-	return fmt.Sprintf("the host cannot read memory of %s", p.id)
+	return fmt.Sprintf("the CPU cannot access memory of %s", p.id)
 }
 
 // checkStream returns an error unless s is a stream of the device that the memory lives on:

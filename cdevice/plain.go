@@ -3,7 +3,6 @@
 package cdevice
 
 import (
-	"context"
 	"fmt"
 	"unsafe"
 
@@ -36,14 +35,13 @@ func arrayMirror(a *cdata.CArrowArray) *abi.ArrowArray {
 }
 
 // ExportPlainRecordBatch fills the plain struct *out, and *outSchema unless it is nil, with
-// the batch: a struct array whose children are the columns. No data is copied. It is
-// [ExportRecordBatch] for consumers that know no device.
+// the batch: a struct array whose children are the columns. No data is copied or waited for. It
+// is [ExportRecordBatch] for consumers that know no device.
 //
-// A plain struct has no event, so the export waits until the memory may be read: for the
-// batch's event, and for the stream of [ReadyAfter]; ctx ends the wait with an error. Memory
-// that the host cannot read is an error that wraps device.ErrNotSupported and names the
-// batch's device. [Synchronized] and [ForHost] ask for what every plain export does; their
-// contexts end the wait too. [ForCuDF] is an error: libcudf takes device structs.
+// A plain struct has no device and no event: the CPU must be able to access the memory (an error
+// that wraps device.ErrNotSupported names the device where it cannot), and the batch must have no
+// event (an error that wraps arrow.ErrInvalid). [RecordBatch.AsCPU] waits for the event,
+// [RecordBatch.CopyTo] with [device.CPUDevice] copies.
 //
 // The exported struct holds the memory on its own until the consumer releases it, on any
 // thread; children may be moved out and outlive their parent. The consumer uses the memory
@@ -54,22 +52,21 @@ func arrayMirror(a *cdata.CArrowArray) *abi.ArrowArray {
 // not released is overwritten and lost.
 //
 // https://arrow.apache.org/docs/format/CDataInterface.html#the-arrowarray-structure
-func ExportPlainRecordBatch(ctx context.Context, batch *RecordBatch, out *cdata.CArrowArray, outSchema *cdata.CArrowSchema, opts ...ExportOption) error {
+func ExportPlainRecordBatch(batch *RecordBatch, out *cdata.CArrowArray, outSchema *cdata.CArrowSchema) error {
 	if batch == nil {
 		return absent(opExport, "RecordBatch", "a batch")
 	}
-	if err := hold(opExport, &batch.refs, batch.mem, "RecordBatch"); err != nil {
+	if err := batch.hold(opExport); err != nil {
 		return err
 	}
 	defer batch.mem.Release()
-	if err := readyForPlain(ctx, "RecordBatch", batch.place, out, opts); err != nil {
+	if err := checkPlainExport("RecordBatch", batch.at(), out); err != nil {
 		return err
 	}
 	root := node{layout: &layouts[storeStruct], length: batch.rows, children: batch.columns}
-	_, err := exportStructs(exportedPlainKind, &root, batch.mem, nil, arrayMirror(out), outSchema, func(s *abi.ArrowSchema) error {
+	return exportStructs(exportedPlainKind, &root, batch.mem, arrayMirror(out), outSchema, func(s *abi.ArrowSchema) error {
 		return schema.ExportSchema(batch.schema, s)
 	})
-	return err
 }
 
 // ExportPlainArray fills the plain struct *out, and *outSchema unless it is nil, with one
@@ -77,83 +74,37 @@ func ExportPlainRecordBatch(ctx context.Context, batch *RecordBatch, out *cdata.
 //
 // It writes *out and *outSchema only on success, and does not look at what they held: a struct that was
 // not released is overwritten and lost.
-func ExportPlainArray(ctx context.Context, array *Array, out *cdata.CArrowArray, outSchema *cdata.CArrowSchema, opts ...ExportOption) error {
+func ExportPlainArray(array *Array, out *cdata.CArrowArray, outSchema *cdata.CArrowSchema) error {
 	if array == nil {
 		return absent(opExport, "Array", "an array")
 	}
-	if err := hold(opExport, &array.refs, array.mem, "Array"); err != nil {
+	if err := array.hold(opExport); err != nil {
 		return err
 	}
 	defer array.mem.Release()
-	if err := readyForPlain(ctx, "Array", array.place, out, opts); err != nil {
+	if err := checkPlainExport("Array", array.at(), out); err != nil {
 		return err
 	}
-	_, err := exportStructs(exportedPlainKind, &array.node, array.mem, nil, arrayMirror(out), outSchema, func(s *abi.ArrowSchema) error {
+	return exportStructs(exportedPlainKind, &array.node, array.mem, arrayMirror(out), outSchema, func(s *abi.ArrowSchema) error {
 		return schema.Export(array.field, s)
 	})
-	return err
 }
 
-// readyForPlain checks the arguments of a plain export, and returns once the host may read
-// the memory. There is no mem.lend: a consumer of a plain struct has no device's streams
-// behind it, so that its release is the end of its use.
-func readyForPlain(ctx context.Context, what string, at place, out *cdata.CArrowArray, opts []ExportOption) error {
-	if ctx == nil {
-		return absent(opExport, "ctx", "a context")
-	}
+// checkPlainExport returns an error unless the CPU may read the memory now. A plain export calls
+// no mem.lend: no stream of a device stands behind a consumer of a plain struct, so that its
+// release is the end of its use.
+func checkPlainExport(what string, at place, out *cdata.CArrowArray) error {
 	if out == nil {
 		return noOutput("ArrowArray")
 	}
-	if err := contextError(ctx, "export"); err != nil {
-		return err
-	}
 	if !at.hostReadable() {
 		err := fmt.Errorf("%s: %w", at.notReadable(), device.ErrNotSupported)
-		return fieldError(opExport, what+".DeviceID", at.id.String(), "memory that the host can read", err)
+		return fieldError(opExport, what+".DeviceID", at.id.String(), "memory that the CPU can access", err)
 	}
-	if len(opts) == 0 {
-		return at.wait(ctx)
+	if at.event != 0 {
+		return invalid(opExport, what+".sync_event", hex(at.event), "none: AsCPU waits for it")
 	}
-	return waitForPlain(ctx, at, opts)
-}
-
-// waitForPlain waits as the options ask, and for the event.
-func waitForPlain(ctx context.Context, at place, opts []ExportOption) error {
-	o, err := plainOptions(opts)
-	if err != nil {
-		return err
-	}
-	if o.readyAfter {
-		if err := at.checkStream(opExport, "ReadyAfter", o.after); err != nil {
-			return err
-		}
-	}
-	if o.ctx != nil {
-		if err := contextError(o.ctx, "export"); err != nil {
-			return err
-		}
-	}
-	ctx, end := o.bound(ctx)
-	defer end()
-	if o.after != nil {
-		if err := o.after.Synchronize(ctx); err != nil {
-			return fmt.Errorf("cdevice: export: wait for the stream: %w", err)
-		}
-	}
-	return at.wait(ctx)
-}
-
-// plainOptions are the options of a plain export.
-func plainOptions(opts []ExportOption) (exportOptions, error) {
-	var o exportOptions
-	apply(&o, opts)
-	if o.err != nil {
-		return o, o.err
-	}
-	if o.cuDF {
-		return o, invalid(opExport, "ForCuDF", "an option of a plain export", "a device export: libcudf takes ArrowDeviceArray")
-	}
-	return o, nil
+	return nil
 }
 
 // ImportPlainRecordBatch makes a batch of a plain C struct, without copying: it is

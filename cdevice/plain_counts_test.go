@@ -24,14 +24,14 @@ func TestPlainExportAllocationsDoNotDependOnColumns(t *testing.T) {
 		b := wrap(t, rec)
 		out := garbagePlain()
 		assert.Zero(t, testing.AllocsPerRun(100, func() {
-			if cdevice.ExportPlainRecordBatch(background, b, out, nil) != nil {
+			if cdevice.ExportPlainRecordBatch(b, out, nil) != nil {
 				t.Error("export failed")
 			}
 			cdevice.ReleaseCArrowArray(out)
 		}), "Go allocations for %d columns", columns)
 
 		blocks, callbacks := cdevice.ReadStats().ExportedBlocks, bridge.Callbacks()
-		require.NoError(t, cdevice.ExportPlainRecordBatch(background, b, out, nil))
+		require.NoError(t, cdevice.ExportPlainRecordBatch(b, out, nil))
 		assert.Equal(t, blocks+1, cdevice.ReadStats().ExportedBlocks, "C allocations for %d columns", columns)
 		assert.Equal(t, callbacks, bridge.Callbacks(), "an export makes no call from C into Go")
 		cdevice.ReleaseCArrowArray(out)
@@ -88,7 +88,7 @@ func TestPlainExportWithItsSchemaIsTwoBlocks(t *testing.T) {
 	b := wrap(t, rec)
 	before, callbacks := cdevice.ReadStats(), bridge.Callbacks()
 	out, schema := garbagePlain(), new(cdata.CArrowSchema)
-	require.NoError(t, cdevice.ExportPlainRecordBatch(background, b, out, schema))
+	require.NoError(t, cdevice.ExportPlainRecordBatch(b, out, schema))
 	assert.Equal(t, before.ExportedBlocks+2, cdevice.ReadStats().ExportedBlocks)
 	cdevice.ReleaseCArrowArray(out)
 	cdevice.ReleaseCArrowSchema(schema)

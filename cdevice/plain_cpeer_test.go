@@ -100,7 +100,8 @@ func TestCProgramReadsPlainStreams(t *testing.T) {
 	cancel()
 	r := asked(t, nil, numbered(t, 3)...)
 	out := garbagePlainStream()
-	require.NoError(t, cdevice.ExportPlainRecordReader(ended, r, out))
+	r = made(t, r)(r.AsCPU(ended))
+	require.NoError(t, cdevice.ExportPlainRecordReader(r, out))
 	r.Release()
 	assert.Equal(t, cpeer.Drained{NextCode: int(syscall.ECANCELED), Text: true, Format: true}, cpeer.Drain(plainStream(out)))
 }

@@ -1,7 +1,6 @@
 package cdevice_test
 
 import (
-	"context"
 	"syscall"
 	"testing"
 
@@ -31,7 +30,7 @@ func garbagePlain() *cdata.CArrowArray {
 func throughPlain(t *testing.T, a *cdevice.Array, opts ...cdevice.ImportOption) *cdevice.Array {
 	t.Helper()
 	out, schema := garbagePlain(), garbageSchema()
-	require.NoError(t, cdevice.ExportPlainArray(background, a, out, schema))
+	require.NoError(t, cdevice.ExportPlainArray(a, out, schema))
 	back, err := cdevice.ImportPlainArray(out, schema, opts...)
 	require.NoError(t, err)
 	assert.Zero(t, plainArray(out).Release, "it was moved")
@@ -65,7 +64,7 @@ func TestPlainRecordBatchRoundTripIsEqual(t *testing.T) {
 		defer b.Release()
 
 		out, outSchema := garbagePlain(), garbageSchema()
-		require.NoError(t, cdevice.ExportPlainRecordBatch(background, b, out, outSchema))
+		require.NoError(t, cdevice.ExportPlainRecordBatch(b, out, outSchema))
 		back, err := cdevice.ImportPlainRecordBatch(out, outSchema, cdevice.WithFullValidation(background))
 		require.NoError(t, err)
 		defer back.Release()
@@ -106,7 +105,7 @@ func TestPlainSlicedStructKeepsItsRows(t *testing.T) {
 	t.Cleanup(theirs.Release)
 	for name, b := range map[string]*cdevice.RecordBatch{"sliced here": part, "sliced by arrow-go": wrap(t, theirs)} {
 		out, schema := garbagePlain(), garbageSchema()
-		require.NoError(t, cdevice.ExportPlainRecordBatch(background, b, out, schema), name)
+		require.NoError(t, cdevice.ExportPlainRecordBatch(b, out, schema), name)
 		back, err := cdevice.ImportPlainRecordBatch(out, schema, cdevice.WithFullValidation(background))
 		require.NoError(t, err, name)
 		view, err := back.HostView(background)
@@ -131,7 +130,7 @@ func TestPlainBatchWithoutColumnsKeepsItsRows(t *testing.T) {
 	rec := array.NewRecordBatch(arrow.NewSchema(nil, nil), nil, 7)
 	defer rec.Release()
 	out, schema := garbagePlain(), garbageSchema()
-	require.NoError(t, cdevice.ExportPlainRecordBatch(background, wrap(t, rec), out, schema))
+	require.NoError(t, cdevice.ExportPlainRecordBatch(wrap(t, rec), out, schema))
 	back, err := cdevice.ImportPlainRecordBatch(out, schema)
 	require.NoError(t, err)
 	defer back.Release()
@@ -144,7 +143,7 @@ func TestPlainExportIsTheArrayOfADeviceExport(t *testing.T) {
 	checkLeaks(t)
 	b := wrap(t, pair(t))
 	both := garbageArray()
-	require.NoError(t, cdevice.ExportPlainRecordBatch(background, b, cdevice.ArrayFromPtr(addressOf(&both.Array)), nil))
+	require.NoError(t, cdevice.ExportPlainRecordBatch(b, cdevice.ArrayFromPtr(addressOf(&both.Array)), nil))
 	defer cdevice.ReleaseCArrowDeviceArray(both)
 	untouched := garbageArray()
 	untouched.Array = both.Array
@@ -172,15 +171,13 @@ func TestPlainExportNamesItsArguments(t *testing.T) {
 	require.NoError(t, err)
 	released.Release()
 	out, schema := garbagePlain(), garbageSchema()
-	var noContext context.Context
 	for want, err := range map[string]error{
-		"cdevice: export: RecordBatch = nil, want a batch: invalid":       cdevice.ExportPlainRecordBatch(background, nil, out, schema),
-		"cdevice: export: Array = nil, want an array: invalid":            cdevice.ExportPlainArray(background, nil, out, schema),
-		"cdevice: export: ctx = nil, want a context: invalid":             cdevice.ExportPlainRecordBatch(noContext, b, out, schema),
-		"cdevice: export: ArrowArray = NULL, want a struct to fill":       cdevice.ExportPlainRecordBatch(background, b, nil, schema),
-		"cdevice: export: ArrowArray = NULL, want a struct to fill: inva": cdevice.ExportPlainArray(background, a, nil, schema),
-		"cdevice: export: RecordBatch: invalid: already released":         cdevice.ExportPlainRecordBatch(background, released, out, schema),
-		"cdevice: export: Array: invalid: already released":               cdevice.ExportPlainArray(background, gone, out, schema),
+		"cdevice: export: RecordBatch = nil, want a batch: invalid":       cdevice.ExportPlainRecordBatch(nil, out, schema),
+		"cdevice: export: Array = nil, want an array: invalid":            cdevice.ExportPlainArray(nil, out, schema),
+		"cdevice: export: ArrowArray = NULL, want a struct to fill":       cdevice.ExportPlainRecordBatch(b, nil, schema),
+		"cdevice: export: ArrowArray = NULL, want a struct to fill: inva": cdevice.ExportPlainArray(a, nil, schema),
+		"cdevice: export: RecordBatch: invalid: already released":         cdevice.ExportPlainRecordBatch(released, out, schema),
+		"cdevice: export: Array: invalid: already released":               cdevice.ExportPlainArray(gone, out, schema),
 	} {
 		assert.ErrorContains(t, err, want)
 		assert.ErrorIs(t, err, arrow.ErrInvalid)
@@ -203,8 +200,8 @@ func TestPlainExportWithoutMemoryWritesNothing(t *testing.T) {
 	for _, limit := range []uintptr{0, 8800} { // the second lets the schema through; see TestNoMemoryForTheStructs
 		out, schema := garbagePlain(), garbageSchema()
 		restore := bridge.LimitBlocks(limit)
-		withSchema := cdevice.ExportPlainRecordBatch(background, b, out, schema)
-		without := cdevice.ExportPlainRecordBatch(background, b, out, nil)
+		withSchema := cdevice.ExportPlainRecordBatch(b, out, schema)
+		without := cdevice.ExportPlainRecordBatch(b, out, nil)
 		restore()
 		assert.ErrorIs(t, withSchema, syscall.ENOMEM)
 		assert.ErrorIs(t, without, syscall.ENOMEM)
@@ -219,7 +216,7 @@ func TestPlainChildrenOutliveTheirParent(t *testing.T) {
 	b, err := cdevice.WrapRecordBatch(pair(t), device.CPUDevice())
 	require.NoError(t, err)
 	out := garbagePlain()
-	require.NoError(t, cdevice.ExportPlainRecordBatch(background, b, out, nil))
+	require.NoError(t, cdevice.ExportPlainRecordBatch(b, out, nil))
 	b.Release()
 	before := cdevice.ReadStats()
 	column := moveOutPlain(children(plainArray(out))[1])

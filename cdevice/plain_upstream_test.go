@@ -27,7 +27,7 @@ func TestCdataReadsPlainArrays(t *testing.T) {
 		require.NoError(t, err)
 		defer a.Release()
 		out, schema := new(cdata.CArrowArray), new(cdata.CArrowSchema)
-		require.NoError(t, cdevice.ExportPlainArray(background, a, out, schema))
+		require.NoError(t, cdevice.ExportPlainArray(a, out, schema))
 		_, back, err := cdata.ImportCArray(out, schema)
 		require.NoError(t, err)
 		defer back.Release()
@@ -174,7 +174,7 @@ func TestPlainStreamErrorsOfCdata(t *testing.T) {
 	require.NoError(t, err)
 	defer r.Release()
 	assert.False(t, r.Next())
-	var se *cdevice.StreamError
+	var se *cdevice.ProducerError
 	require.ErrorAs(t, r.Err(), &se)
 	assert.Equal(t, "their source is on fire", se.Message)
 }

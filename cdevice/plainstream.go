@@ -3,7 +3,6 @@
 package cdevice
 
 import (
-	"context"
 	"fmt"
 	"unsafe"
 
@@ -64,69 +63,57 @@ func ImportPlainArrayReader(stream *cdata.CArrowArrayStream, opts ...ImportOptio
 }
 
 // ExportPlainRecordReader fills the plain stream *out with the batches that are left in r,
-// each exported as [ExportPlainRecordBatch] does with the same options. All else that
-// [ExportRecordReader] says holds: what the stream holds, whose the batches are, how errors
-// reach the consumer.
+// each exported as [ExportPlainRecordBatch] does. All else that [ExportRecordReader] says
+// holds: what the stream holds, whose the batches are, how errors reach the consumer.
 //
-// Each get_next waits until its batch may be read. The end of ctx ends such a wait, and the
-// stream: that get_next and all after it return ECANCELED or ETIMEDOUT and take no batch from
-// r. It does not interrupt the code that makes the batches.
-//
-// A stream of device memory that no host can read is an error that wraps
-// device.ErrNotSupported; of other devices, get_next returns ENOTSUP for a batch that the
-// host cannot read.
+// A batch that a plain struct cannot have, because it has an event or because the CPU cannot
+// access its memory, ends the stream: get_next returns EINVAL or ENOTSUP. [RecordReader.AsCPU]
+// waits for the events. A stream of device memory that no CPU can access is an error that wraps
+// device.ErrNotSupported: [RecordReader.CopyTo] with [device.CPUDevice] copies it.
 //
 // It writes *out only on success, and does not look at what it held: a struct that was not released
 // is overwritten and lost.
 //
 // https://arrow.apache.org/docs/format/CStreamInterface.html
-func ExportPlainRecordReader(ctx context.Context, r *RecordReader, out *cdata.CArrowArrayStream, opts ...ExportOption) error {
+func ExportPlainRecordReader(r *RecordReader, out *cdata.CArrowArrayStream) error {
 	if r == nil {
 		return absent(opExport, "RecordReader", "a reader")
 	}
-	return exportPlainStream(ctx, "RecordReader", &exported[*RecordBatch]{
+	return exportPlainStream("RecordReader", &exported[*RecordBatch]{
 		reader: &r.r,
 		schema: func(s *abi.ArrowSchema) error { return schema.ExportSchema(r.schema, s) },
 		array: func(b *RecordBatch, out uintptr) error {
-			return ExportPlainRecordBatch(ctx, b, ArrayFromPtr(out), nil, opts...)
+			return ExportPlainRecordBatch(b, ArrayFromPtr(out), nil)
 		},
-	}, out, opts)
+	}, out)
 }
 
 // ExportPlainArrayReader is [ExportPlainRecordReader] for a stream of arrays.
 //
 // It writes *out only on success, and does not look at what it held: a struct that was not released
 // is overwritten and lost.
-func ExportPlainArrayReader(ctx context.Context, r *ArrayReader, out *cdata.CArrowArrayStream, opts ...ExportOption) error {
+func ExportPlainArrayReader(r *ArrayReader, out *cdata.CArrowArrayStream) error {
 	if r == nil {
 		return absent(opExport, "ArrayReader", "a reader")
 	}
-	return exportPlainStream(ctx, "ArrayReader", &exported[*Array]{
+	return exportPlainStream("ArrayReader", &exported[*Array]{
 		reader: &r.r,
 		schema: func(s *abi.ArrowSchema) error { return schema.Export(r.field, s) },
 		array: func(a *Array, out uintptr) error {
-			return ExportPlainArray(ctx, a, ArrayFromPtr(out), nil, opts...)
+			return ExportPlainArray(a, ArrayFromPtr(out), nil)
 		},
-	}, out, opts)
+	}, out)
 }
 
 // exportPlainStream gives s a reference to its reader.
-func exportPlainStream[T counted](ctx context.Context, what string, s *exported[T], out *cdata.CArrowArrayStream, opts []ExportOption) error {
-	if ctx == nil {
-		return absent(opExport, "ctx", "a context")
-	}
+func exportPlainStream[T counted](what string, s *exported[T], out *cdata.CArrowArrayStream) error {
 	if out == nil {
 		return noOutput("ArrowArrayStream")
 	}
-	if _, err := plainOptions(opts); err != nil {
+	if err := checkAccessible(opExport, what, s.reader.deviceType); err != nil {
 		return err
 	}
-	if t := s.reader.deviceType; neverReadable(t) {
-		err := fmt.Errorf("the host cannot read memory of %s: %w", t, device.ErrNotSupported)
-		return fieldError(opExport, what+".DeviceType", t.String(), "memory that the host can read", err)
-	}
 	s.out = plainOut
-	s.ready = func() error { return contextError(ctx, "export") }
 	if err := s.start(); err != nil {
 		return err
 	}
@@ -134,6 +121,12 @@ func exportPlainStream[T counted](ctx context.Context, what string, s *exported[
 	return nil
 }
 
-// neverReadable reports whether the host can read no memory of the type, on any machine. Of
-// other types, backends have a say.
-func neverReadable(t device.Type) bool { return t == device.CUDA || t == device.ROCM }
+// checkAccessible returns an error where the CPU can access no memory of the type, on any
+// machine. Of other types, backends have a say.
+func checkAccessible(op, what string, t device.Type) error {
+	if t != device.CUDA && t != device.ROCM {
+		return nil
+	}
+	err := fmt.Errorf("the CPU cannot access memory of %s: %w", t, device.ErrNotSupported)
+	return fieldError(op, what+".DeviceType", t.String(), "memory that the CPU can access", err)
+}

@@ -156,7 +156,7 @@ func TestErrorsOfPlainStreamsAreErrnos(t *testing.T) {
 		{context.DeadlineExceeded, syscall.ETIMEDOUT},
 		{arrow.ErrInvalid, syscall.EINVAL},
 		{arrow.ErrNotImplemented, syscall.ENOSYS},
-		{&cdevice.StreamError{Struct: "ArrowArrayStream", Callback: "get_next", Code: 71}, 71},
+		{&cdevice.ProducerError{Callback: "ArrowArrayStream.get_next", Code: 71}, 71},
 	} {
 		s := exportPlain(t, asked(t, row.err, numbered(t, 1)...))
 		r, err := cdevice.ImportPlainRecordReader(s)
@@ -173,6 +173,8 @@ func TestErrorsOfPlainStreamsAreErrnos(t *testing.T) {
 func TestPanicInAPlainStreamIsAnError(t *testing.T) {
 	checkLeaks(t)
 	seen := panics(t)
+	pending := batchOnDevice(t, waitPanics, 1)
+	defer pending.Release()
 	for name, r := range map[string]func() (*cdevice.RecordReader, error){
 		"function": func() (*cdevice.RecordReader, error) {
 			return cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) { panic(errSource) }, nil)
@@ -180,16 +182,19 @@ func TestPanicInAPlainStreamIsAnError(t *testing.T) {
 		"iterator": func() (*cdevice.RecordReader, error) {
 			return cdevice.NewRecordReader(numberedSchema, device.CPU, func(func(*cdevice.RecordBatch, error) bool) { panic(errSource) })
 		},
-		"option": func() (*cdevice.RecordReader, error) { return asked(t, nil, numbered(t, 1)...), nil },
+		"event": func() (*cdevice.RecordReader, error) {
+			r, err := cdevice.NewRecordReader(pending.Schema(), waitPanics.Type, yielding(nil, pending))
+			if err != nil {
+				return nil, err
+			}
+			defer r.Release()
+			return r.AsCPU(background) // waits in get_next
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			from, err := r()
 			require.NoError(t, err)
-			var opts []cdevice.ExportOption
-			if name == "option" { // it panics where the batch is exported, in get_next
-				opts = append(opts, cdevice.ReadyAfter(panickingStream{}))
-			}
-			s := exportPlain(t, from, opts...)
+			s := exportPlain(t, from)
 			for range 2 {
 				_, code := askPlain(t, s)
 				assert.EqualValues(t, syscall.EIO, code)
@@ -200,12 +205,21 @@ func TestPanicInAPlainStreamIsAnError(t *testing.T) {
 	assert.Zero(t, seen.Load(), "told to the consumer alone")
 }
 
-// panickingStream is a stream of the CPU.
-type panickingStream struct{ device.Stream }
+// panickingEvent is one whose wait panics.
+type panickingEvent struct{ *testEvent }
 
-func (panickingStream) Device() device.Device             { return device.CPUDevice() }
-func (panickingStream) Handle() uintptr                   { return 0 }
-func (panickingStream) Synchronize(context.Context) error { panic(errSource) }
+func (panickingEvent) Synchronize(context.Context) error { panic(errSource) }
+
+// panickingWaits has one; see stuckDevice.
+type panickingWaits struct{ device.Device }
+
+func (panickingWaits) ID() device.ID       { return waitPanics }
+func (panickingWaits) CPUAccessible() bool { return true }
+func (panickingWaits) WrapEvent(uintptr) (device.Event, error) {
+	return panickingEvent{new(testEvent)}, nil
+}
+
+var waitPanics = device.ID{Type: device.OneAPI, Ordinal: 78}
 
 // A consumer that goes on with a stream it released gets an error, and no crash.
 func TestPlainStreamUsedAfterRelease(t *testing.T) {
@@ -333,7 +347,7 @@ func TestPlainStreamOfEveryType(t *testing.T) {
 			w, err := cdevice.WrapChunked(chunked, device.CPUDevice())
 			require.NoError(t, err)
 			out := garbagePlainStream()
-			require.NoError(t, cdevice.ExportPlainArrayReader(background, w, out))
+			require.NoError(t, cdevice.ExportPlainArrayReader(w, out))
 			w.Release()
 			r, err := cdevice.ImportPlainArrayReader(out, cdevice.WithFullValidation(background))
 			require.NoError(t, err)
@@ -357,13 +371,11 @@ func TestExportPlainReaderNamesItsArguments(t *testing.T) {
 	released := asked(t, nil)
 	released.Release()
 	out := garbagePlainStream()
-	var noContext context.Context
 	for want, err := range map[string]error{
-		"cdevice: export: RecordReader = nil, want a reader: invalid":     cdevice.ExportPlainRecordReader(background, nil, out),
-		"cdevice: export: ArrayReader = nil, want a reader: invalid":      cdevice.ExportPlainArrayReader(background, nil, out),
-		"cdevice: export: ctx = nil, want a context: invalid":             cdevice.ExportPlainRecordReader(noContext, r, out),
-		"cdevice: export: ArrowArrayStream = NULL, want a struct to fill": cdevice.ExportPlainRecordReader(background, r, nil),
-		"cdevice: export: reader: invalid: already released":              cdevice.ExportPlainRecordReader(background, released, out),
+		"cdevice: export: RecordReader = nil, want a reader: invalid":     cdevice.ExportPlainRecordReader(nil, out),
+		"cdevice: export: ArrayReader = nil, want a reader: invalid":      cdevice.ExportPlainArrayReader(nil, out),
+		"cdevice: export: ArrowArrayStream = NULL, want a struct to fill": cdevice.ExportPlainRecordReader(r, nil),
+		"cdevice: export: reader: invalid: already released":              cdevice.ExportPlainRecordReader(released, out),
 	} {
 		assert.ErrorContains(t, err, want)
 		assert.ErrorIs(t, err, arrow.ErrInvalid)
@@ -385,17 +397,17 @@ func TestPlainStreamOfDeviceMemory(t *testing.T) {
 	}
 	out := garbagePlainStream()
 	for _, id := range []device.ID{cuda, {Type: device.ROCM}} {
-		err := cdevice.ExportPlainArrayReader(background, of(id), out)
+		err := cdevice.ExportPlainArrayReader(of(id), out)
 		assert.ErrorIs(t, err, device.ErrNotSupported)
-		assert.EqualError(t, err, fmt.Sprintf("cdevice: export: ArrayReader.DeviceType = %s, want memory that the host can read: the host cannot read memory of %[1]s: %s",
+		assert.EqualError(t, err, fmt.Sprintf("cdevice: export: ArrayReader.DeviceType = %s, want memory that the CPU can access: the CPU cannot access memory of %[1]s: %s",
 			id.Type, device.ErrNotSupported))
 	}
 	assert.Equal(t, *plainStream(garbagePlainStream()), *plainStream(out))
 
-	require.NoError(t, cdevice.ExportPlainArrayReader(background, of(device.ID{Type: device.Metal}), out))
+	require.NoError(t, cdevice.ExportPlainArrayReader(of(device.ID{Type: device.Metal}), out))
 	for range 2 {
 		assert.EqualValues(t, syscall.ENOTSUP, bridge.CallPlainGetNext(plainStream(out), plainArray(garbagePlain())))
-		assert.Contains(t, plainError(out), "Array.DeviceID = metal:0, want memory that the host can read")
+		assert.Contains(t, plainError(out), "Array.DeviceID = metal:0, want memory that the CPU can access")
 	}
 	cdevice.ReleaseCArrowArrayStream(out)
 }
@@ -415,7 +427,10 @@ func TestPlainStreamWaitsForEvents(t *testing.T) {
 	require.NoError(t, err)
 	defer r.Release()
 	s := garbagePlainStream()
-	require.NoError(t, cdevice.ExportPlainArrayReader(background, r, s, cdevice.Synchronized(background)))
+	cpu, err := r.AsCPU(background)
+	require.NoError(t, err)
+	defer cpu.Release()
+	require.NoError(t, cdevice.ExportPlainArrayReader(cpu, s))
 	defer cdevice.ReleaseCArrowArrayStream(s)
 	for i := range 2 {
 		assert.Equal(t, i, event.waits)
@@ -444,12 +459,13 @@ func TestContextEndsAPlainStream(t *testing.T) {
 		r, err := cdevice.NewArrayReader(a.Field(), stuck.Type, func(yield func(*cdevice.Array, error) bool) { yield(a, nil) })
 		require.NoError(t, err)
 		ctx, cancel := ctx()
+		r = made(t, r)(r.AsCPU(ctx))
 		s := garbagePlainStream()
-		require.NoError(t, cdevice.ExportPlainArrayReader(ctx, r, s))
+		require.NoError(t, cdevice.ExportPlainArrayReader(r, s))
 		start := time.Now()
 		for range 2 {
 			assert.EqualValues(t, want, bridge.CallPlainGetNext(plainStream(s), plainArray(garbagePlain())))
-			assert.Contains(t, plainError(s), "cdevice: wait for sync_event: context")
+			assert.Contains(t, plainError(s), ": context ")
 		}
 		assert.Less(t, time.Since(start), 2*time.Second)
 		var schema abi.ArrowSchema
@@ -469,8 +485,11 @@ func TestEndedContextAsksTheReaderNothing(t *testing.T) {
 	ctx, cancel := context.WithCancel(background)
 	r := asked(t, nil, numbered(t, 3)...)
 	defer r.Release()
+	cpu, err := r.AsCPU(ctx)
+	require.NoError(t, err)
+	defer cpu.Release()
 	s := garbagePlainStream()
-	require.NoError(t, cdevice.ExportPlainRecordReader(ctx, r, s))
+	require.NoError(t, cdevice.ExportPlainRecordReader(cpu, s))
 	defer cdevice.ReleaseCArrowArrayStream(s)
 	b, code := askPlain(t, s)
 	require.Zero(t, code)
@@ -479,7 +498,7 @@ func TestEndedContextAsksTheReaderNothing(t *testing.T) {
 	for range 2 {
 		_, code = askPlain(t, s)
 		assert.EqualValues(t, syscall.ECANCELED, code)
-		assert.Equal(t, "cdevice: export: context canceled", plainError(s))
+		assert.Equal(t, "cdevice: read: context canceled", plainError(s))
 	}
 	require.True(t, r.Next())
 	assert.Equal(t, 1, numberOf(t, r.RecordBatch()), "the next one is there for others")
@@ -491,8 +510,9 @@ func TestEndedPlainStreamOutlivesItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(background)
 	defer cancel()
 	r := asked(t, nil)
+	r = made(t, r)(r.AsCPU(ctx))
 	s := garbagePlainStream()
-	require.NoError(t, cdevice.ExportPlainRecordReader(ctx, r, s))
+	require.NoError(t, cdevice.ExportPlainRecordReader(r, s))
 	r.Release()
 	defer cdevice.ReleaseCArrowArrayStream(s)
 	for range 2 {
@@ -521,7 +541,7 @@ func TestPlainExportSharesItsReader(t *testing.T) {
 	checkLeaks(t)
 	r := asked(t, nil, numbered(t, 3)...)
 	s := garbagePlainStream()
-	require.NoError(t, cdevice.ExportPlainRecordReader(background, r, s))
+	require.NoError(t, cdevice.ExportPlainRecordReader(r, s))
 	require.True(t, r.Next())
 	b, _ := askPlain(t, s)
 	assert.Equal(t, 1, numberOf(t, b))

@@ -29,10 +29,10 @@ func garbagePlainStream() *cdata.CArrowArrayStream {
 
 // exportPlain exports a reader, which it releases. The stream is released at the end of the
 // test.
-func exportPlain(t testing.TB, r *cdevice.RecordReader, opts ...cdevice.ExportOption) *cdata.CArrowArrayStream {
+func exportPlain(t testing.TB, r *cdevice.RecordReader) *cdata.CArrowArrayStream {
 	t.Helper()
 	out := garbagePlainStream()
-	require.NoError(t, cdevice.ExportPlainRecordReader(background, r, out, opts...))
+	require.NoError(t, cdevice.ExportPlainRecordReader(r, out))
 	r.Release()
 	t.Cleanup(func() { cdevice.ReleaseCArrowArrayStream(out) })
 	return out
@@ -110,9 +110,9 @@ func TestPlainStreamErrors(t *testing.T) {
 		r := s.plainReader(t)
 		numbers, err := numbersOf(t, r.All())
 		assert.Equal(t, upTo(2), numbers)
-		var se *cdevice.StreamError
+		var se *cdevice.ProducerError
 		require.ErrorAs(t, err, &se)
-		assert.Equal(t, "ArrowArrayStream", se.Struct)
+		assert.Equal(t, "ArrowArrayStream.get_next", se.Callback)
 		assert.Equal(t, row.code, se.Code)
 		if row.is != nil {
 			assert.ErrorIs(t, err, row.is)
@@ -342,7 +342,7 @@ func TestPlainStreamOfSlicedStructs(t *testing.T) {
 		require.NoError(t, err)
 		defer w.Release()
 		out := garbagePlainStream()
-		require.NoError(t, cdevice.ExportPlainArrayReader(background, w, out))
+		require.NoError(t, cdevice.ExportPlainArrayReader(w, out))
 		return out
 	}
 	r, err := cdevice.ImportPlainArrayReader(open(), cdevice.WithFullValidation(background))

@@ -30,7 +30,7 @@ func (v *validator) probeHost(n *node) error {
 			return fieldError(opImport, field, hex(addr), nil, err)
 		}
 		if !found.ID.Type.CPUAccessible() {
-			return invalid(opImport, field, hex(addr)+", memory of "+found.ID.String(), "memory that the host can read")
+			return invalid(opImport, field, hex(addr)+", memory of "+found.ID.String(), "memory that the CPU can access")
 		}
 	}
 	for i := range n.children {
@@ -59,13 +59,13 @@ func probeImported(ctx context.Context, mem *memoryOwner, at place, nodes []node
 	if err := p.maps(ctx, mem, at, nodes, name); err != nil {
 		return err
 	}
-	src, err := openSource(ctx, mem, at, nodes)
+	src, err := openSource(ctx, tree{mem, at, nodes, name})
 	if err != nil {
 		return fieldError(opImport, "ArrowDeviceArray", nil, nil, err)
 	}
 	defer src.close()
 	src.pace = &p.pace
-	trees, err := src.compact(name, false)
+	trees, err := src.compact(false)
 	if err != nil {
 		return during(opImport, err)
 	}
@@ -93,7 +93,7 @@ func (p *prober) maps(ctx context.Context, mem *memoryOwner, at place, nodes []n
 	for i, n := range below {
 		copied[i] = *n
 	}
-	counted, err := countNulls(ctx, mem, at, copied, false)
+	counted, err := countNulls(ctx, tree{mem, at, copied, name}, false)
 	if err != nil {
 		return fieldError(opImport, "ArrowDeviceArray", nil, nil, err)
 	}
@@ -157,7 +157,7 @@ func newProber(ctx context.Context, at place) (*prober, error) {
 	return &prober{asked, at.id, newValidator(ctx)}, nil
 }
 
-// checkPinned checks trees in page-locked or managed memory that the host can read: what the
+// checkPinned checks trees in page-locked or managed memory that the CPU can access: what the
 // structs say of the buffers before anything is read, then what their contents say.
 func checkPinned(ctx context.Context, at place, nodes []node, name func(i int) string) error {
 	p, err := newProber(ctx, at)
@@ -296,7 +296,7 @@ func (p *prober) accepts(found device.ID) (want string, ok bool) {
 		return "memory of " + p.id.String(), found == p.id
 	}
 	if found.Type == device.CPU || !found.Type.CPUAccessible() || streamType(found.Type) != streamType(p.id.Type) {
-		return "memory that the host can read, page-locked or managed by a driver", false
+		return "memory that the CPU can access, page-locked or managed by a driver", false
 	}
 	managed := found.Type == device.CUDAManaged && p.id.Type == device.CUDAManaged
 	return "memory of " + p.id.String(), !managed || p.id.Ordinal == device.NoOrdinal || found.Ordinal == p.id.Ordinal

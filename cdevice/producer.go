@@ -9,6 +9,8 @@ import (
 	"sync"
 	"unsafe"
 
+	"github.com/apache/arrow-go/v18/arrow"
+
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
@@ -23,19 +25,18 @@ type producer struct {
 	ctx     context.Context
 	reader  *RecordReader // a reference
 	handler *CArrowAsyncDeviceStreamHandler
-	opts    AsyncProducerOptions
 	c       *abi.ArrowAsyncProducer // until the last reference is gone
-	wake    chan struct{}           // of the goroutine: something happened
+	wake    chan struct{}           // of the goroutine: something has happened
 	origin  *live.Object
 
-	given    *given
-	metadata []byte // of a task
+	given          *given
+	streamMetadata arrow.Metadata
+	metadata       []byte // of a task
 
 	mu        sync.Mutex
 	refs      int   // the goroutine, what it asks batches with, each task
 	requested int64 // in all
 	delivered int64
-	waiting   int // tasks that were not extracted
 	cancelled bool
 	failed    error // a request that is none, or a task that could not be extracted
 }
@@ -58,9 +59,12 @@ func (p *producer) run() {
 	b := p.take()
 	err := p.produce(b)
 	close(b.stop)
-	if !b.asked { // the reader is not waiting for a batch
+	switch {
+	case !b.asked: // the reader is not waiting for a batch
 		for range b.got {
 		}
+	case p.reader.r.refs.Sole(): // nothing else waits for the batch
+		p.reader.r.interrupt()
 	}
 	p.finish(err)
 }
@@ -69,7 +73,7 @@ func (p *producer) run() {
 func (p *producer) finish(err error) {
 	p.mu.Lock()
 	if p.cancelled {
-		err = nil // nobody wants to know
+		err = nil // which the handler does not want
 	}
 	p.mu.Unlock()
 	if err != nil {
@@ -84,11 +88,11 @@ func (p *producer) finish(err error) {
 
 // metadataOf is what an error of another asynchronous stream came with, for C.
 func metadataOf(err error) []byte {
-	var ae *AsyncError
-	if !errors.As(err, &ae) {
+	var pe *ProducerError
+	if !errors.As(err, &pe) {
 		return nil
 	}
-	md, _ := schema.AppendMetadata(nil, "", ae.Metadata) // the error counts
+	md, _ := schema.AppendMetadata(nil, "", pe.Metadata) // the error counts
 	return md
 }
 
@@ -158,7 +162,8 @@ func (p *producer) produce(b *batches) error {
 		case over && !(have && may && next.err == nil):
 			return nil
 		case have && next.err == io.EOF:
-			return p.end()
+			bridge.CallOnNextTask(p.handler, nil, nil)
+			return nil
 		case have && next.err != nil:
 			return next.err
 		case have && may:
@@ -200,18 +205,14 @@ func (p *producer) state() (over, may bool, err error) {
 
 // begin makes the struct and calls on_schema. Unless it returns true, the stream ends.
 func (p *producer) begin() (bool, error) {
-	t, err := p.opts.exportedType(p.reader.DeviceType())
-	if err != nil {
-		return false, err
-	}
-	md, err := schema.AppendMetadata(nil, "ArrowAsyncProducer.additional_metadata", p.opts.Metadata)
+	md, err := schema.AppendMetadata(nil, "ArrowAsyncProducer.additional_metadata", p.streamMetadata)
 	if err != nil {
 		return false, err
 	}
 	if err := schema.ExportSchema(p.reader.Schema(), &p.given.schema); err != nil {
 		return false, err
 	}
-	if !p.populate(t, md) {
+	if !p.populate(p.deviceType(), md) {
 		bridge.CallSchemaRelease(&p.given.schema)
 		return false, errNoMemory
 	}
@@ -229,7 +230,7 @@ func (p *producer) populate(t device.Type, metadata []byte) bool {
 	return p.c != nil
 }
 
-// deviceType is the source's, for a stream that comes to nothing.
+// deviceType is the source's; of a source that was released before, the CPU.
 func (p *producer) deviceType() device.Type {
 	if p.reader == nil {
 		return device.CPU
@@ -248,7 +249,6 @@ func (p *producer) deliver(b *RecordBatch) (bool, error) {
 	}
 	p.mu.Lock()
 	p.refs++
-	p.waiting++
 	p.delivered++
 	p.mu.Unlock()
 	asyncTasks.Add(1)
@@ -260,32 +260,6 @@ func (p *producer) deliver(b *RecordBatch) (bool, error) {
 		quietly(t.Release)
 	}
 	return false, nil
-}
-
-// end sends the end. It returns when no task can fail any more.
-func (p *producer) end() error {
-	if bridge.CallOnNextTask(p.handler, nil, nil) != 0 || !p.opts.extractionCanFail() {
-		return nil
-	}
-	for {
-		over, _, err := p.state()
-		if over || err != nil {
-			return err
-		}
-		if p.extractedAll() {
-			return nil
-		}
-		select {
-		case <-p.wake:
-		case <-p.ctx.Done():
-		}
-	}
-}
-
-func (p *producer) extractedAll() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.waiting == 0
 }
 
 // Request is the producer's callback: any thread may call it, from inside any callback. After
@@ -316,14 +290,11 @@ func (p *producer) Cancel() {
 	}
 }
 
-// extracted says that a task is done with.
-func (p *producer) extracted(err error) {
+// extractionFailed ends the stream with the error of a task, unless it has ended.
+func (p *producer) extractionFailed(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.waiting--
-	if err != nil {
-		p.fail(err)
-	}
+	p.fail(err)
 	p.rouse()
 }
 

@@ -24,12 +24,17 @@ import (
 //
 // It is reference counted and starts with one reference. Batches outlive it.
 type RecordReader struct {
-	r      reader[*RecordBatch]
-	schema *arrow.Schema
+	r        reader[*RecordBatch]
+	schema   *arrow.Schema
+	metadata arrow.Metadata
 }
 
 // Schema returns the schema of all batches.
 func (r *RecordReader) Schema() *arrow.Schema { return r.schema }
+
+// Metadata is what the producer of an asynchronous stream said of the whole stream: how many rows it
+// has, say. Copies of the stream keep it. It is empty for other readers, and no part of the schema.
+func (r *RecordReader) Metadata() arrow.Metadata { return r.metadata }
 
 // DeviceType is the type of the device that all batches live on; they may live on several
 // devices of the type.

@@ -54,14 +54,14 @@ func TestMemoryIsHeldWhileItsEventIsUsed(t *testing.T) {
 	checkLeaks(t)
 	type readable interface {
 		Ready() (bool, error)
-		Wait(context.Context) error
+		Synchronize(context.Context) error
 		WaitOn(device.Stream) error
 		Release()
 	}
 	calls := map[string]func(slowDevice, readable) error{
-		"Ready":  func(_ slowDevice, b readable) error { _, err := b.Ready(); return err },
-		"Wait":   func(_ slowDevice, b readable) error { return b.Wait(background) },
-		"WaitOn": func(d slowDevice, b readable) error { return b.WaitOn(slowStream{d: d}) },
+		"Ready":       func(_ slowDevice, b readable) error { _, err := b.Ready(); return err },
+		"Synchronize": func(_ slowDevice, b readable) error { return b.Synchronize(background) },
+		"WaitOn":      func(d slowDevice, b readable) error { return b.WaitOn(slowStream{d: d}) },
 		"HostView": func(_ slowDevice, b readable) error {
 			if a, ok := b.(*cdevice.Array); ok {
 				view, err := a.HostView(background)
@@ -76,16 +76,16 @@ func TestMemoryIsHeldWhileItsEventIsUsed(t *testing.T) {
 			}
 			return err
 		},
-		"export": func(_ slowDevice, b readable) error {
-			out := garbageArray()
+		"AsCPU": func(_ slowDevice, b readable) error {
+			var cpu interface{ Release() }
 			var err error
 			if a, ok := b.(*cdevice.Array); ok {
-				err = cdevice.ExportArray(a, out, nil, cdevice.Synchronized(background))
+				cpu, err = a.AsCPU(background)
 			} else {
-				err = cdevice.ExportRecordBatch(b.(*cdevice.RecordBatch), out, nil, cdevice.Synchronized(background))
+				cpu, err = b.(*cdevice.RecordBatch).AsCPU(background)
 			}
 			if err == nil {
-				cdevice.ReleaseCArrowDeviceArray(out)
+				cpu.Release()
 			}
 			return err
 		},
@@ -117,7 +117,7 @@ func TestMemoryIsHeldWhileItsEventIsUsed(t *testing.T) {
 // pendingImport is a batch or an array on d with an event.
 func pendingImport(t *testing.T, d device.Device, what string, releaseWith func(func())) interface {
 	Ready() (bool, error)
-	Wait(context.Context) error
+	Synchronize(context.Context) error
 	WaitOn(device.Stream) error
 	Release()
 } {

@@ -7,8 +7,8 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 )
 
-// What a consumer tells its producer. It does so from on_schema, and later on goroutines of its own:
-// the goroutine that takes a batch, or closes the stream, goes on where the producer does not return.
+// Calls of a consumer to its producer. They are made in on_schema, and later on goroutines of their
+// own: the goroutine that takes a batch or closes the stream goes on where the producer does not return.
 
 // patience is how long a wait for the producer is that may be in vain: longer than any call takes
 // that is not held up, by far.
@@ -56,9 +56,13 @@ func (c *consumer) wish() (*abi.ArrowAsyncProducer, int64) {
 	return c.producer, n
 }
 
-// cancel tells the producer that it is not wanted any more, unless it has said its last.
+// cancel tells the producer that it is not wanted any more, unless it has told the end or an error.
 func (c *consumer) cancel() {
-	c.calling <- struct{}{}
+	select {
+	case c.calling <- struct{}{}:
+	case <-c.released: // the call that is under way may not return
+		return
+	}
 	defer func() { <-c.calling }()
 	c.mu.Lock()
 	p := c.producer
@@ -106,28 +110,17 @@ func (c *consumer) Release() {
 	c.tell()
 	c.mu.Unlock()
 	if !bridge.Calling(c.word) {
+		impatient := time.AfterFunc(patience, func() {
+			goroutines.Add(1)
+			defer goroutines.Add(-1)
+			c.losePatience()
+		})
 		c.calling <- struct{}{}
+		impatient.Stop()
 		defer func() { <-c.calling }()
 	}
 	c.pins.Unpin()
 	c.origin.Remove()
 	asyncStreams.Add(-1) // before Close returns
-	close(c.over)
-}
-
-// isClosedWithin waits for the channel to be closed.
-func isClosedWithin(d time.Duration, closed <-chan struct{}) bool {
-	select {
-	case <-closed:
-		return true
-	default:
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-closed:
-		return true
-	case <-t.C:
-		return false
-	}
+	c.gone()
 }

@@ -9,26 +9,25 @@ import (
 
 // source is a tree that is about to be copied, ready to be looked into.
 type source struct {
+	tree
 	pace     *pace
-	owner    *memoryOwner
-	at       place
 	dev      device.Device // nil where the host can read the memory
 	*control               // what was read of a device's memory
 }
 
-// openSource waits for memory that the host can read, and reads what must be known
+// openSource waits for memory that the CPU can access, and reads what must be known
 // of memory that it cannot, after the work on the stream of the options. Close it.
-func openSource(ctx context.Context, owner *memoryOwner, at place, nodes []node, opts ...CopyOption) (*source, error) {
-	s := &source{pace: &pace{ctx: ctx, op: opRead}, owner: owner, at: at, control: &control{nodes: nodes}}
-	if at.hostReadable() {
-		return s, at.wait(ctx)
+func openSource(ctx context.Context, t tree, opts ...CopyOption) (*source, error) {
+	s := &source{tree: t, pace: &pace{ctx: ctx, op: opRead}, control: &control{nodes: t.nodes}}
+	if t.at.hostReadable() {
+		return s, t.at.wait(ctx)
 	}
-	dev, err := at.device()
+	dev, err := t.at.device()
 	if err != nil {
-		return nil, fmt.Errorf("cdevice: read: the host cannot read memory of %s: %w", at.id, err)
+		return nil, fmt.Errorf("cdevice: read: the CPU cannot access memory of %s: %w", t.at.id, err)
 	}
 	s.dev = dev
-	s.control, err = readControl(ctx, dev, at, owner, nodes, opts)
+	s.control, err = readControl(ctx, dev, t, opts)
 	return s, err
 }
 
@@ -37,14 +36,14 @@ func (s *source) close() { s.free() }
 func (s *source) remote() bool { return s.dev != nil }
 
 // compact cuts the trees to what their elements need.
-func (s *source) compact(name func(int) string, toHost bool) ([]compact, error) {
-	c := compactor{toHost: toHost && !s.remote(), remote: s.remote(), control: s.control, block: s.owner.block, pace: s.pace}
-	trees := make([]compact, len(s.nodes))
-	for i := range s.nodes {
-		n := &s.nodes[i]
+func (s *source) compact(toHost bool) ([]compact, error) {
+	c := compactor{toHost: toHost && !s.remote(), remote: s.remote(), control: s.control, block: s.mem.block, pace: s.pace}
+	trees := make([]compact, len(s.control.nodes))
+	for i := range s.control.nodes {
+		n := &s.control.nodes[i]
 		tree, err := c.cut(n, 0, n.length)
 		if err != nil {
-			return nil, within(name(i), during(opRead, err))
+			return nil, within(s.name(i), during(opRead, err))
 		}
 		trees[i] = tree
 	}
@@ -54,10 +53,10 @@ func (s *source) compact(name func(int) string, toHost bool) ([]compact, error) 
 // keepUntilDone keeps the source, and what release ends, until the work enqueued on the
 // stream so far is done.
 func (s *source) keepUntilDone(stream device.Stream, release func()) {
-	s.owner.retain()
+	s.mem.retain()
 	afterStream(stream, func() {
 		release()
-		s.owner.Release()
+		s.mem.Release()
 	})
 }
 

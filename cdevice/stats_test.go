@@ -80,13 +80,14 @@ func TestExportedArrayIsCountedUntilWhatItHoldsIsReleased(t *testing.T) {
 	s, err := device.CPUDevice().NewStream()
 	require.NoError(t, err)
 	own := new(namedEvent)
-	for name, opts := range map[string][]cdevice.ExportOption{
-		"without an event": nil, "with one of its own": {cdevice.ReadyAfter(streamWithEvents{s, own})},
-	} {
+	for _, name := range []string{"without an event", "with one of its own"} {
 		t.Run(name, func(t *testing.T) {
 			b := ownedBatch(t, counted(t, func(s cdevice.Stats) int64 { return s.ExportedArrays }))
 			out := garbageArray()
-			require.NoError(t, cdevice.ExportRecordBatch(b, out, nil, opts...))
+			if name == "with one of its own" {
+				b = made(t, b)(b.RecordEvent(streamWithEvents{s, own}))
+			}
+			require.NoError(t, cdevice.ExportRecordBatch(b, out, nil))
 			b.Release()
 			cdevice.ReleaseCArrowDeviceArray(out)
 		})
@@ -94,8 +95,8 @@ func TestExportedArrayIsCountedUntilWhatItHoldsIsReleased(t *testing.T) {
 	assert.Equal(t, 1, own.closes)
 }
 
-// streamWithEvents is a stream of a device whose events have handles, so that an export
-// with ReadyAfter keeps one.
+// streamWithEvents is a stream of a device whose events have handles, so that RecordEvent
+// keeps one.
 type streamWithEvents struct {
 	device.Stream
 	event *namedEvent
@@ -159,7 +160,7 @@ func TestAsyncTaskIsCountedUntilItsBatchIsReleased(t *testing.T) {
 				return b, nil
 			}, nil)
 			require.NoError(t, err)
-			c := exported(t, background, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 1}, r, cdevice.AsyncProducerOptions{})
+			c := exported(t, background, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 1}, r)
 			r.Release()
 			require.NoError(t, c.WaitReleased())
 			assert.Zero(t, cpeer.Extract(&c.Tasks()[0], nil))
@@ -182,7 +183,7 @@ func TestAsyncProducerIsCountedUntilItsHandlerIsReleased(t *testing.T) {
 	handler := new(cdevice.CArrowAsyncDeviceStreamHandler)
 	bridge.ExportHandler(handlerOf{func() { release(); close(released) }}, handler)
 	r := repeated(t, twoColumns(t), 1)
-	require.NoError(t, cdevice.ExportAsync(background, r, handler, cdevice.AsyncProducerOptions{}))
+	require.NoError(t, cdevice.ExportAsync(background, r, handler))
 	<-released
 }
 
@@ -248,7 +249,7 @@ func TestGoroutinesAreCounted(t *testing.T) {
 	batch := wrap(t, twoColumns(t))
 	r, err := cdevice.NewRecordReaderFunc(batch.Schema(), device.CPU, nextOf(nil, batch, batch), nil)
 	require.NoError(t, err)
-	c := exported(t, background, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 1}, r, cdevice.AsyncProducerOptions{})
+	c := exported(t, background, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 1}, r)
 	r.Release()
 	require.NoError(t, c.WaitTasks(1))
 	assert.Equal(t, before+2, goroutines(), "the producer, and what asks its reader")

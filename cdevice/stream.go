@@ -1,7 +1,6 @@
 package cdevice
 
 import (
-	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/schema"
@@ -45,7 +44,7 @@ func WithPrefetch(depth int) ImportOption {
 //
 // Each batch must live on the type of device that the stream declares. The stream ends
 // where the producer gives a released array, whatever else that holds, or with the first
-// error: a [StreamError] with the producer's code and text, or a [FieldError] about what
+// error: a [ProducerError] with the producer's code and text, or a [FieldError] about what
 // it gave. After that, get_next is not called again.
 //
 // It takes ownership of *stream, even if it returns an error: it is marked released.
@@ -71,7 +70,7 @@ func ImportArrayReader(stream *CArrowDeviceArrayStream, opts ...ImportOption) (*
 }
 
 // ExportRecordReader fills *out with the batches that are left in r, each exported as
-// [ExportRecordBatch] does with the same options. Nothing is asked of r before the
+// [ExportRecordBatch] does. Nothing is asked of r before the
 // consumer asks. A consumer may call from any thread, one call at a time, as the
 // specification has it.
 //
@@ -85,7 +84,7 @@ func ImportArrayReader(stream *CArrowDeviceArrayStream, opts ...ImportOption) (*
 // is overwritten and lost.
 //
 // https://arrow.apache.org/docs/format/CDeviceDataInterface.html#device-stream-interface
-func ExportRecordReader(r *RecordReader, out *CArrowDeviceArrayStream, opts ...ExportOption) error {
+func ExportRecordReader(r *RecordReader, out *CArrowDeviceArrayStream) error {
 	if r == nil {
 		return absent(opExport, "RecordReader", "a reader")
 	}
@@ -94,16 +93,16 @@ func ExportRecordReader(r *RecordReader, out *CArrowDeviceArrayStream, opts ...E
 		schema: func(s *abi.ArrowSchema) error { return schema.ExportSchema(r.schema, s) },
 		out:    deviceOut,
 		array: func(b *RecordBatch, out uintptr) error {
-			return ExportRecordBatch(b, DeviceArrayFromPtr(out), nil, opts...)
+			return ExportRecordBatch(b, DeviceArrayFromPtr(out), nil)
 		},
-	}, out, opts)
+	}, out)
 }
 
 // ExportArrayReader is [ExportRecordReader] for a stream of arrays.
 //
 // It writes *out only on success, and does not look at what it held: a struct that was not released
 // is overwritten and lost.
-func ExportArrayReader(r *ArrayReader, out *CArrowDeviceArrayStream, opts ...ExportOption) error {
+func ExportArrayReader(r *ArrayReader, out *CArrowDeviceArrayStream) error {
 	if r == nil {
 		return absent(opExport, "ArrayReader", "a reader")
 	}
@@ -112,33 +111,19 @@ func ExportArrayReader(r *ArrayReader, out *CArrowDeviceArrayStream, opts ...Exp
 		schema: func(s *abi.ArrowSchema) error { return schema.Export(r.field, s) },
 		out:    deviceOut,
 		array: func(a *Array, out uintptr) error {
-			return ExportArray(a, DeviceArrayFromPtr(out), nil, opts...)
+			return ExportArray(a, DeviceArrayFromPtr(out), nil)
 		},
-	}, out, opts)
+	}, out)
 }
 
 // exportStream gives s a reference to its reader.
-func exportStream[T counted](s *exported[T], out *CArrowDeviceArrayStream, opts []ExportOption) error {
+func exportStream[T counted](s *exported[T], out *CArrowDeviceArrayStream) error {
 	if out == nil {
 		return noOutput("ArrowDeviceArrayStream")
-	}
-	t, err := exportedType(s.reader.deviceType, opts) // an option may panic
-	if err != nil {
-		return err
 	}
 	if err := s.start(); err != nil {
 		return err
 	}
-	bridge.ExportStream(s, int32(t), out)
+	bridge.ExportStream(s, int32(s.reader.deviceType), out)
 	return nil
-}
-
-// exportedType is the device type that arrays of the type have when they are exported.
-func exportedType(t device.Type, opts []ExportOption) (device.Type, error) {
-	var o exportOptions
-	apply(&o, opts)
-	if o.forHost {
-		t = device.CPU
-	}
-	return t, o.err
 }

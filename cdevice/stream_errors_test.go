@@ -71,7 +71,7 @@ func TestErrorsOfSourcesBecomeErrnos(t *testing.T) {
 		{fmt.Errorf("gpu: %w", device.ErrNotSupported), syscall.ENOTSUP},
 		{fmt.Errorf("gpu: %w", cdevice.ErrReleased), syscall.EINVAL},
 		{fmt.Errorf("over: %w", io.EOF), syscall.EIO}, // an error that wraps the end is not the end
-		{&cdevice.StreamError{Callback: "get_next", Code: -12, Message: "odd"}, -12 & math32},
+		{&cdevice.ProducerError{Callback: "ArrowDeviceArrayStream.get_next", Code: -12, Message: "odd"}, -12 & math32},
 	} {
 		t.Run(row.err.Error(), func(t *testing.T) {
 			for _, r := range []*cdevice.RecordReader{iterated(t, row.err), asked(t, row.err)} {

@@ -23,10 +23,10 @@ import (
 // Streams that we export, called as a consumer in C does.
 
 // export exports a reader, which it releases. The stream is released at the end of the test.
-func export(t testing.TB, r *cdevice.RecordReader, opts ...cdevice.ExportOption) *cdevice.CArrowDeviceArrayStream {
+func export(t testing.TB, r *cdevice.RecordReader) *cdevice.CArrowDeviceArrayStream {
 	t.Helper()
 	out := garbageStream()
-	require.NoError(t, cdevice.ExportRecordReader(r, out, opts...))
+	require.NoError(t, cdevice.ExportRecordReader(r, out))
 	r.Release()
 	t.Cleanup(func() { cdevice.ReleaseCArrowDeviceArrayStream(out) })
 	return out
@@ -393,28 +393,32 @@ func TestReaderAndItsExportShareTheBatches(t *testing.T) {
 	r.Release()
 }
 
-// Options of an export reach its arrays, and the type that the stream declares.
-func TestOptionsReachTheArraysOfAnExport(t *testing.T) {
+// What readers and arrays are made into for a consumer reaches the arrays of an export, and the
+// type that the stream declares.
+func TestConversionsReachTheArraysOfAnExport(t *testing.T) {
 	checkLeaks(t)
 	event := &testEvent{}
 	testEvents[21] = event
 	a, cell := onDevice(t, extDev, 21)
 	defer a.Release()
 	for _, row := range []struct {
-		opts  []cdevice.ExportOption
+		name  string
+		of    func(*cdevice.ArrayReader) (*cdevice.ArrayReader, error)
 		on    device.Type
 		event uintptr
 		waits int
 	}{
-		{nil, device.ExtDev, addressOf(cell), 0},
-		{[]cdevice.ExportOption{cdevice.Synchronized(background)}, device.ExtDev, 0, 1},
-		{[]cdevice.ExportOption{cdevice.ForHost(background)}, device.CPU, 0, 1},
+		{"itself", nil, device.ExtDev, addressOf(cell), 0},
+		{"AsCPU", func(r *cdevice.ArrayReader) (*cdevice.ArrayReader, error) { return r.AsCPU(background) }, device.CPU, 0, 1},
 	} {
 		event.waits = 0
 		r, err := cdevice.NewArrayReader(a.Field(), device.ExtDev, func(yield func(*cdevice.Array, error) bool) { yield(a, nil) })
 		require.NoError(t, err)
+		if row.of != nil {
+			r = made(t, r)(row.of(r))
+		}
 		s, out := garbageStream(), garbageArray()
-		require.NoError(t, cdevice.ExportArrayReader(r, s, row.opts...))
+		require.NoError(t, cdevice.ExportArrayReader(r, s), row.name)
 		r.Release()
 		assert.EqualValues(t, row.on, s.DeviceType)
 		require.Zero(t, bridge.CallGetNext(s, out))
@@ -428,9 +432,8 @@ func TestOptionsReachTheArraysOfAnExport(t *testing.T) {
 	defer far.Release()
 	r, err := cdevice.NewArrayReader(far.Field(), device.CUDA, func(yield func(*cdevice.Array, error) bool) { yield(far, nil) })
 	require.NoError(t, err)
-	s := garbageStream()
-	require.NoError(t, cdevice.ExportArrayReader(r, s, cdevice.ForHost(background)))
-	r.Release()
-	assert.EqualValues(t, syscall.ENOTSUP, bridge.CallGetNext(s, garbageArray()), "memory that the host cannot read")
-	cdevice.ReleaseCArrowDeviceArrayStream(s)
+	defer r.Release()
+	_, err = r.AsCPU(background)
+	assert.ErrorIs(t, err, device.ErrNotSupported)
+	assert.ErrorContains(t, err, "cdevice: read: ArrayReader.DeviceType = cuda, want memory that the CPU can access: the CPU cannot access memory of cuda")
 }

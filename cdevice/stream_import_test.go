@@ -54,9 +54,9 @@ func TestErrorEndsTheStream(t *testing.T) {
 	r := s.reader(t)
 	numbers, err := numbersOf(t, r.All())
 	assert.Equal(t, upTo(2), numbers)
-	var se *cdevice.StreamError
+	var se *cdevice.ProducerError
 	require.ErrorAs(t, err, &se)
-	assert.Equal(t, cdevice.StreamError{Struct: "ArrowDeviceArrayStream", Callback: "get_next", Code: int(syscall.EIO), Message: "disk on fire"}, *se)
+	assert.Equal(t, cdevice.ProducerError{Callback: "ArrowDeviceArrayStream.get_next", Code: int(syscall.EIO), Message: "disk on fire"}, *se)
 	assert.ErrorIs(t, err, syscall.EIO)
 	assert.EqualError(t, err, "cdevice: import: ArrowDeviceArrayStream.get_next: input/output error (errno 5): disk on fire")
 
@@ -91,7 +91,7 @@ func TestCodesOfStreamErrors(t *testing.T) {
 		t.Run(row.name, func(t *testing.T) {
 			s := newScript(t).failing(0, row.code, row.text)
 			_, err := numbersOf(t, s.reader(t).All())
-			var se *cdevice.StreamError
+			var se *cdevice.ProducerError
 			require.ErrorAs(t, err, &se)
 			assert.Equal(t, row.code, se.Code)
 			assert.Contains(t, err.Error(), row.want)

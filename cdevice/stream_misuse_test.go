@@ -123,8 +123,8 @@ func TestReleaseDuringNext(t *testing.T) {
 // An error of a source is an error for C, whatever number it has.
 func TestErrorIsNeverCodeZero(t *testing.T) {
 	for _, err := range []error{
-		&cdevice.StreamError{Callback: "get_next"},
-		&cdevice.StreamError{Callback: "get_next", Code: 1 << 32},
+		&cdevice.ProducerError{Callback: "ArrowDeviceArrayStream.get_next"},
+		&cdevice.ProducerError{Callback: "ArrowDeviceArrayStream.get_next", Code: 1 << 32},
 		syscall.Errno(0), syscall.Errno(1 << 32),
 	} {
 		_, code := next(t, export(t, asked(t, err)))
@@ -261,18 +261,6 @@ func TestNothingIsAskedAheadAfterTheRelease(t *testing.T) {
 		assert.EqualValues(t, 2, s.nexts.Load())
 		streamsEnd(t)
 	}
-}
-
-func TestPanicInAnExportOption(t *testing.T) {
-	checkLeaks(t)
-	stops := 0
-	r, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, nextOf(nil), func() { stops++ })
-	require.NoError(t, err)
-	out := garbageStream()
-	assert.Panics(t, func() { _ = cdevice.ExportRecordReader(r, out, optionThatPanics[cdevice.ExportOption]()) })
-	r.Release()
-	assert.Equal(t, 1, stops)
-	assert.Equal(t, *garbageStream(), *out)
 }
 
 // What WithReleaser asks for holds for input that is refused, too.

@@ -143,7 +143,7 @@ func TestWrappedBatchKeepsItsDevice(t *testing.T) {
 	require.NoError(t, err, "its memory is host readable, although its type does not say so")
 	view.Release()
 	var out cdevice.CArrowDeviceArray
-	require.NoError(t, cdevice.ExportRecordBatch(part, &out, nil, cdevice.ForHost(context.Background())))
+	require.NoError(t, exportMade(&out, nil)(part.AsCPU(context.Background())))
 	assert.EqualValues(t, device.CPU, out.DeviceType)
 	cdevice.ReleaseCArrowDeviceArray(&out)
 }
@@ -296,7 +296,7 @@ func TestForHostOfPinnedMemoryHasNoNullOffsets(t *testing.T) {
 	require.NoError(t, err)
 	defer a.Release()
 	var out cdevice.CArrowDeviceArray
-	require.NoError(t, cdevice.ExportArray(a, &out, nil, cdevice.ForHost(context.Background())))
+	require.NoError(t, exportMade(&out, nil)(a.AsCPU(context.Background())))
 	defer cdevice.ReleaseCArrowDeviceArray(&out)
 	buffers := abi.Slice[uintptr](out.Array.Buffers, 3)
 	assert.Zero(t, buffers[0])

@@ -9,7 +9,6 @@ import (
 	"runtime/debug"
 	"sync"
 
-	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 )
 
@@ -93,18 +92,19 @@ func (f *function[T]) close(done func()) {
 // even one that is ready.
 type bounded[T counted] struct {
 	ctx  context.Context
+	op   string
 	from supply[T]
 }
 
 func (b *bounded[T]) next() (item T, err error) {
-	if err := contextError(b.ctx, "copy"); err != nil {
+	if err := contextError(b.ctx, b.op); err != nil {
 		return item, err
 	}
 	item, err = b.from.next()
 	if err != nil {
 		return item, err
 	}
-	if err := contextError(b.ctx, "copy"); err != nil {
+	if err := contextError(b.ctx, b.op); err != nil {
 		drop(item)
 		var none T
 		return none, err
@@ -322,80 +322,6 @@ func (a *ahead[T]) ask() (item T, err error) {
 		}
 	}()
 	return a.from.next()
-}
-
-// copies is the supply of copies on a device of another reader's batches.
-type copies struct {
-	ctx    context.Context
-	cancel func()        // of ctx
-	from   *RecordReader // a reference
-	dev    device.Device
-	opts   []CopyOption
-	mu     sync.Mutex
-	given  bool      // the reference was, or is about to be given back
-	uses   countdown // of from: the reference, and the copies that are not complete
-}
-
-func (c *copies) next() (*RecordBatch, error) {
-	defer c.from.r.use().part()
-	b, err := c.from.r.pull()
-	if err != nil {
-		return nil, err
-	}
-	lent := c.lend(b)
-	defer lent.Release()
-	copied, err := lent.CopyTo(c.ctx, c.dev, c.opts...)
-	if err != nil && c.from.r.over.Load() { // Close of it has ended the copy, not ctx
-		err = closedReader()
-	}
-	return copied, err
-}
-
-// lend returns the batch with an owner of its own, which a copy that is not complete holds,
-// and counts it until the owner has ended: as a use of the reader of the copies, and of the
-// one that the batch was taken from. It takes the reference to the batch.
-func (c *copies) lend(b *RecordBatch) *RecordBatch {
-	c.uses.add()
-	mem := adoptGo(&loan{b, &c.uses, c.from.r.use()})
-	mem.block = b.mem.block
-	lent := newRecordBatch(mem, b.place, b.schema, b.rows, b.columns)
-	lent.metadata = b.metadata
-	return lent
-}
-
-// interrupt gives up what a copy waits for: memory, or the event of its source. A reader that
-// nothing else holds is not asked any more either.
-func (c *copies) interrupt() {
-	c.cancel()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.given && c.from.r.refs.Sole() {
-		c.from.r.interrupt()
-	}
-}
-
-func (c *copies) close(done func()) {
-	c.cancel()
-	c.mu.Lock()
-	c.given = true
-	c.mu.Unlock()
-	c.from.r.copied(c)
-	c.uses.last = done
-	c.from.r.releaseThen(c.uses.part)
-}
-
-// loan is a reference to a batch that is being copied.
-type loan struct {
-	batch  *RecordBatch
-	uses   *countdown // of the reader of the copies
-	source *countdown // of the reader that the batch was taken from; nil: not in use
-}
-
-// Release gives the batch back. The sources it came from are counted down last.
-func (l *loan) Release() {
-	defer l.uses.part()
-	defer l.source.part()
-	l.batch.Release()
 }
 
 // quietly calls what nobody waits for, or what comes when all that counts is done: a panic

@@ -21,7 +21,7 @@ import (
 //
 // rec may be changed or released as soon as CopyToDevice returns, except for columns in
 // page-locked memory (package hostpinned), which the device reads directly: their memory
-// is kept until it has, and must not be changed before that. See [RecordBatch.Wait].
+// is kept until it has, and must not be changed before that. See [RecordBatch.Synchronize].
 //
 // All of the copy is one allocation. Only what the rows need is copied: offsets start at
 // zero, and each buffer is aligned to 256 bytes and followed by zeros, as cuDF wants it.
@@ -61,7 +61,7 @@ func CopyArrayToDevice(ctx context.Context, arr arrow.Array, dev device.Device, 
 // first offset of a list, these small buffers take a way over the host, for which the copy
 // waits. A copy to the CPU waits, as CopyToHost does; WithStream then names a stream of the device that is copied from.
 func (b *RecordBatch) CopyTo(ctx context.Context, dev device.Device, opts ...CopyOption) (*RecordBatch, error) {
-	if err := hold(opRead, &b.refs, b.mem, "RecordBatch"); err != nil {
+	if err := b.hold(opRead); err != nil {
 		return nil, err
 	}
 	defer b.mem.Release()
@@ -80,18 +80,18 @@ func (b *RecordBatch) CopyTo(ctx context.Context, dev device.Device, opts ...Cop
 		}
 		return own, err
 	}
-	mem, at, columns, err := copyTo(ctx, b.mem, b.place, b.columns, columnName, dev, opts)
+	t, err := copyTo(ctx, b.tree(), dev, opts)
 	if err != nil {
 		return nil, err
 	}
-	own := newRecordBatch(mem, at, b.schema, b.rows, columns)
+	own := newRecordBatch(t.mem, t.at, b.schema, b.rows, t.nodes)
 	own.metadata = b.metadata
 	return own, nil
 }
 
 // CopyTo copies the array; see [RecordBatch.CopyTo].
 func (a *Array) CopyTo(ctx context.Context, dev device.Device, opts ...CopyOption) (*Array, error) {
-	if err := hold(opRead, &a.refs, a.mem, "Array"); err != nil {
+	if err := a.hold(opRead); err != nil {
 		return nil, err
 	}
 	defer a.mem.Release()
@@ -110,11 +110,11 @@ func (a *Array) CopyTo(ctx context.Context, dev device.Device, opts ...CopyOptio
 		}
 		return own, err
 	}
-	mem, at, root, err := copyTo(ctx, a.mem, a.place, []node{a.node}, arrayName, dev, opts)
+	t, err := copyTo(ctx, a.tree(), dev, opts)
 	if err != nil {
 		return nil, err
 	}
-	return newArray(mem, at, a.field, root[0]), nil
+	return newArray(t.mem, t.at, a.field, t.nodes[0]), nil
 }
 
 // isCPU says that a copy is one to the host, which is the source's business: the CPU
@@ -146,33 +146,33 @@ func (d *deviceMemory) Release() {
 	closeEvent(d.event)
 }
 
-func copyTo(ctx context.Context, owner *memoryOwner, from place, nodes []node, name func(int) string,
-	dev device.Device, opts []CopyOption,
-) (mem *memoryOwner, at place, out []node, err error) {
+// copyTo returns a tree in memory of dev, whose owner is the caller's.
+func copyTo(ctx context.Context, from tree, dev device.Device, opts []CopyOption) (tree, error) {
+	at := place{id: dev.ID(), dev: dev}
 	if err := ctx.Err(); err != nil {
-		return nil, at, nil, fmt.Errorf("cdevice: copy: %w", err)
+		return tree{}, fmt.Errorf("cdevice: copy: %w", err)
 	}
-	if err := checkOnStream(opts, place{id: dev.ID(), dev: dev}, from); err != nil {
-		return nil, at, nil, err
+	if err := checkOnStream(opts, at, from.at); err != nil {
+		return tree{}, err
 	}
-	src, err := openSource(ctx, owner, from, nodes, opts...)
+	src, err := openSource(ctx, from, opts...)
 	if err != nil {
-		return nil, at, nil, err
+		return tree{}, err
 	}
 	defer src.close()
-	trees, err := src.compact(name, false)
+	trees, err := src.compact(false)
 	if err != nil {
-		return nil, at, nil, err
+		return tree{}, err
 	}
 	layout := layBlock(trees)
 	stream, done, err := copyStream(opts, dev)
 	if err != nil {
-		return nil, at, nil, fmt.Errorf("cdevice: copy: %w", err)
+		return tree{}, fmt.Errorf("cdevice: copy: %w", err)
 	}
 	defer done()
 	memory, err := dev.Allocate(ctx, layout.size, stream)
 	if err != nil {
-		return nil, at, nil, fmt.Errorf("cdevice: copy: %w", err)
+		return tree{}, fmt.Errorf("cdevice: copy: %w", err)
 	}
 	deviceCopies.Add(1)
 	d := &deviceMemory{dev: dev, memory: memory, stream: stream}
@@ -180,22 +180,21 @@ func copyTo(ctx context.Context, owner *memoryOwner, from place, nodes []node, n
 	switch {
 	case !kept:
 	case d.event != nil:
-		src.owner.retain()
-		d.event.OnComplete(src.owner.Release)
+		src.mem.retain()
+		d.event.OnComplete(src.mem.Release)
 	default: // part of it may be enqueued, and reads the source
 		src.keepUntilDone(stream, func() {})
 	}
 	if err != nil {
 		d.Release()
-		return nil, at, nil, fmt.Errorf("cdevice: copy to %s: %w", dev.ID(), err)
+		return tree{}, fmt.Errorf("cdevice: copy to %s: %w", dev.ID(), err)
 	}
-	mem = adoptGo(d)
-	out = buildNodes(mem, memory.Ptr(), layout, trees)
-	at = place{id: dev.ID(), dev: dev}
+	mem := adoptGo(d)
+	nodes := buildNodes(mem, memory.Ptr(), layout, trees)
 	if d.event != nil && d.event.Handle() != 0 {
 		at.event = mem.block.setEvent(d.event.Handle())
 	}
-	return mem, at, out, nil
+	return tree{mem, at, nodes, from.name}, nil
 }
 
 // enqueue copies the parts to the device; d's event is behind all of it. kept says that the

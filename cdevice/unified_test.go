@@ -55,7 +55,7 @@ func TestAssumedHostReadable(t *testing.T) {
 		part.Release()
 
 		out, outSchema := garbageArray(), garbageSchema()
-		require.NoError(t, cdevice.ExportRecordBatch(b, out, outSchema, cdevice.ForHost(background)))
+		require.NoError(t, exportMade(out, outSchema)(b.AsCPU(background)))
 		assert.EqualValues(t, device.CPU, out.DeviceType)
 		back, err := cdevice.ImportRecordBatch(out, outSchema)
 		require.NoError(t, err)
@@ -153,7 +153,8 @@ func TestAssumedHostReadableOfAGPU(t *testing.T) {
 	require.NoError(t, err)
 	defer b.Release()
 	out, outSchema := garbageArray(), garbageSchema()
-	require.NoError(t, cdevice.ExportRecordBatch(b, out, outSchema, cdevice.Synchronized(background)))
+	require.NoError(t, b.Synchronize(background))
+	require.NoError(t, cdevice.ExportRecordBatch(b, out, outSchema))
 	_, err = cdevice.ImportRecordBatch(out, outSchema, cdevice.WithDevice(m.GPUs[0]), cdevice.WithCPUAccessible(), cdevice.WithFullValidation(background))
 	assert.ErrorIs(t, err, arrow.ErrInvalid)
 }

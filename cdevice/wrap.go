@@ -101,14 +101,12 @@ func WrapArray(arr arrow.Array, dev device.Device) (a *Array, err error) {
 	return a, nil
 }
 
-func columnName(i int) string { return fmt.Sprintf("column[%d]", i) }
-
 // placeOn is where arrow-go's memory lives, if it can live on dev.
 func placeOn(dev device.Device) (place, error) {
 	at := place{id: dev.ID(), dev: dev}
 	if !dev.CPUAccessible() {
 		err := fmt.Errorf("%s: %w", at.notReadable(), device.ErrNotSupported)
-		return at, fieldError(opWrap, "device", at.id, "memory that the host can read, as arrow-go's arrays are", err)
+		return at, fieldError(opWrap, "device", at.id, "memory that the CPU can access, as arrow-go's arrays are", err)
 	}
 	return at, nil
 }

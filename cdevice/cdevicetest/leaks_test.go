@@ -142,10 +142,11 @@ func TestCheckLeaksPrintsTheStackOfEachObject(t *testing.T) {
 		},
 		"AsyncStream": func() func() {
 			var handler cdevice.CArrowAsyncDeviceStreamHandler
-			s := cdevice.NewAsyncStream(ctx, &handler, cdevice.AsyncOptions{})
+			s, err := cdevice.ImportAsync(ctx, &handler)
+			require.NoError(t, err)
 			return func() {
 				cdevice.ReleaseCArrowAsyncDeviceStreamHandler(&handler)
-				s.Close()
+				require.NoError(t, s.Close(ctx))
 			}
 		},
 	}

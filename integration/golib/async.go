@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"runtime/cgo"
+	"sync"
 	"sync/atomic"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -81,18 +82,52 @@ func contextOf(handle C.uint64_t) context.Context {
 	return of[*ending](handle)
 }
 
+// asyncStream is a stream and its reader, which is there once it was waited for.
+type asyncStream struct {
+	*cdevice.AsyncStream
+
+	mu sync.Mutex
+	r  *cdevice.RecordReader
+}
+
+// reader waits for the reader, which stays the stream's.
+func (s *asyncStream) reader(ctx context.Context) (*cdevice.RecordReader, error) {
+	r, err := s.Reader(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.r != nil {
+		r.Release()
+	}
+	s.r = r
+	return r, nil
+}
+
+// asyncReaderOf waits for the reader of the stream with a handle.
+func asyncReaderOf(handle C.uint64_t) (*cdevice.RecordReader, error) {
+	return of[*asyncStream](handle).reader(context.Background())
+}
+
 // golib_async_open fills the struct ArrowAsyncDeviceStreamHandler at an address, which
-// stays where it is until it is released.
+// stays where it is until it is released. A queueSize of 0 is the default.
 //
 //export golib_async_open
 func golib_async_open(handler C.uintptr_t, queueSize, validate C.int, ctx C.uint64_t, out *C.uint64_t) *C.char {
 	return guard(func() error {
-		opts := cdevice.AsyncOptions{QueueSize: int(queueSize)}
-		if validate != 0 {
-			opts.Import = append(opts.Import, cdevice.WithFullValidation(context.Background()))
+		var opts []cdevice.ImportOption
+		if queueSize != 0 {
+			opts = append(opts, cdevice.WithQueueSize(int(queueSize)))
 		}
-		*out = newHandle(cdevice.NewAsyncStream(contextOf(ctx), cdevice.AsyncDeviceStreamHandlerFromPtr(uintptr(handler)), opts))
-		return nil
+		if validate != 0 {
+			opts = append(opts, cdevice.WithFullValidation(context.Background()))
+		}
+		s, err := cdevice.ImportAsync(contextOf(ctx), cdevice.AsyncDeviceStreamHandlerFromPtr(uintptr(handler)), opts...)
+		if err == nil {
+			*out = newHandle(&asyncStream{AsyncStream: s})
+		}
+		return err
 	})
 }
 
@@ -101,17 +136,23 @@ func golib_async_open(handler C.uintptr_t, queueSize, validate C.int, ctx C.uint
 //export golib_async_schema
 func golib_async_schema(handle, ctx C.uint64_t, out C.uintptr_t) *C.char {
 	return guard(func() error {
-		schema, err := of[*cdevice.AsyncStream](handle).Schema(contextOf(ctx))
+		r, err := of[*asyncStream](handle).reader(contextOf(ctx))
 		if err != nil {
 			return err
 		}
-		return cdevice.ExportSchema(schema, cdevice.SchemaFromPtr(uintptr(out)))
+		return cdevice.ExportSchema(r.Schema(), cdevice.SchemaFromPtr(uintptr(out)))
 	})
 }
 
 //export golib_async_device_type
 func golib_async_device_type(handle C.uint64_t, out **C.char) *C.char {
-	return answer(out, func() (any, error) { return of[*cdevice.AsyncStream](handle).DeviceType(), nil })
+	return answer(out, func() (any, error) {
+		r, err := asyncReaderOf(handle)
+		if err != nil {
+			return nil, err
+		}
+		return r.DeviceType(), nil
+	})
 }
 
 // golib_async_metadata fills the struct ArrowSchema at an address with a schema that has
@@ -120,7 +161,11 @@ func golib_async_device_type(handle C.uint64_t, out **C.char) *C.char {
 //export golib_async_metadata
 func golib_async_metadata(handle C.uint64_t, out C.uintptr_t) *C.char {
 	return guard(func() error {
-		return exportMetadata(of[*cdevice.AsyncStream](handle).Metadata(), cdevice.SchemaFromPtr(uintptr(out)))
+		r, err := asyncReaderOf(handle)
+		if err != nil {
+			return err
+		}
+		return exportMetadata(r.Metadata(), cdevice.SchemaFromPtr(uintptr(out)))
 	})
 }
 
@@ -134,7 +179,11 @@ func exportMetadata(md arrow.Metadata, out *cdata.CArrowSchema) error {
 //export golib_async_next
 func golib_async_next(handle C.uint64_t, metadata C.uintptr_t, out *C.uint64_t) *C.char {
 	return guard(func() error {
-		for b, err := range of[*cdevice.AsyncStream](handle).All() {
+		r, err := asyncReaderOf(handle)
+		if err != nil {
+			return err
+		}
+		for b, err := range r.All() {
 			if err != nil {
 				return err
 			}
@@ -149,32 +198,33 @@ func golib_async_next(handle C.uint64_t, metadata C.uintptr_t, out *C.uint64_t) 
 	})
 }
 
-// asyncErrorInfo is an AsyncError. Metadata is hexadecimal: it need not be text.
-type asyncErrorInfo struct {
+// producerErrorInfo is a ProducerError. Metadata is hexadecimal: it need not be text.
+type producerErrorInfo struct {
 	Callback string            `json:"callback"`
 	Code     int               `json:"code"`
 	Message  string            `json:"message"`
 	Metadata map[string]string `json:"metadata"`
 }
 
-// golib_async_error answers with the AsyncError that a stream has ended with, or with null
+// golib_async_error answers with the ProducerError that a stream has ended with, or with null
 // where that was another one.
 //
 //export golib_async_error
 func golib_async_error(handle C.uint64_t, out **C.char) *C.char {
 	return answer(out, func() (any, error) {
-		for _, err := range of[*cdevice.AsyncStream](handle).All() {
-			var e *cdevice.AsyncError
-			if !errors.As(err, &e) {
-				return nil, nil
-			}
-			info := asyncErrorInfo{e.Callback, e.Code, e.Message, map[string]string{}}
-			for key, value := range e.Metadata.ToMap() {
-				info.Metadata[hex.EncodeToString([]byte(key))] = hex.EncodeToString([]byte(value))
-			}
-			return info, nil
+		r, err := asyncReaderOf(handle)
+		if err == nil {
+			err = r.Err()
 		}
-		return nil, nil
+		var e *cdevice.ProducerError
+		if !errors.As(err, &e) {
+			return nil, nil
+		}
+		info := producerErrorInfo{e.Callback, e.Code, e.Message, map[string]string{}}
+		for key, value := range e.Metadata.ToMap() {
+			info.Metadata[hex.EncodeToString([]byte(key))] = hex.EncodeToString([]byte(value))
+		}
+		return info, nil
 	})
 }
 
@@ -182,17 +232,17 @@ func golib_async_error(handle C.uint64_t, out **C.char) *C.char {
 //
 //export golib_async_close
 func golib_async_close(handle C.uint64_t) *C.char {
-	return guard(func() error {
-		of[*cdevice.AsyncStream](handle).Close()
-		return nil
-	})
+	return guard(func() error { return of[*asyncStream](handle).Close(context.Background()) })
 }
 
 //export golib_async_release
 func golib_async_release(handle C.uint64_t) *C.char {
 	return guard(func() error {
-		of[*cdevice.AsyncStream](handle).Close()
-		endHandle(handle)
-		return nil
+		s := of[*asyncStream](handle)
+		defer endHandle(handle)
+		if s.r != nil {
+			defer s.r.Release()
+		}
+		return s.Close(context.Background())
 	})
 }

@@ -86,26 +86,20 @@ func (s pySource) stop() { C.golib_ask_source(s.ask, s.number, nil) }
 // golib_export_async gives the batches of a source, which are of the schema and on the
 // type of device that a template is, to the struct ArrowAsyncDeviceStreamHandler at an
 // address. The metadata is of the stream, as ArrowSchema has it. Batches are copied to a
-// device, unless deviceType is 0, when they are extracted.
+// device before, unless deviceType is 0.
 //
 //export golib_export_async
-func golib_export_async(ask C.golib_source, number, template C.uint64_t, handler, metadata C.uintptr_t, ctx C.uint64_t, deviceType C.int32_t, deviceID C.int64_t, forHost C.int) *C.char {
+func golib_export_async(ask C.golib_source, number, template C.uint64_t, handler, metadata C.uintptr_t, ctx C.uint64_t, deviceType C.int32_t, deviceID C.int64_t) *C.char {
 	return guard(func() error {
-		var opts cdevice.AsyncProducerOptions
 		s := pySource{ask, number}
 		like, err := batchOf(template)
+		var md arrow.Metadata
 		if err == nil {
-			opts.Metadata, err = schema.ReadMetadata("metadata", uintptr(metadata))
-		}
-		if err == nil && deviceType != 0 {
-			opts.CopyTo, err = openDevice(deviceType, deviceID)
+			md, err = schema.ReadMetadata("metadata", uintptr(metadata))
 		}
 		if err != nil {
 			s.stop()
 			return err
-		}
-		if forHost != 0 {
-			opts.Export = append(opts.Export, cdevice.ForHost(context.Background()))
 		}
 		r, err := cdevice.NewRecordReaderFunc(like.Schema(), like.DeviceID().Type, s.next, s.stop)
 		if err != nil {
@@ -113,8 +107,23 @@ func golib_export_async(ask C.golib_source, number, template C.uint64_t, handler
 			return err
 		}
 		defer r.Release()
-		return cdevice.ExportAsync(contextOf(ctx), r, cdevice.AsyncDeviceStreamHandlerFromPtr(uintptr(handler)), opts)
+		if deviceType != 0 {
+			if r, err = copyTo(contextOf(ctx), r, deviceType, deviceID); err != nil {
+				return err
+			}
+			defer r.Release()
+		}
+		return cdevice.ExportAsync(contextOf(ctx), r, cdevice.AsyncDeviceStreamHandlerFromPtr(uintptr(handler)), cdevice.WithMetadata(md))
 	})
+}
+
+// copyTo is a reader of copies on a device.
+func copyTo(ctx context.Context, r *cdevice.RecordReader, deviceType C.int32_t, deviceID C.int64_t) (*cdevice.RecordReader, error) {
+	dev, err := openDevice(deviceType, deviceID)
+	if err != nil {
+		return nil, err
+	}
+	return r.CopyTo(ctx, dev)
 }
 
 // golib_forward_async gives what comes from one asynchronous stream to the handler of
@@ -123,16 +132,10 @@ func golib_export_async(ask C.golib_source, number, template C.uint64_t, handler
 //export golib_forward_async
 func golib_forward_async(from C.uint64_t, handler C.uintptr_t, ctx C.uint64_t) *C.char {
 	return guard(func() error {
-		s := of[*cdevice.AsyncStream](from)
-		schema, err := s.Schema(contextOf(ctx))
+		r, err := of[*asyncStream](from).reader(contextOf(ctx))
 		if err != nil {
 			return err
 		}
-		r, err := cdevice.NewRecordReader(schema, s.DeviceType(), s.All())
-		if err != nil {
-			return err
-		}
-		defer r.Release()
-		return cdevice.ExportAsync(contextOf(ctx), r, cdevice.AsyncDeviceStreamHandlerFromPtr(uintptr(handler)), cdevice.AsyncProducerOptions{Metadata: s.Metadata()})
+		return cdevice.ExportAsync(contextOf(ctx), r, cdevice.AsyncDeviceStreamHandlerFromPtr(uintptr(handler)))
 	})
 }

@@ -136,7 +136,7 @@ func golib_make_pinned_array(name, variant *C.char, ordinal C.int64_t, out *C.ui
 // onDevice is what things have that live where work may be under way.
 type onDevice interface {
 	Ready() (bool, error)
-	Wait(context.Context) error
+	Synchronize(context.Context) error
 	WaitOn(device.Stream) error
 	UsedOn(device.Stream) error
 	DeviceID() device.ID
@@ -196,7 +196,7 @@ func golib_wait(handle C.uint64_t) *C.char {
 		if err != nil {
 			return err
 		}
-		return d.Wait(context.Background())
+		return d.Synchronize(context.Background())
 	})
 }
 
@@ -244,6 +244,10 @@ func golib_export_after(handle C.uint64_t, array, schema, stream C.uintptr_t) *C
 		if err != nil {
 			return err
 		}
-		return t.export(cdevice.DeviceArrayFromPtr(uintptr(array)), cdevice.SchemaFromPtr(uintptr(schema)), cdevice.ReadyAfter(s))
+		if t, err = t.recordEvent(s); err != nil {
+			return err
+		}
+		defer t.Release()
+		return t.export(cdevice.DeviceArrayFromPtr(uintptr(array)), cdevice.SchemaFromPtr(uintptr(schema)))
 	})
 }

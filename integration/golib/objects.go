@@ -28,8 +28,10 @@ type thing interface {
 	copyToHost() (thing, error)
 	copyTo(device.Device, ...cdevice.CopyOption) (thing, error)
 	hostView() (hostView, error)
-	export(*cdevice.CArrowDeviceArray, *cdata.CArrowSchema, ...cdevice.ExportOption) error
-	exportPlain(*cdata.CArrowArray, *cdata.CArrowSchema, ...cdevice.ExportOption) error
+	asCPU() (thing, error)
+	recordEvent(device.Stream) (thing, error)
+	export(*cdevice.CArrowDeviceArray, *cdata.CArrowSchema) error
+	exportPlain(*cdata.CArrowArray, *cdata.CArrowSchema) error
 	exportSchema(*cdata.CArrowSchema) error
 }
 
@@ -60,14 +62,24 @@ func (a anArray) copyTo(dev device.Device, opts ...cdevice.CopyOption) (thing, e
 	return anArray{c}, err
 }
 
-func (a anArray) hostView() (hostView, error) { return a.HostView(context.Background()) }
-
-func (a anArray) export(out *cdevice.CArrowDeviceArray, schema *cdata.CArrowSchema, opts ...cdevice.ExportOption) error {
-	return cdevice.ExportArray(a.Array, out, schema, opts...)
+func (a anArray) asCPU() (thing, error) {
+	c, err := a.AsCPU(context.Background())
+	return anArray{c}, err
 }
 
-func (a anArray) exportPlain(out *cdata.CArrowArray, schema *cdata.CArrowSchema, opts ...cdevice.ExportOption) error {
-	return cdevice.ExportPlainArray(context.Background(), a.Array, out, schema, opts...)
+func (a anArray) recordEvent(s device.Stream) (thing, error) {
+	r, err := a.RecordEvent(s)
+	return anArray{r}, err
+}
+
+func (a anArray) hostView() (hostView, error) { return a.HostView(context.Background()) }
+
+func (a anArray) export(out *cdevice.CArrowDeviceArray, schema *cdata.CArrowSchema) error {
+	return cdevice.ExportArray(a.Array, out, schema)
+}
+
+func (a anArray) exportPlain(out *cdata.CArrowArray, schema *cdata.CArrowSchema) error {
+	return cdevice.ExportPlainArray(a.Array, out, schema)
 }
 
 func (a anArray) exportSchema(out *cdata.CArrowSchema) error {
@@ -95,14 +107,24 @@ func (b aBatch) copyTo(dev device.Device, opts ...cdevice.CopyOption) (thing, er
 	return aBatch{c}, err
 }
 
-func (b aBatch) hostView() (hostView, error) { return b.HostView(context.Background()) }
-
-func (b aBatch) export(out *cdevice.CArrowDeviceArray, schema *cdata.CArrowSchema, opts ...cdevice.ExportOption) error {
-	return cdevice.ExportRecordBatch(b.RecordBatch, out, schema, opts...)
+func (b aBatch) asCPU() (thing, error) {
+	c, err := b.AsCPU(context.Background())
+	return aBatch{c}, err
 }
 
-func (b aBatch) exportPlain(out *cdata.CArrowArray, schema *cdata.CArrowSchema, opts ...cdevice.ExportOption) error {
-	return cdevice.ExportPlainRecordBatch(context.Background(), b.RecordBatch, out, schema, opts...)
+func (b aBatch) recordEvent(s device.Stream) (thing, error) {
+	r, err := b.RecordEvent(s)
+	return aBatch{r}, err
+}
+
+func (b aBatch) hostView() (hostView, error) { return b.HostView(context.Background()) }
+
+func (b aBatch) export(out *cdevice.CArrowDeviceArray, schema *cdata.CArrowSchema) error {
+	return cdevice.ExportRecordBatch(b.RecordBatch, out, schema)
+}
+
+func (b aBatch) exportPlain(out *cdata.CArrowArray, schema *cdata.CArrowSchema) error {
+	return cdevice.ExportPlainRecordBatch(b.RecordBatch, out, schema)
 }
 
 func (b aBatch) exportSchema(out *cdata.CArrowSchema) error {

@@ -26,7 +26,7 @@ func golib_import_plain_batch(array, schema C.uintptr_t, validate, withGIL C.int
 }
 
 // golib_export_plain fills the struct ArrowArray at array, and the struct ArrowSchema at
-// schema unless that is 0.
+// schema unless that is 0. It waits for the event.
 //
 //export golib_export_plain
 func golib_export_plain(handle C.uint64_t, array, schema C.uintptr_t) *C.char {
@@ -35,6 +35,10 @@ func golib_export_plain(handle C.uint64_t, array, schema C.uintptr_t) *C.char {
 		if err != nil {
 			return err
 		}
+		if t, err = t.asCPU(); err != nil {
+			return err
+		}
+		defer t.Release()
 		return t.exportPlain(cdevice.ArrayFromPtr(uintptr(array)), cdevice.SchemaFromPtr(uintptr(schema)))
 	})
 }
@@ -65,6 +69,10 @@ func golib_export_plain_stream(handle C.uint64_t, address C.uintptr_t) *C.char {
 		if err != nil {
 			return err
 		}
+		if s, err = s.asCPU(); err != nil {
+			return err
+		}
+		defer s.Release()
 		return s.exportPlain(cdevice.ArrayStreamFromPtr(uintptr(address)))
 	})
 }

@@ -20,8 +20,9 @@ import (
 type stream interface {
 	object
 	next() (thing, error) // nil at the end
-	export(*cdevice.CArrowDeviceArrayStream, ...cdevice.ExportOption) error
-	exportPlain(*cdata.CArrowArrayStream, ...cdevice.ExportOption) error
+	asCPU() (stream, error)
+	export(*cdevice.CArrowDeviceArrayStream) error
+	exportPlain(*cdata.CArrowArrayStream) error
 }
 
 type batches struct{ *cdevice.RecordReader }
@@ -34,12 +35,17 @@ func (s batches) next() (thing, error) {
 	return aBatch{b}, nil
 }
 
-func (s batches) export(out *cdevice.CArrowDeviceArrayStream, opts ...cdevice.ExportOption) error {
-	return cdevice.ExportRecordReader(s.RecordReader, out, opts...)
+func (s batches) asCPU() (stream, error) {
+	r, err := s.AsCPU(context.Background())
+	return batches{r}, err
 }
 
-func (s batches) exportPlain(out *cdata.CArrowArrayStream, opts ...cdevice.ExportOption) error {
-	return cdevice.ExportPlainRecordReader(context.Background(), s.RecordReader, out, opts...)
+func (s batches) export(out *cdevice.CArrowDeviceArrayStream) error {
+	return cdevice.ExportRecordReader(s.RecordReader, out)
+}
+
+func (s batches) exportPlain(out *cdata.CArrowArrayStream) error {
+	return cdevice.ExportPlainRecordReader(s.RecordReader, out)
 }
 
 func (s batches) describe() description {
@@ -57,12 +63,17 @@ func (s arrays) next() (thing, error) {
 	return anArray{a}, nil
 }
 
-func (s arrays) export(out *cdevice.CArrowDeviceArrayStream, opts ...cdevice.ExportOption) error {
-	return cdevice.ExportArrayReader(s.ArrayReader, out, opts...)
+func (s arrays) asCPU() (stream, error) {
+	r, err := s.AsCPU(context.Background())
+	return arrays{r}, err
 }
 
-func (s arrays) exportPlain(out *cdata.CArrowArrayStream, opts ...cdevice.ExportOption) error {
-	return cdevice.ExportPlainArrayReader(context.Background(), s.ArrayReader, out, opts...)
+func (s arrays) export(out *cdevice.CArrowDeviceArrayStream) error {
+	return cdevice.ExportArrayReader(s.ArrayReader, out)
+}
+
+func (s arrays) exportPlain(out *cdata.CArrowArrayStream) error {
+	return cdevice.ExportPlainArrayReader(s.ArrayReader, out)
 }
 
 func (s arrays) describe() description {
@@ -148,7 +159,13 @@ func golib_export_stream(handle C.uint64_t, address C.uintptr_t, forHost C.int) 
 		if err != nil {
 			return err
 		}
-		return s.export(cdevice.DeviceArrayStreamFromPtr(uintptr(address)), exportOptions(forHost)...)
+		if forHost != 0 {
+			if s, err = s.asCPU(); err != nil {
+				return err
+			}
+			defer s.Release()
+		}
+		return s.export(cdevice.DeviceArrayStreamFromPtr(uintptr(address)))
 	})
 }
 

@@ -19,13 +19,6 @@ func importOptions(validate, withGIL C.int) (opts []cdevice.ImportOption) {
 	return opts
 }
 
-func exportOptions(forHost C.int) []cdevice.ExportOption {
-	if forHost != 0 {
-		return []cdevice.ExportOption{cdevice.ForHost(context.Background())}
-	}
-	return nil
-}
-
 // golib_import_array takes what the structs hold. With full validation, and the
 // producer's release with Python's lock, if these are not 0.
 //
@@ -55,7 +48,13 @@ func golib_export(handle C.uint64_t, array, schema C.uintptr_t, forHost C.int) *
 		if err != nil {
 			return err
 		}
-		return t.export(cdevice.DeviceArrayFromPtr(uintptr(array)), cdevice.SchemaFromPtr(uintptr(schema)), exportOptions(forHost)...)
+		if forHost != 0 {
+			if t, err = t.asCPU(); err != nil {
+				return err
+			}
+			defer t.Release()
+		}
+		return t.export(cdevice.DeviceArrayFromPtr(uintptr(array)), cdevice.SchemaFromPtr(uintptr(schema)))
 	})
 }
 

@@ -1,4 +1,4 @@
-"""Go as the consumer of asynchronous streams: cdevice.AsyncStream. The producer is in
+"""Go as the consumer of asynchronous streams: cdevice.ImportAsync. The producer is in
 gosource.py.
 
 Streams end with close(), or at the end of a with statement.
@@ -30,7 +30,7 @@ for _name, _arguments in {
 
 
 class AsyncError(GoError):
-    """A cdevice.AsyncError, which a producer reported."""
+    """A cdevice.ProducerError, which a producer reported."""
 
     def __init__(self, text, callback, code, message, metadata):
         super().__init__(text)
@@ -39,7 +39,7 @@ class AsyncError(GoError):
 
 
 class AsyncStream:
-    """cdevice.NewAsyncStream: give handler, an address, to a producer, and then
+    """cdevice.ImportAsync: give handler, an address, to a producer, and then
     iterate over (GoBatch, metadata), of which the caller releases the batch."""
 
     def __init__(self, queue_size=0, full_validation=False, context=None):

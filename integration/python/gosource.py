@@ -27,7 +27,7 @@ for _name, _arguments in {
     "golib_context_new": [ctypes.c_int, _out_handle],
     "golib_context_cancel": [_handle],
     "golib_context_release": [_handle],
-    "golib_export_async": [_SOURCE, _handle, _handle, _address, _address, _handle, _device_type, _device_id, ctypes.c_int],
+    "golib_export_async": [_SOURCE, _handle, _handle, _address, _address, _handle, _device_type, _device_id],
 }.items():
     _function = getattr(_lib, _name)
     _function.argtypes, _function.restype = _arguments, ctypes.c_void_p
@@ -119,7 +119,7 @@ def settled(alive, before):
     return now
 
 
-def export(items, handler, like=None, metadata=None, context=None, copy_to=(0, 0), for_host=False):
+def export(items, handler, like=None, metadata=None, context=None, copy_to=(0, 0)):
     """ExportAsync to the handler at an address. Items are GoBatches, with their
     metadata or without, that the caller keeps until the next one is asked for; a
     Failure, or an exception, is how the source fails. A generator is run on Go's
@@ -129,4 +129,4 @@ def export(items, handler, like=None, metadata=None, context=None, copy_to=(0, 0
     _sources[number] = _Source(items)
     encoded = ctypes.create_string_buffer(abi.encode_metadata(metadata or {}))
     template = (like or items[0]).handle
-    _call("export_async", _ask_source, number, template, handler, ctypes.addressof(encoded), handle_of(context), *copy_to, for_host)
+    _call("export_async", _ask_source, number, template, handler, ctypes.addressof(encoded), handle_of(context), *copy_to)

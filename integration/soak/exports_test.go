@@ -37,13 +37,15 @@ func exportHost(w *worker) {
 // consumed exports a batch to a consumer on another goroutine, which copies it
 // asynchronously and releases it at once, and checks what the consumer got.
 func (w *worker) consumed(gpu *cudaalloc.Device, dev device.Device, want arrow.RecordBatch, b *cdevice.RecordBatch, release func()) {
-	var opts []cdevice.ExportOption
-	if w.IntN(4) == 0 {
-		w.did("ready after a stream")
-		opts = append(opts, cdevice.ReadyAfter(w.stream(gpu)))
-	}
 	out, schema := new(cdevice.CArrowDeviceArray), new(cdata.CArrowSchema)
-	w.ok(cdevice.ExportRecordBatch(b, out, schema, opts...))
+	if w.IntN(4) == 0 {
+		w.did("with an event of its own")
+		recorded := got[*cdevice.RecordBatch](w)(b.RecordEvent(w.stream(gpu)))
+		w.ok(cdevice.ExportRecordBatch(recorded, out, schema))
+		recorded.Release()
+	} else {
+		w.ok(cdevice.ExportRecordBatch(b, out, schema))
+	}
 	if w.IntN(2) == 0 {
 		w.did("released when exported")
 		release()

@@ -82,7 +82,7 @@ func readers(w *worker) {
 	}
 }
 
-// asyncStreams connects a producer that copies to a device with a consumer.
+// asyncStreams connects a producer of copies on a device with a consumer.
 func asyncStreams(w *worker) {
 	gpu := w.gpu()
 	rdr, want := w.reader()
@@ -91,12 +91,21 @@ func asyncStreams(w *worker) {
 	ctx, cancel := w.patience()
 	defer cancel()
 	handler := new(cdevice.CArrowAsyncDeviceStreamHandler)
-	s := cdevice.NewAsyncStream(ctx, handler, cdevice.AsyncOptions{
-		QueueSize: 1 + w.IntN(4), Import: []cdevice.ImportOption{cdevice.WithDevice(gpu)}})
-	w.later(s.Close)
-	w.ok(cdevice.ExportAsync(background, r, handler, cdevice.AsyncProducerOptions{CopyTo: gpu}))
+	s := got[*cdevice.AsyncStream](w)(cdevice.ImportAsync(ctx, handler, cdevice.WithQueueSize(1+w.IntN(4)), cdevice.WithDevice(gpu)))
+	w.later(func() { w.ok(s.Close(background)) })
+	there := got[*cdevice.RecordReader](w)(r.CopyTo(ctx, gpu))
+	w.later(there.Release)
+	w.ok(cdevice.ExportAsync(background, there, handler))
+	in, err := s.Reader(ctx)
+	if err != nil {
+		if ctx.Err() == nil {
+			w.ok(err)
+		}
+		return
+	}
+	w.later(in.Release)
 	n := 0
-	for b, err := range s.All() {
+	for b, err := range in.All() {
 		if err != nil {
 			if ctx.Err() == nil {
 				w.ok(err)

@@ -79,7 +79,7 @@ func (w *worker) call(gpu *cudaalloc.Device, s device.Stream, rec arrow.RecordBa
 ) (name string, never bool, call func(context.Context) error) {
 	switch w.IntN(8) {
 	case 0:
-		return "RecordBatch.Wait", true, b.Wait
+		return "RecordBatch.Synchronize", true, b.Synchronize
 	case 1:
 		return "Stream.Synchronize", true, s.Synchronize
 	case 2:
@@ -110,12 +110,10 @@ func (w *worker) call(gpu *cudaalloc.Device, s device.Stream, rec arrow.RecordBa
 			return err
 		}
 	case 6:
-		out, schema := new(cdevice.CArrowDeviceArray), new(cdata.CArrowSchema)
-		return "ExportRecordBatch, synchronized", true, func(ctx context.Context) error {
-			err := cdevice.ExportRecordBatch(b, out, schema, cdevice.Synchronized(ctx))
+		return "RecordBatch.CopyToHost", true, func(ctx context.Context) error {
+			rec, err := b.CopyToHost(ctx, nil)
 			if err == nil {
-				cdevice.ReleaseCArrowDeviceArray(out)
-				cdevice.ReleaseCArrowSchema(schema)
+				rec.Release()
 			}
 			return err
 		}

@@ -64,7 +64,7 @@ def test_failure_of_a_source_in_cpp_comes_after_its_batches(status):
         for _ in range(2):
             with pytest.raises(AsyncError) as e:
                 stream.next()
-            assert (e.value.callback, e.value.code, e.value.message) == ("on_error", errno.EINVAL, "dïsk gone")
+            assert (e.value.callback, e.value.code, e.value.message) == ("ArrowAsyncDeviceStreamHandler.on_error", errno.EINVAL, "dïsk gone")
             assert e.value.metadata == {}
             assert "ArrowAsyncDeviceStreamHandler.on_error: invalid argument (errno 22): dïsk gone" in str(e.value)
 
@@ -334,28 +334,12 @@ def test_dropped_consumer_in_cpp_loses_what_is_queued():
         assert watch.discard() == 2
 
 
-def test_producer_whose_tasks_can_fail_waits_for_lost_ones_until_its_context_ends():
-    """Options of the export can fail when a task is extracted, which is told by
-    on_error, so before release. A program that lets Arrow C++ drop its generator
-    gives such an export a context."""
-    with go_batches() as items, Context() as context, cpp.Consumer(queue_size=2) as consumer:
-        watch = TaskWatch(consumer.handler)
-        gosource.export(items[:1], consumer.handler, like=items[0], for_host=True, context=context)
-        assert watch.ended.wait(recorder.PATIENCE)
-        consumer.drop()
-        assert golib.stats()["async_producers"] == 1
-        context.cancel()
-        consumer.wait_for_release()
-        assert watch.discard() == 1
-
-
-def test_failed_extraction_in_go_is_told_to_cpp():
-    """Arrow C++ takes the errno of the task for nothing, and waits for on_error."""
+def test_failed_copy_in_go_is_told_to_cpp():
+    """By on_error: copies are made before they are sent."""
     there = cpp.copy_to_device(BATCHES[3], 7)
     with released([golib.GoBatch.from_arrow(there)]) as [item], cpp.Consumer() as consumer:
-        watch = TaskWatch(consumer.handler)
-        gosource.export([item], consumer.handler, like=item, for_host=True)
+        gosource.export([item], consumer.handler, like=item, copy_to=(abi.CPU, -1))
         with pytest.raises(cpp.CppError, match="not supported") as e:
             consumer.next()
         assert e.value.code == errno.ENOTSUP
-        assert watch.discard() == 0
+        consumer.wait_for_release()

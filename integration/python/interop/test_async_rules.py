@@ -85,7 +85,7 @@ def test_go_has_all_of_an_error_after_the_batches_before_it(code, message):
         stream.next()[0].release()
         with pytest.raises(AsyncError) as e:
             stream.next()
-        assert (e.value.callback, e.value.code, e.value.message) == ("on_error", code, message or "")
+        assert (e.value.callback, e.value.code, e.value.message) == ("ArrowAsyncDeviceStreamHandler.on_error", code, message or "")
         assert e.value.metadata == metadata
         assert stream.calls == [("request", 3), ("extract", 0, True)]
 
@@ -128,7 +128,7 @@ def test_go_gives_the_error_that_follows_a_failed_extraction():
         thread.join()
         stream.producer.release()
     [error] = errors
-    assert (error.callback, error.code, error.message) == ("on_error", errno.ENODEV, "the device is gone")
+    assert (error.callback, error.code, error.message) == ("ArrowAsyncDeviceStreamHandler.on_error", errno.ENODEV, "the device is gone")
     assert error.metadata == {b"device": b"0"}
 
 
@@ -139,7 +139,7 @@ def test_go_gives_the_code_of_a_failed_extraction_that_nothing_follows():
         stream.producer.release()
         with pytest.raises(AsyncError) as e:
             stream.next()
-        assert (e.value.callback, e.value.code, e.value.message) == ("extract_data", errno.EIO, "")
+        assert (e.value.callback, e.value.code, e.value.message) == ("ArrowAsyncTask.extract_data", errno.EIO, "")
 
 
 def test_go_refuses_a_batch_of_another_device():

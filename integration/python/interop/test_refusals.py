@@ -86,7 +86,7 @@ def test_pyarrow_refuses_other_devices_by_capsule(cls, arrow_cls, device_type):
 @each_kind
 @pytest.mark.parametrize("device_type, name", [(abi.CUDA_HOST, "cuda_host:0"), (abi.CUDA_MANAGED, "cuda_managed:0")])
 def test_memory_that_the_host_reads_is_offered_as_cpu(cls, arrow_cls, device_type, name):
-    """ForHost is what makes PyArrow take pinned and managed memory."""
+    """AsCPU is what makes PyArrow take pinned and managed memory."""
     with labelled(cls, device_type) as go, abi.structs() as s:
         assert go.describe()["device"] == name
         go._export_to_c_device(*s.addresses)

@@ -1,0 +1,205 @@
+package cdevice_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/cpeer"
+)
+
+// The reader of an asynchronous stream: how the stream ends with it, and what all readers can do.
+
+func TestWithQueueSizeRefusesSizesThatAreNone(t *testing.T) {
+	settles(t)
+	for _, n := range []int{-1, 0, 1<<20 + 1} {
+		handler := new(cdevice.CArrowAsyncDeviceStreamHandler)
+		_, err := cdevice.ImportAsync(background, handler, cdevice.WithQueueSize(n))
+		assert.ErrorIs(t, err, arrow.ErrInvalid)
+		assert.ErrorContains(t, err, "want 1 to 1048576")
+		assert.Zero(t, *handler, "it is not filled")
+	}
+}
+
+func TestAsyncStreamHasOneReader(t *testing.T) {
+	p := consumed(t, soon(t))
+	require.Zero(t, p.begin())
+	r, err := p.s.Reader(soon(t))
+	require.NoError(t, err)
+	again, err := p.s.Reader(soon(t))
+	require.NoError(t, err)
+	assert.Same(t, r, again)
+	again.Release()
+	p.send(1)
+	assert.True(t, r.Next())
+	p.InRequest(cpeer.InRelease)
+	r.Release()
+	_, err = p.s.Reader(soon(t))
+	assert.ErrorIs(t, err, cdevice.ErrReleased)
+	assert.NoError(t, p.s.Close(soon(t)), "after the last Release too")
+}
+
+// The last Release cancels, and does not wait for the producer.
+func TestAsyncStreamIsCancelledByTheLastReleaseOfItsReader(t *testing.T) {
+	for name, waiting := range map[string]bool{"": false, "while Next waits": true} {
+		t.Run(name, func(t *testing.T) {
+			p := consumed(t, background)
+			require.Zero(t, p.begin())
+			p.send(2)
+			r, err := p.s.Reader(soon(t))
+			require.NoError(t, err)
+			require.True(t, r.Next())
+			next := make(chan bool, 1)
+			if waiting {
+				require.True(t, r.Next())
+				go func() { next <- r.Next() }()
+				eventually(t, func() bool { return p.Calls().Requested == 6 }, "the queue is empty")
+				time.Sleep(10 * time.Millisecond)
+			} else {
+				next <- false
+			}
+			r.Release()
+			require.NoError(t, p.WaitCancelled())
+			assert.False(t, <-next)
+			eventually(t, func() bool { return p.tasks[0].Extracted()+p.tasks[1].Extracted() == 2 }, "what was ready is dropped")
+			p.Release()
+		})
+	}
+}
+
+// Close of the reader, or of the stream, waits for the producer until its context is done.
+func TestAsyncStreamCloseEndsWithItsContext(t *testing.T) {
+	for name, withReader := range map[string]bool{"stream": false, "reader": true} {
+		t.Run(name, func(t *testing.T) {
+			p := consumed(t, background)
+			require.Zero(t, p.begin())
+			closing := p.s.Close
+			if withReader {
+				r, err := p.s.reader(soon(t))
+				require.NoError(t, err)
+				closing = r.Close
+			}
+			for range 2 {
+				ctx, cancel := context.WithTimeout(background, 20*time.Millisecond)
+				begun := time.Now()
+				err := closing(ctx)
+				cancel()
+				assert.ErrorIs(t, err, context.DeadlineExceeded)
+				assert.Less(t, time.Since(begun), 2*time.Second)
+			}
+			require.NoError(t, p.WaitCancelled(), "the closing goes on")
+			p.Release()
+			assert.NoError(t, closing(soon(t)))
+			assert.NoError(t, p.s.Close(soon(t)))
+			ended, cancel := context.WithCancel(background)
+			cancel()
+			assert.NoError(t, closing(ended), "there is nothing to wait for")
+		})
+	}
+}
+
+// A stream that has ended by itself is given back by Release: no goroutine is needed for it.
+func TestAsyncStreamThatHasEndedIsGivenBackByRelease(t *testing.T) {
+	p := consumed(t, soon(t))
+	require.Zero(t, p.begin())
+	p.send(1)
+	p.End()
+	n, err := p.all()
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	p.Release()
+	eventually(t, func() bool { return cdevice.ReadStats().Goroutines == 0 }, "the last request")
+	before := cdevice.ReadStats()
+	p.s.released.Do(p.s.r.Release)
+	assert.Equal(t, before.Readers-1, cdevice.ReadStats().Readers)
+	assert.Zero(t, cdevice.ReadStats().Goroutines)
+}
+
+// What readers can do: arrow-go reads it, it is copied and exported again.
+func TestAsyncStreamIsReadAsAnyReader(t *testing.T) {
+	rec := twoColumns(t)
+	open := func(t *testing.T) *cdevice.RecordReader {
+		settles(t)
+		md := arrow.NewMetadata([]string{"rows"}, []string{"15"})
+		r, err := connect(t, soon(t), repeated(t, rec, 3), nil, cdevice.WithMetadata(md)).reader(soon(t))
+		require.NoError(t, err)
+		return r
+	}
+	count := func(t *testing.T, r *cdevice.RecordReader) {
+		n := 0
+		for r.Next() {
+			assert.True(t, sameRecord(t, rec, r.RecordBatch()))
+			n++
+		}
+		assert.NoError(t, r.Err())
+		assert.Equal(t, 3, n)
+	}
+	t.Run("Next", func(t *testing.T) { count(t, open(t)) })
+	t.Run("HostReader", func(t *testing.T) {
+		h := open(t).HostReader(soon(t), nil)
+		defer h.Release()
+		n := 0
+		for h.Next() {
+			n++
+		}
+		assert.NoError(t, h.Err())
+		assert.Equal(t, 3, n)
+	})
+	t.Run("CopyTo", func(t *testing.T) {
+		r := open(t)
+		copied, err := r.CopyTo(soon(t), device.CPUDevice())
+		require.NoError(t, err)
+		defer copied.Release()
+		assert.Equal(t, r.Metadata(), copied.Metadata())
+		count(t, copied)
+	})
+	t.Run("ExportRecordReader", func(t *testing.T) {
+		out := new(cdevice.CArrowDeviceArrayStream)
+		require.NoError(t, cdevice.ExportRecordReader(open(t), out))
+		r, err := cdevice.ImportRecordReader(out)
+		require.NoError(t, err)
+		defer r.Release()
+		assert.Zero(t, r.Metadata().Len(), "a C stream has none")
+		count(t, r)
+	})
+}
+
+// In a chain, cancel goes up: the middle gives up the batch that its own producer does not send.
+func TestAsyncChainIsCancelledFromItsEnd(t *testing.T) {
+	p := consumed(t, background)
+	require.Zero(t, p.begin())
+	r, err := p.s.Reader(soon(t))
+	require.NoError(t, err)
+	c := exported(t, background, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 1}, r)
+	r.Release()
+	require.NoError(t, c.WaitEvent(cpeer.OnSchema))
+	c.Producer().Cancel()
+	require.NoError(t, p.WaitCancelled())
+	p.Release()
+	require.NoError(t, c.WaitReleased())
+	assert.Equal(t, events(0, cpeer.Release), c.Events())
+}
+
+// The same errors, read by Next.
+func TestAsyncStreamErrorsAreTheReaders(t *testing.T) {
+	p := consumed(t, soon(t))
+	require.Zero(t, p.begin())
+	p.send(1)
+	p.Error(int(syscall.EIO), "disk on fire", nil)
+	p.Release()
+	r, err := p.s.reader(soon(t))
+	require.NoError(t, err)
+	assert.True(t, r.Next())
+	assert.False(t, r.Next())
+	assert.EqualError(t, r.Err(), "cdevice: import: ArrowAsyncDeviceStreamHandler.on_error: input/output error (errno 5): disk on fire")
+	assert.False(t, errors.Is(r.Err(), io.EOF))
+}

@@ -1,0 +1,144 @@
+package cdevice
+
+import (
+	"context"
+	"fmt"
+	"unsafe"
+
+	"github.com/arrowdevice/arrowdevice/device"
+)
+
+// Batches and arrays made of others for a consumer with needs of its own. They share the
+// memory, unless the comment says otherwise.
+
+// AsCPU returns the batch as one of the CPU, without an event: for consumers that know no
+// other device (PyArrow from PyPI imports device type CPU only) and for the plain structs. It
+// waits for the batch's event; ctx ends the wait with an error. The CPU must be able to access
+// the memory (CPU, pinned or managed memory), otherwise the error wraps device.ErrNotSupported:
+// [RecordBatch.CopyTo] with [device.CPUDevice] copies it.
+//
+// The result shares the memory and is owned by the caller.
+func (b *RecordBatch) AsCPU(ctx context.Context) (*RecordBatch, error) {
+	if err := checkContext(opRead, ctx); err != nil {
+		return nil, err
+	}
+	if err := b.hold(opRead); err != nil {
+		return nil, err
+	}
+	defer b.mem.Release()
+	at, err := b.asCPU(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return b.located(b.mem.retain(), at), nil
+}
+
+// AsCPU returns the array as one of the CPU; see [RecordBatch.AsCPU].
+func (a *Array) AsCPU(ctx context.Context) (*Array, error) {
+	if err := checkContext(opRead, ctx); err != nil {
+		return nil, err
+	}
+	if err := a.hold(opRead); err != nil {
+		return nil, err
+	}
+	defer a.mem.Release()
+	at, err := a.asCPU(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return a.located(a.mem.retain(), at), nil
+}
+
+// located returns the batch with another owner, whose reference it takes, or location.
+func (b *RecordBatch) located(mem *memoryOwner, at place) *RecordBatch {
+	other := newRecordBatch(mem, at, b.schema, b.rows, b.columns)
+	other.host, other.metadata = b.host, b.metadata
+	return other
+}
+
+// located is to an array what [RecordBatch.located] is to a batch.
+func (a *Array) located(mem *memoryOwner, at place) *Array {
+	other := newArray(mem, at, a.field, a.node)
+	other.host = a.host
+	return other
+}
+
+// RecordEvent returns the batch with an event of its own, which is complete when the work
+// enqueued on s so far is done and the batch is ready: for memory that work on s is still
+// filling. It does not wait; s waits for the batch's event. The event ends with the last user of
+// the result.
+//
+// s is a stream of the device that the memory lives on: another device's event cannot be a
+// sync_event. Device, pinned and managed memory of one GPU share its streams; memory without a
+// device id takes a stream of any GPU. Another stream, or nil, is an error that wraps
+// arrow.ErrInvalid. Work of the CPU is done at once: with a stream of the CPU, the result has no
+// event.
+//
+// The result shares the memory and is owned by the caller.
+func (b *RecordBatch) RecordEvent(s device.Stream) (*RecordBatch, error) {
+	if err := b.hold(opRead); err != nil {
+		return nil, err
+	}
+	defer b.mem.Release()
+	mem, at, err := recordEvent(b.mem, b.at(), s)
+	if err != nil {
+		return nil, err
+	}
+	return b.located(mem, at), nil
+}
+
+// RecordEvent returns the array with an event of its own; see [RecordBatch.RecordEvent].
+func (a *Array) RecordEvent(s device.Stream) (*Array, error) {
+	if err := a.hold(opRead); err != nil {
+		return nil, err
+	}
+	defer a.mem.Release()
+	mem, at, err := recordEvent(a.mem, a.at(), s)
+	if err != nil {
+		return nil, err
+	}
+	return a.located(mem, at), nil
+}
+
+// recordEvent returns an owner of the memory and of an event that is recorded on s.
+func recordEvent(mem *memoryOwner, at place, s device.Stream) (*memoryOwner, place, error) {
+	if err := at.checkStream(opRead, "stream", s); err != nil {
+		return nil, at, err
+	}
+	if err := at.waitOn(s); err != nil {
+		return nil, at, err
+	}
+	event, err := eventAfter(s)
+	if err != nil {
+		return nil, at, fmt.Errorf("cdevice: record an event: %w", err)
+	}
+	if event.Handle() == 0 { // the device's work is done at once
+		closeEvent(event)
+		return mem.retain(), at, nil
+	}
+	recorded := &recordedEvent{mem: mem.retain(), event: event, handle: event.Handle()}
+	own := adoptGo(recorded)
+	own.block = mem.block
+	own.pin(&recorded.handle)
+	at.event = uintptr(unsafe.Pointer(&recorded.handle))
+	return own, at, nil
+}
+
+// recordedEvent is what the owner of memory with an event of its own holds.
+type recordedEvent struct {
+	mem    *memoryOwner // a reference
+	event  device.Event
+	handle uintptr // of event: what sync_event points to
+}
+
+// Release ends the event and the use of the memory.
+func (e *recordedEvent) Release() {
+	closeEvent(e.event)
+	e.mem.Release()
+}
+
+func closeEvent(e device.Event) {
+	if e != nil {
+		_ = e.Close() // the device tries again by itself
+	}
+}

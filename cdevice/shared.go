@@ -1,0 +1,170 @@
+package cdevice
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/refcount"
+)
+
+// shared is what a RecordBatch and an Array have in common: a counted reference to memory, and
+// where that memory lives.
+type shared struct {
+	refs  refcount.Count
+	mem   *memoryOwner
+	place place // as it was made; see at
+	kind  string
+
+	synchronized atomic.Bool // the event was waited for
+}
+
+func (s *shared) init(kind string, mem *memoryOwner, at place) {
+	s.mem, s.place, s.kind = mem, at, kind
+	s.refs.InitTraced(kind)
+}
+
+// at is the location of the memory, without an event once that was waited for.
+func (s *shared) at() place {
+	at := s.place
+	if s.synchronized.Load() {
+		at.event = 0
+	}
+	return at
+}
+
+// hold retains the memory for an operation of a caller that may not hold a reference. The
+// producer's event lives as long as its memory: another goroutine's Release must not end both
+// under a wait. That Release may also come between the two checks.
+func (s *shared) hold(op string) error {
+	if !s.refs.Alive() || !s.mem.refs.TryRetain() {
+		return fieldError(op, s.kind, nil, nil, ErrReleased)
+	}
+	return nil
+}
+
+// mustHold is hold for functions that return no error.
+func (s *shared) mustHold(op string) {
+	if err := s.hold(op); err != nil {
+		panic(err)
+	}
+}
+
+// alive returns an error after the last Release. It is checked first where the arguments may
+// panic or be wrong: a caller is told of the released batch before anything else.
+func (s *shared) alive(op string) error {
+	if !s.refs.Alive() {
+		return fieldError(op, s.kind, nil, nil, ErrReleased)
+	}
+	return nil
+}
+
+// Retain adds a reference. It may be called from any goroutine that holds one. After the last
+// Release it panics.
+func (s *shared) Retain() { s.refs.Retain() }
+
+// Release drops a reference. The last one ends the batch or array, and its memory unless
+// slices, columns, children, host views or exported structs still use it. It may be called from
+// any goroutine; for an import it then calls the producer's release callback. A Release too many
+// panics.
+func (s *shared) Release() {
+	if s.refs.Release() {
+		s.mem.Release()
+	}
+}
+
+// DeviceID is the device type and ordinal that the producer declared for the memory, whether
+// this process has a backend for the device or not.
+func (s *shared) DeviceID() device.ID { return s.place.id }
+
+// Device opens the device that the memory lives on. Where no backend is registered, or the
+// machine has no such device, the error wraps device.ErrNotSupported; the memory can still be
+// sliced, passed on and exported.
+func (s *shared) Device() (device.Device, error) { return s.place.device() }
+
+// Ready reports whether the memory may be read: whether the event is complete. It does not
+// wait. Memory without an event is ready.
+func (s *shared) Ready() (bool, error) {
+	if err := s.hold(opRead); err != nil {
+		return false, err
+	}
+	defer s.mem.Release()
+	return s.at().ready()
+}
+
+// Synchronize waits until the event is complete, or ctx is done. From then on the batch or
+// array has no event: exports have a NULL sync_event, for consumers that read before they wait
+// (Arrow C++ copies the offsets of strings before it looks at the event), and what is made of it
+// (slices, columns) has none either. Functions of this package that read the memory wait by
+// themselves.
+//
+// Synchronize holds the memory: if the last Release comes meanwhile, the memory is released
+// when the wait is over.
+func (s *shared) Synchronize(ctx context.Context) error {
+	if err := checkContext(opRead, ctx); err != nil {
+		return err
+	}
+	if err := s.hold(opRead); err != nil {
+		return err
+	}
+	defer s.mem.Release()
+	if err := s.at().wait(ctx); err != nil {
+		return err
+	}
+	s.synchronized.Store(true)
+	return nil
+}
+
+// WaitOn makes work that is enqueued on the stream from now on wait for the event. It does not wait
+// itself. Record that work with UsedOn. Without an event, the stream may be of any device;
+// otherwise a stream of a device that cannot wait for the event, above all one of the CPU, is an
+// error that wraps arrow.ErrInvalid.
+func (s *shared) WaitOn(stream device.Stream) error {
+	if err := s.hold(opRead); err != nil {
+		return err
+	}
+	defer s.mem.Release()
+	if isNil(stream) {
+		return invalid(opRead, "stream", "nil", "a stream")
+	}
+	return s.at().waitOn(stream)
+}
+
+// UsedOn records that work on the stream, one of any device, accesses the memory. The final release
+// of the memory then waits for the work enqueued on that device by then, on a goroutine of the
+// device's backend, which also calls the producer's release callback. (PyTorch calls this
+// Tensor.record_stream.)
+func (s *shared) UsedOn(stream device.Stream) error {
+	if err := s.hold(opRead); err != nil {
+		return err
+	}
+	defer s.mem.Release()
+	if isNil(stream) {
+		return invalid(opRead, "stream", "nil", "a stream")
+	}
+	dev := stream.Device()
+	if dev == nil {
+		return invalid(opRead, "stream", describeStream(nil), "a stream")
+	}
+	s.mem.usedOn(dev)
+	return nil
+}
+
+// asCPU returns the location of the memory as the CPU's, once the event is complete. The caller
+// holds the memory.
+func (s *shared) asCPU(ctx context.Context) (place, error) {
+	at := s.at()
+	if !at.hostReadable() {
+		err := fmt.Errorf("%s: %w", at.notReadable(), device.ErrNotSupported)
+		return at, fieldError(opRead, s.kind+".DeviceID", at.id.String(), "memory that the CPU can access", err)
+	}
+	if err := contextError(ctx, opRead); err != nil {
+		return at, err
+	}
+	if err := at.wait(ctx); err != nil {
+		return at, err
+	}
+	cpu := device.CPUDevice()
+	return place{id: cpu.ID(), dev: cpu}, nil
+}
