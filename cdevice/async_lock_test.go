@@ -17,8 +17,8 @@ import (
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
-	"github.com/arrowdevice/arrowdevice/internal/cpeer"
 	"github.com/arrowdevice/arrowdevice/internal/schema"
+	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
 )
 
 // Producers that hold a lock, and those that do not return.

@@ -10,8 +10,8 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
-	"github.com/arrowdevice/arrowdevice/internal/cpeer"
 	"github.com/arrowdevice/arrowdevice/internal/schema"
+	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
 )
 
 func TestAsyncTaskIsExtractedOnceOrDropped(t *testing.T) {

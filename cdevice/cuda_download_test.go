@@ -11,7 +11,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/cudasim"
-	"github.com/arrowdevice/arrowdevice/internal/cudatest"
+	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
 )
 
 // What does not fit into one piece of page-locked memory comes in several, of which columns

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
-	"github.com/arrowdevice/arrowdevice/internal/cases"
+	"github.com/arrowdevice/arrowdevice/internal/testing/cases"
 )
 
 // FuzzImport reads its input as a program that corrupts a well-formed array: two

@@ -15,7 +15,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
-	"github.com/arrowdevice/arrowdevice/internal/cases"
+	"github.com/arrowdevice/arrowdevice/internal/testing/cases"
 )
 
 // eachCase runs body for every type of arrow-go in every variant, with an array

@@ -46,37 +46,37 @@ func packages(t *testing.T) map[string]pkg {
 // in ARCHITECTURE.md. Packages that are not listed are at the top: tests,
 // benchmarks and examples may import anything.
 var allowed = map[string][]string{
-	"device":              {},
-	"cdevice/include":     {},
-	"internal/abi":        {"cdevice/include"},
-	"internal/handle":     {},
-	"internal/excerpt":    {},
-	"internal/fielderr":   {"internal/excerpt"},
-	"internal/live":       {},
-	"internal/refcount":   {"internal/fielderr", "internal/live"},
-	"internal/bridge":     {"internal/abi", "internal/excerpt", "internal/handle"},
-	"internal/schema":     {"internal/abi", "internal/bridge", "internal/excerpt", "internal/fielderr", "internal/live"},
-	"internal/cases":      {},
-	"internal/cpeer":      {"internal/abi"},
-	"cdevice":             {"device", "internal/abi", "internal/bridge", "internal/excerpt", "internal/fielderr", "internal/handle", "internal/live", "internal/ordinary", "internal/refcount", "internal/schema"},
-	"cdevice/cdevicetest": {"cdevice"},
-	"device/devicetest":   {"device"},
+	"device":                 {},
+	"cdevice/include":        {},
+	"internal/abi":           {"cdevice/include"},
+	"internal/handle":        {},
+	"internal/excerpt":       {},
+	"internal/fielderr":      {"internal/excerpt"},
+	"internal/live":          {},
+	"internal/refcount":      {"internal/fielderr", "internal/live"},
+	"internal/bridge":        {"internal/abi", "internal/excerpt", "internal/handle"},
+	"internal/schema":        {"internal/abi", "internal/bridge", "internal/excerpt", "internal/fielderr", "internal/live"},
+	"internal/testing/cases": {},
+	"internal/testing/cpeer": {"internal/abi"},
+	"cdevice":                {"device", "internal/abi", "internal/bridge", "internal/excerpt", "internal/fielderr", "internal/handle", "internal/live", "internal/ordinary", "internal/refcount", "internal/schema"},
+	"cdevice/cdevicetest":    {"cdevice"},
+	"device/devicetest":      {"device"},
 
-	"internal/cuda":      {"device"},
-	"internal/nilargs":   {},
-	"internal/ordinary":  {},
-	"internal/sizeclass": {"device", "internal/ordinary"},
-	"memory/cudaalloc":   {"device", "internal/cuda", "internal/sizeclass"},
-	"memory/hostpinned":  {"device", "internal/sizeclass", "memory/cudaalloc"},
-	"cudasim":            {},
-	"internal/cudatest":  {"cudasim", "device", "internal/cuda", "memory/cudaalloc"},
+	"internal/cuda":             {"device"},
+	"internal/nilargs":          {},
+	"internal/ordinary":         {},
+	"internal/sizeclass":        {"device", "internal/ordinary"},
+	"memory/cudaalloc":          {"device", "internal/cuda", "internal/sizeclass"},
+	"memory/hostpinned":         {"device", "internal/sizeclass", "memory/cudaalloc"},
+	"cudasim":                   {},
+	"internal/testing/cudatest": {"cudasim", "device", "internal/cuda", "memory/cudaalloc"},
 
 	"memory/cudaalloc/gorgonia": {"cdevice", "device", "memory/cudaalloc"},
 }
 
 // mayUseCgo are the packages that speak C; cdata, which cdevice imports for its
 // C types, is arrow-go's.
-var mayUseCgo = []string{"internal/abi", "internal/bridge", "internal/cuda", "internal/cpeer", "cudasim", "integration/golib", "examples/pyextension"}
+var mayUseCgo = []string{"internal/abi", "internal/bridge", "internal/cuda", "internal/testing/cpeer", "cudasim", "integration/golib", "examples/pyextension"}
 
 func TestImportsFollowTheLayers(t *testing.T) {
 	all := packages(t)

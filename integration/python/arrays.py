@@ -1,4 +1,4 @@
-"""Every case of internal/cases again, written in Python and built by PyArrow.
+"""Every case of internal/testing/cases again, written in Python and built by PyArrow.
 
 Both languages state the same types and values on their own, so that a test which
 compares them notices when one side of a transfer is wrong, and not only when a
@@ -25,7 +25,7 @@ class Case:
     build: callable = _default_build
 
     def array(self, variant):
-        """The case in one of golib's variants; see internal/cases."""
+        """The case in one of golib's variants; see internal/testing/cases."""
         if variant in ("sliced", "empty_part"):
             whole = self.array("nulls")
             return whole.slice(2, 0) if variant == "empty_part" else whole.slice(2, len(whole) - 3)

@@ -9,7 +9,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
 	"github.com/arrowdevice/arrowdevice/device"
-	"github.com/arrowdevice/arrowdevice/internal/cases"
+	"github.com/arrowdevice/arrowdevice/internal/testing/cases"
 )
 
 var (

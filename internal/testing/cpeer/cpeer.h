@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#include "../abi/abi.h"
+#include "../../abi/abi.h"
 
 /* Release callbacks that count: private_data points to an int64_t. */
 void cpeer_count_array_release(struct ArrowArray* array);

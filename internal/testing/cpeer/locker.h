@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#include "../abi/abi.h"
+#include "../../abi/abi.h"
 #include "cpeer.h"
 
 /* How it ends, unless it is cancelled before: what it calls before release, without the lock. */

@@ -3,7 +3,7 @@
 
 #include <stdint.h>
 
-#include "../abi/abi.h"
+#include "../../abi/abi.h"
 
 /* What the child found. */
 struct cpeer_forked {

@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#include "../abi/abi.h"
+#include "../../abi/abi.h"
 #include "cpeer.h"
 
 /* What happened to a consumer, in order. */

@@ -3,7 +3,7 @@
 
 #include <stdint.h>
 
-#include "../abi/abi.h"
+#include "../../abi/abi.h"
 
 /* A producer of batches with one int64 column "n" and one row, its number. */
 struct cpeer_stream {
