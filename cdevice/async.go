@@ -135,8 +135,8 @@ func ImportAsync(ctx context.Context, handler *CArrowAsyncDeviceStreamHandler, o
 // by the caller. Its Metadata is what the producer said of the whole stream. Where the stream ends
 // without a schema, the error is the stream's; the end of ctx ends the wait, and not the stream.
 //
-// The last Release of the reader cancels the stream if it has not ended, and does not wait for the
-// producer; [RecordReader.Close] cancels it and waits until the producer has released the handler.
+// The last Release of the reader cancels the stream if it has not ended, ends a wait for the next batch
+// on another goroutine, and does not wait for the producer; [RecordReader.Close] cancels it and waits until the producer has released the handler.
 //
 // There is one reader: another call returns it with one more reference, and after its last Release
 // an error that wraps [ErrReleased].
@@ -182,7 +182,8 @@ func (a *AsyncStream) open() (*RecordReader, error) {
 // [RecordReader.Close]. Batches that were taken outlive it. It drops no reference to the reader.
 //
 // The end of ctx ends the wait with an error that wraps ctx's, and not the closing: another Close
-// waits for the rest. Close may be called more than once, and while another goroutine reads.
+// waits for the rest. A caller that frees the memory of the handler afterwards gives a context that does
+// not end with the stream's. Close may be called more than once, and while another goroutine reads.
 //
 // A producer that was given the handler must release it, and one that does not return from request or
 // cancel may still do so. If it calls release, which waits for that call, and the call waits for

@@ -174,6 +174,22 @@ func TestAsyncStreamIsClosedThoughReleaseAndRequestWaitForEachOther(t *testing.T
 	assert.Zero(t, cdevice.ReadStats().AsyncStreams)
 }
 
+// The same, closed long after release was called: what was ready is dropped, and no call waits for another.
+func TestAsyncStreamIsClosedLongAfterReleaseAndRequestWaitForEachOther(t *testing.T) {
+	p := consumed(t, soon(t), cdevice.WithQueueSize(2))
+	require.Zero(t, p.begin())
+	p.send(2)
+	p.InRequest(cpeer.InWait)
+	p.take(1)
+	require.NoError(t, p.WaitWaiting())
+	released := make(chan struct{})
+	go func() { p.Release(); close(released) }()
+	time.Sleep(1500 * time.Millisecond) // longer than the patience of release
+	returns(t, "Close", p.s.close)
+	assert.EqualValues(t, 1, p.Calls().Dropped)
+	letGo(p, released)
+}
+
 // The same in cancel: what was ready is dropped all the same.
 func TestAsyncStreamIsClosedThoughReleaseAndCancelWaitForEachOther(t *testing.T) {
 	p := consumed(t, soon(t), cdevice.WithQueueSize(2))
