@@ -1,0 +1,84 @@
+// Package examples has programs to begin with, which its test runs on the simulated driver.
+package examples
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/apache/arrow-go/v18/parquet"
+	"github.com/apache/arrow-go/v18/parquet/pqarrow"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cudasim"
+)
+
+// programs are those of docs/cookbook.md. pyextension is run by a test in Python.
+var programs = []string{"consumer", "pyextension", "roundtrip", "columns", "parquet"}
+
+func TestPrograms(t *testing.T) {
+	driver, err := cudasim.Options{}.Build()
+	require.NoError(t, err)
+	for name, want := range map[string]string{
+		"consumer":  "total: 10\n",
+		"roundtrip": strings.Repeat("4 rows from cuda:0\n", 3),
+		"columns":   "[1 2 3] at an address: [1 2 3]\n",
+		"parquet":   "65536 rows on cuda:0\n34464 rows on cuda:0\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			program := filepath.Join(t.TempDir(), name)
+			out, err := exec.Command("go", "build", "-o", program, "./"+name).CombinedOutput()
+			require.NoError(t, err, "%s", out)
+			var args []string
+			if name == "parquet" {
+				args = []string{parquetFile(t, 100_000)}
+			}
+			run := exec.Command(program, args...)
+			run.Env = append(os.Environ(), "CDEVICE_CUDA_DRIVER="+driver, "CUDASIM=")
+			out, err = run.CombinedOutput()
+			require.NoError(t, err, "%s", out)
+			assert.Equal(t, want, string(out))
+		})
+	}
+}
+
+// parquetFile is a file of numbers and texts.
+func parquetFile(t *testing.T, rows int) string {
+	t.Helper()
+	schema := arrow.NewSchema([]arrow.Field{{Name: "n", Type: arrow.PrimitiveTypes.Int64}, {Name: "s", Type: arrow.BinaryTypes.String}}, nil)
+	b := array.NewRecordBuilder(memory.DefaultAllocator, schema)
+	defer b.Release()
+	for i := range rows {
+		b.Field(0).(*array.Int64Builder).Append(int64(i))
+		b.Field(1).(*array.StringBuilder).Append("some text")
+	}
+	rec := b.NewRecordBatch()
+	defer rec.Release()
+	table := array.NewTableFromRecords(schema, []arrow.RecordBatch{rec})
+	defer table.Release()
+	name := filepath.Join(t.TempDir(), "numbers.parquet")
+	f, err := os.Create(name)
+	require.NoError(t, err)
+	require.NoError(t, pqarrow.WriteTable(table, f, int64(rows), parquet.NewWriterProperties(), pqarrow.DefaultWriterProps()))
+	return name
+}
+
+// The cookbook has the programs as they are, and each is short.
+func TestCookbookHasThePrograms(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "docs", "cookbook.md"))
+	require.NoError(t, err)
+	for _, name := range programs {
+		program, err := os.ReadFile(filepath.Join(name, "main.go"))
+		require.NoError(t, err)
+		assert.Less(t, bytes.Count(program, []byte("\n")), 60, "lines of %s", name)
+		assert.True(t, bytes.Contains(page, append([]byte("```go\n"), append(program, "```\n"...)...)), "docs/cookbook.md has another %s", name)
+	}
+}

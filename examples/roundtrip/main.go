@@ -1,0 +1,53 @@
+// Command roundtrip sends a stream of record batches to a GPU and reads it back. While one batch
+// is in use, the next one is being copied.
+//
+//	go run ./cudasim/run go run ./examples/roundtrip    # or without cudasim/run, on a real GPU
+package main
+
+import (
+	"context"
+	"fmt"
+	"log"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
+)
+
+func main() {
+	ctx := context.Background()
+	gpu := must(cudaalloc.Open(0))
+
+	here := must(cdevice.WrapRecordReader(threeBatches(), device.CPUDevice()))
+	defer here.Release()
+	there := must(here.CopyTo(ctx, gpu))
+	defer there.Release()
+	back := there.HostReader(ctx, nil) // an array.RecordReader again
+	defer back.Release()
+	for back.Next() {
+		fmt.Println(back.RecordBatch().NumRows(), "rows from", gpu.ID())
+	}
+	if err := back.Err(); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// threeBatches is any reader of arrow-go: of a file, a table, a query.
+func threeBatches() array.RecordReader {
+	schema := arrow.NewSchema([]arrow.Field{{Name: "n", Type: arrow.PrimitiveTypes.Int64}}, nil)
+	b := array.NewRecordBuilder(memory.DefaultAllocator, schema)
+	b.Field(0).(*array.Int64Builder).AppendValues([]int64{1, 2, 3, 4}, nil)
+	rec := b.NewRecordBatch()
+	return must(array.NewRecordReader(schema, []arrow.RecordBatch{rec, rec, rec}))
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		log.Fatal(err)
+	}
+	return v
+}
