@@ -43,8 +43,9 @@ func TestGPUStreamRoundTrip(t *testing.T) {
 			assert.Equal(t, dev.ID().Type, r.DeviceType())
 			s := export(t, r)
 			assert.EqualValues(t, dev.ID().Type, s.DeviceType)
-			in, err := cdevice.ImportRecordReader(s, cdevice.WithDevice(dev), cdevice.WithPrefetch(1))
+			in, err := cdevice.ImportRecordReader(s, cdevice.WithDevice(dev))
 			require.NoError(t, err)
+			in.Prefetch(1)
 			h := in.HostReader(background, nil)
 			in.Release()
 			for _, rec := range want {

@@ -151,7 +151,7 @@ func (r *reader[T]) close(ctx context.Context) error {
 func (r *reader[T]) interrupt() {
 	r.endWith(closedReader())
 	r.over.Store(true)
-	r.supply.interrupt()
+	r.stages.top().interrupt()
 }
 
 // closedReader is the error of a reader that was closed.
@@ -163,7 +163,7 @@ var errClosed = fmt.Errorf("closed: %w", ErrReleased)
 // goroutine that held mu calls it afterwards.
 func (r *reader[T]) finish() {
 	if r.over.Load() && r.stop() {
-		r.supply.close(r.source.part)
+		r.stages.top().close(r.source.part)
 	}
 }
 

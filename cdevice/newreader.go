@@ -202,7 +202,7 @@ func (r *RecordReader) CopyTo(ctx context.Context, dev device.Device, opts ...Co
 	from := &copies{ctx: inner, cancel: cancel, from: r, dev: dev, opts: opts}
 	from.uses.init(1, nil)
 	r.r.copying(from)
-	return newRecordReader(r.schema, dev.ID().Type, &bounded[*RecordBatch]{ctx, prefetch(from, 1)}), nil
+	return newRecordReader(r.schema, dev.ID().Type, &bounded[*RecordBatch]{ctx, newAhead[*RecordBatch](from, 1)}), nil
 }
 
 // WrapChunked makes a reader of the chunks of a chunked array, without copying: dev says

@@ -444,6 +444,8 @@ func (g *given) readerRows() map[string]nilargs.Row {
 		"WrapChunked(dev)":             {Call: func() error { return second(cdevice.WrapChunked(g.chunked, nil)) }, Want: nilDevice},
 		"RecordReader.Close(ctx)":      {Call: func() error { return g.reader().Close(noCtx) }, Want: "close: " + nilCtx},
 		"ArrayReader.Close(ctx)":       {Call: func() error { return g.arrays().Close(noCtx) }, Want: nilCtx},
+		"RecordReader.Map(f)":          {Call: func() error { return g.reader().Map(nil).Err() }, Want: "read: f = nil, want a function"},
+		"ArrayReader.Map(f)":           {Call: func() error { return g.arrays().Map(nil).Err() }, Want: "f = nil"},
 		"RecordReader.HostReader(ctx)": {Call: func() error { return g.hostReader(noCtx) }, Want: nilCtx},
 		"RecordReader.HostReader(mem)": {Call: func() error { return g.hostReader(background) }},
 		"AsyncStream.Schema(ctx)": {Call: func() error {

@@ -100,7 +100,6 @@ type importOptions struct {
 	full        bool
 	dev         device.Device
 	releaseWith func(release func())
-	prefetch    int // of streams
 
 	hostReadable bool // WithCPUAccessible
 	afterEvent   bool // WithReleaseAfterEvent

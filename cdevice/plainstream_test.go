@@ -270,8 +270,9 @@ func TestPrefetchOfAPlainStream(t *testing.T) {
 	checkLeaks(t)
 	for depth := range 4 {
 		s := newPlainScript(t, numbered(t, 20)...).failing(15, 5, "late")
-		r, err := cdevice.ImportPlainRecordReader(s.plain, cdevice.WithPrefetch(depth))
+		r, err := cdevice.ImportPlainRecordReader(s.plain)
 		require.NoError(t, err)
+		r.Prefetch(depth)
 		assert.Zero(t, s.nexts.Load(), "it begins with the first batch that is asked for")
 		numbers, err := numbersOf(t, r.All())
 		assert.Equal(t, upTo(15), numbers)

@@ -251,8 +251,9 @@ func TestNothingIsAskedAheadAfterTheRelease(t *testing.T) {
 			}
 			return next(call, out)
 		}
-		r, err := cdevice.ImportRecordReader(s.stream, cdevice.WithPrefetch(10))
+		r, err := cdevice.ImportRecordReader(s.stream)
 		require.NoError(t, err)
+		r.Prefetch(10)
 		require.True(t, r.Next())
 		eventually(t, func() bool { return s.nexts.Load() == 2 }, "the second call")
 		r.Release()

@@ -45,14 +45,20 @@ func golib_export_plain(handle C.uint64_t, array, schema C.uintptr_t) *C.char {
 //export golib_import_plain_stream
 func golib_import_plain_stream(address C.uintptr_t, ofArrays, validate, prefetch, withGIL C.int, out *C.uint64_t) *C.char {
 	return create(out, func() (stream, error) {
-		opts := append(importOptions(validate, withGIL), cdevice.WithPrefetch(int(prefetch)))
+		opts := importOptions(validate, withGIL)
 		in := cdevice.ArrayStreamFromPtr(uintptr(address))
 		if ofArrays != 0 {
 			r, err := cdevice.ImportPlainArrayReader(in, opts...)
-			return arrays{r}, err
+			if err != nil {
+				return nil, err
+			}
+			return arrays{r.Prefetch(int(prefetch))}, nil
 		}
 		r, err := cdevice.ImportPlainRecordReader(in, opts...)
-		return batches{r}, err
+		if err != nil {
+			return nil, err
+		}
+		return batches{r.Prefetch(int(prefetch))}, nil
 	})
 }
 

@@ -111,14 +111,20 @@ func readerOf(handle C.uint64_t) (*cdevice.RecordReader, error) {
 //export golib_import_stream
 func golib_import_stream(address C.uintptr_t, ofArrays, validate, prefetch, withGIL C.int, out *C.uint64_t) *C.char {
 	return create(out, func() (stream, error) {
-		opts := append(importOptions(validate, withGIL), cdevice.WithPrefetch(int(prefetch)))
+		opts := importOptions(validate, withGIL)
 		in := cdevice.DeviceArrayStreamFromPtr(uintptr(address))
 		if ofArrays != 0 {
 			r, err := cdevice.ImportArrayReader(in, opts...)
-			return arrays{r}, err
+			if err != nil {
+				return nil, err
+			}
+			return arrays{r.Prefetch(int(prefetch))}, nil
 		}
 		r, err := cdevice.ImportRecordReader(in, opts...)
-		return batches{r}, err
+		if err != nil {
+			return nil, err
+		}
+		return batches{r.Prefetch(int(prefetch))}, nil
 	})
 }
 

@@ -56,11 +56,10 @@ func readers(w *worker) {
 		out := new(cdevice.CArrowDeviceArrayStream)
 		w.ok(cdevice.ExportRecordReader(r, out))
 		release()
-		opts := []cdevice.ImportOption{cdevice.WithDevice(gpu)}
+		r = got[*cdevice.RecordReader](w)(cdevice.ImportRecordReader(out, cdevice.WithDevice(gpu)))
 		if w.IntN(2) == 0 {
-			opts = append(opts, cdevice.WithPrefetch(1+w.IntN(3)))
+			r.Prefetch(1 + w.IntN(3))
 		}
-		r = got[*cdevice.RecordReader](w)(cdevice.ImportRecordReader(out, opts...))
 		w.later(r.Release)
 	}
 	n := 0
