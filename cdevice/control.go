@@ -46,8 +46,8 @@ type controlRead struct {
 
 // readControl copies the control buffers of nodes on dev to the host, after the event
 // of the batch and the work on the stream of the options. ctx ends the wait; the memory is freed when the copies are done.
-func readControl(ctx context.Context, dev device.Device, at place, mem *memoryOwner, nodes []node, opts []CopyOption) (*control, error) {
-	r := controlReader{block: mem.block}
+func readControl(ctx context.Context, dev device.Device, at place, mem *memoryOwner, known *block, nodes []node, opts []CopyOption) (*control, error) {
+	r := controlReader{block: known}
 	own := r.clone(nodes, false)
 	c, err := r.fetch(ctx, dev, at, mem, opts)
 	if err != nil {

@@ -83,7 +83,7 @@ func TestForCuDF(t *testing.T) {
 					nulls, err := a.CountNulls(background)
 					require.NoError(t, err)
 					assert.Equal(t, nulls, out.Array.NullCount)
-					back, err := cdevice.ImportArray(out, schema, cdevice.WithDevice(gpu), cdevice.WithFullValidation(background))
+					back, err := validated(cdevice.ImportArray(out, schema, cdevice.WithDevice(gpu)))
 					require.NoError(t, err)
 					want, err := a.CopyToHost(background, nil)
 					require.NoError(t, err)

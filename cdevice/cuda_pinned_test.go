@@ -97,8 +97,8 @@ func fullValidationOfPinned(t *testing.T, m *cudatest.Machine) {
 				there.Release()
 				row.spoil(&out.Array)
 				released := 0
-				got, err := cdevice.ImportArrayWithType(out, row.dt, cdevice.WithDevice(d), cdevice.WithFullValidation(background),
-					cdevice.WithReleaser(func(release func()) { released++; release() }))
+				got, err := validated(cdevice.ImportArrayWithType(out, row.dt, cdevice.WithDevice(d),
+					cdevice.WithReleaser(func(release func()) { released++; release() })))
 				if row.want == "" {
 					require.NoError(t, err)
 					got.Release()

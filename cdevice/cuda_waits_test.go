@@ -290,7 +290,8 @@ func TestGPUPendingHostMemoryIsReadBehindItsEvent(t *testing.T) {
 		"full validation": func(t *testing.T, ctx context.Context, a *cdevice.Array) {
 			dev, err := a.Device()
 			require.NoError(t, err)
-			back := throughC(t, a, cdevice.WithDevice(dev), cdevice.WithFullValidation(ctx))
+			back := throughC(t, a, cdevice.WithDevice(dev))
+			require.NoError(t, back.ValidateFull(ctx))
 			sameOnHost(t, want, back)
 			back.Release()
 		},

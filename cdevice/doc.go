@@ -60,9 +60,9 @@
 // without touching their memory. [WrapArray], [ExportArray] and [ImportArray] do
 // for one array what the functions above do for a batch. Consumers with needs of
 // their own get them by [ForHost], [ForCuDF] and [Synchronized]; producers by
-// [WithGIL], [WithReleaser] and [WithReleaseAfterEvent]; input that is not trusted
-// is imported with [WithFullValidation], unified memory of a GPU that the host reads with
-// [WithCPUAccessible].
+// [WithGIL], [WithReleaser] and [WithReleaseAfterEvent]; unified memory of a GPU that the host
+// reads is imported with [WithCPUAccessible]. Input that is not trusted is checked after the
+// import, with [RecordBatch.ValidateFull].
 //
 // # Ownership
 //

@@ -97,4 +97,6 @@ const (
 	opSelect = "select"
 	opColumn = "column"
 	opClose  = "close"
+
+	opValidate = "validate"
 )

@@ -234,25 +234,27 @@ func (g *given) newBatch(dev device.Device, s *arrow.Schema) error {
 
 func (g *given) copyRows() map[string]nilargs.Row {
 	return map[string]nilargs.Row{
-		"Array.CopyTo(ctx)":           {Call: func() error { return second(g.array.CopyTo(noCtx, g.host)) }, Want: nilCtx},
-		"Array.CopyTo(dev)":           {Call: func() error { return second(g.array.CopyTo(background, nil)) }, Want: nilDevice},
-		"Array.CopyTo(opts...)":       {Call: func() error { return ended(g.array.CopyTo(background, g.host, cp(nil))) }},
-		"Array.CopyToHost(ctx)":       {Call: func() error { return second(g.array.CopyToHost(noCtx, nil)) }, Want: nilCtx},
-		"Array.CopyToHost(mem)":       {Call: func() error { return ended(g.array.CopyToHost(background, nil)) }},
-		"Array.CopyToHost(opts...)":   {Call: func() error { return ended(g.array.CopyToHost(background, nil, cp(nil))) }},
-		"CopyArrayToDevice(ctx)":      {Call: func() error { return second(cdevice.CopyArrayToDevice(noCtx, g.rec.Column(0), g.host)) }, Want: nilCtx},
-		"CopyArrayToDevice(arr)":      {Call: func() error { return second(cdevice.CopyArrayToDevice(background, nil, g.host)) }, Want: "Array = nil"},
-		"CopyArrayToDevice(dev)":      {Call: func() error { return second(cdevice.CopyArrayToDevice(background, g.rec.Column(0), nil)) }, Want: nilDevice},
-		"CopyArrayToDevice(opts...)":  {Call: func() error { return ended(cdevice.CopyArrayToDevice(background, g.rec.Column(0), g.host, nil)) }},
-		"CopyToDevice(ctx)":           {Call: func() error { return second(cdevice.CopyToDevice(noCtx, g.rec, g.host)) }, Want: nilCtx},
-		"CopyToDevice(rec)":           {Call: func() error { return second(cdevice.CopyToDevice(background, nil, g.host)) }, Want: "RecordBatch = nil"},
-		"CopyToDevice(dev)":           {Call: func() error { return second(cdevice.CopyToDevice(background, g.rec, nil)) }, Want: nilDevice},
-		"CopyToDevice(opts...)":       {Call: func() error { return ended(cdevice.CopyToDevice(background, g.rec, g.host, nil)) }},
-		"RecordBatch.CopyTo(ctx)":     {Call: func() error { return second(g.batch.CopyTo(noCtx, g.host)) }, Want: nilCtx},
-		"RecordBatch.CopyTo(dev)":     {Call: func() error { return second(g.batch.CopyTo(background, (*cudaalloc.Device)(nil))) }, Want: nilDevice},
-		"RecordBatch.CopyTo(opts...)": {Call: func() error { return ended(g.batch.CopyTo(background, g.host, nil)) }},
-		"RecordBatch.CopyToHost(ctx)": {Call: func() error { return second(g.batch.CopyToHost(noCtx, nil)) }, Want: nilCtx},
-		"RecordBatch.CopyToHost(mem)": {Call: func() error { return ended(g.batch.CopyToHost(background, (*nilAllocator)(nil))) }},
+		"Array.CopyTo(ctx)":             {Call: func() error { return second(g.array.CopyTo(noCtx, g.host)) }, Want: nilCtx},
+		"Array.CopyTo(dev)":             {Call: func() error { return second(g.array.CopyTo(background, nil)) }, Want: nilDevice},
+		"Array.CopyTo(opts...)":         {Call: func() error { return ended(g.array.CopyTo(background, g.host, cp(nil))) }},
+		"Array.CopyToHost(ctx)":         {Call: func() error { return second(g.array.CopyToHost(noCtx, nil)) }, Want: nilCtx},
+		"Array.CopyToHost(mem)":         {Call: func() error { return ended(g.array.CopyToHost(background, nil)) }},
+		"Array.CopyToHost(opts...)":     {Call: func() error { return ended(g.array.CopyToHost(background, nil, cp(nil))) }},
+		"CopyArrayToDevice(ctx)":        {Call: func() error { return second(cdevice.CopyArrayToDevice(noCtx, g.rec.Column(0), g.host)) }, Want: nilCtx},
+		"CopyArrayToDevice(arr)":        {Call: func() error { return second(cdevice.CopyArrayToDevice(background, nil, g.host)) }, Want: "Array = nil"},
+		"CopyArrayToDevice(dev)":        {Call: func() error { return second(cdevice.CopyArrayToDevice(background, g.rec.Column(0), nil)) }, Want: nilDevice},
+		"CopyArrayToDevice(opts...)":    {Call: func() error { return ended(cdevice.CopyArrayToDevice(background, g.rec.Column(0), g.host, nil)) }},
+		"CopyToDevice(ctx)":             {Call: func() error { return second(cdevice.CopyToDevice(noCtx, g.rec, g.host)) }, Want: nilCtx},
+		"CopyToDevice(rec)":             {Call: func() error { return second(cdevice.CopyToDevice(background, nil, g.host)) }, Want: "RecordBatch = nil"},
+		"CopyToDevice(dev)":             {Call: func() error { return second(cdevice.CopyToDevice(background, g.rec, nil)) }, Want: nilDevice},
+		"CopyToDevice(opts...)":         {Call: func() error { return ended(cdevice.CopyToDevice(background, g.rec, g.host, nil)) }},
+		"RecordBatch.ValidateFull(ctx)": {Call: func() error { return g.batch.ValidateFull(noCtx) }, Want: "validate: " + nilCtx},
+		"Array.ValidateFull(ctx)":       {Call: func() error { return g.array.ValidateFull(noCtx) }, Want: "validate: " + nilCtx},
+		"RecordBatch.CopyTo(ctx)":       {Call: func() error { return second(g.batch.CopyTo(noCtx, g.host)) }, Want: nilCtx},
+		"RecordBatch.CopyTo(dev)":       {Call: func() error { return second(g.batch.CopyTo(background, (*cudaalloc.Device)(nil))) }, Want: nilDevice},
+		"RecordBatch.CopyTo(opts...)":   {Call: func() error { return ended(g.batch.CopyTo(background, g.host, nil)) }},
+		"RecordBatch.CopyToHost(ctx)":   {Call: func() error { return second(g.batch.CopyToHost(noCtx, nil)) }, Want: nilCtx},
+		"RecordBatch.CopyToHost(mem)":   {Call: func() error { return ended(g.batch.CopyToHost(background, (*nilAllocator)(nil))) }},
 		"RecordBatch.CopyToHost(opts...)": {Call: func() error {
 			return ended(g.batch.CopyToHost(background, nil, cp(nil)))
 		}},
@@ -508,13 +510,12 @@ func (g *given) optionRows() map[string]nilargs.Row {
 		return err
 	}
 	return map[string]nilargs.Row{
-		"ForCuDF(ctx)":            {Call: func() error { return export(cdevice.ForCuDF(noCtx)) }, Want: "export: ForCuDF = nil, want a context"},
-		"ForHost(ctx)":            {Call: func() error { return export(cdevice.ForHost(noCtx)) }, Want: "ForHost = nil, want a context"},
-		"Synchronized(ctx)":       {Call: func() error { return export(cdevice.Synchronized(noCtx)) }, Want: "Synchronized = nil, want a context"},
-		"ReadyAfter(s)":           {Call: func() error { return export(cdevice.ReadyAfter((*cudaalloc.Stream)(nil))) }, Want: "ReadyAfter = nil, want a stream"},
-		"WithDevice(dev)":         {Call: func() error { return imported(cdevice.WithDevice((*cudaalloc.Device)(nil))) }, Want: "import: WithDevice = nil, want a device"},
-		"WithReleaser(f)":         {Call: func() error { return imported(cdevice.WithReleaser(nil)) }, Want: "WithReleaser = nil, want a function"},
-		"WithFullValidation(ctx)": {Call: func() error { return imported(cdevice.WithFullValidation(noCtx)) }, Want: "WithFullValidation = nil, want a context"},
+		"ForCuDF(ctx)":      {Call: func() error { return export(cdevice.ForCuDF(noCtx)) }, Want: "export: ForCuDF = nil, want a context"},
+		"ForHost(ctx)":      {Call: func() error { return export(cdevice.ForHost(noCtx)) }, Want: "ForHost = nil, want a context"},
+		"Synchronized(ctx)": {Call: func() error { return export(cdevice.Synchronized(noCtx)) }, Want: "Synchronized = nil, want a context"},
+		"ReadyAfter(s)":     {Call: func() error { return export(cdevice.ReadyAfter((*cudaalloc.Stream)(nil))) }, Want: "ReadyAfter = nil, want a stream"},
+		"WithDevice(dev)":   {Call: func() error { return imported(cdevice.WithDevice((*cudaalloc.Device)(nil))) }, Want: "import: WithDevice = nil, want a device"},
+		"WithReleaser(f)":   {Call: func() error { return imported(cdevice.WithReleaser(nil)) }, Want: "WithReleaser = nil, want a function"},
 		"WithStream(s)": {Call: func() error {
 			err := second(g.batch.CopyTo(background, g.host, cdevice.WithStream(nil)))
 			assert.Equal(g.t, err, second(g.array.CopyToHost(background, nil, cdevice.WithStream((*cudaalloc.Stream)(nil)))))

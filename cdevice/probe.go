@@ -27,10 +27,10 @@ func (v *validator) probeHost(n *node) error {
 		field := fmt.Sprintf("buffers[%d]", i)
 		found, err := device.Lookup(device.Ptr(addr))
 		if err != nil {
-			return fieldError(opImport, field, hex(addr), nil, err)
+			return fieldError(opValidate, field, hex(addr), nil, err)
 		}
 		if !found.ID.Type.CPUAccessible() {
-			return invalid(opImport, field, hex(addr)+", memory of "+found.ID.String(), "memory that the host can read")
+			return invalid(opValidate, field, hex(addr)+", memory of "+found.ID.String(), "memory that the host can read")
 		}
 	}
 	for i := range n.children {
@@ -41,15 +41,15 @@ func (v *validator) probeHost(n *node) error {
 	return nil
 }
 
-// probeImported checks that every buffer is memory of the declared device and as large
-// as the array needs it.
-func probeImported(ctx context.Context, mem *memoryOwner, at place, nodes []node, name func(i int) string) error {
+// checkRemote checks trees in memory that the host cannot read: that every buffer is memory of
+// the declared device, and as large as the array needs it.
+func checkRemote(ctx context.Context, mem *memoryOwner, at place, nodes []node, name func(i int) string) error {
 	p, err := newProber(ctx, at)
 	if err != nil {
 		return err
 	}
 	if err := probeEvent(at); err != nil {
-		return fieldError(opImport, "ArrowDeviceArray.sync_event", hex(at.event), nil, err)
+		return fieldError(opValidate, "ArrowDeviceArray.sync_event", hex(at.event), nil, err)
 	}
 	for i := range nodes {
 		if err := p.node(&nodes[i]); err != nil {
@@ -59,15 +59,15 @@ func probeImported(ctx context.Context, mem *memoryOwner, at place, nodes []node
 	if err := p.maps(ctx, mem, at, nodes, name); err != nil {
 		return err
 	}
-	src, err := openSource(ctx, mem, at, nodes)
+	src, err := openUnknown(ctx, mem, at, nodes)
 	if err != nil {
-		return fieldError(opImport, "ArrowDeviceArray", nil, nil, err)
+		return notRead(at, err)
 	}
 	defer src.close()
 	src.pace = &p.pace
 	trees, err := src.compact(name, false)
 	if err != nil {
-		return during(opImport, err)
+		return during(opValidate, err)
 	}
 	for i := range trees {
 		if err := p.compact(&trees[i]); err != nil {
@@ -75,6 +75,11 @@ func probeImported(ctx context.Context, mem *memoryOwner, at place, nodes []node
 		}
 	}
 	return nil
+}
+
+// notRead is the error for memory of a device that could not be read.
+func notRead(at place, err error) error {
+	return fmt.Errorf("cdevice: validate: read memory of %s: %w", at.id, err)
 }
 
 // maps is checkMap for memory that the host cannot read: the bitmaps of all maps are read at once.
@@ -95,7 +100,7 @@ func (p *prober) maps(ctx context.Context, mem *memoryOwner, at place, nodes []n
 	}
 	counted, err := countNulls(ctx, mem, at, copied, false)
 	if err != nil {
-		return fieldError(opImport, "ArrowDeviceArray", nil, nil, err)
+		return notRead(at, err)
 	}
 	return p.eachMap(nodes, name, func(n *node) error {
 		return checkMap(n, n.storage(), func(*node) (int64, error) {
@@ -148,11 +153,11 @@ type prober struct {
 func newProber(ctx context.Context, at place) (*prober, error) {
 	dev, err := at.device()
 	if err != nil {
-		return nil, fieldError(opImport, "ArrowDeviceArray.device_type", at.id.Type, "a device of this process (WithFullValidation)", err)
+		return nil, fieldError(opValidate, "ArrowDeviceArray.device_type", at.id.Type, "a device of this process (ValidateFull)", err)
 	}
 	asked, ok := dev.(device.Prober)
 	if !ok {
-		return nil, fieldError(opImport, "ArrowDeviceArray.device_type", at.id.Type, "a device that knows its memory (WithFullValidation)", device.ErrNotSupported)
+		return nil, fieldError(opValidate, "ArrowDeviceArray.device_type", at.id.Type, "a device that knows its memory (ValidateFull)", device.ErrNotSupported)
 	}
 	return &prober{asked, at.id, newValidator(ctx)}, nil
 }
@@ -177,7 +182,7 @@ func checkPinned(ctx context.Context, at place, nodes []node, name func(i int) s
 			return within(name(i), err)
 		}
 		if err := p.contents(&nodes[i]); err != nil {
-			return within(name(i), during(opImport, err))
+			return within(name(i), during(opValidate, err))
 		}
 	}
 	return nil
@@ -188,7 +193,7 @@ func checkPinned(ctx context.Context, at place, nodes []node, name func(i int) s
 func (p *prober) sized(n *node) error {
 	sizes, err := hostSizes(nil, n, n.storage())
 	if err != nil {
-		return during(opImport, err)
+		return during(opValidate, err)
 	}
 	for i, size := range sizes {
 		if size == 0 || n.length == 0 || n.buffers[i] == 0 {
@@ -273,16 +278,16 @@ func (p *prober) memory(field string, addr uintptr, size int64) error {
 	}
 	found, err := p.Lookup(device.Ptr(addr))
 	if err != nil {
-		return fieldError(opImport, field, hex(addr), nil, err)
+		return fieldError(opValidate, field, hex(addr), nil, err)
 	}
 	if want, ok := p.accepts(found.ID); !ok {
-		return invalid(opImport, field, hex(addr)+", memory of "+found.ID.String(), want)
+		return invalid(opValidate, field, hex(addr)+", memory of "+found.ID.String(), want)
 	}
 	if found.Size == 0 && p.id.Type.CPUAccessible() {
 		return nil // a driver may know that memory is page-locked, and not how large it is
 	}
 	if !found.Contains(device.Ptr(addr), size) {
-		return invalid(opImport, field, hex(addr), fmt.Sprintf("an allocation with %d bytes from there", size))
+		return invalid(opValidate, field, hex(addr), fmt.Sprintf("an allocation with %d bytes from there", size))
 	}
 	return nil
 }

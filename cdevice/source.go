@@ -14,12 +14,23 @@ type source struct {
 	at       place
 	dev      device.Device // nil where the host can read the memory
 	*control               // what was read of a device's memory
+	known    *block        // what is known of a copy's memory without reading it; nil: nothing
 }
 
 // openSource waits for memory that the host can read, and reads what must be known
 // of memory that it cannot, after the work on the stream of the options. Close it.
 func openSource(ctx context.Context, owner *memoryOwner, at place, nodes []node, opts ...CopyOption) (*source, error) {
-	s := &source{pace: &pace{ctx: ctx, op: opRead}, owner: owner, at: at, control: &control{nodes: nodes}}
+	return openKnown(ctx, owner, owner.block, at, nodes, opts)
+}
+
+// openUnknown is openSource that believes nothing of a copy that was made here.
+func openUnknown(ctx context.Context, owner *memoryOwner, at place, nodes []node) (*source, error) {
+	return openKnown(ctx, owner, nil, at, nodes, nil)
+}
+
+// openKnown is openSource with what is known of the memory.
+func openKnown(ctx context.Context, owner *memoryOwner, known *block, at place, nodes []node, opts []CopyOption) (*source, error) {
+	s := &source{pace: &pace{ctx: ctx, op: opRead}, owner: owner, at: at, control: &control{nodes: nodes}, known: known}
 	if at.hostReadable() {
 		return s, at.wait(ctx)
 	}
@@ -28,7 +39,7 @@ func openSource(ctx context.Context, owner *memoryOwner, at place, nodes []node,
 		return nil, fmt.Errorf("cdevice: read: the host cannot read memory of %s: %w", at.id, err)
 	}
 	s.dev = dev
-	s.control, err = readControl(ctx, dev, at, owner, nodes, opts)
+	s.control, err = readControl(ctx, dev, at, owner, known, nodes, opts)
 	return s, err
 }
 
@@ -38,7 +49,7 @@ func (s *source) remote() bool { return s.dev != nil }
 
 // compact cuts the trees to what their elements need.
 func (s *source) compact(name func(int) string, toHost bool) ([]compact, error) {
-	c := compactor{toHost: toHost && !s.remote(), remote: s.remote(), control: s.control, block: s.owner.block, pace: s.pace}
+	c := compactor{toHost: toHost && !s.remote(), remote: s.remote(), control: s.control, block: s.known, pace: s.pace}
 	trees := make([]compact, len(s.nodes))
 	for i := range s.nodes {
 		n := &s.nodes[i]

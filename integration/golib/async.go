@@ -81,6 +81,12 @@ func contextOf(handle C.uint64_t) context.Context {
 	return of[*ending](handle)
 }
 
+// asyncStream is a stream whose batches are fully validated, or not.
+type asyncStream struct {
+	*cdevice.AsyncStream
+	validate bool
+}
+
 // golib_async_open fills the struct ArrowAsyncDeviceStreamHandler at an address, which
 // stays where it is until it is released.
 //
@@ -88,10 +94,8 @@ func contextOf(handle C.uint64_t) context.Context {
 func golib_async_open(handler C.uintptr_t, queueSize, validate C.int, ctx C.uint64_t, out *C.uint64_t) *C.char {
 	return guard(func() error {
 		opts := cdevice.AsyncOptions{QueueSize: int(queueSize)}
-		if validate != 0 {
-			opts.Import = append(opts.Import, cdevice.WithFullValidation(context.Background()))
-		}
-		*out = newHandle(cdevice.NewAsyncStream(contextOf(ctx), cdevice.AsyncDeviceStreamHandlerFromPtr(uintptr(handler)), opts))
+		s := cdevice.NewAsyncStream(contextOf(ctx), cdevice.AsyncDeviceStreamHandlerFromPtr(uintptr(handler)), opts)
+		*out = newHandle(&asyncStream{s, validate != 0})
 		return nil
 	})
 }
@@ -101,7 +105,7 @@ func golib_async_open(handler C.uintptr_t, queueSize, validate C.int, ctx C.uint
 //export golib_async_schema
 func golib_async_schema(handle, ctx C.uint64_t, out C.uintptr_t) *C.char {
 	return guard(func() error {
-		schema, err := of[*cdevice.AsyncStream](handle).Schema(contextOf(ctx))
+		schema, err := of[*asyncStream](handle).Schema(contextOf(ctx))
 		if err != nil {
 			return err
 		}
@@ -111,7 +115,7 @@ func golib_async_schema(handle, ctx C.uint64_t, out C.uintptr_t) *C.char {
 
 //export golib_async_device_type
 func golib_async_device_type(handle C.uint64_t, out **C.char) *C.char {
-	return answer(out, func() (any, error) { return of[*cdevice.AsyncStream](handle).DeviceType(), nil })
+	return answer(out, func() (any, error) { return of[*asyncStream](handle).DeviceType(), nil })
 }
 
 // golib_async_metadata fills the struct ArrowSchema at an address with a schema that has
@@ -120,7 +124,7 @@ func golib_async_device_type(handle C.uint64_t, out **C.char) *C.char {
 //export golib_async_metadata
 func golib_async_metadata(handle C.uint64_t, out C.uintptr_t) *C.char {
 	return guard(func() error {
-		return exportMetadata(of[*cdevice.AsyncStream](handle).Metadata(), cdevice.SchemaFromPtr(uintptr(out)))
+		return exportMetadata(of[*asyncStream](handle).Metadata(), cdevice.SchemaFromPtr(uintptr(out)))
 	})
 }
 
@@ -134,9 +138,15 @@ func exportMetadata(md arrow.Metadata, out *cdata.CArrowSchema) error {
 //export golib_async_next
 func golib_async_next(handle C.uint64_t, metadata C.uintptr_t, out *C.uint64_t) *C.char {
 	return guard(func() error {
-		for b, err := range of[*cdevice.AsyncStream](handle).All() {
+		s := of[*asyncStream](handle)
+		for b, err := range s.All() {
 			if err != nil {
 				return err
+			}
+			if s.validate {
+				if err := b.ValidateFull(context.Background()); err != nil {
+					return err
+				}
 			}
 			if err := exportMetadata(b.Metadata(), cdevice.SchemaFromPtr(uintptr(metadata))); err != nil {
 				return err
@@ -163,7 +173,7 @@ type asyncErrorInfo struct {
 //export golib_async_error
 func golib_async_error(handle C.uint64_t, out **C.char) *C.char {
 	return answer(out, func() (any, error) {
-		for _, err := range of[*cdevice.AsyncStream](handle).All() {
+		for _, err := range of[*asyncStream](handle).All() {
 			var e *cdevice.AsyncError
 			if !errors.As(err, &e) {
 				return nil, nil
@@ -183,7 +193,7 @@ func golib_async_error(handle C.uint64_t, out **C.char) *C.char {
 //export golib_async_close
 func golib_async_close(handle C.uint64_t) *C.char {
 	return guard(func() error {
-		of[*cdevice.AsyncStream](handle).Close()
+		of[*asyncStream](handle).Close()
 		return nil
 	})
 }
@@ -191,7 +201,7 @@ func golib_async_close(handle C.uint64_t) *C.char {
 //export golib_async_release
 func golib_async_release(handle C.uint64_t) *C.char {
 	return guard(func() error {
-		of[*cdevice.AsyncStream](handle).Close()
+		of[*asyncStream](handle).Close()
 		endHandle(handle)
 		return nil
 	})

@@ -123,7 +123,7 @@ func golib_export_async(ask C.golib_source, number, template C.uint64_t, handler
 //export golib_forward_async
 func golib_forward_async(from C.uint64_t, handler C.uintptr_t, ctx C.uint64_t) *C.char {
 	return guard(func() error {
-		s := of[*cdevice.AsyncStream](from)
+		s := of[*asyncStream](from)
 		schema, err := s.Schema(contextOf(ctx))
 		if err != nil {
 			return err
@@ -133,6 +133,9 @@ func golib_forward_async(from C.uint64_t, handler C.uintptr_t, ctx C.uint64_t) *
 			return err
 		}
 		defer r.Release()
+		if s.validate {
+			r.Map(valid)
+		}
 		return cdevice.ExportAsync(contextOf(ctx), r, cdevice.AsyncDeviceStreamHandlerFromPtr(uintptr(handler)), cdevice.AsyncProducerOptions{Metadata: s.Metadata()})
 	})
 }
