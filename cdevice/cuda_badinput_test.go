@@ -111,7 +111,7 @@ func TestFullValidationAsksTheDriver(t *testing.T) {
 		{"another type of memory", ints, `[1]`, func(a *abi.ArrowDeviceArray) { a.DeviceType = int32(device.CUDAManaged) }, "ArrowDeviceArray.device_type = 13, want 2"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			there, err := cdevice.CopyArrayToDevice(background, fromJSON(t, row.dt, row.text), gpu)
+			there, err := copyArray(background, fromJSON(t, row.dt, row.text), gpu)
 			require.NoError(t, err)
 			require.NoError(t, there.Wait(background))
 			out := new(cdevice.CArrowDeviceArray)

@@ -62,7 +62,7 @@ func TestForCuDF(t *testing.T) {
 		for _, v := range cases.Variants {
 			arr, err := c.Array(memory.DefaultAllocator, v)
 			require.NoError(t, err)
-			there, err := cdevice.CopyArrayToDevice(background, arr, gpu)
+			there, err := copyArray(background, arr, gpu)
 			require.NoError(t, err)
 			part, err := there.Slice(min(1, there.Len()), there.Len())
 			require.NoError(t, err)

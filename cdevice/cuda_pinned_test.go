@@ -89,7 +89,7 @@ func fullValidationOfPinned(t *testing.T, m *cudatest.Machine) {
 	} {
 		for _, d := range row.of {
 			t.Run(row.name+"/"+d.ID().String(), func(t *testing.T) {
-				there, err := cdevice.CopyArrayToDevice(background, fromJSON(t, row.dt, row.text), d)
+				there, err := copyArray(background, fromJSON(t, row.dt, row.text), d)
 				require.NoError(t, err)
 				require.NoError(t, there.Wait(background))
 				out := new(cdevice.CArrowDeviceArray)

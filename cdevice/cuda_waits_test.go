@@ -44,7 +44,7 @@ func TestGPUExportIsFreedBehindItsConsumer(t *testing.T) {
 		gpu := m.GPUs[0]
 		rec := columnsOf(memory.DefaultAllocator, 1, 1000, false)
 		defer rec.Release()
-		there, err := cdevice.CopyArrayToDevice(background, rec.Column(0), gpu)
+		there, err := copyArray(background, rec.Column(0), gpu)
 		require.NoError(t, err)
 		consumer := newStream(t, gpu)
 		require.NoError(t, there.WaitOn(consumer))
@@ -226,7 +226,7 @@ func TestGPUForCuDFCoversThePendingCopy(t *testing.T) {
 		for name, opts := range map[string][]cdevice.ExportOption{
 			"alone": nil, "with ReadyAfter": {cdevice.ReadyAfter(newStream(t, gpu))},
 		} {
-			pending, err := cdevice.CopyArrayToDevice(background, want, gpu, cdevice.WithStream(newStream(t, gpu)))
+			pending, err := copyArray(background, want, gpu, cdevice.WithStream(newStream(t, gpu)))
 			require.NoError(t, err)
 			out, schema := garbageArray(), garbageSchema()
 			require.NoError(t, cdevice.ExportArray(pending, out, schema, append(opts, cdevice.ForCuDF(background))...), name)

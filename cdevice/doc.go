@@ -35,8 +35,14 @@
 //	defer r.Release()
 //	for batch, err := range r.All() { ... }                  // borrowed until the next one
 //
-//	r, err := cdevice.CopyReaderToDevice(ctx, rdr, gpu)      // or WrapRecordReader, NewRecordReader
+//	r, err := cdevice.WrapRecordReader(rdr, device.CPUDevice()) // or NewRecordReader
 //	err = cdevice.ExportRecordReader(r, out)
+//
+// Readers are composed: [RecordReader.Map] puts a function on each batch, [RecordReader.Prefetch]
+// asks for batches ahead, [RecordReader.CopyTo] makes a reader of copies on a device:
+//
+//	copies, err := r.Map(check).CopyTo(ctx, gpu)             // a batch ahead
+//	r.Map(check).Prefetch(2)                                 // r itself
 //
 // Libraries that know no device take the structs of the C data and C stream interfaces, in
 // Python __arrow_c_array__ and __arrow_c_stream__. They are called plain here. A plain export

@@ -160,27 +160,18 @@ func WrapRecordReader(rdr array.RecordReader, dev device.Device) (*RecordReader,
 	return newRecordReader(schema, t, from), nil
 }
 
-// CopyReaderToDevice makes a reader whose batches are copies on dev of an arrow-go
-// reader's batches: [WrapRecordReader], and [RecordReader.CopyTo] of that. What CopyTo says
-// of r holds for rdr: a program that stops before the end, and then unmaps the memory that
-// rdr reads, calls Close first.
-func CopyReaderToDevice(ctx context.Context, rdr array.RecordReader, dev device.Device, opts ...CopyOption) (*RecordReader, error) {
-	if err := checkCopy(ctx, dev); err != nil {
-		return nil, err
-	}
-	src, err := WrapRecordReader(rdr, device.CPUDevice())
-	if err != nil {
-		return nil, err
-	}
-	defer src.Release()
-	return src.CopyTo(ctx, dev, opts...)
-}
-
 // CopyTo makes a reader whose batches are copies on dev of the batches that are left in r,
 // each made as [RecordBatch.CopyTo] does. While one batch is in use, the next one is
 // taken from r and its copy is enqueued, on a goroutine of the reader's own; it begins
 // with the first batch that is asked for. The end of ctx ends waiting, and the stream: a copy
-// that is ready is not given any more.
+// that is ready is not given any more. A reader of arrow-go is copied by way of one that wraps it:
+//
+//	src, err := cdevice.WrapRecordReader(rdr, device.CPUDevice())
+//	if err != nil {
+//		return nil, err
+//	}
+//	defer src.Release() // the copies hold it
+//	return src.CopyTo(ctx, gpu)
 //
 // The result is owned by the caller. It holds a reference to r, which it gives back at the
 // end of r, before that end is given: r is not in use any more when the last Release

@@ -240,10 +240,6 @@ func (g *given) copyRows() map[string]nilargs.Row {
 		"Array.CopyToHost(ctx)":         {Call: func() error { return second(g.array.CopyToHost(noCtx, nil)) }, Want: nilCtx},
 		"Array.CopyToHost(mem)":         {Call: func() error { return ended(g.array.CopyToHost(background, nil)) }},
 		"Array.CopyToHost(opts...)":     {Call: func() error { return ended(g.array.CopyToHost(background, nil, cp(nil))) }},
-		"CopyArrayToDevice(ctx)":        {Call: func() error { return second(cdevice.CopyArrayToDevice(noCtx, g.rec.Column(0), g.host)) }, Want: nilCtx},
-		"CopyArrayToDevice(arr)":        {Call: func() error { return second(cdevice.CopyArrayToDevice(background, nil, g.host)) }, Want: "Array = nil"},
-		"CopyArrayToDevice(dev)":        {Call: func() error { return second(cdevice.CopyArrayToDevice(background, g.rec.Column(0), nil)) }, Want: nilDevice},
-		"CopyArrayToDevice(opts...)":    {Call: func() error { return ended(cdevice.CopyArrayToDevice(background, g.rec.Column(0), g.host, nil)) }},
 		"CopyToDevice(ctx)":             {Call: func() error { return second(cdevice.CopyToDevice(noCtx, g.rec, g.host)) }, Want: nilCtx},
 		"CopyToDevice(rec)":             {Call: func() error { return second(cdevice.CopyToDevice(background, nil, g.host)) }, Want: "RecordBatch = nil"},
 		"CopyToDevice(dev)":             {Call: func() error { return second(cdevice.CopyToDevice(background, g.rec, nil)) }, Want: nilDevice},
@@ -261,10 +257,6 @@ func (g *given) copyRows() map[string]nilargs.Row {
 		"RecordReader.CopyTo(ctx)":     {Call: func() error { return second(g.reader().CopyTo(noCtx, g.host)) }, Want: nilCtx},
 		"RecordReader.CopyTo(dev)":     {Call: func() error { return second(g.reader().CopyTo(background, nil)) }, Want: nilDevice},
 		"RecordReader.CopyTo(opts...)": {Call: func() error { return ended(g.reader().CopyTo(background, g.host, nil)) }},
-		"CopyReaderToDevice(ctx)":      {Call: func() error { return second(cdevice.CopyReaderToDevice(noCtx, g.arrowReader(), g.host)) }, Want: nilCtx},
-		"CopyReaderToDevice(rdr)":      {Call: func() error { return second(cdevice.CopyReaderToDevice(background, nil, g.host)) }, Want: "RecordReader = nil"},
-		"CopyReaderToDevice(dev)":      {Call: func() error { return second(cdevice.CopyReaderToDevice(background, g.arrowReader(), nil)) }, Want: nilDevice},
-		"CopyReaderToDevice(opts...)":  {Call: func() error { return ended(cdevice.CopyReaderToDevice(background, g.arrowReader(), g.host, nil)) }},
 	}
 }
 

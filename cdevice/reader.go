@@ -15,7 +15,7 @@ import (
 
 // RecordReader is a stream of record batches that have one schema and live on one type of
 // device: one that was imported ([ImportRecordReader]), or one that a program makes to
-// export it ([NewRecordReader], [WrapRecordReader], [CopyReaderToDevice]).
+// export it ([NewRecordReader], [WrapRecordReader], [RecordReader.CopyTo]).
 //
 // Batches are taken with All, or with Next as arrow-go's readers have it. The stream ends
 // with its last batch or its first error. A RecordReader may be used from any goroutine;

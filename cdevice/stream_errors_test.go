@@ -141,7 +141,7 @@ func TestPanicInASourceIsAnError(t *testing.T) {
 			return cdevice.WrapRecordReader(panicking{}, device.CPUDevice())
 		}, "cdevice: panic: in a reader"},
 		"arrow-go reader, copied": {func() (*cdevice.RecordReader, error) {
-			return cdevice.CopyReaderToDevice(background, panicking{}, device.CPUDevice())
+			return copyReader(background, panicking{}, device.CPUDevice())
 		}, "cdevice: panic: in a reader"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -101,7 +101,7 @@ func TestExportedStreamCallsWhatItWasMadeOf(t *testing.T) {
 		"arrow-go reader, copied": func(t *testing.T) *cdevice.RecordReader {
 			rdr := records()
 			defer rdr.Release()
-			r, err := cdevice.CopyReaderToDevice(background, rdr, device.CPUDevice())
+			r, err := copyReader(background, rdr, device.CPUDevice())
 			require.NoError(t, err)
 			return r
 		},

@@ -199,7 +199,12 @@ func golib_copy_stream(handle C.uint64_t, deviceType C.int32_t, id C.int64_t, on
 		}
 		host := hostReader(r)
 		defer host.Release()
-		c, err := cdevice.CopyReaderToDevice(context.Background(), host, dev, opts...)
+		src, err := cdevice.WrapRecordReader(host, device.CPUDevice())
+		if err != nil {
+			return nil, err
+		}
+		defer src.Release()
+		c, err := src.CopyTo(context.Background(), dev, opts...)
 		return batches{c}, err
 	})
 }

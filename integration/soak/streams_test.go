@@ -45,7 +45,9 @@ func readers(w *worker) {
 	rdr, want := w.reader()
 	ctx, cancel := w.patience()
 	defer cancel()
-	r, err := cdevice.CopyReaderToDevice(ctx, rdr, gpu)
+	src := got[*cdevice.RecordReader](w)(cdevice.WrapRecordReader(rdr, device.CPUDevice()))
+	r, err := src.CopyTo(ctx, gpu)
+	src.Release()
 	if err != nil && ctx.Err() != nil {
 		return
 	}
