@@ -11,7 +11,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 )
 
-// Full validation asks the devices: the declared device about its memory, whether the host
+// ValidateFull asks the devices: the declared device about its memory, whether the host
 // can read that or not, and all that are open about plain host memory, whether it is that.
 
 // probeHost checks that no buffer of a tree that the host is about to read is memory of a

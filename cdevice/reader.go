@@ -55,8 +55,8 @@ func (r *RecordReader) Err() error { return r.r.failure() }
 // Map makes the reader give what f makes of each of the batches that are left. It changes r,
 // for all that hold it, and returns r: readers are composed without references to count.
 //
-//	r.Map(upload).Prefetch(2)   // upload is called on the goroutine that reads ahead
-//	r.Prefetch(2).Map(upload)   // upload is called where a batch is asked for
+//	r.Map(f).Prefetch(2) // f is called on the goroutine that reads ahead
+//	r.Prefetch(2).Map(f) // f is called where a batch is asked for
 //	r.Map(func(b *cdevice.RecordBatch) (*cdevice.RecordBatch, error) { return b, b.ValidateFull(ctx) })
 //
 // The batch that f is given borrows from the reader until f returns; Retain to keep it. The

@@ -213,7 +213,7 @@ FAILURES = {
     "panic": (errno.EIO, "IOError", "cdevice: panic: disk on fire"),
     "panic_with_error": (errno.ENOMEM, "Out of memory", "cdevice: panic: disk on fire: cannot allocate memory"),
     "runtime_error": (errno.EIO, "IOError", "cdevice: panic: runtime error: index out of range [0] with length 0"),
-    "goexit": (errno.EIO, "IOError", "cdevice: the source of the stream ended its goroutine"),
+    "goexit": (errno.EIO, "IOError", "cdevice: the code that makes the items of the stream ended its goroutine"),
 }
 each_failure = pytest.mark.parametrize("failure", FAILURES)
 
