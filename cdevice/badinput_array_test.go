@@ -1,7 +1,6 @@
 package cdevice_test
 
 import (
-	"context"
 	"fmt"
 	"math"
 	"slices"
@@ -301,7 +300,7 @@ func TestStructArrayRootKeepsItsNullsAndOffset(t *testing.T) {
 	f := foreignCase(t, "struct", asArray)
 	defer f.free()
 	f.root.Offset, f.root.Length, f.root.NullCount = 1, 4, 1
-	got, err := f.importWith(f.newSchema(t), cdevice.WithFullValidation(context.Background()))
+	got, err := validated(f.importWith(f.newSchema(t)))
 	require.NoError(t, err)
 	view, err := hostView(got)
 	require.NoError(t, err)

@@ -252,7 +252,7 @@ func contents(rows []badRow) []badRow {
 	for i := range rows {
 		rows[i].full, rows[i].is = true, arrow.ErrInvalid
 		if rows[i].want != "" {
-			rows[i].want = "cdevice: import: @." + rows[i].want
+			rows[i].want = "cdevice: validate: @." + rows[i].want
 		}
 	}
 	return rows

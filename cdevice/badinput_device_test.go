@@ -1,7 +1,6 @@
 package cdevice_test
 
 import (
-	"context"
 	"fmt"
 	"math"
 	"testing"
@@ -156,7 +155,7 @@ func (row deviceRow) run(t *testing.T, base string, w way) {
 	full := row.foreign(t, base, w)
 	defer full.free()
 	noPanic(t, "full validation", func() {
-		got, err = full.importWith(full.newSchema(t), cdevice.WithFullValidation(context.Background()))
+		got, err = validated(full.importWith(full.newSchema(t)))
 	})
 	switch {
 	case row.reads != nil:
@@ -286,7 +285,7 @@ func TestNullBuffersOfPinnedMemory(t *testing.T) {
 				f := row.foreign(t, base, w)
 				defer f.free()
 				f.each(func(n *foreignNode) { clear(n.pointers) })
-				got, err := f.importWith(f.newSchema(t), cdevice.WithDevice(gpu.Pinned()), cdevice.WithFullValidation(context.Background()))
+				got, err := validated(f.importWith(f.newSchema(t), cdevice.WithDevice(gpu.Pinned())))
 				require.NoError(t, err)
 				noPanic(t, "read", func() {
 					view, copied := readAll(t, got)

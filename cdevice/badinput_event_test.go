@@ -1,7 +1,6 @@
 package cdevice_test
 
 import (
-	"context"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -80,7 +79,7 @@ func testEventOf(t *testing.T, f *foreignArray, want string) {
 	assertReleased(t, f, 1)
 	f.device.Array = f.goodDevice.Array
 	f.device.SyncEvent = 0x9001
-	got, err = f.importKnown(cdevice.WithFullValidation(context.Background()))
+	got, err = validated(f.importKnown())
 	require.NoError(t, err)
 	got.Release()
 }

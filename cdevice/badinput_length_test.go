@@ -1,7 +1,6 @@
 package cdevice_test
 
 import (
-	"context"
 	"fmt"
 	"math"
 	"testing"
@@ -127,7 +126,7 @@ func TestHugeListOfNothing(t *testing.T) {
 	defer f.free()
 	valuesAt[int64](f.root, 1)[1] = math.MaxInt64
 	f.root.children[0].Length = math.MaxInt64
-	got, err := f.importKnown(cdevice.WithFullValidation(context.Background()))
+	got, err := validated(f.importKnown())
 	require.NoError(t, err)
 	view, err := hostView(got)
 	require.NoError(t, err)
@@ -170,7 +169,7 @@ func TestDepthHasALimit(t *testing.T) {
 			defer f.free()
 			f.counts = allocC[int64](f.arena, 2)
 			f.field.Type, f.device = nested(f.arena, row.lists, f.counts)
-			got, err := f.importKnown(cdevice.WithFullValidation(context.Background()))
+			got, err := validated(f.importKnown())
 			if row.deep {
 				assert.Nil(t, got)
 				assert.ErrorContains(t, err, "type: invalid: nested deeper than 64")

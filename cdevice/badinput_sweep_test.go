@@ -1,7 +1,6 @@
 package cdevice_test
 
 import (
-	"context"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -10,7 +9,6 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/stretchr/testify/assert"
 
-	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cases"
 )
@@ -116,13 +114,13 @@ func importAndUse(t testing.TB, f *foreignArray, what string, full bool) error {
 	if f.device.Array.Release == 0 {
 		releases = 0
 	}
-	var opts []cdevice.ImportOption
-	if full {
-		opts = append(opts, cdevice.WithFullValidation(context.Background()))
-	}
 	var got imported
 	var err error
-	noPanic(t, what, func() { got, err = f.importKnown(opts...) })
+	noPanic(t, what, func() {
+		if got, err = f.importKnown(); full {
+			got, err = validated(got, err)
+		}
+	})
 	if err == nil && got != nil {
 		noPanic(t, what, func() {
 			assert.Zero(t, f.counts[0], "%s: released early", what)

@@ -2,6 +2,7 @@ package cdevice_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"strings"
@@ -22,7 +23,7 @@ type badRow struct {
 	typ  arrow.DataType
 	text string // JSON of what is corrupted instead of base, if there is a typ
 	set  func(f *foreignArray, n *foreignNode)
-	full bool // import WithFullValidation
+	full bool // import, then ValidateFull
 	only way  // where an array and a column of a batch differ
 
 	// want is part of the error; @ stands for the path to n. Without it the
@@ -67,23 +68,27 @@ func (row badRow) run(t *testing.T, w way, plain bool) {
 	defer f.free()
 	f.plain = plain
 	row.set(f, f.base)
-	want := strings.ReplaceAll(row.want, "@", "ArrowDeviceArray.array"+f.base.path)
-	if plain {
-		want = inPlain(want)
-	}
-	var opts []cdevice.ImportOption
-	if row.full {
-		opts = append(opts, cdevice.WithFullValidation(context.Background()))
-	}
-
 	releases := int64(1)
 	if f.device.Array.Release == 0 {
 		releases = 0
 	}
 	var got imported
 	var err error
-	noPanic(t, "import", func() { got, err = f.importWith(f.newSchema(t), opts...) })
-	if want != "" {
+	noPanic(t, "import", func() {
+		if got, err = f.importWith(f.newSchema(t)); row.full {
+			got, err = validated(got, err)
+		}
+	})
+	if row.want != "" {
+		want := strings.ReplaceAll(row.want, "@", "ArrowDeviceArray.array"+f.base.path)
+		var fe *cdevice.FieldError
+		if errors.As(err, &fe) && fe.Op == "validate" {
+			assert.True(t, row.full)
+			want = strings.ReplaceAll(row.want, "@", inGo(w, f.base.path))
+		}
+		if plain {
+			want = inPlain(want)
+		}
 		assert.Nil(t, got)
 		assert.ErrorContains(t, err, want)
 		assert.ErrorIs(t, err, row.is)
@@ -109,6 +114,34 @@ func (row badRow) run(t *testing.T, w way, plain bool) {
 	noPanic(t, "release", got.Release)
 	assertReleased(t, f, releases)
 }
+
+// inGo is the path to a node of a batch or an array; path is that in the root's struct.
+func inGo(w way, path string) string {
+	if w == asArray {
+		return "array" + path
+	}
+	return "column" + strings.TrimPrefix(path, ".children")
+}
+
+// validated is what an import gave, if what it holds is valid; otherwise it is released.
+func validated[T imported](item T, err error) (T, error) {
+	return validatedWithin(background, item, err)
+}
+
+func validatedWithin[T imported](ctx context.Context, item T, err error) (T, error) {
+	var none T
+	if err != nil {
+		return none, err
+	}
+	if err := item.ValidateFull(ctx); err != nil {
+		item.Release()
+		return none, err
+	}
+	return item, nil
+}
+
+// valid is a function for Map that validates what passes.
+func valid[T imported](item T) (T, error) { return item, item.ValidateFull(background) }
 
 // assertReleased checks that the import consumed its input: called the root's
 // release callback so many times, and those below it, which are the root's own

@@ -126,7 +126,7 @@ func blocked(t *testing.T, layer func(*script) *cdevice.RecordReader) *blockedRe
 	return b
 }
 
-// importing makes a reader of a script, which the options ask ahead or not.
+// importing makes a reader of a script.
 func importing(t *testing.T, opts ...cdevice.ImportOption) func(*script) *cdevice.RecordReader {
 	return func(s *script) *cdevice.RecordReader {
 		r, err := cdevice.ImportRecordReader(s.stream, opts...)
@@ -135,10 +135,23 @@ func importing(t *testing.T, opts ...cdevice.ImportOption) func(*script) *cdevic
 	}
 }
 
+// prefetching makes a reader of a script, which is asked n batches ahead.
+func prefetching(t *testing.T, n int) func(*script) *cdevice.RecordReader {
+	return func(s *script) *cdevice.RecordReader { return importing(t)(s).Prefetch(n) }
+}
+
+// passing makes a reader of a script, whose batches pass through a function.
+func passing(t *testing.T) func(*script) *cdevice.RecordReader {
+	return func(s *script) *cdevice.RecordReader { return importing(t)(s).Map(same) }
+}
+
+// same is a function for Map that passes its batch on.
+func same(b *cdevice.RecordBatch) (*cdevice.RecordBatch, error) { return b, nil }
+
 // layers are readers that end in one of a script, one way and another.
 func layers(t *testing.T) map[string]func(*script) *cdevice.RecordReader {
-	over := func(s *script, opts ...cdevice.ImportOption) *cdevice.RecordReader {
-		src := importing(t, opts...)(s)
+	over := func(s *script, open func(*script) *cdevice.RecordReader) *cdevice.RecordReader {
+		src := open(s)
 		defer src.Release()
 		r, err := src.CopyTo(background, device.CPUDevice())
 		require.NoError(t, err)
@@ -146,10 +159,15 @@ func layers(t *testing.T) map[string]func(*script) *cdevice.RecordReader {
 	}
 	return map[string]func(*script) *cdevice.RecordReader{
 		"asked":          importing(t),
-		"asked ahead":    importing(t, cdevice.WithPrefetch(1)),
-		"far ahead":      importing(t, cdevice.WithPrefetch(7)),
-		"copied":         func(s *script) *cdevice.RecordReader { return over(s) },
-		"ahead, copied":  func(s *script) *cdevice.RecordReader { return over(s, cdevice.WithPrefetch(2)) },
+		"asked ahead":    prefetching(t, 1),
+		"far ahead":      prefetching(t, 7),
+		"copied":         func(s *script) *cdevice.RecordReader { return over(s, importing(t)) },
+		"ahead, copied":  func(s *script) *cdevice.RecordReader { return over(s, prefetching(t, 2)) },
+		"mapped":         passing(t),
+		"mapped ahead":   func(s *script) *cdevice.RecordReader { return passing(t)(s).Prefetch(3) },
+		"ahead, mapped":  func(s *script) *cdevice.RecordReader { return prefetching(t, 2)(s).Map(same) },
+		"copied ahead":   func(s *script) *cdevice.RecordReader { return over(s, importing(t)).Prefetch(2).Map(same) },
+		"twice ahead":    func(s *script) *cdevice.RecordReader { return prefetching(t, 2)(s).Prefetch(2) },
 		"through an All": func(s *script) *cdevice.RecordReader { return iterating(t, importing(t)(s)) },
 	}
 }

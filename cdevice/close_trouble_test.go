@@ -212,8 +212,9 @@ func TestCloseWaitsForReleaseWith(t *testing.T) {
 			}
 			held <- release
 		})
-		r, err := cdevice.ImportRecordReader(s.stream, with, cdevice.WithPrefetch(depth))
+		r, err := cdevice.ImportRecordReader(s.stream, with)
 		require.NoError(t, err)
+		r.Prefetch(depth)
 		require.True(t, r.Next())
 		holding.Store(true)
 		expires(t, r.Close)

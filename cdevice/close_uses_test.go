@@ -203,7 +203,7 @@ func TestGPUCloseWaitsForACallThatWaitsForAnEvent(t *testing.T) {
 func TestCloseWaitsBelowAHostReader(t *testing.T) {
 	checkLeaks(t)
 	b := blocked(t, func(s *script) *cdevice.RecordReader {
-		src := importing(t, cdevice.WithPrefetch(1))(s)
+		src := prefetching(t, 1)(s)
 		h := src.HostReader(background, nil)
 		src.Release()
 		defer h.Release()

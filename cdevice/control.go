@@ -46,8 +46,8 @@ type controlRead struct {
 
 // readControl copies the control buffers of nodes on dev to the host, after the event
 // of the batch and the work on the stream of the options. ctx ends the wait; the memory is freed when the copies are done.
-func readControl(ctx context.Context, dev device.Device, t tree, opts []CopyOption) (*control, error) {
-	r := controlReader{block: t.mem.block}
+func readControl(ctx context.Context, dev device.Device, t tree, known *block, opts []CopyOption) (*control, error) {
+	r := controlReader{block: known}
 	own := r.clone(t.nodes, false)
 	c, err := r.fetch(ctx, dev, t, opts)
 	if err != nil {

@@ -111,7 +111,7 @@ func TestFullValidationAsksTheDriver(t *testing.T) {
 		{"another type of memory", ints, `[1]`, func(a *abi.ArrowDeviceArray) { a.DeviceType = int32(device.CUDAManaged) }, "ArrowDeviceArray.device_type = 13, want 2"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			there, err := cdevice.CopyArrayToDevice(background, fromJSON(t, row.dt, row.text), gpu)
+			there, err := copyArray(background, fromJSON(t, row.dt, row.text), gpu)
 			require.NoError(t, err)
 			require.NoError(t, there.Synchronize(background))
 			out := new(cdevice.CArrowDeviceArray)
@@ -119,8 +119,8 @@ func TestFullValidationAsksTheDriver(t *testing.T) {
 			there.Release()
 			row.spoil(out)
 			released := 0
-			got, err := cdevice.ImportArrayWithType(out, row.dt, cdevice.WithDevice(gpu), cdevice.WithFullValidation(background),
-				cdevice.WithReleaser(func(release func()) { released++; release() }))
+			got, err := validated(cdevice.ImportArrayWithType(out, row.dt, cdevice.WithDevice(gpu),
+				cdevice.WithReleaser(func(release func()) { released++; release() })))
 			if row.want == "" {
 				require.NoError(t, err)
 				read, err := got.CopyToHost(background, nil)
@@ -184,23 +184,26 @@ func TestFullValidationNoticesDeviceMemoryThatIsCalledTheHosts(t *testing.T) {
 		}, "array.dictionary.buffers[1] = 0x"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			take := func(opts ...cdevice.ImportOption) error {
+			take := func(full bool) error {
 				host, err := cdevice.WrapArray(fromJSON(t, row.dt, row.text), device.CPUDevice())
 				require.NoError(t, err)
 				out := new(cdevice.CArrowDeviceArray)
 				require.NoError(t, cdevice.ExportArray(host, out, nil))
 				host.Release()
 				row.spoil(&out.Array)
-				got, err := cdevice.ImportArrayWithType(out, row.dt, opts...)
+				got, err := cdevice.ImportArrayWithType(out, row.dt)
+				if full {
+					got, err = validated(got, err)
+				}
 				if err == nil {
 					got.Release()
 				}
 				return err
 			}
 			m.Sim.ResetCounters()
-			require.NoError(t, take())
+			require.NoError(t, take(false))
 			assert.Zero(t, m.Sim.Calls(""), "nothing is read, nobody is asked")
-			err = take(cdevice.WithFullValidation(background))
+			err = take(true)
 			if row.field == "" {
 				require.NoError(t, err)
 			} else {
@@ -256,11 +259,10 @@ func TestFullValidationOfDeviceMemoryLooksAtItsContext(t *testing.T) {
 					in.Array.NBuffers, in.Array.Buffers = 3, sliceAddress(buffers)
 				}
 				in.DeviceType, in.DeviceID = int32(device.CUDA), 0
-				got, err := cdevice.ImportArrayWithType(in, row.dt, cdevice.WithDevice(gpu), cdevice.WithFullValidation(ctx))
-				if err == nil {
-					got.Release()
-				}
-				return err
+				got, err := cdevice.ImportArrayWithType(in, row.dt, cdevice.WithDevice(gpu))
+				require.NoError(t, err)
+				defer got.Release()
+				return got.ValidateFull(ctx)
 			}
 			whole := &lookedAt{Context: background}
 			require.NoError(t, take(whole))
@@ -269,7 +271,7 @@ func TestFullValidationOfDeviceMemoryLooksAtItsContext(t *testing.T) {
 				ctx := &lookedAt{Context: background, end: end}
 				err := take(ctx)
 				assert.ErrorIs(t, err, context.DeadlineExceeded, end)
-				assert.ErrorContains(t, err, "cdevice: import: ")
+				assert.ErrorContains(t, err, "cdevice: validate: ")
 			}
 			require.NoError(t, gpu.Flush(background))
 		})

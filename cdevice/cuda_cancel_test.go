@@ -84,7 +84,7 @@ func TestContextsEndCopiesBehindAStuckStream(t *testing.T) {
 			"CopyToHost, page-locked":    func(ctx context.Context) error { _, err := one.CopyToHost(ctx, pinned, on); return err },
 			"CopyTo the CPU":             func(ctx context.Context) error { _, err := one.CopyTo(ctx, device.CPUDevice(), on); return err },
 			"CopyToDevice": func(ctx context.Context) error {
-				_, err := cdevice.CopyArrayToDevice(ctx, large, gpu, on)
+				_, err := copyArray(ctx, large, gpu, on)
 				return err
 			},
 		} {
@@ -217,7 +217,7 @@ func TestContextsEndCopiesIntoPageLockedMemory(t *testing.T) {
 	s := newStream(t, gpu)
 	open := m.Hold(t, s)
 	copied := func(ctx context.Context) error {
-		a, err := cdevice.CopyArrayToDevice(ctx, column, gpu.Pinned(), cdevice.WithStream(s))
+		a, err := copyArray(ctx, column, gpu.Pinned(), cdevice.WithStream(s))
 		if err == nil {
 			sameOnHost(t, column, a)
 			a.Release()

@@ -91,7 +91,7 @@ func TestGPUMappedFileIsUnmappedAfterClose(t *testing.T) {
 	for range 200 {
 		file := mappedFile(t, 256)
 		rdr := &usedReader{RecordReader: inPlace(t, file, 4)}
-		r, err := cdevice.CopyReaderToDevice(background, rdr, gpu)
+		r, err := copyReader(background, rdr, gpu)
 		require.NoError(t, err)
 		rdr.RecordReader.Release()
 		require.True(t, r.Next())
@@ -109,7 +109,7 @@ func TestGPUMappedFileIsUnmappedAfterTheEnd(t *testing.T) {
 	for range 200 {
 		file := mappedFile(t, 16)
 		rdr := &usedReader{RecordReader: inPlace(t, file, 4)}
-		r, err := cdevice.CopyReaderToDevice(background, rdr, gpu)
+		r, err := copyReader(background, rdr, gpu)
 		require.NoError(t, err)
 		rdr.RecordReader.Release()
 		for r.Next() {
@@ -134,7 +134,7 @@ func TestGPUCloseWaitsForCopiesOfPageLockedMemory(t *testing.T) {
 			rdr := &usedReader{RecordReader: inPlace(t, file, 3)}
 			stream := newStream(t, gpu)
 			open := m.Hold(t, stream)
-			r, err := cdevice.CopyReaderToDevice(background, rdr, gpu, cdevice.WithStream(stream))
+			r, err := copyReader(background, rdr, gpu, cdevice.WithStream(stream))
 			require.NoError(t, err)
 			rdr.RecordReader.Release()
 			var first *cdevice.RecordBatch
@@ -244,7 +244,7 @@ func TestGPUCopiesAreCounted(t *testing.T) {
 	open := m.Hold(t, stream)
 	batch, err := cdevice.CopyToDevice(background, rec, gpu, cdevice.WithStream(stream))
 	require.NoError(t, err)
-	column, err := cdevice.CopyArrayToDevice(background, rec.Column(0), gpu, cdevice.WithStream(stream))
+	column, err := copyArray(background, rec.Column(0), gpu, cdevice.WithStream(stream))
 	require.NoError(t, err)
 	assert.Equal(t, before.DeviceCopies+2, cdevice.ReadStats().DeviceCopies)
 	part, err := batch.Slice(0, 5)

@@ -62,7 +62,7 @@ func TestForCuDF(t *testing.T) {
 		for _, v := range cases.Variants {
 			arr, err := c.Array(memory.DefaultAllocator, v)
 			require.NoError(t, err)
-			there, err := cdevice.CopyArrayToDevice(background, arr, gpu)
+			there, err := copyArray(background, arr, gpu)
 			require.NoError(t, err)
 			part, err := there.Slice(min(1, there.Len()), there.Len())
 			require.NoError(t, err)
@@ -83,7 +83,7 @@ func TestForCuDF(t *testing.T) {
 					nulls, err := a.CountNulls(background)
 					require.NoError(t, err)
 					assert.Equal(t, nulls, out.Array.NullCount)
-					back, err := cdevice.ImportArray(out, schema, cdevice.WithDevice(gpu), cdevice.WithFullValidation(background))
+					back, err := validated(cdevice.ImportArray(out, schema, cdevice.WithDevice(gpu)))
 					require.NoError(t, err)
 					want, err := a.CopyToHost(background, nil)
 					require.NoError(t, err)

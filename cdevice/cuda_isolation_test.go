@@ -51,7 +51,7 @@ func TestBatchThatIsNotReadyHoldsUpNoOtherCopies(t *testing.T) {
 		for range 5 {
 			var another *cdevice.Array
 			cudatest.Within(t, "a copy to the device", func() (err error) {
-				another, err = cdevice.CopyArrayToDevice(background, want, gpu)
+				another, err = copyArray(background, want, gpu)
 				return err
 			})
 			cudatest.Within(t, "its event", func() error { return another.Synchronize(background) })
@@ -81,7 +81,7 @@ func TestBatchThatIsNotReadyHoldsUpNoOtherCopies(t *testing.T) {
 		big := numbers(t, 8*mib)
 		for range 10 {
 			cudatest.Within(t, "a copy that is freed", func() error {
-				a, err := cdevice.CopyArrayToDevice(background, big, gpu)
+				a, err := copyArray(background, big, gpu)
 				if err != nil {
 					return err
 				}
@@ -123,7 +123,7 @@ func TestStuckStrangerKeepsOnlyWhatWasExported(t *testing.T) {
 			}
 			for range 20 {
 				cudatest.Within(t, "a copy that is freed", func() error {
-					a, err := cdevice.CopyArrayToDevice(background, column, dev)
+					a, err := copyArray(background, column, dev)
 					if err != nil {
 						return err
 					}
@@ -154,7 +154,7 @@ func TestReleasedBatchesFillTheGPU(t *testing.T) {
 		}
 		two := numbers(t, 16*mib)
 		copyTwo := func(ctx context.Context) error {
-			a, err := cdevice.CopyArrayToDevice(ctx, two, gpu)
+			a, err := copyArray(ctx, two, gpu)
 			if err != nil {
 				return err
 			}
@@ -183,7 +183,7 @@ func TestReleaseCallbackMayNeedTheGPU(t *testing.T) {
 		stranger := m.Stranger(t, gpu)
 		results := make(chan error, 2)
 		work := func() {
-			a, err := cdevice.CopyArrayToDevice(background, large, gpu)
+			a, err := copyArray(background, large, gpu)
 			if err == nil {
 				err = a.Synchronize(background)
 				a.Release()

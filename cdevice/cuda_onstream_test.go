@@ -82,7 +82,7 @@ func TestOffsetsAreReadOnTheStreamOfACopy(t *testing.T) {
 			return there.CopyToHost(background, nil)
 		},
 	} {
-		all, err := cdevice.CopyArrayToDevice(background, words, gpu)
+		all, err := copyArray(background, words, gpu)
 		require.NoError(t, err)
 		require.NoError(t, all.Synchronize(background))
 		a, err := all.Slice(1, 4)

@@ -156,7 +156,7 @@ func TestGPUReleaseAfterUse(t *testing.T) {
 func pendingArray(t *testing.T, gpu device.Device, released *atomic.Bool) *cdevice.Array {
 	rec := columnsOf(memory.DefaultAllocator, 1, 100, false)
 	defer rec.Release()
-	there, err := cdevice.CopyArrayToDevice(background, rec.Column(0), gpu)
+	there, err := copyArray(background, rec.Column(0), gpu)
 	require.NoError(t, err)
 	out, schema := garbageArray(), garbageSchema()
 	require.NoError(t, cdevice.ExportArray(there, out, schema))
@@ -176,7 +176,7 @@ func TestGPUReleasedWhileInUse(t *testing.T) {
 		gpu := m.GPUs[0]
 		rec := columnsOf(memory.DefaultAllocator, 1, 1000, false)
 		defer rec.Release()
-		there, err := cdevice.CopyArrayToDevice(background, rec.Column(0), gpu)
+		there, err := copyArray(background, rec.Column(0), gpu)
 		require.NoError(t, err)
 		require.NoError(t, there.Synchronize(background))
 		var out abi.ArrowDeviceArray
@@ -192,7 +192,7 @@ func TestGPUReleasedWhileInUse(t *testing.T) {
 		require.NoError(t, gpu.Copy([]device.Range{{Dst: target.Ptr(), Src: device.Ptr(src), Size: 8000}}, consumer))
 		require.NoError(t, cpeer.ReleaseOnThread(&out.Array))
 		for range 4 { // would be given the memory, if it were free
-			other, err := cdevice.CopyArrayToDevice(background, rec.Column(0), gpu)
+			other, err := copyArray(background, rec.Column(0), gpu)
 			require.NoError(t, err)
 			other.Release()
 		}

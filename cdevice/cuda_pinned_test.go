@@ -89,7 +89,7 @@ func fullValidationOfPinned(t *testing.T, m *cudatest.Machine) {
 	} {
 		for _, d := range row.of {
 			t.Run(row.name+"/"+d.ID().String(), func(t *testing.T) {
-				there, err := cdevice.CopyArrayToDevice(background, fromJSON(t, row.dt, row.text), d)
+				there, err := copyArray(background, fromJSON(t, row.dt, row.text), d)
 				require.NoError(t, err)
 				require.NoError(t, there.Synchronize(background))
 				out := new(cdevice.CArrowDeviceArray)
@@ -97,8 +97,8 @@ func fullValidationOfPinned(t *testing.T, m *cudatest.Machine) {
 				there.Release()
 				row.spoil(&out.Array)
 				released := 0
-				got, err := cdevice.ImportArrayWithType(out, row.dt, cdevice.WithDevice(d), cdevice.WithFullValidation(background),
-					cdevice.WithReleaser(func(release func()) { released++; release() }))
+				got, err := validated(cdevice.ImportArrayWithType(out, row.dt, cdevice.WithDevice(d),
+					cdevice.WithReleaser(func(release func()) { released++; release() })))
 				if row.want == "" {
 					require.NoError(t, err)
 					got.Release()

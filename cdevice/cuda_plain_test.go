@@ -63,7 +63,7 @@ func TestGPUAsCPUWaitsForACopy(t *testing.T) {
 			require.NoError(t, exportMadePlain(out, nil)(b.AsCPU(background)))
 			b.Release()
 			readPlain(t, m, rec, out)
-			r, err := cdevice.CopyReaderToDevice(background, repeatedReader(t, rec, 3), dev)
+			r, err := copyReader(background, repeatedReader(t, rec, 3), dev)
 			require.NoError(t, err)
 			s := exportPlain(t, made(t, r)(r.AsCPU(background)))
 			for range 3 {
@@ -98,7 +98,7 @@ func TestGPUAsCPUWaitsForARecordedEvent(t *testing.T) {
 		gpu := m.GPUs[0]
 		source := columnsOf(memory.DefaultAllocator, 1, 1000, false)
 		defer source.Release()
-		there, err := cdevice.CopyArrayToDevice(background, source.Column(0), gpu)
+		there, err := copyArray(background, source.Column(0), gpu)
 		require.NoError(t, err)
 		defer there.Release()
 		for _, mem := range hostAllocators(t, gpu) {

@@ -144,7 +144,7 @@ func TestGPUCopiesAndOwnMemoryAreReleasedBehindTheirConsumer(t *testing.T) {
 			if dev.Own() != gpu {
 				continue
 			}
-			there, err := cdevice.CopyArrayToDevice(background, rec.Column(0), dev)
+			there, err := copyArray(background, rec.Column(0), dev)
 			require.NoError(t, err)
 			require.NoError(t, there.Synchronize(background))
 			out := garbageArray()

@@ -38,13 +38,14 @@ func TestGPUStreamRoundTrip(t *testing.T) {
 	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
 		for _, dev := range m.Devices(t) {
 			want, rdr := records(t, 5)
-			r, err := cdevice.CopyReaderToDevice(background, rdr, dev)
+			r, err := copyReader(background, rdr, dev)
 			require.NoError(t, err)
 			assert.Equal(t, dev.ID().Type, r.DeviceType())
 			s := export(t, r)
 			assert.EqualValues(t, dev.ID().Type, s.DeviceType)
-			in, err := cdevice.ImportRecordReader(s, cdevice.WithDevice(dev), cdevice.WithPrefetch(1))
+			in, err := cdevice.ImportRecordReader(s, cdevice.WithDevice(dev))
 			require.NoError(t, err)
+			in.Prefetch(1)
 			h := in.HostReader(background, nil)
 			in.Release()
 			for _, rec := range want {
@@ -66,7 +67,7 @@ func TestGPUStreamOfPendingBatches(t *testing.T) {
 		want, rdr := records(t, 3)
 		producer := newStream(t, gpu)
 		open := m.Hold(t, producer)
-		r, err := cdevice.CopyReaderToDevice(background, rdr, gpu, cdevice.WithStream(producer))
+		r, err := copyReader(background, rdr, gpu, cdevice.WithStream(producer))
 		require.NoError(t, err)
 		in, err := cdevice.ImportRecordReader(export(t, r), cdevice.WithDevice(gpu))
 		require.NoError(t, err)
@@ -94,7 +95,7 @@ func TestGPUStreamCopiesTheNextBatch(t *testing.T) {
 	m := cudatest.Simulated(t, cudasim.Options{})
 	gpu := m.GPUs[0]
 	_, rdr := records(t, 4)
-	r, err := cdevice.CopyReaderToDevice(background, rdr, gpu)
+	r, err := copyReader(background, rdr, gpu)
 	require.NoError(t, err)
 	copies := func() int { return m.Sim.Report().Calls["cuMemcpyAsync"] }
 	m.Sim.ResetCounters()
@@ -139,7 +140,7 @@ func TestGPUStreamErrors(t *testing.T) {
 	_, rdr := records(t, 2)
 	ctx, cancel := context.WithCancel(background)
 	cancel()
-	r, err := cdevice.CopyReaderToDevice(ctx, rdr, gpu)
+	r, err := copyReader(ctx, rdr, gpu)
 	require.NoError(t, err)
 	in, err := cdevice.ImportRecordReader(export(t, r), cdevice.WithDevice(gpu))
 	require.NoError(t, err)
@@ -147,7 +148,7 @@ func TestGPUStreamErrors(t *testing.T) {
 	assert.ErrorIs(t, err, context.Canceled, "with its meaning, through C")
 	release(t, in)
 
-	_, err = cdevice.CopyReaderToDevice(background, rdr, nil)
+	_, err = copyReader(background, rdr, nil)
 	assert.ErrorIs(t, err, arrow.ErrInvalid)
 	_, err = cdevice.WrapRecordReader(rdr, gpu)
 	assert.ErrorIs(t, err, device.ErrNotSupported, "arrow-go's batches cannot live there")

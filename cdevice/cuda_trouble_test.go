@@ -53,7 +53,7 @@ func numbers(t *testing.T, bytes int) arrow.Array {
 // copied is a copy of the column on the device, which is done.
 func copiedTo(t *testing.T, column arrow.Array, dev device.Device) *cdevice.Array {
 	t.Helper()
-	a, err := cdevice.CopyArrayToDevice(background, column, dev)
+	a, err := copyArray(background, column, dev)
 	require.NoError(t, err)
 	require.NoError(t, a.Synchronize(background))
 	return a

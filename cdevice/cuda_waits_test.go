@@ -44,7 +44,7 @@ func TestGPUExportIsFreedBehindItsConsumer(t *testing.T) {
 		gpu := m.GPUs[0]
 		rec := columnsOf(memory.DefaultAllocator, 1, 1000, false)
 		defer rec.Release()
-		there, err := cdevice.CopyArrayToDevice(background, rec.Column(0), gpu)
+		there, err := copyArray(background, rec.Column(0), gpu)
 		require.NoError(t, err)
 		consumer := newStream(t, gpu)
 		require.NoError(t, there.WaitOn(consumer))
@@ -229,7 +229,7 @@ func TestGPUForCuDFCoversThePendingCopy(t *testing.T) {
 	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
 		gpu := m.GPUs[0]
 		for _, recorded := range []bool{false, true} {
-			pending, err := cdevice.CopyArrayToDevice(background, want, gpu, cdevice.WithStream(newStream(t, gpu)))
+			pending, err := copyArray(background, want, gpu, cdevice.WithStream(newStream(t, gpu)))
 			require.NoError(t, err)
 			out, schema := garbageArray(), garbageSchema()
 			if recorded {
@@ -296,7 +296,8 @@ func TestGPUPendingHostMemoryIsReadBehindItsEvent(t *testing.T) {
 		"full validation": func(t *testing.T, ctx context.Context, a *cdevice.Array) {
 			dev, err := a.Device()
 			require.NoError(t, err)
-			back := throughC(t, a, cdevice.WithDevice(dev), cdevice.WithFullValidation(ctx))
+			back := throughC(t, a, cdevice.WithDevice(dev))
+			require.NoError(t, back.ValidateFull(ctx))
 			sameOnHost(t, want, back)
 			back.Release()
 		},

@@ -118,7 +118,7 @@ func (r *RecordReader) CopyTo(ctx context.Context, dev device.Device, opts ...Co
 		defer lent.Release()
 		return lent.CopyTo(d.ctx, dev, opts...)
 	}
-	copied := newRecordReader(r.schema, dev.ID().Type, &bounded[*RecordBatch]{ctx, opCopy, prefetch(d, 1)})
+	copied := newRecordReader(r.schema, dev.ID().Type, &bounded[*RecordBatch]{ctx, opCopy, newAhead(d, 1)})
 	copied.metadata = r.metadata
 	return copied, nil
 }
@@ -140,7 +140,7 @@ func (r *ArrayReader) CopyTo(ctx context.Context, dev device.Device, opts ...Cop
 		defer lent.Release()
 		return lent.CopyTo(d.ctx, dev, opts...)
 	}
-	return newArrayReader(r.field, dev.ID().Type, &bounded[*Array]{ctx, opCopy, prefetch(d, 1)}), nil
+	return newArrayReader(r.field, dev.ID().Type, &bounded[*Array]{ctx, opCopy, newAhead(d, 1)}), nil
 }
 
 // AsCPU makes a reader of the batches that are left in r as batches of the CPU, each made as

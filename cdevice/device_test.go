@@ -242,7 +242,7 @@ func TestAsCPUWaitsAndLabelsCPU(t *testing.T) {
 		assert.EqualValues(t, device.CPU, out.DeviceType)
 		assert.EqualValues(t, -1, out.DeviceID)
 		assert.Zero(t, out.SyncEvent)
-		back, err := cdevice.ImportArrayWithType(&out, arrow.PrimitiveTypes.Int32, cdevice.WithFullValidation(context.Background()))
+		back, err := validated(cdevice.ImportArrayWithType(&out, arrow.PrimitiveTypes.Int32))
 		require.NoError(t, err)
 		back.Release()
 	}
@@ -282,7 +282,7 @@ func TestDeviceMemoryIsNotRead(t *testing.T) {
 	defer part.Release()
 	var out cdevice.CArrowDeviceArray
 	require.NoError(t, cdevice.ExportArray(part, &out, nil))
-	_, err = cdevice.ImportArrayWithType(&out, arrow.PrimitiveTypes.Int32, cdevice.WithFullValidation(context.Background()))
+	_, err = validated(cdevice.ImportArrayWithType(&out, arrow.PrimitiveTypes.Int32))
 	assert.ErrorIs(t, err, device.ErrNotSupported, "contents cannot be checked without a driver")
 }
 

@@ -35,8 +35,14 @@
 //	defer r.Release()
 //	for batch, err := range r.All() { ... }                  // borrowed until the next one
 //
-//	r, err := cdevice.CopyReaderToDevice(ctx, rdr, gpu)      // or WrapRecordReader, NewRecordReader
+//	r, err := cdevice.WrapRecordReader(rdr, device.CPUDevice()) // or NewRecordReader
 //	err = cdevice.ExportRecordReader(r, out)
+//
+// Readers are composed: [RecordReader.Map] puts a function on each batch, [RecordReader.Prefetch]
+// asks for batches ahead, [RecordReader.CopyTo] makes a reader of copies on a device:
+//
+//	copies, err := r.Map(check).CopyTo(ctx, gpu)             // a batch ahead
+//	r.Map(check).Prefetch(2)                                 // r itself
 //
 // Libraries that know no device take the structs of the C data and C stream interfaces, in
 // Python __arrow_c_array__ and __arrow_c_stream__. They are called plain here. A plain export
@@ -61,9 +67,9 @@
 // for one array what the functions above do for a batch. Consumers with needs of
 // their own get what [RecordBatch.AsCPU], [RecordBatch.ForCuDF] and
 // [RecordBatch.Synchronize] make of a batch; producers are met by
-// [WithGIL], [WithReleaser] and [WithReleaseAfterEvent]; input that is not trusted
-// is imported with [WithFullValidation], unified memory of a GPU that the host reads with
-// [WithCPUAccessible].
+// [WithGIL], [WithReleaser] and [WithReleaseAfterEvent]; unified memory of a GPU that the CPU
+// reads is imported with [WithCPUAccessible]. Input that is not trusted is checked after the
+// import, with [RecordBatch.ValidateFull].
 //
 // # Ownership
 //

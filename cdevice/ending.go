@@ -102,7 +102,7 @@ func (r *reader[T]) release() (last bool) {
 	defer r.live.part()
 	defer r.finish()
 	r.over.Store(true)
-	r.supply.interrupt() // a call of Next on another goroutine may wait for ever
+	r.stages.top().interrupt() // a call of Next on another goroutine may wait for ever
 	r.dropCurrent(true)
 	return true
 }
@@ -152,7 +152,7 @@ func (r *reader[T]) close(ctx context.Context) error {
 func (r *reader[T]) interrupt() {
 	r.endWith(closedReader())
 	r.over.Store(true)
-	r.supply.interrupt()
+	r.stages.top().interrupt()
 }
 
 // closedReader is the error of a reader that was closed.
@@ -164,7 +164,7 @@ var errClosed = fmt.Errorf("closed: %w", ErrReleased)
 // goroutine that held mu calls it afterwards.
 func (r *reader[T]) finish() {
 	if r.over.Load() && r.stop() {
-		r.supply.close(r.source.part)
+		r.stages.top().close(r.source.part)
 	}
 }
 

@@ -98,4 +98,6 @@ const (
 	opColumn = "column"
 	opClose  = "close"
 	opCuDF   = "for cuDF"
+
+	opValidate = "validate"
 )

@@ -109,11 +109,17 @@ func ExampleNewRecordReader() {
 
 // A reader is copied to a device batch by batch, the next one while this one is in use, and
 // read on the host again.
-func ExampleCopyReaderToDevice() {
+func ExampleRecordReader_CopyTo() {
 	gpu := openGPU()
 	rdr := days(2)
-	r, err := cdevice.CopyReaderToDevice(context.Background(), rdr, gpu)
+	src, err := cdevice.WrapRecordReader(rdr, device.CPUDevice())
 	rdr.Release()
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	r, err := src.CopyTo(context.Background(), gpu)
+	src.Release() // the copies hold it
 	if err != nil {
 		fmt.Println(err)
 		return

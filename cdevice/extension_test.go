@@ -68,7 +68,8 @@ func TestExtensionsOverEveryStorage(t *testing.T) {
 		defer a.Release()
 
 		register()
-		known := throughC(t, a, cdevice.WithFullValidation(context.Background()))
+		known := throughC(t, a)
+		require.NoError(t, known.ValidateFull(background))
 		defer known.Release()
 		unregister()
 		assert.True(t, arrow.TypeEqual(ext.DataType(), known.DataType()))

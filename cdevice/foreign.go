@@ -149,7 +149,7 @@ func importRecordReader(from foreign, opts []ImportOption) (*RecordReader, error
 		return b, c.ofNext(err)
 	}
 	f := &function[*RecordBatch]{ask: next, stopThen: c.releaseThen}
-	return newRecordReader(s, c.deviceType(), prefetch(f, c.opts.prefetch)), nil
+	return newRecordReader(s, c.deviceType(), f), nil
 }
 
 // importArrayReader takes the stream.
@@ -171,15 +171,7 @@ func importArrayReader(from foreign, opts []ImportOption) (*ArrayReader, error) 
 		return a, c.ofNext(err)
 	}
 	f := &function[*Array]{ask: next, stopThen: c.releaseThen}
-	return newArrayReader(field, c.deviceType(), prefetch(f, c.opts.prefetch)), nil
-}
-
-// prefetch returns a supply that is depth items ahead of its reader.
-func prefetch[T counted](from supply[T], depth int) supply[T] {
-	if depth <= 0 {
-		return from
-	}
-	return newAhead(from, depth)
+	return newArrayReader(field, c.deviceType(), f), nil
 }
 
 // cStream is a stream that another library exported, with the options of its import.

@@ -1,6 +1,7 @@
 package cdevice_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -269,6 +270,7 @@ type imported interface {
 	Release()
 	String() string
 	DeviceID() device.ID
+	ValidateFull(context.Context) error
 }
 
 // importWith imports the array with a C schema.

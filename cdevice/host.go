@@ -29,7 +29,7 @@ import (
 // the memory alive until its release. It follows arrow-go's rules for concurrent
 // use: an array counts its nulls when it is first asked, without a lock. The
 // contents are not checked beyond what the buffers' sizes need: see
-// [WithFullValidation].
+// [RecordBatch.ValidateFull].
 func (b *RecordBatch) HostView(ctx context.Context) (arrow.RecordBatch, error) {
 	if err := b.hold(opRead); err != nil {
 		return nil, err

@@ -3,20 +3,19 @@
 package cdevice
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/cdata"
 
-	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/schema"
 )
 
 // ImportRecordBatch makes a batch of a C struct, without copying. Nothing of the
 // data is read and nothing waits: the structs are checked against the schema,
-// and a sync event is kept for whoever reads the data first.
+// and a sync event is kept for whoever reads the data first. What the buffers hold,
+// [RecordBatch.ValidateFull] checks.
 //
 // The C struct is a struct array without nulls and without an offset of its own;
 // ImportArray takes one that has them.
@@ -91,7 +90,7 @@ func importBatch(in input, s *arrow.Schema, opts []ImportOption) (*RecordBatch, 
 		return nil, err
 	}
 	rows := in.array.Length
-	mem, at, err := takeOver(in, columns, in.names.column, opts)
+	mem, at, err := takeOver(in, columns, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +119,7 @@ func importArray(in input, field arrow.Field, opts []ImportOption) (*Array, erro
 		discard(in, opts)
 		return nil, err
 	}
-	mem, at, err := takeOver(in, root, in.names.root, opts)
+	mem, at, err := takeOver(in, root, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -275,8 +274,8 @@ func (im *importer) children(n *node, a *abi.ArrowArray, st arrow.DataType) erro
 }
 
 // takeOver makes the memory ours, and does what the options ask for. Unless it
-// returns an owner, it releases the memory. name is in.names.column or in.names.root.
-func takeOver(in input, nodes []node, name func(i int) string, opts []ImportOption) (*memoryOwner, place, error) {
+// returns an owner, it releases the memory.
+func takeOver(in input, nodes []node, opts []ImportOption) (*memoryOwner, place, error) {
 	at := placeOf(in)
 	mem := adopt(in.array)
 	if at.id.Type.CPUAccessible() {
@@ -284,7 +283,7 @@ func takeOver(in input, nodes []node, name func(i int) string, opts []ImportOpti
 	}
 	if len(opts) > 0 {
 		var err error
-		if at, err = applyImportOptions(mem, at, nodes, in.names, name, opts); err != nil {
+		if at, err = applyImportOptions(mem, at, nodes, in.names, opts); err != nil {
 			return nil, at, err
 		}
 	}
@@ -293,7 +292,7 @@ func takeOver(in input, nodes []node, name func(i int) string, opts []ImportOpti
 
 // applyImportOptions returns where the memory lives. Unless it succeeds, it releases
 // mem; even if an option or code of a backend panics.
-func applyImportOptions(mem *memoryOwner, at place, nodes []node, names *structNames, name func(i int) string, opts []ImportOption) (_ place, err error) {
+func applyImportOptions(mem *memoryOwner, at place, nodes []node, names *structNames, opts []ImportOption) (_ place, err error) {
 	done := false
 	defer func() {
 		if !done {
@@ -319,40 +318,6 @@ func applyImportOptions(mem *memoryOwner, at place, nodes []node, names *structN
 	if at, err = o.assumeHostReadable(mem, at, nodes); err != nil {
 		return at, err
 	}
-	if o.full {
-		if err := checkImported(mem, at, nodes, name, o.ctx); err != nil {
-			return at, err
-		}
-	}
 	done = true
 	return at, nil
-}
-
-// checkImported checks the contents, once they are there.
-func checkImported(mem *memoryOwner, at place, nodes []node, name func(i int) string, ctx context.Context) error {
-	if ctx == nil {
-		return invalid(opImport, "WithFullValidation.ctx", "nil", "a context")
-	}
-	if err := contextError(ctx, opImport); err != nil {
-		return err
-	}
-	if !at.hostReadable() {
-		return probeImported(ctx, mem, at, nodes, name)
-	}
-	if at.id.Type != device.CPU && at.id.Type.CPUAccessible() && !at.assumed {
-		return checkPinned(ctx, at, nodes, name)
-	}
-	if err := at.wait(ctx); err != nil {
-		return err
-	}
-	v := newValidator(ctx)
-	for i := range nodes {
-		if err := v.probeHost(&nodes[i]); err != nil {
-			return within(name(i), err)
-		}
-		if err := v.contents(&nodes[i]); err != nil {
-			return within(name(i), during(opImport, err))
-		}
-	}
-	return nil
 }

@@ -62,7 +62,7 @@ func TestChildOutlivesItsParent(t *testing.T) {
 	cdevice.ReleaseCArrowDeviceArray(column)
 	assert.Equal(t, before, cdevice.ReadStats(), "the grandchild still does")
 
-	arr, err := cdevice.ImportArrayWithType(grandchild, arrow.BinaryTypes.String, cdevice.WithFullValidation(context.Background()))
+	arr, err := validated(cdevice.ImportArrayWithType(grandchild, arrow.BinaryTypes.String))
 	require.NoError(t, err)
 	view, err := arr.HostView(context.Background())
 	require.NoError(t, err)

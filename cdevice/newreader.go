@@ -1,7 +1,6 @@
 package cdevice
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"iter"
@@ -158,22 +157,6 @@ func WrapRecordReader(rdr array.RecordReader, dev device.Device) (*RecordReader,
 		from.stopThen = h.releaseThen
 	}
 	return newRecordReader(schema, t, from), nil
-}
-
-// CopyReaderToDevice makes a reader whose batches are copies on dev of an arrow-go
-// reader's batches: [WrapRecordReader], and [RecordReader.CopyTo] of that. What CopyTo says
-// of r holds for rdr: a program that stops before the end, and then unmaps the memory that
-// rdr reads, calls Close first.
-func CopyReaderToDevice(ctx context.Context, rdr array.RecordReader, dev device.Device, opts ...CopyOption) (*RecordReader, error) {
-	if err := checkCopy(ctx, dev); err != nil {
-		return nil, err
-	}
-	src, err := WrapRecordReader(rdr, device.CPUDevice())
-	if err != nil {
-		return nil, err
-	}
-	defer src.Release()
-	return src.CopyTo(ctx, dev, opts...)
 }
 
 // WrapChunked makes a reader of the chunks of a chunked array, without copying: dev says

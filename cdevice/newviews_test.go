@@ -81,7 +81,7 @@ func TestViewSizesOfOwnMemory(t *testing.T) {
 			out, outSchema := garbageArray(), garbageSchema()
 			require.NoError(t, cdevice.ExportArray(a, out, outSchema))
 			a.Release()
-			back, err := cdevice.ImportArray(out, outSchema, cdevice.WithFullValidation(background))
+			back, err := validated(cdevice.ImportArray(out, outSchema))
 			require.NoError(t, err)
 			defer back.Release()
 			arr, err := back.HostView(background)

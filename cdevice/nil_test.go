@@ -250,35 +250,29 @@ func (g *given) newBatch(dev device.Device, s *arrow.Schema) error {
 
 func (g *given) copyRows() map[string]nilargs.Row {
 	return map[string]nilargs.Row{
-		"Array.CopyTo(ctx)":           {Call: func() error { return second(g.array.CopyTo(noCtx, g.host)) }, Want: nilCtx},
-		"Array.CopyTo(dev)":           {Call: func() error { return second(g.array.CopyTo(background, nil)) }, Want: nilDevice},
-		"Array.CopyTo(opts...)":       {Call: func() error { return ended(g.array.CopyTo(background, g.host, cp(nil))) }},
-		"Array.CopyToHost(ctx)":       {Call: func() error { return second(g.array.CopyToHost(noCtx, nil)) }, Want: nilCtx},
-		"Array.CopyToHost(mem)":       {Call: func() error { return ended(g.array.CopyToHost(background, nil)) }},
-		"Array.CopyToHost(opts...)":   {Call: func() error { return ended(g.array.CopyToHost(background, nil, cp(nil))) }},
-		"CopyArrayToDevice(ctx)":      {Call: func() error { return second(cdevice.CopyArrayToDevice(noCtx, g.rec.Column(0), g.host)) }, Want: nilCtx},
-		"CopyArrayToDevice(arr)":      {Call: func() error { return second(cdevice.CopyArrayToDevice(background, nil, g.host)) }, Want: "Array = nil"},
-		"CopyArrayToDevice(dev)":      {Call: func() error { return second(cdevice.CopyArrayToDevice(background, g.rec.Column(0), nil)) }, Want: nilDevice},
-		"CopyArrayToDevice(opts...)":  {Call: func() error { return ended(cdevice.CopyArrayToDevice(background, g.rec.Column(0), g.host, nil)) }},
-		"CopyToDevice(ctx)":           {Call: func() error { return second(cdevice.CopyToDevice(noCtx, g.rec, g.host)) }, Want: nilCtx},
-		"CopyToDevice(rec)":           {Call: func() error { return second(cdevice.CopyToDevice(background, nil, g.host)) }, Want: "RecordBatch = nil"},
-		"CopyToDevice(dev)":           {Call: func() error { return second(cdevice.CopyToDevice(background, g.rec, nil)) }, Want: nilDevice},
-		"CopyToDevice(opts...)":       {Call: func() error { return ended(cdevice.CopyToDevice(background, g.rec, g.host, nil)) }},
-		"RecordBatch.CopyTo(ctx)":     {Call: func() error { return second(g.batch.CopyTo(noCtx, g.host)) }, Want: nilCtx},
-		"RecordBatch.CopyTo(dev)":     {Call: func() error { return second(g.batch.CopyTo(background, (*cudaalloc.Device)(nil))) }, Want: nilDevice},
-		"RecordBatch.CopyTo(opts...)": {Call: func() error { return ended(g.batch.CopyTo(background, g.host, nil)) }},
-		"RecordBatch.CopyToHost(ctx)": {Call: func() error { return second(g.batch.CopyToHost(noCtx, nil)) }, Want: nilCtx},
-		"RecordBatch.CopyToHost(mem)": {Call: func() error { return ended(g.batch.CopyToHost(background, (*nilAllocator)(nil))) }},
+		"Array.CopyTo(ctx)":             {Call: func() error { return second(g.array.CopyTo(noCtx, g.host)) }, Want: nilCtx},
+		"Array.CopyTo(dev)":             {Call: func() error { return second(g.array.CopyTo(background, nil)) }, Want: nilDevice},
+		"Array.CopyTo(opts...)":         {Call: func() error { return ended(g.array.CopyTo(background, g.host, cp(nil))) }},
+		"Array.CopyToHost(ctx)":         {Call: func() error { return second(g.array.CopyToHost(noCtx, nil)) }, Want: nilCtx},
+		"Array.CopyToHost(mem)":         {Call: func() error { return ended(g.array.CopyToHost(background, nil)) }},
+		"Array.CopyToHost(opts...)":     {Call: func() error { return ended(g.array.CopyToHost(background, nil, cp(nil))) }},
+		"CopyToDevice(ctx)":             {Call: func() error { return second(cdevice.CopyToDevice(noCtx, g.rec, g.host)) }, Want: nilCtx},
+		"CopyToDevice(rec)":             {Call: func() error { return second(cdevice.CopyToDevice(background, nil, g.host)) }, Want: "RecordBatch = nil"},
+		"CopyToDevice(dev)":             {Call: func() error { return second(cdevice.CopyToDevice(background, g.rec, nil)) }, Want: nilDevice},
+		"CopyToDevice(opts...)":         {Call: func() error { return ended(cdevice.CopyToDevice(background, g.rec, g.host, nil)) }},
+		"RecordBatch.ValidateFull(ctx)": {Call: func() error { return g.batch.ValidateFull(noCtx) }, Want: "validate: " + nilCtx},
+		"Array.ValidateFull(ctx)":       {Call: func() error { return g.array.ValidateFull(noCtx) }, Want: "validate: " + nilCtx},
+		"RecordBatch.CopyTo(ctx)":       {Call: func() error { return second(g.batch.CopyTo(noCtx, g.host)) }, Want: nilCtx},
+		"RecordBatch.CopyTo(dev)":       {Call: func() error { return second(g.batch.CopyTo(background, (*cudaalloc.Device)(nil))) }, Want: nilDevice},
+		"RecordBatch.CopyTo(opts...)":   {Call: func() error { return ended(g.batch.CopyTo(background, g.host, nil)) }},
+		"RecordBatch.CopyToHost(ctx)":   {Call: func() error { return second(g.batch.CopyToHost(noCtx, nil)) }, Want: nilCtx},
+		"RecordBatch.CopyToHost(mem)":   {Call: func() error { return ended(g.batch.CopyToHost(background, (*nilAllocator)(nil))) }},
 		"RecordBatch.CopyToHost(opts...)": {Call: func() error {
 			return ended(g.batch.CopyToHost(background, nil, cp(nil)))
 		}},
 		"RecordReader.CopyTo(ctx)":     {Call: func() error { return second(g.reader().CopyTo(noCtx, g.host)) }, Want: nilCtx},
 		"RecordReader.CopyTo(dev)":     {Call: func() error { return second(g.reader().CopyTo(background, nil)) }, Want: nilDevice},
 		"RecordReader.CopyTo(opts...)": {Call: func() error { return ended(g.reader().CopyTo(background, g.host, nil)) }},
-		"CopyReaderToDevice(ctx)":      {Call: func() error { return second(cdevice.CopyReaderToDevice(noCtx, g.arrowReader(), g.host)) }, Want: nilCtx},
-		"CopyReaderToDevice(rdr)":      {Call: func() error { return second(cdevice.CopyReaderToDevice(background, nil, g.host)) }, Want: "RecordReader = nil"},
-		"CopyReaderToDevice(dev)":      {Call: func() error { return second(cdevice.CopyReaderToDevice(background, g.arrowReader(), nil)) }, Want: nilDevice},
-		"CopyReaderToDevice(opts...)":  {Call: func() error { return ended(cdevice.CopyReaderToDevice(background, g.arrowReader(), g.host, nil)) }},
 	}
 }
 
@@ -445,6 +439,8 @@ func (g *given) readerRows() map[string]nilargs.Row {
 		"WrapChunked(dev)":             {Call: func() error { return second(cdevice.WrapChunked(g.chunked, nil)) }, Want: nilDevice},
 		"RecordReader.Close(ctx)":      {Call: func() error { return g.reader().Close(noCtx) }, Want: "close: " + nilCtx},
 		"ArrayReader.Close(ctx)":       {Call: func() error { return g.arrays().Close(noCtx) }, Want: nilCtx},
+		"RecordReader.Map(f)":          {Call: func() error { return g.reader().Map(nil).Err() }, Want: "read: f = nil, want a function"},
+		"ArrayReader.Map(f)":           {Call: func() error { return g.arrays().Map(nil).Err() }, Want: "f = nil"},
 		"RecordReader.HostReader(ctx)": {Call: func() error { return g.hostReader(noCtx) }, Want: nilCtx},
 		"RecordReader.HostReader(mem)": {Call: func() error { return g.hostReader(background) }},
 		"AsyncStream.Reader(ctx)": {Call: func() error {
@@ -498,9 +494,8 @@ func (g *given) optionRows() map[string]nilargs.Row {
 		return err
 	}
 	return map[string]nilargs.Row{
-		"WithDevice(dev)":         {Call: func() error { return imported(cdevice.WithDevice((*cudaalloc.Device)(nil))) }, Want: "import: WithDevice = nil, want a device"},
-		"WithReleaser(f)":         {Call: func() error { return imported(cdevice.WithReleaser(nil)) }, Want: "WithReleaser = nil, want a function"},
-		"WithFullValidation(ctx)": {Call: func() error { return imported(cdevice.WithFullValidation(noCtx)) }, Want: "WithFullValidation = nil, want a context"},
+		"WithDevice(dev)": {Call: func() error { return imported(cdevice.WithDevice((*cudaalloc.Device)(nil))) }, Want: "import: WithDevice = nil, want a device"},
+		"WithReleaser(f)": {Call: func() error { return imported(cdevice.WithReleaser(nil)) }, Want: "WithReleaser = nil, want a function"},
 		"WithStream(s)": {Call: func() error {
 			err := second(g.batch.CopyTo(background, g.host, cdevice.WithStream(nil)))
 			assert.Equal(g.t, err, second(g.array.CopyToHost(background, nil, cdevice.WithStream((*cudaalloc.Stream)(nil)))))

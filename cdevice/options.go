@@ -1,7 +1,6 @@
 package cdevice
 
 import (
-	"context"
 	"fmt"
 	"sync/atomic"
 
@@ -15,11 +14,8 @@ type ImportOption func(*importOptions)
 
 type importOptions struct {
 	nilOption
-	ctx         context.Context
-	full        bool
 	dev         device.Device
 	releaseWith func(release func())
-	prefetch    int // of streams
 	queueSize   int // of asynchronous streams
 
 	hostReadable bool // WithCPUAccessible
@@ -92,8 +88,8 @@ func (o *importOptions) checkPlain() error {
 
 // WithCPUAccessible declares that the host can read the memory at its addresses, although
 // its device type does not mean that: unified memory that a producer labels as its GPU's, as the METAL arrays
-// of ArrowMetal and nanoarrow are. HostView, CopyToHost, AsCPU and full
-// validation then read it. The host crashes if that is not so. The batch keeps its device.
+// of ArrowMetal and nanoarrow are. HostView, CopyToHost, AsCPU and
+// ValidateFull then read it. The process crashes if that is not so. The batch keeps its device.
 //
 // A batch with an event still waits for it, for which its device needs a backend: without
 // one the import fails, and the error wraps device.ErrNotSupported.
@@ -186,32 +182,3 @@ func once(f func()) func() {
 // drops a Python reference without taking it. A thread that holds the lock must not wait
 // for the release.
 func WithGIL() ImportOption { return WithReleaser(bridge.WithGIL) }
-
-// WithFullValidation makes an import check the contents too: that offsets are in
-// order and within the data, that utf8 is UTF-8, that dictionary indices,
-// union type ids, run ends and views point to something, that the bytes behind a
-// short view are zero, and that maps have no null entries and keys. What it accepts,
-// HostView and CopyToHost accept. It reads all of the memory, what views share once, so
-// it is for input that is not trusted.
-//
-// How large a buffer is, the C data interface does not say. What can be checked in
-// plain host memory is that the array is consistent, not that the memory is
-// really there. Where a GPU that is open in this process says that it is its own, which
-// the host cannot read, the import fails.
-//
-// For memory of a device, page-locked and managed memory included, the backend is asked
-// about every buffer that is read: whether it is memory of the declared device, and large
-// enough. Page-locked and managed memory pass under each other's names; memory that was
-// registered is page-locked. Of memory that the host cannot read, only the contents that
-// say how large buffers are is read (offsets, views, type ids, run ends), and the bitmaps of
-// the entries and keys of maps. Where no backend can answer, the import fails with
-// device.ErrNotSupported.
-//
-// The import waits for the producer's event, if there is one. The end of ctx ends the import
-// with an error soon, wherever it is in the contents.
-func WithFullValidation(ctx context.Context) ImportOption {
-	return func(o *importOptions) {
-		o.ctx, o.full = ctx, true
-		o.need(opImport, "WithFullValidation", ctx, "a context")
-	}
-}

@@ -17,15 +17,13 @@ import (
 func TestPlainStreamOfACProgram(t *testing.T) {
 	checkLeaks(t)
 	for _, n := range []int{0, 1, 20} {
-		for name, opts := range map[string][]cdevice.ImportOption{
-			"":                   nil,
-			"WithFullValidation": {cdevice.WithFullValidation(background)},
-		} {
+		for name, f := range map[string]batchFunc{"as they are": same, "validated": valid[*cdevice.RecordBatch]} {
 			p := cpeer.NewStream(n, -1, 0, "")
 			s := garbagePlainStream()
 			p.Export(plainStream(s))
-			r, err := cdevice.ImportPlainRecordReader(s, opts...)
+			r, err := cdevice.ImportPlainRecordReader(s)
 			require.NoError(t, err, name)
+			r.Map(f)
 			assert.Equal(t, "n", r.Schema().Field(0).Name)
 			numbers, err := numbersOf(t, r.All())
 			require.NoError(t, err)

@@ -42,7 +42,8 @@ func TestPlainArrayRoundTripIsEqual(t *testing.T) {
 		a, err := cdevice.WrapArray(arr, device.CPUDevice())
 		require.NoError(t, err)
 		defer a.Release()
-		back := throughPlain(t, a, cdevice.WithFullValidation(background))
+		back := throughPlain(t, a)
+		require.NoError(t, back.ValidateFull(background))
 		defer back.Release()
 		assert.True(t, arrow.TypeEqual(arr.DataType(), back.DataType(), arrow.CheckMetadata()))
 		assert.Equal(t, device.CPUDevice().ID(), back.DeviceID())
@@ -65,7 +66,7 @@ func TestPlainRecordBatchRoundTripIsEqual(t *testing.T) {
 
 		out, outSchema := garbagePlain(), garbageSchema()
 		require.NoError(t, cdevice.ExportPlainRecordBatch(b, out, outSchema))
-		back, err := cdevice.ImportPlainRecordBatch(out, outSchema, cdevice.WithFullValidation(background))
+		back, err := validated(cdevice.ImportPlainRecordBatch(out, outSchema))
 		require.NoError(t, err)
 		defer back.Release()
 		assert.True(t, schema.Equal(back.Schema()), "want %s\n got %s", schema, back.Schema())
@@ -106,7 +107,7 @@ func TestPlainSlicedStructKeepsItsRows(t *testing.T) {
 	for name, b := range map[string]*cdevice.RecordBatch{"sliced here": part, "sliced by arrow-go": wrap(t, theirs)} {
 		out, schema := garbagePlain(), garbageSchema()
 		require.NoError(t, cdevice.ExportPlainRecordBatch(b, out, schema), name)
-		back, err := cdevice.ImportPlainRecordBatch(out, schema, cdevice.WithFullValidation(background))
+		back, err := validated(cdevice.ImportPlainRecordBatch(out, schema))
 		require.NoError(t, err, name)
 		view, err := back.HostView(background)
 		require.NoError(t, err, name)
@@ -117,7 +118,8 @@ func TestPlainSlicedStructKeepsItsRows(t *testing.T) {
 
 	column := part.Column(0)
 	defer column.Release()
-	back := throughPlain(t, column, cdevice.WithFullValidation(background))
+	back := throughPlain(t, column)
+	require.NoError(t, back.ValidateFull(background))
 	defer back.Release()
 	view, err := back.HostView(background)
 	require.NoError(t, err)
@@ -227,7 +229,7 @@ func TestPlainChildrenOutliveTheirParent(t *testing.T) {
 	cdevice.ReleaseCArrowArray(column)
 	cdevice.ReleaseCArrowArray(column) // sees NULL
 	assert.Equal(t, before, cdevice.ReadStats(), "the grandchild still does")
-	a, err := cdevice.ImportPlainArrayWithType(grandchild, arrow.BinaryTypes.String, cdevice.WithFullValidation(background))
+	a, err := validated(cdevice.ImportPlainArrayWithType(grandchild, arrow.BinaryTypes.String))
 	require.NoError(t, err)
 	view, err := a.HostView(background)
 	require.NoError(t, err)
@@ -261,8 +263,8 @@ func TestPlainImportOptions(t *testing.T) {
 		f := foreignCase(t, "struct_nested", w)
 		f.plain = true
 		calls := 0
-		got, err := f.importKnown(cdevice.WithDevice(device.CPUDevice()), cdevice.WithFullValidation(background),
-			cdevice.WithReleaser(func(release func()) { calls++; release() }))
+		got, err := validated(f.importKnown(cdevice.WithDevice(device.CPUDevice()),
+			cdevice.WithReleaser(func(release func()) { calls++; release() })))
 		require.NoError(t, err)
 		assert.Zero(t, f.counts[0])
 		got.Release()

@@ -349,8 +349,9 @@ func TestPlainStreamOfEveryType(t *testing.T) {
 			out := garbagePlainStream()
 			require.NoError(t, cdevice.ExportPlainArrayReader(w, out))
 			w.Release()
-			r, err := cdevice.ImportPlainArrayReader(out, cdevice.WithFullValidation(background))
+			r, err := cdevice.ImportPlainArrayReader(out)
 			require.NoError(t, err)
+			r.Map(valid)
 			defer r.Release()
 			assert.True(t, arrow.TypeEqual(c.Type, r.Field().Type))
 			i := 0

@@ -270,8 +270,9 @@ func TestPrefetchOfAPlainStream(t *testing.T) {
 	checkLeaks(t)
 	for depth := range 4 {
 		s := newPlainScript(t, numbered(t, 20)...).failing(15, 5, "late")
-		r, err := cdevice.ImportPlainRecordReader(s.plain, cdevice.WithPrefetch(depth))
+		r, err := cdevice.ImportPlainRecordReader(s.plain)
 		require.NoError(t, err)
+		r.Prefetch(depth)
 		assert.Zero(t, s.nexts.Load(), "it begins with the first batch that is asked for")
 		numbers, err := numbersOf(t, r.All())
 		assert.Equal(t, upTo(15), numbers)
@@ -296,7 +297,7 @@ func TestOptionsReachTheBatchesOfAPlainStream(t *testing.T) {
 		r.Release()
 		assert.Equal(t, 4, count, "and the stream's")
 	})
-	t.Run("WithFullValidation", func(t *testing.T) {
+	t.Run("ValidateFull", func(t *testing.T) {
 		checkLeaks(t)
 		bad := wrap(t, oneColumn(t, fromJSON(t, arrow.BinaryTypes.String, `["a"]`)))
 		s := newPlainScript(t, bad)
@@ -309,8 +310,8 @@ func TestOptionsReachTheBatchesOfAPlainStream(t *testing.T) {
 			abi.Slice[uintptr](column.Buffers, 3)[1] = sliceAddress(offsets)
 			return code
 		}
-		_, err := numbersOf(t, s.plainReader(t, cdevice.WithFullValidation(background)).All())
-		assert.ErrorContains(t, err, "ArrowArrayStream.get_next.ArrowArray.children[0].buffers[2].length = -7")
+		_, err := numbersOf(t, s.plainReader(t).Map(valid).All())
+		assert.ErrorContains(t, err, "cdevice: validate: column[0].buffers[2].length = -7")
 	})
 	t.Run("WithDevice", func(t *testing.T) {
 		checkLeaks(t)
@@ -345,8 +346,9 @@ func TestPlainStreamOfSlicedStructs(t *testing.T) {
 		require.NoError(t, cdevice.ExportPlainArrayReader(w, out))
 		return out
 	}
-	r, err := cdevice.ImportPlainArrayReader(open(), cdevice.WithFullValidation(background))
+	r, err := cdevice.ImportPlainArrayReader(open())
 	require.NoError(t, err)
+	r.Map(valid)
 	var got []string
 	for a, err := range r.All() {
 		require.NoError(t, err)

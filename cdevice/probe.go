@@ -11,7 +11,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 )
 
-// Full validation asks the devices: the declared device about its memory, whether the host
+// ValidateFull asks the devices: the declared device about its memory, whether the host
 // can read that or not, and all that are open about plain host memory, whether it is that.
 
 // probeHost checks that no buffer of a tree that the host is about to read is memory of a
@@ -27,10 +27,10 @@ func (v *validator) probeHost(n *node) error {
 		field := fmt.Sprintf("buffers[%d]", i)
 		found, err := device.Lookup(device.Ptr(addr))
 		if err != nil {
-			return fieldError(opImport, field, hex(addr), nil, err)
+			return fieldError(opValidate, field, hex(addr), nil, err)
 		}
 		if !found.ID.Type.CPUAccessible() {
-			return invalid(opImport, field, hex(addr)+", memory of "+found.ID.String(), "memory that the CPU can access")
+			return invalid(opValidate, field, hex(addr)+", memory of "+found.ID.String(), "memory that the CPU can access")
 		}
 	}
 	for i := range n.children {
@@ -41,46 +41,49 @@ func (v *validator) probeHost(n *node) error {
 	return nil
 }
 
-// probeImported checks that every buffer is memory of the declared device and as large
-// as the array needs it.
-func probeImported(ctx context.Context, mem *memoryOwner, at place, nodes []node, name func(i int) string) error {
-	p, err := newProber(ctx, at)
+// checkRemote checks trees in memory that the host cannot read: that every buffer is memory of
+// the declared device, and as large as the array needs it.
+func checkRemote(ctx context.Context, t tree) error {
+	p, err := newProber(ctx, t.at)
 	if err != nil {
 		return err
 	}
-	if err := probeEvent(at); err != nil {
-		return fieldError(opImport, "ArrowDeviceArray.sync_event", hex(at.event), nil, err)
+	if err := probeEvent(t.at); err != nil {
+		return fieldError(opValidate, "ArrowDeviceArray.sync_event", hex(t.at.event), nil, err)
 	}
-	for i := range nodes {
-		if err := p.node(&nodes[i]); err != nil {
-			return within(name(i), err)
-		}
-	}
-	if err := p.maps(ctx, mem, at, nodes, name); err != nil {
+	if err := t.each(p.node); err != nil {
 		return err
 	}
-	src, err := openSource(ctx, tree{mem, at, nodes, name})
+	if err := p.maps(ctx, t); err != nil {
+		return err
+	}
+	src, err := openUnknown(ctx, t)
 	if err != nil {
-		return fieldError(opImport, "ArrowDeviceArray", nil, nil, err)
+		return notRead(t.at, err)
 	}
 	defer src.close()
 	src.pace = &p.pace
 	trees, err := src.compact(false)
 	if err != nil {
-		return during(opImport, err)
+		return during(opValidate, err)
 	}
 	for i := range trees {
 		if err := p.compact(&trees[i]); err != nil {
-			return within(name(i), err)
+			return within(t.name(i), err)
 		}
 	}
 	return nil
 }
 
+// notRead is the error for memory of a device that could not be read.
+func notRead(at place, err error) error {
+	return fmt.Errorf("cdevice: validate: read memory of %s: %w", at.id, err)
+}
+
 // maps is checkMap for memory that the host cannot read: the bitmaps of all maps are read at once.
-func (p *prober) maps(ctx context.Context, mem *memoryOwner, at place, nodes []node, name func(i int) string) error {
+func (p *prober) maps(ctx context.Context, t tree) error {
 	var below []*node // of which nulls are counted
-	err := p.eachMap(nodes, name, func(n *node) error {
+	err := p.eachMap(t.nodes, t.name, func(n *node) error {
 		return checkMap(n, n.storage(), func(child *node) (int64, error) {
 			below = append(below, child)
 			return 0, nil
@@ -93,11 +96,11 @@ func (p *prober) maps(ctx context.Context, mem *memoryOwner, at place, nodes []n
 	for i, n := range below {
 		copied[i] = *n
 	}
-	counted, err := countNulls(ctx, tree{mem, at, copied, name}, false)
+	counted, err := countNulls(ctx, tree{t.mem, t.at, copied, t.name}, false)
 	if err != nil {
-		return fieldError(opImport, "ArrowDeviceArray", nil, nil, err)
+		return notRead(t.at, err)
 	}
-	return p.eachMap(nodes, name, func(n *node) error {
+	return p.eachMap(t.nodes, t.name, func(n *node) error {
 		return checkMap(n, n.storage(), func(*node) (int64, error) {
 			nulls := counted[0].nulls
 			counted = counted[1:]
@@ -148,39 +151,34 @@ type prober struct {
 func newProber(ctx context.Context, at place) (*prober, error) {
 	dev, err := at.device()
 	if err != nil {
-		return nil, fieldError(opImport, "ArrowDeviceArray.device_type", at.id.Type, "a device of this process (WithFullValidation)", err)
+		return nil, fieldError(opValidate, "ArrowDeviceArray.device_type", at.id.Type, "a device of this process (ValidateFull)", err)
 	}
 	asked, ok := dev.(device.Prober)
 	if !ok {
-		return nil, fieldError(opImport, "ArrowDeviceArray.device_type", at.id.Type, "a device that knows its memory (WithFullValidation)", device.ErrNotSupported)
+		return nil, fieldError(opValidate, "ArrowDeviceArray.device_type", at.id.Type, "a device that knows its memory (ValidateFull)", device.ErrNotSupported)
 	}
 	return &prober{asked, at.id, newValidator(ctx)}, nil
 }
 
 // checkPinned checks trees in page-locked or managed memory that the CPU can access: what the
 // structs say of the buffers before anything is read, then what their contents say.
-func checkPinned(ctx context.Context, at place, nodes []node, name func(i int) string) error {
-	p, err := newProber(ctx, at)
+func checkPinned(ctx context.Context, t tree) error {
+	p, err := newProber(ctx, t.at)
 	if err != nil {
 		return err
 	}
-	for i := range nodes {
-		if err := p.node(&nodes[i]); err != nil {
-			return within(name(i), err)
-		}
-	}
-	if err := at.wait(ctx); err != nil {
+	if err := t.each(p.node); err != nil {
 		return err
 	}
-	for i := range nodes {
-		if err := p.sized(&nodes[i]); err != nil {
-			return within(name(i), err)
-		}
-		if err := p.contents(&nodes[i]); err != nil {
-			return within(name(i), during(opImport, err))
-		}
+	if err := t.at.wait(ctx); err != nil {
+		return err
 	}
-	return nil
+	return t.each(func(n *node) error {
+		if err := p.sized(n); err != nil {
+			return err
+		}
+		return during(opValidate, p.contents(n))
+	})
 }
 
 // sized checks the buffers whose size the last offset says, or the sizes of a view array:
@@ -188,7 +186,7 @@ func checkPinned(ctx context.Context, at place, nodes []node, name func(i int) s
 func (p *prober) sized(n *node) error {
 	sizes, err := hostSizes(nil, n, n.storage())
 	if err != nil {
-		return during(opImport, err)
+		return during(opValidate, err)
 	}
 	for i, size := range sizes {
 		if size == 0 || n.length == 0 || n.buffers[i] == 0 {
@@ -273,16 +271,16 @@ func (p *prober) memory(field string, addr uintptr, size int64) error {
 	}
 	found, err := p.Lookup(device.Ptr(addr))
 	if err != nil {
-		return fieldError(opImport, field, hex(addr), nil, err)
+		return fieldError(opValidate, field, hex(addr), nil, err)
 	}
 	if want, ok := p.accepts(found.ID); !ok {
-		return invalid(opImport, field, hex(addr)+", memory of "+found.ID.String(), want)
+		return invalid(opValidate, field, hex(addr)+", memory of "+found.ID.String(), want)
 	}
 	if found.Size == 0 && p.id.Type.CPUAccessible() {
 		return nil // a driver may know that memory is page-locked, and not how large it is
 	}
 	if !found.Contains(device.Ptr(addr), size) {
-		return invalid(opImport, field, hex(addr), fmt.Sprintf("an allocation with %d bytes from there", size))
+		return invalid(opValidate, field, hex(addr), fmt.Sprintf("an allocation with %d bytes from there", size))
 	}
 	return nil
 }

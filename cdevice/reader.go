@@ -15,12 +15,13 @@ import (
 
 // RecordReader is a stream of record batches that have one schema and live on one type of
 // device: one that was imported ([ImportRecordReader]), or one that a program makes to
-// export it ([NewRecordReader], [WrapRecordReader], [CopyReaderToDevice]).
+// export it ([NewRecordReader], [WrapRecordReader], [RecordReader.CopyTo]).
 //
 // Batches are taken with All, or with Next as arrow-go's readers have it. The stream ends
 // with its last batch or its first error. A RecordReader may be used from any goroutine;
 // batches are asked for by one at a time. Next and RecordBatch are one goroutine's. The
-// code that makes the batches must not ask the same reader for one.
+// code that makes the batches must not ask the same reader for one. [RecordReader.Map] and
+// [RecordReader.Prefetch] change what it gives, and when.
 //
 // It is reference counted and starts with one reference. Batches outlive it.
 type RecordReader struct {
@@ -56,6 +57,49 @@ func (r *RecordReader) RecordBatch() *RecordBatch { return r.r.current }
 // Err is the error that ended the stream, or nil.
 func (r *RecordReader) Err() error { return r.r.failure() }
 
+// Map makes the reader give what f makes of each of the batches that are left. It changes r,
+// for all that hold it, and returns r: readers are composed without references to count.
+//
+//	r.Map(f).Prefetch(2) // f is called on the goroutine that reads ahead
+//	r.Prefetch(2).Map(f) // f is called where a batch is asked for
+//	r.Map(func(b *cdevice.RecordBatch) (*cdevice.RecordBatch, error) { return b, b.ValidateFull(ctx) })
+//
+// The batch that f is given borrows from the reader until f returns; Retain to keep it. The
+// reader takes the batch that f returns. That may be the one that f was given, without a
+// Retain: it passes on. It must have the types of r's schema and live on r's type of device.
+// Whatever stands beside an error is released.
+//
+// f is called for one batch at a time, on the goroutine that asks for it. Functions of several
+// Maps are called in the order of the Maps. f must not ask r for a batch, nor close r: it would wait
+// for itself. An error of f ends the stream, and so does a panic, a batch that does not fit, or
+// none; io.EOF is an error like another. Where f is called above a Prefetch, its error is given
+// at once: the goroutine that reads ahead may then be using the source still, for which Close
+// waits and Release does not.
+//
+// Map does not wait, not even for a call of Next that is under way, whose batch does not go
+// through f. A nil f ends the stream with an error. On a reader that has ended, or was
+// closed, Map does nothing.
+func (r *RecordReader) Map(f func(*RecordBatch) (*RecordBatch, error)) *RecordReader {
+	r.r.transform(f)
+	return r
+}
+
+// Prefetch makes a goroutine of the reader's own ask for batches before the reader is asked: up
+// to n of them are ready beyond the one that is in use. It begins with the next batch that is
+// asked for. Prefetch changes r, for all that hold it, and returns r; see [RecordReader.Map],
+// of which it has the rules. Where n is not positive, it does nothing.
+//
+// At the end of the stream, the source is given back on that goroutine, before the end is
+// given: an imported stream is released there. Releasing the reader earlier does not wait for a
+// call of get_next that is under way: the stream is released when that call returns.
+// [RecordReader.Close] waits for both.
+//
+// It is not for a source that needs a lock which the caller of Next or get_next holds: Python's, say.
+func (r *RecordReader) Prefetch(n int) *RecordReader {
+	r.r.readAhead(n)
+	return r
+}
+
 // Retain adds a reference; see [RecordBatch.Retain].
 func (r *RecordReader) Retain() { r.r.refs.Retain() }
 
@@ -65,7 +109,7 @@ func (r *RecordReader) Retain() { r.r.refs.Retain() }
 //
 // Once the reader has given its end (Next has reported false, or a loop over All has ended
 // by itself), nothing of the source is in use any more when the last Release returns. Before
-// that, Release does not wait: a goroutine that reads ahead ([WithPrefetch], CopyTo) and a
+// that, Release does not wait: a goroutine that reads ahead ([RecordReader.Prefetch], CopyTo) and a
 // call of Next on another goroutine finish the batch that they are at, and give the source
 // back then. [RecordReader.Close] waits for that.
 func (r *RecordReader) Release() { r.r.release() }
@@ -100,6 +144,7 @@ func newRecordReader(schema *arrow.Schema, t device.Type, s supply[*RecordBatch]
 	r := &RecordReader{schema: schema}
 	r.r.init("RecordReader", t, s)
 	r.r.fit = func(b *RecordBatch) *RecordBatch { return b.under(schema) }
+	r.r.check = func(b *RecordBatch) error { return checkBatch(b, schema, t) }
 	return r
 }
 
@@ -129,6 +174,19 @@ func (r *ArrayReader) Array() *Array { return r.r.current }
 // Err is the error that ended the stream, or nil.
 func (r *ArrayReader) Err() error { return r.r.failure() }
 
+// Map makes the reader give what f makes of each array; see [RecordReader.Map].
+func (r *ArrayReader) Map(f func(*Array) (*Array, error)) *ArrayReader {
+	r.r.transform(f)
+	return r
+}
+
+// Prefetch makes a goroutine ask for up to n arrays before the reader is asked; see
+// [RecordReader.Prefetch].
+func (r *ArrayReader) Prefetch(n int) *ArrayReader {
+	r.r.readAhead(n)
+	return r
+}
+
 // Retain adds a reference; see [RecordBatch.Retain].
 func (r *ArrayReader) Retain() { r.r.refs.Retain() }
 
@@ -142,6 +200,7 @@ func (r *ArrayReader) Close(ctx context.Context) error { return r.r.close(ctx) }
 func newArrayReader(field arrow.Field, t device.Type, s supply[*Array]) *ArrayReader {
 	r := &ArrayReader{field: field}
 	r.r.init("ArrayReader", t, s)
+	r.r.check = func(a *Array) error { return checkArray(a, field.Type, t) }
 	return r
 }
 
@@ -156,13 +215,14 @@ type counted interface {
 type reader[T counted] struct {
 	refs       refcount.Count
 	deviceType device.Type
-	fit        func(T) T // what an item is made before it is given out; nil: nothing
+	fit        func(T) T     // what an item is made before it is given out; nil: nothing
+	check      func(T) error // of an item that a program makes
 	ending
 
 	end atomic.Pointer[streamEnd] // nil before the end
 
 	mu      sync.Mutex // held while the supply is asked: its calls are serialised
-	supply  supply[T]
+	stages  stages[T]
 	stopped bool // the supply was closed, or is about to be
 
 	own     sync.Mutex // of the item that step took; no other lock is taken below it
@@ -175,7 +235,7 @@ type streamEnd struct{ err error }
 
 func (r *reader[T]) init(kind string, t device.Type, s supply[T]) {
 	r.refs.InitTraced(kind)
-	r.deviceType, r.supply = t, s
+	r.deviceType, r.stages.supply = t, s
 	r.ending.init()
 }
 
@@ -197,7 +257,8 @@ func (r *reader[T]) pull() (item T, err error) {
 // ask is pull for the holder of mu. An item that comes after Close has ended the stream is
 // dropped; one that comes after the last release is the caller's.
 func (r *reader[T]) ask() (item T, err error) {
-	if r.over.Load() {
+	from := r.apply()
+	if from == nil {
 		return item, r.endWith(readReleased("reader"))
 	}
 	if end := r.end.Load(); end != nil {
@@ -214,7 +275,7 @@ func (r *reader[T]) ask() (item T, err error) {
 			err = r.endWith(err)
 		}
 	}()
-	item, err = r.supply.next()
+	item, err = from.next()
 	if end := r.end.Load(); err == nil && end != nil {
 		drop(item)
 		var none T

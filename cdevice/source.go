@@ -13,12 +13,21 @@ type source struct {
 	pace     *pace
 	dev      device.Device // nil where the host can read the memory
 	*control               // what was read of a device's memory
+	known    *block        // what is known of a copy's memory without reading it; nil: nothing
 }
 
 // openSource waits for memory that the CPU can access, and reads what must be known
 // of memory that it cannot, after the work on the stream of the options. Close it.
 func openSource(ctx context.Context, t tree, opts ...CopyOption) (*source, error) {
-	s := &source{tree: t, pace: &pace{ctx: ctx, op: opRead}, control: &control{nodes: t.nodes}}
+	return openKnown(ctx, t, t.mem.block, opts)
+}
+
+// openUnknown is openSource that believes nothing of a copy that was made here.
+func openUnknown(ctx context.Context, t tree) (*source, error) { return openKnown(ctx, t, nil, nil) }
+
+// openKnown is openSource with what is known of the memory.
+func openKnown(ctx context.Context, t tree, known *block, opts []CopyOption) (*source, error) {
+	s := &source{tree: t, pace: &pace{ctx: ctx, op: opRead}, control: &control{nodes: t.nodes}, known: known}
 	if t.at.hostReadable() {
 		return s, t.at.wait(ctx)
 	}
@@ -27,7 +36,7 @@ func openSource(ctx context.Context, t tree, opts ...CopyOption) (*source, error
 		return nil, fmt.Errorf("cdevice: read: the CPU cannot access memory of %s: %w", t.at.id, err)
 	}
 	s.dev = dev
-	s.control, err = readControl(ctx, dev, t, opts)
+	s.control, err = readControl(ctx, dev, t, known, opts)
 	return s, err
 }
 
@@ -37,7 +46,7 @@ func (s *source) remote() bool { return s.dev != nil }
 
 // compact cuts the trees to what their elements need.
 func (s *source) compact(toHost bool) ([]compact, error) {
-	c := compactor{toHost: toHost && !s.remote(), remote: s.remote(), control: s.control, block: s.mem.block, pace: s.pace}
+	c := compactor{toHost: toHost && !s.remote(), remote: s.remote(), control: s.control, block: s.known, pace: s.pace}
 	trees := make([]compact, len(s.control.nodes))
 	for i := range s.control.nodes {
 		n := &s.control.nodes[i]

@@ -40,18 +40,21 @@ func ownedBatch(t *testing.T, release func()) *cdevice.RecordBatch {
 }
 
 func TestImportedStreamIsCountedUntilItsReleaseReturns(t *testing.T) {
-	for name, opts := range map[string][]cdevice.ImportOption{
-		"at once": nil, "ahead": {cdevice.WithPrefetch(1)},
-		"WithReleaser": {cdevice.WithReleaser(func(release func()) { release() })},
+	for name, row := range map[string]struct {
+		ahead int
+		opts  []cdevice.ImportOption
+	}{
+		"at once": {0, nil}, "ahead": {1, nil},
+		"WithReleaser": {0, []cdevice.ImportOption{cdevice.WithReleaser(func(release func()) { release() })}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			release := counted(t, func(s cdevice.Stats) int64 { return s.ImportedStreams })
 			settles(t)
 			s := newScript(t)
 			s.onRelease = release
-			r, err := cdevice.ImportRecordReader(s.stream, opts...)
+			r, err := cdevice.ImportRecordReader(s.stream, row.opts...)
 			require.NoError(t, err)
-			assert.False(t, r.Next())
+			assert.False(t, r.Prefetch(row.ahead).Next())
 			r.Release()
 			eventually(t, func() bool { return s.releases.Load() == 1 }, "the release")
 		})
@@ -200,7 +203,7 @@ func TestReadersAreCountedUntilTheirSourceIsNotInUse(t *testing.T) {
 	r.Release()
 	assert.Equal(t, before, readers())
 
-	b := blocked(t, importing(t, cdevice.WithPrefetch(1)))
+	b := blocked(t, prefetching(t, 1))
 	require.True(t, b.r.Next())
 	<-b.called
 	b.r.Release()
@@ -220,7 +223,7 @@ func TestGoroutinesAreCounted(t *testing.T) {
 	settles(t)
 	goroutines := func() int64 { return cdevice.ReadStats().Goroutines }
 	before := goroutines()
-	b := blocked(t, importing(t, cdevice.WithPrefetch(1)))
+	b := blocked(t, prefetching(t, 1))
 	assert.Equal(t, before, goroutines(), "it begins with the first batch")
 	require.True(t, b.r.Next())
 	<-b.called

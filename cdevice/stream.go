@@ -27,16 +27,6 @@ func ReleaseCArrowDeviceArrayStream(stream *CArrowDeviceArrayStream) {
 	}
 }
 
-// WithPrefetch makes a reader ask the producer for batches before it is asked itself, on a
-// goroutine of its own: up to depth of them are ready beyond the one that is in use. It is
-// an option of streams, and begins with the first batch that is asked for. At the end of the
-// stream, the producer's release callback is called on that goroutine, before the end is
-// given. Releasing the reader earlier does not wait for a call of get_next that is under way:
-// release is called when that call returns. [RecordReader.Close] waits for both.
-func WithPrefetch(depth int) ImportOption {
-	return func(o *importOptions) { o.prefetch = depth }
-}
-
 // ImportRecordReader makes a reader of a C stream of record batches. It asks for the
 // schema, and for nothing else yet. Batches are imported as [ImportRecordBatch] does,
 // with the same options; they need not be released before the reader. The producer's

@@ -13,7 +13,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 )
 
-// Streams that are asked before their reader is: WithPrefetch, and copies.
+// Streams that are asked before their reader is: Prefetch, and copies.
 
 // eventually waits for what another goroutine does.
 func eventually(t testing.TB, done func() bool, what string) {
@@ -44,8 +44,9 @@ func TestPrefetchKeepsOrderAndEnds(t *testing.T) {
 	checkLeaks(t)
 	for depth := range 5 {
 		s := newScript(t, numbered(t, 20)...).failing(15, 5, "late")
-		r, err := cdevice.ImportRecordReader(s.stream, cdevice.WithPrefetch(depth))
+		r, err := cdevice.ImportRecordReader(s.stream)
 		require.NoError(t, err)
+		r.Prefetch(depth)
 		assert.Zero(t, s.nexts.Load(), "it begins with the first batch that is asked for")
 		numbers, err := numbersOf(t, r.All())
 		assert.Equal(t, upTo(15), numbers)
@@ -61,8 +62,9 @@ func TestPrefetchDepthIsALimit(t *testing.T) {
 	checkLeaks(t)
 	for _, depth := range []int{1, 2, 7} {
 		s := newScript(t, numbered(t, 50)...)
-		r, err := cdevice.ImportRecordReader(s.stream, cdevice.WithPrefetch(depth))
+		r, err := cdevice.ImportRecordReader(s.stream)
 		require.NoError(t, err)
+		r.Prefetch(depth)
 		for taken := 1; taken < 5; taken++ {
 			require.True(t, r.Next())
 			eventually(t, func() bool { return int(s.nexts.Load()) == taken+depth }, "the batches ahead")
@@ -87,8 +89,9 @@ func TestReleaseDoesNotWaitForAPrefetch(t *testing.T) {
 		}
 		return next(call, out)
 	}
-	r, err := cdevice.ImportRecordReader(s.stream, cdevice.WithPrefetch(2))
+	r, err := cdevice.ImportRecordReader(s.stream)
 	require.NoError(t, err)
+	r.Prefetch(2)
 	require.True(t, r.Next())
 	eventually(t, func() bool { return s.nexts.Load() == 2 }, "the second call")
 	r.Release()
@@ -101,8 +104,9 @@ func TestReleaseDoesNotWaitForAPrefetch(t *testing.T) {
 func TestPrefetchThatNobodyAskedIsReleased(t *testing.T) {
 	checkLeaks(t)
 	s := newScript(t)
-	r, err := cdevice.ImportRecordReader(s.stream, cdevice.WithPrefetch(3))
+	r, err := cdevice.ImportRecordReader(s.stream)
 	require.NoError(t, err)
+	r.Prefetch(3)
 	r.Release()
 	assert.EqualValues(t, 1, s.releases.Load())
 	assert.Zero(t, s.nexts.Load())
@@ -133,8 +137,9 @@ func TestNoGoroutineIsLeft(t *testing.T) {
 		for read := range 4 {
 			batches := numbered(t, 3)
 			s := newScript(t, batches...)
-			imported, err := cdevice.ImportRecordReader(s.stream, cdevice.WithPrefetch(2))
+			imported, err := cdevice.ImportRecordReader(s.stream)
 			require.NoError(t, err)
+			imported.Prefetch(2)
 			sequence := iterated(t, nil, batches...)
 			copied, err := sequence.CopyTo(background, device.CPUDevice())
 			require.NoError(t, err)
@@ -159,8 +164,9 @@ func TestReadyBatchesAreDroppedWithTheirReader(t *testing.T) {
 				checkLeaks(t)
 				before := cdevice.ReadStats().ImportedArrays
 				s := newScript(t, numbered(t, batches)...)
-				r, err := cdevice.ImportRecordReader(s.stream, cdevice.WithPrefetch(7))
+				r, err := cdevice.ImportRecordReader(s.stream)
 				require.NoError(t, err)
+				r.Prefetch(7)
 				require.True(t, r.Next())
 				ahead := min(8, batches)
 				eventually(t, func() bool { return cdevice.ReadStats().ImportedArrays == before+int64(ahead) }, "the batches ahead")
@@ -185,8 +191,9 @@ func TestReadyBatchesAreDroppedWithTheirReader(t *testing.T) {
 			}
 			return next(call, out)
 		}
-		r, err := cdevice.ImportRecordReader(s.stream, cdevice.WithPrefetch(7))
+		r, err := cdevice.ImportRecordReader(s.stream)
 		require.NoError(t, err)
+		r.Prefetch(7)
 		require.True(t, r.Next())
 		<-called
 		r.Release()

@@ -133,7 +133,7 @@ func TestPanicInASourceIsAnError(t *testing.T) {
 		}, "cdevice: panic: in the iterator"},
 		"iterator that exits": {func() (*cdevice.RecordReader, error) {
 			return cdevice.NewRecordReader(numberedSchema, device.CPU, exits)
-		}, "the source of the stream ended its goroutine"},
+		}, "the code that makes the items of the stream ended its goroutine"},
 		"function": {func() (*cdevice.RecordReader, error) {
 			return cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) { panic(errSource) }, nil)
 		}, "cdevice: panic: the source is on fire"},
@@ -141,7 +141,7 @@ func TestPanicInASourceIsAnError(t *testing.T) {
 			return cdevice.WrapRecordReader(panicking{}, device.CPUDevice())
 		}, "cdevice: panic: in a reader"},
 		"arrow-go reader, copied": {func() (*cdevice.RecordReader, error) {
-			return cdevice.CopyReaderToDevice(background, panicking{}, device.CPUDevice())
+			return copyReader(background, panicking{}, device.CPUDevice())
 		}, "cdevice: panic: in a reader"},
 	} {
 		t.Run(name, func(t *testing.T) {

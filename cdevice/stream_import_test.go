@@ -347,7 +347,7 @@ func TestOptionsReachTheBatchesOfAStream(t *testing.T) {
 		r.Release()
 		assert.Equal(t, 4, count, "and the stream's")
 	})
-	t.Run("WithFullValidation", func(t *testing.T) {
+	t.Run("ValidateFull", func(t *testing.T) {
 		bad, err := cdevice.WrapRecordBatch(oneColumn(t, fromJSON(t, arrow.BinaryTypes.String, `["a"]`)), device.CPUDevice())
 		require.NoError(t, err)
 		defer bad.Release()
@@ -361,8 +361,8 @@ func TestOptionsReachTheBatchesOfAStream(t *testing.T) {
 			abi.Slice[uintptr](column.Buffers, 3)[1] = sliceAddress(offsets)
 			return code
 		}
-		_, err = numbersOf(t, s.reader(t, cdevice.WithFullValidation(background)).All())
-		assert.ErrorContains(t, err, "get_next.ArrowDeviceArray.array.children[0].buffers[2].length = -7")
+		_, err = numbersOf(t, s.reader(t).Map(valid).All())
+		assert.ErrorContains(t, err, "cdevice: validate: column[0].buffers[2].length = -7")
 	})
 	t.Run("a panic in one", func(t *testing.T) {
 		s := newScript(t)

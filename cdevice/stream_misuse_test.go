@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -251,8 +252,9 @@ func TestNothingIsAskedAheadAfterTheRelease(t *testing.T) {
 			}
 			return next(call, out)
 		}
-		r, err := cdevice.ImportRecordReader(s.stream, cdevice.WithPrefetch(10))
+		r, err := cdevice.ImportRecordReader(s.stream)
 		require.NoError(t, err)
+		r.Prefetch(10)
 		require.True(t, r.Next())
 		eventually(t, func() bool { return s.nexts.Load() == 2 }, "the second call")
 		r.Release()
@@ -373,4 +375,33 @@ func TestHostReaderWithoutAContext(t *testing.T) {
 	assert.False(t, h.Next())
 	assert.ErrorContains(t, h.Err(), "cdevice: read: ctx = nil, want a context")
 	h.Release()
+}
+
+// A call that waits behind another one when the last reference goes does not ask the source.
+func TestCallThatWaitsIsNotAskedAfterTheRelease(t *testing.T) {
+	checkLeaks(t)
+	var asks atomic.Int64
+	let := make(chan struct{})
+	r, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) {
+		asks.Add(1)
+		<-let
+		return numberedBatch(t, 0), nil
+	}, nil)
+	require.NoError(t, err)
+	done := make(chan struct{})
+	for range 2 {
+		go func() {
+			defer func() { done <- struct{}{} }()
+			for range r.All() {
+				return
+			}
+		}()
+	}
+	eventually(t, func() bool { return asks.Load() == 1 }, "the first call")
+	time.Sleep(20 * time.Millisecond) // the second one waits for it
+	r.Release()
+	close(let)
+	<-done
+	<-done
+	assert.EqualValues(t, 1, asks.Load())
 }

@@ -160,7 +160,7 @@ func TestDoneContextEndsFullValidation(t *testing.T) {
 	defer a.Release()
 	var out cdevice.CArrowDeviceArray
 	require.NoError(t, cdevice.ExportArray(a, &out, nil))
-	_, err := cdevice.ImportArrayWithType(&out, arrow.PrimitiveTypes.Int32, cdevice.WithFullValidation(context.Background()))
+	_, err := validated(cdevice.ImportArrayWithType(&out, arrow.PrimitiveTypes.Int32))
 	assert.ErrorIs(t, err, context.Canceled)
 	assert.Zero(t, out.Array.Release)
 	assert.Equal(t, 1, event.waits)

@@ -40,19 +40,6 @@ func CopyToDevice(ctx context.Context, rec arrow.RecordBatch, dev device.Device,
 	return src.CopyTo(ctx, dev, opts...)
 }
 
-// CopyArrayToDevice is [CopyToDevice] for one array.
-func CopyArrayToDevice(ctx context.Context, arr arrow.Array, dev device.Device, opts ...CopyOption) (*Array, error) {
-	if err := checkCopy(ctx, dev); err != nil {
-		return nil, err
-	}
-	src, err := WrapArray(arr, device.CPUDevice())
-	if err != nil {
-		return nil, err
-	}
-	defer src.Release()
-	return src.CopyTo(ctx, dev, opts...)
-}
-
 // CopyTo copies the batch to memory of dev, from whatever memory it lives in: the
 // host's, the same device's or another's. It is ordered after the batch's event. All of
 // [CopyToDevice] holds; memory of a device is kept until it has been read.

@@ -17,6 +17,17 @@ func (b *RecordBatch) tree() tree { return tree{b.mem, b.at(), b.columns, column
 // tree returns the one node of the array. The caller holds the memory.
 func (a *Array) tree() tree { return tree{a.mem, a.at(), []node{a.node}, arrayName} }
 
+// each calls do for each node, not for those below it, until one has an error, to which it gives
+// the name of the node.
+func (t tree) each(do func(n *node) error) error {
+	for i := range t.nodes {
+		if err := do(&t.nodes[i]); err != nil {
+			return within(t.name(i), err)
+		}
+	}
+	return nil
+}
+
 // columnName is how paths name column i of a record batch.
 func columnName(i int) string { return fmt.Sprintf("column[%d]", i) }
 

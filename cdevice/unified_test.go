@@ -32,7 +32,7 @@ func TestAssumedHostReadable(t *testing.T) {
 	checkLeaks(t)
 	for _, ordinal := range []int64{-1, 0} {
 		in, want := metal(t, ordinal)
-		b, err := cdevice.ImportRecordBatchWithSchema(in, want.Schema(), cdevice.WithCPUAccessible(), cdevice.WithFullValidation(background))
+		b, err := validated(cdevice.ImportRecordBatchWithSchema(in, want.Schema(), cdevice.WithCPUAccessible()))
 		require.NoError(t, err)
 		assert.Equal(t, device.ID{Type: device.Metal, Ordinal: ordinal}, b.DeviceID())
 		view, err := b.HostView(background)
@@ -110,7 +110,7 @@ func TestAssumedHostReadableIsValidated(t *testing.T) {
 		require.NoError(t, cdevice.ExportArray(w, in, nil))
 		w.Release()
 		in.DeviceType, in.DeviceID = int32(device.Metal), ordinal
-		_, err = cdevice.ImportArrayWithType(in, arrow.BinaryTypes.String, cdevice.WithCPUAccessible(), cdevice.WithFullValidation(background))
+		_, err = validated(cdevice.ImportArrayWithType(in, arrow.BinaryTypes.String, cdevice.WithCPUAccessible()))
 		assert.ErrorIs(t, err, arrow.ErrInvalid)
 		assert.ErrorContains(t, err, "UTF-8")
 	}
@@ -155,7 +155,7 @@ func TestAssumedHostReadableOfAGPU(t *testing.T) {
 	out, outSchema := garbageArray(), garbageSchema()
 	require.NoError(t, b.Synchronize(background))
 	require.NoError(t, cdevice.ExportRecordBatch(b, out, outSchema))
-	_, err = cdevice.ImportRecordBatch(out, outSchema, cdevice.WithDevice(m.GPUs[0]), cdevice.WithCPUAccessible(), cdevice.WithFullValidation(background))
+	_, err = validated(cdevice.ImportRecordBatch(out, outSchema, cdevice.WithDevice(m.GPUs[0]), cdevice.WithCPUAccessible()))
 	assert.ErrorIs(t, err, arrow.ErrInvalid)
 }
 

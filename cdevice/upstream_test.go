@@ -234,7 +234,7 @@ func TestWeReadWhatPlainCDataExports(t *testing.T) {
 	in := &cdevice.CArrowDeviceArray{DeviceID: -1, DeviceType: int32(device.CPU)}
 	schema := new(cdata.CArrowSchema)
 	cdata.ExportArrowRecordBatch(rec, (*cdata.CArrowArray)(abi.Pointer(addressOf(&in.Array))), schema)
-	back, err := cdevice.ImportRecordBatch(in, schema, cdevice.WithFullValidation(context.Background()))
+	back, err := validated(cdevice.ImportRecordBatch(in, schema))
 	require.NoError(t, err)
 	defer back.Release()
 	view, err := back.HostView(context.Background())

@@ -54,7 +54,7 @@ func as[T any](b []byte) []T {
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/int(unsafe.Sizeof(zero)))
 }
 
-// fullyImport imports a tree with full validation.
+// fullyImport imports a tree and validates it.
 func fullyImport(t testing.TB, ctx context.Context, n cpeer.Node, dt arrow.DataType) error {
 	t.Helper()
 	tree := cpeer.NewTree(n)
@@ -64,12 +64,11 @@ func fullyImport(t testing.TB, ctx context.Context, n cpeer.Node, dt arrow.DataT
 	if dt.ID() == arrow.DICTIONARY { // of which a tree has none: it is the child
 		in.Array.Dictionary, in.Array.NChildren = children(&in.Array)[0], 0
 	}
-	a, err := cdevice.ImportArrayWithType(in, dt, cdevice.WithFullValidation(ctx))
-	if err == nil {
-		a.Release()
-	}
+	a, err := cdevice.ImportArrayWithType(in, dt)
 	require.Zero(t, in.Array.Release)
-	return err
+	require.NoError(t, err)
+	defer a.Release()
+	return a.ValidateFull(ctx)
 }
 
 // largeContents are arrays with many elements or bytes, and how many.
@@ -137,7 +136,7 @@ func TestFullValidationLooksAtItsContext(t *testing.T) {
 				ends := &lookedAt{Context: context.Background(), end: max(end, 1)}
 				err := fullyImport(t, ends, row.node, row.dt)
 				assert.ErrorIs(t, err, context.DeadlineExceeded)
-				assert.EqualError(t, err, "cdevice: import: context deadline exceeded")
+				assert.EqualError(t, err, "cdevice: validate: context deadline exceeded")
 				assert.Equal(t, ends.end, ends.looks, "it goes on after the end")
 			}
 		})
@@ -251,7 +250,7 @@ func TestSharedTextIsValidatedExactly(t *testing.T) {
 			refused++
 			if assert.ErrorContains(t, err, ", want valid UTF-8", round) {
 				var i int
-				_, scanned := fmt.Sscanf(strings.TrimPrefix(err.Error(), "cdevice: import: ArrowDeviceArray.array."), "values[%d]", &i)
+				_, scanned := fmt.Sscanf(strings.TrimPrefix(err.Error(), "cdevice: validate: array."), "values[%d]", &i)
 				require.NoError(t, scanned, err)
 				from := int(views[i].BufferOffset())
 				assert.False(t, utf8.Valid(b[from:from+views[i].Len()]), "round %d: value %d is valid", round, i)
@@ -295,16 +294,17 @@ func TestFullValidationWithoutAContext(t *testing.T) {
 	f := foreignCase(t, "int64", asArray)
 	defer f.free()
 	var none context.Context
-	_, err := f.importKnown(cdevice.WithFullValidation(none))
-	assert.EqualError(t, err, "cdevice: import: WithFullValidation = nil, want a context: invalid")
-	assertReleased(t, f, 1)
+	got, err := f.importKnown()
+	require.NoError(t, err)
+	assert.EqualError(t, got.ValidateFull(none), "cdevice: validate: ctx = nil, want a context: invalid")
 
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(errors.New("enough"))
-	f.restore()
-	_, err = f.importKnown(cdevice.WithFullValidation(ctx))
-	assert.ErrorIs(t, err, context.Canceled, "even where there is nothing to wait for")
+	assert.ErrorIs(t, got.ValidateFull(ctx), context.Canceled, "even where there is nothing to wait for")
+	require.NoError(t, got.ValidateFull(context.Background()))
+	got.Release()
 	assertReleased(t, f, 1)
+	assert.ErrorIs(t, got.ValidateFull(context.Background()), cdevice.ErrReleased)
 }
 
 // What full validation accepts, HostView and CopyToHost accept, and they give the same: arrays of
@@ -412,7 +412,7 @@ func readSame(t *testing.T, f *foreignArray, what string) bool {
 	t.Helper()
 	var got imported
 	var err error
-	noPanic(t, what, func() { got, err = f.importKnown(cdevice.WithFullValidation(context.Background())) })
+	noPanic(t, what, func() { got, err = validated(f.importKnown()) })
 	if err != nil {
 		assertReleased(t, f, 1)
 		return false

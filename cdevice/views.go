@@ -78,7 +78,7 @@ func checkPadding(v *arrow.ViewHeader) error {
 	}
 	for i, b := range (*[viewSize]byte)(unsafe.Pointer(v))[4+v.Len():] {
 		if b != 0 {
-			return invalid(opImport, fmt.Sprintf("bytes[%d]", 4+v.Len()+i), b, fmt.Sprintf("0 behind a value of %d bytes", v.Len()))
+			return invalid(opValidate, fmt.Sprintf("bytes[%d]", 4+v.Len()+i), b, fmt.Sprintf("0 behind a value of %d bytes", v.Len()))
 		}
 	}
 	return nil
@@ -88,17 +88,17 @@ func checkPadding(v *arrow.ViewHeader) error {
 func checkView(v *arrow.ViewHeader, sizes []int64) error {
 	size := v.Len()
 	if size < 0 {
-		return invalid(opImport, "length", size, "at least 0")
+		return invalid(opValidate, "length", size, "at least 0")
 	}
 	if v.IsInline() {
 		return nil
 	}
 	index, off := int64(v.BufferIndex()), int64(v.BufferOffset())
 	if index < 0 || index >= int64(len(sizes)) {
-		return invalid(opImport, "buffer_index", index, fmt.Sprintf("0 to %d", len(sizes)-1))
+		return invalid(opValidate, "buffer_index", index, fmt.Sprintf("0 to %d", len(sizes)-1))
 	}
 	if off < 0 || off > sizes[index]-int64(size) {
-		return invalid(opImport, "offset", off, fmt.Sprintf("0 to %d", sizes[index]-int64(size)))
+		return invalid(opValidate, "offset", off, fmt.Sprintf("0 to %d", sizes[index]-int64(size)))
 	}
 	return nil
 }
@@ -113,7 +113,7 @@ func viewValue(n *node, v *arrow.ViewHeader, sizes []int64) ([]byte, error) {
 	}
 	value := abi.Slice[byte](n.buffers[2+v.BufferIndex()]+uintptr(v.BufferOffset()), v.Len())
 	if prefix := v.Prefix(); !bytes.HasPrefix(value, prefix[:]) {
-		return nil, invalid(opImport, "prefix", prefix, fmt.Sprintf("%v, as the data says", value[:len(prefix)]))
+		return nil, invalid(opValidate, "prefix", prefix, fmt.Sprintf("%v, as the data says", value[:len(prefix)]))
 	}
 	return value, nil
 }

@@ -2,7 +2,6 @@
 // batch of PyArrow's, adds a column without copying the others, and gives the batch back.
 //
 //	go build -buildmode=c-shared -o libpyextension.so ./examples/pyextension
-//	python examples/pyextension/use.py libpyextension.so
 package main
 
 import "C"
@@ -18,43 +17,44 @@ import (
 func main() {} // c-shared wants one
 
 // add_running_total takes the structs at array and schema, even if it fails, and fills those
-// at outArray and outSchema when it succeeds. It returns NULL, or a message that the caller frees.
+// at outArray and outSchema when it succeeds. It returns NULL, or a message to free.
 //
 //export add_running_total
-func add_running_total(array, schema uintptr, column *C.char, outArray, outSchema uintptr) (message *C.char) {
-	defer func() {
-		if v := recover(); v != nil { // no panic may cross into C
-			message = C.CString(fmt.Sprint(v))
-		}
-	}()
-	// The input comes from another language: check what it holds, too.
-	in, err := cdevice.ImportRecordBatch(cdevice.DeviceArrayFromPtr(array), cdevice.SchemaFromPtr(schema),
-		cdevice.WithFullValidation(context.Background()))
-	if err != nil {
-		return C.CString(err.Error())
-	}
-	defer in.Release()
-	out, err := addColumn(in, C.GoString(column))
-	if err != nil {
-		return C.CString(err.Error())
-	}
-	defer out.Release()
-	if err := cdevice.ExportRecordBatch(out, cdevice.DeviceArrayFromPtr(outArray), cdevice.SchemaFromPtr(outSchema)); err != nil {
+func add_running_total(array, schema uintptr, column *C.char, outArray, outSchema uintptr) *C.char {
+	if err := addRunningTotal(array, schema, C.GoString(column), outArray, outSchema); err != nil {
 		return C.CString(err.Error())
 	}
 	return nil
 }
 
-func addColumn(batch *cdevice.RecordBatch, column string) (*cdevice.RecordBatch, error) {
-	rec, err := batch.HostView(context.Background()) // the same memory
+func addRunningTotal(array, schema uintptr, column string, outArray, outSchema uintptr) (err error) {
+	defer func() {
+		if v := recover(); v != nil { // no panic may cross into C
+			err = fmt.Errorf("panic: %v", v)
+		}
+	}()
+	in, err := cdevice.ImportRecordBatch(cdevice.DeviceArrayFromPtr(array), cdevice.SchemaFromPtr(schema))
 	if err != nil {
-		return nil, err
+		return err
+	}
+	defer in.Release()
+	if err := in.ValidateFull(context.Background()); err != nil { // it comes from another language
+		return err
+	}
+	rec, err := in.HostView(context.Background()) // the same memory
+	if err != nil {
+		return err
 	}
 	defer rec.Release()
 	more, err := withRunningTotal(rec, column)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer more.Release()
-	return cdevice.WrapRecordBatch(more, device.CPUDevice())
+	out, err := cdevice.WrapRecordBatch(more, device.CPUDevice())
+	if err != nil {
+		return err
+	}
+	defer out.Release() // the exported struct holds the memory on its own
+	return cdevice.ExportRecordBatch(out, cdevice.DeviceArrayFromPtr(outArray), cdevice.SchemaFromPtr(outSchema))
 }

@@ -86,8 +86,9 @@ func contextOf(handle C.uint64_t) context.Context {
 type asyncStream struct {
 	*cdevice.AsyncStream
 
-	mu sync.Mutex
-	r  *cdevice.RecordReader
+	validate bool
+	mu       sync.Mutex
+	r        *cdevice.RecordReader
 }
 
 // reader waits for the reader, which stays the stream's.
@@ -98,8 +99,11 @@ func (s *asyncStream) reader(ctx context.Context) (*cdevice.RecordReader, error)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.r != nil {
+	switch {
+	case s.r != nil:
 		r.Release()
+	case s.validate:
+		r.Map(valid)
 	}
 	s.r = r
 	return r, nil
@@ -120,12 +124,9 @@ func golib_async_open(handler C.uintptr_t, queueSize, validate C.int, ctx C.uint
 		if queueSize != 0 {
 			opts = append(opts, cdevice.WithQueueSize(int(queueSize)))
 		}
-		if validate != 0 {
-			opts = append(opts, cdevice.WithFullValidation(context.Background()))
-		}
 		s, err := cdevice.ImportAsync(contextOf(ctx), cdevice.AsyncDeviceStreamHandlerFromPtr(uintptr(handler)), opts...)
 		if err == nil {
-			*out = newHandle(&asyncStream{AsyncStream: s})
+			*out = newHandle(&asyncStream{AsyncStream: s, validate: validate != 0})
 		}
 		return err
 	})

@@ -12,7 +12,8 @@ import "github.com/arrowdevice/arrowdevice/cdevice"
 //export golib_import_plain_array
 func golib_import_plain_array(array, schema C.uintptr_t, validate, withGIL C.int, out *C.uint64_t) *C.char {
 	return create(out, func() (thing, error) {
-		a, err := cdevice.ImportPlainArray(cdevice.ArrayFromPtr(uintptr(array)), cdevice.SchemaFromPtr(uintptr(schema)), importOptions(validate, withGIL)...)
+		a, err := cdevice.ImportPlainArray(cdevice.ArrayFromPtr(uintptr(array)), cdevice.SchemaFromPtr(uintptr(schema)), importOptions(withGIL)...)
+		a, err = checked(a, err, validate)
 		return anArray{a}, err
 	})
 }
@@ -20,7 +21,8 @@ func golib_import_plain_array(array, schema C.uintptr_t, validate, withGIL C.int
 //export golib_import_plain_batch
 func golib_import_plain_batch(array, schema C.uintptr_t, validate, withGIL C.int, out *C.uint64_t) *C.char {
 	return create(out, func() (thing, error) {
-		b, err := cdevice.ImportPlainRecordBatch(cdevice.ArrayFromPtr(uintptr(array)), cdevice.SchemaFromPtr(uintptr(schema)), importOptions(validate, withGIL)...)
+		b, err := cdevice.ImportPlainRecordBatch(cdevice.ArrayFromPtr(uintptr(array)), cdevice.SchemaFromPtr(uintptr(schema)), importOptions(withGIL)...)
+		b, err = checked(b, err, validate)
 		return aBatch{b}, err
 	})
 }
@@ -49,14 +51,12 @@ func golib_export_plain(handle C.uint64_t, array, schema C.uintptr_t) *C.char {
 //export golib_import_plain_stream
 func golib_import_plain_stream(address C.uintptr_t, ofArrays, validate, prefetch, withGIL C.int, out *C.uint64_t) *C.char {
 	return create(out, func() (stream, error) {
-		opts := append(importOptions(validate, withGIL), cdevice.WithPrefetch(int(prefetch)))
+		opts := importOptions(withGIL)
 		in := cdevice.ArrayStreamFromPtr(uintptr(address))
 		if ofArrays != 0 {
-			r, err := cdevice.ImportPlainArrayReader(in, opts...)
-			return arrays{r}, err
+			return arraysOf(validate, prefetch)(cdevice.ImportPlainArrayReader(in, opts...))
 		}
-		r, err := cdevice.ImportPlainRecordReader(in, opts...)
-		return batches{r}, err
+		return batchesOf(validate, prefetch)(cdevice.ImportPlainRecordReader(in, opts...))
 	})
 }
 

@@ -116,20 +116,43 @@ func readerOf(handle C.uint64_t) (*cdevice.RecordReader, error) {
 	return b.RecordReader, nil
 }
 
+// batchesOf composes a reader that was imported: its batches are validated, and asked for ahead.
+func batchesOf(validate, prefetch C.int) func(*cdevice.RecordReader, error) (stream, error) {
+	return func(r *cdevice.RecordReader, err error) (stream, error) {
+		if err != nil {
+			return nil, err
+		}
+		if validate != 0 {
+			r.Map(valid)
+		}
+		return batches{r.Prefetch(int(prefetch))}, nil
+	}
+}
+
+func arraysOf(validate, prefetch C.int) func(*cdevice.ArrayReader, error) (stream, error) {
+	return func(r *cdevice.ArrayReader, err error) (stream, error) {
+		if err != nil {
+			return nil, err
+		}
+		if validate != 0 {
+			r.Map(valid)
+		}
+		return arrays{r.Prefetch(int(prefetch))}, nil
+	}
+}
+
 // golib_import_stream imports the struct ArrowDeviceArrayStream at an address, of
 // record batches or of arrays.
 //
 //export golib_import_stream
 func golib_import_stream(address C.uintptr_t, ofArrays, validate, prefetch, withGIL C.int, out *C.uint64_t) *C.char {
 	return create(out, func() (stream, error) {
-		opts := append(importOptions(validate, withGIL), cdevice.WithPrefetch(int(prefetch)))
+		opts := importOptions(withGIL)
 		in := cdevice.DeviceArrayStreamFromPtr(uintptr(address))
 		if ofArrays != 0 {
-			r, err := cdevice.ImportArrayReader(in, opts...)
-			return arrays{r}, err
+			return arraysOf(validate, prefetch)(cdevice.ImportArrayReader(in, opts...))
 		}
-		r, err := cdevice.ImportRecordReader(in, opts...)
-		return batches{r}, err
+		return batchesOf(validate, prefetch)(cdevice.ImportRecordReader(in, opts...))
 	})
 }
 
@@ -193,7 +216,12 @@ func golib_copy_stream(handle C.uint64_t, deviceType C.int32_t, id C.int64_t, on
 		}
 		host := hostReader(r)
 		defer host.Release()
-		c, err := cdevice.CopyReaderToDevice(context.Background(), host, dev, opts...)
+		src, err := cdevice.WrapRecordReader(host, device.CPUDevice())
+		if err != nil {
+			return nil, err
+		}
+		defer src.Release()
+		c, err := src.CopyTo(context.Background(), dev, opts...)
 		return batches{c}, err
 	})
 }

@@ -9,14 +9,31 @@ import (
 	"github.com/arrowdevice/arrowdevice/cdevice"
 )
 
-func importOptions(validate, withGIL C.int) (opts []cdevice.ImportOption) {
-	if validate != 0 {
-		opts = append(opts, cdevice.WithFullValidation(context.Background()))
-	}
+func importOptions(withGIL C.int) []cdevice.ImportOption {
 	if withGIL != 0 {
-		opts = append(opts, cdevice.WithGIL())
+		return []cdevice.ImportOption{cdevice.WithGIL()}
 	}
-	return opts
+	return nil
+}
+
+// validatable is a cdevice.RecordBatch or a cdevice.Array.
+type validatable interface {
+	Release()
+	ValidateFull(context.Context) error
+}
+
+// valid is a function for Map that validates what passes.
+func valid[T validatable](item T) (T, error) { return item, item.ValidateFull(context.Background()) }
+
+// checked is what an import gave, fully validated if that is asked for; it is released if it is not valid.
+func checked[T validatable](item T, err error, validate C.int) (T, error) {
+	if err != nil || validate == 0 {
+		return item, err
+	}
+	if _, err = valid(item); err != nil {
+		item.Release()
+	}
+	return item, err
 }
 
 // golib_import_array takes what the structs hold. With full validation, and the
@@ -25,7 +42,8 @@ func importOptions(validate, withGIL C.int) (opts []cdevice.ImportOption) {
 //export golib_import_array
 func golib_import_array(array, schema C.uintptr_t, validate, withGIL C.int, out *C.uint64_t) *C.char {
 	return create(out, func() (thing, error) {
-		a, err := cdevice.ImportArray(cdevice.DeviceArrayFromPtr(uintptr(array)), cdevice.SchemaFromPtr(uintptr(schema)), importOptions(validate, withGIL)...)
+		a, err := cdevice.ImportArray(cdevice.DeviceArrayFromPtr(uintptr(array)), cdevice.SchemaFromPtr(uintptr(schema)), importOptions(withGIL)...)
+		a, err = checked(a, err, validate)
 		return anArray{a}, err
 	})
 }
@@ -33,7 +51,8 @@ func golib_import_array(array, schema C.uintptr_t, validate, withGIL C.int, out 
 //export golib_import_batch
 func golib_import_batch(array, schema C.uintptr_t, validate, withGIL C.int, out *C.uint64_t) *C.char {
 	return create(out, func() (thing, error) {
-		b, err := cdevice.ImportRecordBatch(cdevice.DeviceArrayFromPtr(uintptr(array)), cdevice.SchemaFromPtr(uintptr(schema)), importOptions(validate, withGIL)...)
+		b, err := cdevice.ImportRecordBatch(cdevice.DeviceArrayFromPtr(uintptr(array)), cdevice.SchemaFromPtr(uintptr(schema)), importOptions(withGIL)...)
+		b, err = checked(b, err, validate)
 		return aBatch{b}, err
 	})
 }

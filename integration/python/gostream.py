@@ -77,7 +77,7 @@ class GoStream(GoHandle):
         return iter(self.next, None)
 
     def copy_to(self, device_type, device_id=0, stream=0):
-        """A stream of copies on a device: CopyReaderToDevice if the host can read this
+        """A stream of copies on a device: through a reader of arrow-go if the host can read this
         one, and RecordReader.CopyTo if not. It is one batch ahead."""
         return GoStream(_create("copy_stream", self.handle, device_type, device_id, stream))
 

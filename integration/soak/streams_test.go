@@ -45,7 +45,9 @@ func readers(w *worker) {
 	rdr, want := w.reader()
 	ctx, cancel := w.patience()
 	defer cancel()
-	r, err := cdevice.CopyReaderToDevice(ctx, rdr, gpu)
+	src := got[*cdevice.RecordReader](w)(cdevice.WrapRecordReader(rdr, device.CPUDevice()))
+	r, err := src.CopyTo(ctx, gpu)
+	src.Release()
 	if err != nil && ctx.Err() != nil {
 		return
 	}
@@ -56,11 +58,10 @@ func readers(w *worker) {
 		out := new(cdevice.CArrowDeviceArrayStream)
 		w.ok(cdevice.ExportRecordReader(r, out))
 		release()
-		opts := []cdevice.ImportOption{cdevice.WithDevice(gpu)}
+		r = got[*cdevice.RecordReader](w)(cdevice.ImportRecordReader(out, cdevice.WithDevice(gpu)))
 		if w.IntN(2) == 0 {
-			opts = append(opts, cdevice.WithPrefetch(1+w.IntN(3)))
+			r.Prefetch(1 + w.IntN(3))
 		}
-		r = got[*cdevice.RecordReader](w)(cdevice.ImportRecordReader(out, opts...))
 		w.later(r.Release)
 	}
 	n := 0

@@ -1,0 +1,685 @@
+package cdevice_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"reflect"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/bridge"
+)
+
+// Readers that are composed: what Map and Prefetch change, in which order, and who owns what.
+
+// batchFunc is a function for Map.
+type batchFunc = func(*cdevice.RecordBatch) (*cdevice.RecordBatch, error)
+
+// digit is a function for Map that appends a digit to the number of a batch.
+func digit(t testing.TB, d int) batchFunc {
+	return func(b *cdevice.RecordBatch) (*cdevice.RecordBatch, error) {
+		return numberedBatch(t, numberOf(t, b)*10+d), nil
+	}
+}
+
+func TestStagesAreAppliedInTheirOrder(t *testing.T) {
+	for name, compose := range map[string]func(*cdevice.RecordReader) *cdevice.RecordReader{
+		"Map": func(r *cdevice.RecordReader) *cdevice.RecordReader { return r.Map(digit(t, 1)).Map(digit(t, 2)) },
+		"Map, Prefetch": func(r *cdevice.RecordReader) *cdevice.RecordReader {
+			return r.Map(digit(t, 1)).Map(digit(t, 2)).Prefetch(2)
+		},
+		"Prefetch, Map": func(r *cdevice.RecordReader) *cdevice.RecordReader {
+			return r.Prefetch(2).Map(digit(t, 1)).Map(digit(t, 2))
+		},
+		"between": func(r *cdevice.RecordReader) *cdevice.RecordReader {
+			return r.Map(same).Map(digit(t, 1)).Prefetch(1).Map(digit(t, 2)).Prefetch(3).Map(same)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			checkLeaks(t)
+			s := newScript(t, numbered(t, 20)...)
+			r, err := cdevice.ImportRecordReader(s.stream)
+			require.NoError(t, err)
+			assert.Same(t, r, compose(r), "it is the reader itself")
+			assert.Zero(t, s.nexts.Load(), "nothing is asked for yet")
+			got, err := numbersOf(t, r.All())
+			require.NoError(t, err)
+			want := upTo(20)
+			for i := range want {
+				want[i] = want[i]*100 + 12
+			}
+			assert.Equal(t, want, got)
+			r.Release()
+			assert.EqualValues(t, 1, s.releases.Load(), "the end was given before")
+		})
+	}
+}
+
+// Where Prefetch comes after Map, the function is called ahead too; before it, with the batch
+// that is asked for.
+func TestMapIsCalledWhereItsBatchIsAskedFor(t *testing.T) {
+	checkLeaks(t)
+	for name, ahead := range map[string]int64{"below a Prefetch": 3, "above a Prefetch": 1} {
+		var calls atomic.Int64
+		count := func(b *cdevice.RecordBatch) (*cdevice.RecordBatch, error) {
+			calls.Add(1)
+			return b, nil
+		}
+		s := newScript(t, numbered(t, 9)...)
+		r, err := cdevice.ImportRecordReader(s.stream)
+		require.NoError(t, err)
+		if ahead > 1 {
+			r.Map(count).Prefetch(2)
+		} else {
+			r.Prefetch(2).Map(count)
+		}
+		require.True(t, r.Next())
+		eventually(t, func() bool { return s.nexts.Load() == 3 }, "the batches ahead")
+		eventually(t, func() bool { return calls.Load() == ahead }, name)
+		for range 100 { // long enough for one too many
+			runtime.Gosched()
+		}
+		assert.Equal(t, ahead, calls.Load(), name)
+		release(t, r)
+	}
+}
+
+// givenBack is a reader of n batches without rows, and counts those that were released.
+func givenBack(t *testing.T, n int) (*cdevice.RecordReader, *atomic.Int64) {
+	t.Helper()
+	released := new(atomic.Int64)
+	r, err := cdevice.NewRecordReaderFunc(emptySchema, device.CPU, func() (*cdevice.RecordBatch, error) {
+		if n--; n < 0 {
+			return nil, io.EOF
+		}
+		return ownedBatch(t, func() { released.Add(1) }), nil
+	}, nil)
+	require.NoError(t, err)
+	t.Cleanup(r.Release)
+	return r, released
+}
+
+var emptySchema = arrow.NewSchema(nil, nil)
+
+func TestMapBorrowsAndTakes(t *testing.T) {
+	checkLeaks(t)
+	t.Run("another batch", func(t *testing.T) {
+		r, released := givenBack(t, 3)
+		var made atomic.Int64
+		r.Map(func(b *cdevice.RecordBatch) (*cdevice.RecordBatch, error) {
+			assert.Zero(t, released.Load()-made.Load(), "the batch of f is there")
+			return ownedBatch(t, func() { made.Add(1) }), nil
+		})
+		for i := range int64(3) {
+			require.True(t, r.Next())
+			assert.Equal(t, i+1, released.Load(), "f has returned")
+			assert.Equal(t, i, made.Load(), "this one is in use")
+		}
+		assert.False(t, r.Next())
+		assert.EqualValues(t, 3, made.Load())
+	})
+	t.Run("the same batch", func(t *testing.T) {
+		r, released := givenBack(t, 3)
+		var given *cdevice.RecordBatch
+		r.Map(func(b *cdevice.RecordBatch) (*cdevice.RecordBatch, error) {
+			given = b
+			return b, nil
+		})
+		for i := range int64(3) {
+			require.True(t, r.Next())
+			assert.Same(t, given, r.RecordBatch())
+			assert.Equal(t, i, released.Load())
+		}
+		assert.False(t, r.Next())
+		assert.EqualValues(t, 3, released.Load())
+	})
+	t.Run("a kept batch", func(t *testing.T) {
+		r, released := givenBack(t, 1)
+		var kept *cdevice.RecordBatch
+		r.Map(func(b *cdevice.RecordBatch) (*cdevice.RecordBatch, error) {
+			b.Retain()
+			kept = b
+			return ownedBatch(t, nil), nil
+		})
+		require.True(t, r.Next())
+		assert.Zero(t, released.Load())
+		kept.Release()
+		assert.EqualValues(t, 1, released.Load())
+	})
+	t.Run("a slice", func(t *testing.T) {
+		r, released := givenBack(t, 1)
+		r.Map(func(b *cdevice.RecordBatch) (*cdevice.RecordBatch, error) { return b.Slice(0, 0) })
+		require.True(t, r.Next())
+		assert.Zero(t, released.Load(), "it shares the memory")
+		assert.False(t, r.Next())
+		assert.EqualValues(t, 1, released.Load())
+	})
+}
+
+// elsewhere is a device of another type.
+type elsewhere struct{ device.Device }
+
+func (elsewhere) ID() device.ID { return device.ID{Type: device.ExtDev} }
+
+// A function that does not give a batch of the stream ends it; whatever it was given, and
+// whatever it gave, is released once.
+func TestFunctionThatFailsEndsTheStream(t *testing.T) {
+	other := func(t *testing.T, more func()) *cdevice.RecordBatch { return ownedBatch(t, more) }
+	wider := arrow.NewSchema([]arrow.Field{{Name: "x", Type: arrow.Null}}, nil)
+	for name, row := range map[string]struct {
+		f     func(t *testing.T, b *cdevice.RecordBatch, released func()) (*cdevice.RecordBatch, error)
+		makes int64 // batches of its own
+		want  string
+		is    error
+		code  syscall.Errno
+	}{
+		"an error": {func(*testing.T, *cdevice.RecordBatch, func()) (*cdevice.RecordBatch, error) {
+			return nil, errSource
+		}, 0, "the source is on fire", errSource, syscall.EIO},
+		"an error beside its argument": {func(_ *testing.T, b *cdevice.RecordBatch, _ func()) (*cdevice.RecordBatch, error) {
+			return b, fmt.Errorf("refused: %w", arrow.ErrInvalid)
+		}, 0, "refused: invalid", arrow.ErrInvalid, syscall.EINVAL},
+		"an error beside another batch": {func(t *testing.T, _ *cdevice.RecordBatch, released func()) (*cdevice.RecordBatch, error) {
+			return other(t, released), errSource
+		}, 1, "the source is on fire", errSource, syscall.EIO},
+		"io.EOF": {func(*testing.T, *cdevice.RecordBatch, func()) (*cdevice.RecordBatch, error) {
+			return nil, io.EOF
+		}, 0, "cdevice: read: the function of Map returned: EOF", io.EOF, syscall.EIO},
+		"nothing": {func(*testing.T, *cdevice.RecordBatch, func()) (*cdevice.RecordBatch, error) {
+			return nil, nil
+		}, 0, "cdevice: neither a batch nor an error: invalid", arrow.ErrInvalid, syscall.EINVAL},
+		"other types": {func(t *testing.T, _ *cdevice.RecordBatch, released func()) (*cdevice.RecordBatch, error) {
+			return cdevice.NewRecordBatch(device.CPUDevice(), wider, 0, make([]cdevice.ArrayData, 1), cdevice.Lifetime{Release: released})
+		}, 1, "read: RecordBatch.schema = ", arrow.ErrInvalid, syscall.EINVAL},
+		"another device": {func(t *testing.T, _ *cdevice.RecordBatch, released func()) (*cdevice.RecordBatch, error) {
+			return cdevice.NewRecordBatch(elsewhere{device.CPUDevice()}, emptySchema, 0, nil, cdevice.Lifetime{Release: released})
+		}, 1, "cdevice: read: device_type = ext_dev, want cpu, the stream's: invalid", arrow.ErrInvalid, syscall.EINVAL},
+		"a panic": {func(*testing.T, *cdevice.RecordBatch, func()) (*cdevice.RecordBatch, error) {
+			panic("in a function")
+		}, 0, "cdevice: panic: in a function", nil, syscall.EIO},
+		"a panic of an error": {func(*testing.T, *cdevice.RecordBatch, func()) (*cdevice.RecordBatch, error) {
+			panic(errSource)
+		}, 0, "cdevice: panic: the source is on fire", errSource, syscall.EIO},
+		"the end of its goroutine": {func(*testing.T, *cdevice.RecordBatch, func()) (*cdevice.RecordBatch, error) {
+			runtime.Goexit()
+			return nil, nil
+		}, 0, "ended its goroutine", nil, syscall.EIO},
+	} {
+		for place, compose := range map[string]func(*cdevice.RecordReader, batchFunc) *cdevice.RecordReader{
+			"Map": (*cdevice.RecordReader).Map,
+			"below a Prefetch": func(r *cdevice.RecordReader, f batchFunc) *cdevice.RecordReader {
+				return r.Map(f).Prefetch(2)
+			},
+			"above a Prefetch": func(r *cdevice.RecordReader, f batchFunc) *cdevice.RecordReader {
+				return r.Prefetch(2).Map(f)
+			},
+			"between": func(r *cdevice.RecordReader, f batchFunc) *cdevice.RecordReader {
+				return r.Map(same).Map(f).Map(same)
+			},
+		} {
+			t.Run(name+", "+place, func(t *testing.T) {
+				checkLeaks(t)
+				var calls, made atomic.Int64
+				r, released := givenBack(t, 9)
+				compose(r, func(b *cdevice.RecordBatch) (*cdevice.RecordBatch, error) {
+					if calls.Add(1) <= 2 {
+						return b, nil
+					}
+					return row.f(t, b, func() { made.Add(1) })
+				})
+				for range 2 {
+					require.True(t, r.Next())
+				}
+				ended := make(chan bool, 1)
+				go func() { // some end theirs
+					ended <- true
+					ended <- r.Next()
+				}()
+				<-ended
+				eventually(t, func() bool { return r.Err() != nil || len(ended) == 1 }, "the end")
+				assert.False(t, r.Next())
+				assert.ErrorContains(t, r.Err(), row.want)
+				if row.is != nil {
+					assert.ErrorIs(t, r.Err(), row.is)
+				}
+				assert.EqualValues(t, 3, calls.Load(), "it is not called again")
+				assert.Equal(t, row.makes, made.Load())
+				s := garbageStream()
+				require.NoError(t, cdevice.ExportRecordReader(r, s))
+				assert.EqualValues(t, row.code, bridge.CallGetNext(s, garbageArray()))
+				cdevice.ReleaseCArrowDeviceArrayStream(s)
+				closes(t, r)
+				assert.LessOrEqual(t, int64(3), released.Load())
+				assert.Equal(t, row.makes, made.Load())
+			})
+		}
+	}
+}
+
+// What is misused is heard of, and does no harm.
+func TestFunctionThatReleasesWhatItBorrows(t *testing.T) {
+	checkLeaks(t)
+	for name, f := range map[string]batchFunc{
+		"and gives it": func(b *cdevice.RecordBatch) (*cdevice.RecordBatch, error) {
+			b.Release()
+			return b, nil
+		},
+		"and gives an error": func(b *cdevice.RecordBatch) (*cdevice.RecordBatch, error) {
+			b.Release()
+			return nil, cdevice.ErrReleased
+		},
+	} {
+		seen := panics(t)
+		r, released := givenBack(t, 3)
+		assert.False(t, r.Map(f).Next(), name)
+		assert.ErrorIs(t, r.Err(), cdevice.ErrReleased, name)
+		assert.EqualValues(t, 1, released.Load())
+		assert.EqualValues(t, 1, seen.Load(), "the Release too many")
+	}
+}
+
+// extensionThatPanics panics when it is compared.
+type extensionThatPanics struct{ arrow.ExtensionBase }
+
+func (extensionThatPanics) ExtensionName() string                    { return "panics" }
+func (extensionThatPanics) Serialize() string                        { return "" }
+func (extensionThatPanics) ExtensionEquals(arrow.ExtensionType) bool { panic("compared") }
+func (extensionThatPanics) ArrayType() reflect.Type                  { return nil }
+func (extensionThatPanics) Deserialize(arrow.DataType, string) (arrow.ExtensionType, error) {
+	return nil, arrow.ErrNotImplemented
+}
+
+func TestTypeThatPanicsWhenAMappedBatchIsChecked(t *testing.T) {
+	checkLeaks(t)
+	var released atomic.Int64
+	open := func(s *arrow.Schema) *cdevice.RecordBatch {
+		b, err := cdevice.NewRecordBatch(device.CPUDevice(), s, 0, make([]cdevice.ArrayData, 1), cdevice.Lifetime{Release: func() { released.Add(1) }})
+		require.NoError(t, err)
+		return b
+	}
+	schema := func() *arrow.Schema {
+		dt := &extensionThatPanics{arrow.ExtensionBase{Storage: arrow.Null}}
+		return arrow.NewSchema([]arrow.Field{{Name: "x", Type: dt}}, nil)
+	}
+	stream := schema()
+	r, err := cdevice.NewRecordReaderFunc(stream, device.CPU, func() (*cdevice.RecordBatch, error) { return open(stream), nil }, nil)
+	require.NoError(t, err)
+	r.Map(func(*cdevice.RecordBatch) (*cdevice.RecordBatch, error) { return open(schema()), nil })
+	assert.False(t, r.Next())
+	assert.ErrorContains(t, r.Err(), "compared")
+	assert.EqualValues(t, 2, released.Load())
+	r.Release()
+}
+
+// The function sees batches of the reader's schema, with all metadata, and gives them.
+func TestMapHasTheSchemaOfTheReader(t *testing.T) {
+	checkLeaks(t)
+	md := arrow.NewMetadata([]string{"k"}, []string{"v"})
+	schema := arrow.NewSchema(numberedSchema.Fields(), &md)
+	r, err := cdevice.NewRecordReader(schema, device.CPU, yielding(nil, numbered(t, 3)...))
+	require.NoError(t, err)
+	defer r.Release()
+	r.Map(func(b *cdevice.RecordBatch) (*cdevice.RecordBatch, error) {
+		assert.Same(t, schema, b.Schema())
+		return numberedBatch(t, numberOf(t, b)+5), nil
+	})
+	for i := range 3 {
+		require.True(t, r.Next())
+		assert.Same(t, schema, r.RecordBatch().Schema())
+		assert.Equal(t, i+5, numberOf(t, r.RecordBatch()))
+	}
+}
+
+// Stages are for the batches that are left.
+func TestStagesInTheMiddle(t *testing.T) {
+	checkLeaks(t)
+	s := newScript(t, numbered(t, 20)...)
+	r := s.reader(t)
+	require.True(t, r.Next())
+	first := r.RecordBatch()
+	r.Prefetch(3)
+	assert.Same(t, first, r.RecordBatch(), "it is not touched")
+	require.True(t, r.Next())
+	assert.Equal(t, 1, numberOf(t, r.RecordBatch()))
+	eventually(t, func() bool { return s.nexts.Load() == 5 }, "the batches ahead")
+	r.Map(digit(t, 7))
+	for i := 2; i < 10; i++ {
+		require.True(t, r.Next())
+		assert.Equal(t, i*10+7, numberOf(t, r.RecordBatch()), "those that were ready too")
+	}
+	r.Prefetch(1).Map(digit(t, 8))
+	got, err := numbersOf(t, r.All())
+	require.NoError(t, err)
+	require.Len(t, got, 10)
+	assert.Equal(t, []int{1078, 1978}, []int{got[0], got[9]})
+	assert.EqualValues(t, 1, s.releases.Load())
+}
+
+// Neither Map nor Prefetch waits for a producer that does not answer.
+func TestStagesDoNotWaitForACallUnderWay(t *testing.T) {
+	for name, layer := range layers(t) {
+		t.Run(name, func(t *testing.T) {
+			checkLeaks(t)
+			b := blocked(t, layer)
+			require.True(t, b.r.Next())
+			got := make(chan bool)
+			go func() { got <- b.r.Next() }()
+			<-b.called
+			b.r.Map(digit(t, 1)).Prefetch(2).Map(digit(t, 2)) // returns
+			b.answer()
+			require.True(t, <-got)
+			var numbers []int
+			for b.r.Next() {
+				numbers = append(numbers, numberOf(t, b.r.RecordBatch()))
+			}
+			require.NoError(t, b.r.Err())
+			require.NotEmpty(t, numbers)
+			assert.Equal(t, 812, numbers[len(numbers)-1])
+			assert.EqualValues(t, 1, b.releases.Load())
+			b.r.Release()
+		})
+	}
+}
+
+func TestStagesOfAReaderThatEnded(t *testing.T) {
+	checkLeaks(t)
+	never := func(*cdevice.RecordBatch) (*cdevice.RecordBatch, error) {
+		t.Error("called")
+		return nil, errSource
+	}
+	for name, row := range map[string]struct {
+		end  func(r *cdevice.RecordReader)
+		want error
+	}{
+		"at its end": {func(r *cdevice.RecordReader) {
+			for r.Next() {
+			}
+		}, nil},
+		"with an error": {func(r *cdevice.RecordReader) {
+			r.Map(func(*cdevice.RecordBatch) (*cdevice.RecordBatch, error) { return nil, errSource }).Next()
+		}, errSource},
+		"closed":   {func(r *cdevice.RecordReader) { closes(t, r) }, cdevice.ErrReleased},
+		"released": {func(r *cdevice.RecordReader) { r.Release() }, cdevice.ErrReleased},
+	} {
+		s := newScript(t, numbered(t, 2)...)
+		r, err := cdevice.ImportRecordReader(s.stream)
+		require.NoError(t, err)
+		row.end(r)
+		asked := s.nexts.Load()
+		assert.False(t, r.Map(never).Prefetch(2).Map(nil).Next(), name)
+		assert.ErrorIs(t, r.Err(), row.want, name)
+		assert.Equal(t, asked, s.nexts.Load(), name)
+		if name != "released" {
+			r.Release()
+		}
+	}
+}
+
+func TestStagesThatAreNone(t *testing.T) {
+	settles(t)
+	s := newScript(t, numbered(t, 3)...)
+	r := s.reader(t).Prefetch(0).Prefetch(-1)
+	require.True(t, r.Next())
+	for range 100 {
+		runtime.Gosched()
+	}
+	assert.EqualValues(t, 1, s.nexts.Load(), "nothing is asked ahead")
+	r.Prefetch(1)
+	require.True(t, r.Next())
+	eventually(t, func() bool { return s.nexts.Load() == 3 }, "the one ahead")
+	r.Map(nil)
+	assert.EqualError(t, r.Err(), "cdevice: read: f = nil, want a function: invalid")
+	assert.False(t, r.Next())
+	closes(t, r)
+	assert.EqualValues(t, 1, s.releases.Load())
+}
+
+// Close waits for a function that is under way, and for the source below it.
+func TestCloseWaitsForAFunctionOfMap(t *testing.T) {
+	for name, ahead := range map[string]func(*cdevice.RecordReader, batchFunc) *cdevice.RecordReader{
+		"Map": (*cdevice.RecordReader).Map,
+		"below a Prefetch": func(r *cdevice.RecordReader, f batchFunc) *cdevice.RecordReader {
+			return r.Map(f).Prefetch(2)
+		},
+		"above a Prefetch": func(r *cdevice.RecordReader, f batchFunc) *cdevice.RecordReader {
+			return r.Prefetch(2).Map(f)
+		},
+		"below a copy": func(r *cdevice.RecordReader, f batchFunc) *cdevice.RecordReader {
+			defer r.Map(f).Release()
+			c, err := r.CopyTo(background, device.CPUDevice())
+			require.NoError(t, err)
+			return c
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			settles(t)
+			s := newScript(t, numbered(t, 9)...)
+			inside, let := make(chan struct{}), make(chan struct{})
+			src, err := cdevice.ImportRecordReader(s.stream)
+			require.NoError(t, err)
+			calls := 0
+			r := ahead(src, func(b *cdevice.RecordBatch) (*cdevice.RecordBatch, error) {
+				if calls++; calls == 2 {
+					close(inside)
+					<-let
+				}
+				return digit(t, 3)(b)
+			})
+			require.True(t, r.Next())
+			asked := make(chan bool)
+			go func() { asked <- r.Next() }()
+			<-inside
+			expires(t, r.Close)
+			if name != "above a Prefetch" { // which gives the source back at once
+				assert.Zero(t, s.releases.Load(), "the function is called where it is asked")
+			}
+			closed := make(chan error)
+			go func() { closed <- r.Close(background) }()
+			close(let)
+			require.NoError(t, <-closed)
+			assert.EqualValues(t, 1, s.releases.Load())
+			assert.False(t, <-asked)
+			assert.Equal(t, 2, calls, "no further batch is asked for")
+			isClosed(t, r)
+			r.Release()
+		})
+	}
+}
+
+// A release does not wait for a function, and what it makes after that is dropped.
+func TestReleaseDoesNotWaitForAFunctionOfMap(t *testing.T) {
+	settles(t)
+	s := newScript(t, numbered(t, 9)...)
+	inside, let := make(chan struct{}), make(chan struct{})
+	r, err := cdevice.ImportRecordReader(s.stream)
+	require.NoError(t, err)
+	calls := 0
+	r.Map(func(b *cdevice.RecordBatch) (*cdevice.RecordBatch, error) {
+		if calls++; calls == 2 {
+			close(inside)
+			<-let
+		}
+		return digit(t, 3)(b)
+	}).Prefetch(1)
+	require.True(t, r.Next())
+	<-inside
+	r.Release()
+	assert.Zero(t, s.releases.Load())
+	close(let)
+	eventually(t, func() bool { return s.releases.Load() == 1 }, "the release")
+}
+
+// A function may compose and release its own reader, which it must not ask.
+func TestFunctionThatChangesItsReader(t *testing.T) {
+	settles(t)
+	s := newScript(t, numbered(t, 9)...)
+	r, err := cdevice.ImportRecordReader(s.stream)
+	require.NoError(t, err)
+	r.Map(func(b *cdevice.RecordBatch) (*cdevice.RecordBatch, error) {
+		switch numberOf(t, b) {
+		case 1:
+			r.Prefetch(2).Map(digit(t, 5))
+		case 6:
+			r.Release()
+		}
+		return b, nil
+	})
+	var got []int
+	for b, err := range r.All() {
+		if err != nil {
+			assert.ErrorIs(t, err, cdevice.ErrReleased)
+			break
+		}
+		got = append(got, numberOf(t, b))
+	}
+	require.GreaterOrEqual(t, len(got), 2)
+	assert.Equal(t, []int{0, 1, 25, 35, 45, 55, 65}[:len(got)], got)
+	eventually(t, func() bool { return s.releases.Load() == 1 }, "the release")
+}
+
+// The end of the context of copies is final, for those that were made ahead too.
+func TestPrefetchedCopiesEndWithTheirContext(t *testing.T) {
+	settles(t)
+	src := asked(t, nil, numbered(t, 9)...)
+	ctx, cancel := context.WithCancel(background)
+	r, err := src.CopyTo(ctx, device.CPUDevice())
+	require.NoError(t, err)
+	src.Release()
+	calls := 0
+	r.Prefetch(3).Map(func(b *cdevice.RecordBatch) (*cdevice.RecordBatch, error) {
+		if calls++; calls == 3 {
+			cancel()
+		}
+		return b, nil
+	})
+	for range 2 {
+		require.True(t, r.Next())
+	}
+	assert.False(t, r.Next())
+	assert.ErrorIs(t, r.Err(), context.Canceled)
+	closes(t, r)
+	r.Release()
+}
+
+// Many goroutines compose, ask, close and release one reader.
+func TestStagesFromManyGoroutines(t *testing.T) {
+	settles(t)
+	batches := numbered(t, 30)
+	for i := range 300 {
+		s := newScript(t, batches...)
+		r, err := cdevice.ImportRecordReader(s.stream)
+		require.NoError(t, err)
+		var all sync.WaitGroup
+		for k := range 6 {
+			r.Retain()
+			all.Add(1)
+			go func() {
+				defer all.Done()
+				defer r.Release()
+				switch k {
+				case 0, 1:
+					for b, err := range r.All() {
+						if err != nil {
+							assert.ErrorIs(t, err, cdevice.ErrReleased)
+							return
+						}
+						if numberOf(t, b) == i%40 {
+							return
+						}
+					}
+				case 2:
+					r.Prefetch(1 + i%3)
+				case 3:
+					r.Map(same).Prefetch(i % 2)
+				case 4:
+					r.Map(func(b *cdevice.RecordBatch) (*cdevice.RecordBatch, error) { return b.Slice(0, 1) })
+				case 5:
+					if i%2 == 0 {
+						assert.NoError(t, r.Close(background))
+					}
+				}
+			}()
+		}
+		r.Release()
+		all.Wait()
+		eventually(t, func() bool { return s.releases.Load() == 1 }, "the release")
+	}
+}
+
+func TestStagesOfAnArrayReader(t *testing.T) {
+	settles(t)
+	numbers := fromJSON(t, arrow.PrimitiveTypes.Int64, `[1,2,3]`)
+	a, err := cdevice.WrapArray(numbers, device.CPUDevice())
+	require.NoError(t, err)
+	defer a.Release()
+	open := func() *cdevice.ArrayReader {
+		r, err := cdevice.NewArrayReader(a.Field(), device.CPU, func(yield func(*cdevice.Array, error) bool) {
+			for range 4 {
+				if !yield(a, nil) {
+					return
+				}
+			}
+		})
+		require.NoError(t, err)
+		return r
+	}
+	r := open()
+	assert.Same(t, r, r.Map(func(a *cdevice.Array) (*cdevice.Array, error) { return a.Slice(1, 3) }).Prefetch(2))
+	items := 0
+	for got, err := range r.All() {
+		require.NoError(t, err)
+		assert.EqualValues(t, 2, got.Len())
+		items++
+	}
+	assert.Equal(t, 4, items)
+	r.Release()
+
+	words, err := cdevice.WrapArray(fromJSON(t, arrow.BinaryTypes.String, `["a"]`), device.CPUDevice())
+	require.NoError(t, err)
+	defer words.Release()
+	r = open()
+	assert.False(t, r.Map(func(*cdevice.Array) (*cdevice.Array, error) {
+		words.Retain()
+		return words, nil
+	}).Next())
+	assert.EqualError(t, r.Err(), "cdevice: read: Array.type = utf8, want the stream's: int64: invalid")
+	r.Release()
+
+	r = open()
+	r.Map(nil)
+	assert.EqualError(t, r.Err(), "cdevice: read: f = nil, want a function: invalid")
+	r.Release()
+}
+
+// A consumer in C sees what the functions give.
+func TestMappedStreamInC(t *testing.T) {
+	checkLeaks(t)
+	calls := 0
+	s := export(t, asked(t, nil, numbered(t, 5)...).Map(digit(t, 1)).Map(func(b *cdevice.RecordBatch) (*cdevice.RecordBatch, error) {
+		if calls++; calls == 3 {
+			return nil, &cdevice.ProducerError{Callback: "get_next", Code: 71}
+		}
+		return b, nil
+	}))
+	for i := range 2 {
+		b, code := next(t, s)
+		require.Zero(t, code)
+		assert.Equal(t, i*10+1, numberOf(t, b))
+		b.Release()
+	}
+	for range 2 {
+		_, code := next(t, s)
+		assert.Equal(t, 71, code)
+	}
+	assert.Equal(t, 3, calls)
+}

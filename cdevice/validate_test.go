@@ -1,0 +1,252 @@
+package cdevice_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/cudasim"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/bridge"
+	"github.com/arrowdevice/arrowdevice/internal/testing/cases"
+	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+	"github.com/arrowdevice/arrowdevice/memory/hostpinned"
+)
+
+// ValidateFull of batches and arrays that no import has made, and by whom it is called. What
+// it finds in imported ones: badinput_contents_test.go.
+
+// validThroughout validates an array, slices of it, and its children.
+func validThroughout(t *testing.T, a *cdevice.Array) {
+	t.Helper()
+	nulls := a.NullCount()
+	assert.NoError(t, a.ValidateFull(background))
+	assert.Equal(t, nulls, a.NullCount(), "it is not changed")
+	for i := range min(a.Len(), 3) {
+		for _, j := range []int64{i, a.Len() - i/2, a.Len()} {
+			part, err := a.Slice(min(i, j), j)
+			require.NoError(t, err)
+			assert.NoError(t, part.ValidateFull(background), "%d to %d", i, j)
+			part.Release()
+		}
+	}
+	for i := range a.NumChildren() {
+		child := a.Child(i)
+		validThroughout(t, child)
+		child.Release()
+	}
+}
+
+func TestArraysOfEveryTypeAreValid(t *testing.T) {
+	eachCase(t, func(t *testing.T, arr arrow.Array) {
+		a, err := cdevice.WrapArray(arr, device.CPUDevice())
+		require.NoError(t, err)
+		defer a.Release()
+		validThroughout(t, a)
+		rec := array.NewRecordBatch(arrow.NewSchema([]arrow.Field{{Name: "x", Type: arr.DataType()}}, nil), []arrow.Array{arr}, int64(arr.Len()))
+		defer rec.Release()
+		b, err := cdevice.WrapRecordBatch(rec, device.CPUDevice())
+		require.NoError(t, err)
+		defer b.Release()
+		assert.NoError(t, b.ValidateFull(background))
+		column := b.Column(0)
+		validThroughout(t, column)
+		column.Release()
+	})
+}
+
+func TestCopiesOfEveryTypeAreValid(t *testing.T) {
+	checkLeaks(t)
+	m := cudatest.Simulated(t, cudasim.Options{})
+	for _, dev := range m.Devices(t) {
+		for _, c := range cases.All() {
+			for _, v := range cases.Variants {
+				t.Run(dev.ID().String()+"/"+c.Name+"/"+string(v), func(t *testing.T) {
+					arr, err := c.Array(memory.DefaultAllocator, v)
+					require.NoError(t, err)
+					defer arr.Release()
+					w, err := cdevice.WrapArray(arr, device.CPUDevice())
+					require.NoError(t, err)
+					defer w.Release()
+					a, err := w.CopyTo(background, dev)
+					require.NoError(t, err)
+					defer a.Release()
+					validThroughout(t, a)
+				})
+			}
+		}
+	}
+}
+
+// A batch that was built in page-locked memory is asked of the driver, as an imported one is.
+func TestWrappedPinnedMemoryIsAskedOfTheDriver(t *testing.T) {
+	checkLeaks(t)
+	m := cudatest.Simulated(t, cudasim.Options{})
+	b := array.NewStringBuilder(hostpinned.New(m.GPUs[0], 0))
+	b.AppendStringValues([]string{"a", "bb"}, nil)
+	arr := b.NewArray()
+	b.Release()
+	a, err := cdevice.WrapArray(arr, m.GPUs[0].Pinned())
+	arr.Release()
+	require.NoError(t, err)
+	m.Sim.ResetCounters()
+	assert.NoError(t, a.ValidateFull(background))
+	assert.NotZero(t, m.Sim.Calls(""))
+	a.Release()
+
+	elsewhere, err := cdevice.WrapArray(fromJSON(t, arrow.BinaryTypes.String, `["a","bb"]`), m.GPUs[0].Pinned())
+	require.NoError(t, err)
+	assert.ErrorContains(t, elsewhere.ValidateFull(background), "memory of cpu, want memory that the CPU can access, page-locked or managed")
+	elsewhere.Release()
+}
+
+// What is known of a copy that was made here is not believed: its memory is read.
+func TestValidationReadsCopiesThatWereMadeHere(t *testing.T) {
+	checkLeaks(t)
+	gpu := cudatest.Simulated(t, cudasim.Options{}).GPUs[0]
+	for name, row := range map[string]struct {
+		dt         arrow.DataType
+		text       string
+		buffer, at int
+		want       string
+	}{
+		"offsets":         {arrow.BinaryTypes.String, `["a","bb"]`, 1, 8, "cdevice: validate: array.offsets = 0 to -1"},
+		"views":           {arrow.BinaryTypes.StringView, `["a","bb"]`, 1, 28, "cdevice: validate: array.views[1].bytes[12] = 255, want 0 behind a value of 2 bytes: invalid"},
+		"type ids":        {arrow.DenseUnionOf([]arrow.Field{{Name: "n", Type: arrow.PrimitiveTypes.Int32}}, []int8{3}), `[[3,1],[3,2],[3,3],[3,4],[3,5]]`, 0, 1, "cdevice: validate: array.type_ids[1] = -1"},
+		"offsets, nested": {arrow.ListOf(arrow.BinaryTypes.String), `[["a"],["bb"]]`, 1, 8, "cdevice: validate: array.offsets = 0 to -1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, err := cdevice.WrapArray(fromJSON(t, row.dt, row.text), device.CPUDevice())
+			require.NoError(t, err)
+			defer w.Release()
+			a, err := w.CopyTo(background, gpu)
+			require.NoError(t, err)
+			defer a.Release()
+			require.NoError(t, a.ValidateFull(background))
+			require.NoError(t, gpu.Memset(a.Buffers()[row.buffer]+device.Ptr(row.at), 0xff, 4, nil))
+			require.NoError(t, gpu.Legacy().Synchronize(background))
+			err = a.ValidateFull(background)
+			assert.ErrorContains(t, err, row.want)
+			assert.ErrorIs(t, err, arrow.ErrInvalid)
+		})
+	}
+}
+
+// notText is a batch with a text that is none.
+func notText(t testing.TB) *cdevice.RecordBatch {
+	t.Helper()
+	data := array.NewData(arrow.BinaryTypes.String, 1, []*memory.Buffer{nil, memory.NewBufferBytes([]byte{0, 0, 0, 0, 1, 0, 0, 0}), memory.NewBufferBytes([]byte{0xff})}, nil, 0, 0)
+	defer data.Release()
+	arr := array.MakeFromData(data)
+	defer arr.Release()
+	rec := array.NewRecordBatch(textSchema, []arrow.Array{arr}, 1)
+	defer rec.Release()
+	b, err := cdevice.WrapRecordBatch(rec, device.CPUDevice())
+	require.NoError(t, err)
+	return b
+}
+
+var textSchema = arrow.NewSchema([]arrow.Field{{Name: "s", Type: arrow.BinaryTypes.String}}, nil)
+
+func TestErrorOfAWrappedBatch(t *testing.T) {
+	checkLeaks(t)
+	b := notText(t)
+	err := b.ValidateFull(background)
+	assert.EqualError(t, err, "cdevice: validate: column[0].values[0], want valid UTF-8: invalid")
+	var fe *cdevice.FieldError
+	require.ErrorAs(t, err, &fe)
+	assert.Equal(t, "validate", fe.Op)
+	assert.Equal(t, "column[0].values[0]", fe.Field)
+	view, err := b.HostView(background)
+	require.NoError(t, err, "it is as it was")
+	view.Release()
+	column := b.Column(0)
+	assert.EqualError(t, column.ValidateFull(background), "cdevice: validate: array.values[0], want valid UTF-8: invalid")
+	column.Release()
+	b.Release()
+	assert.EqualError(t, b.ValidateFull(background), "cdevice: validate: RecordBatch: invalid: already released")
+}
+
+// Many goroutines validate one batch, whose last Release comes meanwhile.
+func TestValidationFromManyGoroutines(t *testing.T) {
+	checkLeaks(t)
+	m := cudatest.Simulated(t, cudasim.Options{})
+	for _, dev := range append([]device.Device{device.CPUDevice()}, m.GPUs[0], m.GPUs[0].Pinned()) {
+		for range 20 {
+			b, err := cdevice.CopyToDevice(background, twoColumns(t), dev)
+			require.NoError(t, err)
+			var all sync.WaitGroup
+			for range 6 {
+				all.Add(1)
+				go func() {
+					defer all.Done()
+					for range 3 {
+						if err := b.ValidateFull(background); !errors.Is(err, cdevice.ErrReleased) {
+							assert.NoError(t, err)
+						}
+					}
+				}()
+			}
+			b.Release()
+			all.Wait()
+		}
+	}
+}
+
+// Batches of a reader are validated before they are given.
+func TestReaderThatValidates(t *testing.T) {
+	for name, compose := range map[string]func(*cdevice.RecordReader) *cdevice.RecordReader{
+		"asked": func(r *cdevice.RecordReader) *cdevice.RecordReader { return r.Map(valid) },
+		"ahead": func(r *cdevice.RecordReader) *cdevice.RecordReader { return r.Map(valid).Prefetch(2) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			checkLeaks(t)
+			good := wrap(t, oneColumn(t, fromJSON(t, arrow.BinaryTypes.String, `["a"]`)))
+			open := func() *cdevice.RecordReader {
+				bad := notText(t)
+				defer bad.Release()
+				r, err := cdevice.NewRecordReaderFunc(good.Schema(), device.CPU, nextOf(nil, good, bad, good), bad.Release)
+				require.NoError(t, err)
+				bad.Retain() // until it is stopped
+				return compose(r)
+			}
+			r := open()
+			require.True(t, r.Next())
+			assert.Same(t, good.Schema(), r.RecordBatch().Schema())
+			assert.False(t, r.Next())
+			assert.EqualError(t, r.Err(), "cdevice: validate: column[0].values[0], want valid UTF-8: invalid")
+			r.Release()
+
+			s := export(t, open())
+			out := garbageArray()
+			require.Zero(t, bridge.CallGetNext(s, out))
+			cdevice.ReleaseCArrowDeviceArray(out)
+			assert.EqualValues(t, 22, bridge.CallGetNext(s, out), "EINVAL")
+			assert.Contains(t, bridge.CallGetLastError(s), "want valid UTF-8")
+			cdevice.ReleaseCArrowDeviceArrayStream(s)
+		})
+	}
+}
+
+// The end of the context ends a wait for the event.
+func TestValidationWaitsWithItsContext(t *testing.T) {
+	checkLeaks(t)
+	event := &testEvent{err: context.Canceled}
+	testEvents[41] = event
+	a, _ := onDevice(t, extDev, 41)
+	defer a.Release()
+	assert.ErrorIs(t, a.ValidateFull(background), context.Canceled)
+	assert.Equal(t, 1, event.waits)
+	event.err = nil
+	assert.NoError(t, a.ValidateFull(background))
+	assert.Equal(t, 2, event.waits)
+	assert.Equal(t, 2, event.closes)
+}
