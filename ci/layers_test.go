@@ -76,7 +76,7 @@ var allowed = map[string][]string{
 
 // mayUseCgo are the packages that speak C; cdata, which cdevice imports for its
 // C types, is arrow-go's.
-var mayUseCgo = []string{"internal/abi", "internal/bridge", "internal/cuda", "internal/testing/cpeer", "cudasim", "integration/golib", "examples/pyextension"}
+var mayUseCgo = []string{"internal/abi", "internal/bridge", "internal/cuda", "internal/testing/cpeer", "cudasim", "integration/golib", "examples/consumer", "examples/pyextension"}
 
 func TestImportsFollowTheLayers(t *testing.T) {
 	all := packages(t)

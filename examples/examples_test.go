@@ -3,9 +3,11 @@ package examples
 
 import (
 	"bytes"
+	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -71,14 +73,28 @@ func parquetFile(t *testing.T, rows int) string {
 	return name
 }
 
+var update = flag.Bool("update", false, "write the programs into docs/cookbook.md")
+
 // The cookbook has the programs as they are, and each is short.
 func TestCookbookHasThePrograms(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join("..", "docs", "cookbook.md"))
+	const name = "../docs/cookbook.md"
+	page, err := os.ReadFile(name)
 	require.NoError(t, err)
-	for _, name := range programs {
-		program, err := os.ReadFile(filepath.Join(name, "main.go"))
+	want := page
+	for _, p := range programs {
+		program, err := os.ReadFile(filepath.Join(p, "main.go"))
 		require.NoError(t, err)
-		assert.Less(t, bytes.Count(program, []byte("\n")), 60, "lines of %s", name)
-		assert.True(t, bytes.Contains(page, append([]byte("```go\n"), append(program, "```\n"...)...)), "docs/cookbook.md has another %s", name)
+		assert.Less(t, bytes.Count(program, []byte("\n")), 60, "lines of %s", p)
+		// The block behind the link to the program.
+		block := regexp.MustCompile(`(?s)(\(\.\./examples/` + p + `\).*?\n\n)` + "```go\n.*?\n```\n")
+		require.Regexp(t, block, string(want), p)
+		want = block.ReplaceAllFunc(want, func(old []byte) []byte {
+			return append(block.FindSubmatch(old)[1], "```go\n"+string(program)+"```\n"...)
+		})
 	}
+	if *update {
+		require.NoError(t, os.WriteFile(name, want, 0o644))
+		return
+	}
+	assert.Equal(t, string(want), string(page), "go test ./examples -update writes the page")
 }
