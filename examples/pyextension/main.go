@@ -1,5 +1,4 @@
-// Command pyextension is a Python extension written in Go: a function that takes a record
-// batch of PyArrow's, adds a column without copying the others, and gives the batch back.
+// Command pyextension is a Python extension in Go: it adds a column to a batch of PyArrow's.
 //
 //	go build -buildmode=c-shared -o libpyextension.so ./examples/pyextension
 package main
