@@ -14,10 +14,11 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/cases"
 	"github.com/arrowdevice/arrowdevice/internal/cudatest"
+	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
 
 // asCuDFWants fails unless the struct and all below it are what libcudf reads right.
-func asCuDFWants(t *testing.T, gpu device.Prober, a *abi.ArrowArray) {
+func asCuDFWants(t *testing.T, gpu *cudaalloc.Device, a *abi.ArrowArray) {
 	t.Helper()
 	assert.Zero(t, a.Offset)
 	assert.GreaterOrEqual(t, a.NullCount, int64(0), "an unknown null count is taken for none")
@@ -41,7 +42,7 @@ func asCuDFWants(t *testing.T, gpu device.Prober, a *abi.ArrowArray) {
 }
 
 // readFrom returns a copy of device memory.
-func readFrom(t *testing.T, gpu device.Device, addr uintptr, size int64) []byte {
+func readFrom(t *testing.T, gpu *cudaalloc.Device, addr uintptr, size int64) []byte {
 	host, err := gpu.AllocateHost(background, size)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, host.Free(nil)) }()

@@ -152,7 +152,7 @@ func newProber(ctx context.Context, at place) (*prober, error) {
 	}
 	asked, ok := dev.(device.Prober)
 	if !ok {
-		return nil, fieldError(opImport, "ArrowDeviceArray.device_type", at.id.Type, "a device that knows its memory (WithFullValidation)", device.ErrNotSupported)
+		return nil, fieldError(opImport, "ArrowDeviceArray.device_type", at.id.Type, "a device that is a device.Prober (WithFullValidation)", device.ErrNotSupported)
 	}
 	return &prober{asked, at.id, newValidator(ctx)}, nil
 }

@@ -44,7 +44,7 @@ func (s *cpu) Allocate(ctx context.Context, size int64) (device.Ptr, error) {
 	s.live++
 	s.made++
 	s.bytes += size
-	return p, device.CPUDevice().Memset(p, 0xdd, size, nil)
+	return p, device.CPUDevice().(device.Memsetter).Memset(p, 0xdd, size, nil)
 }
 
 func (s *cpu) Free(p device.Ptr, size int64) {

@@ -28,7 +28,6 @@ func init() {
 	register(device.CUDA, func(d *Device) *Device { return d })
 	register(device.CUDAHost, (*Device).Pinned)
 	register(device.CUDAManaged, (*Device).Managed)
-	device.RegisterLookup(lookup)
 }
 
 // Device is one kind of memory of one GPU: its own (device.CUDA), page-locked host
@@ -38,6 +37,14 @@ type Device struct {
 	*gpu
 	kind device.Type
 }
+
+var _ interface {
+	device.Device
+	device.Stager
+	device.Memsetter
+	device.CopyStreamer
+	device.Prober
+} = (*Device)(nil)
 
 // gpu is what the three kinds of memory share.
 type gpu struct {
@@ -76,8 +83,8 @@ type platform struct {
 	locked ranges // page-locked for all its GPUs
 	mu     sync.Mutex
 	gpus   map[int64]*opening
-	open   atomic.Pointer[gpu] // one of its GPUs that are open, if any
-	owners sync.Map            // int32 -> *gpu: those that are open, by ordinal
+	prober prober
+	owners sync.Map // int32 -> *gpu: those that are open, by ordinal
 	// several reports whether the driver has more than one GPU: only then can memory be
 	// another one's.
 	several atomic.Bool
@@ -249,7 +256,7 @@ func openGPU(p *platform, ordinal int) (*gpu, error) {
 	if err := g.own.SetLimits(DefaultLimits()); err != nil {
 		return nil, errors.Join(err, g.close())
 	}
-	p.open.Store(g)
+	p.prober.opened(g)
 	p.owners.Store(int32(ordinal), g)
 	return g, nil
 }
@@ -258,7 +265,7 @@ func openGPU(p *platform, ordinal int) (*gpu, error) {
 // once must not keep a context alive. A GPU that was opened is closed in tests only:
 // handles of it may be anywhere in the process.
 func (g *gpu) close() error {
-	g.platform.open.CompareAndSwap(g, nil)
+	g.platform.prober.ended(g)
 	g.platform.owners.CompareAndDelete(int32(g.ctx.Ordinal()), g)
 	var steps []func() error
 	if g.pool != 0 {
