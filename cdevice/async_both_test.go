@@ -140,7 +140,7 @@ func TestGPUAsyncCopiesOnTheConsumersThread(t *testing.T) {
 		_, err := s.Schema(soon(t))
 		require.NoError(t, err)
 		assert.Equal(t, device.CUDA, s.DeviceType())
-		assert.Zero(t, gpu.Stats().Device.Allocations, "nothing is copied before a batch is taken")
+		assert.Zero(t, gpu.ReadStats().Device.Allocations, "nothing is copied before a batch is taken")
 		n := 0
 		for b, err := range s.All() {
 			require.NoError(t, err)

@@ -237,10 +237,10 @@ func TestExportedMemoryWaitsOnce(t *testing.T) {
 	out := garbageArray()
 	require.NoError(t, cdevice.ExportRecordBatch(batch, out, nil))
 	batch.Release()
-	live, _, _ := mem.Stats()
+	live := mem.ReadStats().Pinned.Live
 	assert.NotZero(t, live)
 	cdevice.ReleaseCArrowDeviceArray(out)
 	require.NoError(t, gpu.Flush(background))
-	live, _, _ = mem.Stats()
+	live = mem.ReadStats().Pinned.Live
 	assert.Zero(t, live)
 }

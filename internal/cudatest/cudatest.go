@@ -144,8 +144,8 @@ func (m *Machine) nothingLives(t testing.TB) {
 		}
 	}
 	for _, gpu := range m.GPUs {
-		s := gpu.Stats()
-		for _, u := range []cudaalloc.Usage{s.Device, s.Host, s.Managed} {
+		s := gpu.ReadStats()
+		for _, u := range []cudaalloc.Usage{s.Device, s.Pinned, s.Managed} {
 			assert.Zero(t, u.Live)
 			assert.Zero(t, u.Allocations)
 		}

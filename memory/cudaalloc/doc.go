@@ -17,7 +17,7 @@
 //	wait for frees, give caches back               [Device.Flush], [Device.Trim]
 //	captures on streams of other libraries         [Device.HoldSynchronization]
 //	what memory is at an address                   [Device.Lookup]
-//	see what is allocated                          [Device.Stats]
+//	see what is allocated                          [Device.ReadStats]
 //
 // Importing the package registers it for device.CUDA, device.CUDAHost and
 // device.CUDAManaged, so that device.Open finds it.

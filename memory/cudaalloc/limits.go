@@ -14,11 +14,11 @@ import (
 // changed at any time. Allocators of [NewManaged] and package hostpinned keep what they cache
 // within limits of their own, until [Device.Trim] or an allocation that finds no memory.
 type Limits struct {
-	// HostIdle, ManagedIdle and DeviceIdle are the most bytes of page-locked, managed and
+	// PinnedIdle, ManagedIdle and DeviceIdle are the most bytes of page-locked, managed and
 	// device memory that are kept although nothing uses them, because allocating them again
 	// takes long; 0: none. Of device memory it is the release threshold of the pool, which the
 	// driver applies when it next waits for the GPU; without pools, the limit of a cache.
-	HostIdle, ManagedIdle, DeviceIdle int64
+	PinnedIdle, ManagedIdle, DeviceIdle int64
 	// Waiting is the most bytes that were freed and that pending work may still use, of all
 	// kinds together; beyond it [Device.Allocate] waits. Memory that is freed in the order of a
 	// stream (device memory, with pools) does not count.
@@ -33,7 +33,7 @@ type Limits struct {
 // managed memory, any amount of device memory, 256 MiB that wait, 10 seconds.
 func DefaultLimits() Limits {
 	return Limits{
-		HostIdle: 256 << 20, ManagedIdle: 256 << 20, DeviceIdle: math.MaxInt64,
+		PinnedIdle: 256 << 20, ManagedIdle: 256 << 20, DeviceIdle: math.MaxInt64,
 		Waiting: 256 << 20, IdleAfter: 10 * time.Second,
 	}
 }
@@ -64,7 +64,7 @@ func (d *Device) Limits() Limits {
 // driver. Negative numbers are an error. It does not wait.
 func (d *Device) SetLimits(l Limits) error {
 	for name, n := range map[string]int64{
-		"HostIdle": l.HostIdle, "ManagedIdle": l.ManagedIdle, "DeviceIdle": l.DeviceIdle,
+		"PinnedIdle": l.PinnedIdle, "ManagedIdle": l.ManagedIdle, "DeviceIdle": l.DeviceIdle,
 		"Waiting": l.Waiting, "IdleAfter": int64(l.IdleAfter),
 	} {
 		if n < 0 {
@@ -88,7 +88,7 @@ func (d *Device) setLimits(l Limits) error {
 	}
 	d.limits.now = l
 	d.limits.waiting.Store(l.Waiting)
-	for purpose, idle := range [purposes]int64{onDevice: l.DeviceIdle, onHost: l.HostIdle, inManaged: l.ManagedIdle} {
+	for purpose, idle := range [purposes]int64{onDevice: l.DeviceIdle, onHost: l.PinnedIdle, inManaged: l.ManagedIdle} {
 		if cache := d.caches[purpose]; cache != nil {
 			cache.SetLimits(sizeclass.Limits{Idle: idleLimit(idle)})
 		}
