@@ -18,6 +18,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/cpeer"
 	"github.com/arrowdevice/arrowdevice/internal/cudatest"
 )
@@ -305,7 +306,7 @@ func hammerProducer(t *testing.T, random *rand.Rand, batch *cdevice.RecordBatch)
 		b.DropAtOnce = true
 	}
 	c := cpeer.NewConsumer(b)
-	if !assert.NoError(t, cdevice.ExportAsync(background, r, c.Handler(), cdevice.AsyncProducerOptions{})) {
+	if !assert.NoError(t, cdevice.ExportAsync(background, r, abi.As[cdevice.CArrowAsyncDeviceStreamHandler](c.Handler()), cdevice.AsyncProducerOptions{})) {
 		return
 	}
 	if !assert.NoError(t, c.WaitEvent(cpeer.OnSchema)) {
@@ -331,7 +332,7 @@ func hammerProducer(t *testing.T, random *rand.Rand, batch *cdevice.RecordBatch)
 			continue
 		}
 		out := new(cdevice.CArrowDeviceArray)
-		if cpeer.Extract(&c.Tasks()[i], out) == 0 {
+		if cpeer.Extract(&c.Tasks()[i], abi.As[abi.ArrowDeviceArray](out)) == 0 {
 			cdevice.ReleaseCArrowDeviceArray(out)
 		}
 	}

@@ -43,7 +43,7 @@ func consumed(t *testing.T, ctx context.Context, opts cdevice.AsyncOptions) *pee
 	p := &peer{t: t, handler: &cdevice.CArrowAsyncDeviceStreamHandler{OnSchema: 0xdead, Producer: 0xdead}}
 	p.schema = arrow.NewSchema([]arrow.Field{{Name: "c", Type: arrow.PrimitiveTypes.Int64}}, nil)
 	p.s = cdevice.NewAsyncStream(ctx, p.handler, opts)
-	p.Producer = cpeer.NewProducer(p.handler, tree)
+	p.Producer = cpeer.NewProducer(abi.As[abi.ArrowAsyncDeviceStreamHandler](p.handler), tree)
 	t.Cleanup(func() {
 		if p.handler.Release != 0 {
 			p.Release()
@@ -415,10 +415,10 @@ func TestAsyncStreamHandlerMayLiveInCMemory(t *testing.T) {
 	settles(t)
 	c := cpeer.NewConsumer(cpeer.Behaviour{}) // for its memory
 	defer c.Free()
-	s := cdevice.NewAsyncStream(soon(t), c.Handler(), cdevice.AsyncOptions{})
+	s := cdevice.NewAsyncStream(soon(t), abi.As[cdevice.CArrowAsyncDeviceStreamHandler](c.Handler()), cdevice.AsyncOptions{})
 	defer s.Close()
 	rec := twoColumns(t)
-	require.NoError(t, cdevice.ExportAsync(background, repeated(t, rec, 3), c.Handler(), cdevice.AsyncProducerOptions{}))
+	require.NoError(t, cdevice.ExportAsync(background, repeated(t, rec, 3), abi.As[cdevice.CArrowAsyncDeviceStreamHandler](c.Handler()), cdevice.AsyncProducerOptions{}))
 	n := 0
 	for batch, err := range s.All() {
 		require.NoError(t, err)

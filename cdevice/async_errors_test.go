@@ -13,6 +13,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/cpeer"
 )
@@ -137,8 +138,8 @@ func TestAsyncProducerRefusesAHandlerThatCannotBeTold(t *testing.T) {
 		"on_error":     func(h *cdevice.CArrowAsyncDeviceStreamHandler) { h.OnError = 0 },
 	} {
 		c := cpeer.NewConsumer(cpeer.Behaviour{})
-		remove(c.Handler())
-		assert.ErrorContains(t, cdevice.ExportAsync(background, r, c.Handler(), cdevice.AsyncProducerOptions{}), "ArrowAsyncDeviceStreamHandler."+name+" = NULL")
+		remove(abi.As[cdevice.CArrowAsyncDeviceStreamHandler](c.Handler()))
+		assert.ErrorContains(t, cdevice.ExportAsync(background, r, abi.As[cdevice.CArrowAsyncDeviceStreamHandler](c.Handler()), cdevice.AsyncProducerOptions{}), "ArrowAsyncDeviceStreamHandler."+name+" = NULL")
 		assert.Equal(t, []cpeer.Event{cpeer.Release}, c.Events(), "it owns the handler all the same")
 		c.Free()
 	}

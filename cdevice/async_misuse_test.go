@@ -47,7 +47,7 @@ func (p *goProducer) begin(t *testing.T) int {
 	out := new(abi.ArrowSchema)
 	require.NoError(t, cdevice.ExportSchema(numberedSchema, cdevice.SchemaFromPtr(addressOf(out))))
 	p.handler.Producer = addressOf(p.c)
-	return bridge.CallOnSchema(p.handler, out)
+	return bridge.CallOnSchema(abi.As[abi.ArrowAsyncDeviceStreamHandler](p.handler), out)
 }
 
 // goTask is a task that a test writes.
@@ -59,7 +59,7 @@ func (goTask) Release()                                    {}
 func (p *goProducer) send(f goTask) int {
 	task := new(abi.ArrowAsyncTask)
 	bridge.ExportTask(f, task)
-	return bridge.CallOnNextTask(p.handler, task, nil)
+	return bridge.CallOnNextTask(abi.As[abi.ArrowAsyncDeviceStreamHandler](p.handler), task, nil)
 }
 
 // The end of ctx ends a stream even if its producer has done all that it does.
@@ -95,8 +95,8 @@ func TestAsyncStreamCloseWaitsForWhatSomebodyElseDrops(t *testing.T) {
 	require.Zero(t, p.send(func(*abi.ArrowDeviceArray) int { extracted.Add(1); return 0 }))
 	cancel()
 	<-inside
-	assert.Zero(t, bridge.CallOnNextTask(h, nil, nil))
-	bridge.CallHandlerRelease(h)
+	assert.Zero(t, bridge.CallOnNextTask(abi.As[abi.ArrowAsyncDeviceStreamHandler](h), nil, nil))
+	bridge.CallHandlerRelease(abi.As[abi.ArrowAsyncDeviceStreamHandler](h))
 	var closed sync.WaitGroup
 	for range 2 {
 		closed.Go(func() {
@@ -121,7 +121,7 @@ func TestAsyncStreamCancelsBeforeItDrops(t *testing.T) {
 	closed := make(chan struct{})
 	go func() { s.Close(); close(closed) }()
 	<-cancelled
-	bridge.CallHandlerRelease(h)
+	bridge.CallHandlerRelease(abi.As[abi.ArrowAsyncDeviceStreamHandler](h))
 	<-closed
 }
 
@@ -136,12 +136,12 @@ func TestAsyncStreamDoesNotCancelAfterTheEnd(t *testing.T) {
 	require.Zero(t, p.begin(t))
 	dropped := make(chan struct{}) // which comes after the cancel, where there is one
 	require.Zero(t, p.send(func(*abi.ArrowDeviceArray) int { close(dropped); return 0 }))
-	require.Zero(t, bridge.CallOnNextTask(h, nil, nil))
+	require.Zero(t, bridge.CallOnNextTask(abi.As[abi.ArrowAsyncDeviceStreamHandler](h), nil, nil))
 	closed := make(chan struct{})
 	go func() { s.Close(); close(closed) }()
 	<-dropped
 	assert.Zero(t, cancels.Load())
-	bridge.CallHandlerRelease(h)
+	bridge.CallHandlerRelease(abi.As[abi.ArrowAsyncDeviceStreamHandler](h))
 	<-closed
 }
 
@@ -155,7 +155,7 @@ func TestAsyncStreamRefusesASchemaFromInsideItsRequest(t *testing.T) {
 	p.request = func(int64) { second = p.begin(t) }
 	assert.Zero(t, p.begin(t))
 	assert.EqualValues(t, syscall.EINVAL, second)
-	bridge.CallHandlerRelease(h)
+	bridge.CallHandlerRelease(abi.As[abi.ArrowAsyncDeviceStreamHandler](h))
 	for _, err := range s.All() {
 		assert.ErrorContains(t, err, "on_schema = called, want the first call, once")
 	}
@@ -326,7 +326,7 @@ func TestAsyncProducerSurvivesPanicsOfItsProgram(t *testing.T) {
 		r.Release()
 		require.NoError(t, c.WaitTasks(1))
 		out := new(cdevice.CArrowDeviceArray)
-		assert.Zero(t, cpeer.Extract(&c.Tasks()[0], out), "the copy is there")
+		assert.Zero(t, cpeer.Extract(&c.Tasks()[0], abi.As[abi.ArrowDeviceArray](out)), "the copy is there")
 		assert.NotZero(t, out.Array.Release)
 		cdevice.ReleaseCArrowDeviceArray(out)
 		require.NoError(t, c.WaitReleased())
@@ -338,7 +338,7 @@ func TestAsyncProducerSurvivesPanicsOfItsProgram(t *testing.T) {
 		c := exported(t, background, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 1}, repeated(t, twoColumns(t), 1),
 			cdevice.AsyncProducerOptions{CopyTo: panickingDevice{device.CPUDevice()}})
 		require.NoError(t, c.WaitTasks(1))
-		assert.EqualValues(t, syscall.EIO, cpeer.Extract(&c.Tasks()[0], garbageArray()))
+		assert.EqualValues(t, syscall.EIO, cpeer.Extract(&c.Tasks()[0], abi.As[abi.ArrowDeviceArray](garbageArray())))
 		require.NoError(t, c.WaitReleased())
 		_, text := c.Error()
 		assert.Contains(t, text, "panic: in Allocate")
@@ -381,7 +381,7 @@ func TestAsyncProducerExportsWithItsOptions(t *testing.T) {
 	assert.EqualValues(t, device.CPU, c.DeviceType())
 	assert.NotZero(t, c.Handler().Release, "the task may fail")
 	out := garbageArray()
-	require.Zero(t, cpeer.Extract(&c.Tasks()[0], out))
+	require.Zero(t, cpeer.Extract(&c.Tasks()[0], abi.As[abi.ArrowDeviceArray](out)))
 	assert.EqualValues(t, device.CPU, out.DeviceType)
 	assert.Zero(t, out.SyncEvent)
 	assert.Equal(t, 1, event.waits)
@@ -421,7 +421,7 @@ func TestAsyncProducersContextEndsItsTasks(t *testing.T) {
 	cancel()
 	require.NoError(t, c.WaitReleased())
 	assert.Equal(t, events(2, cpeer.OnEnd, cpeer.OnError, cpeer.Release), c.Events())
-	assert.EqualValues(t, syscall.ECANCELED, cpeer.Extract(&c.Tasks()[0], garbageArray()))
+	assert.EqualValues(t, syscall.ECANCELED, cpeer.Extract(&c.Tasks()[0], abi.As[abi.ArrowDeviceArray](garbageArray())))
 	assert.Zero(t, cpeer.Extract(&c.Tasks()[1], nil))
 }
 

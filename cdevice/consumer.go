@@ -70,7 +70,7 @@ func newConsumer(ctx context.Context, handler *CArrowAsyncDeviceStreamHandler, o
 	}
 	c.changed.L = &c.mu
 	c.pins.Pin(handler) // and c is reachable by its handle
-	c.word = bridge.ExportHandler(c, handler)
+	c.word = bridge.ExportHandler(c, handlerMirror(handler))
 	asyncStreams.Add(1)
 	c.origin = live.Add("AsyncStream")
 	c.unwatch = context.AfterFunc(ctx, func() {

@@ -14,6 +14,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/cases"
 	"github.com/arrowdevice/arrowdevice/internal/cudatest"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
@@ -100,7 +101,7 @@ func TestGPUCopyToACoreDeviceIsWhole(t *testing.T) {
 			require.NoError(t, third.Wait(background))
 			out := garbageArray()
 			require.NoError(t, cdevice.ExportRecordBatch(third, out, nil, cdevice.ForCuDF(background)))
-			asCuDFWants(t, m.GPUs[0], &out.Array)
+			asCuDFWants(t, m.GPUs[0], abi.As[abi.ArrowArray](&out.Array))
 			cdevice.ReleaseCArrowDeviceArray(out)
 			third.Release()
 		})

@@ -80,7 +80,7 @@ func TestForCuDF(t *testing.T) {
 						require.NoError(t, err)
 						require.NoError(t, e.Synchronize(background))
 					}
-					asCuDFWants(t, gpu, &out.Array)
+					asCuDFWants(t, gpu, abi.As[abi.ArrowArray](&out.Array))
 					nulls, err := a.CountNulls(background)
 					require.NoError(t, err)
 					assert.Equal(t, nulls, out.Array.NullCount)

@@ -123,7 +123,7 @@ func exportedWrapped(t *testing.T, rec arrow.RecordBatch, dev device.Device, wha
 			batch.Release()
 			a.Release()
 			rec.Release()
-			return &cdevice.CArrowDeviceArray{Array: child}
+			return abi.As[cdevice.CArrowDeviceArray](&abi.ArrowDeviceArray{Array: child})
 		}
 		batch.Release()
 	}

@@ -127,7 +127,7 @@ func export(root *node, mem *memoryOwner, at place, out *CArrowDeviceArray, outS
 			return err
 		}
 	}
-	block, err := exportStructs(exportedDeviceKind, root, mem, event, &out.Array, outSchema, exportSchema)
+	block, err := exportStructs(exportedDeviceKind, root, mem, event, &deviceMirror(out).Array, outSchema, exportSchema)
 	if err != nil {
 		closeEvent(event)
 		return err

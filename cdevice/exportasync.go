@@ -7,6 +7,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/live"
 )
 
@@ -95,8 +96,8 @@ type asyncTask struct {
 }
 
 // ExtractData runs on the consumer's thread.
-func (t *asyncTask) ExtractData(out *CArrowDeviceArray) int {
-	err := t.extract(out)
+func (t *asyncTask) ExtractData(out *abi.ArrowDeviceArray) int {
+	err := t.extract(publicDevice(out))
 	t.p.extracted(err)
 	quietly(t.Release) // out is filled, or the error is known
 	if err != nil {

@@ -76,9 +76,9 @@ func (p *producer) finish(err error) {
 		if p.c == nil { // there is a producer before anything is called but release
 			p.populate(p.deviceType(), nil)
 		}
-		bridge.CallOnError(p.handler, errnoOf(err), cText(err.Error()), metadataOf(err))
+		bridge.CallOnError(handlerMirror(p.handler), errnoOf(err), cText(err.Error()), metadataOf(err))
 	}
-	bridge.CallHandlerRelease(p.handler)
+	bridge.CallHandlerRelease(handlerMirror(p.handler))
 	p.handler = nil
 }
 
@@ -215,7 +215,7 @@ func (p *producer) begin() (bool, error) {
 		bridge.CallSchemaRelease(&p.given.schema)
 		return false, errNoMemory
 	}
-	code := bridge.CallOnSchema(p.handler, &p.given.schema)
+	code := bridge.CallOnSchema(handlerMirror(p.handler), &p.given.schema)
 	if p.given.schema.Release != 0 { // not moved
 		bridge.CallSchemaRelease(&p.given.schema)
 	}
@@ -253,7 +253,7 @@ func (p *producer) deliver(b *RecordBatch) (bool, error) {
 	p.mu.Unlock()
 	asyncTasks.Add(1)
 	word := bridge.ExportTask(&asyncTask{p: p, batch: b}, &p.given.task)
-	if bridge.CallOnNextTask(p.handler, &p.given.task, p.metadata) == 0 {
+	if bridge.CallOnNextTask(handlerMirror(p.handler), &p.given.task, p.metadata) == 0 {
 		return true, nil
 	}
 	if t := handle.Take(word); t != nil { // the handler did not extract it: nobody will
@@ -264,7 +264,7 @@ func (p *producer) deliver(b *RecordBatch) (bool, error) {
 
 // end sends the end. It returns when no task can fail any more.
 func (p *producer) end() error {
-	if bridge.CallOnNextTask(p.handler, nil, nil) != 0 || !p.opts.extractionCanFail() {
+	if bridge.CallOnNextTask(handlerMirror(p.handler), nil, nil) != 0 || !p.opts.extractionCanFail() {
 		return nil
 	}
 	for {
