@@ -100,7 +100,7 @@ var platforms = struct {
 	byDriver map[*cuda.Driver]*platform
 }{byDriver: map[*cuda.Driver]*platform{}}
 
-// Option is a choice of [Open] and [Devices].
+// Option configures [Open] and [Devices].
 type Option func(*options)
 
 type options struct{ driver string }
@@ -138,8 +138,8 @@ func openPlatform(opts []Option) (*platform, error) {
 // first call. There is one Device per GPU and driver; it is never closed.
 //
 // After another part of the program has reset the primary context
-// (cuDevicePrimaryCtxReset, cudaDeviceReset), Open returns a new Device. The one before
-// and all that is of it, memory, streams and events, ended with the reset: each use
+// (cuDevicePrimaryCtxReset, cudaDeviceReset), Open returns a new Device. The previous
+// Device and its memory, streams and events ended with the reset: each use of them
 // is an error.
 //
 // The error wraps device.ErrNotSupported where there is no driver, a driver that is
@@ -284,37 +284,37 @@ func (g *gpu) close() error {
 	return all
 }
 
-// Pinned is the page-locked host memory of the GPU: device.CUDAHost, which the GPU
-// copies from and to at the speed of the bus, and the CPU reads and writes.
+// Pinned returns the device for the page-locked host memory of the GPU: device.CUDAHost, which
+// the GPU copies from and to at the speed of the bus, and the CPU reads and writes.
 func (d *Device) Pinned() *Device { return d.gpu.host }
 
-// Managed is the managed memory of the GPU: device.CUDAManaged, which the driver
-// moves between the GPU and the host as they touch it.
+// Managed returns the device for the managed memory of the GPU: device.CUDAManaged, which the
+// driver moves between the GPU and the host as they touch it.
 func (d *Device) Managed() *Device { return d.gpu.managed }
 
-// Own is the memory on the GPU itself: device.CUDA.
+// Own returns the device for the memory on the GPU itself: device.CUDA.
 func (d *Device) Own() *Device { return d.gpu.own }
 
-// ID is the kind of memory and the ordinal of the GPU.
+// ID returns the kind of memory and the ordinal of the GPU.
 func (d *Device) ID() device.ID {
 	return device.ID{Type: d.kind, Ordinal: int64(d.ctx.Ordinal())}
 }
 
-// Name is the name of the GPU.
+// Name returns the name of the GPU.
 func (d *Device) Name() string { return d.name }
 
 // CPUAccessible reports true for page-locked memory, and for managed memory where the GPU has
-// concurrent managed access (CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS). Elsewhere, on
-// Windows for one, an access of the host to any managed memory is a fault while the GPU runs
-// any work.
+// concurrent managed access (CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS). On other GPUs, and on
+// Windows, the process is ended if the host touches any managed memory while the GPU runs any
+// work.
 func (d *Device) CPUAccessible() bool {
 	return d.kind.CPUAccessible() && (d.kind != device.CUDAManaged || d.concurrent)
 }
 
-// Context is the CUcontext of the GPU, its primary context, for other libraries of
+// Context returns the CUcontext of the GPU, its primary context, for other libraries of
 // the process. It is valid until the primary context is reset; see [Device.Gone].
 func (d *Device) Context() uintptr { return d.ctx.Handle() }
 
-// MemoryInfo is the free and the total memory of the GPU in bytes. What a pool
-// keeps for us counts as used; see [Device.Trim].
+// MemoryInfo returns the free and the total memory of the GPU in bytes. Memory that the pool of
+// this package keeps counts as used; see [Device.Trim].
 func (d *Device) MemoryInfo() (free, total int64, err error) { return d.ctx.MemoryInfo() }

@@ -24,8 +24,8 @@ type Managed struct {
 }
 
 // NewManaged returns an allocator of managed memory of the GPU that holds at most
-// limit bytes, cached ones included; 0 is no limit. One allocator for the whole
-// process is best. It waits for memory as [Device.Allocate] does.
+// limit bytes, including cached ones; 0 is no limit. One allocator for the whole
+// process is best. NewManaged waits for memory as [Device.Allocate] does.
 //
 // The error wraps device.ErrNotSupported where the GPU has no managed memory, or no
 // concurrent managed access: builders write while the GPU works. See [Device.CPUAccessible].
@@ -105,11 +105,10 @@ type trims struct {
 	turn chan struct{}
 }
 
-// OnTrim makes trim part of what [Device.Trim] does, and of allocations that find no memory,
-// for as long as the process lives: it frees memory of this GPU that is only kept for later.
-// It runs on a goroutine of its own, and should not wait: a Trim waits for it until its context
-// ends, and an allocation that finds no memory for two seconds at most. A panic is logged. A nil
-// trim panics.
+// OnTrim registers trim, which frees cached memory of this GPU, for as long as the process lives:
+// [Device.Trim] calls it, and so does an allocation that finds no memory. It is called on a
+// goroutine of its own, and should not wait: Trim waits for it until its context ends, an
+// allocation for at most two seconds. A panic of it is logged. A nil trim panics.
 func (d *Device) OnTrim(trim func()) {
 	if trim == nil {
 		panic(absent("OnTrim", "trim", "a function"))

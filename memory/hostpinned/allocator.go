@@ -26,15 +26,15 @@ type Allocator struct {
 // is cudaalloc.ErrLimit.
 var ErrLimit = cudaalloc.ErrLimit
 
-// New returns an allocator that page-locks at most limit bytes, cached ones
-// included; 0 is no limit. Page-locked memory is lost to the rest of the machine, so a
+// New returns an allocator that page-locks at most limit bytes, including cached
+// ones; 0 is no limit. Page-locked memory is lost to the rest of the machine, so a
 // limit is wise, and one allocator for the whole process is best. Its memory comes from gpu's
 // page-locked memory, and is live in the statistics of gpu while it is cached here.
 //
 // An allocation beyond the limit panics. That ends the process where the allocation is made on a
 // goroutine that does not recover: arrow-go's Parquet reader (package pqarrow) allocates on
 // goroutines of its own if ArrowReadProperties.Parallel is set, and RecordReader.Next recovers
-// from nothing there. Below such readers, give the allocator a fallback: [WithFallback].
+// from nothing there. An allocator below such a reader needs [WithFallback].
 //
 // An option that is nil does nothing. A nil gpu panics.
 func New(gpu *cudaalloc.Device, limit int64, opts ...AllocatorOption) *Allocator {
@@ -99,14 +99,14 @@ func (a *Allocator) ReadStats() Stats {
 // Device returns the device whose memory this is: device.CUDAHost.
 func (a *Allocator) Device() *cudaalloc.Device { return a.dev }
 
-// AllocatorOption is a choice of [New].
+// AllocatorOption configures [New].
 type AllocatorOption func(*allocatorOptions)
 
 type allocatorOptions struct{ fallback memory.Allocator }
 
 // WithFallback takes memory from mem, which is not page-locked, where an allocation would exceed the
-// limit or the driver refuses it; nil is memory.DefaultAllocator. Memory that is freed goes
-// back to the allocator that it is of, and a Reallocate that moves tries page-locked memory
+// limit or the driver refuses it; nil is memory.DefaultAllocator. Freed memory goes
+// back to the allocator that it came from, and a Reallocate that moves tries page-locked memory
 // again. A driver that refused is not asked again for a second. [Stats.Fallback] counts that memory.
 //
 // Copies stage such memory: PageLocked of the device reports false for it. A GPU must not use its
