@@ -77,7 +77,7 @@ func (c Code) Capture() bool {
 }
 
 // ContextGone reports whether a context, or the process, runs nothing any more after
-// this error: the driver ends, the context was destroyed, or the manual says that the
+// this error: the driver ends, the context was destroyed, or the manual states that the
 // context cannot be used, or that the process must be relaunched. After any other error
 // pending work may still run.
 func (c Code) ContextGone() bool {
@@ -92,7 +92,7 @@ func (c Code) ContextGone() bool {
 	return false
 }
 
-// Is makes errors.Is find syscall.ENOMEM in what says that there is no memory.
+// Is makes errors.Is find syscall.ENOMEM in OutOfMemory.
 func (c Code) Is(target error) bool {
 	return c == OutOfMemory && target == syscall.ENOMEM
 }
