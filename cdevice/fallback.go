@@ -2,10 +2,11 @@ package cdevice
 
 import (
 	"context"
-	"runtime"
+
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/apache/arrow-go/v18/arrow/memory/mallocator"
 
 	"github.com/arrowdevice/arrowdevice/device"
-	"github.com/arrowdevice/arrowdevice/internal/abi"
 )
 
 // What a copy does on a device that lacks an optional interface of package device.
@@ -24,30 +25,40 @@ func readsLater(dev device.Device, p device.Ptr, size int64) bool {
 	return ok && d.PageLocked(p, size)
 }
 
-// allocateHost returns host memory that the device copies from and to: page-locked, or
-// pinned memory of Go, which FreeAfter unpins.
+// allocateHost returns host memory that the device copies from and to: page-locked, or of C.
 func allocateHost(ctx context.Context, dev device.Device, size int64) (device.Memory, error) {
 	if d, ok := dev.(device.Stager); ok {
 		return d.AllocateHost(ctx, size)
 	}
-	m, err := device.CPUDevice().Allocate(ctx, size, nil)
-	if err != nil || size == 0 {
-		return m, err
+	if err := ctx.Err(); err != nil {
+		return nil, err
 	}
-	pinned := &pinnedMemory{Memory: m}
-	pinned.pins.Pin(abi.At[byte](uintptr(m.Ptr())))
-	return pinned, nil
+	b, err := allocateArrow(ctx, cAllocator, size)
+	return cMemory{b}, err
 }
 
-// pinnedMemory is memory of Go that a device copies from or to.
-type pinnedMemory struct {
-	device.Memory
-	pins runtime.Pinner
+var cAllocator = mallocator.NewMallocator()
+
+// cMemory is memory of C: [controlRead] computes addresses in front of it, which memory of Go
+// does not allow.
+type cMemory struct{ buffer *memory.Buffer }
+
+func (m cMemory) Ptr() device.Ptr { return addressOf(m.buffer.Bytes()) }
+func (m cMemory) Size() int64     { return int64(m.buffer.Len()) }
+func (m cMemory) free()           { m.buffer.Release() }
+
+func (m cMemory) Free(s device.Stream) error {
+	afterStream(s, m.free)
+	return nil
 }
 
-func (m *pinnedMemory) FreeAfter(e device.Event) error {
-	m.pins.Unpin()
-	return m.Memory.FreeAfter(e)
+func (m cMemory) FreeAfter(e device.Event) error {
+	if e == nil {
+		m.free()
+	} else {
+		e.OnComplete(m.free)
+	}
+	return nil
 }
 
 // upload is device.Stager.Upload. For a device without it, all ranges are copied to one piece of
@@ -59,6 +70,9 @@ func upload(ctx context.Context, dev device.Device, ranges []device.Range, s dev
 	size := int64(0)
 	for _, r := range ranges {
 		size += r.Size
+	}
+	if size == 0 {
+		return eventAfter(s)
 	}
 	host, err := allocateHost(ctx, dev, size)
 	if err != nil {
