@@ -10,6 +10,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
 )
 
 func must[T any](v T, err error) T {
@@ -110,7 +111,7 @@ func importRelease(s shape) operation {
 		name: "import+release",
 		ours: func(n int) {
 			for range n {
-				s.tree.Export(&in.CArrowDeviceArray)
+				s.tree.Export(abi.As[abi.ArrowDeviceArray](&in.CArrowDeviceArray))
 				must(cdevice.ImportRecordBatchWithSchema(&in.CArrowDeviceArray, schema)).Release()
 			}
 		},
@@ -123,7 +124,7 @@ func cdataImport(s shape) func(int) {
 	schema := s.rec.Schema()
 	return func(n int) {
 		for range n {
-			s.tree.Export(&in.CArrowDeviceArray)
+			s.tree.Export(abi.As[abi.ArrowDeviceArray](&in.CArrowDeviceArray))
 			must(cdata.ImportCRecordBatchWithSchema(in.plain(), schema)).Release()
 		}
 	}
@@ -137,7 +138,7 @@ func importViewRelease(s shape) operation {
 		name: "import+view+release",
 		ours: func(n int) {
 			for range n {
-				s.tree.Export(&in.CArrowDeviceArray)
+				s.tree.Export(abi.As[abi.ArrowDeviceArray](&in.CArrowDeviceArray))
 				batch := must(cdevice.ImportRecordBatchWithSchema(&in.CArrowDeviceArray, schema))
 				view := must(batch.HostView(ctx))
 				batch.Release()

@@ -10,14 +10,6 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 )
 
-// CArrowAsyncDeviceStreamHandler is struct ArrowAsyncDeviceStreamHandler of the
-// asynchronous device stream interface. Like [CArrowDeviceArray], it may live in Go memory
-// and be filled without being zeroed first; a C pointer becomes one with
-// [AsyncDeviceStreamHandlerFromPtr].
-//
-// https://arrow.apache.org/docs/format/CDeviceDataInterface.html#async-device-stream-interface
-type CArrowAsyncDeviceStreamHandler = abi.ArrowAsyncDeviceStreamHandler
-
 // AsyncDeviceStreamHandlerFromPtr returns the struct ArrowAsyncDeviceStreamHandler at an address. It
 // borrows the struct.
 func AsyncDeviceStreamHandlerFromPtr(ptr uintptr) *CArrowAsyncDeviceStreamHandler {
@@ -28,7 +20,7 @@ func AsyncDeviceStreamHandlerFromPtr(ptr uintptr) *CArrowAsyncDeviceStreamHandle
 // not handed to a producer. A nil or released handler is left alone.
 func ReleaseCArrowAsyncDeviceStreamHandler(handler *CArrowAsyncDeviceStreamHandler) {
 	if handler != nil && handler.Release != 0 {
-		bridge.CallHandlerRelease(handler)
+		bridge.CallHandlerRelease(handlerMirror(handler))
 	}
 }
 

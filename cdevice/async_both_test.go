@@ -18,6 +18,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
@@ -320,7 +321,7 @@ func hammerProducer(t *testing.T, random *rand.Rand, batch *cdevice.RecordBatch)
 		b.DropAtOnce = true
 	}
 	c := cpeer.NewConsumer(b)
-	if !assert.NoError(t, cdevice.ExportAsync(background, r, c.Handler())) {
+	if !assert.NoError(t, cdevice.ExportAsync(background, r, abi.As[cdevice.CArrowAsyncDeviceStreamHandler](c.Handler()))) {
 		return
 	}
 	if !assert.NoError(t, c.WaitEvent(cpeer.OnSchema)) {
@@ -346,7 +347,7 @@ func hammerProducer(t *testing.T, random *rand.Rand, batch *cdevice.RecordBatch)
 			continue
 		}
 		out := new(cdevice.CArrowDeviceArray)
-		if cpeer.Extract(&c.Tasks()[i], out) == 0 {
+		if cpeer.Extract(&c.Tasks()[i], abi.As[abi.ArrowDeviceArray](out)) == 0 {
 			cdevice.ReleaseCArrowDeviceArray(out)
 		}
 	}

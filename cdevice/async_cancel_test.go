@@ -14,6 +14,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
 )
 
@@ -29,7 +30,7 @@ func waitsWith(t *testing.T, next func() (*cdevice.RecordBatch, error), do func(
 		defer r.Release()
 		c := cpeer.NewConsumer(cpeer.Behaviour{})
 		defer c.Free()
-		require.NoError(t, cdevice.ExportAsync(background, r, c.Handler()))
+		require.NoError(t, cdevice.ExportAsync(background, r, abi.As[cdevice.CArrowAsyncDeviceStreamHandler](c.Handler())))
 		synctest.Wait() // until the producer sleeps
 		do(c)
 		require.NoError(t, c.WaitReleased())

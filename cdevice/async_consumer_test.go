@@ -43,7 +43,7 @@ func consumed(t *testing.T, ctx context.Context, opts ...cdevice.ImportOption) *
 	p := &peer{t: t, handler: &cdevice.CArrowAsyncDeviceStreamHandler{OnSchema: 0xdead, Producer: 0xdead}}
 	p.schema = arrow.NewSchema([]arrow.Field{{Name: "c", Type: arrow.PrimitiveTypes.Int64}}, nil)
 	p.s = importAsync(t, ctx, p.handler, opts...)
-	p.Producer = cpeer.NewProducer(p.handler, tree)
+	p.Producer = cpeer.NewProducer(abi.As[abi.ArrowAsyncDeviceStreamHandler](p.handler), tree)
 	t.Cleanup(func() {
 		if p.handler.Release != 0 {
 			p.Release()
@@ -418,10 +418,10 @@ func TestAsyncStreamHandlerMayLiveInCMemory(t *testing.T) {
 	settles(t)
 	c := cpeer.NewConsumer(cpeer.Behaviour{}) // for its memory
 	defer c.Free()
-	s := importAsync(t, soon(t), c.Handler())
+	s := importAsync(t, soon(t), abi.As[cdevice.CArrowAsyncDeviceStreamHandler](c.Handler()))
 	defer s.close()
 	rec := twoColumns(t)
-	require.NoError(t, cdevice.ExportAsync(background, repeated(t, rec, 3), c.Handler()))
+	require.NoError(t, cdevice.ExportAsync(background, repeated(t, rec, 3), abi.As[cdevice.CArrowAsyncDeviceStreamHandler](c.Handler())))
 	n := 0
 	for batch, err := range s.All() {
 		require.NoError(t, err)

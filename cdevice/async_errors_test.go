@@ -13,6 +13,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
 )
@@ -133,8 +134,8 @@ func TestAsyncProducerRefusesAHandlerThatCannotBeTold(t *testing.T) {
 		"on_error":     func(h *cdevice.CArrowAsyncDeviceStreamHandler) { h.OnError = 0 },
 	} {
 		c := cpeer.NewConsumer(cpeer.Behaviour{})
-		remove(c.Handler())
-		assert.ErrorContains(t, cdevice.ExportAsync(background, r, c.Handler()), "ArrowAsyncDeviceStreamHandler."+name+" = NULL")
+		remove(abi.As[cdevice.CArrowAsyncDeviceStreamHandler](c.Handler()))
+		assert.ErrorContains(t, cdevice.ExportAsync(background, r, abi.As[cdevice.CArrowAsyncDeviceStreamHandler](c.Handler())), "ArrowAsyncDeviceStreamHandler."+name+" = NULL")
 		assert.Equal(t, []cpeer.Event{cpeer.Release}, c.Events(), "it owns the handler all the same")
 		c.Free()
 	}
@@ -147,7 +148,7 @@ func TestAsyncProducerReleasesItsHandlerIfAnOptionPanics(t *testing.T) {
 	defer c.Free()
 	r := repeated(t, twoColumns(t), 1)
 	assert.Panics(t, func() {
-		_ = cdevice.ExportAsync(background, r, c.Handler(), nil, optionThatPanics[cdevice.AsyncExportOption]())
+		_ = cdevice.ExportAsync(background, r, abi.As[cdevice.CArrowAsyncDeviceStreamHandler](c.Handler()), nil, optionThatPanics[cdevice.AsyncExportOption]())
 	})
 	assert.Equal(t, []cpeer.Event{cpeer.Release}, c.Events())
 }

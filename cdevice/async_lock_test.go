@@ -36,7 +36,7 @@ func withLocker(t *testing.T, l cpeer.Locker, s *arrow.Schema, ctx context.Conte
 	h, out := new(cdevice.CArrowAsyncDeviceStreamHandler), new(abi.ArrowSchema)
 	require.NoError(t, schema.ExportSchema(s, out))
 	stream := importAsync(t, ctx, h, cdevice.WithQueueSize(queue))
-	require.NoError(t, l.Start(h, out))
+	require.NoError(t, l.Start(abi.As[abi.ArrowAsyncDeviceStreamHandler](h), out))
 	do(stream)
 	stream.close()
 }

@@ -46,7 +46,7 @@ func (p *goProducer) begin(t *testing.T) int {
 	out := new(abi.ArrowSchema)
 	require.NoError(t, cdevice.ExportSchema(numberedSchema, cdevice.SchemaFromPtr(addressOf(out))))
 	p.handler.Producer = addressOf(p.c)
-	return bridge.CallOnSchema(p.handler, out)
+	return bridge.CallOnSchema(abi.As[abi.ArrowAsyncDeviceStreamHandler](p.handler), out)
 }
 
 // goTask is a task that a test writes.
@@ -58,7 +58,7 @@ func (goTask) Release()                                    {}
 func (p *goProducer) send(f goTask) int {
 	task := new(abi.ArrowAsyncTask)
 	bridge.ExportTask(f, task)
-	return bridge.CallOnNextTask(p.handler, task, nil)
+	return bridge.CallOnNextTask(abi.As[abi.ArrowAsyncDeviceStreamHandler](p.handler), task, nil)
 }
 
 // The end of ctx ends a stream even if its producer has done all that it does.
@@ -94,8 +94,8 @@ func TestAsyncStreamCloseWaitsForWhatSomebodyElseDrops(t *testing.T) {
 	require.Zero(t, p.send(func(*abi.ArrowDeviceArray) int { extracted.Add(1); return 0 }))
 	cancel()
 	<-inside
-	assert.Zero(t, bridge.CallOnNextTask(h, nil, nil))
-	bridge.CallHandlerRelease(h)
+	assert.Zero(t, bridge.CallOnNextTask(abi.As[abi.ArrowAsyncDeviceStreamHandler](h), nil, nil))
+	bridge.CallHandlerRelease(abi.As[abi.ArrowAsyncDeviceStreamHandler](h))
 	var closed sync.WaitGroup
 	for range 2 {
 		closed.Go(func() {
@@ -120,7 +120,7 @@ func TestAsyncStreamCancelsBeforeItDrops(t *testing.T) {
 	closed := make(chan struct{})
 	go func() { s.close(); close(closed) }()
 	<-cancelled
-	bridge.CallHandlerRelease(h)
+	bridge.CallHandlerRelease(abi.As[abi.ArrowAsyncDeviceStreamHandler](h))
 	<-closed
 }
 
@@ -135,12 +135,12 @@ func TestAsyncStreamDoesNotCancelAfterTheEnd(t *testing.T) {
 	require.Zero(t, p.begin(t))
 	dropped := make(chan struct{}) // which comes after the cancel, where there is one
 	require.Zero(t, p.send(func(*abi.ArrowDeviceArray) int { close(dropped); return 0 }))
-	require.Zero(t, bridge.CallOnNextTask(h, nil, nil))
+	require.Zero(t, bridge.CallOnNextTask(abi.As[abi.ArrowAsyncDeviceStreamHandler](h), nil, nil))
 	closed := make(chan struct{})
 	go func() { s.close(); close(closed) }()
 	<-dropped
 	assert.Zero(t, cancels.Load())
-	bridge.CallHandlerRelease(h)
+	bridge.CallHandlerRelease(abi.As[abi.ArrowAsyncDeviceStreamHandler](h))
 	<-closed
 }
 
@@ -154,7 +154,7 @@ func TestAsyncStreamRefusesASchemaFromInsideItsRequest(t *testing.T) {
 	p.request = func(int64) { second = p.begin(t) }
 	assert.Zero(t, p.begin(t))
 	assert.EqualValues(t, syscall.EINVAL, second)
-	bridge.CallHandlerRelease(h)
+	bridge.CallHandlerRelease(abi.As[abi.ArrowAsyncDeviceStreamHandler](h))
 	for _, err := range s.All() {
 		assert.ErrorContains(t, err, "on_schema = called, want the first call, once")
 	}
@@ -325,7 +325,7 @@ func TestAsyncProducerSurvivesPanicsOfItsProgram(t *testing.T) {
 		require.NoError(t, c.WaitReleased())
 		assert.Equal(t, events(1, cpeer.OnEnd, cpeer.Release), c.Events())
 		out := new(cdevice.CArrowDeviceArray)
-		assert.Zero(t, cpeer.Extract(&c.Tasks()[0], out))
+		assert.Zero(t, cpeer.Extract(&c.Tasks()[0], abi.As[abi.ArrowDeviceArray](out)))
 		assert.Zero(t, seen.Load(), "the array holds the batch")
 		cdevice.ReleaseCArrowDeviceArray(out)
 		assert.EqualValues(t, 1, seen.Load())

@@ -18,6 +18,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
 )
 
@@ -39,7 +40,7 @@ func exported(t *testing.T, ctx context.Context, b cpeer.Behaviour, r *cdevice.R
 			c.Free()
 		}
 	})
-	require.NoError(t, cdevice.ExportAsync(ctx, r, c.Handler(), opts...))
+	require.NoError(t, cdevice.ExportAsync(ctx, r, abi.As[cdevice.CArrowAsyncDeviceStreamHandler](c.Handler()), opts...))
 	return c
 }
 
@@ -66,7 +67,7 @@ func extractAll(t *testing.T, c cpeer.Consumer, rec arrow.RecordBatch) {
 	t.Helper()
 	for i := range c.Tasks() {
 		out := garbageArray()
-		require.Zero(t, cpeer.Extract(&c.Tasks()[i], out))
+		require.Zero(t, cpeer.Extract(&c.Tasks()[i], abi.As[abi.ArrowDeviceArray](out)))
 		back, err := cdevice.ImportRecordBatchWithSchema(out, rec.Schema())
 		require.NoError(t, err)
 		assert.True(t, sameRecord(t, rec, back))
@@ -284,7 +285,7 @@ func TestAsyncProducerOnlyReleasesAfterANonZeroReturn(t *testing.T) {
 			require.NoError(t, c.WaitReleased())
 			assert.Equal(t, row.want, c.Events())
 			if n := len(c.Tasks()); n == 1 || n == 2 {
-				assert.Equal(t, int(syscall.EINVAL), cpeer.Extract(&c.Tasks()[n-1], garbageArray()), "a refused task is gone")
+				assert.Equal(t, int(syscall.EINVAL), cpeer.Extract(&c.Tasks()[n-1], abi.As[abi.ArrowDeviceArray](garbageArray())), "a refused task is gone")
 			}
 		})
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
 )
 
@@ -106,7 +107,7 @@ func TestAsyncProducerRefusesANilContext(t *testing.T) {
 	c := cpeer.NewConsumer(cpeer.Behaviour{})
 	defer c.Free()
 	//lint:ignore SA1012 this is the mistake
-	err := cdevice.ExportAsync(nil, repeated(t, twoColumns(t), 1), c.Handler())
+	err := cdevice.ExportAsync(nil, repeated(t, twoColumns(t), 1), abi.As[cdevice.CArrowAsyncDeviceStreamHandler](c.Handler()))
 	assert.ErrorIs(t, err, arrow.ErrInvalid)
 	assert.EqualError(t, err, "cdevice: export: ctx = nil, want a context: invalid")
 	assert.Equal(t, []cpeer.Event{cpeer.Release}, c.Events())

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/schema"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
@@ -25,12 +26,12 @@ func TestAsyncTaskIsExtractedOnceOrDropped(t *testing.T) {
 	assert.Equal(t, before.AsyncProducers+1, cdevice.ReadStats().AsyncProducers, "alive while there are tasks")
 	assert.Zero(t, cpeer.Extract(&tasks[1], nil))
 	out := garbageArray()
-	assert.Zero(t, cpeer.Extract(&tasks[0], out))
+	assert.Zero(t, cpeer.Extract(&tasks[0], abi.As[abi.ArrowDeviceArray](out)))
 	cdevice.ReleaseCArrowDeviceArray(out)
 	for range 2 {
 		for i := range 2 {
 			again := garbageArray()
-			assert.Equal(t, int(syscall.EINVAL), cpeer.Extract(&tasks[i], again))
+			assert.Equal(t, int(syscall.EINVAL), cpeer.Extract(&tasks[i], abi.As[abi.ArrowDeviceArray](again)))
 			assert.Equal(t, int(syscall.EINVAL), cpeer.Extract(&tasks[i], nil))
 			assert.Equal(t, garbageArray(), again, "nothing is written")
 		}
@@ -77,7 +78,7 @@ func TestAsyncProducerIsThereForStragglersOfAHundredThousandStreams(t *testing.T
 	seen := make(map[cpeer.Producers]bool, streams)
 	for range streams {
 		c := cpeer.NewConsumer(cpeer.Behaviour{SchemaRequests: 1, SchemaN: 1})
-		require.NoError(t, cdevice.ExportAsync(background, r, c.Handler()))
+		require.NoError(t, cdevice.ExportAsync(background, r, abi.As[cdevice.CArrowAsyncDeviceStreamHandler](c.Handler())))
 		require.NoError(t, c.WaitReleased())
 		require.False(t, seen[c.Producer()], "the struct of one stream is no other's")
 		seen[c.Producer()] = true
@@ -129,7 +130,7 @@ func TestAsyncTaskThatFailsReturnsACodeAndOnErrorHasTheText(t *testing.T) {
 		}
 		restore := bridge.LimitBlocks(0)
 		out := garbageArray()
-		assert.Equal(t, int(syscall.ENOMEM), cpeer.Extract(&c.Tasks()[0], out))
+		assert.Equal(t, int(syscall.ENOMEM), cpeer.Extract(&c.Tasks()[0], abi.As[abi.ArrowDeviceArray](out)))
 		restore()
 		assert.Equal(t, garbageArray(), out)
 		require.NoError(t, c.WaitReleased())

@@ -203,7 +203,7 @@ func (row deviceRow) exportAgain(t *testing.T, f *foreignArray, i imported) {
 	assert.Equal(t, i.DeviceID().Ordinal, out.DeviceID)
 	assert.Equal(t, row.event, out.SyncEvent)
 	assert.Zero(t, out.Reserved)
-	assertSameTree(t, f.root, &out.Array)
+	assertSameTree(t, f.root, abi.As[abi.ArrowArray](&out.Array))
 	cdevice.ReleaseCArrowDeviceArray(out)
 }
 
@@ -239,7 +239,7 @@ func TestNullBuffersAreNotPassedOn(t *testing.T) {
 				require.NoError(t, err)
 				out := garbageArray()
 				exportOnly(t, got, out)
-				assertNoNulls(t, f.root, &out.Array)
+				assertNoNulls(t, f.root, abi.As[abi.ArrowArray](&out.Array))
 				noPanic(t, "release", func() {
 					cdevice.ReleaseCArrowDeviceArray(out)
 					got.Release()

@@ -153,7 +153,7 @@ func nested(f *arena, lists int, counts []int64) (arrow.DataType, *cdevice.CArro
 		}
 	}
 	out := &allocC[cdevice.CArrowDeviceArray](f, 1)[0]
-	out.Array, out.DeviceID, out.DeviceType = structs[lists], -1, 1
+	*out = *abi.As[cdevice.CArrowDeviceArray](&abi.ArrowDeviceArray{Array: structs[lists], DeviceID: -1, DeviceType: 1})
 	out.Array.PrivateData = sliceAddress(counts)
 	return dt, out
 }

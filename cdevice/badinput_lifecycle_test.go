@@ -260,7 +260,7 @@ func TestReleaseInsideACallback(t *testing.T) {
 		passOn(t, got)
 		got.Release()
 	}
-	require.NoError(t, cpeer.ReleaseOnThread(&out.Array))
+	require.NoError(t, cpeer.ReleaseOnThread(abi.As[abi.ArrowArray](&out.Array)))
 	assert.Positive(t, calls)
 	assert.Zero(t, out.Array.Release)
 	assertReleased(t, f, 1)

@@ -138,9 +138,9 @@ func TestSlicedExportsKeepTheBuffers(t *testing.T) {
 	assert.EqualValues(t, 2, cut.Array.Length)
 	assert.EqualValues(t, 1, cut.Array.NBuffers)
 	assert.Zero(t, *abi.At[uintptr](cut.Array.Buffers))
-	for i, addr := range children(&cut.Array) {
+	for i, addr := range children(abi.As[abi.ArrowArray](&cut.Array)) {
 		column := abi.At[abi.ArrowArray](addr)
-		of := abi.At[abi.ArrowArray](children(&whole.Array)[i])
+		of := abi.At[abi.ArrowArray](children(abi.As[abi.ArrowArray](&whole.Array))[i])
 		assert.EqualValues(t, 2, column.Offset)
 		assert.EqualValues(t, 2, column.Length)
 		assert.EqualValues(t, -1, column.NullCount, "not counted")
@@ -155,7 +155,7 @@ func TestLongChildIsCutToTheBatch(t *testing.T) {
 	tree := cpeer.NewTree(cpeer.Node{Length: 2, Buffers: []uintptr{0}, Children: []cpeer.Node{{Length: 4, Buffers: []uintptr{0, bridge.Zeros}}}})
 	defer tree.Free()
 	in := new(cdevice.CArrowDeviceArray)
-	tree.Export(in)
+	tree.Export(abi.As[abi.ArrowDeviceArray](in))
 	schema := arrow.NewSchema([]arrow.Field{{Name: "c", Type: arrow.PrimitiveTypes.Int64}}, nil)
 	b, err := cdevice.ImportRecordBatchWithSchema(in, schema)
 	require.NoError(t, err)

@@ -83,7 +83,7 @@ func TestCloseEndsTheStreamForAllItsHolders(t *testing.T) {
 	isClosed(t, r)
 	_, code := next(t, s)
 	assert.EqualValues(t, syscall.EINVAL, code, "it must not look like the end")
-	assert.Contains(t, bridge.CallGetLastError(s), "closed")
+	assert.Contains(t, bridge.CallGetLastError(abi.As[abi.ArrowDeviceArrayStream](s)), "closed")
 	assert.False(t, h.Next())
 	assert.ErrorIs(t, h.Err(), cdevice.ErrReleased)
 	for copied.Next() { // one may be ready

@@ -15,6 +15,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 )
 
@@ -257,7 +258,7 @@ func TestCloseOfAnArrayReader(t *testing.T) {
 	assert.EqualValues(t, 3, r.Array().Len(), "the array that Next took is the caller's")
 	assert.False(t, r.Next())
 	assert.ErrorIs(t, r.Err(), cdevice.ErrReleased)
-	assert.NotZero(t, bridge.CallGetNext(s, garbageArray()))
+	assert.NotZero(t, bridge.CallGetNext(abi.As[abi.ArrowDeviceArrayStream](s), abi.As[abi.ArrowDeviceArray](garbageArray())))
 	cdevice.ReleaseCArrowDeviceArrayStream(s)
 	var none context.Context
 	assert.ErrorIs(t, r.Close(none), arrow.ErrInvalid)

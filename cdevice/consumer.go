@@ -84,7 +84,7 @@ func newConsumer(ctx context.Context, handler *CArrowAsyncDeviceStreamHandler, q
 	c.gone, c.emptied = sync.OnceFunc(c.parts.part), sync.OnceFunc(c.parts.part)
 	c.changed.L = &c.mu
 	c.pins.Pin(handler) // and c is reachable by its handle
-	c.word = bridge.ExportHandler(c, handler)
+	c.word = bridge.ExportHandler(c, handlerMirror(handler))
 	asyncStreams.Add(1)
 	c.origin = live.Add("AsyncStream")
 	c.unwatch = context.AfterFunc(ctx, func() {

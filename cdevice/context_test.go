@@ -142,6 +142,7 @@ func TestCopiesEndWithTheContext(t *testing.T) {
 // cancelling is a device that finds a context alive when a copy begins, and done when it ends.
 type cancelling struct {
 	device.Device
+	device.Stager
 	cancel func()
 }
 
@@ -149,7 +150,7 @@ func (cancelling) ID() device.ID { return extDev }
 
 func (d cancelling) Upload(ctx context.Context, ranges []device.Range, s device.Stream) (device.Event, error) {
 	defer d.cancel()
-	return d.Device.Upload(ctx, ranges, s)
+	return d.Stager.Upload(ctx, ranges, s)
 }
 
 func TestCopyThatIsMadeWhileTheContextEndsIsNotGiven(t *testing.T) {
@@ -158,7 +159,7 @@ func TestCopyThatIsMadeWhileTheContextEndsIsNotGiven(t *testing.T) {
 	defer cancel()
 	src, err := cdevice.ImportRecordReader(newScript(t, numbered(t, 3)...).stream)
 	require.NoError(t, err)
-	r, err := src.CopyTo(ctx, cancelling{device.CPUDevice(), cancel})
+	r, err := src.CopyTo(ctx, cancelling{device.CPUDevice(), device.CPUDevice().(device.Stager), cancel})
 	src.Release()
 	require.NoError(t, err)
 	assert.False(t, r.Next())

@@ -63,7 +63,7 @@ func (r *controlReader) fetch(ctx context.Context, dev device.Device, t tree, op
 	if len(r.reads) == 0 {
 		return c, nil
 	}
-	host, err := dev.AllocateHost(ctx, r.size)
+	host, err := allocateHost(ctx, dev, r.size)
 	if err != nil {
 		return nil, err
 	}

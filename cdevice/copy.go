@@ -74,7 +74,7 @@ func copyStream(opts []CopyOption, dev device.Device) (s device.Stream, done fun
 	if s := streamOf(opts); s != nil {
 		return s, func() {}, nil
 	}
-	if s, err = dev.CopyStream(); err != nil {
+	if s, err = newCopyStream(dev); err != nil {
 		return nil, nil, err
 	}
 	return s, func() { _ = s.Close() }, nil // the device tries again by itself

@@ -64,7 +64,7 @@ func TestCopyOfBrokenContents(t *testing.T) {
 			out := new(cdevice.CArrowDeviceArray)
 			require.NoError(t, cdevice.ExportArray(a, out, nil))
 			a.Release()
-			row.spoil(&out.Array)
+			row.spoil(abi.As[abi.ArrowArray](&out.Array))
 			back, err := cdevice.ImportArrayWithType(out, row.dt)
 			require.NoError(t, err)
 			defer back.Release()

@@ -16,6 +16,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cases"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
@@ -85,7 +86,7 @@ func TestImportAllocationsDoNotDependOnColumns(t *testing.T) {
 		in := new(cdevice.CArrowDeviceArray)
 		schema := rec.Schema()
 		allocs := testing.AllocsPerRun(100, func() {
-			tree.Export(in)
+			tree.Export(abi.As[abi.ArrowDeviceArray](in))
 			b, err := cdevice.ImportRecordBatchWithSchema(in, schema)
 			if err != nil {
 				t.Error(err)
@@ -154,7 +155,7 @@ func TestReplacedNullsAllocateOnce(t *testing.T) {
 		schema := arrow.NewSchema(fields, nil)
 		in := new(cdevice.CArrowDeviceArray)
 		allocs = append(allocs, testing.AllocsPerRun(50, func() {
-			tree.Export(in)
+			tree.Export(abi.As[abi.ArrowDeviceArray](in))
 			b, err := cdevice.ImportRecordBatchWithSchema(in, schema)
 			if err != nil {
 				t.Error(err)

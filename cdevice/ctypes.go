@@ -3,6 +3,7 @@
 package cdevice
 
 import (
+	clayout "structs" // HostLayout: the fields lie as in C
 	"unsafe"
 
 	"github.com/apache/arrow-go/v18/arrow/cdata"
@@ -13,11 +14,61 @@ import (
 
 // CArrowDeviceArray is struct ArrowDeviceArray of the C device data interface.
 // It holds C addresses as integers, so it may live in Go memory, be filled
-// without being zeroed first, and be passed to C. A C pointer becomes one with
-// [DeviceArrayFromPtr].
+// without being zeroed first, and be passed to C. [DeviceArrayFromPtr] converts a C pointer.
 //
 // https://arrow.apache.org/docs/format/CDeviceDataInterface.html#the-arrowdevicearray-structure
-type CArrowDeviceArray = abi.ArrowDeviceArray
+type CArrowDeviceArray struct {
+	_ clayout.HostLayout
+
+	// Array is the struct ArrowArray that describes the buffers.
+	Array struct {
+		_           clayout.HostLayout
+		Length      int64   // elements
+		NullCount   int64   // null elements; -1 if they were not counted
+		Offset      int64   // elements of the buffers before the first one
+		NBuffers    int64   // pointers in Buffers
+		NChildren   int64   // pointers in Children
+		Buffers     uintptr // const void**: addresses on the device
+		Children    uintptr // struct ArrowArray**
+		Dictionary  uintptr // struct ArrowArray*, or NULL
+		Release     uintptr // void (*)(struct ArrowArray*); NULL once the struct is released or moved
+		PrivateData uintptr // void* of the producer
+	}
+	DeviceID   int64    // number of the device; -1 for the CPU
+	DeviceType int32    // an ArrowDeviceType: the value of a device.Type
+	SyncEvent  uintptr  // address of an event of the device after which the buffers may be read, or NULL
+	Reserved   [3]int64 // zero
+}
+
+// CArrowDeviceArrayStream is struct ArrowDeviceArrayStream of the C device stream
+// interface. Like [CArrowDeviceArray], it may live in Go memory and be filled without being
+// zeroed first; [DeviceArrayStreamFromPtr] converts a C pointer.
+//
+// https://arrow.apache.org/docs/format/CDeviceDataInterface.html#device-stream-interface
+type CArrowDeviceArrayStream struct {
+	_            clayout.HostLayout
+	DeviceType   int32   // an ArrowDeviceType, that of all arrays of the stream
+	GetSchema    uintptr // int (*)(struct ArrowDeviceArrayStream*, struct ArrowSchema*)
+	GetNext      uintptr // int (*)(struct ArrowDeviceArrayStream*, struct ArrowDeviceArray*)
+	GetLastError uintptr // const char* (*)(struct ArrowDeviceArrayStream*)
+	Release      uintptr // void (*)(struct ArrowDeviceArrayStream*); NULL once the stream is released or moved
+	PrivateData  uintptr // void* of the producer
+}
+
+// CArrowAsyncDeviceStreamHandler is struct ArrowAsyncDeviceStreamHandler of the
+// asynchronous device stream interface. Like [CArrowDeviceArray], it may live in Go memory
+// and be filled without being zeroed first; [AsyncDeviceStreamHandlerFromPtr] converts a C pointer.
+//
+// https://arrow.apache.org/docs/format/CDeviceDataInterface.html#async-device-stream-interface
+type CArrowAsyncDeviceStreamHandler struct {
+	_           clayout.HostLayout
+	OnSchema    uintptr // int (*)(struct ArrowAsyncDeviceStreamHandler*, struct ArrowSchema*)
+	OnNextTask  uintptr // int (*)(struct ArrowAsyncDeviceStreamHandler*, struct ArrowAsyncTask*, const char* metadata)
+	OnError     uintptr // void (*)(struct ArrowAsyncDeviceStreamHandler*, int code, const char* message, const char* metadata)
+	Release     uintptr // void (*)(struct ArrowAsyncDeviceStreamHandler*); NULL once the handler is released
+	Producer    uintptr // struct ArrowAsyncProducer*, which the producer sets before on_schema
+	PrivateData uintptr // void* of the consumer
+}
 
 // DeviceArrayFromPtr returns the struct ArrowDeviceArray at an address, as other
 // languages pass it: PyArrow's _export_to_c_device, say. It borrows the struct.
@@ -31,7 +82,7 @@ func SchemaFromPtr(ptr uintptr) *cdata.CArrowSchema { return abi.At[cdata.CArrow
 // imported. A nil or released struct is left alone.
 func ReleaseCArrowDeviceArray(arr *CArrowDeviceArray) {
 	if arr != nil {
-		releaseArray(&arr.Array)
+		releaseArray(&deviceMirror(arr).Array)
 	}
 }
 
@@ -47,6 +98,20 @@ func releaseArray(a *abi.ArrowArray) {
 	if a.Release != 0 {
 		bridge.CallArrayRelease(a)
 	}
+}
+
+// deviceMirror, deviceStreamMirror and handlerMirror see a public struct as the internal mirror of
+// the same C struct; publicDevice is the other way.
+func deviceMirror(a *CArrowDeviceArray) *abi.ArrowDeviceArray { return abi.As[abi.ArrowDeviceArray](a) }
+
+func publicDevice(a *abi.ArrowDeviceArray) *CArrowDeviceArray { return abi.As[CArrowDeviceArray](a) }
+
+func deviceStreamMirror(s *CArrowDeviceArrayStream) *abi.ArrowDeviceArrayStream {
+	return abi.As[abi.ArrowDeviceArrayStream](s)
+}
+
+func handlerMirror(h *CArrowAsyncDeviceStreamHandler) *abi.ArrowAsyncDeviceStreamHandler {
+	return abi.As[abi.ArrowAsyncDeviceStreamHandler](h)
 }
 
 // schemaMirror sees cdata's C struct through our mirror of the same struct.

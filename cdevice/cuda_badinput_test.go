@@ -117,7 +117,7 @@ func TestFullValidationAsksTheDriver(t *testing.T) {
 			out := new(cdevice.CArrowDeviceArray)
 			require.NoError(t, cdevice.ExportArray(there, out, nil))
 			there.Release()
-			row.spoil(out)
+			row.spoil(abi.As[abi.ArrowDeviceArray](out))
 			released := 0
 			got, err := validated(cdevice.ImportArrayWithType(out, row.dt, cdevice.WithDevice(gpu),
 				cdevice.WithReleaser(func(release func()) { released++; release() })))
@@ -190,7 +190,7 @@ func TestFullValidationNoticesDeviceMemoryThatIsCalledTheHosts(t *testing.T) {
 				out := new(cdevice.CArrowDeviceArray)
 				require.NoError(t, cdevice.ExportArray(host, out, nil))
 				host.Release()
-				row.spoil(&out.Array)
+				row.spoil(abi.As[abi.ArrowArray](&out.Array))
 				got, err := cdevice.ImportArrayWithType(out, row.dt)
 				if full {
 					got, err = validated(got, err)
@@ -252,7 +252,7 @@ func TestFullValidationOfDeviceMemoryLooksAtItsContext(t *testing.T) {
 				tree := cpeer.NewTree(row.node)
 				defer tree.Free()
 				in := new(cdevice.CArrowDeviceArray)
-				tree.Export(in)
+				tree.Export(abi.As[abi.ArrowDeviceArray](in))
 				if name == "views" { // no data, no sizes
 					require.EqualValues(t, 2, in.Array.NBuffers)
 					buffers := []uintptr{0, at, 0}

@@ -55,8 +55,8 @@ func TestContextsEndWaitsForABatchThatIsNotReady(t *testing.T) {
 			part.Release()
 			late.Release()
 			cudatest.Within(t, "Flush", func() error { return gpu.Flush(background) })
-			cudatest.Eventually(t, "nothing is kept", func() bool { return gpu.Stats().Device.Live == 0 })
-			assert.Zero(t, gpu.Stats().Lost)
+			cudatest.Eventually(t, "nothing is kept", func() bool { return gpu.ReadStats().Device.Live == 0 })
+			assert.Zero(t, gpu.ReadStats().Lost)
 		})
 	}
 }
@@ -107,11 +107,11 @@ func TestContextsEndCopiesBehindAStuckStream(t *testing.T) {
 		several.Release()
 		cudatest.Within(t, "Flush", func() error { return gpu.Flush(background) })
 		cudatest.Eventually(t, "nothing is kept", func() bool {
-			live, _, _ := pinned.Stats()
-			return gpu.Stats().Device.Live == 0 && live == 0
+			live := pinned.ReadStats().Pinned.Live
+			return gpu.ReadStats().Device.Live == 0 && live == 0
 		})
 		pinned.Trim()
-		assert.Zero(t, gpu.Stats().Lost)
+		assert.Zero(t, gpu.ReadStats().Lost)
 	})
 }
 
@@ -191,7 +191,7 @@ func TestCopyToHostPageLocksLittle(t *testing.T) {
 		rec, err = batch.CopyToHost(background, offHeap)
 		return err
 	})
-	assert.Less(t, gpu.Stats().Host.Peak, int64(160*mib))
+	assert.Less(t, gpu.ReadStats().Pinned.Peak, int64(160*mib))
 	for i := range columns {
 		values := rec.Column(i).Data().Buffers()[1].Bytes()
 		for _, at := range []int64{0, each / 2, each - 8} {
@@ -204,7 +204,7 @@ func TestCopyToHostPageLocksLittle(t *testing.T) {
 	batch.Release()
 	require.NoError(t, gpu.Flush(background))
 	cudatest.Eventually(t, "page-locked memory goes back", func() bool {
-		return gpu.Stats().Host.Cached == 0 && m.Sim.Report().Live.HostBytes == before
+		return gpu.ReadStats().Pinned.Cached == 0 && m.Sim.Report().Live.HostBytes == before
 	})
 }
 
@@ -228,5 +228,5 @@ func TestContextsEndCopiesIntoPageLockedMemory(t *testing.T) {
 	open()
 	cudatest.Within(t, "CopyToDevice afterwards", func() error { return copied(background) })
 	cudatest.Within(t, "Flush", func() error { return gpu.Flush(background) })
-	assert.Zero(t, gpu.Stats().Host.Live)
+	assert.Zero(t, gpu.ReadStats().Pinned.Live)
 }

@@ -324,15 +324,15 @@ func TestCopyThatFailsInTheMiddleWaits(t *testing.T) {
 	m := cudatest.Simulated(t, cudasim.Options{})
 	gpu := m.GPUs[0]
 	batch := smallBatch(t, gpu)
-	source := gpu.Stats().Device.Live
+	source := gpu.ReadStats().Device.Live
 	s := newStream(t, gpu)
 	open := m.Hold(t, s)
 	m.Sim.Fail("cuEventRecord", 1, 999)
 	_, err := batch.CopyTo(background, gpu, cdevice.WithStream(s))
 	require.ErrorContains(t, err, "cuEventRecord")
 	batch.Release()
-	assert.Equal(t, 2*source, gpu.Stats().Device.Live, "the source, and the copy")
+	assert.Equal(t, 2*source, gpu.ReadStats().Device.Live, "the source, and the copy")
 	open()
 	require.NoError(t, gpu.Flush(background))
-	assert.Zero(t, gpu.Stats().Device.Live)
+	assert.Zero(t, gpu.ReadStats().Device.Live)
 }

@@ -14,10 +14,11 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cases"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
 
 // asCuDFWants fails unless the struct and all below it are what libcudf reads right.
-func asCuDFWants(t *testing.T, gpu device.Prober, a *abi.ArrowArray) {
+func asCuDFWants(t *testing.T, gpu *cudaalloc.Device, a *abi.ArrowArray) {
 	t.Helper()
 	assert.Zero(t, a.Offset)
 	assert.GreaterOrEqual(t, a.NullCount, int64(0), "an unknown null count is taken for none")
@@ -41,7 +42,7 @@ func asCuDFWants(t *testing.T, gpu device.Prober, a *abi.ArrowArray) {
 }
 
 // readFrom returns a copy of device memory.
-func readFrom(t *testing.T, gpu device.Device, addr uintptr, size int64) []byte {
+func readFrom(t *testing.T, gpu *cudaalloc.Device, addr uintptr, size int64) []byte {
 	host, err := gpu.AllocateHost(background, size)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, host.Free(nil)) }()
@@ -79,7 +80,7 @@ func TestForCuDF(t *testing.T) {
 						require.NoError(t, err)
 						require.NoError(t, e.Synchronize(background))
 					}
-					asCuDFWants(t, gpu, &out.Array)
+					asCuDFWants(t, gpu, abi.As[abi.ArrowArray](&out.Array))
 					nulls, err := a.CountNulls(background)
 					require.NoError(t, err)
 					assert.Equal(t, nulls, out.Array.NullCount)

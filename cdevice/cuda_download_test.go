@@ -61,7 +61,7 @@ func TestCopyInPiecesIsGivenUp(t *testing.T) {
 		_, err := there.CopyToHost(ctx, nil, cdevice.WithStream(s))
 		wait <- err
 	}()
-	twoPieces := func() bool { return gpu.Stats().Host.Live >= 32<<20 }
+	twoPieces := func() bool { return gpu.ReadStats().Pinned.Live >= 32<<20 }
 	cudatest.Eventually(t, "two pieces are under way", twoPieces)
 	cancel()
 	require.ErrorIs(t, <-wait, context.Canceled)
@@ -69,5 +69,5 @@ func TestCopyInPiecesIsGivenUp(t *testing.T) {
 	assert.True(t, twoPieces(), "they are written to later")
 	open()
 	require.NoError(t, gpu.Flush(background))
-	assert.Zero(t, gpu.Stats().Host.Live)
+	assert.Zero(t, gpu.ReadStats().Pinned.Live)
 }

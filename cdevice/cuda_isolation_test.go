@@ -89,7 +89,7 @@ func TestBatchThatIsNotReadyHoldsUpNoOtherCopies(t *testing.T) {
 				return a.Synchronize(background)
 			})
 		}
-		cudatest.Eventually(t, "the memory of other copies has ended", func() bool { return gpu.Stats().Device.Live < mib })
+		cudatest.Eventually(t, "the memory of other copies has ended", func() bool { return gpu.ReadStats().Device.Live < mib })
 		assert.Empty(t, waiting, "the copies of the batch that is not ready")
 
 		open()
@@ -118,8 +118,8 @@ func TestStuckStrangerKeepsOnlyWhatWasExported(t *testing.T) {
 			open := stranger.Hold(t)
 			releasedExport(t, column, dev, func(values device.Ptr) error { return stranger.Memset(values, 1, 8*mib) })
 			used := func() int64 {
-				s := gpu.Stats()
-				return map[device.Type]int64{device.CUDA: s.Device.Live, device.CUDAHost: s.Host.Live, device.CUDAManaged: s.Managed.Live}[dev.ID().Type]
+				s := gpu.ReadStats()
+				return map[device.Type]int64{device.CUDA: s.Device.Live, device.CUDAHost: s.Pinned.Live, device.CUDAManaged: s.Managed.Live}[dev.ID().Type]
 			}
 			for range 20 {
 				cudatest.Within(t, "a copy that is freed", func() error {
@@ -169,7 +169,7 @@ func TestReleasedBatchesFillTheGPU(t *testing.T) {
 		open()
 		cudatest.Within(t, "CopyToDevice afterwards", func() error { return copyTwo(background) })
 		cudatest.Within(t, "Flush", func() error { return gpu.Flush(background) })
-		cudatest.Eventually(t, "everything has ended", func() bool { return gpu.Stats().Device.Live == 0 })
+		cudatest.Eventually(t, "everything has ended", func() bool { return gpu.ReadStats().Device.Live == 0 })
 	})
 }
 
@@ -248,7 +248,7 @@ func TestOwnerThatPanicsEndsNothingElse(t *testing.T) {
 		open()
 		cudatest.Within(t, name+": a function afterwards", func() error { <-called; return nil })
 		cudatest.Within(t, name+": Flush", func() error { return gpu.Flush(background) })
-		assert.Zero(t, gpu.Stats().Lost)
+		assert.Zero(t, gpu.ReadStats().Lost)
 	}
-	cudatest.Eventually(t, "they are counted", func() bool { return gpu.Stats().CallbackPanics == int64(len(misbehaviours)) })
+	cudatest.Eventually(t, "they are counted", func() bool { return gpu.ReadStats().CallbackPanics == int64(len(misbehaviours)) })
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
 )
 
-func upload(t *testing.T, gpu device.Device, list []device.Range, s device.Stream) {
+func upload(t *testing.T, gpu device.Stager, list []device.Range, s device.Stream) {
 	t.Helper()
 	e, err := gpu.Upload(background, list, s)
 	require.NoError(t, err)
@@ -27,7 +27,7 @@ func upload(t *testing.T, gpu device.Device, list []device.Range, s device.Strea
 func filled(t *testing.T, gpu device.Device, s device.Stream, b []byte) device.Memory {
 	m, err := gpu.Allocate(background, int64(max(len(b), 1)), s)
 	require.NoError(t, err)
-	upload(t, gpu, []device.Range{{Dst: m.Ptr(), Src: device.Ptr(addressOf(unsafe.SliceData(b))), Size: int64(len(b))}}, s)
+	upload(t, gpu.(device.Stager), []device.Range{{Dst: m.Ptr(), Src: device.Ptr(addressOf(unsafe.SliceData(b))), Size: int64(len(b))}}, s)
 	return m
 }
 

@@ -22,8 +22,8 @@ import (
 func bufferOf(t *testing.T, a *cdevice.Array, i uintptr) device.Ptr {
 	t.Helper()
 	var out abi.ArrowDeviceArray
-	require.NoError(t, cdevice.ExportArray(a, &out, nil))
-	defer cdevice.ReleaseCArrowDeviceArray(&out)
+	require.NoError(t, cdevice.ExportArray(a, abi.As[cdevice.CArrowDeviceArray](&out), nil))
+	defer cdevice.ReleaseCArrowDeviceArray(abi.As[cdevice.CArrowDeviceArray](&out))
 	return device.Ptr(*abi.At[uintptr](out.Array.Buffers + 8*i))
 }
 

@@ -180,7 +180,7 @@ func TestGPUReleasedWhileInUse(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, there.Synchronize(background))
 		var out abi.ArrowDeviceArray
-		require.NoError(t, cdevice.ExportArray(there, &out, nil))
+		require.NoError(t, cdevice.ExportArray(there, abi.As[cdevice.CArrowDeviceArray](&out), nil))
 		there.Release()
 
 		src := *abi.At[uintptr](out.Array.Buffers + 8)

@@ -95,7 +95,7 @@ func fullValidationOfPinned(t *testing.T, m *cudatest.Machine) {
 				out := new(cdevice.CArrowDeviceArray)
 				require.NoError(t, cdevice.ExportArray(there, out, nil))
 				there.Release()
-				row.spoil(&out.Array)
+				row.spoil(abi.As[abi.ArrowArray](&out.Array))
 				released := 0
 				got, err := validated(cdevice.ImportArrayWithType(out, row.dt, cdevice.WithDevice(d),
 					cdevice.WithReleaser(func(release func()) { released++; release() })))

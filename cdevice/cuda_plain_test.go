@@ -185,11 +185,11 @@ func TestPlainReleaseWaitsForNoDevice(t *testing.T) {
 		busy := newStream(t, gpu)
 		open := m.Hold(t, busy)
 		for _, out := range outs {
-			live, _, _ := mem.Stats()
+			live := mem.ReadStats().Pinned.Live
 			assert.NotZero(t, live)
 			cdevice.ReleaseCArrowArray(out)
 		}
-		live, _, _ := mem.Stats()
+		live := mem.ReadStats().Pinned.Live
 		assert.Zero(t, live, "the memory is back, although the GPU is busy")
 		assert.Zero(t, waits)
 		open()

@@ -122,7 +122,7 @@ func exportedWrapped(t *testing.T, rec arrow.RecordBatch, dev device.Device, wha
 			batch.Release()
 			a.Release()
 			rec.Release()
-			return &cdevice.CArrowDeviceArray{Array: child}
+			return abi.As[cdevice.CArrowDeviceArray](&abi.ArrowDeviceArray{Array: child})
 		}
 		batch.Release()
 	}
@@ -236,10 +236,10 @@ func TestExportedMemoryWaitsOnce(t *testing.T) {
 	out := garbageArray()
 	require.NoError(t, cdevice.ExportRecordBatch(batch, out, nil))
 	batch.Release()
-	live, _, _ := mem.Stats()
+	live := mem.ReadStats().Pinned.Live
 	assert.NotZero(t, live)
 	cdevice.ReleaseCArrowDeviceArray(out)
 	require.NoError(t, gpu.Flush(background))
-	live, _, _ = mem.Stats()
+	live = mem.ReadStats().Pinned.Live
 	assert.Zero(t, live)
 }

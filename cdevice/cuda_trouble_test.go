@@ -65,10 +65,10 @@ func releasedExport(t *testing.T, column arrow.Array, dev device.Device, use fun
 	t.Helper()
 	a := copiedTo(t, column, dev)
 	var out abi.ArrowDeviceArray
-	require.NoError(t, cdevice.ExportArray(a, &out, nil))
+	require.NoError(t, cdevice.ExportArray(a, abi.As[cdevice.CArrowDeviceArray](&out), nil))
 	a.Release()
 	require.NoError(t, use(device.Ptr(*abi.At[uintptr](out.Array.Buffers + 8))))
-	cdevice.ReleaseCArrowDeviceArray(&out)
+	cdevice.ReleaseCArrowDeviceArray(abi.As[cdevice.CArrowDeviceArray](&out))
 }
 
 // notReady is a column of text that another library has not filled yet, imported. The event

@@ -57,7 +57,7 @@ func newUnread(t *testing.T, m *cudatest.Machine) *unreadArray {
 
 func (p *unreadArray) export() *cdevice.CArrowDeviceArray {
 	out := new(cdevice.CArrowDeviceArray)
-	p.tree.Export(out)
+	p.tree.Export(abi.As[abi.ArrowDeviceArray](out))
 	out.DeviceType, out.DeviceID = int32(device.CUDA), p.gpu.ID().Ordinal
 	out.SyncEvent = sliceAddress(p.cell)
 	return out
@@ -201,7 +201,7 @@ func TestGPUReleaseAfterEventThatReleaseDestroys(t *testing.T) {
 		tree.Export(in)
 		in.DeviceType, in.DeviceID, in.SyncEvent = int32(device.CUDA), 0, sliceAddress(cell)
 		destroyed := make(chan error, 2)
-		a, err := cdevice.ImportArrayWithType(in, arrow.PrimitiveTypes.Int64, cdevice.WithDevice(m.GPUs[0]), cdevice.WithReleaseAfterEvent(),
+		a, err := cdevice.ImportArrayWithType(abi.As[cdevice.CArrowDeviceArray](in), arrow.PrimitiveTypes.Int64, cdevice.WithDevice(m.GPUs[0]), cdevice.WithReleaseAfterEvent(),
 			cdevice.WithReleaser(func(release func()) { destroyed <- destroy(); cell[0] = 0; release() }))
 		require.NoError(t, err)
 		a.Release()

@@ -140,7 +140,7 @@ func TestNullBuffersAreReplacedOnTheCPU(t *testing.T) {
 		tree := cpeer.NewTree(cpeer.Node{Buffers: []uintptr{0, 0, 0}})
 		defer tree.Free()
 		in := new(cdevice.CArrowDeviceArray)
-		tree.Export(in)
+		tree.Export(abi.As[abi.ArrowDeviceArray](in))
 		in.DeviceType, in.DeviceID = int32(at.Type), at.Ordinal
 		a, err := cdevice.ImportArrayWithType(in, arrow.BinaryTypes.String)
 		require.NoError(t, err)

@@ -127,7 +127,7 @@ func TestRefusedArrayOfAStreamIsMoved(t *testing.T) {
 			assert.False(t, r.Next())
 			assert.Error(t, r.Err())
 			require.Zero(t, given.Array.Release)
-			*given = *garbageArray()
+			*given = *abi.As[abi.ArrowDeviceArray](garbageArray())
 			exported := cdevice.ReadStats().ExportedArrays
 			l.run(t)
 			assert.Equal(t, exported-1, cdevice.ReadStats().ExportedArrays)

@@ -31,7 +31,7 @@ func (s *source) download(ctx context.Context, list []device.Range, to *memory.B
 		return err
 	}
 	d := downloader{s, stream, to}
-	if s.dev.PageLocked(addressOf(to.Bytes()), int64(to.Len())) {
+	if stager, ok := s.dev.(device.Stager); !ok || stager.PageLocked(addressOf(to.Bytes()), int64(to.Len())) {
 		return d.direct(ctx, list)
 	}
 	if err := d.staged(ctx, list); err != nil {
@@ -101,7 +101,7 @@ func (d *downloader) start(ctx context.Context, list []device.Range) (*piece, []
 	for _, r := range in {
 		size += r.Size
 	}
-	host, err := d.dev.AllocateHost(ctx, size)
+	host, err := allocateHost(ctx, d.dev, size)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -103,7 +103,7 @@ func export(root *node, mem *memoryOwner, at place, out *CArrowDeviceArray, outS
 	if out == nil {
 		return noOutput("ArrowDeviceArray")
 	}
-	if err := exportStructs(exportedDeviceKind, root, mem, &out.Array, outSchema, exportSchema); err != nil {
+	if err := exportStructs(exportedDeviceKind, root, mem, &deviceMirror(out).Array, outSchema, exportSchema); err != nil {
 		return err
 	}
 	mem.lend()

@@ -6,6 +6,7 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 
+	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/live"
 )
 
@@ -116,12 +117,12 @@ type asyncTask struct {
 }
 
 // ExtractData runs on the consumer's thread. It fails for lack of memory only.
-func (t *asyncTask) ExtractData(out *CArrowDeviceArray) int {
+func (t *asyncTask) ExtractData(out *abi.ArrowDeviceArray) int {
 	defer quietly(t.Release)
 	if out == nil {
 		return 0
 	}
-	err := ExportRecordBatch(t.batch, out, nil)
+	err := ExportRecordBatch(t.batch, publicDevice(out), nil)
 	if err != nil {
 		t.p.extractionFailed(err)
 		return errnoOf(err)

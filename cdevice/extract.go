@@ -24,7 +24,7 @@ func (c *consumer) next() (*RecordBatch, error) {
 	}
 	g := c.given
 	g.task = ready.task
-	if code := bridge.CallExtractData(&g.task, &g.out); code != 0 {
+	if code := bridge.CallExtractData(&g.task, deviceMirror(&g.out)); code != 0 {
 		return nil, c.taskFailed(code)
 	}
 	c.request(1)

@@ -42,7 +42,7 @@ func moveDevice(stream *CArrowDeviceArrayStream) (*foreignDevice, error) {
 	if stream.Release == 0 {
 		return nil, streamReleased("ArrowDeviceArrayStream")
 	}
-	s := &foreignDevice{ArrowDeviceArrayStream: *stream}
+	s := &foreignDevice{ArrowDeviceArrayStream: *deviceStreamMirror(stream)}
 	stream.Release = 0
 	return s, nil
 }
@@ -62,7 +62,9 @@ func (s *foreignDevice) getSchema(out *abi.ArrowSchema) int {
 	return bridge.CallGetSchema(&s.ArrowDeviceArrayStream, out)
 }
 
-func (s *foreignDevice) getNext() int { return bridge.CallGetNext(&s.ArrowDeviceArrayStream, &s.out) }
+func (s *foreignDevice) getNext() int {
+	return bridge.CallGetNext(&s.ArrowDeviceArrayStream, deviceMirror(&s.out))
+}
 
 func (s *foreignDevice) given() input { return deviceInput(&s.out) }
 

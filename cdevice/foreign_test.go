@@ -124,7 +124,7 @@ func newForeign(t testing.TB, arr arrow.Array, w way) *foreignArray {
 	*f.device = out
 	sizes := map[uintptr]int{}
 	measureBuffers(arr.Data(), sizes)
-	f.root = f.mirror(&f.device.Array, &out.Array, root, "", sizes)
+	f.root = f.mirror(abi.As[abi.ArrowArray](&f.device.Array), abi.As[abi.ArrowArray](&out.Array), root, "", sizes)
 	f.root.PrivateData = sliceAddress(f.counts)
 	f.base = f.root
 	if w == asBatch {

@@ -38,7 +38,7 @@ func TestCallbacksInAForkedChildReturn(t *testing.T) {
 	c := exported(t, background, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 1}, reader())
 	require.NoError(t, c.WaitTasks(1))
 
-	found, err := cpeer.UseInFork(array, &stream, &words, c.Producer(), &c.Tasks()[0])
+	found, err := cpeer.UseInFork(abi.As[abi.ArrowDeviceArray](array), abi.As[abi.ArrowDeviceArrayStream](&stream), &words, c.Producer(), &c.Tasks()[0])
 	require.NoError(t, err, "the child has ended by itself")
 	assert.Equal(t, cpeer.Forked{
 		ArrayReleased: true, StreamsReleased: true, Text: true,

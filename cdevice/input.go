@@ -36,7 +36,7 @@ func deviceInput(arr *CArrowDeviceArray) input {
 		return input{names: deviceNames}
 	}
 	return input{
-		array: &arr.Array,
+		array: &deviceMirror(arr).Array,
 		at:    place{id: device.ID{Type: device.Type(arr.DeviceType), Ordinal: arr.DeviceID}, event: arr.SyncEvent},
 		names: deviceNames,
 	}

@@ -37,7 +37,7 @@ var escaped atomic.Pointer[byte]
 // consumer: a bitwise copy, and the source is marked released.
 func moveOut(addr uintptr) *cdevice.CArrowDeviceArray {
 	a := abi.At[abi.ArrowArray](addr)
-	moved := &cdevice.CArrowDeviceArray{Array: *a, DeviceID: -1, DeviceType: int32(device.CPU)}
+	moved := abi.As[cdevice.CArrowDeviceArray](&abi.ArrowDeviceArray{Array: *a, DeviceID: -1, DeviceType: int32(device.CPU)})
 	a.Release = 0
 	return moved
 }
@@ -54,8 +54,8 @@ func TestChildOutlivesItsParent(t *testing.T) {
 	b.Release()
 
 	before := cdevice.ReadStats()
-	column := moveOut(children(&out.Array)[0])
-	grandchild := moveOut(children(&column.Array)[1])
+	column := moveOut(children(abi.As[abi.ArrowArray](&out.Array))[0])
+	grandchild := moveOut(children(abi.As[abi.ArrowArray](&column.Array))[1])
 	cdevice.ReleaseCArrowDeviceArray(&out)
 	assert.Zero(t, out.Array.Release)
 	assert.Equal(t, before, cdevice.ReadStats(), "moved-out structs keep the block")
@@ -79,7 +79,7 @@ func TestParentOutlivesItsChild(t *testing.T) {
 	var out cdevice.CArrowDeviceArray
 	require.NoError(t, cdevice.ExportArray(a, &out, nil))
 	before := cdevice.ReadStats()
-	cdevice.ReleaseCArrowDeviceArray(moveOut(children(&out.Array)[0]))
+	cdevice.ReleaseCArrowDeviceArray(moveOut(children(abi.As[abi.ArrowArray](&out.Array))[0]))
 	assert.Equal(t, before, cdevice.ReadStats())
 	cdevice.ReleaseCArrowDeviceArray(&out)
 	assert.Equal(t, before.ExportedArrays-1, cdevice.ReadStats().ExportedArrays)
@@ -134,7 +134,7 @@ func TestReleaseOnAForeignThread(t *testing.T) {
 		out := new(cdevice.CArrowDeviceArray)
 		require.NoError(t, cdevice.ExportArray(a, out, nil))
 		a.Release()
-		require.NoError(t, cpeer.ReleaseOnThread(&out.Array))
+		require.NoError(t, cpeer.ReleaseOnThread(abi.As[abi.ArrowArray](&out.Array)))
 		assert.Zero(t, out.Array.Release)
 	}
 }
@@ -144,7 +144,7 @@ func TestForeignReleaseRunsOnceAfterTheLastUser(t *testing.T) {
 	tree := cpeer.NewTree(cpeer.Node{Length: 2, Buffers: []uintptr{0}, Children: []cpeer.Node{{Length: 2, Buffers: []uintptr{0, bridge.Zeros}}}})
 	defer tree.Free()
 	in := new(cdevice.CArrowDeviceArray)
-	tree.Export(in)
+	tree.Export(abi.As[abi.ArrowDeviceArray](in))
 	schema := arrow.NewSchema([]arrow.Field{{Name: "c", Type: arrow.PrimitiveTypes.Int64}}, nil)
 	before := cdevice.ReadStats().ImportedArrays
 	b, err := cdevice.ImportRecordBatchWithSchema(in, schema)
@@ -221,7 +221,7 @@ func TestConcurrentUseOfOneBatch(t *testing.T) {
 				}
 				part.Release()
 				if g == 0 && i%50 == 0 {
-					assert.NoError(t, cpeer.ReleaseOnThread(&out.Array))
+					assert.NoError(t, cpeer.ReleaseOnThread(abi.As[abi.ArrowArray](&out.Array)))
 					continue
 				}
 				back, err := cdevice.ImportRecordBatchWithSchema(out, rec.Schema())
@@ -259,7 +259,7 @@ func TestConcurrentReleaseOfMovedChildren(t *testing.T) {
 		out := new(cdevice.CArrowDeviceArray)
 		require.NoError(t, cdevice.ExportRecordBatch(b, out, nil))
 		var wg sync.WaitGroup
-		for _, addr := range children(&out.Array) {
+		for _, addr := range children(abi.As[abi.ArrowArray](&out.Array)) {
 			moved := moveOut(addr)
 			wg.Go(func() { cdevice.ReleaseCArrowDeviceArray(moved) })
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 )
 
@@ -46,7 +47,7 @@ func TestPlainImportAllocationsDoNotDependOnColumns(t *testing.T) {
 		plain := cdevice.ArrayFromPtr(addressOf(&in.Array))
 		schema := rec.Schema()
 		allocs := testing.AllocsPerRun(100, func() {
-			tree.Export(in)
+			tree.Export(abi.As[abi.ArrowDeviceArray](in))
 			b, err := cdevice.ImportPlainRecordBatchWithSchema(plain, schema)
 			if err != nil {
 				t.Error(err)

@@ -155,7 +155,7 @@ func TestPlainExportIsTheArrayOfADeviceExport(t *testing.T) {
 	require.NoError(t, cdevice.ExportRecordBatch(b, out, nil))
 	defer cdevice.ReleaseCArrowDeviceArray(out)
 	for i := range 2 {
-		want, got := *abi.At[abi.ArrowArray](children(&out.Array)[i]), *abi.At[abi.ArrowArray](children(&both.Array)[i])
+		want, got := *abi.At[abi.ArrowArray](children(abi.As[abi.ArrowArray](&out.Array))[i]), *abi.At[abi.ArrowArray](children(abi.As[abi.ArrowArray](&both.Array))[i])
 		want.PrivateData, got.PrivateData, want.Children, got.Children = 0, 0, 0, 0
 		assert.Equal(t, want, got)
 	}

@@ -78,7 +78,7 @@ func TestPlainGetNextMarksTheEnd(t *testing.T) {
 		}
 		for range 3 {
 			out := garbageArray()
-			require.Zero(t, bridge.CallPlainGetNext(plainStream(s), &out.Array))
+			require.Zero(t, bridge.CallPlainGetNext(plainStream(s), abi.As[abi.ArrowArray](&out.Array)))
 			assert.Zero(t, out.Array.Release)
 			untouched := garbageArray()
 			untouched.Array = out.Array

@@ -78,7 +78,7 @@ func TestPlainStreamEndsWithAReleasedArray(t *testing.T) {
 		if call != 2 {
 			return next(call, out)
 		}
-		*out = *garbageArray()
+		*out = *abi.As[abi.ArrowDeviceArray](garbageArray())
 		out.Array.Release = 0
 		return 0
 	}

@@ -155,7 +155,7 @@ func newProber(ctx context.Context, at place) (*prober, error) {
 	}
 	asked, ok := dev.(device.Prober)
 	if !ok {
-		return nil, fieldError(opValidate, "ArrowDeviceArray.device_type", at.id.Type, "a device that knows its memory (ValidateFull)", device.ErrNotSupported)
+		return nil, fieldError(opValidate, "ArrowDeviceArray.device_type", at.id.Type, "a device that is a device.Prober (ValidateFull)", device.ErrNotSupported)
 	}
 	return &prober{asked, at.id, newValidator(ctx)}, nil
 }

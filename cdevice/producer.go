@@ -80,9 +80,9 @@ func (p *producer) finish(err error) {
 		if p.c == nil { // there is a producer before anything is called but release
 			p.populate(p.deviceType(), nil)
 		}
-		bridge.CallOnError(p.handler, errnoOf(err), cText(err.Error()), metadataOf(err))
+		bridge.CallOnError(handlerMirror(p.handler), errnoOf(err), cText(err.Error()), metadataOf(err))
 	}
-	bridge.CallHandlerRelease(p.handler)
+	bridge.CallHandlerRelease(handlerMirror(p.handler))
 	p.handler = nil
 }
 
@@ -162,7 +162,7 @@ func (p *producer) produce(b *batches) error {
 		case over && !(have && may && next.err == nil):
 			return nil
 		case have && next.err == io.EOF:
-			bridge.CallOnNextTask(p.handler, nil, nil)
+			bridge.CallOnNextTask(handlerMirror(p.handler), nil, nil)
 			return nil
 		case have && next.err != nil:
 			return next.err
@@ -216,7 +216,7 @@ func (p *producer) begin() (bool, error) {
 		bridge.CallSchemaRelease(&p.given.schema)
 		return false, errNoMemory
 	}
-	code := bridge.CallOnSchema(p.handler, &p.given.schema)
+	code := bridge.CallOnSchema(handlerMirror(p.handler), &p.given.schema)
 	if p.given.schema.Release != 0 { // not moved
 		bridge.CallSchemaRelease(&p.given.schema)
 	}
@@ -253,7 +253,7 @@ func (p *producer) deliver(b *RecordBatch) (bool, error) {
 	p.mu.Unlock()
 	asyncTasks.Add(1)
 	word := bridge.ExportTask(&asyncTask{p: p, batch: b}, &p.given.task)
-	if bridge.CallOnNextTask(p.handler, &p.given.task, p.metadata) == 0 {
+	if bridge.CallOnNextTask(handlerMirror(p.handler), &p.given.task, p.metadata) == 0 {
 		return true, nil
 	}
 	if t := handle.Take(word); t != nil { // the handler did not extract it: nobody will

@@ -10,6 +10,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
 )
@@ -103,7 +104,7 @@ func TestLateRetainDoesNotReleaseAProducersStruct(t *testing.T) {
 	tree := cpeer.NewTree(cpeer.Node{Length: 2, Buffers: []uintptr{0}, Children: []cpeer.Node{{Length: 2, Buffers: []uintptr{0, bridge.Zeros}}}})
 	defer tree.Free()
 	in := new(cdevice.CArrowDeviceArray)
-	tree.Export(in)
+	tree.Export(abi.As[abi.ArrowDeviceArray](in))
 	before := cdevice.ReadStats().ImportedArrays
 	b, err := cdevice.ImportRecordBatchWithSchema(in, arrow.NewSchema([]arrow.Field{{Name: "c", Type: arrow.PrimitiveTypes.Int64}}, nil))
 	require.NoError(t, err)

@@ -184,7 +184,7 @@ func TestAsyncProducerIsCountedUntilItsHandlerIsReleased(t *testing.T) {
 	settles(t)
 	released := make(chan struct{})
 	handler := new(cdevice.CArrowAsyncDeviceStreamHandler)
-	bridge.ExportHandler(handlerOf{func() { release(); close(released) }}, handler)
+	bridge.ExportHandler(handlerOf{func() { release(); close(released) }}, abi.As[abi.ArrowAsyncDeviceStreamHandler](handler))
 	r := repeated(t, twoColumns(t), 1)
 	require.NoError(t, cdevice.ExportAsync(background, r, handler))
 	<-released

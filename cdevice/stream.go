@@ -6,13 +6,6 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/schema"
 )
 
-// CArrowDeviceArrayStream is struct ArrowDeviceArrayStream of the C device stream
-// interface. Like [CArrowDeviceArray], it may live in Go memory and be filled without being
-// zeroed first; a C pointer becomes one with [DeviceArrayStreamFromPtr].
-//
-// https://arrow.apache.org/docs/format/CDeviceDataInterface.html#device-stream-interface
-type CArrowDeviceArrayStream = abi.ArrowDeviceArrayStream
-
 // DeviceArrayStreamFromPtr returns the struct ArrowDeviceArrayStream at an address. It
 // borrows the struct.
 func DeviceArrayStreamFromPtr(ptr uintptr) *CArrowDeviceArrayStream {
@@ -23,7 +16,7 @@ func DeviceArrayStreamFromPtr(ptr uintptr) *CArrowDeviceArrayStream {
 // imported. A nil or released stream is left alone.
 func ReleaseCArrowDeviceArrayStream(stream *CArrowDeviceArrayStream) {
 	if stream != nil && stream.Release != 0 {
-		bridge.CallStreamRelease(stream)
+		bridge.CallStreamRelease(deviceStreamMirror(stream))
 	}
 }
 
@@ -114,6 +107,6 @@ func exportStream[T counted](s *exported[T], out *CArrowDeviceArrayStream) error
 	if err := s.start(); err != nil {
 		return err
 	}
-	bridge.ExportStream(s, int32(s.reader.deviceType), out)
+	bridge.ExportStream(s, int32(s.reader.deviceType), deviceStreamMirror(out))
 	return nil
 }

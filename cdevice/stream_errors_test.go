@@ -45,7 +45,7 @@ func TestLastErrorOfAnExportedStream(t *testing.T) {
 	}
 	var schema abi.ArrowSchema
 	text := lastError(s)
-	require.Zero(t, bridge.CallGetSchema(s, &schema), "the schema is there all the same")
+	require.Zero(t, bridge.CallGetSchema(abi.As[abi.ArrowDeviceArrayStream](s), &schema), "the schema is there all the same")
 	assert.Zero(t, lastError(s))
 	assert.False(t, cpeer.IsPinned(text), "it is not kept for longer")
 	cdevice.ReleaseCArrowSchema(cdevice.SchemaFromPtr(addressOf(&schema)))
@@ -78,7 +78,7 @@ func TestErrorsOfSourcesBecomeErrnos(t *testing.T) {
 				s := export(t, r)
 				_, code := next(t, s)
 				assert.Equal(t, int32(row.want), int32(code))
-				assert.Equal(t, row.err.Error(), bridge.CallGetLastError(s))
+				assert.Equal(t, row.err.Error(), bridge.CallGetLastError(abi.As[abi.ArrowDeviceArrayStream](s)))
 			}
 			for _, r := range []*cdevice.RecordReader{iterated(t, row.err), asked(t, row.err), wrappedFailing(t, row.err)} {
 				_, err := numbersOf(t, r.All())
@@ -115,7 +115,7 @@ func TestErrorsKeepTheirCodeThroughStreams(t *testing.T) {
 	s := export(t, from)
 	_, code := next(t, s)
 	assert.Equal(t, 71, code)
-	assert.Contains(t, bridge.CallGetLastError(s), "protocol")
+	assert.Contains(t, bridge.CallGetLastError(abi.As[abi.ArrowDeviceArrayStream](s)), "protocol")
 }
 
 func TestPanicInASourceIsAnError(t *testing.T) {
@@ -151,7 +151,7 @@ func TestPanicInASourceIsAnError(t *testing.T) {
 			s := export(t, r)
 			_, code := next(t, s)
 			assert.EqualValues(t, syscall.EIO, code)
-			assert.Contains(t, bridge.CallGetLastError(s), row.want)
+			assert.Contains(t, bridge.CallGetLastError(abi.As[abi.ArrowDeviceArrayStream](s)), row.want)
 			cdevice.ReleaseCArrowDeviceArrayStream(s)
 
 			r, err = row.open()

@@ -55,7 +55,7 @@ func asked(t testing.TB, err error, batches ...*cdevice.RecordBatch) *cdevice.Re
 func next(t testing.TB, s *cdevice.CArrowDeviceArrayStream) (b *cdevice.RecordBatch, code int) {
 	t.Helper()
 	out := garbageArray()
-	if code = bridge.CallGetNext(s, out); code != 0 || out.Array.Release == 0 {
+	if code = bridge.CallGetNext(abi.As[abi.ArrowDeviceArrayStream](s), abi.As[abi.ArrowDeviceArray](out)); code != 0 || out.Array.Release == 0 {
 		return nil, code
 	}
 	b, err := cdevice.ImportRecordBatchWithSchema(out, numberedSchema)
@@ -130,7 +130,7 @@ func TestExportedStreamCallsWhatItWasMadeOf(t *testing.T) {
 			assert.EqualValues(t, device.CPU, s.DeviceType)
 			var schema abi.ArrowSchema
 			for range 2 {
-				require.Zero(t, bridge.CallGetSchema(s, &schema))
+				require.Zero(t, bridge.CallGetSchema(abi.As[abi.ArrowDeviceArrayStream](s), &schema))
 				got, err := cdevice.ImportSchema(cdevice.SchemaFromPtr(addressOf(&schema)))
 				require.NoError(t, err)
 				assert.True(t, numberedSchema.Equal(got))
@@ -147,7 +147,7 @@ func TestExportedStreamCallsWhatItWasMadeOf(t *testing.T) {
 				assert.Zero(t, code)
 				assert.Nil(t, b, "the end, however often it is asked for")
 			}
-			assert.Empty(t, bridge.CallGetLastError(s))
+			assert.Empty(t, bridge.CallGetLastError(abi.As[abi.ArrowDeviceArrayStream](s)))
 		})
 	}
 }
@@ -278,17 +278,17 @@ func TestExportedStreamUsedAfterRelease(t *testing.T) {
 	_, code := next(t, &stale)
 	assert.EqualValues(t, syscall.EINVAL, code)
 	var schema abi.ArrowSchema
-	assert.EqualValues(t, syscall.EINVAL, bridge.CallGetSchema(&stale, &schema))
-	assert.Empty(t, bridge.CallGetLastError(&stale))
+	assert.EqualValues(t, syscall.EINVAL, bridge.CallGetSchema(abi.As[abi.ArrowDeviceArrayStream](&stale), &schema))
+	assert.Empty(t, bridge.CallGetLastError(abi.As[abi.ArrowDeviceArrayStream](&stale)))
 	cdevice.ReleaseCArrowDeviceArrayStream(&stale)
 }
 
 func TestNullOutputsOfCallbacks(t *testing.T) {
 	s := export(t, asked(t, nil, numbered(t, 1)...))
-	assert.EqualValues(t, syscall.EINVAL, bridge.CallGetSchema(s, nil))
-	assert.Contains(t, bridge.CallGetLastError(s), "ArrowSchema = NULL")
-	assert.EqualValues(t, syscall.EINVAL, bridge.CallGetNext(s, nil))
-	assert.Contains(t, bridge.CallGetLastError(s), "ArrowDeviceArray = NULL")
+	assert.EqualValues(t, syscall.EINVAL, bridge.CallGetSchema(abi.As[abi.ArrowDeviceArrayStream](s), nil))
+	assert.Contains(t, bridge.CallGetLastError(abi.As[abi.ArrowDeviceArrayStream](s)), "ArrowSchema = NULL")
+	assert.EqualValues(t, syscall.EINVAL, bridge.CallGetNext(abi.As[abi.ArrowDeviceArrayStream](s), nil))
+	assert.Contains(t, bridge.CallGetLastError(abi.As[abi.ArrowDeviceArrayStream](s)), "ArrowDeviceArray = NULL")
 	b, code := next(t, s)
 	require.Zero(t, code, "nothing was lost")
 	b.Release()
@@ -342,8 +342,8 @@ func TestConcurrentConsumerGetsEachBatchOnce(t *testing.T) {
 		wg.Go(func() {
 			for {
 				out := garbageArray()
-				if bridge.CallGetNext(s, out) != 0 {
-					bridge.CallGetLastError(s)
+				if bridge.CallGetNext(abi.As[abi.ArrowDeviceArrayStream](s), abi.As[abi.ArrowDeviceArray](out)) != 0 {
+					bridge.CallGetLastError(abi.As[abi.ArrowDeviceArrayStream](s))
 					return
 				}
 				b, err := cdevice.ImportRecordBatchWithSchema(out, numberedSchema)
@@ -422,7 +422,7 @@ func TestConversionsReachTheArraysOfAnExport(t *testing.T) {
 		require.NoError(t, cdevice.ExportArrayReader(r, s), row.name)
 		r.Release()
 		assert.EqualValues(t, row.on, s.DeviceType)
-		require.Zero(t, bridge.CallGetNext(s, out))
+		require.Zero(t, bridge.CallGetNext(abi.As[abi.ArrowDeviceArrayStream](s), abi.As[abi.ArrowDeviceArray](out)))
 		assert.EqualValues(t, row.on, out.DeviceType)
 		assert.Equal(t, row.event, out.SyncEvent)
 		assert.Equal(t, row.waits, event.waits)

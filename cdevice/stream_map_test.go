@@ -17,6 +17,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 )
 
@@ -256,7 +257,7 @@ func TestFunctionThatFailsEndsTheStream(t *testing.T) {
 				assert.Equal(t, row.makes, made.Load())
 				s := garbageStream()
 				require.NoError(t, cdevice.ExportRecordReader(r, s))
-				assert.EqualValues(t, row.code, bridge.CallGetNext(s, garbageArray()))
+				assert.EqualValues(t, row.code, bridge.CallGetNext(abi.As[abi.ArrowDeviceArrayStream](s), abi.As[abi.ArrowDeviceArray](garbageArray())))
 				cdevice.ReleaseCArrowDeviceArrayStream(s)
 				closes(t, r)
 				assert.LessOrEqual(t, int64(3), released.Load())

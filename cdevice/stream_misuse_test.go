@@ -143,10 +143,10 @@ func TestFailedExportEndsTheStream(t *testing.T) {
 	_, code := next(t, s)
 	restore()
 	assert.EqualValues(t, syscall.ENOMEM, code)
-	text := bridge.CallGetLastError(s)
+	text := bridge.CallGetLastError(abi.As[abi.ArrowDeviceArrayStream](s))
 	_, code = next(t, s)
 	assert.EqualValues(t, syscall.ENOMEM, code, "the same again")
-	assert.Equal(t, text, bridge.CallGetLastError(s))
+	assert.Equal(t, text, bridge.CallGetLastError(abi.As[abi.ArrowDeviceArrayStream](s)))
 }
 
 // A source that ends its goroutine, as t.FailNow does, has failed.
@@ -339,7 +339,7 @@ func TestLastErrorIsText(t *testing.T) {
 	s := export(t, asked(t, errors.New("caf\xe9\x00!")))
 	_, code := next(t, s)
 	require.NotZero(t, code)
-	text := bridge.CallGetLastError(s)
+	text := bridge.CallGetLastError(abi.As[abi.ArrowDeviceArrayStream](s))
 	assert.True(t, utf8.ValidString(text))
 	assert.Equal(t, "caf\ufffd\ufffd!", text)
 }

@@ -42,7 +42,7 @@ func newScript(t testing.TB, batches ...*cdevice.RecordBatch) *script {
 	t.Helper()
 	s := scriptOf(t, batches)
 	s.stream = new(cdevice.CArrowDeviceArrayStream)
-	bridge.ExportStream(s, int32(device.CPU), s.stream)
+	bridge.ExportStream(s, int32(device.CPU), abi.As[abi.ArrowDeviceArrayStream](s.stream))
 	t.Cleanup(func() { assert.Zero(t, s.stream.Release, "the struct is marked released") })
 	return s
 }
@@ -73,12 +73,12 @@ func scriptOf(t testing.TB, batches []*cdevice.RecordBatch) *script {
 	}
 	s.getNext = func(call int, out *abi.ArrowDeviceArray) int {
 		if call < len(batches) {
-			if cdevice.ExportRecordBatch(batches[call], out, nil) != nil {
+			if cdevice.ExportRecordBatch(batches[call], abi.As[cdevice.CArrowDeviceArray](out), nil) != nil {
 				return 5
 			}
 			return 0
 		}
-		*out = *garbageArray()
+		*out = *abi.As[abi.ArrowDeviceArray](garbageArray())
 		out.Array.Release = 0
 		return 0
 	}
@@ -139,7 +139,7 @@ func (s *script) failing(call, code int, text string) *script {
 	s.text = text
 	s.getNext = func(c int, out *abi.ArrowDeviceArray) int {
 		if c == call {
-			*out = *garbageArray() // an error leaves nothing that may be looked at
+			*out = *abi.As[abi.ArrowDeviceArray](garbageArray()) // an error leaves nothing that may be looked at
 			return code
 		}
 		return next(c, out)

@@ -204,7 +204,7 @@ func importTree(t *testing.T, n cpeer.Node, dt arrow.DataType) *cdevice.Array {
 	tree := cpeer.NewTree(n)
 	t.Cleanup(tree.Free)
 	in := new(cdevice.CArrowDeviceArray)
-	tree.Export(in)
+	tree.Export(abi.As[abi.ArrowDeviceArray](in))
 	a, err := cdevice.ImportArrayWithType(in, dt)
 	require.NoError(t, err)
 	t.Cleanup(a.Release)
@@ -260,7 +260,7 @@ func TestEmptyArraysHaveNoOffset(t *testing.T) {
 	tree := cpeer.NewTree(cpeer.Node{Buffers: []uintptr{0, 0, 0}})
 	defer tree.Free()
 	in := new(cdevice.CArrowDeviceArray)
-	tree.Export(in)
+	tree.Export(abi.As[abi.ArrowDeviceArray](in))
 	in.Array.Offset = 1000
 	a, err := cdevice.ImportArrayWithType(in, arrow.BinaryTypes.String)
 	require.NoError(t, err)
@@ -290,7 +290,7 @@ func TestForHostOfPinnedMemoryHasNoNullOffsets(t *testing.T) {
 	tree := cpeer.NewTree(cpeer.Node{Buffers: []uintptr{0, 0, 0}})
 	defer tree.Free()
 	in := new(cdevice.CArrowDeviceArray)
-	tree.Export(in)
+	tree.Export(abi.As[abi.ArrowDeviceArray](in))
 	in.DeviceType, in.DeviceID = int32(pinned.Type), pinned.Ordinal
 	a, err := cdevice.ImportArrayWithType(in, arrow.BinaryTypes.String)
 	require.NoError(t, err)

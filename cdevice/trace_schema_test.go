@@ -52,7 +52,7 @@ func TestExportedSchemasAreTraced(t *testing.T) {
 			require.NoError(t, cdevice.ExportRecordReader(r, stream))
 			r.Release()
 			defer cdevice.ReleaseCArrowDeviceArrayStream(stream)
-			require.Zero(t, bridge.CallGetSchema(stream, (*abi.ArrowSchema)(unsafe.Pointer(out))))
+			require.Zero(t, bridge.CallGetSchema(abi.As[abi.ArrowDeviceArrayStream](stream), (*abi.ArrowSchema)(unsafe.Pointer(out))))
 			return nil
 		},
 	} {

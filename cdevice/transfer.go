@@ -198,19 +198,23 @@ func (s *source) enqueue(ctx context.Context, d *deviceMemory, l *blockLayout) (
 		case s.remote():
 			copies = s.appendRange(copies, dst, p)
 		default:
-			kept = kept || d.dev.PageLocked(device.Ptr(p.addr), p.size)
+			kept = kept || readsLater(d.dev, device.Ptr(p.addr), p.size)
 			uploads = append(uploads, device.Range{Dst: device.Ptr(dst), Src: device.Ptr(p.addr), Size: p.size})
 		}
 	}
 	defer runtime.KeepAlive(l)
 	kept = kept || len(copies) > 0
-	if kept {
+	filler, fills := d.dev.(device.Memsetter)
+	switch {
+	case !kept:
+		uploads = withZeros(uploads, d.memory.Ptr(), l.size)
+	case !fills:
+		uploads = append(uploads, l.gaps(d.memory.Ptr())...)
+	default:
 		// The copies come from here and there: the gaps are filled beforehand.
-		if err := d.dev.Memset(d.memory.Ptr(), 0, l.size, d.stream); err != nil {
+		if err := filler.Memset(d.memory.Ptr(), 0, l.size, d.stream); err != nil {
 			return false, err
 		}
-	} else {
-		uploads = withZeros(uploads, d.memory.Ptr(), l.size)
 	}
 	if len(copies) > 0 {
 		if err := s.at.waitOn(d.stream); err != nil {
@@ -220,7 +224,7 @@ func (s *source) enqueue(ctx context.Context, d *deviceMemory, l *blockLayout) (
 			return true, err
 		}
 	}
-	d.event, err = d.dev.Upload(ctx, uploads, d.stream)
+	d.event, err = upload(ctx, d.dev, uploads, d.stream)
 	return kept, err
 }
 
@@ -230,6 +234,26 @@ func addressOf(b []byte) device.Ptr {
 
 // zeros is what gaps are filled from: one allocation of the Go heap, which does not move.
 var zeros = make([]byte, 2*blockAlignment)
+
+// gaps are the copies of zeros to what no part of the layout writes.
+func (l *blockLayout) gaps(base device.Ptr) []device.Range {
+	var gaps []device.Range
+	for _, r := range withZeros(l.ranges(base), base, l.size) {
+		if r.Src != 0 {
+			gaps = append(gaps, r)
+		}
+	}
+	return gaps
+}
+
+// ranges are where the parts of the layout lie, in order.
+func (l *blockLayout) ranges(base device.Ptr) []device.Range {
+	ranges := make([]device.Range, len(l.parts))
+	for i, p := range l.parts {
+		ranges[i] = device.Range{Dst: base + device.Ptr(l.offsets[i]), Size: p.size}
+	}
+	return ranges
+}
 
 // withZeros fills the gaps between ranges, which are in order, so that all of the block
 // is written, in one go.

@@ -263,7 +263,7 @@ func TestCdataReleasesWhatWasImportedWithOptions(t *testing.T) {
 			return b, err
 		},
 		"NULL buffers": func(in *cdevice.CArrowDeviceArray) (*cdevice.RecordBatch, error) {
-			column := abi.At[abi.ArrowArray](children(&in.Array)[0])
+			column := abi.At[abi.ArrowArray](children(abi.As[abi.ArrowArray](&in.Array))[0])
 			column.Length, column.NullCount, in.Array.Length = 0, 0, 0
 			abi.Slice[uintptr](column.Buffers, 3)[1] = 0
 			return cdevice.ImportRecordBatchWithSchema(in, rec.Schema())

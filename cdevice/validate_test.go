@@ -15,6 +15,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cases"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
@@ -227,10 +228,10 @@ func TestReaderThatValidates(t *testing.T) {
 
 			s := export(t, open())
 			out := garbageArray()
-			require.Zero(t, bridge.CallGetNext(s, out))
+			require.Zero(t, bridge.CallGetNext(abi.As[abi.ArrowDeviceArrayStream](s), abi.As[abi.ArrowDeviceArray](out)))
 			cdevice.ReleaseCArrowDeviceArray(out)
-			assert.EqualValues(t, 22, bridge.CallGetNext(s, out), "EINVAL")
-			assert.Contains(t, bridge.CallGetLastError(s), "want valid UTF-8")
+			assert.EqualValues(t, 22, bridge.CallGetNext(abi.As[abi.ArrowDeviceArrayStream](s), abi.As[abi.ArrowDeviceArray](out)), "EINVAL")
+			assert.Contains(t, bridge.CallGetLastError(abi.As[abi.ArrowDeviceArrayStream](s)), "want valid UTF-8")
 			cdevice.ReleaseCArrowDeviceArrayStream(s)
 		})
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cases"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
 )
@@ -60,9 +61,9 @@ func fullyImport(t testing.TB, ctx context.Context, n cpeer.Node, dt arrow.DataT
 	tree := cpeer.NewTree(n)
 	defer tree.Free()
 	in := new(cdevice.CArrowDeviceArray)
-	tree.Export(in)
+	tree.Export(abi.As[abi.ArrowDeviceArray](in))
 	if dt.ID() == arrow.DICTIONARY { // of which a tree has none: it is the child
-		in.Array.Dictionary, in.Array.NChildren = children(&in.Array)[0], 0
+		in.Array.Dictionary, in.Array.NChildren = children(abi.As[abi.ArrowArray](&in.Array))[0], 0
 	}
 	a, err := cdevice.ImportArrayWithType(in, dt)
 	require.Zero(t, in.Array.Release)

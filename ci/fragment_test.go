@@ -40,6 +40,7 @@ var known = map[string][]string{
 	"free":       {"func()"},
 	"gpu":        {"*cudaalloc.Device"},
 	"handler":    {"*cdevice.CArrowAsyncDeviceStreamHandler"},
+	"hold":       {"func(device.Stream) (open func(), err error)"},
 	"limits":     {"cudaalloc.Limits"},
 	"mem":        {"memory.Allocator"},
 	"openDriver": {"func(path string) *cudaalloc.Device"},

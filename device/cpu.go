@@ -10,8 +10,16 @@ import (
 )
 
 // CPUDevice returns the CPU as a device. Its streams do their work at once, so its
-// events are always complete, and exported arrays carry no event.
+// events are always complete, and exported arrays carry no event. It has every optional
+// interface but [Prober].
 func CPUDevice() Device { return host{} }
+
+var _ interface {
+	Device
+	Stager
+	Memsetter
+	CopyStreamer
+} = host{}
 
 type host struct{}
 

@@ -1,9 +1,9 @@
 // Package device defines device identifiers, memory, streams and events, and the
-// registry of device backends. It imports no CUDA and no cgo; backends import it and
-// register themselves (see [Register]).
+// registry of device backends. It uses neither CUDA nor cgo: a backend imports this
+// package and calls [Register].
 //
-// [CPUDevice] is the CPU, the reference implementation. Package devicetest is the
-// contract of a Device, as a test that every backend passes.
+// [CPUDevice] is the CPU, the reference implementation of [Device]. Package devicetest
+// tests that a backend keeps what the interfaces promise.
 package device
 
 import (
@@ -14,7 +14,7 @@ import (
 
 // Type is a kind of device memory. The values are those of
 // ArrowDeviceType in the C device data interface, which equal DLPack's. A value
-// that is not listed here is carried, never interpreted.
+// that is not listed here is passed on unchanged.
 //
 // https://arrow.apache.org/docs/format/CDeviceDataInterface.html#arrowdevicetype
 type Type int32
@@ -42,9 +42,9 @@ var typeNames = map[Type]string{
 	CUDAManaged: "cuda_managed", OneAPI: "oneapi", WebGPU: "webgpu", Hexagon: "hexagon",
 }
 
-// String is the name in the specification, in lower case and without the
-// ARROW_DEVICE_ prefix: "cuda_host". A type that the specification does not
-// list prints as "device_type(17)".
+// String returns the name in the specification in lower case, without the
+// ARROW_DEVICE_ prefix: "cuda_host". For a type that the specification does not
+// list it returns "device_type(17)".
 func (t Type) String() string {
 	if name, ok := typeNames[t]; ok {
 		return name
@@ -52,9 +52,9 @@ func (t Type) String() string {
 	return fmt.Sprintf("device_type(%d)", int32(t))
 }
 
-// CPUAccessible reports whether, by the meaning of the type alone, the CPU can read
-// this memory at its address (once its event has completed). For CUDAManaged,
-// [Device.CPUAccessible] of the device knows better.
+// CPUAccessible reports whether the CPU can read memory of this type at its address, once its
+// event is complete. For CUDAManaged it reports true, although on some machines the CPU may
+// touch such memory only while the GPU is idle: [Device.CPUAccessible] is exact.
 func (t Type) CPUAccessible() bool {
 	switch t {
 	case CPU, CUDAHost, ROCMHost, CUDAManaged:
@@ -63,16 +63,16 @@ func (t Type) CPUAccessible() bool {
 	return false
 }
 
-// NoOrdinal is the device id of types that have no notion of one, the CPU above all.
+// NoOrdinal is the ordinal of the CPU, and of other types whose devices have no number.
 const NoOrdinal = -1
 
-// ID names one device of the machine: ArrowDeviceArray.device_type and device_id.
+// ID names one device of the machine, and one kind of memory of it.
 type ID struct {
-	Type    Type
-	Ordinal int64 // NoOrdinal for the CPU; the driver's ordinal for CUDA
+	Type    Type  // ArrowDeviceArray.device_type
+	Ordinal int64 // ArrowDeviceArray.device_id: NoOrdinal for the CPU, the driver's ordinal for CUDA
 }
 
-// String prints "cpu" or "cuda:0".
+// String returns "cpu" or "cuda:0".
 func (id ID) String() string {
 	if id.Ordinal == NoOrdinal {
 		return id.Type.String()
@@ -81,103 +81,128 @@ func (id ID) String() string {
 }
 
 // Ptr is an address in a device's memory. Go code reads through it only where
-// the device is host readable.
+// the device is CPU-accessible.
 type Ptr uintptr
 
 // Range is one piece of a copy: Size bytes from Src to Dst.
 type Range struct {
 	Dst, Src Ptr
-	Size     int64 // bytes
+	Size     int64
 }
 
-// ErrNotSupported is wrapped by every error that means that this machine, this driver
-// or this build cannot do that, and trying again will not help.
+// ErrNotSupported is wrapped by errors about operations that this machine, driver, device
+// or build does not have: trying again does not help.
 var ErrNotSupported = errors.New("not supported")
 
-// Device is one device of this process. Its methods may be called from any
-// goroutine at any time.
+// Device is one device of this process: its memory, streams and events. It is small, so that
+// a backend is quick to write; what a backend can do beyond it is in optional interfaces:
 //
-// A nil Stream argument means the device's default stream. Work on a stream is
-// done in order, and may be done later than the call returns. Any other argument that is nil,
-// a context above all, is an error that names it.
+//	[Stager]        page-locked host memory, and copies from host memory that need not be kept
+//	[Memsetter]     fills memory
+//	[CopyStreamer]  keeps streams for copies
+//	[Prober]        knows what memory is at an address
+//
+// Package cdevice works without them: it copies, more slowly, and cannot validate memory
+// that the CPU does not reach. A Device that wraps another one has the optional interfaces of
+// the other one only if it embeds the concrete type or forwards their methods.
+//
+// The methods may be called from any goroutine at any time. A nil Stream argument means the
+// device's default stream. Work on a stream is done in the order in which it was enqueued, and
+// may complete after the call that enqueued it has returned. Any other nil argument, a nil
+// context above all, is an error that names it.
 type Device interface {
 	// ID returns the type and the ordinal that exported arrays carry.
 	ID() ID
-	// Name is for people: "NVIDIA H200", "cpu".
+	// Name returns a name for people: "NVIDIA H200", "cpu".
 	Name() string
 	// CPUAccessible reports whether the CPU may read memory of this device at its
-	// address, once the work that fills it is done and while other work goes on. Managed
-	// memory (CUDAManaged) is not host readable on machines where only an idle GPU permits
-	// it.
+	// address, once the work that fills it has completed and while other work goes on. Managed
+	// memory (CUDAManaged) is not CPU-accessible on machines where the CPU may touch it only
+	// while the GPU is idle.
 	CPUAccessible() bool
 
-	// Allocate returns owned memory of size bytes, aligned to 64 bytes at least,
-	// with undefined contents, usable by work on s that is enqueued from now on.
-	// A size of zero is allowed. A negative size is an error. Where there is no memory,
-	// it waits for memory that was freed and that pending work may still use; ctx ends
+	// Allocate returns owned memory of size bytes, aligned to at least 64 bytes,
+	// with undefined contents. Work that is enqueued on s from now on may use it.
+	// A size of zero is allowed, a negative one is an error. Where no memory is left,
+	// Allocate waits for memory that was freed and that pending work may still use; ctx ends
 	// that wait with an error.
 	Allocate(ctx context.Context, size int64, s Stream) (Memory, error)
-	// AllocateHost returns owned host memory that this device copies from and to at
-	// full speed and later than the call returns (page-locked). It may be cached. It waits as
-	// Allocate does.
-	AllocateHost(ctx context.Context, size int64) (Memory, error)
 	// Copy enqueues all ranges on s. Sources and destinations may be memory of
-	// this device or host memory; ranges of one call must not overlap. The memory
-	// must stay where it is until the work is done: memory of Go is pinned.
+	// this device or host memory; the ranges of one call must not overlap. The memory
+	// must stay where it is until the copies have completed: memory of Go is pinned.
 	Copy(ranges []Range, s Stream) error
-	// Upload is Copy from host memory. What is not page-locked is read before it
-	// returns, and need neither be pinned nor kept; what is (see PageLocked) may be
-	// read later. Ranges that are neighbours at their destination cost one copy. The
-	// event, owned by the caller, is complete when all work is done that is on s by
-	// then; it must not be recorded again. ctx ends a wait for staging memory. After an error,
-	// part of the copies may be enqueued.
-	Upload(ctx context.Context, ranges []Range, s Stream) (Event, error)
-	// PageLocked reports whether the device copies from host memory at p directly, and
-	// so later than Upload returns.
-	PageLocked(p Ptr, size int64) bool
-	// Memset enqueues on s the filling of size bytes at p with value.
-	Memset(p Ptr, value byte, size int64, s Stream) error
 
 	// AfterWork calls f after all work already enqueued on any stream of this device,
 	// including streams of other libraries, has completed. It does not wait: f is called on
-	// this goroutine, where nothing can be pending, or later on another one. Memory that
-	// work on unknown streams may use is freed in this way; where an event is behind the
-	// work, [Event.OnComplete] waits for less. f may block: neither frees nor other
-	// functions wait for it. A panic of f on another goroutine does not end the process. A nil
-	// f panics at once.
+	// this goroutine where no work is pending, otherwise later on another one. Memory that
+	// work on unknown streams may use is freed in this way; [Event.OnComplete] waits only for
+	// the work before one event. f may block: neither frees nor other functions wait for it. A
+	// panic of f on another goroutine does not end the process. A nil f panics at once.
 	AfterWork(f func())
 
-	// CopyStream returns a stream for copies for which the caller names none, to be
-	// closed when the copy is enqueued. It is not ordered with other streams, and nothing else
-	// is enqueued on it until it is closed. It may be cached.
-	CopyStream() (Stream, error)
-	// NewStream returns an owned stream, to be closed.
+	// NewStream returns an owned stream; the caller closes it.
 	NewStream() (Stream, error)
-	// WrapStream borrows a stream that another library owns, by its native handle.
+	// WrapStream borrows a stream of another library by its native handle.
 	WrapStream(handle uintptr) (Stream, error)
-	// NewEvent returns an owned event that was never recorded, to be closed.
+	// NewEvent returns an owned event that was never recorded; the caller closes it.
 	NewEvent() (Event, error)
-	// WrapEvent borrows an event that another library owns, by its native handle:
-	// for an imported array, the value that ArrowDeviceArray.sync_event points to.
+	// WrapEvent borrows an event of another library by its native handle: of an imported
+	// array, the value that ArrowDeviceArray.sync_event points to.
 	WrapEvent(handle uintptr) (Event, error)
 }
 
-// Prober is a Device that knows what memory is at an address, including memory that other
-// libraries allocated.
+// Stager is an optional interface of a [Device] that copies from and to page-locked host
+// memory directly, and from other host memory through page-locked memory of its own. For a
+// device without it, package cdevice keeps a copy of the host memory until the device has read it.
+type Stager interface {
+	// AllocateHost returns owned page-locked host memory, which this device copies from and
+	// to at full speed and after the call that enqueues the copy. It may be cached. It waits
+	// as [Device.Allocate] does.
+	AllocateHost(ctx context.Context, size int64) (Memory, error)
+	// Upload is [Device.Copy] from host memory. Memory that is not page-locked is read before
+	// Upload returns, and is neither pinned nor kept by the caller; page-locked memory (see
+	// PageLocked) may be read later. Ranges whose destinations are neighbours cost one copy.
+	// The caller owns the event, which is complete after all work enqueued on s so far; it
+	// must not be recorded again. ctx ends a wait for staging memory. After an error,
+	// some of the copies may be enqueued.
+	Upload(ctx context.Context, ranges []Range, s Stream) (Event, error)
+	// PageLocked reports whether the device copies from host memory at p directly, and
+	// so possibly after Upload has returned.
+	PageLocked(p Ptr, size int64) bool
+}
+
+// Memsetter is an optional interface of a [Device] that fills memory itself. To a device without
+// it, package cdevice copies zeros.
+type Memsetter interface {
+	// Memset enqueues on s the filling of size bytes at p with value.
+	Memset(p Ptr, value byte, size int64, s Stream) error
+}
+
+// CopyStreamer is an optional interface of a [Device] that keeps streams for copies, so that a
+// copy need not create one. Of a device without it, package cdevice takes [Device.NewStream].
+type CopyStreamer interface {
+	// CopyStream returns a stream for a copy for which the caller names none; the caller
+	// closes it when the copy is enqueued. It is not ordered with other streams, and nothing
+	// else is enqueued on it until it is closed.
+	CopyStream() (Stream, error)
+}
+
+// Prober is an optional interface of a [Device] that knows what memory is at an address,
+// including memory that other libraries allocated. Full validation of memory of a device
+// without it is an error that wraps [ErrNotSupported].
 type Prober interface {
-	Device
-	// Lookup asks what memory there is at p.
+	// Lookup returns the allocation that p is in.
 	Lookup(p Ptr) (Allocation, error)
 }
 
 // Allocation is the memory that an address is in.
 type Allocation struct {
-	// ID is the kind of memory and the device it belongs to. The CPU: memory that the
-	// driver of the device does not know, plain host memory or memory that was freed.
+	// ID is the kind of memory and the device that it belongs to. The CPU stands for memory that
+	// the driver of the device does not know: plain host memory, or memory that was freed.
 	ID ID
-	// Start and Size are those of the whole allocation; zero for the CPU.
+	// Start and Size are the address and the bytes of the whole allocation; zero for the CPU.
 	Start Ptr
-	Size  int64 // bytes
+	Size  int64
 }
 
 // Contains reports whether size bytes at p are in the allocation.
@@ -187,49 +212,51 @@ func (a Allocation) Contains(p Ptr, size int64) bool {
 
 // Memory is one allocation on a device.
 type Memory interface {
+	// Ptr returns the address. Without bytes, it may be 0.
 	Ptr() Ptr
-	Size() int64 // bytes
-	// Free ends the memory after the work enqueued on s. It does not wait, and takes the
-	// memory even if it returns an error: the device then ends it later. It is called
-	// once; a second call, or one of FreeAfter, is an error.
+	// Size returns the number of bytes that were asked for.
+	Size() int64
+	// Free frees the memory after the work enqueued on s. It does not wait, and takes the
+	// memory even if it returns an error: the device then frees it later. It is called
+	// once; a second call of Free or FreeAfter is an error.
 	Free(s Stream) error
-	// FreeAfter is Free once e is complete. nil: no pending work uses the memory, nor is
-	// its allocation pending on the stream that Allocate was given. e may be closed when
-	// FreeAfter returns, and must not be recorded again.
+	// FreeAfter frees the memory once e is complete. A nil event means that no pending work
+	// uses the memory, and that its allocation is not pending on the stream that Allocate was
+	// given. e may be closed when FreeAfter returns, and must not be recorded again.
 	FreeAfter(e Event) error
 }
 
 // Stream is an ordered queue of work on one device.
 type Stream interface {
-	// Handle is the native handle: a CUstream for CUDA, 0 for the CPU.
+	// Handle returns the native handle: a CUstream for CUDA, 0 for the CPU.
 	Handle() uintptr
-	// Device is the device whose work this is.
+	// Device returns the device that runs the work.
 	Device() Device
-	// Record makes e complete once all work enqueued on this stream so far is done.
+	// Record makes e complete once all work enqueued on this stream so far has completed.
 	Record(e Event) error
 	// WaitEvent makes work enqueued from now on wait for the latest Record of e.
 	// It returns at once. An event that was never recorded counts as complete.
 	WaitEvent(e Event) error
-	// Synchronize waits until all work enqueued so far is done, or ctx is. The
-	// work itself goes on when ctx ends the wait; nothing else of the call does.
+	// Synchronize waits until all work enqueued so far has completed, or ctx is done. The
+	// work itself goes on when ctx ends the wait; no goroutine or thread of the wait remains.
 	Synchronize(ctx context.Context) error
-	// Close ends an owned stream once its work is done; a borrowed one is left
+	// Close ends an owned stream once its work has completed; a borrowed one is left
 	// to its owner. Closing twice is allowed.
 	Close() error
 }
 
 // Event marks a point in a stream.
 type Event interface {
-	// Handle is the native handle: a CUevent for CUDA, 0 for the CPU.
+	// Handle returns the native handle: a CUevent for CUDA, 0 for the CPU.
 	Handle() uintptr
-	// Query reports whether the latest recorded point was reached. An event that was
-	// never recorded counts as reached.
+	// Query reports whether the work before the latest Record has completed. An event that was
+	// never recorded counts as complete.
 	Query() (bool, error)
-	// Synchronize waits until the latest recorded point is reached, or ctx is done.
+	// Synchronize waits until the event is complete, or ctx is done.
 	Synchronize(ctx context.Context) error
-	// OnComplete calls f when the latest recorded point is reached: on this goroutine, if
-	// it is already, or later on another one. It does not wait. The event may be closed
-	// before that, and must not be recorded again. See [Device.AfterWork] for f.
+	// OnComplete calls f when the event is complete: on this goroutine, if it is already,
+	// otherwise later on another one. It does not wait. The event may be closed before f is
+	// called, and must not be recorded again. For what f may do, see [Device.AfterWork].
 	OnComplete(f func())
 	// Close ends an owned event; a borrowed one is left to its owner. Closing
 	// twice is allowed.

@@ -2,6 +2,7 @@ package device_test
 
 import (
 	"errors"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -11,7 +12,17 @@ import (
 	"github.com/arrowdevice/arrowdevice/device/devicetest"
 )
 
-func TestHost(t *testing.T) { devicetest.TestDevice(t, device.CPUDevice()) }
+func TestCPU(t *testing.T) { devicetest.TestDevice(t, device.CPUDevice()) }
+
+// core is a device without optional interfaces.
+type core struct{ device.Device }
+
+// The contract of the core is tested without the optional interfaces.
+func TestCoreOfADevice(t *testing.T) {
+	all, few := devicetest.Rules(device.CPUDevice()), devicetest.Rules(core{device.CPUDevice()}, devicetest.Apart())
+	assert.Less(t, len(few), len(all))
+	devicetest.TestDevice(t, core{device.CPUDevice()}, devicetest.Apart())
+}
 
 // The values and names of the specification.
 func TestTypes(t *testing.T) {
@@ -94,19 +105,24 @@ func TestOpenersMayOpen(t *testing.T) {
 	assert.Equal(t, device.CPUDevice(), d)
 }
 
-// Every backend is asked until one knows the memory, or fails.
+// probing is a device that answers Lookup, and nothing else.
+type probing func(p device.Ptr) (device.Allocation, error)
+
+func (ask probing) Lookup(p device.Ptr) (device.Allocation, error) { return ask(p) }
+
+// Every device that is open is asked until one knows the memory, or fails.
 func TestLookup(t *testing.T) {
-	t.Cleanup(device.ForgetLookups)
 	cpu := device.Allocation{ID: device.CPUDevice().ID()}
 	found, err := device.Lookup(1)
 	require.NoError(t, err)
-	assert.Equal(t, cpu, found, "nobody is there to be asked")
+	assert.Equal(t, cpu, found, "no device is open that can be asked")
 
 	failure := errors.New("out of order")
 	gpu := device.Allocation{ID: device.ID{Type: device.CUDA}, Start: 2, Size: 1}
 	asked := 0
-	device.RegisterLookup(func(device.Ptr) (device.Allocation, error) { asked++; return cpu, nil })
-	device.RegisterLookup(func(p device.Ptr) (device.Allocation, error) {
+	knowsNothing := probing(func(device.Ptr) (device.Allocation, error) { asked++; return cpu, nil })
+	closeFirst := device.Opened(knowsNothing)
+	closeSecond := device.Opened(probing(func(p device.Ptr) (device.Allocation, error) {
 		switch p {
 		case 2:
 			return gpu, nil
@@ -114,21 +130,58 @@ func TestLookup(t *testing.T) {
 			return device.Allocation{}, failure
 		}
 		return cpu, nil
-	})
-	device.RegisterLookup(func(device.Ptr) (device.Allocation, error) { asked++; return cpu, nil })
-	for p, want := range []struct {
+	}))
+	closeThird := device.Opened(knowsNothing)
+	for _, row := range []struct {
+		p     device.Ptr
 		found device.Allocation
 		err   error
 		asked int
-	}{1: {cpu, nil, 2}, 2: {gpu, nil, 1}, 3: {device.Allocation{}, failure, 1}} {
-		if p == 0 {
-			continue
-		}
+	}{{1, cpu, nil, 2}, {2, gpu, nil, 1}, {3, device.Allocation{}, failure, 1}} {
 		asked = 0
-		found, err := device.Lookup(device.Ptr(p))
-		assert.Equal(t, want.found, found)
-		assert.Equal(t, want.err, err)
-		assert.Equal(t, want.asked, asked)
+		found, err := device.Lookup(row.p)
+		assert.Equal(t, row.found, found)
+		assert.Equal(t, row.err, err)
+		assert.Equal(t, row.asked, asked)
 	}
-	assert.Panics(t, func() { device.RegisterLookup(nil) })
+	closeSecond()
+	asked = 0
+	found, err = device.Lookup(2)
+	require.NoError(t, err)
+	assert.Equal(t, cpu, found, "the device that knew it is closed")
+	assert.Equal(t, 2, asked, "the others are open")
+	closeFirst()
+	closeFirst()
+	closeThird()
+	asked = 0
+	_, err = device.Lookup(2)
+	require.NoError(t, err)
+	assert.Zero(t, asked)
+	assert.Panics(t, func() { device.Opened(nil) })
+}
+
+// Devices are opened, asked and closed at the same time.
+func TestLookupWhileDevicesAreOpened(t *testing.T) {
+	var wg sync.WaitGroup
+	for i := range 4 {
+		wg.Go(func() {
+			own := device.Allocation{ID: device.ID{Type: device.CUDA, Ordinal: int64(i)}}
+			for range 200 {
+				closed := device.Opened(probing(func(p device.Ptr) (device.Allocation, error) {
+					if p == device.Ptr(i) {
+						return own, nil
+					}
+					return device.Allocation{ID: device.CPUDevice().ID()}, nil
+				}))
+				found, err := device.Lookup(device.Ptr(i))
+				assert.NoError(t, err)
+				assert.Equal(t, own, found)
+				closed()
+			}
+		})
+	}
+	wg.Wait()
+	found, err := device.Lookup(1)
+	require.NoError(t, err)
+	assert.Equal(t, device.CPU, found.ID.Type)
 }

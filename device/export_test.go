@@ -11,10 +11,3 @@ func Forget(t Type) {
 		}
 	}
 }
-
-// ForgetLookups undoes every RegisterLookup, for tests that register.
-func ForgetLookups() {
-	registry.Lock()
-	defer registry.Unlock()
-	registry.lookups = nil
-}

@@ -2,8 +2,6 @@ package device_test
 
 import (
 	"context"
-	"maps"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -34,11 +32,11 @@ func TestNilArguments(t *testing.T) {
 		"Device.AfterWork(f)":      {Call: func() error { h.AfterWork(nil); return nil }, Want: noFunction, Panics: true},
 		"Device.Allocate(ctx)":     {Call: func() error { _, err := h.Allocate(ctx, 8, nil); return err }, Want: noContext},
 		"Device.Allocate(s)":       {Call: func() error { _, err := h.Allocate(background, 8, nil); return err }},
-		"Device.AllocateHost(ctx)": {Call: func() error { _, err := h.AllocateHost(ctx, 8); return err }, Want: noContext},
+		"Stager.AllocateHost(ctx)": {Call: func() error { _, err := h.(device.Stager).AllocateHost(ctx, 8); return err }, Want: noContext},
 		"Device.Copy(s)":           {Call: func() error { return h.Copy(nil, nil) }},
-		"Device.Memset(s)":         {Call: func() error { return h.Memset(0, 0, 0, nil) }},
-		"Device.Upload(ctx)":       {Call: func() error { _, err := h.Upload(ctx, nil, nil); return err }, Want: noContext},
-		"Device.Upload(s)":         {Call: func() error { _, err := h.Upload(background, nil, nil); return err }},
+		"Memsetter.Memset(s)":      {Call: func() error { return h.(device.Memsetter).Memset(0, 0, 0, nil) }},
+		"Stager.Upload(ctx)":       {Call: func() error { _, err := h.(device.Stager).Upload(ctx, nil, nil); return err }, Want: noContext},
+		"Stager.Upload(s)":         {Call: func() error { _, err := h.(device.Stager).Upload(background, nil, nil); return err }},
 		"Event.OnComplete(f)":      {Call: func() error { e.OnComplete(nil); return nil }, Want: noFunction, Panics: true},
 		"Event.Synchronize(ctx)":   {Call: func() error { return e.Synchronize(ctx) }, Want: noContext},
 		"Memory.Free(s)":           {Call: func() error { return allocated().Free(nil) }},
@@ -47,12 +45,7 @@ func TestNilArguments(t *testing.T) {
 		"Stream.Synchronize(ctx)":  {Call: func() error { return s.Synchronize(ctx) }, Want: noContext},
 		"Stream.WaitEvent(e)":      {Call: func() error { return s.WaitEvent((*nilEvent)(nil)) }, Want: "event = nil"},
 		"Register(open)":           {Call: func() error { device.Register(device.WebGPU, nil); return nil }, Want: "Register called with nil for webgpu", Panics: true},
-		"RegisterLookup(ask)":      {Call: func() error { device.RegisterLookup(nil); return nil }, Want: "RegisterLookup called with nil", Panics: true},
-	}
-	for name, row := range maps.Clone(rows) { // a Prober is a Device
-		if method, ok := strings.CutPrefix(name, "Device."); ok {
-			rows["Prober."+method] = row
-		}
+		"Opened(p)":                {Call: func() error { device.Opened(nil); return nil }, Want: "Opened called with nil", Panics: true},
 	}
 	nilargs.Check(t, "github.com/arrowdevice/arrowdevice/device", nil, rows)
 }

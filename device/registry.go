@@ -2,25 +2,29 @@ package device
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 )
 
-// An Opener returns the device of one type with the given ordinal. It is called
-// at most once per ordinal at a time, and may open other devices; a device that it
-// returns is kept and returned by every later Open, unless it has a method Gone() bool that
-// reports true: then it is opened anew. An error that means "not on this machine" wraps
-// ErrNotSupported.
+// An Opener opens the device of one type with the given ordinal. It is not called for the same
+// ordinal at the same time, and may open other devices. Open keeps the device and returns it
+// from then on, unless the device has a method Gone() bool that reports true: then
+// the Opener is called again. An error that means "not on this machine" wraps
+// [ErrNotSupported].
 type Opener func(ordinal int64) (Device, error)
 
 var registry = struct {
 	sync.Mutex
 	openers map[Type]Opener
 	devices map[ID]*opening
-	lookups []func(Ptr) (Allocation, error)
+	probers []*prober // replaced when it changes, never written to
 }{
 	openers: map[Type]Opener{CPU: openHost},
 	devices: map[ID]*opening{},
 }
+
+// prober is a device that Lookup asks.
+type prober struct{ Prober }
 
 // opening is one device that is being opened or is open.
 type opening struct {
@@ -28,9 +32,9 @@ type opening struct {
 	device Device // nil until an Opener succeeded
 }
 
-// Register makes open the backend for devices of type t. Backends call it from
-// an init function, and do nothing else there: no driver is loaded before
-// a device is opened. Registering a type twice, or nil, panics.
+// Register makes open the backend for devices of type t. A backend calls it from
+// an init function, and does nothing else there: no driver is loaded before
+// a device is opened. A type that is registered already panics, and so does a nil open.
 func Register(t Type, open Opener) {
 	if open == nil {
 		panic(fmt.Sprintf("device: Register called with nil for %s", t))
@@ -43,9 +47,9 @@ func Register(t Type, open Opener) {
 	registry.openers[t] = open
 }
 
-// Open returns the device with this id, opening it at the first call. Where no
-// backend is registered for the type, the error wraps [ErrNotSupported]; import
-// the package that has one.
+// Open returns the device with this ID, and opens it at the first call. Where no
+// backend is registered for the type, the error wraps [ErrNotSupported]: the program then
+// imports a package that registers one, such as memory/cudaalloc.
 func Open(id ID) (Device, error) {
 	registry.Lock()
 	open, ok := registry.openers[id.Type]
@@ -77,25 +81,33 @@ func Open(id ID) (Device, error) {
 	return entry.device, nil
 }
 
-// RegisterLookup makes ask a part of [Lookup]: a function that answers as Lookup does, and
-// asks only what is open. Backends call it from an init function. Registering nil panics.
-func RegisterLookup(ask func(Ptr) (Allocation, error)) {
-	if ask == nil {
-		panic("device: RegisterLookup called with nil")
+// Opened adds p to the devices that [Lookup] asks, until closed is called. A backend calls it
+// when it has opened a device, through [Open] or otherwise; where a driver
+// knows the memory of all of its devices, one of them is enough. A nil p panics.
+func Opened(p Prober) (closed func()) {
+	if p == nil {
+		panic("device: Opened called with nil")
 	}
+	added := &prober{p}
 	registry.Lock()
 	defer registry.Unlock()
-	registry.lookups = append(registry.lookups, ask)
+	registry.probers = append(slices.Clone(registry.probers), added)
+	return func() {
+		registry.Lock()
+		defer registry.Unlock()
+		registry.probers = slices.DeleteFunc(slices.Clone(registry.probers), func(p *prober) bool { return p == added })
+	}
 }
 
-// Lookup asks the devices that this process has open what memory there is at p. It opens
-// none. Memory that none of them knows is reported as the CPU's.
+// Lookup returns the allocation that p is in. It asks the devices that are open and
+// that are Probers, in the order in which they were opened, and opens none. Memory that
+// none of them knows is reported as the CPU's.
 func Lookup(p Ptr) (Allocation, error) {
 	registry.Lock()
-	lookups := registry.lookups // never changed, only appended to
+	probers := registry.probers
 	registry.Unlock()
-	for _, ask := range lookups {
-		found, err := ask(p)
+	for _, asked := range probers {
+		found, err := asked.Lookup(p)
 		if err != nil || found.ID.Type != CPU {
 			return found, err
 		}

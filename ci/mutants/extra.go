@@ -54,7 +54,7 @@ var extras = []extra{
 	},
 	{
 		"cdevice/copy.go", "copyStream", "a copy has a stream of its own",
-		"dev.CopyStream()", "dev.WrapStream(0)",
+		"newCopyStream(dev)", "dev.WrapStream(0)",
 	},
 	{
 		"cdevice/transfer.go", "copyTo", "the event of a copy",
@@ -62,15 +62,15 @@ var extras = []extra{
 	},
 	{
 		"cdevice/transfer.go", "source.enqueue", "page-locked sources are kept",
-		"kept = kept || d.dev.PageLocked(device.Ptr(p.addr), p.size)", "_ = d.dev.PageLocked(device.Ptr(p.addr), p.size)",
+		"kept = kept || readsLater(d.dev, device.Ptr(p.addr), p.size)", "_ = readsLater(d.dev, device.Ptr(p.addr), p.size)",
 	},
 	{
 		"cdevice/transfer.go", "source.enqueue", "device sources are kept",
 		"kept = kept || len(copies) > 0", "kept = kept || len(copies) < 0",
 	},
 	{
-		"cdevice/export.go", "export", "the event of an export's own",
-		"at.event = uintptr(unsafe.Pointer(&block.event))", "_ = uintptr(unsafe.Pointer(&block.event))",
+		"cdevice/convert.go", "recordEvent", "the recorded event",
+		"at.event = uintptr(unsafe.Pointer(&recorded.handle))", "_ = uintptr(unsafe.Pointer(&recorded.handle))",
 	},
 	{
 		"cdevice/export.go", "export", "sync_event of an export",

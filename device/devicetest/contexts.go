@@ -6,8 +6,6 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/arrowdevice/arrowdevice/device"
 )
 
 // contextRules hold for every device.
@@ -17,28 +15,12 @@ var contextRules = []rule{
 		to := c.allocate(t, n)
 		c.write(t, to.Ptr(), pattern(n, 1))
 		s := c.stream(t)
-		ended, cancel := context.WithCancel(background)
-		cancel()
-		expired, cancel := context.WithTimeout(background, 0)
-		defer cancel()
-		for _, ctx := range []context.Context{ended, expired} {
+		for _, ctx := range endedContexts() {
 			for _, size := range []int64{0, 1, n, 1 << 20} {
 				m, err := c.Allocate(ctx, size, s)
 				refused(t, ctx, err, m == nil, "Allocate")
 				if m != nil {
 					assert.NoError(t, m.Free(s))
-				}
-				m, err = c.AllocateHost(ctx, size)
-				refused(t, ctx, err, m == nil, "AllocateHost")
-				if m != nil {
-					assert.NoError(t, m.Free(nil))
-				}
-			}
-			for _, list := range [][]device.Range{nil, one(to.Ptr(), pin(t, pattern(n, 2)).at(0), n)} {
-				e, err := c.Upload(ctx, list, s)
-				refused(t, ctx, err, e == nil, "Upload")
-				if e != nil {
-					assert.NoError(t, e.Close())
 				}
 			}
 		}
@@ -80,23 +62,15 @@ var heldContextRules = []rule{
 			within(t, "the others", func() error { return <-stays })
 		}
 	}},
-	{"a context ends an upload that waits for room", func(t T, c *contract) {
-		if c.CPUAccessible() {
-			return // the copy itself may wait
-		}
-		const n, pieces = 16 << 20, 6
-		m := c.allocate(t, n*pieces)
-		s, _, open := c.stuck(t)
-		content := make([]byte, n*pieces)
-		for range 3 {
-			endsInTime(t, "Upload", func(ctx context.Context) error { return c.uploads(ctx, m.Ptr(), content, s) })
-		}
-		open()
-		content[0], content[n*pieces-1] = 1, 2
-		within(t, "an upload afterwards", func() error { return c.uploads(background, m.Ptr(), content, s) })
-		assert.Equal(t, []byte{1}, c.read(t, m.Ptr(), 1, s))
-		assert.Equal(t, []byte{2}, c.read(t, m.Ptr()+n*pieces-1, 1, s))
-	}},
+}
+
+// endedContexts are a context that was cancelled, and one that has expired.
+func endedContexts() []context.Context {
+	cancelled, cancel := context.WithCancel(background)
+	cancel()
+	expired, cancel := context.WithTimeout(background, 0)
+	cancel()
+	return []context.Context{cancelled, expired}
 }
 
 // refused checks that a call answered the error of its context, and nothing else.

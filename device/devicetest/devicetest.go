@@ -1,5 +1,8 @@
-// Package devicetest is the contract of a device.Device as a test. The tests of a backend
-// call [TestDevice]; those of every backend of this module do.
+// Package devicetest tests that a device backend keeps what the interfaces of package device
+// promise: device.Device, and each optional interface that the device has. The tests of a
+// backend call [TestDevice]:
+//
+//	func TestGPU(t *testing.T) { devicetest.TestDevice(t, gpu, devicetest.WithHold(hold)) }
 package devicetest
 
 import (
@@ -12,8 +15,8 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 )
 
-// T is what a rule needs of a test. *testing.T is one; a test that makes the driver
-// fail brings another, since rules then fail as they should.
+// T has the methods of *testing.T that rules call. A test that makes the driver fail passes
+// another T, because rules fail then.
 type T interface {
 	Helper()
 	Errorf(format string, args ...any)
@@ -23,49 +26,57 @@ type T interface {
 
 // Rule is one sentence of the contract, and its test.
 type Rule struct {
-	Name string
-	Test func(T)
-	// Timed rules make calls at the same time, or for as long as something takes: the
-	// number and the order of the calls differ from run to run.
+	Name string  // the sentence
+	Test func(T) // fails where the device breaks it
+	// Timed reports that the rule makes calls at the same time, or repeats one until something
+	// has happened: the number and the order of the calls differ from run to run.
 	Timed bool
 }
 
-// Option tells the contract what it cannot learn from the device.
+// Option tells the rules what they cannot learn from the device.
 type Option func(*contract)
 
-// WithHold is how a stream is held back: work enqueued on s after the call starts
-// only when open is called. Without it the rules about work that is pending are not
-// tested, as for a device that does its work at once.
+// WithHold passes a function that holds a stream back: work enqueued on s after the call of
+// hold starts only when open is called. The rules about pending work need it, and a device
+// that is a device.Memsetter; without it they are left out, as for a device that does its
+// work at once.
 func WithHold(hold func(s device.Stream) (open func(), err error)) Option {
 	return func(c *contract) { c.hold = hold }
 }
 
-// WithPeers are other devices whose memory this device copies from and to.
+// WithPeers passes other devices whose memory this device copies from and to.
 func WithPeers(peers ...device.Device) Option {
 	return func(c *contract) { c.peers = peers }
 }
 
-// WithLive is how many bytes are allocated on the device, after what waits to be
-// freed was freed. At the end of each rule there are none.
+// WithLive passes a function that frees the memory that waits to be freed, and returns how
+// many bytes are allocated on the device then. At the end of each rule it must return 0.
 func WithLive(live func() (int64, error)) Option {
 	return func(c *contract) { c.live = live }
 }
 
-// WithPanics is how many functions of AfterWork and OnComplete panicked, or ended their
-// goroutine, since the device was opened. Without it the rules do not ask.
+// WithPanics passes a function that returns how many functions of AfterWork and OnComplete
+// have panicked, or ended their goroutine, since the device was opened. Without it they are
+// not counted.
 func WithPanics(panics func() int64) Option {
 	return func(c *contract) { c.panics = panics }
 }
 
-// Apart is for a device that is not the one that device.Open returns for its ID: a
-// second driver's, say.
+// Apart is for a device that is not the one that device.Open returns for its ID, such as a
+// device of a second driver. The rules about the registry are left out.
 func Apart() Option {
 	return func(c *contract) { c.apart = true }
 }
 
-// contract is a device and what the rules know of it.
+// contract is a device and what the rules know of it. An optional interface that the device
+// does not have is nil; Memset of the contract works without device.Memsetter.
 type contract struct {
 	device.Device
+	device.Stager
+	device.CopyStreamer
+	device.Prober
+	memsetter device.Memsetter
+
 	hold  func(device.Stream) (open func(), err error)
 	peers []device.Device
 	live  func() (int64, error)
@@ -75,7 +86,7 @@ type contract struct {
 	panics  func() int64
 }
 
-// Rules are the sentences that apply to dev.
+// Rules returns the rules that apply to dev.
 func Rules(dev device.Device, opts ...Option) []Rule {
 	c := &contract{Device: dev}
 	for _, opt := range opts {
@@ -83,12 +94,32 @@ func Rules(dev device.Device, opts ...Option) []Rule {
 	}
 	all := [][]rule{deviceRules, memoryRules, copyRules, orderRules, threadRules, streamRules, contextRules}
 	var timed [][]rule
+	held := c.hold != nil
+	if c.memsetter, _ = dev.(device.Memsetter); c.memsetter != nil {
+		all = append(all, memsetRules)
+	} else {
+		held = false
+	}
+	if c.Stager, _ = dev.(device.Stager); c.Stager != nil {
+		all = append(all, stagerRules)
+	}
+	c.CopyStreamer, _ = dev.(device.CopyStreamer)
+	if c.Prober, _ = dev.(device.Prober); c.Prober != nil {
+		all = append(all, proberRules)
+	}
 	if !c.apart {
 		all = append(all, registryRules)
 	}
-	if c.hold != nil {
+	if held {
 		all = append(all, pendingRules)
 		timed = [][]rule{isolationRules, functionRules, heldContextRules, heldThreadRules}
+		if c.Stager != nil {
+			all = append(all, heldStagerRules)
+			timed = append(timed, stagerIsolationRules)
+		}
+		if c.CopyStreamer != nil {
+			timed = append(timed, copyStreamRules)
+		}
 	}
 	if c.capture != nil {
 		all = append(all, captureRules)
@@ -113,8 +144,8 @@ type rule struct {
 	test func(T, *contract)
 }
 
-// TestDevice runs the contract against dev: what is documented at device.Device,
-// device.Memory, device.Stream and device.Event.
+// TestDevice tests dev, its memory, streams and events against the documentation of package
+// device: each rule is a subtest.
 func TestDevice(t *testing.T, dev device.Device, opts ...Option) {
 	for _, r := range Rules(dev, opts...) {
 		t.Run(r.Name, func(t *testing.T) { r.Test(t) })
@@ -137,7 +168,7 @@ var deviceRules = []rule{
 		assert.NotEmpty(t, c.Name())
 		assert.Equal(t, c.CPUAccessible(), c.CPUAccessible())
 		if c.ID().Type.CPUAccessible() && c.ID().Type != device.CUDAManaged { // of which the machine decides
-			assert.True(t, c.CPUAccessible(), "memory of this type is host readable by its meaning")
+			assert.True(t, c.CPUAccessible(), "the CPU can read memory of this type")
 		}
 	}},
 }

@@ -39,7 +39,7 @@ var functionRules = []rule{
 				return err
 			}
 			e.OnComplete(func() { called <- struct{}{} })
-			return oneRound(c.Device, 1<<20, 3)
+			return oneRound(c, 1<<20, 3)
 		})
 		received(t, "one more function", called)
 		received(t, "and another", called)
@@ -51,7 +51,7 @@ var functionRules = []rule{
 	{"a function may allocate, and wait for the device", func(t T, c *contract) {
 		_, e, open := c.stuck(t)
 		results := make(chan error, 2)
-		work := func() { results <- oneRound(c.Device, 1<<20, 5) }
+		work := func() { results <- oneRound(c, 1<<20, 5) }
 		e.OnComplete(work)
 		c.AfterWork(work)
 		open()
@@ -118,7 +118,7 @@ func (c *contract) endsOnlyItself(t T, f func()) {
 	for range 2 * bad {
 		received(t, "the other functions", called)
 	}
-	within(t, "work afterwards", func() error { return oneRound(c.Device, 1<<20, 7) })
+	within(t, "work afterwards", func() error { return oneRound(c, 1<<20, 7) })
 	if c.panics == nil {
 		return
 	}

@@ -102,6 +102,21 @@ func (c *contract) upload(t T, list []device.Range, s device.Stream) device.Even
 	return e
 }
 
+// Memset is that of the device, or a copy of bytes that are kept until it has completed.
+func (c *contract) Memset(p device.Ptr, value byte, size int64, s device.Stream) error {
+	if c.memsetter != nil {
+		return c.memsetter.Memset(p, value, size, s)
+	}
+	if size == 0 {
+		return nil
+	}
+	pins := new(runtime.Pinner)
+	b := repeated(int(size), value)
+	pins.Pin(unsafe.SliceData(b))
+	defer c.AfterWork(pins.Unpin)
+	return c.Copy(one(p, addressOf(b), len(b)), s)
+}
+
 // settle waits for the default stream, on which allocate allocates.
 func settle(t T, dev device.Device) {
 	t.Helper()

@@ -2,9 +2,6 @@ package devicetest
 
 import (
 	"context"
-	"fmt"
-	"runtime"
-	"unsafe"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -52,41 +49,6 @@ var isolationRules = []rule{
 		}
 		return e.Close()
 	}),
-	isolated("page-locked memory", func(c *contract, _ device.Stream) error {
-		for range 20 {
-			m, err := c.AllocateHost(background, 1<<20)
-			if err != nil {
-				return err
-			}
-			if err := m.Free(nil); err != nil {
-				return err
-			}
-		}
-		return nil
-	}),
-	isolated("uploads and copies", func(c *contract, other device.Stream) error {
-		const n = 10_000
-		var both [2]device.Memory
-		for i := range both {
-			m, err := c.Allocate(background, n, other)
-			if err != nil {
-				return err
-			}
-			both[i] = m
-		}
-		if err := c.uploads(background, both[0].Ptr(), make([]byte, n), other); err != nil {
-			return err
-		}
-		if err := c.Copy(one(both[1].Ptr(), both[0].Ptr(), n), other); err != nil {
-			return err
-		}
-		for _, m := range both {
-			if err := m.Free(other); err != nil {
-				return err
-			}
-		}
-		return other.Synchronize(background)
-	}),
 	isolated("streams and events that are made and closed", func(c *contract, _ device.Stream) error {
 		s, err := c.NewStream()
 		if err != nil {
@@ -126,93 +88,6 @@ var isolationRules = []rule{
 		<-called
 		return e.Close()
 	}),
-	{"a copy stream that waits holds up no other", func(t T, c *contract) {
-		const n = 1000
-		a, b := c.allocate(t, n), c.allocate(t, n)
-		_, e, open := c.stuck(t)
-		waiting, err := c.CopyStream()
-		require.NoError(t, err)
-		require.NoError(t, waiting.WaitEvent(e))
-		require.NoError(t, c.Memset(a.Ptr(), 1, n, waiting))
-		for range 10 {
-			within(t, "a copy on another copy stream", func() error {
-				s, err := c.CopyStream()
-				if err != nil {
-					return err
-				}
-				if err := c.Memset(b.Ptr(), 2, n, s); err != nil {
-					return err
-				}
-				if err := s.Synchronize(background); err != nil {
-					return err
-				}
-				return s.Close()
-			})
-		}
-		require.NoError(t, waiting.Close(), "while it has work")
-		within(t, "a copy stream made after that one was closed", func() error {
-			s, err := c.CopyStream()
-			if err != nil {
-				return err
-			}
-			if err := s.Synchronize(background); err != nil {
-				return err
-			}
-			return s.Close()
-		})
-		open()
-		quiet(c.Device)
-		assert.Equal(t, repeated(n, 1), c.read(t, a.Ptr(), n, c.stream(t)))
-	}},
-	{"a thousand small uploads on a held stream hold up no other upload", func(t T, c *contract) {
-		if c.CPUAccessible() {
-			return // the copy itself may wait
-		}
-		const n, uploads = 64, 1000
-		m, other := c.allocate(t, n*uploads), c.allocate(t, n)
-		s, _, open := c.stuck(t)
-		for i := range uploads {
-			within(t, fmt.Sprint("upload ", i), func() error {
-				return c.uploads(background, m.Ptr()+device.Ptr(i*n), repeated(n, byte(i)), s)
-			})
-		}
-		c.uploadsGoOn(t, other)
-		open()
-		require.NoError(t, s.Synchronize(background))
-		got := c.read(t, m.Ptr(), n*uploads, s)
-		for i := range uploads {
-			require.Equal(t, repeated(n, byte(i)), got[i*n:(i+1)*n], "upload %d", i)
-		}
-	}},
-	{"large uploads on a held stream hold up no other upload", func(t T, c *contract) {
-		if c.CPUAccessible() {
-			return
-		}
-		const n, pieces = 16 << 20, 6
-		m, other := c.allocate(t, n*pieces), c.allocate(t, 64)
-		content := make([]byte, n*pieces)
-		for i := range pieces {
-			content[i*n], content[(i+1)*n-1] = byte(i+1), byte(i+101)
-		}
-		s, _, open := c.stuck(t)
-		large := make(chan error, 1)
-		go func() { large <- c.uploads(background, m.Ptr(), content, s) }()
-		c.uploadsGoOn(t, other) // with some of it staged
-		for i := range pieces { // and with all that may be
-			small, err := c.Allocate(background, 64, nil)
-			require.NoError(t, err)
-			settle(t, c.Device)
-			c.uploadsGoOn(t, small)
-			within(t, fmt.Sprint("a free beside upload ", i), func() error { return small.Free(nil) })
-		}
-		open()
-		within(t, "the large upload", func() error { return <-large })
-		require.NoError(t, s.Synchronize(background))
-		for i := range pieces {
-			assert.Equal(t, byte(i+1), c.read(t, m.Ptr()+device.Ptr(i*n), 1, s)[0])
-			assert.Equal(t, byte(i+101), c.read(t, m.Ptr()+device.Ptr((i+1)*n-1), 1, s)[0])
-		}
-	}},
 	{"memory that is freed behind held work is not given out before the work is done", func(t T, c *contract) {
 		const rounds = 4
 		frees := map[string]func(m device.Memory, s device.Stream) error{
@@ -287,32 +162,44 @@ func (c *contract) stuck(t T) (s device.Stream, e device.Event, open func()) {
 	return s, e, open
 }
 
-// uploads uploads b, which may be changed when it returns.
-func (c *contract) uploads(ctx context.Context, to device.Ptr, b []byte, s device.Stream) error {
-	var pins runtime.Pinner // not what an upload asks for: it keeps b off the stack
-	defer pins.Unpin()
-	pins.Pin(unsafe.SliceData(b))
-	e, err := c.Upload(ctx, one(to, addressOf(b), len(b)), s)
-	if err != nil {
-		return err
-	}
-	return e.Close()
-}
-
-// uploadsGoOn uploads to m on a stream that nothing holds, and waits.
-func (c *contract) uploadsGoOn(t T, m device.Memory) {
-	t.Helper()
-	within(t, "an upload on another stream", func() error {
-		s, err := c.NewStream()
-		if err != nil {
-			return err
+// copyStreamRules are about device.CopyStreamer.
+var copyStreamRules = []rule{
+	{"a copy stream that waits holds up no other", func(t T, c *contract) {
+		const n = 1000
+		a, b := c.allocate(t, n), c.allocate(t, n)
+		_, e, open := c.stuck(t)
+		waiting, err := c.CopyStream()
+		require.NoError(t, err)
+		require.NoError(t, waiting.WaitEvent(e))
+		require.NoError(t, c.Memset(a.Ptr(), 1, n, waiting))
+		for range 10 {
+			within(t, "a copy on another copy stream", func() error {
+				s, err := c.CopyStream()
+				if err != nil {
+					return err
+				}
+				if err := c.Memset(b.Ptr(), 2, n, s); err != nil {
+					return err
+				}
+				if err := s.Synchronize(background); err != nil {
+					return err
+				}
+				return s.Close()
+			})
 		}
-		if err := c.uploads(background, m.Ptr(), make([]byte, m.Size()), s); err != nil {
-			return err
-		}
-		if err := s.Synchronize(background); err != nil {
-			return err
-		}
-		return s.Close()
-	})
+		require.NoError(t, waiting.Close(), "while it has work")
+		within(t, "a copy stream made after that one was closed", func() error {
+			s, err := c.CopyStream()
+			if err != nil {
+				return err
+			}
+			if err := s.Synchronize(background); err != nil {
+				return err
+			}
+			return s.Close()
+		})
+		open()
+		quiet(c.Device)
+		assert.Equal(t, repeated(n, 1), c.read(t, a.Ptr(), n, c.stream(t)))
+	}},
 }

@@ -1,7 +1,6 @@
 package devicetest
 
 import (
-	"bytes"
 	"math"
 
 	"github.com/stretchr/testify/assert"
@@ -41,7 +40,6 @@ var memoryRules = []rule{
 		}
 		m := c.allocate(t, 8)
 		assert.Error(t, c.Copy([]device.Range{{Dst: m.Ptr(), Src: m.Ptr(), Size: -1}}, nil))
-		assert.Error(t, c.Memset(m.Ptr(), 0, -1, nil))
 	}},
 	{"memory is freed once", func(t T, c *contract) {
 		for _, size := range []int64{0, 16} {
@@ -106,66 +104,16 @@ var copyRules = []rule{
 		}
 		assert.NoError(t, c.Copy(nil, s), "an empty list is no work")
 	}},
-	{"plain memory is read before an upload returns", func(t T, c *contract) {
-		const n, pieces = 3000, 7
-		m := c.owned(t, n*pieces, nil)
-		settle(t, c.Device)
-		s := c.stream(t)
-		src := pattern(n*pieces, 5)
-		assert.False(t, c.PageLocked(addressOf(src), n))
-		var list []device.Range
-		for i := range pieces {
-			list = append(list, one(m.Ptr()+device.Ptr(i*n), addressOf(src)+device.Ptr(i*n), n)...)
-		}
-		list = append(list, one(m.Ptr(), 0, 0)...)
-		c.upload(t, list, s)
-		clear(src)
-		assert.Equal(t, pattern(n*pieces, 5), c.read(t, m.Ptr(), n*pieces, s))
-		require.NoError(t, c.upload(t, nil, s).Synchronize(background), "an empty list is no work")
-		_, err := c.Upload(background, []device.Range{{Dst: m.Ptr(), Src: addressOf(src), Size: -1}}, s)
-		assert.Error(t, err)
-	}},
-	{"large uploads arrive whole", func(t T, c *contract) {
-		const n = 20<<20 + 77
-		m := c.owned(t, n, nil)
-		settle(t, c.Device)
-		s := c.stream(t)
-		src := pattern(n, 6)
-		c.upload(t, one(m.Ptr(), addressOf(src), n), s)
-		got := c.read(t, m.Ptr(), n, s)
-		assert.True(t, bytes.Equal(src, got))
-	}},
-	{"host memory of the device is copied from and to", func(t T, c *contract) {
-		const n = 5000
-		host, err := c.AllocateHost(background, n)
-		require.NoError(t, err)
-		t.Cleanup(func() {
-			quiet(c.Device)
-			assert.NoError(t, host.Free(nil))
-			assert.Error(t, host.Free(nil))
-		})
-		assert.EqualValues(t, n, host.Size())
-		_, err = c.AllocateHost(background, -1)
-		assert.Error(t, err)
-		m := c.owned(t, n, nil)
-		settle(t, c.Device)
-		s, err := c.CopyStream()
-		require.NoError(t, err)
-		t.Cleanup(func() { assert.NoError(t, s.Close()) })
-		b := hostBytes(host.Ptr(), n)
-		copy(b, pattern(n, 8))
-		c.upload(t, one(m.Ptr(), host.Ptr(), n), s)
-		require.NoError(t, s.Synchronize(background))
-		clear(b)
-		require.NoError(t, c.Copy(one(host.Ptr(), m.Ptr(), n), s))
-		require.NoError(t, s.Synchronize(background))
-		assert.Equal(t, pattern(n, 8), b)
-	}},
+}
+
+// memsetRules are about device.Memsetter.
+var memsetRules = []rule{
 	{"memset fills what it is told to, and no more", func(t T, c *contract) {
 		const n = 256
 		m := c.allocate(t, n)
 		c.write(t, m.Ptr(), make([]byte, n))
 		s := c.stream(t)
+		assert.Error(t, c.Memset(m.Ptr(), 0, -1, s))
 		require.NoError(t, c.Memset(m.Ptr()+16, 0xab, 100, s))
 		require.NoError(t, c.Memset(m.Ptr(), 0xcd, 0, s))
 		want := make([]byte, n)

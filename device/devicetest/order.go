@@ -3,7 +3,6 @@ package devicetest
 import (
 	"context"
 	"errors"
-	"runtime"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -124,42 +123,6 @@ var orderRules = []rule{
 // copies that have host memory at both ends, or memory that is not page-locked at
 // one, may wait for the stream.
 var pendingRules = []rule{
-	{"the event of an upload is behind the work on its stream", func(t T, c *contract) {
-		if c.CPUAccessible() {
-			return // the copy itself may wait
-		}
-		const n = 1024
-		m := c.allocate(t, n)
-		settle(t, c.Device)
-		s := c.stream(t)
-		src := pattern(n, 3)
-		open := c.held(t, s)
-		var events []device.Event
-		for _, list := range [][]device.Range{nil, one(m.Ptr(), addressOf(src), n), nil} {
-			events = append(events, c.upload(t, list, s))
-		}
-		for _, e := range events {
-			done, err := e.Query()
-			require.NoError(t, err)
-			assert.False(t, done)
-		}
-		require.NoError(t, events[0].Close(), "while it is pending")
-		clear(src)
-		open()
-		require.NoError(t, events[1].Synchronize(background))
-		assert.Equal(t, pattern(n, 3), c.read(t, m.Ptr(), n, c.stream(t)))
-		// Many more uploads: an event that its holder closed may be used again, by one.
-		for v := range 300 {
-			src := pattern(n, byte(v))
-			again := c.upload(t, one(m.Ptr(), addressOf(src), n), s)
-			runtime.KeepAlive(src)
-			if v%2 == 0 {
-				require.NoError(t, again.Close())
-			}
-		}
-		require.NoError(t, s.Synchronize(background))
-		assert.Equal(t, pattern(n, 299%256), c.read(t, m.Ptr(), n, s))
-	}},
 	{"held work is not done, and what waits for it is not either", func(t T, c *contract) {
 		const n = 1024
 		a, b := c.allocate(t, n), c.allocate(t, n)

@@ -17,7 +17,7 @@ var threadRules = []rule{
 		for g := range 8 {
 			wg.Go(func() {
 				for i := range 20 {
-					if err := oneRound(c.Device, 1+(g*37+i*101)%5000, byte(g)); err != nil {
+					if err := oneRound(c, 1+(g*37+i*101)%5000, byte(g)); err != nil {
 						t.Errorf("goroutine %d, round %d: %v", g, i, err)
 						return
 					}
@@ -50,7 +50,7 @@ var threadRules = []rule{
 			step{"allocate", func() (err error) { m, err = c.Allocate(background, n, nil); return }},
 			step{"new stream", func() (err error) { s, err = c.NewStream(); return }},
 			step{"new event", func() (err error) { e, err = c.NewEvent(); return }},
-			step{"default stream", func() error { return oneRound(c.Device, n, 1) }},
+			step{"default stream", func() error { return oneRound(c, n, 1) }},
 			step{"memset", func() error { return c.Memset(m.Ptr(), 6, n, nil) }},
 			step{"settle", func() error {
 				s, err := c.WrapStream(0)
@@ -100,8 +100,8 @@ func onNewThread(f func() error) error {
 	return <-result
 }
 
-func oneRound(dev device.Device, n int, value byte) (err error) {
-	s, err := dev.NewStream()
+func oneRound(c *contract, n int, value byte) (err error) {
+	s, err := c.NewStream()
 	if err != nil {
 		return err
 	}
@@ -110,7 +110,7 @@ func oneRound(dev device.Device, n int, value byte) (err error) {
 			err = closed
 		}
 	}()
-	m, err := dev.Allocate(background, int64(n), s)
+	m, err := c.Allocate(background, int64(n), s)
 	if err != nil {
 		return err
 	}
@@ -118,9 +118,9 @@ func oneRound(dev device.Device, n int, value byte) (err error) {
 	defer pins.Unpin()
 	got := make([]byte, n)
 	pins.Pin(&got[0])
-	err = dev.Memset(m.Ptr(), value, int64(n), s)
+	err = c.Memset(m.Ptr(), value, int64(n), s)
 	if err == nil {
-		err = dev.Copy(one(pinned(got).at(0), m.Ptr(), n), s)
+		err = c.Copy(one(pinned(got).at(0), m.Ptr(), n), s)
 	}
 	if freed := m.Free(s); err == nil {
 		err = freed

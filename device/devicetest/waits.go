@@ -72,7 +72,7 @@ var heldThreadRules = []rule{
 		for range waits {
 			received(t, "the beginning of a wait", begun)
 		}
-		within(t, "work meanwhile", func() error { return oneRound(c.Device, 1000, 1) })
+		within(t, "work meanwhile", func() error { return oneRound(c, 1000, 1) })
 		time.Sleep(100 * time.Millisecond) // in which waits that block in the driver take their threads
 		assert.Less(t, threads()-before, manyThreads, "threads")
 		assert.Empty(t, results, "waits that returned")

@@ -75,10 +75,10 @@ func golib_gpu_stats(ordinal C.int64_t, out **C.char) *C.char {
 		if err != nil {
 			return nil, err
 		}
-		s := gpu.Stats()
+		s := gpu.ReadStats()
 		return map[string]int64{
 			"device_bytes":  s.Device.Live,
-			"host_bytes":    s.Host.Live,
+			"host_bytes":    s.Pinned.Live,
 			"managed_bytes": s.Managed.Live,
 			"waiting":       s.Waiting,
 			"lost":          s.Lost,

@@ -141,15 +141,15 @@ func (c *crew) settle() {
 // guarded is the number of panics that the GPUs have kept from ending the process.
 func (c *crew) guarded() (n int64) {
 	for _, gpu := range c.GPUs {
-		n += gpu.Stats().CallbackPanics
+		n += gpu.ReadStats().CallbackPanics
 	}
 	return n
 }
 
 // allocated is what the allocators of a GPU have given out and not got back.
 func (c *crew) allocated(gpu int) int64 {
-	pinned, _, _ := c.pinned[gpu].Stats()
-	managed, _, _ := c.managed[gpu].Stats()
+	pinned := c.pinned[gpu].ReadStats().Pinned.Live
+	managed := c.managed[gpu].ReadStats().Live
 	return pinned + managed
 }
 

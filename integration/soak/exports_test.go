@@ -157,7 +157,7 @@ func takeStruct(c *consumer, s device.Stream, dst device.Ptr) error {
 
 func takeOnThread(c *consumer, s device.Stream, dst device.Ptr) error {
 	cdevice.ReleaseCArrowSchema(c.schema)
-	return errors.Join(c.enqueue(s, dst), cpeer.ReleaseOnThread(&c.out.Array))
+	return errors.Join(c.enqueue(s, dst), cpeer.ReleaseOnThread(abi.As[abi.ArrowArray](&c.out.Array)))
 }
 
 // takeImport does not tell the batch of its work (UsedOn): the producer's protection of

@@ -123,6 +123,9 @@ func Pointer(addr uintptr) unsafe.Pointer {
 // At returns the T at a C address.
 func At[T any](addr uintptr) *T { return (*T)(Pointer(addr)) }
 
+// As returns p as a pointer to another Go type for the same C struct.
+func As[T, F any](p *F) *T { return (*T)(unsafe.Pointer(p)) }
+
 // Slice returns the n values of type T that start at a C address, as a view. A
 // NULL address or n of zero gives nil.
 func Slice[T any](addr uintptr, n int) []T {

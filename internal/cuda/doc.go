@@ -1,6 +1,6 @@
-// Package cuda speaks the CUDA driver API. The driver is found at run time, when
-// somebody opens a device: nothing here needs CUDA to build, and a machine without
-// it gets an error that wraps device.ErrNotSupported.
+// Package cuda calls the CUDA driver API. The driver is loaded when the first device
+// is opened: building needs no CUDA, and a machine without a driver gets an error that
+// wraps device.ErrNotSupported.
 //
 // [Open] loads a driver; [Driver.Context] retains the primary context of a device,
 // which is the context that the CUDA runtime API uses in the same process, so that
@@ -9,6 +9,6 @@
 // one C function: no goroutine has to stay on its thread, and no thread is left
 // changed.
 //
-// There is no policy here: handles and addresses are words, and who frees what is
-// for package cudaalloc to know.
+// Handles and addresses are plain words: package cudaalloc decides what is freed, and when.
+// It also declares the public error type, which [Public] makes of an [Error].
 package cuda

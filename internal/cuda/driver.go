@@ -17,7 +17,7 @@ import (
 // of the system's.
 const PathVariable = "CDEVICE_CUDA_DRIVER"
 
-// DefaultPath is the library that is loaded when nobody names another.
+// DefaultPath is the library that is loaded when no other one is named.
 func DefaultPath() string {
 	if path := os.Getenv(PathVariable); path != "" {
 		return path
@@ -44,7 +44,7 @@ var drivers = struct {
 	byPath map[string]*loading
 }{byPath: map[string]*loading{}}
 
-// loading is a driver that somebody loads or has loaded.
+// loading is a driver that is being loaded or is loaded.
 type loading struct {
 	sync.Mutex
 	driver      *Driver
@@ -222,7 +222,7 @@ func (d *Device) Attribute(a Attribute) (int, error) {
 	return int(int32(r.value)), nil
 }
 
-// CanAccess says whether work on d may be let read and write memory of peer.
+// CanAccess reports whether work on d may be let read and write memory of peer.
 func (d *Device) CanAccess(peer *Device) (bool, error) {
 	r := C.cdevice_v0_cuda_device_can_access(d.driver.table, d.handle, peer.handle)
 	if r.code != 0 {

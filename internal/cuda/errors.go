@@ -77,7 +77,7 @@ func (c Code) Capture() bool {
 }
 
 // ContextGone reports whether a context, or the process, runs nothing any more after
-// this error: the driver ends, the context was destroyed, or the manual says that the
+// this error: the driver ends, the context was destroyed, or the manual states that the
 // context cannot be used, or that the process must be relaunched. After any other error
 // pending work may still run.
 func (c Code) ContextGone() bool {
@@ -92,7 +92,7 @@ func (c Code) ContextGone() bool {
 	return false
 }
 
-// Is makes errors.Is find syscall.ENOMEM in what says that there is no memory.
+// Is makes errors.Is find syscall.ENOMEM in OutOfMemory.
 func (c Code) Is(target error) bool {
 	return c == OutOfMemory && target == syscall.ENOMEM
 }
@@ -149,6 +149,10 @@ func (e *Error) Unwrap() []error {
 	return []error{e.Code}
 }
 
+// Public makes of a failed call the error that users of this module see. Package cudaalloc
+// sets it before any driver is loaded.
+var Public = func(e *Error) error { return e }
+
 // fail makes the error of a result whose code is not zero.
 func (d *Driver) fail(on string, r C.cdevice_v0_cuda_result, args ...any) error {
 	function := C.cdevice_v0_cuda_functions[r.call]
@@ -158,7 +162,7 @@ func (d *Driver) fail(on string, r C.cdevice_v0_cuda_result, args ...any) error 
 	}
 	if e.Code == missingSymbol {
 		e.Name, e.Text = "missing symbol", fmt.Sprintf("%s has no %s: the driver is too old", d.path, C.GoString(function.symbol))
-		return e
+		return Public(e)
 	}
 	e.Name, e.Text = "unknown error", e.Code.Error()
 	if name := C.cdevice_v0_cuda_error_name(d.table, C.int(r.code)); name != nil {
@@ -167,5 +171,5 @@ func (d *Driver) fail(on string, r C.cdevice_v0_cuda_result, args ...any) error 
 	if text := C.cdevice_v0_cuda_error_text(d.table, C.int(r.code)); text != nil {
 		e.Text = C.GoString(text)
 	}
-	return e
+	return Public(e)
 }

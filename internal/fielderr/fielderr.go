@@ -1,11 +1,11 @@
-// Package fielderr is the one shape of an error that the boundary reports: which
-// field of which struct, what it held, and what it should have held. Package
-// cdevice exports the type as cdevice.FieldError; it lives here so that the
-// packages below cdevice can return it too.
+// Package fielderr defines the error about a field of a struct: its path, what it holds,
+// and what it should hold. It is cdevice.FieldError for the packages below cdevice:
+// errors.As finds that type wherever this one is in a chain of errors.
 package fielderr
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -20,7 +20,7 @@ const (
 )
 
 // ErrReleased is the kind of error for a struct whose release callback is NULL:
-// somebody released it, or moved it away.
+// it was released, or moved.
 var ErrReleased = fmt.Errorf("%w: already released", arrow.ErrInvalid)
 
 // Text is a Got or Want in words, which is printed without the quotes that a
@@ -37,7 +37,7 @@ const (
 // NULL is the Got of a pointer that should not be NULL.
 const NULL Text = "NULL"
 
-// Error says that a field of a C struct, or of the Go value that one is made of,
+// Error reports that a field of a C struct, or of the Go value that one is made of,
 // is not what it should be.
 type Error struct {
 	Op    string // what was being done: Import, Export, or another of cdevice's operations
@@ -73,6 +73,17 @@ func (e *Error) Error() string {
 
 // Unwrap returns the kind of error, for errors.Is.
 func (e *Error) Unwrap() error { return e.Err }
+
+// As sets the pointer that target points to to e, if it is one to a type with the same fields:
+// cdevice.FieldError. errors.As calls it.
+func (e *Error) As(target any) bool {
+	found, pointer := reflect.ValueOf(e), reflect.ValueOf(target).Elem()
+	if pointer.Kind() != reflect.Pointer || !found.CanConvert(pointer.Type()) {
+		return false
+	}
+	pointer.Set(found.Convert(pointer.Type()))
+	return true
+}
 
 // text prints a Got or Want. A string is input: it is quoted, so that an empty one and one
 // with odd bytes can be read. Nothing is printed at any length.

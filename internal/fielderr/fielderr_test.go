@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
@@ -115,4 +117,36 @@ func TestErrorTextIsBounded(t *testing.T) {
 			}
 		})
 	}
+}
+
+// public is a type with the same fields, as cdevice.FieldError is.
+type public struct {
+	Op    string
+	Field string
+	Got   any
+	Want  any
+	Err   error
+}
+
+func (p *public) Error() string { return (*fielderr.Error)(p).Error() }
+
+// other has fields of its own.
+type other struct{ Op, Field string }
+
+func (*other) Error() string { return "" }
+
+func TestErrorIsFoundAsThePublicType(t *testing.T) {
+	inner := &fielderr.Error{Op: fielderr.Import, Field: "ArrowSchema.format", Got: "w3", Err: arrow.ErrInvalid}
+	err := fmt.Errorf("around: %w", errors.Join(errors.New("beside"), inner))
+	var found *public
+	require.ErrorAs(t, err, &found)
+	assert.Equal(t, public{Op: fielderr.Import, Field: "ArrowSchema.format", Got: "w3", Err: arrow.ErrInvalid}, *found)
+	assert.Equal(t, inner.Error(), found.Error())
+	found.Field = "ArrowSchema.children[1].format"
+	assert.Equal(t, found.Field, inner.Field, "it is the same error: the path grows on its way up")
+
+	var unlike *other
+	assert.False(t, errors.As(err, &unlike))
+	var byValue interface{ Timeout() bool }
+	assert.False(t, errors.As(err, &byValue))
 }

@@ -10,21 +10,16 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 )
 
-// Error is what an Allocator panics with.
+// Error is what an Allocator panics with, or the public error that [Public] makes of it.
 type Error struct {
+	Op     string // what was asked for
 	Device device.ID
 	Size   int   // bytes asked for, or those of the memory that is not the allocator's
 	Err    error // why there are none
-
-	op string // what was asked for; "" is an allocation
 }
 
 func (e *Error) Error() string {
-	op := e.op
-	if op == "" {
-		op = opAllocate
-	}
-	return fmt.Sprintf("%s %d bytes of %s memory: %v", op, e.Size, e.Device, e.Err)
+	return fmt.Sprintf("%s %d bytes of %s memory: %v", e.Op, e.Size, e.Device, e.Err)
 }
 
 const (
@@ -44,11 +39,14 @@ var errNotOurs = errors.New("freed twice, or never allocated here")
 type Allocator struct {
 	cache *Cache
 
-	fallback *Fallback // nil: an allocation that finds no memory fails
-	advice   string    // for the error of one that exceeds the limit
+	fallback *Fallback          // nil: an allocation that finds no memory fails
+	advice   string             // for the error of one that exceeds the limit
+	public   func(*Error) error // makes the error that users see
 
-	mu   sync.Mutex
-	used map[uintptr]loan // given out, by address
+	mu     sync.Mutex
+	used   map[uintptr]loan // given out, by address
+	blocks int64            // of the cache among them
+	total  int64            // blocks ever given out
 }
 
 // loan is memory given out: a block of the cache, or memory of the fallback.
@@ -59,15 +57,19 @@ type loan struct {
 
 // NewAllocator returns an allocator over a cache, which others may use too.
 func NewAllocator(cache *Cache) *Allocator {
-	return &Allocator{cache: cache, used: map[uintptr]loan{}}
+	return &Allocator{cache: cache, used: map[uintptr]loan{}, public: func(e *Error) error { return e }}
 }
+
+// Public makes the allocator's errors those that public returns. It is called before the allocator
+// is used.
+func Public(a *Allocator, public func(*Error) error) { a.public = public }
 
 // Advise makes the errors of allocations that exceed the limit say what to do. It is called
 // before the allocator is used.
 func Advise(a *Allocator, advice string) { a.advice = advice }
 
 func (a *Allocator) failed(op string, size int, err error) error {
-	return &Error{Device: a.cache.ID(), Size: size, Err: err, op: op}
+	return a.public(&Error{Op: op, Device: a.cache.ID(), Size: size, Err: err})
 }
 
 func (l loan) bytes() []byte {
@@ -111,6 +113,10 @@ func (a *Allocator) TryAllocate(ctx context.Context, size int) ([]byte, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.used[address(b)] = given
+	if given.plain == nil {
+		a.blocks++
+		a.total++
+	}
 	return b[:size:size], nil
 }
 
@@ -178,6 +184,9 @@ func (a *Allocator) forget(b []byte) (loan, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	found, ok := a.used[address(b)]
+	if ok && found.plain == nil {
+		a.blocks--
+	}
 	delete(a.used, address(b))
 	return found, ok
 }
@@ -186,9 +195,23 @@ func (a *Allocator) forget(b []byte) (loan, bool) {
 // is in use.
 func (a *Allocator) Trim() { a.cache.Trim() }
 
-// Stats are bytes: given out (as size classes), the most that were, and held of the
-// device, cached ones included.
-func (a *Allocator) Stats() (live, peak, held int64) {
+// Use counts memory that an [Allocator] has given out, and what it has of its source for that.
+type Use struct {
+	Live        int64 // bytes given out, as size classes of a cache
+	Peak        int64 // the most that Live was
+	Held        int64 // bytes of the source
+	Cached      int64 // bytes of them in slabs of which nothing is in use
+	Allocations int64 // given out
+	Total       int64 // ever given out
+}
+
+// Stats returns the use of the cache and of the fallback.
+func (a *Allocator) Stats() (cache, fallback Use) {
 	s := a.cache.Stats()
-	return s.Live, s.Peak, s.Held
+	if a.fallback != nil {
+		fallback = a.fallback.Stats()
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return Use{Live: s.Live, Peak: s.Peak, Held: s.Held, Cached: s.Idle, Allocations: a.blocks, Total: a.total}, fallback
 }

@@ -44,7 +44,7 @@ func (s *cpu) Allocate(ctx context.Context, size int64) (device.Ptr, error) {
 	s.live++
 	s.made++
 	s.bytes += size
-	return p, device.CPUDevice().Memset(p, 0xdd, size, nil)
+	return p, device.CPUDevice().(device.Memsetter).Memset(p, 0xdd, size, nil)
 }
 
 func (s *cpu) Free(p device.Ptr, size int64) {
@@ -81,8 +81,9 @@ func TestMemoryIsZeroedAlignedAndApart(t *testing.T) {
 		}
 		all = nil
 	}
-	live, _, _ := a.Stats()
-	assert.Zero(t, live)
+	use, _ := a.Stats()
+	assert.Zero(t, use.Live)
+	assert.Zero(t, use.Allocations)
 	a.Trim()
 	assert.Zero(t, src.live)
 }
@@ -99,8 +100,9 @@ func TestNoBytes(t *testing.T) {
 	b = a.Reallocate(0, b)
 	assert.Empty(t, b)
 	a.Free(b)
-	live, _, _ := a.Stats()
-	assert.Zero(t, live)
+	use, _ := a.Stats()
+	assert.Zero(t, use.Live)
+	assert.Zero(t, use.Allocations)
 }
 
 func TestReallocateKeepsAndZeroes(t *testing.T) {
@@ -118,10 +120,12 @@ func TestReallocateKeepsAndZeroes(t *testing.T) {
 		require.True(t, allZero(b[n:]), "size %d", size)
 	}
 	a.Free(b)
-	live, peak, held := a.Stats()
-	assert.Zero(t, live)
-	assert.Positive(t, peak)
-	assert.Positive(t, held)
+	use, fallback := a.Stats()
+	assert.Positive(t, use.Peak)
+	assert.Positive(t, use.Held)
+	assert.Equal(t, Use{Peak: use.Peak, Held: use.Held, Cached: use.Held, Total: use.Total}, use)
+	assert.Positive(t, use.Total)
+	assert.Zero(t, fallback)
 }
 
 func TestWhatIsFreedIsUsedAgain(t *testing.T) {
@@ -173,8 +177,8 @@ func TestPartlyUsedSlabsStay(t *testing.T) {
 	a.Free(kept)
 	a.Trim()
 	assert.Zero(t, src.live)
-	_, _, held := a.Stats()
-	assert.Zero(t, held)
+	use, _ := a.Stats()
+	assert.Zero(t, use.Held)
 	a.Free(a.Allocate(100)) // after its open slab went
 	a.Trim()
 	assert.Zero(t, src.live)
@@ -202,7 +206,7 @@ func TestForeignMemoryIsRefused(t *testing.T) {
 	assert.EqualError(t, panicOf(func() { a.Free(make([]byte, 10)) }), "free 10"+why)
 	assert.EqualError(t, panicOf(func() { a.Reallocate(20, make([]byte, 10)) }), "reallocate 10"+why)
 	assert.ErrorContains(t, panicOf(func() { a.Allocate(-1) }), "allocate -1 bytes of cpu memory: ")
-	assert.EqualError(t, &Error{Size: 3, Err: errors.New("why")}, "allocate 3 bytes of "+(&Error{}).Device.String()+" memory: why")
+	assert.EqualError(t, &Error{Op: "allocate", Size: 3, Err: errors.New("why")}, "allocate 3 bytes of "+(&Error{}).Device.String()+" memory: why")
 	for _, size := range []int{-1, math.MinInt, math.MaxInt} {
 		assert.Error(t, panicOf(func() { a.Allocate(size) }))
 		assert.Error(t, panicOf(func() { c := a.Allocate(8); defer a.Free(c); a.Reallocate(size, c) }))

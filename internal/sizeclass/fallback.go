@@ -21,15 +21,8 @@ type Fallback struct {
 	plain Plain
 
 	mu      sync.Mutex
-	stats   FallbackStats
+	use     Use
 	refused atomic.Int64 // when the source last refused, in nanoseconds since start
-}
-
-// FallbackStats counts the memory that an allocator took from its fallback.
-type FallbackStats struct {
-	Allocations int64 // ever
-	Bytes       int64 // ever
-	Live        int64 // bytes in use
 }
 
 // respite is how long a source that refused is not asked again: finding that out may mean
@@ -40,18 +33,18 @@ var start = time.Now()
 
 // NewFallbackAllocator is [NewAllocator] with a fallback for allocations that exceed the limit of the
 // cache, or that its source refuses.
-func NewFallbackAllocator(cache *Cache, plain Plain) (*Allocator, *Fallback) {
+func NewFallbackAllocator(cache *Cache, plain Plain) *Allocator {
 	a := NewAllocator(cache)
 	a.fallback = &Fallback{plain: plain}
 	a.fallback.refused.Store(-int64(respite))
-	return a, a.fallback
+	return a
 }
 
 // Stats returns what was taken so far.
-func (f *Fallback) Stats() FallbackStats {
+func (f *Fallback) Stats() Use {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.stats
+	return f.use
 }
 
 // take returns a block of the cache, or else memory of the fallback. It fails where ctx is
@@ -87,9 +80,11 @@ func (f *Fallback) allocate(size int) []byte {
 	ordinary.Add(address(b), size)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.stats.Allocations++
-	f.stats.Bytes += int64(size)
-	f.stats.Live += int64(size)
+	f.use.Allocations++
+	f.use.Total++
+	f.use.Live += int64(size)
+	f.use.Peak = max(f.use.Peak, f.use.Live)
+	f.use.Held = f.use.Live
 	return b
 }
 
@@ -98,5 +93,7 @@ func (f *Fallback) free(b []byte) {
 	f.plain.Free(b)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.stats.Live -= int64(len(b))
+	f.use.Allocations--
+	f.use.Live -= int64(len(b))
+	f.use.Held = f.use.Live
 }

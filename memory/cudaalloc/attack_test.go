@@ -51,8 +51,8 @@ func TestResetWhileUploading(t *testing.T) {
 		again, err := cudaalloc.Open(0, m.Driver())
 		require.NoError(t, err)
 		cudatest.Within(t, "the uploads", func() error { uploads.Wait(); return nil })
-		cudatest.Eventually(t, "what the old GPU had has ended", func() bool { return gpu.Stats().Device.Live == 0 && gpu.Stats().Waiting == 0 })
-		assert.Zero(t, again.Stats())
+		cudatest.Eventually(t, "what the old GPU had has ended", func() bool { return gpu.ReadStats().Device.Live == 0 && gpu.ReadStats().Waiting == 0 })
+		assert.Zero(t, again.ReadStats())
 	}
 }
 
@@ -62,9 +62,9 @@ func TestPanicOfAFunctionThatIsCalledAtOnce(t *testing.T) {
 	gpu := m.GPUs[0]
 	e, err := gpu.NewEvent()
 	require.NoError(t, err)
-	before := gpu.Stats().CallbackPanics
+	before := gpu.ReadStats().CallbackPanics
 	assert.NotPanics(t, func() { e.OnComplete(func() { panic("on purpose") }) })
-	assert.Equal(t, before+1, gpu.Stats().CallbackPanics)
+	assert.Equal(t, before+1, gpu.ReadStats().CallbackPanics)
 	require.NoError(t, e.Close())
 }
 
@@ -76,14 +76,14 @@ func TestFlushLeavesNothingWaiting(t *testing.T) {
 			gpu := m.GPUs[0]
 			s, err := gpu.NewStream()
 			require.NoError(t, err)
-			limited(t, gpu, func(l *cudaalloc.Limits) { l.HostIdle = 0 })
+			limited(t, gpu, func(l *cudaalloc.Limits) { l.PinnedIdle = 0 })
 			for range 50 {
 				host, err := gpu.Pinned().Allocate(background, 10_000, s)
 				require.NoError(t, err)
 				require.NoError(t, gpu.Memset(host.Ptr(), 1, 10_000, s))
 				require.NoError(t, host.Free(s))
 				require.NoError(t, gpu.Flush(background))
-				require.Zero(t, gpu.Stats().Waiting)
+				require.Zero(t, gpu.ReadStats().Waiting)
 			}
 			require.NoError(t, s.Close())
 		})

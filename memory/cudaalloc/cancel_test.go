@@ -64,7 +64,7 @@ func TestContextsEndWaitsForTheGPU(t *testing.T) {
 				go func() { waits <- row.wait(background, gpu) }()
 				open()
 				cudatest.Within(t, name+" when the stream goes on", func() error { return <-waits })
-				assert.Zero(t, gpu.Stats().Lost)
+				assert.Zero(t, gpu.ReadStats().Lost)
 				if name == "UnregisterHost" {
 					assert.False(t, gpu.PageLocked(pointer(page), int64(len(page))))
 				}
@@ -95,13 +95,13 @@ func TestContextsEndUploadsThatWait(t *testing.T) {
 			return e.Close()
 		})
 	}
-	assert.Less(t, gpu.Stats().Host.Peak, int64(160*mib))
+	assert.Less(t, gpu.ReadStats().Pinned.Peak, int64(160*mib))
 	open()
 	cudatest.Within(t, "the work", func() error { return s.Synchronize(background) })
 	require.NoError(t, mem.Free(s))
 	require.NoError(t, s.Close())
 	require.NoError(t, gpu.Trim(seconds(t, 5)))
-	assert.Zero(t, gpu.Stats().Host.Live)
+	assert.Zero(t, gpu.ReadStats().Pinned.Live)
 }
 
 // An event that its owner destroys, once those who waited for it have given up, is not used

@@ -14,10 +14,10 @@ import (
 func live(d *cudaalloc.Device) func() (int64, error) {
 	return func() (int64, error) {
 		err := d.Trim(background)
-		s := d.Stats()
+		s := d.ReadStats()
 		switch d.ID().Type {
 		case device.CUDAHost:
-			return s.Host.Live, err
+			return s.Pinned.Live, err
 		case device.CUDAManaged:
 			return s.Managed.Live, err
 		}
@@ -28,7 +28,7 @@ func live(d *cudaalloc.Device) func() (int64, error) {
 func contract(d *cudaalloc.Device, peers ...device.Device) []devicetest.Option {
 	return []devicetest.Option{
 		devicetest.Apart(), devicetest.WithHold(cudaalloc.Hold), devicetest.WithLive(live(d)), devicetest.WithPeers(peers...),
-		devicetest.WithPanics(func() int64 { return d.Stats().CallbackPanics }),
+		devicetest.WithPanics(func() int64 { return d.ReadStats().CallbackPanics }),
 	}
 }
 

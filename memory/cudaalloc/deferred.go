@@ -61,7 +61,7 @@ const maxFails = 3
 // of this package and may block: neither frees nor other functions wait for it. A panic of f
 // is logged, and counted in [Stats].
 //
-// The whole context is synchronised for that, on a goroutine, and not while a capture of a
+// For that the whole context is synchronised, on another goroutine, and not while a capture of a
 // stream (CUDA graphs) is visible; see [Device.HoldSynchronization]. If the context is gone, and its
 // work with it, f is called then.
 //

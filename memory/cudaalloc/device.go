@@ -28,7 +28,6 @@ func init() {
 	register(device.CUDA, func(d *Device) *Device { return d })
 	register(device.CUDAHost, (*Device).Pinned)
 	register(device.CUDAManaged, (*Device).Managed)
-	device.RegisterLookup(lookup)
 }
 
 // Device is one kind of memory of one GPU: its own (device.CUDA), page-locked host
@@ -38,6 +37,14 @@ type Device struct {
 	*gpu
 	kind device.Type
 }
+
+var _ interface {
+	device.Device
+	device.Stager
+	device.Memsetter
+	device.CopyStreamer
+	device.Prober
+} = (*Device)(nil)
 
 // gpu is what the three kinds of memory share.
 type gpu struct {
@@ -76,8 +83,8 @@ type platform struct {
 	locked ranges // page-locked for all its GPUs
 	mu     sync.Mutex
 	gpus   map[int64]*opening
-	open   atomic.Pointer[gpu] // one of its GPUs that are open, if any
-	owners sync.Map            // int32 -> *gpu: those that are open, by ordinal
+	prober prober
+	owners sync.Map // int32 -> *gpu: those that are open, by ordinal
 	// several reports whether the driver has more than one GPU: only then can memory be
 	// another one's.
 	several atomic.Bool
@@ -93,7 +100,7 @@ var platforms = struct {
 	byDriver map[*cuda.Driver]*platform
 }{byDriver: map[*cuda.Driver]*platform{}}
 
-// Option is a choice of [Open] and [Devices].
+// Option configures [Open] and [Devices].
 type Option func(*options)
 
 type options struct{ driver string }
@@ -131,8 +138,8 @@ func openPlatform(opts []Option) (*platform, error) {
 // first call. There is one Device per GPU and driver; it is never closed.
 //
 // After another part of the program has reset the primary context
-// (cuDevicePrimaryCtxReset, cudaDeviceReset), Open returns a new Device. The one before
-// and all that is of it, memory, streams and events, ended with the reset: each use
+// (cuDevicePrimaryCtxReset, cudaDeviceReset), Open returns a new Device. The previous
+// Device and its memory, streams and events ended with the reset: each use of them
 // is an error.
 //
 // The error wraps device.ErrNotSupported where there is no driver, a driver that is
@@ -249,7 +256,7 @@ func openGPU(p *platform, ordinal int) (*gpu, error) {
 	if err := g.own.SetLimits(DefaultLimits()); err != nil {
 		return nil, errors.Join(err, g.close())
 	}
-	p.open.Store(g)
+	p.prober.opened(g)
 	p.owners.Store(int32(ordinal), g)
 	return g, nil
 }
@@ -258,7 +265,7 @@ func openGPU(p *platform, ordinal int) (*gpu, error) {
 // once must not keep a context alive. A GPU that was opened is closed in tests only:
 // handles of it may be anywhere in the process.
 func (g *gpu) close() error {
-	g.platform.open.CompareAndSwap(g, nil)
+	g.platform.prober.ended(g)
 	g.platform.owners.CompareAndDelete(int32(g.ctx.Ordinal()), g)
 	var steps []func() error
 	if g.pool != 0 {
@@ -277,37 +284,37 @@ func (g *gpu) close() error {
 	return all
 }
 
-// Pinned is the page-locked host memory of the GPU: device.CUDAHost, which the GPU
-// copies from and to at the speed of the bus, and the CPU reads and writes.
+// Pinned returns the device for the page-locked host memory of the GPU: device.CUDAHost, which
+// the GPU copies from and to at the speed of the bus, and the CPU reads and writes.
 func (d *Device) Pinned() *Device { return d.gpu.host }
 
-// Managed is the managed memory of the GPU: device.CUDAManaged, which the driver
-// moves between the GPU and the host as they touch it.
+// Managed returns the device for the managed memory of the GPU: device.CUDAManaged, which the
+// driver moves between the GPU and the host as they touch it.
 func (d *Device) Managed() *Device { return d.gpu.managed }
 
-// Own is the memory on the GPU itself: device.CUDA.
+// Own returns the device for the memory on the GPU itself: device.CUDA.
 func (d *Device) Own() *Device { return d.gpu.own }
 
-// ID is the kind of memory and the ordinal of the GPU.
+// ID returns the kind of memory and the ordinal of the GPU.
 func (d *Device) ID() device.ID {
 	return device.ID{Type: d.kind, Ordinal: int64(d.ctx.Ordinal())}
 }
 
-// Name is the name of the GPU.
+// Name returns the name of the GPU.
 func (d *Device) Name() string { return d.name }
 
 // CPUAccessible reports true for page-locked memory, and for managed memory where the GPU has
-// concurrent managed access (CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS). Elsewhere, on
-// Windows for one, an access of the host to any managed memory is a fault while the GPU runs
-// any work.
+// concurrent managed access (CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS). On other GPUs, and on
+// Windows, the process is ended if the host touches any managed memory while the GPU runs any
+// work.
 func (d *Device) CPUAccessible() bool {
 	return d.kind.CPUAccessible() && (d.kind != device.CUDAManaged || d.concurrent)
 }
 
-// Context is the CUcontext of the GPU, its primary context, for other libraries of
+// Context returns the CUcontext of the GPU, its primary context, for other libraries of
 // the process. It is valid until the primary context is reset; see [Device.Gone].
 func (d *Device) Context() uintptr { return d.ctx.Handle() }
 
-// MemoryInfo is the free and the total memory of the GPU in bytes. What a pool
-// keeps for us counts as used; see [Device.Trim].
+// MemoryInfo returns the free and the total memory of the GPU in bytes. Memory that the pool of
+// this package keeps counts as used; see [Device.Trim].
 func (d *Device) MemoryInfo() (free, total int64, err error) { return d.ctx.MemoryInfo() }

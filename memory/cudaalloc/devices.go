@@ -16,7 +16,7 @@ type Info struct {
 	ComputeCapability [2]int // major, minor
 }
 
-// String is for people: "cuda:0 NVIDIA H200 (140 GiB, compute capability 9.0, 0000:3b:00.0)".
+// String returns a text for people: "cuda:0 NVIDIA H200 (140 GiB, compute capability 9.0, 0000:3b:00.0)".
 func (i Info) String() string {
 	return fmt.Sprintf("cuda:%d %s (%d GiB, compute capability %d.%d, %s)", i.Ordinal, i.Name,
 		(i.TotalMemory+1<<29)>>30, i.ComputeCapability[0], i.ComputeCapability[1], i.PCIBusID)
@@ -69,7 +69,7 @@ func (p *platform) describe(ordinal int) (Info, error) {
 	return i, nil
 }
 
-// DriverVersion is the newest version of CUDA that the driver supports, as the
+// DriverVersion returns the newest version of CUDA that the driver supports, as the
 // driver writes it: 1000 times the major number plus 10 times the minor one.
 func DriverVersion(opts ...Option) (int, error) {
 	p, err := openPlatform(opts)

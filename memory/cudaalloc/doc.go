@@ -11,13 +11,13 @@
 //	a stream for one copy                          [Device.CopyStream]
 //	streams and events of other libraries          [Device.WrapStream], [Device.WrapEvent]
 //	several GPUs                                   [Device.EnablePeerAccess]
-//	a function after work on unknown streams       [Device.AfterWork]
-//	a function after one event                     [Event.OnComplete]
-//	bound what is cached and what waits            [Device.SetLimits], [Limits]
+//	call a function after work on unknown streams  [Device.AfterWork]
+//	call a function after one event                [Event.OnComplete]
+//	limit cached memory and memory that waits      [Device.SetLimits], [Limits]
 //	wait for frees, give caches back               [Device.Flush], [Device.Trim]
 //	captures on streams of other libraries         [Device.HoldSynchronization]
 //	what memory is at an address                   [Device.Lookup]
-//	see what is allocated                          [Device.Stats]
+//	see what is allocated                          [Device.ReadStats]
 //
 // Importing the package registers it for device.CUDA, device.CUDAHost and
 // device.CUDAManaged, so that device.Open finds it.
@@ -31,7 +31,7 @@
 //
 // # Memory
 //
-// Device memory comes from a stream-ordered pool of this package's own. It may be used by
+// Device memory comes from a stream-ordered pool that this package creates. It may be used by
 // work enqueued after the allocation on the same stream, and by other streams once they
 // are ordered after it by an event. Page-locked memory, managed memory and, where the driver
 // has no pools, device memory come from caches by size class, and may be used at once.
@@ -40,32 +40,33 @@
 // of a cache is used again once an event on that stream is complete; memory that was exported
 // may be used on unknown streams, and is freed after all work of the context.
 //
-// When the driver has no memory left, caches are given back, and [Device.Allocate] waits for
-// memory that was freed and that pending work uses, for as long as its context and its
-// patience permit.
+// When the driver has no memory left, cached memory is given back to it, and [Device.Allocate]
+// waits for memory that was freed and that pending work uses: until its context ends, or
+// nothing is freed for two seconds.
 //
 // # Waits
 //
 // Calls that may wait take a context. When it is done they return its error; the work of the GPU
-// goes on, and nothing of the wait is left: no goroutine, no thread, no use of the handle. All
+// goes on, and the wait leaves no goroutine, thread or use of the handle behind. All
 // other calls return without waiting for the GPU, except [Device.Copy] of plain host memory, for
 // which the driver may wait.
 //
 // # Stream capture
 //
 // Allocating, freeing, querying and waiting leave stream captures (CUDA graphs) of the host
-// program valid. What needs the whole context to be synchronised, above all [Device.AfterWork],
-// waits until no capture is visible; those that are not need [Device.HoldSynchronization].
+// program valid. Operations that synchronise the whole context, above all [Device.AfterWork],
+// wait until no capture is visible; captures that are not visible need
+// [Device.HoldSynchronization].
 //
-// The driver refuses work on the legacy default stream while a stream captures that is ordered
-// with it, and invalidates that capture. A program with such captures names other streams.
-// Memory may be freed with a nil stream even then: it ends after all work of the context.
+// The driver refuses work on the legacy default stream while a stream that is ordered with it
+// captures, and invalidates that capture. A program with such captures names other streams.
+// Memory may be freed with a nil stream even then: it is freed after all work of the context.
 //
 // # Errors
 //
 // A failed call of the driver is an [*Error]: the call, its arguments, the device,
-// the driver's name and text of the code. errors.Is compares with the codes
-// ([OutOfMemory], ...), and with device.ErrNotSupported where this machine or driver
-// cannot do it. A wait that its context ended wraps the context's error; an allocation that
-// waited in vain wraps [OutOfMemory] as well.
+// the driver's name and text of the code. errors.Is finds the code
+// ([OutOfMemory], ...), and device.ErrNotSupported where this machine or driver
+// cannot do it. The error of a wait that its context ended wraps the context's error; that of an
+// allocation that waited in vain wraps [OutOfMemory] as well.
 package cudaalloc

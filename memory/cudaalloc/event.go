@@ -32,7 +32,7 @@ func (d *Device) WrapEvent(word uintptr) (device.Event, error) {
 	return &Event{handle{gpu: d.gpu, kind: "event", word: word}}, nil
 }
 
-// Query reports whether the latest recorded point was reached. It does not wait.
+// Query reports whether the work before the latest Record has completed. It does not wait.
 func (e *Event) Query() (bool, error) {
 	if err := e.usable(); err != nil {
 		return false, err

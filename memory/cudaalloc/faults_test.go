@@ -131,7 +131,7 @@ func eachCallFails(t *testing.T, m *cudatest.Machine, d *cudaalloc.Device, opts 
 				require.Contains(t, madeGood, fault.Function, "%s: %s", rule.Name, fault)
 			}
 			m.Settle(t, before)
-			require.Zero(t, d.Stats().Lost, "%s: %s", rule.Name, fault)
+			require.Zero(t, d.ReadStats().Lost, "%s: %s", rule.Name, fault)
 		}
 		require.Empty(t, run(rule), "afterwards: %s", rule.Name)
 		m.Settle(t, before)
@@ -313,7 +313,7 @@ func TestEndsThatFailTwice(t *testing.T) {
 			cudatest.Eventually(t, "the third attempt", func() bool { return m.Sim.Calls(row.function) >= 3 })
 			for _, gpu := range m.GPUs {
 				require.NoError(t, gpu.Flush(background))
-				assert.Zero(t, gpu.Stats().Lost)
+				assert.Zero(t, gpu.ReadStats().Lost)
 			}
 		})
 	}
@@ -331,9 +331,9 @@ func TestLost(t *testing.T) {
 	require.NoError(t, gpu.FreeElsewhere(stolen))
 	require.NoError(t, mem.Free(nil))
 	require.NoError(t, gpu.Flush(background))
-	assert.Zero(t, gpu.Stats().Lost, "it is in the cache")
+	assert.Zero(t, gpu.ReadStats().Lost, "it is in the cache")
 	assert.ErrorIs(t, gpu.Trim(background), cudaalloc.InvalidValue)
-	assert.EqualValues(t, 1, gpu.Stats().Lost)
+	assert.EqualValues(t, 1, gpu.ReadStats().Lost)
 	require.NoError(t, gpu.Trim(background), "it is not tried again")
 	gpu.ForgetLost()
 }

@@ -19,7 +19,7 @@ func releaseOnForeignThread(t *testing.T, arr arrow.Array) {
 	require.NoError(t, err)
 	arr.Release()
 	var out abi.ArrowDeviceArray
-	require.NoError(t, cdevice.ExportArray(wrapped, &out, nil))
+	require.NoError(t, cdevice.ExportArray(wrapped, abi.As[cdevice.CArrowDeviceArray](&out), nil))
 	wrapped.Release()
 	require.NoError(t, cpeer.ReleaseOnThread(&out.Array))
 }

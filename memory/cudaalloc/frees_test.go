@@ -54,7 +54,7 @@ func TestFreesWaitWhileTheContextCannotBeSynchronised(t *testing.T) {
 					require.NoError(t, m.Free(other))
 				}
 				require.NoError(t, k.Flush(seconds(t, 15)))
-				assert.Zero(t, k.Stats().Lost)
+				assert.Zero(t, k.ReadStats().Lost)
 			})
 		})
 	}
@@ -77,7 +77,7 @@ func TestFlushWaitsForAContextThatCannotBeSynchronised(t *testing.T) {
 			k.m.Sim.Fail("", 0, 0)
 			require.NoError(t, k.Flush(seconds(t, 15)))
 			assert.Zero(t, k.usage().Live, name)
-			assert.Zero(t, k.Stats().Lost, name)
+			assert.Zero(t, k.ReadStats().Lost, name)
 		}
 	})
 }
@@ -122,9 +122,9 @@ func TestEndOfTheContextEndsWhatWaits(t *testing.T) {
 	require.ErrorIs(t, s.Synchronize(background), cudaalloc.IllegalAddress, "the context is gone")
 	assert.ErrorIs(t, err, cudaalloc.IllegalAddress)
 	cudatest.Within(t, "Trim", func() error { _ = gpu.Trim(seconds(t, 10)); return nil })
-	cudatest.Eventually(t, "nothing waits", func() bool { return gpu.Stats().Waiting == 0 })
+	cudatest.Eventually(t, "nothing waits", func() bool { return gpu.ReadStats().Waiting == 0 })
 	if live := sim.Report().Live; live.HostBytes > 0 || live.ManagedBytes > 0 {
-		assert.Positive(t, gpu.Stats().Lost, "the driver refused to free it")
+		assert.Positive(t, gpu.ReadStats().Lost, "the driver refused to free it")
 	}
 	sim.ForgetViolations() // the mistake
 }

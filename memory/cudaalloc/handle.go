@@ -19,7 +19,7 @@ type handle struct {
 	closed bool
 }
 
-// Handle is the native handle: a CUstream, a CUevent.
+// Handle returns the native handle: a CUstream or a CUevent.
 func (h *handle) Handle() uintptr { return h.word }
 
 // usable is an error once the handle is closed: to the driver, a handle that is gone

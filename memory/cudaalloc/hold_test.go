@@ -75,14 +75,14 @@ func TestFreeOnTheDefaultStreamWaitsForACapture(t *testing.T) {
 	require.NoError(t, gpu.Memset(mem.Ptr(), 1, size, nil))
 	end := m.Capture(t, theirs, cudatest.Global)
 	require.NoError(t, mem.Free(nil))
-	assert.EqualValues(t, size, gpu.Stats().Host.Live)
+	assert.EqualValues(t, size, gpu.ReadStats().Pinned.Live)
 	next, err := gpu.Pinned().Allocate(background, size, nil)
 	require.NoError(t, err)
 	assert.NotEqual(t, mem.Ptr(), next.Ptr())
 	require.NoError(t, next.FreeAfter(nil))
 	require.NoError(t, end())
 	require.NoError(t, gpu.Flush(background))
-	assert.Zero(t, gpu.Stats().Host.Live)
+	assert.Zero(t, gpu.ReadStats().Pinned.Live)
 }
 
 // Memory that is freed after an event of another device is freed after all work of its own.
@@ -100,10 +100,10 @@ func TestFreeAfterAForeignEventWaits(t *testing.T) {
 	foreign, err := device.CPUDevice().NewEvent()
 	require.NoError(t, err)
 	require.Error(t, own.FreeAfter(foreign))
-	assert.EqualValues(t, size, gpu.Stats().Device.Live)
+	assert.EqualValues(t, size, gpu.ReadStats().Device.Live)
 	open()
 	require.NoError(t, gpu.Flush(background))
-	assert.Zero(t, gpu.Stats().Device.Live)
+	assert.Zero(t, gpu.ReadStats().Device.Live)
 	require.NoError(t, s.Close())
 }
 

@@ -10,30 +10,30 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/sizeclass"
 )
 
-// Limits bound what one GPU keeps for later, and what waits to be freed. They can be
-// changed at any time. Allocators of [NewManaged] and package hostpinned keep what they cache
-// within limits of their own, until [Device.Trim] or an allocation that finds no memory.
+// Limits bound the memory that one GPU caches, and the memory that waits to be freed. They can be
+// changed at any time. Allocators of [NewManaged] and package hostpinned have limits of their own,
+// and keep their cached memory until [Device.Trim] or an allocation that finds no memory.
 type Limits struct {
-	// HostIdle, ManagedIdle and DeviceIdle are the most bytes of page-locked, managed and
-	// device memory that are kept although nothing uses them, because allocating them again
-	// takes long; 0: none. Of device memory it is the release threshold of the pool, which the
+	// PinnedIdle, ManagedIdle and DeviceIdle are the most bytes of page-locked, managed and
+	// device memory that are cached although nothing uses them, because allocating them again
+	// takes long; 0 caches none. DeviceIdle is the release threshold of the pool, which the
 	// driver applies when it next waits for the GPU; without pools, the limit of a cache.
-	HostIdle, ManagedIdle, DeviceIdle int64
+	PinnedIdle, ManagedIdle, DeviceIdle int64
 	// Waiting is the most bytes that were freed and that pending work may still use, of all
 	// kinds together; beyond it [Device.Allocate] waits. Memory that is freed in the order of a
 	// stream (device memory, with pools) does not count.
 	Waiting int64
-	// IdleAfter is how long memory is kept without use, or up to twice as long, before it goes
-	// back to the driver; 0: for ever. It goes back when the GPU has done the work that it then
-	// has.
+	// IdleAfter is the time after which unused memory is given back to the driver, which may
+	// take up to twice as long; 0 keeps it for ever. It is given back after the work that the GPU
+	// then has.
 	IdleAfter time.Duration
 }
 
-// DefaultLimits are those of a GPU that was just opened: 256 MiB each of page-locked and of
+// DefaultLimits returns the limits of a GPU that was just opened: 256 MiB each of page-locked and of
 // managed memory, any amount of device memory, 256 MiB that wait, 10 seconds.
 func DefaultLimits() Limits {
 	return Limits{
-		HostIdle: 256 << 20, ManagedIdle: 256 << 20, DeviceIdle: math.MaxInt64,
+		PinnedIdle: 256 << 20, ManagedIdle: 256 << 20, DeviceIdle: math.MaxInt64,
 		Waiting: 256 << 20, IdleAfter: 10 * time.Second,
 	}
 }
@@ -53,18 +53,18 @@ type limits struct {
 	waiting atomic.Int64
 }
 
-// Limits are the limits of the GPU, which its three kinds of memory share.
+// Limits returns the limits of the GPU, which its three kinds of memory share.
 func (d *Device) Limits() Limits {
 	d.limits.mu.Lock()
 	defer d.limits.mu.Unlock()
 	return d.limits.now
 }
 
-// SetLimits changes the limits of the GPU. Memory that is kept beyond them goes back to the
+// SetLimits changes the limits of the GPU, and gives cached memory beyond them back to the
 // driver. Negative numbers are an error. It does not wait.
 func (d *Device) SetLimits(l Limits) error {
 	for name, n := range map[string]int64{
-		"HostIdle": l.HostIdle, "ManagedIdle": l.ManagedIdle, "DeviceIdle": l.DeviceIdle,
+		"PinnedIdle": l.PinnedIdle, "ManagedIdle": l.ManagedIdle, "DeviceIdle": l.DeviceIdle,
 		"Waiting": l.Waiting, "IdleAfter": int64(l.IdleAfter),
 	} {
 		if n < 0 {
@@ -88,7 +88,7 @@ func (d *Device) setLimits(l Limits) error {
 	}
 	d.limits.now = l
 	d.limits.waiting.Store(l.Waiting)
-	for purpose, idle := range [purposes]int64{onDevice: l.DeviceIdle, onHost: l.HostIdle, inManaged: l.ManagedIdle} {
+	for purpose, idle := range [purposes]int64{onDevice: l.DeviceIdle, onHost: l.PinnedIdle, inManaged: l.ManagedIdle} {
 		if cache := d.caches[purpose]; cache != nil {
 			cache.SetLimits(sizeclass.Limits{Idle: idleLimit(idle)})
 		}

@@ -21,15 +21,15 @@ func TestLimitsAreThoseThatWereSet(t *testing.T) {
 	m := cudatest.Simulated(t, cudasim.Options{Devices: 2})
 	gpu := m.GPUs[0]
 	first := gpu.Limits()
-	for _, n := range []int64{first.HostIdle, first.ManagedIdle, first.DeviceIdle, first.Waiting, int64(first.IdleAfter)} {
+	for _, n := range []int64{first.PinnedIdle, first.ManagedIdle, first.DeviceIdle, first.Waiting, int64(first.IdleAfter)} {
 		assert.Positive(t, n, "%+v", first)
 	}
-	want := cudaalloc.Limits{HostIdle: 1, ManagedIdle: 2, DeviceIdle: 3, Waiting: 4, IdleAfter: 5 * time.Second}
+	want := cudaalloc.Limits{PinnedIdle: 1, ManagedIdle: 2, DeviceIdle: 3, Waiting: 4, IdleAfter: 5 * time.Second}
 	require.NoError(t, gpu.SetLimits(want))
 	assert.Equal(t, want, gpu.Limits())
 	assert.Equal(t, want, gpu.Pinned().Limits(), "the kinds of memory share them")
 	assert.Equal(t, first, m.GPUs[1].Limits(), "GPUs do not")
-	for _, wrong := range []cudaalloc.Limits{{HostIdle: -1}, {ManagedIdle: -1}, {DeviceIdle: -1}, {Waiting: -1}, {IdleAfter: -1}} {
+	for _, wrong := range []cudaalloc.Limits{{PinnedIdle: -1}, {ManagedIdle: -1}, {DeviceIdle: -1}, {Waiting: -1}, {IdleAfter: -1}} {
 		assert.Error(t, gpu.SetLimits(wrong), "%+v", wrong)
 		assert.Equal(t, want, gpu.Limits())
 	}
@@ -39,7 +39,7 @@ func TestLimitsAreThoseThatWereSet(t *testing.T) {
 func (k *kind) idle(t *testing.T, bytes int64, after time.Duration) {
 	t.Helper()
 	limited(t, k.Device, func(l *cudaalloc.Limits) {
-		l.HostIdle, l.ManagedIdle, l.DeviceIdle, l.IdleAfter = bytes, bytes, bytes, after
+		l.PinnedIdle, l.ManagedIdle, l.DeviceIdle, l.IdleAfter = bytes, bytes, bytes, after
 	})
 }
 
@@ -115,7 +115,7 @@ func TestStagingMemoryGoesBack(t *testing.T) {
 	m := cudatest.Simulated(t, cudasim.Options{})
 	gpu := m.GPUs[0]
 	before := m.Sim.Report().Live.HostBytes
-	limited(t, gpu, func(l *cudaalloc.Limits) { l.HostIdle, l.IdleAfter = 256*mib, 200*time.Millisecond })
+	limited(t, gpu, func(l *cudaalloc.Limits) { l.PinnedIdle, l.IdleAfter = 256*mib, 200*time.Millisecond })
 	s, err := gpu.NewStream()
 	require.NoError(t, err)
 	mem, err := gpu.Allocate(background, 100*mib, s)
@@ -132,7 +132,7 @@ func TestStagingMemoryGoesBack(t *testing.T) {
 	require.NoError(t, mem.Free(s))
 	require.NoError(t, s.Close())
 	cudatest.Eventually(t, "page-locked memory goes back", func() bool {
-		return m.Sim.Report().Live.HostBytes == before && gpu.Stats().Host.Cached == 0
+		return m.Sim.Report().Live.HostBytes == before && gpu.ReadStats().Pinned.Cached == 0
 	})
 }
 
@@ -179,12 +179,12 @@ func TestShorterIdleTimeAppliesAtOnce(t *testing.T) {
 	m := cudatest.Simulated(t, cudasim.Options{})
 	gpu := m.GPUs[0]
 	for _, before := range []time.Duration{time.Hour, 0} {
-		limited(t, gpu, func(l *cudaalloc.Limits) { l.HostIdle, l.IdleAfter = 256*mib, before })
+		limited(t, gpu, func(l *cudaalloc.Limits) { l.PinnedIdle, l.IdleAfter = 256*mib, before })
 		host, err := gpu.Pinned().Allocate(background, mib, nil)
 		require.NoError(t, err)
 		require.NoError(t, host.FreeAfter(nil))
-		require.Positive(t, gpu.Stats().Host.Cached)
-		limited(t, gpu, func(l *cudaalloc.Limits) { l.HostIdle, l.IdleAfter = 256*mib, 10*time.Millisecond })
-		cudatest.Eventually(t, "the memory has gone back", func() bool { return gpu.Stats().Host.Cached == 0 })
+		require.Positive(t, gpu.ReadStats().Pinned.Cached)
+		limited(t, gpu, func(l *cudaalloc.Limits) { l.PinnedIdle, l.IdleAfter = 256*mib, 10*time.Millisecond })
+		cudatest.Eventually(t, "the memory has gone back", func() bool { return gpu.ReadStats().Pinned.Cached == 0 })
 	}
 }

@@ -2,13 +2,13 @@ package cudaalloc
 
 import (
 	"errors"
+	"sync"
 
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/cuda"
 )
 
-// Lookup asks the driver what memory there is at p, including memory of other libraries. It
-// makes a Device a device.Prober.
+// Lookup asks the driver which allocation p is in, including allocations of other libraries.
 func (d *Device) Lookup(p device.Ptr) (device.Allocation, error) {
 	known, err := d.ctx.Query(p)
 	if err != nil {
@@ -29,26 +29,47 @@ func (d *Device) Lookup(p device.Ptr) (device.Allocation, error) {
 	}, nil
 }
 
-// lookup asks each driver of which a GPU is open. One GPU is enough: it knows the memory of
-// all that its driver has. A driver that was shut down has none.
-func lookup(p device.Ptr) (device.Allocation, error) {
-	platforms.Lock()
-	var open []*gpu
-	for _, platform := range platforms.byDriver {
-		if g := platform.open.Load(); g != nil {
-			open = append(open, g)
-		}
+// prober answers device.Lookup for a driver while one of its GPUs is open. One GPU is
+// enough: it knows the memory of all GPUs of its driver.
+type prober struct {
+	mu     sync.Mutex
+	gpu    *gpu   // nil: none is open
+	closed func() // ends device.Opened
+}
+
+// opened makes g the GPU that is asked.
+func (p *prober) opened(g *gpu) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.gpu == nil {
+		p.closed = device.Opened(p)
 	}
-	platforms.Unlock()
-	for _, g := range open {
-		found, err := g.own.Lookup(p)
-		if errors.Is(err, cuda.Deinitialized) {
-			g.platform.open.CompareAndSwap(g, nil)
-			continue
-		}
-		if err != nil || found.ID.Type != device.CPU {
-			return found, err
-		}
+	p.gpu = g
+}
+
+// ended stops asking g.
+func (p *prober) ended(g *gpu) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.gpu == g {
+		p.gpu = nil
+		p.closed()
 	}
-	return device.Allocation{ID: device.CPUDevice().ID()}, nil
+}
+
+// Lookup asks the GPU. A driver that was shut down knows no memory.
+func (p *prober) Lookup(at device.Ptr) (device.Allocation, error) {
+	p.mu.Lock()
+	g := p.gpu
+	p.mu.Unlock()
+	none := device.Allocation{ID: device.CPUDevice().ID()}
+	if g == nil {
+		return none, nil
+	}
+	found, err := g.own.Lookup(at)
+	if errors.Is(err, cuda.Deinitialized) {
+		p.ended(g)
+		return none, nil
+	}
+	return found, err
 }

@@ -10,27 +10,22 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/sizeclass"
 )
 
-// Managed is a memory.Allocator for arrow-go over managed memory: builders fill it
+// Managed is a memory.Allocator of arrow-go over managed memory: builders fill it
 // on the host, the GPU works on the same addresses, and the driver moves the pages.
 // Freed memory is cached by size class, because allocating it is slow and freeing it
-// waits for the GPU.
+// waits for the GPU. It may be used from any goroutine.
 //
 // Memory may be freed (arrays released) only when no pending work uses it: it is given to the
 // next Allocate at once. Batches that package cdevice wraps as memory of [Managed.Device] are
 // released after pending work, once they were exported or copied from.
-//
-// Allocate and Reallocate wait for memory like [Device.Allocate], and panic with an
-// [*AllocationError] when there is none. TryAllocate takes a context and returns an error
-// instead, and does not zero the memory; nor does AllocateUninitialized. Trim gives back to the
-// GPU what is cached; Stats are the bytes in use, the most that were, and those held.
 type Managed struct {
-	*sizeclass.Allocator
+	mem *sizeclass.Allocator
 	dev *Device
 }
 
 // NewManaged returns an allocator of managed memory of the GPU that holds at most
-// limit bytes, cached ones included; 0 is no limit. One allocator for the whole
-// process is best. It waits for memory as [Device.Allocate] does.
+// limit bytes, including cached ones; 0 is no limit. One allocator for the whole
+// process is best. NewManaged waits for memory as [Device.Allocate] does.
 //
 // The error wraps device.ErrNotSupported where the GPU has no managed memory, or no
 // concurrent managed access: builders write while the GPU works. See [Device.CPUAccessible].
@@ -51,11 +46,41 @@ func NewManaged(gpu *Device, limit int64) (*Managed, error) {
 		return nil, err
 	}
 	m := &Managed{sizeclass.NewAllocator(sizeclass.New(sizeclass.Of(gpu.Managed()), sizeclass.Limits{Total: limit})), gpu.Managed()}
+	sizeclass.Public(m.mem, newAllocationError)
 	gpu.OnTrim(m.Trim)
 	return m, nil
 }
 
-// Device is the device whose memory this is: device.CUDAManaged.
+// Allocate returns size zeroed bytes, aligned to 64 bytes at least. It waits for memory as
+// [Device.Allocate] does, and panics with an [*AllocationError] when there is none.
+func (m *Managed) Allocate(size int) []byte { return m.mem.Allocate(size) }
+
+// AllocateUninitialized is Allocate without zeroing, for memory that is overwritten anyway.
+func (m *Managed) AllocateUninitialized(size int) []byte { return m.mem.AllocateUninitialized(size) }
+
+// TryAllocate is AllocateUninitialized with an error instead of a panic. ctx ends the wait for
+// memory.
+func (m *Managed) TryAllocate(ctx context.Context, size int) ([]byte, error) {
+	return m.mem.TryAllocate(ctx, size)
+}
+
+// Reallocate returns size bytes that begin with those of b; the bytes after them are zero. It
+// frees b or returns a part of it, unless it panics as Allocate does.
+func (m *Managed) Reallocate(size int, b []byte) []byte { return m.mem.Reallocate(size, b) }
+
+// Free frees memory of this allocator, and panics with an [*AllocationError] for other memory.
+func (m *Managed) Free(b []byte) { m.mem.Free(b) }
+
+// Trim gives the cached memory back to the GPU.
+func (m *Managed) Trim() { m.mem.Trim() }
+
+// ReadStats returns how much memory of the allocator is in use, and how much it holds.
+func (m *Managed) ReadStats() Usage {
+	use, _ := m.mem.Stats()
+	return Usage(use)
+}
+
+// Device returns the device whose memory this is: device.CUDAManaged.
 func (m *Managed) Device() *Device { return m.dev }
 
 // Prefetch enqueues on s the moving of b, memory of this allocator, to the GPU.
@@ -80,11 +105,10 @@ type trims struct {
 	turn chan struct{}
 }
 
-// OnTrim makes trim part of what [Device.Trim] does, and of allocations that find no memory,
-// for as long as the process lives: it frees memory of this GPU that is only kept for later.
-// It runs on a goroutine of its own, and should not wait: a Trim waits for it until its context
-// ends, and an allocation that finds no memory for two seconds at most. A panic is logged. A nil
-// trim panics.
+// OnTrim registers trim, which frees cached memory of this GPU, for as long as the process lives:
+// [Device.Trim] calls it, and so does an allocation that finds no memory. It is called on a
+// goroutine of its own, and should not wait: Trim waits for it until its context ends, an
+// allocation for at most two seconds. A panic of it is logged. A nil trim panics.
 func (d *Device) OnTrim(trim func()) {
 	if trim == nil {
 		panic(absent("OnTrim", "trim", "a function"))

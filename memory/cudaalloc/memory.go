@@ -16,10 +16,10 @@ import (
 // of s; a nil stream is the legacy default stream. All other memory may be used at once,
 // page-locked and managed memory also by the CPU; it comes from a cache, see [Limits].
 //
-// Where the driver has no memory, what is only kept for later is given back to it, and
-// Allocate waits for memory that was freed and that pending work may use: until ctx is
+// Where the driver has no memory left, cached memory is given back to it, and
+// Allocate waits for memory that was freed and that pending work may still use: until ctx is
 // done, or for two seconds in which nothing is freed. The error then wraps [OutOfMemory].
-// It waits in the same way where more than [Limits.Waiting] bytes wait to be freed.
+// Allocate waits in the same way where more than [Limits.Waiting] bytes wait to be freed.
 func (d *Device) Allocate(ctx context.Context, size int64, s device.Stream) (device.Memory, error) {
 	if err := d.mayAllocate(ctx, size); err != nil {
 		return nil, err

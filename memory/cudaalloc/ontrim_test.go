@@ -66,7 +66,7 @@ func TestOnTrimThatPanicsIsCounted(t *testing.T) {
 	gpu.OnTrim(func() { trims++ })
 	require.NoError(t, gpu.Trim(background))
 	assert.Equal(t, 1, trims)
-	assert.EqualValues(t, 1, gpu.Stats().CallbackPanics)
+	assert.EqualValues(t, 1, gpu.ReadStats().CallbackPanics)
 	gpu.OnTrim(runtime.Goexit)
 	for range 2 {
 		cudatest.Within(t, "Trim", func() error { return gpu.Trim(background) })

@@ -274,7 +274,7 @@ func importedEvent(t *testing.T) {
 	require.NoError(t, err)
 	var out abi.ArrowDeviceArray
 	var schema abi.ArrowSchema
-	require.NoError(t, cdevice.ExportArray(wrapped, &out, cdevice.SchemaFromPtr(uintptr(unsafe.Pointer(&schema)))))
+	require.NoError(t, cdevice.ExportArray(wrapped, abi.As[cdevice.CArrowDeviceArray](&out), cdevice.SchemaFromPtr(uintptr(unsafe.Pointer(&schema)))))
 	wrapped.Release()
 
 	s, err := gpu.NewStream()
@@ -290,7 +290,7 @@ func importedEvent(t *testing.T) {
 	*handle = e.Handle()
 	out.SyncEvent = uintptr(unsafe.Pointer(handle))
 
-	imported, err := cdevice.ImportArray(&out, cdevice.SchemaFromPtr(uintptr(unsafe.Pointer(&schema))))
+	imported, err := cdevice.ImportArray(abi.As[cdevice.CArrowDeviceArray](&out), cdevice.SchemaFromPtr(uintptr(unsafe.Pointer(&schema))))
 	require.NoError(t, err, "does not wait")
 	assert.Equal(t, []int64{1, 2, 3}, arr.Int64Values())
 	ctx, cancel := context.WithCancel(background)

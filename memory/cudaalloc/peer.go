@@ -16,9 +16,9 @@ func (d *Device) CanAccessPeer(peer *Device) (bool, error) {
 	return d.ctx.CanAccess(peer.ctx.Device)
 }
 
-// EnablePeerAccess lets work on this GPU read and write memory of peer, what was
-// allocated before included. It is in one direction, and for as long as the process
-// lives. Where the two GPUs cannot, the error wraps device.ErrNotSupported.
+// EnablePeerAccess lets work on this GPU read and write memory of peer, including memory
+// that is allocated already. Access is in one direction, and lasts until the process
+// ends. Where the two GPUs cannot have it, the error wraps device.ErrNotSupported.
 func (d *Device) EnablePeerAccess(peer *Device) error {
 	if peer == nil {
 		return absent("access to a peer", "peer", "a GPU")

@@ -129,8 +129,8 @@ func (d *Device) giveBackCached() {
 	}
 }
 
-// Trim waits like [Device.Flush], and then gives back to the driver what pools, caches and
-// lists only keep for later. ctx ends the wait with an error.
+// Trim waits like [Device.Flush], and then gives the unused memory of pools and caches, and unused
+// streams and events, back to the driver. ctx ends the wait with an error.
 func (d *Device) Trim(ctx context.Context) error {
 	if err := checkContext("trim", ctx); err != nil {
 		return err

@@ -78,7 +78,7 @@ func (u inUse) ended(t *testing.T, m *cudatest.Machine) {
 	case <-time.After(10 * time.Second):
 		require.Fail(t, "what waits for work that ended with the context waits on")
 	}
-	require.Eventually(t, func() bool { return u.gpu.Stats().Waiting == 0 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return u.gpu.ReadStats().Waiting == 0 }, 10*time.Second, time.Millisecond)
 	for _, function := range []string{
 		"cuMemFree", "cuMemFreeHost", "cuMemFreeAsync", "cuStreamDestroy", "cuEventDestroy", "cuEventRecord", "cuCtxSetCurrent", "cuCtxSynchronize",
 	} {
@@ -133,7 +133,7 @@ func TestOpenAfterAReset(t *testing.T) {
 				require.NoError(t, err)
 				require.NotSame(t, m.GPUs[0], again)
 				assert.True(t, m.GPUs[0].Gone())
-				assert.Zero(t, again.Stats())
+				assert.Zero(t, again.ReadStats())
 				assert.False(t, again.PageLocked(before.host.Ptr(), 4096))
 				same, err := cudaalloc.Open(0, m.Driver())
 				require.NoError(t, err)

@@ -36,10 +36,10 @@ func TestADriverThatWasShutDown(t *testing.T) {
 	sim.ShutDown()
 	<-called
 	assert.ErrorIs(t, memory.Free(nil), cuda.Deinitialized)
-	for gpu.Stats().Waiting > 0 {
+	for gpu.ReadStats().Waiting > 0 {
 		_ = gpu.Flush(background) // an error each time
 	}
-	assert.EqualValues(t, 2, gpu.Stats().Lost)
+	assert.EqualValues(t, 2, gpu.ReadStats().Lost)
 	_ = event.Close()
 	_, err = gpu.Allocate(background, 1000, nil)
 	assert.ErrorIs(t, err, cuda.Deinitialized)

@@ -6,15 +6,16 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 )
 
-// Stats counts what is allocated through this package on one GPU, and what waits there.
+// Stats describes the memory that was allocated through this package on one GPU, and the work
+// that is left to do for it.
 type Stats struct {
 	Device  Usage // memory on the GPU
-	Host    Usage // page-locked host memory
+	Pinned  Usage // page-locked host memory
 	Managed Usage // managed memory
-	// Waiting counts what ends after pending work: memory that was freed (it is live
-	// until then), functions of AfterWork and OnComplete.
+	// Waiting counts frees and functions of AfterWork and OnComplete that wait for
+	// pending work. Memory is live until it is freed.
 	Waiting int64
-	// WaitingBytes is the size of that memory; see [Limits.Waiting].
+	// WaitingBytes is the size of the memory that waits to be freed; see [Limits.Waiting].
 	WaitingBytes int64
 	// Lost counts allocations and handles that the driver failed to free after three
 	// attempts.
@@ -24,21 +25,22 @@ type Stats struct {
 	CallbackPanics int64
 }
 
-// Usage counts memory of one kind. Memory that an allocator of [NewManaged] or package
-// hostpinned holds is live, in use or not.
+// Usage describes memory of one kind, of a GPU or of an allocator. To a GPU, all memory that an
+// allocator of [NewManaged] or package hostpinned holds is live.
 type Usage struct {
-	Live        int64 // bytes
-	Peak        int64 // the most bytes that were live at once
-	Allocations int64 // that are live
+	Live        int64 // bytes in use; of an allocator, rounded up to its size classes
+	Peak        int64 // the most that Live has been
+	Held        int64 // bytes taken from the driver (of an allocator: from the GPU); 0 for a pool
+	Cached      int64 // bytes of Held that are kept for later and of which nothing is in use; see [Limits]
+	Allocations int64 // allocations in use
 	Total       int64 // allocations ever made
-	Cached      int64 // bytes that the GPU's caches keep though nothing uses them, see [Limits]; of a pool: 0
 }
 
-// Stats returns counts since the GPU was opened. Each number is exact, but they are read one
-// after the other.
-func (d *Device) Stats() Stats {
+// ReadStats returns the statistics since the GPU was opened. Each number is exact, but they are
+// read one after the other.
+func (d *Device) ReadStats() Stats {
 	return Stats{
-		Device: d.used(onDevice), Host: d.used(onHost), Managed: d.used(inManaged),
+		Device: d.used(onDevice), Pinned: d.used(onHost), Managed: d.used(inManaged),
 		Waiting: d.deferred.count.Load(), WaitingBytes: d.deferred.bytes.Load(),
 		Lost: d.deferred.lost.Load(), CallbackPanics: d.panics.Load(),
 	}
@@ -81,7 +83,8 @@ func (g *gpu) used(purpose int) Usage {
 	u := &g.usage[purpose]
 	all := Usage{Live: u.live.Load(), Peak: u.peak.Load(), Allocations: u.allocations.Load(), Total: u.total.Load()}
 	if cache := g.caches[purpose]; cache != nil {
-		all.Cached = cache.Stats().Idle
+		s := cache.Stats()
+		all.Held, all.Cached = s.Held, s.Idle
 	}
 	return all
 }

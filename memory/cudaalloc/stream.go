@@ -30,7 +30,7 @@ func (d *Device) NewStreamWithPriority(priority int) (*Stream, error) {
 	return d.owned(h, func() error { return d.ctx.FreeStream(h) }), nil
 }
 
-// Priorities are the least and the greatest priority of streams on this GPU: the
+// Priorities returns the least and the greatest priority of streams on this GPU: the
 // greater, the smaller the number (0 and -5, say).
 func (d *Device) Priorities() (least, greatest int, err error) { return d.ctx.Priorities() }
 
@@ -84,7 +84,7 @@ func (d *Device) gpuOf(s device.Stream) *gpu {
 	return d.gpu
 }
 
-// Device is the GPU whose stream this is.
+// Device returns the GPU that runs the work of the stream.
 func (s *Stream) Device() device.Device { return s.gpu.own }
 
 // Record makes e complete once all work on this stream so far is done. The event
@@ -110,7 +110,7 @@ func (s *Stream) WaitEvent(e device.Event) error {
 	return s.gpu.ctx.WaitEvent(s.word, h)
 }
 
-// Query reports whether all work enqueued so far is done. It does not wait.
+// Query reports whether all work enqueued so far has completed. It does not wait.
 func (s *Stream) Query() (bool, error) {
 	if err := s.usable(); err != nil {
 		return false, err

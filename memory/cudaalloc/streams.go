@@ -56,10 +56,10 @@ func (g *gpu) endStream(word uintptr, end func() error) error {
 	return end()
 }
 
-// CopyStream returns an owned stream for a copy without a stream of the caller's, to be closed
-// once the copy is enqueued. It is not ordered with other streams, and nothing else is enqueued
-// on it until it is closed: a copy that waits for an event delays no other. It comes from
-// a list of streams without pending work, or is a new one.
+// CopyStream returns an owned stream for a copy for which the caller names none; the caller
+// closes it once the copy is enqueued. It is not ordered with other streams, and nothing else is
+// enqueued on it until it is closed: a copy that waits for an event delays no other copy. It is a
+// closed one without pending work, or a new one.
 func (d *Device) CopyStream() (device.Stream, error) {
 	word, err := d.idleStream()
 	if err != nil {
@@ -160,15 +160,15 @@ func (l *streamList) asked() {
 	}
 }
 
-// HoldSynchronization keeps this package from synchronising the context of the GPU until
-// release is called. It waits for a synchronisation that is under way; ctx ends the wait with
-// an error, and nothing is held then. Several may hold at a time.
+// HoldSynchronization prevents this package from synchronising the context of the GPU until
+// release is called. It waits for a synchronisation that is under way; ctx ends that wait with
+// an error, and release is nil then. Several holds may exist at a time.
 //
 // It is for programs that capture streams (CUDA graphs) of other libraries that are
-// CU_STREAM_NON_BLOCKING: the driver does not tell of such captures, and a synchronisation
+// CU_STREAM_NON_BLOCKING: the driver does not report such captures, and a synchronisation
 // invalidates them. Captures of streams of this package, and of all streams that are ordered
-// with the legacy default stream, are visible, but a hold is also what keeps a
-// synchronisation from starting just as one begins.
+// with the legacy default stream, are visible, but only a hold prevents a
+// synchronisation that starts just as a capture begins.
 //
 // Until release, functions of [Device.AfterWork] are not called, memory that was exported and
 // released stays allocated, and [Device.Flush], [Device.Trim] and [Device.UnregisterHost] wait

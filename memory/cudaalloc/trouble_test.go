@@ -50,10 +50,10 @@ func eachKind(t *testing.T, o cudasim.Options, test func(*testing.T, *kind)) {
 
 // usage is what the statistics say of this kind.
 func (k *kind) usage() cudaalloc.Usage {
-	s := k.Stats()
+	s := k.ReadStats()
 	switch k.ID().Type {
 	case device.CUDAHost:
-		return s.Host
+		return s.Pinned
 	case device.CUDAManaged:
 		return s.Managed
 	}

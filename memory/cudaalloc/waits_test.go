@@ -206,9 +206,9 @@ func TestTrimWaitsForWhatIsStaged(t *testing.T) {
 	e, err := gpu.Upload(background, []device.Range{{Dst: own.Ptr(), Src: pointer(src), Size: 1000}}, s)
 	require.NoError(t, err)
 	require.NoError(t, e.Close())
-	assert.NotZero(t, gpu.Stats().Host.Live)
+	assert.NotZero(t, gpu.ReadStats().Pinned.Live)
 	require.NoError(t, gpu.Trim(background))
-	assert.Zero(t, gpu.Stats().Host.Live)
+	assert.Zero(t, gpu.ReadStats().Pinned.Live)
 	require.NoError(t, own.Free(s))
 	require.NoError(t, s.Close())
 }
@@ -298,7 +298,7 @@ func TestTrimComesAfterWhatIsPutOff(t *testing.T) {
 	})
 	<-begun
 	require.NoError(t, gpu.Trim(background))
-	_, _, held := mem.Stats()
+	held := mem.ReadStats().Held
 	assert.Zero(t, held)
 	<-trimmed
 }
@@ -335,7 +335,7 @@ func TestFunctionsAndFreesWaitForTheirEvent(t *testing.T) {
 		require.NoError(t, gpu.Memset(own.Ptr(), 1, size, s))
 		require.NoError(t, s.Record(e))
 		require.NoError(t, own.FreeAfter(e))
-	}, func() bool { return gpu.Stats().Device.Live == 0 })
+	}, func() bool { return gpu.ReadStats().Device.Live == 0 })
 	stuck()
 	require.NoError(t, s.Close())
 }
@@ -360,11 +360,11 @@ func TestFreesWaitWhereEventsCannotBeAsked(t *testing.T) {
 	require.NoError(t, own.FreeAfter(e))
 	cudatest.Eventually(t, "the context is synchronised", func() bool { return m.Sim.Calls("cuCtxSynchronize") > 0 })
 	assert.False(t, called.Load())
-	assert.EqualValues(t, size, gpu.Stats().Device.Live)
+	assert.EqualValues(t, size, gpu.ReadStats().Device.Live)
 	open()
 	require.NoError(t, gpu.Flush(background))
 	assert.True(t, called.Load())
-	assert.Zero(t, gpu.Stats().Device.Live)
+	assert.Zero(t, gpu.ReadStats().Device.Live)
 	m.Sim.Fail("", 0, 0)
 	require.NoError(t, e.Close())
 	require.NoError(t, s.Close())

@@ -8,15 +8,15 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/cuda"
 )
 
-// Copy enqueues all ranges on s. Each end of a range is memory of any GPU that this
+// Copy enqueues all ranges on s. Sources and destinations are memory of any GPU that this
 // process has open, page-locked, managed or plain host memory. Plain memory is slower,
 // and the driver may wait for the copy.
 //
-// Where the machine has several GPUs, the driver is asked whose memory the ends are.
-// Between two GPUs it copies whether or not one can access the other. Between the host
-// and a GPU that is not the stream's, a stream of that GPU copies, in order with s.
+// Where the machine has several GPUs, the driver is asked which of them owns each address.
+// Copies between two GPUs need no peer access. A copy between the host and a GPU other than
+// that of s runs on a stream of that GPU, in order with s.
 //
-// After an error, the ranges before the one that it names are enqueued.
+// After an error, the ranges before the one that the error names are enqueued.
 func (d *Device) Copy(ranges []device.Range, s device.Stream) error {
 	for i, r := range ranges {
 		if r.Size < 0 {
@@ -70,9 +70,9 @@ func (d *Device) prefetch(p device.Ptr, size int64, ordinal int, s device.Stream
 	return ctx.Prefetch(p, size, ordinal, stream)
 }
 
-// RegisterHost page-locks host memory that exists; package hostpinned has a
-// friendlier way. readOnly is for memory that must not be written. It lasts until
-// [Device.UnregisterHost]; the memory must stay mapped until then.
+// RegisterHost page-locks existing host memory until [Device.UnregisterHost]; the memory must
+// stay mapped until then. readOnly is for memory that must not be written. hostpinned.Register
+// does this for a slice.
 func (d *Device) RegisterHost(p device.Ptr, size int64, readOnly bool) error {
 	if err := d.ctx.Register(p, size, readOnly); err != nil {
 		return err

@@ -323,15 +323,15 @@ func TestOneSynchronisationForMany(t *testing.T) {
 		ran.Add(1)
 		gpu.AfterWork(ran.Done)
 	}
-	assert.EqualValues(t, 2000, gpu.Stats().Waiting)
-	assert.EqualValues(t, 1_000_000, gpu.Stats().Device.Live, "until it is freed")
+	assert.EqualValues(t, 2000, gpu.ReadStats().Waiting)
+	assert.EqualValues(t, 1_000_000, gpu.ReadStats().Device.Live, "until it is freed")
 	assert.Zero(t, m.Sim.Calls("cuMemFree"))
 	open()
 	ran.Wait()
 	require.NoError(t, gpu.Flush(background))
 	assert.Zero(t, m.Sim.Calls("cuMemFree"), "it is kept for later")
 	assert.LessOrEqual(t, m.Sim.Calls("cuCtxSynchronize"), 3)
-	assert.Zero(t, gpu.Stats().Waiting)
+	assert.Zero(t, gpu.ReadStats().Waiting)
 	require.NoError(t, s.Close())
 }
 
@@ -379,7 +379,7 @@ func TestGPUManyAllocationsLeaveNothing(t *testing.T) {
 		n = 1000
 	}
 	gpu := m.GPUs[0]
-	before := gpu.Stats().Device
+	before := gpu.ReadStats().Device
 	s, err := gpu.NewStream()
 	require.NoError(t, err)
 	for i := range n {
@@ -389,7 +389,7 @@ func TestGPUManyAllocationsLeaveNothing(t *testing.T) {
 	}
 	require.NoError(t, s.Synchronize(background))
 	require.NoError(t, s.Close())
-	stats := gpu.Stats().Device
+	stats := gpu.ReadStats().Device
 	assert.EqualValues(t, n, stats.Total-before.Total)
 	assert.Zero(t, stats.Live)
 	assert.LessOrEqual(t, stats.Peak, max(before.Peak, 5000))
@@ -398,20 +398,20 @@ func TestGPUManyAllocationsLeaveNothing(t *testing.T) {
 func TestGPUStats(t *testing.T) {
 	m := cudatest.One(t, cudasim.Options{})
 	gpu := m.GPUs[0]
-	before := gpu.Stats()
+	before := gpu.ReadStats()
 	a, err := gpu.Allocate(background, 1000, nil)
 	require.NoError(t, err)
 	b, err := gpu.Pinned().Allocate(background, 2000, nil)
 	require.NoError(t, err)
-	s := gpu.Stats()
+	s := gpu.ReadStats()
 	assert.EqualValues(t, 1000, s.Device.Live-before.Device.Live)
 	assert.EqualValues(t, 1, s.Device.Allocations)
-	assert.EqualValues(t, 2000, s.Host.Live-before.Host.Live)
-	assert.GreaterOrEqual(t, s.Host.Peak, int64(2000))
+	assert.EqualValues(t, 2000, s.Pinned.Live-before.Pinned.Live)
+	assert.GreaterOrEqual(t, s.Pinned.Peak, int64(2000))
 	require.NoError(t, a.Free(nil))
 	require.NoError(t, b.Free(nil))
 	require.NoError(t, gpu.Flush(background))
-	assert.Zero(t, gpu.Stats().Device.Live+gpu.Stats().Host.Live)
+	assert.Zero(t, gpu.ReadStats().Device.Live+gpu.ReadStats().Pinned.Live)
 }
 
 func TestGPUDefaultStreamsAndPriorities(t *testing.T) {
@@ -533,9 +533,24 @@ func TestGPUManagedBuilders(t *testing.T) {
 	require.NoError(t, gpu.Legacy().Synchronize(background))
 	assert.Equal(t, []int64{1, 2, 3}, arr.Int64Values())
 	arr.Release()
-	live, _, _ := mem.Stats()
-	assert.Zero(t, live)
+	use := mem.ReadStats()
+	assert.Equal(t, cudaalloc.Usage{Peak: use.Peak, Held: use.Held, Cached: use.Held, Total: use.Total}, use)
+	assert.Positive(t, use.Peak)
+	assert.Positive(t, use.Total)
+	require.NoError(t, gpu.Flush(background))
+	assert.Equal(t, use.Held, gpu.ReadStats().Managed.Live, "to the GPU, memory that the allocator keeps is live")
 	require.NoError(t, gpu.Trim(background))
+	assert.Zero(t, mem.ReadStats().Held)
+
+	small, err := cudaalloc.NewManaged(gpu, 1000)
+	require.NoError(t, err)
+	defer func() {
+		var failed *cudaalloc.AllocationError
+		require.ErrorAs(t, recover().(error), &failed)
+		assert.Equal(t, cudaalloc.AllocationError{Op: "allocate", Device: gpu.Managed().ID(), Size: 2000, Err: failed.Err}, *failed)
+		assert.ErrorIs(t, failed, cudaalloc.ErrLimit)
+	}()
+	small.Allocate(2000)
 }
 
 // A wait for what is done is one question, not a thread that waits.

@@ -1,6 +1,8 @@
 package hostpinned
 
 import (
+	"context"
+
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
 	"github.com/arrowdevice/arrowdevice/internal/sizeclass"
@@ -8,43 +10,31 @@ import (
 )
 
 // Allocator is a memory.Allocator of arrow-go over page-locked memory, to be used
-// under every builder and by the IPC reader (ipc.WithAllocator). What is freed is
+// under every builder and by the IPC reader (ipc.WithAllocator). Freed memory is
 // cached by size class, because page-locking costs milliseconds. It may be used from
 // any goroutine, and every GPU of the process may copy from and to its memory.
 //
 // Memory may be freed (arrays released) only when no pending copy reads or writes it: it is
 // given to the next Allocate at once. Batches that package cdevice wraps as memory of
 // [Allocator.Device] are released after pending work, once they were exported or copied from.
-//
-// Allocate and Reallocate wait for memory like cudaalloc.Device.Allocate, and panic with an
-// [*AllocationError] when there is none, since a memory.Allocator cannot return an error; Free
-// panics for memory that is not this allocator's. TryAllocate takes a context and
-// returns an error instead, and does not zero the memory; nor does AllocateUninitialized. Trim
-// gives back to the GPU what is cached; Stats are the bytes in use, the most that were, and
-// those held.
 type Allocator struct {
-	*sizeclass.Allocator
-	dev      *cudaalloc.Device
-	fallback *sizeclass.Fallback // nil: none
+	mem *sizeclass.Allocator
+	dev *cudaalloc.Device
 }
 
-// AllocationError is the value with which an allocator panics. Its fields are Device, Size (the
-// bytes that were asked for, or those of memory that is not the allocator's) and Err, which it
-// wraps: [ErrLimit], or the driver's error.
-type AllocationError = sizeclass.Error
+// ErrLimit is wrapped by the error of an allocation that would exceed the allocator's limit. It
+// is cudaalloc.ErrLimit.
+var ErrLimit = cudaalloc.ErrLimit
 
-// ErrLimit is wrapped by the error of an allocation that would exceed the allocator's limit.
-var ErrLimit = sizeclass.ErrLimit
-
-// New returns an allocator that page-locks at most limit bytes, cached ones
-// included; 0 is no limit. Page-locked memory is lost to the rest of the machine, so a
+// New returns an allocator that page-locks at most limit bytes, including cached
+// ones; 0 is no limit. Page-locked memory is lost to the rest of the machine, so a
 // limit is wise, and one allocator for the whole process is best. Its memory comes from gpu's
-// page-locked memory, and is live in gpu's Stats while it is cached here.
+// page-locked memory, and is live in the statistics of gpu while it is cached here.
 //
 // An allocation beyond the limit panics. That ends the process where the allocation is made on a
 // goroutine that does not recover: arrow-go's Parquet reader (package pqarrow) allocates on
 // goroutines of its own if ArrowReadProperties.Parallel is set, and RecordReader.Next recovers
-// from nothing there. Below such readers, give the allocator a fallback: [WithFallback].
+// from nothing there. An allocator below such a reader needs [WithFallback].
 //
 // An option that is nil does nothing. A nil gpu panics.
 func New(gpu *cudaalloc.Device, limit int64, opts ...AllocatorOption) *Allocator {
@@ -60,24 +50,64 @@ func New(gpu *cudaalloc.Device, limit int64, opts ...AllocatorOption) *Allocator
 	cache := sizeclass.New(sizeclass.Of(gpu.Pinned()), sizeclass.Limits{Total: limit})
 	a := &Allocator{dev: gpu.Pinned()}
 	if o.fallback != nil {
-		a.Allocator, a.fallback = sizeclass.NewFallbackAllocator(cache, o.fallback)
+		a.mem = sizeclass.NewFallbackAllocator(cache, o.fallback)
 	} else {
-		a.Allocator = sizeclass.NewAllocator(cache)
-		sizeclass.Advise(a.Allocator, "hostpinned.WithFallback takes ordinary memory then")
+		a.mem = sizeclass.NewAllocator(cache)
+		sizeclass.Advise(a.mem, "hostpinned.WithFallback takes ordinary memory then")
 	}
+	sizeclass.Public(a.mem, func(e *sizeclass.Error) error { return (*cudaalloc.AllocationError)(e) })
 	gpu.OnTrim(a.Trim)
 	return a
 }
 
-// AllocatorOption is a choice of [New].
+// Allocate returns size zeroed bytes, aligned to 64 bytes at least. It waits for memory as
+// cudaalloc.Device.Allocate does, and panics with a *cudaalloc.AllocationError when there is none.
+func (a *Allocator) Allocate(size int) []byte { return a.mem.Allocate(size) }
+
+// AllocateUninitialized is Allocate without zeroing, for memory that is overwritten anyway.
+func (a *Allocator) AllocateUninitialized(size int) []byte { return a.mem.AllocateUninitialized(size) }
+
+// TryAllocate is AllocateUninitialized with an error instead of a panic. ctx ends the wait for
+// memory.
+func (a *Allocator) TryAllocate(ctx context.Context, size int) ([]byte, error) {
+	return a.mem.TryAllocate(ctx, size)
+}
+
+// Reallocate returns size bytes that begin with those of b; the bytes after them are zero. It
+// frees b or returns a part of it, unless it panics as Allocate does.
+func (a *Allocator) Reallocate(size int, b []byte) []byte { return a.mem.Reallocate(size, b) }
+
+// Free frees memory of this allocator, and panics with a *cudaalloc.AllocationError for other
+// memory.
+func (a *Allocator) Free(b []byte) { a.mem.Free(b) }
+
+// Trim gives the cached memory back to the GPU.
+func (a *Allocator) Trim() { a.mem.Trim() }
+
+// Stats describes the memory of an [Allocator].
+type Stats struct {
+	Pinned   cudaalloc.Usage // page-locked memory
+	Fallback cudaalloc.Usage // ordinary memory that [WithFallback] gave instead
+}
+
+// ReadStats returns how much memory of the allocator is in use, and how much it holds.
+func (a *Allocator) ReadStats() Stats {
+	pinned, fallback := a.mem.Stats()
+	return Stats{Pinned: cudaalloc.Usage(pinned), Fallback: cudaalloc.Usage(fallback)}
+}
+
+// Device returns the device whose memory this is: device.CUDAHost.
+func (a *Allocator) Device() *cudaalloc.Device { return a.dev }
+
+// AllocatorOption configures [New].
 type AllocatorOption func(*allocatorOptions)
 
 type allocatorOptions struct{ fallback memory.Allocator }
 
 // WithFallback takes memory from mem, which is not page-locked, where an allocation would exceed the
-// limit or the driver refuses it; nil is memory.DefaultAllocator. Memory that is freed goes
-// back to the allocator that it is of, and a Reallocate that moves tries page-locked memory
-// again. A driver that refused is not asked again for a second. [Allocator.Fallback] counts.
+// limit or the driver refuses it; nil is memory.DefaultAllocator. Freed memory goes
+// back to the allocator that it came from, and a Reallocate that moves tries page-locked memory
+// again. A driver that refused is not asked again for a second. [Stats.Fallback] counts that memory.
 //
 // Copies stage such memory: PageLocked of the device reports false for it. A GPU must not use its
 // addresses, so package cdevice refuses it in batches that are wrapped as memory of
@@ -89,19 +119,3 @@ func WithFallback(mem memory.Allocator) AllocatorOption {
 	}
 	return func(o *allocatorOptions) { o.fallback = mem }
 }
-
-// FallbackStats counts what [WithFallback] gave: Allocations and Bytes since New, and Live, the
-// bytes in use.
-type FallbackStats = sizeclass.FallbackStats
-
-// Fallback counts the memory that is not page-locked. Without [WithFallback], all is zero.
-// Stats does not count that memory.
-func (a *Allocator) Fallback() FallbackStats {
-	if a.fallback == nil {
-		return FallbackStats{}
-	}
-	return a.fallback.Stats()
-}
-
-// Device is the device whose memory this is: device.CUDAHost.
-func (a *Allocator) Device() *cudaalloc.Device { return a.dev }

@@ -1,5 +1,5 @@
-// Package hostpinned is page-locked host memory for arrow-go: a memory.Allocator
-// for builders and readers, and page-locking of memory that exists, such as a
+// Package hostpinned provides page-locked host memory to arrow-go: a memory.Allocator
+// for builders and readers, and page-locking of existing memory, such as a
 // memory-mapped file. A GPU copies from and to page-locked memory at the speed of
 // the bus and without staging; arrays in it are exported as device.CUDAHost.
 //

@@ -140,16 +140,18 @@ func TestParquetReaderOverALimit(t *testing.T) {
 	assert.EqualValues(t, rows, at)
 	assert.Positive(t, yes, "page-locked buffers")
 	assert.Positive(t, no, "buffers of ordinary memory")
-	s := mem.Fallback()
-	assert.Positive(t, s.Allocations)
-	assert.Greater(t, s.Bytes, s.Allocations)
+	s := mem.ReadStats().Fallback
+	assert.Positive(t, s.Total)
+	assert.Greater(t, s.Peak, s.Total)
 	require.NoError(t, gpu.Flush(context.Background()))
-	assert.Zero(t, mem.Fallback().Live)
+	assert.Zero(t, mem.ReadStats().Fallback.Live)
 	plain.AssertSize(t, 0)
-	live, peak, held := mem.Stats()
-	assert.Zero(t, live)
-	assert.Positive(t, peak)
-	assert.LessOrEqual(t, held, int64(512<<10))
+	use := mem.ReadStats().Pinned
+	assert.Zero(t, use.Live)
+	assert.Zero(t, use.Allocations)
+	assert.Positive(t, use.Peak)
+	assert.Positive(t, use.Total)
+	assert.LessOrEqual(t, use.Held, int64(512<<10))
 	assert.False(t, ordinary.Any(), "nothing is known of memory that was freed")
 }
 
@@ -184,10 +186,10 @@ func TestFallbackOfWhatTheDriverRefuses(t *testing.T) {
 	calls := m.Sim.Calls("cuMemHostAlloc")
 	more := mem.Allocate(8 << 20)
 	assert.Equal(t, calls, m.Sim.Calls("cuMemHostAlloc"))
-	assert.Equal(t, hostpinned.FallbackStats{Allocations: 2, Bytes: 12 << 20, Live: 12 << 20}, mem.Fallback())
+	assert.Equal(t, cudaalloc.Usage{Live: 12 << 20, Peak: 12 << 20, Held: 12 << 20, Allocations: 2, Total: 2}, mem.ReadStats().Fallback)
 	mem.Free(more)
 	mem.Free(b[:10])
-	assert.Equal(t, hostpinned.FallbackStats{Allocations: 2, Bytes: 12 << 20}, mem.Fallback())
+	assert.Equal(t, cudaalloc.Usage{Peak: 12 << 20, Total: 2}, mem.ReadStats().Fallback)
 
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -217,16 +219,16 @@ func TestReallocateBetweenBoth(t *testing.T) {
 	holds(b, 32<<10, false)
 	b = mem.Reallocate(200<<10, b)
 	holds(b, 32<<10, false)
-	assert.EqualValues(t, 200<<10, mem.Fallback().Live)
+	assert.EqualValues(t, 200<<10, mem.ReadStats().Fallback.Live)
 	b = mem.Reallocate(150<<10, b)
 	holds(b, 32<<10, false)
-	assert.EqualValues(t, 200<<10, mem.Fallback().Live, "shrunk where it is")
+	assert.EqualValues(t, 200<<10, mem.ReadStats().Fallback.Live, "shrunk where it is")
 	b = mem.Reallocate(10<<10, b)
 	holds(b, 10<<10, true)
-	assert.Zero(t, mem.Fallback().Live)
+	assert.Zero(t, mem.ReadStats().Fallback.Live)
 	plain.AssertSize(t, 0)
 	mem.Free(b)
-	live, _, _ := mem.Stats()
+	live := mem.ReadStats().Pinned.Live
 	assert.Zero(t, live)
 }
 
@@ -244,7 +246,7 @@ func TestFallbackIsNotWrappedAsPageLocked(t *testing.T) {
 	b.AppendValues(slices.Repeat([]int64{1}, 100_000), nil)
 	arr := b.NewArray()
 	defer arr.Release()
-	require.Positive(t, mem.Fallback().Live)
+	require.Positive(t, mem.ReadStats().Fallback.Live)
 	part := array.NewSlice(arr, 70_000, 70_010)
 	defer part.Release()
 	for _, a := range []arrow.Array{arr, part} {
@@ -288,10 +290,10 @@ func TestFallbackOnManyGoroutines(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	assert.Positive(t, mem.Fallback().Allocations)
-	assert.Zero(t, mem.Fallback().Live)
+	assert.Positive(t, mem.ReadStats().Fallback.Total)
+	assert.Zero(t, mem.ReadStats().Fallback.Live)
 	plain.AssertSize(t, 0)
-	live, _, _ := mem.Stats()
+	live := mem.ReadStats().Pinned.Live
 	assert.Zero(t, live)
 	assert.False(t, ordinary.Any())
 }

@@ -62,7 +62,7 @@ func TestGPUBuildersOfEveryType(t *testing.T) {
 			want.Release()
 		}
 	}
-	live, _, _ := mem.Stats()
+	live := mem.ReadStats().Pinned.Live
 	assert.Zero(t, live)
 	mem.Trim()
 }
@@ -107,7 +107,7 @@ func TestGPUIPCReader(t *testing.T) {
 		everyPinned(t, m.GPUs[0], col.Data())
 	}
 	r.Release()
-	live, _, _ := mem.Stats()
+	live := mem.ReadStats().Pinned.Live
 	assert.Zero(t, live)
 	mem.Trim()
 }
@@ -145,9 +145,14 @@ func TestLimitAndTheDriversLimit(t *testing.T) {
 	err = panicOf(func() { mem.Allocate(32 << 20) })
 	assert.ErrorIs(t, err, cudaalloc.OutOfMemory)
 	assert.ErrorContains(t, err, "allocate 33554432 bytes of cuda_host:0 memory: cuda: cuMemHostAlloc(33554432) on cuda:0: CUDA_ERROR_OUT_OF_MEMORY")
-	var failed *hostpinned.AllocationError
+	var failed *cudaalloc.AllocationError
 	require.ErrorAs(t, err, &failed)
-	assert.Equal(t, 32<<20, failed.Size)
+	assert.Equal(t, cudaalloc.AllocationError{Op: "allocate", Device: gpu.Pinned().ID(), Size: 32 << 20, Err: failed.Err}, *failed)
+	var call *cudaalloc.Error
+	require.ErrorAs(t, err, &call)
+	assert.Equal(t, "cuMemHostAlloc", call.Call)
+	assert.Equal(t, cudaalloc.OutOfMemory, call.Code)
+	assert.ErrorIs(t, err, syscall.ENOMEM)
 
 	// What one allocator only keeps, another one gets.
 	mem.Free(mem.Allocate(12 << 20))

@@ -12,8 +12,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
 
-// Registration is host memory that was not allocated page-locked, and is while the
-// registration lasts.
+// Registration is existing host memory that is page-locked until [Registration.Unregister].
 type Registration struct {
 	gpu  *cudaalloc.Device
 	ptr  device.Ptr
@@ -24,19 +23,19 @@ type Registration struct {
 	pins runtime.Pinner // b may be of the Go heap
 }
 
-// Option is a choice of [Register].
+// Option configures [Register].
 type Option func(*registration)
 
 type registration struct{ readOnly bool }
 
-// ReadOnly is for memory that must not be written: a file mapped with PROT_READ, say.
-// The GPU can then only copy from it.
+// ReadOnly registers memory that must not be written, such as a file mapped with PROT_READ.
+// The GPU can only copy from it.
 func ReadOnly() Option { return func(r *registration) { r.readOnly = true } }
 
 // Register page-locks b, for every GPU of the process, until Unregister. The system
 // locks whole pages: memory that shares a page with other registered memory is
-// refused (cudaalloc.HostMemoryAlreadyRegistered). b borrows: it must stay mapped
-// until Unregister.
+// refused (cudaalloc.HostMemoryAlreadyRegistered). The registration borrows b, which must stay
+// mapped until Unregister.
 func Register(gpu *cudaalloc.Device, b []byte, opts ...Option) (*Registration, error) {
 	if gpu == nil {
 		return nil, errNoGPU
@@ -92,8 +91,8 @@ var errNoGPU = errors.New("hostpinned: gpu = nil, want a GPU")
 
 var errUnregistered = errors.New("hostpinned: unregistered twice")
 
-// Size is the registered memory in bytes.
+// Size returns the size of the registered memory in bytes.
 func (r *Registration) Size() int64 { return r.size }
 
-// Ptr is the address of the registered memory, for the host and for every GPU.
+// Ptr returns the address of the registered memory, for the host and for every GPU.
 func (r *Registration) Ptr() device.Ptr { return r.ptr }

@@ -27,7 +27,7 @@ type Machine struct {
 	path string
 	GPUs []*cudaalloc.Device
 	Sim  *cudasim.Sim // nil for a driver that tests do not control
-	// Delayed says that queued work lies for a while: a test with very many waits does
+	// Delayed reports that queued work lies for a while: a test with very many waits does
 	// fewer.
 	Delayed bool
 }
@@ -48,7 +48,7 @@ func Schedules() map[string]cudasim.Options {
 // noDriver is what WithoutDefault sets.
 const noDriver = "none"
 
-// WithoutDefault makes device.Open find no GPU in this process, unless somebody named a
+// WithoutDefault makes device.Open find no GPU in this process, unless the environment names a
 // driver: tests of what happens without one must not depend on the machine, nor on the
 // simulators that other tests have loaded, which the loader would give for libcuda.so.1.
 func WithoutDefault() {
@@ -57,7 +57,7 @@ func WithoutDefault() {
 	}
 }
 
-// driver is the driver that somebody named, if any.
+// driver is the driver that the environment names, if any.
 func driver() string {
 	if path := os.Getenv(cuda.PathVariable); path != noDriver {
 		return path
@@ -144,8 +144,8 @@ func (m *Machine) nothingLives(t testing.TB) {
 		}
 	}
 	for _, gpu := range m.GPUs {
-		s := gpu.Stats()
-		for _, u := range []cudaalloc.Usage{s.Device, s.Host, s.Managed} {
+		s := gpu.ReadStats()
+		for _, u := range []cudaalloc.Usage{s.Device, s.Pinned, s.Managed} {
 			assert.Zero(t, u.Live)
 			assert.Zero(t, u.Allocations)
 		}

@@ -20,9 +20,9 @@ var (
 	ErrOtherDriver = errors.New("another driver than the one that gorgonia.org/cu is linked to")
 )
 
-// Open opens the GPU as cudaalloc.Open does, and makes sure that both sides mean the
-// same driver: [ErrOtherDriver] is what comes of an option or an environment variable
-// that names another one.
+// Open opens the GPU as cudaalloc.Open does, and checks that cu uses the same
+// driver: where an option or an environment variable names another one, the error is
+// [ErrOtherDriver].
 func Open(dev cu.Device, opts ...cudaalloc.Option) (*cudaalloc.Device, error) {
 	gpu, err := cudaalloc.Open(int64(dev), opts...)
 	if err != nil {
@@ -72,8 +72,8 @@ func CUContext(dev *cudaalloc.Device) cu.CUContext {
 }
 
 // Do calls f with the primary context of the GPU current on the calling thread, as
-// functions of cu want it, and leaves the thread as it was. f must not change the
-// thread's stack of contexts, and must do its work on this goroutine. The error is f's.
+// functions of cu need it, and leaves the thread as it was. f must not change the
+// thread's stack of contexts, and must do its work on this goroutine. Do returns the error of f.
 func Do(dev *cudaalloc.Device, f func() error) error {
 	if dev == nil {
 		return absent("dev", "a GPU")

@@ -1,10 +1,10 @@
-// Package gorgonia is for programs that use gorgonia.org/cu: it turns their contexts,
-// streams, events and device pointers into those of this module and back, and memory
-// that they hold into Arrow, without copying.
+// Package gorgonia serves programs that use gorgonia.org/cu: it converts their contexts,
+// streams, events and device pointers to those of this module and back, and makes Arrow
+// arrays of their memory without copying.
 //
 //	to do this                                   use
 //	open a GPU, and work in its primary context  Open, CUContext, Do
-//	go on from a context that is there           Device
+//	find the GPU of a context of cu              Device
 //	streams, both ways                           Stream, CUStream
 //	events, both ways                            Event, CUEvent
 //	addresses, both ways                         Ptr, CUPtr
@@ -35,11 +35,11 @@
 //	go ctx.Run(make(chan error))
 //
 // Such a Ctx must not be closed, and must be reachable for as long as the process lives:
-// Close, which is its finalizer too, calls cuCtxDestroy on the context that is everybody's.
+// Close, which is its finalizer too, calls cuCtxDestroy on the context, which the whole process
+// shares.
 //
 // # Ownership
 //
-// Conversions borrow: a stream, an event or an address that was converted still belongs
-// to who made it, and is valid until that one ends it. Memory changes hands only
-// through Owner.
+// Conversions borrow: a stream, an event or an address still belongs to the library that
+// made it, and is valid until that library ends it. Only Owner passes memory on.
 package gorgonia

@@ -77,8 +77,8 @@ func CUEvent(e device.Event) cu.Event {
 	return handleOf[cu.Event](e.Handle())
 }
 
-// Ptr is p for this module. Whose memory it is does not change.
+// Ptr converts p to an address of this module. The owner of the memory does not change.
 func Ptr(p cu.DevicePtr) device.Ptr { return device.Ptr(p) }
 
-// CUPtr is p for functions of cu. Whose memory it is does not change.
+// CUPtr converts p to an address for functions of cu. The owner of the memory does not change.
 func CUPtr(p device.Ptr) cu.DevicePtr { return cu.DevicePtr(p) }

@@ -24,7 +24,7 @@ import (
 // When the last user is gone, and no work of the GPU can be using the memory any more,
 // free is called once for each of mem, with the context of dev current, on any
 // goroutine. It is cu.MemFree for what came from cu.MemAlloc or cu.MemAllocManaged, and
-// [Allocator.MemFree] for an allocator's. What it returns goes nowhere.
+// [Allocator.MemFree] for an allocator's. Its error is ignored.
 //
 // dev is the kind of memory, which is checked: gpu for cu.MemAlloc, gpu.Managed() for
 // cu.MemAllocManaged. Memory from another context than the primary one is not found out
@@ -97,8 +97,8 @@ func Column(p cu.DevicePtr, n int64) cdevice.ArrayData {
 	return cdevice.ArrayData{Length: n, Buffers: []device.Ptr{0, Ptr(p)}}
 }
 
-// Allocator gives memory of a cudaalloc.Device to a program that uses cu. It has the
-// functions of cu that it stands for, and may be used from any goroutine.
+// Allocator allocates memory of a cudaalloc.Device for a program that uses cu. Its methods have
+// the names of the functions of cu that they replace. It may be used from any goroutine.
 type Allocator struct {
 	dev    *cudaalloc.Device
 	stream device.Stream

@@ -231,10 +231,10 @@ func TestAllocator(t *testing.T) {
 	s := cuStream(t, dev)
 	a, err := gorgonia.NewAllocator(dev, s)
 	require.NoError(t, err)
-	before := dev.Stats().Device.Live
+	before := dev.ReadStats().Device.Live
 	p, err := a.MemAlloc(1000)
 	require.NoError(t, err)
-	assert.EqualValues(t, 1000, dev.Stats().Device.Live-before)
+	assert.EqualValues(t, 1000, dev.ReadStats().Device.Live-before)
 	do(t, dev, func() error { return cu.MemsetD8Async(p, 5, 1000, s) })
 	do(t, dev, s.Synchronize)
 	assert.Equal(t, byte(5), read(t, dev, p, 1000)[999])
@@ -280,7 +280,7 @@ var contexts []*cu.Ctx
 // hand on what it held: a batch that was used on a stream, say, its memory.
 func ended(t *testing.T, dev *cudaalloc.Device) {
 	t.Helper()
-	for first := true; first || dev.Stats().Waiting > 0; first = false {
+	for first := true; first || dev.ReadStats().Waiting > 0; first = false {
 		require.NoError(t, dev.Flush(background))
 	}
 }
@@ -289,5 +289,5 @@ func ended(t *testing.T, dev *cudaalloc.Device) {
 func settled(t *testing.T, dev *cudaalloc.Device, before int64) {
 	t.Helper()
 	ended(t, dev)
-	assert.Equal(t, before, dev.Stats().Device.Live)
+	assert.Equal(t, before, dev.ReadStats().Device.Live)
 }

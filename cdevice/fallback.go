@@ -1,0 +1,104 @@
+package cdevice
+
+import (
+	"context"
+
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/apache/arrow-go/v18/arrow/memory/mallocator"
+
+	"github.com/arrowdevice/arrowdevice/device"
+)
+
+// What a copy does on a device that lacks an optional interface of package device.
+
+// newCopyStream returns a stream for one copy; the caller closes it.
+func newCopyStream(dev device.Device) (device.Stream, error) {
+	if d, ok := dev.(device.CopyStreamer); ok {
+		return d.CopyStream()
+	}
+	return dev.NewStream()
+}
+
+// readsLater reports whether an upload may read host memory at p after it has returned.
+func readsLater(dev device.Device, p device.Ptr, size int64) bool {
+	d, ok := dev.(device.Stager)
+	return ok && d.PageLocked(p, size)
+}
+
+// allocateHost returns host memory that the device copies from and to: page-locked, or of C.
+func allocateHost(ctx context.Context, dev device.Device, size int64) (device.Memory, error) {
+	if d, ok := dev.(device.Stager); ok {
+		return d.AllocateHost(ctx, size)
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	b, err := allocateArrow(ctx, cAllocator, size)
+	return cMemory{b}, err
+}
+
+var cAllocator = mallocator.NewMallocator()
+
+// cMemory is memory of C: [controlRead] computes addresses in front of it, which memory of Go
+// does not allow.
+type cMemory struct{ buffer *memory.Buffer }
+
+func (m cMemory) Ptr() device.Ptr { return addressOf(m.buffer.Bytes()) }
+func (m cMemory) Size() int64     { return int64(m.buffer.Len()) }
+func (m cMemory) free()           { m.buffer.Release() }
+
+func (m cMemory) Free(s device.Stream) error {
+	afterStream(s, m.free)
+	return nil
+}
+
+func (m cMemory) FreeAfter(e device.Event) error {
+	if e == nil {
+		m.free()
+	} else {
+		e.OnComplete(m.free)
+	}
+	return nil
+}
+
+// upload is device.Stager.Upload. For a device without it, all ranges are copied to one piece of
+// memory first, which is kept until the device has read it.
+func upload(ctx context.Context, dev device.Device, ranges []device.Range, s device.Stream) (device.Event, error) {
+	if d, ok := dev.(device.Stager); ok {
+		return d.Upload(ctx, ranges, s)
+	}
+	size := int64(0)
+	for _, r := range ranges {
+		size += r.Size
+	}
+	if size == 0 {
+		return eventAfter(s)
+	}
+	host, err := allocateHost(ctx, dev, size)
+	if err != nil {
+		return nil, err
+	}
+	free := func() { _ = host.FreeAfter(nil) }
+	in, out := make([]device.Range, len(ranges)), make([]device.Range, len(ranges))
+	at := host.Ptr()
+	for i, r := range ranges {
+		in[i] = device.Range{Dst: at, Src: r.Src, Size: r.Size}
+		out[i] = device.Range{Dst: r.Dst, Src: at, Size: r.Size}
+		at += device.Ptr(r.Size)
+	}
+	if err := device.CPUDevice().Copy(in, nil); err != nil {
+		free()
+		return nil, err
+	}
+	if err := dev.Copy(out, s); err != nil {
+		afterStream(s, free) // some of the copies may be enqueued
+		return nil, err
+	}
+	done, err := eventAfter(s)
+	if err != nil {
+		afterStream(s, free)
+		return nil, err
+	}
+	done.OnComplete(free)
+	return done, nil
+}

@@ -1,0 +1,280 @@
+package devicetest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"runtime"
+	"unsafe"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/device"
+)
+
+// stagerRules are about device.Stager.
+var stagerRules = []rule{
+	{"plain memory is read before an upload returns", func(t T, c *contract) {
+		const n, pieces = 3000, 7
+		m := c.owned(t, n*pieces, nil)
+		settle(t, c.Device)
+		s := c.stream(t)
+		src := pattern(n*pieces, 5)
+		assert.False(t, c.PageLocked(addressOf(src), n))
+		var list []device.Range
+		for i := range pieces {
+			list = append(list, one(m.Ptr()+device.Ptr(i*n), addressOf(src)+device.Ptr(i*n), n)...)
+		}
+		list = append(list, one(m.Ptr(), 0, 0)...)
+		c.upload(t, list, s)
+		clear(src)
+		assert.Equal(t, pattern(n*pieces, 5), c.read(t, m.Ptr(), n*pieces, s))
+		require.NoError(t, c.upload(t, nil, s).Synchronize(background), "an empty list is no work")
+		_, err := c.Upload(background, []device.Range{{Dst: m.Ptr(), Src: addressOf(src), Size: -1}}, s)
+		assert.Error(t, err)
+	}},
+	{"large uploads arrive whole", func(t T, c *contract) {
+		const n = 20<<20 + 77
+		m := c.owned(t, n, nil)
+		settle(t, c.Device)
+		s := c.stream(t)
+		src := pattern(n, 6)
+		c.upload(t, one(m.Ptr(), addressOf(src), n), s)
+		got := c.read(t, m.Ptr(), n, s)
+		assert.True(t, bytes.Equal(src, got))
+	}},
+	{"host memory of the device is copied from and to", func(t T, c *contract) {
+		const n = 5000
+		host, err := c.AllocateHost(background, n)
+		require.NoError(t, err)
+		t.Cleanup(func() {
+			quiet(c.Device)
+			assert.NoError(t, host.Free(nil))
+			assert.Error(t, host.Free(nil))
+		})
+		assert.EqualValues(t, n, host.Size())
+		_, err = c.AllocateHost(background, -1)
+		assert.Error(t, err)
+		m := c.owned(t, n, nil)
+		settle(t, c.Device)
+		s := c.stream(t)
+		b := hostBytes(host.Ptr(), n)
+		copy(b, pattern(n, 8))
+		c.upload(t, one(m.Ptr(), host.Ptr(), n), s)
+		require.NoError(t, s.Synchronize(background))
+		clear(b)
+		require.NoError(t, c.Copy(one(host.Ptr(), m.Ptr(), n), s))
+		require.NoError(t, s.Synchronize(background))
+		assert.Equal(t, pattern(n, 8), b)
+	}},
+	{"an upload on a stream of another platform is refused, and not done", func(t T, c *contract) {
+		const n = 64
+		m := c.allocate(t, n)
+		c.write(t, m.Ptr(), repeated(n, 1))
+		src := pin(t, repeated(n, 2))
+		for name, s := range c.strangers(t) {
+			_, err := c.Upload(background, one(m.Ptr(), src.at(0), n), s)
+			assert.Error(t, err, name)
+		}
+		assert.Equal(t, repeated(n, 1), c.read(t, m.Ptr(), n, c.stream(t)))
+	}},
+	{"a context that has ended is refused by uploads too, and nothing was done", func(t T, c *contract) {
+		const n = 1000
+		to := c.allocate(t, n)
+		c.write(t, to.Ptr(), pattern(n, 1))
+		s := c.stream(t)
+		for _, ctx := range endedContexts() {
+			for _, size := range []int64{0, 1, n, 1 << 20} {
+				m, err := c.AllocateHost(ctx, size)
+				refused(t, ctx, err, m == nil, "AllocateHost")
+				if m != nil {
+					assert.NoError(t, m.Free(nil))
+				}
+			}
+			for _, list := range [][]device.Range{nil, one(to.Ptr(), pin(t, pattern(n, 2)).at(0), n)} {
+				e, err := c.Upload(ctx, list, s)
+				refused(t, ctx, err, e == nil, "Upload")
+				if e != nil {
+					assert.NoError(t, e.Close())
+				}
+			}
+		}
+		assert.Equal(t, pattern(n, 1), c.read(t, to.Ptr(), n, s))
+	}},
+}
+
+// heldStagerRules need a stream that is held back.
+var heldStagerRules = []rule{
+	{"the event of an upload is behind the work on its stream", func(t T, c *contract) {
+		if c.CPUAccessible() {
+			return // the copy itself may wait
+		}
+		const n = 1024
+		m := c.allocate(t, n)
+		settle(t, c.Device)
+		s := c.stream(t)
+		src := pattern(n, 3)
+		open := c.held(t, s)
+		var events []device.Event
+		for _, list := range [][]device.Range{nil, one(m.Ptr(), addressOf(src), n), nil} {
+			events = append(events, c.upload(t, list, s))
+		}
+		for _, e := range events {
+			done, err := e.Query()
+			require.NoError(t, err)
+			assert.False(t, done)
+		}
+		require.NoError(t, events[0].Close(), "while it is pending")
+		clear(src)
+		open()
+		require.NoError(t, events[1].Synchronize(background))
+		assert.Equal(t, pattern(n, 3), c.read(t, m.Ptr(), n, c.stream(t)))
+		// Many more uploads: an event that its holder closed may be used again, by one.
+		for v := range 300 {
+			src := pattern(n, byte(v))
+			again := c.upload(t, one(m.Ptr(), addressOf(src), n), s)
+			runtime.KeepAlive(src)
+			if v%2 == 0 {
+				require.NoError(t, again.Close())
+			}
+		}
+		require.NoError(t, s.Synchronize(background))
+		assert.Equal(t, pattern(n, 299%256), c.read(t, m.Ptr(), n, s))
+	}},
+}
+
+// stagerIsolationRules are isolationRules of device.Stager.
+var stagerIsolationRules = []rule{
+	isolated("page-locked memory", func(c *contract, _ device.Stream) error {
+		for range 20 {
+			m, err := c.AllocateHost(background, 1<<20)
+			if err != nil {
+				return err
+			}
+			if err := m.Free(nil); err != nil {
+				return err
+			}
+		}
+		return nil
+	}),
+	isolated("uploads and copies", func(c *contract, other device.Stream) error {
+		const n = 10_000
+		var both [2]device.Memory
+		for i := range both {
+			m, err := c.Allocate(background, n, other)
+			if err != nil {
+				return err
+			}
+			both[i] = m
+		}
+		if err := c.uploads(background, both[0].Ptr(), make([]byte, n), other); err != nil {
+			return err
+		}
+		if err := c.Copy(one(both[1].Ptr(), both[0].Ptr(), n), other); err != nil {
+			return err
+		}
+		for _, m := range both {
+			if err := m.Free(other); err != nil {
+				return err
+			}
+		}
+		return other.Synchronize(background)
+	}),
+	{"a thousand small uploads on a held stream hold up no other upload", func(t T, c *contract) {
+		if c.CPUAccessible() {
+			return // the copy itself may wait
+		}
+		const n, uploads = 64, 1000
+		m, other := c.allocate(t, n*uploads), c.allocate(t, n)
+		s, _, open := c.stuck(t)
+		for i := range uploads {
+			within(t, fmt.Sprint("upload ", i), func() error {
+				return c.uploads(background, m.Ptr()+device.Ptr(i*n), repeated(n, byte(i)), s)
+			})
+		}
+		c.uploadsGoOn(t, other)
+		open()
+		require.NoError(t, s.Synchronize(background))
+		got := c.read(t, m.Ptr(), n*uploads, s)
+		for i := range uploads {
+			require.Equal(t, repeated(n, byte(i)), got[i*n:(i+1)*n], "upload %d", i)
+		}
+	}},
+	{"large uploads on a held stream hold up no other upload", func(t T, c *contract) {
+		if c.CPUAccessible() {
+			return
+		}
+		const n, pieces = 16 << 20, 6
+		m, other := c.allocate(t, n*pieces), c.allocate(t, 64)
+		content := make([]byte, n*pieces)
+		for i := range pieces {
+			content[i*n], content[(i+1)*n-1] = byte(i+1), byte(i+101)
+		}
+		s, _, open := c.stuck(t)
+		large := make(chan error, 1)
+		go func() { large <- c.uploads(background, m.Ptr(), content, s) }()
+		c.uploadsGoOn(t, other) // with some of it staged
+		for i := range pieces { // and with all that may be
+			small, err := c.Allocate(background, 64, nil)
+			require.NoError(t, err)
+			settle(t, c.Device)
+			c.uploadsGoOn(t, small)
+			within(t, fmt.Sprint("a free beside upload ", i), func() error { return small.Free(nil) })
+		}
+		open()
+		within(t, "the large upload", func() error { return <-large })
+		require.NoError(t, s.Synchronize(background))
+		for i := range pieces {
+			assert.Equal(t, byte(i+1), c.read(t, m.Ptr()+device.Ptr(i*n), 1, s)[0])
+			assert.Equal(t, byte(i+101), c.read(t, m.Ptr()+device.Ptr((i+1)*n-1), 1, s)[0])
+		}
+	}},
+	{"a context ends an upload that waits for room", func(t T, c *contract) {
+		if c.CPUAccessible() {
+			return // the copy itself may wait
+		}
+		const n, pieces = 16 << 20, 6
+		m := c.allocate(t, n*pieces)
+		s, _, open := c.stuck(t)
+		content := make([]byte, n*pieces)
+		for range 3 {
+			endsInTime(t, "Upload", func(ctx context.Context) error { return c.uploads(ctx, m.Ptr(), content, s) })
+		}
+		open()
+		content[0], content[n*pieces-1] = 1, 2
+		within(t, "an upload afterwards", func() error { return c.uploads(background, m.Ptr(), content, s) })
+		assert.Equal(t, []byte{1}, c.read(t, m.Ptr(), 1, s))
+		assert.Equal(t, []byte{2}, c.read(t, m.Ptr()+n*pieces-1, 1, s))
+	}},
+}
+
+// uploads uploads b, which may be changed when it returns.
+func (c *contract) uploads(ctx context.Context, to device.Ptr, b []byte, s device.Stream) error {
+	var pins runtime.Pinner // not what an upload asks for: it keeps b off the stack
+	defer pins.Unpin()
+	pins.Pin(unsafe.SliceData(b))
+	e, err := c.Upload(ctx, one(to, addressOf(b), len(b)), s)
+	if err != nil {
+		return err
+	}
+	return e.Close()
+}
+
+// uploadsGoOn uploads to m on a stream that nothing holds, and waits.
+func (c *contract) uploadsGoOn(t T, m device.Memory) {
+	t.Helper()
+	within(t, "an upload on another stream", func() error {
+		s, err := c.NewStream()
+		if err != nil {
+			return err
+		}
+		if err := c.uploads(background, m.Ptr(), make([]byte, m.Size()), s); err != nil {
+			return err
+		}
+		if err := s.Synchronize(background); err != nil {
+			return err
+		}
+		return s.Close()
+	})
+}
