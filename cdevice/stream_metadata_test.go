@@ -171,6 +171,7 @@ func TestBatchesHaveTheMetadataOfTheirReader(t *testing.T) {
 				t.Run(name, func(t *testing.T) {
 					r, err := open()
 					require.NoError(t, err)
+					defer func() { assert.NoError(t, r.Close(background)) }() // which waits for a copy of rec that is under way
 					defer r.Release()
 					h := r.HostReader(background, nil)
 					defer h.Release()

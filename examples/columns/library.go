@@ -8,7 +8,6 @@ import (
 	"unsafe"
 
 	"github.com/apache/arrow-go/v18/arrow/array"
-	"github.com/apache/arrow-go/v18/arrow/cdata"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
@@ -53,7 +52,7 @@ func run(ctx context.Context) error {
 	defer column.Release()
 
 	// To cuDF and back: both sides are ours here.
-	out, schema := new(cdevice.CArrowDeviceArray), new(cdata.CArrowSchema)
+	out, schema := new(cdevice.CArrowDeviceArray), new([9]uintptr) // struct ArrowDeviceArray, struct ArrowSchema
 	var pins runtime.Pinner
 	pins.Pin(out)
 	pins.Pin(schema)
