@@ -2,6 +2,7 @@ package cdevice
 
 import (
 	"context"
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"reflect"
 )
 
@@ -23,7 +24,7 @@ func isNil(v any) bool {
 }
 
 // absent is the error for an argument that is nil.
-func absent(op, name, want string) error { return invalid(op, name, "nil", want) }
+func absent(op, name, want string) error { return fielderr.Invalid(op, name, "nil", want) }
 
 // checkContext returns an error for a context that is nil.
 func checkContext(op string, ctx context.Context) error {
@@ -35,11 +36,11 @@ func checkContext(op string, ctx context.Context) error {
 
 // checkCopy checks the arguments of a copy to a device.
 func checkCopy(ctx context.Context, dev any) error {
-	if err := checkContext(opCopy, ctx); err != nil {
+	if err := checkContext(fielderr.OpCopy, ctx); err != nil {
 		return err
 	}
 	if isNil(dev) {
-		return absent(opCopy, "device", "the device to copy to")
+		return absent(fielderr.OpCopy, "device", "the device to copy to")
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
 
 // Array is an array that knows which device its memory lives on: what
@@ -69,23 +70,23 @@ func (a *Array) NumChildren() int { return len(a.node.children) }
 // result is owned by the caller. It panics where i is out of range, as indexing a slice
 // does, and on an array that was released.
 func (a *Array) Child(i int) *Array {
-	if err := a.alive(opColumn); err != nil {
+	if err := a.alive(fielderr.OpColumn); err != nil {
 		panic(err)
 	}
 	n := a.node.children[i] // may panic: before the reference is taken
-	a.mustHold(opColumn)
+	a.mustHold(fielderr.OpColumn)
 	return newArray(a.mem, a.at(), arrow.Field{Type: n.dtype, Nullable: true}, n)
 }
 
 // Slice returns elements [i, j), sharing the memory; see [RecordBatch.Slice].
 func (a *Array) Slice(i, j int64) (*Array, error) {
-	if err := a.alive(opSlice); err != nil {
+	if err := a.alive(fielderr.OpSlice); err != nil {
 		return nil, err
 	}
 	if err := checkSlice(i, j, a.node.length); err != nil {
 		return nil, err
 	}
-	if err := a.hold(opSlice); err != nil {
+	if err := a.hold(fielderr.OpSlice); err != nil {
 		return nil, err
 	}
 	return newArray(a.mem, a.at(), a.field, a.node.slice(i, j)), nil

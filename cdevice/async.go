@@ -8,6 +8,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
 
 // AsyncDeviceStreamHandlerFromPtr returns the struct ArrowAsyncDeviceStreamHandler at an address. It
@@ -40,7 +41,7 @@ const (
 func WithQueueSize(n int) ImportOption {
 	return func(o *importOptions) {
 		if o.err == nil && (n < 1 || n > maxQueue) {
-			o.err = invalid(opImport, "WithQueueSize", n, fmt.Sprintf("1 to %d", maxQueue))
+			o.err = fielderr.Invalid(fielderr.OpImport, "WithQueueSize", n, fmt.Sprintf("1 to %d", maxQueue))
 		}
 		o.queueSize = n
 	}
@@ -109,11 +110,11 @@ type AsyncStream struct {
 //
 // https://arrow.apache.org/docs/format/CDeviceDataInterface.html#the-arrowasyncdevicestreamhandler-structure
 func ImportAsync(ctx context.Context, handler *CArrowAsyncDeviceStreamHandler, opts ...ImportOption) (*AsyncStream, error) {
-	if err := checkContext(opImport, ctx); err != nil {
+	if err := checkContext(fielderr.OpImport, ctx); err != nil {
 		return nil, err
 	}
 	if handler == nil {
-		return nil, invalid(opImport, "ArrowAsyncDeviceStreamHandler", "NULL", "a struct to fill")
+		return nil, fielderr.Invalid(fielderr.OpImport, "ArrowAsyncDeviceStreamHandler", "NULL", "a struct to fill")
 	}
 	o := importOptions{queueSize: defaultQueue}
 	apply(&o, opts)
@@ -133,7 +134,7 @@ func ImportAsync(ctx context.Context, handler *CArrowAsyncDeviceStreamHandler, o
 // There is one reader: another call returns it with one more reference, and after its last Release
 // an error that wraps [ErrReleased].
 func (a *AsyncStream) Reader(ctx context.Context) (*RecordReader, error) {
-	if err := checkContext(opRead, ctx); err != nil {
+	if err := checkContext(fielderr.OpRead, ctx); err != nil {
 		return nil, err
 	}
 	select {
@@ -142,7 +143,7 @@ func (a *AsyncStream) Reader(ctx context.Context) (*RecordReader, error) {
 		select {
 		case <-a.c.known:
 		case <-ctx.Done():
-			return nil, contextError(ctx, opRead)
+			return nil, contextError(ctx, fielderr.OpRead)
 		}
 	}
 	a.mu.Lock()
@@ -183,7 +184,7 @@ func (a *AsyncStream) open() (*RecordReader, error) {
 // takes. Close then returns a second after release was called; the threads of the producer stay where
 // they are, and so does the stream in [ReadStats].
 func (a *AsyncStream) Close(ctx context.Context) error {
-	if err := checkContext(opClose, ctx); err != nil {
+	if err := checkContext(fielderr.OpClose, ctx); err != nil {
 		return err
 	}
 	if r := a.end(); r != nil {
@@ -196,7 +197,7 @@ func (a *AsyncStream) Close(ctx context.Context) error {
 	case <-a.over:
 		return nil
 	case <-ctx.Done():
-		return contextError(ctx, opClose)
+		return contextError(ctx, fielderr.OpClose)
 	}
 }
 

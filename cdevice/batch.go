@@ -2,6 +2,7 @@ package cdevice
 
 import (
 	"fmt"
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 
 	"github.com/apache/arrow-go/v18/arrow"
 )
@@ -71,7 +72,7 @@ func (b *RecordBatch) Metadata() arrow.Metadata {
 // to a device keep it. The result is owned by the caller. It panics on a batch that was
 // released.
 func (b *RecordBatch) WithMetadata(md arrow.Metadata) *RecordBatch {
-	b.mustHold(opRead)
+	b.mustHold(fielderr.OpRead)
 	with := newRecordBatch(b.mem, b.at(), b.schema, b.rows, b.columns)
 	with.host, with.metadata = b.host, &md
 	return with
@@ -81,11 +82,11 @@ func (b *RecordBatch) WithMetadata(md arrow.Metadata) *RecordBatch {
 // result is owned by the caller, who releases it. It panics where i is out of
 // range, as indexing a slice does, and on a batch that was released.
 func (b *RecordBatch) Column(i int) *Array {
-	if err := b.alive(opColumn); err != nil {
+	if err := b.alive(fielderr.OpColumn); err != nil {
 		panic(err)
 	}
 	field, n := b.schema.Field(i), b.columns[i] // may panic: before the reference is taken
-	b.mustHold(opColumn)
+	b.mustHold(fielderr.OpColumn)
 	return newArray(b.mem, b.at(), field, n)
 }
 
@@ -93,7 +94,7 @@ func (b *RecordBatch) Column(i int) *Array {
 // read, copied or waited for. Null counts that are not zero become unknown. The
 // result is owned by the caller.
 func (b *RecordBatch) Slice(i, j int64) (*RecordBatch, error) {
-	if err := b.alive(opSlice); err != nil {
+	if err := b.alive(fielderr.OpSlice); err != nil {
 		return nil, err
 	}
 	if err := checkSlice(i, j, b.rows); err != nil {
@@ -103,7 +104,7 @@ func (b *RecordBatch) Slice(i, j int64) (*RecordBatch, error) {
 	for k := range columns {
 		columns[k] = b.columns[k].slice(i, j)
 	}
-	if err := b.hold(opSlice); err != nil {
+	if err := b.hold(fielderr.OpSlice); err != nil {
 		return nil, err
 	}
 	return newRecordBatch(b.mem, b.at(), b.schema, j-i, columns), nil
@@ -113,18 +114,18 @@ func (b *RecordBatch) Slice(i, j int64) (*RecordBatch, error) {
 // this one's memory. An index may appear more than once. The result is owned by
 // the caller.
 func (b *RecordBatch) Select(indices ...int) (*RecordBatch, error) {
-	if err := b.alive(opSelect); err != nil {
+	if err := b.alive(fielderr.OpSelect); err != nil {
 		return nil, err
 	}
 	columns := make([]node, len(indices))
 	fields := make([]arrow.Field, len(indices))
 	for k, i := range indices {
 		if i < 0 || i >= len(b.columns) {
-			return nil, invalid(opSelect, fmt.Sprintf("indices[%d]", k), i, fmt.Sprintf("0 to %d", len(b.columns)-1))
+			return nil, fielderr.Invalid(fielderr.OpSelect, fmt.Sprintf("indices[%d]", k), i, fmt.Sprintf("0 to %d", len(b.columns)-1))
 		}
 		columns[k], fields[k] = b.columns[i], b.schema.Field(i)
 	}
-	if err := b.hold(opSelect); err != nil {
+	if err := b.hold(fielderr.OpSelect); err != nil {
 		return nil, err
 	}
 	metadata := b.schema.Metadata()
@@ -133,7 +134,7 @@ func (b *RecordBatch) Select(indices ...int) (*RecordBatch, error) {
 
 func checkSlice(i, j, length int64) error {
 	if i < 0 || j < i || j > length {
-		return invalid(opSlice, "range", fmt.Sprintf("[%d, %d)", i, j), fmt.Sprintf("a part of [0, %d)", length))
+		return fielderr.Invalid(fielderr.OpSlice, "range", fmt.Sprintf("[%d, %d)", i, j), fmt.Sprintf("a part of [0, %d)", length))
 	}
 	return nil
 }

@@ -1,15 +1,19 @@
 package cdevice
 
-import "context"
+import (
+	"context"
+
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+)
 
 // NumBytes is how many bytes the rows of the batch have in all of its buffers: what a
 // copy of it has, without alignment. Where the sizes are on a device, they are read, all
 // at once, after the batch's event; ctx ends that wait.
 func (b *RecordBatch) NumBytes(ctx context.Context) (int64, error) {
-	if err := checkContext(opRead, ctx); err != nil {
+	if err := checkContext(fielderr.OpRead, ctx); err != nil {
 		return 0, err
 	}
-	if err := b.hold(opRead); err != nil {
+	if err := b.hold(fielderr.OpRead); err != nil {
 		return 0, err
 	}
 	defer b.mem.Release()
@@ -18,10 +22,10 @@ func (b *RecordBatch) NumBytes(ctx context.Context) (int64, error) {
 
 // NumBytes is how many bytes the elements have; see [RecordBatch.NumBytes].
 func (a *Array) NumBytes(ctx context.Context) (int64, error) {
-	if err := checkContext(opRead, ctx); err != nil {
+	if err := checkContext(fielderr.OpRead, ctx); err != nil {
 		return 0, err
 	}
-	if err := a.hold(opRead); err != nil {
+	if err := a.hold(fielderr.OpRead); err != nil {
 		return 0, err
 	}
 	defer a.mem.Release()

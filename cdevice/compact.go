@@ -9,6 +9,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/bitutil"
 
 	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
 
 // compact is a tree cut to what its elements need, at offset zero: a copy that is
@@ -187,11 +188,11 @@ func (c *compactor) children(n *node, i, j int64, out *compact) error {
 func (c *compactor) child(n *node, k int, i, j int64, out *compact) error {
 	child := &n.children[k]
 	if i < 0 || j < i || j > child.length {
-		return invalid(opRead, n.childName(k)+".length", child.length, fmt.Sprintf("elements %d to %d, which the parent uses", i, j))
+		return fielderr.Invalid(fielderr.OpRead, n.childName(k)+".length", child.length, fmt.Sprintf("elements %d to %d, which the parent uses", i, j))
 	}
 	cut, err := c.cut(child, i, j)
 	if err != nil {
-		return within(n.childName(k), err)
+		return fielderr.Within(n.childName(k), err)
 	}
 	out.children = append(out.children, cut)
 	return nil
@@ -213,7 +214,7 @@ func cutOffsets[T offsetInt](c *compactor, n *node) (p part, first, last int64, 
 	src := values[T](n, 1, n.length+1)
 	first, last = int64(src[0]), int64(src[n.length])
 	if first < 0 || last < first {
-		return p, 0, 0, invalid(opRead, "offsets", fmt.Sprintf("%d to %d", first, last), "an ascending range")
+		return p, 0, 0, fielderr.Invalid(fielderr.OpRead, "offsets", fmt.Sprintf("%d to %d", first, last), "an ascending range")
 	}
 	if first == 0 && !c.remote {
 		var zero T
@@ -262,7 +263,7 @@ func (c *compactor) denseUnion(n *node, dt arrow.UnionType, out *compact) error 
 			for i := from; i < to; i++ {
 				id := ids[i]
 				if id < 0 || child[id] == arrow.InvalidUnionChildID {
-					return invalid(opRead, fmt.Sprintf("type_ids[%d]", i), id, fmt.Sprintf("a type id of %s", typeText(dt)))
+					return fielderr.Invalid(fielderr.OpRead, fmt.Sprintf("type_ids[%d]", i), id, fmt.Sprintf("a type id of %s", fielderr.Describe(dt)))
 				}
 				used[child[id]].add(int64(src[i]), int64(src[i])+1)
 			}
@@ -296,17 +297,17 @@ func (c *compactor) runs(n *node, out *compact) error {
 	if n.length > 0 {
 		if !c.remote {
 			if _, err := hostSizes(nil, ends, ends.storage()); err != nil {
-				return within(childName(0), err)
+				return fielderr.Within(fielderr.Child(0), err)
 			}
 		}
 		first = findRun(ends, n.offset)
 		last = findRun(ends, n.offset+n.length-1) + 1
 	}
 	if nulls := c.nullsOf(ends); nulls != 0 {
-		return invalid(opRead, childName(0)+".null_count", nulls, "0: run ends have no nulls")
+		return fielderr.Invalid(fielderr.OpRead, fielderr.Child(0)+".null_count", nulls, "0: run ends have no nulls")
 	}
 	if last > ends.length {
-		return invalid(opRead, childName(0)+".length", ends.length, fmt.Sprintf("runs for %d elements", n.offset+n.length))
+		return fielderr.Invalid(fielderr.OpRead, fielderr.Child(0)+".length", ends.length, fmt.Sprintf("runs for %d elements", n.offset+n.length))
 	}
 	cut := compact{dtype: ends.dtype, layout: ends.layout, length: last - first}
 	moved := cutRunEnds(ends, first, last, n.offset, n.length)

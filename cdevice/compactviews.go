@@ -6,6 +6,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 
 	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
 
 // The cut of arrays whose elements say where they lie: list views and views.
@@ -80,7 +81,7 @@ func (c *compactor) views(n *node, out *compact) error {
 			}
 			dst[i] = src[i]
 			if err := c.checkView(n, &src[i], sizes); err != nil {
-				return within(fmt.Sprintf("views[%d]", i), err)
+				return fielderr.Within(fmt.Sprintf("views[%d]", i), err)
 			}
 			if v := &src[i]; !v.IsInline() {
 				used[v.BufferIndex()].add(int64(v.BufferOffset()), int64(v.BufferOffset())+int64(v.Len()))

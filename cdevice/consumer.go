@@ -14,6 +14,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"github.com/arrowdevice/arrowdevice/internal/handle"
 	"github.com/arrowdevice/arrowdevice/internal/live"
 	"github.com/arrowdevice/arrowdevice/internal/schema"
@@ -99,7 +100,7 @@ func newConsumer(ctx context.Context, handler *CArrowAsyncDeviceStreamHandler, q
 // calls it for those that wait; before each batch, the loop that takes it does, since that
 // goroutine may not have run yet.
 func (c *consumer) stopWithContext() {
-	if err := contextError(c.ctx, opRead); err != nil {
+	if err := contextError(c.ctx, fielderr.OpRead); err != nil {
 		c.stop(err)
 	}
 }
@@ -120,7 +121,7 @@ func (c *consumer) tell() {
 func (c *consumer) OnSchema(p *abi.ArrowAsyncProducer, out *abi.ArrowSchema) int {
 	s, err := schema.ImportSchema(out)
 	if err != nil {
-		err = within("ArrowAsyncDeviceStreamHandler.on_schema", err)
+		err = fielderr.Within("ArrowAsyncDeviceStreamHandler.on_schema", err)
 	} else {
 		err = checkProducer(p)
 	}
@@ -161,20 +162,20 @@ func (c *consumer) begin(p *abi.ArrowAsyncProducer, begun *streamBegin, err erro
 func checkProducer(p *abi.ArrowAsyncProducer) error {
 	switch {
 	case p == nil:
-		return invalid(opImport, "ArrowAsyncDeviceStreamHandler.producer", "NULL", "a struct")
+		return fielderr.Invalid(fielderr.OpImport, "ArrowAsyncDeviceStreamHandler.producer", "NULL", "a struct")
 	case p.DeviceType <= 0:
-		return invalid(opImport, "ArrowAsyncProducer.device_type", p.DeviceType, "the type of a device")
+		return fielderr.Invalid(fielderr.OpImport, "ArrowAsyncProducer.device_type", p.DeviceType, "the type of a device")
 	case p.Request == 0:
-		return invalid(opImport, "ArrowAsyncProducer.request", "NULL", "a callback")
+		return fielderr.Invalid(fielderr.OpImport, "ArrowAsyncProducer.request", "NULL", "a callback")
 	case p.Cancel == 0:
-		return invalid(opImport, "ArrowAsyncProducer.cancel", "NULL", "a callback")
+		return fielderr.Invalid(fielderr.OpImport, "ArrowAsyncProducer.cancel", "NULL", "a callback")
 	}
 	return nil
 }
 
 // wrongCall is the error of a producer that calls what it must not call now.
 func wrongCall(callback, want string) error {
-	return invalid(opImport, "ArrowAsyncDeviceStreamHandler."+callback, "called", want)
+	return fielderr.Invalid(fielderr.OpImport, "ArrowAsyncDeviceStreamHandler."+callback, "called", want)
 }
 
 // refuse ends the stream because the producer did what it must not do, and is what the
@@ -192,7 +193,7 @@ func (c *consumer) refuse(err error) int {
 func (c *consumer) OnNextTask(task *abi.ArrowAsyncTask, metadata uintptr) int {
 	md, err := schema.ReadMetadata("ArrowAsyncDeviceStreamHandler.on_next_task.metadata", metadata)
 	if err == nil && task != nil && task.ExtractData == 0 {
-		err = invalid(opImport, "ArrowAsyncTask.extract_data", "NULL", "a callback")
+		err = fielderr.Invalid(fielderr.OpImport, "ArrowAsyncTask.extract_data", "NULL", "a callback")
 	}
 	kept, code := c.arrived(task, md, err)
 	if task != nil && task.ExtractData != 0 && !kept {

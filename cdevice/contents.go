@@ -8,6 +8,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/bitutil"
 
 	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
 
 // validator checks what the host-readable buffers of trees hold; see
@@ -15,7 +16,7 @@ import (
 type validator struct{ pace }
 
 func newValidator(ctx context.Context) *validator {
-	return &validator{pace{ctx: ctx, op: opValidate}}
+	return &validator{pace{ctx: ctx, op: fielderr.OpValidate}}
 }
 
 func (v *validator) contents(n *node) error {
@@ -35,7 +36,7 @@ func (v *validator) contents(n *node) error {
 	}
 	for i := range n.children {
 		if err := v.contents(&n.children[i]); err != nil {
-			return within(n.childName(i), err)
+			return fielderr.Within(n.childName(i), err)
 		}
 	}
 	return checkMap(n, st, v.countNulls)
@@ -49,7 +50,7 @@ func (v *validator) nullCount(n *node) error {
 	counted.nulls = unknownNulls
 	nulls, err := v.countNulls(&counted)
 	if err == nil && nulls != n.nulls {
-		err = invalid(opValidate, "null_count", n.nulls, fmt.Sprintf("%d, as the bitmap says", nulls))
+		err = fielderr.Invalid(fielderr.OpValidate, "null_count", n.nulls, fmt.Sprintf("%d, as the bitmap says", nulls))
 	}
 	return err
 }
@@ -66,11 +67,11 @@ func checkMap(n *node, st arrow.DataType, countNulls func(*node) (int64, error))
 		return err
 	}
 	if nulls != 0 {
-		return invalid(opValidate, childName(0)+".null_count", nulls, "0 for the entries of a map")
+		return fielderr.Invalid(fielderr.OpValidate, fielderr.Child(0)+".null_count", nulls, "0 for the entries of a map")
 	}
 	nulls, err = countNulls(&entries.children[0])
 	if err == nil && nulls != 0 {
-		err = invalid(opValidate, childName(0)+"."+childName(0)+".null_count", nulls, "0 for the keys of a map")
+		err = fielderr.Invalid(fielderr.OpValidate, fielderr.Child(0)+"."+fielderr.Child(0)+".null_count", nulls, "0 for the keys of a map")
 	}
 	return err
 }
@@ -141,19 +142,19 @@ type offsetInt interface{ int32 | int64 }
 // checkOffsets checks n+1 offsets into limit elements.
 func checkOffsets[T offsetInt](v *validator, offsets []T, limit int64) error {
 	if offsets[0] < 0 {
-		return invalid(opValidate, "offsets[0]", offsets[0], "at least 0")
+		return fielderr.Invalid(fielderr.OpValidate, "offsets[0]", offsets[0], "at least 0")
 	}
 	last := len(offsets) - 1
 	err := v.parts(last, func(from, to int) error {
 		for i := from + 1; i <= to; i++ {
 			if offsets[i] < offsets[i-1] {
-				return invalid(opValidate, fmt.Sprintf("offsets[%d]", i), offsets[i], fmt.Sprintf("at least %d, as before it", offsets[i-1]))
+				return fielderr.Invalid(fielderr.OpValidate, fmt.Sprintf("offsets[%d]", i), offsets[i], fmt.Sprintf("at least %d, as before it", offsets[i-1]))
 			}
 		}
 		return nil
 	})
 	if err == nil && int64(offsets[last]) > limit {
-		err = invalid(opValidate, fmt.Sprintf("offsets[%d]", last), offsets[last], fmt.Sprintf("at most %d", limit))
+		err = fielderr.Invalid(fielderr.OpValidate, fmt.Sprintf("offsets[%d]", last), offsets[last], fmt.Sprintf("at most %d", limit))
 	}
 	return err
 }
@@ -184,7 +185,7 @@ func checkBinary[T offsetInt](v *validator, n *node, st arrow.DataType, offsets 
 }
 
 func notUTF8(i int) error {
-	return invalid(opValidate, fmt.Sprintf("values[%d]", i), nil, "valid UTF-8")
+	return fielderr.Invalid(fielderr.OpValidate, fmt.Sprintf("values[%d]", i), nil, "valid UTF-8")
 }
 
 func checkListViews[T offsetInt](v *validator, offsets, sizes []T, limit int64) error {
@@ -202,10 +203,10 @@ func checkListViews[T offsetInt](v *validator, offsets, sizes []T, limit int64) 
 func checkListView[T offsetInt](i int, offset, size T, limit int64) error {
 	off, count := int64(offset), int64(size)
 	if off < 0 || off > limit {
-		return invalid(opValidate, fmt.Sprintf("offsets[%d]", i), off, fmt.Sprintf("0 to %d", limit))
+		return fielderr.Invalid(fielderr.OpValidate, fmt.Sprintf("offsets[%d]", i), off, fmt.Sprintf("0 to %d", limit))
 	}
 	if count < 0 || count > limit-off {
-		return invalid(opValidate, fmt.Sprintf("sizes[%d]", i), count, fmt.Sprintf("0 to %d", limit-off))
+		return fielderr.Invalid(fielderr.OpValidate, fmt.Sprintf("sizes[%d]", i), count, fmt.Sprintf("0 to %d", limit-off))
 	}
 	return nil
 }
@@ -222,14 +223,14 @@ func (v *validator) union(n *node, dt arrow.UnionType) error {
 		for i := from; i < to; i++ {
 			id := ids[i]
 			if id < 0 || children[id] == arrow.InvalidUnionChildID {
-				return invalid(opValidate, fmt.Sprintf("type_ids[%d]", i), id, fmt.Sprintf("a type id of %s", typeText(dt)))
+				return fielderr.Invalid(fielderr.OpValidate, fmt.Sprintf("type_ids[%d]", i), id, fmt.Sprintf("a type id of %s", fielderr.Describe(dt)))
 			}
 			if offsets == nil {
 				continue
 			}
 			limit := n.children[children[id]].length
 			if off := offsets[i]; off < last[id] || int64(off) >= limit {
-				return invalid(opValidate, fmt.Sprintf("offsets[%d]", i), off, fmt.Sprintf("%d to %d", last[id], limit-1))
+				return fielderr.Invalid(fielderr.OpValidate, fmt.Sprintf("offsets[%d]", i), off, fmt.Sprintf("%d to %d", last[id], limit-1))
 			}
 			last[id] = offsets[i]
 		}
@@ -268,7 +269,7 @@ func checkIndexValues[T uint8 | uint16 | uint32 | uint64](v *validator, n *node,
 			if unused := 64 - 8*byteWidth(dt); signed {
 				got = int64(index) << unused >> unused
 			}
-			return invalid(opValidate, fmt.Sprintf("indices[%d]", i), got, fmt.Sprintf("an index into %d values", limit))
+			return fielderr.Invalid(fielderr.OpValidate, fmt.Sprintf("indices[%d]", i), got, fmt.Sprintf("an index into %d values", limit))
 		}
 		return nil
 	})
@@ -277,19 +278,19 @@ func checkIndexValues[T uint8 | uint16 | uint32 | uint64](v *validator, n *node,
 func (v *validator) runEnds(n *node) error {
 	ends := &n.children[0]
 	if _, err := hostSizes(nil, ends, ends.storage()); err != nil {
-		return within(childName(0), err)
+		return fielderr.Within(fielderr.Child(0), err)
 	}
 	if nulls, err := v.countNulls(ends); err != nil {
 		return err
 	} else if nulls != 0 {
-		return invalid(opValidate, childName(0)+".null_count", nulls, "0 for run ends")
+		return fielderr.Invalid(fielderr.OpValidate, fielderr.Child(0)+".null_count", nulls, "0 for run ends")
 	}
 	previous, need := int64(0), n.offset+n.length
 	err := v.parts(int(ends.length), func(from, to int) error {
 		for i := from; i < to; i++ {
 			end := runEnd(ends, int64(i))
 			if end <= previous {
-				return invalid(opValidate, fmt.Sprintf("run_ends[%d]", i), end, fmt.Sprintf("more than %d", previous))
+				return fielderr.Invalid(fielderr.OpValidate, fmt.Sprintf("run_ends[%d]", i), end, fmt.Sprintf("more than %d", previous))
 			}
 			previous = end
 		}
@@ -299,7 +300,7 @@ func (v *validator) runEnds(n *node) error {
 		return err
 	}
 	if previous < need {
-		return invalid(opValidate, fmt.Sprintf("run_ends[%d]", ends.length-1), previous, fmt.Sprintf("at least %d", need))
+		return fielderr.Invalid(fielderr.OpValidate, fmt.Sprintf("run_ends[%d]", ends.length-1), previous, fmt.Sprintf("at least %d", need))
 	}
 	return nil
 }

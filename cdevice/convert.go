@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
 
 // Batches and arrays made of others for a consumer with needs of its own. They share the
@@ -19,10 +20,10 @@ import (
 //
 // The result shares the memory and is owned by the caller.
 func (b *RecordBatch) AsCPU(ctx context.Context) (*RecordBatch, error) {
-	if err := checkContext(opRead, ctx); err != nil {
+	if err := checkContext(fielderr.OpRead, ctx); err != nil {
 		return nil, err
 	}
-	if err := b.hold(opRead); err != nil {
+	if err := b.hold(fielderr.OpRead); err != nil {
 		return nil, err
 	}
 	defer b.mem.Release()
@@ -35,10 +36,10 @@ func (b *RecordBatch) AsCPU(ctx context.Context) (*RecordBatch, error) {
 
 // AsCPU returns the array as one of the CPU; see [RecordBatch.AsCPU].
 func (a *Array) AsCPU(ctx context.Context) (*Array, error) {
-	if err := checkContext(opRead, ctx); err != nil {
+	if err := checkContext(fielderr.OpRead, ctx); err != nil {
 		return nil, err
 	}
-	if err := a.hold(opRead); err != nil {
+	if err := a.hold(fielderr.OpRead); err != nil {
 		return nil, err
 	}
 	defer a.mem.Release()
@@ -76,7 +77,7 @@ func (a *Array) located(mem *memoryOwner, at place) *Array {
 //
 // The result shares the memory and is owned by the caller.
 func (b *RecordBatch) RecordEvent(s device.Stream) (*RecordBatch, error) {
-	if err := b.hold(opRead); err != nil {
+	if err := b.hold(fielderr.OpRead); err != nil {
 		return nil, err
 	}
 	defer b.mem.Release()
@@ -89,7 +90,7 @@ func (b *RecordBatch) RecordEvent(s device.Stream) (*RecordBatch, error) {
 
 // RecordEvent returns the array with an event of its own; see [RecordBatch.RecordEvent].
 func (a *Array) RecordEvent(s device.Stream) (*Array, error) {
-	if err := a.hold(opRead); err != nil {
+	if err := a.hold(fielderr.OpRead); err != nil {
 		return nil, err
 	}
 	defer a.mem.Release()
@@ -102,7 +103,7 @@ func (a *Array) RecordEvent(s device.Stream) (*Array, error) {
 
 // recordEvent returns an owner of the memory and of an event that is recorded on s.
 func recordEvent(mem *memoryOwner, at place, s device.Stream) (*memoryOwner, place, error) {
-	if err := at.checkStream(opRead, "stream", s); err != nil {
+	if err := at.checkStream(fielderr.OpRead, "stream", s); err != nil {
 		return nil, at, err
 	}
 	if err := at.waitOn(s); err != nil {

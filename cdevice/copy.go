@@ -10,6 +10,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
 
 // CopyOption changes how a copy is made. See [ImportOption] for nil.
@@ -33,7 +34,7 @@ type copyOptions struct {
 func WithStream(s device.Stream) CopyOption {
 	return func(o *copyOptions) {
 		o.stream = s
-		o.need(opCopy, "WithStream", s, "a stream")
+		o.need(fielderr.OpCopy, "WithStream", s, "a stream")
 	}
 }
 
@@ -98,7 +99,7 @@ func copyStream(opts []CopyOption, dev device.Device) (s device.Stream, done fun
 // do not hold together, and wrap device.ErrNotSupported where neither the host nor
 // a backend can read the memory.
 func (b *RecordBatch) CopyToHost(ctx context.Context, mem memory.Allocator, opts ...CopyOption) (arrow.RecordBatch, error) {
-	if err := b.hold(opRead); err != nil {
+	if err := b.hold(fielderr.OpRead); err != nil {
 		return nil, err
 	}
 	defer b.mem.Release()
@@ -112,7 +113,7 @@ func (b *RecordBatch) CopyToHost(ctx context.Context, mem memory.Allocator, opts
 
 // CopyToHost copies the array; see [RecordBatch.CopyToHost].
 func (a *Array) CopyToHost(ctx context.Context, mem memory.Allocator, opts ...CopyOption) (arrow.Array, error) {
-	if err := a.hold(opRead); err != nil {
+	if err := a.hold(fielderr.OpRead); err != nil {
 		return nil, err
 	}
 	defer a.mem.Release()
@@ -124,7 +125,7 @@ func (a *Array) CopyToHost(ctx context.Context, mem memory.Allocator, opts ...Co
 }
 
 func copyToHost(ctx context.Context, t tree, mem memory.Allocator, opts []CopyOption) ([]arrow.Array, error) {
-	if err := checkContext(opCopy, ctx); err != nil {
+	if err := checkContext(fielderr.OpCopy, ctx); err != nil {
 		return nil, err
 	}
 	if err := ctx.Err(); err != nil {
@@ -150,15 +151,15 @@ func copyToHost(ctx context.Context, t tree, mem memory.Allocator, opts []CopyOp
 	if err != nil {
 		return nil, err
 	}
-	layout := layBlock(trees)
-	to, err := allocateArrow(ctx, mem, layout.size)
+	laid := layBlock(trees)
+	to, err := allocateArrow(ctx, mem, laid.size)
 	if err != nil {
 		return nil, err
 	}
-	if err := src.fill(ctx, to, layout, opts); err != nil {
+	if err := src.fill(ctx, to, laid, opts); err != nil {
 		return nil, err
 	}
-	return buildArrays(to, layout, trees, t.name)
+	return buildArrays(to, laid, trees, t.name)
 }
 
 // allocateArrow turns the panic of an allocator that has no memory into an error. ctx ends
@@ -253,7 +254,7 @@ func buildArrays(buffer *memory.Buffer, l *blockLayout, trees []compact, name fu
 	for i := range trees {
 		arr, err := a.array(&trees[i])
 		if err != nil {
-			return out, within(name(i), err)
+			return out, fielderr.Within(name(i), err)
 		}
 		out = append(out, arr)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
 
 // ForCuDF returns the batch as libcudf (cuDF, pylibcudf) imports it without loss: with exact
@@ -21,10 +22,10 @@ import (
 // memory must be CUDA's (device, managed or pinned), otherwise the error wraps
 // device.ErrNotSupported. The result is owned by the caller.
 func (b *RecordBatch) ForCuDF(ctx context.Context) (*RecordBatch, error) {
-	if err := checkContext(opCuDF, ctx); err != nil {
+	if err := checkContext(fielderr.OpCuDF, ctx); err != nil {
 		return nil, err
 	}
-	if err := b.hold(opCuDF); err != nil {
+	if err := b.hold(fielderr.OpCuDF); err != nil {
 		return nil, err
 	}
 	defer b.mem.Release()
@@ -39,10 +40,10 @@ func (b *RecordBatch) ForCuDF(ctx context.Context) (*RecordBatch, error) {
 
 // ForCuDF returns the array as libcudf imports it; see [RecordBatch.ForCuDF].
 func (a *Array) ForCuDF(ctx context.Context) (*Array, error) {
-	if err := checkContext(opCuDF, ctx); err != nil {
+	if err := checkContext(fielderr.OpCuDF, ctx); err != nil {
 		return nil, err
 	}
-	if err := a.hold(opCuDF); err != nil {
+	if err := a.hold(fielderr.OpCuDF); err != nil {
 		return nil, err
 	}
 	defer a.mem.Release()
@@ -58,12 +59,12 @@ func fitCuDF(ctx context.Context, t tree) (tree, error) {
 	switch t.at.id.Type {
 	case device.CUDA, device.CUDAHost, device.CUDAManaged:
 	default:
-		return tree{}, fieldError(opCuDF, "device_type", t.at.id.Type, "memory of CUDA", device.ErrNotSupported)
+		return tree{}, fielderr.New(fielderr.OpCuDF, "device_type", t.at.id.Type, "memory of CUDA", device.ErrNotSupported)
 	}
 	fits := true
 	for i := range t.nodes {
 		if err := cuDFType(&t.nodes[i]); err != nil {
-			return tree{}, within(t.name(i), err)
+			return tree{}, fielderr.Within(t.name(i), err)
 		}
 		fits = fits && t.mem.block.asMade(&t.nodes[i])
 	}
@@ -103,7 +104,7 @@ func (b *block) asMade(n *node) bool {
 // cuDFType returns an error for what libcudf has no column for.
 func cuDFType(n *node) error {
 	if n.length > math.MaxInt32 {
-		return fieldError(opCuDF, "length", n.length, fmt.Sprintf("at most %d (cuDF)", math.MaxInt32), arrow.ErrNotImplemented)
+		return fielderr.New(fielderr.OpCuDF, "length", n.length, fmt.Sprintf("at most %d (cuDF)", math.MaxInt32), arrow.ErrNotImplemented)
 	}
 	dt := n.dtype
 	switch dt.ID() {
@@ -112,14 +113,14 @@ func cuDFType(n *node) error {
 		arrow.STRING, arrow.LARGE_STRING, arrow.LIST, arrow.STRUCT:
 	case arrow.DICTIONARY:
 		if index := dt.(*arrow.DictionaryType).IndexType; !arrow.IsSignedInteger(index.ID()) {
-			return fieldError(opCuDF, "type", dt, "signed dictionary indices (cuDF)", arrow.ErrNotImplemented)
+			return fielderr.New(fielderr.OpCuDF, "type", dt, "signed dictionary indices (cuDF)", arrow.ErrNotImplemented)
 		}
 	default:
-		return fieldError(opCuDF, "type", dt, "a type that cuDF has", arrow.ErrNotImplemented)
+		return fielderr.New(fielderr.OpCuDF, "type", dt, "a type that cuDF has", arrow.ErrNotImplemented)
 	}
 	for i := range n.children {
 		if err := cuDFType(&n.children[i]); err != nil {
-			return within(n.childName(i), err)
+			return fielderr.Within(n.childName(i), err)
 		}
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"github.com/arrowdevice/arrowdevice/internal/handle"
 )
 
@@ -118,7 +119,7 @@ func (r *RecordReader) CopyTo(ctx context.Context, dev device.Device, opts ...Co
 		defer lent.Release()
 		return lent.CopyTo(d.ctx, dev, opts...)
 	}
-	copied := newRecordReader(r.schema, dev.ID().Type, &bounded[*RecordBatch]{ctx, opCopy, newAhead(d, 1)})
+	copied := newRecordReader(r.schema, dev.ID().Type, &bounded[*RecordBatch]{ctx, fielderr.OpCopy, newAhead(d, 1)})
 	copied.metadata = r.metadata
 	return copied, nil
 }
@@ -140,7 +141,7 @@ func (r *ArrayReader) CopyTo(ctx context.Context, dev device.Device, opts ...Cop
 		defer lent.Release()
 		return lent.CopyTo(d.ctx, dev, opts...)
 	}
-	return newArrayReader(r.field, dev.ID().Type, &bounded[*Array]{ctx, opCopy, newAhead(d, 1)}), nil
+	return newArrayReader(r.field, dev.ID().Type, &bounded[*Array]{ctx, fielderr.OpCopy, newAhead(d, 1)}), nil
 }
 
 // AsCPU makes a reader of the batches that are left in r as batches of the CPU, each made as
@@ -151,10 +152,10 @@ func (r *ArrayReader) CopyTo(ctx context.Context, dev device.Device, opts ...Cop
 // The result is owned by the caller. It holds a reference to r, which it gives back with its end
 // or its last Release.
 func (r *RecordReader) AsCPU(ctx context.Context) (*RecordReader, error) {
-	if err := checkContext(opRead, ctx); err != nil {
+	if err := checkContext(fielderr.OpRead, ctx); err != nil {
 		return nil, err
 	}
-	if err := checkAccessible(opRead, "RecordReader", r.r.deviceType); err != nil {
+	if err := checkAccessible(fielderr.OpRead, "RecordReader", r.r.deviceType); err != nil {
 		return nil, err
 	}
 	d, err := derive(ctx, "RecordReader", &r.r)
@@ -165,7 +166,7 @@ func (r *RecordReader) AsCPU(ctx context.Context) (*RecordReader, error) {
 		defer b.Release()
 		return b.AsCPU(d.ctx)
 	}
-	cpu := newRecordReader(r.schema, device.CPU, &bounded[*RecordBatch]{ctx, opRead, d})
+	cpu := newRecordReader(r.schema, device.CPU, &bounded[*RecordBatch]{ctx, fielderr.OpRead, d})
 	cpu.metadata = r.metadata
 	return cpu, nil
 }
@@ -173,10 +174,10 @@ func (r *RecordReader) AsCPU(ctx context.Context) (*RecordReader, error) {
 // AsCPU makes a reader of the arrays that are left in r as arrays of the CPU; see
 // [RecordReader.AsCPU].
 func (r *ArrayReader) AsCPU(ctx context.Context) (*ArrayReader, error) {
-	if err := checkContext(opRead, ctx); err != nil {
+	if err := checkContext(fielderr.OpRead, ctx); err != nil {
 		return nil, err
 	}
-	if err := checkAccessible(opRead, "ArrayReader", r.r.deviceType); err != nil {
+	if err := checkAccessible(fielderr.OpRead, "ArrayReader", r.r.deviceType); err != nil {
 		return nil, err
 	}
 	d, err := derive(ctx, "ArrayReader", &r.r)
@@ -187,5 +188,5 @@ func (r *ArrayReader) AsCPU(ctx context.Context) (*ArrayReader, error) {
 		defer a.Release()
 		return a.AsCPU(d.ctx)
 	}
-	return newArrayReader(r.field, device.CPU, &bounded[*Array]{ctx, opRead, d}), nil
+	return newArrayReader(r.field, device.CPU, &bounded[*Array]{ctx, fielderr.OpRead, d}), nil
 }

@@ -3,6 +3,7 @@ package cdevice
 import (
 	"context"
 	"fmt"
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"sync"
 	"sync/atomic"
 )
@@ -123,7 +124,7 @@ func (r *reader[T]) releaseThen(f func()) {
 
 // close ends the stream, and waits until the source is not in use any more, or ctx is done.
 func (r *reader[T]) close(ctx context.Context) error {
-	if err := checkContext(opClose, ctx); err != nil {
+	if err := checkContext(fielderr.OpClose, ctx); err != nil {
 		return err
 	}
 	r.interrupt()
@@ -144,7 +145,7 @@ func (r *reader[T]) close(ctx context.Context) error {
 	case <-r.done:
 		return nil
 	case <-ctx.Done():
-		return contextError(ctx, opClose)
+		return contextError(ctx, fielderr.OpClose)
 	}
 }
 
@@ -156,7 +157,7 @@ func (r *reader[T]) interrupt() {
 }
 
 // closedReader is the error of a reader that was closed.
-func closedReader() error { return fieldError(opRead, "reader", nil, nil, errClosed) }
+func closedReader() error { return fielderr.New(fielderr.OpRead, "reader", nil, nil, errClosed) }
 
 var errClosed = fmt.Errorf("closed: %w", ErrReleased)
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"github.com/arrowdevice/arrowdevice/internal/schema"
 )
 
@@ -34,9 +35,9 @@ import (
 // https://arrow.apache.org/docs/format/CDeviceDataInterface.html#record-batches
 func ExportRecordBatch(batch *RecordBatch, out *CArrowDeviceArray, outSchema *cdata.CArrowSchema) error {
 	if batch == nil {
-		return absent(opExport, "RecordBatch", "a batch")
+		return absent(fielderr.OpExport, "RecordBatch", "a batch")
 	}
-	if err := batch.hold(opExport); err != nil {
+	if err := batch.hold(fielderr.OpExport); err != nil {
 		return err
 	}
 	defer batch.mem.Release()
@@ -53,9 +54,9 @@ func ExportRecordBatch(batch *RecordBatch, out *CArrowDeviceArray, outSchema *cd
 // not released is overwritten and lost.
 func ExportArray(array *Array, out *CArrowDeviceArray, outSchema *cdata.CArrowSchema) error {
 	if array == nil {
-		return absent(opExport, "Array", "an array")
+		return absent(fielderr.OpExport, "Array", "an array")
 	}
-	if err := array.hold(opExport); err != nil {
+	if err := array.hold(fielderr.OpExport); err != nil {
 		return err
 	}
 	defer array.mem.Release()
@@ -72,7 +73,7 @@ func ExportSchema(s *arrow.Schema, out *cdata.CArrowSchema) error {
 		return noOutput("ArrowSchema")
 	}
 	if s == nil {
-		return absent(opExport, "schema", "a schema")
+		return absent(fielderr.OpExport, "schema", "a schema")
 	}
 	return schema.ExportSchema(s, schemaMirror(out))
 }
@@ -83,17 +84,17 @@ func ExportField(field arrow.Field, out *cdata.CArrowSchema) error {
 		return noOutput("ArrowSchema")
 	}
 	if isNil(field.Type) {
-		return absent(opExport, "field.Type", "a data type")
+		return absent(fielderr.OpExport, "field.Type", "a data type")
 	}
 	return schema.Export(field, schemaMirror(out))
 }
 
 func exportReleased(what string) error {
-	return fieldError(opExport, what, nil, nil, ErrReleased)
+	return fielderr.New(fielderr.OpExport, what, nil, nil, ErrReleased)
 }
 
 func noOutput(what string) error {
-	return invalid(opExport, what, "NULL", "a struct to fill")
+	return fielderr.Invalid(fielderr.OpExport, what, "NULL", "a struct to fill")
 }
 
 // export writes nothing to the caller's structs before all that can fail is done.

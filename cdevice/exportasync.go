@@ -7,6 +7,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 
 	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"github.com/arrowdevice/arrowdevice/internal/live"
 )
 
@@ -65,11 +66,11 @@ func ExportAsync(ctx context.Context, r *RecordReader, handler *CArrowAsyncDevic
 	if err := checkHandler(handler); err != nil {
 		return err
 	}
-	if err := checkContext(opExport, ctx); err != nil {
+	if err := checkContext(fielderr.OpExport, ctx); err != nil {
 		return err
 	}
 	if r == nil {
-		return absent(opExport, "RecordReader", "a reader")
+		return absent(fielderr.OpExport, "RecordReader", "a reader")
 	}
 	o := asyncExportOptions{metadata: r.Metadata()}
 	apply(&o, opts)
@@ -97,13 +98,13 @@ func checkHandler(h *CArrowAsyncDeviceStreamHandler) error {
 	case h == nil:
 		return noOutput(name)
 	case h.Release == 0:
-		return fieldError(opExport, name+".release", "NULL", nil, ErrReleased)
+		return fielderr.New(fielderr.OpExport, name+".release", "NULL", nil, ErrReleased)
 	case h.OnSchema == 0:
-		return invalid(opExport, name+".on_schema", "NULL", "a callback")
+		return fielderr.Invalid(fielderr.OpExport, name+".on_schema", "NULL", "a callback")
 	case h.OnNextTask == 0:
-		return invalid(opExport, name+".on_next_task", "NULL", "a callback")
+		return fielderr.Invalid(fielderr.OpExport, name+".on_next_task", "NULL", "a callback")
 	case h.OnError == 0:
-		return invalid(opExport, name+".on_error", "NULL", "a callback")
+		return fielderr.Invalid(fielderr.OpExport, name+".on_error", "NULL", "a callback")
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
 
 // extraction is what extract_data is given, for as long as the call takes. No Go pointer stands
@@ -79,15 +80,15 @@ func (c *consumer) first() (*readyTask, error) {
 func (c *consumer) importBatch(out *CArrowDeviceArray) (*RecordBatch, error) {
 	const field = "ArrowAsyncTask.extract_data"
 	if out.Array.Release == 0 {
-		return nil, invalid(opImport, field, "a released array", "an array, or an error")
+		return nil, fielderr.Invalid(fielderr.OpImport, field, "a released array", "an array, or an error")
 	}
 	if t := c.begun.deviceType; out.DeviceType != int32(t) {
 		discard(deviceInput(out), c.opts)
-		return nil, invalid(opImport, field+".device_type", out.DeviceType, fmt.Sprintf("%d, the producer's", int32(t)))
+		return nil, fielderr.Invalid(fielderr.OpImport, field+".device_type", out.DeviceType, fmt.Sprintf("%d, the producer's", int32(t)))
 	}
 	batch, err := ImportRecordBatchWithSchema(out, c.begun.schema, c.opts...)
 	if err != nil {
-		return nil, within(field, err)
+		return nil, fielderr.Within(field, err)
 	}
 	return batch, nil
 }

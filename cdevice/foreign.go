@@ -9,6 +9,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"github.com/arrowdevice/arrowdevice/internal/live"
 	"github.com/arrowdevice/arrowdevice/internal/schema"
 )
@@ -53,7 +54,7 @@ func (s *foreignDevice) deviceType() device.Type { return device.Type(s.DeviceTy
 
 func (s *foreignDevice) check(*importOptions) error {
 	if s.DeviceType <= 0 {
-		return invalid(opImport, s.name()+".device_type", s.DeviceType, "the type of a device")
+		return fielderr.Invalid(fielderr.OpImport, s.name()+".device_type", s.DeviceType, "the type of a device")
 	}
 	return checkCallbacks(s.name(), s.GetSchema, s.GetNext, s.GetLastError)
 }
@@ -114,10 +115,12 @@ func (s *foreignPlain) lastError() string { return bridge.CallPlainGetLastError(
 
 func (s *foreignPlain) release() { bridge.CallPlainStreamRelease(&s.ArrowArrayStream) }
 
-func noStream(name string) error { return invalid(opImport, name, "NULL", "a struct to import") }
+func noStream(name string) error {
+	return fielderr.Invalid(fielderr.OpImport, name, "NULL", "a struct to import")
+}
 
 func streamReleased(name string) error {
-	return fieldError(opImport, name+".release", "NULL", nil, ErrReleased)
+	return fielderr.New(fielderr.OpImport, name+".release", "NULL", nil, ErrReleased)
 }
 
 func checkCallbacks(name string, getSchema, getNext, getLastError uintptr) error {
@@ -126,7 +129,7 @@ func checkCallbacks(name string, getSchema, getNext, getLastError uintptr) error
 		addr uintptr
 	}{{"get_schema", getSchema}, {"get_next", getNext}, {"get_last_error", getLastError}} {
 		if f.addr == 0 {
-			return invalid(opImport, name+"."+f.name, "NULL", "a callback")
+			return fielderr.Invalid(fielderr.OpImport, name+"."+f.name, "NULL", "a callback")
 		}
 	}
 	return nil
@@ -218,7 +221,7 @@ func (c *cStream) next() (input, error) {
 	}
 	if t := c.deviceType(); in.at.id.Type != t {
 		c.opts.discard(in)
-		err := invalid(opImport, in.names.name+".device_type", int32(in.at.id.Type), fmt.Sprintf("%d, the stream's", int32(t)))
+		err := fielderr.Invalid(fielderr.OpImport, in.names.name+".device_type", int32(in.at.id.Type), fmt.Sprintf("%d, the stream's", int32(t)))
 		return input{}, c.ofNext(err)
 	}
 	return in, nil
@@ -229,7 +232,7 @@ func (c *cStream) ofNext(err error) error {
 	if err == nil {
 		return nil
 	}
-	return within(c.name()+".get_next", err)
+	return fielderr.Within(c.name()+".get_next", err)
 }
 
 // failed is the error for a code that a callback returned just now.
@@ -257,7 +260,7 @@ func readSchema[T any](c *cStream, take func(*abi.ArrowSchema) (T, error)) (s T,
 	if code := c.getSchema(&out); code != 0 {
 		err = c.failed("get_schema", code)
 	} else if s, err = take(&out); err != nil {
-		err = within(c.name()+".get_schema", err)
+		err = fielderr.Within(c.name()+".get_schema", err)
 	}
 	if err != nil {
 		c.release()

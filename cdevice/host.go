@@ -14,6 +14,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"github.com/arrowdevice/arrowdevice/internal/live"
 )
 
@@ -31,7 +32,7 @@ import (
 // contents are not checked beyond what the buffers' sizes need: see
 // [RecordBatch.ValidateFull].
 func (b *RecordBatch) HostView(ctx context.Context) (arrow.RecordBatch, error) {
-	if err := b.hold(opRead); err != nil {
+	if err := b.hold(fielderr.OpRead); err != nil {
 		return nil, err
 	}
 	defer b.mem.Release()
@@ -49,7 +50,7 @@ func (b *RecordBatch) HostView(ctx context.Context) (arrow.RecordBatch, error) {
 	for i := range b.columns {
 		column, err := v.array(&b.columns[i])
 		if err != nil {
-			return nil, within(fmt.Sprintf("column[%d]", i), err)
+			return nil, fielderr.Within(fmt.Sprintf("column[%d]", i), err)
 		}
 		columns = append(columns, column)
 	}
@@ -59,7 +60,7 @@ func (b *RecordBatch) HostView(ctx context.Context) (arrow.RecordBatch, error) {
 // HostView returns the array as an arrow-go array over the same memory; see
 // [RecordBatch.HostView].
 func (a *Array) HostView(ctx context.Context) (arrow.Array, error) {
-	if err := a.hold(opRead); err != nil {
+	if err := a.hold(fielderr.OpRead); err != nil {
 		return nil, err
 	}
 	defer a.mem.Release()
@@ -74,18 +75,18 @@ func (a *Array) HostView(ctx context.Context) (arrow.Array, error) {
 	defer v.mem.drop()
 	arr, err := v.array(&a.node)
 	if err != nil {
-		return nil, within("array", err)
+		return nil, fielderr.Within("array", err)
 	}
 	return arr, nil
 }
 
 func readReleased(what string) error {
-	return fieldError(opRead, what, nil, nil, ErrReleased)
+	return fielderr.New(fielderr.OpRead, what, nil, nil, ErrReleased)
 }
 
 // readyForHost returns nil once the host may read memory at that place.
 func readyForHost(ctx context.Context, at place) error {
-	if err := checkContext(opRead, ctx); err != nil {
+	if err := checkContext(fielderr.OpRead, ctx); err != nil {
 		return err
 	}
 	if err := ctx.Err(); err != nil {
@@ -114,7 +115,7 @@ func newHostBatch(schema *arrow.Schema, columns []arrow.Array, rows int64) (rec 
 func recoverArrow(err *error, abandon func()) {
 	if v := recover(); v != nil {
 		abandon()
-		*err = fieldError(opRead, "data", nil, nil, fmt.Errorf("%w: arrow-go: %v", arrow.ErrInvalid, v))
+		*err = fielderr.New(fielderr.OpRead, "data", nil, nil, fmt.Errorf("%w: arrow-go: %v", arrow.ErrInvalid, v))
 	}
 }
 
@@ -238,7 +239,7 @@ func (v *viewer) children(n *node) ([]arrow.ArrayData, error) {
 	for i := range n.children {
 		child, err := v.data(&n.children[i])
 		if err != nil {
-			return children, within(n.childName(i), err)
+			return children, fielderr.Within(n.childName(i), err)
 		}
 		children = append(children, child)
 	}
@@ -273,7 +274,7 @@ func hostSizes(sizes []int64, n *node, st arrow.DataType) ([]int64, error) {
 	for i := range sizes {
 		sizes[i] = leastSize(st, l, i, end)
 		if sizes[i] > maxBufferSize {
-			return nil, invalid(opRead, fmt.Sprintf("buffers[%d].length", i), sizes[i], fmt.Sprintf("at most %d", int64(maxBufferSize)))
+			return nil, fielderr.Invalid(fielderr.OpRead, fmt.Sprintf("buffers[%d].length", i), sizes[i], fmt.Sprintf("at most %d", int64(maxBufferSize)))
 		}
 	}
 	switch l.store {
@@ -288,10 +289,10 @@ func hostSizes(sizes []int64, n *node, st arrow.DataType) ([]int64, error) {
 	}
 	for i, size := range sizes[2:] {
 		if size < 0 || size > maxBufferSize {
-			return nil, invalid(opRead, fmt.Sprintf("buffers[%d].length", i+2), size, fmt.Sprintf("0 to %d", int64(maxBufferSize)))
+			return nil, fielderr.Invalid(fielderr.OpRead, fmt.Sprintf("buffers[%d].length", i+2), size, fmt.Sprintf("0 to %d", int64(maxBufferSize)))
 		}
 		if size > 0 && noData(n.buffers[i+2]) {
-			return nil, invalid(opRead, fmt.Sprintf("buffers[%d]", i+2), "NULL", fmt.Sprintf("%d bytes", size))
+			return nil, fielderr.Invalid(fielderr.OpRead, fmt.Sprintf("buffers[%d]", i+2), "NULL", fmt.Sprintf("%d bytes", size))
 		}
 	}
 	return sizes, nil

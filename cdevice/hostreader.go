@@ -8,6 +8,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"github.com/arrowdevice/arrowdevice/internal/refcount"
 )
 
@@ -30,7 +31,7 @@ func (r *RecordReader) HostReader(ctx context.Context, mem memory.Allocator) arr
 	}
 	h.schema = r.schema
 	if h.err == nil {
-		if h.err = checkContext(opRead, ctx); h.err != nil {
+		if h.err = checkContext(fielderr.OpRead, ctx); h.err != nil {
 			h.close()
 		}
 	}

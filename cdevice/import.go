@@ -9,6 +9,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/cdata"
 
 	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"github.com/arrowdevice/arrowdevice/internal/schema"
 )
 
@@ -112,7 +113,7 @@ func importArray(in input, field arrow.Field, opts []ImportOption) (*Array, erro
 	}
 	if isNil(field.Type) {
 		discard(in, opts)
-		return nil, absent(opImport, "type", "a data type")
+		return nil, absent(fielderr.OpImport, "type", "a data type")
 	}
 	root, err := importRoot(in, field.Type)
 	if err != nil {
@@ -129,7 +130,7 @@ func importArray(in input, field arrow.Field, opts []ImportOption) (*Array, erro
 // importColumns makes the nodes of a record batch's columns. It changes nothing.
 func importColumns(in input, s *arrow.Schema) ([]node, error) {
 	if s == nil {
-		return nil, invalid(opImport, "schema", "nil", "a schema")
+		return nil, fielderr.Invalid(fielderr.OpImport, "schema", "nil", "a schema")
 	}
 	if err := checkDevice(in.at); err != nil {
 		return nil, err
@@ -140,7 +141,7 @@ func importColumns(in input, s *arrow.Schema) ([]node, error) {
 	}
 	root := in.array
 	if err := checkBatchRoot(root, s.NumFields()); err != nil {
-		return nil, within(in.names.root(0), err)
+		return nil, fielderr.Within(in.names.root(0), err)
 	}
 	nodes := make([]node, count)
 	columns := take(&nodes, s.NumFields())
@@ -148,7 +149,7 @@ func importColumns(in input, s *arrow.Schema) ([]node, error) {
 	pointers := abi.Slice[uintptr](root.Children, len(columns))
 	for i := range columns {
 		if err := im.child(&columns[i], pointers[i], s.Field(i).Type, root.Length); err != nil {
-			return nil, within(in.names.column(i), err)
+			return nil, fielderr.Within(in.names.column(i), err)
 		}
 		if columns[i].length > root.Length {
 			columns[i] = columns[i].slice(0, root.Length)
@@ -162,7 +163,7 @@ func countColumns(s *arrow.Schema) (count int, err error) {
 	i := 0
 	defer func() {
 		if err != nil {
-			err = fieldError(opImport, fmt.Sprintf("schema.field[%d].type", i), nil, nil, err)
+			err = fielderr.New(fielderr.OpImport, fmt.Sprintf("schema.field[%d].type", i), nil, nil, err)
 		}
 	}()
 	defer recoverType(&err)
@@ -187,13 +188,13 @@ func importRoot(in input, dt arrow.DataType) ([]node, error) {
 	}
 	count, err := countArray(dt)
 	if err != nil {
-		return nil, fieldError(opImport, "schema.type", nil, nil, err)
+		return nil, fielderr.New(fielderr.OpImport, "schema.type", nil, nil, err)
 	}
 	nodes := make([]node, count)
 	root := take(&nodes, 1)
 	im := importer{nodes: nodes}
 	if err := im.node(&root[0], in.array, dt); err != nil {
-		return nil, within(in.names.root(0), err)
+		return nil, fielderr.Within(in.names.root(0), err)
 	}
 	return root, checkEvent(in.at, root)
 }
@@ -207,17 +208,17 @@ type importer struct {
 // child imports the struct that an entry of ArrowArray.children points to.
 func (im *importer) child(n *node, addr uintptr, dt arrow.DataType, least int64) error {
 	if addr == 0 || addr%sizeofPointer != 0 {
-		return fieldError(opImport, "pointer", hex(addr), "the address of a struct", arrow.ErrInvalid)
+		return fielderr.New(fielderr.OpImport, "pointer", fielderr.Hex(addr), "the address of a struct", arrow.ErrInvalid)
 	}
 	a := abi.At[abi.ArrowArray](addr)
 	if a.Release == 0 {
-		return fieldError(opImport, "release", "NULL", nil, ErrReleased)
+		return fielderr.New(fielderr.OpImport, "release", "NULL", nil, ErrReleased)
 	}
 	if err := im.node(n, a, dt); err != nil {
 		return err
 	}
 	if n.length < least {
-		return invalid(opImport, "length", n.length, fmt.Sprintf("at least %d", least))
+		return fielderr.Invalid(fielderr.OpImport, "length", n.length, fmt.Sprintf("at least %d", least))
 	}
 	return nil
 }
@@ -242,16 +243,16 @@ func (im *importer) node(n *node, a *abi.ArrowArray, dt arrow.DataType) error {
 func (im *importer) children(n *node, a *abi.ArrowArray, st arrow.DataType) error {
 	if n.layout.store == storeDictionary {
 		if a.Dictionary == 0 {
-			return invalid(opImport, "dictionary", "NULL", fmt.Sprintf("a struct for %s", typeText(st)))
+			return fielderr.Invalid(fielderr.OpImport, "dictionary", "NULL", fmt.Sprintf("a struct for %s", fielderr.Describe(st)))
 		}
 		if err := checkChildren(a, 0, st); err != nil {
 			return err
 		}
 		n.children = take(&im.nodes, 1)
-		return within("dictionary", im.child(&n.children[0], a.Dictionary, childType(st, 0), 0))
+		return fielderr.Within("dictionary", im.child(&n.children[0], a.Dictionary, childType(st, 0), 0))
 	}
 	if a.Dictionary != 0 {
-		return invalid(opImport, "dictionary", hex(a.Dictionary), fmt.Sprintf("NULL for %s", typeText(st)))
+		return fielderr.Invalid(fielderr.OpImport, "dictionary", fielderr.Hex(a.Dictionary), fmt.Sprintf("NULL for %s", fielderr.Describe(st)))
 	}
 	count := n.layout.childCount(st)
 	if err := checkChildren(a, count, st); err != nil || count == 0 {
@@ -260,15 +261,15 @@ func (im *importer) children(n *node, a *abi.ArrowArray, st arrow.DataType) erro
 	n.children = take(&im.nodes, count)
 	least, ok := childLength(st, a.Offset+a.Length)
 	if !ok {
-		return invalid(opImport, "length", n.length, fmt.Sprintf("fewer elements than int64 can count the values of, for %s", typeText(st)))
+		return fielderr.Invalid(fielderr.OpImport, "length", n.length, fmt.Sprintf("fewer elements than int64 can count the values of, for %s", fielderr.Describe(st)))
 	}
 	for i, addr := range abi.Slice[uintptr](a.Children, count) {
 		if err := im.child(&n.children[i], addr, childType(st, i), least); err != nil {
-			return within(childName(i), err)
+			return fielderr.Within(fielderr.Child(i), err)
 		}
 	}
 	if n.layout.store == storeRunEnds {
-		return checkRuns(opImport, n)
+		return checkRuns(fielderr.OpImport, n)
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package cdevice
 import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
 
 // input is a C struct that an import takes: an ArrowDeviceArray, or a plain ArrowArray.
@@ -21,13 +22,13 @@ type structNames struct {
 
 var deviceNames = &structNames{
 	name:   "ArrowDeviceArray",
-	column: func(i int) string { return "ArrowDeviceArray.array." + childName(i) },
+	column: func(i int) string { return "ArrowDeviceArray.array." + fielderr.Child(i) },
 	root:   func(int) string { return "ArrowDeviceArray.array" },
 }
 
 var plainNames = &structNames{
 	name:   "ArrowArray",
-	column: func(i int) string { return "ArrowArray." + childName(i) },
+	column: func(i int) string { return "ArrowArray." + fielderr.Child(i) },
 	root:   func(int) string { return "ArrowArray" },
 }
 

@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"github.com/apache/arrow-go/v18/arrow"
+
+	"github.com/arrowdevice/arrowdevice/internal/excerpt"
 )
 
 // storage says what the buffers of an array mean.
@@ -214,3 +216,14 @@ const (
 	// maxNodes is how many arrays a tree may have; internal/schema has the same limit.
 	maxNodes = 1 << 20
 )
+
+var errTooDeep = fmt.Errorf("%w: nested deeper than %d", arrow.ErrInvalid, maxDepth)
+
+var errTooLarge = fmt.Errorf("%w: more than %d arrays", arrow.ErrInvalid, maxNodes)
+
+func unknownType(dt arrow.DataType) error {
+	if dt == nil {
+		return fmt.Errorf("%w: no data type", arrow.ErrInvalid)
+	}
+	return fmt.Errorf("%w: data type %s", arrow.ErrNotImplemented, excerpt.Cut(dt.Name(), excerpt.Input))
+}

@@ -2,6 +2,7 @@ package cdevice
 
 import (
 	"fmt"
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"io"
 )
 
@@ -9,7 +10,7 @@ import (
 func (r *reader[T]) transform(f func(T) (T, error)) {
 	if f == nil {
 		if !r.over.Load() {
-			r.endWith(absent(opRead, "f", "a function"))
+			r.endWith(absent(fielderr.OpRead, "f", "a function"))
 		}
 		return
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
 
 // ArrayData describes an array in memory that the caller filled: by a kernel, cuBLAS,
@@ -47,7 +48,7 @@ type Lifetime struct {
 func NewArray(dev device.Device, dt arrow.DataType, data ArrayData, owner Lifetime) (*Array, error) {
 	if isNil(dt) {
 		owner.end(dev)
-		return nil, absent(opNew, "type", "a data type")
+		return nil, absent(fielderr.OpNew, "type", "a data type")
 	}
 	mem, at, nodes, err := newNodes(dev, owner, []arrow.DataType{dt}, []ArrayData{data}, func(int) string { return "data" })
 	if err != nil {
@@ -67,13 +68,13 @@ func NewRecordBatch(dev device.Device, schema *arrow.Schema, rows int64, columns
 	}
 	check := func() error {
 		if schema == nil {
-			return invalid(opNew, "schema", "nil", "a schema")
+			return fielderr.Invalid(fielderr.OpNew, "schema", "nil", "a schema")
 		}
 		if len(columns) != len(types) {
-			return invalid(opNew, "columns", len(columns), fmt.Sprintf("%d, as the schema has fields", len(types)))
+			return fielderr.Invalid(fielderr.OpNew, "columns", len(columns), fmt.Sprintf("%d, as the schema has fields", len(types)))
 		}
 		if rows < 0 {
-			return invalid(opNew, "rows", rows, "at least 0")
+			return fielderr.Invalid(fielderr.OpNew, "rows", rows, "at least 0")
 		}
 		return nil
 	}
@@ -88,7 +89,7 @@ func NewRecordBatch(dev device.Device, schema *arrow.Schema, rows int64, columns
 	for i := range nodes {
 		if n := &nodes[i]; n.length < rows {
 			mem.Release()
-			return nil, within(columnName(i), invalid(opNew, "length", n.length, fmt.Sprintf("at least %d", rows)))
+			return nil, fielderr.Within(columnName(i), fielderr.Invalid(fielderr.OpNew, "length", n.length, fmt.Sprintf("at least %d", rows)))
 		} else if n.length > rows {
 			*n = n.slice(0, rows)
 		}
@@ -119,7 +120,7 @@ func (o Lifetime) end(dev device.Device) {
 func newNodes(dev device.Device, owner Lifetime, types []arrow.DataType, data []ArrayData, name func(int) string) (mem *memoryOwner, at place, nodes []node, err error) {
 	if isNil(dev) {
 		owner.end(nil)
-		return nil, at, nil, absent(opNew, "device", "a device")
+		return nil, at, nil, absent(fielderr.OpNew, "device", "a device")
 	}
 	mem = adoptGo(&callersMemory{owner, dev})
 	defer func() {
@@ -137,7 +138,7 @@ func newNodes(dev device.Device, owner Lifetime, types []arrow.DataType, data []
 	count := 0
 	for i, dt := range types {
 		if err := countType(dt, &count); err != nil {
-			return mem, at, nil, fieldError(opNew, name(i)+".type", nil, nil, err)
+			return mem, at, nil, fielderr.New(fielderr.OpNew, name(i)+".type", nil, nil, err)
 		}
 	}
 	all := make([]node, count)
@@ -146,10 +147,10 @@ func newNodes(dev device.Device, owner Lifetime, types []arrow.DataType, data []
 	for i := range data {
 		a, err := size.fill(&data[i], types[i])
 		if err != nil {
-			return mem, at, nil, within(name(i), err)
+			return mem, at, nil, fielderr.Within(name(i), err)
 		}
 		if err := im.node(&nodes[i], a, types[i]); err != nil {
-			return mem, at, nil, within(name(i), during(opNew, err))
+			return mem, at, nil, fielderr.Within(name(i), fielderr.During(fielderr.OpNew, err))
 		}
 	}
 	at = place{id: dev.ID(), dev: dev}
@@ -256,7 +257,7 @@ func (s *structs) fillChildren(a *abi.ArrowArray, d *ArrayData, st arrow.DataTyp
 			}
 			child, err := s.fill(&d.Children[i], dt)
 			if err != nil {
-				return within(childName(i), err)
+				return fielderr.Within(fielderr.Child(i), err)
 			}
 			pointers[i] = uintptr(unsafe.Pointer(child))
 		}
@@ -268,7 +269,7 @@ func (s *structs) fillChildren(a *abi.ArrowArray, d *ArrayData, st arrow.DataTyp
 		}
 		dictionary, err := s.fill(d.Dictionary, dt)
 		if err != nil {
-			return within("dictionary", err)
+			return fielderr.Within("dictionary", err)
 		}
 		a.Dictionary = uintptr(unsafe.Pointer(dictionary))
 	}
@@ -282,13 +283,13 @@ func checkSizes(d *ArrayData, st arrow.DataType, l *layout) error {
 	case l.store == storeUnknown:
 		return nil // of no type: the import refuses it
 	case l.store != storeView && len(d.ViewSizes) > 0:
-		return invalid(opNew, "ViewSizes", howMany(len(d.ViewSizes), "size"), fmt.Sprintf("none for %s", typeText(st)))
+		return fielderr.Invalid(fielderr.OpNew, "ViewSizes", howMany(len(d.ViewSizes), "size"), fmt.Sprintf("none for %s", fielderr.Describe(st)))
 	case l.store != storeView:
 		return nil
 	case data < 0:
-		return invalid(opNew, "Buffers", howMany(len(d.Buffers), "buffer"), fmt.Sprintf("at least 2 for %s: validity and views", typeText(st)))
+		return fielderr.Invalid(fielderr.OpNew, "Buffers", howMany(len(d.Buffers), "buffer"), fmt.Sprintf("at least 2 for %s: validity and views", fielderr.Describe(st)))
 	case len(d.ViewSizes) != data:
-		return invalid(opNew, "ViewSizes", howMany(len(d.ViewSizes), "size"), fmt.Sprintf("%d, one for each data buffer", data))
+		return fielderr.Invalid(fielderr.OpNew, "ViewSizes", howMany(len(d.ViewSizes), "size"), fmt.Sprintf("%d, one for each data buffer", data))
 	}
 	return nil
 }

@@ -63,7 +63,7 @@ func checkBatch(b *RecordBatch, schema *arrow.Schema, t device.Type) error {
 	case !b.refs.Alive():
 		return readReleased("RecordBatch")
 	case b.schema != schema && !sameTypes(b.schema, schema):
-		return invalid(opRead, "RecordBatch.schema", b.schema, fmt.Sprintf("the stream's: %s", fielderr.Schema(schema)))
+		return fielderr.Invalid(fielderr.OpRead, "RecordBatch.schema", b.schema, fmt.Sprintf("the stream's: %s", fielderr.Schema(schema)))
 	}
 	return checkType(b.place, t)
 }
@@ -75,7 +75,7 @@ func checkArray(a *Array, dt arrow.DataType, t device.Type) error {
 	case !a.refs.Alive():
 		return readReleased("Array")
 	case !arrow.TypeEqual(a.field.Type, dt):
-		return invalid(opRead, "Array.type", a.field.Type, fmt.Sprintf("the stream's: %s", fielderr.Type(dt)))
+		return fielderr.Invalid(fielderr.OpRead, "Array.type", a.field.Type, fmt.Sprintf("the stream's: %s", fielderr.Type(dt)))
 	}
 	return checkType(a.place, t)
 }
@@ -87,7 +87,7 @@ func nothing(what string) error {
 
 func checkType(at place, t device.Type) error {
 	if at.id.Type != t {
-		return invalid(opRead, "device_type", at.id.Type, fmt.Sprintf("%s, the stream's", t))
+		return fielderr.Invalid(fielderr.OpRead, "device_type", at.id.Type, fmt.Sprintf("%s, the stream's", t))
 	}
 	return nil
 }
@@ -96,11 +96,11 @@ func checkType(at place, t device.Type) error {
 func checkNew(schema bool, name string, source bool, t device.Type) error {
 	switch {
 	case !schema:
-		return invalid(opNew, "schema", "nil", "what the items have in common")
+		return fielderr.Invalid(fielderr.OpNew, "schema", "nil", "what the items have in common")
 	case t <= 0:
-		return invalid(opNew, "device_type", int32(t), "the type of a device")
+		return fielderr.Invalid(fielderr.OpNew, "device_type", int32(t), "the type of a device")
 	case !source:
-		return absent(opNew, name, "what yields the items")
+		return absent(fielderr.OpNew, name, "what yields the items")
 	}
 	return nil
 }
@@ -127,17 +127,17 @@ func sameTypes(a, b *arrow.Schema) bool {
 // goroutine's: from now on rdr is asked by whoever asks the result.
 func WrapRecordReader(rdr array.RecordReader, dev device.Device) (*RecordReader, error) {
 	if isNil(rdr) {
-		return nil, absent(opWrap, "RecordReader", "a reader of arrow-go")
+		return nil, absent(fielderr.OpWrap, "RecordReader", "a reader of arrow-go")
 	}
 	if isNil(dev) {
-		return nil, absent(opWrap, "device", "the device that the memory lives on")
+		return nil, absent(fielderr.OpWrap, "device", "the device that the memory lives on")
 	}
 	if _, err := placeOn(dev); err != nil {
 		return nil, err
 	}
 	schema := rdr.Schema()
 	if schema == nil {
-		return nil, invalid(opWrap, "schema", "nil", "a schema")
+		return nil, fielderr.Invalid(fielderr.OpWrap, "schema", "nil", "a schema")
 	}
 	rdr.Retain()
 	next := func() (*RecordBatch, error) {
@@ -167,10 +167,10 @@ func WrapRecordReader(rdr array.RecordReader, dev device.Device) (*RecordReader,
 // caller's.
 func WrapChunked(chunked *arrow.Chunked, dev device.Device) (*ArrayReader, error) {
 	if chunked == nil {
-		return nil, absent(opWrap, "Chunked", "a chunked array of arrow-go")
+		return nil, absent(fielderr.OpWrap, "Chunked", "a chunked array of arrow-go")
 	}
 	if isNil(dev) {
-		return nil, absent(opWrap, "device", "the device that the memory lives on")
+		return nil, absent(fielderr.OpWrap, "device", "the device that the memory lives on")
 	}
 	if _, err := placeOn(dev); err != nil {
 		return nil, err

@@ -6,6 +6,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
 
 // node is one array of a tree: an ArrowArray in Go memory, with its type. Nodes
@@ -54,7 +55,7 @@ func (n *node) childName(i int) string {
 	if n.layout.store == storeDictionary {
 		return "dictionary"
 	}
-	return childName(i)
+	return fielderr.Child(i)
 }
 
 // knownNulls is the null count that follows from the struct alone: without a

@@ -2,15 +2,16 @@ package cdevice
 
 import (
 	"context"
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
 
 // CountNulls is the number of nulls, counted where nobody knows it: the bitmap is read,
 // for which it waits for the array's event. ctx ends the wait.
 func (a *Array) CountNulls(ctx context.Context) (int64, error) {
-	if err := checkContext(opRead, ctx); err != nil {
+	if err := checkContext(fielderr.OpRead, ctx); err != nil {
 		return 0, err
 	}
-	if err := a.hold(opRead); err != nil {
+	if err := a.hold(fielderr.OpRead); err != nil {
 		return 0, err
 	}
 	defer a.mem.Release()

@@ -6,6 +6,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
 
 // ImportOption changes how an import treats its input. One that is nil does nothing, as a nil
@@ -55,7 +56,7 @@ func discard(in input, opts []ImportOption) {
 // options of its own. A device of another type, or with another id, is an error.
 func WithDevice(dev device.Device) ImportOption {
 	return func(o *importOptions) {
-		o.need(opImport, "WithDevice", dev, "a device")
+		o.need(fielderr.OpImport, "WithDevice", dev, "a device")
 		if !isNil(dev) {
 			o.dev = dev
 		}
@@ -70,10 +71,10 @@ func (o *importOptions) deviceFor(declared device.ID, names *structNames) (devic
 		return o.dev, o.checkPlain()
 	}
 	if id.Type != declared.Type {
-		return nil, invalid(opImport, "ArrowDeviceArray.device_type", int32(declared.Type), fmt.Sprintf("%d, as the device that was named", int32(id.Type)))
+		return nil, fielderr.Invalid(fielderr.OpImport, "ArrowDeviceArray.device_type", int32(declared.Type), fmt.Sprintf("%d, as the device that was named", int32(id.Type)))
 	}
 	if id.Ordinal != declared.Ordinal && (declared.Ordinal != device.NoOrdinal || !id.Type.CPUAccessible()) {
-		return nil, invalid(opImport, "ArrowDeviceArray.device_id", declared.Ordinal, fmt.Sprintf("%d, as the device that was named", id.Ordinal))
+		return nil, fielderr.Invalid(fielderr.OpImport, "ArrowDeviceArray.device_id", declared.Ordinal, fmt.Sprintf("%d, as the device that was named", id.Ordinal))
 	}
 	return o.dev, nil
 }
@@ -81,7 +82,7 @@ func (o *importOptions) deviceFor(declared device.ID, names *structNames) (devic
 // checkPlain returns an error where an option is not one for structs without a device.
 func (o *importOptions) checkPlain() error {
 	if o.dev != nil && o.dev.ID().Type != device.CPU {
-		return invalid(opImport, "WithDevice", o.dev.ID().String(), "the CPU, where the memory of a plain struct is")
+		return fielderr.Invalid(fielderr.OpImport, "WithDevice", o.dev.ID().String(), "the CPU, where the memory of a plain struct is")
 	}
 	return nil
 }
@@ -150,7 +151,7 @@ func (o *importOptions) assumeHostReadable(mem *memoryOwner, at place, nodes []n
 
 // noBackend is the error for an event that cannot be waited for.
 func noBackend(at place, option string, err error) error {
-	return fieldError(opImport, "ArrowDeviceArray.sync_event", hex(at.event), "NULL, or a device that can wait for it ("+option+")", err)
+	return fielderr.New(fielderr.OpImport, "ArrowDeviceArray.sync_event", fielderr.Hex(at.event), "NULL, or a device that can wait for it ("+option+")", err)
 }
 
 // WithReleaser runs the producer's release callback through f, which calls release
@@ -159,7 +160,7 @@ func noBackend(at place, option string, err error) error {
 // input that is refused, too: the caller's struct is marked released when the import returns, whenever f releases.
 func WithReleaser(f func(release func())) ImportOption {
 	return func(o *importOptions) {
-		o.need(opImport, "WithReleaser", f, "a function")
+		o.need(fielderr.OpImport, "WithReleaser", f, "a function")
 		if f != nil {
 			o.releaseWith = func(release func()) { f(once(release)) }
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
 
 // place is where the memory of a batch lives, and when it may be read.
@@ -60,7 +61,7 @@ func (p place) waitOn(s device.Stream) error {
 		return nil
 	}
 	if of := s.Device(); of == nil || streamType(of.ID().Type) != streamType(p.id.Type) {
-		return invalid(opRead, "stream", describeStream(of), "a stream that can wait for an event of "+p.id.String())
+		return fielderr.Invalid(fielderr.OpRead, "stream", describeStream(of), "a stream that can wait for an event of "+p.id.String())
 	}
 	event, err := p.openEvent()
 	if err != nil {
@@ -106,7 +107,7 @@ func eventHandle(t device.Type, event uintptr) (uintptr, error) {
 		return event, nil
 	}
 	if event%sizeofPointer != 0 {
-		return 0, invalid(opRead, "ArrowDeviceArray.sync_event", hex(event), "the address of an event")
+		return 0, fielderr.Invalid(fielderr.OpRead, "ArrowDeviceArray.sync_event", fielderr.Hex(event), "the address of an event")
 	}
 	return *abi.At[uintptr](event), nil
 }
@@ -138,10 +139,10 @@ func (p place) notReadable() string {
 // argument.
 func (p place) checkStream(op, name string, s device.Stream) error {
 	if isNil(s) {
-		return invalid(op, name, "nil", "a stream of "+p.id.String())
+		return fielderr.Invalid(op, name, "nil", "a stream of "+p.id.String())
 	}
 	if of := s.Device(); of == nil || !p.hasStream(s, of) {
-		return invalid(op, name, describeStream(of), "a stream of "+p.id.String())
+		return fielderr.Invalid(op, name, describeStream(of), "a stream of "+p.id.String())
 	}
 	return nil
 }
@@ -193,8 +194,8 @@ func checkOnStream(opts []CopyOption, at, from place) error {
 	if s == nil {
 		return nil
 	}
-	err := at.checkStream(opCopy, "WithStream", s)
-	if err != nil && streamType(from.id.Type) == streamType(at.id.Type) && from.checkStream(opCopy, "WithStream", s) == nil {
+	err := at.checkStream(fielderr.OpCopy, "WithStream", s)
+	if err != nil && streamType(from.id.Type) == streamType(at.id.Type) && from.checkStream(fielderr.OpCopy, "WithStream", s) == nil {
 		return nil
 	}
 	return err

@@ -11,6 +11,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"github.com/arrowdevice/arrowdevice/internal/schema"
 )
 
@@ -54,9 +55,9 @@ func arrayMirror(a *cdata.CArrowArray) *abi.ArrowArray {
 // https://arrow.apache.org/docs/format/CDataInterface.html#the-arrowarray-structure
 func ExportPlainRecordBatch(batch *RecordBatch, out *cdata.CArrowArray, outSchema *cdata.CArrowSchema) error {
 	if batch == nil {
-		return absent(opExport, "RecordBatch", "a batch")
+		return absent(fielderr.OpExport, "RecordBatch", "a batch")
 	}
-	if err := batch.hold(opExport); err != nil {
+	if err := batch.hold(fielderr.OpExport); err != nil {
 		return err
 	}
 	defer batch.mem.Release()
@@ -76,9 +77,9 @@ func ExportPlainRecordBatch(batch *RecordBatch, out *cdata.CArrowArray, outSchem
 // not released is overwritten and lost.
 func ExportPlainArray(array *Array, out *cdata.CArrowArray, outSchema *cdata.CArrowSchema) error {
 	if array == nil {
-		return absent(opExport, "Array", "an array")
+		return absent(fielderr.OpExport, "Array", "an array")
 	}
-	if err := array.hold(opExport); err != nil {
+	if err := array.hold(fielderr.OpExport); err != nil {
 		return err
 	}
 	defer array.mem.Release()
@@ -99,10 +100,10 @@ func checkPlainExport(what string, at place, out *cdata.CArrowArray) error {
 	}
 	if !at.hostReadable() {
 		err := fmt.Errorf("%s: %w", at.notReadable(), device.ErrNotSupported)
-		return fieldError(opExport, what+".DeviceID", at.id.String(), "memory that the CPU can access", err)
+		return fielderr.New(fielderr.OpExport, what+".DeviceID", at.id.String(), "memory that the CPU can access", err)
 	}
 	if at.event != 0 {
-		return invalid(opExport, what+".sync_event", hex(at.event), "none: AsCPU waits for it")
+		return fielderr.Invalid(fielderr.OpExport, what+".sync_event", fielderr.Hex(at.event), "none: AsCPU waits for it")
 	}
 	return nil
 }

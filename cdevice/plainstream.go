@@ -11,6 +11,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"github.com/arrowdevice/arrowdevice/internal/schema"
 )
 
@@ -77,7 +78,7 @@ func ImportPlainArrayReader(stream *cdata.CArrowArrayStream, opts ...ImportOptio
 // https://arrow.apache.org/docs/format/CStreamInterface.html
 func ExportPlainRecordReader(r *RecordReader, out *cdata.CArrowArrayStream) error {
 	if r == nil {
-		return absent(opExport, "RecordReader", "a reader")
+		return absent(fielderr.OpExport, "RecordReader", "a reader")
 	}
 	return exportPlainStream("RecordReader", &exported[*RecordBatch]{
 		reader: &r.r,
@@ -94,7 +95,7 @@ func ExportPlainRecordReader(r *RecordReader, out *cdata.CArrowArrayStream) erro
 // is overwritten and lost.
 func ExportPlainArrayReader(r *ArrayReader, out *cdata.CArrowArrayStream) error {
 	if r == nil {
-		return absent(opExport, "ArrayReader", "a reader")
+		return absent(fielderr.OpExport, "ArrayReader", "a reader")
 	}
 	return exportPlainStream("ArrayReader", &exported[*Array]{
 		reader: &r.r,
@@ -110,7 +111,7 @@ func exportPlainStream[T counted](what string, s *exported[T], out *cdata.CArrow
 	if out == nil {
 		return noOutput("ArrowArrayStream")
 	}
-	if err := checkAccessible(opExport, what, s.reader.deviceType); err != nil {
+	if err := checkAccessible(fielderr.OpExport, what, s.reader.deviceType); err != nil {
 		return err
 	}
 	s.out = plainOut
@@ -128,5 +129,5 @@ func checkAccessible(op, what string, t device.Type) error {
 		return nil
 	}
 	err := fmt.Errorf("the CPU cannot access memory of %s: %w", t, device.ErrNotSupported)
-	return fieldError(op, what+".DeviceType", t.String(), "memory that the CPU can access", err)
+	return fielderr.New(op, what+".DeviceType", t.String(), "memory that the CPU can access", err)
 }

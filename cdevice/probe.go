@@ -9,6 +9,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
 
 // ValidateFull asks the devices: the declared device about its memory, whether the host
@@ -27,15 +28,15 @@ func (v *validator) probeHost(n *node) error {
 		field := fmt.Sprintf("buffers[%d]", i)
 		found, err := device.Lookup(device.Ptr(addr))
 		if err != nil {
-			return fieldError(opValidate, field, hex(addr), nil, err)
+			return fielderr.New(fielderr.OpValidate, field, fielderr.Hex(addr), nil, err)
 		}
 		if !found.ID.Type.CPUAccessible() {
-			return invalid(opValidate, field, hex(addr)+", memory of "+found.ID.String(), "memory that the CPU can access")
+			return fielderr.Invalid(fielderr.OpValidate, field, fielderr.Hex(addr)+", memory of "+found.ID.String(), "memory that the CPU can access")
 		}
 	}
 	for i := range n.children {
 		if err := v.probeHost(&n.children[i]); err != nil {
-			return within(n.childName(i), err)
+			return fielderr.Within(n.childName(i), err)
 		}
 	}
 	return nil
@@ -49,7 +50,7 @@ func checkRemote(ctx context.Context, t tree) error {
 		return err
 	}
 	if err := probeEvent(t.at); err != nil {
-		return fieldError(opValidate, "ArrowDeviceArray.sync_event", hex(t.at.event), nil, err)
+		return fielderr.New(fielderr.OpValidate, "ArrowDeviceArray.sync_event", fielderr.Hex(t.at.event), nil, err)
 	}
 	if err := t.each(p.node); err != nil {
 		return err
@@ -65,11 +66,11 @@ func checkRemote(ctx context.Context, t tree) error {
 	src.pace = &p.pace
 	trees, err := src.compact(false)
 	if err != nil {
-		return during(opValidate, err)
+		return fielderr.During(fielderr.OpValidate, err)
 	}
 	for i := range trees {
 		if err := p.compact(&trees[i]); err != nil {
-			return within(t.name(i), err)
+			return fielderr.Within(t.name(i), err)
 		}
 	}
 	return nil
@@ -121,7 +122,7 @@ func (p *prober) eachMap(nodes []node, name func(i int) string, do func(n *node)
 			err = p.eachMap(n.children, n.childName, do)
 		}
 		if err != nil {
-			return within(name(i), err)
+			return fielderr.Within(name(i), err)
 		}
 	}
 	return nil
@@ -151,11 +152,11 @@ type prober struct {
 func newProber(ctx context.Context, at place) (*prober, error) {
 	dev, err := at.device()
 	if err != nil {
-		return nil, fieldError(opValidate, "ArrowDeviceArray.device_type", at.id.Type, "a device of this process (ValidateFull)", err)
+		return nil, fielderr.New(fielderr.OpValidate, "ArrowDeviceArray.device_type", at.id.Type, "a device of this process (ValidateFull)", err)
 	}
 	asked, ok := dev.(device.Prober)
 	if !ok {
-		return nil, fieldError(opValidate, "ArrowDeviceArray.device_type", at.id.Type, "a device that is a device.Prober (ValidateFull)", device.ErrNotSupported)
+		return nil, fielderr.New(fielderr.OpValidate, "ArrowDeviceArray.device_type", at.id.Type, "a device that is a device.Prober (ValidateFull)", device.ErrNotSupported)
 	}
 	return &prober{asked, at.id, newValidator(ctx)}, nil
 }
@@ -177,7 +178,7 @@ func checkPinned(ctx context.Context, t tree) error {
 		if err := p.sized(n); err != nil {
 			return err
 		}
-		return during(opValidate, p.contents(n))
+		return fielderr.During(fielderr.OpValidate, p.contents(n))
 	})
 }
 
@@ -186,7 +187,7 @@ func checkPinned(ctx context.Context, t tree) error {
 func (p *prober) sized(n *node) error {
 	sizes, err := hostSizes(nil, n, n.storage())
 	if err != nil {
-		return during(opValidate, err)
+		return fielderr.During(fielderr.OpValidate, err)
 	}
 	for i, size := range sizes {
 		if size == 0 || n.length == 0 || n.buffers[i] == 0 {
@@ -198,7 +199,7 @@ func (p *prober) sized(n *node) error {
 	}
 	for i := range n.children {
 		if err := p.sized(&n.children[i]); err != nil {
-			return within(n.childName(i), err)
+			return fielderr.Within(n.childName(i), err)
 		}
 	}
 	return nil
@@ -222,7 +223,7 @@ func (p *prober) node(n *node) error {
 	}
 	for i := range n.children {
 		if err := p.node(&n.children[i]); err != nil {
-			return within(n.childName(i), err)
+			return fielderr.Within(n.childName(i), err)
 		}
 	}
 	return nil
@@ -243,7 +244,7 @@ func (p *prober) compact(t *compact) error {
 	}
 	for i := range t.children {
 		if err := p.compact(&t.children[i]); err != nil {
-			return within(childName(i), err)
+			return fielderr.Within(fielderr.Child(i), err)
 		}
 	}
 	return nil
@@ -258,7 +259,7 @@ func (p *prober) padding(t *compact) error {
 	return p.parts(len(views), func(from, to int) error {
 		for i := from; i < to; i++ {
 			if err := checkPadding(&views[i]); err != nil {
-				return within(fmt.Sprintf("views[%d]", i), err)
+				return fielderr.Within(fmt.Sprintf("views[%d]", i), err)
 			}
 		}
 		return nil
@@ -271,16 +272,16 @@ func (p *prober) memory(field string, addr uintptr, size int64) error {
 	}
 	found, err := p.Lookup(device.Ptr(addr))
 	if err != nil {
-		return fieldError(opValidate, field, hex(addr), nil, err)
+		return fielderr.New(fielderr.OpValidate, field, fielderr.Hex(addr), nil, err)
 	}
 	if want, ok := p.accepts(found.ID); !ok {
-		return invalid(opValidate, field, hex(addr)+", memory of "+found.ID.String(), want)
+		return fielderr.Invalid(fielderr.OpValidate, field, fielderr.Hex(addr)+", memory of "+found.ID.String(), want)
 	}
 	if found.Size == 0 && p.id.Type.CPUAccessible() {
 		return nil // a driver may know that memory is page-locked, and not how large it is
 	}
 	if !found.Contains(device.Ptr(addr), size) {
-		return invalid(opValidate, field, hex(addr), fmt.Sprintf("an allocation with %d bytes from there", size))
+		return fielderr.Invalid(fielderr.OpValidate, field, fielderr.Hex(addr), fmt.Sprintf("an allocation with %d bytes from there", size))
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"github.com/arrowdevice/arrowdevice/internal/handle"
 	"github.com/arrowdevice/arrowdevice/internal/live"
 	"github.com/arrowdevice/arrowdevice/internal/schema"
@@ -271,7 +272,7 @@ func (p *producer) Request(n int64) {
 	case p.cancelled:
 		return
 	case n <= 0:
-		p.fail(invalid(opExport, "ArrowAsyncProducer.request.n", n, "at least 1"))
+		p.fail(fielderr.Invalid(fielderr.OpExport, "ArrowAsyncProducer.request.n", n, "at least 1"))
 	case n > math.MaxInt64-p.requested:
 		p.requested = math.MaxInt64
 	default:

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"github.com/arrowdevice/arrowdevice/internal/refcount"
 )
 
@@ -39,7 +40,7 @@ func (s *shared) at() place {
 // under a wait. That Release may also come between the two checks.
 func (s *shared) hold(op string) error {
 	if !s.refs.Alive() || !s.mem.refs.TryRetain() {
-		return fieldError(op, s.kind, nil, nil, ErrReleased)
+		return fielderr.New(op, s.kind, nil, nil, ErrReleased)
 	}
 	return nil
 }
@@ -55,7 +56,7 @@ func (s *shared) mustHold(op string) {
 // panic or be wrong: a caller is told of the released batch before anything else.
 func (s *shared) alive(op string) error {
 	if !s.refs.Alive() {
-		return fieldError(op, s.kind, nil, nil, ErrReleased)
+		return fielderr.New(op, s.kind, nil, nil, ErrReleased)
 	}
 	return nil
 }
@@ -86,7 +87,7 @@ func (s *shared) Device() (device.Device, error) { return s.place.device() }
 // Ready reports whether the memory may be read: whether the event is complete. It does not
 // wait. Memory without an event is ready.
 func (s *shared) Ready() (bool, error) {
-	if err := s.hold(opRead); err != nil {
+	if err := s.hold(fielderr.OpRead); err != nil {
 		return false, err
 	}
 	defer s.mem.Release()
@@ -102,10 +103,10 @@ func (s *shared) Ready() (bool, error) {
 // Synchronize holds the memory: if the last Release comes meanwhile, the memory is released
 // when the wait is over.
 func (s *shared) Synchronize(ctx context.Context) error {
-	if err := checkContext(opRead, ctx); err != nil {
+	if err := checkContext(fielderr.OpRead, ctx); err != nil {
 		return err
 	}
-	if err := s.hold(opRead); err != nil {
+	if err := s.hold(fielderr.OpRead); err != nil {
 		return err
 	}
 	defer s.mem.Release()
@@ -121,12 +122,12 @@ func (s *shared) Synchronize(ctx context.Context) error {
 // otherwise a stream of a device that cannot wait for the event, above all one of the CPU, is an
 // error that wraps arrow.ErrInvalid.
 func (s *shared) WaitOn(stream device.Stream) error {
-	if err := s.hold(opRead); err != nil {
+	if err := s.hold(fielderr.OpRead); err != nil {
 		return err
 	}
 	defer s.mem.Release()
 	if isNil(stream) {
-		return invalid(opRead, "stream", "nil", "a stream")
+		return fielderr.Invalid(fielderr.OpRead, "stream", "nil", "a stream")
 	}
 	return s.at().waitOn(stream)
 }
@@ -136,16 +137,16 @@ func (s *shared) WaitOn(stream device.Stream) error {
 // device's backend, which also calls the producer's release callback. (PyTorch calls this
 // Tensor.record_stream.)
 func (s *shared) UsedOn(stream device.Stream) error {
-	if err := s.hold(opRead); err != nil {
+	if err := s.hold(fielderr.OpRead); err != nil {
 		return err
 	}
 	defer s.mem.Release()
 	if isNil(stream) {
-		return invalid(opRead, "stream", "nil", "a stream")
+		return fielderr.Invalid(fielderr.OpRead, "stream", "nil", "a stream")
 	}
 	dev := stream.Device()
 	if dev == nil {
-		return invalid(opRead, "stream", describeStream(nil), "a stream")
+		return fielderr.Invalid(fielderr.OpRead, "stream", describeStream(nil), "a stream")
 	}
 	s.mem.usedOn(dev)
 	return nil
@@ -157,9 +158,9 @@ func (s *shared) asCPU(ctx context.Context) (place, error) {
 	at := s.at()
 	if !at.hostReadable() {
 		err := fmt.Errorf("%s: %w", at.notReadable(), device.ErrNotSupported)
-		return at, fieldError(opRead, s.kind+".DeviceID", at.id.String(), "memory that the CPU can access", err)
+		return at, fielderr.New(fielderr.OpRead, s.kind+".DeviceID", at.id.String(), "memory that the CPU can access", err)
 	}
-	if err := contextError(ctx, opRead); err != nil {
+	if err := contextError(ctx, fielderr.OpRead); err != nil {
 		return at, err
 	}
 	if err := at.wait(ctx); err != nil {

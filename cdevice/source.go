@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
 
 // source is a tree that is about to be copied, ready to be looked into.
@@ -27,7 +28,7 @@ func openUnknown(ctx context.Context, t tree) (*source, error) { return openKnow
 
 // openKnown is openSource with what is known of the memory.
 func openKnown(ctx context.Context, t tree, known *block, opts []CopyOption) (*source, error) {
-	s := &source{tree: t, pace: &pace{ctx: ctx, op: opRead}, control: &control{nodes: t.nodes}, known: known}
+	s := &source{tree: t, pace: &pace{ctx: ctx, op: fielderr.OpRead}, control: &control{nodes: t.nodes}, known: known}
 	if t.at.hostReadable() {
 		return s, t.at.wait(ctx)
 	}
@@ -52,7 +53,7 @@ func (s *source) compact(toHost bool) ([]compact, error) {
 		n := &s.control.nodes[i]
 		tree, err := c.cut(n, 0, n.length)
 		if err != nil {
-			return nil, within(s.name(i), during(opRead, err))
+			return nil, fielderr.Within(s.name(i), fielderr.During(fielderr.OpRead, err))
 		}
 		trees[i] = tree
 	}

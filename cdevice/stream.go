@@ -3,6 +3,7 @@ package cdevice
 import (
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"github.com/arrowdevice/arrowdevice/internal/schema"
 )
 
@@ -69,7 +70,7 @@ func ImportArrayReader(stream *CArrowDeviceArrayStream, opts ...ImportOption) (*
 // https://arrow.apache.org/docs/format/CDeviceDataInterface.html#device-stream-interface
 func ExportRecordReader(r *RecordReader, out *CArrowDeviceArrayStream) error {
 	if r == nil {
-		return absent(opExport, "RecordReader", "a reader")
+		return absent(fielderr.OpExport, "RecordReader", "a reader")
 	}
 	return exportStream(&exported[*RecordBatch]{
 		reader: &r.r,
@@ -87,7 +88,7 @@ func ExportRecordReader(r *RecordReader, out *CArrowDeviceArrayStream) error {
 // is overwritten and lost.
 func ExportArrayReader(r *ArrayReader, out *CArrowDeviceArrayStream) error {
 	if r == nil {
-		return absent(opExport, "ArrayReader", "a reader")
+		return absent(fielderr.OpExport, "ArrayReader", "a reader")
 	}
 	return exportStream(&exported[*Array]{
 		reader: &r.r,

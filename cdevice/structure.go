@@ -9,6 +9,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
 
 // What an import checks of the C structs themselves, on every device and before
@@ -17,10 +18,10 @@ import (
 // checkTop looks at what must be there before the struct can even be released.
 func checkTop(in input) error {
 	if in.array == nil {
-		return invalid(opImport, in.names.name, "NULL", "a struct")
+		return fielderr.Invalid(fielderr.OpImport, in.names.name, "NULL", "a struct")
 	}
 	if in.array.Release == 0 {
-		return fieldError(opImport, in.names.root(0)+".release", "NULL", nil, ErrReleased)
+		return fielderr.New(fielderr.OpImport, in.names.root(0)+".release", "NULL", nil, ErrReleased)
 	}
 	return nil
 }
@@ -32,7 +33,7 @@ func checkDevice(at place) error {
 	switch t := at.id.Type; t {
 	case device.CPU:
 		if id != device.NoOrdinal && id != 0 {
-			return invalid(opImport, "ArrowDeviceArray.device_id", id, "-1 for cpu")
+			return fielderr.Invalid(fielderr.OpImport, "ArrowDeviceArray.device_id", id, "-1 for cpu")
 		}
 	case device.CUDA, device.CUDAManaged, device.CUDAHost:
 		least := int64(0)
@@ -40,14 +41,14 @@ func checkDevice(at place) error {
 			least = device.NoOrdinal // pinned memory belongs to every device; Arrow C++ says so
 		}
 		if id < least || id > math.MaxInt32 {
-			return invalid(opImport, "ArrowDeviceArray.device_id", id, fmt.Sprintf("a device ordinal for %s", t))
+			return fielderr.Invalid(fielderr.OpImport, "ArrowDeviceArray.device_id", id, fmt.Sprintf("a device ordinal for %s", t))
 		}
 		if event%sizeofPointer != 0 {
-			return invalid(opImport, "ArrowDeviceArray.sync_event", hex(event), "the address of a CUevent")
+			return fielderr.Invalid(fielderr.OpImport, "ArrowDeviceArray.sync_event", fielderr.Hex(event), "the address of a CUevent")
 		}
 	default:
 		if t <= 0 {
-			return invalid(opImport, "ArrowDeviceArray.device_type", int32(t), "a positive ArrowDeviceType")
+			return fielderr.Invalid(fielderr.OpImport, "ArrowDeviceArray.device_type", int32(t), "a positive ArrowDeviceType")
 		}
 	}
 	return nil
@@ -60,7 +61,7 @@ func checkEvent(at place, nodes []node) error {
 	if at.id.Type != device.CPU || at.event == 0 || !hasBuffers(nodes) {
 		return nil
 	}
-	return invalid(opImport, "ArrowDeviceArray.sync_event", hex(at.event), "NULL for cpu")
+	return fielderr.Invalid(fielderr.OpImport, "ArrowDeviceArray.sync_event", fielderr.Hex(at.event), "NULL for cpu")
 }
 
 // hasBuffers reports whether an array with elements has a buffer that is not NULL.
@@ -70,39 +71,37 @@ func hasBuffers(nodes []node) bool {
 	})
 }
 
-func hex(v uintptr) string { return fmt.Sprintf("%#x", v) }
-
 // checkBatchRoot checks the struct array that stands for a record batch: its
 // columns are what counts, so that nothing may be hidden in the parent.
 func checkBatchRoot(a *abi.ArrowArray, columns int) error {
 	if a.Length < 0 {
-		return invalid(opImport, "length", a.Length, "at least 0")
+		return fielderr.Invalid(fielderr.OpImport, "length", a.Length, "at least 0")
 	}
 	if a.Offset != 0 {
-		return invalid(opImport, "offset", a.Offset, "0 for a record batch")
+		return fielderr.Invalid(fielderr.OpImport, "offset", a.Offset, "0 for a record batch")
 	}
 	if a.NBuffers != 1 {
-		return invalid(opImport, "n_buffers", a.NBuffers, "1 for a record batch")
+		return fielderr.Invalid(fielderr.OpImport, "n_buffers", a.NBuffers, "1 for a record batch")
 	}
 	if a.Buffers == 0 || a.Buffers%sizeofPointer != 0 {
-		return invalid(opImport, "buffers", hex(a.Buffers), "an array of 1 pointer")
+		return fielderr.Invalid(fielderr.OpImport, "buffers", fielderr.Hex(a.Buffers), "an array of 1 pointer")
 	}
 	bitmap := *abi.At[uintptr](a.Buffers)
 	if a.NullCount > 0 || a.NullCount < unknownNulls || a.NullCount == unknownNulls && bitmap != 0 {
-		return invalid(opImport, "null_count", a.NullCount, "0 for a record batch")
+		return fielderr.Invalid(fielderr.OpImport, "null_count", a.NullCount, "0 for a record batch")
 	}
 	if a.Dictionary != 0 {
-		return invalid(opImport, "dictionary", hex(a.Dictionary), "NULL for a record batch")
+		return fielderr.Invalid(fielderr.OpImport, "dictionary", fielderr.Hex(a.Dictionary), "NULL for a record batch")
 	}
 	return checkChildren(a, columns, "a record batch")
 }
 
 func checkChildren(a *abi.ArrowArray, want int, what any) error {
 	if a.NChildren != int64(want) {
-		return invalid(opImport, "n_children", a.NChildren, fmt.Sprintf("%d for %s", want, typeText(what)))
+		return fielderr.Invalid(fielderr.OpImport, "n_children", a.NChildren, fmt.Sprintf("%d for %s", want, fielderr.Describe(what)))
 	}
 	if want > 0 && (a.Children == 0 || a.Children%sizeofPointer != 0) {
-		return invalid(opImport, "children", hex(a.Children), fmt.Sprintf("an array of %d pointers", want))
+		return fielderr.Invalid(fielderr.OpImport, "children", fielderr.Hex(a.Children), fmt.Sprintf("an array of %d pointers", want))
 	}
 	return nil
 }
@@ -111,32 +110,32 @@ func checkChildren(a *abi.ArrowArray, want int, what any) error {
 func checkRuns(op string, n *node) error {
 	ends, values := &n.children[0], &n.children[1]
 	if ends.nulls > 0 {
-		return invalid(op, "children[0].null_count", ends.nulls, "0 for run ends")
+		return fielderr.Invalid(op, "children[0].null_count", ends.nulls, "0 for run ends")
 	}
 	if n.length > 0 && ends.length == 0 {
-		return invalid(op, "children[0].length", ends.length, "at least 1")
+		return fielderr.Invalid(op, "children[0].length", ends.length, "at least 1")
 	}
 	if values.length < ends.length {
-		return invalid(op, "children[1].length", values.length, fmt.Sprintf("at least %d", ends.length))
+		return fielderr.Invalid(op, "children[1].length", values.length, fmt.Sprintf("at least %d", ends.length))
 	}
 	return nil
 }
 
 func checkCounts(a *abi.ArrowArray, st arrow.DataType, l *layout) error {
 	if a.Length < 0 {
-		return invalid(opImport, "length", a.Length, "at least 0")
+		return fielderr.Invalid(fielderr.OpImport, "length", a.Length, "at least 0")
 	}
 	if a.Offset < 0 || a.Offset > math.MaxInt64-a.Length {
-		return invalid(opImport, "offset", a.Offset, fmt.Sprintf("0 to %d with length %d", math.MaxInt64-a.Length, a.Length))
+		return fielderr.Invalid(fielderr.OpImport, "offset", a.Offset, fmt.Sprintf("0 to %d with length %d", math.MaxInt64-a.Length, a.Length))
 	}
 	if a.NullCount < unknownNulls || a.NullCount > a.Length {
-		return invalid(opImport, "null_count", a.NullCount, fmt.Sprintf("-1 to %d", a.Length))
+		return fielderr.Invalid(fielderr.OpImport, "null_count", a.NullCount, fmt.Sprintf("-1 to %d", a.Length))
 	}
 	if !buffersAllowed(a.NBuffers, l) {
-		return invalid(opImport, "n_buffers", a.NBuffers, wantBuffers(l, st))
+		return fielderr.Invalid(fielderr.OpImport, "n_buffers", a.NBuffers, wantBuffers(l, st))
 	}
 	if a.NBuffers > 0 && (a.Buffers == 0 || a.Buffers%sizeofPointer != 0) {
-		return invalid(opImport, "buffers", hex(a.Buffers), fmt.Sprintf("an array of %d pointers", a.NBuffers))
+		return fielderr.Invalid(fielderr.OpImport, "buffers", fielderr.Hex(a.Buffers), fmt.Sprintf("an array of %d pointers", a.NBuffers))
 	}
 	return nil
 }
@@ -155,9 +154,9 @@ func buffersAllowed(n int64, l *layout) bool {
 
 func wantBuffers(l *layout, st arrow.DataType) string {
 	if l.store == storeView {
-		return fmt.Sprintf("at least %d for %s", l.buffers, typeText(st))
+		return fmt.Sprintf("at least %d for %s", l.buffers, fielderr.Describe(st))
 	}
-	return fmt.Sprintf("%d for %s", l.buffers, typeText(st))
+	return fmt.Sprintf("%d for %s", l.buffers, fielderr.Describe(st))
 }
 
 func bitmapOf(l *layout, buffers []uintptr) uintptr {
@@ -171,13 +170,13 @@ func bitmapOf(l *layout, buffers []uintptr) uintptr {
 // and of views may be NULL: whether any are needed, only the contents tell.
 func checkBuffers(n *node, nullCount int64, st arrow.DataType, l *layout) error {
 	if l.validity && n.buffers[0] == 0 && nullCount > 0 {
-		return invalid(opImport, "buffers[0]", "NULL", fmt.Sprintf("a validity bitmap for null_count %d", nullCount))
+		return fielderr.Invalid(fielderr.OpImport, "buffers[0]", "NULL", fmt.Sprintf("a validity bitmap for null_count %d", nullCount))
 	}
 	end := n.offset + n.length
 	if n.length > 0 {
 		for i := range l.buffers {
 			if n.buffers[i] == 0 && !(l.validity && i == 0) && leastSize(st, l, i, end) > 0 {
-				return invalid(opImport, fmt.Sprintf("buffers[%d]", i), "NULL", fmt.Sprintf("data for length %d", n.length))
+				return fielderr.Invalid(fielderr.OpImport, fmt.Sprintf("buffers[%d]", i), "NULL", fmt.Sprintf("data for length %d", n.length))
 			}
 		}
 	}
@@ -196,14 +195,14 @@ func checkViewSizes(buffers []uintptr) error {
 	}
 	last := len(buffers) - 1
 	if buffers[last] == 0 || buffers[last]%sizeofPointer != 0 {
-		return invalid(opImport, fmt.Sprintf("buffers[%d]", last), hex(buffers[last]), fmt.Sprintf("the sizes of %d buffers", variadic))
+		return fielderr.Invalid(fielderr.OpImport, fmt.Sprintf("buffers[%d]", last), fielderr.Hex(buffers[last]), fmt.Sprintf("the sizes of %d buffers", variadic))
 	}
 	for i, size := range abi.Slice[int64](buffers[last], variadic) {
 		if size < 0 || size > maxBufferSize {
-			return invalid(opImport, fmt.Sprintf("buffers[%d][%d]", last, i), size, fmt.Sprintf("0 to %d", int64(maxBufferSize)))
+			return fielderr.Invalid(fielderr.OpImport, fmt.Sprintf("buffers[%d][%d]", last, i), size, fmt.Sprintf("0 to %d", int64(maxBufferSize)))
 		}
 		if size > 0 && buffers[2+i] == 0 {
-			return invalid(opImport, fmt.Sprintf("buffers[%d]", 2+i), "NULL", fmt.Sprintf("%d bytes", size))
+			return fielderr.Invalid(fielderr.OpImport, fmt.Sprintf("buffers[%d]", 2+i), "NULL", fmt.Sprintf("%d bytes", size))
 		}
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
 
 // CopyToDevice copies an arrow-go record batch to memory of dev. It returns when the
@@ -48,7 +49,7 @@ func CopyToDevice(ctx context.Context, rec arrow.RecordBatch, dev device.Device,
 // first offset of a list, these small buffers take a way over the host, for which the copy
 // waits. A copy to the CPU waits, as CopyToHost does; WithStream then names a stream of the device that is copied from.
 func (b *RecordBatch) CopyTo(ctx context.Context, dev device.Device, opts ...CopyOption) (*RecordBatch, error) {
-	if err := b.hold(opRead); err != nil {
+	if err := b.hold(fielderr.OpRead); err != nil {
 		return nil, err
 	}
 	defer b.mem.Release()
@@ -78,7 +79,7 @@ func (b *RecordBatch) CopyTo(ctx context.Context, dev device.Device, opts ...Cop
 
 // CopyTo copies the array; see [RecordBatch.CopyTo].
 func (a *Array) CopyTo(ctx context.Context, dev device.Device, opts ...CopyOption) (*Array, error) {
-	if err := a.hold(opRead); err != nil {
+	if err := a.hold(fielderr.OpRead); err != nil {
 		return nil, err
 	}
 	defer a.mem.Release()
@@ -151,19 +152,19 @@ func copyTo(ctx context.Context, from tree, dev device.Device, opts []CopyOption
 	if err != nil {
 		return tree{}, err
 	}
-	layout := layBlock(trees)
+	laid := layBlock(trees)
 	stream, done, err := copyStream(opts, dev)
 	if err != nil {
 		return tree{}, fmt.Errorf("cdevice: copy: %w", err)
 	}
 	defer done()
-	memory, err := dev.Allocate(ctx, layout.size, stream)
+	memory, err := dev.Allocate(ctx, laid.size, stream)
 	if err != nil {
 		return tree{}, fmt.Errorf("cdevice: copy: %w", err)
 	}
 	deviceCopies.Add(1)
 	d := &deviceMemory{dev: dev, memory: memory, stream: stream}
-	kept, err := src.enqueue(ctx, d, layout)
+	kept, err := src.enqueue(ctx, d, laid)
 	switch {
 	case !kept:
 	case d.event != nil:
@@ -177,7 +178,7 @@ func copyTo(ctx context.Context, from tree, dev device.Device, opts []CopyOption
 		return tree{}, fmt.Errorf("cdevice: copy to %s: %w", dev.ID(), err)
 	}
 	mem := adoptGo(d)
-	nodes := buildNodes(mem, memory.Ptr(), layout, trees)
+	nodes := buildNodes(mem, memory.Ptr(), laid, trees)
 	if d.event != nil && d.event.Handle() != 0 {
 		at.event = mem.block.setEvent(d.event.Handle())
 	}

@@ -1,6 +1,10 @@
 package cdevice
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+)
 
 // tree is arrays that share one owner and one location: the columns of a record batch, or a
 // single array. It borrows the owner's reference of the batch or array that it was taken from.
@@ -22,7 +26,7 @@ func (a *Array) tree() tree { return tree{a.mem, a.at(), []node{a.node}, arrayNa
 func (t tree) each(do func(n *node) error) error {
 	for i := range t.nodes {
 		if err := do(&t.nodes[i]); err != nil {
-			return within(t.name(i), err)
+			return fielderr.Within(t.name(i), err)
 		}
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
 
 // ValidateFull checks what the buffers hold: that offsets are in order and within the data,
@@ -39,10 +40,10 @@ import (
 // wherever it is in the contents. Other errors are [FieldError], for contents that are not
 // as they should be with arrow.ErrInvalid.
 func (b *RecordBatch) ValidateFull(ctx context.Context) error {
-	if err := checkContext(opValidate, ctx); err != nil {
+	if err := checkContext(fielderr.OpValidate, ctx); err != nil {
 		return err
 	}
-	if err := b.hold(opValidate); err != nil {
+	if err := b.hold(fielderr.OpValidate); err != nil {
 		return err
 	}
 	defer b.mem.Release()
@@ -51,10 +52,10 @@ func (b *RecordBatch) ValidateFull(ctx context.Context) error {
 
 // ValidateFull checks what the buffers hold; see [RecordBatch.ValidateFull].
 func (a *Array) ValidateFull(ctx context.Context) error {
-	if err := checkContext(opValidate, ctx); err != nil {
+	if err := checkContext(fielderr.OpValidate, ctx); err != nil {
 		return err
 	}
-	if err := a.hold(opValidate); err != nil {
+	if err := a.hold(fielderr.OpValidate); err != nil {
 		return err
 	}
 	defer a.mem.Release()
@@ -64,7 +65,7 @@ func (a *Array) ValidateFull(ctx context.Context) error {
 // validate checks the contents of trees, once they are there. It asks about memory of a device
 // before that memory is read.
 func validate(ctx context.Context, t tree) error {
-	if err := contextError(ctx, opValidate); err != nil {
+	if err := contextError(ctx, fielderr.OpValidate); err != nil {
 		return err
 	}
 	if !t.at.hostReadable() {
@@ -81,6 +82,6 @@ func validate(ctx context.Context, t tree) error {
 		if err := v.probeHost(n); err != nil {
 			return err
 		}
-		return during(opValidate, v.contents(n))
+		return fielderr.During(fielderr.OpValidate, v.contents(n))
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 
 	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
 
 // The contents of view arrays. Any number of views may share their bytes; what they share is
@@ -34,7 +35,7 @@ func (v *validator) views(n *node, st arrow.DataType) error {
 				err = checkPadding(&views[i])
 			}
 			if err != nil {
-				return within(fmt.Sprintf("views[%d]", i), err)
+				return fielderr.Within(fmt.Sprintf("views[%d]", i), err)
 			}
 			if st.ID() == arrow.STRING_VIEW {
 				if err := v.viewText(i, &views[i], value, shared); err != nil {
@@ -78,7 +79,7 @@ func checkPadding(v *arrow.ViewHeader) error {
 	}
 	for i, b := range (*[viewSize]byte)(unsafe.Pointer(v))[4+v.Len():] {
 		if b != 0 {
-			return invalid(opValidate, fmt.Sprintf("bytes[%d]", 4+v.Len()+i), b, fmt.Sprintf("0 behind a value of %d bytes", v.Len()))
+			return fielderr.Invalid(fielderr.OpValidate, fmt.Sprintf("bytes[%d]", 4+v.Len()+i), b, fmt.Sprintf("0 behind a value of %d bytes", v.Len()))
 		}
 	}
 	return nil
@@ -88,17 +89,17 @@ func checkPadding(v *arrow.ViewHeader) error {
 func checkView(v *arrow.ViewHeader, sizes []int64) error {
 	size := v.Len()
 	if size < 0 {
-		return invalid(opValidate, "length", size, "at least 0")
+		return fielderr.Invalid(fielderr.OpValidate, "length", size, "at least 0")
 	}
 	if v.IsInline() {
 		return nil
 	}
 	index, off := int64(v.BufferIndex()), int64(v.BufferOffset())
 	if index < 0 || index >= int64(len(sizes)) {
-		return invalid(opValidate, "buffer_index", index, fmt.Sprintf("0 to %d", len(sizes)-1))
+		return fielderr.Invalid(fielderr.OpValidate, "buffer_index", index, fmt.Sprintf("0 to %d", len(sizes)-1))
 	}
 	if off < 0 || off > sizes[index]-int64(size) {
-		return invalid(opValidate, "offset", off, fmt.Sprintf("0 to %d", sizes[index]-int64(size)))
+		return fielderr.Invalid(fielderr.OpValidate, "offset", off, fmt.Sprintf("0 to %d", sizes[index]-int64(size)))
 	}
 	return nil
 }
@@ -113,7 +114,7 @@ func viewValue(n *node, v *arrow.ViewHeader, sizes []int64) ([]byte, error) {
 	}
 	value := abi.Slice[byte](n.buffers[2+v.BufferIndex()]+uintptr(v.BufferOffset()), v.Len())
 	if prefix := v.Prefix(); !bytes.HasPrefix(value, prefix[:]) {
-		return nil, invalid(opValidate, "prefix", prefix, fmt.Sprintf("%v, as the data says", value[:len(prefix)]))
+		return nil, fielderr.Invalid(fielderr.OpValidate, "prefix", prefix, fmt.Sprintf("%v, as the data says", value[:len(prefix)]))
 	}
 	return value, nil
 }
@@ -144,7 +145,7 @@ func (v *validator) findShared(n *node, views []arrow.ViewHeader, sizes []int64,
 				continue
 			}
 			if err := checkView(&views[i], sizes); err != nil {
-				return within(fmt.Sprintf("views[%d]", i), err)
+				return fielderr.Within(fmt.Sprintf("views[%d]", i), err)
 			}
 			if !views[i].IsInline() {
 				all[views[i].BufferIndex()].use(int64(views[i].BufferOffset()), int64(views[i].Len()))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"github.com/arrowdevice/arrowdevice/internal/ordinary"
 )
 
@@ -33,10 +34,10 @@ import (
 // not what the schema says, or not laid out as its type demands.
 func WrapRecordBatch(rec arrow.RecordBatch, dev device.Device) (b *RecordBatch, err error) {
 	if isNil(rec) {
-		return nil, absent(opWrap, "RecordBatch", "a record batch of arrow-go")
+		return nil, absent(fielderr.OpWrap, "RecordBatch", "a record batch of arrow-go")
 	}
 	if isNil(dev) {
-		return nil, absent(opWrap, "device", "the device that the memory lives on")
+		return nil, absent(fielderr.OpWrap, "device", "the device that the memory lives on")
 	}
 	var w wrapper
 	defer func() { w.finish(recover(), &err) }()
@@ -50,7 +51,7 @@ func WrapRecordBatch(rec arrow.RecordBatch, dev device.Device) (b *RecordBatch, 
 	}
 	for i, col := range columns {
 		if err := w.measure(col.Data(), 0); err != nil {
-			return nil, within(columnName(i), err)
+			return nil, fielderr.Within(columnName(i), err)
 		}
 	}
 	rec.Retain()
@@ -58,10 +59,10 @@ func WrapRecordBatch(rec arrow.RecordBatch, dev device.Device) (b *RecordBatch, 
 	nodes := w.takeNodes(len(columns))
 	for i, col := range columns {
 		if err := w.fill(&nodes[i], col.Data()); err != nil {
-			return nil, within(columnName(i), err)
+			return nil, fielderr.Within(columnName(i), err)
 		}
 		if nodes[i].length < rows {
-			return nil, within(columnName(i), invalid(opWrap, "length", nodes[i].length, fmt.Sprintf("at least %d", rows)))
+			return nil, fielderr.Within(columnName(i), fielderr.Invalid(fielderr.OpWrap, "length", nodes[i].length, fmt.Sprintf("at least %d", rows)))
 		}
 		if nodes[i].length > rows {
 			nodes[i] = nodes[i].slice(0, rows)
@@ -75,10 +76,10 @@ func WrapRecordBatch(rec arrow.RecordBatch, dev device.Device) (b *RecordBatch, 
 // WrapArray is [WrapRecordBatch] for one array.
 func WrapArray(arr arrow.Array, dev device.Device) (a *Array, err error) {
 	if isNil(arr) {
-		return nil, absent(opWrap, "Array", "an array of arrow-go")
+		return nil, absent(fielderr.OpWrap, "Array", "an array of arrow-go")
 	}
 	if isNil(dev) {
-		return nil, absent(opWrap, "device", "the device that the memory lives on")
+		return nil, absent(fielderr.OpWrap, "device", "the device that the memory lives on")
 	}
 	var w wrapper
 	defer func() { w.finish(recover(), &err) }()
@@ -88,13 +89,13 @@ func WrapArray(arr arrow.Array, dev device.Device) (a *Array, err error) {
 	}
 	data, dt := arr.Data(), arr.DataType()
 	if err := w.measure(data, 0); err != nil {
-		return nil, within("array", err)
+		return nil, fielderr.Within("array", err)
 	}
 	arr.Retain()
 	w.start(adoptGo(arr), at)
 	root := w.takeNodes(1)
 	if err := w.fill(&root[0], data); err != nil {
-		return nil, within("array", err)
+		return nil, fielderr.Within("array", err)
 	}
 	a = newArray(w.mem, at, arrow.Field{Type: dt, Nullable: true}, root[0])
 	a.host = arr
@@ -106,7 +107,7 @@ func placeOn(dev device.Device) (place, error) {
 	at := place{id: dev.ID(), dev: dev}
 	if !dev.CPUAccessible() {
 		err := fmt.Errorf("%s: %w", at.notReadable(), device.ErrNotSupported)
-		return at, fieldError(opWrap, "device", at.id, "memory that the CPU can access, as arrow-go's arrays are", err)
+		return at, fielderr.New(fielderr.OpWrap, "device", at.id, "memory that the CPU can access, as arrow-go's arrays are", err)
 	}
 	return at, nil
 }
@@ -115,17 +116,17 @@ func placeOn(dev device.Device) (place, error) {
 // may not.
 func checkSchema(schema *arrow.Schema, columns []arrow.Array) error {
 	if schema == nil {
-		return invalid(opWrap, "schema", "nil", "a schema")
+		return fielderr.Invalid(fielderr.OpWrap, "schema", "nil", "a schema")
 	}
 	if !schema.IsNativeEndian() {
-		return fieldError(opWrap, "schema.endianness", schema.Endianness(), "the byte order of this machine", arrow.ErrNotImplemented)
+		return fielderr.New(fielderr.OpWrap, "schema.endianness", schema.Endianness(), "the byte order of this machine", arrow.ErrNotImplemented)
 	}
 	if schema.NumFields() != len(columns) {
-		return invalid(opWrap, "schema.fields", schema.NumFields(), fmt.Sprintf("%d, as there are columns", len(columns)))
+		return fielderr.Invalid(fielderr.OpWrap, "schema.fields", schema.NumFields(), fmt.Sprintf("%d, as there are columns", len(columns)))
 	}
 	for i, col := range columns {
 		if want, got := schema.Field(i).Type, col.DataType(); !sameType(want, got) {
-			return within(columnName(i), invalid(opWrap, "type", got, want))
+			return fielderr.Within(columnName(i), fielderr.Invalid(fielderr.OpWrap, "type", got, want))
 		}
 	}
 	return nil
@@ -161,7 +162,7 @@ type wrapper struct {
 // types may be anybody's: a panic of theirs is an error here.
 func (w *wrapper) finish(panicked any, err *error) {
 	if panicked != nil {
-		*err = fieldError(opWrap, "arguments", nil, nil, fmt.Errorf("%w: panic: %v", arrow.ErrInvalid, panicked))
+		*err = fielderr.New(fielderr.OpWrap, "arguments", nil, nil, fmt.Errorf("%w: panic: %v", arrow.ErrInvalid, panicked))
 	}
 	if *err != nil && w.mem != nil {
 		w.mem.Release()
@@ -170,14 +171,14 @@ func (w *wrapper) finish(panicked any, err *error) {
 
 func (w *wrapper) measure(data arrow.ArrayData, depth int) error {
 	if isNilData(data) {
-		return invalid(opWrap, "data", "nil", "array data")
+		return fielderr.Invalid(fielderr.OpWrap, "data", "nil", "array data")
 	}
 	dt, l := layoutOf(data.DataType())
 	if l.store == storeUnknown {
-		return fieldError(opWrap, "type", nil, nil, unknownType(data.DataType()))
+		return fielderr.New(fielderr.OpWrap, "type", nil, nil, unknownType(data.DataType()))
 	}
 	if depth > maxDepth {
-		return fieldError(opWrap, "type", nil, nil, errTooDeep)
+		return fielderr.New(fielderr.OpWrap, "type", nil, nil, errTooDeep)
 	}
 	have := len(data.Buffers())
 	if !l.validity && have > 0 {
@@ -187,7 +188,7 @@ func (w *wrapper) measure(data arrow.ArrayData, depth int) error {
 		have++ // the sizes
 	}
 	if have < l.buffers || have > l.buffers && l.store != storeView && l.store != storeNull && l.store != storeRunEnds {
-		return invalid(opWrap, "buffers", have, fmt.Sprintf("%d for %s", l.buffers, typeText(dt)))
+		return fielderr.Invalid(fielderr.OpWrap, "buffers", have, fmt.Sprintf("%d for %s", l.buffers, fielderr.Describe(dt)))
 	}
 	if l.store == storeNull || l.store == storeRunEnds {
 		have = 0
@@ -199,16 +200,16 @@ func (w *wrapper) measure(data arrow.ArrayData, depth int) error {
 	}
 	if l.store == storeDictionary {
 		if isNilData(data.Dictionary()) {
-			return invalid(opWrap, "dictionary", "nil", fmt.Sprintf("array data for %s", typeText(dt)))
+			return fielderr.Invalid(fielderr.OpWrap, "dictionary", "nil", fmt.Sprintf("array data for %s", fielderr.Describe(dt)))
 		}
-		return within("dictionary", w.measure(data.Dictionary(), depth+1))
+		return fielderr.Within("dictionary", w.measure(data.Dictionary(), depth+1))
 	}
 	if want := l.childCount(dt); len(data.Children()) != want {
-		return invalid(opWrap, "children", len(data.Children()), fmt.Sprintf("%d for %s", want, typeText(dt)))
+		return fielderr.Invalid(fielderr.OpWrap, "children", len(data.Children()), fmt.Sprintf("%d for %s", want, fielderr.Describe(dt)))
 	}
 	for i, child := range data.Children() {
 		if err := w.measure(child, depth+1); err != nil {
-			return within(childName(i), err)
+			return fielderr.Within(fielderr.Child(i), err)
 		}
 	}
 	return nil
@@ -252,7 +253,7 @@ func (w *wrapper) fill(n *node, data arrow.ArrayData) error {
 	dt, l := layoutOf(data.DataType())
 	length, offset := int64(data.Len()), int64(data.Offset())
 	if length < 0 || offset < 0 || offset > math.MaxInt64-length {
-		return invalid(opWrap, "offset", fmt.Sprintf("%d with length %d", offset, length), "a range")
+		return fielderr.Invalid(fielderr.OpWrap, "offset", fmt.Sprintf("%d with length %d", offset, length), "a range")
 	}
 	n.dtype, n.layout, n.length, n.offset = data.DataType(), l, length, offset
 	n.dropEmptyOffset()
@@ -272,14 +273,14 @@ func (w *wrapper) fill(n *node, data arrow.ArrayData) error {
 	for i, buf := range buffers {
 		addr := w.address(buf)
 		if w.locked && ordinary.Any() && ordinary.Contains(addr) {
-			return fieldError(opWrap, fmt.Sprintf("buffers[%d]", i), hex(addr), "page-locked memory, which the allocator had no more of: wrap with device.CPUDevice()", errNotLocked)
+			return fielderr.New(fielderr.OpWrap, fmt.Sprintf("buffers[%d]", i), fielderr.Hex(addr), "page-locked memory, which the allocator had no more of: wrap with device.CPUDevice()", errNotLocked)
 		}
 		if addr == 0 && !(l.validity && i == 0) {
 			addr = bridge.Zeros // see replaceNulls
 		}
 		n.buffers[i] = addr
 		if need := leastSize(dt, l, i, offset+length); length > 0 && addr != 0 && bufferLen(buf) < need {
-			return invalid(opWrap, fmt.Sprintf("buffers[%d].length", i), bufferLen(buf), fmt.Sprintf("at least %d", need))
+			return fielderr.Invalid(fielderr.OpWrap, fmt.Sprintf("buffers[%d].length", i), bufferLen(buf), fmt.Sprintf("at least %d", need))
 		}
 	}
 	if l.store == storeView {
@@ -294,7 +295,7 @@ func (w *wrapper) fill(n *node, data arrow.ArrayData) error {
 	}
 	n.nulls = knownNulls(l, length, int64(data.NullN()), n.validity())
 	if n.nulls < unknownNulls || n.nulls > length {
-		return invalid(opWrap, "null_count", n.nulls, fmt.Sprintf("-1 to %d", length))
+		return fielderr.Invalid(fielderr.OpWrap, "null_count", n.nulls, fmt.Sprintf("-1 to %d", length))
 	}
 	return w.fillChildren(n, dt, data)
 }
@@ -302,7 +303,7 @@ func (w *wrapper) fill(n *node, data arrow.ArrayData) error {
 func (w *wrapper) fillChildren(n *node, dt arrow.DataType, data arrow.ArrayData) error {
 	if n.layout.store == storeDictionary {
 		n.children = w.takeNodes(1)
-		return within("dictionary", w.fill(&n.children[0], data.Dictionary()))
+		return fielderr.Within("dictionary", w.fill(&n.children[0], data.Dictionary()))
 	}
 	children := data.Children()
 	if len(children) == 0 {
@@ -311,18 +312,18 @@ func (w *wrapper) fillChildren(n *node, dt arrow.DataType, data arrow.ArrayData)
 	n.children = w.takeNodes(len(children))
 	least, ok := childLength(dt, n.offset+n.length)
 	if !ok {
-		return invalid(opWrap, "length", n.length, fmt.Sprintf("fewer elements than int64 can count the values of, for %s", typeText(dt)))
+		return fielderr.Invalid(fielderr.OpWrap, "length", n.length, fmt.Sprintf("fewer elements than int64 can count the values of, for %s", fielderr.Describe(dt)))
 	}
 	for i, child := range children {
 		if err := w.fill(&n.children[i], child); err != nil {
-			return within(childName(i), err)
+			return fielderr.Within(fielderr.Child(i), err)
 		}
 		if n.children[i].length < least {
-			return invalid(opWrap, childName(i)+".length", n.children[i].length, fmt.Sprintf("at least %d", least))
+			return fielderr.Invalid(fielderr.OpWrap, fielderr.Child(i)+".length", n.children[i].length, fmt.Sprintf("at least %d", least))
 		}
 	}
 	if n.layout.store == storeRunEnds {
-		return checkRuns(opWrap, n)
+		return checkRuns(fielderr.OpWrap, n)
 	}
 	return nil
 }

@@ -13,12 +13,6 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/excerpt"
 )
 
-// The values of Error.Op.
-const (
-	Import = "import"
-	Export = "export"
-)
-
 // ErrReleased is the kind of error for a struct whose release callback is NULL:
 // it was released, or moved.
 var ErrReleased = fmt.Errorf("%w: already released", arrow.ErrInvalid)
@@ -40,7 +34,7 @@ const NULL Text = "NULL"
 // Error reports that a field of a C struct, or of the Go value that one is made of,
 // is not what it should be.
 type Error struct {
-	Op    string // what was being done: Import, Export, or another of cdevice's operations
+	Op    string // what was being done: OpImport, OpExport, or another of cdevice's operations
 	Field string // the path to the field, such as "ArrowSchema.children[2].format"
 	Got   any    // what the field held; nil leaves it out
 	Want  any    // what it should have held; nil leaves it out

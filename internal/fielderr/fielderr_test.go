@@ -20,27 +20,27 @@ func TestErrorText(t *testing.T) {
 		want string
 	}{
 		{"got and want", fielderr.Error{
-			Op: fielderr.Import, Field: "ArrowSchema.children[2].format",
+			Op: fielderr.OpImport, Field: "ArrowSchema.children[2].format",
 			Got: "w3", Want: "w:<bytes>", Err: arrow.ErrInvalid,
 		}, `cdevice: import: ArrowSchema.children[2].format = "w3", want "w:<bytes>": invalid`},
 		{"numbers are not quoted", fielderr.Error{
-			Op: fielderr.Import, Field: "ArrowDeviceArray.array.n_buffers",
+			Op: fielderr.OpImport, Field: "ArrowDeviceArray.array.n_buffers",
 			Got: 1, Want: int64(2), Err: arrow.ErrInvalid,
 		}, `cdevice: import: ArrowDeviceArray.array.n_buffers = 1, want 2: invalid`},
 		{"without got", fielderr.Error{
-			Op: fielderr.Export, Field: "ArrowSchema.name", Want: "UTF-8", Err: arrow.ErrInvalid,
+			Op: fielderr.OpExport, Field: "ArrowSchema.name", Want: "UTF-8", Err: arrow.ErrInvalid,
 		}, `cdevice: export: ArrowSchema.name, want "UTF-8": invalid`},
 		{"text is not quoted", fielderr.Error{
-			Op: fielderr.Import, Field: "ArrowSchema.children",
+			Op: fielderr.OpImport, Field: "ArrowSchema.children",
 			Got: fielderr.NULL, Want: fielderr.Text("2 pointers"), Err: arrow.ErrInvalid,
 		}, `cdevice: import: ArrowSchema.children = NULL, want 2 pointers: invalid`},
 		{"a released struct", fielderr.Error{
-			Op: fielderr.Import, Field: "ArrowSchema.release", Got: fielderr.NULL, Err: fielderr.ErrReleased,
+			Op: fielderr.OpImport, Field: "ArrowSchema.release", Got: fielderr.NULL, Err: fielderr.ErrReleased,
 		}, `cdevice: import: ArrowSchema.release = NULL: invalid: already released`},
 		{"without want", fielderr.Error{
-			Op: fielderr.Import, Field: "ArrowSchema.format", Got: "", Err: arrow.ErrNotImplemented,
+			Op: fielderr.OpImport, Field: "ArrowSchema.format", Got: "", Err: arrow.ErrNotImplemented,
 		}, `cdevice: import: ArrowSchema.format = "": not implemented`},
-		{"only a field", fielderr.Error{Op: fielderr.Import, Field: "ArrowSchema.release"},
+		{"only a field", fielderr.Error{Op: fielderr.OpImport, Field: "ArrowSchema.release"},
 			`cdevice: import: ArrowSchema.release`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -53,7 +53,7 @@ func TestErrorText(t *testing.T) {
 
 func TestUnwrapReachesTheSentinel(t *testing.T) {
 	err := error(&fielderr.Error{
-		Op: fielderr.Import, Field: "ArrowSchema", Err: fmt.Errorf("%w: why", arrow.ErrInvalid),
+		Op: fielderr.OpImport, Field: "ArrowSchema", Err: fmt.Errorf("%w: why", arrow.ErrInvalid),
 	})
 	if !errors.Is(err, arrow.ErrInvalid) || errors.Is(err, arrow.ErrNotImplemented) {
 		t.Errorf("errors.Is does not see the kind of %v", err)
@@ -104,7 +104,7 @@ func TestErrorTextIsBounded(t *testing.T) {
 		{"a small type", fielderr.Error{Field: "x", Got: arrow.ListOf(arrow.PrimitiveTypes.Int8)}, "x = list<item: int8, nullable>"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			c.err.Op = fielderr.Import
+			c.err.Op = fielderr.OpImport
 			got := c.err.Error()
 			if c.want != "" && got != "cdevice: import: "+c.want {
 				t.Errorf("got  %.200s\nwant %.200s", got, c.want)
@@ -136,11 +136,11 @@ type other struct{ Op, Field string }
 func (*other) Error() string { return "" }
 
 func TestErrorIsFoundAsThePublicType(t *testing.T) {
-	inner := &fielderr.Error{Op: fielderr.Import, Field: "ArrowSchema.format", Got: "w3", Err: arrow.ErrInvalid}
+	inner := &fielderr.Error{Op: fielderr.OpImport, Field: "ArrowSchema.format", Got: "w3", Err: arrow.ErrInvalid}
 	err := fmt.Errorf("around: %w", errors.Join(errors.New("beside"), inner))
 	var found *public
 	require.ErrorAs(t, err, &found)
-	assert.Equal(t, public{Op: fielderr.Import, Field: "ArrowSchema.format", Got: "w3", Err: arrow.ErrInvalid}, *found)
+	assert.Equal(t, public{Op: fielderr.OpImport, Field: "ArrowSchema.format", Got: "w3", Err: arrow.ErrInvalid}, *found)
 	assert.Equal(t, inner.Error(), found.Error())
 	found.Field = "ArrowSchema.children[1].format"
 	assert.Equal(t, found.Field, inner.Field, "it is the same error: the path grows on its way up")

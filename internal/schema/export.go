@@ -26,9 +26,9 @@ import (
 func Export(field arrow.Field, out *abi.ArrowSchema) error {
 	var p plan
 	if err := p.export(field); err != nil {
-		return finish(fielderr.Export, err)
+		return finish(fielderr.OpExport, err)
 	}
-	return finish(fielderr.Export, p.write(out))
+	return finish(fielderr.OpExport, p.write(out))
 }
 
 // ExportSchema writes the schema to *out, as a struct without a name, with the
@@ -38,9 +38,9 @@ func Export(field arrow.Field, out *abi.ArrowSchema) error {
 func ExportSchema(s *arrow.Schema, out *abi.ArrowSchema) error {
 	var p plan
 	if err := p.exportSchema(s); err != nil {
-		return finish(fielderr.Export, err)
+		return finish(fielderr.OpExport, err)
 	}
-	return finish(fielderr.Export, p.write(out))
+	return finish(fielderr.OpExport, p.write(out))
 }
 
 // A plan is a tree of ArrowSchema before it is C memory: what to write, and how

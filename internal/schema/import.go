@@ -40,16 +40,16 @@ var release = bridge.CallSchemaRelease
 
 func consume[T any](s *abi.ArrowSchema, read func(*reader) (T, error)) (result T, err error) {
 	if s == nil {
-		return result, finish(fielderr.Import, invalid("", fielderr.NULL, fielderr.Text("a struct")))
+		return result, finish(fielderr.OpImport, invalid("", fielderr.NULL, fielderr.Text("a struct")))
 	}
 	if s.Release == 0 {
-		return result, finish(fielderr.Import, released())
+		return result, finish(fielderr.OpImport, released())
 	}
 	defer release(s)
 	if err = checkSize(s); err == nil {
 		result, err = read(&reader{nodes: maxNodes - 1, text: maxText})
 	}
-	return result, finish(fielderr.Import, err)
+	return result, finish(fielderr.OpImport, err)
 }
 
 func released() error {

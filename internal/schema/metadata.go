@@ -94,7 +94,7 @@ func ReadMetadata(field string, addr uintptr) (arrow.Metadata, error) {
 	limit := maxText
 	p, err := readPairs(addr, &limit)
 	if err != nil {
-		return arrow.Metadata{}, ofField(field, fielderr.Import, err)
+		return arrow.Metadata{}, ofField(field, fielderr.OpImport, err)
 	}
 	return arrow.NewMetadata(p.keys, p.values), nil
 }
@@ -108,10 +108,10 @@ func AppendMetadata(b []byte, field string, md arrow.Metadata) ([]byte, error) {
 		return b, nil
 	}
 	if len(p.keys) > maxPairs {
-		return b, ofField(field, fielderr.Export, invalid(".n", len(p.keys), fewPairs))
+		return b, ofField(field, fielderr.OpExport, invalid(".n", len(p.keys), fewPairs))
 	}
 	if size > maxText {
-		return b, ofField(field, fielderr.Export, invalid("", nil, littleText))
+		return b, ofField(field, fielderr.OpExport, invalid("", nil, littleText))
 	}
 	return p.appendTo(b), nil
 }

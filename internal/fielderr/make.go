@@ -1,0 +1,75 @@
+package fielderr
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/apache/arrow-go/v18/arrow"
+)
+
+// The operations that Error.Op names.
+const (
+	OpImport   = "import"
+	OpExport   = "export"
+	OpWrap     = "wrap"
+	OpRead     = "read"
+	OpCopy     = "copy"
+	OpNew      = "new"
+	OpSlice    = "slice"
+	OpSelect   = "select"
+	OpColumn   = "column"
+	OpClose    = "close"
+	OpCuDF     = "for cuDF"
+	OpValidate = "validate"
+)
+
+// Invalid returns an error for malformed input. The field is relative to the node that is
+// being looked at; Within prepends the path to it.
+func Invalid(op, field string, got, want any) *Error {
+	return New(op, field, got, want, arrow.ErrInvalid)
+}
+
+// New returns an error of a kind. Strings in got and want are words, not values.
+func New(op, field string, got, want any, err error) *Error {
+	return &Error{Op: op, Field: field, Got: words(got), Want: words(want), Err: err}
+}
+
+func words(v any) any {
+	if s, ok := v.(string); ok {
+		return Text(s)
+	}
+	return v
+}
+
+// Within prepends the name of the parent to the path of an Error.
+func Within(parent string, err error) error {
+	var e *Error
+	if errors.As(err, &e) {
+		e.Field = parent + "." + e.Field
+	}
+	return err
+}
+
+// During sets the operation of an Error that came from code which several operations share.
+func During(op string, err error) error {
+	var e *Error
+	if errors.As(err, &e) {
+		e.Op = op
+	}
+	return err
+}
+
+// Child is how paths name child i.
+func Child(i int) string { return fmt.Sprintf("children[%d]", i) }
+
+// Describe returns a type as words of an error, as short as they have to be; what is not a type
+// is words itself.
+func Describe(what any) any {
+	if dt, ok := what.(arrow.DataType); ok {
+		return Type(dt)
+	}
+	return what
+}
+
+// Hex is an address as an error prints it.
+func Hex(addr uintptr) string { return fmt.Sprintf("%#x", addr) }
