@@ -7,6 +7,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+	"github.com/arrowdevice/arrowdevice/internal/layout"
 )
 
 // Array is an array that knows which device its memory lives on: what
@@ -51,7 +52,7 @@ func (a *Array) Offset() int64 { return a.node.offset }
 // https://arrow.apache.org/docs/format/Columnar.html#buffer-listing-for-each-layout
 func (a *Array) Buffers() []device.Ptr {
 	count := len(a.node.buffers)
-	if a.node.layout.store == storeView {
+	if a.node.layout.Kind == layout.View {
 		count-- // the sizes of the others, in host memory
 	}
 	buffers := make([]device.Ptr, count)

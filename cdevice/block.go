@@ -5,6 +5,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
+	"github.com/arrowdevice/arrowdevice/internal/layout"
 )
 
 // Every buffer of a copied batch starts at a multiple of blockAlignment in the one
@@ -36,8 +37,8 @@ func (l *blockLayout) add(trees []compact) {
 	for i := range trees {
 		t := &trees[i]
 		l.nodes++
-		if t.layout.store == storeView {
-			l.views += len(t.parts) - t.layout.firstData() - 1
+		if t.layout.Kind == layout.View {
+			l.views += len(t.parts) - t.layout.FirstData() - 1
 		}
 		for _, p := range t.parts {
 			l.parts = append(l.parts, p)
@@ -131,9 +132,9 @@ func (b *builder) build(trees []compact) []node {
 			b.buffers[first+k] = b.address(t, k, p)
 			b.part++
 		}
-		if t.layout.store == storeView {
-			sizes := take(&b.views, count-t.layout.firstData()-1)
-			copy(sizes, b.sizes[first+t.layout.firstData()+1:first+count])
+		if t.layout.Kind == layout.View {
+			sizes := take(&b.views, count-t.layout.FirstData()-1)
+			copy(sizes, b.sizes[first+t.layout.FirstData()+1:first+count])
 			b.buffers[first+count] = bridge.Zeros
 			if len(sizes) > 0 {
 				b.buffers[first+count] = uintptr(unsafe.Pointer(&sizes[0]))
@@ -151,7 +152,7 @@ func (b *builder) address(t *compact, k int, p part) uintptr {
 	switch {
 	case p.size > 0:
 		return uintptr(b.base) + uintptr(b.layout.offsets[b.part])
-	case t.layout.validity && k == 0:
+	case t.layout.Validity && k == 0:
 		return 0
 	}
 	return uintptr(b.base) + uintptr(b.layout.empty())

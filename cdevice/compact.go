@@ -10,13 +10,14 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+	"github.com/arrowdevice/arrowdevice/internal/layout"
 )
 
 // compact is a tree cut to what its elements need, at offset zero: a copy that is
 // described, and not made yet.
 type compact struct {
 	dtype  arrow.DataType
-	layout *layout
+	layout *layout.Layout
 	length int64
 	nulls  int64 // or unknownNulls
 	// parts are the buffers of the C data interface, without the sizes of views;
@@ -66,10 +67,10 @@ func makePart[T any](count int64) ([]T, part) {
 // with a byte, or were read already, they are moved.
 func (c *compactor) bits(addr uintptr, from, count int64) part {
 	if count == 0 || from%8 == 0 && !c.toHost && !c.control.has(addr+uintptr(from/8)) {
-		return taken(addr+uintptr(from/8), bitBytes(count))
+		return taken(addr+uintptr(from/8), layout.BitBytes(count))
 	}
-	moved, p := makePart[byte](bitBytes(count))
-	bitutil.CopyBitmap(abi.Slice[byte](addr, int(bitBytes(from+count))), int(from), int(count), moved, 0)
+	moved, p := makePart[byte](layout.BitBytes(count))
+	bitutil.CopyBitmap(abi.Slice[byte](addr, int(layout.BitBytes(from+count))), int(from), int(count), moved, 0)
 	return p
 }
 
@@ -90,9 +91,9 @@ func (c *compactor) cut(n *node, i, j int64) (compact, error) {
 			return out, err
 		}
 	}
-	if n.layout.validity {
+	if n.layout.Validity {
 		out.parts = append(out.parts, c.validity(n, &out))
-	} else if n.layout.store == storeNull {
+	} else if n.layout.Kind == layout.Null {
 		out.nulls = n.length
 	}
 	err := c.body(n, st, &out)
@@ -103,7 +104,7 @@ func (c *compactor) cut(n *node, i, j int64) (compact, error) {
 // them.
 func (c *compactor) whole(n *node, sizes []int64) (compact, error) {
 	out := compact{dtype: n.dtype, layout: n.layout, length: n.length, nulls: n.nulls}
-	if n.layout.store == storeView {
+	if n.layout.Kind == layout.View {
 		sizes = sizes[:len(sizes)-1]
 	}
 	for k, size := range sizes {
@@ -137,39 +138,39 @@ func (c *compactor) validity(n *node, out *compact) part {
 
 // body adds what belongs to a node besides its validity bitmap.
 func (c *compactor) body(n *node, st arrow.DataType, out *compact) error {
-	switch n.layout.store {
-	case storeBits:
+	switch n.layout.Kind {
+	case layout.Bits:
 		out.parts = append(out.parts, c.bits(n.buffers[1], n.offset, n.length))
-	case storeFixed:
+	case layout.Fixed:
 		out.parts = append(out.parts, fixed(n, st))
-	case storeDictionary:
+	case layout.Dictionary:
 		out.parts = append(out.parts, fixed(n, st))
 		return c.children(n, 0, n.children[0].length, out)
-	case storeBinary32:
+	case layout.Binary32:
 		return cutBinary[int32](c, n, out)
-	case storeBinary64:
+	case layout.Binary64:
 		return cutBinary[int64](c, n, out)
-	case storeView:
+	case layout.View:
 		return c.views(n, out)
-	case storeList32:
+	case layout.List32:
 		return cutList[int32](c, n, out)
-	case storeList64:
+	case layout.List64:
 		return cutList[int64](c, n, out)
-	case storeListView:
+	case layout.ListView:
 		return cutListView[int32](c, n, out)
-	case storeListView8:
+	case layout.ListView8:
 		return cutListView[int64](c, n, out)
-	case storeFixedList:
+	case layout.FixedList:
 		width := int64(st.(*arrow.FixedSizeListType).Len())
 		return c.children(n, n.offset*width, (n.offset+n.length)*width, out)
-	case storeStruct:
+	case layout.Struct:
 		return c.children(n, n.offset, n.offset+n.length, out)
-	case storeSparse:
+	case layout.Sparse:
 		out.parts = append(out.parts, taken(n.buffers[0]+uintptr(n.offset), n.length))
 		return c.children(n, n.offset, n.offset+n.length, out)
-	case storeDense:
+	case layout.Dense:
 		return c.denseUnion(n, st.(arrow.UnionType), out)
-	case storeRunEnds:
+	case layout.RunEnds:
 		return c.runs(n, out)
 	}
 	return nil // null arrays have no more than a length
@@ -200,7 +201,7 @@ func (c *compactor) child(n *node, k int, i, j int64, out *compact) error {
 
 // fixed takes values of one width, or indices.
 func fixed(n *node, st arrow.DataType) part {
-	width := byteWidth(st)
+	width := layout.ByteWidth(st)
 	return taken(n.buffers[1]+uintptr(n.offset*width), n.length*width)
 }
 
@@ -333,7 +334,7 @@ func findRun(ends *node, element int64) int64 {
 
 // cutRunEnds makes the ends of runs [first, last), less by, and cut at length.
 func cutRunEnds(ends *node, first, last, by, length int64) part {
-	switch byteWidth(ends.storage()) {
+	switch layout.ByteWidth(ends.storage()) {
 	case 2:
 		return moveEnds[int16](ends, first, last, by, length)
 	case 4:

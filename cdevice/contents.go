@@ -9,6 +9,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+	"github.com/arrowdevice/arrowdevice/internal/layout"
 )
 
 // validator checks what the host-readable buffers of trees hold; see
@@ -43,7 +44,7 @@ func (v *validator) contents(n *node) error {
 }
 
 func (v *validator) nullCount(n *node) error {
-	if n.nulls == unknownNulls || !n.layout.validity {
+	if n.nulls == unknownNulls || !n.layout.Validity {
 		return nil
 	}
 	counted := *n
@@ -89,33 +90,33 @@ func (n *node) countNulls() int64 {
 }
 
 func bitmapBytes(addr uintptr, n *node) []byte {
-	return abi.Slice[byte](addr, int(bitBytes(n.offset+n.length)))
+	return abi.Slice[byte](addr, int(layout.BitBytes(n.offset+n.length)))
 }
 
 func (v *validator) own(n *node, st arrow.DataType) error {
 	if n.length == 0 {
 		return nil
 	}
-	switch n.layout.store {
-	case storeDictionary:
+	switch n.layout.Kind {
+	case layout.Dictionary:
 		return checkIndices(v, n, st.(*arrow.DictionaryType))
-	case storeBinary32:
+	case layout.Binary32:
 		return checkBinary(v, n, st, values[int32](n, 1, n.length+1))
-	case storeBinary64:
+	case layout.Binary64:
 		return checkBinary(v, n, st, values[int64](n, 1, n.length+1))
-	case storeList32:
+	case layout.List32:
 		return checkOffsets(v, values[int32](n, 1, n.length+1), n.children[0].length)
-	case storeList64:
+	case layout.List64:
 		return checkOffsets(v, values[int64](n, 1, n.length+1), n.children[0].length)
-	case storeListView:
+	case layout.ListView:
 		return checkListViews(v, values[int32](n, 1, n.length), values[int32](n, 2, n.length), n.children[0].length)
-	case storeListView8:
+	case layout.ListView8:
 		return checkListViews(v, values[int64](n, 1, n.length), values[int64](n, 2, n.length), n.children[0].length)
-	case storeView:
+	case layout.View:
 		return v.views(n, st)
-	case storeSparse, storeDense:
+	case layout.Sparse, layout.Dense:
 		return v.union(n, st.(arrow.UnionType))
-	case storeRunEnds:
+	case layout.RunEnds:
 		return v.runEnds(n)
 	}
 	return nil
@@ -161,7 +162,7 @@ func checkOffsets[T offsetInt](v *validator, offsets []T, limit int64) error {
 
 func checkBinary[T offsetInt](v *validator, n *node, st arrow.DataType, offsets []T) error {
 	// How many bytes there are, only the last offset says.
-	if err := checkOffsets(v, offsets, maxBufferSize); err != nil {
+	if err := checkOffsets(v, offsets, layout.MaxBufferSize); err != nil {
 		return err
 	}
 	if id := st.ID(); id != arrow.STRING && id != arrow.LARGE_STRING {
@@ -215,7 +216,7 @@ func (v *validator) union(n *node, dt arrow.UnionType) error {
 	ids := values[arrow.UnionTypeCode](n, 0, n.length)
 	children := dt.ChildIDs()
 	var offsets []int32
-	if n.layout.store == storeDense {
+	if n.layout.Kind == layout.Dense {
 		offsets = values[int32](n, 1, n.length)
 	}
 	var last [int(arrow.MaxUnionTypeCode) + 1]int32
@@ -240,7 +241,7 @@ func (v *validator) union(n *node, dt arrow.UnionType) error {
 
 func checkIndices(v *validator, n *node, dt *arrow.DictionaryType) error {
 	limit := uint64(n.children[0].length)
-	switch byteWidth(dt) {
+	switch layout.ByteWidth(dt) {
 	case 1:
 		return checkIndexValues(v, n, dt, values[uint8](n, 1, n.length), limit)
 	case 2:
@@ -266,7 +267,7 @@ func checkIndexValues[T uint8 | uint16 | uint32 | uint64](v *validator, n *node,
 				continue
 			}
 			got := any(index)
-			if unused := 64 - 8*byteWidth(dt); signed {
+			if unused := 64 - 8*layout.ByteWidth(dt); signed {
 				got = int64(index) << unused >> unused
 			}
 			return fielderr.Invalid(fielderr.OpValidate, fmt.Sprintf("indices[%d]", i), got, fmt.Sprintf("an index into %d values", limit))
@@ -308,7 +309,7 @@ func (v *validator) runEnds(n *node) error {
 // runEnd reads run end i of the run ends array.
 func runEnd(ends *node, i int64) int64 {
 	at := uintptr(ends.offset + i)
-	switch byteWidth(storageType(ends.dtype)) {
+	switch layout.ByteWidth(layout.StorageType(ends.dtype)) {
 	case 2:
 		return int64(*abi.At[int16](ends.buffers[1] + at*2))
 	case 4:

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/layout"
 )
 
 // Control buffers are those that must be looked into to know what a slice of a tree
@@ -112,10 +113,10 @@ func (r *controlReader) clone(nodes []node, inner bool) []node {
 		}
 		r.read(n, inner)
 		n.children = r.clone(n.children, true)
-		if n.layout.store == storeRunEnds {
+		if n.layout.Kind == layout.RunEnds {
 			ends := &n.children[0]
 			ends.buffers = append([]uintptr(nil), ends.buffers...)
-			r.elements(ends, 1, ends.length, byteWidth(ends.storage()))
+			r.elements(ends, 1, ends.length, layout.ByteWidth(ends.storage()))
 		}
 	}
 	return own
@@ -127,40 +128,40 @@ func (r *controlReader) read(n *node, inner bool) {
 	}
 	n.buffers = append([]uintptr(nil), n.buffers...)
 	moved := inner || n.offset%8 != 0
-	if n.validity() != 0 && n.nulls != 0 && (moved || asksValidity(n.layout.store)) {
+	if n.validity() != 0 && n.nulls != 0 && (moved || asksValidity(n.layout.Kind)) {
 		r.bits(n, 0)
 	}
-	switch n.layout.store {
-	case storeBits:
+	switch n.layout.Kind {
+	case layout.Bits:
 		if moved {
 			r.bits(n, 1)
 		}
-	case storeBinary32, storeList32:
+	case layout.Binary32, layout.List32:
 		r.elements(n, 1, n.length+1, 4)
-	case storeBinary64, storeList64:
+	case layout.Binary64, layout.List64:
 		r.elements(n, 1, n.length+1, 8)
-	case storeView:
-		r.elements(n, 1, n.length, viewSize)
-	case storeListView:
+	case layout.View:
+		r.elements(n, 1, n.length, layout.ViewSize)
+	case layout.ListView:
 		r.elements(n, 1, n.length, 4)
 		r.elements(n, 2, n.length, 4)
-	case storeListView8:
+	case layout.ListView8:
 		r.elements(n, 1, n.length, 8)
 		r.elements(n, 2, n.length, 8)
-	case storeDense:
+	case layout.Dense:
 		r.elements(n, 0, n.length, 1)
 		r.elements(n, 1, n.length, 4)
 	}
 }
 
 // asksValidity says whether the compactor asks which elements are valid.
-func asksValidity(store storage) bool {
-	return store == storeView || store == storeListView || store == storeListView8
+func asksValidity(store layout.Kind) bool {
+	return store == layout.View || store == layout.ListView || store == layout.ListView8
 }
 
 func (r *controlReader) bits(n *node, i int) {
 	first := n.offset / 8
-	r.add(&n.buffers[i], first, bitBytes(n.offset+n.length)-first)
+	r.add(&n.buffers[i], first, layout.BitBytes(n.offset+n.length)-first)
 }
 
 func (r *controlReader) elements(n *node, i int, count, width int64) {

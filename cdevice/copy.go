@@ -11,6 +11,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+	"github.com/arrowdevice/arrowdevice/internal/layout"
 )
 
 // CopyOption changes how a copy is made. See [ImportOption] for nil.
@@ -295,13 +296,13 @@ func (m *madeData) abandon() {
 
 func (a *arrays) data(t *compact, made *madeData) *array.Data {
 	var buffers []*memory.Buffer
-	if !t.layout.validity {
+	if !t.layout.Validity {
 		buffers = append(buffers, nil) // arrow-go keeps a place for a bitmap that the type does not have
 	}
 	for k, p := range t.parts {
 		at := a.layout.offsets[a.part]
 		a.part++
-		if p.size == 0 && t.layout.validity && k == 0 {
+		if p.size == 0 && t.layout.Validity && k == 0 {
 			buffers = append(buffers, nil)
 			continue
 		}
@@ -314,7 +315,7 @@ func (a *arrays) data(t *compact, made *madeData) *array.Data {
 		children[i] = a.data(&t.children[i], made)
 	}
 	var data *array.Data
-	if t.layout.store == storeDictionary {
+	if t.layout.Kind == layout.Dictionary {
 		data = array.NewDataWithDictionary(t.dtype, int(t.length), buffers, int(t.nulls), 0, children[0].(*array.Data))
 	} else {
 		data = array.NewData(t.dtype, int(t.length), buffers, children, int(t.nulls), 0)

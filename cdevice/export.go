@@ -13,6 +13,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+	"github.com/arrowdevice/arrowdevice/internal/layout"
 	"github.com/arrowdevice/arrowdevice/internal/schema"
 )
 
@@ -41,7 +42,7 @@ func ExportRecordBatch(batch *RecordBatch, out *CArrowDeviceArray, outSchema *cd
 		return err
 	}
 	defer batch.mem.Release()
-	root := node{layout: &layouts[storeStruct], length: batch.rows, children: batch.columns}
+	root := node{layout: &layout.All[layout.Struct], length: batch.rows, children: batch.columns}
 	return export(&root, batch.mem, batch.at(), out, outSchema, func(s *abi.ArrowSchema) error {
 		return schema.ExportSchema(batch.schema, s)
 	})
@@ -213,7 +214,7 @@ func (f *filler) fillChildren(n *node, out *abi.ArrowArray) {
 	count := len(n.children)
 	first := f.structs
 	f.structs += uintptr(count) * sizeofArray
-	if n.layout.store == storeDictionary {
+	if n.layout.Kind == layout.Dictionary {
 		out.Dictionary = first
 		f.fill(&n.children[0], abi.At[abi.ArrowArray](first))
 		return

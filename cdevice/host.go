@@ -15,6 +15,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+	"github.com/arrowdevice/arrowdevice/internal/layout"
 	"github.com/arrowdevice/arrowdevice/internal/live"
 )
 
@@ -189,7 +190,7 @@ func (v *viewer) data(n *node) (data *array.Data, err error) {
 	}
 	// arrow-go keeps a place for a bitmap also where the type has none.
 	shift := 1
-	if n.layout.validity {
+	if n.layout.Validity {
 		shift = 0
 	}
 	buffers := v.takeBuffers(shift + len(v.sizes))
@@ -208,7 +209,7 @@ func (v *viewer) data(n *node) (data *array.Data, err error) {
 		if v.exact > 0 {
 			nulls = n.countNulls()
 		}
-		if n.layout.store == storeDictionary {
+		if n.layout.Kind == layout.Dictionary {
 			data = array.NewDataWithDictionary(n.dtype, int(n.length), buffers, int(nulls), int(n.offset), children[0].(*array.Data))
 		} else {
 			data = array.NewData(n.dtype, int(n.length), buffers, children, int(nulls), int(n.offset))
@@ -231,7 +232,7 @@ func (v *viewer) children(n *node) ([]arrow.ArrayData, error) {
 	if len(n.children) == 0 {
 		return nil, nil
 	}
-	if n.layout.store == storeRunEnds || n.storage().ID() == arrow.MAP {
+	if n.layout.Kind == layout.RunEnds || n.storage().ID() == arrow.MAP {
 		v.exact++
 		defer func() { v.exact-- }()
 	}
@@ -260,36 +261,36 @@ func (v *viewer) takeBuffers(n int) []*memory.Buffer {
 func hostSizes(sizes []int64, n *node, st arrow.DataType) ([]int64, error) {
 	l := n.layout
 	count := len(n.buffers)
-	if l.store == storeView {
+	if l.Kind == layout.View {
 		count--
 	}
 	sizes = append(sizes, make([]int64, count)...)
 	if n.length == 0 {
-		if l.store == storeBinary32 || l.store == storeBinary64 || l.store == storeList32 || l.store == storeList64 {
-			sizes[1] = leastSize(st, l, 1, 0)
+		if l.Kind == layout.Binary32 || l.Kind == layout.Binary64 || l.Kind == layout.List32 || l.Kind == layout.List64 {
+			sizes[1] = layout.LeastSize(st, l, 1, 0)
 		}
 		return sizes, nil
 	}
 	end := n.offset + n.length
 	for i := range sizes {
-		sizes[i] = leastSize(st, l, i, end)
-		if sizes[i] > maxBufferSize {
-			return nil, fielderr.Invalid(fielderr.OpRead, fmt.Sprintf("buffers[%d].length", i), sizes[i], fmt.Sprintf("at most %d", int64(maxBufferSize)))
+		sizes[i] = layout.LeastSize(st, l, i, end)
+		if sizes[i] > layout.MaxBufferSize {
+			return nil, fielderr.Invalid(fielderr.OpRead, fmt.Sprintf("buffers[%d].length", i), sizes[i], fmt.Sprintf("at most %d", int64(layout.MaxBufferSize)))
 		}
 	}
-	switch l.store {
-	case storeBinary32:
+	switch l.Kind {
+	case layout.Binary32:
 		sizes[2] = int64(*abi.At[int32](n.buffers[1] + uintptr(end)*4))
-	case storeBinary64:
+	case layout.Binary64:
 		sizes[2] = *abi.At[int64](n.buffers[1] + uintptr(end)*8)
-	case storeView:
+	case layout.View:
 		copy(sizes[2:], abi.Slice[int64](n.buffers[count], count-2))
 	default:
 		return sizes, nil
 	}
 	for i, size := range sizes[2:] {
-		if size < 0 || size > maxBufferSize {
-			return nil, fielderr.Invalid(fielderr.OpRead, fmt.Sprintf("buffers[%d].length", i+2), size, fmt.Sprintf("0 to %d", int64(maxBufferSize)))
+		if size < 0 || size > layout.MaxBufferSize {
+			return nil, fielderr.Invalid(fielderr.OpRead, fmt.Sprintf("buffers[%d].length", i+2), size, fmt.Sprintf("0 to %d", int64(layout.MaxBufferSize)))
 		}
 		if size > 0 && noData(n.buffers[i+2]) {
 			return nil, fielderr.Invalid(fielderr.OpRead, fmt.Sprintf("buffers[%d]", i+2), "NULL", fmt.Sprintf("%d bytes", size))

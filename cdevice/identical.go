@@ -1,6 +1,10 @@
 package cdevice
 
-import "github.com/apache/arrow-go/v18/arrow"
+import (
+	"github.com/apache/arrow-go/v18/arrow"
+
+	"github.com/arrowdevice/arrowdevice/internal/layout"
+)
 
 // arrow-go compares schemas without their metadata, and types without the names and metadata
 // of some nested fields. What follows is for types that are equal by arrow.TypeEqual.
@@ -64,7 +68,9 @@ func underTypes(columns []node, schema *arrow.Schema) []node {
 
 // sameStorage reports whether two extension types, which are equal as far as they say, are
 // stored alike. A type of a program may be wrong about that: it is left as it is.
-func sameStorage(a, b arrow.DataType) bool { return sameType(storageType(a), storageType(b)) }
+func sameStorage(a, b arrow.DataType) bool {
+	return sameType(layout.StorageType(a), layout.StorageType(b))
+}
 
 // under returns the node with a type that is equal to its own.
 func (n *node) under(dt arrow.DataType) node {
@@ -75,7 +81,7 @@ func (n *node) under(dt arrow.DataType) node {
 	same.dtype = dt
 	same.children = make([]node, len(n.children))
 	for i := range n.children {
-		same.children[i] = n.children[i].under(childType(storageType(dt), i))
+		same.children[i] = n.children[i].under(layout.ChildType(layout.StorageType(dt), i))
 	}
 	return same
 }

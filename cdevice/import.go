@@ -10,6 +10,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+	"github.com/arrowdevice/arrowdevice/internal/layout"
 	"github.com/arrowdevice/arrowdevice/internal/schema"
 )
 
@@ -166,9 +167,9 @@ func countColumns(s *arrow.Schema) (count int, err error) {
 			err = fielderr.New(fielderr.OpImport, fmt.Sprintf("schema.field[%d].type", i), nil, nil, err)
 		}
 	}()
-	defer recoverType(&err)
+	defer layout.RecoverType(&err)
 	for ; i < s.NumFields(); i++ {
-		if err := countNodes(s.Field(i).Type, 1, &count); err != nil {
+		if err := layout.CountNodes(s.Field(i).Type, 1, &count); err != nil {
 			return 0, err
 		}
 	}
@@ -177,8 +178,8 @@ func countColumns(s *arrow.Schema) (count int, err error) {
 
 // countArray is how many nodes an array of the type has.
 func countArray(dt arrow.DataType) (count int, err error) {
-	defer recoverType(&err)
-	err = countNodes(dt, 0, &count)
+	defer layout.RecoverType(&err)
+	err = layout.CountNodes(dt, 0, &count)
 	return count, err
 }
 
@@ -224,13 +225,13 @@ func (im *importer) child(n *node, addr uintptr, dt arrow.DataType, least int64)
 }
 
 func (im *importer) node(n *node, a *abi.ArrowArray, dt arrow.DataType) error {
-	st, l := layoutOf(dt)
+	st, l := layout.Of(dt)
 	if err := checkCounts(a, st, l); err != nil {
 		return err
 	}
 	n.dtype, n.layout, n.length, n.offset = dt, l, a.Length, a.Offset
 	n.dropEmptyOffset()
-	if l.store != storeNull {
+	if l.Kind != layout.Null {
 		n.buffers = abi.Slice[uintptr](a.Buffers, int(a.NBuffers))
 	}
 	n.nulls = knownNulls(l, a.Length, a.NullCount, bitmapOf(l, n.buffers))
@@ -241,7 +242,7 @@ func (im *importer) node(n *node, a *abi.ArrowArray, dt arrow.DataType) error {
 }
 
 func (im *importer) children(n *node, a *abi.ArrowArray, st arrow.DataType) error {
-	if n.layout.store == storeDictionary {
+	if n.layout.Kind == layout.Dictionary {
 		if a.Dictionary == 0 {
 			return fielderr.Invalid(fielderr.OpImport, "dictionary", "NULL", fmt.Sprintf("a struct for %s", fielderr.Describe(st)))
 		}
@@ -249,26 +250,26 @@ func (im *importer) children(n *node, a *abi.ArrowArray, st arrow.DataType) erro
 			return err
 		}
 		n.children = take(&im.nodes, 1)
-		return fielderr.Within("dictionary", im.child(&n.children[0], a.Dictionary, childType(st, 0), 0))
+		return fielderr.Within("dictionary", im.child(&n.children[0], a.Dictionary, layout.ChildType(st, 0), 0))
 	}
 	if a.Dictionary != 0 {
 		return fielderr.Invalid(fielderr.OpImport, "dictionary", fielderr.Hex(a.Dictionary), fmt.Sprintf("NULL for %s", fielderr.Describe(st)))
 	}
-	count := n.layout.childCount(st)
+	count := n.layout.ChildCount(st)
 	if err := checkChildren(a, count, st); err != nil || count == 0 {
 		return err
 	}
 	n.children = take(&im.nodes, count)
-	least, ok := childLength(st, a.Offset+a.Length)
+	least, ok := layout.ChildLength(st, a.Offset+a.Length)
 	if !ok {
 		return fielderr.Invalid(fielderr.OpImport, "length", n.length, fmt.Sprintf("fewer elements than int64 can count the values of, for %s", fielderr.Describe(st)))
 	}
 	for i, addr := range abi.Slice[uintptr](a.Children, count) {
-		if err := im.child(&n.children[i], addr, childType(st, i), least); err != nil {
+		if err := im.child(&n.children[i], addr, layout.ChildType(st, i), least); err != nil {
 			return fielderr.Within(fielderr.Child(i), err)
 		}
 	}
-	if n.layout.store == storeRunEnds {
+	if n.layout.Kind == layout.RunEnds {
 		return checkRuns(fielderr.OpImport, n)
 	}
 	return nil

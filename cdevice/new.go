@@ -11,6 +11,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+	"github.com/arrowdevice/arrowdevice/internal/layout"
 )
 
 // ArrayData describes an array in memory that the caller filled: by a kernel, cuBLAS,
@@ -164,8 +165,8 @@ func newNodes(dev device.Device, owner Lifetime, types []arrow.DataType, data []
 }
 
 func countType(dt arrow.DataType, count *int) (err error) {
-	defer recoverType(&err)
-	return countNodes(dt, 0, count)
+	defer layout.RecoverType(&err)
+	return layout.CountNodes(dt, 0, count)
 }
 
 // structs is ArrayData as the structs that an import reads, in memory that does not move and
@@ -211,7 +212,7 @@ const notReleased = 1
 // fill makes the structs of an array of the type, which is nil for one that its parent's type
 // has no place for: the import refuses it.
 func (s *structs) fill(d *ArrayData, dt arrow.DataType) (*abi.ArrowArray, error) {
-	st, l := layoutOf(dt)
+	st, l := layout.Of(dt)
 	if err := checkSizes(d, st, l); err != nil {
 		return nil, err
 	}
@@ -224,7 +225,7 @@ func (s *structs) fill(d *ArrayData, dt arrow.DataType) (*abi.ArrowArray, error)
 	for i, p := range d.Buffers {
 		buffers[i] = uintptr(p)
 	}
-	if l.store == storeView {
+	if l.Kind == layout.View {
 		buffers[len(d.Buffers)] = s.fillSizes(d.ViewSizes)
 		a.NBuffers++
 	}
@@ -242,9 +243,9 @@ func (s *structs) fillSizes(from []int64) uintptr {
 	return uintptr(unsafe.Pointer(&sizes[0]))
 }
 
-func (s *structs) fillChildren(a *abi.ArrowArray, d *ArrayData, st arrow.DataType, l *layout) error {
-	known := l.childCount(st)
-	if l.store == storeDictionary {
+func (s *structs) fillChildren(a *abi.ArrowArray, d *ArrayData, st arrow.DataType, l *layout.Layout) error {
+	known := l.ChildCount(st)
+	if l.Kind == layout.Dictionary {
 		known = 0 // the one child is the dictionary
 	}
 	if len(d.Children) > 0 {
@@ -253,7 +254,7 @@ func (s *structs) fillChildren(a *abi.ArrowArray, d *ArrayData, st arrow.DataTyp
 		for i := range d.Children {
 			var dt arrow.DataType
 			if i < known {
-				dt = childType(st, i)
+				dt = layout.ChildType(st, i)
 			}
 			child, err := s.fill(&d.Children[i], dt)
 			if err != nil {
@@ -264,8 +265,8 @@ func (s *structs) fillChildren(a *abi.ArrowArray, d *ArrayData, st arrow.DataTyp
 	}
 	if d.Dictionary != nil {
 		var dt arrow.DataType
-		if l.store == storeDictionary {
-			dt = childType(st, 0)
+		if l.Kind == layout.Dictionary {
+			dt = layout.ChildType(st, 0)
 		}
 		dictionary, err := s.fill(d.Dictionary, dt)
 		if err != nil {
@@ -278,13 +279,13 @@ func (s *structs) fillChildren(a *abi.ArrowArray, d *ArrayData, st arrow.DataTyp
 
 // checkSizes checks that each data buffer of views has a size: the struct's last buffer is the
 // sizes, and a buffer of the caller's must not stand there.
-func checkSizes(d *ArrayData, st arrow.DataType, l *layout) error {
+func checkSizes(d *ArrayData, st arrow.DataType, l *layout.Layout) error {
 	switch data := len(d.Buffers) - 2; {
-	case l.store == storeUnknown:
+	case l.Kind == layout.Unknown:
 		return nil // of no type: the import refuses it
-	case l.store != storeView && len(d.ViewSizes) > 0:
+	case l.Kind != layout.View && len(d.ViewSizes) > 0:
 		return fielderr.Invalid(fielderr.OpNew, "ViewSizes", howMany(len(d.ViewSizes), "size"), fmt.Sprintf("none for %s", fielderr.Describe(st)))
-	case l.store != storeView:
+	case l.Kind != layout.View:
 		return nil
 	case data < 0:
 		return fielderr.Invalid(fielderr.OpNew, "Buffers", howMany(len(d.Buffers), "buffer"), fmt.Sprintf("at least 2 for %s: validity and views", fielderr.Describe(st)))

@@ -7,6 +7,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+	"github.com/arrowdevice/arrowdevice/internal/layout"
 )
 
 // node is one array of a tree: an ArrowArray in Go memory, with its type. Nodes
@@ -15,7 +16,7 @@ import (
 // the rest.
 type node struct {
 	dtype  arrow.DataType
-	layout *layout
+	layout *layout.Layout
 	length int64 // elements
 	nulls  int64 // or -1 when not known
 	offset int64 // elements before the first
@@ -30,13 +31,13 @@ type node struct {
 
 const unknownNulls = -1
 
-// storage returns the type that the buffers are laid out as: dtype, unless that
+// Kind returns the type that the buffers are laid out as: dtype, unless that
 // is an extension type.
-func (n *node) storage() arrow.DataType { return storageType(n.dtype) }
+func (n *node) storage() arrow.DataType { return layout.StorageType(n.dtype) }
 
 // validity returns the address of the validity bitmap, or 0 when every element is valid.
 func (n *node) validity() uintptr {
-	if !n.layout.validity {
+	if !n.layout.Validity {
 		return 0
 	}
 	return n.buffers[0]
@@ -52,7 +53,7 @@ func (n *node) dropEmptyOffset() {
 
 // childName is how paths name child i.
 func (n *node) childName(i int) string {
-	if n.layout.store == storeDictionary {
+	if n.layout.Kind == layout.Dictionary {
 		return "dictionary"
 	}
 	return fielderr.Child(i)
@@ -60,11 +61,11 @@ func (n *node) childName(i int) string {
 
 // knownNulls is the null count that follows from the struct alone: without a
 // bitmap there are no nulls, except that a null array is nothing else.
-func knownNulls(l *layout, length, nulls int64, validity uintptr) int64 {
+func knownNulls(l *layout.Layout, length, nulls int64, validity uintptr) int64 {
 	switch {
-	case l.store == storeNull:
+	case l.Kind == layout.Null:
 		return length
-	case !l.validity || validity == 0:
+	case !l.Validity || validity == 0:
 		return 0
 	}
 	return nulls
@@ -78,7 +79,7 @@ func (n *node) slice(i, j int64) node {
 	s.dropEmptyOffset()
 	switch {
 	case s.length == n.length:
-	case n.layout.store == storeNull:
+	case n.layout.Kind == layout.Null:
 		s.nulls = s.length
 	case n.nulls != 0:
 		s.nulls = unknownNulls
@@ -94,7 +95,7 @@ type treeSize struct {
 
 func (t *treeSize) addChildren(n *node) {
 	t.structs += len(n.children)
-	if n.layout.store != storeDictionary {
+	if n.layout.Kind != layout.Dictionary {
 		t.pointers += len(n.children)
 	}
 	for i := range n.children {
@@ -122,7 +123,7 @@ func (m *memoryOwner) replaceNulls(nodes []node) {
 	eachWithNulls(nodes, func(n *node) {
 		buffers := take(&own, len(n.buffers))
 		for i, addr := range n.buffers {
-			if addr == 0 && i >= n.layout.firstData() {
+			if addr == 0 && i >= n.layout.FirstData() {
 				addr = bridge.Zeros
 			}
 			buffers[i] = addr
@@ -135,7 +136,7 @@ func (m *memoryOwner) replaceNulls(nodes []node) {
 func eachWithNulls(nodes []node, do func(*node)) {
 	for i := range nodes {
 		n := &nodes[i]
-		if first := n.layout.firstData(); len(n.buffers) > first && slices.Contains(n.buffers[first:], 0) {
+		if first := n.layout.FirstData(); len(n.buffers) > first && slices.Contains(n.buffers[first:], 0) {
 			do(n)
 		}
 		if len(n.children) > 0 {

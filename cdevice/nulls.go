@@ -3,6 +3,7 @@ package cdevice
 import (
 	"context"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+	"github.com/arrowdevice/arrowdevice/internal/layout"
 )
 
 // CountNulls is the number of nulls, counted where nobody knows it: the bitmap is read,
@@ -49,7 +50,7 @@ func countNulls(ctx context.Context, t tree, all bool) ([]node, error) {
 	for i, n := range unknown {
 		bitmaps[i] = n.buffers[0]
 		first := n.offset / 8
-		r.add(&bitmaps[i], first, bitBytes(n.offset+n.length)-first)
+		r.add(&bitmaps[i], first, layout.BitBytes(n.offset+n.length)-first)
 	}
 	read, err := r.fetch(ctx, dev, t, nil)
 	if err != nil {

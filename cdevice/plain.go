@@ -12,6 +12,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+	"github.com/arrowdevice/arrowdevice/internal/layout"
 	"github.com/arrowdevice/arrowdevice/internal/schema"
 )
 
@@ -64,7 +65,7 @@ func ExportPlainRecordBatch(batch *RecordBatch, out *cdata.CArrowArray, outSchem
 	if err := checkPlainExport("RecordBatch", batch.at(), out); err != nil {
 		return err
 	}
-	root := node{layout: &layouts[storeStruct], length: batch.rows, children: batch.columns}
+	root := node{layout: &layout.All[layout.Struct], length: batch.rows, children: batch.columns}
 	return exportStructs(exportedPlainKind, &root, batch.mem, arrayMirror(out), outSchema, func(s *abi.ArrowSchema) error {
 		return schema.ExportSchema(batch.schema, s)
 	})

@@ -10,6 +10,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+	"github.com/arrowdevice/arrowdevice/internal/layout"
 )
 
 // ValidateFull asks the devices: the declared device about its memory, whether the host
@@ -209,11 +210,11 @@ func (p *prober) sized(n *node) error {
 func (p *prober) node(n *node) error {
 	st := n.storage()
 	count := len(n.buffers)
-	if n.layout.store == storeView {
+	if n.layout.Kind == layout.View {
 		count-- // the sizes are in host memory
 	}
 	for i, addr := range n.buffers[:count] {
-		size := leastSize(st, n.layout, i, n.offset+n.length)
+		size := layout.LeastSize(st, n.layout, i, n.offset+n.length)
 		if addr == 0 || n.length == 0 || size == 0 && p.id.Type.CPUAccessible() { // there, zeros may stand for NULL
 			continue
 		}
@@ -252,7 +253,7 @@ func (p *prober) compact(t *compact) error {
 
 // padding is checkPadding of a view array, whose views were read.
 func (p *prober) padding(t *compact) error {
-	if t.layout.store != storeView {
+	if t.layout.Kind != layout.View {
 		return nil
 	}
 	views := abi.Slice[arrow.ViewHeader](uintptr(unsafe.Pointer(unsafe.SliceData(t.parts[1].made))), int(t.length))

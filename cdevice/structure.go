@@ -10,6 +10,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+	"github.com/arrowdevice/arrowdevice/internal/layout"
 )
 
 // What an import checks of the C structs themselves, on every device and before
@@ -121,7 +122,7 @@ func checkRuns(op string, n *node) error {
 	return nil
 }
 
-func checkCounts(a *abi.ArrowArray, st arrow.DataType, l *layout) error {
+func checkCounts(a *abi.ArrowArray, st arrow.DataType, l *layout.Layout) error {
 	if a.Length < 0 {
 		return fielderr.Invalid(fielderr.OpImport, "length", a.Length, "at least 0")
 	}
@@ -142,25 +143,25 @@ func checkCounts(a *abi.ArrowArray, st arrow.DataType, l *layout) error {
 
 // buffersAllowed reports whether an array of a layout may have so many buffers. Arrays of null
 // type have none, but polars gives them an entry for a bitmap, which Arrow C++ ignores, too.
-func buffersAllowed(n int64, l *layout) bool {
-	switch l.store {
-	case storeView:
-		return n >= int64(l.buffers) && n <= math.MaxInt32
-	case storeNull:
+func buffersAllowed(n int64, l *layout.Layout) bool {
+	switch l.Kind {
+	case layout.View:
+		return n >= int64(l.Buffers) && n <= math.MaxInt32
+	case layout.Null:
 		return n == 0 || n == 1
 	}
-	return n == int64(l.buffers)
+	return n == int64(l.Buffers)
 }
 
-func wantBuffers(l *layout, st arrow.DataType) string {
-	if l.store == storeView {
-		return fmt.Sprintf("at least %d for %s", l.buffers, fielderr.Describe(st))
+func wantBuffers(l *layout.Layout, st arrow.DataType) string {
+	if l.Kind == layout.View {
+		return fmt.Sprintf("at least %d for %s", l.Buffers, fielderr.Describe(st))
 	}
-	return fmt.Sprintf("%d for %s", l.buffers, fielderr.Describe(st))
+	return fmt.Sprintf("%d for %s", l.Buffers, fielderr.Describe(st))
 }
 
-func bitmapOf(l *layout, buffers []uintptr) uintptr {
-	if !l.validity {
+func bitmapOf(l *layout.Layout, buffers []uintptr) uintptr {
+	if !l.Validity {
 		return 0
 	}
 	return buffers[0]
@@ -168,19 +169,19 @@ func bitmapOf(l *layout, buffers []uintptr) uintptr {
 
 // checkBuffers finds NULL where there must be data. The bytes of binary arrays
 // and of views may be NULL: whether any are needed, only the contents tell.
-func checkBuffers(n *node, nullCount int64, st arrow.DataType, l *layout) error {
-	if l.validity && n.buffers[0] == 0 && nullCount > 0 {
+func checkBuffers(n *node, nullCount int64, st arrow.DataType, l *layout.Layout) error {
+	if l.Validity && n.buffers[0] == 0 && nullCount > 0 {
 		return fielderr.Invalid(fielderr.OpImport, "buffers[0]", "NULL", fmt.Sprintf("a validity bitmap for null_count %d", nullCount))
 	}
 	end := n.offset + n.length
 	if n.length > 0 {
-		for i := range l.buffers {
-			if n.buffers[i] == 0 && !(l.validity && i == 0) && leastSize(st, l, i, end) > 0 {
+		for i := range l.Buffers {
+			if n.buffers[i] == 0 && !(l.Validity && i == 0) && layout.LeastSize(st, l, i, end) > 0 {
 				return fielderr.Invalid(fielderr.OpImport, fmt.Sprintf("buffers[%d]", i), "NULL", fmt.Sprintf("data for length %d", n.length))
 			}
 		}
 	}
-	if l.store == storeView {
+	if l.Kind == layout.View {
 		return checkViewSizes(n.buffers)
 	}
 	return nil
@@ -198,8 +199,8 @@ func checkViewSizes(buffers []uintptr) error {
 		return fielderr.Invalid(fielderr.OpImport, fmt.Sprintf("buffers[%d]", last), fielderr.Hex(buffers[last]), fmt.Sprintf("the sizes of %d buffers", variadic))
 	}
 	for i, size := range abi.Slice[int64](buffers[last], variadic) {
-		if size < 0 || size > maxBufferSize {
-			return fielderr.Invalid(fielderr.OpImport, fmt.Sprintf("buffers[%d][%d]", last, i), size, fmt.Sprintf("0 to %d", int64(maxBufferSize)))
+		if size < 0 || size > layout.MaxBufferSize {
+			return fielderr.Invalid(fielderr.OpImport, fmt.Sprintf("buffers[%d][%d]", last, i), size, fmt.Sprintf("0 to %d", int64(layout.MaxBufferSize)))
 		}
 		if size > 0 && buffers[2+i] == 0 {
 			return fielderr.Invalid(fielderr.OpImport, fmt.Sprintf("buffers[%d]", 2+i), "NULL", fmt.Sprintf("%d bytes", size))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+	"github.com/arrowdevice/arrowdevice/internal/layout"
 )
 
 // The contents of view arrays. Any number of views may share their bytes; what they share is
@@ -77,7 +78,7 @@ func checkPadding(v *arrow.ViewHeader) error {
 	if !v.IsInline() {
 		return nil
 	}
-	for i, b := range (*[viewSize]byte)(unsafe.Pointer(v))[4+v.Len():] {
+	for i, b := range (*[layout.ViewSize]byte)(unsafe.Pointer(v))[4+v.Len():] {
 		if b != 0 {
 			return fielderr.Invalid(fielderr.OpValidate, fmt.Sprintf("bytes[%d]", 4+v.Len()+i), b, fmt.Sprintf("0 behind a value of %d bytes", v.Len()))
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+	"github.com/arrowdevice/arrowdevice/internal/layout"
 	"github.com/arrowdevice/arrowdevice/internal/ordinary"
 )
 
@@ -173,38 +174,38 @@ func (w *wrapper) measure(data arrow.ArrayData, depth int) error {
 	if isNilData(data) {
 		return fielderr.Invalid(fielderr.OpWrap, "data", "nil", "array data")
 	}
-	dt, l := layoutOf(data.DataType())
-	if l.store == storeUnknown {
-		return fielderr.New(fielderr.OpWrap, "type", nil, nil, unknownType(data.DataType()))
+	dt, l := layout.Of(data.DataType())
+	if l.Kind == layout.Unknown {
+		return fielderr.New(fielderr.OpWrap, "type", nil, nil, layout.UnknownType(data.DataType()))
 	}
-	if depth > maxDepth {
-		return fielderr.New(fielderr.OpWrap, "type", nil, nil, errTooDeep)
+	if depth > layout.MaxDepth {
+		return fielderr.New(fielderr.OpWrap, "type", nil, nil, layout.ErrTooDeep)
 	}
 	have := len(data.Buffers())
-	if !l.validity && have > 0 {
+	if !l.Validity && have > 0 {
 		have-- // arrow-go keeps an empty place for a bitmap that the type does not have
 	}
-	if l.store == storeView {
+	if l.Kind == layout.View {
 		have++ // the sizes
 	}
-	if have < l.buffers || have > l.buffers && l.store != storeView && l.store != storeNull && l.store != storeRunEnds {
-		return fielderr.Invalid(fielderr.OpWrap, "buffers", have, fmt.Sprintf("%d for %s", l.buffers, fielderr.Describe(dt)))
+	if have < l.Buffers || have > l.Buffers && l.Kind != layout.View && l.Kind != layout.Null && l.Kind != layout.RunEnds {
+		return fielderr.Invalid(fielderr.OpWrap, "buffers", have, fmt.Sprintf("%d for %s", l.Buffers, fielderr.Describe(dt)))
 	}
-	if l.store == storeNull || l.store == storeRunEnds {
+	if l.Kind == layout.Null || l.Kind == layout.RunEnds {
 		have = 0
 	}
 	w.nNodes++
 	w.nBuffers += have
-	if l.store == storeView {
-		w.nSizes += have - l.buffers
+	if l.Kind == layout.View {
+		w.nSizes += have - l.Buffers
 	}
-	if l.store == storeDictionary {
+	if l.Kind == layout.Dictionary {
 		if isNilData(data.Dictionary()) {
 			return fielderr.Invalid(fielderr.OpWrap, "dictionary", "nil", fmt.Sprintf("array data for %s", fielderr.Describe(dt)))
 		}
 		return fielderr.Within("dictionary", w.measure(data.Dictionary(), depth+1))
 	}
-	if want := l.childCount(dt); len(data.Children()) != want {
+	if want := l.ChildCount(dt); len(data.Children()) != want {
 		return fielderr.Invalid(fielderr.OpWrap, "children", len(data.Children()), fmt.Sprintf("%d for %s", want, fielderr.Describe(dt)))
 	}
 	for i, child := range data.Children() {
@@ -250,7 +251,7 @@ func take[T any](from *[]T, n int) []T {
 func (w *wrapper) takeNodes(n int) []node { return take(&w.nodes, n) }
 
 func (w *wrapper) fill(n *node, data arrow.ArrayData) error {
-	dt, l := layoutOf(data.DataType())
+	dt, l := layout.Of(data.DataType())
 	length, offset := int64(data.Len()), int64(data.Offset())
 	if length < 0 || offset < 0 || offset > math.MaxInt64-length {
 		return fielderr.Invalid(fielderr.OpWrap, "offset", fmt.Sprintf("%d with length %d", offset, length), "a range")
@@ -260,13 +261,13 @@ func (w *wrapper) fill(n *node, data arrow.ArrayData) error {
 
 	buffers := data.Buffers()
 	switch {
-	case l.store == storeNull || l.store == storeRunEnds:
+	case l.Kind == layout.Null || l.Kind == layout.RunEnds:
 		buffers = nil
-	case !l.validity:
+	case !l.Validity:
 		buffers = buffers[1:]
 	}
 	count := len(buffers)
-	if l.store == storeView {
+	if l.Kind == layout.View {
 		count++
 	}
 	n.buffers = take(&w.buffers, count)
@@ -275,15 +276,15 @@ func (w *wrapper) fill(n *node, data arrow.ArrayData) error {
 		if w.locked && ordinary.Any() && ordinary.Contains(addr) {
 			return fielderr.New(fielderr.OpWrap, fmt.Sprintf("buffers[%d]", i), fielderr.Hex(addr), "page-locked memory, which the allocator had no more of: wrap with device.CPUDevice()", errNotLocked)
 		}
-		if addr == 0 && !(l.validity && i == 0) {
+		if addr == 0 && !(l.Validity && i == 0) {
 			addr = bridge.Zeros // see replaceNulls
 		}
 		n.buffers[i] = addr
-		if need := leastSize(dt, l, i, offset+length); length > 0 && addr != 0 && bufferLen(buf) < need {
+		if need := layout.LeastSize(dt, l, i, offset+length); length > 0 && addr != 0 && bufferLen(buf) < need {
 			return fielderr.Invalid(fielderr.OpWrap, fmt.Sprintf("buffers[%d].length", i), bufferLen(buf), fmt.Sprintf("at least %d", need))
 		}
 	}
-	if l.store == storeView {
+	if l.Kind == layout.View {
 		sizes := take(&w.sizes, len(buffers)-2)
 		for i, buf := range buffers[2:] {
 			sizes[i] = bufferLen(buf)
@@ -301,7 +302,7 @@ func (w *wrapper) fill(n *node, data arrow.ArrayData) error {
 }
 
 func (w *wrapper) fillChildren(n *node, dt arrow.DataType, data arrow.ArrayData) error {
-	if n.layout.store == storeDictionary {
+	if n.layout.Kind == layout.Dictionary {
 		n.children = w.takeNodes(1)
 		return fielderr.Within("dictionary", w.fill(&n.children[0], data.Dictionary()))
 	}
@@ -310,7 +311,7 @@ func (w *wrapper) fillChildren(n *node, dt arrow.DataType, data arrow.ArrayData)
 		return nil
 	}
 	n.children = w.takeNodes(len(children))
-	least, ok := childLength(dt, n.offset+n.length)
+	least, ok := layout.ChildLength(dt, n.offset+n.length)
 	if !ok {
 		return fielderr.Invalid(fielderr.OpWrap, "length", n.length, fmt.Sprintf("fewer elements than int64 can count the values of, for %s", fielderr.Describe(dt)))
 	}
@@ -322,7 +323,7 @@ func (w *wrapper) fillChildren(n *node, dt arrow.DataType, data arrow.ArrayData)
 			return fielderr.Invalid(fielderr.OpWrap, fielderr.Child(i)+".length", n.children[i].length, fmt.Sprintf("at least %d", least))
 		}
 	}
-	if n.layout.store == storeRunEnds {
+	if n.layout.Kind == layout.RunEnds {
 		return checkRuns(fielderr.OpWrap, n)
 	}
 	return nil

@@ -1,4 +1,4 @@
-package cdevice
+package layout
 
 import (
 	"math"
@@ -7,44 +7,44 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 )
 
-// maxBufferSize is more than any process can address.
-const maxBufferSize = 1 << 47
+// MaxBufferSize is more than any process can address.
+const MaxBufferSize = 1 << 47
 
-// viewSize is the size of one view of a binary_view or utf8_view array.
-const viewSize = 16
+// ViewSize is the size of one view of a binary_view or utf8_view array.
+const ViewSize = 16
 
-// leastSize is how many bytes buffer i must have for end = offset+length
+// LeastSize is how many bytes buffer i must have for end = offset+length
 // elements, as far as the struct alone tells: for the bytes of a binary array,
 // whose size only the offsets know, that is zero. The index counts as in the C
 // data interface. A size beyond int64 comes back as MaxInt64.
-func leastSize(st arrow.DataType, l *layout, i int, end int64) int64 {
-	if l.validity && i == 0 {
-		return bitBytes(end)
+func LeastSize(st arrow.DataType, l *Layout, i int, end int64) int64 {
+	if l.Validity && i == 0 {
+		return BitBytes(end)
 	}
-	switch l.store {
-	case storeBits:
-		return bitBytes(end)
-	case storeFixed, storeDictionary:
-		return times(end, byteWidth(st))
-	case storeBinary32, storeList32:
+	switch l.Kind {
+	case Bits:
+		return BitBytes(end)
+	case Fixed, Dictionary:
+		return times(end, ByteWidth(st))
+	case Binary32, List32:
 		if i == 1 {
 			return times(plusOne(end), 4)
 		}
-	case storeBinary64, storeList64:
+	case Binary64, List64:
 		if i == 1 {
 			return times(plusOne(end), 8)
 		}
-	case storeView:
+	case View:
 		if i == 1 {
-			return times(end, viewSize)
+			return times(end, ViewSize)
 		}
-	case storeListView:
+	case ListView:
 		return times(end, 4)
-	case storeListView8:
+	case ListView8:
 		return times(end, 8)
-	case storeSparse:
+	case Sparse:
 		return end
-	case storeDense:
+	case Dense:
 		if i == 0 {
 			return end
 		}
@@ -53,10 +53,10 @@ func leastSize(st arrow.DataType, l *layout, i int, end int64) int64 {
 	return 0
 }
 
-// childLength is how long the children must be for a parent that uses end =
+// ChildLength is how long the children must be for a parent that uses end =
 // offset+length of its own elements, as far as the struct alone tells. It
 // returns false when no length is enough.
-func childLength(st arrow.DataType, end int64) (least int64, ok bool) {
+func ChildLength(st arrow.DataType, end int64) (least int64, ok bool) {
 	switch t := st.(type) {
 	case *arrow.StructType, *arrow.SparseUnionType:
 		return end, true
@@ -67,7 +67,7 @@ func childLength(st arrow.DataType, end int64) (least int64, ok bool) {
 	return 0, true
 }
 
-func bitBytes(n int64) int64 { return n/8 + (n%8+7)/8 }
+func BitBytes(n int64) int64 { return n/8 + (n%8+7)/8 }
 
 func plusOne(n int64) int64 {
 	if n == math.MaxInt64 {
