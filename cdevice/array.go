@@ -8,6 +8,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"github.com/arrowdevice/arrowdevice/internal/layout"
+	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
 // Array is an array that knows which device its memory lives on: what
@@ -16,11 +17,11 @@ import (
 type Array struct {
 	shared
 	field arrow.Field
-	node  node
+	node  tree.Node
 	host  arrow.Array // what was wrapped, if that is exactly this array
 }
 
-func newArray(mem *memoryOwner, at place, field arrow.Field, n node) *Array {
+func newArray(mem *tree.Owner, at tree.Location, field arrow.Field, n tree.Node) *Array {
 	a := &Array{field: field, node: n}
 	a.init("Array", mem, at)
 	return a
@@ -34,14 +35,14 @@ func (a *Array) DataType() arrow.DataType { return a.field.Type }
 func (a *Array) Field() arrow.Field { return a.field }
 
 // Len is the number of elements.
-func (a *Array) Len() int64 { return a.node.length }
+func (a *Array) Len() int64 { return a.node.Length }
 
 // NullCount is the number of nulls, or -1 where finding out would mean to read
 // the memory.
-func (a *Array) NullCount() int64 { return a.node.nulls }
+func (a *Array) NullCount() int64 { return a.node.Nulls }
 
 // Offset is how many elements lie in the buffers before the first of the array.
-func (a *Array) Offset() int64 { return a.node.offset }
+func (a *Array) Offset() int64 { return a.node.Offset }
 
 // Buffers are the addresses of the buffers on the device, in the order of the columnar
 // format, for work of one's own: 0 is a bitmap that is not there. They borrow: they are
@@ -51,20 +52,20 @@ func (a *Array) Offset() int64 { return a.node.offset }
 //
 // https://arrow.apache.org/docs/format/Columnar.html#buffer-listing-for-each-layout
 func (a *Array) Buffers() []device.Ptr {
-	count := len(a.node.buffers)
-	if a.node.layout.Kind == layout.View {
+	count := len(a.node.Buffers)
+	if a.node.Layout.Kind == layout.View {
 		count-- // the sizes of the others, in host memory
 	}
 	buffers := make([]device.Ptr, count)
 	for i := range buffers {
-		buffers[i] = device.Ptr(a.node.buffers[i])
+		buffers[i] = device.Ptr(a.node.Buffers[i])
 	}
 	return buffers
 }
 
 // NumChildren is the number of child arrays; of a dictionary array it is one, the
 // dictionary.
-func (a *Array) NumChildren() int { return len(a.node.children) }
+func (a *Array) NumChildren() int { return len(a.node.Children) }
 
 // Child returns child i, or the dictionary, as an array that shares the memory. It is the
 // whole child: what of it belongs to the array, its offset and its offsets buffer say. The
@@ -74,9 +75,9 @@ func (a *Array) Child(i int) *Array {
 	if err := a.alive(fielderr.OpColumn); err != nil {
 		panic(err)
 	}
-	n := a.node.children[i] // may panic: before the reference is taken
+	n := a.node.Children[i] // may panic: before the reference is taken
 	a.mustHold(fielderr.OpColumn)
-	return newArray(a.mem, a.at(), arrow.Field{Type: n.dtype, Nullable: true}, n)
+	return newArray(a.mem, a.at(), arrow.Field{Type: n.Type, Nullable: true}, n)
 }
 
 // Slice returns elements [i, j), sharing the memory; see [RecordBatch.Slice].
@@ -84,16 +85,16 @@ func (a *Array) Slice(i, j int64) (*Array, error) {
 	if err := a.alive(fielderr.OpSlice); err != nil {
 		return nil, err
 	}
-	if err := checkSlice(i, j, a.node.length); err != nil {
+	if err := checkSlice(i, j, a.node.Length); err != nil {
 		return nil, err
 	}
 	if err := a.hold(fielderr.OpSlice); err != nil {
 		return nil, err
 	}
-	return newArray(a.mem, a.at(), a.field, a.node.slice(i, j)), nil
+	return newArray(a.mem, a.at(), a.field, a.node.Slice(i, j)), nil
 }
 
 // String describes the array without reading its memory.
 func (a *Array) String() string {
-	return fmt.Sprintf("array on %s, %d elements: %s", a.place.id, a.node.length, a.field.Type)
+	return fmt.Sprintf("array on %s, %d elements: %s", a.place.ID, a.node.Length, a.field.Type)
 }

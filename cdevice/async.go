@@ -110,7 +110,7 @@ type AsyncStream struct {
 //
 // https://arrow.apache.org/docs/format/CDeviceDataInterface.html#the-arrowasyncdevicestreamhandler-structure
 func ImportAsync(ctx context.Context, handler *CArrowAsyncDeviceStreamHandler, opts ...ImportOption) (*AsyncStream, error) {
-	if err := checkContext(fielderr.OpImport, ctx); err != nil {
+	if err := fielderr.CheckContext(fielderr.OpImport, ctx); err != nil {
 		return nil, err
 	}
 	if handler == nil {
@@ -134,7 +134,7 @@ func ImportAsync(ctx context.Context, handler *CArrowAsyncDeviceStreamHandler, o
 // There is one reader: another call returns it with one more reference, and after its last Release
 // an error that wraps [ErrReleased].
 func (a *AsyncStream) Reader(ctx context.Context) (*RecordReader, error) {
-	if err := checkContext(fielderr.OpRead, ctx); err != nil {
+	if err := fielderr.CheckContext(fielderr.OpRead, ctx); err != nil {
 		return nil, err
 	}
 	select {
@@ -143,7 +143,7 @@ func (a *AsyncStream) Reader(ctx context.Context) (*RecordReader, error) {
 		select {
 		case <-a.c.known:
 		case <-ctx.Done():
-			return nil, contextError(ctx, fielderr.OpRead)
+			return nil, fielderr.ContextError(ctx, fielderr.OpRead)
 		}
 	}
 	a.mu.Lock()
@@ -184,7 +184,7 @@ func (a *AsyncStream) open() (*RecordReader, error) {
 // takes. Close then returns a second after release was called; the threads of the producer stay where
 // they are, and so does the stream in [ReadStats].
 func (a *AsyncStream) Close(ctx context.Context) error {
-	if err := checkContext(fielderr.OpClose, ctx); err != nil {
+	if err := fielderr.CheckContext(fielderr.OpClose, ctx); err != nil {
 		return err
 	}
 	if r := a.end(); r != nil {
@@ -197,7 +197,7 @@ func (a *AsyncStream) Close(ctx context.Context) error {
 	case <-a.over:
 		return nil
 	case <-ctx.Done():
-		return contextError(ctx, fielderr.OpClose)
+		return fielderr.ContextError(ctx, fielderr.OpClose)
 	}
 }
 

@@ -3,6 +3,7 @@ package cdevice
 import (
 	"fmt"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+	"github.com/arrowdevice/arrowdevice/internal/tree"
 
 	"github.com/apache/arrow-go/v18/arrow"
 )
@@ -20,13 +21,13 @@ type RecordBatch struct {
 	shared
 	schema  *arrow.Schema
 	rows    int64
-	columns []node
+	columns []tree.Node
 	host    arrow.RecordBatch // what was wrapped, if that is exactly this batch
 
 	metadata *arrow.Metadata // nil: none
 }
 
-func newRecordBatch(mem *memoryOwner, at place, schema *arrow.Schema, rows int64, columns []node) *RecordBatch {
+func newRecordBatch(mem *tree.Owner, at tree.Location, schema *arrow.Schema, rows int64, columns []tree.Node) *RecordBatch {
 	b := &RecordBatch{schema: schema, rows: rows, columns: columns}
 	b.init("RecordBatch", mem, at)
 	return b
@@ -41,7 +42,7 @@ func (b *RecordBatch) under(schema *arrow.Schema) *RecordBatch {
 	}
 	defer b.Release()
 	columns := underTypes(b.columns, schema)
-	same := newRecordBatch(b.mem.retain(), b.at(), schema, b.rows, columns)
+	same := newRecordBatch(b.mem.Retain(), b.at(), schema, b.rows, columns)
 	same.metadata = b.metadata
 	if b.host != nil && identicalSchemas(b.schema, schema) {
 		same.host = b.host
@@ -100,9 +101,9 @@ func (b *RecordBatch) Slice(i, j int64) (*RecordBatch, error) {
 	if err := checkSlice(i, j, b.rows); err != nil {
 		return nil, err
 	}
-	columns := make([]node, len(b.columns))
+	columns := make([]tree.Node, len(b.columns))
 	for k := range columns {
-		columns[k] = b.columns[k].slice(i, j)
+		columns[k] = b.columns[k].Slice(i, j)
 	}
 	if err := b.hold(fielderr.OpSlice); err != nil {
 		return nil, err
@@ -117,7 +118,7 @@ func (b *RecordBatch) Select(indices ...int) (*RecordBatch, error) {
 	if err := b.alive(fielderr.OpSelect); err != nil {
 		return nil, err
 	}
-	columns := make([]node, len(indices))
+	columns := make([]tree.Node, len(indices))
 	fields := make([]arrow.Field, len(indices))
 	for k, i := range indices {
 		if i < 0 || i >= len(b.columns) {
@@ -141,5 +142,5 @@ func checkSlice(i, j, length int64) error {
 
 // String describes the batch without reading its memory.
 func (b *RecordBatch) String() string {
-	return fmt.Sprintf("record batch on %s, %d rows: %s", b.place.id, b.rows, b.schema)
+	return fmt.Sprintf("record batch on %s, %d rows: %s", b.place.ID, b.rows, b.schema)
 }

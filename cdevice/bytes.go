@@ -4,13 +4,14 @@ import (
 	"context"
 
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
 // NumBytes is how many bytes the rows of the batch have in all of its buffers: what a
 // copy of it has, without alignment. Where the sizes are on a device, they are read, all
 // at once, after the batch's event; ctx ends that wait.
 func (b *RecordBatch) NumBytes(ctx context.Context) (int64, error) {
-	if err := checkContext(fielderr.OpRead, ctx); err != nil {
+	if err := fielderr.CheckContext(fielderr.OpRead, ctx); err != nil {
 		return 0, err
 	}
 	if err := b.hold(fielderr.OpRead); err != nil {
@@ -22,7 +23,7 @@ func (b *RecordBatch) NumBytes(ctx context.Context) (int64, error) {
 
 // NumBytes is how many bytes the elements have; see [RecordBatch.NumBytes].
 func (a *Array) NumBytes(ctx context.Context) (int64, error) {
-	if err := checkContext(fielderr.OpRead, ctx); err != nil {
+	if err := fielderr.CheckContext(fielderr.OpRead, ctx); err != nil {
 		return 0, err
 	}
 	if err := a.hold(fielderr.OpRead); err != nil {
@@ -32,7 +33,7 @@ func (a *Array) NumBytes(ctx context.Context) (int64, error) {
 	return numBytes(ctx, a.tree())
 }
 
-func numBytes(ctx context.Context, t tree) (int64, error) {
+func numBytes(ctx context.Context, t tree.Tree) (int64, error) {
 	src, err := openSource(ctx, t)
 	if err != nil {
 		return 0, err

@@ -11,6 +11,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"github.com/arrowdevice/arrowdevice/internal/layout"
+	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
 // compact is a tree cut to what its elements need, at offset zero: a copy that is
@@ -19,7 +20,7 @@ type compact struct {
 	dtype  arrow.DataType
 	layout *layout.Layout
 	length int64
-	nulls  int64 // or unknownNulls
+	nulls  int64 // or UnknownNulls
 	// parts are the buffers of the C data interface, without the sizes of views;
 	// those of which nothing is needed have no bytes.
 	parts    []part
@@ -50,9 +51,9 @@ type compactor struct {
 	toHost bool
 	// remote says that nothing but control buffers can be read.
 	remote  bool
-	control *control // unless it is nil
-	block   *block   // of the source, if it is a copy of ours
-	pace    *pace    // nil: there is no context
+	control *control    // unless it is nil
+	block   *tree.Block // of the source, if it is a copy of ours
+	pace    *pace       // nil: there is no context
 }
 
 // makePart makes a buffer of count values, which are zero.
@@ -75,26 +76,26 @@ func (c *compactor) bits(addr uintptr, from, count int64) part {
 }
 
 // cut returns elements [i, j) of n.
-func (c *compactor) cut(n *node, i, j int64) (compact, error) {
-	s := n.slice(i, j)
+func (c *compactor) cut(n *tree.Node, i, j int64) (compact, error) {
+	s := n.Slice(i, j)
 	n = &s
-	st := n.storage()
-	out := compact{dtype: n.dtype, layout: n.layout, length: n.length}
+	st := n.Storage()
+	out := compact{dtype: n.Type, layout: n.Layout, length: n.Length}
 	if err := c.pace.spend(nodeWork); err != nil {
 		return out, err
 	}
-	if sizes, ok := c.block.whole(n); ok && c.remote {
+	if sizes, ok := c.block.Whole(n); ok && c.remote {
 		return c.whole(n, sizes)
 	}
-	if n.length > 0 && !c.remote {
+	if n.Length > 0 && !c.remote {
 		if _, err := hostSizes(nil, n, st); err != nil {
 			return out, err
 		}
 	}
-	if n.layout.Validity {
+	if n.Layout.Validity {
 		out.parts = append(out.parts, c.validity(n, &out))
-	} else if n.layout.Kind == layout.Null {
-		out.nulls = n.length
+	} else if n.Layout.Kind == layout.Null {
+		out.nulls = n.Length
 	}
 	err := c.body(n, st, &out)
 	return out, err
@@ -102,16 +103,16 @@ func (c *compactor) cut(n *node, i, j int64) (compact, error) {
 
 // whole takes all buffers of a node of a copy of ours: they are as a cut would leave
 // them.
-func (c *compactor) whole(n *node, sizes []int64) (compact, error) {
-	out := compact{dtype: n.dtype, layout: n.layout, length: n.length, nulls: n.nulls}
-	if n.layout.Kind == layout.View {
+func (c *compactor) whole(n *tree.Node, sizes []int64) (compact, error) {
+	out := compact{dtype: n.Type, layout: n.Layout, length: n.Length, nulls: n.Nulls}
+	if n.Layout.Kind == layout.View {
 		sizes = sizes[:len(sizes)-1]
 	}
 	for k, size := range sizes {
-		out.parts = append(out.parts, taken(n.buffers[k], size))
+		out.parts = append(out.parts, taken(n.Buffers[k], size))
 	}
-	for k := range n.children {
-		if err := c.child(n, k, 0, n.children[k].length, &out); err != nil {
+	for k := range n.Children {
+		if err := c.child(n, k, 0, n.Children[k].Length, &out); err != nil {
 			return out, err
 		}
 	}
@@ -119,17 +120,17 @@ func (c *compactor) whole(n *node, sizes []int64) (compact, error) {
 }
 
 // validity takes the bitmap, unless there are no nulls, and sets the null count.
-func (c *compactor) validity(n *node, out *compact) part {
-	addr := n.validity()
-	if addr == 0 || n.nulls == 0 || n.length == 0 {
+func (c *compactor) validity(n *tree.Node, out *compact) part {
+	addr := n.Validity()
+	if addr == 0 || n.Nulls == 0 || n.Length == 0 {
 		return part{}
 	}
-	p := c.bits(addr, n.offset, n.length)
+	p := c.bits(addr, n.Offset, n.Length)
 	switch {
 	case p.made != nil:
-		out.nulls = n.length - int64(bitutil.CountSetBits(p.made, 0, int(n.length)))
+		out.nulls = n.Length - int64(bitutil.CountSetBits(p.made, 0, int(n.Length)))
 	case c.remote:
-		out.nulls = n.nulls
+		out.nulls = n.Nulls
 	default:
 		out.nulls = c.nullsOf(n) // the producer's word is not taken
 	}
@@ -137,15 +138,15 @@ func (c *compactor) validity(n *node, out *compact) part {
 }
 
 // body adds what belongs to a node besides its validity bitmap.
-func (c *compactor) body(n *node, st arrow.DataType, out *compact) error {
-	switch n.layout.Kind {
+func (c *compactor) body(n *tree.Node, st arrow.DataType, out *compact) error {
+	switch n.Layout.Kind {
 	case layout.Bits:
-		out.parts = append(out.parts, c.bits(n.buffers[1], n.offset, n.length))
+		out.parts = append(out.parts, c.bits(n.Buffers[1], n.Offset, n.Length))
 	case layout.Fixed:
 		out.parts = append(out.parts, fixed(n, st))
 	case layout.Dictionary:
 		out.parts = append(out.parts, fixed(n, st))
-		return c.children(n, 0, n.children[0].length, out)
+		return c.children(n, 0, n.Children[0].Length, out)
 	case layout.Binary32:
 		return cutBinary[int32](c, n, out)
 	case layout.Binary64:
@@ -162,12 +163,12 @@ func (c *compactor) body(n *node, st arrow.DataType, out *compact) error {
 		return cutListView[int64](c, n, out)
 	case layout.FixedList:
 		width := int64(st.(*arrow.FixedSizeListType).Len())
-		return c.children(n, n.offset*width, (n.offset+n.length)*width, out)
+		return c.children(n, n.Offset*width, (n.Offset+n.Length)*width, out)
 	case layout.Struct:
-		return c.children(n, n.offset, n.offset+n.length, out)
+		return c.children(n, n.Offset, n.Offset+n.Length, out)
 	case layout.Sparse:
-		out.parts = append(out.parts, taken(n.buffers[0]+uintptr(n.offset), n.length))
-		return c.children(n, n.offset, n.offset+n.length, out)
+		out.parts = append(out.parts, taken(n.Buffers[0]+uintptr(n.Offset), n.Length))
+		return c.children(n, n.Offset, n.Offset+n.Length, out)
 	case layout.Dense:
 		return c.denseUnion(n, st.(arrow.UnionType), out)
 	case layout.RunEnds:
@@ -177,8 +178,8 @@ func (c *compactor) body(n *node, st arrow.DataType, out *compact) error {
 }
 
 // children cuts elements [i, j) out of every child.
-func (c *compactor) children(n *node, i, j int64, out *compact) error {
-	for k := range n.children {
+func (c *compactor) children(n *tree.Node, i, j int64, out *compact) error {
+	for k := range n.Children {
 		if err := c.child(n, k, i, j, out); err != nil {
 			return err
 		}
@@ -186,43 +187,43 @@ func (c *compactor) children(n *node, i, j int64, out *compact) error {
 	return nil
 }
 
-func (c *compactor) child(n *node, k int, i, j int64, out *compact) error {
-	child := &n.children[k]
-	if i < 0 || j < i || j > child.length {
-		return fielderr.Invalid(fielderr.OpRead, n.childName(k)+".length", child.length, fmt.Sprintf("elements %d to %d, which the parent uses", i, j))
+func (c *compactor) child(n *tree.Node, k int, i, j int64, out *compact) error {
+	child := &n.Children[k]
+	if i < 0 || j < i || j > child.Length {
+		return fielderr.Invalid(fielderr.OpRead, n.ChildName(k)+".length", child.Length, fmt.Sprintf("elements %d to %d, which the parent uses", i, j))
 	}
 	cut, err := c.cut(child, i, j)
 	if err != nil {
-		return fielderr.Within(n.childName(k), err)
+		return fielderr.Within(n.ChildName(k), err)
 	}
 	out.children = append(out.children, cut)
 	return nil
 }
 
 // fixed takes values of one width, or indices.
-func fixed(n *node, st arrow.DataType) part {
+func fixed(n *tree.Node, st arrow.DataType) part {
 	width := layout.ByteWidth(st)
-	return taken(n.buffers[1]+uintptr(n.offset*width), n.length*width)
+	return taken(n.Buffers[1]+uintptr(n.Offset*width), n.Length*width)
 }
 
 // cutOffsets returns n.length+1 offsets that start at zero, and the range of what
 // they point into.
-func cutOffsets[T offsetInt](c *compactor, n *node) (p part, first, last int64, err error) {
-	if n.length == 0 {
+func cutOffsets[T offsetInt](c *compactor, n *tree.Node) (p part, first, last int64, err error) {
+	if n.Length == 0 {
 		_, p = makePart[T](1)
 		return p, 0, 0, nil
 	}
-	src := values[T](n, 1, n.length+1)
-	first, last = int64(src[0]), int64(src[n.length])
+	src := values[T](n, 1, n.Length+1)
+	first, last = int64(src[0]), int64(src[n.Length])
 	if first < 0 || last < first {
 		return p, 0, 0, fielderr.Invalid(fielderr.OpRead, "offsets", fmt.Sprintf("%d to %d", first, last), "an ascending range")
 	}
 	if first == 0 && !c.remote {
 		var zero T
 		size := int64(unsafe.Sizeof(zero))
-		return taken(n.buffers[1]+uintptr(n.offset*size), (n.length+1)*size), first, last, nil
+		return taken(n.Buffers[1]+uintptr(n.Offset*size), (n.Length+1)*size), first, last, nil
 	}
-	dst, p := makePart[T](n.length + 1)
+	dst, p := makePart[T](n.Length + 1)
 	err = c.pace.parts(len(src), func(from, to int) error {
 		for i, v := range src[from:to] {
 			dst[from+i] = v - src[0]
@@ -232,15 +233,15 @@ func cutOffsets[T offsetInt](c *compactor, n *node) (p part, first, last int64, 
 	return p, first, last, err
 }
 
-func cutBinary[T offsetInt](c *compactor, n *node, out *compact) error {
+func cutBinary[T offsetInt](c *compactor, n *tree.Node, out *compact) error {
 	offsets, first, last, err := cutOffsets[T](c, n)
 	if err == nil {
-		out.parts = append(out.parts, offsets, taken(n.buffers[2]+uintptr(first), last-first))
+		out.parts = append(out.parts, offsets, taken(n.Buffers[2]+uintptr(first), last-first))
 	}
 	return err
 }
 
-func cutList[T offsetInt](c *compactor, n *node, out *compact) error {
+func cutList[T offsetInt](c *compactor, n *tree.Node, out *compact) error {
 	offsets, first, last, err := cutOffsets[T](c, n)
 	if err != nil {
 		return err
@@ -251,13 +252,13 @@ func cutList[T offsetInt](c *compactor, n *node, out *compact) error {
 
 // denseUnion takes the part of each child between the first and the last element
 // that is used, and moves the offsets into it.
-func (c *compactor) denseUnion(n *node, dt arrow.UnionType, out *compact) error {
-	dstIDs, idsPart := makePart[arrow.UnionTypeCode](n.length)
-	dst, offsetsPart := makePart[int32](n.length)
+func (c *compactor) denseUnion(n *tree.Node, dt arrow.UnionType, out *compact) error {
+	dstIDs, idsPart := makePart[arrow.UnionTypeCode](n.Length)
+	dst, offsetsPart := makePart[int32](n.Length)
 	out.parts = append(out.parts, idsPart, offsetsPart)
-	used := make([]span, len(n.children))
-	if n.length > 0 {
-		ids, src := values[arrow.UnionTypeCode](n, 0, n.length), values[int32](n, 1, n.length)
+	used := make([]span, len(n.Children))
+	if n.Length > 0 {
+		ids, src := values[arrow.UnionTypeCode](n, 0, n.Length), values[int32](n, 1, n.Length)
 		copy(dstIDs, ids)
 		child := dt.ChildIDs()
 		err := c.pace.parts(len(ids), func(from, to int) error {
@@ -292,49 +293,49 @@ func (c *compactor) denseUnion(n *node, dt arrow.UnionType, out *compact) error 
 }
 
 // runs takes the runs that overlap the node's elements, cut to them.
-func (c *compactor) runs(n *node, out *compact) error {
-	ends := &n.children[0]
+func (c *compactor) runs(n *tree.Node, out *compact) error {
+	ends := &n.Children[0]
 	first, last := int64(0), int64(0) // runs
-	if n.length > 0 {
+	if n.Length > 0 {
 		if !c.remote {
-			if _, err := hostSizes(nil, ends, ends.storage()); err != nil {
+			if _, err := hostSizes(nil, ends, ends.Storage()); err != nil {
 				return fielderr.Within(fielderr.Child(0), err)
 			}
 		}
-		first = findRun(ends, n.offset)
-		last = findRun(ends, n.offset+n.length-1) + 1
+		first = findRun(ends, n.Offset)
+		last = findRun(ends, n.Offset+n.Length-1) + 1
 	}
 	if nulls := c.nullsOf(ends); nulls != 0 {
 		return fielderr.Invalid(fielderr.OpRead, fielderr.Child(0)+".null_count", nulls, "0: run ends have no nulls")
 	}
-	if last > ends.length {
-		return fielderr.Invalid(fielderr.OpRead, fielderr.Child(0)+".length", ends.length, fmt.Sprintf("runs for %d elements", n.offset+n.length))
+	if last > ends.Length {
+		return fielderr.Invalid(fielderr.OpRead, fielderr.Child(0)+".length", ends.Length, fmt.Sprintf("runs for %d elements", n.Offset+n.Length))
 	}
-	cut := compact{dtype: ends.dtype, layout: ends.layout, length: last - first}
-	moved := cutRunEnds(ends, first, last, n.offset, n.length)
+	cut := compact{dtype: ends.Type, layout: ends.Layout, length: last - first}
+	moved := cutRunEnds(ends, first, last, n.Offset, n.Length)
 	cut.parts = []part{{}, moved}
 	out.children = append(out.children, cut)
 	return c.child(n, 1, first, last, out)
 }
 
 // nullsOf is the null count of a node, as far as it can be known.
-func (c *compactor) nullsOf(n *node) int64 {
+func (c *compactor) nullsOf(n *tree.Node) int64 {
 	if c.remote {
-		return max(n.nulls, 0)
+		return max(n.Nulls, 0)
 	}
 	counted := *n
-	counted.nulls = unknownNulls
-	return counted.countNulls()
+	counted.Nulls = tree.UnknownNulls
+	return hostNulls(&counted)
 }
 
 // findRun returns the run that holds the element, or the number of runs.
-func findRun(ends *node, element int64) int64 {
-	return int64(sort.Search(int(ends.length), func(i int) bool { return runEnd(ends, int64(i)) > element }))
+func findRun(ends *tree.Node, element int64) int64 {
+	return int64(sort.Search(int(ends.Length), func(i int) bool { return runEnd(ends, int64(i)) > element }))
 }
 
 // cutRunEnds makes the ends of runs [first, last), less by, and cut at length.
-func cutRunEnds(ends *node, first, last, by, length int64) part {
-	switch layout.ByteWidth(ends.storage()) {
+func cutRunEnds(ends *tree.Node, first, last, by, length int64) part {
+	switch layout.ByteWidth(ends.Storage()) {
 	case 2:
 		return moveEnds[int16](ends, first, last, by, length)
 	case 4:
@@ -343,7 +344,7 @@ func cutRunEnds(ends *node, first, last, by, length int64) part {
 	return moveEnds[int64](ends, first, last, by, length)
 }
 
-func moveEnds[T int16 | int32 | int64](ends *node, first, last, by, length int64) part {
+func moveEnds[T int16 | int32 | int64](ends *tree.Node, first, last, by, length int64) part {
 	dst, p := makePart[T](last - first)
 	for i := range dst {
 		dst[i] = T(min(runEnd(ends, first+int64(i))-by, length))

@@ -7,25 +7,26 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
 // The cut of arrays whose elements say where they lie: list views and views.
 
 // cutListView takes the part of the child between the first and the last element
 // that any list uses, and moves the lists' offsets into it.
-func cutListView[T offsetInt](c *compactor, n *node, out *compact) error {
-	offsets, offsetsPart := makePart[T](n.length)
-	sizes, sizesPart := makePart[T](n.length)
+func cutListView[T offsetInt](c *compactor, n *tree.Node, out *compact) error {
+	offsets, offsetsPart := makePart[T](n.Length)
+	sizes, sizesPart := makePart[T](n.Length)
 	var r span
-	if n.length > 0 {
-		srcOffsets, srcSizes := values[T](n, 1, n.length), values[T](n, 2, n.length)
+	if n.Length > 0 {
+		srcOffsets, srcSizes := values[T](n, 1, n.Length), values[T](n, 2, n.Length)
 		valid := c.isValid(n)
 		err := c.pace.parts(len(srcOffsets), func(from, to int) error {
 			for i := from; i < to; i++ {
 				if !valid(i) || srcSizes[i] == 0 {
 					continue
 				}
-				if err := checkListView(i, srcOffsets[i], srcSizes[i], n.children[0].length); err != nil {
+				if err := checkListView(i, srcOffsets[i], srcSizes[i], n.Children[0].Length); err != nil {
 					return err
 				}
 				r.add(int64(srcOffsets[i]), int64(srcOffsets[i])+int64(srcSizes[i]))
@@ -64,14 +65,14 @@ func (s *span) add(i, j int64) {
 
 // views takes the part of each data buffer between the first and the last byte
 // that any view uses, and leaves out the buffers that none does.
-func (c *compactor) views(n *node, out *compact) error {
-	dst, part := makePart[arrow.ViewHeader](n.length)
+func (c *compactor) views(n *tree.Node, out *compact) error {
+	dst, part := makePart[arrow.ViewHeader](n.Length)
 	out.parts = append(out.parts, part)
-	if n.length == 0 {
+	if n.Length == 0 {
 		return nil
 	}
-	src := values[arrow.ViewHeader](n, 1, n.length)
-	sizes := abi.Slice[int64](n.buffers[len(n.buffers)-1], len(n.buffers)-3)
+	src := values[arrow.ViewHeader](n, 1, n.Length)
+	sizes := abi.Slice[int64](n.Buffers[len(n.Buffers)-1], len(n.Buffers)-3)
 	used := make([]span, len(sizes))
 	valid := c.isValid(n)
 	err := c.pace.parts(len(src), func(from, to int) error {
@@ -98,7 +99,7 @@ func (c *compactor) views(n *node, out *compact) error {
 		if r.last > r.first {
 			index[k] = next
 			next++
-			out.parts = append(out.parts, taken(n.buffers[2+k]+uintptr(r.first), r.last-r.first))
+			out.parts = append(out.parts, taken(n.Buffers[2+k]+uintptr(r.first), r.last-r.first))
 		}
 	}
 	return c.pace.parts(len(dst), func(from, to int) error {
@@ -112,15 +113,15 @@ func (c *compactor) views(n *node, out *compact) error {
 }
 
 // isValid is isValid, without looking at a bitmap that says what is known.
-func (c *compactor) isValid(n *node) func(i int) bool {
-	if c.remote && n.nulls == 0 {
+func (c *compactor) isValid(n *tree.Node) func(i int) bool {
+	if c.remote && n.Nulls == 0 {
 		return func(int) bool { return true }
 	}
 	return isValid(n)
 }
 
 // checkView checks where a view points, and its prefix, if the data can be read.
-func (c *compactor) checkView(n *node, v *arrow.ViewHeader, sizes []int64) error {
+func (c *compactor) checkView(n *tree.Node, v *arrow.ViewHeader, sizes []int64) error {
 	if c.remote {
 		return checkView(v, sizes)
 	}

@@ -100,7 +100,7 @@ func newConsumer(ctx context.Context, handler *CArrowAsyncDeviceStreamHandler, q
 // calls it for those that wait; before each batch, the loop that takes it does, since that
 // goroutine may not have run yet.
 func (c *consumer) stopWithContext() {
-	if err := contextError(c.ctx, fielderr.OpRead); err != nil {
+	if err := fielderr.ContextError(c.ctx, fielderr.OpRead); err != nil {
 		c.stop(err)
 	}
 }

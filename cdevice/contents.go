@@ -10,6 +10,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"github.com/arrowdevice/arrowdevice/internal/layout"
+	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
 // validator checks what the host-readable buffers of trees hold; see
@@ -20,11 +21,11 @@ func newValidator(ctx context.Context) *validator {
 	return &validator{pace{ctx: ctx, op: fielderr.OpValidate}}
 }
 
-func (v *validator) contents(n *node) error {
-	if err := v.spend(nodeWork + len(n.buffers)); err != nil {
+func (v *validator) contents(n *tree.Node) error {
+	if err := v.spend(nodeWork + len(n.Buffers)); err != nil {
 		return err
 	}
-	st := n.storage()
+	st := n.Storage()
 	// The sizes first: they bound every read that follows.
 	if _, err := hostSizes(nil, n, st); err != nil {
 		return err
@@ -35,34 +36,34 @@ func (v *validator) contents(n *node) error {
 	if err := v.own(n, st); err != nil {
 		return err
 	}
-	for i := range n.children {
-		if err := v.contents(&n.children[i]); err != nil {
-			return fielderr.Within(n.childName(i), err)
+	for i := range n.Children {
+		if err := v.contents(&n.Children[i]); err != nil {
+			return fielderr.Within(n.ChildName(i), err)
 		}
 	}
 	return checkMap(n, st, v.countNulls)
 }
 
-func (v *validator) nullCount(n *node) error {
-	if n.nulls == unknownNulls || !n.layout.Validity {
+func (v *validator) nullCount(n *tree.Node) error {
+	if n.Nulls == tree.UnknownNulls || !n.Layout.Validity {
 		return nil
 	}
 	counted := *n
-	counted.nulls = unknownNulls
+	counted.Nulls = tree.UnknownNulls
 	nulls, err := v.countNulls(&counted)
-	if err == nil && nulls != n.nulls {
-		err = fielderr.Invalid(fielderr.OpValidate, "null_count", n.nulls, fmt.Sprintf("%d, as the bitmap says", nulls))
+	if err == nil && nulls != n.Nulls {
+		err = fielderr.Invalid(fielderr.OpValidate, "null_count", n.Nulls, fmt.Sprintf("%d, as the bitmap says", nulls))
 	}
 	return err
 }
 
 // checkMap checks that the entries of a map and their keys have no nulls, if n is one. Those
 // that no element refers to count too: readers look at the children as a whole.
-func checkMap(n *node, st arrow.DataType, countNulls func(*node) (int64, error)) error {
+func checkMap(n *tree.Node, st arrow.DataType, countNulls func(*tree.Node) (int64, error)) error {
 	if st.ID() != arrow.MAP {
 		return nil
 	}
-	entries := &n.children[0]
+	entries := &n.Children[0]
 	nulls, err := countNulls(entries)
 	if err != nil {
 		return err
@@ -70,48 +71,48 @@ func checkMap(n *node, st arrow.DataType, countNulls func(*node) (int64, error))
 	if nulls != 0 {
 		return fielderr.Invalid(fielderr.OpValidate, fielderr.Child(0)+".null_count", nulls, "0 for the entries of a map")
 	}
-	nulls, err = countNulls(&entries.children[0])
+	nulls, err = countNulls(&entries.Children[0])
 	if err == nil && nulls != 0 {
 		err = fielderr.Invalid(fielderr.OpValidate, fielderr.Child(0)+"."+fielderr.Child(0)+".null_count", nulls, "0 for the keys of a map")
 	}
 	return err
 }
 
-// countNulls is the null count; one that is not known is counted in host memory.
-func (n *node) countNulls() int64 {
-	if n.nulls != unknownNulls {
-		return n.nulls
+// hostNulls is the null count; one that is not known is counted in host memory.
+func hostNulls(n *tree.Node) int64 {
+	if n.Nulls != tree.UnknownNulls {
+		return n.Nulls
 	}
-	addr := n.validity()
-	if addr == 0 || n.length == 0 {
+	addr := n.Validity()
+	if addr == 0 || n.Length == 0 {
 		return 0
 	}
-	return n.length - int64(bitutil.CountSetBits(bitmapBytes(addr, n), int(n.offset), int(n.length)))
+	return n.Length - int64(bitutil.CountSetBits(bitmapBytes(addr, n), int(n.Offset), int(n.Length)))
 }
 
-func bitmapBytes(addr uintptr, n *node) []byte {
-	return abi.Slice[byte](addr, int(layout.BitBytes(n.offset+n.length)))
+func bitmapBytes(addr uintptr, n *tree.Node) []byte {
+	return abi.Slice[byte](addr, int(layout.BitBytes(n.Offset+n.Length)))
 }
 
-func (v *validator) own(n *node, st arrow.DataType) error {
-	if n.length == 0 {
+func (v *validator) own(n *tree.Node, st arrow.DataType) error {
+	if n.Length == 0 {
 		return nil
 	}
-	switch n.layout.Kind {
+	switch n.Layout.Kind {
 	case layout.Dictionary:
 		return checkIndices(v, n, st.(*arrow.DictionaryType))
 	case layout.Binary32:
-		return checkBinary(v, n, st, values[int32](n, 1, n.length+1))
+		return checkBinary(v, n, st, values[int32](n, 1, n.Length+1))
 	case layout.Binary64:
-		return checkBinary(v, n, st, values[int64](n, 1, n.length+1))
+		return checkBinary(v, n, st, values[int64](n, 1, n.Length+1))
 	case layout.List32:
-		return checkOffsets(v, values[int32](n, 1, n.length+1), n.children[0].length)
+		return checkOffsets(v, values[int32](n, 1, n.Length+1), n.Children[0].Length)
 	case layout.List64:
-		return checkOffsets(v, values[int64](n, 1, n.length+1), n.children[0].length)
+		return checkOffsets(v, values[int64](n, 1, n.Length+1), n.Children[0].Length)
 	case layout.ListView:
-		return checkListViews(v, values[int32](n, 1, n.length), values[int32](n, 2, n.length), n.children[0].length)
+		return checkListViews(v, values[int32](n, 1, n.Length), values[int32](n, 2, n.Length), n.Children[0].Length)
 	case layout.ListView8:
-		return checkListViews(v, values[int64](n, 1, n.length), values[int64](n, 2, n.length), n.children[0].length)
+		return checkListViews(v, values[int64](n, 1, n.Length), values[int64](n, 2, n.Length), n.Children[0].Length)
 	case layout.View:
 		return v.views(n, st)
 	case layout.Sparse, layout.Dense:
@@ -123,18 +124,18 @@ func (v *validator) own(n *node, st arrow.DataType) error {
 }
 
 // values returns count values of buffer i, from the node's offset on.
-func values[T any](n *node, i int, count int64) []T {
-	all := abi.Slice[T](n.buffers[i], int(n.offset+count))
-	return all[n.offset:]
+func values[T any](n *tree.Node, i int, count int64) []T {
+	all := abi.Slice[T](n.Buffers[i], int(n.Offset+count))
+	return all[n.Offset:]
 }
 
 // isValid returns a function that says whether element i of the node is valid.
-func isValid(n *node) func(i int) bool {
-	addr := n.validity()
+func isValid(n *tree.Node) func(i int) bool {
+	addr := n.Validity()
 	if addr == 0 {
 		return func(int) bool { return true }
 	}
-	bitmap, offset := bitmapBytes(addr, n), int(n.offset)
+	bitmap, offset := bitmapBytes(addr, n), int(n.Offset)
 	return func(i int) bool { return bitutil.BitIsSet(bitmap, offset+i) }
 }
 
@@ -160,7 +161,7 @@ func checkOffsets[T offsetInt](v *validator, offsets []T, limit int64) error {
 	return err
 }
 
-func checkBinary[T offsetInt](v *validator, n *node, st arrow.DataType, offsets []T) error {
+func checkBinary[T offsetInt](v *validator, n *tree.Node, st arrow.DataType, offsets []T) error {
 	// How many bytes there are, only the last offset says.
 	if err := checkOffsets(v, offsets, layout.MaxBufferSize); err != nil {
 		return err
@@ -168,7 +169,7 @@ func checkBinary[T offsetInt](v *validator, n *node, st arrow.DataType, offsets 
 	if id := st.ID(); id != arrow.STRING && id != arrow.LARGE_STRING {
 		return nil
 	}
-	data := abi.Slice[byte](n.buffers[2], int(offsets[len(offsets)-1]))
+	data := abi.Slice[byte](n.Buffers[2], int(offsets[len(offsets)-1]))
 	valid := isValid(n)
 	return v.parts(len(offsets)-1, func(from, to int) error {
 		for i := from; i < to; i++ {
@@ -212,12 +213,12 @@ func checkListView[T offsetInt](i int, offset, size T, limit int64) error {
 	return nil
 }
 
-func (v *validator) union(n *node, dt arrow.UnionType) error {
-	ids := values[arrow.UnionTypeCode](n, 0, n.length)
+func (v *validator) union(n *tree.Node, dt arrow.UnionType) error {
+	ids := values[arrow.UnionTypeCode](n, 0, n.Length)
 	children := dt.ChildIDs()
 	var offsets []int32
-	if n.layout.Kind == layout.Dense {
-		offsets = values[int32](n, 1, n.length)
+	if n.Layout.Kind == layout.Dense {
+		offsets = values[int32](n, 1, n.Length)
 	}
 	var last [int(arrow.MaxUnionTypeCode) + 1]int32
 	return v.parts(len(ids), func(from, to int) error {
@@ -229,7 +230,7 @@ func (v *validator) union(n *node, dt arrow.UnionType) error {
 			if offsets == nil {
 				continue
 			}
-			limit := n.children[children[id]].length
+			limit := n.Children[children[id]].Length
 			if off := offsets[i]; off < last[id] || int64(off) >= limit {
 				return fielderr.Invalid(fielderr.OpValidate, fmt.Sprintf("offsets[%d]", i), off, fmt.Sprintf("%d to %d", last[id], limit-1))
 			}
@@ -239,22 +240,22 @@ func (v *validator) union(n *node, dt arrow.UnionType) error {
 	})
 }
 
-func checkIndices(v *validator, n *node, dt *arrow.DictionaryType) error {
-	limit := uint64(n.children[0].length)
+func checkIndices(v *validator, n *tree.Node, dt *arrow.DictionaryType) error {
+	limit := uint64(n.Children[0].Length)
 	switch layout.ByteWidth(dt) {
 	case 1:
-		return checkIndexValues(v, n, dt, values[uint8](n, 1, n.length), limit)
+		return checkIndexValues(v, n, dt, values[uint8](n, 1, n.Length), limit)
 	case 2:
-		return checkIndexValues(v, n, dt, values[uint16](n, 1, n.length), limit)
+		return checkIndexValues(v, n, dt, values[uint16](n, 1, n.Length), limit)
 	case 4:
-		return checkIndexValues(v, n, dt, values[uint32](n, 1, n.length), limit)
+		return checkIndexValues(v, n, dt, values[uint32](n, 1, n.Length), limit)
 	}
-	return checkIndexValues(v, n, dt, values[uint64](n, 1, n.length), limit)
+	return checkIndexValues(v, n, dt, values[uint64](n, 1, n.Length), limit)
 }
 
 // checkIndexValues reads signed indices as unsigned: a negative one is then
 // larger than any dictionary can be.
-func checkIndexValues[T uint8 | uint16 | uint32 | uint64](v *validator, n *node, dt *arrow.DictionaryType, indices []T, limit uint64) error {
+func checkIndexValues[T uint8 | uint16 | uint32 | uint64](v *validator, n *tree.Node, dt *arrow.DictionaryType, indices []T, limit uint64) error {
 	signed := !arrow.IsUnsignedInteger(dt.IndexType.ID())
 	if signed {
 		limit = min(limit, uint64(^T(0)>>1)+1)
@@ -276,9 +277,9 @@ func checkIndexValues[T uint8 | uint16 | uint32 | uint64](v *validator, n *node,
 	})
 }
 
-func (v *validator) runEnds(n *node) error {
-	ends := &n.children[0]
-	if _, err := hostSizes(nil, ends, ends.storage()); err != nil {
+func (v *validator) runEnds(n *tree.Node) error {
+	ends := &n.Children[0]
+	if _, err := hostSizes(nil, ends, ends.Storage()); err != nil {
 		return fielderr.Within(fielderr.Child(0), err)
 	}
 	if nulls, err := v.countNulls(ends); err != nil {
@@ -286,8 +287,8 @@ func (v *validator) runEnds(n *node) error {
 	} else if nulls != 0 {
 		return fielderr.Invalid(fielderr.OpValidate, fielderr.Child(0)+".null_count", nulls, "0 for run ends")
 	}
-	previous, need := int64(0), n.offset+n.length
-	err := v.parts(int(ends.length), func(from, to int) error {
+	previous, need := int64(0), n.Offset+n.Length
+	err := v.parts(int(ends.Length), func(from, to int) error {
 		for i := from; i < to; i++ {
 			end := runEnd(ends, int64(i))
 			if end <= previous {
@@ -301,19 +302,19 @@ func (v *validator) runEnds(n *node) error {
 		return err
 	}
 	if previous < need {
-		return fielderr.Invalid(fielderr.OpValidate, fmt.Sprintf("run_ends[%d]", ends.length-1), previous, fmt.Sprintf("at least %d", need))
+		return fielderr.Invalid(fielderr.OpValidate, fmt.Sprintf("run_ends[%d]", ends.Length-1), previous, fmt.Sprintf("at least %d", need))
 	}
 	return nil
 }
 
 // runEnd reads run end i of the run ends array.
-func runEnd(ends *node, i int64) int64 {
-	at := uintptr(ends.offset + i)
-	switch layout.ByteWidth(layout.StorageType(ends.dtype)) {
+func runEnd(ends *tree.Node, i int64) int64 {
+	at := uintptr(ends.Offset + i)
+	switch layout.ByteWidth(layout.StorageType(ends.Type)) {
 	case 2:
-		return int64(*abi.At[int16](ends.buffers[1] + at*2))
+		return int64(*abi.At[int16](ends.Buffers[1] + at*2))
 	case 4:
-		return int64(*abi.At[int32](ends.buffers[1] + at*4))
+		return int64(*abi.At[int32](ends.Buffers[1] + at*4))
 	}
-	return *abi.At[int64](ends.buffers[1] + at*8)
+	return *abi.At[int64](ends.Buffers[1] + at*8)
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/layout"
+	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
 // Control buffers are those that must be looked into to know what a slice of a tree
@@ -14,7 +15,7 @@ import (
 
 // control is a tree whose control buffers are in host memory.
 type control struct {
-	nodes []node
+	nodes []tree.Node
 	host  device.Memory // nil: there are none
 }
 
@@ -31,7 +32,7 @@ func (c *control) has(addr uintptr) bool {
 
 // controlReader collects what is to be read.
 type controlReader struct {
-	block *block
+	block *tree.Block
 	reads []controlRead
 	size  int64
 }
@@ -47,9 +48,9 @@ type controlRead struct {
 
 // readControl copies the control buffers of nodes on dev to the host, after the event
 // of the batch and the work on the stream of the options. ctx ends the wait; the memory is freed when the copies are done.
-func readControl(ctx context.Context, dev device.Device, t tree, known *block, opts []CopyOption) (*control, error) {
+func readControl(ctx context.Context, dev device.Device, t tree.Tree, known *tree.Block, opts []CopyOption) (*control, error) {
 	r := controlReader{block: known}
-	own := r.clone(t.nodes, false)
+	own := r.clone(t.Nodes, false)
 	c, err := r.fetch(ctx, dev, t, opts)
 	if err != nil {
 		return nil, err
@@ -59,7 +60,7 @@ func readControl(ctx context.Context, dev device.Device, t tree, known *block, o
 }
 
 // fetch copies what is to be read to the host, after the work on the stream of the options.
-func (r *controlReader) fetch(ctx context.Context, dev device.Device, t tree, opts []CopyOption) (*control, error) {
+func (r *controlReader) fetch(ctx context.Context, dev device.Device, t tree.Tree, opts []CopyOption) (*control, error) {
 	c := &control{}
 	if len(r.reads) == 0 {
 		return c, nil
@@ -75,7 +76,7 @@ func (r *controlReader) fetch(ctx context.Context, dev device.Device, t tree, op
 		return nil, err
 	}
 	defer done()
-	if err := t.at.waitOn(s); err != nil {
+	if err := t.At.WaitOn(s); err != nil {
 		c.free()
 		return nil, err
 	}
@@ -94,8 +95,8 @@ func (r *controlReader) fetch(ctx context.Context, dev device.Device, t tree, op
 	}
 	if err != nil {
 		// Copies may be under way, out of the batch and into the host's memory.
-		t.mem.retain()
-		afterStream(s, func() { c.free(); t.mem.Release() })
+		t.Mem.Retain()
+		afterStream(s, func() { c.free(); t.Mem.Release() })
 		return nil, err
 	}
 	return c, nil
@@ -103,54 +104,54 @@ func (r *controlReader) fetch(ctx context.Context, dev device.Device, t tree, op
 
 // clone copies the nodes, and notes what is to be read of them. Which elements of inner
 // nodes are needed, only their parents' buffers will tell.
-func (r *controlReader) clone(nodes []node, inner bool) []node {
-	own := make([]node, len(nodes))
+func (r *controlReader) clone(nodes []tree.Node, inner bool) []tree.Node {
+	own := make([]tree.Node, len(nodes))
 	copy(own, nodes)
 	for i := range own {
 		n := &own[i]
-		if _, ok := r.block.whole(n); ok && !inner {
+		if _, ok := r.block.Whole(n); ok && !inner {
 			continue // all of it is known
 		}
 		r.read(n, inner)
-		n.children = r.clone(n.children, true)
-		if n.layout.Kind == layout.RunEnds {
-			ends := &n.children[0]
-			ends.buffers = append([]uintptr(nil), ends.buffers...)
-			r.elements(ends, 1, ends.length, layout.ByteWidth(ends.storage()))
+		n.Children = r.clone(n.Children, true)
+		if n.Layout.Kind == layout.RunEnds {
+			ends := &n.Children[0]
+			ends.Buffers = append([]uintptr(nil), ends.Buffers...)
+			r.elements(ends, 1, ends.Length, layout.ByteWidth(ends.Storage()))
 		}
 	}
 	return own
 }
 
-func (r *controlReader) read(n *node, inner bool) {
-	if n.length == 0 {
+func (r *controlReader) read(n *tree.Node, inner bool) {
+	if n.Length == 0 {
 		return
 	}
-	n.buffers = append([]uintptr(nil), n.buffers...)
-	moved := inner || n.offset%8 != 0
-	if n.validity() != 0 && n.nulls != 0 && (moved || asksValidity(n.layout.Kind)) {
+	n.Buffers = append([]uintptr(nil), n.Buffers...)
+	moved := inner || n.Offset%8 != 0
+	if n.Validity() != 0 && n.Nulls != 0 && (moved || asksValidity(n.Layout.Kind)) {
 		r.bits(n, 0)
 	}
-	switch n.layout.Kind {
+	switch n.Layout.Kind {
 	case layout.Bits:
 		if moved {
 			r.bits(n, 1)
 		}
 	case layout.Binary32, layout.List32:
-		r.elements(n, 1, n.length+1, 4)
+		r.elements(n, 1, n.Length+1, 4)
 	case layout.Binary64, layout.List64:
-		r.elements(n, 1, n.length+1, 8)
+		r.elements(n, 1, n.Length+1, 8)
 	case layout.View:
-		r.elements(n, 1, n.length, layout.ViewSize)
+		r.elements(n, 1, n.Length, layout.ViewSize)
 	case layout.ListView:
-		r.elements(n, 1, n.length, 4)
-		r.elements(n, 2, n.length, 4)
+		r.elements(n, 1, n.Length, 4)
+		r.elements(n, 2, n.Length, 4)
 	case layout.ListView8:
-		r.elements(n, 1, n.length, 8)
-		r.elements(n, 2, n.length, 8)
+		r.elements(n, 1, n.Length, 8)
+		r.elements(n, 2, n.Length, 8)
 	case layout.Dense:
-		r.elements(n, 0, n.length, 1)
-		r.elements(n, 1, n.length, 4)
+		r.elements(n, 0, n.Length, 1)
+		r.elements(n, 1, n.Length, 4)
 	}
 }
 
@@ -159,13 +160,13 @@ func asksValidity(store layout.Kind) bool {
 	return store == layout.View || store == layout.ListView || store == layout.ListView8
 }
 
-func (r *controlReader) bits(n *node, i int) {
-	first := n.offset / 8
-	r.add(&n.buffers[i], first, layout.BitBytes(n.offset+n.length)-first)
+func (r *controlReader) bits(n *tree.Node, i int) {
+	first := n.Offset / 8
+	r.add(&n.Buffers[i], first, layout.BitBytes(n.Offset+n.Length)-first)
 }
 
-func (r *controlReader) elements(n *node, i int, count, width int64) {
-	r.add(&n.buffers[i], n.offset*width, count*width)
+func (r *controlReader) elements(n *tree.Node, i int, count, width int64) {
+	r.add(&n.Buffers[i], n.Offset*width, count*width)
 }
 
 func (r *controlReader) add(into *uintptr, before, size int64) {

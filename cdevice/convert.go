@@ -7,6 +7,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
 // Batches and arrays made of others for a consumer with needs of its own. They share the
@@ -20,7 +21,7 @@ import (
 //
 // The result shares the memory and is owned by the caller.
 func (b *RecordBatch) AsCPU(ctx context.Context) (*RecordBatch, error) {
-	if err := checkContext(fielderr.OpRead, ctx); err != nil {
+	if err := fielderr.CheckContext(fielderr.OpRead, ctx); err != nil {
 		return nil, err
 	}
 	if err := b.hold(fielderr.OpRead); err != nil {
@@ -31,12 +32,12 @@ func (b *RecordBatch) AsCPU(ctx context.Context) (*RecordBatch, error) {
 	if err != nil {
 		return nil, err
 	}
-	return b.located(b.mem.retain(), at), nil
+	return b.located(b.mem.Retain(), at), nil
 }
 
 // AsCPU returns the array as one of the CPU; see [RecordBatch.AsCPU].
 func (a *Array) AsCPU(ctx context.Context) (*Array, error) {
-	if err := checkContext(fielderr.OpRead, ctx); err != nil {
+	if err := fielderr.CheckContext(fielderr.OpRead, ctx); err != nil {
 		return nil, err
 	}
 	if err := a.hold(fielderr.OpRead); err != nil {
@@ -47,18 +48,18 @@ func (a *Array) AsCPU(ctx context.Context) (*Array, error) {
 	if err != nil {
 		return nil, err
 	}
-	return a.located(a.mem.retain(), at), nil
+	return a.located(a.mem.Retain(), at), nil
 }
 
 // located returns the batch with another owner, whose reference it takes, or location.
-func (b *RecordBatch) located(mem *memoryOwner, at place) *RecordBatch {
+func (b *RecordBatch) located(mem *tree.Owner, at tree.Location) *RecordBatch {
 	other := newRecordBatch(mem, at, b.schema, b.rows, b.columns)
 	other.host, other.metadata = b.host, b.metadata
 	return other
 }
 
 // located is to an array what [RecordBatch.located] is to a batch.
-func (a *Array) located(mem *memoryOwner, at place) *Array {
+func (a *Array) located(mem *tree.Owner, at tree.Location) *Array {
 	other := newArray(mem, at, a.field, a.node)
 	other.host = a.host
 	return other
@@ -102,11 +103,11 @@ func (a *Array) RecordEvent(s device.Stream) (*Array, error) {
 }
 
 // recordEvent returns an owner of the memory and of an event that is recorded on s.
-func recordEvent(mem *memoryOwner, at place, s device.Stream) (*memoryOwner, place, error) {
-	if err := at.checkStream(fielderr.OpRead, "stream", s); err != nil {
+func recordEvent(mem *tree.Owner, at tree.Location, s device.Stream) (*tree.Owner, tree.Location, error) {
+	if err := at.CheckStream(fielderr.OpRead, "stream", s); err != nil {
 		return nil, at, err
 	}
-	if err := at.waitOn(s); err != nil {
+	if err := at.WaitOn(s); err != nil {
 		return nil, at, err
 	}
 	event, err := eventAfter(s)
@@ -114,32 +115,29 @@ func recordEvent(mem *memoryOwner, at place, s device.Stream) (*memoryOwner, pla
 		return nil, at, fmt.Errorf("cdevice: record an event: %w", err)
 	}
 	if event.Handle() == 0 { // the device's work is done at once
-		closeEvent(event)
-		return mem.retain(), at, nil
+		tree.CloseEvent(event)
+		return mem.Retain(), at, nil
 	}
-	recorded := &recordedEvent{mem: mem.retain(), event: event, handle: event.Handle()}
-	own := adoptGo(recorded)
-	own.block = mem.block
-	own.pin(&recorded.handle)
-	at.event = uintptr(unsafe.Pointer(&recorded.handle))
+	recorded := &recordedEvent{mem: mem.Retain(), event: event, handle: event.Handle()}
+	own := tree.Own(recorded)
+	own.Block = mem.Block
+	own.Pin(&recorded.handle)
+	at.Event = uintptr(unsafe.Pointer(&recorded.handle))
 	return own, at, nil
 }
 
 // recordedEvent is what the owner of memory with an event of its own holds.
 type recordedEvent struct {
-	mem    *memoryOwner // a reference
+	mem    *tree.Owner // a reference
 	event  device.Event
 	handle uintptr // of event: what sync_event points to
 }
 
 // Release ends the event and the use of the memory.
 func (e *recordedEvent) Release() {
-	closeEvent(e.event)
+	tree.CloseEvent(e.event)
 	e.mem.Release()
 }
 
-func closeEvent(e device.Event) {
-	if e != nil {
-		_ = e.Close() // the device tries again by itself
-	}
-}
+// MarkExported passes the mark on to the memory.
+func (e *recordedEvent) MarkExported(*tree.Owner) { e.mem.MarkExported() }

@@ -12,6 +12,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"github.com/arrowdevice/arrowdevice/internal/layout"
+	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
 // CopyOption changes how a copy is made. See [ImportOption] for nil.
@@ -63,7 +64,7 @@ func waitForStream(s, before device.Stream) error {
 	if err != nil {
 		return fmt.Errorf("cdevice: copy: %w", err)
 	}
-	defer closeEvent(e)
+	defer tree.CloseEvent(e)
 	if err := s.WaitEvent(e); err != nil {
 		return fmt.Errorf("cdevice: copy: wait for the stream: %w", err)
 	}
@@ -125,20 +126,20 @@ func (a *Array) CopyToHost(ctx context.Context, mem memory.Allocator, opts ...Co
 	return arrays[0], nil
 }
 
-func copyToHost(ctx context.Context, t tree, mem memory.Allocator, opts []CopyOption) ([]arrow.Array, error) {
-	if err := checkContext(fielderr.OpCopy, ctx); err != nil {
+func copyToHost(ctx context.Context, t tree.Tree, mem memory.Allocator, opts []CopyOption) ([]arrow.Array, error) {
+	if err := fielderr.CheckContext(fielderr.OpCopy, ctx); err != nil {
 		return nil, err
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("cdevice: read: %w", err)
 	}
-	if err := checkOnStream(opts, t.at, t.at); err != nil {
+	if err := checkOnStream(opts, t.At, t.At); err != nil {
 		return nil, err
 	}
-	if isNil(mem) {
+	if fielderr.IsNil(mem) {
 		mem = memory.DefaultAllocator
 	}
-	if s := streamOf(opts); s != nil && t.at.hostReadable() {
+	if s := streamOf(opts); s != nil && t.At.CPUAccessible() {
 		if err := s.Synchronize(ctx); err != nil {
 			return nil, fmt.Errorf("cdevice: read: wait for the stream: %w", err)
 		}
@@ -160,7 +161,7 @@ func copyToHost(ctx context.Context, t tree, mem memory.Allocator, opts []CopyOp
 	if err := src.fill(ctx, to, laid, opts); err != nil {
 		return nil, err
 	}
-	return buildArrays(to, laid, trees, t.name)
+	return buildArrays(to, laid, trees, t.Name)
 }
 
 // allocateArrow turns the panic of an allocator that has no memory into an error. ctx ends
@@ -215,7 +216,7 @@ func (s *source) fill(ctx context.Context, to *memory.Buffer, l *blockLayout, op
 		return nil
 	}
 	if err := s.download(ctx, fromDevice, to, opts); err != nil {
-		return fmt.Errorf("cdevice: copy from %s: %w", s.at.id, err)
+		return fmt.Errorf("cdevice: copy from %s: %w", s.At.ID, err)
 	}
 	return nil
 }
@@ -227,7 +228,7 @@ func (s *source) appendRange(list []device.Range, dst uintptr, p part) []device.
 		last := &list[k]
 		gap := p.addr - uintptr(last.Src) - uintptr(last.Size)
 		if gap == dst-uintptr(last.Dst)-uintptr(last.Size) && (gap == 0 ||
-			gap < blockAlignment && s.mem.block.contains(uintptr(last.Src), last.Size) && s.mem.block.contains(p.addr, p.size)) {
+			gap < blockAlignment && s.Mem.Block.Contains(uintptr(last.Src), last.Size) && s.Mem.Block.Contains(p.addr, p.size)) {
 			last.Size += int64(gap) + p.size
 			return list
 		}
@@ -322,4 +323,22 @@ func (a *arrays) data(t *compact, made *madeData) *array.Data {
 	}
 	made.data = append(made.data, data)
 	return data
+}
+
+// checkOnStream checks the stream that WithStream names, if it does, for a copy that the
+// device at makes, or the device from that it copies out of, if that is of the same type:
+// a GPU copies on the streams of another one too.
+func checkOnStream(opts []CopyOption, at, from tree.Location) error {
+	if err := checkCopyOptions(opts); err != nil {
+		return err
+	}
+	s := streamOf(opts)
+	if s == nil {
+		return nil
+	}
+	err := at.CheckStream(fielderr.OpCopy, "WithStream", s)
+	if err != nil && tree.StreamType(from.ID.Type) == tree.StreamType(at.ID.Type) && from.CheckStream(fielderr.OpCopy, "WithStream", s) == nil {
+		return nil
+	}
+	return err
 }

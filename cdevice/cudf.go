@@ -9,6 +9,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
 // ForCuDF returns the batch as libcudf (cuDF, pylibcudf) imports it without loss: with exact
@@ -22,7 +23,7 @@ import (
 // memory must be CUDA's (device, managed or pinned), otherwise the error wraps
 // device.ErrNotSupported. The result is owned by the caller.
 func (b *RecordBatch) ForCuDF(ctx context.Context) (*RecordBatch, error) {
-	if err := checkContext(fielderr.OpCuDF, ctx); err != nil {
+	if err := fielderr.CheckContext(fielderr.OpCuDF, ctx); err != nil {
 		return nil, err
 	}
 	if err := b.hold(fielderr.OpCuDF); err != nil {
@@ -33,14 +34,14 @@ func (b *RecordBatch) ForCuDF(ctx context.Context) (*RecordBatch, error) {
 	if err != nil {
 		return nil, err
 	}
-	fitted := newRecordBatch(t.mem, t.at, b.schema, b.rows, t.nodes)
+	fitted := newRecordBatch(t.Mem, t.At, b.schema, b.rows, t.Nodes)
 	fitted.metadata = b.metadata
 	return fitted, nil
 }
 
 // ForCuDF returns the array as libcudf imports it; see [RecordBatch.ForCuDF].
 func (a *Array) ForCuDF(ctx context.Context) (*Array, error) {
-	if err := checkContext(fielderr.OpCuDF, ctx); err != nil {
+	if err := fielderr.CheckContext(fielderr.OpCuDF, ctx); err != nil {
 		return nil, err
 	}
 	if err := a.hold(fielderr.OpCuDF); err != nil {
@@ -51,62 +52,49 @@ func (a *Array) ForCuDF(ctx context.Context) (*Array, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newArray(t.mem, t.at, a.field, t.nodes[0]), nil
+	return newArray(t.Mem, t.At, a.field, t.Nodes[0]), nil
 }
 
 // fitCuDF returns the tree as libcudf wants it, with a reference to its owner.
-func fitCuDF(ctx context.Context, t tree) (tree, error) {
-	switch t.at.id.Type {
+func fitCuDF(ctx context.Context, t tree.Tree) (tree.Tree, error) {
+	switch t.At.ID.Type {
 	case device.CUDA, device.CUDAHost, device.CUDAManaged:
 	default:
-		return tree{}, fielderr.New(fielderr.OpCuDF, "device_type", t.at.id.Type, "memory of CUDA", device.ErrNotSupported)
+		return tree.Tree{}, fielderr.New(fielderr.OpCuDF, "device_type", t.At.ID.Type, "memory of CUDA", device.ErrNotSupported)
 	}
 	fits := true
-	for i := range t.nodes {
-		if err := cuDFType(&t.nodes[i]); err != nil {
-			return tree{}, fielderr.Within(t.name(i), err)
+	for i := range t.Nodes {
+		if err := cuDFType(&t.Nodes[i]); err != nil {
+			return tree.Tree{}, fielderr.Within(t.Name(i), err)
 		}
-		fits = fits && t.mem.block.asMade(&t.nodes[i])
+		fits = fits && t.Mem.Block.AsMade(&t.Nodes[i])
 	}
 	if fits {
-		t.mem.retain()
+		t.Mem.Retain()
 	} else {
-		dev, err := t.at.device()
+		dev, err := t.At.Device()
 		if err != nil {
-			return tree{}, err
+			return tree.Tree{}, err
 		}
 		if t, err = copyTo(ctx, t, dev, nil); err != nil {
-			return tree{}, err
+			return tree.Tree{}, err
 		}
 	}
 	counted, err := countNulls(ctx, t, true)
 	if err != nil {
-		t.mem.Release()
-		return tree{}, err
+		t.Mem.Release()
+		return tree.Tree{}, err
 	}
-	t.nodes = counted
+	t.Nodes = counted
 	return t, nil
 }
 
-// asMade reports whether the node and all below it are those of a copy of ours.
-func (b *block) asMade(n *node) bool {
-	if _, ok := b.whole(n); !ok {
-		return false
-	}
-	for i := range n.children {
-		if !b.asMade(&n.children[i]) {
-			return false
-		}
-	}
-	return true
-}
-
 // cuDFType returns an error for what libcudf has no column for.
-func cuDFType(n *node) error {
-	if n.length > math.MaxInt32 {
-		return fielderr.New(fielderr.OpCuDF, "length", n.length, fmt.Sprintf("at most %d (cuDF)", math.MaxInt32), arrow.ErrNotImplemented)
+func cuDFType(n *tree.Node) error {
+	if n.Length > math.MaxInt32 {
+		return fielderr.New(fielderr.OpCuDF, "length", n.Length, fmt.Sprintf("at most %d (cuDF)", math.MaxInt32), arrow.ErrNotImplemented)
 	}
-	dt := n.dtype
+	dt := n.Type
 	switch dt.ID() {
 	case arrow.BOOL, arrow.INT8, arrow.INT16, arrow.INT32, arrow.INT64, arrow.UINT8, arrow.UINT16, arrow.UINT32, arrow.UINT64,
 		arrow.FLOAT32, arrow.FLOAT64, arrow.DATE32, arrow.TIMESTAMP, arrow.DURATION, arrow.DECIMAL32, arrow.DECIMAL64, arrow.DECIMAL128,
@@ -118,9 +106,9 @@ func cuDFType(n *node) error {
 	default:
 		return fielderr.New(fielderr.OpCuDF, "type", dt, "a type that cuDF has", arrow.ErrNotImplemented)
 	}
-	for i := range n.children {
-		if err := cuDFType(&n.children[i]); err != nil {
-			return fielderr.Within(n.childName(i), err)
+	for i := range n.Children {
+		if err := cuDFType(&n.Children[i]); err != nil {
+			return fielderr.Within(n.ChildName(i), err)
 		}
 	}
 	return nil

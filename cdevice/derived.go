@@ -7,6 +7,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"github.com/arrowdevice/arrowdevice/internal/handle"
+	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
 // derived is the supply of items that are made from another reader's: copies on a device, or
@@ -49,10 +50,10 @@ func (d *derived[T]) next() (item T, err error) {
 // lend returns an owner of an item, which a copy that is not complete holds, and counts it
 // until the owner has ended: as a use of the derived reader, and of the one that the item was
 // taken from. It takes the reference to the item.
-func (d *derived[T]) lend(item T, mem *memoryOwner) *memoryOwner {
+func (d *derived[T]) lend(item T, mem *tree.Owner) *tree.Owner {
 	d.uses.add()
-	lent := adoptGo(&loan{item, &d.uses, d.from.use()})
-	lent.block = mem.block
+	lent := tree.Own(&loan{item, &d.uses, d.from.use()})
+	lent.Block = mem.Block
 	return lent
 }
 
@@ -152,7 +153,7 @@ func (r *ArrayReader) CopyTo(ctx context.Context, dev device.Device, opts ...Cop
 // The result is owned by the caller. It holds a reference to r, which it gives back with its end
 // or its last Release.
 func (r *RecordReader) AsCPU(ctx context.Context) (*RecordReader, error) {
-	if err := checkContext(fielderr.OpRead, ctx); err != nil {
+	if err := fielderr.CheckContext(fielderr.OpRead, ctx); err != nil {
 		return nil, err
 	}
 	if err := checkAccessible(fielderr.OpRead, "RecordReader", r.r.deviceType); err != nil {
@@ -174,7 +175,7 @@ func (r *RecordReader) AsCPU(ctx context.Context) (*RecordReader, error) {
 // AsCPU makes a reader of the arrays that are left in r as arrays of the CPU; see
 // [RecordReader.AsCPU].
 func (r *ArrayReader) AsCPU(ctx context.Context) (*ArrayReader, error) {
-	if err := checkContext(fielderr.OpRead, ctx); err != nil {
+	if err := fielderr.CheckContext(fielderr.OpRead, ctx); err != nil {
 		return nil, err
 	}
 	if err := checkAccessible(fielderr.OpRead, "ArrayReader", r.r.deviceType); err != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
 // downloader copies ranges of a device's memory to the host.
@@ -26,7 +27,7 @@ func (s *source) download(ctx context.Context, list []device.Range, to *memory.B
 		return err
 	}
 	defer done()
-	if err := s.at.waitOn(stream); err != nil {
+	if err := s.At.WaitOn(stream); err != nil {
 		to.Release()
 		return err
 	}
@@ -149,7 +150,7 @@ func (d *downloader) abandon(pieces ...*piece) {
 }
 
 func (p *piece) free() {
-	closeEvent(p.done)
+	tree.CloseEvent(p.done)
 	_ = p.host.FreeAfter(nil) // the device tries again by itself
 }
 

@@ -124,7 +124,7 @@ func (r *reader[T]) releaseThen(f func()) {
 
 // close ends the stream, and waits until the source is not in use any more, or ctx is done.
 func (r *reader[T]) close(ctx context.Context) error {
-	if err := checkContext(fielderr.OpClose, ctx); err != nil {
+	if err := fielderr.CheckContext(fielderr.OpClose, ctx); err != nil {
 		return err
 	}
 	r.interrupt()
@@ -145,7 +145,7 @@ func (r *reader[T]) close(ctx context.Context) error {
 	case <-r.done:
 		return nil
 	case <-ctx.Done():
-		return contextError(ctx, fielderr.OpClose)
+		return fielderr.ContextError(ctx, fielderr.OpClose)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"github.com/arrowdevice/arrowdevice/internal/layout"
 	"github.com/arrowdevice/arrowdevice/internal/schema"
+	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
 // ExportRecordBatch fills *out, and *outSchema unless it is nil, with the batch:
@@ -36,13 +37,13 @@ import (
 // https://arrow.apache.org/docs/format/CDeviceDataInterface.html#record-batches
 func ExportRecordBatch(batch *RecordBatch, out *CArrowDeviceArray, outSchema *cdata.CArrowSchema) error {
 	if batch == nil {
-		return absent(fielderr.OpExport, "RecordBatch", "a batch")
+		return fielderr.Absent(fielderr.OpExport, "RecordBatch", "a batch")
 	}
 	if err := batch.hold(fielderr.OpExport); err != nil {
 		return err
 	}
 	defer batch.mem.Release()
-	root := node{layout: &layout.All[layout.Struct], length: batch.rows, children: batch.columns}
+	root := tree.Node{Layout: &layout.All[layout.Struct], Length: batch.rows, Children: batch.columns}
 	return export(&root, batch.mem, batch.at(), out, outSchema, func(s *abi.ArrowSchema) error {
 		return schema.ExportSchema(batch.schema, s)
 	})
@@ -55,7 +56,7 @@ func ExportRecordBatch(batch *RecordBatch, out *CArrowDeviceArray, outSchema *cd
 // not released is overwritten and lost.
 func ExportArray(array *Array, out *CArrowDeviceArray, outSchema *cdata.CArrowSchema) error {
 	if array == nil {
-		return absent(fielderr.OpExport, "Array", "an array")
+		return fielderr.Absent(fielderr.OpExport, "Array", "an array")
 	}
 	if err := array.hold(fielderr.OpExport); err != nil {
 		return err
@@ -74,7 +75,7 @@ func ExportSchema(s *arrow.Schema, out *cdata.CArrowSchema) error {
 		return noOutput("ArrowSchema")
 	}
 	if s == nil {
-		return absent(fielderr.OpExport, "schema", "a schema")
+		return fielderr.Absent(fielderr.OpExport, "schema", "a schema")
 	}
 	return schema.ExportSchema(s, schemaMirror(out))
 }
@@ -84,8 +85,8 @@ func ExportField(field arrow.Field, out *cdata.CArrowSchema) error {
 	if out == nil {
 		return noOutput("ArrowSchema")
 	}
-	if isNil(field.Type) {
-		return absent(fielderr.OpExport, "field.Type", "a data type")
+	if fielderr.IsNil(field.Type) {
+		return fielderr.Absent(fielderr.OpExport, "field.Type", "a data type")
 	}
 	return schema.Export(field, schemaMirror(out))
 }
@@ -99,7 +100,7 @@ func noOutput(what string) error {
 }
 
 // export writes nothing to the caller's structs before all that can fail is done.
-func export(root *node, mem *memoryOwner, at place, out *CArrowDeviceArray, outSchema *cdata.CArrowSchema,
+func export(root *tree.Node, mem *tree.Owner, at tree.Location, out *CArrowDeviceArray, outSchema *cdata.CArrowSchema,
 	exportSchema func(*abi.ArrowSchema) error,
 ) error {
 	if out == nil {
@@ -108,17 +109,17 @@ func export(root *node, mem *memoryOwner, at place, out *CArrowDeviceArray, outS
 	if err := exportStructs(exportedDeviceKind, root, mem, &deviceMirror(out).Array, outSchema, exportSchema); err != nil {
 		return err
 	}
-	mem.lend()
-	out.DeviceID = at.id.Ordinal
-	out.DeviceType = int32(at.id.Type)
-	out.SyncEvent = at.event
+	mem.MarkExported()
+	out.DeviceID = at.ID.Ordinal
+	out.DeviceType = int32(at.ID.Type)
+	out.SyncEvent = at.Event
 	out.Reserved = [3]int64{}
 	return nil
 }
 
 // exportStructs fills *out with a tree and *outSchema, unless it is nil, with its schema.
 // Before all that can fail is done, it writes neither.
-func exportStructs(kind string, root *node, mem *memoryOwner, out *abi.ArrowArray, outSchema *cdata.CArrowSchema,
+func exportStructs(kind string, root *tree.Node, mem *tree.Owner, out *abi.ArrowArray, outSchema *cdata.CArrowSchema,
 	exportSchema func(*abi.ArrowSchema) error,
 ) error {
 	if outSchema == nil {
@@ -160,17 +161,17 @@ const (
 
 // exportTree makes the C structs of a tree and fills *out. The error, where there is no
 // memory, comes with nothing written. kind is for lists of live objects.
-func exportTree(kind string, root *node, mem *memoryOwner, out *abi.ArrowArray) error {
-	var size treeSize
-	size.addChildren(root)
-	mem.retain() // the exported struct's, until its last release
+func exportTree(kind string, root *tree.Node, mem *tree.Owner, out *abi.ArrowArray) error {
+	var size tree.TreeSize
+	size.AddChildren(root)
+	mem.Retain() // the exported struct's, until its last release
 	block := (*exportBlock)(unsafe.Pointer(bridge.NewTree(
-		sizeofBlock + uintptr(size.structs)*sizeofArray + uintptr(size.pointers)*sizeofPointer)))
+		sizeofBlock + uintptr(size.Structs)*sizeofArray + uintptr(size.Pointers)*sizeofPointer)))
 	if block == nil {
 		mem.Release()
 		return errNoMemory
 	}
-	block.Live = int64(size.structs) + 1
+	block.Live = int64(size.Structs) + 1
 	block.Own(traced(kind, mem))
 	block.noBuffer = 0
 
@@ -178,10 +179,10 @@ func exportTree(kind string, root *node, mem *memoryOwner, out *abi.ArrowArray) 
 	f := filler{
 		block:    start,
 		structs:  start + sizeofBlock,
-		pointers: start + sizeofBlock + uintptr(size.structs)*sizeofArray,
+		pointers: start + sizeofBlock + uintptr(size.Structs)*sizeofArray,
 	}
 	f.fill(root, out)
-	if root.dtype == nil { // a record batch: no bitmap, whatever the columns have
+	if root.Type == nil { // a record batch: no bitmap, whatever the columns have
 		out.NBuffers = 1
 		out.Buffers = uintptr(unsafe.Pointer(&block.noBuffer))
 	}
@@ -194,29 +195,29 @@ type filler struct {
 	block, structs, pointers uintptr
 }
 
-func (f *filler) fill(n *node, out *abi.ArrowArray) {
-	out.Length = n.length
-	out.NullCount = n.nulls
-	out.Offset = n.offset
-	out.NBuffers = int64(len(n.buffers))
+func (f *filler) fill(n *tree.Node, out *abi.ArrowArray) {
+	out.Length = n.Length
+	out.NullCount = n.Nulls
+	out.Offset = n.Offset
+	out.NBuffers = int64(len(n.Buffers))
 	out.NChildren = 0
-	out.Buffers = uintptr(unsafe.Pointer(unsafe.SliceData(n.buffers)))
+	out.Buffers = uintptr(unsafe.Pointer(unsafe.SliceData(n.Buffers)))
 	out.Children = 0
 	out.Dictionary = 0
 	out.Release = bridge.ReleaseArray
 	out.PrivateData = f.block
-	if len(n.children) != 0 {
+	if len(n.Children) != 0 {
 		f.fillChildren(n, out)
 	}
 }
 
-func (f *filler) fillChildren(n *node, out *abi.ArrowArray) {
-	count := len(n.children)
+func (f *filler) fillChildren(n *tree.Node, out *abi.ArrowArray) {
+	count := len(n.Children)
 	first := f.structs
 	f.structs += uintptr(count) * sizeofArray
-	if n.layout.Kind == layout.Dictionary {
+	if n.Layout.Kind == layout.Dictionary {
 		out.Dictionary = first
-		f.fill(&n.children[0], abi.At[abi.ArrowArray](first))
+		f.fill(&n.Children[0], abi.At[abi.ArrowArray](first))
 		return
 	}
 	out.NChildren = int64(count)
@@ -226,6 +227,6 @@ func (f *filler) fillChildren(n *node, out *abi.ArrowArray) {
 	children := abi.Slice[abi.ArrowArray](first, count)
 	for i := range children {
 		pointers[i] = first + uintptr(i)*sizeofArray
-		f.fill(&n.children[i], &children[i])
+		f.fill(&n.Children[i], &children[i])
 	}
 }

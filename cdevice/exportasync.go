@@ -66,11 +66,11 @@ func ExportAsync(ctx context.Context, r *RecordReader, handler *CArrowAsyncDevic
 	if err := checkHandler(handler); err != nil {
 		return err
 	}
-	if err := checkContext(fielderr.OpExport, ctx); err != nil {
+	if err := fielderr.CheckContext(fielderr.OpExport, ctx); err != nil {
 		return err
 	}
 	if r == nil {
-		return absent(fielderr.OpExport, "RecordReader", "a reader")
+		return fielderr.Absent(fielderr.OpExport, "RecordReader", "a reader")
 	}
 	o := asyncExportOptions{metadata: r.Metadata()}
 	apply(&o, opts)

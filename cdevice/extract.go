@@ -40,7 +40,7 @@ func (c *consumer) next() (*RecordBatch, error) {
 	return batch, nil
 }
 
-// take waits for a task. Once the context is done, it takes none.
+// Take waits for a task. Once the context is done, it takes none.
 func (c *consumer) take() (*readyTask, error) {
 	for {
 		ready, err := c.first()

@@ -219,9 +219,9 @@ func (c *cStream) next() (input, error) {
 	if in.array.Release == 0 {
 		return input{}, io.EOF
 	}
-	if t := c.deviceType(); in.at.id.Type != t {
+	if t := c.deviceType(); in.at.ID.Type != t {
 		c.opts.discard(in)
-		err := fielderr.Invalid(fielderr.OpImport, in.names.name+".device_type", int32(in.at.id.Type), fmt.Sprintf("%d, the stream's", int32(t)))
+		err := fielderr.Invalid(fielderr.OpImport, in.names.name+".device_type", int32(in.at.ID.Type), fmt.Sprintf("%d, the stream's", int32(t)))
 		return input{}, c.ofNext(err)
 	}
 	return in, nil

@@ -17,6 +17,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"github.com/arrowdevice/arrowdevice/internal/layout"
 	"github.com/arrowdevice/arrowdevice/internal/live"
+	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
 // HostView returns the batch as an arrow-go record batch over the same memory,
@@ -86,17 +87,17 @@ func readReleased(what string) error {
 }
 
 // readyForHost returns nil once the host may read memory at that place.
-func readyForHost(ctx context.Context, at place) error {
-	if err := checkContext(fielderr.OpRead, ctx); err != nil {
+func readyForHost(ctx context.Context, at tree.Location) error {
+	if err := fielderr.CheckContext(fielderr.OpRead, ctx); err != nil {
 		return err
 	}
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("cdevice: read: %w", err)
 	}
-	if !at.hostReadable() {
-		return fmt.Errorf("cdevice: read: %s: %w", at.notReadable(), device.ErrNotSupported)
+	if !at.CPUAccessible() {
+		return fmt.Errorf("cdevice: read: %s: %w", at.NotAccessible(), device.ErrNotSupported)
 	}
-	return at.wait(ctx)
+	return at.Synchronize(ctx)
 }
 
 func releaseAll(arrays []arrow.Array) {
@@ -123,13 +124,13 @@ func recoverArrow(err *error, abandon func()) {
 // hostMemory is the allocator that the buffers of one host view return their
 // memory to. Together they hold one reference to the owner.
 type hostMemory struct {
-	owner   *memoryOwner
+	owner   *tree.Owner
 	buffers atomic.Int64 // that are alive, and one for the viewer
 	origin  *live.Object
 }
 
-func viewMemory(owner *memoryOwner) *hostMemory {
-	m := &hostMemory{owner: owner.retain(), origin: live.Add("HostView")}
+func viewMemory(owner *tree.Owner) *hostMemory {
+	m := &hostMemory{owner: owner.Retain(), origin: live.Add("HostView")}
 	m.buffers.Store(1)
 	return m
 }
@@ -173,7 +174,7 @@ type viewer struct {
 	exact int
 }
 
-func (v *viewer) array(n *node) (arr arrow.Array, err error) {
+func (v *viewer) array(n *tree.Node) (arr arrow.Array, err error) {
 	data, err := v.data(n)
 	if err != nil {
 		return nil, err
@@ -183,20 +184,20 @@ func (v *viewer) array(n *node) (arr arrow.Array, err error) {
 	return array.MakeFromData(data), nil
 }
 
-func (v *viewer) data(n *node) (data *array.Data, err error) {
-	st := n.storage()
+func (v *viewer) data(n *tree.Node) (data *array.Data, err error) {
+	st := n.Storage()
 	if v.sizes, err = hostSizes(v.sizes[:0], n, st); err != nil {
 		return nil, err
 	}
 	// arrow-go keeps a place for a bitmap also where the type has none.
 	shift := 1
-	if n.layout.Validity {
+	if n.Layout.Validity {
 		shift = 0
 	}
 	buffers := v.takeBuffers(shift + len(v.sizes))
 	for i, size := range v.sizes {
-		addr := n.buffers[i]
-		if n.length == 0 && addr != 0 {
+		addr := n.Buffers[i]
+		if n.Length == 0 && addr != 0 {
 			addr = bridge.Zeros // a producer need not have as much as the one offset
 		}
 		if addr != 0 {
@@ -205,14 +206,14 @@ func (v *viewer) data(n *node) (data *array.Data, err error) {
 	}
 	children, err := v.children(n)
 	if err == nil {
-		nulls := n.nulls
+		nulls := n.Nulls
 		if v.exact > 0 {
-			nulls = n.countNulls()
+			nulls = hostNulls(n)
 		}
-		if n.layout.Kind == layout.Dictionary {
-			data = array.NewDataWithDictionary(n.dtype, int(n.length), buffers, int(nulls), int(n.offset), children[0].(*array.Data))
+		if n.Layout.Kind == layout.Dictionary {
+			data = array.NewDataWithDictionary(n.Type, int(n.Length), buffers, int(nulls), int(n.Offset), children[0].(*array.Data))
 		} else {
-			data = array.NewData(n.dtype, int(n.length), buffers, children, int(nulls), int(n.offset))
+			data = array.NewData(n.Type, int(n.Length), buffers, children, int(nulls), int(n.Offset))
 		}
 	}
 	// The data holds references of its own.
@@ -228,19 +229,19 @@ func (v *viewer) data(n *node) (data *array.Data, err error) {
 }
 
 // children returns the data of the children; on an error, of those before it.
-func (v *viewer) children(n *node) ([]arrow.ArrayData, error) {
-	if len(n.children) == 0 {
+func (v *viewer) children(n *tree.Node) ([]arrow.ArrayData, error) {
+	if len(n.Children) == 0 {
 		return nil, nil
 	}
-	if n.layout.Kind == layout.RunEnds || n.storage().ID() == arrow.MAP {
+	if n.Layout.Kind == layout.RunEnds || n.Storage().ID() == arrow.MAP {
 		v.exact++
 		defer func() { v.exact-- }()
 	}
-	children := make([]arrow.ArrayData, 0, len(n.children))
-	for i := range n.children {
-		child, err := v.data(&n.children[i])
+	children := make([]arrow.ArrayData, 0, len(n.Children))
+	for i := range n.Children {
+		child, err := v.data(&n.Children[i])
 		if err != nil {
-			return children, fielderr.Within(n.childName(i), err)
+			return children, fielderr.Within(n.ChildName(i), err)
 		}
 		children = append(children, child)
 	}
@@ -252,26 +253,26 @@ func (v *viewer) takeBuffers(n int) []*memory.Buffer {
 	if len(v.buffers) < n {
 		v.buffers = make([]*memory.Buffer, max(n, atOnce))
 	}
-	return take(&v.buffers, n)
+	return tree.Take(&v.buffers, n)
 }
 
 // hostSizes appends to sizes, which is empty, the size in bytes of each data
 // buffer of a node in host memory; the sizes of a view array are not among the
 // buffers.
-func hostSizes(sizes []int64, n *node, st arrow.DataType) ([]int64, error) {
-	l := n.layout
-	count := len(n.buffers)
+func hostSizes(sizes []int64, n *tree.Node, st arrow.DataType) ([]int64, error) {
+	l := n.Layout
+	count := len(n.Buffers)
 	if l.Kind == layout.View {
 		count--
 	}
 	sizes = append(sizes, make([]int64, count)...)
-	if n.length == 0 {
+	if n.Length == 0 {
 		if l.Kind == layout.Binary32 || l.Kind == layout.Binary64 || l.Kind == layout.List32 || l.Kind == layout.List64 {
 			sizes[1] = layout.LeastSize(st, l, 1, 0)
 		}
 		return sizes, nil
 	}
-	end := n.offset + n.length
+	end := n.Offset + n.Length
 	for i := range sizes {
 		sizes[i] = layout.LeastSize(st, l, i, end)
 		if sizes[i] > layout.MaxBufferSize {
@@ -280,11 +281,11 @@ func hostSizes(sizes []int64, n *node, st arrow.DataType) ([]int64, error) {
 	}
 	switch l.Kind {
 	case layout.Binary32:
-		sizes[2] = int64(*abi.At[int32](n.buffers[1] + uintptr(end)*4))
+		sizes[2] = int64(*abi.At[int32](n.Buffers[1] + uintptr(end)*4))
 	case layout.Binary64:
-		sizes[2] = *abi.At[int64](n.buffers[1] + uintptr(end)*8)
+		sizes[2] = *abi.At[int64](n.Buffers[1] + uintptr(end)*8)
 	case layout.View:
-		copy(sizes[2:], abi.Slice[int64](n.buffers[count], count-2))
+		copy(sizes[2:], abi.Slice[int64](n.Buffers[count], count-2))
 	default:
 		return sizes, nil
 	}
@@ -292,7 +293,7 @@ func hostSizes(sizes []int64, n *node, st arrow.DataType) ([]int64, error) {
 		if size < 0 || size > layout.MaxBufferSize {
 			return nil, fielderr.Invalid(fielderr.OpRead, fmt.Sprintf("buffers[%d].length", i+2), size, fmt.Sprintf("0 to %d", int64(layout.MaxBufferSize)))
 		}
-		if size > 0 && noData(n.buffers[i+2]) {
+		if size > 0 && tree.NoData(n.Buffers[i+2]) {
 			return nil, fielderr.Invalid(fielderr.OpRead, fmt.Sprintf("buffers[%d]", i+2), "NULL", fmt.Sprintf("%d bytes", size))
 		}
 	}

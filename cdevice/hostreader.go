@@ -31,7 +31,7 @@ func (r *RecordReader) HostReader(ctx context.Context, mem memory.Allocator) arr
 	}
 	h.schema = r.schema
 	if h.err == nil {
-		if h.err = checkContext(fielderr.OpRead, ctx); h.err != nil {
+		if h.err = fielderr.CheckContext(fielderr.OpRead, ctx); h.err != nil {
 			h.close()
 		}
 	}
@@ -98,9 +98,9 @@ func (h *hostReader) Next() bool {
 	return false
 }
 
-// take makes the next batch the current one.
+// Take makes the next batch the current one.
 func (h *hostReader) take() error {
-	if err := contextError(h.ctx, "read"); err != nil {
+	if err := fielderr.ContextError(h.ctx, "read"); err != nil {
 		return err
 	}
 	b, err := h.from.r.pull()
@@ -113,7 +113,7 @@ func (h *hostReader) take() error {
 // read takes the reference to b.
 func (h *hostReader) read(b *RecordBatch) (arrow.RecordBatch, error) {
 	defer b.Release()
-	if b.at().hostReadable() {
+	if b.at().CPUAccessible() {
 		return b.HostView(h.ctx)
 	}
 	return b.CopyToHost(h.ctx, h.mem)

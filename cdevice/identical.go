@@ -4,6 +4,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 
 	"github.com/arrowdevice/arrowdevice/internal/layout"
+	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
 // arrow-go compares schemas without their metadata, and types without the names and metadata
@@ -48,17 +49,17 @@ func identicalTypes(a, b arrow.DataType) bool {
 }
 
 // underTypes returns the columns with the types of the schema, which are equal to theirs.
-func underTypes(columns []node, schema *arrow.Schema) []node {
-	var own []node // nil while no column differs
+func underTypes(columns []tree.Node, schema *arrow.Schema) []tree.Node {
+	var own []tree.Node // nil while no column differs
 	for i := range columns {
 		dt := schema.Field(i).Type
-		if identicalTypes(columns[i].dtype, dt) {
+		if identicalTypes(columns[i].Type, dt) {
 			continue
 		}
 		if own == nil {
 			own = append(own, columns...)
 		}
-		own[i] = columns[i].under(dt)
+		own[i] = underType(&columns[i], dt)
 	}
 	if own == nil {
 		return columns
@@ -72,16 +73,16 @@ func sameStorage(a, b arrow.DataType) bool {
 	return sameType(layout.StorageType(a), layout.StorageType(b))
 }
 
-// under returns the node with a type that is equal to its own.
-func (n *node) under(dt arrow.DataType) node {
+// underType returns the node with a type that is equal to its own.
+func underType(n *tree.Node, dt arrow.DataType) tree.Node {
 	same := *n
-	if dt.ID() == arrow.EXTENSION && !sameStorage(n.dtype, dt) {
+	if dt.ID() == arrow.EXTENSION && !sameStorage(n.Type, dt) {
 		return same
 	}
-	same.dtype = dt
-	same.children = make([]node, len(n.children))
-	for i := range n.children {
-		same.children[i] = n.children[i].under(layout.ChildType(layout.StorageType(dt), i))
+	same.Type = dt
+	same.Children = make([]tree.Node, len(n.Children))
+	for i := range n.Children {
+		same.Children[i] = underType(&n.Children[i], layout.ChildType(layout.StorageType(dt), i))
 	}
 	return same
 }

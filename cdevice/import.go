@@ -12,6 +12,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"github.com/arrowdevice/arrowdevice/internal/layout"
 	"github.com/arrowdevice/arrowdevice/internal/schema"
+	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
 // ImportRecordBatch makes a batch of a C struct, without copying. Nothing of the
@@ -112,9 +113,9 @@ func importArray(in input, field arrow.Field, opts []ImportOption) (*Array, erro
 	if err := checkTop(in); err != nil {
 		return nil, err
 	}
-	if isNil(field.Type) {
+	if fielderr.IsNil(field.Type) {
 		discard(in, opts)
-		return nil, absent(fielderr.OpImport, "type", "a data type")
+		return nil, fielderr.Absent(fielderr.OpImport, "type", "a data type")
 	}
 	root, err := importRoot(in, field.Type)
 	if err != nil {
@@ -129,7 +130,7 @@ func importArray(in input, field arrow.Field, opts []ImportOption) (*Array, erro
 }
 
 // importColumns makes the nodes of a record batch's columns. It changes nothing.
-func importColumns(in input, s *arrow.Schema) ([]node, error) {
+func importColumns(in input, s *arrow.Schema) ([]tree.Node, error) {
 	if s == nil {
 		return nil, fielderr.Invalid(fielderr.OpImport, "schema", "nil", "a schema")
 	}
@@ -144,16 +145,16 @@ func importColumns(in input, s *arrow.Schema) ([]node, error) {
 	if err := checkBatchRoot(root, s.NumFields()); err != nil {
 		return nil, fielderr.Within(in.names.root(0), err)
 	}
-	nodes := make([]node, count)
-	columns := take(&nodes, s.NumFields())
+	nodes := make([]tree.Node, count)
+	columns := tree.Take(&nodes, s.NumFields())
 	im := importer{nodes: nodes}
 	pointers := abi.Slice[uintptr](root.Children, len(columns))
 	for i := range columns {
 		if err := im.child(&columns[i], pointers[i], s.Field(i).Type, root.Length); err != nil {
 			return nil, fielderr.Within(in.names.column(i), err)
 		}
-		if columns[i].length > root.Length {
-			columns[i] = columns[i].slice(0, root.Length)
+		if columns[i].Length > root.Length {
+			columns[i] = columns[i].Slice(0, root.Length)
 		}
 	}
 	return columns, checkEvent(in.at, columns)
@@ -183,7 +184,7 @@ func countArray(dt arrow.DataType) (count int, err error) {
 	return count, err
 }
 
-func importRoot(in input, dt arrow.DataType) ([]node, error) {
+func importRoot(in input, dt arrow.DataType) ([]tree.Node, error) {
 	if err := checkDevice(in.at); err != nil {
 		return nil, err
 	}
@@ -191,8 +192,8 @@ func importRoot(in input, dt arrow.DataType) ([]node, error) {
 	if err != nil {
 		return nil, fielderr.New(fielderr.OpImport, "schema.type", nil, nil, err)
 	}
-	nodes := make([]node, count)
-	root := take(&nodes, 1)
+	nodes := make([]tree.Node, count)
+	root := tree.Take(&nodes, 1)
 	im := importer{nodes: nodes}
 	if err := im.node(&root[0], in.array, dt); err != nil {
 		return nil, fielderr.Within(in.names.root(0), err)
@@ -203,11 +204,11 @@ func importRoot(in input, dt arrow.DataType) ([]node, error) {
 // importer makes nodes of C structs, guided by the type: a struct is read only
 // where the type demands one, so that no cycle among structs is followed.
 type importer struct {
-	nodes []node // not yet used
+	nodes []tree.Node // not yet used
 }
 
 // child imports the struct that an entry of ArrowArray.children points to.
-func (im *importer) child(n *node, addr uintptr, dt arrow.DataType, least int64) error {
+func (im *importer) child(n *tree.Node, addr uintptr, dt arrow.DataType, least int64) error {
 	if addr == 0 || addr%sizeofPointer != 0 {
 		return fielderr.New(fielderr.OpImport, "pointer", fielderr.Hex(addr), "the address of a struct", arrow.ErrInvalid)
 	}
@@ -218,58 +219,58 @@ func (im *importer) child(n *node, addr uintptr, dt arrow.DataType, least int64)
 	if err := im.node(n, a, dt); err != nil {
 		return err
 	}
-	if n.length < least {
-		return fielderr.Invalid(fielderr.OpImport, "length", n.length, fmt.Sprintf("at least %d", least))
+	if n.Length < least {
+		return fielderr.Invalid(fielderr.OpImport, "length", n.Length, fmt.Sprintf("at least %d", least))
 	}
 	return nil
 }
 
-func (im *importer) node(n *node, a *abi.ArrowArray, dt arrow.DataType) error {
+func (im *importer) node(n *tree.Node, a *abi.ArrowArray, dt arrow.DataType) error {
 	st, l := layout.Of(dt)
 	if err := checkCounts(a, st, l); err != nil {
 		return err
 	}
-	n.dtype, n.layout, n.length, n.offset = dt, l, a.Length, a.Offset
-	n.dropEmptyOffset()
+	n.Type, n.Layout, n.Length, n.Offset = dt, l, a.Length, a.Offset
+	n.DropEmptyOffset()
 	if l.Kind != layout.Null {
-		n.buffers = abi.Slice[uintptr](a.Buffers, int(a.NBuffers))
+		n.Buffers = abi.Slice[uintptr](a.Buffers, int(a.NBuffers))
 	}
-	n.nulls = knownNulls(l, a.Length, a.NullCount, bitmapOf(l, n.buffers))
+	n.Nulls = tree.KnownNulls(l, a.Length, a.NullCount, bitmapOf(l, n.Buffers))
 	if err := checkBuffers(n, a.NullCount, st, l); err != nil {
 		return err
 	}
 	return im.children(n, a, st)
 }
 
-func (im *importer) children(n *node, a *abi.ArrowArray, st arrow.DataType) error {
-	if n.layout.Kind == layout.Dictionary {
+func (im *importer) children(n *tree.Node, a *abi.ArrowArray, st arrow.DataType) error {
+	if n.Layout.Kind == layout.Dictionary {
 		if a.Dictionary == 0 {
 			return fielderr.Invalid(fielderr.OpImport, "dictionary", "NULL", fmt.Sprintf("a struct for %s", fielderr.Describe(st)))
 		}
 		if err := checkChildren(a, 0, st); err != nil {
 			return err
 		}
-		n.children = take(&im.nodes, 1)
-		return fielderr.Within("dictionary", im.child(&n.children[0], a.Dictionary, layout.ChildType(st, 0), 0))
+		n.Children = tree.Take(&im.nodes, 1)
+		return fielderr.Within("dictionary", im.child(&n.Children[0], a.Dictionary, layout.ChildType(st, 0), 0))
 	}
 	if a.Dictionary != 0 {
 		return fielderr.Invalid(fielderr.OpImport, "dictionary", fielderr.Hex(a.Dictionary), fmt.Sprintf("NULL for %s", fielderr.Describe(st)))
 	}
-	count := n.layout.ChildCount(st)
+	count := n.Layout.ChildCount(st)
 	if err := checkChildren(a, count, st); err != nil || count == 0 {
 		return err
 	}
-	n.children = take(&im.nodes, count)
+	n.Children = tree.Take(&im.nodes, count)
 	least, ok := layout.ChildLength(st, a.Offset+a.Length)
 	if !ok {
-		return fielderr.Invalid(fielderr.OpImport, "length", n.length, fmt.Sprintf("fewer elements than int64 can count the values of, for %s", fielderr.Describe(st)))
+		return fielderr.Invalid(fielderr.OpImport, "length", n.Length, fmt.Sprintf("fewer elements than int64 can count the values of, for %s", fielderr.Describe(st)))
 	}
 	for i, addr := range abi.Slice[uintptr](a.Children, count) {
-		if err := im.child(&n.children[i], addr, layout.ChildType(st, i), least); err != nil {
+		if err := im.child(&n.Children[i], addr, layout.ChildType(st, i), least); err != nil {
 			return fielderr.Within(fielderr.Child(i), err)
 		}
 	}
-	if n.layout.Kind == layout.RunEnds {
+	if n.Layout.Kind == layout.RunEnds {
 		return checkRuns(fielderr.OpImport, n)
 	}
 	return nil
@@ -277,11 +278,11 @@ func (im *importer) children(n *node, a *abi.ArrowArray, st arrow.DataType) erro
 
 // takeOver makes the memory ours, and does what the options ask for. Unless it
 // returns an owner, it releases the memory.
-func takeOver(in input, nodes []node, opts []ImportOption) (*memoryOwner, place, error) {
+func takeOver(in input, nodes []tree.Node, opts []ImportOption) (*tree.Owner, tree.Location, error) {
 	at := placeOf(in)
-	mem := adopt(in.array)
-	if at.id.Type.CPUAccessible() {
-		mem.replaceNulls(nodes)
+	mem := tree.Adopt(in.array)
+	if at.ID.Type.CPUAccessible() {
+		mem.ReplaceNulls(nodes)
 	}
 	if len(opts) > 0 {
 		var err error
@@ -294,7 +295,7 @@ func takeOver(in input, nodes []node, opts []ImportOption) (*memoryOwner, place,
 
 // applyImportOptions returns where the memory lives. Unless it succeeds, it releases
 // mem; even if an option or code of a backend panics.
-func applyImportOptions(mem *memoryOwner, at place, nodes []node, names *structNames, opts []ImportOption) (_ place, err error) {
+func applyImportOptions(mem *tree.Owner, at tree.Location, nodes []tree.Node, names *structNames, opts []ImportOption) (_ tree.Location, err error) {
 	done := false
 	defer func() {
 		if !done {
@@ -304,13 +305,13 @@ func applyImportOptions(mem *memoryOwner, at place, nodes []node, names *structN
 	var o importOptions
 	for _, opt := range opts {
 		apply(&o, []ImportOption{opt})
-		mem.releaseWith = o.releaseWith // the next option may panic
+		mem.ReleaseWith = o.releaseWith // the next option may panic
 	}
 	if o.err != nil {
 		return at, o.err
 	}
 	if o.dev != nil {
-		if at.dev, err = o.deviceFor(at.id, names); err != nil {
+		if at.Dev, err = o.deviceFor(at.ID, names); err != nil {
 			return at, err
 		}
 	}

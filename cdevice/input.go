@@ -4,12 +4,13 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
 // input is a C struct that an import takes: an ArrowDeviceArray, or a plain ArrowArray.
 type input struct {
 	array *abi.ArrowArray // nil where the caller gave no struct
-	at    place           // as the struct has it; see placeOf
+	at    tree.Location   // as the struct has it; see placeOf
 	names *structNames
 }
 
@@ -38,22 +39,22 @@ func deviceInput(arr *CArrowDeviceArray) input {
 	}
 	return input{
 		array: &deviceMirror(arr).Array,
-		at:    place{id: device.ID{Type: device.Type(arr.DeviceType), Ordinal: arr.DeviceID}, event: arr.SyncEvent},
+		at:    tree.Location{ID: device.ID{Type: device.Type(arr.DeviceType), Ordinal: arr.DeviceID}, Event: arr.SyncEvent},
 		names: deviceNames,
 	}
 }
 
 // plainInput is a struct of the C data interface, whose memory is the CPU's and ready.
 func plainInput(arr *abi.ArrowArray) input {
-	return input{array: arr, at: place{id: device.ID{Type: device.CPU, Ordinal: device.NoOrdinal}}, names: plainNames}
+	return input{array: arr, at: tree.Location{ID: device.ID{Type: device.CPU, Ordinal: device.NoOrdinal}}, names: plainNames}
 }
 
 // placeOf is where the memory of an import lives.
-func placeOf(in input) place {
+func placeOf(in input) tree.Location {
 	at := in.at
-	if at.id.Type == device.CPU {
-		at.id.Ordinal = device.NoOrdinal // some producers number the CPU
-		at.event = 0                     // see checkEvent
+	if at.ID.Type == device.CPU {
+		at.ID.Ordinal = device.NoOrdinal // some producers number the CPU
+		at.Event = 0                     // see checkEvent
 	}
 	return at
 }

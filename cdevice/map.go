@@ -10,7 +10,7 @@ import (
 func (r *reader[T]) transform(f func(T) (T, error)) {
 	if f == nil {
 		if !r.over.Load() {
-			r.endWith(absent(fielderr.OpRead, "f", "a function"))
+			r.endWith(fielderr.Absent(fielderr.OpRead, "f", "a function"))
 		}
 		return
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"github.com/arrowdevice/arrowdevice/internal/layout"
+	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
 // ArrayData describes an array in memory that the caller filled: by a kernel, cuBLAS,
@@ -47,9 +48,9 @@ type Lifetime struct {
 //
 // It takes ownership of the memory through owner, even if it returns an error.
 func NewArray(dev device.Device, dt arrow.DataType, data ArrayData, owner Lifetime) (*Array, error) {
-	if isNil(dt) {
+	if fielderr.IsNil(dt) {
 		owner.end(dev)
-		return nil, absent(fielderr.OpNew, "type", "a data type")
+		return nil, fielderr.Absent(fielderr.OpNew, "type", "a data type")
 	}
 	mem, at, nodes, err := newNodes(dev, owner, []arrow.DataType{dt}, []ArrayData{data}, func(int) string { return "data" })
 	if err != nil {
@@ -83,16 +84,16 @@ func NewRecordBatch(dev device.Device, schema *arrow.Schema, rows int64, columns
 		owner.end(dev)
 		return nil, err
 	}
-	mem, at, nodes, err := newNodes(dev, owner, types, columns, columnName)
+	mem, at, nodes, err := newNodes(dev, owner, types, columns, tree.ColumnName)
 	if err != nil {
 		return nil, err
 	}
 	for i := range nodes {
-		if n := &nodes[i]; n.length < rows {
+		if n := &nodes[i]; n.Length < rows {
 			mem.Release()
-			return nil, fielderr.Within(columnName(i), fielderr.Invalid(fielderr.OpNew, "length", n.length, fmt.Sprintf("at least %d", rows)))
-		} else if n.length > rows {
-			*n = n.slice(0, rows)
+			return nil, fielderr.Within(tree.ColumnName(i), fielderr.Invalid(fielderr.OpNew, "length", n.Length, fmt.Sprintf("at least %d", rows)))
+		} else if n.Length > rows {
+			*n = n.Slice(0, rows)
 		}
 	}
 	return newRecordBatch(mem, at, schema, rows, nodes), nil
@@ -108,22 +109,22 @@ func (m *callersMemory) Release() { m.owner.end(m.dev) }
 
 // end lets the memory go.
 func (o Lifetime) end(dev device.Device) {
-	closeEvent(o.Ready)
+	tree.CloseEvent(o.Ready)
 	switch {
 	case o.Release == nil:
-	case isNil(dev):
+	case fielderr.IsNil(dev):
 		o.Release()
 	default:
 		dev.AfterWork(o.Release)
 	}
 }
 
-func newNodes(dev device.Device, owner Lifetime, types []arrow.DataType, data []ArrayData, name func(int) string) (mem *memoryOwner, at place, nodes []node, err error) {
-	if isNil(dev) {
+func newNodes(dev device.Device, owner Lifetime, types []arrow.DataType, data []ArrayData, name func(int) string) (mem *tree.Owner, at tree.Location, nodes []tree.Node, err error) {
+	if fielderr.IsNil(dev) {
 		owner.end(nil)
-		return nil, at, nil, absent(fielderr.OpNew, "device", "a device")
+		return nil, at, nil, fielderr.Absent(fielderr.OpNew, "device", "a device")
 	}
-	mem = adoptGo(&callersMemory{owner, dev})
+	mem = tree.Own(&callersMemory{owner, dev})
 	defer func() {
 		if err != nil {
 			mem.Release()
@@ -142,8 +143,8 @@ func newNodes(dev device.Device, owner Lifetime, types []arrow.DataType, data []
 			return mem, at, nil, fielderr.New(fielderr.OpNew, name(i)+".type", nil, nil, err)
 		}
 	}
-	all := make([]node, count)
-	nodes = take(&all, len(types))
+	all := make([]tree.Node, count)
+	nodes = tree.Take(&all, len(types))
 	im := importer{nodes: all}
 	for i := range data {
 		a, err := size.fill(&data[i], types[i])
@@ -154,12 +155,12 @@ func newNodes(dev device.Device, owner Lifetime, types []arrow.DataType, data []
 			return mem, at, nil, fielderr.Within(name(i), fielderr.During(fielderr.OpNew, err))
 		}
 	}
-	at = place{id: dev.ID(), dev: dev}
+	at = tree.Location{ID: dev.ID(), Dev: dev}
 	if owner.Ready != nil && owner.Ready.Handle() != 0 {
 		cell := new(uintptr) // what sync_event points to
 		*cell = owner.Ready.Handle()
-		mem.pin(cell)
-		at.event = uintptr(unsafe.Pointer(cell))
+		mem.Pin(cell)
+		at.Event = uintptr(unsafe.Pointer(cell))
 	}
 	return mem, at, nodes, nil
 }
@@ -193,16 +194,16 @@ func (s *structs) measure(d *ArrayData) {
 	}
 }
 
-func (s *structs) allocate(mem *memoryOwner) {
+func (s *structs) allocate(mem *tree.Owner) {
 	s.arrays = make([]abi.ArrowArray, s.nArrays)
 	s.buffers = make([]uintptr, s.nBuffers)
 	s.pointers = make([]uintptr, s.nPointers)
 	s.sizes = make([]int64, s.nSizes)
 	if s.nBuffers > 0 {
-		mem.pin(&s.buffers[0])
+		mem.Pin(&s.buffers[0])
 	}
 	if s.nSizes > 0 {
-		mem.pin(&s.sizes[0])
+		mem.Pin(&s.sizes[0])
 	}
 }
 
@@ -216,12 +217,12 @@ func (s *structs) fill(d *ArrayData, dt arrow.DataType) (*abi.ArrowArray, error)
 	if err := checkSizes(d, st, l); err != nil {
 		return nil, err
 	}
-	a := &take(&s.arrays, 1)[0]
+	a := &tree.Take(&s.arrays, 1)[0]
 	*a = abi.ArrowArray{
 		Length: d.Length, NullCount: d.NullCount, Offset: d.Offset,
 		NBuffers: int64(len(d.Buffers)), NChildren: int64(len(d.Children)), Release: notReleased,
 	}
-	buffers := take(&s.buffers, len(d.Buffers)+1)
+	buffers := tree.Take(&s.buffers, len(d.Buffers)+1)
 	for i, p := range d.Buffers {
 		buffers[i] = uintptr(p)
 	}
@@ -238,7 +239,7 @@ func (s *structs) fillSizes(from []int64) uintptr {
 	if len(from) == 0 {
 		return bridge.Zeros
 	}
-	sizes := take(&s.sizes, len(from))
+	sizes := tree.Take(&s.sizes, len(from))
 	copy(sizes, from)
 	return uintptr(unsafe.Pointer(&sizes[0]))
 }
@@ -249,7 +250,7 @@ func (s *structs) fillChildren(a *abi.ArrowArray, d *ArrayData, st arrow.DataTyp
 		known = 0 // the one child is the dictionary
 	}
 	if len(d.Children) > 0 {
-		pointers := take(&s.pointers, len(d.Children))
+		pointers := tree.Take(&s.pointers, len(d.Children))
 		a.Children = uintptr(unsafe.Pointer(&pointers[0]))
 		for i := range d.Children {
 			var dt arrow.DataType

@@ -10,6 +10,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
 // NewRecordReader makes a reader of an iterator over batches that have the schema and
@@ -47,7 +48,7 @@ func NewRecordReaderFunc(schema *arrow.Schema, t device.Type, next func() (*Reco
 
 // NewArrayReader is [NewRecordReader] for arrays of the field's type.
 func NewArrayReader(field arrow.Field, t device.Type, arrays iter.Seq2[*Array, error]) (*ArrayReader, error) {
-	if err := checkNew(!isNil(field.Type), "arrays", arrays != nil, t); err != nil {
+	if err := checkNew(!fielderr.IsNil(field.Type), "arrays", arrays != nil, t); err != nil {
 		return nil, err
 	}
 	return newArrayReader(field, t, &sequence[*Array]{seq: arrays, check: func(a *Array) error {
@@ -85,9 +86,9 @@ func nothing(what string) error {
 	return fmt.Errorf("cdevice: neither a %s nor an error: %w", what, arrow.ErrInvalid)
 }
 
-func checkType(at place, t device.Type) error {
-	if at.id.Type != t {
-		return fielderr.Invalid(fielderr.OpRead, "device_type", at.id.Type, fmt.Sprintf("%s, the stream's", t))
+func checkType(at tree.Location, t device.Type) error {
+	if at.ID.Type != t {
+		return fielderr.Invalid(fielderr.OpRead, "device_type", at.ID.Type, fmt.Sprintf("%s, the stream's", t))
 	}
 	return nil
 }
@@ -100,7 +101,7 @@ func checkNew(schema bool, name string, source bool, t device.Type) error {
 	case t <= 0:
 		return fielderr.Invalid(fielderr.OpNew, "device_type", int32(t), "the type of a device")
 	case !source:
-		return absent(fielderr.OpNew, name, "what yields the items")
+		return fielderr.Absent(fielderr.OpNew, name, "what yields the items")
 	}
 	return nil
 }
@@ -126,11 +127,11 @@ func sameTypes(a, b *arrow.Schema) bool {
 // The result is owned by the caller. It holds a reference to rdr. arrow-go's readers are one
 // goroutine's: from now on rdr is asked by whoever asks the result.
 func WrapRecordReader(rdr array.RecordReader, dev device.Device) (*RecordReader, error) {
-	if isNil(rdr) {
-		return nil, absent(fielderr.OpWrap, "RecordReader", "a reader of arrow-go")
+	if fielderr.IsNil(rdr) {
+		return nil, fielderr.Absent(fielderr.OpWrap, "RecordReader", "a reader of arrow-go")
 	}
-	if isNil(dev) {
-		return nil, absent(fielderr.OpWrap, "device", "the device that the memory lives on")
+	if fielderr.IsNil(dev) {
+		return nil, fielderr.Absent(fielderr.OpWrap, "device", "the device that the memory lives on")
 	}
 	if _, err := placeOn(dev); err != nil {
 		return nil, err
@@ -167,10 +168,10 @@ func WrapRecordReader(rdr array.RecordReader, dev device.Device) (*RecordReader,
 // caller's.
 func WrapChunked(chunked *arrow.Chunked, dev device.Device) (*ArrayReader, error) {
 	if chunked == nil {
-		return nil, absent(fielderr.OpWrap, "Chunked", "a chunked array of arrow-go")
+		return nil, fielderr.Absent(fielderr.OpWrap, "Chunked", "a chunked array of arrow-go")
 	}
-	if isNil(dev) {
-		return nil, absent(fielderr.OpWrap, "device", "the device that the memory lives on")
+	if fielderr.IsNil(dev) {
+		return nil, fielderr.Absent(fielderr.OpWrap, "device", "the device that the memory lives on")
 	}
 	if _, err := placeOn(dev); err != nil {
 		return nil, err

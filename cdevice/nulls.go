@@ -4,12 +4,13 @@ import (
 	"context"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"github.com/arrowdevice/arrowdevice/internal/layout"
+	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
 // CountNulls is the number of nulls, counted where nobody knows it: the bitmap is read,
 // for which it waits for the array's event. ctx ends the wait.
 func (a *Array) CountNulls(ctx context.Context) (int64, error) {
-	if err := checkContext(fielderr.OpRead, ctx); err != nil {
+	if err := fielderr.CheckContext(fielderr.OpRead, ctx); err != nil {
 		return 0, err
 	}
 	if err := a.hold(fielderr.OpRead); err != nil {
@@ -20,37 +21,37 @@ func (a *Array) CountNulls(ctx context.Context) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return counted[0].nulls, nil
+	return counted[0].Nulls, nil
 }
 
 // countNulls returns the nodes with their null counts, and those of their descendants if
 // all is set. Bitmaps of a device are read all at once.
-func countNulls(ctx context.Context, t tree, all bool) ([]node, error) {
-	own := copyNodes(t.nodes, all)
-	var unknown []*node
-	eachUnknown(own, all, func(n *node) { unknown = append(unknown, n) })
+func countNulls(ctx context.Context, t tree.Tree, all bool) ([]tree.Node, error) {
+	own := copyNodes(t.Nodes, all)
+	var unknown []*tree.Node
+	eachUnknown(own, all, func(n *tree.Node) { unknown = append(unknown, n) })
 	if len(unknown) == 0 {
 		return own, nil
 	}
-	if t.at.hostReadable() {
-		if err := t.at.wait(ctx); err != nil {
+	if t.At.CPUAccessible() {
+		if err := t.At.Synchronize(ctx); err != nil {
 			return nil, err
 		}
 		for _, n := range unknown {
-			n.nulls = n.countNulls()
+			n.Nulls = hostNulls(n)
 		}
 		return own, nil
 	}
-	dev, err := t.at.device()
+	dev, err := t.At.Device()
 	if err != nil {
 		return nil, err
 	}
 	var r controlReader
 	bitmaps := make([]uintptr, len(unknown))
 	for i, n := range unknown {
-		bitmaps[i] = n.buffers[0]
-		first := n.offset / 8
-		r.add(&bitmaps[i], first, layout.BitBytes(n.offset+n.length)-first)
+		bitmaps[i] = n.Buffers[0]
+		first := n.Offset / 8
+		r.add(&bitmaps[i], first, layout.BitBytes(n.Offset+n.Length)-first)
 	}
 	read, err := r.fetch(ctx, dev, t, nil)
 	if err != nil {
@@ -59,35 +60,35 @@ func countNulls(ctx context.Context, t tree, all bool) ([]node, error) {
 	defer read.free()
 	for i, n := range unknown {
 		host := *n
-		host.buffers = []uintptr{bitmaps[i]}
-		n.nulls = host.countNulls()
+		host.Buffers = []uintptr{bitmaps[i]}
+		n.Nulls = hostNulls(&host)
 	}
 	return own, nil
 }
 
 // copyNodes copies the nodes, and those below them if all is set.
-func copyNodes(nodes []node, all bool) []node {
-	own := append([]node(nil), nodes...)
+func copyNodes(nodes []tree.Node, all bool) []tree.Node {
+	own := append([]tree.Node(nil), nodes...)
 	if all {
 		for i := range own {
-			own[i].children = copyNodes(own[i].children, all)
+			own[i].Children = copyNodes(own[i].Children, all)
 		}
 	}
 	return own
 }
 
-func eachUnknown(nodes []node, all bool, do func(*node)) {
+func eachUnknown(nodes []tree.Node, all bool, do func(*tree.Node)) {
 	for i := range nodes {
 		n := &nodes[i]
 		switch {
-		case n.nulls != unknownNulls:
-		case n.length == 0 || n.validity() == 0:
-			n.nulls = 0
+		case n.Nulls != tree.UnknownNulls:
+		case n.Length == 0 || n.Validity() == 0:
+			n.Nulls = 0
 		default:
 			do(n)
 		}
 		if all {
-			eachUnknown(n.children, all, do)
+			eachUnknown(n.Children, all, do)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
 // ImportOption changes how an import treats its input. One that is nil does nothing, as a nil
@@ -38,8 +39,8 @@ func (o *importOptions) discard(in input) {
 	if in.array == nil || in.array.Release == 0 {
 		return
 	}
-	mem := adopt(in.array)
-	mem.releaseWith = o.releaseWith
+	mem := tree.Adopt(in.array)
+	mem.ReleaseWith = o.releaseWith
 	_ = o.awaitBeforeRelease(mem, o.named(placeOf(in))) // an event that cannot be waited for is not
 	mem.Release()
 }
@@ -57,7 +58,7 @@ func discard(in input, opts []ImportOption) {
 func WithDevice(dev device.Device) ImportOption {
 	return func(o *importOptions) {
 		o.need(fielderr.OpImport, "WithDevice", dev, "a device")
-		if !isNil(dev) {
+		if !fielderr.IsNil(dev) {
 			o.dev = dev
 		}
 	}
@@ -112,46 +113,46 @@ func WithReleaseAfterEvent() ImportOption {
 }
 
 // named is the place with the device that WithDevice named, if it did.
-func (o *importOptions) named(at place) place {
-	if o.dev != nil && o.dev.ID().Type == at.id.Type {
-		at.dev = o.dev
+func (o *importOptions) named(at tree.Location) tree.Location {
+	if o.dev != nil && o.dev.ID().Type == at.ID.Type {
+		at.Dev = o.dev
 	}
 	return at
 }
 
 // awaitBeforeRelease opens the event that WithReleaseAfterEvent is to wait for, if there is one.
-func (o *importOptions) awaitBeforeRelease(mem *memoryOwner, at place) (err error) {
-	if !o.afterEvent || at.event == 0 {
+func (o *importOptions) awaitBeforeRelease(mem *tree.Owner, at tree.Location) (err error) {
+	if !o.afterEvent || at.Event == 0 {
 		return nil
 	}
-	if mem.event, err = at.openEvent(); err != nil {
+	if mem.Event, err = at.OpenEvent(); err != nil {
 		return noBackend(at, "WithReleaseAfterEvent", err)
 	}
 	return nil
 }
 
 // assumeHostReadable returns the place as WithCPUAccessible declares it.
-func (o *importOptions) assumeHostReadable(mem *memoryOwner, at place, nodes []node) (place, error) {
-	if !o.hostReadable || at.id.Type == device.CPU {
+func (o *importOptions) assumeHostReadable(mem *tree.Owner, at tree.Location, nodes []tree.Node) (tree.Location, error) {
+	if !o.hostReadable || at.ID.Type == device.CPU {
 		return at, nil
 	}
-	if at.event != 0 {
-		event, err := at.openEvent()
+	if at.Event != 0 {
+		event, err := at.OpenEvent()
 		if err != nil {
 			return at, noBackend(at, "WithCPUAccessible", err)
 		}
-		closeEvent(event)
+		tree.CloseEvent(event)
 	}
-	if !at.id.Type.CPUAccessible() {
-		mem.replaceNulls(nodes)
+	if !at.ID.Type.CPUAccessible() {
+		mem.ReplaceNulls(nodes)
 	}
-	at.assumed = true
+	at.Assumed = true
 	return at, nil
 }
 
 // noBackend is the error for an event that cannot be waited for.
-func noBackend(at place, option string, err error) error {
-	return fielderr.New(fielderr.OpImport, "ArrowDeviceArray.sync_event", fielderr.Hex(at.event), "NULL, or a device that can wait for it ("+option+")", err)
+func noBackend(at tree.Location, option string, err error) error {
+	return fielderr.New(fielderr.OpImport, "ArrowDeviceArray.sync_event", fielderr.Hex(at.Event), "NULL, or a device that can wait for it ("+option+")", err)
 }
 
 // WithReleaser runs the producer's release callback through f, which calls release

@@ -5,6 +5,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/apache/arrow-go/v18/arrow/bitutil"
+
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
 // pace looks at a context in the middle of long work on memory, each time that about a
@@ -31,7 +34,7 @@ func (p *pace) spend(n int) error {
 		return nil
 	}
 	p.left = atOnce
-	return contextError(p.ctx, p.op)
+	return fielderr.ContextError(p.ctx, p.op)
 }
 
 // parts calls do for the parts of n elements, one after the other.
@@ -49,16 +52,16 @@ func (p *pace) parts(n int, do func(from, to int) error) error {
 	return nil
 }
 
-// countNulls is node.countNulls.
-func (p *pace) countNulls(n *node) (int64, error) {
-	addr := n.validity()
-	if n.nulls != unknownNulls || addr == 0 || n.length == 0 {
-		return n.countNulls(), nil
+// countNulls is hostNulls, which the context ends.
+func (p *pace) countNulls(n *tree.Node) (int64, error) {
+	addr := n.Validity()
+	if n.Nulls != tree.UnknownNulls || addr == 0 || n.Length == 0 {
+		return hostNulls(n), nil
 	}
-	bitmap, nulls := bitmapBytes(addr, n), n.length
-	for from := int64(0); from < n.length; {
-		count := min(n.length-from, 8*atOnce)
-		nulls -= int64(bitutil.CountSetBits(bitmap, int(n.offset+from), int(count)))
+	bitmap, nulls := bitmapBytes(addr, n), n.Length
+	for from := int64(0); from < n.Length; {
+		count := min(n.Length-from, 8*atOnce)
+		nulls -= int64(bitutil.CountSetBits(bitmap, int(n.Offset+from), int(count)))
 		from += count
 		if err := p.spend(int(count / 8)); err != nil {
 			return 0, err

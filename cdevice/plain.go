@@ -14,6 +14,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"github.com/arrowdevice/arrowdevice/internal/layout"
 	"github.com/arrowdevice/arrowdevice/internal/schema"
+	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
 // The plain structs are those of the C data interface, which know no device: ArrowArray
@@ -56,7 +57,7 @@ func arrayMirror(a *cdata.CArrowArray) *abi.ArrowArray {
 // https://arrow.apache.org/docs/format/CDataInterface.html#the-arrowarray-structure
 func ExportPlainRecordBatch(batch *RecordBatch, out *cdata.CArrowArray, outSchema *cdata.CArrowSchema) error {
 	if batch == nil {
-		return absent(fielderr.OpExport, "RecordBatch", "a batch")
+		return fielderr.Absent(fielderr.OpExport, "RecordBatch", "a batch")
 	}
 	if err := batch.hold(fielderr.OpExport); err != nil {
 		return err
@@ -65,7 +66,7 @@ func ExportPlainRecordBatch(batch *RecordBatch, out *cdata.CArrowArray, outSchem
 	if err := checkPlainExport("RecordBatch", batch.at(), out); err != nil {
 		return err
 	}
-	root := node{layout: &layout.All[layout.Struct], length: batch.rows, children: batch.columns}
+	root := tree.Node{Layout: &layout.All[layout.Struct], Length: batch.rows, Children: batch.columns}
 	return exportStructs(exportedPlainKind, &root, batch.mem, arrayMirror(out), outSchema, func(s *abi.ArrowSchema) error {
 		return schema.ExportSchema(batch.schema, s)
 	})
@@ -78,7 +79,7 @@ func ExportPlainRecordBatch(batch *RecordBatch, out *cdata.CArrowArray, outSchem
 // not released is overwritten and lost.
 func ExportPlainArray(array *Array, out *cdata.CArrowArray, outSchema *cdata.CArrowSchema) error {
 	if array == nil {
-		return absent(fielderr.OpExport, "Array", "an array")
+		return fielderr.Absent(fielderr.OpExport, "Array", "an array")
 	}
 	if err := array.hold(fielderr.OpExport); err != nil {
 		return err
@@ -95,16 +96,16 @@ func ExportPlainArray(array *Array, out *cdata.CArrowArray, outSchema *cdata.CAr
 // checkPlainExport returns an error unless the CPU may read the memory now. A plain export calls
 // no mem.lend: no stream of a device stands behind a consumer of a plain struct, so that its
 // release is the end of its use.
-func checkPlainExport(what string, at place, out *cdata.CArrowArray) error {
+func checkPlainExport(what string, at tree.Location, out *cdata.CArrowArray) error {
 	if out == nil {
 		return noOutput("ArrowArray")
 	}
-	if !at.hostReadable() {
-		err := fmt.Errorf("%s: %w", at.notReadable(), device.ErrNotSupported)
-		return fielderr.New(fielderr.OpExport, what+".DeviceID", at.id.String(), "memory that the CPU can access", err)
+	if !at.CPUAccessible() {
+		err := fmt.Errorf("%s: %w", at.NotAccessible(), device.ErrNotSupported)
+		return fielderr.New(fielderr.OpExport, what+".DeviceID", at.ID.String(), "memory that the CPU can access", err)
 	}
-	if at.event != 0 {
-		return fielderr.Invalid(fielderr.OpExport, what+".sync_event", fielderr.Hex(at.event), "none: AsCPU waits for it")
+	if at.Event != 0 {
+		return fielderr.Invalid(fielderr.OpExport, what+".sync_event", fielderr.Hex(at.Event), "none: AsCPU waits for it")
 	}
 	return nil
 }

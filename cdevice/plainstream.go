@@ -78,7 +78,7 @@ func ImportPlainArrayReader(stream *cdata.CArrowArrayStream, opts ...ImportOptio
 // https://arrow.apache.org/docs/format/CStreamInterface.html
 func ExportPlainRecordReader(r *RecordReader, out *cdata.CArrowArrayStream) error {
 	if r == nil {
-		return absent(fielderr.OpExport, "RecordReader", "a reader")
+		return fielderr.Absent(fielderr.OpExport, "RecordReader", "a reader")
 	}
 	return exportPlainStream("RecordReader", &exported[*RecordBatch]{
 		reader: &r.r,
@@ -95,7 +95,7 @@ func ExportPlainRecordReader(r *RecordReader, out *cdata.CArrowArrayStream) erro
 // is overwritten and lost.
 func ExportPlainArrayReader(r *ArrayReader, out *cdata.CArrowArrayStream) error {
 	if r == nil {
-		return absent(fielderr.OpExport, "ArrayReader", "a reader")
+		return fielderr.Absent(fielderr.OpExport, "ArrayReader", "a reader")
 	}
 	return exportPlainStream("ArrayReader", &exported[*Array]{
 		reader: &r.r,

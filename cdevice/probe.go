@@ -11,6 +11,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"github.com/arrowdevice/arrowdevice/internal/layout"
+	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
 // ValidateFull asks the devices: the declared device about its memory, whether the host
@@ -18,9 +19,9 @@ import (
 
 // probeHost checks that no buffer of a tree that the host is about to read is memory of a
 // device: reading it would end the process. Only devices that are open already are asked.
-func (v *validator) probeHost(n *node) error {
-	for i, addr := range n.buffers {
-		if addr == 0 || n.length == 0 {
+func (v *validator) probeHost(n *tree.Node) error {
+	for i, addr := range n.Buffers {
+		if addr == 0 || n.Length == 0 {
 			continue
 		}
 		if err := v.spend(lookupWork); err != nil {
@@ -35,9 +36,9 @@ func (v *validator) probeHost(n *node) error {
 			return fielderr.Invalid(fielderr.OpValidate, field, fielderr.Hex(addr)+", memory of "+found.ID.String(), "memory that the CPU can access")
 		}
 	}
-	for i := range n.children {
-		if err := v.probeHost(&n.children[i]); err != nil {
-			return fielderr.Within(n.childName(i), err)
+	for i := range n.Children {
+		if err := v.probeHost(&n.Children[i]); err != nil {
+			return fielderr.Within(n.ChildName(i), err)
 		}
 	}
 	return nil
@@ -45,15 +46,15 @@ func (v *validator) probeHost(n *node) error {
 
 // checkRemote checks trees in memory that the host cannot read: that every buffer is memory of
 // the declared device, and as large as the array needs it.
-func checkRemote(ctx context.Context, t tree) error {
-	p, err := newProber(ctx, t.at)
+func checkRemote(ctx context.Context, t tree.Tree) error {
+	p, err := newProber(ctx, t.At)
 	if err != nil {
 		return err
 	}
-	if err := probeEvent(t.at); err != nil {
-		return fielderr.New(fielderr.OpValidate, "ArrowDeviceArray.sync_event", fielderr.Hex(t.at.event), nil, err)
+	if err := probeEvent(t.At); err != nil {
+		return fielderr.New(fielderr.OpValidate, "ArrowDeviceArray.sync_event", fielderr.Hex(t.At.Event), nil, err)
 	}
-	if err := t.each(p.node); err != nil {
+	if err := t.Each(p.node); err != nil {
 		return err
 	}
 	if err := p.maps(ctx, t); err != nil {
@@ -61,7 +62,7 @@ func checkRemote(ctx context.Context, t tree) error {
 	}
 	src, err := openUnknown(ctx, t)
 	if err != nil {
-		return notRead(t.at, err)
+		return notRead(t.At, err)
 	}
 	defer src.close()
 	src.pace = &p.pace
@@ -71,22 +72,22 @@ func checkRemote(ctx context.Context, t tree) error {
 	}
 	for i := range trees {
 		if err := p.compact(&trees[i]); err != nil {
-			return fielderr.Within(t.name(i), err)
+			return fielderr.Within(t.Name(i), err)
 		}
 	}
 	return nil
 }
 
 // notRead is the error for memory of a device that could not be read.
-func notRead(at place, err error) error {
-	return fmt.Errorf("cdevice: validate: read memory of %s: %w", at.id, err)
+func notRead(at tree.Location, err error) error {
+	return fmt.Errorf("cdevice: validate: read memory of %s: %w", at.ID, err)
 }
 
 // maps is checkMap for memory that the host cannot read: the bitmaps of all maps are read at once.
-func (p *prober) maps(ctx context.Context, t tree) error {
-	var below []*node // of which nulls are counted
-	err := p.eachMap(t.nodes, t.name, func(n *node) error {
-		return checkMap(n, n.storage(), func(child *node) (int64, error) {
+func (p *prober) maps(ctx context.Context, t tree.Tree) error {
+	var below []*tree.Node // of which nulls are counted
+	err := p.eachMap(t.Nodes, t.Name, func(n *tree.Node) error {
+		return checkMap(n, n.Storage(), func(child *tree.Node) (int64, error) {
 			below = append(below, child)
 			return 0, nil
 		})
@@ -94,17 +95,17 @@ func (p *prober) maps(ctx context.Context, t tree) error {
 	if err != nil {
 		return err
 	}
-	copied := make([]node, len(below))
+	copied := make([]tree.Node, len(below))
 	for i, n := range below {
 		copied[i] = *n
 	}
-	counted, err := countNulls(ctx, tree{t.mem, t.at, copied, t.name}, false)
+	counted, err := countNulls(ctx, tree.Tree{Mem: t.Mem, At: t.At, Nodes: copied, Name: t.Name}, false)
 	if err != nil {
-		return notRead(t.at, err)
+		return notRead(t.At, err)
 	}
-	return p.eachMap(t.nodes, t.name, func(n *node) error {
-		return checkMap(n, n.storage(), func(*node) (int64, error) {
-			nulls := counted[0].nulls
+	return p.eachMap(t.Nodes, t.Name, func(n *tree.Node) error {
+		return checkMap(n, n.Storage(), func(*tree.Node) (int64, error) {
+			nulls := counted[0].Nulls
 			counted = counted[1:]
 			return nulls, nil
 		})
@@ -112,7 +113,7 @@ func (p *prober) maps(ctx context.Context, t tree) error {
 }
 
 // eachMap calls do for each map, until it returns an error.
-func (p *prober) eachMap(nodes []node, name func(i int) string, do func(n *node) error) error {
+func (p *prober) eachMap(nodes []tree.Node, name func(i int) string, do func(n *tree.Node) error) error {
 	for i := range nodes {
 		n := &nodes[i]
 		if err := p.spend(nodeWork); err != nil {
@@ -120,7 +121,7 @@ func (p *prober) eachMap(nodes []node, name func(i int) string, do func(n *node)
 		}
 		err := do(n)
 		if err == nil {
-			err = p.eachMap(n.children, n.childName, do)
+			err = p.eachMap(n.Children, n.ChildName, do)
 		}
 		if err != nil {
 			return fielderr.Within(name(i), err)
@@ -130,11 +131,11 @@ func (p *prober) eachMap(nodes []node, name func(i int) string, do func(n *node)
 }
 
 // probeEvent asks for the event, which only a driver can know.
-func probeEvent(at place) error {
-	if at.event == 0 {
+func probeEvent(at tree.Location) error {
+	if at.Event == 0 {
 		return nil
 	}
-	event, err := at.openEvent()
+	event, err := at.OpenEvent()
 	if err != nil {
 		return err
 	}
@@ -150,32 +151,32 @@ type prober struct {
 	*validator
 }
 
-func newProber(ctx context.Context, at place) (*prober, error) {
-	dev, err := at.device()
+func newProber(ctx context.Context, at tree.Location) (*prober, error) {
+	dev, err := at.Device()
 	if err != nil {
-		return nil, fielderr.New(fielderr.OpValidate, "ArrowDeviceArray.device_type", at.id.Type, "a device of this process (ValidateFull)", err)
+		return nil, fielderr.New(fielderr.OpValidate, "ArrowDeviceArray.device_type", at.ID.Type, "a device of this process (ValidateFull)", err)
 	}
 	asked, ok := dev.(device.Prober)
 	if !ok {
-		return nil, fielderr.New(fielderr.OpValidate, "ArrowDeviceArray.device_type", at.id.Type, "a device that is a device.Prober (ValidateFull)", device.ErrNotSupported)
+		return nil, fielderr.New(fielderr.OpValidate, "ArrowDeviceArray.device_type", at.ID.Type, "a device that is a device.Prober (ValidateFull)", device.ErrNotSupported)
 	}
-	return &prober{asked, at.id, newValidator(ctx)}, nil
+	return &prober{asked, at.ID, newValidator(ctx)}, nil
 }
 
 // checkPinned checks trees in page-locked or managed memory that the CPU can access: what the
 // structs say of the buffers before anything is read, then what their contents say.
-func checkPinned(ctx context.Context, t tree) error {
-	p, err := newProber(ctx, t.at)
+func checkPinned(ctx context.Context, t tree.Tree) error {
+	p, err := newProber(ctx, t.At)
 	if err != nil {
 		return err
 	}
-	if err := t.each(p.node); err != nil {
+	if err := t.Each(p.node); err != nil {
 		return err
 	}
-	if err := t.at.wait(ctx); err != nil {
+	if err := t.At.Synchronize(ctx); err != nil {
 		return err
 	}
-	return t.each(func(n *node) error {
+	return t.Each(func(n *tree.Node) error {
 		if err := p.sized(n); err != nil {
 			return err
 		}
@@ -185,46 +186,46 @@ func checkPinned(ctx context.Context, t tree) error {
 
 // sized checks the buffers whose size the last offset says, or the sizes of a view array:
 // all of them are read.
-func (p *prober) sized(n *node) error {
-	sizes, err := hostSizes(nil, n, n.storage())
+func (p *prober) sized(n *tree.Node) error {
+	sizes, err := hostSizes(nil, n, n.Storage())
 	if err != nil {
 		return fielderr.During(fielderr.OpValidate, err)
 	}
 	for i, size := range sizes {
-		if size == 0 || n.length == 0 || n.buffers[i] == 0 {
+		if size == 0 || n.Length == 0 || n.Buffers[i] == 0 {
 			continue
 		}
-		if err := p.memory(fmt.Sprintf("buffers[%d]", i), n.buffers[i], size); err != nil {
+		if err := p.memory(fmt.Sprintf("buffers[%d]", i), n.Buffers[i], size); err != nil {
 			return err
 		}
 	}
-	for i := range n.children {
-		if err := p.sized(&n.children[i]); err != nil {
-			return fielderr.Within(n.childName(i), err)
+	for i := range n.Children {
+		if err := p.sized(&n.Children[i]); err != nil {
+			return fielderr.Within(n.ChildName(i), err)
 		}
 	}
 	return nil
 }
 
-// node checks what the structs alone say of the buffers.
-func (p *prober) node(n *node) error {
-	st := n.storage()
-	count := len(n.buffers)
-	if n.layout.Kind == layout.View {
+// Node checks what the structs alone say of the buffers.
+func (p *prober) node(n *tree.Node) error {
+	st := n.Storage()
+	count := len(n.Buffers)
+	if n.Layout.Kind == layout.View {
 		count-- // the sizes are in host memory
 	}
-	for i, addr := range n.buffers[:count] {
-		size := layout.LeastSize(st, n.layout, i, n.offset+n.length)
-		if addr == 0 || n.length == 0 || size == 0 && p.id.Type.CPUAccessible() { // there, zeros may stand for NULL
+	for i, addr := range n.Buffers[:count] {
+		size := layout.LeastSize(st, n.Layout, i, n.Offset+n.Length)
+		if addr == 0 || n.Length == 0 || size == 0 && p.id.Type.CPUAccessible() { // there, zeros may stand for NULL
 			continue
 		}
 		if err := p.memory(fmt.Sprintf("buffers[%d]", i), addr, size); err != nil {
 			return err
 		}
 	}
-	for i := range n.children {
-		if err := p.node(&n.children[i]); err != nil {
-			return fielderr.Within(n.childName(i), err)
+	for i := range n.Children {
+		if err := p.node(&n.Children[i]); err != nil {
+			return fielderr.Within(n.ChildName(i), err)
 		}
 	}
 	return nil
@@ -295,7 +296,7 @@ func (p *prober) accepts(found device.ID) (want string, ok bool) {
 	if !p.id.Type.CPUAccessible() {
 		return "memory of " + p.id.String(), found == p.id
 	}
-	if found.Type == device.CPU || !found.Type.CPUAccessible() || streamType(found.Type) != streamType(p.id.Type) {
+	if found.Type == device.CPU || !found.Type.CPUAccessible() || tree.StreamType(found.Type) != tree.StreamType(p.id.Type) {
 		return "memory that the CPU can access, page-locked or managed by a driver", false
 	}
 	managed := found.Type == device.CUDAManaged && p.id.Type == device.CUDAManaged

@@ -319,7 +319,7 @@ func (r *reader[T]) step() bool {
 	return r.take()
 }
 
-// take makes the next item the current one, and reports whether there is one.
+// Take makes the next item the current one, and reports whether there is one.
 func (r *reader[T]) take() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -8,29 +8,30 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"github.com/arrowdevice/arrowdevice/internal/refcount"
+	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
 // shared is what a RecordBatch and an Array have in common: a counted reference to memory, and
 // where that memory lives.
 type shared struct {
 	refs  refcount.Count
-	mem   *memoryOwner
-	place place // as it was made; see at
+	mem   *tree.Owner
+	place tree.Location // as it was made; see at
 	kind  string
 
 	synchronized atomic.Bool // the event was waited for
 }
 
-func (s *shared) init(kind string, mem *memoryOwner, at place) {
+func (s *shared) init(kind string, mem *tree.Owner, at tree.Location) {
 	s.mem, s.place, s.kind = mem, at, kind
 	s.refs.InitTraced(kind)
 }
 
 // at is the location of the memory, without an event once that was waited for.
-func (s *shared) at() place {
+func (s *shared) at() tree.Location {
 	at := s.place
 	if s.synchronized.Load() {
-		at.event = 0
+		at.Event = 0
 	}
 	return at
 }
@@ -39,7 +40,7 @@ func (s *shared) at() place {
 // producer's event lives as long as its memory: another goroutine's Release must not end both
 // under a wait. That Release may also come between the two checks.
 func (s *shared) hold(op string) error {
-	if !s.refs.Alive() || !s.mem.refs.TryRetain() {
+	if !s.refs.Alive() || !s.mem.TryRetain() {
 		return fielderr.New(op, s.kind, nil, nil, ErrReleased)
 	}
 	return nil
@@ -77,12 +78,12 @@ func (s *shared) Release() {
 
 // DeviceID is the device type and ordinal that the producer declared for the memory, whether
 // this process has a backend for the device or not.
-func (s *shared) DeviceID() device.ID { return s.place.id }
+func (s *shared) DeviceID() device.ID { return s.place.ID }
 
 // Device opens the device that the memory lives on. Where no backend is registered, or the
 // machine has no such device, the error wraps device.ErrNotSupported; the memory can still be
 // sliced, passed on and exported.
-func (s *shared) Device() (device.Device, error) { return s.place.device() }
+func (s *shared) Device() (device.Device, error) { return s.place.Device() }
 
 // Ready reports whether the memory may be read: whether the event is complete. It does not
 // wait. Memory without an event is ready.
@@ -91,7 +92,7 @@ func (s *shared) Ready() (bool, error) {
 		return false, err
 	}
 	defer s.mem.Release()
-	return s.at().ready()
+	return s.at().Ready()
 }
 
 // Synchronize waits until the event is complete, or ctx is done. From then on the batch or
@@ -103,14 +104,14 @@ func (s *shared) Ready() (bool, error) {
 // Synchronize holds the memory: if the last Release comes meanwhile, the memory is released
 // when the wait is over.
 func (s *shared) Synchronize(ctx context.Context) error {
-	if err := checkContext(fielderr.OpRead, ctx); err != nil {
+	if err := fielderr.CheckContext(fielderr.OpRead, ctx); err != nil {
 		return err
 	}
 	if err := s.hold(fielderr.OpRead); err != nil {
 		return err
 	}
 	defer s.mem.Release()
-	if err := s.at().wait(ctx); err != nil {
+	if err := s.at().Synchronize(ctx); err != nil {
 		return err
 	}
 	s.synchronized.Store(true)
@@ -126,10 +127,10 @@ func (s *shared) WaitOn(stream device.Stream) error {
 		return err
 	}
 	defer s.mem.Release()
-	if isNil(stream) {
+	if fielderr.IsNil(stream) {
 		return fielderr.Invalid(fielderr.OpRead, "stream", "nil", "a stream")
 	}
-	return s.at().waitOn(stream)
+	return s.at().WaitOn(stream)
 }
 
 // UsedOn records that work on the stream, one of any device, accesses the memory. The final release
@@ -141,31 +142,39 @@ func (s *shared) UsedOn(stream device.Stream) error {
 		return err
 	}
 	defer s.mem.Release()
-	if isNil(stream) {
+	if fielderr.IsNil(stream) {
 		return fielderr.Invalid(fielderr.OpRead, "stream", "nil", "a stream")
 	}
 	dev := stream.Device()
 	if dev == nil {
-		return fielderr.Invalid(fielderr.OpRead, "stream", describeStream(nil), "a stream")
+		return fielderr.Invalid(fielderr.OpRead, "stream", tree.DescribeStream(nil), "a stream")
 	}
-	s.mem.usedOn(dev)
+	s.mem.UsedOn(dev)
 	return nil
 }
 
 // asCPU returns the location of the memory as the CPU's, once the event is complete. The caller
 // holds the memory.
-func (s *shared) asCPU(ctx context.Context) (place, error) {
+func (s *shared) asCPU(ctx context.Context) (tree.Location, error) {
 	at := s.at()
-	if !at.hostReadable() {
-		err := fmt.Errorf("%s: %w", at.notReadable(), device.ErrNotSupported)
-		return at, fielderr.New(fielderr.OpRead, s.kind+".DeviceID", at.id.String(), "memory that the CPU can access", err)
+	if !at.CPUAccessible() {
+		err := fmt.Errorf("%s: %w", at.NotAccessible(), device.ErrNotSupported)
+		return at, fielderr.New(fielderr.OpRead, s.kind+".DeviceID", at.ID.String(), "memory that the CPU can access", err)
 	}
-	if err := contextError(ctx, fielderr.OpRead); err != nil {
+	if err := fielderr.ContextError(ctx, fielderr.OpRead); err != nil {
 		return at, err
 	}
-	if err := at.wait(ctx); err != nil {
+	if err := at.Synchronize(ctx); err != nil {
 		return at, err
 	}
 	cpu := device.CPUDevice()
-	return place{id: cpu.ID(), dev: cpu}, nil
+	return tree.Location{ID: cpu.ID(), Dev: cpu}, nil
+}
+
+// Tree returns the columns of the batch. The caller holds the memory.
+func (b *RecordBatch) tree() tree.Tree { return tree.Tree{Mem: b.mem, At: b.at(), Nodes: b.columns, Name: tree.ColumnName} }
+
+// Tree returns the one node of the array. The caller holds the memory.
+func (a *Array) tree() tree.Tree {
+	return tree.Tree{Mem: a.mem, At: a.at(), Nodes: []tree.Node{a.node}, Name: tree.ArrayName}
 }

@@ -6,35 +6,38 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
 // source is a tree that is about to be copied, ready to be looked into.
 type source struct {
-	tree
+	tree.Tree
 	pace     *pace
 	dev      device.Device // nil where the host can read the memory
 	*control               // what was read of a device's memory
-	known    *block        // what is known of a copy's memory without reading it; nil: nothing
+	known    *tree.Block   // what is known of a copy's memory without reading it; nil: nothing
 }
 
 // openSource waits for memory that the CPU can access, and reads what must be known
 // of memory that it cannot, after the work on the stream of the options. Close it.
-func openSource(ctx context.Context, t tree, opts ...CopyOption) (*source, error) {
-	return openKnown(ctx, t, t.mem.block, opts)
+func openSource(ctx context.Context, t tree.Tree, opts ...CopyOption) (*source, error) {
+	return openKnown(ctx, t, t.Mem.Block, opts)
 }
 
 // openUnknown is openSource that believes nothing of a copy that was made here.
-func openUnknown(ctx context.Context, t tree) (*source, error) { return openKnown(ctx, t, nil, nil) }
+func openUnknown(ctx context.Context, t tree.Tree) (*source, error) {
+	return openKnown(ctx, t, nil, nil)
+}
 
 // openKnown is openSource with what is known of the memory.
-func openKnown(ctx context.Context, t tree, known *block, opts []CopyOption) (*source, error) {
-	s := &source{tree: t, pace: &pace{ctx: ctx, op: fielderr.OpRead}, control: &control{nodes: t.nodes}, known: known}
-	if t.at.hostReadable() {
-		return s, t.at.wait(ctx)
+func openKnown(ctx context.Context, t tree.Tree, known *tree.Block, opts []CopyOption) (*source, error) {
+	s := &source{Tree: t, pace: &pace{ctx: ctx, op: fielderr.OpRead}, control: &control{nodes: t.Nodes}, known: known}
+	if t.At.CPUAccessible() {
+		return s, t.At.Synchronize(ctx)
 	}
-	dev, err := t.at.device()
+	dev, err := t.At.Device()
 	if err != nil {
-		return nil, fmt.Errorf("cdevice: read: the CPU cannot access memory of %s: %w", t.at.id, err)
+		return nil, fmt.Errorf("cdevice: read: the CPU cannot access memory of %s: %w", t.At.ID, err)
 	}
 	s.dev = dev
 	s.control, err = readControl(ctx, dev, t, known, opts)
@@ -51,9 +54,9 @@ func (s *source) compact(toHost bool) ([]compact, error) {
 	trees := make([]compact, len(s.control.nodes))
 	for i := range s.control.nodes {
 		n := &s.control.nodes[i]
-		tree, err := c.cut(n, 0, n.length)
+		tree, err := c.cut(n, 0, n.Length)
 		if err != nil {
-			return nil, fielderr.Within(s.name(i), fielderr.During(fielderr.OpRead, err))
+			return nil, fielderr.Within(s.Name(i), fielderr.During(fielderr.OpRead, err))
 		}
 		trees[i] = tree
 	}
@@ -63,10 +66,10 @@ func (s *source) compact(toHost bool) ([]compact, error) {
 // keepUntilDone keeps the source, and what release ends, until the work enqueued on the
 // stream so far is done.
 func (s *source) keepUntilDone(stream device.Stream, release func()) {
-	s.mem.retain()
+	s.Mem.Retain()
 	afterStream(stream, func() {
 		release()
-		s.mem.Release()
+		s.Mem.Release()
 	})
 }
 
@@ -78,7 +81,7 @@ func afterStream(s device.Stream, f func()) {
 		s.Device().AfterWork(f)
 		return
 	}
-	defer closeEvent(e)
+	defer tree.CloseEvent(e)
 	e.OnComplete(f)
 }
 
@@ -89,7 +92,7 @@ func eventAfter(s device.Stream) (device.Event, error) {
 		return nil, err
 	}
 	if err := s.Record(e); err != nil {
-		closeEvent(e)
+		tree.CloseEvent(e)
 		return nil, err
 	}
 	return e, nil

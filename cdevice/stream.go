@@ -70,7 +70,7 @@ func ImportArrayReader(stream *CArrowDeviceArrayStream, opts ...ImportOption) (*
 // https://arrow.apache.org/docs/format/CDeviceDataInterface.html#device-stream-interface
 func ExportRecordReader(r *RecordReader, out *CArrowDeviceArrayStream) error {
 	if r == nil {
-		return absent(fielderr.OpExport, "RecordReader", "a reader")
+		return fielderr.Absent(fielderr.OpExport, "RecordReader", "a reader")
 	}
 	return exportStream(&exported[*RecordBatch]{
 		reader: &r.r,
@@ -88,7 +88,7 @@ func ExportRecordReader(r *RecordReader, out *CArrowDeviceArrayStream) error {
 // is overwritten and lost.
 func ExportArrayReader(r *ArrayReader, out *CArrowDeviceArrayStream) error {
 	if r == nil {
-		return absent(fielderr.OpExport, "ArrayReader", "a reader")
+		return fielderr.Absent(fielderr.OpExport, "ArrayReader", "a reader")
 	}
 	return exportStream(&exported[*Array]{
 		reader: &r.r,

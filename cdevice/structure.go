@@ -11,6 +11,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"github.com/arrowdevice/arrowdevice/internal/layout"
+	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
 // What an import checks of the C structs themselves, on every device and before
@@ -29,9 +30,9 @@ func checkTop(in input) error {
 
 // checkDevice checks the members that ArrowDeviceArray adds to ArrowArray. A
 // positive type that this library does not know is carried, not interpreted.
-func checkDevice(at place) error {
-	id, event := at.id.Ordinal, at.event
-	switch t := at.id.Type; t {
+func checkDevice(at tree.Location) error {
+	id, event := at.ID.Ordinal, at.Event
+	switch t := at.ID.Type; t {
 	case device.CPU:
 		if id != device.NoOrdinal && id != 0 {
 			return fielderr.Invalid(fielderr.OpImport, "ArrowDeviceArray.device_id", id, "-1 for cpu")
@@ -56,19 +57,19 @@ func checkDevice(at place) error {
 }
 
 // checkEvent refuses an event of memory that the CPU has filled, for which none is defined. A
-// tree without buffers has nothing to wait for: Arrow C++ exports one of any device as the CPU's,
+// Tree without buffers has nothing to wait for: Arrow C++ exports one of any device as the CPU's,
 // and leaves the event in it.
-func checkEvent(at place, nodes []node) error {
-	if at.id.Type != device.CPU || at.event == 0 || !hasBuffers(nodes) {
+func checkEvent(at tree.Location, nodes []tree.Node) error {
+	if at.ID.Type != device.CPU || at.Event == 0 || !hasBuffers(nodes) {
 		return nil
 	}
-	return fielderr.Invalid(fielderr.OpImport, "ArrowDeviceArray.sync_event", fielderr.Hex(at.event), "NULL for cpu")
+	return fielderr.Invalid(fielderr.OpImport, "ArrowDeviceArray.sync_event", fielderr.Hex(at.Event), "NULL for cpu")
 }
 
 // hasBuffers reports whether an array with elements has a buffer that is not NULL.
-func hasBuffers(nodes []node) bool {
-	return slices.ContainsFunc(nodes, func(n node) bool {
-		return n.length > 0 && slices.ContainsFunc(n.buffers, func(addr uintptr) bool { return addr != 0 }) || hasBuffers(n.children)
+func hasBuffers(nodes []tree.Node) bool {
+	return slices.ContainsFunc(nodes, func(n tree.Node) bool {
+		return n.Length > 0 && slices.ContainsFunc(n.Buffers, func(addr uintptr) bool { return addr != 0 }) || hasBuffers(n.Children)
 	})
 }
 
@@ -88,7 +89,7 @@ func checkBatchRoot(a *abi.ArrowArray, columns int) error {
 		return fielderr.Invalid(fielderr.OpImport, "buffers", fielderr.Hex(a.Buffers), "an array of 1 pointer")
 	}
 	bitmap := *abi.At[uintptr](a.Buffers)
-	if a.NullCount > 0 || a.NullCount < unknownNulls || a.NullCount == unknownNulls && bitmap != 0 {
+	if a.NullCount > 0 || a.NullCount < tree.UnknownNulls || a.NullCount == tree.UnknownNulls && bitmap != 0 {
 		return fielderr.Invalid(fielderr.OpImport, "null_count", a.NullCount, "0 for a record batch")
 	}
 	if a.Dictionary != 0 {
@@ -108,16 +109,16 @@ func checkChildren(a *abi.ArrowArray, want int, what any) error {
 }
 
 // checkRuns checks what the structs of a run-end encoded array tell.
-func checkRuns(op string, n *node) error {
-	ends, values := &n.children[0], &n.children[1]
-	if ends.nulls > 0 {
-		return fielderr.Invalid(op, "children[0].null_count", ends.nulls, "0 for run ends")
+func checkRuns(op string, n *tree.Node) error {
+	ends, values := &n.Children[0], &n.Children[1]
+	if ends.Nulls > 0 {
+		return fielderr.Invalid(op, "children[0].null_count", ends.Nulls, "0 for run ends")
 	}
-	if n.length > 0 && ends.length == 0 {
-		return fielderr.Invalid(op, "children[0].length", ends.length, "at least 1")
+	if n.Length > 0 && ends.Length == 0 {
+		return fielderr.Invalid(op, "children[0].length", ends.Length, "at least 1")
 	}
-	if values.length < ends.length {
-		return fielderr.Invalid(op, "children[1].length", values.length, fmt.Sprintf("at least %d", ends.length))
+	if values.Length < ends.Length {
+		return fielderr.Invalid(op, "children[1].length", values.Length, fmt.Sprintf("at least %d", ends.Length))
 	}
 	return nil
 }
@@ -129,7 +130,7 @@ func checkCounts(a *abi.ArrowArray, st arrow.DataType, l *layout.Layout) error {
 	if a.Offset < 0 || a.Offset > math.MaxInt64-a.Length {
 		return fielderr.Invalid(fielderr.OpImport, "offset", a.Offset, fmt.Sprintf("0 to %d with length %d", math.MaxInt64-a.Length, a.Length))
 	}
-	if a.NullCount < unknownNulls || a.NullCount > a.Length {
+	if a.NullCount < tree.UnknownNulls || a.NullCount > a.Length {
 		return fielderr.Invalid(fielderr.OpImport, "null_count", a.NullCount, fmt.Sprintf("-1 to %d", a.Length))
 	}
 	if !buffersAllowed(a.NBuffers, l) {
@@ -169,20 +170,20 @@ func bitmapOf(l *layout.Layout, buffers []uintptr) uintptr {
 
 // checkBuffers finds NULL where there must be data. The bytes of binary arrays
 // and of views may be NULL: whether any are needed, only the contents tell.
-func checkBuffers(n *node, nullCount int64, st arrow.DataType, l *layout.Layout) error {
-	if l.Validity && n.buffers[0] == 0 && nullCount > 0 {
+func checkBuffers(n *tree.Node, nullCount int64, st arrow.DataType, l *layout.Layout) error {
+	if l.Validity && n.Buffers[0] == 0 && nullCount > 0 {
 		return fielderr.Invalid(fielderr.OpImport, "buffers[0]", "NULL", fmt.Sprintf("a validity bitmap for null_count %d", nullCount))
 	}
-	end := n.offset + n.length
-	if n.length > 0 {
+	end := n.Offset + n.Length
+	if n.Length > 0 {
 		for i := range l.Buffers {
-			if n.buffers[i] == 0 && !(l.Validity && i == 0) && layout.LeastSize(st, l, i, end) > 0 {
-				return fielderr.Invalid(fielderr.OpImport, fmt.Sprintf("buffers[%d]", i), "NULL", fmt.Sprintf("data for length %d", n.length))
+			if n.Buffers[i] == 0 && !(l.Validity && i == 0) && layout.LeastSize(st, l, i, end) > 0 {
+				return fielderr.Invalid(fielderr.OpImport, fmt.Sprintf("buffers[%d]", i), "NULL", fmt.Sprintf("data for length %d", n.Length))
 			}
 		}
 	}
 	if l.Kind == layout.View {
-		return checkViewSizes(n.buffers)
+		return checkViewSizes(n.Buffers)
 	}
 	return nil
 }

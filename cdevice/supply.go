@@ -3,12 +3,12 @@ package cdevice
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"iter"
 	"runtime/debug"
 
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
 
 // supply is where the items of a reader come from.
@@ -96,14 +96,14 @@ type bounded[T counted] struct {
 }
 
 func (b *bounded[T]) next() (item T, err error) {
-	if err := contextError(b.ctx, b.op); err != nil {
+	if err := fielderr.ContextError(b.ctx, b.op); err != nil {
 		return item, err
 	}
 	item, err = b.from.next()
 	if err != nil {
 		return item, err
 	}
-	if err := contextError(b.ctx, b.op); err != nil {
+	if err := fielderr.ContextError(b.ctx, b.op); err != nil {
 		drop(item)
 		var none T
 		return none, err
@@ -114,14 +114,6 @@ func (b *bounded[T]) next() (item T, err error) {
 func (b *bounded[T]) interrupt() { b.from.interrupt() }
 
 func (b *bounded[T]) close(done func()) { b.from.close(done) }
-
-// contextError is the error of an operation whose context is done, or nil.
-func contextError(ctx context.Context, operation string) error {
-	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("cdevice: %s: %w", operation, err)
-	}
-	return nil
-}
 
 // sequence is the supply of an iterator. The iterator runs on a goroutine of its own, and
 // only while an item is asked for. iter.Pull does not do: it must not be used on the

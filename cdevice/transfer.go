@@ -11,6 +11,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
 // CopyToDevice copies an arrow-go record batch to memory of dev. It returns when the
@@ -72,7 +73,7 @@ func (b *RecordBatch) CopyTo(ctx context.Context, dev device.Device, opts ...Cop
 	if err != nil {
 		return nil, err
 	}
-	own := newRecordBatch(t.mem, t.at, b.schema, b.rows, t.nodes)
+	own := newRecordBatch(t.Mem, t.At, b.schema, b.rows, t.Nodes)
 	own.metadata = b.metadata
 	return own, nil
 }
@@ -102,7 +103,7 @@ func (a *Array) CopyTo(ctx context.Context, dev device.Device, opts ...CopyOptio
 	if err != nil {
 		return nil, err
 	}
-	return newArray(t.mem, t.at, a.field, t.nodes[0]), nil
+	return newArray(t.Mem, t.At, a.field, t.Nodes[0]), nil
 }
 
 // isCPU says that a copy is one to the host, which is the source's business: the CPU
@@ -116,6 +117,9 @@ type deviceMemory struct {
 	stream device.Stream // that the copy is made on; the caller's only until it is made
 	event  device.Event  // behind the copy
 }
+
+// MarkExported defers the release until pending work of the device completes.
+func (d *deviceMemory) MarkExported(m *tree.Owner) { m.UsedOn(d.dev) }
 
 var deviceCopies atomic.Int64
 
@@ -131,36 +135,36 @@ func (d *deviceMemory) Release() {
 	}
 	defer deviceCopies.Add(-1)
 	_ = d.memory.FreeAfter(d.event) // the device tries again by itself
-	closeEvent(d.event)
+	tree.CloseEvent(d.event)
 }
 
 // copyTo returns a tree in memory of dev, whose owner is the caller's.
-func copyTo(ctx context.Context, from tree, dev device.Device, opts []CopyOption) (tree, error) {
-	at := place{id: dev.ID(), dev: dev}
+func copyTo(ctx context.Context, from tree.Tree, dev device.Device, opts []CopyOption) (tree.Tree, error) {
+	at := tree.Location{ID: dev.ID(), Dev: dev}
 	if err := ctx.Err(); err != nil {
-		return tree{}, fmt.Errorf("cdevice: copy: %w", err)
+		return tree.Tree{}, fmt.Errorf("cdevice: copy: %w", err)
 	}
-	if err := checkOnStream(opts, at, from.at); err != nil {
-		return tree{}, err
+	if err := checkOnStream(opts, at, from.At); err != nil {
+		return tree.Tree{}, err
 	}
 	src, err := openSource(ctx, from, opts...)
 	if err != nil {
-		return tree{}, err
+		return tree.Tree{}, err
 	}
 	defer src.close()
 	trees, err := src.compact(false)
 	if err != nil {
-		return tree{}, err
+		return tree.Tree{}, err
 	}
 	laid := layBlock(trees)
 	stream, done, err := copyStream(opts, dev)
 	if err != nil {
-		return tree{}, fmt.Errorf("cdevice: copy: %w", err)
+		return tree.Tree{}, fmt.Errorf("cdevice: copy: %w", err)
 	}
 	defer done()
 	memory, err := dev.Allocate(ctx, laid.size, stream)
 	if err != nil {
-		return tree{}, fmt.Errorf("cdevice: copy: %w", err)
+		return tree.Tree{}, fmt.Errorf("cdevice: copy: %w", err)
 	}
 	deviceCopies.Add(1)
 	d := &deviceMemory{dev: dev, memory: memory, stream: stream}
@@ -168,21 +172,21 @@ func copyTo(ctx context.Context, from tree, dev device.Device, opts []CopyOption
 	switch {
 	case !kept:
 	case d.event != nil:
-		src.mem.retain()
-		d.event.OnComplete(src.mem.Release)
+		src.Mem.Retain()
+		d.event.OnComplete(src.Mem.Release)
 	default: // part of it may be enqueued, and reads the source
 		src.keepUntilDone(stream, func() {})
 	}
 	if err != nil {
 		d.Release()
-		return tree{}, fmt.Errorf("cdevice: copy to %s: %w", dev.ID(), err)
+		return tree.Tree{}, fmt.Errorf("cdevice: copy to %s: %w", dev.ID(), err)
 	}
-	mem := adoptGo(d)
+	mem := tree.Own(d)
 	nodes := buildNodes(mem, memory.Ptr(), laid, trees)
 	if d.event != nil && d.event.Handle() != 0 {
-		at.event = mem.block.setEvent(d.event.Handle())
+		at.Event = mem.Block.SetEvent(d.event.Handle())
 	}
-	return tree{mem, at, nodes, from.name}, nil
+	return tree.Tree{Mem: mem, At: at, Nodes: nodes, Name: from.Name}, nil
 }
 
 // enqueue copies the parts to the device; d's event is behind all of it. kept says that the
@@ -218,7 +222,7 @@ func (s *source) enqueue(ctx context.Context, d *deviceMemory, l *blockLayout) (
 		}
 	}
 	if len(copies) > 0 {
-		if err := s.at.waitOn(d.stream); err != nil {
+		if err := s.At.WaitOn(d.stream); err != nil {
 			return false, err
 		}
 		if err := d.dev.Copy(copies, d.stream); err != nil {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
 // ValidateFull checks what the buffers hold: that offsets are in order and within the data,
@@ -40,7 +41,7 @@ import (
 // wherever it is in the contents. Other errors are [FieldError], for contents that are not
 // as they should be with arrow.ErrInvalid.
 func (b *RecordBatch) ValidateFull(ctx context.Context) error {
-	if err := checkContext(fielderr.OpValidate, ctx); err != nil {
+	if err := fielderr.CheckContext(fielderr.OpValidate, ctx); err != nil {
 		return err
 	}
 	if err := b.hold(fielderr.OpValidate); err != nil {
@@ -52,7 +53,7 @@ func (b *RecordBatch) ValidateFull(ctx context.Context) error {
 
 // ValidateFull checks what the buffers hold; see [RecordBatch.ValidateFull].
 func (a *Array) ValidateFull(ctx context.Context) error {
-	if err := checkContext(fielderr.OpValidate, ctx); err != nil {
+	if err := fielderr.CheckContext(fielderr.OpValidate, ctx); err != nil {
 		return err
 	}
 	if err := a.hold(fielderr.OpValidate); err != nil {
@@ -64,21 +65,21 @@ func (a *Array) ValidateFull(ctx context.Context) error {
 
 // validate checks the contents of trees, once they are there. It asks about memory of a device
 // before that memory is read.
-func validate(ctx context.Context, t tree) error {
-	if err := contextError(ctx, fielderr.OpValidate); err != nil {
+func validate(ctx context.Context, t tree.Tree) error {
+	if err := fielderr.ContextError(ctx, fielderr.OpValidate); err != nil {
 		return err
 	}
-	if !t.at.hostReadable() {
+	if !t.At.CPUAccessible() {
 		return checkRemote(ctx, t)
 	}
-	if id := t.at.id; id.Type != device.CPU && id.Type.CPUAccessible() && !t.at.assumed {
+	if id := t.At.ID; id.Type != device.CPU && id.Type.CPUAccessible() && !t.At.Assumed {
 		return checkPinned(ctx, t)
 	}
-	if err := t.at.wait(ctx); err != nil {
+	if err := t.At.Synchronize(ctx); err != nil {
 		return err
 	}
 	v := newValidator(ctx)
-	return t.each(func(n *node) error {
+	return t.Each(func(n *tree.Node) error {
 		if err := v.probeHost(n); err != nil {
 			return err
 		}

@@ -10,14 +10,15 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"github.com/arrowdevice/arrowdevice/internal/layout"
+	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
 // The contents of view arrays. Any number of views may share their bytes; what they share is
 // validated once.
 
-func (v *validator) views(n *node, st arrow.DataType) error {
-	views := values[arrow.ViewHeader](n, 1, n.length)
-	sizes := abi.Slice[int64](n.buffers[len(n.buffers)-1], len(n.buffers)-3)
+func (v *validator) views(n *tree.Node, st arrow.DataType) error {
+	views := values[arrow.ViewHeader](n, 1, n.Length)
+	sizes := abi.Slice[int64](n.Buffers[len(n.Buffers)-1], len(n.Buffers)-3)
 	valid := isValid(n)
 	var shared []*sharedText
 	if st.ID() == arrow.STRING_VIEW {
@@ -106,14 +107,14 @@ func checkView(v *arrow.ViewHeader, sizes []int64) error {
 }
 
 // viewValue returns the bytes of one view, after checking where it points.
-func viewValue(n *node, v *arrow.ViewHeader, sizes []int64) ([]byte, error) {
+func viewValue(n *tree.Node, v *arrow.ViewHeader, sizes []int64) ([]byte, error) {
 	if err := checkView(v, sizes); err != nil {
 		return nil, err
 	}
 	if v.IsInline() {
 		return v.InlineBytes(), nil
 	}
-	value := abi.Slice[byte](n.buffers[2+v.BufferIndex()]+uintptr(v.BufferOffset()), v.Len())
+	value := abi.Slice[byte](n.Buffers[2+v.BufferIndex()]+uintptr(v.BufferOffset()), v.Len())
 	if prefix := v.Prefix(); !bytes.HasPrefix(value, prefix[:]) {
 		return nil, fielderr.Invalid(fielderr.OpValidate, "prefix", prefix, fmt.Sprintf("%v, as the data says", value[:len(prefix)]))
 	}
@@ -138,7 +139,7 @@ type sharedText struct {
 }
 
 // findShared returns, for each buffer, nil unless views share more of it than not.
-func (v *validator) findShared(n *node, views []arrow.ViewHeader, sizes []int64, valid func(int) bool) ([]*sharedText, error) {
+func (v *validator) findShared(n *tree.Node, views []arrow.ViewHeader, sizes []int64, valid func(int) bool) ([]*sharedText, error) {
 	all := make([]sharedText, len(sizes))
 	err := v.parts(len(views), func(from, to int) error {
 		for i := from; i < to; i++ {
@@ -160,7 +161,7 @@ func (v *validator) findShared(n *node, views []arrow.ViewHeader, sizes []int64,
 	shared := make([]*sharedText, len(sizes))
 	for k := range all {
 		if s := &all[k]; s.total > 2*(s.last-s.first) {
-			s.begin(n.buffers[2+k])
+			s.begin(n.Buffers[2+k])
 			shared[k] = s
 		}
 	}

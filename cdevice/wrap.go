@@ -15,6 +15,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"github.com/arrowdevice/arrowdevice/internal/layout"
 	"github.com/arrowdevice/arrowdevice/internal/ordinary"
+	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
 // WrapRecordBatch makes a batch of an arrow-go record batch without copying: dev says what
@@ -34,11 +35,11 @@ import (
 // An error wraps arrow.ErrInvalid or arrow.ErrNotImplemented where a column is
 // not what the schema says, or not laid out as its type demands.
 func WrapRecordBatch(rec arrow.RecordBatch, dev device.Device) (b *RecordBatch, err error) {
-	if isNil(rec) {
-		return nil, absent(fielderr.OpWrap, "RecordBatch", "a record batch of arrow-go")
+	if fielderr.IsNil(rec) {
+		return nil, fielderr.Absent(fielderr.OpWrap, "RecordBatch", "a record batch of arrow-go")
 	}
-	if isNil(dev) {
-		return nil, absent(fielderr.OpWrap, "device", "the device that the memory lives on")
+	if fielderr.IsNil(dev) {
+		return nil, fielderr.Absent(fielderr.OpWrap, "device", "the device that the memory lives on")
 	}
 	var w wrapper
 	defer func() { w.finish(recover(), &err) }()
@@ -52,21 +53,21 @@ func WrapRecordBatch(rec arrow.RecordBatch, dev device.Device) (b *RecordBatch, 
 	}
 	for i, col := range columns {
 		if err := w.measure(col.Data(), 0); err != nil {
-			return nil, fielderr.Within(columnName(i), err)
+			return nil, fielderr.Within(tree.ColumnName(i), err)
 		}
 	}
 	rec.Retain()
-	w.start(adoptGo(rec), at)
+	w.start(tree.Own(rec), at)
 	nodes := w.takeNodes(len(columns))
 	for i, col := range columns {
 		if err := w.fill(&nodes[i], col.Data()); err != nil {
-			return nil, fielderr.Within(columnName(i), err)
+			return nil, fielderr.Within(tree.ColumnName(i), err)
 		}
-		if nodes[i].length < rows {
-			return nil, fielderr.Within(columnName(i), fielderr.Invalid(fielderr.OpWrap, "length", nodes[i].length, fmt.Sprintf("at least %d", rows)))
+		if nodes[i].Length < rows {
+			return nil, fielderr.Within(tree.ColumnName(i), fielderr.Invalid(fielderr.OpWrap, "length", nodes[i].Length, fmt.Sprintf("at least %d", rows)))
 		}
-		if nodes[i].length > rows {
-			nodes[i] = nodes[i].slice(0, rows)
+		if nodes[i].Length > rows {
+			nodes[i] = nodes[i].Slice(0, rows)
 		}
 	}
 	b = newRecordBatch(w.mem, at, schema, rows, nodes)
@@ -76,11 +77,11 @@ func WrapRecordBatch(rec arrow.RecordBatch, dev device.Device) (b *RecordBatch, 
 
 // WrapArray is [WrapRecordBatch] for one array.
 func WrapArray(arr arrow.Array, dev device.Device) (a *Array, err error) {
-	if isNil(arr) {
-		return nil, absent(fielderr.OpWrap, "Array", "an array of arrow-go")
+	if fielderr.IsNil(arr) {
+		return nil, fielderr.Absent(fielderr.OpWrap, "Array", "an array of arrow-go")
 	}
-	if isNil(dev) {
-		return nil, absent(fielderr.OpWrap, "device", "the device that the memory lives on")
+	if fielderr.IsNil(dev) {
+		return nil, fielderr.Absent(fielderr.OpWrap, "device", "the device that the memory lives on")
 	}
 	var w wrapper
 	defer func() { w.finish(recover(), &err) }()
@@ -93,7 +94,7 @@ func WrapArray(arr arrow.Array, dev device.Device) (a *Array, err error) {
 		return nil, fielderr.Within("array", err)
 	}
 	arr.Retain()
-	w.start(adoptGo(arr), at)
+	w.start(tree.Own(arr), at)
 	root := w.takeNodes(1)
 	if err := w.fill(&root[0], data); err != nil {
 		return nil, fielderr.Within("array", err)
@@ -104,11 +105,11 @@ func WrapArray(arr arrow.Array, dev device.Device) (a *Array, err error) {
 }
 
 // placeOn is where arrow-go's memory lives, if it can live on dev.
-func placeOn(dev device.Device) (place, error) {
-	at := place{id: dev.ID(), dev: dev}
+func placeOn(dev device.Device) (tree.Location, error) {
+	at := tree.Location{ID: dev.ID(), Dev: dev}
 	if !dev.CPUAccessible() {
-		err := fmt.Errorf("%s: %w", at.notReadable(), device.ErrNotSupported)
-		return at, fielderr.New(fielderr.OpWrap, "device", at.id, "memory that the CPU can access, as arrow-go's arrays are", err)
+		err := fmt.Errorf("%s: %w", at.NotAccessible(), device.ErrNotSupported)
+		return at, fielderr.New(fielderr.OpWrap, "device", at.ID, "memory that the CPU can access, as arrow-go's arrays are", err)
 	}
 	return at, nil
 }
@@ -127,7 +128,7 @@ func checkSchema(schema *arrow.Schema, columns []arrow.Array) error {
 	}
 	for i, col := range columns {
 		if want, got := schema.Field(i).Type, col.DataType(); !sameType(want, got) {
-			return fielderr.Within(columnName(i), fielderr.Invalid(fielderr.OpWrap, "type", got, want))
+			return fielderr.Within(tree.ColumnName(i), fielderr.Invalid(fielderr.OpWrap, "type", got, want))
 		}
 	}
 	return nil
@@ -149,12 +150,12 @@ func sameObject(a, b arrow.DataType) bool {
 // wrapper turns ArrayData into nodes, in two passes: measure counts, so that
 // all nodes, all buffer addresses and all view sizes are one allocation each.
 type wrapper struct {
-	mem    *memoryOwner
+	mem    *tree.Owner
 	locked bool // all memory must be page-locked or managed
 
 	nNodes, nBuffers, nSizes int
 
-	nodes   []node
+	nodes   []tree.Node
 	buffers []uintptr
 	sizes   []int64
 }
@@ -225,39 +226,33 @@ func isNilData(data arrow.ArrayData) bool {
 	return ok && d == nil
 }
 
-func (w *wrapper) start(mem *memoryOwner, at place) {
+func (w *wrapper) start(mem *tree.Owner, at tree.Location) {
 	w.mem = mem
-	if at.id.Type != device.CPU { // which has no pending work
-		mem.home = at.dev
+	if at.ID.Type != device.CPU { // which has no pending work
+		mem.Home = at.Dev
 		w.locked = true
 	}
-	w.nodes = make([]node, w.nNodes)
+	w.nodes = make([]tree.Node, w.nNodes)
 	if w.nBuffers > 0 {
 		w.buffers = make([]uintptr, w.nBuffers)
-		mem.pin(&w.buffers[0])
+		mem.Pin(&w.buffers[0])
 	}
 	if w.nSizes > 0 {
 		w.sizes = make([]int64, w.nSizes)
-		mem.pin(&w.sizes[0])
+		mem.Pin(&w.sizes[0])
 	}
 }
 
-func take[T any](from *[]T, n int) []T {
-	head := (*from)[:n:n]
-	*from = (*from)[n:]
-	return head
-}
+func (w *wrapper) takeNodes(n int) []tree.Node { return tree.Take(&w.nodes, n) }
 
-func (w *wrapper) takeNodes(n int) []node { return take(&w.nodes, n) }
-
-func (w *wrapper) fill(n *node, data arrow.ArrayData) error {
+func (w *wrapper) fill(n *tree.Node, data arrow.ArrayData) error {
 	dt, l := layout.Of(data.DataType())
 	length, offset := int64(data.Len()), int64(data.Offset())
 	if length < 0 || offset < 0 || offset > math.MaxInt64-length {
 		return fielderr.Invalid(fielderr.OpWrap, "offset", fmt.Sprintf("%d with length %d", offset, length), "a range")
 	}
-	n.dtype, n.layout, n.length, n.offset = data.DataType(), l, length, offset
-	n.dropEmptyOffset()
+	n.Type, n.Layout, n.Length, n.Offset = data.DataType(), l, length, offset
+	n.DropEmptyOffset()
 
 	buffers := data.Buffers()
 	switch {
@@ -270,7 +265,7 @@ func (w *wrapper) fill(n *node, data arrow.ArrayData) error {
 	if l.Kind == layout.View {
 		count++
 	}
-	n.buffers = take(&w.buffers, count)
+	n.Buffers = tree.Take(&w.buffers, count)
 	for i, buf := range buffers {
 		addr := w.address(buf)
 		if w.locked && ordinary.Any() && ordinary.Contains(addr) {
@@ -279,51 +274,51 @@ func (w *wrapper) fill(n *node, data arrow.ArrayData) error {
 		if addr == 0 && !(l.Validity && i == 0) {
 			addr = bridge.Zeros // see replaceNulls
 		}
-		n.buffers[i] = addr
+		n.Buffers[i] = addr
 		if need := layout.LeastSize(dt, l, i, offset+length); length > 0 && addr != 0 && bufferLen(buf) < need {
 			return fielderr.Invalid(fielderr.OpWrap, fmt.Sprintf("buffers[%d].length", i), bufferLen(buf), fmt.Sprintf("at least %d", need))
 		}
 	}
 	if l.Kind == layout.View {
-		sizes := take(&w.sizes, len(buffers)-2)
+		sizes := tree.Take(&w.sizes, len(buffers)-2)
 		for i, buf := range buffers[2:] {
 			sizes[i] = bufferLen(buf)
 		}
-		n.buffers[count-1] = bridge.Zeros
+		n.Buffers[count-1] = bridge.Zeros
 		if len(sizes) > 0 {
-			n.buffers[count-1] = uintptr(unsafe.Pointer(&sizes[0]))
+			n.Buffers[count-1] = uintptr(unsafe.Pointer(&sizes[0]))
 		}
 	}
-	n.nulls = knownNulls(l, length, int64(data.NullN()), n.validity())
-	if n.nulls < unknownNulls || n.nulls > length {
-		return fielderr.Invalid(fielderr.OpWrap, "null_count", n.nulls, fmt.Sprintf("-1 to %d", length))
+	n.Nulls = tree.KnownNulls(l, length, int64(data.NullN()), n.Validity())
+	if n.Nulls < tree.UnknownNulls || n.Nulls > length {
+		return fielderr.Invalid(fielderr.OpWrap, "null_count", n.Nulls, fmt.Sprintf("-1 to %d", length))
 	}
 	return w.fillChildren(n, dt, data)
 }
 
-func (w *wrapper) fillChildren(n *node, dt arrow.DataType, data arrow.ArrayData) error {
-	if n.layout.Kind == layout.Dictionary {
-		n.children = w.takeNodes(1)
-		return fielderr.Within("dictionary", w.fill(&n.children[0], data.Dictionary()))
+func (w *wrapper) fillChildren(n *tree.Node, dt arrow.DataType, data arrow.ArrayData) error {
+	if n.Layout.Kind == layout.Dictionary {
+		n.Children = w.takeNodes(1)
+		return fielderr.Within("dictionary", w.fill(&n.Children[0], data.Dictionary()))
 	}
 	children := data.Children()
 	if len(children) == 0 {
 		return nil
 	}
-	n.children = w.takeNodes(len(children))
-	least, ok := layout.ChildLength(dt, n.offset+n.length)
+	n.Children = w.takeNodes(len(children))
+	least, ok := layout.ChildLength(dt, n.Offset+n.Length)
 	if !ok {
-		return fielderr.Invalid(fielderr.OpWrap, "length", n.length, fmt.Sprintf("fewer elements than int64 can count the values of, for %s", fielderr.Describe(dt)))
+		return fielderr.Invalid(fielderr.OpWrap, "length", n.Length, fmt.Sprintf("fewer elements than int64 can count the values of, for %s", fielderr.Describe(dt)))
 	}
 	for i, child := range children {
-		if err := w.fill(&n.children[i], child); err != nil {
+		if err := w.fill(&n.Children[i], child); err != nil {
 			return fielderr.Within(fielderr.Child(i), err)
 		}
-		if n.children[i].length < least {
-			return fielderr.Invalid(fielderr.OpWrap, fielderr.Child(i)+".length", n.children[i].length, fmt.Sprintf("at least %d", least))
+		if n.Children[i].Length < least {
+			return fielderr.Invalid(fielderr.OpWrap, fielderr.Child(i)+".length", n.Children[i].Length, fmt.Sprintf("at least %d", least))
 		}
 	}
-	if n.layout.Kind == layout.RunEnds {
+	if n.Layout.Kind == layout.RunEnds {
 		return checkRuns(fielderr.OpWrap, n)
 	}
 	return nil
@@ -336,7 +331,7 @@ func (w *wrapper) address(buf *memory.Buffer) uintptr {
 		return 0
 	}
 	p := unsafe.SliceData(buf.Bytes())
-	w.mem.pin(p)
+	w.mem.Pin(p)
 	return uintptr(unsafe.Pointer(p))
 }
 

@@ -1,9 +1,11 @@
-package cdevice
+package tree
 
 import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
 
 type releases struct{ n int }
@@ -14,8 +16,8 @@ func (r *releases) Release() { r.n++ }
 // end does not come twice.
 func TestReleasedMemoryDoesNotComeBack(t *testing.T) {
 	r := new(releases)
-	m := adoptGo(r)
-	m.retain()
+	m := Own(r)
+	m.Retain()
 	m.Release()
 	assert.Zero(t, r.n)
 	m.Release()
@@ -24,9 +26,9 @@ func TestReleasedMemoryDoesNotComeBack(t *testing.T) {
 		func() {
 			defer func() {
 				err, _ := recover().(error)
-				assert.ErrorIs(t, err, ErrReleased)
+				assert.ErrorIs(t, err, fielderr.ErrReleased)
 			}()
-			m.retain()
+			m.Retain()
 		}()
 	}
 	assert.Equal(t, 1, r.n)

@@ -1,0 +1,39 @@
+package fielderr
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+)
+
+// IsNil reports whether an argument is nil: nothing, or an interface that holds a nil
+// pointer, map, slice or function.
+func IsNil(v any) bool {
+	if v == nil {
+		return true
+	}
+	switch r := reflect.ValueOf(v); r.Kind() {
+	case reflect.Pointer, reflect.Map, reflect.Slice, reflect.Func, reflect.Chan, reflect.UnsafePointer:
+		return r.IsNil()
+	}
+	return false
+}
+
+// Absent is the error for an argument that is nil.
+func Absent(op, name, want string) error { return Invalid(op, name, "nil", want) }
+
+// CheckContext returns an error for a context that is nil.
+func CheckContext(op string, ctx context.Context) error {
+	if ctx == nil {
+		return Absent(op, "ctx", "a context")
+	}
+	return nil
+}
+
+// ContextError is the error of an operation whose context is done, or nil.
+func ContextError(ctx context.Context, operation string) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("cdevice: %s: %w", operation, err)
+	}
+	return nil
+}
