@@ -10,6 +10,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+	"github.com/arrowdevice/arrowdevice/internal/hostread"
 	"github.com/arrowdevice/arrowdevice/internal/layout"
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
@@ -51,9 +52,9 @@ type compactor struct {
 	toHost bool
 	// remote says that nothing but control buffers can be read.
 	remote  bool
-	control *control    // unless it is nil
-	block   *tree.Block // of the source, if it is a copy of ours
-	pace    *pace       // nil: there is no context
+	control *control       // unless it is nil
+	block   *tree.Block    // of the source, if it is a copy of ours
+	pace    *hostread.Pace // nil: there is no context
 }
 
 // makePart makes a buffer of count values, which are zero.
@@ -81,14 +82,14 @@ func (c *compactor) cut(n *tree.Node, i, j int64) (compact, error) {
 	n = &s
 	st := n.Storage()
 	out := compact{dtype: n.Type, layout: n.Layout, length: n.Length}
-	if err := c.pace.spend(nodeWork); err != nil {
+	if err := c.pace.Spend(hostread.NodeWork); err != nil {
 		return out, err
 	}
 	if sizes, ok := c.block.Whole(n); ok && c.remote {
 		return c.whole(n, sizes)
 	}
 	if n.Length > 0 && !c.remote {
-		if _, err := hostSizes(nil, n, st); err != nil {
+		if _, err := hostread.Sizes(nil, n, st); err != nil {
 			return out, err
 		}
 	}
@@ -208,12 +209,12 @@ func fixed(n *tree.Node, st arrow.DataType) part {
 
 // cutOffsets returns n.length+1 offsets that start at zero, and the range of what
 // they point into.
-func cutOffsets[T offsetInt](c *compactor, n *tree.Node) (p part, first, last int64, err error) {
+func cutOffsets[T hostread.OffsetInt](c *compactor, n *tree.Node) (p part, first, last int64, err error) {
 	if n.Length == 0 {
 		_, p = makePart[T](1)
 		return p, 0, 0, nil
 	}
-	src := values[T](n, 1, n.Length+1)
+	src := hostread.Values[T](n, 1, n.Length+1)
 	first, last = int64(src[0]), int64(src[n.Length])
 	if first < 0 || last < first {
 		return p, 0, 0, fielderr.Invalid(fielderr.OpRead, "offsets", fmt.Sprintf("%d to %d", first, last), "an ascending range")
@@ -224,7 +225,7 @@ func cutOffsets[T offsetInt](c *compactor, n *tree.Node) (p part, first, last in
 		return taken(n.Buffers[1]+uintptr(n.Offset*size), (n.Length+1)*size), first, last, nil
 	}
 	dst, p := makePart[T](n.Length + 1)
-	err = c.pace.parts(len(src), func(from, to int) error {
+	err = c.pace.Parts(len(src), func(from, to int) error {
 		for i, v := range src[from:to] {
 			dst[from+i] = v - src[0]
 		}
@@ -233,7 +234,7 @@ func cutOffsets[T offsetInt](c *compactor, n *tree.Node) (p part, first, last in
 	return p, first, last, err
 }
 
-func cutBinary[T offsetInt](c *compactor, n *tree.Node, out *compact) error {
+func cutBinary[T hostread.OffsetInt](c *compactor, n *tree.Node, out *compact) error {
 	offsets, first, last, err := cutOffsets[T](c, n)
 	if err == nil {
 		out.parts = append(out.parts, offsets, taken(n.Buffers[2]+uintptr(first), last-first))
@@ -241,7 +242,7 @@ func cutBinary[T offsetInt](c *compactor, n *tree.Node, out *compact) error {
 	return err
 }
 
-func cutList[T offsetInt](c *compactor, n *tree.Node, out *compact) error {
+func cutList[T hostread.OffsetInt](c *compactor, n *tree.Node, out *compact) error {
 	offsets, first, last, err := cutOffsets[T](c, n)
 	if err != nil {
 		return err
@@ -258,10 +259,10 @@ func (c *compactor) denseUnion(n *tree.Node, dt arrow.UnionType, out *compact) e
 	out.parts = append(out.parts, idsPart, offsetsPart)
 	used := make([]span, len(n.Children))
 	if n.Length > 0 {
-		ids, src := values[arrow.UnionTypeCode](n, 0, n.Length), values[int32](n, 1, n.Length)
+		ids, src := hostread.Values[arrow.UnionTypeCode](n, 0, n.Length), hostread.Values[int32](n, 1, n.Length)
 		copy(dstIDs, ids)
 		child := dt.ChildIDs()
-		err := c.pace.parts(len(ids), func(from, to int) error {
+		err := c.pace.Parts(len(ids), func(from, to int) error {
 			for i := from; i < to; i++ {
 				id := ids[i]
 				if id < 0 || child[id] == arrow.InvalidUnionChildID {
@@ -274,7 +275,7 @@ func (c *compactor) denseUnion(n *tree.Node, dt arrow.UnionType, out *compact) e
 		if err != nil {
 			return err
 		}
-		err = c.pace.parts(len(ids), func(from, to int) error {
+		err = c.pace.Parts(len(ids), func(from, to int) error {
 			for i := from; i < to; i++ {
 				dst[i] = src[i] - int32(used[child[ids[i]]].first)
 			}
@@ -298,7 +299,7 @@ func (c *compactor) runs(n *tree.Node, out *compact) error {
 	first, last := int64(0), int64(0) // runs
 	if n.Length > 0 {
 		if !c.remote {
-			if _, err := hostSizes(nil, ends, ends.Storage()); err != nil {
+			if _, err := hostread.Sizes(nil, ends, ends.Storage()); err != nil {
 				return fielderr.Within(fielderr.Child(0), err)
 			}
 		}
@@ -325,12 +326,12 @@ func (c *compactor) nullsOf(n *tree.Node) int64 {
 	}
 	counted := *n
 	counted.Nulls = tree.UnknownNulls
-	return hostNulls(&counted)
+	return hostread.Nulls(&counted)
 }
 
 // findRun returns the run that holds the element, or the number of runs.
 func findRun(ends *tree.Node, element int64) int64 {
-	return int64(sort.Search(int(ends.Length), func(i int) bool { return runEnd(ends, int64(i)) > element }))
+	return int64(sort.Search(int(ends.Length), func(i int) bool { return hostread.RunEnd(ends, int64(i)) > element }))
 }
 
 // cutRunEnds makes the ends of runs [first, last), less by, and cut at length.
@@ -347,7 +348,7 @@ func cutRunEnds(ends *tree.Node, first, last, by, length int64) part {
 func moveEnds[T int16 | int32 | int64](ends *tree.Node, first, last, by, length int64) part {
 	dst, p := makePart[T](last - first)
 	for i := range dst {
-		dst[i] = T(min(runEnd(ends, first+int64(i))-by, length))
+		dst[i] = T(min(hostread.RunEnd(ends, first+int64(i))-by, length))
 	}
 	return p
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+	"github.com/arrowdevice/arrowdevice/internal/hostread"
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
@@ -14,19 +15,19 @@ import (
 
 // cutListView takes the part of the child between the first and the last element
 // that any list uses, and moves the lists' offsets into it.
-func cutListView[T offsetInt](c *compactor, n *tree.Node, out *compact) error {
+func cutListView[T hostread.OffsetInt](c *compactor, n *tree.Node, out *compact) error {
 	offsets, offsetsPart := makePart[T](n.Length)
 	sizes, sizesPart := makePart[T](n.Length)
 	var r span
 	if n.Length > 0 {
-		srcOffsets, srcSizes := values[T](n, 1, n.Length), values[T](n, 2, n.Length)
+		srcOffsets, srcSizes := hostread.Values[T](n, 1, n.Length), hostread.Values[T](n, 2, n.Length)
 		valid := c.isValid(n)
-		err := c.pace.parts(len(srcOffsets), func(from, to int) error {
+		err := c.pace.Parts(len(srcOffsets), func(from, to int) error {
 			for i := from; i < to; i++ {
 				if !valid(i) || srcSizes[i] == 0 {
 					continue
 				}
-				if err := checkListView(i, srcOffsets[i], srcSizes[i], n.Children[0].Length); err != nil {
+				if err := hostread.CheckList(i, srcOffsets[i], srcSizes[i], n.Children[0].Length); err != nil {
 					return err
 				}
 				r.add(int64(srcOffsets[i]), int64(srcOffsets[i])+int64(srcSizes[i]))
@@ -36,7 +37,7 @@ func cutListView[T offsetInt](c *compactor, n *tree.Node, out *compact) error {
 		if err != nil {
 			return err
 		}
-		err = c.pace.parts(len(srcOffsets), func(from, to int) error {
+		err = c.pace.Parts(len(srcOffsets), func(from, to int) error {
 			for i := from; i < to; i++ {
 				if valid(i) && srcSizes[i] != 0 {
 					offsets[i], sizes[i] = srcOffsets[i]-T(r.first), srcSizes[i]
@@ -71,11 +72,11 @@ func (c *compactor) views(n *tree.Node, out *compact) error {
 	if n.Length == 0 {
 		return nil
 	}
-	src := values[arrow.ViewHeader](n, 1, n.Length)
+	src := hostread.Values[arrow.ViewHeader](n, 1, n.Length)
 	sizes := abi.Slice[int64](n.Buffers[len(n.Buffers)-1], len(n.Buffers)-3)
 	used := make([]span, len(sizes))
 	valid := c.isValid(n)
-	err := c.pace.parts(len(src), func(from, to int) error {
+	err := c.pace.Parts(len(src), func(from, to int) error {
 		for i := from; i < to; i++ {
 			if !valid(i) {
 				continue
@@ -102,7 +103,7 @@ func (c *compactor) views(n *tree.Node, out *compact) error {
 			out.parts = append(out.parts, taken(n.Buffers[2+k]+uintptr(r.first), r.last-r.first))
 		}
 	}
-	return c.pace.parts(len(dst), func(from, to int) error {
+	return c.pace.Parts(len(dst), func(from, to int) error {
 		for i := from; i < to; i++ {
 			if v := &dst[i]; !v.IsInline() {
 				v.SetIndexOffset(index[v.BufferIndex()], v.BufferOffset()-int32(used[v.BufferIndex()].first))
@@ -112,19 +113,19 @@ func (c *compactor) views(n *tree.Node, out *compact) error {
 	})
 }
 
-// isValid is isValid, without looking at a bitmap that says what is known.
+// IsValid is IsValid, without looking at a bitmap that says what is known.
 func (c *compactor) isValid(n *tree.Node) func(i int) bool {
 	if c.remote && n.Nulls == 0 {
 		return func(int) bool { return true }
 	}
-	return isValid(n)
+	return hostread.IsValid(n)
 }
 
-// checkView checks where a view points, and its prefix, if the data can be read.
+// CheckView checks where a view points, and its prefix, if the data can be read.
 func (c *compactor) checkView(n *tree.Node, v *arrow.ViewHeader, sizes []int64) error {
 	if c.remote {
-		return checkView(v, sizes)
+		return hostread.CheckView(v, sizes)
 	}
-	_, err := viewValue(n, v, sizes)
+	_, err := hostread.ViewValue(n, v, sizes)
 	return err
 }

@@ -5,29 +5,29 @@ import (
 	"fmt"
 
 	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/apache/arrow-go/v18/arrow/bitutil"
 
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+	"github.com/arrowdevice/arrowdevice/internal/hostread"
 	"github.com/arrowdevice/arrowdevice/internal/layout"
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
 // validator checks what the host-readable buffers of trees hold; see
 // [RecordBatch.ValidateFull]. The structs were checked before. What it accepts, HostView and CopyToHost accept.
-type validator struct{ pace }
+type validator struct{ hostread.Pace }
 
 func newValidator(ctx context.Context) *validator {
-	return &validator{pace{ctx: ctx, op: fielderr.OpValidate}}
+	return &validator{hostread.Pace{Ctx: ctx, Op: fielderr.OpValidate}}
 }
 
 func (v *validator) contents(n *tree.Node) error {
-	if err := v.spend(nodeWork + len(n.Buffers)); err != nil {
+	if err := v.Spend(hostread.NodeWork + len(n.Buffers)); err != nil {
 		return err
 	}
 	st := n.Storage()
 	// The sizes first: they bound every read that follows.
-	if _, err := hostSizes(nil, n, st); err != nil {
+	if _, err := hostread.Sizes(nil, n, st); err != nil {
 		return err
 	}
 	if err := v.nullCount(n); err != nil {
@@ -41,7 +41,7 @@ func (v *validator) contents(n *tree.Node) error {
 			return fielderr.Within(n.ChildName(i), err)
 		}
 	}
-	return checkMap(n, st, v.countNulls)
+	return checkMap(n, st, v.CountNulls)
 }
 
 func (v *validator) nullCount(n *tree.Node) error {
@@ -50,7 +50,7 @@ func (v *validator) nullCount(n *tree.Node) error {
 	}
 	counted := *n
 	counted.Nulls = tree.UnknownNulls
-	nulls, err := v.countNulls(&counted)
+	nulls, err := v.CountNulls(&counted)
 	if err == nil && nulls != n.Nulls {
 		err = fielderr.Invalid(fielderr.OpValidate, "null_count", n.Nulls, fmt.Sprintf("%d, as the bitmap says", nulls))
 	}
@@ -78,22 +78,6 @@ func checkMap(n *tree.Node, st arrow.DataType, countNulls func(*tree.Node) (int6
 	return err
 }
 
-// hostNulls is the null count; one that is not known is counted in host memory.
-func hostNulls(n *tree.Node) int64 {
-	if n.Nulls != tree.UnknownNulls {
-		return n.Nulls
-	}
-	addr := n.Validity()
-	if addr == 0 || n.Length == 0 {
-		return 0
-	}
-	return n.Length - int64(bitutil.CountSetBits(bitmapBytes(addr, n), int(n.Offset), int(n.Length)))
-}
-
-func bitmapBytes(addr uintptr, n *tree.Node) []byte {
-	return abi.Slice[byte](addr, int(layout.BitBytes(n.Offset+n.Length)))
-}
-
 func (v *validator) own(n *tree.Node, st arrow.DataType) error {
 	if n.Length == 0 {
 		return nil
@@ -102,17 +86,17 @@ func (v *validator) own(n *tree.Node, st arrow.DataType) error {
 	case layout.Dictionary:
 		return checkIndices(v, n, st.(*arrow.DictionaryType))
 	case layout.Binary32:
-		return checkBinary(v, n, st, values[int32](n, 1, n.Length+1))
+		return checkBinary(v, n, st, hostread.Values[int32](n, 1, n.Length+1))
 	case layout.Binary64:
-		return checkBinary(v, n, st, values[int64](n, 1, n.Length+1))
+		return checkBinary(v, n, st, hostread.Values[int64](n, 1, n.Length+1))
 	case layout.List32:
-		return checkOffsets(v, values[int32](n, 1, n.Length+1), n.Children[0].Length)
+		return checkOffsets(v, hostread.Values[int32](n, 1, n.Length+1), n.Children[0].Length)
 	case layout.List64:
-		return checkOffsets(v, values[int64](n, 1, n.Length+1), n.Children[0].Length)
+		return checkOffsets(v, hostread.Values[int64](n, 1, n.Length+1), n.Children[0].Length)
 	case layout.ListView:
-		return checkListViews(v, values[int32](n, 1, n.Length), values[int32](n, 2, n.Length), n.Children[0].Length)
+		return checkListViews(v, hostread.Values[int32](n, 1, n.Length), hostread.Values[int32](n, 2, n.Length), n.Children[0].Length)
 	case layout.ListView8:
-		return checkListViews(v, values[int64](n, 1, n.Length), values[int64](n, 2, n.Length), n.Children[0].Length)
+		return checkListViews(v, hostread.Values[int64](n, 1, n.Length), hostread.Values[int64](n, 2, n.Length), n.Children[0].Length)
 	case layout.View:
 		return v.views(n, st)
 	case layout.Sparse, layout.Dense:
@@ -123,31 +107,13 @@ func (v *validator) own(n *tree.Node, st arrow.DataType) error {
 	return nil
 }
 
-// values returns count values of buffer i, from the node's offset on.
-func values[T any](n *tree.Node, i int, count int64) []T {
-	all := abi.Slice[T](n.Buffers[i], int(n.Offset+count))
-	return all[n.Offset:]
-}
-
-// isValid returns a function that says whether element i of the node is valid.
-func isValid(n *tree.Node) func(i int) bool {
-	addr := n.Validity()
-	if addr == 0 {
-		return func(int) bool { return true }
-	}
-	bitmap, offset := bitmapBytes(addr, n), int(n.Offset)
-	return func(i int) bool { return bitutil.BitIsSet(bitmap, offset+i) }
-}
-
-type offsetInt interface{ int32 | int64 }
-
 // checkOffsets checks n+1 offsets into limit elements.
-func checkOffsets[T offsetInt](v *validator, offsets []T, limit int64) error {
+func checkOffsets[T hostread.OffsetInt](v *validator, offsets []T, limit int64) error {
 	if offsets[0] < 0 {
 		return fielderr.Invalid(fielderr.OpValidate, "offsets[0]", offsets[0], "at least 0")
 	}
 	last := len(offsets) - 1
-	err := v.parts(last, func(from, to int) error {
+	err := v.Parts(last, func(from, to int) error {
 		for i := from + 1; i <= to; i++ {
 			if offsets[i] < offsets[i-1] {
 				return fielderr.Invalid(fielderr.OpValidate, fmt.Sprintf("offsets[%d]", i), offsets[i], fmt.Sprintf("at least %d, as before it", offsets[i-1]))
@@ -161,7 +127,7 @@ func checkOffsets[T offsetInt](v *validator, offsets []T, limit int64) error {
 	return err
 }
 
-func checkBinary[T offsetInt](v *validator, n *tree.Node, st arrow.DataType, offsets []T) error {
+func checkBinary[T hostread.OffsetInt](v *validator, n *tree.Node, st arrow.DataType, offsets []T) error {
 	// How many bytes there are, only the last offset says.
 	if err := checkOffsets(v, offsets, layout.MaxBufferSize); err != nil {
 		return err
@@ -170,13 +136,13 @@ func checkBinary[T offsetInt](v *validator, n *tree.Node, st arrow.DataType, off
 		return nil
 	}
 	data := abi.Slice[byte](n.Buffers[2], int(offsets[len(offsets)-1]))
-	valid := isValid(n)
-	return v.parts(len(offsets)-1, func(from, to int) error {
+	valid := hostread.IsValid(n)
+	return v.Parts(len(offsets)-1, func(from, to int) error {
 		for i := from; i < to; i++ {
 			if !valid(i) {
 				continue
 			}
-			if ok, err := v.validUTF8(data[offsets[i]:offsets[i+1]]); err != nil {
+			if ok, err := v.ValidUTF8(data[offsets[i]:offsets[i+1]]); err != nil {
 				return err
 			} else if !ok {
 				return notUTF8(i)
@@ -190,10 +156,10 @@ func notUTF8(i int) error {
 	return fielderr.Invalid(fielderr.OpValidate, fmt.Sprintf("values[%d]", i), nil, "valid UTF-8")
 }
 
-func checkListViews[T offsetInt](v *validator, offsets, sizes []T, limit int64) error {
-	return v.parts(len(offsets), func(from, to int) error {
+func checkListViews[T hostread.OffsetInt](v *validator, offsets, sizes []T, limit int64) error {
+	return v.Parts(len(offsets), func(from, to int) error {
 		for i := from; i < to; i++ {
-			if err := checkListView(i, offsets[i], sizes[i], limit); err != nil {
+			if err := hostread.CheckList(i, offsets[i], sizes[i], limit); err != nil {
 				return err
 			}
 		}
@@ -201,27 +167,15 @@ func checkListViews[T offsetInt](v *validator, offsets, sizes []T, limit int64) 
 	})
 }
 
-// checkListView checks that list i lies within a child of limit elements.
-func checkListView[T offsetInt](i int, offset, size T, limit int64) error {
-	off, count := int64(offset), int64(size)
-	if off < 0 || off > limit {
-		return fielderr.Invalid(fielderr.OpValidate, fmt.Sprintf("offsets[%d]", i), off, fmt.Sprintf("0 to %d", limit))
-	}
-	if count < 0 || count > limit-off {
-		return fielderr.Invalid(fielderr.OpValidate, fmt.Sprintf("sizes[%d]", i), count, fmt.Sprintf("0 to %d", limit-off))
-	}
-	return nil
-}
-
 func (v *validator) union(n *tree.Node, dt arrow.UnionType) error {
-	ids := values[arrow.UnionTypeCode](n, 0, n.Length)
+	ids := hostread.Values[arrow.UnionTypeCode](n, 0, n.Length)
 	children := dt.ChildIDs()
 	var offsets []int32
 	if n.Layout.Kind == layout.Dense {
-		offsets = values[int32](n, 1, n.Length)
+		offsets = hostread.Values[int32](n, 1, n.Length)
 	}
 	var last [int(arrow.MaxUnionTypeCode) + 1]int32
-	return v.parts(len(ids), func(from, to int) error {
+	return v.Parts(len(ids), func(from, to int) error {
 		for i := from; i < to; i++ {
 			id := ids[i]
 			if id < 0 || children[id] == arrow.InvalidUnionChildID {
@@ -244,13 +198,13 @@ func checkIndices(v *validator, n *tree.Node, dt *arrow.DictionaryType) error {
 	limit := uint64(n.Children[0].Length)
 	switch layout.ByteWidth(dt) {
 	case 1:
-		return checkIndexValues(v, n, dt, values[uint8](n, 1, n.Length), limit)
+		return checkIndexValues(v, n, dt, hostread.Values[uint8](n, 1, n.Length), limit)
 	case 2:
-		return checkIndexValues(v, n, dt, values[uint16](n, 1, n.Length), limit)
+		return checkIndexValues(v, n, dt, hostread.Values[uint16](n, 1, n.Length), limit)
 	case 4:
-		return checkIndexValues(v, n, dt, values[uint32](n, 1, n.Length), limit)
+		return checkIndexValues(v, n, dt, hostread.Values[uint32](n, 1, n.Length), limit)
 	}
-	return checkIndexValues(v, n, dt, values[uint64](n, 1, n.Length), limit)
+	return checkIndexValues(v, n, dt, hostread.Values[uint64](n, 1, n.Length), limit)
 }
 
 // checkIndexValues reads signed indices as unsigned: a negative one is then
@@ -260,8 +214,8 @@ func checkIndexValues[T uint8 | uint16 | uint32 | uint64](v *validator, n *tree.
 	if signed {
 		limit = min(limit, uint64(^T(0)>>1)+1)
 	}
-	valid := isValid(n)
-	return v.parts(len(indices), func(from, to int) error {
+	valid := hostread.IsValid(n)
+	return v.Parts(len(indices), func(from, to int) error {
 		for i := from; i < to; i++ {
 			index := indices[i]
 			if uint64(index) < limit || !valid(i) {
@@ -279,18 +233,18 @@ func checkIndexValues[T uint8 | uint16 | uint32 | uint64](v *validator, n *tree.
 
 func (v *validator) runEnds(n *tree.Node) error {
 	ends := &n.Children[0]
-	if _, err := hostSizes(nil, ends, ends.Storage()); err != nil {
+	if _, err := hostread.Sizes(nil, ends, ends.Storage()); err != nil {
 		return fielderr.Within(fielderr.Child(0), err)
 	}
-	if nulls, err := v.countNulls(ends); err != nil {
+	if nulls, err := v.CountNulls(ends); err != nil {
 		return err
 	} else if nulls != 0 {
 		return fielderr.Invalid(fielderr.OpValidate, fielderr.Child(0)+".null_count", nulls, "0 for run ends")
 	}
 	previous, need := int64(0), n.Offset+n.Length
-	err := v.parts(int(ends.Length), func(from, to int) error {
+	err := v.Parts(int(ends.Length), func(from, to int) error {
 		for i := from; i < to; i++ {
-			end := runEnd(ends, int64(i))
+			end := hostread.RunEnd(ends, int64(i))
 			if end <= previous {
 				return fielderr.Invalid(fielderr.OpValidate, fmt.Sprintf("run_ends[%d]", i), end, fmt.Sprintf("more than %d", previous))
 			}
@@ -305,16 +259,4 @@ func (v *validator) runEnds(n *tree.Node) error {
 		return fielderr.Invalid(fielderr.OpValidate, fmt.Sprintf("run_ends[%d]", ends.Length-1), previous, fmt.Sprintf("at least %d", need))
 	}
 	return nil
-}
-
-// runEnd reads run end i of the run ends array.
-func runEnd(ends *tree.Node, i int64) int64 {
-	at := uintptr(ends.Offset + i)
-	switch layout.ByteWidth(layout.StorageType(ends.Type)) {
-	case 2:
-		return int64(*abi.At[int16](ends.Buffers[1] + at*2))
-	case 4:
-		return int64(*abi.At[int32](ends.Buffers[1] + at*4))
-	}
-	return *abi.At[int64](ends.Buffers[1] + at*8)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+	"github.com/arrowdevice/arrowdevice/internal/hostread"
 	"github.com/arrowdevice/arrowdevice/internal/layout"
 	"github.com/arrowdevice/arrowdevice/internal/live"
 	"github.com/arrowdevice/arrowdevice/internal/tree"
@@ -186,7 +187,7 @@ func (v *viewer) array(n *tree.Node) (arr arrow.Array, err error) {
 
 func (v *viewer) data(n *tree.Node) (data *array.Data, err error) {
 	st := n.Storage()
-	if v.sizes, err = hostSizes(v.sizes[:0], n, st); err != nil {
+	if v.sizes, err = hostread.Sizes(v.sizes[:0], n, st); err != nil {
 		return nil, err
 	}
 	// arrow-go keeps a place for a bitmap also where the type has none.
@@ -208,7 +209,7 @@ func (v *viewer) data(n *tree.Node) (data *array.Data, err error) {
 	if err == nil {
 		nulls := n.Nulls
 		if v.exact > 0 {
-			nulls = hostNulls(n)
+			nulls = hostread.Nulls(n)
 		}
 		if n.Layout.Kind == layout.Dictionary {
 			data = array.NewDataWithDictionary(n.Type, int(n.Length), buffers, int(nulls), int(n.Offset), children[0].(*array.Data))
@@ -254,48 +255,4 @@ func (v *viewer) takeBuffers(n int) []*memory.Buffer {
 		v.buffers = make([]*memory.Buffer, max(n, atOnce))
 	}
 	return tree.Take(&v.buffers, n)
-}
-
-// hostSizes appends to sizes, which is empty, the size in bytes of each data
-// buffer of a node in host memory; the sizes of a view array are not among the
-// buffers.
-func hostSizes(sizes []int64, n *tree.Node, st arrow.DataType) ([]int64, error) {
-	l := n.Layout
-	count := len(n.Buffers)
-	if l.Kind == layout.View {
-		count--
-	}
-	sizes = append(sizes, make([]int64, count)...)
-	if n.Length == 0 {
-		if l.Kind == layout.Binary32 || l.Kind == layout.Binary64 || l.Kind == layout.List32 || l.Kind == layout.List64 {
-			sizes[1] = layout.LeastSize(st, l, 1, 0)
-		}
-		return sizes, nil
-	}
-	end := n.Offset + n.Length
-	for i := range sizes {
-		sizes[i] = layout.LeastSize(st, l, i, end)
-		if sizes[i] > layout.MaxBufferSize {
-			return nil, fielderr.Invalid(fielderr.OpRead, fmt.Sprintf("buffers[%d].length", i), sizes[i], fmt.Sprintf("at most %d", int64(layout.MaxBufferSize)))
-		}
-	}
-	switch l.Kind {
-	case layout.Binary32:
-		sizes[2] = int64(*abi.At[int32](n.Buffers[1] + uintptr(end)*4))
-	case layout.Binary64:
-		sizes[2] = *abi.At[int64](n.Buffers[1] + uintptr(end)*8)
-	case layout.View:
-		copy(sizes[2:], abi.Slice[int64](n.Buffers[count], count-2))
-	default:
-		return sizes, nil
-	}
-	for i, size := range sizes[2:] {
-		if size < 0 || size > layout.MaxBufferSize {
-			return nil, fielderr.Invalid(fielderr.OpRead, fmt.Sprintf("buffers[%d].length", i+2), size, fmt.Sprintf("0 to %d", int64(layout.MaxBufferSize)))
-		}
-		if size > 0 && tree.NoData(n.Buffers[i+2]) {
-			return nil, fielderr.Invalid(fielderr.OpRead, fmt.Sprintf("buffers[%d]", i+2), "NULL", fmt.Sprintf("%d bytes", size))
-		}
-	}
-	return sizes, nil
 }

@@ -3,6 +3,7 @@ package cdevice
 import (
 	"context"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+	"github.com/arrowdevice/arrowdevice/internal/hostread"
 	"github.com/arrowdevice/arrowdevice/internal/layout"
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
@@ -38,7 +39,7 @@ func countNulls(ctx context.Context, t tree.Tree, all bool) ([]tree.Node, error)
 			return nil, err
 		}
 		for _, n := range unknown {
-			n.Nulls = hostNulls(n)
+			n.Nulls = hostread.Nulls(n)
 		}
 		return own, nil
 	}
@@ -61,7 +62,7 @@ func countNulls(ctx context.Context, t tree.Tree, all bool) ([]tree.Node, error)
 	for i, n := range unknown {
 		host := *n
 		host.Buffers = []uintptr{bitmaps[i]}
-		n.Nulls = hostNulls(&host)
+		n.Nulls = hostread.Nulls(&host)
 	}
 	return own, nil
 }

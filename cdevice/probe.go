@@ -10,6 +10,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+	"github.com/arrowdevice/arrowdevice/internal/hostread"
 	"github.com/arrowdevice/arrowdevice/internal/layout"
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
@@ -24,7 +25,7 @@ func (v *validator) probeHost(n *tree.Node) error {
 		if addr == 0 || n.Length == 0 {
 			continue
 		}
-		if err := v.spend(lookupWork); err != nil {
+		if err := v.Spend(hostread.LookupWork); err != nil {
 			return err
 		}
 		field := fmt.Sprintf("buffers[%d]", i)
@@ -65,7 +66,7 @@ func checkRemote(ctx context.Context, t tree.Tree) error {
 		return notRead(t.At, err)
 	}
 	defer src.close()
-	src.pace = &p.pace
+	src.pace = &p.Pace
 	trees, err := src.compact(false)
 	if err != nil {
 		return fielderr.During(fielderr.OpValidate, err)
@@ -116,7 +117,7 @@ func (p *prober) maps(ctx context.Context, t tree.Tree) error {
 func (p *prober) eachMap(nodes []tree.Node, name func(i int) string, do func(n *tree.Node) error) error {
 	for i := range nodes {
 		n := &nodes[i]
-		if err := p.spend(nodeWork); err != nil {
+		if err := p.Spend(hostread.NodeWork); err != nil {
 			return err
 		}
 		err := do(n)
@@ -187,7 +188,7 @@ func checkPinned(ctx context.Context, t tree.Tree) error {
 // sized checks the buffers whose size the last offset says, or the sizes of a view array:
 // all of them are read.
 func (p *prober) sized(n *tree.Node) error {
-	sizes, err := hostSizes(nil, n, n.Storage())
+	sizes, err := hostread.Sizes(nil, n, n.Storage())
 	if err != nil {
 		return fielderr.During(fielderr.OpValidate, err)
 	}
@@ -258,7 +259,7 @@ func (p *prober) padding(t *compact) error {
 		return nil
 	}
 	views := abi.Slice[arrow.ViewHeader](uintptr(unsafe.Pointer(unsafe.SliceData(t.parts[1].made))), int(t.length))
-	return p.parts(len(views), func(from, to int) error {
+	return p.Parts(len(views), func(from, to int) error {
 		for i := from; i < to; i++ {
 			if err := checkPadding(&views[i]); err != nil {
 				return fielderr.Within(fmt.Sprintf("views[%d]", i), err)
@@ -269,7 +270,7 @@ func (p *prober) padding(t *compact) error {
 }
 
 func (p *prober) memory(field string, addr uintptr, size int64) error {
-	if err := p.spend(lookupWork); err != nil {
+	if err := p.Spend(hostread.LookupWork); err != nil {
 		return err
 	}
 	found, err := p.Lookup(device.Ptr(addr))

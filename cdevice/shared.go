@@ -172,7 +172,9 @@ func (s *shared) asCPU(ctx context.Context) (tree.Location, error) {
 }
 
 // Tree returns the columns of the batch. The caller holds the memory.
-func (b *RecordBatch) tree() tree.Tree { return tree.Tree{Mem: b.mem, At: b.at(), Nodes: b.columns, Name: tree.ColumnName} }
+func (b *RecordBatch) tree() tree.Tree {
+	return tree.Tree{Mem: b.mem, At: b.at(), Nodes: b.columns, Name: tree.ColumnName}
+}
 
 // Tree returns the one node of the array. The caller holds the memory.
 func (a *Array) tree() tree.Tree {

@@ -6,13 +6,14 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+	"github.com/arrowdevice/arrowdevice/internal/hostread"
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
 // source is a tree that is about to be copied, ready to be looked into.
 type source struct {
 	tree.Tree
-	pace     *pace
+	pace     *hostread.Pace
 	dev      device.Device // nil where the host can read the memory
 	*control               // what was read of a device's memory
 	known    *tree.Block   // what is known of a copy's memory without reading it; nil: nothing
@@ -31,7 +32,7 @@ func openUnknown(ctx context.Context, t tree.Tree) (*source, error) {
 
 // openKnown is openSource with what is known of the memory.
 func openKnown(ctx context.Context, t tree.Tree, known *tree.Block, opts []CopyOption) (*source, error) {
-	s := &source{Tree: t, pace: &pace{ctx: ctx, op: fielderr.OpRead}, control: &control{nodes: t.Nodes}, known: known}
+	s := &source{Tree: t, pace: &hostread.Pace{Ctx: ctx, Op: fielderr.OpRead}, control: &control{nodes: t.Nodes}, known: known}
 	if t.At.CPUAccessible() {
 		return s, t.At.Synchronize(ctx)
 	}

@@ -1,7 +1,6 @@
 package cdevice
 
 import (
-	"bytes"
 	"fmt"
 	"unsafe"
 
@@ -9,6 +8,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+	"github.com/arrowdevice/arrowdevice/internal/hostread"
 	"github.com/arrowdevice/arrowdevice/internal/layout"
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
@@ -17,9 +17,9 @@ import (
 // validated once.
 
 func (v *validator) views(n *tree.Node, st arrow.DataType) error {
-	views := values[arrow.ViewHeader](n, 1, n.Length)
+	views := hostread.Values[arrow.ViewHeader](n, 1, n.Length)
 	sizes := abi.Slice[int64](n.Buffers[len(n.Buffers)-1], len(n.Buffers)-3)
-	valid := isValid(n)
+	valid := hostread.IsValid(n)
 	var shared []*sharedText
 	if st.ID() == arrow.STRING_VIEW {
 		var err error
@@ -27,12 +27,12 @@ func (v *validator) views(n *tree.Node, st arrow.DataType) error {
 			return err
 		}
 	}
-	err := v.parts(len(views), func(from, to int) error {
+	err := v.Parts(len(views), func(from, to int) error {
 		for i := from; i < to; i++ {
 			if !valid(i) {
 				continue
 			}
-			value, err := viewValue(n, &views[i], sizes)
+			value, err := hostread.ViewValue(n, &views[i], sizes)
 			if err == nil {
 				err = checkPadding(&views[i])
 			}
@@ -65,7 +65,7 @@ func (v *validator) viewText(i int, view *arrow.ViewHeader, value []byte, shared
 		}
 	}
 	for _, end := range ends {
-		if ok, err := v.validUTF8(end); err != nil {
+		if ok, err := v.ValidUTF8(end); err != nil {
 			return err
 		} else if !ok {
 			return notUTF8(i)
@@ -85,40 +85,6 @@ func checkPadding(v *arrow.ViewHeader) error {
 		}
 	}
 	return nil
-}
-
-// checkView checks where a view points.
-func checkView(v *arrow.ViewHeader, sizes []int64) error {
-	size := v.Len()
-	if size < 0 {
-		return fielderr.Invalid(fielderr.OpValidate, "length", size, "at least 0")
-	}
-	if v.IsInline() {
-		return nil
-	}
-	index, off := int64(v.BufferIndex()), int64(v.BufferOffset())
-	if index < 0 || index >= int64(len(sizes)) {
-		return fielderr.Invalid(fielderr.OpValidate, "buffer_index", index, fmt.Sprintf("0 to %d", len(sizes)-1))
-	}
-	if off < 0 || off > sizes[index]-int64(size) {
-		return fielderr.Invalid(fielderr.OpValidate, "offset", off, fmt.Sprintf("0 to %d", sizes[index]-int64(size)))
-	}
-	return nil
-}
-
-// viewValue returns the bytes of one view, after checking where it points.
-func viewValue(n *tree.Node, v *arrow.ViewHeader, sizes []int64) ([]byte, error) {
-	if err := checkView(v, sizes); err != nil {
-		return nil, err
-	}
-	if v.IsInline() {
-		return v.InlineBytes(), nil
-	}
-	value := abi.Slice[byte](n.Buffers[2+v.BufferIndex()]+uintptr(v.BufferOffset()), v.Len())
-	if prefix := v.Prefix(); !bytes.HasPrefix(value, prefix[:]) {
-		return nil, fielderr.Invalid(fielderr.OpValidate, "prefix", prefix, fmt.Sprintf("%v, as the data says", value[:len(prefix)]))
-	}
-	return value, nil
 }
 
 // sharedText is a buffer whose bytes several views share, so that to validate each of them
@@ -141,12 +107,12 @@ type sharedText struct {
 // findShared returns, for each buffer, nil unless views share more of it than not.
 func (v *validator) findShared(n *tree.Node, views []arrow.ViewHeader, sizes []int64, valid func(int) bool) ([]*sharedText, error) {
 	all := make([]sharedText, len(sizes))
-	err := v.parts(len(views), func(from, to int) error {
+	err := v.Parts(len(views), func(from, to int) error {
 		for i := from; i < to; i++ {
 			if !valid(i) {
 				continue
 			}
-			if err := checkView(&views[i], sizes); err != nil {
+			if err := hostread.CheckView(&views[i], sizes); err != nil {
 				return fielderr.Within(fmt.Sprintf("views[%d]", i), err)
 			}
 			if !views[i].IsInline() {
@@ -206,8 +172,8 @@ func (s *sharedText) add(offset int64, value []byte) (ends [2][]byte, ok bool) {
 	if first == last {
 		return [2][]byte{value}, true
 	}
-	begin, ok := firstStart(s.text, int(first<<s.shift))
-	end, ok2 := firstStart(s.text, int(last<<s.shift))
+	begin, ok := hostread.FirstStart(s.text, int(first<<s.shift))
+	end, ok2 := hostread.FirstStart(s.text, int(last<<s.shift))
 	if !ok || !ok2 {
 		return ends, false
 	}
@@ -232,7 +198,7 @@ func (v *validator) sharedTexts(views []arrow.ViewHeader, valid func(int) bool, 
 	if !found {
 		return nil
 	}
-	return v.parts(len(views), func(from, to int) error {
+	return v.Parts(len(views), func(from, to int) error {
 		for i := from; i < to; i++ {
 			view := &views[i]
 			if !valid(i) || view.IsInline() || bad[view.BufferIndex()] < 0 {
@@ -252,17 +218,17 @@ func (v *validator) sharedTexts(views []arrow.ViewHeader, valid func(int) bool, 
 func (v *validator) badBlock(s *sharedText) (int64, error) {
 	until := uint32(0)
 	for block, reach := range s.reach {
-		if err := v.spend(1); err != nil {
+		if err := v.Spend(1); err != nil {
 			return -1, err
 		}
 		if until = max(until, reach); uint32(block) >= until {
 			continue
 		}
-		begin, ok := firstStart(s.text, block<<s.shift)
-		end, ok2 := firstStart(s.text, (block+1)<<s.shift)
+		begin, ok := hostread.FirstStart(s.text, block<<s.shift)
+		end, ok2 := hostread.FirstStart(s.text, (block+1)<<s.shift)
 		if ok && ok2 {
 			var err error
-			if ok, err = v.validUTF8(s.text[begin:end]); err != nil {
+			if ok, err = v.ValidUTF8(s.text[begin:end]); err != nil {
 				return -1, err
 			}
 		}

@@ -1,0 +1,105 @@
+// Package hostread reads typed values of buffers in memory that the CPU can access: the sizes of
+// buffers, offsets, views, bitmaps, run ends.
+package hostread
+
+import (
+	"fmt"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/bitutil"
+
+	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+	"github.com/arrowdevice/arrowdevice/internal/layout"
+	"github.com/arrowdevice/arrowdevice/internal/tree"
+)
+
+// Sizes appends to sizes, which is empty, the size in bytes of each data
+// buffer of a node in host memory; the sizes of a view array are not among the
+// buffers.
+func Sizes(sizes []int64, n *tree.Node, st arrow.DataType) ([]int64, error) {
+	l := n.Layout
+	count := len(n.Buffers)
+	if l.Kind == layout.View {
+		count--
+	}
+	sizes = append(sizes, make([]int64, count)...)
+	if n.Length == 0 {
+		if l.Kind == layout.Binary32 || l.Kind == layout.Binary64 || l.Kind == layout.List32 || l.Kind == layout.List64 {
+			sizes[1] = layout.LeastSize(st, l, 1, 0)
+		}
+		return sizes, nil
+	}
+	end := n.Offset + n.Length
+	for i := range sizes {
+		sizes[i] = layout.LeastSize(st, l, i, end)
+		if sizes[i] > layout.MaxBufferSize {
+			return nil, fielderr.Invalid(fielderr.OpRead, fmt.Sprintf("buffers[%d].length", i), sizes[i], fmt.Sprintf("at most %d", int64(layout.MaxBufferSize)))
+		}
+	}
+	switch l.Kind {
+	case layout.Binary32:
+		sizes[2] = int64(*abi.At[int32](n.Buffers[1] + uintptr(end)*4))
+	case layout.Binary64:
+		sizes[2] = *abi.At[int64](n.Buffers[1] + uintptr(end)*8)
+	case layout.View:
+		copy(sizes[2:], abi.Slice[int64](n.Buffers[count], count-2))
+	default:
+		return sizes, nil
+	}
+	for i, size := range sizes[2:] {
+		if size < 0 || size > layout.MaxBufferSize {
+			return nil, fielderr.Invalid(fielderr.OpRead, fmt.Sprintf("buffers[%d].length", i+2), size, fmt.Sprintf("0 to %d", int64(layout.MaxBufferSize)))
+		}
+		if size > 0 && tree.NoData(n.Buffers[i+2]) {
+			return nil, fielderr.Invalid(fielderr.OpRead, fmt.Sprintf("buffers[%d]", i+2), "NULL", fmt.Sprintf("%d bytes", size))
+		}
+	}
+	return sizes, nil
+}
+
+// Values returns count values of buffer i, from the node's offset on.
+func Values[T any](n *tree.Node, i int, count int64) []T {
+	all := abi.Slice[T](n.Buffers[i], int(n.Offset+count))
+	return all[n.Offset:]
+}
+
+func bitmapBytes(addr uintptr, n *tree.Node) []byte {
+	return abi.Slice[byte](addr, int(layout.BitBytes(n.Offset+n.Length)))
+}
+
+// IsValid returns a function that says whether element i of the node is valid.
+func IsValid(n *tree.Node) func(i int) bool {
+	addr := n.Validity()
+	if addr == 0 {
+		return func(int) bool { return true }
+	}
+	bitmap, offset := bitmapBytes(addr, n), int(n.Offset)
+	return func(i int) bool { return bitutil.BitIsSet(bitmap, offset+i) }
+}
+
+// Nulls is the null count; one that is not known is counted in host memory.
+func Nulls(n *tree.Node) int64 {
+	if n.Nulls != tree.UnknownNulls {
+		return n.Nulls
+	}
+	addr := n.Validity()
+	if addr == 0 || n.Length == 0 {
+		return 0
+	}
+	return n.Length - int64(bitutil.CountSetBits(bitmapBytes(addr, n), int(n.Offset), int(n.Length)))
+}
+
+type OffsetInt interface{ int32 | int64 }
+
+// RunEnd reads run end i of the run ends array.
+func RunEnd(ends *tree.Node, i int64) int64 {
+	at := uintptr(ends.Offset + i)
+	switch layout.ByteWidth(layout.StorageType(ends.Type)) {
+	case 2:
+		return int64(*abi.At[int16](ends.Buffers[1] + at*2))
+	case 4:
+		return int64(*abi.At[int32](ends.Buffers[1] + at*4))
+	}
+	return *abi.At[int64](ends.Buffers[1] + at*8)
+}

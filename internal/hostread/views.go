@@ -1,0 +1,58 @@
+package hostread
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/apache/arrow-go/v18/arrow"
+
+	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+	"github.com/arrowdevice/arrowdevice/internal/tree"
+)
+
+// CheckView checks where a view points.
+func CheckView(v *arrow.ViewHeader, sizes []int64) error {
+	size := v.Len()
+	if size < 0 {
+		return fielderr.Invalid(fielderr.OpValidate, "length", size, "at least 0")
+	}
+	if v.IsInline() {
+		return nil
+	}
+	index, off := int64(v.BufferIndex()), int64(v.BufferOffset())
+	if index < 0 || index >= int64(len(sizes)) {
+		return fielderr.Invalid(fielderr.OpValidate, "buffer_index", index, fmt.Sprintf("0 to %d", len(sizes)-1))
+	}
+	if off < 0 || off > sizes[index]-int64(size) {
+		return fielderr.Invalid(fielderr.OpValidate, "offset", off, fmt.Sprintf("0 to %d", sizes[index]-int64(size)))
+	}
+	return nil
+}
+
+// ViewValue returns the bytes of one view, after checking where it points.
+func ViewValue(n *tree.Node, v *arrow.ViewHeader, sizes []int64) ([]byte, error) {
+	if err := CheckView(v, sizes); err != nil {
+		return nil, err
+	}
+	if v.IsInline() {
+		return v.InlineBytes(), nil
+	}
+	value := abi.Slice[byte](n.Buffers[2+v.BufferIndex()]+uintptr(v.BufferOffset()), v.Len())
+	if prefix := v.Prefix(); !bytes.HasPrefix(value, prefix[:]) {
+		return nil, fielderr.Invalid(fielderr.OpValidate, "prefix", prefix, fmt.Sprintf("%v, as the data says", value[:len(prefix)]))
+	}
+	return value, nil
+}
+
+// CheckList checks that list i lies within a child of limit elements.
+func CheckList[T OffsetInt](i int, offset, size T, limit int64) error {
+	off, count := int64(offset), int64(size)
+	if off < 0 || off > limit {
+		return fielderr.Invalid(fielderr.OpValidate, fmt.Sprintf("offsets[%d]", i), off, fmt.Sprintf("0 to %d", limit))
+	}
+	if count < 0 || count > limit-off {
+		return fielderr.Invalid(fielderr.OpValidate, fmt.Sprintf("sizes[%d]", i), count, fmt.Sprintf("0 to %d", limit-off))
+	}
+	return nil
+}
