@@ -11,6 +11,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+	"github.com/arrowdevice/arrowdevice/internal/hostread"
 	"github.com/arrowdevice/arrowdevice/internal/layout"
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
@@ -109,8 +110,8 @@ func (b *RecordBatch) CopyToHost(ctx context.Context, mem memory.Allocator, opts
 	if err != nil {
 		return nil, err
 	}
-	defer releaseAll(columns)
-	return newHostBatch(b.schema, columns, b.rows)
+	defer hostread.ReleaseAll(columns)
+	return hostread.NewRecordBatch(b.schema, columns, b.rows)
 }
 
 // CopyToHost copies the array; see [RecordBatch.CopyToHost].
@@ -248,7 +249,7 @@ func buildArrays(buffer *memory.Buffer, l *blockLayout, trees []compact, name fu
 	a := arrays{buffer: buffer, layout: l}
 	defer func() {
 		if err != nil {
-			releaseAll(out)
+			hostread.ReleaseAll(out)
 			out = nil
 		}
 		buffer.Release()
@@ -267,7 +268,7 @@ func (a *arrays) array(t *compact) (arr arrow.Array, err error) {
 	var made madeData
 	data := a.data(t, &made)
 	defer made.release()
-	defer recoverArrow(&err, made.abandon)
+	defer hostread.RecoverArrow(&err, made.abandon)
 	return array.MakeFromData(data), nil
 }
 

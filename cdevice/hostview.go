@@ -1,0 +1,172 @@
+package cdevice
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"sync/atomic"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/bridge"
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+	"github.com/arrowdevice/arrowdevice/internal/hostread"
+	"github.com/arrowdevice/arrowdevice/internal/layout"
+	"github.com/arrowdevice/arrowdevice/internal/live"
+	"github.com/arrowdevice/arrowdevice/internal/tree"
+)
+
+// viewer builds arrow-go's data over the memory of a tree of nodes. The small
+// slices that arrow-go's data keeps are cut from one.
+type viewer struct {
+	mem     *hostMemory
+	sizes   []int64 // scratch
+	buffers []*memory.Buffer
+	// exact is above zero inside types whose children arrow-go asks for their
+	// null counts at once, and takes an unknown one for a null.
+	exact int
+}
+
+func (v *viewer) array(n *tree.Node) (arr arrow.Array, err error) {
+	data, err := v.data(n)
+	if err != nil {
+		return nil, err
+	}
+	defer data.Release()
+	defer hostread.RecoverArrow(&err, v.mem.abandon)
+	return array.MakeFromData(data), nil
+}
+
+func (v *viewer) data(n *tree.Node) (data *array.Data, err error) {
+	st := n.Storage()
+	if v.sizes, err = hostread.Sizes(v.sizes[:0], n, st); err != nil {
+		return nil, err
+	}
+	// arrow-go keeps a place for a bitmap also where the type has none.
+	shift := 1
+	if n.Layout.Validity {
+		shift = 0
+	}
+	buffers := v.takeBuffers(shift + len(v.sizes))
+	for i, size := range v.sizes {
+		addr := n.Buffers[i]
+		if n.Length == 0 && addr != 0 {
+			addr = bridge.Zeros // a producer need not have as much as the one offset
+		}
+		if addr != 0 {
+			buffers[shift+i] = v.mem.buffer(abi.Slice[byte](addr, int(size)))
+		}
+	}
+	children, err := v.children(n)
+	if err == nil {
+		nulls := n.Nulls
+		if v.exact > 0 {
+			nulls = hostread.Nulls(n)
+		}
+		if n.Layout.Kind == layout.Dictionary {
+			data = array.NewDataWithDictionary(n.Type, int(n.Length), buffers, int(nulls), int(n.Offset), children[0].(*array.Data))
+		} else {
+			data = array.NewData(n.Type, int(n.Length), buffers, children, int(nulls), int(n.Offset))
+		}
+	}
+	// The data holds references of its own.
+	for _, b := range buffers {
+		if b != nil {
+			b.Release()
+		}
+	}
+	for _, c := range children {
+		c.Release()
+	}
+	return data, err
+}
+
+// children returns the data of the children; on an error, of those before it.
+func (v *viewer) children(n *tree.Node) ([]arrow.ArrayData, error) {
+	if len(n.Children) == 0 {
+		return nil, nil
+	}
+	if n.Layout.Kind == layout.RunEnds || n.Storage().ID() == arrow.MAP {
+		v.exact++
+		defer func() { v.exact-- }()
+	}
+	children := make([]arrow.ArrayData, 0, len(n.Children))
+	for i := range n.Children {
+		child, err := v.data(&n.Children[i])
+		if err != nil {
+			return children, fielderr.Within(n.ChildName(i), err)
+		}
+		children = append(children, child)
+	}
+	return children, nil
+}
+
+func (v *viewer) takeBuffers(n int) []*memory.Buffer {
+	const atOnce = 64
+	if len(v.buffers) < n {
+		v.buffers = make([]*memory.Buffer, max(n, atOnce))
+	}
+	return tree.Take(&v.buffers, n)
+}
+
+// hostMemory is the allocator that the buffers of one host view return their
+// memory to. Together they hold one reference to the owner.
+type hostMemory struct {
+	owner   *tree.Owner
+	buffers atomic.Int64 // that are alive, and one for the viewer
+	origin  *live.Object
+}
+
+func (m *hostMemory) buffer(b []byte) *memory.Buffer {
+	m.buffers.Add(1)
+	return memory.NewBufferWithAllocator(b, m)
+}
+
+func (m *hostMemory) drop() {
+	if m.buffers.Add(-1) == 0 {
+		m.origin.Remove()
+		m.owner.Release()
+	}
+}
+
+// abandon gives the owner back although buffers are alive: nobody can reach them.
+func (m *hostMemory) abandon() {
+	const never = math.MinInt64 / 2
+	if m.buffers.Swap(never) > 0 {
+		m.origin.Remove()
+		m.owner.Release()
+	}
+}
+
+func (m *hostMemory) Free([]byte) { m.drop() }
+
+func (*hostMemory) Allocate(int) []byte { panic(errNotResizable) }
+
+func (*hostMemory) Reallocate(int, []byte) []byte { panic(errNotResizable) }
+
+func viewMemory(owner *tree.Owner) *hostMemory {
+	m := &hostMemory{owner: owner.Retain(), origin: live.Add("HostView")}
+	m.buffers.Store(1)
+	return m
+}
+
+var errNotResizable = errors.New("cdevice: memory of a host view cannot be resized")
+
+// readyForHost returns nil once the host may read memory at that place.
+func readyForHost(ctx context.Context, at tree.Location) error {
+	if err := fielderr.CheckContext(fielderr.OpRead, ctx); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("cdevice: read: %w", err)
+	}
+	if !at.CPUAccessible() {
+		return fmt.Errorf("cdevice: read: %s: %w", at.NotAccessible(), device.ErrNotSupported)
+	}
+	return at.Synchronize(ctx)
+}

@@ -1,0 +1,31 @@
+package hostread
+
+import (
+	"fmt"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+)
+
+func ReleaseAll(arrays []arrow.Array) {
+	for _, a := range arrays {
+		a.Release()
+	}
+}
+
+func NewRecordBatch(schema *arrow.Schema, columns []arrow.Array, rows int64) (rec arrow.RecordBatch, err error) {
+	defer RecoverArrow(&err, func() {})
+	return array.NewRecordBatch(schema, columns, rows), nil
+}
+
+// RecoverArrow turns arrow-go's panics about data that does not fit into errors.
+// A constructor that panics keeps the references that it took so far; abandon
+// ends the memory without them.
+func RecoverArrow(err *error, abandon func()) {
+	if v := recover(); v != nil {
+		abandon()
+		*err = fielderr.New(fielderr.OpRead, "data", nil, nil, fmt.Errorf("%w: arrow-go: %v", arrow.ErrInvalid, v))
+	}
+}
