@@ -3,8 +3,8 @@ package cdevice
 import (
 	"context"
 
+	"github.com/arrowdevice/arrowdevice/internal/copyplan"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
-	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
 // NumBytes is how many bytes the rows of the batch have in all of its buffers: what a
@@ -18,7 +18,7 @@ func (b *RecordBatch) NumBytes(ctx context.Context) (int64, error) {
 		return 0, err
 	}
 	defer b.mem.Release()
-	return numBytes(ctx, b.tree())
+	return copyplan.NumBytes(ctx, b.tree())
 }
 
 // NumBytes is how many bytes the elements have; see [RecordBatch.NumBytes].
@@ -30,22 +30,5 @@ func (a *Array) NumBytes(ctx context.Context) (int64, error) {
 		return 0, err
 	}
 	defer a.mem.Release()
-	return numBytes(ctx, a.tree())
-}
-
-func numBytes(ctx context.Context, t tree.Tree) (int64, error) {
-	src, err := openSource(ctx, t)
-	if err != nil {
-		return 0, err
-	}
-	defer src.close()
-	trees, err := src.compact(false)
-	if err != nil {
-		return 0, err
-	}
-	size := int64(0)
-	for _, p := range layBlock(trees).parts {
-		size += p.size
-	}
-	return size, nil
+	return copyplan.NumBytes(ctx, a.tree())
 }

@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/copyplan"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
@@ -110,7 +111,7 @@ func recordEvent(mem *tree.Owner, at tree.Location, s device.Stream) (*tree.Owne
 	if err := at.WaitOn(s); err != nil {
 		return nil, at, err
 	}
-	event, err := eventAfter(s)
+	event, err := copyplan.EventAfter(s)
 	if err != nil {
 		return nil, at, fmt.Errorf("cdevice: record an event: %w", err)
 	}

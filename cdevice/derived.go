@@ -108,7 +108,7 @@ func (r *RecordReader) CopyTo(ctx context.Context, dev device.Device, opts ...Co
 	if err := checkCopy(ctx, dev); err != nil {
 		return nil, err
 	}
-	if err := checkCopyOptions(opts); err != nil {
+	if _, err := streamOf(opts); err != nil {
 		return nil, err
 	}
 	d, err := derive(ctx, "RecordReader", &r.r)
@@ -130,7 +130,7 @@ func (r *ArrayReader) CopyTo(ctx context.Context, dev device.Device, opts ...Cop
 	if err := checkCopy(ctx, dev); err != nil {
 		return nil, err
 	}
-	if err := checkCopyOptions(opts); err != nil {
+	if _, err := streamOf(opts); err != nil {
 		return nil, err
 	}
 	d, err := derive(ctx, "ArrayReader", &r.r)

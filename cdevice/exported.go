@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/copyplan"
 	"github.com/arrowdevice/arrowdevice/internal/excerpt"
 	"github.com/arrowdevice/arrowdevice/internal/live"
 )
@@ -145,7 +146,7 @@ func (l *lastError) address() uintptr {
 	if l.text == nil {
 		return 0
 	}
-	return uintptr(addressOf(l.text))
+	return uintptr(copyplan.AddressOf(l.text))
 }
 
 func (l *lastError) close() {

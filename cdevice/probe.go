@@ -9,6 +9,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/copyplan"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"github.com/arrowdevice/arrowdevice/internal/hostread"
 	"github.com/arrowdevice/arrowdevice/internal/layout"
@@ -61,13 +62,13 @@ func checkRemote(ctx context.Context, t tree.Tree) error {
 	if err := p.maps(ctx, t); err != nil {
 		return err
 	}
-	src, err := openUnknown(ctx, t)
+	src, err := copyplan.OpenUnknown(ctx, t)
 	if err != nil {
 		return notRead(t.At, err)
 	}
-	defer src.close()
-	src.pace = &p.Pace
-	trees, err := src.compact(false)
+	defer src.Close()
+	src.Pace = &p.Pace
+	trees, err := src.Plan(false)
 	if err != nil {
 		return fielderr.During(fielderr.OpValidate, err)
 	}
@@ -100,7 +101,7 @@ func (p *prober) maps(ctx context.Context, t tree.Tree) error {
 	for i, n := range below {
 		copied[i] = *n
 	}
-	counted, err := countNulls(ctx, tree.Tree{Mem: t.Mem, At: t.At, Nodes: copied, Name: t.Name}, false)
+	counted, err := copyplan.CountNulls(ctx, tree.Tree{Mem: t.Mem, At: t.At, Nodes: copied, Name: t.Name}, false)
 	if err != nil {
 		return notRead(t.At, err)
 	}
@@ -232,21 +233,21 @@ func (p *prober) node(n *tree.Node) error {
 	return nil
 }
 
-// compact checks the buffers whose size their contents say.
-func (p *prober) compact(t *compact) error {
+// Plan checks the buffers whose size their contents say.
+func (p *prober) compact(t *copyplan.Plan) error {
 	if err := p.padding(t); err != nil {
 		return err
 	}
-	for i, part := range t.parts {
-		if part.made != nil || part.size == 0 {
+	for i, part := range t.Parts {
+		if part.Made != nil || part.Size == 0 {
 			continue
 		}
-		if err := p.memory(fmt.Sprintf("buffers[%d]", i), part.addr, part.size); err != nil {
+		if err := p.memory(fmt.Sprintf("buffers[%d]", i), part.Addr, part.Size); err != nil {
 			return err
 		}
 	}
-	for i := range t.children {
-		if err := p.compact(&t.children[i]); err != nil {
+	for i := range t.Children {
+		if err := p.compact(&t.Children[i]); err != nil {
 			return fielderr.Within(fielderr.Child(i), err)
 		}
 	}
@@ -254,11 +255,11 @@ func (p *prober) compact(t *compact) error {
 }
 
 // padding is checkPadding of a view array, whose views were read.
-func (p *prober) padding(t *compact) error {
-	if t.layout.Kind != layout.View {
+func (p *prober) padding(t *copyplan.Plan) error {
+	if t.Layout.Kind != layout.View {
 		return nil
 	}
-	views := abi.Slice[arrow.ViewHeader](uintptr(unsafe.Pointer(unsafe.SliceData(t.parts[1].made))), int(t.length))
+	views := abi.Slice[arrow.ViewHeader](uintptr(unsafe.Pointer(unsafe.SliceData(t.Parts[1].Made))), int(t.Length))
 	return p.Parts(len(views), func(from, to int) error {
 		for i := from; i < to; i++ {
 			if err := checkPadding(&views[i]); err != nil {

@@ -2,6 +2,7 @@ package cdevice
 
 import (
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
+	"github.com/arrowdevice/arrowdevice/internal/copyplan"
 
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
@@ -40,7 +41,7 @@ func ReadStats() Stats {
 		AsyncTasks:      asyncTasks.Load(),
 		PinnedBatches:   tree.RootedLive.Load(),
 		Readers:         liveReaders.Load(),
-		DeviceCopies:    deviceCopies.Load(),
+		DeviceCopies:    copyplan.DeviceCopies.Load(),
 		Goroutines:      goroutines.Load(),
 	}
 }

@@ -1,4 +1,4 @@
-package cdevice
+package copyplan
 
 import (
 	"fmt"
@@ -15,7 +15,7 @@ import (
 
 // cutListView takes the part of the child between the first and the last element
 // that any list uses, and moves the lists' offsets into it.
-func cutListView[T hostread.OffsetInt](c *compactor, n *tree.Node, out *compact) error {
+func cutListView[T hostread.OffsetInt](c *planner, n *tree.Node, out *Plan) error {
 	offsets, offsetsPart := makePart[T](n.Length)
 	sizes, sizesPart := makePart[T](n.Length)
 	var r span
@@ -49,7 +49,7 @@ func cutListView[T hostread.OffsetInt](c *compactor, n *tree.Node, out *compact)
 			return err
 		}
 	}
-	out.parts = append(out.parts, offsetsPart, sizesPart)
+	out.Parts = append(out.Parts, offsetsPart, sizesPart)
 	return c.children(n, r.first, r.last, out)
 }
 
@@ -66,9 +66,9 @@ func (s *span) add(i, j int64) {
 
 // views takes the part of each data buffer between the first and the last byte
 // that any view uses, and leaves out the buffers that none does.
-func (c *compactor) views(n *tree.Node, out *compact) error {
+func (c *planner) views(n *tree.Node, out *Plan) error {
 	dst, part := makePart[arrow.ViewHeader](n.Length)
-	out.parts = append(out.parts, part)
+	out.Parts = append(out.Parts, part)
 	if n.Length == 0 {
 		return nil
 	}
@@ -100,7 +100,7 @@ func (c *compactor) views(n *tree.Node, out *compact) error {
 		if r.last > r.first {
 			index[k] = next
 			next++
-			out.parts = append(out.parts, taken(n.Buffers[2+k]+uintptr(r.first), r.last-r.first))
+			out.Parts = append(out.Parts, taken(n.Buffers[2+k]+uintptr(r.first), r.last-r.first))
 		}
 	}
 	return c.pace.Parts(len(dst), func(from, to int) error {
@@ -114,7 +114,7 @@ func (c *compactor) views(n *tree.Node, out *compact) error {
 }
 
 // IsValid is IsValid, without looking at a bitmap that says what is known.
-func (c *compactor) isValid(n *tree.Node) func(i int) bool {
+func (c *planner) isValid(n *tree.Node) func(i int) bool {
 	if c.remote && n.Nulls == 0 {
 		return func(int) bool { return true }
 	}
@@ -122,7 +122,7 @@ func (c *compactor) isValid(n *tree.Node) func(i int) bool {
 }
 
 // CheckView checks where a view points, and its prefix, if the data can be read.
-func (c *compactor) checkView(n *tree.Node, v *arrow.ViewHeader, sizes []int64) error {
+func (c *planner) checkView(n *tree.Node, v *arrow.ViewHeader, sizes []int64) error {
 	if c.remote {
 		return hostread.CheckView(v, sizes)
 	}

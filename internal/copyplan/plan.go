@@ -1,4 +1,6 @@
-package cdevice
+// Package copyplan copies trees: it plans what the elements need of the buffers, lays that out in
+// one allocation, and copies it to host memory, to a device, or as libcudf wants it.
+package copyplan
 
 import (
 	"fmt"
@@ -15,46 +17,46 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
-// compact is a tree cut to what its elements need, at offset zero: a copy that is
+// Plan is a tree cut to what its elements need, at offset zero: a copy that is
 // described, and not made yet.
-type compact struct {
+type Plan struct {
 	dtype  arrow.DataType
-	layout *layout.Layout
-	length int64
+	Layout *layout.Layout
+	Length int64
 	nulls  int64 // or UnknownNulls
-	// parts are the buffers of the C data interface, without the sizes of views;
+	// Parts are the buffers of the C data interface, without the sizes of views;
 	// those of which nothing is needed have no bytes.
-	parts    []part
-	children []compact
+	Parts    []part
+	Children []Plan
 }
 
-// part is one buffer of a compact tree: bytes that were made for it in host memory,
+// part is one buffer of a plan: bytes that were made for it in host memory,
 // or bytes of the source that are to be copied as they are.
 type part struct {
-	made []byte  // nil: taken
-	addr uintptr // of what is taken, on the source's device
-	size int64
+	Made []byte  // nil: taken
+	Addr uintptr // of what is taken, on the source's device
+	Size int64
 }
 
-func madeOf(b []byte) part { return part{made: b, size: int64(len(b))} }
+func madeOf(b []byte) part { return part{Made: b, Size: int64(len(b))} }
 
 func taken(addr uintptr, size int64) part {
 	if size == 0 {
 		return part{} // whatever the address
 	}
-	return part{addr: addr, size: size}
+	return part{Addr: addr, Size: size}
 }
 
-// compactor cuts trees. It reads control buffers (see control.go), so these are in
+// planner cuts trees. It reads layout buffers (see layoutbuffers.go), so these are in
 // host memory; what is taken may be anywhere.
-type compactor struct {
+type planner struct {
 	// toHost says that bitmaps are made too: nothing but the bits of the elements is set.
 	toHost bool
-	// remote says that nothing but control buffers can be read.
-	remote  bool
-	control *control       // unless it is nil
-	block   *tree.Block    // of the source, if it is a copy of ours
-	pace    *hostread.Pace // nil: there is no context
+	// remote says that nothing but layout buffers can be read.
+	remote        bool
+	layoutBuffers *layoutBuffers // unless it is nil
+	block         *tree.Block    // of the source, if it is a copy of ours
+	pace          *hostread.Pace // nil: there is no context
 }
 
 // makePart makes a buffer of count values, which are zero.
@@ -67,8 +69,8 @@ func makePart[T any](count int64) ([]T, part) {
 
 // bits takes bits [from, from+count) of the bitmap at addr; where they do not start
 // with a byte, or were read already, they are moved.
-func (c *compactor) bits(addr uintptr, from, count int64) part {
-	if count == 0 || from%8 == 0 && !c.toHost && !c.control.has(addr+uintptr(from/8)) {
+func (c *planner) bits(addr uintptr, from, count int64) part {
+	if count == 0 || from%8 == 0 && !c.toHost && !c.layoutBuffers.has(addr+uintptr(from/8)) {
 		return taken(addr+uintptr(from/8), layout.BitBytes(count))
 	}
 	moved, p := makePart[byte](layout.BitBytes(count))
@@ -77,11 +79,11 @@ func (c *compactor) bits(addr uintptr, from, count int64) part {
 }
 
 // cut returns elements [i, j) of n.
-func (c *compactor) cut(n *tree.Node, i, j int64) (compact, error) {
+func (c *planner) cut(n *tree.Node, i, j int64) (Plan, error) {
 	s := n.Slice(i, j)
 	n = &s
 	st := n.Storage()
-	out := compact{dtype: n.Type, layout: n.Layout, length: n.Length}
+	out := Plan{dtype: n.Type, Layout: n.Layout, Length: n.Length}
 	if err := c.pace.Spend(hostread.NodeWork); err != nil {
 		return out, err
 	}
@@ -94,7 +96,7 @@ func (c *compactor) cut(n *tree.Node, i, j int64) (compact, error) {
 		}
 	}
 	if n.Layout.Validity {
-		out.parts = append(out.parts, c.validity(n, &out))
+		out.Parts = append(out.Parts, c.validity(n, &out))
 	} else if n.Layout.Kind == layout.Null {
 		out.nulls = n.Length
 	}
@@ -104,13 +106,13 @@ func (c *compactor) cut(n *tree.Node, i, j int64) (compact, error) {
 
 // whole takes all buffers of a node of a copy of ours: they are as a cut would leave
 // them.
-func (c *compactor) whole(n *tree.Node, sizes []int64) (compact, error) {
-	out := compact{dtype: n.Type, layout: n.Layout, length: n.Length, nulls: n.Nulls}
+func (c *planner) whole(n *tree.Node, sizes []int64) (Plan, error) {
+	out := Plan{dtype: n.Type, Layout: n.Layout, Length: n.Length, nulls: n.Nulls}
 	if n.Layout.Kind == layout.View {
 		sizes = sizes[:len(sizes)-1]
 	}
 	for k, size := range sizes {
-		out.parts = append(out.parts, taken(n.Buffers[k], size))
+		out.Parts = append(out.Parts, taken(n.Buffers[k], size))
 	}
 	for k := range n.Children {
 		if err := c.child(n, k, 0, n.Children[k].Length, &out); err != nil {
@@ -121,15 +123,15 @@ func (c *compactor) whole(n *tree.Node, sizes []int64) (compact, error) {
 }
 
 // validity takes the bitmap, unless there are no nulls, and sets the null count.
-func (c *compactor) validity(n *tree.Node, out *compact) part {
+func (c *planner) validity(n *tree.Node, out *Plan) part {
 	addr := n.Validity()
 	if addr == 0 || n.Nulls == 0 || n.Length == 0 {
 		return part{}
 	}
 	p := c.bits(addr, n.Offset, n.Length)
 	switch {
-	case p.made != nil:
-		out.nulls = n.Length - int64(bitutil.CountSetBits(p.made, 0, int(n.Length)))
+	case p.Made != nil:
+		out.nulls = n.Length - int64(bitutil.CountSetBits(p.Made, 0, int(n.Length)))
 	case c.remote:
 		out.nulls = n.Nulls
 	default:
@@ -139,14 +141,14 @@ func (c *compactor) validity(n *tree.Node, out *compact) part {
 }
 
 // body adds what belongs to a node besides its validity bitmap.
-func (c *compactor) body(n *tree.Node, st arrow.DataType, out *compact) error {
+func (c *planner) body(n *tree.Node, st arrow.DataType, out *Plan) error {
 	switch n.Layout.Kind {
 	case layout.Bits:
-		out.parts = append(out.parts, c.bits(n.Buffers[1], n.Offset, n.Length))
+		out.Parts = append(out.Parts, c.bits(n.Buffers[1], n.Offset, n.Length))
 	case layout.Fixed:
-		out.parts = append(out.parts, fixed(n, st))
+		out.Parts = append(out.Parts, fixed(n, st))
 	case layout.Dictionary:
-		out.parts = append(out.parts, fixed(n, st))
+		out.Parts = append(out.Parts, fixed(n, st))
 		return c.children(n, 0, n.Children[0].Length, out)
 	case layout.Binary32:
 		return cutBinary[int32](c, n, out)
@@ -168,7 +170,7 @@ func (c *compactor) body(n *tree.Node, st arrow.DataType, out *compact) error {
 	case layout.Struct:
 		return c.children(n, n.Offset, n.Offset+n.Length, out)
 	case layout.Sparse:
-		out.parts = append(out.parts, taken(n.Buffers[0]+uintptr(n.Offset), n.Length))
+		out.Parts = append(out.Parts, taken(n.Buffers[0]+uintptr(n.Offset), n.Length))
 		return c.children(n, n.Offset, n.Offset+n.Length, out)
 	case layout.Dense:
 		return c.denseUnion(n, st.(arrow.UnionType), out)
@@ -179,7 +181,7 @@ func (c *compactor) body(n *tree.Node, st arrow.DataType, out *compact) error {
 }
 
 // children cuts elements [i, j) out of every child.
-func (c *compactor) children(n *tree.Node, i, j int64, out *compact) error {
+func (c *planner) children(n *tree.Node, i, j int64, out *Plan) error {
 	for k := range n.Children {
 		if err := c.child(n, k, i, j, out); err != nil {
 			return err
@@ -188,7 +190,7 @@ func (c *compactor) children(n *tree.Node, i, j int64, out *compact) error {
 	return nil
 }
 
-func (c *compactor) child(n *tree.Node, k int, i, j int64, out *compact) error {
+func (c *planner) child(n *tree.Node, k int, i, j int64, out *Plan) error {
 	child := &n.Children[k]
 	if i < 0 || j < i || j > child.Length {
 		return fielderr.Invalid(fielderr.OpRead, n.ChildName(k)+".length", child.Length, fmt.Sprintf("elements %d to %d, which the parent uses", i, j))
@@ -197,7 +199,7 @@ func (c *compactor) child(n *tree.Node, k int, i, j int64, out *compact) error {
 	if err != nil {
 		return fielderr.Within(n.ChildName(k), err)
 	}
-	out.children = append(out.children, cut)
+	out.Children = append(out.Children, cut)
 	return nil
 }
 
@@ -209,7 +211,7 @@ func fixed(n *tree.Node, st arrow.DataType) part {
 
 // cutOffsets returns n.length+1 offsets that start at zero, and the range of what
 // they point into.
-func cutOffsets[T hostread.OffsetInt](c *compactor, n *tree.Node) (p part, first, last int64, err error) {
+func cutOffsets[T hostread.OffsetInt](c *planner, n *tree.Node) (p part, first, last int64, err error) {
 	if n.Length == 0 {
 		_, p = makePart[T](1)
 		return p, 0, 0, nil
@@ -234,29 +236,29 @@ func cutOffsets[T hostread.OffsetInt](c *compactor, n *tree.Node) (p part, first
 	return p, first, last, err
 }
 
-func cutBinary[T hostread.OffsetInt](c *compactor, n *tree.Node, out *compact) error {
+func cutBinary[T hostread.OffsetInt](c *planner, n *tree.Node, out *Plan) error {
 	offsets, first, last, err := cutOffsets[T](c, n)
 	if err == nil {
-		out.parts = append(out.parts, offsets, taken(n.Buffers[2]+uintptr(first), last-first))
+		out.Parts = append(out.Parts, offsets, taken(n.Buffers[2]+uintptr(first), last-first))
 	}
 	return err
 }
 
-func cutList[T hostread.OffsetInt](c *compactor, n *tree.Node, out *compact) error {
+func cutList[T hostread.OffsetInt](c *planner, n *tree.Node, out *Plan) error {
 	offsets, first, last, err := cutOffsets[T](c, n)
 	if err != nil {
 		return err
 	}
-	out.parts = append(out.parts, offsets)
+	out.Parts = append(out.Parts, offsets)
 	return c.children(n, first, last, out)
 }
 
 // denseUnion takes the part of each child between the first and the last element
 // that is used, and moves the offsets into it.
-func (c *compactor) denseUnion(n *tree.Node, dt arrow.UnionType, out *compact) error {
+func (c *planner) denseUnion(n *tree.Node, dt arrow.UnionType, out *Plan) error {
 	dstIDs, idsPart := makePart[arrow.UnionTypeCode](n.Length)
 	dst, offsetsPart := makePart[int32](n.Length)
-	out.parts = append(out.parts, idsPart, offsetsPart)
+	out.Parts = append(out.Parts, idsPart, offsetsPart)
 	used := make([]span, len(n.Children))
 	if n.Length > 0 {
 		ids, src := hostread.Values[arrow.UnionTypeCode](n, 0, n.Length), hostread.Values[int32](n, 1, n.Length)
@@ -294,7 +296,7 @@ func (c *compactor) denseUnion(n *tree.Node, dt arrow.UnionType, out *compact) e
 }
 
 // runs takes the runs that overlap the node's elements, cut to them.
-func (c *compactor) runs(n *tree.Node, out *compact) error {
+func (c *planner) runs(n *tree.Node, out *Plan) error {
 	ends := &n.Children[0]
 	first, last := int64(0), int64(0) // runs
 	if n.Length > 0 {
@@ -312,15 +314,15 @@ func (c *compactor) runs(n *tree.Node, out *compact) error {
 	if last > ends.Length {
 		return fielderr.Invalid(fielderr.OpRead, fielderr.Child(0)+".length", ends.Length, fmt.Sprintf("runs for %d elements", n.Offset+n.Length))
 	}
-	cut := compact{dtype: ends.Type, layout: ends.Layout, length: last - first}
+	cut := Plan{dtype: ends.Type, Layout: ends.Layout, Length: last - first}
 	moved := cutRunEnds(ends, first, last, n.Offset, n.Length)
-	cut.parts = []part{{}, moved}
-	out.children = append(out.children, cut)
+	cut.Parts = []part{{}, moved}
+	out.Children = append(out.Children, cut)
 	return c.child(n, 1, first, last, out)
 }
 
 // nullsOf is the null count of a node, as far as it can be known.
-func (c *compactor) nullsOf(n *tree.Node) int64 {
+func (c *planner) nullsOf(n *tree.Node) int64 {
 	if c.remote {
 		return max(n.Nulls, 0)
 	}

@@ -1,4 +1,4 @@
-package cdevice
+package copyplan
 
 import (
 	"context"
@@ -8,50 +8,50 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
-// Control buffers are those that must be looked into to know what a slice of a tree
+// Layout buffers are those that must be looked into to know what a slice of a tree
 // needs: offsets, views, type ids, run ends, bitmaps that do not start with a byte.
 // Of a batch on a device they are copied to the host, all at once, and one wait is
 // enough for the whole batch.
 
-// control is a tree whose control buffers are in host memory.
-type control struct {
+// layoutBuffers is a tree whose layout buffers are in host memory.
+type layoutBuffers struct {
 	nodes []tree.Node
 	host  device.Memory // nil: there are none
 }
 
-func (c *control) free() {
+func (c *layoutBuffers) free() {
 	if c.host != nil {
 		_ = c.host.FreeAfter(nil) // the device tries again by itself
 	}
 }
 
-// has says whether the address is that of a control buffer.
-func (c *control) has(addr uintptr) bool {
+// has says whether the address is that of a layout buffer.
+func (c *layoutBuffers) has(addr uintptr) bool {
 	return c.host != nil && addr-uintptr(c.host.Ptr()) < uintptr(c.host.Size())
 }
 
-// controlReader collects what is to be read.
-type controlReader struct {
+// layoutReader collects what is to be read.
+type layoutReader struct {
 	block *tree.Block
-	reads []controlRead
+	reads []layoutRead
 	size  int64
 }
 
-// controlRead is count bytes at addr, for which *into becomes the address of their
+// layoutRead is count bytes at addr, for which *into becomes the address of their
 // copy, less before: as if the copy went as far back as the buffer does.
-type controlRead struct {
+type layoutRead struct {
 	into   *uintptr
 	before int64
 	size   int64
 	at     int64 // in the copy
 }
 
-// readControl copies the control buffers of nodes on dev to the host, after the event
+// readLayout copies the layout buffers of nodes on dev to the host, after the event
 // of the batch and the work on the stream of the options. ctx ends the wait; the memory is freed when the copies are done.
-func readControl(ctx context.Context, dev device.Device, t tree.Tree, known *tree.Block, opts []CopyOption) (*control, error) {
-	r := controlReader{block: known}
+func readLayout(ctx context.Context, dev device.Device, t tree.Tree, known *tree.Block, on device.Stream) (*layoutBuffers, error) {
+	r := layoutReader{block: known}
 	own := r.clone(t.Nodes, false)
-	c, err := r.fetch(ctx, dev, t, opts)
+	c, err := r.fetch(ctx, dev, t, on)
 	if err != nil {
 		return nil, err
 	}
@@ -60,8 +60,8 @@ func readControl(ctx context.Context, dev device.Device, t tree.Tree, known *tre
 }
 
 // fetch copies what is to be read to the host, after the work on the stream of the options.
-func (r *controlReader) fetch(ctx context.Context, dev device.Device, t tree.Tree, opts []CopyOption) (*control, error) {
-	c := &control{}
+func (r *layoutReader) fetch(ctx context.Context, dev device.Device, t tree.Tree, on device.Stream) (*layoutBuffers, error) {
+	c := &layoutBuffers{}
 	if len(r.reads) == 0 {
 		return c, nil
 	}
@@ -80,7 +80,7 @@ func (r *controlReader) fetch(ctx context.Context, dev device.Device, t tree.Tre
 		c.free()
 		return nil, err
 	}
-	if err := waitForStream(s, streamOf(opts)); err != nil {
+	if err := waitForStream(s, on); err != nil {
 		c.free()
 		return nil, err
 	}
@@ -104,7 +104,7 @@ func (r *controlReader) fetch(ctx context.Context, dev device.Device, t tree.Tre
 
 // clone copies the nodes, and notes what is to be read of them. Which elements of inner
 // nodes are needed, only their parents' buffers will tell.
-func (r *controlReader) clone(nodes []tree.Node, inner bool) []tree.Node {
+func (r *layoutReader) clone(nodes []tree.Node, inner bool) []tree.Node {
 	own := make([]tree.Node, len(nodes))
 	copy(own, nodes)
 	for i := range own {
@@ -123,7 +123,7 @@ func (r *controlReader) clone(nodes []tree.Node, inner bool) []tree.Node {
 	return own
 }
 
-func (r *controlReader) read(n *tree.Node, inner bool) {
+func (r *layoutReader) read(n *tree.Node, inner bool) {
 	if n.Length == 0 {
 		return
 	}
@@ -155,24 +155,24 @@ func (r *controlReader) read(n *tree.Node, inner bool) {
 	}
 }
 
-// asksValidity says whether the compactor asks which elements are valid.
+// asksValidity says whether the planner asks which elements are valid.
 func asksValidity(store layout.Kind) bool {
 	return store == layout.View || store == layout.ListView || store == layout.ListView8
 }
 
-func (r *controlReader) bits(n *tree.Node, i int) {
+func (r *layoutReader) bits(n *tree.Node, i int) {
 	first := n.Offset / 8
 	r.add(&n.Buffers[i], first, layout.BitBytes(n.Offset+n.Length)-first)
 }
 
-func (r *controlReader) elements(n *tree.Node, i int, count, width int64) {
+func (r *layoutReader) elements(n *tree.Node, i int, count, width int64) {
 	r.add(&n.Buffers[i], n.Offset*width, count*width)
 }
 
-func (r *controlReader) add(into *uintptr, before, size int64) {
+func (r *layoutReader) add(into *uintptr, before, size int64) {
 	if size == 0 {
 		return
 	}
-	r.reads = append(r.reads, controlRead{into, before, size, r.size})
+	r.reads = append(r.reads, layoutRead{into, before, size, r.size})
 	r.size += (size + 63) &^ 63
 }

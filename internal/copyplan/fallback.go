@@ -1,4 +1,4 @@
-package cdevice
+package copyplan
 
 import (
 	"context"
@@ -39,11 +39,11 @@ func allocateHost(ctx context.Context, dev device.Device, size int64) (device.Me
 
 var cAllocator = mallocator.NewMallocator()
 
-// cMemory is memory of C: [controlRead] computes addresses in front of it, which memory of Go
+// cMemory is memory of C: [layoutRead] computes addresses in front of it, which memory of Go
 // does not allow.
 type cMemory struct{ buffer *memory.Buffer }
 
-func (m cMemory) Ptr() device.Ptr { return addressOf(m.buffer.Bytes()) }
+func (m cMemory) Ptr() device.Ptr { return AddressOf(m.buffer.Bytes()) }
 func (m cMemory) Size() int64     { return int64(m.buffer.Len()) }
 func (m cMemory) free()           { m.buffer.Release() }
 
@@ -72,7 +72,7 @@ func upload(ctx context.Context, dev device.Device, ranges []device.Range, s dev
 		size += r.Size
 	}
 	if size == 0 {
-		return eventAfter(s)
+		return EventAfter(s)
 	}
 	host, err := allocateHost(ctx, dev, size)
 	if err != nil {
@@ -94,7 +94,7 @@ func upload(ctx context.Context, dev device.Device, ranges []device.Range, s dev
 		afterStream(s, free) // some of the copies may be enqueued
 		return nil, err
 	}
-	done, err := eventAfter(s)
+	done, err := EventAfter(s)
 	if err != nil {
 		afterStream(s, free)
 		return nil, err

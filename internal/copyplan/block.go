@@ -1,4 +1,4 @@
-package cdevice
+package copyplan
 
 import (
 	"unsafe"
@@ -16,7 +16,7 @@ const blockAlignment = 256
 
 func blockAligned(n int64) int64 { return (n + blockAlignment - 1) &^ (blockAlignment - 1) }
 
-// blockLayout is where the parts of compact trees lie in one allocation.
+// blockLayout is where the parts of plans lie in one allocation.
 type blockLayout struct {
 	parts   []part
 	offsets []int64
@@ -27,26 +27,26 @@ type blockLayout struct {
 	views int // sizes of view buffers
 }
 
-func layBlock(trees []compact) *blockLayout {
+func layBlock(trees []Plan) *blockLayout {
 	l := &blockLayout{}
 	l.add(trees)
 	l.size += blockAlignment
 	return l
 }
 
-func (l *blockLayout) add(trees []compact) {
+func (l *blockLayout) add(trees []Plan) {
 	for i := range trees {
 		t := &trees[i]
 		l.nodes++
-		if t.layout.Kind == layout.View {
-			l.views += len(t.parts) - t.layout.FirstData() - 1
+		if t.Layout.Kind == layout.View {
+			l.views += len(t.Parts) - t.Layout.FirstData() - 1
 		}
-		for _, p := range t.parts {
+		for _, p := range t.Parts {
 			l.parts = append(l.parts, p)
 			l.offsets = append(l.offsets, l.size)
-			l.size += blockAligned(p.size)
+			l.size += blockAligned(p.Size)
 		}
-		l.add(t.children)
+		l.add(t.Children)
 	}
 }
 
@@ -64,7 +64,7 @@ type builder struct {
 
 // buildNodes makes the nodes of a block at base. What exported structs will point to
 // is pinned by mem.
-func buildNodes(mem *tree.Owner, base device.Ptr, l *blockLayout, trees []compact) []tree.Node {
+func buildNodes(mem *tree.Owner, base device.Ptr, l *blockLayout, trees []Plan) []tree.Node {
 	entries := len(l.parts) + l.nodes + 1 // every node has at least one entry of its own; the event has the last
 	b := builder{
 		Block:  &tree.Block{Base: base, Size: l.size, Buffers: make([]uintptr, entries), Sizes: make([]int64, entries), Lengths: make([]int64, entries)},
@@ -80,23 +80,23 @@ func buildNodes(mem *tree.Owner, base device.Ptr, l *blockLayout, trees []compac
 	return b.build(trees)
 }
 
-func (b *builder) build(trees []compact) []tree.Node {
+func (b *builder) build(trees []Plan) []tree.Node {
 	nodes := tree.Take(&b.nodes, len(trees))
 	for i := range trees {
 		t, n := &trees[i], &nodes[i]
-		*n = tree.Node{Type: t.dtype, Layout: t.layout, Length: t.length, Nulls: t.nulls}
-		count := len(t.parts)
+		*n = tree.Node{Type: t.dtype, Layout: t.Layout, Length: t.Length, Nulls: t.nulls}
+		count := len(t.Parts)
 		first := b.entries
 		b.entries += count + 1
-		b.Lengths[first] = t.length
-		for k, p := range t.parts {
-			b.Sizes[first+k] = p.size
+		b.Lengths[first] = t.Length
+		for k, p := range t.Parts {
+			b.Sizes[first+k] = p.Size
 			b.Buffers[first+k] = b.address(t, k, p)
 			b.part++
 		}
-		if t.layout.Kind == layout.View {
-			sizes := tree.Take(&b.views, count-t.layout.FirstData()-1)
-			copy(sizes, b.Sizes[first+t.layout.FirstData()+1:first+count])
+		if t.Layout.Kind == layout.View {
+			sizes := tree.Take(&b.views, count-t.Layout.FirstData()-1)
+			copy(sizes, b.Sizes[first+t.Layout.FirstData()+1:first+count])
 			b.Buffers[first+count] = bridge.Zeros
 			if len(sizes) > 0 {
 				b.Buffers[first+count] = uintptr(unsafe.Pointer(&sizes[0]))
@@ -104,17 +104,17 @@ func (b *builder) build(trees []compact) []tree.Node {
 			count++
 		}
 		n.Buffers = b.Buffers[first : first+count : first+count]
-		n.Children = b.build(t.children)
+		n.Children = b.build(t.Children)
 	}
 	return nodes
 }
 
 // address is where part k of a tree lies; a bitmap of no bytes is none.
-func (b *builder) address(t *compact, k int, p part) uintptr {
+func (b *builder) address(t *Plan, k int, p part) uintptr {
 	switch {
-	case p.size > 0:
+	case p.Size > 0:
 		return uintptr(b.Base) + uintptr(b.layout.offsets[b.part])
-	case t.layout.Validity && k == 0:
+	case t.Layout.Validity && k == 0:
 		return 0
 	}
 	return uintptr(b.Base) + uintptr(b.layout.empty())

@@ -1,4 +1,4 @@
-package cdevice
+package copyplan
 
 import (
 	"context"
@@ -20,8 +20,8 @@ type downloader struct {
 
 // download copies the ranges out of the device's memory, and waits. It takes the buffer:
 // after an error, it is released once nothing is written to it any more.
-func (s *source) download(ctx context.Context, list []device.Range, to *memory.Buffer, opts []CopyOption) error {
-	stream, done, err := copyStream(opts, s.dev)
+func (s *source) download(ctx context.Context, list []device.Range, to *memory.Buffer, on device.Stream) error {
+	stream, done, err := copyStream(on, s.dev)
 	if err != nil {
 		to.Release()
 		return err
@@ -32,7 +32,7 @@ func (s *source) download(ctx context.Context, list []device.Range, to *memory.B
 		return err
 	}
 	d := downloader{s, stream, to}
-	if stager, ok := s.dev.(device.Stager); !ok || stager.PageLocked(addressOf(to.Bytes()), int64(to.Len())) {
+	if stager, ok := s.dev.(device.Stager); !ok || stager.PageLocked(AddressOf(to.Bytes()), int64(to.Len())) {
 		return d.direct(ctx, list)
 	}
 	if err := d.staged(ctx, list); err != nil {
@@ -116,7 +116,7 @@ func (d *downloader) start(ctx context.Context, list []device.Range) (*piece, []
 	}
 	err = d.dev.Copy(in, d.stream)
 	if err == nil && len(rest) > 0 {
-		p.done, err = eventAfter(d.stream)
+		p.done, err = EventAfter(d.stream)
 	}
 	return p, rest, err
 }

@@ -1,4 +1,4 @@
-package cdevice
+package copyplan
 
 import (
 	"context"
@@ -13,26 +13,26 @@ import (
 // source is a tree that is about to be copied, ready to be looked into.
 type source struct {
 	tree.Tree
-	pace     *hostread.Pace
-	dev      device.Device // nil where the host can read the memory
-	*control               // what was read of a device's memory
-	known    *tree.Block   // what is known of a copy's memory without reading it; nil: nothing
+	Pace           *hostread.Pace
+	dev            device.Device // nil where the host can read the memory
+	*layoutBuffers               // what was read of a device's memory
+	known          *tree.Block   // what is known of a copy's memory without reading it; nil: nothing
 }
 
 // openSource waits for memory that the CPU can access, and reads what must be known
 // of memory that it cannot, after the work on the stream of the options. Close it.
-func openSource(ctx context.Context, t tree.Tree, opts ...CopyOption) (*source, error) {
-	return openKnown(ctx, t, t.Mem.Block, opts)
+func openSource(ctx context.Context, t tree.Tree, on device.Stream) (*source, error) {
+	return openKnown(ctx, t, t.Mem.Block, on)
 }
 
-// openUnknown is openSource that believes nothing of a copy that was made here.
-func openUnknown(ctx context.Context, t tree.Tree) (*source, error) {
+// OpenUnknown is openSource that believes nothing of a copy that was made here.
+func OpenUnknown(ctx context.Context, t tree.Tree) (*source, error) {
 	return openKnown(ctx, t, nil, nil)
 }
 
 // openKnown is openSource with what is known of the memory.
-func openKnown(ctx context.Context, t tree.Tree, known *tree.Block, opts []CopyOption) (*source, error) {
-	s := &source{Tree: t, pace: &hostread.Pace{Ctx: ctx, Op: fielderr.OpRead}, control: &control{nodes: t.Nodes}, known: known}
+func openKnown(ctx context.Context, t tree.Tree, known *tree.Block, on device.Stream) (*source, error) {
+	s := &source{Tree: t, Pace: &hostread.Pace{Ctx: ctx, Op: fielderr.OpRead}, layoutBuffers: &layoutBuffers{nodes: t.Nodes}, known: known}
 	if t.At.CPUAccessible() {
 		return s, t.At.Synchronize(ctx)
 	}
@@ -41,20 +41,20 @@ func openKnown(ctx context.Context, t tree.Tree, known *tree.Block, opts []CopyO
 		return nil, fmt.Errorf("cdevice: read: the CPU cannot access memory of %s: %w", t.At.ID, err)
 	}
 	s.dev = dev
-	s.control, err = readControl(ctx, dev, t, known, opts)
+	s.layoutBuffers, err = readLayout(ctx, dev, t, known, on)
 	return s, err
 }
 
-func (s *source) close() { s.free() }
+func (s *source) Close() { s.free() }
 
 func (s *source) remote() bool { return s.dev != nil }
 
-// compact cuts the trees to what their elements need.
-func (s *source) compact(toHost bool) ([]compact, error) {
-	c := compactor{toHost: toHost && !s.remote(), remote: s.remote(), control: s.control, block: s.known, pace: s.pace}
-	trees := make([]compact, len(s.control.nodes))
-	for i := range s.control.nodes {
-		n := &s.control.nodes[i]
+// Plan cuts the trees to what their elements need.
+func (s *source) Plan(toHost bool) ([]Plan, error) {
+	c := planner{toHost: toHost && !s.remote(), remote: s.remote(), layoutBuffers: s.layoutBuffers, block: s.known, pace: s.Pace}
+	trees := make([]Plan, len(s.layoutBuffers.nodes))
+	for i := range s.layoutBuffers.nodes {
+		n := &s.layoutBuffers.nodes[i]
 		tree, err := c.cut(n, 0, n.Length)
 		if err != nil {
 			return nil, fielderr.Within(s.Name(i), fielderr.During(fielderr.OpRead, err))
@@ -77,7 +77,7 @@ func (s *source) keepUntilDone(stream device.Stream, release func()) {
 // afterStream calls f after the work enqueued on the stream so far; where no event can be
 // recorded there, after all work of its device.
 func afterStream(s device.Stream, f func()) {
-	e, err := eventAfter(s)
+	e, err := EventAfter(s)
 	if err != nil {
 		s.Device().AfterWork(f)
 		return
@@ -86,8 +86,8 @@ func afterStream(s device.Stream, f func()) {
 	e.OnComplete(f)
 }
 
-// eventAfter returns an event behind the work enqueued on the stream so far.
-func eventAfter(s device.Stream) (device.Event, error) {
+// EventAfter returns an event behind the work enqueued on the stream so far.
+func EventAfter(s device.Stream) (device.Event, error) {
 	e, err := s.Device().NewEvent()
 	if err != nil {
 		return nil, err

@@ -1,0 +1,24 @@
+package copyplan
+
+import (
+	"context"
+
+	"github.com/arrowdevice/arrowdevice/internal/tree"
+)
+
+func NumBytes(ctx context.Context, t tree.Tree) (int64, error) {
+	src, err := openSource(ctx, t, nil)
+	if err != nil {
+		return 0, err
+	}
+	defer src.Close()
+	trees, err := src.Plan(false)
+	if err != nil {
+		return 0, err
+	}
+	size := int64(0)
+	for _, p := range layBlock(trees).parts {
+		size += p.Size
+	}
+	return size, nil
+}

@@ -1,0 +1,216 @@
+package copyplan
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+	"github.com/arrowdevice/arrowdevice/internal/hostread"
+	"github.com/arrowdevice/arrowdevice/internal/layout"
+	"github.com/arrowdevice/arrowdevice/internal/tree"
+)
+
+func ToHost(ctx context.Context, t tree.Tree, mem memory.Allocator, on device.Stream) ([]arrow.Array, error) {
+	if err := fielderr.CheckContext(fielderr.OpCopy, ctx); err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("cdevice: read: %w", err)
+	}
+	if err := checkOnStream(on, t.At, t.At); err != nil {
+		return nil, err
+	}
+	if fielderr.IsNil(mem) {
+		mem = memory.DefaultAllocator
+	}
+	if on != nil && t.At.CPUAccessible() {
+		if err := on.Synchronize(ctx); err != nil {
+			return nil, fmt.Errorf("cdevice: read: wait for the stream: %w", err)
+		}
+	}
+	src, err := openSource(ctx, t, on)
+	if err != nil {
+		return nil, err
+	}
+	defer src.Close()
+	trees, err := src.Plan(true)
+	if err != nil {
+		return nil, err
+	}
+	laid := layBlock(trees)
+	to, err := allocateArrow(ctx, mem, laid.size)
+	if err != nil {
+		return nil, err
+	}
+	if err := src.fill(ctx, to, laid, on); err != nil {
+		return nil, err
+	}
+	return buildArrays(to, laid, trees, t.Name)
+}
+
+// allocateArrow turns the panic of an allocator that has no memory into an error. ctx ends
+// the wait for memory of allocators that can wait with one.
+func allocateArrow(ctx context.Context, mem memory.Allocator, size int64) (b *memory.Buffer, err error) {
+	if m, ok := mem.(interface {
+		TryAllocate(context.Context, int) ([]byte, error)
+	}); ok {
+		bytes, err := m.TryAllocate(ctx, int(size))
+		if err != nil {
+			return nil, fmt.Errorf("cdevice: copy: %w", err)
+		}
+		return memory.NewBufferWithAllocator(bytes, mem), nil
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			b, err = nil, fmt.Errorf("cdevice: copy: no memory: %v", v)
+			if cause, ok := v.(error); ok {
+				err = fmt.Errorf("cdevice: copy: %w", cause)
+			}
+		}
+	}()
+	// Zeroing first what is overwritten would take as long as a good part of the copy.
+	if m, ok := mem.(interface{ AllocateUninitialized(int) []byte }); ok {
+		return memory.NewBufferWithAllocator(m.AllocateUninitialized(int(size)), mem), nil
+	}
+	return memory.NewBufferWithAllocator(mem.Allocate(int(size)), mem), nil
+}
+
+// fill copies the parts to where they belong in the buffer. It takes the buffer: after
+// an error, it is released once nothing is written to it any more.
+func (s *source) fill(ctx context.Context, to *memory.Buffer, l *blockLayout, on device.Stream) error {
+	bytes := to.Bytes()
+	end := int64(0)
+	var fromDevice []device.Range
+	base := uintptr(AddressOf(bytes))
+	for i, p := range l.parts {
+		clear(bytes[end:l.offsets[i]])
+		end = l.offsets[i] + p.Size
+		switch dst := bytes[l.offsets[i]:end]; {
+		case p.Made != nil:
+			copy(dst, p.Made)
+		case p.Size == 0:
+		case s.remote():
+			fromDevice = s.appendRange(fromDevice, base+uintptr(l.offsets[i]), p)
+		default:
+			copy(dst, abi.Slice[byte](p.Addr, int(p.Size)))
+		}
+	}
+	clear(bytes[end:])
+	if len(fromDevice) == 0 {
+		return nil
+	}
+	if err := s.download(ctx, fromDevice, to, on); err != nil {
+		return fmt.Errorf("cdevice: copy from %s: %w", s.At.ID, err)
+	}
+	return nil
+}
+
+// appendRange adds a copy from the device; to the one before it, where both ends go on
+// there. The bytes between parts of a block of ours are zero, and may be copied too.
+func (s *source) appendRange(list []device.Range, dst uintptr, p part) []device.Range {
+	if k := len(list) - 1; k >= 0 {
+		last := &list[k]
+		gap := p.Addr - uintptr(last.Src) - uintptr(last.Size)
+		if gap == dst-uintptr(last.Dst)-uintptr(last.Size) && (gap == 0 ||
+			gap < blockAlignment && s.Mem.Block.Contains(uintptr(last.Src), last.Size) && s.Mem.Block.Contains(p.Addr, p.Size)) {
+			last.Size += int64(gap) + p.Size
+			return list
+		}
+	}
+	return append(list, device.Range{Dst: device.Ptr(dst), Src: device.Ptr(p.Addr), Size: p.Size})
+}
+
+// arrays makes arrow-go's data over the parts in one buffer.
+type arrays struct {
+	buffer *memory.Buffer
+	layout *blockLayout
+	part   int
+}
+
+func (a *arrays) array(t *Plan) (arr arrow.Array, err error) {
+	var made madeData
+	data := a.data(t, &made)
+	defer made.release()
+	defer hostread.RecoverArrow(&err, made.abandon)
+	return array.MakeFromData(data), nil
+}
+
+func (a *arrays) data(t *Plan, made *madeData) *array.Data {
+	var buffers []*memory.Buffer
+	if !t.Layout.Validity {
+		buffers = append(buffers, nil) // arrow-go keeps a place for a bitmap that the type does not have
+	}
+	for k, p := range t.Parts {
+		at := a.layout.offsets[a.part]
+		a.part++
+		if p.Size == 0 && t.Layout.Validity && k == 0 {
+			buffers = append(buffers, nil)
+			continue
+		}
+		b := memory.SliceBuffer(a.buffer, int(at), int(p.Size))
+		made.buffers = append(made.buffers, b)
+		buffers = append(buffers, b)
+	}
+	children := make([]arrow.ArrayData, len(t.Children))
+	for i := range t.Children {
+		children[i] = a.data(&t.Children[i], made)
+	}
+	var data *array.Data
+	if t.Layout.Kind == layout.Dictionary {
+		data = array.NewDataWithDictionary(t.dtype, int(t.Length), buffers, int(t.nulls), 0, children[0].(*array.Data))
+	} else {
+		data = array.NewData(t.dtype, int(t.Length), buffers, children, int(t.nulls), 0)
+	}
+	made.data = append(made.data, data)
+	return data
+}
+
+// buildArrays takes the buffer.
+func buildArrays(buffer *memory.Buffer, l *blockLayout, trees []Plan, name func(int) string) (out []arrow.Array, err error) {
+	a := arrays{buffer: buffer, layout: l}
+	defer func() {
+		if err != nil {
+			hostread.ReleaseAll(out)
+			out = nil
+		}
+		buffer.Release()
+	}()
+	for i := range trees {
+		arr, err := a.array(&trees[i])
+		if err != nil {
+			return out, fielderr.Within(name(i), err)
+		}
+		out = append(out, arr)
+	}
+	return out, nil
+}
+
+// madeData keeps the first reference of everything that is made for one array.
+type madeData struct {
+	buffers []*memory.Buffer
+	data    []*array.Data
+}
+
+func (m *madeData) release() {
+	for _, d := range m.data {
+		d.Release()
+	}
+	for _, b := range m.buffers {
+		b.Release()
+	}
+}
+
+// abandon is for a constructor of arrow-go that panicked: it keeps references to the
+// data, which nobody can reach, so the buffers are let go by force.
+func (m *madeData) abandon() {
+	for _, b := range m.buffers {
+		b.Reset(nil) // lets go of the buffer that it is a part of
+	}
+	m.buffers, m.data = nil, nil
+}
