@@ -3,9 +3,8 @@ package cdevice
 import (
 	"context"
 
-	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
-	"github.com/arrowdevice/arrowdevice/internal/tree"
+	"github.com/arrowdevice/arrowdevice/internal/validate"
 )
 
 // ValidateFull checks what the buffers hold: that offsets are in order and within the data,
@@ -48,7 +47,7 @@ func (b *RecordBatch) ValidateFull(ctx context.Context) error {
 		return err
 	}
 	defer b.mem.Release()
-	return validate(ctx, b.tree())
+	return validate.Tree(ctx, b.tree())
 }
 
 // ValidateFull checks what the buffers hold; see [RecordBatch.ValidateFull].
@@ -60,29 +59,5 @@ func (a *Array) ValidateFull(ctx context.Context) error {
 		return err
 	}
 	defer a.mem.Release()
-	return validate(ctx, a.tree())
-}
-
-// validate checks the contents of trees, once they are there. It asks about memory of a device
-// before that memory is read.
-func validate(ctx context.Context, t tree.Tree) error {
-	if err := fielderr.ContextError(ctx, fielderr.OpValidate); err != nil {
-		return err
-	}
-	if !t.At.CPUAccessible() {
-		return checkRemote(ctx, t)
-	}
-	if id := t.At.ID; id.Type != device.CPU && id.Type.CPUAccessible() && !t.At.Assumed {
-		return checkPinned(ctx, t)
-	}
-	if err := t.At.Synchronize(ctx); err != nil {
-		return err
-	}
-	v := newValidator(ctx)
-	return t.Each(func(n *tree.Node) error {
-		if err := v.probeHost(n); err != nil {
-			return err
-		}
-		return fielderr.During(fielderr.OpValidate, v.contents(n))
-	})
+	return validate.Tree(ctx, a.tree())
 }

@@ -1,0 +1,35 @@
+// Package validate checks what the buffers of a tree hold, and whether they are memory of the
+// device that is declared: what cdevice.RecordBatch.ValidateFull does.
+package validate
+
+import (
+	"context"
+
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+	"github.com/arrowdevice/arrowdevice/internal/tree"
+)
+
+// Tree checks the contents of trees, once they are there. It asks about memory of a device
+// before that memory is read.
+func Tree(ctx context.Context, t tree.Tree) error {
+	if err := fielderr.ContextError(ctx, fielderr.OpValidate); err != nil {
+		return err
+	}
+	if !t.At.CPUAccessible() {
+		return checkRemote(ctx, t)
+	}
+	if id := t.At.ID; id.Type != device.CPU && id.Type.CPUAccessible() && !t.At.Assumed {
+		return checkPinned(ctx, t)
+	}
+	if err := t.At.Synchronize(ctx); err != nil {
+		return err
+	}
+	v := newValidator(ctx)
+	return t.Each(func(n *tree.Node) error {
+		if err := v.probeHost(n); err != nil {
+			return err
+		}
+		return fielderr.During(fielderr.OpValidate, v.contents(n))
+	})
+}
