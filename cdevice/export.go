@@ -3,15 +3,11 @@
 package cdevice
 
 import (
-	"fmt"
-	"syscall"
-	"unsafe"
-
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/cdata"
 
 	"github.com/arrowdevice/arrowdevice/internal/abi"
-	"github.com/arrowdevice/arrowdevice/internal/bridge"
+	"github.com/arrowdevice/arrowdevice/internal/cstruct"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"github.com/arrowdevice/arrowdevice/internal/layout"
 	"github.com/arrowdevice/arrowdevice/internal/schema"
@@ -106,7 +102,7 @@ func export(root *tree.Node, mem *tree.Owner, at tree.Location, out *CArrowDevic
 	if out == nil {
 		return noOutput("ArrowDeviceArray")
 	}
-	if err := exportStructs(exportedDeviceKind, root, mem, &deviceMirror(out).Array, outSchema, exportSchema); err != nil {
+	if err := cstruct.Export(cstruct.DeviceKind, root, mem, &deviceMirror(out).Array, schemaMirror(outSchema), exportSchema); err != nil {
 		return err
 	}
 	mem.MarkExported()
@@ -115,118 +111,4 @@ func export(root *tree.Node, mem *tree.Owner, at tree.Location, out *CArrowDevic
 	out.SyncEvent = at.Event
 	out.Reserved = [3]int64{}
 	return nil
-}
-
-// exportStructs fills *out with a tree and *outSchema, unless it is nil, with its schema.
-// Before all that can fail is done, it writes neither.
-func exportStructs(kind string, root *tree.Node, mem *tree.Owner, out *abi.ArrowArray, outSchema *cdata.CArrowSchema,
-	exportSchema func(*abi.ArrowSchema) error,
-) error {
-	if outSchema == nil {
-		return exportTree(kind, root, mem, out)
-	}
-	var s abi.ArrowSchema // on the heap, and so only where there is a schema
-	if err := exportSchema(&s); err != nil {
-		return err
-	}
-	if err := exportTree(kind, root, mem, out); err != nil {
-		bridge.CallSchemaRelease(&s)
-		return err
-	}
-	*schemaMirror(outSchema) = s
-	return nil
-}
-
-// What lists of live objects call an exported tree.
-const (
-	exportedDeviceKind = "exported ArrowDeviceArray"
-	exportedPlainKind  = "exported ArrowArray"
-)
-
-var errNoMemory = fmt.Errorf("cdevice: export: no memory for the C structs: %w", syscall.ENOMEM)
-
-// exportBlock heads the one C allocation of an export. Behind it lie the
-// ArrowArray structs below the root, then the arrays of pointers to children.
-type exportBlock struct {
-	bridge.Block
-	// noBuffer is the buffers array of a record batch's root: one NULL bitmap.
-	noBuffer uintptr
-}
-
-const (
-	sizeofBlock   = unsafe.Sizeof(exportBlock{})
-	sizeofArray   = unsafe.Sizeof(abi.ArrowArray{})
-	sizeofPointer = unsafe.Sizeof(uintptr(0))
-)
-
-// exportTree makes the C structs of a tree and fills *out. The error, where there is no
-// memory, comes with nothing written. kind is for lists of live objects.
-func exportTree(kind string, root *tree.Node, mem *tree.Owner, out *abi.ArrowArray) error {
-	var size tree.TreeSize
-	size.AddChildren(root)
-	mem.Retain() // the exported struct's, until its last release
-	block := (*exportBlock)(unsafe.Pointer(bridge.NewTree(
-		sizeofBlock + uintptr(size.Structs)*sizeofArray + uintptr(size.Pointers)*sizeofPointer)))
-	if block == nil {
-		mem.Release()
-		return errNoMemory
-	}
-	block.Live = int64(size.Structs) + 1
-	block.Own(traced(kind, mem))
-	block.noBuffer = 0
-
-	start := uintptr(unsafe.Pointer(block))
-	f := filler{
-		block:    start,
-		structs:  start + sizeofBlock,
-		pointers: start + sizeofBlock + uintptr(size.Structs)*sizeofArray,
-	}
-	f.fill(root, out)
-	if root.Type == nil { // a record batch: no bitmap, whatever the columns have
-		out.NBuffers = 1
-		out.Buffers = uintptr(unsafe.Pointer(&block.noBuffer))
-	}
-	return nil
-}
-
-// filler fills C structs from nodes; structs and pointers are where the next
-// free ones lie in the block.
-type filler struct {
-	block, structs, pointers uintptr
-}
-
-func (f *filler) fill(n *tree.Node, out *abi.ArrowArray) {
-	out.Length = n.Length
-	out.NullCount = n.Nulls
-	out.Offset = n.Offset
-	out.NBuffers = int64(len(n.Buffers))
-	out.NChildren = 0
-	out.Buffers = uintptr(unsafe.Pointer(unsafe.SliceData(n.Buffers)))
-	out.Children = 0
-	out.Dictionary = 0
-	out.Release = bridge.ReleaseArray
-	out.PrivateData = f.block
-	if len(n.Children) != 0 {
-		f.fillChildren(n, out)
-	}
-}
-
-func (f *filler) fillChildren(n *tree.Node, out *abi.ArrowArray) {
-	count := len(n.Children)
-	first := f.structs
-	f.structs += uintptr(count) * sizeofArray
-	if n.Layout.Kind == layout.Dictionary {
-		out.Dictionary = first
-		f.fill(&n.Children[0], abi.At[abi.ArrowArray](first))
-		return
-	}
-	out.NChildren = int64(count)
-	out.Children = f.pointers
-	pointers := abi.Slice[uintptr](f.pointers, count)
-	f.pointers += uintptr(count) * sizeofPointer
-	children := abi.Slice[abi.ArrowArray](first, count)
-	for i := range children {
-		pointers[i] = first + uintptr(i)*sizeofArray
-		f.fill(&n.Children[i], &children[i])
-	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
+	"github.com/arrowdevice/arrowdevice/internal/cstruct"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
 
@@ -83,7 +84,7 @@ func (c *consumer) importBatch(out *CArrowDeviceArray) (*RecordBatch, error) {
 		return nil, fielderr.Invalid(fielderr.OpImport, field, "a released array", "an array, or an error")
 	}
 	if t := c.begun.deviceType; out.DeviceType != int32(t) {
-		discard(deviceInput(out), c.opts)
+		discard(cstruct.DeviceInput(deviceMirror(out)), c.opts)
 		return nil, fielderr.Invalid(fielderr.OpImport, field+".device_type", out.DeviceType, fmt.Sprintf("%d, the producer's", int32(t)))
 	}
 	batch, err := ImportRecordBatchWithSchema(out, c.begun.schema, c.opts...)

@@ -9,6 +9,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
+	"github.com/arrowdevice/arrowdevice/internal/cstruct"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"github.com/arrowdevice/arrowdevice/internal/live"
 	"github.com/arrowdevice/arrowdevice/internal/schema"
@@ -22,7 +23,7 @@ type foreign interface {
 	check(*importOptions) error // of the struct, before the first callback
 	getSchema(*abi.ArrowSchema) int
 	getNext() int
-	given() input // the array of the last getNext
+	given() cstruct.Input // the array of the last getNext
 	lastError() string
 	release()
 }
@@ -67,7 +68,7 @@ func (s *foreignDevice) getNext() int {
 	return bridge.CallGetNext(&s.ArrowDeviceArrayStream, deviceMirror(&s.out))
 }
 
-func (s *foreignDevice) given() input { return deviceInput(&s.out) }
+func (s *foreignDevice) given() cstruct.Input { return cstruct.DeviceInput(deviceMirror(&s.out)) }
 
 func (s *foreignDevice) lastError() string { return bridge.CallGetLastError(&s.ArrowDeviceArrayStream) }
 
@@ -109,7 +110,7 @@ func (s *foreignPlain) getSchema(out *abi.ArrowSchema) int {
 
 func (s *foreignPlain) getNext() int { return bridge.CallPlainGetNext(&s.ArrowArrayStream, &s.out) }
 
-func (s *foreignPlain) given() input { return plainInput(&s.out) }
+func (s *foreignPlain) given() cstruct.Input { return cstruct.PlainInput(&s.out) }
 
 func (s *foreignPlain) lastError() string { return bridge.CallPlainGetLastError(&s.ArrowArrayStream) }
 
@@ -211,18 +212,18 @@ func openStream(from foreign, opts []ImportOption) (*cStream, error) {
 }
 
 // next asks for an array; io.EOF where there is none.
-func (c *cStream) next() (input, error) {
+func (c *cStream) next() (cstruct.Input, error) {
 	if code := c.getNext(); code != 0 {
-		return input{}, c.failed("get_next", code)
+		return cstruct.Input{}, c.failed("get_next", code)
 	}
 	in := c.given()
-	if in.array.Release == 0 {
-		return input{}, io.EOF
+	if in.Array.Release == 0 {
+		return cstruct.Input{}, io.EOF
 	}
-	if t := c.deviceType(); in.at.ID.Type != t {
+	if t := c.deviceType(); in.At.ID.Type != t {
 		c.opts.discard(in)
-		err := fielderr.Invalid(fielderr.OpImport, in.names.name+".device_type", int32(in.at.ID.Type), fmt.Sprintf("%d, the stream's", int32(t)))
-		return input{}, c.ofNext(err)
+		err := fielderr.Invalid(fielderr.OpImport, in.Names.Name+".device_type", int32(in.At.ID.Type), fmt.Sprintf("%d, the stream's", int32(t)))
+		return cstruct.Input{}, c.ofNext(err)
 	}
 	return in, nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
+	"github.com/arrowdevice/arrowdevice/internal/cstruct"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"github.com/arrowdevice/arrowdevice/internal/layout"
 	"github.com/arrowdevice/arrowdevice/internal/tree"
@@ -145,13 +146,13 @@ func newNodes(dev device.Device, owner Lifetime, types []arrow.DataType, data []
 	}
 	all := make([]tree.Node, count)
 	nodes = tree.Take(&all, len(types))
-	im := importer{nodes: all}
+	im := cstruct.Parser{Nodes: all}
 	for i := range data {
 		a, err := size.fill(&data[i], types[i])
 		if err != nil {
 			return mem, at, nil, fielderr.Within(name(i), err)
 		}
-		if err := im.node(&nodes[i], a, types[i]); err != nil {
+		if err := im.Node(&nodes[i], a, types[i]); err != nil {
 			return mem, at, nil, fielderr.Within(name(i), fielderr.During(fielderr.OpNew, err))
 		}
 	}

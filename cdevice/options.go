@@ -6,6 +6,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
+	"github.com/arrowdevice/arrowdevice/internal/cstruct"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
@@ -35,18 +36,18 @@ func (o *importOptions) release(callback func()) {
 
 // discard releases an array that is not imported. The struct is moved first: WithReleaser may
 // call the release callback when the caller's memory holds something else.
-func (o *importOptions) discard(in input) {
-	if in.array == nil || in.array.Release == 0 {
+func (o *importOptions) discard(in cstruct.Input) {
+	if in.Array == nil || in.Array.Release == 0 {
 		return
 	}
-	mem := tree.Adopt(in.array)
+	mem := tree.Adopt(in.Array)
 	mem.ReleaseWith = o.releaseWith
-	_ = o.awaitBeforeRelease(mem, o.named(placeOf(in))) // an event that cannot be waited for is not
+	_ = o.awaitBeforeRelease(mem, o.named(cstruct.PlaceOf(in))) // an event that cannot be waited for is not
 	mem.Release()
 }
 
 // discard releases an array that could not be imported, with these options.
-func discard(in input, opts []ImportOption) {
+func discard(in cstruct.Input, opts []ImportOption) {
 	var o importOptions
 	defer func() { o.discard(in) }() // even if an option panics
 	apply(&o, opts)
@@ -66,9 +67,9 @@ func WithDevice(dev device.Device) ImportOption {
 
 // deviceFor is the device that WithDevice named. Some producers number no device for
 // page-locked and managed memory.
-func (o *importOptions) deviceFor(declared device.ID, names *structNames) (device.Device, error) {
+func (o *importOptions) deviceFor(declared device.ID, names *cstruct.StructNames) (device.Device, error) {
 	id := o.dev.ID()
-	if names == plainNames {
+	if names == cstruct.PlainNames {
 		return o.dev, o.checkPlain()
 	}
 	if id.Type != declared.Type {
@@ -158,7 +159,7 @@ func noBackend(at tree.Location, option string, err error) error {
 // WithReleaser runs the producer's release callback through f, which calls release
 // once, at any time and on any thread; calls after the first do nothing. It is for producers
 // that ask for more than the specification does. [WithGIL] is one such f. It holds for
-// input that is refused, too: the caller's struct is marked released when the import returns, whenever f releases.
+// Input that is refused, too: the caller's struct is marked released when the import returns, whenever f releases.
 func WithReleaser(f func(release func())) ImportOption {
 	return func(o *importOptions) {
 		o.need(fielderr.OpImport, "WithReleaser", f, "a function")

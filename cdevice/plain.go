@@ -11,6 +11,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/cstruct"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"github.com/arrowdevice/arrowdevice/internal/layout"
 	"github.com/arrowdevice/arrowdevice/internal/schema"
@@ -67,7 +68,7 @@ func ExportPlainRecordBatch(batch *RecordBatch, out *cdata.CArrowArray, outSchem
 		return err
 	}
 	root := tree.Node{Layout: &layout.All[layout.Struct], Length: batch.rows, Children: batch.columns}
-	return exportStructs(exportedPlainKind, &root, batch.mem, arrayMirror(out), outSchema, func(s *abi.ArrowSchema) error {
+	return cstruct.Export(cstruct.PlainKind, &root, batch.mem, arrayMirror(out), schemaMirror(outSchema), func(s *abi.ArrowSchema) error {
 		return schema.ExportSchema(batch.schema, s)
 	})
 }
@@ -88,7 +89,7 @@ func ExportPlainArray(array *Array, out *cdata.CArrowArray, outSchema *cdata.CAr
 	if err := checkPlainExport("Array", array.at(), out); err != nil {
 		return err
 	}
-	return exportStructs(exportedPlainKind, &array.node, array.mem, arrayMirror(out), outSchema, func(s *abi.ArrowSchema) error {
+	return cstruct.Export(cstruct.PlainKind, &array.node, array.mem, arrayMirror(out), schemaMirror(outSchema), func(s *abi.ArrowSchema) error {
 		return schema.Export(array.field, s)
 	})
 }
@@ -120,14 +121,14 @@ func checkPlainExport(what string, at tree.Location, out *cdata.CArrowArray) err
 //
 // https://arrow.apache.org/docs/format/CDataInterface.html#the-arrowarray-structure
 func ImportPlainRecordBatch(arr *cdata.CArrowArray, sch *cdata.CArrowSchema, opts ...ImportOption) (*RecordBatch, error) {
-	return importBatchAndSchema(plainInput(arrayMirror(arr)), sch, opts)
+	return importBatchAndSchema(cstruct.PlainInput(arrayMirror(arr)), sch, opts)
 }
 
 // ImportPlainRecordBatchWithSchema is [ImportPlainRecordBatch] where the schema is known.
 //
 // It takes ownership of *arr, even if it returns an error.
 func ImportPlainRecordBatchWithSchema(arr *cdata.CArrowArray, s *arrow.Schema, opts ...ImportOption) (*RecordBatch, error) {
-	return importBatch(plainInput(arrayMirror(arr)), s, opts)
+	return importBatch(cstruct.PlainInput(arrayMirror(arr)), s, opts)
 }
 
 // ImportPlainArray makes an array of a plain C struct and its schema; all of
@@ -136,12 +137,12 @@ func ImportPlainRecordBatchWithSchema(arr *cdata.CArrowArray, s *arrow.Schema, o
 //
 // It takes ownership of *arr and *sch, even if it returns an error.
 func ImportPlainArray(arr *cdata.CArrowArray, sch *cdata.CArrowSchema, opts ...ImportOption) (*Array, error) {
-	return importArrayAndSchema(plainInput(arrayMirror(arr)), sch, opts)
+	return importArrayAndSchema(cstruct.PlainInput(arrayMirror(arr)), sch, opts)
 }
 
 // ImportPlainArrayWithType is [ImportPlainArray] where the type is known.
 //
 // It takes ownership of *arr, even if it returns an error.
 func ImportPlainArrayWithType(arr *cdata.CArrowArray, dt arrow.DataType, opts ...ImportOption) (*Array, error) {
-	return importArray(plainInput(arrayMirror(arr)), arrow.Field{Type: dt, Nullable: true}, opts)
+	return importArray(cstruct.PlainInput(arrayMirror(arr)), arrow.Field{Type: dt, Nullable: true}, opts)
 }

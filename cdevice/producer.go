@@ -14,6 +14,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
+	"github.com/arrowdevice/arrowdevice/internal/cstruct"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"github.com/arrowdevice/arrowdevice/internal/handle"
 	"github.com/arrowdevice/arrowdevice/internal/live"
@@ -215,7 +216,7 @@ func (p *producer) begin() (bool, error) {
 	}
 	if !p.populate(p.deviceType(), md) {
 		bridge.CallSchemaRelease(&p.given.schema)
-		return false, errNoMemory
+		return false, cstruct.ErrNoMemory
 	}
 	code := bridge.CallOnSchema(handlerMirror(p.handler), &p.given.schema)
 	if p.given.schema.Release != 0 { // not moved

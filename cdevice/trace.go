@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/arrowdevice/arrowdevice/internal/handle"
 	"github.com/arrowdevice/arrowdevice/internal/live"
 )
 
@@ -66,22 +65,3 @@ func withoutInternals(frames []runtime.Frame) []runtime.Frame {
 }
 
 var listKeepers = []string{"/internal/live.", "/internal/refcount.", "/internal/schema."}
-
-// traced returns r as the holder of an exported struct: while objects are traced, the struct
-// is listed until its release.
-func traced(kind string, r handle.Releaser) handle.Releaser {
-	if origin := live.Add(kind); origin != nil {
-		return &tracedStruct{r, origin}
-	}
-	return r
-}
-
-type tracedStruct struct {
-	handle.Releaser
-	origin *live.Object
-}
-
-func (t *tracedStruct) Release() {
-	defer t.origin.Remove()
-	t.Releaser.Release()
-}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
+	"github.com/arrowdevice/arrowdevice/internal/cstruct"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"github.com/arrowdevice/arrowdevice/internal/layout"
 	"github.com/arrowdevice/arrowdevice/internal/ordinary"
@@ -319,7 +320,7 @@ func (w *wrapper) fillChildren(n *tree.Node, dt arrow.DataType, data arrow.Array
 		}
 	}
 	if n.Layout.Kind == layout.RunEnds {
-		return checkRuns(fielderr.OpWrap, n)
+		return cstruct.CheckRuns(fielderr.OpWrap, n)
 	}
 	return nil
 }

@@ -87,13 +87,13 @@ func (n *Node) Slice(i, j int64) Node {
 	return s
 }
 
-// TreeSize counts what the C structs of a tree need.
-type TreeSize struct {
+// Size counts what the C structs of a tree need.
+type Size struct {
 	Structs  int // nodes, without the root of the measured tree
 	Pointers int // entries of children arrays
 }
 
-func (t *TreeSize) AddChildren(n *Node) {
+func (t *Size) AddChildren(n *Node) {
 	t.Structs += len(n.Children)
 	if n.Layout.Kind != layout.Dictionary {
 		t.Pointers += len(n.Children)

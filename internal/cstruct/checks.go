@@ -1,4 +1,4 @@
-package cdevice
+package cstruct
 
 import (
 	"fmt"
@@ -17,13 +17,13 @@ import (
 // What an import checks of the C structs themselves, on every device and before
 // anything is believed. Buffers are not read here, except the sizes of views.
 
-// checkTop looks at what must be there before the struct can even be released.
-func checkTop(in input) error {
-	if in.array == nil {
-		return fielderr.Invalid(fielderr.OpImport, in.names.name, "NULL", "a struct")
+// CheckTop looks at what must be there before the struct can even be released.
+func CheckTop(in Input) error {
+	if in.Array == nil {
+		return fielderr.Invalid(fielderr.OpImport, in.Names.Name, "NULL", "a struct")
 	}
-	if in.array.Release == 0 {
-		return fielderr.New(fielderr.OpImport, in.names.root(0)+".release", "NULL", nil, ErrReleased)
+	if in.Array.Release == 0 {
+		return fielderr.New(fielderr.OpImport, in.Names.root(0)+".release", "NULL", nil, fielderr.ErrReleased)
 	}
 	return nil
 }
@@ -108,8 +108,8 @@ func checkChildren(a *abi.ArrowArray, want int, what any) error {
 	return nil
 }
 
-// checkRuns checks what the structs of a run-end encoded array tell.
-func checkRuns(op string, n *tree.Node) error {
+// CheckRuns checks what the structs of a run-end encoded array tell.
+func CheckRuns(op string, n *tree.Node) error {
 	ends, values := &n.Children[0], &n.Children[1]
 	if ends.Nulls > 0 {
 		return fielderr.Invalid(op, "children[0].null_count", ends.Nulls, "0 for run ends")

@@ -1,0 +1,147 @@
+package cstruct
+
+import (
+	"fmt"
+	"syscall"
+	"unsafe"
+
+	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/bridge"
+	"github.com/arrowdevice/arrowdevice/internal/handle"
+	"github.com/arrowdevice/arrowdevice/internal/layout"
+	"github.com/arrowdevice/arrowdevice/internal/live"
+	"github.com/arrowdevice/arrowdevice/internal/tree"
+)
+
+// Export fills *out with a tree and *outSchema, unless it is nil, with its schema.
+// Before all that can fail is done, it writes neither.
+func Export(kind string, root *tree.Node, mem *tree.Owner, out *abi.ArrowArray, outSchema *abi.ArrowSchema,
+	exportSchema func(*abi.ArrowSchema) error,
+) error {
+	if outSchema == nil {
+		return exportTree(kind, root, mem, out)
+	}
+	var s abi.ArrowSchema // on the heap, and so only where there is a schema
+	if err := exportSchema(&s); err != nil {
+		return err
+	}
+	if err := exportTree(kind, root, mem, out); err != nil {
+		bridge.CallSchemaRelease(&s)
+		return err
+	}
+	*outSchema = s
+	return nil
+}
+
+// What lists of live objects call an exported tree.
+const (
+	DeviceKind = "exported ArrowDeviceArray"
+	PlainKind  = "exported ArrowArray"
+)
+
+var ErrNoMemory = fmt.Errorf("cdevice: export: no memory for the C structs: %w", syscall.ENOMEM)
+
+// exportBlock heads the one C allocation of an export. Behind it lie the
+// ArrowArray structs below the root, then the arrays of pointers to children.
+type exportBlock struct {
+	bridge.Block
+	// noBuffer is the buffers array of a record batch's root: one NULL bitmap.
+	noBuffer uintptr
+}
+
+const (
+	sizeofBlock   = unsafe.Sizeof(exportBlock{})
+	sizeofArray   = unsafe.Sizeof(abi.ArrowArray{})
+	sizeofPointer = unsafe.Sizeof(uintptr(0))
+)
+
+// exportTree makes the C structs of a tree and fills *out. The error, where there is no
+// memory, comes with nothing written. kind is for lists of live objects.
+func exportTree(kind string, root *tree.Node, mem *tree.Owner, out *abi.ArrowArray) error {
+	var size tree.Size
+	size.AddChildren(root)
+	mem.Retain() // the exported struct's, until its last release
+	block := (*exportBlock)(unsafe.Pointer(bridge.NewTree(
+		sizeofBlock + uintptr(size.Structs)*sizeofArray + uintptr(size.Pointers)*sizeofPointer)))
+	if block == nil {
+		mem.Release()
+		return ErrNoMemory
+	}
+	block.Live = int64(size.Structs) + 1
+	block.Own(traced(kind, mem))
+	block.noBuffer = 0
+
+	start := uintptr(unsafe.Pointer(block))
+	f := filler{
+		block:    start,
+		structs:  start + sizeofBlock,
+		pointers: start + sizeofBlock + uintptr(size.Structs)*sizeofArray,
+	}
+	f.fill(root, out)
+	if root.Type == nil { // a record batch: no bitmap, whatever the columns have
+		out.NBuffers = 1
+		out.Buffers = uintptr(unsafe.Pointer(&block.noBuffer))
+	}
+	return nil
+}
+
+// filler fills C structs from nodes; structs and pointers are where the next
+// free ones lie in the block.
+type filler struct {
+	block, structs, pointers uintptr
+}
+
+func (f *filler) fill(n *tree.Node, out *abi.ArrowArray) {
+	out.Length = n.Length
+	out.NullCount = n.Nulls
+	out.Offset = n.Offset
+	out.NBuffers = int64(len(n.Buffers))
+	out.NChildren = 0
+	out.Buffers = uintptr(unsafe.Pointer(unsafe.SliceData(n.Buffers)))
+	out.Children = 0
+	out.Dictionary = 0
+	out.Release = bridge.ReleaseArray
+	out.PrivateData = f.block
+	if len(n.Children) != 0 {
+		f.fillChildren(n, out)
+	}
+}
+
+func (f *filler) fillChildren(n *tree.Node, out *abi.ArrowArray) {
+	count := len(n.Children)
+	first := f.structs
+	f.structs += uintptr(count) * sizeofArray
+	if n.Layout.Kind == layout.Dictionary {
+		out.Dictionary = first
+		f.fill(&n.Children[0], abi.At[abi.ArrowArray](first))
+		return
+	}
+	out.NChildren = int64(count)
+	out.Children = f.pointers
+	pointers := abi.Slice[uintptr](f.pointers, count)
+	f.pointers += uintptr(count) * sizeofPointer
+	children := abi.Slice[abi.ArrowArray](first, count)
+	for i := range children {
+		pointers[i] = first + uintptr(i)*sizeofArray
+		f.fill(&n.Children[i], &children[i])
+	}
+}
+
+// traced returns r as the holder of an exported struct: while objects are traced, the struct
+// is listed until its release.
+func traced(kind string, r handle.Releaser) handle.Releaser {
+	if origin := live.Add(kind); origin != nil {
+		return &tracedStruct{r, origin}
+	}
+	return r
+}
+
+type tracedStruct struct {
+	handle.Releaser
+	origin *live.Object
+}
+
+func (t *tracedStruct) Release() {
+	defer t.origin.Remove()
+	t.Releaser.Release()
+}

@@ -1,0 +1,161 @@
+// Package cstruct turns C structs into trees and trees into C structs. What it reads of foreign
+// structs it checks first.
+package cstruct
+
+import (
+	"fmt"
+
+	"github.com/apache/arrow-go/v18/arrow"
+
+	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+	"github.com/arrowdevice/arrowdevice/internal/layout"
+	"github.com/arrowdevice/arrowdevice/internal/tree"
+)
+
+// ImportColumns makes the nodes of a record batch's columns. It changes nothing.
+func ImportColumns(in Input, s *arrow.Schema) ([]tree.Node, error) {
+	if s == nil {
+		return nil, fielderr.Invalid(fielderr.OpImport, "schema", "nil", "a schema")
+	}
+	if err := checkDevice(in.At); err != nil {
+		return nil, err
+	}
+	count, err := countColumns(s)
+	if err != nil {
+		return nil, err
+	}
+	root := in.Array
+	if err := checkBatchRoot(root, s.NumFields()); err != nil {
+		return nil, fielderr.Within(in.Names.root(0), err)
+	}
+	nodes := make([]tree.Node, count)
+	columns := tree.Take(&nodes, s.NumFields())
+	im := Parser{Nodes: nodes}
+	pointers := abi.Slice[uintptr](root.Children, len(columns))
+	for i := range columns {
+		if err := im.child(&columns[i], pointers[i], s.Field(i).Type, root.Length); err != nil {
+			return nil, fielderr.Within(in.Names.column(i), err)
+		}
+		if columns[i].Length > root.Length {
+			columns[i] = columns[i].Slice(0, root.Length)
+		}
+	}
+	return columns, checkEvent(in.At, columns)
+}
+
+// countColumns is how many nodes the columns of a batch have.
+func countColumns(s *arrow.Schema) (count int, err error) {
+	i := 0
+	defer func() {
+		if err != nil {
+			err = fielderr.New(fielderr.OpImport, fmt.Sprintf("schema.field[%d].type", i), nil, nil, err)
+		}
+	}()
+	defer layout.RecoverType(&err)
+	for ; i < s.NumFields(); i++ {
+		if err := layout.CountNodes(s.Field(i).Type, 1, &count); err != nil {
+			return 0, err
+		}
+	}
+	return count, nil
+}
+
+// countArray is how many nodes an array of the type has.
+func countArray(dt arrow.DataType) (count int, err error) {
+	defer layout.RecoverType(&err)
+	err = layout.CountNodes(dt, 0, &count)
+	return count, err
+}
+
+func ImportArray(in Input, dt arrow.DataType) ([]tree.Node, error) {
+	if err := checkDevice(in.At); err != nil {
+		return nil, err
+	}
+	count, err := countArray(dt)
+	if err != nil {
+		return nil, fielderr.New(fielderr.OpImport, "schema.type", nil, nil, err)
+	}
+	nodes := make([]tree.Node, count)
+	root := tree.Take(&nodes, 1)
+	im := Parser{Nodes: nodes}
+	if err := im.Node(&root[0], in.Array, dt); err != nil {
+		return nil, fielderr.Within(in.Names.root(0), err)
+	}
+	return root, checkEvent(in.At, root)
+}
+
+// Parser makes nodes of C structs, guided by the type: a struct is read only
+// where the type demands one, so that no cycle among structs is followed.
+type Parser struct {
+	Nodes []tree.Node // not yet used
+}
+
+// child imports the struct that an entry of ArrowArray.children points to.
+func (im *Parser) child(n *tree.Node, addr uintptr, dt arrow.DataType, least int64) error {
+	if addr == 0 || addr%sizeofPointer != 0 {
+		return fielderr.New(fielderr.OpImport, "pointer", fielderr.Hex(addr), "the address of a struct", arrow.ErrInvalid)
+	}
+	a := abi.At[abi.ArrowArray](addr)
+	if a.Release == 0 {
+		return fielderr.New(fielderr.OpImport, "release", "NULL", nil, fielderr.ErrReleased)
+	}
+	if err := im.Node(n, a, dt); err != nil {
+		return err
+	}
+	if n.Length < least {
+		return fielderr.Invalid(fielderr.OpImport, "length", n.Length, fmt.Sprintf("at least %d", least))
+	}
+	return nil
+}
+
+func (im *Parser) Node(n *tree.Node, a *abi.ArrowArray, dt arrow.DataType) error {
+	st, l := layout.Of(dt)
+	if err := checkCounts(a, st, l); err != nil {
+		return err
+	}
+	n.Type, n.Layout, n.Length, n.Offset = dt, l, a.Length, a.Offset
+	n.DropEmptyOffset()
+	if l.Kind != layout.Null {
+		n.Buffers = abi.Slice[uintptr](a.Buffers, int(a.NBuffers))
+	}
+	n.Nulls = tree.KnownNulls(l, a.Length, a.NullCount, bitmapOf(l, n.Buffers))
+	if err := checkBuffers(n, a.NullCount, st, l); err != nil {
+		return err
+	}
+	return im.children(n, a, st)
+}
+
+func (im *Parser) children(n *tree.Node, a *abi.ArrowArray, st arrow.DataType) error {
+	if n.Layout.Kind == layout.Dictionary {
+		if a.Dictionary == 0 {
+			return fielderr.Invalid(fielderr.OpImport, "dictionary", "NULL", fmt.Sprintf("a struct for %s", fielderr.Describe(st)))
+		}
+		if err := checkChildren(a, 0, st); err != nil {
+			return err
+		}
+		n.Children = tree.Take(&im.Nodes, 1)
+		return fielderr.Within("dictionary", im.child(&n.Children[0], a.Dictionary, layout.ChildType(st, 0), 0))
+	}
+	if a.Dictionary != 0 {
+		return fielderr.Invalid(fielderr.OpImport, "dictionary", fielderr.Hex(a.Dictionary), fmt.Sprintf("NULL for %s", fielderr.Describe(st)))
+	}
+	count := n.Layout.ChildCount(st)
+	if err := checkChildren(a, count, st); err != nil || count == 0 {
+		return err
+	}
+	n.Children = tree.Take(&im.Nodes, count)
+	least, ok := layout.ChildLength(st, a.Offset+a.Length)
+	if !ok {
+		return fielderr.Invalid(fielderr.OpImport, "length", n.Length, fmt.Sprintf("fewer elements than int64 can count the values of, for %s", fielderr.Describe(st)))
+	}
+	for i, addr := range abi.Slice[uintptr](a.Children, count) {
+		if err := im.child(&n.Children[i], addr, layout.ChildType(st, i), least); err != nil {
+			return fielderr.Within(fielderr.Child(i), err)
+		}
+	}
+	if n.Layout.Kind == layout.RunEnds {
+		return CheckRuns(fielderr.OpImport, n)
+	}
+	return nil
+}
