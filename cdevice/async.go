@@ -150,11 +150,11 @@ func (a *AsyncStream) Reader(ctx context.Context) (*RecordReader, error) {
 	defer a.mu.Unlock()
 	switch {
 	case a.ended:
-		return nil, readReleased("AsyncStream")
+		return nil, fielderr.Released("AsyncStream")
 	case a.reader == nil:
 		return a.open()
 	case !a.reader.r.hold():
-		return nil, readReleased("RecordReader")
+		return nil, fielderr.Released("RecordReader")
 	}
 	return a.reader, nil
 }

@@ -25,7 +25,7 @@ type derived[T counted] struct {
 // derive returns a supply of items of r, with a reference to r. Its make is to be set.
 func derive[T counted](ctx context.Context, what string, r *reader[T]) (*derived[T], error) {
 	if !r.hold() {
-		return nil, readReleased(what)
+		return nil, fielderr.Released(what)
 	}
 	d := &derived[T]{from: r}
 	d.ctx, d.cancel = context.WithCancel(ctx)

@@ -3,13 +3,11 @@ package cdevice
 import (
 	"context"
 	"errors"
-	"fmt"
 	"syscall"
 
 	"github.com/apache/arrow-go/v18/arrow"
 
 	"github.com/arrowdevice/arrowdevice/device"
-	"github.com/arrowdevice/arrowdevice/internal/excerpt"
 )
 
 // errnos is what errors are called in C, and what codes from C mean in Go: callbacks
@@ -65,21 +63,3 @@ func errorsOf(code int) []error {
 	}
 	return wrapped
 }
-
-// panicError is the error that a panic in a program's code becomes, where the call came
-// from C or from a goroutine of ours.
-func panicError(v any) error {
-	err, _ := v.(error)
-	return &programPanic{"cdevice: panic: " + excerpt.Cut(fmt.Sprint(v), excerpt.Message), err}
-}
-
-// programPanic is a panic as an error. The text is that of the value, as much of it as an error
-// prints.
-type programPanic struct {
-	text string
-	err  error // the value, if that is an error
-}
-
-func (e *programPanic) Error() string { return e.text }
-
-func (e *programPanic) Unwrap() error { return e.err }

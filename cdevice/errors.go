@@ -35,7 +35,3 @@ func (e *FieldError) Unwrap() error { return e.Err }
 var ErrReleased = fielderr.ErrReleased
 
 var errNotLocked = fmt.Errorf("%w: a GPU must not use the address", device.ErrNotSupported)
-
-func readReleased(what string) error {
-	return fielderr.New(fielderr.OpRead, what, nil, nil, ErrReleased)
-}

@@ -10,6 +10,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/copyplan"
 	"github.com/arrowdevice/arrowdevice/internal/excerpt"
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"github.com/arrowdevice/arrowdevice/internal/live"
 )
 
@@ -84,7 +85,7 @@ func (s *exported[T]) give(item T, out uintptr) (err error) {
 	defer item.Release()
 	defer func() {
 		if v := recover(); v != nil {
-			err = panicError(v)
+			err = fielderr.Panic(v)
 		}
 		if err != nil {
 			s.failed.Store(&streamEnd{err})
@@ -117,7 +118,7 @@ func (l *lastError) of(do func() error) (code int) {
 	err := func() (err error) {
 		defer func() {
 			if v := recover(); v != nil {
-				err = panicError(v)
+				err = fielderr.Panic(v)
 			}
 		}()
 		return do()

@@ -27,7 +27,7 @@ func (r *RecordReader) HostReader(ctx context.Context, mem memory.Allocator) arr
 	h := &hostReader{from: r, ctx: ctx, mem: mem}
 	h.refs.InitTraced("HostReader")
 	if !r.r.hold() {
-		h.from, h.err = nil, readReleased("RecordReader")
+		h.from, h.err = nil, fielderr.Released("RecordReader")
 	}
 	h.schema = r.schema
 	if h.err == nil {

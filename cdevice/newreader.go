@@ -62,7 +62,7 @@ func checkBatch(b *RecordBatch, schema *arrow.Schema, t device.Type) error {
 	case b == nil:
 		return nothing("batch")
 	case !b.refs.Alive():
-		return readReleased("RecordBatch")
+		return fielderr.Released("RecordBatch")
 	case b.schema != schema && !sameTypes(b.schema, schema):
 		return fielderr.Invalid(fielderr.OpRead, "RecordBatch.schema", b.schema, fmt.Sprintf("the stream's: %s", fielderr.Schema(schema)))
 	}
@@ -74,7 +74,7 @@ func checkArray(a *Array, dt arrow.DataType, t device.Type) error {
 	case a == nil:
 		return nothing("array")
 	case !a.refs.Alive():
-		return readReleased("Array")
+		return fielderr.Released("Array")
 	case !arrow.TypeEqual(a.field.Type, dt):
 		return fielderr.Invalid(fielderr.OpRead, "Array.type", a.field.Type, fmt.Sprintf("the stream's: %s", fielderr.Type(dt)))
 	}

@@ -1,6 +1,10 @@
 package cdevice
 
-import "sync"
+import (
+	"sync"
+
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+)
 
 // readAhead makes a goroutine ask for depth items before the reader is asked.
 func (r *reader[T]) readAhead(depth int) {
@@ -36,7 +40,7 @@ func (a *ahead[T]) next() (item T, err error) {
 	select {
 	case item, ok = <-a.got:
 	case <-a.stop:
-		return item, readReleased("reader")
+		return item, fielderr.Released("reader")
 	}
 	if !ok {
 		return item, a.end
@@ -128,7 +132,7 @@ func isClosed(c <-chan struct{}) bool {
 func (a *ahead[T]) ask() (item T, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = panicError(v)
+			err = fielderr.Panic(v)
 		}
 	}()
 	return a.from.next()

@@ -10,6 +10,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"github.com/arrowdevice/arrowdevice/internal/refcount"
 )
 
@@ -246,7 +247,7 @@ func (r *reader[T]) hold() bool { return r.refs.TryRetain() }
 // io.EOF where that was the last item. Code of the program that panics has failed.
 func (r *reader[T]) pull() (item T, err error) {
 	if r.over.Load() { // do not wait for a call that is under way
-		return item, r.endWith(readReleased("reader"))
+		return item, r.endWith(fielderr.Released("reader"))
 	}
 	defer r.finishQuietly()
 	r.mu.Lock()
@@ -259,7 +260,7 @@ func (r *reader[T]) pull() (item T, err error) {
 func (r *reader[T]) ask() (item T, err error) {
 	from := r.apply()
 	if from == nil {
-		return item, r.endWith(readReleased("reader"))
+		return item, r.endWith(fielderr.Released("reader"))
 	}
 	if end := r.end.Load(); end != nil {
 		return item, end.err
@@ -267,7 +268,7 @@ func (r *reader[T]) ask() (item T, err error) {
 	answered := false
 	defer func() {
 		if v := recover(); v != nil {
-			err = panicError(v)
+			err = fielderr.Panic(v)
 		} else if !answered {
 			err = errGoexit
 		}
@@ -312,7 +313,7 @@ func (r *reader[T]) all(yield func(T, error) bool) {
 func (r *reader[T]) step() bool {
 	r.dropCurrent(false)
 	if r.over.Load() {
-		r.endWith(readReleased("reader"))
+		r.endWith(fielderr.Released("reader"))
 		return false
 	}
 	defer r.finishQuietly()
@@ -335,7 +336,7 @@ func (r *reader[T]) take() bool {
 	r.own.Unlock()
 	if !kept {
 		drop(item)
-		r.endWith(readReleased("reader"))
+		r.endWith(fielderr.Released("reader"))
 	}
 	return kept
 }

@@ -160,7 +160,7 @@ func (s *sequence[T]) run(ask <-chan struct{}, got chan<- pulled[T]) {
 		case !asked:
 			bridge.OnPanic(v, debug.Stack()) // it was stopped: nobody asks any more
 		case last.err == errGoexit: // it had not failed before
-			last.err = panicError(v)
+			last.err = fielderr.Panic(v)
 		}
 		if asked {
 			got <- last
