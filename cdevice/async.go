@@ -9,6 +9,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+	"github.com/arrowdevice/arrowdevice/internal/items"
 )
 
 // AsyncDeviceStreamHandlerFromPtr returns the struct ArrowAsyncDeviceStreamHandler at an address. It
@@ -153,7 +154,7 @@ func (a *AsyncStream) Reader(ctx context.Context) (*RecordReader, error) {
 		return nil, fielderr.Released("AsyncStream")
 	case a.reader == nil:
 		return a.open()
-	case !a.reader.r.hold():
+	case !a.reader.r.Hold():
 		return nil, fielderr.Released("RecordReader")
 	}
 	return a.reader, nil
@@ -190,7 +191,7 @@ func (a *AsyncStream) Close(ctx context.Context) error {
 	if r := a.end(); r != nil {
 		return r.Close(ctx)
 	}
-	if isClosed(a.over) {
+	if items.IsClosed(a.over) {
 		return nil // even if ctx is done
 	}
 	select {
@@ -207,7 +208,7 @@ func (a *AsyncStream) end() *RecordReader {
 	defer a.mu.Unlock()
 	if a.reader == nil && !a.ended {
 		a.ended = true
-		a.c.close(func() { close(a.over) })
+		a.c.Close(func() { close(a.over) })
 	}
 	return a.reader
 }

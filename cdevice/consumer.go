@@ -16,6 +16,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"github.com/arrowdevice/arrowdevice/internal/handle"
+	"github.com/arrowdevice/arrowdevice/internal/items"
 	"github.com/arrowdevice/arrowdevice/internal/live"
 	"github.com/arrowdevice/arrowdevice/internal/schema"
 )
@@ -58,9 +59,9 @@ type consumer struct {
 	known    chan struct{} // closed when there is a schema, or there will be none
 	released chan struct{} // closed when release is called
 
-	parts   countdown // close, gone and emptied
-	gone    func()    // the producer is called no more, or does not return from the call
-	emptied func()    // this side has ended the stream, and no task is left
+	parts   items.Countdown // close, gone and emptied
+	gone    func()          // the producer is called no more, or does not return from the call
+	emptied func()          // this side has ended the stream, and no task is left
 }
 
 // streamBegin is what on_schema tells of a stream.
@@ -81,16 +82,16 @@ func newConsumer(ctx context.Context, handler *CArrowAsyncDeviceStreamHandler, q
 		queue: int64(queue), opts: opts, ctx: ctx, given: new(extraction),
 		calling: make(chan struct{}, 1), known: make(chan struct{}), released: make(chan struct{}),
 	}
-	c.parts.init(3, nil)
-	c.gone, c.emptied = sync.OnceFunc(c.parts.part), sync.OnceFunc(c.parts.part)
+	c.parts.Init(3, nil)
+	c.gone, c.emptied = sync.OnceFunc(c.parts.Part), sync.OnceFunc(c.parts.Part)
 	c.changed.L = &c.mu
 	c.pins.Pin(handler) // and c is reachable by its handle
 	c.word = bridge.ExportHandler(c, handlerMirror(handler))
 	asyncStreams.Add(1)
 	c.origin = live.Add("AsyncStream")
 	c.unwatch = context.AfterFunc(ctx, func() {
-		goroutines.Add(1)
-		defer goroutines.Add(-1)
+		items.Goroutines.Add(1)
+		defer items.Goroutines.Add(-1)
 		c.stopWithContext()
 	})
 	return c
@@ -281,7 +282,7 @@ func (c *consumer) stop(err error) {
 		c.emptied()
 		return
 	}
-	background(func() { // the producer may not return
+	items.Background(func() { // the producer may not return
 		defer c.emptied()
 		c.cancel()
 		c.drop()
@@ -301,14 +302,14 @@ func (c *consumer) drop() {
 }
 
 // interrupt ends the stream. It is how the reader's Close ends the wait of a next that is under way.
-func (c *consumer) interrupt() { c.stop(closedReader()) }
+func (c *consumer) Interrupt() { c.stop(items.ClosedReader()) }
 
 // close ends the stream. done is called when the producer has released the handler and no task is left.
-func (c *consumer) close(done func()) {
-	c.parts.last = done // called by the last of the three
-	defer c.parts.part()
+func (c *consumer) Close(done func()) {
+	c.parts.Last = done // called by the last of the three
+	defer c.parts.Part()
 	c.unwatch()
-	c.interrupt()
+	c.Interrupt()
 }
 
 // losePatience ends the wait for a producer that has called release and does not return from request

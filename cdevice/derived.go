@@ -7,42 +7,43 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"github.com/arrowdevice/arrowdevice/internal/handle"
+	"github.com/arrowdevice/arrowdevice/internal/items"
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
 // derived is the supply of items that are made from another reader's: copies on a device, or
 // items of the CPU.
-type derived[T counted] struct {
+type derived[T items.Counted] struct {
 	ctx    context.Context
 	cancel func()                  // of ctx
-	from   *reader[T]              // a reference
+	from   *items.Reader[T]        // a reference
 	make   func(item T) (T, error) // takes the item
 	mu     sync.Mutex
-	given  bool      // the reference was, or is about to be given back
-	uses   countdown // of from: the reference, and the copies that are not complete
+	given  bool            // the reference was, or is about to be given back
+	uses   items.Countdown // of from: the reference, and the copies that are not complete
 }
 
 // derive returns a supply of items of r, with a reference to r. Its make is to be set.
-func derive[T counted](ctx context.Context, what string, r *reader[T]) (*derived[T], error) {
-	if !r.hold() {
+func derive[T items.Counted](ctx context.Context, what string, r *items.Reader[T]) (*derived[T], error) {
+	if !r.Hold() {
 		return nil, fielderr.Released(what)
 	}
 	d := &derived[T]{from: r}
 	d.ctx, d.cancel = context.WithCancel(ctx)
-	d.uses.init(1, nil)
-	r.deriving(d, d.cancel)
+	d.uses.Init(1, nil)
+	r.Deriving(d, d.cancel)
 	return d, nil
 }
 
-func (d *derived[T]) next() (item T, err error) {
-	defer d.from.use().part()
-	from, err := d.from.pull()
+func (d *derived[T]) Next() (item T, err error) {
+	defer d.from.Use().Part()
+	from, err := d.from.Pull()
 	if err != nil {
 		return item, err
 	}
 	item, err = d.make(from)
-	if err != nil && d.from.over.Load() { // Close of the reader has ended the wait, not ctx
-		err = closedReader()
+	if err != nil && d.from.Over.Load() { // Close of the reader has ended the wait, not ctx
+		err = items.ClosedReader()
 	}
 	return item, err
 }
@@ -51,44 +52,44 @@ func (d *derived[T]) next() (item T, err error) {
 // until the owner has ended: as a use of the derived reader, and of the one that the item was
 // taken from. It takes the reference to the item.
 func (d *derived[T]) lend(item T, mem *tree.Owner) *tree.Owner {
-	d.uses.add()
-	lent := tree.Own(&loan{item, &d.uses, d.from.use()})
+	d.uses.Add()
+	lent := tree.Own(&loan{item, &d.uses, d.from.Use()})
 	lent.Block = mem.Block
 	return lent
 }
 
 // interrupt gives up what making an item waits for: memory, or the event of its source. A
-// reader that has no other reference is not asked any more either.
-func (d *derived[T]) interrupt() {
+// Reader that has no other reference is not asked any more either.
+func (d *derived[T]) Interrupt() {
 	d.cancel()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !d.given && d.from.refs.Sole() {
-		d.from.interrupt()
+	if !d.given && d.from.Refs.Sole() {
+		d.from.Interrupt()
 	}
 }
 
-func (d *derived[T]) close(done func()) {
+func (d *derived[T]) Close(done func()) {
 	d.cancel()
 	d.mu.Lock()
 	d.given = true
 	d.mu.Unlock()
-	d.from.derived(d)
-	d.uses.last = done
-	d.from.releaseThen(d.uses.part)
+	d.from.Derived(d)
+	d.uses.Last = done
+	d.from.ReleaseThen(d.uses.Part)
 }
 
 // loan is a reference to an item that is being copied.
 type loan struct {
 	item   handle.Releaser
-	uses   *countdown // of the derived reader
-	source *countdown // of the reader that the item was taken from; nil: not in use
+	uses   *items.Countdown // of the derived reader
+	source *items.Countdown // of the reader that the item was taken from; nil: not in use
 }
 
 // Release gives the item back. The sources it came from are counted down last.
 func (l *loan) Release() {
-	defer l.uses.part()
-	defer l.source.part()
+	defer l.uses.Part()
+	defer l.source.Part()
 	l.item.Release()
 }
 
@@ -120,7 +121,7 @@ func (r *RecordReader) CopyTo(ctx context.Context, dev device.Device, opts ...Co
 		defer lent.Release()
 		return lent.CopyTo(d.ctx, dev, opts...)
 	}
-	copied := newRecordReader(r.schema, dev.ID().Type, &bounded[*RecordBatch]{ctx, fielderr.OpCopy, newAhead(d, 1)})
+	copied := newRecordReader(r.schema, dev.ID().Type, items.NewBounded(ctx, fielderr.OpCopy, items.NewAhead(d, 1)))
 	copied.metadata = r.metadata
 	return copied, nil
 }
@@ -142,7 +143,7 @@ func (r *ArrayReader) CopyTo(ctx context.Context, dev device.Device, opts ...Cop
 		defer lent.Release()
 		return lent.CopyTo(d.ctx, dev, opts...)
 	}
-	return newArrayReader(r.field, dev.ID().Type, &bounded[*Array]{ctx, fielderr.OpCopy, newAhead(d, 1)}), nil
+	return newArrayReader(r.field, dev.ID().Type, items.NewBounded(ctx, fielderr.OpCopy, items.NewAhead(d, 1))), nil
 }
 
 // AsCPU makes a reader of the batches that are left in r as batches of the CPU, each made as
@@ -156,7 +157,7 @@ func (r *RecordReader) AsCPU(ctx context.Context) (*RecordReader, error) {
 	if err := fielderr.CheckContext(fielderr.OpRead, ctx); err != nil {
 		return nil, err
 	}
-	if err := checkAccessible(fielderr.OpRead, "RecordReader", r.r.deviceType); err != nil {
+	if err := checkAccessible(fielderr.OpRead, "RecordReader", r.r.DeviceType); err != nil {
 		return nil, err
 	}
 	d, err := derive(ctx, "RecordReader", &r.r)
@@ -167,7 +168,7 @@ func (r *RecordReader) AsCPU(ctx context.Context) (*RecordReader, error) {
 		defer b.Release()
 		return b.AsCPU(d.ctx)
 	}
-	cpu := newRecordReader(r.schema, device.CPU, &bounded[*RecordBatch]{ctx, fielderr.OpRead, d})
+	cpu := newRecordReader(r.schema, device.CPU, items.NewBounded(ctx, fielderr.OpRead, d))
 	cpu.metadata = r.metadata
 	return cpu, nil
 }
@@ -178,7 +179,7 @@ func (r *ArrayReader) AsCPU(ctx context.Context) (*ArrayReader, error) {
 	if err := fielderr.CheckContext(fielderr.OpRead, ctx); err != nil {
 		return nil, err
 	}
-	if err := checkAccessible(fielderr.OpRead, "ArrayReader", r.r.deviceType); err != nil {
+	if err := checkAccessible(fielderr.OpRead, "ArrayReader", r.r.DeviceType); err != nil {
 		return nil, err
 	}
 	d, err := derive(ctx, "ArrayReader", &r.r)
@@ -189,5 +190,5 @@ func (r *ArrayReader) AsCPU(ctx context.Context) (*ArrayReader, error) {
 		defer a.Release()
 		return a.AsCPU(d.ctx)
 	}
-	return newArrayReader(r.field, device.CPU, &bounded[*Array]{ctx, fielderr.OpRead, d}), nil
+	return newArrayReader(r.field, device.CPU, items.NewBounded(ctx, fielderr.OpRead, d)), nil
 }

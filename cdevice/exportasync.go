@@ -8,6 +8,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+	"github.com/arrowdevice/arrowdevice/internal/items"
 	"github.com/arrowdevice/arrowdevice/internal/live"
 )
 
@@ -84,12 +85,12 @@ func startProducer(ctx context.Context, r *RecordReader, handler *CArrowAsyncDev
 	p := &producer{ctx: ctx, handler: handler, streamMetadata: md, refs: 1, wake: make(chan struct{}, 1), given: new(given)}
 	asyncProducers.Add(1)
 	p.origin = live.Add("exported ArrowAsyncProducer")
-	if !r.r.hold() {
-		background(func() { p.refuse(exportReleased("RecordReader")) })
+	if !r.r.Hold() {
+		items.Background(func() { p.refuse(exportReleased("RecordReader")) })
 		return
 	}
 	p.reader = r
-	background(p.run)
+	items.Background(p.run)
 }
 
 func checkHandler(h *CArrowAsyncDeviceStreamHandler) error {
@@ -119,7 +120,7 @@ type asyncTask struct {
 
 // ExtractData runs on the consumer's thread. It fails for lack of memory only.
 func (t *asyncTask) ExtractData(out *abi.ArrowDeviceArray) int {
-	defer quietly(t.Release)
+	defer items.Quietly(t.Release)
 	if out == nil {
 		return 0
 	}

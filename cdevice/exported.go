@@ -11,6 +11,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/copyplan"
 	"github.com/arrowdevice/arrowdevice/internal/excerpt"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+	"github.com/arrowdevice/arrowdevice/internal/items"
 	"github.com/arrowdevice/arrowdevice/internal/live"
 )
 
@@ -29,19 +30,19 @@ var (
 )
 
 // exported is the Go side of a stream of ours, whichever kind: a bridge.Stream.
-type exported[T counted] struct {
-	reader *reader[T] // a reference
+type exported[T items.Counted] struct {
+	reader *items.Reader[T] // a reference
 	schema func(*abi.ArrowSchema) error
 	out    *outStruct
 	array  func(item T, out uintptr) error // exports an item to the struct at an address
-	failed atomic.Pointer[streamEnd]       // a batch that could not be exported ended the stream
+	failed atomic.Pointer[items.StreamEnd] // a batch that could not be exported ended the stream
 	text   lastError
 	origin *live.Object
 }
 
 // start takes a reference to the reader, which the release of the stream gives back.
 func (s *exported[T]) start() error {
-	if !s.reader.hold() {
+	if !s.reader.Hold() {
 		return exportReleased("reader")
 	}
 	exportedStreams.Add(1)
@@ -59,15 +60,15 @@ func (s *exported[T]) GetSchema(out *abi.ArrowSchema) int {
 }
 
 func (s *exported[T]) GetNext(out uintptr) int {
-	defer s.reader.use().part() // until the item is exported
+	defer s.reader.Use().Part() // until the item is exported
 	return s.text.of(func() error {
 		if out == 0 {
 			return noOutput(s.out.name)
 		}
 		if end := s.failed.Load(); end != nil {
-			return end.err
+			return end.Err
 		}
-		item, err := s.reader.pull()
+		item, err := s.reader.Pull()
 		if err == io.EOF {
 			s.out.end(out)
 			return nil
@@ -88,7 +89,7 @@ func (s *exported[T]) give(item T, out uintptr) (err error) {
 			err = fielderr.Panic(v)
 		}
 		if err != nil {
-			s.failed.Store(&streamEnd{err})
+			s.failed.Store(&items.StreamEnd{Err: err})
 		}
 	}()
 	return s.array(item, out)
@@ -102,7 +103,7 @@ func (s *exported[T]) Release() {
 	defer exportedStreams.Add(-1)
 	defer s.origin.Remove()
 	s.text.close()
-	s.reader.release()
+	s.reader.Release()
 }
 
 // lastError is the text of the last error of a stream, for C to read.

@@ -19,7 +19,7 @@ type extraction struct {
 }
 
 // next returns the next batch, owned by the caller, or io.EOF at the end.
-func (c *consumer) next() (*RecordBatch, error) {
+func (c *consumer) Next() (*RecordBatch, error) {
 	ready, err := c.take()
 	if err != nil {
 		return nil, err

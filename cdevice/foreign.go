@@ -11,6 +11,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/cstruct"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+	"github.com/arrowdevice/arrowdevice/internal/items"
 	"github.com/arrowdevice/arrowdevice/internal/live"
 	"github.com/arrowdevice/arrowdevice/internal/schema"
 )
@@ -154,7 +155,7 @@ func importRecordReader(from foreign, opts []ImportOption) (*RecordReader, error
 		b, err := importBatch(in, s, opts)
 		return b, c.ofNext(err)
 	}
-	f := &function[*RecordBatch]{ask: next, stopThen: c.releaseThen}
+	f := &items.Function[*RecordBatch]{Ask: next, StopThen: c.releaseThen}
 	return newRecordReader(s, c.deviceType(), f), nil
 }
 
@@ -176,7 +177,7 @@ func importArrayReader(from foreign, opts []ImportOption) (*ArrayReader, error) 
 		a, err := importArray(in, field, opts)
 		return a, c.ofNext(err)
 	}
-	f := &function[*Array]{ask: next, stopThen: c.releaseThen}
+	f := &items.Function[*Array]{Ask: next, StopThen: c.releaseThen}
 	return newArrayReader(field, c.deviceType(), f), nil
 }
 

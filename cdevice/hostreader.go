@@ -9,6 +9,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+	"github.com/arrowdevice/arrowdevice/internal/items"
 	"github.com/arrowdevice/arrowdevice/internal/refcount"
 )
 
@@ -26,7 +27,7 @@ import (
 func (r *RecordReader) HostReader(ctx context.Context, mem memory.Allocator) array.RecordReader {
 	h := &hostReader{from: r, ctx: ctx, mem: mem}
 	h.refs.InitTraced("HostReader")
-	if !r.r.hold() {
+	if !r.r.Hold() {
 		h.from, h.err = nil, fielderr.Released("RecordReader")
 	}
 	h.schema = r.schema
@@ -41,8 +42,8 @@ func (r *RecordReader) HostReader(ctx context.Context, mem memory.Allocator) arr
 // hostReader is an array.RecordReader, and like all of them one goroutine's.
 type hostReader struct {
 	refs    refcount.Count
-	from    *RecordReader         // a reference; nil once it is given back
-	ended   *reader[*RecordBatch] // of from, where the last reference was given back
+	from    *RecordReader               // a reference; nil once it is given back
+	ended   *items.Reader[*RecordBatch] // of from, where the last reference was given back
 	ctx     context.Context
 	mem     memory.Allocator
 	schema  *arrow.Schema
@@ -60,12 +61,12 @@ func (h *hostReader) Release() {
 }
 
 // releaseThen is Release. f is called after that; after the last one, when the source of the
-// reader below is not in use any more, if that had no other reference either.
+// Reader below is not in use any more, if that had no other reference either.
 func (h *hostReader) releaseThen(f func()) {
 	last := h.refs.Release()
 	defer func() { // even if the source panics
 		if last && h.ended != nil {
-			h.ended.whenUnused(f)
+			h.ended.WhenUnused(f)
 		} else {
 			f()
 		}
@@ -86,7 +87,7 @@ func (h *hostReader) Next() bool {
 	if h.err != nil || h.from == nil {
 		return false
 	}
-	defer h.from.r.use().part() // until the batch is viewed or copied
+	defer h.from.r.Use().Part() // until the batch is viewed or copied
 	err := h.take()
 	if err == nil {
 		return true
@@ -98,12 +99,12 @@ func (h *hostReader) Next() bool {
 	return false
 }
 
-// Take makes the next batch the current one.
+// take makes the next batch the current one.
 func (h *hostReader) take() error {
 	if err := fielderr.ContextError(h.ctx, "read"); err != nil {
 		return err
 	}
-	b, err := h.from.r.pull()
+	b, err := h.from.r.Pull()
 	if err == nil {
 		h.current, err = h.read(b)
 	}
@@ -133,7 +134,7 @@ func (h *hostReader) close() {
 	}
 	h.from = nil
 	h.ended = &from.r
-	if !from.r.release() {
+	if !from.r.Release() {
 		h.ended = nil
 	}
 }

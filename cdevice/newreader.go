@@ -10,6 +10,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+	"github.com/arrowdevice/arrowdevice/internal/items"
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
@@ -28,7 +29,7 @@ func NewRecordReader(schema *arrow.Schema, t device.Type, batches iter.Seq2[*Rec
 	if err := checkNew(schema != nil, "batches", batches != nil, t); err != nil {
 		return nil, err
 	}
-	return newRecordReader(schema, t, &sequence[*RecordBatch]{seq: batches, check: func(b *RecordBatch) error {
+	return newRecordReader(schema, t, &items.Sequence[*RecordBatch]{Seq: batches, Check: func(b *RecordBatch) error {
 		return checkBatch(b, schema, t)
 	}}), nil
 }
@@ -41,7 +42,7 @@ func NewRecordReaderFunc(schema *arrow.Schema, t device.Type, next func() (*Reco
 	if err := checkNew(schema != nil, "next", next != nil, t); err != nil {
 		return nil, err
 	}
-	return newRecordReader(schema, t, &function[*RecordBatch]{ask: next, stop: stop, check: func(b *RecordBatch) error {
+	return newRecordReader(schema, t, &items.Function[*RecordBatch]{Ask: next, Stop: stop, Check: func(b *RecordBatch) error {
 		return checkBatch(b, schema, t)
 	}}), nil
 }
@@ -51,7 +52,7 @@ func NewArrayReader(field arrow.Field, t device.Type, arrays iter.Seq2[*Array, e
 	if err := checkNew(!fielderr.IsNil(field.Type), "arrays", arrays != nil, t); err != nil {
 		return nil, err
 	}
-	return newArrayReader(field, t, &sequence[*Array]{seq: arrays, check: func(a *Array) error {
+	return newArrayReader(field, t, &items.Sequence[*Array]{Seq: arrays, Check: func(a *Array) error {
 		return checkArray(a, field.Type, t)
 	}}), nil
 }
@@ -151,11 +152,11 @@ func WrapRecordReader(rdr array.RecordReader, dev device.Device) (*RecordReader,
 		return nil, io.EOF
 	}
 	t := dev.ID().Type
-	from := &function[*RecordBatch]{ask: next, stop: rdr.Release, check: func(b *RecordBatch) error {
+	from := &items.Function[*RecordBatch]{Ask: next, Stop: rdr.Release, Check: func(b *RecordBatch) error {
 		return checkBatch(b, schema, t)
 	}}
 	if h, ok := rdr.(*hostReader); ok {
-		from.stopThen = h.releaseThen
+		from.StopThen = h.releaseThen
 	}
 	return newRecordReader(schema, t, from), nil
 }
@@ -186,5 +187,5 @@ func WrapChunked(chunked *arrow.Chunked, dev device.Device) (*ArrayReader, error
 		return WrapArray(chunked.Chunk(at-1), dev)
 	}
 	field := arrow.Field{Type: chunked.DataType(), Nullable: true}
-	return newArrayReader(field, dev.ID().Type, &function[*Array]{ask: next, stop: chunked.Release}), nil
+	return newArrayReader(field, dev.ID().Type, &items.Function[*Array]{Ask: next, Stop: chunked.Release}), nil
 }

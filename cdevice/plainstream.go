@@ -12,6 +12,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+	"github.com/arrowdevice/arrowdevice/internal/items"
 	"github.com/arrowdevice/arrowdevice/internal/schema"
 )
 
@@ -107,11 +108,11 @@ func ExportPlainArrayReader(r *ArrayReader, out *cdata.CArrowArrayStream) error 
 }
 
 // exportPlainStream gives s a reference to its reader.
-func exportPlainStream[T counted](what string, s *exported[T], out *cdata.CArrowArrayStream) error {
+func exportPlainStream[T items.Counted](what string, s *exported[T], out *cdata.CArrowArrayStream) error {
 	if out == nil {
 		return noOutput("ArrowArrayStream")
 	}
-	if err := checkAccessible(fielderr.OpExport, what, s.reader.deviceType); err != nil {
+	if err := checkAccessible(fielderr.OpExport, what, s.reader.DeviceType); err != nil {
 		return err
 	}
 	s.out = plainOut

@@ -17,6 +17,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/cstruct"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"github.com/arrowdevice/arrowdevice/internal/handle"
+	"github.com/arrowdevice/arrowdevice/internal/items"
 	"github.com/arrowdevice/arrowdevice/internal/live"
 	"github.com/arrowdevice/arrowdevice/internal/schema"
 )
@@ -65,8 +66,8 @@ func (p *producer) run() {
 	case !b.asked: // the reader is not waiting for a batch
 		for range b.got {
 		}
-	case p.reader.r.refs.Sole(): // nothing else waits for the batch
-		p.reader.r.interrupt()
+	case p.reader.r.Refs.Sole(): // nothing else waits for the batch
+		p.reader.r.Interrupt()
 	}
 	p.finish(err)
 }
@@ -103,37 +104,37 @@ func metadataOf(err error) []byte {
 type batches struct {
 	ask   chan struct{}
 	asked bool // and not received
-	got   chan pulled[*RecordBatch]
+	got   chan items.Result[*RecordBatch]
 	stop  chan struct{}
 }
 
 func (p *producer) take() *batches {
-	b := &batches{ask: make(chan struct{}, 1), got: make(chan pulled[*RecordBatch]), stop: make(chan struct{})}
+	b := &batches{ask: make(chan struct{}, 1), got: make(chan items.Result[*RecordBatch]), stop: make(chan struct{})}
 	p.mu.Lock()
 	p.refs++
 	p.mu.Unlock()
-	background(func() {
+	items.Background(func() {
 		defer p.drop()
 		defer close(b.got) // without an answer, where the reader's code ends the goroutine
-		defer quietly(p.reader.Release)
+		defer items.Quietly(p.reader.Release)
 		b.run(&p.reader.r)
 	})
 	return b
 }
 
-func (b *batches) run(r *reader[*RecordBatch]) {
+func (b *batches) run(r *items.Reader[*RecordBatch]) {
 	for {
 		select {
 		case <-b.ask:
 		case <-b.stop:
 			return
 		}
-		var next pulled[*RecordBatch]
-		next.item, next.err = r.pull()
+		var next items.Result[*RecordBatch]
+		next.Item, next.Err = r.Pull()
 		select {
 		case b.got <- next:
 		case <-b.stop:
-			next.drop()
+			next.Drop()
 			return
 		}
 	}
@@ -144,13 +145,13 @@ var errNoAnswer = errors.New("cdevice: export: the reader ended its goroutine")
 // produce does all that comes before release, except on_error: for the error that it
 // returns, if there is one. It holds one batch at most that was not asked for. After cancel it sends
 // the batch that it holds, if the handler had asked for it, and asks the reader for no more: the
-// reader may never answer.
+// Reader may never answer.
 func (p *producer) produce(b *batches) error {
-	var next pulled[*RecordBatch]
+	var next items.Result[*RecordBatch]
 	have := false
 	defer func() {
 		if have {
-			next.drop()
+			next.Drop()
 		}
 	}()
 	if ok, err := p.begin(); !ok {
@@ -161,16 +162,16 @@ func (p *producer) produce(b *batches) error {
 		switch {
 		case err != nil:
 			return err
-		case over && !(have && may && next.err == nil):
+		case over && !(have && may && next.Err == nil):
 			return nil
-		case have && next.err == io.EOF:
+		case have && next.Err == io.EOF:
 			bridge.CallOnNextTask(handlerMirror(p.handler), nil, nil)
 			return nil
-		case have && next.err != nil:
-			return next.err
+		case have && next.Err != nil:
+			return next.Err
 		case have && may:
 			have = false
-			if ok, err := p.deliver(next.item); !ok {
+			if ok, err := p.deliver(next.Item); !ok {
 				return err
 			}
 		}
@@ -246,7 +247,7 @@ func (p *producer) deliver(b *RecordBatch) (bool, error) {
 	var err error
 	p.metadata, err = schema.AppendMetadata(p.metadata[:0], "RecordBatch.metadata", b.Metadata())
 	if err != nil {
-		quietly(b.Release)
+		items.Quietly(b.Release)
 		return false, err
 	}
 	p.mu.Lock()
@@ -259,7 +260,7 @@ func (p *producer) deliver(b *RecordBatch) (bool, error) {
 		return true, nil
 	}
 	if t := handle.Take(word); t != nil { // the handler did not extract it: nobody will
-		quietly(t.Release)
+		items.Quietly(t.Release)
 	}
 	return false, nil
 }

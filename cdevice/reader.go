@@ -2,16 +2,12 @@ package cdevice
 
 import (
 	"context"
-	"io"
 	"iter"
-	"sync"
-	"sync/atomic"
 
 	"github.com/apache/arrow-go/v18/arrow"
 
 	"github.com/arrowdevice/arrowdevice/device"
-	"github.com/arrowdevice/arrowdevice/internal/fielderr"
-	"github.com/arrowdevice/arrowdevice/internal/refcount"
+	"github.com/arrowdevice/arrowdevice/internal/items"
 )
 
 // RecordReader is a stream of record batches that have one schema and live on one type of
@@ -26,7 +22,7 @@ import (
 //
 // It is reference counted and starts with one reference. Batches outlive it.
 type RecordReader struct {
-	r        reader[*RecordBatch]
+	r        items.Reader[*RecordBatch]
 	schema   *arrow.Schema
 	metadata arrow.Metadata
 }
@@ -40,23 +36,23 @@ func (r *RecordReader) Metadata() arrow.Metadata { return r.metadata }
 
 // DeviceType is the type of the device that all batches live on; they may live on several
 // devices of the type.
-func (r *RecordReader) DeviceType() device.Type { return r.r.deviceType }
+func (r *RecordReader) DeviceType() device.Type { return r.r.DeviceType }
 
 // All yields the batches that are left, then an error if the stream ended with one. The
 // batch borrows from the reader until the next iteration; Retain to keep it. The loop may
 // be left and another one begun: it goes on where the first stopped.
-func (r *RecordReader) All() iter.Seq2[*RecordBatch, error] { return r.r.all }
+func (r *RecordReader) All() iter.Seq2[*RecordBatch, error] { return r.r.All }
 
 // Next takes the next batch, which RecordBatch then returns, and reports whether there is
 // one. Where there is none, Err says why.
-func (r *RecordReader) Next() bool { return r.r.step() }
+func (r *RecordReader) Next() bool { return r.r.Next() }
 
 // RecordBatch is the batch that Next took. It borrows from the reader until the next
 // Next; Retain to keep it.
-func (r *RecordReader) RecordBatch() *RecordBatch { return r.r.current }
+func (r *RecordReader) RecordBatch() *RecordBatch { return r.r.Current }
 
 // Err is the error that ended the stream, or nil.
-func (r *RecordReader) Err() error { return r.r.failure() }
+func (r *RecordReader) Err() error { return r.r.Err() }
 
 // Map makes the reader give what f makes of each of the batches that are left. It changes r,
 // for all that hold it, and returns r: readers are composed without references to count.
@@ -66,7 +62,7 @@ func (r *RecordReader) Err() error { return r.r.failure() }
 //	r.Map(func(b *cdevice.RecordBatch) (*cdevice.RecordBatch, error) { return b, b.ValidateFull(ctx) })
 //
 // The batch that f is given borrows from the reader until f returns; Retain to keep it. The
-// reader takes the batch that f returns. That may be the one that f was given, without a
+// Reader takes the batch that f returns. That may be the one that f was given, without a
 // Retain: it passes on. It must have the types of r's schema and live on r's type of device.
 // Whatever stands beside an error is released.
 //
@@ -81,7 +77,7 @@ func (r *RecordReader) Err() error { return r.r.failure() }
 // through f. A nil f ends the stream with an error. On a reader that has ended, or was
 // closed, Map does nothing.
 func (r *RecordReader) Map(f func(*RecordBatch) (*RecordBatch, error)) *RecordReader {
-	r.r.transform(f)
+	r.r.Map(f)
 	return r
 }
 
@@ -97,12 +93,12 @@ func (r *RecordReader) Map(f func(*RecordBatch) (*RecordBatch, error)) *RecordRe
 //
 // It is not for a source that needs a lock which the caller of Next or get_next holds: Python's, say.
 func (r *RecordReader) Prefetch(n int) *RecordReader {
-	r.r.readAhead(n)
+	r.r.Prefetch(n)
 	return r
 }
 
 // Retain adds a reference; see [RecordBatch.Retain].
-func (r *RecordReader) Retain() { r.r.refs.Retain() }
+func (r *RecordReader) Retain() { r.r.Refs.Retain() }
 
 // Release drops a reference. The last one ends the stream, even in the middle: the batches
 // that are ready are dropped, and the source is given back, which calls the release callback
@@ -113,7 +109,7 @@ func (r *RecordReader) Retain() { r.r.refs.Retain() }
 // that, Release does not wait: a goroutine that reads ahead ([RecordReader.Prefetch], CopyTo) and a
 // call of Next on another goroutine finish the batch that they are at, and give the source
 // back then. [RecordReader.Close] waits for that.
-func (r *RecordReader) Release() { r.r.release() }
+func (r *RecordReader) Release() { r.r.Release() }
 
 // Close ends the stream for all that hold the reader, drops the batches that are ready, and
 // returns when the source is no longer in use: no goroutine reads it, a call of Next or of
@@ -139,20 +135,20 @@ func (r *RecordReader) Release() { r.r.release() }
 // Of a reader below that a program's own code or a C release callback gives back with
 // Release, Close waits for what that code or callback waits for: Release does not wait for a
 // goroutine that reads ahead. Code that must be sure of that calls Close of the reader below.
-func (r *RecordReader) Close(ctx context.Context) error { return r.r.close(ctx) }
+func (r *RecordReader) Close(ctx context.Context) error { return r.r.Close(ctx) }
 
-func newRecordReader(schema *arrow.Schema, t device.Type, s supply[*RecordBatch]) *RecordReader {
+func newRecordReader(schema *arrow.Schema, t device.Type, s items.Source[*RecordBatch]) *RecordReader {
 	r := &RecordReader{schema: schema}
-	r.r.init("RecordReader", t, s)
-	r.r.fit = func(b *RecordBatch) *RecordBatch { return b.under(schema) }
-	r.r.check = func(b *RecordBatch) error { return checkBatch(b, schema, t) }
+	r.r.Init("RecordReader", t, s)
+	r.r.Fit = func(b *RecordBatch) *RecordBatch { return b.under(schema) }
+	r.r.Check = func(b *RecordBatch) error { return checkBatch(b, schema, t) }
 	return r
 }
 
 // ArrayReader is a stream of arrays of one type: the chunks of a chunked array, say. It is
 // to [Array] what [RecordReader] is to [RecordBatch].
 type ArrayReader struct {
-	r     reader[*Array]
+	r     items.Reader[*Array]
 	field arrow.Field
 }
 
@@ -160,211 +156,47 @@ type ArrayReader struct {
 func (r *ArrayReader) Field() arrow.Field { return r.field }
 
 // DeviceType is the type of the device that all arrays live on.
-func (r *ArrayReader) DeviceType() device.Type { return r.r.deviceType }
+func (r *ArrayReader) DeviceType() device.Type { return r.r.DeviceType }
 
 // All yields the arrays that are left; see [RecordReader.All].
-func (r *ArrayReader) All() iter.Seq2[*Array, error] { return r.r.all }
+func (r *ArrayReader) All() iter.Seq2[*Array, error] { return r.r.All }
 
 // Next takes the next array; see [RecordReader.Next].
-func (r *ArrayReader) Next() bool { return r.r.step() }
+func (r *ArrayReader) Next() bool { return r.r.Next() }
 
 // Array is the array that Next took. It borrows from the reader until the next Next;
 // Retain to keep it.
-func (r *ArrayReader) Array() *Array { return r.r.current }
+func (r *ArrayReader) Array() *Array { return r.r.Current }
 
 // Err is the error that ended the stream, or nil.
-func (r *ArrayReader) Err() error { return r.r.failure() }
+func (r *ArrayReader) Err() error { return r.r.Err() }
 
 // Map makes the reader give what f makes of each array; see [RecordReader.Map].
 func (r *ArrayReader) Map(f func(*Array) (*Array, error)) *ArrayReader {
-	r.r.transform(f)
+	r.r.Map(f)
 	return r
 }
 
 // Prefetch makes a goroutine ask for up to n arrays before the reader is asked; see
 // [RecordReader.Prefetch].
 func (r *ArrayReader) Prefetch(n int) *ArrayReader {
-	r.r.readAhead(n)
+	r.r.Prefetch(n)
 	return r
 }
 
 // Retain adds a reference; see [RecordBatch.Retain].
-func (r *ArrayReader) Retain() { r.r.refs.Retain() }
+func (r *ArrayReader) Retain() { r.r.Refs.Retain() }
 
 // Release drops a reference; see [RecordReader.Release].
-func (r *ArrayReader) Release() { r.r.release() }
+func (r *ArrayReader) Release() { r.r.Release() }
 
 // Close ends the stream and returns when its source is no longer in use; see
 // [RecordReader.Close].
-func (r *ArrayReader) Close(ctx context.Context) error { return r.r.close(ctx) }
+func (r *ArrayReader) Close(ctx context.Context) error { return r.r.Close(ctx) }
 
-func newArrayReader(field arrow.Field, t device.Type, s supply[*Array]) *ArrayReader {
+func newArrayReader(field arrow.Field, t device.Type, s items.Source[*Array]) *ArrayReader {
 	r := &ArrayReader{field: field}
-	r.r.init("ArrayReader", t, s)
-	r.r.check = func(a *Array) error { return checkArray(a, field.Type, t) }
+	r.r.Init("ArrayReader", t, s)
+	r.r.Check = func(a *Array) error { return checkArray(a, field.Type, t) }
 	return r
-}
-
-// counted is a *RecordBatch or an *Array.
-type counted interface {
-	comparable
-	Retain()
-	Release()
-}
-
-// reader is what RecordReader and ArrayReader have in common. How it ends stands in ending.go.
-type reader[T counted] struct {
-	refs       refcount.Count
-	deviceType device.Type
-	fit        func(T) T     // what an item is made before it is given out; nil: nothing
-	check      func(T) error // of an item that a program makes
-	ending
-
-	end atomic.Pointer[streamEnd] // nil before the end
-
-	mu      sync.Mutex // held while the supply is asked: its calls are serialised
-	stages  stages[T]
-	stopped bool // the supply was closed, or is about to be
-
-	own     sync.Mutex // of the item that step took; no other lock is taken below it
-	current T
-	gone    bool // the last reference is: nothing is kept any more
-}
-
-// streamEnd is how a stream ended: with io.EOF, or with an error.
-type streamEnd struct{ err error }
-
-func (r *reader[T]) init(kind string, t device.Type, s supply[T]) {
-	r.refs.InitTraced(kind)
-	r.deviceType, r.stages.supply = t, s
-	r.ending.init()
-}
-
-// hold adds a reference, unless the last one is gone.
-func (r *reader[T]) hold() bool { return r.refs.TryRetain() }
-
-// pull returns the next item, owned by the caller, or the error that ended the stream:
-// io.EOF where that was the last item. Code of the program that panics has failed.
-func (r *reader[T]) pull() (item T, err error) {
-	if r.over.Load() { // do not wait for a call that is under way
-		return item, r.endWith(fielderr.Released("reader"))
-	}
-	defer r.finishQuietly()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.ask()
-}
-
-// ask is pull for the holder of mu. An item that comes after Close has ended the stream is
-// dropped; one that comes after the last release is the caller's.
-func (r *reader[T]) ask() (item T, err error) {
-	from := r.apply()
-	if from == nil {
-		return item, r.endWith(fielderr.Released("reader"))
-	}
-	if end := r.end.Load(); end != nil {
-		return item, end.err
-	}
-	answered := false
-	defer func() {
-		if v := recover(); v != nil {
-			err = fielderr.Panic(v)
-		} else if !answered {
-			err = errGoexit
-		}
-		if err != nil {
-			err = r.endWith(err)
-		}
-	}()
-	item, err = from.next()
-	if end := r.end.Load(); err == nil && end != nil {
-		drop(item)
-		var none T
-		item, err = none, end.err
-	}
-	if err == nil && r.fit != nil {
-		item = r.fit(item)
-	}
-	answered = true
-	return item, err
-}
-
-func (r *reader[T]) all(yield func(T, error) bool) {
-	one := func(item T) bool {
-		defer item.Release()
-		return yield(item, nil)
-	}
-	for {
-		item, err := r.pull()
-		if err == nil {
-			if !one(item) {
-				return
-			}
-			continue
-		}
-		if err != io.EOF { // itself: an error that wraps it is an error
-			var none T
-			yield(none, err)
-		}
-		return
-	}
-}
-
-func (r *reader[T]) step() bool {
-	r.dropCurrent(false)
-	if r.over.Load() {
-		r.endWith(fielderr.Released("reader"))
-		return false
-	}
-	defer r.finishQuietly()
-	return r.take()
-}
-
-// Take makes the next item the current one, and reports whether there is one.
-func (r *reader[T]) take() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	item, err := r.ask()
-	if err != nil {
-		return false
-	}
-	r.own.Lock()
-	kept := !r.gone
-	if kept {
-		r.current = item
-	}
-	r.own.Unlock()
-	if !kept {
-		drop(item)
-		r.endWith(fielderr.Released("reader"))
-	}
-	return kept
-}
-
-// dropCurrent releases the current item, without a lock: that may call into C. After the
-// last time, there is no other one.
-func (r *reader[T]) dropCurrent(last bool) {
-	var none T
-	r.own.Lock()
-	item := r.current
-	r.current = none
-	r.gone = r.gone || last
-	r.own.Unlock()
-	if item != none {
-		item.Release()
-	}
-}
-
-// endWith ends the stream with an error, unless it has ended, and returns its end.
-func (r *reader[T]) endWith(err error) error {
-	r.end.CompareAndSwap(nil, &streamEnd{err})
-	return r.end.Load().err
-}
-
-// failure is the error that the stream ended with, or nil.
-func (r *reader[T]) failure() error {
-	if end := r.end.Load(); end != nil && end.err != io.EOF {
-		return end.err
-	}
-	return nil
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
+	"github.com/arrowdevice/arrowdevice/internal/items"
 )
 
 // Calls of a consumer to its producer. They are made in on_schema, and later on goroutines of their
@@ -24,7 +25,7 @@ func (c *consumer) request(n int64) {
 	if begun {
 		return
 	}
-	background(func() {
+	items.Background(func() {
 		c.calling <- struct{}{}
 		defer func() { <-c.calling }()
 		c.ask()
@@ -111,8 +112,8 @@ func (c *consumer) Release() {
 	c.mu.Unlock()
 	if !bridge.Calling(c.word) {
 		impatient := time.AfterFunc(patience, func() {
-			goroutines.Add(1)
-			defer goroutines.Add(-1)
+			items.Goroutines.Add(1)
+			defer items.Goroutines.Add(-1)
 			c.losePatience()
 		})
 		c.calling <- struct{}{}

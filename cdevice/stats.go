@@ -3,6 +3,7 @@ package cdevice
 import (
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/copyplan"
+	"github.com/arrowdevice/arrowdevice/internal/items"
 
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
@@ -25,7 +26,7 @@ type Stats struct {
 	PinnedBatches   int64 // batches and arrays that keep memory of the Go heap pinned for C
 	Readers         int64 // RecordReaders and ArrayReaders that were not released, or whose source is still in use
 	DeviceCopies    int64 // copies in memory of a device, of batches and arrays, that were not given back to it
-	Goroutines      int64 // goroutines of this package: prefetchers, iterators, asynchronous producers, closing readers
+	Goroutines      int64 // Goroutines of this package: prefetchers, iterators, asynchronous producers, closing readers
 }
 
 // ReadStats returns the current counts.
@@ -40,8 +41,8 @@ func ReadStats() Stats {
 		AsyncProducers:  asyncProducers.Load(),
 		AsyncTasks:      asyncTasks.Load(),
 		PinnedBatches:   tree.RootedLive.Load(),
-		Readers:         liveReaders.Load(),
+		Readers:         items.LiveReaders.Load(),
 		DeviceCopies:    copyplan.DeviceCopies.Load(),
-		Goroutines:      goroutines.Load(),
+		Goroutines:      items.Goroutines.Load(),
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+	"github.com/arrowdevice/arrowdevice/internal/items"
 	"github.com/arrowdevice/arrowdevice/internal/schema"
 )
 
@@ -101,13 +102,13 @@ func ExportArrayReader(r *ArrayReader, out *CArrowDeviceArrayStream) error {
 }
 
 // exportStream gives s a reference to its reader.
-func exportStream[T counted](s *exported[T], out *CArrowDeviceArrayStream) error {
+func exportStream[T items.Counted](s *exported[T], out *CArrowDeviceArrayStream) error {
 	if out == nil {
 		return noOutput("ArrowDeviceArrayStream")
 	}
 	if err := s.start(); err != nil {
 		return err
 	}
-	bridge.ExportStream(s, int32(s.reader.deviceType), deviceStreamMirror(out))
+	bridge.ExportStream(s, int32(s.reader.DeviceType), deviceStreamMirror(out))
 	return nil
 }

@@ -58,9 +58,20 @@ var allowed = map[string][]string{
 	"internal/schema":        {"internal/abi", "internal/bridge", "internal/excerpt", "internal/fielderr", "internal/live"},
 	"internal/testing/cases": {},
 	"internal/testing/cpeer": {"internal/abi"},
-	"cdevice":                {"device", "internal/abi", "internal/bridge", "internal/excerpt", "internal/fielderr", "internal/handle", "internal/live", "internal/ordinary", "internal/refcount", "internal/schema"},
-	"cdevice/cdevicetest":    {"cdevice"},
-	"device/devicetest":      {"device"},
+	// The rooms of cdevice, each above those before it.
+	"internal/layout":   {"internal/excerpt"},
+	"internal/tree":     {"device", "internal/abi", "internal/bridge", "internal/fielderr", "internal/handle", "internal/layout", "internal/refcount"},
+	"internal/hostread": {"internal/abi", "internal/fielderr", "internal/layout", "internal/tree"},
+	"internal/copyplan": {"device", "internal/abi", "internal/bridge", "internal/fielderr", "internal/hostread", "internal/layout", "internal/tree"},
+	"internal/validate": {"device", "internal/abi", "internal/copyplan", "internal/fielderr", "internal/hostread", "internal/layout", "internal/tree"},
+	"internal/cstruct":  {"device", "internal/abi", "internal/bridge", "internal/fielderr", "internal/handle", "internal/layout", "internal/live", "internal/tree"},
+	"internal/items":    {"device", "internal/bridge", "internal/fielderr", "internal/refcount"},
+	"cdevice": {
+		"device", "internal/abi", "internal/bridge", "internal/excerpt", "internal/fielderr", "internal/handle", "internal/live", "internal/ordinary", "internal/refcount", "internal/schema",
+		"internal/layout", "internal/tree", "internal/hostread", "internal/copyplan", "internal/validate", "internal/cstruct", "internal/items",
+	},
+	"cdevice/cdevicetest": {"cdevice"},
+	"device/devicetest":   {"device"},
 
 	"internal/cuda":             {"device"},
 	"internal/nilargs":          {},

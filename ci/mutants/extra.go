@@ -53,36 +53,36 @@ var extras = []extra{
 		"if err := c.untilChanged(ctx); err != nil {", "if err := error(ErrLimit); err != nil {",
 	},
 	{
-		"cdevice/copy.go", "copyStream", "a copy has a stream of its own",
+		"internal/copyplan/stream.go", "copyStream", "a copy has a stream of its own",
 		"newCopyStream(dev)", "dev.WrapStream(0)",
 	},
 	{
-		"cdevice/transfer.go", "copyTo", "the event of a copy",
-		"at.event = mem.block.setEvent(d.event.Handle())", "_ = mem.block.setEvent(d.event.Handle())",
+		"internal/copyplan/todevice.go", "ToDevice", "the event of a copy",
+		"at.Event = mem.Block.SetEvent(d.event.Handle())", "_ = mem.Block.SetEvent(d.event.Handle())",
 	},
 	{
-		"cdevice/transfer.go", "source.enqueue", "page-locked sources are kept",
-		"kept = kept || readsLater(d.dev, device.Ptr(p.addr), p.size)", "_ = readsLater(d.dev, device.Ptr(p.addr), p.size)",
+		"internal/copyplan/todevice.go", "source.enqueue", "page-locked sources are kept",
+		"kept = kept || readsLater(d.dev, device.Ptr(p.Addr), p.Size)", "_ = readsLater(d.dev, device.Ptr(p.Addr), p.Size)",
 	},
 	{
-		"cdevice/transfer.go", "source.enqueue", "device sources are kept",
+		"internal/copyplan/todevice.go", "source.enqueue", "device sources are kept",
 		"kept = kept || len(copies) > 0", "kept = kept || len(copies) < 0",
 	},
 	{
 		"cdevice/convert.go", "recordEvent", "the recorded event",
-		"at.event = uintptr(unsafe.Pointer(&recorded.handle))", "_ = uintptr(unsafe.Pointer(&recorded.handle))",
+		"at.Event = uintptr(unsafe.Pointer(&recorded.handle))", "_ = uintptr(unsafe.Pointer(&recorded.handle))",
 	},
 	{
 		"cdevice/export.go", "export", "sync_event of an export",
-		"out.SyncEvent = at.event", "out.SyncEvent = 0",
+		"out.SyncEvent = at.Event", "out.SyncEvent = 0",
 	},
 	{
-		"cdevice/input.go", "deviceInput", "sync_event of an import",
-		"event: arr.SyncEvent}", "event: 0}",
+		"internal/cstruct/input.go", "DeviceInput", "sync_event of an import",
+		"Event: arr.SyncEvent}", "Event: 0}",
 	},
 	{
 		"cdevice/new.go", "newNodes", "the event of the caller's memory",
-		"at.event = uintptr(unsafe.Pointer(cell))", "_ = uintptr(unsafe.Pointer(cell))",
+		"at.Event = uintptr(unsafe.Pointer(cell))", "_ = uintptr(unsafe.Pointer(cell))",
 	},
 }
 

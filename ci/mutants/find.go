@@ -27,7 +27,8 @@ func (m *mutant) site() string { return fmt.Sprintf("%s:%d", m.file, m.line) }
 
 // packages are where waits are looked for. The CPU, in package device, has nothing to wait
 // for.
-var packages = []string{"internal/cuda", "internal/sizeclass", "memory/cudaalloc", "memory/hostpinned", "cdevice"}
+var packages = []string{"internal/cuda", "internal/sizeclass", "memory/cudaalloc", "memory/hostpinned",
+	"internal/tree", "internal/copyplan", "internal/validate", "internal/items", "cdevice"}
 
 // removal is how a call is removed so that what is left compiles, and answers that all
 // is well.
@@ -48,7 +49,7 @@ const (
 // Which of two a name is that both a function and a method have, kindOf knows.
 var waits = map[string]removal{
 	"Synchronize": succeeds, "SynchronizeEvent": succeeds, "SynchronizeStream": succeeds, "synchronize": succeeds,
-	"WaitEvent": succeeds, "WaitOn": succeeds, "waitOn": succeeds,
+	"WaitEvent": succeeds, "WaitOn": succeeds,
 	"Wait": succeeds, "wait": succeeds, "waitEvent": succeeds, "block": succeeds, "poll": succeeds, "startWait": succeeds,
 	"Record": succeeds, "record": anywhere,
 	"Flush": succeeds, "flush": succeeds, "idle": succeeds, "pushBack": succeeds, "waitForFrees": succeeds,
@@ -63,7 +64,7 @@ var waits = map[string]removal{
 
 	"endAfter": unproven, "FreeAfter": unproven,
 
-	"usedOn": nothing, "lend": nothing,
+	"UsedOn": nothing, "MarkExported": nothing,
 
 	"Copy": anywhere, "CopyPeer": anywhere, "Memset": anywhere, "Upload": anywhere, "Allocate": anywhere, "Free": anywhere,
 	"Prefetch": anywhere, "PrefetchToHost": anywhere, "prefetch": anywhere,
@@ -217,12 +218,10 @@ func (f *finder) kindOf(name string, receiver ast.Expr, call *ast.CallExpr) remo
 		last = f.text(call.Args[len(call.Args)-1])
 	}
 	switch {
-	case name == "usedOn" && receiver == nil:
-		return succeeds
 	case name == "Query" && last != "": // about an address
 		return 0
-	case name == "lend" && last != "": // of a cache
-		return 0
+	case name == "MarkExported" && last != "": // of what an owner holds
+		return nothing
 	case name == "Wait" && last == "": // of a sync.Cond
 		return 0
 	case name == "poll" && receiver != nil: // the goroutine that asks for events

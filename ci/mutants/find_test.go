@@ -29,8 +29,7 @@ func (d *Device) f(s Stream, stream uintptr, ctx context.Context) error {
 	_ = m.FreeAfter(e)
 	_ = m.FreeAfter(nil)
 	_ = d.cache.lend(m)
-	m.usedOn(d)
-	_ = usedOn(m, d)
+	m.UsedOn(d)
 	c.changed.Wait()
 	_, _ = d.Query(p)
 	_ = ctx.Copy(ranges, stream)
@@ -59,8 +58,7 @@ func TestFind(t *testing.T) {
 		"Device.f: d.mayUse(stream) => func() bool { _ = d; _ = stream; return true }()",
 		"Device.f: m.endAfter(e) => func() error { e.letGo(); return m.endAfter(nil) }()",
 		"Device.f: m.FreeAfter(e) => func() error { _ = e; return m.FreeAfter(nil) }()",
-		"Device.f: m.usedOn(d) => func() { _ = m; _ = d; }()",
-		"Device.f: usedOn(m, d) => func() error { _ = m; _ = d; return nil }()",
+		"Device.f: m.UsedOn(d) => func() { _ = m; _ = d; }()",
 		"Device.f: stream stream => 0*stream",
 		"Device.f: stream s => func(device.Stream) device.Stream { return nil }(s)",
 		"Context.QueryStream: all of it => return true, nil",

@@ -40,6 +40,10 @@ var suites = map[string][]string{
 	"internal/sizeclass": {"internal/sizeclass", "memory/cudaalloc", "memory/hostpinned", "cdevice"},
 	"memory/cudaalloc":   {"memory/cudaalloc", "cdevice", "memory/hostpinned"},
 	"memory/hostpinned":  {"memory/hostpinned"},
+	"internal/tree":      {"internal/tree", "cdevice"},
+	"internal/copyplan":  {"cdevice"},
+	"internal/validate":  {"cdevice"},
+	"internal/items":     {"cdevice"},
 	"cdevice":            {"cdevice"},
 }
 

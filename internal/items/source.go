@@ -1,4 +1,4 @@
-package cdevice
+package items
 
 import (
 	"context"
@@ -11,51 +11,51 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
 
-// supply is where the items of a reader come from.
-type supply[T any] interface {
+// Source is where the items of a reader come from.
+type Source[T any] interface {
 	// next returns the next item, owned by the caller, or io.EOF, or what went wrong. It
 	// is called by one goroutine at a time, and not again after an error.
-	next() (T, error)
+	Next() (T, error)
 	// interrupt makes a next that is under way give up its waiting, where that is possible:
 	// no item is wanted any more. It does not block. Any goroutine may call it, at any time.
-	interrupt()
+	Interrupt()
 	// close ends the supply. It is called once, when no next is under way. done is called
 	// once, on any goroutine, when what the items come from is not in use any more, even if
 	// the code that is called for that panics or ends its goroutine: that may be before
 	// close returns, or long after.
-	close(done func())
+	Close(done func())
 }
 
-// pulled is what a supply's next returned.
-type pulled[T counted] struct {
-	item T
-	err  error
+// Result is what a supply's next returned.
+type Result[T Counted] struct {
+	Item T
+	Err  error
 }
 
-func (p *pulled[T]) drop() {
-	if p.err == nil {
-		drop(p.item)
+func (p *Result[T]) Drop() {
+	if p.Err == nil {
+		drop(p.Item)
 	}
 }
 
 // drop releases an item that is not delivered. No caller is told of a panic there.
-func drop[T counted](item T) {
+func drop[T Counted](item T) {
 	defer tellPanic()
 	item.Release()
 }
 
-// function is the supply of a function.
-type function[T counted] struct {
-	ask   func() (T, error)
-	check func(T) error // of what a program's function gives; nil: none
-	stop  func()        // may be nil
-	// stopThen is for a stop that may be over later than it returns: it calls done then.
-	stopThen func(done func())
+// Function is the supply of a function.
+type Function[T Counted] struct {
+	Ask   func() (T, error)
+	Check func(T) error // of what a program's function gives; nil: none
+	Stop  func()        // may be nil
+	// StopThen is for a stop that may be over later than it returns: it calls done then.
+	StopThen func(done func())
 }
 
-func (f *function[T]) next() (T, error) {
+func (f *Function[T]) Next() (T, error) {
 	var none T
-	item, err := f.ask()
+	item, err := f.Ask()
 	done := false
 	defer func() { // even if a check panics: types may be a program's
 		if !done && item != none {
@@ -65,8 +65,8 @@ func (f *function[T]) next() (T, error) {
 	if err != nil {
 		return none, err
 	}
-	if f.check != nil {
-		if err := f.check(item); err != nil {
+	if f.Check != nil {
+		if err := f.Check(item); err != nil {
 			return none, err
 		}
 	}
@@ -74,32 +74,37 @@ func (f *function[T]) next() (T, error) {
 	return item, nil
 }
 
-func (*function[T]) interrupt() {}
+func (*Function[T]) Interrupt() {}
 
-func (f *function[T]) close(done func()) {
-	if f.stopThen != nil {
-		f.stopThen(done)
+func (f *Function[T]) Close(done func()) {
+	if f.StopThen != nil {
+		f.StopThen(done)
 		return
 	}
 	defer done()
-	if f.stop != nil {
-		f.stop()
+	if f.Stop != nil {
+		f.Stop()
 	}
 }
 
-// bounded is a supply that ends with a context: once that is done, it gives no item, not
+// Bounded is a supply that ends with a context: once that is done, it gives no item, not
 // even one that is ready.
-type bounded[T counted] struct {
+type Bounded[T Counted] struct {
 	ctx  context.Context
 	op   string
-	from supply[T]
+	from Source[T]
 }
 
-func (b *bounded[T]) next() (item T, err error) {
+// NewBounded bounds a source by ctx. op is the operation that its error names.
+func NewBounded[T Counted](ctx context.Context, op string, from Source[T]) *Bounded[T] {
+	return &Bounded[T]{ctx, op, from}
+}
+
+func (b *Bounded[T]) Next() (item T, err error) {
 	if err := fielderr.ContextError(b.ctx, b.op); err != nil {
 		return item, err
 	}
-	item, err = b.from.next()
+	item, err = b.from.Next()
 	if err != nil {
 		return item, err
 	}
@@ -111,34 +116,34 @@ func (b *bounded[T]) next() (item T, err error) {
 	return item, nil
 }
 
-func (b *bounded[T]) interrupt() { b.from.interrupt() }
+func (b *Bounded[T]) Interrupt() { b.from.Interrupt() }
 
-func (b *bounded[T]) close(done func()) { b.from.close(done) }
+func (b *Bounded[T]) Close(done func()) { b.from.Close(done) }
 
-// sequence is the supply of an iterator. The iterator runs on a goroutine of its own, and
+// Sequence is the supply of an iterator. The iterator runs on a goroutine of its own, and
 // only while an item is asked for. iter.Pull does not do: it must not be used on the
 // threads of callbacks from C.
-type sequence[T counted] struct {
-	seq   iter.Seq2[T, error]
-	check func(T) error // of what the iterator yields
+type Sequence[T Counted] struct {
+	Seq   iter.Seq2[T, error]
+	Check func(T) error // of what the iterator yields
 	ask   chan struct{} // nil until the first next; closed to stop the iterator
-	got   chan pulled[T]
+	got   chan Result[T]
 }
 
-func (s *sequence[T]) next() (T, error) {
+func (s *Sequence[T]) Next() (T, error) {
 	if s.ask == nil {
-		s.ask, s.got = make(chan struct{}), make(chan pulled[T])
-		goroutines.Add(1)
+		s.ask, s.got = make(chan struct{}), make(chan Result[T])
+		Goroutines.Add(1)
 		go s.run(s.ask, s.got)
 	}
 	s.ask <- struct{}{}
 	p := <-s.got
-	return p.item, p.err
+	return p.Item, p.Err
 }
 
-func (*sequence[T]) interrupt() {}
+func (*Sequence[T]) Interrupt() {}
 
-func (s *sequence[T]) close(done func()) {
+func (s *Sequence[T]) Close(done func()) {
 	defer done()
 	if s.ask == nil {
 		return
@@ -149,18 +154,18 @@ func (s *sequence[T]) close(done func()) {
 }
 
 // run answers every ask once. What the iterator yields is borrowed, and retained here.
-func (s *sequence[T]) run(ask <-chan struct{}, got chan<- pulled[T]) {
+func (s *Sequence[T]) run(ask <-chan struct{}, got chan<- Result[T]) {
 	defer close(got)
-	defer goroutines.Add(-1)
+	defer Goroutines.Add(-1)
 	asked := false
-	last := pulled[T]{err: errGoexit}
+	last := Result[T]{Err: errGoexit}
 	defer func() {
 		switch v := recover(); {
 		case v == nil:
 		case !asked:
 			bridge.OnPanic(v, debug.Stack()) // it was stopped: nobody asks any more
-		case last.err == errGoexit: // it had not failed before
-			last.err = fielderr.Panic(v)
+		case last.Err == errGoexit: // it had not failed before
+			last.Err = fielderr.Panic(v)
 		}
 		if asked {
 			got <- last
@@ -169,30 +174,30 @@ func (s *sequence[T]) run(ask <-chan struct{}, got chan<- pulled[T]) {
 	if _, asked = <-ask; !asked {
 		return
 	}
-	for item, err := range s.seq {
+	for item, err := range s.Seq {
 		if err == nil {
-			err = s.check(item)
+			err = s.Check(item)
 		}
 		if err != nil {
-			last.err = err
+			last.Err = err
 			return
 		}
 		item.Retain()
 		asked = false
-		got <- pulled[T]{item: item}
+		got <- Result[T]{Item: item}
 		if _, asked = <-ask; !asked {
 			return
 		}
 	}
-	last.err = io.EOF
+	last.Err = io.EOF
 }
 
 // errGoexit is the error of a program's code that ended its goroutine.
 var errGoexit = errors.New("cdevice: the code that makes the items of the stream ended its goroutine")
 
-// quietly calls what nobody waits for, or what comes when all that counts is done: a panic
+// Quietly calls what nobody waits for, or what comes when all that counts is done: a panic
 // there is told, and goes no further.
-func quietly(f func()) {
+func Quietly(f func()) {
 	defer tellPanic()
 	f()
 }

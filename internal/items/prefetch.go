@@ -1,4 +1,4 @@
-package cdevice
+package items
 
 import (
 	"sync"
@@ -6,18 +6,11 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
 
-// readAhead makes a goroutine ask for depth items before the reader is asked.
-func (r *reader[T]) readAhead(depth int) {
-	if depth > 0 {
-		r.add(func(from supply[T]) supply[T] { return newAhead(from, depth) })
-	}
-}
-
 // ahead is a supply that asks another one before it is asked itself: it holds depth items
 // at most that were not taken. It begins with the first next. When the other one has
 // ended, it is closed before that end is delivered.
-type ahead[T counted] struct {
-	from    supply[T]
+type ahead[T Counted] struct {
+	from    Source[T]
 	depth   int
 	stop    chan struct{} // closed when no item is wanted any more
 	stopped sync.Once
@@ -25,14 +18,14 @@ type ahead[T counted] struct {
 	got chan T // nil until the first next; closed behind the last item
 	end error  // that comes after it; set before got is closed
 
-	parts countdown // close, the goroutine, and from
+	parts Countdown // close, the goroutine, and from
 }
 
-func newAhead[T counted](from supply[T], depth int) *ahead[T] {
+func NewAhead[T Counted](from Source[T], depth int) *ahead[T] {
 	return &ahead[T]{from: from, depth: depth, stop: make(chan struct{})}
 }
 
-func (a *ahead[T]) next() (item T, err error) {
+func (a *ahead[T]) Next() (item T, err error) {
 	if a.got == nil {
 		a.start()
 	}
@@ -51,26 +44,26 @@ func (a *ahead[T]) next() (item T, err error) {
 func (a *ahead[T]) start() {
 	// The goroutine holds one item, the channel the others.
 	a.got = make(chan T, a.depth-1)
-	a.parts.init(3, nil)
-	goroutines.Add(1)
+	a.parts.Init(3, nil)
+	Goroutines.Add(1)
 	go a.run()
 }
 
-func (a *ahead[T]) interrupt() {
+func (a *ahead[T]) Interrupt() {
 	a.stopped.Do(func() { close(a.stop) })
-	a.from.interrupt()
+	a.from.Interrupt()
 }
 
 // close drops the items that are ready. It does not wait for a next of the other supply
 // that is under way: the goroutine closes that supply afterwards.
-func (a *ahead[T]) close(done func()) {
-	a.interrupt()
+func (a *ahead[T]) Close(done func()) {
+	a.Interrupt()
 	if a.got == nil {
-		a.from.close(done)
+		a.from.Close(done)
 		return
 	}
-	a.parts.last = done // called by the last of the three
-	defer a.parts.part()
+	a.parts.Last = done // called by the last of the three
+	defer a.parts.Part()
 	a.drain()
 }
 
@@ -92,7 +85,7 @@ func (a *ahead[T]) drain() {
 func (a *ahead[T]) run() {
 	a.end = errGoexit
 	defer a.finish() // even if the source ends the goroutine
-	for !isClosed(a.stop) {
+	for !IsClosed(a.stop) {
 		item, err := a.ask()
 		if err != nil {
 			a.end = err
@@ -111,16 +104,16 @@ func (a *ahead[T]) run() {
 // neither the supply in use nor the goroutine.
 func (a *ahead[T]) finish() {
 	defer close(a.got)
-	defer a.parts.part()
-	defer goroutines.Add(-1)
+	defer a.parts.Part()
+	defer Goroutines.Add(-1)
 	defer tellPanic()
-	defer a.from.close(a.parts.part)
-	if isClosed(a.stop) {
+	defer a.from.Close(a.parts.Part)
+	if IsClosed(a.stop) {
 		a.drain() // an item may have come after close
 	}
 }
 
-func isClosed(c <-chan struct{}) bool {
+func IsClosed(c <-chan struct{}) bool {
 	select {
 	case <-c:
 		return true
@@ -135,5 +128,5 @@ func (a *ahead[T]) ask() (item T, err error) {
 			err = fielderr.Panic(v)
 		}
 	}()
-	return a.from.next()
+	return a.from.Next()
 }

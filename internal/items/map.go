@@ -1,34 +1,22 @@
-package cdevice
+package items
 
 import (
 	"fmt"
-	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"io"
 )
 
-// transform makes f's results the items. Without f, the stream ends.
-func (r *reader[T]) transform(f func(T) (T, error)) {
-	if f == nil {
-		if !r.over.Load() {
-			r.endWith(fielderr.Absent(fielderr.OpRead, "f", "a function"))
-		}
-		return
-	}
-	r.add(func(from supply[T]) supply[T] { return &mapped[T]{from, r.fit, f, r.check} })
-}
-
 // mapped is the supply of what a program's function makes of the items of another one.
-type mapped[T counted] struct {
-	from  supply[T]
+type mapped[T Counted] struct {
+	from  Source[T]
 	fit   func(T) T // what an item is made before f is given it; nil: nothing
 	f     func(T) (T, error)
 	check func(T) error // of what f returns
 }
 
 // next lends the item to f. It gives the item back, unless f has passed it on.
-func (m *mapped[T]) next() (T, error) {
+func (m *mapped[T]) Next() (T, error) {
 	var made, none T
-	item, err := m.from.next()
+	item, err := m.from.Next()
 	if err != nil {
 		return none, err
 	}
@@ -63,6 +51,6 @@ func noEnd(err error) error {
 	return err
 }
 
-func (m *mapped[T]) interrupt() { m.from.interrupt() }
+func (m *mapped[T]) Interrupt() { m.from.Interrupt() }
 
-func (m *mapped[T]) close(done func()) { m.from.close(done) }
+func (m *mapped[T]) Close(done func()) { m.from.Close(done) }
