@@ -1,6 +1,9 @@
 package ci
 
 import (
+	"encoding/xml"
+	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -61,6 +64,23 @@ func TestBadLinksAreFound(t *testing.T) {
 			assert.Contains(t, problems[0], want)
 		}
 	}
+}
+
+// A picture is well-formed, and has colours for light and for dark pages.
+func TestPicturesCanBeRead(t *testing.T) {
+	pictures := 0
+	eachFile(t, ".svg", func(name, content string) {
+		pictures++
+		for dec := xml.NewDecoder(strings.NewReader(content)); ; {
+			if _, err := dec.Token(); errors.Is(err, io.EOF) {
+				break
+			} else if !assert.NoError(t, err, name) {
+				return
+			}
+		}
+		assert.Contains(t, content, "prefers-color-scheme: dark", name)
+	})
+	assert.NotZero(t, pictures)
 }
 
 // repositoryFiles returns the files of the repository: the text of pages, and "" for others.
