@@ -24,8 +24,8 @@
 //
 // # Exporting and importing
 //
-// An export or import never waits, copies or reads the data. To pass a batch to another library,
-// wrap it and export it:
+// An export or import never waits, copies or reads the data; importing a stream calls the producer
+// for its schema, and for nothing else. To pass a batch to another library, wrap it and export it:
 //
 //	batch, err := cdevice.WrapRecordBatch(rec, device.CPUDevice())
 //	defer batch.Release()                                    // the exported struct holds the memory on its own
@@ -131,9 +131,10 @@
 //
 // An import takes the C structs that it is given: it moves their contents, or releases them if it
 // returns an error. An export writes its output structs only on success, over their contents: a
-// struct that was not released is lost. Batches, arrays and readers that a function returns are
-// owned by the caller and start with one reference; a Release too many panics. Whatever is made
-// of a batch keeps the memory alive on its own.
+// struct that was not released is lost. The caller owns the batches, arrays and readers that a
+// function returns, with one reference, except where the function's comment says that they are
+// borrowed; a Release too many panics. Slices, columns, views and exported structs keep the memory
+// alive on their own.
 //
 // The producer's release callback is called exactly once, after the last user, on the goroutine or
 // thread of that user. Where work of a device may be using the memory, it is called after that work,
