@@ -34,7 +34,7 @@ func main() {
 	out := flag.String("out", "", "write the results to this JSON file")
 	round := flag.Duration("round", 10*time.Millisecond, "length of one turn")
 	rounds := flag.Int("rounds", 15, "turns of each side; the medians count")
-	markdown := flag.Bool("markdown", false, "print the table of the README")
+	markdown := flag.Bool("markdown", false, "print the table of docs/costs.md")
 	check := flag.Bool("check", false, "fail when a promised ratio, measured again where it is missed, does not hold")
 	flag.Parse()
 

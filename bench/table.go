@@ -18,13 +18,13 @@ func printTable(results []Result) {
 	w.Flush()
 }
 
-// printMarkdown prints the ratios as the table in the README: a row a batch, a
-// column an operation and its peer.
+// printMarkdown prints the ratios as the table of docs/costs.md: a row for each batch, a
+// column for each operation and its peer.
 func printMarkdown(w io.Writer, results []Result) {
 	var rows, columns []string
 	cells := map[[2]string]string{}
 	for _, r := range results {
-		if r.Peer == oneGoroutine { // no peer: the README says it in words
+		if r.Peer == oneGoroutine { // no peer: docs/costs.md states it in words
 			continue
 		}
 		row, column := fmt.Sprintf("%d x %s", r.Columns, strings.ReplaceAll(r.Shape, "<", "&lt;")), r.Operation+", "+r.Peer

@@ -1,103 +1,170 @@
-// Package cdevice is the Arrow C device data interface for arrow-go: it hands
-// record batches and arrays to other libraries in the same process, and takes
-// them, without copying, wherever their memory lives.
+// Package cdevice implements the Arrow C device data interface for arrow-go: it passes record
+// batches and arrays to other libraries in the same process, and takes theirs, without copying,
+// in the memory of any device.
 //
-// # By task
+// # Concepts
 //
-// To hand a batch to another library, wrap it and export it:
+// A [RecordBatch] is a record batch that knows which device its memory is on. An [Array] is one
+// array, such as a column of a batch. Both are immutable and reference counted, and
+// [RecordBatch.Slice], [RecordBatch.Select] and [RecordBatch.Column] cut them without touching
+// their memory. They are not arrow-go's types, because arrow-go reads memory through []byte, and
+// the CPU cannot read the memory of a GPU.
+//
+// A [RecordReader] is a stream of batches that have one schema and one type of device; an
+// [ArrayReader] is one of arrays, such as the chunks of a chunked array.
+//
+// An event is a point in the work of a device. A batch whose memory is still being filled has
+// one, which is complete when the memory may be read. It travels with the batch, as sync_event of
+// the C struct. Functions of this package that read the memory wait for it; [RecordBatch.Ready]
+// reports whether it is complete.
+//
+// The lifetime of memory ends with its last user: a batch, a slice, a column, a view, or an
+// exported struct that a consumer has not released. Where a device may still be using the
+// memory, it ends when that work has completed.
+//
+// # Exporting and importing
+//
+// An export or import never waits, copies or reads the data; importing a stream calls the producer
+// for its schema, and for nothing else. To pass a batch to another library, wrap it and export it:
 //
 //	batch, err := cdevice.WrapRecordBatch(rec, device.CPUDevice())
-//	defer batch.Release()                                    // the export holds the memory on its own
+//	defer batch.Release()                                    // the exported struct holds the memory on its own
 //	err = cdevice.ExportRecordBatch(batch, out, outSchema)
 //
-// To take one, import it, and read it where the host can:
+// To take one, import the structs at their addresses, and view the memory as arrow-go's:
 //
 //	batch, err := cdevice.ImportRecordBatch(cdevice.DeviceArrayFromPtr(a), cdevice.SchemaFromPtr(s))
 //	defer batch.Release()
-//	rec, err := batch.HostView(ctx)                          // or CopyToHost(ctx, mem)
+//	rec, err := batch.HostView(ctx)                          // waits for the event
 //	defer rec.Release()
 //
-// To move one between the host and a GPU, copy it; to give out memory that a program
-// filled itself, describe it:
+// [WrapArray], [ExportArray] and [ImportArray] do the same for one array. Where the schema is
+// known, [ImportRecordBatchWithSchema] takes it from Go. Options of an import adapt it to its
+// producer: [WithGIL], [WithReleaser] and [WithReleaseAfterEvent] say how its memory is released,
+// [WithCPUAccessible] declares that the CPU can read unified memory of a GPU, and [WithDevice]
+// names the device.
 //
-//	batch, err := cdevice.CopyToDevice(ctx, rec, gpu)        // returns when the copy is enqueued
-//	rec, err := batch.CopyToHost(ctx, mem)                   // waits, and copies
-//	batch, err := cdevice.NewRecordBatch(gpu, schema, rows, columns, cdevice.Lifetime{Ready: event, Release: free})
+// # Waiting, copying and checking
 //
-// Work of one's own on a batch of a device goes between [RecordBatch.WaitOn], which makes
-// a stream wait for the data, and [RecordBatch.UsedOn], which keeps the memory until the
-// work is done. [RecordBatch.RecordEvent] is for what a stream is still filling.
+// Each of these functions takes a context, which ends its wait:
 //
-// A stream of batches is a [RecordReader]: imported, or made of what yields batches and
-// exported:
+//	err = batch.ValidateFull(ctx)                            // reads and checks the contents, for input that is not trusted
+//	err = batch.Synchronize(ctx)                             // waits for the event; the batch has none afterwards
+//	rec, err := batch.HostView(ctx)                          // the same memory, as an arrow.RecordBatch
+//	rec, err = batch.CopyToHost(ctx, mem)                    // a copy, from any memory
+//	cpu, err := batch.AsCPU(ctx)                             // the same memory, labelled as the CPU's, without an event
+//	there, err := batch.CopyTo(ctx, gpu)                     // returns when the copy is enqueued, with an event
+//	there, err = cdevice.CopyToDevice(ctx, rec, gpu)         // the same for an arrow.RecordBatch
+//	fitted, err := batch.ForCuDF(ctx)                        // as libcudf imports it, copied where needed
+//
+// AsCPU is for consumers that know only the CPU. A batch in memory that the CPU cannot access is
+// copied instead, with CopyTo and [device.CPUDevice].
+//
+// # Working on a device
+//
+// A program that enqueues work of its own on a batch makes the work wait for the event, and records
+// the use, so that the memory is not released before the work has completed:
+//
+//	err = batch.WaitOn(stream)                               // work enqueued from now on waits
+//	column := batch.Column(0)
+//	defer column.Release()
+//	values := column.Buffers()[1]                            // an address on the device, for that work
+//	err = batch.UsedOn(stream)                               // the memory is kept until that work has completed
+//
+// Memory that the program allocated and filled becomes a batch that releases it at the end. If work
+// on a stream is still filling the memory, [RecordBatch.RecordEvent] makes a batch with an event
+// behind that work:
+//
+//	batch, err := cdevice.NewRecordBatch(gpu, schema, rows, columns, cdevice.Lifetime{Release: free})
+//	filled, err := batch.RecordEvent(stream)
+//
+// # Streams
+//
+// A reader is imported, or made of an arrow-go reader ([WrapRecordReader]), an iterator
+// ([NewRecordReader]), a function ([NewRecordReaderFunc]) or a chunked array ([WrapChunked]):
 //
 //	r, err := cdevice.ImportRecordReader(cdevice.DeviceArrayStreamFromPtr(s))
 //	defer r.Release()
-//	for batch, err := range r.All() { ... }                  // borrowed until the next one
+//	for batch, err := range r.All() { ... }                  // borrowed until the next one; Retain keeps it
 //
-//	r, err := cdevice.WrapRecordReader(rdr, device.CPUDevice()) // or NewRecordReader
+//	r, err := cdevice.WrapRecordReader(rdr, device.CPUDevice())
 //	err = cdevice.ExportRecordReader(r, out)
 //
-// Readers are composed: [RecordReader.Map] puts a function on each batch, [RecordReader.Prefetch]
-// asks for batches ahead, [RecordReader.CopyTo] makes a reader of copies on a device:
+// Readers are composed. Map and Prefetch change the reader that they are called on and return it;
+// CopyTo, AsCPU and HostReader make a new one:
 //
-//	copies, err := r.Map(check).CopyTo(ctx, gpu)             // a batch ahead
-//	r.Map(check).Prefetch(2)                                 // r itself
+//	r.Map(func(b *cdevice.RecordBatch) (*cdevice.RecordBatch, error) { return b, b.ValidateFull(ctx) })
+//	r.Map(check).Prefetch(2)                                 // two batches are ready ahead
+//	copies, err := r.CopyTo(ctx, gpu)                        // the next batch is copied while one is in use
+//	cpu, err := r.AsCPU(ctx)
+//	rdr := r.HostReader(ctx, mem)                            // an array.RecordReader
 //
-// Libraries that know no device take the structs of the C data and C stream interfaces, in
-// Python __arrow_c_array__ and __arrow_c_stream__. They are called plain here. A plain export
-// waits until the host may read the memory; a plain import is memory of the CPU:
+// Release may come before the end and does not wait for a producer. [RecordReader.Close] ends the
+// stream and waits until its source is no longer in use, for example before a file is unmapped.
 //
-//	err = cdevice.ExportPlainRecordReader(r, cdevice.ArrayStreamFromPtr(s))
+// # Plain structs
+//
+// The structs of the C data and C stream interfaces know no device; Python libraries pass them as
+// __arrow_c_array__ and __arrow_c_stream__. This package calls them plain. An import of them is
+// memory of the CPU. An export of them needs memory that the CPU can access, and no event:
+//
 //	r, err := cdevice.ImportPlainRecordReader(cdevice.ArrayStreamFromPtr(s))
+//
+//	cpu, err := r.AsCPU(ctx)
+//	err = cdevice.ExportPlainRecordReader(cpu, cdevice.ArrayStreamFromPtr(s))
 //	err = cdevice.ExportPlainRecordBatch(batch, cdevice.ArrayFromPtr(a), outSchema)
 //
-// An asynchronous stream is pushed by its producer. [ImportAsync] fills the handler that a
-// producer is given, and makes a reader of what comes; [ExportAsync] is the producer for another
-// library's handler:
+// # Asynchronous streams
 //
-//	stream, err := cdevice.ImportAsync(ctx, handler)
-//	r, err := stream.Reader(ctx)                             // waits for the schema; slow reading is back-pressure
+// The producer of an asynchronous stream pushes batches on threads of its own. [ImportAsync]
+// fills a handler, which the program passes to a producer, and makes a reader of the batches;
+// [ExportAsync] is the producer for the handler of another library:
+//
+//	stream, err := cdevice.ImportAsync(ctx, handler, cdevice.WithQueueSize(8))
+//	err = start(handler)                                     // any producer
+//	r, err := stream.Reader(ctx)                             // waits for the schema; slow reading holds the producer back
 //	err = stream.Close(ctx)                                  // cancels, and waits for the producer
 //
-//	err = cdevice.ExportAsync(ctx, r, handler)
-//
-// [RecordBatch.Slice], [RecordBatch.Select] and [RecordBatch.Column] cut batches
-// without touching their memory. [WrapArray], [ExportArray] and [ImportArray] do
-// for one array what the functions above do for a batch. Consumers with needs of
-// their own get what [RecordBatch.AsCPU], [RecordBatch.ForCuDF] and
-// [RecordBatch.Synchronize] make of a batch; producers are met by
-// [WithGIL], [WithReleaser] and [WithReleaseAfterEvent]; unified memory of a GPU that the CPU
-// reads is imported with [WithCPUAccessible]. Input that is not trusted is checked after the
-// import, with [RecordBatch.ValidateFull].
+//	err = cdevice.ExportAsync(ctx, r, handler)               // returns at once
 //
 // # Ownership
 //
-// Import always consumes the C structs that it is given: moved on success,
-// released on failure. Export writes its output structs only on success, over their contents: a
-// struct that was not released is lost. A batch
-// is reference counted and starts with one reference; everything made from it
-// (slices, columns, host views, exported structs) keeps the memory alive on its
-// own. The producer's release callback runs exactly once, when the last user is
-// gone, on the thread of that user; where work of a device may be using the memory, after
-// that work, on a goroutine of the device's.
+// An import takes the C structs that it is given: it moves their contents, or releases them if it
+// returns an error. An export writes its output structs only on success, over their contents: a
+// struct that was not released is lost. The caller owns the batches, arrays and readers that a
+// function returns, with one reference, except where the function's comment says that they are
+// borrowed; a Release too many panics. Slices, columns, views and exported structs keep the memory
+// alive on their own.
 //
-// # Nil
+// The producer's release callback is called exactly once, after the last user, on the goroutine or
+// thread of that user. Where work of a device may be using the memory, it is called after that work,
+// on a goroutine of the device's backend.
+//
+// [CheckLeaks] of package cdevicetest makes a test fail that forgets a release. In a running program,
+// [Trace] and [LiveObjects] list the objects that are not released, and [ReadStats] counts them.
+//
+// # Errors and nil
+//
+// A malformed struct is a [FieldError], which names the field. A failure that a producer reports is a
+// [ProducerError]. Errors wrap arrow.ErrInvalid for wrong input, arrow.ErrNotImplemented for types
+// that cannot be expressed, device.ErrNotSupported for devices without a backend, and [ErrReleased]
+// for objects that were used after their release.
 //
 // An argument that is nil, or an interface that holds a nil pointer, is an error that names the
-// argument and wraps arrow.ErrInvalid: contexts, batches, readers, devices, streams, schemas and
-// functions. May be nil: an allocator (arrow-go's default), outSchema (no schema is exported), stop of
-// [NewRecordReaderFunc], a struct that a Release function is given, and an option in a list, which
-// does nothing. An option that is given nil is an error of the function that it is passed to.
+// argument and wraps arrow.ErrInvalid. Allowed to be nil are an allocator (arrow-go's default is
+// taken), outSchema (no schema is exported), stop of [NewRecordReaderFunc], the struct given to a
+// Release function, and an option, which then does nothing. An option that is given nil is an
+// error of the function that it is passed to.
 //
-// # What costs what
+// # Costs
 //
-// An export is one C allocation and no Go allocation, however many columns there
-// are; a release is one call from C into Go. An import is a handful of Go
-// allocations, and reads nothing but the structs. Memory of the Go heap is pinned once, by
-// Wrap, for all exports of a batch.
+// An export is one C allocation and no Go allocation, for any number of columns; its release is one
+// call from C into Go. An import is a handful of Go allocations. Memory of the Go heap is pinned
+// once, when it is wrapped, for all exports.
 //
-// Importing a batch of a device, slicing it and exporting it again calls no driver. What
-// has to be known of its contents is read with one wait for the whole batch. A copy is one
-// allocation; to a device it is as few copies as the bytes allow, and no wait.
+// Importing a batch of a device, slicing it and exporting it again calls no driver. Where sizes or
+// contents of device memory must be known, they are read with one wait for the whole batch. A copy
+// is one allocation; a copy to a device is as few operations as the layout allows, and no wait.
+//
+// [CheckLeaks]: https://pkg.go.dev/github.com/arrowdevice/arrowdevice/cdevice/cdevicetest#CheckLeaks
 package cdevice

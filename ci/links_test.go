@@ -1,0 +1,181 @@
+package ci
+
+import (
+	"encoding/xml"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+var (
+	// linkPattern matches a Markdown link or image, and a definition of one: [name]: target.
+	linkPattern = regexp.MustCompile(`\]\(([^()\s]+)\)|(?m)^\[[^\]]+\]: (\S+)$`)
+	// namePattern matches a file that a page names as code, with the files that a star stands for.
+	namePattern = regexp.MustCompile("`([\\w./*-]+\\.(?:go|md|c|h|cc|py|sh|svg))`")
+	// fencePattern matches blocks of code, in which brackets mean something else.
+	fencePattern = regexp.MustCompile("(?ms)^[ \t]*```.*?^[ \t]*```$")
+)
+
+// notOurs are names of files in other repositories. docs/upstream.md is about the files of
+// arrow-go, and CHANGELOG.md about files that have gone since.
+var notOurs = []string{"abi.h", "cuda.h"}
+
+func TestLinksLeadSomewhere(t *testing.T) {
+	files := repositoryFiles(t)
+	pages := 0
+	eachFile(t, ".md", func(page, content string) {
+		pages++
+		for _, problem := range badLinks(files, page, content) {
+			t.Errorf("%s: %s", page, problem)
+		}
+	})
+	assert.GreaterOrEqual(t, pages, 10)
+}
+
+func TestBadLinksAreFound(t *testing.T) {
+	files := map[string]string{"README.md": "# Top", "docs/page.md": "# Costs of it, `all`\n\n<a id=\"own\"></a>\n", "ci/a_test.go": ""}
+	for content, want := range map[string]string{
+		"see [page](docs/page.md), [itself](#costs-of-it-all), [own](#own), [up](../README.md#top)": "docs/docs/page.md",
+		"![picture](picture.svg)":           "docs/picture.svg",
+		"[spec]: ../missing.md":             "missing.md",
+		"[costs](#costs)":                   "#costs",
+		"[top](../README.md#bottom)":        "../README.md#bottom",
+		"`a_test.go`, `b_test.go`":          "b_test.go",
+		"`ci/a_*.go`, `ci/b_*.go`":          "ci/b_*.go",
+		"[x](https://example.org/a.md) `y`": "",
+		"```sh\n[not](a.link)\n```\n":       "",
+	} {
+		files["docs/page.md"] = "# Costs of it, `all`\n\n<a id=\"own\"></a>\n" + content
+		problems := badLinks(files, "docs/page.md", files["docs/page.md"])
+		if want == "" {
+			assert.Empty(t, problems, content)
+			continue
+		}
+		if assert.Len(t, problems, 1, content) {
+			assert.Contains(t, problems[0], want)
+		}
+	}
+}
+
+// A picture is well-formed, and has colours for light and for dark pages.
+func TestPicturesCanBeRead(t *testing.T) {
+	pictures := 0
+	eachFile(t, ".svg", func(name, content string) {
+		pictures++
+		for dec := xml.NewDecoder(strings.NewReader(content)); ; {
+			if _, err := dec.Token(); errors.Is(err, io.EOF) {
+				break
+			} else if !assert.NoError(t, err, name) {
+				return
+			}
+		}
+		assert.Contains(t, content, "prefers-color-scheme: dark", name)
+	})
+	assert.NotZero(t, pictures)
+}
+
+// repositoryFiles returns the files of the repository: the text of pages, and "" for others.
+func repositoryFiles(t *testing.T) map[string]string {
+	files := map[string]string{}
+	err := fs.WalkDir(os.DirFS(".."), ".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (name == "build" || name != "." && strings.HasPrefix(d.Name(), ".") && name != ".github"):
+			return fs.SkipDir
+		case d.IsDir():
+			files[name] = ""
+			return nil
+		}
+		files[name] = ""
+		if path.Ext(name) == ".md" {
+			content, err := os.ReadFile(filepath.Join("..", name))
+			files[name] = string(content)
+			return err
+		}
+		return nil
+	})
+	require.NoError(t, err)
+	return files
+}
+
+// badLinks returns the links of a page that lead nowhere, and the names of files that are not there.
+func badLinks(files map[string]string, page, content string) (problems []string) {
+	for _, m := range linkPattern.FindAllStringSubmatch(fencePattern.ReplaceAllString(content, ""), -1) {
+		target := m[1] + m[2]
+		if strings.Contains(target, "://") {
+			continue
+		}
+		name, anchor, hasAnchor := strings.Cut(target, "#")
+		file := page
+		if name != "" {
+			file = path.Join(path.Dir(page), name)
+		}
+		text, ok := files[file]
+		if !ok {
+			problems = append(problems, "a link to "+file+", which is not there")
+		} else if hasAnchor && !hasHeading(text, anchor) {
+			problems = append(problems, "a link to "+target+", which is no heading")
+		}
+	}
+	if page == "docs/upstream.md" || page == "CHANGELOG.md" {
+		return problems
+	}
+	for _, m := range namePattern.FindAllStringSubmatch(content, -1) {
+		if !hasFile(files, page, m[1]) {
+			problems = append(problems, "it names "+m[1]+", which is not there")
+		}
+	}
+	return problems
+}
+
+// hasHeading reports whether a page has the anchor: its own, or that of a heading, which is its
+// words in lower case without punctuation.
+func hasHeading(text, anchor string) bool {
+	if strings.Contains(text, `<a id="`+anchor+`">`) {
+		return true
+	}
+	for line := range strings.Lines(text) {
+		if !strings.HasPrefix(line, "#") {
+			continue
+		}
+		words := strings.ToLower(strings.TrimSpace(strings.TrimLeft(line, "#")))
+		words = regexp.MustCompile(`[^\w\- ]`).ReplaceAllString(words, "")
+		if strings.ReplaceAll(words, " ", "-") == anchor {
+			return true
+		}
+	}
+	return false
+}
+
+// hasFile reports whether name, in which a star stands for any characters, is a file: seen
+// from the root, from the page, or, where it has no folder, anywhere.
+func hasFile(files map[string]string, page, name string) bool {
+	for _, other := range notOurs {
+		if name == other {
+			return true
+		}
+	}
+	pattern := name
+	for file := range files {
+		candidates := []string{file, strings.TrimPrefix(file, path.Dir(page)+"/")}
+		if !strings.Contains(name, "/") {
+			candidates = append(candidates, path.Base(file))
+		}
+		for _, candidate := range candidates {
+			if ok, _ := path.Match(pattern, candidate); ok {
+				return true
+			}
+		}
+	}
+	return false
+}
