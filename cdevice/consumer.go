@@ -90,11 +90,24 @@ func newConsumer(ctx context.Context, handler *CArrowAsyncDeviceStreamHandler, q
 	asyncStreams.Add(1)
 	c.origin = live.Add("AsyncStream")
 	c.unwatch = context.AfterFunc(ctx, func() {
-		items.Goroutines.Add(1)
-		defer items.Goroutines.Add(-1)
-		c.stopWithContext()
+		if c.count() {
+			defer items.Goroutines.Add(-1)
+			c.stopWithContext()
+		}
 	})
 	return c
+}
+
+// count counts the goroutine of the context, unless the handler was released: all counts may be
+// zero then, and there is nothing to stop.
+func (c *consumer) count() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.isReleased() && len(c.tasks) == 0 {
+		return false
+	}
+	items.Goroutines.Add(1)
+	return true
 }
 
 // stopWithContext ends the stream of a context that is done. The goroutine of AfterFunc

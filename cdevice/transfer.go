@@ -8,6 +8,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/copyplan"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
 // CopyToDevice copies an arrow-go record batch to memory of dev. It returns when the
@@ -44,7 +45,7 @@ func CopyToDevice(ctx context.Context, rec arrow.RecordBatch, dev device.Device,
 //
 // Where a slice of device memory does not start with a byte of a bitmap, or with the
 // first offset of a list, these small buffers take a way over the host, for which the copy
-// waits. A copy to the CPU waits, as CopyToHost does; WithStream then names a stream of the device that is copied from.
+// waits. A copy from one type of device to another (of CUDA to ROCm) goes over the CPU, and waits. A copy to the CPU waits, as CopyToHost does; WithStream then names a stream of the device that is copied from.
 func (b *RecordBatch) CopyTo(ctx context.Context, dev device.Device, opts ...CopyOption) (*RecordBatch, error) {
 	if err := b.hold(fielderr.OpRead); err != nil {
 		return nil, err
@@ -64,6 +65,14 @@ func (b *RecordBatch) CopyTo(ctx context.Context, dev device.Device, opts ...Cop
 			own.metadata = b.metadata
 		}
 		return own, err
+	}
+	if isForeign(b.at(), dev) {
+		here, err := b.CopyTo(ctx, device.CPUDevice())
+		if err != nil {
+			return nil, err
+		}
+		defer here.Release()
+		return here.CopyTo(ctx, dev, opts...)
 	}
 	on, err := streamOf(opts)
 	if err != nil {
@@ -99,6 +108,14 @@ func (a *Array) CopyTo(ctx context.Context, dev device.Device, opts ...CopyOptio
 		}
 		return own, err
 	}
+	if isForeign(a.at(), dev) {
+		here, err := a.CopyTo(ctx, device.CPUDevice())
+		if err != nil {
+			return nil, err
+		}
+		defer here.Release()
+		return here.CopyTo(ctx, dev, opts...)
+	}
 	on, err := streamOf(opts)
 	if err != nil {
 		return nil, err
@@ -110,6 +127,12 @@ func (a *Array) CopyTo(ctx context.Context, dev device.Device, opts ...CopyOptio
 	return newArray(t.Mem, t.At, a.field, t.Nodes[0]), nil
 }
 
-// isCPU says that a copy is one to the host, which is the source's business: the CPU
-// has no way to memory of a device.
+// isForeign reports whether neither the CPU nor a device of the type of dev can access the memory:
+// a copy goes over the CPU.
+func isForeign(at tree.Location, dev device.Device) bool {
+	return tree.StreamType(at.ID.Type) != tree.StreamType(dev.ID().Type) && !at.CPUAccessible()
+}
+
+// isCPU reports whether a copy is one to the CPU, which has no way to memory of a device: the
+// source's device makes it.
 func isCPU(dev device.Device) bool { return dev != nil && dev.ID().Type == device.CPU }

@@ -28,8 +28,8 @@ import (
 // really there. Where a GPU that is open in this process reports that it is its own, which
 // the host cannot read, the batch is invalid.
 //
-// For memory of a device, page-locked and managed memory included, the backend is asked
-// about every buffer that is read: whether it is memory of the declared device, and large
+// For memory of a device that the CPU cannot access, and for pinned and managed memory, the backend
+// is asked about every buffer that is read: whether it is memory of the declared device, and large
 // enough. Page-locked and managed memory pass under each other's names; memory that was
 // registered is page-locked. Of memory that the host cannot read, only the contents that
 // say how large buffers are is read (offsets, views, type ids, run ends), and the bitmaps of

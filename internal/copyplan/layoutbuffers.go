@@ -2,6 +2,7 @@ package copyplan
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/layout"
@@ -67,13 +68,13 @@ func (r *layoutReader) fetch(ctx context.Context, dev device.Device, t tree.Tree
 	}
 	host, err := allocateHost(ctx, dev, r.size)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("cdevice: read: %w", err)
 	}
 	c.host = host
 	s, done, err := copyStream(nil, dev)
 	if err != nil {
 		c.free()
-		return nil, err
+		return nil, fmt.Errorf("cdevice: read: %w", err)
 	}
 	defer done()
 	if err := t.At.WaitOn(s); err != nil {
@@ -97,7 +98,7 @@ func (r *layoutReader) fetch(ctx context.Context, dev device.Device, t tree.Tree
 		// Copies may be under way, out of the batch and into the host's memory.
 		t.Mem.Retain()
 		afterStream(s, func() { c.free(); t.Mem.Release() })
-		return nil, err
+		return nil, fmt.Errorf("cdevice: read: %w", err)
 	}
 	return c, nil
 }

@@ -42,7 +42,7 @@ func (r *Reader[T]) apply() Source[T] {
 	}
 	for _, on := range s.pending {
 		if b, ok := s.supply.(*Bounded[T]); ok { // no item is given once its context is done
-			s.supply = &Bounded[T]{b.ctx, b.op, on(b.from)}
+			s.supply = b.under(on)
 		} else {
 			s.supply = on(s.supply)
 		}

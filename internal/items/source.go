@@ -87,38 +87,58 @@ func (f *Function[T]) Close(done func()) {
 	}
 }
 
-// Bounded is a supply that ends with a context: once that is done, it gives no item, not
-// even one that is ready.
+// Bounded is a source that ends with a context: once that is done, it gives no item, not
+// even one that is ready, and the wait for one ends, where the source below can end it.
 type Bounded[T Counted] struct {
 	ctx  context.Context
 	op   string
 	from Source[T]
+	stop func() bool // forgets the context; nil until the first Next
 }
 
 // NewBounded bounds a source by ctx. op is the operation that its error names.
 func NewBounded[T Counted](ctx context.Context, op string, from Source[T]) *Bounded[T] {
-	return &Bounded[T]{ctx, op, from}
+	return &Bounded[T]{ctx: ctx, op: op, from: from}
+}
+
+// under puts a source on top of the one below, under the same context.
+func (b *Bounded[T]) under(on func(Source[T]) Source[T]) *Bounded[T] {
+	if b.stop != nil {
+		b.stop()
+	}
+	return NewBounded(b.ctx, b.op, on(b.from))
 }
 
 func (b *Bounded[T]) Next() (item T, err error) {
 	if err := fielderr.ContextError(b.ctx, b.op); err != nil {
 		return item, err
 	}
+	if b.stop == nil {
+		b.stop = context.AfterFunc(b.ctx, b.from.Interrupt)
+	}
 	item, err = b.from.Next()
-	if err != nil {
+	if err == io.EOF {
 		return item, err
 	}
-	if err := fielderr.ContextError(b.ctx, b.op); err != nil {
-		drop(item)
+	if ended := fielderr.ContextError(b.ctx, b.op); ended != nil {
+		if err == nil {
+			drop(item)
+		}
 		var none T
-		return none, err
+		return none, ended
 	}
-	return item, nil
+	return item, err
 }
 
 func (b *Bounded[T]) Interrupt() { b.from.Interrupt() }
 
-func (b *Bounded[T]) Close(done func()) { b.from.Close(done) }
+// Close forgets the context first.
+func (b *Bounded[T]) Close(done func()) {
+	if b.stop != nil {
+		b.stop()
+	}
+	b.from.Close(done)
+}
 
 // Sequence is the supply of an iterator. The iterator runs on a goroutine of its own, and
 // only while an item is asked for. iter.Pull does not do: it must not be used on the

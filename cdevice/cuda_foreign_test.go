@@ -1,0 +1,72 @@
+package cdevice_test
+
+import (
+	"context"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/cudasim"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+)
+
+// otherBackend is memory that only its own backend can access, as far as it says.
+type otherBackend struct{ device.Device }
+
+func (otherBackend) ID() device.ID       { return device.ID{Type: device.ExtDev, Ordinal: 5} }
+func (otherBackend) CPUAccessible() bool { return false }
+
+// A backend is given no address of another one's memory: the copy goes over the CPU.
+func TestGPUCopyToAnotherBackend(t *testing.T) {
+	checkLeaks(t)
+	m := cudatest.Simulated(t, cudasim.Options{})
+	gpu, other := m.GPUs[0], otherBackend{device.CPUDevice()}
+	rec := columnsOf(memory.DefaultAllocator, 2, 100, true)
+	defer rec.Release()
+	there, err := cdevice.CopyToDevice(background, rec, gpu) // its event is pending
+	require.NoError(t, err)
+	defer there.Release()
+	b, err := there.CopyTo(background, other)
+	require.NoError(t, err)
+	assert.Equal(t, other.ID(), b.DeviceID())
+	sameBatchOnHost(t, rec, b)
+	back, err := b.CopyTo(background, gpu)
+	require.NoError(t, err)
+	sameBatchOnHost(t, rec, back)
+	back.Release()
+
+	column := there.Column(0)
+	a, err := column.CopyTo(background, other)
+	require.NoError(t, err)
+	assert.Equal(t, column.Field(), a.Field())
+	sameOnHost(t, rec.Column(0), a)
+	a.Release()
+	column.Release()
+	b.Release()
+	require.NoError(t, gpu.Flush(background))
+}
+
+// Next of a reader of copies returns when its context ends, while the source blocks.
+func TestContextEndsAReaderOfCopies(t *testing.T) {
+	checkLeaks(t)
+	answer := make(chan struct{})
+	r, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) { <-answer; return nil, io.EOF }, nil)
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(background, 20*time.Millisecond)
+	defer cancel()
+	c := made(t, r)(r.CopyTo(ctx, device.CPUDevice()))
+	c.Prefetch(1)
+	start := time.Now()
+	assert.False(t, c.Next())
+	assert.Less(t, time.Since(start), 2*time.Second)
+	assert.ErrorIs(t, c.Err(), context.DeadlineExceeded)
+	close(answer)
+	require.NoError(t, c.Close(background))
+	c.Release()
+}
