@@ -10,6 +10,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/copyplan"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"github.com/arrowdevice/arrowdevice/internal/hostread"
+	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
 // CopyOption changes how a copy is made. See [ImportOption] for nil.
@@ -94,3 +95,129 @@ func (a *Array) CopyToHost(ctx context.Context, mem memory.Allocator, opts ...Co
 	}
 	return arrays[0], nil
 }
+
+// CopyToDevice copies an arrow-go record batch to memory of dev. It returns when the
+// copy is enqueued: the batch has an event that is complete when the data is there, which
+// exports carry along, and for which everything of this package waits by itself. It waits for
+// memory only: on the device, and to stage plain host memory in. To page-locked memory, the host
+// copies from the memory that it can read: such a copy is made in its turn on the stream, and
+// CopyToDevice waits for that.
+//
+// rec may be changed or released as soon as CopyToDevice returns, except for columns in
+// page-locked memory (package hostpinned), which the device reads directly: their memory
+// is kept until it has, and must not be changed before that. See [RecordBatch.Synchronize].
+//
+// All of the copy is one allocation. Only what the rows need is copied: offsets start at
+// zero, and each buffer is aligned to 256 bytes and followed by zeros, as cuDF wants it.
+//
+// The result is owned by the caller; rec stays the caller's. ctx ends waiting, not
+// copying. Errors are [FieldError] where the contents do not hold together.
+func CopyToDevice(ctx context.Context, rec arrow.RecordBatch, dev device.Device, opts ...CopyOption) (*RecordBatch, error) {
+	if err := checkCopy(ctx, dev); err != nil {
+		return nil, err
+	}
+	src, err := WrapRecordBatch(rec, device.CPUDevice())
+	if err != nil {
+		return nil, err
+	}
+	defer src.Release()
+	return src.CopyTo(ctx, dev, opts...)
+}
+
+// CopyTo copies the batch to memory of dev, from whatever memory it lives in: the
+// host's, the same device's or another's. It is ordered after the batch's event. All of
+// [CopyToDevice] holds; memory of a device is kept until it has been read.
+//
+// Where a slice of device memory does not start with a byte of a bitmap, or with the
+// first offset of a list, these small buffers take a way over the host, for which the copy
+// waits. A copy from one type of device to another (of CUDA to ROCm) goes over the CPU, and waits. A copy to the CPU waits, as CopyToHost does; WithStream then names a stream of the device that is copied from.
+func (b *RecordBatch) CopyTo(ctx context.Context, dev device.Device, opts ...CopyOption) (*RecordBatch, error) {
+	if err := b.hold(fielderr.OpRead); err != nil {
+		return nil, err
+	}
+	defer b.mem.Release()
+	if err := checkCopy(ctx, dev); err != nil {
+		return nil, err
+	}
+	if isCPU(dev) {
+		rec, err := b.CopyToHost(ctx, nil, opts...)
+		if err != nil {
+			return nil, err
+		}
+		defer rec.Release()
+		own, err := WrapRecordBatch(rec, dev)
+		if err == nil {
+			own.metadata = b.metadata
+		}
+		return own, err
+	}
+	if isForeign(b.at(), dev) {
+		here, err := b.CopyTo(ctx, device.CPUDevice())
+		if err != nil {
+			return nil, err
+		}
+		defer here.Release()
+		return here.CopyTo(ctx, dev, opts...)
+	}
+	on, err := streamOf(opts)
+	if err != nil {
+		return nil, err
+	}
+	t, err := copyplan.ToDevice(ctx, b.tree(), dev, on)
+	if err != nil {
+		return nil, err
+	}
+	own := newRecordBatch(t.Mem, t.At, b.schema, b.rows, t.Nodes)
+	own.metadata = b.metadata
+	return own, nil
+}
+
+// CopyTo copies the array; see [RecordBatch.CopyTo].
+func (a *Array) CopyTo(ctx context.Context, dev device.Device, opts ...CopyOption) (*Array, error) {
+	if err := a.hold(fielderr.OpRead); err != nil {
+		return nil, err
+	}
+	defer a.mem.Release()
+	if err := checkCopy(ctx, dev); err != nil {
+		return nil, err
+	}
+	if isCPU(dev) {
+		arr, err := a.CopyToHost(ctx, nil, opts...)
+		if err != nil {
+			return nil, err
+		}
+		defer arr.Release()
+		own, err := WrapArray(arr, dev)
+		if err == nil {
+			own.field = a.field
+		}
+		return own, err
+	}
+	if isForeign(a.at(), dev) {
+		here, err := a.CopyTo(ctx, device.CPUDevice())
+		if err != nil {
+			return nil, err
+		}
+		defer here.Release()
+		return here.CopyTo(ctx, dev, opts...)
+	}
+	on, err := streamOf(opts)
+	if err != nil {
+		return nil, err
+	}
+	t, err := copyplan.ToDevice(ctx, a.tree(), dev, on)
+	if err != nil {
+		return nil, err
+	}
+	return newArray(t.Mem, t.At, a.field, t.Nodes[0]), nil
+}
+
+// isForeign reports whether neither the CPU nor a device of the type of dev can access the memory:
+// a copy goes over the CPU.
+func isForeign(at tree.Location, dev device.Device) bool {
+	return tree.StreamType(at.ID.Type) != tree.StreamType(dev.ID().Type) && !at.CPUAccessible()
+}
+
+// isCPU reports whether a copy is one to the CPU, which has no way to memory of a device: the
+// source's device makes it.
+func isCPU(dev device.Device) bool { return dev != nil && dev.ID().Type == device.CPU }
