@@ -16,6 +16,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
+	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 )
 
 // What comes after cancel, from our producer, and to our consumer.
@@ -90,7 +91,7 @@ func TestAsyncProducerAsksItsSourceForNothingAfterCancel(t *testing.T) {
 	require.NoError(t, c.WaitReleased())
 	close(open)
 	assert.Equal(t, events(2, cpeer.Release), c.Events())
-	eventually(t, func() bool { return cdevice.ReadStats().AsyncProducers == 0 }, "the end of the source")
+	within.Eventually(t, "the end of the source", func() bool { return cdevice.ReadStats().AsyncProducers == 0 })
 	assert.EqualValues(t, 3, asked.Load())
 }
 

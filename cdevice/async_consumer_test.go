@@ -19,6 +19,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/schema"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
+	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 )
 
 // Each test here is a rule for consumers: ours faces a producer written in C, whose calls
@@ -316,7 +317,7 @@ func TestAsyncStreamCloseCancelsOnceAndDropsWhatIsReadyAndWhatComes(t *testing.T
 	for range 1000 {
 		runtime.Gosched() // the others may cancel too, if they do
 	}
-	eventually(t, func() bool { return p.tasks[0].Extracted()+p.tasks[1].Extracted() == 2 }, "what was ready is dropped")
+	within.Eventually(t, "what was ready is dropped", func() bool { return p.tasks[0].Extracted()+p.tasks[1].Extracted() == 2 })
 	p.send(2) // that were requested
 	p.Release()
 	p.s.close()

@@ -19,6 +19,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/schema"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
+	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 )
 
 // Producers that hold a lock, and those that do not return.
@@ -142,15 +143,10 @@ func letGo(p *peer, released <-chan struct{}) {
 // bounded is far more than the second that Close waits for, and far less than for ever.
 const bounded = 20 * time.Second
 
+// returns fails the test unless f returns.
 func returns(t *testing.T, what string, f func()) {
 	t.Helper()
-	done := make(chan struct{})
-	go func() { defer close(done); f() }()
-	select {
-	case <-done:
-	case <-time.After(bounded):
-		t.Fatal(what + " does not return")
-	}
+	within.Limit(t, bounded, what, func() error { f(); return nil })
 }
 
 // A producer that releases without a word before, under the lock that its request waits for. It
@@ -203,7 +199,7 @@ func TestAsyncStreamIsClosedThoughReleaseAndCancelWaitForEachOther(t *testing.T)
 		close(released)
 	}()
 	returns(t, "Close", p.s.close)
-	eventually(t, func() bool { return p.Calls().Dropped == 2 }, "what was ready is dropped")
+	within.Eventually(t, "what was ready is dropped", func() bool { return p.Calls().Dropped == 2 })
 	letGo(p, released)
 }
 

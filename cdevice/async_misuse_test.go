@@ -17,6 +17,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
+	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 )
 
 // Asynchronous streams with producers, consumers and programs that do what they rarely do.
@@ -71,9 +72,9 @@ func TestAsyncStreamEndsWithItsContextWhenItsProducerIsGone(t *testing.T) {
 	p.End()
 	p.Release()
 	cancel()
-	eventually(t, func() bool {
+	within.Eventually(t, "what was ready is dropped", func() bool {
 		return p.tasks[0].Extracted()+p.tasks[1].Extracted()+p.tasks[2].Extracted() == 3
-	}, "what was ready is dropped")
+	})
 	n, err := p.all()
 	assert.Zero(t, n)
 	assert.ErrorIs(t, err, context.Canceled)
@@ -303,7 +304,7 @@ func TestAsyncProducerSurvivesPanicsOfItsProgram(t *testing.T) {
 			defer func() { _ = recover() }() // if this is the last reference
 			r.Release()
 		}()
-		eventually(t, func() bool { return cdevice.ReadStats().AsyncProducers == 0 }, "the end")
+		within.Eventually(t, "the end", func() bool { return cdevice.ReadStats().AsyncProducers == 0 })
 		assert.LessOrEqual(t, seen.Load(), int64(1))
 	})
 	t.Run("a batch that is refused", func(t *testing.T) {
@@ -314,7 +315,7 @@ func TestAsyncProducerSurvivesPanicsOfItsProgram(t *testing.T) {
 		require.NoError(t, c.WaitReleased())
 		assert.Equal(t, events(1, cpeer.Release), c.Events())
 		r.Release()
-		eventually(t, func() bool { return seen.Load() == 1 }, "the panic")
+		within.Eventually(t, "the panic", func() bool { return seen.Load() == 1 })
 	})
 	t.Run("a batch that was extracted", func(t *testing.T) {
 		settles(t)

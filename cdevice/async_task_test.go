@@ -13,6 +13,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/schema"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
+	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 )
 
 func TestAsyncTaskIsExtractedOnceOrDropped(t *testing.T) {
@@ -85,7 +86,7 @@ func TestAsyncProducerIsThereForStragglersOfAHundredThousandStreams(t *testing.T
 		all = append(all, c.Producer())
 		c.Free()
 	}
-	eventually(t, func() bool { return bridge.Producers() == 0 }, "the end of all producers")
+	within.Eventually(t, "the end of all producers", func() bool { return bridge.Producers() == 0 })
 	require.NoError(t, cpeer.CallAllOnThreads(all, 4))
 	assert.Less(t, bridge.ProducerChunks(), int64(10), "the memory was given back")
 

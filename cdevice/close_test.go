@@ -16,7 +16,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
-	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 )
 
 // Close ends a reader early, and returns when its source is not in use any more.
@@ -35,7 +35,7 @@ func expires(t testing.TB, close func(context.Context) error) {
 // closes closes a reader whose source can end.
 func closes(t testing.TB, r interface{ Close(context.Context) error }) {
 	t.Helper()
-	cudatest.Within(t, "Close", func() error { return r.Close(background) })
+	within.Seconds(t, "Close", func() error { return r.Close(background) })
 }
 
 // unending is a reader that never ends; stop, unless it is nil, is its stop function.
@@ -239,7 +239,7 @@ func TestNextDoesNotWaitAfterClose(t *testing.T) {
 	}()
 	<-b.called
 	expires(t, b.r.Close)
-	cudatest.Within(t, "Next", func() error { isClosed(t, b.r); return nil })
+	within.Seconds(t, "Next", func() error { isClosed(t, b.r); return nil })
 	b.answer()
 	closes(t, b.r)
 	b.r.Release()
@@ -276,8 +276,8 @@ func TestCloseWaitsForStop(t *testing.T) {
 			r := open(func() { <-let; stopped.Store(true) })
 			require.True(t, r.Next())
 			expires(t, r.Close)
-			cudatest.Within(t, "Next", func() error { isClosed(t, r); return nil })
-			cudatest.Within(t, "Release", func() error { r.Release(); return nil })
+			within.Seconds(t, "Next", func() error { isClosed(t, r); return nil })
+			within.Seconds(t, "Release", func() error { r.Release(); return nil })
 			expires(t, r.Close)
 			assert.EqualValues(t, 1, cdevice.ReadStats().Readers-readersOf(name), "it is not over")
 			closed := make(chan error)

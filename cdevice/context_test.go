@@ -13,6 +13,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
+	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 )
 
 // A context that is done is final for a stream: no batch is given from then on, ready or not.
@@ -58,7 +59,7 @@ func TestAsyncStreamGivesNoBatchOnceItsContextIsDone(t *testing.T) {
 	assert.Zero(t, n, "three were ready")
 	assert.ErrorIs(t, err, context.Canceled)
 	assert.EqualError(t, err, "cdevice: read: context canceled")
-	eventually(t, func() bool { return p.Calls().Dropped == 3 }, "what was ready is dropped")
+	within.Eventually(t, "what was ready is dropped", func() bool { return p.Calls().Dropped == 3 })
 	assert.EqualValues(t, 1, p.Calls().Cancels)
 	ctx.tell()
 	n, again := p.all()
@@ -132,7 +133,7 @@ func TestCopiesEndWithTheContext(t *testing.T) {
 	src.Release()
 	require.NoError(t, err)
 	require.True(t, r.Next())
-	eventually(t, func() bool { return from.nexts.Load() >= 2 }, "one ahead")
+	within.Eventually(t, "one ahead", func() bool { return from.nexts.Load() >= 2 })
 	cancel()
 	assert.False(t, r.Next(), "the copy that is ready is not given")
 	assert.EqualError(t, r.Err(), "cdevice: copy: context canceled")

@@ -19,6 +19,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 	"github.com/arrowdevice/arrowdevice/memory/hostpinned"
 )
 
@@ -149,9 +150,9 @@ func TestGPUCloseWaitsForCopiesOfPageLockedMemory(t *testing.T) {
 				assert.False(t, r.Next())
 			}
 			expires(t, r.Close)
-			cudatest.Eventually(t, "the memory alone is in use", func() bool { return rdr.refs.Load() == 0 })
+			within.Eventually(t, "the memory alone is in use", func() bool { return rdr.refs.Load() == 0 })
 			rdr.unused(t)
-			cudatest.Within(t, "Release", func() error { r.Release(); return nil })
+			within.Seconds(t, "Release", func() error { r.Release(); return nil })
 			expires(t, r.Close)
 			open()
 			closes(t, r)
@@ -220,12 +221,12 @@ func TestGPUCloseEndsTheWaitForAnEvent(t *testing.T) {
 	before := cdevice.ReadStats().Goroutines
 	done := make(chan struct{})
 	go func() { defer close(done); r.Next() }()
-	eventually(t, func() bool { return cdevice.ReadStats().DeviceCopies > 0 }, "the source of a copy")
+	within.Eventually(t, "the source of a copy", func() bool { return cdevice.ReadStats().DeviceCopies > 0 })
 	short, cancel := context.WithTimeout(background, time.Millisecond)
 	defer cancel()
 	_ = r.Close(short) // an error, unless the copy has not begun: the device will read that source
 	<-done
-	eventually(t, func() bool { return cdevice.ReadStats().Goroutines == before }, "nothing waits for the event")
+	within.Eventually(t, "nothing waits for the event", func() bool { return cdevice.ReadStats().Goroutines == before })
 	open()
 	closes(t, r)
 	r.Release()
@@ -258,7 +259,7 @@ func TestGPUCopiesAreCounted(t *testing.T) {
 	assert.Equal(t, before.DeviceCopies+1, cdevice.ReadStats().DeviceCopies, "work may use it")
 	open()
 	require.NoError(t, gpu.Flush(background))
-	eventually(t, func() bool { return cdevice.ReadStats().DeviceCopies == before.DeviceCopies }, "the end of the copy")
+	within.Eventually(t, "the end of the copy", func() bool { return cdevice.ReadStats().DeviceCopies == before.DeviceCopies })
 
 	ctx, cancel := context.WithCancel(background)
 	cancel()

@@ -18,6 +18,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cases"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 	"github.com/arrowdevice/arrowdevice/memory/hostpinned"
 )
 
@@ -276,7 +277,7 @@ func TestGPUCopyToPageLockedMemoryIsEnqueued(t *testing.T) {
 		s := newStream(t, gpu)
 		open := m.Hold(t, s)
 		var copied *cdevice.RecordBatch
-		cudatest.Within(t, "CopyTo", func() (err error) {
+		within.Seconds(t, "CopyTo", func() (err error) {
 			copied, err = batch.CopyTo(background, gpu.Pinned(), cdevice.WithStream(s))
 			return err
 		})

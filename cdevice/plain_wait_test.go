@@ -12,6 +12,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 )
 
 // What AsCPU waits for before a plain export, and what ends the wait.
@@ -144,15 +145,9 @@ func init() {
 // ends runs an export that waits for ever, and checks that it ends soon after its context.
 func ends(t *testing.T, what string, want error, export func() error) {
 	t.Helper()
-	start, done := time.Now(), make(chan error, 1)
-	go func() { done <- export() }()
-	select {
-	case err := <-done:
-		assert.ErrorIs(t, err, want, what)
-		assert.Less(t, time.Since(start), 2*time.Second, what)
-	case <-time.After(20 * time.Second):
-		t.Fatal("never: ", what)
-	}
+	var err error
+	within.Limit(t, 2*time.Second, what, func() error { err = export(); return nil })
+	assert.ErrorIs(t, err, want, what)
 }
 
 func TestContextsEndAsCPU(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
+	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 )
 
 // Streams of the C stream interface, without a device.
@@ -279,7 +280,7 @@ func TestPrefetchOfAPlainStream(t *testing.T) {
 		assert.ErrorContains(t, err, "late", "the error comes in its place")
 		assert.EqualValues(t, 16, s.nexts.Load())
 		r.Release()
-		eventually(t, func() bool { return s.releases.Load() == 1 }, "the release")
+		within.Eventually(t, "the release", func() bool { return s.releases.Load() == 1 })
 	}
 	streamsEnd(t)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
+	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 )
 
 // A program that waits for zeros in ReadStats unloads the library of a producer then: what
@@ -56,7 +57,7 @@ func TestImportedStreamIsCountedUntilItsReleaseReturns(t *testing.T) {
 			require.NoError(t, err)
 			assert.False(t, r.Prefetch(row.ahead).Next())
 			r.Release()
-			eventually(t, func() bool { return s.releases.Load() == 1 }, "the release")
+			within.Eventually(t, "the release", func() bool { return s.releases.Load() == 1 })
 		})
 	}
 }
@@ -209,7 +210,7 @@ func TestReadersAreCountedUntilTheirSourceIsNotInUse(t *testing.T) {
 	b.r.Release()
 	assert.Equal(t, before+1, readers(), "its goroutine asks the producer")
 	b.answer()
-	eventually(t, func() bool { return readers() == before }, "the end of the goroutine")
+	within.Eventually(t, "the end of the goroutine", func() bool { return readers() == before })
 	assert.EqualValues(t, 1, b.releases.Load())
 
 	a, err := cdevice.NewArrayReader(arrow.Field{Type: arrow.Null}, device.CPU, func(func(*cdevice.Array, error) bool) {})
@@ -259,7 +260,7 @@ func TestGoroutinesAreCounted(t *testing.T) {
 	c.Producer().Cancel()
 	require.NoError(t, c.WaitReleased())
 	assert.Zero(t, cpeer.Extract(&c.Tasks()[0], nil))
-	eventually(t, func() bool { return goroutines() == before }, "the end of both")
+	within.Eventually(t, "the end of both", func() bool { return goroutines() == before })
 }
 
 // When Release of an iterator, or Close, has returned, so has each goroutine of the reader.

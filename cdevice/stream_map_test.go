@@ -19,6 +19,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
+	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 )
 
 // Readers that are composed: what Map and Prefetch change, in which order, and who owns what.
@@ -85,8 +86,8 @@ func TestMapIsCalledWhereItsBatchIsAskedFor(t *testing.T) {
 			r.Prefetch(2).Map(count)
 		}
 		require.True(t, r.Next())
-		eventually(t, func() bool { return s.nexts.Load() == 3 }, "the batches ahead")
-		eventually(t, func() bool { return calls.Load() == ahead }, name)
+		within.Eventually(t, "the batches ahead", func() bool { return s.nexts.Load() == 3 })
+		within.Eventually(t, name, func() bool { return calls.Load() == ahead })
 		for range 100 { // long enough for one too many
 			runtime.Gosched()
 		}
@@ -247,7 +248,7 @@ func TestFunctionThatFailsEndsTheStream(t *testing.T) {
 					ended <- r.Next()
 				}()
 				<-ended
-				eventually(t, func() bool { return r.Err() != nil || len(ended) == 1 }, "the end")
+				within.Eventually(t, "the end", func() bool { return r.Err() != nil || len(ended) == 1 })
 				assert.False(t, r.Next())
 				assert.ErrorContains(t, r.Err(), row.want)
 				if row.is != nil {
@@ -352,7 +353,7 @@ func TestStagesInTheMiddle(t *testing.T) {
 	assert.Same(t, first, r.RecordBatch(), "it is not touched")
 	require.True(t, r.Next())
 	assert.Equal(t, 1, numberOf(t, r.RecordBatch()))
-	eventually(t, func() bool { return s.nexts.Load() == 5 }, "the batches ahead")
+	within.Eventually(t, "the batches ahead", func() bool { return s.nexts.Load() == 5 })
 	r.Map(digit(t, 7))
 	for i := 2; i < 10; i++ {
 		require.True(t, r.Next())
@@ -437,7 +438,7 @@ func TestStagesThatAreNone(t *testing.T) {
 	assert.EqualValues(t, 1, s.nexts.Load(), "nothing is asked ahead")
 	r.Prefetch(1)
 	require.True(t, r.Next())
-	eventually(t, func() bool { return s.nexts.Load() == 3 }, "the one ahead")
+	within.Eventually(t, "the one ahead", func() bool { return s.nexts.Load() == 3 })
 	r.Map(nil)
 	assert.EqualError(t, r.Err(), "cdevice: read: f = nil, want a function: invalid")
 	assert.False(t, r.Next())
@@ -517,7 +518,7 @@ func TestReleaseDoesNotWaitForAFunctionOfMap(t *testing.T) {
 	r.Release()
 	assert.Zero(t, s.releases.Load())
 	close(let)
-	eventually(t, func() bool { return s.releases.Load() == 1 }, "the release")
+	within.Eventually(t, "the release", func() bool { return s.releases.Load() == 1 })
 }
 
 // A function may compose and release its own reader, which it must not ask.
@@ -545,7 +546,7 @@ func TestFunctionThatChangesItsReader(t *testing.T) {
 	}
 	require.GreaterOrEqual(t, len(got), 2)
 	assert.Equal(t, []int{0, 1, 25, 35, 45, 55, 65}[:len(got)], got)
-	eventually(t, func() bool { return s.releases.Load() == 1 }, "the release")
+	within.Eventually(t, "the release", func() bool { return s.releases.Load() == 1 })
 }
 
 // The end of the context of copies is final, for those that were made ahead too.
@@ -613,7 +614,7 @@ func TestStagesFromManyGoroutines(t *testing.T) {
 		}
 		r.Release()
 		all.Wait()
-		eventually(t, func() bool { return s.releases.Load() == 1 }, "the release")
+		within.Eventually(t, "the release", func() bool { return s.releases.Load() == 1 })
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
 
@@ -72,7 +73,7 @@ func TestCachesKeepNoMoreThanTheirLimit(t *testing.T) {
 		before := k.bytes()
 		k.idle(t, 8*mib, time.Hour)
 		k.together(t, 64, mib)
-		cudatest.Eventually(t, "the rest is given back", func() bool {
+		within.Eventually(t, "the rest is given back", func() bool {
 			return k.usage().Live == 0 && k.bytes()-before <= 8*mib && k.usage().Cached <= 8*mib
 		})
 		assert.Positive(t, k.usage().Cached, "some of it is kept")
@@ -87,7 +88,7 @@ func TestCachesKeepNoMoreThanTheirLimit(t *testing.T) {
 
 		k.idle(t, 0, time.Hour)
 		k.together(t, 8, mib)
-		cudatest.Eventually(t, "nothing is kept", func() bool { return k.bytes() == before && k.usage().Cached == 0 })
+		within.Eventually(t, "nothing is kept", func() bool { return k.bytes() == before && k.usage().Cached == 0 })
 	})
 }
 
@@ -98,15 +99,15 @@ func TestIdleMemoryGoesBack(t *testing.T) {
 			k.idle(t, 256*mib, 50*time.Millisecond)
 			k.m.Sim.ResetCounters()
 			k.together(t, 16, mib)
-			cudatest.Eventually(t, "the pool is trimmed", func() bool { return k.m.Sim.Calls("cuMemPoolTrimTo") > 0 })
+			within.Eventually(t, "the pool is trimmed", func() bool { return k.m.Sim.Calls("cuMemPoolTrimTo") > 0 })
 			return
 		}
 		before := k.bytes()
 		k.idle(t, 256*mib, 200*time.Millisecond)
 		k.together(t, 16, mib)
-		cudatest.Eventually(t, "what is kept goes back", func() bool { return k.bytes() == before && k.usage().Cached == 0 })
+		within.Eventually(t, "what is kept goes back", func() bool { return k.bytes() == before && k.usage().Cached == 0 })
 		k.together(t, 16, mib)
-		cudatest.Eventually(t, "and again", func() bool { return k.bytes() == before && k.usage().Cached == 0 })
+		within.Eventually(t, "and again", func() bool { return k.bytes() == before && k.usage().Cached == 0 })
 	})
 }
 
@@ -131,7 +132,7 @@ func TestStagingMemoryGoesBack(t *testing.T) {
 	require.NoError(t, host.Free(nil))
 	require.NoError(t, mem.Free(s))
 	require.NoError(t, s.Close())
-	cudatest.Eventually(t, "page-locked memory goes back", func() bool {
+	within.Eventually(t, "page-locked memory goes back", func() bool {
 		return m.Sim.Report().Live.HostBytes == before && gpu.ReadStats().Pinned.Cached == 0
 	})
 }
@@ -153,7 +154,7 @@ func TestAllocateWaitsWhereTooMuchWaits(t *testing.T) {
 			}
 		})
 		rounds := 0
-		cudatest.WithinTime(t, 10*time.Second, "rounds until one waits", func() error {
+		within.Limit(t, 10*time.Second, "rounds until one waits", func() error {
 			for ; rounds < 200; rounds++ {
 				ctx, cancel := context.WithTimeout(background, time.Second)
 				err := freed(ctx, k.Device, mib, s)
@@ -166,10 +167,10 @@ func TestAllocateWaitsWhereTooMuchWaits(t *testing.T) {
 		})
 		assert.LessOrEqual(t, rounds, bound/mib+2)
 		assert.GreaterOrEqual(t, rounds, bound/mib/2)
-		cudatest.EndsInTime(t, "Allocate", func(ctx context.Context) error { return freed(ctx, k.Device, mib, s) })
+		within.Context(t, "Allocate", func(ctx context.Context) error { return freed(ctx, k.Device, mib, s) })
 		open()
 		open = nil
-		cudatest.Within(t, "a round afterwards", func() error { return freed(background, k.Device, mib, s) })
+		within.Seconds(t, "a round afterwards", func() error { return freed(background, k.Device, mib, s) })
 		require.NoError(t, s.Synchronize(background))
 	})
 }
@@ -185,6 +186,6 @@ func TestShorterIdleTimeAppliesAtOnce(t *testing.T) {
 		require.NoError(t, host.FreeAfter(nil))
 		require.Positive(t, gpu.ReadStats().Pinned.Cached)
 		limited(t, gpu, func(l *cudaalloc.Limits) { l.PinnedIdle, l.IdleAfter = 256*mib, 10*time.Millisecond })
-		cudatest.Eventually(t, "the memory has gone back", func() bool { return gpu.ReadStats().Pinned.Cached == 0 })
+		within.Eventually(t, "the memory has gone back", func() bool { return gpu.ReadStats().Pinned.Cached == 0 })
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
 
@@ -326,7 +327,7 @@ func TestFunctionsAndFreesWaitForTheirEvent(t *testing.T) {
 		assert.Zero(t, m.Sim.Calls("cuEventDestroy"), name)
 		assert.False(t, over(), name)
 		open()
-		cudatest.Eventually(t, name, over)
+		within.Eventually(t, name, over)
 	}
 	waits("OnComplete", func(e device.Event) { e.OnComplete(func() { called.Store(true) }) }, called.Load)
 	own, err := gpu.Allocate(background, size, s)
@@ -358,7 +359,7 @@ func TestFreesWaitWhereEventsCannotBeAsked(t *testing.T) {
 	var called atomic.Bool
 	e.OnComplete(func() { called.Store(true) })
 	require.NoError(t, own.FreeAfter(e))
-	cudatest.Eventually(t, "the context is synchronised", func() bool { return m.Sim.Calls("cuCtxSynchronize") > 0 })
+	within.Eventually(t, "the context is synchronised", func() bool { return m.Sim.Calls("cuCtxSynchronize") > 0 })
 	assert.False(t, called.Load())
 	assert.EqualValues(t, size, gpu.ReadStats().Device.Live)
 	open()
