@@ -26,16 +26,6 @@ import (
 
 // Our consumer and our producer, together.
 
-// connect starts a stream from r; it is closed when the test ends.
-func connect(t *testing.T, ctx context.Context, r *cdevice.RecordReader, in []cdevice.ImportOption, out ...cdevice.AsyncExportOption) *asyncStream {
-	t.Helper()
-	handler := new(cdevice.CArrowAsyncDeviceStreamHandler)
-	s := importAsync(t, ctx, handler, in...)
-	t.Cleanup(s.close)
-	require.NoError(t, cdevice.ExportAsync(context.Background(), r, handler, out...))
-	return s
-}
-
 func TestAsyncBatchesComeInOrderWithTheirMetadata(t *testing.T) {
 	settles(t)
 	const n = 200

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -40,17 +39,6 @@ func waitsWith(t *testing.T, next func() (*cdevice.RecordBatch, error), do func(
 			assert.Zero(t, cpeer.Extract(&c.Tasks()[i], nil))
 		}
 	})
-}
-
-// countedSource is a source of numbered batches, without end; asked is how often it was asked.
-func countedSource(t *testing.T) (next func() (*cdevice.RecordBatch, error), asked *atomic.Int64) {
-	batch := numbered(t, 1)[0]
-	asked = new(atomic.Int64)
-	return func() (*cdevice.RecordBatch, error) {
-		asked.Add(1)
-		batch.Retain()
-		return batch, nil
-	}, asked
 }
 
 // rounds are as many as it takes for two calls to reach the producer before it has woken up.

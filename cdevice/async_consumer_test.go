@@ -16,7 +16,6 @@ import (
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
-	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/schema"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
 	"github.com/arrowdevice/arrowdevice/internal/testing/within"
@@ -24,96 +23,6 @@ import (
 
 // Each test here is a rule for consumers: ours faces a producer written in C, whose calls
 // come from threads that Go has never seen.
-
-// peer is the producer, and what it needs.
-type peer struct {
-	cpeer.Producer
-	t       *testing.T
-	s       *asyncStream
-	handler *cdevice.CArrowAsyncDeviceStreamHandler
-	schema  *arrow.Schema
-	tasks   []cpeer.Task
-}
-
-// consumed is a stream of ours and its producer in C. When the test ends, the handler is
-// released, each task was extracted once, and the producer was not called when it must not be.
-func consumed(t *testing.T, ctx context.Context, opts ...cdevice.ImportOption) *peer {
-	t.Helper()
-	settles(t)
-	tree := cpeer.NewTree(cpeer.Node{Length: 2, Buffers: []uintptr{0}, Children: []cpeer.Node{{Length: 2, Buffers: []uintptr{0, bridge.Zeros}}}})
-	p := &peer{t: t, handler: &cdevice.CArrowAsyncDeviceStreamHandler{OnSchema: 0xdead, Producer: 0xdead}}
-	p.schema = arrow.NewSchema([]arrow.Field{{Name: "c", Type: arrow.PrimitiveTypes.Int64}}, nil)
-	p.s = importAsync(t, ctx, p.handler, opts...)
-	p.Producer = cpeer.NewProducer(abi.As[abi.ArrowAsyncDeviceStreamHandler](p.handler), tree)
-	t.Cleanup(func() {
-		if p.handler.Release != 0 {
-			p.Release()
-		}
-		p.s.close()
-		calls := p.Calls()
-		assert.Zero(t, calls.Late, "request after cancel, or a call after release")
-		assert.Zero(t, calls.Overlaps, "calls are made one at a time")
-		assert.Zero(t, calls.Forbidden, "calls from inside on_error or release")
-		assert.LessOrEqual(t, calls.Cancels, int64(1))
-		assert.Zero(t, calls.Arrays, "arrays that are not released")
-		for i, task := range p.tasks {
-			assert.Equal(t, 1, task.Extracted(), "task %d is extracted once", i)
-			task.Free()
-		}
-		p.Free()
-		tree.Free()
-	})
-	return p
-}
-
-// begin sends the schema.
-func (p *peer) begin() int {
-	out := new(abi.ArrowSchema)
-	require.NoError(p.t, schema.ExportSchema(p.schema, out))
-	code := p.Schema(out)
-	assert.Zero(p.t, out.Release, "the schema is taken, whatever on_schema returns")
-	return code
-}
-
-// task makes a task that fails with the code, unless it is 0.
-func (p *peer) task(code int) cpeer.Task {
-	p.tasks = append(p.tasks, p.NewTask(code))
-	return p.tasks[len(p.tasks)-1]
-}
-
-// send sends n good tasks.
-func (p *peer) send(n int) {
-	p.t.Helper()
-	for range n {
-		require.Zero(p.t, p.Send(p.task(0), nil))
-	}
-}
-
-// all takes batches until the stream ends, and returns how many, and the error.
-func (p *peer) all() (n int, last error) {
-	for batch, err := range p.s.All() {
-		if err != nil {
-			last = err
-			continue
-		}
-		assert.EqualValues(p.t, 2, batch.NumRows())
-		n++
-	}
-	return n, last
-}
-
-// take takes n batches.
-func (p *peer) take(n int) {
-	p.t.Helper()
-	got := 0
-	for _, err := range p.s.All() {
-		require.NoError(p.t, err)
-		if got++; got == n {
-			return
-		}
-	}
-	p.t.Fatalf("the stream ended after %d batches", got)
-}
 
 func TestAsyncStreamRequestsTheQueueAndThenOnePerBatch(t *testing.T) {
 	p := consumed(t, soon(t), cdevice.WithQueueSize(3))

@@ -3,7 +3,6 @@ package cdevice_test
 import (
 	"context"
 	"fmt"
-	"iter"
 	"math"
 	"runtime"
 	"sync/atomic"
@@ -12,7 +11,6 @@ import (
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -23,44 +21,6 @@ import (
 )
 
 // Each test here is a rule for producers: ours faces a consumer written in C.
-
-// exported starts our producer with a consumer in C. When the test ends, the handler was
-// released, no callback came while another one was running, and all tasks are gone.
-func exported(t *testing.T, ctx context.Context, b cpeer.Behaviour, r *cdevice.RecordReader, opts ...cdevice.AsyncExportOption) cpeer.Consumer {
-	t.Helper()
-	c := cpeer.NewConsumer(b)
-	t.Cleanup(func() {
-		if assert.NoError(t, c.WaitReleased()) {
-			assert.Zero(t, c.Overlaps(), "callbacks are serialised")
-			assert.Zero(t, c.Reentrant(), "request and cancel call no handler")
-			assert.False(t, c.MetadataChanged(), "the metadata lives as long as the producer")
-			for i := range c.Tasks() {
-				cpeer.Extract(&c.Tasks()[i], nil)
-			}
-			c.Free()
-		}
-	})
-	require.NoError(t, cdevice.ExportAsync(ctx, r, abi.As[cdevice.CArrowAsyncDeviceStreamHandler](c.Handler()), opts...))
-	return c
-}
-
-// yields is a reader of an iterator over CPU batches.
-func yields(t *testing.T, s *arrow.Schema, seq iter.Seq2[*cdevice.RecordBatch, error]) *cdevice.RecordReader {
-	t.Helper()
-	r, err := cdevice.NewRecordReader(s, device.CPU, seq)
-	require.NoError(t, err)
-	t.Cleanup(r.Release)
-	return r
-}
-
-// events are what a stream of n tasks consists of, and how it ends.
-func events(tasks int, end ...cpeer.Event) []cpeer.Event {
-	all := []cpeer.Event{cpeer.OnSchema}
-	for range tasks {
-		all = append(all, cpeer.OnNextTask)
-	}
-	return append(all, end...)
-}
 
 // extractAll extracts all tasks of a consumer and compares them with rec.
 func extractAll(t *testing.T, c cpeer.Consumer, rec arrow.RecordBatch) {
@@ -325,13 +285,4 @@ func cpuTime(t *testing.T) time.Duration {
 	var u syscall.Rusage
 	require.NoError(t, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
-// sameRecord compares the rows of a batch with those of rec.
-func sameRecord(t *testing.T, rec arrow.RecordBatch, b *cdevice.RecordBatch) bool {
-	t.Helper()
-	host, err := b.CopyToHost(background, nil)
-	require.NoError(t, err)
-	defer host.Release()
-	return array.RecordEqual(rec, host)
 }

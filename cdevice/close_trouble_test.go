@@ -156,20 +156,6 @@ func TestCloseHammer(t *testing.T) {
 	}
 }
 
-// waiting is a device that has no memory to give until its caller gives up.
-type waiting struct {
-	device.Device
-	asked chan struct{}
-}
-
-func (waiting) ID() device.ID { return extDev }
-
-func (d waiting) Allocate(ctx context.Context, _ int64, _ device.Stream) (device.Memory, error) {
-	close(d.asked)
-	<-ctx.Done()
-	return nil, ctx.Err()
-}
-
 // A copy that waits for memory is given up.
 func TestCloseEndsTheWaitOfACopy(t *testing.T) {
 	checkLeaks(t)

@@ -2,14 +2,11 @@ package cdevice_test
 
 import (
 	"context"
-	"os"
-	"path/filepath"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/stretchr/testify/assert"
@@ -25,44 +22,6 @@ import (
 
 // Memory that a reader's source lies in is unmapped once nothing reads it: a program that does
 // so too early ends with SIGSEGV.
-
-// mappedFile maps a file of so many pages, each full of one number.
-func mappedFile(t *testing.T, pages int) []byte {
-	t.Helper()
-	page := os.Getpagesize()
-	content := make([]byte, pages*page)
-	for i := range content {
-		content[i] = byte(i / page)
-	}
-	name := filepath.Join(t.TempDir(), "columns")
-	require.NoError(t, os.WriteFile(name, content, 0o600))
-	f, err := os.Open(name)
-	require.NoError(t, err)
-	defer f.Close()
-	b, err := syscall.Mmap(int(f.Fd()), 0, len(content), syscall.PROT_READ, syscall.MAP_PRIVATE)
-	require.NoError(t, err)
-	return b
-}
-
-// inPlace are batches over the parts of b, which they do not own.
-func inPlace(t *testing.T, b []byte, n int) array.RecordReader {
-	t.Helper()
-	var all []arrow.RecordBatch
-	for i := range n {
-		part := memory.NewBufferBytes(b[i*len(b)/n : (i+1)*len(b)/n])
-		data := array.NewData(arrow.PrimitiveTypes.Int64, part.Len()/8, []*memory.Buffer{nil, part}, nil, 0, 0)
-		column := array.NewInt64Data(data)
-		all = append(all, array.NewRecordBatch(numberedSchema, []arrow.Array{column}, int64(column.Len())))
-		data.Release()
-		column.Release()
-	}
-	rdr, err := array.NewRecordReader(numberedSchema, all)
-	require.NoError(t, err)
-	for _, rec := range all {
-		rec.Release()
-	}
-	return rdr
-}
 
 // usedReader counts the calls of its methods that are under way, and the references to it.
 type usedReader struct {

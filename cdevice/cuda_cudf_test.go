@@ -14,45 +14,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cases"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
-	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
-
-// asCuDFWants fails unless the struct and all below it are what libcudf reads right.
-func asCuDFWants(t *testing.T, gpu *cudaalloc.Device, a *abi.ArrowArray) {
-	t.Helper()
-	assert.Zero(t, a.Offset)
-	assert.GreaterOrEqual(t, a.NullCount, int64(0), "an unknown null count is taken for none")
-	if a.NBuffers > 0 {
-		if bitmap := *abi.At[uintptr](a.Buffers); bitmap != 0 {
-			assert.Zero(t, bitmap%64)
-			at, err := gpu.Lookup(device.Ptr(bitmap))
-			require.NoError(t, err)
-			padded := (a.Length + 511) / 512 * 64
-			assert.True(t, at.Contains(device.Ptr(bitmap), padded), "read in words, to the end of 64 bytes")
-			used := (a.Length + 7) / 8
-			assert.Equal(t, make([]byte, padded-used), readFrom(t, gpu, bitmap, padded)[used:], "padded with zeros")
-		}
-	}
-	for _, child := range abi.Slice[uintptr](a.Children, int(a.NChildren)) {
-		asCuDFWants(t, gpu, abi.At[abi.ArrowArray](child))
-	}
-	if a.Dictionary != 0 {
-		asCuDFWants(t, gpu, abi.At[abi.ArrowArray](a.Dictionary))
-	}
-}
-
-// readFrom returns a copy of device memory.
-func readFrom(t *testing.T, gpu *cudaalloc.Device, addr uintptr, size int64) []byte {
-	host, err := gpu.AllocateHost(background, size)
-	require.NoError(t, err)
-	defer func() { require.NoError(t, host.Free(nil)) }()
-	s, err := gpu.CopyStream()
-	require.NoError(t, err)
-	defer s.Close()
-	require.NoError(t, gpu.Copy([]device.Range{{Dst: host.Ptr(), Src: device.Ptr(addr), Size: size}}, s))
-	require.NoError(t, s.Synchronize(background))
-	return append([]byte(nil), abi.Slice[byte](uintptr(host.Ptr()), int(size))...)
-}
 
 func TestForCuDF(t *testing.T) {
 	checkLeaks(t)

@@ -2,6 +2,7 @@ package cdevice_test
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
 	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
@@ -252,4 +254,22 @@ func TestOwnerThatPanicsEndsNothingElse(t *testing.T) {
 		assert.Zero(t, gpu.ReadStats().Lost)
 	}
 	within.Eventually(t, "they are counted", func() bool { return gpu.ReadStats().CallbackPanics == int64(len(misbehaviours)) })
+}
+
+// releasedExport makes a copy that a consumer has, uses (it is given the address of the
+// values), and releases: work that is not known uses it.
+func releasedExport(t *testing.T, column arrow.Array, dev device.Device, use func(values device.Ptr) error) {
+	t.Helper()
+	a := copiedTo(t, column, dev)
+	var out abi.ArrowDeviceArray
+	require.NoError(t, cdevice.ExportArray(a, abi.As[cdevice.CArrowDeviceArray](&out), nil))
+	a.Release()
+	require.NoError(t, use(device.Ptr(*abi.At[uintptr](out.Array.Buffers + 8))))
+	cdevice.ReleaseCArrowDeviceArray(abi.As[cdevice.CArrowDeviceArray](&out))
+}
+
+// misbehaviours are functions that do not return to their caller.
+var misbehaviours = map[string]func(){
+	"panic":  func() { panic("thrown by a test of callbacks") },
+	"Goexit": runtime.Goexit,
 }

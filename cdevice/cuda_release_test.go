@@ -14,26 +14,8 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
-	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 	"github.com/arrowdevice/arrowdevice/memory/hostpinned"
 )
-
-// hostAllocator is an allocator of memory that a GPU and the host use.
-type hostAllocator interface {
-	memory.Allocator
-	Device() *cudaalloc.Device
-}
-
-// hostAllocators are those that the GPU has.
-func hostAllocators(t *testing.T, gpu *cudaalloc.Device) []hostAllocator {
-	all := []hostAllocator{hostpinned.New(gpu, 0)}
-	managed, err := cudaalloc.NewManaged(gpu, 0)
-	if err != nil {
-		require.ErrorIs(t, err, device.ErrNotSupported)
-		return all
-	}
-	return append(all, managed)
-}
 
 // copied copies the values of an exported array of int64 on the consumer's stream, and
 // returns the copy.
@@ -176,17 +158,6 @@ func TestGPUCopiesAndOwnMemoryAreReleasedBehindTheirConsumer(t *testing.T) {
 			require.NoError(t, target.Free(consumer))
 		}
 	})
-}
-
-// waitCounting counts how often the work of a device is waited for before a release.
-type waitCounting struct {
-	*cudaalloc.Device
-	waits *int
-}
-
-func (d waitCounting) AfterWork(f func()) {
-	*d.waits++
-	d.Device.AfterWork(f)
 }
 
 // One wait is enough, and memory that was not exported needs none: its owner knows of all

@@ -11,7 +11,6 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
-	"github.com/apache/arrow-go/v18/arrow/cdata"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -25,25 +24,6 @@ import (
 )
 
 // Which streams the two sides use, and which threads.
-
-// sent exports a batch and imports it again. It takes the batch.
-func sent(t *testing.T, b *cdevice.RecordBatch, gpu device.Device) *cdevice.RecordBatch {
-	t.Helper()
-	out, schema := garbageArray(), garbageSchema()
-	require.NoError(t, cdevice.ExportRecordBatch(b, out, schema))
-	b.Release()
-	imported, err := cdevice.ImportRecordBatch(out, schema, cdevice.WithDevice(gpu))
-	require.NoError(t, err)
-	return imported
-}
-
-func sameBatchOnHost(t *testing.T, want arrow.RecordBatch, b *cdevice.RecordBatch, opts ...cdevice.CopyOption) {
-	t.Helper()
-	got, err := b.CopyToHost(background, nil, opts...)
-	require.NoError(t, err)
-	assert.True(t, array.RecordEqual(want, got), "want %v\ngot  %v", want, got)
-	got.Release()
-}
 
 // Whatever stream the producer fills the memory on, and whatever stream the consumer
 // reads it on, the reading comes after the filling; even if the consumer releases the
@@ -115,27 +95,6 @@ func onThread(f func()) {
 		f()
 	}()
 	<-done
-}
-
-// filledByTwo is a batch of two columns, each filled on a stream of its own, and what it
-// will hold. It has no event yet.
-func filledByTwo(t *testing.T, gpu device.Device, a, b device.Stream) (batch *cdevice.RecordBatch, want arrow.RecordBatch) {
-	t.Helper()
-	want = columnsOf(memory.DefaultAllocator, 2, 500, false)
-	var columns []cdevice.ArrayData
-	var memories []device.Memory
-	for i, s := range []device.Stream{a, b} {
-		m := filled(t, gpu, s, arrow.Int64Traits.CastToBytes(want.Column(i).(*array.Int64).Int64Values()))
-		memories = append(memories, m)
-		columns = append(columns, cdevice.ArrayData{Length: 500, Buffers: []device.Ptr{0, m.Ptr()}})
-	}
-	batch, err := cdevice.NewRecordBatch(gpu, want.Schema(), 500, columns, cdevice.Lifetime{Release: func() {
-		for _, m := range memories {
-			assert.NoError(t, m.FreeAfter(nil))
-		}
-	}})
-	require.NoError(t, err)
-	return batch, want
 }
 
 // makeWait makes work on s wait for what other streams have now.
@@ -227,27 +186,6 @@ func TestGPUEventThatIsRecordedAgain(t *testing.T) {
 		imported.Release()
 		require.NoError(t, gpu.Flush(background))
 	})
-}
-
-// pendingText is ["a", "bb", null, "ccc"] in memory that producer fills, with an event
-// behind that. How many nulls it has is not known.
-func pendingText(t *testing.T, gpu device.Device, producer device.Stream) *cdevice.Array {
-	t.Helper()
-	offsets := filled(t, gpu, producer, arrow.Int32Traits.CastToBytes([]int32{0, 1, 3, 3, 6}))
-	text := filled(t, gpu, producer, []byte("abbccc"))
-	valid := filled(t, gpu, producer, []byte{0b1011})
-	e, err := gpu.NewEvent()
-	require.NoError(t, err)
-	require.NoError(t, producer.Record(e))
-	a, err := cdevice.NewArray(gpu, arrow.BinaryTypes.String,
-		cdevice.ArrayData{Length: 4, NullCount: -1, Buffers: []device.Ptr{valid.Ptr(), offsets.Ptr(), text.Ptr()}},
-		cdevice.Lifetime{Ready: e, Release: func() {
-			for _, m := range []device.Memory{offsets, text, valid} {
-				assert.NoError(t, m.FreeAfter(nil))
-			}
-		}})
-	require.NoError(t, err)
-	return a
 }
 
 // How large strings are, and how many nulls there are, may be asked while the event is
@@ -391,16 +329,6 @@ func TestGPUImportFromAnotherDevice(t *testing.T) {
 			}
 		}
 	})
-}
-
-// trip is a batch on its way to the GPU, through C, and back.
-type trip struct {
-	stream         device.Stream
-	batch, arrived *cdevice.RecordBatch
-	out            *cdevice.CArrowDeviceArray
-	schema         *cdata.CArrowSchema
-	back           arrow.RecordBatch
-	err            error
 }
 
 // Each step of a round trip is another goroutine's, on another thread: no call of the

@@ -12,6 +12,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/cdata"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/apache/arrow-go/v18/arrow/memory/mallocator"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
@@ -34,6 +35,7 @@ type arena struct {
 	blocks [][]byte
 }
 
+// newArena is C memory that is given back together.
 func newArena() *arena { return &arena{mem: mallocator.NewMallocator()} }
 
 func (a *arena) free() {
@@ -51,6 +53,7 @@ func allocC[T any](a *arena, n int) []T {
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), n)
 }
 
+// sliceAddress is the address of the first element.
 func sliceAddress[T any](s []T) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(s))) }
 
 // cString returns the address of s, NUL-terminated.
@@ -211,6 +214,7 @@ func fieldsOf(dt arrow.DataType) []arrow.Field {
 	return nil
 }
 
+// isView reports whether arrays of a type are views.
 func isView(dt arrow.DataType) bool {
 	return dt.ID() == arrow.BINARY_VIEW || dt.ID() == arrow.STRING_VIEW
 }
@@ -328,13 +332,20 @@ func orNil[T interface {
 	return v, err
 }
 
-var casesByName = func() map[string]cases.Case {
-	m := map[string]cases.Case{}
+// eachForeign runs body for every case as a subtest.
+func eachForeign(t *testing.T, variants []cases.Variant, w way, body func(t *testing.T, f *foreignArray)) {
+	t.Helper()
 	for _, c := range cases.All() {
-		m[c.Name] = c
+		for _, v := range variants {
+			t.Run(fmt.Sprintf("%s/%s/%s", c.Name, v, w), func(t *testing.T) {
+				checkLeaks(t)
+				f := foreignCase(t, c.Name+"/"+string(v), w)
+				defer f.free()
+				body(t, f)
+			})
+		}
 	}
-	return m
-}()
+}
 
 // foreignCase makes a foreign array of a case, named as "utf8" or "utf8/empty";
 // the variant is nulls where none is named.
@@ -352,4 +363,54 @@ func foreignCase(t testing.TB, name string, w way) *foreignArray {
 	require.NoError(t, err)
 	defer arr.Release()
 	return newForeign(t, arr, w)
+}
+
+var casesByName = func() map[string]cases.Case {
+	m := map[string]cases.Case{}
+	for _, c := range cases.All() {
+		m[c.Name] = c
+	}
+	return m
+}()
+
+// hasBitmap reports whether arrays of a type have a validity bitmap.
+func hasBitmap(dt arrow.DataType) bool {
+	switch dt.ID() {
+	case arrow.NULL, arrow.SPARSE_UNION, arrow.DENSE_UNION, arrow.RUN_END_ENCODED:
+		return false
+	}
+	return true
+}
+
+// importAndUse imports f, whatever it has become, and does with the result what
+// the level of validation allows. It returns the error of the import.
+func importAndUse(t testing.TB, f *foreignArray, what string, full bool) error {
+	t.Helper()
+	releases := int64(1)
+	if f.device.Array.Release == 0 {
+		releases = 0
+	}
+	var got imported
+	var err error
+	noPanic(t, what, func() {
+		if got, err = f.importKnown(); full {
+			got, err = validated(got, err)
+		}
+	})
+	if err == nil && got != nil {
+		noPanic(t, what, func() {
+			assert.Zero(t, f.counts[0], "%s: released early", what)
+			passOn(t, got)
+			if full {
+				view, copied := readAll(t, got)
+				assert.NoError(t, view, what)
+				assert.NoError(t, copied, what)
+			}
+		})
+		noPanic(t, what, got.Release)
+	}
+	if f.device.Array.Release != 0 || f.counts[0] != releases || f.counts[1] != 0 {
+		t.Errorf("%s: release %#x, %d calls of the root's, want %d, and %d below, want 0", what, f.device.Array.Release, f.counts[0], releases, f.counts[1])
+	}
+	return err
 }

@@ -2,9 +2,7 @@ package cdevice_test
 
 import (
 	"context"
-	"errors"
 	"io"
-	"reflect"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -518,9 +516,4 @@ func (g *given) releaseRows() map[string]nilargs.Row {
 		"ReleaseCArrowDeviceArrayStream(stream)":         nothing(func() { cdevice.ReleaseCArrowDeviceArrayStream(nil) }),
 		"ReleaseCArrowSchema(schema)":                    nothing(func() { cdevice.ReleaseCArrowSchema(nil) }),
 	}
-}
-
-// panicking is an option that panics, as code of a program may.
-func optionThatPanics[O any]() O {
-	return reflect.MakeFunc(reflect.TypeFor[O](), func([]reflect.Value) []reflect.Value { panic(errors.New("an option panics")) }).Interface().(O)
 }

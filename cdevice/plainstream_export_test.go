@@ -30,10 +30,6 @@ import (
 // called as a consumer in C does.
 // https://arrow.apache.org/docs/format/CStreamInterface.html
 
-func plainError(s *cdata.CArrowArrayStream) string {
-	return bridge.CallPlainGetLastError(plainStream(s))
-}
-
 // "This callback may be called several times"; what it gives is not the stream's.
 func TestPlainGetSchemaAnyNumberOfTimes(t *testing.T) {
 	checkLeaks(t)
@@ -204,22 +200,6 @@ func TestPanicInAPlainStreamIsAnError(t *testing.T) {
 	}
 	assert.Zero(t, seen.Load(), "told to the consumer alone")
 }
-
-// panickingEvent is one whose wait panics.
-type panickingEvent struct{ *testEvent }
-
-func (panickingEvent) Synchronize(context.Context) error { panic(errSource) }
-
-// panickingWaits has one; see stuckDevice.
-type panickingWaits struct{ device.Device }
-
-func (panickingWaits) ID() device.ID       { return waitPanics }
-func (panickingWaits) CPUAccessible() bool { return true }
-func (panickingWaits) WrapEvent(uintptr) (device.Event, error) {
-	return panickingEvent{new(testEvent)}, nil
-}
-
-var waitPanics = device.ID{Type: device.OneAPI, Ordinal: 78}
 
 // A consumer that goes on with a stream it released gets an error, and no crash.
 func TestPlainStreamUsedAfterRelease(t *testing.T) {

@@ -22,23 +22,6 @@ import (
 
 // Streams of the C stream interface, without a device.
 
-func garbagePlainStream() *cdata.CArrowArrayStream {
-	const g = 0xdeadbeef
-	s := &abi.ArrowArrayStream{GetSchema: g, GetNext: g, GetLastError: g, Release: g, PrivateData: g}
-	return cdevice.ArrayStreamFromPtr(addressOf(s))
-}
-
-// exportPlain exports a reader, which it releases. The stream is released at the end of the
-// test.
-func exportPlain(t testing.TB, r *cdevice.RecordReader) *cdata.CArrowArrayStream {
-	t.Helper()
-	out := garbagePlainStream()
-	require.NoError(t, cdevice.ExportPlainRecordReader(r, out))
-	r.Release()
-	t.Cleanup(func() { cdevice.ReleaseCArrowArrayStream(out) })
-	return out
-}
-
 // askPlain calls get_next, and imports what it gives: nil at the end.
 func askPlain(t testing.TB, s *cdata.CArrowArrayStream) (b *cdevice.RecordBatch, code int) {
 	t.Helper()

@@ -15,20 +15,6 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
 )
 
-// panicText is the text of the error that f panics with.
-func panicText(t *testing.T, f func()) (text string) {
-	t.Helper()
-	defer func() {
-		t.Helper()
-		err, ok := recover().(error)
-		require.True(t, ok, "a panic with an error")
-		assert.ErrorIs(t, err, cdevice.ErrReleased)
-		text = err.Error()
-	}()
-	f()
-	return ""
-}
-
 // referenceCounted is what has Retain and Release.
 type referenceCounted interface {
 	Retain()

@@ -32,14 +32,6 @@ func counted(t *testing.T, of func(cdevice.Stats) int64) func() {
 	return func() { during = append(during, of(cdevice.ReadStats())) }
 }
 
-// ownedBatch is a batch without rows whose owner is told of its end.
-func ownedBatch(t *testing.T, release func()) *cdevice.RecordBatch {
-	t.Helper()
-	b, err := cdevice.NewRecordBatch(device.CPUDevice(), arrow.NewSchema(nil, nil), 0, nil, cdevice.Lifetime{Release: release})
-	require.NoError(t, err)
-	return b
-}
-
 func TestImportedStreamIsCountedUntilItsReleaseReturns(t *testing.T) {
 	for name, row := range map[string]struct {
 		ahead int
@@ -98,29 +90,6 @@ func TestExportedArrayIsCountedUntilWhatItHoldsIsReleased(t *testing.T) {
 	}
 	assert.Equal(t, 1, own.closes)
 }
-
-// streamWithEvents is a stream of a device whose events have handles, so that RecordEvent
-// keeps one.
-type streamWithEvents struct {
-	device.Stream
-	event *namedEvent
-}
-
-func (s streamWithEvents) Device() device.Device {
-	return deviceWithEvents{device.CPUDevice(), s.event}
-}
-func (streamWithEvents) Record(device.Event) error { return nil }
-
-type deviceWithEvents struct {
-	device.Device
-	event *namedEvent
-}
-
-func (d deviceWithEvents) NewEvent() (device.Event, error) { return d.event, nil }
-
-type namedEvent struct{ testEvent }
-
-func (*namedEvent) Handle() uintptr { return 8 }
 
 func TestExportedStreamIsCountedUntilItsReaderIsReleased(t *testing.T) {
 	stop := counted(t, func(s cdevice.Stats) int64 { return s.ExportedStreams })

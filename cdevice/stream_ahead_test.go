@@ -15,21 +15,6 @@ import (
 
 // Streams that are asked before their reader is: Prefetch, and copies.
 
-// release releases a reader and waits until what its goroutine held is released too.
-func release(t testing.TB, r *cdevice.RecordReader) {
-	t.Helper()
-	r.Release()
-	streamsEnd(t)
-}
-
-func streamsEnd(t testing.TB) {
-	t.Helper()
-	within.Eventually(t, "the release of all streams", func() bool {
-		s := cdevice.ReadStats()
-		return s.ExportedStreams == 0 && s.ImportedStreams == 0 && s.ImportedArrays == 0
-	})
-}
-
 func TestPrefetchKeepsOrderAndEnds(t *testing.T) {
 	checkLeaks(t)
 	for depth := range 5 {

@@ -24,9 +24,6 @@ import (
 
 // Readers that are composed: what Map and Prefetch change, in which order, and who owns what.
 
-// batchFunc is a function for Map.
-type batchFunc = func(*cdevice.RecordBatch) (*cdevice.RecordBatch, error)
-
 // digit is a function for Map that appends a digit to the number of a batch.
 func digit(t testing.TB, d int) batchFunc {
 	return func(b *cdevice.RecordBatch) (*cdevice.RecordBatch, error) {

@@ -26,15 +26,6 @@ import (
 
 // Streams whose users, or sources, do what they should not.
 
-// panics collects what would be printed; the test looks at it when all is quiet.
-func panics(t *testing.T) *atomic.Int64 {
-	seen := new(atomic.Int64)
-	before := bridge.OnPanic
-	t.Cleanup(func() { bridge.OnPanic = before })
-	bridge.OnPanic = func(any, []byte) { seen.Add(1) }
-	return seen
-}
-
 // Many goroutines call a reader that was released: its source is not asked, and not stopped again.
 func TestReleasedReaderStaysReleased(t *testing.T) {
 	checkLeaks(t)
