@@ -26,7 +26,7 @@ import (
 
 // Our consumer and our producer, together.
 
-func TestAsyncBatchesComeInOrderWithTheirMetadata(t *testing.T) {
+func TestAsyncBatchesComeInOrder(t *testing.T) {
 	settles(t)
 	const n = 200
 	rec := twoColumns(t)
@@ -104,7 +104,7 @@ func TestAsyncStreamsFormAChain(t *testing.T) {
 	assert.ErrorContains(t, last, "out of paper")
 }
 
-func TestAsyncTaskThatFailsReachesTheOtherSideWithItsText(t *testing.T) {
+func TestAsyncTaskErrorReachesTheOtherSide(t *testing.T) {
 	settles(t)
 	s := connect(t, soon(t), repeated(t, twoColumns(t), 5), []cdevice.ImportOption{cdevice.WithQueueSize(1)})
 	_, err := s.reader(soon(t))

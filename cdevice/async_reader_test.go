@@ -50,7 +50,7 @@ func TestAsyncStreamHasOneReader(t *testing.T) {
 }
 
 // The last Release cancels, and does not wait for the producer.
-func TestAsyncStreamIsCancelledByTheLastReleaseOfItsReader(t *testing.T) {
+func TestAsyncReaderReleaseCancels(t *testing.T) {
 	for name, waiting := range map[string]bool{"": false, "while Next waits": true} {
 		t.Run(name, func(t *testing.T) {
 			p := consumed(t, background)
@@ -109,7 +109,7 @@ func TestAsyncStreamCloseEndsWithItsContext(t *testing.T) {
 }
 
 // A stream that has ended by itself is given back by Release: no goroutine is needed for it.
-func TestAsyncStreamThatHasEndedIsGivenBackByRelease(t *testing.T) {
+func TestAsyncReaderReleaseAfterTheEnd(t *testing.T) {
 	p := consumed(t, soon(t))
 	require.Zero(t, p.begin())
 	p.send(1)

@@ -292,7 +292,7 @@ func TestNothingIsHeldAfterTheEnd(t *testing.T) {
 }
 
 // The end is given when the source was stopped, not before.
-func TestSourceThatIsAskedAheadIsStoppedBeforeItsEnd(t *testing.T) {
+func TestPrefetchedSourceIsStopped(t *testing.T) {
 	checkLeaks(t)
 	for range 100 {
 		var stopped atomic.Bool

@@ -132,7 +132,7 @@ func TestContextsEndUnregistering(t *testing.T) {
 
 // A wait that was given up does not use the producer's event after the release: the producer
 // destroys it then.
-func TestWaitsThatWereGivenUpLeaveTheProducersEventAlone(t *testing.T) {
+func TestWaitsGivenUpLeaveTheEventAlone(t *testing.T) {
 	checkLeaks(t)
 	m := cudatest.Simulated(t, cudasim.Options{})
 	gpu := m.GPUs[0]

@@ -171,7 +171,7 @@ func TestGPUReadImportIsReleasedAtOnce(t *testing.T) {
 }
 
 // Without the option release comes at once, as the specification has it.
-func TestGPUUnreadImportIsReleasedAtOnceByDefault(t *testing.T) {
+func TestGPUUnreadImportByDefault(t *testing.T) {
 	checkLeaks(t)
 	m := cudatest.One(t, cudasim.Options{})
 	p, calls := newUnread(t, m), &releases{}

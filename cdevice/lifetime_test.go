@@ -310,7 +310,7 @@ func TestForgottenBatchIsALeakNotACrash(t *testing.T) {
 	assert.Equal(t, before, cdevice.ReadStats())
 }
 
-func TestWrappedMemoryIsPinnedUntilTheLastRelease(t *testing.T) {
+func TestWrappedMemoryIsPinned(t *testing.T) {
 	checkLeaks(t)
 	arr := fromJSON(t, arrow.BinaryTypes.StringView, `["a text that is longer than twelve bytes",null]`)
 	var addresses []uintptr

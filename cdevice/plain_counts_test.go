@@ -19,7 +19,7 @@ import (
 
 // Plain structs cost what device structs do; see counts_test.go.
 
-func TestPlainExportAllocationsDoNotDependOnColumns(t *testing.T) {
+func TestPlainExportAllocations(t *testing.T) {
 	for _, columns := range []int{1, 10, 1000} {
 		rec, _ := wide(t, columns)
 		b := wrap(t, rec)
@@ -40,7 +40,7 @@ func TestPlainExportAllocationsDoNotDependOnColumns(t *testing.T) {
 	}
 }
 
-func TestPlainImportAllocationsDoNotDependOnColumns(t *testing.T) {
+func TestPlainImportAllocations(t *testing.T) {
 	for _, columns := range []int{1, 10, 1000} {
 		rec, tree := wide(t, columns)
 		in := new(cdevice.CArrowDeviceArray)
