@@ -36,31 +36,6 @@ func TestLimitsAreThoseThatWereSet(t *testing.T) {
 	}
 }
 
-// idle sets what may be kept of this kind, and for how long.
-func (k *kind) idle(t *testing.T, bytes int64, after time.Duration) {
-	t.Helper()
-	limited(t, k.Device, func(l *cudaalloc.Limits) {
-		l.PinnedIdle, l.ManagedIdle, l.DeviceIdle, l.IdleAfter = bytes, bytes, bytes, after
-	})
-}
-
-// together allocates n pieces, uses them on a stream, frees them, and waits for the work.
-func (k *kind) together(t *testing.T, n int, size int64) {
-	t.Helper()
-	s := k.stream(t)
-	var all []device.Memory
-	for range n {
-		mem, err := k.Allocate(background, size, s)
-		require.NoError(t, err)
-		require.NoError(t, k.Memset(mem.Ptr(), 1, size, s))
-		all = append(all, mem)
-	}
-	for _, mem := range all {
-		require.NoError(t, mem.Free(s))
-	}
-	require.NoError(t, s.Synchronize(background))
-}
-
 // What nothing uses is kept up to a limit, and counted.
 func TestCachesKeepNoMoreThanTheirLimit(t *testing.T) {
 	eachKind(t, cudasim.Options{}, func(t *testing.T, k *kind) {

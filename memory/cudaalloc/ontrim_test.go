@@ -17,7 +17,7 @@ import (
 
 // A function of OnTrim that does not return keeps nothing waiting longer than its context, and
 // no allocation longer than two seconds.
-func TestOnTrimThatBlocksDelaysOnlyWithinContexts(t *testing.T) {
+func TestOnTrimThatBlocks(t *testing.T) {
 	eachKind(t, cudasim.Options{Memory: 64 * mib, HostMemory: 64 * mib}, func(t *testing.T, k *kind) {
 		if k.made == "cuMemAllocManaged" {
 			t.Skip("simulated managed memory has no limit")
