@@ -13,6 +13,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/schema"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
+	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 )
 
 // What a producer must not give, and what our callbacks return then. The stream ends with
@@ -88,7 +89,7 @@ func TestAsyncStreamRefusesWrongArrays(t *testing.T) {
 			assert.Zero(t, n)
 			assert.ErrorIs(t, err, arrow.ErrInvalid)
 			assert.ErrorContains(t, err, row.text)
-			eventually(t, func() bool { return p.Calls().Dropped == 1 }, "what was ready is dropped")
+			within.Eventually(t, "what was ready is dropped", func() bool { return p.Calls().Dropped == 1 })
 			assert.EqualValues(t, 1, p.Calls().Cancels)
 			if name != "released" {
 				assert.Equal(t, 1, releases, "what WithReleaser asks for holds for refused arrays, too")

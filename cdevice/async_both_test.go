@@ -26,17 +26,7 @@ import (
 
 // Our consumer and our producer, together.
 
-// connect starts a stream from r; it is closed when the test ends.
-func connect(t *testing.T, ctx context.Context, r *cdevice.RecordReader, in []cdevice.ImportOption, out ...cdevice.AsyncExportOption) *asyncStream {
-	t.Helper()
-	handler := new(cdevice.CArrowAsyncDeviceStreamHandler)
-	s := importAsync(t, ctx, handler, in...)
-	t.Cleanup(s.close)
-	require.NoError(t, cdevice.ExportAsync(context.Background(), r, handler, out...))
-	return s
-}
-
-func TestAsyncBatchesComeInOrderWithTheirMetadata(t *testing.T) {
+func TestAsyncBatchesComeInOrder(t *testing.T) {
 	settles(t)
 	const n = 200
 	rec := twoColumns(t)
@@ -114,7 +104,7 @@ func TestAsyncStreamsFormAChain(t *testing.T) {
 	assert.ErrorContains(t, last, "out of paper")
 }
 
-func TestAsyncTaskThatFailsReachesTheOtherSideWithItsText(t *testing.T) {
+func TestAsyncTaskErrorReachesTheOtherSide(t *testing.T) {
 	settles(t)
 	s := connect(t, soon(t), repeated(t, twoColumns(t), 5), []cdevice.ImportOption{cdevice.WithQueueSize(1)})
 	_, err := s.reader(soon(t))

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -16,6 +15,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
+	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 )
 
 // What comes after cancel, from our producer, and to our consumer.
@@ -41,193 +41,237 @@ func waitsWith(t *testing.T, next func() (*cdevice.RecordBatch, error), do func(
 	})
 }
 
-// countedSource is a source of numbered batches, without end; asked is how often it was asked.
-func countedSource(t *testing.T) (next func() (*cdevice.RecordBatch, error), asked *atomic.Int64) {
-	batch := numbered(t, 1)[0]
-	asked = new(atomic.Int64)
-	return func() (*cdevice.RecordBatch, error) {
-		asked.Add(1)
-		batch.Retain()
-		return batch, nil
-	}, asked
-}
-
 // rounds are as many as it takes for two calls to reach the producer before it has woken up.
 const rounds = 200
 
-func TestAsyncProducerSendsAfterCancelTheBatchThatWasRequestedAndIsInHand(t *testing.T) {
-	settles(t)
-	for range rounds {
-		next, asked := countedSource(t)
-		waitsWith(t, next, func(c cpeer.Consumer) {
-			assert.EqualValues(t, 1, asked.Load())
-			c.Producer().Request(1)
-			c.Producer().Cancel()
-			require.NoError(t, c.WaitReleased())
-			require.Equal(t, events(1, cpeer.Release), c.Events())
-		})
-	}
-}
-
-// More was requested than the source has given, and it gives nothing: release comes all the same.
-func TestAsyncProducerAsksItsSourceForNothingAfterCancel(t *testing.T) {
-	settles(t)
-	next, asked := countedSource(t)
-	third, open := make(chan struct{}), make(chan struct{})
-	r, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) {
-		b, err := next()
-		if asked.Load() == 3 {
-			close(third)
-			<-open
-		}
-		return b, err
-	}, nil)
-	require.NoError(t, err)
-	defer r.Release()
-	c := exported(t, background, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 1000, DropAtOnce: true}, r)
-	<-third
-	c.Producer().Cancel()
-	require.NoError(t, c.WaitReleased())
-	close(open)
-	assert.Equal(t, events(2, cpeer.Release), c.Events())
-	eventually(t, func() bool { return cdevice.ReadStats().AsyncProducers == 0 }, "the end of the source")
-	assert.EqualValues(t, 3, asked.Load())
-}
-
-func TestAsyncProducerSendsNoBatchAfterCancelThatWasNotRequestedBefore(t *testing.T) {
-	settles(t)
-	next, _ := countedSource(t)
-	for range rounds {
-		waitsWith(t, next, func(c cpeer.Consumer) {
-			c.Producer().Cancel()
-			c.Producer().Request(1)
-			require.NoError(t, c.WaitReleased())
-			require.Equal(t, events(0, cpeer.Release), c.Events())
-		})
-	}
-}
-
-// Requests are nothing after cancel, not even where they are wrong: they do not keep back what was
-// requested before.
-func TestAsyncProducerIgnoresAWrongRequestAfterCancel(t *testing.T) {
-	settles(t)
-	next, _ := countedSource(t)
-	for range rounds {
-		waitsWith(t, next, func(c cpeer.Consumer) {
-			c.Producer().Request(1)
-			c.Producer().Cancel()
-			c.Producer().Request(-1)
-			require.NoError(t, c.WaitReleased())
-			require.Equal(t, events(1, cpeer.Release), c.Events())
-		})
-	}
-}
-
-// A source that fails after the batch which was requested: cancel makes an end without on_error.
-func TestAsyncProducerReportsNoErrorOfItsSourceAfterCancel(t *testing.T) {
-	settles(t)
-	batch := numbered(t, 1)[0]
-	for range rounds {
-		left := 1
-		next := func() (*cdevice.RecordBatch, error) {
-			if left--; left < 0 {
-				return nil, errors.New("the source fails")
+// TestAsyncProducerCancel is about what our producer does after cancel.
+func TestAsyncProducerCancel(t *testing.T) {
+	t.Run("only release, and requests do nothing", func(t *testing.T) {
+		settles(t)
+		rec := twoColumns(t)
+		for name, b := range map[string]cpeer.Behaviour{
+			"in on_schema":    {CancelInSchema: true, SchemaRequests: 5, SchemaN: 1},
+			"in on_next_task": {CancelAt: 2, SchemaRequests: 1, SchemaN: 2, TaskRequests: 1, TaskN: 3},
+		} {
+			c := exported(t, background, b, repeated(t, rec, 30))
+			require.NoError(t, c.WaitEvent(cpeer.OnSchema))
+			require.NoError(t, c.WaitTasks(b.CancelAt))
+			for range 10 {
+				c.Producer().Request(1)
+				c.Producer().Request(-1) // not even this
+				c.Producer().Cancel()
 			}
-			batch.Retain()
-			return batch, nil
-		}
-		waitsWith(t, next, func(c cpeer.Consumer) {
-			c.Producer().Request(1)
-			c.Producer().Cancel()
 			require.NoError(t, c.WaitReleased())
-			code, text := c.Error()
-			if code != 0 { // the producer was faster than cancel
-				assert.Equal(t, "the source fails", text)
-			} else {
+			assert.Equal(t, events(b.CancelAt, cpeer.Release), c.Events(), name)
+		}
+	})
+	t.Run("from sixteen threads", func(t *testing.T) {
+		settles(t)
+		rec := twoColumns(t)
+		for range 20 {
+			c := exported(t, background, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 2000}, endless(t, rec))
+			require.NoError(t, c.WaitTasks(5))
+			require.NoError(t, c.Producer().CancelOnThreads(16))
+			require.NoError(t, c.WaitReleased())
+			require.NoError(t, c.Producer().CancelOnThreads(4), "and after release")
+			assert.Equal(t, events(len(c.Events())-2, cpeer.Release), c.Events(), "no on_error")
+		}
+	})
+	t.Run("a requested batch in hand is sent", func(t *testing.T) {
+		settles(t)
+		for range rounds {
+			next, asked := countedSource(t)
+			waitsWith(t, next, func(c cpeer.Consumer) {
+				assert.EqualValues(t, 1, asked.Load())
+				c.Producer().Request(1)
+				c.Producer().Cancel()
+				require.NoError(t, c.WaitReleased())
 				require.Equal(t, events(1, cpeer.Release), c.Events())
-			}
-		})
-	}
-}
-
-// A batch that the consumer requested before the end of ctx is not sent after it.
-func TestAsyncProducerSendsNothingInHandOnceItsContextIsDone(t *testing.T) {
-	settles(t)
-	next, _ := countedSource(t)
-	r, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, next, nil)
-	require.NoError(t, err)
-	defer r.Release()
-	ctx, cancel := context.WithCancel(background)
-	cancel()
-	c := exported(t, ctx, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 1}, r)
-	require.NoError(t, c.WaitReleased())
-	assert.Equal(t, events(0, cpeer.OnError, cpeer.Release), c.Events())
-}
-
-// A producer finishes what was requested, or not, or fails: after Close, and after the end of ctx.
-func TestAsyncStreamTakesWhateverComesAfterCancel(t *testing.T) {
-	for name, row := range map[string]struct {
-		do      func(p *peer)
-		dropped int64
-	}{
-		"release":           {func(p *peer) {}, 0},
-		"all tasks":         {func(p *peer) { p.send(4) }, 4},
-		"some tasks":        {func(p *peer) { p.send(2) }, 2},
-		"tasks and the end": {func(p *peer) { p.send(4); assert.Zero(p.t, p.End()) }, 4},
-		"on_error":          {func(p *peer) { p.Error(int(syscall.EIO), "late", nil) }, 0},
-		"tasks, on_error":   {func(p *peer) { p.send(3); p.Error(int(syscall.EIO), "late", nil) }, 3},
-	} {
-		for _, by := range []string{"Close", "context"} {
-			t.Run(name+" after "+by, func(t *testing.T) {
-				ctx, cancel := context.WithCancel(background)
-				defer cancel()
-				p := consumed(t, ctx, cdevice.WithQueueSize(4))
-				require.Zero(t, p.begin())
-				closed := make(chan struct{})
-				if by == "context" {
-					cancel()
-					close(closed)
-				} else {
-					go func() { p.s.close(); close(closed) }()
-				}
-				require.NoError(t, p.WaitCancelled())
-				row.do(p)
-				p.Release()
-				<-closed
-				n, err := p.all()
-				assert.Zero(t, n)
-				if by == "context" {
-					assert.ErrorIs(t, err, context.Canceled, "and not what came later")
-				} else {
-					assert.ErrorIs(t, err, cdevice.ErrReleased)
-				}
-				assert.Equal(t, row.dropped, p.Calls().Dropped)
-				assert.EqualValues(t, 1, p.Calls().Cancels)
 			})
 		}
-	}
-}
-
-// Our producer and our consumer: the tasks that come after cancel are dropped, and nothing is lost.
-func TestAsyncStreamClosedWhileItsProducerHasABatchInHand(t *testing.T) {
-	settles(t)
-	for range rounds {
-		sent := 0
-		batch := numbered(t, 1)[0]
+	})
+	// More was requested than the source has given, and it gives nothing: release comes all the same.
+	t.Run("the source is asked for nothing", func(t *testing.T) {
+		settles(t)
+		next, asked := countedSource(t)
+		third, open := make(chan struct{}), make(chan struct{})
 		r, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) {
-			if sent++; sent > 100 {
-				return nil, io.EOF
+			b, err := next()
+			if asked.Load() == 3 {
+				close(third)
+				<-open
 			}
-			batch.Retain()
-			return batch, nil
+			return b, err
 		}, nil)
 		require.NoError(t, err)
-		s := connect(t, background, r, []cdevice.ImportOption{cdevice.WithQueueSize(2)})
-		r.Release()
-		for range s.All() {
-			break
+		defer r.Release()
+		c := exported(t, background, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 1000, DropAtOnce: true}, r)
+		<-third
+		c.Producer().Cancel()
+		require.NoError(t, c.WaitReleased())
+		close(open)
+		assert.Equal(t, events(2, cpeer.Release), c.Events())
+		within.Eventually(t, "the end of the source", func() bool { return cdevice.ReadStats().AsyncProducers == 0 })
+		assert.EqualValues(t, 3, asked.Load())
+	})
+	t.Run("a batch that was not requested is not sent", func(t *testing.T) {
+		settles(t)
+		next, _ := countedSource(t)
+		for range rounds {
+			waitsWith(t, next, func(c cpeer.Consumer) {
+				c.Producer().Cancel()
+				c.Producer().Request(1)
+				require.NoError(t, c.WaitReleased())
+				require.Equal(t, events(0, cpeer.Release), c.Events())
+			})
 		}
-		s.close()
-		assert.Zero(t, cdevice.ReadStats().AsyncStreams)
-	}
+	})
+	// Requests are nothing after cancel, not even where they are wrong: they do not keep back what was
+	// requested before.
+	t.Run("a wrong request is ignored", func(t *testing.T) {
+		settles(t)
+		next, _ := countedSource(t)
+		for range rounds {
+			waitsWith(t, next, func(c cpeer.Consumer) {
+				c.Producer().Request(1)
+				c.Producer().Cancel()
+				c.Producer().Request(-1)
+				require.NoError(t, c.WaitReleased())
+				require.Equal(t, events(1, cpeer.Release), c.Events())
+			})
+		}
+	})
+	// A source that fails after the batch which was requested: cancel makes an end without on_error.
+	t.Run("an error of the source is not reported", func(t *testing.T) {
+		settles(t)
+		batch := numbered(t, 1)[0]
+		for range rounds {
+			left := 1
+			next := func() (*cdevice.RecordBatch, error) {
+				if left--; left < 0 {
+					return nil, errors.New("the source fails")
+				}
+				batch.Retain()
+				return batch, nil
+			}
+			waitsWith(t, next, func(c cpeer.Consumer) {
+				c.Producer().Request(1)
+				c.Producer().Cancel()
+				require.NoError(t, c.WaitReleased())
+				code, text := c.Error()
+				if code != 0 { // the producer was faster than cancel
+					assert.Equal(t, "the source fails", text)
+				} else {
+					require.Equal(t, events(1, cpeer.Release), c.Events())
+				}
+			})
+		}
+	})
+	// A batch that the consumer requested before the end of ctx is not sent after it.
+	t.Run("the end of the context sends nothing in hand", func(t *testing.T) {
+		settles(t)
+		next, _ := countedSource(t)
+		r, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, next, nil)
+		require.NoError(t, err)
+		defer r.Release()
+		ctx, cancel := context.WithCancel(background)
+		cancel()
+		c := exported(t, ctx, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 1}, r)
+		require.NoError(t, c.WaitReleased())
+		assert.Equal(t, events(0, cpeer.OnError, cpeer.Release), c.Events())
+	})
+}
+
+// TestAsyncStreamCancel is about our consumer after its cancel.
+func TestAsyncStreamCancel(t *testing.T) {
+	// A producer finishes what was requested, or not, or fails: after Close, and after the end of ctx.
+	t.Run("all that comes is taken", func(t *testing.T) {
+		for name, row := range map[string]struct {
+			do      func(p *peer)
+			dropped int64
+		}{
+			"release":           {func(p *peer) {}, 0},
+			"all tasks":         {func(p *peer) { p.send(4) }, 4},
+			"some tasks":        {func(p *peer) { p.send(2) }, 2},
+			"tasks and the end": {func(p *peer) { p.send(4); assert.Zero(p.t, p.End()) }, 4},
+			"on_error":          {func(p *peer) { p.Error(int(syscall.EIO), "late", nil) }, 0},
+			"tasks, on_error":   {func(p *peer) { p.send(3); p.Error(int(syscall.EIO), "late", nil) }, 3},
+		} {
+			for _, by := range []string{"Close", "context"} {
+				t.Run(name+" after "+by, func(t *testing.T) {
+					ctx, cancel := context.WithCancel(background)
+					defer cancel()
+					p := consumed(t, ctx, cdevice.WithQueueSize(4))
+					require.Zero(t, p.begin())
+					closed := make(chan struct{})
+					if by == "context" {
+						cancel()
+						close(closed)
+					} else {
+						go func() { p.s.close(); close(closed) }()
+					}
+					require.NoError(t, p.WaitCancelled())
+					row.do(p)
+					p.Release()
+					<-closed
+					n, err := p.all()
+					assert.Zero(t, n)
+					if by == "context" {
+						assert.ErrorIs(t, err, context.Canceled, "and not what came later")
+					} else {
+						assert.ErrorIs(t, err, cdevice.ErrReleased)
+					}
+					assert.Equal(t, row.dropped, p.Calls().Dropped)
+					assert.EqualValues(t, 1, p.Calls().Cancels)
+				})
+			}
+		}
+	})
+	// Our producer and our consumer: the tasks that come after cancel are dropped, and nothing is lost.
+	t.Run("while the producer has a batch in hand", func(t *testing.T) {
+		settles(t)
+		for range rounds {
+			sent := 0
+			batch := numbered(t, 1)[0]
+			r, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) {
+				if sent++; sent > 100 {
+					return nil, io.EOF
+				}
+				batch.Retain()
+				return batch, nil
+			}, nil)
+			require.NoError(t, err)
+			s := connect(t, background, r, []cdevice.ImportOption{cdevice.WithQueueSize(2)})
+			r.Release()
+			for range s.All() {
+				break
+			}
+			s.close()
+			assert.Zero(t, cdevice.ReadStats().AsyncStreams)
+		}
+	})
+	t.Run("nothing is requested", func(t *testing.T) {
+		for name, code := range map[string]int{"a task": 0, "a task that fails": 5} {
+			t.Run(name, func(t *testing.T) {
+				p := consumed(t, soon(t), cdevice.WithQueueSize(1))
+				require.Zero(t, p.begin())
+				task := p.task(code)
+				task.Wait()
+				require.Zero(t, p.Send(task, nil))
+				taken := make(chan error)
+				go func() {
+					n, err := p.all()
+					assert.Zero(t, n, "what comes after Close is dropped")
+					taken <- err
+				}()
+				require.NoError(t, p.WaitWaiting()) // in extract_data
+				go p.s.close()
+				require.NoError(t, p.WaitCancelled())
+				p.Let()
+				assert.ErrorIs(t, <-taken, cdevice.ErrReleased)
+				assert.EqualValues(t, 1, p.Calls().Requests)
+				p.Release()
+			})
+		}
+	})
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
-	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/schema"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
 )
@@ -24,124 +23,7 @@ import (
 // Each test here is a rule for consumers: ours faces a producer written in C, whose calls
 // come from threads that Go has never seen.
 
-// peer is the producer, and what it needs.
-type peer struct {
-	cpeer.Producer
-	t       *testing.T
-	s       *asyncStream
-	handler *cdevice.CArrowAsyncDeviceStreamHandler
-	schema  *arrow.Schema
-	tasks   []cpeer.Task
-}
-
-// consumed is a stream of ours and its producer in C. When the test ends, the handler is
-// released, each task was extracted once, and the producer was not called when it must not be.
-func consumed(t *testing.T, ctx context.Context, opts ...cdevice.ImportOption) *peer {
-	t.Helper()
-	settles(t)
-	tree := cpeer.NewTree(cpeer.Node{Length: 2, Buffers: []uintptr{0}, Children: []cpeer.Node{{Length: 2, Buffers: []uintptr{0, bridge.Zeros}}}})
-	p := &peer{t: t, handler: &cdevice.CArrowAsyncDeviceStreamHandler{OnSchema: 0xdead, Producer: 0xdead}}
-	p.schema = arrow.NewSchema([]arrow.Field{{Name: "c", Type: arrow.PrimitiveTypes.Int64}}, nil)
-	p.s = importAsync(t, ctx, p.handler, opts...)
-	p.Producer = cpeer.NewProducer(abi.As[abi.ArrowAsyncDeviceStreamHandler](p.handler), tree)
-	t.Cleanup(func() {
-		if p.handler.Release != 0 {
-			p.Release()
-		}
-		p.s.close()
-		calls := p.Calls()
-		assert.Zero(t, calls.Late, "request after cancel, or a call after release")
-		assert.Zero(t, calls.Overlaps, "calls are made one at a time")
-		assert.Zero(t, calls.Forbidden, "calls from inside on_error or release")
-		assert.LessOrEqual(t, calls.Cancels, int64(1))
-		assert.Zero(t, calls.Arrays, "arrays that are not released")
-		for i, task := range p.tasks {
-			assert.Equal(t, 1, task.Extracted(), "task %d is extracted once", i)
-			task.Free()
-		}
-		p.Free()
-		tree.Free()
-	})
-	return p
-}
-
-// begin sends the schema.
-func (p *peer) begin() int {
-	out := new(abi.ArrowSchema)
-	require.NoError(p.t, schema.ExportSchema(p.schema, out))
-	code := p.Schema(out)
-	assert.Zero(p.t, out.Release, "the schema is taken, whatever on_schema returns")
-	return code
-}
-
-// task makes a task that fails with the code, unless it is 0.
-func (p *peer) task(code int) cpeer.Task {
-	p.tasks = append(p.tasks, p.NewTask(code))
-	return p.tasks[len(p.tasks)-1]
-}
-
-// send sends n good tasks.
-func (p *peer) send(n int) {
-	p.t.Helper()
-	for range n {
-		require.Zero(p.t, p.Send(p.task(0), nil))
-	}
-}
-
-// all takes batches until the stream ends, and returns how many, and the error.
-func (p *peer) all() (n int, last error) {
-	for batch, err := range p.s.All() {
-		if err != nil {
-			last = err
-			continue
-		}
-		assert.EqualValues(p.t, 2, batch.NumRows())
-		n++
-	}
-	return n, last
-}
-
-// take takes n batches.
-func (p *peer) take(n int) {
-	p.t.Helper()
-	got := 0
-	for _, err := range p.s.All() {
-		require.NoError(p.t, err)
-		if got++; got == n {
-			return
-		}
-	}
-	p.t.Fatalf("the stream ended after %d batches", got)
-}
-
-func TestAsyncStreamRequestsTheQueueAndThenOnePerBatch(t *testing.T) {
-	p := consumed(t, soon(t), cdevice.WithQueueSize(3))
-	require.Zero(t, p.begin())
-	assert.Equal(t, cpeer.Calls{Requests: 1, Requested: 3, LastN: 3}, p.Calls())
-	p.send(3)
-	assert.EqualValues(t, 3, p.Calls().Requested, "slow use is back-pressure")
-	p.take(1)
-	require.NoError(t, p.WaitRequested(4))
-	p.take(1)
-	require.NoError(t, p.WaitRequested(5))
-	assert.Equal(t, cpeer.Calls{Requests: 3, Requested: 5, LastN: 1, Extracted: 2}, p.Calls(), "and each batch is released")
-	p.send(2)
-	p.End()
-	n, err := p.all() // where the first loop was left
-	require.NoError(t, err)
-	assert.Equal(t, 3, n)
-	assert.EqualValues(t, 5, p.Calls().Requested, "nothing is requested after the end")
-	p.Release()
-	assert.Zero(t, p.Calls().Cancels)
-}
-
-func TestAsyncStreamQueueIsFourUnlessSomebodySays(t *testing.T) {
-	p := consumed(t, soon(t))
-	require.Zero(t, p.begin())
-	assert.EqualValues(t, 4, p.Calls().Requested)
-}
-
-func TestAsyncStreamKnowsSchemaDeviceAndMetadata(t *testing.T) {
+func TestAsyncStreamSchemaAndMetadata(t *testing.T) {
 	p := consumed(t, soon(t))
 	ctx, cancel := context.WithCancel(background)
 	cancel()
@@ -194,100 +76,6 @@ func TestAsyncStreamBatchesOutliveIt(t *testing.T) {
 	assert.EqualValues(t, 2, viewOf(t, kept).NumRows())
 }
 
-func TestAsyncStreamReportsTheProducersErrorAfterWhatIsReady(t *testing.T) {
-	md := arrow.NewMetadata([]string{"retry"}, []string{"no"})
-	encoded, err := schema.AppendMetadata(nil, "", md)
-	require.NoError(t, err)
-	for name, row := range map[string]struct {
-		before   bool // on_schema
-		code     int
-		message  string
-		metadata []byte
-		want     []error
-		text     string
-	}{
-		"with all":           {code: 110, message: "disk on fire", metadata: encoded, want: []error{syscall.ETIMEDOUT, context.DeadlineExceeded}, text: "on_error: connection timed out (errno 110): disk on fire"},
-		"NULL message":       {code: 22, want: []error{arrow.ErrInvalid}, text: "on_error: invalid argument (errno 22)"},
-		"negative code":      {code: -5, message: "x", text: "on_error: code -5: x"},
-		"code 0":             {code: 0, message: "x", text: "on_error: code 0: x"},
-		"not UTF-8":          {code: 5, message: "a\xffb", want: []error{syscall.EIO}, text: "a\ufffdb"},
-		"malformed metadata": {code: 5, message: "x", metadata: []byte{1, 0, 0, 0, 255, 255, 255, 255}, text: "errno 5): x"},
-		"before on_schema":   {before: true, code: 5, message: "early", metadata: encoded, text: "errno 5): early"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			p := consumed(t, soon(t))
-			ready := 0
-			if !row.before {
-				require.Zero(t, p.begin())
-				p.send(2)
-				ready = 2
-			}
-			before := p.Calls()
-			p.Error(row.code, row.message, row.metadata)
-			p.Release()
-			n, err := p.all()
-			assert.Equal(t, ready, n)
-			var async *cdevice.ProducerError
-			require.ErrorAs(t, err, &async)
-			assert.Equal(t, row.code, async.Code)
-			assert.ErrorContains(t, err, row.text)
-			assert.Equal(t, len(row.metadata) == len(encoded), md.Equal(async.Metadata))
-			for _, want := range row.want {
-				assert.ErrorIs(t, err, want)
-			}
-			_, again := p.all()
-			assert.Equal(t, err, again)
-			calls := p.Calls()
-			assert.Equal(t, before.Requests, calls.Requests, "no call of the producer after on_error")
-			assert.Zero(t, calls.Cancels)
-			if row.before {
-				_, schemaErr := p.s.schema(soon(t))
-				assert.Equal(t, err, schemaErr)
-			}
-		})
-	}
-}
-
-func TestAsyncStreamThatIsReleasedInTheMiddleEndsUnexpectedly(t *testing.T) {
-	for _, begin := range []bool{false, true} {
-		p := consumed(t, soon(t))
-		if begin {
-			require.Zero(t, p.begin())
-		}
-		p.Release()
-		_, err := p.all()
-		assert.ErrorIs(t, err, io.ErrUnexpectedEOF)
-		_, err = p.s.schema(soon(t))
-		assert.Equal(t, begin, err == nil)
-		assert.Zero(t, p.Calls().Cancels)
-	}
-}
-
-func TestAsyncStreamThatIsClosedRefusesTheSchemaAndCallsNobody(t *testing.T) {
-	ended, cancel := context.WithCancel(background)
-	cancel()
-	for name, ctx := range map[string]context.Context{"closed": background, "context": ended} {
-		t.Run(name, func(t *testing.T) {
-			p := consumed(t, ctx)
-			if name == "closed" {
-				closeLater(t, p.s)
-			}
-			_, err := p.s.schema(soon(t))
-			assert.Error(t, err)
-			assert.Equal(t, int(syscall.ECANCELED), p.begin())
-			p.Release()
-			assert.Zero(t, p.Calls())
-			n, err := p.all()
-			assert.Zero(t, n)
-			if name == "context" {
-				assert.ErrorIs(t, err, context.Canceled)
-			} else {
-				assert.ErrorIs(t, err, cdevice.ErrReleased)
-			}
-		})
-	}
-}
-
 // closeLater closes the stream on goroutines of their own, which end with the test; it
 // returns when the stream knows.
 func closeLater(t *testing.T, s *asyncStream) {
@@ -303,231 +91,224 @@ func closeLater(t *testing.T, s *asyncStream) {
 	}
 }
 
-func TestAsyncStreamCloseCancelsOnceAndDropsWhatIsReadyAndWhatComes(t *testing.T) {
-	p := consumed(t, soon(t), cdevice.WithQueueSize(4))
-	require.Zero(t, p.begin())
-	p.send(2)
-	var closing sync.WaitGroup
-	for range 3 {
-		closing.Go(p.s.close)
-	}
-	defer closing.Wait()
-	require.NoError(t, p.WaitCancelled())
-	for range 1000 {
-		runtime.Gosched() // the others may cancel too, if they do
-	}
-	eventually(t, func() bool { return p.tasks[0].Extracted()+p.tasks[1].Extracted() == 2 }, "what was ready is dropped")
-	p.send(2) // that were requested
-	p.Release()
-	p.s.close()
-	assert.EqualValues(t, 4, p.Calls().Dropped)
-	p.s.close()
-	n, err := p.all()
-	assert.Zero(t, n)
-	assert.ErrorIs(t, err, cdevice.ErrReleased)
-	assert.EqualValues(t, 1, p.Calls().Cancels)
-}
-
-func TestAsyncStreamRequestsNothingAfterCancel(t *testing.T) {
-	for name, code := range map[string]int{"a task": 0, "a task that fails": 5} {
-		t.Run(name, func(t *testing.T) {
-			p := consumed(t, soon(t), cdevice.WithQueueSize(1))
-			require.Zero(t, p.begin())
-			task := p.task(code)
-			task.Wait()
-			require.Zero(t, p.Send(task, nil))
-			taken := make(chan error)
-			go func() {
-				n, err := p.all()
-				assert.Zero(t, n, "what comes after Close is dropped")
-				taken <- err
-			}()
-			require.NoError(t, p.WaitWaiting()) // in extract_data
-			go p.s.close()
-			require.NoError(t, p.WaitCancelled())
-			p.Let()
-			assert.ErrorIs(t, <-taken, cdevice.ErrReleased)
-			assert.EqualValues(t, 1, p.Calls().Requests)
-			p.Release()
-		})
-	}
-}
-
-func TestAsyncStreamEndsWithItsContext(t *testing.T) {
-	ctx, cancel := context.WithCancel(background)
-	p := consumed(t, ctx)
-	require.Zero(t, p.begin())
-	p.send(1)
-	p.take(1)
-	result := make(chan error, 1)
-	go func() {
-		_, err := p.all()
-		result <- err
-	}()
-	cancel()
-	assert.ErrorIs(t, <-result, context.Canceled, "a loop that waits ends")
-	require.NoError(t, p.WaitCancelled())
-	p.send(1)
-	p.End()
-	p.Release()
-	_, err := p.all()
-	assert.ErrorIs(t, err, context.Canceled)
-}
-
-func TestAsyncStreamThatEndedIsNotEndedByItsContext(t *testing.T) {
-	ctx, cancel := context.WithCancel(background)
-	p := consumed(t, ctx)
-	require.Zero(t, p.begin())
-	p.End()
-	cancel()
-	_, err := p.s.schema(soon(t))
-	require.NoError(t, err)
-	p.Release()
-	_, err = p.all()
-	assert.NoError(t, err)
-	assert.Zero(t, p.Calls().Cancels)
-}
-
-func TestAsyncStreamThatNobodyGotIsReleasedByItsOwner(t *testing.T) {
-	settles(t)
-	handler := new(cdevice.CArrowAsyncDeviceStreamHandler)
-	s := importAsync(t, background, handler)
-	assert.EqualValues(t, 1, cdevice.ReadStats().AsyncStreams)
-	cdevice.ReleaseCArrowAsyncDeviceStreamHandler(handler)
-	cdevice.ReleaseCArrowAsyncDeviceStreamHandler(handler)
-	cdevice.ReleaseCArrowAsyncDeviceStreamHandler(nil)
-	s.close()
-}
-
-func TestAsyncStreamHandlerIsPinnedUntilItsRelease(t *testing.T) {
-	settles(t)
-	handler := new(cdevice.CArrowAsyncDeviceStreamHandler)
-	addr := addressOf(handler)
-	require.False(t, cpeer.IsPinned(addr))
-	importAsync(t, background, handler) // and forgotten
-	for range 3 {
-		runtime.GC()
-	}
-	assert.True(t, cpeer.IsPinned(addr))
-	assert.Same(t, handler, cdevice.AsyncDeviceStreamHandlerFromPtr(addr))
-	cdevice.ReleaseCArrowAsyncDeviceStreamHandler(handler)
-	assert.False(t, cpeer.IsPinned(addr))
-}
-
-func TestAsyncStreamHandlerMayLiveInCMemory(t *testing.T) {
-	settles(t)
-	c := cpeer.NewConsumer(cpeer.Behaviour{}) // for its memory
-	defer c.Free()
-	s := importAsync(t, soon(t), abi.As[cdevice.CArrowAsyncDeviceStreamHandler](c.Handler()))
-	defer s.close()
-	rec := twoColumns(t)
-	require.NoError(t, cdevice.ExportAsync(background, repeated(t, rec, 3), abi.As[cdevice.CArrowAsyncDeviceStreamHandler](c.Handler())))
-	n := 0
-	for batch, err := range s.All() {
+// TestAsyncStreamRequests is about how many batches our consumer requests.
+func TestAsyncStreamRequests(t *testing.T) {
+	t.Run("the queue, and then one per batch", func(t *testing.T) {
+		p := consumed(t, soon(t), cdevice.WithQueueSize(3))
+		require.Zero(t, p.begin())
+		assert.Equal(t, cpeer.Calls{Requests: 1, Requested: 3, LastN: 3}, p.Calls())
+		p.send(3)
+		assert.EqualValues(t, 3, p.Calls().Requested, "slow use is back-pressure")
+		p.take(1)
+		require.NoError(t, p.WaitRequested(4))
+		p.take(1)
+		require.NoError(t, p.WaitRequested(5))
+		assert.Equal(t, cpeer.Calls{Requests: 3, Requested: 5, LastN: 1, Extracted: 2}, p.Calls(), "and each batch is released")
+		p.send(2)
+		p.End()
+		n, err := p.all() // where the first loop was left
 		require.NoError(t, err)
-		assert.True(t, sameRecord(t, rec, batch))
-		n++
-	}
-	assert.Equal(t, 3, n)
-}
-
-// The last call of the producer is over before its last callback returns: it may be gone then.
-func TestAsyncStreamReleaseWaitsForACallThatIsUnderWay(t *testing.T) {
-	p := consumed(t, soon(t), cdevice.WithQueueSize(1))
-	require.Zero(t, p.begin())
-	p.send(1)
-	p.InRequest(cpeer.InWait)
-	read := make(chan struct{})
-	go func() {
-		defer close(read)
-		_, _ = p.all()
-	}()
-	require.NoError(t, p.WaitWaiting())
-	released := make(chan struct{})
-	go func() {
+		assert.Equal(t, 3, n)
+		assert.EqualValues(t, 5, p.Calls().Requested, "nothing is requested after the end")
 		p.Release()
-		close(released)
-	}()
-	_, err := p.s.schema(soon(t))
-	require.NoError(t, err)
-	for range 1000 {
-		select {
-		case <-released:
-			t.Fatal("release has returned")
-		default:
-			runtime.Gosched()
+		assert.Zero(t, p.Calls().Cancels)
+	})
+	t.Run("four without an option", func(t *testing.T) {
+		p := consumed(t, soon(t))
+		require.Zero(t, p.begin())
+		assert.EqualValues(t, 4, p.Calls().Requested)
+	})
+	t.Run("their sum fits an int64", func(t *testing.T) {
+		p := consumed(t, soon(t), cdevice.WithQueueSize(1<<20))
+		require.Zero(t, p.begin())
+		p.send(2)
+		p.take(2)
+		require.NoError(t, p.WaitRequested(1<<20+2))
+	})
+}
+
+// TestAsyncStreamErrors is about the error that a stream ends with.
+func TestAsyncStreamErrors(t *testing.T) {
+	t.Run("the producer's, after batches that are ready", func(t *testing.T) {
+		md := arrow.NewMetadata([]string{"retry"}, []string{"no"})
+		encoded, err := schema.AppendMetadata(nil, "", md)
+		require.NoError(t, err)
+		for name, row := range map[string]struct {
+			before   bool // on_schema
+			code     int
+			message  string
+			metadata []byte
+			want     []error
+			text     string
+		}{
+			"with all":           {code: 110, message: "disk on fire", metadata: encoded, want: []error{syscall.ETIMEDOUT, context.DeadlineExceeded}, text: "on_error: connection timed out (errno 110): disk on fire"},
+			"NULL message":       {code: 22, want: []error{arrow.ErrInvalid}, text: "on_error: invalid argument (errno 22)"},
+			"negative code":      {code: -5, message: "x", text: "on_error: code -5: x"},
+			"code 0":             {code: 0, message: "x", text: "on_error: code 0: x"},
+			"not UTF-8":          {code: 5, message: "a\xffb", want: []error{syscall.EIO}, text: "a\ufffdb"},
+			"malformed metadata": {code: 5, message: "x", metadata: []byte{1, 0, 0, 0, 255, 255, 255, 255}, text: "errno 5): x"},
+			"before on_schema":   {before: true, code: 5, message: "early", metadata: encoded, text: "errno 5): early"},
+		} {
+			t.Run(name, func(t *testing.T) {
+				p := consumed(t, soon(t))
+				ready := 0
+				if !row.before {
+					require.Zero(t, p.begin())
+					p.send(2)
+					ready = 2
+				}
+				before := p.Calls()
+				p.Error(row.code, row.message, row.metadata)
+				p.Release()
+				n, err := p.all()
+				assert.Equal(t, ready, n)
+				var async *cdevice.ProducerError
+				require.ErrorAs(t, err, &async)
+				assert.Equal(t, row.code, async.Code)
+				assert.ErrorContains(t, err, row.text)
+				assert.Equal(t, len(row.metadata) == len(encoded), md.Equal(async.Metadata))
+				for _, want := range row.want {
+					assert.ErrorIs(t, err, want)
+				}
+				_, again := p.all()
+				assert.Equal(t, err, again)
+				calls := p.Calls()
+				assert.Equal(t, before.Requests, calls.Requests, "no call of the producer after on_error")
+				assert.Zero(t, calls.Cancels)
+				if row.before {
+					_, schemaErr := p.s.schema(soon(t))
+					assert.Equal(t, err, schemaErr)
+				}
+			})
 		}
-	}
-	p.InRequest(cpeer.InNothing)
-	p.Let()
-	<-released
-	<-read
-}
-
-func TestAsyncStreamCallsItsProducerOneCallAtATime(t *testing.T) {
-	p := consumed(t, soon(t))
-	p.InRequest(cpeer.InWait)
-	begun := make(chan struct{})
-	go func() {
-		assert.Zero(t, p.begin())
-		close(begun)
-	}()
-	require.NoError(t, p.WaitWaiting()) // in the first request
-	go p.s.close()
-	_, err := p.all() // until it is closed
-	assert.ErrorIs(t, err, cdevice.ErrReleased)
-	for range 1000 {
-		runtime.Gosched()
-	}
-	p.InRequest(cpeer.InNothing)
-	p.Let()
-	<-begun
-	require.NoError(t, p.WaitCancelled())
-	assert.Zero(t, p.Calls().Overlaps)
-}
-
-// A producer that calls back from inside request, on the same thread, must not: it hangs
-// nobody all the same.
-func TestAsyncStreamReleaseFromInsideRequestHangsNobody(t *testing.T) {
-	for name, in := range map[string]cpeer.In{"release": cpeer.InRelease, "on_error": cpeer.InError} {
-		t.Run(name, func(t *testing.T) {
-			p := consumed(t, soon(t), cdevice.WithQueueSize(2))
-			require.Zero(t, p.begin())
-			p.send(2)
-			p.InRequest(in)
-			n, err := p.all()
-			assert.Equal(t, 2, n)
-			assert.Equal(t, in == cpeer.InRelease, errors.Is(err, io.ErrUnexpectedEOF))
-			assert.Zero(t, p.handler.Release)
-		})
-	}
-}
-
-func TestAsyncStreamReleaseFromInsideCancelHangsNobody(t *testing.T) {
-	p := consumed(t, soon(t))
-	require.Zero(t, p.begin())
-	p.send(1)
-	p.InRequest(cpeer.InRelease)
-	p.s.close()
-	assert.EqualValues(t, 1, p.Calls().Cancels)
-}
-
-func TestAsyncStreamMayBeClosedInsideItsLoop(t *testing.T) {
-	p := consumed(t, soon(t), cdevice.WithQueueSize(3))
-	require.Zero(t, p.begin())
-	p.send(3)
-	p.InRequest(cpeer.InNothing)
-	n := 0
-	var last error
-	for batch, err := range p.s.All() {
-		if last = err; err != nil {
-			break
+	})
+	t.Run("released in the middle", func(t *testing.T) {
+		for _, begin := range []bool{false, true} {
+			p := consumed(t, soon(t))
+			if begin {
+				require.Zero(t, p.begin())
+			}
+			p.Release()
+			_, err := p.all()
+			assert.ErrorIs(t, err, io.ErrUnexpectedEOF)
+			_, err = p.s.schema(soon(t))
+			assert.Equal(t, begin, err == nil)
+			assert.Zero(t, p.Calls().Cancels)
 		}
-		p.InRequest(cpeer.InRelease) // in cancel
+	})
+	// The first error counts.
+	t.Run("the first is kept", func(t *testing.T) {
+		p := consumed(t, soon(t))
+		require.Zero(t, p.begin())
+		p.Error(5, "first", nil)
+		p.Error(22, "second", nil)
+		_, err := p.all()
+		assert.ErrorContains(t, err, "first")
+		p.Release()
+		_, err = p.all()
+		assert.ErrorContains(t, err, "first", "again")
 		p.s.close()
-		assert.EqualValues(t, 2, viewOf(t, batch).NumRows(), "the batch stays")
-		n++
-	}
-	assert.Equal(t, 1, n)
-	assert.ErrorIs(t, last, cdevice.ErrReleased)
+		assert.ErrorContains(t, p.s.r.Err(), "first", "after Close too")
+		assert.Zero(t, p.Calls().Cancels, "a stream that has ended is not cancelled")
+	})
+}
+
+// TestAsyncStreamRelease is about release of a handler of ours.
+func TestAsyncStreamRelease(t *testing.T) {
+	// The last call of the producer is over before its last callback returns: it may be gone then.
+	t.Run("waits for a call under way", func(t *testing.T) {
+		p := consumed(t, soon(t), cdevice.WithQueueSize(1))
+		require.Zero(t, p.begin())
+		p.send(1)
+		p.InRequest(cpeer.InWait)
+		read := make(chan struct{})
+		go func() {
+			defer close(read)
+			_, _ = p.all()
+		}()
+		require.NoError(t, p.WaitWaiting())
+		released := make(chan struct{})
+		go func() {
+			p.Release()
+			close(released)
+		}()
+		_, err := p.s.schema(soon(t))
+		require.NoError(t, err)
+		for range 1000 {
+			select {
+			case <-released:
+				t.Fatal("release has returned")
+			default:
+				runtime.Gosched()
+			}
+		}
+		p.InRequest(cpeer.InNothing)
+		p.Let()
+		<-released
+		<-read
+	})
+	// A producer that calls back from inside request, on the same thread, must not: it hangs
+	// nobody all the same.
+	t.Run("inside request", func(t *testing.T) {
+		for name, in := range map[string]cpeer.In{"release": cpeer.InRelease, "on_error": cpeer.InError} {
+			t.Run(name, func(t *testing.T) {
+				p := consumed(t, soon(t), cdevice.WithQueueSize(2))
+				require.Zero(t, p.begin())
+				p.send(2)
+				p.InRequest(in)
+				n, err := p.all()
+				assert.Equal(t, 2, n)
+				assert.Equal(t, in == cpeer.InRelease, errors.Is(err, io.ErrUnexpectedEOF))
+				assert.Zero(t, p.handler.Release)
+			})
+		}
+	})
+	t.Run("inside cancel", func(t *testing.T) {
+		p := consumed(t, soon(t))
+		require.Zero(t, p.begin())
+		p.send(1)
+		p.InRequest(cpeer.InRelease)
+		p.s.close()
+		assert.EqualValues(t, 1, p.Calls().Cancels)
+	})
+	t.Run("by the owner of a handler that no producer got", func(t *testing.T) {
+		settles(t)
+		handler := new(cdevice.CArrowAsyncDeviceStreamHandler)
+		s := importAsync(t, background, handler)
+		assert.EqualValues(t, 1, cdevice.ReadStats().AsyncStreams)
+		cdevice.ReleaseCArrowAsyncDeviceStreamHandler(handler)
+		cdevice.ReleaseCArrowAsyncDeviceStreamHandler(handler)
+		cdevice.ReleaseCArrowAsyncDeviceStreamHandler(nil)
+		s.close()
+	})
+	t.Run("the handler is pinned until then", func(t *testing.T) {
+		settles(t)
+		handler := new(cdevice.CArrowAsyncDeviceStreamHandler)
+		addr := addressOf(handler)
+		require.False(t, cpeer.IsPinned(addr))
+		importAsync(t, background, handler) // and forgotten
+		for range 3 {
+			runtime.GC()
+		}
+		assert.True(t, cpeer.IsPinned(addr))
+		assert.Same(t, handler, cdevice.AsyncDeviceStreamHandlerFromPtr(addr))
+		cdevice.ReleaseCArrowAsyncDeviceStreamHandler(handler)
+		assert.False(t, cpeer.IsPinned(addr))
+	})
+	t.Run("of a handler in C memory", func(t *testing.T) {
+		settles(t)
+		c := cpeer.NewConsumer(cpeer.Behaviour{}) // for its memory
+		defer c.Free()
+		s := importAsync(t, soon(t), abi.As[cdevice.CArrowAsyncDeviceStreamHandler](c.Handler()))
+		defer s.close()
+		rec := twoColumns(t)
+		require.NoError(t, cdevice.ExportAsync(background, repeated(t, rec, 3), abi.As[cdevice.CArrowAsyncDeviceStreamHandler](c.Handler())))
+		n := 0
+		for batch, err := range s.All() {
+			require.NoError(t, err)
+			assert.True(t, sameRecord(t, rec, batch))
+			n++
+		}
+		assert.Equal(t, 3, n)
+	})
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/schema"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
+	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 )
 
 // Producers that hold a lock, and those that do not return.
@@ -46,34 +47,6 @@ func lockersEnd(t *testing.T) {
 	t.Helper()
 	require.Zero(t, cpeer.LockersLeft(20), "producers that wait for our consumer, which waits for them")
 	assert.Zero(t, cpeer.LockerTasks(), "tasks that were not extracted")
-}
-
-// The consumer's last request is under way while the producer ends, and takes the lock that the
-// request will want.
-func TestAsyncStreamEndsBesideAProducerThatHoldsItsLockInRelease(t *testing.T) {
-	settles(t)
-	tree, s := oneInt64(t)
-	for _, fails := range []bool{false, true} {
-		for _, batches := range []int{1, 2, 5} {
-			for range 10 {
-				l := cpeer.Locker{Tree: tree, Batches: batches, Fails: fails, Nap: 4 * time.Millisecond}
-				withLocker(t, l, s, soon(t), batches+1, func(stream *asyncStream) {
-					n := 0
-					for b, err := range stream.All() {
-						if err != nil {
-							assert.True(t, fails && errors.Is(err, syscall.EIO), err)
-							continue
-						}
-						assert.EqualValues(t, 2, b.NumRows())
-						n++
-					}
-					assert.Equal(t, batches, n)
-				})
-			}
-		}
-	}
-	lockersEnd(t)
-	tree.Free()
 }
 
 // The same at random: read to the end, left in the middle, closed meanwhile, ended by a context.
@@ -142,104 +115,125 @@ func letGo(p *peer, released <-chan struct{}) {
 // bounded is far more than the second that Close waits for, and far less than for ever.
 const bounded = 20 * time.Second
 
+// returns fails the test unless f returns.
 func returns(t *testing.T, what string, f func()) {
 	t.Helper()
-	done := make(chan struct{})
-	go func() { defer close(done); f() }()
-	select {
-	case <-done:
-	case <-time.After(bounded):
-		t.Fatal(what + " does not return")
-	}
+	within.Limit(t, bounded, what, func() error { f(); return nil })
 }
 
-// A producer that releases without a word before, under the lock that its request waits for. It
-// hangs until the lock is free, which is never; the loop and Close do not.
-func TestAsyncStreamIsClosedThoughReleaseAndRequestWaitForEachOther(t *testing.T) {
-	p := stuckInRequest(t, soon(t))
-	released := make(chan struct{})
-	go func() { p.Release(); close(released) }()
-	returns(t, "the loop", func() {
-		_, err := p.all()
-		assert.ErrorIs(t, err, io.ErrUnexpectedEOF)
+// TestAsyncStreamLocks has producers whose callbacks wait for each other, or for ever.
+func TestAsyncStreamLocks(t *testing.T) {
+	// The consumer's last request is under way while the producer ends, and takes the lock that the
+	// request will want.
+	t.Run("release holds the lock of other callbacks", func(t *testing.T) {
+		settles(t)
+		tree, s := oneInt64(t)
+		for _, fails := range []bool{false, true} {
+			for _, batches := range []int{1, 2, 5} {
+				for range 10 {
+					l := cpeer.Locker{Tree: tree, Batches: batches, Fails: fails, Nap: 4 * time.Millisecond}
+					withLocker(t, l, s, soon(t), batches+1, func(stream *asyncStream) {
+						n := 0
+						for b, err := range stream.All() {
+							if err != nil {
+								assert.True(t, fails && errors.Is(err, syscall.EIO), err)
+								continue
+							}
+							assert.EqualValues(t, 2, b.NumRows())
+							n++
+						}
+						assert.Equal(t, batches, n)
+					})
+				}
+			}
+		}
+		lockersEnd(t)
+		tree.Free()
 	})
-	returns(t, "Close", p.s.close)
-	select {
-	case <-released:
-		t.Fatal("release has returned, and the producer may be gone, while it is called")
-	default:
-	}
-	assert.EqualValues(t, 1, cdevice.ReadStats().AsyncStreams, "the producer's code is in use")
-	letGo(p, released)
-	assert.Zero(t, cdevice.ReadStats().AsyncStreams)
-}
-
-// The same, closed long after release was called: what was ready is dropped, and no call waits for another.
-func TestAsyncStreamIsClosedLongAfterReleaseAndRequestWaitForEachOther(t *testing.T) {
-	p := consumed(t, soon(t), cdevice.WithQueueSize(2))
-	require.Zero(t, p.begin())
-	p.send(2)
-	p.InRequest(cpeer.InWait)
-	p.take(1)
-	require.NoError(t, p.WaitWaiting())
-	released := make(chan struct{})
-	go func() { p.Release(); close(released) }()
-	time.Sleep(1500 * time.Millisecond) // longer than the patience of release
-	returns(t, "Close", p.s.close)
-	assert.EqualValues(t, 1, p.Calls().Dropped)
-	letGo(p, released)
-}
-
-// The same in cancel: what was ready is dropped all the same.
-func TestAsyncStreamIsClosedThoughReleaseAndCancelWaitForEachOther(t *testing.T) {
-	p := consumed(t, soon(t), cdevice.WithQueueSize(2))
-	require.Zero(t, p.begin())
-	p.send(2)
-	p.InRequest(cpeer.InWait)
-	released := make(chan struct{})
-	go func() {
-		assert.NoError(t, p.WaitWaiting()) // in cancel
-		p.Release()
-		close(released)
-	}()
-	returns(t, "Close", p.s.close)
-	eventually(t, func() bool { return p.Calls().Dropped == 2 }, "what was ready is dropped")
-	letGo(p, released)
-}
-
-// The end of a context ends the loop at once, though the producer does not return from a call.
-func TestAsyncStreamEndsWithItsContextThoughItsProducerDoesNotReturn(t *testing.T) {
-	ctx, cancel := context.WithCancel(background)
-	defer cancel()
-	p := stuckInRequest(t, ctx)
-	result := make(chan error)
-	go func() { _, err := p.all(); result <- err }()
-	begun := time.Now()
-	cancel()
-	assert.ErrorIs(t, <-result, context.Canceled)
-	assert.Less(t, time.Since(begun), 2*time.Second)
-	p.InRequest(cpeer.InNothing)
-	p.Let()
-	require.NoError(t, p.WaitCancelled(), "once the producer can be called")
-}
-
-// A producer may answer calls with the thread that its callbacks come from, after them: they wait
-// for a call that is under way, but not for ever.
-func TestAsyncStreamLastCallbacksEndBesideACallThatWaitsForThem(t *testing.T) {
-	for name, row := range map[string]func(p *peer){
-		"the end":       func(p *peer) { assert.Zero(p.t, p.End()) },
-		"on_error":      func(p *peer) { p.Error(5, "x", nil) },
-		"a wrong task":  func(p *peer) { assert.NotZero(p.t, p.SendBare()) },
-		"a wrong begin": func(p *peer) { p.InRequest(cpeer.InNothing); p.Let(); assert.NotZero(p.t, p.begin()) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			p := stuckInRequest(t, soon(t))
-			returns(t, name, func() { row(p) })
-			released := make(chan struct{})
-			p.InRequest(cpeer.InNothing)
-			p.Let()
-			go func() { p.Release(); close(released) }()
-			<-released
+	// A producer that releases without a word before, under the lock that its request waits for. It
+	// hangs until the lock is free, which is never; the loop and Close do not.
+	t.Run("release and request wait for each other", func(t *testing.T) {
+		p := stuckInRequest(t, soon(t))
+		released := make(chan struct{})
+		go func() { p.Release(); close(released) }()
+		returns(t, "the loop", func() {
+			_, err := p.all()
+			assert.ErrorIs(t, err, io.ErrUnexpectedEOF)
 		})
-	}
+		returns(t, "Close", p.s.close)
+		select {
+		case <-released:
+			t.Fatal("release has returned, and the producer may be gone, while it is called")
+		default:
+		}
+		assert.EqualValues(t, 1, cdevice.ReadStats().AsyncStreams, "the producer's code is in use")
+		letGo(p, released)
+		assert.Zero(t, cdevice.ReadStats().AsyncStreams)
+	})
+	// The same, closed long after release was called: what was ready is dropped, and no call waits for another.
+	t.Run("closed long after they began to", func(t *testing.T) {
+		p := consumed(t, soon(t), cdevice.WithQueueSize(2))
+		require.Zero(t, p.begin())
+		p.send(2)
+		p.InRequest(cpeer.InWait)
+		p.take(1)
+		require.NoError(t, p.WaitWaiting())
+		released := make(chan struct{})
+		go func() { p.Release(); close(released) }()
+		time.Sleep(1500 * time.Millisecond) // longer than the patience of release
+		returns(t, "Close", p.s.close)
+		assert.EqualValues(t, 1, p.Calls().Dropped)
+		letGo(p, released)
+	})
+	// The same in cancel: what was ready is dropped all the same.
+	t.Run("release and cancel wait for each other", func(t *testing.T) {
+		p := consumed(t, soon(t), cdevice.WithQueueSize(2))
+		require.Zero(t, p.begin())
+		p.send(2)
+		p.InRequest(cpeer.InWait)
+		released := make(chan struct{})
+		go func() {
+			assert.NoError(t, p.WaitWaiting()) // in cancel
+			p.Release()
+			close(released)
+		}()
+		returns(t, "Close", p.s.close)
+		within.Eventually(t, "what was ready is dropped", func() bool { return p.Calls().Dropped == 2 })
+		letGo(p, released)
+	})
+	// The end of a context ends the loop at once, though the producer does not return from a call.
+	t.Run("the context ends a call that does not return", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(background)
+		defer cancel()
+		p := stuckInRequest(t, ctx)
+		result := make(chan error)
+		go func() { _, err := p.all(); result <- err }()
+		begun := time.Now()
+		cancel()
+		assert.ErrorIs(t, <-result, context.Canceled)
+		assert.Less(t, time.Since(begun), 2*time.Second)
+		p.InRequest(cpeer.InNothing)
+		p.Let()
+		require.NoError(t, p.WaitCancelled(), "once the producer can be called")
+	})
+	// A producer may answer calls with the thread that its callbacks come from, after them: they wait
+	// for a call that is under way, but not for ever.
+	t.Run("last callbacks end beside a call that waits for them", func(t *testing.T) {
+		for name, row := range map[string]func(p *peer){
+			"the end":       func(p *peer) { assert.Zero(p.t, p.End()) },
+			"on_error":      func(p *peer) { p.Error(5, "x", nil) },
+			"a wrong task":  func(p *peer) { assert.NotZero(p.t, p.SendBare()) },
+			"a wrong begin": func(p *peer) { p.InRequest(cpeer.InNothing); p.Let(); assert.NotZero(p.t, p.begin()) },
+		} {
+			t.Run(name, func(t *testing.T) {
+				p := stuckInRequest(t, soon(t))
+				returns(t, name, func() { row(p) })
+				released := make(chan struct{})
+				p.InRequest(cpeer.InNothing)
+				p.Let()
+				go func() { p.Release(); close(released) }()
+				<-released
+			})
+		}
+	})
 }

@@ -3,8 +3,6 @@ package cdevice_test
 import (
 	"context"
 	"io"
-	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -17,6 +15,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
+	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 )
 
 // Asynchronous streams with producers, consumers and programs that do what they rarely do.
@@ -61,175 +60,8 @@ func (p *goProducer) send(f goTask) int {
 	return bridge.CallOnNextTask(abi.As[abi.ArrowAsyncDeviceStreamHandler](p.handler), task, nil)
 }
 
-// The end of ctx ends a stream even if its producer has done all that it does.
-func TestAsyncStreamEndsWithItsContextWhenItsProducerIsGone(t *testing.T) {
-	ctx, cancel := context.WithCancel(background)
-	defer cancel()
-	p := consumed(t, ctx, cdevice.WithQueueSize(3))
-	require.Zero(t, p.begin())
-	p.send(3)
-	p.End()
-	p.Release()
-	cancel()
-	eventually(t, func() bool {
-		return p.tasks[0].Extracted()+p.tasks[1].Extracted()+p.tasks[2].Extracted() == 3
-	}, "what was ready is dropped")
-	n, err := p.all()
-	assert.Zero(t, n)
-	assert.ErrorIs(t, err, context.Canceled)
-}
-
-// Whoever ended the stream: when Close returns, nothing is left.
-func TestAsyncStreamCloseWaitsForWhatSomebodyElseDrops(t *testing.T) {
-	settles(t)
-	ctx, cancel := context.WithCancel(background)
-	defer cancel()
-	h := new(cdevice.CArrowAsyncDeviceStreamHandler)
-	s := importAsync(t, ctx, h)
-	p := newGoProducer(t, h)
-	require.Zero(t, p.begin(t))
-	var extracted atomic.Int64
-	inside, let := make(chan struct{}), make(chan struct{})
-	require.Zero(t, p.send(func(*abi.ArrowDeviceArray) int { close(inside); <-let; extracted.Add(1); return 0 }))
-	require.Zero(t, p.send(func(*abi.ArrowDeviceArray) int { extracted.Add(1); return 0 }))
-	cancel()
-	<-inside
-	assert.Zero(t, bridge.CallOnNextTask(abi.As[abi.ArrowAsyncDeviceStreamHandler](h), nil, nil))
-	bridge.CallHandlerRelease(abi.As[abi.ArrowAsyncDeviceStreamHandler](h))
-	var closed sync.WaitGroup
-	for range 2 {
-		closed.Go(func() {
-			s.close()
-			assert.EqualValues(t, 2, extracted.Load())
-		})
-	}
-	close(let)
-	closed.Wait()
-}
-
-// The producer is told to cancel before the tasks that are ready are dropped.
-func TestAsyncStreamCancelsBeforeItDrops(t *testing.T) {
-	settles(t)
-	h := new(cdevice.CArrowAsyncDeviceStreamHandler)
-	s := importAsync(t, background, h)
-	p := newGoProducer(t, h)
-	cancelled := make(chan struct{})
-	p.cancel = func() { close(cancelled) }
-	require.Zero(t, p.begin(t))
-	require.Zero(t, p.send(func(*abi.ArrowDeviceArray) int { <-cancelled; return 0 }))
-	closed := make(chan struct{})
-	go func() { s.close(); close(closed) }()
-	<-cancelled
-	bridge.CallHandlerRelease(abi.As[abi.ArrowAsyncDeviceStreamHandler](h))
-	<-closed
-}
-
-// A producer that has said the end is not called any more: not to cancel either.
-func TestAsyncStreamDoesNotCancelAfterTheEnd(t *testing.T) {
-	settles(t)
-	h := new(cdevice.CArrowAsyncDeviceStreamHandler)
-	s := importAsync(t, background, h)
-	p := newGoProducer(t, h)
-	var cancels atomic.Int64
-	p.cancel = func() { cancels.Add(1) }
-	require.Zero(t, p.begin(t))
-	dropped := make(chan struct{}) // which comes after the cancel, where there is one
-	require.Zero(t, p.send(func(*abi.ArrowDeviceArray) int { close(dropped); return 0 }))
-	require.Zero(t, bridge.CallOnNextTask(abi.As[abi.ArrowAsyncDeviceStreamHandler](h), nil, nil))
-	closed := make(chan struct{})
-	go func() { s.close(); close(closed) }()
-	<-dropped
-	assert.Zero(t, cancels.Load())
-	bridge.CallHandlerRelease(abi.As[abi.ArrowAsyncDeviceStreamHandler](h))
-	<-closed
-}
-
-// A second on_schema is refused, wherever it comes from.
-func TestAsyncStreamRefusesASchemaFromInsideItsRequest(t *testing.T) {
-	settles(t)
-	h := new(cdevice.CArrowAsyncDeviceStreamHandler)
-	s := importAsync(t, background, h)
-	p := newGoProducer(t, h)
-	var second int
-	p.request = func(int64) { second = p.begin(t) }
-	assert.Zero(t, p.begin(t))
-	assert.EqualValues(t, syscall.EINVAL, second)
-	bridge.CallHandlerRelease(abi.As[abi.ArrowAsyncDeviceStreamHandler](h))
-	for _, err := range s.All() {
-		assert.ErrorContains(t, err, "on_schema = called, want the first call, once")
-	}
-	s.close()
-}
-
-func TestAsyncStreamSchemaThatIsKnownNeedsNoWait(t *testing.T) {
-	p := consumed(t, soon(t))
-	require.Zero(t, p.begin())
-	ctx, cancel := context.WithCancel(background)
-	cancel()
-	for range 100 {
-		_, err := p.s.schema(ctx)
-		require.NoError(t, err)
-	}
-}
-
-// What a task failed with is told, whatever ends the wait for more.
-func TestAsyncStreamTellsATaskThatFailedWhenItsContextEnds(t *testing.T) {
-	ctx, cancel := context.WithCancel(background)
-	defer cancel()
-	p := consumed(t, ctx, cdevice.WithQueueSize(1))
-	require.Zero(t, p.begin())
-	require.Zero(t, p.Send(p.task(int(syscall.ENOSPC)), nil))
-	result := make(chan error, 1)
-	go func() { _, err := p.all(); result <- err }()
-	require.NoError(t, p.WaitRequested(2))
-	cancel()
-	assert.ErrorIs(t, <-result, syscall.ENOSPC)
-	require.NoError(t, p.WaitCancelled())
-	p.Release()
-}
-
-func TestAsyncStreamRequestsFitAnInt64(t *testing.T) {
-	p := consumed(t, soon(t), cdevice.WithQueueSize(1<<20))
-	require.Zero(t, p.begin())
-	p.send(2)
-	p.take(2)
-	require.NoError(t, p.WaitRequested(1<<20+2))
-}
-
-// The first error counts.
-func TestAsyncStreamKeepsItsFirstError(t *testing.T) {
-	p := consumed(t, soon(t))
-	require.Zero(t, p.begin())
-	p.Error(5, "first", nil)
-	p.Error(22, "second", nil)
-	_, err := p.all()
-	assert.ErrorContains(t, err, "first")
-	p.Release()
-	_, err = p.all()
-	assert.ErrorContains(t, err, "first", "again")
-	p.s.close()
-	assert.ErrorContains(t, p.s.r.Err(), "first", "after Close too")
-	assert.Zero(t, p.Calls().Cancels, "a stream that has ended is not cancelled")
-}
-
-// A context is forgotten with its stream.
-func TestAsyncStreamForgetsItsContext(t *testing.T) {
-	ctx, cancel := context.WithCancel(background)
-	defer cancel()
-	p := consumed(t, ctx)
-	require.Zero(t, p.begin())
-	p.End()
-	p.Release()
-	n, err := p.all()
-	assert.Zero(t, n)
-	assert.NoError(t, err)
-	p.s.close()
-	cancel()
-	assert.NoError(t, p.s.r.Err())
-}
-
 // Metadata of a batch goes with it through readers whose schema is another object.
-func TestAsyncMetadataOfABatchSurvivesAnEqualSchema(t *testing.T) {
+func TestAsyncMetadataAndAnEqualSchema(t *testing.T) {
 	settles(t)
 	md := arrow.NewMetadata([]string{"k"}, []string{"v"})
 	smd := numberedSchema.Metadata()
@@ -292,7 +124,7 @@ func bombs(t *testing.T, n int, stop func()) *cdevice.RecordReader {
 }
 
 // Panics of a program's code end neither the process nor what they have nothing to do with.
-func TestAsyncProducerSurvivesPanicsOfItsProgram(t *testing.T) {
+func TestAsyncProducerSurvivesPanics(t *testing.T) {
 	t.Run("stop", func(t *testing.T) {
 		settles(t)
 		seen := panics(t)
@@ -303,7 +135,7 @@ func TestAsyncProducerSurvivesPanicsOfItsProgram(t *testing.T) {
 			defer func() { _ = recover() }() // if this is the last reference
 			r.Release()
 		}()
-		eventually(t, func() bool { return cdevice.ReadStats().AsyncProducers == 0 }, "the end")
+		within.Eventually(t, "the end", func() bool { return cdevice.ReadStats().AsyncProducers == 0 })
 		assert.LessOrEqual(t, seen.Load(), int64(1))
 	})
 	t.Run("a batch that is refused", func(t *testing.T) {
@@ -314,7 +146,7 @@ func TestAsyncProducerSurvivesPanicsOfItsProgram(t *testing.T) {
 		require.NoError(t, c.WaitReleased())
 		assert.Equal(t, events(1, cpeer.Release), c.Events())
 		r.Release()
-		eventually(t, func() bool { return seen.Load() == 1 }, "the panic")
+		within.Eventually(t, "the panic", func() bool { return seen.Load() == 1 })
 	})
 	t.Run("a batch that was extracted", func(t *testing.T) {
 		settles(t)
@@ -332,17 +164,6 @@ func TestAsyncProducerSurvivesPanicsOfItsProgram(t *testing.T) {
 	})
 }
 
-// A task that is not wanted is not exported.
-func TestAsyncTaskThatIsNotWantedIsNotExported(t *testing.T) {
-	settles(t)
-	restore := bridge.LimitBlocks(1 << 20) // enough for the producer's struct
-	defer restore()
-	c := exported(t, background, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 1}, repeated(t, twoColumns(t), 1))
-	require.NoError(t, c.WaitReleased())
-	bridge.LimitBlocks(0)
-	assert.Zero(t, cpeer.Extract(&c.Tasks()[0], nil))
-}
-
 // After cancel there is no on_error, even if something had gone wrong before.
 func TestAsyncProducerTellsNoErrorAfterCancel(t *testing.T) {
 	settles(t)
@@ -350,4 +171,34 @@ func TestAsyncProducerTellsNoErrorAfterCancel(t *testing.T) {
 	c := exported(t, background, b, yields(t, numberedSchema, yielding(errSource)))
 	require.NoError(t, c.WaitReleased())
 	assert.Equal(t, events(0, cpeer.Release), c.Events())
+}
+
+// TestAsyncStreamSchema is about Schema beside calls of the producer.
+func TestAsyncStreamSchema(t *testing.T) {
+	// A second on_schema is refused, wherever it comes from.
+	t.Run("asked inside request", func(t *testing.T) {
+		settles(t)
+		h := new(cdevice.CArrowAsyncDeviceStreamHandler)
+		s := importAsync(t, background, h)
+		p := newGoProducer(t, h)
+		var second int
+		p.request = func(int64) { second = p.begin(t) }
+		assert.Zero(t, p.begin(t))
+		assert.EqualValues(t, syscall.EINVAL, second)
+		bridge.CallHandlerRelease(abi.As[abi.ArrowAsyncDeviceStreamHandler](h))
+		for _, err := range s.All() {
+			assert.ErrorContains(t, err, "on_schema = called, want the first call, once")
+		}
+		s.close()
+	})
+	t.Run("known, without a wait", func(t *testing.T) {
+		p := consumed(t, soon(t))
+		require.Zero(t, p.begin())
+		ctx, cancel := context.WithCancel(background)
+		cancel()
+		for range 100 {
+			_, err := p.s.schema(ctx)
+			require.NoError(t, err)
+		}
+	})
 }

@@ -3,7 +3,6 @@ package cdevice_test
 import (
 	"context"
 	"fmt"
-	"iter"
 	"math"
 	"runtime"
 	"sync/atomic"
@@ -12,7 +11,6 @@ import (
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -24,44 +22,6 @@ import (
 
 // Each test here is a rule for producers: ours faces a consumer written in C.
 
-// exported starts our producer with a consumer in C. When the test ends, the handler was
-// released, no callback came while another one was running, and all tasks are gone.
-func exported(t *testing.T, ctx context.Context, b cpeer.Behaviour, r *cdevice.RecordReader, opts ...cdevice.AsyncExportOption) cpeer.Consumer {
-	t.Helper()
-	c := cpeer.NewConsumer(b)
-	t.Cleanup(func() {
-		if assert.NoError(t, c.WaitReleased()) {
-			assert.Zero(t, c.Overlaps(), "callbacks are serialised")
-			assert.Zero(t, c.Reentrant(), "request and cancel call no handler")
-			assert.False(t, c.MetadataChanged(), "the metadata lives as long as the producer")
-			for i := range c.Tasks() {
-				cpeer.Extract(&c.Tasks()[i], nil)
-			}
-			c.Free()
-		}
-	})
-	require.NoError(t, cdevice.ExportAsync(ctx, r, abi.As[cdevice.CArrowAsyncDeviceStreamHandler](c.Handler()), opts...))
-	return c
-}
-
-// yields is a reader of an iterator over CPU batches.
-func yields(t *testing.T, s *arrow.Schema, seq iter.Seq2[*cdevice.RecordBatch, error]) *cdevice.RecordReader {
-	t.Helper()
-	r, err := cdevice.NewRecordReader(s, device.CPU, seq)
-	require.NoError(t, err)
-	t.Cleanup(r.Release)
-	return r
-}
-
-// events are what a stream of n tasks consists of, and how it ends.
-func events(tasks int, end ...cpeer.Event) []cpeer.Event {
-	all := []cpeer.Event{cpeer.OnSchema}
-	for range tasks {
-		all = append(all, cpeer.OnNextTask)
-	}
-	return append(all, end...)
-}
-
 // extractAll extracts all tasks of a consumer and compares them with rec.
 func extractAll(t *testing.T, c cpeer.Consumer, rec arrow.RecordBatch) {
 	t.Helper()
@@ -72,151 +32,6 @@ func extractAll(t *testing.T, c cpeer.Consumer, rec arrow.RecordBatch) {
 		require.NoError(t, err)
 		assert.True(t, sameRecord(t, rec, back))
 		back.Release()
-	}
-}
-
-func TestAsyncProducerCallsOnSchemaOnceAndFirstThenTasksTheEndAndRelease(t *testing.T) {
-	settles(t)
-	rec := twoColumns(t)
-	for _, n := range []int{0, 1, 3} {
-		c := exported(t, background, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 10}, repeated(t, rec, n))
-		require.NoError(t, c.WaitReleased())
-		assert.Equal(t, events(n, cpeer.OnEnd, cpeer.Release), c.Events())
-		assert.EqualValues(t, device.CPU, c.DeviceType())
-		assert.Zero(t, c.Metadata())
-		extractAll(t, c, rec)
-	}
-}
-
-func TestAsyncProducerTellsTheEndWithoutARequestForIt(t *testing.T) {
-	settles(t)
-	rec := twoColumns(t)
-	for n := range int64(3) {
-		c := exported(t, background, cpeer.Behaviour{SchemaRequests: n, SchemaN: 1}, repeated(t, rec, int(n)))
-		require.NoError(t, c.WaitReleased())
-		assert.Equal(t, events(int(n), cpeer.OnEnd, cpeer.Release), c.Events())
-	}
-}
-
-func TestAsyncProducerSendsNoMoreThanRequested(t *testing.T) {
-	settles(t)
-	rec := twoColumns(t)
-	batch := wrap(t, rec)
-	var made atomic.Int64
-	aheadOf := make(chan int64, 100)
-	r := yields(t, rec.Schema(), func(yield func(*cdevice.RecordBatch, error) bool) {
-		for {
-			aheadOf <- made.Add(1)
-			if !yield(batch, nil) {
-				return
-			}
-		}
-	})
-	c := exported(t, background, cpeer.Behaviour{}, r)
-	assert.EqualValues(t, 1, <-aheadOf, "one batch is taken before it is asked for")
-	require.NoError(t, c.WaitEvent(cpeer.OnSchema))
-	sent := 0
-	for _, n := range []int{1, 3, 2} {
-		c.Producer().Request(int64(n))
-		sent += n
-		require.NoError(t, c.WaitTasks(sent))
-		for range n {
-			<-aheadOf
-		}
-		assert.EqualValues(t, sent+1, made.Load(), "and no more than one")
-	}
-	c.Producer().Cancel()
-	require.NoError(t, c.WaitReleased())
-	assert.Equal(t, events(sent, cpeer.Release), c.Events())
-}
-
-func TestAsyncProducerTakesTenThousandRequestsFromInsideItsCalls(t *testing.T) {
-	settles(t)
-	rec := twoColumns(t)
-	c := exported(t, background, cpeer.Behaviour{SchemaRequests: 10_000, SchemaN: 1, TaskRequests: 10_000, TaskN: 1},
-		repeated(t, rec, 20))
-	require.NoError(t, c.WaitReleased())
-	assert.Equal(t, events(20, cpeer.OnEnd, cpeer.Release), c.Events())
-}
-
-func TestAsyncProducerAddsUpRequestsWithoutOverflow(t *testing.T) {
-	settles(t)
-	rec := twoColumns(t)
-	for often := range int64(4) { // some sums that wrap are positive, and some are not
-		c := exported(t, background, cpeer.Behaviour{SchemaRequests: 1 + often, SchemaN: math.MaxInt64, TaskRequests: often, TaskN: math.MaxInt64},
-			repeated(t, rec, 5))
-		require.NoError(t, c.WaitReleased())
-		assert.Equal(t, events(5, cpeer.OnEnd, cpeer.Release), c.Events())
-	}
-}
-
-func TestAsyncProducerTakesRequestsFromManyThreads(t *testing.T) {
-	settles(t)
-	rec := twoColumns(t)
-	c := exported(t, background, cpeer.Behaviour{}, repeated(t, rec, 100))
-	require.NoError(t, c.WaitEvent(cpeer.OnSchema))
-	require.NoError(t, c.Producer().RequestOnThreads(4, 16))
-	require.NoError(t, c.WaitTasks(64))
-	c.Producer().Cancel()
-	require.NoError(t, c.WaitReleased())
-	assert.Equal(t, events(64, cpeer.Release), c.Events())
-}
-
-func TestAsyncProducerAnswersARequestForNothingWithOnError(t *testing.T) {
-	settles(t)
-	rec := twoColumns(t)
-	for _, n := range []int64{0, -1, math.MinInt64} {
-		for name, b := range map[string]cpeer.Behaviour{
-			"in on_schema":    {SchemaRequests: 1, SchemaN: n},
-			"in on_next_task": {SchemaRequests: 1, SchemaN: 1, TaskRequests: 1, TaskN: n},
-			"later":           {},
-		} {
-			t.Run(fmt.Sprint(name, " ", n), func(t *testing.T) {
-				c := exported(t, background, b, repeated(t, rec, 3))
-				if name == "later" {
-					require.NoError(t, c.WaitEvent(cpeer.OnSchema))
-					c.Producer().Request(n)
-				}
-				require.NoError(t, c.WaitReleased())
-				assert.Equal(t, []cpeer.Event{cpeer.OnError, cpeer.Release}, c.Events()[len(c.Events())-2:])
-				code, text := c.Error()
-				assert.Equal(t, int(syscall.EINVAL), code)
-				assert.Contains(t, text, fmt.Sprintf("ArrowAsyncProducer.request.n = %d, want at least 1", n))
-			})
-		}
-	}
-}
-
-func TestAsyncProducerIsOnlyReleasedAfterCancelWhichMakesRequestsNothing(t *testing.T) {
-	settles(t)
-	rec := twoColumns(t)
-	for name, b := range map[string]cpeer.Behaviour{
-		"in on_schema":    {CancelInSchema: true, SchemaRequests: 5, SchemaN: 1},
-		"in on_next_task": {CancelAt: 2, SchemaRequests: 1, SchemaN: 2, TaskRequests: 1, TaskN: 3},
-	} {
-		c := exported(t, background, b, repeated(t, rec, 30))
-		require.NoError(t, c.WaitEvent(cpeer.OnSchema))
-		require.NoError(t, c.WaitTasks(b.CancelAt))
-		for range 10 {
-			c.Producer().Request(1)
-			c.Producer().Request(-1) // not even this
-			c.Producer().Cancel()
-		}
-		require.NoError(t, c.WaitReleased())
-		assert.Equal(t, events(b.CancelAt, cpeer.Release), c.Events(), name)
-	}
-}
-
-func TestAsyncProducerCancelIsIdempotentFromSixteenThreads(t *testing.T) {
-	settles(t)
-	rec := twoColumns(t)
-	for range 20 {
-		c := exported(t, background, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 2000}, endless(t, rec))
-		require.NoError(t, c.WaitTasks(5))
-		require.NoError(t, c.Producer().CancelOnThreads(16))
-		require.NoError(t, c.WaitReleased())
-		require.NoError(t, c.Producer().CancelOnThreads(4), "and after release")
-		assert.Equal(t, events(len(c.Events())-2, cpeer.Release), c.Events(), "no on_error")
 	}
 }
 
@@ -238,66 +53,6 @@ func silent(t *testing.T, rec arrow.RecordBatch) (r *cdevice.RecordReader, asked
 	})
 	t.Cleanup(func() { close(end) })
 	return r, asked
-}
-
-func TestAsyncProducerIsReleasedWhileItsSourceWaits(t *testing.T) {
-	settles(t)
-	rec := twoColumns(t)
-	ctx, cancel := context.WithCancel(background)
-	for name, row := range map[string]struct {
-		end  func(cpeer.Consumer)
-		want []cpeer.Event
-	}{
-		"cancel":      {func(c cpeer.Consumer) { c.Producer().Cancel() }, events(0, cpeer.Release)},
-		"context":     {func(cpeer.Consumer) { cancel() }, events(0, cpeer.OnError, cpeer.Release)},
-		"bad request": {func(c cpeer.Consumer) { c.Producer().Request(0) }, events(0, cpeer.OnError, cpeer.Release)},
-	} {
-		t.Run(name, func(t *testing.T) {
-			with := background
-			if name == "context" {
-				with = ctx
-			}
-			r, asked := silent(t, rec)
-			c := exported(t, with, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 5}, r)
-			<-asked
-			row.end(c)
-			require.NoError(t, c.WaitReleased())
-			assert.Equal(t, row.want, c.Events())
-		})
-	}
-}
-
-func TestAsyncProducerOnlyReleasesAfterANonZeroReturn(t *testing.T) {
-	settles(t)
-	rec := twoColumns(t)
-	for name, row := range map[string]struct {
-		b    cpeer.Behaviour
-		want []cpeer.Event
-	}{
-		"on_schema":       {cpeer.Behaviour{SchemaCode: int(syscall.ENOMEM)}, events(0, cpeer.Release)},
-		"the first task":  {cpeer.Behaviour{TaskCode: -7}, events(1, cpeer.Release)},
-		"the second task": {cpeer.Behaviour{TaskCode: 5, TaskCodeAt: 1}, events(2, cpeer.Release)},
-		"the end":         {cpeer.Behaviour{TaskCode: 5, TaskCodeAt: 3}, events(3, cpeer.OnEnd, cpeer.Release)},
-	} {
-		t.Run(name, func(t *testing.T) {
-			row.b.SchemaRequests, row.b.SchemaN = 1, 10
-			c := exported(t, background, row.b, repeated(t, rec, 3))
-			require.NoError(t, c.WaitReleased())
-			assert.Equal(t, row.want, c.Events())
-			if n := len(c.Tasks()); n == 1 || n == 2 {
-				assert.Equal(t, int(syscall.EINVAL), cpeer.Extract(&c.Tasks()[n-1], abi.As[abi.ArrowDeviceArray](garbageArray())), "a refused task is gone")
-			}
-		})
-	}
-}
-
-func TestAsyncProducerReleasesASchemaThatIsNotTaken(t *testing.T) {
-	settles(t)
-	rec := twoColumns(t)
-	for _, code := range []int{0, 5} {
-		c := exported(t, background, cpeer.Behaviour{LeaveSchema: true, SchemaCode: code}, repeated(t, rec, 0))
-		require.NoError(t, c.WaitReleased())
-	}
 }
 
 // An idle producer sleeps: while the consumer asks for nothing, and while the source has
@@ -327,11 +82,194 @@ func cpuTime(t *testing.T) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// sameRecord compares the rows of a batch with those of rec.
-func sameRecord(t *testing.T, rec arrow.RecordBatch, b *cdevice.RecordBatch) bool {
-	t.Helper()
-	host, err := b.CopyToHost(background, nil)
-	require.NoError(t, err)
-	defer host.Release()
-	return array.RecordEqual(rec, host)
+// TestAsyncProducerStream follows a stream from on_schema to release.
+func TestAsyncProducerStream(t *testing.T) {
+	t.Run("on_schema once and first, then tasks, the end, release", func(t *testing.T) {
+		settles(t)
+		rec := twoColumns(t)
+		for _, n := range []int{0, 1, 3} {
+			c := exported(t, background, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 10}, repeated(t, rec, n))
+			require.NoError(t, c.WaitReleased())
+			assert.Equal(t, events(n, cpeer.OnEnd, cpeer.Release), c.Events())
+			assert.EqualValues(t, device.CPU, c.DeviceType())
+			assert.Zero(t, c.Metadata())
+			extractAll(t, c, rec)
+		}
+	})
+	t.Run("the end needs no request", func(t *testing.T) {
+		settles(t)
+		rec := twoColumns(t)
+		for n := range int64(3) {
+			c := exported(t, background, cpeer.Behaviour{SchemaRequests: n, SchemaN: 1}, repeated(t, rec, int(n)))
+			require.NoError(t, c.WaitReleased())
+			assert.Equal(t, events(int(n), cpeer.OnEnd, cpeer.Release), c.Events())
+		}
+	})
+	t.Run("only release after a non-zero return", func(t *testing.T) {
+		settles(t)
+		rec := twoColumns(t)
+		for name, row := range map[string]struct {
+			b    cpeer.Behaviour
+			want []cpeer.Event
+		}{
+			"on_schema":       {cpeer.Behaviour{SchemaCode: int(syscall.ENOMEM)}, events(0, cpeer.Release)},
+			"the first task":  {cpeer.Behaviour{TaskCode: -7}, events(1, cpeer.Release)},
+			"the second task": {cpeer.Behaviour{TaskCode: 5, TaskCodeAt: 1}, events(2, cpeer.Release)},
+			"the end":         {cpeer.Behaviour{TaskCode: 5, TaskCodeAt: 3}, events(3, cpeer.OnEnd, cpeer.Release)},
+		} {
+			t.Run(name, func(t *testing.T) {
+				row.b.SchemaRequests, row.b.SchemaN = 1, 10
+				c := exported(t, background, row.b, repeated(t, rec, 3))
+				require.NoError(t, c.WaitReleased())
+				assert.Equal(t, row.want, c.Events())
+				if n := len(c.Tasks()); n == 1 || n == 2 {
+					assert.Equal(t, int(syscall.EINVAL), cpeer.Extract(&c.Tasks()[n-1], abi.As[abi.ArrowDeviceArray](garbageArray())), "a refused task is gone")
+				}
+			})
+		}
+	})
+	t.Run("a schema that is not taken is released", func(t *testing.T) {
+		settles(t)
+		rec := twoColumns(t)
+		for _, code := range []int{0, 5} {
+			c := exported(t, background, cpeer.Behaviour{LeaveSchema: true, SchemaCode: code}, repeated(t, rec, 0))
+			require.NoError(t, c.WaitReleased())
+		}
+	})
+	t.Run("release while the source waits", func(t *testing.T) {
+		settles(t)
+		rec := twoColumns(t)
+		ctx, cancel := context.WithCancel(background)
+		for name, row := range map[string]struct {
+			end  func(cpeer.Consumer)
+			want []cpeer.Event
+		}{
+			"cancel":      {func(c cpeer.Consumer) { c.Producer().Cancel() }, events(0, cpeer.Release)},
+			"context":     {func(cpeer.Consumer) { cancel() }, events(0, cpeer.OnError, cpeer.Release)},
+			"bad request": {func(c cpeer.Consumer) { c.Producer().Request(0) }, events(0, cpeer.OnError, cpeer.Release)},
+		} {
+			t.Run(name, func(t *testing.T) {
+				with := background
+				if name == "context" {
+					with = ctx
+				}
+				r, asked := silent(t, rec)
+				c := exported(t, with, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 5}, r)
+				<-asked
+				row.end(c)
+				require.NoError(t, c.WaitReleased())
+				assert.Equal(t, row.want, c.Events())
+			})
+		}
+	})
+	// request must not call on_next_task or on_error, and cancel no handler but on_error, while they run.
+	t.Run("request and cancel call no handler", func(t *testing.T) {
+		settles(t)
+		for _, n := range []int64{1, 3, 0} { // the last is an error
+			c := exported(t, background, cpeer.Behaviour{}, repeated(t, twoColumns(t), 2))
+			require.NoError(t, c.WaitEvent(cpeer.OnSchema))
+			c.Producer().Request(n)
+			c.Producer().Cancel()
+			require.NoError(t, c.WaitReleased())
+			assert.Zero(t, c.Reentrant())
+		}
+	})
+	// additional_metadata must be valid as long as the producer is: until release.
+	t.Run("metadata lives until release", func(t *testing.T) {
+		settles(t)
+		md := arrow.NewMetadata([]string{"rows"}, []string{"many"})
+		c := exported(t, background, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 5, DropAtOnce: true}, repeated(t, twoColumns(t), 3),
+			cdevice.WithMetadata(md))
+		require.NoError(t, c.WaitReleased())
+		assert.NotZero(t, c.Metadata())
+		assert.False(t, c.MetadataChanged())
+	})
+}
+
+// TestAsyncProducerRequest is about the calls of a producer's request.
+func TestAsyncProducerRequest(t *testing.T) {
+	t.Run("no more batches than requested", func(t *testing.T) {
+		settles(t)
+		rec := twoColumns(t)
+		batch := wrap(t, rec)
+		var made atomic.Int64
+		aheadOf := make(chan int64, 100)
+		r := yields(t, rec.Schema(), func(yield func(*cdevice.RecordBatch, error) bool) {
+			for {
+				aheadOf <- made.Add(1)
+				if !yield(batch, nil) {
+					return
+				}
+			}
+		})
+		c := exported(t, background, cpeer.Behaviour{}, r)
+		assert.EqualValues(t, 1, <-aheadOf, "one batch is taken before it is asked for")
+		require.NoError(t, c.WaitEvent(cpeer.OnSchema))
+		sent := 0
+		for _, n := range []int{1, 3, 2} {
+			c.Producer().Request(int64(n))
+			sent += n
+			require.NoError(t, c.WaitTasks(sent))
+			for range n {
+				<-aheadOf
+			}
+			assert.EqualValues(t, sent+1, made.Load(), "and no more than one")
+		}
+		c.Producer().Cancel()
+		require.NoError(t, c.WaitReleased())
+		assert.Equal(t, events(sent, cpeer.Release), c.Events())
+	})
+	t.Run("ten thousand from inside its calls", func(t *testing.T) {
+		settles(t)
+		rec := twoColumns(t)
+		c := exported(t, background, cpeer.Behaviour{SchemaRequests: 10_000, SchemaN: 1, TaskRequests: 10_000, TaskN: 1},
+			repeated(t, rec, 20))
+		require.NoError(t, c.WaitReleased())
+		assert.Equal(t, events(20, cpeer.OnEnd, cpeer.Release), c.Events())
+	})
+	t.Run("sums do not overflow", func(t *testing.T) {
+		settles(t)
+		rec := twoColumns(t)
+		for often := range int64(4) { // some sums that wrap are positive, and some are not
+			c := exported(t, background, cpeer.Behaviour{SchemaRequests: 1 + often, SchemaN: math.MaxInt64, TaskRequests: often, TaskN: math.MaxInt64},
+				repeated(t, rec, 5))
+			require.NoError(t, c.WaitReleased())
+			assert.Equal(t, events(5, cpeer.OnEnd, cpeer.Release), c.Events())
+		}
+	})
+	t.Run("from many threads", func(t *testing.T) {
+		settles(t)
+		rec := twoColumns(t)
+		c := exported(t, background, cpeer.Behaviour{}, repeated(t, rec, 100))
+		require.NoError(t, c.WaitEvent(cpeer.OnSchema))
+		require.NoError(t, c.Producer().RequestOnThreads(4, 16))
+		require.NoError(t, c.WaitTasks(64))
+		c.Producer().Cancel()
+		require.NoError(t, c.WaitReleased())
+		assert.Equal(t, events(64, cpeer.Release), c.Events())
+	})
+	t.Run("for nothing is answered with on_error", func(t *testing.T) {
+		settles(t)
+		rec := twoColumns(t)
+		for _, n := range []int64{0, -1, math.MinInt64} {
+			for name, b := range map[string]cpeer.Behaviour{
+				"in on_schema":    {SchemaRequests: 1, SchemaN: n},
+				"in on_next_task": {SchemaRequests: 1, SchemaN: 1, TaskRequests: 1, TaskN: n},
+				"later":           {},
+			} {
+				t.Run(fmt.Sprint(name, " ", n), func(t *testing.T) {
+					c := exported(t, background, b, repeated(t, rec, 3))
+					if name == "later" {
+						require.NoError(t, c.WaitEvent(cpeer.OnSchema))
+						c.Producer().Request(n)
+					}
+					require.NoError(t, c.WaitReleased())
+					assert.Equal(t, []cpeer.Event{cpeer.OnError, cpeer.Release}, c.Events()[len(c.Events())-2:])
+					code, text := c.Error()
+					assert.Equal(t, int(syscall.EINVAL), code)
+					assert.Contains(t, text, fmt.Sprintf("ArrowAsyncProducer.request.n = %d, want at least 1", n))
+				})
+			}
+		}
+	})
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
+	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 )
 
 // The reader of an asynchronous stream: how the stream ends with it, and what all readers can do.
@@ -49,7 +50,7 @@ func TestAsyncStreamHasOneReader(t *testing.T) {
 }
 
 // The last Release cancels, and does not wait for the producer.
-func TestAsyncStreamIsCancelledByTheLastReleaseOfItsReader(t *testing.T) {
+func TestAsyncReaderReleaseCancels(t *testing.T) {
 	for name, waiting := range map[string]bool{"": false, "while Next waits": true} {
 		t.Run(name, func(t *testing.T) {
 			p := consumed(t, background)
@@ -62,7 +63,7 @@ func TestAsyncStreamIsCancelledByTheLastReleaseOfItsReader(t *testing.T) {
 			if waiting {
 				require.True(t, r.Next())
 				go func() { next <- r.Next() }()
-				eventually(t, func() bool { return p.Calls().Requested == 6 }, "the queue is empty")
+				within.Eventually(t, "the queue is empty", func() bool { return p.Calls().Requested == 6 })
 				time.Sleep(10 * time.Millisecond)
 			} else {
 				next <- false
@@ -70,7 +71,7 @@ func TestAsyncStreamIsCancelledByTheLastReleaseOfItsReader(t *testing.T) {
 			r.Release()
 			require.NoError(t, p.WaitCancelled())
 			assert.False(t, <-next)
-			eventually(t, func() bool { return p.tasks[0].Extracted()+p.tasks[1].Extracted() == 2 }, "what was ready is dropped")
+			within.Eventually(t, "what was ready is dropped", func() bool { return p.tasks[0].Extracted()+p.tasks[1].Extracted() == 2 })
 			p.Release()
 		})
 	}
@@ -108,7 +109,7 @@ func TestAsyncStreamCloseEndsWithItsContext(t *testing.T) {
 }
 
 // A stream that has ended by itself is given back by Release: no goroutine is needed for it.
-func TestAsyncStreamThatHasEndedIsGivenBackByRelease(t *testing.T) {
+func TestAsyncReaderReleaseAfterTheEnd(t *testing.T) {
 	p := consumed(t, soon(t))
 	require.Zero(t, p.begin())
 	p.send(1)
@@ -117,7 +118,7 @@ func TestAsyncStreamThatHasEndedIsGivenBackByRelease(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
 	p.Release()
-	eventually(t, func() bool { return cdevice.ReadStats().Goroutines == 0 }, "the last request")
+	within.Eventually(t, "the last request", func() bool { return cdevice.ReadStats().Goroutines == 0 })
 	before := cdevice.ReadStats()
 	p.s.released.Do(p.s.r.Release)
 	assert.Equal(t, before.Readers-1, cdevice.ReadStats().Readers)

@@ -2,6 +2,7 @@ package cdevice_test
 
 import (
 	"fmt"
+	"runtime"
 	"sync"
 	"syscall"
 	"testing"
@@ -17,90 +18,6 @@ import (
 
 // Rules of the specification that no other test is named after.
 
-// on_error and release must not call the producer: even if batches are ready, requested, or the stream is closed meanwhile.
-func TestAsyncStreamCallsNothingOfItsProducerInsideOnErrorAndRelease(t *testing.T) {
-	for ready := range 4 {
-		for name, end := range map[string]func(p *peer){
-			"on_error": func(p *peer) { p.Error(int(syscall.EIO), "x", nil) },
-			"the end":  func(p *peer) { p.End() },
-			"release":  func(*peer) {},
-		} {
-			t.Run(fmt.Sprint(name, " with ", ready), func(t *testing.T) {
-				p := consumed(t, soon(t), cdevice.WithQueueSize(3))
-				require.Zero(t, p.begin())
-				p.send(ready)
-				var closed sync.WaitGroup
-				if ready == 2 {
-					closed.Go(p.s.close)
-					require.NoError(t, p.WaitCancelled())
-				}
-				end(p)
-				p.Release()
-				closed.Wait()
-				_, _ = p.all()
-				assert.EqualValues(t, 1, p.Calls().Requests, "nor later")
-				assert.Zero(t, p.Calls().Forbidden)
-			})
-		}
-	}
-}
-
-// A producer must not call on_next_task from several threads at once. One that does loses nothing.
-func TestAsyncStreamWhoseTasksComeFromManyThreadsAtOnceLosesNone(t *testing.T) {
-	const requested = 32
-	for name, sent := range map[string]int{"as requested": requested, "more than requested": 2 * requested} {
-		t.Run(name, func(t *testing.T) {
-			for range 20 {
-				p := consumed(t, soon(t), cdevice.WithQueueSize(requested))
-				require.Zero(t, p.begin())
-				for range sent {
-					p.task(0)
-				}
-				taken := make(chan int)
-				go func() {
-					n, _ := p.all()
-					taken <- n
-				}()
-				refused := p.SendAtOnce(p.tasks)
-				p.End()
-				p.Release()
-				assert.Equal(t, sent-refused, <-taken)
-				if sent == requested {
-					assert.Zero(t, refused)
-				}
-				calls := p.Calls()
-				assert.Zero(t, calls.Twice)
-				assert.EqualValues(t, sent-refused, calls.Extracted)
-				assert.EqualValues(t, refused, calls.Dropped)
-			}
-		})
-	}
-}
-
-// request must not call on_next_task or on_error, and cancel no handler but on_error, while they run.
-func TestAsyncProducerCallsNoHandlerFromInsideRequestAndCancel(t *testing.T) {
-	settles(t)
-	for _, n := range []int64{1, 3, 0} { // the last is an error
-		c := exported(t, background, cpeer.Behaviour{}, repeated(t, twoColumns(t), 2))
-		require.NoError(t, c.WaitEvent(cpeer.OnSchema))
-		c.Producer().Request(n)
-		c.Producer().Cancel()
-		require.NoError(t, c.WaitReleased())
-		assert.Zero(t, c.Reentrant())
-	}
-}
-
-// additional_metadata must be valid as long as the producer is: until release.
-func TestAsyncProducerKeepsItsMetadataUntilRelease(t *testing.T) {
-	settles(t)
-	md := arrow.NewMetadata([]string{"rows"}, []string{"many"})
-	c := exported(t, background, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 5, DropAtOnce: true}, repeated(t, twoColumns(t), 3),
-		cdevice.WithMetadata(md))
-	require.NoError(t, c.WaitReleased())
-	assert.NotZero(t, c.Metadata())
-	assert.False(t, c.MetadataChanged())
-}
-
 // A nil context is an error that names it, and the handler is released: ExportAsync owned it.
 func TestAsyncProducerRefusesANilContext(t *testing.T) {
 	settles(t)
@@ -111,4 +28,87 @@ func TestAsyncProducerRefusesANilContext(t *testing.T) {
 	assert.ErrorIs(t, err, arrow.ErrInvalid)
 	assert.EqualError(t, err, "cdevice: export: ctx = nil, want a context: invalid")
 	assert.Equal(t, []cpeer.Event{cpeer.Release}, c.Events())
+}
+
+// TestAsyncStreamCalls is about the threads of a stream's calls.
+func TestAsyncStreamCalls(t *testing.T) {
+	// on_error and release must not call the producer: even if batches are ready, requested, or the stream is closed meanwhile.
+	t.Run("none inside on_error and release", func(t *testing.T) {
+		for ready := range 4 {
+			for name, end := range map[string]func(p *peer){
+				"on_error": func(p *peer) { p.Error(int(syscall.EIO), "x", nil) },
+				"the end":  func(p *peer) { p.End() },
+				"release":  func(*peer) {},
+			} {
+				t.Run(fmt.Sprint(name, " with ", ready), func(t *testing.T) {
+					p := consumed(t, soon(t), cdevice.WithQueueSize(3))
+					require.Zero(t, p.begin())
+					p.send(ready)
+					var closed sync.WaitGroup
+					if ready == 2 {
+						closed.Go(p.s.close)
+						require.NoError(t, p.WaitCancelled())
+					}
+					end(p)
+					p.Release()
+					closed.Wait()
+					_, _ = p.all()
+					assert.EqualValues(t, 1, p.Calls().Requests, "nor later")
+					assert.Zero(t, p.Calls().Forbidden)
+				})
+			}
+		}
+	})
+	// A producer must not call on_next_task from several threads at once. One that does loses nothing.
+	t.Run("tasks from many threads at once", func(t *testing.T) {
+		const requested = 32
+		for name, sent := range map[string]int{"as requested": requested, "more than requested": 2 * requested} {
+			t.Run(name, func(t *testing.T) {
+				for range 20 {
+					p := consumed(t, soon(t), cdevice.WithQueueSize(requested))
+					require.Zero(t, p.begin())
+					for range sent {
+						p.task(0)
+					}
+					taken := make(chan int)
+					go func() {
+						n, _ := p.all()
+						taken <- n
+					}()
+					refused := p.SendAtOnce(p.tasks)
+					p.End()
+					p.Release()
+					assert.Equal(t, sent-refused, <-taken)
+					if sent == requested {
+						assert.Zero(t, refused)
+					}
+					calls := p.Calls()
+					assert.Zero(t, calls.Twice)
+					assert.EqualValues(t, sent-refused, calls.Extracted)
+					assert.EqualValues(t, refused, calls.Dropped)
+				}
+			})
+		}
+	})
+	t.Run("one call at a time", func(t *testing.T) {
+		p := consumed(t, soon(t))
+		p.InRequest(cpeer.InWait)
+		begun := make(chan struct{})
+		go func() {
+			assert.Zero(t, p.begin())
+			close(begun)
+		}()
+		require.NoError(t, p.WaitWaiting()) // in the first request
+		go p.s.close()
+		_, err := p.all() // until it is closed
+		assert.ErrorIs(t, err, cdevice.ErrReleased)
+		for range 1000 {
+			runtime.Gosched()
+		}
+		p.InRequest(cpeer.InNothing)
+		p.Let()
+		<-begun
+		require.NoError(t, p.WaitCancelled())
+		assert.Zero(t, p.Calls().Overlaps)
+	})
 }

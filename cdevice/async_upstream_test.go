@@ -10,7 +10,6 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/cdata"
-	"github.com/apache/arrow-go/v18/arrow/memory/mallocator"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -35,14 +34,6 @@ import (
 
 func cdataHandler(h *cdevice.CArrowAsyncDeviceStreamHandler) *cdata.CArrowAsyncDeviceStreamHandler {
 	return (*cdata.CArrowAsyncDeviceStreamHandler)(unsafe.Pointer(h))
-}
-
-// outsideTheHeap is twoColumns in memory of C's: cdata exports no pinned Go memory.
-func outsideTheHeap(t *testing.T) arrow.RecordBatch {
-	t.Helper()
-	rec := columnsOf(mallocator.NewMallocator(), 2, 40, true)
-	t.Cleanup(rec.Release)
-	return rec
 }
 
 // leaksUnderASan ends a test of theirs that leaves eight bytes of C memory a task.

@@ -13,34 +13,6 @@ import (
 	"github.com/arrowdevice/arrowdevice/cdevice"
 )
 
-type corruption = func(f *foreignArray, n *foreignNode)
-
-// What rows do to the node that they corrupt, or to one below it.
-func nBuffers(v int64) corruption {
-	return func(_ *foreignArray, n *foreignNode) { n.NBuffers = v }
-}
-
-func nChildren(v int64) corruption {
-	return func(_ *foreignArray, n *foreignNode) { n.NChildren = v }
-}
-
-func length(v int64) corruption   { return func(_ *foreignArray, n *foreignNode) { n.Length = v } }
-func offset(v int64) corruption   { return func(_ *foreignArray, n *foreignNode) { n.Offset = v } }
-func nulls(v int64) corruption    { return func(_ *foreignArray, n *foreignNode) { n.NullCount = v } }
-func nullBuffer(i int) corruption { return func(_ *foreignArray, n *foreignNode) { n.setNull(i) } }
-
-func inChild(i int, set corruption) corruption {
-	return func(f *foreignArray, n *foreignNode) { set(f, n.children[i]) }
-}
-
-func inDict(set corruption) corruption {
-	return func(f *foreignArray, n *foreignNode) { set(f, n.dict) }
-}
-
-func both(first, second corruption) corruption {
-	return func(f *foreignArray, n *foreignNode) { first(f, n); second(f, n) }
-}
-
 func TestBadBufferCounts(t *testing.T) {
 	var rows []badRow
 	for _, r := range []struct {
@@ -186,11 +158,6 @@ func TestBadPointers(t *testing.T) {
 		{name: "dictionary unexpected, list", base: "list", set: func(_ *foreignArray, n *foreignNode) { n.Dictionary = n.entries[0] }, want: "@.dictionary = 0x", is: arrow.ErrInvalid},
 		{name: "dictionary with a dictionary", base: "dictionary_int8", set: inDict(func(_ *foreignArray, n *foreignNode) { n.Dictionary = addressOf(n.ArrowArray) }), want: "@.dictionary.dictionary = 0x", is: arrow.ErrInvalid},
 	})
-}
-
-// inChildOf gives a corruption of child i its parent too.
-func inChildOf(i int, set func(parent, n *foreignNode)) corruption {
-	return func(_ *foreignArray, n *foreignNode) { set(n, n.children[i]) }
 }
 
 func TestBadBuffers(t *testing.T) {

@@ -7,11 +7,6 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 )
 
-// put overwrites value i of a buffer.
-func put[T any](buffer, i int, v T) corruption {
-	return func(_ *foreignArray, n *foreignNode) { valuesAt[T](n, buffer)[i] = v }
-}
-
 // invalidAt makes element i null without a word to null_count.
 func invalidAt(i int) corruption {
 	return func(_ *foreignArray, n *foreignNode) { n.buffers[0][i/8] &^= 1 << (i % 8) }

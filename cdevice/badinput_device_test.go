@@ -265,15 +265,6 @@ func assertNoNulls(t *testing.T, like *foreignNode, got *abi.ArrowArray) {
 	}
 }
 
-func exportOnly(t *testing.T, i imported, out *cdevice.CArrowDeviceArray) {
-	t.Helper()
-	if b, ok := i.(*cdevice.RecordBatch); ok {
-		require.NoError(t, cdevice.ExportRecordBatch(b, out, nil))
-	} else {
-		require.NoError(t, cdevice.ExportArray(i.(*cdevice.Array), out, nil))
-	}
-}
-
 // Pinned memory is the producer's business too where it is empty.
 func TestNullBuffersOfPinnedMemory(t *testing.T) {
 	row := deviceRow{name: "pinned", typ: device.CUDAHost, id: -1}

@@ -17,22 +17,6 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
 )
 
-// foreignSchema makes an ArrowSchema in C memory whose releases are counted:
-// the root's in counts[0], all below in counts[1].
-func foreignSchema(a *arena, format string, children ...*abi.ArrowSchema) (s *abi.ArrowSchema, counts []int64) {
-	s, counts = &allocC[abi.ArrowSchema](a, 1)[0], allocC[int64](a, 2)
-	s.Format, s.Release, s.PrivateData = a.cString(format), cpeer.CountSchemaRelease, sliceAddress(counts)
-	entries := allocC[uintptr](a, len(children)+room)
-	for i, child := range children {
-		child.PrivateData = sliceAddress(counts[1:])
-		entries[i] = addressOf(child)
-	}
-	if s.NChildren = int64(len(children)); len(children) > 0 {
-		s.Children = sliceAddress(entries)
-	}
-	return s, counts
-}
-
 // Both structs are consumed whichever of them is bad.
 func TestBadSchemaReleasesTheArrayToo(t *testing.T) {
 	leaf := func(a *arena, format string) *abi.ArrowSchema {

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/stretchr/testify/assert"
 
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cases"
@@ -62,29 +61,6 @@ func mutationsOf(n *foreignNode) []mutation {
 	return all
 }
 
-func hasBitmap(dt arrow.DataType) bool {
-	switch dt.ID() {
-	case arrow.NULL, arrow.SPARSE_UNION, arrow.DENSE_UNION, arrow.RUN_END_ENCODED:
-		return false
-	}
-	return true
-}
-
-// eachForeign runs body for every case as a subtest.
-func eachForeign(t *testing.T, variants []cases.Variant, w way, body func(t *testing.T, f *foreignArray)) {
-	t.Helper()
-	for _, c := range cases.All() {
-		for _, v := range variants {
-			t.Run(fmt.Sprintf("%s/%s/%s", c.Name, v, w), func(t *testing.T) {
-				checkLeaks(t)
-				f := foreignCase(t, c.Name+"/"+string(v), w)
-				defer f.free()
-				body(t, f)
-			})
-		}
-	}
-}
-
 // Every field of every struct of every type, wrong in every way.
 func TestEveryFieldCorrupted(t *testing.T) {
 	body := func(t *testing.T, f *foreignArray) {
@@ -104,39 +80,6 @@ func TestEveryFieldCorrupted(t *testing.T) {
 	}
 	eachForeign(t, []cases.Variant{cases.Nulls, cases.Sliced, cases.Empty}, asArray, body)
 	eachForeign(t, []cases.Variant{cases.Nulls}, asBatch, body)
-}
-
-// importAndUse imports f, whatever it has become, and does with the result what
-// the level of validation allows. It returns the error of the import.
-func importAndUse(t testing.TB, f *foreignArray, what string, full bool) error {
-	t.Helper()
-	releases := int64(1)
-	if f.device.Array.Release == 0 {
-		releases = 0
-	}
-	var got imported
-	var err error
-	noPanic(t, what, func() {
-		if got, err = f.importKnown(); full {
-			got, err = validated(got, err)
-		}
-	})
-	if err == nil && got != nil {
-		noPanic(t, what, func() {
-			assert.Zero(t, f.counts[0], "%s: released early", what)
-			passOn(t, got)
-			if full {
-				view, copied := readAll(t, got)
-				assert.NoError(t, view, what)
-				assert.NoError(t, copied, what)
-			}
-		})
-		noPanic(t, what, got.Release)
-	}
-	if f.device.Array.Release != 0 || f.counts[0] != releases || f.counts[1] != 0 {
-		t.Errorf("%s: release %#x, %d calls of the root's, want %d, and %d below, want 0", what, f.device.Array.Release, f.counts[0], releases, f.counts[1])
-	}
-	return err
 }
 
 // Contents at random: a full validation refuses them, or all of arrow-go can
@@ -190,22 +133,6 @@ func (n *foreignNode) guides() []int {
 func isFixedWidth(dt arrow.DataType) bool {
 	_, ok := dt.(arrow.FixedWidthDataType)
 	return ok && dt.ID() != arrow.DICTIONARY
-}
-
-// scribble overwrites an element of a guide of n.
-func scribble(r *rand.Rand, n *foreignNode) {
-	guides := n.guides()
-	b := n.buffers[guides[r.IntN(len(guides))]]
-	numbers := []int64{-1, 0, 1, 2, 3, 4, 5, 6, 7, 9, 20, 127, 128, -128, math.MaxInt16, math.MinInt16, math.MaxInt32, math.MinInt32, 1 << 40, math.MaxInt64, math.MinInt64, r.Int64()}
-	write(b, r.IntN(len(b)-slack), 1<<r.IntN(4), numbers[r.IntN(len(numbers))])
-}
-
-// write stores the low bytes of v, width of them, at the element that byte i is in.
-func write(b []byte, i, width int, v int64) {
-	i -= i % width
-	for k := range width {
-		b[i+k] = byte(v >> (8 * k))
-	}
 }
 
 // tame says that no size of text and of view data lies in what a process might

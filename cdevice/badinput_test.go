@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"strings"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 )
@@ -42,20 +40,6 @@ const (
 	asArray way = "array"
 	asBatch way = "batch"
 )
-
-// testRows runs every row both ways, as a device struct and as a plain one, whose errors
-// differ in the struct's name only.
-func testRows(t *testing.T, rows []badRow) {
-	t.Helper()
-	for _, row := range rows {
-		for _, w := range []way{asArray, asBatch} {
-			if row.only == "" || row.only == w {
-				t.Run(row.name+"/"+string(w), func(t *testing.T) { row.run(t, w, false) })
-				t.Run(row.name+"/plain "+string(w), func(t *testing.T) { row.run(t, w, true) })
-			}
-		}
-	}
-}
 
 func (row badRow) run(t *testing.T, w way, plain bool) {
 	checkLeaks(t)
@@ -153,24 +137,13 @@ func assertReleased(t testing.TB, f *foreignArray, times int64) {
 	assert.Zero(t, f.counts[1], "calls of release callbacks below the root")
 }
 
-// noPanic turns a panic into a failure, and so a read of memory that is not there.
-func noPanic(t testing.TB, what string, body func()) {
-	t.Helper()
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer func() {
-		if v := recover(); v != nil {
-			t.Errorf("%s: panic: %v\n%s", what, v, debug.Stack())
-		}
-	}()
-	body()
-}
-
 // readable is an arrow.RecordBatch or an arrow.Array.
 type readable interface {
 	Release()
 	MarshalJSON() ([]byte, error)
 }
 
+// hostView is HostView of a batch or an array.
 func hostView(i imported) (readable, error) {
 	ctx := context.Background()
 	if b, ok := i.(*cdevice.RecordBatch); ok {
@@ -179,6 +152,7 @@ func hostView(i imported) (readable, error) {
 	return readableOrNil(i.(*cdevice.Array).HostView(ctx))
 }
 
+// copyToHost is CopyToHost of a batch or an array.
 func copyToHost(i imported, mem memory.Allocator) (readable, error) {
 	ctx := context.Background()
 	if b, ok := i.(*cdevice.RecordBatch); ok {
@@ -227,23 +201,4 @@ func rowCount(v readable) int64 {
 		return rec.NumRows()
 	}
 	return int64(v.(interface{ Len() int }).Len())
-}
-
-// passOn exports i and imports it again, without looking inside.
-func passOn(t testing.TB, i imported) {
-	t.Helper()
-	out, schema := garbageArray(), garbageSchema()
-	var again imported
-	var err error
-	if b, ok := i.(*cdevice.RecordBatch); ok {
-		require.NoError(t, cdevice.ExportRecordBatch(b, out, schema))
-		again, err = orNil(cdevice.ImportRecordBatch(out, schema))
-	} else {
-		require.NoError(t, cdevice.ExportArray(i.(*cdevice.Array), out, schema))
-		again, err = orNil(cdevice.ImportArray(out, schema))
-	}
-	require.NoError(t, err)
-	assert.Equal(t, i.DeviceID(), again.DeviceID())
-	assert.Equal(t, i.String(), again.String())
-	again.Release()
 }

@@ -18,30 +18,6 @@ import (
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
 
-// twoColumns is released at the end of the test.
-func twoColumns(t *testing.T) arrow.RecordBatch {
-	t.Helper()
-	metadata := arrow.NewMetadata([]string{"k"}, []string{"v"})
-	schema := arrow.NewSchema([]arrow.Field{
-		{Name: "i", Type: arrow.PrimitiveTypes.Int32, Nullable: true},
-		{Name: "s", Type: arrow.BinaryTypes.String, Nullable: true, Metadata: metadata},
-	}, &metadata)
-	rec := array.NewRecordBatch(schema, []arrow.Array{
-		fromJSON(t, schema.Field(0).Type, `[0,1,null,3,4]`),
-		fromJSON(t, schema.Field(1).Type, `["a","b","c",null,"e"]`),
-	}, 5)
-	t.Cleanup(rec.Release)
-	return rec
-}
-
-func viewOf(t *testing.T, b *cdevice.RecordBatch) arrow.RecordBatch {
-	t.Helper()
-	view, err := b.HostView(context.Background())
-	require.NoError(t, err)
-	t.Cleanup(view.Release)
-	return view
-}
-
 func TestHostViewOfAWrappedBatchIsTheBatch(t *testing.T) {
 	rec := twoColumns(t)
 	assert.Same(t, rec, viewOf(t, wrap(t, rec)))

@@ -2,11 +2,9 @@ package cdevice_test
 
 import (
 	"context"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/stretchr/testify/assert"
@@ -16,50 +14,10 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
-	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 )
 
 // Close ends a reader early, and returns when its source is not in use any more.
-
-// expires calls close with a context that ends while the source is in use: close must
-// return soon after that. Any goroutine may call it.
-func expires(t testing.TB, close func(context.Context) error) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(background, 5*time.Millisecond)
-	defer cancel()
-	begin := time.Now()
-	assert.ErrorIs(t, close(ctx), context.DeadlineExceeded)
-	assert.Less(t, time.Since(begin), 2*time.Second, "it should be 100 ms, and a loaded machine has more")
-}
-
-// closes closes a reader whose source can end.
-func closes(t testing.TB, r interface{ Close(context.Context) error }) {
-	t.Helper()
-	cudatest.Within(t, "Close", func() error { return r.Close(background) })
-}
-
-// unending is a reader that never ends; stop, unless it is nil, is its stop function.
-func unending(t testing.TB, stop func()) *cdevice.RecordReader {
-	t.Helper()
-	b := numbered(t, 1)[0]
-	r, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) {
-		b.Retain()
-		return b, nil
-	}, stop)
-	require.NoError(t, err)
-	return r
-}
-
-// isClosed asserts that a reader ends with the error of one that was closed.
-func isClosed(t testing.TB, r *cdevice.RecordReader) {
-	t.Helper()
-	assert.ErrorIs(t, r.Err(), cdevice.ErrReleased, "before it is asked")
-	assert.False(t, r.Next())
-	assert.EqualError(t, r.Err(), "cdevice: read: reader: closed: invalid: already released")
-	n, err := numbersOf(t, r.All())
-	assert.Empty(t, n)
-	assert.ErrorIs(t, err, cdevice.ErrReleased)
-}
 
 func TestCloseEndsTheStreamForAllItsHolders(t *testing.T) {
 	checkLeaks(t)
@@ -99,77 +57,9 @@ func TestCloseEndsTheStreamForAllItsHolders(t *testing.T) {
 	assert.Equal(t, 1, stops)
 }
 
-// blockedReader is a reader of a producer whose second get_next waits for answer.
-type blockedReader struct {
-	*script
-	r      *cdevice.RecordReader
-	called chan struct{} // closed by the second get_next
-	answer func()
-}
-
-func blocked(t *testing.T, layer func(*script) *cdevice.RecordReader) *blockedReader {
-	t.Helper()
-	b := &blockedReader{script: newScript(t, numbered(t, 9)...), called: make(chan struct{})}
-	answer := make(chan struct{})
-	var once sync.Once
-	b.answer = func() { once.Do(func() { close(answer) }) }
-	t.Cleanup(b.answer)
-	first := b.getNext
-	b.getNext = func(call int, out *abi.ArrowDeviceArray) int {
-		if call == 1 {
-			close(b.called)
-			<-answer
-		}
-		return first(call, out)
-	}
-	b.r = layer(b.script)
-	return b
-}
-
-// importing makes a reader of a script.
-func importing(t *testing.T, opts ...cdevice.ImportOption) func(*script) *cdevice.RecordReader {
-	return func(s *script) *cdevice.RecordReader {
-		r, err := cdevice.ImportRecordReader(s.stream, opts...)
-		require.NoError(t, err)
-		return r
-	}
-}
-
-// prefetching makes a reader of a script, which is asked n batches ahead.
-func prefetching(t *testing.T, n int) func(*script) *cdevice.RecordReader {
-	return func(s *script) *cdevice.RecordReader { return importing(t)(s).Prefetch(n) }
-}
-
 // passing makes a reader of a script, whose batches pass through a function.
 func passing(t *testing.T) func(*script) *cdevice.RecordReader {
 	return func(s *script) *cdevice.RecordReader { return importing(t)(s).Map(same) }
-}
-
-// same is a function for Map that passes its batch on.
-func same(b *cdevice.RecordBatch) (*cdevice.RecordBatch, error) { return b, nil }
-
-// layers are readers that end in one of a script, one way and another.
-func layers(t *testing.T) map[string]func(*script) *cdevice.RecordReader {
-	over := func(s *script, open func(*script) *cdevice.RecordReader) *cdevice.RecordReader {
-		src := open(s)
-		defer src.Release()
-		r, err := src.CopyTo(background, device.CPUDevice())
-		require.NoError(t, err)
-		return r
-	}
-	return map[string]func(*script) *cdevice.RecordReader{
-		"asked":          importing(t),
-		"asked ahead":    prefetching(t, 1),
-		"far ahead":      prefetching(t, 7),
-		"copied":         func(s *script) *cdevice.RecordReader { return over(s, importing(t)) },
-		"ahead, copied":  func(s *script) *cdevice.RecordReader { return over(s, prefetching(t, 2)) },
-		"mapped":         passing(t),
-		"mapped ahead":   func(s *script) *cdevice.RecordReader { return passing(t)(s).Prefetch(3) },
-		"ahead, mapped":  func(s *script) *cdevice.RecordReader { return prefetching(t, 2)(s).Map(same) },
-		"copied ahead":   func(s *script) *cdevice.RecordReader { return over(s, importing(t)).Prefetch(2).Map(same) },
-		"twice ahead":    func(s *script) *cdevice.RecordReader { return prefetching(t, 2)(s).Prefetch(2) },
-		"through an All": func(s *script) *cdevice.RecordReader { return iterating(t, importing(t)(s)) },
-	}
 }
 
 // iterating is a reader of an iterator that owns a reader.
@@ -239,7 +129,7 @@ func TestNextDoesNotWaitAfterClose(t *testing.T) {
 	}()
 	<-b.called
 	expires(t, b.r.Close)
-	cudatest.Within(t, "Next", func() error { isClosed(t, b.r); return nil })
+	within.Seconds(t, "Next", func() error { isClosed(t, b.r); return nil })
 	b.answer()
 	closes(t, b.r)
 	b.r.Release()
@@ -276,8 +166,8 @@ func TestCloseWaitsForStop(t *testing.T) {
 			r := open(func() { <-let; stopped.Store(true) })
 			require.True(t, r.Next())
 			expires(t, r.Close)
-			cudatest.Within(t, "Next", func() error { isClosed(t, r); return nil })
-			cudatest.Within(t, "Release", func() error { r.Release(); return nil })
+			within.Seconds(t, "Next", func() error { isClosed(t, r); return nil })
+			within.Seconds(t, "Release", func() error { r.Release(); return nil })
 			expires(t, r.Close)
 			assert.EqualValues(t, 1, cdevice.ReadStats().Readers-readersOf(name), "it is not over")
 			closed := make(chan error)

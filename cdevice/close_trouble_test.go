@@ -156,20 +156,6 @@ func TestCloseHammer(t *testing.T) {
 	}
 }
 
-// waiting is a device that has no memory to give until its caller gives up.
-type waiting struct {
-	device.Device
-	asked chan struct{}
-}
-
-func (waiting) ID() device.ID { return extDev }
-
-func (d waiting) Allocate(ctx context.Context, _ int64, _ device.Stream) (device.Memory, error) {
-	close(d.asked)
-	<-ctx.Done()
-	return nil, ctx.Err()
-}
-
 // A copy that waits for memory is given up.
 func TestCloseEndsTheWaitOfACopy(t *testing.T) {
 	checkLeaks(t)
@@ -306,7 +292,7 @@ func TestNothingIsHeldAfterTheEnd(t *testing.T) {
 }
 
 // The end is given when the source was stopped, not before.
-func TestSourceThatIsAskedAheadIsStoppedBeforeItsEnd(t *testing.T) {
+func TestPrefetchedSourceIsStopped(t *testing.T) {
 	checkLeaks(t)
 	for range 100 {
 		var stopped atomic.Bool

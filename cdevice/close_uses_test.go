@@ -117,7 +117,7 @@ func TestGPUCloseOfTheSourceWaitsForTheDevice(t *testing.T) {
 }
 
 // A program that unmaps the source after Close ends with SIGSEGV if a copy still reads it.
-func TestGPUMappedFileIsUnmappedAfterCloseOfTheSource(t *testing.T) {
+func TestGPUCloseBeforeAFileIsUnmapped(t *testing.T) {
 	checkLeaks(t)
 	m := cudatest.One(t, cudasim.Options{})
 	for range 100 {
@@ -139,7 +139,7 @@ func TestGPUMappedFileIsUnmappedAfterCloseOfTheSource(t *testing.T) {
 
 // Close waits for what takes a batch until the batch is viewed, copied or exported; it ends the
 // waits of readers that were made from its own.
-func TestGPUCloseWaitsForACallThatWaitsForAnEvent(t *testing.T) {
+func TestGPUCloseWaitsForEvents(t *testing.T) {
 	checkLeaks(t)
 	for _, how := range []string{"HostReader", "AsCPU"} {
 		t.Run(how, func(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
+	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 )
 
 // A context that is done is final for a stream: no batch is given from then on, ready or not.
@@ -45,66 +46,7 @@ func (c *lateContext) tell() {
 	c.starting = nil
 }
 
-func TestAsyncStreamGivesNoBatchOnceItsContextIsDone(t *testing.T) {
-	inner, cancel := context.WithCancel(background)
-	defer cancel()
-	ctx := &lateContext{Context: inner}
-	p := consumed(t, ctx, cdevice.WithQueueSize(4))
-	require.Zero(t, p.begin())
-	p.send(4)
-	p.take(1)
-	cancel()
-	n, err := p.all()
-	assert.Zero(t, n, "three were ready")
-	assert.ErrorIs(t, err, context.Canceled)
-	assert.EqualError(t, err, "cdevice: read: context canceled")
-	eventually(t, func() bool { return p.Calls().Dropped == 3 }, "what was ready is dropped")
-	assert.EqualValues(t, 1, p.Calls().Cancels)
-	ctx.tell()
-	n, again := p.all()
-	assert.Zero(t, n)
-	assert.Equal(t, err, again)
-	p.Release()
-}
-
-// The last batch was taken, and the producer has told the end: the context ends nothing.
-func TestAsyncStreamThatIsOverHasNoErrorOfItsContext(t *testing.T) {
-	inner, cancel := context.WithCancel(background)
-	defer cancel()
-	ctx := &lateContext{Context: inner}
-	p := consumed(t, ctx, cdevice.WithQueueSize(1))
-	require.Zero(t, p.begin())
-	p.send(1)
-	p.End()
-	p.take(1)
-	cancel()
-	n, err := p.all()
-	assert.Zero(t, n)
-	assert.NoError(t, err)
-	ctx.tell()
-	p.Release()
-	assert.Zero(t, p.Calls().Cancels)
-}
-
-// While one goroutine ends the stream, and is still in the producer's cancel, another one
-// finds batches that are ready, and takes none.
-func TestAsyncStreamGivesNoBatchWhileItIsBeingStopped(t *testing.T) {
-	ctx, cancel := context.WithCancel(background)
-	defer cancel()
-	p := consumed(t, ctx, cdevice.WithQueueSize(2))
-	require.Zero(t, p.begin())
-	p.send(2)
-	p.InRequest(cpeer.InWait)
-	cancel()
-	require.NoError(t, p.WaitWaiting()) // in cancel
-	n, err := p.all()
-	assert.Zero(t, n)
-	assert.ErrorIs(t, err, context.Canceled)
-	p.Let()
-	p.Release()
-}
-
-func TestAsyncProducerGivesNoBatchOnceItsContextIsDone(t *testing.T) {
+func TestAsyncProducerContext(t *testing.T) {
 	settles(t)
 	ctx, cancel := context.WithCancel(background)
 	defer cancel()
@@ -121,24 +63,6 @@ func TestAsyncProducerGivesNoBatchOnceItsContextIsDone(t *testing.T) {
 	assert.Equal(t, events(2, cpeer.OnError, cpeer.Release), c.Events())
 }
 
-func TestCopiesEndWithTheContext(t *testing.T) {
-	checkLeaks(t)
-	ctx, cancel := context.WithCancel(background)
-	defer cancel()
-	from := newScript(t, numbered(t, 10)...)
-	src, err := cdevice.ImportRecordReader(from.stream)
-	require.NoError(t, err)
-	r, err := src.CopyTo(ctx, device.CPUDevice())
-	src.Release()
-	require.NoError(t, err)
-	require.True(t, r.Next())
-	eventually(t, func() bool { return from.nexts.Load() >= 2 }, "one ahead")
-	cancel()
-	assert.False(t, r.Next(), "the copy that is ready is not given")
-	assert.EqualError(t, r.Err(), "cdevice: copy: context canceled")
-	release(t, r)
-}
-
 // cancelling is a device that finds a context alive when a copy begins, and done when it ends.
 type cancelling struct {
 	device.Device
@@ -153,50 +77,7 @@ func (d cancelling) Upload(ctx context.Context, ranges []device.Range, s device.
 	return d.Stager.Upload(ctx, ranges, s)
 }
 
-func TestCopyThatIsMadeWhileTheContextEndsIsNotGiven(t *testing.T) {
-	checkLeaks(t)
-	ctx, cancel := context.WithCancel(background)
-	defer cancel()
-	src, err := cdevice.ImportRecordReader(newScript(t, numbered(t, 3)...).stream)
-	require.NoError(t, err)
-	r, err := src.CopyTo(ctx, cancelling{device.CPUDevice(), device.CPUDevice().(device.Stager), cancel})
-	src.Release()
-	require.NoError(t, err)
-	assert.False(t, r.Next())
-	assert.EqualError(t, r.Err(), "cdevice: copy: context canceled")
-	release(t, r)
-}
-
-// A source that has no answer is not waited for then.
-func TestCopiesDoNotWaitOnceTheContextIsDone(t *testing.T) {
-	settles(t)
-	ctx, cancel := context.WithCancel(background)
-	defer cancel()
-	asked, answer := make(chan struct{}), make(chan struct{})
-	first := true
-	src, err := cdevice.NewRecordReaderFunc(arrow.NewSchema(nil, nil), device.CPU, func() (*cdevice.RecordBatch, error) {
-		if !first {
-			close(asked)
-			<-answer
-			return nil, io.EOF
-		}
-		first = false
-		return ownedBatch(t, nil), nil
-	}, nil)
-	require.NoError(t, err)
-	r, err := src.CopyTo(ctx, device.CPUDevice())
-	src.Release()
-	require.NoError(t, err)
-	require.True(t, r.Next())
-	<-asked
-	cancel()
-	assert.False(t, r.Next())
-	assert.ErrorIs(t, r.Err(), context.Canceled)
-	r.Release()
-	close(answer)
-}
-
-func TestHostReaderTakesNothingOnceItsContextIsDone(t *testing.T) {
+func TestHostReaderContext(t *testing.T) {
 	checkLeaks(t)
 	ctx, cancel := context.WithCancel(background)
 	defer cancel()
@@ -214,4 +95,66 @@ func TestHostReaderTakesNothingOnceItsContextIsDone(t *testing.T) {
 	assert.False(t, h.Next())
 	assert.EqualError(t, h.Err(), "cdevice: read: context canceled")
 	assert.Equal(t, 1, asked)
+}
+
+// TestContextOfCopies is about readers of copies, whose waits their context ends.
+func TestContextOfCopies(t *testing.T) {
+	t.Run("it ends them", func(t *testing.T) {
+		checkLeaks(t)
+		ctx, cancel := context.WithCancel(background)
+		defer cancel()
+		from := newScript(t, numbered(t, 10)...)
+		src, err := cdevice.ImportRecordReader(from.stream)
+		require.NoError(t, err)
+		r, err := src.CopyTo(ctx, device.CPUDevice())
+		src.Release()
+		require.NoError(t, err)
+		require.True(t, r.Next())
+		within.Eventually(t, "one ahead", func() bool { return from.nexts.Load() >= 2 })
+		cancel()
+		assert.False(t, r.Next(), "the copy that is ready is not given")
+		assert.EqualError(t, r.Err(), "cdevice: copy: context canceled")
+		release(t, r)
+	})
+	t.Run("it ends while a copy is made", func(t *testing.T) {
+		checkLeaks(t)
+		ctx, cancel := context.WithCancel(background)
+		defer cancel()
+		src, err := cdevice.ImportRecordReader(newScript(t, numbered(t, 3)...).stream)
+		require.NoError(t, err)
+		r, err := src.CopyTo(ctx, cancelling{device.CPUDevice(), device.CPUDevice().(device.Stager), cancel})
+		src.Release()
+		require.NoError(t, err)
+		assert.False(t, r.Next())
+		assert.EqualError(t, r.Err(), "cdevice: copy: context canceled")
+		release(t, r)
+	})
+	// A source that has no answer is not waited for then.
+	t.Run("nothing is waited for once it is done", func(t *testing.T) {
+		settles(t)
+		ctx, cancel := context.WithCancel(background)
+		defer cancel()
+		asked, answer := make(chan struct{}), make(chan struct{})
+		first := true
+		src, err := cdevice.NewRecordReaderFunc(arrow.NewSchema(nil, nil), device.CPU, func() (*cdevice.RecordBatch, error) {
+			if !first {
+				close(asked)
+				<-answer
+				return nil, io.EOF
+			}
+			first = false
+			return ownedBatch(t, nil), nil
+		}, nil)
+		require.NoError(t, err)
+		r, err := src.CopyTo(ctx, device.CPUDevice())
+		src.Release()
+		require.NoError(t, err)
+		require.True(t, r.Next())
+		<-asked
+		cancel()
+		assert.False(t, r.Next())
+		assert.ErrorIs(t, r.Err(), context.Canceled)
+		r.Release()
+		close(answer)
+	})
 }

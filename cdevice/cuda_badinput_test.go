@@ -144,7 +144,7 @@ func TestFullValidationAsksTheDriver(t *testing.T) {
 
 // Memory of a GPU that is declared as memory which the host can read is noticed before
 // the host reads it, where the GPU is open.
-func TestFullValidationNoticesDeviceMemoryThatIsCalledTheHosts(t *testing.T) {
+func TestFullValidationOfAWrongDevice(t *testing.T) {
 	checkLeaks(t)
 	m := cudatest.Simulated(t, cudasim.Options{})
 	gpu := m.GPUs[0]
@@ -218,7 +218,7 @@ func TestFullValidationNoticesDeviceMemoryThatIsCalledTheHosts(t *testing.T) {
 
 // Full validation of memory that the host cannot read ends with its context, too: between what
 // it asks the driver, and in the middle of what it has read.
-func TestFullValidationOfDeviceMemoryLooksAtItsContext(t *testing.T) {
+func TestFullValidationOnDevicesIsCancelled(t *testing.T) {
 	checkLeaks(t)
 	m := cudatest.Simulated(t, cudasim.Options{})
 	gpu := m.GPUs[0]

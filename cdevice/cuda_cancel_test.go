@@ -14,6 +14,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 	"github.com/arrowdevice/arrowdevice/memory/hostpinned"
 )
 
@@ -40,22 +41,22 @@ func TestContextsEndWaitsForABatchThatIsNotReady(t *testing.T) {
 			part, err := late.Slice(1, 4) // which has to be looked into
 			require.NoError(t, err)
 			for range 3 {
-				cudatest.EndsInTime(t, name, func(ctx context.Context) error { return f(ctx, part) })
+				within.Context(t, name, func(ctx context.Context) error { return f(ctx, part) })
 			}
 			ended, cancel := context.WithCancel(background)
 			cancel()
-			cudatest.Within(t, name+" with a context that has ended", func() error {
+			within.Seconds(t, name+" with a context that has ended", func() error {
 				assert.ErrorIs(t, f(ended, part), context.Canceled)
 				return nil
 			})
 			open()
-			cudatest.Within(t, "the batch", func() error { return part.Synchronize(background) })
+			within.Seconds(t, "the batch", func() error { return part.Synchronize(background) })
 			want := wantText(t)
 			sameOnHost(t, want, late)
 			part.Release()
 			late.Release()
-			cudatest.Within(t, "Flush", func() error { return gpu.Flush(background) })
-			cudatest.Eventually(t, "nothing is kept", func() bool { return gpu.ReadStats().Device.Live == 0 })
+			within.Seconds(t, "Flush", func() error { return gpu.Flush(background) })
+			within.Eventually(t, "nothing is kept", func() bool { return gpu.ReadStats().Device.Live == 0 })
 			assert.Zero(t, gpu.ReadStats().Lost)
 		})
 	}
@@ -89,10 +90,10 @@ func TestContextsEndCopiesBehindAStuckStream(t *testing.T) {
 			},
 		} {
 			for range 2 {
-				cudatest.EndsInTime(t, name, f)
+				within.Context(t, name, f)
 			}
 		}
-		cudatest.Within(t, "a copy on another stream", func() error {
+		within.Seconds(t, "a copy on another stream", func() error {
 			a, err := cdevice.CopyToDevice(background, rec, gpu)
 			if err != nil {
 				return err
@@ -101,12 +102,12 @@ func TestContextsEndCopiesBehindAStuckStream(t *testing.T) {
 			return a.Synchronize(background)
 		})
 		open()
-		cudatest.Within(t, "the stream", func() error { return s.Synchronize(background) })
+		within.Seconds(t, "the stream", func() error { return s.Synchronize(background) })
 		sameBatchOnHost(t, rec, several)
 		one.Release()
 		several.Release()
-		cudatest.Within(t, "Flush", func() error { return gpu.Flush(background) })
-		cudatest.Eventually(t, "nothing is kept", func() bool {
+		within.Seconds(t, "Flush", func() error { return gpu.Flush(background) })
+		within.Eventually(t, "nothing is kept", func() bool {
 			live := pinned.ReadStats().Pinned.Live
 			return gpu.ReadStats().Device.Live == 0 && live == 0
 		})
@@ -123,24 +124,24 @@ func TestContextsEndUnregistering(t *testing.T) {
 	require.NoError(t, err)
 	open := m.Stranger(t, gpu).Hold(t)
 	for range 2 {
-		cudatest.EndsInTime(t, "Unregister", r.Unregister)
+		within.Context(t, "Unregister", r.Unregister)
 	}
 	open()
-	cudatest.Within(t, "Unregister", func() error { return r.Unregister(background) })
+	within.Seconds(t, "Unregister", func() error { return r.Unregister(background) })
 }
 
 // A wait that was given up does not use the producer's event after the release: the producer
 // destroys it then.
-func TestWaitsThatWereGivenUpLeaveTheProducersEventAlone(t *testing.T) {
+func TestWaitsGivenUpLeaveTheEventAlone(t *testing.T) {
 	checkLeaks(t)
 	m := cudatest.Simulated(t, cudasim.Options{})
 	gpu := m.GPUs[0]
 	late, open := notReady(t, m, gpu)
 	for range 10 {
-		cudatest.EndsInTime(t, "Wait", late.Synchronize)
+		within.Context(t, "Wait", late.Synchronize)
 	}
 	m.Sim.ResetCounters()
-	cudatest.Within(t, "Release", func() error { late.Release(); return nil })
+	within.Seconds(t, "Release", func() error { late.Release(); return nil })
 	assert.Positive(t, m.Sim.Calls("cuEventDestroy"), "no work uses the batch: it is released at once")
 	time.Sleep(50 * time.Millisecond) // in which a wait that is left asks again
 	open()
@@ -187,7 +188,7 @@ func TestCopyToHostPageLocksLittle(t *testing.T) {
 	}})
 	require.NoError(t, err)
 	var rec arrow.RecordBatch
-	cudatest.WithinTime(t, time.Minute, "CopyToHost", func() error {
+	within.Limit(t, time.Minute, "CopyToHost", func() error {
 		rec, err = batch.CopyToHost(background, offHeap)
 		return err
 	})
@@ -203,7 +204,7 @@ func TestCopyToHostPageLocksLittle(t *testing.T) {
 	rec.Release()
 	batch.Release()
 	require.NoError(t, gpu.Flush(background))
-	cudatest.Eventually(t, "page-locked memory goes back", func() bool {
+	within.Eventually(t, "page-locked memory goes back", func() bool {
 		return gpu.ReadStats().Pinned.Cached == 0 && m.Sim.Report().Live.HostBytes == before
 	})
 }
@@ -224,9 +225,9 @@ func TestContextsEndCopiesIntoPageLockedMemory(t *testing.T) {
 		}
 		return err
 	}
-	cudatest.EndsInTime(t, "CopyToDevice", copied)
+	within.Context(t, "CopyToDevice", copied)
 	open()
-	cudatest.Within(t, "CopyToDevice afterwards", func() error { return copied(background) })
-	cudatest.Within(t, "Flush", func() error { return gpu.Flush(background) })
+	within.Seconds(t, "CopyToDevice afterwards", func() error { return copied(background) })
+	within.Seconds(t, "Flush", func() error { return gpu.Flush(background) })
 	assert.Zero(t, gpu.ReadStats().Pinned.Live)
 }

@@ -2,14 +2,11 @@ package cdevice_test
 
 import (
 	"context"
-	"os"
-	"path/filepath"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/stretchr/testify/assert"
@@ -19,49 +16,12 @@ import (
 	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 	"github.com/arrowdevice/arrowdevice/memory/hostpinned"
 )
 
 // Memory that a reader's source lies in is unmapped once nothing reads it: a program that does
 // so too early ends with SIGSEGV.
-
-// mappedFile maps a file of so many pages, each full of one number.
-func mappedFile(t *testing.T, pages int) []byte {
-	t.Helper()
-	page := os.Getpagesize()
-	content := make([]byte, pages*page)
-	for i := range content {
-		content[i] = byte(i / page)
-	}
-	name := filepath.Join(t.TempDir(), "columns")
-	require.NoError(t, os.WriteFile(name, content, 0o600))
-	f, err := os.Open(name)
-	require.NoError(t, err)
-	defer f.Close()
-	b, err := syscall.Mmap(int(f.Fd()), 0, len(content), syscall.PROT_READ, syscall.MAP_PRIVATE)
-	require.NoError(t, err)
-	return b
-}
-
-// inPlace are batches over the parts of b, which they do not own.
-func inPlace(t *testing.T, b []byte, n int) array.RecordReader {
-	t.Helper()
-	var all []arrow.RecordBatch
-	for i := range n {
-		part := memory.NewBufferBytes(b[i*len(b)/n : (i+1)*len(b)/n])
-		data := array.NewData(arrow.PrimitiveTypes.Int64, part.Len()/8, []*memory.Buffer{nil, part}, nil, 0, 0)
-		column := array.NewInt64Data(data)
-		all = append(all, array.NewRecordBatch(numberedSchema, []arrow.Array{column}, int64(column.Len())))
-		data.Release()
-		column.Release()
-	}
-	rdr, err := array.NewRecordReader(numberedSchema, all)
-	require.NoError(t, err)
-	for _, rec := range all {
-		rec.Release()
-	}
-	return rdr
-}
 
 // usedReader counts the calls of its methods that are under way, and the references to it.
 type usedReader struct {
@@ -149,9 +109,9 @@ func TestGPUCloseWaitsForCopiesOfPageLockedMemory(t *testing.T) {
 				assert.False(t, r.Next())
 			}
 			expires(t, r.Close)
-			cudatest.Eventually(t, "the memory alone is in use", func() bool { return rdr.refs.Load() == 0 })
+			within.Eventually(t, "the memory alone is in use", func() bool { return rdr.refs.Load() == 0 })
 			rdr.unused(t)
-			cudatest.Within(t, "Release", func() error { r.Release(); return nil })
+			within.Seconds(t, "Release", func() error { r.Release(); return nil })
 			expires(t, r.Close)
 			open()
 			closes(t, r)
@@ -220,12 +180,12 @@ func TestGPUCloseEndsTheWaitForAnEvent(t *testing.T) {
 	before := cdevice.ReadStats().Goroutines
 	done := make(chan struct{})
 	go func() { defer close(done); r.Next() }()
-	eventually(t, func() bool { return cdevice.ReadStats().DeviceCopies > 0 }, "the source of a copy")
+	within.Eventually(t, "the source of a copy", func() bool { return cdevice.ReadStats().DeviceCopies > 0 })
 	short, cancel := context.WithTimeout(background, time.Millisecond)
 	defer cancel()
 	_ = r.Close(short) // an error, unless the copy has not begun: the device will read that source
 	<-done
-	eventually(t, func() bool { return cdevice.ReadStats().Goroutines == before }, "nothing waits for the event")
+	within.Eventually(t, "nothing waits for the event", func() bool { return cdevice.ReadStats().Goroutines == before })
 	open()
 	closes(t, r)
 	r.Release()
@@ -258,7 +218,7 @@ func TestGPUCopiesAreCounted(t *testing.T) {
 	assert.Equal(t, before.DeviceCopies+1, cdevice.ReadStats().DeviceCopies, "work may use it")
 	open()
 	require.NoError(t, gpu.Flush(background))
-	eventually(t, func() bool { return cdevice.ReadStats().DeviceCopies == before.DeviceCopies }, "the end of the copy")
+	within.Eventually(t, "the end of the copy", func() bool { return cdevice.ReadStats().DeviceCopies == before.DeviceCopies })
 
 	ctx, cancel := context.WithCancel(background)
 	cancel()

@@ -9,7 +9,6 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/memory"
-	"github.com/apache/arrow-go/v18/arrow/memory/mallocator"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -18,52 +17,15 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cases"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 	"github.com/arrowdevice/arrowdevice/memory/hostpinned"
 )
-
-var background = context.Background()
-
-// offHeap is memory that Go need not pin.
-var offHeap = mallocator.NewMallocator()
-
-// toHost copies a to memory of a checked allocator and compares it with want.
-func sameOnHost(t *testing.T, want arrow.Array, a *cdevice.Array) {
-	t.Helper()
-	mem := memory.NewCheckedAllocator(memory.NewGoAllocator())
-	defer mem.AssertSize(t, 0)
-	got, err := a.CopyToHost(background, mem)
-	require.NoError(t, err)
-	defer got.Release()
-	assert.Zero(t, got.Data().Offset())
-	assert.True(t, array.Equal(want, got), "want %v\ngot  %v", want, got)
-	require.NoError(t, validate(got))
-}
 
 func validate(a arrow.Array) error {
 	if v, ok := a.(interface{ ValidateFull() error }); ok {
 		return v.ValidateFull()
 	}
 	return nil
-}
-
-// copyArray copies an array of arrow-go to a device.
-func copyArray(ctx context.Context, arr arrow.Array, dev device.Device, opts ...cdevice.CopyOption) (*cdevice.Array, error) {
-	a, err := cdevice.WrapArray(arr, device.CPUDevice())
-	if err != nil {
-		return nil, err
-	}
-	defer a.Release()
-	return a.CopyTo(ctx, dev, opts...)
-}
-
-// copyReader makes a reader of copies of a reader of arrow-go.
-func copyReader(ctx context.Context, rdr array.RecordReader, dev device.Device, opts ...cdevice.CopyOption) (*cdevice.RecordReader, error) {
-	r, err := cdevice.WrapRecordReader(rdr, device.CPUDevice())
-	if err != nil {
-		return nil, err
-	}
-	defer r.Release()
-	return r.CopyTo(ctx, dev, opts...)
 }
 
 // Every type, however it is presented: host -> device -> C -> device -> host.
@@ -276,7 +238,7 @@ func TestGPUCopyToPageLockedMemoryIsEnqueued(t *testing.T) {
 		s := newStream(t, gpu)
 		open := m.Hold(t, s)
 		var copied *cdevice.RecordBatch
-		cudatest.Within(t, "CopyTo", func() (err error) {
+		within.Seconds(t, "CopyTo", func() (err error) {
 			copied, err = batch.CopyTo(background, gpu.Pinned(), cdevice.WithStream(s))
 			return err
 		})

@@ -21,10 +21,6 @@ import (
 	"github.com/arrowdevice/arrowdevice/memory/hostpinned"
 )
 
-// coreDevice is a GPU without the optional interfaces of package device: a copy then works with
-// device.Device alone.
-type coreDevice struct{ device.Device }
-
 func TestCoreDeviceHasNoOptionalInterfaces(t *testing.T) {
 	var d any = coreDevice{device.CPUDevice()}
 	_, stager := d.(device.Stager)

@@ -1,10 +1,8 @@
 package cdevice_test
 
 import (
-	"fmt"
 	"testing"
 
-	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/stretchr/testify/assert"
@@ -18,47 +16,6 @@ import (
 )
 
 // The driver calls that an operation may cost, counted by the simulator.
-
-// columnsOf is a record batch of int64 columns, or of text, of so many rows.
-func columnsOf(mem memory.Allocator, columns, rows int, text bool) arrow.RecordBatch {
-	var fields []arrow.Field
-	var arrays []arrow.Array
-	for c := range columns {
-		var b array.Builder = array.NewInt64Builder(mem)
-		if text {
-			b = array.NewStringBuilder(mem)
-		}
-		for r := range rows {
-			switch b := b.(type) {
-			case *array.StringBuilder:
-				b.Append(fmt.Sprint("row ", r*c))
-			case *array.Int64Builder:
-				b.Append(int64(r * c))
-			}
-		}
-		arrays = append(arrays, b.NewArray())
-		b.Release()
-		fields = append(fields, arrow.Field{Name: fmt.Sprint(c), Type: arrays[c].DataType(), Nullable: true})
-	}
-	rec := array.NewRecordBatch(arrow.NewSchema(fields, nil), arrays, int64(rows))
-	for _, a := range arrays {
-		a.Release()
-	}
-	return rec
-}
-
-// calls are the driver calls of f, without those that prepare the thread: they make
-// contexts current and permit what captures of others would forbid, and cost no more than
-// reading a variable of the thread.
-func calls(m *cudatest.Machine, f func()) (calls map[string]int, r cudasim.Report) {
-	m.Sim.ResetCounters()
-	f()
-	r = m.Sim.Report()
-	delete(r.Calls, "cuCtxGetCurrent")
-	delete(r.Calls, "cuCtxSetCurrent")
-	delete(r.Calls, "cuThreadExchangeStreamCaptureMode")
-	return r.Calls, r
-}
 
 func TestImportAndExportAgainCallNothing(t *testing.T) {
 	m := cudatest.Simulated(t, cudasim.Options{})

@@ -14,45 +14,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cases"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
-	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
-
-// asCuDFWants fails unless the struct and all below it are what libcudf reads right.
-func asCuDFWants(t *testing.T, gpu *cudaalloc.Device, a *abi.ArrowArray) {
-	t.Helper()
-	assert.Zero(t, a.Offset)
-	assert.GreaterOrEqual(t, a.NullCount, int64(0), "an unknown null count is taken for none")
-	if a.NBuffers > 0 {
-		if bitmap := *abi.At[uintptr](a.Buffers); bitmap != 0 {
-			assert.Zero(t, bitmap%64)
-			at, err := gpu.Lookup(device.Ptr(bitmap))
-			require.NoError(t, err)
-			padded := (a.Length + 511) / 512 * 64
-			assert.True(t, at.Contains(device.Ptr(bitmap), padded), "read in words, to the end of 64 bytes")
-			used := (a.Length + 7) / 8
-			assert.Equal(t, make([]byte, padded-used), readFrom(t, gpu, bitmap, padded)[used:], "padded with zeros")
-		}
-	}
-	for _, child := range abi.Slice[uintptr](a.Children, int(a.NChildren)) {
-		asCuDFWants(t, gpu, abi.At[abi.ArrowArray](child))
-	}
-	if a.Dictionary != 0 {
-		asCuDFWants(t, gpu, abi.At[abi.ArrowArray](a.Dictionary))
-	}
-}
-
-// readFrom returns a copy of device memory.
-func readFrom(t *testing.T, gpu *cudaalloc.Device, addr uintptr, size int64) []byte {
-	host, err := gpu.AllocateHost(background, size)
-	require.NoError(t, err)
-	defer func() { require.NoError(t, host.Free(nil)) }()
-	s, err := gpu.CopyStream()
-	require.NoError(t, err)
-	defer s.Close()
-	require.NoError(t, gpu.Copy([]device.Range{{Dst: host.Ptr(), Src: device.Ptr(addr), Size: size}}, s))
-	require.NoError(t, s.Synchronize(background))
-	return append([]byte(nil), abi.Slice[byte](uintptr(host.Ptr()), int(size))...)
-}
 
 func TestForCuDF(t *testing.T) {
 	checkLeaks(t)
@@ -109,4 +71,51 @@ func TestForCuDF(t *testing.T) {
 	assert.ErrorIs(t, err, device.ErrNotSupported)
 	assert.ErrorContains(t, err, "cdevice: for cuDF: device_type = cpu, want memory of CUDA")
 	host.Release()
+}
+
+// ForCuDF copies what is not laid out for cuDF: after the work that fills it.
+func TestGPUForCuDFComesAfterTheStream(t *testing.T) {
+	checkLeaks(t)
+	want := fromJSON(t, arrow.PrimitiveTypes.Int64, `[1,2,3]`)
+	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
+		gpu := m.GPUs[0]
+		s := newStream(t, gpu)
+		a := filledOn(t, gpu, s)
+		out, schema := garbageArray(), garbageSchema()
+		a = made(t, a)(a.RecordEvent(s))
+		require.NoError(t, exportMade(out, schema)(a.ForCuDF(background)))
+		a.Release()
+		back, err := cdevice.ImportArray(out, schema, cdevice.WithDevice(gpu))
+		require.NoError(t, err)
+		sameOnHost(t, want, back)
+		back.Release()
+		require.NoError(t, gpu.Flush(background))
+	})
+}
+
+// A copy that ForCuDF finds laid out as it should be may be pending still: its event and
+// the stream's work are behind the export's.
+func TestGPUForCuDFCoversThePendingCopy(t *testing.T) {
+	checkLeaks(t)
+	want := fromJSON(t, arrow.PrimitiveTypes.Int64, `[1,2,3]`)
+	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
+		gpu := m.GPUs[0]
+		for _, recorded := range []bool{false, true} {
+			pending, err := copyArray(background, want, gpu, cdevice.WithStream(newStream(t, gpu)))
+			require.NoError(t, err)
+			out, schema := garbageArray(), garbageSchema()
+			if recorded {
+				pending = made(t, pending)(pending.RecordEvent(newStream(t, gpu)))
+			}
+			require.NoError(t, exportMade(out, schema)(pending.ForCuDF(background)))
+			pending.Release()
+			back, err := cdevice.ImportArray(out, schema, cdevice.WithDevice(gpu))
+			require.NoError(t, err)
+			copied, err := back.CopyTo(background, gpu, cdevice.WithStream(newStream(t, gpu)))
+			require.NoError(t, err)
+			sameOnHost(t, want, copied)
+			copied.Release()
+			back.Release()
+		}
+	})
 }

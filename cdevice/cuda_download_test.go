@@ -12,6 +12,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 )
 
 // What does not fit into one piece of page-locked memory comes in several, of which columns
@@ -62,7 +63,7 @@ func TestCopyInPiecesIsGivenUp(t *testing.T) {
 		wait <- err
 	}()
 	twoPieces := func() bool { return gpu.ReadStats().Pinned.Live >= 32<<20 }
-	cudatest.Eventually(t, "two pieces are under way", twoPieces)
+	within.Eventually(t, "two pieces are under way", twoPieces)
 	cancel()
 	require.ErrorIs(t, <-wait, context.Canceled)
 	there.Release()

@@ -2,6 +2,7 @@ package cdevice_test
 
 import (
 	"context"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -14,7 +15,9 @@ import (
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
 
@@ -50,22 +53,22 @@ func TestBatchThatIsNotReadyHoldsUpNoOtherCopies(t *testing.T) {
 
 		for range 5 {
 			var another *cdevice.Array
-			cudatest.Within(t, "a copy to the device", func() (err error) {
+			within.Seconds(t, "a copy to the device", func() (err error) {
 				another, err = copyArray(background, want, gpu)
 				return err
 			})
-			cudatest.Within(t, "its event", func() error { return another.Synchronize(background) })
-			cudatest.Within(t, "a count of nulls", func() error { _, err := another.CountNulls(background); return err })
-			cudatest.Within(t, "a count of bytes", func() error { _, err := another.NumBytes(background); return err })
+			within.Seconds(t, "its event", func() error { return another.Synchronize(background) })
+			within.Seconds(t, "a count of nulls", func() error { _, err := another.CountNulls(background); return err })
+			within.Seconds(t, "a count of bytes", func() error { _, err := another.NumBytes(background); return err })
 			var host arrow.Array
-			cudatest.Within(t, "a copy to the host", func() (err error) {
+			within.Seconds(t, "a copy to the host", func() (err error) {
 				host, err = another.CopyToHost(background, nil)
 				return err
 			})
 			assert.True(t, array.Equal(want, host))
 			host.Release()
 			var second *cdevice.Array
-			cudatest.Within(t, "a copy of a slice", func() error {
+			within.Seconds(t, "a copy of a slice", func() error {
 				part, err := another.Slice(1, 3)
 				if err != nil {
 					return err
@@ -76,11 +79,11 @@ func TestBatchThatIsNotReadyHoldsUpNoOtherCopies(t *testing.T) {
 				}
 				return second.Synchronize(background)
 			})
-			cudatest.Within(t, "their release", func() error { second.Release(); another.Release(); return nil })
+			within.Seconds(t, "their release", func() error { second.Release(); another.Release(); return nil })
 		}
 		big := numbers(t, 8*mib)
 		for range 10 {
-			cudatest.Within(t, "a copy that is freed", func() error {
+			within.Seconds(t, "a copy that is freed", func() error {
 				a, err := copyArray(background, big, gpu)
 				if err != nil {
 					return err
@@ -89,12 +92,12 @@ func TestBatchThatIsNotReadyHoldsUpNoOtherCopies(t *testing.T) {
 				return a.Synchronize(background)
 			})
 		}
-		cudatest.Eventually(t, "the memory of other copies has ended", func() bool { return gpu.ReadStats().Device.Live < mib })
+		within.Eventually(t, "the memory of other copies has ended", func() bool { return gpu.ReadStats().Device.Live < mib })
 		assert.Empty(t, waiting, "the copies of the batch that is not ready")
 
 		open()
 		for range 2 {
-			cudatest.Within(t, "a copy of the batch that was not ready", func() error { return <-waiting })
+			within.Seconds(t, "a copy of the batch that was not ready", func() error { return <-waiting })
 		}
 		host := copies[0].(arrow.Array)
 		assert.True(t, array.Equal(want, host))
@@ -122,7 +125,7 @@ func TestStuckStrangerKeepsOnlyWhatWasExported(t *testing.T) {
 				return map[device.Type]int64{device.CUDA: s.Device.Live, device.CUDAHost: s.Pinned.Live, device.CUDAManaged: s.Managed.Live}[dev.ID().Type]
 			}
 			for range 20 {
-				cudatest.Within(t, "a copy that is freed", func() error {
+				within.Seconds(t, "a copy that is freed", func() error {
 					a, err := copyArray(background, column, dev)
 					if err != nil {
 						return err
@@ -131,11 +134,11 @@ func TestStuckStrangerKeepsOnlyWhatWasExported(t *testing.T) {
 					return a.Synchronize(background)
 				})
 			}
-			cudatest.Eventually(t, "what was not exported has ended", func() bool { return used() < 16*mib })
+			within.Eventually(t, "what was not exported has ended", func() bool { return used() < 16*mib })
 			assert.GreaterOrEqual(t, used(), int64(8*mib), "what was exported has not")
 			open()
-			cudatest.Within(t, "Flush", func() error { return gpu.Flush(background) })
-			cudatest.Eventually(t, "what was exported has ended", func() bool { return used() == 0 })
+			within.Seconds(t, "Flush", func() error { return gpu.Flush(background) })
+			within.Eventually(t, "what was exported has ended", func() bool { return used() == 0 })
 		}
 	})
 }
@@ -161,15 +164,15 @@ func TestReleasedBatchesFillTheGPU(t *testing.T) {
 			a.Release()
 			return nil
 		}
-		cudatest.EndsInTime(t, "CopyToDevice", copyTwo)
+		within.Context(t, "CopyToDevice", copyTwo)
 		var err error
-		cudatest.WithinTime(t, 30*time.Second, "CopyToDevice without a deadline", func() error { err = copyTwo(background); return nil })
+		within.Limit(t, 30*time.Second, "CopyToDevice without a deadline", func() error { err = copyTwo(background); return nil })
 		assert.ErrorIs(t, err, cudaalloc.OutOfMemory)
 		assert.ErrorContains(t, err, "pending work")
 		open()
-		cudatest.Within(t, "CopyToDevice afterwards", func() error { return copyTwo(background) })
-		cudatest.Within(t, "Flush", func() error { return gpu.Flush(background) })
-		cudatest.Eventually(t, "everything has ended", func() bool { return gpu.ReadStats().Device.Live == 0 })
+		within.Seconds(t, "CopyToDevice afterwards", func() error { return copyTwo(background) })
+		within.Seconds(t, "Flush", func() error { return gpu.Flush(background) })
+		within.Eventually(t, "everything has ended", func() bool { return gpu.ReadStats().Device.Live == 0 })
 	})
 }
 
@@ -220,7 +223,7 @@ func TestReleaseCallbackMayNeedTheGPU(t *testing.T) {
 		cdevice.ReleaseCArrowDeviceArray(export) // the memory that the callbacks need
 		open()
 		for range 2 {
-			cudatest.WithinTime(t, 10*time.Second, "a release callback that needs memory", func() error { return <-results })
+			within.Limit(t, 10*time.Second, "a release callback that needs memory", func() error { return <-results })
 		}
 		require.NoError(t, gpu.Flush(background))
 	})
@@ -246,9 +249,27 @@ func TestOwnerThatPanicsEndsNothingElse(t *testing.T) {
 		called := make(chan struct{})
 		gpu.AfterWork(func() { close(called) })
 		open()
-		cudatest.Within(t, name+": a function afterwards", func() error { <-called; return nil })
-		cudatest.Within(t, name+": Flush", func() error { return gpu.Flush(background) })
+		within.Seconds(t, name+": a function afterwards", func() error { <-called; return nil })
+		within.Seconds(t, name+": Flush", func() error { return gpu.Flush(background) })
 		assert.Zero(t, gpu.ReadStats().Lost)
 	}
-	cudatest.Eventually(t, "they are counted", func() bool { return gpu.ReadStats().CallbackPanics == int64(len(misbehaviours)) })
+	within.Eventually(t, "they are counted", func() bool { return gpu.ReadStats().CallbackPanics == int64(len(misbehaviours)) })
+}
+
+// releasedExport makes a copy that a consumer has, uses (it is given the address of the
+// values), and releases: work that is not known uses it.
+func releasedExport(t *testing.T, column arrow.Array, dev device.Device, use func(values device.Ptr) error) {
+	t.Helper()
+	a := copiedTo(t, column, dev)
+	var out abi.ArrowDeviceArray
+	require.NoError(t, cdevice.ExportArray(a, abi.As[cdevice.CArrowDeviceArray](&out), nil))
+	a.Release()
+	require.NoError(t, use(device.Ptr(*abi.At[uintptr](out.Array.Buffers + 8))))
+	cdevice.ReleaseCArrowDeviceArray(abi.As[cdevice.CArrowDeviceArray](&out))
+}
+
+// misbehaviours are functions that do not return to their caller.
+var misbehaviours = map[string]func(){
+	"panic":  func() { panic("thrown by a test of callbacks") },
+	"Goexit": runtime.Goexit,
 }

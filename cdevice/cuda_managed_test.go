@@ -100,7 +100,7 @@ func TestManagedMemoryThatIsTheGPUsAlone(t *testing.T) {
 }
 
 // Without a driver to ask, managed memory is read by the host, as its device type allows.
-func TestManagedMemoryWithoutADriverIsTheHostsToo(t *testing.T) {
+func TestManagedMemoryWithoutADriver(t *testing.T) {
 	host, err := cdevice.WrapArray(fromJSON(t, arrow.PrimitiveTypes.Int64, `[1,2,3]`), device.CPUDevice())
 	require.NoError(t, err)
 	out := garbageArray()

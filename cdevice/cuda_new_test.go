@@ -3,7 +3,6 @@ package cdevice_test
 import (
 	"sync/atomic"
 	"testing"
-	"unsafe"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/memory"
@@ -15,21 +14,6 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
 )
-
-func upload(t *testing.T, gpu device.Stager, list []device.Range, s device.Stream) {
-	t.Helper()
-	e, err := gpu.Upload(background, list, s)
-	require.NoError(t, err)
-	require.NoError(t, e.Close())
-}
-
-// filled is device memory with these bytes, complete at the returned event.
-func filled(t *testing.T, gpu device.Device, s device.Stream, b []byte) device.Memory {
-	m, err := gpu.Allocate(background, int64(max(len(b), 1)), s)
-	require.NoError(t, err)
-	upload(t, gpu.(device.Stager), []device.Range{{Dst: m.Ptr(), Src: device.Ptr(addressOf(unsafe.SliceData(b))), Size: int64(len(b))}}, s)
-	return m
-}
 
 // Memory that the program filled itself becomes a batch, and is given back once.
 func TestGPUBatchOfOwnMemory(t *testing.T) {

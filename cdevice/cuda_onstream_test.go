@@ -14,6 +14,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 )
 
 // A copy WithStream reads what work before it on the stream has written, in all memory.
@@ -39,7 +40,7 @@ func TestCopyToHostOfHostMemoryWaitsForItsStream(t *testing.T) {
 		s := newStream(t, gpu)
 		open := m.Hold(t, s)
 		require.NoError(t, gpu.Memset(bufferOf(t, a, 1), 1, 8*1000, s))
-		cudatest.EndsInTime(t, "CopyToHost", func(ctx context.Context) error {
+		within.Context(t, "CopyToHost", func(ctx context.Context) error {
 			_, err := a.CopyToHost(ctx, nil, cdevice.WithStream(s))
 			return err
 		})

@@ -22,21 +22,6 @@ import (
 
 // Who waits for what, with streams that are held back.
 
-func newStream(t *testing.T, dev device.Device) device.Stream {
-	t.Helper()
-	s, err := dev.NewStream()
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, s.Close()) })
-	return s
-}
-
-func ready(t *testing.T, b interface{ Ready() (bool, error) }) bool {
-	t.Helper()
-	done, err := b.Ready()
-	require.NoError(t, err)
-	return done
-}
-
 // An import whose event is pending returns at once; what reads waits.
 func TestGPUPendingImport(t *testing.T) {
 	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {

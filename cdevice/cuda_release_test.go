@@ -14,26 +14,8 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
-	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 	"github.com/arrowdevice/arrowdevice/memory/hostpinned"
 )
-
-// hostAllocator is an allocator of memory that a GPU and the host use.
-type hostAllocator interface {
-	memory.Allocator
-	Device() *cudaalloc.Device
-}
-
-// hostAllocators are those that the GPU has.
-func hostAllocators(t *testing.T, gpu *cudaalloc.Device) []hostAllocator {
-	all := []hostAllocator{hostpinned.New(gpu, 0)}
-	managed, err := cudaalloc.NewManaged(gpu, 0)
-	if err != nil {
-		require.ErrorIs(t, err, device.ErrNotSupported)
-		return all
-	}
-	return append(all, managed)
-}
 
 // copied copies the values of an exported array of int64 on the consumer's stream, and
 // returns the copy.
@@ -55,33 +37,6 @@ func taken(m *cudatest.Machine, mem memory.Allocator, size int) (all [][]byte) {
 		all = append(all, b)
 	}
 	return all
-}
-
-// A consumer releases an array in page-locked or managed memory that its stream still
-// reads: the allocator gives out the memory again only when the stream has read it.
-func TestGPUWrappedMemoryIsReleasedBehindItsConsumer(t *testing.T) {
-	checkLeaks(t)
-	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
-		gpu := m.GPUs[0]
-		for _, mem := range hostAllocators(t, gpu) {
-			for _, what := range []string{"batch", "array", "column", "slice", "for the host"} {
-				rec := columnsOf(mem, 1, 1000, false)
-				want := append([]int64(nil), rec.Column(0).(*array.Int64).Int64Values()...)
-				consumer := newStream(t, gpu)
-				out := exportedWrapped(t, rec, mem.Device(), what)
-				target := copied(t, gpu, out, 1000, consumer)
-				cdevice.ReleaseCArrowDeviceArray(out)
-				next := taken(m, mem, 8192)
-				got := readFrom(t, gpu, uintptr(settled(t, target, consumer)), 8000)
-				assert.Equal(t, arrow.Int64Traits.CastToBytes(want), got, "%s of %s", what, mem.Device().ID())
-				for _, b := range next {
-					mem.Free(b)
-				}
-				require.NoError(t, target.Free(consumer))
-				require.NoError(t, gpu.Flush(background))
-			}
-		}
-	})
 }
 
 // settled waits for the stream.
@@ -131,62 +86,6 @@ func exportedWrapped(t *testing.T, rec arrow.RecordBatch, dev device.Device, wha
 	require.NoError(t, cdevice.ExportArray(a, out, nil))
 	a.Release()
 	return out
-}
-
-// The same for copies into each kind of memory, and for the caller's memory.
-func TestGPUCopiesAndOwnMemoryAreReleasedBehindTheirConsumer(t *testing.T) {
-	checkLeaks(t)
-	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
-		gpu := m.GPUs[0]
-		rec := columnsOf(memory.DefaultAllocator, 1, 1000, false)
-		defer rec.Release()
-		for _, dev := range m.Devices(t) {
-			if dev.Own() != gpu {
-				continue
-			}
-			there, err := copyArray(background, rec.Column(0), dev)
-			require.NoError(t, err)
-			require.NoError(t, there.Synchronize(background))
-			out := garbageArray()
-			require.NoError(t, cdevice.ExportArray(there, out, nil))
-			there.Release()
-			consumer := newStream(t, gpu)
-			target := copied(t, gpu, out, 1000, consumer)
-			cdevice.ReleaseCArrowDeviceArray(out)
-			require.NoError(t, gpu.Flush(background))
-			require.NoError(t, target.Free(consumer))
-		}
-		for _, mem := range hostAllocators(t, gpu) {
-			b := mem.Allocate(8000)
-			at := device.Ptr(addressOf(&b[0]))
-			m.HostWrite(at, 8000)
-			a, err := cdevice.NewArray(mem.Device(), arrow.PrimitiveTypes.Int64, cdevice.ArrayData{Length: 1000, Buffers: []device.Ptr{0, at}},
-				cdevice.Lifetime{Release: func() { mem.Free(b) }})
-			require.NoError(t, err)
-			out := garbageArray()
-			require.NoError(t, cdevice.ExportArray(a, out, nil))
-			a.Release()
-			consumer := newStream(t, gpu)
-			target := copied(t, gpu, out, 1000, consumer)
-			cdevice.ReleaseCArrowDeviceArray(out)
-			for _, b := range taken(m, mem, 8192) {
-				mem.Free(b)
-			}
-			require.NoError(t, gpu.Flush(background))
-			require.NoError(t, target.Free(consumer))
-		}
-	})
-}
-
-// waitCounting counts how often the work of a device is waited for before a release.
-type waitCounting struct {
-	*cudaalloc.Device
-	waits *int
-}
-
-func (d waitCounting) AfterWork(f func()) {
-	*d.waits++
-	d.Device.AfterWork(f)
 }
 
 // One wait is enough, and memory that was not exported needs none: its owner knows of all
@@ -242,4 +141,78 @@ func TestExportedMemoryWaitsOnce(t *testing.T) {
 	require.NoError(t, gpu.Flush(background))
 	live = mem.ReadStats().Pinned.Live
 	assert.Zero(t, live)
+}
+
+// TestGPUReleaseBehindTheConsumer is about exported memory that a consumer's stream reads after release.
+func TestGPUReleaseBehindTheConsumer(t *testing.T) {
+	// A consumer releases an array in page-locked or managed memory that its stream still
+	// reads: the allocator gives out the memory again only when the stream has read it.
+	t.Run("wrapped memory", func(t *testing.T) {
+		checkLeaks(t)
+		cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
+			gpu := m.GPUs[0]
+			for _, mem := range hostAllocators(t, gpu) {
+				for _, what := range []string{"batch", "array", "column", "slice", "for the host"} {
+					rec := columnsOf(mem, 1, 1000, false)
+					want := append([]int64(nil), rec.Column(0).(*array.Int64).Int64Values()...)
+					consumer := newStream(t, gpu)
+					out := exportedWrapped(t, rec, mem.Device(), what)
+					target := copied(t, gpu, out, 1000, consumer)
+					cdevice.ReleaseCArrowDeviceArray(out)
+					next := taken(m, mem, 8192)
+					got := readFrom(t, gpu, uintptr(settled(t, target, consumer)), 8000)
+					assert.Equal(t, arrow.Int64Traits.CastToBytes(want), got, "%s of %s", what, mem.Device().ID())
+					for _, b := range next {
+						mem.Free(b)
+					}
+					require.NoError(t, target.Free(consumer))
+					require.NoError(t, gpu.Flush(background))
+				}
+			}
+		})
+	})
+	// The same for copies into each kind of memory, and for the caller's memory.
+	t.Run("copies and memory of the caller", func(t *testing.T) {
+		checkLeaks(t)
+		cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
+			gpu := m.GPUs[0]
+			rec := columnsOf(memory.DefaultAllocator, 1, 1000, false)
+			defer rec.Release()
+			for _, dev := range m.Devices(t) {
+				if dev.Own() != gpu {
+					continue
+				}
+				there, err := copyArray(background, rec.Column(0), dev)
+				require.NoError(t, err)
+				require.NoError(t, there.Synchronize(background))
+				out := garbageArray()
+				require.NoError(t, cdevice.ExportArray(there, out, nil))
+				there.Release()
+				consumer := newStream(t, gpu)
+				target := copied(t, gpu, out, 1000, consumer)
+				cdevice.ReleaseCArrowDeviceArray(out)
+				require.NoError(t, gpu.Flush(background))
+				require.NoError(t, target.Free(consumer))
+			}
+			for _, mem := range hostAllocators(t, gpu) {
+				b := mem.Allocate(8000)
+				at := device.Ptr(addressOf(&b[0]))
+				m.HostWrite(at, 8000)
+				a, err := cdevice.NewArray(mem.Device(), arrow.PrimitiveTypes.Int64, cdevice.ArrayData{Length: 1000, Buffers: []device.Ptr{0, at}},
+					cdevice.Lifetime{Release: func() { mem.Free(b) }})
+				require.NoError(t, err)
+				out := garbageArray()
+				require.NoError(t, cdevice.ExportArray(a, out, nil))
+				a.Release()
+				consumer := newStream(t, gpu)
+				target := copied(t, gpu, out, 1000, consumer)
+				cdevice.ReleaseCArrowDeviceArray(out)
+				for _, b := range taken(m, mem, 8192) {
+					mem.Free(b)
+				}
+				require.NoError(t, gpu.Flush(background))
+				require.NoError(t, target.Free(consumer))
+			}
+		})
+	})
 }

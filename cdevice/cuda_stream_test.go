@@ -14,6 +14,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 )
 
 // records are so many different batches, and an arrow-go reader over them; released at the
@@ -100,9 +101,9 @@ func TestGPUStreamCopiesTheNextBatch(t *testing.T) {
 	copies := func() int { return m.Sim.Report().Calls["cuMemcpyAsync"] }
 	m.Sim.ResetCounters()
 	require.True(t, r.Next())
-	eventually(t, func() bool { return copies() == 2 }, "the second copy")
+	within.Eventually(t, "the second copy", func() bool { return copies() == 2 })
 	require.True(t, r.Next())
-	eventually(t, func() bool { return copies() == 3 }, "the third copy")
+	within.Eventually(t, "the third copy", func() bool { return copies() == 3 })
 	assert.Zero(t, m.Sim.Report().Calls["cuEventSynchronize"])
 	assert.Zero(t, m.Sim.Report().Calls["cuStreamSynchronize"])
 	release(t, r)

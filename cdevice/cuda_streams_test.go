@@ -5,13 +5,11 @@ import (
 	"context"
 	"fmt"
 	"runtime"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
-	"github.com/apache/arrow-go/v18/arrow/cdata"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -21,29 +19,9 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
-	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
 
 // Which streams the two sides use, and which threads.
-
-// sent exports a batch and imports it again. It takes the batch.
-func sent(t *testing.T, b *cdevice.RecordBatch, gpu device.Device) *cdevice.RecordBatch {
-	t.Helper()
-	out, schema := garbageArray(), garbageSchema()
-	require.NoError(t, cdevice.ExportRecordBatch(b, out, schema))
-	b.Release()
-	imported, err := cdevice.ImportRecordBatch(out, schema, cdevice.WithDevice(gpu))
-	require.NoError(t, err)
-	return imported
-}
-
-func sameBatchOnHost(t *testing.T, want arrow.RecordBatch, b *cdevice.RecordBatch, opts ...cdevice.CopyOption) {
-	t.Helper()
-	got, err := b.CopyToHost(background, nil, opts...)
-	require.NoError(t, err)
-	assert.True(t, array.RecordEqual(want, got), "want %v\ngot  %v", want, got)
-	got.Release()
-}
 
 // Whatever stream the producer fills the memory on, and whatever stream the consumer
 // reads it on, the reading comes after the filling; even if the consumer releases the
@@ -115,27 +93,6 @@ func onThread(f func()) {
 		f()
 	}()
 	<-done
-}
-
-// filledByTwo is a batch of two columns, each filled on a stream of its own, and what it
-// will hold. It has no event yet.
-func filledByTwo(t *testing.T, gpu device.Device, a, b device.Stream) (batch *cdevice.RecordBatch, want arrow.RecordBatch) {
-	t.Helper()
-	want = columnsOf(memory.DefaultAllocator, 2, 500, false)
-	var columns []cdevice.ArrayData
-	var memories []device.Memory
-	for i, s := range []device.Stream{a, b} {
-		m := filled(t, gpu, s, arrow.Int64Traits.CastToBytes(want.Column(i).(*array.Int64).Int64Values()))
-		memories = append(memories, m)
-		columns = append(columns, cdevice.ArrayData{Length: 500, Buffers: []device.Ptr{0, m.Ptr()}})
-	}
-	batch, err := cdevice.NewRecordBatch(gpu, want.Schema(), 500, columns, cdevice.Lifetime{Release: func() {
-		for _, m := range memories {
-			assert.NoError(t, m.FreeAfter(nil))
-		}
-	}})
-	require.NoError(t, err)
-	return batch, want
 }
 
 // makeWait makes work on s wait for what other streams have now.
@@ -227,27 +184,6 @@ func TestGPUEventThatIsRecordedAgain(t *testing.T) {
 		imported.Release()
 		require.NoError(t, gpu.Flush(background))
 	})
-}
-
-// pendingText is ["a", "bb", null, "ccc"] in memory that producer fills, with an event
-// behind that. How many nulls it has is not known.
-func pendingText(t *testing.T, gpu device.Device, producer device.Stream) *cdevice.Array {
-	t.Helper()
-	offsets := filled(t, gpu, producer, arrow.Int32Traits.CastToBytes([]int32{0, 1, 3, 3, 6}))
-	text := filled(t, gpu, producer, []byte("abbccc"))
-	valid := filled(t, gpu, producer, []byte{0b1011})
-	e, err := gpu.NewEvent()
-	require.NoError(t, err)
-	require.NoError(t, producer.Record(e))
-	a, err := cdevice.NewArray(gpu, arrow.BinaryTypes.String,
-		cdevice.ArrayData{Length: 4, NullCount: -1, Buffers: []device.Ptr{valid.Ptr(), offsets.Ptr(), text.Ptr()}},
-		cdevice.Lifetime{Ready: e, Release: func() {
-			for _, m := range []device.Memory{offsets, text, valid} {
-				assert.NoError(t, m.FreeAfter(nil))
-			}
-		}})
-	require.NoError(t, err)
-	return a
 }
 
 // How large strings are, and how many nulls there are, may be asked while the event is
@@ -358,119 +294,4 @@ func TestGPUAbandonedReadsKeepTheirMemory(t *testing.T) {
 			require.NoError(t, gpu.Flush(background))
 		})
 	}
-}
-
-// Work of one GPU waits for a batch of another one, and reads it.
-func TestGPUImportFromAnotherDevice(t *testing.T) {
-	checkLeaks(t)
-	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
-		rec := columnsOf(memory.DefaultAllocator, 2, 1000, false)
-		defer rec.Release()
-		for _, here := range m.GPUs {
-			for _, there := range m.GPUs {
-				if here == there {
-					continue
-				}
-				producer, consumer := newStream(t, there), newStream(t, here)
-				open := m.Hold(t, producer)
-				batch, err := cdevice.CopyToDevice(background, rec, there, cdevice.WithStream(producer))
-				require.NoError(t, err)
-				imported := sent(t, batch, there)
-				require.NoError(t, imported.WaitOn(consumer))
-				done, err := consumer.(*cudaalloc.Stream).Query()
-				require.NoError(t, err)
-				assert.False(t, done)
-				copied, err := imported.CopyTo(background, here, cdevice.WithStream(consumer))
-				require.NoError(t, err)
-				assert.False(t, ready(t, copied))
-				imported.Release()
-				open()
-				assert.Equal(t, here.ID(), copied.DeviceID())
-				sameBatchOnHost(t, rec, copied)
-				copied.Release()
-			}
-		}
-	})
-}
-
-// trip is a batch on its way to the GPU, through C, and back.
-type trip struct {
-	stream         device.Stream
-	batch, arrived *cdevice.RecordBatch
-	out            *cdevice.CArrowDeviceArray
-	schema         *cdata.CArrowSchema
-	back           arrow.RecordBatch
-	err            error
-}
-
-// Each step of a round trip is another goroutine's, on another thread: no call of the
-// driver can count on what the one before it left on its thread.
-func TestGPURoundTripsMigrate(t *testing.T) {
-	checkLeaks(t)
-	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
-		rec := columnsOf(memory.DefaultAllocator, 2, 20, true)
-		defer rec.Release()
-		gpuOf := func(i int) *cudaalloc.Device { return m.GPUs[i%len(m.GPUs)] }
-		steps := []func(i int, r *trip) error{
-			func(i int, r *trip) (err error) { r.stream, err = gpuOf(i).NewStream(); return },
-			func(i int, r *trip) (err error) {
-				r.batch, err = cdevice.CopyToDevice(background, rec, gpuOf(i), cdevice.WithStream(r.stream))
-				return
-			},
-			func(i int, r *trip) error {
-				r.out, r.schema = garbageArray(), garbageSchema()
-				return exportMade(r.out, r.schema)(r.batch.RecordEvent(r.stream))
-			},
-			func(i int, r *trip) error { r.batch.Release(); return nil },
-			func(i int, r *trip) (err error) {
-				r.arrived, err = cdevice.ImportRecordBatch(r.out, r.schema, cdevice.WithDevice(gpuOf(i)))
-				return
-			},
-			func(i int, r *trip) error { return r.arrived.WaitOn(r.stream) },
-			func(i int, r *trip) error { return r.arrived.UsedOn(r.stream) },
-			func(i int, r *trip) (err error) {
-				r.back, err = r.arrived.CopyToHost(background, nil, cdevice.WithStream(r.stream))
-				return
-			},
-			func(i int, r *trip) error { r.arrived.Release(); return nil },
-			func(i int, r *trip) error { return r.stream.Close() },
-		}
-		const trips = 60
-		workers := max(2, runtime.GOMAXPROCS(0))
-		queues := make([]chan int, len(steps)+1) // of trips, before each step and behind the last
-		for i := range queues {
-			queues[i] = make(chan int, trips)
-		}
-		var all [trips]trip
-		var wg sync.WaitGroup
-		for k, step := range steps {
-			for w := range workers {
-				wg.Go(func() {
-					if w%2 == 0 {
-						runtime.LockOSThread() // and never unlocked: the thread ends with it
-					}
-					for i := range queues[k] {
-						if r := &all[i]; r.err == nil {
-							r.err = step(i, r)
-						}
-						queues[k+1] <- i
-					}
-				})
-			}
-		}
-		for i := range trips {
-			queues[0] <- i
-		}
-		for range trips {
-			r := &all[<-queues[len(steps)]]
-			if assert.NoError(t, r.err) {
-				assert.True(t, array.RecordEqual(rec, r.back))
-				r.back.Release()
-			}
-		}
-		for _, q := range queues {
-			close(q)
-		}
-		wg.Wait()
-	})
 }

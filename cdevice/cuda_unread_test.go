@@ -15,6 +15,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 )
 
 // unreadArray is an array of four int64 as a C producer exports it that returns while its stream
@@ -140,7 +141,7 @@ func TestGPUUnreadImportIsReleasedAfterItsEvent(t *testing.T) {
 				assert.Empty(t, calls.all(), "the event is pending")
 				assert.Equal(t, before+1, cdevice.ReadStats().ImportedArrays)
 				p.fill()
-				eventually(t, func() bool { return cdevice.ReadStats().ImportedArrays == before }, "the release")
+				within.Eventually(t, "the release", func() bool { return cdevice.ReadStats().ImportedArrays == before })
 				require.NoError(t, m.GPUs[0].Flush(background))
 				assert.Equal(t, []bool{true}, calls.all(), "once, and the event was complete")
 			})
@@ -170,7 +171,7 @@ func TestGPUReadImportIsReleasedAtOnce(t *testing.T) {
 }
 
 // Without the option release comes at once, as the specification has it.
-func TestGPUUnreadImportIsReleasedAtOnceByDefault(t *testing.T) {
+func TestGPUUnreadImportByDefault(t *testing.T) {
 	checkLeaks(t)
 	m := cudatest.One(t, cudasim.Options{})
 	p, calls := newUnread(t, m), &releases{}
@@ -246,7 +247,7 @@ func TestGPUUnreadBatchOfAStream(t *testing.T) {
 	b.Release()
 	assert.Len(t, calls.all(), released)
 	p.fill()
-	eventually(t, func() bool { return len(calls.all()) == released+1 }, "the release")
+	within.Eventually(t, "the release", func() bool { return len(calls.all()) == released+1 })
 	assert.True(t, calls.all()[released])
 	streamsEnd(t)
 }

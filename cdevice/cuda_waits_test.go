@@ -201,53 +201,6 @@ func TestGPUExportsWithoutEventWaitForTheStream(t *testing.T) {
 	})
 }
 
-// ForCuDF copies what is not laid out for cuDF: after the work that fills it.
-func TestGPUForCuDFComesAfterTheStream(t *testing.T) {
-	checkLeaks(t)
-	want := fromJSON(t, arrow.PrimitiveTypes.Int64, `[1,2,3]`)
-	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
-		gpu := m.GPUs[0]
-		s := newStream(t, gpu)
-		a := filledOn(t, gpu, s)
-		out, schema := garbageArray(), garbageSchema()
-		a = made(t, a)(a.RecordEvent(s))
-		require.NoError(t, exportMade(out, schema)(a.ForCuDF(background)))
-		a.Release()
-		back, err := cdevice.ImportArray(out, schema, cdevice.WithDevice(gpu))
-		require.NoError(t, err)
-		sameOnHost(t, want, back)
-		back.Release()
-		require.NoError(t, gpu.Flush(background))
-	})
-}
-
-// A copy that ForCuDF finds laid out as it should be may be pending still: its event and
-// the stream's work are behind the export's.
-func TestGPUForCuDFCoversThePendingCopy(t *testing.T) {
-	checkLeaks(t)
-	want := fromJSON(t, arrow.PrimitiveTypes.Int64, `[1,2,3]`)
-	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
-		gpu := m.GPUs[0]
-		for _, recorded := range []bool{false, true} {
-			pending, err := copyArray(background, want, gpu, cdevice.WithStream(newStream(t, gpu)))
-			require.NoError(t, err)
-			out, schema := garbageArray(), garbageSchema()
-			if recorded {
-				pending = made(t, pending)(pending.RecordEvent(newStream(t, gpu)))
-			}
-			require.NoError(t, exportMade(out, schema)(pending.ForCuDF(background)))
-			pending.Release()
-			back, err := cdevice.ImportArray(out, schema, cdevice.WithDevice(gpu))
-			require.NoError(t, err)
-			copied, err := back.CopyTo(background, gpu, cdevice.WithStream(newStream(t, gpu)))
-			require.NoError(t, err)
-			sameOnHost(t, want, copied)
-			copied.Release()
-			back.Release()
-		}
-	})
-}
-
 // What the host reads of memory that it can reach, it reads behind the event. A pending
 // copy fills its destination with garbage on the simulated machine whose work is lazy.
 func TestGPUPendingHostMemoryIsReadBehindItsEvent(t *testing.T) {

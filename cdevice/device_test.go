@@ -15,65 +15,6 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
 )
 
-// eventDevice is host memory whose events complete when the test says so: what
-// an export or a view must wait for. It is registered for the extension type.
-type eventDevice struct{ device.Device }
-
-func (eventDevice) ID() device.ID       { return device.ID{Type: device.ExtDev, Ordinal: 0} }
-func (eventDevice) CPUAccessible() bool { return true }
-
-func (eventDevice) WrapEvent(handle uintptr) (device.Event, error) {
-	return testEvents[handle], nil
-}
-
-// testEvents maps native handles to events.
-var testEvents = map[uintptr]*testEvent{}
-
-type testEvent struct {
-	waits, closes int
-	err           error
-}
-
-func (*testEvent) Handle() uintptr                     { return 0 }
-func (*testEvent) Query() (bool, error)                { return true, nil }
-func (e *testEvent) Synchronize(context.Context) error { e.waits++; return e.err }
-func (e *testEvent) Close() error                      { e.closes++; return nil }
-func (*testEvent) OnComplete(f func())                 { f() }
-
-func init() {
-	device.Register(device.ExtDev, func(ordinal int64) (device.Device, error) {
-		if ordinal != 0 {
-			return nil, device.ErrNotSupported
-		}
-		return eventDevice{device.CPUDevice()}, nil
-	})
-}
-
-// onDevice imports an int32 array [1, 2] that claims to live on a device, with
-// an event. The event cell is returned; it must stay alive as long as the array.
-func onDevice(t *testing.T, id device.ID, handle uintptr) (*cdevice.Array, *uintptr) {
-	t.Helper()
-	a, err := cdevice.WrapArray(fromJSON(t, arrow.PrimitiveTypes.Int32, `[1,2]`), device.CPUDevice())
-	require.NoError(t, err)
-	out := new(cdevice.CArrowDeviceArray)
-	require.NoError(t, cdevice.ExportArray(a, out, nil))
-	a.Release()
-	cell := &handle
-	out.DeviceType, out.DeviceID, out.SyncEvent = int32(id.Type), id.Ordinal, addressOf(cell)
-	if handle == 0 {
-		out.SyncEvent = 0
-	}
-	back, err := cdevice.ImportArrayWithType(out, arrow.PrimitiveTypes.Int32)
-	require.NoError(t, err)
-	return back, cell
-}
-
-var (
-	extDev = device.ID{Type: device.ExtDev, Ordinal: 0}
-	cuda   = device.ID{Type: device.CUDA, Ordinal: 3}
-	pinned = device.ID{Type: device.CUDAHost, Ordinal: -1}
-)
-
 func TestImportAndReexportWaitForNothing(t *testing.T) {
 	checkLeaks(t)
 	event := &testEvent{}
@@ -290,8 +231,3 @@ func TestWrapNeedsHostMemory(t *testing.T) {
 	_, err := cdevice.WrapArray(fromJSON(t, arrow.PrimitiveTypes.Int32, `[1]`), gpuOnly{device.CPUDevice()})
 	assert.ErrorIs(t, err, device.ErrNotSupported)
 }
-
-type gpuOnly struct{ device.Device }
-
-func (gpuOnly) ID() device.ID       { return cuda }
-func (gpuOnly) CPUAccessible() bool { return false }

@@ -10,14 +10,12 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/cdata"
-	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/apache/arrow-go/v18/arrow/memory/mallocator"
 	"github.com/stretchr/testify/require"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
-	"github.com/arrowdevice/arrowdevice/internal/testing/cases"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
 )
 
@@ -34,6 +32,7 @@ type arena struct {
 	blocks [][]byte
 }
 
+// newArena is C memory that is given back together.
 func newArena() *arena { return &arena{mem: mallocator.NewMallocator()} }
 
 func (a *arena) free() {
@@ -51,6 +50,7 @@ func allocC[T any](a *arena, n int) []T {
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), n)
 }
 
+// sliceAddress is the address of the first element.
 func sliceAddress[T any](s []T) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(s))) }
 
 // cString returns the address of s, NUL-terminated.
@@ -211,6 +211,7 @@ func fieldsOf(dt arrow.DataType) []arrow.Field {
 	return nil
 }
 
+// isView reports whether arrays of a type are views.
 func isView(dt arrow.DataType) bool {
 	return dt.ID() == arrow.BINARY_VIEW || dt.ID() == arrow.STRING_VIEW
 }
@@ -326,30 +327,4 @@ func orNil[T interface {
 		return nil, err
 	}
 	return v, err
-}
-
-var casesByName = func() map[string]cases.Case {
-	m := map[string]cases.Case{}
-	for _, c := range cases.All() {
-		m[c.Name] = c
-	}
-	return m
-}()
-
-// foreignCase makes a foreign array of a case, named as "utf8" or "utf8/empty";
-// the variant is nulls where none is named.
-func foreignCase(t testing.TB, name string, w way) *foreignArray {
-	t.Helper()
-	name, variant, found := strings.Cut(name, "/")
-	if !found {
-		variant = string(cases.Nulls)
-	}
-	c, ok := casesByName[name]
-	require.True(t, ok, "no case %q", name)
-	mem := memory.NewCheckedAllocator(memory.NewGoAllocator())
-	defer mem.AssertSize(t, 0)
-	arr, err := c.Array(mem, cases.Variant(variant))
-	require.NoError(t, err)
-	defer arr.Release()
-	return newForeign(t, arr, w)
 }

@@ -15,8 +15,6 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 )
 
-func numberIn(rec arrow.RecordBatch) int { return int(rec.Column(0).(*array.Int64).Value(0)) }
-
 func TestHostReaderIsAnArrowGoReader(t *testing.T) {
 	checkLeaks(t)
 	s := newScript(t, numbered(t, 3)...)

@@ -6,10 +6,8 @@ import (
 	"runtime"
 	"runtime/debug"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
-	"unsafe"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -24,15 +22,6 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
 )
 
-// addressOf is the address of a Go variable, which it makes live on the heap: a
-// stack may move, and an integer does not follow.
-func addressOf[T any](p *T) uintptr {
-	escaped.Store((*byte)(unsafe.Pointer(p)))
-	return uintptr(unsafe.Pointer(p))
-}
-
-var escaped atomic.Pointer[byte]
-
 // moveOut takes a struct out of its tree, as the C data interface allows a
 // consumer: a bitwise copy, and the source is marked released.
 func moveOut(addr uintptr) *cdevice.CArrowDeviceArray {
@@ -41,8 +30,6 @@ func moveOut(addr uintptr) *cdevice.CArrowDeviceArray {
 	a.Release = 0
 	return moved
 }
-
-func children(a *abi.ArrowArray) []uintptr { return abi.Slice[uintptr](a.Children, int(a.NChildren)) }
 
 func TestChildOutlivesItsParent(t *testing.T) {
 	checkLeaks(t)
@@ -323,7 +310,7 @@ func TestForgottenBatchIsALeakNotACrash(t *testing.T) {
 	assert.Equal(t, before, cdevice.ReadStats())
 }
 
-func TestWrappedMemoryIsPinnedUntilTheLastRelease(t *testing.T) {
+func TestWrappedMemoryIsPinned(t *testing.T) {
 	checkLeaks(t)
 	arr := fromJSON(t, arrow.BinaryTypes.StringView, `["a text that is longer than twelve bytes",null]`)
 	var addresses []uintptr

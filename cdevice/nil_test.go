@@ -2,127 +2,19 @@ package cdevice_test
 
 import (
 	"context"
-	"errors"
 	"io"
-	"reflect"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/cdata"
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/nilargs"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
-
-// given is good arguments for every function.
-type given struct {
-	t       *testing.T
-	rec     arrow.RecordBatch
-	host    device.Device
-	batch   *cdevice.RecordBatch
-	array   *cdevice.Array
-	chunked *arrow.Chunked
-}
-
-func newGiven(t *testing.T) *given {
-	g := &given{t: t, rec: twoColumns(t), host: device.CPUDevice()}
-	g.batch = wrap(t, g.rec)
-	g.array = g.batch.Column(0)
-	g.chunked = arrow.NewChunked(g.rec.Column(0).DataType(), []arrow.Array{g.rec.Column(0)})
-	t.Cleanup(func() {
-		g.array.Release()
-		g.chunked.Release()
-	})
-	return g
-}
-
-func (g *given) arrowReader() array.RecordReader {
-	rdr, err := array.NewRecordReader(g.rec.Schema(), []arrow.RecordBatch{g.rec})
-	require.NoError(g.t, err)
-	g.t.Cleanup(rdr.Release)
-	return rdr
-}
-
-func (g *given) reader() *cdevice.RecordReader {
-	r, err := cdevice.WrapRecordReader(g.arrowReader(), g.host)
-	require.NoError(g.t, err)
-	g.t.Cleanup(r.Release)
-	return r
-}
-
-func (g *given) arrays() *cdevice.ArrayReader {
-	r, err := cdevice.WrapChunked(g.chunked, g.host)
-	require.NoError(g.t, err)
-	g.t.Cleanup(r.Release)
-	return r
-}
-
-// Structs to import, and how to end those that were not.
-
-func (g *given) cBatch() *cdevice.CArrowDeviceArray {
-	out := new(cdevice.CArrowDeviceArray)
-	require.NoError(g.t, cdevice.ExportRecordBatch(g.batch, out, nil))
-	return out
-}
-
-func (g *given) cArray() *cdevice.CArrowDeviceArray {
-	out := new(cdevice.CArrowDeviceArray)
-	require.NoError(g.t, cdevice.ExportArray(g.array, out, nil))
-	return out
-}
-
-func (g *given) plainBatch() *cdata.CArrowArray {
-	out := new(cdata.CArrowArray)
-	require.NoError(g.t, cdevice.ExportPlainRecordBatch(g.batch, out, nil))
-	return out
-}
-
-func (g *given) plainArray() *cdata.CArrowArray {
-	out := new(cdata.CArrowArray)
-	require.NoError(g.t, cdevice.ExportPlainArray(g.array, out, nil))
-	return out
-}
-
-func (g *given) schema() *cdata.CArrowSchema {
-	out := new(cdata.CArrowSchema)
-	require.NoError(g.t, cdevice.ExportSchema(g.rec.Schema(), out))
-	return out
-}
-
-func (g *given) field() *cdata.CArrowSchema {
-	out := new(cdata.CArrowSchema)
-	require.NoError(g.t, cdevice.ExportField(g.rec.Schema().Field(0), out))
-	return out
-}
-
-func (g *given) stream() *cdevice.CArrowDeviceArrayStream {
-	out := new(cdevice.CArrowDeviceArrayStream)
-	require.NoError(g.t, cdevice.ExportRecordReader(g.reader(), out))
-	return out
-}
-
-func (g *given) arrayStream() *cdevice.CArrowDeviceArrayStream {
-	out := new(cdevice.CArrowDeviceArrayStream)
-	require.NoError(g.t, cdevice.ExportArrayReader(g.arrays(), out))
-	return out
-}
-
-func (g *given) plainStream() *cdata.CArrowArrayStream {
-	out := new(cdata.CArrowArrayStream)
-	require.NoError(g.t, cdevice.ExportPlainRecordReader(g.reader(), out))
-	return out
-}
-
-func (g *given) plainArrayStream() *cdata.CArrowArrayStream {
-	out := new(cdata.CArrowArrayStream)
-	require.NoError(g.t, cdevice.ExportPlainArrayReader(g.arrays(), out))
-	return out
-}
 
 // ended releases the result of a call that succeeded, and returns its error.
 func ended[T interface{ Release() }](v T, err error) error {
@@ -192,6 +84,13 @@ func TestNilArguments(t *testing.T) {
 	nilargs.Check(t, "github.com/arrowdevice/arrowdevice/cdevice", arrow.ErrInvalid, rows)
 }
 
+// nilAllocator is of use to nothing: a nil one stands for arrow-go's default.
+type nilAllocator struct{ unused byte }
+
+func (a *nilAllocator) Allocate(int) []byte           { panic(a.unused) }
+func (a *nilAllocator) Reallocate(int, []byte) []byte { panic(a.unused) }
+func (a *nilAllocator) Free([]byte)                   { panic(a.unused) }
+
 func (g *given) readRows() map[string]nilargs.Row {
 	return map[string]nilargs.Row{
 		"Array.CountNulls(ctx)":      {Call: func() error { return second(g.array.CountNulls(noCtx)) }, Want: nilCtx},
@@ -233,21 +132,6 @@ func (g *given) readRows() map[string]nilargs.Row {
 	}
 }
 
-// newArray and newBatch check that the memory is given back.
-func (g *given) newArray(dev device.Device, dt arrow.DataType) error {
-	released := 0
-	err := second(cdevice.NewArray(dev, dt, cdevice.ArrayData{}, cdevice.Lifetime{Release: func() { released++ }}))
-	assert.Equal(g.t, 1, released)
-	return err
-}
-
-func (g *given) newBatch(dev device.Device, s *arrow.Schema) error {
-	released := 0
-	err := second(cdevice.NewRecordBatch(dev, s, 0, make([]cdevice.ArrayData, 2), cdevice.Lifetime{Release: func() { released++ }}))
-	assert.Equal(g.t, 1, released)
-	return err
-}
-
 func (g *given) copyRows() map[string]nilargs.Row {
 	return map[string]nilargs.Row{
 		"Array.CopyTo(ctx)":             {Call: func() error { return second(g.array.CopyTo(noCtx, g.host)) }, Want: nilCtx},
@@ -275,13 +159,6 @@ func (g *given) copyRows() map[string]nilargs.Row {
 		"RecordReader.CopyTo(opts...)": {Call: func() error { return ended(g.reader().CopyTo(background, g.host, nil)) }},
 	}
 }
-
-// nilAllocator is of use to nothing: a nil one stands for arrow-go's default.
-type nilAllocator struct{ unused byte }
-
-func (a *nilAllocator) Allocate(int) []byte           { panic(a.unused) }
-func (a *nilAllocator) Reallocate(int, []byte) []byte { panic(a.unused) }
-func (a *nilAllocator) Free([]byte)                   { panic(a.unused) }
 
 func (g *given) exportRows() map[string]nilargs.Row {
 	batch := func(b *cdevice.RecordBatch) error {
@@ -325,14 +202,6 @@ func (g *given) exportRows() map[string]nilargs.Row {
 		"ExportAsync(opts...)":   {Call: func() error { return g.exportAsync(background, g.reader(), nil) }},
 		"ExportAsync(handler)":   {Call: func() error { return cdevice.ExportAsync(background, g.reader(), nil) }, Want: "ArrowAsyncDeviceStreamHandler" + nilStruct},
 	}
-}
-
-// exportAsync hands over a handler, which is released.
-func (g *given) exportAsync(ctx context.Context, r *cdevice.RecordReader, opts ...cdevice.AsyncExportOption) error {
-	handler := new(cdevice.CArrowAsyncDeviceStreamHandler)
-	s := importAsync(g.t, background, handler)
-	defer s.close()
-	return cdevice.ExportAsync(ctx, r, handler, opts...)
 }
 
 func (g *given) plainExportRows() map[string]nilargs.Row {
@@ -461,26 +330,6 @@ func (g *given) readerRows() map[string]nilargs.Row {
 	}
 }
 
-func (g *given) hostReader(ctx context.Context) error {
-	h := g.reader().HostReader(ctx, nil)
-	defer h.Release()
-	assert.Equal(g.t, ctx != nil, h.Next())
-	assert.True(g.t, h.Schema().Equal(g.rec.Schema()))
-	return h.Err()
-}
-
-// asyncStream calls do with a stream whose handler is released.
-func (g *given) asyncStream(do func(*cdevice.AsyncStream) error, opts ...in) error {
-	handler := new(cdevice.CArrowAsyncDeviceStreamHandler)
-	s, err := cdevice.ImportAsync(background, handler, opts...)
-	if err != nil {
-		return err
-	}
-	cdevice.ReleaseCArrowAsyncDeviceStreamHandler(handler)
-	defer func() { assert.NoError(g.t, s.Close(background)) }()
-	return do(s)
-}
-
 // An option that is given nil is an error wherever it is used.
 func (g *given) optionRows() map[string]nilargs.Row {
 	imported := func(opts ...in) error {
@@ -518,9 +367,4 @@ func (g *given) releaseRows() map[string]nilargs.Row {
 		"ReleaseCArrowDeviceArrayStream(stream)":         nothing(func() { cdevice.ReleaseCArrowDeviceArrayStream(nil) }),
 		"ReleaseCArrowSchema(schema)":                    nothing(func() { cdevice.ReleaseCArrowSchema(nil) }),
 	}
-}
-
-// panicking is an option that panics, as code of a program may.
-func optionThatPanics[O any]() O {
-	return reflect.MakeFunc(reflect.TypeFor[O](), func([]reflect.Value) []reflect.Value { panic(errors.New("an option panics")) }).Interface().(O)
 }

@@ -19,24 +19,6 @@ import (
 
 // Structs of the C data interface, without a device.
 
-// garbagePlain is a consumer's struct, which may hold anything before an export.
-func garbagePlain() *cdata.CArrowArray {
-	const g = 0xdeadbeef
-	a := &abi.ArrowArray{Length: -7, NullCount: -7, Offset: -7, NBuffers: -7, NChildren: -7, Buffers: g, Children: g, Dictionary: g, Release: g, PrivateData: g}
-	return cdevice.ArrayFromPtr(addressOf(a))
-}
-
-// throughPlain exports an array to a plain struct and imports it again, schema and all.
-func throughPlain(t *testing.T, a *cdevice.Array, opts ...cdevice.ImportOption) *cdevice.Array {
-	t.Helper()
-	out, schema := garbagePlain(), garbageSchema()
-	require.NoError(t, cdevice.ExportPlainArray(a, out, schema))
-	back, err := cdevice.ImportPlainArray(out, schema, opts...)
-	require.NoError(t, err)
-	assert.Zero(t, plainArray(out).Release, "it was moved")
-	return back
-}
-
 func TestPlainArrayRoundTripIsEqual(t *testing.T) {
 	eachCase(t, func(t *testing.T, arr arrow.Array) {
 		a, err := cdevice.WrapArray(arr, device.CPUDevice())

@@ -201,19 +201,6 @@ func TestSlicedStructsThroughPlainStreams(t *testing.T) {
 	host.(readerOf).Release()
 }
 
-// readerOf reads an array.RecordReader as arrio does.
-type readerOf struct{ array.RecordReader }
-
-func (r readerOf) Read() (arrow.RecordBatch, error) {
-	if r.Next() {
-		return r.RecordBatch(), nil
-	}
-	if r.Err() != nil {
-		return nil, r.Err()
-	}
-	return nil, io.EOF
-}
-
 // cdata's callbacks are Go, and pass what they are given to C: no Go pointer stands beside
 // a plain stream, nor beside its arrays, with any state that the import keeps.
 func TestCdataStreamsImportedWithOptions(t *testing.T) {

@@ -62,26 +62,6 @@ func TestPlainRecordBatchWantsNoEvent(t *testing.T) {
 	cdevice.ReleaseCArrowArray(out)
 }
 
-// batchOnDevice imports a batch [1, 2] that claims to live on a device; see onDevice.
-func batchOnDevice(t *testing.T, id device.ID, handle uintptr) *cdevice.RecordBatch {
-	t.Helper()
-	rec := oneColumn(t, fromJSON(t, arrow.PrimitiveTypes.Int32, `[1,2]`))
-	b, err := cdevice.WrapRecordBatch(rec, device.CPUDevice())
-	require.NoError(t, err)
-	out := garbageArray()
-	require.NoError(t, cdevice.ExportRecordBatch(b, out, nil))
-	b.Release()
-	cell := &handle
-	out.DeviceType, out.DeviceID, out.SyncEvent = int32(id.Type), id.Ordinal, addressOf(cell)
-	t.Cleanup(func() { _ = *cell })
-	if handle == 0 {
-		out.SyncEvent = 0
-	}
-	back, err := cdevice.ImportRecordBatchWithSchema(out, rec.Schema())
-	require.NoError(t, err)
-	return back
-}
-
 func TestPlainExportRefusesDeviceMemory(t *testing.T) {
 	checkLeaks(t)
 	out := garbagePlain()
@@ -110,49 +90,6 @@ func TestPlainExportOfPinnedMemory(t *testing.T) {
 	defer noBackend.Release()
 	_, err := noBackend.AsCPU(background)
 	assert.ErrorIs(t, err, device.ErrNotSupported, "readable, but no backend can wait for the event")
-}
-
-// stuckEvent never completes.
-type stuckEvent struct{ *testEvent }
-
-func (e stuckEvent) Synchronize(ctx context.Context) error {
-	e.waits++
-	<-ctx.Done()
-	return ctx.Err()
-}
-
-// stuckDevice has one: it is registered for OneAPI, whose events are no handles.
-type stuckDevice struct{ device.Device }
-
-func (stuckDevice) ID() device.ID                           { return stuck }
-func (stuckDevice) CPUAccessible() bool                     { return true }
-func (stuckDevice) WrapEvent(uintptr) (device.Event, error) { return stuckEvent{new(testEvent)}, nil }
-
-var stuck = device.ID{Type: device.OneAPI, Ordinal: 77} // other tests know of no such device
-func init() {
-	device.Register(device.OneAPI, func(ordinal int64) (device.Device, error) {
-		switch ordinal {
-		case stuck.Ordinal:
-			return stuckDevice{device.CPUDevice()}, nil
-		case waitPanics.Ordinal:
-			return panickingWaits{device.CPUDevice()}, nil
-		}
-		return nil, device.ErrNotSupported
-	})
-}
-
-// ends runs an export that waits for ever, and checks that it ends soon after its context.
-func ends(t *testing.T, what string, want error, export func() error) {
-	t.Helper()
-	start, done := time.Now(), make(chan error, 1)
-	go func() { done <- export() }()
-	select {
-	case err := <-done:
-		assert.ErrorIs(t, err, want, what)
-		assert.Less(t, time.Since(start), 2*time.Second, what)
-	case <-time.After(20 * time.Second):
-		t.Fatal("never: ", what)
-	}
 }
 
 func TestContextsEndAsCPU(t *testing.T) {

@@ -5,15 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
-	"github.com/apache/arrow-go/v18/arrow/cdata"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -29,10 +25,6 @@ import (
 // The rules of the C stream interface, for its producer: plain streams that we export,
 // called as a consumer in C does.
 // https://arrow.apache.org/docs/format/CStreamInterface.html
-
-func plainError(s *cdata.CArrowArrayStream) string {
-	return bridge.CallPlainGetLastError(plainStream(s))
-}
 
 // "This callback may be called several times"; what it gives is not the stream's.
 func TestPlainGetSchemaAnyNumberOfTimes(t *testing.T) {
@@ -86,33 +78,6 @@ func TestPlainGetNextMarksTheEnd(t *testing.T) {
 		}
 		assert.Empty(t, plainError(s))
 	}
-}
-
-// Arrays are released on their own: before the stream, and after it.
-func TestPlainArraysOutliveTheirStream(t *testing.T) {
-	checkLeaks(t)
-	stops := 0
-	r, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, nextOf(nil, numbered(t, 3)...), func() { stops++ })
-	require.NoError(t, err)
-	s := exportPlain(t, r)
-	b, code := askPlain(t, s)
-	require.Zero(t, code)
-	cdevice.ReleaseCArrowArrayStream(s)
-	assert.Zero(t, plainStream(s).Release, "release marks the stream released")
-	cdevice.ReleaseCArrowArrayStream(s)
-	assert.Equal(t, 1, stops, "the source was stopped in the middle, once")
-	assert.Equal(t, 0, numberOf(t, b))
-	b.Release()
-}
-
-// "The release callback must not assume that any other callback was called."
-func TestPlainStreamReleasedBeforeAnythingWasAsked(t *testing.T) {
-	checkLeaks(t)
-	r, err := cdevice.NewRecordReader(numberedSchema, device.CPU, func(func(*cdevice.RecordBatch, error) bool) {
-		t.Error("the iterator was started")
-	})
-	require.NoError(t, err)
-	cdevice.ReleaseCArrowArrayStream(exportPlain(t, r))
 }
 
 // get_last_error is NUL-terminated UTF-8 that stays until the next call, and NULL where the
@@ -205,35 +170,6 @@ func TestPanicInAPlainStreamIsAnError(t *testing.T) {
 	assert.Zero(t, seen.Load(), "told to the consumer alone")
 }
 
-// panickingEvent is one whose wait panics.
-type panickingEvent struct{ *testEvent }
-
-func (panickingEvent) Synchronize(context.Context) error { panic(errSource) }
-
-// panickingWaits has one; see stuckDevice.
-type panickingWaits struct{ device.Device }
-
-func (panickingWaits) ID() device.ID       { return waitPanics }
-func (panickingWaits) CPUAccessible() bool { return true }
-func (panickingWaits) WrapEvent(uintptr) (device.Event, error) {
-	return panickingEvent{new(testEvent)}, nil
-}
-
-var waitPanics = device.ID{Type: device.OneAPI, Ordinal: 78}
-
-// A consumer that goes on with a stream it released gets an error, and no crash.
-func TestPlainStreamUsedAfterRelease(t *testing.T) {
-	checkLeaks(t)
-	s := exportPlain(t, asked(t, nil, numbered(t, 1)...))
-	stale := *plainStream(s)
-	cdevice.ReleaseCArrowArrayStream(s)
-	assert.EqualValues(t, syscall.EINVAL, bridge.CallPlainGetNext(&stale, plainArray(garbagePlain())))
-	assert.EqualValues(t, syscall.EINVAL, bridge.CallPlainGetSchema(&stale, new(abi.ArrowSchema)))
-	assert.Empty(t, bridge.CallPlainGetLastError(&stale))
-	bridge.CallPlainStreamRelease(&stale)
-	assert.Zero(t, stale.Release)
-}
-
 func TestNullOutputsOfPlainCallbacks(t *testing.T) {
 	checkLeaks(t)
 	s := exportPlain(t, asked(t, nil, numbered(t, 1)...))
@@ -244,90 +180,6 @@ func TestNullOutputsOfPlainCallbacks(t *testing.T) {
 	b, code := askPlain(t, s)
 	require.Zero(t, code, "nothing was lost")
 	b.Release()
-}
-
-// "The stream may be moved": a bitwise copy, and the source is marked released.
-func TestPlainStreamMayBeMoved(t *testing.T) {
-	checkLeaks(t)
-	s := exportPlain(t, asked(t, nil, numbered(t, 2)...))
-	moved := *plainStream(s)
-	plainStream(s).Release = 0
-	b, code := askPlain(t, cdevice.ArrayStreamFromPtr(addressOf(&moved)))
-	require.Zero(t, code)
-	b.Release()
-	r, err := cdevice.ImportPlainRecordReader(cdevice.ArrayStreamFromPtr(addressOf(&moved)))
-	require.NoError(t, err)
-	defer r.Release()
-	numbers, err := numbersOf(t, r.All())
-	require.NoError(t, err)
-	assert.Equal(t, []int{1}, numbers)
-}
-
-// A consumer may call from any thread, also from one that Go has never seen.
-func TestPlainStreamOnForeignThreads(t *testing.T) {
-	checkLeaks(t)
-	for _, r := range []*cdevice.RecordReader{iterated(t, errSource, numbered(t, 5)...), asked(t, errSource, numbered(t, 5)...)} {
-		s := plainStream(exportPlain(t, r))
-		var schema abi.ArrowSchema
-		require.Zero(t, cpeer.CallOnThread(s.GetSchema, addressOf(s), addressOf(&schema)))
-		cdevice.ReleaseCArrowSchema(cdevice.SchemaFromPtr(addressOf(&schema)))
-		for i := range 5 {
-			out := garbagePlain()
-			require.Zero(t, cpeer.CallOnThread(s.GetNext, addressOf(s), addressOf(plainArray(out))))
-			b, err := cdevice.ImportPlainRecordBatchWithSchema(out, numberedSchema)
-			require.NoError(t, err)
-			assert.Equal(t, i, numberOf(t, b))
-			b.Release()
-		}
-		assert.EqualValues(t, syscall.EIO, cpeer.CallOnThread(s.GetNext, addressOf(s), addressOf(plainArray(garbagePlain()))))
-		cpeer.CallOnThread(s.Release, addressOf(s), 0)
-		assert.Zero(t, s.Release)
-	}
-}
-
-// A consumer that breaks the rule and calls from many threads at once harms only itself.
-func TestConcurrentConsumerOfAPlainStream(t *testing.T) {
-	checkLeaks(t)
-	const n = 200
-	s := exportPlain(t, iterated(t, errSource, numbered(t, n)...))
-	var seen atomic.Int64
-	var wg sync.WaitGroup
-	for range 8 {
-		wg.Go(func() {
-			for {
-				out := garbagePlain()
-				if bridge.CallPlainGetNext(plainStream(s), plainArray(out)) != 0 {
-					plainError(s)
-					return
-				}
-				seen.Add(1)
-				cdevice.ReleaseCArrowArray(out)
-			}
-		})
-	}
-	wg.Wait()
-	assert.EqualValues(t, n, seen.Load())
-}
-
-// The source may release the very stream that asks it.
-func TestPlainStreamReleasedInsideItsOwnCallback(t *testing.T) {
-	checkLeaks(t)
-	b := numberedBatch(t, 1)
-	defer b.Release()
-	var s *cdata.CArrowArrayStream
-	stops := 0
-	r, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) {
-		cdevice.ReleaseCArrowArrayStream(s)
-		assert.Zero(t, stops, "it is still being asked")
-		b.Retain()
-		return b, nil
-	}, func() { stops++ })
-	require.NoError(t, err)
-	s = exportPlain(t, r)
-	got, code := askPlain(t, s)
-	require.Zero(t, code)
-	got.Release()
-	assert.Equal(t, 1, stops)
 }
 
 // Every type, in every variant (nulls, sliced, empty), goes through a stream of arrays.
@@ -413,117 +265,6 @@ func TestPlainStreamOfDeviceMemory(t *testing.T) {
 	cdevice.ReleaseCArrowArrayStream(out)
 }
 
-// Each batch's event is waited for before get_next gives it.
-func TestPlainStreamWaitsForEvents(t *testing.T) {
-	checkLeaks(t)
-	event := &testEvent{}
-	testEvents[34] = event
-	a, _ := onDevice(t, extDev, 34)
-	defer a.Release()
-	r, err := cdevice.NewArrayReader(a.Field(), device.ExtDev, func(yield func(*cdevice.Array, error) bool) {
-		if yield(a, nil) {
-			yield(a, nil)
-		}
-	})
-	require.NoError(t, err)
-	defer r.Release()
-	s := garbagePlainStream()
-	cpu, err := r.AsCPU(background)
-	require.NoError(t, err)
-	defer cpu.Release()
-	require.NoError(t, cdevice.ExportPlainArrayReader(cpu, s))
-	defer cdevice.ReleaseCArrowArrayStream(s)
-	for i := range 2 {
-		assert.Equal(t, i, event.waits)
-		out := garbagePlain()
-		require.Zero(t, bridge.CallPlainGetNext(plainStream(s), plainArray(out)))
-		assert.Equal(t, i+1, event.waits)
-		cdevice.ReleaseCArrowArray(out)
-	}
-}
-
-// The end of the context ends a wait, and the stream with it: with an errno and a text, and
-// for good.
-func TestContextEndsAPlainStream(t *testing.T) {
-	checkLeaks(t)
-	for want, ctx := range map[syscall.Errno]func() (context.Context, context.CancelFunc){
-		syscall.ETIMEDOUT: func() (context.Context, context.CancelFunc) {
-			return context.WithTimeout(background, 20*time.Millisecond)
-		},
-		syscall.ECANCELED: func() (context.Context, context.CancelFunc) {
-			ctx, cancel := context.WithCancel(background)
-			time.AfterFunc(20*time.Millisecond, cancel)
-			return ctx, cancel
-		},
-	} {
-		a, _ := onDevice(t, stuck, 1)
-		r, err := cdevice.NewArrayReader(a.Field(), stuck.Type, func(yield func(*cdevice.Array, error) bool) { yield(a, nil) })
-		require.NoError(t, err)
-		ctx, cancel := ctx()
-		r = made(t, r)(r.AsCPU(ctx))
-		s := garbagePlainStream()
-		require.NoError(t, cdevice.ExportPlainArrayReader(r, s))
-		start := time.Now()
-		for range 2 {
-			assert.EqualValues(t, want, bridge.CallPlainGetNext(plainStream(s), plainArray(garbagePlain())))
-			assert.Contains(t, plainError(s), ": context ")
-		}
-		assert.Less(t, time.Since(start), 2*time.Second)
-		var schema abi.ArrowSchema
-		assert.Zero(t, bridge.CallPlainGetSchema(plainStream(s), &schema), "the schema is there all the same")
-		cdevice.ReleaseCArrowSchema(cdevice.SchemaFromPtr(addressOf(&schema)))
-		cdevice.ReleaseCArrowArrayStream(s)
-		cancel()
-		r.Release()
-		a.Release()
-	}
-}
-
-// Once the context is done, nothing is asked of the reader: not by get_next, and not for
-// what is ready.
-func TestEndedContextAsksTheReaderNothing(t *testing.T) {
-	checkLeaks(t)
-	ctx, cancel := context.WithCancel(background)
-	r := asked(t, nil, numbered(t, 3)...)
-	defer r.Release()
-	cpu, err := r.AsCPU(ctx)
-	require.NoError(t, err)
-	defer cpu.Release()
-	s := garbagePlainStream()
-	require.NoError(t, cdevice.ExportPlainRecordReader(cpu, s))
-	defer cdevice.ReleaseCArrowArrayStream(s)
-	b, code := askPlain(t, s)
-	require.Zero(t, code)
-	b.Release()
-	cancel()
-	for range 2 {
-		_, code = askPlain(t, s)
-		assert.EqualValues(t, syscall.ECANCELED, code)
-		assert.Equal(t, "cdevice: read: context canceled", plainError(s))
-	}
-	require.True(t, r.Next())
-	assert.Equal(t, 1, numberOf(t, r.RecordBatch()), "the next one is there for others")
-}
-
-// A stream that is over has no error of its context.
-func TestEndedPlainStreamOutlivesItsContext(t *testing.T) {
-	checkLeaks(t)
-	ctx, cancel := context.WithCancel(background)
-	defer cancel()
-	r := asked(t, nil)
-	r = made(t, r)(r.AsCPU(ctx))
-	s := garbagePlainStream()
-	require.NoError(t, cdevice.ExportPlainRecordReader(r, s))
-	r.Release()
-	defer cdevice.ReleaseCArrowArrayStream(s)
-	for range 2 {
-		b, code := askPlain(t, s)
-		assert.Zero(t, code)
-		assert.Nil(t, b)
-		cancel()
-	}
-}
-
 // A batch that could not be exported is not skipped: the stream ends with it.
 func TestFailedPlainExportEndsTheStream(t *testing.T) {
 	checkLeaks(t)
@@ -535,20 +276,4 @@ func TestFailedPlainExportEndsTheStream(t *testing.T) {
 	_, code = askPlain(t, s)
 	assert.EqualValues(t, syscall.ENOMEM, code, "the same again")
 	assert.Contains(t, plainError(s), "no memory")
-}
-
-// The reader that was exported and the stream share the batches; both may end first.
-func TestPlainExportSharesItsReader(t *testing.T) {
-	checkLeaks(t)
-	r := asked(t, nil, numbered(t, 3)...)
-	s := garbagePlainStream()
-	require.NoError(t, cdevice.ExportPlainRecordReader(r, s))
-	require.True(t, r.Next())
-	b, _ := askPlain(t, s)
-	assert.Equal(t, 1, numberOf(t, b))
-	b.Release()
-	cdevice.ReleaseCArrowArrayStream(s)
-	require.True(t, r.Next())
-	assert.Equal(t, 2, numberOf(t, r.RecordBatch()))
-	r.Release()
 }

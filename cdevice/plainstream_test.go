@@ -17,26 +17,10 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
+	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 )
 
 // Streams of the C stream interface, without a device.
-
-func garbagePlainStream() *cdata.CArrowArrayStream {
-	const g = 0xdeadbeef
-	s := &abi.ArrowArrayStream{GetSchema: g, GetNext: g, GetLastError: g, Release: g, PrivateData: g}
-	return cdevice.ArrayStreamFromPtr(addressOf(s))
-}
-
-// exportPlain exports a reader, which it releases. The stream is released at the end of the
-// test.
-func exportPlain(t testing.TB, r *cdevice.RecordReader) *cdata.CArrowArrayStream {
-	t.Helper()
-	out := garbagePlainStream()
-	require.NoError(t, cdevice.ExportPlainRecordReader(r, out))
-	r.Release()
-	t.Cleanup(func() { cdevice.ReleaseCArrowArrayStream(out) })
-	return out
-}
 
 // askPlain calls get_next, and imports what it gives: nil at the end.
 func askPlain(t testing.TB, s *cdata.CArrowArrayStream) (b *cdevice.RecordBatch, code int) {
@@ -279,7 +263,7 @@ func TestPrefetchOfAPlainStream(t *testing.T) {
 		assert.ErrorContains(t, err, "late", "the error comes in its place")
 		assert.EqualValues(t, 16, s.nexts.Load())
 		r.Release()
-		eventually(t, func() bool { return s.releases.Load() == 1 }, "the release")
+		within.Eventually(t, "the release", func() bool { return s.releases.Load() == 1 })
 	}
 	streamsEnd(t)
 }

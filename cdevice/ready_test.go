@@ -14,40 +14,6 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 )
 
-// slowDevice is a device whose events and streams take their time: each call reports that
-// it has begun, and goes on when it may.
-type slowDevice struct {
-	device.Device
-	begun, goOn chan struct{}
-}
-
-func (slowDevice) ID() device.ID       { return extDev }
-func (slowDevice) CPUAccessible() bool { return true }
-
-func (d slowDevice) WrapEvent(uintptr) (device.Event, error) { return slowEvent{d: d}, nil }
-
-type slowEvent struct {
-	device.Event
-	d slowDevice
-}
-
-func (e slowEvent) wait() {
-	e.d.begun <- struct{}{}
-	<-e.d.goOn
-}
-
-func (slowEvent) Close() error                        { return nil }
-func (e slowEvent) Query() (bool, error)              { e.wait(); return true, nil }
-func (e slowEvent) Synchronize(context.Context) error { e.wait(); return nil }
-
-type slowStream struct {
-	device.Stream
-	d slowDevice
-}
-
-func (s slowStream) Device() device.Device          { return s.d }
-func (s slowStream) WaitEvent(e device.Event) error { e.(slowEvent).wait(); return nil }
-
 // The producer's event ends with its memory: while a call uses it, another goroutine's
 // Release does not end both.
 func TestMemoryIsHeldWhileItsEventIsUsed(t *testing.T) {

@@ -15,20 +15,6 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
 )
 
-// panicText is the text of the error that f panics with.
-func panicText(t *testing.T, f func()) (text string) {
-	t.Helper()
-	defer func() {
-		t.Helper()
-		err, ok := recover().(error)
-		require.True(t, ok, "a panic with an error")
-		assert.ErrorIs(t, err, cdevice.ErrReleased)
-		text = err.Error()
-	}()
-	f()
-	return ""
-}
-
 // referenceCounted is what has Retain and Release.
 type referenceCounted interface {
 	Retain()
@@ -78,44 +64,46 @@ func TestLateRetainAndReleasePanicByName(t *testing.T) {
 	}
 }
 
-// A reference that a program takes too late must not be one of a consumer's.
-func TestLateRetainTakesNoReferenceOfAConsumer(t *testing.T) {
-	checkLeaks(t)
-	for _, misuse := range []func(*cdevice.RecordBatch){
-		func(b *cdevice.RecordBatch) { b.Retain(); b.Release() },
-		func(b *cdevice.RecordBatch) { b.Release() },
-	} {
-		freed := false
-		b := ownedBatch(t, func() { freed = true })
-		out := garbageArray()
-		require.NoError(t, cdevice.ExportRecordBatch(b, out, nil))
+// TestLateRetain is about Retain of a batch that is released already.
+func TestLateRetain(t *testing.T) {
+	// A reference that a program takes too late must not be one of a consumer's.
+	t.Run("takes no reference of a consumer", func(t *testing.T) {
+		checkLeaks(t)
+		for _, misuse := range []func(*cdevice.RecordBatch){
+			func(b *cdevice.RecordBatch) { b.Retain(); b.Release() },
+			func(b *cdevice.RecordBatch) { b.Release() },
+		} {
+			freed := false
+			b := ownedBatch(t, func() { freed = true })
+			out := garbageArray()
+			require.NoError(t, cdevice.ExportRecordBatch(b, out, nil))
+			b.Release()
+			panicText(t, func() { misuse(b) })
+			assert.False(t, freed, "the consumer holds the memory")
+			cdevice.ReleaseCArrowDeviceArray(out)
+			assert.True(t, freed)
+		}
+	})
+	// The producer's release callback must not run while a consumer holds the struct that was
+	// exported again.
+	t.Run("does not release a producer's struct", func(t *testing.T) {
+		checkLeaks(t)
+		tree := cpeer.NewTree(cpeer.Node{Length: 2, Buffers: []uintptr{0}, Children: []cpeer.Node{{Length: 2, Buffers: []uintptr{0, bridge.Zeros}}}})
+		defer tree.Free()
+		in := new(cdevice.CArrowDeviceArray)
+		tree.Export(abi.As[abi.ArrowDeviceArray](in))
+		before := cdevice.ReadStats().ImportedArrays
+		b, err := cdevice.ImportRecordBatchWithSchema(in, arrow.NewSchema([]arrow.Field{{Name: "c", Type: arrow.PrimitiveTypes.Int64}}, nil))
+		require.NoError(t, err)
+		column := b.Column(0)
+		out := new(cdevice.CArrowDeviceArray)
+		require.NoError(t, cdevice.ExportArray(column, out, nil))
+		column.Release()
 		b.Release()
-		panicText(t, func() { misuse(b) })
-		assert.False(t, freed, "the consumer holds the memory")
+		panicText(t, func() { column.Retain(); column.Release() })
+		panicText(t, func() { b.Retain(); b.Release() })
+		assert.Equal(t, before+1, cdevice.ReadStats().ImportedArrays, "the consumer holds it")
 		cdevice.ReleaseCArrowDeviceArray(out)
-		assert.True(t, freed)
-	}
-}
-
-// The producer's release callback must not run while a consumer holds the struct that was
-// exported again.
-func TestLateRetainDoesNotReleaseAProducersStruct(t *testing.T) {
-	checkLeaks(t)
-	tree := cpeer.NewTree(cpeer.Node{Length: 2, Buffers: []uintptr{0}, Children: []cpeer.Node{{Length: 2, Buffers: []uintptr{0, bridge.Zeros}}}})
-	defer tree.Free()
-	in := new(cdevice.CArrowDeviceArray)
-	tree.Export(abi.As[abi.ArrowDeviceArray](in))
-	before := cdevice.ReadStats().ImportedArrays
-	b, err := cdevice.ImportRecordBatchWithSchema(in, arrow.NewSchema([]arrow.Field{{Name: "c", Type: arrow.PrimitiveTypes.Int64}}, nil))
-	require.NoError(t, err)
-	column := b.Column(0)
-	out := new(cdevice.CArrowDeviceArray)
-	require.NoError(t, cdevice.ExportArray(column, out, nil))
-	column.Release()
-	b.Release()
-	panicText(t, func() { column.Retain(); column.Release() })
-	panicText(t, func() { b.Retain(); b.Release() })
-	assert.Equal(t, before+1, cdevice.ReadStats().ImportedArrays, "the consumer holds it")
-	cdevice.ReleaseCArrowDeviceArray(out)
-	assert.Equal(t, before, cdevice.ReadStats().ImportedArrays)
+		assert.Equal(t, before, cdevice.ReadStats().ImportedArrays)
+	})
 }

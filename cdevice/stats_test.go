@@ -13,6 +13,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
+	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 )
 
 // A program that waits for zeros in ReadStats unloads the library of a producer then: what
@@ -31,146 +32,6 @@ func counted(t *testing.T, of func(cdevice.Stats) int64) func() {
 	return func() { during = append(during, of(cdevice.ReadStats())) }
 }
 
-// ownedBatch is a batch without rows whose owner is told of its end.
-func ownedBatch(t *testing.T, release func()) *cdevice.RecordBatch {
-	t.Helper()
-	b, err := cdevice.NewRecordBatch(device.CPUDevice(), arrow.NewSchema(nil, nil), 0, nil, cdevice.Lifetime{Release: release})
-	require.NoError(t, err)
-	return b
-}
-
-func TestImportedStreamIsCountedUntilItsReleaseReturns(t *testing.T) {
-	for name, row := range map[string]struct {
-		ahead int
-		opts  []cdevice.ImportOption
-	}{
-		"at once": {0, nil}, "ahead": {1, nil},
-		"WithReleaser": {0, []cdevice.ImportOption{cdevice.WithReleaser(func(release func()) { release() })}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			release := counted(t, func(s cdevice.Stats) int64 { return s.ImportedStreams })
-			settles(t)
-			s := newScript(t)
-			s.onRelease = release
-			r, err := cdevice.ImportRecordReader(s.stream, row.opts...)
-			require.NoError(t, err)
-			assert.False(t, r.Prefetch(row.ahead).Next())
-			r.Release()
-			eventually(t, func() bool { return s.releases.Load() == 1 }, "the release")
-		})
-	}
-}
-
-func TestStreamThatIsNotImportedIsCountedUntilItsReleaseReturns(t *testing.T) {
-	s := newScript(t)
-	s.onRelease = counted(t, func(s cdevice.Stats) int64 { return s.ImportedStreams })
-	s.getSchema = func(*abi.ArrowSchema) int { return 5 }
-	_, err := cdevice.ImportRecordReader(s.stream)
-	require.Error(t, err)
-}
-
-func TestImportedArrayIsCountedUntilItsReleaseReturns(t *testing.T) {
-	b := ownedBatch(t, counted(t, func(s cdevice.Stats) int64 { return s.ImportedArrays }))
-	out, schema := garbageArray(), garbageSchema()
-	require.NoError(t, cdevice.ExportRecordBatch(b, out, schema))
-	b.Release()
-	back, err := cdevice.ImportRecordBatch(out, schema)
-	require.NoError(t, err)
-	back.Release()
-}
-
-func TestExportedArrayIsCountedUntilWhatItHoldsIsReleased(t *testing.T) {
-	s, err := device.CPUDevice().NewStream()
-	require.NoError(t, err)
-	own := new(namedEvent)
-	for _, name := range []string{"without an event", "with one of its own"} {
-		t.Run(name, func(t *testing.T) {
-			b := ownedBatch(t, counted(t, func(s cdevice.Stats) int64 { return s.ExportedArrays }))
-			out := garbageArray()
-			if name == "with one of its own" {
-				b = made(t, b)(b.RecordEvent(streamWithEvents{s, own}))
-			}
-			require.NoError(t, cdevice.ExportRecordBatch(b, out, nil))
-			b.Release()
-			cdevice.ReleaseCArrowDeviceArray(out)
-		})
-	}
-	assert.Equal(t, 1, own.closes)
-}
-
-// streamWithEvents is a stream of a device whose events have handles, so that RecordEvent
-// keeps one.
-type streamWithEvents struct {
-	device.Stream
-	event *namedEvent
-}
-
-func (s streamWithEvents) Device() device.Device {
-	return deviceWithEvents{device.CPUDevice(), s.event}
-}
-func (streamWithEvents) Record(device.Event) error { return nil }
-
-type deviceWithEvents struct {
-	device.Device
-	event *namedEvent
-}
-
-func (d deviceWithEvents) NewEvent() (device.Event, error) { return d.event, nil }
-
-type namedEvent struct{ testEvent }
-
-func (*namedEvent) Handle() uintptr { return 8 }
-
-func TestExportedStreamIsCountedUntilItsReaderIsReleased(t *testing.T) {
-	stop := counted(t, func(s cdevice.Stats) int64 { return s.ExportedStreams })
-	r, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) { return nil, io.EOF }, stop)
-	require.NoError(t, err)
-	out := new(cdevice.CArrowDeviceArrayStream)
-	require.NoError(t, cdevice.ExportRecordReader(r, out))
-	r.Release()
-	cdevice.ReleaseCArrowDeviceArrayStream(out)
-}
-
-// An exported array is not one more, or one less, while a stream is being released.
-func TestExportedArraysAreCountedApartFromStreams(t *testing.T) {
-	before := cdevice.ReadStats().ExportedArrays
-	var during int64
-	stop := func() { during = cdevice.ReadStats().ExportedArrays }
-	r, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) { return nil, io.EOF }, stop)
-	require.NoError(t, err)
-	out := new(cdevice.CArrowDeviceArrayStream)
-	require.NoError(t, cdevice.ExportRecordReader(r, out))
-	r.Release()
-	cdevice.ReleaseCArrowDeviceArrayStream(out)
-	assert.Equal(t, before, during)
-}
-
-func TestAsyncTaskIsCountedUntilItsBatchIsReleased(t *testing.T) {
-	for name, of := range map[string]func(cdevice.Stats) int64{
-		"task":     func(s cdevice.Stats) int64 { return s.AsyncTasks },
-		"producer": func(s cdevice.Stats) int64 { return s.AsyncProducers },
-	} {
-		t.Run(name, func(t *testing.T) {
-			release := counted(t, of)
-			settles(t)
-			b := ownedBatch(t, release)
-			given := false
-			r, err := cdevice.NewRecordReaderFunc(b.Schema(), device.CPU, func() (*cdevice.RecordBatch, error) {
-				if given {
-					return nil, io.EOF
-				}
-				given = true
-				return b, nil
-			}, nil)
-			require.NoError(t, err)
-			c := exported(t, background, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 1}, r)
-			r.Release()
-			require.NoError(t, c.WaitReleased())
-			assert.Zero(t, cpeer.Extract(&c.Tasks()[0], nil))
-		})
-	}
-}
-
 // handlerOf is a handler of a program in Go that only wants to be released.
 type handlerOf struct{ release func() }
 
@@ -179,18 +40,7 @@ func (h handlerOf) OnNextTask(*abi.ArrowAsyncTask, uintptr) int            { ret
 func (h handlerOf) OnError(int, string, uintptr)                           {}
 func (h handlerOf) Release()                                               { h.release() }
 
-func TestAsyncProducerIsCountedUntilItsHandlerIsReleased(t *testing.T) {
-	release := counted(t, func(s cdevice.Stats) int64 { return s.AsyncProducers })
-	settles(t)
-	released := make(chan struct{})
-	handler := new(cdevice.CArrowAsyncDeviceStreamHandler)
-	bridge.ExportHandler(handlerOf{func() { release(); close(released) }}, abi.As[abi.ArrowAsyncDeviceStreamHandler](handler))
-	r := repeated(t, twoColumns(t), 1)
-	require.NoError(t, cdevice.ExportAsync(background, r, handler))
-	<-released
-}
-
-func TestReadersAreCountedUntilTheirSourceIsNotInUse(t *testing.T) {
+func TestStatsOfReaders(t *testing.T) {
 	checkLeaks(t)
 	readers := func() int64 { return cdevice.ReadStats().Readers }
 	before := readers()
@@ -209,7 +59,7 @@ func TestReadersAreCountedUntilTheirSourceIsNotInUse(t *testing.T) {
 	b.r.Release()
 	assert.Equal(t, before+1, readers(), "its goroutine asks the producer")
 	b.answer()
-	eventually(t, func() bool { return readers() == before }, "the end of the goroutine")
+	within.Eventually(t, "the end of the goroutine", func() bool { return readers() == before })
 	assert.EqualValues(t, 1, b.releases.Load())
 
 	a, err := cdevice.NewArrayReader(arrow.Field{Type: arrow.Null}, device.CPU, func(func(*cdevice.Array, error) bool) {})
@@ -259,7 +109,7 @@ func TestGoroutinesAreCounted(t *testing.T) {
 	c.Producer().Cancel()
 	require.NoError(t, c.WaitReleased())
 	assert.Zero(t, cpeer.Extract(&c.Tasks()[0], nil))
-	eventually(t, func() bool { return goroutines() == before }, "the end of both")
+	within.Eventually(t, "the end of both", func() bool { return goroutines() == before })
 }
 
 // When Release of an iterator, or Close, has returned, so has each goroutine of the reader.
@@ -277,4 +127,124 @@ func TestNoGoroutineIsCountedAfterItsReader(t *testing.T) {
 		require.Equal(t, before, cdevice.ReadStats().Goroutines)
 		closed.Release()
 	}
+}
+
+// TestStatsOfImports is about structs of producers, counted until their release returns.
+func TestStatsOfImports(t *testing.T) {
+	t.Run("a stream", func(t *testing.T) {
+		for name, row := range map[string]struct {
+			ahead int
+			opts  []cdevice.ImportOption
+		}{
+			"at once": {0, nil}, "ahead": {1, nil},
+			"WithReleaser": {0, []cdevice.ImportOption{cdevice.WithReleaser(func(release func()) { release() })}},
+		} {
+			t.Run(name, func(t *testing.T) {
+				release := counted(t, func(s cdevice.Stats) int64 { return s.ImportedStreams })
+				settles(t)
+				s := newScript(t)
+				s.onRelease = release
+				r, err := cdevice.ImportRecordReader(s.stream, row.opts...)
+				require.NoError(t, err)
+				assert.False(t, r.Prefetch(row.ahead).Next())
+				r.Release()
+				within.Eventually(t, "the release", func() bool { return s.releases.Load() == 1 })
+			})
+		}
+	})
+	t.Run("a stream that is not imported", func(t *testing.T) {
+		s := newScript(t)
+		s.onRelease = counted(t, func(s cdevice.Stats) int64 { return s.ImportedStreams })
+		s.getSchema = func(*abi.ArrowSchema) int { return 5 }
+		_, err := cdevice.ImportRecordReader(s.stream)
+		require.Error(t, err)
+	})
+	t.Run("an array", func(t *testing.T) {
+		b := ownedBatch(t, counted(t, func(s cdevice.Stats) int64 { return s.ImportedArrays }))
+		out, schema := garbageArray(), garbageSchema()
+		require.NoError(t, cdevice.ExportRecordBatch(b, out, schema))
+		b.Release()
+		back, err := cdevice.ImportRecordBatch(out, schema)
+		require.NoError(t, err)
+		back.Release()
+	})
+}
+
+// TestStatsOfExports is about structs of ours, counted until what they hold is released.
+func TestStatsOfExports(t *testing.T) {
+	t.Run("an array", func(t *testing.T) {
+		s, err := device.CPUDevice().NewStream()
+		require.NoError(t, err)
+		own := new(namedEvent)
+		for _, name := range []string{"without an event", "with one of its own"} {
+			t.Run(name, func(t *testing.T) {
+				b := ownedBatch(t, counted(t, func(s cdevice.Stats) int64 { return s.ExportedArrays }))
+				out := garbageArray()
+				if name == "with one of its own" {
+					b = made(t, b)(b.RecordEvent(streamWithEvents{s, own}))
+				}
+				require.NoError(t, cdevice.ExportRecordBatch(b, out, nil))
+				b.Release()
+				cdevice.ReleaseCArrowDeviceArray(out)
+			})
+		}
+		assert.Equal(t, 1, own.closes)
+	})
+	t.Run("a stream", func(t *testing.T) {
+		stop := counted(t, func(s cdevice.Stats) int64 { return s.ExportedStreams })
+		r, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) { return nil, io.EOF }, stop)
+		require.NoError(t, err)
+		out := new(cdevice.CArrowDeviceArrayStream)
+		require.NoError(t, cdevice.ExportRecordReader(r, out))
+		r.Release()
+		cdevice.ReleaseCArrowDeviceArrayStream(out)
+	})
+	// An exported array is not one more, or one less, while a stream is being released.
+	t.Run("arrays of a stream", func(t *testing.T) {
+		before := cdevice.ReadStats().ExportedArrays
+		var during int64
+		stop := func() { during = cdevice.ReadStats().ExportedArrays }
+		r, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) { return nil, io.EOF }, stop)
+		require.NoError(t, err)
+		out := new(cdevice.CArrowDeviceArrayStream)
+		require.NoError(t, cdevice.ExportRecordReader(r, out))
+		r.Release()
+		cdevice.ReleaseCArrowDeviceArrayStream(out)
+		assert.Equal(t, before, during)
+	})
+	t.Run("an asynchronous task", func(t *testing.T) {
+		for name, of := range map[string]func(cdevice.Stats) int64{
+			"task":     func(s cdevice.Stats) int64 { return s.AsyncTasks },
+			"producer": func(s cdevice.Stats) int64 { return s.AsyncProducers },
+		} {
+			t.Run(name, func(t *testing.T) {
+				release := counted(t, of)
+				settles(t)
+				b := ownedBatch(t, release)
+				given := false
+				r, err := cdevice.NewRecordReaderFunc(b.Schema(), device.CPU, func() (*cdevice.RecordBatch, error) {
+					if given {
+						return nil, io.EOF
+					}
+					given = true
+					return b, nil
+				}, nil)
+				require.NoError(t, err)
+				c := exported(t, background, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 1}, r)
+				r.Release()
+				require.NoError(t, c.WaitReleased())
+				assert.Zero(t, cpeer.Extract(&c.Tasks()[0], nil))
+			})
+		}
+	})
+	t.Run("an asynchronous producer", func(t *testing.T) {
+		release := counted(t, func(s cdevice.Stats) int64 { return s.AsyncProducers })
+		settles(t)
+		released := make(chan struct{})
+		handler := new(cdevice.CArrowAsyncDeviceStreamHandler)
+		bridge.ExportHandler(handlerOf{func() { release(); close(released) }}, abi.As[abi.ArrowAsyncDeviceStreamHandler](handler))
+		r := repeated(t, twoColumns(t), 1)
+		require.NoError(t, cdevice.ExportAsync(background, r, handler))
+		<-released
+	})
 }

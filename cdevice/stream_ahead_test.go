@@ -3,7 +3,6 @@ package cdevice_test
 import (
 	"runtime"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -11,34 +10,10 @@ import (
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 )
 
 // Streams that are asked before their reader is: Prefetch, and copies.
-
-// eventually waits for what another goroutine does.
-func eventually(t testing.TB, done func() bool, what string) {
-	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !done(); runtime.Gosched() {
-		if time.Now().After(deadline) {
-			t.Fatalf("never: %s", what)
-		}
-	}
-}
-
-// release releases a reader and waits until what its goroutine held is released too.
-func release(t testing.TB, r *cdevice.RecordReader) {
-	t.Helper()
-	r.Release()
-	streamsEnd(t)
-}
-
-func streamsEnd(t testing.TB) {
-	t.Helper()
-	eventually(t, func() bool {
-		s := cdevice.ReadStats()
-		return s.ExportedStreams == 0 && s.ImportedStreams == 0 && s.ImportedArrays == 0
-	}, "the release of all streams")
-}
 
 func TestPrefetchKeepsOrderAndEnds(t *testing.T) {
 	checkLeaks(t)
@@ -53,7 +28,7 @@ func TestPrefetchKeepsOrderAndEnds(t *testing.T) {
 		assert.ErrorContains(t, err, "late", "the error comes in its place")
 		assert.EqualValues(t, 16, s.nexts.Load())
 		r.Release()
-		eventually(t, func() bool { return s.releases.Load() == 1 }, "the release")
+		within.Eventually(t, "the release", func() bool { return s.releases.Load() == 1 })
 	}
 }
 
@@ -67,14 +42,14 @@ func TestPrefetchDepthIsALimit(t *testing.T) {
 		r.Prefetch(depth)
 		for taken := 1; taken < 5; taken++ {
 			require.True(t, r.Next())
-			eventually(t, func() bool { return int(s.nexts.Load()) == taken+depth }, "the batches ahead")
+			within.Eventually(t, "the batches ahead", func() bool { return int(s.nexts.Load()) == taken+depth })
 		}
 		for range 100 { // long enough for one too many
 			runtime.Gosched()
 		}
 		assert.EqualValues(t, 4+depth, s.nexts.Load())
 		r.Release()
-		eventually(t, func() bool { return s.releases.Load() == 1 }, "the release")
+		within.Eventually(t, "the release", func() bool { return s.releases.Load() == 1 })
 	}
 }
 
@@ -93,12 +68,12 @@ func TestReleaseDoesNotWaitForAPrefetch(t *testing.T) {
 	require.NoError(t, err)
 	r.Prefetch(2)
 	require.True(t, r.Next())
-	eventually(t, func() bool { return s.nexts.Load() == 2 }, "the second call")
+	within.Eventually(t, "the second call", func() bool { return s.nexts.Load() == 2 })
 	r.Release()
 	assert.Zero(t, s.releases.Load(), "not while a call is under way")
 	close(answer)
-	eventually(t, func() bool { return s.releases.Load() == 1 }, "the release after the call")
-	eventually(t, func() bool { return cdevice.ReadStats().ImportedArrays == stats.ImportedArrays }, "the release of its batch")
+	within.Eventually(t, "the release after the call", func() bool { return s.releases.Load() == 1 })
+	within.Eventually(t, "the release of its batch", func() bool { return cdevice.ReadStats().ImportedArrays == stats.ImportedArrays })
 }
 
 func TestPrefetchThatNobodyAskedIsReleased(t *testing.T) {
@@ -123,7 +98,7 @@ func TestCopyingIsOneBatchAhead(t *testing.T) {
 	assert.Zero(t, from.nexts.Load())
 	for taken := 1; taken < 5; taken++ {
 		require.True(t, r.Next())
-		eventually(t, func() bool { return int(from.nexts.Load()) == taken+1 }, "the next one")
+		within.Eventually(t, "the next one", func() bool { return int(from.nexts.Load()) == taken+1 })
 		assert.Equal(t, taken-1, numberOf(t, r.RecordBatch()))
 	}
 	src.Release()
@@ -149,10 +124,10 @@ func TestNoGoroutineIsLeft(t *testing.T) {
 				}
 				r.Release()
 			}
-			eventually(t, func() bool { return s.releases.Load() == 1 }, "the release")
+			within.Eventually(t, "the release", func() bool { return s.releases.Load() == 1 })
 		}
 	}
-	eventually(t, func() bool { return runtime.NumGoroutine() <= before }, "the end of all goroutines")
+	within.Eventually(t, "the end of all goroutines", func() bool { return runtime.NumGoroutine() <= before })
 }
 
 // Items that are ready when a reader ends are dropped then, whether the producer has more,
@@ -169,13 +144,13 @@ func TestReadyBatchesAreDroppedWithTheirReader(t *testing.T) {
 				r.Prefetch(7)
 				require.True(t, r.Next())
 				ahead := min(8, batches)
-				eventually(t, func() bool { return cdevice.ReadStats().ImportedArrays == before+int64(ahead) }, "the batches ahead")
+				within.Eventually(t, "the batches ahead", func() bool { return cdevice.ReadStats().ImportedArrays == before+int64(ahead) })
 				if end == "Close" {
 					closes(t, r)
 					assert.Equal(t, before+1, cdevice.ReadStats().ImportedArrays, "the one that Next took")
 				}
 				r.Release()
-				eventually(t, func() bool { return cdevice.ReadStats().ImportedArrays == before }, "the end of the goroutine")
+				within.Eventually(t, "the end of the goroutine", func() bool { return cdevice.ReadStats().ImportedArrays == before })
 			})
 		}
 	}

@@ -18,28 +18,39 @@ import (
 // A batch's way through an exported and an imported stream costs what an import does: the
 // stream adds one call into C, and one from C into Go.
 func TestStreamCostsPerBatch(t *testing.T) {
-	for _, columns := range []int{1, 10, 1000} {
-		rec, _ := wide(t, columns)
-		b := wrap(t, rec)
-		source, err := cdevice.NewRecordReaderFunc(rec.Schema(), device.CPU, func() (*cdevice.RecordBatch, error) {
-			b.Retain()
-			return b, nil
-		}, nil)
-		require.NoError(t, err)
-		r, err := cdevice.ImportRecordReader(export(t, source))
-		require.NoError(t, err)
-		for range 3 { // without a stage, and with some that pass batches on
-			assert.LessOrEqual(t, testing.AllocsPerRun(100, func() {
-				if !r.Next() {
-					t.Error(r.Err())
+	for kind, through := range map[string]func(*cdevice.RecordReader) (*cdevice.RecordReader, error){
+		"device": func(r *cdevice.RecordReader) (*cdevice.RecordReader, error) {
+			return cdevice.ImportRecordReader(export(t, r))
+		},
+		"plain": func(r *cdevice.RecordReader) (*cdevice.RecordReader, error) {
+			return cdevice.ImportPlainRecordReader(exportPlain(t, r))
+		},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			for _, columns := range []int{1, 10, 1000} {
+				rec, _ := wide(t, columns)
+				b := wrap(t, rec)
+				source, err := cdevice.NewRecordReaderFunc(rec.Schema(), device.CPU, func() (*cdevice.RecordBatch, error) {
+					b.Retain()
+					return b, nil
+				}, nil)
+				require.NoError(t, err)
+				r, err := through(source)
+				require.NoError(t, err)
+				for range 3 { // without a stage, and with some that pass batches on
+					assert.LessOrEqual(t, testing.AllocsPerRun(100, func() {
+						if !r.Next() {
+							t.Error(r.Err())
+						}
+					}), 3.0, "owner, batch and nodes, for %d columns", columns)
+					r.Map(same)
 				}
-			}), 3.0, "owner, batch and nodes, for %d columns", columns)
-			r.Map(same)
-		}
-		blocks, callbacks := cdevice.ReadStats().ExportedBlocks, bridge.Callbacks()
-		require.True(t, r.Next())
-		assert.Equal(t, blocks, cdevice.ReadStats().ExportedBlocks, "one exported, one released")
-		assert.Equal(t, callbacks+2, bridge.Callbacks(), "get_next, and the release of the batch before")
-		r.Release()
+				blocks, callbacks := cdevice.ReadStats().ExportedBlocks, bridge.Callbacks()
+				require.True(t, r.Next())
+				assert.Equal(t, blocks, cdevice.ReadStats().ExportedBlocks, "one exported, one released")
+				assert.Equal(t, callbacks+2, bridge.Callbacks(), "get_next, and the release of the batch before")
+				r.Release()
+			}
+		})
 	}
 }

@@ -51,10 +51,6 @@ func TestLastErrorOfAnExportedStream(t *testing.T) {
 	cdevice.ReleaseCArrowSchema(cdevice.SchemaFromPtr(addressOf(&schema)))
 }
 
-func lastError(s *cdevice.CArrowDeviceArrayStream) uintptr {
-	return cpeer.CallForPointer(s.GetLastError, addressOf(s))
-}
-
 func TestErrorsOfSourcesBecomeErrnos(t *testing.T) {
 	checkLeaks(t)
 	_, notInvalid := cdevice.NewRecordReader(nil, 0, nil)
@@ -88,15 +84,6 @@ func TestErrorsOfSourcesBecomeErrnos(t *testing.T) {
 		})
 	}
 }
-
-// failing is an arrow-go reader without batches and with an error.
-type failing struct {
-	panicking
-	err error
-}
-
-func (failing) Next() bool   { return false }
-func (f failing) Err() error { return f.err }
 
 func wrappedFailing(t testing.TB, err error) *cdevice.RecordReader {
 	t.Helper()
@@ -183,13 +170,6 @@ func TestTextOfAPanicIsBounded(t *testing.T) {
 		})
 	}
 }
-
-type panicking struct{ array.RecordReader }
-
-func (panicking) Schema() *arrow.Schema { return numberedSchema }
-func (panicking) Next() bool            { panic("in a reader") }
-func (panicking) Retain()               {}
-func (panicking) Release()              {}
 
 // What a source yields must belong in the stream.
 func TestSourcesMustKeepTheirWord(t *testing.T) {

@@ -22,47 +22,6 @@ import (
 
 // Streams that we export, called as a consumer in C does.
 
-// export exports a reader, which it releases. The stream is released at the end of the test.
-func export(t testing.TB, r *cdevice.RecordReader) *cdevice.CArrowDeviceArrayStream {
-	t.Helper()
-	out := garbageStream()
-	require.NoError(t, cdevice.ExportRecordReader(r, out))
-	r.Release()
-	t.Cleanup(func() { cdevice.ReleaseCArrowDeviceArrayStream(out) })
-	return out
-}
-
-func garbageStream() *cdevice.CArrowDeviceArrayStream {
-	const g = 0xdeadbeef
-	return &cdevice.CArrowDeviceArrayStream{DeviceType: -7, GetSchema: g, GetNext: g, GetLastError: g, Release: g, PrivateData: g}
-}
-
-func iterated(t testing.TB, err error, batches ...*cdevice.RecordBatch) *cdevice.RecordReader {
-	t.Helper()
-	r, e := cdevice.NewRecordReader(numberedSchema, device.CPU, yielding(err, batches...))
-	require.NoError(t, e)
-	return r
-}
-
-func asked(t testing.TB, err error, batches ...*cdevice.RecordBatch) *cdevice.RecordReader {
-	t.Helper()
-	r, e := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, nextOf(err, batches...), nil)
-	require.NoError(t, e)
-	return r
-}
-
-// next calls get_next, and imports what it gives: nil at the end.
-func next(t testing.TB, s *cdevice.CArrowDeviceArrayStream) (b *cdevice.RecordBatch, code int) {
-	t.Helper()
-	out := garbageArray()
-	if code = bridge.CallGetNext(abi.As[abi.ArrowDeviceArrayStream](s), abi.As[abi.ArrowDeviceArray](out)); code != 0 || out.Array.Release == 0 {
-		return nil, code
-	}
-	b, err := cdevice.ImportRecordBatchWithSchema(out, numberedSchema)
-	require.NoError(t, err)
-	return b, 0
-}
-
 func TestExportedStreamCallsWhatItWasMadeOf(t *testing.T) {
 	checkLeaks(t)
 	records := func() array.RecordReader {

@@ -227,7 +227,7 @@ func (alike) Deserialize(arrow.DataType, string) (arrow.ExtensionType, error) {
 type alikeArray struct{ array.ExtensionArrayBase }
 
 // A type that is wrong about being equal is not read as what it is not.
-func TestTypesThatAreNotStoredAlikeStayWhatTheyAre(t *testing.T) {
+func TestTypesThatAreNotStoredAlike(t *testing.T) {
 	checkLeaks(t)
 	schemaOf := func(stored arrow.DataType, from string) *arrow.Schema {
 		return arrow.NewSchema([]arrow.Field{{Name: "s", Type: arrow.StructOf(

@@ -21,18 +21,10 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
+	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 )
 
 // Streams whose users, or sources, do what they should not.
-
-// panics collects what would be printed; the test looks at it when all is quiet.
-func panics(t *testing.T) *atomic.Int64 {
-	seen := new(atomic.Int64)
-	before := bridge.OnPanic
-	t.Cleanup(func() { bridge.OnPanic = before })
-	bridge.OnPanic = func(any, []byte) { seen.Add(1) }
-	return seen
-}
 
 // Many goroutines call a reader that was released: its source is not asked, and not stopped again.
 func TestReleasedReaderStaysReleased(t *testing.T) {
@@ -90,7 +82,7 @@ func TestReleaseEndsAStreamThatManyRead(t *testing.T) {
 			}
 		})
 	}
-	eventually(t, func() bool { return asks.Load() > 100 }, "the reading")
+	within.Eventually(t, "the reading", func() bool { return asks.Load() > 100 })
 	r.Release()
 	wg.Wait() // without an end, they would read for ever
 	assert.EqualValues(t, 1, stops.Load())
@@ -184,7 +176,7 @@ func TestPanicInStop(t *testing.T) {
 	src.Release()
 	require.True(t, r.Next())
 	r.Release()
-	eventually(t, func() bool { return seen.Load() == 2 }, "the panic of a source that is asked ahead")
+	within.Eventually(t, "the panic of a source that is asked ahead", func() bool { return seen.Load() == 2 })
 
 	r = open()
 	assert.PanicsWithValue(t, "in stop", r.Release, "a panic on the program's goroutine is the program's")
@@ -256,10 +248,10 @@ func TestNothingIsAskedAheadAfterTheRelease(t *testing.T) {
 		require.NoError(t, err)
 		r.Prefetch(10)
 		require.True(t, r.Next())
-		eventually(t, func() bool { return s.nexts.Load() == 2 }, "the second call")
+		within.Eventually(t, "the second call", func() bool { return s.nexts.Load() == 2 })
 		r.Release()
 		close(answer)
-		eventually(t, func() bool { return s.releases.Load() == 1 }, "the release")
+		within.Eventually(t, "the release", func() bool { return s.releases.Load() == 1 })
 		assert.EqualValues(t, 2, s.nexts.Load())
 		streamsEnd(t)
 	}
@@ -397,7 +389,7 @@ func TestCallThatWaitsIsNotAskedAfterTheRelease(t *testing.T) {
 			}
 		}()
 	}
-	eventually(t, func() bool { return asks.Load() == 1 }, "the first call")
+	within.Eventually(t, "the first call", func() bool { return asks.Load() == 1 })
 	time.Sleep(20 * time.Millisecond) // the second one waits for it
 	r.Release()
 	close(let)

@@ -81,7 +81,7 @@ type moodyBatch struct {
 
 func (m moodyBatch) Columns() []arrow.Array { return m.columns }
 
-func TestPanicOfACallersTypeIsAnErrorAndLeaksNothing(t *testing.T) {
+func TestPanicOfACallersType(t *testing.T) {
 	checkLeaks(t)
 	rec := oneColumn(t, fromJSON(t, arrow.PrimitiveTypes.Int32, `[1,2]`))
 	for n := 1; n <= 2; n++ {
@@ -354,7 +354,7 @@ func TestRetainedArraysLiveOn(t *testing.T) {
 }
 
 // The offsets buffer of an empty array may have no bytes, wherever it claims to be.
-func TestViewOfAnEmptyArrayReadsNothingOfTheProducers(t *testing.T) {
+func TestViewOfAnEmptyArray(t *testing.T) {
 	const nowhere = 0x8000 // no process has memory there
 	for _, dt := range []arrow.DataType{arrow.BinaryTypes.String, arrow.BinaryTypes.LargeString} {
 		a := importTree(t, cpeer.Node{Buffers: []uintptr{nowhere, nowhere, nowhere}}, dt)

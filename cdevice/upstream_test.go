@@ -1,16 +1,13 @@
 package cdevice_test
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"strings"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/cdata"
-	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/apache/arrow-go/v18/arrow/memory/mallocator"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -22,31 +19,6 @@ import (
 
 // Each test here is a finding of docs/upstream.md: what arrow-go's cdata gets
 // wrong, and this package must not.
-
-// fromJSON builds an array; it is released at the end of the test.
-func fromJSON(t *testing.T, dt arrow.DataType, text string) arrow.Array {
-	t.Helper()
-	arr, _, err := array.FromJSON(memory.NewGoAllocator(), dt, strings.NewReader(text))
-	require.NoError(t, err)
-	t.Cleanup(arr.Release)
-	return arr
-}
-
-// oneColumn is a record batch with arr as its only column; released at the end.
-func oneColumn(t *testing.T, arr arrow.Array) arrow.RecordBatch {
-	t.Helper()
-	rec := array.NewRecordBatch(arrow.NewSchema([]arrow.Field{{Name: "c", Type: arr.DataType(), Nullable: true}}, nil), []arrow.Array{arr}, int64(arr.Len()))
-	t.Cleanup(rec.Release)
-	return rec
-}
-
-func wrap(t *testing.T, rec arrow.RecordBatch) *cdevice.RecordBatch {
-	t.Helper()
-	b, err := cdevice.WrapRecordBatch(rec, device.CPUDevice())
-	require.NoError(t, err)
-	t.Cleanup(b.Release)
-	return b
-}
 
 // batchThroughC exports rec, imports it and views the import; all is released at the end.
 func batchThroughC(t *testing.T, rec arrow.RecordBatch) arrow.RecordBatch {
@@ -62,10 +34,6 @@ func batchThroughC(t *testing.T, rec arrow.RecordBatch) arrow.RecordBatch {
 	return view
 }
 
-var pointType = arrow.StructOf(
-	arrow.Field{Name: "x", Type: arrow.PrimitiveTypes.Int32, Nullable: true},
-	arrow.Field{Name: "s", Type: arrow.BinaryTypes.String, Nullable: true})
-
 func TestSlicedStructColumnKeepsItsRows(t *testing.T) {
 	checkLeaks(t)
 	rec := oneColumn(t, fromJSON(t, pointType, `[{"x":0,"s":"a"},{"x":1,"s":"b"},{"x":2,"s":"c"},{"x":3,"s":"d"},{"x":4,"s":"e"}]`))
@@ -73,15 +41,6 @@ func TestSlicedStructColumnKeepsItsRows(t *testing.T) {
 	t.Cleanup(part.Release)
 	view := batchThroughC(t, part)
 	assert.Equal(t, `[{"s":"b","x":1},{"s":"c","x":2},{"s":"d","x":3}]`, marshal(t, view.Column(0)))
-}
-
-func marshal(t *testing.T, arr arrow.Array) string {
-	t.Helper()
-	text, err := arr.MarshalJSON()
-	require.NoError(t, err)
-	var compact bytes.Buffer
-	require.NoError(t, json.Compact(&compact, text))
-	return compact.String()
 }
 
 func TestSlicedSparseUnionColumnKeepsItsRows(t *testing.T) {
@@ -203,14 +162,6 @@ func TestTypedNilDictionaryIsAnError(t *testing.T) {
 	_, err := cdevice.WrapArray(dataOnly{index, data}, device.CPUDevice())
 	assert.ErrorContains(t, err, "cdevice: wrap: array.dictionary")
 }
-
-// dataOnly is an array with other data than its own.
-type dataOnly struct {
-	arrow.Array
-	data arrow.ArrayData
-}
-
-func (d dataOnly) Data() arrow.ArrayData { return d.data }
 
 // Both libraries read what the other exports, where cdata is right.
 func TestPlainCDataReadsWhatWeExport(t *testing.T) {

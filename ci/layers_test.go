@@ -80,7 +80,8 @@ var allowed = map[string][]string{
 	"memory/cudaalloc":          {"device", "internal/cuda", "internal/sizeclass"},
 	"memory/hostpinned":         {"device", "internal/sizeclass", "memory/cudaalloc"},
 	"cudasim":                   {},
-	"internal/testing/cudatest": {"cudasim", "device", "internal/cuda", "memory/cudaalloc"},
+	"internal/testing/within":   {},
+	"internal/testing/cudatest": {"cudasim", "device", "internal/cuda", "internal/testing/within", "memory/cudaalloc"},
 
 	"memory/cudaalloc/gorgonia": {"cdevice", "device", "memory/cudaalloc"},
 }

@@ -118,7 +118,7 @@ func TestCopyBetweenGPUsCalls(t *testing.T) {
 
 // The stream of the caller could not be made to wait for the work. So the call does, and the
 // caller may free the memory on that stream.
-func TestWorkOfAnotherGPUThatCannotBeFollowedIsWaitedFor(t *testing.T) {
+func TestWorkOfAnotherGPUIsWaitedFor(t *testing.T) {
 	m := cudatest.Simulated(t, cudasim.Options{Devices: 2, Delay: time.Millisecond})
 	here, there := m.GPUs[0], m.GPUs[1]
 	s, err := here.NewStream()

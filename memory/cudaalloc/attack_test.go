@@ -12,6 +12,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
 
@@ -50,8 +51,8 @@ func TestResetWhileUploading(t *testing.T) {
 		m.ResetPrimary(t, 0)
 		again, err := cudaalloc.Open(0, m.Driver())
 		require.NoError(t, err)
-		cudatest.Within(t, "the uploads", func() error { uploads.Wait(); return nil })
-		cudatest.Eventually(t, "what the old GPU had has ended", func() bool { return gpu.ReadStats().Device.Live == 0 && gpu.ReadStats().Waiting == 0 })
+		within.Seconds(t, "the uploads", func() error { uploads.Wait(); return nil })
+		within.Eventually(t, "what the old GPU had has ended", func() bool { return gpu.ReadStats().Device.Live == 0 && gpu.ReadStats().Waiting == 0 })
 		assert.Zero(t, again.ReadStats())
 	}
 }
@@ -103,7 +104,7 @@ func TestManyBlockedFunctions(t *testing.T) {
 	}
 	called := make(chan struct{})
 	gpu.AfterWork(func() { close(called) })
-	cudatest.Within(t, "a function behind those that block", func() error { <-called; return nil })
+	within.Seconds(t, "a function behind those that block", func() error { <-called; return nil })
 	close(gate)
-	cudatest.Within(t, "those that blocked", func() error { all.Wait(); return nil })
+	within.Seconds(t, "those that blocked", func() error { all.Wait(); return nil })
 }

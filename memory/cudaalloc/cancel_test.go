@@ -12,6 +12,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
 
@@ -51,8 +52,8 @@ func TestContextsEndWaitsForTheGPU(t *testing.T) {
 				ended, cancel := context.WithCancel(background)
 				cancel()
 				for range 3 {
-					cudatest.EndsInTime(t, name, func(ctx context.Context) error { return row.wait(ctx, gpu) })
-					cudatest.Within(t, name+" with a context that has ended", func() error {
+					within.Context(t, name, func(ctx context.Context) error { return row.wait(ctx, gpu) })
+					within.Seconds(t, name+" with a context that has ended", func() error {
 						assert.ErrorIs(t, row.wait(ended, gpu), context.Canceled)
 						return nil
 					})
@@ -63,7 +64,7 @@ func TestContextsEndWaitsForTheGPU(t *testing.T) {
 				waits := make(chan error, 1)
 				go func() { waits <- row.wait(background, gpu) }()
 				open()
-				cudatest.Within(t, name+" when the stream goes on", func() error { return <-waits })
+				within.Seconds(t, name+" when the stream goes on", func() error { return <-waits })
 				assert.Zero(t, gpu.ReadStats().Lost)
 				if name == "UnregisterHost" {
 					assert.False(t, gpu.PageLocked(pointer(page), int64(len(page))))
@@ -87,7 +88,7 @@ func TestContextsEndUploadsThatWait(t *testing.T) {
 	open, err := cudaalloc.Hold(s)
 	require.NoError(t, err)
 	for range 3 {
-		cudatest.EndsInTime(t, "Upload", func(ctx context.Context) error {
+		within.Context(t, "Upload", func(ctx context.Context) error {
 			e, err := gpu.Upload(ctx, []device.Range{{Dst: mem.Ptr(), Src: pointer(content), Size: int64(len(content))}}, s)
 			if err != nil {
 				return err
@@ -97,7 +98,7 @@ func TestContextsEndUploadsThatWait(t *testing.T) {
 	}
 	assert.Less(t, gpu.ReadStats().Pinned.Peak, int64(160*mib))
 	open()
-	cudatest.Within(t, "the work", func() error { return s.Synchronize(background) })
+	within.Seconds(t, "the work", func() error { return s.Synchronize(background) })
 	require.NoError(t, mem.Free(s))
 	require.NoError(t, s.Close())
 	require.NoError(t, gpu.Trim(seconds(t, 5)))
@@ -117,7 +118,7 @@ func TestWaitsThatWereGivenUpLeaveTheEventAlone(t *testing.T) {
 		require.NoError(t, err)
 		for range 20 {
 			if !cancelled {
-				cudatest.EndsInTime(t, "Event.Synchronize", e.Synchronize)
+				within.Context(t, "Event.Synchronize", e.Synchronize)
 				continue
 			}
 			ctx, cancel := context.WithCancel(background)
@@ -125,7 +126,7 @@ func TestWaitsThatWereGivenUpLeaveTheEventAlone(t *testing.T) {
 			go func() { result <- e.Synchronize(ctx) }()
 			time.Sleep(time.Millisecond) // in which it begins to wait
 			cancel()
-			cudatest.Within(t, "a wait that was cancelled", func() error {
+			within.Seconds(t, "a wait that was cancelled", func() error {
 				assert.ErrorIs(t, <-result, context.Canceled)
 				return nil
 			})

@@ -14,6 +14,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/device/devicetest"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
 
@@ -310,7 +311,7 @@ func TestEndsThatFailTwice(t *testing.T) {
 				m.Sim.ResetCounters()
 				m.Sim.FailTimes(row.function, 1, 2, unknownError)
 			})
-			cudatest.Eventually(t, "the third attempt", func() bool { return m.Sim.Calls(row.function) >= 3 })
+			within.Eventually(t, "the third attempt", func() bool { return m.Sim.Calls(row.function) >= 3 })
 			for _, gpu := range m.GPUs {
 				require.NoError(t, gpu.Flush(background))
 				assert.Zero(t, gpu.ReadStats().Lost)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/device"
-	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
 
@@ -49,7 +49,7 @@ func TestFreesWaitWhileTheContextCannotBeSynchronised(t *testing.T) {
 					fresh = append(fresh, m)
 				}
 				open()
-				cudatest.WithinTime(t, 15*time.Second, "the end of what waited", func() error { return <-ended })
+				within.Limit(t, 15*time.Second, "the end of what waited", func() error { return <-ended })
 				for _, m := range fresh {
 					require.NoError(t, m.Free(other))
 				}
@@ -73,7 +73,7 @@ func TestFlushWaitsForAContextThatCannotBeSynchronised(t *testing.T) {
 			require.NoError(t, stranger.Memset(mem.Ptr(), 0xdd, size))
 			k.m.Sim.FailTimes("cuCtxSynchronize", 1, 10, 900)
 			k.AfterWork(func() { assert.NoError(t, mem.FreeAfter(nil)) })
-			cudatest.WithinTime(t, 20*time.Second, name, flush)
+			within.Limit(t, 20*time.Second, name, flush)
 			k.m.Sim.Fail("", 0, 0)
 			require.NoError(t, k.Flush(seconds(t, 15)))
 			assert.Zero(t, k.usage().Live, name)
@@ -116,13 +116,13 @@ func TestEndOfTheContextEndsWhatWaits(t *testing.T) {
 	time.Sleep(10 * time.Millisecond)
 	open()
 	for range 2 {
-		cudatest.Within(t, "the end of what waited", func() error { <-ended; return nil })
+		within.Seconds(t, "the end of what waited", func() error { <-ended; return nil })
 	}
-	cudatest.Within(t, "Flush", func() error { err = <-flushed; return nil })
+	within.Seconds(t, "Flush", func() error { err = <-flushed; return nil })
 	require.ErrorIs(t, s.Synchronize(background), cudaalloc.IllegalAddress, "the context is gone")
 	assert.ErrorIs(t, err, cudaalloc.IllegalAddress)
-	cudatest.Within(t, "Trim", func() error { _ = gpu.Trim(seconds(t, 10)); return nil })
-	cudatest.Eventually(t, "nothing waits", func() bool { return gpu.ReadStats().Waiting == 0 })
+	within.Seconds(t, "Trim", func() error { _ = gpu.Trim(seconds(t, 10)); return nil })
+	within.Eventually(t, "nothing waits", func() bool { return gpu.ReadStats().Waiting == 0 })
 	if live := sim.Report().Live; live.HostBytes > 0 || live.ManagedBytes > 0 {
 		assert.Positive(t, gpu.ReadStats().Lost, "the driver refused to free it")
 	}
@@ -139,7 +139,7 @@ func TestStuckStrangerHoldsUpNoFrees(t *testing.T) {
 		waiting := make(chan struct{})
 		k.AfterWork(func() { close(waiting) })
 		for range 20 {
-			cudatest.Within(t, "a round", func() error { return freed(background, k.Device, mib, s) })
+			within.Seconds(t, "a round", func() error { return freed(background, k.Device, mib, s) })
 		}
 		e, err := k.NewEvent()
 		require.NoError(t, err)
@@ -148,8 +148,8 @@ func TestStuckStrangerHoldsUpNoFrees(t *testing.T) {
 		require.NoError(t, s.Record(e))
 		require.NoError(t, mem.FreeAfter(e))
 		require.NoError(t, e.Close())
-		cudatest.Within(t, "the work", func() error { return s.Synchronize(background) })
-		cudatest.Eventually(t, "what was freed has ended", func() bool { return k.usage().Live == 0 })
+		within.Seconds(t, "the work", func() error { return s.Synchronize(background) })
+		within.Eventually(t, "what was freed has ended", func() bool { return k.usage().Live == 0 })
 		assert.LessOrEqual(t, k.usage().Peak, int64(64*mib))
 		select {
 		case <-waiting:
@@ -157,7 +157,7 @@ func TestStuckStrangerHoldsUpNoFrees(t *testing.T) {
 		default:
 		}
 		open()
-		cudatest.Within(t, "the function", func() error { <-waiting; return nil })
+		within.Seconds(t, "the function", func() error { <-waiting; return nil })
 	})
 }
 
@@ -182,7 +182,7 @@ func TestFunctionMayAllocateWhatOthersFree(t *testing.T) {
 		k.AfterWork(allocate)
 		open()
 		for range 2 {
-			cudatest.WithinTime(t, 12*time.Second, "a function that allocates", func() error { return <-results })
+			within.Limit(t, 12*time.Second, "a function that allocates", func() error { return <-results })
 		}
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
 
@@ -36,7 +37,7 @@ func TestHeldSynchronisationWaits(t *testing.T) {
 	assert.Zero(t, m.Sim.Calls("cuCtxSynchronize"))
 	assert.NoError(t, end())
 	release()
-	cudatest.Within(t, "the function", func() error { <-called; return nil })
+	within.Seconds(t, "the function", func() error { <-called; return nil })
 }
 
 // A synchronisation that is under way is waited for: it would invalidate the capture that the
@@ -58,7 +59,7 @@ func TestHoldWaitsForTheSynchronisationUnderWay(t *testing.T) {
 	open()
 	release, err := gpu.HoldSynchronization(background)
 	require.NoError(t, err)
-	cudatest.Within(t, "the function", func() error { <-called; return nil })
+	within.Seconds(t, "the function", func() error { <-called; return nil })
 	release()
 	require.NoError(t, gpu.Flush(background))
 }

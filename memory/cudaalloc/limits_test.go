@@ -12,6 +12,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
 
@@ -35,31 +36,6 @@ func TestLimitsAreThoseThatWereSet(t *testing.T) {
 	}
 }
 
-// idle sets what may be kept of this kind, and for how long.
-func (k *kind) idle(t *testing.T, bytes int64, after time.Duration) {
-	t.Helper()
-	limited(t, k.Device, func(l *cudaalloc.Limits) {
-		l.PinnedIdle, l.ManagedIdle, l.DeviceIdle, l.IdleAfter = bytes, bytes, bytes, after
-	})
-}
-
-// together allocates n pieces, uses them on a stream, frees them, and waits for the work.
-func (k *kind) together(t *testing.T, n int, size int64) {
-	t.Helper()
-	s := k.stream(t)
-	var all []device.Memory
-	for range n {
-		mem, err := k.Allocate(background, size, s)
-		require.NoError(t, err)
-		require.NoError(t, k.Memset(mem.Ptr(), 1, size, s))
-		all = append(all, mem)
-	}
-	for _, mem := range all {
-		require.NoError(t, mem.Free(s))
-	}
-	require.NoError(t, s.Synchronize(background))
-}
-
 // What nothing uses is kept up to a limit, and counted.
 func TestCachesKeepNoMoreThanTheirLimit(t *testing.T) {
 	eachKind(t, cudasim.Options{}, func(t *testing.T, k *kind) {
@@ -72,7 +48,7 @@ func TestCachesKeepNoMoreThanTheirLimit(t *testing.T) {
 		before := k.bytes()
 		k.idle(t, 8*mib, time.Hour)
 		k.together(t, 64, mib)
-		cudatest.Eventually(t, "the rest is given back", func() bool {
+		within.Eventually(t, "the rest is given back", func() bool {
 			return k.usage().Live == 0 && k.bytes()-before <= 8*mib && k.usage().Cached <= 8*mib
 		})
 		assert.Positive(t, k.usage().Cached, "some of it is kept")
@@ -87,7 +63,7 @@ func TestCachesKeepNoMoreThanTheirLimit(t *testing.T) {
 
 		k.idle(t, 0, time.Hour)
 		k.together(t, 8, mib)
-		cudatest.Eventually(t, "nothing is kept", func() bool { return k.bytes() == before && k.usage().Cached == 0 })
+		within.Eventually(t, "nothing is kept", func() bool { return k.bytes() == before && k.usage().Cached == 0 })
 	})
 }
 
@@ -98,15 +74,15 @@ func TestIdleMemoryGoesBack(t *testing.T) {
 			k.idle(t, 256*mib, 50*time.Millisecond)
 			k.m.Sim.ResetCounters()
 			k.together(t, 16, mib)
-			cudatest.Eventually(t, "the pool is trimmed", func() bool { return k.m.Sim.Calls("cuMemPoolTrimTo") > 0 })
+			within.Eventually(t, "the pool is trimmed", func() bool { return k.m.Sim.Calls("cuMemPoolTrimTo") > 0 })
 			return
 		}
 		before := k.bytes()
 		k.idle(t, 256*mib, 200*time.Millisecond)
 		k.together(t, 16, mib)
-		cudatest.Eventually(t, "what is kept goes back", func() bool { return k.bytes() == before && k.usage().Cached == 0 })
+		within.Eventually(t, "what is kept goes back", func() bool { return k.bytes() == before && k.usage().Cached == 0 })
 		k.together(t, 16, mib)
-		cudatest.Eventually(t, "and again", func() bool { return k.bytes() == before && k.usage().Cached == 0 })
+		within.Eventually(t, "and again", func() bool { return k.bytes() == before && k.usage().Cached == 0 })
 	})
 }
 
@@ -131,7 +107,7 @@ func TestStagingMemoryGoesBack(t *testing.T) {
 	require.NoError(t, host.Free(nil))
 	require.NoError(t, mem.Free(s))
 	require.NoError(t, s.Close())
-	cudatest.Eventually(t, "page-locked memory goes back", func() bool {
+	within.Eventually(t, "page-locked memory goes back", func() bool {
 		return m.Sim.Report().Live.HostBytes == before && gpu.ReadStats().Pinned.Cached == 0
 	})
 }
@@ -153,7 +129,7 @@ func TestAllocateWaitsWhereTooMuchWaits(t *testing.T) {
 			}
 		})
 		rounds := 0
-		cudatest.WithinTime(t, 10*time.Second, "rounds until one waits", func() error {
+		within.Limit(t, 10*time.Second, "rounds until one waits", func() error {
 			for ; rounds < 200; rounds++ {
 				ctx, cancel := context.WithTimeout(background, time.Second)
 				err := freed(ctx, k.Device, mib, s)
@@ -166,10 +142,10 @@ func TestAllocateWaitsWhereTooMuchWaits(t *testing.T) {
 		})
 		assert.LessOrEqual(t, rounds, bound/mib+2)
 		assert.GreaterOrEqual(t, rounds, bound/mib/2)
-		cudatest.EndsInTime(t, "Allocate", func(ctx context.Context) error { return freed(ctx, k.Device, mib, s) })
+		within.Context(t, "Allocate", func(ctx context.Context) error { return freed(ctx, k.Device, mib, s) })
 		open()
 		open = nil
-		cudatest.Within(t, "a round afterwards", func() error { return freed(background, k.Device, mib, s) })
+		within.Seconds(t, "a round afterwards", func() error { return freed(background, k.Device, mib, s) })
 		require.NoError(t, s.Synchronize(background))
 	})
 }
@@ -185,6 +161,6 @@ func TestShorterIdleTimeAppliesAtOnce(t *testing.T) {
 		require.NoError(t, host.FreeAfter(nil))
 		require.Positive(t, gpu.ReadStats().Pinned.Cached)
 		limited(t, gpu, func(l *cudaalloc.Limits) { l.PinnedIdle, l.IdleAfter = 256*mib, 10*time.Millisecond })
-		cudatest.Eventually(t, "the memory has gone back", func() bool { return gpu.ReadStats().Pinned.Cached == 0 })
+		within.Eventually(t, "the memory has gone back", func() bool { return gpu.ReadStats().Pinned.Cached == 0 })
 	}
 }

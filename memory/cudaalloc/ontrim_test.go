@@ -12,11 +12,12 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 )
 
 // A function of OnTrim that does not return keeps nothing waiting longer than its context, and
 // no allocation longer than two seconds.
-func TestOnTrimThatBlocksDelaysOnlyWithinContexts(t *testing.T) {
+func TestOnTrimThatBlocks(t *testing.T) {
 	eachKind(t, cudasim.Options{Memory: 64 * mib, HostMemory: 64 * mib}, func(t *testing.T, k *kind) {
 		if k.made == "cuMemAllocManaged" {
 			t.Skip("simulated managed memory has no limit")
@@ -36,15 +37,15 @@ func TestOnTrimThatBlocksDelaysOnlyWithinContexts(t *testing.T) {
 		s := k.stream(t)
 		allocate := func(ctx context.Context) error { return freed(ctx, k.Device, 40*mib, s) }
 		for range 3 {
-			cudatest.EndsInTime(t, "Allocate", allocate)
-			cudatest.EndsInTime(t, "Trim", k.Trim)
+			within.Context(t, "Allocate", allocate)
+			within.Context(t, "Trim", k.Trim)
 		}
 		result := make(chan error, 1)
 		go func() { result <- allocate(background) }()
-		cudatest.Eventually(t, "it waits", k.Reclaiming)
+		within.Eventually(t, "it waits", k.Reclaiming)
 		require.NoError(t, mem.FreeAfter(nil))
-		cudatest.WithinTime(t, 20*time.Second, "memory that comes from elsewhere", func() error { return <-result })
-		cudatest.WithinTime(t, 20*time.Second, "memory that is only kept", func() error {
+		within.Limit(t, 20*time.Second, "memory that comes from elsewhere", func() error { return <-result })
+		within.Limit(t, 20*time.Second, "memory that is only kept", func() error {
 			return freed(background, k.Device, 56*mib, s)
 		})
 		assert.EqualValues(t, 1, called.Load(), "one call is enough to block")
@@ -69,7 +70,7 @@ func TestOnTrimThatPanicsIsCounted(t *testing.T) {
 	assert.EqualValues(t, 1, gpu.ReadStats().CallbackPanics)
 	gpu.OnTrim(runtime.Goexit)
 	for range 2 {
-		cudatest.Within(t, "Trim", func() error { return gpu.Trim(background) })
+		within.Seconds(t, "Trim", func() error { return gpu.Trim(background) })
 	}
 	assert.Equal(t, 3, trims)
 }

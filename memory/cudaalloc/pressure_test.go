@@ -12,7 +12,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/device"
-	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
 
@@ -52,21 +52,21 @@ func TestOutOfMemorySaysWhatWaits(t *testing.T) {
 			return mem.Free(s)
 		}
 		for range 2 {
-			cudatest.EndsInTime(t, "Allocate", allocate)
+			within.Context(t, "Allocate", allocate)
 		}
-		cudatest.Within(t, "Allocate with a deadline", func() error {
+		within.Seconds(t, "Allocate with a deadline", func() error {
 			ctx, cancel := context.WithTimeout(background, time.Second)
 			defer cancel()
 			err = allocate(ctx)
 			return nil
 		})
 		says(err)
-		cudatest.WithinTime(t, 30*time.Second, "Allocate without a deadline", func() error { err = allocate(background); return nil })
+		within.Limit(t, 30*time.Second, "Allocate without a deadline", func() error { err = allocate(background); return nil })
 		says(err)
 		open()
-		cudatest.Within(t, "Allocate afterwards", func() error { return allocate(background) })
-		cudatest.Within(t, "the work", func() error { return s.Synchronize(background) })
-		cudatest.Eventually(t, "everything has ended", func() bool { return k.usage().Live == 0 })
+		within.Seconds(t, "Allocate afterwards", func() error { return allocate(background) })
+		within.Seconds(t, "the work", func() error { return s.Synchronize(background) })
+		within.Eventually(t, "everything has ended", func() bool { return k.usage().Live == 0 })
 	})
 }
 
@@ -91,7 +91,7 @@ func TestAllocateWaitsForPendingWork(t *testing.T) {
 		case <-time.After(100 * time.Millisecond):
 		}
 		open()
-		cudatest.Within(t, "the allocation", func() error { return <-result })
+		within.Seconds(t, "the allocation", func() error { return <-result })
 		require.NoError(t, s.Synchronize(background))
 	})
 }
@@ -108,7 +108,7 @@ func TestBusyGPUHoldsBoundedMemory(t *testing.T) {
 		s := k.stream(t)
 		k.m.Sim.ResetCounters()
 		most := int64(0)
-		cudatest.WithinTime(t, 2*time.Minute, "the rounds", func() error {
+		within.Limit(t, 2*time.Minute, "the rounds", func() error {
 			for i := range rounds {
 				if err := freed(background, k.Device, mib, s); err != nil {
 					return err
@@ -137,7 +137,7 @@ func TestStuckStreamLeavesTheLoopAlone(t *testing.T) {
 		open := stranger.Hold(t)
 		k.AfterWork(func() {})
 		s := k.stream(t)
-		cudatest.WithinTime(t, time.Minute, "the rounds", func() error {
+		within.Limit(t, time.Minute, "the rounds", func() error {
 			for range rounds {
 				if err := freed(background, k.Device, mib, s); err != nil {
 					return err
@@ -171,10 +171,10 @@ func TestLargeAllocationHoldsUpNoSmallOnes(t *testing.T) {
 		defer cancel()
 		large, small := make(chan error, 1), make(chan error, 1)
 		go func() { large <- allocate(ctx, 50*mib) }()
-		cudatest.Eventually(t, "the large one gives back", k.Own().Reclaiming)
+		within.Eventually(t, "the large one gives back", k.Own().Reclaiming)
 		go func() { small <- allocate(background, 15*mib) }()
 		refused := k.m.Sim.Report().FailedCalls
-		cudatest.Eventually(t, "both are refused", func() bool { return k.m.Sim.Report().FailedCalls > refused+20 })
+		within.Eventually(t, "both are refused", func() bool { return k.m.Sim.Report().FailedCalls > refused+20 })
 		require.NoError(t, freed.Free(s))
 		select {
 		case err := <-small:

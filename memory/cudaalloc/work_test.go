@@ -4,50 +4,19 @@ import (
 	"bytes"
 	"context"
 	"runtime"
-	"runtime/debug"
 	"sync"
 	"testing"
 	"time"
-	"unsafe"
 
-	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/device"
-	"github.com/arrowdevice/arrowdevice/internal/testing/cases"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
-
-var background = context.Background()
-
-// at is memory of a device as the host sees it.
-func at(p device.Ptr, n int) []byte {
-	return unsafe.Slice(*(**byte)(unsafe.Pointer(&p)), n)
-}
-
-func pointer(b []byte) device.Ptr {
-	return device.Ptr(uintptr(unsafe.Pointer(unsafe.SliceData(b))))
-}
-
-// touch reads or writes host memory at p and says whether that faults.
-func touch(p device.Ptr, write bool) (faulted bool) {
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer func() { faulted = recover() != nil }()
-	b := at(p, 1)
-	if write {
-		b[0] = 1
-	} else {
-		sink = b[0]
-	}
-	return
-}
-
-var sink byte
 
 func TestTheHostCannotTouchDeviceMemory(t *testing.T) {
 	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
@@ -133,50 +102,6 @@ func TestThreadsAreLeftUnchanged(t *testing.T) {
 	wg.Wait()
 }
 
-// A stream or event of another implementation is used by its handle.
-type (
-	theirStream struct{ device.Stream }
-	theirEvent  struct{ device.Event }
-)
-
-func TestGPUOthersStreamsAndEvents(t *testing.T) {
-	m := cudatest.One(t, cudasim.Options{Delay: 100 * time.Microsecond})
-	gpu := m.GPUs[0]
-	own, err := gpu.NewStream()
-	require.NoError(t, err)
-	e, err := gpu.NewEvent()
-	require.NoError(t, err)
-	const n = 100
-	mem, err := gpu.Pinned().Allocate(background, n, nil)
-	require.NoError(t, err)
-	for value, s := range []device.Stream{theirStream{own}, (*cudaalloc.Stream)(nil), nil} {
-		require.NoError(t, gpu.Memset(mem.Ptr(), byte(value+1), n, s))
-		if s == nil || s == (*cudaalloc.Stream)(nil) {
-			s = gpu.Legacy()
-		}
-		own, ok := s.(*cudaalloc.Stream)
-		if !ok {
-			own = s.(theirStream).Stream.(*cudaalloc.Stream)
-		}
-		require.NoError(t, own.Record(theirEvent{e}))
-		require.NoError(t, gpu.PerThread().WaitEvent(theirEvent{e}))
-		require.NoError(t, e.Synchronize(background))
-		assert.Equal(t, n, bytes.Count(at(mem.Ptr(), n), []byte{byte(value + 1)}))
-	}
-	require.NoError(t, mem.Free(theirStream{own}))
-	require.NoError(t, own.Close())
-	require.NoError(t, e.Close())
-	assert.Error(t, gpu.Memset(mem.Ptr(), 0, n, own), "a closed stream is nobody's")
-	_, err = gpu.Allocate(background, 10, own)
-	assert.Error(t, err)
-	assert.Error(t, gpu.Copy(nil, own))
-	assert.Error(t, gpu.Prefetch(mem.Ptr(), n, own))
-	assert.Error(t, gpu.Legacy().Record(e), "so is a closed event")
-	assert.Error(t, gpu.Legacy().WaitEvent(e))
-	_, err = e.Query()
-	assert.Error(t, err)
-}
-
 // calling is an allocator that uses a GPU when something is freed, which a foreign
 // thread does by releasing an exported array.
 type calling struct {
@@ -187,29 +112,6 @@ type calling struct {
 func (c calling) Free(b []byte) {
 	c.free()
 	c.Allocator.Free(b)
-}
-
-func TestGPUForeignThread(t *testing.T) {
-	m := cudatest.One(t, cudasim.Options{})
-	gpu := m.GPUs[0]
-	calls := 0
-	mem := calling{memory.NewGoAllocator(), func() {
-		calls++
-		s, err := gpu.NewStream()
-		assert.NoError(t, err)
-		own, err := gpu.Allocate(background, 1000, s)
-		assert.NoError(t, err)
-		assert.NoError(t, gpu.Memset(own.Ptr(), 1, 1000, s))
-		assert.NoError(t, own.Free(s))
-		assert.NoError(t, s.Synchronize(background))
-		assert.NoError(t, s.Close())
-	}}
-	b := array.NewInt64Builder(mem)
-	b.AppendValues([]int64{1, 2, 3}, nil)
-	arr := b.NewArray()
-	b.Release()
-	releaseOnForeignThread(t, arr)
-	assert.Positive(t, calls)
 }
 
 // Copies are one crossing into C and one call of the driver per range, wherever the
@@ -472,85 +374,6 @@ func TestGPUCancellableWaitForThePerThreadStream(t *testing.T) {
 	done, err := s.Query()
 	require.NoError(t, err)
 	assert.True(t, done)
-}
-
-func TestGPUPeers(t *testing.T) {
-	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
-		for _, a := range m.GPUs {
-			assert.NoError(t, a.EnablePeerAccess(a), "a GPU has access to itself")
-			for _, b := range m.GPUs {
-				if a == b {
-					continue
-				}
-				can, err := a.CanAccessPeer(b)
-				require.NoError(t, err)
-				err = a.EnablePeerAccess(b)
-				if !can {
-					assert.ErrorIs(t, err, device.ErrNotSupported)
-					continue
-				}
-				require.NoError(t, err)
-				require.NoError(t, a.EnablePeerAccess(b), "twice is allowed")
-				mem, err := b.Allocate(background, 100, nil)
-				require.NoError(t, err)
-				require.NoError(t, b.Legacy().Synchronize(background))
-				assert.NoError(t, a.Memset(mem.Ptr(), 1, 100, nil), "work here on memory there")
-				require.NoError(t, a.Legacy().Synchronize(background))
-				require.NoError(t, mem.Free(nil))
-			}
-		}
-	})
-}
-
-func TestPeersOfOtherDrivers(t *testing.T) {
-	a, b := cudatest.Simulated(t, cudasim.Options{}), cudatest.Simulated(t, cudasim.Options{})
-	assert.ErrorIs(t, a.GPUs[0].EnablePeerAccess(b.GPUs[0]), device.ErrNotSupported)
-}
-
-func TestGPUManagedBuilders(t *testing.T) {
-	m := cudatest.One(t, cudasim.Options{})
-	gpu := m.GPUs[0]
-	mem, err := cudaalloc.NewManaged(gpu, 0)
-	require.NoError(t, err)
-	assert.Same(t, gpu.Managed(), mem.Device())
-	for _, c := range cases.All() {
-		want, err := c.Array(memory.DefaultAllocator, cases.Nulls)
-		require.NoError(t, err)
-		got, err := c.Array(mem, cases.Nulls)
-		require.NoError(t, err)
-		assert.True(t, array.Equal(want, got), c.Name)
-		got.Release()
-		want.Release()
-	}
-	b := array.NewInt64Builder(mem)
-	b.AppendValues([]int64{1, 2, 3}, nil)
-	arr := b.NewInt64Array()
-	b.Release()
-	values := arrow.Int64Traits.CastToBytes(arr.Int64Values())
-	require.NoError(t, mem.Prefetch(values, nil))
-	require.NoError(t, mem.PrefetchToHost(values, nil))
-	require.NoError(t, mem.Prefetch(nil, nil))
-	require.NoError(t, gpu.Legacy().Synchronize(background))
-	assert.Equal(t, []int64{1, 2, 3}, arr.Int64Values())
-	arr.Release()
-	use := mem.ReadStats()
-	assert.Equal(t, cudaalloc.Usage{Peak: use.Peak, Held: use.Held, Cached: use.Held, Total: use.Total}, use)
-	assert.Positive(t, use.Peak)
-	assert.Positive(t, use.Total)
-	require.NoError(t, gpu.Flush(background))
-	assert.Equal(t, use.Held, gpu.ReadStats().Managed.Live, "to the GPU, memory that the allocator keeps is live")
-	require.NoError(t, gpu.Trim(background))
-	assert.Zero(t, mem.ReadStats().Held)
-
-	small, err := cudaalloc.NewManaged(gpu, 1000)
-	require.NoError(t, err)
-	defer func() {
-		var failed *cudaalloc.AllocationError
-		require.ErrorAs(t, recover().(error), &failed)
-		assert.Equal(t, cudaalloc.AllocationError{Op: "allocate", Device: gpu.Managed().ID(), Size: 2000, Err: failed.Err}, *failed)
-		assert.ErrorIs(t, failed, cudaalloc.ErrLimit)
-	}()
-	small.Allocate(2000)
 }
 
 // A wait for what is done is one question, not a thread that waits.

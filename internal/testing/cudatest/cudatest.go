@@ -19,6 +19,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/cuda"
+	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
 
@@ -157,7 +158,7 @@ func (m *Machine) nothingLives(t testing.TB) {
 // trim ends what waits, and gives back what is kept. A GPU that hangs fails the test.
 func trim(t testing.TB, gpu *cudaalloc.Device) {
 	t.Helper()
-	WithinTime(t, 10*time.Second, "Trim", func() error { return gpu.Trim(context.Background()) })
+	within.Limit(t, 10*time.Second, "Trim", func() error { return gpu.Trim(context.Background()) })
 }
 
 // Devices are the kinds of memory of all GPUs that the machine has.

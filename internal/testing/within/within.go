@@ -1,4 +1,6 @@
-package cudatest
+// Package within bounds how long a test waits, so that a call that hangs fails its test, with
+// the stacks of all goroutines, and the tests after it run.
+package within
 
 import (
 	"bytes"
@@ -15,19 +17,20 @@ import (
 
 const (
 	enough   = 5 * time.Second       // for a call that must not wait for work that is held back
-	limit    = 50 * time.Millisecond // that [EndsInTime] gives a call
+	patience = 10 * time.Second      // for what other goroutines do
+	limit    = 50 * time.Millisecond // that [Context] gives a call
 	lateness = 2 * time.Second       // of such a call: it should be 100 ms, and a loaded machine has more
 )
 
-// Within fails the test now unless f returns within five seconds, and without an error. f
+// Seconds fails the test now unless f returns within five seconds, and without an error. f
 // runs on another goroutine, so it must not use t.
-func Within(t testing.TB, what string, f func() error) {
+func Seconds(t testing.TB, what string, f func() error) {
 	t.Helper()
-	WithinTime(t, enough, what, f)
+	Limit(t, enough, what, f)
 }
 
-// WithinTime is [Within] with another limit.
-func WithinTime(t testing.TB, enough time.Duration, what string, f func() error) {
+// Limit is [Seconds] with another limit.
+func Limit(t testing.TB, enough time.Duration, what string, f func() error) {
 	t.Helper()
 	result := make(chan error, 1)
 	go func() {
@@ -43,25 +46,25 @@ func WithinTime(t testing.TB, enough time.Duration, what string, f func() error)
 	}
 }
 
-// Eventually fails the test now unless done becomes true within five seconds.
+// Eventually fails the test now unless done becomes true within ten seconds.
 func Eventually(t testing.TB, what string, done func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(enough); !done(); runtime.Gosched() {
+	for deadline := time.Now().Add(patience); !done(); runtime.Gosched() {
 		if time.Now().After(deadline) {
 			t.Fatalf("never: %s\n\n%s", what, stacks())
 		}
 	}
 }
 
-// EndsInTime calls f, which waits, with a context of 50 ms. f must return soon after that,
+// Context calls f, which waits, with a context of 50 ms. f must return soon after that,
 // with the context's error.
-func EndsInTime(t testing.TB, what string, f func(context.Context) error) {
+func Context(t testing.TB, what string, f func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	var err error
 	var late time.Duration
-	Within(t, what, func() error {
+	Seconds(t, what, func() error {
 		err = f(ctx)
 		deadline, _ := ctx.Deadline()
 		late = time.Since(deadline)

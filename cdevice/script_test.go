@@ -1,15 +1,10 @@
 package cdevice_test
 
 import (
-	"errors"
-	"io"
-	"iter"
 	"sync/atomic"
 	"testing"
-	"unsafe"
 
 	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/cdata"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -163,102 +158,4 @@ func (s *script) plainReader(t testing.TB, opts ...cdevice.ImportOption) *cdevic
 	require.NoError(t, err)
 	t.Cleanup(r.Release)
 	return r
-}
-
-// plainStream and plainArray see a struct of cdata's as the tests of this package do.
-func plainStream(s *cdata.CArrowArrayStream) *abi.ArrowArrayStream {
-	return (*abi.ArrowArrayStream)(unsafe.Pointer(s))
-}
-
-func plainArray(a *cdata.CArrowArray) *abi.ArrowArray { return (*abi.ArrowArray)(unsafe.Pointer(a)) }
-
-// numbered are batches of one row with their number in it.
-func numbered(t testing.TB, n int) []*cdevice.RecordBatch {
-	t.Helper()
-	batches := make([]*cdevice.RecordBatch, n)
-	for i := range batches {
-		batches[i] = numberedBatch(t, i)
-		t.Cleanup(batches[i].Release)
-	}
-	return batches
-}
-
-var numberedSchema = arrow.NewSchema([]arrow.Field{{Name: "n", Type: arrow.PrimitiveTypes.Int64}}, nil)
-
-func numberedRecord(n int) arrow.RecordBatch {
-	b := array.NewRecordBuilder(offHeap, numberedSchema)
-	defer b.Release()
-	b.Field(0).(*array.Int64Builder).Append(int64(n))
-	return b.NewRecordBatch()
-}
-
-func numberedBatch(t testing.TB, n int) *cdevice.RecordBatch {
-	t.Helper()
-	rec := numberedRecord(n)
-	defer rec.Release()
-	b, err := cdevice.WrapRecordBatch(rec, device.CPUDevice())
-	require.NoError(t, err)
-	return b
-}
-
-// numberOf reads a batch of numbered.
-func numberOf(t testing.TB, b *cdevice.RecordBatch) int {
-	t.Helper()
-	view, err := b.HostView(background)
-	require.NoError(t, err)
-	defer view.Release()
-	return int(view.Column(0).(*array.Int64).Value(0))
-}
-
-// numbersOf reads a reader to its end.
-func numbersOf(t testing.TB, all iter.Seq2[*cdevice.RecordBatch, error]) (numbers []int, err error) {
-	t.Helper()
-	for b, err := range all {
-		if err != nil {
-			assert.Nil(t, b)
-			return numbers, err
-		}
-		numbers = append(numbers, numberOf(t, b))
-	}
-	return numbers, nil
-}
-
-func upTo(n int) []int {
-	numbers := make([]int, n)
-	for i := range numbers {
-		numbers[i] = i
-	}
-	return numbers
-}
-
-// yielding is an iterator over batches, and then, unless it is nil, an error.
-func yielding(err error, batches ...*cdevice.RecordBatch) iter.Seq2[*cdevice.RecordBatch, error] {
-	return func(yield func(*cdevice.RecordBatch, error) bool) {
-		for _, b := range batches {
-			if !yield(b, nil) {
-				return
-			}
-		}
-		if err != nil {
-			yield(nil, err)
-		}
-	}
-}
-
-var errSource = errors.New("the source is on fire")
-
-// nextOf is a function over the same, for NewRecordReaderFunc.
-func nextOf(err error, batches ...*cdevice.RecordBatch) func() (*cdevice.RecordBatch, error) {
-	at := 0
-	return func() (*cdevice.RecordBatch, error) {
-		if at == len(batches) {
-			if err != nil {
-				return nil, err
-			}
-			return nil, io.EOF
-		}
-		at++
-		batches[at-1].Retain()
-		return batches[at-1], nil
-	}
 }

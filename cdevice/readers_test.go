@@ -1,0 +1,253 @@
+package cdevice_test
+
+import (
+	"context"
+	"io"
+	"iter"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
+)
+
+// yielding is an iterator over batches, and then, unless it is nil, an error.
+func yielding(err error, batches ...*cdevice.RecordBatch) iter.Seq2[*cdevice.RecordBatch, error] {
+	return func(yield func(*cdevice.RecordBatch, error) bool) {
+		for _, b := range batches {
+			if !yield(b, nil) {
+				return
+			}
+		}
+		if err != nil {
+			yield(nil, err)
+		}
+	}
+}
+
+// nextOf is a function over the same, for NewRecordReaderFunc.
+func nextOf(err error, batches ...*cdevice.RecordBatch) func() (*cdevice.RecordBatch, error) {
+	at := 0
+	return func() (*cdevice.RecordBatch, error) {
+		if at == len(batches) {
+			if err != nil {
+				return nil, err
+			}
+			return nil, io.EOF
+		}
+		at++
+		batches[at-1].Retain()
+		return batches[at-1], nil
+	}
+}
+
+// yields is a reader of an iterator over CPU batches.
+func yields(t *testing.T, s *arrow.Schema, seq iter.Seq2[*cdevice.RecordBatch, error]) *cdevice.RecordReader {
+	t.Helper()
+	r, err := cdevice.NewRecordReader(s, device.CPU, seq)
+	require.NoError(t, err)
+	t.Cleanup(r.Release)
+	return r
+}
+
+// asked is a reader of a function that gives batches, and then err or the end.
+func asked(t testing.TB, err error, batches ...*cdevice.RecordBatch) *cdevice.RecordReader {
+	t.Helper()
+	r, e := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, nextOf(err, batches...), nil)
+	require.NoError(t, e)
+	return r
+}
+
+// iterated is a reader of an iterator over batches, and then, unless it is nil, err.
+func iterated(t testing.TB, err error, batches ...*cdevice.RecordBatch) *cdevice.RecordReader {
+	t.Helper()
+	r, e := cdevice.NewRecordReader(numberedSchema, device.CPU, yielding(err, batches...))
+	require.NoError(t, e)
+	return r
+}
+
+// repeated is a reader of the same batch, n times; it is released at the end.
+func repeated(t *testing.T, rec arrow.RecordBatch, n int) *cdevice.RecordReader {
+	t.Helper()
+	recs := make([]arrow.RecordBatch, n)
+	for i := range recs {
+		recs[i] = rec
+	}
+	rdr, err := array.NewRecordReader(rec.Schema(), recs)
+	require.NoError(t, err)
+	defer rdr.Release()
+	r, err := cdevice.WrapRecordReader(rdr, device.CPUDevice())
+	require.NoError(t, err)
+	t.Cleanup(r.Release)
+	return r
+}
+
+// unending is a reader that never ends; stop, unless it is nil, is its stop function.
+func unending(t testing.TB, stop func()) *cdevice.RecordReader {
+	t.Helper()
+	b := numbered(t, 1)[0]
+	r, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) {
+		b.Retain()
+		return b, nil
+	}, stop)
+	require.NoError(t, err)
+	return r
+}
+
+// failing is an arrow-go reader without batches and with an error.
+type failing struct {
+	panicking
+	err error
+}
+
+func (failing) Next() bool { return false }
+
+func (f failing) Err() error { return f.err }
+
+// layers are readers that end in one of a script, one way and another.
+func layers(t *testing.T) map[string]func(*script) *cdevice.RecordReader {
+	over := func(s *script, open func(*script) *cdevice.RecordReader) *cdevice.RecordReader {
+		src := open(s)
+		defer src.Release()
+		r, err := src.CopyTo(background, device.CPUDevice())
+		require.NoError(t, err)
+		return r
+	}
+	return map[string]func(*script) *cdevice.RecordReader{
+		"asked":          importing(t),
+		"asked ahead":    prefetching(t, 1),
+		"far ahead":      prefetching(t, 7),
+		"copied":         func(s *script) *cdevice.RecordReader { return over(s, importing(t)) },
+		"ahead, copied":  func(s *script) *cdevice.RecordReader { return over(s, prefetching(t, 2)) },
+		"mapped":         passing(t),
+		"mapped ahead":   func(s *script) *cdevice.RecordReader { return passing(t)(s).Prefetch(3) },
+		"ahead, mapped":  func(s *script) *cdevice.RecordReader { return prefetching(t, 2)(s).Map(same) },
+		"copied ahead":   func(s *script) *cdevice.RecordReader { return over(s, importing(t)).Prefetch(2).Map(same) },
+		"twice ahead":    func(s *script) *cdevice.RecordReader { return prefetching(t, 2)(s).Prefetch(2) },
+		"through an All": func(s *script) *cdevice.RecordReader { return iterating(t, importing(t)(s)) },
+	}
+}
+
+// prefetching makes a reader of a script, which is asked n batches ahead.
+func prefetching(t *testing.T, n int) func(*script) *cdevice.RecordReader {
+	return func(s *script) *cdevice.RecordReader { return importing(t)(s).Prefetch(n) }
+}
+
+// blocked is a reader whose source does not return from its second get_next until answer is called.
+func blocked(t *testing.T, layer func(*script) *cdevice.RecordReader) *blockedReader {
+	t.Helper()
+	b := &blockedReader{script: newScript(t, numbered(t, 9)...), called: make(chan struct{})}
+	answer := make(chan struct{})
+	var once sync.Once
+	b.answer = func() { once.Do(func() { close(answer) }) }
+	t.Cleanup(b.answer)
+	first := b.getNext
+	b.getNext = func(call int, out *abi.ArrowDeviceArray) int {
+		if call == 1 {
+			close(b.called)
+			<-answer
+		}
+		return first(call, out)
+	}
+	b.r = layer(b.script)
+	return b
+}
+
+// blockedReader is a reader of a producer whose second get_next waits for answer.
+type blockedReader struct {
+	*script
+	r      *cdevice.RecordReader
+	called chan struct{} // closed by the second get_next
+	answer func()
+}
+
+// same is a function for Map that passes its batch on.
+func same(b *cdevice.RecordBatch) (*cdevice.RecordBatch, error) { return b, nil }
+
+// batchFunc is a function for Map.
+type batchFunc = func(*cdevice.RecordBatch) (*cdevice.RecordBatch, error)
+
+// readerOf reads an array.RecordReader as arrio does.
+type readerOf struct{ array.RecordReader }
+
+func (r readerOf) Read() (arrow.RecordBatch, error) {
+	if r.Next() {
+		return r.RecordBatch(), nil
+	}
+	if r.Err() != nil {
+		return nil, r.Err()
+	}
+	return nil, io.EOF
+}
+
+// inPlace are batches over the parts of b, which they do not own.
+func inPlace(t *testing.T, b []byte, n int) array.RecordReader {
+	t.Helper()
+	var all []arrow.RecordBatch
+	for i := range n {
+		part := memory.NewBufferBytes(b[i*len(b)/n : (i+1)*len(b)/n])
+		data := array.NewData(arrow.PrimitiveTypes.Int64, part.Len()/8, []*memory.Buffer{nil, part}, nil, 0, 0)
+		column := array.NewInt64Data(data)
+		all = append(all, array.NewRecordBatch(numberedSchema, []arrow.Array{column}, int64(column.Len())))
+		data.Release()
+		column.Release()
+	}
+	rdr, err := array.NewRecordReader(numberedSchema, all)
+	require.NoError(t, err)
+	for _, rec := range all {
+		rec.Release()
+	}
+	return rdr
+}
+
+// importing makes a reader of a script.
+func importing(t *testing.T, opts ...cdevice.ImportOption) func(*script) *cdevice.RecordReader {
+	return func(s *script) *cdevice.RecordReader {
+		r, err := cdevice.ImportRecordReader(s.stream, opts...)
+		require.NoError(t, err)
+		return r
+	}
+}
+
+// panicking is a reader whose methods panic: it has none of its own.
+type panicking struct{ array.RecordReader }
+
+func (panicking) Schema() *arrow.Schema { return numberedSchema }
+
+func (panicking) Next() bool { panic("in a reader") }
+
+func (panicking) Retain() {}
+
+func (panicking) Release() {}
+
+// countedSource is a source of numbered batches, without end; asked is how often it was asked.
+func countedSource(t *testing.T) (next func() (*cdevice.RecordBatch, error), asked *atomic.Int64) {
+	batch := numbered(t, 1)[0]
+	asked = new(atomic.Int64)
+	return func() (*cdevice.RecordBatch, error) {
+		asked.Add(1)
+		batch.Retain()
+		return batch, nil
+	}, asked
+}
+
+// waiting is a device that has no memory to give until its caller gives up.
+type waiting struct {
+	device.Device
+	asked chan struct{}
+}
+
+func (waiting) ID() device.ID { return extDev }
+
+func (d waiting) Allocate(ctx context.Context, _ int64, _ device.Stream) (device.Memory, error) {
+	close(d.asked)
+	<-ctx.Done()
+	return nil, ctx.Err()
+}

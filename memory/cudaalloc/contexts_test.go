@@ -1,0 +1,17 @@
+package cudaalloc_test
+
+import (
+	"context"
+	"testing"
+	"time"
+)
+
+// background is the context of calls that no test ends.
+var background = context.Background()
+
+// seconds is a context for what may take some.
+func seconds(t *testing.T, n time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(background, n*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}

@@ -1,0 +1,184 @@
+package cudaalloc_test
+
+import (
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cudasim"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+)
+
+// What is staged and not copied yet is bounded: Upload waits for the oldest chunk before
+// it fills its memory again.
+func TestUploadWaitsForRoom(t *testing.T) {
+	m := cudatest.Simulated(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	const chunk, chunks = 16 << 20, 6 // four may be in flight
+	content := make([]byte, chunks*chunk)
+	defer runtime.KeepAlive(content)
+	for i := range chunks {
+		content[i*chunk] = byte(i + 1)
+	}
+	s, err := gpu.NewStream()
+	require.NoError(t, err)
+	own, err := gpu.Allocate(background, int64(len(content)), s)
+	require.NoError(t, err)
+	m.Sim.Pause()
+	done := make(chan device.Event, 1)
+	go func() {
+		e, err := gpu.Upload(background, []device.Range{{Dst: own.Ptr(), Src: pointer(content), Size: int64(len(content))}}, s)
+		assert.NoError(t, err)
+		done <- e
+	}()
+	for m.Sim.Calls("cuEventQuery") < 100 && len(done) == 0 {
+		runtime.Gosched()
+	}
+	assert.Empty(t, done, "it has not waited for room, although nothing was copied")
+	m.Sim.Resume()
+	e := <-done
+	require.NotNil(t, e)
+	require.NoError(t, e.Close())
+
+	back := goPinned(t, chunks)
+	var list []device.Range
+	for i := range back {
+		list = append(list, device.Range{Dst: pointer(back[i:]), Src: own.Ptr() + device.Ptr(i*chunk), Size: 1})
+	}
+	require.NoError(t, gpu.Copy(list, s))
+	require.NoError(t, s.Synchronize(background))
+	assert.Equal(t, []byte{1, 2, 3, 4, 5, 6}, back)
+	require.NoError(t, own.Free(s))
+	require.NoError(t, s.Close())
+}
+
+// Plain memory may be changed when Upload returns, and what is uploaded next does not
+// change what was uploaded before, although both are staged in memory of one cache.
+func TestGPUUploadsDoNotShareStaging(t *testing.T) {
+	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
+		gpu := m.GPUs[0]
+		const n, size = 20, 5000
+		var streams []device.Stream
+		for range 3 {
+			s, err := gpu.NewStream()
+			require.NoError(t, err)
+			streams = append(streams, s)
+		}
+		var all []device.Memory
+		source := make([]byte, size)
+		for i := range n {
+			s := streams[i%len(streams)]
+			own, err := gpu.Allocate(background, size, s)
+			require.NoError(t, err)
+			fill(source, byte(i))
+			e, err := gpu.Upload(background, []device.Range{{Dst: own.Ptr(), Src: pointer(source), Size: size}}, s)
+			require.NoError(t, err)
+			require.NoError(t, e.Close())
+			all = append(all, own)
+		}
+		want, got := make([]byte, size), goPinned(t, size)
+		for i, own := range all {
+			s := streams[i%len(streams)]
+			require.NoError(t, gpu.Copy([]device.Range{{Dst: pointer(got), Src: own.Ptr(), Size: size}}, s))
+			require.NoError(t, s.Synchronize(background))
+			fill(want, byte(i))
+			require.Equal(t, want, got, "upload %d", i)
+			require.NoError(t, own.Free(s))
+		}
+		for _, s := range streams {
+			require.NoError(t, s.Close())
+		}
+	})
+}
+
+// The event of an upload is behind all of it: a consumer on another stream needs nothing
+// else.
+func TestGPUEventOfAnUploadCoversIt(t *testing.T) {
+	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
+		gpu := m.GPUs[0]
+		const size = 4096
+		producer, err := gpu.NewStream()
+		require.NoError(t, err)
+		consumer, err := gpu.NewStream()
+		require.NoError(t, err)
+		locked, err := gpu.Pinned().Allocate(background, size, nil)
+		require.NoError(t, err)
+		fill(at(locked.Ptr(), size), 2)
+		m.HostWrite(locked.Ptr(), size)
+		plain := make([]byte, size)
+		fill(plain, 1)
+		own, err := gpu.Allocate(background, 3*size, producer)
+		require.NoError(t, err)
+		require.NoError(t, gpu.Memset(own.Ptr()+2*size, 3, size, producer))
+		e, err := gpu.Upload(background, []device.Range{
+			{Dst: own.Ptr(), Src: pointer(plain), Size: size}, {Dst: own.Ptr() + size, Src: locked.Ptr(), Size: size},
+		}, producer)
+		require.NoError(t, err)
+		require.NoError(t, consumer.WaitEvent(e))
+		require.NoError(t, e.Synchronize(background))
+		fill(at(locked.Ptr(), size), 9)
+		m.HostWrite(locked.Ptr(), size)
+		got := goPinned(t, 3*size)
+		require.NoError(t, gpu.Copy([]device.Range{{Dst: pointer(got), Src: own.Ptr(), Size: 3 * size}}, consumer))
+		require.NoError(t, consumer.Synchronize(background))
+		for i := range 3 {
+			assert.Equal(t, byte(i+1), got[i*size])
+			assert.Equal(t, byte(i+1), got[(i+1)*size-1])
+		}
+		require.NoError(t, e.Close())
+		require.NoError(t, own.Free(consumer))
+		require.NoError(t, locked.Free(nil))
+		require.NoError(t, producer.Close())
+		require.NoError(t, consumer.Close())
+	})
+}
+
+// The same of an upload that needs no staging.
+func TestEventOfAnUploadWithoutStagingWaits(t *testing.T) {
+	m := cudatest.Simulated(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	const size = 1000
+	s, err := gpu.NewStream()
+	require.NoError(t, err)
+	locked, err := gpu.Pinned().Allocate(background, size, nil)
+	require.NoError(t, err)
+	own, err := gpu.Allocate(background, size, s)
+	require.NoError(t, err)
+	open := m.Hold(t, s)
+	e, err := gpu.Upload(background, []device.Range{{Dst: own.Ptr(), Src: locked.Ptr(), Size: size}}, s)
+	require.NoError(t, err)
+	require.NoError(t, gpu.Legacy().Synchronize(background))
+	done, err := e.Query()
+	require.NoError(t, err)
+	assert.False(t, done)
+	open()
+	require.NoError(t, e.Synchronize(background))
+	require.NoError(t, e.Close())
+	require.NoError(t, locked.FreeAfter(nil))
+	require.NoError(t, own.Free(s))
+	require.NoError(t, s.Close())
+}
+
+// Memory that was staged in, and that no event is behind, is given back behind all work.
+func TestStagingWithoutAnEventWaits(t *testing.T) {
+	m := cudatest.Simulated(t, cudasim.Options{Lazy: true})
+	gpu := m.GPUs[0]
+	const size = 1000
+	s, own := memoryOn(t, gpu, size)
+	m.Sim.Fail("cuEventRecord", 1, unknownError)
+	src := make([]byte, size)
+	defer runtime.KeepAlive(src)
+	_, err := gpu.Upload(background, []device.Range{{Dst: own.Ptr(), Src: pointer(src), Size: size}}, s)
+	require.ErrorContains(t, err, "cuEventRecord")
+	next, err := gpu.AllocateHost(background, size)
+	require.NoError(t, err)
+	m.HostWrite(next.Ptr(), size)
+	fill(at(next.Ptr(), size), 1)
+	require.NoError(t, s.Synchronize(background))
+	require.NoError(t, next.Free(nil))
+	require.NoError(t, own.Free(s))
+	require.NoError(t, s.Close())
+}
