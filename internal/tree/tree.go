@@ -1,3 +1,5 @@
+// Package tree is arrays in Go memory: nodes that mirror C structs, the owner that keeps their buffers
+// alive, and the location of the buffers: device and event.
 package tree
 
 import (
