@@ -38,7 +38,7 @@ func TestStreamCostsPerBatch(t *testing.T) {
 				r, err := through(source)
 				require.NoError(t, err)
 				for range 3 { // without a stage, and with some that pass batches on
-					assert.LessOrEqual(t, testing.AllocsPerRun(100, func() {
+					assert.LessOrEqual(t, leastAllocs(func() {
 						if !r.Next() {
 							t.Error(r.Err())
 						}
@@ -53,4 +53,14 @@ func TestStreamCostsPerBatch(t *testing.T) {
 			}
 		})
 	}
+}
+
+// leastAllocs is the smallest number of allocations of a call, of several counts: those of
+// other goroutines are counted too, and a call with a thousand columns leaves them time.
+func leastAllocs(call func()) float64 {
+	least := testing.AllocsPerRun(20, call)
+	for range 9 {
+		least = min(least, testing.AllocsPerRun(10, call))
+	}
+	return least
 }
