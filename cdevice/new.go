@@ -22,7 +22,7 @@ import (
 // https://arrow.apache.org/docs/format/CDataInterface.html#the-arrowarray-structure
 type ArrayData struct {
 	Length, Offset int64
-	NullCount      int64 // -1: not known
+	NullCount      int64 // -1 if it is not known
 	// Buffers are addresses on the device, in the order of the columnar format. For a binary_view
 	// or utf8_view array, they are validity, views, then any number of data buffers. Without nulls,
 	// the address of the validity bitmap may be 0.
@@ -248,7 +248,7 @@ func (s *structs) fillSizes(from []int64) uintptr {
 func (s *structs) fillChildren(a *abi.ArrowArray, d *ArrayData, st arrow.DataType, l *layout.Layout) error {
 	known := l.ChildCount(st)
 	if l.Kind == layout.Dictionary {
-		known = 0 // the one child is the dictionary
+		known = 0 // the only child is the dictionary
 	}
 	if len(d.Children) > 0 {
 		pointers := tree.Take(&s.pointers, len(d.Children))
@@ -284,7 +284,7 @@ func (s *structs) fillChildren(a *abi.ArrowArray, d *ArrayData, st arrow.DataTyp
 func checkSizes(d *ArrayData, st arrow.DataType, l *layout.Layout) error {
 	switch data := len(d.Buffers) - 2; {
 	case l.Kind == layout.Unknown:
-		return nil // of no type: the import refuses it
+		return nil // a child without a type: the import refuses it
 	case l.Kind != layout.View && len(d.ViewSizes) > 0:
 		return fielderr.Invalid(fielderr.OpNew, "ViewSizes", howMany(len(d.ViewSizes), "size"), fmt.Sprintf("none for %s", fielderr.Describe(st)))
 	case l.Kind != layout.View:

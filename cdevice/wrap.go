@@ -149,7 +149,7 @@ func sameObject(a, b arrow.DataType) bool {
 // all nodes, all buffer addresses and all view sizes are one allocation each.
 type wrapper struct {
 	mem    *tree.Owner
-	locked bool // all memory must be page-locked or managed
+	locked bool // all memory must be pinned or managed
 
 	nNodes, nBuffers, nSizes int
 
@@ -271,7 +271,7 @@ func (w *wrapper) fill(n *tree.Node, data arrow.ArrayData) error {
 			return fielderr.New(fielderr.OpWrap, fmt.Sprintf("buffers[%d]", i), fielderr.Hex(addr), "page-locked memory, which the allocator had no more of: wrap with device.CPUDevice()", errNotLocked)
 		}
 		if addr == 0 && !(l.Validity && i == 0) {
-			addr = bridge.Zeros // see replaceNulls
+			addr = bridge.Zeros // see tree.Owner.ReplaceNulls
 		}
 		n.Buffers[i] = addr
 		if need := layout.LeastSize(dt, l, i, offset+length); length > 0 && addr != 0 && bufferLen(buf) < need {
