@@ -33,9 +33,9 @@ const (
 	maxQueue     = 1 << 20
 )
 
-// WithQueueSize sets the number of batches that are requested or ready ahead of the program that reads
-// the stream, from 1 to 1,048,576. The default is 4. A producer that ends its stream with a request
-// still open, before it releases the handler (as arrow-go's cdata does), needs 1.
+// WithQueueSize sets the number of batches that are requested or ready ahead of the program that
+// reads the stream, from 1 to 1,048,576. The default is 4. Producers whose ArrowAsyncProducer ends
+// before they release the handler, as arrow-go's cdata does, are safe with 1 only.
 //
 // It is an option of [ImportAsync]; other functions ignore it.
 func WithQueueSize(n int) ImportOption {

@@ -229,7 +229,7 @@ func (c *cStream) next() (cstruct.Input, error) {
 	return in, nil
 }
 
-// ofNext adds to an error that get_next gave the wrong struct.
+// ofNext adds get_next to the path of an error about the struct that it filled.
 func (c *cStream) ofNext(err error) error {
 	if err == nil {
 		return nil
