@@ -5,9 +5,9 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
 
-// Arguments that are nil. A public function returns an error that names the argument, before
-// it does anything else but take what it takes in any case; options keep the error for the function
-// that they are given to.
+// Checks of nil arguments. A public function returns an error that names the argument. It first
+// takes ownership of the structs that it takes ownership of in any case. An option keeps the error
+// for the function that it is passed to.
 
 // checkCopy checks the arguments of a copy to a device.
 func checkCopy(ctx context.Context, dev any) error {
@@ -32,7 +32,7 @@ func apply[O any, F ~func(*O)](o *O, opts []F) {
 // nilOption keeps the first error of an option that was given nil.
 type nilOption struct{ err error }
 
-// need notes that option name was given nil.
+// need records an error if v, the argument of option name, is nil.
 func (n *nilOption) need(op, name string, v any, want string) {
 	if n.err == nil && fielderr.IsNil(v) {
 		n.err = fielderr.Absent(op, name, want)

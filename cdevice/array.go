@@ -11,9 +11,8 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
-// Array is an array that knows which device its memory lives on: what
-// [RecordBatch] is for a batch. It carries a field, so that the name, the
-// nullability and the metadata of an imported schema survive an export.
+// Array is an array together with the device that its memory is on: what [RecordBatch] is for a
+// batch. Its field keeps the name, nullability and metadata of an imported schema for an export.
 type Array struct {
 	shared
 	field arrow.Field
@@ -31,24 +30,24 @@ func newArray(mem *tree.Owner, at tree.Location, field arrow.Field, n tree.Node)
 func (a *Array) DataType() arrow.DataType { return a.field.Type }
 
 // Field returns the field that the array was imported with or is a column of.
-// For a wrapped array it has the type and is nullable.
+// For a wrapped array it has its type, no name, and is nullable.
 func (a *Array) Field() arrow.Field { return a.field }
 
-// Len is the number of elements.
+// Len returns the number of elements.
 func (a *Array) Len() int64 { return a.node.Length }
 
-// NullCount is the number of nulls, or -1 where finding out would mean to read
-// the memory.
+// NullCount returns the number of nulls, or -1 if it is not known. [Array.CountNulls] counts them.
 func (a *Array) NullCount() int64 { return a.node.Nulls }
 
-// Offset is how many elements lie in the buffers before the first of the array.
+// Offset returns the number of elements in the buffers before the first element of the array.
 func (a *Array) Offset() int64 { return a.node.Offset }
 
-// Buffers are the addresses of the buffers on the device, in the order of the columnar
-// format, for work of one's own: 0 is a bitmap that is not there. They borrow: they are
-// valid as long as the array is held, and, after [Array.UsedOn], until the work is done
-// that uses them. The data is there once a stream has waited ([Array.WaitOn]). It must not
-// be changed.
+// Buffers returns the addresses of the buffers on the device, in the order of the columnar format,
+// for work that the program enqueues itself. The address of an absent bitmap is 0.
+//
+// The addresses are borrowed: they are valid while the array is held and, for work recorded with
+// [Array.UsedOn], until that work has completed. The buffers may be read by work on a stream that
+// waits for the array ([Array.WaitOn]). They must not be written to.
 //
 // https://arrow.apache.org/docs/format/Columnar.html#buffer-listing-for-each-layout
 func (a *Array) Buffers() []device.Ptr {
@@ -63,14 +62,13 @@ func (a *Array) Buffers() []device.Ptr {
 	return buffers
 }
 
-// NumChildren is the number of child arrays; of a dictionary array it is one, the
-// dictionary.
+// NumChildren returns the number of child arrays. A dictionary array has one, the dictionary.
 func (a *Array) NumChildren() int { return len(a.node.Children) }
 
-// Child returns child i, or the dictionary, as an array that shares the memory. It is the
-// whole child: what of it belongs to the array, its offset and its offsets buffer say. The
-// result is owned by the caller. It panics where i is out of range, as indexing a slice
-// does, and on an array that was released.
+// Child returns child i, or the dictionary, as an array that shares the memory. It is the whole
+// child; the offset and the offsets buffer of the parent select the elements in use. The result is
+// owned by the caller. Child panics if i is out of range, as indexing a slice does, or if the array
+// was released.
 func (a *Array) Child(i int) *Array {
 	if err := a.alive(fielderr.OpColumn); err != nil {
 		panic(err)

@@ -18,25 +18,24 @@ func AsyncDeviceStreamHandlerFromPtr(ptr uintptr) *CArrowAsyncDeviceStreamHandle
 	return abi.At[CArrowAsyncDeviceStreamHandler](ptr)
 }
 
-// ReleaseCArrowAsyncDeviceStreamHandler calls the release callback of a handler that was
-// not handed to a producer. A nil or released handler is left alone.
+// ReleaseCArrowAsyncDeviceStreamHandler calls the release callback of a handler that was not passed to
+// a producer. It does nothing if the handler is nil or released.
 func ReleaseCArrowAsyncDeviceStreamHandler(handler *CArrowAsyncDeviceStreamHandler) {
 	if handler != nil && handler.Release != 0 {
 		bridge.CallHandlerRelease(handlerMirror(handler))
 	}
 }
 
-// defaultQueue is how many batches the producer may be ahead where [WithQueueSize] is not given.
+// defaultQueue is how many batches the producer may be ahead if [WithQueueSize] is not given.
 // maxQueue keeps the sum of all requests far from the limit of an int64.
 const (
 	defaultQueue = 4
 	maxQueue     = 1 << 20
 )
 
-// WithQueueSize sets how many batches the producer of an asynchronous stream may be ahead of the
-// program that reads it: that many are always requested or ready. It is 1 to 1,048,576, and 4
-// without this option. Producers that end before they release the handler, as arrow-go's cdata does,
-// are safe with 1 only.
+// WithQueueSize sets the number of batches that are requested or ready ahead of the program that
+// reads the stream, from 1 to 1,048,576. The default is 4. Producers whose ArrowAsyncProducer ends
+// before they release the handler, as arrow-go's cdata does, are safe with 1 only.
 //
 // It is an option of [ImportAsync]; other functions ignore it.
 func WithQueueSize(n int) ImportOption {
@@ -48,8 +47,8 @@ func WithQueueSize(n int) ImportOption {
 	}
 }
 
-// AsyncStream is an asynchronous stream whose batches a producer announces on threads of its
-// own. Its methods may be called from any goroutine. [ImportAsync] makes one.
+// AsyncStream is an asynchronous stream: its producer pushes batches on threads of its own. Its
+// methods may be called from any goroutine. [ImportAsync] makes one.
 type AsyncStream struct {
 	c *consumer
 
@@ -59,8 +58,8 @@ type AsyncStream struct {
 	over   chan struct{} // closed when nothing is left of a stream that ended so
 }
 
-// ImportAsync fills *handler with the callbacks of a new stream, for a producer that the caller
-// then hands it to. Reader waits for that producer and returns the stream's reader:
+// ImportAsync fills *handler with the callbacks of a new stream. The caller then passes the handler
+// to a producer, and [AsyncStream.Reader] waits for the producer's schema:
 //
 //	stream, err := cdevice.ImportAsync(ctx, handler)
 //	if err != nil {
@@ -78,36 +77,38 @@ type AsyncStream struct {
 //	defer r.Release()
 //	for batch, err := range r.All() { ... }
 //
-// The callbacks of the handler may be called on any thread, from the moment when the producer gets
-// the handler until it releases it. They do not block: they store what they are given. Only the last
-// one before release and release itself wait for a call of the producer's request or cancel that is
-// under way, the former for one second at most. *handler must stay where it is until its release, and
-// may hold anything before: it is overwritten.
+// The producer may call the handler's callbacks on any thread until it has released the handler.
+// They store their arguments and do not block, with two exceptions: the last callback before
+// release waits up to one second, and release waits without a limit, for a running call of the
+// producer's request or cancel. *handler is overwritten, and must not move before its release.
 //
 // The producer's callbacks are called as follows:
 //
-//   - request is called inside on_schema, for as many batches as [WithQueueSize] sets, and afterwards for
-//     one more whenever the reader has taken a batch: slow reading holds the producer back.
-//   - extract_data of a task is called exactly once, by the goroutine that asks the reader for the
-//     batch, or with NULL where the batch is not wanted any more.
+//   - request is called inside on_schema, for as many batches as [WithQueueSize] sets, and
+//     afterwards for one more after each batch that the reader takes: slow reading holds the
+//     producer back.
+//   - extract_data of a task is called exactly once, by the goroutine that reads the batch, or with
+//     NULL if the batch is dropped.
 //   - cancel is called at most once, if the stream ends on this side: by the last Release of the
 //     reader, Close, the end of ctx, or a batch that is malformed.
-//   - request and cancel are called by one goroutine at a time, never inside on_error and release, and
-//     not after the producer has told the end or an error.
+//   - request and cancel are called by one goroutine at a time, never inside on_error and release,
+//     and not after the producer has reported the end or an error.
 //
-// No reader and no Close is held up by a producer that does not return from request or cancel.
+// A producer that does not return from request or cancel blocks neither the reader nor Close.
 //
-// Each batch is imported as [ImportRecordBatch] does, with the same options, and must live on the type of device
-// that the producer declares. The reader ends with the producer's end; or, after the batches that are
-// ready, with its error, a [ProducerError]; with io.ErrUnexpectedEOF where it released the handler
-// without either; or with a [FieldError] about what it gave.
+// Each batch is imported as by [ImportRecordBatch], with the same options, and must be on the type
+// of device that the producer declares. The stream ends with the producer's end or, after the
+// batches that are ready, with an error: a [ProducerError] that the producer reported,
+// io.ErrUnexpectedEOF if it released the handler without reporting the end, or a [FieldError] about
+// a malformed struct.
 //
-// The end of ctx ends the stream for good: the reader gives no batch from then on but an error that
-// wraps ctx's, the batches that are ready are dropped, and the producer is told to cancel. It ends the
-// wait for a batch at once, but not a call of extract_data that is under way. A stream whose last
-// batch was taken, and whose producer has told the end, has ended before.
+// The end of ctx ends the stream: the reader returns an error that wraps ctx's, the batches that
+// are ready are dropped, and the producer's cancel is called. It ends a wait for a batch at once,
+// but does not interrupt a running call of extract_data. It does not affect a stream whose last
+// batch was taken and whose producer has reported the end.
 //
-// After an error of ImportAsync the handler is not filled: ctx or handler is nil, or an option is wrong.
+// ImportAsync returns an error, and does not fill the handler, if ctx or handler is nil or an
+// option is invalid.
 //
 // https://arrow.apache.org/docs/format/CDeviceDataInterface.html#the-arrowasyncdevicestreamhandler-structure
 func ImportAsync(ctx context.Context, handler *CArrowAsyncDeviceStreamHandler, opts ...ImportOption) (*AsyncStream, error) {
@@ -126,13 +127,15 @@ func ImportAsync(ctx context.Context, handler *CArrowAsyncDeviceStreamHandler, o
 }
 
 // Reader waits until the producer has given the schema, and returns the reader of the batches, owned
-// by the caller. Its Metadata is what the producer said of the whole stream. Where the stream ends
-// without a schema, the error is the stream's; the end of ctx ends the wait, and not the stream.
+// by the caller. [RecordReader.Metadata] of the reader is the metadata that came with the schema. If
+// the stream ends without a schema, Reader returns its error. The end of ctx ends the wait, but not
+// the stream.
 //
-// The last Release of the reader cancels the stream if it has not ended, ends a wait for the next batch
-// on another goroutine, and does not wait for the producer; [RecordReader.Close] cancels it and waits until the producer has released the handler.
+// The last Release of the reader cancels the stream if it has not ended, and ends a wait for the next
+// batch on another goroutine. It does not wait for the producer. [RecordReader.Close] also waits until
+// the producer has released the handler.
 //
-// There is one reader: another call returns it with one more reference, and after its last Release
+// There is one reader: another call returns it with one more reference and, after its last Release,
 // an error that wraps [ErrReleased].
 func (a *AsyncStream) Reader(ctx context.Context) (*RecordReader, error) {
 	if err := fielderr.CheckContext(fielderr.OpRead, ctx); err != nil {
@@ -171,19 +174,19 @@ func (a *AsyncStream) open() (*RecordReader, error) {
 	return a.reader, nil
 }
 
-// Close ends the stream and returns when the producer has released the handler: the producer is told
-// to cancel, batches that are ready are dropped, and the reader ends as after its
-// [RecordReader.Close]. Batches that were taken outlive it. It drops no reference to the reader.
+// Close ends the stream and returns when the producer has released the handler. It calls the
+// producer's cancel, drops the batches that are ready, and ends the reader as [RecordReader.Close]
+// does. Batches that were taken stay valid. Close does not drop a reference to the reader.
 //
-// The end of ctx ends the wait with an error that wraps ctx's, and not the closing: another Close
-// waits for the rest. A caller that frees the memory of the handler afterwards gives a context that does
-// not end with the stream's. Close may be called more than once, and while another goroutine reads.
+// The end of ctx ends the wait with an error that wraps ctx's, but not the closing: another Close
+// waits for the rest. A caller that frees the handler's memory afterwards needs a context other than
+// the stream's. Close may be called more than once, and while another goroutine reads.
 //
-// A producer that was given the handler must release it, and one that does not return from request or
-// cancel may still do so. If it calls release, which waits for that call, and the call waits for
-// release, neither returns: a producer does that which holds, in release, the lock that its request
-// takes. Close then returns a second after release was called; the threads of the producer stay where
-// they are, and so does the stream in [ReadStats].
+// The producer must release the handler that it was given, even while one of its threads does not
+// return from request or cancel. Release waits for such a call. If the call in turn waits for release,
+// for example because the producer holds in release the lock that its request takes, both wait for
+// ever: Close then returns one second after release was called, the producer's threads stay blocked,
+// and the stream stays counted in [ReadStats].
 func (a *AsyncStream) Close(ctx context.Context) error {
 	if err := fielderr.CheckContext(fielderr.OpClose, ctx); err != nil {
 		return err
@@ -202,7 +205,7 @@ func (a *AsyncStream) Close(ctx context.Context) error {
 	}
 }
 
-// end returns the reader, whose end is the stream's. Where there is none, it ends the stream.
+// end returns the reader, which ends the stream. If there is none, end ends the stream itself.
 func (a *AsyncStream) end() *RecordReader {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -12,49 +12,52 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/live"
 )
 
-// AsyncExportOption changes what [ExportAsync] gives to a handler. One that is nil does nothing.
+// AsyncExportOption is an option of [ExportAsync]. A nil option does nothing.
 type AsyncExportOption func(*asyncExportOptions)
 
 type asyncExportOptions struct {
 	metadata arrow.Metadata
 }
 
-// WithMetadata gives the handler metadata of the whole stream (how many rows it has, say) instead of
-// the reader's [RecordReader.Metadata].
+// WithMetadata sets the metadata of the whole stream, such as its number of rows, instead of
+// [RecordReader.Metadata].
 func WithMetadata(md arrow.Metadata) AsyncExportOption {
 	return func(o *asyncExportOptions) { o.metadata = md }
 }
 
-// ExportAsync gives the batches that are left in r to a handler, each exported as
-// [ExportRecordBatch] does when the consumer extracts it. The metadata of [RecordBatch.WithMetadata]
-// goes beside each batch, that of r, or of the option [WithMetadata], beside the stream. It copies
-// nothing and waits for nothing: [RecordReader.CopyTo] before makes a stream of copies.
+// ExportAsync gives the batches that are left in r to a handler. Each is exported, as by
+// [ExportRecordBatch], when the consumer extracts it. The metadata of [RecordBatch.WithMetadata]
+// goes with each batch, that of r, or of the option [WithMetadata], with the stream. ExportAsync
+// does not copy: call it with the result of [RecordReader.CopyTo] for a stream of copies.
 //
-// It returns at once, and works on a goroutine of its own, which sleeps while the handler has
-// not requested more. The handler's callbacks are called on it, one after the other:
+// It returns at once. A goroutine of the stream calls the handler's callbacks, one after the other,
+// and sleeps while no batch is requested:
 //
 //   - on_schema once, and first.
-//   - on_next_task for each batch, never more often than the consumer has requested batches. One batch
-//     is taken from r before it is requested, so that the end is told as soon as it is known. A task may be
-//     extracted on any thread, at any time, after release too; a task that on_next_task returned an
-//     error for cannot be.
-//   - on_next_task with NULL at the end of r, or on_error: for an error of r, a panic in the code that
-//     makes the batches, a request for less than one batch, a task that could not be extracted for
-//     lack of memory, the end of ctx (ECANCELED or ETIMEDOUT). on_error may then be the first callback.
-//   - release last: after the end or on_error, after any callback that has returned an error, and after cancel.
-//     It does not wait until the tasks are extracted.
+//   - on_next_task for each batch, never more often than the consumer has requested batches. One
+//     batch is taken from r before it is requested, so that the end is reported as soon as it is
+//     known. A task may be extracted on any thread, at any time, even after release, unless
+//     on_next_task returned an error for it.
+//   - on_next_task with NULL at the end of r, or on_error: for an error of r, a panic in the code
+//     that makes the batches, a request for fewer than one batch, a task that could not be
+//     extracted for lack of memory, or the end of ctx (ECANCELED or ETIMEDOUT). on_error may then
+//     be the first callback.
+//   - release last: after the end or on_error, after any callback that has returned an error, and
+//     after cancel. It does not wait until the tasks are extracted.
 //
-// The consumer may call request and cancel on any thread, also inside its callbacks. Neither blocks nor
-// calls the handler. After cancel the handler is given the batch that it had requested and that r has
-// given already, no error, and its release; request then does nothing. Once ctx is done, no batch is
-// given any more. The producer struct stays readable for ever: calls of request and cancel after release do nothing.
+// The consumer may call request and cancel on any thread, even inside its callbacks. Neither blocks
+// nor calls the handler. After cancel, the handler still gets a batch that it had requested and
+// that was already taken from r; then it is released, without on_error, and request does nothing.
+// Once ctx is done, no more batches are delivered. The producer struct stays readable for the life
+// of the process: calls of request and cancel after release do nothing.
 //
-// It takes ownership of *handler, even if it returns an error, which it does for a
-// handler that is nil, released or lacks a callback, and for a nil ctx or r: the handler is then only released. *handler must
-// stay where it is until it is released. The stream holds r on its own; r stays the
-// caller's, and batches that one takes the other does not see. If r is waiting for a
-// batch when the stream ends, the stream's hold on it ends when r has one; at once if nothing else
-// holds r and its source can be interrupted, as an asynchronous stream and a copy can.
+// It takes ownership of *handler, even if it returns an error: if ctx, r or handler is nil, or the
+// handler is released or lacks a callback. The handler is then only released. *handler must not
+// move before it is released. The stream holds a reference to r. The caller keeps its own; each
+// batch goes either to the stream or to a caller that reads r. If r is waiting for a batch when the
+// stream ends, the stream drops its reference when that wait ends. The wait ends at once if there
+// is no other reference to r and its source can be interrupted, as that of an asynchronous stream
+// or of a copy can.
 //
 // https://arrow.apache.org/docs/format/CDeviceDataInterface.html#async-device-stream-interface
 func ExportAsync(ctx context.Context, r *RecordReader, handler *CArrowAsyncDeviceStreamHandler, opts ...AsyncExportOption) error {
@@ -80,7 +83,8 @@ func ExportAsync(ctx context.Context, r *RecordReader, handler *CArrowAsyncDevic
 	return nil
 }
 
-// startProducer gives a handler that is complete the batches of r. A reader that was released is an error of the stream.
+// startProducer starts the stream to a checked handler. If r was released, the stream reports that
+// as its error.
 func startProducer(ctx context.Context, r *RecordReader, handler *CArrowAsyncDeviceStreamHandler, md arrow.Metadata) {
 	p := &producer{ctx: ctx, handler: handler, streamMetadata: md, refs: 1, wake: make(chan struct{}, 1), given: new(given)}
 	asyncProducers.Add(1)
@@ -132,8 +136,8 @@ func (t *asyncTask) ExtractData(out *abi.ArrowDeviceArray) int {
 	return 0
 }
 
-// Release gives the batch back: it was extracted, or no consumer can extract it any more. The task
-// is counted down last: the release of the batch may call a producer's.
+// Release drops the batch, which was extracted or can no longer be. The task is counted until the
+// end of it, since releasing the batch may call a producer's callback.
 func (t *asyncTask) Release() {
 	defer asyncTasks.Add(-1)
 	defer t.p.drop()

@@ -8,21 +8,20 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 )
 
-// RecordBatch is a record batch that knows which device its memory lives on. It
-// is immutable and may be used from any goroutine. It is not an
-// arrow.RecordBatch, on purpose: arrow-go reads arrays through []byte, and a
-// device address behind a []byte is a crash. [RecordBatch.HostView] and
-// [RecordBatch.CopyToHost] are the ways to one.
+// RecordBatch is a record batch together with the device that its memory is on. It is immutable and
+// may be used from any goroutine.
 //
-// A RecordBatch is reference counted, and starts with one reference. Its slices,
-// columns and exports hold the memory on their own: they stay valid when the
-// batch is released.
+// It is not an arrow.RecordBatch, since arrow-go reads arrays through []byte, and reading a device
+// address crashes the process. [RecordBatch.HostView] and [RecordBatch.CopyToHost] return one.
+//
+// A RecordBatch is reference counted, and starts with one reference. Its slices, columns and exports
+// hold the memory on their own: they stay valid when the batch is released.
 type RecordBatch struct {
 	shared
 	schema  *arrow.Schema
 	rows    int64
 	columns []tree.Node
-	host    arrow.RecordBatch // what was wrapped, if that is exactly this batch
+	host    arrow.RecordBatch // the wrapped batch, if it has the same rows and columns
 
 	metadata *arrow.Metadata // nil: none
 }
@@ -33,9 +32,9 @@ func newRecordBatch(mem *tree.Owner, at tree.Location, schema *arrow.Schema, row
 	return b
 }
 
-// under returns the batch with a schema that has the same types: b itself where it is b's.
-// The metadata of fields and of their nested fields are the schema's. It takes the caller's
-// reference to b and returns one.
+// under returns the batch with another schema of the same types, which may differ in the metadata
+// of fields and nested fields; b itself if the schema is b's. It takes the caller's reference to b
+// and returns one.
 func (b *RecordBatch) under(schema *arrow.Schema) *RecordBatch {
 	if b.schema == schema {
 		return b
@@ -53,14 +52,14 @@ func (b *RecordBatch) under(schema *arrow.Schema) *RecordBatch {
 // Schema returns the schema, with its metadata.
 func (b *RecordBatch) Schema() *arrow.Schema { return b.schema }
 
-// NumRows is the number of rows.
+// NumRows returns the number of rows.
 func (b *RecordBatch) NumRows() int64 { return b.rows }
 
-// NumCols is the number of columns.
+// NumCols returns the number of columns.
 func (b *RecordBatch) NumCols() int { return len(b.columns) }
 
-// Metadata is what the producer of an asynchronous stream said beside this batch, or what
-// [RecordBatch.WithMetadata] was given; empty otherwise. It is no part of the schema.
+// Metadata returns the metadata that the producer of an asynchronous stream passed with this batch, or
+// that of [RecordBatch.WithMetadata]; otherwise it is empty. It is not part of the schema.
 func (b *RecordBatch) Metadata() arrow.Metadata {
 	if b.metadata == nil {
 		return arrow.Metadata{}
@@ -68,10 +67,9 @@ func (b *RecordBatch) Metadata() arrow.Metadata {
 	return *b.metadata
 }
 
-// WithMetadata returns a batch that shares this one's memory and has the metadata, which
-// [ExportAsync] passes on beside it. Other exports, slices and selections drop it, copies
-// to a device keep it. The result is owned by the caller. It panics on a batch that was
-// released.
+// WithMetadata returns a batch that shares this batch's memory and has the metadata, which
+// [ExportAsync] passes on with it. Other exports, slices and selections drop the metadata; copies to a
+// device keep it. The result is owned by the caller. WithMetadata panics if the batch was released.
 func (b *RecordBatch) WithMetadata(md arrow.Metadata) *RecordBatch {
 	b.mustHold(fielderr.OpRead)
 	with := newRecordBatch(b.mem, b.at(), b.schema, b.rows, b.columns)
@@ -79,9 +77,8 @@ func (b *RecordBatch) WithMetadata(md arrow.Metadata) *RecordBatch {
 	return with
 }
 
-// Column returns column i as an array that shares the batch's memory. The
-// result is owned by the caller, who releases it. It panics where i is out of
-// range, as indexing a slice does, and on a batch that was released.
+// Column returns column i as an array that shares the batch's memory. The result is owned by the
+// caller. Column panics if i is out of range, as indexing a slice does, or if the batch was released.
 func (b *RecordBatch) Column(i int) *Array {
 	if err := b.alive(fielderr.OpColumn); err != nil {
 		panic(err)
@@ -91,9 +88,8 @@ func (b *RecordBatch) Column(i int) *Array {
 	return newArray(b.mem, b.at(), field, n)
 }
 
-// Slice returns rows [i, j) as a batch that shares this one's memory: nothing is
-// read, copied or waited for. Null counts that are not zero become unknown. The
-// result is owned by the caller.
+// Slice returns rows [i, j) as a batch that shares this batch's memory. It does not read, copy or
+// wait. Null counts other than zero become unknown. The result is owned by the caller.
 func (b *RecordBatch) Slice(i, j int64) (*RecordBatch, error) {
 	if err := b.alive(fielderr.OpSlice); err != nil {
 		return nil, err
@@ -111,9 +107,8 @@ func (b *RecordBatch) Slice(i, j int64) (*RecordBatch, error) {
 	return newRecordBatch(b.mem, b.at(), b.schema, j-i, columns), nil
 }
 
-// Select returns the given columns, in the given order, as a batch that shares
-// this one's memory. An index may appear more than once. The result is owned by
-// the caller.
+// Select returns the columns at the indices, in their order, as a batch that shares this batch's
+// memory. An index may appear more than once. The result is owned by the caller.
 func (b *RecordBatch) Select(indices ...int) (*RecordBatch, error) {
 	if err := b.alive(fielderr.OpSelect); err != nil {
 		return nil, err

@@ -7,9 +7,9 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
 
-// NumBytes is how many bytes the rows of the batch have in all of its buffers: what a
-// copy of it has, without alignment. Where the sizes are on a device, they are read, all
-// at once, after the batch's event; ctx ends that wait.
+// NumBytes returns the number of bytes that the rows of the batch take in all buffers: the size of a
+// copy, without alignment. Sizes that only device memory holds are read, all at once, after the
+// batch's event; ctx ends that wait.
 func (b *RecordBatch) NumBytes(ctx context.Context) (int64, error) {
 	if err := fielderr.CheckContext(fielderr.OpRead, ctx); err != nil {
 		return 0, err
@@ -21,7 +21,7 @@ func (b *RecordBatch) NumBytes(ctx context.Context) (int64, error) {
 	return copyplan.NumBytes(ctx, b.tree())
 }
 
-// NumBytes is how many bytes the elements have; see [RecordBatch.NumBytes].
+// NumBytes returns the number of bytes that the elements take; see [RecordBatch.NumBytes].
 func (a *Array) NumBytes(ctx context.Context) (int64, error) {
 	if err := fielderr.CheckContext(fielderr.OpRead, ctx); err != nil {
 		return 0, err

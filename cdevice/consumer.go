@@ -21,21 +21,21 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/schema"
 )
 
-// consumer is the Go side of a handler of ours: a bridge.Handler, and the supply of the stream's
-// reader. The callbacks only store what they are given; batches are made by the goroutine that asks
-// the reader for one.
+// consumer is the Go side of a handler filled by ImportAsync: a bridge.Handler, and the source of
+// the stream's reader. The callbacks only store their arguments; the goroutine that reads makes the
+// batches.
 type consumer struct {
 	queue   int64
 	opts    []ImportOption  // of each batch
-	ctx     context.Context // whose end is the stream's
+	ctx     context.Context // its end ends the stream
 	word    handle.Word
-	pins    runtime.Pinner // of the handler, which C keeps the address of
+	pins    runtime.Pinner // of the handler: C keeps its address
 	unwatch func() bool    // forgets the context
 	origin  *live.Object
 
-	// calling is full while the producer is called: one call at a time. No callback of
-	// ours fills it but on_schema, which makes the first call, and those that wait for the last
-	// one. mu is never held in a call of the producer's or of a task's.
+	// calling is full during a call of the producer, so that there is one call at a time. Of our
+	// callbacks, only on_schema fills it, which makes the first call, and those that wait for the
+	// last call. mu is never held during a call of the producer or of a task.
 	calling chan struct{}
 
 	given *extraction // of next
@@ -45,33 +45,33 @@ type consumer struct {
 	producer *abi.ArrowAsyncProducer // from on_schema to release
 	begun    *streamBegin            // from on_schema
 	tasks    []*readyTask
-	room     int64 // batches that are to be asked for
-	asking   bool  // by a goroutine that will look for more of them
-	wanted   int64 // batches that were asked for and have not come
-	err      error // that the stream ended with
+	room     int64 // batches that are yet to be requested
+	asking   bool  // a goroutine is requesting them, and will check for more
+	wanted   int64 // batches that were requested and have not arrived
+	err      error // the error that the stream ended with
 
-	taskErr error // of a task that failed: the producer is to say more of it
+	taskErr error // of a failed task: on_error may follow with a message
 
-	ended    bool // the producer is not called any more: it has said its last, or was wrong
-	dropping bool // tasks that come are not wanted
-	stopped  bool // and neither is anything else
+	ended    bool // the producer is not called any more: it reported the end or an error, or broke the contract
+	dropping bool // arriving tasks are dropped
+	stopped  bool // the stream was ended from this side
 
 	known    chan struct{} // closed when there is a schema, or there will be none
 	released chan struct{} // closed when release is called
 
 	parts   items.Countdown // close, gone and emptied
-	gone    func()          // the producer is called no more, or does not return from the call
-	emptied func()          // this side has ended the stream, and no task is left
+	gone    func()          // no call of the producer is running, or one does not return
+	emptied func()          // the stream was ended from this side, and no task is left
 }
 
-// streamBegin is what on_schema tells of a stream.
+// streamBegin holds the arguments of on_schema.
 type streamBegin struct {
 	schema     *arrow.Schema
 	metadata   arrow.Metadata
 	deviceType device.Type
 }
 
-// readyTask is a task that the producer gave; it is extracted exactly once.
+// readyTask is a task that has arrived. It is extracted exactly once.
 type readyTask struct {
 	task     abi.ArrowAsyncTask
 	metadata arrow.Metadata
@@ -85,7 +85,7 @@ func newConsumer(ctx context.Context, handler *CArrowAsyncDeviceStreamHandler, q
 	c.parts.Init(3, nil)
 	c.gone, c.emptied = sync.OnceFunc(c.parts.Part), sync.OnceFunc(c.parts.Part)
 	c.changed.L = &c.mu
-	c.pins.Pin(handler) // and c is reachable by its handle
+	c.pins.Pin(handler) // c is kept reachable by its handle
 	c.word = bridge.ExportHandler(c, handlerMirror(handler))
 	asyncStreams.Add(1)
 	c.origin = live.Add("AsyncStream")
@@ -98,8 +98,8 @@ func newConsumer(ctx context.Context, handler *CArrowAsyncDeviceStreamHandler, q
 	return c
 }
 
-// count counts the goroutine of the context, unless the handler was released: all counts may be
-// zero then, and there is nothing to stop.
+// count counts the goroutine of the context. It reports false if the handler was released: all
+// counts may be zero then, and there is nothing to stop.
 func (c *consumer) count() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -110,9 +110,9 @@ func (c *consumer) count() bool {
 	return true
 }
 
-// stopWithContext ends the stream of a context that is done. The goroutine of AfterFunc
-// calls it for those that wait; before each batch, the loop that takes it does, since that
-// goroutine may not have run yet.
+// stopWithContext ends the stream because its context is done. The goroutine of AfterFunc calls it
+// for goroutines that wait. The loop that takes a batch calls it too, since the goroutine of
+// AfterFunc may not have run yet.
 func (c *consumer) stopWithContext() {
 	if err := fielderr.ContextError(c.ctx, fielderr.OpRead); err != nil {
 		c.stop(err)
@@ -131,7 +131,7 @@ func (c *consumer) tell() {
 	}
 }
 
-// OnSchema takes the schema, whatever it returns, and asks for the first batches.
+// OnSchema takes the schema, even if it returns an error, and requests the first batches.
 func (c *consumer) OnSchema(p *abi.ArrowAsyncProducer, out *abi.ArrowSchema) int {
 	s, err := schema.ImportSchema(out)
 	if err != nil {
@@ -144,8 +144,8 @@ func (c *consumer) OnSchema(p *abi.ArrowAsyncProducer, out *abi.ArrowSchema) int
 		begun.schema, begun.deviceType = s, device.Type(p.DeviceType)
 		begun.metadata, err = schema.ReadMetadata("ArrowAsyncProducer.additional_metadata", p.AdditionalMetadata)
 	}
-	if !bridge.Calling(c.word) { // else it is a second call, which is refused
-		c.calling <- struct{}{} // before another goroutine knows the producer
+	if !bridge.Calling(c.word) { // otherwise it is a second call, which is refused
+		c.calling <- struct{}{} // before another goroutine sees the producer
 		defer func() { <-c.calling }()
 	}
 	if code := c.begin(p, &begun, err); code != 0 {
@@ -187,13 +187,13 @@ func checkProducer(p *abi.ArrowAsyncProducer) error {
 	return nil
 }
 
-// wrongCall is the error of a producer that calls what it must not call now.
+// wrongCall is the error for a callback that the producer must not call now.
 func wrongCall(callback, want string) error {
 	return fielderr.Invalid(fielderr.OpImport, "ArrowAsyncDeviceStreamHandler."+callback, "called", want)
 }
 
-// refuse ends the stream because the producer did what it must not do, and is what the
-// callback returns: nothing but release may follow. mu is held.
+// refuse ends the stream because the producer broke the contract, and returns the code for the
+// callback to return: only release may follow. mu is held.
 func (c *consumer) refuse(err error) int {
 	if c.err == nil && !c.stopped {
 		c.err = err
@@ -203,7 +203,7 @@ func (c *consumer) refuse(err error) int {
 	return errnoOf(err)
 }
 
-// OnNextTask moves the task into the queue. A task that stays out of it is extracted here.
+// OnNextTask moves the task into the queue. A task that is not queued is extracted with NULL here.
 func (c *consumer) OnNextTask(task *abi.ArrowAsyncTask, metadata uintptr) int {
 	md, err := schema.ReadMetadata("ArrowAsyncDeviceStreamHandler.on_next_task.metadata", metadata)
 	if err == nil && task != nil && task.ExtractData == 0 {
@@ -247,9 +247,9 @@ func (c *consumer) arrived(task *abi.ArrowAsyncTask, md arrow.Metadata, err erro
 	return true, 0
 }
 
-// OnError takes down the error, which comes after the batches that are ready.
+// OnError stores the error, which the reader returns after the batches that are ready.
 func (c *consumer) OnError(code int, message string, metadata uintptr) {
-	md, _ := schema.ReadMetadata("", metadata) // the error counts, whatever stands beside it
+	md, _ := schema.ReadMetadata("", metadata) // invalid metadata must not hide the error
 	defer c.settle()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -260,10 +260,10 @@ func (c *consumer) OnError(code int, message string, metadata uintptr) {
 	c.tell()
 }
 
-// errNoEnd is the error of a stream that was released in the middle.
+// errNoEnd is the error of a stream whose handler was released before its end.
 var errNoEnd = fmt.Errorf("cdevice: import: ArrowAsyncDeviceStreamHandler.release before the end of the stream: %w", io.ErrUnexpectedEOF)
 
-// opened returns what a reader is made of, or the error of a stream that ended without a schema.
+// opened returns the arguments of on_schema, or the error of a stream that ended without a schema.
 func (c *consumer) opened() (*streamBegin, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -273,7 +273,8 @@ func (c *consumer) opened() (*streamBegin, error) {
 	return c.begun, nil
 }
 
-// stop ends the stream from this side, once. err is the error of the stream, if it has not ended before.
+// stop ends the stream from this side, once. err is the error of the stream, if it has not ended
+// before.
 func (c *consumer) stop(err error) {
 	c.mu.Lock()
 	if c.stopped {
@@ -314,10 +315,10 @@ func (c *consumer) drop() {
 	}
 }
 
-// interrupt ends the stream. It is how the reader's Close ends the wait of a next that is under way.
+// Interrupt ends the stream. The reader's Close calls it to end the wait of a running Next.
 func (c *consumer) Interrupt() { c.stop(items.ClosedReader()) }
 
-// close ends the stream. done is called when the producer has released the handler and no task is left.
+// Close ends the stream. done is called when the producer has released the handler and no task is left.
 func (c *consumer) Close(done func()) {
 	c.parts.Last = done // called by the last of the three
 	defer c.parts.Part()
@@ -325,8 +326,9 @@ func (c *consumer) Close(done func()) {
 	c.Interrupt()
 }
 
-// losePatience ends the wait for a producer that has called release and does not return from request
-// or cancel. The goroutine that calls cancel may never come to the tasks that are ready.
+// losePatience ends the wait for a producer that has called release and does not return from
+// request or cancel. It drops the ready tasks, since the goroutine that calls cancel may never get
+// to them.
 func (c *consumer) losePatience() {
 	c.mu.Lock()
 	stopped := c.stopped

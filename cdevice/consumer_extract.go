@@ -11,14 +11,15 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
 
-// extraction is what extract_data is given, for as long as the call takes. No Go pointer stands
-// beside it: a producer that is written in Go passes it to C, and cgo looks for some.
+// extraction holds the struct that extract_data fills, during the call. It has no Go pointers in
+// the same object: a producer that is written in Go passes it to C, and cgo's checks search the
+// whole object.
 type extraction struct {
 	task abi.ArrowAsyncTask
 	out  CArrowDeviceArray
 }
 
-// next returns the next batch, owned by the caller, or io.EOF at the end.
+// Next returns the next batch, owned by the caller, or io.EOF at the end.
 func (c *consumer) Next() (*RecordBatch, error) {
 	ready, err := c.take()
 	if err != nil {
@@ -41,7 +42,7 @@ func (c *consumer) Next() (*RecordBatch, error) {
 	return batch, nil
 }
 
-// Take waits for a task. Once the context is done, it takes none.
+// take waits for a task. Once the context is done, it takes none.
 func (c *consumer) take() (*readyTask, error) {
 	for {
 		ready, err := c.first()
@@ -52,11 +53,11 @@ func (c *consumer) take() (*readyTask, error) {
 	}
 }
 
-// errContext is the answer of first to a context that is done.
+// errContext is returned by first if the context is done.
 var errContext = errors.New("cdevice: the context of the stream is done")
 
-// first waits for a task, and takes it from the queue. With errContext, the stream is yet to
-// be stopped, which must not be done with the lock.
+// first waits for a task, and takes it from the queue. After errContext, the caller must stop the
+// stream, without holding the lock.
 func (c *consumer) first() (*readyTask, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -94,10 +95,9 @@ func (c *consumer) importBatch(out *CArrowDeviceArray) (*RecordBatch, error) {
 	return batch, nil
 }
 
-// taskFailed is the error of a task that could not be extracted. The producer is to say
-// more in on_error. It may do so later, and may send what was asked for before in between;
-// when it has sent a task that was asked for after the failure, or has released the
-// handler, it has swallowed the error.
+// taskFailed returns the error of a task that could not be extracted. It waits for on_error, whose
+// error has a message. Tasks that were requested before the failure may arrive in between. If a
+// task that was requested later arrives, or the handler is released, no on_error follows.
 func (c *consumer) taskFailed(code int) error {
 	c.mu.Lock()
 	c.dropping = true

@@ -9,13 +9,14 @@ import (
 )
 
 // Calls of a consumer to its producer. They are made in on_schema, and later on goroutines of their
-// own: the goroutine that takes a batch or closes the stream goes on where the producer does not return.
+// own, so that a producer that does not return does not block the goroutine that reads or closes
+// the stream.
 
-// patience is how long a wait for the producer is that may be in vain: longer than any call takes
-// that is not held up, by far.
+// patience bounds the waits for a producer that may never return. It is far longer than any call
+// that is not blocked.
 const patience = time.Second
 
-// request has n more batches requested, unless the stream has ended.
+// request requests n more batches, unless the stream has ended.
 func (c *consumer) request(n int64) {
 	c.mu.Lock()
 	c.room += n
@@ -32,7 +33,7 @@ func (c *consumer) request(n int64) {
 	})
 }
 
-// ask asks for batches as long as there is room for some. calling is held, and asking is set.
+// ask requests batches while there is room for some. The caller has filled calling and set asking.
 func (c *consumer) ask() {
 	for {
 		p, n := c.wish()
@@ -43,7 +44,7 @@ func (c *consumer) ask() {
 	}
 }
 
-// wish returns what the next request is for, or nil where there is none to make.
+// wish returns the producer and count of the next request, or nil if there is none to make.
 func (c *consumer) wish() (*abi.ArrowAsyncProducer, int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -57,11 +58,11 @@ func (c *consumer) wish() (*abi.ArrowAsyncProducer, int64) {
 	return c.producer, n
 }
 
-// cancel tells the producer that it is not wanted any more, unless it has told the end or an error.
+// cancel calls the producer's cancel, unless it has reported the end or an error.
 func (c *consumer) cancel() {
 	select {
 	case c.calling <- struct{}{}:
-	case <-c.released: // the call that is under way may not return
+	case <-c.released: // the running call may not return
 		return
 	}
 	defer func() { <-c.calling }()
@@ -76,10 +77,11 @@ func (c *consumer) cancel() {
 	}
 }
 
-// settle ends the callbacks that release follows, after which no call of the producer begins: it
-// waits for one that is under way. A producer that holds a lock while it calls release, which request
-// takes, does not hold it yet, so that the call can return, and release has none to wait for. A
-// producer that answers calls with the thread that this is does so once settle has lost patience.
+// settle is called at the end of the last callback before release, after which no call of the
+// producer begins, and waits for a running one. A producer that holds in release a lock that its
+// request takes does not hold that lock yet: the call can return here, and release need not wait
+// for it. A producer that serves calls on this very thread can do so after settle has lost
+// patience.
 func (c *consumer) settle() {
 	if bridge.Calling(c.word) {
 		return
@@ -99,8 +101,8 @@ func (c *consumer) settle() {
 	}
 }
 
-// Release is the last callback. When it returns, the producer may be gone: it waits for a
-// call of it that is under way, except one that release was called from inside of.
+// Release is the last callback. The producer may be freed when it returns, so it waits for a
+// running call of the producer, unless release was called from inside that call.
 func (c *consumer) Release() {
 	c.mu.Lock()
 	if !c.ended && !c.stopped && c.err == nil {

@@ -11,14 +11,15 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
-// Batches and arrays made of others for a consumer with needs of its own. They share the
-// memory, unless the comment says otherwise.
+// Batches and arrays for consumers with requirements of their own. They share the memory of the
+// original.
 
-// AsCPU returns the batch as one of the CPU, without an event: for consumers that know no
-// other device (PyArrow from PyPI imports device type CPU only) and for the plain structs. It
-// waits for the batch's event; ctx ends the wait with an error. The CPU must be able to access
-// the memory (CPU, pinned or managed memory), otherwise the error wraps device.ErrNotSupported:
-// [RecordBatch.CopyTo] with [device.CPUDevice] copies it.
+// AsCPU returns the batch labelled as one of the CPU, without an event: for consumers that know no
+// other device (PyArrow from PyPI imports device type CPU only) and for the plain structs. It waits
+// for the batch's event; ctx ends the wait with an error.
+//
+// The CPU must be able to access the memory (CPU, pinned or managed memory), otherwise the error wraps
+// device.ErrNotSupported, and [RecordBatch.CopyTo] with [device.CPUDevice] copies the batch.
 //
 // The result shares the memory and is owned by the caller.
 func (b *RecordBatch) AsCPU(ctx context.Context) (*RecordBatch, error) {
@@ -36,7 +37,7 @@ func (b *RecordBatch) AsCPU(ctx context.Context) (*RecordBatch, error) {
 	return b.located(b.mem.Retain(), at), nil
 }
 
-// AsCPU returns the array as one of the CPU; see [RecordBatch.AsCPU].
+// AsCPU returns the array labelled as one of the CPU; see [RecordBatch.AsCPU].
 func (a *Array) AsCPU(ctx context.Context) (*Array, error) {
 	if err := fielderr.CheckContext(fielderr.OpRead, ctx); err != nil {
 		return nil, err
@@ -52,30 +53,28 @@ func (a *Array) AsCPU(ctx context.Context) (*Array, error) {
 	return a.located(a.mem.Retain(), at), nil
 }
 
-// located returns the batch with another owner, whose reference it takes, or location.
+// located returns the batch with another location, or another owner, whose reference it takes.
 func (b *RecordBatch) located(mem *tree.Owner, at tree.Location) *RecordBatch {
 	other := newRecordBatch(mem, at, b.schema, b.rows, b.columns)
 	other.host, other.metadata = b.host, b.metadata
 	return other
 }
 
-// located is to an array what [RecordBatch.located] is to a batch.
+// located returns the array with another location, or another owner, whose reference it takes.
 func (a *Array) located(mem *tree.Owner, at tree.Location) *Array {
 	other := newArray(mem, at, a.field, a.node)
 	other.host = a.host
 	return other
 }
 
-// RecordEvent returns the batch with an event of its own, which is complete when the work
-// enqueued on s so far is done and the batch is ready: for memory that work on s is still
-// filling. It does not wait; s waits for the batch's event. The event ends with the last user of
-// the result.
+// RecordEvent returns the batch with a new event, which is complete when the work enqueued on s so far
+// has completed and the batch's own event is complete: for memory that work on s is still filling. It
+// does not wait; s waits for the batch's event. The event is closed after the last use of the result.
 //
-// s is a stream of the device that the memory lives on: another device's event cannot be a
-// sync_event. Device, pinned and managed memory of one GPU share its streams; memory without a
-// device id takes a stream of any GPU. Another stream, or nil, is an error that wraps
-// arrow.ErrInvalid. Work of the CPU is done at once: with a stream of the CPU, the result has no
-// event.
+// The stream must be one of the device that the memory is on, since a sync_event is an event of that
+// device. Device, pinned and managed memory of one GPU share its streams; memory without a device ID
+// takes a stream of any GPU. Another stream, or nil, is an error that wraps arrow.ErrInvalid. Work of
+// the CPU completes at once: with a stream of the CPU, the result has no event.
 //
 // The result shares the memory and is owned by the caller.
 func (b *RecordBatch) RecordEvent(s device.Stream) (*RecordBatch, error) {
@@ -90,7 +89,7 @@ func (b *RecordBatch) RecordEvent(s device.Stream) (*RecordBatch, error) {
 	return b.located(mem, at), nil
 }
 
-// RecordEvent returns the array with an event of its own; see [RecordBatch.RecordEvent].
+// RecordEvent returns the array with a new event; see [RecordBatch.RecordEvent].
 func (a *Array) RecordEvent(s device.Stream) (*Array, error) {
 	if err := a.hold(fielderr.OpRead); err != nil {
 		return nil, err
@@ -103,7 +102,8 @@ func (a *Array) RecordEvent(s device.Stream) (*Array, error) {
 	return a.located(mem, at), nil
 }
 
-// recordEvent returns an owner of the memory and of an event that is recorded on s.
+// recordEvent returns an owner of the memory and of a new event recorded on s, and the location
+// with that event.
 func recordEvent(mem *tree.Owner, at tree.Location, s device.Stream) (*tree.Owner, tree.Location, error) {
 	if err := at.CheckStream(fielderr.OpRead, "stream", s); err != nil {
 		return nil, at, err
@@ -127,7 +127,7 @@ func recordEvent(mem *tree.Owner, at tree.Location, s device.Stream) (*tree.Owne
 	return own, at, nil
 }
 
-// recordedEvent is what the owner of memory with an event of its own holds.
+// recordedEvent holds the memory and the event of a batch made by RecordEvent.
 type recordedEvent struct {
 	mem    *tree.Owner // a reference
 	event  device.Event
@@ -140,5 +140,5 @@ func (e *recordedEvent) Release() {
 	e.mem.Release()
 }
 
-// MarkExported passes the mark on to the memory.
+// MarkExported marks the owner of the memory instead of that of the event.
 func (e *recordedEvent) MarkExported(*tree.Owner) { e.mem.MarkExported() }

@@ -13,7 +13,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
-// CopyOption changes how a copy is made. See [ImportOption] for nil.
+// CopyOption is an option of a copy. A nil option does nothing.
 type CopyOption func(*copyOptions)
 
 type copyOptions struct {
@@ -21,16 +21,15 @@ type copyOptions struct {
 	stream device.Stream
 }
 
-// WithStream makes the copy part of the work of s, a stream of the device that is
-// copied to or from: of another one, it is an error that wraps arrow.ErrInvalid. The copy
-// reads what work enqueued on s before it has written. Without WithStream, copies run on a
-// stream of the device's own, ordered after the batch's event and nothing else. s must stay
-// open until the copy is done.
+// WithStream makes the copy part of the work on s, a stream of the device that is copied to or from; a
+// stream of another device is an error that wraps arrow.ErrInvalid. The copy sees the results of all
+// work enqueued on s before. Without WithStream, a copy runs on a stream of its own that is ordered
+// after the batch's event only. s must stay open until the copy has completed.
 //
-// CopyToHost reads page-locked and managed memory with the host, and waits for s before that.
-// CopyTo waits for s only where the host must read offsets or bitmaps of device memory. It
-// does not wait where the host can read the memory, which holds for page-locked memory: its
-// offsets must be there when the copy is called, or be covered by the batch's event.
+// CopyToHost reads pinned (page-locked) and managed memory with the CPU, and waits for s first. CopyTo
+// waits for s only if the CPU must read offsets or bitmaps of device memory. It does not wait for s if
+// the CPU can access the memory: offsets in pinned memory must be complete when CopyTo is called, or be
+// covered by the batch's event.
 func WithStream(s device.Stream) CopyOption {
 	return func(o *copyOptions) {
 		o.stream = s
@@ -45,23 +44,21 @@ func streamOf(opts []CopyOption) (device.Stream, error) {
 	return o.stream, o.err
 }
 
-// CopyToHost copies the batch into memory of mem (nil: arrow-go's default
-// allocator) and returns it as an arrow-go record batch that shares nothing with
-// this one. It first waits for the batch's event, if there is one. ctx ends a wait
-// with an error, and not the copying itself: memory that is still written to is kept
-// until that is over.
+// CopyToHost copies the batch into memory of mem (arrow-go's default allocator if nil), and returns it
+// as an arrow-go record batch that shares nothing with this batch. It first waits for the batch's
+// event. ctx ends a wait with an error, but does not stop a copy that is enqueued: its memory is kept
+// until it has completed.
 //
-// Only what the rows need is copied: a slice does not drag along what it was cut
-// from, and the copy's arrays start at offset zero. The whole copy is one allocation of
-// mem, which lives until the last of its columns is released. Into page-locked memory
-// (package hostpinned) a GPU copies at the speed of the bus.
+// Only the bytes that the rows need are copied, and the arrays of the copy start at offset zero. The
+// copy is one allocation of mem, which lives until the last column is released: retaining one column
+// retains the whole allocation. A GPU copies into pinned (page-locked) memory, such as that of package
+// hostpinned, at the speed of the bus.
 //
-// Null counts are counted, except where the producer says that there are no nulls, and
-// for memory of a device, where they stay unknown to arrow-go until it is asked.
+// Nulls are counted, unless the producer declares that there are none. For memory of a device, an
+// unknown null count stays unknown until arrow-go counts it.
 //
-// The result is owned by the caller. Errors are [FieldError] where the contents
-// do not hold together, and wrap device.ErrNotSupported where neither the host nor
-// a backend can read the memory.
+// The result is owned by the caller. An error is a [FieldError] if the contents are inconsistent, and
+// wraps device.ErrNotSupported if neither the CPU nor a backend can access the memory.
 func (b *RecordBatch) CopyToHost(ctx context.Context, mem memory.Allocator, opts ...CopyOption) (arrow.RecordBatch, error) {
 	if err := b.hold(fielderr.OpRead); err != nil {
 		return nil, err
@@ -96,22 +93,23 @@ func (a *Array) CopyToHost(ctx context.Context, mem memory.Allocator, opts ...Co
 	return arrays[0], nil
 }
 
-// CopyToDevice copies an arrow-go record batch to memory of dev. It returns when the
-// copy is enqueued: the batch has an event that is complete when the data is there, which
-// exports carry along, and for which everything of this package waits by itself. It waits for
-// memory only: on the device, and to stage plain host memory in. To page-locked memory, the host
-// copies from the memory that it can read: such a copy is made in its turn on the stream, and
-// CopyToDevice waits for that.
+// CopyToDevice copies an arrow-go record batch to memory of dev. It returns when the copy is enqueued:
+// the result has an event that is complete when the copy has completed. Functions of this package wait
+// for the event, and exports pass it on as sync_event.
 //
-// rec may be changed or released as soon as CopyToDevice returns, except for columns in
-// page-locked memory (package hostpinned), which the device reads directly: their memory
-// is kept until it has, and must not be changed before that. See [RecordBatch.Synchronize].
+// CopyToDevice itself waits only for free memory: on the device, and for staging memory of the CPU. If
+// dev is the pinned (page-locked) memory of a GPU, the CPU makes the copy of memory that it can access,
+// in its turn on the stream, and CopyToDevice waits for that.
 //
-// All of the copy is one allocation. Only what the rows need is copied: offsets start at
-// zero, and each buffer is aligned to 256 bytes and followed by zeros, as cuDF wants it.
+// rec may be changed or released as soon as CopyToDevice returns, except for columns in pinned memory
+// (package hostpinned), which the device reads directly: that memory is kept until the copy has
+// completed, and must not be changed before. See [RecordBatch.Synchronize].
 //
-// The result is owned by the caller; rec stays the caller's. ctx ends waiting, not
-// copying. Errors are [FieldError] where the contents do not hold together.
+// The copy is one allocation. Only the bytes that the rows need are copied: offsets start at zero, and
+// each buffer is aligned to 256 bytes and padded with zeros, as cuDF requires.
+//
+// The result is owned by the caller; rec stays the caller's. ctx ends a wait, but does not stop a copy
+// that is enqueued. An error is a [FieldError] if the contents are inconsistent.
 func CopyToDevice(ctx context.Context, rec arrow.RecordBatch, dev device.Device, opts ...CopyOption) (*RecordBatch, error) {
 	if err := checkCopy(ctx, dev); err != nil {
 		return nil, err
@@ -124,13 +122,14 @@ func CopyToDevice(ctx context.Context, rec arrow.RecordBatch, dev device.Device,
 	return src.CopyTo(ctx, dev, opts...)
 }
 
-// CopyTo copies the batch to memory of dev, from whatever memory it lives in: the
-// host's, the same device's or another's. It is ordered after the batch's event. All of
-// [CopyToDevice] holds; memory of a device is kept until it has been read.
+// CopyTo copies the batch to memory of dev, from memory of the CPU, of the same device or of another
+// one. The copy is ordered after the batch's event. Everything said of [CopyToDevice] holds; memory of
+// a device is kept until it has been read.
 //
-// Where a slice of device memory does not start with a byte of a bitmap, or with the
-// first offset of a list, these small buffers take a way over the host, for which the copy
-// waits. A copy from one type of device to another (of CUDA to ROCm) goes over the CPU, and waits. A copy to the CPU waits, as CopyToHost does; WithStream then names a stream of the device that is copied from.
+// If a slice of device memory does not start at a byte of a bitmap, or at the first offset of a list,
+// these small buffers are copied through the CPU, and CopyTo waits for them. A copy from one type of
+// device to another (from CUDA to ROCm) goes through the CPU, and CopyTo waits for it. A copy to the
+// CPU waits as CopyToHost does; [WithStream] then names a stream of the device that is copied from.
 func (b *RecordBatch) CopyTo(ctx context.Context, dev device.Device, opts ...CopyOption) (*RecordBatch, error) {
 	if err := b.hold(fielderr.OpRead); err != nil {
 		return nil, err
@@ -212,12 +211,12 @@ func (a *Array) CopyTo(ctx context.Context, dev device.Device, opts ...CopyOptio
 	return newArray(t.Mem, t.At, a.field, t.Nodes[0]), nil
 }
 
-// isForeign reports whether neither the CPU nor a device of the type of dev can access the memory:
-// a copy goes over the CPU.
+// isForeign reports whether neither the CPU nor a device of dev's type can access the memory. A
+// copy then goes through the CPU.
 func isForeign(at tree.Location, dev device.Device) bool {
 	return tree.StreamType(at.ID.Type) != tree.StreamType(dev.ID().Type) && !at.CPUAccessible()
 }
 
-// isCPU reports whether a copy is one to the CPU, which has no way to memory of a device: the
-// source's device makes it.
+// isCPU reports whether dev is the CPU. The CPU cannot access memory of a device, so the source's
+// device makes such a copy.
 func isCPU(dev device.Device) bool { return dev != nil && dev.ID().Type == device.CPU }

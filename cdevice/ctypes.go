@@ -74,20 +74,20 @@ type CArrowAsyncDeviceStreamHandler struct {
 // languages pass it: PyArrow's _export_to_c_device, say. It borrows the struct.
 func DeviceArrayFromPtr(ptr uintptr) *CArrowDeviceArray { return abi.At[CArrowDeviceArray](ptr) }
 
-// SchemaFromPtr returns the struct ArrowSchema at an address. It borrows the
-// struct, and is cdata.SchemaFromPtr under a name that is found here.
+// SchemaFromPtr returns the struct ArrowSchema at an address. It borrows the struct. It is the same
+// as cdata.SchemaFromPtr.
 func SchemaFromPtr(ptr uintptr) *cdata.CArrowSchema { return abi.At[cdata.CArrowSchema](ptr) }
 
-// ReleaseCArrowDeviceArray calls the release callback of a struct that nobody
-// imported. A nil or released struct is left alone.
+// ReleaseCArrowDeviceArray calls the release callback of a struct that was not imported. It does
+// nothing if the struct is nil or released.
 func ReleaseCArrowDeviceArray(arr *CArrowDeviceArray) {
 	if arr != nil {
 		releaseArray(&deviceMirror(arr).Array)
 	}
 }
 
-// ReleaseCArrowSchema calls the release callback of a schema that nobody
-// imported. A nil or released schema is left alone.
+// ReleaseCArrowSchema calls the release callback of a schema that was not imported. It does nothing
+// if the schema is nil or released.
 func ReleaseCArrowSchema(schema *cdata.CArrowSchema) {
 	if s := schemaMirror(schema); s != nil && s.Release != 0 {
 		bridge.CallSchemaRelease(s)
@@ -100,8 +100,8 @@ func releaseArray(a *abi.ArrowArray) {
 	}
 }
 
-// deviceMirror, deviceStreamMirror and handlerMirror see a public struct as the internal mirror of
-// the same C struct; publicDevice is the other way.
+// deviceMirror, deviceStreamMirror and handlerMirror convert a pointer to a public struct to one to
+// the internal mirror of the same C struct. publicDevice converts the other way.
 func deviceMirror(a *CArrowDeviceArray) *abi.ArrowDeviceArray { return abi.As[abi.ArrowDeviceArray](a) }
 
 func publicDevice(a *abi.ArrowDeviceArray) *CArrowDeviceArray { return abi.As[CArrowDeviceArray](a) }
@@ -114,7 +114,7 @@ func handlerMirror(h *CArrowAsyncDeviceStreamHandler) *abi.ArrowAsyncDeviceStrea
 	return abi.As[abi.ArrowAsyncDeviceStreamHandler](h)
 }
 
-// schemaMirror sees cdata's C struct through our mirror of the same struct.
+// schemaMirror converts a pointer to cdata's C struct to one to our mirror of the same struct.
 func schemaMirror(s *cdata.CArrowSchema) *abi.ArrowSchema {
 	return (*abi.ArrowSchema)(unsafe.Pointer(s))
 }

@@ -14,7 +14,7 @@ import (
 // device; null counts that are not known are counted, which waits for the batch's event. ctx ends
 // the wait.
 //
-// What does not fit is an error that names the column and wraps arrow.ErrNotImplemented. The
+// A column that libcudf cannot import is an error that names it and wraps arrow.ErrNotImplemented. The
 // memory must be CUDA's (device, managed or pinned), otherwise the error wraps
 // device.ErrNotSupported. The result is owned by the caller.
 func (b *RecordBatch) ForCuDF(ctx context.Context) (*RecordBatch, error) {

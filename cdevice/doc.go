@@ -131,16 +131,15 @@
 //
 // An import takes the C structs that it is given: it moves their contents, or releases them if it
 // returns an error. An export writes its output structs only on success, over their contents: a
-// struct that was not released is lost. The caller owns the batches, arrays and readers that a
-// function returns, with one reference, except where the function's comment says that they are
-// borrowed; a Release too many panics. Slices, columns, views and exported structs keep the memory
-// alive on their own.
+// struct that was not released leaks. The caller owns the batches, arrays and readers that a
+// function returns, with one reference, unless its comment calls them borrowed; a Release without a
+// reference panics. Slices, columns, views and exported structs keep the memory alive on their own.
 //
 // The producer's release callback is called exactly once, after the last user, on the goroutine or
 // thread of that user. Where work of a device may be using the memory, it is called after that work,
 // on a goroutine of the device's backend.
 //
-// [CheckLeaks] of package cdevicetest makes a test fail that forgets a release. In a running program,
+// [CheckLeaks] of package cdevicetest fails a test that forgets a release. In a running program,
 // [Trace] and [LiveObjects] list the objects that are not released, and [ReadStats] counts them.
 //
 // # Errors and nil
@@ -152,9 +151,9 @@
 //
 // An argument that is nil, or an interface that holds a nil pointer, is an error that names the
 // argument and wraps arrow.ErrInvalid. Allowed to be nil are an allocator (arrow-go's default is
-// taken), outSchema (no schema is exported), stop of [NewRecordReaderFunc], the struct given to a
-// Release function, and an option, which then does nothing. An option that is given nil is an
-// error of the function that it is passed to.
+// used), outSchema (no schema is exported), stop of [NewRecordReaderFunc], the struct given to a
+// Release function, and an option, which then does nothing. An option that is given nil is an error
+// of the function that it is passed to.
 //
 // # Costs
 //

@@ -10,7 +10,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 )
 
-// errnos is what errors are called in C, and what codes from C mean in Go: callbacks
+// errnos maps errors to codes of C and back: callbacks
 // return the code of the first entry that an error wraps, and an error that came with a
 // code wraps that code's entries.
 var errnos = []struct {
@@ -27,8 +27,8 @@ var errnos = []struct {
 	{arrow.ErrIndex, syscall.EINVAL},
 }
 
-// errnoOf is the code that tells a consumer in C of an error: the one that it came with,
-// or the one that the table has for it, or EIO.
+// errnoOf returns the code of an error for a consumer in C: the code that it came with, the
+// table's, or EIO.
 func errnoOf(err error) int {
 	var coded interface{ errno() int }
 	if errors.As(err, &coded) && isCode(coded.errno()) {
@@ -46,10 +46,10 @@ func errnoOf(err error) int {
 	return int(syscall.EIO)
 }
 
-// isCode says that C takes the number for an error: it is an int there, and not zero.
+// isCode reports whether the number is an error code in C: it fits an int and is not zero.
 func isCode(code int) bool { return code != 0 && int(int32(code)) == code }
 
-// errorsOf is what an error with a code from C wraps.
+// errorsOf returns the errors that an error with a code from C wraps.
 func errorsOf(code int) []error {
 	if code <= 0 {
 		return nil // not an errno: nothing is known about it

@@ -19,13 +19,13 @@ import (
 type ProducerError struct {
 	// Callback is the struct and the callback: get_schema or get_next of ArrowDeviceArrayStream or
 	// ArrowArrayStream, as in ArrowDeviceArrayStream.get_next; ArrowAsyncDeviceStreamHandler.on_error;
-	// ArrowAsyncTask.extract_data where a task of an asynchronous stream failed and no on_error followed.
+	// ArrowAsyncTask.extract_data if a task of an asynchronous stream failed and no on_error followed.
 	Callback string
-	// Code is meant to be an errno. It is not zero, except that on_error can be told zero.
+	// Code is meant to be an errno. It is not zero, unless a producer called on_error with zero.
 	Code int
 	// Message is the text of get_last_error or on_error, at most 64 KiB of it; it may be empty.
 	Message string
-	// Metadata is what on_error was given beside the text: usually nothing.
+	// Metadata is the metadata that on_error was called with, usually empty.
 	Metadata arrow.Metadata
 }
 
@@ -38,8 +38,8 @@ func (e *ProducerError) Error() string {
 	return text
 }
 
-// Unwrap returns the code as a syscall.Errno and the error that it stands for in Go; nothing
-// where it is no errno.
+// Unwrap returns the code as a syscall.Errno and the error that it stands for in Go; nil if it is
+// no errno.
 func (e *ProducerError) Unwrap() []error { return errorsOf(e.Code) }
 
 func (e *ProducerError) errno() int { return e.Code }

@@ -14,18 +14,17 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
-// ExportRecordBatch fills *out, and *outSchema unless it is nil, with the batch:
-// a struct array whose children are the columns. No data is copied, read or
-// waited for; the batch's event becomes sync_event. For consumers with needs of their own,
-// export what [RecordBatch.AsCPU], [RecordBatch.RecordEvent], [RecordBatch.ForCuDF] or
-// [RecordBatch.CopyTo] returns, or call [RecordBatch.Synchronize] first.
+// ExportRecordBatch fills *out, and *outSchema unless it is nil, with the batch: a struct array
+// whose children are the columns. No data is copied, read or waited for; the batch's event becomes
+// sync_event. For consumers with other requirements, export the result of [RecordBatch.AsCPU],
+// [RecordBatch.RecordEvent], [RecordBatch.ForCuDF] or [RecordBatch.CopyTo], or call
+// [RecordBatch.Synchronize] first.
 //
 // The exported struct holds the memory on its own until the consumer releases
 // it, on any thread; children may be moved out and outlive their parent. The
 // batch stays the caller's, and can be exported any number of times.
 //
-// It writes *out and *outSchema only on success, and does not look at what they held: a struct that was
-// not released is overwritten and lost.
+// It writes *out and *outSchema only on success, over their contents: an unreleased struct there leaks.
 //
 // Errors wrap [ErrReleased] for a batch that was released, arrow.ErrInvalid or
 // arrow.ErrNotImplemented for a schema that C cannot express.
@@ -48,8 +47,7 @@ func ExportRecordBatch(batch *RecordBatch, out *CArrowDeviceArray, outSchema *cd
 // ExportArray fills *out, and *outSchema unless it is nil, with one array. All
 // of [ExportRecordBatch] holds; the schema is the array's field.
 //
-// It writes *out and *outSchema only on success, and does not look at what they held: a struct that was
-// not released is overwritten and lost.
+// It writes *out and *outSchema only on success, over their contents: an unreleased struct there leaks.
 func ExportArray(array *Array, out *CArrowDeviceArray, outSchema *cdata.CArrowSchema) error {
 	if array == nil {
 		return fielderr.Absent(fielderr.OpExport, "Array", "an array")
@@ -64,8 +62,7 @@ func ExportArray(array *Array, out *CArrowDeviceArray, outSchema *cdata.CArrowSc
 }
 
 // ExportSchema fills *out with a schema alone, for interfaces that pass it
-// separately. It writes *out only on success, and does not look at what it held: a struct that was not
-// released is overwritten and lost.
+// separately. It writes *out only on success, over its contents: an unreleased struct there leaks.
 func ExportSchema(s *arrow.Schema, out *cdata.CArrowSchema) error {
 	if out == nil {
 		return noOutput("ArrowSchema")
@@ -95,7 +92,7 @@ func noOutput(what string) error {
 	return fielderr.Invalid(fielderr.OpExport, what, "NULL", "a struct to fill")
 }
 
-// export writes nothing to the caller's structs before all that can fail is done.
+// export writes to the caller's structs only when nothing can fail any more.
 func export(root *tree.Node, mem *tree.Owner, at tree.Location, out *CArrowDeviceArray, outSchema *cdata.CArrowSchema,
 	exportSchema func(*abi.ArrowSchema) error,
 ) error {

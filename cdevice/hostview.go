@@ -21,19 +21,17 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
-// HostView returns the batch as an arrow-go record batch over the same memory,
-// for all that arrow-go can do. It first waits for the batch's event, if there
-// is one; ctx ends the wait with an error.
+// HostView returns the batch as an arrow-go record batch over the same memory. It first waits for the
+// batch's event; ctx ends the wait with an error.
 //
-// The host must be able to read the memory (CPU, pinned or managed), otherwise
-// the error wraps device.ErrNotSupported. A batch that was made by [WrapRecordBatch] gives
-// the record batch that was wrapped.
+// The CPU must be able to access the memory (CPU, pinned or managed memory), otherwise the error wraps
+// device.ErrNotSupported. For a batch of [WrapRecordBatch], HostView returns the record batch that was
+// wrapped.
 //
-// The result is owned by the caller. It, and every column taken from it, keeps
-// the memory alive until its release. It follows arrow-go's rules for concurrent
-// use: an array counts its nulls when it is first asked, without a lock. The
-// contents are not checked beyond what the buffers' sizes need: see
-// [RecordBatch.ValidateFull].
+// The result is owned by the caller. It keeps the memory alive until its release, and so does every
+// column taken from it. arrow-go's rules for concurrent use apply: an array counts its nulls at the
+// first call of NullN, without a lock. The contents are checked only as far as the sizes of the
+// buffers require; [RecordBatch.ValidateFull] checks all of them.
 func (b *RecordBatch) HostView(ctx context.Context) (arrow.RecordBatch, error) {
 	if err := b.hold(fielderr.OpRead); err != nil {
 		return nil, err
@@ -83,14 +81,14 @@ func (a *Array) HostView(ctx context.Context) (arrow.Array, error) {
 	return arr, nil
 }
 
-// viewer builds arrow-go's data over the memory of a tree of nodes. The small
-// slices that arrow-go's data keeps are cut from one.
+// viewer builds arrow-go's data over the memory of a tree of nodes. The small slices that
+// arrow-go's data keeps are cut from one allocation.
 type viewer struct {
 	mem     *hostMemory
 	sizes   []int64 // scratch
 	buffers []*memory.Buffer
-	// exact is above zero inside types whose children arrow-go asks for their
-	// null counts at once, and takes an unknown one for a null.
+	// exact is positive inside types whose children's null counts arrow-go reads at once. It takes
+	// an unknown count for a null.
 	exact int
 }
 
@@ -109,7 +107,7 @@ func (v *viewer) data(n *tree.Node) (data *array.Data, err error) {
 	if v.sizes, err = hostread.Sizes(v.sizes[:0], n, st); err != nil {
 		return nil, err
 	}
-	// arrow-go keeps a place for a bitmap also where the type has none.
+	// arrow-go keeps an entry for a bitmap even if the type has none.
 	shift := 1
 	if n.Layout.Validity {
 		shift = 0
@@ -118,7 +116,7 @@ func (v *viewer) data(n *tree.Node) (data *array.Data, err error) {
 	for i, size := range v.sizes {
 		addr := n.Buffers[i]
 		if n.Length == 0 && addr != 0 {
-			addr = bridge.Zeros // a producer need not have as much as the one offset
+			addr = bridge.Zeros // a producer need not provide the single offset of an empty array
 		}
 		if addr != 0 {
 			buffers[shift+i] = v.mem.buffer(abi.Slice[byte](addr, int(size)))
@@ -196,7 +194,7 @@ func (m *hostMemory) drop() {
 	}
 }
 
-// abandon gives the owner back although buffers are alive: nobody can reach them.
+// abandon drops the owner while buffers are still alive, since no code can reach them.
 func (m *hostMemory) abandon() {
 	const never = math.MinInt64 / 2
 	if m.buffers.Swap(never) > 0 {
@@ -219,7 +217,7 @@ func viewMemory(owner *tree.Owner) *hostMemory {
 
 var errNotResizable = errors.New("cdevice: memory of a host view cannot be resized")
 
-// readyForHost returns nil once the host may read memory at that place.
+// readyForHost waits for the event. It returns an error if the CPU cannot access the memory.
 func readyForHost(ctx context.Context, at tree.Location) error {
 	if err := fielderr.CheckContext(fielderr.OpRead, ctx); err != nil {
 		return err

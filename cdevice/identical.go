@@ -10,7 +10,7 @@ import (
 // arrow-go compares schemas without their metadata, and types without the names and metadata
 // of some nested fields. What follows is for types that are equal by arrow.TypeEqual.
 
-// identicalSchemas reports whether schemas do not differ in anything, metadata included.
+// identicalSchemas reports whether schemas are equal in everything, metadata included.
 func identicalSchemas(a, b *arrow.Schema) bool {
 	if a.NumFields() != b.NumFields() || a.Endianness() != b.Endianness() || !a.Metadata().Equal(b.Metadata()) {
 		return false
@@ -67,13 +67,13 @@ func underTypes(columns []tree.Node, schema *arrow.Schema) []tree.Node {
 	return own
 }
 
-// sameStorage reports whether two extension types, which are equal as far as they say, are
-// stored alike. A type of a program may be wrong about that: it is left as it is.
+// sameStorage reports whether two extension types that report to be equal have the same storage
+// type. A program's type may report that wrongly; it is then left unchanged.
 func sameStorage(a, b arrow.DataType) bool {
 	return sameType(layout.StorageType(a), layout.StorageType(b))
 }
 
-// underType returns the node with a type that is equal to its own.
+// underType returns the node with another type, which is equal to its own.
 func underType(n *tree.Node, dt arrow.DataType) tree.Node {
 	same := *n
 	if dt.ID() == arrow.EXTENSION && !sameStorage(n.Type, dt) {

@@ -12,45 +12,41 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
-// ImportRecordBatch makes a batch of a C struct, without copying. Nothing of the
-// data is read and nothing waits: the structs are checked against the schema,
-// and a sync event is kept for whoever reads the data first. What the buffers hold,
-// [RecordBatch.ValidateFull] checks.
+// ImportRecordBatch makes a batch of a C struct, without copying. It does not read the data and does
+// not wait: it checks the structs against the schema and keeps the sync event for the functions that
+// read the data. [RecordBatch.ValidateFull] checks the contents of the buffers.
 //
-// The C struct is a struct array without nulls and without an offset of its own;
-// ImportArray takes one that has them.
+// The C struct must be a struct array without nulls and without an offset of its own; [ImportArray]
+// takes one that has them.
 //
-// It takes ownership of *arr and *sch, even if it returns an error: both are
-// marked released. The producer's release callback runs when the last user of
-// the memory is gone, on that user's thread.
+// It takes ownership of *arr and *sch, even if it returns an error: both are marked released. The
+// producer's release callback is called after the last use of the memory, on the thread that ends it.
 //
-// Errors are [FieldError], and wrap arrow.ErrInvalid for malformed structs,
-// [ErrReleased] for released ones, arrow.ErrNotImplemented for types that
-// arrow-go does not have.
+// Errors are [FieldError], and wrap arrow.ErrInvalid for malformed structs, [ErrReleased] for released
+// ones, arrow.ErrNotImplemented for types that arrow-go does not have.
 //
 // https://arrow.apache.org/docs/format/CDeviceDataInterface.html#the-arrowdevicearray-structure
 func ImportRecordBatch(arr *CArrowDeviceArray, sch *cdata.CArrowSchema, opts ...ImportOption) (*RecordBatch, error) {
 	return importBatchAndSchema(cstruct.DeviceInput(deviceMirror(arr)), sch, opts)
 }
 
-// ImportRecordBatchWithSchema is [ImportRecordBatch] where the schema is known,
-// as it is for a stream.
+// ImportRecordBatchWithSchema is [ImportRecordBatch] with a schema that is already known, as that of a
+// stream is.
 //
 // It takes ownership of *arr, even if it returns an error.
 func ImportRecordBatchWithSchema(arr *CArrowDeviceArray, s *arrow.Schema, opts ...ImportOption) (*RecordBatch, error) {
 	return importBatch(cstruct.DeviceInput(deviceMirror(arr)), s, opts)
 }
 
-// ImportArray makes an array of a C struct and its schema; all of
-// [ImportRecordBatch] holds. The array's Field has the schema's name,
-// nullability and metadata.
+// ImportArray makes an array of a C struct and its schema; everything said of [ImportRecordBatch]
+// holds. The array's Field has the schema's name, nullability and metadata.
 //
 // It takes ownership of *arr and *sch, even if it returns an error.
 func ImportArray(arr *CArrowDeviceArray, sch *cdata.CArrowSchema, opts ...ImportOption) (*Array, error) {
 	return importArrayAndSchema(cstruct.DeviceInput(deviceMirror(arr)), sch, opts)
 }
 
-// ImportArrayWithType is [ImportArray] where the type is known.
+// ImportArrayWithType is [ImportArray] with a type that is already known.
 //
 // It takes ownership of *arr, even if it returns an error.
 func ImportArrayWithType(arr *CArrowDeviceArray, dt arrow.DataType, opts ...ImportOption) (*Array, error) {
@@ -126,8 +122,8 @@ func importArray(in cstruct.Input, field arrow.Field, opts []ImportOption) (*Arr
 	return newArray(mem, at, field, root[0]), nil
 }
 
-// takeOver makes the memory ours, and does what the options ask for. Unless it
-// returns an owner, it releases the memory.
+// takeOver moves the struct into an owner and applies the options. If it returns an error, it has
+// released the memory.
 func takeOver(in cstruct.Input, nodes []tree.Node, opts []ImportOption) (*tree.Owner, tree.Location, error) {
 	at := cstruct.PlaceOf(in)
 	mem := tree.Adopt(in.Array)
@@ -143,8 +139,8 @@ func takeOver(in cstruct.Input, nodes []tree.Node, opts []ImportOption) (*tree.O
 	return mem, at, nil
 }
 
-// applyImportOptions returns where the memory lives. Unless it succeeds, it releases
-// mem; even if an option or code of a backend panics.
+// applyImportOptions returns the location of the memory. Unless it succeeds, it releases mem, even
+// if an option or code of a backend panics.
 func applyImportOptions(mem *tree.Owner, at tree.Location, nodes []tree.Node, names *cstruct.StructNames, opts []ImportOption) (_ tree.Location, err error) {
 	done := false
 	defer func() {

@@ -16,31 +16,31 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
-// ArrayData describes an array in memory that the caller filled: by a kernel, cuBLAS,
-// gorgonia. It has the fields of the ArrowArray struct.
+// ArrayData describes an array in memory that the caller filled, for example by a kernel or by cuBLAS.
+// It has the fields of the ArrowArray struct.
 //
 // https://arrow.apache.org/docs/format/CDataInterface.html#the-arrowarray-structure
 type ArrayData struct {
 	Length, Offset int64
-	NullCount      int64 // -1: not known
-	// Buffers are addresses on the device, in the order of the columnar format; of a
-	// binary_view or utf8_view array validity, views, then any number of data buffers. A
-	// validity bitmap without nulls may be 0.
+	NullCount      int64 // -1 if it is not known
+	// Buffers are addresses on the device, in the order of the columnar format. For a binary_view
+	// or utf8_view array, they are validity, views, then any number of data buffers. Without nulls,
+	// the address of the validity bitmap may be 0.
 	Buffers []device.Ptr
-	// ViewSizes are the bytes of each data buffer of a binary_view or utf8_view array: as
-	// many as Buffers has beyond the first two. Other arrays have none.
+	// ViewSizes are the sizes in bytes of the data buffers of a binary_view or utf8_view array,
+	// which Buffers has from index 2. Other arrays have none.
 	ViewSizes  []int64
 	Children   []ArrayData
 	Dictionary *ArrayData
 }
 
-// Lifetime is the caller's side of memory that was made into an array or a batch.
+// Lifetime describes when memory that becomes an array or a batch is ready, and how it is released.
 type Lifetime struct {
-	// Ready is complete when the memory may be read; nil: it may be now. It is taken:
-	// closed with the memory.
+	// Ready is complete when the memory may be read; nil if it already may be. The array or batch
+	// owns the event, and closes it when the memory is released.
 	Ready device.Event
-	// Release is called once, when the last user is gone and no work of the device can
-	// be using the memory any more; on any goroutine. It may be nil.
+	// Release is called once, on any goroutine, after the last use of the memory and after pending
+	// work of the device that may use it. It may be nil.
 	Release func()
 }
 
@@ -61,7 +61,7 @@ func NewArray(dev device.Device, dt arrow.DataType, data ArrayData, owner Lifeti
 }
 
 // NewRecordBatch makes a batch of memory on dev that the caller filled: one ArrayData for each
-// field of the schema, of at least so many rows. All of [NewArray] holds.
+// field of the schema, of at least the given number of rows. Everything said of [NewArray] holds.
 func NewRecordBatch(dev device.Device, schema *arrow.Schema, rows int64, columns []ArrayData, owner Lifetime) (*RecordBatch, error) {
 	var types []arrow.DataType
 	if schema != nil {
@@ -100,7 +100,7 @@ func NewRecordBatch(dev device.Device, schema *arrow.Schema, rows int64, columns
 	return newRecordBatch(mem, at, schema, rows, nodes), nil
 }
 
-// callersMemory is what the owner of a batch over the caller's memory holds.
+// callersMemory is the memory that a caller passed to NewArray or NewRecordBatch.
 type callersMemory struct {
 	owner Lifetime
 	dev   device.Device
@@ -108,7 +108,7 @@ type callersMemory struct {
 
 func (m *callersMemory) Release() { m.owner.end(m.dev) }
 
-// end lets the memory go.
+// end releases the memory.
 func (o Lifetime) end(dev device.Device) {
 	tree.CloseEvent(o.Ready)
 	switch {
@@ -171,7 +171,7 @@ func countType(dt arrow.DataType, count *int) (err error) {
 	return layout.CountNodes(dt, 0, count)
 }
 
-// structs is ArrayData as the structs that an import reads, in memory that does not move and
+// structs holds ArrayData as the structs that an import reads, in memory that does not move and
 // that exports may point to.
 type structs struct {
 	nArrays, nPointers, nBuffers, nSizes int
@@ -208,11 +208,11 @@ func (s *structs) allocate(mem *tree.Owner) {
 	}
 }
 
-// notReleased marks a struct as one that is there.
+// notReleased is a release callback that is never called. It marks a struct as not released.
 const notReleased = 1
 
-// fill makes the structs of an array of the type, which is nil for one that its parent's type
-// has no place for: the import refuses it.
+// fill makes the structs of an array of the type. The type is nil for a child that the parent's
+// type does not have; the import then refuses the array.
 func (s *structs) fill(d *ArrayData, dt arrow.DataType) (*abi.ArrowArray, error) {
 	st, l := layout.Of(dt)
 	if err := checkSizes(d, st, l); err != nil {
@@ -248,7 +248,7 @@ func (s *structs) fillSizes(from []int64) uintptr {
 func (s *structs) fillChildren(a *abi.ArrowArray, d *ArrayData, st arrow.DataType, l *layout.Layout) error {
 	known := l.ChildCount(st)
 	if l.Kind == layout.Dictionary {
-		known = 0 // the one child is the dictionary
+		known = 0 // the only child is the dictionary
 	}
 	if len(d.Children) > 0 {
 		pointers := tree.Take(&s.pointers, len(d.Children))
@@ -279,12 +279,12 @@ func (s *structs) fillChildren(a *abi.ArrowArray, d *ArrayData, st arrow.DataTyp
 	return nil
 }
 
-// checkSizes checks that each data buffer of views has a size: the struct's last buffer is the
-// sizes, and a buffer of the caller's must not stand there.
+// checkSizes checks that each data buffer of views has a size. Otherwise the import would take the
+// caller's last buffer for the struct's buffer of sizes.
 func checkSizes(d *ArrayData, st arrow.DataType, l *layout.Layout) error {
 	switch data := len(d.Buffers) - 2; {
 	case l.Kind == layout.Unknown:
-		return nil // of no type: the import refuses it
+		return nil // a child without a type: the import refuses it
 	case l.Kind != layout.View && len(d.ViewSizes) > 0:
 		return fielderr.Invalid(fielderr.OpNew, "ViewSizes", howMany(len(d.ViewSizes), "size"), fmt.Sprintf("none for %s", fielderr.Describe(st)))
 	case l.Kind != layout.View:

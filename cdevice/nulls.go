@@ -7,8 +7,8 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
 
-// CountNulls is the number of nulls, counted where nobody knows it: the bitmap is read,
-// for which it waits for the array's event. ctx ends the wait.
+// CountNulls returns the number of nulls. If it is not known, CountNulls waits for the array's event
+// and counts it in the bitmap. ctx ends the wait.
 func (a *Array) CountNulls(ctx context.Context) (int64, error) {
 	if err := fielderr.CheckContext(fielderr.OpRead, ctx); err != nil {
 		return 0, err

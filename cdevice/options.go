@@ -11,8 +11,8 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
-// ImportOption changes how an import treats its input. One that is nil does nothing, as a nil
-// [CopyOption]; an option that is given nil is an error of the function that takes it.
+// ImportOption is an option of an import. A nil option does nothing. An option that is given a nil
+// argument is an error of the function that it is passed to.
 type ImportOption func(*importOptions)
 
 type importOptions struct {
@@ -25,7 +25,7 @@ type importOptions struct {
 	afterEvent   bool // WithReleaseAfterEvent
 }
 
-// release calls a release callback as WithReleaser says.
+// release calls a release callback, through the function of WithReleaser if there is one.
 func (o *importOptions) release(callback func()) {
 	if o.releaseWith == nil {
 		callback()
@@ -35,27 +35,27 @@ func (o *importOptions) release(callback func()) {
 }
 
 // discard releases an array that is not imported. The struct is moved first: WithReleaser may
-// call the release callback when the caller's memory holds something else.
+// call the release callback after the caller has reused the memory of the struct.
 func (o *importOptions) discard(in cstruct.Input) {
 	if in.Array == nil || in.Array.Release == 0 {
 		return
 	}
 	mem := tree.Adopt(in.Array)
 	mem.ReleaseWith = o.releaseWith
-	_ = o.awaitBeforeRelease(mem, o.named(cstruct.PlaceOf(in))) // an event that cannot be waited for is not
+	_ = o.awaitBeforeRelease(mem, o.named(cstruct.PlaceOf(in))) // without a backend for the event, release at once
 	mem.Release()
 }
 
-// discard releases an array that could not be imported, with these options.
+// discard releases an array that could not be imported, as these options demand.
 func discard(in cstruct.Input, opts []ImportOption) {
 	var o importOptions
 	defer func() { o.discard(in) }() // even if an option panics
 	apply(&o, opts)
 }
 
-// WithDevice says which device the memory lives on, instead of the one that
-// device.Open gives for the declared type and id: for a device that was opened with
-// options of its own. A device of another type, or with another id, is an error.
+// WithDevice names the opened device that the memory is on, instead of the one that device.Open returns
+// for the declared type and ID: for a device that was opened with options of its own. A device of
+// another type, or with another ID, is an error.
 func WithDevice(dev device.Device) ImportOption {
 	return func(o *importOptions) {
 		o.need(fielderr.OpImport, "WithDevice", dev, "a device")
@@ -65,8 +65,8 @@ func WithDevice(dev device.Device) ImportOption {
 	}
 }
 
-// deviceFor is the device that WithDevice named. Some producers number no device for
-// page-locked and managed memory.
+// deviceFor returns the device that WithDevice named, if it fits the declared ID. Some producers
+// declare no device number for pinned and managed memory.
 func (o *importOptions) deviceFor(declared device.ID, names *cstruct.StructNames) (device.Device, error) {
 	id := o.dev.ID()
 	if names == cstruct.PlainNames {
@@ -81,7 +81,7 @@ func (o *importOptions) deviceFor(declared device.ID, names *cstruct.StructNames
 	return o.dev, nil
 }
 
-// checkPlain returns an error where an option is not one for structs without a device.
+// checkPlain returns an error if an option does not fit structs without a device.
 func (o *importOptions) checkPlain() error {
 	if o.dev != nil && o.dev.ID().Type != device.CPU {
 		return fielderr.Invalid(fielderr.OpImport, "WithDevice", o.dev.ID().String(), "the CPU, where the memory of a plain struct is")
@@ -89,31 +89,32 @@ func (o *importOptions) checkPlain() error {
 	return nil
 }
 
-// WithCPUAccessible declares that the host can read the memory at its addresses, although
-// its device type does not mean that: unified memory that a producer labels as its GPU's, as the METAL arrays
-// of ArrowMetal and nanoarrow are. HostView, CopyToHost, AsCPU and
-// ValidateFull then read it. The process crashes if that is not so. The batch keeps its device.
+// WithCPUAccessible declares that the CPU can access the memory at its addresses, although the device
+// type does not imply that: for unified memory that a producer labels as its GPU's, as ArrowMetal and
+// nanoarrow do for METAL arrays. HostView, CopyToHost, AsCPU and ValidateFull then read the memory; if
+// the CPU cannot access it, the process crashes. The batch keeps its device.
 //
-// A batch with an event still waits for it, for which its device needs a backend: without
-// one the import fails, and the error wraps device.ErrNotSupported.
+// Functions that read a batch with an event still wait for the event, for which the device needs a
+// backend: without one the import fails with an error that wraps device.ErrNotSupported.
 func WithCPUAccessible() ImportOption {
 	return func(o *importOptions) { o.hostReadable = true }
 }
 
-// WithReleaseAfterEvent calls the producer's release callback only when the event of the array is
-// complete, for producers that free the memory at once while work of their own is still
-// filling it: nanoarrow does, if a copy of its is released unread. Releasing the batch does not
-// wait; where the event is pending, the callback is called later, on a goroutine of the device's
-// backend, through WithReleaser if that is given too. It holds for input that is refused as well.
+// WithReleaseAfterEvent delays the producer's release callback until the array's event is complete. It
+// is for producers whose release frees the memory while their own work is still filling it, as
+// nanoarrow's copies to a device do.
 //
-// The device needs a backend, which asks for the event: without one, importing an
-// array with an event fails, and the error wraps device.ErrNotSupported. The array is then
-// released at once.
+// Releasing the batch does not wait. If the event is pending, the callback is called later, on a
+// goroutine of the device's backend, through the function of [WithReleaser] if that is given too. The
+// option also applies to an array that the import refuses.
+//
+// The device needs a backend, which queries the event: without one, importing an array with an event
+// fails with an error that wraps device.ErrNotSupported, and the array is released at once.
 func WithReleaseAfterEvent() ImportOption {
 	return func(o *importOptions) { o.afterEvent = true }
 }
 
-// named is the place with the device that WithDevice named, if it did.
+// named returns the location with the device of WithDevice, if that option was given.
 func (o *importOptions) named(at tree.Location) tree.Location {
 	if o.dev != nil && o.dev.ID().Type == at.ID.Type {
 		at.Dev = o.dev
@@ -121,7 +122,8 @@ func (o *importOptions) named(at tree.Location) tree.Location {
 	return at
 }
 
-// awaitBeforeRelease opens the event that WithReleaseAfterEvent is to wait for, if there is one.
+// awaitBeforeRelease opens the event that the release must wait for, if WithReleaseAfterEvent was
+// given.
 func (o *importOptions) awaitBeforeRelease(mem *tree.Owner, at tree.Location) (err error) {
 	if !o.afterEvent || at.Event == 0 {
 		return nil
@@ -132,7 +134,7 @@ func (o *importOptions) awaitBeforeRelease(mem *tree.Owner, at tree.Location) (e
 	return nil
 }
 
-// assumeHostReadable returns the place as WithCPUAccessible declares it.
+// assumeHostReadable returns the location as WithCPUAccessible declares it.
 func (o *importOptions) assumeHostReadable(mem *tree.Owner, at tree.Location, nodes []tree.Node) (tree.Location, error) {
 	if !o.hostReadable || at.ID.Type == device.CPU {
 		return at, nil
@@ -156,10 +158,10 @@ func noBackend(at tree.Location, option string, err error) error {
 	return fielderr.New(fielderr.OpImport, "ArrowDeviceArray.sync_event", fielderr.Hex(at.Event), "NULL, or a device that can wait for it ("+option+")", err)
 }
 
-// WithReleaser runs the producer's release callback through f, which calls release
-// once, at any time and on any thread; calls after the first do nothing. It is for producers
-// that ask for more than the specification does. [WithGIL] is one such f. It holds for
-// Input that is refused, too: the caller's struct is marked released when the import returns, whenever f releases.
+// WithReleaser passes the producer's release callback to f as release, which f calls once, at any time
+// and on any thread; later calls do nothing. It is for producers that require more of their caller than
+// the specification does; [WithGIL] is one such f. It also applies to an array that the import refuses.
+// The caller's struct is marked released when the import returns, even if f calls release later.
 func WithReleaser(f func(release func())) ImportOption {
 	return func(o *importOptions) {
 		o.need(fielderr.OpImport, "WithReleaser", f, "a function")
@@ -169,8 +171,8 @@ func WithReleaser(f func(release func())) ImportOption {
 	}
 }
 
-// once returns f for one call: later ones do nothing, and do not wait for the first, which may
-// be under way on the same thread.
+// once returns a function that calls f the first time only. Unlike sync.Once, later calls do not
+// wait for the first, which may be running on the same thread.
 func once(f func()) func() {
 	var called atomic.Bool
 	return func() {
@@ -180,8 +182,7 @@ func once(f func()) func() {
 	}
 }
 
-// WithGIL runs the producer's release callback while its thread holds Python's
-// global interpreter lock, if there is a Python in this process: pylibcudf's callback
-// drops a Python reference without taking it. A thread that holds the lock must not wait
-// for the release.
+// WithGIL calls the producer's release callback while holding Python's global interpreter lock, if
+// there is a Python in this process. pylibcudf's callback drops a Python reference without acquiring
+// the lock. A thread that holds the lock must not wait for the release.
 func WithGIL() ImportOption { return WithReleaser(bridge.WithGIL) }

@@ -18,42 +18,41 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
-// The plain structs are those of the C data interface, which know no device: ArrowArray
-// here, ArrowArrayStream in plainstream.go.
+// Import and export of the structs of the C data interface, which have no device. Those of the C
+// stream interface are in plain_stream.go.
 
 // ArrayFromPtr returns the struct ArrowArray at an address, as other languages pass it:
 // PyArrow's _export_to_c, or a capsule of __arrow_c_array__. It borrows the struct.
 func ArrayFromPtr(ptr uintptr) *cdata.CArrowArray { return abi.At[cdata.CArrowArray](ptr) }
 
-// ReleaseCArrowArray calls the release callback of a struct that was not imported. A nil or
-// released struct is left alone.
+// ReleaseCArrowArray calls the release callback of a struct that was not imported. It does nothing
+// if the struct is nil or released.
 func ReleaseCArrowArray(arr *cdata.CArrowArray) {
 	if a := arrayMirror(arr); a != nil {
 		releaseArray(a)
 	}
 }
 
-// arrayMirror sees cdata's C struct through our mirror of the same struct.
+// arrayMirror converts a pointer to cdata's C struct to one to our mirror of the same struct.
 func arrayMirror(a *cdata.CArrowArray) *abi.ArrowArray {
 	return (*abi.ArrowArray)(unsafe.Pointer(a))
 }
 
-// ExportPlainRecordBatch fills the plain struct *out, and *outSchema unless it is nil, with
-// the batch: a struct array whose children are the columns. No data is copied or waited for. It
-// is [ExportRecordBatch] for consumers that know no device.
+// ExportPlainRecordBatch fills the plain struct *out, and *outSchema unless it is nil, with the
+// batch: a struct array whose children are the columns. It does not copy or wait. It is
+// [ExportRecordBatch] for consumers that know no device.
 //
-// A plain struct has no device and no event: the CPU must be able to access the memory (an error
-// that wraps device.ErrNotSupported names the device where it cannot), and the batch must have no
-// event (an error that wraps arrow.ErrInvalid). [RecordBatch.AsCPU] waits for the event,
+// A plain struct has no device and no event: the CPU must be able to access the memory (otherwise
+// an error names the device and wraps device.ErrNotSupported), and the batch must have no event
+// (otherwise the error wraps arrow.ErrInvalid). [RecordBatch.AsCPU] waits for the event,
 // [RecordBatch.CopyTo] with [device.CPUDevice] copies.
 //
-// The exported struct holds the memory on its own until the consumer releases it, on any
-// thread; children may be moved out and outlive their parent. The consumer uses the memory
-// on the CPU and is done when it releases it: that release waits for no device. The batch
-// stays the caller's, and can be exported any number of times.
+// The exported struct holds the memory on its own until the consumer releases it, on any thread;
+// children may be moved out and outlive their parent. The consumer uses the memory on the CPU only,
+// so the release does not wait for a device. The batch stays the caller's, and can be exported any
+// number of times.
 //
-// It writes *out and *outSchema only on success, and does not look at what they held: a struct that was
-// not released is overwritten and lost.
+// It writes *out and *outSchema only on success, over their contents: an unreleased struct there leaks.
 //
 // https://arrow.apache.org/docs/format/CDataInterface.html#the-arrowarray-structure
 func ExportPlainRecordBatch(batch *RecordBatch, out *cdata.CArrowArray, outSchema *cdata.CArrowSchema) error {
@@ -73,11 +72,10 @@ func ExportPlainRecordBatch(batch *RecordBatch, out *cdata.CArrowArray, outSchem
 	})
 }
 
-// ExportPlainArray fills the plain struct *out, and *outSchema unless it is nil, with one
-// array. All of [ExportPlainRecordBatch] holds; the schema is the array's field.
+// ExportPlainArray fills the plain struct *out, and *outSchema unless it is nil, with one array.
+// Everything said of [ExportPlainRecordBatch] holds; the schema is the array's field.
 //
-// It writes *out and *outSchema only on success, and does not look at what they held: a struct that was
-// not released is overwritten and lost.
+// It writes *out and *outSchema only on success, over their contents: an unreleased struct there leaks.
 func ExportPlainArray(array *Array, out *cdata.CArrowArray, outSchema *cdata.CArrowSchema) error {
 	if array == nil {
 		return fielderr.Absent(fielderr.OpExport, "Array", "an array")
@@ -94,9 +92,9 @@ func ExportPlainArray(array *Array, out *cdata.CArrowArray, outSchema *cdata.CAr
 	})
 }
 
-// checkPlainExport returns an error unless the CPU may read the memory now. A plain export calls
-// no mem.lend: no stream of a device stands behind a consumer of a plain struct, so that its
-// release is the end of its use.
+// checkPlainExport returns an error unless the CPU may read the memory now. A plain export does not
+// call MarkExported: a consumer of a plain struct has no device stream, so its release ends its use
+// of the memory.
 func checkPlainExport(what string, at tree.Location, out *cdata.CArrowArray) error {
 	if out == nil {
 		return noOutput("ArrowArray")
@@ -112,9 +110,9 @@ func checkPlainExport(what string, at tree.Location, out *cdata.CArrowArray) err
 }
 
 // ImportPlainRecordBatch makes a batch of a plain C struct, without copying: it is
-// [ImportRecordBatch] for structs of the C data interface, whose memory is the CPU's and
-// ready. All of that function holds, its checks, errors and options; [WithDevice] of another
-// device than the CPU is an error.
+// [ImportRecordBatch] for structs of the C data interface, whose memory is the CPU's and ready. The
+// checks, errors and options are the same; [WithDevice] with a device other than the CPU is an
+// error.
 //
 // It takes ownership of *arr and *sch, even if it returns an error: both are marked
 // released.
@@ -124,14 +122,14 @@ func ImportPlainRecordBatch(arr *cdata.CArrowArray, sch *cdata.CArrowSchema, opt
 	return importBatchAndSchema(cstruct.PlainInput(arrayMirror(arr)), sch, opts)
 }
 
-// ImportPlainRecordBatchWithSchema is [ImportPlainRecordBatch] where the schema is known.
+// ImportPlainRecordBatchWithSchema is [ImportPlainRecordBatch] with a schema that is already known.
 //
 // It takes ownership of *arr, even if it returns an error.
 func ImportPlainRecordBatchWithSchema(arr *cdata.CArrowArray, s *arrow.Schema, opts ...ImportOption) (*RecordBatch, error) {
 	return importBatch(cstruct.PlainInput(arrayMirror(arr)), s, opts)
 }
 
-// ImportPlainArray makes an array of a plain C struct and its schema; all of
+// ImportPlainArray makes an array of a plain C struct and its schema; everything said of
 // [ImportPlainRecordBatch] holds. The array's Field has the schema's name, nullability and
 // metadata.
 //
@@ -140,7 +138,7 @@ func ImportPlainArray(arr *cdata.CArrowArray, sch *cdata.CArrowSchema, opts ...I
 	return importArrayAndSchema(cstruct.PlainInput(arrayMirror(arr)), sch, opts)
 }
 
-// ImportPlainArrayWithType is [ImportPlainArray] where the type is known.
+// ImportPlainArrayWithType is [ImportPlainArray] with a type that is already known.
 //
 // It takes ownership of *arr, even if it returns an error.
 func ImportPlainArrayWithType(arr *cdata.CArrowArray, dt arrow.DataType, opts ...ImportOption) (*Array, error) {

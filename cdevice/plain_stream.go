@@ -22,24 +22,23 @@ func ArrayStreamFromPtr(ptr uintptr) *cdata.CArrowArrayStream {
 	return abi.At[cdata.CArrowArrayStream](ptr)
 }
 
-// ReleaseCArrowArrayStream calls the release callback of a stream that was not imported. A
-// nil or released stream is left alone.
+// ReleaseCArrowArrayStream calls the release callback of a stream that was not imported. It does
+// nothing if the stream is nil or released.
 func ReleaseCArrowArrayStream(stream *cdata.CArrowArrayStream) {
 	if s := streamMirror(stream); s != nil && s.Release != 0 {
 		bridge.CallPlainStreamRelease(s)
 	}
 }
 
-// streamMirror sees cdata's C struct through our mirror of the same struct.
+// streamMirror converts a pointer to cdata's C struct to one to our mirror of the same struct.
 func streamMirror(s *cdata.CArrowArrayStream) *abi.ArrowArrayStream {
 	return (*abi.ArrowArrayStream)(unsafe.Pointer(s))
 }
 
-// ImportPlainRecordReader makes a reader of a plain C stream of record batches, which live
-// on the CPU. All of [ImportRecordReader] holds, and its options with it; [WithDevice] of
-// another device than the CPU is an error. A column is what the producer says, offsets of
-// nested arrays included; a batch with an offset of its own is an error, and comes in by
-// [ImportPlainArrayReader].
+// ImportPlainRecordReader makes a reader of a plain C stream of record batches, which are in memory
+// of the CPU. Everything said of [ImportRecordReader] and its options holds; [WithDevice] with a
+// device other than the CPU is an error. Columns keep their offsets; a batch with an offset of its
+// own is an error, and can be read with [ImportPlainArrayReader].
 //
 // It takes ownership of *stream, even if it returns an error: it is marked released.
 //
@@ -52,7 +51,7 @@ func ImportPlainRecordReader(stream *cdata.CArrowArrayStream, opts ...ImportOpti
 	return importRecordReader(from, opts)
 }
 
-// ImportPlainArrayReader is [ImportPlainRecordReader] for a stream of arrays of any type:
+// ImportPlainArrayReader is [ImportPlainRecordReader] for a stream of arrays of any type, such as
 // the chunks of a chunked array.
 //
 // It takes ownership of *stream, even if it returns an error.
@@ -64,17 +63,16 @@ func ImportPlainArrayReader(stream *cdata.CArrowArrayStream, opts ...ImportOptio
 	return importArrayReader(from, opts)
 }
 
-// ExportPlainRecordReader fills the plain stream *out with the batches that are left in r,
-// each exported as [ExportPlainRecordBatch] does. All else that [ExportRecordReader] says
-// holds: what the stream holds, whose the batches are, how errors reach the consumer.
+// ExportPlainRecordReader fills the plain stream *out with the batches that are left in r, each
+// exported as [ExportPlainRecordBatch] does. Everything else said of [ExportRecordReader] holds:
+// the references of the stream, the ownership of the batches, and how errors reach the consumer.
 //
-// A batch that a plain struct cannot have, because it has an event or because the CPU cannot
-// access its memory, ends the stream: get_next returns EINVAL or ENOTSUP. [RecordReader.AsCPU]
-// waits for the events. A stream of device memory that no CPU can access is an error that wraps
-// device.ErrNotSupported: [RecordReader.CopyTo] with [device.CPUDevice] copies it.
+// A batch that has an event, or whose memory the CPU cannot access, ends the stream: get_next
+// returns EINVAL or ENOTSUP. [RecordReader.AsCPU] waits for the events. A stream of device memory
+// that no CPU can access is an error that wraps device.ErrNotSupported: [RecordReader.CopyTo] with
+// [device.CPUDevice] copies it.
 //
-// It writes *out only on success, and does not look at what it held: a struct that was not released
-// is overwritten and lost.
+// It writes *out only on success, over its contents: an unreleased stream there leaks.
 //
 // https://arrow.apache.org/docs/format/CStreamInterface.html
 func ExportPlainRecordReader(r *RecordReader, out *cdata.CArrowArrayStream) error {
@@ -92,8 +90,7 @@ func ExportPlainRecordReader(r *RecordReader, out *cdata.CArrowArrayStream) erro
 
 // ExportPlainArrayReader is [ExportPlainRecordReader] for a stream of arrays.
 //
-// It writes *out only on success, and does not look at what it held: a struct that was not released
-// is overwritten and lost.
+// It writes *out only on success, over its contents: an unreleased stream there leaks.
 func ExportPlainArrayReader(r *ArrayReader, out *cdata.CArrowArrayStream) error {
 	if r == nil {
 		return fielderr.Absent(fielderr.OpExport, "ArrayReader", "a reader")
@@ -123,8 +120,8 @@ func exportPlainStream[T items.Counted](what string, s *exported[T], out *cdata.
 	return nil
 }
 
-// checkAccessible returns an error where the CPU can access no memory of the type, on any
-// machine. Of other types, backends have a say.
+// checkAccessible returns an error if the CPU cannot access memory of the type on any machine. For
+// other types, that depends on the backend.
 func checkAccessible(op, what string, t device.Type) error {
 	if t != device.CUDA && t != device.ROCM {
 		return nil

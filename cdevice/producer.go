@@ -22,14 +22,14 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/schema"
 )
 
-// producer is the Go side of an ArrowAsyncProducer of ours: a bridge.Producer. Its
-// goroutine alone calls the handler; request, cancel and tasks only tell it what happened.
+// producer is the Go side of an ArrowAsyncProducer of ExportAsync: a bridge.Producer. Only its
+// goroutine calls the handler; request, cancel and tasks set the state and wake it.
 type producer struct {
 	ctx     context.Context
 	reader  *RecordReader // a reference
 	handler *CArrowAsyncDeviceStreamHandler
-	c       *abi.ArrowAsyncProducer // until the last reference is gone
-	wake    chan struct{}           // of the goroutine: something has happened
+	c       *abi.ArrowAsyncProducer // until the last reference is dropped
+	wake    chan struct{}           // wakes the goroutine: the state has changed
 	origin  *live.Object
 
 	given          *given
@@ -37,21 +37,22 @@ type producer struct {
 	metadata       []byte // of a task
 
 	mu        sync.Mutex
-	refs      int   // the goroutine, what it asks batches with, each task
+	refs      int   // the goroutine, the one that reads batches, and each task
 	requested int64 // in all
 	delivered int64
 	cancelled bool
-	failed    error // a request that is none, or a task that could not be extracted
+	failed    error // an invalid request, or a task that could not be extracted
 }
 
-// given is what callbacks are given, for as long as the call takes. No Go pointer stands
-// beside it: a consumer that is written in Go passes it to C, and cgo looks for some.
+// given holds the arguments of callbacks, during the call. It has no Go pointers in the same
+// object: a consumer that is written in Go passes it to C, and cgo's checks search the whole
+// object.
 type given struct {
 	schema abi.ArrowSchema
 	task   abi.ArrowAsyncTask
 }
 
-// refuse ends a stream that could not begin.
+// refuse reports the error to the handler of a stream that could not begin.
 func (p *producer) refuse(err error) {
 	p.finish(err)
 	p.drop()
@@ -72,15 +73,15 @@ func (p *producer) run() {
 	p.finish(err)
 }
 
-// finish tells the handler of an error, if there is one, and releases it.
+// finish reports an error, if there is one, to the handler, and releases the handler.
 func (p *producer) finish(err error) {
 	p.mu.Lock()
 	if p.cancelled {
-		err = nil // which the handler does not want
+		err = nil // a cancelled handler gets no error
 	}
 	p.mu.Unlock()
 	if err != nil {
-		if p.c == nil { // there is a producer before anything is called but release
+		if p.c == nil { // the handler has a producer before every callback except release
 			p.populate(p.deviceType(), nil)
 		}
 		bridge.CallOnError(handlerMirror(p.handler), errnoOf(err), cText(err.Error()), metadataOf(err))
@@ -89,21 +90,21 @@ func (p *producer) finish(err error) {
 	p.handler = nil
 }
 
-// metadataOf is what an error of another asynchronous stream came with, for C.
+// metadataOf returns the encoded metadata of an error that another asynchronous stream reported.
 func metadataOf(err error) []byte {
 	var pe *ProducerError
 	if !errors.As(err, &pe) {
 		return nil
 	}
-	md, _ := schema.AppendMetadata(nil, "", pe.Metadata) // the error counts
+	md, _ := schema.AppendMetadata(nil, "", pe.Metadata) // invalid metadata must not hide the error
 	return md
 }
 
-// batches come from the reader on a goroutine of their own: the reader may be waiting for
-// one when the stream has to end.
+// batches reads the reader on a goroutine of its own, since the reader may be waiting for a batch
+// when the stream has to end.
 type batches struct {
 	ask   chan struct{}
-	asked bool // and not received
+	asked bool // a batch was asked for and not received
 	got   chan items.Result[*RecordBatch]
 	stop  chan struct{}
 }
@@ -115,7 +116,7 @@ func (p *producer) take() *batches {
 	p.mu.Unlock()
 	items.Background(func() {
 		defer p.drop()
-		defer close(b.got) // without an answer, where the reader's code ends the goroutine
+		defer close(b.got) // closed without an item if the reader's code ends the goroutine
 		defer items.Quietly(p.reader.Release)
 		b.run(&p.reader.r)
 	})
@@ -142,10 +143,10 @@ func (b *batches) run(r *items.Reader[*RecordBatch]) {
 
 var errNoAnswer = errors.New("cdevice: export: the reader ended its goroutine")
 
-// produce does all that comes before release, except on_error: for the error that it
-// returns, if there is one. It holds one batch at most that was not asked for. After cancel it sends
-// the batch that it holds, if the handler had asked for it, and asks the reader for no more: the
-// Reader may never answer.
+// produce makes all calls of the handler up to on_error and release. It returns the error for
+// on_error. It holds at most one batch that was not requested. After cancel it sends the batch that
+// it holds, if the handler had requested that, and does not read another one, which may never
+// arrive.
 func (p *producer) produce(b *batches) error {
 	var next items.Result[*RecordBatch]
 	have := false
@@ -176,7 +177,7 @@ func (p *producer) produce(b *batches) error {
 			}
 		}
 		if over {
-			continue // what was in hand is sent
+			continue // the batch in hand was sent
 		}
 		if !have && !b.asked {
 			b.asked = true
@@ -194,8 +195,8 @@ func (p *producer) produce(b *batches) error {
 	}
 }
 
-// state says whether the stream was cancelled, whether a batch may be sent, and what has
-// gone wrong.
+// state reports whether the stream was cancelled and whether a batch may be sent, and returns the
+// error of a failed stream.
 func (p *producer) state() (over, may bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -206,7 +207,7 @@ func (p *producer) state() (over, may bool, err error) {
 	return p.cancelled, p.requested > p.delivered, err
 }
 
-// begin makes the struct and calls on_schema. Unless it returns true, the stream ends.
+// begin makes the struct and calls on_schema. If it returns false, the stream ends.
 func (p *producer) begin() (bool, error) {
 	md, err := schema.AppendMetadata(nil, "ArrowAsyncProducer.additional_metadata", p.streamMetadata)
 	if err != nil {
@@ -226,14 +227,14 @@ func (p *producer) begin() (bool, error) {
 	return code == 0, nil
 }
 
-// populate makes the handler's producer. It returns false where there is no memory.
+// populate makes the handler's producer. It returns false if there is no memory.
 func (p *producer) populate(t device.Type, metadata []byte) bool {
 	p.c = bridge.NewProducer(p, int32(t), metadata)
 	p.handler.Producer = uintptr(unsafe.Pointer(p.c))
 	return p.c != nil
 }
 
-// deviceType is the source's; of a source that was released before, the CPU.
+// deviceType returns the reader's device type, or the CPU if the reader was released before.
 func (p *producer) deviceType() device.Type {
 	if p.reader == nil {
 		return device.CPU
@@ -241,8 +242,7 @@ func (p *producer) deviceType() device.Type {
 	return p.reader.DeviceType()
 }
 
-// deliver sends a batch, which is the task's from then on. Unless it returns true, the
-// stream ends.
+// deliver sends a batch, which the task then owns. If it returns false, the stream ends.
 func (p *producer) deliver(b *RecordBatch) (bool, error) {
 	var err error
 	p.metadata, err = schema.AppendMetadata(p.metadata[:0], "RecordBatch.metadata", b.Metadata())
@@ -259,14 +259,14 @@ func (p *producer) deliver(b *RecordBatch) (bool, error) {
 	if bridge.CallOnNextTask(handlerMirror(p.handler), &p.given.task, p.metadata) == 0 {
 		return true, nil
 	}
-	if t := handle.Take(word); t != nil { // the handler did not extract it: nobody will
+	if t := handle.Take(word); t != nil { // not extracted, and the handler refused it
 		items.Quietly(t.Release)
 	}
 	return false, nil
 }
 
-// Request is the producer's callback: any thread may call it, from inside any callback. After
-// Cancel it does nothing.
+// Request is the producer's callback. Any thread may call it, even inside a callback. After Cancel
+// it does nothing.
 func (p *producer) Request(n int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -283,7 +283,7 @@ func (p *producer) Request(n int64) {
 	p.rouse()
 }
 
-// Cancel is the producer's callback: any thread may call it, any number of times.
+// Cancel is the producer's callback. Any thread may call it, any number of times.
 func (p *producer) Cancel() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -301,7 +301,7 @@ func (p *producer) extractionFailed(err error) {
 	p.rouse()
 }
 
-// fail notes the first error. mu is held.
+// fail stores the first error. mu is held.
 func (p *producer) fail(err error) {
 	if p.failed == nil {
 		p.failed = err
@@ -316,7 +316,7 @@ func (p *producer) rouse() {
 	}
 }
 
-// drop gives up a reference. The last one ends the struct.
+// drop drops a reference. The last one ends the struct.
 func (p *producer) drop() {
 	p.mu.Lock()
 	p.refs--
@@ -332,5 +332,5 @@ func (p *producer) drop() {
 	asyncProducers.Add(-1)
 }
 
-// Release is there for the handle of the struct, which drop ends.
+// Release does nothing: the struct's handle requires it, and drop ends the producer.
 func (p *producer) Release() {}

@@ -10,15 +10,15 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/items"
 )
 
-// RecordReader is a stream of record batches that have one schema and live on one type of
-// device: one that was imported ([ImportRecordReader]), or one that a program makes to
-// export it ([NewRecordReader], [WrapRecordReader], [RecordReader.CopyTo]).
+// RecordReader is a stream of record batches that have one schema and are on one type of device. It is
+// imported ([ImportRecordReader]), or made by a program, for example to export it ([NewRecordReader],
+// [WrapRecordReader], [RecordReader.CopyTo]).
 //
-// Batches are taken with All, or with Next as arrow-go's readers have it. The stream ends
-// with its last batch or its first error. A RecordReader may be used from any goroutine;
-// batches are asked for by one at a time. Next and RecordBatch are one goroutine's. The
-// code that makes the batches must not ask the same reader for one. [RecordReader.Map] and
-// [RecordReader.Prefetch] change what it gives, and when.
+// Batches are read with All, or with Next as from arrow-go's readers. The stream ends with its last
+// batch or its first error. A RecordReader may be used from any goroutine, and reads one batch at a
+// time from its source; only Next and RecordBatch must be called by a single goroutine. Code that makes
+// the batches must not read from the same reader. [RecordReader.Map] and [RecordReader.Prefetch] change
+// which batches it returns, and when.
 //
 // It is reference counted and starts with one reference. Batches outlive it.
 type RecordReader struct {
@@ -30,68 +30,66 @@ type RecordReader struct {
 // Schema returns the schema of all batches.
 func (r *RecordReader) Schema() *arrow.Schema { return r.schema }
 
-// Metadata is what the producer of an asynchronous stream said of the whole stream: how many rows it
-// has, say. Copies of the stream keep it. It is empty for other readers, and no part of the schema.
+// Metadata returns the metadata that the producer of an asynchronous stream passed for the whole
+// stream, such as its number of rows. Copies of the stream keep it. It is empty for other readers, and
+// not part of the schema.
 func (r *RecordReader) Metadata() arrow.Metadata { return r.metadata }
 
-// DeviceType is the type of the device that all batches live on; they may live on several
-// devices of the type.
+// DeviceType returns the device type of all batches. They may be on several devices of that type.
 func (r *RecordReader) DeviceType() device.Type { return r.r.DeviceType }
 
-// All yields the batches that are left, then an error if the stream ended with one. The
-// batch borrows from the reader until the next iteration; Retain to keep it. The loop may
-// be left and another one begun: it goes on where the first stopped.
+// All yields the batches that are left, then an error if the stream ended with one. A batch is
+// borrowed from the reader until the next iteration; Retain keeps it. After a break, another loop
+// continues where the first stopped.
 func (r *RecordReader) All() iter.Seq2[*RecordBatch, error] { return r.r.All }
 
-// Next takes the next batch, which RecordBatch then returns, and reports whether there is
-// one. Where there is none, Err says why.
+// Next reads the next batch, which RecordBatch then returns, and reports whether there is one. If
+// there is none, Err returns the error that ended the stream.
 func (r *RecordReader) Next() bool { return r.r.Next() }
 
-// RecordBatch is the batch that Next took. It borrows from the reader until the next
-// Next; Retain to keep it.
+// RecordBatch returns the batch that Next read. It is borrowed from the reader until the next call
+// of Next; Retain keeps it.
 func (r *RecordReader) RecordBatch() *RecordBatch { return r.r.Current }
 
-// Err is the error that ended the stream, or nil.
+// Err returns the error that ended the stream, or nil.
 func (r *RecordReader) Err() error { return r.r.Err() }
 
-// Map makes the reader give what f makes of each of the batches that are left. It changes r,
-// for all that hold it, and returns r: readers are composed without references to count.
+// Map replaces each of the batches that are left by the result of f. It changes r, for all holders of
+// a reference to it, and returns r, without a new reference.
 //
 //	r.Map(f).Prefetch(2) // f is called on the goroutine that reads ahead
-//	r.Prefetch(2).Map(f) // f is called where a batch is asked for
+//	r.Prefetch(2).Map(f) // f is called on the goroutine that reads a batch from r
 //	r.Map(func(b *cdevice.RecordBatch) (*cdevice.RecordBatch, error) { return b, b.ValidateFull(ctx) })
 //
-// The batch that f is given borrows from the reader until f returns; Retain to keep it. The
-// Reader takes the batch that f returns. That may be the one that f was given, without a
-// Retain: it passes on. It must have the types of r's schema and live on r's type of device.
-// Whatever stands beside an error is released.
+// The batch passed to f is borrowed from the reader until f returns; Retain keeps it. The reader takes
+// the reference to the batch that f returns. f may return its argument without a Retain. The result
+// must have the types of r's schema and be on r's type of device. A batch that f returns together with
+// an error is released.
 //
-// f is called for one batch at a time, on the goroutine that asks for it. Functions of several
-// Maps are called in the order of the Maps. f must not ask r for a batch, nor close r: it would wait
-// for itself. An error of f ends the stream, and so does a panic, a batch that does not fit, or
-// none; io.EOF is an error like another. Where f is called above a Prefetch, its error is given
-// at once: the goroutine that reads ahead may then be using the source still, for which Close
-// waits and Release does not.
+// f is called for one batch at a time, on the goroutine that reads it. The functions of several Maps
+// are called in the order of the Maps. f must not read from r or close r: that deadlocks. The stream
+// ends with an error if f returns an error (even io.EOF), panics, or returns nil or a batch that does
+// not fit. If Map was called after Prefetch, the error of f is returned at once, while the goroutine
+// that reads ahead may still be using the source; Close waits for it, and Release does not.
 //
-// Map does not wait, not even for a call of Next that is under way, whose batch does not go
-// through f. A nil f ends the stream with an error. On a reader that has ended, or was
-// closed, Map does nothing.
+// Map does not wait, even for a call of Next that is in progress, whose batch does not go through f. A
+// nil f ends the stream with an error. On a reader that has ended, or was closed, Map does nothing.
 func (r *RecordReader) Map(f func(*RecordBatch) (*RecordBatch, error)) *RecordReader {
 	r.r.Map(f)
 	return r
 }
 
-// Prefetch makes a goroutine of the reader's own ask for batches before the reader is asked: up
-// to n of them are ready beyond the one that is in use. It begins with the next batch that is
-// asked for. Prefetch changes r, for all that hold it, and returns r; see [RecordReader.Map],
-// of which it has the rules. Where n is not positive, it does nothing.
+// Prefetch makes a goroutine read up to n batches ahead, beyond the batch that is in use. It starts
+// with the next batch that is read from r. Prefetch changes r, for all holders of a reference to it,
+// and returns r, without a new reference; as [RecordReader.Map], it does not wait. If n is not
+// positive, it does nothing.
 //
-// At the end of the stream, the source is given back on that goroutine, before the end is
-// given: an imported stream is released there. Releasing the reader earlier does not wait for a
-// call of get_next that is under way: the stream is released when that call returns.
-// [RecordReader.Close] waits for both.
+// The goroutine closes the source at the end of the stream, before r reports that end: an imported
+// stream is released there. Releasing the reader earlier does not wait for a call of get_next that is
+// in progress: the stream is released when that call returns. [RecordReader.Close] waits for both.
 //
-// It is not for a source that needs a lock which the caller of Next or get_next holds: Python's, say.
+// Prefetch must not be used for a source that needs a lock, such as Python's, which the caller of Next
+// or get_next holds.
 func (r *RecordReader) Prefetch(n int) *RecordReader {
 	r.r.Prefetch(n)
 	return r
@@ -100,41 +98,40 @@ func (r *RecordReader) Prefetch(n int) *RecordReader {
 // Retain adds a reference; see [RecordBatch.Retain].
 func (r *RecordReader) Retain() { r.r.Refs.Retain() }
 
-// Release drops a reference. The last one ends the stream, even in the middle: the batches
-// that are ready are dropped, and the source is given back, which calls the release callback
-// of an imported stream, or the stop function of [NewRecordReaderFunc].
+// Release drops a reference. The last one ends the stream, even before its last batch: batches that
+// are ready are dropped, and the source is closed, which calls the release callback of an imported
+// stream, or the stop function of [NewRecordReaderFunc].
 //
-// Once the reader has given its end (Next has reported false, or a loop over All has ended
-// by itself), nothing of the source is in use any more when the last Release returns. Before
-// that, Release does not wait: a goroutine that reads ahead ([RecordReader.Prefetch], CopyTo) and a
-// call of Next on another goroutine finish the batch that they are at, and give the source
-// back then. [RecordReader.Close] waits for that.
+// After the reader has reported its end (Next has returned false, or a loop over All has finished),
+// the source is no longer in use when the last Release returns. Before that, Release does not wait: a
+// goroutine that reads ahead ([RecordReader.Prefetch], [RecordReader.CopyTo]) and a call of Next on
+// another goroutine finish their current batch, and then close the source. [RecordReader.Close] waits
+// for them.
 func (r *RecordReader) Release() { r.r.Release() }
 
-// Close ends the stream for all that hold the reader, drops the batches that are ready, and
-// returns when the source is no longer in use: no goroutine reads it, a call of Next or of
-// get_next that was under way has returned, and so has the stop function or release
-// callback. A file that the source reads from memory may then be unmapped. Copies of
-// [RecordReader.CopyTo] whose source the device reads later, from page-locked or device
-// memory, have read it, and so have copies that CopyTo of r is making of its batches: their
-// waits are ended. The same holds for a call of get_next or of [RecordReader.HostReader]'s
-// Next, until its batch is exported, viewed or copied. Batches that were taken are not
-// affected, nor is the batch that Next took, until the next Next or the last Release.
+// Close ends the stream for all holders of the reader, drops the batches that are ready, and returns
+// when the source is no longer in use: no goroutine reads it, every call of Next or get_next that was
+// in progress has returned, and so has the stop function or release callback. A file that the source
+// maps into memory may then be unmapped.
 //
-// From then on, Next reports false, and Err, All and the consumers of exported streams get
-// an error that wraps [ErrReleased], unless the stream had ended before.
+// Close ends the waits of [RecordReader.CopyTo] for copies of its batches. It then waits for copies
+// that are enqueued and that the device reads directly from pinned or device memory, and for calls of
+// get_next and of Next of a [RecordReader.HostReader], until their batch is exported, viewed or copied.
+// Batches that were read stay valid, and so does the batch of RecordBatch, until the next call of Next
+// or the last Release.
 //
-// The end of ctx ends the wait with an error that wraps ctx's, and not the closing: another
-// Close waits for the rest. Close may be called more than once, on any goroutine, and after
-// Release; it drops no reference. The source is given back on the goroutine that is asking
-// it, or on one of Close's own: a caller must not hold a lock that the release callback
-// takes (Python's, say). The source, the function that it is stopped with, and the release
-// functions of its batches must not close their own reader: Close would wait for itself,
+// Afterwards, Next returns false, and Err, All and the consumers of exported streams get an error that
+// wraps [ErrReleased], unless the stream had ended before.
+//
+// The end of ctx ends the wait with an error that wraps ctx's, but not the closing: another Close waits
+// for the rest. Close may be called more than once, on any goroutine, and after Release; it does not
+// drop a reference. The source is closed on the goroutine that reads it, or on another one: the caller
+// must not hold a lock that the release callback takes, such as Python's. The source, its stop
+// function, and the release functions of its batches must not close their own reader: that deadlocks
 // until ctx is done.
 //
-// Of a reader below that a program's own code or a C release callback gives back with
-// Release, Close waits for what that code or callback waits for: Release does not wait for a
-// goroutine that reads ahead. Code that must be sure of that calls Close of the reader below.
+// If the source in turn uses another reader and releases it with Release, Close waits only until that
+// Release returns. To wait for goroutines that read ahead in it, the source must call its Close.
 func (r *RecordReader) Close(ctx context.Context) error { return r.r.Close(ctx) }
 
 func newRecordReader(schema *arrow.Schema, t device.Type, s items.Source[*RecordBatch]) *RecordReader {
@@ -145,40 +142,40 @@ func newRecordReader(schema *arrow.Schema, t device.Type, s items.Source[*Record
 	return r
 }
 
-// ArrayReader is a stream of arrays of one type: the chunks of a chunked array, say. It is
-// to [Array] what [RecordReader] is to [RecordBatch].
+// ArrayReader is a stream of arrays of one type, such as the chunks of a chunked array. It is the
+// [RecordReader] of arrays.
 type ArrayReader struct {
 	r     items.Reader[*Array]
 	field arrow.Field
 }
 
-// Field is the field of all arrays: their type, and what the producer's schema says besides.
+// Field returns the field of all arrays: their type, and the name, nullability and metadata of the
+// producer's schema.
 func (r *ArrayReader) Field() arrow.Field { return r.field }
 
-// DeviceType is the type of the device that all arrays live on.
+// DeviceType returns the device type of all arrays.
 func (r *ArrayReader) DeviceType() device.Type { return r.r.DeviceType }
 
 // All yields the arrays that are left; see [RecordReader.All].
 func (r *ArrayReader) All() iter.Seq2[*Array, error] { return r.r.All }
 
-// Next takes the next array; see [RecordReader.Next].
+// Next reads the next array; see [RecordReader.Next].
 func (r *ArrayReader) Next() bool { return r.r.Next() }
 
-// Array is the array that Next took. It borrows from the reader until the next Next;
-// Retain to keep it.
+// Array returns the array that Next read. It is borrowed from the reader until the next call of
+// Next; Retain keeps it.
 func (r *ArrayReader) Array() *Array { return r.r.Current }
 
-// Err is the error that ended the stream, or nil.
+// Err returns the error that ended the stream, or nil.
 func (r *ArrayReader) Err() error { return r.r.Err() }
 
-// Map makes the reader give what f makes of each array; see [RecordReader.Map].
+// Map replaces each array by the result of f; see [RecordReader.Map].
 func (r *ArrayReader) Map(f func(*Array) (*Array, error)) *ArrayReader {
 	r.r.Map(f)
 	return r
 }
 
-// Prefetch makes a goroutine ask for up to n arrays before the reader is asked; see
-// [RecordReader.Prefetch].
+// Prefetch makes a goroutine read up to n arrays ahead; see [RecordReader.Prefetch].
 func (r *ArrayReader) Prefetch(n int) *ArrayReader {
 	r.r.Prefetch(n)
 	return r

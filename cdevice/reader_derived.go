@@ -11,19 +11,19 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
-// derived is the supply of items that are made from another reader's: copies on a device, or
-// items of the CPU.
+// derived is a source of items that are made from another reader's: copies on a device, or items
+// labelled as the CPU's.
 type derived[T items.Counted] struct {
 	ctx    context.Context
 	cancel func()                  // of ctx
 	from   *items.Reader[T]        // a reference
 	make   func(item T) (T, error) // takes the item
 	mu     sync.Mutex
-	given  bool            // the reference was, or is about to be given back
+	given  bool            // the reference was dropped, or is about to be
 	uses   items.Countdown // of from: the reference, and the copies that are not complete
 }
 
-// derive returns a supply of items of r, with a reference to r. Its make is to be set.
+// derive returns a source of the items of r, with a reference to r. The caller sets its make.
 func derive[T items.Counted](ctx context.Context, what string, r *items.Reader[T]) (*derived[T], error) {
 	if !r.Hold() {
 		return nil, fielderr.Released(what)
@@ -42,15 +42,15 @@ func (d *derived[T]) Next() (item T, err error) {
 		return item, err
 	}
 	item, err = d.make(from)
-	if err != nil && d.from.Over.Load() { // Close of the reader has ended the wait, not ctx
+	if err != nil && d.from.Over.Load() { // Close of the reader ended the wait, not ctx
 		err = items.ClosedReader()
 	}
 	return item, err
 }
 
-// lend returns an owner of an item, which a copy that is not complete holds, and counts it
-// until the owner has ended: as a use of the derived reader, and of the one that the item was
-// taken from. It takes the reference to the item.
+// lend returns an owner of an item, to be held by a copy until it has completed. Until the owner
+// ends, it counts as a use of the derived reader and of the reader that the item was read from. It
+// takes the reference to the item.
 func (d *derived[T]) lend(item T, mem *tree.Owner) *tree.Owner {
 	d.uses.Add()
 	lent := tree.Own(&loan{item, &d.uses, d.from.Use()})
@@ -58,8 +58,8 @@ func (d *derived[T]) lend(item T, mem *tree.Owner) *tree.Owner {
 	return lent
 }
 
-// interrupt gives up what making an item waits for: memory, or the event of its source. A
-// Reader that has no other reference is not asked any more either.
+// Interrupt ends the waits of making an item: for memory, or for the event of its source. It also
+// ends the reader below, if there is no other reference to that.
 func (d *derived[T]) Interrupt() {
 	d.cancel()
 	d.mu.Lock()
@@ -86,25 +86,23 @@ type loan struct {
 	source *items.Countdown // of the reader that the item was taken from; nil: not in use
 }
 
-// Release gives the item back. The sources it came from are counted down last.
+// Release drops the item. The uses end after that, since a source must outlive its items.
 func (l *loan) Release() {
 	defer l.uses.Part()
 	defer l.source.Part()
 	l.item.Release()
 }
 
-// CopyTo makes a reader whose batches are copies on dev of the batches that are left in r,
-// each made as [RecordBatch.CopyTo] does. While one batch is in use, the next one is
-// taken from r and its copy is enqueued, on a goroutine of the reader's own; it begins
-// with the first batch that is asked for. The end of ctx ends waiting, and the stream: a copy
-// that is ready is not given any more.
+// CopyTo makes a reader whose batches are copies on dev of the batches that are left in r, made as
+// by [RecordBatch.CopyTo]. While one batch is in use, a goroutine reads the next one from r and
+// enqueues its copy; it starts with the first batch that is read. The end of ctx ends the waits and
+// the stream: a copy that is ready is dropped.
 //
-// The result is owned by the caller. It holds a reference to r, which it gives back at the
-// end of r, before that end is given: r is not in use any more when the last Release
-// returns. A release before the end, or after ctx has ended the stream, does not wait for a
-// batch that is just being made: r, and a stream that [WithStream] names, may be in use for as
-// long as that takes. Close waits for it. It also waits for the device to read the sources
-// of the copies, where they are in page-locked or device memory; Release never does.
+// The result is owned by the caller. It holds a reference to r, which it drops at the end of r,
+// before it reports that end. A Release before the end, or after ctx has ended the stream, does not
+// wait for a copy that is being made: until that is enqueued, r, and the stream of [WithStream],
+// may be in use. Close waits for it. Close also waits until the device has read sources in pinned
+// or device memory; Release does not.
 func (r *RecordReader) CopyTo(ctx context.Context, dev device.Device, opts ...CopyOption) (*RecordReader, error) {
 	if err := checkCopy(ctx, dev); err != nil {
 		return nil, err
@@ -146,13 +144,12 @@ func (r *ArrayReader) CopyTo(ctx context.Context, dev device.Device, opts ...Cop
 	return newArrayReader(r.field, dev.ID().Type, items.NewBounded(ctx, fielderr.OpCopy, items.NewAhead(d, 1))), nil
 }
 
-// AsCPU makes a reader of the batches that are left in r as batches of the CPU, each made as
-// [RecordBatch.AsCPU] does: for consumers that know no other device. Asking for a batch waits
-// for its event. The end of ctx ends the wait, and the stream. A stream of device memory that no
-// CPU can access is an error that wraps device.ErrNotSupported.
+// AsCPU makes a reader of the batches that are left in r, labelled as the CPU's, as by
+// [RecordBatch.AsCPU]: for consumers that know no other device. Reading a batch waits for its
+// event. The end of ctx ends the wait, and the stream. A stream of device memory that the CPU can
+// never access is an error that wraps device.ErrNotSupported.
 //
-// The result is owned by the caller. It holds a reference to r, which it gives back with its end
-// or its last Release.
+// The result is owned by the caller. It holds a reference to r until its end or its last Release.
 func (r *RecordReader) AsCPU(ctx context.Context) (*RecordReader, error) {
 	if err := fielderr.CheckContext(fielderr.OpRead, ctx); err != nil {
 		return nil, err
@@ -173,7 +170,7 @@ func (r *RecordReader) AsCPU(ctx context.Context) (*RecordReader, error) {
 	return cpu, nil
 }
 
-// AsCPU makes a reader of the arrays that are left in r as arrays of the CPU; see
+// AsCPU makes a reader of the arrays that are left in r, labelled as the CPU's; see
 // [RecordReader.AsCPU].
 func (r *ArrayReader) AsCPU(ctx context.Context) (*ArrayReader, error) {
 	if err := fielderr.CheckContext(fielderr.OpRead, ctx); err != nil {

@@ -13,17 +13,17 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/refcount"
 )
 
-// HostReader returns an arrow-go reader over the batches that are left in r, for the rest
-// of arrow-go: batches in memory that the CPU can access are viewed ([RecordBatch.HostView]),
-// others copied into memory of mem ([RecordBatch.CopyToHost]; nil is arrow-go's default
-// allocator). It waits for each batch's event. The end of ctx ends a wait, and the stream:
-// from then on, no batch is taken from r. With a nil ctx the reader has an error and no batch.
+// HostReader returns an arrow-go reader of the batches that are left in r. Batches in memory that
+// the CPU can access are viewed ([RecordBatch.HostView]); others are copied into memory of mem
+// ([RecordBatch.CopyToHost]), or of arrow-go's default allocator if mem is nil. It waits for each
+// batch's event. The end of ctx ends the wait, and the stream. With a nil ctx the reader has an
+// error and no batch.
 //
-// The result is owned by the caller. It holds a reference to r, which it gives back with its
-// end or its last Release. What Release of r says of the source holds here too: to wait for
-// a source that is in use when the program stops early, Close r. All record batches have the
-// schema of r, metadata included. One borrows from the result until its next Next, as
-// arrow-go has it; Retain to keep one.
+// The result is owned by the caller. It holds a reference to r until its end or its last Release.
+// As with [RecordReader.Release], a Release before the end does not wait for the source;
+// [RecordReader.Close] of r does. All record batches have the schema of r, metadata included. A
+// record batch is borrowed from the result until the next call of Next, as with every arrow-go
+// reader; Retain keeps it.
 func (r *RecordReader) HostReader(ctx context.Context, mem memory.Allocator) array.RecordReader {
 	h := &hostReader{from: r, ctx: ctx, mem: mem}
 	h.refs.InitTraced("HostReader")
@@ -39,11 +39,11 @@ func (r *RecordReader) HostReader(ctx context.Context, mem memory.Allocator) arr
 	return h
 }
 
-// hostReader is an array.RecordReader, and like all of them one goroutine's.
+// hostReader is an array.RecordReader. As all of them, it must be used by one goroutine at a time.
 type hostReader struct {
 	refs    refcount.Count
-	from    *RecordReader               // a reference; nil once it is given back
-	ended   *items.Reader[*RecordBatch] // of from, where the last reference was given back
+	from    *RecordReader               // a reference; nil once it is dropped
+	ended   *items.Reader[*RecordBatch] // of from, if its last reference was dropped
 	ctx     context.Context
 	mem     memory.Allocator
 	schema  *arrow.Schema
@@ -60,8 +60,8 @@ func (h *hostReader) Release() {
 	}
 }
 
-// releaseThen is Release. f is called after that; after the last one, when the source of the
-// Reader below is not in use any more, if that had no other reference either.
+// releaseThen is Release, and calls f afterwards: if both this reader and the reader below had no
+// other reference, when the source of the latter is no longer in use.
 func (h *hostReader) releaseThen(f func()) {
 	last := h.refs.Release()
 	defer func() { // even if the source panics
@@ -79,7 +79,7 @@ func (h *hostReader) releaseThen(f func()) {
 
 func (h *hostReader) Schema() *arrow.Schema          { return h.schema }
 func (h *hostReader) RecordBatch() arrow.RecordBatch { return h.current }
-func (h *hostReader) Record() arrow.RecordBatch      { return h.current } // of the interface, deprecated
+func (h *hostReader) Record() arrow.RecordBatch      { return h.current } // deprecated, but part of the interface
 func (h *hostReader) Err() error                     { return h.err }
 
 func (h *hostReader) Next() bool {
@@ -111,7 +111,7 @@ func (h *hostReader) take() error {
 	return err
 }
 
-// read takes the reference to b.
+// read views or copies b, and takes the reference to it.
 func (h *hostReader) read(b *RecordBatch) (arrow.RecordBatch, error) {
 	defer b.Release()
 	if b.at().CPUAccessible() {

@@ -14,15 +14,15 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
-// NewRecordReader makes a reader of an iterator over batches that have the schema and
-// live on devices of type t: a function that yields them, or All of another reader. The
-// batches stay the iterator's; it may release each when the yield returns. The stream ends
-// with the iterator, or with the first error that it yields.
+// NewRecordReader makes a reader of an iterator over batches that have the schema and are on devices
+// of type t: a function that yields them, or All of another reader. The iterator keeps its references
+// to the batches, and may release each when its yield returns. The stream ends with the iterator, or
+// with the first error that it yields.
 //
-// The iterator runs on a goroutine of its own, and only while somebody asks for a batch.
-// A release in the middle makes its yield return false, and waits until it has returned.
-// A panic in it is an error of the stream. Where a consumer in C asks, a batch costs two
-// switches between threads, some ten microseconds: [NewRecordReaderFunc] costs none.
+// The iterator runs on a goroutine of its own, and only while a batch is being read. A release before
+// the end makes its yield return false, and waits until the iterator has returned. A panic in it is an
+// error of the stream. For a consumer in C, a batch costs two switches between threads, some ten
+// microseconds; with [NewRecordReaderFunc] it costs none.
 //
 // The result is owned by the caller.
 func NewRecordReader(schema *arrow.Schema, t device.Type, batches iter.Seq2[*RecordBatch, error]) (*RecordReader, error) {
@@ -34,10 +34,10 @@ func NewRecordReader(schema *arrow.Schema, t device.Type, batches iter.Seq2[*Rec
 	}}), nil
 }
 
-// NewRecordReaderFunc is [NewRecordReader] of a function that returns the next batch, owned
-// by the reader, and io.EOF itself at the end. It is called on the goroutine, or in the
-// callback from C, that asks for a batch, by one at a time, and not again after an error.
-// stop, unless it is nil, is called once, when the reader is released.
+// NewRecordReaderFunc makes a reader of a function that returns the next batch, owned by the reader,
+// and io.EOF at the end (not an error that wraps it). next is called on the goroutine, or in the
+// callback from C, that reads a batch, one call at a time, and not again after an error. stop, unless
+// it is nil, is called once, when the reader is released. The batches are as for [NewRecordReader].
 func NewRecordReaderFunc(schema *arrow.Schema, t device.Type, next func() (*RecordBatch, error), stop func()) (*RecordReader, error) {
 	if err := checkNew(schema != nil, "next", next != nil, t); err != nil {
 		return nil, err
@@ -57,7 +57,7 @@ func NewArrayReader(field arrow.Field, t device.Type, arrays iter.Seq2[*Array, e
 	}}), nil
 }
 
-// checkBatch says whether a batch belongs in a stream.
+// checkBatch returns an error if a batch does not fit a stream of this schema and device type.
 func checkBatch(b *RecordBatch, schema *arrow.Schema, t device.Type) error {
 	switch {
 	case b == nil:
@@ -82,7 +82,7 @@ func checkArray(a *Array, dt arrow.DataType, t device.Type) error {
 	return checkType(a.place, t)
 }
 
-// nothing says that a program gave a nil item without an error.
+// nothing is the error of a program's function that returned a nil item without an error.
 func nothing(what string) error {
 	return fmt.Errorf("cdevice: neither a %s nor an error: %w", what, arrow.ErrInvalid)
 }
@@ -107,8 +107,8 @@ func checkNew(schema bool, name string, source bool, t device.Type) error {
 	return nil
 }
 
-// sameTypes says whether batches of one schema can be read by the other. Names and
-// metadata may differ: the stream's count.
+// sameTypes reports whether two schemas have the same types. Names and metadata may differ: those
+// of the stream apply.
 func sameTypes(a, b *arrow.Schema) bool {
 	if a.NumFields() != b.NumFields() {
 		return false
@@ -121,12 +121,12 @@ func sameTypes(a, b *arrow.Schema) bool {
 	return true
 }
 
-// WrapRecordReader makes a reader of an arrow-go reader, without copying: dev says what
-// kind of memory the batches are built in, as for [WrapRecordBatch]. Tables are read with arrow-go's
+// WrapRecordReader makes a reader of an arrow-go reader, without copying. dev is the device whose
+// memory the batches are built in, as for [WrapRecordBatch]. For a table, use arrow-go's
 // array.NewTableReader.
 //
-// The result is owned by the caller. It holds a reference to rdr. arrow-go's readers are one
-// goroutine's: from now on rdr is asked by whoever asks the result.
+// The result is owned by the caller. It holds a reference to rdr. arrow-go's readers must be used
+// by one goroutine at a time: after this call, only the result may read from rdr.
 func WrapRecordReader(rdr array.RecordReader, dev device.Device) (*RecordReader, error) {
 	if fielderr.IsNil(rdr) {
 		return nil, fielderr.Absent(fielderr.OpWrap, "RecordReader", "a reader of arrow-go")
@@ -161,9 +161,9 @@ func WrapRecordReader(rdr array.RecordReader, dev device.Device) (*RecordReader,
 	return newRecordReader(schema, t, from), nil
 }
 
-// WrapChunked makes a reader of the chunks of a chunked array, without copying: dev says
-// what kind of memory they were built in, as for [WrapArray]. A column of an arrow-go
-// table is a chunked array.
+// WrapChunked makes a reader of the chunks of a chunked array, without copying. dev is the device
+// whose memory they were built in, as for [WrapArray]. A column of an arrow-go table is a chunked
+// array.
 //
 // The result is owned by the caller. It holds a reference to chunked, which stays the
 // caller's.

@@ -11,12 +11,12 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
-// shared is what a RecordBatch and an Array have in common: a counted reference to memory, and
-// where that memory lives.
+// shared is the part that RecordBatch and Array have in common: a counted reference to memory, and
+// its location.
 type shared struct {
 	refs  refcount.Count
 	mem   *tree.Owner
-	place tree.Location // as it was made; see at
+	place tree.Location // the location at the start; see at
 	kind  string
 
 	synchronized atomic.Bool // the event was waited for
@@ -27,7 +27,7 @@ func (s *shared) init(kind string, mem *tree.Owner, at tree.Location) {
 	s.refs.InitTraced(kind)
 }
 
-// at is the location of the memory, without an event once that was waited for.
+// at returns the location of the memory, without the event after Synchronize.
 func (s *shared) at() tree.Location {
 	at := s.place
 	if s.synchronized.Load() {
@@ -37,8 +37,8 @@ func (s *shared) at() tree.Location {
 }
 
 // hold retains the memory for an operation of a caller that may not hold a reference. The
-// producer's event lives as long as its memory: another goroutine's Release must not end both
-// under a wait. That Release may also come between the two checks.
+// producer's event is valid as long as its memory, so another goroutine's Release must not end both
+// during a wait. That Release may also happen between the two checks.
 func (s *shared) hold(op string) error {
 	if !s.refs.Alive() || !s.mem.TryRetain() {
 		return fielderr.New(op, s.kind, nil, nil, ErrReleased)
@@ -53,8 +53,8 @@ func (s *shared) mustHold(op string) {
 	}
 }
 
-// alive returns an error after the last Release. It is checked first where the arguments may
-// panic or be wrong: a caller is told of the released batch before anything else.
+// alive returns an error after the last Release. Functions check it before their arguments, so that
+// the release is reported first.
 func (s *shared) alive(op string) error {
 	if !s.refs.Alive() {
 		return fielderr.New(op, s.kind, nil, nil, ErrReleased)
@@ -66,23 +66,23 @@ func (s *shared) alive(op string) error {
 // Release it panics.
 func (s *shared) Retain() { s.refs.Retain() }
 
-// Release drops a reference. The last one ends the batch or array, and its memory unless
-// slices, columns, children, host views or exported structs still use it. It may be called from
-// any goroutine; for an import it then calls the producer's release callback. A Release too many
-// panics.
+// Release drops a reference. The last one releases the memory, unless slices, columns, children,
+// host views or exported structs still use it; memory of an import is released by the producer's
+// release callback. Release may be called from any goroutine. It panics if there is no reference
+// left.
 func (s *shared) Release() {
 	if s.refs.Release() {
 		s.mem.Release()
 	}
 }
 
-// DeviceID is the device type and ordinal that the producer declared for the memory, whether
-// this process has a backend for the device or not.
+// DeviceID returns the device type and ordinal that the producer declared for the memory, even if this
+// process has no backend for the device.
 func (s *shared) DeviceID() device.ID { return s.place.ID }
 
-// Device opens the device that the memory lives on. Where no backend is registered, or the
-// machine has no such device, the error wraps device.ErrNotSupported; the memory can still be
-// sliced, passed on and exported.
+// Device opens the device that the memory is on. If no backend is registered, or the machine has no
+// such device, the error wraps device.ErrNotSupported; the memory can still be sliced, passed on and
+// exported.
 func (s *shared) Device() (device.Device, error) { return s.place.Device() }
 
 // Ready reports whether the memory may be read: whether the event is complete. It does not
@@ -95,13 +95,12 @@ func (s *shared) Ready() (bool, error) {
 	return s.at().Ready()
 }
 
-// Synchronize waits until the event is complete, or ctx is done. From then on the batch or
-// array has no event: exports have a NULL sync_event, for consumers that read before they wait
-// (Arrow C++ copies the offsets of strings before it looks at the event), and what is made of it
-// (slices, columns) has none either. Functions of this package that read the memory wait by
-// themselves.
+// Synchronize waits until the event is complete, or ctx is done. Afterwards the batch or array has no
+// event, nor have slices and columns made of it later: an export has a NULL sync_event, for consumers
+// that read before they wait (Arrow C++ copies the offsets of strings before it checks the event).
+// Functions of this package that read the memory wait for the event without it.
 //
-// Synchronize holds the memory: if the last Release comes meanwhile, the memory is released
+// Synchronize holds the memory: if the last Release happens during the wait, the memory is released
 // when the wait is over.
 func (s *shared) Synchronize(ctx context.Context) error {
 	if err := fielderr.CheckContext(fielderr.OpRead, ctx); err != nil {
@@ -119,9 +118,9 @@ func (s *shared) Synchronize(ctx context.Context) error {
 }
 
 // WaitOn makes work that is enqueued on the stream from now on wait for the event. It does not wait
-// itself. Record that work with UsedOn. Without an event, the stream may be of any device;
-// otherwise a stream of a device that cannot wait for the event, above all one of the CPU, is an
-// error that wraps arrow.ErrInvalid.
+// itself. [RecordBatch.UsedOn] records that work. Without an event, the stream may be of any
+// device; otherwise a stream of a device that cannot wait for the event, above all one of the CPU,
+// is an error that wraps arrow.ErrInvalid.
 func (s *shared) WaitOn(stream device.Stream) error {
 	if err := s.hold(fielderr.OpRead); err != nil {
 		return err
@@ -133,10 +132,10 @@ func (s *shared) WaitOn(stream device.Stream) error {
 	return s.at().WaitOn(stream)
 }
 
-// UsedOn records that work on the stream, one of any device, accesses the memory. The final release
-// of the memory then waits for the work enqueued on that device by then, on a goroutine of the
-// device's backend, which also calls the producer's release callback. (PyTorch calls this
-// Tensor.record_stream.)
+// UsedOn records that work on the stream, which may be of any device, accesses the memory. The
+// final Release then defers the release of the memory until work enqueued on that device at that
+// time has completed; a goroutine of the device's backend waits for it and calls the producer's
+// release callback. (Compare PyTorch's Tensor.record_stream.)
 func (s *shared) UsedOn(stream device.Stream) error {
 	if err := s.hold(fielderr.OpRead); err != nil {
 		return err
@@ -171,12 +170,12 @@ func (s *shared) asCPU(ctx context.Context) (tree.Location, error) {
 	return tree.Location{ID: cpu.ID(), Dev: cpu}, nil
 }
 
-// Tree returns the columns of the batch. The caller holds the memory.
+// tree returns the columns of the batch. The caller holds the memory.
 func (b *RecordBatch) tree() tree.Tree {
 	return tree.Tree{Mem: b.mem, At: b.at(), Nodes: b.columns, Name: tree.ColumnName}
 }
 
-// Tree returns the one node of the array. The caller holds the memory.
+// tree returns the array's node. The caller holds the memory.
 func (a *Array) tree() tree.Tree {
 	return tree.Tree{Mem: a.mem, At: a.at(), Nodes: []tree.Node{a.node}, Name: tree.ArrayName}
 }

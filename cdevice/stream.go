@@ -14,23 +14,23 @@ func DeviceArrayStreamFromPtr(ptr uintptr) *CArrowDeviceArrayStream {
 	return abi.At[CArrowDeviceArrayStream](ptr)
 }
 
-// ReleaseCArrowDeviceArrayStream calls the release callback of a stream that nobody
-// imported. A nil or released stream is left alone.
+// ReleaseCArrowDeviceArrayStream calls the release callback of a stream that was not imported. It
+// does nothing if the stream is nil or released.
 func ReleaseCArrowDeviceArrayStream(stream *CArrowDeviceArrayStream) {
 	if stream != nil && stream.Release != 0 {
 		bridge.CallStreamRelease(deviceStreamMirror(stream))
 	}
 }
 
-// ImportRecordReader makes a reader of a C stream of record batches. It asks for the
-// schema, and for nothing else yet. Batches are imported as [ImportRecordBatch] does,
-// with the same options; they need not be released before the reader. The producer's
-// callbacks are called one at a time, on the goroutine that asks for a batch.
+// ImportRecordReader makes a reader of a C stream of record batches. It calls get_schema, but not
+// get_next. Batches are imported as by [ImportRecordBatch], with the same options; they need not be
+// released before the reader. The producer's callbacks are called one at a time, on the goroutine
+// that reads a batch.
 //
-// Each batch must live on the type of device that the stream declares. The stream ends
-// where the producer gives a released array, whatever else that holds, or with the first
-// error: a [ProducerError] with the producer's code and text, or a [FieldError] about what
-// it gave. After that, get_next is not called again.
+// Each batch must be on the type of device that the stream declares. The stream ends when get_next
+// gives a released array, even if its other fields are set, or with the first error: a
+// [ProducerError] with the producer's code and text, or a [FieldError] about a malformed struct.
+// After that, get_next is not called again.
 //
 // It takes ownership of *stream, even if it returns an error: it is marked released.
 //
@@ -54,19 +54,17 @@ func ImportArrayReader(stream *CArrowDeviceArrayStream, opts ...ImportOption) (*
 	return importArrayReader(from, opts)
 }
 
-// ExportRecordReader fills *out with the batches that are left in r, each exported as
-// [ExportRecordBatch] does. Nothing is asked of r before the
-// consumer asks. A consumer may call from any thread, one call at a time, as the
-// specification has it.
+// ExportRecordReader fills *out with the batches that are left in r, each exported as by
+// [ExportRecordBatch]. No batch is read from r before the consumer calls get_next. The consumer may
+// call from any thread, one call at a time, as the specification requires.
 //
-// The exported stream holds r on its own until the consumer releases it, at any time;
-// arrays outlive it. r stays the caller's: batches that one takes the other does not see.
-// Errors, also a panic in the code that makes the batches, reach the consumer as an errno
-// and the text of get_last_error, which is valid until the next call. After an error or
-// the end, get_next gives the same again.
+// The exported stream holds a reference to r until the consumer releases it; arrays outlive it. The
+// caller keeps its own reference; each batch goes either to the stream or to a caller that reads r.
+// An error, or a panic in the code that makes the batches, reaches the consumer as an errno and the
+// text of get_last_error, which is valid until the next call. After an error or the end, get_next
+// gives the same again.
 //
-// It writes *out only on success, and does not look at what it held: a struct that was not released
-// is overwritten and lost.
+// It writes *out only on success, over its contents: an unreleased stream there leaks.
 //
 // https://arrow.apache.org/docs/format/CDeviceDataInterface.html#device-stream-interface
 func ExportRecordReader(r *RecordReader, out *CArrowDeviceArrayStream) error {
@@ -85,8 +83,7 @@ func ExportRecordReader(r *RecordReader, out *CArrowDeviceArrayStream) error {
 
 // ExportArrayReader is [ExportRecordReader] for a stream of arrays.
 //
-// It writes *out only on success, and does not look at what it held: a struct that was not released
-// is overwritten and lost.
+// It writes *out only on success, over its contents: an unreleased stream there leaks.
 func ExportArrayReader(r *ArrayReader, out *CArrowDeviceArrayStream) error {
 	if r == nil {
 		return fielderr.Absent(fielderr.OpExport, "ArrayReader", "a reader")
@@ -101,7 +98,7 @@ func ExportArrayReader(r *ArrayReader, out *CArrowDeviceArrayStream) error {
 	}, out)
 }
 
-// exportStream gives s a reference to its reader.
+// exportStream fills *out with the callbacks of s, which takes a reference to its reader.
 func exportStream[T items.Counted](s *exported[T], out *CArrowDeviceArrayStream) error {
 	if out == nil {
 		return noOutput("ArrowDeviceArrayStream")

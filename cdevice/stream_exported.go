@@ -17,7 +17,7 @@ import (
 
 var exportedStreams atomic.Int64
 
-// outStruct is the struct that get_next of a stream of ours fills.
+// outStruct is a kind of struct that get_next of an exported stream fills.
 type outStruct struct {
 	stream string // the struct of the stream
 	name   string
@@ -29,7 +29,7 @@ var (
 	plainOut  = &outStruct{"ArrowArrayStream", "ArrowArray", func(out uintptr) { *abi.At[abi.ArrowArray](out) = abi.ArrowArray{} }}
 )
 
-// exported is the Go side of a stream of ours, whichever kind: a bridge.Stream.
+// exported is the Go side of an exported stream of any kind: a bridge.Stream.
 type exported[T items.Counted] struct {
 	reader *items.Reader[T] // a reference
 	schema func(*abi.ArrowSchema) error
@@ -40,7 +40,7 @@ type exported[T items.Counted] struct {
 	origin *live.Object
 }
 
-// start takes a reference to the reader, which the release of the stream gives back.
+// start takes a reference to the reader, which the release of the stream drops.
 func (s *exported[T]) start() error {
 	if !s.reader.Hold() {
 		return exportReleased("reader")
@@ -80,8 +80,8 @@ func (s *exported[T]) GetNext(out uintptr) int {
 	})
 }
 
-// give exports an item, which it takes. An item that cannot be exported, for a panic too,
-// ends the stream: the next one must not pass for it.
+// give exports an item, and takes the reference to it. If the export fails or panics, the stream
+// ends, since the consumer must not take the next item for this one.
 func (s *exported[T]) give(item T, out uintptr) (err error) {
 	defer item.Release()
 	defer func() {
@@ -97,8 +97,8 @@ func (s *exported[T]) give(item T, out uintptr) (err error) {
 
 func (s *exported[T]) GetLastError() uintptr { return s.text.address() }
 
-// Release counts the stream last: the end of the reader may run code of a program, or
-// call the release callback of a producer.
+// Release ends the count of the stream last, since the end of the reader may call a program's code
+// or a producer's release callback.
 func (s *exported[T]) Release() {
 	defer exportedStreams.Add(-1)
 	defer s.origin.Remove()
@@ -106,10 +106,10 @@ func (s *exported[T]) Release() {
 	s.reader.Release()
 }
 
-// lastError is the text of the last error of a stream, for C to read.
+// lastError holds the text of the last error of a stream in memory that C can read.
 type lastError struct {
 	mu     sync.Mutex
-	text   []byte // NUL-terminated and pinned; nil where the last call had no error
+	text   []byte // NUL-terminated and pinned; nil if the last call had no error
 	pins   runtime.Pinner
 	closed bool
 }
@@ -158,7 +158,7 @@ func (l *lastError) close() {
 	l.text, l.closed = nil, true
 }
 
-// cText is a text for C: UTF-8, and NUL-terminated, 64 KiB at most.
+// cText returns a text for C: UTF-8, NUL-terminated, and at most 64 KiB.
 func cText(s string) []byte {
 	valid := strings.ToValidUTF8(s[:min(len(s), excerpt.Message)], "\ufffd")
 	valid = strings.ReplaceAll(valid, "\x00", "\ufffd")

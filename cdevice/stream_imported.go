@@ -16,12 +16,12 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/schema"
 )
 
-// foreign is the C struct of a stream that another library exported, an
-// ArrowDeviceArrayStream or a plain ArrowArrayStream.
+// foreign is a stream that another library exported: an ArrowDeviceArrayStream or a plain
+// ArrowArrayStream.
 type foreign interface {
 	name() string
 	deviceType() device.Type
-	check(*importOptions) error // of the struct, before the first callback
+	check(*importOptions) error // checks the struct, before the first callback
 	getSchema(*abi.ArrowSchema) int
 	getNext() int
 	given() cstruct.Input // the array of the last getNext
@@ -29,9 +29,9 @@ type foreign interface {
 	release()
 }
 
-// foreignDevice is an ArrowDeviceArrayStream and the array that get_next fills. No Go pointer
-// stands beside them: a producer that is written in Go may pass them to C, and cgo looks for
-// some.
+// foreignDevice is an ArrowDeviceArrayStream and the array that get_next fills. They have no Go
+// pointers in the same object: a producer that is written in Go may pass them to C, and cgo's
+// checks search the whole object.
 type foreignDevice struct {
 	abi.ArrowDeviceArrayStream
 	out CArrowDeviceArray
@@ -75,7 +75,7 @@ func (s *foreignDevice) lastError() string { return bridge.CallGetLastError(&s.A
 
 func (s *foreignDevice) release() { bridge.CallStreamRelease(&s.ArrowDeviceArrayStream) }
 
-// foreignPlain is to an ArrowArrayStream what foreignDevice is to an ArrowDeviceArrayStream.
+// foreignPlain is an ArrowArrayStream and the array that get_next fills; see foreignDevice.
 type foreignPlain struct {
 	abi.ArrowArrayStream
 	out abi.ArrowArray
@@ -137,7 +137,7 @@ func checkCallbacks(name string, getSchema, getNext, getLastError uintptr) error
 	return nil
 }
 
-// importRecordReader takes the stream.
+// importRecordReader makes a reader of a stream, which it takes.
 func importRecordReader(from foreign, opts []ImportOption) (*RecordReader, error) {
 	c, err := openStream(from, opts)
 	if err != nil {
@@ -159,7 +159,7 @@ func importRecordReader(from foreign, opts []ImportOption) (*RecordReader, error
 	return newRecordReader(s, c.deviceType(), f), nil
 }
 
-// importArrayReader takes the stream.
+// importArrayReader makes a reader of a stream, which it takes.
 func importArrayReader(from foreign, opts []ImportOption) (*ArrayReader, error) {
 	c, err := openStream(from, opts)
 	if err != nil {
@@ -190,7 +190,7 @@ type cStream struct {
 
 var importedStreams atomic.Int64
 
-// openStream takes the stream. Unless it returns an error, the caller releases it.
+// openStream takes and checks the stream. On success, the caller releases it.
 func openStream(from foreign, opts []ImportOption) (*cStream, error) {
 	c := &cStream{foreign: from}
 	importedStreams.Add(1)
@@ -212,7 +212,7 @@ func openStream(from foreign, opts []ImportOption) (*cStream, error) {
 	return c, nil
 }
 
-// next asks for an array; io.EOF where there is none.
+// next calls get_next. At the end of the stream, it returns io.EOF.
 func (c *cStream) next() (cstruct.Input, error) {
 	if code := c.getNext(); code != 0 {
 		return cstruct.Input{}, c.failed("get_next", code)
@@ -229,7 +229,7 @@ func (c *cStream) next() (cstruct.Input, error) {
 	return in, nil
 }
 
-// ofNext is an error about what get_next gave.
+// ofNext adds get_next to the path of an error about the struct that it filled.
 func (c *cStream) ofNext(err error) error {
 	if err == nil {
 		return nil
@@ -237,7 +237,8 @@ func (c *cStream) ofNext(err error) error {
 	return fielderr.Within(c.name()+".get_next", err)
 }
 
-// failed is the error for a code that a callback returned just now.
+// failed returns the error for a code that a callback has just returned, with the text of
+// get_last_error.
 func (c *cStream) failed(callback string, code int) error {
 	text := strings.ToValidUTF8(c.lastError(), "\ufffd")
 	return &ProducerError{Callback: c.name() + "." + callback, Code: code, Message: text}
@@ -245,8 +246,8 @@ func (c *cStream) failed(callback string, code int) error {
 
 func (c *cStream) release() { c.releaseThen(func() {}) }
 
-// releaseThen calls done when the producer's callback has returned, which WithReleaser may
-// call later.
+// releaseThen releases the stream, and calls done when the producer's callback has returned. The
+// function of WithReleaser may call it later.
 func (c *cStream) releaseThen(done func()) {
 	c.opts.release(func() {
 		defer done()
@@ -256,7 +257,7 @@ func (c *cStream) releaseThen(done func()) {
 	})
 }
 
-// readSchema asks the producer for the schema. After an error, the stream is released.
+// readSchema calls get_schema. After an error, it releases the stream.
 func readSchema[T any](c *cStream, take func(*abi.ArrowSchema) (T, error)) (s T, err error) {
 	var out abi.ArrowSchema
 	if code := c.getSchema(&out); code != 0 {

@@ -9,14 +9,13 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/live"
 )
 
-// Trace switches on or off that each object of this package which has to be released
-// remembers the stack of the code that made it, and returns what it was. It is for the
-// search of a missing release: [LiveObjects] lists the objects, and CheckLeaks of package
-// cdevicetest does so at the end of a test. The environment variable CDEVICE_TRACE=1
-// switches it on from the start.
+// Trace switches tracing on or off, and returns whether it was on. While it is on, each object of this
+// package that has to be released records the stack of the code that made it. [LiveObjects] lists the
+// objects, to find a missing release; CheckLeaks of package cdevicetest does so at the end of a test.
+// The environment variable CDEVICE_TRACE=1 switches tracing on from the start.
 //
-// It concerns objects that are made from now on. Off, which is the default, it costs an atomic
-// load an object; on, some microseconds and half a kilobyte.
+// Only objects that are made afterwards are traced. Off, which is the default, tracing costs an atomic
+// load per object; on, some microseconds and half a kilobyte.
 func Trace(on bool) (before bool) { return live.Trace(on) }
 
 // LiveObject is an object that was made while [Trace] was on and is not released: batches,
@@ -26,7 +25,7 @@ type LiveObject struct {
 	// Kind names the object: RecordBatch, Array, RecordReader, ArrayReader, HostView,
 	// HostReader, AsyncStream, or "exported ", "imported " and the name of a C struct.
 	Kind string
-	// Number tells objects apart. An object that was made later has a larger one.
+	// Number identifies the object. Objects that were made later have larger numbers.
 	Number uint64
 	// Stack is the stack of the code that made the object: it begins with a function of this
 	// package, and the caller's code follows.

@@ -19,22 +19,20 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
-// WrapRecordBatch makes a batch of an arrow-go record batch without copying: dev says what
-// kind of memory the columns were built in. That is [device.CPUDevice] for every
-// ordinary batch; a device whose memory the host can read (pinned, managed) for
-// columns that were built with that device's allocator.
+// WrapRecordBatch makes a batch of an arrow-go record batch without copying. dev is the device whose
+// memory the columns were built in: [device.CPUDevice] for every ordinary batch, a device of memory
+// that the CPU can access (pinned, managed) for columns that were built with that device's allocator.
 //
-// The batch holds a reference to rec until its last Release; rec stays the
-// caller's. Memory of the Go heap is pinned once, here, for all exports to come.
-// Once the batch was exported, the reference is dropped after the work that dev has
-// pending when the last user is gone: a consumer may release memory that its stream
-// still reads.
+// The batch holds a reference to rec until its last Release; rec stays the caller's. Memory of the Go
+// heap is pinned for C (runtime.Pinner) once, here, for all exports. If the batch was exported, the
+// reference is dropped only after the work that is pending on dev at the last release: a consumer may
+// release memory that its stream still reads.
 //
-// Nothing is read but buffer addresses and lengths, and null counts that rec
-// already knows: WrapRecordBatch may be called while the memory is being filled.
+// WrapRecordBatch reads only buffer addresses and lengths, and null counts that rec already knows. It
+// may be called while the memory is being filled.
 //
-// An error wraps arrow.ErrInvalid or arrow.ErrNotImplemented where a column is
-// not what the schema says, or not laid out as its type demands.
+// An error wraps arrow.ErrInvalid or arrow.ErrNotImplemented if a column does not match the schema, or
+// is not laid out as its type demands.
 func WrapRecordBatch(rec arrow.RecordBatch, dev device.Device) (b *RecordBatch, err error) {
 	if fielderr.IsNil(rec) {
 		return nil, fielderr.Absent(fielderr.OpWrap, "RecordBatch", "a record batch of arrow-go")
@@ -105,7 +103,7 @@ func WrapArray(arr arrow.Array, dev device.Device) (a *Array, err error) {
 	return a, nil
 }
 
-// placeOn is where arrow-go's memory lives, if it can live on dev.
+// placeOn returns the location of memory that was built on dev, if arrow-go can read memory of dev.
 func placeOn(dev device.Device) (tree.Location, error) {
 	at := tree.Location{ID: dev.ID(), Dev: dev}
 	if !dev.CPUAccessible() {
@@ -115,8 +113,7 @@ func placeOn(dev device.Device) (tree.Location, error) {
 	return at, nil
 }
 
-// checkSchema looks at what arrow-go's own record batches guarantee, and others
-// may not.
+// checkSchema checks what arrow-go's own record batches guarantee, and other implementations may not.
 func checkSchema(schema *arrow.Schema, columns []arrow.Array) error {
 	if schema == nil {
 		return fielderr.Invalid(fielderr.OpWrap, "schema", "nil", "a schema")
@@ -143,7 +140,7 @@ func sameType(a, b arrow.DataType) bool {
 	return sameObject(a, b) || arrow.TypeEqual(a, b)
 }
 
-// sameObject reports whether types are one by their address.
+// sameObject reports whether two types are the same pointer.
 func sameObject(a, b arrow.DataType) bool {
 	return reflect.TypeOf(a).Kind() == reflect.Pointer && a == b
 }
@@ -152,7 +149,7 @@ func sameObject(a, b arrow.DataType) bool {
 // all nodes, all buffer addresses and all view sizes are one allocation each.
 type wrapper struct {
 	mem    *tree.Owner
-	locked bool // all memory must be page-locked or managed
+	locked bool // all memory must be pinned or managed
 
 	nNodes, nBuffers, nSizes int
 
@@ -161,8 +158,8 @@ type wrapper struct {
 	sizes   []int64
 }
 
-// finish lets go of the memory when wrapping failed. Record batches, arrays and
-// types may be anybody's: a panic of theirs is an error here.
+// finish releases the memory if wrapping failed. Record batches, arrays and types may be
+// implemented by other packages, so a panic in them becomes an error.
 func (w *wrapper) finish(panicked any, err *error) {
 	if panicked != nil {
 		*err = fielderr.New(fielderr.OpWrap, "arguments", nil, nil, fmt.Errorf("%w: panic: %v", arrow.ErrInvalid, panicked))
@@ -185,7 +182,7 @@ func (w *wrapper) measure(data arrow.ArrayData, depth int) error {
 	}
 	have := len(data.Buffers())
 	if !l.Validity && have > 0 {
-		have-- // arrow-go keeps an empty place for a bitmap that the type does not have
+		have-- // arrow-go keeps an empty entry for a bitmap that the type does not have
 	}
 	if l.Kind == layout.View {
 		have++ // the sizes
@@ -218,7 +215,8 @@ func (w *wrapper) measure(data arrow.ArrayData, depth int) error {
 	return nil
 }
 
-// isNilData also sees the nil *array.Data that arrow-go hides in a non-nil interface.
+// isNilData reports whether data is nil, or a nil *array.Data that arrow-go put into a non-nil
+// interface.
 func isNilData(data arrow.ArrayData) bool {
 	if data == nil {
 		return true
@@ -273,7 +271,7 @@ func (w *wrapper) fill(n *tree.Node, data arrow.ArrayData) error {
 			return fielderr.New(fielderr.OpWrap, fmt.Sprintf("buffers[%d]", i), fielderr.Hex(addr), "page-locked memory, which the allocator had no more of: wrap with device.CPUDevice()", errNotLocked)
 		}
 		if addr == 0 && !(l.Validity && i == 0) {
-			addr = bridge.Zeros // see replaceNulls
+			addr = bridge.Zeros // see tree.Owner.ReplaceNulls
 		}
 		n.Buffers[i] = addr
 		if need := layout.LeastSize(dt, l, i, offset+length); length > 0 && addr != 0 && bufferLen(buf) < need {
@@ -325,8 +323,7 @@ func (w *wrapper) fillChildren(n *tree.Node, dt arrow.DataType, data arrow.Array
 	return nil
 }
 
-// address returns where the bytes of a buffer start, or 0 when there are none,
-// and pins them.
+// address pins the bytes of a buffer for C and returns their address, or 0 if there are none.
 func (w *wrapper) address(buf *memory.Buffer) uintptr {
 	if buf == nil || buf.Len() == 0 {
 		return 0

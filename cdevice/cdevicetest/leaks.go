@@ -1,4 +1,4 @@
-// Package cdevicetest helps to test programs that use package cdevice.
+// Package cdevicetest has helpers for tests of programs that use package cdevice.
 package cdevicetest
 
 import (
@@ -12,22 +12,22 @@ import (
 	"github.com/arrowdevice/arrowdevice/cdevice"
 )
 
-// settleTime is how long memory that a test released may take to end: the memory of a device
-// ends on a goroutine of the device's, after the pending work that uses it.
+// settleTime bounds the wait for deferred releases: a goroutine of the device's backend releases
+// device memory after the pending work that uses it.
 const settleTime = 5 * time.Second
 
-// CheckLeaks makes the test fail if at its end an object of package cdevice is alive that was
-// made during the test: a batch, an array, a reader, a host view, an exported struct that its
-// consumer did not release, an imported stream. It prints each with the stack of the code
-// that made it, and the counts of [cdevice.ReadStats] that differ.
+// CheckLeaks fails the test if an object of package cdevice that was made during the test is still
+// alive at its end: a batch, an array, a reader, a host view, an exported struct that its consumer
+// did not release, an imported stream. It prints each with the stack of the code that made it, and
+// the counts of [cdevice.ReadStats] that differ.
 //
-// The host view of a batch that was made by [cdevice.WrapRecordBatch] is the arrow-go record batch that was
-// wrapped. It is arrow-go that counts its references, so it is not listed: memory.CheckedAllocator
-// finds one that was not released.
+// The host view of a batch that was made by [cdevice.WrapRecordBatch] is the arrow-go record batch
+// that was wrapped. arrow-go counts its references, so it is not listed; memory.CheckedAllocator
+// finds a missing release.
 //
-// Call it first: what the test registers with Cleanup later is done before the check. Objects
-// whose release waits for work of a device have five seconds to end. The check covers the
-// process, so it is not for tests that run in parallel with others.
+// Call it first: functions that the test registers with Cleanup later run before the check. Objects
+// whose release is deferred until device work completes have five seconds. The check covers the
+// whole process, so it cannot be used in parallel tests.
 func CheckLeaks(t testing.TB) {
 	t.Helper()
 	stop := trace()
@@ -49,7 +49,7 @@ func CheckLeaks(t testing.TB) {
 	})
 }
 
-// leaks describes what was made and has not ended; it is empty if that is nothing.
+// leaks describes the objects that were made and are still alive; it is empty if there are none.
 func leaks(before, after cdevice.Stats, objects []cdevice.LiveObject) string {
 	var b strings.Builder
 	was, is := reflect.ValueOf(before), reflect.ValueOf(after)
@@ -64,7 +64,7 @@ func leaks(before, after cdevice.Stats, objects []cdevice.LiveObject) string {
 	return b.String()
 }
 
-// newest is the number of the object that was made last, of those that are alive.
+// newest returns the number of the newest object that is alive.
 func newest() uint64 {
 	objects := cdevice.LiveObjects()
 	if len(objects) == 0 {
@@ -86,7 +86,7 @@ func since(first uint64) []cdevice.LiveObject {
 var tracing struct {
 	sync.Mutex
 	checks int
-	before bool // what Trace was without the checks
+	before bool // whether tracing was on before the first check
 }
 
 // trace switches tracing on until stop is called. Tests may have subtests with checks of

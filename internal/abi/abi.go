@@ -1,13 +1,11 @@
-// Package abi is the C side of the Arrow interfaces, spelled in Go: one mirror
-// for each struct of arrow_device.h, with the same layout, and the few unsafe
-// conversions that everything else needs.
+// Package abi is the C side of the Arrow interfaces in Go: one mirror for each struct of
+// arrow_device.h, with the same layout, and the unsafe conversions that the other packages need.
 //
-// The mirrors hold C addresses as uintptr, never as unsafe.Pointer. A store
-// through a mirror therefore compiles to a plain store, without a write
-// barrier: the struct that a C caller hands in need not be zeroed beforehand,
-// and filling one costs no cgo call. The garbage collector does not follow a
-// uintptr; whoever fills a mirror with the address of Go memory pins that
-// memory and keeps it alive (see cdevice's memoryOwner).
+// The mirrors hold C addresses as uintptr, never as unsafe.Pointer. A store through a mirror
+// therefore compiles to a plain store, without a write barrier: the struct that a C caller hands in
+// need not be zeroed beforehand, and filling one costs no cgo call. The garbage collector does not
+// follow a uintptr; code that fills a mirror with the address of Go memory pins that memory and
+// keeps it alive (see tree.Owner).
 //
 // Layouts are those of 64-bit platforms; layout.go makes the build fail elsewhere.
 package abi
@@ -114,8 +112,8 @@ type ArrowAsyncDeviceStreamHandler struct {
 	PrivateData uintptr
 }
 
-// Pointer turns a C address into a pointer. It is the one place that does: an
-// address of Go memory must be alive by other means.
+// Pointer converts a C address to a pointer. It is the only such conversion. Memory of Go must be
+// kept alive by other means.
 func Pointer(addr uintptr) unsafe.Pointer {
 	return *(*unsafe.Pointer)(unsafe.Pointer(&addr))
 }
@@ -139,7 +137,7 @@ func Slice[T any](addr uintptr, n int) []T {
 func String(addr uintptr) string { return string(Slice[byte](addr, StringLen(addr, math.MaxInt))) }
 
 // StringLen returns the length of the NUL-terminated string at a C address, or limit where
-// there is no NUL in so many bytes: it reads no more. NULL gives 0.
+// there is no NUL in that many bytes, which is all that it reads. NULL gives 0.
 func StringLen(addr uintptr, limit int) int {
 	if addr == 0 {
 		return 0

@@ -60,12 +60,12 @@ func cdevice_v0_go_on_error(word C.uint64_t, code C.int, message, metadata C.uin
 // Task is the Go side of an ArrowAsyncTask that we export.
 type Task interface {
 	handle.Releaser
-	// ExtractData is called once at most. out is nil where the data is not wanted.
+	// ExtractData is called at most once. A nil out drops the data.
 	ExtractData(out *abi.ArrowDeviceArray) int
 }
 
-// ExportTask fills *out with the callback of t, and returns the handle: whoever takes it,
-// has the task.
+// ExportTask fills *out with the callback of t, and returns the handle. The code that takes the
+// handle owns the task.
 func ExportTask(t Task, out *abi.ArrowAsyncTask) handle.Word {
 	word := handle.New(t)
 	out.ExtractData = uintptr(C.cdevice_v0_task_extract_data)
@@ -84,8 +84,8 @@ func cdevice_v0_go_extract_data(word C.uint64_t, out C.uintptr_t) (code C.int) {
 	return code
 }
 
-// The callbacks of a handler that somebody else exported. They run on this thread, and
-// may call back into Go. The handler must not be released.
+// Calls of the callbacks of a foreign handler. They run on the calling thread, and may call back
+// into Go. The handler must not be released.
 
 // CallOnSchema calls on_schema and returns its errno-compatible code.
 func CallOnSchema(h *abi.ArrowAsyncDeviceStreamHandler, schema *abi.ArrowSchema) int {
@@ -109,8 +109,8 @@ func CallHandlerRelease(h *abi.ArrowAsyncDeviceStreamHandler) {
 	C.cdevice_v0_call_handler_release(handlerWords(h))
 }
 
-// CallExtractData calls extract_data of somebody else's task and returns its
-// errno-compatible code. A nil out says that the data is not wanted.
+// CallExtractData calls extract_data of a foreign task and returns its errno-compatible code. A nil
+// out drops the data.
 func CallExtractData(task *abi.ArrowAsyncTask, out *abi.ArrowDeviceArray) int {
 	return int(C.cdevice_v0_call_extract_data(taskWords(task), (*C.uint64_t)(unsafe.Pointer(out))))
 }
@@ -125,8 +125,8 @@ func CallCancel(producer *abi.ArrowAsyncProducer, consumer handle.Word) {
 	C.cdevice_v0_call_cancel(C.uintptr_t(uintptr(unsafe.Pointer(producer))), C.uint64_t(consumer))
 }
 
-// Calling says whether the callback that this goroutine serves came from inside a call of
-// the consumer's, on the same thread.
+// Calling reports whether the callback that this goroutine serves was called inside a call that the
+// consumer makes on the same thread.
 func Calling(consumer handle.Word) bool {
 	return C.cdevice_v0_calling(C.uint64_t(consumer)) != 0
 }
@@ -137,7 +137,7 @@ func handlerWords(h *abi.ArrowAsyncDeviceStreamHandler) *C.uint64_t {
 
 func taskWords(t *abi.ArrowAsyncTask) *C.uint64_t { return (*C.uint64_t)(unsafe.Pointer(t)) }
 
-// chars is the address of the bytes, or NULL where there are none.
+// chars returns the address of the bytes, or NULL if there are none.
 func chars(b []byte) *C.char {
 	if len(b) == 0 {
 		return nil

@@ -1,6 +1,6 @@
-// Package bridge is the one place where Go and C call each other for Arrow: the
-// release callbacks of what we export, and the calls of callbacks that others
-// gave us. There is no policy here; the packages above decide.
+// Package bridge has all calls between Go and C of the Arrow interfaces: the callbacks of the
+// structs that we export, and calls of the callbacks of foreign structs. Policy is left to the
+// packages that use it.
 package bridge
 
 // #cgo noescape cdevice_v0_block_new
@@ -39,17 +39,16 @@ var limit atomic.Uintptr
 
 func init() { limit.Store(math.MaxInt) }
 
-// LimitBlocks makes NewBlock fail for blocks larger than size bytes, as if the
-// memory were not to be had, until the returned function is called. It is for
-// tests of what happens then.
+// LimitBlocks makes NewBlock fail for blocks larger than size bytes, as without memory, until the
+// returned function is called. It is for tests.
 func LimitBlocks(size uintptr) (restore func()) {
 	before := limit.Swap(size)
 	return func() { limit.Store(before) }
 }
 
-// NewBlock allocates a block of size bytes, the head included, for structs without a
-// handle. All of it but the handle is uninitialised. It returns nil when the memory is not
-// to be had. The block is freed by the release callback of the last struct in it.
+// NewBlock allocates a block of size bytes, the head included, for structs without a handle. All of
+// it but the handle is uninitialised. It returns nil if there is no memory. The block is freed by
+// the release callback of the last struct in it.
 func NewBlock(size uintptr) *Block {
 	block := newBlock(size, 0)
 	if block != nil {
@@ -61,14 +60,15 @@ func NewBlock(size uintptr) *Block {
 // NewTree is NewBlock for structs that keep a value alive, which the caller sets by Own.
 func NewTree(size uintptr) *Block { return newBlock(size, 1) }
 
-// Own makes the last release of a struct in a block of NewTree release v. It is called once.
+// Own sets the value that the last release of a struct in a block of NewTree releases. It is called
+// once.
 func (b *Block) Own(v handle.Releaser) { b.Handle = handle.NewNear(uint32(b.Handle), v) }
 
-// Attach makes the last release of a struct in a block of NewBlock release v, for which the
-// block is not one of Trees. It is called once at most.
+// Attach sets the value that the last release of a struct in a block of NewBlock releases. Trees
+// does not count the block. It is called at most once.
 func (b *Block) Attach(v handle.Releaser) { b.Handle = handle.New(v) | uncounted }
 
-// uncounted is a bit that no word has.
+// uncounted marks the handle of a block that Trees does not count. No word has this bit.
 const uncounted handle.Word = C.CDEVICE_V0_UNCOUNTED
 
 func newBlock(size uintptr, trees int64) *Block {
@@ -78,10 +78,10 @@ func newBlock(size uintptr, trees int64) *Block {
 	return (*Block)(unsafe.Pointer(C.cdevice_v0_block_new(C.size_t(size), C.int64_t(trees))))
 }
 
-// Blocks is the number of blocks that are allocated and not yet freed.
+// Blocks returns the number of blocks that are allocated and not yet freed.
 func Blocks() int64 { return int64(C.cdevice_v0_block_count()) }
 
-// Trees is the number of blocks of NewTree whose value was not released, or is being released.
+// Trees returns the number of blocks of NewTree whose release is not complete.
 func Trees() int64 { return int64(C.cdevice_v0_tree_count()) }
 
 // C addresses that exported structs hold.

@@ -12,9 +12,9 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/handle"
 )
 
-// OnPanic is told of a panic in Go code that cannot report an error: code that C called, or
-// that runs on a goroutine of its own. The default prints it, with its stack, to standard
-// error: the caller goes on, as if the code had returned.
+// OnPanic is called for a panic in Go code that cannot return an error: code that C called, or that
+// runs on a goroutine of its own. The default prints the panic and its stack to standard error. The
+// caller continues as if the code had returned.
 var OnPanic = func(v any, stack []byte) {
 	fmt.Fprintf(os.Stderr, "cdevice: panic that no caller can be told of: %v\n%s", v, stack)
 }
@@ -37,11 +37,11 @@ var (
 	callbacks atomic.Int64
 )
 
-// CountCallbacks makes Callbacks count, for tests. Programs do without: threads that all
-// change one count wait for each other.
+// CountCallbacks makes Callbacks count, for tests. It is off in programs, since threads contend for
+// a shared counter.
 func CountCallbacks() { counted.Store(true) }
 
-// Callbacks is how often C has called into Go since CountCallbacks.
+// Callbacks returns how often C has called into Go since CountCallbacks.
 func Callbacks() int64 { return callbacks.Load() }
 
 //export cdevice_v0_go_release

@@ -25,8 +25,8 @@ type Producer interface {
 	Cancel()
 }
 
-// NewProducer makes a struct with the callbacks of p, and a copy of the metadata. It returns nil
-// when the memory is not to be had. [EndProducer] ends it.
+// NewProducer makes a struct with the callbacks of p, and a copy of the metadata. It returns nil if
+// there is no memory. [EndProducer] ends the struct.
 func NewProducer(p Producer, deviceType int32, metadata []byte) *abi.ArrowAsyncProducer {
 	if unsafe.Sizeof(abi.ArrowAsyncProducer{})+uintptr(len(metadata)) > limit.Load() {
 		return nil
@@ -50,39 +50,40 @@ func NewProducer(p Producer, deviceType int32, metadata []byte) *abi.ArrowAsyncP
 }
 
 // EndProducer ends the struct's handle, and its metadata. A consumer that drains its queue may
-// still call request, on a thread of its own: the struct can be read at its address for ever, and is
-// never another producer's, so that such a call does nothing.
+// still call request, on a thread of its own: the struct stays readable for the life of the
+// process, and its address is never reused, so that such a call does nothing.
 //
-// A call that has read the handle before it ended, and not yet looked it up, finds a handle of another
-// generation. Generations repeat after 2^30 uses of one slot of the table: the thread would have to stop
-// between two instructions for minutes in which the process does nothing but begin and end streams. The
-// request would then count for the stream that has the handle; no memory that is gone is read.
+// A call that has read the handle before it ended, and not yet looked it up, finds that the
+// generation has changed. Generations repeat after 2^30 uses of one slot of the table: the thread
+// would have to stop between two instructions for minutes in which the process only begins and ends
+// streams. The request would then count for the stream that has the handle; freed memory is never
+// read.
 func EndProducer(p *abi.ArrowAsyncProducer) {
 	handle.Take(handle.Word(p.PrivateData))
 	producers.Add(-1)
 	C.cdevice_v0_producer_end((*C.struct_ArrowAsyncProducer)(unsafe.Pointer(p)))
 }
 
-// producers is bounded by the streams that are alive: it counts handles, not structs.
+// producers counts the producers that have a handle, not the structs, which stay for ever.
 var producers atomic.Int64
 
-// Producers is the number of producers that have a handle.
+// Producers returns the number of producers that have a handle.
 func Producers() int64 { return producers.Load() }
 
-// ProducersPerChunk is how many structs of producers a chunk of address space has.
+// ProducersPerChunk returns the number of producer structs in a chunk of address space.
 func ProducersPerChunk() int { return int(C.cdevice_v0_producer_chunk_size()) }
 
-// ProducerChunks is the number of chunks that have memory of their own, 2 MiB each. Each has a
-// producer that is alive, or is the one that the next producers are taken from. Where chunks
-// cannot be replaced, those whose producers have all ended are among them.
+// ProducerChunks returns the number of chunks that have memory of their own, 2 MiB each. Each has a
+// live producer, or is the one that the next producers are taken from. On systems that cannot
+// replace a mapping, chunks whose producers have all ended count too.
 func ProducerChunks() int64 { return int64(C.cdevice_v0_producer_chunks()) }
 
-// DeadProducerChunks is the number of chunks whose producers have all ended, and whose place the
-// mapping of dead producers has taken. They share their memory.
+// DeadProducerChunks returns the number of chunks whose producers have all ended, and which were
+// replaced by the mapping of dead producers. They share its memory.
 func DeadProducerChunks() int64 { return int64(C.cdevice_v0_producer_dead_chunks()) }
 
-// LimitDeadProducerChunks keeps chunks beyond n dead ones, as a system does that cannot replace them,
-// until the returned function is called. It is for tests of what happens then.
+// LimitDeadProducerChunks prevents the replacement of chunks beyond n dead ones, as on a system
+// that cannot replace a mapping, until the returned function is called. It is for tests.
 func LimitDeadProducerChunks(n int64) (restore func()) {
 	before := C.cdevice_v0_producer_limit_dead(C.int64_t(n))
 	return func() { C.cdevice_v0_producer_limit_dead(before) }

@@ -15,7 +15,7 @@ import (
 )
 
 // Stream is the Go side of a stream that we export, an ArrowDeviceArrayStream or a plain
-// ArrowArrayStream: its callbacks, with what they return. The struct's private_data is the
+// ArrowArrayStream: its callbacks and their results. The struct's private_data is the
 // handle of one. A method that panics has returned EIO.
 type Stream interface {
 	handle.Releaser
@@ -44,8 +44,8 @@ func ExportPlainStream(s Stream, out *abi.ArrowArrayStream) {
 	out.PrivateData = uintptr(handle.New(s))
 }
 
-// ask calls do with the value of a handle, in a guard, and returns what do does: EINVAL
-// where the handle names no T any more, EIO where do panics.
+// ask calls do with the value of a handle, in a guard, and returns what do does: EINVAL if the
+// handle no longer names a T, EIO if do panics.
 func ask[T any](word C.uint64_t, do func(T) int) (code C.int) {
 	v, ok := handle.Get(handle.Word(word)).(T)
 	if !ok {
@@ -75,8 +75,8 @@ func cdevice_v0_go_stream_get_last_error(word C.uint64_t) (text C.uintptr_t) {
 	return text
 }
 
-// The callbacks of a stream that somebody else exported. They run on this thread, and may
-// call back into Go. The stream must not be released.
+// Calls of the callbacks of a foreign stream. They run on the calling thread, and may call back
+// into Go. The stream must not be released.
 
 // CallGetSchema calls get_schema and returns its errno-compatible code.
 func CallGetSchema(s *abi.ArrowDeviceArrayStream, out *abi.ArrowSchema) int {
@@ -88,17 +88,17 @@ func CallGetNext(s *abi.ArrowDeviceArrayStream, out *abi.ArrowDeviceArray) int {
 	return int(C.cdevice_v0_call_stream_get_next(streamWords(s), (*C.uint64_t)(unsafe.Pointer(out))))
 }
 
-// CallGetLastError calls get_last_error and copies the text that it returns, as [text]
-// does. It is empty where there is none.
+// CallGetLastError calls get_last_error and copies the text that it returns, as [text] does. It is
+// empty if there is none.
 func CallGetLastError(s *abi.ArrowDeviceArrayStream) string {
 	return text(uintptr(unsafe.Pointer(C.cdevice_v0_call_stream_get_last_error(streamWords(s)))))
 }
 
-// text copies the text of an error of a producer; of one that is longer than 64 KiB the
-// beginning, with a mark that tells its length.
+// text copies the error text of a producer. A text longer than 64 KiB is cut, with a mark that has
+// its length.
 func text(addr uintptr) string {
 	size := abi.StringLen(addr, math.MaxInt)
-	// The last character is not there whole, perhaps, where the text is cut.
+	// The last character may be incomplete if the text is cut.
 	beginning := string(abi.Slice[byte](addr, min(size, excerpt.Message+utf8.UTFMax)))
 	return excerpt.Shortened(beginning, size, excerpt.Message)
 }

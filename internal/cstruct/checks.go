@@ -14,10 +14,10 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
-// What an import checks of the C structs themselves, on every device and before
-// anything is believed. Buffers are not read here, except the sizes of views.
+// Checks of the C structs themselves, on every device, before their contents are used. Buffers are
+// not read, except the sizes of views.
 
-// CheckTop looks at what must be there before the struct can even be released.
+// CheckTop checks that there is a struct that is not released.
 func CheckTop(in Input) error {
 	if in.Array == nil {
 		return fielderr.Invalid(fielderr.OpImport, in.Names.Name, "NULL", "a struct")
@@ -28,8 +28,8 @@ func CheckTop(in Input) error {
 	return nil
 }
 
-// checkDevice checks the members that ArrowDeviceArray adds to ArrowArray. A
-// positive type that this library does not know is carried, not interpreted.
+// checkDevice checks the members that ArrowDeviceArray adds to ArrowArray. A positive type that
+// this package does not know is accepted and passed on.
 func checkDevice(at tree.Location) error {
 	id, event := at.ID.Ordinal, at.Event
 	switch t := at.ID.Type; t {
@@ -40,7 +40,7 @@ func checkDevice(at tree.Location) error {
 	case device.CUDA, device.CUDAManaged, device.CUDAHost:
 		least := int64(0)
 		if t == device.CUDAHost {
-			least = device.NoOrdinal // pinned memory belongs to every device; Arrow C++ says so
+			least = device.NoOrdinal // pinned memory belongs to every device; Arrow C++ exports it with -1
 		}
 		if id < least || id > math.MaxInt32 {
 			return fielderr.Invalid(fielderr.OpImport, "ArrowDeviceArray.device_id", id, fmt.Sprintf("a device ordinal for %s", t))
@@ -56,9 +56,9 @@ func checkDevice(at tree.Location) error {
 	return nil
 }
 
-// checkEvent refuses an event of memory that the CPU has filled, for which none is defined. A
-// Tree without buffers has nothing to wait for: Arrow C++ exports one of any device as the CPU's,
-// and leaves the event in it.
+// checkEvent refuses an event of memory of the CPU, for which the specification defines none. A
+// tree without buffers needs no event: Arrow C++ exports one of any device as the CPU's, and leaves
+// the event in it.
 func checkEvent(at tree.Location, nodes []tree.Node) error {
 	if at.ID.Type != device.CPU || at.Event == 0 || !hasBuffers(nodes) {
 		return nil
@@ -73,8 +73,8 @@ func hasBuffers(nodes []tree.Node) bool {
 	})
 }
 
-// checkBatchRoot checks the struct array that stands for a record batch: its
-// columns are what counts, so that nothing may be hidden in the parent.
+// checkBatchRoot checks the struct array of a record batch. Only its columns are imported, so the
+// struct must not have nulls or an offset.
 func checkBatchRoot(a *abi.ArrowArray, columns int) error {
 	if a.Length < 0 {
 		return fielderr.Invalid(fielderr.OpImport, "length", a.Length, "at least 0")
@@ -108,7 +108,7 @@ func checkChildren(a *abi.ArrowArray, want int, what any) error {
 	return nil
 }
 
-// CheckRuns checks what the structs of a run-end encoded array tell.
+// CheckRuns checks the structs of a run-end encoded array.
 func CheckRuns(op string, n *tree.Node) error {
 	ends, values := &n.Children[0], &n.Children[1]
 	if ends.Nulls > 0 {
@@ -142,8 +142,8 @@ func checkCounts(a *abi.ArrowArray, st arrow.DataType, l *layout.Layout) error {
 	return nil
 }
 
-// buffersAllowed reports whether an array of a layout may have so many buffers. Arrays of null
-// type have none, but polars gives them an entry for a bitmap, which Arrow C++ ignores, too.
+// buffersAllowed reports whether an array of a layout may have n buffers. Arrays of null type have
+// none, but polars exports one, for a bitmap, which Arrow C++ ignores too.
 func buffersAllowed(n int64, l *layout.Layout) bool {
 	switch l.Kind {
 	case layout.View:
@@ -168,8 +168,8 @@ func bitmapOf(l *layout.Layout, buffers []uintptr) uintptr {
 	return buffers[0]
 }
 
-// checkBuffers finds NULL where there must be data. The bytes of binary arrays
-// and of views may be NULL: whether any are needed, only the contents tell.
+// checkBuffers returns an error for a NULL buffer that must have data. The bytes of binary arrays
+// and of views may be NULL, since only the contents determine whether any are needed.
 func checkBuffers(n *tree.Node, nullCount int64, st arrow.DataType, l *layout.Layout) error {
 	if l.Validity && n.Buffers[0] == 0 && nullCount > 0 {
 		return fielderr.Invalid(fielderr.OpImport, "buffers[0]", "NULL", fmt.Sprintf("a validity bitmap for null_count %d", nullCount))
@@ -188,8 +188,7 @@ func checkBuffers(n *tree.Node, nullCount int64, st arrow.DataType, l *layout.La
 	return nil
 }
 
-// checkViewSizes reads the sizes of the variadic buffers, which are host memory
-// on every device.
+// checkViewSizes checks the sizes of the variadic buffers, which are in CPU memory on every device.
 func checkViewSizes(buffers []uintptr) error {
 	variadic := len(buffers) - 3
 	if variadic == 0 {

@@ -14,14 +14,14 @@ import (
 )
 
 // Export fills *out with a tree and *outSchema, unless it is nil, with its schema.
-// Before all that can fail is done, it writes neither.
+// On an error, it writes neither.
 func Export(kind string, root *tree.Node, mem *tree.Owner, out *abi.ArrowArray, outSchema *abi.ArrowSchema,
 	exportSchema func(*abi.ArrowSchema) error,
 ) error {
 	if outSchema == nil {
 		return exportTree(kind, root, mem, out)
 	}
-	var s abi.ArrowSchema // on the heap, and so only where there is a schema
+	var s abi.ArrowSchema // on the heap, and so only if there is a schema
 	if err := exportSchema(&s); err != nil {
 		return err
 	}
@@ -33,16 +33,17 @@ func Export(kind string, root *tree.Node, mem *tree.Owner, out *abi.ArrowArray, 
 	return nil
 }
 
-// What lists of live objects call an exported tree.
+// The kinds of exported trees in lists of live objects.
 const (
 	DeviceKind = "exported ArrowDeviceArray"
 	PlainKind  = "exported ArrowArray"
 )
 
+// ErrNoMemory is the error of an export whose C structs cannot be allocated.
 var ErrNoMemory = fmt.Errorf("cdevice: export: no memory for the C structs: %w", syscall.ENOMEM)
 
-// exportBlock heads the one C allocation of an export. Behind it lie the
-// ArrowArray structs below the root, then the arrays of pointers to children.
+// exportBlock heads the one C allocation of an export. After it come the ArrowArray structs below
+// the root, then the arrays of pointers to children.
 type exportBlock struct {
 	bridge.Block
 	// noBuffer is the buffers array of a record batch's root: one NULL bitmap.
@@ -55,8 +56,8 @@ const (
 	sizeofPointer = unsafe.Sizeof(uintptr(0))
 )
 
-// exportTree makes the C structs of a tree and fills *out. The error, where there is no
-// memory, comes with nothing written. kind is for lists of live objects.
+// exportTree makes the C structs of a tree and fills *out. Without memory, it returns an error and
+// writes nothing. kind is for lists of live objects.
 func exportTree(kind string, root *tree.Node, mem *tree.Owner, out *abi.ArrowArray) error {
 	var size tree.Size
 	size.AddChildren(root)
@@ -78,15 +79,14 @@ func exportTree(kind string, root *tree.Node, mem *tree.Owner, out *abi.ArrowArr
 		pointers: start + sizeofBlock + uintptr(size.Structs)*sizeofArray,
 	}
 	f.fill(root, out)
-	if root.Type == nil { // a record batch: no bitmap, whatever the columns have
+	if root.Type == nil { // a record batch has no bitmap, even if its columns have
 		out.NBuffers = 1
 		out.Buffers = uintptr(unsafe.Pointer(&block.noBuffer))
 	}
 	return nil
 }
 
-// filler fills C structs from nodes; structs and pointers are where the next
-// free ones lie in the block.
+// filler fills C structs from nodes; structs and pointers are the next free ones of the block.
 type filler struct {
 	block, structs, pointers uintptr
 }
@@ -127,8 +127,8 @@ func (f *filler) fillChildren(n *tree.Node, out *abi.ArrowArray) {
 	}
 }
 
-// traced returns r as the holder of an exported struct: while objects are traced, the struct
-// is listed until its release.
+// traced returns the releaser of an exported struct: r or, while tracing is on, one that also lists
+// the struct until its release.
 func traced(kind string, r handle.Releaser) handle.Releaser {
 	if origin := live.Add(kind); origin != nil {
 		return &tracedStruct{r, origin}

@@ -9,12 +9,12 @@ import (
 
 // Input is a C struct that an import takes: an ArrowDeviceArray, or a plain ArrowArray.
 type Input struct {
-	Array *abi.ArrowArray // nil where the caller gave no struct
-	At    tree.Location   // as the struct has it; see PlaceOf
+	Array *abi.ArrowArray // nil if the caller gave no struct
+	At    tree.Location   // as in the struct; see PlaceOf
 	Names *StructNames
 }
 
-// StructNames is what errors call a kind of struct, and the arrays in one.
+// StructNames has the names of a kind of struct, and of the arrays in it, in errors.
 type StructNames struct {
 	Name   string
 	column func(i int) string // column i of a record batch
@@ -27,12 +27,14 @@ var deviceNames = &StructNames{
 	root:   func(int) string { return "ArrowDeviceArray.array" },
 }
 
+// PlainNames are the names of a plain ArrowArray.
 var PlainNames = &StructNames{
 	Name:   "ArrowArray",
 	column: func(i int) string { return "ArrowArray." + fielderr.Child(i) },
 	root:   func(int) string { return "ArrowArray" },
 }
 
+// DeviceInput returns a struct of the C device data interface.
 func DeviceInput(arr *abi.ArrowDeviceArray) Input {
 	if arr == nil {
 		return Input{Names: deviceNames}
@@ -44,12 +46,12 @@ func DeviceInput(arr *abi.ArrowDeviceArray) Input {
 	}
 }
 
-// PlainInput is a struct of the C data interface, whose memory is the CPU's and ready.
+// PlainInput returns a struct of the C data interface, whose memory is the CPU's and ready.
 func PlainInput(arr *abi.ArrowArray) Input {
 	return Input{Array: arr, At: tree.Location{ID: device.ID{Type: device.CPU, Ordinal: device.NoOrdinal}}, Names: PlainNames}
 }
 
-// PlaceOf is where the memory of an import lives.
+// PlaceOf returns the location of the memory of an import.
 func PlaceOf(in Input) tree.Location {
 	at := in.At
 	if at.ID.Type == device.CPU {

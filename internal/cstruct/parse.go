@@ -1,5 +1,5 @@
-// Package cstruct turns C structs into trees and trees into C structs. What it reads of foreign
-// structs it checks first.
+// Package cstruct converts C structs to trees and trees to C structs. It checks each field of a
+// foreign struct before it uses it.
 package cstruct
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
-// ImportColumns makes the nodes of a record batch's columns. It changes nothing.
+// ImportColumns makes the nodes of a record batch's columns. It does not change the struct.
 func ImportColumns(in Input, s *arrow.Schema) ([]tree.Node, error) {
 	if s == nil {
 		return nil, fielderr.Invalid(fielderr.OpImport, "schema", "nil", "a schema")
@@ -44,7 +44,7 @@ func ImportColumns(in Input, s *arrow.Schema) ([]tree.Node, error) {
 	return columns, checkEvent(in.At, columns)
 }
 
-// countColumns is how many nodes the columns of a batch have.
+// countColumns returns the number of nodes of the columns of a batch.
 func countColumns(s *arrow.Schema) (count int, err error) {
 	i := 0
 	defer func() {
@@ -61,13 +61,14 @@ func countColumns(s *arrow.Schema) (count int, err error) {
 	return count, nil
 }
 
-// countArray is how many nodes an array of the type has.
+// countArray returns the number of nodes of an array of the type.
 func countArray(dt arrow.DataType) (count int, err error) {
 	defer layout.RecoverType(&err)
 	err = layout.CountNodes(dt, 0, &count)
 	return count, err
 }
 
+// ImportArray makes the nodes of an array; the first one is its root. It does not change the struct.
 func ImportArray(in Input, dt arrow.DataType) ([]tree.Node, error) {
 	if err := checkDevice(in.At); err != nil {
 		return nil, err
@@ -85,8 +86,8 @@ func ImportArray(in Input, dt arrow.DataType) ([]tree.Node, error) {
 	return root, checkEvent(in.At, root)
 }
 
-// Parser makes nodes of C structs, guided by the type: a struct is read only
-// where the type demands one, so that no cycle among structs is followed.
+// Parser makes nodes of C structs, guided by the type: it reads a child only if the type has one,
+// so that it follows no cycle of structs.
 type Parser struct {
 	Nodes []tree.Node // not yet used
 }
@@ -109,6 +110,7 @@ func (im *Parser) child(n *tree.Node, addr uintptr, dt arrow.DataType, least int
 	return nil
 }
 
+// Node checks the struct of one array, and fills n and the nodes below it.
 func (im *Parser) Node(n *tree.Node, a *abi.ArrowArray, dt arrow.DataType) error {
 	st, l := layout.Of(dt)
 	if err := checkCounts(a, st, l); err != nil {

@@ -1,5 +1,5 @@
-// Package excerpt cuts text that came from outside, before it gets into an error: a name of
-// 60 MB must not make an error of 240 MB, nor hide what is wrong with it.
+// Package excerpt shortens foreign text before it is put into an error: a name of 60 MB must not
+// make an error of 240 MB, or hide the cause.
 package excerpt
 
 import (
@@ -9,15 +9,14 @@ import (
 )
 
 const (
-	// Input is how many bytes of its input an error quotes.
+	// Input is the maximum number of bytes of input that an error quotes.
 	Input = 100
-	// Message is how many bytes a text has that a producer gave, or that a consumer is given,
-	// as the message of an error.
+	// Message is the maximum number of bytes of an error message that a producer or a consumer gets.
 	Message = 64 << 10
 )
 
-// Cut returns s, if it has at most limit bytes; otherwise its beginning, so many bytes at
-// most, and a mark with its length:
+// Cut returns s, if it has at most limit bytes; otherwise its beginning, of at most limit bytes,
+// and a mark with its length:
 //
 //	the beginning... (60000000 bytes)
 func Cut(s string, limit int) string { return Shortened(s, len(s), limit) }
@@ -31,8 +30,8 @@ func Shortened(s string, size, limit int) string {
 	return head(s, limit) + mark(size)
 }
 
-// Within is Shortened with a result of at most limit bytes, the mark included. s may have more
-// bytes than the text, if some were replaced in it.
+// Within is Shortened with a result of at most limit bytes, the mark included. s may be longer than
+// the text, if bytes of it were replaced.
 func Within(s string, size, limit int) string {
 	if size <= limit && len(s) <= limit {
 		return s
@@ -41,8 +40,7 @@ func Within(s string, size, limit int) string {
 	return head(s, limit-len(m)) + m
 }
 
-// Quote quotes the beginning of s, so that odd bytes can be read. The mark stands behind the
-// quotes.
+// Quote quotes the beginning of s, so that odd bytes can be read. The mark follows the quotes.
 func Quote(s string) string {
 	q := strconv.Quote(head(s, Input))
 	if len(s) > Input {

@@ -1,9 +1,8 @@
-// Package handle gives a Go value a name that fits in one word of C memory.
+// Package handle maps Go values to words that C memory can hold.
 //
-// It does what runtime/cgo.Handle does, for a quarter of the price and without
-// allocating: tables of slots with free lists. A word also carries the generation
-// of its slot, so that a word used after its release names nothing, instead of
-// the value that has the slot afterwards.
+// It replaces runtime/cgo.Handle at a quarter of the cost and without allocating: it uses tables of
+// slots with free lists. A word also has the generation of its slot, so that a word used after its
+// release names no value, rather than the value that has the slot afterwards.
 package handle
 
 import (
@@ -14,7 +13,7 @@ import (
 )
 
 // Releaser is what a handle keeps alive: the Go side of a C struct. Release is
-// called once, on whatever thread the C struct was released on.
+// called once, on the thread that released the C struct.
 type Releaser interface{ Release() }
 
 // Word is a handle as C memory stores it. Zero never names a value.
@@ -24,8 +23,8 @@ type Releaser interface{ Release() }
 // the collector, or cgo's check of arguments, ends the process.
 type Word uint64
 
-// A word is a mark that no address has, the generation of a slot and its index+1. An index
-// is the place of the slot in its shard, and below it the number of the shard.
+// A word consists of a mark that no address has, the generation of a slot and its index+1. The high
+// bits of an index are the slot's position in its shard, the low bits the number of the shard.
 const (
 	mark        = 1 << 62
 	generations = 1 << 30
@@ -44,7 +43,7 @@ var maxSlots = math.MaxUint32 / shards
 type slot struct {
 	value Releaser
 	gen   uint32
-	next  uint32 // place+1 of the next free slot of the shard, 0 at the end of the list
+	next  uint32 // position+1 of the next free slot of the shard, 0 at the end of the list
 }
 
 // shard is a part of the table. Each has a lock of its own, so that threads that export
@@ -57,7 +56,7 @@ type shard struct {
 type state struct {
 	sync.Mutex
 	slots []slot
-	free  uint32 // place+1 of the first free slot, 0 when there is none
+	free  uint32 // position+1 of the first free slot, 0 if there is none
 	live  int
 }
 
@@ -66,10 +65,10 @@ var table [shards]shard
 // New returns a word for v, which stays reachable until Take.
 func New(v Releaser) Word { return NewNear(rand.Uint32(), v) }
 
-// NewNear is New for a caller with a number that no other thread has, which then finds the
-// shard of that number in its cache.
+// NewNear is New for a caller with a number of its own, such as one per thread: the shard of that
+// number is then likely to be in the processor's cache.
 func NewNear(number uint32, v Releaser) Word {
-	for i := range uint32(shards) { // a shard that no thread is in
+	for i := range uint32(shards) { // a shard whose lock is free
 		n := (number + i) % shards
 		if s := &table[n]; s.TryLock() {
 			w := s.add(v, n)
@@ -107,7 +106,7 @@ func (s *shard) add(v Releaser, n uint32) Word {
 	return mark | Word(at.gen)<<32 | Word((i-1)*shards+n+1)
 }
 
-// grow adds a slot and returns its place+1, or 0 when the shard is full. The shard is locked.
+// grow adds a slot and returns its position+1, or 0 if the shard is full. The shard is locked.
 func (s *shard) grow() uint32 {
 	if len(s.slots) >= maxSlots {
 		return 0
@@ -119,10 +118,11 @@ func (s *shard) grow() uint32 {
 	return uint32(len(s.slots))
 }
 
-// shardOf returns the shard that w names a slot of; any, for a word that was never issued.
+// shardOf returns the shard of the slot that w names. For a word that was never issued, it is any
+// shard.
 func shardOf(w Word) *shard { return &table[(uint32(w)-1)%shards] }
 
-// Get returns the value of the word w, which goes on, or nil when w names none.
+// Get returns the value of the word w, which stays valid, or nil if w names none.
 func Get(w Word) Releaser {
 	s := shardOf(w)
 	s.Lock()
@@ -146,8 +146,7 @@ func (s *shard) find(w Word) *slot {
 	return at
 }
 
-// Take ends the word w and returns its value, or nil when w names none: it was
-// never issued, or was taken before.
+// Take ends the word w and returns its value, or nil if w was never issued or was taken before.
 func Take(w Word) Releaser {
 	s := shardOf(w)
 	s.Lock()
@@ -164,7 +163,7 @@ func Take(w Word) Releaser {
 	return v
 }
 
-// Live is the number of words that were issued and not yet taken. It is exact unless another
+// Live returns the number of words that were issued and not yet taken. It is exact unless another
 // thread issues or takes one at the same time.
 func Live() (n int) {
 	for i := range table {

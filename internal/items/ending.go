@@ -10,21 +10,22 @@ import (
 
 // ending is what a reader knows of its end: whether it has begun, and what is still in use.
 type ending struct {
-	// Over reports that the last reference is gone, or that the reader was closed. The
-	// goroutine that holds the reader's mu then, or gets it, closes the supply: no other
-	// goroutine waits for a call that is under way.
+	// Over reports that the last reference is gone, or that the reader was closed. The goroutine
+	// that holds the reader's mu at that time, or acquires it, closes the source: no other
+	// goroutine waits for a running call.
 	Over atomic.Bool
 
-	source Countdown   // the supply, and the goroutine of Close
+	source Countdown   // the source, and the goroutine of Close
 	closer atomic.Bool // Close has begun its goroutine
-	live   Countdown   // the references, and the source: until then, the reader is counted
+	live   Countdown   // the references, and the source: the reader is counted until all are gone
 
-	done    chan struct{} // closed when the source is not in use any more
+	done    chan struct{} // closed when the source is no longer in use
 	waiting sync.Mutex
-	after   []func()       // called then
-	readers map[any]func() // made from this one, by CopyTo or AsCPU: what ends their waits
+	after   []func()       // called when the source is no longer in use
+	readers map[any]func() // functions that end the waits of readers made from this one by CopyTo or AsCPU
 }
 
+// LiveReaders and Goroutines are the counts of cdevice.Stats.
 var LiveReaders, Goroutines atomic.Int64
 
 func (e *ending) init() {
@@ -34,7 +35,7 @@ func (e *ending) init() {
 	LiveReaders.Add(1)
 }
 
-// unused is called once, when the source is not in use any more.
+// unused is called once, when the source is no longer in use.
 func (e *ending) unused() {
 	e.live.Part()
 	e.waiting.Lock()
@@ -47,7 +48,7 @@ func (e *ending) unused() {
 	}
 }
 
-// WhenUnused calls f when the source is not in use any more, which it may be already.
+// WhenUnused calls f when the source is no longer in use; at once, if that is so already.
 func (e *ending) WhenUnused(f func()) {
 	e.waiting.Lock()
 	unused := IsClosed(e.done)
@@ -60,8 +61,8 @@ func (e *ending) WhenUnused(f func()) {
 	}
 }
 
-// Use begins a use of the source, which Close waits for until that part is over. It is nil
-// when the last use is over: the stream has ended then.
+// Use begins a use of the source, whose end Close waits for. It returns nil if the stream has ended
+// and the source is no longer in use.
 func (e *ending) Use() *Countdown {
 	if !e.source.Add() {
 		return nil
@@ -69,7 +70,7 @@ func (e *ending) Use() *Countdown {
 	return &e.source
 }
 
-// Deriving registers a supply that is made from the reader, whose waits Close of the reader ends.
+// Deriving registers a source that is made from the reader. Close of the reader ends its waits.
 func (e *ending) Deriving(supply any, cancel func()) {
 	e.waiting.Lock()
 	defer e.waiting.Unlock()
@@ -79,14 +80,14 @@ func (e *ending) Deriving(supply any, cancel func()) {
 	e.readers[supply] = cancel
 }
 
-// Derived ends what deriving began.
+// Derived removes a source that Deriving registered.
 func (e *ending) Derived(supply any) {
 	e.waiting.Lock()
 	defer e.waiting.Unlock()
 	delete(e.readers, supply)
 }
 
-// cancelDerived ends the waits for items that are being made from the reader's.
+// cancelDerived ends the waits of sources that are made from the reader.
 func (e *ending) cancelDerived() {
 	e.waiting.Lock()
 	defer e.waiting.Unlock()
@@ -95,7 +96,7 @@ func (e *ending) cancelDerived() {
 	}
 }
 
-// ClosedReader is the error of a reader that was closed.
+// ClosedReader returns the error of a reader that was closed.
 func ClosedReader() error { return fielderr.New(fielderr.OpRead, "reader", nil, nil, errClosed) }
 
 var errClosed = fmt.Errorf("closed: %w", fielderr.ErrReleased)
@@ -106,6 +107,7 @@ type Countdown struct {
 	Last func()
 }
 
+// Init sets the number of parts, and the function that the end of the last one calls.
 func (c *Countdown) Init(parts int64, last func()) {
 	c.left.Store(parts)
 	c.Last = last
@@ -124,7 +126,7 @@ func (c *Countdown) Add() bool {
 	}
 }
 
-// Part ends a part. nil has none.
+// Part ends a part. On a nil Countdown it does nothing.
 func (c *Countdown) Part() {
 	if c != nil && c.left.Add(-1) == 0 {
 		c.Last()

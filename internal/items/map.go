@@ -5,15 +5,15 @@ import (
 	"io"
 )
 
-// mapped is the supply of what a program's function makes of the items of another one.
+// mapped is the source of the results of a program's function on the items of another source.
 type mapped[T Counted] struct {
 	from  Source[T]
-	fit   func(T) T // what an item is made before f is given it; nil: nothing
+	fit   func(T) T // applied to an item before f; nil: not
 	f     func(T) (T, error)
-	check func(T) error // of what f returns
+	check func(T) error // checks the result of f
 }
 
-// next lends the item to f. It gives the item back, unless f has passed it on.
+// Next calls f with the next item, and releases that afterwards, unless f returned it.
 func (m *mapped[T]) Next() (T, error) {
 	var made, none T
 	item, err := m.from.Next()
@@ -43,7 +43,7 @@ func (m *mapped[T]) Next() (T, error) {
 	return made, nil
 }
 
-// noEnd returns an error that does not end a stream as its last item does.
+// noEnd turns io.EOF into an error: only the source may end the stream without one.
 func noEnd(err error) error {
 	if err == io.EOF {
 		return fmt.Errorf("cdevice: read: the function of Map returned: %w", err)
@@ -51,6 +51,8 @@ func noEnd(err error) error {
 	return err
 }
 
+// Interrupt interrupts the source below.
 func (m *mapped[T]) Interrupt() { m.from.Interrupt() }
 
+// Close closes the source below.
 func (m *mapped[T]) Close(done func()) { m.from.Close(done) }

@@ -6,25 +6,27 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
 
-// ahead is a supply that asks another one before it is asked itself: it holds depth items
-// at most that were not taken. It begins with the first next. When the other one has
-// ended, it is closed before that end is delivered.
+// ahead is a source that reads another source ahead: it holds at most depth items that were not
+// taken. It starts with the first Next. At the end of the other source, it closes that before it
+// delivers the end.
 type ahead[T Counted] struct {
 	from    Source[T]
 	depth   int
-	stop    chan struct{} // closed when no item is wanted any more
+	stop    chan struct{} // closed to end the reading ahead
 	stopped sync.Once
 
-	got chan T // nil until the first next; closed behind the last item
-	end error  // that comes after it; set before got is closed
+	got chan T // nil until the first Next; closed after the last item
+	end error  // the error after the last item; set before got is closed
 
-	parts Countdown // close, the goroutine, and from
+	parts Countdown // Close, the goroutine, and from
 }
 
+// NewAhead returns a source that reads up to depth items of another one ahead.
 func NewAhead[T Counted](from Source[T], depth int) *ahead[T] {
 	return &ahead[T]{from: from, depth: depth, stop: make(chan struct{})}
 }
 
+// Next returns the next item that is ready, or waits for it.
 func (a *ahead[T]) Next() (item T, err error) {
 	if a.got == nil {
 		a.start()
@@ -49,13 +51,14 @@ func (a *ahead[T]) start() {
 	go a.run()
 }
 
+// Interrupt ends the wait of Next, and interrupts the source below.
 func (a *ahead[T]) Interrupt() {
 	a.stopped.Do(func() { close(a.stop) })
 	a.from.Interrupt()
 }
 
-// close drops the items that are ready. It does not wait for a next of the other supply
-// that is under way: the goroutine closes that supply afterwards.
+// Close drops the items that are ready. It does not wait for a running Next of the other source:
+// the goroutine closes that source afterwards.
 func (a *ahead[T]) Close(done func()) {
 	a.Interrupt()
 	if a.got == nil {
@@ -100,8 +103,8 @@ func (a *ahead[T]) run() {
 	}
 }
 
-// finish closes the other supply, and then delivers the end: what the reader does next finds
-// neither the supply in use nor the goroutine.
+// finish closes the other source, and then delivers the end. After the reader has reported its end,
+// neither the source nor the goroutine is in use.
 func (a *ahead[T]) finish() {
 	defer close(a.got)
 	defer a.parts.Part()
@@ -109,10 +112,11 @@ func (a *ahead[T]) finish() {
 	defer tellPanic()
 	defer a.from.Close(a.parts.Part)
 	if IsClosed(a.stop) {
-		a.drain() // an item may have come after close
+		a.drain() // an item may have arrived after Close
 	}
 }
 
+// IsClosed reports whether a channel that only closing is used of was closed.
 func IsClosed(c <-chan struct{}) bool {
 	select {
 	case <-c:

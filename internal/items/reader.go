@@ -1,5 +1,5 @@
-// Package items is the core of readers: sources of items, what Map and Prefetch put on top of them, and
-// how a stream ends.
+// Package items is the core of readers: the sources of items, the stages of Map and Prefetch on top
+// of them, and the end of a stream.
 package items
 
 import (
@@ -13,14 +13,14 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/refcount"
 )
 
-// Prefetch makes a goroutine ask for depth items before the reader is asked.
+// Prefetch makes a goroutine read up to depth items ahead.
 func (r *Reader[T]) Prefetch(depth int) {
 	if depth > 0 {
 		r.add(func(from Source[T]) Source[T] { return NewAhead(from, depth) })
 	}
 }
 
-// Map makes f's results the items. Without f, the stream ends.
+// Map replaces the items by the results of f. A nil f ends the stream with an error.
 func (r *Reader[T]) Map(f func(T) (T, error)) {
 	if f == nil {
 		if !r.Over.Load() {
@@ -31,8 +31,9 @@ func (r *Reader[T]) Map(f func(T) (T, error)) {
 	r.add(func(from Source[T]) Source[T] { return &mapped[T]{from, r.Fit, f, r.Check} })
 }
 
-// apply puts the pending stages on top and returns the supply to be asked; nil if the stream is
-// over. Close sets over before it interrupts the top: so it interrupts the supply that is asked.
+// apply puts the pending stages on top and returns the source to read from; nil if the stream is
+// over. Close sets Over before it interrupts the top source: so it interrupts the source that is
+// read.
 func (r *Reader[T]) apply() Source[T] {
 	s := &r.stages
 	s.mu.Lock()
@@ -41,7 +42,7 @@ func (r *Reader[T]) apply() Source[T] {
 		return nil
 	}
 	for _, on := range s.pending {
-		if b, ok := s.supply.(*Bounded[T]); ok { // no item is given once its context is done
+		if b, ok := s.supply.(*Bounded[T]); ok { // stages go below it, so that no item is delivered once its context is done
 			s.supply = b.under(on)
 		} else {
 			s.supply = on(s.supply)
@@ -51,7 +52,7 @@ func (r *Reader[T]) apply() Source[T] {
 	return s.supply
 }
 
-// add makes the items that are left go through a stage, unless the stream has ended.
+// add appends a stage for the items that are left, unless the stream has ended.
 func (r *Reader[T]) add(on stage[T]) {
 	s := &r.stages
 	s.mu.Lock()
@@ -69,13 +70,13 @@ func (r *Reader[T]) Release() (last bool) {
 	defer r.live.Part()
 	defer r.finish()
 	r.Over.Store(true)
-	r.stages.top().Interrupt() // a call of Next on another goroutine may wait for ever
+	r.stages.top().Interrupt() // otherwise a call of Next on another goroutine may wait for ever
 	r.dropCurrent(true)
 	return true
 }
 
-// ReleaseThen drops a reference. f is called after that; after the last one, when the source
-// is not in use any more.
+// ReleaseThen drops a reference and calls f afterwards: for the last reference, when the source is
+// no longer in use.
 func (r *Reader[T]) ReleaseThen(f func()) {
 	last := true
 	defer func() { // even if the source panics
@@ -88,7 +89,7 @@ func (r *Reader[T]) ReleaseThen(f func()) {
 	last = r.Release()
 }
 
-// Close ends the stream, and waits until the source is not in use any more, or ctx is done.
+// Close ends the stream, and waits until the source is no longer in use, or ctx is done.
 func (r *Reader[T]) Close(ctx context.Context) error {
 	if err := fielderr.CheckContext(fielderr.OpClose, ctx); err != nil {
 		return err
@@ -96,7 +97,7 @@ func (r *Reader[T]) Close(ctx context.Context) error {
 	r.Interrupt()
 	r.cancelDerived()
 	if !r.closer.Swap(true) && r.source.Add() {
-		// On a goroutine of its own: what the supply is stopped with may block.
+		// On a goroutine of its own, since closing the source may block.
 		Goroutines.Add(1)
 		go func() {
 			defer r.source.Part()
@@ -115,14 +116,14 @@ func (r *Reader[T]) Close(ctx context.Context) error {
 	}
 }
 
-// Interrupt ends the stream, and the waits of a call that is under way.
+// Interrupt ends the stream, and the waits of a running call.
 func (r *Reader[T]) Interrupt() {
 	r.endWith(ClosedReader())
 	r.Over.Store(true)
 	r.stages.top().Interrupt()
 }
 
-// finish closes the supply, once, if the stream is over and no call is under way. The
+// finish closes the source, once, if the stream is over and no call is running. The
 // goroutine that held mu calls it afterwards.
 func (r *Reader[T]) finish() {
 	if r.Over.Load() && r.stop() {
@@ -130,13 +131,13 @@ func (r *Reader[T]) finish() {
 	}
 }
 
-// finishQuietly is finish where no caller is told of a panic.
+// finishQuietly is finish for callers that cannot report a panic.
 func (r *Reader[T]) finishQuietly() {
 	defer tellPanic()
 	r.finish()
 }
 
-// stop reports whether the caller is the one to close the supply, which is not asked any more then.
+// stop reports whether the caller has to close the source, which is not read any more.
 func (r *Reader[T]) stop() bool {
 	if !r.mu.TryLock() {
 		return false
@@ -147,25 +148,26 @@ func (r *Reader[T]) stop() bool {
 	return !stopped
 }
 
-// Reader is what RecordReader and ArrayReader have in common. How it ends stands in ending.go.
+// Reader is the part that RecordReader and ArrayReader have in common. Its end is in ending.go.
 type Reader[T Counted] struct {
 	Refs       refcount.Count
 	DeviceType device.Type
-	Fit        func(T) T     // what an item is made before it is given out; nil: nothing
-	Check      func(T) error // of an item that a program makes
+	Fit        func(T) T     // applied to each item; nil: not
+	Check      func(T) error // checks an item that a program made
 	ending
 
 	end atomic.Pointer[StreamEnd] // nil before the end
 
-	mu      sync.Mutex // held while the supply is asked: its calls are serialised
+	mu      sync.Mutex // held during calls of the source, which are serialised
 	stages  stages[T]
-	stopped bool // the supply was closed, or is about to be
+	stopped bool // the source was closed, or is about to be
 
-	own     sync.Mutex // of the item that step took; no other lock is taken below it
+	own     sync.Mutex // guards Current and gone; no other lock is taken while it is held
 	Current T
-	gone    bool // the last reference is: nothing is kept any more
+	gone    bool // the last reference was dropped: no current item is kept
 }
 
+// Init sets up a reader with one reference. kind names it in panics and lists of live objects.
 func (r *Reader[T]) Init(kind string, t device.Type, s Source[T]) {
 	r.Refs.InitTraced(kind)
 	r.DeviceType, r.stages.supply = t, s
@@ -176,9 +178,9 @@ func (r *Reader[T]) Init(kind string, t device.Type, s Source[T]) {
 func (r *Reader[T]) Hold() bool { return r.Refs.TryRetain() }
 
 // Pull returns the next item, owned by the caller, or the error that ended the stream:
-// io.EOF where that was the last item. Code of the program that panics has failed.
+// io.EOF after the last item. A panic in the program's code is an error.
 func (r *Reader[T]) Pull() (item T, err error) {
-	if r.Over.Load() { // do not wait for a call that is under way
+	if r.Over.Load() { // do not wait for a running call
 		return item, r.endWith(fielderr.Released("reader"))
 	}
 	defer r.finishQuietly()
@@ -187,8 +189,8 @@ func (r *Reader[T]) Pull() (item T, err error) {
 	return r.ask()
 }
 
-// ask is pull for the holder of mu. An item that comes after Close has ended the stream is
-// dropped; one that comes after the last release is the caller's.
+// ask is Pull for the holder of mu. An item that arrives after Close is dropped; one that arrives
+// after the last Release is returned to the caller.
 func (r *Reader[T]) ask() (item T, err error) {
 	from := r.apply()
 	if from == nil {
@@ -221,6 +223,7 @@ func (r *Reader[T]) ask() (item T, err error) {
 	return item, err
 }
 
+// All yields the items that are left, then an error if the stream ended with one.
 func (r *Reader[T]) All(yield func(T, error) bool) {
 	one := func(item T) bool {
 		defer item.Release()
@@ -234,7 +237,7 @@ func (r *Reader[T]) All(yield func(T, error) bool) {
 			}
 			continue
 		}
-		if err != io.EOF { // itself: an error that wraps it is an error
+		if err != io.EOF { // an error that wraps io.EOF does not end the stream silently
 			var none T
 			yield(none, err)
 		}
@@ -242,6 +245,7 @@ func (r *Reader[T]) All(yield func(T, error) bool) {
 	}
 }
 
+// Next makes the next item the current one, and reports whether there is one.
 func (r *Reader[T]) Next() bool {
 	r.dropCurrent(false)
 	if r.Over.Load() {
@@ -273,8 +277,8 @@ func (r *Reader[T]) take() bool {
 	return kept
 }
 
-// dropCurrent releases the current item, without a lock: that may call into C. After the
-// last time, there is no other one.
+// dropCurrent releases the current item, without holding a lock, since that may call into C. After
+// last, no current item is kept.
 func (r *Reader[T]) dropCurrent(last bool) {
 	var none T
 	r.own.Lock()

@@ -11,53 +11,54 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
 
-// Source is where the items of a reader come from.
+// Source produces the items of a reader.
 type Source[T any] interface {
-	// next returns the next item, owned by the caller, or io.EOF, or what went wrong. It
-	// is called by one goroutine at a time, and not again after an error.
+	// Next returns the next item, owned by the caller, or an error: io.EOF at the end. It is called
+	// by one goroutine at a time, and not again after an error.
 	Next() (T, error)
-	// interrupt makes a next that is under way give up its waiting, where that is possible:
-	// no item is wanted any more. It does not block. Any goroutine may call it, at any time.
+	// Interrupt ends the wait of a running Next, if the source can: no item is needed any more. It
+	// does not block. Any goroutine may call it, at any time.
 	Interrupt()
-	// close ends the supply. It is called once, when no next is under way. done is called
-	// once, on any goroutine, when what the items come from is not in use any more, even if
-	// the code that is called for that panics or ends its goroutine: that may be before
-	// close returns, or long after.
+	// Close ends the source. It is called once, when no Next is running. It calls done once, on any
+	// goroutine, when the resources of the source are no longer in use, before Close returns or
+	// long after: even if a program's code panics or ends its goroutine.
 	Close(done func())
 }
 
-// Result is what a supply's next returned.
+// Result holds the results of a call of Next.
 type Result[T Counted] struct {
 	Item T
 	Err  error
 }
 
+// Drop releases the item, if there is one.
 func (p *Result[T]) Drop() {
 	if p.Err == nil {
 		drop(p.Item)
 	}
 }
 
-// drop releases an item that is not delivered. No caller is told of a panic there.
+// drop releases an item that was not delivered. A panic there is reported to bridge.OnPanic.
 func drop[T Counted](item T) {
 	defer tellPanic()
 	item.Release()
 }
 
-// Function is the supply of a function.
+// Function is a source that calls a function.
 type Function[T Counted] struct {
 	Ask   func() (T, error)
-	Check func(T) error // of what a program's function gives; nil: none
+	Check func(T) error // checks an item of a program's function; nil: not
 	Stop  func()        // may be nil
-	// StopThen is for a stop that may be over later than it returns: it calls done then.
+	// StopThen is for a stop that may end after it has returned: it calls done at its end.
 	StopThen func(done func())
 }
 
+// Next calls Ask, and checks the item.
 func (f *Function[T]) Next() (T, error) {
 	var none T
 	item, err := f.Ask()
 	done := false
-	defer func() { // even if a check panics: types may be a program's
+	defer func() { // even if Check panics: types may be a program's
 		if !done && item != none {
 			item.Release()
 		}
@@ -74,8 +75,10 @@ func (f *Function[T]) Next() (T, error) {
 	return item, nil
 }
 
+// Interrupt does nothing: a function cannot be interrupted.
 func (*Function[T]) Interrupt() {}
 
+// Close calls Stop or StopThen.
 func (f *Function[T]) Close(done func()) {
 	if f.StopThen != nil {
 		f.StopThen(done)
@@ -87,16 +90,16 @@ func (f *Function[T]) Close(done func()) {
 	}
 }
 
-// Bounded is a source that ends with a context: once that is done, it gives no item, not
-// even one that is ready, and the wait for one ends, where the source below can end it.
+// Bounded is a source that ends with a context: once that is done, it returns no item, even if one
+// is ready, and a wait ends, if the source below can end it.
 type Bounded[T Counted] struct {
 	ctx  context.Context
 	op   string
 	from Source[T]
-	stop func() bool // forgets the context; nil until the first Next
+	stop func() bool // stops watching the context; nil until the first Next
 }
 
-// NewBounded bounds a source by ctx. op is the operation that its error names.
+// NewBounded returns a source that ends with ctx. Its error names the operation op.
 func NewBounded[T Counted](ctx context.Context, op string, from Source[T]) *Bounded[T] {
 	return &Bounded[T]{ctx: ctx, op: op, from: from}
 }
@@ -109,6 +112,7 @@ func (b *Bounded[T]) under(on func(Source[T]) Source[T]) *Bounded[T] {
 	return NewBounded(b.ctx, b.op, on(b.from))
 }
 
+// Next returns the next item of the source below, or the context's error.
 func (b *Bounded[T]) Next() (item T, err error) {
 	if err := fielderr.ContextError(b.ctx, b.op); err != nil {
 		return item, err
@@ -130,9 +134,10 @@ func (b *Bounded[T]) Next() (item T, err error) {
 	return item, err
 }
 
+// Interrupt interrupts the source below.
 func (b *Bounded[T]) Interrupt() { b.from.Interrupt() }
 
-// Close forgets the context first.
+// Close stops watching the context, and closes the source below.
 func (b *Bounded[T]) Close(done func()) {
 	if b.stop != nil {
 		b.stop()
@@ -140,16 +145,16 @@ func (b *Bounded[T]) Close(done func()) {
 	b.from.Close(done)
 }
 
-// Sequence is the supply of an iterator. The iterator runs on a goroutine of its own, and
-// only while an item is asked for. iter.Pull does not do: it must not be used on the
-// threads of callbacks from C.
+// Sequence is the source of an iterator. The iterator runs on a goroutine of its own, and only
+// during a call of Next. iter.Pull must not be used on the threads of callbacks from C.
 type Sequence[T Counted] struct {
 	Seq   iter.Seq2[T, error]
-	Check func(T) error // of what the iterator yields
-	ask   chan struct{} // nil until the first next; closed to stop the iterator
+	Check func(T) error // checks the items that the iterator yields
+	ask   chan struct{} // nil until the first Next; closed to stop the iterator
 	got   chan Result[T]
 }
 
+// Next lets the iterator run until it yields or ends.
 func (s *Sequence[T]) Next() (T, error) {
 	if s.ask == nil {
 		s.ask, s.got = make(chan struct{}), make(chan Result[T])
@@ -161,8 +166,10 @@ func (s *Sequence[T]) Next() (T, error) {
 	return p.Item, p.Err
 }
 
+// Interrupt does nothing: an iterator cannot be interrupted.
 func (*Sequence[T]) Interrupt() {}
 
+// Close makes the iterator's yield return false, and waits until the iterator has returned.
 func (s *Sequence[T]) Close(done func()) {
 	defer done()
 	if s.ask == nil {
@@ -173,7 +180,7 @@ func (s *Sequence[T]) Close(done func()) {
 	}
 }
 
-// run answers every ask once. What the iterator yields is borrowed, and retained here.
+// run answers every ask once. The items that the iterator yields are borrowed, and retained here.
 func (s *Sequence[T]) run(ask <-chan struct{}, got chan<- Result[T]) {
 	defer close(got)
 	defer Goroutines.Add(-1)
@@ -183,7 +190,7 @@ func (s *Sequence[T]) run(ask <-chan struct{}, got chan<- Result[T]) {
 		switch v := recover(); {
 		case v == nil:
 		case !asked:
-			bridge.OnPanic(v, debug.Stack()) // it was stopped: nobody asks any more
+			bridge.OnPanic(v, debug.Stack()) // it was stopped: no caller can get the error
 		case last.Err == errGoexit: // it had not failed before
 			last.Err = fielderr.Panic(v)
 		}
@@ -212,17 +219,17 @@ func (s *Sequence[T]) run(ask <-chan struct{}, got chan<- Result[T]) {
 	last.Err = io.EOF
 }
 
-// errGoexit is the error of a program's code that ended its goroutine.
+// errGoexit is the error for a program's code that ended its goroutine.
 var errGoexit = errors.New("cdevice: the code that makes the items of the stream ended its goroutine")
 
-// Quietly calls what nobody waits for, or what comes when all that counts is done: a panic
-// there is told, and goes no further.
+// Quietly calls f, whose errors no caller can get. A panic is reported to bridge.OnPanic, and not
+// passed on.
 func Quietly(f func()) {
 	defer tellPanic()
 	f()
 }
 
-// tellPanic ends a panic on a goroutine of ours that nobody waits for.
+// tellPanic recovers a panic that no caller can get, and reports it to bridge.OnPanic.
 func tellPanic() {
 	if v := recover(); v != nil {
 		bridge.OnPanic(v, debug.Stack())

@@ -2,21 +2,21 @@ package items
 
 import "sync"
 
-// Stages are what Map and Prefetch put on top of the supply of a reader. They wait in a list
-// until the next item is asked for: a call that is under way holds the reader's mu, and neither
-// Map nor Prefetch waits for it.
+// Stages are the sources that Map and Prefetch put on top of the source of a reader. They wait in a
+// list until the next item is read, since a running call holds the reader's mu, and Map and
+// Prefetch must not wait for it.
 
-// stages is the supply of a reader, and the stages that are not on top of it yet.
+// stages is the source of a reader, and the stages that are not on top of it yet.
 type stages[T Counted] struct {
-	mu      sync.Mutex // no code of a program, and no other lock, is reached with it
+	mu      sync.Mutex // no program's code is called, and no other lock taken, while it is held
 	supply  Source[T]  // changed by the holder of the reader's mu only
 	pending []stage[T]
 }
 
-// stage puts a supply on top of another one, which it takes.
+// stage returns a source on top of another one, which it takes.
 type stage[T Counted] func(Source[T]) Source[T]
 
-// top is the supply as it is now.
+// top returns the current source.
 func (s *stages[T]) top() Source[T] {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,6 +1,6 @@
-// Package live lists the objects of the public interface that are alive, each with the stack
-// of the code that made it, for programs that look for a missing release. Unless tracing is
-// on, an object costs one atomic load and one word.
+// Package live lists the live objects of package cdevice, each with the stack of the code that made
+// it, to find a missing release. Unless tracing is on, an object costs one atomic load and one
+// word.
 package live
 
 import (
@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 )
 
-// depth is how many frames of a stack are kept: enough to leave this module's own.
+// depth is the number of frames kept of a stack: more than this module's own.
 const depth = 48
 
 // Object is an entry of the list. A nil Object is one that is not traced.
@@ -73,10 +73,10 @@ func (o *Object) Remove() {
 	delete(objects.live, o)
 }
 
-// Kind names what the object is.
+// Kind returns the kind of the object.
 func (o *Object) Kind() string { return o.kind }
 
-// Number tells objects apart, and which of two was made first.
+// Number identifies the object. Objects that were made later have larger numbers.
 func (o *Object) Number() uint64 { return o.number }
 
 // Frames returns the stack of the code that made the object, innermost frame first.

@@ -9,17 +9,16 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/live"
 )
 
-// Count is the reference count of one object. An object that has ended cannot come back: a
-// Retain after the last Release, and a Release too many, are bugs of the program that
-// otherwise take a reference away from another part of it, so they panic, in every
-// build. A Count must not be copied.
+// Count is the reference count of one object. Retain after the last Release, and a Release without
+// a reference, panic in every build: such bugs would otherwise drop a reference of another part of
+// the program. A Count must not be copied.
 type Count struct {
 	refs   atomic.Int64
 	kind   string
 	origin *live.Object
 }
 
-// Init begins with one reference. kind is what panics and lists of live objects call the object.
+// Init sets the count to one. kind names the object in panics and in lists of live objects.
 func (c *Count) Init(kind string) {
 	c.kind = kind
 	c.refs.Store(1)
@@ -38,8 +37,8 @@ func (c *Count) Retain() {
 	}
 }
 
-// TryRetain adds a reference, and reports false for an object that has ended: for callers
-// that hold no reference, and that another goroutine's last Release may come before.
+// TryRetain adds a reference and reports whether there was one. It is for callers that hold no
+// reference: another goroutine's last Release may have come first.
 func (c *Count) TryRetain() bool {
 	for {
 		refs := c.refs.Load()
@@ -65,12 +64,12 @@ func (c *Count) Release() (last bool) {
 	panic(c.misuse("Release of an object without references"))
 }
 
-// Alive reports whether there is a reference. Without one of the caller's, the answer may be
-// out of date when it is there.
+// Alive reports whether there is a reference. Unless the caller holds one, the answer may be out of
+// date at once.
 func (c *Count) Alive() bool { return c.refs.Load() > 0 }
 
-// Sole reports whether there is exactly one reference. The answer of the one who holds it
-// stays true: nobody else can add one.
+// Sole reports whether there is exactly one reference. If the caller holds it, true stays true: no
+// other goroutine can add one.
 func (c *Count) Sole() bool { return c.refs.Load() == 1 }
 
 func (c *Count) misuse(what string) error {

@@ -10,10 +10,9 @@ import (
 // errElsewhere ends a count at a struct that the reader will refuse.
 var errElsewhere = errors.New("schema: malformed")
 
-// checkSize returns an error if the tree of a root has more structs than the limit. It comes
-// before everything else, since a few structs that share their children can be as many to read as
-// they like: it allocates nothing. Where something is malformed it stops, and the reader, which
-// comes the same way, says what.
+// checkSize returns an error if the tree of a root has more structs than the limit. It runs first
+// and allocates nothing, since a few structs that share their children can make a tree of any size.
+// It stops at a malformed struct, for which the reader then returns the error.
 func checkSize(s *abi.ArrowSchema) error {
 	c := counter{left: maxNodes - 1}
 	if err := c.count(s, 0); err != errElsewhere {
@@ -69,8 +68,8 @@ func (c *counter) below(addr uintptr, depth int) error {
 	return c.count(s, depth+1)
 }
 
-// formatAt is the row of the format at an address, or nil. It reads as much as formats without
-// their parameters have, and one byte more.
+// formatAt returns the row of the format at an address, or nil. It reads at most one byte more than
+// the longest format without parameters has.
 func formatAt(addr uintptr) *format {
 	if addr == 0 {
 		return nil

@@ -6,8 +6,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
 
-// The limits on a tree; the package documentation says why. Text is formats,
-// names and metadata.
+// The limits on a tree; see the package comment. Text is formats, names and metadata.
 const (
 	maxDepth = 64
 	maxNodes = 1 << 20
@@ -15,7 +14,7 @@ const (
 	maxPairs = 1 << 16
 )
 
-// What several fields have to be.
+// Requirements that several fields have in common.
 const (
 	fewLevels      fielderr.Text = "at most 64 levels below the root"
 	fewStructs     fielderr.Text = "at most 1048576 structs in the tree"
@@ -24,14 +23,14 @@ const (
 	integerIndices fielderr.Text = "an integer type for the indices of a dictionary"
 )
 
-// invalid says that a field is not what the C data interface allows. The path
-// begins at the struct at hand, as in ".children[0].format"; under lengthens it
-// while the error travels up the tree, so that no path is built when all is well.
+// invalid returns the error for a field that the C data interface does not allow. The path begins
+// at the current struct, as in ".children[0].format". under prepends the parents while the error is
+// returned up the tree, so that no path is built without an error.
 func invalid(field string, got, want any) error {
 	return &fielderr.Error{Field: field, Got: got, Want: want, Err: arrow.ErrInvalid}
 }
 
-// unsupported is like invalid, for a field that the interface allows.
+// unsupported returns the error for a field that the interface allows and arrow-go does not support.
 func unsupported(field string, got, want any) error {
 	return &fielderr.Error{Field: field, Got: got, Want: want, Err: arrow.ErrNotImplemented}
 }
@@ -47,7 +46,7 @@ func under(step string, err error) error {
 // finish completes an error that has reached the root of the tree.
 func finish(op string, err error) error { return ofField("ArrowSchema", op, err) }
 
-// ofField completes the error of a field of whatever struct.
+// ofField completes the error of a field of any struct.
 func ofField(field, op string, err error) error {
 	if e, ok := err.(*fielderr.Error); ok {
 		e.Op = op

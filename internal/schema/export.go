@@ -43,9 +43,9 @@ func ExportSchema(s *arrow.Schema, out *abi.ArrowSchema) error {
 	return finish(fielderr.OpExport, p.write(out))
 }
 
-// A plan is a tree of ArrowSchema before it is C memory: what to write, and how
-// much room it takes. The types are asked only once, so that what is written
-// fits what was measured even if a type changes its mind.
+// plan is a tree of ArrowSchema before it is C memory: what to write, and the size of that. The
+// methods of a type are called only once, so that the output fits what was measured, even if a
+// type's methods are not consistent.
 type plan struct {
 	nodes    []node // the root, then each node's children and dictionary in one run
 	pointers int    // elements of all the arrays of children
@@ -75,7 +75,7 @@ func (p *plan) exportSchema(s *arrow.Schema) error {
 	return p.place(p.reserve(1), "", root, 0)
 }
 
-// reserve makes room for n nodes that stand next to each other.
+// reserve adds n adjacent nodes and returns the index of the first.
 func (p *plan) reserve(n int) (first int) {
 	first = len(p.nodes)
 	p.nodes = append(p.nodes, make([]node, n)...)
@@ -127,7 +127,7 @@ func (p *plan) place(at int, name string, s shape, depth int) error {
 		}
 	}
 	if s.values != nil {
-		// Whether the values may be null, arrow-go does not say.
+		// arrow-go does not have the nullability of the values.
 		if err := p.add(n.dictionary, arrow.Field{Type: s.values, Nullable: true}, depth+1); err != nil {
 			return under(".dictionary", err)
 		}
@@ -135,7 +135,7 @@ func (p *plan) place(at int, name string, s shape, depth int) error {
 	return nil
 }
 
-// A shape is what one field contributes to its own ArrowSchema.
+// shape holds the contents of a field's own ArrowSchema.
 type shape struct {
 	format   string
 	flags    int64
@@ -144,9 +144,9 @@ type shape struct {
 	values   arrow.DataType // of a dictionary, or nil
 }
 
-// describe asks a field's type for all that an export needs. It is the one place
-// that calls a type's methods, which are a user's for an extension type and may
-// panic for the zero value of some of arrow-go's types.
+// describe calls all methods of a field's type that an export needs. No other function of an export
+// does: the methods of an extension type are a program's, and those of some of arrow-go's types
+// panic for the zero value.
 func describe(f arrow.Field) (s shape, err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -263,16 +263,17 @@ func (p *plan) write(out *abi.ArrowSchema) error {
 	return nil
 }
 
-// exportedKind is what lists of live objects call an exported tree.
+// exportedKind is the kind of an exported tree in lists of live objects.
 const exportedKind = "exported ArrowSchema"
 
 // traced takes an exported tree from the list when its last struct is released.
 type traced struct{ origin *live.Object }
 
+// Release removes the tree from the list.
 func (t traced) Release() { t.origin.Remove() }
 
-// cursors are the addresses of the next free bytes in a block. What is put there
-// moves them on; the plan has made sure that it fits.
+// cursors are the addresses of the next free bytes in a block. The put functions advance them; the
+// plan ensures that the contents fit.
 type cursors struct{ pointers, metadata, text uintptr }
 
 func (c *cursors) putPointer(p uintptr) {

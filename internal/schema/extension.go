@@ -17,14 +17,14 @@ const (
 	extensionMetadata = "ARROW:extension:metadata"
 )
 
-// isNil is true for no type at all and for a nil pointer of some type, on which
-// most methods of arrow-go's types panic.
+// isNil reports whether a type is nil or a nil pointer, on which most methods of arrow-go's types
+// panic.
 func isNil(dt arrow.DataType) bool {
 	v := reflect.ValueOf(dt)
 	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
-// withoutExtension is the metadata without the keys of an extension type.
+// withoutExtension returns the metadata without the keys of an extension type.
 func (p pairs) withoutExtension() pairs {
 	var rest pairs
 	for i, k := range p.keys {
@@ -35,7 +35,7 @@ func (p pairs) withoutExtension() pairs {
 	return rest
 }
 
-// withExtension is the metadata with the keys of an extension type at its end.
+// withExtension returns the metadata with the keys of an extension type at its end.
 func (p pairs) withExtension(name, data string) pairs {
 	rest := p.withoutExtension()
 	rest.keys = append(rest.keys, extensionName, extensionMetadata)
@@ -44,7 +44,7 @@ func (p pairs) withExtension(name, data string) pairs {
 }
 
 // rebuild puts the extension type that the metadata names around its storage and
-// takes it out of the metadata. A name that nobody registered changes nothing.
+// takes it out of the metadata. If the name is not registered, it returns both unchanged.
 func rebuild(storage arrow.DataType, md arrow.Metadata) (arrow.DataType, arrow.Metadata, error) {
 	name, ok := md.GetValue(extensionName)
 	if !ok {
@@ -66,9 +66,8 @@ func rebuild(storage arrow.DataType, md arrow.Metadata) (arrow.DataType, arrow.M
 	return dt, arrow.NewMetadata(rest.keys, rest.values), nil
 }
 
-// deserialize calls the code of an extension type, which may do anything. A type
-// that is not laid out like the storage would make readers of the data run out
-// of their buffers, so it is refused.
+// deserialize calls the program's code of an extension type. It refuses a type whose layout is not
+// that of the storage, since readers would then read beyond the buffers.
 func deserialize(registered arrow.ExtensionType, storage arrow.DataType, data string) (dt arrow.DataType, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -88,8 +87,8 @@ func deserialize(registered arrow.ExtensionType, storage arrow.DataType, data st
 	return ext, nil
 }
 
-// sameLayout is true for types whose arrays have the same buffers, whatever the
-// names, the nullability and the metadata of their fields.
+// sameLayout reports whether arrays of two types have the same buffers. The names, nullability and
+// metadata of fields are not compared.
 func sameLayout(a, b arrow.DataType) bool {
 	var x, y plan
 	if x.export(arrow.Field{Type: a}) != nil || y.export(arrow.Field{Type: b}) != nil {

@@ -11,26 +11,25 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
 
-// A format is one row of the table that both directions read: how a kind of type
-// is spelled in ArrowSchema.format, which types of arrow-go are of that kind,
-// and how to get from the one to the other.
+// format is one row of the table for both directions: the text of a kind of type in
+// ArrowSchema.format, the types of arrow-go of that kind, and the functions that convert
+// parameters.
 type format struct {
-	text     string           // the whole format, or all up to the ':' that parameters follow
+	text     string           // the whole format, or the part before the ':' and the parameters
 	params   string           // how the parameters are written; "" for none
-	types    []arrow.DataType // the types, by example: keyOf says what counts
+	types    []arrow.DataType // examples of the types; keyOf selects what is compared
 	children int              // how many children the type has, or anyNumber
 	write    func(arrow.DataType) string
 	read     func(parts) (arrow.DataType, error)
 
-	// reread marks a kind of which arrow-go can hold values that Arrow forbids,
-	// such as a decimal of 99 digits. An export reads back what it wrote, so
-	// that read is the one place that knows the bounds.
+	// reread marks a kind of which arrow-go can hold types that Arrow forbids, such as a decimal of
+	// 99 digits. An export reads its own output back, so that only read has to check the bounds.
 	reread bool
 
-	indices bool // a dictionary's may be of the type: set by init
+	indices bool // the type may be that of a dictionary's indices; set by init
 }
 
-// parts is what a type is read from. The number of children is right already,
+// parts holds the parts of a schema that a type is built from. The number of children was checked,
 // unless it depends on the parameters.
 type parts struct {
 	params   string
@@ -40,9 +39,9 @@ type parts struct {
 
 const anyNumber = -1
 
-// formats is every format string of the C data interface that arrow-go has a
-// type for. A dictionary-encoded type has the format of its indices, and an
-// extension type that of its storage, so neither has a row.
+// formats has every format string of the C data interface for which arrow-go has a type. A
+// dictionary-encoded type has the format of its indices, and an extension type that of its storage,
+// so neither has a row.
 var formats = []format{
 	leaf("n", arrow.Null),
 	leaf("b", arrow.FixedWidthTypes.Boolean),
@@ -123,20 +122,20 @@ func list[T arrow.DataType](text string, of func(arrow.Field) T) format {
 	}
 }
 
-// The table, by what each direction knows of a type.
+// Indexes of the table, for export and import.
 var (
 	byText = map[string]*format{}
 	byKey  = map[key]*format{}
 )
 
-// maxHead is how long a format is, up to its parameters.
+// maxHead is the maximum length of a format without its parameters.
 const maxHead = 4
 
 func init() {
 	for i := range formats {
 		f := &formats[i]
 		byText[f.text] = f
-		f.indices = !isNil(f.types[0]) && arrow.IsInteger(f.types[0].ID()) // unions have nil for an example
+		f.indices = !isNil(f.types[0]) && arrow.IsInteger(f.types[0].ID()) // the example of a union is nil
 		if len(f.text) > maxHead {
 			panic("schema: a format longer than maxHead: " + f.text)
 		}
@@ -146,9 +145,8 @@ func init() {
 	}
 }
 
-// A key is what tells arrow-go's types apart that have different formats: the Go
-// type and, if it has one, the unit of time. A Go type of somebody else's has no
-// row, whatever its ID method returns.
+// key identifies the format of an arrow-go type: its Go type and, if it has one, the unit of time.
+// A Go type of another package has no row, even if its ID method returns that of a known type.
 type key struct {
 	goType reflect.Type
 	unit   arrow.TimeUnit
@@ -169,8 +167,7 @@ func keyOf(dt arrow.DataType) key {
 	return k
 }
 
-// formatOf is the row of a type that is neither nil, nor dictionary encoded, nor
-// an extension type.
+// formatOf returns the row of a type that is not nil, dictionary encoded or an extension type.
 func formatOf(dt arrow.DataType) (*format, error) {
 	k := keyOf(dt)
 	f := byKey[k]
@@ -197,8 +194,8 @@ func parse(text string) (f *format, params string, err error) {
 	return nil, "", unknown(text)
 }
 
-// unknown is the error for a format without a row. One that begins like a format
-// that we know is malformed; any other may be of a version of Arrow to come.
+// unknown returns the error for a format without a row. One that begins like a known format is
+// malformed; any other may be of a later version of Arrow.
 func unknown(text string) error {
 	if !utf8.ValidString(text) {
 		return invalid(".format", text, fielderr.Text("UTF-8"))
@@ -226,8 +223,8 @@ func unknown(text string) error {
 	}
 }
 
-// build reads a type, and says in an error what was found and expected where the
-// row's read did not.
+// build reads a type. It completes an error of read with the found and expected values, if they are
+// missing.
 func (f *format) build(text string, p parts) (arrow.DataType, error) {
 	dt, err := f.read(p)
 	if e, ok := err.(*fielderr.Error); ok && e.Field == ".format" {

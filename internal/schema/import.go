@@ -13,13 +13,11 @@ import (
 )
 
 // Import reads the field that s describes. Nothing of the result points into C
-// memory. The release callback of s is called once, at the end; those of its
-// children are s's own business and are not called.
+// memory. The release callback of s is called once, at the end; those of its children are left to it.
 //
-// It takes ownership of *s, even if it returns an error. A nil pointer and a
-// struct that is released already are errors, and nothing is called. An error
-// wraps arrow.ErrInvalid for what the C data interface forbids and
-// arrow.ErrNotImplemented for what arrow-go has no type for.
+// It takes ownership of *s, even if it returns an error. For a nil pointer, or a struct that is
+// already released, it returns an error and calls nothing. An error wraps arrow.ErrInvalid for what
+// the C data interface forbids and arrow.ErrNotImplemented for what arrow-go has no type for.
 //
 // https://arrow.apache.org/docs/format/CDataInterface.html#the-arrowschema-structure
 func Import(s *abi.ArrowSchema) (arrow.Field, error) {
@@ -34,8 +32,8 @@ func ImportSchema(s *abi.ArrowSchema) (*arrow.Schema, error) {
 	return consume(s, func(r *reader) (*arrow.Schema, error) { return r.schema(s) })
 }
 
-// release is a variable for the tests, which count the calls and scribble over
-// the memory that must not be read any more.
+// release is a variable for tests, which count the calls and overwrite the memory that must not be
+// read any more.
 var release = bridge.CallSchemaRelease
 
 func consume[T any](s *abi.ArrowSchema, read func(*reader) (T, error)) (result T, err error) {
@@ -56,14 +54,14 @@ func released() error {
 	return &fielderr.Error{Field: ".release", Got: fielderr.NULL, Err: fielderr.ErrReleased}
 }
 
-// A reader holds what is left of the limits on one tree.
+// reader holds the remaining limits of one tree.
 type reader struct {
 	nodes int // structs
 	text  int // bytes of formats, names and metadata
 }
 
-// field reads one struct and all that is below it. Nothing is dereferenced
-// before what leads to it has been checked.
+// field reads one struct and all that is below it. It checks every pointer and count before it
+// follows them.
 func (r *reader) field(s *abi.ArrowSchema, depth int) (f arrow.Field, err error) {
 	text, err := r.string(".format", s.Format)
 	if err != nil {
@@ -111,8 +109,8 @@ func (r *reader) field(s *abi.ArrowSchema, depth int) (f arrow.Field, err error)
 	return f, err
 }
 
-// schema reads a struct as a schema. It makes no struct type on the way: only
-// the children and the metadata of the root matter.
+// schema reads a struct as a schema. It does not build a struct type, since only the children and
+// the metadata of the root are used.
 func (r *reader) schema(s *abi.ArrowSchema) (*arrow.Schema, error) {
 	text, err := r.string(".format", s.Format)
 	if err != nil {
@@ -135,7 +133,7 @@ func (r *reader) schema(s *abi.ArrowSchema) (*arrow.Schema, error) {
 	return arrow.NewSchema(fields, &md), nil
 }
 
-// children reads the children of s, which stands at a depth.
+// children reads the children of s, which is at the given depth.
 func (r *reader) children(s *abi.ArrowSchema, depth int) ([]arrow.Field, error) {
 	if s.NChildren < 0 {
 		return nil, invalid(".n_children", s.NChildren, fielderr.Text("at least 0"))
@@ -161,7 +159,7 @@ func (r *reader) children(s *abi.ArrowSchema, depth int) ([]arrow.Field, error) 
 	return fields, nil
 }
 
-// below reads a child or dictionary of a struct that stands at a depth.
+// below reads a child or dictionary of a struct at the given depth.
 func (r *reader) below(addr uintptr, depth int) (f arrow.Field, err error) {
 	if addr == 0 {
 		return f, invalid("", fielderr.NULL, fielderr.Text("a struct"))
@@ -192,7 +190,7 @@ func (r *reader) string(field string, addr uintptr) (string, error) {
 	if addr == 0 {
 		return "", invalid(field, fielderr.NULL, fielderr.Text("a string"))
 	}
-	size := abi.StringLen(addr, r.text) // there may be no end
+	size := abi.StringLen(addr, r.text) // the text may have no NUL
 	if r.text -= size + 1; r.text < 0 {
 		return "", invalid(field, nil, littleText)
 	}

@@ -12,14 +12,14 @@ import (
 
 // Metadata in C is a count of pairs, then for each pair the key and the value,
 // each preceded by its length. The count and the lengths are int32 in native
-// byte order; nothing says how long the whole is.
+// byte order; the total length is not stored.
 
-// pairs is arrow.Metadata that can be edited without copying what it came from.
+// pairs is arrow.Metadata that can be edited without copying the original.
 type pairs struct{ keys, values []string }
 
 func pairsOf(md arrow.Metadata) pairs { return pairs{md.Keys(), md.Values()} }
 
-// check says what of the metadata C cannot hold, or a reader would refuse.
+// check returns an error for metadata that C cannot hold, or that readers refuse.
 func (p pairs) check() error {
 	if len(p.keys) > maxPairs {
 		return invalid(".metadata.n", len(p.keys), fewPairs)
@@ -27,7 +27,7 @@ func (p pairs) check() error {
 	return nil
 }
 
-// size is the number of bytes that the encoded metadata takes.
+// size returns the number of bytes of the encoded metadata.
 func (p pairs) size() int {
 	if len(p.keys) == 0 {
 		return 0 // a NULL pointer
@@ -51,9 +51,8 @@ func (p pairs) appendTo(b []byte) []byte {
 	return b
 }
 
-// readMetadata copies the metadata at a C address. It takes what it is about to
-// read out of limit first, so that a garbage length is refused before anything
-// is read.
+// readMetadata copies the metadata at a C address. It subtracts each length from limit first, so
+// that a garbage length is refused before anything is read.
 func readMetadata(addr uintptr, limit *int) (arrow.Metadata, error) {
 	if addr == 0 {
 		return arrow.Metadata{}, nil
@@ -85,8 +84,8 @@ func readPairs(addr uintptr, limit *int) (p pairs, err error) {
 	return p, nil
 }
 
-// ReadMetadata copies metadata that stands at a C address and belongs to no schema; NULL
-// is none. An error is of the given field.
+// ReadMetadata copies the metadata at a C address that is not part of a schema; NULL is empty. An
+// error names the given field.
 func ReadMetadata(field string, addr uintptr) (arrow.Metadata, error) {
 	if addr == 0 {
 		return arrow.Metadata{}, nil
@@ -99,8 +98,8 @@ func ReadMetadata(field string, addr uintptr) (arrow.Metadata, error) {
 	return arrow.NewMetadata(p.keys, p.values), nil
 }
 
-// AppendMetadata appends metadata as C has it to b: nothing for none, which is a NULL
-// pointer. An error is of the given field.
+// AppendMetadata appends the encoded metadata to b: nothing if it is empty, which C passes as NULL.
+// An error names the given field.
 func AppendMetadata(b []byte, field string, md arrow.Metadata) ([]byte, error) {
 	p := pairsOf(md)
 	size := p.size()

@@ -12,14 +12,13 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
 
-// malformed is the error of a read for parameters that are not as the row says.
+// malformed is the error of a read for parameters that do not match the row.
 func malformed() error { return invalid(".format", nil, nil) }
 
 // outOfRange is the error of a read for well-formed parameters that Arrow forbids.
 func outOfRange(want string) error { return invalid(".format", nil, fielderr.Text(want)) }
 
-// number parses a number exactly as strconv would write it: no plus sign, no
-// leading zero, nothing around it.
+// number parses a number exactly as strconv writes it: without a plus sign, leading zeros or spaces.
 func number(s string) (n int32, ok bool) {
 	v, err := strconv.ParseInt(s, 10, 32)
 	n = int32(v)
@@ -41,7 +40,7 @@ func readFixedSizeBinary(p parts) (arrow.DataType, error) {
 	return &arrow.FixedSizeBinaryType{ByteWidth: int(width)}, nil
 }
 
-// decimals are the decimal types by their bits, as a format writes them.
+// decimals maps the number of bits in a format to the decimal type.
 var decimals = map[string]struct {
 	id     arrow.Type
 	digits int32
@@ -129,9 +128,9 @@ func readMap(p parts) (arrow.DataType, error) {
 	return dt, nil
 }
 
-// mapOf returns the type that arrow.MapOf makes wherever that says all. MapOfFields exports the
-// same, but inside a large_list_view, which arrow-go compares to the last bit, the two are
-// not equal.
+// mapOf returns the type that arrow.MapOf makes, if that can hold all properties. MapOfFields
+// exports the same, but inside a large_list_view, which arrow-go compares to the last bit, the two
+// are not equal.
 func mapOf(key, value arrow.Field) *arrow.MapType {
 	if key.Metadata.Len() == 0 && value.Metadata.Len() == 0 {
 		dt := arrow.MapOf(key.Type, value.Type)

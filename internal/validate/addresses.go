@@ -16,11 +16,11 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
-// ValidateFull asks the devices: the declared device about its memory, whether the host
-// can read that or not, and all that are open about plain host memory, whether it is that.
+// Checks of addresses. The declared device is asked about its memory, even if the CPU can access
+// it; all open devices are asked about plain CPU memory, which must not be theirs.
 
-// probeHost checks that no buffer of a tree that the host is about to read is memory of a
-// device: reading it would end the process. Only devices that are open already are asked.
+// probeHost checks that no buffer that the CPU is about to read is memory of a device, since
+// reading that would crash the process. Only devices that are already open are asked.
 func (v *validator) probeHost(n *tree.Node) error {
 	for i, addr := range n.Buffers {
 		if addr == 0 || n.Length == 0 {
@@ -46,8 +46,8 @@ func (v *validator) probeHost(n *tree.Node) error {
 	return nil
 }
 
-// checkRemote checks trees in memory that the host cannot read: that every buffer is memory of
-// the declared device, and as large as the array needs it.
+// checkRemote checks trees in memory that the CPU cannot access: that every buffer is memory of the
+// declared device, and as large as the array requires.
 func checkRemote(ctx context.Context, t tree.Tree) error {
 	p, err := newProber(ctx, t.At)
 	if err != nil {
@@ -80,14 +80,14 @@ func checkRemote(ctx context.Context, t tree.Tree) error {
 	return nil
 }
 
-// notRead is the error for memory of a device that could not be read.
+// notRead returns the error for device memory that could not be read.
 func notRead(at tree.Location, err error) error {
 	return fmt.Errorf("cdevice: validate: read memory of %s: %w", at.ID, err)
 }
 
-// maps is checkMap for memory that the host cannot read: the bitmaps of all maps are read at once.
+// maps is checkMap for memory that the CPU cannot access: the bitmaps of all maps are read at once.
 func (p *prober) maps(ctx context.Context, t tree.Tree) error {
-	var below []*tree.Node // of which nulls are counted
+	var below []*tree.Node // the nodes whose nulls are counted
 	err := p.eachMap(t.Nodes, t.Name, func(n *tree.Node) error {
 		return checkMap(n, n.Storage(), func(child *tree.Node) (int64, error) {
 			below = append(below, child)
@@ -132,7 +132,7 @@ func (p *prober) eachMap(nodes []tree.Node, name func(i int) string, do func(n *
 	return nil
 }
 
-// probeEvent asks for the event, which only a driver can know.
+// probeEvent queries the event: only the driver can check it.
 func probeEvent(at tree.Location) error {
 	if at.Event == 0 {
 		return nil
@@ -165,8 +165,8 @@ func newProber(ctx context.Context, at tree.Location) (*prober, error) {
 	return &prober{asked, at.ID, newValidator(ctx)}, nil
 }
 
-// checkPinned checks trees in page-locked or managed memory that the CPU can access: what the
-// structs say of the buffers before anything is read, then what their contents say.
+// checkPinned checks trees in pinned or managed memory that the CPU can access: the sizes that
+// follow from the structs before a buffer is read, then those that follow from the contents.
 func checkPinned(ctx context.Context, t tree.Tree) error {
 	p, err := newProber(ctx, t.At)
 	if err != nil {
@@ -186,8 +186,8 @@ func checkPinned(ctx context.Context, t tree.Tree) error {
 	})
 }
 
-// sized checks the buffers whose size the last offset says, or the sizes of a view array:
-// all of them are read.
+// sized checks the buffers whose size the last offset, or the sizes of a view array, determine: all
+// of their bytes are read.
 func (p *prober) sized(n *tree.Node) error {
 	sizes, err := hostread.Sizes(nil, n, n.Storage())
 	if err != nil {
@@ -209,7 +209,7 @@ func (p *prober) sized(n *tree.Node) error {
 	return nil
 }
 
-// Node checks what the structs alone say of the buffers.
+// node checks the buffers whose size follows from the structs alone.
 func (p *prober) node(n *tree.Node) error {
 	st := n.Storage()
 	count := len(n.Buffers)
@@ -218,7 +218,7 @@ func (p *prober) node(n *tree.Node) error {
 	}
 	for i, addr := range n.Buffers[:count] {
 		size := layout.LeastSize(st, n.Layout, i, n.Offset+n.Length)
-		if addr == 0 || n.Length == 0 || size == 0 && p.id.Type.CPUAccessible() { // there, zeros may stand for NULL
+		if addr == 0 || n.Length == 0 || size == 0 && p.id.Type.CPUAccessible() { // in CPU memory, bridge.Zeros may replace NULL
 			continue
 		}
 		if err := p.memory(fmt.Sprintf("buffers[%d]", i), addr, size); err != nil {
@@ -233,7 +233,7 @@ func (p *prober) node(n *tree.Node) error {
 	return nil
 }
 
-// Plan checks the buffers whose size their contents say.
+// compact checks the buffers of a copy plan, whose sizes follow from the contents.
 func (p *prober) compact(t *copyplan.Plan) error {
 	if err := p.padding(t); err != nil {
 		return err
@@ -254,7 +254,7 @@ func (p *prober) compact(t *copyplan.Plan) error {
 	return nil
 }
 
-// padding is checkPadding of a view array, whose views were read.
+// padding calls checkPadding for each view of a view array, which were read.
 func (p *prober) padding(t *copyplan.Plan) error {
 	if t.Layout.Kind != layout.View {
 		return nil
@@ -282,7 +282,7 @@ func (p *prober) memory(field string, addr uintptr, size int64) error {
 		return fielderr.Invalid(fielderr.OpValidate, field, fielderr.Hex(addr)+", memory of "+found.ID.String(), want)
 	}
 	if found.Size == 0 && p.id.Type.CPUAccessible() {
-		return nil // a driver may know that memory is page-locked, and not how large it is
+		return nil // a driver may know that memory is pinned, but not its size
 	}
 	if !found.Contains(device.Ptr(addr), size) {
 		return fielderr.Invalid(fielderr.OpValidate, field, fielderr.Hex(addr), fmt.Sprintf("an allocation with %d bytes from there", size))
@@ -290,10 +290,10 @@ func (p *prober) memory(field string, addr uintptr, size int64) error {
 	return nil
 }
 
-// accepts reports whether memory that a driver found is memory of the declared device, and
-// what it should be. Page-locked and managed memory pass under each other's names: both are
-// the host's and the GPU's, and producers tell them apart badly. All GPUs use page-locked
-// memory, so its ordinal says nothing.
+// accepts reports whether the device that a driver found matches the declared one, and describes
+// the latter. Pinned memory may be declared as managed and the reverse: the CPU and the GPU can
+// access both, and producers confuse them. All GPUs can access pinned memory, so its ordinal is not
+// compared.
 func (p *prober) accepts(found device.ID) (want string, ok bool) {
 	if !p.id.Type.CPUAccessible() {
 		return "memory of " + p.id.String(), found == p.id

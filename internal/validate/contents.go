@@ -13,8 +13,9 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
-// validator checks what the host-readable buffers of trees hold; see
-// [RecordBatch.ValidateFull]. The structs were checked before. What it accepts, HostView and CopyToHost accept.
+// validator checks the contents of buffers that the CPU can access, for cdevice's
+// RecordBatch.ValidateFull. The structs were checked before. HostView and CopyToHost accept every
+// tree that it accepts.
 type validator struct{ hostread.Pace }
 
 func newValidator(ctx context.Context) *validator {
@@ -57,8 +58,8 @@ func (v *validator) nullCount(n *tree.Node) error {
 	return err
 }
 
-// checkMap checks that the entries of a map and their keys have no nulls, if n is one. Those
-// that no element refers to count too: readers look at the children as a whole.
+// checkMap checks that the entries of a map and their keys have no nulls, if n is one. Nulls that
+// no element refers to count too, since consumers check the children as a whole.
 func checkMap(n *tree.Node, st arrow.DataType, countNulls func(*tree.Node) (int64, error)) error {
 	if st.ID() != arrow.MAP {
 		return nil
@@ -128,7 +129,7 @@ func checkOffsets[T hostread.OffsetInt](v *validator, offsets []T, limit int64) 
 }
 
 func checkBinary[T hostread.OffsetInt](v *validator, n *tree.Node, st arrow.DataType, offsets []T) error {
-	// How many bytes there are, only the last offset says.
+	// Only the last offset determines the number of bytes.
 	if err := checkOffsets(v, offsets, layout.MaxBufferSize); err != nil {
 		return err
 	}

@@ -1,5 +1,5 @@
-// Package validate checks what the buffers of a tree hold, and whether they are memory of the
-// device that is declared: what cdevice.RecordBatch.ValidateFull does.
+// Package validate checks the contents of the buffers of a tree, and that they are memory of the
+// declared device, for cdevice.RecordBatch.ValidateFull.
 package validate
 
 import (
@@ -10,8 +10,8 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
-// Tree checks the contents of trees, once they are there. It asks about memory of a device
-// before that memory is read.
+// Tree waits for the event and checks the contents of a tree. It asks the device about its memory
+// before it reads that memory.
 func Tree(ctx context.Context, t tree.Tree) error {
 	if err := fielderr.ContextError(ctx, fielderr.OpValidate); err != nil {
 		return err

@@ -13,7 +13,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
-// The contents of view arrays. Any number of views may share their bytes; what they share is
+// Checks of the contents of view arrays. Any number of views may share bytes; shared bytes are
 // validated once.
 
 func (v *validator) views(n *tree.Node, st arrow.DataType) error {
@@ -53,7 +53,7 @@ func (v *validator) views(n *tree.Node, st arrow.DataType) error {
 	return v.sharedTexts(views, valid, shared)
 }
 
-// viewText checks the text of view i; of one whose bytes others share only the ends.
+// viewText checks the text of view i, or only its ends if other views share its bytes.
 func (v *validator) viewText(i int, view *arrow.ViewHeader, value []byte, shared []*sharedText) error {
 	ends := [2][]byte{value}
 	if !view.IsInline() {
@@ -87,20 +87,20 @@ func checkPadding(v *arrow.ViewHeader) error {
 	return nil
 }
 
-// sharedText is a buffer whose bytes several views share, so that to validate each of them
-// whole would be too much. The buffer is cut into blocks. A view is valid if three things are:
-// what is before the first character of its first whole block, what is behind the first
-// character of its last one, and each block in between, from its first character to that of the
-// next. The ends are validated for each view, the blocks once.
+// sharedText is a buffer whose bytes several views share, so that validating each of them whole
+// would cost too much. The buffer is cut into blocks. A view is valid if three things are: what is
+// before the first character of its first whole block, what is behind the first character of its
+// last one, and each block in between, from its first character to that of the next. The ends are
+// validated for each view, the blocks once.
 type sharedText struct {
 	first, last int64 // the bytes of the buffer that views use
 	count       int64 // of views
-	total       int64 // of their bytes
+	total       int64 // the sum of their sizes
 
 	text  []byte // from first to last
 	shift int    // a block has 1<<shift bytes
-	// reach has for each block the block that the longest view up to whose inner blocks begin
-	// there reaches; zero for none.
+	// reach has for each block the end of the longest run of inner blocks of a view that begins
+	// there; zero for none.
 	reach []uint32
 }
 
@@ -161,10 +161,10 @@ func (s *sharedText) blocks(i, size int64) (first, last int64) {
 	if size < 2*block {
 		return 0, 0
 	}
-	return (i + block - 1) >> s.shift, (i + size - 4) >> s.shift // where a character begins 4 bytes before the end at the latest
+	return (i + block - 1) >> s.shift, (i + size - 4) >> s.shift // a character begins at most 4 bytes before the end
 }
 
-// add takes a value into the blocks, and returns what of it is outside. It reports false if
+// add records the inner blocks of a value, and returns its ends outside them. It reports false if
 // the value is not UTF-8.
 func (s *sharedText) add(offset int64, value []byte) (ends [2][]byte, ok bool) {
 	i := offset - s.first
