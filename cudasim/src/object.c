@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-/* Handles are addresses that nobody can read, and none is given out twice. */
+/* Handles are addresses that cannot be read, and none is used twice. */
 enum { STEP = 64, BUCKETS = 4096, LEAST = 4 << 10, FIRST = 256 << 10, MOST = 64 << 20 };
 
 static struct range {
