@@ -68,7 +68,7 @@ func Apart() Option {
 	return func(c *contract) { c.apart = true }
 }
 
-// contract is a device and what the rules know of it. An optional interface that the device
+// contract is a device and its options. An optional interface that the device
 // does not have is nil; Memset of the contract works without device.Memsetter.
 type contract struct {
 	device.Device

@@ -83,7 +83,8 @@ func (c *Context) Gone(stream uintptr) (bool, error) {
 	return r.value == 0, nil
 }
 
-// Err is an error once the context is known to be gone, for what makes no call of the driver.
+// Err returns an error once the context is known to be gone, for methods that make no call of the
+// driver.
 func (c *Context) Err() error {
 	if !c.gone.Load() {
 		return nil
@@ -220,8 +221,8 @@ const (
 	DeviceMemory = 2
 )
 
-// Pointer is what the driver knows of an address. Memory is 0 for one that it does
-// not know: plain host memory, or memory that was freed.
+// Pointer is the driver's information about an address. Memory is 0 for one that it does not know:
+// plain host memory, or memory that was freed.
 type Pointer struct {
 	Memory      int
 	Managed     bool

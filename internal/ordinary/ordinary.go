@@ -37,7 +37,7 @@ func Add(p uintptr, size int) {
 	known.count.Add(1)
 }
 
-// Remove forgets what was added at p.
+// Remove removes the range that was added at p.
 func Remove(p uintptr) {
 	known.Lock()
 	defer known.Unlock()

@@ -10,7 +10,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/ordinary"
 )
 
-// Plain is what a [Fallback] needs of a memory.Allocator.
+// Plain has the methods of memory.Allocator that a [Fallback] needs.
 type Plain interface {
 	Allocate(size int) []byte
 	Free(b []byte)
@@ -40,7 +40,7 @@ func NewFallbackAllocator(cache *Cache, plain Plain) *Allocator {
 	return a
 }
 
-// Stats returns what was taken so far.
+// Stats returns the memory that was allocated so far.
 func (f *Fallback) Stats() Use {
 	f.mu.Lock()
 	defer f.mu.Unlock()
