@@ -20,7 +20,7 @@ func WithCapture(capture func(s device.Stream) (end func() error, err error)) Op
 }
 
 // captured is a device with a stream that is captured until end is called; at the latest, that is
-// at the end of the rule. doing names the calls made meanwhile in failures.
+// at the end of the rule. what names the calls made meanwhile, for failures.
 func (c *contract) captured(t T, what string) (end func()) {
 	t.Helper()
 	s := c.stream(t)

@@ -127,8 +127,8 @@ func (g *gpu) endFree() {
 	}
 }
 
-// synchronizeUncaptured synchronises the context unless the driver tells of a capture that
-// this would invalidate, and reports whether it did. One goroutine calls it at a time.
+// synchronizeUncaptured synchronises the context unless the driver reports a capture that this
+// would invalidate, and reports whether it did. One goroutine calls it at a time.
 func (g *gpu) synchronizeUncaptured() (done bool, err error) {
 	done, err = g.ctx.SynchronizeUncaptured(g.streams.ask(), &g.streams.answered)
 	g.streams.asked()
