@@ -27,7 +27,7 @@ func newHandle(v any) C.uint64_t {
 	return C.uint64_t(cgo.NewHandle(v))
 }
 
-// of returns what a handle stands for.
+// of returns the object of a handle.
 func of[T any](handle C.uint64_t) T { return cgo.Handle(handle).Value().(T) }
 
 func endHandle(handle C.uint64_t) {

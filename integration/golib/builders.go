@@ -136,8 +136,8 @@ func golib_make_batch(name, variant *C.char, out *C.uint64_t) *C.char {
 	})
 }
 
-// golib_make_annotated_batch makes a batch with no rows, whose schema has
-// something of all that a schema can say besides names and types.
+// golib_make_annotated_batch makes a batch with no rows, whose schema uses every feature of a
+// schema besides names and types.
 //
 //export golib_make_annotated_batch
 func golib_make_annotated_batch(out *C.uint64_t) *C.char {

@@ -14,7 +14,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 )
 
-// description is what is known of an object without reading its memory.
+// description has the properties of an object that need no read of its memory.
 type description struct {
 	Kind     string            `json:"kind"`   // "array" or "batch", which a stream is of
 	Device   string            `json:"device"` // of a stream: only its type
@@ -87,7 +87,7 @@ func viewOf(handle C.uint64_t) (hostView, error) {
 	return t.hostView()
 }
 
-// buffersInfo says where the memory of one array of a tree is.
+// buffersInfo has the addresses of one array of a tree.
 type buffersInfo struct {
 	Length     int           `json:"length"`
 	Buffers    []bufferInfo  `json:"buffers"`
@@ -152,8 +152,8 @@ func size(b *memory.Buffer) int {
 	return b.Len()
 }
 
-// golib_compare answers with what differs between two arrays, or two batches;
-// with an empty text when nothing does.
+// golib_compare returns the difference between two arrays, or two batches; an empty text if there
+// is none.
 //
 //export golib_compare
 func golib_compare(left, right C.uint64_t, out **C.char) *C.char {

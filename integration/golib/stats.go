@@ -11,8 +11,8 @@ import (
 	"github.com/arrowdevice/arrowdevice/cdevice"
 )
 
-// golib_stats answers with what is alive on the Go side. A test that released
-// everything finds what it found before.
+// golib_stats returns the live objects of the Go side. A test that released everything finds the
+// same numbers as before.
 //
 //export golib_stats
 func golib_stats(out **C.char) *C.char {
