@@ -93,7 +93,7 @@ func TestEachCallOfARoundTripFails(t *testing.T) {
 			rec := columnsOf(mem, 3, 20, true)
 			defer rec.Release()
 			before := m.Sim.Report().Live
-			there := func() error { // and what is only kept is ended: twice, since ending makes more of that
+			there := func() error { // and cached memory is freed: twice, since the first pass adds to the caches
 				return errors.Join(roundTrip(rec, gpu, mem), gpu.Trim(background), gpu.Trim(background))
 			}
 			m.Sim.ResetCounters()

@@ -23,9 +23,8 @@ import (
 
 // Which streams the two sides use, and which threads.
 
-// Whatever stream the producer fills the memory on, and whatever stream the consumer
-// reads it on, the reading comes after the filling; even if the consumer releases the
-// batch before either has begun.
+// The consumer's read comes after the producer's write on any pair of streams, even if the consumer
+// releases the batch before either has begun.
 func TestGPUConsumersOnEveryStream(t *testing.T) {
 	checkLeaks(t)
 	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
@@ -95,7 +94,7 @@ func onThread(f func()) {
 	<-done
 }
 
-// makeWait makes work on s wait for what other streams have now.
+// makeWait makes work on s wait for the work that other streams have now.
 func makeWait(t *testing.T, gpu device.Device, s device.Stream, others ...device.Stream) {
 	t.Helper()
 	for _, other := range others {
@@ -107,8 +106,7 @@ func makeWait(t *testing.T, gpu device.Device, s device.Stream, others ...device
 	}
 }
 
-// Several streams fill one batch; its one event covers them all, in whatever order they
-// end.
+// Several streams fill one batch; its one event covers them all, in any order of completion.
 func TestGPUProducerStreamsAreJoined(t *testing.T) {
 	checkLeaks(t)
 	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
@@ -235,8 +233,8 @@ func TestGPUSizesOfAPendingImport(t *testing.T) {
 	})
 }
 
-// What its caller gave up waiting for is still being read, into page-locked memory that a
-// cache gives to the next one who asks: not before the reading is over.
+// A copy whose caller gave up waiting still writes to page-locked memory: the cache reuses that
+// memory only after the copy.
 func TestGPUAbandonedReadsKeepTheirMemory(t *testing.T) {
 	checkLeaks(t)
 	m := cudatest.One(t, cudasim.Options{})
@@ -270,7 +268,7 @@ func TestGPUAbandonedReadsKeepTheirMemory(t *testing.T) {
 				return host
 			}
 			next := allocate()
-			given := next.Ptr() // what the next one is given
+			given := next.Ptr() // the memory of the next allocation
 			require.NoError(t, next.FreeAfter(nil))
 
 			ctx, cancel := context.WithTimeout(background, time.Millisecond)

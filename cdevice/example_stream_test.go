@@ -66,7 +66,7 @@ func ExampleExportRecordReader() {
 	// 3 rows
 }
 
-// What makes the batches may be an iterator; its error reaches the consumer.
+// The source of the batches may be an iterator; its error reaches the consumer.
 func ExampleNewRecordReader() {
 	rec := trips()
 	defer rec.Release()

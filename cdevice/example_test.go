@@ -62,7 +62,7 @@ func Example() {
 	// Output: cpu 3 ["Oslo" "Lima" "Pune"]
 }
 
-// Slices and selections share the memory; what is exported is just the part.
+// Slices and selections share the memory; only the part is exported.
 func ExampleRecordBatch_Slice() {
 	rec := trips()
 	defer rec.Release()

@@ -24,7 +24,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 )
 
-// Streams whose users, or sources, do what they should not.
+// Streams that their users, or sources, misuse.
 
 // Many goroutines call a reader that was released: its source is not asked, and not stopped again.
 func TestReleasedReaderStaysReleased(t *testing.T) {
@@ -113,7 +113,7 @@ func TestReleaseDuringNext(t *testing.T) {
 	assert.ErrorIs(t, r.Err(), cdevice.ErrReleased)
 }
 
-// An error of a source is an error for C, whatever number it has.
+// An error of a source is an error for C, even if its number is 0.
 func TestErrorIsNeverCodeZero(t *testing.T) {
 	for _, err := range []error{
 		&cdevice.ProducerError{Callback: "ArrowDeviceArrayStream.get_next"},
@@ -157,7 +157,7 @@ func TestSourceThatExitsWhileItIsAskedAhead(t *testing.T) {
 	release(t, r)
 }
 
-// Panics that nobody waits for do not end the process.
+// Panics on goroutines without a waiting caller do not end the process.
 func TestPanicInStop(t *testing.T) {
 	before := cdevice.ReadStats()
 	seen := panics(t)
@@ -257,7 +257,7 @@ func TestNothingIsAskedAheadAfterTheRelease(t *testing.T) {
 	}
 }
 
-// What WithReleaser asks for holds for input that is refused, too.
+// WithReleaser also applies to refused input.
 func TestReleaseWithHoldsForBadInput(t *testing.T) {
 	checkLeaks(t)
 	count := 0
@@ -297,7 +297,7 @@ func TestReleaseWithHoldsForBadInput(t *testing.T) {
 	assert.Zero(t, out.Array.Release)
 }
 
-// All batches of a stream have its schema, whatever names their own has.
+// All batches of a stream have its schema, even if the names in their own differ.
 func TestBatchesHaveTheirStreamsSchema(t *testing.T) {
 	checkLeaks(t)
 	other := arrow.NewSchema([]arrow.Field{{Name: "m", Type: arrow.PrimitiveTypes.Int64}}, nil)

@@ -318,7 +318,7 @@ func TestCloseWaitsForAFunctionOfMap(t *testing.T) {
 	}
 }
 
-// A release does not wait for a function, and what it makes after that is dropped.
+// A release does not wait for a function, and a later result of it is dropped.
 func TestReleaseDoesNotWaitForAFunctionOfMap(t *testing.T) {
 	settles(t)
 	s := newScript(t, numbered(t, 9)...)

@@ -116,7 +116,7 @@ func TestAssumedHostReadableIsValidated(t *testing.T) {
 	}
 }
 
-// An event that no backend can wait for is refused: read before it, memory is what it is not.
+// An event that no backend can wait for is refused: a read before it would see other values.
 func TestAssumedHostReadableWithAnEvent(t *testing.T) {
 	checkLeaks(t)
 	cell := new(uintptr)

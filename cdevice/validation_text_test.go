@@ -48,8 +48,8 @@ func TestSharedTextIsValidatedOnce(t *testing.T) {
 	}
 }
 
-// Views are accepted if each of them is valid, however they lie: what lies beside them does not
-// matter, and a character that is cut does.
+// Views are accepted if each of them is valid, in any order: bytes beside them do not matter, but a
+// truncated character does.
 func TestSharedTextIsValidatedExactly(t *testing.T) {
 	checkLeaks(t)
 	r := rand.New(rand.NewPCG(2026, 11))

@@ -1,6 +1,5 @@
 """A batch of a million orders goes from Go to PyArrow and back, from PyArrow to Go
-and back, and from Go to a GPU and back, which is simulated where there is none. Run it
-as integration/run.sh --demo, which builds what it needs."""
+and back, and from Go to a GPU and back, which is simulated where there is none. Run it as integration/run.sh --demo, which builds its parts first."""
 
 import ctypes
 import gc

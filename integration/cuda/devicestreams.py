@@ -55,7 +55,7 @@ def _move(source, target):
 
 class Made:
     """A device stream made of go.Handed arrays, which it gives in their order. It fails
-    with a number and a text where a test says so, and records the calls."""
+    with a number and a text where a test requests it, and records the calls."""
 
     def __init__(self, items, device_type=abi.CUDA, fails_after=None, number=errno.EIO, text=b"disk on fire"):
         self.items, self.calls = list(items), []

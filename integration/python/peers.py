@@ -26,7 +26,7 @@ class Peer:
     take: callable
     rows: callable
     refuses: set = frozenset()  # taking or reading raises, for reasons of the type
-    refuses_of_go: set = frozenset()  # and failures that depend on the producer's structs
+    refuses_of_go: set = frozenset()  # the same, for the structs of one producer only
     refuses_of_pyarrow: set = frozenset()
     keeps: set = frozenset()  # its own __arrow_c_stream__ raises, or does worse
     changes: set = frozenset()  # it has other values afterwards

@@ -104,7 +104,7 @@ class RecordingConsumer:
     """A handler. Its log has ("on_schema",), ("on_next_task", index or None for the
     end), ("on_error", code, message), ("release",). A test requests, cancels and
     extracts, but not a task that it refused; requests is what on_schema requests at
-    once, answers has the results of calls, {call: errno}."""
+    once, answers overrides the results of calls, {call: errno}."""
 
     def __init__(self, requests=0, answers=()):
         self.log = Log()
