@@ -181,7 +181,7 @@ func TestSecondImportOfTheSameStruct(t *testing.T) {
 	}
 }
 
-// The struct passed as type or schema may be invalid too.
+// The Go type or schema that is passed may be invalid too.
 func TestKnownTypeThatIsNone(t *testing.T) {
 	checkLeaks(t)
 	f := foreignCase(t, "int64", asArray)

@@ -148,7 +148,7 @@ func (f *foreignArray) tame() bool {
 	return f.tameNode(mine, f.root.typ, addressOf(f.root.ArrowArray), math.MaxInt64)
 }
 
-// tameNode looks at one struct; at most so many of its elements are imported.
+// tameNode checks one struct; at most so many of its elements are imported.
 func (f *foreignArray) tameNode(mine map[uintptr]bool, dt arrow.DataType, addr uintptr, most int64) bool {
 	dt = storageOf(dt)
 	if !mine[addr] {

@@ -167,8 +167,7 @@ func readableOrNil[T readable](v T, err error) (readable, error) {
 	return v, nil
 }
 
-// readAll looks at all of the contents, twice, and returns the errors of HostView
-// and CopyToHost.
+// readAll reads all of the contents, twice, and returns the errors of HostView and CopyToHost.
 func readAll(t testing.TB, i imported) (viewErr, copyErr error) {
 	t.Helper()
 	assert.NotEmpty(t, i.String())

@@ -87,7 +87,7 @@ func TestEachCallOfARoundTripFails(t *testing.T) {
 	pinned := hostpinned.New(gpu, 0)
 	for name, mem := range map[string]memory.Allocator{"plain": memory.NewGoAllocator(), "page-locked": pinned} {
 		t.Run(name, func(t *testing.T) {
-			for m.Sim.Report().Live.Events > 0 { // what is only kept
+			for m.Sim.Report().Live.Events > 0 { // cached events
 				require.NoError(t, gpu.Trim(background))
 			}
 			rec := columnsOf(mem, 3, 20, true)

@@ -80,7 +80,7 @@ func TestGPUBatchOfOwnMemory(t *testing.T) {
 	})
 }
 
-// Memory that does not fit its type is refused, and stays the caller's.
+// Memory that does not fit its type is refused, and released once.
 func TestOwnMemoryThatDoesNotFit(t *testing.T) {
 	m := cudatest.Simulated(t, cudasim.Options{})
 	gpu := m.GPUs[0]

@@ -184,8 +184,8 @@ func TestGPUEventThatIsRecordedAgain(t *testing.T) {
 	})
 }
 
-// How large strings are, and how many nulls there are, may be asked while the event is
-// pending: the question waits, as long as its context does.
+// How large strings are, and how many nulls there are, may be queried while the event is pending:
+// the query waits until its context ends.
 func TestGPUSizesOfAPendingImport(t *testing.T) {
 	checkLeaks(t)
 	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {

@@ -26,7 +26,7 @@ func trips() arrow.RecordBatch {
 	return b.NewRecordBatch()
 }
 
-// A batch goes out as C structs and comes back in: the memory is the same.
+// A batch is exported as C structs and imported again: the memory is the same.
 func Example() {
 	rec := trips()
 	defer rec.Release()

@@ -113,7 +113,7 @@ func TestReleaseDuringNext(t *testing.T) {
 	assert.ErrorIs(t, r.Err(), cdevice.ErrReleased)
 }
 
-// An error of a source is an error for C, even if its number is 0.
+// An error of a source is an error for C, even if its number is 0 as a C int.
 func TestErrorIsNeverCodeZero(t *testing.T) {
 	for _, err := range []error{
 		&cdevice.ProducerError{Callback: "ArrowDeviceArrayStream.get_next"},
@@ -221,7 +221,7 @@ func TestReleasedBatchDoesNotComeBack(t *testing.T) {
 	iterator.Release()
 }
 
-// A source may give a batch beside an error: it is let go.
+// A source may return a batch beside an error: the batch is released.
 func TestBatchBesideAnErrorIsReleased(t *testing.T) {
 	checkLeaks(t)
 	r, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) {
@@ -233,7 +233,7 @@ func TestBatchBesideAnErrorIsReleased(t *testing.T) {
 	assert.ErrorIs(t, r.Err(), errSource)
 }
 
-// After a release nothing more is asked, however far ahead the reader may be.
+// After a release the source is not called any more, even if the reader prefetches.
 func TestNothingIsAskedAheadAfterTheRelease(t *testing.T) {
 	for range 20 {
 		s := newScript(t, numbered(t, 12)...)
@@ -314,7 +314,7 @@ func TestBatchesHaveTheirStreamsSchema(t *testing.T) {
 	assert.Equal(t, 1, numberIn(h.RecordBatch()))
 }
 
-// The source may look at how its stream stands.
+// The source may query the state of its stream.
 func TestErrInsideTheSource(t *testing.T) {
 	var r *cdevice.RecordReader
 	r, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) {

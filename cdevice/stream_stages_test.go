@@ -73,7 +73,7 @@ func TestStagesInTheMiddle(t *testing.T) {
 	assert.EqualValues(t, 1, s.releases.Load())
 }
 
-// Neither Map nor Prefetch waits for a producer that does not answer.
+// Neither Map nor Prefetch waits for a producer that does not return.
 func TestStagesDoNotWaitForACallUnderWay(t *testing.T) {
 	for name, layer := range layers(t) {
 		t.Run(name, func(t *testing.T) {

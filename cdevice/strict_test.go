@@ -60,7 +60,7 @@ func TestWrapRefusesASchemaThatIsNotTheColumns(t *testing.T) {
 	b.Release()
 }
 
-// moodyArray panics when it is asked for its data the n-th time.
+// moodyArray panics at the n-th call of Data.
 type moodyArray struct {
 	arrow.Array
 	calls *int
@@ -284,7 +284,7 @@ func TestEmptyArraysHaveNoOffset(t *testing.T) {
 	}
 }
 
-// Pinned memory that goes out as CPU memory has an address for every buffer.
+// Pinned memory that is exported as CPU memory has an address for every buffer.
 func TestForHostOfPinnedMemoryHasNoNullOffsets(t *testing.T) {
 	checkLeaks(t)
 	tree := cpeer.NewTree(cpeer.Node{Buffers: []uintptr{0, 0, 0}})

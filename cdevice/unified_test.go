@@ -95,7 +95,7 @@ func TestAssumedHostReadableWithNullBuffers(t *testing.T) {
 	got.Release()
 }
 
-// Full validation looks at the contents of such memory.
+// Full validation reads the contents of such memory.
 func TestAssumedHostReadableIsValidated(t *testing.T) {
 	checkLeaks(t)
 	b := array.NewBinaryBuilder(memory.DefaultAllocator, arrow.BinaryTypes.Binary)
@@ -145,7 +145,7 @@ func TestAssumedHostReadableWithAnEvent(t *testing.T) {
 	b.Release()
 }
 
-// A GPU that is open in this process knows better.
+// A GPU that is open in this process detects the error.
 func TestAssumedHostReadableOfAGPU(t *testing.T) {
 	checkLeaks(t)
 	m := cudatest.Simulated(t, cudasim.Options{})

@@ -24,7 +24,7 @@ import (
 // Full validation of large contents: its cost, and its end with the context. The cost is counted in
 // checks of the context, one for each million of bytes or elements.
 
-// lookedAt is a context that counts the looks at it, and ends at one of them.
+// lookedAt is a context that counts its checks, and ends at one of them.
 type lookedAt struct {
 	context.Context
 	looks, end int

@@ -111,7 +111,7 @@ func TestSharedTextIsValidatedExactly(t *testing.T) {
 	assert.Greater(t, refused, 500)
 }
 
-// One text of many megabytes is looked at in pieces, which must not cut a character.
+// One text of many megabytes is validated in pieces, which must not split a character.
 func TestLongTextIsValidatedExactly(t *testing.T) {
 	for _, char := range []string{"ä", "€", "😀"} {
 		for shift := range len(char) {

@@ -25,8 +25,8 @@ type mutant struct {
 
 func (m *mutant) site() string { return fmt.Sprintf("%s:%d", m.file, m.line) }
 
-// packages are where waits are looked for. The CPU, in package device, has nothing to wait
-// for.
+// packages are the packages that are searched for waits. The CPU, in package device, has nothing to
+// wait for.
 var packages = []string{"internal/cuda", "internal/sizeclass", "memory/cudaalloc", "memory/hostpinned",
 	"internal/tree", "internal/copyplan", "internal/validate", "internal/items", "cdevice"}
 
@@ -34,9 +34,9 @@ var packages = []string{"internal/cuda", "internal/sizeclass", "memory/cudaalloc
 type removal int
 
 const (
-	succeeds   removal = iota + 1 // the call answers nil
-	isDone                        // answers true, nil: a question whether work is done
-	isFree                        // answers false, nil: a question whether something is in the way, such as a capture
+	succeeds   removal = iota + 1 // the call returns nil
+	isDone                        // returns true, nil: a query whether work is done
+	isFree                        // returns false, nil: a query for an obstacle, such as a capture
 	atOnce                        // calls its last argument, a function, instead of having it called later
 	endsAtOnce                    // ends its last argument, a deferral, instead of putting it off
 	unproven                      // is made without its last argument, the evidence that work is done

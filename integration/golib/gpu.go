@@ -37,8 +37,8 @@ func copyOptions(dev device.Device, stream C.uintptr_t) ([]cdevice.CopyOption, e
 	return []cdevice.CopyOption{cdevice.WithStream(s)}, nil
 }
 
-// golib_gpu_name answers with the name of a GPU, opening it for the life of the
-// process: its primary context, one stream, and a pool once it allocates.
+// golib_gpu_name returns the name of a GPU, opening it for the life of the process: its primary
+// context, one stream, and a pool once it allocates.
 //
 //export golib_gpu_name
 func golib_gpu_name(ordinal C.int64_t, out **C.char) *C.char {
@@ -175,7 +175,7 @@ func golib_copy_to(handle C.uint64_t, deviceType C.int32_t, id C.int64_t, stream
 	})
 }
 
-// golib_ready answers whether the event is complete.
+// golib_ready reports whether the event is complete.
 //
 //export golib_ready
 func golib_ready(handle C.uint64_t, out **C.char) *C.char {
@@ -199,7 +199,7 @@ func golib_wait(handle C.uint64_t) *C.char {
 	})
 }
 
-// withStream calls f with a stream of the device that a thing is on.
+// withStream calls f with a stream of the object's device.
 func withStream(handle C.uint64_t, stream C.uintptr_t, f func(onDevice, device.Stream) error) *C.char {
 	return guard(func() error {
 		d, err := onDeviceOf(handle)

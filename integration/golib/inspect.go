@@ -63,7 +63,7 @@ func golib_describe(handle C.uint64_t, out **C.char) *C.char {
 	})
 }
 
-// golib_values answers with the elements, or the rows, in arrow-go's JSON.
+// golib_values returns the elements, or the rows, in arrow-go's JSON.
 //
 //export golib_values
 func golib_values(handle C.uint64_t, out **C.char) *C.char {
@@ -78,7 +78,7 @@ func golib_values(handle C.uint64_t, out **C.char) *C.char {
 	})
 }
 
-// viewOf returns an owned host view of a thing.
+// viewOf returns an owned host view of an array or a batch.
 func viewOf(handle C.uint64_t) (hostView, error) {
 	t, err := get(handle)
 	if err != nil {
@@ -100,9 +100,9 @@ type bufferInfo struct {
 	Size    int     `json:"size"` // bytes, as far as the elements need them
 }
 
-// golib_buffers answers with the addresses of a host view's buffers: one tree
-// for an array, a list of trees for a batch. Where there is no buffer, as for
-// most types without nulls, the address is 0.
+// golib_buffers returns the addresses of a host view's buffers: one tree for an
+// array, a list of trees for a batch. Where there is no buffer, as for most
+// types without nulls, the address is 0.
 //
 //export golib_buffers
 func golib_buffers(handle C.uint64_t, out **C.char) *C.char {

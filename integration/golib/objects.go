@@ -181,7 +181,7 @@ func find(handle C.uint64_t) (object, error) {
 	return o, nil
 }
 
-// get borrows the thing behind a handle.
+// get borrows the object of a handle.
 func get(handle C.uint64_t) (thing, error) {
 	o, err := borrow(handle)
 	if err != nil {

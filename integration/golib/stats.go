@@ -56,7 +56,7 @@ func goroutines() int64 {
 }
 
 // golib_gc collects Go's garbage and returns it to the system, so that memory
-// which C holds without a pin or a reference is gone when C looks at it next.
+// which C holds without a pin or a reference is gone when C reads it next.
 //
 //export golib_gc
 func golib_gc() { debug.FreeOSMemory() }

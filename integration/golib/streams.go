@@ -116,7 +116,7 @@ func readerOf(handle C.uint64_t) (*cdevice.RecordReader, error) {
 	return b.RecordReader, nil
 }
 
-// batchesOf composes a reader that was imported: its batches are validated, and asked for ahead.
+// batchesOf composes a reader that was imported: its batches are validated and prefetched.
 func batchesOf(validate, prefetch C.int) func(*cdevice.RecordReader, error) (stream, error) {
 	return func(r *cdevice.RecordReader, err error) (stream, error) {
 		if err != nil {
@@ -156,7 +156,7 @@ func golib_import_stream(address C.uintptr_t, ofArrays, validate, prefetch, with
 	})
 }
 
-// golib_next answers with the handle of the next thing, or with 0 at the end.
+// golib_next returns the handle of the next array or batch, or 0 at the end.
 //
 //export golib_next
 func golib_next(handle C.uint64_t, out *C.uint64_t) *C.char {

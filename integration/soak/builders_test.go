@@ -51,7 +51,7 @@ func (a *account) remove(b []byte) {
 	delete(a.lent, unsafe.SliceData(b))
 }
 
-// settle frees all that is lent.
+// settle frees all memory that is in use.
 func (a *account) settle() {
 	for _, b := range a.lent {
 		a.Allocator.Free(b)

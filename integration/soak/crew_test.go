@@ -117,7 +117,7 @@ func (c *crew) fail(text string) {
 	}
 }
 
-// settle waits for all that pending work has put off, and fails if anything is left.
+// settle waits for all frees that pending work defers, and fails if anything is left.
 func (c *crew) settle() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

@@ -56,7 +56,7 @@ func (d *Device) Context() (*Context, error) {
 	return c, nil
 }
 
-// Release gives the reference to the primary context back, also after the context was reset.
+// Release gives the reference to the primary context back, even if the context was reset.
 func (c *Context) Release() error {
 	if r := C.cdevice_v0_cuda_context_release(c.table, c.Device.handle); r.code != 0 {
 		return c.fail(r)

@@ -191,8 +191,7 @@ func (a *Allocator) forget(b []byte) (loan, bool) {
 	return found, ok
 }
 
-// Trim gives back to the device all that is cached, but for slabs of which a part
-// is in use.
+// Trim gives all cached memory back to the device, except slabs of which a part is in use.
 func (a *Allocator) Trim() { a.cache.Trim() }
 
 // Use counts memory that an [Allocator] has allocated, and the memory that it holds of its source.

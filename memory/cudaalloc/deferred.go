@@ -17,8 +17,8 @@ import (
 // The evidence that the work is done is an event, where the streams are known: one
 // goroutine queries all of them. Work on unknown streams needs the whole context: another
 // goroutine synchronises it, once for all items that wait by then. A stream that is stuck
-// holds up what waits for its events, and what waits for the context; nothing else. Both
-// goroutines live only while something waits, and run no function of a caller.
+// holds up the items that wait for its events, and those that wait for the context; no
+// others. Both goroutines live only while items wait, and run no function of a caller.
 type deferred struct {
 	mu            sync.Mutex
 	behindEvents  []*deferral
@@ -125,7 +125,7 @@ func (d *deferred) enqueue(g *gpu, list ...*deferral) {
 	}
 }
 
-// poll asks for the events until none is left.
+// poll queries the events until none is left.
 func (d *deferred) poll(g *gpu) {
 	var pause nap
 	for {
@@ -140,7 +140,7 @@ func (d *deferred) poll(g *gpu) {
 			return
 		}
 		d.mu.Unlock()
-		pause.least = 4 * time.Since(started) // many events are asked for less often
+		pause.least = 4 * time.Since(started) // many events are queried less often
 		_ = pause.sleep(context.Background())
 	}
 }
@@ -187,7 +187,7 @@ func (d *deferred) sweep(g *gpu) (any bool) {
 	return any
 }
 
-// drain synchronises the context for all that waits for it, until nothing does.
+// drain synchronises the context for all items that wait for it, until none does.
 func (d *deferred) drain(g *gpu) {
 	for {
 		d.mu.Lock()
@@ -217,7 +217,7 @@ func (g *gpu) synchronize() error {
 		if done && (err == nil || gone && isGone(err)) {
 			return err
 		}
-		// Before it is believed that nothing runs any more, the driver is asked again.
+		// Ask the driver again before treating all work as ended.
 		if gone = isGone(err); !gone {
 			time.Sleep(pause)
 		}
@@ -243,7 +243,7 @@ func (g *gpu) trySynchronize() (done bool, err error) {
 	return done, err
 }
 
-// finish ends one whose evidence is there: its work is done, or the context is gone.
+// finish ends an item whose evidence is complete: its work is done, or the context is gone.
 func (d *deferred) finish(g *gpu, one *deferral, gone error) {
 	if one.call != nil {
 		calls.run(func() { g.guard(one.call, func() { d.ended(one, gone) }) })
@@ -293,7 +293,7 @@ func (d *deferred) freedAt() time.Time {
 	return d.freed
 }
 
-// flush is a wait for all that had not ended when it began.
+// flush waits for all items that had not ended when it began.
 type flush struct {
 	left int
 	done chan struct{}

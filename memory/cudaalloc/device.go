@@ -182,8 +182,7 @@ func Open(ordinal int64, opts ...Option) (*Device, error) {
 	return opened.own, nil
 }
 
-// gone reports whether the context was reset. A driver that does not answer has
-// not said so.
+// gone reports whether the context was reset. If the driver fails, it reports false.
 func (g *gpu) gone() bool {
 	gone, err := g.ctx.Gone(g.background)
 	return err == nil && gone

@@ -104,9 +104,8 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// waitForFrees asks now and then, no sooner than after least, until the answer is true. It
-// gives up when ctx is done, or when nothing was freed for too long since the allocation
-// started.
+// waitForFrees calls enough now and then, not before least has passed, until it returns true. It
+// gives up when ctx is done, or when nothing was freed for too long since the allocation started.
 func (d *Device) waitForFrees(ctx context.Context, started time.Time, least time.Duration, enough func() bool) error {
 	pause := nap{least: least}
 	for !enough() {

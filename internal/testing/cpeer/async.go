@@ -98,7 +98,7 @@ func waited(errno C.int) error {
 
 // The following are of a consumer that was released, or waited for.
 
-// Events are all that happened, in order.
+// Events returns the calls received, in order.
 func (c Consumer) Events() []Event {
 	return unsafe.Slice((*Event)(unsafe.Pointer(&c.c.events[0])), int(c.c.n_events))
 }
