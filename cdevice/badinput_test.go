@@ -19,7 +19,7 @@ type badRow struct {
 	name string
 	base string // the array that is corrupted; see foreignCase
 	typ  arrow.DataType
-	text string // JSON of what is corrupted instead of base, if there is a typ
+	text string // JSON of the corrupted array instead of base, if there is a typ
 	set  func(f *foreignArray, n *foreignNode)
 	full bool // import, then ValidateFull
 	only way  // where an array and a column of a batch differ

@@ -25,8 +25,8 @@ import (
 // the time that an idle machine takes to wake the simulator's thread, and ours after it.
 const atOnce = 3
 
-// Copies of 64 MB in 10 columns against a copy of the same bytes by the host, turn by
-// turn; what counts is the third best round. Device memory is new to the process each
+// Copies of 64 MB in 10 columns against a copy of the same bytes by the host, turn
+// by turn; the third best round counts. Device memory is new to the process each
 // time, and so is the destination of the host's copy; page-locked memory is reused.
 func TestCopySpeed(t *testing.T) {
 	if testing.Short() {

@@ -93,7 +93,7 @@ CUresult graph_create(CUgraph *graph, unsigned flags) {
   return r;
 }
 
-/* The manual forbids to destroy a graph that a capture still adds to. */
+/* The manual forbids destroying a graph that a capture still adds to. */
 CUresult graph_destroy(CUgraph graph) {
   struct graph *g = object_find(graph, GRAPH);
   if (!g || g->capture) return CUDA_ERROR_INVALID_VALUE;

@@ -54,7 +54,7 @@ static void unlist(struct object *object) {
   *o = object->next;
 }
 
-/* The object is found under the handle that a dead one has had, from now on before it. */
+/* The object takes over the handle of a destroyed one, and is found before it from now on. */
 void object_rename(struct object *object, uintptr_t handle) {
   unlist(object);
   struct object **head = bucket(handle);

@@ -187,7 +187,7 @@ RULE(memory_of_a_process_that_ended_cannot_be_opened_any_more, "", .peer = expor
   OK(cuIpcCloseMemHandle(m));
 }
 
-/* ---- what is refused ---- */
+/* ---- refused calls ---- */
 
 static void try_to_open(void) {
   use(1);

@@ -270,7 +270,7 @@ RULE(a_wait_does_not_take_a_later_record_for_its_own, "", .peer = record_many) {
   OK(cuStreamDestroy_v2(s));
 }
 
-/* ---- what goes wrong ---- */
+/* ---- errors ---- */
 
 RULE(a_record_of_a_process_that_ended_counts_as_done, "", .violates = true, .peer = record_behind_a_gate) {
   struct peer peer;

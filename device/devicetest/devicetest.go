@@ -33,7 +33,7 @@ type Rule struct {
 	Timed bool
 }
 
-// Option tells the rules what they cannot learn from the device.
+// Option gives the rules information that the device does not have.
 type Option func(*contract)
 
 // WithHold passes a function that holds a stream back: work enqueued on s after the call of

@@ -100,11 +100,10 @@ func (c *Context) word() C.uintptr_t {
 	return c.handle
 }
 
-// Handle is the CUcontext.
+// Handle returns the CUcontext.
 func (c *Context) Handle() uintptr { return uintptr(c.handle) }
 
-// Current is the CUcontext that is current on the calling thread, 0 if none is.
-// For tests.
+// Current returns the CUcontext that is current on the calling thread, 0 if none is. For tests.
 func (d *Driver) Current() uintptr { return uintptr(C.cdevice_v0_cuda_current(d.table)) }
 
 // Synchronize waits for all work of the context, including that of other libraries.
@@ -115,8 +114,8 @@ func (c *Context) Synchronize() error {
 	return nil
 }
 
-// EnableAccess lets work of c read and write memory of peer's context; memory of
-// peer's pools apart, see [Context.PoolAccess]. Enabling twice is allowed.
+// EnableAccess lets work of c read and write memory of peer's context, except memory of peer's
+// pools; see [Context.PoolAccess]. Enabling twice is allowed.
 func (c *Context) EnableAccess(peer *Context) error {
 	r := C.cdevice_v0_cuda_context_access(c.table, c.word(), peer.word())
 	if r.code != 0 && Code(r.code) != PeerAccessAlreadyEnabled {
@@ -135,7 +134,7 @@ func (c *Context) Priorities() (least, greatest int, err error) {
 	return int(l), int(g), nil
 }
 
-// MemoryInfo is the free and the total memory of the device, in bytes.
+// MemoryInfo returns the free and the total memory of the device, in bytes.
 func (c *Context) MemoryInfo() (free, total int64, err error) {
 	var all C.uint64_t
 	r := C.cdevice_v0_cuda_memory_info(c.table, c.word(), &all)

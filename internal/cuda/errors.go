@@ -37,7 +37,7 @@ const (
 	missingSymbol Code = C.CDEVICE_V0_CUDA_MISSING
 )
 
-// Those after which a context or the process runs nothing any more.
+// The codes after which a context or the process runs no more work.
 const (
 	ECCUncorrectable     Code = 214
 	NVLinkUncorrectable  Code = 220
@@ -57,7 +57,7 @@ const (
 	ExternalDeviceFailed Code = 911
 )
 
-// Those of stream capture.
+// The codes of stream capture.
 const (
 	StreamCaptureUnsupported Code = 900
 	StreamCaptureInvalidated Code = 901

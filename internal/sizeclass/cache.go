@@ -81,7 +81,7 @@ type Cache struct {
 	wholes  [classes]list      // idle slabs
 	free    [smallClasses]list // pieces of slabs that are partly in use
 	open    [len(tiers)]*slab  // the slabs, partly in use, that pieces are cut from
-	filling [len(tiers)]bool   // the source is being asked for a slab
+	filling [len(tiers)]bool   // a slab is being allocated by the source
 	changed chan struct{}      // closed at the next change, where a Take waits for it
 	epoch   uint64             // calls of TrimUnused
 }
@@ -91,7 +91,7 @@ func New(source Source, limits Limits) *Cache {
 	return &Cache{source: source, limits: limits.normal()}
 }
 
-// ID is the device whose memory this is.
+// ID returns the device whose memory this is.
 func (c *Cache) ID() device.ID { return c.source.ID() }
 
 // Take returns a block of size bytes or more, more than zero, aligned to 64 bytes at
@@ -238,7 +238,7 @@ func (c *Cache) lend(p *piece) Block {
 	return Block{p.ptr, size, p, p.uses}
 }
 
-// fetch asks the source for a block, or for a slab that it is cut from. Other callers that need a
+// fetch allocates a block from the source, or a slab that it is cut from. Other callers that need a
 // slab of that tier wait meanwhile, and share it.
 func (c *Cache) fetch(ctx context.Context, class int) (Block, error) {
 	c.stats.Misses++

@@ -37,7 +37,7 @@ func (c *Cache) TrimUnused() {
 	c.release(dropped)
 }
 
-// used is how much is in slabs that are in use or being allocated.
+// used returns the bytes of slabs that are in use or being allocated.
 func (c *Cache) used() int64 { return c.stats.Held - c.leaving - c.idle }
 
 // excess removes idle memory above the limits from the cache.
