@@ -56,7 +56,7 @@ func asyncOurs(batch *cdevice.RecordBatch, n int) {
 	}
 }
 
-// cdataAsyncStream is a cdata consumer that reads what is sent.
+// cdataAsyncStream is a cdata consumer that reads all messages.
 func cdataAsyncStream(s shape, messages <-chan cdata.RecordMessage) (batches func() int) {
 	handler := new(cdevice.CArrowAsyncDeviceStreamHandler)
 	c := (*cdata.CArrowAsyncDeviceStreamHandler)(unsafe.Pointer(handler))
@@ -124,7 +124,7 @@ func perSecond(cpu, over time.Duration) float64 {
 	return float64(cpu.Nanoseconds()) * float64(time.Second) / float64(over)
 }
 
-// cpuOver is what this process uses while the caller waits.
+// cpuOver returns the CPU time that this process uses while the caller waits.
 func cpuOver(d time.Duration) time.Duration {
 	before := cpuTime()
 	time.Sleep(d)

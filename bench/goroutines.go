@@ -13,8 +13,8 @@ const goroutines = 4
 const (
 	ownBatches = "export+release, 4 goroutines"
 	oneBatch   = "export+release of one batch, 4 goroutines"
-	// oneGoroutine is what they are compared with: the ratio is that of the exports per
-	// second, so that 4 is as much as can be had.
+	// oneGoroutine is the baseline: the ratio compares exports per second, so that 4 is the
+	// maximum.
 	oneGoroutine = "1 goroutine"
 )
 

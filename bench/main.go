@@ -1,7 +1,7 @@
 // Command bench measures this library side by side with arrow-go's cdata and
 // with a C program that does the same work with one malloc, in one process, turn
-// by turn. It prints a table of ratios and writes them to a JSON file. Ratios are
-// what to quote: single times depend on the machine and on the moment.
+// by turn. It prints a table of ratios and writes them to a JSON file. Quote the
+// ratios: single times depend on the machine and on the moment.
 //
 //	go run ./bench -out bench/results/latest.json
 package main

@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// operation is one thing to measure, and who else does it. Each function does it
-// n times.
+// operation is one operation to measure, with the functions of its peers. Each function does it n
+// times.
 type operation struct {
 	name  string
 	ours  func(n int)
 	peers []peer
 	close func() // may be nil
-	// alone measures what is not done n times, in place of ours and peers.
+	// alone measures an operation that cannot be repeated n times, in place of ours and peers.
 	alone func(m meter) []Result
 }
 
@@ -23,8 +23,8 @@ type peer struct {
 	do   func(n int)
 }
 
-// meter measures in turns, ours and every peer's, so that what the machine does
-// besides hits all of them.
+// meter measures ours and every peer's in turns, so that other load of the machine affects all of
+// them.
 type meter struct {
 	round  time.Duration
 	rounds int
@@ -77,9 +77,9 @@ func (m meter) calibrate(side func(int)) int {
 	}
 }
 
-// counted is how many operations allocations are counted of. It is no matter of time: with
-// the few that fit into a round on a busy machine, what is allocated once, or by others,
-// would be a large part of each.
+// counted is the number of operations over which allocations are counted. It does not depend on
+// time: with the few operations that fit into a round on a busy machine, one-time allocations and
+// those of other goroutines would distort the average.
 const counted = 1000
 
 // allocations returns how many one operation makes: the least of three counts, since the

@@ -34,9 +34,9 @@ var promises = []promise{
 	{ownBatches, "int64", oneGoroutine, 100, 1.5, 0, goroutines},
 }
 
-// attempts is how often a ratio is measured, in rounds of their own, before its promise is
-// broken. The best one counts: what else a machine does makes ratios worse in one
-// measurement and not in the next, and what this library does is there in all of them.
+// attempts is the number of measurements of a ratio, in rounds of their own, before its promise
+// counts as broken. The best one counts: other load of the machine makes some measurements worse,
+// while the cost of this library is in all of them.
 const attempts = 5
 
 // cores is how many goroutines this machine runs at the same time.
@@ -61,7 +61,7 @@ func promisesHold(w io.Writer, results []Result, again func(promise) []Result) b
 	return all
 }
 
-// check says what was measured, and reports whether the promise holds.
+// check returns the measured value as text, and reports whether the promise holds.
 func (p promise) check(results []Result, again func(promise) []Result) (text string, ok bool) {
 	best, found := p.find(results)
 	if !found {

@@ -61,7 +61,7 @@ func TestPromises(t *testing.T) {
 	}
 }
 
-// What takes more cores than there are is not promised, and the output says so.
+// A promise that needs more cores than the machine has is skipped, and the output says so.
 func TestPromisesOfMoreCores(t *testing.T) {
 	results := kept(1.01, 0)
 	for i := range results {
@@ -79,7 +79,7 @@ func TestPromisesOfMoreCores(t *testing.T) {
 	}
 }
 
-// Each promise is about something that is measured, also where it is measured again.
+// Each promise refers to an operation that is measured, even if it is measured again.
 func TestPromisesAreMeasured(t *testing.T) {
 	m := meter{round: time.Microsecond, rounds: 1}
 	for _, p := range promises {

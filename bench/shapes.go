@@ -12,8 +12,8 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
 )
 
-// rows is the length of every benchmarked batch. No operation here looks at the
-// data, so that a longer batch costs the same.
+// rows is the length of every benchmarked batch. No operation here reads the data, so that a longer
+// batch costs the same.
 const rows = 1000
 
 // shape is a record batch to measure with, and the same batch as a C program has it.

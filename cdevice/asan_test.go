@@ -2,5 +2,5 @@
 
 package cdevice_test
 
-// underASan says that memory which C has forgotten is an error of the whole run.
+// underASan reports that a leak of C memory is an error of the whole run.
 const underASan = true

@@ -16,8 +16,8 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 )
 
-// What a producer must not give, and what our callbacks return then. The stream ends with
-// an error that names the field; the producer is not called again.
+// Calls that a producer must not make, and the results of our callbacks for them. The stream ends
+// with an error that names the field; the producer is not called again.
 func TestAsyncStreamRefusesWhatIsWrong(t *testing.T) {
 	huge := []byte{255, 255, 255, 127}
 	null := uintptr(0)
@@ -103,7 +103,7 @@ func TestAsyncStreamTaskThatFails(t *testing.T) {
 	for name, row := range map[string]struct {
 		queue   int
 		ready   int               // good tasks behind the failing one
-		then    func(p *peer) int // what the producer does; returns how often it is cancelled
+		then    func(p *peer) int // the calls of the producer; returns how often it is cancelled
 		message string
 	}{
 		"on_error follows": {1, 0, func(p *peer) int { p.Error(5, "the text", nil); p.Release(); return 0 }, "on_error: input/output error (errno 5): the text"},

@@ -149,7 +149,7 @@ func TestGPUAsyncStreamOfCopies(t *testing.T) {
 	})
 }
 
-// What is left of a CUDA stream that is closed in the middle.
+// The rest of a CUDA stream that is closed in the middle.
 func TestGPUAsyncStreamClosedInTheMiddle(t *testing.T) {
 	checkLeaks(t)
 	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
@@ -225,7 +225,7 @@ func hammer(t *testing.T, random *rand.Rand, batch *cdevice.RecordBatch) {
 		return
 	}
 	var others sync.WaitGroup
-	switch random.IntN(8) { // what happens meanwhile, elsewhere
+	switch random.IntN(8) { // concurrent calls of other goroutines
 	case 0:
 		others.Go(cancel)
 	case 1:

@@ -18,7 +18,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 )
 
-// What comes after cancel, from our producer, and to our consumer.
+// Calls after cancel, of our producer and to our consumer.
 
 // waitsWith runs do with a consumer whose stream has reached the point where the source's next
 // answer is in the producer's hand, and nothing was requested.
@@ -44,7 +44,7 @@ func waitsWith(t *testing.T, next func() (*cdevice.RecordBatch, error), do func(
 // rounds are as many as it takes for two calls to reach the producer before it has woken up.
 const rounds = 200
 
-// TestAsyncProducerCancel is about what our producer does after cancel.
+// TestAsyncProducerCancel tests the calls of our producer after cancel.
 func TestAsyncProducerCancel(t *testing.T) {
 	t.Run("only release, and requests do nothing", func(t *testing.T) {
 		settles(t)
@@ -126,7 +126,7 @@ func TestAsyncProducerCancel(t *testing.T) {
 			})
 		}
 	})
-	// Requests are nothing after cancel, not even where they are wrong: they do not keep back what was
+	// Requests after cancel are ignored, even invalid ones: they do not hold back batches that were
 	// requested before.
 	t.Run("a wrong request is ignored", func(t *testing.T) {
 		settles(t)
@@ -184,7 +184,8 @@ func TestAsyncProducerCancel(t *testing.T) {
 
 // TestAsyncStreamCancel is about our consumer after its cancel.
 func TestAsyncStreamCancel(t *testing.T) {
-	// A producer finishes what was requested, or not, or fails: after Close, and after the end of ctx.
+	// A producer may deliver the requested batches, or not, or fail: after Close, and after the end
+	// of ctx.
 	t.Run("all that comes is taken", func(t *testing.T) {
 		for name, row := range map[string]struct {
 			do      func(p *peer)

@@ -44,7 +44,7 @@ func TestAsyncStreamClose(t *testing.T) {
 		assert.ErrorIs(t, err, cdevice.ErrReleased)
 		assert.EqualValues(t, 1, p.Calls().Cancels)
 	})
-	// The producer is told to cancel before the tasks that are ready are dropped.
+	// The producer is cancelled before ready tasks are dropped.
 	t.Run("cancels before it drops", func(t *testing.T) {
 		settles(t)
 		h := new(cdevice.CArrowAsyncDeviceStreamHandler)

@@ -247,8 +247,8 @@ func TestAsyncStreamRelease(t *testing.T) {
 		<-released
 		<-read
 	})
-	// A producer that calls back from inside request, on the same thread, must not: it hangs
-	// nobody all the same.
+	// A producer must not call back from inside request, on the same thread; if it does, no call
+	// hangs.
 	t.Run("inside request", func(t *testing.T) {
 		for name, in := range map[string]cpeer.In{"release": cpeer.InRelease, "on_error": cpeer.InError} {
 			t.Run(name, func(t *testing.T) {

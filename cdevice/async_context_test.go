@@ -48,7 +48,7 @@ func TestAsyncStreamContext(t *testing.T) {
 		assert.NoError(t, err)
 		assert.Zero(t, p.Calls().Cancels)
 	})
-	// The last batch was taken, and the producer has told the end: the context ends nothing.
+	// The last batch was taken, and the producer has announced the end: the context ends nothing.
 	t.Run("is no error of a stream that is over", func(t *testing.T) {
 		inner, cancel := context.WithCancel(background)
 		defer cancel()
@@ -83,7 +83,7 @@ func TestAsyncStreamContext(t *testing.T) {
 		assert.Zero(t, n)
 		assert.ErrorIs(t, err, context.Canceled)
 	})
-	// What a task failed with is told, whatever ends the wait for more.
+	// The error of a failed task is returned, even if the context also ends the wait.
 	t.Run("ends while a task fails", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(background)
 		defer cancel()

@@ -105,7 +105,7 @@ func stuckInRequest(t *testing.T, ctx context.Context) *peer {
 	return p
 }
 
-// letGo ends what is stuck, and release, and waits for both.
+// letGo ends the stuck call and the release, and waits for both.
 func letGo(p *peer, released <-chan struct{}) {
 	p.InRequest(cpeer.InNothing)
 	p.Let()
@@ -170,7 +170,8 @@ func TestAsyncStreamLocks(t *testing.T) {
 		letGo(p, released)
 		assert.Zero(t, cdevice.ReadStats().AsyncStreams)
 	})
-	// The same, closed long after release was called: what was ready is dropped, and no call waits for another.
+	// The same, closed long after release was called: ready tasks are dropped, and no call waits
+	// for another.
 	t.Run("closed long after they began to", func(t *testing.T) {
 		p := consumed(t, soon(t), cdevice.WithQueueSize(2))
 		require.Zero(t, p.begin())
@@ -185,7 +186,7 @@ func TestAsyncStreamLocks(t *testing.T) {
 		assert.EqualValues(t, 1, p.Calls().Dropped)
 		letGo(p, released)
 	})
-	// The same in cancel: what was ready is dropped all the same.
+	// The same in cancel: ready tasks are dropped all the same.
 	t.Run("release and cancel wait for each other", func(t *testing.T) {
 		p := consumed(t, soon(t), cdevice.WithQueueSize(2))
 		require.Zero(t, p.begin())

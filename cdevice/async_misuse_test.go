@@ -18,7 +18,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 )
 
-// Asynchronous streams with producers, consumers and programs that do what they rarely do.
+// Asynchronous streams with unusual calls of producers, consumers and programs.
 
 // goProducer is a producer whose callbacks a test writes in Go.
 type goProducer struct {
@@ -123,7 +123,7 @@ func bombs(t *testing.T, n int, stop func()) *cdevice.RecordReader {
 	return r
 }
 
-// Panics of a program's code end neither the process nor what they have nothing to do with.
+// Panics of a program's code end neither the process nor unrelated streams.
 func TestAsyncProducerSurvivesPanics(t *testing.T) {
 	t.Run("stop", func(t *testing.T) {
 		settles(t)

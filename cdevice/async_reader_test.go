@@ -18,7 +18,8 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 )
 
-// The reader of an asynchronous stream: how the stream ends with it, and what all readers can do.
+// The reader of an asynchronous stream: how the stream ends with it, and the methods of all
+// readers.
 
 func TestWithQueueSizeRefusesSizesThatAreNone(t *testing.T) {
 	settles(t)
@@ -125,7 +126,7 @@ func TestAsyncReaderReleaseAfterTheEnd(t *testing.T) {
 	assert.Zero(t, cdevice.ReadStats().Goroutines)
 }
 
-// What readers can do: arrow-go reads it, it is copied and exported again.
+// It is a reader like others: arrow-go reads it, it is copied and exported again.
 func TestAsyncStreamIsReadAsAnyReader(t *testing.T) {
 	rec := twoColumns(t)
 	open := func(t *testing.T) *cdevice.RecordReader {

@@ -74,7 +74,7 @@ func TestAsyncTask(t *testing.T) {
 	t.Run("a failure is a code, and on_error has its text", func(t *testing.T) {
 		settles(t)
 		rec := twoColumns(t)
-		for _, sent := range []int{1, 3} { // before and after the end was told
+		for _, sent := range []int{1, 3} { // before and after the end was announced
 			c := exported(t, background, cpeer.Behaviour{SchemaRequests: 1, SchemaN: int64(sent)}, repeated(t, rec, 3))
 			require.NoError(t, c.WaitTasks(sent))
 			if sent == 3 {

@@ -24,7 +24,7 @@ import (
 //   - its producer is gone before it calls release, and does not survive a concurrent cancel, nor a
 //     cancel beside a request: it is not cancelled here;
 //   - its extract_data(NULL) ends the process: all its tasks are extracted here;
-//   - its producer waits for a request before it tells the end; ours always has one under way;
+//   - its producer waits for a request before it announces the end; ours always has one under way;
 //   - a task of its that is extracted keeps its handle for ever;
 //   - its consumer leaves queued tasks alone once its context is done, and hangs if it is
 //     released before on_schema;
@@ -119,7 +119,7 @@ func TestAsyncErrorFromCdataBeforeTheSchema(t *testing.T) {
 	s.close()
 }
 
-// theirStream is what cdata's consumer makes of our producer.
+// theirStream is the stream that cdata's consumer reads from our producer.
 func theirStream(t *testing.T, ctx context.Context, r *cdevice.RecordReader, opts ...cdevice.AsyncExportOption) cdata.AsyncRecordBatchStream {
 	t.Helper()
 	h := new(cdevice.CArrowAsyncDeviceStreamHandler)

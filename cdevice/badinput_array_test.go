@@ -216,7 +216,7 @@ func TestBadBuffers(t *testing.T) {
 	})
 }
 
-// The struct array that stands for a record batch must hide nothing.
+// The struct array of a record batch must have no nulls, and a length that fits its columns.
 func TestBadBatchRoots(t *testing.T) {
 	withBitmap := func(f *foreignArray, n *foreignNode) { n.pointers[0] = sliceAddress(allocC[byte](f.arena, slack)) }
 	for _, row := range []badRow{

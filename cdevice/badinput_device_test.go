@@ -16,8 +16,8 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
 )
 
-// unreadable is an address in the first pages of memory, where nothing is ever
-// mapped: whoever reads device memory by mistake is found out.
+// unreadable is an address in the first pages of memory, where nothing is ever mapped: a read of
+// device memory by mistake faults.
 const unreadable = 0x8000
 
 // hide makes every buffer unreadable but the sizes of views, which are host
@@ -34,7 +34,7 @@ func (f *foreignArray) hide() {
 	})
 }
 
-// deviceRow is what ArrowDeviceArray adds to an array.
+// deviceRow has the fields that ArrowDeviceArray adds to an array.
 type deviceRow struct {
 	name  string
 	typ   device.Type
@@ -42,7 +42,7 @@ type deviceRow struct {
 	event uintptr
 
 	want string // the error; none: accepted
-	// reads is the error of whoever wants to read; nil: the host can.
+	// reads is the error of a read by the host; nil: the host can read it.
 	reads error
 }
 
@@ -86,7 +86,7 @@ var deviceRows = func() []deviceRow {
 		bad("managed, event misaligned", device.CUDAManaged, 0, event+7, "sync_event = 0x9007, want the address of a CUevent"),
 		{name: "rocm host", typ: device.ROCMHost, id: 3},
 	}
-	// What is carried is not interpreted, whatever it is.
+	// Memory of unknown device types is passed on without interpretation.
 	for _, typ := range []device.Type{4, 5, 6, 7, 8, 9, 10, 14, 15, 16, 17, 18, math.MaxInt32} {
 		rows = append(rows, deviceRow{name: fmt.Sprint(typ), typ: typ, reads: device.ErrNotSupported})
 	}

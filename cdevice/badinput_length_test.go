@@ -119,7 +119,7 @@ func TestHugeArraysOfNothing(t *testing.T) {
 	})
 }
 
-// A list of more nulls than anybody could print.
+// A list of more nulls than could ever be printed.
 func TestHugeListOfNothing(t *testing.T) {
 	checkLeaks(t)
 	f := newForeign(t, fromJSON(t, arrow.LargeListOf(arrow.Null), `[[null]]`), asArray)

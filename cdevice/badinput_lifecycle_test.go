@@ -181,7 +181,7 @@ func TestSecondImportOfTheSameStruct(t *testing.T) {
 	}
 }
 
-// What is passed instead of a type or a schema may be nonsense too.
+// The Go type or schema that is passed may be invalid too.
 func TestKnownTypeThatIsNone(t *testing.T) {
 	checkLeaks(t)
 	f := foreignCase(t, "int64", asArray)

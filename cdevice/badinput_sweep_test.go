@@ -16,8 +16,8 @@ import (
 type mutation struct {
 	name string
 	set  func(n *foreignNode)
-	// refused says that no array can be meant by it; where it is false, an import
-	// may find nothing wrong.
+	// refused reports that no valid array has this corruption; if it is false, an import may find
+	// nothing wrong.
 	refused bool
 }
 
@@ -135,9 +135,9 @@ func isFixedWidth(dt arrow.DataType) bool {
 	return ok && dt.ID() != arrow.DICTIONARY
 }
 
-// tame says that no size of text and of view data lies in what a process might
-// have mapped, but not here: as the C data interface tells no sizes, a reader
-// would believe it. It follows the structs as their types do.
+// tame reports that no size of text or view data reaches memory that may be mapped: the C data
+// interface has no buffer sizes, so a reader would trust it. It follows the structs as their types
+// do.
 func (f *foreignArray) tame() bool {
 	mine := map[uintptr]bool{}
 	f.each(func(n *foreignNode) {
@@ -148,7 +148,7 @@ func (f *foreignArray) tame() bool {
 	return f.tameNode(mine, f.root.typ, addressOf(f.root.ArrowArray), math.MaxInt64)
 }
 
-// tameNode looks at one struct; at most so many of its elements are imported.
+// tameNode checks one struct; at most so many of its elements are imported.
 func (f *foreignArray) tameNode(mine map[uintptr]bool, dt arrow.DataType, addr uintptr, most int64) bool {
 	dt = storageOf(dt)
 	if !mine[addr] {

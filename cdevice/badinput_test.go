@@ -14,12 +14,12 @@ import (
 	"github.com/arrowdevice/arrowdevice/cdevice"
 )
 
-// badRow is one malformed (or just unusual) input and what an import makes of it.
+// badRow is one malformed (or just unusual) input and the result of its import.
 type badRow struct {
 	name string
-	base string // what is corrupted; see foreignCase
+	base string // the array that is corrupted; see foreignCase
 	typ  arrow.DataType
-	text string // JSON of what is corrupted instead of base, if there is a typ
+	text string // JSON of the corrupted array instead of base, if there is a typ
 	set  func(f *foreignArray, n *foreignNode)
 	full bool // import, then ValidateFull
 	only way  // where an array and a column of a batch differ
@@ -28,8 +28,7 @@ type badRow struct {
 	// import succeeds.
 	want string
 	is   error
-	// reads is what errors of an accepted array's HostView and CopyToHost wrap;
-	// nil where both work.
+	// reads is the error that HostView and CopyToHost of an accepted array wrap; nil if both work.
 	reads error
 }
 
@@ -107,7 +106,7 @@ func inGo(w way, path string) string {
 	return "column" + strings.TrimPrefix(path, ".children")
 }
 
-// validated is what an import gave, if what it holds is valid; otherwise it is released.
+// validated returns an imported object if its contents are valid; an invalid one is released.
 func validated[T imported](item T, err error) (T, error) {
 	return validatedWithin(background, item, err)
 }
@@ -124,7 +123,7 @@ func validatedWithin[T imported](ctx context.Context, item T, err error) (T, err
 	return item, nil
 }
 
-// valid is a function for Map that validates what passes.
+// valid is a function for Map that validates each batch.
 func valid[T imported](item T) (T, error) { return item, item.ValidateFull(background) }
 
 // assertReleased checks that the import consumed its input: called the root's
@@ -168,8 +167,7 @@ func readableOrNil[T readable](v T, err error) (readable, error) {
 	return v, nil
 }
 
-// readAll looks at all of the contents, twice, and returns the errors of HostView
-// and CopyToHost.
+// readAll reads all of the contents, twice, and returns the errors of HostView and CopyToHost.
 func readAll(t testing.TB, i imported) (viewErr, copyErr error) {
 	t.Helper()
 	assert.NotEmpty(t, i.String())

@@ -220,8 +220,8 @@ func (d dirty) Allocate(size int) []byte {
 	return b
 }
 
-// Copies do not show what was in the allocator's memory before: not in values,
-// not in the slots of nulls, not in the padding.
+// Copies do not show old contents of the allocator's memory: not in values, not in the slots of
+// nulls, not in the padding.
 func TestCopyIntoDirtyMemory(t *testing.T) {
 	eachCase(t, func(t *testing.T, arr arrow.Array) {
 		a, err := cdevice.WrapArray(arr, device.CPUDevice())

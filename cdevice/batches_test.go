@@ -117,7 +117,7 @@ func outsideTheHeap(t *testing.T) arrow.RecordBatch {
 // offHeap is memory that Go need not pin.
 var offHeap = mallocator.NewMallocator()
 
-// ownedBatch is a batch without rows whose owner is told of its end.
+// ownedBatch returns a batch without rows whose release calls a function.
 func ownedBatch(t *testing.T, release func()) *cdevice.RecordBatch {
 	t.Helper()
 	b, err := cdevice.NewRecordBatch(device.CPUDevice(), arrow.NewSchema(nil, nil), 0, nil, cdevice.Lifetime{Release: release})
@@ -125,8 +125,8 @@ func ownedBatch(t *testing.T, release func()) *cdevice.RecordBatch {
 	return b
 }
 
-// made returns what a method made of a reader or a batch that it no longer needs, which it
-// releases: made(t, r)(r.AsCPU(ctx)).
+// made returns the result of a method of a reader or a batch, and releases the receiver: made(t,
+// r)(r.AsCPU(ctx)).
 func made[T interface{ Release() }](t testing.TB, from T) func(T, error) T {
 	return func(item T, err error) T {
 		t.Helper()

@@ -135,8 +135,8 @@ func TestNextDoesNotWaitAfterClose(t *testing.T) {
 	b.r.Release()
 }
 
-// What the source is stopped with may block: Close returns with its context, and the others
-// do not wait.
+// The source's stop function may block: Close returns with its context, and other calls do not
+// wait.
 func TestCloseWaitsForStop(t *testing.T) {
 	checkLeaks(t)
 	iterator := func(stop func()) *cdevice.RecordReader {

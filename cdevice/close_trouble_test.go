@@ -76,7 +76,7 @@ func TestCloseInsideALoop(t *testing.T) {
 	}
 }
 
-// What the source is stopped with panics, ends its goroutine, or releases the reader.
+// The source's stop function panics, ends its goroutine, or releases the reader.
 func TestStopThatMisbehavesInClose(t *testing.T) {
 	checkLeaks(t)
 	seen := panics(t)

@@ -19,7 +19,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/memory/hostpinned"
 )
 
-// Close waits for what uses a batch on behalf of the reader, beside the source.
+// Close waits for uses of a batch on behalf of the reader, besides the source.
 
 // slow is a device that refuses memory when it is let, whether or not its caller waits.
 type slow struct {
@@ -137,8 +137,8 @@ func TestGPUCloseBeforeAFileIsUnmapped(t *testing.T) {
 	}
 }
 
-// Close waits for what takes a batch until the batch is viewed, copied or exported; it ends the
-// waits of readers that were made from its own.
+// Close waits for a call that takes a batch until the batch is viewed, copied or exported; it ends
+// the waits of readers that were made from its own.
 func TestGPUCloseWaitsForEvents(t *testing.T) {
 	checkLeaks(t)
 	for _, how := range []string{"HostReader", "AsCPU"} {
@@ -199,7 +199,7 @@ func TestGPUCloseWaitsForEvents(t *testing.T) {
 	}
 }
 
-// What a reader over a HostReader is closed for is the source of the reader below.
+// Closing a reader over a HostReader stops the source of the reader below.
 func TestCloseWaitsBelowAHostReader(t *testing.T) {
 	checkLeaks(t)
 	b := blocked(t, func(s *script) *cdevice.RecordReader {

@@ -18,8 +18,8 @@ import (
 
 // A context that is done is final for a stream: no batch is given from then on, ready or not.
 
-// lateContext is a context that tells of its end late: what [context.AfterFunc] starts, does
-// not begin before tell, as if the goroutine had no processor until then.
+// lateContext is a context that reports its end late: functions of [context.AfterFunc] do not run
+// before tell, as if their goroutines had no processor until then.
 type lateContext struct {
 	context.Context
 	mu       sync.Mutex
@@ -29,7 +29,7 @@ type lateContext struct {
 // Value hides the context inside, which would start the functions itself.
 func (*lateContext) Value(any) any { return nil }
 
-// AfterFunc is what package context asks a context for that is not its own.
+// AfterFunc is the method that package context calls on contexts that are not its own.
 func (c *lateContext) AfterFunc(f func()) (stop func() bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

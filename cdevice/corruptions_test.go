@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 )
 
-// corruption spoils one thing of a valid tree: of the node that a row names, or of one below it.
+// corruption corrupts one value of a valid tree: of the node that a row names, or of one below it.
 type corruption = func(f *foreignArray, n *foreignNode)
 
 // both is two corruptions of one node.

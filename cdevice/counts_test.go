@@ -21,8 +21,8 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
 )
 
-// What an operation costs is counted here, in units that no machine changes:
-// Go allocations, C allocations and calls from C into Go.
+// These tests count the cost of operations in units that do not depend on the machine: Go
+// allocations, C allocations and calls from C into Go.
 
 func TestExportAllocations(t *testing.T) {
 	for _, columns := range []int{1, 10, 1000} {

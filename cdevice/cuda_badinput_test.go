@@ -17,7 +17,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
 )
 
-// What only the driver can know of a device array: each row is refused with an error that
+// Faults of a device array that only the driver can detect: each row is refused with an error that
 // names the field, and released once.
 func TestFullValidationAsksTheDriver(t *testing.T) {
 	checkLeaks(t)
@@ -216,8 +216,8 @@ func TestFullValidationOfAWrongDevice(t *testing.T) {
 	require.NoError(t, managed.Free(nil))
 }
 
-// Full validation of memory that the host cannot read ends with its context, too: between what
-// it asks the driver, and in the middle of what it has read.
+// Full validation of memory that the host cannot read ends with its context, too: between its calls
+// of the driver, and in the middle of the bytes that it has read.
 func TestFullValidationOnDevicesIsCancelled(t *testing.T) {
 	checkLeaks(t)
 	m := cudatest.Simulated(t, cudasim.Options{})

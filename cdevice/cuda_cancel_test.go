@@ -62,7 +62,7 @@ func TestContextsEndWaitsForABatchThatIsNotReady(t *testing.T) {
 	}
 }
 
-// What copies behind a stream that is stuck: the copy is one range into plain memory, or
+// Copies behind a stream that is stuck: the copy is one range into plain memory, or
 // several; it goes to memory that is page-locked; it needs more staging than there is.
 func TestContextsEndCopiesBehindAStuckStream(t *testing.T) {
 	checkLeaks(t)

@@ -116,7 +116,7 @@ func TestGPUCloseWaitsForCopiesOfPageLockedMemory(t *testing.T) {
 			open()
 			closes(t, r)
 			for i := range file {
-				_ = file[i] // the program may do with it what it likes
+				_ = file[i] // the program may reuse it
 			}
 			require.NoError(t, locked.Unregister(background))
 			require.NoError(t, syscall.Munmap(file))

@@ -137,8 +137,8 @@ func TestGPUCopiesBetweenAllMemories(t *testing.T) {
 	})
 }
 
-// What lies between the buffers of a copy to the host is zero, also in memory that was
-// used before.
+// The padding between the buffers of a copy to the host is zero, even in memory that was used
+// before.
 func TestCopiesArePaddedWithZeros(t *testing.T) {
 	m := cudatest.Simulated(t, cudasim.Options{})
 	gpu := m.GPUs[0]
@@ -169,7 +169,7 @@ func TestCopiesArePaddedWithZeros(t *testing.T) {
 	pinned.Trim()
 }
 
-// noting is an allocator that notes what is asked of it.
+// noting is an allocator that records its allocations.
 type noting struct {
 	memory.Allocator
 	allocated, freed atomic.Bool

@@ -73,7 +73,7 @@ func TestForCuDF(t *testing.T) {
 	host.Release()
 }
 
-// ForCuDF copies what is not laid out for cuDF: after the work that fills it.
+// ForCuDF copies arrays whose layout cuDF does not read: after the work that fills them.
 func TestGPUForCuDFComesAfterTheStream(t *testing.T) {
 	checkLeaks(t)
 	want := fromJSON(t, arrow.PrimitiveTypes.Int64, `[1,2,3]`)

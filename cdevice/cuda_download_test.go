@@ -15,8 +15,8 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 )
 
-// What does not fit into one piece of page-locked memory comes in several, of which columns
-// are parts and that are parts of columns.
+// A batch that does not fit into one piece of page-locked memory is copied in several, which hold
+// several columns or a part of one.
 func TestCopyToPlainMemoryComesInPieces(t *testing.T) {
 	m := cudatest.Simulated(t, cudasim.Options{Lazy: true})
 	gpu := m.GPUs[0]

@@ -87,13 +87,13 @@ func TestEachCallOfARoundTripFails(t *testing.T) {
 	pinned := hostpinned.New(gpu, 0)
 	for name, mem := range map[string]memory.Allocator{"plain": memory.NewGoAllocator(), "page-locked": pinned} {
 		t.Run(name, func(t *testing.T) {
-			for m.Sim.Report().Live.Events > 0 { // what is only kept
+			for m.Sim.Report().Live.Events > 0 { // cached events
 				require.NoError(t, gpu.Trim(background))
 			}
 			rec := columnsOf(mem, 3, 20, true)
 			defer rec.Release()
 			before := m.Sim.Report().Live
-			there := func() error { // and what is only kept is ended: twice, since ending makes more of that
+			there := func() error { // and cached memory is freed: twice, since the first pass adds to the caches
 				return errors.Join(roundTrip(rec, gpu, mem), gpu.Trim(background), gpu.Trim(background))
 			}
 			m.Sim.ResetCounters()

@@ -16,7 +16,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
 )
 
-// otherBackend is memory that only its own backend can access, as far as it says.
+// otherBackend is a device whose memory, according to it, only its own backend can access.
 type otherBackend struct{ device.Device }
 
 func (otherBackend) ID() device.ID       { return device.ID{Type: device.ExtDev, Ordinal: 5} }

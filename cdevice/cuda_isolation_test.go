@@ -21,8 +21,8 @@ import (
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
 
-// A stream that is stuck and a batch that is not ready hold up what comes after them, and
-// nothing else.
+// A stream that is stuck and a batch that is not ready hold up the work after them, and nothing
+// else.
 
 // Copies out of a batch that is not ready wait for it, each on its own.
 func TestBatchThatIsNotReadyHoldsUpNoOtherCopies(t *testing.T) {
@@ -143,8 +143,8 @@ func TestStuckStrangerKeepsOnlyWhatWasExported(t *testing.T) {
 	})
 }
 
-// Where everything waits for a stranger, those who need memory are told; when the stranger
-// goes on, there is memory again.
+// If all memory waits for another library's stream, allocations fail; when that stream goes on,
+// there is memory again.
 func TestReleasedBatchesFillTheGPU(t *testing.T) {
 	checkLeaks(t)
 	withAndWithoutPools(t, cudasim.Options{Memory: 64 * mib}, func(t *testing.T, m *cudatest.Machine) {

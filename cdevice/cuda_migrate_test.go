@@ -15,8 +15,8 @@ import (
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
 
-// Each step of a round trip is another goroutine's, on another thread: no call of the
-// driver can count on what the one before it left on its thread.
+// Each step of a round trip runs on another goroutine and thread: no call of the driver may rely on
+// the thread state of the one before it.
 func TestGPURoundTripsMigrate(t *testing.T) {
 	checkLeaks(t)
 	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {

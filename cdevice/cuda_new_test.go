@@ -80,7 +80,7 @@ func TestGPUBatchOfOwnMemory(t *testing.T) {
 	})
 }
 
-// What does not fit its type is refused, and given back.
+// Memory that does not fit its type is refused, and released once.
 func TestOwnMemoryThatDoesNotFit(t *testing.T) {
 	m := cudatest.Simulated(t, cudasim.Options{})
 	gpu := m.GPUs[0]
@@ -154,7 +154,7 @@ func TestGPUOwnMemoryIsGivenBackAfterWork(t *testing.T) {
 	require.NoError(t, numbers.Free(nil))
 }
 
-// A slice of a copy does not drag along what it was cut from.
+// A slice of a copy does not copy the rest of its parent.
 func TestSlicesOfCopiesAreSmaller(t *testing.T) {
 	m := cudatest.Simulated(t, cudasim.Options{})
 	rec := columnsOf(memory.DefaultAllocator, 2, 100, true)

@@ -17,7 +17,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 )
 
-// A copy WithStream reads what work before it on the stream has written, in all memory.
+// A copy WithStream reads the output of earlier work on the stream, in all memory.
 
 // bufferOf is the address of a buffer of the array.
 func bufferOf(t *testing.T, a *cdevice.Array, i uintptr) device.Ptr {

@@ -20,9 +20,9 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
 )
 
-// Who waits for what, with streams that are held back.
+// The order of waits, with streams that are held back.
 
-// An import whose event is pending returns at once; what reads waits.
+// An import whose event is pending returns at once; reads wait.
 func TestGPUPendingImport(t *testing.T) {
 	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
 		gpu := m.GPUs[0]

@@ -64,7 +64,7 @@ func exportedWrapped(t *testing.T, rec arrow.RecordBatch, dev device.Device, wha
 			require.NoError(t, err)
 			whole.Release()
 		}
-		if what == "for the host" { // memory of the CPU by its label: the driver knows better
+		if what == "for the host" { // labelled as memory of the CPU, but known to the driver
 			batch = made(t, batch)(batch.AsCPU(background))
 		}
 		a = batch.Column(0)

@@ -25,9 +25,9 @@ import (
 // the time that an idle machine takes to wake the simulator's thread, and ours after it.
 const atOnce = 3
 
-// Copies of 64 MB in 10 columns against a copy of the same bytes by the host, turn by
-// turn; what counts is the third best round. Device memory is new to the process each time,
-// and so is what the host copies to in comparison; page-locked memory is used again.
+// Copies of 64 MB in 10 columns against a copy of the same bytes by the host, turn
+// by turn; the third best round counts. Device memory is new to the process each
+// time, and so is the destination of the host's copy; page-locked memory is reused.
 func TestCopySpeed(t *testing.T) {
 	if testing.Short() {
 		t.Skip("measured where nothing else is instrumented")
@@ -37,7 +37,7 @@ func TestCopySpeed(t *testing.T) {
 	pinned := hostpinned.New(gpu, 0)
 	plain := memory.NewGoAllocator()
 	locked, pageable := columnsOf(pinned, 10, 800_000, false), columnsOf(plain, 10, 800_000, false)
-	unread := columnsOf(plain, 10, 800_000, false) // by anybody but the comparison: it is in no cache
+	unread := columnsOf(plain, 10, 800_000, false) // except by the comparison: it is in no cache
 	var back [atOnce][]byte                        // so that the copies to page-locked memory find some
 	for i := range back {
 		back[i] = pinned.Allocate(70 << 20)
@@ -68,7 +68,7 @@ func TestCopySpeed(t *testing.T) {
 		return batch
 	}
 	// Another process may have the machine for a while: as many rounds as it takes, within
-	// reason. Each compares what ran next to each other.
+	// reason. Each compares adjacent runs.
 	const promised = 0.7
 	ratios := map[string][]float64{} // the best first
 	ratio := func(name string) float64 { return ratios[name][2] }

@@ -108,7 +108,7 @@ func TestStreamsOfEveryDevice(t *testing.T) {
 		{"RecordEvent", func() *cdevice.RecordBatch { return on(gpu) }, record, ofIt, "stream"},
 		{"RecordEvent of page-locked memory", func() *cdevice.RecordBatch { return on(gpu.Pinned()) }, record, ofIt, "stream"},
 		{"RecordEvent of managed memory", func() *cdevice.RecordBatch { return on(gpu.Managed()) }, record, ofIt, "stream"},
-		{"RecordEvent of memory without an ordinal", unnumbered, record, ofEither + ", of another driver", "stream"}, // whose GPU's it is, nothing tells
+		{"RecordEvent of memory without an ordinal", unnumbered, record, ofEither + ", of another driver", "stream"}, // its GPU is unknown
 		{"RecordEvent of the CPU's", func() *cdevice.RecordBatch { return wrapped(t) }, record, "of the CPU", "stream"},
 		{"WaitOn", func() *cdevice.RecordBatch { return on(gpu) }, (*cdevice.RecordBatch).WaitOn, ofEither, ""},
 		{"WaitOn of page-locked memory", func() *cdevice.RecordBatch { return on(gpu.Pinned()) }, (*cdevice.RecordBatch).WaitOn, ofEither, ""},

@@ -61,7 +61,7 @@ func TestGPUStreamRoundTrip(t *testing.T) {
 	})
 }
 
-// Batches leave with their events: nobody waits on the way, however long the work takes.
+// Batches are exported with their events: no step waits, even if the work takes long.
 func TestGPUStreamOfPendingBatches(t *testing.T) {
 	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
 		gpu := m.GPUs[0]

@@ -24,9 +24,8 @@ import (
 
 // Which streams the two sides use, and which threads.
 
-// Whatever stream the producer fills the memory on, and whatever stream the consumer
-// reads it on, the reading comes after the filling; even if the consumer releases the
-// batch before either has begun.
+// The consumer's read comes after the producer's write on any pair of streams, even if the consumer
+// releases the batch before either has begun.
 func TestGPUConsumersOnEveryStream(t *testing.T) {
 	checkLeaks(t)
 	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
@@ -96,7 +95,7 @@ func onThread(f func()) {
 	<-done
 }
 
-// makeWait makes work on s wait for what other streams have now.
+// makeWait makes work on s wait for the work that other streams have now.
 func makeWait(t *testing.T, gpu device.Device, s device.Stream, others ...device.Stream) {
 	t.Helper()
 	for _, other := range others {
@@ -108,8 +107,7 @@ func makeWait(t *testing.T, gpu device.Device, s device.Stream, others ...device
 	}
 }
 
-// Several streams fill one batch; its one event covers them all, in whatever order they
-// end.
+// Several streams fill one batch; its one event covers them all, in any order of completion.
 func TestGPUProducerStreamsAreJoined(t *testing.T) {
 	checkLeaks(t)
 	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
@@ -187,8 +185,8 @@ func TestGPUEventThatIsRecordedAgain(t *testing.T) {
 	})
 }
 
-// How large strings are, and how many nulls there are, may be asked while the event is
-// pending: the question waits, as long as its context does.
+// How large strings are, and how many nulls there are, may be queried while the event is pending:
+// the query waits until its context ends.
 func TestGPUSizesOfAPendingImport(t *testing.T) {
 	checkLeaks(t)
 	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
@@ -236,8 +234,8 @@ func TestGPUSizesOfAPendingImport(t *testing.T) {
 	})
 }
 
-// What its caller gave up waiting for is still being read, into page-locked memory that a
-// cache gives to the next one who asks: not before the reading is over.
+// A copy whose caller gave up waiting still writes to page-locked memory: the cache reuses that
+// memory only after the copy.
 func TestGPUAbandonedReadsKeepTheirMemory(t *testing.T) {
 	checkLeaks(t)
 	m := cudatest.One(t, cudasim.Options{})
@@ -271,7 +269,7 @@ func TestGPUAbandonedReadsKeepTheirMemory(t *testing.T) {
 				return host
 			}
 			next := allocate()
-			given := next.Ptr() // what the next one is given
+			given := next.Ptr() // the memory of the next allocation
 			require.NoError(t, next.FreeAfter(nil))
 
 			before := gpu.ReadStats().Pinned.Live

@@ -87,8 +87,8 @@ func (r *releases) all() []bool {
 	return append([]bool(nil), r.complete...)
 }
 
-// A producer that frees in release what its stream still fills is not released before its event,
-// and once: the releasing goroutine does not wait.
+// A producer whose release frees memory that its stream still fills is released after its event,
+// once: the releasing goroutine does not wait.
 func TestGPUUnreadImportIsReleasedAfterItsEvent(t *testing.T) {
 	checkLeaks(t)
 	int64s := arrow.PrimitiveTypes.Int64

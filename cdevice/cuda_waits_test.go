@@ -68,8 +68,8 @@ type used interface {
 	Release()
 }
 
-// The same for an import, where the consumer says what it does. Its producer uses the
-// memory again as soon as it is released.
+// The same for an import, where the consumer records its work. The producer reuses the memory as
+// soon as it is released.
 func TestGPUImportIsReleasedBehindItsUsers(t *testing.T) {
 	checkLeaks(t)
 	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
@@ -109,7 +109,7 @@ func TestGPUImportIsReleasedBehindItsUsers(t *testing.T) {
 	})
 }
 
-// Where no event tells when a copy is done, its memory is freed behind all work.
+// If no event marks the end of a copy, its memory is freed after all work.
 func TestFailedCopyIsFreedBehindItself(t *testing.T) {
 	checkLeaks(t)
 	const unknown = 999
@@ -201,8 +201,8 @@ func TestGPUExportsWithoutEventWaitForTheStream(t *testing.T) {
 	})
 }
 
-// What the host reads of memory that it can reach, it reads behind the event. A pending
-// copy fills its destination with garbage on the simulated machine whose work is lazy.
+// Reads of the host in CPU-accessible memory wait for the event. A pending copy fills
+// its destination with garbage on the simulated machine whose work is lazy.
 func TestGPUPendingHostMemoryIsReadBehindItsEvent(t *testing.T) {
 	checkLeaks(t)
 	want := fromJSON(t, arrow.BinaryTypes.String, `["a","bb",null,"ccc"]`)

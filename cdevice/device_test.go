@@ -73,8 +73,8 @@ func TestPartsOfABatchKeepDeviceAndEvent(t *testing.T) {
 	}
 }
 
-// Arrow C++ rejects NULL offsets even where there is nothing to read: what came
-// in with NULL goes out with zeros, and the bitmap stays NULL.
+// Arrow C++ rejects NULL offsets even of empty arrays: an array imported with NULL is exported with
+// zeros, and the bitmap stays NULL.
 func TestNullBuffersAreReplacedOnTheCPU(t *testing.T) {
 	checkLeaks(t)
 	for _, at := range []device.ID{device.CPUDevice().ID(), cuda} {

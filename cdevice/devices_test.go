@@ -19,8 +19,8 @@ var (
 	pinned = device.ID{Type: device.CUDAHost, Ordinal: -1}
 )
 
-// eventDevice is host memory whose events complete when the test says so: what
-// an export or a view must wait for. It is registered for the extension type.
+// eventDevice is host memory whose events the test completes: exports and views must wait for them.
+// It is registered for the extension type.
 type eventDevice struct{ device.Device }
 
 func (eventDevice) ID() device.ID { return device.ID{Type: device.ExtDev, Ordinal: 0} }

@@ -85,8 +85,8 @@ func ExampleImportAsync() {
 	// ["Pune"] [3]
 }
 
-// What a producer says of the stream and of each batch travels beside them, and an error
-// keeps its code.
+// The producer's metadata of the stream and of each batch is passed on, and an error keeps its
+// code.
 func ExampleExportAsync() {
 	ctx := context.Background()
 	source, err := parts()

@@ -26,7 +26,7 @@ func days(n int) array.RecordReader {
 	return rdr
 }
 
-// An arrow-go reader goes out as a C stream and comes back in; no memory is copied.
+// An arrow-go reader is exported as a C stream and imported again; no memory is copied.
 func ExampleExportRecordReader() {
 	rdr := days(3)
 	r, err := cdevice.WrapRecordReader(rdr, device.CPUDevice())
@@ -66,7 +66,7 @@ func ExampleExportRecordReader() {
 	// 3 rows
 }
 
-// What makes the batches may be an iterator; its error reaches the consumer.
+// The source of the batches may be an iterator; its error reaches the consumer.
 func ExampleNewRecordReader() {
 	rec := trips()
 	defer rec.Release()

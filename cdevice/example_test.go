@@ -26,7 +26,7 @@ func trips() arrow.RecordBatch {
 	return b.NewRecordBatch()
 }
 
-// A batch goes out as C structs and comes back in: the memory is the same.
+// A batch is exported as C structs and imported again: the memory is the same.
 func Example() {
 	rec := trips()
 	defer rec.Release()
@@ -62,7 +62,7 @@ func Example() {
 	// Output: cpu 3 ["Oslo" "Lima" "Pune"]
 }
 
-// Slices and selections share the memory; what is exported is just the part.
+// Slices and selections share the memory; only the part is exported.
 func ExampleRecordBatch_Slice() {
 	rec := trips()
 	defer rec.Release()

@@ -32,7 +32,7 @@ func exportPlain(t testing.TB, r *cdevice.RecordReader) *cdata.CArrowArrayStream
 	return out
 }
 
-// next calls get_next, and imports what it gives: nil at the end.
+// next calls get_next, and imports its array: nil at the end.
 func next(t testing.TB, s *cdevice.CArrowDeviceArrayStream) (b *cdevice.RecordBatch, code int) {
 	t.Helper()
 	out := garbageArray()

@@ -63,8 +63,8 @@ func hasBitmap(dt arrow.DataType) bool {
 	return true
 }
 
-// importAndUse imports f, whatever it has become, and does with the result what
-// the level of validation allows. It returns the error of the import.
+// importAndUse imports the possibly corrupt f, and uses the result as far as the level of
+// validation allows. It returns the error of the import.
 func importAndUse(t testing.TB, f *foreignArray, what string, full bool) error {
 	t.Helper()
 	releases := int64(1)

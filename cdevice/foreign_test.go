@@ -19,8 +19,8 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
 )
 
-// The C data interface does not say how large a buffer is. A corrupt offset is
-// harmless here as long as it stays in what lies behind the data.
+// The C data interface does not say how large a buffer is. A corrupt offset is harmless here as
+// long as it stays within the slack behind the data.
 const (
 	slack = 4096 // zero bytes behind every foreign buffer
 	room  = 8    // NULL entries behind every foreign array of pointers
@@ -66,10 +66,10 @@ type foreignNode struct {
 	*abi.ArrowArray
 	typ      arrow.DataType // of the storage
 	path     string         // below the root, as errors print it
-	buffers  [][]byte       // what the pointers point to, slack included; nil for NULL
-	pointers []uintptr      // what Buffers points to, with room behind
+	buffers  [][]byte       // the memory of the pointers, slack included; nil for NULL
+	pointers []uintptr      // the memory of Buffers, with room behind
 	children []*foreignNode
-	entries  []uintptr // what Children points to, with room behind
+	entries  []uintptr // the memory of Children, with room behind
 	dict     *foreignNode
 	leads    bool // values lead a reader: run ends
 

@@ -14,7 +14,8 @@ import (
 )
 
 // A forked child has copies of the parent's structs and no Go runtime that works: multiprocessing
-// of Python's with the start method fork makes such children, and they release what they inherit.
+// of Python's with the start method fork makes such children, and they release the structs that
+// they inherit.
 func TestCallbacksInAForkedChildReturn(t *testing.T) {
 	settles(t)
 	batch := numbered(t, 1)[0]

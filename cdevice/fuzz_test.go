@@ -17,8 +17,8 @@ import (
 // become NULL, point to another part of the array or one byte beside it, but
 // never out of it.
 //
-// Whatever comes of it, an import does not panic, releases its input once, and
-// what it accepts can be passed on; after a full validation, it can be read.
+// An import never panics, and releases its input once. An accepted array can be exported again;
+// after full validation, it can be read.
 func FuzzImport(f *testing.F) {
 	for _, seed := range fuzzSeeds() {
 		f.Add(seed)
@@ -134,7 +134,7 @@ func corrupt(f *foreignArray, nodes []*foreignNode, op, which, x, y byte) {
 		case 1:
 			f.device.DeviceID = pick(fuzzValues, y)
 		case 2:
-			f.device.SyncEvent = uintptr(y % 2) // misaligned: nobody may look
+			f.device.SyncEvent = uintptr(y % 2) // misaligned: must not be read
 		default:
 			f.device.Reserved[0] = int64(y)
 		}

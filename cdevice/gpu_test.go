@@ -86,8 +86,8 @@ func upload(t *testing.T, gpu device.Stager, list []device.Range, s device.Strea
 	require.NoError(t, e.Close())
 }
 
-// filledByTwo is a batch of two columns, each filled on a stream of its own, and what it
-// will hold. It has no event yet.
+// filledByTwo is a batch of two columns, each filled on a stream of its own, and their later
+// values. It has no event yet.
 func filledByTwo(t *testing.T, gpu device.Device, a, b device.Stream) (batch *cdevice.RecordBatch, want arrow.RecordBatch) {
 	t.Helper()
 	want = columnsOf(memory.DefaultAllocator, 2, 500, false)
@@ -194,9 +194,8 @@ func withAndWithoutPools(t *testing.T, o cudasim.Options, test func(*testing.T, 
 
 const mib = 1 << 20
 
-// calls are the driver calls of f, without those that prepare the thread: they make
-// contexts current and permit what captures of others would forbid, and cost no more than
-// reading a variable of the thread.
+// calls returns the driver calls of f, without those that prepare the thread: they make contexts
+// current and set the capture mode, and cost no more than reading a variable of the thread.
 func calls(m *cudatest.Machine, f func()) (calls map[string]int, r cudasim.Report) {
 	m.Sim.ResetCounters()
 	f()
@@ -225,7 +224,7 @@ func mappedFile(t *testing.T, pages int) []byte {
 	return b
 }
 
-// asCuDFWants fails unless the struct and all below it are what libcudf reads right.
+// asCuDFWants fails unless libcudf reads the struct and all below it correctly.
 func asCuDFWants(t *testing.T, gpu *cudaalloc.Device, a *abi.ArrowArray) {
 	t.Helper()
 	assert.Zero(t, a.Offset)
@@ -249,7 +248,7 @@ func asCuDFWants(t *testing.T, gpu *cudaalloc.Device, a *abi.ArrowArray) {
 	}
 }
 
-// wantText is what pendingText holds.
+// wantText has the values of pendingText.
 func wantText(t *testing.T) arrow.Array {
 	return fromJSON(t, arrow.BinaryTypes.String, `["a","bb",null,"ccc"]`)
 }

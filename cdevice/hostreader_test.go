@@ -93,8 +93,8 @@ func TestErrorsOfAHostReader(t *testing.T) {
 	assert.ErrorIs(t, canceled.Err(), context.Canceled)
 }
 
-// The plain C stream interface is arrow-go's: a reader of ours goes out by cdata, and what
-// cdata imports goes out as a device stream.
+// The plain C stream interface is arrow-go's: a reader of ours is exported by cdata, and an import
+// of cdata is exported as a device stream.
 func TestPlainStreamsByCdata(t *testing.T) {
 	checkLeaks(t)
 	mem := memory.NewCheckedAllocator(memory.NewGoAllocator())

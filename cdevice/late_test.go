@@ -27,7 +27,7 @@ func TestCallsThatComeWithTheLastRelease(t *testing.T) {
 	list := ArrayData{Length: 0, Buffers: []device.Ptr{0, values}, Children: []ArrayData{data}}
 	a, err := NewArray(device.CPUDevice(), arrow.ListOf(arrow.PrimitiveTypes.Int64), list, Lifetime{})
 	require.NoError(t, err)
-	b.mem.Release() // what the other goroutine does next
+	b.mem.Release() // the next action of the other goroutine
 	a.mem.Release()
 	assert.True(t, b.refs.Alive() && a.refs.Alive())
 	defer b.refs.Release()

@@ -16,8 +16,8 @@ func checkLeaks(t *testing.T) {
 	t.Helper()
 	before := cdevice.ReadStats()
 	t.Cleanup(func() {
-		// What ends on goroutines: readers that were released early, copies after the work of
-		// their device. All else is over when a test is.
+		// Objects that end on other goroutines: readers that were released early, copies after the
+		// work of their device. All others end with their test.
 		last := func(s cdevice.Stats) [3]int64 { return [3]int64{s.Readers, s.DeviceCopies, s.Goroutines} }
 		more := left(before)
 		for deadline := time.Now().Add(10 * time.Second); last(more) != [3]int64{} && time.Now().Before(deadline); {
@@ -47,7 +47,7 @@ func settles(t *testing.T) {
 	})
 }
 
-// left is what is alive beyond before. A goroutine that was ending then is not missed.
+// left returns the live objects that before lacks. A goroutine that was ending then is not counted.
 func left(before cdevice.Stats) cdevice.Stats {
 	now := cdevice.ReadStats()
 	more := reflect.ValueOf(&now).Elem()

@@ -186,7 +186,7 @@ func TestUseAfterReleaseIsAnError(t *testing.T) {
 }
 
 // One batch, many goroutines: exports, imports, slices and releases side by
-// side. The race detector and the leak check are what judge.
+// side. The race detector and the leak check decide.
 func TestConcurrentUseOfOneBatch(t *testing.T) {
 	checkLeaks(t)
 	rec := oneColumn(t, fromJSON(t, pointType, `[{"x":1,"s":"a"},null,{"x":3,"s":"c"}]`))
@@ -255,8 +255,8 @@ func TestConcurrentReleaseOfMovedChildren(t *testing.T) {
 	}
 }
 
-// With the collector running all the time, memory of the Go heap stays where C
-// was told it is, for as long as C holds the struct.
+// With the collector running all the time, memory of the Go heap stays at the exported address for
+// as long as C holds the struct.
 func TestGoMemoryStaysWhileCHoldsIt(t *testing.T) {
 	checkLeaks(t)
 	defer debug.SetGCPercent(debug.SetGCPercent(1))
@@ -290,8 +290,8 @@ func TestGoMemoryStaysWhileCHoldsIt(t *testing.T) {
 	}
 }
 
-// A batch that somebody forgot to release is a leak that Stats shows; it must
-// not end the process when the collector comes by.
+// A batch that was never released is a leak that ReadStats shows; the garbage collector must not
+// end the process because of it.
 func TestForgottenBatchIsALeakNotACrash(t *testing.T) {
 	before := cdevice.ReadStats()
 	var owner *cdevice.RecordBatch

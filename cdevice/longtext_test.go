@@ -22,7 +22,7 @@ import (
 
 const longest = 64 << 10
 
-// long are texts beyond the limit, and what is left of each.
+// long has texts beyond the limit, and their shortened forms.
 var long = map[string]struct{ text, imported, exported string }{
 	"letters":                               {strings.Repeat("x", 1e6), strings.Repeat("x", longest) + "... (1000000 bytes)", strings.Repeat("x", longest-1-len("... (1000000 bytes)")) + "... (1000000 bytes)"},
 	"characters, of which one would be cut": {"x" + strings.Repeat("ä", 1e5), "x" + strings.Repeat("ä", longest/2-1) + "... (200001 bytes)", ""},

@@ -243,7 +243,7 @@ func (g *given) plainExportRows() map[string]nilargs.Row {
 	}
 }
 
-// What is taken together with a nil argument is released: checkLeaks sees it.
+// A struct passed together with a nil argument is released: checkLeaks checks it.
 func (g *given) importRows() map[string]nilargs.Row {
 	dt := g.rec.Schema().Field(0).Type
 	return map[string]nilargs.Row{

@@ -70,7 +70,7 @@ func numbersOf(t testing.TB, all iter.Seq2[*cdevice.RecordBatch, error]) (number
 	return numbers, nil
 }
 
-// upTo is 0, 1, ... n-1: what numbersOf reads of numbered.
+// upTo returns 0, 1, ... n-1: the values that numbersOf reads of numbered.
 func upTo(n int) []int {
 	numbers := make([]int, n)
 	for i := range numbers {

@@ -14,7 +14,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 )
 
-// panics collects what would be printed; the test looks at it when all is quiet.
+// panics collects the messages of panics; the test checks them when all goroutines have ended.
 func panics(t *testing.T) *atomic.Int64 {
 	seen := new(atomic.Int64)
 	before := bridge.OnPanic

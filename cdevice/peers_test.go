@@ -51,7 +51,7 @@ func (s *asyncStream) reader(ctx context.Context) (*cdevice.RecordReader, error)
 	return s.r, nil
 }
 
-// All yields what the reader does, or why there is none.
+// All yields the items of the reader, or the error if there is none.
 func (s *asyncStream) All() iter.Seq2[*cdevice.RecordBatch, error] {
 	r, err := s.reader(context.Background())
 	if err != nil {
@@ -131,7 +131,7 @@ func consumed(t *testing.T, ctx context.Context, opts ...cdevice.ImportOption) *
 	return p
 }
 
-// peer is the producer, and what it needs.
+// peer has the producer and its resources.
 type peer struct {
 	cpeer.Producer
 	t       *testing.T
@@ -190,7 +190,7 @@ func (p *peer) take(n int) {
 	p.t.Fatalf("the stream ended after %d batches", got)
 }
 
-// events are what a stream of n tasks consists of, and how it ends.
+// events returns the calls of a stream of n tasks, including its end.
 func events(tasks int, end ...cpeer.Event) []cpeer.Event {
 	all := []cpeer.Event{cpeer.OnSchema}
 	for range tasks {

@@ -16,7 +16,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 )
 
-// Plain structs cost what device structs do; see counts_test.go.
+// Plain structs cost as much as device structs; see counts_test.go.
 
 func TestPlainExportAllocations(t *testing.T) {
 	for _, columns := range []int{1, 10, 1000} {

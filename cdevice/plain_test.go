@@ -237,8 +237,7 @@ func TestReleaseOfNoPlainStruct(t *testing.T) {
 	assert.Nil(t, cdevice.ArrayStreamFromPtr(0))
 }
 
-// A struct that a producer hands in is released once, by the last user, where WithReleaser
-// says.
+// A producer's struct is released once, by the last user, through the function of WithReleaser.
 func TestPlainImportOptions(t *testing.T) {
 	checkLeaks(t)
 	for _, w := range []way{asArray, asBatch} {

@@ -18,8 +18,8 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/testing/cases"
 )
 
-// arrow-go's cdata as the peer of plain structs and streams, where it is right: what it gets
-// wrong is in docs/upstream.md.
+// arrow-go's cdata as the peer of plain structs and streams, where it is right: its defects are in
+// docs/upstream.md.
 
 func TestCdataReadsPlainArrays(t *testing.T) {
 	eachPlainCase(t, lostByTheirImport, func(t *testing.T, arr arrow.Array) {
@@ -79,8 +79,8 @@ func lostByTheirExport(dt arrow.DataType, v cases.Variant) string {
 	return ""
 }
 
-// eachPlainCase runs body for each type that is not lost, with an array outside of the Go
-// heap: cdata does not pin what it exports.
+// eachPlainCase runs body for each type that is not lost, with an array outside of the Go heap:
+// cdata does not pin exported memory.
 func eachPlainCase(t *testing.T, lost func(arrow.DataType, cases.Variant) string, body func(t *testing.T, arr arrow.Array)) {
 	t.Helper()
 	for _, c := range cases.All() {
@@ -148,7 +148,7 @@ func TestPlainStreamsOfCdata(t *testing.T) {
 		rdr := numberedReader(t, n)
 		s := new(cdata.CArrowArrayStream)
 		cdata.ExportRecordReader(rdr, s)
-		rdr.Release() // although its comment says otherwise; see docs/upstream.md, 14
+		rdr.Release() // although it is documented otherwise; see docs/upstream.md, 14
 		r, err := cdevice.ImportPlainRecordReader(s)
 		require.NoError(t, err)
 		r.Map(valid)
@@ -201,8 +201,8 @@ func TestSlicedStructsThroughPlainStreams(t *testing.T) {
 	host.(readerOf).Release()
 }
 
-// cdata's callbacks are Go, and pass what they are given to C: no Go pointer stands beside
-// a plain stream, nor beside its arrays, with any state that the import keeps.
+// cdata's callbacks are Go, and pass their arguments to C: the allocation of a plain stream, or of
+// its arrays, must hold no Go pointer.
 func TestCdataStreamsImportedWithOptions(t *testing.T) {
 	checkLeaks(t)
 	rec := outsideTheHeap(t)

@@ -14,7 +14,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 )
 
-// What AsCPU waits for before a plain export, and what ends the wait.
+// The wait of AsCPU before a plain export, and the end of that wait.
 
 func TestPlainExportWantsNoEvent(t *testing.T) {
 	checkLeaks(t)

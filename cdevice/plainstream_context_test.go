@@ -81,8 +81,8 @@ func TestContextEndsAPlainStream(t *testing.T) {
 	}
 }
 
-// Once the context is done, nothing is asked of the reader: not by get_next, and not for
-// what is ready.
+// Once the context is done, the reader is not called any more: neither by get_next nor for ready
+// batches.
 func TestEndedContextAsksTheReaderNothing(t *testing.T) {
 	checkLeaks(t)
 	ctx, cancel := context.WithCancel(background)

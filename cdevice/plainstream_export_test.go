@@ -26,7 +26,7 @@ import (
 // called as a consumer in C does.
 // https://arrow.apache.org/docs/format/CStreamInterface.html
 
-// "This callback may be called several times"; what it gives is not the stream's.
+// "This callback may be called several times"; the stream does not own its results.
 func TestPlainGetSchemaAnyNumberOfTimes(t *testing.T) {
 	checkLeaks(t)
 	metadata := arrow.NewMetadata([]string{"k"}, []string{"v"})

@@ -22,7 +22,7 @@ import (
 
 // Streams of the C stream interface, without a device.
 
-// askPlain calls get_next, and imports what it gives: nil at the end.
+// askPlain calls get_next, and imports its array: nil at the end.
 func askPlain(t testing.TB, s *cdata.CArrowArrayStream) (b *cdevice.RecordBatch, code int) {
 	t.Helper()
 	out := garbagePlain()
@@ -112,7 +112,7 @@ func TestPlainStreamErrors(t *testing.T) {
 	}
 }
 
-// What is wrong with the stream itself is found before a callback is called.
+// Faults of the stream itself are detected before a callback is called.
 func TestPlainBadStreams(t *testing.T) {
 	_, err := cdevice.ImportPlainRecordReader(nil)
 	assert.EqualError(t, err, "cdevice: import: ArrowArrayStream = NULL, want a struct to import: invalid")

@@ -57,7 +57,7 @@ func yields(t *testing.T, s *arrow.Schema, seq iter.Seq2[*cdevice.RecordBatch, e
 	return r
 }
 
-// asked is a reader of a function that gives batches, and then err or the end.
+// asked is a reader of a function that returns batches, and then err or the end.
 func asked(t testing.TB, err error, batches ...*cdevice.RecordBatch) *cdevice.RecordReader {
 	t.Helper()
 	r, e := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, nextOf(err, batches...), nil)
@@ -135,7 +135,7 @@ func layers(t *testing.T) map[string]func(*script) *cdevice.RecordReader {
 	}
 }
 
-// prefetching makes a reader of a script, which is asked n batches ahead.
+// prefetching makes a reader of a script, which prefetches n batches.
 func prefetching(t *testing.T, n int) func(*script) *cdevice.RecordReader {
 	return func(s *script) *cdevice.RecordReader { return importing(t)(s).Prefetch(n) }
 }
@@ -227,7 +227,7 @@ func (panicking) Retain() {}
 
 func (panicking) Release() {}
 
-// countedSource is a source of numbered batches, without end; asked is how often it was asked.
+// countedSource is a source of numbered batches, without end; asked counts its calls.
 func countedSource(t *testing.T) (next func() (*cdevice.RecordBatch, error), asked *atomic.Int64) {
 	batch := numbered(t, 1)[0]
 	asked = new(atomic.Int64)

@@ -15,7 +15,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
 )
 
-// referenceCounted is what has Retain and Release.
+// referenceCounted has Retain and Release.
 type referenceCounted interface {
 	Retain()
 	Release()

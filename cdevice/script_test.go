@@ -15,8 +15,8 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 )
 
-// script is another library's stream: what its callbacks do, a test writes, and how often
-// they are called is counted. Its device is the CPU.
+// script is another library's stream: a test supplies its callbacks, and their calls are counted.
+// Its device is the CPU.
 type script struct {
 	*arena
 	getSchema func(out *abi.ArrowSchema) int
@@ -42,8 +42,8 @@ func newScript(t testing.TB, batches ...*cdevice.RecordBatch) *script {
 	return s
 }
 
-// newPlainScript is newScript for an ArrowArrayStream: of what getNext writes, only the
-// array reaches the consumer.
+// newPlainScript is newScript for an ArrowArrayStream: of getNext's device array, only the array
+// reaches the consumer.
 func newPlainScript(t testing.TB, batches ...*cdevice.RecordBatch) *script {
 	t.Helper()
 	s := scriptOf(t, batches)

@@ -16,8 +16,8 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 )
 
-// A program that waits for zeros in ReadStats unloads the library of a producer then: what
-// is being released is counted until that is over.
+// A program may wait for zeros in ReadStats before it unloads a producer's library: an object
+// counts until its release callback has returned.
 
 // counted returns a release callback that reads one of the counts while it runs, and
 // checks at the end of the test that the callback ran once and was counted.
@@ -170,7 +170,7 @@ func TestStatsOfImports(t *testing.T) {
 	})
 }
 
-// TestStatsOfExports is about structs of ours, counted until what they hold is released.
+// TestStatsOfExports tests that our structs count until their memory is released.
 func TestStatsOfExports(t *testing.T) {
 	t.Run("an array", func(t *testing.T) {
 		s, err := device.CPUDevice().NewStream()

@@ -13,7 +13,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 )
 
-// Streams that are asked before their reader is: Prefetch, and copies.
+// Streams that are read ahead of their reader: Prefetch, and copies.
 
 func TestPrefetchKeepsOrderAndEnds(t *testing.T) {
 	checkLeaks(t)

@@ -15,8 +15,8 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 )
 
-// A batch's way through an exported and an imported stream costs what an import does: the
-// stream adds one call into C, and one from C into Go.
+// A batch's way through an exported and an imported stream costs as much as an import: the stream
+// adds one call into C, and one from C into Go.
 func TestStreamCostsPerBatch(t *testing.T) {
 	for kind, through := range map[string]func(*cdevice.RecordReader) (*cdevice.RecordReader, error){
 		"device": func(r *cdevice.RecordReader) (*cdevice.RecordReader, error) {

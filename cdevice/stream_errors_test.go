@@ -22,9 +22,9 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
 )
 
-// What goes wrong in the source of a stream, and how a consumer in C hears of it.
+// Errors of the source of a stream, and their form for a consumer in C.
 
-// What get_last_error returned is valid until the next call; after a success there is nothing.
+// The text of get_last_error is valid until the next call; after a success there is none.
 func TestLastErrorOfAnExportedStream(t *testing.T) {
 	checkLeaks(t)
 	s := export(t, iterated(t, errSource, numbered(t, 1)...))
@@ -171,7 +171,7 @@ func TestTextOfAPanicIsBounded(t *testing.T) {
 	}
 }
 
-// What a source yields must belong in the stream.
+// Batches of a source must fit the stream.
 func TestSourcesMustKeepTheirWord(t *testing.T) {
 	checkLeaks(t)
 	other := wrap(t, oneColumn(t, fromJSON(t, arrow.BinaryTypes.String, `["a"]`)))
@@ -214,7 +214,7 @@ func TestSourcesMustKeepTheirWord(t *testing.T) {
 	assert.ErrorContains(t, err, "RecordBatch.schema")
 }
 
-// lying gives batches of another schema than it says.
+// lying yields batches of another schema than its own.
 type lying struct {
 	array.RecordReader
 	rec arrow.RecordBatch

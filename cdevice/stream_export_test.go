@@ -148,7 +148,7 @@ func TestStreamOfEveryType(t *testing.T) {
 	}
 }
 
-// A release in the middle stops the source; what it gave before lives on.
+// A release in the middle stops the source; earlier batches stay valid.
 func TestReleaseInTheMiddleStopsTheSource(t *testing.T) {
 	checkLeaks(t)
 	batches := numbered(t, 3)
@@ -222,7 +222,7 @@ func TestStreamReleasedInsideItsOwnCallback(t *testing.T) {
 	_, code = next(t, s)
 	assert.EqualValues(t, syscall.EIO, code)
 	assert.Equal(t, 1, stops)
-	for range 3 { // the text of an error that nobody can ask for is not pinned: that would end the process
+	for range 3 { // the text of an error that can no longer be read is not pinned: a leaked pin would end the process
 		runtime.GC()
 	}
 }
@@ -353,8 +353,8 @@ func TestReaderAndItsExportShareTheBatches(t *testing.T) {
 	r.Release()
 }
 
-// What readers and arrays are made into for a consumer reaches the arrays of an export, and the
-// type that the stream declares.
+// Conversions of readers and arrays for a consumer apply to the exported arrays, and to the type
+// that the stream declares.
 func TestConversionsReachTheArraysOfAnExport(t *testing.T) {
 	checkLeaks(t)
 	event := &testEvent{}

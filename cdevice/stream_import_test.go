@@ -34,7 +34,7 @@ func TestStreamIsReadToItsEnd(t *testing.T) {
 	}
 }
 
-// The end is a released array, whatever else it holds; after it nobody asks again.
+// The end is a released array, even if its other fields are set; get_next is not called after it.
 func TestNothingIsAskedAfterTheEnd(t *testing.T) {
 	s := newScript(t, numbered(t, 2)...)
 	r := s.reader(t)
@@ -190,7 +190,7 @@ func TestReleaseWhileABatchIsAskedFor(t *testing.T) {
 	require.NoError(t, err)
 	next := s.getNext
 	s.getNext = func(call int, out *abi.ArrowDeviceArray) int {
-		r.Release() // by whoever: here on the thread that asks
+		r.Release() // on any goroutine: here inside the call
 		assert.Zero(t, s.releases.Load())
 		return next(call, out)
 	}
@@ -207,7 +207,7 @@ func TestReleaseWhileABatchIsAskedFor(t *testing.T) {
 		r.Release()
 		return next(call, out)
 	}
-	r.Next() // nobody can have the batch: it must not be lost
+	r.Next() // the batch cannot be delivered: it must not be lost
 }
 
 func TestStreamCallsAreSerialised(t *testing.T) {
@@ -236,7 +236,7 @@ func TestStreamCallsAreSerialised(t *testing.T) {
 	assert.EqualValues(t, n+1, s.nexts.Load()) // newScript looks for overlaps
 }
 
-// What is wrong with the stream itself is found before a callback is called.
+// Faults of the stream itself are detected before a callback is called.
 func TestBadStreams(t *testing.T) {
 	_, err := cdevice.ImportRecordReader(nil)
 	assert.ErrorContains(t, err, "ArrowDeviceArrayStream = NULL, want a struct to import")

@@ -20,7 +20,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 )
 
-// Readers that are composed: what Map and Prefetch change, in which order, and who owns what.
+// Composed readers: the effects of Map and Prefetch, their order, and the ownership of batches.
 
 // digit is a function for Map that appends a digit to the number of a batch.
 func digit(t testing.TB, d int) batchFunc {
@@ -135,8 +135,8 @@ type elsewhere struct{ device.Device }
 
 func (elsewhere) ID() device.ID { return device.ID{Type: device.ExtDev} }
 
-// A function that does not give a batch of the stream ends it; whatever it was given, and
-// whatever it gave, is released once.
+// A function that does not return a batch of the stream ends it; its argument and its result are
+// each released once.
 func TestFunctionThatFailsEndsTheStream(t *testing.T) {
 	other := func(t *testing.T, more func()) *cdevice.RecordBatch { return ownedBatch(t, more) }
 	wider := arrow.NewSchema([]arrow.Field{{Name: "x", Type: arrow.Null}}, nil)
@@ -230,7 +230,7 @@ func TestFunctionThatFailsEndsTheStream(t *testing.T) {
 	}
 }
 
-// What is misused is heard of, and does no harm.
+// Misuse is reported, and does no harm.
 func TestFunctionThatReleasesWhatItBorrows(t *testing.T) {
 	checkLeaks(t)
 	for name, f := range map[string]batchFunc{
@@ -332,7 +332,7 @@ func TestFunctionThatChangesItsReader(t *testing.T) {
 	within.Eventually(t, "the release", func() bool { return s.releases.Load() == 1 })
 }
 
-// A consumer in C sees what the functions give.
+// A consumer in C sees the results of the functions.
 func TestMappedStreamInC(t *testing.T) {
 	checkLeaks(t)
 	calls := 0

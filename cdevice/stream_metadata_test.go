@@ -123,7 +123,7 @@ func asRead(t *testing.T, want *arrow.Schema, rec arrow.RecordBatch) {
 	}
 }
 
-// told is an arrow-go reader of one batch for ever, with another schema than the batch has.
+// told is an arrow-go reader of one batch for ever, whose schema differs from the batch's.
 type told struct {
 	rec    arrow.RecordBatch
 	schema *arrow.Schema
@@ -226,7 +226,7 @@ func (alike) Deserialize(arrow.DataType, string) (arrow.ExtensionType, error) {
 
 type alikeArray struct{ array.ExtensionArrayBase }
 
-// A type that is wrong about being equal is not read as what it is not.
+// A type whose Equal is wrong is not read as another type.
 func TestTypesThatAreNotStoredAlike(t *testing.T) {
 	checkLeaks(t)
 	schemaOf := func(stored arrow.DataType, from string) *arrow.Schema {

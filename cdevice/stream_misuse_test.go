@@ -24,7 +24,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 )
 
-// Streams whose users, or sources, do what they should not.
+// Streams that their users, or sources, misuse.
 
 // Many goroutines call a reader that was released: its source is not asked, and not stopped again.
 func TestReleasedReaderStaysReleased(t *testing.T) {
@@ -113,7 +113,7 @@ func TestReleaseDuringNext(t *testing.T) {
 	assert.ErrorIs(t, r.Err(), cdevice.ErrReleased)
 }
 
-// An error of a source is an error for C, whatever number it has.
+// An error of a source is an error for C, even if its number is 0 as a C int.
 func TestErrorIsNeverCodeZero(t *testing.T) {
 	for _, err := range []error{
 		&cdevice.ProducerError{Callback: "ArrowDeviceArrayStream.get_next"},
@@ -157,7 +157,7 @@ func TestSourceThatExitsWhileItIsAskedAhead(t *testing.T) {
 	release(t, r)
 }
 
-// Panics that nobody waits for do not end the process.
+// Panics on goroutines without a waiting caller do not end the process.
 func TestPanicInStop(t *testing.T) {
 	before := cdevice.ReadStats()
 	seen := panics(t)
@@ -221,7 +221,7 @@ func TestReleasedBatchDoesNotComeBack(t *testing.T) {
 	iterator.Release()
 }
 
-// A source may give a batch beside an error: it is let go.
+// A source may return a batch beside an error: the batch is released.
 func TestBatchBesideAnErrorIsReleased(t *testing.T) {
 	checkLeaks(t)
 	r, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) {
@@ -233,7 +233,7 @@ func TestBatchBesideAnErrorIsReleased(t *testing.T) {
 	assert.ErrorIs(t, r.Err(), errSource)
 }
 
-// After a release nothing more is asked, however far ahead the reader may be.
+// After a release the source is not called any more, even if the reader prefetches.
 func TestNothingIsAskedAheadAfterTheRelease(t *testing.T) {
 	for range 20 {
 		s := newScript(t, numbered(t, 12)...)
@@ -257,7 +257,7 @@ func TestNothingIsAskedAheadAfterTheRelease(t *testing.T) {
 	}
 }
 
-// What WithReleaser asks for holds for input that is refused, too.
+// WithReleaser also applies to refused input.
 func TestReleaseWithHoldsForBadInput(t *testing.T) {
 	checkLeaks(t)
 	count := 0
@@ -297,7 +297,7 @@ func TestReleaseWithHoldsForBadInput(t *testing.T) {
 	assert.Zero(t, out.Array.Release)
 }
 
-// All batches of a stream have its schema, whatever names their own has.
+// All batches of a stream have its schema, even if the names in their own differ.
 func TestBatchesHaveTheirStreamsSchema(t *testing.T) {
 	checkLeaks(t)
 	other := arrow.NewSchema([]arrow.Field{{Name: "m", Type: arrow.PrimitiveTypes.Int64}}, nil)
@@ -314,7 +314,7 @@ func TestBatchesHaveTheirStreamsSchema(t *testing.T) {
 	assert.Equal(t, 1, numberIn(h.RecordBatch()))
 }
 
-// The source may look at how its stream stands.
+// The source may query the state of its stream.
 func TestErrInsideTheSource(t *testing.T) {
 	var r *cdevice.RecordReader
 	r, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) {

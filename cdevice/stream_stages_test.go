@@ -73,7 +73,7 @@ func TestStagesInTheMiddle(t *testing.T) {
 	assert.EqualValues(t, 1, s.releases.Load())
 }
 
-// Neither Map nor Prefetch waits for a producer that does not answer.
+// Neither Map nor Prefetch waits for a producer that does not return.
 func TestStagesDoNotWaitForACallUnderWay(t *testing.T) {
 	for name, layer := range layers(t) {
 		t.Run(name, func(t *testing.T) {
@@ -318,7 +318,7 @@ func TestCloseWaitsForAFunctionOfMap(t *testing.T) {
 	}
 }
 
-// A release does not wait for a function, and what it makes after that is dropped.
+// A release does not wait for a function, and a later result of it is dropped.
 func TestReleaseDoesNotWaitForAFunctionOfMap(t *testing.T) {
 	settles(t)
 	s := newScript(t, numbered(t, 9)...)

@@ -18,8 +18,8 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
 )
 
-// What programs hand in that is not arrow-go's own: record batches, arrays,
-// devices and types of their making, and misuse.
+// Arguments that are not arrow-go's own: a program's record batches, arrays, devices and types, and
+// misuse.
 
 // otherSchema is a record batch that claims to have another schema.
 type otherSchema struct {
@@ -60,7 +60,7 @@ func TestWrapRefusesASchemaThatIsNotTheColumns(t *testing.T) {
 	b.Release()
 }
 
-// moodyArray panics when it is asked for its data the n-th time.
+// moodyArray panics at the n-th call of Data.
 type moodyArray struct {
 	arrow.Array
 	calls *int
@@ -198,7 +198,7 @@ func TestWrapRefusesRunsWithoutValues(t *testing.T) {
 	assert.ErrorContains(t, err, "cdevice: wrap: array.children[1].length = 1, want at least 3")
 }
 
-// importTree imports what a C program exports; it is released at the end.
+// importTree imports an array that a C program exports; it is released at the end.
 func importTree(t *testing.T, n cpeer.Node, dt arrow.DataType) *cdevice.Array {
 	t.Helper()
 	tree := cpeer.NewTree(n)
@@ -255,7 +255,7 @@ func cCells(t *testing.T, numbers ...int64) uintptr {
 	return addressOf(block) + bridge.BlockSize
 }
 
-// An empty array has no element at its offset: what goes out has none.
+// An empty array has no element at its offset: its export has none.
 func TestEmptyArraysHaveNoOffset(t *testing.T) {
 	tree := cpeer.NewTree(cpeer.Node{Buffers: []uintptr{0, 0, 0}})
 	defer tree.Free()
@@ -284,7 +284,7 @@ func TestEmptyArraysHaveNoOffset(t *testing.T) {
 	}
 }
 
-// Pinned memory that goes out as CPU memory has an address for every buffer.
+// Pinned memory that is exported as CPU memory has an address for every buffer.
 func TestForHostOfPinnedMemoryHasNoNullOffsets(t *testing.T) {
 	checkLeaks(t)
 	tree := cpeer.NewTree(cpeer.Node{Buffers: []uintptr{0, 0, 0}})

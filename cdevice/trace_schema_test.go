@@ -16,7 +16,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 )
 
-// liveKinds are the kinds of the objects that are listed, and what made the first of them.
+// liveKinds returns the kinds of the listed objects, and the maker of the first of them.
 func liveKinds() (kinds []string, maker string) {
 	for i, o := range cdevice.LiveObjects() {
 		kinds = append(kinds, o.Kind)

@@ -31,8 +31,8 @@ func throughPlain(t *testing.T, a *cdevice.Array, opts ...cdevice.ImportOption) 
 	return back
 }
 
-// exportMade exports what a method of a batch or an array made of it for a consumer, and
-// releases that: exportMade(out, schema)(b.RecordEvent(s)).
+// exportMade exports the result of a method of a batch or an array, and releases it:
+// exportMade(out, schema)(b.RecordEvent(s)).
 func exportMade(out *cdevice.CArrowDeviceArray, schema *cdata.CArrowSchema) func(interface{ Release() }, error) error {
 	return func(made interface{ Release() }, err error) error {
 		if err != nil {

@@ -95,7 +95,7 @@ func TestAssumedHostReadableWithNullBuffers(t *testing.T) {
 	got.Release()
 }
 
-// Full validation looks at the contents of such memory.
+// Full validation reads the contents of such memory.
 func TestAssumedHostReadableIsValidated(t *testing.T) {
 	checkLeaks(t)
 	b := array.NewBinaryBuilder(memory.DefaultAllocator, arrow.BinaryTypes.Binary)
@@ -116,7 +116,7 @@ func TestAssumedHostReadableIsValidated(t *testing.T) {
 	}
 }
 
-// An event that no backend can wait for is refused: read before it, memory is what it is not.
+// An event that no backend can wait for is refused: a read before it would see other values.
 func TestAssumedHostReadableWithAnEvent(t *testing.T) {
 	checkLeaks(t)
 	cell := new(uintptr)
@@ -145,7 +145,7 @@ func TestAssumedHostReadableWithAnEvent(t *testing.T) {
 	b.Release()
 }
 
-// A GPU that is open in this process knows better.
+// A GPU that is open in this process detects the error.
 func TestAssumedHostReadableOfAGPU(t *testing.T) {
 	checkLeaks(t)
 	m := cudatest.Simulated(t, cudasim.Options{})

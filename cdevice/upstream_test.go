@@ -17,8 +17,8 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 )
 
-// Each test here is a finding of docs/upstream.md: what arrow-go's cdata gets
-// wrong, and this package must not.
+// Each test here is a finding of docs/upstream.md: a defect of arrow-go's cdata that this package
+// must not have.
 
 // batchThroughC exports rec, imports it and views the import; all is released at the end.
 func batchThroughC(t *testing.T, rec arrow.RecordBatch) arrow.RecordBatch {
@@ -126,7 +126,7 @@ func TestUnknownNullCountWithoutBitmapIsNone(t *testing.T) {
 }
 
 func TestExportReadsNoData(t *testing.T) {
-	// A slice whose null count nobody has counted goes out as unknown; arrow-go's
+	// A slice with an uncounted null count is exported as unknown; arrow-go's
 	// own data is not written to either, so that exports may run side by side.
 	arr := fromJSON(t, arrow.PrimitiveTypes.Int32, `[1,null,3,4]`)
 	part := array.NewSlice(arr, 1, 3)
@@ -163,7 +163,7 @@ func TestTypedNilDictionaryIsAnError(t *testing.T) {
 	assert.ErrorContains(t, err, "cdevice: wrap: array.dictionary")
 }
 
-// Both libraries read what the other exports, where cdata is right.
+// Each library reads the other's exports, where cdata is right.
 func TestPlainCDataReadsWhatWeExport(t *testing.T) {
 	rec := oneColumn(t, fromJSON(t, arrow.BinaryTypes.String, `["a",null,"ccc"]`))
 	var out cdevice.CArrowDeviceArray
@@ -177,7 +177,7 @@ func TestPlainCDataReadsWhatWeExport(t *testing.T) {
 }
 
 func TestWeReadWhatPlainCDataExports(t *testing.T) {
-	mem := mallocator.NewMallocator() // cdata does not pin what it exports
+	mem := mallocator.NewMallocator() // cdata does not pin exported memory
 	arr, _, err := array.FromJSON(mem, arrow.BinaryTypes.String, strings.NewReader(`["a",null,"ccc"]`))
 	require.NoError(t, err)
 	defer arr.Release()
@@ -194,8 +194,8 @@ func TestWeReadWhatPlainCDataExports(t *testing.T) {
 	assert.True(t, array.RecordEqual(rec, view))
 }
 
-// cdata's release callback is Go and passes the struct to C: no Go pointer may stand beside
-// it then, whatever the import keeps.
+// cdata's release callback is Go and passes the struct to C: the struct's allocation must hold no
+// Go pointer then, even if the import keeps state.
 func TestCdataReleasesWhatWasImportedWithOptions(t *testing.T) {
 	checkLeaks(t)
 	rec := outsideTheHeap(t)

@@ -22,8 +22,8 @@ import (
 	"github.com/arrowdevice/arrowdevice/memory/hostpinned"
 )
 
-// ValidateFull of batches and arrays that no import has made, and by whom it is called. What
-// it finds in imported ones: badinput_contents_test.go.
+// ValidateFull of batches and arrays that are not imported, and its callers.
+// badinput_contents_test.go tests imported ones.
 
 // validThroughout validates an array, slices of it, and its children.
 func validThroughout(t *testing.T, a *cdevice.Array) {
@@ -109,7 +109,7 @@ func TestWrappedPinnedMemoryIsAskedOfTheDriver(t *testing.T) {
 	elsewhere.Release()
 }
 
-// What is known of a copy that was made here is not believed: its memory is read.
+// ValidateFull reads the memory of our own copies, even if their properties are known.
 func TestValidationReadsCopiesThatWereMadeHere(t *testing.T) {
 	checkLeaks(t)
 	gpu := cudatest.Simulated(t, cudasim.Options{}).GPUs[0]

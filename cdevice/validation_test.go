@@ -21,10 +21,10 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
 )
 
-// Full validation of large contents: what it costs, and that it ends with its context. Costs are
-// counted in looks at the context, of which there is one for each million of bytes or elements.
+// Full validation of large contents: its cost, and its end with the context. The cost is counted in
+// checks of the context, one for each million of bytes or elements.
 
-// lookedAt is a context that counts the looks at it, and ends at one of them.
+// lookedAt is a context that counts its checks, and ends at one of them.
 type lookedAt struct {
 	context.Context
 	looks, end int
@@ -187,8 +187,8 @@ func TestFullValidationWithoutAContext(t *testing.T) {
 	assert.ErrorIs(t, got.ValidateFull(context.Background()), cdevice.ErrReleased)
 }
 
-// What full validation accepts, HostView and CopyToHost accept, and they give the same: arrays of
-// every type with random bitmaps, offsets, lengths, views and values.
+// HostView and CopyToHost accept arrays that full validation accepts, and return the same values:
+// arrays of every type with random bitmaps, offsets, lengths, views and values.
 func TestWhatIsAcceptedCanBeRead(t *testing.T) {
 	rounds := 400
 	if testing.Short() {

@@ -48,8 +48,8 @@ func TestSharedTextIsValidatedOnce(t *testing.T) {
 	}
 }
 
-// Views are accepted if each of them is valid, however they lie: what lies beside them does not
-// matter, and a character that is cut does.
+// Views are accepted if each of them is valid, in any order: bytes beside them do not matter, but a
+// truncated character does.
 func TestSharedTextIsValidatedExactly(t *testing.T) {
 	checkLeaks(t)
 	r := rand.New(rand.NewPCG(2026, 11))
@@ -111,7 +111,7 @@ func TestSharedTextIsValidatedExactly(t *testing.T) {
 	assert.Greater(t, refused, 500)
 }
 
-// One text of many megabytes is looked at in pieces, which must not cut a character.
+// One text of many megabytes is validated in pieces, which must not split a character.
 func TestLongTextIsValidatedExactly(t *testing.T) {
 	for _, char := range []string{"ä", "€", "😀"} {
 		for shift := range len(char) {

@@ -12,7 +12,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 )
 
-// soon is a context for what must not take long.
+// soon returns a context for calls that must not take long.
 func soon(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
@@ -45,7 +45,7 @@ func expires(t testing.TB, close func(context.Context) error) {
 	assert.Less(t, time.Since(begin), 2*time.Second, "it should be 100 ms, and a loaded machine has more")
 }
 
-// release releases a reader and waits until what its goroutine held is released too.
+// release releases a reader and waits until the items of its goroutine are released too.
 func release(t testing.TB, r *cdevice.RecordReader) {
 	t.Helper()
 	r.Release()

@@ -24,8 +24,8 @@ type block struct {
 	code string
 }
 
-// Every Go block of every page, and of every comment on a package, type or function, is
-// valid: what it leaves out is completed, and the rest is checked against this module.
+// Every Go block of every page, and of every comment on a package, type or function, is valid:
+// omitted parts are completed, and the rest is checked against this module.
 func TestGoBlocksCompile(t *testing.T) {
 	checker := newBlockChecker(t)
 	found := map[string]int{}

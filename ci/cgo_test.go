@@ -11,9 +11,9 @@ import (
 
 const cgoMessage = "undefined: arrowdevice_needs_cgo__set_CGO_ENABLED_1_and_install_a_C_compiler"
 
-// Without cgo (Go disables it by itself where there is no C compiler), a package builds, or
-// the compiler's one complaint says what to do. internal/cuda and internal/abi are the roots
-// of all that needs it.
+// Without cgo (Go disables it by itself where there is no C compiler), a package builds, or the
+// compiler's one error names the remedy. internal/cuda and internal/abi are the roots of all
+// packages that need cgo.
 func TestWithoutCgo(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the standard library without cgo")

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// flaky runs ci/flaky for one test, and returns what it printed and its exit status.
+// flaky runs ci/flaky for one test, and returns its output and its exit status.
 func flaky(options ...string) (string, int) {
 	args := append([]string{"-n", "3", "--load", "1", "--short", "--run", "^TestStaleWord|^TestUnknownWords"}, options...)
 	cmd := exec.Command("./flaky", append(args, "./internal/handle")...)

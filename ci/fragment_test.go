@@ -108,10 +108,10 @@ func (c *blockChecker) open(name string) (io.ReadCloser, error) {
 	return os.Open(c.exports[name])
 }
 
-// elided matches what stands for left out code: { ... }, and a line of three dots.
+// elided matches marks of omitted code: { ... }, and a line of three dots.
 var elided = regexp.MustCompile(`\{ \.\.\. \}|(?m)^\s*\.\.\.$`)
 
-// check returns what is wrong with a block.
+// check returns the errors of a block.
 func (c *blockChecker) check(b block) []error {
 	b.code = elided.ReplaceAllStringFunc(b.code, func(s string) string {
 		if strings.Contains(s, "{") {
@@ -150,8 +150,8 @@ func (c *blockChecker) parse(b block, before, after string) (*ast.File, error) {
 	return parser.ParseFile(c.files, "", fmt.Sprintf("%s\n//line %s:%d\n%s%s", clause, b.file, b.line, b.code, after), 0)
 }
 
-// checkTypes completes a block with what its unresolved names need. If the names have several
-// types, it returns the errors of the combination with the fewest.
+// checkTypes completes a block with declarations for its unresolved names. If the names have
+// several types, it returns the errors of the combination with the fewest.
 func (c *blockChecker) checkTypes(b block, names map[string]bool, before, after string) (fewest []error) {
 	combinations := []map[string]string{{}}
 	for name := range names {

@@ -86,8 +86,8 @@ func goIn(t *testing.T, dir string, environment []string, arguments ...string) s
 	return string(out)
 }
 
-// The line that cdevice/include/doc.go tells a user to write works, for a module in a folder
-// and for a vendored one.
+// The #cgo line that cdevice/include/doc.go documents works, for a module in a folder and for a
+// vendored one.
 func TestProgramOfAnotherModuleIncludesTheHeader(t *testing.T) {
 	if testing.Short() {
 		t.Skip("links a program and copies what it imports")

@@ -22,8 +22,8 @@ type pkg struct {
 	CgoFiles   []string
 }
 
-// packages returns the packages of the module by their path in the tree, with what has
-// the build tag gorgonia: to list it needs no CUDA.
+// packages returns the packages of the module by their path in the tree, including those with the
+// build tag gorgonia: listing them needs no CUDA.
 func packages(t *testing.T) map[string]pkg {
 	t.Helper()
 	out, err := exec.Command("go", "list", "-tags=gorgonia", "-json=ImportPath,Imports,CgoFiles", "../...").Output()

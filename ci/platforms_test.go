@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// The packages without cgo build for the platforms that README lists as compiled. What has C
-// code needs a compiler for each.
+// The packages without cgo build for the platforms that README lists as compiled. Packages with C
+// code would need a compiler for each.
 func TestOtherPlatformsCompile(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the standard library for each platform")

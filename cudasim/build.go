@@ -16,7 +16,7 @@ import (
 	"sync"
 )
 
-// The sources travel with the package, so that it works from the module cache.
+// The sources are embedded, so that the package works from the module cache.
 //
 //go:embed src/*
 var sources embed.FS
@@ -24,39 +24,39 @@ var sources embed.FS
 // library is the name that programs look for, and the soname.
 const library = "libcuda.so.1"
 
-// absent is what a function that shall be missing is called instead.
+// absent replaces the name of a function that the library lacks.
 const absent = "cudasim_absent_"
 
 var flags = []string{
 	"-std=c11", "-D_GNU_SOURCE", "-O2", "-g", "-fPIC", "-fvisibility=hidden",
 	"-Wall", "-Wextra", "-Wpedantic", "-pthread",
-	// A program may load several copies, and a real driver beside them: none may
-	// end up in a function of another.
+	// A program may load several copies and a real driver: no copy may bind to a function of
+	// another.
 	"-shared", "-Wl,-Bsymbolic", "-Wl,-soname," + library,
 }
 
 // Build compiles the simulated driver with the C compiler of this machine ($CC,
 // cc or gcc) and returns the path of its libcuda.so.1, for LD_LIBRARY_PATH,
-// NUMBA_CUDA_DRIVER and the like. The library lacks the exported functions that
-// are named missing ("cuMemAllocAsync", "cuMemAlloc_v2"), as an older driver does.
+// NUMBA_CUDA_DRIVER and the like. The library lacks the exported functions
+// listed in missing ("cuMemAllocAsync", "cuMemAlloc_v2"), as an older driver
+// does.
 //
-// What was built once is kept in the user's cache directory, under a name made
-// of the sources, the flags and the compiler's version.
+// The library is cached in the user's cache directory, keyed by the sources, the flags and the
+// compiler's version.
 //
-// It is the library of [Options.Build] for a driver before version 13.
+// The library is that of [Options.Build] for a driver before version 13.
 func Build(missing ...string) (path string, err error) {
 	return Options{Missing: missing}.Build()
 }
 
-// Build is [Build] for the machine o: of o.Version, and without o.Missing. Versions
-// from 13000 on need another library than those before, as programs that do not know
-// the names that came with CUDA 13 shall not find them. The machine's other options
-// are not part of the library; they are given by the environment variable CUDASIM.
+// Build is [Build] for o.Version and o.Missing. Versions from 13000 on need another library than
+// earlier ones: a driver before CUDA 13 must not export the names that CUDA 13 added. The other
+// options are not part of the library; the environment variable CUDASIM sets them.
 func (o Options) Build() (path string, err error) {
 	return build(versionFlags(o.Version), o.Missing)
 }
 
-// versionFlags are the compiler flags of a library that can answer that version.
+// versionFlags returns the compiler flags of a library that can report that version.
 func versionFlags(version int) []string {
 	if version >= 13000 {
 		return []string{"-DCUDASIM_13"}
@@ -112,7 +112,7 @@ func buildOnce(args []string) (path string, err error) {
 	return path, compile(path, slices.Concat(cc.command, args))
 }
 
-// compile builds beside path and renames: several processes may do it at once.
+// compile builds to a temporary file and renames it to path: several processes may do so at once.
 func compile(path string, command []string) error {
 	tmp, err := os.MkdirTemp(filepath.Dir(path), "tmp-")
 	if err != nil {
@@ -137,7 +137,8 @@ func compile(path string, command []string) error {
 	return os.Rename(filepath.Join(tmp, library), path)
 }
 
-// checkExported finds misspelled names: without it they would leave nothing out.
+// checkExported returns an error for a name that the library does not export, such as a misspelled
+// one.
 func checkExported(path string, names []string) error {
 	file, err := elf.Open(path)
 	if err != nil {
@@ -176,7 +177,7 @@ func eachSource(do func(name string, content []byte) error) error {
 
 type compiler struct {
 	command []string
-	version string // what it says of itself
+	version string // the output of --version
 }
 
 var theCompiler = sync.OnceValues(findCompiler)

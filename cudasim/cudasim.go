@@ -1,23 +1,21 @@
 // Package cudasim is a CUDA driver for machines without a GPU: a libcuda.so.1
 // that implements the memory, stream and event part of the driver API over host
 // memory, and makes the usual bugs fail. Device memory faults when the host
-// touches it, queued work is really done later, fresh memory is garbage, contexts
-// and handles are checked, and everything that is still live is reported. It
-// runs no kernels.
+// touches it, queued work runs asynchronously, fresh memory holds garbage,
+// contexts and handles are checked, and leaks are reported. It runs no kernels.
 //
 // In a Go test, [Load] gives a machine of its own:
 //
 //	sim := cudasim.Load(t, cudasim.Options{Devices: 2})
-//	gpu := openDriver(sim.Path()) // what is tested loads the driver from there
+//	gpu := openDriver(sim.Path()) // the code under test loads the driver from there
 //	...
 //	sim.Calls("cuMemAlloc")
 //
-// When the test ends, it fails if anything leaked. Any other program is run with
-// the library that [Build] makes, and is configured by the environment variable
-// CUDASIM, which [Options.String] writes. README.md says what the simulator does
-// and where it departs from a GPU.
+// The test fails at its end if anything leaked. Any other program runs with the library that
+// [Build] compiles, configured by the environment variable CUDASIM, whose value [Options.String]
+// returns. README.md describes the simulator and its differences from a GPU.
 //
-// The simulator needs Linux, and this package cgo and a C compiler.
+// The simulator needs Linux; this package also needs cgo and a C compiler.
 package cudasim
 
 import (
@@ -30,57 +28,57 @@ import (
 	"time"
 )
 
-// Options is a machine; the zero value is one of one device of 16 GiB with a
-// driver that can do everything the simulator can.
+// Options describes a machine. The zero value has one device of 16 GiB and a driver with every
+// feature of the simulator.
 type Options struct {
-	Devices   int  // up to 16; 0 is one
-	NoDevices bool // cuInit answers CUDA_ERROR_NO_DEVICE
+	Devices   int  // at most 16; 0 means 1
+	NoDevices bool // cuInit returns CUDA_ERROR_NO_DEVICE
 
-	Delay  time.Duration // how long each queued operation lies before it is done
-	Random bool          // up to twice Delay, drawn anew each time: streams overtake each other
-	Lazy   bool          // nothing is done before the host waits for it or asks for it
-	Seed   uint64        // of everything random; 0 is 1
+	Delay  time.Duration // how long each queued operation waits before it runs
+	Random bool          // each delay is random, up to twice Delay: streams overtake each other
+	Lazy   bool          // work runs only when the host waits for it or queries it
+	Seed   uint64        // of all random choices; 0 means 1
 
-	// PageableAsync queues copies from and to pageable memory like all others, so
-	// that the source is read late. Drivers usually do not; programs must not rely
-	// on that.
+	// PageableAsync queues copies from and to pageable memory like all others, so that the source
+	// is read late. Drivers usually read it before the call returns; programs must not rely on
+	// that.
 	PageableAsync bool
 
 	// PageableStrict orders the host after a synchronous copy from pageable memory
-	// only as far as the manual does: the source was read, the data may not have arrived.
+	// only as far as the manual promises: the source has been read, the data may
+	// not have arrived.
 	PageableStrict bool
 
-	NoRace bool // accesses that are not ordered are not looked for
-	Stacks bool // violations tell where their calls were made, for programs in C
+	NoRace bool // do not check for unordered accesses
+	Stacks bool // violations include the call stacks, for programs in C
 
-	Memory     int64 // bytes of each device; 0 is 16 GiB
-	HostMemory int64 // bytes that can be page-locked; 0 is 16 GiB
-	Version    int   // what cuDriverGetVersion answers; 0 is 12040. See [Options.Build]
+	Memory     int64 // bytes of each device; 0 means 16 GiB
+	HostMemory int64 // bytes that can be page-locked; 0 means 16 GiB
+	Version    int   // the result of cuDriverGetVersion; 0 means 12040. See [Options.Build]
 
 	NoPools   bool // no stream-ordered allocation
 	NoManaged bool // no managed memory
-	// NoConcurrentManaged is a driver whose devices have no concurrent managed access, as
-	// on Windows: the host must not touch managed memory while its device works.
+	// NoConcurrentManaged removes concurrent managed access from all devices, as on Windows: the
+	// host must not touch managed memory while its device works.
 	NoConcurrentManaged bool
 	NoPeer              bool // devices cannot access each other's memory
-	NoPoison            bool // fresh and freed memory is left as it is
+	NoPoison            bool // do not fill fresh and freed memory with garbage
 
-	// StablePrimary gives a primary context the same handle each time that it is
-	// activated, as drivers do. Without it a handle from before the last release is
-	// an error.
+	// StablePrimary gives a primary context the same handle each time that it is activated, as
+	// drivers do. Without it, using a handle from before the last release is an error.
 	StablePrimary bool
 
-	// ReportPath is the file that the report is written to when the process exits;
-	// "-" is standard error, and then only if something leaked or was violated. At
-	// the end of a Go program C has no say: it calls [Sim.WriteReport].
+	// ReportPath is the file that the report is written to when the process exits; "-" is standard
+	// error, which gets a report only if there are leaks or violations. A Go program calls
+	// [Sim.WriteReport], because its exit does not run C's atexit handlers.
 	ReportPath string
 
-	// Missing are exported functions that the library lacks; see [Build]. They are
-	// no part of String.
+	// Missing lists exported functions that the library lacks; see [Build]. String does not contain
+	// them.
 	Missing []string
 }
 
-// String is the value of the environment variable CUDASIM that asks for o.
+// String returns the value of the environment variable CUDASIM that selects o.
 func (o Options) String() string {
 	var pairs []string
 	set := func(given bool, name string, value any) {
@@ -111,20 +109,20 @@ func (o Options) String() string {
 	return strings.Join(pairs, ",")
 }
 
-// Sim is the control of one machine: one loaded copy of the library. Its methods
-// may be called from any goroutine, Allow apart.
+// Sim controls one machine, that is one loaded copy of the library. Its methods, except Allow, may
+// be called from any goroutine.
 type Sim struct {
 	path    string
 	lib     loaded
 	allowed []string
 }
 
-// Load returns a machine of t's own, whatever other machines the process has.
-// The test fails if the library cannot be built. When the test ends, and after
-// all that it registered with t.Cleanup later, Load calls [Sim.NoLeaks] and
-// [Sim.ShutDown].
+// Load returns a machine of t's own, separate from all other machines of the process. The test
+// fails if the library cannot be built. When the test ends, after the functions that it registered
+// with t.Cleanup later, Load calls [Sim.NoLeaks] and [Sim.ShutDown].
 //
-// The library stays loaded until the process exits: others may have functions of it.
+// The library stays loaded until the process exits, because other code may hold its function
+// pointers.
 func Load(t testing.TB, o Options) *Sim {
 	t.Helper()
 	s, err := load(t.TempDir(), o)
@@ -148,8 +146,8 @@ func load(dir string, o Options) (*Sim, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cudasim: %w", err)
 	}
-	// The loader takes two names of one file for the same library, hence a copy. It
-	// must stay: whoever loads the driver by s.Path() has to find this one.
+	// The loader treats two names of one file as the same library, hence a copy. The file must
+	// stay: code that loads the driver by s.Path() has to find this copy.
 	path := filepath.Join(dir, library)
 	if err := os.WriteFile(path, content, 0o700); err != nil {
 		return nil, fmt.Errorf("cudasim: %w", err)
@@ -164,9 +162,9 @@ func load(dir string, o Options) (*Sim, error) {
 	return s, nil
 }
 
-// Open returns the control of the library at path, which other code of this
-// process has loaded or will load as its driver, and configures nothing: its
-// options come from the environment variable CUDASIM.
+// Open returns a Sim for the library at path, which other code of this process has loaded or will
+// load as its driver. It configures nothing: the options come from the environment variable
+// CUDASIM.
 func Open(path string) (*Sim, error) {
 	lib, err := open(path)
 	if err != nil {
@@ -181,18 +179,17 @@ func Open(path string) (*Sim, error) {
 	return s, nil
 }
 
-// Path is the file of the library: what the code under test must load to meet
-// this machine.
+// Path returns the file of the library, which the code under test must load to use this machine.
 func (s *Sim) Path() string { return s.path }
 
-// Allow takes what these functions made out of what [Sim.NoLeaks] complains
-// about, for things that live as long as the process does:
+// Allow excludes objects that these functions created from the leaks of [Sim.NoLeaks], for objects
+// that live as long as the process:
 //
 //	sim.Allow("cuDevicePrimaryCtxRetain", "cuEventCreate")
 func (s *Sim) Allow(functions ...string) { s.allowed = append(s.allowed, functions...) }
 
-// NoLeaks fails the test if anything is live that [Sim.Allow] does not allow, or
-// if rules were violated, and says what.
+// NoLeaks fails the test, with a list, if there are live objects that [Sim.Allow] does not exclude,
+// or violations.
 func (s *Sim) NoLeaks(t testing.TB) {
 	t.Helper()
 	s.Drain()

@@ -154,8 +154,8 @@ func TestWithoutCacheDirectoryTheTemporaryFolderIsUsed(t *testing.T) {
 	assert.DirExists(t, dir)
 }
 
-// A program loads the library beside whatever else it has: nothing may be
-// exported but the driver API and its control.
+// A program loads the library beside others, so it exports only the driver API and the control
+// functions.
 func TestLibraryExportsItsAPIOnly(t *testing.T) {
 	path, err := Build()
 	require.NoError(t, err)
@@ -314,7 +314,7 @@ func keys(prefix string, value any) []string {
 	return all
 }
 
-// What the library reports is what Report has: no key more or less.
+// The library's report and Report have the same keys.
 func TestReportHasEveryKey(t *testing.T) {
 	s := Load(t, Options{Devices: 2})
 	d := newDriver(t, s)
@@ -432,7 +432,7 @@ func TestHundredsOfMachines(t *testing.T) {
 		require.Empty(t, r.end())
 		os.Remove(d.Path())
 	}
-	// What is left of each is the library itself.
+	// Only the library itself remains of each.
 	assert.Less(t, (addressSpace(t)-before)/300, int64(2<<20))
 }
 
@@ -466,7 +466,7 @@ func TestViolationsFailTheTest(t *testing.T) {
 	require.NoError(t, d.FireEvent(held))
 	const illegalAddress = 700
 	assert.EqualValues(t, illegalAddress, d.call("cuStreamSynchronize", streams[0]))
-	d.close() // takes along what is in the context
+	d.close() // destroys the objects of the context
 	errors := r.end()
 	require.Len(t, errors, 1)
 	assert.Contains(t, errors[0], "rules violated")

@@ -8,9 +8,8 @@ package cudasim
 #include <stdint.h>
 #include <stdlib.h>
 
-// All functions of the library take integers and pointers and return one or
-// none, so that one type fits: what is too much is not looked at, and of what
-// is returned the caller takes the bits that are there.
+// All functions of the library take integers and pointers and return one or none, so that one type
+// fits: functions ignore surplus arguments, and the caller takes the valid bits of the result.
 static uint64_t cudasim_go_call(uintptr_t function, const uint64_t *a) {
 	typedef uint64_t (*any)(uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t, uint64_t);
 	return ((any)function)(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7]);
@@ -27,15 +26,15 @@ import (
 	"unsafe"
 )
 
-// loaded is a handle of dlopen. It is never closed: threads of the library's
-// streams would find themselves without code.
+// loaded is a handle of dlopen. It is never closed: threads of the library's streams may still run
+// its code.
 type loaded struct{ handle unsafe.Pointer }
 
 func open(path string) (loaded, error) {
 	name := C.CString(path)
 	defer C.free(unsafe.Pointer(name))
-	// Not RTLD_GLOBAL: other libraries of this process that need a libcuda.so.1
-	// shall not be bound to one machine of many.
+	// Not RTLD_GLOBAL: other libraries of this process that need a libcuda.so.1 must not be bound
+	// to one machine of many.
 	handle := C.dlopen(name, C.RTLD_NOW|C.RTLD_LOCAL)
 	if handle == nil {
 		return loaded{}, errors.New(C.GoString(C.dlerror()))
@@ -43,7 +42,7 @@ func open(path string) (loaded, error) {
 	return loaded{handle}, nil
 }
 
-// symbol is the address of an exported function, 0 if there is none.
+// symbol returns the address of an exported function, 0 if there is none.
 func (l loaded) symbol(name string) uintptr {
 	c := C.CString(name)
 	defer C.free(unsafe.Pointer(c))

@@ -12,7 +12,7 @@ func open(string) (loaded, error) {
 
 func (loaded) symbol(string) uintptr { return 0 }
 
-// Nobody has a Sim to call these with: open fails.
+// There is no Sim to call these with: open fails.
 
 func (*Sim) call(string, ...uintptr) uint64 { return 0 }
 

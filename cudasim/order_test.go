@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// proof is what shows that a program of testdata/order lacks a wait.
+// proof is the symptom by which a program of testdata/order shows a missing wait.
 type proof int
 
 const (
@@ -77,7 +77,7 @@ func (r rules) ordered(t testing.TB) (list []ordered) {
 	return list
 }
 
-// variants are those of which something is known in a schedule.
+// variants returns the variants whose outcome is known in a schedule.
 func (p ordered) variants(schedule string) string {
 	if p.proof == violation || (p.proof != alwaysInOrder && schedule == lazy) {
 		return "both"
@@ -178,7 +178,7 @@ func (r rules) reportAtExit(t *testing.T, p ordered, options string) (report Rep
 	return report
 }
 
-// The option race=0 switches off what the tests above see.
+// The option race=0 switches off the violations of unordered accesses.
 func TestOrderIsNotCheckedIfSwitchedOff(t *testing.T) {
 	t.Parallel()
 	r := buildOrder(t)

@@ -5,35 +5,34 @@ import (
 	"fmt"
 )
 
-// Report is everything that a machine counts. Functions are named without _v2,
-// _ptsz and the like.
+// Report has all counters of a machine. Functions are named without _v2, _ptsz and other suffixes.
 type Report struct {
-	Calls            map[string]int `json:"calls"`            // per function, only those called
-	FailedCalls      int            `json:"failed_calls"`     // that answered neither success nor CUDA_ERROR_NOT_READY
-	Synchronisations int            `json:"synchronisations"` // calls that waited, or may have waited, for queued work
+	Calls            map[string]int `json:"calls"`            // per function that was called
+	FailedCalls      int            `json:"failed_calls"`     // with a result other than success and CUDA_ERROR_NOT_READY
+	Synchronisations int            `json:"synchronisations"` // calls that waited for queued work, or may have
 	Bytes            Bytes          `json:"bytes"`
-	StagedBytes      int64          `json:"staged_bytes"` // of Bytes, from or to pageable host memory
+	StagedBytes      int64          `json:"staged_bytes"` // part of Bytes: from or to pageable host memory
 	Live             Live           `json:"live"`
 	PeakDeviceBytes  []int64        `json:"peak_device_bytes"` // per device
-	// RefusedAddresses counts allocations that found no memory because this process has no
-	// address space left (ulimit -v), which standard error says at the first one.
+	// RefusedAddresses counts allocations that failed because the process has no address space left
+	// (ulimit -v). The first one also prints a message on standard error.
 	RefusedAddresses int `json:"refused_addresses"`
 
-	Leaks      []string `json:"leaks"`      // what is live, one by one: "cuMemAlloc: 4096 bytes at 0x... on device 0"
-	Violations []string `json:"violations"` // what a driver would not have noticed, or only as a crash
+	Leaks      []string `json:"leaks"`      // the live objects: "cuMemAlloc: 4096 bytes at 0x... on device 0"
+	Violations []string `json:"violations"` // errors that a driver would not have noticed, or only as a crash
 }
 
-// Bytes is what was copied or set by operations that are done.
+// Bytes counts the bytes that completed operations have copied or set.
 type Bytes struct {
 	HtoD   int64 `json:"htod"`
 	DtoH   int64 `json:"dtoh"`
 	DtoD   int64 `json:"dtod"`
-	Peer   int64 `json:"peer"` // from one device to another
+	Peer   int64 `json:"peer"` // between devices
 	HtoH   int64 `json:"htoh"`
 	Memset int64 `json:"memset"`
 }
 
-// Live is what was made and not yet freed.
+// Live counts the objects that were created and not yet freed.
 type Live struct {
 	DeviceBytes       []int64 `json:"device_bytes"` // per device
 	ManagedBytes      int64   `json:"managed_bytes"`
@@ -48,7 +47,7 @@ type Live struct {
 	PrimaryReferences []int   `json:"primary_references"` // per device
 }
 
-// Report returns what was counted so far.
+// Report returns the current counters.
 func (s *Sim) Report() Report {
 	var r Report
 	if err := json.Unmarshal(s.report(), &r); err != nil {

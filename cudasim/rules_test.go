@@ -19,8 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// rule is one function of testdata/*.c: what the manual of the driver API or
-// cudasim.h says.
+// rule is one function of testdata/*.c: a statement of the driver API manual or of cudasim.h.
 type rule struct {
 	name, options string
 	leaks         string // the start of a leak that the report shall have; else none

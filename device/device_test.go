@@ -105,12 +105,12 @@ func TestOpenersMayOpen(t *testing.T) {
 	assert.Equal(t, device.CPUDevice(), d)
 }
 
-// probing is a device that answers Lookup, and nothing else.
+// probing is a device that implements only Lookup.
 type probing func(p device.Ptr) (device.Allocation, error)
 
 func (ask probing) Lookup(p device.Ptr) (device.Allocation, error) { return ask(p) }
 
-// Every device that is open is asked until one knows the memory, or fails.
+// Lookup asks the open devices until one knows the memory, or fails.
 func TestLookup(t *testing.T) {
 	cpu := device.Allocation{ID: device.CPUDevice().ID()}
 	found, err := device.Lookup(1)

@@ -1,6 +1,6 @@
 package device
 
-// Forget undoes Register and what Open kept, for tests that register.
+// Forget undoes Register and drops the devices that Open kept, for tests that register.
 func Forget(t Type) {
 	registry.Lock()
 	defer registry.Unlock()

@@ -1,6 +1,5 @@
 """A batch of a million orders goes from Go to PyArrow and back, from PyArrow to Go
-and back, and from Go to a GPU and back, which is simulated where there is none. Run it
-as integration/run.sh --demo, which builds what it needs."""
+and back, and from Go to a GPU and back, which is simulated where there is none. Run it as integration/run.sh --demo, which builds its parts first."""
 
 import ctypes
 import gc
@@ -24,7 +23,7 @@ REPEATS = 21
 
 
 def pyarrow_batch():
-    """What GoBatch.make_demo makes, made by PyArrow."""
+    """The batch of GoBatch.make_demo, made by PyArrow."""
     ends = [0]
     for i in range(ROWS):
         ends.append(ends[-1] + i % 4)
@@ -93,7 +92,7 @@ def pyarrow_and_back(arrow, protocol):
 
 
 def copied(go):
-    """CopyToHost, to see what the others save."""
+    """CopyToHost, to show the savings of the others."""
     with go.copy_to_host() as copy:
         shape = copy.describe()
         return {
@@ -117,8 +116,8 @@ def rows(go, i, j):
 
 
 def gpu_and_back(go):
-    """Copied to the GPU, handed over in C structs with the event of that copy, and
-    copied to the host by whoever took them, who waits for the event."""
+    """Copied to the GPU, passed on in C structs with the event of that copy, and copied
+    to the host by the consumer, which waits for the event."""
 
     def round_trip():
         with go.copy_to(abi.CUDA) as on_device, golib.GoBatch.from_arrow(on_device) as taken:

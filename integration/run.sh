@@ -4,10 +4,11 @@
 #   integration/run.sh [ARGUMENT...]   the tests; arguments go to pytest
 #   integration/run.sh --demo          demo.py instead
 #
-# Needs Go, gcc and python3 (PYTHON, GO and CC name others), and for the tests a g++
-# that knows C++20 (CXX names another). Makes a Python environment in integration/.venv
-# with what python/requirements.txt pins, again when that file or the interpreter
-# changes, and builds what it loads to build/.
+# Needs Go, gcc and python3 (PYTHON, GO and CC name others), and for the tests a
+# g++ that knows C++20 (CXX names another). Makes a Python environment in
+# integration/.venv with the packages that python/requirements.txt pins, again
+# when that file or the interpreter changes, and builds the libraries that it
+# loads to build/.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

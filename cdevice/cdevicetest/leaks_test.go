@@ -19,7 +19,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 )
 
-// recorder is a test whose errors are kept, and whose cleanup runs when it is told to.
+// recorder is a test that records its errors, and whose cleanup the test runs.
 type recorder struct {
 	testing.TB
 	errors   []string
@@ -32,7 +32,7 @@ func (r *recorder) Errorf(format string, args ...any) {
 func (r *recorder) Helper()          {}
 func (r *recorder) Cleanup(f func()) { r.cleanups = append(r.cleanups, f) }
 
-// finish runs the cleanups and returns what the test reported.
+// finish runs the cleanups and returns the errors of the test.
 func (r *recorder) finish() string {
 	for i := len(r.cleanups) - 1; i >= 0; i-- {
 		r.cleanups[i]()
@@ -87,7 +87,7 @@ func exportedStream(t *testing.T) *cdevice.CArrowDeviceArrayStream {
 	return stream
 }
 
-// forget is what a report must name.
+// forget is the object that a report must name.
 func forget(t *testing.T) *cdevice.RecordBatch { return newBatch(t) }
 
 func TestCheckLeaksPrintsTheStackOfEachObject(t *testing.T) {

@@ -8,8 +8,8 @@ import (
 	"slices"
 )
 
-// extra is a mutant that no call of a wait shows: text of a file, found once, and what
-// stands there instead.
+// extra is a mutant that is not a call of a wait: a text that occurs once in a file, and its
+// replacement.
 type extra struct {
 	file, function, removed string
 	old, new                string
@@ -110,7 +110,7 @@ type equivalent struct{ file, function, removed, why string }
 
 var equivalents []equivalent // there are none
 
-// markEquivalent marks what the list names; a row that names nothing is an error.
+// markEquivalent marks the mutants that the list names; a row without a mutant is an error.
 func markEquivalent(all []*mutant) error {
 	for _, e := range equivalents {
 		i := slices.IndexFunc(all, func(m *mutant) bool {

@@ -17,27 +17,26 @@ type mutant struct {
 	file       string // from the root of the repository
 	line       int
 	function   string // that the wait is in
-	removed    string // what of it is removed, for people
-	instead    string // what stands there then
+	removed    string // the removed part, for people
+	instead    string // the replacement
 	equivalent string // why it may survive, if it may
 	content    []byte // of the file without the wait
 }
 
 func (m *mutant) site() string { return fmt.Sprintf("%s:%d", m.file, m.line) }
 
-// packages are where waits are looked for. The CPU, in package device, has nothing to wait
-// for.
+// packages are the packages that are searched for waits. The CPU, in package device, has nothing to
+// wait for.
 var packages = []string{"internal/cuda", "internal/sizeclass", "memory/cudaalloc", "memory/hostpinned",
 	"internal/tree", "internal/copyplan", "internal/validate", "internal/items", "cdevice"}
 
-// removal is how a call is removed so that what is left compiles, and answers that all
-// is well.
+// removal is how a call is removed so that the rest compiles and reports success.
 type removal int
 
 const (
-	succeeds   removal = iota + 1 // the call answers nil
-	isDone                        // answers true, nil: a question whether work is done
-	isFree                        // answers false, nil: a question whether something is in the way, such as a capture
+	succeeds   removal = iota + 1 // the call returns nil
+	isDone                        // returns true, nil: a query whether work is done
+	isFree                        // returns false, nil: a query for an obstacle, such as a capture
 	atOnce                        // calls its last argument, a function, instead of having it called later
 	endsAtOnce                    // ends its last argument, a deferral, instead of putting it off
 	unproven                      // is made without its last argument, the evidence that work is done
@@ -71,7 +70,7 @@ var waits = map[string]removal{
 	"NewPoolMemory": anywhere, "FreePoolMemory": anywhere,
 }
 
-// streams are what a stream is called where it is the last argument.
+// streams are the names of a stream that is the last argument.
 var streams = []string{"s", "stream", "d.stream", "m.dev.background"}
 
 // findAll finds the mutants of all packages below root.
@@ -220,7 +219,7 @@ func (f *finder) kindOf(name string, receiver ast.Expr, call *ast.CallExpr) remo
 	switch {
 	case name == "Query" && last != "": // about an address
 		return 0
-	case name == "MarkExported" && last != "": // of what an owner holds
+	case name == "MarkExported" && last != "": // of the memory of an owner
 		return nothing
 	case name == "Wait" && last == "": // of a sync.Cond
 		return 0
@@ -245,8 +244,8 @@ func (f *finder) defaultStream(stream ast.Expr) string {
 	return "func(device.Stream) device.Stream { return nil }(" + text + ")"
 }
 
-// use is statements that do nothing but use the expressions: what was declared for the
-// call must not be unused without it.
+// use returns statements that only use the expressions: variables declared for the call must not be
+// unused without it.
 func (f *finder) use(list []ast.Expr) string {
 	var b strings.Builder
 	for _, e := range list {

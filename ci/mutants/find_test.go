@@ -40,7 +40,7 @@ func (d *Device) f(s Stream, stream uintptr, ctx context.Context) error {
 func (c *Context) QueryStream(stream uintptr) (bool, error) { return false, nil }
 `
 
-// What is removed of each kind of call, and what stands there instead.
+// The removed part of each kind of call, and its replacement.
 func TestFind(t *testing.T) {
 	found, err := find("memory/cudaalloc/f.go", []byte(source))
 	require.NoError(t, err)
@@ -65,7 +65,7 @@ func TestFind(t *testing.T) {
 	}, got)
 }
 
-// The lists of extra.go name what is there, and every mutant is Go.
+// The lists of extra.go name texts that exist, and every mutant is valid Go.
 func TestMutantsOfThisRepository(t *testing.T) {
 	all, err := findAll("../..")
 	require.NoError(t, err)

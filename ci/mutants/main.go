@@ -5,8 +5,8 @@
 //	go run ./ci/mutants -list       # which there are
 //	go run ./ci/mutants -run 'place.go|room'
 //
-// Waits are found in the source by name (find.go), so that a new one cannot be forgotten;
-// what no call shows is a list (extra.go), as is what may survive, with the reason. The
+// Waits are found in the source by name (find.go), so that a new one cannot be forgotten. A list
+// (extra.go) has the mutants that are not calls, and those that may survive, with the reason. The
 // source stays as it is: a mutant is an overlay of the build.
 package main
 

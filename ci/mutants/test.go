@@ -26,7 +26,7 @@ type tester struct {
 	equivalents bool // are tested too
 }
 
-// verdict is what became of a mutant.
+// verdict is the outcome of a mutant.
 type verdict struct {
 	killer string // the test that failed; "" if none did
 	took   time.Duration
@@ -74,8 +74,8 @@ func (t *tester) build(ctx context.Context, suite, dir, overlay string) (binary 
 	return binary, nil
 }
 
-// runTests runs a test binary until one test fails: those that kill most first. It
-// answers what they print.
+// runTests runs a test binary until one test fails, starting with the tests that kill the most
+// mutants. It returns their output.
 func (t *tester) runTests(ctx context.Context, suite, binary string) (out []byte, passed bool, err error) {
 	for _, choice := range [][]string{
 		{"-test.run", first, "-test.skip", last + "|" + never}, {"-test.skip", first + "|" + last + "|" + never}, {"-test.run", last, "-test.skip", never},
@@ -188,7 +188,7 @@ func (t *tester) once(ctx context.Context, m *mutant) verdict {
 	return verdict{}
 }
 
-// log keeps what the tests of a package printed.
+// log keeps the output of the tests of a package.
 func (t *tester) log(m *mutant, suite string, out []byte) error {
 	if t.logs == "" {
 		return nil

@@ -10,8 +10,8 @@ struct entry {
 };
 
 /* A node of a treap: by address, and a heap by priority. Ranges are disjoint; memory that was never
- * accessed has none. An entry is dropped when a later one is ordered after it and tells as much:
- * so there is one write, and one read for each stream, or more where a program has races. */
+ * accessed has none. An entry is dropped when a later one is ordered after it and implies it: so
+ * there is one write, and one read for each stream, or more where a program has races. */
 struct range {
   uintptr_t start, end;
   struct entry *entries;
@@ -20,16 +20,16 @@ struct range {
   struct range *left, *right;
 };
 
-/* The access that is being looked at. */
+/* The access that is being checked. */
 struct look {
   struct block *block;
   struct access *access;
-  const struct clock *clock; /* what it is ordered after; its own epoch is among it */
+  const struct clock *clock; /* the accesses before it, its own epoch included */
   uint64_t host_epoch;
   bool write;
   const struct access *reported;
   struct range *done, *last; /* the ranges that it was entered in, and the last of them */
-  uintptr_t next;            /* where the part begins that was not looked at yet */
+  uintptr_t next;            /* start of the part that is not checked yet */
 };
 
 static struct access *shared(struct access *a) {
@@ -82,7 +82,7 @@ static struct range *merge(struct range *left, struct range *right) {
   return right;
 }
 
-/* Cuts a range that the address lies in: what is before it stays. */
+/* Splits the range at the address; r keeps the part before it. */
 static struct range *cut(struct ranges *ranges, struct range *r, uintptr_t at) {
   struct range *rest = range_new(ranges, at, r->end);
   r->end = at;
@@ -150,7 +150,7 @@ static void describe(const struct block *b, const struct range *r, const struct 
       after->stack ? "; the later at " : "", after->stack ? after->stack : "");
 }
 
-/* Told in the order in which the two were queued, whichever ran first. */
+/* Named in the order in which the two were queued, even if the second ran first. */
 static void report(struct look *l, const struct range *r, const struct access *other, bool wrote) {
   if (l->reported == other || violations_are_full()) return;
   l->reported = other;
@@ -160,8 +160,8 @@ static void report(struct look *l, const struct range *r, const struct access *o
     describe(l->block, r, other, wrote, l->access, l->write);
 }
 
-/* Drops what the access makes superfluous: a write tells as much as all that it is ordered after, a
- * read as much as the reads. */
+/* Drops entries that the access implies: a write implies all accesses that it is ordered after, a
+ * read implies the reads. */
 static void check(struct look *l, struct range *r) {
   int kept = 0;
   for (int i = 0; i < r->count; i++) {
@@ -236,8 +236,8 @@ static struct range *settle_tree(struct ranges *ranges, struct range *r) {
   return rest;
 }
 
-/* What all work to come is ordered after can conflict with nothing any more. Looked for when the
- * ranges have doubled, so that it costs each access little. */
+/* Drops accesses that all future work is ordered after, since they can no longer conflict. Runs
+ * when the number of ranges has doubled, so that the cost per access is small. */
 static void forget(struct ranges *ranges) {
   enum { FEW = 1024 };
   if (ranges->count <= (ranges->limit ? ranges->limit : FEW)) return;
@@ -261,7 +261,7 @@ void access_by(struct op *op, struct block *b, const char *memory, size_t size, 
   if (!op->access || !b || !size) return;
   const uintptr_t start = (uintptr_t)memory - (uintptr_t)b->shadow;
   struct look l = {.block = b, .access = op->access, .write = write};
-  if (op->kind != OP_ALLOC) { /* which is ordered after no access of the memory that it makes */
+  if (op->kind != OP_ALLOC) { /* which is ordered after no access of the memory that it allocates */
     l.clock = op->clock;
     l.host_epoch = clock_at(op->clock, 0);
   }

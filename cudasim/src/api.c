@@ -1,5 +1,5 @@
-/* The functions of the driver API: each is counted, may be told to fail, and runs
- * under the lock of the machine. What they do is in the other files. */
+/* The functions of the driver API: each is counted, may be made to fail by a fault, and runs under
+ * the lock of the machine. The other files implement them. */
 #include "sim.h"
 
 #define BODY(symbol, name, per_thread, early, body, params, args) \
@@ -9,8 +9,8 @@
     return call_end(result ? result : body args);                 \
   }
 
-/* The name is taken before the preprocessor may have renamed the symbol: that is
- * how a driver is built that lacks a function. */
+/* The name is taken before the preprocessor may rename the symbol, which is how a driver without
+ * the function is built. */
 #define API(base, suffix, since, body, params, args) BODY(base##suffix, #base, false, false, body, params, args)
 #define API_EARLY(base, suffix, since, body, params, args) BODY(base##suffix, #base, false, true, body, params, args)
 #define API_PTDS(base, suffix, since, body, params, args)     \

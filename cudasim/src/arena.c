@@ -1,7 +1,6 @@
-/* Address space. Device memory lies in two ranges of the same shape: the program gets
- * addresses in one that nobody can access, and the simulator uses the same offset in
- * the other, its shadow. Memory of the host lies in one range, of which only what is
- * allocated can be accessed.
+/* Address space. Device memory lies in two ranges of the same shape: the program gets addresses in
+ * one that cannot be accessed, and the simulator uses the same offset in the other, its shadow.
+ * Memory of the host lies in one range, of which only allocations can be accessed.
  *
  * Space is reserved as it is needed: small blocks share chunks, a large one has a
  * mapping of its own, which ends with it. */
@@ -20,7 +19,7 @@ struct mapping {
   size_t size, used;
   void *shadow; /* NULL: memory of the host, or gone already */
   struct mapping *next, **back;
-  struct mapping *younger; /* of those whose block was freed */
+  struct mapping *younger; /* of mappings whose block was freed */
 };
 
 /* Freed space of small blocks is used again by blocks of their size class (a power of
@@ -86,7 +85,7 @@ static void unmap_oldest(void) {
   unmap(m);
 }
 
-/* What was freed gives way to what is needed. */
+/* Maps memory; if there is no room, ends the mappings of freed blocks first. */
 static struct mapping *map(size_t size, bool shadowed) {
   struct mapping *m = try_map(size, shadowed);
   if (m || !gone.first) return m;
@@ -145,7 +144,7 @@ static bool take_small(struct arena *a, struct block *block) {
 
 static size_t pages(const struct block *b) { return (b->size + sim.page - 1) / sim.page * sim.page; }
 
-/* In large pages, as a driver has them: a copy is not to consist of page faults. */
+/* In large pages, as a driver has them, so that page faults do not dominate copies. */
 static bool take_large(struct arena *a, struct block *block) {
   if (block->size > SIZE_MAX / 4) return false;
   struct mapping *m = map(pages(block) + 2 * sim.page, a != &host_arena);
@@ -193,8 +192,8 @@ static void give_large(struct mapping *m) {
   while (gone.count > QUARANTINE || gone.bytes > QUARANTINED) unmap_oldest();
 }
 
-/* Takes the block. After the end there is nothing to give back, and the addresses may
- * be another's. */
+/* Takes the block. After the shutdown there is nothing to unmap, and the addresses may have a new
+ * owner. */
 void arena_give(struct block *block) {
   if (!sim.ended && !block->mapping) {
     give_small(block->arena, block);

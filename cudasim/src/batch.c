@@ -37,7 +37,7 @@ static CUresult check_attributes(const CUmemcpyAttributes *a, size_t n) {
   return CUDA_SUCCESS;
 }
 
-/* What one copy of a batch reads or writes. */
+/* The memory that one copy of a batch reads or writes. */
 struct span {
   CUdeviceptr start, end;
   size_t copy;
@@ -143,8 +143,8 @@ static CUresult prefetch(const CUdeviceptr *addresses, const size_t *sizes, size
   return r;
 }
 
-/* What is read before it is written again is indeterminate: it is filled with garbage,
- * which counts as a fill. */
+/* Memory that is discarded has indeterminate contents until it is written again: it is filled with
+ * garbage, which counts as a fill. */
 static CUresult discard(const CUdeviceptr *addresses, const size_t *sizes, size_t count, CUstream stream) {
   CUresult r = CUDA_SUCCESS;
   for (size_t i = 0; i < count && !r; i++)

@@ -45,7 +45,7 @@ void block_kill(struct block *b) {
 static const size_t MOST_ADDRESSES = (size_t)1 << 46;
 
 static bool account(const struct block *b) {
-  if (ipc_imported(b)) return true; /* another process pays for it */
+  if (ipc_imported(b)) return true; /* accounted to another process */
   struct device *d = &sim.devices[b->device];
   switch (b->memory) {
     case DEVICE_MEMORY:
@@ -100,8 +100,8 @@ static void make_room(void) {
   sim.blocks = all;
 }
 
-/* Garbage; in a large block at both ends and in a few lines between: memory that is
- * never used is to cost nothing. */
+/* Fills with garbage; of a large block, both ends and a few lines between, so that unused memory
+ * costs nothing. */
 static void poison(char *memory, size_t size) {
   if (size <= FULL) {
     memset(memory, POISON, size);
@@ -124,7 +124,7 @@ static CUresult back(struct block *b) {
   return b->context->object.dead ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_SUCCESS;
 }
 
-/* May let go of the lock meanwhile. */
+/* May release the lock meanwhile. */
 CUresult block_make(struct block *b) {
   CUresult r = CUDA_ERROR_OUT_OF_MEMORY;
   if (account(b)) {

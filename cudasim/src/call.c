@@ -1,4 +1,4 @@
-/* Counting calls, and letting them fail. */
+/* Counting calls, and making them fail. */
 #include "sim.h"
 
 #include <stdlib.h>

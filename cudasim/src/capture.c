@@ -1,11 +1,11 @@
-/* Stream capture: how it begins, ends and is asked about. What it does to the work of
- * streams is in captured.c, and which calls it forbids in unsafe.c.
+/* Stream capture: begin, end and queries. captured.c has its effect on the work of streams,
+ * unsafe.c the calls that it forbids.
  *
- * The manual says: a capture begins and ends in the same stream, not in the legacy one,
- * and unless it is relaxed in the same thread; an operation that is not permitted
- * invalidates the captures that it conflicts with; an invalidated capture is ended all
- * the same, which answers an error and no graph. Where a comment in these three files
- * says "reading", the manual leaves it open. */
+ * The manual says: a capture begins and ends in the same stream, not in the legacy one, and unless
+ * it is relaxed in the same thread; an operation that is not permitted invalidates the captures
+ * that it conflicts with; an invalidated capture is ended all the same, which answers an error and
+ * no graph. A comment "Reading:" in these three files marks a choice that the manual leaves
+ * open. */
 #include "sim.h"
 
 #include <stdlib.h>
@@ -18,7 +18,7 @@ struct capture *capture_find(uint64_t id) {
 
 void capture_invalidate(struct capture *c) { c->invalid = true; }
 
-/* Every stream of it runs again what is queued from now on, after what it queued before
+/* Every stream of the capture runs work queued from now on, after the work that it queued before
  * the capture. */
 static void end(struct capture *capture) {
   for (struct context *c = sim.contexts; c; c = c->next)

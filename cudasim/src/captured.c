@@ -17,7 +17,7 @@ static CUresult add(struct stream *s, int type) {
   return r;
 }
 
-/* 0: what cannot be captured. Reading: prefetches, which have no type of node. */
+/* 0: an operation that cannot be captured. Reading: prefetches, which have no type of node. */
 static int type_of(const struct op *op) {
   switch (op->kind) {
     case OP_COPY: return CU_GRAPH_NODE_TYPE_MEMCPY;
@@ -27,7 +27,7 @@ static int type_of(const struct op *op) {
   }
 }
 
-/* Also refuses what the legacy stream cannot be given now. */
+/* Also refuses work for the legacy stream while that is forbidden. */
 bool capture_takes(struct stream *s, const struct op *op, CUresult *result) {
   *result = CUDA_SUCCESS;
   if (s->role == LEGACY && sim.captures) {
@@ -46,7 +46,7 @@ bool capture_takes(struct stream *s, const struct op *op, CUresult *result) {
 
 void capture_forget(struct event *e) { e->capture = 0; }
 
-/* The event stands for what the stream has captured so far; nothing is recorded. */
+/* The event stands for the work that the stream has captured so far; nothing is recorded. */
 bool capture_takes_record(struct stream *s, struct event *e, CUresult *result) {
   if (!s->capture) return false;
   *result = s->capture->invalid ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_SUCCESS;

@@ -85,7 +85,7 @@ static void wait_for_all(struct context *c) {
   host_learns(&marks);
 }
 
-/* Nothing more can be queued; what is queued is finished first. */
+/* No more work can be queued; queued work completes first. */
 void context_kill(struct context *c) {
   c->object.dead = true;
   wait_for_all(c);
@@ -256,8 +256,8 @@ CUresult context_api_version(CUcontext context, unsigned *version) {
   return CUDA_SUCCESS;
 }
 
-/* Reading: a fault does not matter, as for the version, and a primary context that was
- * released or reset and is active again is another one, also where its handle is the same. */
+/* Reading: a fault does not matter, as for the version, and a primary context that was released or
+ * reset and is active again is another one, even if its handle is the same. */
 CUresult context_id(CUcontext context, unsigned long long *id) {
   struct context *c;
   if (!id) return CUDA_ERROR_INVALID_VALUE;

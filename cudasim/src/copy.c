@@ -15,8 +15,8 @@ struct end {
 
 enum wanted { ANY, ON_DEVICE, ON_HOST };
 
-/* Whether there is memory, at both ends: the kernel may be asked what would otherwise
- * be found out by a crash. Foreign device addresses are noticed so. */
+/* Reports whether the first and the last byte are readable. Asking the kernel avoids a crash, and
+ * detects device addresses of other machines. */
 static bool readable(uintptr_t address, size_t size) {
   char bytes[2];
   const struct iovec here = {bytes, sizeof bytes};
@@ -54,16 +54,16 @@ static enum bytes kind_of(struct end to, struct end from) {
   return to.block->device == from.block->device ? DTOD : PEER;
 }
 
-/* The host waits for copies from host to host, and for synchronous ones from or to the
- * host; not for those between devices or inside one. Asynchronous copies to pageable
- * memory it waits for as well, unless told otherwise. */
+/* The host waits for copies from host to host, and for synchronous ones from or to the host; not
+ * for those between devices or inside one. It also waits for asynchronous copies to pageable
+ * memory, unless the option pageable_async is set. */
 static bool waits(const struct op *op, bool async, struct end to) {
   if (op->bytes == HTOH) return true;
   if (!async) return op->bytes == HTOD || op->bytes == DTOH;
   return !to.block && !sim.options.pageable_async;
 }
 
-/* What an asynchronous copy reads from pageable memory is read before the call returns. */
+/* An asynchronous copy reads pageable memory before the call returns. */
 static void stage(struct op *op) {
   op->staging = fresh(op->size);
   sim_unlock();
@@ -86,7 +86,8 @@ static CUresult wait_for(struct stream *s, const struct op *op, const struct mar
   return r;
 }
 
-/* Unless the call says when its source is read, pageable memory is read as the options say. */
+/* Unless the call specifies when its source is read, the options decide when pageable memory is
+ * read. */
 static bool stages(const struct copy *c, struct end from) {
   if (c->order == CU_MEMCPY_SRC_ACCESS_ORDER_STREAM) return false;
   if (c->order == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL) return true;
@@ -200,7 +201,7 @@ CUresult copy_peer_async(CUdeviceptr to, CUcontext to_context, CUdeviceptr from,
   return r ? r : run(&(struct copy){TO(ON_DEVICE), FROM(ON_DEVICE), .async = true, .peer = true}, stream);
 }
 
-/* Comes after all that the context has queued. */
+/* Comes after all queued work of the context. */
 static CUresult join(struct stream *s, struct context *c) {
   struct op *op = op_new(OP_WAIT);
   points_add_context(&op->after, c);
@@ -208,8 +209,8 @@ static CUresult join(struct stream *s, struct context *c) {
   return op_push(s, op);
 }
 
-/* In order with all earlier and later work of the three contexts, as the manual says: of their
- * non-blocking streams too. */
+/* Ordered with all earlier and later work of the three contexts, including their non-blocking
+ * streams, as the manual requires. */
 CUresult copy_peer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t size) {
   struct stream *s;
   CUresult r = stream_find_current(0, &s);
@@ -240,7 +241,7 @@ static CUresult set(CUdeviceptr to, uint32_t value, int width, size_t count, CUs
   op->size = count * (size_t)width;
   op->bytes = SET;
   r = op_push(s, op);
-  bool wait = !async && end.block->memory != DEVICE_MEMORY; /* the host may look at once */
+  bool wait = !async && end.block->memory != DEVICE_MEMORY; /* the host may read it at once */
   return r || !wait ? r : stream_finish(s);
 }
 

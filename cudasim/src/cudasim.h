@@ -19,7 +19,7 @@ extern "C" {
 /* Options are "name=value" pairs, separated by commas:
  *
  *   devices=N          devices of the machine, 0 to 16 (1). With 0 cuInit answers CUDA_ERROR_NO_DEVICE.
- *   delay=N            microseconds for which each queued operation lies before it is done (0)
+ *   delay=N            microseconds that each queued operation waits before it runs (0)
  *   schedule=inorder   each operation lies for `delay` (the default)
  *   schedule=random    each operation lies for 0 to 2*`delay`, drawn from `seed`; frees, copies and
  *                      host functions of different streams are done in a random order (needs a delay)
@@ -66,8 +66,8 @@ void cudasim_fail_times(const char *function, uint64_t k, uint64_t times, int re
 /* Whether the fault was met. *function is the name of the call that failed, NULL if none did. */
 int cudasim_failed(const char **function);
 
-/* No stream starts another operation until cudasim_resume. What already runs is finished first:
- * when cudasim_pause returns, nothing runs. Calls that wait, wait. Not counted, calls do not nest. */
+/* No stream starts another operation until cudasim_resume. Returns once the running operations have
+ * completed. Calls that wait for queued work block. Calls do not nest. */
 void cudasim_pause(void);
 void cudasim_resume(void);
 
@@ -79,7 +79,7 @@ int cudasim_event_fire(void *event);
 /* Calls so far of one function, named as in cudasim_fail; of all if NULL. */
 uint64_t cudasim_calls(const char *function);
 
-/* All counters back to zero; what is live stays live, and violations are kept. */
+/* Sets all counters to zero. Live objects and violations are kept. */
 void cudasim_reset_counters(void);
 
 /* The host reads or writes page-locked, registered or managed memory now. The simulator does not see
@@ -88,13 +88,13 @@ void cudasim_reset_counters(void);
 void cudasim_host_read(const void *address, size_t size);
 void cudasim_host_write(void *address, size_t size);
 
-/* Waits until all that is queued is done, or until nothing more happens because it is held back. What
- * is not ordered is reported when it runs, so a report should come after this; the one at exit does. */
+/* Waits until all queued work has completed, except work that is held back. Unordered accesses are
+ * detected when they run, so read the report after this; the report at exit does so. */
 void cudasim_drain(void);
 void cudasim_forget_violations(void);
 
-/* Everything that is counted, as a JSON object, in `out` if its `size` (with the final NUL) is
- * enough. Returns the size that is enough. Keys:
+/* Writes all counters as a JSON object to `out` if its `size` (with the final NUL) is sufficient.
+ * Returns the sufficient size. Keys:
  *
  *   calls             {"cuMemAlloc": 3, ...}: calls per function, only those called
  *   failed_calls      calls that answered anything but CUDA_SUCCESS and CUDA_ERROR_NOT_READY
@@ -115,17 +115,17 @@ void cudasim_forget_violations(void);
  *                     that another process has open, driver calls from host functions, ... */
 size_t cudasim_report(char *out, size_t size);
 
-/* Ends the machine: its address space is given back, its threads end, and every call of the driver
- * answers CUDA_ERROR_DEINITIALIZED from then on, whichever thread makes it. Work that has not begun
- * is not done; calls that wait return. The report stays what it was. Memory that is still allocated
- * is gone, page-locked and managed memory included: the host faults there. A host function of the
+/* Ends the machine: its address space is unmapped, its threads end, and every later call of the
+ * driver, on any thread, returns CUDA_ERROR_DEINITIALIZED. Work that has not begun is dropped;
+ * calls that wait return. The report does not change any more. Memory that is still allocated is
+ * gone, page-locked and managed memory included: the host faults there. A host function of the
  * program that still runs is not waited for: it may be waiting for the program. */
 void cudasim_shut_down(void);
 
-/* Writes the report now, as the option `report` asks for it: a program that ends without running
- * the functions of atexit (Go's return from main, os.Exit, _exit) calls it before. A file has then
- * the latest report; standard error gets one per call that had something to say. Answers 0, also
- * without the option, and -1 if the file cannot be written. */
+/* Writes the report now to the file of the option `report`: for programs that end without running
+ * atexit handlers (Go's return from main, os.Exit, _exit). A file then has the latest report;
+ * standard error gets one for each call if there are leaks or violations. Returns 0, even without
+ * the option, and -1 if the file cannot be written. */
 int cudasim_write_report(void);
 
 #ifdef __cplusplus

@@ -12,7 +12,7 @@ CUresult driver_init(unsigned flags) {
   return CUDA_SUCCESS;
 }
 
-/* What a profiler would see is nothing. */
+/* There is nothing for a profiler to see. */
 CUresult driver_profile(void) { return CUDA_SUCCESS; }
 
 CUresult driver_version(int *version) {

@@ -1,4 +1,4 @@
-/* Names and texts of errors. */
+/* Names and descriptions of errors. */
 #include "sim.h"
 
 static const struct {

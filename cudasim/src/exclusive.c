@@ -1,6 +1,6 @@
-/* Devices without concurrent managed access: the host must not touch managed memory while its device
- * works, whatever memory the work uses. Work is pending until the host has waited for it: what decides
- * is what it is ordered after, as in order.c, and not time. */
+/* Devices without concurrent managed access: the host must not touch managed memory while its
+ * device works, even if the work uses other memory. Work is pending until the host has waited for
+ * it: the ordering decides, as in order.c, and not time. */
 #include "sim.h"
 
 static bool is_work(const struct op *op) { return op->kind == OP_COPY || op->kind == OP_SET; }
@@ -11,7 +11,7 @@ void exclusive_begins(struct stream *s, const struct op *op) {
   s->worked_by = op->call;
 }
 
-/* What a stream that is gone has done still counts. */
+/* Work of a destroyed stream still counts. */
 void exclusive_stream_end(struct stream *s) {
   if (!s->worked) return;
   clock_set(&s->context->retired_work, s->slot, s->worked);

@@ -1,5 +1,5 @@
-/* Graphs, the results of captures. They can be looked at and destroyed; none is run, so a
- * node keeps its type and its dependencies, and nothing of the work itself. */
+/* Graphs, the results of captures. They can be inspected and destroyed; none is run, so a node
+ * keeps its type and its dependencies, and nothing of the work itself. */
 #include "sim.h"
 
 #include <stdlib.h>
@@ -93,7 +93,7 @@ CUresult graph_create(CUgraph *graph, unsigned flags) {
   return r;
 }
 
-/* The manual forbids to destroy a graph that a capture still adds to. */
+/* The manual forbids destroying a graph that a capture still adds to. */
 CUresult graph_destroy(CUgraph graph) {
   struct graph *g = object_find(graph, GRAPH);
   if (!g || g->capture) return CUDA_ERROR_INVALID_VALUE;
@@ -101,7 +101,7 @@ CUresult graph_destroy(CUgraph graph) {
   return CUDA_SUCCESS;
 }
 
-/* Fills what there is room for; more room than nodes is filled with NULL. */
+/* Fills the available room; entries beyond the number of nodes become NULL. */
 CUresult graph_nodes(CUgraph graph, CUgraphNode *nodes, size_t *count) {
   const struct graph *g = object_find(graph, GRAPH);
   if (!g || !count) return CUDA_ERROR_INVALID_VALUE;

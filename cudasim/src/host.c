@@ -3,7 +3,7 @@
 
 #include <sys/mman.h>
 
-/* Nothing is allocated for nothing. */
+/* A size of zero is not allocated. */
 CUresult host_alloc_flags(void **address, size_t size, unsigned flags) {
   struct context *c;
   CUresult r = current_context(&c);
@@ -27,7 +27,7 @@ CUresult host_free(void *address) {
   return block_retire(b);
 }
 
-/* msync tells whether there is memory; with MS_ASYNC it does nothing else. */
+/* msync reports whether there is memory; with MS_ASYNC it does nothing else. */
 static bool is_mapped(uintptr_t address, size_t size) {
   uintptr_t start = address / sim.page * sim.page;
   return !msync((void *)start, address + size - start, MS_ASYNC);
@@ -83,6 +83,6 @@ CUresult host_flags(unsigned *flags, void *address) {
   const struct block *b;
   if (!flags) return CUDA_ERROR_INVALID_VALUE;
   CUresult r = find_inside(address, &b);
-  if (!r) *flags = b->flags | CU_MEMHOSTALLOC_DEVICEMAP; /* all of it is mapped, asked for or not */
+  if (!r) *flags = b->flags | CU_MEMHOSTALLOC_DEVICEMAP; /* all of it is mapped, even if the flag is not set */
   return r;
 }

@@ -118,7 +118,7 @@ CUresult ipc_map(struct block *b) {
   CUresult r = share_open(&ipc->share);
   if (r) return r;
   if (!map_users(ipc) || !map_memory(b)) return CUDA_ERROR_MAP_FAILED;
-  share_close(&ipc->share); /* what is mapped stays */
+  share_close(&ipc->share); /* mappings stay */
   return sign(ipc) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -128,7 +128,7 @@ void ipc_unmap(struct block *b) {
   if (ipc->opened && ipc->users && ipc->sign < USERS) atomic_store(&ipc->users->process[ipc->sign], 0);
   if (b->arena && mmap(shadow_of(b), whole_pages(b->size), PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
-    abort(); /* it would be shared with what comes next */
+    abort(); /* it would be shared with the next allocation */
   b->ipc = NULL;
   ipc_free(ipc);
 }

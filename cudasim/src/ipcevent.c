@@ -116,7 +116,7 @@ CUresult ipc_event_record(struct event *e, uint64_t *number) {
   struct page *page = e->ipc->page;
   const uint64_t n = atomic_fetch_add(&page->next, 1) + 1;
   struct record *r = record_at(e->ipc, n);
-  if (atomic_load(&r->process) && !bury(e->ipc, r)) return CUDA_ERROR_OUT_OF_MEMORY; /* as many are pending */
+  if (atomic_load(&r->process) && !bury(e->ipc, r)) return CUDA_ERROR_OUT_OF_MEMORY; /* as many records are pending */
   atomic_store(&r->number, n);
   atomic_store(&r->process, process_self());
   for (uint64_t latest = atomic_load(&page->latest); latest < n;)
@@ -141,7 +141,7 @@ uint64_t ipc_event_latest(const struct event *e) {
 
 bool ipc_event_pending(const struct event *e, uint64_t number) { return pending(e->ipc, number); }
 
-/* Lets go of the lock meanwhile. */
+/* Releases the lock meanwhile. */
 void ipc_event_wait(struct event *e, uint64_t number) {
   struct page *page = e->ipc->page;
   e->object.refs++;

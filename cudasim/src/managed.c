@@ -41,7 +41,7 @@ CUresult managed_check_place(CUmemLocation where) {
   return device == CU_DEVICE_CPU || device_valid(device) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
-/* There is nowhere to move it to: advice is checked, and that is all. */
+/* There is nowhere to move it to: advice is only checked. */
 CUresult managed_advise(CUdeviceptr address, size_t size, int advice, CUdevice device) {
   struct context *c;
   struct block *b;

@@ -22,7 +22,7 @@ CUresult memory_alloc(CUdeviceptr *address, size_t size) {
   return r;
 }
 
-/* Freed once the device has nothing more to do: what is queued may use it. */
+/* Freed once the device is idle: queued work may use it. */
 CUresult memory_free(CUdeviceptr address) {
   if (!address) return CUDA_SUCCESS;
   struct block *b = block_at(address);

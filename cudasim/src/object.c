@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-/* Handles are addresses that nobody can read, and none is given out twice. */
+/* Handles are addresses that cannot be read, and none is used twice. */
 enum { STEP = 64, BUCKETS = 4096, LEAST = 4 << 10, FIRST = 256 << 10, MOST = 64 << 20 };
 
 static struct range {
@@ -54,7 +54,7 @@ static void unlist(struct object *object) {
   *o = object->next;
 }
 
-/* The object is found under the handle that a dead one has had, from now on before it. */
+/* The object takes over the handle of a destroyed one, and is found before it from now on. */
 void object_rename(struct object *object, uintptr_t handle) {
   unlist(object);
   struct object **head = bucket(handle);

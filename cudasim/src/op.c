@@ -1,4 +1,4 @@
-/* Operations: what streams do. */
+/* Operations: the work of streams. */
 #include "sim.h"
 
 #include <stdlib.h>
@@ -50,7 +50,8 @@ CUresult op_push(struct stream *s, struct op *op) {
     s->first = op;
   s->tail = op;
   watch_queued(s, op);
-  /* What a host function does, the program may wait for without a call. And no queue is endless. */
+  /* The program may wait without a call for the effect of a host function. And queues are
+   * bounded. */
   if (op->kind == OP_HOST) stream_demand(s, op->seq);
   if (op->seq > s->done + LONGEST_QUEUE) stream_demand(s, op->seq - LONGEST_QUEUE);
   pthread_cond_broadcast(&s->changed);
@@ -107,8 +108,8 @@ static void call_host(const struct op *op, CUresult fault) {
   if (sim.paused) pthread_cond_broadcast(&sim.idle);
 }
 
-/* What the operation reads and writes. Of stream-ordered memory the allocation and the free are
- * writes: no use may come before the one or after the other. */
+/* The accesses of the operation. The allocation and the free of stream-ordered memory are writes:
+ * no use may come before the one or after the other. */
 static void access_all(struct op *op) {
   struct block *b = op->blocks[0];
   switch (op->kind) {
@@ -122,8 +123,8 @@ static void access_all(struct op *op) {
   }
 }
 
-/* Memory that was freed since the operation was queued: a real device faults, or reads
- * or overwrites what is somebody else's now. Here it always faults. */
+/* Memory that was freed since the operation was queued: a real device faults, or reads or
+ * overwrites memory that has a new owner. Here it always faults. */
 static bool may_run(struct context *c, const struct op *op) {
   for (int i = 0; i < 2 && !c->fault; i++) {
     const struct block *b = op->blocks[i];

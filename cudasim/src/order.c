@@ -1,4 +1,4 @@
-/* What an operation is ordered after. */
+/* The order of operations: vector clocks. */
 #include "sim.h"
 
 #include <dlfcn.h>
@@ -51,7 +51,7 @@ static bool is_own(const void *address) {
   return dladdr(address, &there) && dladdr(&sim, &here) && there.dli_fbase == here.dli_fbase;
 }
 
-/* Frames of the simulator itself, and what it called to get them, are left out. */
+/* Leaves out the frames of the simulator itself and of the functions that it called to get them. */
 static char *stack_of_call(void) {
   void *frames[24];
   int count = backtrace(frames, sizeof frames / sizeof *frames), own = count;
@@ -89,7 +89,8 @@ void access_drop(struct access *a) {
   free(a);
 }
 
-/* What is known when it is queued. What the host learns or does later, it is not ordered after. */
+/* Captures the predecessors of an operation when it is queued: later actions of the host are not
+ * among them. */
 void order_queued(struct stream *s, struct op *op) {
   if (!sim.options.race) return;
   op->known = clock_share(sim.host.clock);
@@ -112,8 +113,8 @@ static void learn_host(struct stream *s, struct clock *known, uint64_t epoch) {
   if (epoch > clock_at(s->clock, 0)) clock_set(&s->clock, 0, epoch);
 }
 
-/* Of the streams that the legacy rule orders it after, nothing has run that was queued later: that
- * would have had to wait for this operation. So their clocks are what they were when it was queued. */
+/* In the streams that the legacy rule orders it after, no later work has run: it would have had to
+ * wait for this operation. So their clocks are still those of the time when it was queued. */
 static void learn_legacy(struct stream *s, struct clock **clock) {
   for (const struct stream *other = s->context->streams; other; other = other->next)
     if (stream_precedes(other, s)) clock_join(clock, other->clock);
@@ -135,7 +136,8 @@ void order_begins(struct stream *s, struct op *op) {
   if (op->kind == OP_HOST) clock_join(&sim.host.clock, s->clock);
 }
 
-/* A host function tells its stream what the host has learned by then. */
+/* After a host function, its stream is ordered after everything that the host has waited for by
+ * then. */
 void order_ends(struct stream *s, struct op *op) {
   if (!sim.options.race) return;
   if (op->kind == OP_HOST) learn_host(s, sim.host.clock, sim.host.epoch++);
@@ -165,7 +167,8 @@ void order_recorded(struct event *e, struct op *op) {
 
 void order_waits(struct op *op, const struct event *e) { marks_add(&op->awaited, mark_share(e->mark)); }
 
-/* What an operation would have learned: everything that is before it in other streams is done. */
+/* Orders the stream after an event that is complete, for which no operation is queued: all work
+ * before it has completed. */
 void order_waited(struct stream *s, const struct event *e) {
   if (!sim.options.race) return;
   if (e->mark) clock_join(&s->awaited, e->mark->clock);

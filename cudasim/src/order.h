@@ -1,9 +1,9 @@
 /* Happens-before: which work is ordered after which, and which accesses of memory are not.
  *
  * Each stream has a slot in vector clocks, and so has the host; all of its threads share slot 0,
- * since the simulator cannot see how they synchronise with each other. A clock says of each slot
- * up to which operation (its epoch) everything has been waited for. What an operation is ordered after is
- * captured when it is queued, and its clock computed when it runs. */
+ * since the simulator cannot see how they synchronise with each other. A clock holds, for each
+ * slot, the operation (its epoch) up to which all work has been waited for. The predecessors of an
+ * operation are captured when it is queued, and its clock is computed when it runs. */
 #pragma once
 
 #include <stdbool.h>
@@ -43,11 +43,11 @@ struct mark *mark_new(void);
 struct mark *mark_share(struct mark *mark); /* NULL may be shared and dropped */
 void mark_drop(struct mark *mark);
 void marks_add(struct marks *marks, struct mark *mark);         /* takes the reference; NULL is not added */
-void marks_add_clock(struct marks *marks, struct clock *clock); /* of what is done; does not take it */
+void marks_add_clock(struct marks *marks, struct clock *clock); /* of completed work; does not take it */
 void marks_add_all(struct marks *marks, const struct marks *more);
 void marks_free(struct marks *marks);
 
-/* What an access is remembered by: the operation, or the moment of the host, that made it. */
+/* The origin of an access: the operation, or the moment of the host, that made it. */
 struct access {
   int refs, slot;
   uint64_t epoch, queued; /* the second counts all accesses, in the order of their calls */
@@ -64,11 +64,11 @@ void order_queued(struct stream *stream, struct op *op); /* before the operation
 void order_begins(struct stream *stream, struct op *op);
 void order_ends(struct stream *stream, struct op *op);
 void order_freed(struct op *op);
-void order_barrier(struct context *context, struct stream *stream); /* all later work follows what is queued */
+void order_barrier(struct context *context, struct stream *stream); /* all later work follows the queued work */
 void order_recorded(struct event *event, struct op *op);
 void order_waits(struct op *op, const struct event *event);
 void order_waited(struct stream *stream, const struct event *event); /* for an event that is complete: no operation */
-/* What a wait for the stream, for the context, will have been for: collected when the wait begins. */
+/* The work that a wait for the stream or the context covers: collected when the wait begins. */
 void marks_of_stream(struct marks *marks, struct stream *stream);
 void marks_of_context(struct marks *marks, struct context *context);
 void host_learns(struct marks *marks); /* that all of this is done; frees the marks */

@@ -1,4 +1,4 @@
-/* What the driver knows about an address. */
+/* Queries about an address. */
 #include "sim.h"
 
 #include <string.h>

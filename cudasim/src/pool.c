@@ -1,5 +1,5 @@
-/* Memory pools and stream-ordered allocation. A pool is an account: its memory comes
- * from the device as all other does, and what it would keep for later it only counts. */
+/* Memory pools and stream-ordered allocation. A pool is an account: its memory comes from the
+ * device like all other memory, and cached memory is only counted. */
 #include "sim.h"
 
 #include <stdlib.h>
@@ -26,8 +26,8 @@ static void trim(struct pool *p, uint64_t keep) {
   if (p->reserved > keep) p->reserved = keep;
 }
 
-/* When something was waited for, a pool gives back what is above its threshold. That
- * it did so is soon enough known when somebody looks. */
+/* After a wait, a pool releases cached memory above its threshold. This is computed lazily, when
+ * the pool is queried. */
 static void settle(struct pool *p) {
   if (p->settled != sim.synchronisations) trim(p, p->threshold);
   p->settled = sim.synchronisations;
@@ -172,7 +172,7 @@ CUresult pool_create(CUmemoryPool *pool, const CUmemPoolProps *props) {
   return CUDA_SUCCESS;
 }
 
-/* What was allocated from it stays until it is freed. */
+/* Allocations from it stay until they are freed. */
 CUresult pool_destroy(CUmemoryPool pool) {
   struct pool *p;
   CUresult r = find(pool, &p);
@@ -227,7 +227,7 @@ CUresult pool_get_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, vo
   return CUDA_SUCCESS;
 }
 
-/* The high marks can be set to zero, which sets them to what is current. */
+/* Writing zero to a high mark sets it to the current value. */
 CUresult pool_set_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value) {
   struct pool *p;
   CUresult r = find(pool, &p);

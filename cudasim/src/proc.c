@@ -50,9 +50,9 @@ static const struct name names[] = {
     ROWS("cuGetProcAddress", "cuGetProcAddress_v2", 12000, "_ptsz")
 };
 
-/* What is exported is asked of the dynamic linker, not of a table of addresses: a
- * library that was built without some functions then has none of them. Kept open, the
- * library is not unloaded under its workers either. */
+/* Exported functions are looked up with the dynamic linker, not in a table of addresses: a library
+ * that was built without some functions then lacks them. The open handle also keeps the library
+ * loaded under its workers. */
 static void *library;
 
 __attribute__((constructor)) static void open_self(void) {
@@ -93,14 +93,14 @@ static CUresult get(const char *symbol, void **function, int version, uint64_t f
   return valid ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* As it was before version 12: what is not found is an error. */
+/* As before version 12: a name that is not found is an error. */
 CUresult cuGetProcAddress(const char *symbol, void **function, int version, uint64_t flags) {
   CUdriverProcAddressQueryResult status = CU_GET_PROC_ADDRESS_SUCCESS;
   CUresult r = get(symbol, function, version, flags, &status);
   return r || !status ? r : CUDA_ERROR_NOT_FOUND;
 }
 
-/* What is not found is NULL, with a status that says why. */
+/* A name that is not found is NULL, with a status for the reason. */
 CUresult cuGetProcAddress_v2(const char *symbol, void **function, int version, uint64_t flags,
                              CUdriverProcAddressQueryResult *status) {
   CUdriverProcAddressQueryResult ignored;

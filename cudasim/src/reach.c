@@ -6,7 +6,7 @@
  * cuMemcpyPeer names the context of each end and goes there itself. */
 #include "sim.h"
 
-/* What the attribute ACCESS_FLAGS tells of a context: kernels could do that. */
+/* The attribute ACCESS_FLAGS of a context: the accesses that kernels could make. */
 int reach_flags(const struct context *c, const struct block *b) {
   if (b->memory != DEVICE_MEMORY || b->device == c->device) return CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
   if (b->pool) return b->pool->access[c->device];

@@ -1,4 +1,4 @@
-/* What was counted and what is left, as JSON. */
+/* The counters and the live objects, as JSON. */
 #include "sim.h"
 
 #include <stdlib.h>
@@ -139,7 +139,7 @@ static void write_violations(FILE *f) {
   fprintf(f, "\"... and %llu more\"", (unsigned long long)(sim.violation_count - room));
 }
 
-/* Answers how many leaks and violations there are. */
+/* Returns the number of leaks and violations. */
 static uint64_t write_report(FILE *f) {
   static const char *const bytes[] = {"htod", "dtoh", "dtod", "peer", "htoh", "memset"};
   fprintf(f, "{\n  \"calls\": {");

@@ -1,8 +1,7 @@
-/* Files that several processes map. They have no name (memfd): another process opens one by
- * way of /proc, while the process that made it keeps it open, so a killed process leaves
- * nothing behind. A handle, of 64 bytes, says which process, which of its
- * files, and a random token that is part of the file's description: a descriptor or process number that
- * was used again is noticed. */
+/* Files that several processes map. They have no name (memfd): another process opens one by way of
+ * /proc, while the process that made it keeps it open, so a killed process leaves nothing behind. A
+ * handle, of 64 bytes, holds the process, the number of the file in it, and a random token that is
+ * part of the file's description: a descriptor or process number that was used again is noticed. */
 #include "sim.h"
 
 #include <fcntl.h>

@@ -75,7 +75,7 @@ void call_left(void) {
   threads = NULL;
 }
 
-/* What waits is woken, and finds that everything is done or that it ends. */
+/* Waiting threads are woken, and find that all work is done or that the machine ends. */
 static void end_streams(void) {
   for (struct context *c = sim.contexts; c; c = c->next) {
     c->fault = CUDA_ERROR_DEINITIALIZED;
@@ -133,7 +133,7 @@ static void *sure(void *memory) {
   abort();
 }
 
-/* The program cannot tell this from a device that is full, so its user is told. */
+/* The program cannot distinguish this from a full device, so a message is printed. */
 bool refuse_address(size_t size) {
   if (!sim.refused_addresses++)
     fprintf(stderr,
@@ -159,7 +159,7 @@ uint64_t nanoseconds(void) {
 
 enum { MOST_VIOLATIONS = sizeof sim.violations / sizeof *sim.violations };
 
-/* Then one more is counted, and not told. */
+/* Then one more is counted, and not reported. */
 bool violations_are_full(void) {
   if (sim.violation_count < MOST_VIOLATIONS) return false;
   sim.violation_count++;

@@ -1,9 +1,9 @@
 /* The machine, as its own files see it.
  *
- * One lock guards everything. The functions of the driver API run under it (api.c
- * takes it and gives it back), and so do the workers of the streams; only waits,
- * large copies and the functions of the program are done without it. Whatever
- * outlives a wait holds a reference to what it looks at afterwards. */
+ * One lock guards everything. The functions of the driver API run under it (api.c takes it and
+ * gives it back), and so do the workers of the streams; only waits, large copies and the functions
+ * of the program run without it. A function that waits holds references to the objects that it uses
+ * afterwards. */
 #pragma once
 
 #include <pthread.h>
@@ -23,8 +23,8 @@
 
 enum { MAX_DEVICES = 16 };
 
-/* What the program holds is the name of an object, never its address: garbage, and
- * what was destroyed or belongs to another machine, is found out without reading it. */
+/* A handle of the program is the name of an object, never its address: garbage, and handles of
+ * destroyed objects or of another machine, are detected without reading memory. */
 enum kind { CONTEXT = 1, STREAM, EVENT, POOL, GRAPH, NODE };
 
 struct object {
@@ -72,7 +72,7 @@ struct nodes {
   CUgraphNode *at;
 };
 
-/* What the work of a capture becomes: a list of nodes, each after those that it depends on. */
+/* The captured work: a list of nodes, each after those that it depends on. */
 struct graph {
   struct object object;
   struct capture *capture; /* still adds to it, and owns it; NULL: the program does */
@@ -118,12 +118,12 @@ struct stream {
   int slot;                /* of vector clocks */
   uint64_t epoch;          /* its last operation that ran, as clocks count */
   struct clock *clock;     /* after that operation */
-  struct clock *seen;      /* what the host knew, as the clock has it */
+  struct clock *seen;      /* the host's clock at that time */
   struct clock *awaited;   /* completed events that the next operation is ordered after */
   uint64_t worked;         /* the epoch of its last copy or fill; 0: none */
   const char *worked_by;   /* the call that queued that */
-  struct capture *capture; /* takes what is queued; NULL: the stream runs it */
-  struct nodes ends;       /* capturing: what the next node depends on */
+  struct capture *capture; /* takes queued work; NULL: the stream runs it */
+  struct nodes ends;       /* capturing: the dependencies of the next node */
 };
 
 /* A file that several processes map; see share.c. */
@@ -145,7 +145,7 @@ struct event {
   bool held;
   struct point record; /* the latest; stream NULL: never recorded */
   uint64_t time;       /* of its completion, in nanoseconds */
-  struct mark *mark;   /* what a wait for the latest record is a wait for */
+  struct mark *mark;   /* the work that a wait for the latest record covers */
   uint64_t capture;    /* that it was last recorded in; 0: none */
   struct nodes nodes;  /* that it stands for there */
   struct ipc_event *ipc;
@@ -195,7 +195,7 @@ struct pool {
   unsigned char access[MAX_DEVICES];
 };
 
-/* What a stream does. */
+/* An operation of a stream. */
 enum bytes { HTOD, DTOH, DTOD, PEER, HTOH, SET, BYTE_KINDS };
 
 struct op {
@@ -222,7 +222,7 @@ struct op {
   CUstreamCallback callback;
   CUstream callback_stream;
   void *data;
-  /* What it is ordered after: captured when it is queued (order.c) ... */
+  /* Its predecessors: captured when it is queued (order.c) ... */
   struct clock *known;
   uint64_t host_epoch;
   struct marks awaited;
@@ -291,8 +291,8 @@ struct sim {
   struct call *calls;
   struct capture *captures; /* not ended */
   struct {
-    struct clock *clock; /* what the host has waited for */
-    uint64_t epoch;      /* counts what it has queued */
+    struct clock *clock; /* the work that the host has waited for */
+    uint64_t epoch;      /* counts its queued work */
   } host;
   struct traffic pageable;
   struct {
@@ -316,7 +316,7 @@ struct thread *self(void); /* under the lock */
 void touch_begin(void);    /* gives the lock back: memory of arenas stays until touch_end */
 void touch_end(void);
 void call_left(void);
-bool refuse_address(size_t size); /* false, and says so once */
+bool refuse_address(size_t size); /* false, and prints a message once */
 void *fresh(size_t size);         /* zeroed; aborts rather than answer NULL */
 void *grow(void *list, int count, int *room, size_t size);
 uint64_t nanoseconds(void);
@@ -448,7 +448,7 @@ CUresult capture_record_external(CUevent event, CUstream stream);
 bool capture_takes_wait(struct stream *stream, struct event *event, unsigned flags, CUresult *result);
 void capture_forget(struct event *event); /* recorded outside of a capture */
 
-/* unsafe.c: what may be called during a capture */
+/* unsafe.c: calls permitted during a capture */
 CUresult capture_forbids(const char *call);
 CUresult capture_forbids_stream(struct stream *stream);       /* querying, waiting for it */
 CUresult capture_forbids_event(const struct event *event);    /* likewise */

@@ -41,7 +41,7 @@ static void unlist(struct stream *stream) {
   object_unref(&stream->object);
 }
 
-/* What is queued is finished; then the worker takes the stream away. */
+/* Queued work completes; then the worker frees the stream. */
 void stream_close(struct stream *s) {
   if (s->object.dead) return;
   s->object.dead = true;
@@ -100,7 +100,7 @@ static void *work(void *data) {
   return NULL;
 }
 
-/* Signals are for the threads of the program. */
+/* Workers block signals, which are for the threads of the program. */
 CUresult stream_start(struct stream *s) {
   if (s->working) return CUDA_SUCCESS;
   pthread_t thread;
@@ -204,7 +204,8 @@ CUresult stream_finish(struct stream *s) {
   return r;
 }
 
-/* Schedule lazy runs nothing before the host, or what the host waits for, has to wait for it. */
+/* Schedule lazy runs work only when the host, or work that the host waits for, has to wait for
+ * it. */
 void stream_demand(struct stream *s, uint64_t seq) {
   if (!sim.options.lazy || seq <= s->demanded) return;
   s->demanded = seq;

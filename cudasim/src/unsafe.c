@@ -29,8 +29,8 @@ static CUresult potentially_unsafe(void) {
   return r;
 }
 
-/* Reading: what allocates, frees, page-locks or copies on the spot. Copies and fills that
- * are not asynchronous also use a default stream. */
+/* Reading: calls that allocate, free, page-lock or copy at once. Synchronous copies and fills also
+ * use a default stream. */
 static const struct {
   const char *name;
   bool in_default_stream;
@@ -60,7 +60,7 @@ static CUresult default_stream(void) {
   return stream_find_current(0, &s) ? CUDA_SUCCESS : capture_forbids_stream(s);
 }
 
-/* Asked before every call, while there is a capture. */
+/* Called before every call of the driver while there is a capture. */
 CUresult capture_forbids(const char *call) {
   for (size_t i = 0; i < sizeof unsafe / sizeof *unsafe; i++)
     if (!strcmp(unsafe[i].name, call)) return unsafe[i].in_default_stream ? default_stream() : potentially_unsafe();

@@ -1,5 +1,5 @@
-/* Host accesses that are not calls. The host must leave alone what a queued copy is about to read
- * or write. So the source of a copy is remembered by a hash until the copy is done, and its
+/* Host accesses that are not calls. The host must not touch memory that a queued copy is about to
+ * read or write. So the source of a copy is hashed and compared when the copy is done, and its
  * destination is filled with garbage: the copy might write it at any moment from then on. */
 #include "sim.h"
 
@@ -7,7 +7,7 @@
 
 enum { POISON = 0xa5, WHOLE = 256 << 10, ENDS = 32 << 10, LINE = 64, STEP = 4 << 10 };
 
-/* Large memory is looked at in its first and last pages, and in a line here and there between. */
+/* Of large memory, the first and last pages and a few lines between are hashed. */
 static void each_piece(char *memory, size_t size, void (*visit)(char *, size_t, uint64_t *), uint64_t *state) {
   if (size <= WHOLE) {
     visit(memory, size, state);
@@ -48,8 +48,8 @@ static struct traffic *traffic_of(struct block *b) { return b ? &b->traffic : &s
 
 static bool host_reaches(const struct block *b) { return !b || b->memory != DEVICE_MEMORY; }
 
-/* A host function, another process, a held event or a pause may keep the operation back for as long as the program
- * wants, and the host may do as it likes meanwhile. */
+/* A host function, another process, a held event or a pause may hold the operation back for as long
+ * as the program wants, and the host may use the memory meanwhile. */
 static bool may_begin_at_any_time(const struct stream *s, const struct op *op) {
   if (sim.paused || s->gated > s->done) return false;
   if (op->kind == OP_HOST || op->remote || (op->event && op->event->held)) return false;
@@ -73,7 +73,7 @@ static void watch_copy(struct op *op, struct traffic *from, struct traffic *to) 
 
 static bool reads(const struct op *op) { return op->kind == OP_COPY && !op->staging; }
 
-/* The host is not looking while it waits for a copy itself. */
+/* The host accesses nothing while it waits for a copy itself. */
 void watch_queued(struct stream *s, struct op *op) {
   if (!sim.options.race) return;
   const bool free = may_begin_at_any_time(s, op);

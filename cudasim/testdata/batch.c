@@ -90,7 +90,7 @@ RULE(in_stream_order_a_pageable_source_is_read_late, "version=13000") {
   struct gate gate;
   close_gate(&gate, s);
   OK(cuMemcpyBatchAsync_v2(&d, &from, &size, 1, &in_order, &start, 1, s));
-  memset(source, 9, 100); /* what work of the stream may have done before */
+  memset(source, 9, 100); /* possible results of earlier work of the stream */
   open_gate(&gate);
   OK(cuStreamSynchronize(s));
   CHECK(is_filled(d, 9, 100));

@@ -1,4 +1,4 @@
-/* What the rules of stream capture share. */
+/* Helpers shared by the rules of stream capture. */
 #pragma once
 
 #include "rules.h"

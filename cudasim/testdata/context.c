@@ -334,7 +334,7 @@ RULE(primary_context_flags_are_kept, "") {
 RULE(contexts_are_a_stack, "devices=2") {
   CUcontext a = use(0), b = use(1), popped, current;
   CUdevice device;
-  OK(cuCtxPopCurrent_v2(&popped)); /* what use() has set */
+  OK(cuCtxPopCurrent_v2(&popped)); /* the context that use() has set */
   CHECK(popped == b);
   IS(cuCtxPopCurrent_v2(&popped), CUDA_ERROR_INVALID_CONTEXT);
   OK(cuCtxPushCurrent_v2(a));
@@ -379,7 +379,7 @@ RULE(garbage_is_no_context, "") {
   IS(cuCtxPushCurrent_v2((CUcontext)(void *)event), CUDA_ERROR_INVALID_CONTEXT);
   IS(cuCtxDestroy_v2((CUcontext)(void *)garbage), CUDA_ERROR_INVALID_CONTEXT);
   CHECK(cuCtxDestroy_v2(NULL) != CUDA_SUCCESS);
-  OK(cuCtxSynchronize()); /* what was current still is */
+  OK(cuCtxSynchronize()); /* the current context is unchanged */
   OK(cuEventDestroy_v2(event));
 }
 

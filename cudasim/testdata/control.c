@@ -1,4 +1,4 @@
-/* What cudasim.h adds: options, faults, counters, the report. */
+/* The functions of cudasim.h: options, faults, counters, the report. */
 #include "rules.h"
 
 #include <sys/wait.h>

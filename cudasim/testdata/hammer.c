@@ -1,4 +1,4 @@
-/* Many threads at once, for the sanitizers, and for what only a crowd finds. */
+/* Many threads at once, for the sanitizers, and for bugs that only contention shows. */
 #include "rules.h"
 
 enum { threads = 8, rounds = 60 };
@@ -57,7 +57,7 @@ static void crowd(void) {
     worker[i] = (struct worker){{context[0], context[1]}, i};
     start(&thread[i], work, &worker[i]);
   }
-  for (int i = 0; i < 20; i++) { /* whoever looks in between disturbs nobody */
+  for (int i = 0; i < 20; i++) { /* concurrent queries disturb no other thread */
     (void)cudasim_report(NULL, 0);
     cudasim_pause();
     cudasim_resume();

@@ -33,7 +33,8 @@ static void hear_word(const struct peer *from) {
 
 /* ---- sharing ---- */
 
-/* Reads what the maker wrote, before and after the export, and writes for it. */
+/* Reads the bytes that the exporting process wrote, before and after the export, and writes others
+ * for it. */
 static void read_and_write(void) {
   use(0);
   CUipcMemHandle h = hear_handle();
@@ -109,7 +110,7 @@ RULE(work_that_has_not_begun_does_not_hold_up_an_export, "") {
   OK(cuMemFree_v2(m));
 }
 
-/* What was shared is not any more when its place is used again. */
+/* Memory at the address of memory that was shared is not shared. */
 static void keep_open(void) {
   use(0);
   CUipcMemHandle h = hear_handle();
@@ -159,7 +160,7 @@ RULE(memory_that_a_killed_process_had_open_is_freed, "", .peer = keep_open) {
   OK(cuMemFree_v2(m));
 }
 
-/* A process that exports and is killed: what is open stays, what is not cannot be opened. */
+/* A process that exports and is killed: open memory stays, other handles cannot be opened. */
 static void export_two(void) {
   use(0);
   CUdeviceptr m[2] = {new_memory(4096), new_memory(4096)};
@@ -186,7 +187,7 @@ RULE(memory_of_a_process_that_ended_cannot_be_opened_any_more, "", .peer = expor
   OK(cuIpcCloseMemHandle(m));
 }
 
-/* ---- what is refused ---- */
+/* ---- refused calls ---- */
 
 static void try_to_open(void) {
   use(1);

@@ -42,7 +42,7 @@ static void record_behind_a_gate(void) {
   STAYS_PENDING(cuEventQuery(e));
   say_word(&parent);
   hear_word(&parent);
-  nap(20); /* what does not wait comes too early */
+  nap(20); /* work that does not wait comes too early */
   open_gate(&gate);
   OK(cuEventSynchronize(e));
   hear_word(&parent);
@@ -149,7 +149,7 @@ static void hand_over_and_back(void) {
   say_event(&peer, e);
   say(&peer, &h, sizeof h);
   hear_word(&peer);
-  OK(cuStreamWaitEvent(s, e, 0)); /* for what the other process does after this one's work */
+  OK(cuStreamWaitEvent(s, e, 0)); /* for the other process's action after this one's work */
   open_gate(&gate);
   OK(cuStreamSynchronize(s));
   CHECK(is_filled(m, 3, 64));
@@ -270,7 +270,7 @@ RULE(a_wait_does_not_take_a_later_record_for_its_own, "", .peer = record_many) {
   OK(cuStreamDestroy_v2(s));
 }
 
-/* ---- what goes wrong ---- */
+/* ---- errors ---- */
 
 RULE(a_record_of_a_process_that_ended_counts_as_done, "", .violates = true, .peer = record_behind_a_gate) {
   struct peer peer;

@@ -22,7 +22,7 @@ void fail(const char *file, int line, const char *format, ...) {
   vfprintf(stderr, format, args);
   fputc('\n', stderr);
   va_end(args);
-  _exit(1); /* not exit: threads may hold what its handlers wait for */
+  _exit(1); /* not exit: threads may hold locks that its handlers wait for */
 }
 
 void check_result(const char *file, int line, const char *call, int got, int want) {

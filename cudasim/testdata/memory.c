@@ -245,7 +245,7 @@ RULE(hundred_thousand_allocations_leave_nothing, "") {
     if (i == 1000) maps = lines("/proc/self/maps");
   }
   CHECK(lines("/proc/self/maps") <= maps + 20);
-  CHECK(now() - start < 30); /* a few seconds; much more only if it grows with what was */
+  CHECK(now() - start < 30); /* a few seconds; much more only if it grows with the number of past allocations */
   SAME(reported("device_bytes", 0), 0);
 }
 

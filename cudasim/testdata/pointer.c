@@ -1,4 +1,4 @@
-/* What the driver knows of an address. */
+/* Queries about an address. */
 #include "rules.h"
 
 static int int_of(CUdeviceptr p, int attribute) {

@@ -33,7 +33,7 @@ RULE(a_stable_primary_context_is_current_again_where_it_was, "primary=stable") {
   CUcontext context = retain(), current = NULL;
   OK(cuCtxSetCurrent(context));
   CUdeviceptr lost = new_memory(64);
-  OK(cuDevicePrimaryCtxReset_v2(0)); /* references survive, what was in it does not */
+  OK(cuDevicePrimaryCtxReset_v2(0)); /* references survive, objects of the context do not */
   OK(cuDevicePrimaryCtxRelease_v2(0));
   retain();
   OK(cuCtxSynchronize());

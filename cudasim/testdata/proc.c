@@ -20,7 +20,7 @@ static void *find5(const char *name, int version, uint64_t flags, int want) {
   return f;
 }
 
-/* What programs that load the driver by name ask for, from the manual. */
+/* Functions that programs look up by name, from the manual. */
 static const char *const names[] = {
   "cuArray3DCreate_v2", "cuArrayCreate_v2", "cuArrayDestroy", "cuArrayGetDescriptor_v2",
   "cuCtxAttach", "cuCtxCreate", "cuCtxCreate_v2", "cuCtxCreate_v3", "cuCtxDestroy", "cuCtxDestroy_v2",

@@ -11,7 +11,7 @@ struct two {
   unsigned char *pinned;
 };
 
-/* Memory of a pool and plain memory on two devices, each filled with what its index is. */
+/* Memory of a pool and plain memory on two devices, each filled with its index. */
 static struct two set_up(void) {
   struct two t;
   for (int i = 0; i < 2; i++) {
@@ -94,7 +94,7 @@ RULE(peer_access_of_contexts_is_not_that_of_pools, "devices=2") {
   tear_down(t);
 }
 
-/* What decides is the device of the stream, not the current context. */
+/* The device of the stream decides, not the current context. */
 RULE(work_reaches_what_its_stream_s_device_reaches, "devices=2") {
   struct two t = set_up();
   OK(cuMemcpyDtoDAsync_v2(t.plain[1], t.pooled[1], size, t.stream[1]));

@@ -1,5 +1,5 @@
-/* The rules of the simulated driver, each a function: what the CUDA driver API
- * manual says, and what cudasim.h adds to it.
+/* The rules of the simulated driver, each a function: statements of the CUDA driver API manual, and
+ * of cudasim.h.
  *
  * The driver API is declared here anew, from the manual, and not included from
  * the simulator: two independent readings of the ABI have to agree. */
@@ -24,7 +24,7 @@ struct rule {
   bool violates;       /* the report shall have violations; otherwise none */
   bool races;          /* copies really race, which the thread sanitizer rightly reports */
   bool unreported;     /* the rule sets options of its own, without a report */
-  void (*peer)(void);  /* what another process does that the rule starts */
+  void (*peer)(void);  /* for another process, which the rule starts */
   bool peer_violates;
   void (*check)(void);
   struct rule *next;
@@ -52,8 +52,8 @@ void check_result(const char *file, int line, const char *call, int got, int wan
   do {                                                                    \
     if (!(condition)) fail(__FILE__, __LINE__, "not so: %s", #condition); \
   } while (0)
-/* Something that never happens cannot be waited for. But what would happen wrongly
- * happens soon, so this looks for a while; a simulator that is right never fails it. */
+/* An event that must never happen cannot be waited for. But a wrong one would happen soon, so this
+ * polls for a while; a correct simulator never fails it. */
 #define STAYS(condition)                                      \
   do {                                                        \
     for (int i_ = 0; i_ < 10; i_++, nap(1)) CHECK(condition); \
@@ -424,8 +424,8 @@ void on_thread(void (*run)(void *), void *data); /* and waits */
 bool host_reads(const volatile void *address);
 bool host_writes(volatile void *address);
 
-/* Another process: this program, started anew for the rule's function peer. Its report
- * may have no leaks and, unless the rule says so, no violations. */
+/* Another process: this program, started anew for the rule's function peer. Its report must have no
+ * leaks and, unless the rule allows them, no violations. */
 struct peer {
   int id, in, out;
 };

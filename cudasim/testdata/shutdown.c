@@ -34,7 +34,7 @@ RULE(memory_is_gone_after_the_shut_down, "", .leaks = "cuMemAllocHost") {
   cudasim_shut_down();
   CHECK(!host_reads(small) && !host_reads(large));
   IS(cuMemFreeHost(small), CUDA_ERROR_DEINITIALIZED);
-  SAME(reported("allocations", 0), 3); /* the report stays what it was */
+  SAME(reported("allocations", 0), 3); /* the report does not change */
 }
 
 static CUstream held;
@@ -92,7 +92,7 @@ RULE(a_shut_down_ends_holds_and_pauses, "", .leaks = "cuEventCreate") {
   SAME(answer, CUDA_ERROR_DEINITIALIZED);
 }
 
-/* What is being done is finished: its memory is not taken away under it. */
+/* The running operation completes: its memory is not unmapped under it. */
 RULE(a_shut_down_waits_for_what_runs, "", .leaks = "cuMemAlloc") {
   CUcontext context;
   const size_t size = (size_t)256 << 20;

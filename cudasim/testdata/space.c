@@ -1,4 +1,4 @@
-/* Address space, and what is left of it and of memory when a machine ends. */
+/* Address space, and the address space and memory that remain when a machine ends. */
 #include "rules.h"
 
 #include <sys/resource.h>
@@ -33,7 +33,7 @@ RULE(address_space_may_run_out, "memory=17592186044416") {
   IS(cuMemAlloc_v2(&m[n], 32 << 20), CUDA_ERROR_OUT_OF_MEMORY);
   SAME(reported("refused_addresses", 0), 2);
   while (n > 0) OK(cuMemFree_v2(m[--n]));
-  m[0] = new_memory(64 << 20); /* what was freed gives way */
+  m[0] = new_memory(64 << 20); /* freed mappings give way */
   OK(cuMemFree_v2(m[0]));
 }
 

@@ -1,4 +1,4 @@
-/* What came with version 13. */
+/* The functions of version 13. */
 #include "rules.h"
 
 #include <dlfcn.h>
@@ -79,7 +79,7 @@ RULE(names_of_13_are_nowhere_before, "version=12090") {
   CHECK(find("cuMemcpyBatchAsync", 12090, 0) == dlsym(RTLD_DEFAULT, "cuMemcpyBatchAsync"));
 }
 
-/* A program of 12 on a driver of 13 gets what it was written for. */
+/* A program of 12 on a driver of 13 gets the functions that it was written for. */
 RULE(the_version_asked_for_selects_the_signature, "version=13000") {
   static const struct {
     const char *name, *before, *from_13;
@@ -242,7 +242,7 @@ RULE(the_pool_of_a_device_is_that_of_its_place, "version=13000") {
   CHECK(now != pool);
 }
 
-/* What the properties of such pools may be. */
+/* The valid properties of such pools. */
 RULE(pools_of_host_and_managed_memory_have_rules_of_their_own, "version=13000") {
   CUmemoryPool pool;
   CUmemPoolProps p = {.allocType = CU_MEM_ALLOCATION_TYPE_MANAGED, .location = nowhere, .maxSize = 1};

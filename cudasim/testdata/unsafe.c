@@ -142,7 +142,7 @@ static void check_unsafe(bool same_thread) {
              a.result);
       if (refused) {
         end_invalidated(s);
-        OK(call_unsafe(&u, i)); /* the next calls need what this one makes */
+        OK(call_unsafe(&u, i)); /* the next calls need the result of this one */
       } else {
         OK(cuGraphDestroy(end(s)));
       }

@@ -19,12 +19,12 @@ func WithCapture(capture func(s device.Stream) (end func() error, err error)) Op
 	return func(c *contract) { c.capture = capture }
 }
 
-// captured is a device with a stream that is captured until end is called; at the latest,
-// that is at the end of the rule. what is done meanwhile is named where it did harm.
+// captured is a device with a stream that is captured until end is called; at the latest, that is
+// at the end of the rule. what names the calls made meanwhile, for failures.
 func (c *contract) captured(t T, what string) (end func()) {
 	t.Helper()
 	s := c.stream(t)
-	quiet(c.Device) // what other rules have left
+	quiet(c.Device) // frees that other rules have left pending
 	stop, err := c.capture(s)
 	require.NoError(t, err)
 	end = sync.OnceFunc(func() { assert.NoError(t, stop(), "invalidated by: %s", what) })
@@ -32,7 +32,7 @@ func (c *contract) captured(t T, what string) (end func()) {
 	return end
 }
 
-// moment is time for what is done in the background, where it could do harm.
+// moment is time for background work that could invalidate a capture.
 const moment = 5 * time.Millisecond
 
 // soon fails if done is not closed. It is put off while a capture lasts, but not forever.
@@ -45,7 +45,7 @@ func soon(t T, done <-chan struct{}) {
 	}
 }
 
-// capturing is what a rule may use while there is a capture.
+// capturing has the objects that a rule may use during a capture.
 type capturing struct {
 	s    device.Stream // not captured
 	e    device.Event  // recorded on s

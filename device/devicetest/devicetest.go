@@ -33,7 +33,7 @@ type Rule struct {
 	Timed bool
 }
 
-// Option tells the rules what they cannot learn from the device.
+// Option gives the rules information that the device does not have.
 type Option func(*contract)
 
 // WithHold passes a function that holds a stream back: work enqueued on s after the call of
@@ -68,7 +68,7 @@ func Apart() Option {
 	return func(c *contract) { c.apart = true }
 }
 
-// contract is a device and what the rules know of it. An optional interface that the device
+// contract is a device and its options. An optional interface that the device
 // does not have is nil; Memset of the contract works without device.Memsetter.
 type contract struct {
 	device.Device

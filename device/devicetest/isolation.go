@@ -150,7 +150,8 @@ func isolated(what string, f func(c *contract, other device.Stream) error) rule 
 }
 
 // stuck returns a stream that is held back with work on it, and an event behind the work.
-// It goes on when open is called, at the latest before what was made earlier is ended.
+// It goes on when open is called, at the latest before cleanups that were registered
+// earlier run.
 func (c *contract) stuck(t T) (s device.Stream, e device.Event, open func()) {
 	t.Helper()
 	const n = 4096

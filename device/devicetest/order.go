@@ -119,9 +119,8 @@ var orderRules = []rule{
 	}},
 }
 
-// pendingRules need a stream that is held back. What they enqueue on one is memset:
-// copies that have host memory at both ends, or memory that is not page-locked at
-// one, may wait for the stream.
+// pendingRules need a stream that is held back. They enqueue memsets on it: copies that have host
+// memory at both ends, or memory that is not page-locked at one, may wait for the stream.
 var pendingRules = []rule{
 	{"held work is not done, and what waits for it is not either", func(t T, c *contract) {
 		const n = 1024

@@ -251,7 +251,7 @@ var stagerIsolationRules = []rule{
 
 // uploads uploads b, which may be changed when it returns.
 func (c *contract) uploads(ctx context.Context, to device.Ptr, b []byte, s device.Stream) error {
-	var pins runtime.Pinner // not what an upload asks for: it keeps b off the stack
+	var pins runtime.Pinner // unrelated to the upload: it keeps b off the stack
 	defer pins.Unpin()
 	pins.Pin(unsafe.SliceData(b))
 	e, err := c.Upload(ctx, one(to, addressOf(b), len(b)), s)

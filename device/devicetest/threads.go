@@ -34,7 +34,7 @@ var threadRules = []rule{
 			e   device.Event
 			got = pin(t, make([]byte, n))
 		)
-		t.Cleanup(func() { // what the steps left behind
+		t.Cleanup(func() { // frees that the steps left pending
 			quiet(c.Device)
 			if m != nil {
 				assert.NoError(t, m.Free(nil))

@@ -70,8 +70,8 @@ class Consumer {
     return arrow::ExportRecordBatch(*batch, out);
   }
 
-  // Arrow's generator has no cancel; who holds the handler can. Does nothing
-  // before the producer set itself, and after it released the handler.
+  // Arrow's generator has no cancel; the owner of the handler has. Does nothing before the producer
+  // set itself, and after it released the handler.
   void Cancel() {
     std::lock_guard lock(mutex_);
     if (released_ || handler_.producer == nullptr) return;
@@ -79,8 +79,8 @@ class Consumer {
     handler_.producer->cancel(handler_.producer);
   }
 
-  // All that Arrow has for an early end. The producer is not told, and what is
-  // queued is lost. May wait until the producer calls the handler once more.
+  // Arrow's only way to end early. The producer is not cancelled, and queued tasks are lost. May
+  // wait until the producer calls the handler once more.
   void Drop() { stream_ = Future<AsyncRecordBatchGenerator>(); }
 
   Status WaitForRelease() {
@@ -89,8 +89,8 @@ class Consumer {
     return Status::UnknownError("the producer did not release the handler");
   }
 
-  // Cancels, takes what still comes, and waits for the producer and for our own
-  // threads. After an error somebody may still come here, and nothing is freed.
+  // Cancels, takes the remaining tasks, and waits for the producer and for our own threads. After
+  // an error a late callback may still arrive, so nothing is freed.
   static Status End(Consumer* self) {
     if (self->handler_.producer == nullptr && !self->released_) {
       self->handler_.release(&self->handler_);  // no producer ever had it
@@ -108,14 +108,14 @@ class Consumer {
   static void OnRelease(ArrowAsyncDeviceStreamHandler* handler) {
     auto* self = static_cast<Handler*>(handler)->consumer;
     self->SetReleased(true);
-    // A producer that was cancelled need not say anything more, but Arrow's generator
-    // waits for the end.
+    // A producer that was cancelled need not send anything more, but Arrow's generator waits for
+    // the end.
     if (self->cancelled_) handler->on_next_task(handler, nullptr, nullptr);
     self->release_(handler);
     self->SetReleased(false);
   }
 
-  // The producer is not called from here on, also while release runs.
+  // The producer is not called from here on, not even while release runs.
   void SetReleased(bool releasing) {
     std::lock_guard lock(mutex_);
     released_ = true;
@@ -139,7 +139,7 @@ class Consumer {
     return Status::UnknownError("waited in vain for a batch");
   }
 
-  // Until the end or an error: what is queued when the generator ends is lost.
+  // Until the end or an error: tasks queued when the generator ends are lost.
   Status Drain() {
     if (!stream_.is_valid()) return Status::OK();
     auto next = Generate();

@@ -62,7 +62,7 @@ class ExtMemoryManager : public MemoryManager {
     return std::make_unique<DeviceBuffer>(block, size, shared_from_this());
   }
 
-  // Arrow C++ reads what it must know of an import (the offsets of strings) this way.
+  // Arrow C++ reads the parts that an import needs (the offsets of strings) this way.
   Result<std::shared_ptr<arrow::io::RandomAccessFile>> GetBufferReader(std::shared_ptr<Buffer> buffer) override {
     ARROW_ASSIGN_OR_RAISE(auto view, ViewBufferTo(buffer, arrow::default_cpu_memory_manager()));
     return std::make_shared<arrow::io::BufferReader>(view);

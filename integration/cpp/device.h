@@ -14,7 +14,7 @@ namespace peer {
 // Makes Arrow C++ find the device when it imports. Once per process.
 arrow::Status RegisterDevice();
 
-// The memory of one of the devices; they are told apart by their number only.
+// The memory of one of the devices; they differ only in their number.
 std::shared_ptr<arrow::MemoryManager> DeviceMemory(int64_t id);
 
 // The memory manager for a device type of the C interface: the CPU's, or ours.

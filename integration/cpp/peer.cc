@@ -43,7 +43,7 @@ extern "C" {
 
 void cpp_free(void* text) { free(text); }
 
-// What is alive, and what happened, as JSON.
+// Live objects and counters, as JSON.
 char* cpp_alive() {
   std::ostringstream out;
   out << "{\"sources\": " << peer::alive.sources << ", \"readers\": " << peer::alive.readers

@@ -1,6 +1,6 @@
-// What the files of the Arrow C++ peer share. Its functions are called from
-// Python, by ctypes: each answers NULL, or the text of an error that the caller
-// ends with cpp_free.
+// Declarations shared by the files of the Arrow C++ peer. Its functions are
+// called from Python, by ctypes: each answers NULL, or the text of an error
+// that the caller ends with cpp_free.
 #pragma once
 
 #include <arrow/c/abi.h>
@@ -16,13 +16,13 @@ namespace peer {
 // never comes fails with an error then, and does not hang.
 constexpr double kPatience = 30;
 
-// What is alive here: whatever a test made is gone at its end.
+// Live objects: none of a test's remain at its end.
 struct Alive {
   std::atomic<int64_t> sources, readers, consumers, producers, device_bytes;
 };
 extern Alive alive;
 
-// What happened since the library was loaded.
+// Counters since the library was loaded.
 struct Counters {
   std::atomic<int64_t> sources_closed, device_mappings;
 };

@@ -73,7 +73,7 @@ char* cpp_producer_start(ArrowArrayStream* source, int32_t device_type, int64_t 
   return peer::Answer(Start(source, device_type, device_id, {fails_after, status, message}, handler, out));
 }
 
-// Waits for the end, and answers with what Arrow's future holds then.
+// Waits for the end, and returns the result of Arrow's future.
 char* cpp_producer_wait(Producer* producer) { return peer::Answer(Wait(producer)); }
 
 // Waits for the end, and for the threads.

@@ -27,8 +27,8 @@ def _destroy(capsule):
 
 
 def device_array(struct):
-    """A capsule that takes an abi.ArrowDeviceArray, and releases it at the end if
-    nobody moved it away."""
+    """A capsule that takes an abi.ArrowDeviceArray, and releases it at the end unless a
+    consumer moved it."""
     address = ctypes.addressof(struct)
     _owned[address] = struct
     return _new(address, _DEVICE_ARRAY, ctypes.cast(_destroy, ctypes.c_void_p))
@@ -104,8 +104,8 @@ def exported():
 
 
 def export(tree, device_type=abi.CPU, device_id=-1, sync_event=None):
-    """A device array of memory that somebody else made. sync_event is the address of
-    a CUevent, as the interface has it."""
+    """A device array over memory of another owner. sync_event is the address of a
+    CUevent, as in the interface."""
     struct = abi.ArrowDeviceArray()
     _fill(struct.array, tree)
     struct.device_type, struct.device_id, struct.sync_event = device_type, device_id, sync_event

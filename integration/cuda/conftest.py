@@ -1,5 +1,5 @@
-"""What every test is held to: at its end, nothing is alive on the driver that was
-not alive before, and nothing was done that a driver forbids."""
+"""Rules for every test: at its end, the driver has no live objects that it did not have
+before, and no violations."""
 
 import gc
 import os
@@ -31,7 +31,8 @@ def pytest_ignore_collect(collection_path):
 
 
 def settle():
-    """Ends the work on all devices, and gives back what Numba keeps to free later."""
+    """Completes the work on all devices, and frees the memory that Numba keeps to free
+    later."""
     # pytest keeps the exception of a failed test here, and so its objects alive,
     # until the next test begins.
     for name in ("last_type", "last_value", "last_traceback", "last_exc"):
@@ -55,12 +56,12 @@ def machine():
 
 @pytest.fixture(scope="session")
 def contexts():
-    """What Numba and nanoarrow make at first use, and keep for the life of the
+    """Objects that Numba and nanoarrow make at first use and keep for the life of the
     process: references to the primary contexts."""
     settle()
     nano.resolve(nano.CUDA, 0)
     cudacore.open_devices()
-    gc.freeze()  # the collections look at what the tests make, and no further
+    gc.freeze()  # the collections visit only objects of the tests
 
 
 @pytest.fixture(scope="session")
@@ -87,12 +88,12 @@ def nothing_is_left(request, machine):
     if not simulator.is_simulator:
         yield
         return
-    simulator.library.cudasim_reset_counters()  # and what another test violated
+    simulator.library.cudasim_reset_counters()  # and violations of other tests
     before = simulator.report()["live"]
     yield
-    # A failed test did not come to the end, where it releases what it made.
+    # A failed test did not reach its end, where it releases its objects.
     if not getattr(request.node, "failed", False):
-        request.node.funcargs.clear()  # what its fixtures answered
+        request.node.funcargs.clear()  # the values of its fixtures
         settle()
         if with_go:
             assert gosource.settled(go.alive, in_go) == in_go

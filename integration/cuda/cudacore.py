@@ -25,7 +25,7 @@ def use_device(ordinal):
 
 
 def open_devices():
-    """What cuda-core keeps of each device for the life of the process."""
+    """Objects that cuda-core keeps of each device for the life of the process."""
     if is_there:
         for i in reversed(range(len(core.Device.get_all_devices()))):
             use_device(i)
@@ -33,7 +33,7 @@ def open_devices():
 
 @contextlib.contextmanager
 def stream(device):
-    """A stream of CU_STREAM_NON_BLOCKING, which is what cuda-core makes. Its work is
+    """A stream of CU_STREAM_NON_BLOCKING, the kind that cuda-core makes. Its work is
     done at the end."""
     made = device.create_stream()
     try:
@@ -78,7 +78,7 @@ def pinned(values):
 
 
 def stays_pending(event):
-    """What waits for work that is held back is not done soon. Without the wait it is."""
+    """Work that waits for held work is not done soon. Without the wait it is."""
     for _ in range(10):
         time.sleep(0.002)
         assert not event.is_done

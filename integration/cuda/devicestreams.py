@@ -23,7 +23,7 @@ class Schema:
 
 
 class Failed(Exception):
-    """What a stream answered."""
+    """The result of a stream's callback."""
 
     def __init__(self, code, text):
         super().__init__(f"[{errno.errorcode.get(code, code)}] {text}")
@@ -55,7 +55,7 @@ def _move(source, target):
 
 class Made:
     """A device stream made of go.Handed arrays, which it gives in their order. It fails
-    with a number and a text where a test says so, and writes down what is called."""
+    with a number and a text where a test requests it, and records the calls."""
 
     def __init__(self, items, device_type=abi.CUDA, fails_after=None, number=errno.EIO, text=b"disk on fire"):
         self.items, self.calls = list(items), []

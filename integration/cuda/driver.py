@@ -1,5 +1,5 @@
-"""The driver API by itself: what the libraries under test do not offer, and what
-an unrelated library in the same process would do."""
+"""The driver API by itself: functions that the libraries under test do not offer, and
+calls that an unrelated library in the same process would make."""
 
 import contextlib
 import ctypes
@@ -33,7 +33,7 @@ def call(function, *arguments):
 
 
 def ask(kind, function, *arguments):
-    """What a function writes to its first argument."""
+    """The value that a function writes to its first argument."""
     out = kind()
     call(function, ctypes.byref(out), *arguments)
     return out.value
@@ -96,13 +96,13 @@ def copy_to_host(target, source, stream):
 
 
 def pointer(attribute, value, kind=ctypes.c_uint64):
-    """What the driver knows about an address."""
+    """The driver's information about an address."""
     return ask(kind, "cuPointerGetAttribute", attribute, address(value))
 
 
 class Gate:
-    """Holds a stream back until it is opened, with any driver. What is queued
-    behind it must not be waited for before."""
+    """Holds a stream back until it is opened, with any driver. Work queued behind it
+    must not be waited for before."""
 
     def __init__(self, stream):
         self._opened = threading.Event()

@@ -1,4 +1,5 @@
-"""Go on the other side: arrays that it puts on the device, and what it keeps there.
+"""Go on the other side: arrays that it copies to the device, and the memory that it
+keeps there.
 
 Go loads the driver by the path that simulator.py loaded it by, and so has the same
 copy of it: its devices, streams and events are those of Numba and nanoarrow.
@@ -28,7 +29,7 @@ UNKNOWN = ("decimal32", "decimal64", "list_view", "large_list_view")
 VIEWS = ("binary_view", "utf8_view")
 HANDED_ON = [name for name in CASES if name not in VIEWS]
 LOOKED_INTO = [name for name in HANDED_ON if name not in UNKNOWN]
-# For what is tried on every machine: one of each way to lay out an array.
+# For tests on every machine: one of each array layout.
 SOME_PLAIN = ["null", "bool", "int64", "decimal128", "list", "fixed_size_list", "dictionary_ordered"]
 SOME_STRINGS = ["utf8", "large_binary", "struct_nested", "map", "dictionary_int8"]
 SOME_STRINGS += ["sparse_union", "dense_union", "run_end_encoded_int32"]
@@ -50,8 +51,8 @@ def gpus():
 
 
 def open_gpus():
-    """What an open GPU is made of stays for the life of the process: a reference to
-    the primary context, a stream, and the pool that the first allocation makes."""
+    """The objects of an open GPU stay for the life of the process: a reference to the
+    primary context, a stream, and the pool that the first allocation makes."""
     for gpu in gpus():
         golib.gpu_name(gpu)
         with golib.GoArray.make("int32", "valid") as host:
@@ -60,14 +61,15 @@ def open_gpus():
 
 
 def settle():
-    """Ends what waits for the work of the GPUs, and gives back what is kept for later."""
+    """Completes frees that wait for the work of the GPUs, and gives cached memory
+    back."""
     for gpu in gpus():
         golib.gpu_trim(gpu)
-        golib.gpu_trim(gpu)  # what the first ended went to lists that it had emptied before
+        golib.gpu_trim(gpu)  # the first call added to lists that it had already emptied
 
 
 def alive():
-    """What is alive in Go, and on the devices because of it."""
+    """Live objects of Go, in the process and on the devices."""
     settle()
     golib.gc()
     _counting[:] = [releases for releases in _counting if not releases.count]
@@ -84,7 +86,7 @@ _counting = []  # release callbacks must live until they are called
 
 
 class Handed:
-    """What a producer hands over, for one consumer: counts how often it is released."""
+    """The array of a producer, for one consumer: counts its releases."""
 
     def __init__(self, source):
         self._schema, self._array = source.__arrow_c_device_array__()
@@ -107,7 +109,7 @@ class Handed:
 
 
 class Place:
-    """Where an object says that its memory is."""
+    """The location that an object reports for its memory."""
 
     def __init__(self, source):
         _, capsule = source.__arrow_c_device_array__()
@@ -126,8 +128,8 @@ class Place:
 
 
 def copy_by_nanoarrow(array, stream):
-    """From a device to the host. nanoarrow does not wait for the event of what it
-    copies, nor always for its own copy."""
+    """From a device to the host. nanoarrow does not wait for the event of the array
+    that it copies, nor always for its own copy."""
     nano.wait(nano.resolve(array.device_type_id, array.device_id), nano.sync_event(array), stream)
     back = nano.copy(array, nano.resolve(nano.CPU, 0), stream)
     driver.call("cuStreamSynchronize", driver.handle(stream))
@@ -135,9 +137,10 @@ def copy_by_nanoarrow(array, stream):
 
 
 def handed_by_nanoarrow(host, stream, device_type=abi.CUDA, device=0):
-    """What nanoarrow's C library makes where it copies an array of the host to a device.
-    nanoarrow in Python would hand on a copy of the structs, which keeps the array by its
-    buffers: without any, the event is destroyed too early (nanoarrow 0.6.0)."""
+    """The result of nanoarrow's C library when it copies an array of the host to a
+    device. nanoarrow in Python would hand on a copy of the structs, which keeps the
+    array by its buffers: without any, the event is destroyed too early (nanoarrow
+    0.6.0)."""
     with nano.View(host) as view:
         return Handed(view.copy(nano.resolve(device_type, device), stream))
 
@@ -150,7 +153,8 @@ def copied_by_nanoarrow(name, variant, stream, device_type=abi.CUDA, device=0, k
 
 
 def difference(host, name, variant, kind=golib.GoArray):
-    """What differs between an array in memory of the host and a case: an empty text."""
+    """The difference between an array in memory of the host and a case: an empty text
+    if there is none."""
     with kind.make(name, variant) as want, kind.from_arrow(host, full_validation=True) as got:
         return got.difference(want)
 

@@ -1,4 +1,4 @@
-"""What several test modules need."""
+"""Helpers of several test modules."""
 
 import threading
 
@@ -15,9 +15,10 @@ def pinned(values):
 
 
 def on_threads(count, work):
-    """work(i) on each of so many threads, which have a context and begin together. Numba
-    frees what was dropped later, and then two threads at once take the same item from its
-    list (IndexError: pop from an empty deque). So it is kept until they have ended."""
+    """work(i) on each of so many threads, which have a context and begin together.
+    Numba frees dropped objects later, and then two threads at once take the same item
+    from its list (IndexError: pop from an empty deque). So the objects are kept until
+    the threads have ended."""
     errors, start = [], threading.Barrier(count)
 
     def run(i):

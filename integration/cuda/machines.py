@@ -1,10 +1,10 @@
 """A pytest plugin: runs each test on every machine, that is in a process whose
 driver was given that machine's options.
 
-The simulator reads its options once per process. So each machine has a process
-of its own, which collects the same tests, runs those that it is told to, and
-sends back pytest's reports. When a test has failed, or the process died of it,
-the next one gets a new process: a driver may not recover from what was done.
+The simulator reads its options once per process. So each machine has a process of its
+own, which collects the same tests, runs the requested ones, and sends back pytest's
+reports. When a test has failed, or the process died of it, the next one gets a new
+process: the driver may not recover.
 """
 
 import contextlib
@@ -22,14 +22,15 @@ from _pytest.runner import runtestprotocol
 import simulator
 
 MACHINES = {
-    # As fast as it can: what waits too often is found by the counters, and only there.
+    # As fast as it can: only the counters show unnecessary waits.
     "in_order": "",
-    # All work is late, so what does not wait reads what was there before.
+    # All work is late, so a read without a wait sees the old contents.
     "delayed": "delay=400",
     # Streams overtake each other, and copies to and from pageable memory are late too,
     # as the manual allows.
     "random": "schedule=random,delay=200,seed=7,pageable_async=1",
-    # Nothing is done before the host waits, so what it reads too early is never there.
+    # No work is done before the host waits, so data that it reads too early is never
+    # there.
     "lazy": "schedule=lazy",
     "two_devices": "devices=2,delay=100",
 }
@@ -54,7 +55,7 @@ def pytest_generate_tests(metafunc):
     wanted = only.args if only else MACHINES
     if metafunc.definition.get_closest_marker("two_devices"):
         wanted = ["two_devices"]
-    # Another driver is one machine, whatever it can do.
+    # Another driver is one machine, even if it has several devices.
     names = [name for name in MACHINES if name in wanted or not simulator.is_simulator]
     metafunc.parametrize("machine", names, scope="session")
 
@@ -121,7 +122,7 @@ class _Outside:
     def end(self, failed=False):
         process, self.process = self.process, None
         report = process.end()
-        # A failed test did not come to the end, where it releases what it made.
+        # A failed test did not reach its end, where it releases its objects.
         if not failed:
             self.reports.setdefault(process.name, []).append(report)
 
@@ -189,7 +190,7 @@ class _Process:
         return pytest.TestReport(item.nodeid, item.location, dict.fromkeys(item.keywords, 1), "failed", text, "call")
 
     def end(self):
-        """Lets the process end, and answers what the driver reported then, if it did."""
+        """Lets the process end, and returns the driver's report, if there is one."""
         self.lines.close()
         self.process.wait()
         self.errors.close()
@@ -220,7 +221,7 @@ class _Inside:
 
 @pytest.fixture
 def reports_at_exit(request):
-    """What the driver reported when each process of the machine ended. It is for
-    tests that are marked at_exit."""
+    """The driver's reports when the processes of the machine ended. It is for tests
+    that are marked at_exit."""
     outside = next(p for p in request.config.pluginmanager.get_plugins() if isinstance(p, _Outside))
     return outside.reports.get(_machine(request.node), [])

@@ -93,7 +93,7 @@ class _Device(ctypes.Structure):
 
 
 class Error(Exception):
-    """What nanoarrow answered: an errno, and perhaps a text."""
+    """The result of nanoarrow: an errno, and perhaps a text."""
 
     def __init__(self, code, text=b""):
         super().__init__(f"[{errno.errorcode.get(code, code)}] {text.decode(errors='replace')}")
@@ -173,8 +173,8 @@ class View:
 
 
 def array(obj, schema=None):
-    """An array on the CPU, as a device array. nanoarrow moves what it wraps: a
-    CArray is empty afterwards."""
+    """An array on the CPU, as a device array. nanoarrow moves the array that it wraps:
+    a CArray is empty afterwards."""
     return nanoarrow.device.c_device_array(nanoarrow.c_array(obj, schema))
 
 
@@ -218,5 +218,5 @@ def event(array):
 
 
 def values(array):
-    """What a device array on the CPU holds."""
+    """The values of a device array on the CPU."""
     return nanoarrow.Array(nanoarrow.c_array(array)).to_pylist()

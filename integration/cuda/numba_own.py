@@ -1,5 +1,5 @@
-"""Runs the tests that Numba's authors wrote, which are in the package, and writes
-what came of each as JSON: python numba_own.py PATH MODULE..."""
+"""Runs Numba's own tests, which are in the package, and writes the outcome of each as
+JSON: python numba_own.py PATH MODULE..."""
 
 import importlib
 import json

@@ -4,14 +4,15 @@
 #
 #   integration/cuda/run.sh [--cuda-13] [ARGUMENT...]   arguments go to pytest
 #
-# With --cuda-13: numba-cuda and cuda-core, over cuda-bindings, on a simulated driver
-# of CUDA 13. Numba and numba-cuda cannot be in one environment, so there are two, and
-# each has the tests of what is in it; see conftest.py.
+# With --cuda-13: numba-cuda and cuda-core, over cuda-bindings, on a simulated
+# driver of CUDA 13. Numba and numba-cuda cannot be in one environment, so there
+# are two, and each runs the tests of its packages; see conftest.py.
 #
 # Needs Go, gcc and python3 (PYTHON, GO and CC name others). Makes a Python
-# environment in integration/cuda/.venv (.venv-13) with what requirements.txt
-# (requirements-13.txt) pins, and in it builds nanoarrow from its published source with
-# CUDA; both again when that file, this script or the interpreter changes.
+# environment in integration/cuda/.venv (.venv-13) with the packages that
+# requirements.txt (requirements-13.txt) pins, and in it builds nanoarrow from
+# its published source with CUDA; both again when that file, this script or the
+# interpreter changes.
 #
 # CDEVICE_CUDA_DRIVER=PATH runs the tests on that libcuda.so.1 instead. Tests that
 # need the simulator, or devices that are not there, are skipped then. With

@@ -1,8 +1,8 @@
 """The control interface of the simulated CUDA driver: see cudasim/src/cudasim.h.
 
-Importing this module loads the driver under test, the simulator or another one.
-Whoever asks for a libcuda.so.1 in this process afterwards gets that same copy:
-the dynamic linker knows it by that name, and nanoarrow is linked to it.
+Importing this module loads the driver under test, the simulator or another one. Code
+that loads a libcuda.so.1 in this process afterwards gets the same copy: the dynamic
+linker knows it by that name, and nanoarrow is linked to it.
 """
 
 import contextlib
@@ -68,7 +68,7 @@ class Counted:
 
 @contextlib.contextmanager
 def counting():
-    """Yields a function that answers what was Counted since."""
+    """Yields a function that returns the Counted calls since."""
     before = report()
     yield lambda: Counted(before, report())
 

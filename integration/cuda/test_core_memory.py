@@ -67,8 +67,8 @@ def test_copies(resource, stream):
 
 @pytest.mark.parametrize("name", ["default", "own", "managed", "own_managed"])
 def test_nothing_is_waited_for(device, stream, name):
-    """But for copies within the host, which are synchronous. Behind a closed gate, what
-    waits would wait for ever."""
+    """But for copies within the host, which are synchronous. Behind a closed gate, a
+    call that waits would wait for ever."""
     resource = RESOURCES[name](device)
     source, _ = cudacore.pinned(np.arange(SIZE // 8))
     target, got = cudacore.pinned(np.zeros(SIZE // 8, "i8"))
@@ -141,7 +141,7 @@ def test_pool_of_limited_size_is_exhausted(device, stream):
 
 @pytest.mark.two_devices
 def test_pool_access(device, stream):
-    """What cuda-core asks for, the driver knows; and it is for that pool alone."""
+    """The driver has the setting that cuda-core requests, for that pool alone."""
     pool, other = RESOURCES["own"](device), RESOURCES["own"](device)
     assert set(pool.peer_accessible_by) == set()
     pool.peer_accessible_by = [1]

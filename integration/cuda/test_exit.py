@@ -1,4 +1,4 @@
-"""What is left when a process ends."""
+"""Objects that are live when a process ends."""
 
 import pytest
 
@@ -7,8 +7,8 @@ import pytest
 @pytest.mark.at_exit
 def test_nothing_is_left_but_contexts(machine, reports_at_exit):
     """By none of the processes in which the other tests ran. Numba and nanoarrow keep
-    their references to the primary contexts for the life of the process: Numba one
-    per device (it would release them in cuda.close(), which nobody calls at exit),
+    their references to the primary contexts for the life of the process: Numba one per
+    device (it would release them in cuda.close(), which is not called at exit),
     nanoarrow two (its devices CUDA and CUDA_HOST are made once, and have no end). Go
     keeps one too, with a stream and a pool, where it took part."""
     devices = 2 if machine == "two_devices" else 1
@@ -46,7 +46,7 @@ def test_close_leaves_nothing(run_program):
 @pytest.mark.simulator
 @pytest.mark.program
 def test_leaks_are_reported(run_program):
-    """The report finds what a program forgets: the other tests look for nothing else."""
+    """The report lists objects that a program forgets: the other tests rely on that."""
 
     def program():
         from numba import cuda

@@ -1,5 +1,5 @@
-"""Asynchronous streams of Go's whose batches are copied to the device by whoever
-extracts them: nanoarrow copies them back."""
+"""Asynchronous streams of Go's whose batches are copied to the device by the extracting
+thread: nanoarrow copies them back."""
 
 import ctypes
 import errno
@@ -40,7 +40,7 @@ class Consumer:
         self._changed = threading.Condition()
 
     def _on_schema(self, _, schema):
-        abi.release(abi.ArrowSchema.from_address(schema))  # the batches say their own
+        abi.release(abi.ArrowSchema.from_address(schema))  # the batches have their own
         producer = self._struct.producer.contents
         self.device_type = producer.device_type
         abi.REQUEST(producer.request)(ctypes.addressof(producer), self._requests)
@@ -64,7 +64,7 @@ class Consumer:
         assert self._released.wait(PATIENCE)
 
     def extract(self, index, out=None):
-        """What the task answers."""
+        """The result of the task."""
         task = self.tasks[index]
         return abi.EXTRACT_DATA(task.extract_data)(ctypes.addressof(task), out and ctypes.addressof(out))
 
@@ -106,7 +106,7 @@ def test_arrives_on_the_device_that_was_named():
 
 @pytest.mark.simulator
 def test_copy_is_made_when_the_task_is_extracted():
-    """By the consumer's thread; for a task that nobody wants there is none."""
+    """By the consumer's thread; for a task that is not wanted there is none."""
     with golib.GoBatch.make("int64", "nulls") as host:
         consumer = Consumer(requests=2)
         gosource.export([host, host], consumer.handler, copy_to=(abi.CUDA, 0))

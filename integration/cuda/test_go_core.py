@@ -71,8 +71,8 @@ def test_core_reads_an_array(theirs):
 
 
 def test_core_waits_for_an_array(theirs, stream):
-    """Go's copy is held back on a stream. Without the wait, what cuda-core copies is done
-    before, and is what was in the memory by chance."""
+    """Go's copy is held back on a stream. Without the wait, cuda-core's copy runs
+    before it, and copies the memory's old contents."""
     with driver.gate(stream) as gate, go.on_device("int64", "valid", stream=stream) as made:
         taken = Taken(made)
         cudacore.wait(theirs, taken.event)
@@ -178,7 +178,7 @@ def test_go_takes_memory_of_core(produced, kind):
 
 
 def test_go_waits_for_core(produced, kind, theirs):
-    """What cuda-core writes is held back, and so are its event and the batch."""
+    """A write of cuda-core is held back, and so are its event and the batch."""
     with driver.gate(int(theirs.handle)) as gate:
         produced.write()
         with kind.from_arrow(produced) as taken:

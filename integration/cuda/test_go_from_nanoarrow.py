@@ -103,7 +103,7 @@ def test_copy_to_the_host_waits_for_the_event(stream):
 
 @pytest.mark.parametrize("name", ["utf8", "list_struct", "dense_union", "run_end_encoded_int32"])
 def test_offsets_are_read_after_the_event(name, stream):
-    """Go reads offsets before it knows what to copy."""
+    """Go reads offsets before it knows which bytes to copy."""
     with golib.GoArray.make(name, "nulls") as made:
         host = c_device_array(made)
     with driver.gate(stream) as gate:
@@ -122,7 +122,7 @@ def test_wait(stream):
 
 
 def test_copy_on_the_device_is_ordered_after_the_event(stream, other):
-    """Nobody waits: the copy is enqueued while the source is not there yet."""
+    """No thread waits: the copy is enqueued before the source is filled."""
     with driver.gate(stream) as gate:
         with golib.GoArray.from_arrow(numbers(stream)) as taken, taken.copy_to(abi.CUDA, 0, other) as copied:
             assert not copied.ready()

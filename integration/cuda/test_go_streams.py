@@ -1,5 +1,5 @@
-"""Device streams with Go on one side: what it copies to the device, batch by batch, is
-taken by nanoarrow array by array; what nanoarrow put there comes to Go as a stream."""
+"""Device streams with Go on one side: nanoarrow takes, array by array, the batches that
+Go copies to the device; Go reads arrays of nanoarrow as a stream."""
 
 import contextlib
 
@@ -36,7 +36,7 @@ def on_device(name, variant, count=3, device=0, stream=0):
 
 
 def nothing_is_read():
-    """No stream of Go's is alive, and what was ahead of its reader is gone."""
+    """No stream of Go's is alive, and prefetched batches are gone."""
     stats = golib.stats()
     return stats["sources"] == stats["imported_streams"] == stats["exported_streams"] == 0
 
@@ -85,7 +85,7 @@ def test_arrives_from_the_second_device(name):
 
 
 def test_consumer_waits_for_each_event(stream, other):
-    """Nobody in Go waits: the batches are there before their memory is filled."""
+    """Go does not wait: the batches arrive before their memory is filled."""
     with driver.gate(stream) as gate:
         with on_device("int64", "nulls", stream=stream) as there, there.exported() as exported:
             arrays = devicestreams.arrays_of(exported)
@@ -103,8 +103,8 @@ def test_consumer_waits_for_each_event(stream, other):
 
 @pytest.mark.parametrize("taken", range(5))
 def test_stream_is_released_at_any_time(taken, stream):
-    """Behind a closed gate: with copies under way, that nobody has or that a consumer
-    has kept."""
+    """Behind a closed gate: with copies under way, not delivered yet or kept by a
+    consumer."""
     with driver.gate(stream):
         with on_device("utf8", "nulls", stream=stream) as there, there.exported() as exported:
             there.release()
@@ -145,7 +145,7 @@ def test_error_behind_batches():
 
 @pytest.mark.simulator
 def test_error_of_the_driver_is_an_error_of_the_stream():
-    """Its text says which call failed."""
+    """Its text names the call that failed."""
     with GoBatch.make("int64", "valid") as item, GoStream.of([item] * 3, how="function") as source:
         with simulator.failing("cuMemAllocFromPoolAsync", INVALID_VALUE), source.copy_to(abi.CUDA) as there:
             with there.exported() as exported, pytest.raises(devicestreams.Failed, match="CUDA_ERROR_INVALID_VALUE"):
@@ -179,7 +179,7 @@ def test_taken(name, stream):
 
 @pytest.mark.two_devices
 def test_taken_from_both_devices(stream):
-    """A stream has a type of device; each array says which one it is on."""
+    """A stream has a device type; each array names its device."""
     with cuda.gpus[1], driver.stream() as other:
         second = go.copied_by_nanoarrow("utf8", "nulls", other, device=1, kind=GoBatch)
         second.wait()

@@ -75,8 +75,8 @@ def test_strings_as_nanoarrow_reads_them(stream):
 @pytest.mark.machines("random")
 @pytest.mark.parametrize("name", go.HANDED_ON)
 def test_passes_through(name):
-    """What nanoarrow cannot look into included: the memory, the device and the event
-    that come back are those that left."""
+    """Including types that nanoarrow cannot read: the memory, the device and the event
+    that come back are those that were exported."""
     for variant in go.VARIANTS:
         with go.on_device(name, variant) as made:
             left, array = go.Place(made), c_device_array(made)
@@ -185,7 +185,7 @@ def test_event_lives_as_long_as_the_array(stream):
 
 
 def test_memory_is_kept_for_work_of_the_caller(stream):
-    """UsedOn: Go frees it after the work that it was told of, which nobody waits for."""
+    """UsedOn: Go frees it after the recorded work, without a wait of the caller."""
     target = cuda.pinned_array(7, "i8")
     target[:] = 0
     with driver.gate(stream):
@@ -248,7 +248,7 @@ def test_page_locked_memory(name, how):
 
 @pytest.mark.simulator
 def test_nobody_waits():
-    """Neither Go for its copy, nor nanoarrow for what it only holds."""
+    """Neither Go for its copy, nor nanoarrow for an array that it only holds."""
     with golib.GoArray.make("int64", "valid") as host, simulator.counting() as counted:
         with host.copy_to(abi.CUDA) as made:
             array = c_device_array(made)
@@ -259,7 +259,7 @@ def test_nobody_waits():
 
 @pytest.mark.simulator
 def test_stream_of_a_copy_is_needed_no_longer_than_the_copy():
-    """WithStream borrows until then, says its documentation."""
+    """WithStream borrows the stream until then, as documented."""
     with driver.stream() as stream:
         made = go.on_device("int64", "valid", stream=stream)
         made.wait()

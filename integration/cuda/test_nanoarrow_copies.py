@@ -51,8 +51,8 @@ def memory_types(array):
 
 
 def to_host(array, stream):
-    """nanoarrow returns before a copy into pageable memory is done, if the driver
-    does: who has the stream can wait."""
+    """nanoarrow returns before a copy into pageable memory is done, if the driver does:
+    the owner of the stream can wait."""
     array = nano.copy(array, nano.resolve(nano.CPU, 0), stream)
     driver.call("cuStreamSynchronize", driver.handle(stream))
     return array
@@ -187,7 +187,7 @@ def test_one_small_read_for_each_column_of_strings(stream):
 @pytest.mark.simulator
 @pytest.mark.parametrize("function", ["cuMemAllocAsync", "cuMemcpyHtoDAsync"])
 def test_failures_of_the_driver_reach_the_caller(stream, function):
-    """And what was allocated before is freed."""
+    """And earlier allocations are freed."""
     source = nano.array(list(range(100)), na.int32())
     with simulator.failing(function, 700), pytest.raises(nano.Error) as failed:
         nano.copy(source, nano.resolve(nano.CUDA, 0), stream)

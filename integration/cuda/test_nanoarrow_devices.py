@@ -1,4 +1,4 @@
-"""nanoarrow's devices, and what its Python package does with arrays on them."""
+"""nanoarrow's devices, and arrays on them in its Python package."""
 
 import re
 
@@ -144,7 +144,7 @@ class Tensor:
         self._view = view
 
     def __dlpack__(self, stream=None):
-        # None is the legacy default stream, says DLPack, and a TypeError, nanoarrow.
+        # None is the legacy default stream in DLPack, and a TypeError in nanoarrow.
         return self._view.__dlpack__(stream=1 if stream is None else stream)
 
     def __dlpack_device__(self):

@@ -1,5 +1,5 @@
-"""The event of a device array: what nanoarrow records, what it waits for, and where
-it does not."""
+"""The event of a device array: where nanoarrow records it, where it waits for it, and
+where it does not."""
 
 import ctypes
 
@@ -22,8 +22,8 @@ SIZES_CAN_BE_READ = [name for name in machines.MACHINES if name != "random"]
 
 
 class Produced:
-    """What a producer hands over while its stream is at work still: memory of Numba,
-    filled on a stream, with an event that comes after."""
+    """An array of a producer whose stream is still at work: memory of Numba, filled on
+    a stream, with an event recorded after it."""
 
     def __init__(self, type, stream, *hosts, length, device=0):
         self.buffers = [host if host is None else cuda.device_array(len(host), host.dtype) for host in hosts]
@@ -111,7 +111,7 @@ def test_stream_waits_for_the_event_of_an_array(numbers, stream, other):
 
 
 def test_copy_does_not_wait_by_itself(numbers, stream, other):
-    """So a caller that forgets the event gets what was there before."""
+    """So a caller that forgets the event reads the old contents."""
     with driver.gate(stream):
         numbers.work()
         back = nano.copy(numbers.array(), nano.resolve(nano.CPU, 0), other)
@@ -208,8 +208,8 @@ def test_array_on_the_host_is_there_when_the_copy_returns(stream):
 @pytest.mark.simulator
 @pytest.mark.program
 def test_release_waits_for_the_work_on_the_memory(run_program):
-    """nanoarrow allocates in stream order, and so cuMemFree does not wait for the
-    device, says the manual. Whoever releases an array must have waited."""
+    """nanoarrow allocates in stream order, so cuMemFree does not wait for the device,
+    as the manual says. The caller must wait before it releases an array."""
 
     def program():
         import driver
@@ -251,7 +251,7 @@ def test_memory_is_freed_on_a_thread_without_a_context(run_program):
 
 
 class Stranger:
-    """Hides what nanoarrow would recognise as its own."""
+    """Hides an object that nanoarrow would recognise as its own."""
 
     def __init__(self, array):
         self._array = array

@@ -149,7 +149,7 @@ def test_bytes_are_counted():
 
 @pytest.mark.simulator
 def test_fresh_memory_is_garbage():
-    """Not zeros, and not what another array left there."""
+    """Not zeros, and not the contents of a freed array."""
     old = cuda.to_device(np.full(4096, 0x11, "u1"))
     del old
     cuda.current_context().memory_manager.deallocations.clear()

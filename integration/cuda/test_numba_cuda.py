@@ -1,5 +1,5 @@
-"""Streams and events of numba-cuda, and batches of Go's: what is in test_go_numba.py uses
-streams of neither."""
+"""Streams and events of numba-cuda, and batches of Go's: the tests in test_go_numba.py
+use streams of neither."""
 
 import ctypes
 

@@ -99,7 +99,7 @@ def test_new_thread_has_no_context_until_it_needs_one():
 
 
 def test_context_of_another_library_is_used():
-    """What is current already, if it is a primary context."""
+    """The context that is current already, if it is a primary one."""
     seen = []
 
     def work():

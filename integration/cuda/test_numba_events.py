@@ -56,7 +56,7 @@ def test_stream_waits_for_an_event_of_another_stream(apart, apart2, host):
 
 
 def test_chain_of_streams(apart, apart2):
-    """Ten streams, each copying on what the one before it wrote."""
+    """Ten streams, each copying the output of the one before it."""
     source, target = pinned(np.arange(1000)), pinned(np.zeros(1000, "i8"))
     arrays = [cuda.to_device(np.full(1000, -1)) for _ in range(11)]
     arrays[0].copy_to_device(source, stream=apart)
@@ -209,7 +209,7 @@ def test_event_that_fires_when_told(apart, apart2):
 
 @pytest.mark.simulator
 def test_waits_are_counted(apart, apart2):
-    """What waits on the calling thread, and what only queues."""
+    """Calls that wait on the calling thread, and calls that only enqueue."""
     event = cuda.event()
     with simulator.counting() as counted:
         event.record(apart)

@@ -1,5 +1,5 @@
-"""Memory that host and device share: pinned, registered, mapped and managed; and
-what is free."""
+"""Memory that host and device share: pinned, registered, mapped and managed; and the
+free memory."""
 
 import gc
 
@@ -97,7 +97,7 @@ def test_memory_is_registered_once():
 
 
 def test_mapped_array():
-    """The device writes what the host reads, and the other way round."""
+    """The device writes data that the host reads, and the reverse."""
     array = cuda.mapped_array(1000, "u1")
     array[:] = 1
     assert host_flags(array.ctypes.data) & DEVICE_MAP

@@ -1,5 +1,5 @@
-"""Numba's own tests of what it does with a driver, without those that need a
-compiler for kernels: nobody who wrote them knew of the simulator."""
+"""Numba's own tests of its use of the driver, without those that need a compiler for
+kernels: they were written without knowledge of the simulator."""
 
 import functools
 import json
@@ -44,16 +44,16 @@ PASSING = {
 }
 ON_TWO_DEVICES = {**PASSING, "cudadrv.test_context_stack": 8, "cudadrv.test_runtime": 4, "cudapy.test_multigpu": 2}
 
-# What the simulator lacks, and so the test cannot pass.
+# Features that the simulator lacks, so that the test cannot pass.
 LACKING = {"test_visible_devices_set_after_import": "CUDA_VISIBLE_DEVICES is not looked at"}
 
-# What a test says that needs a compiler, or a program for the device.
+# The message of a test that needs a compiler, or a program for the device.
 NEEDS_A_COMPILER = "libnvvm.so: cannot open", "cuModuleLoadDataEx", "cuLinkCreate"
 
 
 @functools.cache
 def outcomes(machine):
-    """What came of all tests: {module: {test: (outcome, text)}}, and the driver's
+    """The outcomes of all tests: {module: {test: (outcome, text)}}, and the driver's
     report. They run in one process, not in that of the machine: they reset devices."""
     with tempfile.TemporaryDirectory() as folder:
         path, report = pathlib.Path(folder, "outcomes.json"), pathlib.Path(folder, "report.json")
@@ -84,17 +84,17 @@ def test_of_numba(module, machine):
     if failed and simulator.is_simulator and None not in lacking:
         pytest.xfail("; ".join(lacking))
     assert not failed, "\n\n".join(f"{name}\n{text}" for name, text in failed.items())
-    if simulator.is_simulator:  # another machine has what another machine has
+    if simulator.is_simulator:  # another machine has other features
         passed = [name for name, (outcome, _) in tests.items() if outcome == "passed"]
         assert len(passed) == (ON_TWO_DEVICES if machine == "two_devices" else PASSING)[module], passed
 
 
 @pytest.mark.simulator
 def test_numbas_tests_do_nothing_that_is_forbidden(machine):
-    """But for two things that Numba may do. When the last reference to a stream goes in
-    a callback, it is destroyed there, or what else waits to be freed: it depends on
-    which thread is faster. And it relies on the driver to read pageable memory before an
-    asynchronous copy returns, which drivers do."""
+    """But for two things that Numba may do. When a callback drops the last reference to
+    a stream, the stream or another object that waits to be freed is destroyed there: it
+    depends on which thread is faster. And it relies on the driver to read pageable
+    memory before an asynchronous copy returns, which drivers do."""
     in_callback = re.compile(r"cu(StreamDestroy|EventDestroy|MemFree|MemFreeHost) called by a host function")
     pageable = re.compile(r"cuMemcpyHtoDAsync reads \d+ bytes of pageable memory .* that the host changed .*")
     allowed = [in_callback] + [pageable] * ("pageable_async=1" in machines.MACHINES[machine])

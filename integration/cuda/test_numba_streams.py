@@ -1,5 +1,5 @@
-"""Numba's streams: own work in order, other work at the same time, and what the
-default streams wait for."""
+"""Numba's streams: own work in order, other work at the same time, and the waits of the
+default streams."""
 
 import asyncio
 import threading

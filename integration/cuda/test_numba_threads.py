@@ -37,7 +37,7 @@ def test_copies_on_streams(kind):
 
 
 def test_threads_hand_on_by_events():
-    """A ring: each thread copies on, on its stream, what the one before it wrote."""
+    """A ring: each thread copies, on its stream, the output of the one before it."""
     count, rounds = 4, 15
     arrays = [cuda.to_device(np.zeros(1000, "i8")) for _ in range(count + 1)]
     source = np.arange(1000)
@@ -65,7 +65,7 @@ def test_threads_hand_on_by_events():
 
 
 def test_one_stream_is_shared():
-    """What is queued by many threads is all done, one after the other."""
+    """Work queued by many threads is all done, in order."""
     stream = cuda.stream()
     arrays = [cuda.device_array(100, "u1") for _ in range(8)]
     targets = [cuda.pinned_array(100, "u1") for _ in range(8)]

@@ -17,7 +17,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/cdevice"
 )
 
-// Asynchronous streams and contexts are no things: their handles are cgo's.
+// Asynchronous streams and contexts are not in the table of objects: their handles are cgo's.
 
 // asyncHandles counts them.
 var asyncHandles atomic.Int64
@@ -27,7 +27,7 @@ func newHandle(v any) C.uint64_t {
 	return C.uint64_t(cgo.NewHandle(v))
 }
 
-// of returns what a handle stands for.
+// of returns the object of a handle.
 func of[T any](handle C.uint64_t) T { return cgo.Handle(handle).Value().(T) }
 
 func endHandle(handle C.uint64_t) {
@@ -174,7 +174,7 @@ func exportMetadata(md arrow.Metadata, out *cdata.CArrowSchema) error {
 	return cdevice.ExportSchema(arrow.NewSchema(nil, &md), out)
 }
 
-// golib_async_next answers with the handle of the next batch, or with 0 at the end. The
+// golib_async_next returns the handle of the next batch, or 0 at the end. The
 // metadata of the batch goes to an ArrowSchema, as in golib_async_metadata.
 //
 //export golib_async_next
@@ -207,8 +207,7 @@ type producerErrorInfo struct {
 	Metadata map[string]string `json:"metadata"`
 }
 
-// golib_async_error answers with the ProducerError that a stream has ended with, or with null
-// where that was another one.
+// golib_async_error returns the ProducerError that ended a stream, or null for any other error.
 //
 //export golib_async_error
 func golib_async_error(handle C.uint64_t, out **C.char) *C.char {

@@ -14,7 +14,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/testing/cases"
 )
 
-// allocator counts the bytes of all that is made here; see golib_stats.
+// allocator counts the bytes of the objects made here; see golib_stats.
 var allocator = memory.NewCheckedAllocator(memory.NewGoAllocator())
 
 func ints(p *C.int, count C.int) []int {
@@ -30,8 +30,8 @@ type caseInfo struct {
 	Type string `json:"type"`
 }
 
-// golib_cases answers with the name and the type of every case that
-// golib_make_array knows, and with the variants of each.
+// golib_cases returns the name and the type of every case of golib_make_array, and the variants of
+// each.
 //
 //export golib_cases
 func golib_cases(out **C.char) *C.char {
@@ -136,8 +136,8 @@ func golib_make_batch(name, variant *C.char, out *C.uint64_t) *C.char {
 	})
 }
 
-// golib_make_annotated_batch makes a batch with no rows, whose schema has
-// something of all that a schema can say besides names and types.
+// golib_make_annotated_batch makes a batch with no rows, whose schema uses every feature of a
+// schema besides names and types.
 //
 //export golib_make_annotated_batch
 func golib_make_annotated_batch(out *C.uint64_t) *C.char {

@@ -23,7 +23,7 @@ func golib_crash_output(descriptor C.int) *C.char {
 	})
 }
 
-// golib_crash ends the process, for the test of what is left of it then.
+// golib_crash ends the process, for the test of the traceback.
 //
 //export golib_crash
 func golib_crash(how *C.char) *C.char {

@@ -3,8 +3,8 @@ package main
 /*
 #include <stdint.h>
 
-// What a source in Python answers: a batch, or how it fails, or neither at its end.
-// All of it stays the source's, which keeps it until it is called again.
+// The answer of a source in Python: a batch, or an error, or neither at its end. The source owns
+// all of it, and keeps it until it is called again.
 typedef struct {
 	uint64_t batch;     // a handle
 	uintptr_t metadata; // of the batch, as ArrowSchema has it; 0: none
@@ -126,8 +126,8 @@ func copyTo(ctx context.Context, r *cdevice.RecordReader, deviceType C.int32_t, 
 	return r.CopyTo(ctx, dev)
 }
 
-// golib_forward_async gives what comes from one asynchronous stream to the handler of
-// another one. It waits for the schema.
+// golib_forward_async forwards one asynchronous stream to the handler of another one. It waits for
+// the schema.
 //
 //export golib_forward_async
 func golib_forward_async(from C.uint64_t, handler C.uintptr_t, ctx C.uint64_t) *C.char {

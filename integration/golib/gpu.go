@@ -15,9 +15,9 @@ import (
 	"github.com/arrowdevice/arrowdevice/memory/hostpinned"
 )
 
-// Devices are named by what ArrowDeviceArray says of them, type and id. GPUs are
-// those of the default driver, which CDEVICE_CUDA_DRIVER names. A stream is a
-// CUstream, the address that the driver gave it; where 0 is allowed, it is none.
+// Devices are named by the type and id of ArrowDeviceArray. GPUs are those of
+// the default driver, which CDEVICE_CUDA_DRIVER names. A stream is a CUstream,
+// the address that the driver gave it; where 0 is allowed, it is none.
 
 func openDevice(deviceType C.int32_t, id C.int64_t) (device.Device, error) {
 	if device.Type(deviceType) == device.CPU {
@@ -37,8 +37,8 @@ func copyOptions(dev device.Device, stream C.uintptr_t) ([]cdevice.CopyOption, e
 	return []cdevice.CopyOption{cdevice.WithStream(s)}, nil
 }
 
-// golib_gpu_name answers with the name of a GPU, opening it for the life of the
-// process: its primary context, one stream, and a pool once it allocates.
+// golib_gpu_name returns the name of a GPU, opening it for the life of the process: its primary
+// context, one stream, and a pool once it allocates.
 //
 //export golib_gpu_name
 func golib_gpu_name(ordinal C.int64_t, out **C.char) *C.char {
@@ -51,8 +51,8 @@ func golib_gpu_name(ordinal C.int64_t, out **C.char) *C.char {
 	})
 }
 
-// golib_gpu_trim ends all that waits for the work of a GPU, which it waits for, and
-// gives back what is only kept for later. It is for a GPU that may do its work.
+// golib_gpu_trim waits for the work of a GPU, completes pending frees, and gives cached memory
+// back. It is for a GPU that may do its work.
 //
 //export golib_gpu_trim
 func golib_gpu_trim(ordinal C.int64_t) *C.char {
@@ -65,8 +65,7 @@ func golib_gpu_trim(ordinal C.int64_t) *C.char {
 	})
 }
 
-// golib_gpu_stats answers with what is alive on a GPU that golib allocated there,
-// and with what waits to be ended.
+// golib_gpu_stats returns golib's live memory on a GPU, and the pending frees.
 //
 //export golib_gpu_stats
 func golib_gpu_stats(ordinal C.int64_t, out **C.char) *C.char {
@@ -133,7 +132,7 @@ func golib_make_pinned_array(name, variant *C.char, ordinal C.int64_t, out *C.ui
 	})
 }
 
-// onDevice is what things have that live where work may be under way.
+// onDevice has the methods of objects whose memory pending work may use.
 type onDevice interface {
 	Ready() (bool, error)
 	Synchronize(context.Context) error
@@ -176,7 +175,7 @@ func golib_copy_to(handle C.uint64_t, deviceType C.int32_t, id C.int64_t, stream
 	})
 }
 
-// golib_ready answers whether the event is complete.
+// golib_ready reports whether the event is complete.
 //
 //export golib_ready
 func golib_ready(handle C.uint64_t, out **C.char) *C.char {
@@ -200,7 +199,7 @@ func golib_wait(handle C.uint64_t) *C.char {
 	})
 }
 
-// withStream calls f with a stream of the device that a thing is on.
+// withStream calls f with a stream of the object's device.
 func withStream(handle C.uint64_t, stream C.uintptr_t, f func(onDevice, device.Stream) error) *C.char {
 	return guard(func() error {
 		d, err := onDeviceOf(handle)
@@ -227,7 +226,7 @@ func golib_wait_on(handle C.uint64_t, stream C.uintptr_t) *C.char {
 	return withStream(handle, stream, func(d onDevice, s device.Stream) error { return d.WaitOn(s) })
 }
 
-// golib_used_on says that work on a stream uses the memory.
+// golib_used_on records that work on a stream uses the memory.
 //
 //export golib_used_on
 func golib_used_on(handle C.uint64_t, stream C.uintptr_t) *C.char {

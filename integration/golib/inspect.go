@@ -14,7 +14,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 )
 
-// description is what is known of an object without reading its memory.
+// description has the properties of an object that need no read of its memory.
 type description struct {
 	Kind     string            `json:"kind"`   // "array" or "batch", which a stream is of
 	Device   string            `json:"device"` // of a stream: only its type
@@ -63,7 +63,7 @@ func golib_describe(handle C.uint64_t, out **C.char) *C.char {
 	})
 }
 
-// golib_values answers with the elements, or the rows, in arrow-go's JSON.
+// golib_values returns the elements, or the rows, in arrow-go's JSON.
 //
 //export golib_values
 func golib_values(handle C.uint64_t, out **C.char) *C.char {
@@ -78,7 +78,7 @@ func golib_values(handle C.uint64_t, out **C.char) *C.char {
 	})
 }
 
-// viewOf returns an owned host view of a thing.
+// viewOf returns an owned host view of an array or a batch.
 func viewOf(handle C.uint64_t) (hostView, error) {
 	t, err := get(handle)
 	if err != nil {
@@ -87,7 +87,7 @@ func viewOf(handle C.uint64_t) (hostView, error) {
 	return t.hostView()
 }
 
-// buffersInfo says where the memory of one array of a tree is.
+// buffersInfo has the addresses of one array of a tree.
 type buffersInfo struct {
 	Length     int           `json:"length"`
 	Buffers    []bufferInfo  `json:"buffers"`
@@ -100,9 +100,9 @@ type bufferInfo struct {
 	Size    int     `json:"size"` // bytes, as far as the elements need them
 }
 
-// golib_buffers answers with the addresses of a host view's buffers: one tree
-// for an array, a list of trees for a batch. Where there is no buffer, as for
-// most types without nulls, the address is 0.
+// golib_buffers returns the addresses of a host view's buffers: one tree for an
+// array, a list of trees for a batch. Where there is no buffer, as for most
+// types without nulls, the address is 0.
 //
 //export golib_buffers
 func golib_buffers(handle C.uint64_t, out **C.char) *C.char {
@@ -152,8 +152,8 @@ func size(b *memory.Buffer) int {
 	return b.Len()
 }
 
-// golib_compare answers with what differs between two arrays, or two batches;
-// with an empty text when nothing does.
+// golib_compare returns the difference between two arrays, or two batches; an empty text if there
+// is none.
 //
 //export golib_compare
 func golib_compare(left, right C.uint64_t, out **C.char) *C.char {

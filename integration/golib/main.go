@@ -36,7 +36,7 @@ func guard(body func() error) (text *C.char) {
 	return nil
 }
 
-// create is guard for functions that make an object and answer with its handle.
+// create is guard for functions that make an object and return its handle.
 func create[T object](out *C.uint64_t, body func() (T, error)) *C.char {
 	return guard(func() error {
 		o, err := body()
@@ -48,7 +48,7 @@ func create[T object](out *C.uint64_t, body func() (T, error)) *C.char {
 	})
 }
 
-// answer is guard for functions that answer with JSON.
+// answer is guard for functions that return JSON.
 func answer(out **C.char, body func() (any, error)) *C.char {
 	return guard(func() error {
 		v, err := body()

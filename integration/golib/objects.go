@@ -15,7 +15,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 )
 
-// object is what a handle stands for: a thing, or a stream of things.
+// object is the object of a handle: an array, a batch, or a stream of them.
 type object interface {
 	Release()
 	describe() description
@@ -35,7 +35,7 @@ type thing interface {
 	exportSchema(*cdata.CArrowSchema) error
 }
 
-// hostView is what arrow-go's arrays and record batches have in common.
+// hostView has the common methods of arrow-go's arrays and record batches.
 type hostView interface {
 	Release()
 	MarshalJSON() ([]byte, error)
@@ -141,8 +141,8 @@ func wrapBatch(rec arrow.RecordBatch) (thing, error) {
 	return aBatch{b}, err
 }
 
-// objects is the table of handles. Handles are never used twice, so that a stale
-// one is an error and not somebody else's array.
+// objects is the table of handles. Handles are never used twice, so that a stale one is an error
+// and not another array.
 var objects = struct {
 	sync.Mutex
 	last uint64
@@ -181,7 +181,7 @@ func find(handle C.uint64_t) (object, error) {
 	return o, nil
 }
 
-// get borrows the thing behind a handle.
+// get borrows the object of a handle.
 func get(handle C.uint64_t) (thing, error) {
 	o, err := borrow(handle)
 	if err != nil {

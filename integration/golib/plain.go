@@ -5,7 +5,7 @@ import "C"
 
 import "github.com/arrowdevice/arrowdevice/cdevice"
 
-// Plain structs, which say nothing of a device, are what most Python libraries take and give.
+// Plain structs, which name no device: most Python libraries exchange these.
 
 // golib_import_plain_array takes the contents of a struct ArrowArray and a struct ArrowSchema.
 //

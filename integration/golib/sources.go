@@ -47,8 +47,8 @@ func wrapping(err error) func(string) error {
 	return func(message string) error { return fmt.Errorf("%s: %w", message, err) }
 }
 
-// source gives what handles stand for, then it ends or fails. It looks a handle up when
-// its turn comes, so what it gives is somebody else's to keep until then.
+// source yields the objects of handles, then it ends or fails. It looks a handle up when its turn
+// comes, so the owner must keep the object until then.
 type source[T interface {
 	comparable
 	Release()
@@ -90,8 +90,8 @@ func (s *source[T]) iterate(yield func(T, error) bool) {
 	}
 }
 
-// golib_make_stream makes a stream in one of the ways that a program has, of what
-// handles stand for. It is of the schema, or of the type, that the template has.
+// golib_make_stream makes a stream of the objects of handles, in one of the ways that a program
+// has. It is of the schema, or of the type, that the template has.
 //
 //export golib_make_stream
 func golib_make_stream(how *C.char, template C.uint64_t, handles *C.uint64_t, count C.int, failsAfter C.int64_t, failure, message *C.char, out *C.uint64_t) *C.char {

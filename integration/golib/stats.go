@@ -11,8 +11,8 @@ import (
 	"github.com/arrowdevice/arrowdevice/cdevice"
 )
 
-// golib_stats answers with what is alive on the Go side. A test that released
-// everything finds what it found before.
+// golib_stats returns the live objects of the Go side. A test that released everything finds the
+// same numbers as before.
 //
 //export golib_stats
 func golib_stats(out **C.char) *C.char {
@@ -56,7 +56,7 @@ func goroutines() int64 {
 }
 
 // golib_gc collects Go's garbage and returns it to the system, so that memory
-// which C holds without a pin or a reference is gone when C looks at it next.
+// which C holds without a pin or a reference is gone when C reads it next.
 //
 //export golib_gc
 func golib_gc() { debug.FreeOSMemory() }

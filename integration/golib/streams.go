@@ -80,7 +80,7 @@ func (s arrays) describe() description {
 	return description{"array", s.DeviceType().String(), -1, fieldInfos([]arrow.Field{s.Field()}), nil}
 }
 
-// first returns what a sequence yields next, for the caller to release: nil at its end.
+// first returns the next item of a sequence, for the caller to release: nil at its end.
 func first[T interface{ Retain() }](all iter.Seq2[T, error]) (none T, _ error) {
 	for item, err := range all {
 		if err != nil {
@@ -116,7 +116,7 @@ func readerOf(handle C.uint64_t) (*cdevice.RecordReader, error) {
 	return b.RecordReader, nil
 }
 
-// batchesOf composes a reader that was imported: its batches are validated, and asked for ahead.
+// batchesOf composes a reader that was imported: its batches are validated and prefetched.
 func batchesOf(validate, prefetch C.int) func(*cdevice.RecordReader, error) (stream, error) {
 	return func(r *cdevice.RecordReader, err error) (stream, error) {
 		if err != nil {
@@ -156,7 +156,7 @@ func golib_import_stream(address C.uintptr_t, ofArrays, validate, prefetch, with
 	})
 }
 
-// golib_next answers with the handle of the next thing, or with 0 at the end.
+// golib_next returns the handle of the next array or batch, or 0 at the end.
 //
 //export golib_next
 func golib_next(handle C.uint64_t, out *C.uint64_t) *C.char {
@@ -192,8 +192,8 @@ func golib_export_stream(handle C.uint64_t, address C.uintptr_t, forHost C.int) 
 	})
 }
 
-// golib_copy_stream makes a stream of copies on a device, which is a batch ahead. What
-// arrow-go can read, it reads.
+// golib_copy_stream makes a stream of copies on a device, which prefetches one batch. A source that
+// arrow-go can read is read with arrow-go.
 //
 //export golib_copy_stream
 func golib_copy_stream(handle C.uint64_t, deviceType C.int32_t, id C.int64_t, on C.uintptr_t, out *C.uint64_t) *C.char {
@@ -237,7 +237,7 @@ func wrapReader(rdr array.RecordReader) (stream, error) {
 	return batches{r}, err
 }
 
-// golib_host_stream makes a stream of what arrow-go reads of a stream.
+// golib_host_stream makes a stream of the batches that arrow-go reads from a stream.
 //
 //export golib_host_stream
 func golib_host_stream(handle C.uint64_t, out *C.uint64_t) *C.char {

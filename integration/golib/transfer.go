@@ -22,10 +22,11 @@ type validatable interface {
 	ValidateFull(context.Context) error
 }
 
-// valid is a function for Map that validates what passes.
+// valid is a function for Map that validates each batch.
 func valid[T validatable](item T) (T, error) { return item, item.ValidateFull(context.Background()) }
 
-// checked is what an import gave, fully validated if that is asked for; it is released if it is not valid.
+// checked returns an imported object, fully validated if validate is set; an invalid one is
+// released.
 func checked[T validatable](item T, err error, validate C.int) (T, error) {
 	if err != nil || validate == 0 {
 		return item, err
@@ -36,8 +37,8 @@ func checked[T validatable](item T, err error, validate C.int) (T, error) {
 	return item, err
 }
 
-// golib_import_array takes what the structs hold. With full validation, and the
-// producer's release with Python's lock, if these are not 0.
+// golib_import_array imports the structs: with full validation, and with Python's lock held in the
+// producer's release, if these are not 0.
 //
 //export golib_import_array
 func golib_import_array(array, schema C.uintptr_t, validate, withGIL C.int, out *C.uint64_t) *C.char {

@@ -151,12 +151,12 @@ def release(struct):
 
 
 def get_schema(stream, schema):
-    """What get_schema answers; it fills the schema."""
+    """The result of get_schema, which fills the schema."""
     return GET(stream.get_schema)(ctypes.addressof(stream), ctypes.addressof(schema))
 
 
 def get_next(stream, array):
-    """What get_next answers; it fills the array."""
+    """The result of get_next, which fills the array."""
     return GET(stream.get_next)(ctypes.addressof(stream), ctypes.addressof(array))
 
 
@@ -168,8 +168,8 @@ def last_error(stream):
 
 @contextlib.contextmanager
 def owned(struct):
-    """A struct that is released at the end, whoever filled it, unless its contents
-    were moved to a consumer."""
+    """A struct that is released at the end, unless its contents were moved to a
+    consumer."""
     try:
         yield struct
     finally:
@@ -231,8 +231,8 @@ class Structs:
 
 @contextlib.contextmanager
 def structs():
-    """Structs that are released at the end, whoever filled them, unless their
-    contents were moved to a consumer."""
+    """Structs that are released at the end, unless their contents were moved to a
+    consumer."""
     s = Structs()
     try:
         yield s

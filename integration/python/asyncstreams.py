@@ -13,7 +13,7 @@ import gosource
 
 
 def reader(batches, schema=None):
-    """A pa.RecordBatchReader; of an iterator the schema is told."""
+    """A pa.RecordBatchReader; for an iterator the schema is given."""
     return pa.RecordBatchReader.from_batches(schema or batches[0].schema, batches)
 
 
@@ -28,7 +28,7 @@ def cpp_to_go(source, queue_size=0, full_validation=False, context=None, **optio
 
 @contextlib.contextmanager
 def go_to_cpp(items, queue_size=5, **options):
-    """A cpp.Consumer of what Go exports; see gosource.export."""
+    """A cpp.Consumer of a stream that Go exports; see gosource.export."""
     with cpp.Consumer(queue_size) as consumer:
         gosource.export(items, consumer.handler, **options)
         yield consumer
@@ -63,7 +63,7 @@ class TaskWatch:
         return abi.EXTRACT_DATA(extract_data)(ctypes.addressof(task), out)
 
     def discard(self):
-        """Ends the tasks that are not extracted, and says how many there were."""
+        """Ends the tasks that are not extracted, and returns their number."""
         lost, self._open = self._open, {}
         for private_data, extract_data in lost.items():
             assert self._call(private_data, extract_data, None) == 0

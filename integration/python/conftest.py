@@ -1,5 +1,5 @@
-"""What every test is held to: at its end, nothing is alive on either side that
-was not alive before."""
+"""The rule for every test: at its end, neither side has live objects that it did not
+have before."""
 
 import gc
 import sys
@@ -19,7 +19,7 @@ def alive_with_peers():
 
 
 def alive():
-    """What all sides have allocated and not released."""
+    """Objects that all sides have allocated and not released."""
     # pytest keeps the exception of a failed test here, and so its objects alive,
     # until the next test begins.
     for name in ("last_type", "last_value", "last_traceback", "last_exc"):
@@ -34,17 +34,17 @@ def alive():
 def nothing_leaks(request):
     count = alive_with_peers if hasattr(request.module, "peers") else alive
     before = count()
-    gc.freeze()  # the collection at the end looks at what the test made, and no further
+    gc.freeze()  # the collection at the end visits only objects of the test
     yield
-    # A failed test did not come to the end, where it releases what it made.
+    # A failed test did not reach its end, where it releases its objects.
     if not getattr(request.node, "failed", False):
         assert gosource.settled(count, before) == before, "something is not released"
 
 
 @pytest.fixture(scope="session", autouse=True)
 def nothing_is_left(request):
-    """At the end of the whole run every counter of Go and of C++ is at zero, and PyArrow has
-    what it had at the start, which modules hold."""
+    """At the end of the whole run every counter of Go and of C++ is at zero, and
+    PyArrow's is as at the start, which modules hold."""
     at_first = pa.total_allocated_bytes()
     yield
     if not request.session.testsfailed:
@@ -61,4 +61,4 @@ def pytest_runtest_makereport(item, call):
 
 def pytest_sessionfinish():
     peers.close()
-    gc.unfreeze()  # nanobind, below DuckDB, reports what is there at exit
+    gc.unfreeze()  # nanobind, below DuckDB, reports live objects at exit

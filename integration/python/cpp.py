@@ -106,13 +106,13 @@ _call("register_device")
 
 
 def stats():
-    """What is alive here. The bytes are those that were copied to a device."""
+    """Live objects. The bytes are those that were copied to a device."""
     return json.loads(_take_text(_lib.cpp_alive()))
 
 
 def counters():
-    """What happened since the library was loaded: how many sources were closed,
-    and how often Arrow C++ asked for the memory manager of EXT_DEV."""
+    """Counters since the library was loaded: closed sources, and requests of Arrow C++
+    for the memory manager of EXT_DEV."""
     return json.loads(_take_text(_lib.cpp_counters()))
 
 
@@ -231,8 +231,7 @@ class Reader(_Handle):
 
 class Consumer(_Handle):
     """CreateAsyncDeviceStreamHandler: give handler, an address, to a producer, and
-    then iterate over (batch, metadata). close() cancels, takes what still comes,
-    and waits for the producer to release the handler; Arrow C++ alone does not."""
+    then iterate over (batch, metadata). close() cancels, takes the remaining tasks, and waits for the producer to release the handler; Arrow C++ alone does not."""
 
     def __init__(self, queue_size=5, threads=1):
         super().__init__(_create("consumer_new", queue_size, threads))
@@ -271,8 +270,8 @@ class Consumer(_Handle):
         _lib.cpp_consumer_cancel(self._handle)
 
     def drop(self):
-        """Drops the generator, which is all that Arrow C++ offers for an early end:
-        the producer is not told, and tasks that are queued are never extracted."""
+        """Drops the generator, Arrow C++'s only way to end early: the producer is not
+        cancelled, and queued tasks are never extracted."""
         _lib.cpp_consumer_drop(self._handle)
 
     def wait_for_release(self):

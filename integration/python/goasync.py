@@ -87,7 +87,7 @@ class AsyncStream:
         return iter(self.next, None)
 
     def forward(self, handler, context=None):
-        """ExportAsync of what comes here, to another handler."""
+        """ExportAsync of this stream, to another handler."""
         _call("forward_async", self._handle, handler, handle_of(context))
 
     def cancel(self):

@@ -2,7 +2,7 @@
 Streams of them are in gostream.py.
 
 Objects own a handle until release(), or the end of a with statement. There is no
-finalizer: an object that nobody releases is a leak, and the tests report it.
+finalizer: an object that is not released is a leak, and the tests report it.
 """
 
 import ctypes
@@ -24,12 +24,13 @@ def crash(how):
 
 
 def cases():
-    """What GoArray.make can make: {"cases": [{"name", "type"}], "variants": [...]}."""
+    """The cases and variants of GoArray.make: {"cases": [{"name", "type"}], "variants":
+    [...]}."""
     return _ask("cases")
 
 
 def stats():
-    """What is alive on the Go side."""
+    """Live objects of the Go side."""
     return _ask("stats")
 
 
@@ -44,13 +45,13 @@ def gpu_name(ordinal):
 
 
 def gpu_trim(ordinal):
-    """Waits for the work of a GPU, ends what waited for it, and gives back what is
-    only kept for later. Behind a closed gate it waits for ever."""
+    """Waits for the work of a GPU, completes pending frees, and gives cached memory
+    back. Behind a closed gate it waits for ever."""
     _call("gpu_trim", ordinal)
 
 
 def gpu_stats(ordinal):
-    """What is alive on a GPU that Go allocated there."""
+    """Go's live memory on a GPU."""
     return _ask("gpu_stats", ordinal)
 
 
@@ -74,7 +75,7 @@ def capsule_pointer(capsule, name):
 
 class _Owned:
     """A C struct that a capsule will own: filled by Go, then put into the capsule.
-    If filling it fails, nobody owns it, and it is freed here."""
+    If filling it fails, no capsule owns it, and it is freed here."""
 
     def __init__(self, struct, name, destructor):
         self._name, self._destructor = name, ctypes.cast(destructor, ctypes.c_void_p)
@@ -135,7 +136,7 @@ class _Plain:
 
 
 class GoHandle:
-    """What an object of Go's is to Python."""
+    """The Python object of a Go object."""
 
     def __init__(self, handle):
         self.handle = handle
@@ -157,7 +158,7 @@ class GoHandle:
 
 
 class GoObject(GoHandle):
-    """What GoArray and GoBatch share."""
+    """Methods shared by GoArray and GoBatch."""
 
     # By pointer, under the names that PyArrow uses.
 
@@ -166,7 +167,7 @@ class GoObject(GoHandle):
 
     @classmethod
     def _import_from_c_device(cls, array_address, schema_address, full_validation=False, release_with_gil=False):
-        """Takes what the structs hold, even if it raises."""
+        """Takes the contents of the structs, even if it raises."""
         return cls(_create(cls._import, array_address, schema_address, full_validation, release_with_gil))
 
     def _export_to_c(self, array_address, schema_address=0):
@@ -202,7 +203,8 @@ class GoObject(GoHandle):
 
     @classmethod
     def from_capsules(cls, schema_capsule, array_capsule, full_validation=False):
-        """Moves what the capsules hold to Go. They stay to be destroyed, empty."""
+        """Moves the contents of the capsules to Go. The empty capsules are destroyed
+        later."""
         array = _get_pointer(array_capsule, _DEVICE_ARRAY)
         schema = _get_pointer(schema_capsule, _SCHEMA)
         return cls._import_from_c_device(array, schema, full_validation)
@@ -218,7 +220,7 @@ class GoObject(GoHandle):
         schema, array = source.__arrow_c_array__()
         return cls._import_from_c(_get_pointer(array, _ARRAY), _get_pointer(schema, _SCHEMA), full_validation)
 
-    # What Go sees.
+    # Go's view of the object.
 
     def slice(self, i, j):
         return type(self)(_create("slice", self.handle, i, j))
@@ -252,7 +254,7 @@ class GoObject(GoHandle):
         return _ask("buffers", self.handle)
 
     def difference(self, other):
-        """What differs from another object, or an empty text."""
+        """The difference from another object, or an empty text."""
         return _ask("compare", self.handle, other.handle)
 
 
@@ -284,7 +286,7 @@ class GoBatch(GoObject):
 
     @classmethod
     def make_annotated(cls):
-        """A batch without rows whose schema says all that a schema can."""
+        """A batch without rows whose schema uses every feature of a schema."""
         return cls(_create("make_annotated_batch"))
 
     @classmethod

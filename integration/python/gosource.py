@@ -10,11 +10,11 @@ import time
 import abi
 from golibrary import _address, _call, _create, _device_id, _device_type, _handle, _lib, _out_handle
 
-PATIENCE = 10  # seconds, until what is not released is a leak
+PATIENCE = 10 # seconds until an object that is not released counts as a leak
 
 
 class _Item(ctypes.Structure):
-    """What a source answers; see golib/exportasync.go."""
+    """The answer of a source; see golib/exportasync.go."""
 
     # Addresses, not c_char_p: of bytes that are put into such a field of a struct in
     # C memory, ctypes keeps nothing.
@@ -56,15 +56,15 @@ def handle_of(context):
 
 @dataclasses.dataclass
 class Failure:
-    """What a source gives to fail in one of the ways that golib knows."""
+    """The answer of a source that fails in one of the ways that golib knows."""
 
     kind: str
     message: str = ""
 
 
 class _Source:
-    """Gives what is in an iterable. Only one call is under way at a time. Go reads an answer
-    after the call that gave it, so its bytes are kept until the next one."""
+    """Yields the items of an iterable. Only one call is under way at a time. Go reads
+    an answer after the call that gave it, so its bytes are kept until the next one."""
 
     def __init__(self, items):
         self._items, self._kept = iter(items), []
@@ -111,8 +111,8 @@ def sources():
 
 
 def settled(alive, before):
-    """What alive() answers when that is what it was, or does not become it: a producer
-    ends on threads of its own, after it told its consumer."""
+    """The result of alive() once it equals the expected one, or after a timeout: a
+    producer ends on threads of its own, after it has notified its consumer."""
     deadline = time.monotonic() + PATIENCE
     while (now := alive()) != before and time.monotonic() < deadline:
         time.sleep(0.001)

@@ -14,7 +14,7 @@ PATIENCE = 30  # seconds, until a test fails whose other side does not come
 
 
 class GoStream(GoHandle):
-    """A cdevice.RecordReader or a cdevice.ArrayReader: an iterable of what it holds."""
+    """A cdevice.RecordReader or a cdevice.ArrayReader: an iterable of its items."""
 
     def __init__(self, handle):
         super().__init__(handle)
@@ -23,7 +23,7 @@ class GoStream(GoHandle):
     @classmethod
     def of(cls, items, like=None, how="iterator", fails_after=None, failure="error", message=""):
         """A stream of GoBatches or of GoArrays, which the caller keeps until they are
-        read. how is what Go makes it of: "iterator", "function" (batches), "table"
+        read. how is the kind of Go source: "iterator", "function" (batches), "table"
         (batches on the host), "chunked" (arrays on the host). After so many items the
         first two fail in a way that golib's table of failures has. Without items, it is
         of the type of like."""

@@ -26,7 +26,7 @@ class Peer:
     take: callable
     rows: callable
     refuses: set = frozenset()  # taking or reading raises, for reasons of the type
-    refuses_of_go: set = frozenset()  # and what only one of both producers' structs run into
+    refuses_of_go: set = frozenset()  # the same, for the structs of one producer only
     refuses_of_pyarrow: set = frozenset()
     keeps: set = frozenset()  # its own __arrow_c_stream__ raises, or does worse
     changes: set = frozenset()  # it has other values afterwards
@@ -124,5 +124,5 @@ PEERS = [POLARS, DUCKDB, PANDAS, NANOARROW]
 
 
 def table(native):
-    """What a peer's object holds, by its own stream."""
+    """The contents of a peer's object, by its own stream."""
     return pa.table(Hidden(native))

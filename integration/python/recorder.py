@@ -1,5 +1,5 @@
-"""Both sides of the asynchronous interface in plain ctypes, which do what a test
-tells them and write down what the other side does, in its order."""
+"""Both sides of the asynchronous interface in plain ctypes, which act as a test
+requests and record the calls of the other side in order."""
 
 import ctypes
 import threading
@@ -12,7 +12,7 @@ PATIENCE = 30  # seconds, until a test fails whose other side does not come
 
 
 class Log:
-    """What was called: tuples, in the order of the calls, from any thread."""
+    """The calls received: tuples, in order, from any thread."""
 
     def __init__(self):
         self._changed = threading.Condition()
@@ -104,7 +104,7 @@ class RecordingConsumer:
     """A handler. Its log has ("on_schema",), ("on_next_task", index or None for the
     end), ("on_error", code, message), ("release",). A test requests, cancels and
     extracts, but not a task that it refused; requests is what on_schema requests at
-    once, answers has what a call that is in it answers, {call: errno}."""
+    once, answers overrides the results of calls, {call: errno}."""
 
     def __init__(self, requests=0, answers=()):
         self.log = Log()
@@ -142,7 +142,7 @@ class RecordingConsumer:
             return pa.RecordBatch._import_from_c_device(*s.addresses)
 
     def discard(self, index):
-        """Ends a task whose batch nobody wants."""
+        """Ends a task whose batch is not wanted."""
         return self._extract(index, None)
 
     def _extract(self, index, out):
@@ -153,7 +153,7 @@ class RecordingConsumer:
         self.log.wait_until(lambda calls: ("release",) in calls)
 
     def answer(self, *call):
-        """What a callback answers; a test that does something in one overrides it."""
+        """The result of a callback; a test overrides it to act in the callback."""
         self.log.add(*call)
         return self._answers.get(call, 0)
 

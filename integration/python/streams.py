@@ -26,8 +26,8 @@ def go_to_cpp(go, **options):
 
 
 class Spy:
-    """Stands before a stream, writes down its calls and what get_next answers, and
-    fails in one of them if a test wants that."""
+    """Wraps a stream, records its calls and the results of get_next, and fails in one
+    of them if a test requests that."""
 
     def __init__(self, stream, fails=None, number=0, text=None):
         self.calls, self.answers = [], []

@@ -12,9 +12,9 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// account is an allocator that knows what it has given out. Builders of arrow-go need one
-// where memory may run out: those of views forget their blocks when they are released, and
-// so lose them if the allocator's panic ends them before there is an array.
+// account is an allocator that tracks its allocations. Builders of arrow-go need one where
+// memory may run out: those of views forget their blocks when they are released, and so
+// lose them if the allocator's panic ends them before there is an array.
 type account struct {
 	memory.Allocator
 	mu   sync.Mutex
@@ -51,15 +51,15 @@ func (a *account) remove(b []byte) {
 	delete(a.lent, unsafe.SliceData(b))
 }
 
-// settle frees all that is lent.
+// settle frees all memory that is in use.
 func (a *account) settle() {
 	for _, b := range a.lent {
 		a.Allocator.Free(b)
 	}
 }
 
-// built calls build, which makes arrays in memory of mem. If it panics, it has released what
-// it could, and the rest is freed.
+// built calls build, which makes arrays in memory of mem. If it panics, it has released some of
+// them, and the rest is freed.
 func built[T any](mem memory.Allocator, build func(memory.Allocator) T) (made T) {
 	a := &account{Allocator: mem, lent: map[*byte][]byte{}}
 	done := false

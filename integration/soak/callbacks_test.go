@@ -15,13 +15,13 @@ import (
 
 // Callbacks that behave badly.
 
-// thrown is what a callback panics with.
+// thrown is the value of a callback's panic.
 type thrown struct{}
 
 func (thrown) String() string { return "soak: a callback panics" }
 
-// trouble is what a callback of the user's does besides its purpose. One that may be called
-// on the goroutine of the worker does not end it.
+// trouble returns a random action of a user's callback, such as to block, allocate or panic. Only
+// one that is called elsewhere than on the worker's goroutine may end its goroutine.
 func (w *worker) trouble(gpu *cudaalloc.Device, elsewhere bool) (do func(), how string) {
 	c, pause, size := w.crew, time.Duration(w.Int64N(int64(30*time.Millisecond))), 1+w.Int64N(50_000)
 	switch w.IntN(10) {

@@ -25,7 +25,7 @@ const (
 	hostLimit   = 32 // MiB of each allocator of page-locked or managed memory
 )
 
-// crew is the goroutines on one machine, and what they share.
+// crew has the goroutines on one machine, and their shared state.
 type crew struct {
 	*cudatest.Machine
 	t       *testing.T
@@ -117,7 +117,7 @@ func (c *crew) fail(text string) {
 	}
 }
 
-// settle waits for all that pending work has put off, and fails if anything is left.
+// settle waits for all frees that pending work defers, and fails if anything is left.
 func (c *crew) settle() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -135,7 +135,7 @@ func (c *crew) settle() {
 		eventually(c.t, "allocators have everything back", func() bool { return c.allocated(i) == 0 })
 		assert.Zero(c.t, c.allocated(i), "bytes of the allocators of cuda:%d", i)
 	}
-	// What else is live on the machine, the Machine finds when the test ends.
+	// The Machine checks for other live objects when the test ends.
 }
 
 // guarded is the number of panics that the GPUs have kept from ending the process.
@@ -146,14 +146,14 @@ func (c *crew) guarded() (n int64) {
 	return n
 }
 
-// allocated is what the allocators of a GPU have given out and not got back.
+// allocated returns the live bytes of the allocators of a GPU.
 func (c *crew) allocated(gpu int) int64 {
 	pinned := c.pinned[gpu].ReadStats().Pinned.Live
 	managed := c.managed[gpu].ReadStats().Live
 	return pinned + managed
 }
 
-// eventually waits for a condition, ten seconds at most. The caller checks what it is about.
+// eventually waits for a condition, ten seconds at most. The caller checks the result.
 func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); !holds(); time.Sleep(time.Millisecond) {

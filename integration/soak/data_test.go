@@ -80,7 +80,7 @@ func (w *worker) columns(mem memory.Allocator) arrow.RecordBatch {
 		fields = append(fields, arrow.Field{Name: fmt.Sprint(i), Type: columnTypes[w.IntN(len(columnTypes))], Nullable: true})
 	}
 	b := array.NewRecordBuilder(mem, arrow.NewSchema(fields, nil))
-	defer b.Release() // also where mem panics because it has no memory
+	defer b.Release() // even if mem panics because it has no memory
 	for _, column := range b.Fields() {
 		nulls := w.IntN(2) == 0
 		for range rows {
@@ -135,8 +135,8 @@ var words = func() (list [16]string) {
 	return list
 }()
 
-// numbers is a batch of columns of 64-bit integers without nulls: what work of one's own can
-// copy, knowing no more than an address and the number of rows.
+// numbers returns a batch of columns of 64-bit integers without nulls, which the test's own work
+// can copy with only an address and the number of rows.
 func (w *worker) numbers(mem memory.Allocator, columns, rows int) arrow.RecordBatch {
 	if mem == nil {
 		mem = memory.DefaultAllocator

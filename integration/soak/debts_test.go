@@ -19,7 +19,7 @@ type debt struct {
 	calls atomic.Int32
 }
 
-// owe makes a callback that has to be called once. do is what it does.
+// owe returns a callback that must be called once, and that calls do.
 func (w *worker) owe(what string, do func()) func() {
 	d := &debt{what: fmt.Sprintf("%s of goroutine %d, round %d", what, w.number, w.rounds)}
 	c := w.crew

@@ -1,6 +1,6 @@
 // Package soak runs the CUDA half of the module under trouble for a while: 200 goroutines on
 // two simulated GPUs copy, export, cancel, hold streams back, capture others and exhaust
-// memory, at random. There is nothing in it but a test, TestSoak:
+// memory, at random. It has only a test, TestSoak:
 //
 //	make soak                 # 10 minutes
 //	make soak SOAKTIME=1m
@@ -18,7 +18,7 @@ const (
 	// return. It is 2 s by default, for machines that are busy with other tests, and 100 ms in
 	// make soak.
 	Bound = "CDEVICE_SOAK_BOUND"
-	// Seed is the environment variable for the number that decides what happens.
+	// Seed is the environment variable for the seed of all random choices.
 	Seed = "CDEVICE_SOAK_SEED"
 	// Only is the environment variable for a regular expression: scenarios whose names do not
 	// match it are left out, to look for the cause of a failure.

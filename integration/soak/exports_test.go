@@ -35,7 +35,7 @@ func exportHost(w *worker) {
 }
 
 // consumed exports a batch to a consumer on another goroutine, which copies it
-// asynchronously and releases it at once, and checks what the consumer got.
+// asynchronously and releases it at once, and checks the consumer's copy.
 func (w *worker) consumed(gpu *cudaalloc.Device, dev device.Device, want arrow.RecordBatch, b *cdevice.RecordBatch, release func()) {
 	out, schema := new(cdevice.CArrowDeviceArray), new(cdata.CArrowSchema)
 	if w.IntN(4) == 0 {
@@ -124,7 +124,7 @@ func (c *consumer) consume(read take) (err error) {
 	return errors.Join(err, host.FreeAfter(nil))
 }
 
-// refuse releases what the consumer was given.
+// refuse releases the consumer's batch.
 func (c *consumer) refuse() error {
 	cdevice.ReleaseCArrowDeviceArray(c.out)
 	cdevice.ReleaseCArrowSchema(c.schema)
@@ -160,8 +160,8 @@ func takeOnThread(c *consumer, s device.Stream, dst device.Ptr) error {
 	return errors.Join(c.enqueue(s, dst), cpeer.ReleaseOnThread(abi.As[abi.ArrowArray](&c.out.Array)))
 }
 
-// takeImport does not tell the batch of its work (UsedOn): the producer's protection of
-// what it has exported has to do.
+// takeImport does not record its work (UsedOn) with the batch: the producer's deferred release must
+// protect the memory.
 func takeImport(validate bool) take {
 	return func(c *consumer, s device.Stream, dst device.Ptr) error {
 		b, err := cdevice.ImportRecordBatch(c.out, c.schema, cdevice.WithDevice(c.dev))

@@ -31,8 +31,8 @@ type lateness struct {
 
 const keep = 100_000
 
-// watch takes down all goroutines where the call has not returned after so long: what it
-// waits for is gone when it returns. It does so for few calls of a machine.
+// watch records the stacks of all goroutines if the call has not returned after that time: once it
+// returns, the cause is gone. It does so for few calls of a machine.
 func (l *latency) watch(patience time.Duration) (stop func() (stacks string)) {
 	var text bytes.Buffer
 	done := make(chan struct{})

@@ -86,7 +86,7 @@ func rawMemory(w *worker) {
 	w.expect(bytes.Repeat([]byte{value}, int(size)), on.Device().(*cudaalloc.Device), p, on)
 }
 
-// follow makes work on s from now on wait for what other has.
+// follow makes work on s from now on wait for the work on other so far.
 func (w *worker) follow(s, other device.Stream) {
 	e := got[device.Event](w)(other.Device().NewEvent())
 	w.ok(errors.Join(other.Record(e), s.WaitEvent(e), e.Close()))
@@ -203,8 +203,8 @@ func registered(w *worker) {
 	w.expect(b, gpu, m.Ptr(), s)
 }
 
-// flushAndTrim waits for what pending work has put off: for a while, or until it has ended,
-// however much is put off meanwhile.
+// flushAndTrim waits for frees that pending work defers: for a while, or until all are done, even
+// if more are deferred meanwhile.
 func flushAndTrim(w *worker) {
 	gpu := w.gpu()
 	switch w.IntN(6) {

@@ -8,7 +8,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
 
-// scenario is what a round may be.
+// scenario is a kind of round.
 type scenario struct {
 	name   string
 	weight int
@@ -62,7 +62,7 @@ func (w *worker) other(gpu *cudaalloc.Device) *cudaalloc.Device {
 	return w.GPUs[1-gpu.ID().Ordinal]
 }
 
-// stream is a new stream, closed when the round ends, after what is released there.
+// stream returns a new stream, closed when the round ends, after the round's releases.
 func (w *worker) stream(gpu *cudaalloc.Device) device.Stream {
 	s := got[device.Stream](w)(gpu.NewStream())
 	w.Cleanup(func() { w.ok(s.Close()) })

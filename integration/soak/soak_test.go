@@ -38,7 +38,7 @@ func machines() []machine {
 	}
 }
 
-// plan is how long a run takes, and what it demands.
+// plan has the duration of a run, and its requirements.
 type plan struct {
 	each   time.Duration // machine
 	seed   uint64
@@ -92,5 +92,5 @@ func TestSoak(t *testing.T) {
 	}
 }
 
-// String is what repeats the run, as far as a seed does.
+// String returns the setting of the environment that repeats the run, as far as a seed can.
 func (p plan) String() string { return fmt.Sprintf("%s=%d", Seed, p.seed) }

@@ -58,7 +58,7 @@ func (t *tally) String() (text string) {
 
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }
 
-// summary prints what the machine did.
+// summary prints the counters of the machine.
 func (c *crew) summary() {
 	c.t.Logf("%s\nrounds: %d%v\ncalls whose context ended:%v\nsimulated driver: %d calls, %d failed\n%v", c.plan, c.tally.sum(),
 		&c.tally, &c.latency, c.Sim.Calls(""), c.Sim.Report().FailedCalls, &c.usage)

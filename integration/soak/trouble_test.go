@@ -223,10 +223,10 @@ func (w *worker) others(exported bool) {
 	}
 }
 
-// captured captures a stream for some milliseconds, at times with a copy in it. What others
-// do meanwhile must not invalidate the capture, if synchronisation is held. Otherwise one
-// that begins between the library's question for captures and its synchronisation is lost:
-// no order of calls to the driver prevents that, so some may be.
+// captured captures a stream for some milliseconds, at times with a copy in it. Calls of other
+// goroutines must not invalidate the capture, if synchronisation is held. Otherwise a capture that
+// begins between the library's query and its synchronisation is invalidated: no order of calls to
+// the driver prevents that, so some may be.
 func captured(w *worker) {
 	select {
 	case w.captures <- struct{}{}:

@@ -13,11 +13,11 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// maxThreads bounds the threads that the Go runtime has made: it ends none of them, so they
-// tell how many goroutines were in the driver at once.
+// maxThreads bounds the threads that the Go runtime has made: it ends none of them, so their number
+// shows how many goroutines were in the driver at once.
 const maxThreads = 400
 
-// usage is what the process takes of its machine, in bytes and threads.
+// usage is the process's use of memory, in bytes, and of threads.
 type usage struct {
 	start, middle, last int64
 	peak                int64
@@ -54,7 +54,7 @@ func (u *usage) check(t *testing.T, memory bool) {
 	}
 }
 
-// residentMemory is the RSS of the process, 0 where the system does not tell.
+// residentMemory returns the RSS of the process, 0 where the system does not report it.
 func residentMemory() int64 {
 	text, err := os.ReadFile("/proc/self/statm")
 	if err != nil {
@@ -67,7 +67,7 @@ func residentMemory() int64 {
 	return pages * int64(os.Getpagesize())
 }
 
-// settledMemory is the RSS without what the Go heap only keeps for later.
+// settledMemory returns the RSS without the free memory that the Go heap keeps.
 func settledMemory() int64 {
 	debug.FreeOSMemory()
 	return residentMemory()

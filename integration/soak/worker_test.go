@@ -17,8 +17,8 @@ import (
 
 var background = context.Background()
 
-// worker is one goroutine. It is the testing.TB of what it does: a failure ends its round
-// and names it, cleanup is done when the round ends.
+// worker is one goroutine. It is the testing.TB of its rounds: a failure ends the round and names
+// it, cleanup is done when the round ends.
 type worker struct {
 	testing.TB
 	*crew
@@ -90,8 +90,8 @@ func (w *worker) try(f func()) (poor bool) {
 	return false
 }
 
-// lacksMemory reports whether err is what a machine with little memory answers. Of an error
-// that has crossed C, only the text is left.
+// lacksMemory reports whether err is an error of a machine with little memory. An error that has
+// crossed C keeps only its text.
 func (w *worker) lacksMemory(err error) bool {
 	return errors.Is(err, hostpinned.ErrLimit) || w.kind.poor &&
 		(errors.Is(err, cudaalloc.OutOfMemory) || strings.Contains(err.Error(), "CUDA_ERROR_OUT_OF_MEMORY"))

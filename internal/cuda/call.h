@@ -7,14 +7,14 @@
 typedef cdevice_v0_cuda_result result;
 typedef cdevice_v0_cuda_table table;
 
-/* Calls a function of the table; r has what came of it. */
+/* Calls a function of the table; r receives its result. */
 #define CALL(r, d, name, ...) \
   ((r)->call = cdevice_v0_cuda_call_##name, (r)->code = (d)->name ? (d)->name(__VA_ARGS__) : CDEVICE_V0_CUDA_MISSING)
 
-/* Makes context current; *before is what leave restores. 0 is a context that is known to be
- * gone, and the driver is not asked: the handle may be another context's by now. Setting rather than
- * pushing: setting may be repeated, and costs nothing on a thread where the
- * primary context is current already, as it is wherever the runtime API runs. */
+/* Makes context current; *before is the context that leave restores. 0 is a context that is known
+ * to be gone; the driver is not called, because the handle may be another context's by now. Setting
+ * rather than pushing: setting may be repeated, and costs nothing on a thread where the primary
+ * context is current already, as it is wherever the runtime API runs. */
 static inline int enter(result* r, table d, uintptr_t context, uintptr_t* before) {
   if (!context) {
     r->call = cdevice_v0_cuda_call_cuCtxSetCurrent;
@@ -25,18 +25,18 @@ static inline int enter(result* r, table d, uintptr_t context, uintptr_t* before
   return CALL(r, d, cuCtxSetCurrent, context);
 }
 
-/* Restores what was current, and tries twice: a failure would leave the caller's
- * thread changed. It is not reported, because what was asked for has been done, or
- * has failed for a reason of its own. */
+/* Restores the previous context, and tries twice: a failure would leave the caller's thread
+ * changed. It is not reported, because the call itself has succeeded, or has failed for a reason of
+ * its own. */
 static inline void leave(table d, uintptr_t context, uintptr_t before) {
   if (before != context && d->cuCtxSetCurrent(before)) d->cuCtxSetCurrent(before);
 }
 
-/* CU_STREAM_CAPTURE_MODE_RELAXED: the calling thread's potentially unsafe calls, which
- * take effect at once where a capture does not see them, are permitted. In the other
- * modes they fail, and invalidate the captures of this thread and, of other threads,
- * those of mode global: PyTorch's, say. That is for a thread that might take what it
- * calls for captured. No call of this library is meant for a capture. */
+/* CU_STREAM_CAPTURE_MODE_RELAXED: the calling thread's potentially unsafe calls, which take effect
+ * at once where a capture does not see them, are permitted. In the other modes they fail, and
+ * invalidate the captures of this thread and, of other threads, those of mode global: PyTorch's,
+ * say. That protects threads that might expect their calls to be captured. No call of this library
+ * is meant for a capture. */
 enum { relaxed = 2 };
 
 /* Exchanges the capture mode of the thread for relaxed, and returns the one before. A

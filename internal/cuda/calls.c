@@ -201,8 +201,8 @@ struct cdevice_v0_cuda_pool_access {
 _Static_assert(sizeof(struct cdevice_v0_cuda_pool_props) == 88, "CUmemPoolProps");
 _Static_assert(sizeof(struct cdevice_v0_cuda_pool_access) == 12, "CUmemAccessDesc");
 
-/* A pool of our own, not the device's default one: what it keeps is our choice and
- * not that of the other libraries in the process. */
+/* A pool of our own, not the device's default one: its cache is our choice and not that of the
+ * other libraries in the process. */
 result cdevice_v0_cuda_pool_new(table d, uintptr_t context, int device) {
   struct cdevice_v0_cuda_pool_props props;
   memset(&props, 0, sizeof props);
@@ -297,8 +297,8 @@ result cdevice_v0_cuda_stream_wait(table d, uintptr_t context, uintptr_t stream,
   IN_CONTEXT(d, context, r, CALL(&r, d, cuStreamWaitEvent, stream, event, 0));
 }
 
-/* CU_EVENT_BLOCKING_SYNC: who waits sleeps, instead of spinning on a core that
- * goroutines could have. CU_EVENT_DISABLE_TIMING: records are cheaper. */
+/* CU_EVENT_BLOCKING_SYNC: a waiting thread sleeps, instead of spinning on a core that goroutines
+ * could use. CU_EVENT_DISABLE_TIMING: records are cheaper. */
 enum { event_flags = 1 | 2 };
 
 result cdevice_v0_cuda_event_new(table d, uintptr_t context) {

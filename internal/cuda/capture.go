@@ -24,8 +24,8 @@ func (c *Context) Capturing(streams []uintptr) (bool, error) {
 }
 
 // SynchronizeUncaptured is [Context.Synchronize] unless [Context.Capturing], and reports whether it
-// has synchronised. The streams may end when asked is 1. A capture that begins between the
-// question and the synchronisation, which are next to each other, is invalidated all the same.
+// has synchronised. The streams may end when asked is 1. A capture that begins between the query
+// and the synchronisation, which follow each other immediately, is invalidated all the same.
 func (c *Context) SynchronizeUncaptured(streams []uintptr, asked *atomic.Int32) (done bool, err error) {
 	list := (*C.uintptr_t)(unsafe.Pointer(unsafe.SliceData(streams)))
 	r := C.cdevice_v0_cuda_context_synchronize_uncaptured(c.table, c.word(), list, C.size_t(len(streams)), (*C.int32_t)(unsafe.Pointer(asked)))
@@ -51,8 +51,8 @@ func (c *Context) BeginCapture(stream uintptr, mode int) error {
 	return nil
 }
 
-// EndCapture ends the capture that began in the stream, and throws its graph away. The
-// error is that of a capture that was invalidated.
+// EndCapture ends the capture that began in the stream, and discards its graph. The error is that
+// of a capture that was invalidated.
 func (c *Context) EndCapture(stream uintptr) error {
 	if r := C.cdevice_v0_cuda_capture_end(c.table, c.word(), C.uintptr_t(stream)); r.code != 0 {
 		return c.fail(r, stream)

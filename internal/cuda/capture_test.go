@@ -79,7 +79,7 @@ func first(err error, then func() error) error {
 	return then()
 }
 
-// What works at once leaves the captures of other threads alone, whatever their mode.
+// Calls that work at once leave the captures of other threads valid, in every mode.
 func TestUnsafeCallsLeaveCapturesOfOthersAlone(t *testing.T) {
 	m, ctx := retained(t, cudasim.Options{})
 	calls := unsafeCalls(t, ctx)
@@ -183,7 +183,7 @@ func TestCapturing(t *testing.T) {
 	require.NoError(t, other.Close())
 }
 
-// What the context cannot do during a capture is an error that names it.
+// A call that is not permitted during a capture returns an error that names the capture.
 func TestSynchronizeInvalidatesACapture(t *testing.T) {
 	m, ctx := retained(t, cudasim.Options{})
 	s, err := m.GPUs[0].NewStream()

@@ -56,7 +56,7 @@ func (d *Device) Context() (*Context, error) {
 	return c, nil
 }
 
-// Release gives the reference to the primary context back, also after the context was reset.
+// Release gives the reference to the primary context back, even if the context was reset.
 func (c *Context) Release() error {
 	if r := C.cdevice_v0_cuda_context_release(c.table, c.Device.handle); r.code != 0 {
 		return c.fail(r)
@@ -83,7 +83,8 @@ func (c *Context) Gone(stream uintptr) (bool, error) {
 	return r.value == 0, nil
 }
 
-// Err is an error once the context is known to be gone, for what makes no call of the driver.
+// Err returns an error once the context is known to be gone, for methods that make no call of the
+// driver.
 func (c *Context) Err() error {
 	if !c.gone.Load() {
 		return nil
@@ -99,11 +100,10 @@ func (c *Context) word() C.uintptr_t {
 	return c.handle
 }
 
-// Handle is the CUcontext.
+// Handle returns the CUcontext.
 func (c *Context) Handle() uintptr { return uintptr(c.handle) }
 
-// Current is the CUcontext that is current on the calling thread, 0 if none is.
-// For tests.
+// Current returns the CUcontext that is current on the calling thread, 0 if none is. For tests.
 func (d *Driver) Current() uintptr { return uintptr(C.cdevice_v0_cuda_current(d.table)) }
 
 // Synchronize waits for all work of the context, including that of other libraries.
@@ -114,8 +114,8 @@ func (c *Context) Synchronize() error {
 	return nil
 }
 
-// EnableAccess lets work of c read and write memory of peer's context; memory of
-// peer's pools apart, see [Context.PoolAccess]. Enabling twice is allowed.
+// EnableAccess lets work of c read and write memory of peer's context, except memory of peer's
+// pools; see [Context.PoolAccess]. Enabling twice is allowed.
 func (c *Context) EnableAccess(peer *Context) error {
 	r := C.cdevice_v0_cuda_context_access(c.table, c.word(), peer.word())
 	if r.code != 0 && Code(r.code) != PeerAccessAlreadyEnabled {
@@ -134,7 +134,7 @@ func (c *Context) Priorities() (least, greatest int, err error) {
 	return int(l), int(g), nil
 }
 
-// MemoryInfo is the free and the total memory of the device, in bytes.
+// MemoryInfo returns the free and the total memory of the device, in bytes.
 func (c *Context) MemoryInfo() (free, total int64, err error) {
 	var all C.uint64_t
 	r := C.cdevice_v0_cuda_memory_info(c.table, c.word(), &all)
@@ -220,8 +220,8 @@ const (
 	DeviceMemory = 2
 )
 
-// Pointer is what the driver knows of an address. Memory is 0 for one that it does
-// not know: plain host memory, or memory that was freed.
+// Pointer is the driver's information about an address. Memory is 0 for one that it does not know:
+// plain host memory, or memory that was freed.
 type Pointer struct {
 	Memory      int
 	Managed     bool

@@ -49,7 +49,7 @@ type loading struct {
 	sync.Mutex
 	driver      *Driver
 	initialised bool
-	missing     error // why there is no driver, found once and for all
+	missing     error // the error if there is no driver, permanent
 }
 
 // Open loads the driver at path ("": see [DefaultPath]) and initialises it, once
@@ -113,10 +113,10 @@ func (d *Driver) init() error {
 	return nil
 }
 
-// Path is the library that was loaded.
+// Path returns the file of the loaded library.
 func (d *Driver) Path() string { return d.path }
 
-// Version is the version of CUDA that the driver supports: 1000*major + 10*minor.
+// Version returns the version of CUDA that the driver supports: 1000*major + 10*minor.
 func (d *Driver) Version() (int, error) {
 	r := C.cdevice_v0_cuda_version(d.table)
 	if r.code != 0 {
@@ -125,7 +125,7 @@ func (d *Driver) Version() (int, error) {
 	return int(r.value), nil
 }
 
-// DeviceCount is the number of devices; ordinals are below it.
+// DeviceCount returns the number of devices; ordinals are below it.
 func (d *Driver) DeviceCount() (int, error) {
 	r := C.cdevice_v0_cuda_device_count(d.table)
 	if r.code != 0 {
@@ -150,20 +150,20 @@ func (d *Driver) Device(ordinal int) (*Device, error) {
 	return &Device{d, ordinal, C.int(r.value)}, nil
 }
 
-// Driver is the driver of the device.
+// Driver returns the driver of the device.
 func (d *Device) Driver() *Driver { return d.driver }
 
-// Ordinal is the number of the device among the driver's.
+// Ordinal returns the number of the device among the driver's.
 func (d *Device) Ordinal() int { return d.ordinal }
 
 func (d *Device) fail(r C.cdevice_v0_cuda_result, args ...any) error {
 	return d.driver.fail(d.String(), r, args...)
 }
 
-// String is "cuda:0".
+// String returns "cuda:0".
 func (d *Device) String() string { return fmt.Sprintf("cuda:%d", d.ordinal) }
 
-// Name is for people: "NVIDIA H200".
+// Name returns a name for people: "NVIDIA H200".
 func (d *Device) Name() (string, error) {
 	buf := make([]byte, 256)
 	r := C.cdevice_v0_cuda_device_name(d.driver.table, d.handle, (*C.char)(unsafe.Pointer(&buf[0])), C.int(len(buf)))
@@ -181,7 +181,7 @@ func (d *Device) UUID() (id [16]byte, err error) {
 	return id, nil
 }
 
-// PCIBusID is where the device sits: "0000:3b:00.0".
+// PCIBusID returns the address of the device on the bus: "0000:3b:00.0".
 func (d *Device) PCIBusID() (string, error) {
 	buf := make([]byte, 32)
 	r := C.cdevice_v0_cuda_device_bus_id(d.driver.table, d.handle, (*C.char)(unsafe.Pointer(&buf[0])), C.int(len(buf)))
@@ -191,7 +191,7 @@ func (d *Device) PCIBusID() (string, error) {
 	return text(buf), nil
 }
 
-// TotalMemory is the memory of the device in bytes.
+// TotalMemory returns the memory of the device in bytes.
 func (d *Device) TotalMemory() (int64, error) {
 	r := C.cdevice_v0_cuda_device_memory(d.driver.table, d.handle)
 	if r.code != 0 {
@@ -213,7 +213,7 @@ const (
 	MemoryPoolsSupported    Attribute = 115
 )
 
-// Attribute asks for one attribute.
+// Attribute returns one attribute.
 func (d *Device) Attribute(a Attribute) (int, error) {
 	r := C.cdevice_v0_cuda_device_attribute(d.driver.table, d.handle, C.int(a))
 	if r.code != 0 {
@@ -222,7 +222,7 @@ func (d *Device) Attribute(a Attribute) (int, error) {
 	return int(int32(r.value)), nil
 }
 
-// CanAccess reports whether work on d may be let read and write memory of peer.
+// CanAccess reports whether work on d can be given access to memory of peer.
 func (d *Device) CanAccess(peer *Device) (bool, error) {
 	r := C.cdevice_v0_cuda_device_can_access(d.driver.table, d.handle, peer.handle)
 	if r.code != 0 {

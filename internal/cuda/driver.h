@@ -1,9 +1,9 @@
-/* The CUDA driver as a table of functions, filled at run time, and one C function
- * for each thing that Go asks of it. Every symbol carries the prefix cdevice_v0_.
+/* The CUDA driver as a table of functions, filled at run time, and one C function for each
+ * operation that Go needs. Every symbol carries the prefix cdevice_v0_.
  *
- * A context is current per thread, and goroutines move between threads: each
- * function here that takes a context makes it current, calls, and restores what
- * was current, so that no thread, ours or a foreigner's, is left changed. */
+ * A context is current per thread, and goroutines move between threads: each function here that
+ * takes a context makes it current, calls, and restores the previous context, so that no thread,
+ * ours or a foreigner's, is left changed. */
 #pragma once
 
 #include "functions.h"
@@ -14,7 +14,7 @@ struct cdevice_v0_cuda_driver {
 };
 typedef struct cdevice_v0_cuda_driver cdevice_v0_cuda_driver;
 
-/* One number per function, for results to say which call failed. */
+/* One number per function, so that results identify the call that failed. */
 #define CDEVICE_V0_CUDA_NUMBER(need, name, symbol, parameters) cdevice_v0_cuda_call_##name,
 enum { CDEVICE_V0_CUDA_FUNCTIONS(CDEVICE_V0_CUDA_NUMBER, , ) cdevice_v0_cuda_calls };
 
@@ -23,11 +23,11 @@ struct cdevice_v0_cuda_function {
 };
 extern const struct cdevice_v0_cuda_function cdevice_v0_cuda_functions[cdevice_v0_cuda_calls];
 
-/* What a function of this header did. */
+/* The result of a function of this header. */
 typedef struct {
   int32_t code;   /* CUresult of the call that failed, or MISSING; 0 if none did */
   int32_t call;   /* the number of that call */
-  uint64_t value; /* what was asked for: a handle, an address, an answer */
+  uint64_t value; /* the requested value: a handle, an address, a flag */
 } cdevice_v0_cuda_result;
 
 enum {
@@ -142,7 +142,7 @@ cdevice_v0_cuda_result cdevice_v0_cuda_event_record(cdevice_v0_cuda_table, uintp
 cdevice_v0_cuda_result cdevice_v0_cuda_event_query(cdevice_v0_cuda_table, uintptr_t context, uintptr_t event);
 cdevice_v0_cuda_result cdevice_v0_cuda_event_synchronize(cdevice_v0_cuda_table, uintptr_t context, uintptr_t event);
 
-/* What the driver knows of an address. */
+/* The driver's information about an address. */
 typedef struct {
   uint64_t start, size; /* of the allocation */
   int32_t memory;       /* CU_MEMORYTYPE_HOST 1, _DEVICE 2; 0 if the driver does not know the address */
@@ -167,7 +167,7 @@ void cdevice_v0_cuda_gate_open(uint64_t gate);
 cdevice_v0_cuda_result cdevice_v0_cuda_capturing(cdevice_v0_cuda_table, uintptr_t context, const uintptr_t* streams,
                                                  size_t count);
 
-/* For tests: captures a stream. What is captured is thrown away. */
+/* For tests: captures a stream. The captured work is discarded. */
 cdevice_v0_cuda_result cdevice_v0_cuda_capture_begin(cdevice_v0_cuda_table, uintptr_t context, uintptr_t stream,
                                                      int mode);
 cdevice_v0_cuda_result cdevice_v0_cuda_capture_end(cdevice_v0_cuda_table, uintptr_t context, uintptr_t stream);

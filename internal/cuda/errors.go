@@ -11,10 +11,10 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 )
 
-// Code is a CUresult. As an error it is what errors.Is compares with.
+// Code is a CUresult. It is an error, so that errors.Is can compare with it.
 type Code int
 
-// Those that callers tell apart.
+// The codes that callers distinguish.
 const (
 	InvalidValue                Code = 1
 	OutOfMemory                 Code = 2
@@ -37,7 +37,7 @@ const (
 	missingSymbol Code = C.CDEVICE_V0_CUDA_MISSING
 )
 
-// Those after which a context or the process runs nothing any more.
+// The codes after which a context or the process runs no more work.
 const (
 	ECCUncorrectable     Code = 214
 	NVLinkUncorrectable  Code = 220
@@ -57,7 +57,7 @@ const (
 	ExternalDeviceFailed Code = 911
 )
 
-// Those of stream capture.
+// The codes of stream capture.
 const (
 	StreamCaptureUnsupported Code = 900
 	StreamCaptureInvalidated Code = 901
@@ -100,7 +100,8 @@ func (c Code) Is(target error) bool {
 // Error names the code without a driver's help; see [Error] for its name and text.
 func (c Code) Error() string { return fmt.Sprintf("CUDA error %d", int(c)) }
 
-// notSupported are the codes that say: not on this machine, however often it is tried.
+// notSupported are the codes for a call that this machine or driver does not support: trying again
+// does not help.
 func (c Code) notSupported() bool {
 	switch c {
 	case missingSymbol, StubLibrary, NoDevice, InvalidDevice, NotSupported, SystemDriverMismatch, CompatNotSupported:
@@ -112,11 +113,11 @@ func (c Code) notSupported() bool {
 // Error is a call of the driver that failed.
 type Error struct {
 	Call   string // the function, as the manual names it: "cuMemAlloc"
-	Args   []any  // those that tell something
+	Args   []any  // only the relevant ones
 	Device string // "cuda:0"; empty for calls that concern none
 	Code   Code
 	Name   string // the driver's name of the code: "CUDA_ERROR_OUT_OF_MEMORY"
-	Text   string // and what the driver says of it: "out of memory"
+	Text   string // the driver's text: "out of memory"
 }
 
 // Error prints "cuda: cuMemAlloc(67108864) on cuda:0: CUDA_ERROR_OUT_OF_MEMORY: out of memory".

@@ -90,8 +90,7 @@ func (c *Context) Unregister(p device.Ptr) error {
 // Pool is a CUmemoryPool.
 type Pool uintptr
 
-// NewPool makes a pool of the device's memory. See [Context.SetReleaseThreshold] for what it
-// keeps.
+// NewPool creates a pool of the device's memory. See [Context.SetReleaseThreshold] for its cache.
 func (c *Context) NewPool() (Pool, error) {
 	r := C.cdevice_v0_cuda_pool_new(c.table, c.word(), C.int(c.ordinal))
 	if r.code != 0 {
@@ -116,8 +115,8 @@ func (c *Context) PoolAccess(p Pool, peer *Context) error {
 	return nil
 }
 
-// SetReleaseThreshold sets how many bytes the pool keeps of what is freed, when the driver
-// next waits for the device.
+// SetReleaseThreshold sets how many bytes of freed memory the pool keeps when the driver next waits
+// for the device.
 func (c *Context) SetReleaseThreshold(p Pool, bytes int64) error {
 	r := C.cdevice_v0_cuda_pool_keep(c.table, c.handle, C.uintptr_t(p), C.uint64_t(bytes))
 	if r.code != 0 {

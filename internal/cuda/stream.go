@@ -61,7 +61,7 @@ func (c *Context) NewEvent() (uintptr, error) {
 	return uintptr(r.value), nil
 }
 
-// FreeEvent ends the event; who waits for it already goes on waiting.
+// FreeEvent ends the event; waits that have begun go on.
 func (c *Context) FreeEvent(event uintptr) error {
 	if r := C.cdevice_v0_cuda_event_free(c.table, c.word(), C.uintptr_t(event)); r.code != 0 {
 		return c.fail(r, event)

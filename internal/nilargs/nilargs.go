@@ -96,7 +96,7 @@ func nilable(t types.Type) bool {
 	return false
 }
 
-// load reads what the compiler exports of the package.
+// load reads the compiler's export data of the package.
 func load(t testing.TB, path string, tags []string) *types.Package {
 	t.Helper()
 	list := exec.Command("go", "list", "-deps", "-export", "-json=ImportPath,Export", "-tags="+strings.Join(tags, ","), path)
@@ -123,7 +123,7 @@ func load(t testing.TB, path string, tags []string) *types.Package {
 	return pkg
 }
 
-// Row is what a function does with an argument that is nil.
+// Row describes a function's behaviour with an argument that is nil.
 type Row struct {
 	// Call calls the function with nil for one argument, and with good values for the others.
 	Call func() error
@@ -134,7 +134,7 @@ type Row struct {
 }
 
 // Check calls each row, and fails unless the package's arguments that can be nil are those that
-// have a row. is is what errors wrap; nil: nothing in particular.
+// have a row. is is the error that errors must wrap; nil: any error.
 func Check(t *testing.T, path string, is error, rows map[string]Row, tags ...string) {
 	t.Helper()
 	arguments := Of(t, path, tags...)

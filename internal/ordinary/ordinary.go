@@ -29,7 +29,7 @@ func find(p uintptr) int {
 	return i
 }
 
-// Add makes size bytes at p known, until Remove.
+// Add adds the range of size bytes at p, until Remove.
 func Add(p uintptr, size int) {
 	known.Lock()
 	defer known.Unlock()
@@ -37,7 +37,7 @@ func Add(p uintptr, size int) {
 	known.count.Add(1)
 }
 
-// Remove forgets what was added at p.
+// Remove removes the range that was added at p.
 func Remove(p uintptr) {
 	known.Lock()
 	defer known.Unlock()
@@ -47,10 +47,10 @@ func Remove(p uintptr) {
 	}
 }
 
-// Any reports whether anything is known, without a lock.
+// Any reports whether there is any range, without a lock.
 func Any() bool { return known.count.Load() > 0 }
 
-// Contains reports whether the byte at p is in known memory.
+// Contains reports whether the byte at p is in a range.
 func Contains(p uintptr) bool {
 	known.RLock()
 	defer known.RUnlock()

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What is known is compared with a set of bytes.
+// The ranges are compared with a set of bytes.
 func TestSpansAgainstASet(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	starts := map[uintptr]int{}

@@ -10,9 +10,9 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 )
 
-// Error is what an Allocator panics with, or the public error that [Public] makes of it.
+// Error is the value of an Allocator's panic, unless [Public] converts it to a public error.
 type Error struct {
-	Op     string // what was asked for
+	Op     string // the requested size
 	Device device.ID
 	Size   int   // bytes asked for, or those of the memory that is not the allocator's
 	Err    error // why there are none
@@ -35,7 +35,7 @@ var errNoContext = errors.New("ctx = nil, want a context")
 var errNotOurs = errors.New("freed twice, or never allocated here")
 
 // Allocator is a memory.Allocator of arrow-go over a cache of CPU-accessible memory.
-// What it gives is zeroed and aligned to 64 bytes. It may be used from any goroutine.
+// Its memory is zeroed and aligned to 64 bytes. It may be used from any goroutine.
 type Allocator struct {
 	cache *Cache
 
@@ -64,8 +64,8 @@ func NewAllocator(cache *Cache) *Allocator {
 // is used.
 func Public(a *Allocator, public func(*Error) error) { a.public = public }
 
-// Advise makes the errors of allocations that exceed the limit say what to do. It is called
-// before the allocator is used.
+// Advise adds advice to the errors of allocations that exceed the limit. It is called before the
+// allocator is used.
 func Advise(a *Allocator, advice string) { a.advice = advice }
 
 func (a *Allocator) failed(op string, size int, err error) error {
@@ -191,11 +191,10 @@ func (a *Allocator) forget(b []byte) (loan, bool) {
 	return found, ok
 }
 
-// Trim gives back to the device all that is cached, but for slabs of which a part
-// is in use.
+// Trim gives all cached memory back to the device, except slabs of which a part is in use.
 func (a *Allocator) Trim() { a.cache.Trim() }
 
-// Use counts memory that an [Allocator] has given out, and what it has of its source for that.
+// Use counts memory that an [Allocator] has allocated, and the memory that it holds of its source.
 type Use struct {
 	Live        int64 // bytes given out, as size classes of a cache
 	Peak        int64 // the most that Live was

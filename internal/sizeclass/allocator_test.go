@@ -20,7 +20,7 @@ import (
 
 var _ memory.Allocator = (*Allocator)(nil)
 
-// cpu is the CPU, counting, with garbage in what it gives.
+// cpu is a counting allocator whose memory holds garbage.
 type cpu struct {
 	Source
 	mu         sync.Mutex
@@ -151,7 +151,7 @@ func TestLimit(t *testing.T) {
 
 	small := a.Allocate(100) // a slab of the other half
 	a.Free(big)
-	other := a.Allocate(3 << 20) // what is cached makes room
+	other := a.Allocate(3 << 20) // cached memory makes room
 	a.Free(other)
 	a.Free(small)
 	assert.LessOrEqual(t, src.bytes, int64(8<<20))

@@ -63,7 +63,7 @@ var ErrLimit = errors.New("the allocator's limit is reached")
 // Block is memory in use. Only the cache that it is of can take it back, once.
 type Block struct {
 	Ptr  device.Ptr
-	Size int64 // bytes of its class: at least what was asked for
+	Size int64 // bytes of its class: at least the requested size
 
 	piece *piece
 	use   uint64 // of the piece
@@ -81,7 +81,7 @@ type Cache struct {
 	wholes  [classes]list      // idle slabs
 	free    [smallClasses]list // pieces of slabs that are partly in use
 	open    [len(tiers)]*slab  // the slabs, partly in use, that pieces are cut from
-	filling [len(tiers)]bool   // the source is being asked for a slab
+	filling [len(tiers)]bool   // a slab is being allocated by the source
 	changed chan struct{}      // closed at the next change, where a Take waits for it
 	epoch   uint64             // calls of TrimUnused
 }
@@ -91,7 +91,7 @@ func New(source Source, limits Limits) *Cache {
 	return &Cache{source: source, limits: limits.normal()}
 }
 
-// ID is the device whose memory this is.
+// ID returns the device whose memory this is.
 func (c *Cache) ID() device.ID { return c.source.ID() }
 
 // Take returns a block of size bytes or more, more than zero, aligned to 64 bytes at
@@ -140,8 +140,8 @@ func (c *Cache) TryTake(size int64) (Block, bool) {
 	return c.lend(p), true
 }
 
-// Give takes a block back that nothing uses any more. What is idle above the limit is
-// freed on this goroutine. Giving a block twice panics.
+// Give takes back a block that is no longer used. Idle memory above the limit is freed on this
+// goroutine. Giving a block twice panics.
 func (c *Cache) Give(b Block) {
 	c.release(c.giveBack(b))
 }
@@ -238,8 +238,8 @@ func (c *Cache) lend(p *piece) Block {
 	return Block{p.ptr, size, p, p.uses}
 }
 
-// fetch asks the source for a block, or for a slab that it is cut from. Others who need
-// a slab of that tier wait meanwhile: it is for all of them.
+// fetch allocates a block from the source, or a slab that it is cut from. Other callers that need a
+// slab of that tier wait meanwhile, and share it.
 func (c *Cache) fetch(ctx context.Context, class int) (Block, error) {
 	c.stats.Misses++
 	size := slabSize(class, min(c.limits.Total-c.stats.Held, max(c.limits.Idle/4, smallestSlab)))
@@ -268,7 +268,7 @@ func (c *Cache) ask(ctx context.Context, size int64) (device.Ptr, error) {
 	return c.source.Allocate(ctx, size)
 }
 
-// makeRoom starts to free what is idle, until size bytes can be had.
+// makeRoom frees idle memory until size bytes fit.
 func (c *Cache) makeRoom(size int64) error {
 	keep := c.limits.Total - c.used() - size
 	if keep < 0 {
@@ -304,7 +304,7 @@ func (c *Cache) wake() {
 	}
 }
 
-// Stats returns what is held and used now.
+// Stats returns the memory that is held and used now.
 func (c *Cache) Stats() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -19,8 +19,8 @@ const (
 	classes      = smallClasses + (largestShift-smallShift)*perDoubling
 )
 
-// tiers are the sizes of slabs: small enough to waste little memory, large enough that the
-// source is asked rarely.
+// tiers are the sizes of slabs: small enough to waste little memory, large enough that the source
+// is called rarely.
 var tiers = [...]struct{ block, slab int64 }{
 	{4 << 10, smallestSlab},
 	{64 << 10, 1 << 20},

@@ -10,7 +10,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/ordinary"
 )
 
-// Plain is what a [Fallback] needs of a memory.Allocator.
+// Plain has the methods of memory.Allocator that a [Fallback] needs.
 type Plain interface {
 	Allocate(size int) []byte
 	Free(b []byte)
@@ -25,8 +25,8 @@ type Fallback struct {
 	refused atomic.Int64 // when the source last refused, in nanoseconds since start
 }
 
-// respite is how long a source that refused is not asked again: finding that out may mean
-// to wait for pending work, each time.
+// respite is how long a source that refused is not called again: each call may wait for pending
+// work.
 const respite = time.Second
 
 var start = time.Now()
@@ -40,7 +40,7 @@ func NewFallbackAllocator(cache *Cache, plain Plain) *Allocator {
 	return a
 }
 
-// Stats returns what was taken so far.
+// Stats returns the memory that was allocated so far.
 func (f *Fallback) Stats() Use {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -62,8 +62,8 @@ func (f *Fallback) take(ctx context.Context, cache *Cache, size int) (loan, erro
 	return loan{plain: f.allocate(size)}, nil
 }
 
-// block takes a block of the cache, if there is one. A source that refused a while ago is not
-// asked.
+// block takes a block of the cache, if there is one. A source that refused less than respite ago is
+// not called.
 func (f *Fallback) block(ctx context.Context, cache *Cache, size int) (Block, bool) {
 	if int64(time.Since(start))-f.refused.Load() < int64(respite) {
 		return cache.TryTake(int64(size))

@@ -13,8 +13,8 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 )
 
-// model is what a cache should do, told from the allocations of its source and the
-// blocks in use.
+// model is a reference model of a cache, computed from the allocations of its source and the blocks
+// in use.
 type model struct {
 	*testing.T
 	c      *Cache

@@ -37,10 +37,10 @@ func (c *Cache) TrimUnused() {
 	c.release(dropped)
 }
 
-// used is how much is in slabs that are in use or being allocated.
+// used returns the bytes of slabs that are in use or being allocated.
 func (c *Cache) used() int64 { return c.stats.Held - c.leaving - c.idle }
 
-// excess drops what is idle above the limits.
+// excess removes idle memory above the limits from the cache.
 func (c *Cache) excess() list {
 	return c.shrink(min(c.limits.Idle, c.limits.Total-c.used()))
 }
@@ -63,8 +63,7 @@ func (c *Cache) drop(whole *piece, dropped *list) {
 	dropped.push(whole)
 }
 
-// release frees what was dropped. It is called without the lock, because the source may
-// block.
+// release frees removed memory. It is called without the lock, because the source may block.
 func (c *Cache) release(dropped list) {
 	for p := dropped.first; p != nil; p = p.next {
 		size := sizeOf(p.class)

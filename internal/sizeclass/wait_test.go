@@ -67,7 +67,7 @@ func TestABlockingSourceHoldsUpNothing(t *testing.T) {
 	}
 }
 
-// While the source is asked for a slab, others that need one wait for it.
+// While the source allocates a slab, other callers that need one wait for it.
 func TestOneSlabServesAll(t *testing.T) {
 	c, src, open := blocked(Limits{})
 	defer open()

@@ -46,8 +46,8 @@ func (g *gpu) copyBy(r route, ranges []device.Range, stream uintptr) error {
 	return g.ctx.Copy(ranges, stream)
 }
 
-// route is that of a range with these ends. Of a GPU that is not open there is no
-// context to name: the driver does what it can.
+// route returns the route of a range with these ends. A GPU that is not open has no context to
+// name: the driver chooses the route.
 func (g *gpu) route(ends cuda.Ends) route {
 	to, from := g.platform.owner(ends.Dst), g.platform.owner(ends.Src)
 	switch {
@@ -68,9 +68,9 @@ func (p *platform) owner(ordinal int32) *gpu {
 	return owner
 }
 
-// detour enqueues work of the other GPU on a stream made for it, after all that is on g's
-// stream so far and before all that comes later. If the driver refuses the latter, it waits:
-// the caller may free what the work uses on its own stream.
+// detour enqueues work of the other GPU on a stream made for it, after all work on g's stream so
+// far and before all later work on it. If the driver refuses the latter, detour waits: the caller
+// may free memory that the work uses on its own stream.
 func (g *gpu) detour(other *gpu, stream uintptr, work func(stream uintptr) error) error {
 	aside, err := other.ctx.NewStream(0)
 	if err != nil {
@@ -82,13 +82,13 @@ func (g *gpu) detour(other *gpu, stream uintptr, work func(stream uintptr) error
 			err = errors.Join(err, failed, other.ctx.SynchronizeStream(aside))
 		}
 	}
-	if other.ctx.FreeStream(aside) != nil { // what is on it is done all the same
+	if other.ctx.FreeStream(aside) != nil { // the work on it completes all the same
 		other.deferred.later(other, func() error { return other.ctx.FreeStream(aside) })
 	}
 	return err
 }
 
-// follow makes a stream wait for what is on one of another GPU.
+// follow makes a stream wait for the work on a stream of another GPU.
 func follow(first *gpu, before uintptr, second *gpu, after uintptr) error {
 	event, err := record(first, before)
 	if err != nil {

@@ -56,7 +56,7 @@ func TestGPUWorkOnAStreamOfAnotherGPU(t *testing.T) {
 
 		open = m.Hold(t, s)
 		for i := range from {
-			from[i] = 9 // what is read before its turn is seen
+			from[i] = 9 // a read that comes too early is detected
 		}
 		require.NoError(t, here.Copy([]device.Range{{Dst: memory.Ptr(), Src: p, Size: n}}, s))
 		for i := range from {

@@ -16,7 +16,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
 
-// What hostile programs found.
+// Findings of hostile programs.
 
 // A reset of the primary context unmaps page-locked memory while uploads write to it: that is
 // an error of theirs, and not the end of the process.
@@ -69,7 +69,7 @@ func TestPanicOfAFunctionThatIsCalledAtOnce(t *testing.T) {
 	require.NoError(t, e.Close())
 }
 
-// Flush also waits for what a cache got and does not keep.
+// Flush also waits for blocks that a cache was given and does not keep.
 func TestFlushLeavesNothingWaiting(t *testing.T) {
 	for name, o := range map[string]cudasim.Options{"in order": {}, "lazy": {Lazy: true}, "delayed": {Delay: 100 * time.Microsecond}} {
 		t.Run(name, func(t *testing.T) {

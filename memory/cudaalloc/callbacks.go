@@ -8,10 +8,10 @@ import (
 )
 
 // callbacks runs functions of callers: of AfterWork and OnComplete, which are release
-// callbacks above all. They may block for as long as they like, panic, or end their
-// goroutine. One goroutine runs them while they return; another one is started each time
-// that none has returned for a millisecond. Above 64 goroutines that time grows with their
-// number, because a function that blocks in C (for Python's lock, say) keeps an OS thread.
+// callbacks above all. They may block for any time, panic, or end their goroutine. One
+// goroutine runs them while they return; another one is started each time that none has
+// returned for a millisecond. Above 64 goroutines that time grows with their number,
+// because a function that blocks in C (for Python's lock, say) keeps an OS thread.
 type callbacks struct {
 	mu       sync.Mutex
 	queue    []func()

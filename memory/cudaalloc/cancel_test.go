@@ -19,8 +19,7 @@ import (
 // Waits that their context ends, while a stream is stuck. The contract has those of every
 // device.
 
-// What waits for the work of the whole GPU ends with its context, loses nothing, and can be
-// done again.
+// Waits for the work of the whole GPU end with their context, lose nothing, and can be repeated.
 func TestContextsEndWaitsForTheGPU(t *testing.T) {
 	page := make([]byte, 4096)
 	for name, row := range map[string]struct {
@@ -74,8 +73,7 @@ func TestContextsEndWaitsForTheGPU(t *testing.T) {
 	}
 }
 
-// Those who have much to upload wait for room by themselves: the others and the memory that
-// is staged already are not lost.
+// Large uploads wait for room on their own: other uploads go on, and staged memory is not lost.
 func TestContextsEndUploadsThatWait(t *testing.T) {
 	m := cudatest.Simulated(t, cudasim.Options{})
 	gpu := m.GPUs[0]
@@ -105,8 +103,8 @@ func TestContextsEndUploadsThatWait(t *testing.T) {
 	assert.Zero(t, gpu.ReadStats().Pinned.Live)
 }
 
-// An event that its owner destroys, once those who waited for it have given up, is not used
-// any more.
+// An event whose waits have all been abandoned, and which its owner then destroys, is not used any
+// more.
 func TestWaitsThatWereGivenUpLeaveTheEventAlone(t *testing.T) {
 	m := cudatest.Simulated(t, cudasim.Options{})
 	gpu := m.GPUs[0]

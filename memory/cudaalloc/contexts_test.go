@@ -9,7 +9,7 @@ import (
 // background is the context of calls that no test ends.
 var background = context.Background()
 
-// seconds is a context for what may take some.
+// seconds returns a context for calls that may take some seconds.
 func seconds(t *testing.T, n time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(background, n*time.Second)
 	t.Cleanup(cancel)

@@ -10,7 +10,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
 
-// live is what is allocated of one kind of memory once what is only kept is given back.
+// live returns the allocated bytes of one kind of memory, without caches.
 func live(d *cudaalloc.Device) func() (int64, error) {
 	return func() (int64, error) {
 		err := d.Trim(background)

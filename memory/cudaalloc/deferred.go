@@ -11,14 +11,14 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/cuda"
 )
 
-// deferred holds what ends only after pending work: memory that is freed or given back to a
-// cache, functions of callers, and handles and memory that the driver failed to end before.
+// deferred holds items that end only after pending work: memory that is freed or given back to a
+// cache, functions of callers, and handles and memory that the driver has failed to end.
 //
 // The evidence that the work is done is an event, where the streams are known: one
-// goroutine asks for all of them. For work on unknown streams only the whole context will
-// do: another goroutine synchronises it, once for all that waits by then. A stream that is
-// stuck holds up what waits for its events, and what waits for the context; nothing else.
-// Both goroutines live only while something waits, and run no function of a caller.
+// goroutine queries all of them. Work on unknown streams needs the whole context: another
+// goroutine synchronises it, once for all items that wait by then. A stream that is stuck
+// holds up the items that wait for its events, and those that wait for the context; no
+// others. Both goroutines live only while items wait, and run no function of a caller.
 type deferred struct {
 	mu            sync.Mutex
 	behindEvents  []*deferral
@@ -47,7 +47,7 @@ type deferral struct {
 	flushes []*flush
 }
 
-// evidence tells when work is done. It is let go when it has.
+// evidence reports when work is done, and is released then.
 type evidence interface {
 	reached() (bool, error)
 	letGo()
@@ -88,7 +88,7 @@ func (d *Device) Flush(ctx context.Context) error {
 	if err := d.deferred.flush(ctx, d.gpu); err != nil {
 		return err
 	}
-	return d.deferred.flush(ctx, d.gpu) // what a cache got and does not keep
+	return d.deferred.flush(ctx, d.gpu) // blocks that a cache was given and does not keep
 }
 
 // later ends something after all work that the context has now.
@@ -125,7 +125,7 @@ func (d *deferred) enqueue(g *gpu, list ...*deferral) {
 	}
 }
 
-// poll asks for the events until none is left.
+// poll queries the events until none is left.
 func (d *deferred) poll(g *gpu) {
 	var pause nap
 	for {
@@ -140,13 +140,13 @@ func (d *deferred) poll(g *gpu) {
 			return
 		}
 		d.mu.Unlock()
-		pause.least = 4 * time.Since(started) // many events are asked for less often
+		pause.least = 4 * time.Since(started) // many events are queried less often
 		_ = pause.sleep(context.Background())
 	}
 }
 
-// sweep ends what waits for events that are complete, and reports whether there was any. It
-// does nothing while another goroutine does it.
+// sweep ends the items whose events are complete, and reports whether there were any. It does
+// nothing while another goroutine sweeps.
 func (d *deferred) sweep(g *gpu) (any bool) {
 	if !d.sweeping.TryLock() {
 		return false
@@ -172,7 +172,7 @@ func (d *deferred) sweep(g *gpu) (any bool) {
 				pending = append(pending, one)
 				continue
 			}
-			one.after.letGo() // it tells nothing: only the end of all work does
+			one.after.letGo() // it proves nothing: only the end of all work does
 			one.after, one.fails = nil, 0
 			unknown = append(unknown, one)
 		}
@@ -187,7 +187,7 @@ func (d *deferred) sweep(g *gpu) (any bool) {
 	return any
 }
 
-// drain synchronises the context for all that waits for it, until nothing does.
+// drain synchronises the context for all items that wait for it, until none does.
 func (d *deferred) drain(g *gpu) {
 	for {
 		d.mu.Lock()
@@ -217,7 +217,7 @@ func (g *gpu) synchronize() error {
 		if done && (err == nil || gone && isGone(err)) {
 			return err
 		}
-		// Before it is believed that nothing runs any more, the driver is asked again.
+		// Ask the driver again before treating all work as ended.
 		if gone = isGone(err); !gone {
 			time.Sleep(pause)
 		}
@@ -231,8 +231,8 @@ func (g *gpu) trySynchronize() (done bool, err error) {
 	if g.holds.Load() > 0 {
 		return false, nil
 	}
-	// After a reset another library may have activated the context again: what is freed
-	// then must not be of the new one.
+	// After a reset another library may have activated the context again: memory of the new context
+	// must not be freed.
 	if g.gone() {
 		return true, g.ctx.Err()
 	}
@@ -243,7 +243,7 @@ func (g *gpu) trySynchronize() (done bool, err error) {
 	return done, err
 }
 
-// finish ends one whose evidence is there: its work is done, or the context is gone.
+// finish ends an item whose evidence is complete: its work is done, or the context is gone.
 func (d *deferred) finish(g *gpu, one *deferral, gone error) {
 	if one.call != nil {
 		calls.run(func() { g.guard(one.call, func() { d.ended(one, gone) }) })
@@ -293,7 +293,7 @@ func (d *deferred) freedAt() time.Time {
 	return d.freed
 }
 
-// flush is a wait for all that had not ended when it began.
+// flush waits for all items that had not ended when it began.
 type flush struct {
 	left int
 	done chan struct{}
@@ -344,7 +344,7 @@ func isCapture(err error) bool {
 	return errors.As(err, &code) && code.Capture()
 }
 
-// isGone reports whether the error says that the context is gone, and its work with it.
+// isGone reports whether the error means that the context is gone, and its work with it.
 func isGone(err error) bool {
 	var code cuda.Code
 	return errors.As(err, &code) && code.ContextGone()

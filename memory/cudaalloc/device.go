@@ -46,7 +46,7 @@ var _ interface {
 	device.Prober
 } = (*Device)(nil)
 
-// gpu is what the three kinds of memory share.
+// gpu is the state that the three kinds of memory share.
 type gpu struct {
 	platform *platform
 	ctx      *cuda.Context
@@ -77,7 +77,7 @@ type gpu struct {
 	panics     atomic.Int64 // of callers' functions
 }
 
-// platform is what is open of one driver.
+// platform has the open devices of one driver.
 type platform struct {
 	driver *cuda.Driver
 	locked ranges // page-locked for all its GPUs
@@ -106,9 +106,9 @@ type Option func(*options)
 type options struct{ driver string }
 
 // WithDriver loads the driver from path instead of libcuda.so.1 (nvcuda.dll on
-// Windows) or what the environment variable CDEVICE_CUDA_DRIVER names. Devices of
-// different drivers are different devices; device.Open knows those of the default
-// driver.
+// Windows) or the path in the environment variable CDEVICE_CUDA_DRIVER. Devices
+// of different drivers are different devices; device.Open knows those of the
+// default driver.
 func WithDriver(path string) Option {
 	return func(o *options) { o.driver = path }
 }
@@ -182,17 +182,16 @@ func Open(ordinal int64, opts ...Option) (*Device, error) {
 	return opened.own, nil
 }
 
-// gone reports whether the context was reset. A driver that does not answer has
-// not said so.
+// gone reports whether the context was reset. If the driver fails, it reports false.
 func (g *gpu) gone() bool {
 	gone, err := g.ctx.Gone(g.background)
 	return err == nil && gone
 }
 
-// abandon gives back what a reset leaves of a GPU: the reference to the primary context, and
-// the pool, which is the device's and not the context's. What the driver refuses twice is lost,
-// and nothing else with it. No range is known to be page-locked any more, which is slower
-// for what other GPUs have page-locked, and never wrong.
+// abandon gives back the objects of a GPU that survive a reset: the reference to the primary
+// context, and the pool, which belongs to the device. An object that the driver refuses twice is
+// lost, and nothing else with it. No range counts as page-locked any more, which is slower for
+// memory that other GPUs have page-locked, and never wrong.
 func (g *gpu) abandon(now *gpu) {
 	g.platform.locked.clear()
 	steps := []func() error{g.ctx.Release}
@@ -261,9 +260,9 @@ func openGPU(p *platform, ordinal int) (*gpu, error) {
 	return g, nil
 }
 
-// close gives back what openGPU took, trying each step twice: a driver that fails
-// once must not keep a context alive. A GPU that was opened is closed in tests only:
-// handles of it may be anywhere in the process.
+// close undoes openGPU, trying each step twice: a driver that fails once must not keep a context
+// alive. A GPU that was opened is closed in tests only: handles of it may be anywhere in the
+// process.
 func (g *gpu) close() error {
 	g.platform.prober.ended(g)
 	g.platform.owners.CompareAndDelete(int32(g.ctx.Ordinal()), g)

@@ -55,7 +55,7 @@ func (e *Event) OnComplete(f func()) {
 		panic(absent("OnComplete", "f", "a function"))
 	}
 	d := &deferral{call: f}
-	if e.startWait() == nil { // else it is closed, and tells nothing
+	if e.startWait() == nil { // otherwise it is closed, and proves nothing
 		after := awaited{e}
 		if done, err := after.reached(); done && err == nil {
 			after.letGo()
@@ -177,7 +177,7 @@ func (l *eventList) put(ctx *cuda.Context, h uintptr) error {
 	return ctx.FreeEvent(h)
 }
 
-// drain destroys what is on the list, after the work of the GPU.
+// drain destroys the handles on the list, after the work of the GPU.
 func (l *eventList) drain(g *gpu) {
 	l.mu.Lock()
 	free := l.free

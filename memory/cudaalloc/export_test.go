@@ -39,7 +39,7 @@ func (d *Device) ForgetLost() {
 	d.usage[onDevice].allocations.Store(0)
 }
 
-// Reclaiming reports whether an allocation gives back what is only kept for later.
+// Reclaiming reports whether an allocation is giving cached memory back.
 func (d *Device) Reclaiming() bool { return len(d.reclaiming) > 0 }
 
 // Ask takes the streams to ask about a capture, until asked is called.

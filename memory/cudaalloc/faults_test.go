@@ -20,7 +20,7 @@ import (
 
 const unknownError = 999 // CUDA_ERROR_UNKNOWN
 
-// recorder is a devicetest.T that notes what fails instead of failing.
+// recorder is a devicetest.T that records failures instead of failing.
 type recorder struct {
 	mu       sync.Mutex
 	messages []string
@@ -39,7 +39,7 @@ func (r *recorder) FailNow() { runtime.Goexit() }
 
 func (r *recorder) Cleanup(f func()) { r.cleanups = append(r.cleanups, f) }
 
-// run runs the rule to its end and returns what failed.
+// run runs the rule to its end and returns the failures.
 func run(rule devicetest.Rule) string {
 	r := &recorder{}
 	var ended sync.WaitGroup
@@ -172,7 +172,7 @@ func TestEachCallOfOpenFails(t *testing.T) {
 	}
 }
 
-// What the contract does not call, call by call.
+// Faults of functions that the contract does not call, call by call.
 func TestEachOtherCallFails(t *testing.T) {
 	m := cudatest.Simulated(t, cudasim.Options{Devices: 2})
 	gpu, driver := m.GPUs[0], cudaalloc.WithDriver(m.Sim.Path())
@@ -225,7 +225,7 @@ func TestEachOtherCallFails(t *testing.T) {
 	require.NoError(t, managed.Free(nil))
 }
 
-// A driver that has no memory once is asked again before anybody hears of it.
+// An allocation that the driver refuses once is retried before an error is returned.
 func TestNoMemoryOnce(t *testing.T) {
 	m := cudatest.Simulated(t, cudasim.Options{})
 	gpu := m.GPUs[0]
@@ -242,7 +242,7 @@ func TestNoMemoryOnce(t *testing.T) {
 	}
 }
 
-// What the driver refuses to end twice is ended at the third attempt, wherever it ends.
+// An object that the driver refuses twice to end is ended at the third attempt, on every path.
 func TestEndsThatFailTwice(t *testing.T) {
 	for name, row := range map[string]struct {
 		function string
@@ -320,8 +320,7 @@ func TestEndsThatFailTwice(t *testing.T) {
 	}
 }
 
-// What the driver refuses to free, again and again, is counted as lost, not tried
-// for ever.
+// Memory that the driver refuses to free repeatedly is counted as lost, not retried for ever.
 func TestLost(t *testing.T) {
 	m := cudatest.Simulated(t, cudasim.Options{NoPools: true})
 	gpu := m.GPUs[0]

@@ -14,11 +14,11 @@ import (
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
 
-// When memory ends: after the work that uses it, whatever the driver says meanwhile, and
-// whatever other work does.
+// When memory is freed: after the work that uses it, even if the driver fails meanwhile or other
+// work is stuck.
 
-// A context that cannot be synchronised now, because a stream of it is being captured or for
-// no known reason, is asked again later: what waits for its work goes on waiting.
+// A context that cannot be synchronised now, because a stream of it is being captured or for no
+// known reason, is synchronised later: frees that wait for its work stay pending.
 func TestFreesWaitWhileTheContextCannotBeSynchronised(t *testing.T) {
 	const size, failures = 1 << 16, 10
 	for _, code := range []int{900, 901, 906, 999} { // capture unsupported, invalidated, implicit; unknown
@@ -60,7 +60,7 @@ func TestFreesWaitWhileTheContextCannotBeSynchronised(t *testing.T) {
 	}
 }
 
-// The same while what waits is freed by Flush and Trim.
+// The same while Flush and Trim free pending memory.
 func TestFlushWaitsForAContextThatCannotBeSynchronised(t *testing.T) {
 	const size = 1 << 16
 	eachKind(t, cudasim.Options{}, func(t *testing.T, k *kind) {
@@ -82,8 +82,8 @@ func TestFlushWaitsForAContextThatCannotBeSynchronised(t *testing.T) {
 	})
 }
 
-// A context that is gone runs nothing any more: what waits ends, what the driver refuses is
-// counted, and Flush says why.
+// A context that is gone runs no work: pending frees end, those that the driver refuses are
+// counted, and the error of Flush has the cause.
 func TestEndOfTheContextEndsWhatWaits(t *testing.T) {
 	const size = 1 << 16
 	sim := cudasim.Load(t, cudasim.Options{})
@@ -129,7 +129,7 @@ func TestEndOfTheContextEndsWhatWaits(t *testing.T) {
 	sim.ForgetViolations() // the mistake
 }
 
-// A stream that is stuck holds back what other code may be using on it, and nothing that is
+// A stream that is stuck holds back memory that unknown work may use on it, and no memory that is
 // known to be used elsewhere.
 func TestStuckStrangerHoldsUpNoFrees(t *testing.T) {
 	eachKind(t, cudasim.Options{}, func(t *testing.T, k *kind) {

@@ -18,8 +18,8 @@ import (
 
 // Captures that this package cannot see, and those that it sees.
 
-// While synchronisation is held, a capture is left alone of which the driver tells nothing:
-// that of a stream of other code that is not ordered with the default stream.
+// While synchronisation is held, a capture stays valid even if the driver does not show it: that of
+// another library's stream that is not ordered with the default stream.
 func TestHeldSynchronisationWaits(t *testing.T) {
 	m := cudatest.Simulated(t, cudasim.Options{})
 	gpu := m.GPUs[0]

@@ -32,7 +32,7 @@ func touch(p device.Ptr, write bool) (faulted bool) {
 	return
 }
 
-// sink keeps what touch reads.
+// sink keeps the bytes that touch reads.
 var sink byte
 
 // goPinned is Go memory that copies may write to until the test ends.

@@ -23,7 +23,7 @@ type kind struct {
 	made string // the function of the driver that allocates it
 }
 
-// idle sets what may be kept of this kind, and for how long.
+// idle sets how many bytes of this kind may be cached, and for how long.
 func (k *kind) idle(t *testing.T, bytes int64, after time.Duration) {
 	t.Helper()
 	limited(t, k.Device, func(l *cudaalloc.Limits) {
@@ -48,7 +48,7 @@ func (k *kind) together(t *testing.T, n int, size int64) {
 	require.NoError(t, s.Synchronize(background))
 }
 
-// usage is what the statistics say of this kind.
+// usage returns the statistics of this kind.
 func (k *kind) usage() cudaalloc.Usage {
 	s := k.ReadStats()
 	switch k.ID().Type {
@@ -60,7 +60,7 @@ func (k *kind) usage() cudaalloc.Usage {
 	return s.Device
 }
 
-// bytes are what the driver has allocated of this kind, for whatever purpose.
+// bytes returns all memory of this kind that the driver has allocated.
 func (k *kind) bytes() int64 {
 	live := k.m.Sim.Report().Live
 	switch k.ID().Type {

@@ -16,7 +16,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
 
-// What is kept although nothing uses it, and how much may wait.
+// The limits on cached memory and on memory that waits to be freed.
 
 func TestLimitsAreThoseThatWereSet(t *testing.T) {
 	m := cudatest.Simulated(t, cudasim.Options{Devices: 2})
@@ -36,7 +36,7 @@ func TestLimitsAreThoseThatWereSet(t *testing.T) {
 	}
 }
 
-// What nothing uses is kept up to a limit, and counted.
+// Unused memory is cached up to a limit, and counted.
 func TestCachesKeepNoMoreThanTheirLimit(t *testing.T) {
 	eachKind(t, cudasim.Options{}, func(t *testing.T, k *kind) {
 		if k.made == "cuMemAllocFromPoolAsync" {
@@ -67,7 +67,8 @@ func TestCachesKeepNoMoreThanTheirLimit(t *testing.T) {
 	})
 }
 
-// What was not used for a while goes back to the driver, although the limit would allow it.
+// Memory that was not used for a while goes back to the driver, even if the limit would allow
+// keeping it.
 func TestIdleMemoryGoesBack(t *testing.T) {
 	eachKind(t, cudasim.Options{}, func(t *testing.T, k *kind) {
 		if k.made == "cuMemAllocFromPoolAsync" {
@@ -112,7 +113,7 @@ func TestStagingMemoryGoesBack(t *testing.T) {
 	})
 }
 
-// Where more waits for pending work than may, those who allocate wait.
+// Allocations wait while more memory than the limit waits for pending work.
 func TestAllocateWaitsWhereTooMuchWaits(t *testing.T) {
 	const bound = 64 * mib
 	eachKind(t, cudasim.Options{NoPoison: true}, func(t *testing.T, k *kind) {
@@ -150,7 +151,7 @@ func TestAllocateWaitsWhereTooMuchWaits(t *testing.T) {
 	})
 }
 
-// A shorter time applies to what is kept already.
+// A shorter time applies to memory that is cached already.
 func TestShorterIdleTimeAppliesAtOnce(t *testing.T) {
 	m := cudatest.Simulated(t, cudasim.Options{})
 	gpu := m.GPUs[0]

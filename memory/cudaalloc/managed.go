@@ -37,7 +37,7 @@ func NewManaged(gpu *Device, limit int64) (*Managed, error) {
 		return nil, fmt.Errorf("cuda: %s: the host must not touch managed memory while the GPU works (CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS is 0): %w",
 			gpu.Managed().ID(), device.ErrNotSupported)
 	}
-	// Ask now: a builder cannot be told later.
+	// Check now: a builder could not report the error later.
 	probe, err := gpu.Managed().Allocate(context.Background(), 1, nil)
 	if err != nil {
 		return nil, err

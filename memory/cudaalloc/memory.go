@@ -98,7 +98,7 @@ func (m *memory) take(ctx context.Context, of *cuda.Context, stream uintptr) (er
 	}
 	var cached bool
 	if m.block, cached = cache.TryTake(m.size); !cached {
-		m.dev.deferred.sweep(m.dev.gpu) // of what was freed, some may be free by now
+		m.dev.deferred.sweep(m.dev.gpu) // some of the pending frees may be done by now
 		if m.block, err = cache.Take(ctx, m.size); err != nil {
 			return err
 		}

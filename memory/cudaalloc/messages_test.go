@@ -16,7 +16,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
 
-// What was closed is said, and which one.
+// Errors name the closed object and its handle.
 func TestUseAfterCloseNamesTheHandle(t *testing.T) {
 	m := cudatest.Simulated(t, cudasim.Options{})
 	gpu := m.GPUs[0]
@@ -45,7 +45,7 @@ func TestUseAfterCloseNamesTheHandle(t *testing.T) {
 	assert.Regexp(t, `^cuda: 100 bytes of cuda:0 memory at 0x[0-9a-f]+: freed twice$`, mem.Free(nil))
 }
 
-// What is no driver is not called an old one.
+// A file that is not a driver is not reported as an old driver.
 func TestLibraryThatIsNoDriver(t *testing.T) {
 	const libc = "libc.so.6"
 	_, err := cudaalloc.Open(0, cudaalloc.WithDriver(libc))

@@ -18,8 +18,8 @@ import (
 
 // Where memory runs out, or is freed faster than the GPU works.
 
-// Memory that pending work uses is waited for, as long as the caller lets, and then the error
-// says how much of it there is.
+// An allocation waits for memory that pending work uses until its context ends; the error then has
+// the size of that memory.
 func TestOutOfMemorySaysWhatWaits(t *testing.T) {
 	const piece, pieces = 8 * mib, 7
 	eachKind(t, cudasim.Options{Memory: 64 * mib, HostMemory: 64 * mib}, func(t *testing.T, k *kind) {
@@ -70,7 +70,7 @@ func TestOutOfMemorySaysWhatWaits(t *testing.T) {
 	})
 }
 
-// One who waits for memory gets it when the work that uses it is done.
+// A waiting allocation gets memory when the work that uses it is done.
 func TestAllocateWaitsForPendingWork(t *testing.T) {
 	eachKind(t, cudasim.Options{Memory: 64 * mib, HostMemory: 64 * mib}, func(t *testing.T, k *kind) {
 		if k.made == "cuMemAllocManaged" {
@@ -96,8 +96,8 @@ func TestAllocateWaitsForPendingWork(t *testing.T) {
 	})
 }
 
-// Memory that is allocated, used and freed in a loop is used again, and its maker waits where
-// the GPU does not keep up: neither what is held nor the number of allocations grows.
+// Memory that is allocated, used and freed in a loop is used again, and the caller waits where the
+// GPU does not keep up: neither the held memory nor the number of allocations grows.
 func TestBusyGPUHoldsBoundedMemory(t *testing.T) {
 	rounds := 5000
 	if testing.Short() {
@@ -150,8 +150,8 @@ func TestStuckStreamLeavesTheLoopAlone(t *testing.T) {
 	})
 }
 
-// Many wait for memory, and one of them for more than others will free: it does not keep
-// from the others what is enough for them.
+// Several allocations wait for memory, one of them for more than will be freed: it does not block
+// the smaller ones.
 func TestLargeAllocationHoldsUpNoSmallOnes(t *testing.T) {
 	eachKind(t, cudasim.Options{Memory: 64 * mib, HostMemory: 64 * mib}, func(t *testing.T, k *kind) {
 		if k.made == "cuMemAllocManaged" {

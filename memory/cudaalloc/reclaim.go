@@ -14,8 +14,8 @@ const patience = 2 * time.Second
 // may be many, which must not keep the driver busy with calls that it refuses.
 const queueNap = 10 * time.Millisecond
 
-// pushBack waits while more bytes wait to be freed than the limit says: a program that
-// allocates and frees faster than the GPU works must be slowed down.
+// pushBack waits while more bytes than the limit wait to be freed: a program that allocates and
+// frees faster than the GPU works must be slowed down.
 func (d *Device) pushBack(ctx context.Context, size int64) error {
 	limit := d.limits.waiting.Load()
 	if d.deferred.bytes.Load() <= limit {
@@ -31,9 +31,9 @@ func (d *Device) pushBack(ctx context.Context, size int64) error {
 	return nil
 }
 
-// reclaim tries again and again to allocate what the driver has no memory for: with what is
-// only kept for later given back, and as pending work ends that uses memory which was freed.
-// One allocation gives back at a time; the others only try again now and then.
+// reclaim retries an allocation for which the driver has no memory: after giving cached memory
+// back, and as pending work that uses freed memory ends. One allocation at a time gives memory
+// back; the others only retry now and then.
 func (d *Device) reclaim(ctx context.Context, size int64, refused error, take func() error) error {
 	started := time.Now()
 	mine := false
@@ -57,8 +57,8 @@ func (d *Device) reclaim(ctx context.Context, size int64, refused error, take fu
 	return refused
 }
 
-// giveBackUntil gives back what is only kept for later until the allocation is no more refused for
-// lack of memory, or nothing is left to wait for. The caller is the only one who does so.
+// giveBackUntil gives cached memory back until the allocation no longer fails for lack of memory,
+// or no pending free is left. Only one goroutine calls it at a time.
 func (d *Device) giveBackUntil(ctx context.Context, started time.Time, before error, take func() error,
 ) (refused, gaveUp error) {
 	refused = before
@@ -81,7 +81,7 @@ func (d *Device) giveBackUntil(ctx context.Context, started time.Time, before er
 			idle, ended = d.mark(), false
 		}
 		if d.pool != 0 {
-			_ = d.ctx.TrimPool(d.pool) // an error changes nothing: the allocation tells
+			_ = d.ctx.TrimPool(d.pool) // an error changes nothing: the allocation reports it
 		}
 		refused = take()
 		return ended || !isOutOfMemory(refused)
@@ -104,9 +104,8 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// waitForFrees asks now and then, no sooner than after least, until the answer is true. It
-// gives up when ctx is done, or when nothing was freed for too long since the allocation
-// started.
+// waitForFrees calls enough now and then, not before least has passed, until it returns true. It
+// gives up when ctx is done, or when nothing was freed for too long since the allocation started.
 func (d *Device) waitForFrees(ctx context.Context, started time.Time, least time.Duration, enough func() bool) error {
 	pause := nap{least: least}
 	for !enough() {
@@ -120,7 +119,7 @@ func (d *Device) waitForFrees(ctx context.Context, started time.Time, least time
 	return nil
 }
 
-// giveBackCached gives back to the driver what is only kept for later.
+// giveBackCached gives cached memory back to the driver.
 func (d *Device) giveBackCached() {
 	for _, cache := range d.caches {
 		if cache != nil {
@@ -135,7 +134,7 @@ func (d *Device) Trim(ctx context.Context) error {
 	if err := checkContext("trim", ctx); err != nil {
 		return err
 	}
-	if err := d.Flush(ctx); err != nil { // what ends now goes to lists and caches
+	if err := d.Flush(ctx); err != nil { // blocks that are freed now go to lists and caches
 		return err
 	}
 	if err := d.runTrims(ctx); err != nil {

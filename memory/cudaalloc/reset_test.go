@@ -15,7 +15,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
 
-// inUse is a GPU on which work is pending, and what is alive on it.
+// inUse is a GPU with pending work, and its live objects.
 type inUse struct {
 	gpu                *cudaalloc.Device
 	s, closed          device.Stream
@@ -86,7 +86,7 @@ func (u inUse) ended(t *testing.T, m *cudatest.Machine) {
 	}
 }
 
-// works tests that a GPU does what a GPU does.
+// works tests that a GPU is usable.
 func works(t *testing.T, gpu *cudaalloc.Device) {
 	s, err := gpu.NewStream()
 	require.NoError(t, err)
@@ -188,7 +188,7 @@ func TestOpenAfterAResetFails(t *testing.T) {
 	assert.Equal(t, []int{1}, m.Sim.Report().Live.PrimaryReferences)
 }
 
-// What Open asks of a GPU that is open and was not reset.
+// The driver calls of Open for a GPU that is open and was not reset.
 func TestOpenAgainCalls(t *testing.T) {
 	for name, o := range map[string]cudasim.Options{"ids": {}, "no ids": {Missing: []string{"cuCtxGetId"}}} {
 		t.Run(name, func(t *testing.T) {

@@ -33,7 +33,7 @@ func (s source) Allocate(ctx context.Context, size int64) (p device.Ptr, err err
 }
 
 // Free gives memory back to the driver that no pending work uses. The driver waits for the
-// GPU all the same, so it is not asked before the GPU is idle.
+// GPU all the same, so Free calls it only when the GPU is idle.
 func (s source) Free(p device.Ptr, size int64) {
 	if s.kind != device.CUDA {
 		s.platform.locked.remove(p)

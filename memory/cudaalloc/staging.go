@@ -110,7 +110,7 @@ func (g *staging) send(gpu *gpu, chunk device.Memory, copies []device.Range, str
 		return chunk.FreeAfter(nil)
 	}}
 	event, err := record(gpu, stream)
-	if err != nil { // only the end of all work tells when the chunk is free
+	if err != nil { // the chunk is free only after all work
 		gpu.deferred.add(gpu, landed)
 		return nil, errors.Join(copied, err)
 	}
@@ -155,8 +155,8 @@ func stageOrFault(memory device.Memory, list []device.Range) (copies, rest []dev
 	return copies, rest, nil
 }
 
-// stage copies from the ranges until the chunk is full. It returns the copies out of
-// it, and what is left of the ranges, which it may change.
+// stage copies from the ranges until the chunk is full. It returns the copies out of it, and the
+// remaining ranges. It may change ranges.
 func stage(memory device.Memory, list []device.Range) (copies, rest []device.Range) {
 	base := memory.Ptr()
 	used := int64(0)

@@ -118,12 +118,12 @@ func (s *Stream) Query() (bool, error) {
 	return s.gpu.ctx.QueryStream(s.word)
 }
 
-// Synchronize waits until all work enqueued so far is done, or ctx is.
+// Synchronize waits until all work enqueued so far has completed, or ctx is done.
 //
-// With a context that can end, the driver is asked on this goroutine, at growing distances of
-// at most a millisecond. With any other context the call blocks in the driver, where the flags
-// of the primary context decide whether it spins; of such waits at most 64 block at a time,
-// the others ask as well.
+// With a context that can end, the driver is polled on this goroutine, at growing intervals
+// of at most a millisecond. With any other context the call blocks in the driver, where the
+// flags of the primary context decide whether it spins; at most 64 such waits block at a
+// time, the others poll as well.
 func (s *Stream) Synchronize(ctx context.Context) error {
 	return s.wait(ctx, s.Query, func() error { return s.gpu.ctx.SynchronizeStream(s.word) })
 }

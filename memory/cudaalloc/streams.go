@@ -16,7 +16,7 @@ type streamList struct {
 	mu       sync.Mutex
 	alive    map[uintptr]struct{}
 	free     []uintptr    // whose work may be pending, the one longest on the list first
-	asking   bool         // the driver is being asked about those that are alive
+	asking   bool         // a query about the live streams is under way
 	answered atomic.Int32 // 1: it has been
 	ending   []func()     // that end streams afterwards
 }
@@ -38,7 +38,7 @@ func (d *Device) owned(word uintptr, end func() error) *Stream {
 	return &Stream{handle{gpu: d.gpu, kind: "stream", word: word, end: func() error { return d.gpu.endStream(word, end) }}}
 }
 
-// endStream ends a stream, when it is not being asked about any more.
+// endStream ends a stream once no query uses it.
 func (g *gpu) endStream(word uintptr, end func() error) error {
 	l := &g.streams
 	l.mu.Lock()
@@ -127,8 +127,8 @@ func (g *gpu) endFree() {
 	}
 }
 
-// synchronizeUncaptured synchronises the context unless the driver tells of a capture that
-// this would invalidate, and reports whether it did. One goroutine calls it at a time.
+// synchronizeUncaptured synchronises the context unless the driver reports a capture that this
+// would invalidate, and reports whether it did. One goroutine calls it at a time.
 func (g *gpu) synchronizeUncaptured() (done bool, err error) {
 	done, err = g.ctx.SynchronizeUncaptured(g.streams.ask(), &g.streams.answered)
 	g.streams.asked()
@@ -149,7 +149,7 @@ func (l *streamList) ask() []uintptr {
 	return words
 }
 
-// asked ends the streams that were closed meanwhile.
+// asked ends the streams that were closed during the query.
 func (l *streamList) asked() {
 	l.mu.Lock()
 	ending := l.ending

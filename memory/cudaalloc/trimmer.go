@@ -55,7 +55,7 @@ func (g *gpu) keeps() bool {
 	return false
 }
 
-// look gives back what was not used since the last look.
+// look gives back memory that was not used since its last call.
 func (t *trimmer) look(g *gpu) {
 	for _, cache := range g.caches {
 		if cache != nil {

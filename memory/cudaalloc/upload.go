@@ -20,8 +20,8 @@ func (d *Device) PageLocked(p device.Ptr, size int64) bool {
 // staged on s and not copied yet, or 512 MiB on all streams, Upload waits for room until ctx
 // is done. After an error, part of the copies may be enqueued.
 //
-// The event that it returns is owned by the caller and complete when the copies are. It is
-// also what the staging memory waits for, so it must not be recorded again.
+// The event that it returns is owned by the caller and complete when the copies are. The staging
+// memory waits for it too, so it must not be recorded again.
 func (d *Device) Upload(ctx context.Context, list []device.Range, s device.Stream) (device.Event, error) {
 	if err := checkContext("upload", ctx); err != nil {
 		return nil, err

@@ -12,8 +12,8 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
 )
 
-// What is staged and not copied yet is bounded: Upload waits for the oldest chunk before
-// it fills its memory again.
+// Staged memory that is not copied yet is bounded: Upload waits for the oldest chunk before it
+// fills its memory again.
 func TestUploadWaitsForRoom(t *testing.T) {
 	m := cudatest.Simulated(t, cudasim.Options{})
 	gpu := m.GPUs[0]
@@ -55,8 +55,8 @@ func TestUploadWaitsForRoom(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// Plain memory may be changed when Upload returns, and what is uploaded next does not
-// change what was uploaded before, although both are staged in memory of one cache.
+// Plain memory may be changed when Upload returns, and the next upload does not change the data of
+// the previous one, although both are staged in memory of one cache.
 func TestGPUUploadsDoNotShareStaging(t *testing.T) {
 	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
 		gpu := m.GPUs[0]

@@ -5,13 +5,12 @@ import (
 	"time"
 )
 
-// Waits. A wait that a context may end asks the driver again and again, on the goroutine
-// of the caller: when it returns, nothing of it is left, neither a thread nor a use of the
-// handle. A wait that no context ends blocks in the driver, which keeps an OS thread, so
-// only a few do at a time.
+// Waits. A wait that a context may end polls the driver on the goroutine of the caller: when it
+// returns, no thread and no use of the handle remain. A wait that no context ends blocks in the
+// driver, which keeps an OS thread, so only a few do at a time.
 
-// blocking is taken by waits that block in the driver, asking by those that ask it: each
-// call may keep an OS thread.
+// blocking limits waits that block in the driver, asking limits those that poll it: each call may
+// keep an OS thread.
 var (
 	blocking = make(chan struct{}, 64)
 	asking   = make(chan struct{}, 64)
@@ -30,7 +29,7 @@ func wait(ctx context.Context, query func() (bool, error), block func() error) e
 	return poll(ctx, query)
 }
 
-// poll asks until the answer is true or an error, or ctx is done.
+// poll calls query until it returns true or an error, or ctx is done.
 func poll(ctx context.Context, query func() (bool, error)) error {
 	var n nap
 	for {
@@ -57,10 +56,10 @@ func ask(ctx context.Context, query func() (bool, error)) (bool, error) {
 	}
 }
 
-// nap is the pause between two questions: an eighth of the time that has passed, within
+// nap is the pause between two polls: an eighth of the time that has passed, within
 // limits, so that a wait is not much longer than the work, and a long one costs little.
 type nap struct {
-	since time.Time // the first question
+	since time.Time // the first poll
 	timer *time.Timer
 	least time.Duration
 }

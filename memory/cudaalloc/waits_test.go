@@ -19,7 +19,7 @@ import (
 
 // Waits of this package, each with the accesses that only it orders.
 
-// Trim gives back what copies were staged in: it waits for them first.
+// Trim gives back staging memory, after waiting for its copies.
 func TestTrimWaitsForWhatIsStaged(t *testing.T) {
 	m := cudatest.Simulated(t, cudasim.Options{Lazy: true})
 	gpu := m.GPUs[0]
@@ -46,8 +46,7 @@ func memoryOn(t *testing.T, gpu *cudaalloc.Device, size int64) (device.Stream, d
 	return s, own
 }
 
-// Trim waits for what its own functions free in stream order, before it asks the pool for
-// the memory.
+// Trim waits for memory that its functions free in stream order, before it trims the pool.
 func TestTrimWaitsForWhatItFrees(t *testing.T) {
 	m := cudatest.Simulated(t, cudasim.Options{Lazy: true})
 	gpu := m.GPUs[0]
@@ -79,8 +78,8 @@ func TestFreeThatFailsWaits(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// What AfterWork puts off may give memory back to caches: Trim has it done before it empties
-// them. The function gives a Trim that does not the time to show it.
+// Functions of AfterWork may give memory back to caches: Trim waits for them before it empties the
+// caches. The function takes long enough to show a Trim that does not wait.
 func TestTrimComesAfterWhatIsPutOff(t *testing.T) {
 	m := cudatest.Simulated(t, cudasim.Options{})
 	gpu := m.GPUs[0]
@@ -105,8 +104,8 @@ func TestTrimComesAfterWhatIsPutOff(t *testing.T) {
 	<-trimmed
 }
 
-// What waits for an event keeps it: the event may be closed, and what other code does not
-// get done holds up nothing.
+// A pending free keeps its event: the event may be closed, and unrelated stuck work holds nothing
+// up.
 func TestFunctionsAndFreesWaitForTheirEvent(t *testing.T) {
 	m := cudatest.Simulated(t, cudasim.Options{})
 	gpu := m.GPUs[0]
@@ -142,8 +141,8 @@ func TestFunctionsAndFreesWaitForTheirEvent(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// An event that the driver refuses to be asked about proves nothing: what waits for it waits
-// for all work instead.
+// An event that the driver cannot query proves nothing: frees that wait for it wait for all work
+// instead.
 func TestFreesWaitWhereEventsCannotBeAsked(t *testing.T) {
 	m := cudatest.Simulated(t, cudasim.Options{})
 	gpu := m.GPUs[0]
@@ -192,7 +191,7 @@ func TestStreamWaitsForAnEvent(t *testing.T) {
 	require.NoError(t, second.Close())
 }
 
-// A stream for copies on which work waits is not given to the next one who copies.
+// A copy stream with pending work is not reused for the next copy.
 func TestCopyStreamThatWaitsIsNotGivenOut(t *testing.T) {
 	m := cudatest.Simulated(t, cudasim.Options{})
 	gpu := m.GPUs[0]

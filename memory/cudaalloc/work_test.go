@@ -39,7 +39,7 @@ func TestTheHostCannotTouchDeviceMemory(t *testing.T) {
 	})
 }
 
-// What the host and the GPU write to page-locked and managed memory, the other sees.
+// Writes of the host to page-locked and managed memory are visible to the GPU, and the reverse.
 func TestGPUHostReadableMemory(t *testing.T) {
 	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
 		for _, d := range m.Devices(t) {
@@ -237,7 +237,7 @@ func TestOneSynchronisationForMany(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// Without memory, what waits to be freed is freed first; only then is it an error.
+// Without memory, pending frees are done first; only then does the allocation fail.
 func TestOutOfMemory(t *testing.T) {
 	for name, options := range map[string]cudasim.Options{
 		"pools": {Memory: 64 << 20, HostMemory: 64 << 20}, "no pools": {Memory: 64 << 20, HostMemory: 64 << 20, NoPools: true},
@@ -376,7 +376,7 @@ func TestGPUCancellableWaitForThePerThreadStream(t *testing.T) {
 	assert.True(t, done)
 }
 
-// A wait for what is done is one question, not a thread that waits.
+// A wait for completed work is one query, not a waiting thread.
 func TestGPUNoWaitForWhatIsDone(t *testing.T) {
 	m := cudatest.One(t, cudasim.Options{})
 	ctx, cancel := context.WithCancel(background)

@@ -85,8 +85,8 @@ func readParallel(t *testing.T, content []byte, mem memory.Allocator, each func(
 	require.NoError(t, rr.Err())
 }
 
-// locked reports for the buffers of a batch whether they are page-locked: one answer of the GPU, and
-// whether the driver says the same.
+// locked reports for the buffers of a batch whether they are page-locked, and checks that the
+// driver agrees.
 func locked(t *testing.T, gpu *cudaalloc.Device, data arrow.ArrayData) (yes, no int) {
 	t.Helper()
 	for _, b := range data.Buffers() {
@@ -110,8 +110,8 @@ func locked(t *testing.T, gpu *cudaalloc.Device, data arrow.ArrayData) (yes, no 
 	return yes, no
 }
 
-// Below arrow-go's parallel reader a limit that is reached costs speed, and nothing else: all
-// values are right, and copies to the GPU stage what is not page-locked.
+// Below arrow-go's parallel reader, reaching the limit costs only speed: all values are right, and
+// copies to the GPU stage the buffers that are not page-locked.
 func TestParquetReaderOverALimit(t *testing.T) {
 	m := cudatest.Simulated(t, cudasim.Options{PageableAsync: true})
 	gpu := m.GPUs[0]
@@ -175,8 +175,8 @@ func TestParquetReaderChild(t *testing.T) {
 	readParallel(t, content, hostpinned.New(m.GPUs[0], 128<<10), func(arrow.RecordBatch) {})
 }
 
-// What the driver refuses comes from the fallback too, and the driver is not asked again for each
-// allocation.
+// Allocations that the driver refuses come from the fallback too, and the driver is not called
+// again for each allocation.
 func TestFallbackOfWhatTheDriverRefuses(t *testing.T) {
 	m := cudatest.Simulated(t, cudasim.Options{HostMemory: 1 << 20})
 	mem := hostpinned.New(m.GPUs[0], 0, hostpinned.WithFallback(nil))

@@ -154,7 +154,7 @@ func TestLimitAndTheDriversLimit(t *testing.T) {
 	assert.Equal(t, cudaalloc.OutOfMemory, call.Code)
 	assert.ErrorIs(t, err, syscall.ENOMEM)
 
-	// What one allocator only keeps, another one gets.
+	// Memory that one allocator only caches is available to another one.
 	mem.Free(mem.Allocate(12 << 20))
 	other := hostpinned.New(gpu, 0)
 	other.Free(other.Allocate(12 << 20))
@@ -257,7 +257,7 @@ func TestGPURegister(t *testing.T) {
 	require.NoError(t, own.Free(nil))
 }
 
-// What is freed behind the GPU's work may be written to by its next user.
+// Memory that is freed after the GPU's work may be written by its next user.
 func TestGPUMemoryIsGivenBackBehindWork(t *testing.T) {
 	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
 		cudatest.GivenBackBehindWork(t, m, hostpinned.New(m.GPUs[0], 0))

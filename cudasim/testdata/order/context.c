@@ -81,7 +81,7 @@ PAIR(the_host_waits_before_it_destroys_a_stream, "cuMemsetD8Async", "cuMemcpyDto
   expect(n, 7);
 }
 
-/* The waiting stream is destroyed; what comes after it by an event is still after all. */
+/* The waiting stream is destroyed; work that an event orders after it still follows everything. */
 PAIR(a_destroyed_stream_in_the_middle_of_a_chain, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
   use(0);
   CUstream a = new_stream(), b = new_stream(), c = new_stream();
@@ -192,7 +192,7 @@ CORRECT(managed_memory_is_freed_after_the_device, "") {
   expect(n, 7);
 }
 
-/* What a stream that is gone wrote, the host still knows of. */
+/* The host still counts as having waited for the writes of a destroyed stream. */
 CORRECT(what_a_destroyed_stream_left_is_known, "") {
   use(0);
   CUstream c = new_stream();

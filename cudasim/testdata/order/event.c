@@ -1,4 +1,4 @@
-/* Events: what a record takes down, and whom a wait holds back. */
+/* Events: the work that a record covers, and the streams that a wait holds back. */
 #include "order.h"
 
 PAIR(a_wait_for_an_event, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
@@ -271,7 +271,7 @@ PAIR(an_event_in_the_place_of_a_destroyed_one, "cuMemsetD8Async", "cuMemcpyDtoDA
   expect(n, 7);
 }
 
-/* What the recording stream itself waited for is in the record. */
+/* The record covers the work that the recording stream itself waited for. */
 PAIR(a_record_holds_what_its_stream_waited_for, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
   use(0);
   CUstream a = new_stream(), b = new_stream(), c = new_stream();
@@ -286,7 +286,7 @@ PAIR(a_record_holds_what_its_stream_waited_for, "cuMemsetD8Async", "cuMemcpyDtoD
   expect(n, 7);
 }
 
-/* A record is after what the host knew when it was queued. */
+/* A record is ordered after the work that the host had waited for when it was queued. */
 PAIR(a_record_holds_what_the_host_knew, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
   use(0);
   CUstream a = new_stream(), b = new_stream();

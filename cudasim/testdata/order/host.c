@@ -172,7 +172,7 @@ PAIR(a_staging_buffer_is_filled_too_early, "cuMemcpyHtoDAsync", "cudasim_host_wr
   }
 }
 
-/* What the host wrote before it queued the copy, the copy is after. */
+/* A copy is ordered after earlier writes of the host. */
 CORRECT(the_host_writes_and_then_uploads, "") {
   use(0);
   CUstream s = new_stream();

@@ -1,7 +1,8 @@
 /* Host functions: after their stream when they start, and the stream after the host when they end. */
 #include "order.h"
 
-/* The host waits for the flag in both variants; the flag tells of what is before the function. */
+/* The host waits for the flag in both variants; the flag implies that the work before the function
+ * is done. */
 PAIR(a_host_function_tells_the_host, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
   use(0);
   CUstream a = new_stream(), b = new_stream();
@@ -192,7 +193,8 @@ CORRECT(a_host_function_reads_what_its_stream_wrote, "") {
   expect_host(out, 8);
 }
 
-/* Two functions hand a flag on: the second stream is after the first one, though no event says so. */
+/* Two functions pass a flag on: the second stream is ordered after the first one without an
+ * event. */
 CORRECT(one_host_function_waits_for_another, "") {
   use(0);
   CUstream a = new_stream(), b = new_stream();

@@ -125,7 +125,7 @@ PAIR(the_host_waits_for_the_legacy_stream, "cuMemsetD8Async", "cuMemcpyDtoDAsync
   expect(n, 7);
 }
 
-/* What is queued in a blocking stream after the legacy work is not before it. */
+/* Work queued in a blocking stream after the legacy work is not before it. */
 PAIR(blocking_work_after_the_legacy_work, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
   use(0);
   CUstream a = new_blocking_stream(), b = new_stream();

@@ -30,7 +30,7 @@ void fail(const char *file, int line, const char *format, ...) {
   vfprintf(stderr, format, args);
   fputc('\n', stderr);
   va_end(args);
-  _exit(1); /* not exit: threads may hold what its handlers wait for */
+  _exit(1); /* not exit: threads may hold locks that its handlers wait for */
 }
 
 /* Work that meets freed memory ends its context, if it happens to come that late. Only
@@ -40,7 +40,7 @@ void check_result(const char *file, int line, const char *call, int got, int wan
   fail(file, line, "%s is %d, want %d", call, got, want);
 }
 
-/* ---- what the report says ---- */
+/* ---- the report ---- */
 
 static char *report(void) {
   size_t size = cudasim_report(NULL, 0), enough;
@@ -118,7 +118,7 @@ static void judge_wrong(void) {
        silent ? "no violation" : "a violation, but another one names neither");
 }
 
-/* ---- what a run makes, and how it ends ---- */
+/* ---- the objects of a run, and its end ---- */
 
 enum { LIMIT = 64, DEVICES = 4 };
 
@@ -144,8 +144,8 @@ static struct {
     (list)[count++] = (value);                           \
   } while (0)
 
-/* Primary contexts live as long as the process: what a checker keeps of a context has to
- * stay right over the runs. */
+/* Primary contexts live as long as the process: the state that the checker keeps per context must
+ * stay valid over the runs. */
 static CUcontext primary[DEVICES];
 static int references[DEVICES];
 

@@ -11,7 +11,7 @@
 
 /* ---- programs ---- */
 
-/* What shows that a wait is missing. */
+/* The symptom of a missing wait. */
 enum proof {
   VIOLATION, /* a violation that names both calls */
   CHANGED,   /* a violation: the source of a copy changed while the copy was pending; lazy schedule */
@@ -44,7 +44,7 @@ void add_program(struct program *program);
 #define CORRECT(id, machine) PROGRAM(id, .proof = NOTHING, .options = machine)
 /* The source that this call reads is overwritten by the host, which declares nothing. */
 #define CHANGES(id, call, machine) PROGRAM(id, .proof = CHANGED, .calls = {call, "changed"}, .options = machine)
-/* The host reads what is not there yet, and declares nothing. */
+/* The host reads data that has not arrived, and declares nothing. */
 #define READS_GARBAGE(id, machine) PROGRAM(id, .proof = GARBAGE, .options = machine)
 
 /* Where the variants differ: at one marked place. */
@@ -77,7 +77,7 @@ void cudasim_host_write(void *address, size_t size);
 void cudasim_drain(void);
 void cudasim_forget_violations(void);
 
-/* ---- helpers; what they make is ended after the run ---- */
+/* ---- helpers; their objects are ended after the run ---- */
 
 enum { N = 256 }; /* bytes of most memory */
 

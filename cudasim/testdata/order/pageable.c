@@ -38,7 +38,7 @@ PAIR(a_download_to_pageable_memory_is_after_its_stream_only, "cuMemsetD8Async", 
   expect_host(out, 7);
 }
 
-/* The call returns once the copy is done, as the manual says: so does what was before it. */
+/* The call returns once the copy, and all work before it, is done, as the manual says. */
 PAIR(the_host_is_after_a_download_to_pageable_memory, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "pageable_async=0") {
   use(0);
   CUstream a = new_stream(), b = new_stream();

@@ -50,7 +50,7 @@ PAIR(the_host_waits_for_the_per_thread_stream, "cuMemsetD8Async", "cuMemcpyDtoDA
   expect(n, 7);
 }
 
-/* The legacy stream is another one, unless the symbol says otherwise. */
+/* The legacy stream is another one, unless the symbol is a per-thread variant. */
 PAIR(the_host_asks_the_default_stream_of_the_thread, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
   use(0);
   CUstream s = new_stream();

@@ -162,7 +162,7 @@ CORRECT(copies_of_nothing, "") {
   expect(m, 7);
 }
 
-/* Memory that lies where other memory was: what was known of that is gone. */
+/* Memory at the address of freed memory: the accesses of the freed memory are forgotten. */
 CORRECT(new_memory_has_no_past, "") {
   use(0);
   CUstream a = new_stream(), b = new_stream();

@@ -1,4 +1,4 @@
-/* Two streams and what orders their work: the kinds of conflict, and waits of the host. */
+/* Two streams and the order of their work: the kinds of conflict, and waits of the host. */
 #include "order.h"
 
 PAIR(a_read_after_a_write, "cuMemsetD8Async", "cuMemcpyDtoHAsync", "") {

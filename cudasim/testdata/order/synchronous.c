@@ -1,4 +1,4 @@
-/* Synchronous copies and fills: work of the default stream, and what the host knows after. */
+/* Synchronous copies and fills: work of the default stream, and the order of the host after it. */
 #include "order.h"
 
 PAIR(a_fill_and_a_non_blocking_stream, "cuMemsetD8", "cuMemcpyDtoDAsync", "") {
@@ -172,7 +172,7 @@ CORRECT(a_copy_of_page_locked_memory_and_a_non_blocking_stream, "pageable_strict
   expect(n, 1);
 }
 
-/* What most programs do, and what drivers do for them. */
+/* The common use, which drivers make safe. */
 CORRECT(an_upload_and_then_a_non_blocking_stream, "pageable_async=*") {
   use(0);
   CUstream s = new_stream();

@@ -75,7 +75,7 @@ CHANGES(a_source_of_the_legacy_stream_is_overwritten, "cuMemcpyHtoDAsync", "") {
   expect(m, 1);
 }
 
-/* In the wrong variant: neither what was there before nor what will be there. */
+/* In the wrong variant: neither the old contents nor the new ones. */
 static void look_at(const unsigned char *out, unsigned char value) {
   for (int i = 0; i < N; i++) SAME(out[i], wrong ? 0xa5 : value);
 }

@@ -1,8 +1,8 @@
 """How asynchronous streams between Arrow C++ and Go end before their end: errors, of
 either side's sources and of contexts, and tasks that Arrow C++ loses.
 
-An error overtakes what is queued in Arrow C++, so the sources here fail when the test
-says so: when it has taken what came before.
+An error overtakes tasks queued in Arrow C++, so the sources here fail only once the
+test has taken all earlier batches.
 """
 
 import ctypes
@@ -56,7 +56,7 @@ class Gate:
 
 @pytest.mark.parametrize("status", cpp.STATUS)
 def test_failure_of_a_source_in_cpp_comes_after_its_batches(status):
-    """Arrow C++ calls every failure EINVAL, and says no more of it than its text."""
+    """Arrow C++ reports every failure as EINVAL, with its text and nothing more."""
     with cpp_to_go(reader(BATCHES), fails_after=3, status=status, message="dïsk gone") as stream:
         for want in ROWS[:3]:
             with stream.next()[0] as batch:
@@ -98,8 +98,8 @@ def test_batch_that_is_not_valid_ends_the_stream_in_go():
 
 
 def test_end_of_the_context_ends_a_stream_in_go():
-    """No batch comes after it, though the source has always one more; what is ready is
-    dropped; Arrow C++ is cancelled, and its answer to that is no error of the stream's."""
+    """No batch comes after it, though the source has always one more; ready batches are
+    dropped; Arrow C++ is cancelled, and its error for that is not the stream's."""
     endless = reader(itertools.cycle(BATCHES), SCHEMA)
     with Context() as context, cpp_to_go(endless, queue_size=2, context=context) as stream:
         with stream.next()[0] as batch:
@@ -207,7 +207,7 @@ def test_exception_in_a_python_source_of_go_reaches_cpp():
 
 
 def test_end_of_the_context_reaches_cpp():
-    """While the source is asked for a batch, which nobody waits for then."""
+    """While the source produces a batch that no caller waits for any more."""
     with go_batches() as items, Context() as context:
         gate = Gate(items[:2], items[2:])
         with go_to_cpp(iter(gate), like=items[0], context=context) as consumer:
@@ -232,8 +232,8 @@ def test_context_that_is_over_reaches_cpp():
 
 
 def test_cancel_in_cpp_does_not_wait_for_the_source_in_go():
-    """The handler is released while the source has no answer; what it says later,
-    an error too, nobody hears."""
+    """The handler is released while the source has no answer; a later answer, even an
+    error, is dropped."""
     with go_batches() as items:
         gate = Gate(items[:1], [Failure("error", "too late")])
         with go_to_cpp(iter(gate), like=items[0]) as consumer:
@@ -254,7 +254,7 @@ def test_consumer_without_a_queue_asks_for_nothing_which_is_an_error():
 
 
 def test_handler_that_is_released_is_refused():
-    """There is nobody to tell but the caller."""
+    """Only the caller can receive the error."""
     struct = abi.ArrowAsyncDeviceStreamHandler()
     with go_batches() as items:
         with pytest.raises(GoError, match="ArrowAsyncDeviceStreamHandler.release = NULL"):
@@ -305,12 +305,12 @@ def test_cancel_in_cpp_passes_through_go():
     assert cpp.stats()["sources"] == 0
 
 
-# What Arrow C++ loses. The tests end the tasks that it does not, so nothing leaks here.
+# Tasks that Arrow C++ loses. The tests end them, so nothing leaks here.
 
 
 def test_error_overtakes_what_is_queued_in_cpp():
     """Its generator gives the error and then the end, and extracts nothing any more.
-    The producer's struct lives until somebody ends its tasks."""
+    The producer's struct lives until its tasks are ended."""
     with go_batches() as items, cpp.Consumer() as consumer:
         watch = TaskWatch(consumer.handler)
         gosource.export([*items[:2], Failure("error", "disk gone")], consumer.handler, like=items[0])

@@ -1,5 +1,5 @@
-"""Go's asynchronous streams with another side that does what a test says: the rules
-that Arrow C++ cannot show, because it breaks them or hides them."""
+"""Go's asynchronous streams with another side that a test controls: the rules that
+Arrow C++ cannot show, because it breaks them or hides them."""
 
 import errno
 import threading
@@ -163,7 +163,8 @@ def test_go_notices_a_stream_that_is_released_in_the_middle():
 
 @pytest.mark.parametrize("how", ["close", "context"])
 def test_go_cancels_once_and_extracts_what_is_ready_for_nobody(how):
-    """So is what comes until the producer has noticed, which close waits for."""
+    """So are batches that arrive until the producer has noticed, which close waits
+    for."""
     with Context() as context:
         with Stream(queue_size=3, context=context) as stream:
             stream.producer.on_next_task(BATCHES[0])
@@ -184,7 +185,7 @@ def test_go_cancels_once_and_extracts_what_is_ready_for_nobody(how):
 
 
 def calls_of(consumer):
-    """What Go called, which is all there is when it has released the handler."""
+    """Go's calls, complete once it has released the handler."""
     consumer.wait_for_release()
     return consumer.log.calls
 
@@ -288,7 +289,7 @@ def test_go_has_no_metadata_for_an_error_that_is_its_own(kind, code):
 
 @pytest.mark.parametrize("code, want", [(errno.ENOSPC, errno.ENOSPC), (-7, -7), (0, errno.EIO)])
 def test_errors_keep_their_code_through_go(code, want):
-    """Zero is none, and becomes EIO. The text says where the error came from."""
+    """Zero is none, and becomes EIO. The text names the origin of the error."""
     with Stream() as stream:
         consumer = recorder.RecordingConsumer(requests=2)
         stream.forward(consumer.handler)

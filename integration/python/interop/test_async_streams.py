@@ -1,5 +1,5 @@
-"""Asynchronous streams between Arrow C++ and Go, both ways: what arrives, through
-queues of any size, in whose memory. Errors are in test_async_errors.py."""
+"""Asynchronous streams between Arrow C++ and Go, both ways: values, through queues of
+any size, and the owners of the memory. Errors are in test_async_errors.py."""
 
 import contextlib
 import itertools
@@ -29,8 +29,8 @@ BATCHES = [pa.record_batch({"a": [i, None], "s": ["x" * i, None]}) for i in rang
 SCHEMA = BATCHES[0].schema
 ROWS = [batch.to_pylist() for batch in BATCHES]
 
-# Arrow C++ says of a batch without any buffer that it is on the CPU, also in a stream
-# of another device; Go wants one device type throughout.
+# Arrow C++ reports the CPU for a batch without any buffer, even in a stream of another
+# device; Go wants one device type throughout.
 WITHOUT_BUFFERS = [*(("null", variant) for variant in VARIANTS), ("struct_empty", "valid"), ("struct_empty", "empty")]
 
 
@@ -42,7 +42,7 @@ def go_batches(batches=BATCHES):
 
 
 def rows(items):
-    """What a stream of Go's gives, released."""
+    """The items of a stream of Go's, released."""
     with released(items) as batches:
         return [batch.values() for batch in batches]
 
@@ -128,7 +128,7 @@ def test_streams_of_any_length_go_through_queues_of_any_size_to_cpp(count, queue
 
 
 class Endless:
-    """An iterator that says how often it was asked, and whether it was closed."""
+    """An iterator that counts its calls, and reports whether it was closed."""
 
     def __init__(self, item):
         self._item, self._asked, self._changed = item, 0, threading.Condition()
@@ -158,8 +158,8 @@ class Endless:
 
 @each_queue
 def test_slow_use_in_go_holds_arrow_cpp_back(queue_size):
-    """Arrow C++ asks its source for a batch when it has sent the last one, before
-    anybody requests the next."""
+    """Arrow C++ asks its source for a batch when it has sent the last one, before the
+    consumer requests the next."""
     source = Endless(BATCHES[1])
     with cpp_to_go(reader(source, SCHEMA), queue_size) as stream:
         for taken in range(5):
@@ -210,7 +210,7 @@ def test_slow_source_in_go_is_waited_for():
         assert consumer.next() is None
 
 
-# What is said beside the batches.
+# Metadata beside the batches.
 
 ANNOTATED = BATCHES[0].schema.with_metadata({"k": "v", "bytes": b"\0\xff"})
 METADATA = [{b"n": b"0"}, None, {b"bytes": b"\0\1\xff", b"": b""}, None, {b"n": b"4"}, {b"long": b"x" * 100_000}]
@@ -224,8 +224,8 @@ def test_metadata_of_the_schema_arrives_in_go():
 
 @pytest.mark.parametrize("how", ["one schema", "a schema each"])
 def test_metadata_of_batches_arrives_in_cpp(how):
-    """Each keeps its own, also where batches have schemas of their own, which the
-    stream's stands for."""
+    """Each keeps its own, even if batches have schemas of their own in place of the
+    stream's."""
     with go_batches(BATCHES if how == "a schema each" else BATCHES[:1]) as items:
         items = [items[i % len(items)] for i in range(6)]
         with go_to_cpp(list(zip(items, METADATA)), like=items[0]) as consumer:
@@ -249,7 +249,7 @@ def test_metadata_comes_back_to_go():
 
 
 def test_batches_of_a_device_pass_through_go():
-    """Go has no backend for EXT_DEV, and takes no part in what its memory is."""
+    """Go has no backend for EXT_DEV, and does not interpret its memory."""
     there = cpp.copy_to_device(BATCHES[3], 7)
     with transfer.to_go(there, "pointer", full_validation=False) as item, go_to_cpp([item] * 2) as consumer:
         assert consumer.device_type == abi.EXT_DEV
@@ -257,7 +257,8 @@ def test_batches_of_a_device_pass_through_go():
 
 
 def test_memory_of_a_device_is_the_producers():
-    """What Go hands on has the addresses, and the device, that Arrow C++ exported."""
+    """An array that Go passes on has the addresses, and the device, that Arrow C++
+    exported."""
 
     class Watching(recorder.RecordingConsumer):
         def places(self, index):
@@ -375,7 +376,8 @@ def test_many_streams_at_once_leave_nothing():
             return [batch.to_pylist() for batch, _ in itertools.islice(consumer, 3 if early else None)]
 
     def through_go(early):
-        # The consumer ends first: an error, as of a stream that is closed, overtakes what is queued in it.
+        # The consumer ends first: an error, as of a stream that is closed, overtakes
+        # the tasks queued in it.
         with cpp_to_go(reader(BATCHES)) as stream, cpp.Consumer(1 + early) as back:
             stream.forward(back.handler)
             return [batch.to_pylist() for batch, _ in itertools.islice(back, 3 if early else None)]

@@ -1,4 +1,4 @@
-"""What is left of a process that Go ends: the traceback."""
+"""The traceback of a process that Go ends."""
 
 import os
 import subprocess
@@ -19,8 +19,8 @@ def test_crash():
 
 
 def crashed(tmp_path, how, *, with_descriptor):
-    """What a pytest that captures standard error leaves at a descriptor, or without one at
-    standard error itself, where Go crashes."""
+    """The output that a pytest capturing standard error leaves at a descriptor, or
+    without one at standard error itself, where Go crashes."""
     path = tmp_path / "test_crash.py"
     path.write_text(TEST.format(how=how))
     environment = {**os.environ, "PYTHONPATH": os.path.dirname(golib.__file__)}

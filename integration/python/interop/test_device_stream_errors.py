@@ -158,7 +158,7 @@ def test_a_released_stream_is_refused():
 
 
 def test_arrays_of_another_device_than_the_stream_are_refused_and_released():
-    """Arrow C++ takes them, by what each array says."""
+    """Arrow C++ takes them, by the device of each array."""
     with cpp.exported(batches_of_two()) as stream:
         stream.device_type = abi.CUDA
         with taken(stream) as go:
@@ -197,7 +197,7 @@ def test_an_exception_in_a_python_source_is_the_error_in_go():
 
 # Of Go, in Arrow C++.
 
-# What fails, its number, what Arrow C++ makes of that, and the text.
+# The failure, its number, the number in Arrow C++, and the text.
 FAILURES = {
     "error": (errno.EIO, "IOError", "disk on fire"),
     "invalid": (errno.EINVAL, "Invalid", "disk on fire: invalid"),

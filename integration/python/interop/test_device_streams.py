@@ -1,5 +1,5 @@
-"""Device streams between Go and Arrow C++: values, memory, and who lives how long.
-Errors are in test_device_stream_errors.py."""
+"""Device streams between Go and Arrow C++: values, memory, and lifetimes. Errors are in
+test_device_stream_errors.py."""
 
 import contextlib
 import ctypes
@@ -36,7 +36,7 @@ def go_batches():
 
 
 def table(items):
-    """What Go read."""
+    """The values that Go read."""
     with released(items) as batches:
         return pa.Table.from_batches(transfer.to_pyarrow(batch, "pointer") for batch in batches)
 
@@ -67,7 +67,7 @@ def test_go_arrives_in_cpp(name, variant):
         with GoBatch.make(name, variant) as item, GoStream.of([item, item], how=how) as go, go_to_cpp(go) as back:
             assert back.schema.equals(want.schema, check_metadata=True)
             read = list(back)
-            # A table is read by its rows: arrow-go leaves out what has none.
+            # A table is read by its rows: arrow-go leaves out batches without rows.
             assert len(read) == (0 if how == "table" and want.num_rows == 0 else 2), how
             for batch in read:
                 assert batch.equals(want), how
@@ -75,8 +75,8 @@ def test_go_arrives_in_cpp(name, variant):
                 assert_shared(item, batch, name, variant)
 
 
-# Arrow C++ says of a batch without any buffer that it is on the CPU, also in a stream
-# of another device; Go wants one device type throughout.
+# Arrow C++ reports the CPU for a batch without any buffer, even in a stream of another
+# device; Go wants one device type throughout.
 WITHOUT_BUFFERS = [*(("null", variant) for variant in VARIANTS), ("struct_empty", "valid"), ("struct_empty", "empty")]
 
 
@@ -146,7 +146,7 @@ def test_chunks_keep_their_order():
                     assert [chunk.to_pylist() for chunk in cpp.read_chunks(ctypes.addressof(back)).chunks] == chunks, how
 
 
-# What a stream says.
+# The schema and the device of a stream.
 
 
 @each_device
@@ -209,7 +209,7 @@ def test_go_does_not_ask_again_after_the_end(device_type):
 
 
 def test_the_end_that_go_gives_is_a_released_array():
-    """Whatever the struct held before."""
+    """Even if the struct held other values before."""
     with go_batches() as items, GoStream.of([], like=items[0]) as go, go.exported() as stream:
         array = abi.ArrowDeviceArray()
         ctypes.memset(ctypes.addressof(array), 0xAA, ctypes.sizeof(array))

@@ -1,5 +1,5 @@
-"""Who holds Python's lock while a producer's release callback runs. pylibcudf's drops
-a Python reference without asking for it."""
+"""The holder of Python's lock while a producer's release callback runs. pylibcudf's
+drops a Python reference without taking it."""
 
 import ctypes
 import os

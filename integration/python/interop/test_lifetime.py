@@ -1,5 +1,5 @@
-"""Whoever holds the memory last, it lives as long, and no longer: conftest.py
-checks after each test that both sides are where they began."""
+"""Memory lives as long as its last user, and no longer: conftest.py checks after each
+test that both sides have as many objects as before."""
 
 import itertools
 import threading
@@ -17,8 +17,8 @@ VALUES = [1, None, 3, 4, 5, 6, 7, None]  # of the case int64
 
 
 def churn():
-    """Overwrites what was freed and is still used: Go's garbage is collected, and
-    both allocators hand the memory out again."""
+    """Overwrites freed memory that is still used: Go's garbage is collected, and both
+    allocators hand the memory out again."""
     golib.gc()
     for _ in range(20):
         with golib.GoBatch.make("int64", "valid"):
@@ -157,7 +157,7 @@ def test_memory_of_python_objects_is_released_on_a_thread_that_python_never_saw(
     go = golib.GoArray.from_arrow(array, full_validation=True)
     del array
     with pytest.raises(BufferError):
-        text.append(0)  # somebody still looks at it
+        text.append(0)  # Go still uses the buffer
     go.release(on_other_thread=True)
     text.append(0)
 

@@ -98,7 +98,7 @@ def test_structs_that_are_no_batches_are_taken_as_arrays():
 
 
 def shared(peer, column):
-    """Addresses of Go's column, and of what a peer holds of it."""
+    """Addresses of Go's column, and of the peer's view of it."""
     batch = pa.record_batch({"a": column})
     with GoBatch.from_plain(batch) as item, GoStream.of([item]) as go:
         held = peers.table(peer.take(peers.Hidden(go)))

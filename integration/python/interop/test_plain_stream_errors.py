@@ -14,8 +14,9 @@ from gostream import GoStream
 from test_plain_streams import ROWS, each_peer
 from test_device_stream_errors import FAILURES, failing, sources_of
 
-# The class of the exception. pandas raises PyArrow's, as its number says. DuckDB raises its own
-# if a query fails before its first rows are there, and else its stream fails, which PyArrow reads.
+# The class of the exception. pandas raises PyArrow's, by its number. DuckDB raises its
+# own if a query fails before its first rows are there, and else its stream fails, which
+# PyArrow reads.
 RAISES = {
     "polars": polars.exceptions.ComputeError,
     "duckdb": (duckdb.InvalidInputException, OSError),

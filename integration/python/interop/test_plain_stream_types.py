@@ -29,8 +29,8 @@ def two_of(name, variant):
 
 
 def held(peer, source, name):
-    """The values and the schema of what a peer takes of a stream: no schema where it does
-    not give the case back."""
+    """The values and the schema that a peer reads from a stream: no schema if it does
+    not return the case."""
     native = peer.take(source)
     if name in peer.keeps:
         return peer.rows(native), None

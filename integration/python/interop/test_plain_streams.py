@@ -280,7 +280,7 @@ def test_duckdb_reads_large_batches_in_parallel():
     assert total == [(sum(sum(range(i, 100_000)) for i in range(40)), sum(100_000 - i for i in range(40)))]
 
 
-# What Go reads of DuckDB is a query that runs.
+# Go reads from a running query of DuckDB.
 
 
 def numbers_of(connection, count=1_000_000):
@@ -314,7 +314,7 @@ def test_go_reads_on_when_the_connection_of_duckdb_is_closed():
             assert sum(item.describe()["length"] for item in items) == 1_000_000
 
 
-# What a stream says besides its rows.
+# The schema and metadata of a stream.
 
 
 METADATA = pa.schema([pa.field("n", pa.int64(), nullable=False, metadata={"unit": "m"})], {"k": "v"})

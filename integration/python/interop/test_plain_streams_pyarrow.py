@@ -67,7 +67,7 @@ def test_pyarrow_comes_back_from_go(name, variant):
         assert transfer.same_memory(want, batch) >= 0
 
 
-# All that has __arrow_c_stream__, and what takes it.
+# All objects with __arrow_c_stream__, and all functions that take them.
 
 
 def test_all_streams_of_structs_are_taken():

@@ -155,7 +155,7 @@ ARRAYS = {
     "empty_zone_name_is_no_zone": lambda: pa.array([0], pa.timestamp("s", "")),
     "not_a_number": lambda: pa.array([0.0, -0.0, float("inf"), None], pa.float64()),
     "thousands": lambda: pa.array([None if i % 7 == 0 else f"text {i}" for i in range(10_000)]),
-    # Who owns the memory.
+    # The owner of the memory.
     "memory_of_python": lambda: from_buffers(pa.binary(), 2, [None, b"\x00\x00\x00\x00\x02\x00\x00\x00\x05\x00\x00\x00", b"hello"]),
     "views_without_data": lambda: pa.array([b"short", None, b""], pa.binary_view()),
     "no_views": lambda: pa.array([], pa.string_view()),

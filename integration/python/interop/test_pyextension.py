@@ -1,5 +1,5 @@
-"""The example in examples/pyextension does what it says. It runs in a process of
-its own: two Go runtimes do not belong in one."""
+"""The example in examples/pyextension works as documented. It runs in a process of its
+own: two Go runtimes do not belong in one."""
 
 import os
 import pathlib

@@ -1,5 +1,5 @@
-"""What one side cannot take, it refuses with a clear error; nothing leaks, and
-nothing is released twice."""
+"""Each side refuses arrays that it does not support with a clear error; nothing leaks,
+and nothing is released twice."""
 
 import re
 
@@ -86,7 +86,7 @@ def test_pyarrow_refuses_other_devices_by_capsule(cls, arrow_cls, device_type):
 @each_kind
 @pytest.mark.parametrize("device_type, name", [(abi.CUDA_HOST, "cuda_host:0"), (abi.CUDA_MANAGED, "cuda_managed:0")])
 def test_memory_that_the_host_reads_is_offered_as_cpu(cls, arrow_cls, device_type, name):
-    """AsCPU is what makes PyArrow take pinned and managed memory."""
+    """AsCPU makes PyArrow accept pinned and managed memory."""
     with labelled(cls, device_type) as go, abi.structs() as s:
         assert go.describe()["device"] == name
         go._export_to_c_device(*s.addresses)
@@ -134,7 +134,7 @@ def test_full_validation_needs_a_device_that_knows_its_memory(cls, arrow_cls):
 @pytest.mark.parametrize("name", ["interval_months", "interval_day_time"])
 @pytest.mark.parametrize("variant", golib.cases()["variants"])
 def test_pyarrow_has_no_class_for_arrays_of_two_intervals(name, variant):
-    """It says so in its own way, and leaks nothing; in a batch it carries them."""
+    """It raises KeyError, and leaks nothing; in a batch it accepts them."""
     with golib.GoArray.make(name, variant) as go, abi.structs() as s:
         with pytest.raises(KeyError):
             pa.array(go)
@@ -155,7 +155,7 @@ def test_pyarrow_has_no_class_for_arrays_of_two_intervals(name, variant):
 
 
 def refused(cls, s, text):
-    """Imports what must be refused: each struct is released once."""
+    """Imports an array that must be refused: each struct is released once."""
     releases = [abi.count_releases(struct) for struct in (s.array, s.schema) if abi.is_filled(struct)]
     with pytest.raises(golib.GoError, match=re.escape(text)):
         cls._import_from_c_device(*s.addresses)
@@ -261,7 +261,7 @@ def test_go_refuses_a_child_that_was_moved_out():
 
 
 def test_capsules_of_a_refused_import_are_empty():
-    """Import takes what the capsules hold even if it fails."""
+    """Import takes the contents of the capsules even if it fails."""
     schema, array = pa.array([[], []], pa.list_(pa.int8(), 0)).__arrow_c_device_array__()
     with pytest.raises(golib.GoError, match="not implemented"):
         golib.GoArray.from_capsules(schema, array)

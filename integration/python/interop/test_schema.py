@@ -1,5 +1,5 @@
-"""What a schema says besides types arrives too: names, nullability, metadata,
-the order of dictionaries, the keys and values of maps."""
+"""Schemas keep more than their types: names, nullability, metadata, the order of
+dictionaries, the keys and values of maps."""
 
 
 import pyarrow as pa

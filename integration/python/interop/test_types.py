@@ -87,7 +87,7 @@ def test_pyarrow_comes_back_from_go(protocol, name, variant):
 @pytest.mark.parametrize("name", arrays.CASES)
 @each_protocol
 def test_nothing_without_buffers_arrives_in_pyarrow(protocol, name):
-    """Arrow C++ wants offsets also where there is nothing to read."""
+    """Arrow C++ requires offsets even if the array is empty."""
     with golib.GoArray.make_bare(name) as go:
         arrow = transfer.to_pyarrow(go, protocol)
         arrow.validate(full=True)
@@ -96,7 +96,8 @@ def test_nothing_without_buffers_arrives_in_pyarrow(protocol, name):
 
 @pytest.mark.parametrize("name", ["utf8", "large_utf8", "list", "map", "binary_view"])
 def test_nothing_with_null_buffers_passes_through_go(name):
-    """Go takes what Arrow C++ does not, and hands it on so that Arrow C++ does."""
+    """Go accepts arrays that Arrow C++ rejects, and exports them so that Arrow C++
+    accepts them."""
     with golib.GoArray.make(name, "empty") as go, abi.structs() as s:
         go._export_to_c_device(*s.addresses)
         nulls = (ctypes.c_void_p * s.array.array.n_buffers)()

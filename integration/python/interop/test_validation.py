@@ -29,8 +29,8 @@ def buffers(type, length, *contents, **more):
 
 
 class Damage:
-    """A sound array, and what is later written to its buffer i: for what PyArrow
-    would find already when it makes the array, or puts it into another."""
+    """A valid array, and the bytes that are later written to its buffer i: for errors
+    that PyArrow would detect when it makes the array, or nests it."""
 
     def __init__(self, array, i, contents):
         self.array, self.i, self.contents = array, i, contents
@@ -84,7 +84,7 @@ def run_ends(*ends, type=pa.int32()):
     return buffers(pa.run_end_encoded(type, pa.int64()), 3, None, children=[pa.array(ends, type), numbers()])
 
 
-# What is wrong, and what the error names: the place, and what was there.
+# The fault, and the parts of the error text: the place, and the value there.
 CORRUPTED = {
     "offset_decreases": (
         lambda: buffers(pa.binary(), 2, None, int32s(0, 5, 3), b"hello"),
@@ -204,7 +204,7 @@ CORRUPTED = {
     ),
 }
 
-# Where a corrupted array can be, and how the error says so.
+# The places of a corrupted array, and their names in the error.
 PLACES = {
     "array": (lambda array: array, "array."),
     "column": (lambda array: pa.record_batch([pa.nulls(len(array)), array], names=["a", "b"]), "column[1]."),
@@ -273,7 +273,7 @@ with abi.structs() as s, abi.structs() as other:
     assert "Map array keys array should have no nulls" in ended.stderr
 
 
-# What no element refers to, or only a null does, may be anything.
+# Bytes that no element refers to, or only a null, may have any value.
 ODD = {
     "text_at_a_null": lambda: buffers(pa.string(), 2, b"\x01", int32s(0, 1, 3), b"a\xff\xff"),
     "view_at_a_null": lambda: buffers(pa.string_view(), 2, b"\x01", inline_view(b"ok") + int32s(-7, -7, -7, -7)),

@@ -1,4 +1,5 @@
-"""What Go reads is what Python reads: values next to values, not only equality."""
+"""Go and Python read the same values: compared value by value, not only with
+equality."""
 
 import json
 

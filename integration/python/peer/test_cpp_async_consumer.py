@@ -1,7 +1,6 @@
-"""The asynchronous consumer of Arrow C++, with a producer that does what a test
-says. This is
-what Go has to get along with; a test here that fails with a new version of PyArrow
-says what to look at again."""
+"""The asynchronous consumer of Arrow C++, with a producer that a test controls. Go must
+work with this behaviour; a test that fails with a new version of PyArrow shows which
+part of Go to review."""
 
 import ctypes
 import errno
@@ -161,7 +160,7 @@ def test_error_without_a_message_is_an_error():
 
 
 def test_metadata_of_an_error_is_cut_at_its_first_zero_byte():
-    """Which is in the count of the pairs: Arrow C++ cannot say what came."""
+    """Which is in the count of the pairs: the rest of the metadata is lost."""
     with cpp.Consumer() as consumer:
         producer = recorder.RecordingProducer(consumer.handler)
         producer.on_error(errno.EIO, "bad thing", {b"key": b"value"})
@@ -172,7 +171,8 @@ def test_metadata_of_an_error_is_cut_at_its_first_zero_byte():
 
 
 def test_error_overtakes_what_is_queued_and_that_is_lost():
-    """No task is extracted, not with NULL either: whoever counts on it leaks."""
+    """No task is extracted, not with NULL either: a producer that relies on it
+    leaks."""
     with cpp.Consumer() as consumer:
         producer = recorder.RecordingProducer(consumer.handler)
         producer.on_schema(SCHEMA)

@@ -1,7 +1,6 @@
-"""The asynchronous producer of Arrow C++, with a consumer that does what a test
-says. This is
-what Go has to get along with; a test here that fails with a new version of PyArrow
-says what to look at again."""
+"""The asynchronous producer of Arrow C++, with a consumer that a test controls. Go must
+work with this behaviour; a test that fails with a new version of PyArrow shows which
+part of Go to review."""
 
 import errno
 
@@ -114,8 +113,8 @@ def test_refused_schema_is_reported_as_an_error():
 
 
 def test_refused_task_is_reported_as_an_error_and_is_the_producers_again():
-    """Against the specification too. Who refuses a task must not extract it: it is
-    freed when on_next_task returns."""
+    """Against the specification too. A consumer that refuses a task must not extract
+    it: it is freed when on_next_task returns."""
     consumer = recorder.RecordingConsumer(requests=5, answers={("on_next_task", 1): errno.EIO})
     with cpp.Producer(source(), consumer.handler):
         consumer.wait_for_release()

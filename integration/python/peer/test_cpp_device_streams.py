@@ -1,5 +1,5 @@
-"""Arrow C++ with itself, through the structs of the device stream interface: the
-peer works, and this is what it does. Go is tested against it elsewhere."""
+"""Arrow C++ with itself, through the structs of the device stream interface: the peer
+works, and this is its behaviour. Go is tested against it elsewhere."""
 
 import ctypes
 import errno
@@ -150,7 +150,7 @@ def test_the_end_is_an_array_without_a_release():
         assert array.array.release is None
 
 
-# What a Status is as an errno, and what the consumer makes of that.
+# The errno of a Status, and the consumer's Status for that errno.
 ERRORS = {
     "IOError": (errno.EIO, "IOError"),
     "NotImplemented": (errno.ENOSYS, "NotImplemented"),

@@ -1,5 +1,5 @@
-"""What PyArrow does, as far as this library reckons with it. A test here that
-fails with a new version of PyArrow says what to look at again."""
+"""Behaviour of PyArrow that this library relies on. A test that fails with a new
+version of PyArrow shows which part of the library to review."""
 
 import ctypes
 
@@ -24,8 +24,8 @@ def test_empty_slice_of_views_is_not_valid_after_any_import(view):
 
 
 def test_array_of_another_type_is_not_cast():
-    """pa.array casts what a producer gave in another type than the requested one,
-    but calls the function where it means the array."""
+    """pa.array casts an array that a producer returned in another type than the
+    requested one, but calls the function where it means the array."""
     with golib.GoArray.make("int64", "nulls") as go, pytest.raises(AttributeError, match="has no attribute 'cast'"):
         pa.array(go, type=pa.int8())
 

@@ -1,6 +1,5 @@
-// Package cases has one small array of every Arrow type that arrow-go knows, for
-// tests: of this module's packages, and of what crosses to Python. It is no part
-// of the library.
+// Package cases has one small array of every Arrow type that arrow-go knows, for tests of this
+// module's packages and of the exchange with Python. It is not part of the library.
 package cases
 
 import (
@@ -18,7 +17,7 @@ type Case struct {
 	Name   string
 	Type   arrow.DataType
 	Values []string // JSON of each element; at least four, none null
-	// NoNulls says that the type itself has no nulls (unions, run ends).
+	// NoNulls reports that the type itself has no nulls (unions, run ends).
 	NoNulls bool
 }
 

@@ -33,7 +33,7 @@ static void leave(struct lock* l) {
   pthread_mutex_unlock(&l->mutex);
 }
 
-/* Waits until done says so; the error of a minute's waiting otherwise. */
+/* Waits until done returns true; after a minute, returns an error. */
 static int wait_until(struct lock* l, int (*done)(const void*, int64_t), const void* what, int64_t n) {
   struct timespec end;
   clock_gettime(CLOCK_REALTIME, &end);
@@ -79,7 +79,7 @@ static int end(struct cpeer_consumer* c, int code) {
   return code;
 }
 
-/* Metadata says itself how long it is. */
+/* Metadata contains its own length. */
 static int64_t copy_metadata(char* to, int64_t room, const char* from) {
   int32_t pairs, size;
   if (from == NULL) return 0;
@@ -271,7 +271,7 @@ void cpeer_load_end(void* begun) {
 
 /* The producer. */
 
-/* What an array of a task was before its release was counted. */
+/* The original release of a task's array, whose release is counted. */
 struct counted {
   struct cpeer_producer* p;
   void (*release)(struct ArrowArray*);
@@ -339,7 +339,7 @@ static int extract_data(struct ArrowAsyncTask* self, struct ArrowDeviceArray* ou
   return 0;
 }
 
-/* What the test asked for, from inside request or cancel: on the thread that called. */
+/* The action that the test requested, inside request or cancel, on the calling thread. */
 static void misbehave(struct cpeer_producer* p) {
   struct ArrowAsyncDeviceStreamHandler* h = p->handler;
   switch (p->in_request) {

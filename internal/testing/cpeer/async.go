@@ -12,7 +12,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 )
 
-// Event is what happened to a [Consumer].
+// Event is a call that a [Consumer] received.
 type Event int8
 
 const (
@@ -27,12 +27,12 @@ func (e Event) String() string {
 	return [...]string{"nothing", "on_schema", "on_next_task", "end", "on_error", "release"}[e]
 }
 
-// Behaviour is what a [Consumer] does in its callbacks.
+// Behaviour controls the callbacks of a [Consumer].
 type Behaviour struct {
 	SchemaRequests, SchemaN int64 // on_schema calls request(SchemaN) so many times
 	TaskRequests, TaskN     int64 // each on_next_task too
-	SchemaCode              int   // what on_schema returns
-	TaskCode                int   // what on_next_task returns, if not 0
+	SchemaCode              int   // the result of on_schema
+	TaskCode                int   // the result of on_next_task, if not 0
 	TaskCodeAt              int   // for this task; the end is the one after the last
 	CancelInSchema          bool
 	CancelAt                int  // task in whose callback cancel is called; 0 is never, 1 the first
@@ -40,7 +40,7 @@ type Behaviour struct {
 	LeaveSchema             bool // on_schema does not take the schema
 }
 
-// Consumer is a handler in C: it takes down what happens to it, and keeps the tasks.
+// Consumer is a handler in C: it records the calls that it receives, and keeps the tasks.
 type Consumer struct{ c *C.struct_cpeer_consumer }
 
 // NewConsumer returns a consumer. Free it.
@@ -98,7 +98,7 @@ func waited(errno C.int) error {
 
 // The following are of a consumer that was released, or waited for.
 
-// Events are all that happened, in order.
+// Events returns the calls received, in order.
 func (c Consumer) Events() []Event {
 	return unsafe.Slice((*Event)(unsafe.Pointer(&c.c.events[0])), int(c.c.n_events))
 }
@@ -120,7 +120,7 @@ func (c Consumer) MetadataChanged() bool { return c.c.metadata_changed != 0 }
 // DeviceType is the producer's.
 func (c Consumer) DeviceType() int32 { return int32(c.c.device_type) }
 
-// Error is what on_error was told.
+// Error has the arguments of on_error.
 func (c Consumer) Error() (code int, message string) {
 	return int(c.c.error_code), C.GoString(&c.c.error_message[0])
 }
@@ -178,7 +178,7 @@ func Load(threads int) (end func()) {
 	return func() { C.cpeer_load_end(load) }
 }
 
-// In says what a [Producer] does in request and cancel.
+// In is the action of a [Producer] in request and cancel.
 type In int
 
 const (
@@ -210,7 +210,7 @@ func (p Producer) Struct() *abi.ArrowAsyncProducer {
 	return (*abi.ArrowAsyncProducer)(unsafe.Pointer(&p.p.producer))
 }
 
-// InRequest says what request and cancel do from now on.
+// InRequest sets the action of request and cancel from now on.
 func (p Producer) InRequest(what In) { p.p.in_request = C.int(what) }
 
 // Schema calls on_schema. It gives the handler its producer first.
@@ -301,10 +301,10 @@ func (p Producer) WaitCancelled() error { return waited(C.cpeer_wait_cancelled(p
 // WaitWaiting waits until a call, or a task, waits for Let.
 func (p Producer) WaitWaiting() error { return waited(C.cpeer_wait_waiting(p.p)) }
 
-// Let lets whatever waits go on.
+// Let releases all waiting callbacks.
 func (p Producer) Let() { C.cpeer_let(p.p) }
 
-// Calls is what happened to a [Producer].
+// Calls counts the calls that a [Producer] received.
 type Calls struct {
 	Requests, Requested, LastN, Cancels int64
 	// Late are calls after release, and requests after cancel; Overlaps, calls that came
@@ -317,7 +317,7 @@ type Calls struct {
 	Arrays int64
 }
 
-// Calls is what has happened so far.
+// Calls returns the calls so far.
 func (p Producer) Calls() Calls {
 	c := C.cpeer_producer_now(p.p)
 	return Calls{

@@ -1,5 +1,5 @@
-/* The other side of the asynchronous interface, for tests: a consumer and a producer that
- * do as they are told and take down what happens to them. */
+/* The other side of the asynchronous interface, for tests: a consumer and a producer with
+ * configurable callbacks that record the calls that they receive. */
 #pragma once
 
 #include <stdint.h>
@@ -7,20 +7,20 @@
 #include "../../abi/abi.h"
 #include "cpeer.h"
 
-/* What happened to a consumer, in order. */
+/* The calls that a consumer received, in order. */
 enum { CPEER_ON_SCHEMA = 1, CPEER_ON_NEXT_TASK, CPEER_ON_END, CPEER_ON_ERROR, CPEER_RELEASE };
 
 /* No test makes more tasks. */
 #define CPEER_MANY 4096
 
-/* A consumer. What comes before the log is set before the handler is handed over. */
+/* A consumer. The fields before the log are set before the handler is passed on. */
 struct cpeer_consumer {
   struct ArrowAsyncDeviceStreamHandler handler; /* private_data is the consumer */
 
   int64_t schema_requests, schema_n; /* on_schema calls request(n) so many times */
   int64_t task_requests, task_n;     /* each on_next_task, too */
-  int schema_code;                   /* what on_schema returns */
-  int task_code;                     /* what on_next_task returns for task number fail_at */
+  int schema_code;                   /* the result of on_schema */
+  int task_code;                     /* the result of on_next_task for task number fail_at */
   int64_t fail_at;                   /* counted from 0; the end is the task after the last */
   int64_t cancel_at;                 /* -1 on_schema, or a task's number; -2 never */
   int extract_at_once;               /* 1: on_next_task extracts with NULL */
@@ -63,14 +63,14 @@ void* cpeer_load_begin(int threads);
 void cpeer_load_end(void* load);
 int cpeer_extract(const struct ArrowAsyncTask* task, struct ArrowDeviceArray* out);
 
-/* What request and cancel of a producer do besides counting. */
+/* The action of a producer's request and cancel besides counting. */
 enum { CPEER_NOTHING, CPEER_SEND_RELEASE, CPEER_SEND_ERROR, CPEER_WAIT };
 
 /* A producer, whose callbacks the test calls. */
 struct cpeer_producer {
   struct ArrowAsyncProducer producer; /* private_data is the producer */
   struct ArrowAsyncDeviceStreamHandler* handler;
-  const struct cpeer_node* tree; /* what tasks give */
+  const struct cpeer_node* tree; /* the data of the tasks */
   int in_request;                /* the above */
 
   void* lock;
@@ -87,7 +87,7 @@ struct cpeer_producer {
 /* How one task goes. */
 struct cpeer_task {
   struct cpeer_producer* p;
-  int code;            /* what extract_data returns for data that is wanted */
+  int code;            /* the result of extract_data if its output is not NULL */
   int32_t device_type; /* of the array */
   int no_array;        /* 1: extract_data returns 0 and a released array */
   int wait;            /* 1: extract_data waits for cpeer_let */

@@ -50,9 +50,9 @@ const void* cpeer_call_for_pointer(const void* (*f)(void*), void* a) { return f(
 
 void cpeer_look_at(const void** pointer) { (void)pointer; }
 
-/* The floor: one malloc holds the structs below the root, their pointers and
- * their buffers; release marks the tree and frees it. Children moved out are
- * not supported: that is what makes it a floor. */
+/* The floor: one malloc holds the structs below the root, their pointers and their buffers; release
+ * marks the tree and frees it. Children moved out are not supported: this keeps the cost
+ * minimal. */
 
 static void measure(const struct cpeer_node* n, size_t* size) {
   *size += n->n_buffers * sizeof(void*) + n->n_children * (sizeof(struct ArrowArray) + sizeof(void*));

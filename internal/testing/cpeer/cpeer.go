@@ -32,8 +32,8 @@ func ReleaseOnThread(a *abi.ArrowArray) error {
 	return nil
 }
 
-// CallOnThread calls the C function at f with two pointers, on a new C thread, and returns
-// what the function does. The pointers may be to Go memory that holds none.
+// CallOnThread calls the C function at f with two pointers, on a new C thread, and returns its
+// result. The pointers may be to Go memory that holds none.
 func CallOnThread(f, a, b uintptr) int {
 	var result C.int
 	fn := (*[0]byte)(abi.Pointer(f))
@@ -50,9 +50,9 @@ func CallForPointer(f, a uintptr) uintptr {
 	return uintptr(C.cpeer_call_for_pointer(fn, abi.Pointer(a)))
 }
 
-// IsPinned says whether C may keep this address: it is not memory of the Go
-// heap, or that memory is pinned. cgo itself is asked: it panics when Go memory
-// that is passed to C holds a pointer to Go memory that is not pinned.
+// IsPinned reports whether C may keep this address: it is not memory of the Go heap, or that memory
+// is pinned. It relies on cgo, which panics when Go memory that is passed to C holds a pointer to
+// Go memory that is not pinned.
 func IsPinned(addr uintptr) (pinned bool) {
 	defer func() { pinned = recover() == nil }()
 	cell := []unsafe.Pointer{abi.Pointer(addr)}

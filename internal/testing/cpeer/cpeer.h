@@ -1,5 +1,5 @@
-/* A producer and consumer written in C, for tests and benchmarks: what the
- * other side of the interface looks like when it is not this library. */
+/* A producer and a consumer written in C, for tests and benchmarks: another implementation of the
+ * interface. */
 #pragma once
 
 #include <stdint.h>
@@ -14,8 +14,8 @@ void cpeer_count_schema_release(struct ArrowSchema* schema);
  * the error of pthread_create. */
 int cpeer_release_array_on_thread(struct ArrowArray* array);
 
-/* Calls f(a, b) on a thread that Go has never seen, and writes what it returns to *result.
- * Returns 0, or the error of pthread_create. */
+/* Calls f(a, b) on a thread that Go has never seen, and writes its result to *result. Returns 0, or
+ * the error of pthread_create. */
 int cpeer_call_on_thread(int (*f)(void*, void*), void* a, void* b, int* result);
 
 /* Calls f(a) and returns the pointer that it returns. */
@@ -24,7 +24,7 @@ const void* cpeer_call_for_pointer(const void* (*f)(void*), void* a);
 /* Takes an array of one pointer, and does nothing with it. */
 void cpeer_look_at(const void** pointer);
 
-/* What a C program knows of an array: the model that the floor exports from. */
+/* The array model of a C program, which the floor exports from. */
 struct cpeer_node {
   int64_t length;
   int64_t null_count;

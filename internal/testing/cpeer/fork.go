@@ -10,7 +10,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 )
 
-// Forked is what a forked child found when it used structs of Go's.
+// Forked has the results of a forked child that used structs of Go's.
 type Forked struct {
 	ArrayReleased, StreamsReleased, Text          bool
 	GetSchema, GetNext, PlainGetNext, ExtractData syscall.Errno

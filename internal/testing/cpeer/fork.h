@@ -1,14 +1,14 @@
-/* A child of this process that has no Go, by fork, and what it does with structs of Go's. */
+/* A child of this process by fork, where Go does not run, and its calls of structs of Go's. */
 #pragma once
 
 #include <stdint.h>
 
 #include "../../abi/abi.h"
 
-/* What the child found. */
+/* The results of the child. */
 struct cpeer_forked {
   int array_released; /* release marked the array released */
-  int get_schema;     /* what the callbacks of the streams returned */
+  int get_schema;     /* the results of the streams' callbacks */
   int get_next;
   int plain_get_next;
   int text; /* get_last_error gave a text, for both */

@@ -7,7 +7,7 @@
 #include "../../abi/abi.h"
 #include "cpeer.h"
 
-/* How it ends, unless it is cancelled before: what it calls before release, without the lock. */
+/* How it ends, unless it is cancelled before: the call before release, without the lock. */
 enum { CPEER_LOCKER_END, CPEER_LOCKER_ERROR };
 
 /* Starts a producer of so many batches, made of the tree, for the handler, on a thread of its own.

@@ -2,5 +2,5 @@
 
 package cpeer
 
-// Without cgo, the build fails in package abi and says what to do.
+// Without cgo, the build fails in package abi with an error that names the remedy.
 import _ "github.com/arrowdevice/arrowdevice/internal/abi"

@@ -44,7 +44,7 @@ func (s Stream) Free() {
 	C.free(unsafe.Pointer(s.p))
 }
 
-// Drained is what a consumer in C found in a stream.
+// Drained has the results of a consumer in C that drained a stream.
 type Drained struct {
 	SchemaCode, NextCode int  // of the callback that failed, or 0
 	Text                 bool // get_last_error gave a text after it

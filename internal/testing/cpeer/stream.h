@@ -19,7 +19,7 @@ struct cpeer_stream {
 /* Fills *out with the stream. *producer outlives it and its arrays. */
 void cpeer_stream_export(struct cpeer_stream* producer, struct ArrowArrayStream* out);
 
-/* What a consumer of the same batches found. */
+/* The results of a consumer of the same batches. */
 struct cpeer_drained {
   int schema_code, next_code; /* of the first callback that failed, or 0 */
   int text;                   /* get_last_error gave a text after it */

@@ -13,9 +13,8 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 )
 
-// GivenBackBehindWork tests memory of an allocator that a copy reads and that AfterWork
-// gives back behind the copy: the next user of it may write to it at once. mem caches what
-// is freed.
+// GivenBackBehindWork tests memory of an allocator that a copy reads and that AfterWork frees after
+// the copy: the next user of it may write to it at once. mem caches freed memory.
 func GivenBackBehindWork(t *testing.T, m *Machine, mem memory.Allocator) {
 	gpu := m.GPUs[0]
 	const size = 10_000

@@ -22,9 +22,9 @@ const (
 )
 
 // Capture captures a stream of the machine, as a host program with CUDA graphs does: on
-// a thread of its own, which is not the caller's. end ends the capture, and is an error if
-// the capture was invalidated; at the latest that is when the test ends. What was captured
-// is not run.
+// a thread of its own, which is not the caller's. end ends the capture, at the latest
+// when the test ends, and returns an error if the capture was invalidated. The captured
+// work does not run.
 func (m *Machine) Capture(t testing.TB, s device.Stream, mode int) (end func() error) {
 	end, err := m.TryCapture(s, mode)
 	require.NoError(t, err)
@@ -32,7 +32,7 @@ func (m *Machine) Capture(t testing.TB, s device.Stream, mode int) (end func() e
 	return end
 }
 
-// TryCapture is Capture whose caller ends what began.
+// TryCapture is Capture with an error, whose caller ends the capture.
 func (m *Machine) TryCapture(s device.Stream, mode int) (end func() error, err error) {
 	driver, err := cuda.Open(m.path)
 	if err != nil {

@@ -46,12 +46,12 @@ func Schedules() map[string]cudasim.Options {
 	}
 }
 
-// noDriver is what WithoutDefault sets.
+// noDriver is the path that WithoutDefault sets.
 const noDriver = "none"
 
 // WithoutDefault makes device.Open find no GPU in this process, unless the environment names a
-// driver: tests of what happens without one must not depend on the machine, nor on the
-// simulators that other tests have loaded, which the loader would give for libcuda.so.1.
+// driver: tests without a GPU must not depend on the machine, nor on the simulators that other
+// tests have loaded, which the loader would return for libcuda.so.1.
 func WithoutDefault() {
 	if os.Getenv(cuda.PathVariable) == "" {
 		os.Setenv(cuda.PathVariable, noDriver)
@@ -90,8 +90,8 @@ func One(t testing.TB, o cudasim.Options) *Machine {
 // Driver is the option of cudaalloc that names the machine's driver.
 func (m *Machine) Driver() cudaalloc.Option { return cudaalloc.WithDriver(m.path) }
 
-// Simulated is a simulated machine. When the test ends, nothing is live on it but
-// what an open GPU is made of.
+// Simulated returns a simulated machine. At the end of the test, the test fails if anything is live
+// on it except the objects of an open GPU.
 func Simulated(t testing.TB, o cudasim.Options) *Machine {
 	sim := cudasim.Load(t, o)
 	sim.Allow("cuDevicePrimaryCtxRetain", "cuMemPoolCreate", "cuStreamCreateWithPriority")
@@ -103,9 +103,8 @@ func Simulated(t testing.TB, o cudasim.Options) *Machine {
 	return m
 }
 
-// Settle trims the GPUs until nothing is live on a simulated machine but what was
-// live before. That may take a moment: a wait whose caller gave it up ends its
-// stream or event on a goroutine of its own.
+// Settle trims the GPUs until a simulated machine has only the live objects that it had before.
+// That may take a moment: an abandoned wait ends its stream or event on a goroutine of its own.
 func (m *Machine) Settle(t testing.TB, before cudasim.Live) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); ; runtime.Gosched() {
@@ -136,8 +135,8 @@ func open(t testing.TB, path string) *Machine {
 	return m
 }
 
-// nothingLives fails if memory is allocated on a GPU once all that waits has ended. What
-// one GPU's work keeps may be another one's memory, so they are asked in turns.
+// nothingLives fails if memory is allocated on a GPU once all pending frees are done. Work of one
+// GPU may keep memory of another one, so they are trimmed in turns.
 func (m *Machine) nothingLives(t testing.TB) {
 	for range len(m.GPUs) + 1 {
 		for _, gpu := range m.GPUs {
@@ -155,7 +154,7 @@ func (m *Machine) nothingLives(t testing.TB) {
 	}
 }
 
-// trim ends what waits, and gives back what is kept. A GPU that hangs fails the test.
+// trim completes pending frees, and returns cached memory. A GPU that hangs fails the test.
 func trim(t testing.TB, gpu *cudaalloc.Device) {
 	t.Helper()
 	within.Limit(t, 10*time.Second, "Trim", func() error { return gpu.Trim(context.Background()) })
@@ -177,8 +176,8 @@ func (m *Machine) Devices(t testing.TB) (all []*cudaalloc.Device) {
 }
 
 // HostRead declares that the host reads size bytes at p now, in a simulated machine's
-// page-locked, registered or managed memory: it goes red unless that is ordered after the
-// work that writes them. A real driver is told nothing.
+// page-locked, registered or managed memory: the test fails unless that is ordered
+// after the work that writes them. On a real driver it does nothing.
 func (m *Machine) HostRead(p device.Ptr, size int64) {
 	if m.Sim != nil {
 		m.Sim.HostRead(uintptr(p), int(size))
@@ -192,8 +191,8 @@ func (m *Machine) HostWrite(p device.Ptr, size int64) {
 	}
 }
 
-// Hold holds a stream of the machine back: what is enqueued on it from now on waits
-// until open is called, at the latest when the test ends.
+// Hold holds a stream of the machine back: work enqueued on it from now on waits until open is
+// called, at the latest when the test ends.
 func (m *Machine) Hold(t testing.TB, s device.Stream) (open func()) {
 	ctx := m.retain(t, s.Device().ID().Ordinal)
 	let, err := ctx.Hold(s.Handle())

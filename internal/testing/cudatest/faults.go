@@ -64,7 +64,7 @@ var giveUp = func(text string) { panic(text) }
 
 // Meets runs do while a call of it fails with a result, and reports whether that call was
 // made. A run that is stuck ends the process, and one that leaves no time for the rest of the
-// tests fails this one: both say which fault it was, as the timeout of go test does not.
+// tests fails this one: both name the fault, as the timeout of go test does not.
 func (m *Machine) Meets(t *testing.T, what string, fault Fault, result int, do func()) (met bool) {
 	t.Helper()
 	at := fmt.Sprintf("%s: %s: %s", t.Name(), what, fault)

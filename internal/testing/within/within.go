@@ -17,7 +17,7 @@ import (
 
 const (
 	enough   = 5 * time.Second       // for a call that must not wait for work that is held back
-	patience = 10 * time.Second      // for what other goroutines do
+	patience = 10 * time.Second      // for actions of other goroutines
 	limit    = 50 * time.Millisecond // that [Context] gives a call
 	lateness = 2 * time.Second       // of such a call: it should be 100 ms, and a loaded machine has more
 )

@@ -13,10 +13,10 @@ import (
 )
 
 var (
-	// ErrNotPrimary says that a context is not the primary context of its GPU.
+	// ErrNotPrimary is returned for a context that is not the primary context of its GPU.
 	ErrNotPrimary = errors.New("not the primary context")
-	// ErrOtherDriver says that cudaalloc loaded another driver than the program is
-	// linked to, so that no handle of one means anything to the other.
+	// ErrOtherDriver is returned if cudaalloc loaded another driver than the program is linked to:
+	// handles of one are invalid in the other.
 	ErrOtherDriver = errors.New("another driver than the one that gorgonia.org/cu is linked to")
 )
 

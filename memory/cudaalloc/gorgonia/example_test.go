@@ -53,10 +53,10 @@ func weights(gpu *cudaalloc.Device, values []float32) (batch *cdevice.RecordBatc
 		if err := cu.MemcpyHtoD(mem, unsafe.Pointer(&values[0]), 4*rows); err != nil {
 			return errors.Join(err, cu.MemFree(mem))
 		}
-		// Kernels go here, on a stream, which is the one that Owner is told.
+		// Kernels go here, on the stream that is passed to Owner.
 		owner, err := gorgonia.Owner(gpu, cu.NoStream, cu.MemFree, mem)
 		if err != nil {
-			return err // mem is freed: Owner takes it, whatever happens
+			return err // mem is freed: Owner takes it even if it returns an error
 		}
 		schema := arrow.NewSchema([]arrow.Field{{Name: "weight", Type: arrow.PrimitiveTypes.Float32}}, nil)
 		batch, err = cdevice.NewRecordBatch(gpu, schema, rows, []cdevice.ArrayData{gorgonia.Column(mem, rows)}, owner)

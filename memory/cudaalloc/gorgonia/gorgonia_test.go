@@ -62,8 +62,8 @@ func do(t *testing.T, dev *cudaalloc.Device, f func() error) {
 	require.NoError(t, gorgonia.Do(dev, f))
 }
 
-// same compares handles of cu. assert.Equal does not: to it, what they point to is a
-// struct of no size, so that all of them are equal.
+// same compares handles of cu. assert.Equal does not: they point to structs of size zero, which are
+// all equal to it.
 func same[H comparable](t *testing.T, want, got H) {
 	t.Helper()
 	assert.True(t, want == got, "want %v, got %v", want, got)
@@ -173,7 +173,7 @@ func TestStreamBothWays(t *testing.T) {
 	theirs := cuStream(t, dev)
 	s, err := gorgonia.Stream(dev, theirs)
 	require.NoError(t, err)
-	assert.Equal(t, uintptr(unsafe.Pointer(theirs.C())), s.Handle()) // as cu says itself
+	assert.Equal(t, uintptr(unsafe.Pointer(theirs.C())), s.Handle()) // as cu itself prints it
 	same(t, theirs, gorgonia.CUStream(s))
 	require.NoError(t, s.Close()) // borrowed: it is still there
 	do(t, dev, theirs.Synchronize)

@@ -14,11 +14,11 @@ import (
 // handle is a type of cu that is a struct of one handle of the driver.
 //
 // The field is not exported, and only cu.Stream has a method that returns it, with a
-// type of cgo's that cannot be named here; no function makes one of a handle that is
-// there already. So the struct is taken for the word that it is. That is sound for the
-// garbage collector: to Go, handles are pointers to incomplete C structs, which it
-// neither follows nor checks. The compiler refuses a cu whose structs are of another
-// size, and the tests compare with what cu itself says of its handles.
+// type of cgo's that cannot be named here; no function makes one of an existing
+// handle. So the struct is converted to the word that it holds. That is sound for
+// the garbage collector: to Go, handles are pointers to incomplete C structs, which
+// it neither follows nor checks. The compiler refuses a cu whose structs are of
+// another size, and the tests compare with cu's own text of its handles.
 type handle interface {
 	cu.CUContext | cu.Stream | cu.Event
 }

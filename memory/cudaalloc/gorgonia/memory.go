@@ -23,12 +23,13 @@ import (
 //
 // When the last user is gone, and no work of the GPU can be using the memory any more,
 // free is called once for each of mem, with the context of dev current, on any
-// goroutine. It is cu.MemFree for what came from cu.MemAlloc or cu.MemAllocManaged, and
+// goroutine. It is cu.MemFree for memory of cu.MemAlloc or cu.MemAllocManaged, and
 // [Allocator.MemFree] for an allocator's. Its error is ignored.
 //
 // dev is the kind of memory, which is checked: gpu for cu.MemAlloc, gpu.Managed() for
-// cu.MemAllocManaged. Memory from another context than the primary one is not found out
-// on machines with unified addresses, and may not be used by other libraries there.
+// cu.MemAllocManaged. Memory from another context than the primary one is not
+// detected on machines with unified addresses, and may not be used by other libraries
+// there.
 //
 // It takes ownership of mem, even if it returns an error, unless dev or free is nil.
 func Owner(dev *cudaalloc.Device, s cu.Stream, free func(cu.DevicePtr) error, mem ...cu.DevicePtr) (cdevice.Lifetime, error) {

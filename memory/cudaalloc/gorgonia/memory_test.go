@@ -29,7 +29,7 @@ var (
 	}, nil)
 )
 
-// want is what the tests put on the GPU.
+// want has the values that the tests copy to the GPU.
 func want(t *testing.T) arrow.RecordBatch {
 	b := array.NewRecordBuilder(memory.DefaultAllocator, schema)
 	defer b.Release()
@@ -94,8 +94,8 @@ func columns(at []cu.DevicePtr) []cdevice.ArrayData {
 	}
 }
 
-// Memory of gorgonia, or of ours that gorgonia filled, goes out as a record batch, comes
-// back and is what it was; it is freed once, when nobody uses it any more.
+// Memory of gorgonia, or of ours that gorgonia filled, is exported as a record batch and imported
+// unchanged; it is freed once, after its last use.
 func TestMemoryBecomesABatch(t *testing.T) {
 	_, dev := gpu(t)
 	rec := want(t)
@@ -183,7 +183,7 @@ func TestBatchWaitsForTheStream(t *testing.T) {
 	assert.Equal(t, 1, count.all())
 }
 
-// What cannot be owned is freed all the same, once.
+// Memory that Owner refuses is freed all the same, once.
 func TestOwnerFreesAlsoAfterAnError(t *testing.T) {
 	m, dev := gpu(t)
 	for name, c := range map[string]struct {
@@ -276,8 +276,8 @@ func TestCtxOnThePrimaryContext(t *testing.T) {
 // contexts are kept from their finalizers, which would destroy the primary context.
 var contexts []*cu.Ctx
 
-// ended returns when nothing waits for the work of the GPU any more. What is ended may
-// hand on what it held: a batch that was used on a stream, say, its memory.
+// ended returns when no free waits for the work of the GPU any more. Ending one item may add
+// others: a batch that was used on a stream adds its memory.
 func ended(t *testing.T, dev *cudaalloc.Device) {
 	t.Helper()
 	for first := true; first || dev.ReadStats().Waiting > 0; first = false {
