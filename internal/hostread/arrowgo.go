@@ -16,7 +16,7 @@ func ReleaseAll(arrays []arrow.Array) {
 	}
 }
 
-// NewRecordBatch is array.NewRecordBatch, with its panics as errors. It takes the references.
+// NewRecordBatch is array.NewRecordBatch, with its panics as errors.
 func NewRecordBatch(schema *arrow.Schema, columns []arrow.Array, rows int64) (rec arrow.RecordBatch, err error) {
 	defer RecoverArrow(&err, func() {})
 	return array.NewRecordBatch(schema, columns, rows), nil

@@ -6,7 +6,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 )
 
-// Block describes the memory of a copy that this package's users made: its buffers and their sizes.
+// Block describes the memory of a copy in device memory: its buffers and their sizes.
 type Block struct {
 	Base device.Ptr
 	Size int64

@@ -42,8 +42,8 @@ func (n *Node) Validity() uintptr {
 	return n.Buffers[0]
 }
 
-// DropEmptyOffset sets the offset of an empty array to zero, since readers of its single offset in
-// an offsets buffer would look beyond the buffer.
+// DropEmptyOffset sets the offset of an empty array to zero: its offsets buffer may have one entry
+// only, and readers must not read beyond that.
 func (n *Node) DropEmptyOffset() {
 	if n.Length == 0 {
 		n.Offset = 0
