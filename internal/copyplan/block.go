@@ -9,19 +9,19 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
-// Every buffer of a copied batch starts at a multiple of blockAlignment in the one
-// allocation of the batch, and is zero behind its end up to the next: consumers read
-// bitmaps in whole words, and cuDF pads to 64 bytes itself.
+// blockAlignment is the alignment of every buffer in the allocation of a copy. The bytes between a
+// buffer's end and the next buffer are zero: consumers read bitmaps in whole words, and cuDF itself
+// pads to 64 bytes.
 const blockAlignment = 256
 
 func blockAligned(n int64) int64 { return (n + blockAlignment - 1) &^ (blockAlignment - 1) }
 
-// blockLayout is where the parts of plans lie in one allocation.
+// blockLayout has the positions of the parts of copy plans in one allocation.
 type blockLayout struct {
 	parts   []part
 	offsets []int64
-	// size is that of all parts, and of an aligned place behind them for buffers of
-	// which there is nothing: they need an address on the same device.
+	// size includes all parts and, after them, one aligned unit for empty buffers, which need an
+	// address on the same device.
 	size  int64
 	nodes int
 	views int // sizes of view buffers
@@ -52,20 +52,20 @@ func (l *blockLayout) add(trees []Plan) {
 
 func (l *blockLayout) empty() int64 { return l.size - blockAlignment }
 
-// builder makes the nodes of trees that were laid out in a block.
+// builder makes the nodes of copy plans that were laid out in a block.
 type builder struct {
 	*tree.Block
 	layout  *blockLayout
 	nodes   []tree.Node
 	views   []int64
-	part    int // the next one
-	entries int // of buffers that are taken
+	part    int // the index of the next part
+	entries int // entries of buffer arrays that are used
 }
 
-// buildNodes makes the nodes of a block at base. What exported structs will point to
-// is pinned by mem.
+// buildNodes makes the nodes of a block at base. mem pins the Go memory that exported structs will
+// point to.
 func buildNodes(mem *tree.Owner, base device.Ptr, l *blockLayout, trees []Plan) []tree.Node {
-	entries := len(l.parts) + l.nodes + 1 // every node has at least one entry of its own; the event has the last
+	entries := len(l.parts) + l.nodes + 1 // at least one entry for each node, and the last one for the event
 	b := builder{
 		Block:  &tree.Block{Base: base, Size: l.size, Buffers: make([]uintptr, entries), Sizes: make([]int64, entries), Lengths: make([]int64, entries)},
 		layout: l,
@@ -109,7 +109,7 @@ func (b *builder) build(trees []Plan) []tree.Node {
 	return nodes
 }
 
-// address is where part k of a tree lies; a bitmap of no bytes is none.
+// address returns the address of part k of a tree, or 0 for a bitmap of no bytes.
 func (b *builder) address(t *Plan, k int, p part) uintptr {
 	switch {
 	case p.Size > 0:

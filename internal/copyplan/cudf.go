@@ -12,7 +12,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
-// ForCuDF returns the tree as libcudf wants it, with a reference to its owner.
+// ForCuDF returns the tree as libcudf imports it without loss, with a reference to its owner.
 func ForCuDF(ctx context.Context, t tree.Tree) (tree.Tree, error) {
 	switch t.At.ID.Type {
 	case device.CUDA, device.CUDAHost, device.CUDAManaged:
@@ -46,7 +46,7 @@ func ForCuDF(ctx context.Context, t tree.Tree) (tree.Tree, error) {
 	return t, nil
 }
 
-// cuDFType returns an error for what libcudf has no column for.
+// cuDFType returns an error for a type for which libcudf has no column.
 func cuDFType(n *tree.Node) error {
 	if n.Length > math.MaxInt32 {
 		return fielderr.New(fielderr.OpCuDF, "length", n.Length, fmt.Sprintf("at most %d (cuDF)", math.MaxInt32), arrow.ErrNotImplemented)

@@ -11,15 +11,15 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
-// downloader copies ranges of a device's memory to the host.
+// downloader copies ranges of device memory to CPU memory.
 type downloader struct {
 	*source
 	stream device.Stream
-	to     *memory.Buffer // where the ranges go
+	to     *memory.Buffer // the destination of the ranges
 }
 
-// download copies the ranges out of the device's memory, and waits. It takes the buffer:
-// after an error, it is released once nothing is written to it any more.
+// download copies ranges of device memory to the buffer, and waits. It takes the buffer: after an
+// error, it releases it when no copy writes to it any more.
 func (s *source) download(ctx context.Context, list []device.Range, to *memory.Buffer, on device.Stream) error {
 	stream, done, err := copyStream(on, s.dev)
 	if err != nil {
@@ -36,13 +36,13 @@ func (s *source) download(ctx context.Context, list []device.Range, to *memory.B
 		return d.direct(ctx, list)
 	}
 	if err := d.staged(ctx, list); err != nil {
-		to.Release() // only the host writes to it
+		to.Release() // only the CPU writes to it
 		return err
 	}
 	return nil
 }
 
-// direct lets the device write to the buffer.
+// direct makes the device copy into the buffer itself.
 func (d *downloader) direct(ctx context.Context, list []device.Range) error {
 	pins := new(runtime.Pinner)
 	pins.Pin(unsafe.SliceData(d.to.Bytes()))
@@ -62,13 +62,12 @@ func (d *downloader) copy(ctx context.Context, list []device.Range) error {
 	return d.stream.Synchronize(ctx)
 }
 
-// downloadPiece is the most that a copy to plain memory brings into page-locked memory at
-// once. Two pieces may be under way.
+// downloadPiece is the maximum size of a piece of a copy to plain memory in the pinned staging
+// memory. Two pieces may be in progress.
 const downloadPiece = 16 << 20
 
-// staged copies to page-locked memory, and from there by the host, one piece while the next
-// one comes: the driver returns from a copy to plain memory only when it is done, even if
-// ctx has ended.
+// staged copies to pinned memory; the CPU copies one piece from there while the next one arrives. A
+// direct copy to plain memory would block in the driver until it is done, even if ctx has ended.
 func (d *downloader) staged(ctx context.Context, list []device.Range) error {
 	var before *piece
 	for len(list) > 0 || before != nil {
@@ -85,11 +84,11 @@ func (d *downloader) staged(ctx context.Context, list []device.Range) error {
 	return nil
 }
 
-// piece is a part of the ranges on its way through page-locked memory.
+// piece is a part of the ranges in pinned staging memory.
 type piece struct {
 	host device.Memory
-	out  []device.Range // from there
-	done device.Event   // behind the copies; nil: the last work on the stream
+	out  []device.Range // the copies out of the staging memory
+	done device.Event   // the event after the copies; nil if they are the last work on the stream
 }
 
 // start enqueues the copies of the first piece of the list. It returns the rest.
@@ -121,7 +120,7 @@ func (d *downloader) start(ctx context.Context, list []device.Range) (*piece, []
 	return p, rest, err
 }
 
-// finish waits for the piece, if there is one, and copies it to where it belongs.
+// finish waits for the piece, if there is one, and copies it to its destination.
 func (d *downloader) finish(ctx context.Context, p *piece) error {
 	if p == nil {
 		return nil
@@ -151,7 +150,7 @@ func (d *downloader) abandon(pieces ...*piece) {
 
 func (p *piece) free() {
 	tree.CloseEvent(p.done)
-	_ = p.host.FreeAfter(nil) // the device tries again by itself
+	_ = p.host.FreeAfter(nil) // the backend tries again itself
 }
 
 // cutPiece returns the first limit bytes of the list, and the rest, which shares its memory.

@@ -9,7 +9,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 )
 
-// What a copy does on a device that lacks an optional interface of package device.
+// Copies on a device that lacks optional interfaces of package device.
 
 // newCopyStream returns a stream for one copy; the caller closes it.
 func newCopyStream(dev device.Device) (device.Stream, error) {
@@ -25,7 +25,8 @@ func readsLater(dev device.Device, p device.Ptr, size int64) bool {
 	return ok && d.PageLocked(p, size)
 }
 
-// allocateHost returns host memory that the device copies from and to: page-locked, or of C.
+// allocateHost returns CPU memory that the device copies from and to: pinned memory, or memory of C
+// if the device has none.
 func allocateHost(ctx context.Context, dev device.Device, size int64) (device.Memory, error) {
 	if d, ok := dev.(device.Stager); ok {
 		return d.AllocateHost(ctx, size)
@@ -39,19 +40,24 @@ func allocateHost(ctx context.Context, dev device.Device, size int64) (device.Me
 
 var cAllocator = mallocator.NewMallocator()
 
-// cMemory is memory of C: [layoutRead] computes addresses in front of it, which memory of Go
-// does not allow.
+// cMemory is memory of C: [layoutRead] computes addresses before its start, which Go's checks do
+// not allow in Go memory.
 type cMemory struct{ buffer *memory.Buffer }
 
+// Ptr returns the address.
 func (m cMemory) Ptr() device.Ptr { return AddressOf(m.buffer.Bytes()) }
-func (m cMemory) Size() int64     { return int64(m.buffer.Len()) }
-func (m cMemory) free()           { m.buffer.Release() }
 
+// Size returns the size in bytes.
+func (m cMemory) Size() int64 { return int64(m.buffer.Len()) }
+func (m cMemory) free()       { m.buffer.Release() }
+
+// Free frees the memory after the work enqueued on s so far.
 func (m cMemory) Free(s device.Stream) error {
 	afterStream(s, m.free)
 	return nil
 }
 
+// FreeAfter frees the memory after the event, which may be nil.
 func (m cMemory) FreeAfter(e device.Event) error {
 	if e == nil {
 		m.free()
@@ -61,8 +67,8 @@ func (m cMemory) FreeAfter(e device.Event) error {
 	return nil
 }
 
-// upload is device.Stager.Upload. For a device without it, all ranges are copied to one piece of
-// memory first, which is kept until the device has read it.
+// upload is device.Stager.Upload. For a device without Upload, it first copies all ranges to one
+// piece of memory, which is kept until the device has read it.
 func upload(ctx context.Context, dev device.Device, ranges []device.Range, s device.Stream) (device.Event, error) {
 	if d, ok := dev.(device.Stager); ok {
 		return d.Upload(ctx, ranges, s)

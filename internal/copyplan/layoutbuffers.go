@@ -9,46 +9,47 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
-// Layout buffers are those that must be looked into to know what a slice of a tree
-// needs: offsets, views, type ids, run ends, bitmaps that do not start with a byte.
-// Of a batch on a device they are copied to the host, all at once, and one wait is
-// enough for the whole batch.
+// Layout buffers are those that determine which parts of other buffers a slice of a tree needs:
+// offsets, sizes, views, type ids and run ends; also bitmaps whose first bit is not at the start of
+// a byte. For a batch in device memory, all of them are copied to the CPU at once, so that one wait
+// is enough for the whole batch.
 
-// layoutBuffers is a tree whose layout buffers are in host memory.
+// layoutBuffers is a tree whose layout buffers are in CPU memory.
 type layoutBuffers struct {
 	nodes []tree.Node
-	host  device.Memory // nil: there are none
+	host  device.Memory // nil if there are none
 }
 
 func (c *layoutBuffers) free() {
 	if c.host != nil {
-		_ = c.host.FreeAfter(nil) // the device tries again by itself
+		_ = c.host.FreeAfter(nil) // the backend tries again itself
 	}
 }
 
-// has says whether the address is that of a layout buffer.
+// has reports whether an address is in the copy of the layout buffers.
 func (c *layoutBuffers) has(addr uintptr) bool {
 	return c.host != nil && addr-uintptr(c.host.Ptr()) < uintptr(c.host.Size())
 }
 
-// layoutReader collects what is to be read.
+// layoutReader collects the layout buffers to read.
 type layoutReader struct {
 	block *tree.Block
 	reads []layoutRead
 	size  int64
 }
 
-// layoutRead is count bytes at addr, for which *into becomes the address of their
-// copy, less before: as if the copy went as far back as the buffer does.
+// layoutRead is a range of device memory to copy. *into becomes the address of the copy minus
+// before, as if the copy began where the buffer begins.
 type layoutRead struct {
 	into   *uintptr
 	before int64
 	size   int64
-	at     int64 // in the copy
+	at     int64 // position in the copy
 }
 
-// readLayout copies the layout buffers of nodes on dev to the host, after the event
-// of the batch and the work on the stream of the options. ctx ends the wait; the memory is freed when the copies are done.
+// readLayout copies the layout buffers of nodes on dev to the CPU, after the event of the batch and
+// the work enqueued on the stream on. ctx ends the wait; the memory is then freed when the copies
+// have completed.
 func readLayout(ctx context.Context, dev device.Device, t tree.Tree, known *tree.Block, on device.Stream) (*layoutBuffers, error) {
 	r := layoutReader{block: known}
 	own := r.clone(t.Nodes, false)
@@ -60,7 +61,7 @@ func readLayout(ctx context.Context, dev device.Device, t tree.Tree, known *tree
 	return c, nil
 }
 
-// fetch copies what is to be read to the host, after the work on the stream of the options.
+// fetch copies the collected buffers to the CPU, after the work enqueued on the stream on.
 func (r *layoutReader) fetch(ctx context.Context, dev device.Device, t tree.Tree, on device.Stream) (*layoutBuffers, error) {
 	c := &layoutBuffers{}
 	if len(r.reads) == 0 {
@@ -95,7 +96,7 @@ func (r *layoutReader) fetch(ctx context.Context, dev device.Device, t tree.Tree
 		err = s.Synchronize(ctx)
 	}
 	if err != nil {
-		// Copies may be under way, out of the batch and into the host's memory.
+		// Copies may be running, from the batch and into the CPU memory.
 		t.Mem.Retain()
 		afterStream(s, func() { c.free(); t.Mem.Release() })
 		return nil, fmt.Errorf("cdevice: read: %w", err)
@@ -103,15 +104,15 @@ func (r *layoutReader) fetch(ctx context.Context, dev device.Device, t tree.Tree
 	return c, nil
 }
 
-// clone copies the nodes, and notes what is to be read of them. Which elements of inner
-// nodes are needed, only their parents' buffers will tell.
+// clone copies the nodes, and collects their layout buffers. Only the buffers of parents determine
+// which elements of inner nodes are needed, so those are read whole.
 func (r *layoutReader) clone(nodes []tree.Node, inner bool) []tree.Node {
 	own := make([]tree.Node, len(nodes))
 	copy(own, nodes)
 	for i := range own {
 		n := &own[i]
 		if _, ok := r.block.Whole(n); ok && !inner {
-			continue // all of it is known
+			continue // all of its sizes are known
 		}
 		r.read(n, inner)
 		n.Children = r.clone(n.Children, true)
@@ -156,7 +157,7 @@ func (r *layoutReader) read(n *tree.Node, inner bool) {
 	}
 }
 
-// asksValidity says whether the planner asks which elements are valid.
+// asksValidity reports whether the planner reads the validity of elements of the kind.
 func asksValidity(store layout.Kind) bool {
 	return store == layout.View || store == layout.ListView || store == layout.ListView8
 }

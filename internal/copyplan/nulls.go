@@ -8,8 +8,8 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
-// CountNulls returns the nodes with their null counts, and those of their descendants if
-// all is set. Bitmaps of a device are read all at once.
+// CountNulls returns the nodes with their null counts, including those of descendants if all is
+// set. Bitmaps in device memory are read all at once.
 func CountNulls(ctx context.Context, t tree.Tree, all bool) ([]tree.Node, error) {
 	own := copyNodes(t.Nodes, all)
 	var unknown []*tree.Node

@@ -1,5 +1,6 @@
-// Package copyplan copies trees: it plans what the elements need of the buffers, lays that out in
-// one allocation, and copies it to host memory, to a device, or as libcudf wants it.
+// Package copyplan copies trees: it plans which parts of the buffers the elements need, lays them
+// out in one allocation, and copies them to CPU memory, to a device, or in the layout that libcudf
+// needs.
 package copyplan
 
 import (
@@ -17,24 +18,24 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
-// Plan is a tree cut to what its elements need, at offset zero: a copy that is
-// described, and not made yet.
+// Plan is a copy plan: the description of a copy of a tree at offset zero, with only the bytes that
+// its elements need.
 type Plan struct {
 	dtype  arrow.DataType
 	Layout *layout.Layout
 	Length int64
 	nulls  int64 // or UnknownNulls
-	// Parts are the buffers of the C data interface, without the sizes of views;
-	// those of which nothing is needed have no bytes.
+	// Parts are the buffers of the C data interface, without the sizes of views. A buffer that is
+	// not needed has no bytes.
 	Parts    []part
 	Children []Plan
 }
 
-// part is one buffer of a plan: bytes that were made for it in host memory,
-// or bytes of the source that are to be copied as they are.
+// part is one buffer of a plan: bytes made for it in CPU memory, or bytes of the source to be
+// copied unchanged.
 type part struct {
-	Made []byte  // nil: taken
-	Addr uintptr // of what is taken, on the source's device
+	Made []byte  // nil if bytes of the source are copied
+	Addr uintptr // address of the bytes to copy, on the source's device
 	Size int64
 }
 
@@ -42,33 +43,34 @@ func madeOf(b []byte) part { return part{Made: b, Size: int64(len(b))} }
 
 func taken(addr uintptr, size int64) part {
 	if size == 0 {
-		return part{} // whatever the address
+		return part{} // even if there is an address
 	}
 	return part{Addr: addr, Size: size}
 }
 
-// planner cuts trees. It reads layout buffers (see layoutbuffers.go), so these are in
-// host memory; what is taken may be anywhere.
+// planner makes plans. It reads layout buffers (see layoutbuffers.go), so these are in CPU memory;
+// the other buffers may be in any memory.
 type planner struct {
-	// toHost says that bitmaps are made too: nothing but the bits of the elements is set.
+	// toHost is set for copies to the CPU. Bitmaps are then made too, with all bits zero that no
+	// element has.
 	toHost bool
-	// remote says that nothing but layout buffers can be read.
+	// remote is set if only layout buffers can be read.
 	remote        bool
-	layoutBuffers *layoutBuffers // unless it is nil
-	block         *tree.Block    // of the source, if it is a copy of ours
-	pace          *hostread.Pace // nil: there is no context
+	layoutBuffers *layoutBuffers // nil if the CPU can access all buffers
+	block         *tree.Block    // of the source, if that is a copy of this package
+	pace          *hostread.Pace // nil without a context
 }
 
 // makePart makes a buffer of count values, which are zero.
 func makePart[T any](count int64) ([]T, part) {
 	var zero T
-	values := make([]T, count, max(count, 1)) // an empty one has an address too
+	values := make([]T, count, max(count, 1)) // an empty one needs an address too
 	b := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(values))), count*int64(unsafe.Sizeof(zero)))
 	return values, madeOf(b)
 }
 
-// bits takes bits [from, from+count) of the bitmap at addr; where they do not start
-// with a byte, or were read already, they are moved.
+// bits takes bits [from, from+count) of the bitmap at addr. It shifts them into a new bitmap if
+// they do not start with a byte, or were already read.
 func (c *planner) bits(addr uintptr, from, count int64) part {
 	if count == 0 || from%8 == 0 && !c.toHost && !c.layoutBuffers.has(addr+uintptr(from/8)) {
 		return taken(addr+uintptr(from/8), layout.BitBytes(count))
@@ -104,8 +106,7 @@ func (c *planner) cut(n *tree.Node, i, j int64) (Plan, error) {
 	return out, err
 }
 
-// whole takes all buffers of a node of a copy of ours: they are as a cut would leave
-// them.
+// whole takes all buffers of a node of an unsliced copy of this package, which a cut would not change.
 func (c *planner) whole(n *tree.Node, sizes []int64) (Plan, error) {
 	out := Plan{dtype: n.Type, Layout: n.Layout, Length: n.Length, nulls: n.Nulls}
 	if n.Layout.Kind == layout.View {
@@ -135,12 +136,12 @@ func (c *planner) validity(n *tree.Node, out *Plan) part {
 	case c.remote:
 		out.nulls = n.Nulls
 	default:
-		out.nulls = c.nullsOf(n) // the producer's word is not taken
+		out.nulls = c.nullsOf(n) // the null count of the producer is not trusted
 	}
 	return p
 }
 
-// body adds what belongs to a node besides its validity bitmap.
+// body adds the buffers and children of a node, except its validity bitmap.
 func (c *planner) body(n *tree.Node, st arrow.DataType, out *Plan) error {
 	switch n.Layout.Kind {
 	case layout.Bits:
@@ -177,7 +178,7 @@ func (c *planner) body(n *tree.Node, st arrow.DataType, out *Plan) error {
 	case layout.RunEnds:
 		return c.runs(n, out)
 	}
-	return nil // null arrays have no more than a length
+	return nil // null arrays have only a length
 }
 
 // children cuts elements [i, j) out of every child.
@@ -209,8 +210,8 @@ func fixed(n *tree.Node, st arrow.DataType) part {
 	return taken(n.Buffers[1]+uintptr(n.Offset*width), n.Length*width)
 }
 
-// cutOffsets returns n.length+1 offsets that start at zero, and the range of what
-// they point into.
+// cutOffsets returns n.Length+1 offsets that start at zero, and the range of the elements that they
+// refer to.
 func cutOffsets[T hostread.OffsetInt](c *planner, n *tree.Node) (p part, first, last int64, err error) {
 	if n.Length == 0 {
 		_, p = makePart[T](1)
@@ -321,7 +322,7 @@ func (c *planner) runs(n *tree.Node, out *Plan) error {
 	return c.child(n, 1, first, last, out)
 }
 
-// nullsOf is the null count of a node, as far as it can be known.
+// nullsOf returns the null count of a node, or UnknownNulls if the bitmap cannot be read.
 func (c *planner) nullsOf(n *tree.Node) int64 {
 	if c.remote {
 		return max(n.Nulls, 0)
@@ -336,7 +337,7 @@ func findRun(ends *tree.Node, element int64) int64 {
 	return int64(sort.Search(int(ends.Length), func(i int) bool { return hostread.RunEnd(ends, int64(i)) > element }))
 }
 
-// cutRunEnds makes the ends of runs [first, last), less by, and cut at length.
+// cutRunEnds returns the ends of runs [first, last), minus by, and at most length.
 func cutRunEnds(ends *tree.Node, first, last, by, length int64) part {
 	switch layout.ByteWidth(ends.Storage()) {
 	case 2:

@@ -11,7 +11,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
-// The cut of arrays whose elements say where they lie: list views and views.
+// Plans of arrays whose elements have positions of their own: list views and views.
 
 // cutListView takes the part of the child between the first and the last element
 // that any list uses, and moves the lists' offsets into it.
@@ -113,7 +113,7 @@ func (c *planner) views(n *tree.Node, out *Plan) error {
 	})
 }
 
-// IsValid is IsValid, without looking at a bitmap that says what is known.
+// isValid is hostread.IsValid. It does not read a remote bitmap if there are no nulls.
 func (c *planner) isValid(n *tree.Node) func(i int) bool {
 	if c.remote && n.Nulls == 0 {
 		return func(int) bool { return true }
@@ -121,7 +121,7 @@ func (c *planner) isValid(n *tree.Node) func(i int) bool {
 	return hostread.IsValid(n)
 }
 
-// CheckView checks where a view points, and its prefix, if the data can be read.
+// checkView checks that a view is within a buffer, and its prefix, if the data can be read.
 func (c *planner) checkView(n *tree.Node, v *arrow.ViewHeader, sizes []int64) error {
 	if c.remote {
 		return hostread.CheckView(v, sizes)

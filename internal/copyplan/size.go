@@ -6,6 +6,8 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
+// NumBytes returns the number of bytes that the elements of the tree take in all buffers, without
+// alignment.
 func NumBytes(ctx context.Context, t tree.Tree) (int64, error) {
 	src, err := openSource(ctx, t, nil)
 	if err != nil {

@@ -10,27 +10,27 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
-// source is a tree that is about to be copied, ready to be looked into.
+// source is a tree to be copied, whose layout buffers can be read.
 type source struct {
 	tree.Tree
 	Pace           *hostread.Pace
-	dev            device.Device // nil where the host can read the memory
-	*layoutBuffers               // what was read of a device's memory
-	known          *tree.Block   // what is known of a copy's memory without reading it; nil: nothing
+	dev            device.Device // nil if the CPU can access the memory
+	*layoutBuffers               // the layout buffers that were read from device memory
+	known          *tree.Block   // describes the memory of a copy, which need not be read; nil otherwise
 }
 
-// openSource waits for memory that the CPU can access, and reads what must be known
-// of memory that it cannot, after the work on the stream of the options. Close it.
+// openSource waits for the event of memory that the CPU can access. Of other memory, it reads the
+// layout buffers, after the work enqueued on the stream on. The caller closes the source.
 func openSource(ctx context.Context, t tree.Tree, on device.Stream) (*source, error) {
 	return openKnown(ctx, t, t.Mem.Block, on)
 }
 
-// OpenUnknown is openSource that believes nothing of a copy that was made here.
+// OpenUnknown is openSource without the known sizes of a copy of this package, for validation.
 func OpenUnknown(ctx context.Context, t tree.Tree) (*source, error) {
 	return openKnown(ctx, t, nil, nil)
 }
 
-// openKnown is openSource with what is known of the memory.
+// openKnown is openSource with a known block, which may be nil.
 func openKnown(ctx context.Context, t tree.Tree, known *tree.Block, on device.Stream) (*source, error) {
 	s := &source{Tree: t, Pace: &hostread.Pace{Ctx: ctx, Op: fielderr.OpRead}, layoutBuffers: &layoutBuffers{nodes: t.Nodes}, known: known}
 	if t.At.CPUAccessible() {
@@ -45,11 +45,12 @@ func openKnown(ctx context.Context, t tree.Tree, known *tree.Block, on device.St
 	return s, err
 }
 
+// Close frees the layout buffers.
 func (s *source) Close() { s.free() }
 
 func (s *source) remote() bool { return s.dev != nil }
 
-// Plan cuts the trees to what their elements need.
+// Plan returns the copy plans of the nodes.
 func (s *source) Plan(toHost bool) ([]Plan, error) {
 	c := planner{toHost: toHost && !s.remote(), remote: s.remote(), layoutBuffers: s.layoutBuffers, block: s.known, pace: s.Pace}
 	trees := make([]Plan, len(s.layoutBuffers.nodes))
@@ -64,8 +65,8 @@ func (s *source) Plan(toHost bool) ([]Plan, error) {
 	return trees, nil
 }
 
-// keepUntilDone keeps the source, and what release ends, until the work enqueued on the
-// stream so far is done.
+// keepUntilDone keeps the source, and calls release, after the work enqueued on the stream so far
+// has completed.
 func (s *source) keepUntilDone(stream device.Stream, release func()) {
 	s.Mem.Retain()
 	afterStream(stream, func() {
@@ -74,8 +75,8 @@ func (s *source) keepUntilDone(stream device.Stream, release func()) {
 	})
 }
 
-// afterStream calls f after the work enqueued on the stream so far; where no event can be
-// recorded there, after all work of its device.
+// afterStream calls f after the work enqueued on the stream so far has completed; if no event can
+// be recorded there, after all work of its device.
 func afterStream(s device.Stream, f func()) {
 	e, err := EventAfter(s)
 	if err != nil {
@@ -86,7 +87,8 @@ func afterStream(s device.Stream, f func()) {
 	e.OnComplete(f)
 }
 
-// EventAfter returns an event behind the work enqueued on the stream so far.
+// EventAfter returns an event that is complete when the work enqueued on the stream so far has
+// completed.
 func EventAfter(s device.Stream) (device.Event, error) {
 	e, err := s.Device().NewEvent()
 	if err != nil {

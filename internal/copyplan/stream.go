@@ -8,8 +8,8 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
-// waitForStream makes work on s from now on wait for the work enqueued on before, which may
-// be nil, so far.
+// waitForStream makes work enqueued on s from now on wait for the work enqueued so far on the
+// stream before, which may be nil.
 func waitForStream(s, before device.Stream) error {
 	if before == nil {
 		return nil
@@ -25,8 +25,8 @@ func waitForStream(s, before device.Stream) error {
 	return nil
 }
 
-// copyStream returns on, or where that is nil a stream of the device. done is called when all is
-// enqueued.
+// copyStream returns on or, if that is nil, a new stream of the device. The caller calls done when
+// all work is enqueued.
 func copyStream(on device.Stream, dev device.Device) (s device.Stream, done func(), err error) {
 	if on != nil {
 		return on, func() {}, nil
@@ -34,12 +34,12 @@ func copyStream(on device.Stream, dev device.Device) (s device.Stream, done func
 	if s, err = newCopyStream(dev); err != nil {
 		return nil, nil, err
 	}
-	return s, func() { _ = s.Close() }, nil // the device tries again by itself
+	return s, func() { _ = s.Close() }, nil // the backend tries again itself
 }
 
-// checkOnStream checks the stream that WithStream names, which may be nil, for a copy that the
-// device at makes, or the device from that it copies out of, if that is of the same type: a GPU
-// copies on the streams of another one too.
+// checkOnStream checks the stream of WithStream, which may be nil. It must be of the device at,
+// which makes the copy, or of the source's device from, if that has the same type: a GPU can copy
+// on the streams of another one.
 func checkOnStream(on device.Stream, at, from tree.Location) error {
 	if on == nil {
 		return nil

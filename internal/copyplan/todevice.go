@@ -11,7 +11,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
-// ToDevice returns a tree in memory of dev, whose owner is the caller's.
+// ToDevice returns a copy of the tree in memory of dev. The caller owns the reference to its owner.
 func ToDevice(ctx context.Context, from tree.Tree, dev device.Device, on device.Stream) (tree.Tree, error) {
 	at := tree.Location{ID: dev.ID(), Dev: dev}
 	if err := ctx.Err(); err != nil {
@@ -47,7 +47,7 @@ func ToDevice(ctx context.Context, from tree.Tree, dev device.Device, on device.
 	case d.event != nil:
 		src.Mem.Retain()
 		d.event.OnComplete(src.Mem.Release)
-	default: // part of it may be enqueued, and reads the source
+	default: // part of the copy may be enqueued, and still read the source
 		src.keepUntilDone(stream, func() {})
 	}
 	if err != nil {
@@ -62,21 +62,21 @@ func ToDevice(ctx context.Context, from tree.Tree, dev device.Device, on device.
 	return tree.Tree{Mem: mem, At: at, Nodes: nodes, Name: from.Name}, nil
 }
 
-// deviceMemory is what the owner of a copy holds.
+// deviceMemory is the memory of a copy, which its owner holds.
 type deviceMemory struct {
 	dev    device.Device
 	memory device.Memory
-	stream device.Stream // that the copy is made on; the caller's only until it is made
-	event  device.Event  // behind the copy
+	stream device.Stream // the stream of the copy; a caller's stream is used only until the copy is enqueued
+	event  device.Event  // after the copy
 }
 
 // MarkExported defers the release until pending work of the device completes.
 func (d *deviceMemory) MarkExported(m *tree.Owner) { m.UsedOn(d.dev) }
 
-// Release frees the memory after the copy that fills it. The owner has waited for all
-// other work that may use it.
+// Release frees the memory after the copy that fills it. The owner has waited for all other work
+// that may use the memory.
 func (d *deviceMemory) Release() {
-	if d.event == nil { // part of a copy that failed may be enqueued
+	if d.event == nil { // part of a failed copy may be enqueued
 		d.dev.AfterWork(func() {
 			defer DeviceCopies.Add(-1)
 			_ = d.memory.FreeAfter(nil)
@@ -84,14 +84,15 @@ func (d *deviceMemory) Release() {
 		return
 	}
 	defer DeviceCopies.Add(-1)
-	_ = d.memory.FreeAfter(d.event) // the device tries again by itself
+	_ = d.memory.FreeAfter(d.event) // the backend tries again itself
 	tree.CloseEvent(d.event)
 }
 
+// DeviceCopies is the count of cdevice.Stats.
 var DeviceCopies atomic.Int64
 
-// enqueue copies the parts to the device; d's event is behind all of it. kept says that the
-// source is read later.
+// enqueue copies the parts to the device, and sets d.event to an event after all copies. kept
+// reports whether the device reads the source after enqueue has returned.
 func (s *source) enqueue(ctx context.Context, d *deviceMemory, l *blockLayout) (kept bool, err error) {
 	base := uintptr(d.memory.Ptr())
 	var uploads, copies []device.Range
@@ -117,7 +118,7 @@ func (s *source) enqueue(ctx context.Context, d *deviceMemory, l *blockLayout) (
 	case !fills:
 		uploads = append(uploads, l.gaps(d.memory.Ptr())...)
 	default:
-		// The copies come from here and there: the gaps are filled beforehand.
+		// The copies have several sources, so the gaps are filled first.
 		if err := filler.Memset(d.memory.Ptr(), 0, l.size, d.stream); err != nil {
 			return false, err
 		}
@@ -134,14 +135,15 @@ func (s *source) enqueue(ctx context.Context, d *deviceMemory, l *blockLayout) (
 	return kept, err
 }
 
+// AddressOf returns the address of the bytes, which the caller keeps alive.
 func AddressOf(b []byte) device.Ptr {
 	return device.Ptr(uintptr(unsafe.Pointer(unsafe.SliceData(b))))
 }
 
-// zeros is what gaps are filled from: one allocation of the Go heap, which does not move.
+// zeros is the source of the bytes in gaps: one allocation of the Go heap, which does not move.
 var zeros = make([]byte, 2*blockAlignment)
 
-// gaps are the copies of zeros to what no part of the layout writes.
+// gaps returns the copies of zeros to the bytes that no part of the layout writes.
 func (l *blockLayout) gaps(base device.Ptr) []device.Range {
 	var gaps []device.Range
 	for _, r := range withZeros(l.ranges(base), base, l.size) {
@@ -152,7 +154,7 @@ func (l *blockLayout) gaps(base device.Ptr) []device.Range {
 	return gaps
 }
 
-// ranges are where the parts of the layout lie, in order.
+// ranges returns the ranges of the parts of the layout, in order.
 func (l *blockLayout) ranges(base device.Ptr) []device.Range {
 	ranges := make([]device.Range, len(l.parts))
 	for i, p := range l.parts {
@@ -161,8 +163,8 @@ func (l *blockLayout) ranges(base device.Ptr) []device.Range {
 	return ranges
 }
 
-// withZeros fills the gaps between ranges, which are in order, so that all of the block
-// is written, in one go.
+// withZeros fills the gaps between ranges, which are in order, so that one list of copies writes
+// the whole block.
 func withZeros(ranges []device.Range, base device.Ptr, size int64) []device.Range {
 	filled := make([]device.Range, 0, 2*len(ranges)+1)
 	at := base

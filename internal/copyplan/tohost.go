@@ -16,6 +16,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
+// ToHost returns copies of the tree's nodes as arrow-go's arrays, in one allocation of mem.
 func ToHost(ctx context.Context, t tree.Tree, mem memory.Allocator, on device.Stream) ([]arrow.Array, error) {
 	if err := fielderr.CheckContext(fielderr.OpCopy, ctx); err != nil {
 		return nil, err
@@ -54,8 +55,8 @@ func ToHost(ctx context.Context, t tree.Tree, mem memory.Allocator, on device.St
 	return buildArrays(to, laid, trees, t.Name)
 }
 
-// allocateArrow turns the panic of an allocator that has no memory into an error. ctx ends
-// the wait for memory of allocators that can wait with one.
+// allocateArrow turns the panic of an allocator that has no memory into an error. ctx ends the wait
+// for memory, if the allocator can wait with a context.
 func allocateArrow(ctx context.Context, mem memory.Allocator, size int64) (b *memory.Buffer, err error) {
 	if m, ok := mem.(interface {
 		TryAllocate(context.Context, int) ([]byte, error)
@@ -74,15 +75,15 @@ func allocateArrow(ctx context.Context, mem memory.Allocator, size int64) (b *me
 			}
 		}
 	}()
-	// Zeroing first what is overwritten would take as long as a good part of the copy.
+	// Zeroing memory that is overwritten would take a good part of the time of the copy.
 	if m, ok := mem.(interface{ AllocateUninitialized(int) []byte }); ok {
 		return memory.NewBufferWithAllocator(m.AllocateUninitialized(int(size)), mem), nil
 	}
 	return memory.NewBufferWithAllocator(mem.Allocate(int(size)), mem), nil
 }
 
-// fill copies the parts to where they belong in the buffer. It takes the buffer: after
-// an error, it is released once nothing is written to it any more.
+// fill copies the parts to their positions in the buffer. It takes the buffer: after an error, it
+// releases it when no copy writes to it any more.
 func (s *source) fill(ctx context.Context, to *memory.Buffer, l *blockLayout, on device.Stream) error {
 	bytes := to.Bytes()
 	end := int64(0)
@@ -111,8 +112,8 @@ func (s *source) fill(ctx context.Context, to *memory.Buffer, l *blockLayout, on
 	return nil
 }
 
-// appendRange adds a copy from the device; to the one before it, where both ends go on
-// there. The bytes between parts of a block of ours are zero, and may be copied too.
+// appendRange adds a copy from the device. It extends the previous one if source and destination
+// continue there. The bytes between parts of a known block are zero, so they may be copied too.
 func (s *source) appendRange(list []device.Range, dst uintptr, p part) []device.Range {
 	if k := len(list) - 1; k >= 0 {
 		last := &list[k]
@@ -126,7 +127,7 @@ func (s *source) appendRange(list []device.Range, dst uintptr, p part) []device.
 	return append(list, device.Range{Dst: device.Ptr(dst), Src: device.Ptr(p.Addr), Size: p.Size})
 }
 
-// arrays makes arrow-go's data over the parts in one buffer.
+// arrays builds arrow-go's data from the parts in one buffer.
 type arrays struct {
 	buffer *memory.Buffer
 	layout *blockLayout
@@ -144,7 +145,7 @@ func (a *arrays) array(t *Plan) (arr arrow.Array, err error) {
 func (a *arrays) data(t *Plan, made *madeData) *array.Data {
 	var buffers []*memory.Buffer
 	if !t.Layout.Validity {
-		buffers = append(buffers, nil) // arrow-go keeps a place for a bitmap that the type does not have
+		buffers = append(buffers, nil) // arrow-go keeps an entry for a bitmap that the type does not have
 	}
 	for k, p := range t.Parts {
 		at := a.layout.offsets[a.part]
@@ -171,7 +172,7 @@ func (a *arrays) data(t *Plan, made *madeData) *array.Data {
 	return data
 }
 
-// buildArrays takes the buffer.
+// buildArrays makes arrow-go's arrays of the parts in the buffer, which it takes.
 func buildArrays(buffer *memory.Buffer, l *blockLayout, trees []Plan, name func(int) string) (out []arrow.Array, err error) {
 	a := arrays{buffer: buffer, layout: l}
 	defer func() {
@@ -191,7 +192,7 @@ func buildArrays(buffer *memory.Buffer, l *blockLayout, trees []Plan, name func(
 	return out, nil
 }
 
-// madeData keeps the first reference of everything that is made for one array.
+// madeData holds the first reference of all data and buffers that are made for one array.
 type madeData struct {
 	buffers []*memory.Buffer
 	data    []*array.Data
@@ -206,11 +207,11 @@ func (m *madeData) release() {
 	}
 }
 
-// abandon is for a constructor of arrow-go that panicked: it keeps references to the
-// data, which nobody can reach, so the buffers are let go by force.
+// abandon releases the buffers by force after a constructor of arrow-go has panicked, which keeps
+// references to the data that no code can reach.
 func (m *madeData) abandon() {
 	for _, b := range m.buffers {
-		b.Reset(nil) // lets go of the buffer that it is a part of
+		b.Reset(nil) // releases the parent buffer
 	}
 	m.buffers, m.data = nil, nil
 }

@@ -40,7 +40,7 @@ func checkDevice(at tree.Location) error {
 	case device.CUDA, device.CUDAManaged, device.CUDAHost:
 		least := int64(0)
 		if t == device.CUDAHost {
-			least = device.NoOrdinal // pinned memory belongs to every device; Arrow C++ exports it with -1
+			least = device.NoOrdinal // pinned memory belongs to every device; Arrow C++ numbers it so
 		}
 		if id < least || id > math.MaxInt32 {
 			return fielderr.Invalid(fielderr.OpImport, "ArrowDeviceArray.device_id", id, fmt.Sprintf("a device ordinal for %s", t))

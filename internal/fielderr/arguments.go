@@ -6,8 +6,8 @@ import (
 	"reflect"
 )
 
-// IsNil reports whether an argument is nil: nothing, or an interface that holds a nil
-// pointer, map, slice or function.
+// IsNil reports whether an argument is nil, or an interface that holds a nil pointer, map, slice or
+// function.
 func IsNil(v any) bool {
 	if v == nil {
 		return true
@@ -19,10 +19,10 @@ func IsNil(v any) bool {
 	return false
 }
 
-// Absent is the error for an argument that is nil.
+// Absent returns the error for an argument that is nil.
 func Absent(op, name, want string) error { return Invalid(op, name, "nil", want) }
 
-// CheckContext returns an error for a context that is nil.
+// CheckContext returns an error if ctx is nil.
 func CheckContext(op string, ctx context.Context) error {
 	if ctx == nil {
 		return Absent(op, "ctx", "a context")
@@ -30,7 +30,7 @@ func CheckContext(op string, ctx context.Context) error {
 	return nil
 }
 
-// ContextError is the error of an operation whose context is done, or nil.
+// ContextError returns the error of an operation whose context is done, or nil.
 func ContextError(ctx context.Context, operation string) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("cdevice: %s: %w", operation, err)

@@ -1,6 +1,6 @@
-// Package fielderr defines the error about a field of a struct: its path, what it holds,
-// and what it should hold. It is cdevice.FieldError for the packages below cdevice:
-// errors.As finds that type wherever this one is in a chain of errors.
+// Package fielderr defines the error about a field of a struct: its path, what it holds, and what
+// it should hold. Packages below cdevice return it in place of cdevice.FieldError: errors.As
+// converts it to that type.
 package fielderr
 
 import (
@@ -13,16 +13,15 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/excerpt"
 )
 
-// ErrReleased is the kind of error for a struct whose release callback is NULL:
-// it was released, or moved.
+// ErrReleased is wrapped by errors about a struct whose release callback is NULL: it was released,
+// or moved.
 var ErrReleased = fmt.Errorf("%w: already released", arrow.ErrInvalid)
 
-// Text is a Got or Want in words, which is printed without the quotes that a
-// string gets.
+// Text is a Got or Want in words. It is printed without quotes, unlike a string.
 type Text string
 
-// How many bytes of each part an error prints: words of ours beside a little input, and a path
-// as deep as trees may be.
+// The maximum number of bytes of each part that an error prints: enough for our own words and some
+// input, and for a path as deep as trees may be.
 const (
 	longest     = 1000
 	longestPath = 4000
@@ -34,14 +33,14 @@ const NULL Text = "NULL"
 // Error reports that a field of a C struct, or of the Go value that one is made of,
 // is not what it should be.
 type Error struct {
-	Op    string // what was being done: OpImport, OpExport, or another of cdevice's operations
+	Op    string // the operation: OpImport, OpExport, or another of cdevice's operations
 	Field string // the path to the field, such as "ArrowSchema.children[2].format"
-	Got   any    // what the field held; nil leaves it out
-	Want  any    // what it should have held; nil leaves it out
-	Err   error  // the kind of error, such as one that wraps arrow.ErrInvalid
+	Got   any    // what the field holds; nil if it is not printed
+	Want  any    // what it should hold; nil if it is not printed
+	Err   error  // the cause, such as an error that wraps arrow.ErrInvalid
 }
 
-// Error prints the fields, with at most 100 bytes of a string that Got or Want is:
+// Error returns the text, which quotes at most 100 bytes of a string in Got or Want:
 //
 //	cdevice: import: ArrowSchema.children[2].format = "w3", want "w:<bytes>": invalid
 func (e *Error) Error() string {
@@ -65,11 +64,11 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Unwrap returns the kind of error, for errors.Is.
+// Unwrap returns Err.
 func (e *Error) Unwrap() error { return e.Err }
 
-// As sets the pointer that target points to to e, if it is one to a type with the same fields:
-// cdevice.FieldError. errors.As calls it.
+// As stores e in *target if that is a pointer to a type with the same fields, which
+// cdevice.FieldError is. errors.As calls it.
 func (e *Error) As(target any) bool {
 	found, pointer := reflect.ValueOf(e), reflect.ValueOf(target).Elem()
 	if pointer.Kind() != reflect.Pointer || !found.CanConvert(pointer.Type()) {
@@ -79,8 +78,8 @@ func (e *Error) As(target any) bool {
 	return true
 }
 
-// text prints a Got or Want. A string is input: it is quoted, so that an empty one and one
-// with odd bytes can be read. Nothing is printed at any length.
+// text prints a Got or Want, up to a maximum length. A string is input: it is quoted, so that an
+// empty one and one with unprintable bytes can be read.
 func text(v any) string {
 	switch v := v.(type) {
 	case string:

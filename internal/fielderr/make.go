@@ -23,13 +23,13 @@ const (
 	OpValidate = "validate"
 )
 
-// Invalid returns an error for malformed input. The field is relative to the node that is
-// being looked at; Within prepends the path to it.
+// Invalid returns an error for malformed input. The field is relative to the current node; Within
+// prepends the path of that.
 func Invalid(op, field string, got, want any) *Error {
 	return New(op, field, got, want, arrow.ErrInvalid)
 }
 
-// New returns an error of a kind. Strings in got and want are words, not values.
+// New returns an error that wraps err. Strings in got and want are words, not values.
 func New(op, field string, got, want any, err error) *Error {
 	return &Error{Op: op, Field: field, Got: words(got), Want: words(want), Err: err}
 }
@@ -50,7 +50,7 @@ func Within(parent string, err error) error {
 	return err
 }
 
-// During sets the operation of an Error that came from code which several operations share.
+// During sets the operation of an Error from code that several operations share.
 func During(op string, err error) error {
 	var e *Error
 	if errors.As(err, &e) {
@@ -59,11 +59,10 @@ func During(op string, err error) error {
 	return err
 }
 
-// Child is how paths name child i.
+// Child returns the name of child i in paths.
 func Child(i int) string { return fmt.Sprintf("children[%d]", i) }
 
-// Describe returns a type as words of an error, as short as they have to be; what is not a type
-// is words itself.
+// Describe returns a data type in words, shortened for an error. Other values are returned as words.
 func Describe(what any) any {
 	if dt, ok := what.(arrow.DataType); ok {
 		return Type(dt)
@@ -71,5 +70,5 @@ func Describe(what any) any {
 	return what
 }
 
-// Hex is an address as an error prints it.
+// Hex returns an address as errors print it.
 func Hex(addr uintptr) string { return fmt.Sprintf("%#x", addr) }

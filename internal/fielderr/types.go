@@ -8,9 +8,9 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/excerpt"
 )
 
-// Type is the text of a data type for an error. That of a type with more fields, longer names
-// or more metadata than an error quotes is its name and the number of its fields: it is never
-// printed whole.
+// Type returns the text of a data type for an error. A type with more fields, longer names or more
+// metadata than an error quotes is not printed whole: the text is its name and the number of its
+// fields.
 func Type(dt arrow.DataType) (text Text) {
 	defer func() {
 		if recover() != nil { // a type that was not made by its constructor
@@ -47,8 +47,8 @@ func Schema(s *arrow.Schema) Text {
 	return Text(fmt.Sprintf("a schema of %d fields", s.NumFields()))
 }
 
-// fits takes from left what a type has of its own: a byte for each field, the names and the
-// metadata. It reports whether there was enough, and stops where there is not.
+// fits subtracts from left the size of a type: a byte for each field, the names and the metadata.
+// It stops and reports false if left is too small.
 func fits(dt arrow.DataType, left *int) bool {
 	if *left--; *left < 0 {
 		return false

@@ -9,20 +9,21 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
 
+// ReleaseAll releases the arrays.
 func ReleaseAll(arrays []arrow.Array) {
 	for _, a := range arrays {
 		a.Release()
 	}
 }
 
+// NewRecordBatch is array.NewRecordBatch, with its panics as errors.
 func NewRecordBatch(schema *arrow.Schema, columns []arrow.Array, rows int64) (rec arrow.RecordBatch, err error) {
 	defer RecoverArrow(&err, func() {})
 	return array.NewRecordBatch(schema, columns, rows), nil
 }
 
-// RecoverArrow turns arrow-go's panics about data that does not fit into errors.
-// A constructor that panics keeps the references that it took so far; abandon
-// ends the memory without them.
+// RecoverArrow turns arrow-go's panics about inconsistent data into errors. A constructor that
+// panics keeps the references that it took so far; abandon releases the memory in spite of them.
 func RecoverArrow(err *error, abandon func()) {
 	if v := recover(); v != nil {
 		abandon()

@@ -14,9 +14,8 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
-// Sizes appends to sizes, which is empty, the size in bytes of each data
-// buffer of a node in host memory; the sizes of a view array are not among the
-// buffers.
+// Sizes appends to sizes, which is empty, the size in bytes of each data buffer of a node in CPU
+// memory, without the buffer that holds the sizes of a view array.
 func Sizes(sizes []int64, n *tree.Node, st arrow.DataType) ([]int64, error) {
 	l := n.Layout
 	count := len(n.Buffers)
@@ -68,7 +67,7 @@ func bitmapBytes(addr uintptr, n *tree.Node) []byte {
 	return abi.Slice[byte](addr, int(layout.BitBytes(n.Offset+n.Length)))
 }
 
-// IsValid returns a function that says whether element i of the node is valid.
+// IsValid returns a function that reports whether element i of the node is valid.
 func IsValid(n *tree.Node) func(i int) bool {
 	addr := n.Validity()
 	if addr == 0 {
@@ -78,7 +77,7 @@ func IsValid(n *tree.Node) func(i int) bool {
 	return func(i int) bool { return bitutil.BitIsSet(bitmap, offset+i) }
 }
 
-// Nulls is the null count; one that is not known is counted in host memory.
+// Nulls returns the null count. If it is not known, Nulls counts it in the bitmap.
 func Nulls(n *tree.Node) int64 {
 	if n.Nulls != tree.UnknownNulls {
 		return n.Nulls
@@ -90,9 +89,10 @@ func Nulls(n *tree.Node) int64 {
 	return n.Length - int64(bitutil.CountSetBits(bitmapBytes(addr, n), int(n.Offset), int(n.Length)))
 }
 
+// OffsetInt is the type of an offset.
 type OffsetInt interface{ int32 | int64 }
 
-// RunEnd reads run end i of the run ends array.
+// RunEnd returns run end i of the run ends array.
 func RunEnd(ends *tree.Node, i int64) int64 {
 	at := uintptr(ends.Offset + i)
 	switch layout.ByteWidth(layout.StorageType(ends.Type)) {

@@ -10,18 +10,18 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
-// Pace looks at a context in the middle of long work on memory, each time that about a
-// millisecond of it is done. Without a context, the work is not ended.
+// Pace checks a context about every millisecond during long work on memory. Without a context, it
+// never ends the work.
 type Pace struct {
 	Ctx  context.Context
 	Op   string // of the error
-	left int    // work until the next look
+	left int    // work until the next check
 }
 
 const (
-	// atOnce is how many bytes or elements are worked on between two looks at the context.
+	// atOnce is the number of bytes or elements between two checks of the context.
 	atOnce = 1 << 20
-	// The work that a node is, in elements, and a question to a driver.
+	// NodeWork and LookupWork are the costs of a node and of a query to a driver, in elements.
 	NodeWork, LookupWork = 100, 5000
 )
 
@@ -52,7 +52,7 @@ func (p *Pace) Parts(n int, do func(from, to int) error) error {
 	return nil
 }
 
-// CountNulls is Nulls, which the context ends.
+// CountNulls is Nulls with checks of the context.
 func (p *Pace) CountNulls(n *tree.Node) (int64, error) {
 	addr := n.Validity()
 	if n.Nulls != tree.UnknownNulls || addr == 0 || n.Length == 0 {
@@ -70,7 +70,7 @@ func (p *Pace) CountNulls(n *tree.Node) (int64, error) {
 	return nulls, nil
 }
 
-// ValidUTF8 is utf8.Valid.
+// ValidUTF8 is utf8.Valid with checks of the context.
 func (p *Pace) ValidUTF8(s []byte) (bool, error) {
 	for len(s) > atOnce+utf8.UTFMax {
 		end, ok := FirstStart(s, atOnce)
@@ -85,8 +85,8 @@ func (p *Pace) ValidUTF8(s []byte) (bool, error) {
 	return utf8.Valid(s), p.Spend(len(s))
 }
 
-// FirstStart returns where the first character at or after position i begins. It reports false
-// if none of four bytes begins one: then s is not UTF-8.
+// FirstStart returns the position of the first character that begins at or after i. It reports
+// false if none of the next four bytes begins one, since s is then not UTF-8.
 func FirstStart(s []byte, i int) (int, bool) {
 	for end := i + utf8.UTFMax; i < end; i++ {
 		if utf8.RuneStart(s[i]) {

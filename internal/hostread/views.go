@@ -11,7 +11,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
-// CheckView checks where a view points.
+// CheckView checks that a view is within a buffer.
 func CheckView(v *arrow.ViewHeader, sizes []int64) error {
 	size := v.Len()
 	if size < 0 {
@@ -30,7 +30,7 @@ func CheckView(v *arrow.ViewHeader, sizes []int64) error {
 	return nil
 }
 
-// ViewValue returns the bytes of one view, after checking where it points.
+// ViewValue checks a view and returns its bytes.
 func ViewValue(n *tree.Node, v *arrow.ViewHeader, sizes []int64) ([]byte, error) {
 	if err := CheckView(v, sizes); err != nil {
 		return nil, err

@@ -116,7 +116,7 @@ func (a *ahead[T]) finish() {
 	}
 }
 
-// IsClosed reports whether a channel that only closing is used of was closed.
+// IsClosed reports whether c was closed. No value is ever sent on c.
 func IsClosed(c <-chan struct{}) bool {
 	select {
 	case <-c:

@@ -1,4 +1,4 @@
-// Package layout defines what the buffers of each Arrow type mean, and how large they are.
+// Package layout defines the meaning and the sizes of the buffers of each Arrow type.
 //
 // https://arrow.apache.org/docs/format/Columnar.html#buffer-listing-for-each-layout
 package layout
@@ -11,7 +11,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/excerpt"
 )
 
-// Kind says what the buffers of an array mean.
+// Kind is the meaning of the buffers of an array.
 type Kind uint8
 
 const (
@@ -34,21 +34,21 @@ const (
 	RunEnds    // none; children are run ends and values
 )
 
-// Layout is how the C data interface lays out the arrays of one type.
+// Layout describes the arrays of one kind in the C data interface.
 type Layout struct {
 	Kind Kind
-	// Buffers is ArrowArray.n_buffers; for views, the least that it may be.
+	// Buffers is ArrowArray.n_buffers; for views, its minimum.
 	Buffers int
-	// Validity says that buffer 0 is a validity bitmap.
+	// Validity is true if buffer 0 is a validity bitmap.
 	Validity bool
-	// children is how many children a node has; fieldChildren for as many as the
-	// type has fields.
+	// children is the number of children of a node, or fieldChildren for the number of the type's
+	// fields.
 	children int
 }
 
 const fieldChildren = -1
 
-// FirstData is the index of the first buffer that is not a validity bitmap.
+// FirstData returns the index of the first buffer that is not a validity bitmap.
 func (l *Layout) FirstData() int {
 	if l.Validity {
 		return 1
@@ -56,7 +56,7 @@ func (l *Layout) FirstData() int {
 	return 0
 }
 
-// All are the layouts of the kinds.
+// All has the layout of each kind.
 var All = [...]Layout{
 	Unknown:    {Unknown, 0, false, 0},
 	Null:       {Null, 0, false, 0},
@@ -105,7 +105,7 @@ var storages = [...]Kind{
 	arrow.RUN_END_ENCODED: RunEnds,
 }
 
-// StorageType resolves extension types: the type whose layout the buffers have.
+// StorageType resolves extension types: it returns the type that the buffers are laid out as.
 // It returns nil for an extension type without one.
 func StorageType(dt arrow.DataType) arrow.DataType {
 	for range MaxDepth {
@@ -121,8 +121,8 @@ func StorageType(dt arrow.DataType) arrow.DataType {
 	return nil // it contains itself
 }
 
-// Of resolves a type: the type that its buffers are laid out as, and how.
-// The layout is that of Unknown when the type has none.
+// Of returns the type that the buffers of a type are laid out as, and its layout: that of Unknown
+// if the type has none.
 func Of(dt arrow.DataType) (arrow.DataType, *Layout) {
 	if dt == nil {
 		return nil, &All[Unknown]
@@ -140,8 +140,8 @@ func Of(dt arrow.DataType) (arrow.DataType, *Layout) {
 	return dt, &All[storages[id]]
 }
 
-// ChildCount is how many child arrays an array of the storage type has in the
-// node tree: the children of the C data interface, or the one dictionary.
+// ChildCount returns the number of child arrays of an array of the storage type in the node tree:
+// the children of the C data interface, or the one dictionary.
 func (l *Layout) ChildCount(st arrow.DataType) int {
 	if l.children == fieldChildren {
 		return st.(arrow.NestedType).NumFields()
@@ -149,7 +149,7 @@ func (l *Layout) ChildCount(st arrow.DataType) int {
 	return l.children
 }
 
-// ChildType returns the type of child i of a storage type (see childCount).
+// ChildType returns the type of child i of a storage type, as ChildCount counts them.
 func ChildType(st arrow.DataType, i int) arrow.DataType {
 	switch t := st.(type) {
 	case *arrow.StructType:
@@ -167,8 +167,7 @@ func ChildType(st arrow.DataType, i int) arrow.DataType {
 	return st.(arrow.UnionType).Fields()[i].Type
 }
 
-// ByteWidth is the size of one value of a Fixed type, or of an index of a
-// Dictionary type.
+// ByteWidth returns the size of one value of a Fixed type, or of one index of a dictionary type.
 func ByteWidth(st arrow.DataType) int64 {
 	switch t := st.(type) {
 	case *arrow.DictionaryType:
@@ -181,8 +180,8 @@ func ByteWidth(st arrow.DataType) int64 {
 	return 0
 }
 
-// RecoverType turns the panic of a type that a caller gave us into an error:
-// arrow-go's types panic when they were not made by their constructors.
+// RecoverType turns the panic of a caller's type into an error: arrow-go's types panic if they were
+// not made by their constructors.
 func RecoverType(err *error) {
 	if v := recover(); v != nil {
 		*err = fmt.Errorf("%w: the data type panics: %v", arrow.ErrInvalid, v)
@@ -214,17 +213,19 @@ func CountNodes(dt arrow.DataType, depth int, count *int) error {
 }
 
 const (
-	// MaxDepth is how deep arrays may nest: far beyond real data, and shallow
-	// enough that no recursion over a tree can run out of stack.
+	// MaxDepth is the maximum depth of nested arrays: far beyond real data, and small enough that
+	// no recursion over a tree can run out of stack.
 	MaxDepth = 64
-	// maxNodes is how many arrays a tree may have; internal/schema has the same limit.
+	// maxNodes is the maximum number of arrays of a tree; internal/schema has the same limit.
 	maxNodes = 1 << 20
 )
 
+// ErrTooDeep is the error for a type that is nested deeper than MaxDepth.
 var ErrTooDeep = fmt.Errorf("%w: nested deeper than %d", arrow.ErrInvalid, MaxDepth)
 
 var errTooLarge = fmt.Errorf("%w: more than %d arrays", arrow.ErrInvalid, maxNodes)
 
+// UnknownType returns the error for a type without a layout.
 func UnknownType(dt arrow.DataType) error {
 	if dt == nil {
 		return fmt.Errorf("%w: no data type", arrow.ErrInvalid)

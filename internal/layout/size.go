@@ -13,10 +13,10 @@ const MaxBufferSize = 1 << 47
 // ViewSize is the size of one view of a binary_view or utf8_view array.
 const ViewSize = 16
 
-// LeastSize is how many bytes buffer i must have for end = offset+length
-// elements, as far as the struct alone tells: for the bytes of a binary array,
-// whose size only the offsets know, that is zero. The index counts as in the C
-// data interface. A size beyond int64 comes back as MaxInt64.
+// LeastSize returns the minimum size in bytes of buffer i for end = offset+length elements that
+// follows from the struct alone: zero for the bytes of a binary array, whose size the offsets
+// determine. The index is that of the C data interface. A size beyond int64 is returned as
+// MaxInt64.
 func LeastSize(st arrow.DataType, l *Layout, i int, end int64) int64 {
 	if l.Validity && i == 0 {
 		return BitBytes(end)
@@ -53,9 +53,8 @@ func LeastSize(st arrow.DataType, l *Layout, i int, end int64) int64 {
 	return 0
 }
 
-// ChildLength is how long the children must be for a parent that uses end =
-// offset+length of its own elements, as far as the struct alone tells. It
-// returns false when no length is enough.
+// ChildLength returns the minimum length of the children of a parent with end = offset+length
+// elements that follows from the struct alone. It returns false if no length is enough.
 func ChildLength(st arrow.DataType, end int64) (least int64, ok bool) {
 	switch t := st.(type) {
 	case *arrow.StructType, *arrow.SparseUnionType:
@@ -67,6 +66,7 @@ func ChildLength(st arrow.DataType, end int64) (least int64, ok bool) {
 	return 0, true
 }
 
+// BitBytes returns the number of bytes of n bits, without overflow.
 func BitBytes(n int64) int64 { return n/8 + (n%8+7)/8 }
 
 func plusOne(n int64) int64 {

@@ -6,26 +6,26 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 )
 
-// Block is what the owner of a copied batch knows of its memory.
+// Block describes the memory of a copy in device memory: its buffers and their sizes.
 type Block struct {
 	Base device.Ptr
 	Size int64
-	// Buffers are the buffer arrays of all nodes, one after the other; sizes and
-	// lengths are parallel to them: the bytes of each buffer, and at the first buffer
-	// of a node the length of its array.
+	// Buffers are the buffer arrays of all nodes, one after the other. Sizes and lengths are
+	// parallel to them: the size in bytes of each buffer, and, at the first buffer of a node, the
+	// length of its array.
 	Buffers        []uintptr
 	Sizes, Lengths []int64
 }
 
-// SetEvent keeps the native handle of the event that the memory is ready after, and
-// returns where: what sync_event points to.
+// SetEvent stores the native handle of the event after which the memory is ready, and returns its
+// address, to which sync_event points.
 func (b *Block) SetEvent(handle uintptr) uintptr {
 	cell := &b.Buffers[len(b.Buffers)-1]
 	*cell = handle
 	return uintptr(unsafe.Pointer(cell))
 }
 
-// Contains says whether the bytes are the block's.
+// Contains reports whether the bytes are within the block.
 func (b *Block) Contains(p uintptr, size int64) bool {
 	return b != nil && p >= uintptr(b.Base) && p+uintptr(size) <= uintptr(b.Base)+uintptr(b.Size)
 }
@@ -45,7 +45,7 @@ func (b *Block) Whole(n *Node) ([]int64, bool) {
 	return b.Sizes[i : i+uintptr(len(n.Buffers))], true
 }
 
-// AsMade reports whether the node and all below it are those of a copy of ours.
+// AsMade reports whether the node and all nodes below it are unchanged nodes of the block.
 func (b *Block) AsMade(n *Node) bool {
 	if _, ok := b.Whole(n); !ok {
 		return false

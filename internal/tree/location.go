@@ -11,19 +11,20 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
 
-// Location is where the memory of a batch lives, and when it may be read.
+// Location is the device of the memory of a batch, and the event after which it may be read.
 type Location struct {
 	ID device.ID
-	// Dev is the device that WrapRecordBatch was given; nil for an import, whose device the
-	// registry has, or nobody.
+	// Dev is the device that WrapRecordBatch was given; nil for an import, whose device is opened
+	// by its ID, if a backend is registered.
 	Dev device.Device
 	// Event is ArrowDeviceArray.sync_event as it was imported: the address of the
 	// producer's event, valid while the owner lives. Zero: the data is ready.
 	Event uintptr
-	// Assumed reports that the host can read the memory of any device: WithCPUAccessible.
+	// Assumed is true if WithCPUAccessible declared that the CPU can access the memory.
 	Assumed bool
 }
 
+// Device returns Dev, or opens the device of the ID.
 func (p Location) Device() (device.Device, error) {
 	if p.Dev != nil {
 		return p.Dev, nil
@@ -55,7 +56,7 @@ func (p Location) Ready() (bool, error) {
 	return event.Query()
 }
 
-// WaitOn makes work on s from now on wait for the event. s may be of another device, which
+// WaitOn makes work enqueued on s from now on wait for the event. s may be of another device that
 // can wait for the event: of another GPU of the same driver.
 func (p Location) WaitOn(s device.Stream) error {
 	if p.Event == 0 {
@@ -75,7 +76,7 @@ func (p Location) WaitOn(s device.Stream) error {
 	return nil
 }
 
-// OpenEvent borrows the event.
+// OpenEvent returns the event, which stays the producer's.
 func (p Location) OpenEvent() (device.Event, error) {
 	dev, err := p.Device()
 	if err != nil {
@@ -97,9 +98,8 @@ func (p Location) waitEvent(ctx context.Context) error {
 	return event.Synchronize(ctx)
 }
 
-// eventHandle is the native handle of a sync_event. The specification's event
-// types are pointers to the handle, where the handle itself is not a pointer to
-// an object already.
+// eventHandle returns the native handle of a sync_event. The specification's event types are
+// pointers to the handle, unless the handle itself is a pointer to an object.
 //
 // https://arrow.apache.org/docs/format/CDeviceDataInterface.html#synchronization-event-types
 func eventHandle(t device.Type, event uintptr) (uintptr, error) {
@@ -113,9 +113,9 @@ func eventHandle(t device.Type, event uintptr) (uintptr, error) {
 	return *abi.At[uintptr](event), nil
 }
 
-// CPUAccessible reports whether the host can read memory at this place: by the
-// meaning of its type, or because a backend or the importer says so. Of managed memory the backend is
-// asked first: on some machines the host must not touch it while the device works.
+// CPUAccessible reports whether the CPU can access the memory: by the device type, by the backend,
+// or by WithCPUAccessible. For managed memory the backend is asked first: on some machines the CPU
+// must not access it while the device works.
 func (p Location) CPUAccessible() bool {
 	readable := p.ID.Type.CPUAccessible()
 	if p.Assumed || readable && p.ID.Type != device.CUDAManaged {
@@ -127,7 +127,7 @@ func (p Location) CPUAccessible() bool {
 	return readable
 }
 
-// NotAccessible is why the host cannot read memory at this place.
+// NotAccessible returns the reason why the CPU cannot access the memory.
 func (p Location) NotAccessible() string {
 	if p.ID.Type.CPUAccessible() {
 		return fmt.Sprintf("the CPU must not touch memory of %s while the device works, on this machine", p.ID)
@@ -135,9 +135,8 @@ func (p Location) NotAccessible() string {
 	return fmt.Sprintf("the CPU cannot access memory of %s", p.ID)
 }
 
-// CheckStream returns an error unless s is a stream of the device that the memory lives on:
-// work on another device's stream is not ordered with the event, or cannot be. name is the
-// argument.
+// CheckStream returns an error unless s is a stream of the device that the memory is on: work on
+// another device's stream cannot be ordered with the event. name is that of the argument.
 func (p Location) CheckStream(op, name string, s device.Stream) error {
 	if fielderr.IsNil(s) {
 		return fielderr.Invalid(op, name, "nil", "a stream of "+p.ID.String())
@@ -148,9 +147,9 @@ func (p Location) CheckStream(op, name string, s device.Stream) error {
 	return nil
 }
 
-// hasStream reports whether s, a stream of the device of, is one of the memory's device. Two
-// drivers have devices of the same ID: so the memory's device is asked whose its streams are,
-// where it can be opened. Memory without an ordinal belongs to no device more than to others.
+// hasStream reports whether s, a stream of the device of, is one of the memory's device. Devices of
+// two drivers can have the same ID, so the memory's device decides, if it can be opened. Memory
+// without an ordinal fits a stream of any device of its type.
 func (p Location) hasStream(s device.Stream, of device.Device) bool {
 	id := of.ID()
 	if p.ID.Ordinal == device.NoOrdinal {
@@ -165,8 +164,8 @@ func (p Location) hasStream(s device.Stream, of device.Device) bool {
 	return StreamType(id.Type) == StreamType(p.ID.Type) && id.Ordinal == p.ID.Ordinal
 }
 
-// StreamType is the type of the device that streams belong to: a GPU's page-locked and
-// managed memory is used on the streams of the GPU.
+// StreamType returns the type of the device whose streams are used with memory of a type: pinned
+// and managed memory of a GPU is used on the GPU's streams.
 func StreamType(t device.Type) device.Type {
 	switch t {
 	case device.CUDAHost, device.CUDAManaged:
@@ -177,6 +176,7 @@ func StreamType(t device.Type) device.Type {
 	return t
 }
 
+// DescribeStream describes a stream of a device for an error.
 func DescribeStream(of device.Device) string {
 	if of == nil {
 		return "a stream of no device"
@@ -184,9 +184,9 @@ func DescribeStream(of device.Device) string {
 	return "a stream of " + of.ID().String()
 }
 
-// CloseEvent closes an event of ours, if there is one.
+// CloseEvent closes an event that this module owns, if it is not nil.
 func CloseEvent(e device.Event) {
 	if e != nil {
-		_ = e.Close() // the device tries again by itself
+		_ = e.Close() // the backend tries again itself
 	}
 }

@@ -10,32 +10,31 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/layout"
 )
 
-// Node is one array of a tree: an ArrowArray in Go memory, with its type. Nodes
-// are immutable, and live in one slice per tree in which siblings are
-// neighbours; slicing and column selection copy the nodes they change and share
-// the rest.
+// Node is one array of a tree: an ArrowArray in Go memory, with its type. Nodes are immutable. All
+// nodes of a tree are in one slice, in which siblings are adjacent; slicing and column selection
+// copy the nodes that they change and share the others.
 type Node struct {
 	Type   arrow.DataType
 	Layout *layout.Layout
 	Length int64 // elements
-	Nulls  int64 // or -1 when not known
+	Nulls  int64 // or UnknownNulls
 	Offset int64 // elements before the first
-	// Buffers is what ArrowArray.buffers points to: device addresses, and for
-	// views the host address of the sizes at the end. It lies in the producer's
-	// memory, or in Go memory that the owner pinned, so an export can point to it.
+	// Buffers is the array that ArrowArray.buffers points to: device addresses and, for views, at
+	// the end the CPU address of the sizes. It is in the producer's memory, or in Go memory that
+	// the owner pinned, so an export can point to it.
 	Buffers []uintptr
 	// Children are the child arrays; the dictionary of a dictionary array is its
 	// only one.
 	Children []Node
 }
 
+// UnknownNulls is the null count of an array whose nulls were not counted.
 const UnknownNulls = -1
 
-// Kind returns the type that the buffers are laid out as: dtype, unless that
-// is an extension type.
+// Storage returns the type that the buffers are laid out as: Type, unless that is an extension type.
 func (n *Node) Storage() arrow.DataType { return layout.StorageType(n.Type) }
 
-// Validity returns the address of the validity bitmap, or 0 when every element is valid.
+// Validity returns the address of the validity bitmap, or 0 if there is none.
 func (n *Node) Validity() uintptr {
 	if !n.Layout.Validity {
 		return 0
@@ -43,15 +42,15 @@ func (n *Node) Validity() uintptr {
 	return n.Buffers[0]
 }
 
-// DropEmptyOffset keeps whoever reads the one offset that an empty array has away
-// from where it does not have any.
+// DropEmptyOffset sets the offset of an empty array to zero: its offsets buffer may have one entry
+// only, and readers must not read beyond that.
 func (n *Node) DropEmptyOffset() {
 	if n.Length == 0 {
 		n.Offset = 0
 	}
 }
 
-// ChildName is how paths name child i.
+// ChildName returns the name of child i in paths.
 func (n *Node) ChildName(i int) string {
 	if n.Layout.Kind == layout.Dictionary {
 		return "dictionary"
@@ -59,8 +58,8 @@ func (n *Node) ChildName(i int) string {
 	return fielderr.Child(i)
 }
 
-// KnownNulls is the null count that follows from the struct alone: without a
-// bitmap there are no nulls, except that a null array is nothing else.
+// KnownNulls returns the null count that follows from the struct alone: without a bitmap there are
+// no nulls, except that all elements of a null array are null.
 func KnownNulls(l *layout.Layout, length, nulls int64, validity uintptr) int64 {
 	switch {
 	case l.Kind == layout.Null:
@@ -87,12 +86,13 @@ func (n *Node) Slice(i, j int64) Node {
 	return s
 }
 
-// Size counts what the C structs of a tree need.
+// Size counts the C structs and pointers that an export of a tree needs.
 type Size struct {
 	Structs  int // nodes, without the root of the measured tree
 	Pointers int // entries of children arrays
 }
 
+// AddChildren adds the nodes below n.
 func (t *Size) AddChildren(n *Node) {
 	t.Structs += len(n.Children)
 	if n.Layout.Kind != layout.Dictionary {
@@ -105,13 +105,13 @@ func (t *Size) AddChildren(n *Node) {
 	}
 }
 
-// NoData says that nothing can be read at a buffer's address: it is NULL, or
-// stands for NULL (see replaceNulls).
+// NoData reports whether a buffer's address is NULL, or replaces NULL (see Owner.ReplaceNulls), so
+// that no data can be read there.
 func NoData(addr uintptr) bool { return addr == 0 || addr == bridge.Zeros }
 
-// ReplaceNulls gives every buffer of host memory but the validity bitmaps an
-// address: some consumers, Arrow C++ among them, reject NULL offsets even where
-// there is nothing to read. The producer's arrays of buffers are not touched.
+// ReplaceNulls replaces the NULL addresses of buffers in CPU memory, except validity bitmaps: some
+// consumers, such as Arrow C++, reject NULL offsets even if the array is empty. The producer's
+// arrays of buffers are not changed.
 func (m *Owner) ReplaceNulls(nodes []Node) {
 	count := 0
 	eachWithNulls(nodes, func(n *Node) { count += len(n.Buffers) })
@@ -145,7 +145,7 @@ func eachWithNulls(nodes []Node, do func(*Node)) {
 	}
 }
 
-// Take cuts the first n elements off a slice.
+// Take removes the first n elements from a slice, and returns them.
 func Take[T any](from *[]T, n int) []T {
 	head := (*from)[:n:n]
 	*from = (*from)[n:]

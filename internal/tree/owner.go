@@ -13,39 +13,40 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/refcount"
 )
 
-// Owner keeps alive what the buffers of a batch point into, for as long as
-// anybody uses it: batches and arrays, their slices and columns, host views,
-// and C structs that were exported from any of them. Each holds one reference.
+// Owner keeps the memory of the buffers of a batch alive. Batches and arrays, their slices and
+// columns, host views, and C structs that were exported from any of them hold one reference each.
 //
-// What it owns is either a foreign struct (imported), released through its
-// callback, or Go values (wrapped), pinned once and released through Go.
+// It owns either a foreign struct (imported), which its callback releases, or Go values (wrapped),
+// which are pinned once for C (runtime.Pinner).
 type Owner struct {
 	refs refcount.Count
 
 	imported abi.ArrowArray // moved here from the producer's struct; Release 0 if wrapped
-	// releaseWith, unless it is nil, is given the calling of the producer's callback.
+	// ReleaseWith, unless it is nil, gets the producer's callback to call, instead of a direct
+	// call: WithReleaser.
 	ReleaseWith func(release func())
 
-	// Event is what release of imported waits for: WithReleaseAfterEvent. It is borrowed of the
-	// producer, whose release ends it.
+	// Event is complete before imported is released: WithReleaseAfterEvent. It is the producer's,
+	// whose release ends it.
 	Event device.Event
 
 	wrapped handle.Releaser // the arrow.RecordBatch or arrow.Array, or a copy's deviceMemory
-	// Home is the device in whose memory wrapped arrays are; nil for plain host memory.
+	// Home is the device of the memory of wrapped arrays; nil for plain CPU memory.
 	Home  device.Device
-	Block *Block         // what is known of a copy's memory
+	Block *Block         // describes the memory of a copy; nil otherwise
 	pins  runtime.Pinner // Go memory whose addresses exported structs hold
-	// rooted keeps an owner with pins reachable until its last Release. The
-	// runtime ends the process when it collects a Pinner that still pins; a batch
-	// that somebody forgot to release must be a leak, not a crash.
+	// rooted keeps an owner with pins reachable until its last Release. The runtime ends the
+	// process when it collects a Pinner that still pins. A missing release must be a leak, not a
+	// crash.
 	rooted handle.Word
 
-	// users are the devices on which work may use the memory that nobody waits for:
-	// it is let go after that.
+	// users are the devices whose work may use the memory: its release is deferred until their
+	// pending work completes.
 	mu    sync.Mutex
 	users []device.Device
 }
 
+// ImportedLive counts imported structs that were not released, RootedLive owners with pinned Go memory.
 var ImportedLive, RootedLive atomic.Int64
 
 // Own returns an owner of a reference to Go values; it takes that reference.
@@ -55,8 +56,8 @@ func Own(v handle.Releaser) *Owner {
 	return m
 }
 
-// Pin pins one Go object until the last Release. Addresses of C memory are
-// allowed and cost next to nothing. Only the constructor of an owner calls it.
+// Pin pins one Go object until the last Release. An address of C memory is allowed and costs almost
+// nothing. Only code that makes the owner calls it.
 func (m *Owner) Pin(pointer any) {
 	m.pins.Pin(pointer)
 	if m.rooted == 0 {
@@ -74,18 +75,17 @@ func Adopt(a *abi.ArrowArray) *Owner {
 	return m
 }
 
-// Retain adds a reference to memory that somebody holds. Memory that was let go
-// cannot come back: using it after the last release is a bug of the program,
-// better seen here than as a crash later.
+// Retain adds a reference for a caller that holds one. After the last Release it panics, rather
+// than letting the program use freed memory.
 func (m *Owner) Retain() *Owner {
 	m.refs.Retain()
 	return m
 }
 
-// TryRetain adds a reference, unless the last one is gone.
+// TryRetain adds a reference, and reports whether there was one.
 func (m *Owner) TryRetain() bool { return m.refs.TryRetain() }
 
-// UsedOn notes that work of dev may use the memory from now on.
+// UsedOn records that work of dev may use the memory from now on.
 func (m *Owner) UsedOn(dev device.Device) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -110,17 +110,16 @@ func (m *Owner) MarkExported() {
 	}
 }
 
-// Release drops one reference. The last one lets the memory go: at once, on the
-// calling thread, or, where work of a device may be using it, after that work, on a
-// goroutine of the device's. It has this name because the handle of a pinned owner
-// holds it.
+// Release drops one reference. The last one releases the memory: at once, on the calling thread,
+// or, if work of a device may be using it, after that work, on a goroutine of the device's backend.
+// It implements handle.Releaser, since the handle of a pinned owner holds the owner.
 func (m *Owner) Release() {
 	if m.refs.Release() {
 		m.endAfter(m.users)
 	}
 }
 
-// endAfter ends the owner after the work that these devices have now.
+// endAfter ends the owner after the work that is pending on these devices now.
 func (m *Owner) endAfter(users []device.Device) {
 	if len(users) == 0 {
 		m.endAfterEvent()
@@ -129,8 +128,7 @@ func (m *Owner) endAfter(users []device.Device) {
 	users[0].AfterWork(func() { m.endAfter(users[1:]) })
 }
 
-// endAfterEvent ends the owner once the event is complete that release waits for, if there
-// is one.
+// endAfterEvent ends the owner once Event is complete; at once, if it is nil.
 func (m *Owner) endAfterEvent() {
 	event := m.Event
 	if event == nil {
@@ -164,8 +162,8 @@ func (m *Owner) end() {
 func (m *Owner) releaseImported() {
 	a := &m.imported
 	if m.ReleaseWith != nil || m.users != nil || m.rooted != 0 {
-		// A callback that is written in Go may pass the struct to C, and cgo searches the
-		// object that it stands in for Go pointers.
+		// A callback that is written in Go may pass the struct to C, and cgo's checks search the
+		// whole object for Go pointers.
 		apart := m.imported
 		a = &apart
 	}
