@@ -325,17 +325,3 @@ func (c *consumer) Close(done func()) {
 	c.unwatch()
 	c.Interrupt()
 }
-
-// losePatience ends the wait for a producer that has called release and does not return from
-// request or cancel. It drops the ready tasks, since the goroutine that calls cancel may never get
-// to them.
-func (c *consumer) losePatience() {
-	c.mu.Lock()
-	stopped := c.stopped
-	c.mu.Unlock()
-	if stopped {
-		c.drop()
-		c.emptied()
-	}
-	c.gone()
-}

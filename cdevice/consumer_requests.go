@@ -58,49 +58,6 @@ func (c *consumer) wish() (*abi.ArrowAsyncProducer, int64) {
 	return c.producer, n
 }
 
-// cancel calls the producer's cancel, unless it has reported the end or an error.
-func (c *consumer) cancel() {
-	select {
-	case c.calling <- struct{}{}:
-	case <-c.released: // the running call may not return
-		return
-	}
-	defer func() { <-c.calling }()
-	c.mu.Lock()
-	p := c.producer
-	if c.ended {
-		p = nil
-	}
-	c.mu.Unlock()
-	if p != nil {
-		bridge.CallCancel(p, c.word)
-	}
-}
-
-// settle is called at the end of the last callback before release, after which no call of the
-// producer begins, and waits for a running one. A producer that holds in release a lock that its
-// request takes does not hold that lock yet: the call can return here, and release need not wait
-// for it. A producer that serves calls on this very thread can do so after settle has lost
-// patience.
-func (c *consumer) settle() {
-	if bridge.Calling(c.word) {
-		return
-	}
-	select {
-	case c.calling <- struct{}{}:
-		<-c.calling
-		return
-	default:
-	}
-	t := time.NewTimer(patience)
-	defer t.Stop()
-	select {
-	case c.calling <- struct{}{}:
-		<-c.calling
-	case <-t.C:
-	}
-}
-
 // Release is the last callback. The producer may be freed when it returns, so it waits for a
 // running call of the producer, unless release was called from inside that call.
 func (c *consumer) Release() {

@@ -15,7 +15,7 @@ import (
 //		fmt.Println(wrong.Field) // "ArrowDeviceArray.array.children[2].n_buffers"
 //	}
 type FieldError struct {
-	Op    string // the operation: "import", "export", "wrap", "read", "copy", "new", "slice", "select", "column" or "close"
+	Op    string // the operation, such as "import", "export", "copy", "validate" or "for cuDF"
 	Field string // the path of the field: "ArrowDeviceArray.array.children[2].n_buffers"
 	Got   any    // what the field holds; nil if the error is not about its value
 	Want  any    // what the field should hold; nil if the error is not about its value
@@ -30,8 +30,8 @@ func (e *FieldError) Error() string { return (*fielderr.Error)(e).Error() }
 // Unwrap returns Err.
 func (e *FieldError) Unwrap() error { return e.Err }
 
-// ErrReleased is wrapped by errors about a C struct, a batch or an array that was used after its
-// release. It wraps arrow.ErrInvalid.
+// ErrReleased is wrapped by errors about a C struct, batch, array, reader or stream that was used
+// after it was released or closed. It wraps arrow.ErrInvalid.
 var ErrReleased = fielderr.ErrReleased
 
 var errNotLocked = fmt.Errorf("%w: a GPU must not use the address", device.ErrNotSupported)

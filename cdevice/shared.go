@@ -133,9 +133,10 @@ func (s *shared) WaitOn(stream device.Stream) error {
 }
 
 // UsedOn records that work on the stream, which may be of any device, accesses the memory. The
-// final Release then defers the release of the memory until work enqueued on that device at that
-// time has completed; a goroutine of the device's backend waits for it and calls the producer's
-// release callback. (Compare PyTorch's Tensor.record_stream.)
+// final Release then returns at once, and the memory is released after all work enqueued by then on
+// that device, on any stream: on the releasing goroutine if none is pending, otherwise on one of the
+// device's backend, which also calls the producer's release callback. (Compare PyTorch's
+// Tensor.record_stream.)
 func (s *shared) UsedOn(stream device.Stream) error {
 	if err := s.hold(fielderr.OpRead); err != nil {
 		return err

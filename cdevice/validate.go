@@ -35,8 +35,8 @@ import (
 // others (offsets, views, type ids, run ends), and the bitmaps of the entries and keys of maps. If
 // no backend can answer, the error wraps device.ErrNotSupported.
 //
-// It first waits for the batch's event. The end of ctx ends the wait, and also a long check within
-// about a millisecond. Other errors are [FieldError]; those about invalid contents wrap
+// It first waits for the batch's event. The end of ctx ends the wait, and soon also a long check.
+// Other errors are [FieldError]; those about invalid contents wrap
 // arrow.ErrInvalid.
 func (b *RecordBatch) ValidateFull(ctx context.Context) error {
 	if err := fielderr.CheckContext(fielderr.OpValidate, ctx); err != nil {

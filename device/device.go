@@ -155,8 +155,8 @@ type Device interface {
 // memory directly, and from other host memory through page-locked memory of its own. For a
 // device without it, package cdevice keeps a copy of the host memory until the device has read it.
 type Stager interface {
-	// AllocateHost returns owned page-locked host memory, which this device copies from and
-	// to at full speed and after the call that enqueues the copy. It may be cached. It waits
+	// AllocateHost returns owned page-locked host memory, which this device reads and writes
+	// directly, at full speed and asynchronously. It may be cached. It waits
 	// as [Device.Allocate] does.
 	AllocateHost(ctx context.Context, size int64) (Memory, error)
 	// Upload is [Device.Copy] from host memory. Memory that is not page-locked is read before
@@ -220,9 +220,8 @@ type Memory interface {
 	// memory even if it returns an error: the device then frees it later. It is called
 	// once; a second call of Free or FreeAfter is an error.
 	Free(s Stream) error
-	// FreeAfter frees the memory once e is complete. A nil event means that no pending work
-	// uses the memory, and that its allocation is not pending on the stream that Allocate was
-	// given. e may be closed when FreeAfter returns, and must not be recorded again.
+	// FreeAfter frees the memory once e is complete. Pass nil only if no pending work
+	// uses the memory and the stream given to Allocate has reached the allocation. e may be closed when FreeAfter returns, and must not be recorded again.
 	FreeAfter(e Event) error
 }
 

@@ -69,7 +69,7 @@ var extras = []extra{
 		"kept = kept || len(copies) > 0", "kept = kept || len(copies) < 0",
 	},
 	{
-		"cdevice/convert.go", "recordEvent", "the recorded event",
+		"cdevice/event.go", "recordEvent", "the recorded event",
 		"at.Event = uintptr(unsafe.Pointer(&recorded.handle))", "_ = uintptr(unsafe.Pointer(&recorded.handle))",
 	},
 	{

@@ -9,13 +9,6 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
-// blockAlignment is the alignment of every buffer in the allocation of a copy. The bytes between a
-// buffer's end and the next buffer are zero: consumers read bitmaps in whole words, and cuDF itself
-// pads to 64 bytes.
-const blockAlignment = 256
-
-func blockAligned(n int64) int64 { return (n + blockAlignment - 1) &^ (blockAlignment - 1) }
-
 // blockLayout has the positions of the parts of copy plans in one allocation.
 type blockLayout struct {
 	parts   []part

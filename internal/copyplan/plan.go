@@ -48,7 +48,7 @@ func taken(addr uintptr, size int64) part {
 	return part{Addr: addr, Size: size}
 }
 
-// planner makes plans. It reads layout buffers (see layoutbuffers.go), so these are in CPU memory;
+// planner makes plans. It reads layout buffers (see readlayout.go), so these are in CPU memory;
 // the other buffers may be in any memory.
 type planner struct {
 	// toHost is set for copies to the CPU. Bitmaps are then made too, with all bits zero that no

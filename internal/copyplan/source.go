@@ -65,28 +65,6 @@ func (s *source) Plan(toHost bool) ([]Plan, error) {
 	return trees, nil
 }
 
-// keepUntilDone keeps the source, and calls release, after the work enqueued on the stream so far
-// has completed.
-func (s *source) keepUntilDone(stream device.Stream, release func()) {
-	s.Mem.Retain()
-	afterStream(stream, func() {
-		release()
-		s.Mem.Release()
-	})
-}
-
-// afterStream calls f after the work enqueued on the stream so far has completed; if no event can
-// be recorded there, after all work of its device.
-func afterStream(s device.Stream, f func()) {
-	e, err := EventAfter(s)
-	if err != nil {
-		s.Device().AfterWork(f)
-		return
-	}
-	defer tree.CloseEvent(e)
-	e.OnComplete(f)
-}
-
 // EventAfter returns an event that is complete when the work enqueued on the stream so far has
 // completed.
 func EventAfter(s device.Stream) (device.Event, error) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"runtime"
-	"sync/atomic"
 	"unsafe"
 
 	"github.com/arrowdevice/arrowdevice/device"
@@ -62,35 +61,6 @@ func ToDevice(ctx context.Context, from tree.Tree, dev device.Device, on device.
 	return tree.Tree{Mem: mem, At: at, Nodes: nodes, Name: from.Name}, nil
 }
 
-// deviceMemory is the memory of a copy, which its owner holds.
-type deviceMemory struct {
-	dev    device.Device
-	memory device.Memory
-	stream device.Stream // the stream of the copy; a caller's stream is used only until the copy is enqueued
-	event  device.Event  // after the copy
-}
-
-// MarkExported defers the release until pending work of the device completes.
-func (d *deviceMemory) MarkExported(m *tree.Owner) { m.UsedOn(d.dev) }
-
-// Release frees the memory after the copy that fills it. The owner has waited for all other work
-// that may use the memory.
-func (d *deviceMemory) Release() {
-	if d.event == nil { // part of a failed copy may be enqueued
-		d.dev.AfterWork(func() {
-			defer DeviceCopies.Add(-1)
-			_ = d.memory.FreeAfter(nil)
-		})
-		return
-	}
-	defer DeviceCopies.Add(-1)
-	_ = d.memory.FreeAfter(d.event) // the backend tries again itself
-	tree.CloseEvent(d.event)
-}
-
-// DeviceCopies is the count of cdevice.Stats.
-var DeviceCopies atomic.Int64
-
 // enqueue copies the parts to the device, and sets d.event to an event after all copies. kept
 // reports whether the device reads the source after enqueue has returned.
 func (s *source) enqueue(ctx context.Context, d *deviceMemory, l *blockLayout) (kept bool, err error) {
@@ -138,48 +108,4 @@ func (s *source) enqueue(ctx context.Context, d *deviceMemory, l *blockLayout) (
 // AddressOf returns the address of the bytes, which the caller keeps alive.
 func AddressOf(b []byte) device.Ptr {
 	return device.Ptr(uintptr(unsafe.Pointer(unsafe.SliceData(b))))
-}
-
-// zeros is the source of the bytes in gaps: one allocation of the Go heap, which does not move.
-var zeros = make([]byte, 2*blockAlignment)
-
-// gaps returns the copies of zeros to the bytes that no part of the layout writes.
-func (l *blockLayout) gaps(base device.Ptr) []device.Range {
-	var gaps []device.Range
-	for _, r := range withZeros(l.ranges(base), base, l.size) {
-		if r.Src != 0 {
-			gaps = append(gaps, r)
-		}
-	}
-	return gaps
-}
-
-// ranges returns the ranges of the parts of the layout, in order.
-func (l *blockLayout) ranges(base device.Ptr) []device.Range {
-	ranges := make([]device.Range, len(l.parts))
-	for i, p := range l.parts {
-		ranges[i] = device.Range{Dst: base + device.Ptr(l.offsets[i]), Size: p.Size}
-	}
-	return ranges
-}
-
-// withZeros fills the gaps between ranges, which are in order, so that one list of copies writes
-// the whole block.
-func withZeros(ranges []device.Range, base device.Ptr, size int64) []device.Range {
-	filled := make([]device.Range, 0, 2*len(ranges)+1)
-	at := base
-	gap := func(to device.Ptr) {
-		for at < to {
-			n := min(int64(to-at), int64(len(zeros)))
-			filled = append(filled, device.Range{Dst: at, Src: AddressOf(zeros), Size: n})
-			at += device.Ptr(n)
-		}
-	}
-	for _, r := range ranges {
-		gap(r.Dst)
-		filled = append(filled, r)
-		at = r.Dst + device.Ptr(r.Size)
-	}
-	gap(base + device.Ptr(size))
-	return filled
 }

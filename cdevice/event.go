@@ -1,0 +1,87 @@
+package cdevice
+
+import (
+	"fmt"
+	"unsafe"
+
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/copyplan"
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+	"github.com/arrowdevice/arrowdevice/internal/tree"
+)
+
+// RecordEvent returns the batch with a new event, which is complete when the work enqueued on s so far
+// has completed and the batch's own event is complete: for memory that work on s is still filling. It
+// does not wait; s waits for the batch's event. The event is closed after the last use of the result.
+//
+// The stream must be one of the device that the memory is on, since a sync_event is an event of that
+// device. Device, pinned and managed memory of one GPU share its streams; memory without a device ID
+// takes a stream of any GPU. Another stream, or nil, is an error that wraps arrow.ErrInvalid. Work of
+// the CPU completes at once: with a stream of the CPU, the result has no event.
+//
+// The result shares the memory and is owned by the caller.
+func (b *RecordBatch) RecordEvent(s device.Stream) (*RecordBatch, error) {
+	if err := b.hold(fielderr.OpRead); err != nil {
+		return nil, err
+	}
+	defer b.mem.Release()
+	mem, at, err := recordEvent(b.mem, b.at(), s)
+	if err != nil {
+		return nil, err
+	}
+	return b.located(mem, at), nil
+}
+
+// RecordEvent returns the array with a new event; see [RecordBatch.RecordEvent].
+func (a *Array) RecordEvent(s device.Stream) (*Array, error) {
+	if err := a.hold(fielderr.OpRead); err != nil {
+		return nil, err
+	}
+	defer a.mem.Release()
+	mem, at, err := recordEvent(a.mem, a.at(), s)
+	if err != nil {
+		return nil, err
+	}
+	return a.located(mem, at), nil
+}
+
+// recordEvent returns an owner of the memory and of a new event recorded on s, and the location
+// with that event.
+func recordEvent(mem *tree.Owner, at tree.Location, s device.Stream) (*tree.Owner, tree.Location, error) {
+	if err := at.CheckStream(fielderr.OpRead, "stream", s); err != nil {
+		return nil, at, err
+	}
+	if err := at.WaitOn(s); err != nil {
+		return nil, at, err
+	}
+	event, err := copyplan.EventAfter(s)
+	if err != nil {
+		return nil, at, fmt.Errorf("cdevice: record an event: %w", err)
+	}
+	if event.Handle() == 0 { // the device's work is done at once
+		tree.CloseEvent(event)
+		return mem.Retain(), at, nil
+	}
+	recorded := &recordedEvent{mem: mem.Retain(), event: event, handle: event.Handle()}
+	own := tree.Own(recorded)
+	own.Block = mem.Block
+	own.Pin(&recorded.handle)
+	at.Event = uintptr(unsafe.Pointer(&recorded.handle))
+	return own, at, nil
+}
+
+// recordedEvent holds the memory and the event of a batch made by RecordEvent.
+type recordedEvent struct {
+	mem    *tree.Owner // a reference
+	event  device.Event
+	handle uintptr // of event: what sync_event points to
+}
+
+// Release ends the event and the use of the memory.
+func (e *recordedEvent) Release() {
+	tree.CloseEvent(e.event)
+	e.mem.Release()
+}
+
+// MarkExported marks the owner of the memory instead of that of the event.
+func (e *recordedEvent) MarkExported(*tree.Owner) { e.mem.MarkExported() }

@@ -1,0 +1,57 @@
+package copyplan
+
+import "github.com/arrowdevice/arrowdevice/device"
+
+// The padding of a copy. In CPU memory, source.fill clears the bytes between buffers; on a device they
+// are copied from zeros or set.
+
+// blockAlignment is the alignment of every buffer in the allocation of a copy. The bytes between a
+// buffer's end and the next buffer are zero: consumers read bitmaps in whole words, and cuDF itself
+// pads to 64 bytes.
+const blockAlignment = 256
+
+func blockAligned(n int64) int64 { return (n + blockAlignment - 1) &^ (blockAlignment - 1) }
+
+// zeros is the source of the bytes in gaps: one allocation of the Go heap, which does not move.
+var zeros = make([]byte, 2*blockAlignment)
+
+// withZeros fills the gaps between ranges, which are in order, so that one list of copies writes
+// the whole block.
+func withZeros(ranges []device.Range, base device.Ptr, size int64) []device.Range {
+	filled := make([]device.Range, 0, 2*len(ranges)+1)
+	at := base
+	gap := func(to device.Ptr) {
+		for at < to {
+			n := min(int64(to-at), int64(len(zeros)))
+			filled = append(filled, device.Range{Dst: at, Src: AddressOf(zeros), Size: n})
+			at += device.Ptr(n)
+		}
+	}
+	for _, r := range ranges {
+		gap(r.Dst)
+		filled = append(filled, r)
+		at = r.Dst + device.Ptr(r.Size)
+	}
+	gap(base + device.Ptr(size))
+	return filled
+}
+
+// gaps returns the copies of zeros to the bytes that no part of the layout writes.
+func (l *blockLayout) gaps(base device.Ptr) []device.Range {
+	var gaps []device.Range
+	for _, r := range withZeros(l.ranges(base), base, l.size) {
+		if r.Src != 0 {
+			gaps = append(gaps, r)
+		}
+	}
+	return gaps
+}
+
+// ranges returns the ranges of the parts of the layout, in order.
+func (l *blockLayout) ranges(base device.Ptr) []device.Range {
+	ranges := make([]device.Range, len(l.parts))
+	for i, p := range l.parts {
+		ranges[i] = device.Range{Dst: base + device.Ptr(l.offsets[i]), Size: p.Size}
+	}
+	return ranges
+}
