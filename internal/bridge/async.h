@@ -1,6 +1,6 @@
 /* The callbacks of the asynchronous device stream interface: those of handlers,
  * producers (producer.h) and tasks that we export, whose private_data is a word of internal/handle,
- * and calls of those that somebody else exported. Structs are passed as words; see
+ * and calls of structs that another library exported. Structs are passed as words; see
  * bridge.h. */
 #pragma once
 
@@ -24,7 +24,7 @@ void cdevice_v0_call_on_error(uint64_t* handler, int code, const char* message, 
 void cdevice_v0_call_handler_release(uint64_t* handler);
 int cdevice_v0_call_extract_data(uint64_t* task, uint64_t* out);
 
-/* handle is the consumer's that calls: cdevice_v0_calling says whether this thread is in
+/* handle is the consumer's that calls: cdevice_v0_calling reports whether this thread is in
  * one of its calls of a producer just now. */
 void cdevice_v0_call_request(uintptr_t producer, int64_t n, uint64_t handle);
 void cdevice_v0_call_cancel(uintptr_t producer, uint64_t handle);

@@ -34,7 +34,7 @@ int64_t cdevice_v0_tree_count(void);
 void cdevice_v0_release_array(struct ArrowArray* array);
 void cdevice_v0_release_schema(struct ArrowSchema* schema);
 
-/* Call the release callback of a struct that somebody else exported. The structs
+/* Call the release callback of a struct that another library exported. The structs
  * are passed as words: for a pointer to a type with pointers in it, cgo would
  * search all of the Go object that the struct is a part of for Go pointers, and
  * panic if the struct stands beside one. */
