@@ -72,6 +72,7 @@ var allowed = map[string][]string{
 	},
 	"cdevice/cdevicetest": {"cdevice"},
 	"device/devicetest":   {"device"},
+	"interop/dlpack":      {"cdevice", "device", "internal/abi", "internal/bridge", "internal/fielderr"},
 
 	"internal/cuda":             {"device"},
 	"internal/nilargs":          {},
