@@ -1,8 +1,11 @@
 // Package dlpack exchanges arrays with other libraries as DLPack tensors, without copying, in the
 // memory of any device: with NumPy, PyTorch, CuPy, JAX and cuVS.
 //
-//	tensor, err := dlpack.Export(array)                                       // *dlpack.ManagedTensorVersioned
-//	array, err := dlpack.Import(dlpack.ManagedTensorVersionedFromPtr(p))      // *cdevice.Array
+//	column := batch.Column(0)
+//	defer column.Release()                                                          // the tensor holds the memory on its own
+//	tensor, err := dlpack.Export(column)                                            // a *dlpack.ManagedTensorVersioned
+//
+//	imported, err := dlpack.Import(dlpack.ManagedTensorVersionedFromPtr(addr))      // a *cdevice.Array
 //
 // [ExportLegacy] and [ImportLegacy] do the same for the form before DLPack 1, which many libraries
 // still use.
@@ -11,9 +14,9 @@
 //
 // A tensor has numbers of one size, and no nulls:
 //
-//	int8 ... int64, uint8 ... uint64, float16, float32, float64    1 dimension
-//	fixed_size_list<T>[n]                                          2 dimensions, the last of n
-//	fixed_size_list<fixed_size_list<T>[m]>[n]                      3 dimensions, and so on
+//   - int8 to int64, uint8 to uint64, float16, float32 and float64 have 1 dimension;
+//   - fixed_size_list<T>[n] has 2 dimensions, the last of n;
+//   - fixed_size_list<fixed_size_list<T>[m]>[n] has 3 dimensions, and so on.
 //
 // An extension type is exported as its storage. Other types are refused, and the error says why: an
 // export converts nothing. Arrow's bool is a bit and DLPack's a byte; DLPack has no times, decimals or

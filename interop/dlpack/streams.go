@@ -8,11 +8,11 @@ import (
 // StreamOf returns the stream that a consumer names by the stream argument of __dlpack__, an integer
 // that the Python array API standard defines for each type of device:
 //
-//	-1       no stream: the producer must not synchronize; sync is false
-//	 0       the default stream, on ROCm only: on CUDA it is ambiguous
-//	 1       the legacy default stream, on CUDA only
-//	 2       the default stream of the calling thread, on CUDA only
-//	 n > 2   the stream with the native handle n, on CUDA and ROCm
+//   - -1: no stream; the producer must not synchronize, and sync is false;
+//   - 0: the default stream, on ROCm only, since it is ambiguous on CUDA;
+//   - 1: the legacy default stream, on CUDA only;
+//   - 2: the default stream of the calling thread, on CUDA only;
+//   - above 2: the stream with this native handle, on CUDA and ROCm.
 //
 // None, the default of the argument, is no integer: on CUDA and ROCm it stands for the legacy default
 // stream, which is number 1 on CUDA and 0 on ROCm. Devices of other types, above all the CPU, have

@@ -54,6 +54,9 @@ func dimensions(dt arrow.DataType) (inner []int64, element DataType, err error) 
 		if !ok {
 			break
 		}
+		if inner == nil {
+			inner = make([]int64, 0, 3) // most tensors have at most 4 dimensions
+		}
 		inner = append(inner, int64(list.Len()))
 		at = storage(list.Elem())
 	}

@@ -2,6 +2,7 @@ package dlpack
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/bitutil"
@@ -20,16 +21,14 @@ type walker struct {
 // place sets the tensor's data: the address of the first element. An error names an array with nulls.
 func (w walker) place(a *abi.ArrowArray, inner []int64, t *Tensor) error {
 	first, count := int64(0), a.Length // of the elements of a that the tensor has
-	path := "Array"
-	for _, n := range inner {
-		if err := w.checkNulls(a, first, count, path); err != nil {
+	for depth, n := range inner {
+		if err := w.checkNulls(a, first, count, depth); err != nil {
 			return err
 		}
 		first, count = (a.Offset+first)*n, count*n
 		a = *abi.At[*abi.ArrowArray](a.Children)
-		path += ".children[0]"
 	}
-	if err := w.checkNulls(a, first, count, path); err != nil {
+	if err := w.checkNulls(a, first, count, len(inner)); err != nil {
 		return err
 	}
 	if count == 0 {
@@ -55,8 +54,9 @@ func hasAddresses(t device.Type) bool {
 	return false
 }
 
-// checkNulls returns an error unless count elements from first on are known not to be null.
-func (w walker) checkNulls(a *abi.ArrowArray, first, count int64, path string) error {
+// checkNulls returns an error unless count elements from first on are known not to be null. depth is
+// the number of lists around them.
+func (w walker) checkNulls(a *abi.ArrowArray, first, count int64, depth int) error {
 	validity := abi.Slice[uintptr](a.Buffers, 1)[0]
 	if validity == 0 || a.NullCount == 0 || count == 0 {
 		return nil
@@ -70,7 +70,7 @@ func (w walker) checkNulls(a *abi.ArrowArray, first, count int64, path string) e
 			return nil
 		}
 		if !w.readable {
-			return fielderr.Invalid(fielderr.OpExport, path+".NullCount", "unknown", "0: count them (CountNulls) and pass WithoutNulls")
+			return fielderr.Invalid(fielderr.OpExport, nullCount(depth), "unknown", "0: count them (CountNulls) and pass WithoutNulls")
 		}
 		at := a.Offset + first
 		bitmap := abi.Slice[byte](validity, int((at+count+7)/8))
@@ -79,5 +79,10 @@ func (w walker) checkNulls(a *abi.ArrowArray, first, count int64, path string) e
 	if nulls == 0 {
 		return nil
 	}
-	return fielderr.New(fielderr.OpExport, path+".NullCount", nulls, "0: a tensor has no nulls", fmt.Errorf("fill or drop them first: %w", arrow.ErrInvalid))
+	return fielderr.New(fielderr.OpExport, nullCount(depth), nulls, "0: a tensor has no nulls", fmt.Errorf("fill or drop them first: %w", arrow.ErrInvalid))
+}
+
+// nullCount returns the path of a null count for an error.
+func nullCount(depth int) string {
+	return "Array" + strings.Repeat(".children[0]", depth) + ".NullCount"
 }
