@@ -77,7 +77,6 @@ var allowed = map[string][]string{
 		"cdevice", "device", "internal/abi", "internal/handle", "interop/cudaarray", "interop/dlpack", "memory/cudaalloc", "pyextension/internal/capi",
 	},
 	"device/devicetest": {"device"},
-	"device/devicetest": {"device"},
 	"interop/dlpack":    {"cdevice", "device", "internal/abi", "internal/bridge", "internal/fielderr"},
 
 	"internal/cuda":             {"device"},
