@@ -74,9 +74,10 @@ var allowed = map[string][]string{
 
 	"pyextension/internal/capi": {"internal/abi"},
 	"pyextension": {
-		"cdevice", "device", "internal/abi", "internal/handle", "pyextension/internal/capi",
+		"cdevice", "device", "internal/abi", "internal/handle", "interop/cudaarray", "interop/dlpack", "memory/cudaalloc", "pyextension/internal/capi",
 	},
 	"device/devicetest": {"device"},
+	"interop/dlpack":    {"cdevice", "device", "internal/abi", "internal/bridge", "internal/fielderr"},
 
 	"internal/cuda":             {"device"},
 	"internal/nilargs":          {},

@@ -11,6 +11,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
+	_ "github.com/arrowdevice/arrowdevice/memory/cudaalloc" // opens GPUs, once an argument or a call names one
 )
 
 // abiVersion is the version of requests, replies and entry points.
@@ -41,8 +42,14 @@ func init() {
 		".to_host":         toHost,
 		".to_device":       toDevice,
 		".synchronize":     synchronize,
+		".dlpack":          exportTensor,
+		".dlpack_device":   tensorDevice,
 	}
 }
+
+// inline are the built-in functions that run on the thread of the caller, whose per-thread default stream they may
+// use. They never wait.
+var inline = []string{".dlpack", ".cuda_array"}
 
 func builtin(sc *scope, r *results, name string, args []any) (any, error) {
 	f := builtins[name]

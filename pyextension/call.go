@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -75,12 +76,12 @@ func (d *decoder) discard() {
 	}
 }
 
-// start runs a function on a goroutine: the thread of the caller may stop waiting for it.
+// start runs a function. It is on a goroutine: the thread of the caller may stop waiting for it.
 func start(name string, args []any, sources []*source) *call {
 	c := &call{scope: newScope(), done: make(chan struct{})}
 	c.results.scope = c.scope
 	running.Add(1)
-	go func() {
+	perform := func() {
 		var reply []byte
 		defer func() { // in this order: the end of a call is seen when nothing of it is in use
 			running.Add(-1)
@@ -88,7 +89,12 @@ func start(name string, args []any, sources []*source) *call {
 		}()
 		defer c.close(name, sources, &reply)
 		c.run(name, args, &reply)
-	}()
+	}
+	if slices.Contains(inline, name) {
+		perform()
+	} else {
+		go perform()
+	}
 	return c
 }
 

@@ -138,6 +138,8 @@ func (s *source) discard() {
 		case formStream:
 			cdevice.ReleaseCArrowArrayStream(cdevice.ArrayStreamFromPtr(s.data))
 			capi.Free(s.data)
+		case formTensor, formLegacyTensor:
+			s.discardTensor()
 		}
 	}
 	if s.owner != 0 {
@@ -216,6 +218,8 @@ func (s *source) anArray(sc *scope) (*cdevice.Array, error) {
 			return nil, err
 		}
 		return owned[*cdevice.Array](sc)(collectArrays(sc.ctx, r))
+	case s.form == formTensor, s.form == formLegacyTensor:
+		return owned[*cdevice.Array](sc)(s.tensor())
 	}
 	return nil, s.refuse(kindArray)
 }

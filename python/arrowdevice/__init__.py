@@ -1,0 +1,73 @@
+"""Functions of Go in Python: loads shared libraries of Go programs that use package pyextension.
+
+    totals = arrowdevice.load("libtotals.so")
+    out = totals.add_running_total(polars_df, "km")
+    pl.DataFrame(out)
+
+Arguments are objects of any library that speaks the Arrow PyCapsule interface, for host or device memory, DLPack or
+the CUDA Array Interface. Results speak it as well.
+"""
+
+from __future__ import annotations
+
+import os
+import types
+
+from . import _functions, _library, _objects
+from ._errors import Cancelled, Error, Panic
+from ._objects import Array, RecordBatch, RecordReader, Schema
+
+__all__ = ["Array", "Cancelled", "Error", "Extension", "Panic", "RecordBatch", "RecordReader", "Schema", "load"]
+
+for _public in (Array, Cancelled, Error, Panic, RecordBatch, RecordReader, Schema):
+    _public.__module__ = __name__
+del _public
+
+
+class Extension(types.ModuleType):
+    """A loaded library. Its functions are attributes. Each has an attribute aio, which is the same
+    function for "await"."""
+
+    def __init__(self, library):
+        super().__init__(_module_name(library.path))
+        self.__file__ = library.path
+        self.__version__ = library.version
+        self.__package__ = ""
+        described = library.ask(".functions")
+        functions = [_functions.define(library, d, self.__name__) for d in described]
+        self.__dict__.update({f.__name__: f for f in functions})
+        self.__all__ = [f.__name__ for f in functions]
+        self.__doc__ = f"Functions of the Go package {library.module or library.path}."
+        self._library = library
+
+    def __dir__(self):
+        return [*self.__all__, "__all__", "__doc__", "__file__", "__name__", "__version__"]
+
+    def __getattr__(self, name):
+        raise AttributeError(f"{self.__name__} has no function {name!r}; it has {', '.join(self.__all__) or 'none'}")
+
+    def __repr__(self):
+        return f"<Go extension {self.__name__!r} from {self.__file__!r}>"
+
+    def __reduce__(self):
+        return load, (self.__file__,)
+
+
+def _module_name(path):
+    """libtotals.so is totals."""
+    name = os.path.basename(path).partition(".")[0]
+    return name[3:] if name.startswith("lib") and len(name) > 3 else name
+
+
+_extensions: dict[_library.Library, Extension] = {}
+
+
+def load(path: str | os.PathLike) -> Extension:
+    """Loads a shared library that was built with "go build -buildmode=c-shared". The same path gives the
+    same object. ImportError has the reason if that fails. In a process that was forked after the first
+    load it raises RuntimeError."""
+    library = _library.load(path, _objects.wrap)
+    extension = _extensions.get(library)
+    if extension is None:
+        extension = _extensions.setdefault(library, Extension(library))
+    return extension

@@ -1,0 +1,106 @@
+"""The functions of a library as functions of Python."""
+
+from __future__ import annotations
+
+import keyword
+
+from . import _asyncio
+from ._arguments import Refused, Transfer, converter, encode_arguments
+from ._values import Failure, encode_str, list_head
+
+# Functions of Python itself bind arguments best: their errors, signatures and help are the usual ones.
+_TEMPLATE = """
+def {name}({parameters}):
+    result, error = _call(({values}))
+    if error is None:
+        return result
+    try:
+        raise error
+    finally:
+        del error
+
+async def {name}_aio({parameters}):
+    result, error = await _call_async(({values}))
+    if error is None:
+        return result
+    try:
+        raise error
+    finally:
+        del error
+"""
+
+_MISSING = object()
+
+
+class _Call:
+    """How a function is called."""
+
+    def __init__(self, library, described):
+        self._library, self.name = library, described["name"]
+        self._parameters = [(p["name"], converter(p["type"])) for p in described["params"]]
+        self._is_tuple = described["returns"].startswith("tuple[")
+
+    # The two return a result, and the error to be raised. It is raised in the function itself, so
+    # that its traceback ends there; exceptions of other code keep theirs.
+
+    def __call__(self, values):
+        transfer = Transfer(self._library)
+        request, error = self._request(transfer, values)
+        if error is not None:
+            return None, error
+        return self._result(self._library.call(request, transfer), transfer)
+
+    async def wait(self, values):
+        transfer = Transfer(self._library)
+        request, error = self._request(transfer, values)
+        if error is not None:
+            return None, error
+        call = self._library.begin(request, transfer)
+        return self._result(await _asyncio.finish(call), transfer)
+
+    def _request(self, transfer, values):
+        try:
+            encoded = encode_arguments(transfer, self.name, self._parameters, values)
+        except Refused as refused:
+            transfer.release()
+            return None, refused.error
+        except BaseException:
+            transfer.release()
+            raise
+        transfer.commit()
+        return b"".join([list_head(1 + len(encoded)), encode_str(self.name), *encoded]), None
+
+    def _result(self, reply, transfer):
+        result = self._library.decode(reply, transfer.origins)
+        if type(result) is Failure:
+            return None, self._library.error(result, transfer.origins)
+        return (tuple(result) if self._is_tuple and isinstance(result, list) else result), None
+
+
+def _python_name(name):
+    """The name, or one that is no keyword."""
+    if not name.isidentifier():
+        raise ImportError(f"{name!r} cannot be a name in Python")
+    return name + "_" if keyword.iskeyword(name) else name
+
+
+def define(library, described, module):
+    """A function of Python for a function of the library. Its attribute aio is one to be awaited."""
+    names = [_python_name(p["name"]) for p in described["params"]]
+    name = _python_name(described["name"])
+    defaults = [p.get("default", _MISSING) for p in described["params"]]
+    parameters = [n if d is _MISSING else f"{n}=_defaults[{i}]" for i, (n, d) in enumerate(zip(names, defaults))]
+    call = _Call(library, described)
+    namespace = {"_call": call, "_call_async": call.wait, "_defaults": defaults, "__name__": module}
+    values = "".join(n + ", " for n in names)
+    code = _TEMPLATE.format(name=name, parameters=", ".join(parameters), values=values)
+    exec(compile(code, f"<arrowdevice {library.path}>", "exec"), namespace)
+    function, aio = namespace[name], namespace[f"{name}_aio"]
+    annotations = {n: p["type"] for n, p in zip(names, described["params"])}
+    for f in (function, aio):
+        f.__doc__ = described["doc"] or None
+        f.__annotations__ = {**annotations, "return": described["returns"]}
+    aio.__qualname__ = f"{name}.aio"
+    aio.__name__ = name
+    function.aio = aio
+    return function

@@ -1,0 +1,281 @@
+"""A loaded Go library: its seven C functions, and calls of them."""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+import threading
+import time
+
+from . import _errors, _sources
+from ._values import Failure, Reply, encode, encode_address, encode_str, form_head, list_head
+
+_VERSION = 1
+
+# A slice of waiting, after which Python's signal handlers run: in the main thread only.
+_MAIN_SLICE, _OTHER_SLICE = 50_000_000, 10_000_000_000
+_WITHOUT_WAITING = 0
+
+_NOT_STARTED = (1 << 64) - 1
+_PATIENCE_AT_EXIT = 2.0  # seconds until functions that ignore the end of their context are left alone
+
+_FORKED = (
+    "{}: loaded before this process was forked, and no Go runtime survives a fork: use "
+    'multiprocessing.get_context("spawn") or "forkserver", or load the library in the child only'
+)
+
+
+class _Out(ctypes.Structure):
+    """Where a call puts its reply: NULL and the number of the call while it is in progress."""
+
+    _fields_ = [("memory", ctypes.c_void_p), ("size", ctypes.c_uint64)]
+
+
+class Call:
+    """A call of a library. abandon() ends it in every state."""
+
+    __slots__ = ("_library", "_out", "_memory", "_size", "_transfer", "__weakref__")
+
+    def __init__(self, library, transfer=None):
+        self._library, self._transfer = library, transfer
+        self._out = _Out(None, _NOT_STARTED)
+        self._memory, self._size = ctypes.byref(self._out), ctypes.byref(self._out, _Out.size.offset)
+
+    # The number is read from memory, not from the result: an exception of a signal handler
+    # may come between the return of a C function and the assignment of its result.
+
+    @property
+    def number(self):
+        """The number while the call is in progress, else 0."""
+        if self._out.memory or self._out.size == _NOT_STARTED:
+            return 0
+        return self._out.size
+
+    def start(self, request, wait):
+        """Reports whether the call has ended."""
+        library = self._library
+        library.check()
+        library.running.add(self)
+        number = library.functions.call(request, len(request), wait, self._memory, self._size)
+        if number < 0:
+            raise RuntimeError(_FORKED.format(library.path))
+        if number:
+            self._out.size = number
+        return self._ended()
+
+    def wait(self, wait):
+        """Reports whether the call has ended."""
+        if self._library.functions.wait(self.number, wait, self._memory, self._size) < 0:
+            raise _errors.Cancelled("the call was cancelled")
+        return self._ended()
+
+    @property
+    def pipes(self):
+        """The pipes of the library, by event loop."""
+        return self._library.pipes
+
+    def notify(self, descriptor):
+        self._library.functions.notify(self.number, descriptor)
+
+    def _ended(self):
+        if self._out.memory:
+            return True
+        if not self._out.size:
+            raise _errors.Cancelled("the call was cancelled")
+        return False
+
+    def reply(self):
+        """The bytes of the reply."""
+        data = ctypes.string_at(self._out.memory, self._out.size)
+        self._free()
+        return data
+
+    def _free(self):
+        memory, self._out.memory, self._out.size = self._out.memory, None, 0
+        self._library.running.discard(self)
+        self._library.functions.free(memory)
+
+    def abandon(self):
+        """Ends the call, and drops its result."""
+        self._library.running.discard(self)
+        if self._out.memory:
+            self._library.drop(self.reply())
+        elif self._out.size == _NOT_STARTED:
+            if self._transfer is not None:
+                self._transfer.abandon()
+        elif self._out.size:
+            self._library.functions.cancel(self._out.size)
+
+
+class _Functions:
+    """The C functions."""
+
+    def __init__(self, path, library):
+        out = [ctypes.c_void_p, ctypes.c_void_p]
+        for name, result, arguments in (
+            ("call", ctypes.c_int64, [ctypes.c_char_p, ctypes.c_uint64, ctypes.c_int64, *out]),
+            ("wait", ctypes.c_int64, [ctypes.c_int64, ctypes.c_int64, *out]),
+            ("cancel", None, [ctypes.c_int64]),
+            ("notify", None, [ctypes.c_int64, ctypes.c_int32]),
+            ("release", None, [ctypes.c_uint64]),
+            ("free", None, [ctypes.c_void_p]),
+            ("destroy_capsule", None, [ctypes.py_object]),
+        ):
+            try:
+                function = library[f"arrowdevice_v{_VERSION}_{name}"]
+            except AttributeError:
+                raise ImportError(f"{path}: {_foreign(library)}", path=path) from None
+            function.restype, function.argtypes = result, arguments
+            setattr(self, name, function)
+        self.destructor = ctypes.cast(self.destroy_capsule, ctypes.c_void_p)
+
+
+def _foreign(library):
+    """Why a shared library is not one of this version."""
+    for version in range(1, 10):
+        if version != _VERSION and hasattr(library, f"arrowdevice_v{version}_call"):
+            return f"has version {version} of the interface to Python, and this arrowdevice knows version {_VERSION}"
+    return "no library with functions for Python: its main package must import pyextension"
+
+
+class Library:
+    """A loaded library. wrap makes an object of a Reference in a reply."""
+
+    def __init__(self, path, wrap):
+        self.path, self._wrap, self._pid = path, wrap, os.getpid()
+        try:
+            library = ctypes.CDLL(path)
+        except OSError as e:
+            raise ImportError(f"{path}: cannot be loaded: {e}", path=path) from e
+        self.functions = _Functions(path, library)
+        self.running, self.handles, self.pipes = set(), set(), {}
+        self._facts = self.ask(".library")
+        if self._facts.get("abi") != _VERSION:
+            raise ImportError(
+                f"{path}: has version {self._facts.get('abi')} of the interface to Python, and this arrowdevice knows "
+                f"version {_VERSION}",
+                path=path,
+            )
+
+    @property
+    def version(self):
+        """The version of the Go module."""
+        return self._facts.get("version", "")
+
+    @property
+    def module(self):
+        """The path of the Go package."""
+        return self._facts.get("module", "")
+
+    def here(self, _getpid=os.getpid):
+        """Reports whether this process is the one that loaded the library."""
+        return _getpid() == self._pid
+
+    def check(self):
+        """Raises RuntimeError in a child that was forked after the library was loaded."""
+        if not self.here():
+            raise RuntimeError(_FORKED.format(self.path))
+
+    def ask(self, name, *arguments, origins=()):
+        """The result of a built-in function. Arguments are encoded by their types; objects have an
+        encoded()."""
+        return self.value(self.call(built_in(name, arguments)), origins)
+
+    def call(self, request, transfer=None):
+        """The reply to a request. An exception of a signal handler cancels the call."""
+        in_main = threading.get_ident() == threading.main_thread().ident
+        wait = _MAIN_SLICE if in_main else _OTHER_SLICE
+        call = Call(self, transfer)
+        try:
+            ended = call.start(request, wait)
+            while not ended:
+                ended = call.wait(wait)
+            return call.reply()
+        except BaseException:
+            call.abandon()
+            raise
+
+    def begin(self, request, transfer=None):
+        """A call that has not been waited for."""
+        call = Call(self, transfer)
+        try:
+            call.start(request, _WITHOUT_WAITING)
+        except BaseException:
+            call.abandon()
+            raise
+        return call
+
+    def value(self, reply, origins=()):
+        """The value of a reply. Its error is raised."""
+        value = self.decode(reply, origins)
+        if type(value) is Failure:
+            raise self.error(value, origins)
+        return value
+
+    def decode(self, reply, origins=()):
+        """The value of a reply, or a Failure. origins are those of the arguments: the result may read
+        the same sources."""
+        try:
+            return Reply(reply, lambda reference: self._wrap(self, reference, origins)).decode()
+        except BaseException:
+            self.drop(reply)
+            raise
+
+    def error(self, failure, origins):
+        """The exception of a failure: that of a source in Python, if it is behind the failure."""
+        return _sources.original(origins, failure.text) or _errors.of_reply(*failure)
+
+    def drop(self, reply):
+        """Releases the objects of a reply. Those that have been released are left alone."""
+        Reply(reply, lambda reference: self.release(reference.handle)).decode()
+
+    def release(self, handle):
+        """Drops an object."""
+        self.handles.discard(handle)
+        if self.here():
+            self.functions.release(handle)
+
+    def close(self):
+        """Cancels the calls in progress and releases all objects: at exit, while callbacks can run."""
+        for call in list(self.running):
+            if call.number:
+                self.functions.cancel(call.number)
+        for handle in list(self.handles):
+            self.release(handle)
+
+
+def built_in(name, arguments):
+    """The request for a built-in function."""
+    encoded = [a.encoded() if hasattr(a, "encoded") else encode(a) for a in arguments]
+    return b"".join([list_head(1 + len(encoded)), encode_str(name), *encoded])
+
+
+def encode_handle(handle):
+    """An own object in a request."""
+    return form_head(1) + encode_address(handle)
+
+
+_libraries, _lock = {}, threading.Lock()
+
+
+def load(path, wrap):
+    """The library at a path: the same one each time."""
+    path = os.path.realpath(os.fspath(path))
+    with _lock:
+        library = _libraries.get(path)
+        if library is None:
+            library = _libraries[path] = Library(path, wrap)
+    library.check()
+    return library
+
+
+@atexit.register
+def _close_all():
+    # Sources in Python are called from Go's threads: not after the interpreter has ended.
+    libraries = [library for library in list(_libraries.values()) if library.here()]
+    for library in libraries:
+        library.close()
+    deadline = time.monotonic() + _PATIENCE_AT_EXIT
+    while libraries and _sources.alive() and time.monotonic() < deadline:
+        time.sleep(0.002)

@@ -1,0 +1,419 @@
+"""Record batches, record readers, arrays and schemas that a library returned."""
+
+from __future__ import annotations
+
+from . import _asyncio, _capsules
+from ._library import built_in, encode_handle
+from ._structs import CPU_ACCESSIBLE, CUDA, CUDA_HOST, CUDA_MANAGED, device_name
+
+_CUDA_ACCESSIBLE = frozenset([CUDA, CUDA_HOST, CUDA_MANAGED])
+
+
+def _refuse_unknown(keywords):
+    """Consumers may pass keywords of later versions, with None for what they do not need."""
+    unknown = sorted(name for name, value in keywords.items() if value is not None)
+    if unknown:
+        raise NotImplementedError(f"unsupported keyword arguments: {', '.join(unknown)}")
+
+
+class Object:
+    """An object of a library. It ends with close(), at the end of a with statement, or when it is
+    garbage."""
+
+    __slots__ = ("_library", "_handle", "_device", "_rows", "_origins", "__weakref__")
+
+    def __init__(self, library, reference, origins):
+        self._library, self._handle, self._origins = library, reference.handle, origins
+        self._device, self._rows = (reference.device_type, reference.device_id), reference.rows
+        library.handles.add(reference.handle)
+
+    def close(self):
+        """Ends the object. Memory that was handed on stays valid."""
+        handle, self._handle = self._handle, 0
+        if handle:
+            self._library.release(handle)
+
+    @property
+    def closed(self) -> bool:
+        """Whether close() was called."""
+        return not self._handle
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def __del__(self):
+        # __init__ may have failed.
+        if getattr(self, "_handle", 0):
+            self.close()
+
+    def __reduce__(self):
+        raise TypeError(f"a {type(self).__name__} cannot be pickled: pass it on as Arrow IPC, by to_pyarrow()")
+
+    @property
+    def device(self) -> str:
+        """Where the memory is, such as "cpu" or "cuda:0"; of a reader without the number."""
+        return device_name(*self._device)
+
+    # What _arguments needs.
+
+    def encoded(self):
+        """The object in a request."""
+        if not self._handle:
+            raise ValueError(f"the {type(self).__name__} is closed")
+        return encode_handle(self._handle)
+
+    @property
+    def library(self):
+        return self._library
+
+    @property
+    def origins(self):
+        """The failures of the sources in Python behind the object."""
+        return self._origins
+
+    def _ask(self, name, *arguments):
+        return self._library.ask(name, self, *arguments, origins=self._origins)
+
+    # Exports.
+
+    def _check_requested(self, schema):
+        """The schema that a consumer requests is checked; the consumer casts."""
+        if schema is not None:
+            self._ask(".requested", _capsules.pointer(schema, "arrow_schema", "requested_schema"))
+
+    def _export(self, form, *names):
+        """New capsules of the object."""
+        return self._capsules(self._ask(".export", form), names)
+
+    def _capsules(self, addresses, names):
+        """Capsules that own the structs at some addresses, which this function owns until then."""
+        capsules, destructor = [], self._library.functions.destructor
+        try:
+            for name in names:
+                capsules.append(_capsules.new(addresses[len(capsules)], name, destructor))
+        except BaseException:
+            for name, address in list(zip(names, addresses))[len(capsules) :]:
+                _capsules.new(address, name, destructor)  # which destroys it
+            raise
+        return tuple(capsules)
+
+    def __arrow_c_schema__(self):
+        """A capsule "arrow_schema"."""
+        return self._export("schema", "arrow_schema")[0]
+
+    def _refuse_device(self):
+        if self._device[0] not in CPU_ACCESSIBLE:
+            raise TypeError(
+                f"the {type(self).__name__} is in memory of the device {self.device}, which the CPU cannot access: "
+                "call to_host() first"
+            )
+
+
+class _Copies(Object):
+    """What batches, readers and arrays have in common."""
+
+    __slots__ = ()
+
+    def to_host(self):
+        """The same in memory that the CPU can access: a copy, or a view if it is there already."""
+        return self._ask(".to_host")
+
+    def to_device(self, device: str):
+        """A copy on a device, such as "cuda:0", "cuda", "cuda_host:0", "cuda_managed:0" or "cpu"."""
+        return self._ask(".to_device", device)
+
+
+class _DeviceArrays(_Copies):
+    """What batches and arrays have in common."""
+
+    __slots__ = ()
+
+    def __len__(self):
+        return self._rows
+
+    def slice(self, start: int, stop: int | None = None):
+        """Rows start to stop, without a copy. Negative numbers count from the end."""
+        start, stop, _ = slice(start, stop).indices(self._rows)
+        return self._ask(".slice", start, max(start, stop))
+
+    def synchronize(self) -> None:
+        """Waits until pending work on the memory has completed."""
+        self._ask(".synchronize")
+
+    def __arrow_c_device_array__(self, requested_schema=None, **kwargs):
+        """Capsules "arrow_schema" and "arrow_device_array"."""
+        _refuse_unknown(kwargs)
+        self._check_requested(requested_schema)
+        return self._export("device_array", "arrow_schema", "arrow_device_array")
+
+
+class _HostArrays:
+    """Protocols of memory that the CPU can access. Objects of other memory do not have them: a consumer
+    would copy through the host without being asked to."""
+
+    __slots__ = ()
+
+    def __arrow_c_array__(self, requested_schema=None, **kwargs):
+        """Capsules "arrow_schema" and "arrow_array"."""
+        _refuse_unknown(kwargs)
+        self._check_requested(requested_schema)
+        return self._export("array", "arrow_schema", "arrow_array")
+
+
+class _HostStreams:
+    __slots__ = ()
+
+    def __arrow_c_stream__(self, requested_schema=None, **kwargs):
+        """A capsule "arrow_array_stream"."""
+        _refuse_unknown(kwargs)
+        self._check_requested(requested_schema)
+        return self._export("stream", "arrow_array_stream")[0]
+
+
+class _Named(Object):
+    """What has a schema with fields."""
+
+    __slots__ = ()
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns."""
+        return self._ask(".names")
+
+
+class _WithSchema(_Named):
+    __slots__ = ()
+
+    @property
+    def schema(self) -> Schema:
+        """The schema."""
+        return Schema.of(self)
+
+
+class Schema(_Named):
+    """A schema. pa.schema(schema) makes one of PyArrow's."""
+
+    __slots__ = ("_text",)
+
+    @classmethod
+    def of(cls, thing):
+        """The schema of another object, which it keeps."""
+        return _SchemaOf(thing)
+
+    def __str__(self):
+        return self._ask(".describe_schema")
+
+    def __repr__(self):
+        return f"<arrowdevice.Schema: {', '.join(self.names)}>"
+
+    def to_pyarrow(self):
+        """A pyarrow.Schema."""
+        import pyarrow
+
+        return pyarrow.schema(self)
+
+
+class _SchemaOf(Schema):
+    """The schema of an object that has a handle of its own."""
+
+    __slots__ = ("_thing",)
+
+    def __init__(self, thing):
+        self._thing, self._handle, self._library, self._origins = thing, 0, thing.library, ()
+        self._device, self._rows = (1, -1), -1
+
+    def encoded(self):
+        return self._thing.encoded()
+
+    @property
+    def closed(self):
+        return self._thing.closed
+
+
+class RecordBatch(_WithSchema, _DeviceArrays):
+    """A record batch. Consumers take it by the Arrow PyCapsule interface, on a device by
+    __arrow_c_device_array__; if the CPU can access its memory, also by __arrow_c_array__ and
+    __arrow_c_stream__."""
+
+    __slots__ = ()
+
+    @property
+    def num_rows(self) -> int:
+        """The number of rows."""
+        return self._rows
+
+    @property
+    def num_columns(self) -> int:
+        """The number of columns."""
+        return len(self.names)
+
+    def column(self, which: int | str) -> Array:
+        """The column with an index or a name."""
+        if isinstance(which, str):
+            names = self.names
+            if names.count(which) != 1:
+                raise KeyError(f"{names.count(which)} columns have the name {which!r}; there are {names}")
+            which = names.index(which)
+        elif which < 0:
+            which += self.num_columns
+        return self._ask(".column", which)
+
+    @property
+    def columns(self) -> list[Array]:
+        """All columns."""
+        return [self.column(i) for i in range(self.num_columns)]
+
+    def __getitem__(self, which):
+        """A column by its index or name, or rows by a slice."""
+        return _rows(self, which) if isinstance(which, slice) else self.column(which)
+
+    def __iter__(self):
+        return iter(self.columns)
+
+    def to_pyarrow(self):
+        """A pyarrow.RecordBatch of the same memory, which the CPU must be able to access."""
+        self._refuse_device()
+        import pyarrow
+
+        return pyarrow.record_batch(self)
+
+    def __repr__(self):
+        if self.closed:
+            return "<arrowdevice.RecordBatch: closed>"
+        return f"<arrowdevice.RecordBatch: {self._rows} rows of {', '.join(self.names)} on {self.device}>"
+
+
+class Array(_DeviceArrays):
+    """An array: one column. Consumers take it by the Arrow PyCapsule interface, by DLPack, and, if CUDA can
+    access the memory, by the CUDA Array Interface."""
+
+    __slots__ = ()
+
+    @property
+    def type(self) -> str:
+        """The data type, as a text."""
+        return self._ask(".describe_schema")
+
+    def __getitem__(self, which):
+        """Rows by a slice."""
+        if not isinstance(which, slice):
+            raise TypeError("an arrowdevice.Array has slices, and no single values: to_pyarrow() and numpy.from_dlpack() have")
+        return _rows(self, which)
+
+    def to_pyarrow(self):
+        """A pyarrow.Array of the same memory, which the CPU must be able to access."""
+        self._refuse_device()
+        import pyarrow
+
+        return pyarrow.array(self)
+
+    def __dlpack_device__(self):
+        """The type and the number of the device."""
+        return tuple(self._ask(".dlpack_device"))
+
+    def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None, **kwargs):
+        """A capsule "dltensor_versioned", or "dltensor" for a consumer of before DLPack 1.0."""
+        _refuse_unknown(kwargs)
+        if copy:
+            raise BufferError("a copy is not made here: call to_host() or to_device(), and pass the result on")
+        if dl_device is not None and tuple(map(int, dl_device)) != self.__dlpack_device__():
+            raise BufferError(f"the memory is on {self.device}: call to_host() or to_device(), and pass the result on")
+        versioned = max_version is not None and tuple(max_version) >= (1, 0)
+        address = self._ask(".dlpack", versioned, stream)
+        return self._capsules([address], ["dltensor_versioned" if versioned else "dltensor"])[0]
+
+    @property
+    def __cuda_array_interface__(self):
+        """The dict of the CUDA Array Interface, version 3."""
+        if self._device[0] not in _CUDA_ACCESSIBLE:
+            raise AttributeError(f"the memory is on {self.device}, which CUDA cannot access")
+        interface = self._ask(".cuda_array", None)
+        for name in ("shape", "strides", "data"):
+            if isinstance(interface.get(name), list):
+                interface[name] = tuple(interface[name])
+        if "descr" in interface:
+            interface["descr"] = [tuple(entry) for entry in interface["descr"]]
+        return interface
+
+    def __repr__(self):
+        return "<arrowdevice.Array: closed>" if self.closed else f"<arrowdevice.Array: {self._rows} {self.type} on {self.device}>"
+
+
+def _rows(value, which):
+    """The rows of a slice object."""
+    if which.step not in (None, 1):
+        raise ValueError("a slice of rows has no step")
+    return value.slice(which.start or 0, which.stop)
+
+
+class RecordReader(_WithSchema, _Copies):
+    """A stream of record batches, which is read once: by iteration (also "async for"), or by the consumer
+    that takes it by the Arrow PyCapsule interface, of a device by __arrow_c_device_stream__, and if the
+    CPU can access the memory also by __arrow_c_stream__."""
+
+    __slots__ = ()
+
+    def __iter__(self):
+        return self
+
+    def __next__(self) -> RecordBatch:
+        batch = self._ask(".next")
+        if batch is None:
+            raise StopIteration
+        return batch
+
+    def __aiter__(self):
+        return self
+
+    async def __anext__(self) -> RecordBatch:
+        call = self._library.begin(built_in(".next", (self,)))
+        batch = self._library.value(await _asyncio.finish(call), self._origins)
+        if batch is None:
+            raise StopAsyncIteration
+        return batch
+
+    def read_all(self) -> list[RecordBatch]:
+        """All batches that are left."""
+        return self._ask(".read_all")
+
+    def __arrow_c_device_stream__(self, requested_schema=None, **kwargs):
+        """A capsule "arrow_device_array_stream"."""
+        _refuse_unknown(kwargs)
+        self._check_requested(requested_schema)
+        return self._export("device_stream", "arrow_device_array_stream")[0]
+
+    def to_pyarrow(self):
+        """A pyarrow.Table of the batches that are left, in memory that the CPU must be able to access."""
+        self._refuse_device()
+        import pyarrow
+
+        return pyarrow.table(self)
+
+    def __repr__(self):
+        if self.closed:
+            return "<arrowdevice.RecordReader: closed>"
+        return f"<arrowdevice.RecordReader: {', '.join(self.names)} on {self.device}>"
+
+
+def _host_class(base, *protocols):
+    """The class of objects whose memory the CPU can access. Its name is that of the base class."""
+    members = {"__slots__": (), "__doc__": base.__doc__, "__module__": base.__module__, "__qualname__": base.__qualname__}
+    return type(base.__name__, (*protocols, base), members)
+
+
+_HOST = {
+    "b": _host_class(RecordBatch, _HostArrays, _HostStreams),
+    "r": _host_class(RecordReader, _HostStreams),
+    "a": _host_class(Array, _HostArrays),
+    "s": Schema,
+}
+_DEVICE = {"b": RecordBatch, "r": RecordReader, "a": Array, "s": Schema}
+
+
+def wrap(library, reference, origins):
+    """The object of a reference in a reply, which it owns."""
+    classes = _HOST if reference.device_type in CPU_ACCESSIBLE else _DEVICE
+    return classes[reference.kind](library, reference, origins)
