@@ -123,7 +123,7 @@ func ImportAsync(ctx context.Context, handler *CArrowAsyncDeviceStreamHandler, o
 	if o.err != nil {
 		return nil, o.err
 	}
-	return &AsyncStream{c: newConsumer(ctx, handler, o.queueSize, opts), over: make(chan struct{})}, nil
+	return &AsyncStream{c: newConsumer(ctx, handler, &o), over: make(chan struct{})}, nil
 }
 
 // Reader waits until the producer has given the schema, and returns the reader of the batches, owned

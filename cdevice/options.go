@@ -46,11 +46,24 @@ func (o *importOptions) discard(in cstruct.Input) {
 	mem.Release()
 }
 
-// discard releases an array that could not be imported, as these options demand.
-func discard(in cstruct.Input, opts []ImportOption) {
-	var o importOptions
-	defer func() { o.discard(in) }() // even if an option panics
-	apply(&o, opts)
+// noOptions are the options of an import without options, which need no memory.
+var noOptions importOptions
+
+// importOptionsFor applies the options of an import. If an option panics, it releases the array.
+func importOptionsFor(in cstruct.Input, opts []ImportOption) *importOptions {
+	if len(opts) == 0 {
+		return &noOptions
+	}
+	o := new(importOptions)
+	done := false
+	defer func() {
+		if !done {
+			o.discard(in)
+		}
+	}()
+	apply(o, opts)
+	done = true
+	return o
 }
 
 // WithDevice names the opened device that the memory is on, instead of the one that device.Open returns
