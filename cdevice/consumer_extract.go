@@ -9,6 +9,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/cstruct"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+	"github.com/arrowdevice/arrowdevice/internal/items"
 )
 
 // extraction holds the struct that extract_data fills, during the call. It has no Go pointers in
@@ -120,11 +121,4 @@ func (c *consumer) taskFailed(code int) error {
 	return err
 }
 
-func (c *consumer) isReleased() bool {
-	select {
-	case <-c.released:
-		return true
-	default:
-		return false
-	}
-}
+func (c *consumer) isReleased() bool { return items.IsClosed(c.released) }
