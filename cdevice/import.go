@@ -129,7 +129,7 @@ func importArray(in cstruct.Input, field arrow.Field, o *importOptions) (*Array,
 // takeOver moves the struct into an owner and applies the options. Unless it succeeds, it releases
 // the memory, even if code of a backend panics.
 func takeOver(in cstruct.Input, nodes []tree.Node, o *importOptions) (_ *tree.Owner, at tree.Location, err error) {
-	at = cstruct.PlaceOf(in)
+	at = cstruct.LocationOf(in)
 	mem := tree.Adopt(in.Array)
 	if at.ID.Type.CPUAccessible() {
 		mem.ReplaceNulls(nodes)
@@ -161,5 +161,5 @@ func (o *importOptions) applyTo(mem *tree.Owner, at tree.Location, nodes []tree.
 	if err := o.awaitBeforeRelease(mem, at); err != nil {
 		return at, err
 	}
-	return o.assumeHostReadable(mem, at, nodes)
+	return o.assumeCPUAccessible(mem, at, nodes)
 }
