@@ -134,7 +134,7 @@ func WrapRecordReader(rdr array.RecordReader, dev device.Device) (*RecordReader,
 	if fielderr.IsNil(dev) {
 		return nil, fielderr.Absent(fielderr.OpWrap, "device", "the device that the memory lives on")
 	}
-	if _, err := placeOn(dev); err != nil {
+	if _, err := locationOn(dev); err != nil {
 		return nil, err
 	}
 	schema := rdr.Schema()
@@ -174,7 +174,7 @@ func WrapChunked(chunked *arrow.Chunked, dev device.Device) (*ArrayReader, error
 	if fielderr.IsNil(dev) {
 		return nil, fielderr.Absent(fielderr.OpWrap, "device", "the device that the memory lives on")
 	}
-	if _, err := placeOn(dev); err != nil {
+	if _, err := locationOn(dev); err != nil {
 		return nil, err
 	}
 	chunked.Retain()
