@@ -73,13 +73,9 @@ func (c *consumer) Release() {
 	c.tell()
 	c.mu.Unlock()
 	if !bridge.Calling(c.word) {
-		impatient := time.AfterFunc(patience, func() {
-			items.Goroutines.Add(1)
-			defer items.Goroutines.Add(-1)
-			c.losePatience()
-		})
+		stop := items.After(patience, c.losePatience)
 		c.calling <- struct{}{}
-		impatient.Stop()
+		stop()
 		defer func() { <-c.calling }()
 	}
 	c.pins.Unpin()
