@@ -71,6 +71,7 @@ var allowed = map[string][]string{
 		"internal/layout", "internal/tree", "internal/hostread", "internal/copyplan", "internal/validate", "internal/cstruct", "internal/items",
 	},
 	"cdevice/cdevicetest": {"cdevice"},
+	"interop/cudaarray":   {"cdevice", "device", "internal/fielderr"},
 	"device/devicetest":   {"device"},
 
 	"internal/cuda":             {"device"},
