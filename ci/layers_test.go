@@ -71,7 +71,13 @@ var allowed = map[string][]string{
 		"internal/layout", "internal/tree", "internal/hostread", "internal/copyplan", "internal/validate", "internal/cstruct", "internal/items",
 	},
 	"cdevice/cdevicetest": {"cdevice"},
-	"device/devicetest":   {"device"},
+
+	"pyextension/internal/capi": {"internal/abi"},
+	"pyextension": {
+		"cdevice", "device", "internal/abi", "internal/handle", "interop/cudaarray", "interop/dlpack", "memory/cudaalloc", "pyextension/internal/capi",
+	},
+	"device/devicetest": {"device"},
+	"interop/dlpack":    {"cdevice", "device", "internal/abi", "internal/bridge", "internal/fielderr"},
 
 	"internal/cuda":             {"device"},
 	"internal/nilargs":          {},
@@ -88,7 +94,7 @@ var allowed = map[string][]string{
 
 // mayUseCgo are the packages that speak C; cdata, which cdevice imports for its
 // C types, is arrow-go's.
-var mayUseCgo = []string{"internal/abi", "internal/bridge", "internal/cuda", "internal/testing/cpeer", "cudasim", "integration/golib", "examples/consumer", "examples/pyextension"}
+var mayUseCgo = []string{"internal/abi", "internal/bridge", "internal/cuda", "internal/testing/cpeer", "cudasim", "integration/golib", "examples/consumer", "examples/pyextension", "pyextension/internal/capi"}
 
 func TestImportsFollowTheLayers(t *testing.T) {
 	all := packages(t)

@@ -44,7 +44,7 @@ void cdevice_v0_call_schema_release(uint64_t* schema);
 /* What a NULL buffer of length zero becomes on the CPU: some consumers reject NULL. */
 extern const uint64_t cdevice_v0_zeros[8];
 
-/* Python's lock, where Python is in this process; nothing otherwise. What gil_ensure
- * returned goes to gil_release, on the same thread. */
-int cdevice_v0_gil_ensure(void);
+/* Python's lock, where Python is in this process; nothing otherwise. The state that gil_ensure sets goes
+ * to gil_release, on the same thread. gil_ensure fails while Python is finalizing. */
+int cdevice_v0_gil_ensure(int* state);
 void cdevice_v0_gil_release(int state);

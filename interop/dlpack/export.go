@@ -1,0 +1,211 @@
+package dlpack
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"syscall"
+	"unsafe"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/bridge"
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+)
+
+// Export makes a tensor of an array, in the form of DLPack 1, which refers to the array's memory. It
+// neither waits, copies nor converts; the package comment has the types that can be exported.
+//
+// The tensor is in C memory, with its shape and its strides, which are set. It belongs to the caller,
+// who passes it to one consumer, or calls Delete. The deleter, which may be called once, on any
+// thread, drops the tensor's reference to the memory; memory of a device then ends as that of any
+// export of package cdevice: after pending work.
+//
+// Arrow's memory is immutable, so the tensor has [FlagReadOnly], except with [WithIsCopied].
+//
+// An array whose event is not complete is an error, except with [WithStream], [WithStreamNumber] or
+// [WithPending]. Errors wrap arrow.ErrInvalid, cdevice.ErrReleased, or arrow.ErrNotImplemented for
+// types that a tensor cannot have.
+func Export(a *cdevice.Array, opts ...ExportOption) (*ManagedTensorVersioned, error) {
+	var o exportOptions
+	block, err := export(a, &o, opts, unsafe.Sizeof(ManagedTensorVersioned{}))
+	if err != nil {
+		return nil, err
+	}
+	t := after[ManagedTensorVersioned](block.memory)
+	*t = ManagedTensorVersioned{
+		Major: MajorVersion, Minor: MinorVersion,
+		ManagerCtx: address(block.memory),
+		Deleter:    bridge.DLDeleteVersioned,
+		Flags:      FlagReadOnly,
+		Tensor:     block.tensor,
+	}
+	if o.flags != 0 {
+		t.Flags = o.flags
+	}
+	return t, nil
+}
+
+// ExportLegacy makes a tensor of an array in the legacy form. All of [Export] holds, except that this
+// form cannot say that the memory is read-only: the caller passes it only to a consumer that does not
+// write to it, or to one that the caller gives the memory to. NumPy makes read-only arrays of the
+// legacy form, PyTorch writable tensors.
+func ExportLegacy(a *cdevice.Array, opts ...ExportOption) (*ManagedTensor, error) {
+	block, err := export(a, new(exportOptions), opts, unsafe.Sizeof(ManagedTensor{}))
+	if err != nil {
+		return nil, err
+	}
+	t := after[ManagedTensor](block.memory)
+	*t = ManagedTensor{Tensor: block.tensor, ManagerCtx: address(block.memory), Deleter: bridge.DLDelete}
+	return t, nil
+}
+
+// exported is the C memory of a tensor, and the tensor to write there.
+type exported struct {
+	memory *bridge.DLExport
+	tensor Tensor
+}
+
+// export returns a block with the array, the shape and the strides, and a tensor of them for the
+// place of so many bytes after the head of the block.
+func export(a *cdevice.Array, o *exportOptions, opts []ExportOption, size uintptr) (exported, error) {
+	var none exported
+	if a == nil {
+		return none, fielderr.Absent(fielderr.OpExport, "Array", "an array")
+	}
+	if err := o.apply(a, opts); err != nil {
+		return none, err
+	}
+	inner, element, err := dimensions(a.DataType())
+	if err != nil {
+		return none, err
+	}
+	ready, err := o.checkReady(a)
+	if err != nil {
+		return none, err
+	}
+	var arr cdevice.CArrowDeviceArray
+	if err := cdevice.ExportArray(a, &arr, nil); err != nil {
+		return none, err
+	}
+	done := false
+	defer func() {
+		if !done {
+			cdevice.ReleaseCArrowDeviceArray(&arr)
+		}
+	}()
+	walk := walker{noNulls: o.noNulls, readable: ready && cpuAccessible(a)}
+	tensor := Tensor{NDim: int32(1 + len(inner)), DType: element}
+	if tensor.Device, err = deviceOf(a.DeviceID()); err != nil {
+		return none, err
+	}
+	if err := walk.place(abi.As[abi.ArrowArray](&arr.Array), inner, &tensor); err != nil {
+		return none, err
+	}
+	if err := o.order(a); err != nil {
+		return none, err
+	}
+	block := bridge.NewDLExport(size + 2*uintptr(tensor.NDim)*sizeofInt64)
+	if block == nil {
+		return none, errNoMemory
+	}
+	done = true
+	block.Array = *abi.As[abi.ArrowArray](&arr.Array)
+	tensor.Shape = address(block) + unsafe.Sizeof(*block) + size
+	tensor.Strides = tensor.Shape + uintptr(tensor.NDim)*sizeofInt64
+	fillShape(&tensor, a.Len(), inner)
+	return exported{block, tensor}, nil
+}
+
+const sizeofInt64 = unsafe.Sizeof(int64(0))
+
+var errNoMemory = fmt.Errorf("dlpack: no memory for the C structs: %w", syscall.ENOMEM)
+
+// fillShape writes the shape and the strides, those of C order, in elements.
+func fillShape(t *Tensor, length int64, inner []int64) {
+	shape := abi.Slice[int64](t.Shape, int(t.NDim))
+	strides := abi.Slice[int64](t.Strides, int(t.NDim))
+	shape[0] = length
+	copy(shape[1:], inner)
+	stride := int64(1)
+	for i := len(shape) - 1; i >= 0; i-- {
+		strides[i] = stride
+		stride *= shape[i]
+	}
+}
+
+// apply applies the options, and finds the stream of a number.
+func (o *exportOptions) apply(a *cdevice.Array, opts []ExportOption) error {
+	for _, opt := range opts {
+		if !fielderr.IsNil(opt) {
+			opt.applyExport(o)
+		}
+	}
+	if o.err != nil || !o.byNum {
+		return o.err
+	}
+	if o.number == -1 {
+		o.pending = true
+		return nil
+	}
+	dev, err := a.Device()
+	if err != nil {
+		return err
+	}
+	o.stream, _, err = StreamOf(dev, o.number)
+	return err
+}
+
+// checkReady reports whether the data may be read now. It returns an error if it may not, and no
+// option orders the consumer's work after the event.
+func (o *exportOptions) checkReady(a *cdevice.Array) (bool, error) {
+	ready, err := a.Ready()
+	ordered := o.stream != nil || o.pending
+	if errors.Is(err, cdevice.ErrReleased) || err != nil && !ordered {
+		return false, err
+	}
+	if !ready && !ordered {
+		return false, fielderr.Invalid(fielderr.OpExport, "Array", "an array with a pending event", "one that is ready: call Synchronize, or pass the consumer's stream (WithStream)")
+	}
+	return ready && err == nil, nil
+}
+
+// order makes work of the consumer's stream wait for the array's event, and keeps the memory for it.
+func (o *exportOptions) order(a *cdevice.Array) error {
+	if o.stream == nil {
+		return nil
+	}
+	if err := a.WaitOn(o.stream); err != nil {
+		return err
+	}
+	return a.UsedOn(o.stream)
+}
+
+// deviceOf returns a device with the numbers of DLPack, in which devices without a number have 0.
+func deviceOf(id device.ID) (Device, error) {
+	number := id.Ordinal
+	if number == device.NoOrdinal {
+		number = 0
+	}
+	if number < 0 || number > math.MaxInt32 {
+		return Device{}, fielderr.Invalid(fielderr.OpExport, "Array.DeviceID", id.String(), "a device whose number fits into 32 bits")
+	}
+	return Device{Type: int32(id.Type), ID: int32(number)}, nil
+}
+
+// cpuAccessible reports whether the CPU can read the memory while the device works.
+func cpuAccessible(a *cdevice.Array) bool {
+	t := a.DeviceID().Type
+	if t != device.CUDAManaged {
+		return t.CPUAccessible()
+	}
+	dev, err := a.Device()
+	return err != nil || dev.CPUAccessible()
+}
+
+// address returns the address of a struct in C memory.
+func address[T any](p *T) uintptr { return uintptr(unsafe.Pointer(p)) }
+
+// after returns the T after the head of a block.
+func after[T, H any](head *H) *T { return abi.At[T](address(head) + unsafe.Sizeof(*head)) }

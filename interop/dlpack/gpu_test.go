@@ -1,0 +1,264 @@
+package dlpack_test
+
+import (
+	"sync/atomic"
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
+	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+	"github.com/arrowdevice/arrowdevice/interop/dlpack"
+	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
+)
+
+func newStream(t *testing.T, dev device.Device) device.Stream {
+	t.Helper()
+	s, err := dev.NewStream()
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, s.Close()) })
+	return s
+}
+
+// recorded returns an event behind the work of a stream.
+func recorded(t *testing.T, s device.Stream) device.Event {
+	t.Helper()
+	e, err := s.Device().NewEvent()
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, e.Close()) })
+	require.NoError(t, s.Record(e))
+	return e
+}
+
+func complete(t *testing.T, e device.Event) bool {
+	t.Helper()
+	done, err := e.Query()
+	require.NoError(t, err)
+	return done
+}
+
+const matrix = "[[1,2],[3,4],[5,6]]"
+
+// onGPU copies an array to a GPU, on a stream that is held if there is one.
+func onGPU(t *testing.T, gpu *cudaalloc.Device, s device.Stream) *cdevice.Array {
+	t.Helper()
+	var opts []cdevice.CopyOption
+	if s != nil {
+		opts = append(opts, cdevice.WithStream(s))
+	}
+	a, err := fromJSON(t, listOf(arrow.PrimitiveTypes.Float32, 2), matrix).CopyTo(background, gpu, opts...)
+	require.NoError(t, err)
+	return a
+}
+
+func onHost(t *testing.T, a *cdevice.Array) string {
+	t.Helper()
+	host, err := a.CopyToHost(background, nil)
+	require.NoError(t, err)
+	defer host.Release()
+	return host.String()
+}
+
+// A pending array is refused, except with the consumer's stream, which then waits for it.
+func TestGPUExportIsOrdered(t *testing.T) {
+	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
+		gpu := m.GPUs[0]
+		for _, f := range forms {
+			for name, opt := range map[string]func(device.Stream) dlpack.ExportOption{
+				"WithStream":       func(s device.Stream) dlpack.ExportOption { return dlpack.WithStream(s) },
+				"WithStreamNumber": func(s device.Stream) dlpack.ExportOption { return dlpack.WithStreamNumber(int64(s.Handle())) },
+			} {
+				t.Run(f.name+" "+name, func(t *testing.T) {
+					producer, consumer := newStream(t, gpu), newStream(t, gpu)
+					open := m.Hold(t, producer)
+					a := onGPU(t, gpu, producer)
+					_, err := f.export(a)
+					assert.ErrorIs(t, err, arrow.ErrInvalid)
+					assert.ErrorContains(t, err, "an array with a pending event, want one that is ready: call Synchronize, or pass the consumer's stream (WithStream)")
+
+					out, err := f.export(a, opt(consumer))
+					require.NoError(t, err, "it does not wait")
+					work := recorded(t, consumer)
+					assert.False(t, complete(t, work), "the stream waits for the event")
+					assert.Equal(t, dlpack.Device{Type: 2}, out.Device)
+					a.Release()
+					out.deleted()
+					assert.Positive(t, gpu.ReadStats().Device.Live, "pending work may use the memory")
+					open()
+					require.NoError(t, work.Synchronize(background))
+				})
+			}
+		}
+	})
+}
+
+func TestGPUPendingExport(t *testing.T) {
+	m := cudatest.One(t, cudatest.Schedules()["delayed"])
+	producer := newStream(t, m.GPUs[0])
+	open := m.Hold(t, producer)
+	a := onGPU(t, m.GPUs[0], producer)
+	defer a.Release()
+	for _, opt := range []dlpack.ExportOption{dlpack.WithPending(), dlpack.WithStreamNumber(-1)} {
+		out, err := dlpack.Export(a, opt)
+		require.NoError(t, err)
+		out.Delete()
+	}
+	open()
+	require.NoError(t, a.Synchronize(background))
+	out, err := dlpack.Export(a)
+	require.NoError(t, err)
+	out.Delete()
+}
+
+// A round trip over a GPU: the import is ordered after the stream that the producer was given.
+func TestGPURoundTrip(t *testing.T) {
+	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
+		gpu := m.GPUs[0]
+		for _, f := range forms {
+			t.Run(f.name, func(t *testing.T) {
+				producer, between := newStream(t, gpu), newStream(t, gpu)
+				open := m.Hold(t, producer)
+				a := onGPU(t, gpu, producer)
+				out, err := f.export(a, dlpack.WithStream(between))
+				require.NoError(t, err)
+				a.Release()
+				back, err := f.take(out.address, dlpack.WithStream(between), dlpack.WithImport(cdevice.WithDevice(gpu)))
+				require.NoError(t, err)
+				ready, err := back.Ready()
+				require.NoError(t, err)
+				assert.False(t, ready, "it has an event on the stream")
+				slice, err := back.Slice(1, 3)
+				require.NoError(t, err)
+				back.Release()
+				open()
+				assert.Equal(t, "[[3 4] [5 6]]", onHost(t, slice))
+				slice.Release()
+			})
+		}
+	})
+}
+
+// The deleter of an import with a stream is called after the work of that stream, and not before.
+func TestGPUDeleterComesAfterWork(t *testing.T) {
+	m := cudatest.One(t, cudatest.Schedules()["delayed"])
+	gpu := m.GPUs[0]
+	memory, err := gpu.Allocate(background, 64, nil)
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, memory.Free(nil)) }()
+	eachForm(t, func(t *testing.T, f form) {
+		peer := cpeer.NewTensor(cpeer.TensorFields{Data: uintptr(memory.Ptr()), DeviceType: 2, Bits: 32, Lanes: 1, Shape: []int64{4}})
+		defer peer.Free()
+		stream := newStream(t, gpu)
+		open := m.Hold(t, stream)
+		var deleted atomic.Bool
+		done := make(chan struct{})
+		a, err := f.take(addressOf(peer, f), dlpack.WithStream(stream), dlpack.WithImport(cdevice.WithDevice(gpu), cdevice.WithReleaser(func(release func()) {
+			release()
+			deleted.Store(true)
+			close(done)
+		})))
+		require.NoError(t, err)
+		a.Release()
+		assert.False(t, deleted.Load())
+		open()
+		<-done
+		assert.Equal(t, 1, peer.Deleted())
+	})
+}
+
+// Pinned and managed memory keep their types.
+func TestGPUPinnedAndManaged(t *testing.T) {
+	m := cudatest.One(t, cudatest.Schedules()["in order"])
+	for _, dev := range []device.Device{m.GPUs[0].Pinned(), m.GPUs[0].Managed()} {
+		t.Run(dev.ID().String(), func(t *testing.T) {
+			a, err := fromJSON(t, listOf(arrow.PrimitiveTypes.Float32, 2), matrix).CopyTo(background, dev)
+			require.NoError(t, err)
+			require.NoError(t, a.Synchronize(background))
+			out, err := dlpack.Export(a)
+			require.NoError(t, err)
+			assert.Equal(t, dlpack.Device{Type: int32(dev.ID().Type), ID: int32(dev.ID().Ordinal)}, out.Tensor.Device)
+			a.Release()
+			back, err := dlpack.Import(out, dlpack.WithImport(cdevice.WithDevice(dev)))
+			require.NoError(t, err)
+			assert.Equal(t, dev.ID(), back.DeviceID())
+			assert.Equal(t, "[[1 2] [3 4] [5 6]]", onHost(t, back))
+			back.Release()
+		})
+	}
+}
+
+// Nulls that only device memory knows are not read by an export: the caller counts them.
+func TestGPUUnknownNulls(t *testing.T) {
+	m := cudatest.One(t, cudatest.Schedules()["delayed"])
+	a, err := fromJSON(t, arrow.PrimitiveTypes.Int32, "[1, null, 3, 4]").CopyTo(background, m.GPUs[0])
+	require.NoError(t, err)
+	defer a.Release()
+	require.NoError(t, a.Synchronize(background))
+	slice, err := a.Slice(2, 4)
+	require.NoError(t, err)
+	defer slice.Release()
+	_, err = dlpack.Export(slice)
+	assert.ErrorIs(t, err, arrow.ErrInvalid)
+	assert.ErrorContains(t, err, "Array.NullCount = unknown, want 0: count them (CountNulls) and pass WithoutNulls")
+	nulls, err := slice.CountNulls(background)
+	require.NoError(t, err)
+	assert.Zero(t, nulls)
+	out, err := dlpack.Export(slice, dlpack.WithoutNulls())
+	require.NoError(t, err)
+	out.Delete()
+}
+
+func TestStreamOf(t *testing.T) {
+	m := cudatest.One(t, cudatest.Schedules()["in order"])
+	gpu := m.GPUs[0]
+	rocm := rocmDevice{gpu}
+	for _, c := range []struct {
+		name   string
+		dev    device.Device
+		number int64
+		sync   bool
+		want   string
+	}{
+		{"none", gpu, -1, false, ""},
+		{"ambiguous", gpu, 0, false, "stream = 0, want -1, 1, 2 or the handle of a stream: 0 is ambiguous on CUDA"},
+		{"legacy", gpu, 1, true, ""},
+		{"per thread", gpu, 2, true, ""},
+		{"a handle", gpu, 0x7f00, true, ""},
+		{"pinned", gpu.Pinned(), 1, true, ""},
+		{"managed", gpu.Managed(), 1, true, ""},
+		{"negative", gpu, -2, false, "stream = -2"},
+		{"default of ROCm", rocm, 0, true, ""},
+		{"1 of ROCm", rocm, 1, false, "stream = 1, want -1, 0 or the handle of a stream on ROCm"},
+		{"2 of ROCm", rocm, 2, false, "stream = 2"},
+		{"a handle of ROCm", rocm, 3, true, ""},
+		{"none of the CPU", device.CPUDevice(), -1, false, ""},
+		{"the CPU", device.CPUDevice(), 1, false, "stream = 1, want None or -1: memory of cpu has no streams"},
+		{"0 of the CPU", device.CPUDevice(), 0, false, "stream = 0"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s, sync, err := dlpack.StreamOf(c.dev, c.number)
+			if c.want != "" {
+				assert.ErrorIs(t, err, arrow.ErrInvalid)
+				assert.ErrorContains(t, err, c.want)
+				return
+			}
+			require.NoError(t, err)
+			assert.Equal(t, c.sync, sync)
+			if !sync {
+				assert.Nil(t, s)
+				return
+			}
+			assert.Equal(t, uintptr(c.number), s.Handle())
+			assert.NoError(t, s.Close())
+		})
+	}
+}
+
+// rocmDevice is a device that declares to be of ROCm.
+type rocmDevice struct{ device.Device }
+
+func (rocmDevice) ID() device.ID { return device.ID{Type: device.ROCM} }

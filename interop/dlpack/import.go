@@ -1,0 +1,272 @@
+package dlpack
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+	"slices"
+	"unsafe"
+
+	"github.com/apache/arrow-go/v18/arrow"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/bridge"
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+)
+
+// Import makes an array of a tensor in the form of DLPack 1, without copying: of numbers for one
+// dimension, of fixed_size_list for more. The array has the length of the first dimension; a tensor
+// without dimensions becomes one element. The data must be in C order. A tensor of another major
+// version is an error.
+//
+// It takes the tensor, which is in C memory, even if it returns an error: the caller does not use it
+// afterwards. The deleter is called once, after the last use of the memory, on the thread that ends
+// it; with [WithStream], after pending work of the stream's device, on a goroutine of its backend.
+//
+// The data is ready to be read, or with WithStream in the order of that stream. It must not change
+// while the array is held, as Arrow's arrays are immutable. [FlagReadOnly] and [FlagIsCopied] make no
+// difference.
+//
+// Errors name the field. They wrap arrow.ErrInvalid, or arrow.ErrNotImplemented for types and layouts
+// that Arrow does not have.
+func Import(t *ManagedTensorVersioned, opts ...ImportOption) (*cdevice.Array, error) {
+	if t == nil {
+		return nil, fielderr.Absent(fielderr.OpImport, "DLManagedTensorVersioned", "a tensor")
+	}
+	from := source{address(t), true, "DLManagedTensorVersioned"}
+	if t.Major != MajorVersion {
+		err := fielderr.New(fielderr.OpImport, from.name+".version.major", t.Major, fmt.Sprint(MajorVersion), arrow.ErrNotImplemented)
+		return from.refuse(err, opts)
+	}
+	return from.take(&t.Tensor, opts)
+}
+
+// ImportLegacy makes an array of a tensor in the legacy form. All of [Import] holds.
+func ImportLegacy(t *ManagedTensor, opts ...ImportOption) (*cdevice.Array, error) {
+	if t == nil {
+		return nil, fielderr.Absent(fielderr.OpImport, "DLManagedTensor", "a tensor")
+	}
+	return source{address(t), false, "DLManagedTensor"}.take(&t.Tensor, opts)
+}
+
+// source is a tensor of a producer, in C memory.
+type source struct {
+	tensor    uintptr
+	versioned bool
+	name      string // of the struct
+}
+
+// take imports the tensor, or calls its deleter.
+func (from source) take(t *Tensor, opts []ImportOption) (*cdevice.Array, error) {
+	v, err := check(t)
+	if err != nil {
+		return from.refuse(fielderr.Within(from.name+".dl_tensor", err), opts)
+	}
+	var o importOptions
+	if err := o.apply(opts); err != nil {
+		return from.refuse(err, opts)
+	}
+	arr := cdevice.CArrowDeviceArray{DeviceID: int64(t.Device.ID), DeviceType: t.Device.Type}
+	if device.Type(t.Device.Type) == device.CPU && t.Device.ID == 0 {
+		arr.DeviceID = device.NoOrdinal
+	}
+	if !from.fill(abi.As[abi.ArrowArray](&arr.Array), v) {
+		bridge.CallDLDeleter(from.tensor, from.versioned)
+		return nil, errNoMemory
+	}
+	a, err := cdevice.ImportArrayWithType(&arr, v.dt, o.array...)
+	if err != nil || o.stream == nil {
+		return a, err
+	}
+	defer a.Release()
+	ordered, err := a.RecordEvent(o.stream)
+	if err != nil {
+		return nil, err
+	}
+	if err := ordered.UsedOn(o.stream); err != nil {
+		ordered.Release()
+		return nil, err
+	}
+	return ordered, nil
+}
+
+func (o *importOptions) apply(opts []ImportOption) error {
+	for _, opt := range opts {
+		if !fielderr.IsNil(opt) {
+			opt.applyImport(o)
+		}
+	}
+	return o.err
+}
+
+// refuse calls the deleter as the options demand, and returns the error.
+func (from source) refuse(err error, opts []ImportOption) (*cdevice.Array, error) {
+	var o importOptions
+	_ = o.apply(opts) // err is reported
+	arr := cdevice.CArrowDeviceArray{DeviceID: device.NoOrdinal, DeviceType: int32(device.CPU)}
+	empty := view{dt: arrow.PrimitiveTypes.Int8, shape: []int64{0}}
+	if !from.fill(abi.As[abi.ArrowArray](&arr.Array), empty) {
+		bridge.CallDLDeleter(from.tensor, from.versioned)
+	} else if a, importErr := cdevice.ImportArrayWithType(&arr, empty.dt, o.array...); importErr == nil {
+		a.Release()
+	}
+	return nil, err
+}
+
+// view is a tensor as an array.
+type view struct {
+	dt     arrow.DataType
+	shape  []int64 // at least one dimension
+	data   uintptr
+	offset int64 // elements before the first
+}
+
+const (
+	sizeofArray   = unsafe.Sizeof(abi.ArrowArray{})
+	sizeofPointer = unsafe.Sizeof(uintptr(0))
+)
+
+// fill makes the structs of the view in a block of C memory, which the root's release frees, and with
+// it the tensor. It reports false if there is no memory.
+func (from source) fill(root *abi.ArrowArray, v view) bool {
+	below := len(v.shape) - 1
+	pointers := 2*below + 2 // children, their bitmaps, and the buffers of the elements
+	block := bridge.NewDLImport(from.tensor, from.versioned, uintptr(below)*sizeofArray+uintptr(pointers)*sizeofPointer)
+	if block == nil {
+		return false
+	}
+	start := address(block) + unsafe.Sizeof(*block)
+	structs := abi.Slice[abi.ArrowArray](start, below)
+	words := abi.Slice[uintptr](start+uintptr(below)*sizeofArray, pointers)
+	clear(words)
+	a, length := root, int64(1)
+	for i, n := range v.shape {
+		length *= n
+		*a = abi.ArrowArray{Length: length, Release: bridge.DLReleaseChild, PrivateData: address(block)}
+		a.Buffers = address(&words[0])
+		if i == below {
+			a.NBuffers, a.Offset = 2, v.offset
+			words[1] = v.data
+			break
+		}
+		a.NBuffers, a.NChildren = 1, 1
+		a.Children = address(&words[1])
+		words[1] = address(&structs[i])
+		a, words = &structs[i], words[2:]
+	}
+	root.Release = bridge.DLRelease
+	return true
+}
+
+// check returns the view of a tensor, or an error that names the field.
+func check(t *Tensor) (v view, err error) {
+	if v.dt, err = elementType(t.DType); err != nil {
+		return v, err
+	}
+	size := int64(t.DType.Bits / 8)
+	count, err := v.measure(t, size)
+	if err != nil {
+		return v, err
+	}
+	if err := checkStrides(t, v.shape, count); err != nil {
+		return v, err
+	}
+	if err := v.locate(t, count, size); err != nil {
+		return v, err
+	}
+	for _, n := range slices.Backward(v.shape[1:]) {
+		v.dt = arrow.FixedSizeListOf(int32(n), v.dt)
+	}
+	return v, nil
+}
+
+// measure sets the shape, and returns the number of elements.
+func (v *view) measure(t *Tensor, size int64) (count int64, err error) {
+	if t.NDim < 0 || t.NDim > maxDims {
+		return 0, fielderr.Invalid(fielderr.OpImport, "ndim", t.NDim, fmt.Sprintf("0 to %d", maxDims))
+	}
+	if t.NDim > 0 && t.Shape == 0 {
+		return 0, fielderr.Invalid(fielderr.OpImport, "shape", fielderr.NULL, "the sizes of the dimensions")
+	}
+	v.shape = append(v.shape, abi.Slice[int64](t.Shape, int(t.NDim))...)
+	if t.NDim == 0 {
+		v.shape = []int64{1}
+	}
+	total := uint64(size)
+	empty := false
+	for i, n := range v.shape {
+		field := fmt.Sprintf("shape[%d]", i)
+		switch {
+		case n < 0:
+			return 0, fielderr.Invalid(fielderr.OpImport, field, n, "at least 0")
+		case i > 0 && n == 0:
+			return 0, fielderr.New(fielderr.OpImport, field, n, "at least 1: arrow-go has no lists of 0 elements", arrow.ErrNotImplemented)
+		case i > 0 && n > math.MaxInt32:
+			return 0, fielderr.New(fielderr.OpImport, field, n, fmt.Sprintf("at most %d, as fixed_size_list has", math.MaxInt32), arrow.ErrNotImplemented)
+		}
+		empty = empty || n == 0
+	}
+	if empty {
+		return 0, nil
+	}
+	for i, n := range v.shape {
+		high, low := bits.Mul64(total, uint64(n))
+		if high != 0 || low > math.MaxInt64 {
+			return 0, fielderr.Invalid(fielderr.OpImport, fmt.Sprintf("shape[%d]", i), n, "a tensor of less than 2^63 bytes")
+		}
+		total = low
+	}
+	return int64(total) / size, nil
+}
+
+// checkStrides returns an error unless the elements are in C order. The stride of a dimension that has one
+// element, and those of a tensor without elements, have no meaning.
+func checkStrides(t *Tensor, shape []int64, count int64) error {
+	if t.Strides == 0 || t.NDim == 0 || count == 0 {
+		return nil
+	}
+	strides := abi.Slice[int64](t.Strides, len(shape))
+	compact := int64(1)
+	for i := len(shape) - 1; i >= 0; i-- {
+		if shape[i] != 1 && strides[i] != compact {
+			return fielderr.New(fielderr.OpImport, fmt.Sprintf("strides[%d]", i), strides[i],
+				fmt.Sprintf("%d: the elements of an array are contiguous, in C order", compact),
+				fmt.Errorf("copy the tensor first: %w", arrow.ErrNotImplemented))
+		}
+		compact *= shape[i]
+	}
+	return nil
+}
+
+// locate sets the address of the data.
+func (v *view) locate(t *Tensor, count, size int64) error {
+	if count == 0 {
+		return nil
+	}
+	if t.Data == 0 {
+		return fielderr.Invalid(fielderr.OpImport, "data", fielderr.NULL, fmt.Sprintf("the address of %d elements", count))
+	}
+	if t.ByteOffset > math.MaxInt64-uint64(count*size) {
+		return fielderr.Invalid(fielderr.OpImport, "byte_offset", t.ByteOffset, "a tensor of less than 2^63 bytes")
+	}
+	v.data = t.Data
+	if !hasAddresses(device.Type(t.Device.Type)) {
+		v.offset = int64(t.ByteOffset) / size
+		if int64(t.ByteOffset)%size != 0 {
+			return fielderr.Invalid(fielderr.OpImport, "byte_offset", t.ByteOffset, fmt.Sprintf("a multiple of %d", size))
+		}
+		return nil
+	}
+	end, carry := bits.Add64(uint64(t.Data), t.ByteOffset+uint64(count*size), 0)
+	if carry != 0 {
+		return fielderr.Invalid(fielderr.OpImport, "data", fielderr.Hex(t.Data), "memory within the address space")
+	}
+	v.data = uintptr(end) - uintptr(count*size)
+	if v.data%uintptr(size) != 0 {
+		return fielderr.New(fielderr.OpImport, "data", fielderr.Hex(v.data), fmt.Sprintf("an address that is a multiple of %d", size),
+			fmt.Errorf("copy the tensor first: %w", arrow.ErrInvalid))
+	}
+	return nil
+}

@@ -1,0 +1,57 @@
+package dlpack_test
+
+import (
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow"
+
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/nilargs"
+	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
+	"github.com/arrowdevice/arrowdevice/interop/dlpack"
+)
+
+func TestNilArguments(t *testing.T) {
+	a := fromJSON(t, arrow.PrimitiveTypes.Int32, "[1]")
+	peer := cpeer.NewTensor(cpeer.TensorFields{Data: numbers(t), DeviceType: 1, Bits: 32, Lanes: 1, Shape: []int64{1}})
+	defer peer.Free()
+	take := func(opts ...dlpack.ImportOption) error {
+		a, err := dlpack.Import(dlpack.ManagedTensorVersionedFromPtr(peer.Versioned()), opts...)
+		if err == nil {
+			a.Release()
+		}
+		return err
+	}
+	takeLegacy := func(opts ...dlpack.ImportOption) error {
+		a, err := dlpack.ImportLegacy(dlpack.ManagedTensorFromPtr(peer.Legacy()), opts...)
+		if err == nil {
+			a.Release()
+		}
+		return err
+	}
+	export := func(f form, opts ...dlpack.ExportOption) error {
+		out, err := f.export(a, opts...)
+		if err == nil {
+			out.deleted()
+		}
+		return err
+	}
+	first := func(_ any, err error) error { return err }
+	nilargs.Check(t, "github.com/arrowdevice/arrowdevice/interop/dlpack", arrow.ErrInvalid, map[string]nilargs.Row{
+		"Import(t)":             {Call: func() error { return first(dlpack.Import(nil)) }, Want: "DLManagedTensorVersioned = nil, want a tensor"},
+		"Import(opts...)":       {Call: func() error { return take(nil) }},
+		"ImportLegacy(t)":       {Call: func() error { return first(dlpack.ImportLegacy(nil)) }, Want: "DLManagedTensor = nil, want a tensor"},
+		"ImportLegacy(opts...)": {Call: func() error { return takeLegacy(nil) }},
+		"Export(a)":             {Call: func() error { return first(dlpack.Export(nil)) }, Want: "Array = nil, want an array"},
+		"Export(opts...)":       {Call: func() error { return export(forms[1], nil) }},
+		"ExportLegacy(a)":       {Call: func() error { return first(dlpack.ExportLegacy(nil)) }, Want: "Array = nil, want an array"},
+		"ExportLegacy(opts...)": {Call: func() error { return export(forms[0], nil) }},
+		"WithStream(s)":         {Call: func() error { return export(forms[1], dlpack.WithStream(nil)) }, Want: "export: WithStream = nil, want a stream"},
+		"WithImport(opts...)":   {Call: func() error { return take(dlpack.WithImport(nil)) }},
+		"StreamOf(dev)": {Call: func() error {
+			var none device.Device
+			_, _, err := dlpack.StreamOf(none, 1)
+			return err
+		}, Want: "dev = nil, want a device"},
+	})
+}

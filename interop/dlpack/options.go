@@ -1,0 +1,100 @@
+package dlpack
+
+import (
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+)
+
+// ExportOption is an option of an export. A nil option does nothing.
+type ExportOption interface{ applyExport(*exportOptions) }
+
+// ImportOption is an option of an import. A nil option does nothing.
+type ImportOption interface{ applyImport(*importOptions) }
+
+// Option is an option of exports and imports.
+type Option interface {
+	ExportOption
+	ImportOption
+}
+
+type exportOptions struct {
+	stream  device.Stream
+	number  int64 // of WithStreamNumber
+	byNum   bool
+	pending bool
+	noNulls bool
+	flags   uint64
+	err     error
+}
+
+type importOptions struct {
+	stream device.Stream
+	array  []cdevice.ImportOption
+	err    error
+}
+
+type exportOption func(*exportOptions)
+
+func (f exportOption) applyExport(o *exportOptions) { f(o) }
+
+type importOption func(*importOptions)
+
+func (f importOption) applyImport(o *importOptions) { f(o) }
+
+// WithStream names the stream that the consumer uses the data on.
+//
+// For an export it is the stream of the consumer: the work that is enqueued on it from now on waits
+// for the array's event, and after the deleter the memory is kept until pending work of the stream's
+// device has completed. The export itself does not wait.
+//
+// For an import it is the stream that the producer was given: the data is ready in the order of that
+// stream, and so the array gets an event that is recorded on it (see cdevice.Array.RecordEvent).
+// After the last release of the array, the deleter is called once pending work of the stream's
+// device has completed.
+func WithStream(s device.Stream) Option { return streamOption{s} }
+
+type streamOption struct{ s device.Stream }
+
+func (o streamOption) applyExport(e *exportOptions) {
+	e.stream, e.byNum = o.s, false
+	if fielderr.IsNil(o.s) {
+		e.err = fielderr.Absent(fielderr.OpExport, "WithStream", "a stream")
+	}
+}
+
+func (o streamOption) applyImport(i *importOptions) {
+	i.stream = o.s
+	if fielderr.IsNil(o.s) {
+		i.err = fielderr.Absent(fielderr.OpImport, "WithStream", "a stream")
+	}
+}
+
+// WithStreamNumber is [WithStream] with the stream argument of __dlpack__, an integer that the Python
+// array API standard defines, for a stream of the array's device; see [StreamOf]. The number -1 is
+// [WithPending].
+func WithStreamNumber(n int64) ExportOption {
+	return exportOption(func(o *exportOptions) { o.number, o.byNum = n, true })
+}
+
+// WithPending exports an array although its event is not complete. The consumer orders its work by
+// other means: it knows the event, or it waits for the device.
+func WithPending() ExportOption { return exportOption(func(o *exportOptions) { o.pending = true }) }
+
+// WithoutNulls declares that no element is null, for an array in memory that the CPU cannot access and
+// whose nulls are not known, such as a slice of an array with nulls (see cdevice.Array.CountNulls). An
+// array that is known to have nulls is refused all the same.
+func WithoutNulls() ExportOption { return exportOption(func(o *exportOptions) { o.noNulls = true }) }
+
+// WithIsCopied sets [FlagIsCopied]: the array is a copy that no other part of the program uses, so
+// that the consumer may write to it. [FlagReadOnly] is then not set. The legacy form has no flags.
+func WithIsCopied() ExportOption {
+	return exportOption(func(o *exportOptions) { o.flags = FlagIsCopied })
+}
+
+// WithImport passes options of package cdevice: cdevice.WithGIL for a producer whose deleter needs
+// Python's lock, cdevice.WithReleaser, cdevice.WithDevice, cdevice.WithCPUAccessible. The deleter takes
+// the place of the release callback. They also apply to a tensor that the import refuses.
+func WithImport(opts ...cdevice.ImportOption) ImportOption {
+	return importOption(func(o *importOptions) { o.array = append(o.array, opts...) })
+}

@@ -1,0 +1,50 @@
+package dlpack
+
+import (
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+)
+
+// StreamOf returns the stream that a consumer names by the stream argument of __dlpack__, an integer
+// that the Python array API standard defines for each type of device:
+//
+//   - -1: no stream; the producer must not synchronize, and sync is false;
+//   - 0: the default stream, on ROCm only, since it is ambiguous on CUDA;
+//   - 1: the legacy default stream, on CUDA only;
+//   - 2: the default stream of the calling thread, on CUDA only;
+//   - above 2: the stream with this native handle, on CUDA and ROCm.
+//
+// None, the default of the argument, is no integer: on CUDA and ROCm it stands for the legacy default
+// stream, which is number 1 on CUDA and 0 on ROCm. Devices of other types, above all the CPU, have
+// only None and -1, and need no stream.
+//
+// The stream is borrowed from the consumer. Number 2 is meaningful on the consumer's thread only, as
+// in a call from Python. An error wraps arrow.ErrInvalid.
+//
+// https://data-apis.org/array-api/latest/API_specification/generated/array_api.array.__dlpack__.html
+func StreamOf(dev device.Device, number int64) (s device.Stream, sync bool, err error) {
+	if fielderr.IsNil(dev) {
+		return nil, false, fielderr.Absent(fielderr.OpExport, "dev", "a device")
+	}
+	if number == -1 {
+		return nil, false, nil
+	}
+	var want string
+	switch t := dev.ID().Type; t {
+	case device.CUDA, device.CUDAHost, device.CUDAManaged:
+		if number < 1 {
+			want = "-1, 1, 2 or the handle of a stream: 0 is ambiguous on CUDA"
+		}
+	case device.ROCM, device.ROCMHost:
+		if number < 0 || number == 1 || number == 2 {
+			want = "-1, 0 or the handle of a stream on ROCm"
+		}
+	default:
+		want = "None or -1: memory of " + t.String() + " has no streams"
+	}
+	if want != "" {
+		return nil, false, fielderr.Invalid(fielderr.OpExport, "stream", number, want)
+	}
+	s, err = dev.WrapStream(uintptr(number))
+	return s, err == nil, err
+}

@@ -1,0 +1,220 @@
+//go:build cgo && unix
+
+package pyextension
+
+import (
+	"fmt"
+	"runtime/debug"
+	"sync/atomic"
+
+	"github.com/apache/arrow-go/v18/arrow"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
+	_ "github.com/arrowdevice/arrowdevice/memory/cudaalloc" // opens GPUs, once an argument or a call names one
+)
+
+// abiVersion is the version of requests, replies and entry points.
+const abiVersion = 1
+
+// running counts the goroutines of calls.
+var running atomic.Int64
+
+// builtins are the functions that the objects of the Python package are made of.
+var builtins map[string]func(*invocation) (any, error)
+
+func init() {
+	builtins = map[string]func(*invocation) (any, error){
+		".functions":       describeFunctions,
+		".library":         describeLibrary,
+		".stats":           readStats,
+		".trace":           trace,
+		".live":            liveObjects,
+		".exit":            exit,
+		".export":          export,
+		".requested":       checkRequested,
+		".next":            next,
+		".read_all":        readWhole,
+		".column":          column,
+		".slice":           slice,
+		".names":           names,
+		".describe_schema": describeSchema,
+		".to_host":         toHost,
+		".to_device":       toDevice,
+		".synchronize":     synchronize,
+		".dlpack":          exportTensor,
+		".dlpack_device":   tensorDevice,
+	}
+}
+
+// inline are the built-in functions that run on the thread of the caller, whose per-thread default stream they may
+// use. They never wait.
+var inline = []string{".dlpack", ".cuda_array"}
+
+func builtin(sc *scope, r *results, name string, args []any) (any, error) {
+	f := builtins[name]
+	if f == nil {
+		return nil, fmt.Errorf("there is no built-in function %q: the library and the Python package are of different versions", name)
+	}
+	v, err := f(&invocation{sc, r, args})
+	if err != nil {
+		return nil, err
+	}
+	return v, nil
+}
+
+// invocation is a call of a built-in function.
+type invocation struct {
+	scope   *scope
+	results *results
+	args    []any
+}
+
+// argument returns an argument, which must be a T.
+func argument[T any](in *invocation, i int) (v T, err error) {
+	if i >= len(in.args) {
+		return v, typeErrorf("argument %d is missing", i)
+	}
+	v, ok := in.args[i].(T)
+	if !ok {
+		return v, typeErrorf("argument %d is %s, not %T", i, pythonType(in.args[i]), v)
+	}
+	return v, nil
+}
+
+// object returns the object that the call is about. It stays valid until the end of the call.
+func (in *invocation) object() (*object, error) {
+	s, err := argument[*source](in, 0)
+	if err != nil {
+		return nil, err
+	}
+	if s.object == nil && s.err == nil {
+		return nil, typeErrorf("an object of this library is wanted")
+	}
+	return s.object, s.err
+}
+
+func describeFunctions(*invocation) (any, error) {
+	functions.mu.Lock()
+	defer functions.mu.Unlock()
+	if functions.failed != nil {
+		return nil, &exception{kind: "ImportError", text: functions.failed.Error()}
+	}
+	all := make([]any, len(functions.all))
+	for i, f := range functions.all {
+		all[i] = f.describe()
+	}
+	return all, nil
+}
+
+func describeLibrary(*invocation) (any, error) {
+	d := dict{{"abi", int64(abiVersion)}, {"module", ""}, {"version", ""}}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		d[1].value, d[2].value = info.Main.Path, info.Main.Version
+	}
+	return d, nil
+}
+
+func readStats(*invocation) (any, error) {
+	s := cdevice.ReadStats()
+	return dict{
+		{"exported_arrays", s.ExportedArrays}, {"exported_blocks", s.ExportedBlocks}, {"imported_arrays", s.ImportedArrays},
+		{"exported_streams", s.ExportedStreams}, {"imported_streams", s.ImportedStreams},
+		{"async_streams", s.AsyncStreams}, {"async_producers", s.AsyncProducers}, {"async_tasks", s.AsyncTasks},
+		{"pinned_batches", s.PinnedBatches}, {"readers", s.Readers}, {"device_copies", s.DeviceCopies}, {"goroutines", s.Goroutines},
+		{"objects", live.Load()}, {"calls", running.Load() - 1}, // without this one
+	}, nil
+}
+
+func trace(in *invocation) (any, error) {
+	on, err := argument[bool](in, 0)
+	if err != nil {
+		return nil, err
+	}
+	return cdevice.Trace(on), nil
+}
+
+func liveObjects(*invocation) (any, error) {
+	var all []any
+	for _, o := range cdevice.LiveObjects() {
+		all = append(all, o.String())
+	}
+	return all, nil
+}
+
+// exit ends the contexts of all calls, when the Python process ends.
+func exit(in *invocation) (any, error) {
+	calls.mu.Lock()
+	defer calls.mu.Unlock()
+	for _, c := range calls.byNumber {
+		c.scope.end()
+	}
+	return nil, nil
+}
+
+// checkRequested compares the schema that a consumer asks for with that of an object. Types may differ: the
+// consumer casts. An ArrowSchema that is not consumed is at the address.
+func checkRequested(in *invocation) (any, error) {
+	o, err := in.object()
+	if err != nil {
+		return nil, err
+	}
+	address, err := argument[int64](in, 1)
+	if err != nil {
+		return nil, err
+	}
+	requested := abi.At[abi.ArrowSchema](uintptr(address))
+	if requested == nil || requested.Release == 0 {
+		return nil, valueErrorf("requested_schema is NULL or was released before")
+	}
+	var has int64
+	switch o.kind {
+	case kindArray:
+		if nested, ok := o.array.DataType().(*arrow.StructType); ok {
+			has = int64(nested.NumFields())
+		} else {
+			return nil, nil
+		}
+	default:
+		s, err := o.schemaOf()
+		if err != nil {
+			return nil, err
+		}
+		has = int64(s.NumFields())
+	}
+	if requested.NChildren != has {
+		return nil, valueErrorf("requested_schema has %d fields, not %d", requested.NChildren, has)
+	}
+	return nil, nil
+}
+
+func names(in *invocation) (any, error) {
+	o, err := in.object()
+	if err != nil {
+		return nil, err
+	}
+	s, err := o.schemaOf()
+	if err != nil {
+		return nil, err
+	}
+	all := make([]any, s.NumFields())
+	for i, f := range s.Fields() {
+		all[i] = f.Name
+	}
+	return all, nil
+}
+
+func describeSchema(in *invocation) (any, error) {
+	o, err := in.object()
+	if err != nil {
+		return nil, err
+	}
+	if o.kind == kindArray {
+		return o.array.DataType().String(), nil
+	}
+	s, err := o.schemaOf()
+	if err != nil {
+		return nil, err
+	}
+	return s.String(), nil
+}

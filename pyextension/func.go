@@ -1,0 +1,295 @@
+//go:build cgo && unix
+
+package pyextension
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"regexp"
+	"slices"
+	"sync"
+)
+
+// Option describes a function to Python.
+type Option func(*function) error
+
+// WithParams names the parameters of the function, after the context, in order. Python callers may then pass
+// them by name. Without it, they are called after their types: stream, batch, array, schema, and arg otherwise,
+// with a number where there are several.
+func WithParams(names ...string) Option {
+	return func(f *function) error {
+		if len(names) != len(f.params) {
+			return fmt.Errorf("WithParams has %d names for %d parameters", len(names), len(f.params))
+		}
+		for i, name := range names {
+			if !isName(name) {
+				return fmt.Errorf("WithParams: %q is not a name in Python", name)
+			}
+			if slices.Contains(names[:i], name) {
+				return fmt.Errorf("WithParams has %q twice", name)
+			}
+			f.params[i].name = name
+		}
+		return nil
+	}
+}
+
+// WithDefault makes a parameter optional: Python callers that leave it out pass value, which is nil, a bool, an
+// integer, a float or a string. It comes after WithParams; parameters after an optional one are optional as well.
+func WithDefault(param string, value any) Option {
+	return func(f *function) error {
+		i := slices.IndexFunc(f.params, func(p parameter) bool { return p.name == param })
+		if i < 0 {
+			return fmt.Errorf("WithDefault: there is no parameter %q", param)
+		}
+		plain, err := (&results{}).any(reflect.ValueOf(&value).Elem())
+		if err != nil {
+			return fmt.Errorf("WithDefault: the value of %s: %w", param, err)
+		}
+		f.params[i].value, f.params[i].optional = plain, true
+		return nil
+	}
+}
+
+// WithDoc sets the text that help() shows in Python.
+func WithDoc(text string) Option {
+	return func(f *function) error {
+		f.doc = text
+		return nil
+	}
+}
+
+// Func registers f as a function of the library, under a name that Python can use. It is called from
+// init functions. f takes a context.Context first, if it wants one, then parameters of the types
+// in the table of the package comment, and returns values of these types, and an error last if it can fail.
+//
+// A Python process ends when a Go library panics while it is loaded. So a wrong registration, such as a type
+// that is not in the table, does not panic: loading the library in Python raises ImportError
+// with the reason. [Check] returns it to a Go test.
+func Func(name string, f any, opts ...Option) {
+	made, err := newFunction(name, f, opts)
+	functions.mu.Lock()
+	defer functions.mu.Unlock()
+	if err == nil && functions.byName[name] != nil {
+		err = errors.New("it is registered twice")
+	}
+	if err != nil {
+		functions.failed = errors.Join(functions.failed, fmt.Errorf("pyextension.Func %q: %w", name, err))
+		return
+	}
+	functions.byName[name] = made
+	functions.all = append(functions.all, made)
+}
+
+// Check returns what is wrong with the calls of Func of this program, or nil.
+func Check() error {
+	functions.mu.Lock()
+	defer functions.mu.Unlock()
+	return functions.failed
+}
+
+var functions = struct {
+	mu     sync.Mutex
+	all    []*function
+	byName map[string]*function
+	failed error
+}{byName: map[string]*function{}}
+
+// function is a registered function.
+type function struct {
+	name        string
+	doc         string
+	call        reflect.Value
+	takesCtx    bool
+	params      []parameter
+	results     []*converter
+	returnsErr  bool
+	annotations string // of the results
+}
+
+type parameter struct {
+	name     string
+	optional bool
+	value    any // the default, as encoder.value takes it
+	*converter
+}
+
+func newFunction(name string, f any, opts []Option) (*function, error) {
+	if !isName(name) {
+		return nil, errors.New("the name is not one that a function in Python can have")
+	}
+	v := reflect.ValueOf(f)
+	if v.Kind() != reflect.Func || v.IsNil() {
+		return nil, fmt.Errorf("f is %T, not a function", f)
+	}
+	t := v.Type()
+	if t.IsVariadic() {
+		return nil, errors.New("f has a variable number of parameters: take a slice")
+	}
+	made := &function{name: name, call: v}
+	if err := made.addParams(t); err != nil {
+		return nil, err
+	}
+	if err := made.addResults(t); err != nil {
+		return nil, err
+	}
+	for _, opt := range opts {
+		if opt == nil {
+			return nil, errors.New("an option is nil")
+		}
+		if err := opt(made); err != nil {
+			return nil, err
+		}
+	}
+	for i := 1; i < len(made.params); i++ {
+		if made.params[i-1].optional && !made.params[i].optional {
+			return nil, fmt.Errorf("parameter %s has no default, and follows one that has", made.params[i].name)
+		}
+	}
+	return made, nil
+}
+
+func (f *function) addParams(t reflect.Type) error {
+	first := 0
+	if t.NumIn() > 0 && t.In(0) == contextType {
+		f.takesCtx, first = true, 1
+	}
+	for i := first; i < t.NumIn(); i++ {
+		c, err := converterOf(t.In(i))
+		if err != nil {
+			return fmt.Errorf("parameter %d: %w", i, err)
+		}
+		f.params = append(f.params, parameter{converter: c})
+	}
+	f.nameParams()
+	return nil
+}
+
+// nameParams names the parameters after their types.
+func (f *function) nameParams() {
+	base := func(p parameter) string {
+		switch p.python {
+		case kindReader.String():
+			return "stream"
+		case kindBatch.String():
+			return "batch"
+		case kindArray.String():
+			return "array"
+		case kindSchema.String():
+			return "schema"
+		}
+		return "arg"
+	}
+	total, seen := map[string]int{}, map[string]int{}
+	for _, p := range f.params {
+		total[base(p)]++
+	}
+	for i := range f.params {
+		name := base(f.params[i])
+		f.params[i].name = name
+		if total[name] > 1 {
+			seen[name]++
+			f.params[i].name = fmt.Sprintf("%s%d", name, seen[name])
+		}
+	}
+}
+
+func (f *function) addResults(t reflect.Type) error {
+	n := t.NumOut()
+	if n > 0 && t.Out(n-1) == errorType {
+		f.returnsErr = true
+		n--
+	}
+	for i := range n {
+		c, err := converterOf(t.Out(i))
+		if err != nil {
+			return fmt.Errorf("result %d: %w", i, err)
+		}
+		f.results = append(f.results, c)
+	}
+	switch n {
+	case 0:
+		f.annotations = "None"
+	case 1:
+		f.annotations = f.results[0].python
+	default:
+		f.annotations = "tuple["
+		for i, c := range f.results {
+			if i > 0 {
+				f.annotations += ", "
+			}
+			f.annotations += c.python
+		}
+		f.annotations += "]"
+	}
+	return nil
+}
+
+// run calls the function with the arguments of a request, and returns what the reply has.
+func (f *function) run(sc *scope, r *results, args []any) (any, error) {
+	if len(args) != len(f.params) {
+		return nil, typeErrorf("%s: %d arguments for %d parameters", f.name, len(args), len(f.params))
+	}
+	var in []reflect.Value
+	if f.takesCtx {
+		in = append(in, reflect.ValueOf(sc.ctx))
+	}
+	for i, p := range f.params {
+		v, err := p.from(sc, args[i])
+		if err != nil {
+			return nil, about(fmt.Sprintf("%s: argument %s", f.name, p.name), err)
+		}
+		in = append(in, v)
+	}
+	out := f.call.Call(in)
+	if f.returnsErr {
+		last := len(out) - 1
+		if err, _ := out[last].Interface().(error); err != nil {
+			return nil, err
+		}
+		out = out[:last]
+	}
+	values := make([]any, len(out))
+	var failed error
+	for i, v := range out { // all of them, since each is taken over
+		var err error
+		if values[i], err = f.results[i].to(r, v); err != nil && failed == nil {
+			failed = about(f.name+": result", err)
+		}
+	}
+	if failed != nil {
+		return nil, failed
+	}
+	switch len(values) {
+	case 0:
+		return nil, nil
+	case 1:
+		return values[0], nil
+	}
+	return values, nil
+}
+
+// describe returns the function as Python learns of it.
+func (f *function) describe() dict {
+	params := make([]any, len(f.params))
+	for i, p := range f.params {
+		d := dict{{"name", p.name}, {"type", p.python}}
+		if p.optional {
+			d = append(d, item{"default", p.value})
+		}
+		params[i] = d
+	}
+	return dict{{"name", f.name}, {"doc", f.doc}, {"params", params}, {"returns", f.annotations}}
+}
+
+var name = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_]*$`)
+
+// keywords of Python cannot be names.
+var keywords = []string{
+	"False", "None", "True", "and", "as", "assert", "async", "await", "break", "class", "continue", "def", "del", "elif", "else",
+	"except", "finally", "for", "from", "global", "if", "import", "in", "is", "lambda", "nonlocal", "not", "or", "pass", "raise",
+	"return", "try", "while", "with", "yield",
+}
+
+func isName(s string) bool { return name.MatchString(s) && !slices.Contains(keywords, s) }

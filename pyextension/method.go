@@ -1,0 +1,225 @@
+//go:build cgo && unix
+
+package pyextension
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/device"
+)
+
+func next(in *invocation) (any, error) {
+	r, err := in.reader()
+	if err != nil {
+		return nil, err
+	}
+	b, err := r.Next(in.scope.ctx)
+	if err != nil || b == nil {
+		return nil, err
+	}
+	return in.results.issue(&object{kind: kindBatch, batch: b}), nil
+}
+
+func readWhole(in *invocation) (any, error) {
+	r, err := in.reader()
+	if err != nil {
+		return nil, err
+	}
+	all := []any{}
+	for {
+		b, err := r.Next(in.scope.ctx)
+		if err != nil {
+			return nil, err // the batches before it are in results, which are discarded
+		}
+		if b == nil {
+			return all, nil
+		}
+		all = append(all, in.results.issue(&object{kind: kindBatch, batch: b}))
+	}
+}
+
+// reader returns the reader that the call is about.
+func (in *invocation) reader() (*reader, error) {
+	o, err := in.object()
+	if err != nil {
+		return nil, err
+	}
+	if o.kind != kindReader {
+		return nil, wrongKind(kindReader, o)
+	}
+	return o.reader, nil
+}
+
+func column(in *invocation) (any, error) {
+	o, err := in.object()
+	if err != nil {
+		return nil, err
+	}
+	i, err := argument[int64](in, 1)
+	if err != nil {
+		return nil, err
+	}
+	if o.kind != kindBatch {
+		return nil, wrongKind(kindBatch, o)
+	}
+	if i < 0 || i >= int64(o.batch.NumCols()) {
+		return nil, &exception{kind: "IndexError", text: fmt.Sprintf("there is no column %d, of %d", i, o.batch.NumCols())}
+	}
+	return in.results.issue(&object{kind: kindArray, array: o.batch.Column(int(i))}), nil
+}
+
+func slice(in *invocation) (any, error) {
+	o, err := in.object()
+	if err != nil {
+		return nil, err
+	}
+	from, err := argument[int64](in, 1)
+	if err != nil {
+		return nil, err
+	}
+	to, err := argument[int64](in, 2)
+	if err != nil {
+		return nil, err
+	}
+	switch o.kind {
+	case kindBatch:
+		return in.batch(o.batch.Slice(from, to))
+	case kindArray:
+		return in.array(o.array.Slice(from, to))
+	}
+	return nil, typeErrorf("a %s has no slices", o.kind)
+}
+
+// toHost views memory that the CPU can access, and copies other memory.
+func toHost(in *invocation) (any, error) {
+	o, err := in.object()
+	if err != nil {
+		return nil, err
+	}
+	if !o.deviceID().Type.CPUAccessible() {
+		return in.copyTo(o, device.CPUDevice())
+	}
+	switch o.kind {
+	case kindBatch:
+		return in.batch(o.batch.AsCPU(in.scope.ctx))
+	case kindArray:
+		return in.array(o.array.AsCPU(in.scope.ctx))
+	case kindReader:
+		r, err := o.reader.take("to_host()")
+		if err != nil {
+			return nil, err
+		}
+		in.scope.under(o.reader.scope)
+		return in.readerOf(r.AsCPU(in.scope.ctx))
+	}
+	return nil, typeErrorf("a %s has no memory", o.kind)
+}
+
+func toDevice(in *invocation) (any, error) {
+	o, err := in.object()
+	if err != nil {
+		return nil, err
+	}
+	name, err := argument[string](in, 1)
+	if err != nil {
+		return nil, err
+	}
+	id, err := parseDevice(name)
+	if err != nil {
+		return nil, err
+	}
+	dev, err := device.Open(id)
+	if err != nil {
+		return nil, err
+	}
+	return in.copyTo(o, dev)
+}
+
+func (in *invocation) copyTo(o *object, dev device.Device) (any, error) {
+	switch o.kind {
+	case kindBatch:
+		return in.batch(o.batch.CopyTo(in.scope.ctx, dev))
+	case kindArray:
+		return in.array(o.array.CopyTo(in.scope.ctx, dev))
+	case kindReader:
+		r, err := o.reader.take("a copy")
+		if err != nil {
+			return nil, err
+		}
+		in.scope.under(o.reader.scope)
+		return in.readerOf(r.CopyTo(in.scope.ctx, dev))
+	}
+	return nil, typeErrorf("a %s has no memory", o.kind)
+}
+
+func (in *invocation) batch(b *cdevice.RecordBatch, err error) (any, error) {
+	if err != nil {
+		return nil, err
+	}
+	return in.results.issue(&object{kind: kindBatch, batch: b}), nil
+}
+
+func (in *invocation) array(a *cdevice.Array, err error) (any, error) {
+	if err != nil {
+		return nil, err
+	}
+	return in.results.issue(&object{kind: kindArray, array: a}), nil
+}
+
+// readerOf is the object of a new reader. The context of this call ends with it.
+func (in *invocation) readerOf(r *cdevice.RecordReader, err error) (any, error) {
+	if err != nil {
+		return nil, err
+	}
+	return in.results.issue(&object{kind: kindReader, reader: newReader(r, in.scope)}), nil
+}
+
+// deviceTypes are the names of devices, as to_device() has them.
+var deviceTypes = map[string]device.Type{
+	"cpu": device.CPU, "cuda": device.CUDA, "cuda_host": device.CUDAHost, "cuda_managed": device.CUDAManaged,
+}
+
+// parseDevice reads "cuda:0", "cuda" or "cpu".
+func parseDevice(name string) (device.ID, error) {
+	kind, number, numbered := strings.Cut(name, ":")
+	t, ok := deviceTypes[strings.ToLower(kind)]
+	if !ok {
+		return device.ID{}, valueErrorf("device %q: the devices are cpu, cuda, cuda_host and cuda_managed, with a number as in cuda:0", name)
+	}
+	id := device.ID{Type: t}
+	if t == device.CPU {
+		id.Ordinal = device.NoOrdinal
+	}
+	if numbered {
+		n, err := strconv.ParseInt(number, 10, 64)
+		if err != nil || n < 0 {
+			return device.ID{}, valueErrorf("device %q: %q is not a number of a device", name, number)
+		}
+		if t != device.CPU {
+			id.Ordinal = n
+		}
+	}
+	return id, nil
+}
+
+func synchronize(in *invocation) (any, error) {
+	o, err := in.object()
+	if err != nil {
+		return nil, err
+	}
+	switch o.kind {
+	case kindBatch:
+		return nil, o.batch.Synchronize(in.scope.ctx)
+	case kindArray:
+		return nil, o.array.Synchronize(in.scope.ctx)
+	}
+	return nil, typeErrorf("a %s has no event", o.kind)
+}
+
+// wrongKind says that a method is not one of an object.
+func wrongKind(want kind, o *object) error {
+	return typeErrorf("a %s is wanted, not a %s", want, o.kind)
+}

@@ -1,0 +1,355 @@
+//go:build cgo && unix
+
+package pyextension
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"reflect"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+)
+
+// converter converts between the values of a Go type and those of requests and replies.
+type converter struct {
+	// python is the type as annotations of Python have it.
+	python string
+	// from converts an argument. What has to be released at the end of the call is left to the scope.
+	from func(*scope, any) (reflect.Value, error)
+	// to converts a result, whose reference it takes over even if it fails, to what encoder.value takes.
+	to func(*results, reflect.Value) (any, error)
+}
+
+var (
+	anyType     = reflect.TypeFor[any]()
+	errorType   = reflect.TypeFor[error]()
+	contextType = reflect.TypeFor[context.Context]()
+)
+
+// arrowConverters are the types that hold Arrow data.
+var arrowConverters = map[reflect.Type]*converter{
+	reflect.TypeFor[*cdevice.RecordReader](): arrowConverter(kindReader, (*source).recordReader, (*results).recordReader),
+	reflect.TypeFor[*cdevice.RecordBatch]():  arrowConverter(kindBatch, (*source).recordBatch, (*results).recordBatch),
+	reflect.TypeFor[*cdevice.Array]():        arrowConverter(kindArray, (*source).anArray, (*results).anArray),
+	reflect.TypeFor[array.RecordReader]():    arrowConverter(kindReader, (*source).hostReader, (*results).hostReader),
+	reflect.TypeFor[arrow.RecordBatch]():     arrowConverter(kindBatch, (*source).hostBatch, (*results).hostBatch),
+	reflect.TypeFor[arrow.Array]():           arrowConverter(kindArray, (*source).hostArray, (*results).hostArray),
+	reflect.TypeFor[arrow.Table]():           arrowConverter(kindReader, (*source).table, (*results).table),
+	reflect.TypeFor[*arrow.Schema]():         arrowConverter(kindSchema, func(s *source, _ *scope) (*arrow.Schema, error) { return s.aSchema() }, (*results).aSchema),
+}
+
+// arrowConverter is the converter of a type that holds Arrow data. A nil result is None.
+func arrowConverter[T any](k kind, from func(*source, *scope) (T, error), to func(*results, T) (*object, error)) *converter {
+	return &converter{
+		python: k.String(),
+		from: func(sc *scope, v any) (reflect.Value, error) {
+			s, ok := v.(*source)
+			if !ok {
+				return reflect.Value{}, wrongType(k.String(), v)
+			}
+			result, err := from(s, sc)
+			if err == nil {
+				sc.borrowed = append(sc.borrowed, result)
+			}
+			return reflect.ValueOf(&result).Elem(), err
+		},
+		to: func(r *results, v reflect.Value) (any, error) {
+			if v.IsNil() {
+				return nil, nil
+			}
+			o, err := to(r, v.Interface().(T))
+			if err != nil {
+				return nil, err
+			}
+			return r.issue(o), nil
+		},
+	}
+}
+
+// converterOf returns the converter of a type, or an error that names the type.
+func converterOf(t reflect.Type) (*converter, error) {
+	if c := arrowConverters[t]; c != nil {
+		return c, nil
+	}
+	switch t.Kind() {
+	case reflect.Bool:
+		return scalar("bool", t, func(v any) (bool, bool) { b, ok := v.(bool); return b, ok }), nil
+	case reflect.String:
+		return scalar("str", t, func(v any) (string, bool) { s, ok := v.(string); return s, ok }), nil
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64,
+		reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return &converter{"int", integer(t), func(_ *results, v reflect.Value) (any, error) {
+			if v.CanUint() {
+				return smallest(v.Uint()), nil
+			}
+			return v.Int(), nil
+		}}, nil
+	case reflect.Float32, reflect.Float64:
+		return scalar("float", t, number), nil
+	case reflect.Slice:
+		if t.Elem().Kind() == reflect.Uint8 {
+			return scalar("bytes", t, func(v any) ([]byte, bool) { b, ok := v.([]byte); return b, ok }), nil
+		}
+		return listConverter(t)
+	case reflect.Map:
+		if t.Key().Kind() == reflect.String {
+			return dictConverter(t)
+		}
+	case reflect.Pointer:
+		return optionalConverter(t)
+	case reflect.Interface:
+		if t == anyType {
+			return &converter{"Any", fromAny, func(r *results, v reflect.Value) (any, error) { return r.any(v) }}, nil
+		}
+	}
+	return nil, fmt.Errorf("type %s is not supported", t)
+}
+
+// scalar is the converter of a type whose underlying type is T. as returns an argument as a T, if it is one.
+func scalar[T any](python string, t reflect.Type, as func(any) (T, bool)) *converter {
+	under := reflect.TypeFor[T]()
+	return &converter{
+		python: python,
+		from: func(_ *scope, v any) (reflect.Value, error) {
+			value, ok := as(v)
+			if !ok {
+				return reflect.Value{}, wrongType(python, v)
+			}
+			return reflect.ValueOf(value).Convert(t), nil
+		},
+		to: func(_ *results, v reflect.Value) (any, error) {
+			if v.Kind() == reflect.Slice && v.IsNil() {
+				return nil, nil
+			}
+			return v.Convert(under).Interface(), nil
+		},
+	}
+}
+
+// number returns a float, or an int as Python takes it for one.
+func number(v any) (float64, bool) {
+	switch v := v.(type) {
+	case float64:
+		return v, true
+	case int64:
+		return float64(v), true
+	}
+	return 0, false
+}
+
+func integer(t reflect.Type) func(*scope, any) (reflect.Value, error) {
+	return func(_ *scope, v any) (reflect.Value, error) {
+		n, ok := v.(int64)
+		if !ok {
+			return reflect.Value{}, wrongType("int", v)
+		}
+		to := reflect.New(t).Elem()
+		if to.CanUint() {
+			if n < 0 || to.OverflowUint(uint64(n)) {
+				return reflect.Value{}, overflow(n, t)
+			}
+			to.SetUint(uint64(n))
+		} else {
+			if to.OverflowInt(n) {
+				return reflect.Value{}, overflow(n, t)
+			}
+			to.SetInt(n)
+		}
+		return to, nil
+	}
+}
+
+func overflow(n int64, t reflect.Type) error {
+	return &exception{kind: "OverflowError", text: fmt.Sprintf("%d does not fit into %s", n, t)}
+}
+
+// smallest is an unsigned integer as replies have it.
+func smallest(n uint64) any {
+	if n > math.MaxInt64 {
+		return n
+	}
+	return int64(n)
+}
+
+func listConverter(t reflect.Type) (*converter, error) {
+	element, err := converterOf(t.Elem())
+	if err != nil {
+		return nil, err
+	}
+	return &converter{
+		python: "list[" + element.python + "]",
+		from: func(sc *scope, v any) (reflect.Value, error) {
+			values, ok := v.([]any)
+			if !ok {
+				return reflect.Value{}, wrongType("list", v)
+			}
+			list := reflect.MakeSlice(t, 0, len(values))
+			for i, value := range values {
+				e, err := element.from(sc, value)
+				if err != nil {
+					return reflect.Value{}, about(fmt.Sprintf("element %d", i), err)
+				}
+				list = reflect.Append(list, e)
+			}
+			return list, nil
+		},
+		to: func(r *results, v reflect.Value) (any, error) {
+			if v.IsNil() {
+				return nil, nil
+			}
+			list := make([]any, v.Len())
+			var failed error
+			for i := range list { // all of them, since each is taken over
+				if list[i], err = element.to(r, v.Index(i)); err != nil && failed == nil {
+					failed = about(fmt.Sprintf("element %d", i), err)
+				}
+			}
+			return list, failed
+		},
+	}, nil
+}
+
+func dictConverter(t reflect.Type) (*converter, error) {
+	element, err := converterOf(t.Elem())
+	if err != nil {
+		return nil, err
+	}
+	return &converter{
+		python: "dict[str, " + element.python + "]",
+		from: func(sc *scope, v any) (reflect.Value, error) {
+			values, ok := v.(dict)
+			if !ok {
+				return reflect.Value{}, wrongType("dict", v)
+			}
+			m := reflect.MakeMapWithSize(t, len(values))
+			for _, it := range values {
+				e, err := element.from(sc, it.value)
+				if err != nil {
+					return reflect.Value{}, about(fmt.Sprintf("key %q", it.key), err)
+				}
+				m.SetMapIndex(reflect.ValueOf(it.key).Convert(t.Key()), e)
+			}
+			return m, nil
+		},
+		to: func(r *results, v reflect.Value) (any, error) {
+			if v.IsNil() {
+				return nil, nil
+			}
+			values := make(dict, 0, v.Len())
+			var failed error
+			for _, key := range sortedKeys(v) {
+				value, err := element.to(r, v.MapIndex(key))
+				if err != nil && failed == nil {
+					failed = about(fmt.Sprintf("key %q", key), err)
+				}
+				values = append(values, item{key.String(), value})
+			}
+			return values, failed
+		},
+	}, nil
+}
+
+func optionalConverter(t reflect.Type) (*converter, error) {
+	element, err := converterOf(t.Elem())
+	if err != nil {
+		return nil, fmt.Errorf("type %s is not supported", t)
+	}
+	return &converter{
+		python: element.python + " | None",
+		from: func(sc *scope, v any) (reflect.Value, error) {
+			if v == nil {
+				return reflect.Zero(t), nil
+			}
+			e, err := element.from(sc, v)
+			if err != nil {
+				return reflect.Value{}, err
+			}
+			p := reflect.New(t.Elem())
+			p.Elem().Set(e)
+			return p, nil
+		},
+		to: func(r *results, v reflect.Value) (any, error) {
+			if v.IsNil() {
+				return nil, nil
+			}
+			return element.to(r, v.Elem())
+		},
+	}, nil
+}
+
+// fromAny is what an argument is without a declared type: nil, bool, int64, float64, string, []byte, []any,
+// map[string]any, or what source.anything returns.
+func fromAny(sc *scope, v any) (reflect.Value, error) {
+	result, err := plainAny(sc, v)
+	if err != nil {
+		return reflect.Value{}, err
+	}
+	return reflect.ValueOf(&result).Elem(), nil
+}
+
+func plainAny(sc *scope, v any) (any, error) {
+	switch v := v.(type) {
+	case *source:
+		result, err := v.anything(sc)
+		if err == nil {
+			sc.borrowed = append(sc.borrowed, result)
+		}
+		return result, err
+	case []any:
+		list := make([]any, len(v))
+		for i, value := range v {
+			var err error
+			if list[i], err = plainAny(sc, value); err != nil {
+				return nil, about(fmt.Sprintf("element %d", i), err)
+			}
+		}
+		return list, nil
+	case dict:
+		m := make(map[string]any, len(v))
+		for _, it := range v {
+			value, err := plainAny(sc, it.value)
+			if err != nil {
+				return nil, about(fmt.Sprintf("key %q", it.key), err)
+			}
+			m[it.key] = value
+		}
+		return m, nil
+	}
+	return v, nil
+}
+
+// wrongType says that an argument is not of the type that is wanted.
+func wrongType(want string, got any) error {
+	return typeErrorf("%s is wanted, not %s", want, pythonType(got))
+}
+
+func pythonType(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return "None"
+	case bool:
+		return "bool"
+	case int64:
+		return "int"
+	case float64:
+		return "float"
+	case string:
+		return "str"
+	case []byte:
+		return "bytes"
+	case []any:
+		return "list"
+	case dict:
+		return "dict"
+	case *source:
+		if v.object != nil {
+			return "arrowdevice." + v.object.kind.String()
+		}
+		return "an object with Arrow data"
+	}
+	return fmt.Sprintf("%T", v)
+}

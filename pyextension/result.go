@@ -1,0 +1,178 @@
+//go:build cgo && unix
+
+package pyextension
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/device"
+)
+
+// results takes the results of a function over and gives them handles.
+type results struct {
+	scope   *scope
+	objects []*object
+}
+
+// issue gives an object a handle, which belongs to the reply.
+func (r *results) issue(o *object) *object {
+	r.objects = append(r.objects, o.issue())
+	return o
+}
+
+// discard drops the objects of a reply that nobody takes.
+func (r *results) discard() {
+	for _, o := range r.objects {
+		release(o.handle)
+	}
+	r.objects = nil
+}
+
+// own makes a reference of the caller's own: a result that is also an argument is borrowed.
+func own[T interface{ Retain() }](r *results, v T) T {
+	if slices.Contains(r.scope.borrowed, any(v)) {
+		v.Retain()
+	}
+	return v
+}
+
+func (r *results) recordReader(v *cdevice.RecordReader) (*object, error) {
+	return &object{kind: kindReader, reader: newReader(own(r, v), r.scope)}, nil
+}
+
+func (r *results) recordBatch(v *cdevice.RecordBatch) (*object, error) {
+	return &object{kind: kindBatch, batch: own(r, v)}, nil
+}
+
+func (r *results) anArray(v *cdevice.Array) (*object, error) {
+	return &object{kind: kindArray, array: own(r, v)}, nil
+}
+
+func (r *results) aSchema(v *arrow.Schema) (*object, error) {
+	return &object{kind: kindSchema, schema: v}, nil
+}
+
+func (r *results) hostReader(v array.RecordReader) (*object, error) {
+	own(r, v)
+	defer v.Release()
+	rdr, err := cdevice.WrapRecordReader(v, device.CPUDevice())
+	if err != nil {
+		return nil, err
+	}
+	return &object{kind: kindReader, reader: newReader(rdr, r.scope)}, nil
+}
+
+func (r *results) hostBatch(v arrow.RecordBatch) (*object, error) {
+	b, err := wrapped(own(r, v))
+	if err != nil {
+		return nil, err
+	}
+	return &object{kind: kindBatch, batch: b}, nil
+}
+
+func (r *results) hostArray(v arrow.Array) (*object, error) {
+	a, err := wrappedArray(own(r, v))
+	if err != nil {
+		return nil, err
+	}
+	return &object{kind: kindArray, array: a}, nil
+}
+
+func (r *results) table(v arrow.Table) (*object, error) {
+	own(r, v)
+	defer v.Release()
+	return r.hostReader(array.NewTableReader(v, -1))
+}
+
+// any converts a result of type any by the type that it has.
+func (r *results) any(v reflect.Value) (any, error) {
+	if v.IsNil() {
+		return nil, nil
+	}
+	v = v.Elem()
+	t := v.Type()
+	if c := arrowConverters[t]; c != nil {
+		return c.to(r, v)
+	}
+	for abstract, c := range arrowConverters {
+		if abstract.Kind() == reflect.Interface && t.Implements(abstract) {
+			return c.to(r, v.Convert(abstract))
+		}
+	}
+	c, err := converterOf(t)
+	if err != nil {
+		return nil, typeErrorf("a result of %s", err)
+	}
+	return c.to(r, v)
+}
+
+// sortedKeys returns the keys of a map: an order of its own would differ from call to call.
+func sortedKeys(m reflect.Value) []reflect.Value {
+	keys := m.MapKeys()
+	slices.SortFunc(keys, func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) })
+	return keys
+}
+
+var errNotCPU = fmt.Errorf("%w: the memory is that of a device, which the CPU cannot access: call to_host() first", arrow.ErrType)
+
+func (s *source) hostReader(sc *scope) (array.RecordReader, error) {
+	r, err := s.recordReader(sc)
+	if err != nil {
+		return nil, err
+	}
+	if !r.DeviceType().CPUAccessible() {
+		return nil, errNotCPU
+	}
+	rdr := r.HostReader(sc.ctx, nil)
+	sc.defers(rdr.Release)
+	return rdr, nil
+}
+
+func (s *source) hostBatch(sc *scope) (arrow.RecordBatch, error) {
+	b, err := s.recordBatch(sc)
+	if err != nil {
+		return nil, err
+	}
+	if !b.DeviceID().Type.CPUAccessible() {
+		return nil, errNotCPU
+	}
+	return owned[arrow.RecordBatch](sc)(b.HostView(sc.ctx))
+}
+
+func (s *source) hostArray(sc *scope) (arrow.Array, error) {
+	a, err := s.anArray(sc)
+	if err != nil {
+		return nil, err
+	}
+	if !a.DeviceID().Type.CPUAccessible() {
+		return nil, errNotCPU
+	}
+	return owned[arrow.Array](sc)(a.HostView(sc.ctx))
+}
+
+func (s *source) table(sc *scope) (arrow.Table, error) {
+	rdr, err := s.hostReader(sc)
+	if err != nil {
+		return nil, err
+	}
+	var batches []arrow.RecordBatch
+	defer func() { releaseAll(batches) }()
+	for rdr.Next() {
+		b := rdr.RecordBatch()
+		b.Retain()
+		batches = append(batches, b)
+	}
+	if err := rdr.Err(); err != nil {
+		return nil, err
+	}
+	t := array.NewTableFromRecords(rdr.Schema(), batches)
+	sc.defers(t.Release)
+	return t, nil
+}

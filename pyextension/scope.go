@@ -1,0 +1,69 @@
+//go:build cgo && unix
+
+package pyextension
+
+import (
+	"context"
+	"sync/atomic"
+)
+
+// scope is what a call of a function needs until it is over: its context, and what is released at its end.
+// The context lives longer than the call if readers that the function returned do.
+type scope struct {
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	users  atomic.Int64 // the call, readers that it returned, streams of these that were exported
+	atEnd  []func()
+	// borrowed are the arguments that hold Arrow data: a result that is one of them is not owned by the caller yet.
+	borrowed []any
+	isClosed bool
+	parents  []*scope
+}
+
+func newScope() *scope {
+	s := &scope{}
+	s.ctx, s.cancel = context.WithCancelCause(context.Background())
+	s.users.Store(1)
+	return s
+}
+
+// hold keeps the context until drop.
+func (s *scope) hold() { s.users.Add(1) }
+
+// under keeps the context of another scope as long as its own: it uses what needs that one.
+func (s *scope) under(parent *scope) {
+	parent.hold()
+	s.parents = append(s.parents, parent)
+}
+
+// drop ends the context with the last user.
+func (s *scope) drop() {
+	if s.users.Add(-1) > 0 {
+		return
+	}
+	s.end()
+	for _, p := range s.parents {
+		p.drop()
+	}
+}
+
+// end ends the context now.
+func (s *scope) end() { s.cancel(context.Canceled) }
+
+// defers calls f at the end of the call.
+func (s *scope) defers(f func()) { s.atEnd = append(s.atEnd, f) }
+
+// close ends the call: it calls what was deferred, the last first, as defer does. If one of them panics, the next
+// close goes on behind it.
+func (s *scope) close() {
+	for len(s.atEnd) > 0 {
+		last := len(s.atEnd) - 1
+		f := s.atEnd[last]
+		s.atEnd = s.atEnd[:last]
+		f()
+	}
+	s.isClosed = true
+	s.drop()
+}
+
+func (s *scope) closed() bool { return s.isClosed }

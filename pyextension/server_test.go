@@ -1,0 +1,399 @@
+//go:build cgo && unix
+
+package pyextension
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/cdevice/cdevicetest"
+	"github.com/arrowdevice/arrowdevice/pyextension/internal/capi"
+)
+
+// register makes functions for one test.
+func register(t *testing.T, name string, f any, opts ...Option) {
+	t.Helper()
+	Func(name, f, opts...)
+	t.Cleanup(func() {
+		functions.mu.Lock()
+		defer functions.mu.Unlock()
+		delete(functions.byName, name)
+		functions.all, functions.failed = nil, nil
+	})
+	require.NoError(t, Check())
+}
+
+// request makes a request. Its arguments are what encoder.value takes, and arrows.
+func request(t *testing.T, name string, args ...any) []byte {
+	t.Helper()
+	var e encoder
+	e.count(wireList, len(args)+1)
+	require.NoError(t, e.value(name))
+	for _, arg := range args {
+		if a, ok := arg.(arrows); ok {
+			e.data = append(e.data, wireArrow, byte(a.form))
+			for _, n := range a.numbers {
+				e.int64(n)
+			}
+			continue
+		}
+		require.NoError(t, e.value(arg))
+	}
+	return e.data
+}
+
+// arrows is an Arrow object of a request.
+type arrows struct {
+	form    form
+	numbers []int64
+}
+
+func own1(handle uint64) arrows { return arrows{formObject, []int64{int64(handle)}} }
+
+// reply is a decoded reply.
+type reply struct {
+	value      any
+	kind, text string
+}
+
+// object is an object of a reply.
+type replied struct {
+	kind   byte
+	handle uint64
+	rows   int64
+}
+
+func decodeReply(t *testing.T, data []byte) reply {
+	t.Helper()
+	require.NotEmpty(t, data)
+	d := decoder{data: data[1:]}
+	if data[0] == wireError {
+		kind, err := d.text()
+		require.NoError(t, err)
+		text, err := d.text()
+		require.NoError(t, err)
+		return reply{kind: kind, text: text}
+	}
+	require.EqualValues(t, wireResult, data[0])
+	if d.data[0] == wireObject {
+		return reply{value: replied{d.data[1], binary.LittleEndian.Uint64(d.data[2:]), int64(binary.LittleEndian.Uint64(d.data[22:]))}}
+	}
+	v, err := d.value()
+	require.NoError(t, err)
+	require.Empty(t, d.data)
+	return reply{value: v}
+}
+
+// ask performs a call that ends in time.
+func ask(t *testing.T, name string, args ...any) reply {
+	t.Helper()
+	number, data := server{}.Call(request(t, name, args...), time.Minute)
+	require.Zero(t, number)
+	return decodeReply(t, data)
+}
+
+// exported is a record batch as ArrowDeviceArray and ArrowSchema in memory of C.
+func exported(t *testing.T, values ...int64) arrows {
+	t.Helper()
+	schema := arrow.NewSchema([]arrow.Field{{Name: "n", Type: arrow.PrimitiveTypes.Int64}}, nil)
+	b := array.NewRecordBuilder(memory.DefaultAllocator, schema)
+	defer b.Release()
+	b.Field(0).(*array.Int64Builder).AppendValues(values, nil)
+	batch, err := wrapped(b.NewRecordBatch())
+	require.NoError(t, err)
+	defer batch.Release()
+	var at structs
+	for _, w := range []cStruct{schemaStruct, deviceArrayStruct} {
+		p, err := capi.Allocate(w.size)
+		require.NoError(t, err)
+		at = append(at, p)
+	}
+	t.Cleanup(at.free)
+	require.NoError(t, (&object{kind: kindBatch, batch: batch}).exportDeviceArray(at))
+	return arrows{formDeviceArray, []int64{int64(at[0]), int64(at[1])}}
+}
+
+// nothingIsLeft checks the counts at the end of a test.
+func nothingIsLeft(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	objects := live.Load()
+	t.Cleanup(func() {
+		assert.Eventually(t, func() bool { return live.Load() == objects && running.Load() == 0 }, 5*time.Second, time.Millisecond)
+		calls.mu.Lock()
+		defer calls.mu.Unlock()
+		assert.Empty(t, calls.byNumber)
+	})
+}
+
+func TestValuesAreTheSameThereAndBack(t *testing.T) {
+	register(t, "echo", func(v any) any { return v })
+	for _, v := range []any{
+		nil, true, false, int64(-5), 2.5, "ü\x00", []byte{0, 255}, []any{}, []any{int64(1), nil, []any{"a"}},
+		dict{{"a", int64(1)}, {"b", dict{{"c", nil}}}},
+	} {
+		assert.Equal(t, v, ask(t, "echo", v).value)
+	}
+}
+
+func TestScalars(t *testing.T) {
+	register(t, "f", func(s string, b []byte, n int8, u uint16, f float32, ok bool, l []int64, m map[string]float64, p *int) []any {
+		at := any(nil)
+		if p != nil {
+			at = *p
+		}
+		return []any{s, b, n, u, f, ok, l, m, at}
+	}, WithParams("s", "b", "n", "u", "f", "ok", "l", "m", "p"))
+	args := []any{"x", []byte("y"), int64(-3), int64(9), 1.5, true, []any{int64(4)}, dict{{"k", 2.0}}, nil}
+	assert.Equal(t, args, ask(t, "f", args...).value)
+	args[8] = int64(7)
+	assert.Equal(t, args, ask(t, "f", args...).value)
+	args[4], args[7] = int64(1), dict{{"k", int64(2)}}
+	want := append([]any{}, args...)
+	want[4], want[7] = 1.0, dict{{"k", 2.0}}
+	assert.Equal(t, want, ask(t, "f", args...).value, "an int is a float where a float is wanted")
+
+	for i, bad := range map[int]struct {
+		value      any
+		kind, text string
+	}{
+		0: {int64(1), "TypeError", "f: argument s: str is wanted, not int"},
+		1: {"x", "TypeError", "f: argument b: bytes is wanted, not str"},
+		2: {int64(128), "OverflowError", "f: argument n: 128 does not fit into int8"},
+		3: {int64(-1), "OverflowError", "f: argument u: -1 does not fit into uint16"},
+		4: {"x", "TypeError", "f: argument f: float is wanted, not str"},
+		5: {int64(1), "TypeError", "f: argument ok: bool is wanted, not int"},
+		6: {[]any{int64(1), "x"}, "TypeError", "f: argument l: element 1: int is wanted, not str"},
+		7: {dict{{"k", nil}}, "TypeError", `f: argument m: key "k": float is wanted, not None`},
+		8: {true, "TypeError", "f: argument p: int is wanted, not bool"},
+	} {
+		changed := append([]any{}, args...)
+		changed[i] = bad.value
+		got := ask(t, "f", changed...)
+		assert.Equal(t, bad.kind, got.kind)
+		assert.Equal(t, bad.text, got.text)
+	}
+}
+
+func TestBatches(t *testing.T) {
+	nothingIsLeft(t)
+	register(t, "same", func(b *cdevice.RecordBatch) *cdevice.RecordBatch { return b })
+	register(t, "half", func(b *cdevice.RecordBatch) (*cdevice.RecordBatch, error) { return b.Slice(0, b.NumRows()/2) })
+	register(t, "rows", func(b arrow.RecordBatch) int64 { return b.NumRows() })
+	register(t, "host", func(b arrow.RecordBatch) arrow.RecordBatch { return b })
+	register(t, "stream", func(r *cdevice.RecordReader) *cdevice.RecordReader { return r })
+	register(t, "pair", func(b *cdevice.RecordBatch) (*cdevice.RecordBatch, int) { return b, 5 })
+
+	same := ask(t, "same", exported(t, 1, 2, 3, 4)).value.(replied)
+	assert.Equal(t, byte(kindBatch), same.kind)
+	assert.EqualValues(t, 4, same.rows)
+	half := ask(t, "half", own1(same.handle)).value.(replied)
+	assert.EqualValues(t, 2, half.rows)
+	assert.Equal(t, int64(2), ask(t, "rows", own1(half.handle)).value)
+	host := ask(t, "host", own1(half.handle)).value.(replied)
+	assert.EqualValues(t, 2, host.rows)
+	stream := ask(t, "stream", own1(same.handle)).value.(replied)
+	assert.Equal(t, byte(kindReader), stream.kind)
+	next := ask(t, ".next", own1(stream.handle)).value.(replied)
+	assert.EqualValues(t, 4, next.rows)
+	assert.Nil(t, ask(t, ".next", own1(stream.handle)).value)
+	for _, o := range []replied{same, half, host, stream, next} {
+		server{}.Release(o.handle)
+		server{}.Release(o.handle)
+	}
+	gone := ask(t, "same", own1(same.handle))
+	assert.Equal(t, "ValueError", gone.kind)
+	assert.Contains(t, gone.text, "same: argument batch: ")
+	assert.Contains(t, gone.text, "closed")
+}
+
+// Whatever becomes of a call: structs are moved out, and what they hold is released.
+func TestArgumentsAreTakenInEveryCase(t *testing.T) {
+	nothingIsLeft(t)
+	register(t, "two", func(*cdevice.RecordBatch, string) {}, WithParams("batch", "text"))
+	for _, args := range [][]any{{int64(1)}, {}, {"x", "y"}} {
+		batch := exported(t, 1)
+		assert.NotEmpty(t, ask(t, "two", append([]any{batch}, args...)...).kind)
+		again := ask(t, "two", batch, "x")
+		assert.Equal(t, "ValueError", again.kind)
+		assert.Contains(t, again.text, "two: argument batch: ")
+		assert.Contains(t, again.text, "consumed or released before")
+	}
+	assert.NotEmpty(t, ask(t, "unknown", exported(t, 1)).kind)
+	short := request(t, "two", exported(t, 1), "x")
+	_, data := server{}.Call(short[:len(short)-1], time.Minute)
+	assert.NotEmpty(t, decodeReply(t, data).kind)
+}
+
+func TestErrors(t *testing.T) {
+	register(t, "fails", func(n int) error {
+		return []error{
+			arrow.ErrInvalid, arrow.ErrType, arrow.ErrNotImplemented, arrow.ErrIndex, arrow.ErrKey, os.ErrNotExist, os.ErrPermission,
+			context.DeadlineExceeded, errors.New("x"), nil,
+		}[n]
+	}, WithParams("n"))
+	for i, kind := range []string{
+		"ValueError", "TypeError", "NotImplementedError", "IndexError", "KeyError", "FileNotFoundError", "PermissionError", "TimeoutError", "Error", "",
+	} {
+		assert.Equal(t, kind, ask(t, "fails", int64(i)).kind)
+	}
+	register(t, "panics", func() { panic("boom") })
+	got := ask(t, "panics")
+	assert.Equal(t, "Panic", got.kind)
+	assert.Contains(t, got.text, "panics: panic: boom\n")
+	assert.Contains(t, got.text, "server_test.go")
+	register(t, "exits", func() { runtime.Goexit() })
+	assert.Contains(t, ask(t, "exits").text, "runtime.Goexit")
+}
+
+// A function that releases what it borrowed is told so, and the process lives.
+func TestReleaseOfABorrowedArgument(t *testing.T) {
+	register(t, "releases", func(b *cdevice.RecordBatch) { b.Release() })
+	got := ask(t, "releases", exported(t, 1))
+	assert.Equal(t, "Panic", got.kind)
+	assert.Contains(t, got.text, "released that is borrowed")
+}
+
+func TestCancel(t *testing.T) {
+	nothingIsLeft(t)
+	ended := make(chan error, 1)
+	register(t, "waits", func(ctx context.Context, b *cdevice.RecordBatch) *cdevice.RecordBatch {
+		<-ctx.Done()
+		ended <- context.Cause(ctx)
+		return b
+	})
+	number, _ := server{}.Call(request(t, "waits", exported(t, 1)), time.Millisecond)
+	require.NotZero(t, number)
+	still, _ := server{}.Wait(number, time.Millisecond)
+	assert.Equal(t, number, still)
+	server{}.Cancel(number)
+	assert.ErrorIs(t, <-ended, context.Canceled)
+	gone, data := server{}.Wait(number, -1)
+	assert.Zero(t, gone)
+	assert.Contains(t, decodeReply(t, data).text, fmt.Sprint(number))
+}
+
+func TestNotify(t *testing.T) {
+	let := make(chan struct{})
+	register(t, "waits", func() { <-let })
+	var pipe [2]int
+	require.NoError(t, syscall.Pipe(pipe[:]))
+	defer syscall.Close(pipe[0])
+	defer syscall.Close(pipe[1])
+	first, _ := server{}.Call(request(t, "waits"), 0)
+	second, _ := server{}.Call(request(t, "waits"), 0)
+	server{}.Notify(first, pipe[1])
+	server{}.Notify(second, pipe[1])
+	server{}.Cancel(second)
+	close(let)
+	var number [16]byte
+	n, err := syscall.Read(pipe[0], number[:])
+	require.NoError(t, err)
+	require.Equal(t, 8, n, "nothing of the cancelled call")
+	assert.EqualValues(t, first, binary.NativeEndian.Uint64(number[:]))
+	still, _ := server{}.Wait(first, 0)
+	assert.Zero(t, still)
+}
+
+// A cancelled read loses no batch.
+func TestCancelledNext(t *testing.T) {
+	nothingIsLeft(t)
+	let := make(chan struct{})
+	register(t, "slow", func(ctx context.Context, b *cdevice.RecordBatch) (*cdevice.RecordReader, error) {
+		b.Retain()
+		n := int64(0)
+		return cdevice.NewRecordReaderFunc(b.Schema(), b.DeviceID().Type, func() (*cdevice.RecordBatch, error) {
+			<-let
+			assert.NoError(t, ctx.Err(), "the context lives as long as the reader")
+			n++
+			return b.Slice(0, n)
+		}, b.Release)
+	})
+	stream := ask(t, "slow", exported(t, 1, 2, 3)).value.(replied)
+	number, _ := server{}.Call(request(t, ".next", own1(stream.handle)), time.Millisecond)
+	require.NotZero(t, number)
+	server{}.Cancel(number)
+	close(let)
+	for i := range 2 {
+		next := ask(t, ".next", own1(stream.handle)).value.(replied)
+		assert.EqualValues(t, i+1, next.rows)
+		server{}.Release(next.handle)
+	}
+	server{}.Release(stream.handle)
+}
+
+func TestRegistration(t *testing.T) {
+	for name, bad := range map[string]struct {
+		name string
+		f    any
+		opts []Option
+		text string
+	}{
+		"no function":     {"f", 5, nil, "not a function"},
+		"nil":             {"f", (func())(nil), nil, "not a function"},
+		"name":            {"a-b", func() {}, nil, "name"},
+		"keyword":         {"class", func() {}, nil, "name"},
+		"private":         {"_f", func() {}, nil, "name"},
+		"type":            {"f", func(chan int) {}, nil, "parameter 0: type chan int is not supported"},
+		"nested type":     {"f", func([]struct{}) {}, nil, "type struct {} is not supported"},
+		"result":          {"f", func() complex128 { return 0 }, nil, "result 0: type complex128"},
+		"variadic":        {"f", func(...int) {}, nil, "slice"},
+		"params":          {"f", func(int) {}, []Option{WithParams("a", "b")}, "2 names for 1"},
+		"param twice":     {"f", func(int, int) {}, []Option{WithParams("a", "a")}, "twice"},
+		"default":         {"f", func(int) {}, []Option{WithDefault("b", 1)}, `no parameter "b"`},
+		"default between": {"f", func(int, int) {}, []Option{WithParams("a", "b"), WithDefault("a", 1)}, "parameter b has no default"},
+		"nil option":      {"f", func(int) {}, []Option{nil}, "option"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			Func(bad.name, bad.f, bad.opts...)
+			assert.ErrorContains(t, Check(), bad.text)
+			assert.Equal(t, "ImportError", ask(t, ".functions").kind)
+			functions.failed = nil
+		})
+	}
+}
+
+func TestDescription(t *testing.T) {
+	register(t, "f", func(context.Context, *cdevice.RecordReader, *cdevice.RecordReader, string, *int, map[string][]float64) (arrow.RecordBatch, []byte, error) {
+		return nil, nil, nil
+	}, WithDoc("Says nothing."))
+	register(t, "g", func(a, b string) {}, WithParams("a", "b"), WithDefault("b", "km"))
+	all := ask(t, ".functions").value.([]any)
+	param := func(name, python string) dict { return dict{{"name", name}, {"type", python}} }
+	assert.Equal(t, dict{
+		{"name", "f"}, {"doc", "Says nothing."},
+		{"params", []any{
+			param("stream1", "RecordReader"), param("stream2", "RecordReader"),
+			param("arg1", "str"), param("arg2", "int | None"), param("arg3", "dict[str, list[float]]"),
+		}},
+		{"returns", "tuple[RecordBatch, bytes]"},
+	}, all[0])
+	assert.Equal(t, []any{param("a", "str"), append(param("b", "str"), item{"default", "km"})}, all[1].(dict).get("params"))
+}
+
+func FuzzRequests(f *testing.F) {
+	f.Add([]byte("L\x02\x00\x00\x00S\x04\x00\x00\x00echoI12345678"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		for i, b := range data {
+			if b == wireArrow { // addresses of nothing
+				data[i] = wireNone
+			}
+		}
+		if number, _ := (server{}).Call(data, time.Minute); number != 0 {
+			t.Error("it does not end")
+		}
+	})
+}

@@ -1,0 +1,284 @@
+//go:build cgo && unix
+
+package pyextension
+
+import (
+	"errors"
+	"fmt"
+	"unsafe"
+
+	"github.com/apache/arrow-go/v18/arrow"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/handle"
+	"github.com/arrowdevice/arrowdevice/pyextension/internal/capi"
+)
+
+// form is how a request has an Arrow object.
+type form byte
+
+const (
+	formObject       form = 1 // uint64 handle of an object of this library
+	formDeviceArray  form = 2 // uint64 address of an ArrowSchema, uint64 address of an ArrowDeviceArray
+	formArray        form = 3 // the same with an ArrowArray
+	formDeviceStream form = 4 // uint64 address of an ArrowDeviceArrayStream
+	formStream       form = 5 // uint64 address of an ArrowArrayStream
+	formTensor       form = 6 // uint64 address of a DLManagedTensorVersioned, int64 stream
+	formLegacyTensor form = 7 // uint64 address of a DLManagedTensor, int64 stream
+	formCUDAArray    form = 8 // uint64 address of the Python object, which is dropped; the dict of its __cuda_array_interface__
+	formSchema       form = 9 // uint64 address of an ArrowSchema
+)
+
+// source is an Arrow object of a request. It owns what it holds until it is imported or discarded, which
+// happens once.
+type source struct {
+	form   form
+	err    error // why it cannot be imported
+	object *object
+	schema uintptr // a moved ArrowSchema, or 0
+	data   uintptr // a moved struct; of a tensor, the producer's own struct
+	dict   dict
+	owner  uintptr
+	stream int64
+}
+
+// source reads an Arrow object and takes its contents over.
+func (d *decoder) source() (*source, error) {
+	b, err := d.take(1)
+	if err != nil {
+		return nil, err
+	}
+	s := &source{form: form(b[0])}
+	first, err := d.address()
+	if err != nil {
+		return nil, err
+	}
+	d.sources = append(d.sources, s)
+	switch s.form {
+	case formObject:
+		s.object, s.err = use(handle.Word(first))
+	case formDeviceArray, formArray:
+		second, err := d.address()
+		if err != nil {
+			return nil, err
+		}
+		s.schema, s.err = move(first, schemaStruct)
+		what := plainArrayStruct
+		if s.form == formDeviceArray {
+			what = deviceArrayStruct
+		}
+		data, failed := move(second, what)
+		s.data, s.err = data, errors.Join(s.err, failed)
+	case formDeviceStream:
+		s.data, s.err = move(first, deviceStreamStruct)
+	case formStream:
+		s.data, s.err = move(first, plainStreamStruct)
+	case formSchema:
+		s.schema, s.err = move(first, schemaStruct)
+	case formTensor, formLegacyTensor:
+		s.data = first
+		s.stream, err = d.int64()
+	case formCUDAArray:
+		s.owner = first
+		v, failed := d.value()
+		s.dict, _ = v.(dict)
+		err = failed
+	default:
+		return nil, fmt.Errorf("request: unknown form %d of an Arrow object", s.form)
+	}
+	return s, err
+}
+
+// cStruct is what moving a C struct takes.
+type cStruct struct {
+	name            string
+	size, releaseAt uintptr
+}
+
+var (
+	schemaStruct       = cStruct{"ArrowSchema", unsafe.Sizeof(abi.ArrowSchema{}), unsafe.Offsetof(abi.ArrowSchema{}.Release)}
+	plainArrayStruct   = cStruct{"ArrowArray", unsafe.Sizeof(abi.ArrowArray{}), unsafe.Offsetof(abi.ArrowArray{}.Release)}
+	deviceArrayStruct  = cStruct{"ArrowDeviceArray", unsafe.Sizeof(abi.ArrowDeviceArray{}), unsafe.Offsetof(abi.ArrowArray{}.Release)}
+	plainStreamStruct  = cStruct{"ArrowArrayStream", unsafe.Sizeof(abi.ArrowArrayStream{}), unsafe.Offsetof(abi.ArrowArrayStream{}.Release)}
+	deviceStreamStruct = cStruct{"ArrowDeviceArrayStream", unsafe.Sizeof(abi.ArrowDeviceArrayStream{}), unsafe.Offsetof(abi.ArrowDeviceArrayStream{}.Release)}
+)
+
+func move(from uintptr, what cStruct) (uintptr, error) {
+	if from == 0 {
+		return 0, valueErrorf("the %s is NULL", what.name)
+	}
+	to, err := capi.Move(from, what.size, what.releaseAt)
+	if errors.Is(err, capi.ErrConsumed) {
+		return 0, valueErrorf("the %s was consumed or released before", what.name)
+	}
+	return to, err
+}
+
+// discard releases what was not imported. After an import there is nothing left.
+func (s *source) discard() {
+	if s.object != nil {
+		s.object.drop()
+	}
+	if s.schema != 0 {
+		cdevice.ReleaseCArrowSchema(cdevice.SchemaFromPtr(s.schema))
+		capi.Free(s.schema)
+	}
+	if s.data != 0 {
+		switch s.form {
+		case formDeviceArray:
+			cdevice.ReleaseCArrowDeviceArray(cdevice.DeviceArrayFromPtr(s.data))
+			capi.Free(s.data)
+		case formArray:
+			cdevice.ReleaseCArrowArray(cdevice.ArrayFromPtr(s.data))
+			capi.Free(s.data)
+		case formDeviceStream:
+			cdevice.ReleaseCArrowDeviceArrayStream(cdevice.DeviceArrayStreamFromPtr(s.data))
+			capi.Free(s.data)
+		case formStream:
+			cdevice.ReleaseCArrowArrayStream(cdevice.ArrayStreamFromPtr(s.data))
+			capi.Free(s.data)
+		case formTensor, formLegacyTensor:
+			s.discardTensor()
+		}
+	}
+	if s.owner != 0 {
+		capi.DropPythonObject(s.owner)
+	}
+	*s = source{form: s.form, err: errors.New("it was used")}
+}
+
+func (s *source) recordReader(sc *scope) (*cdevice.RecordReader, error) {
+	switch {
+	case s.err != nil:
+		return nil, s.err
+	case s.form == formDeviceStream:
+		return owned[*cdevice.RecordReader](sc)(cdevice.ImportRecordReader(cdevice.DeviceArrayStreamFromPtr(s.data), cdevice.WithGIL()))
+	case s.form == formStream:
+		return owned[*cdevice.RecordReader](sc)(cdevice.ImportPlainRecordReader(cdevice.ArrayStreamFromPtr(s.data), cdevice.WithGIL()))
+	case s.form == formObject && s.object.kind == kindReader:
+		sc.under(s.object.reader.scope)
+		return s.object.reader.take("a call of this library")
+	}
+	b, err := s.recordBatch(sc)
+	if err != nil {
+		return nil, err
+	}
+	return owned[*cdevice.RecordReader](sc)(readerOf(b))
+}
+
+// readerOf makes a reader of one batch.
+func readerOf(b *cdevice.RecordBatch) (*cdevice.RecordReader, error) {
+	b.Retain()
+	rest := []*cdevice.RecordBatch{b}
+	return cdevice.NewRecordReaderFunc(b.Schema(), b.DeviceID().Type, func() (*cdevice.RecordBatch, error) {
+		return takeFirst(&rest)
+	}, func() { releaseAll(rest) })
+}
+
+func (s *source) recordBatch(sc *scope) (*cdevice.RecordBatch, error) {
+	switch {
+	case s.err != nil:
+		return nil, s.err
+	case s.form == formDeviceArray:
+		return owned[*cdevice.RecordBatch](sc)(cdevice.ImportRecordBatch(cdevice.DeviceArrayFromPtr(s.data), cdevice.SchemaFromPtr(s.schema), cdevice.WithGIL()))
+	case s.form == formArray:
+		return owned[*cdevice.RecordBatch](sc)(cdevice.ImportPlainRecordBatch(cdevice.ArrayFromPtr(s.data), cdevice.SchemaFromPtr(s.schema), cdevice.WithGIL()))
+	case s.form == formObject && s.object.kind == kindBatch:
+		return s.object.batch, nil
+	case s.form == formDeviceStream, s.form == formStream, s.form == formObject && s.object.kind == kindReader:
+		r, err := s.recordReader(sc)
+		if err != nil {
+			return nil, err
+		}
+		return owned[*cdevice.RecordBatch](sc)(collect(sc.ctx, r))
+	}
+	return nil, s.refuse(kindBatch)
+}
+
+func (s *source) anArray(sc *scope) (*cdevice.Array, error) {
+	switch {
+	case s.err != nil:
+		return nil, s.err
+	case s.form == formDeviceArray:
+		return owned[*cdevice.Array](sc)(cdevice.ImportArray(cdevice.DeviceArrayFromPtr(s.data), cdevice.SchemaFromPtr(s.schema), cdevice.WithGIL()))
+	case s.form == formArray:
+		return owned[*cdevice.Array](sc)(cdevice.ImportPlainArray(cdevice.ArrayFromPtr(s.data), cdevice.SchemaFromPtr(s.schema), cdevice.WithGIL()))
+	case s.form == formObject && s.object.kind == kindArray:
+		return s.object.array, nil
+	case s.form == formDeviceStream:
+		r, err := owned[*cdevice.ArrayReader](sc)(cdevice.ImportArrayReader(cdevice.DeviceArrayStreamFromPtr(s.data), cdevice.WithGIL()))
+		if err != nil {
+			return nil, err
+		}
+		return owned[*cdevice.Array](sc)(collectArrays(sc.ctx, r))
+	case s.form == formStream:
+		r, err := owned[*cdevice.ArrayReader](sc)(cdevice.ImportPlainArrayReader(cdevice.ArrayStreamFromPtr(s.data), cdevice.WithGIL()))
+		if err != nil {
+			return nil, err
+		}
+		return owned[*cdevice.Array](sc)(collectArrays(sc.ctx, r))
+	case s.form == formTensor, s.form == formLegacyTensor:
+		return owned[*cdevice.Array](sc)(s.tensor())
+	}
+	return nil, s.refuse(kindArray)
+}
+
+func (s *source) aSchema() (*arrow.Schema, error) {
+	switch {
+	case s.err != nil:
+		return nil, s.err
+	case s.form == formSchema:
+		return cdevice.ImportSchema(cdevice.SchemaFromPtr(s.schema))
+	case s.form == formObject:
+		return s.object.schemaOf()
+	}
+	return nil, s.refuse(kindSchema)
+}
+
+// anything is what the object is by itself, for a parameter of type any.
+func (s *source) anything(sc *scope) (any, error) {
+	switch s.form {
+	case formDeviceStream, formStream:
+		return s.recordReader(sc)
+	case formSchema:
+		return s.aSchema()
+	case formTensor, formLegacyTensor, formCUDAArray:
+		return s.anArray(sc)
+	case formDeviceArray, formArray:
+		if s.err == nil && abi.String(abi.At[abi.ArrowSchema](s.schema).Format) == "+s" {
+			return s.recordBatch(sc)
+		}
+		return s.anArray(sc)
+	}
+	if s.err != nil {
+		return nil, s.err
+	}
+	switch s.object.kind {
+	case kindBatch:
+		return s.object.batch, nil
+	case kindReader:
+		return s.recordReader(sc)
+	case kindSchema:
+		return s.object.schema, nil
+	}
+	return s.object.array, nil
+}
+
+func (s *source) refuse(want kind) error {
+	got := "an object of another kind"
+	if s.object != nil {
+		got = "arrowdevice." + s.object.kind.String()
+	}
+	return typeErrorf("a %s is wanted, not %s", want, got)
+}
+
+// owned returns a function that releases its argument at the end of the call.
+func owned[T interface{ Release() }](sc *scope) func(T, error) (T, error) {
+	return func(v T, err error) (T, error) {
+		if err == nil {
+			sc.defers(v.Release)
+		}
+		return v, err
+	}
+}

@@ -1,0 +1,135 @@
+//go:build cgo && unix
+
+package pyextension
+
+import (
+	"unsafe"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/interop/dlpack"
+)
+
+// tensor imports a DLPack tensor, whose ownership goes to the import.
+func (s *source) tensor() (*cdevice.Array, error) {
+	address := s.data
+	s.data = 0
+	if s.form == formLegacyTensor {
+		t := dlpack.ManagedTensorFromPtr(address)
+		opts, err := tensorOptions(t.Tensor.Device, s.stream)
+		if err != nil {
+			t.Delete()
+			return nil, err
+		}
+		return dlpack.ImportLegacy(t, opts...)
+	}
+	t := dlpack.ManagedTensorVersionedFromPtr(address)
+	if t.Major != dlpack.MajorVersion {
+		return dlpack.Import(t, withGIL) // the rest of the struct cannot be read: it says so
+	}
+	opts, err := tensorOptions(t.Tensor.Device, s.stream)
+	if err != nil {
+		t.Delete()
+		return nil, err
+	}
+	return dlpack.Import(t, opts...)
+}
+
+var withGIL = dlpack.WithImport(cdevice.WithGIL())
+
+// tensorOptions are those of an import of a tensor that is ready in the order of a stream; -1 is no stream.
+func tensorOptions(d dlpack.Device, stream int64) ([]dlpack.ImportOption, error) {
+	if stream < 0 {
+		return []dlpack.ImportOption{withGIL}, nil
+	}
+	dev, err := device.Open(device.ID{Type: device.Type(d.Type), Ordinal: int64(d.ID)})
+	if err != nil {
+		return nil, err
+	}
+	s, _, err := dlpack.StreamOf(dev, stream)
+	if err != nil {
+		return nil, err
+	}
+	return []dlpack.ImportOption{withGIL, dlpack.WithStream(s)}, nil
+}
+
+// discardTensor calls the deleter of a tensor that was not imported.
+func (s *source) discardTensor() {
+	if s.form == formLegacyTensor {
+		dlpack.ManagedTensorFromPtr(s.data).Delete()
+	} else {
+		dlpack.ManagedTensorVersionedFromPtr(s.data).Delete()
+	}
+}
+
+// exportTensor makes the struct of a __dlpack__ capsule, and returns its address. It runs on the thread of the
+// consumer, whose stream is the one of the call.
+func exportTensor(in *invocation) (any, error) {
+	a, err := in.theArray()
+	if err != nil {
+		return nil, err
+	}
+	versioned, err := argument[bool](in, 1)
+	if err != nil {
+		return nil, err
+	}
+	opts, err := in.streamOption(a)
+	if err != nil {
+		return nil, err
+	}
+	if versioned {
+		t, err := dlpack.Export(a, opts...)
+		if err != nil {
+			return nil, asBufferError(err)
+		}
+		return int64(uintptr(unsafe.Pointer(t))), nil
+	}
+	t, err := dlpack.ExportLegacy(a, opts...)
+	if err != nil {
+		return nil, asBufferError(err)
+	}
+	return int64(uintptr(unsafe.Pointer(t))), nil
+}
+
+// streamOption is the stream argument of __dlpack__. None is the legacy default stream of CUDA.
+func (in *invocation) streamOption(a *cdevice.Array) ([]dlpack.ExportOption, error) {
+	if len(in.args) > 2 && in.args[2] != nil {
+		n, err := argument[int64](in, 2)
+		if err != nil {
+			return nil, err
+		}
+		return []dlpack.ExportOption{dlpack.WithStreamNumber(n)}, nil
+	}
+	switch a.DeviceID().Type {
+	case device.CUDA, device.CUDAHost, device.CUDAManaged:
+		return []dlpack.ExportOption{dlpack.WithStreamNumber(1)}, nil
+	}
+	return nil, nil
+}
+
+// asBufferError makes an error the exception that the array API wants of data that cannot be exported.
+func asBufferError(err error) error {
+	return &exception{kind: "BufferError", text: err.Error(), err: err}
+}
+
+// tensorDevice is what __dlpack_device__ returns.
+func tensorDevice(in *invocation) (any, error) {
+	a, err := in.theArray()
+	if err != nil {
+		return nil, err
+	}
+	id := a.DeviceID()
+	return []any{int64(id.Type), max(id.Ordinal, 0)}, nil
+}
+
+// theArray returns the array that the call is about.
+func (in *invocation) theArray() (*cdevice.Array, error) {
+	o, err := in.object()
+	if err != nil {
+		return nil, err
+	}
+	if o.kind != kindArray {
+		return nil, wrongKind(kindArray, o)
+	}
+	return o.array, nil
+}
