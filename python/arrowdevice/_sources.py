@@ -199,12 +199,14 @@ class Source:
         release(self.struct)
 
     def fill_schema(self, out):
-        if self._schema is None or not self._schema.release:
+        schema, self._schema = self._schema, None
+        if schema is None or not schema.release:
             raise RuntimeError("the schema of a source was taken before")
-        move(self._schema, out)
+        move(schema, out)
 
     def fill_next(self, out):
         piece, self._first = self._first or next(self._pieces, None), None
+        self._schema = None  # it may lie in a capsule of the first piece
         if piece is None:
             ctypes.memset(out, 0, ctypes.sizeof(ArrowDeviceArray))
             return
@@ -226,10 +228,10 @@ class Source:
 
     def close(self):
         first, self._first = self._first, None
-        if first is not None:
-            first.release()
         if self._schema is not None:
             release(self._schema)
+        if first is not None:
+            first.release()
         self._pieces.close()
         if self._close is not None:
             self._close()
