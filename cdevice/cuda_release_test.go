@@ -171,7 +171,8 @@ func TestGPUReleaseBehindTheConsumer(t *testing.T) {
 			}
 		})
 	})
-	// The same for copies into each kind of memory, and for the caller's memory.
+	// The same for copies into each kind of memory, with an event of their own too, and for the caller's
+	// memory.
 	t.Run("copies and memory of the caller", func(t *testing.T) {
 		checkLeaks(t)
 		cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
@@ -182,17 +183,22 @@ func TestGPUReleaseBehindTheConsumer(t *testing.T) {
 				if dev.Own() != gpu {
 					continue
 				}
-				there, err := copyArray(background, rec.Column(0), dev)
-				require.NoError(t, err)
-				require.NoError(t, there.Synchronize(background))
-				out := garbageArray()
-				require.NoError(t, cdevice.ExportArray(there, out, nil))
-				there.Release()
-				consumer := newStream(t, gpu)
-				target := copied(t, gpu, out, 1000, consumer)
-				cdevice.ReleaseCArrowDeviceArray(out)
-				require.NoError(t, gpu.Flush(background))
-				require.NoError(t, target.Free(consumer))
+				for _, recorded := range []bool{false, true} {
+					there, err := copyArray(background, rec.Column(0), dev)
+					require.NoError(t, err)
+					require.NoError(t, there.Synchronize(background))
+					if recorded {
+						there = made(t, there)(there.RecordEvent(newStream(t, gpu)))
+					}
+					out := garbageArray()
+					require.NoError(t, cdevice.ExportArray(there, out, nil))
+					there.Release()
+					consumer := newStream(t, gpu)
+					target := copied(t, gpu, out, 1000, consumer)
+					cdevice.ReleaseCArrowDeviceArray(out)
+					require.NoError(t, gpu.Flush(background))
+					require.NoError(t, target.Free(consumer))
+				}
 			}
 			for _, mem := range hostAllocators(t, gpu) {
 				b := mem.Allocate(8000)
