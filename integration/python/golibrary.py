@@ -73,6 +73,9 @@ for _name, _arguments in {
     "golib_export_plain_stream": [_handle, _address],
     "golib_copy_stream": [_handle, _device_type, _device_id, _address, _out_handle],
     "golib_host_stream": [_handle, _out_handle],
+    "golib_export_cuda_array": [_handle, _address, ctypes.c_int, ctypes.c_int, _out_text],
+    "golib_import_cuda_array": [_text, _handle, _out_handle],
+    "golib_cuda_array_releases": [_handle, _out_text],
 }.items():
     _function = getattr(_lib, _name)
     _function.argtypes = _arguments
