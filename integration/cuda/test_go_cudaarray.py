@@ -8,7 +8,6 @@ from golibrary import GoError
 from numba import cuda
 
 import cudaarray
-import cudacore
 import driver
 import go
 from cudaarray import Exported, Mask, taken
@@ -197,23 +196,3 @@ def test_go_refuses_masks_of_bytes():
     mask = Mask(cuda.to_device(np.ones(10, "?")).__cuda_array_interface__)
     with pytest.raises(GoError, match=r'mask.typestr = "\|b1", want "<t1"'):
         taken(Changed(array, mask=mask))
-
-
-@pytest.mark.skipif(not cudacore.is_there, reason="cuda-core is in the other environment")
-def test_cuda_core_views_a_column(stream, other):
-    """It takes the read-only flag, and orders a stream behind the column's."""
-    from cuda.core.utils import StridedMemoryView
-
-    cudacore.use_device(0)
-    with driver.gate(stream) as gate, go.on_device("int64", "valid", stream=stream) as array:
-        exported = Exported(array, other)
-        with cudacore.stream(cudacore.use_device(0)) as theirs:
-            view = StridedMemoryView.from_cuda_array_interface(exported, stream_ptr=int(theirs.handle))
-            assert view.readonly and view.shape == (7,) and view.dtype == np.int64
-            assert view.ptr == exported.__cuda_array_interface__["data"][0]
-            done = theirs.record()
-            cudacore.stays_pending(done)
-            gate.open()
-            done.sync()
-            assert array.ready()
-        del view, exported
