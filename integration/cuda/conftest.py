@@ -19,7 +19,7 @@ import simulator
 
 # The other tests are of Numba, which numba-cuda is not: it has other handles, and other
 # objects for contexts.
-_OF_CUDA_13 = ["test_core_*.py", "test_go_core.py", "test_go_numba.py", "test_numba_cuda.py", "test_numba_threads.py"]
+_OF_CUDA_13 = ["test_core_*.py", "test_go_core.py", "test_go_cudaarray.py", "test_go_numba.py", "test_numba_cuda.py", "test_numba_threads.py"]
 _OF_CUDA_13_ALONE = ["test_core_*.py", "test_go_core.py", "test_numba_cuda.py"]
 
 

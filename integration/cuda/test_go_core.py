@@ -8,6 +8,7 @@ import nanoarrow
 import numpy as np
 import pytest
 from cuda.core import Buffer, ManagedMemoryResource, PinnedMemoryResource
+from cuda.core.utils import StridedMemoryView
 from nanoarrow.c_schema import c_schema
 
 import abi
@@ -15,6 +16,7 @@ import capsules
 import cudacore
 import driver
 import go
+from cudaarray import Exported
 
 pytestmark = pytest.mark.usefixtures("golang")
 
@@ -225,3 +227,18 @@ def test_there_and_back(device, theirs, resource):
     np.testing.assert_array_equal(got, np.arange(1000))
     go.settle()
     made.close()
+
+
+def test_core_views_a_column_by_the_cuda_array_interface(theirs, stream, other):
+    """It takes the read-only flag, and orders its stream behind the column's."""
+    with driver.gate(stream) as gate, go.on_device("int64", "valid", stream=stream) as array:
+        exported = Exported(array, other)
+        view = StridedMemoryView.from_cuda_array_interface(exported, stream_ptr=int(theirs.handle))
+        assert view.readonly and view.shape == (7,) and view.dtype == np.int64
+        assert view.ptr == exported.__cuda_array_interface__["data"][0]
+        done = theirs.record()
+        cudacore.stays_pending(done)
+        gate.open()
+        done.sync()
+        assert array.ready()
+        del view, exported

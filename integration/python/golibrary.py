@@ -75,6 +75,9 @@ for _name, _arguments in {
     "golib_host_stream": [_handle, _out_handle],
     "golib_export_dlpack": [_handle, ctypes.c_int, ctypes.c_int64, ctypes.c_int, _out_handle],
     "golib_import_dlpack": [_address, ctypes.c_int, ctypes.c_int, _out_handle],
+    "golib_export_cuda_array": [_handle, _address, ctypes.c_int, ctypes.c_int, _out_text],
+    "golib_import_cuda_array": [_text, _handle, _out_handle],
+    "golib_cuda_array_releases": [_handle, _out_text],
 }.items():
     _function = getattr(_lib, _name)
     _function.argtypes = _arguments

@@ -19,11 +19,10 @@
 // for as long as the Python object that offers the interface lives; consumers hold that object. When the
 // array is released, its memory stays until the work that the GPU has by then is done.
 //
-//	i, err := cudaarray.Export(column, cudaarray.WithStream(s))
-//	if err != nil {
-//		return err
-//	}
-//	object := newPythonObject(i, column.Release) // column.Release when the object is collected
+//	column := batch.Column(0)
+//	i, err := cudaarray.Export(column, cudaarray.WithStream(stream))
+//	...
+//	column.Release() // when the Python object made of i is collected
 //
 // An import takes the memory with a function that ends the producer's object; the function is called once,
 // after the last use of the array, or before Import returns an error.
