@@ -3,6 +3,7 @@ package dlpack_test
 import (
 	"syscall"
 	"testing"
+	"unsafe"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -218,4 +219,35 @@ func TestDeleteOfNothing(t *testing.T) {
 	dlpack.ManagedTensorFromPtr(c.Legacy()).Delete()
 	dlpack.ManagedTensorVersionedFromPtr(c.Versioned()).Delete()
 	assert.Zero(t, c.Deleted())
+}
+
+// A forked child, in which Go does not run, may call the deleter of a tensor that it inherited.
+func TestDeleterInAForkedChild(t *testing.T) {
+	out, err := dlpack.Export(fromJSON(t, arrow.PrimitiveTypes.Int32, "[1]"))
+	require.NoError(t, err)
+	before := cdevice.ReadStats()
+	require.NoError(t, cpeer.DeleteInFork(uintptr(unsafe.Pointer(out))))
+	assert.Equal(t, before, cdevice.ReadStats())
+	out.Delete()
+}
+
+// A panic below the deleter does not cross into C.
+func TestDeleterThatPanics(t *testing.T) {
+	before := bridge.OnPanic
+	defer func() { bridge.OnPanic = before }()
+	var panicked any
+	bridge.OnPanic = func(v any, _ []byte) { panicked = v }
+	peer := cpeer.NewTensor(cpeer.TensorFields{Data: numbers(t), DeviceType: 1, Bits: 32, Lanes: 1, Shape: []int64{1}})
+	defer peer.Free()
+	a, err := dlpack.Import(dlpack.ManagedTensorVersionedFromPtr(peer.Versioned()), dlpack.WithImport(cdevice.WithReleaser(func(release func()) {
+		release()
+		panic("of the releaser")
+	})))
+	require.NoError(t, err)
+	out, err := dlpack.Export(a)
+	require.NoError(t, err)
+	a.Release()
+	out.Delete()
+	assert.Equal(t, "of the releaser", panicked)
+	assert.Equal(t, 1, peer.Deleted())
 }

@@ -170,6 +170,37 @@ func TestGPUDeleterComesAfterWork(t *testing.T) {
 	})
 }
 
+// The memory of a producer is kept for the work of the stream that the consumer named.
+func TestGPUExportKeepsTheMemory(t *testing.T) {
+	m := cudatest.One(t, cudatest.Schedules()["delayed"])
+	gpu := m.GPUs[0]
+	memory, err := gpu.Allocate(background, 64, nil)
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, memory.Free(nil)) }()
+	eachForm(t, func(t *testing.T, f form) {
+		peer := cpeer.NewTensor(cpeer.TensorFields{Data: uintptr(memory.Ptr()), DeviceType: 2, Bits: 32, Lanes: 1, Shape: []int64{4}})
+		defer peer.Free()
+		consumer := newStream(t, gpu)
+		open := m.Hold(t, consumer)
+		var deleted atomic.Bool
+		done := make(chan struct{})
+		a, err := f.take(addressOf(peer, f), dlpack.WithImport(cdevice.WithDevice(gpu), cdevice.WithReleaser(func(release func()) {
+			release()
+			deleted.Store(true)
+			close(done)
+		})))
+		require.NoError(t, err)
+		out, err := f.export(a, dlpack.WithStream(consumer))
+		require.NoError(t, err)
+		a.Release()
+		out.deleted()
+		assert.False(t, deleted.Load())
+		open()
+		<-done
+		assert.Equal(t, 1, peer.Deleted())
+	})
+}
+
 // Pinned and managed memory keep their types.
 func TestGPUPinnedAndManaged(t *testing.T) {
 	m := cudatest.One(t, cudatest.Schedules()["in order"])
