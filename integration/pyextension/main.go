@@ -42,6 +42,8 @@ func init() {
 	pyextension.Func("nothing", func() {})
 	pyextension.Func("ignore", func(*cdevice.RecordReader) {})
 	pyextension.Func("count", count)
+	pyextension.Func("read_two", func(ctx context.Context, r *cdevice.RecordReader, _ any) (int64, error) { return count(ctx, r) },
+		pyextension.WithParams("stream", "values"))
 	pyextension.Func("host_rows", func(b arrow.RecordBatch) int64 { return b.NumRows() })
 	pyextension.Func("fail", fail, pyextension.WithParams("kind"))
 	pyextension.Func("panics", func() { panic("out of cheese") })
