@@ -29,9 +29,16 @@ class Object:
 
     def close(self):
         """Ends the object. Memory that was handed on stays valid."""
-        handle, self._handle = self._handle, 0
-        if handle:
+        handle = self._handle
+        if not handle:
+            return
+        try:
             self._library.release(handle)
+        except BaseException:  # of a signal handler; a handle that was released is left alone
+            self._library.release(handle)
+            raise
+        finally:
+            self._handle = 0
 
     @property
     def closed(self) -> bool:
