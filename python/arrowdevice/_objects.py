@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from . import _asyncio, _capsules
-from ._library import built_in, encode_handle
+from ._library import Call, built_in, encode_handle
 from ._structs import CPU_ACCESSIBLE, CUDA, CUDA_HOST, CUDA_MANAGED, device_name
 
 _CUDA_ACCESSIBLE = frozenset([CUDA, CUDA_HOST, CUDA_MANAGED])
@@ -378,8 +378,12 @@ class RecordReader(_WithSchema, _Copies):
         return self
 
     async def __anext__(self) -> RecordBatch:
-        call = self._library.begin(built_in(".next", (self,)))
-        batch = self._library.value(await _asyncio.finish(call), self._origins)
+        call = Call(self._library, self._origins)
+        try:
+            batch = self._library.value(await _asyncio.run(call, built_in(".next", (self,))), self._origins)
+        except BaseException:
+            call.abandon()
+            raise
         if batch is None:
             raise StopAsyncIteration
         return batch

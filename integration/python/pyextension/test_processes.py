@@ -107,7 +107,7 @@ def test_interrupts_at_any_time(tmp_path):
     signal.signal(signal.SIGALRM, interrupt)
     interrupted = 0
     delays = itertools.cycle([1e-5 * i for i in range(1, 60)])
-    deadline = time.monotonic() + 6
+    deadline = time.monotonic() + 4
     table = pa.table(BATCH)
     batch = ext.echo_batch(BATCH)
     while time.monotonic() < deadline:
@@ -134,14 +134,17 @@ def test_interrupts_at_any_time(tmp_path):
         time.sleep(0.01)
     gc.collect()
     print(interrupted > 100)
-    print({k: v for k, v in ext._library.ask(".stats").items() if v}, len(ext._library.running), arrowdevice._sources.alive(), ext._library.handles)
+    stats = ext._library.ask(".stats")
+    print(stats["calls"], len(ext._library.running))
+    print(max(stats["objects"], arrowdevice._sources.alive()))
     """
     process = start(program, tmp_path)
     out, err = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 0
-    assert out.splitlines() == ["True", "{} 0"]
-    # Python drops an interrupt that comes inside of a __del__, and says so.
-    assert all(line == "KeyboardInterrupt: " for line in err.splitlines() if line[0] not in "ET ")
+    assert process.returncode == 0, err
+    *rest, objects = out.splitlines()
+    assert rest == ["True", "0 0"]
+    # Python drops an exception of a signal handler that comes inside of a __del__, and says so.
+    assert int(objects) <= err.count("Exception ignored in: <function Object.__del__")
 
 
 def test_forked_child_gets_an_error(tmp_path):
@@ -311,7 +314,7 @@ def test_end_of_a_process_often(tmp_path):
     """
     path = tmp_path / "program.py"
     path.write_text(PREAMBLE.format(package=extension.PACKAGE, path=extension.PATH) + textwrap.dedent(program))
-    for _ in range(20):
+    for _ in range(8):
         ran = subprocess.run([sys.executable, "-X", "faulthandler", path], capture_output=True, text=True, timeout=PATIENCE)
         assert ran.returncode == 0, ran.stderr
 
