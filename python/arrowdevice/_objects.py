@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from . import _asyncio, _capsules
-from ._library import built_in, encode_handle
+from ._library import Call, built_in, encode_handle
 from ._structs import CPU_ACCESSIBLE, CUDA, CUDA_HOST, CUDA_MANAGED, device_name
 
 _CUDA_ACCESSIBLE = frozenset([CUDA, CUDA_HOST, CUDA_MANAGED])
@@ -29,9 +29,16 @@ class Object:
 
     def close(self):
         """Ends the object. Memory that was handed on stays valid."""
-        handle, self._handle = self._handle, 0
-        if handle:
+        handle = self._handle
+        if not handle:
+            return
+        try:
             self._library.release(handle)
+        except BaseException:  # of a signal handler; a handle that was released is left alone
+            self._library.release(handle)
+            raise
+        finally:
+            self._handle = 0
 
     @property
     def closed(self) -> bool:
@@ -82,6 +89,8 @@ class Object:
     def _check_requested(self, schema):
         """The schema that a consumer requests is checked; the consumer casts."""
         if schema is not None:
+            if not _capsules.has_name(schema, "arrow_schema"):
+                raise TypeError("requested_schema is no capsule with the name 'arrow_schema'")
             self._ask(".requested", _capsules.pointer(schema, "arrow_schema", "requested_schema"))
 
     def _export(self, form, *names):
@@ -369,8 +378,12 @@ class RecordReader(_WithSchema, _Copies):
         return self
 
     async def __anext__(self) -> RecordBatch:
-        call = self._library.begin(built_in(".next", (self,)))
-        batch = self._library.value(await _asyncio.finish(call), self._origins)
+        call = Call(self._library, self._origins)
+        try:
+            batch = self._library.value(await _asyncio.run(call, built_in(".next", (self,))), self._origins)
+        except BaseException:
+            call.abandon()
+            raise
         if batch is None:
             raise StopAsyncIteration
         return batch

@@ -169,34 +169,31 @@ def _check(found, first, number):
 
 
 class Source:
-    """A source that Go reads. Its first batch is read at once, for the schema and the device type."""
+    """A source that Go reads. open() reads its first batch, for the schema and the device type."""
 
     def __init__(self, iterable, origin):
         iterator = iter(iterable)
         # Generators end with the stream; other iterators are left as they are.
         self._close = iterator.close if isinstance(iterator, collections.abc.Generator) else None
-        self.origin, self._text = origin, None
+        self._origin, self._text, self.failed = origin, None, 0
         self._pieces = _checked(_pieces(iterator))
         self._schema = self._first = None
-        try:
-            self._first = next(self._pieces, None)
-            self._schema = self._first.schema if self._first else _declared(iterable)
-            device_type = self._first.array.device_type if self._first else CPU
-        except BaseException:
-            self.close()
-            raise
-        self._number = next(_numbers)
-        _alive[self._number] = self
-        self.struct = ArrowDeviceArrayStream(device_type, *_CALLBACKS, self._number)
+        self._iterable, self._number = iterable, next(_numbers)
+        self._struct = ArrowDeviceArrayStream(CPU, *_CALLBACKS, self._number)
 
-    @property
-    def address(self):
+    def open(self):
         """The address of the struct, whose contents Go takes."""
-        return ctypes.addressof(self.struct)
+        self._first = next(self._pieces, None)
+        self._schema = self._first.schema if self._first else _declared(self._iterable)
+        self._struct.device_type = self._first.array.device_type if self._first else CPU
+        self._iterable = None
+        _alive[self._number] = self
+        return ctypes.addressof(self._struct)
 
     def abandon(self):
         """Ends a source whose struct Go did not take."""
-        release(self.struct)
+        _alive.pop(self._number, None)
+        self.close()
 
     def fill_schema(self, out):
         schema, self._schema = self._schema, None
@@ -216,12 +213,14 @@ class Source:
         piece.release()
 
     def fail(self, error):
-        """Keeps an exception for the caller, and its text for Go. Returns its errno."""
+        """Leaves an exception to the caller, and its text to Go. The source has ended."""
         if isinstance(error, Refusal):
             error = error.kind(f"source{error.path}: {error.text}")
-        self.origin.set(error)
-        self._text = ctypes.create_string_buffer(self.origin.text.encode(errors="replace"))
-        return next((number for kinds, number in _ERRNOS if isinstance(error, kinds)), errno.EIO)
+        # The source does not keep the exception: its frames may hold the reader that keeps the source.
+        origin, self._origin = self._origin, None
+        origin.set(error)
+        self._text = ctypes.create_string_buffer(origin.text.encode(errors="replace"))
+        self.failed = next((number for kinds, number in _ERRNOS if isinstance(error, kinds)), errno.EIO)
 
     def last_error(self):
         return ctypes.addressof(self._text) if self._text else None
@@ -263,11 +262,12 @@ def _source(stream):
 
 def _fill(stream, fill, out):
     source = _source(stream)
-    try:
-        fill(source, out)
-        return 0
-    except BaseException as e:
-        return source.fail(e)
+    if not source.failed:
+        try:
+            fill(source, out)
+        except BaseException as e:
+            source.fail(e)
+    return source.failed
 
 
 @GET
