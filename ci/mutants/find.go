@@ -54,7 +54,7 @@ var waits = map[string]removal{
 	"Flush": succeeds, "flush": succeeds, "idle": succeeds, "pushBack": succeeds, "waitForFrees": succeeds,
 
 	"Query": isDone, "query": isDone, "QueryEvent": isDone, "QueryStream": isDone,
-	"reached": isDone, "trySynchronize": isDone,
+	"reached": isDone, "trySynchronize": isDone, "synchronizeUncaptured": isDone, "SynchronizeUncaptured": isDone,
 
 	"Capturing": isFree, "mayUse": isFree,
 
@@ -225,6 +225,8 @@ func (f *finder) kindOf(name string, receiver ast.Expr, call *ast.CallExpr) remo
 		return 0
 	case name == "poll" && receiver != nil: // the goroutine that asks for events
 		return 0
+	case name == "block" && receiver != nil: // takes memory: Fallback.block
+		return 0
 	case kind == endsAtOnce && (receiver == nil || !strings.HasSuffix("."+f.text(receiver), "deferred") && f.text(receiver) != "d"):
 		return 0
 	case kind == unproven && (last == "nil" || !strings.HasPrefix(f.name, "memory/cudaalloc/") && name == "endAfter"):
@@ -298,7 +300,7 @@ func (f *finder) body(d *ast.FuncDecl) {
 	answers := map[removal]string{succeeds: "return nil", isDone: "return true, nil", isFree: "return false, nil", nothing: "return"}
 	answer := answers[waits[d.Name.Name]]
 	switch name := functionName(d); {
-	case answer == "", name == "Context.Query", name == "hostReader.Record", name == "Cache.lend", name == "deferred.poll":
+	case answer == "", name == "Context.Query", name == "hostReader.Record", name == "Fallback.block", name == "deferred.poll":
 		return // all but the first have the names of waits, and are none
 	}
 	at := f.offset(d.Body.Lbrace) + 1
