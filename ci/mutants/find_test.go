@@ -31,6 +31,7 @@ func (d *Device) f(s Stream, stream uintptr, ctx context.Context) error {
 	_ = d.cache.lend(m)
 	m.UsedOn(d)
 	c.changed.Wait()
+	_ = poll(ctx, e.reached)
 	_, _ = d.Query(p)
 	_ = ctx.Copy(ranges, stream)
 	_ = m.Free(s)
@@ -59,6 +60,7 @@ func TestFind(t *testing.T) {
 		"Device.f: m.endAfter(e) => func() error { e.letGo(); return m.endAfter(nil) }()",
 		"Device.f: m.FreeAfter(e) => func() error { _ = e; return m.FreeAfter(nil) }()",
 		"Device.f: m.UsedOn(d) => func() { _ = m; _ = d; }()",
+		"Device.f: poll(ctx, e.reached) => func() error { _ = ctx; _, err := (e.reached)(); return err }()",
 		"Device.f: stream stream => 0*stream",
 		"Device.f: stream s => func(device.Stream) device.Stream { return nil }(s)",
 		"Context.QueryStream: all of it => return true, nil",
