@@ -188,7 +188,11 @@ func (f *finder) call(function string, call *ast.CallExpr) {
 	case succeeds:
 		f.replace(function, call, "func() error { "+f.use(uses)+"return nil }()")
 	case isDone:
-		f.replace(function, call, "func() (bool, error) { "+f.use(uses)+"return true, nil }()")
+		answer := "func() (bool, error) { " + f.use(uses) + "return true, nil }()"
+		if name == "query" { // an argument, which may do more, as in once
+			answer = "func() (bool, error) { _, err := query(); return true, err }()"
+		}
+		f.replace(function, call, answer)
 	case isFree:
 		f.replace(function, call, map[string]string{
 			"Capturing": "func() (bool, error) { " + f.use(uses) + "return false, nil }()",
