@@ -186,6 +186,9 @@ func (f *finder) call(function string, call *ast.CallExpr) {
 	last := len(call.Args) - 1
 	switch kind {
 	case succeeds:
+		if receiver == nil { // the function may be a variable
+			uses = append([]ast.Expr{call.Fun}, uses...)
+		}
 		f.replace(function, call, "func() error { "+f.use(uses)+"return nil }()")
 	case isDone:
 		answer := "func() (bool, error) { " + f.use(uses) + "return true, nil }()"

@@ -41,7 +41,7 @@ var suites = map[string][]string{
 	"memory/cudaalloc":   {"memory/cudaalloc", "cdevice", "memory/hostpinned"},
 	"memory/hostpinned":  {"memory/hostpinned"},
 	"internal/tree":      {"internal/tree", "cdevice"},
-	"internal/copyplan":  {"cdevice"},
+	"internal/copyplan":  {"internal/copyplan", "cdevice"},
 	"internal/validate":  {"cdevice"},
 	"internal/items":     {"cdevice"},
 	"cdevice":            {"cdevice"},
