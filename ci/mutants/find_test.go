@@ -4,6 +4,7 @@ import (
 	"go/parser"
 	"go/token"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -67,7 +68,7 @@ func TestFind(t *testing.T) {
 	}, got)
 }
 
-// The lists of extra.go name texts that exist, and every mutant is valid Go.
+// The lists of extra.go name texts that exist, every mutant is valid Go, and there are tests to run.
 func TestMutantsOfThisRepository(t *testing.T) {
 	all, err := findAll("../..")
 	require.NoError(t, err)
@@ -75,6 +76,7 @@ func TestMutantsOfThisRepository(t *testing.T) {
 	for _, m := range all {
 		_, err := parser.ParseFile(token.NewFileSet(), m.file, m.content, parser.SkipObjectResolution)
 		assert.NoError(t, err, "%s: %s", m.site(), m.removed)
+		assert.NotEmpty(t, suites[path.Dir(m.file)], "no tests would be run for %s", m.site())
 	}
 }
 
