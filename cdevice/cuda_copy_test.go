@@ -207,7 +207,7 @@ func givesUp(t *testing.T, m *cudatest.Machine, batch *cdevice.RecordBatch, befo
 	pinned := hostpinned.New(gpu, 0)
 	mem := &noting{Allocator: pinned}
 	ctx, cancel := context.WithCancel(background)
-	wait := make(chan error)
+	wait := make(chan error, 1)
 	before()
 	go func() {
 		_, err := batch.CopyToHost(ctx, mem, cdevice.WithStream(s))
@@ -216,9 +216,10 @@ func givesUp(t *testing.T, m *cudatest.Machine, batch *cdevice.RecordBatch, befo
 	for !mem.allocated.Load() { // so that the copy is enqueued, or will be
 		runtime.Gosched()
 	}
-	for m.Sim != nil && m.Sim.Calls("cuStreamQuery") == 0 {
+	for m.Sim != nil && m.Sim.Calls("cuStreamQuery") == 0 && len(wait) == 0 {
 		runtime.Gosched()
 	}
+	assert.Empty(t, wait, "it has not waited for the copy")
 	cancel()
 	require.ErrorIs(t, <-wait, context.Canceled)
 	assert.False(t, mem.freed.Load(), "the copy will still write to it")

@@ -158,39 +158,57 @@ func pendingArray(t *testing.T, gpu device.Device, released *atomic.Bool) *cdevi
 // never saw: the memory is not used again before that work is done.
 func TestGPUReleasedWhileInUse(t *testing.T) {
 	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
-		gpu := m.GPUs[0]
-		rec := columnsOf(memory.DefaultAllocator, 1, 1000, false)
-		defer rec.Release()
-		there, err := copyArray(background, rec.Column(0), gpu)
-		require.NoError(t, err)
-		require.NoError(t, there.Synchronize(background))
-		var out abi.ArrowDeviceArray
-		require.NoError(t, cdevice.ExportArray(there, abi.As[cdevice.CArrowDeviceArray](&out), nil))
-		there.Release()
-
-		src := *abi.At[uintptr](out.Array.Buffers + 8)
-		target, err := gpu.Allocate(background, 8000, nil)
-		require.NoError(t, err)
-		require.NoError(t, gpu.Legacy().Synchronize(background))
-		consumer := newStream(t, gpu)
-		open := m.Hold(t, consumer)
-		require.NoError(t, gpu.Copy([]device.Range{{Dst: target.Ptr(), Src: device.Ptr(src), Size: 8000}}, consumer))
-		require.NoError(t, cpeer.ReleaseOnThread(&out.Array))
-		for range 4 { // would be given the memory, if it were free
-			other, err := copyArray(background, rec.Column(0), gpu)
-			require.NoError(t, err)
-			other.Release()
-		}
-		open()
-		require.NoError(t, consumer.Synchronize(background))
-		host, err := gpu.AllocateHost(background, 8000)
-		require.NoError(t, err)
-		require.NoError(t, gpu.Copy([]device.Range{{Dst: host.Ptr(), Src: target.Ptr(), Size: 8000}}, consumer))
-		require.NoError(t, consumer.Synchronize(background))
-		assert.Equal(t, rec.Column(0).(*array.Int64).Int64Values(), abi.Slice[int64](uintptr(host.Ptr()), 1000))
-		require.NoError(t, host.Free(nil))
-		require.NoError(t, target.Free(nil))
+		releasedWhileInUse(t, m, func(there *cdevice.Array) *cdevice.Array { return there })
 	})
+}
+
+// The same of a batch that has an event of its own, which is closed when the consumer releases it.
+func TestGPURecordedEventReleasedWhileInUse(t *testing.T) {
+	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
+		s := newStream(t, m.GPUs[0])
+		releasedWhileInUse(t, m, func(there *cdevice.Array) *cdevice.Array {
+			return made(t, there)(there.RecordEvent(s))
+		})
+	})
+}
+
+// releasedWhileInUse exports an array, releases it while work of a consumer waits to read it, and
+// checks what that work has read. prepare makes the array to export of a copy, which it takes.
+func releasedWhileInUse(t *testing.T, m *cudatest.Machine, prepare func(*cdevice.Array) *cdevice.Array) {
+	t.Helper()
+	gpu := m.GPUs[0]
+	rec := columnsOf(memory.DefaultAllocator, 1, 1000, false)
+	defer rec.Release()
+	there, err := copyArray(background, rec.Column(0), gpu)
+	require.NoError(t, err)
+	require.NoError(t, there.Synchronize(background))
+	there = prepare(there)
+	var out abi.ArrowDeviceArray
+	require.NoError(t, cdevice.ExportArray(there, abi.As[cdevice.CArrowDeviceArray](&out), nil))
+	there.Release()
+
+	src := *abi.At[uintptr](out.Array.Buffers + 8)
+	target, err := gpu.Allocate(background, 8000, nil)
+	require.NoError(t, err)
+	require.NoError(t, gpu.Legacy().Synchronize(background))
+	consumer := newStream(t, gpu)
+	open := m.Hold(t, consumer)
+	require.NoError(t, gpu.Copy([]device.Range{{Dst: target.Ptr(), Src: device.Ptr(src), Size: 8000}}, consumer))
+	require.NoError(t, cpeer.ReleaseOnThread(&out.Array))
+	for range 4 { // would be given the memory, if it were free
+		other, err := copyArray(background, rec.Column(0), gpu)
+		require.NoError(t, err)
+		other.Release()
+	}
+	open()
+	require.NoError(t, consumer.Synchronize(background))
+	host, err := gpu.AllocateHost(background, 8000)
+	require.NoError(t, err)
+	require.NoError(t, gpu.Copy([]device.Range{{Dst: host.Ptr(), Src: target.Ptr(), Size: 8000}}, consumer))
+	require.NoError(t, consumer.Synchronize(background))
+	assert.Equal(t, rec.Column(0).(*array.Int64).Int64Values(), abi.Slice[int64](uintptr(host.Ptr()), 1000))
+	require.NoError(t, host.Free(nil))
+	require.NoError(t, target.Free(nil))
 }
 
 // A batch whose memory work on a stream still fills is exported with an event behind that work.

@@ -37,6 +37,7 @@ const (
 	succeeds   removal = iota + 1 // the call returns nil
 	isDone                        // returns true, nil: a query whether work is done
 	isFree                        // returns false, nil: a query for an obstacle, such as a capture
+	once                          // calls its last argument, a query, once instead of until it is true
 	atOnce                        // calls its last argument, a function, instead of having it called later
 	endsAtOnce                    // ends its last argument, a deferral, instead of putting it off
 	unproven                      // is made without its last argument, the evidence that work is done
@@ -49,12 +50,14 @@ const (
 var waits = map[string]removal{
 	"Synchronize": succeeds, "SynchronizeEvent": succeeds, "SynchronizeStream": succeeds, "synchronize": succeeds,
 	"WaitEvent": succeeds, "WaitOn": succeeds,
-	"Wait": succeeds, "wait": succeeds, "waitEvent": succeeds, "block": succeeds, "poll": succeeds, "startWait": succeeds,
+	"Wait": succeeds, "wait": succeeds, "waitEvent": succeeds, "block": succeeds, "startWait": succeeds,
 	"Record": succeeds, "record": anywhere,
 	"Flush": succeeds, "flush": succeeds, "idle": succeeds, "pushBack": succeeds, "waitForFrees": succeeds,
 
+	"poll": once,
+
 	"Query": isDone, "query": isDone, "QueryEvent": isDone, "QueryStream": isDone,
-	"reached": isDone, "trySynchronize": isDone,
+	"reached": isDone, "trySynchronize": isDone, "synchronizeUncaptured": isDone, "SynchronizeUncaptured": isDone,
 
 	"Capturing": isFree, "mayUse": isFree,
 
@@ -183,14 +186,23 @@ func (f *finder) call(function string, call *ast.CallExpr) {
 	last := len(call.Args) - 1
 	switch kind {
 	case succeeds:
+		if receiver == nil { // the function may be a variable
+			uses = append([]ast.Expr{call.Fun}, uses...)
+		}
 		f.replace(function, call, "func() error { "+f.use(uses)+"return nil }()")
 	case isDone:
-		f.replace(function, call, "func() (bool, error) { "+f.use(uses)+"return true, nil }()")
+		answer := "func() (bool, error) { " + f.use(uses) + "return true, nil }()"
+		if name == "query" { // an argument, which may do more, as in once
+			answer = "func() (bool, error) { _, err := query(); return true, err }()"
+		}
+		f.replace(function, call, answer)
 	case isFree:
 		f.replace(function, call, map[string]string{
 			"Capturing": "func() (bool, error) { " + f.use(uses) + "return false, nil }()",
 			"mayUse":    "func() bool { " + f.use(uses) + "return true }()",
 		}[name])
+	case once: // the query may do more: reserve memory, if there is some
+		f.replace(function, call, "func() error { "+f.use(uses[:len(uses)-1])+"_, err := ("+f.text(call.Args[last])+")(); return err }()")
 	case nothing:
 		f.replace(function, call, "func() { "+f.use(uses)+"}()")
 	case atOnce:
@@ -224,6 +236,8 @@ func (f *finder) kindOf(name string, receiver ast.Expr, call *ast.CallExpr) remo
 	case name == "Wait" && last == "": // of a sync.Cond
 		return 0
 	case name == "poll" && receiver != nil: // the goroutine that asks for events
+		return 0
+	case name == "block" && receiver != nil: // takes memory: Fallback.block
 		return 0
 	case kind == endsAtOnce && (receiver == nil || !strings.HasSuffix("."+f.text(receiver), "deferred") && f.text(receiver) != "d"):
 		return 0
@@ -295,10 +309,10 @@ func (f *finder) short(call *ast.CallExpr) string {
 
 // body adds the mutant of a function that is a wait itself, and returns at once.
 func (f *finder) body(d *ast.FuncDecl) {
-	answers := map[removal]string{succeeds: "return nil", isDone: "return true, nil", isFree: "return false, nil", nothing: "return"}
+	answers := map[removal]string{succeeds: "return nil", isDone: "return true, nil", isFree: "return false, nil", nothing: "return", once: "_, err := query(); return err"}
 	answer := answers[waits[d.Name.Name]]
 	switch name := functionName(d); {
-	case answer == "", name == "Context.Query", name == "hostReader.Record", name == "Cache.lend", name == "deferred.poll":
+	case answer == "", name == "Context.Query", name == "hostReader.Record", name == "Fallback.block", name == "deferred.poll":
 		return // all but the first have the names of waits, and are none
 	}
 	at := f.offset(d.Body.Lbrace) + 1

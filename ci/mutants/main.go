@@ -12,6 +12,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -104,6 +105,10 @@ func (t *tester) testAll(ctx context.Context, mutants []*mutant, jobs int) (surv
 	fmt.Printf("| site | function | removed | killed by | seconds |\n|---|---|---|---|---|\n")
 	for i, m := range mutants {
 		v := <-results[i]
+		if errors.Is(v.err, errBuild) { // no test saw it: it counts as a survivor, and the others are still tested
+			fmt.Fprintf(os.Stderr, "%s: %s: %v\n", m.site(), m.removed, v.err)
+			v = verdict{took: v.took}
+		}
 		if v.err != nil {
 			return survivors, fmt.Errorf("%s: %s: %w", m.site(), m.removed, v.err)
 		}

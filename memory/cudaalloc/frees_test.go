@@ -60,7 +60,34 @@ func TestFreesWaitWhileTheContextCannotBeSynchronised(t *testing.T) {
 	}
 }
 
-// The same while Flush and Trim free pending memory.
+// Memory that is freed on a stream is not given out again until the work on the stream is done.
+func TestFreeWaitsForItsStream(t *testing.T) {
+	const size = 1 << 16
+	eachKind(t, cudasim.Options{}, func(t *testing.T, k *kind) {
+		mem := k.allocated(t, size)
+		s, other := k.stream(t), k.stream(t)
+		open := k.m.Hold(t, s)
+		require.NoError(t, k.Memset(mem.Ptr(), 0xdd, size, s))
+		require.NoError(t, mem.Free(s))
+		var fresh []device.Memory
+		for range 8 {
+			m, err := k.Allocate(seconds(t, 5), size, other)
+			require.NoError(t, err)
+			assert.NotEqual(t, mem.Ptr(), m.Ptr(), "given out while its work is pending")
+			require.NoError(t, k.Memset(m.Ptr(), 1, size, other))
+			fresh = append(fresh, m)
+		}
+		open()
+		for _, m := range fresh {
+			require.NoError(t, m.Free(other))
+		}
+		require.NoError(t, s.Synchronize(background))
+		require.NoError(t, k.Flush(seconds(t, 15)))
+		assert.Zero(t, k.usage().Live)
+	})
+}
+
+// Flush and Trim wait, too, for a context that cannot be synchronised now.
 func TestFlushWaitsForAContextThatCannotBeSynchronised(t *testing.T) {
 	const size = 1 << 16
 	eachKind(t, cudasim.Options{}, func(t *testing.T, k *kind) {

@@ -182,3 +182,35 @@ func TestStagingWithoutAnEventWaits(t *testing.T) {
 	require.NoError(t, own.Free(s))
 	require.NoError(t, s.Close())
 }
+
+// An upload to memory of the host, which the CPU copies, is made in its turn on the stream.
+func TestUploadToTheHostWaitsForItsStream(t *testing.T) {
+	m := cudatest.Simulated(t, cudasim.Options{})
+	pinned := m.GPUs[0].Pinned()
+	const size = 1000
+	s, locked := memoryOn(t, pinned, size)
+	src := make([]byte, size)
+	fill(src, 7)
+	open := m.Hold(t, s)
+	require.NoError(t, pinned.Memset(locked.Ptr(), 0xdd, size, s))
+	done := make(chan device.Event, 1)
+	m.Sim.ResetCounters()
+	go func() {
+		e, err := pinned.Upload(background, []device.Range{{Dst: locked.Ptr(), Src: pointer(src), Size: size}}, s)
+		assert.NoError(t, err)
+		done <- e
+	}()
+	for m.Sim.Calls("cuEventQuery") < 5 && len(done) == 0 {
+		runtime.Gosched()
+	}
+	assert.Empty(t, done, "it has not waited for the work before it")
+	open()
+	e := <-done
+	require.NotNil(t, e)
+	require.NoError(t, e.Synchronize(background))
+	require.NoError(t, e.Close())
+	m.HostRead(locked.Ptr(), size)
+	assert.Equal(t, src, at(locked.Ptr(), size))
+	require.NoError(t, locked.Free(s))
+	require.NoError(t, s.Close())
+}
