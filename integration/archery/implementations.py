@@ -15,6 +15,7 @@ class Implementation:
     """The entry points of one library, which raise what they return as an error."""
 
     uses_gpu = False  # batches take their way over the memory of a GPU
+    imports = True
 
     def __init__(self, name, library, functions, counter):
         self.name = name
@@ -117,6 +118,7 @@ class Cdevice(Go):
     def __init__(self, name, sliced=False, gpu=False):
         super().__init__(name, "libcdevice.so")
         self._sliced, self.uses_gpu = sliced, gpu
+        self.imports = not sliced  # which is about exports
         self._lib.ArrowGo_SetRoute.argtypes = [ctypes.c_int, ctypes.c_int]
         self._lib.ArrowGo_SetRoute.restype = ctypes.c_void_p
 

@@ -8,25 +8,28 @@ import abi
 from files import FILES
 from implementations import IMPLEMENTATIONS, Difference
 
+def obstacle(producer, consumer, file):
+    """Why the two cannot exchange a file, or None."""
+    return producer.cannot_export(file) or consumer.cannot_compare(file, producer)
+
+
 @pytest.fixture
-def pair(request, file):
-    """A producer and a consumer that can exchange the file, and release what they exchange."""
+def pair(request):
+    """A producer and a consumer, which release what they exchange."""
     producer, consumer = request.param
-    reason = producer.cannot_export(file) or consumer.cannot_compare(file, producer)
-    if reason:
-        pytest.skip(reason)
     before = producer.allocated(), consumer.allocated()
     yield producer, consumer
     assert (producer.allocated(), consumer.allocated()) == before, "something is not released"
 
 
 def pairs(accept=lambda producer, consumer: True):
-    chosen = [(p, c) for p in IMPLEMENTATIONS for c in IMPLEMENTATIONS if accept(p, c)]
+    chosen = [(p, c) for p in IMPLEMENTATIONS for c in IMPLEMENTATIONS if c.imports and accept(p, c)]
     return pytest.mark.parametrize("pair", chosen, ids=lambda pair: f"{pair[0].name}-to-{pair[1].name}", indirect=True)
 
 
-# Each implementation in both roles, with arrow-go's own library in the other one.
-with_arrow_go = pairs(lambda producer, consumer: "arrow-go" in (producer.name, consumer.name))
+def with_arrow_go(producer, consumer):
+    """Each implementation in both roles, with arrow-go's own library in the other one."""
+    return "arrow-go" in (producer.name, consumer.name)
 
 
 def files(accept=lambda file: True):
@@ -58,21 +61,33 @@ def send_batch(producer, consumer, sent, path, index):
         abi.release(array)
 
 
+def exchange(producer, consumer, file, path):
+    send_schema(producer, consumer, path, path)
+    for index in range(len(file.counts)):
+        send_batch(producer, consumer, path, path, index)
+
+
 @pairs()
 @files()
 def test_the_consumer_finds_what_json_has(pair, file, written, over_gpu):
-    path = written(file)
-    send_schema(*pair, path, path)
-    for index in range(len(file.counts)):
-        send_batch(*pair, path, path, index)
+    reason = obstacle(*pair, file)
+    if reason:
+        # A library that makes the same mistake on both sides does not notice.
+        if pair[0] is not pair[1]:
+            with pytest.raises(Difference):
+                exchange(*pair, file, written(file))
+        pytest.skip(reason)
+    exchange(*pair, file, written(file))
     copied = over_gpu()
     if copied and any(file.counts) and file.types() != {"null"}:
         assert [n > 0 for n in copied] == [any(side.uses_gpu for side in pair)] * 2
 
 
-@with_arrow_go
+@pairs(with_arrow_go)
 @files(lambda file: 0 < sum(file.counts) < 500)
 def test_the_consumer_notices_other_values(pair, file, written):
+    if obstacle(*pair, file):
+        pytest.skip(obstacle(*pair, file))
     index = file.counts.index(max(file.counts))
     columns = file.content()["batches"][index]["columns"]
     tried = 0
@@ -98,7 +113,7 @@ CHANGES = {
 }
 
 
-@with_arrow_go
+@pairs(with_arrow_go)
 @pytest.mark.parametrize("file", [file_named("custom_metadata")], ids=lambda f: f.name)
 @pytest.mark.parametrize("change", CHANGES)
 def test_the_consumer_notices_another_schema(pair, file, change, written, tmp_path):
