@@ -5,8 +5,8 @@
 #   integration/run.sh --demo          demo.py instead
 #
 # Needs Go, gcc and python3 (PYTHON, GO and CC name others), and for the tests a
-# g++ that knows C++20 (CXX names another). Makes its
-# Python environment with venv.sh, and builds the libraries that it loads to build/.
+# g++ that knows C++20 (CXX names another). Makes the Python environment with
+# venv.sh, and builds the libraries that it loads to build/.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

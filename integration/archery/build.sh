@@ -26,6 +26,7 @@ mkdir -p "$out"
 build_go() {
 	local source copy=$out/arrow-go
 	cd "$root"
+	"$go" mod download github.com/apache/arrow-go/v18
 	source=$("$go" list -m -f '{{.Dir}}' github.com/apache/arrow-go/v18)
 	if [[ ! -f $copy/stamp || $(<"$copy/stamp") != "$source" ]]; then
 		rm -rf "$copy"

@@ -117,13 +117,14 @@ CHANGES = {
 @pytest.mark.parametrize("file", [file_named("custom_metadata")], ids=lambda f: f.name)
 @pytest.mark.parametrize("change", CHANGES)
 def test_the_consumer_notices_another_schema(pair, file, change, written, tmp_path):
-    if pair[1].name == "nanoarrow" and change == "metadata of an item":
-        pytest.skip("nanoarrow: it compares the metadata of columns, not that of their children")
     content = json.loads(written(file).read_text())
     CHANGES[change](content["schema"])
     content["batches"] = []
     other = tmp_path / "other.json"
     other.write_text(json.dumps(content))
+    if pair[1].name == "nanoarrow" and change == "metadata of an item":
+        send_schema(*pair, other, written(file))
+        pytest.skip("nanoarrow: it compares the metadata of columns, not that of their children")
     with pytest.raises(Difference, match="Import"):
         send_schema(*pair, other, written(file))
 
