@@ -5,25 +5,14 @@
 #   integration/run.sh --demo          demo.py instead
 #
 # Needs Go, gcc and python3 (PYTHON, GO and CC name others), and for the tests a
-# g++ that knows C++20 (CXX names another). Makes a Python environment in
-# integration/.venv with the packages that python/requirements.txt pins, again
-# when that file or the interpreter changes, and builds the libraries that it
-# loads to build/.
+# g++ that knows C++20 (CXX names another). Makes the Python environment with
+# venv.sh, and builds the libraries that it loads to build/.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(dirname "$here")
+python=$("$here/venv.sh")
 venv=$here/.venv
-
-# The stamp is written last, so that an installation that broke off is redone.
-wanted=$("${PYTHON:-python3}" -VV && cat "$here/python/requirements.txt")
-if [[ ! -f $venv/stamp || $(<"$venv/stamp") != "$wanted" ]]; then
-	rm -rf "$venv"
-	"${PYTHON:-python3}" -m venv "$venv"
-	"$venv/bin/python" -m pip install --quiet --no-input --disable-pip-version-check \
-		--only-binary :all: --requirement "$here/python/requirements.txt"
-	printf '%s\n' "$wanted" >"$venv/stamp"
-fi
 
 export GOLIB=$root/build/libgolib.so PYEXTENSION=$root/build/libpyextension.so
 export GILPRODUCER=$root/build/libgilproducer.so TESTEXTENSION=$root/build/libtestextension.so
@@ -34,11 +23,11 @@ if [[ ${1:-} == --demo ]]; then
 	shift
 	# Without a GPU the demo has a simulated one.
 	if [[ -z ${CDEVICE_CUDA_DRIVER:-} ]] &&
-		! "$venv/bin/python" -c 'import ctypes; exit(ctypes.CDLL("libcuda.so.1").cuInit(0))' 2>/dev/null; then
+		! "$python" -c 'import ctypes; exit(ctypes.CDLL("libcuda.so.1").cuInit(0))' 2>/dev/null; then
 		CDEVICE_CUDA_DRIVER=$("${GO:-go}" run ./cudasim/build)
 		export CDEVICE_CUDA_DRIVER
 	fi
-	exec "$venv/bin/python" "$here/demo.py" "$@"
+	exec "$python" "$here/demo.py" "$@"
 fi
 "${GO:-go}" build -buildmode=c-shared -o "$PYEXTENSION" ./examples/pyextension
 "${GO:-go}" build -buildmode=c-shared -o "$TESTEXTENSION" ./integration/pyextension
@@ -54,7 +43,7 @@ if [[ $newest != "$CPPPEER" ]]; then
 		echo "$0: $cxx: not found; the Arrow C++ peer of the tests needs a C++20 compiler (CXX names one)" >&2
 		exit 1
 	fi
-	{ read -r include; read -r libarrow; } < <("$venv/bin/python" -c '
+	{ read -r include; read -r libarrow; } < <("$python" -c '
 import pyarrow as pa
 print(pa.get_include())
 print(f"{pa.get_library_dirs()[0]}/libarrow.so.{pa.cpp_build_info.so_version}")')
@@ -66,4 +55,4 @@ fi
 exec {crash}>&2
 export GOLIB_CRASH_FD=$crash
 cd "$here/python"
-exec "$venv/bin/python" -m pytest "$@"
+exec "$python" -m pytest "$@"

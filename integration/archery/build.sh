@@ -1,0 +1,94 @@
+#!/usr/bin/env bash
+# Builds the libraries with Archery's entry points into build/archery, again when
+# what they are made of changed:
+#
+#   libcdevice.so    this module: library/
+#   libarrowgo.so    arrow-go's own
+#   libnanoarrow.so  nanoarrow's own
+#
+# The first two need a copy of arrow-go, whose reader of the JSON files is internal
+# to its module. nanoarrow's is in its source archive on PyPI, without the JSON
+# parser that it needs, which is in that of jsonnet.
+#
+#   integration/archery/build.sh PYTHON    PYTHON: an interpreter with pip
+#
+# GO, CC and CXX name other tools.
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+root=$(dirname "$(dirname "$here")")
+out=$root/build/archery
+python=$1
+nanoarrow=0.9.0 jsonnet=0.22.0
+go=${GO:-go}
+mkdir -p "$out"
+
+build_go() {
+	local source copy=$out/arrow-go
+	cd "$root"
+	"$go" mod download github.com/apache/arrow-go/v18
+	source=$("$go" list -m -f '{{.Dir}}' github.com/apache/arrow-go/v18)
+	if [[ ! -f $copy/stamp || $(<"$copy/stamp") != "$source" ]]; then
+		rm -rf "$copy"
+		mkdir "$copy"
+		cp -r "$source/arrow" "$source/internal" "$copy"
+		chmod -R u+w "$copy"
+		printf '%s\n' "$source" >"$copy/stamp"
+	fi
+	# The copy needs what this module needs, and this module; not arrow-go, which it is.
+	sed -e 's|^module .*|module github.com/apache/arrow-go/v18|' \
+		-e 's|github.com/apache/arrow-go/v18 v.*|github.com/arrowdevice/arrowdevice v0.0.0|' go.mod >"$copy/go.mod"
+	printf 'replace github.com/arrowdevice/arrowdevice => %s\n' "$root" >>"$copy/go.mod"
+	cp go.sum "$copy/go.sum"
+	rm -rf "$copy/arrow/internal/cdevice_integration"
+	cp -r "$here/library" "$copy/arrow/internal/cdevice_integration"
+	cd "$copy"
+	"$go" build -tags cdata_integration -buildmode=c-shared -o "$out/libcdevice.so" ./arrow/internal/cdevice_integration
+	"$go" build -tags cdata_integration -buildmode=c-shared -o "$out/libarrowgo.so" ./arrow/internal/cdata_integration
+}
+
+# unpacked NAME VERSION [ARGUMENT...]: prints the folder with the source archive of a
+# package on PyPI. Arguments go to pip.
+unpacked() {
+	local name=$1 version=$2 folder=$out/$1-$2
+	if [[ ! -d $folder ]]; then
+		rm -rf "$out/download"
+		"$python" -m pip download --quiet --no-input --disable-pip-version-check --no-deps \
+			--no-binary "$name" "${@:3}" --dest "$out/download" "$name==$version" >&2
+		tar -xzf "$out/download/$name-$version.tar.gz" -C "$out/download"
+		mv "$out/download/$name-$version" "$folder"
+	fi
+	printf '%s\n' "$folder"
+}
+
+build_nanoarrow() {
+	local source json build=$out/nanoarrow-build wanted
+	wanted="$nanoarrow $jsonnet $(cat "$here/build.sh") $(${CXX:-g++} --version)"
+	if [[ -f $build/stamp && $(<"$build/stamp") == "$wanted" ]]; then
+		return
+	fi
+	# With pip/, which has a build backend that does not compile the package.
+	source=$(PYTHONPATH=$here/pip NANOARROW_VERSION=$nanoarrow unpacked nanoarrow "$nanoarrow" --no-build-isolation)
+	source=$source/subprojects/arrow-nanoarrow/src
+	json=$(unpacked jsonnet "$jsonnet")/third_party/json
+	rm -rf "$build"
+	mkdir -p "$build/nanoarrow"
+	local major minor patch
+	IFS=. read -r major minor patch <<<"$nanoarrow"
+	sed -e "s/@NANOARROW_VERSION_MAJOR@/$major/" -e "s/@NANOARROW_VERSION_MINOR@/$minor/" \
+		-e "s/@NANOARROW_VERSION_PATCH@/$patch/" -e "s/@NANOARROW_VERSION@/$nanoarrow/" \
+		-e 's/@NANOARROW_NAMESPACE_DEFINE@//' "$source/nanoarrow/nanoarrow_config.h.in" >"$build/nanoarrow/nanoarrow_config.h"
+	local flags=(-fPIC -O1 -isystem "$build" -isystem "$source" -isystem "$json")
+	for name in array array_stream schema utils; do
+		"${CC:-gcc}" -std=c99 "${flags[@]}" -c -o "$build/$name.o" "$source/nanoarrow/common/$name.c" &
+	done
+	"${CXX:-g++}" -std=c++17 "${flags[@]}" -c -o "$build/testing.o" "$source/nanoarrow/testing/testing.cc" &
+	"${CXX:-g++}" -std=c++17 "${flags[@]}" -c -o "$build/integration.o" "$source/nanoarrow/integration/c_data_integration.cc" &
+	local job
+	for job in $(jobs -p); do wait "$job"; done
+	"${CXX:-g++}" -shared -o "$out/libnanoarrow.so" "$build"/*.o
+	printf '%s\n' "$wanted" >"$build/stamp"
+}
+
+build_nanoarrow
+build_go
