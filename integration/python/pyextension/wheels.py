@@ -41,6 +41,14 @@ def refusal(package, *options, **more):
     return refused.stderr.strip()
 
 
+# Adds the packages of this environment, polars and others, to the one that runs it: they
+# cannot be installed again without a network.
+SEE_PEERS = f"""
+import pathlib, site
+pathlib.Path(site.getsitepackages()[0], "peers.pth").write_text({os.linesep.join(site.getsitepackages())!r})
+"""
+
+
 class Environment:
     """A Python environment without pip, into which wheels are installed without a network. It
     has no other package, arrowdevice included, before see_peers."""
@@ -56,10 +64,7 @@ class Environment:
         self.pip("install", "--no-index", "--no-cache-dir", *wheels)
 
     def see_peers(self):
-        """Adds the packages of the environment of the tests, polars and others: these cannot be
-        installed again without a network."""
-        own = self.run("import site; print(site.getsitepackages()[0])").strip()
-        pathlib.Path(own, "peers.pth").write_text("\n".join(site.getsitepackages()) + "\n")
+        self.run(SEE_PEERS)
 
     def run(self, code, *arguments, **options):
         """Without the variables and the current folder of the tests."""
