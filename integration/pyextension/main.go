@@ -39,6 +39,10 @@ func init() {
 	pyextension.Func("echo_small", func(i int8, u uint64) (int8, uint64) { return i, u }, pyextension.WithParams("small", "unsigned"))
 	pyextension.Func("echo_scalars", func(s string, f float64, b bool) (string, float64, bool) { return s, f, b },
 		pyextension.WithParams("text", "number", "flag"))
+	pyextension.Func("map_copies", func(ctx context.Context, r *cdevice.RecordReader) (*cdevice.RecordReader, error) {
+		copies, err := r.CopyTo(ctx, device.CPUDevice()) // which reads ahead, on a goroutine
+		return copies, err
+	})
 	pyextension.Func("nothing", func() {})
 	pyextension.Func("ignore", func(*cdevice.RecordReader) {})
 	pyextension.Func("count", count)
