@@ -39,7 +39,28 @@ var arrowConverters = map[reflect.Type]*converter{
 	reflect.TypeFor[arrow.RecordBatch]():     arrowConverter(kindBatch, (*source).hostBatch, (*results).hostBatch),
 	reflect.TypeFor[arrow.Array]():           arrowConverter(kindArray, (*source).hostArray, (*results).hostArray),
 	reflect.TypeFor[arrow.Table]():           arrowConverter(kindReader, (*source).table, (*results).table),
-	reflect.TypeFor[*arrow.Schema]():         arrowConverter(kindSchema, func(s *source, _ *scope) (*arrow.Schema, error) { return s.aSchema() }, (*results).aSchema),
+	// An asynchronous stream is a result only: Python has no protocol for one.
+	reflect.TypeFor[*cdevice.AsyncStream](): {python: kindReader.String(), from: fromNothing, to: asyncResult},
+	reflect.TypeFor[*arrow.Schema]():        arrowConverter(kindSchema, func(s *source, _ *scope) (*arrow.Schema, error) { return s.aSchema() }, (*results).aSchema),
+}
+
+func fromNothing(*scope, any) (reflect.Value, error) {
+	return reflect.Value{}, typeErrorf("no object of Python is an asynchronous stream")
+}
+
+func asyncResult(r *results, v reflect.Value) (any, error) {
+	if v.IsNil() {
+		return nil, nil
+	}
+	stream, err := v.Interface().(*cdevice.AsyncStream).Reader(r.scope.ctx)
+	if err != nil {
+		return nil, err
+	}
+	o, err := r.recordReader(stream)
+	if err != nil {
+		return nil, err
+	}
+	return r.issue(o), nil
 }
 
 // arrowConverter is the converter of a type that holds Arrow data. A nil result is None.
