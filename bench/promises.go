@@ -28,7 +28,7 @@ var promises = []promise{
 	{"plain both ways", "int64", "cdata", 100, 8, 3, 1},
 	{"plain stream", "int64", "cdata", 100, 8, 4, 1},
 	{"plain stream", "utf8", "cdata", 100, 8, 4, 1},
-	{"async batch", "int64", "cdata", 100, 10, 8, 1},
+	{"async batch", "int64", "cdata", 100, 10, 5, 1},
 	{idleName, "int64", "cdata", 1, 100, 0, 1},
 	{ownBatches, "int64", oneGoroutine, 1, 1.5, 0, goroutines},
 	{ownBatches, "int64", oneGoroutine, 100, 1.5, 0, goroutines},

@@ -2,6 +2,7 @@ package cdevice
 
 import (
 	"context"
+
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
 

@@ -94,5 +94,5 @@ func (a *Array) Slice(i, j int64) (*Array, error) {
 
 // String describes the array without reading its memory.
 func (a *Array) String() string {
-	return fmt.Sprintf("array on %s, %d elements: %s", a.place.ID, a.node.Length, a.field.Type)
+	return fmt.Sprintf("array on %s, %d elements: %s", a.location.ID, a.node.Length, a.field.Type)
 }

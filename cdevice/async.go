@@ -34,8 +34,11 @@ const (
 )
 
 // WithQueueSize sets the number of batches that are requested or ready ahead of the program that
-// reads the stream, from 1 to 1,048,576. The default is 4. Producers whose ArrowAsyncProducer ends
-// before they release the handler, as arrow-go's cdata does, are safe with 1 only.
+// reads the stream, from 1 to 1,048,576. The default is 4.
+//
+// Use at most 5 with a producer of arrow-go's cdata (v18.8). Its request blocks while five requests
+// wait to be received, and when the producer reports its end, such a call ends the process with a send
+// on a closed channel.
 //
 // It is an option of [ImportAsync]; other functions ignore it.
 func WithQueueSize(n int) ImportOption {
@@ -123,7 +126,7 @@ func ImportAsync(ctx context.Context, handler *CArrowAsyncDeviceStreamHandler, o
 	if o.err != nil {
 		return nil, o.err
 	}
-	return &AsyncStream{c: newConsumer(ctx, handler, o.queueSize, opts), over: make(chan struct{})}, nil
+	return &AsyncStream{c: newConsumer(ctx, handler, &o), over: make(chan struct{})}, nil
 }
 
 // Reader waits until the producer has given the schema, and returns the reader of the batches, owned

@@ -155,7 +155,11 @@ func TestAsyncStreamLocks(t *testing.T) {
 	t.Run("release and request wait for each other", func(t *testing.T) {
 		p := stuckInRequest(t, soon(t))
 		released := make(chan struct{})
+		running := cdevice.ReadStats().Goroutines
 		go func() { p.Release(); close(released) }()
+		within.Eventually(t, "the goroutine that ends the wait is counted", func() bool {
+			return cdevice.ReadStats().Goroutines > running
+		})
 		returns(t, "the loop", func() {
 			_, err := p.all()
 			assert.ErrorIs(t, err, io.ErrUnexpectedEOF)

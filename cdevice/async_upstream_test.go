@@ -21,6 +21,7 @@ import (
 // the limits of what is tested, and are named where they do:
 //
 //   - its consumer calls request after the producer is gone, unless its queue is 1;
+//   - its producer does not survive its end while more than five requests wait: our queue is at most 5;
 //   - its producer is gone before it calls release, and does not survive a concurrent cancel, nor a
 //     cancel beside a request: it is not cancelled here;
 //   - its extract_data(NULL) ends the process: all its tasks are extracted here;
@@ -66,9 +67,9 @@ func TestAsyncFromCdata(t *testing.T) {
 	settles(t)
 	rec := outsideTheHeap(t)
 	md := arrow.NewMetadata([]string{"k"}, []string{"v"})
-	for _, n := range []int{0, 1, 2, 25} {
+	for i, n := range []int{0, 1, 2, 25, 0, 1, 2, 25} {
 		h := new(cdevice.CArrowAsyncDeviceStreamHandler)
-		s := importAsync(t, soon(t), h, cdevice.WithQueueSize(1))
+		s := importAsync(t, soon(t), h, cdevice.WithQueueSize([]int{1, 5}[i/4]))
 		theirProducer(t, rec, n, md, nil, h)
 		schema, err := s.schema(soon(t))
 		require.NoError(t, err)

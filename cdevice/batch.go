@@ -2,10 +2,11 @@ package cdevice
 
 import (
 	"fmt"
-	"github.com/arrowdevice/arrowdevice/internal/fielderr"
-	"github.com/arrowdevice/arrowdevice/internal/tree"
 
 	"github.com/apache/arrow-go/v18/arrow"
+
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
 // RecordBatch is a record batch together with the device that its memory is on. It is immutable and
@@ -137,5 +138,5 @@ func checkSlice(i, j, length int64) error {
 
 // String describes the batch without reading its memory.
 func (b *RecordBatch) String() string {
-	return fmt.Sprintf("record batch on %s, %d rows: %s", b.place.ID, b.rows, b.schema)
+	return fmt.Sprintf("record batch on %s, %d rows: %s", b.location.ID, b.rows, b.schema)
 }

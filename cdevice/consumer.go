@@ -26,7 +26,7 @@ import (
 // batches.
 type consumer struct {
 	queue   int64
-	opts    []ImportOption  // of each batch
+	opts    importOptions   // of each batch
 	ctx     context.Context // its end ends the stream
 	word    handle.Word
 	pins    runtime.Pinner // of the handler: C keeps its address
@@ -38,13 +38,14 @@ type consumer struct {
 	// last call. mu is never held during a call of the producer or of a task.
 	calling chan struct{}
 
-	given *extraction // of next
+	given    *extraction // of Next
+	askLater func()      // starts the goroutine that runs askInTurn
 
 	mu       sync.Mutex
 	changed  sync.Cond
 	producer *abi.ArrowAsyncProducer // from on_schema to release
 	begun    *streamBegin            // from on_schema
-	tasks    []*readyTask
+	tasks    taskQueue
 	room     int64 // batches that are yet to be requested
 	asking   bool  // a goroutine is requesting them, and will check for more
 	wanted   int64 // batches that were requested and have not arrived
@@ -71,20 +72,15 @@ type streamBegin struct {
 	deviceType device.Type
 }
 
-// readyTask is a task that has arrived. It is extracted exactly once.
-type readyTask struct {
-	task     abi.ArrowAsyncTask
-	metadata arrow.Metadata
-}
-
-func newConsumer(ctx context.Context, handler *CArrowAsyncDeviceStreamHandler, queue int, opts []ImportOption) *consumer {
+func newConsumer(ctx context.Context, handler *CArrowAsyncDeviceStreamHandler, opts *importOptions) *consumer {
 	c := &consumer{
-		queue: int64(queue), opts: opts, ctx: ctx, given: new(extraction),
+		queue: int64(opts.queueSize), opts: *opts, ctx: ctx, given: new(extraction),
 		calling: make(chan struct{}, 1), known: make(chan struct{}), released: make(chan struct{}),
 	}
 	c.parts.Init(3, nil)
 	c.gone, c.emptied = sync.OnceFunc(c.parts.Part), sync.OnceFunc(c.parts.Part)
 	c.changed.L = &c.mu
+	c.askLater = items.Routine(c.askInTurn)
 	c.pins.Pin(handler) // c is kept reachable by its handle
 	c.word = bridge.ExportHandler(c, handlerMirror(handler))
 	asyncStreams.Add(1)
@@ -103,7 +99,7 @@ func newConsumer(ctx context.Context, handler *CArrowAsyncDeviceStreamHandler, q
 func (c *consumer) count() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.isReleased() && len(c.tasks) == 0 {
+	if c.isReleased() && c.tasks.size() == 0 {
 		return false
 	}
 	items.Goroutines.Add(1)
@@ -243,7 +239,7 @@ func (c *consumer) arrived(task *abi.ArrowAsyncTask, md arrow.Metadata, err erro
 	if c.stopped || c.dropping {
 		return false, 0
 	}
-	c.tasks = append(c.tasks, &readyTask{*task, md})
+	c.tasks.push(readyTask{*task, md})
 	return true, 0
 }
 
@@ -285,12 +281,12 @@ func (c *consumer) stop(err error) {
 	case c.err != nil:
 	case c.taskErr != nil:
 		c.err = c.taskErr
-	case !c.ended || len(c.tasks) > 0:
+	case !c.ended || c.tasks.size() > 0:
 		c.err = err
 	}
 	c.stopped = true
 	c.tell()
-	nothing := c.ended && len(c.tasks) == 0 // to cancel or to drop
+	nothing := c.ended && c.tasks.size() == 0 // to cancel or to drop
 	c.mu.Unlock()
 	if nothing {
 		c.emptied()
@@ -306,8 +302,7 @@ func (c *consumer) stop(err error) {
 // drop extracts with NULL the tasks that are ready.
 func (c *consumer) drop() {
 	c.mu.Lock()
-	tasks := c.tasks
-	c.tasks = nil
+	tasks := c.tasks.popAll()
 	c.mu.Unlock()
 	for _, ready := range tasks {
 		task := ready.task

@@ -9,6 +9,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/cstruct"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+	"github.com/arrowdevice/arrowdevice/internal/items"
 )
 
 // extraction holds the struct that extract_data fills, during the call. It has no Go pointers in
@@ -37,13 +38,14 @@ func (c *consumer) Next() (*RecordBatch, error) {
 		return nil, err
 	}
 	if ready.metadata.Len() > 0 {
-		batch.metadata = &ready.metadata
+		md := ready.metadata
+		batch.metadata = &md
 	}
 	return batch, nil
 }
 
 // take waits for a task. Once the context is done, it takes none.
-func (c *consumer) take() (*readyTask, error) {
+func (c *consumer) take() (readyTask, error) {
 	for {
 		ready, err := c.first()
 		if err != errContext {
@@ -58,25 +60,22 @@ var errContext = errors.New("cdevice: the context of the stream is done")
 
 // first waits for a task, and takes it from the queue. After errContext, the caller must stop the
 // stream, without holding the lock.
-func (c *consumer) first() (*readyTask, error) {
+func (c *consumer) first() (readyTask, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for len(c.tasks) == 0 && !c.ended && !c.stopped {
+	for c.tasks.size() == 0 && !c.ended && !c.stopped {
 		c.changed.Wait()
 	}
 	switch {
 	case !c.stopped && c.ctx.Err() != nil:
-		return nil, errContext
-	case !c.stopped && len(c.tasks) > 0:
+		return readyTask{}, errContext
+	case !c.stopped && c.tasks.size() > 0:
+		return c.tasks.pop(), nil
 	case c.err != nil:
-		return nil, c.err
+		return readyTask{}, c.err
 	default:
-		return nil, io.EOF
+		return readyTask{}, io.EOF
 	}
-	ready := c.tasks[0]
-	c.tasks[0] = nil
-	c.tasks = c.tasks[1:]
-	return ready, nil
 }
 
 func (c *consumer) importBatch(out *CArrowDeviceArray) (*RecordBatch, error) {
@@ -84,11 +83,12 @@ func (c *consumer) importBatch(out *CArrowDeviceArray) (*RecordBatch, error) {
 	if out.Array.Release == 0 {
 		return nil, fielderr.Invalid(fielderr.OpImport, field, "a released array", "an array, or an error")
 	}
+	in := cstruct.DeviceInput(deviceMirror(out))
 	if t := c.begun.deviceType; out.DeviceType != int32(t) {
-		discard(cstruct.DeviceInput(deviceMirror(out)), c.opts)
+		c.opts.discard(in)
 		return nil, fielderr.Invalid(fielderr.OpImport, field+".device_type", out.DeviceType, fmt.Sprintf("%d, the producer's", int32(t)))
 	}
-	batch, err := ImportRecordBatchWithSchema(out, c.begun.schema, c.opts...)
+	batch, err := importBatch(in, c.begun.schema, &c.opts)
 	if err != nil {
 		return nil, fielderr.Within(field, err)
 	}
@@ -121,11 +121,4 @@ func (c *consumer) taskFailed(code int) error {
 	return err
 }
 
-func (c *consumer) isReleased() bool {
-	select {
-	case <-c.released:
-		return true
-	default:
-		return false
-	}
-}
+func (c *consumer) isReleased() bool { return items.IsClosed(c.released) }

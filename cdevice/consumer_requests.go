@@ -26,11 +26,14 @@ func (c *consumer) request(n int64) {
 	if begun {
 		return
 	}
-	items.Background(func() {
-		c.calling <- struct{}{}
-		defer func() { <-c.calling }()
-		c.ask()
-	})
+	c.askLater()
+}
+
+// askInTurn is ask on a goroutine of its own.
+func (c *consumer) askInTurn() {
+	c.calling <- struct{}{}
+	defer func() { <-c.calling }()
+	c.ask()
 }
 
 // ask requests batches while there is room for some. The caller has filled calling and set asking.
@@ -70,13 +73,9 @@ func (c *consumer) Release() {
 	c.tell()
 	c.mu.Unlock()
 	if !bridge.Calling(c.word) {
-		impatient := time.AfterFunc(patience, func() {
-			items.Goroutines.Add(1)
-			defer items.Goroutines.Add(-1)
-			c.losePatience()
-		})
+		stop := items.After(patience, c.losePatience)
 		c.calling <- struct{}{}
-		impatient.Stop()
+		stop()
 		defer func() { <-c.calling }()
 	}
 	c.pins.Unpin()

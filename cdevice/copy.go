@@ -138,25 +138,11 @@ func (b *RecordBatch) CopyTo(ctx context.Context, dev device.Device, opts ...Cop
 	if err := checkCopy(ctx, dev); err != nil {
 		return nil, err
 	}
-	if isCPU(dev) {
-		rec, err := b.CopyToHost(ctx, nil, opts...)
-		if err != nil {
-			return nil, err
-		}
-		defer rec.Release()
-		own, err := WrapRecordBatch(rec, dev)
-		if err == nil {
-			own.metadata = b.metadata
-		}
-		return own, err
-	}
-	if isForeign(b.at(), dev) {
-		here, err := b.CopyTo(ctx, device.CPUDevice())
-		if err != nil {
-			return nil, err
-		}
-		defer here.Release()
-		return here.CopyTo(ctx, dev, opts...)
+	switch {
+	case isCPU(dev):
+		return b.copyToCPU(ctx, dev, opts)
+	case isForeign(b.at(), dev):
+		return copyOverCPU(ctx, b, dev, opts)
 	}
 	on, err := streamOf(opts)
 	if err != nil {
@@ -171,6 +157,21 @@ func (b *RecordBatch) CopyTo(ctx context.Context, dev device.Device, opts ...Cop
 	return own, nil
 }
 
+// copyToCPU is CopyTo to the CPU. The CPU cannot access memory of a device, so the device of the
+// batch makes the copy.
+func (b *RecordBatch) copyToCPU(ctx context.Context, cpu device.Device, opts []CopyOption) (*RecordBatch, error) {
+	rec, err := b.CopyToHost(ctx, nil, opts...)
+	if err != nil {
+		return nil, err
+	}
+	defer rec.Release()
+	own, err := WrapRecordBatch(rec, cpu)
+	if err == nil {
+		own.metadata = b.metadata
+	}
+	return own, err
+}
+
 // CopyTo copies the array; see [RecordBatch.CopyTo].
 func (a *Array) CopyTo(ctx context.Context, dev device.Device, opts ...CopyOption) (*Array, error) {
 	if err := a.hold(fielderr.OpRead); err != nil {
@@ -180,25 +181,11 @@ func (a *Array) CopyTo(ctx context.Context, dev device.Device, opts ...CopyOptio
 	if err := checkCopy(ctx, dev); err != nil {
 		return nil, err
 	}
-	if isCPU(dev) {
-		arr, err := a.CopyToHost(ctx, nil, opts...)
-		if err != nil {
-			return nil, err
-		}
-		defer arr.Release()
-		own, err := WrapArray(arr, dev)
-		if err == nil {
-			own.field = a.field
-		}
-		return own, err
-	}
-	if isForeign(a.at(), dev) {
-		here, err := a.CopyTo(ctx, device.CPUDevice())
-		if err != nil {
-			return nil, err
-		}
-		defer here.Release()
-		return here.CopyTo(ctx, dev, opts...)
+	switch {
+	case isCPU(dev):
+		return a.copyToCPU(ctx, dev, opts)
+	case isForeign(a.at(), dev):
+		return copyOverCPU(ctx, a, dev, opts)
 	}
 	on, err := streamOf(opts)
 	if err != nil {
@@ -211,12 +198,36 @@ func (a *Array) CopyTo(ctx context.Context, dev device.Device, opts ...CopyOptio
 	return newArray(t.Mem, t.At, a.field, t.Nodes[0]), nil
 }
 
-// isForeign reports whether neither the CPU nor a device of dev's type can access the memory. A
-// copy then goes through the CPU.
+// copyToCPU is [RecordBatch.copyToCPU] for the array.
+func (a *Array) copyToCPU(ctx context.Context, cpu device.Device, opts []CopyOption) (*Array, error) {
+	arr, err := a.CopyToHost(ctx, nil, opts...)
+	if err != nil {
+		return nil, err
+	}
+	defer arr.Release()
+	own, err := WrapArray(arr, cpu)
+	if err == nil {
+		own.field = a.field
+	}
+	return own, err
+}
+
+func isCPU(dev device.Device) bool { return dev.ID().Type == device.CPU }
+
+// isForeign reports whether neither the CPU nor a device of dev's type can access the memory.
 func isForeign(at tree.Location, dev device.Device) bool {
 	return tree.StreamType(at.ID.Type) != tree.StreamType(dev.ID().Type) && !at.CPUAccessible()
 }
 
-// isCPU reports whether dev is the CPU. The CPU cannot access memory of a device, so the source's
-// device makes such a copy.
-func isCPU(dev device.Device) bool { return dev != nil && dev.ID().Type == device.CPU }
+// copyOverCPU is CopyTo in two steps, of memory that is foreign to dev.
+func copyOverCPU[T interface {
+	CopyTo(context.Context, device.Device, ...CopyOption) (T, error)
+	Release()
+}](ctx context.Context, from T, dev device.Device, opts []CopyOption) (T, error) {
+	here, err := from.CopyTo(ctx, device.CPUDevice())
+	if err != nil {
+		return here, err
+	}
+	defer here.Release()
+	return here.CopyTo(ctx, dev, opts...)
+}

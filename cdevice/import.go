@@ -35,7 +35,8 @@ func ImportRecordBatch(arr *CArrowDeviceArray, sch *cdata.CArrowSchema, opts ...
 //
 // It takes ownership of *arr, even if it returns an error.
 func ImportRecordBatchWithSchema(arr *CArrowDeviceArray, s *arrow.Schema, opts ...ImportOption) (*RecordBatch, error) {
-	return importBatch(cstruct.DeviceInput(deviceMirror(arr)), s, opts)
+	in := cstruct.DeviceInput(deviceMirror(arr))
+	return importBatch(in, s, importOptionsFor(in, opts))
 }
 
 // ImportArray makes an array of a C struct and its schema; everything said of [ImportRecordBatch]
@@ -50,7 +51,8 @@ func ImportArray(arr *CArrowDeviceArray, sch *cdata.CArrowSchema, opts ...Import
 //
 // It takes ownership of *arr, even if it returns an error.
 func ImportArrayWithType(arr *CArrowDeviceArray, dt arrow.DataType, opts ...ImportOption) (*Array, error) {
-	return importArray(cstruct.DeviceInput(deviceMirror(arr)), arrow.Field{Type: dt, Nullable: true}, opts)
+	in := cstruct.DeviceInput(deviceMirror(arr))
+	return importArray(in, arrow.Field{Type: dt, Nullable: true}, importOptionsFor(in, opts))
 }
 
 // ImportSchema makes an arrow-go schema of a C schema, which must be a struct.
@@ -69,24 +71,25 @@ func ImportField(sch *cdata.CArrowSchema) (arrow.Field, error) {
 
 func importBatchAndSchema(in cstruct.Input, sch *cdata.CArrowSchema, opts []ImportOption) (*RecordBatch, error) {
 	s, err := schema.ImportSchema(schemaMirror(sch))
+	o := importOptionsFor(in, opts)
 	if err != nil {
-		discard(in, opts)
+		o.discard(in)
 		return nil, err
 	}
-	return importBatch(in, s, opts)
+	return importBatch(in, s, o)
 }
 
-func importBatch(in cstruct.Input, s *arrow.Schema, opts []ImportOption) (*RecordBatch, error) {
+func importBatch(in cstruct.Input, s *arrow.Schema, o *importOptions) (*RecordBatch, error) {
 	if err := cstruct.CheckTop(in); err != nil {
 		return nil, err
 	}
 	columns, err := cstruct.ImportColumns(in, s)
 	if err != nil {
-		discard(in, opts)
+		o.discard(in)
 		return nil, err
 	}
 	rows := in.Array.Length
-	mem, at, err := takeOver(in, columns, opts)
+	mem, at, err := takeOver(in, columns, o)
 	if err != nil {
 		return nil, err
 	}
@@ -95,64 +98,58 @@ func importBatch(in cstruct.Input, s *arrow.Schema, opts []ImportOption) (*Recor
 
 func importArrayAndSchema(in cstruct.Input, sch *cdata.CArrowSchema, opts []ImportOption) (*Array, error) {
 	field, err := schema.Import(schemaMirror(sch))
+	o := importOptionsFor(in, opts)
 	if err != nil {
-		discard(in, opts)
+		o.discard(in)
 		return nil, err
 	}
-	return importArray(in, field, opts)
+	return importArray(in, field, o)
 }
 
-func importArray(in cstruct.Input, field arrow.Field, opts []ImportOption) (*Array, error) {
+func importArray(in cstruct.Input, field arrow.Field, o *importOptions) (*Array, error) {
 	if err := cstruct.CheckTop(in); err != nil {
 		return nil, err
 	}
 	if fielderr.IsNil(field.Type) {
-		discard(in, opts)
+		o.discard(in)
 		return nil, fielderr.Absent(fielderr.OpImport, "type", "a data type")
 	}
 	root, err := cstruct.ImportArray(in, field.Type)
 	if err != nil {
-		discard(in, opts)
+		o.discard(in)
 		return nil, err
 	}
-	mem, at, err := takeOver(in, root, opts)
+	mem, at, err := takeOver(in, root, o)
 	if err != nil {
 		return nil, err
 	}
 	return newArray(mem, at, field, root[0]), nil
 }
 
-// takeOver moves the struct into an owner and applies the options. If it returns an error, it has
-// released the memory.
-func takeOver(in cstruct.Input, nodes []tree.Node, opts []ImportOption) (*tree.Owner, tree.Location, error) {
-	at := cstruct.PlaceOf(in)
+// takeOver moves the struct into an owner and applies the options. Unless it succeeds, it releases
+// the memory, even if code of a backend panics.
+func takeOver(in cstruct.Input, nodes []tree.Node, o *importOptions) (_ *tree.Owner, at tree.Location, err error) {
+	at = cstruct.LocationOf(in)
 	mem := tree.Adopt(in.Array)
 	if at.ID.Type.CPUAccessible() {
 		mem.ReplaceNulls(nodes)
 	}
-	if len(opts) > 0 {
-		var err error
-		if at, err = applyImportOptions(mem, at, nodes, in.Names, opts); err != nil {
-			return nil, at, err
-		}
-	}
-	return mem, at, nil
-}
-
-// applyImportOptions returns the location of the memory. Unless it succeeds, it releases mem, even
-// if an option or code of a backend panics.
-func applyImportOptions(mem *tree.Owner, at tree.Location, nodes []tree.Node, names *cstruct.StructNames, opts []ImportOption) (_ tree.Location, err error) {
+	mem.ReleaseWith = o.releaseWith
 	done := false
 	defer func() {
 		if !done {
 			mem.Release()
 		}
 	}()
-	var o importOptions
-	for _, opt := range opts {
-		apply(&o, []ImportOption{opt})
-		mem.ReleaseWith = o.releaseWith // the next option may panic
+	if at, err = o.applyTo(mem, at, nodes, in.Names); err != nil {
+		return nil, at, err
 	}
+	done = true
+	return mem, at, nil
+}
+
+// applyTo applies the options to the memory of an import, and returns its location.
+func (o *importOptions) applyTo(mem *tree.Owner, at tree.Location, nodes []tree.Node, names *cstruct.StructNames) (_ tree.Location, err error) {
 	if o.err != nil {
 		return at, o.err
 	}
@@ -164,9 +161,5 @@ func applyImportOptions(mem *tree.Owner, at tree.Location, nodes []tree.Node, na
 	if err := o.awaitBeforeRelease(mem, at); err != nil {
 		return at, err
 	}
-	if at, err = o.assumeHostReadable(mem, at, nodes); err != nil {
-		return at, err
-	}
-	done = true
-	return at, nil
+	return o.assumeCPUAccessible(mem, at, nodes)
 }

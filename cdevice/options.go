@@ -21,8 +21,8 @@ type importOptions struct {
 	releaseWith func(release func())
 	queueSize   int // of asynchronous streams
 
-	hostReadable bool // WithCPUAccessible
-	afterEvent   bool // WithReleaseAfterEvent
+	cpuAccessible bool // WithCPUAccessible
+	afterEvent    bool // WithReleaseAfterEvent
 }
 
 // release calls a release callback, through the function of WithReleaser if there is one.
@@ -42,15 +42,28 @@ func (o *importOptions) discard(in cstruct.Input) {
 	}
 	mem := tree.Adopt(in.Array)
 	mem.ReleaseWith = o.releaseWith
-	_ = o.awaitBeforeRelease(mem, o.named(cstruct.PlaceOf(in))) // without a backend for the event, release at once
+	_ = o.awaitBeforeRelease(mem, o.named(cstruct.LocationOf(in))) // without a backend for the event, release at once
 	mem.Release()
 }
 
-// discard releases an array that could not be imported, as these options demand.
-func discard(in cstruct.Input, opts []ImportOption) {
-	var o importOptions
-	defer func() { o.discard(in) }() // even if an option panics
-	apply(&o, opts)
+// noOptions are the options of an import without options, which need no memory.
+var noOptions importOptions
+
+// importOptionsFor applies the options of an import. If an option panics, it releases the array.
+func importOptionsFor(in cstruct.Input, opts []ImportOption) *importOptions {
+	if len(opts) == 0 {
+		return &noOptions
+	}
+	o := new(importOptions)
+	done := false
+	defer func() {
+		if !done {
+			o.discard(in)
+		}
+	}()
+	apply(o, opts)
+	done = true
+	return o
 }
 
 // WithDevice names the opened device that the memory is on, instead of the one that device.Open returns
@@ -97,7 +110,7 @@ func (o *importOptions) checkPlain() error {
 // Functions that read a batch with an event still wait for the event, for which the device needs a
 // backend: without one the import fails with an error that wraps device.ErrNotSupported.
 func WithCPUAccessible() ImportOption {
-	return func(o *importOptions) { o.hostReadable = true }
+	return func(o *importOptions) { o.cpuAccessible = true }
 }
 
 // WithReleaseAfterEvent delays the producer's release callback until the array's event is complete. It
@@ -134,9 +147,9 @@ func (o *importOptions) awaitBeforeRelease(mem *tree.Owner, at tree.Location) (e
 	return nil
 }
 
-// assumeHostReadable returns the location as WithCPUAccessible declares it.
-func (o *importOptions) assumeHostReadable(mem *tree.Owner, at tree.Location, nodes []tree.Node) (tree.Location, error) {
-	if !o.hostReadable || at.ID.Type == device.CPU {
+// assumeCPUAccessible returns the location as WithCPUAccessible declares it.
+func (o *importOptions) assumeCPUAccessible(mem *tree.Owner, at tree.Location, nodes []tree.Node) (tree.Location, error) {
+	if !o.cpuAccessible || at.ID.Type == device.CPU {
 		return at, nil
 	}
 	if at.Event != 0 {

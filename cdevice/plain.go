@@ -126,7 +126,8 @@ func ImportPlainRecordBatch(arr *cdata.CArrowArray, sch *cdata.CArrowSchema, opt
 //
 // It takes ownership of *arr, even if it returns an error.
 func ImportPlainRecordBatchWithSchema(arr *cdata.CArrowArray, s *arrow.Schema, opts ...ImportOption) (*RecordBatch, error) {
-	return importBatch(cstruct.PlainInput(arrayMirror(arr)), s, opts)
+	in := cstruct.PlainInput(arrayMirror(arr))
+	return importBatch(in, s, importOptionsFor(in, opts))
 }
 
 // ImportPlainArray makes an array of a plain C struct and its schema; everything said of
@@ -142,5 +143,6 @@ func ImportPlainArray(arr *cdata.CArrowArray, sch *cdata.CArrowSchema, opts ...I
 //
 // It takes ownership of *arr, even if it returns an error.
 func ImportPlainArrayWithType(arr *cdata.CArrowArray, dt arrow.DataType, opts ...ImportOption) (*Array, error) {
-	return importArray(cstruct.PlainInput(arrayMirror(arr)), arrow.Field{Type: dt, Nullable: true}, opts)
+	in := cstruct.PlainInput(arrayMirror(arr))
+	return importArray(in, arrow.Field{Type: dt, Nullable: true}, importOptionsFor(in, opts))
 }

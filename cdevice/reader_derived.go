@@ -48,14 +48,14 @@ func (d *derived[T]) Next() (item T, err error) {
 	return item, err
 }
 
-// lend returns an owner of an item, to be held by a copy until it has completed. Until the owner
+// ownerOf returns an owner of an item, to be held by a copy until it has completed. Until the owner
 // ends, it counts as a use of the derived reader and of the reader that the item was read from. It
 // takes the reference to the item.
-func (d *derived[T]) lend(item T, mem *tree.Owner) *tree.Owner {
+func (d *derived[T]) ownerOf(item T, mem *tree.Owner) *tree.Owner {
 	d.uses.Add()
-	lent := tree.Own(&loan{item, &d.uses, d.from.Use()})
-	lent.Block = mem.Block
-	return lent
+	own := tree.Own(&copiedItem{item, &d.uses, d.from.Use()})
+	own.Block = mem.Block
+	return own
 }
 
 // Interrupt ends the waits of making an item: for memory, or for the event of its source. It also
@@ -79,18 +79,18 @@ func (d *derived[T]) Close(done func()) {
 	d.from.ReleaseThen(d.uses.Part)
 }
 
-// loan is a reference to an item that is being copied.
-type loan struct {
+// copiedItem is a reference to an item that is being copied.
+type copiedItem struct {
 	item   handle.Releaser
 	uses   *items.Countdown // of the derived reader
 	source *items.Countdown // of the reader that the item was taken from; nil: not in use
 }
 
 // Release drops the item. The uses end after that, since a source must outlive its items.
-func (l *loan) Release() {
-	defer l.uses.Part()
-	defer l.source.Part()
-	l.item.Release()
+func (c *copiedItem) Release() {
+	defer c.uses.Part()
+	defer c.source.Part()
+	c.item.Release()
 }
 
 // CopyTo makes a reader whose batches are copies on dev of the batches that are left in r, made as
@@ -115,11 +115,11 @@ func (r *RecordReader) CopyTo(ctx context.Context, dev device.Device, opts ...Co
 		return nil, err
 	}
 	d.make = func(b *RecordBatch) (*RecordBatch, error) {
-		lent := b.located(d.lend(b, b.mem), b.at())
-		defer lent.Release()
-		return lent.CopyTo(d.ctx, dev, opts...)
+		source := b.located(d.ownerOf(b, b.mem), b.at())
+		defer source.Release()
+		return source.CopyTo(d.ctx, dev, opts...)
 	}
-	copied := newRecordReader(r.schema, dev.ID().Type, items.NewBounded(ctx, fielderr.OpCopy, items.NewAhead(d, 1)))
+	copied := newRecordReader(r.schema, dev.ID().Type, items.NewBounded(ctx, fielderr.OpCopy, items.NewPrefetcher(d, 1)))
 	copied.metadata = r.metadata
 	return copied, nil
 }
@@ -137,11 +137,11 @@ func (r *ArrayReader) CopyTo(ctx context.Context, dev device.Device, opts ...Cop
 		return nil, err
 	}
 	d.make = func(a *Array) (*Array, error) {
-		lent := a.located(d.lend(a, a.mem), a.at())
-		defer lent.Release()
-		return lent.CopyTo(d.ctx, dev, opts...)
+		source := a.located(d.ownerOf(a, a.mem), a.at())
+		defer source.Release()
+		return source.CopyTo(d.ctx, dev, opts...)
 	}
-	return newArrayReader(r.field, dev.ID().Type, items.NewBounded(ctx, fielderr.OpCopy, items.NewAhead(d, 1))), nil
+	return newArrayReader(r.field, dev.ID().Type, items.NewBounded(ctx, fielderr.OpCopy, items.NewPrefetcher(d, 1))), nil
 }
 
 // AsCPU makes a reader of the batches that are left in r, labelled as the CPU's, as by

@@ -67,7 +67,7 @@ func checkBatch(b *RecordBatch, schema *arrow.Schema, t device.Type) error {
 	case b.schema != schema && !sameTypes(b.schema, schema):
 		return fielderr.Invalid(fielderr.OpRead, "RecordBatch.schema", b.schema, fmt.Sprintf("the stream's: %s", fielderr.Schema(schema)))
 	}
-	return checkType(b.place, t)
+	return checkType(b.location, t)
 }
 
 func checkArray(a *Array, dt arrow.DataType, t device.Type) error {
@@ -79,7 +79,7 @@ func checkArray(a *Array, dt arrow.DataType, t device.Type) error {
 	case !arrow.TypeEqual(a.field.Type, dt):
 		return fielderr.Invalid(fielderr.OpRead, "Array.type", a.field.Type, fmt.Sprintf("the stream's: %s", fielderr.Type(dt)))
 	}
-	return checkType(a.place, t)
+	return checkType(a.location, t)
 }
 
 // nothing is the error of a program's function that returned a nil item without an error.
@@ -134,7 +134,7 @@ func WrapRecordReader(rdr array.RecordReader, dev device.Device) (*RecordReader,
 	if fielderr.IsNil(dev) {
 		return nil, fielderr.Absent(fielderr.OpWrap, "device", "the device that the memory lives on")
 	}
-	if _, err := placeOn(dev); err != nil {
+	if _, err := locationOn(dev); err != nil {
 		return nil, err
 	}
 	schema := rdr.Schema()
@@ -174,7 +174,7 @@ func WrapChunked(chunked *arrow.Chunked, dev device.Device) (*ArrayReader, error
 	if fielderr.IsNil(dev) {
 		return nil, fielderr.Absent(fielderr.OpWrap, "device", "the device that the memory lives on")
 	}
-	if _, err := placeOn(dev); err != nil {
+	if _, err := locationOn(dev); err != nil {
 		return nil, err
 	}
 	chunked.Retain()

@@ -14,22 +14,22 @@ import (
 // shared is the part that RecordBatch and Array have in common: a counted reference to memory, and
 // its location.
 type shared struct {
-	refs  refcount.Count
-	mem   *tree.Owner
-	place tree.Location // the location at the start; see at
-	kind  string
+	refs     refcount.Count
+	mem      *tree.Owner
+	location tree.Location // the location at the start; see at
+	kind     string
 
 	synchronized atomic.Bool // the event was waited for
 }
 
 func (s *shared) init(kind string, mem *tree.Owner, at tree.Location) {
-	s.mem, s.place, s.kind = mem, at, kind
+	s.mem, s.location, s.kind = mem, at, kind
 	s.refs.InitTraced(kind)
 }
 
 // at returns the location of the memory, without the event after Synchronize.
 func (s *shared) at() tree.Location {
-	at := s.place
+	at := s.location
 	if s.synchronized.Load() {
 		at.Event = 0
 	}
@@ -78,12 +78,12 @@ func (s *shared) Release() {
 
 // DeviceID returns the device type and ordinal that the producer declared for the memory, even if this
 // process has no backend for the device.
-func (s *shared) DeviceID() device.ID { return s.place.ID }
+func (s *shared) DeviceID() device.ID { return s.location.ID }
 
 // Device opens the device that the memory is on. If no backend is registered, or the machine has no
 // such device, the error wraps device.ErrNotSupported; the memory can still be sliced, passed on and
 // exported.
-func (s *shared) Device() (device.Device, error) { return s.place.Device() }
+func (s *shared) Device() (device.Device, error) { return s.location.Device() }
 
 // Ready reports whether the memory may be read: whether the event is complete. It does not
 // wait. Memory without an event is ready.

@@ -55,6 +55,38 @@ func TestStreamCostsPerBatch(t *testing.T) {
 	}
 }
 
+// A batch's way through an asynchronous stream costs as much as an import, and the producer's task:
+// requests, the queue of tasks and the options of the import need no memory per batch.
+func TestAsyncStreamCostsPerBatch(t *testing.T) {
+	for _, queue := range []int{1, 2, 50} {
+		rec, _ := wide(t, 10)
+		b := wrap(t, rec)
+		source, err := cdevice.NewRecordReaderFunc(rec.Schema(), device.CPU, func() (*cdevice.RecordBatch, error) {
+			b.Retain()
+			return b, nil
+		}, nil)
+		require.NoError(t, err)
+		ctx := t.Context()
+		handler := new(cdevice.CArrowAsyncDeviceStreamHandler)
+		stream, err := cdevice.ImportAsync(ctx, handler, cdevice.WithQueueSize(queue), cdevice.WithDevice(device.CPUDevice()))
+		require.NoError(t, err)
+		require.NoError(t, cdevice.ExportAsync(ctx, source, handler))
+		source.Release()
+		r, err := stream.Reader(ctx)
+		require.NoError(t, err)
+		for range 3 * queue { // until the queue has been full
+			require.True(t, r.Next(), r.Err())
+		}
+		assert.LessOrEqual(t, leastAllocs(func() {
+			if !r.Next() {
+				t.Error(r.Err())
+			}
+		}), 4.0, "task, owner, batch and nodes, with a queue of %d", queue)
+		require.NoError(t, stream.Close(ctx))
+		r.Release()
+	}
+}
+
 // leastAllocs is the smallest number of allocations of a call, of several counts: those of
 // other goroutines are counted too, and a call with a thousand columns leaves them time.
 func leastAllocs(call func()) float64 {

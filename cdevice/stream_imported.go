@@ -152,7 +152,7 @@ func importRecordReader(from foreign, opts []ImportOption) (*RecordReader, error
 		if err != nil {
 			return nil, err
 		}
-		b, err := importBatch(in, s, opts)
+		b, err := importBatch(in, s, &c.opts)
 		return b, c.ofNext(err)
 	}
 	f := &items.Function[*RecordBatch]{Ask: next, StopThen: c.releaseThen}
@@ -174,7 +174,7 @@ func importArrayReader(from foreign, opts []ImportOption) (*ArrayReader, error) 
 		if err != nil {
 			return nil, err
 		}
-		a, err := importArray(in, field, opts)
+		a, err := importArray(in, field, &c.opts)
 		return a, c.ofNext(err)
 	}
 	f := &items.Function[*Array]{Ask: next, StopThen: c.releaseThen}

@@ -42,7 +42,7 @@ func WrapRecordBatch(rec arrow.RecordBatch, dev device.Device) (b *RecordBatch, 
 	}
 	var w wrapper
 	defer func() { w.finish(recover(), &err) }()
-	at, err := placeOn(dev)
+	at, err := locationOn(dev)
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +84,7 @@ func WrapArray(arr arrow.Array, dev device.Device) (a *Array, err error) {
 	}
 	var w wrapper
 	defer func() { w.finish(recover(), &err) }()
-	at, err := placeOn(dev)
+	at, err := locationOn(dev)
 	if err != nil {
 		return nil, err
 	}
@@ -103,8 +103,8 @@ func WrapArray(arr arrow.Array, dev device.Device) (a *Array, err error) {
 	return a, nil
 }
 
-// placeOn returns the location of memory that was built on dev, if arrow-go can read memory of dev.
-func placeOn(dev device.Device) (tree.Location, error) {
+// locationOn returns the location of memory that was built on dev, if arrow-go can read memory of dev.
+func locationOn(dev device.Device) (tree.Location, error) {
 	at := tree.Location{ID: dev.ID(), Dev: dev}
 	if !dev.CPUAccessible() {
 		err := fmt.Errorf("%s: %w", at.NotAccessible(), device.ErrNotSupported)

@@ -74,6 +74,7 @@ func newBlockChecker(t *testing.T) *blockChecker {
 		c.paths[standard] = standard
 	}
 	c.paths["arrow"] = arrowGo
+	c.paths["cuvs"] = module + "interop/dlpack/testdata/cuvs" // the shape of a type of NVIDIA's package
 	for own := range allowed {
 		if !strings.Contains(own, "internal/") && !strings.Contains(own, "gorgonia") {
 			c.paths[path.Base(own)] = module + own

@@ -78,6 +78,7 @@ var allowed = map[string][]string{
 	},
 	"device/devicetest": {"device"},
 	"interop/dlpack":    {"cdevice", "device", "internal/abi", "internal/bridge", "internal/fielderr"},
+	"interop/cudaarray": {"cdevice", "device", "internal/fielderr"},
 
 	"internal/cuda":             {"device"},
 	"internal/nilargs":          {},

@@ -127,9 +127,12 @@ type Device interface {
 	// Allocate waits for memory that was freed and that pending work may still use; ctx ends
 	// that wait with an error.
 	Allocate(ctx context.Context, size int64, s Stream) (Memory, error)
-	// Copy enqueues all ranges on s. Sources and destinations may be memory of
-	// this device or host memory; the ranges of one call must not overlap. The memory
-	// must stay where it is until the copies have completed: memory of Go is pinned.
+	// Copy enqueues all ranges on s. Sources and destinations may be memory of this device
+	// or host memory. Sources may also be memory of other devices of the same type, as far
+	// as the backend has several: package cdevice copies from one GPU to another in this way,
+	// and goes over the CPU only between devices of different types. The ranges of one call
+	// must not overlap. The memory must stay where it is until the copies have completed:
+	// memory of Go is pinned.
 	Copy(ranges []Range, s Stream) error
 
 	// AfterWork calls f after all work already enqueued on any stream of this device,
@@ -188,8 +191,9 @@ type CopyStreamer interface {
 }
 
 // Prober is an optional interface of a [Device] that knows what memory is at an address,
-// including memory that other libraries allocated. Full validation of memory of a device
-// without it is an error that wraps [ErrNotSupported].
+// including memory that other libraries allocated. Full validation of memory that the CPU cannot
+// access, and of page-locked and managed memory, needs it: without it, the error wraps
+// [ErrNotSupported].
 type Prober interface {
 	// Lookup returns the allocation that p is in.
 	Lookup(p Ptr) (Allocation, error)
@@ -220,8 +224,9 @@ type Memory interface {
 	// memory even if it returns an error: the device then frees it later. It is called
 	// once; a second call of Free or FreeAfter is an error.
 	Free(s Stream) error
-	// FreeAfter frees the memory once e is complete. Pass nil only if no pending work
-	// uses the memory and the stream given to Allocate has reached the allocation. e may be closed when FreeAfter returns, and must not be recorded again.
+	// FreeAfter frees the memory once e is complete. Pass nil only if no pending work uses the
+	// memory and the stream given to Allocate has reached the allocation. e may be closed when
+	// FreeAfter returns, and must not be recorded again.
 	FreeAfter(e Event) error
 }
 

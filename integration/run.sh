@@ -26,7 +26,7 @@ if [[ ! -f $venv/stamp || $(<"$venv/stamp") != "$wanted" ]]; then
 fi
 
 export GOLIB=$root/build/libgolib.so PYEXTENSION=$root/build/libpyextension.so
-export GILPRODUCER=$root/build/libgilproducer.so
+export GILPRODUCER=$root/build/libgilproducer.so TESTEXTENSION=$root/build/libtestextension.so
 cd "$root"
 "${GO:-go}" build -buildmode=c-shared -o "$GOLIB" ./integration/golib
 
@@ -41,6 +41,7 @@ if [[ ${1:-} == --demo ]]; then
 	exec "$venv/bin/python" "$here/demo.py" "$@"
 fi
 "${GO:-go}" build -buildmode=c-shared -o "$PYEXTENSION" ./examples/pyextension
+"${GO:-go}" build -buildmode=c-shared -o "$TESTEXTENSION" ./integration/pyextension
 "${CC:-gcc}" -std=c11 -shared -fPIC -Wall -Wextra -Werror -o "$GILPRODUCER" integration/python/gilproducer.c
 
 # The Arrow C++ peer: against PyArrow's own libarrow, so that both are one library

@@ -103,6 +103,7 @@ func (c *call) run(name string, args []any, reply *[]byte) {
 	returned := false
 	defer func() {
 		if v := recover(); v != nil {
+			c.results.discard()
 			*reply = panicked(name, v)
 		} else if !returned {
 			*reply = failure(&exception{kind: "Panic", text: name + ": the function ended its goroutine with runtime.Goexit"})
@@ -208,6 +209,7 @@ func (c *call) wait(limit time.Duration) bool {
 func (c *call) take() []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.results.settled(true)
 	return c.reply
 }
 

@@ -34,6 +34,7 @@
 //	*cdevice.Array                                   any array or column, DLPack, CUDA Array Interface          arrowdevice.Array
 //	array.RecordReader, arrow.RecordBatch,           the same, in memory that the CPU can access                the same
 //	arrow.Array, arrow.Table
+//	*cdevice.AsyncStream                             none                                                       arrowdevice.RecordReader
 //	*arrow.Schema                                    any schema                                                 arrowdevice.Schema
 //	string, []byte, bool, integers, floats           str, bytes, bool, int, float                               the same
 //	any, []T, map[string]T                           any of these, list, dict                                   the same

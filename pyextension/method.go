@@ -3,6 +3,7 @@
 package pyextension
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 	"strings"
@@ -16,11 +17,34 @@ func next(in *invocation) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, err := r.Next(in.scope.ctx)
-	if err != nil || b == nil {
+	if err := in.takeTurn(r); err != nil {
 		return nil, err
 	}
+	b, err := r.Next(in.scope.ctx)
+	if err != nil || b == nil {
+		in.results.settled(true)
+		return nil, err
+	}
+	leave := in.results.settle
+	in.results.settle = func(taken bool) {
+		if !taken { // Python was interrupted after the batch had arrived
+			r.unread(b)
+		}
+		leave(taken)
+	}
 	return in.results.issue(&object{kind: kindBatch, batch: b}), nil
+}
+
+// takeTurn waits until no other call reads the reader. The turn of this call ends when its reply is taken or
+// discarded: only then is it known which batch is the next.
+func (in *invocation) takeTurn(r *reader) error {
+	select {
+	case r.turn <- struct{}{}:
+	case <-in.scope.ctx.Done():
+		return context.Cause(in.scope.ctx)
+	}
+	in.results.settle = func(bool) { <-r.turn }
+	return nil
 }
 
 func readWhole(in *invocation) (any, error) {
@@ -28,11 +52,14 @@ func readWhole(in *invocation) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := in.takeTurn(r); err != nil {
+		return nil, err
+	}
 	all := []any{}
 	for {
 		b, err := r.Next(in.scope.ctx)
 		if err != nil {
-			return nil, err // the batches before it are in results, which are discarded
+			return nil, err // the batches before it are in results, which are discarded, and the turn ends
 		}
 		if b == nil {
 			return all, nil

@@ -128,6 +128,8 @@ type reader struct {
 	mu       sync.Mutex
 	consumed string     // what took the rest of the stream
 	next     chan batch // of a Next that is in progress, or whose batch was not taken
+
+	turn chan struct{} // has an element while a call reads
 }
 
 type batch struct {
@@ -137,7 +139,7 @@ type batch struct {
 
 func newReader(r *cdevice.RecordReader, s *scope) *reader {
 	s.hold()
-	return &reader{r: r, scope: s}
+	return &reader{r: r, scope: s, turn: make(chan struct{}, 1)}
 }
 
 // Next returns the next batch, owned by the caller, or nil at the end. The end of ctx ends the wait and
@@ -183,6 +185,18 @@ func (r *reader) begin() (chan batch, error) {
 		}()
 	}
 	return r.next, nil
+}
+
+// unread makes a batch, whose reference stays the caller's, the next one again.
+func (r *reader) unread(b *cdevice.RecordBatch) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.consumed != "" {
+		return
+	}
+	b.Retain()
+	r.next = make(chan batch, 1)
+	r.next <- batch{b, nil}
 }
 
 // take gives the rest of the stream to one consumer, what, and returns the reader, borrowed.

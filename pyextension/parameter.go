@@ -39,7 +39,28 @@ var arrowConverters = map[reflect.Type]*converter{
 	reflect.TypeFor[arrow.RecordBatch]():     arrowConverter(kindBatch, (*source).hostBatch, (*results).hostBatch),
 	reflect.TypeFor[arrow.Array]():           arrowConverter(kindArray, (*source).hostArray, (*results).hostArray),
 	reflect.TypeFor[arrow.Table]():           arrowConverter(kindReader, (*source).table, (*results).table),
-	reflect.TypeFor[*arrow.Schema]():         arrowConverter(kindSchema, func(s *source, _ *scope) (*arrow.Schema, error) { return s.aSchema() }, (*results).aSchema),
+	// An asynchronous stream is a result only: Python has no protocol for one.
+	reflect.TypeFor[*cdevice.AsyncStream](): {python: kindReader.String(), from: fromNothing, to: asyncResult},
+	reflect.TypeFor[*arrow.Schema]():        arrowConverter(kindSchema, func(s *source, _ *scope) (*arrow.Schema, error) { return s.aSchema() }, (*results).aSchema),
+}
+
+func fromNothing(*scope, any) (reflect.Value, error) {
+	return reflect.Value{}, typeErrorf("no object of Python is an asynchronous stream")
+}
+
+func asyncResult(r *results, v reflect.Value) (any, error) {
+	if v.IsNil() {
+		return nil, nil
+	}
+	stream, err := v.Interface().(*cdevice.AsyncStream).Reader(r.scope.ctx)
+	if err != nil {
+		return nil, err
+	}
+	o, err := r.recordReader(stream)
+	if err != nil {
+		return nil, err
+	}
+	return r.issue(o), nil
 }
 
 // arrowConverter is the converter of a type that holds Arrow data. A nil result is None.
@@ -137,17 +158,26 @@ func number(v any) (float64, bool) {
 		return v, true
 	case int64:
 		return float64(v), true
+	case uint64:
+		return float64(v), true
 	}
 	return 0, false
 }
 
 func integer(t reflect.Type) func(*scope, any) (reflect.Value, error) {
 	return func(_ *scope, v any) (reflect.Value, error) {
+		to := reflect.New(t).Elem()
+		if n, ok := v.(uint64); ok {
+			if !to.CanUint() || to.OverflowUint(n) {
+				return reflect.Value{}, overflow(n, t)
+			}
+			to.SetUint(n)
+			return to, nil
+		}
 		n, ok := v.(int64)
 		if !ok {
 			return reflect.Value{}, wrongType("int", v)
 		}
-		to := reflect.New(t).Elem()
 		if to.CanUint() {
 			if n < 0 || to.OverflowUint(uint64(n)) {
 				return reflect.Value{}, overflow(n, t)
@@ -163,7 +193,7 @@ func integer(t reflect.Type) func(*scope, any) (reflect.Value, error) {
 	}
 }
 
-func overflow(n int64, t reflect.Type) error {
+func overflow[N int64 | uint64](n N, t reflect.Type) error {
 	return &exception{kind: "OverflowError", text: fmt.Sprintf("%d does not fit into %s", n, t)}
 }
 
@@ -281,7 +311,7 @@ func optionalConverter(t reflect.Type) (*converter, error) {
 	}, nil
 }
 
-// fromAny is what an argument is without a declared type: nil, bool, int64, float64, string, []byte, []any,
+// fromAny is what an argument is without a declared type: nil, bool, int64, uint64, float64, string, []byte, []any,
 // map[string]any, or what source.anything returns.
 func fromAny(sc *scope, v any) (reflect.Value, error) {
 	result, err := plainAny(sc, v)
@@ -333,7 +363,7 @@ func pythonType(v any) string {
 		return "None"
 	case bool:
 		return "bool"
-	case int64:
+	case int64, uint64:
 		return "int"
 	case float64:
 		return "float"

@@ -19,6 +19,7 @@ import (
 type results struct {
 	scope   *scope
 	objects []*object
+	settle  func(taken bool) // called once, when the reply is taken or discarded; nil is nothing
 }
 
 // issue gives an object a handle, which belongs to the reply.
@@ -29,10 +30,19 @@ func (r *results) issue(o *object) *object {
 
 // discard drops the objects of a reply that nobody takes.
 func (r *results) discard() {
+	r.settled(false)
 	for _, o := range r.objects {
 		release(o.handle)
 	}
 	r.objects = nil
+}
+
+// settled calls settle, the first time.
+func (r *results) settled(taken bool) {
+	if settle := r.settle; settle != nil {
+		r.settle = nil
+		settle(taken)
+	}
 }
 
 // own makes a reference of the caller's own: a result that is also an argument is borrowed.

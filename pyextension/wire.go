@@ -15,7 +15,7 @@ const (
 	wireTrue   = 'T'
 	wireFalse  = 'F'
 	wireInt    = 'I' // int64
-	wireUint   = 'U' // uint64, replies only: an int that int64 does not hold
+	wireUint   = 'U' // uint64: an int that int64 does not hold
 	wireFloat  = 'D' // float64
 	wireString = 'S' // uint32 size, UTF-8
 	wireBytes  = 'B' // uint32 size, bytes
@@ -52,7 +52,7 @@ type decoder struct {
 	sources []*source
 }
 
-// value reads the next value: nil, bool, int64, float64, string, []byte, []any, dict or *source.
+// value reads the next value: nil, bool, int64, uint64, float64, string, []byte, []any, dict or *source.
 func (d *decoder) value() (any, error) {
 	letter, err := d.take(1)
 	if err != nil {
@@ -65,6 +65,9 @@ func (d *decoder) value() (any, error) {
 		return letter[0] == wireTrue, nil
 	case wireInt:
 		return d.int64()
+	case wireUint:
+		n, err := d.int64()
+		return uint64(n), err
 	case wireFloat:
 		bits, err := d.int64()
 		return math.Float64frombits(uint64(bits)), err

@@ -149,7 +149,7 @@ func (f *finder) inFunction(d *ast.FuncDecl) {
 	}
 }
 
-// functionName is "place.waitOn".
+// functionName is "Location.WaitOn".
 func functionName(d *ast.FuncDecl) string {
 	if d.Recv == nil {
 		return d.Name.Name

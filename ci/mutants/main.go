@@ -3,7 +3,7 @@
 //
 //	go run ./ci/mutants             # all, from the root of the repository
 //	go run ./ci/mutants -list       # which there are
-//	go run ./ci/mutants -run 'place.go|room'
+//	go run ./ci/mutants -run 'location.go|room'
 //
 // Waits are found in the source by name (find.go), so that a new one cannot be forgotten. A list
 // (extra.go) has the mutants that are not calls, and those that may survive, with the reason. The

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "../../internal/abi/abi.h"
+#include "../../internal/bridge/dlpack.h"
 
 static int64_t structs = 0; /* atomic: allocated and not freed */
 
@@ -50,4 +51,21 @@ void golib_destroy_stream_capsule(void* capsule) {
   struct ArrowArrayStream* stream = capsule_pointer(capsule, "arrow_array_stream");
   if (stream->release != NULL) stream->release(stream);
   golib_free_struct(stream);
+}
+
+/* The tensor of a capsule that no consumer has renamed, or NULL. */
+static void* tensor_of(void* capsule, const char* name) {
+  int (*is_valid)(void*, const char*);
+  *(void**)&is_valid = dlsym(RTLD_DEFAULT, "PyCapsule_IsValid");
+  return is_valid(capsule, name) ? capsule_pointer(capsule, name) : NULL;
+}
+
+void golib_destroy_dltensor_capsule(void* capsule) {
+  struct cdevice_v0_dl_managed* tensor = tensor_of(capsule, "dltensor");
+  if (tensor != NULL) tensor->deleter(tensor);
+}
+
+void golib_destroy_dltensor_versioned_capsule(void* capsule) {
+  struct cdevice_v0_dl_versioned* tensor = tensor_of(capsule, "dltensor_versioned");
+  if (tensor != NULL) tensor->deleter(tensor);
 }

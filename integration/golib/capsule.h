@@ -1,4 +1,4 @@
-/* PyCapsules with the structs of the Arrow PyCapsule interface.
+/* PyCapsules with the structs of the Arrow PyCapsule interface, and with DLPack tensors.
  *
  * The destructors are C, and not ctypes callbacks, because Python also destroys
  * capsules while an exception is on its way, when no Python code may run.
@@ -21,3 +21,8 @@ void golib_destroy_schema_capsule(void* capsule);
 void golib_destroy_array_capsule(void* capsule);
 void golib_destroy_device_array_capsule(void* capsule);
 void golib_destroy_stream_capsule(void* capsule);
+
+/* Destructors of capsules with a DLPack tensor: call its deleter, unless a consumer has
+ * renamed the capsule. */
+void golib_destroy_dltensor_capsule(void* capsule);
+void golib_destroy_dltensor_versioned_capsule(void* capsule);

@@ -73,6 +73,8 @@ for _name, _arguments in {
     "golib_export_plain_stream": [_handle, _address],
     "golib_copy_stream": [_handle, _device_type, _device_id, _address, _out_handle],
     "golib_host_stream": [_handle, _out_handle],
+    "golib_export_dlpack": [_handle, ctypes.c_int, ctypes.c_int64, ctypes.c_int, _out_handle],
+    "golib_import_dlpack": [_address, ctypes.c_int, ctypes.c_int, _out_handle],
 }.items():
     _function = getattr(_lib, _name)
     _function.argtypes = _arguments

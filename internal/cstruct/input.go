@@ -10,7 +10,7 @@ import (
 // Input is a C struct that an import takes: an ArrowDeviceArray, or a plain ArrowArray.
 type Input struct {
 	Array *abi.ArrowArray // nil if the caller gave no struct
-	At    tree.Location   // as in the struct; see PlaceOf
+	At    tree.Location   // as in the struct; see LocationOf
 	Names *StructNames
 }
 
@@ -51,8 +51,8 @@ func PlainInput(arr *abi.ArrowArray) Input {
 	return Input{Array: arr, At: tree.Location{ID: device.ID{Type: device.CPU, Ordinal: device.NoOrdinal}}, Names: PlainNames}
 }
 
-// PlaceOf returns the location of the memory of an import.
-func PlaceOf(in Input) tree.Location {
+// LocationOf returns the location of the memory of an import.
+func LocationOf(in Input) tree.Location {
 	at := in.At
 	if at.ID.Type == device.CPU {
 		at.ID.Ordinal = device.NoOrdinal // some producers number the CPU

@@ -1,6 +1,7 @@
 package items
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -71,20 +72,20 @@ func (e *ending) Use() *Countdown {
 }
 
 // Deriving registers a source that is made from the reader. Close of the reader ends its waits.
-func (e *ending) Deriving(supply any, cancel func()) {
+func (e *ending) Deriving(source any, cancel func()) {
 	e.waiting.Lock()
 	defer e.waiting.Unlock()
 	if e.readers == nil {
 		e.readers = map[any]func(){}
 	}
-	e.readers[supply] = cancel
+	e.readers[source] = cancel
 }
 
 // Derived removes a source that Deriving registered.
-func (e *ending) Derived(supply any) {
+func (e *ending) Derived(source any) {
 	e.waiting.Lock()
 	defer e.waiting.Unlock()
-	delete(e.readers, supply)
+	delete(e.readers, source)
 }
 
 // cancelDerived ends the waits of sources that are made from the reader.
@@ -101,43 +102,107 @@ func ClosedReader() error { return fielderr.New(fielderr.OpRead, "reader", nil, 
 
 var errClosed = fmt.Errorf("closed: %w", fielderr.ErrReleased)
 
-// Countdown calls a function when its last part is over.
-type Countdown struct {
-	left atomic.Int64
-	Last func()
-}
-
-// Init sets the number of parts, and the function that the end of the last one calls.
-func (c *Countdown) Init(parts int64, last func()) {
-	c.left.Store(parts)
-	c.Last = last
-}
-
-// Add adds a part, unless the last one is over.
-func (c *Countdown) Add() bool {
-	for {
-		left := c.left.Load()
-		if left == 0 {
-			return false
-		}
-		if c.left.CompareAndSwap(left, left+1) {
-			return true
-		}
+// Release drops a reference and reports whether it was the last one.
+func (r *Reader[T]) Release() (last bool) {
+	if !r.Refs.Release() {
+		return false
 	}
+	defer r.live.Part()
+	defer r.finish()
+	r.Over.Store(true)
+	r.stages.top().Interrupt() // otherwise a call of Next on another goroutine may wait for ever
+	r.dropCurrent(true)
+	return true
 }
 
-// Part ends a part. On a nil Countdown it does nothing.
-func (c *Countdown) Part() {
-	if c != nil && c.left.Add(-1) == 0 {
-		c.Last()
-	}
-}
-
-// Background runs f on a goroutine of its own, which is counted.
-func Background(f func()) {
-	Goroutines.Add(1)
-	go func() {
-		defer Goroutines.Add(-1)
-		f()
+// ReleaseThen drops a reference and calls f afterwards: for the last reference, when the source is
+// no longer in use.
+func (r *Reader[T]) ReleaseThen(f func()) {
+	last := true
+	defer func() { // even if the source panics
+		if last {
+			r.WhenUnused(f)
+		} else {
+			f()
+		}
 	}()
+	last = r.Release()
+}
+
+// Close ends the stream, and waits until the source is no longer in use, or ctx is done.
+func (r *Reader[T]) Close(ctx context.Context) error {
+	if err := fielderr.CheckContext(fielderr.OpClose, ctx); err != nil {
+		return err
+	}
+	r.Interrupt()
+	r.cancelDerived()
+	if !r.closer.Swap(true) && r.source.Add() {
+		// On a goroutine of its own, since closing the source may block.
+		Goroutines.Add(1)
+		go func() {
+			defer r.source.Part()
+			defer Goroutines.Add(-1)
+			r.finishQuietly()
+		}()
+	}
+	if IsClosed(r.done) {
+		return nil // even if ctx is done
+	}
+	select {
+	case <-r.done:
+		return nil
+	case <-ctx.Done():
+		return fielderr.ContextError(ctx, fielderr.OpClose)
+	}
+}
+
+// Interrupt ends the stream, and the waits of a running call.
+func (r *Reader[T]) Interrupt() {
+	r.endWith(ClosedReader())
+	r.Over.Store(true)
+	r.stages.top().Interrupt()
+}
+
+// finish closes the source, once, if the stream is over and no call is running. The
+// goroutine that held mu calls it afterwards.
+func (r *Reader[T]) finish() {
+	if r.Over.Load() && r.stop() {
+		r.stages.top().Close(r.source.Part)
+	}
+}
+
+// finishQuietly is finish for callers that cannot report a panic.
+func (r *Reader[T]) finishQuietly() {
+	defer tellPanic()
+	r.finish()
+}
+
+// stop reports whether the caller has to close the source, which is not read any more.
+func (r *Reader[T]) stop() bool {
+	if !r.mu.TryLock() {
+		return false
+	}
+	defer r.mu.Unlock()
+	stopped := r.stopped
+	r.stopped = true
+	return !stopped
+}
+
+// StreamEnd is how a stream ended: with io.EOF, or with an error.
+type StreamEnd struct{ Err error }
+
+// endWith ends the stream with an error, unless it has ended, and returns its end.
+func (r *Reader[T]) endWith(err error) error {
+	r.end.CompareAndSwap(nil, &StreamEnd{err})
+	return r.end.Load().Err
+}
+
+// IsClosed reports whether c was closed. No value is ever sent on c.
+func IsClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }

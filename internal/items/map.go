@@ -3,6 +3,8 @@ package items
 import (
 	"fmt"
 	"io"
+
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
 
 // mapped is the source of the results of a program's function on the items of another source.
@@ -56,3 +58,14 @@ func (m *mapped[T]) Interrupt() { m.from.Interrupt() }
 
 // Close closes the source below.
 func (m *mapped[T]) Close(done func()) { m.from.Close(done) }
+
+// Map replaces the items by the results of f. A nil f ends the stream with an error.
+func (r *Reader[T]) Map(f func(T) (T, error)) {
+	if f == nil {
+		if !r.Over.Load() {
+			r.endWith(fielderr.Absent(fielderr.OpRead, "f", "a function"))
+		}
+		return
+	}
+	r.add(func(from Source[T]) Source[T] { return &mapped[T]{from, r.Fit, f, r.Check} })
+}

@@ -3,7 +3,6 @@
 package items
 
 import (
-	"context"
 	"io"
 	"sync"
 	"sync/atomic"
@@ -13,142 +12,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/refcount"
 )
 
-// Prefetch makes a goroutine read up to depth items ahead.
-func (r *Reader[T]) Prefetch(depth int) {
-	if depth > 0 {
-		r.add(func(from Source[T]) Source[T] { return NewAhead(from, depth) })
-	}
-}
-
-// Map replaces the items by the results of f. A nil f ends the stream with an error.
-func (r *Reader[T]) Map(f func(T) (T, error)) {
-	if f == nil {
-		if !r.Over.Load() {
-			r.endWith(fielderr.Absent(fielderr.OpRead, "f", "a function"))
-		}
-		return
-	}
-	r.add(func(from Source[T]) Source[T] { return &mapped[T]{from, r.Fit, f, r.Check} })
-}
-
-// apply puts the pending stages on top and returns the source to read from; nil if the stream is
-// over. Close sets Over before it interrupts the top source: so it interrupts the source that is
-// read.
-func (r *Reader[T]) apply() Source[T] {
-	s := &r.stages
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if r.Over.Load() {
-		return nil
-	}
-	for _, on := range s.pending {
-		if b, ok := s.supply.(*Bounded[T]); ok { // stages go below it, so that no item is delivered once its context is done
-			s.supply = b.under(on)
-		} else {
-			s.supply = on(s.supply)
-		}
-	}
-	s.pending = nil
-	return s.supply
-}
-
-// add appends a stage for the items that are left, unless the stream has ended.
-func (r *Reader[T]) add(on stage[T]) {
-	s := &r.stages
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !r.Over.Load() && r.end.Load() == nil {
-		s.pending = append(s.pending, on)
-	}
-}
-
-// Release drops a reference and reports whether it was the last one.
-func (r *Reader[T]) Release() (last bool) {
-	if !r.Refs.Release() {
-		return false
-	}
-	defer r.live.Part()
-	defer r.finish()
-	r.Over.Store(true)
-	r.stages.top().Interrupt() // otherwise a call of Next on another goroutine may wait for ever
-	r.dropCurrent(true)
-	return true
-}
-
-// ReleaseThen drops a reference and calls f afterwards: for the last reference, when the source is
-// no longer in use.
-func (r *Reader[T]) ReleaseThen(f func()) {
-	last := true
-	defer func() { // even if the source panics
-		if last {
-			r.WhenUnused(f)
-		} else {
-			f()
-		}
-	}()
-	last = r.Release()
-}
-
-// Close ends the stream, and waits until the source is no longer in use, or ctx is done.
-func (r *Reader[T]) Close(ctx context.Context) error {
-	if err := fielderr.CheckContext(fielderr.OpClose, ctx); err != nil {
-		return err
-	}
-	r.Interrupt()
-	r.cancelDerived()
-	if !r.closer.Swap(true) && r.source.Add() {
-		// On a goroutine of its own, since closing the source may block.
-		Goroutines.Add(1)
-		go func() {
-			defer r.source.Part()
-			defer Goroutines.Add(-1)
-			r.finishQuietly()
-		}()
-	}
-	if IsClosed(r.done) {
-		return nil // even if ctx is done
-	}
-	select {
-	case <-r.done:
-		return nil
-	case <-ctx.Done():
-		return fielderr.ContextError(ctx, fielderr.OpClose)
-	}
-}
-
-// Interrupt ends the stream, and the waits of a running call.
-func (r *Reader[T]) Interrupt() {
-	r.endWith(ClosedReader())
-	r.Over.Store(true)
-	r.stages.top().Interrupt()
-}
-
-// finish closes the source, once, if the stream is over and no call is running. The
-// goroutine that held mu calls it afterwards.
-func (r *Reader[T]) finish() {
-	if r.Over.Load() && r.stop() {
-		r.stages.top().Close(r.source.Part)
-	}
-}
-
-// finishQuietly is finish for callers that cannot report a panic.
-func (r *Reader[T]) finishQuietly() {
-	defer tellPanic()
-	r.finish()
-}
-
-// stop reports whether the caller has to close the source, which is not read any more.
-func (r *Reader[T]) stop() bool {
-	if !r.mu.TryLock() {
-		return false
-	}
-	defer r.mu.Unlock()
-	stopped := r.stopped
-	r.stopped = true
-	return !stopped
-}
-
-// Reader is the part that RecordReader and ArrayReader have in common. Its end is in ending.go.
+// Reader is the part that RecordReader and ArrayReader have in common.
 type Reader[T Counted] struct {
 	Refs       refcount.Count
 	DeviceType device.Type
@@ -170,7 +34,7 @@ type Reader[T Counted] struct {
 // Init sets up a reader with one reference. kind names it in panics and lists of live objects.
 func (r *Reader[T]) Init(kind string, t device.Type, s Source[T]) {
 	r.Refs.InitTraced(kind)
-	r.DeviceType, r.stages.supply = t, s
+	r.DeviceType, r.stages.source = t, s
 	r.ending.init()
 }
 
@@ -291,12 +155,6 @@ func (r *Reader[T]) dropCurrent(last bool) {
 	}
 }
 
-// endWith ends the stream with an error, unless it has ended, and returns its end.
-func (r *Reader[T]) endWith(err error) error {
-	r.end.CompareAndSwap(nil, &StreamEnd{err})
-	return r.end.Load().Err
-}
-
 // Err is the error that the stream ended with, or nil.
 func (r *Reader[T]) Err() error {
 	if end := r.end.Load(); end != nil && end.Err != io.EOF {
@@ -304,9 +162,6 @@ func (r *Reader[T]) Err() error {
 	}
 	return nil
 }
-
-// StreamEnd is how a stream ended: with io.EOF, or with an error.
-type StreamEnd struct{ Err error }
 
 // Counted is a *RecordBatch or an *Array.
 type Counted interface {

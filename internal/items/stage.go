@@ -9,7 +9,7 @@ import "sync"
 // stages is the source of a reader, and the stages that are not on top of it yet.
 type stages[T Counted] struct {
 	mu      sync.Mutex // no program's code is called, and no other lock taken, while it is held
-	supply  Source[T]  // changed by the holder of the reader's mu only
+	source  Source[T]  // changed by the holder of the reader's mu only
 	pending []stage[T]
 }
 
@@ -20,5 +20,36 @@ type stage[T Counted] func(Source[T]) Source[T]
 func (s *stages[T]) top() Source[T] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.supply
+	return s.source
+}
+
+// apply puts the pending stages on top and returns the source to read from; nil if the stream is
+// over. Close sets Over before it interrupts the top source: so it interrupts the source that is
+// read.
+func (r *Reader[T]) apply() Source[T] {
+	s := &r.stages
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r.Over.Load() {
+		return nil
+	}
+	for _, on := range s.pending {
+		if b, ok := s.source.(*Bounded[T]); ok { // stages go below it, so that no item is delivered once its context is done
+			s.source = b.under(on)
+		} else {
+			s.source = on(s.source)
+		}
+	}
+	s.pending = nil
+	return s.source
+}
+
+// add appends a stage for the items that are left, unless the stream has ended.
+func (r *Reader[T]) add(on stage[T]) {
+	s := &r.stages
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !r.Over.Load() && r.end.Load() == nil {
+		s.pending = append(s.pending, on)
+	}
 }

@@ -19,9 +19,9 @@ import (
 // Checks of addresses. The declared device is asked about its memory, even if the CPU can access
 // it; all open devices are asked about plain CPU memory, which must not be theirs.
 
-// probeHost checks that no buffer that the CPU is about to read is memory of a device, since
+// probeCPUMemory checks that no buffer that the CPU is about to read is memory of a device, since
 // reading that would crash the process. Only devices that are already open are asked.
-func (v *validator) probeHost(n *tree.Node) error {
+func (v *validator) probeCPUMemory(n *tree.Node) error {
 	for i, addr := range n.Buffers {
 		if addr == 0 || n.Length == 0 {
 			continue
@@ -39,7 +39,7 @@ func (v *validator) probeHost(n *tree.Node) error {
 		}
 	}
 	for i := range n.Children {
-		if err := v.probeHost(&n.Children[i]); err != nil {
+		if err := v.probeCPUMemory(&n.Children[i]); err != nil {
 			return fielderr.Within(n.ChildName(i), err)
 		}
 	}

@@ -27,7 +27,7 @@ func Tree(ctx context.Context, t tree.Tree) error {
 	}
 	v := newValidator(ctx)
 	return t.Each(func(n *tree.Node) error {
-		if err := v.probeHost(n); err != nil {
+		if err := v.probeCPUMemory(n); err != nil {
 			return err
 		}
 		return fielderr.During(fielderr.OpValidate, v.contents(n))

@@ -49,8 +49,7 @@ func Export(a *cdevice.Array, opts ...ExportOption) (*ManagedTensorVersioned, er
 
 // ExportLegacy makes a tensor of an array in the legacy form. All of [Export] holds, except that this
 // form cannot say that the memory is read-only: the caller passes it only to a consumer that does not
-// write to it, or to one that the caller gives the memory to. NumPy makes read-only arrays of the
-// legacy form, PyTorch writable tensors.
+// write to it. NumPy makes read-only arrays of it. PyTorch has no read-only tensors, of either form.
 func ExportLegacy(a *cdevice.Array, opts ...ExportOption) (*ManagedTensor, error) {
 	block, err := export(a, new(exportOptions), opts, unsafe.Sizeof(ManagedTensor{}))
 	if err != nil {

@@ -109,6 +109,8 @@ def _own(value, transfer):
     """An object of the same library; None for all others."""
     if not isinstance(value, Object) or value.library is not transfer.library:
         return None
+    if value.closed:
+        raise Refusal(ValueError, f"the {type(value).__name__} is closed")
     transfer.origins.extend(value.origins)
     return value.encoded()
 

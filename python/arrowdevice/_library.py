@@ -57,11 +57,8 @@ class Call:
         library = self._library
         library.check()
         library.running.add(self)
-        number = library.functions.call(request, len(request), wait, self._memory, self._size)
-        if number < 0:
+        if library.functions.call(request, len(request), wait, self._memory, self._size) < 0:
             raise RuntimeError(_FORKED.format(library.path))
-        if number:
-            self._out.size = number
         return self._ended()
 
     def wait(self, wait):

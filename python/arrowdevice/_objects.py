@@ -82,6 +82,8 @@ class Object:
     def _check_requested(self, schema):
         """The schema that a consumer requests is checked; the consumer casts."""
         if schema is not None:
+            if not _capsules.has_name(schema, "arrow_schema"):
+                raise TypeError("requested_schema is no capsule with the name 'arrow_schema'")
             self._ask(".requested", _capsules.pointer(schema, "arrow_schema", "requested_schema"))
 
     def _export(self, form, *names):

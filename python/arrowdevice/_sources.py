@@ -175,7 +175,7 @@ class Source:
         iterator = iter(iterable)
         # Generators end with the stream; other iterators are left as they are.
         self._close = iterator.close if isinstance(iterator, collections.abc.Generator) else None
-        self.origin, self._text = origin, None
+        self._origin, self._text, self.failed = origin, None, 0
         self._pieces = _checked(_pieces(iterator))
         self._schema = self._first = None
         try:
@@ -216,12 +216,14 @@ class Source:
         piece.release()
 
     def fail(self, error):
-        """Keeps an exception for the caller, and its text for Go. Returns its errno."""
+        """Leaves an exception to the caller, and its text to Go. The source has ended."""
         if isinstance(error, Refusal):
             error = error.kind(f"source{error.path}: {error.text}")
-        self.origin.set(error)
-        self._text = ctypes.create_string_buffer(self.origin.text.encode(errors="replace"))
-        return next((number for kinds, number in _ERRNOS if isinstance(error, kinds)), errno.EIO)
+        # The source does not keep the exception: its frames may hold the reader that keeps the source.
+        origin, self._origin = self._origin, None
+        origin.set(error)
+        self._text = ctypes.create_string_buffer(origin.text.encode(errors="replace"))
+        self.failed = next((number for kinds, number in _ERRNOS if isinstance(error, kinds)), errno.EIO)
 
     def last_error(self):
         return ctypes.addressof(self._text) if self._text else None
@@ -263,11 +265,12 @@ def _source(stream):
 
 def _fill(stream, fill, out):
     source = _source(stream)
-    try:
-        fill(source, out)
-        return 0
-    except BaseException as e:
-        return source.fail(e)
+    if not source.failed:
+        try:
+            fill(source, out)
+        except BaseException as e:
+            source.fail(e)
+    return source.failed
 
 
 @GET

@@ -49,10 +49,12 @@ func arrowdevice_go_wait(call C.int64_t, wait C.int64_t, reply **C.uint8_t, repl
 	return put(number, answer, reply, replySize)
 }
 
-// put copies a reply to memory of C.
+// put copies a reply to memory of C, or writes the number of a call in progress.
 func put(number int64, answer []byte, reply **C.uint8_t, size *C.uint64_t) C.int64_t {
 	if number == 0 {
 		*reply, *size = (*C.uint8_t)(C.CBytes(answer)), C.uint64_t(len(answer))
+	} else {
+		*reply, *size = nil, C.uint64_t(number)
 	}
 	return C.int64_t(number)
 }

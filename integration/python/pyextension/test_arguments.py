@@ -1,0 +1,262 @@
+"""Objects of other libraries as arguments: which protocol is asked for, and what is refused."""
+
+import duckdb
+import nanoarrow
+import pandas
+import polars
+import pyarrow as pa
+import pytest
+
+import abi
+from extension import _capsules
+
+BATCH = pa.record_batch({"a": [1, 2, None], "b": ["x", None, "z"]})
+ARROW = {
+    "__arrow_c_schema__": lambda: BATCH.schema.__arrow_c_schema__(),
+    "__arrow_c_array__": lambda: BATCH.__arrow_c_array__(),
+    "__arrow_c_device_array__": lambda: BATCH.__arrow_c_device_array__(),
+    "__arrow_c_stream__": lambda: pa.table(BATCH).__arrow_c_stream__(),
+}
+
+
+class Fake:
+    """An object with some methods, whose calls it records."""
+
+    def __init__(self, **methods):
+        self.calls = []
+        for name, method in methods.items():
+            setattr(self, name, self._recorded(name, method))
+
+    def _recorded(self, name, method):
+        def call(*arguments, **keywords):
+            self.calls.append(name)
+            return method(*arguments, **keywords)
+
+        return call
+
+
+def rows(result):
+    """The rows of a batch, or of a reader."""
+    return result.to_pyarrow().to_pylist()
+
+
+# In the order in which they are asked for, without device streams, which no library offers.
+@pytest.mark.parametrize(
+    "function, methods",
+    [
+        ("echo_reader", ["__arrow_c_device_array__", "__arrow_c_stream__", "__arrow_c_array__"]),
+        ("echo_batch", ["__arrow_c_device_array__", "__arrow_c_array__", "__arrow_c_stream__"]),
+        ("echo", ["__arrow_c_device_array__", "__arrow_c_array__", "__arrow_c_stream__"]),
+    ],
+)
+def test_order_of_protocols(ext, function, methods):
+    for i, first in enumerate(methods):
+        fake = Fake(__arrow_c_schema__=ARROW["__arrow_c_schema__"], **{name: ARROW[name] for name in methods[i:]})
+        assert rows(getattr(ext, function)(fake)) == BATCH.to_pylist()
+        assert fake.calls == [first]
+
+
+def test_objects_of_the_library_are_passed_on_as_they_are(ext):
+    with ext.echo_batch(BATCH) as batch:
+        address = batch.to_pyarrow()["a"].buffers()[1].address
+        assert address == BATCH["a"].buffers()[1].address
+        with ext.echo_batch(batch) as again:
+            assert again.to_pyarrow()["a"].buffers()[1].address == address
+        assert rows(ext.echo_reader(batch)) == BATCH.to_pylist()
+        assert rows(ext.echo(batch)) == BATCH.to_pylist()
+        with batch.column("a") as column, ext.echo_array(column) as same:
+            assert same.to_pyarrow().to_pylist() == [1, 2, None]
+        with batch.schema as schema, ext.echo_schema(schema) as same:
+            assert same.names == ["a", "b"]
+    with ext.echo_reader(BATCH) as reader:
+        assert rows(ext.echo_batch(reader)) == BATCH.to_pylist()
+        with pytest.raises(ValueError, match="count: argument stream: .*consumed"):
+            ext.count(reader)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        BATCH,
+        pa.table(BATCH),
+        pa.RecordBatchReader.from_batches(BATCH.schema, [BATCH]),
+        polars.DataFrame(BATCH),
+        pandas.DataFrame({"a": pandas.array([1, 2, None], dtype="Int64"), "b": ["x", None, "z"]}),
+        nanoarrow.Array(BATCH),
+    ],
+    ids=lambda value: f"{type(value).__module__}.{type(value).__name__}",
+)
+def test_batches_of_other_libraries(ext, value):
+    reads_once = isinstance(value, pa.RecordBatchReader)
+    assert rows(ext.echo_reader(value)) == BATCH.to_pylist()
+    if not reads_once:
+        assert rows(ext.echo_batch(value)) == BATCH.to_pylist()
+        assert rows(ext.echo(value)) == BATCH.to_pylist()
+        assert ext.count(value) == ext.host_rows(value) == 3
+        assert rows(ext.echo_reader([value, value])) == BATCH.to_pylist() * 2
+
+
+def test_relations_of_duckdb(ext):
+    with duckdb.connect() as connection:
+        relation = connection.sql("select range as a from range(3000)")
+        assert ext.count(relation) == 3000
+        with ext.echo_batch(connection.sql("select range as a from range(3000)")) as batch:
+            assert batch.to_pyarrow()["a"].to_pylist() == list(range(3000))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [pa.array([1, 2, None]), pa.chunked_array([[1], [2, None]]), polars.Series([1, 2, None]), nanoarrow.Array([1, 2, None], nanoarrow.int64())],
+    ids=lambda value: f"{type(value).__module__}.{type(value).__name__}",
+)
+def test_columns_of_other_libraries(ext, value):
+    with ext.echo_array(value) as array:
+        assert array.to_pyarrow().to_pylist() == [1, 2, None]
+        assert array.type == "int64"
+        assert len(array) == 3
+
+
+def test_schemas_of_other_libraries(ext):
+    for value in (BATCH.schema, polars.DataFrame(BATCH).schema, nanoarrow.Schema(BATCH.schema)):
+        with ext.echo_schema(value) as schema:
+            assert schema.names == ["a", "b"]
+            assert schema.to_pyarrow().field("a").type == pa.int64()
+
+
+def test_optional_arguments(ext):
+    batch, number = ext.echo_optional(BATCH, 2)
+    assert rows(batch) == BATCH.to_pylist()
+    assert number == 2.0
+    assert ext.echo_optional(BATCH)[1] is None
+
+
+def test_lists_and_dicts_of_objects(ext):
+    batches = ext.echo_batches([BATCH, polars.DataFrame(BATCH)])
+    assert [rows(b) for b in batches] == [BATCH.to_pylist()] * 2
+    arrays = ext.echo_arrays({"x": pa.array([1]), "y": polars.Series(["a"])})
+    assert {name: array.to_pyarrow().to_pylist() for name, array in arrays.items()} == {"x": [1], "y": ["a"]}
+    mixed = ext.echo([1, {"b": BATCH}, pa.array([2.5]), BATCH.schema])
+    assert [type(v).__name__ for v in (mixed[1]["b"], *mixed[2:])] == ["RecordBatch", "Array", "Schema"]
+
+
+# Bad arguments: each is an exception that names the argument.
+
+
+def released(capsules):
+    """The same capsules, with released structs."""
+    types = {"arrow_schema": abi.ArrowSchema, "arrow_array": abi.ArrowArray, "arrow_array_stream": abi.ArrowArrayStream}
+    types["arrow_device_array"] = abi.ArrowDeviceArray
+    for capsule in capsules if isinstance(capsules, tuple) else [capsules]:
+        name = _capsules._get_name(capsule).decode()
+        abi.release(types[name].from_address(_capsules.pointer(capsule, name, "")))
+    return capsules
+
+
+def renamed(capsules, name="arrow_schema"):
+    """The same capsules, all with one name."""
+    for capsule in capsules if isinstance(capsules, tuple) else [capsules]:
+        struct = _capsules._get_name(capsule).decode()
+        types = {"arrow_array": abi.ArrowArray, "arrow_array_stream": abi.ArrowArrayStream, "arrow_device_array": abi.ArrowDeviceArray}
+        if struct in types:  # its destructor would take it for another struct
+            abi.release(types[struct].from_address(_capsules.pointer(capsule, struct, "")))
+        _capsules.rename(capsule, name)
+        _capsules.increase(capsule)  # PyArrow's destructors cannot stand another name
+    return capsules
+
+
+ARRAY, DEVICE_ARRAY, STREAM = ARROW["__arrow_c_array__"], ARROW["__arrow_c_device_array__"], ARROW["__arrow_c_stream__"]
+BAD = {
+    "int": (lambda: 5, TypeError, "is wanted, not int"),
+    "None": (lambda: None, TypeError, "is wanted, not NoneType"),
+    "str": (lambda: "text", TypeError, "is wanted, not str"),
+    "dict": (lambda: {}, TypeError, "is wanted, not dict"),
+    "class": (lambda: polars.DataFrame, TypeError, "is wanted, not the class DataFrame"),
+    "schema alone": (lambda: BATCH.schema, TypeError, "is wanted, not Schema|Field is no record batch"),
+    "no capsules": (lambda: Fake(__arrow_c_array__=lambda: None), TypeError, "__arrow_c_array__ returned NoneType, not 2 capsules"),
+    "one capsule": (lambda: Fake(__arrow_c_array__=lambda: ARRAY()[:1]), TypeError, "__arrow_c_array__ returned tuple, not 2 capsules"),
+    "other things": (lambda: Fake(__arrow_c_array__=lambda: (1, 2)), TypeError, "__arrow_c_array__ returned int, not a capsule arrow_schema"),
+    "null": (lambda: Fake(__arrow_c_stream__=lambda: None), TypeError, "__arrow_c_stream__ returned NoneType, not a capsule"),
+    "exchanged": (lambda: Fake(__arrow_c_array__=lambda: ARRAY()[::-1]), ValueError, "the name 'arrow_array', not 'arrow_schema'"),
+    "not of a device": (lambda: Fake(__arrow_c_device_array__=ARRAY), ValueError, "the name 'arrow_array', not 'arrow_device_array'"),
+    "renamed": (lambda: Fake(__arrow_c_stream__=lambda: renamed(STREAM())), ValueError, "the name 'arrow_schema', not 'arrow_array_stream'"),
+    "released array": (lambda: Fake(__arrow_c_array__=lambda: released(ARRAY())), ValueError, "consumed or released before"),
+    "released device array": (lambda: Fake(__arrow_c_device_array__=lambda: released(DEVICE_ARRAY())), ValueError, "consumed or released before"),
+    "released stream": (lambda: Fake(__arrow_c_stream__=lambda: released(STREAM())), ValueError, "consumed or released before"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+@pytest.mark.parametrize("function", ["echo_reader", "echo_batch"])
+def test_bad_arguments(ext, function, name):
+    make, error, text = BAD[name]
+    argument = {"echo_reader": "stream", "echo_batch": "batch"}[function]
+    with pytest.raises(error, match=rf"^{function}: argument {argument}(\[0\])?: .*({text})") as raised:
+        getattr(ext, function)(make())
+    assert type(raised.value) is error
+
+
+def test_consumed_twice(ext):
+    for method in (ARRAY, DEVICE_ARRAY):
+        capsules = method()
+        name = "__arrow_c_array__" if method is ARRAY else "__arrow_c_device_array__"
+        fake = Fake(**{name: lambda: capsules})
+        assert rows(ext.echo_batch(fake)) == BATCH.to_pylist()
+        with pytest.raises(ValueError, match="echo_batch: argument batch: .*consumed or released before"):
+            ext.echo_batch(fake)
+    stream = STREAM()
+    fake = Fake(__arrow_c_stream__=lambda: stream)
+    assert ext.count(fake) == 3
+    with pytest.raises(ValueError, match="count: argument stream: .*consumed or released before"):
+        ext.count(fake)
+
+
+def test_closed_objects_are_refused(ext):
+    batch, reader = ext.echo_batch(BATCH), ext.echo_reader(BATCH)
+    batch.close()
+    reader.close()
+    with pytest.raises(ValueError, match="echo_batch: argument batch: the RecordBatch is closed"):
+        ext.echo_batch(batch)
+    with pytest.raises(ValueError, match=r"echo: argument value\[1\]: the RecordReader is closed"):
+        ext.echo([1, reader])
+
+
+def test_wrong_kinds_of_objects(ext):
+    with ext.echo_array(pa.array([1])) as array, ext.echo_schema(BATCH.schema) as schema:
+        with pytest.raises(TypeError, match="echo_batch: argument batch: a RecordBatch is wanted, not arrowdevice.Array"):
+            ext.echo_batch(array)
+        with pytest.raises(TypeError, match="echo_array: argument array: .*wanted, not arrowdevice.Schema"):
+            ext.echo_array(schema)
+    with pytest.raises(ValueError, match=r"echo_batch: argument batch: .*want \"\+s\""):
+        ext.echo_batch(pa.array([1]))
+
+
+class Boom(Exception):
+    pass
+
+
+@pytest.mark.parametrize("name", ["__arrow_c_device_array__", "__arrow_c_stream__", "__arrow_c_array__"])
+def test_exceptions_of_protocols_go_on(ext, name):
+    def fail():
+        raise Boom("mine")
+
+    with pytest.raises(Boom) as raised:
+        ext.echo_reader(Fake(**{name: fail}))
+    assert raised.value.args == ("mine",)
+    if hasattr(raised.value, "add_note"):
+        assert raised.value.__notes__ == ["echo_reader: argument stream"]
+    else:
+        assert str(raised.value.__cause__) == "echo_reader: argument stream"
+
+
+def test_arguments_before_a_bad_one_are_released(ext):
+    with pytest.raises(TypeError, match=r"argument batches\[2\]"):
+        ext.echo_batches([BATCH, pa.table(BATCH), 5])
+    with pytest.raises(TypeError, match="argument flag"):
+        ext.echo_scalars("", 1, object())
+
+
+def test_last_reference_to_an_object_ends_it(ext):
+    """Memory that was handed on stays valid."""
+    taken = ext.echo_batch(BATCH).to_pyarrow()
+    assert taken.to_pylist() == BATCH.to_pylist()
+    assert ext.echo_batch(BATCH).column("a").slice(1).to_pyarrow().to_pylist() == [2, None]

@@ -1,0 +1,200 @@
+"""Calls that asyncio waits for."""
+
+import asyncio
+import os
+import threading
+import time
+
+import pyarrow as pa
+import pytest
+
+import arrowdevice
+
+PATIENCE = 2  # seconds within which an interrupted call returns; it takes milliseconds
+
+
+async def numbers(reader):
+    return [batch["n"].to_pyarrow().to_pylist() async for batch in reader]
+
+
+@pytest.mark.parametrize("delay", [0, 5])
+def test_async_for(ext, delay):
+    for _ in range(2):  # each run has an event loop of its own
+        assert asyncio.run(numbers(ext.counters(2, 3, delay))) == [[0, 1], [2, 3], [4, 5]]
+
+
+def test_other_tasks_run_meanwhile(ext):
+    async def main():
+        ticks = 0
+
+        async def tick():
+            nonlocal ticks
+            while True:
+                await asyncio.sleep(0.002)
+                ticks += 1
+
+        ticking = asyncio.create_task(tick())
+        await numbers(ext.counters(1, 5, 20))
+        ticking.cancel()
+        return ticks
+
+    assert asyncio.run(main()) >= 5
+
+
+def test_readers_together(ext):
+    async def main():
+        return await asyncio.gather(*(numbers(ext.counters(2, 5, i)) for i in range(20)))
+
+    assert asyncio.run(main()) == [[[2 * i, 2 * i + 1] for i in range(5)]] * 20
+
+
+def test_functions(ext):
+    async def main():
+        assert await ext.add.aio(1, b=2) == 3
+        assert await asyncio.gather(*(ext.sleep.aio(20) for _ in range(50))) == ["slept"] * 50
+        with pytest.raises(TypeError, match="missing 1 required positional argument: 'a'"):
+            await ext.add.aio()
+        with pytest.raises(TypeError, match="add: argument a: int is wanted, not str"):
+            await ext.add.aio("x")
+        with pytest.raises(ValueError, match="invalid: a value"):
+            await ext.fail.aio("value")
+        with pytest.raises(arrowdevice.Panic):
+            await ext.panics.aio()
+        batch = pa.record_batch({"a": [1, 2]})
+        assert await ext.count.aio(batch for _ in range(3)) == 6
+
+    begun = time.monotonic()
+    asyncio.run(main())
+    assert time.monotonic() - begun < 50 * 0.02 + PATIENCE
+
+
+def test_cancelled_task_cancels_the_call(ext):
+    async def main():
+        begun = time.monotonic()
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(ext.sleep.aio(60_000), 0.02)
+        task = asyncio.create_task(ext.sleep.aio(60_000))
+        await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert time.monotonic() - begun < PATIENCE
+
+    asyncio.run(main())
+
+
+def test_task_that_is_cancelled_before_it_starts(ext):
+    async def main():
+        task = asyncio.create_task(ext.sleep.aio(60_000))
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+
+
+def test_cancelled_reads_lose_nothing(ext):
+    async def main():
+        reader, got = ext.counters(1, 20, 7), []
+        while True:
+            try:
+                batch = await asyncio.wait_for(reader.__anext__(), 0.003)
+            except asyncio.TimeoutError:
+                continue
+            except StopAsyncIteration:
+                return got
+            got += batch["n"].to_pyarrow().to_pylist()
+
+    assert asyncio.run(main()) == list(range(20))
+
+
+def test_cancel_after_the_batch_has_arrived(ext):
+    """The reply is ready, and the task is cancelled before it takes it."""
+
+    async def main():
+        reader, got = ext.counters(1, 10, 2), []
+        for _ in range(10):
+            task = asyncio.create_task(reader.__anext__())
+            await asyncio.sleep(0)  # it has begun
+            time.sleep(0.01)  # and ended
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            got += (await reader.__anext__())["n"].to_pyarrow().to_pylist()
+        return got
+
+    assert asyncio.run(main()) == list(range(10))
+
+
+def test_reads_of_one_reader_in_many_tasks(ext):
+    """Each batch goes to one of them."""
+
+    async def main():
+        reader = ext.counters(1, 50, 0)
+        return sorted(sum(sum(await asyncio.gather(*(numbers(reader) for _ in range(7))), []), []))
+
+    assert asyncio.run(main()) == list(range(50))
+
+
+def test_reads_of_one_reader_in_many_threads(ext):
+    reader, got = ext.counters(1, 200), []
+
+    def work():
+        for batch in reader:
+            got.append(batch["n"].to_pyarrow()[0].as_py())
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(got) == list(range(200))
+
+
+def test_event_loops_in_many_threads(ext):
+    results = []
+
+    def work():
+        results.append(asyncio.run(numbers(ext.counters(1, 20, 1))))
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == [[[i] for i in range(20)]] * 8
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_event_loop_that_ends_under_a_call(ext):
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(ext.sleep.aio(60_000))
+    loop.run_until_complete(asyncio.sleep(0.01))
+    assert ext._library.pipes
+    loop.close()
+    task.get_coro().close()
+    task._log_destroy_pending = False
+    del task
+    assert not ext._library.pipes
+
+
+def test_pipes_are_closed(ext):
+    before = os.listdir("/proc/self/fd")
+    for _ in range(20):
+        asyncio.run(numbers(ext.counters(1, 3, 1)))
+    assert len(os.listdir("/proc/self/fd")) == len(before)
+
+
+def test_exception_of_a_source(ext):
+    def generate():
+        yield pa.record_batch({"a": [1]})
+        raise LookupError("mine")
+
+    async def main():
+        with pytest.raises(LookupError, match="mine"):
+            await ext.count.aio(generate())
+        with pytest.raises(LookupError, match="mine"):
+            async for _ in ext.echo_reader(generate()):
+                pass
+
+    asyncio.run(main())

@@ -1,0 +1,265 @@
+"""Iterables and callables of Python as streams, which Go reads."""
+
+import gc
+import threading
+import traceback
+import weakref
+
+import polars
+import pyarrow as pa
+import pytest
+
+from extension import _sources, settled
+
+BATCH = pa.record_batch({"a": [1, 2]})
+TABLE = pa.table({"a": pa.chunked_array([[3], [4, 5]])})
+
+
+def numbers(result):
+    return result.to_pyarrow()["a"].to_pylist()
+
+
+class Boom(Exception):
+    pass
+
+
+def test_items_of_all_kinds(ext):
+    def generate():
+        yield BATCH
+        yield polars.DataFrame({"a": [6]})
+        yield TABLE
+        with ext.echo_batch(BATCH) as own:
+            yield own
+        yield ext.counters(2, 2).to_pyarrow().rename_columns(["a"])
+
+    assert numbers(ext.echo_reader(generate())) == [1, 2, 6, 3, 4, 5, 1, 2, 0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: [BATCH, BATCH],
+        lambda: (BATCH, BATCH),
+        lambda: iter([BATCH, BATCH]),
+        lambda: (b for b in [BATCH, BATCH]),
+        lambda: map(lambda b: b, [BATCH, BATCH]),
+        lambda: iter([BATCH, BATCH, None, BATCH]).__next__,
+    ],
+    ids=["list", "tuple", "iterator", "generator", "map", "callable"],
+)
+def test_iterables_and_callables(ext, make):
+    assert ext.count(make()) == 4
+    assert numbers(ext.echo_reader(make())) == [1, 2, 1, 2]
+
+
+def test_items_are_made_when_they_are_read(ext):
+    made = []
+
+    def generate():
+        for i in range(3):
+            made.append(i)
+            yield pa.record_batch({"a": [i]})
+
+    with ext.echo_reader(generate()) as reader:
+        assert made == [0]
+        assert [numbers(next(reader)) for _ in range(2)] == [[0], [1]]
+        assert made == [0, 1]
+    assert settled() == {}
+    assert made == [0, 1]
+
+
+def test_schema_without_items(ext):
+    class Empty:
+        schema = BATCH.schema
+
+        def __iter__(self):
+            return iter([])
+
+    assert ext.count(Empty()) == 0
+    assert ext.echo_reader(Empty()).to_pyarrow().schema == BATCH.schema
+    for empty in ([], iter([]), (x for x in []), lambda: None):
+        with pytest.raises(ValueError, match="count: argument stream: has no items, and no attribute schema"):
+            ext.count(empty)
+
+
+def test_stream_without_batches_is_no_item(ext):
+    """The next item has the first batch."""
+    assert ext.count([TABLE.slice(0, 0), BATCH]) == 2
+
+
+def test_exception_of_the_first_item_is_the_callers_own(ext):
+    def generate():
+        raise Boom("first")
+        yield
+
+    with pytest.raises(Boom, match="first"):
+        ext.count(generate())
+
+
+@pytest.mark.parametrize("error", [Boom("later"), TypeError("later"), MemoryError(), KeyboardInterrupt(), NotImplementedError("later")], ids=repr)
+def test_exception_of_a_later_item_is_raised(ext, error):
+    """It is the same object, with the traceback of the source."""
+
+    def generate():
+        yield BATCH
+        raise error
+
+    for read in (ext.count, lambda source: ext.echo_reader(source).read_all()):
+        error.__traceback__ = None
+        with pytest.raises(type(error)) as raised:
+            read(generate())
+        assert raised.value is error
+        assert "generate" in [f.name for f in traceback.extract_tb(raised.tb)]
+        raised = None
+    error.__traceback__ = None
+
+
+def test_exception_of_a_source_of_another_call_is_not_raised(ext):
+    def generate():
+        yield BATCH
+        raise Boom("of this source")
+
+    with ext.echo_reader(generate()) as reader:
+        next(reader)
+        with pytest.raises(ValueError, match="invalid: a value"):
+            ext.fail("value")
+        with pytest.raises(Boom):
+            next(reader)
+
+
+def test_consumers_see_the_text_of_an_exception(ext):
+    def generate():
+        yield BATCH
+        raise Boom("größer")
+
+    with pytest.raises(polars.exceptions.ComputeError, match="Boom: größer"):
+        polars.DataFrame(ext.echo_reader(generate()))
+    with pytest.raises(OSError, match="Boom: größer"):
+        pa.table(ext.echo_reader(generate()))
+
+
+def test_text_of_an_exception_that_has_none(ext):
+    class Mute(Exception):
+        def __str__(self):
+            raise RuntimeError("no text")
+
+    def generate():
+        yield BATCH
+        raise Mute
+
+    with pytest.raises(Mute):
+        ext.count(generate())
+
+
+@pytest.mark.parametrize(
+    "item, error, text",
+    [
+        (5, TypeError, "source[1]: int is no record batch"),
+        (pa.array([1]), TypeError, "source[1]: is an array of the format 'l', not a record batch"),
+        (pa.record_batch({"a": ["x"]}), ValueError, "source[1]: has another schema than the first batch: field 'a' has the format 'u', not 'l'"),
+        (pa.record_batch({"b": [1]}), ValueError, "source[1]: has another schema than the first batch: field 'a' has the name 'b', not 'a'"),
+        (pa.record_batch({"a": [1], "b": [1]}), ValueError, "source[1]: has another schema than the first batch: schema has 2 fields, not 1"),
+        (
+            pa.record_batch({"a": pa.array([1]).dictionary_encode()}),
+            ValueError,
+            "source[1]: has another schema than the first batch: field 'a' has the format 'i', not 'l'",
+        ),
+    ],
+    ids=["int", "array", "type", "name", "fields", "dictionary"],
+)
+def test_items_that_do_not_fit(ext, item, error, text):
+    with pytest.raises(error) as raised:
+        ext.count([BATCH, item])
+    assert str(raised.value).startswith(text)
+
+
+def test_dictionaries_are_compared(ext):
+    numbers, texts = (pa.record_batch({"a": pa.array(v).dictionary_encode()}) for v in ([1], ["x"]))
+    assert ext.count([texts, texts]) == 2
+    with pytest.raises(ValueError, match="the dictionary of field 'a' has the format 'l', not 'u'"):
+        ext.count([texts, numbers])
+
+
+def test_generators_end_with_the_stream(ext):
+    ended = []
+
+    def generate():
+        try:
+            while True:
+                yield BATCH
+        finally:
+            ended.append(threading.get_ident())
+
+    source = generate()
+    ext.ignore(source)
+    assert settled() == {}
+    assert len(ended) == 1
+    assert source.gi_frame is None
+
+    class Iterator:
+        closed = False
+
+        def __iter__(self):
+            return self
+
+        def __next__(self):
+            return BATCH
+
+        def close(self):
+            self.closed = True
+
+    iterator = Iterator()
+    ext.ignore(iterator)
+    assert not iterator.closed, "it is no generator, and may be used afterwards"
+
+
+def test_sources_are_released_when_another_argument_is_bad(ext):
+    ended = []
+
+    def generate():
+        try:
+            yield BATCH
+        finally:
+            ended.append(True)
+
+    with pytest.raises(TypeError, match="argument values"):
+        ext.read_two(generate(), object())
+    assert ended == [True]
+    assert _sources.alive() == 0
+
+
+def test_sources_are_not_kept(ext):
+    class Items(list):
+        pass
+
+    items = Items([BATCH] * 3)
+    reference = weakref.ref(items)
+    with ext.echo_reader(items) as reader:
+        del items
+        assert len(reader.read_all()) == 3
+    assert settled() == {}
+    gc.collect()
+    assert reference() is None
+
+
+def test_source_that_calls_the_library(ext):
+    def generate():
+        for i in range(3):
+            yield ext.counters(2, i + 1)
+
+    assert ext.count(generate()) == 12
+
+
+def test_sources_in_many_threads(ext):
+    totals, rounds = [], 20
+
+    def work():
+        for _ in range(rounds):
+            totals.append(ext.count(BATCH for _ in range(10)))
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert totals == [20] * 4 * rounds

@@ -1,0 +1,204 @@
+package cudaarray
+
+import (
+	"fmt"
+
+	"github.com/apache/arrow-go/v18/arrow"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+)
+
+// Export returns the interface of an array's memory, which must be that of a GPU, page-locked or managed memory.
+//
+// The array stays the caller's, who holds it for as long as consumers may use the memory; see the package's
+// comment. Its last Release leaves the memory to the work that the GPU has then. Export does not copy or wait: an
+// array with an event needs [WithStream], and is otherwise an error, even if the event is complete.
+func Export(a *cdevice.Array, opts ...ExportOption) (Interface, error) {
+	var o exporting
+	for _, opt := range opts {
+		if opt != nil {
+			opt(&o)
+		}
+	}
+	i, err := o.export(a)
+	if err != nil {
+		return Interface{}, err
+	}
+	return i, nil
+}
+
+func (o *exporting) export(a *cdevice.Array) (i Interface, err error) {
+	switch {
+	case a == nil:
+		return i, fielderr.Absent(fielderr.OpExport, "Array", "an array")
+	case o.err != nil:
+		return i, o.err
+	case o.mask != nil && o.bitmap:
+		return i, fielderr.Invalid(fielderr.OpExport, "WithMask", "an array", "either WithMask or WithBitmapMask")
+	}
+	if i, err = o.array(a); err != nil {
+		return i, err
+	}
+	switch {
+	case o.bitmap:
+		i.Mask, err = o.bitmapOf(a, i)
+	case o.mask != nil:
+		i.Mask, err = o.maskOf(a, i)
+	}
+	return i, err
+}
+
+// array returns the interface of an array without its mask.
+func (o *exporting) array(a *cdevice.Array) (i Interface, err error) {
+	typestr, lists, err := elements(fielderr.OpExport, a.DataType())
+	if err != nil {
+		return i, err
+	}
+	stream, err := o.lend(a)
+	if err != nil {
+		return i, err
+	}
+	i = Interface{
+		Shape: append([]int64{a.Len()}, lists...), TypeStr: typestr,
+		Data: Data{ReadOnly: !o.writable}, Version: Version, Stream: stream,
+	}
+	i.Data.Ptr, err = o.values(a, lists, width(typestr))
+	return i, err
+}
+
+// lend checks the device and the event of an array, and records that work of the GPU may use its memory.
+// It returns the stream for consumers to wait for, if one is given.
+func (o *exporting) lend(a *cdevice.Array) (*int64, error) {
+	id := a.DeviceID()
+	switch id.Type {
+	case device.CUDA, device.CUDAHost, device.CUDAManaged:
+	default:
+		return nil, fielderr.New(fielderr.OpExport, "Array.DeviceID", id, "CUDA memory; CopyTo copies to it", device.ErrNotSupported)
+	}
+	if o.stream == nil {
+		return nil, lendToAny(a)
+	}
+	if of := o.stream.Device(); of == nil || of.ID() != (device.ID{Type: device.CUDA, Ordinal: id.Ordinal}) {
+		got := "a stream of no device"
+		if of != nil {
+			got = "a stream of " + of.ID().String()
+		}
+		return nil, fielderr.Invalid(fielderr.OpExport, "WithStream", got, fmt.Sprintf("a stream of cuda:%d", id.Ordinal))
+	}
+	if err := a.WaitOn(o.stream); err != nil {
+		return nil, fielderr.During(fielderr.OpExport, err)
+	}
+	handle := int64(o.stream.Handle())
+	if handle == 0 { // the driver's name for it
+		handle = LegacyStream
+	}
+	return &handle, a.UsedOn(o.stream)
+}
+
+// lendToAny is lend for consumers that wait for no stream.
+func lendToAny(a *cdevice.Array) error {
+	var out cdevice.CArrowDeviceArray
+	if err := cdevice.ExportArray(a, &out, nil); err != nil { // shows the event
+		return err
+	}
+	pending := out.SyncEvent != 0
+	cdevice.ReleaseCArrowDeviceArray(&out)
+	if pending {
+		return fielderr.Invalid(fielderr.OpExport, "Array", "an array with an event", "one without: WithStream orders consumers behind it, Array.Synchronize waits for it")
+	}
+	dev, err := a.Device()
+	if err != nil {
+		return err
+	}
+	s, err := dev.WrapStream(LegacyStream)
+	if err != nil {
+		return err
+	}
+	defer s.Close() // borrowed
+	return a.UsedOn(s)
+}
+
+// values returns the address of the first element, and checks that there are no nulls.
+func (o *exporting) values(a *cdevice.Array, lists []int64, width int64) (device.Ptr, error) {
+	if err := o.checkNulls("Array", a); err != nil {
+		return 0, err
+	}
+	start, count := a.Offset(), a.Len()
+	path := "Array"
+	for _, n := range lists {
+		if count == 0 {
+			return 0, nil
+		}
+		child := a.Child(0)
+		defer child.Release()
+		path += ".Child(0)"
+		part, err := child.Slice(start*n, (start+count)*n)
+		if err != nil {
+			return 0, fielderr.During(fielderr.OpExport, fielderr.Within(path, err))
+		}
+		defer part.Release()
+		if err := o.checkNulls(path, part); err != nil {
+			return 0, err
+		}
+		start, count, a = part.Offset(), part.Len(), part
+	}
+	if count == 0 {
+		return 0, nil
+	}
+	return a.Buffers()[1] + device.Ptr(start*width), nil
+}
+
+// checkNulls returns an error if the interface, without a mask, would show nulls as values.
+func (o *exporting) checkNulls(path string, a *cdevice.Array) error {
+	nulls := a.NullCount()
+	switch {
+	case nulls == 0 || o.mask != nil || o.bitmap:
+		return nil
+	case nulls > 0:
+		return fielderr.Invalid(fielderr.OpExport, path+".NullCount", nulls, "0, or a mask: WithBitmapMask for cuDF, WithMask with an array of bytes")
+	case o.noNulls || a.Buffers()[0] == 0:
+		return nil
+	}
+	return fielderr.Invalid(fielderr.OpExport, path+".NullCount", "not known", "0: Array.CountNulls counts them, and WithoutNulls declares that there are none")
+}
+
+// bitmapOf returns the mask that is the validity bitmap of an array, or nil if it has none.
+func (o *exporting) bitmapOf(a *cdevice.Array, i Interface) (*Interface, error) {
+	bitmap, offset := a.Buffers()[0], a.Offset()
+	switch {
+	case len(i.Shape) > 1:
+		return nil, fielderr.New(fielderr.OpExport, "type", fielderr.Type(a.DataType()), "no list for WithBitmapMask: a bitmap has no dimensions", arrow.ErrNotImplemented)
+	case bitmap == 0 || a.NullCount() == 0:
+		return nil, nil
+	case offset%8 != 0:
+		return nil, fielderr.New(fielderr.OpExport, "Array.Offset", offset, "a multiple of 8 for WithBitmapMask: a mask begins with a whole byte", arrow.ErrNotImplemented)
+	}
+	mask := i
+	mask.TypeStr = bits
+	mask.Data = Data{Ptr: bitmap + device.Ptr(offset/8), ReadOnly: true}
+	return &mask, nil
+}
+
+// maskOf returns the mask that the caller made for an array.
+func (o *exporting) maskOf(a *cdevice.Array, i Interface) (*Interface, error) {
+	if id := o.mask.DeviceID(); id != a.DeviceID() {
+		return nil, fielderr.Invalid(fielderr.OpExport, "WithMask.DeviceID", id, a.DeviceID().String()+", as the array")
+	}
+	plain := exporting{stream: o.stream, noNulls: o.noNulls}
+	mask, err := plain.array(o.mask)
+	if err != nil {
+		return nil, fielderr.Within("WithMask", err)
+	}
+	switch mask.TypeStr {
+	case booleans, "|u1", "|i1":
+		mask.TypeStr = booleans
+	default:
+		return nil, fielderr.Invalid(fielderr.OpExport, "WithMask.type", fielderr.Type(o.mask.DataType()), "uint8, int8 or arrow.bool8")
+	}
+	if !sameShape(mask.Shape, i.Shape) {
+		return nil, fielderr.Invalid(fielderr.OpExport, "WithMask.shape", mask.Shape, fmt.Sprintf("%v, as the array", i.Shape))
+	}
+	return &mask, nil
+}

@@ -1,0 +1,94 @@
+package cudaarray
+
+import (
+	"github.com/apache/arrow-go/v18/arrow"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+)
+
+// ExportOption is an option of [Export]. A nil option does nothing.
+type ExportOption func(*exporting)
+
+type exporting struct {
+	stream   device.Stream  // nil: none was given
+	mask     *cdevice.Array // nil: none was given
+	bitmap   bool           // the validity bitmap is the mask
+	noNulls  bool           // an unknown number of nulls is 0
+	writable bool
+	err      error // of an option
+}
+
+func (o *exporting) fail(err error) {
+	if o.err == nil {
+		o.err = err
+	}
+}
+
+// WithStream names the stream that consumers wait for, of the GPU that the memory belongs to: the stream waits for
+// the array's event, and is the stream of the interface. It stays open for as long as consumers may use it.
+// For the per-thread default stream, consumers run on the thread that calls Export.
+func WithStream(s device.Stream) ExportOption {
+	return func(o *exporting) {
+		if fielderr.IsNil(s) {
+			o.fail(fielderr.Absent(fielderr.OpExport, "WithStream", "a stream"))
+			return
+		}
+		o.stream = s
+	}
+}
+
+// WithMask exports an array with nulls together with a mask of the same shape, on the same device: an array of uint8,
+// int8 or arrow.bool8, without nulls, whose bytes are 1 for elements that are valid and 0 for nulls. The program made
+// it, such as with a kernel, and holds it as it holds the array.
+func WithMask(mask *cdevice.Array) ExportOption {
+	return func(o *exporting) {
+		if mask == nil {
+			o.fail(fielderr.Absent(fielderr.OpExport, "WithMask", "an array"))
+			return
+		}
+		o.mask = mask
+	}
+}
+
+// WithBitmapMask exports an array that may have nulls with Arrow's validity bitmap as its mask, of typestr "<t1": bit
+// fields, which NumPy's array interface has, and which cuDF makes and reads. Other consumers refuse a mask, or
+// ignore it. cuDF reads the bitmap to a multiple of 64 bytes, so the memory must have that padding, as copies
+// of this module have; RecordBatch.ForCuDF makes it. The array is not a list, and its offset is a multiple of 8.
+func WithBitmapMask() ExportOption {
+	return func(o *exporting) { o.bitmap = true }
+}
+
+// WithoutNulls declares that the array has no nulls, as Array.CountNulls reported, although it has a validity bitmap and
+// its NullCount is -1. An array that is known to have nulls is refused all the same.
+func WithoutNulls() ExportOption {
+	return func(o *exporting) { o.noNulls = true }
+}
+
+// WithWritable exports the memory as writable, for consumers that refuse read-only memory (PyTorch) or that are to
+// write. Without it, an interface is read-only. A consumer that writes changes the array and all that share its memory:
+// they must have no other user, or the consumer must be known not to write.
+func WithWritable() ExportOption {
+	return func(o *exporting) { o.writable = true }
+}
+
+// ImportOption is an option of [Import]. A nil option does nothing.
+type ImportOption func(*importing)
+
+type importing struct {
+	dt  arrow.DataType // nil: that of the typestr
+	err error
+}
+
+// WithType names the type of the array, where the typestr leaves a choice: arrow.bool8 for booleans, a timestamp with a
+// time zone, date64, an extension type. Its elements must be those of the typestr, and its lists those of the shape.
+func WithType(dt arrow.DataType) ImportOption {
+	return func(o *importing) {
+		if fielderr.IsNil(dt) {
+			o.err = fielderr.Absent(fielderr.OpImport, "WithType", "a data type")
+			return
+		}
+		o.dt = dt
+	}
+}

@@ -1,0 +1,255 @@
+package cudaarray_test
+
+import (
+	"math"
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/cdevice/cdevicetest"
+	"github.com/arrowdevice/arrowdevice/cudasim"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/nilargs"
+	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+	"github.com/arrowdevice/arrowdevice/interop/cudaarray"
+	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
+)
+
+// Arrays without a form in the interface are refused, with the reason.
+func TestExportRefuses(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	m := cudatest.Simulated(t, cudasim.Options{Devices: 2})
+	gpu := m.GPUs[0]
+	plain := onGPU(t, m, numbers, `[1,2,3]`)
+	nulls := onGPU(t, m, numbers, `[1,null,3,4]`)
+	lists := onGPU(t, m, arrow.FixedSizeListOf(2, numbers), `[[1,2],[3,4],null]`)
+	inner := onGPU(t, m, arrow.FixedSizeListOf(2, numbers), `[[1,2],[3,null],[5,6]]`)
+	bytes := mask(t, m)
+	elsewhere := ready(t, fromJSON(t, arrow.PrimitiveTypes.Uint8, `[1,0,1]`), gpu.Pinned())
+	host, err := cdevice.WrapArray(fromJSON(t, numbers, `[1]`), device.CPUDevice())
+	require.NoError(t, err)
+	defer host.Release()
+	ended, err := plain.Slice(0, 1)
+	require.NoError(t, err)
+	ended.Release()
+
+	invalid, not := arrow.ErrInvalid, arrow.ErrNotImplemented
+	for name, c := range map[string]struct {
+		a    *cdevice.Array
+		opts []cudaarray.ExportOption
+		want string
+		is   error
+	}{
+		"booleans":     {onGPU(t, m, arrow.FixedWidthTypes.Boolean, `[true]`), nil, "type = bool, want booleans in bytes", not},
+		"strings":      {onGPU(t, m, arrow.BinaryTypes.String, `["a"]`), nil, "type = utf8, want numbers", not},
+		"days":         {onGPU(t, m, arrow.FixedWidthTypes.Date32, `[1]`), nil, "type = date32, want numbers", not},
+		"decimals":     {onGPU(t, m, &arrow.Decimal128Type{Precision: 5}, `["1"]`), nil, "type = decimal(5, 0)", not},
+		"lists":        {onGPU(t, m, arrow.ListOf(numbers), `[[1]]`), nil, "type = list<", not},
+		"list of text": {onGPU(t, m, arrow.FixedSizeListOf(1, arrow.BinaryTypes.String), `[["a"]]`), nil, "type = utf8", not},
+		"the CPU":      {host, nil, "Array.DeviceID = cpu, want CUDA memory", device.ErrNotSupported},
+		"released":     {ended, nil, "Array: invalid: already released", cdevice.ErrReleased},
+		"released too": {ended, []cudaarray.ExportOption{cudaarray.WithStream(gpu.Legacy())}, "Array: invalid: already released", cdevice.ErrReleased},
+
+		"nulls":              {nulls, nil, "Array.NullCount = 1, want 0, or a mask: WithBitmapMask for cuDF", invalid},
+		"declared away":      {nulls, []cudaarray.ExportOption{cudaarray.WithoutNulls()}, "Array.NullCount = 1", invalid},
+		"unknown":            {slice(t, nulls, 0, 1), nil, "Array.NullCount = not known, want 0: Array.CountNulls counts them", invalid},
+		"null list":          {lists, nil, "Array.NullCount = 1", invalid},
+		"null list, unknown": {slice(t, lists, 0, 1), nil, "Array.NullCount = not known", invalid},
+		"null in a list":     {inner, nil, "Array.Child(0).NullCount = 1", invalid},
+		"null elsewhere":     {slice(t, inner, 0, 1), nil, "Array.Child(0).NullCount = not known", invalid},
+
+		"stream of another GPU": {plain, []cudaarray.ExportOption{cudaarray.WithStream(m.GPUs[1].Legacy())}, "WithStream = a stream of cuda:1, want a stream of cuda:0", invalid},
+		"stream of the CPU":     {plain, []cudaarray.ExportOption{cudaarray.WithStream(newStream(t, device.CPUDevice()))}, "WithStream = a stream of cpu", invalid},
+		"two masks":             {nulls, []cudaarray.ExportOption{cudaarray.WithMask(bytes), cudaarray.WithBitmapMask()}, "WithMask = an array, want either", invalid},
+		"bitmap of lists":       {lists, []cudaarray.ExportOption{cudaarray.WithBitmapMask()}, "want no list for WithBitmapMask", not},
+		"bitmap in a byte":      {slice(t, nulls, 1, 4), []cudaarray.ExportOption{cudaarray.WithBitmapMask()}, "Array.Offset = 1, want a multiple of 8", not},
+		"short mask":            {nulls, []cudaarray.ExportOption{cudaarray.WithMask(bytes)}, "WithMask.shape = [3], want [4], as the array", invalid},
+		"mask of numbers":       {plain, []cudaarray.ExportOption{cudaarray.WithMask(plain)}, "WithMask.type = int64, want uint8, int8 or arrow.bool8", invalid},
+		"mask of text":          {plain, []cudaarray.ExportOption{cudaarray.WithMask(onGPU(t, m, arrow.BinaryTypes.String, `["a"]`))}, "WithMask.type = utf8", not},
+		"mask with nulls":       {plain, []cudaarray.ExportOption{cudaarray.WithMask(onGPU(t, m, arrow.PrimitiveTypes.Uint8, `[1,null,1]`))}, "WithMask.Array.NullCount = 1", invalid},
+		"mask elsewhere":        {plain, []cudaarray.ExportOption{cudaarray.WithMask(elsewhere)}, "WithMask.DeviceID = cuda_host:0, want cuda:0", invalid},
+		"mask of a mask":        {plain, []cudaarray.ExportOption{cudaarray.WithMask(copied(t, fromJSON(t, arrow.PrimitiveTypes.Uint8, `[1,0,1]`), gpu))}, "WithMask.Array = an array with an event", invalid},
+	} {
+		t.Run(name, func(t *testing.T) {
+			i, err := cudaarray.Export(c.a, c.opts...)
+			assert.ErrorContains(t, err, "cdevice: export: ")
+			assert.ErrorContains(t, err, c.want)
+			assert.ErrorIs(t, err, c.is)
+			assert.Zero(t, i)
+			var field *cdevice.FieldError
+			assert.ErrorAs(t, err, &field)
+		})
+	}
+}
+
+// Interfaces without a form in Arrow, and malformed ones, are refused; the memory is given back once.
+func TestImportRefuses(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	m := cudatest.Simulated(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	good := exported(t, onGPU(t, m, numbers, `[1,2,3,4,5,6]`))
+	with := func(change func(*cudaarray.Interface)) cudaarray.Interface {
+		i := good
+		change(&i)
+		return i
+	}
+	typed := func(typestr string) cudaarray.Interface {
+		return with(func(i *cudaarray.Interface) { i.TypeStr = typestr })
+	}
+	shaped := func(shape ...int64) cudaarray.Interface {
+		return with(func(i *cudaarray.Interface) { i.Shape = shape })
+	}
+	strided := func(shape, strides []int64) cudaarray.Interface {
+		return with(func(i *cudaarray.Interface) { i.Shape, i.Strides = shape, strides })
+	}
+	masked := func(change func(i, mask *cudaarray.Interface)) cudaarray.Interface {
+		return with(func(i *cudaarray.Interface) {
+			i.Mask = &cudaarray.Interface{Shape: []int64{6}, TypeStr: "<t1", Data: good.Data, Version: 1}
+			change(i, i.Mask)
+		})
+	}
+	invalid, not := arrow.ErrInvalid, arrow.ErrNotImplemented
+	for name, c := range map[string]struct {
+		i    cudaarray.Interface
+		want string
+		is   error
+	}{
+		"version 4":       {with(func(i *cudaarray.Interface) { i.Version = 4 }), "version = 4, want 0 to 3", invalid},
+		"version -1":      {with(func(i *cudaarray.Interface) { i.Version = -1 }), "version = -1", invalid},
+		"no type":         {typed(""), `typestr = "", want one like "<i8"`, invalid},
+		"no width":        {typed("<i"), `typestr = "<i"`, invalid},
+		"width of 0":      {typed("<i0"), `typestr = "<i0"`, invalid},
+		"no order":        {typed("i8"), `typestr = "i8"`, invalid},
+		"bad order":       {typed("!i8"), `typestr = "!i8", want a byte order of`, invalid},
+		"unknown order":   {typed("|i8"), `want a byte order for elements of several bytes`, invalid},
+		"big-endian":      {typed(">i8"), `typestr = ">i8", want the byte order of the machine`, not},
+		"wide integers":   {typed("<i16"), `typestr = "<i16", want a number of 1, 2, 4 or 8 bytes`, not},
+		"wide floats":     {typed("<f16"), `typestr = "<f16"`, not},
+		"one-byte floats": {typed("|f1"), `typestr = "|f1"`, not},
+		"wide booleans":   {typed("<b2"), "want booleans of one byte", not},
+		"complex":         {typed("<c8"), "want no complex numbers", not},
+		"structures":      {typed("|V8"), "want no structures", not},
+		"text":            {typed("<U4"), "want no strings", not},
+		"objects":         {typed("|O8"), "want no Python objects", not},
+		"bits":            {typed("<t1"), "want no bit fields, except as a mask", not},
+		"days":            {typed("<M8[D]"), "want a unit of s, ms, us or ns", not},
+		"several":         {typed("<M8[10us]"), "want a unit of s, ms, us or ns", not},
+		"no unit":         {typed("<m8"), "want a unit of s, ms, us or ns", not},
+		"not closed":      {typed("<m8[s"), "want a unit of s, ms, us or ns", not},
+		"unheard of":      {typed("<x8"), `typestr = "<x8"`, not},
+
+		"a scalar":        {shaped(), "shape = [], want at least one dimension", invalid},
+		"negative":        {shaped(-1), "shape = [-1], want no negative length", invalid},
+		"negative inside": {shaped(2, -3), "shape = [2 -3]", invalid},
+		"empty lists":     {shaped(6, 0), "shape = [6 0], want lists of 1 to 2147483647 elements", invalid},
+		"long lists":      {shaped(1, 1<<31), "shape = [1 2147483648]", invalid},
+		"too much":        {shaped(1<<40, 1<<30), "want elements that fit into memory", invalid},
+		"far too much":    {shaped(math.MaxInt64), "want elements that fit into memory", invalid},
+		"deep":            {shaped(make([]int64, 65)...), "shape = 65 dimensions, want at most 64", invalid},
+
+		"gaps":             {strided([]int64{3}, []int64{16}), "strides = [16], want [8]: Arrow's arrays have no gaps", not},
+		"backwards":        {strided([]int64{6}, []int64{-8}), "strides = [-8]", not},
+		"repeated":         {strided([]int64{6}, []int64{0}), "strides = [0]", not},
+		"columns first":    {strided([]int64{2, 3}, []int64{8, 16}), "strides = [8 16], want [24 8]", not},
+		"too few strides":  {strided([]int64{2, 3}, []int64{8}), "strides = 1 numbers, want 2", invalid},
+		"strides, but not": {strided([]int64{6}, []int64{}), "strides = 0 numbers, want 1", invalid},
+
+		"no address":         {with(func(i *cudaarray.Interface) { i.Data.Ptr = 0 }), "data = 0x0, want the address of 48 bytes", invalid},
+		"between elements":   {with(func(i *cudaarray.Interface) { i.Data.Ptr += 4 }), "want a multiple of 8", invalid},
+		"around the end":     {with(func(i *cudaarray.Interface) { i.Data.Ptr = math.MaxUint64 - 7 }), "data = 0xfffffffffffffff8", invalid},
+		"stream 0":           {with(func(i *cudaarray.Interface) { i.Stream = number(0) }), "stream = 0, want 1 (legacy default)", invalid},
+		"stream -1":          {with(func(i *cudaarray.Interface) { i.Stream = number(-1) }), "stream = -1", invalid},
+		"mask of bytes":      {masked(func(_, m *cudaarray.Interface) { m.TypeStr = "|b1" }), `mask.typestr = "|b1", want "<t1": a validity bitmap has bits`, not},
+		"mask of what":       {masked(func(_, m *cudaarray.Interface) { m.TypeStr = "?" }), `mask.typestr = "?"`, invalid},
+		"mask of a matrix":   {masked(func(i, m *cudaarray.Interface) { i.Shape, m.Shape = []int64{2, 3}, []int64{2, 3} }), "mask.shape = [2 3], want one dimension", not},
+		"short mask":         {masked(func(_, m *cudaarray.Interface) { m.Shape = []int64{5} }), "mask.shape = [5], want [6], as the data", invalid},
+		"mask with strides":  {masked(func(_, m *cudaarray.Interface) { m.Strides = []int64{1} }), "mask.strides = [1]", not},
+		"mask with a mask":   {masked(func(_, m *cudaarray.Interface) { m.Mask = &good }), "mask.mask = a mask", invalid},
+		"mask of version 9":  {masked(func(_, m *cudaarray.Interface) { m.Version = 9 }), "mask.version = 9", invalid},
+		"mask at no address": {masked(func(_, m *cudaarray.Interface) { m.Data.Ptr = 0 }), "mask.data = 0x0, want the address of 1 bytes", invalid},
+		"two streams":        {masked(func(i, m *cudaarray.Interface) { i.Stream, m.Stream = number(1), number(2) }), "mask.stream = 2, want 1, as the data", not},
+		"bad mask stream":    {masked(func(i, m *cudaarray.Interface) { m.Stream = number(0) }), "stream = 0", invalid},
+	} {
+		t.Run(name, func(t *testing.T) { refused(t, gpu, c.i, c.want, c.is) })
+	}
+	for dt, want := range map[arrow.DataType]string{
+		arrow.PrimitiveTypes.Int32:                                    `WithType = int32, want a type for typestr "<i8" and shape [6]`,
+		arrow.FixedSizeListOf(2, arrow.PrimitiveTypes.Int64):          `WithType = fixed_size_list`,
+		arrow.FixedWidthTypes.Boolean:                                 `WithType.type = bool`,
+		&arrow.TimestampType{Unit: arrow.Second}:                      `WithType = timestamp`,
+		&arrow.DictionaryType{IndexType: numbers, ValueType: numbers}: `WithType.type = dictionary`,
+	} {
+		refused(t, gpu, good, want, nil, cudaarray.WithType(dt))
+	}
+	refused(t, device.CPUDevice(), good, "device = cpu, want a CUDA device", invalid)
+}
+
+// refused is an import that fails, and gives the memory back.
+func refused(t *testing.T, dev device.Device, i cudaarray.Interface, want string, is error, opts ...cudaarray.ImportOption) {
+	t.Helper()
+	released := 0
+	_, err := cudaarray.Import(dev, i, func() { released++ }, opts...)
+	assert.ErrorContains(t, err, "cdevice: import: ")
+	assert.ErrorContains(t, err, want)
+	if is != nil {
+		assert.ErrorIs(t, err, is)
+	}
+	assert.Equal(t, 1, released)
+	_, again := cudaarray.Import(dev, i, nil, opts...)
+	assert.Equal(t, err, again, "without a function to call")
+}
+
+// Forms of the same array are taken: earlier versions, strides that say nothing, byte orders of a byte.
+func TestGPUImportTakes(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	m := cudatest.One(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	good := exported(t, onGPU(t, m, arrow.PrimitiveTypes.Uint8, `[1,2,3,4,5,6]`))
+	take := func(change func(*cudaarray.Interface)) string {
+		i := good
+		change(&i)
+		return values(t, gpu, i)
+	}
+	for version := range 4 {
+		assert.Equal(t, "[1 2 3 4 5 6]", take(func(i *cudaarray.Interface) { i.Version = version }))
+	}
+	for _, typestr := range []string{"|u1", "<u1", ">u1", "|b1"} {
+		assert.Equal(t, "[1 2 3 4 5 6]", take(func(i *cudaarray.Interface) { i.TypeStr = typestr }))
+	}
+	assert.Equal(t, "[1 2 3 4 5 6]", take(func(i *cudaarray.Interface) { i.Strides = []int64{1} }))
+	assert.Equal(t, "[[1 2 3] [4 5 6]]", take(func(i *cudaarray.Interface) { i.Shape, i.Strides = []int64{2, 3}, []int64{3, 1} }))
+	assert.Equal(t, "[[[1 2 3]] [[4 5 6]]]", take(func(i *cudaarray.Interface) { i.Shape, i.Strides = []int64{2, 1, 3}, []int64{3, 77, 1} }))
+	assert.Equal(t, "[2]", take(func(i *cudaarray.Interface) { i.Shape, i.Strides, i.Data.Ptr = []int64{1}, []int64{99}, i.Data.Ptr+1 }))
+}
+
+func TestNilArguments(t *testing.T) {
+	m := cudatest.Simulated(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	a := onGPU(t, m, numbers, `[1]`)
+	i := exported(t, a)
+	export := func(a *cdevice.Array, opts ...cudaarray.ExportOption) error {
+		_, err := cudaarray.Export(a, opts...)
+		return err
+	}
+	take := func(dev device.Device, release func(), opts ...cudaarray.ImportOption) error {
+		got, err := cudaarray.Import(dev, i, release, opts...)
+		if err == nil {
+			got.Release()
+		}
+		return err
+	}
+	nothing := func() {}
+	nilargs.Check(t, "github.com/arrowdevice/arrowdevice/interop/cudaarray", arrow.ErrInvalid, map[string]nilargs.Row{
+		"Export(a)":       {Call: func() error { return export(nil) }, Want: "cdevice: export: Array = nil, want an array"},
+		"Export(opts...)": {Call: func() error { return export(a, nil) }},
+		"WithStream(s)":   {Call: func() error { return export(a, cudaarray.WithStream((*cudaalloc.Stream)(nil))) }, Want: "export: WithStream = nil, want a stream"},
+		"WithMask(mask)":  {Call: func() error { return export(a, cudaarray.WithMask(nil)) }, Want: "export: WithMask = nil, want an array"},
+		"Import(dev)":     {Call: func() error { return take((*cudaalloc.Device)(nil), nothing) }, Want: "import: device = nil, want a device"},
+		"Import(release)": {Call: func() error { return take(gpu, nil) }},
+		"Import(opts...)": {Call: func() error { return take(gpu, nothing, nil) }},
+		"WithType(dt)":    {Call: func() error { return take(gpu, nothing, cudaarray.WithType(nil)) }, Want: "import: WithType = nil, want a data type"},
+	})
+}
