@@ -1,59 +1,39 @@
-// Command pyextension is a Python extension in Go: it adds a column to a batch of PyArrow's.
-//
-//	go build -buildmode=c-shared -o libpyextension.so ./examples/pyextension
+// Command pyextension adds a column to tables of Python's: the sum of another column up to each row.
 package main
 
-import "C"
-
 import (
-	"context"
 	"fmt"
+	"slices"
 
-	"github.com/arrowdevice/arrowdevice/cdevice"
-	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+
+	"github.com/arrowdevice/arrowdevice/pyextension"
 )
 
-func main() {} // c-shared wants one
+func main() {} // Python calls the functions
 
-// add_running_total takes the structs at array and schema, even if it fails, and fills those
-// at outArray and outSchema when it succeeds. It returns NULL, or a message to free.
-//
-//export add_running_total
-func add_running_total(array, schema uintptr, column *C.char, outArray, outSchema uintptr) *C.char {
-	if err := addRunningTotal(array, schema, C.GoString(column), outArray, outSchema); err != nil {
-		return C.CString(err.Error())
-	}
-	return nil
+func init() {
+	pyextension.Func("add_running_total", addRunningTotal, pyextension.WithParams("table", "column"))
 }
 
-func addRunningTotal(array, schema uintptr, column string, outArray, outSchema uintptr) (err error) {
-	defer func() {
-		if v := recover(); v != nil { // no panic may cross into C
-			err = fmt.Errorf("panic: %v", v)
+func addRunningTotal(table arrow.RecordBatch, column string) (arrow.RecordBatch, error) {
+	at := table.Schema().FieldIndices(column)
+	if len(at) != 1 || table.Column(at[0]).DataType().ID() != arrow.FLOAT64 {
+		return nil, fmt.Errorf("%w: no float64 column %q", arrow.ErrInvalid, column) // ValueError in Python
+	}
+	sum, builder := 0.0, array.NewFloat64Builder(memory.DefaultAllocator)
+	defer builder.Release()
+	for i, value := range table.Column(at[0]).(*array.Float64).Values() {
+		if table.Column(at[0]).IsValid(i) {
+			sum += value
 		}
-	}()
-	in, err := cdevice.ImportRecordBatch(cdevice.DeviceArrayFromPtr(array), cdevice.SchemaFromPtr(schema))
-	if err != nil {
-		return err
+		builder.Append(sum)
 	}
-	defer in.Release()
-	if err := in.ValidateFull(context.Background()); err != nil { // it comes from another language
-		return err
-	}
-	rec, err := in.HostView(context.Background()) // the same memory
-	if err != nil {
-		return err
-	}
-	defer rec.Release()
-	more, err := withRunningTotal(rec, column)
-	if err != nil {
-		return err
-	}
-	defer more.Release()
-	out, err := cdevice.WrapRecordBatch(more, device.CPUDevice())
-	if err != nil {
-		return err
-	}
-	defer out.Release() // the exported struct holds the memory on its own
-	return cdevice.ExportRecordBatch(out, cdevice.DeviceArrayFromPtr(outArray), cdevice.SchemaFromPtr(outSchema))
+	totals := builder.NewArray()
+	defer totals.Release()
+	added := arrow.Field{Name: column + "_total", Type: arrow.PrimitiveTypes.Float64}
+	schema := arrow.NewSchema(append(table.Schema().Fields(), added), nil)
+	return array.NewRecordBatch(schema, append(slices.Clone(table.Columns()), totals), table.NumRows()), nil
 }

@@ -1,0 +1,47 @@
+"""The cookbook's Python extension, command by command, in an empty folder."""
+
+import os
+import pathlib
+import re
+import shutil
+import sys
+
+import wheels
+
+PAGE = wheels.ROOT / "docs" / "cookbook.md"
+# What needs a network, and what does the same without one.
+INSTEAD = {
+    "git clone https://github.com/arrowdevice/arrowdevice": f"ln -s '{wheels.ROOT}' arrowdevice",
+    "pip install ../arrowdevice/python polars duckdb": "pip install --no-index ../arrowdevice-*.whl && python ../peers.py",
+}
+
+
+def blocks(title):
+    """Pairs of a language and the code of the page's section."""
+    section = PAGE.read_text().partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+    return re.findall(r"^```(\w+)\n(.*?)^```$", section, re.M | re.S)
+
+
+def test_python_extension(tmp_path):
+    files, script = {"go": "main.go", "python": "use.py"}, ["set -e"]
+    for language, code in blocks("A Python extension"):
+        if language == "sh":
+            script += code.splitlines()
+        else:
+            (tmp_path / files[language]).write_text(code)
+            script.append(f"mv '{tmp_path}/{files.pop(language)}' .")
+    assert not files and all(script.count(line) == 1 for line in INSTEAD)
+
+    # A wheel of the package arrowdevice, which pip makes without a network.
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
+    options = ["--no-index", "--no-build-isolation", "--no-deps", "--no-cache-dir", "-w", tmp_path]
+    source = tmp_path / "python"
+    shutil.copytree(wheels.ROOT / "python", source)  # pip writes beside it
+    wheels.run(*pip, "wheel", *options, source)
+    (tmp_path / "peers.py").write_text(wheels.SEE_PEERS)
+
+    script = "\n".join(INSTEAD.get(line, line) for line in script)
+    path = f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"
+    printed = wheels.run("bash", "-c", script, cwd=tmp_path, env={**os.environ, "PATH": path, "PIP_DISABLE_PIP_VERSION_CHECK": "1"})
+    rows = [re.findall(r"[\w.]+", line) for line in printed.splitlines() if re.search("Oslo|Lima|Pune", line)]
+    assert rows == [["Oslo", "12.5", "12.5"], ["Lima", "null", "12.5"], ["Pune", "3.0", "15.5"], ["Pune", "15.5"]]

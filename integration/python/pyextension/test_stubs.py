@@ -1,0 +1,119 @@
+"""Type checkers know the functions of a wheel: parameters, results and documentation."""
+
+import ast
+import sys
+import zipfile
+
+import pytest
+
+import wheels
+
+MAIN = '''// Command kinds has a function of each kind.
+package main
+
+import (
+	"context"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/pyextension"
+)
+
+func main() {}
+
+func init() {
+	pyextension.Func("stream", func(ctx context.Context, s *cdevice.RecordReader) (*cdevice.RecordReader, error) { return s, nil })
+	pyextension.Func("batch", func(b *cdevice.RecordBatch) (*cdevice.RecordBatch, int64) { return b, b.NumRows() })
+	pyextension.Func("column", func(a *cdevice.Array) *cdevice.Array { return a })
+	pyextension.Func("schema", func(s *arrow.Schema) *arrow.Schema { return s })
+	pyextension.Func("scalars", func(a string, b []byte, c int, d float64, e bool) map[string]any { return map[string]any{"a": a} },
+		pyextension.WithParams("a", "b", "c", "d", "e"), pyextension.WithDefault("d", 0.5), pyextension.WithDefault("e", true))
+	pyextension.Func("many", func(names []string, sizes map[string]int, limit *int) []string { return names },
+		pyextension.WithParams("names", "sizes", "limit"), pyextension.WithDefault("limit", nil),
+		pyextension.WithDoc("Says \\"many\\".\\n\\n    A \\\\ and a ''' + "\\\"\\\"\\\"" + '''."))
+	pyextension.Func("Error", func() {})
+}
+'''
+# Each line is right but for those with a comment, which has the beginning of the error's code.
+USES = """
+import asyncio
+import kinds
+import polars as pl
+
+frame = pl.DataFrame({"n": [1]})
+a: kinds.RecordReader = kinds.stream(frame)
+b: kinds.RecordReader = kinds.stream([frame, frame])
+c: kinds.RecordReader = kinds.stream(lambda: None)
+kinds.stream(3)  # arg-type
+kinds.stream("text")  # arg-type
+kinds.stream()  # call-arg
+batch, rows = kinds.batch(frame)
+d: kinds.RecordBatch = batch
+e: int = rows
+kinds.batch(kinds.batch(batch)[0])
+kinds.batch([frame])  # arg-type
+f: kinds.Array = kinds.column(frame["n"])
+g: kinds.Array = kinds.column(array=f)
+kinds.column(values=f)  # call-arg
+h: kinds.Schema = kinds.schema(kinds.schema(batch.schema))
+kinds.schema(frame)  # arg-type
+i: dict[str, object] = kinds.scalars("a", b"b", 1)
+kinds.scalars("a", bytearray(b"b"), c=1, d=2, e=False)
+kinds.scalars(b"a", b"b", 1)  # arg-type
+kinds.scalars("a", "b", 1)  # arg-type
+kinds.scalars("a", b"b", 1.5)  # arg-type
+kinds.scalars("a", b"b", 1, e="yes")  # arg-type
+j: list[str] = kinds.many(["a"], {"a": 1})
+k: list[str] = kinds.many(("a", "b"), {}, None)
+kinds.many([1], {})  # list-item
+kinds.nothing()  # attr-defined
+kinds.Error()
+async def later() -> None:
+    l: list[str] = await kinds.many.aio([], {}, limit=3)
+    await kinds.many.aio([])  # call-arg
+try:
+    asyncio.run(later())
+except kinds.Panic:
+    pass
+"""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    folder = wheels.module(tmp_path_factory.mktemp("modules") / "kinds", main=MAIN)
+    return wheels.build(folder, folder, GOFLAGS="-mod=mod")
+
+
+def test_type_checker(wheel, tmp_path):
+    environment = wheels.Environment(tmp_path / "environment")
+    environment.install(wheel)
+    environment.see_peers()
+    (tmp_path / "uses.py").write_text(USES)
+    options = ["--strict", "--no-error-summary", "--cache-dir", tmp_path / "cache", "--python-executable", environment.python]
+    ran = wheels.attempt(sys.executable, "-m", "mypy", *options, "uses.py", cwd=tmp_path)
+    found = {}
+    for line in ran.stdout.splitlines():
+        place, _, text = line.partition(": error: ")
+        if text:
+            assert place.startswith("uses.py:"), line
+            found[int(place.split(":")[1])] = text.rsplit("[")[-1].rstrip("]")
+    wanted = {n: line.split("# ")[1] for n, line in enumerate(USES.split("\n"), 1) if "# " in line}
+    assert found == wanted, ran.stdout + ran.stderr
+
+
+def test_stubs(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        stubs = ast.parse(archive.read("kinds/__init__.pyi"))
+        module = ast.parse(archive.read("kinds/__init__.py"))
+    assert ast.get_docstring(stubs) == ast.get_docstring(module) == "Command kinds has a function of each kind."
+    (many,) = [node for node in stubs.body if isinstance(node, ast.ClassDef) and node.name == "_many_function"]
+    for function in many.body:
+        assert ast.get_docstring(function) == 'Says "many".\n\nA \\ and a """.'
+    (scalars,) = [node for node in stubs.body if isinstance(node, ast.ClassDef) and node.name == "_scalars_function"]
+    assert ast.unparse(scalars.body[0].args) == "_self, a: str, b: _AnyBytes, c: int, d: float=0.5, e: bool=True"
+    # The function has the name before the class.
+    assert not [node for node in module.body if isinstance(node, ast.ImportFrom) and node.names[0].name == "Error"]
+    assert ast.literal_eval(next(n.value for n in module.body if isinstance(n, ast.Assign) and n.targets[0].id == "__all__")) == [
+        "Array", "Cancelled", "Error", "Panic", "RecordBatch", "RecordReader", "Schema",
+        "batch", "column", "many", "scalars", "schema", "stream",
+    ]  # fmt: skip
