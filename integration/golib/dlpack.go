@@ -5,7 +5,6 @@ package main
 import "C"
 
 import (
-	"fmt"
 	"unsafe"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
@@ -50,16 +49,4 @@ func golib_import_dlpack(address C.uintptr_t, versioned, withGIL C.int, out *C.u
 		a, err := dlpack.ImportLegacy(dlpack.ManagedTensorFromPtr(uintptr(address)), opt)
 		return anArray{a}, err
 	})
-}
-
-func arrayOf(handle C.uint64_t) (*cdevice.Array, error) {
-	t, err := get(handle)
-	if err != nil {
-		return nil, err
-	}
-	a, ok := t.(anArray)
-	if !ok {
-		return nil, fmt.Errorf("golib: handle %d is not an array", handle)
-	}
-	return a.Array, nil
 }
