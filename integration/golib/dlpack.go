@@ -7,7 +7,6 @@ import "C"
 import (
 	"unsafe"
 
-	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/interop/dlpack"
 )
 
