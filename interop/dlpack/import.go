@@ -69,9 +69,6 @@ func (from source) take(t *Tensor, opts []ImportOption) (*cdevice.Array, error) 
 		return from.refuse(err, opts)
 	}
 	arr := cdevice.CArrowDeviceArray{DeviceID: int64(t.Device.ID), DeviceType: t.Device.Type}
-	if device.Type(t.Device.Type) == device.CPU && t.Device.ID == 0 {
-		arr.DeviceID = device.NoOrdinal
-	}
 	if !from.fill(abi.As[abi.ArrowArray](&arr.Array), v) {
 		bridge.CallDLDeleter(from.tensor, from.versioned)
 		return nil, errNoMemory
