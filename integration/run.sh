@@ -42,6 +42,8 @@ if [[ ${1:-} == --demo ]]; then
 fi
 "${GO:-go}" build -buildmode=c-shared -o "$PYEXTENSION" ./examples/pyextension
 "${GO:-go}" build -buildmode=c-shared -o "$TESTEXTENSION" ./integration/pyextension
+DEVICE_DRIVER=$("${GO:-go}" run ./cudasim/build)
+export DEVICE_DRIVER
 "${CC:-gcc}" -std=c11 -shared -fPIC -Wall -Wextra -Werror -o "$GILPRODUCER" integration/python/gilproducer.c
 
 # The Arrow C++ peer: against PyArrow's own libarrow, so that both are one library
