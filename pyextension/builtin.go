@@ -44,6 +44,7 @@ func init() {
 		".synchronize":     synchronize,
 		".dlpack":          exportTensor,
 		".dlpack_device":   tensorDevice,
+		".cuda_array":      exportCUDAArray,
 	}
 }
 

@@ -3,8 +3,10 @@
 package pyextension
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"sync"
 	"sync/atomic"
 
@@ -126,7 +128,8 @@ type reader struct {
 	scope *scope // of the function that returned it: its context ends with the reader
 
 	mu       sync.Mutex
-	consumed string     // what took the rest of the stream
+	consumed string // what took the rest of the stream
+	closed   bool
 	next     chan batch // of a Next that is in progress, or whose batch was not taken
 
 	turn chan struct{} // has an element while a call reads
@@ -164,7 +167,7 @@ func (r *reader) Next(ctx context.Context) (*cdevice.RecordBatch, error) {
 func (r *reader) begin() (chan batch, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.consumed != "" {
+	if r.consumed != "" || r.closed {
 		return nil, r.errConsumed()
 	}
 	if r.next == nil {
@@ -191,7 +194,7 @@ func (r *reader) begin() (chan batch, error) {
 func (r *reader) unread(b *cdevice.RecordBatch) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.consumed != "" {
+	if r.consumed != "" || r.closed {
 		return
 	}
 	b.Retain()
@@ -203,25 +206,65 @@ func (r *reader) unread(b *cdevice.RecordBatch) {
 func (r *reader) take(what string) (*cdevice.RecordReader, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.consumed != "" {
-		return nil, r.errConsumed()
-	}
-	if r.next != nil {
-		return nil, valueErrorf("a read of the stream was cancelled and is still in progress, or its batch was not taken: read it first")
+	if err := r.errTaken(); err != nil {
+		return nil, err
 	}
 	r.consumed = what
 	return r.r, nil
 }
 
+// errTaken is why the rest of the stream cannot be given to a consumer, or nil.
+func (r *reader) errTaken() error {
+	if r.consumed != "" {
+		return r.errConsumed()
+	}
+	if r.next != nil || len(r.turn) > 0 {
+		return valueErrorf("a read of the stream is in progress, or was cancelled and its batch was not taken: read it first")
+	}
+	return nil
+}
+
+// lend returns a reader of the rest of the stream, owned by the caller, which takes it when it is asked for the
+// first batch. Until then others can be lent: a consumer such as DuckDB asks for one to see the schema, and for another
+// one to read.
+func (r *reader) lend(what string) (*cdevice.RecordReader, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.errTaken(); err != nil {
+		return nil, err
+	}
+	taken := false
+	next := func() (*cdevice.RecordBatch, error) {
+		if !taken {
+			if _, err := r.take(what); err != nil {
+				return nil, err
+			}
+			taken = true
+		}
+		if !r.r.Next() {
+			return nil, cmp.Or(r.r.Err(), io.EOF)
+		}
+		b := r.r.RecordBatch()
+		b.Retain()
+		return b, nil
+	}
+	r.r.Retain()
+	lent, err := cdevice.NewRecordReaderFunc(r.r.Schema(), r.r.DeviceType(), next, r.r.Release)
+	if err != nil {
+		r.r.Release()
+	}
+	return lent, err
+}
+
 func (r *reader) errConsumed() error {
-	return valueErrorf("the stream was consumed by %s; a stream is read once: read_all() keeps its batches", r.consumed)
+	return valueErrorf("the stream was consumed by %s; a stream is read once: read_all() keeps its batches", cmp.Or(r.consumed, "close()"))
 }
 
 func (r *reader) release() {
 	r.mu.Lock()
 	next := r.next
 	r.next = nil
-	r.consumed = "close()"
+	r.closed = true
 	r.mu.Unlock()
 	if next != nil {
 		r.scope.end() // the source may wait for it

@@ -220,6 +220,8 @@ func (s *source) anArray(sc *scope) (*cdevice.Array, error) {
 		return owned[*cdevice.Array](sc)(collectArrays(sc.ctx, r))
 	case s.form == formTensor, s.form == formLegacyTensor:
 		return owned[*cdevice.Array](sc)(s.tensor())
+	case s.form == formCUDAArray:
+		return owned[*cdevice.Array](sc)(s.cudaArray())
 	}
 	return nil, s.refuse(kindArray)
 }

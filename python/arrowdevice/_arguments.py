@@ -37,6 +37,7 @@ class Transfer:
         self._renamed = []
         self._sources = []
         self._owners = []
+        self._increased = 0
 
     def keep(self, capsules):
         """Keeps capsules until the transfer ends."""
@@ -52,7 +53,7 @@ class Transfer:
         self.origins.append(origin)
         source = _sources.Source(iterable, origin)
         self._sources.append(source)
-        return source.address
+        return source.open()
 
     def owner(self, value):
         """The address of an object, with a reference of the call's own."""
@@ -65,17 +66,15 @@ class Transfer:
             _capsules.rename(capsule, "used_" + name)
         for owner in self._owners:
             _capsules.increase(owner)
+            self._increased += 1
 
     def abandon(self):
-        """Takes everything back, after commit and before Go was called."""
+        """Takes everything back: Go was not called."""
         for capsule, name in self._renamed:
             _capsules.rename(capsule, name)
-        for owner in self._owners:
+        for owner in self._owners[: self._increased]:
             _capsules.decrease(owner)
-        self.release()
-
-    def release(self):
-        """Ends a transfer that was not committed."""
+        self._increased = 0
         for source in self._sources:
             source.abandon()
 

@@ -54,15 +54,12 @@ class _Pipe:
                 future.set_result(None)
 
 
-async def finish(call):
-    """Waits for a call, and returns its reply. The end of the task cancels the call."""
-    try:
-        if call.number:
-            await _ended(call)
-        return call.reply()
-    except BaseException:
-        call.abandon()
-        raise
+async def run(call, request):
+    """The value of a call, or a Failure. The caller abandons the call if this raises, as it does when the task is
+    cancelled."""
+    if not call.start(request, 0):
+        await _ended(call)
+    return call.result()
 
 
 async def _ended(call):

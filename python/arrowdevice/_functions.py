@@ -6,6 +6,7 @@ import keyword
 
 from . import _asyncio
 from ._arguments import Refused, Transfer, converter, encode_arguments
+from ._library import Call
 from ._values import Failure, encode_str, list_head
 
 # Functions of Python itself bind arguments best: their errors, signatures and help are the usual ones.
@@ -45,33 +46,38 @@ class _Call:
 
     def __call__(self, values):
         transfer = Transfer(self._library)
-        request, error = self._request(transfer, values)
-        if error is not None:
-            return None, error
-        return self._result(self._library.call(request, transfer), transfer)
+        call = Call(self._library, transfer.origins)
+        try:
+            request = self._request(transfer, values)
+            return self._result(self._library.run(call, request), transfer)
+        except BaseException as error:
+            call.abandon()
+            if not call.started:
+                transfer.abandon()
+            if type(error) is Refused:
+                return None, error.error
+            raise
 
     async def wait(self, values):
         transfer = Transfer(self._library)
-        request, error = self._request(transfer, values)
-        if error is not None:
-            return None, error
-        call = self._library.begin(request, transfer)
-        return self._result(await _asyncio.finish(call), transfer)
+        call = Call(self._library, transfer.origins)
+        try:
+            request = self._request(transfer, values)
+            return self._result(await _asyncio.run(call, request), transfer)
+        except BaseException as error:
+            call.abandon()
+            if not call.started:
+                transfer.abandon()
+            if type(error) is Refused:
+                return None, error.error
+            raise
 
     def _request(self, transfer, values):
-        try:
-            encoded = encode_arguments(transfer, self.name, self._parameters, values)
-        except Refused as refused:
-            transfer.release()
-            return None, refused.error
-        except BaseException:
-            transfer.release()
-            raise
+        encoded = encode_arguments(transfer, self.name, self._parameters, values)
         transfer.commit()
-        return b"".join([list_head(1 + len(encoded)), encode_str(self.name), *encoded]), None
+        return b"".join([list_head(1 + len(encoded)), encode_str(self.name), *encoded])
 
-    def _result(self, reply, transfer):
-        result = self._library.decode(reply, transfer.origins)
+    def _result(self, result, transfer):
         if type(result) is Failure:
             return None, self._library.error(result, transfer.origins)
         return (tuple(result) if self._is_tuple and isinstance(result, list) else result), None

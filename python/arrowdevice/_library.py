@@ -15,7 +15,6 @@ _VERSION = 1
 
 # A slice of waiting, after which Python's signal handlers run: in the main thread only.
 _MAIN_SLICE, _OTHER_SLICE = 50_000_000, 10_000_000_000
-_WITHOUT_WAITING = 0
 
 _NOT_STARTED = (1 << 64) - 1
 _PATIENCE_AT_EXIT = 2.0  # seconds until functions that ignore the end of their context are left alone
@@ -33,24 +32,32 @@ class _Out(ctypes.Structure):
 
 
 class Call:
-    """A call of a library. abandon() ends it in every state."""
+    """A call of a library. An exception of a signal handler can come between any two instructions: abandon()
+    ends the call in every state, and its caller calls it for every exception until it has the result."""
 
-    __slots__ = ("_library", "_out", "_memory", "_size", "_transfer", "__weakref__")
+    __slots__ = ("_library", "_out", "_memory", "_size", "_reply", "_origins", "__weakref__")
 
-    def __init__(self, library, transfer=None):
-        self._library, self._transfer = library, transfer
+    def __init__(self, library, origins=()):
+        self._library, self._origins, self._reply = library, origins, None
         self._out = _Out(None, _NOT_STARTED)
         self._memory, self._size = ctypes.byref(self._out), ctypes.byref(self._out, _Out.size.offset)
 
-    # The number is read from memory, not from the result: an exception of a signal handler
-    # may come between the return of a C function and the assignment of its result.
+    # The number is read from memory: the result of a C function may never be assigned.
+
+    @property
+    def started(self):
+        """Reports whether Go has taken the request."""
+        return self._out.size != _NOT_STARTED
 
     @property
     def number(self):
         """The number while the call is in progress, else 0."""
-        if self._out.memory or self._out.size == _NOT_STARTED:
-            return 0
-        return self._out.size
+        return 0 if self._out.memory or not self.started else self._out.size
+
+    @property
+    def pipes(self):
+        """The pipes of the library, by event loop."""
+        return self._library.pipes
 
     def start(self, request, wait):
         """Reports whether the call has ended."""
@@ -59,50 +66,40 @@ class Call:
         library.running.add(self)
         if library.functions.call(request, len(request), wait, self._memory, self._size) < 0:
             raise RuntimeError(_FORKED.format(library.path))
-        return self._ended()
+        return bool(self._out.memory)
 
     def wait(self, wait):
         """Reports whether the call has ended."""
         if self._library.functions.wait(self.number, wait, self._memory, self._size) < 0:
-            raise _errors.Cancelled("the call was cancelled")
-        return self._ended()
-
-    @property
-    def pipes(self):
-        """The pipes of the library, by event loop."""
-        return self._library.pipes
+            raise RuntimeError(_FORKED.format(self._library.path))
+        return bool(self._out.memory)
 
     def notify(self, descriptor):
         self._library.functions.notify(self.number, descriptor)
 
-    def _ended(self):
-        if self._out.memory:
-            return True
-        if not self._out.size:
-            raise _errors.Cancelled("the call was cancelled")
-        return False
-
-    def reply(self):
-        """The bytes of the reply."""
-        data = ctypes.string_at(self._out.memory, self._out.size)
+    def result(self):
+        """The decoded value, or a Failure."""
+        library = self._library
+        self._reply = ctypes.string_at(self._out.memory, self._out.size)
+        library.running.discard(self)
         self._free()
-        return data
+        return Reply(self._reply, lambda reference: library.wrap(library, reference, self._origins)).decode()
 
     def _free(self):
         memory, self._out.memory, self._out.size = self._out.memory, None, 0
-        self._library.running.discard(self)
         self._library.functions.free(memory)
 
     def abandon(self):
         """Ends the call, and drops its result."""
-        self._library.running.discard(self)
-        if self._out.memory:
-            self._library.drop(self.reply())
-        elif self._out.size == _NOT_STARTED:
-            if self._transfer is not None:
-                self._transfer.abandon()
-        elif self._out.size:
-            self._library.functions.cancel(self._out.size)
+        library = self._library
+        library.running.discard(self)
+        if self.number:
+            library.functions.cancel(self.number)
+        elif self._out.memory:
+            self._reply = self._reply or ctypes.string_at(self._out.memory, self._out.size)
+            self._free()
+        if self._reply is not None:  # objects that are released already are left alone
+            Reply(self._reply, lambda reference: library.release(reference.handle)).decode()
 
 
 class _Functions:
@@ -140,7 +137,7 @@ class Library:
     """A loaded library. wrap makes an object of a Reference in a reply."""
 
     def __init__(self, path, wrap):
-        self.path, self._wrap, self._pid = path, wrap, os.getpid()
+        self.path, self.wrap, self._pid = path, wrap, os.getpid()
         try:
             library = ctypes.CDLL(path)
         except OSError as e:
@@ -177,55 +174,31 @@ class Library:
     def ask(self, name, *arguments, origins=()):
         """The result of a built-in function. Arguments are encoded by their types; objects have an
         encoded()."""
-        return self.value(self.call(built_in(name, arguments)), origins)
+        call = Call(self, origins)
+        try:
+            return self.value(self.run(call, built_in(name, arguments)), origins)
+        except BaseException:
+            call.abandon()
+            raise
 
-    def call(self, request, transfer=None):
-        """The reply to a request. An exception of a signal handler cancels the call."""
+    def run(self, call, request):
+        """The value of a call, or a Failure."""
         in_main = threading.get_ident() == threading.main_thread().ident
         wait = _MAIN_SLICE if in_main else _OTHER_SLICE
-        call = Call(self, transfer)
-        try:
-            ended = call.start(request, wait)
-            while not ended:
-                ended = call.wait(wait)
-            return call.reply()
-        except BaseException:
-            call.abandon()
-            raise
+        ended = call.start(request, wait)
+        while not ended:
+            ended = call.wait(wait)
+        return call.result()
 
-    def begin(self, request, transfer=None):
-        """A call that has not been waited for."""
-        call = Call(self, transfer)
-        try:
-            call.start(request, _WITHOUT_WAITING)
-        except BaseException:
-            call.abandon()
-            raise
-        return call
-
-    def value(self, reply, origins=()):
-        """The value of a reply. Its error is raised."""
-        value = self.decode(reply, origins)
+    def value(self, value, origins=()):
+        """A value that is no Failure, which is raised."""
         if type(value) is Failure:
             raise self.error(value, origins)
         return value
 
-    def decode(self, reply, origins=()):
-        """The value of a reply, or a Failure. origins are those of the arguments: the result may read
-        the same sources."""
-        try:
-            return Reply(reply, lambda reference: self._wrap(self, reference, origins)).decode()
-        except BaseException:
-            self.drop(reply)
-            raise
-
     def error(self, failure, origins):
         """The exception of a failure: that of a source in Python, if it is behind the failure."""
         return _sources.original(origins, failure.text) or _errors.of_reply(*failure)
-
-    def drop(self, reply):
-        """Releases the objects of a reply. Those that have been released are left alone."""
-        Reply(reply, lambda reference: self.release(reference.handle)).decode()
 
     def release(self, handle):
         """Drops an object."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from . import _asyncio, _capsules
-from ._library import built_in, encode_handle
-from ._structs import CPU_ACCESSIBLE, CUDA, CUDA_HOST, CUDA_MANAGED, device_name
+from ._library import Call, built_in, encode_handle
+from ._structs import CPU, CPU_ACCESSIBLE, CUDA, CUDA_HOST, CUDA_MANAGED, device_name
 
 _CUDA_ACCESSIBLE = frozenset([CUDA, CUDA_HOST, CUDA_MANAGED])
 
@@ -29,9 +29,16 @@ class Object:
 
     def close(self):
         """Ends the object. Memory that was handed on stays valid."""
-        handle, self._handle = self._handle, 0
-        if handle:
+        handle = self._handle
+        if not handle:
+            return
+        try:
             self._library.release(handle)
+        except BaseException:  # of a signal handler; a handle that was released is left alone
+            self._library.release(handle)
+            raise
+        finally:
+            self._handle = 0
 
     @property
     def closed(self) -> bool:
@@ -140,6 +147,10 @@ class _DeviceArrays(_Copies):
         """Rows start to stop, without a copy. Negative numbers count from the end."""
         start, stop, _ = slice(start, stop).indices(self._rows)
         return self._ask(".slice", start, max(start, stop))
+
+    def _as_cpu(self):
+        """The same memory as the CPU's: PyArrow refuses page-locked and managed memory of a GPU."""
+        return self if self._device[0] == CPU else self.to_host()
 
     def synchronize(self) -> None:
         """Waits until pending work on the memory has completed."""
@@ -280,7 +291,7 @@ class RecordBatch(_WithSchema, _DeviceArrays):
         self._refuse_device()
         import pyarrow
 
-        return pyarrow.record_batch(self)
+        return pyarrow.record_batch(self._as_cpu())
 
     def __repr__(self):
         if self.closed:
@@ -310,7 +321,7 @@ class Array(_DeviceArrays):
         self._refuse_device()
         import pyarrow
 
-        return pyarrow.array(self)
+        return pyarrow.array(self._as_cpu())
 
     def __dlpack_device__(self):
         """The type and the number of the device."""
@@ -371,8 +382,12 @@ class RecordReader(_WithSchema, _Copies):
         return self
 
     async def __anext__(self) -> RecordBatch:
-        call = self._library.begin(built_in(".next", (self,)))
-        batch = self._library.value(await _asyncio.finish(call), self._origins)
+        call = Call(self._library, self._origins)
+        try:
+            batch = self._library.value(await _asyncio.run(call, built_in(".next", (self,))), self._origins)
+        except BaseException:
+            call.abandon()
+            raise
         if batch is None:
             raise StopAsyncIteration
         return batch

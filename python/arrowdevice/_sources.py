@@ -169,7 +169,7 @@ def _check(found, first, number):
 
 
 class Source:
-    """A source that Go reads. Its first batch is read at once, for the schema and the device type."""
+    """A source that Go reads. open() reads its first batch, for the schema and the device type."""
 
     def __init__(self, iterable, origin):
         iterator = iter(iterable)
@@ -178,25 +178,22 @@ class Source:
         self._origin, self._text, self.failed = origin, None, 0
         self._pieces = _checked(_pieces(iterator))
         self._schema = self._first = None
-        try:
-            self._first = next(self._pieces, None)
-            self._schema = self._first.schema if self._first else _declared(iterable)
-            device_type = self._first.array.device_type if self._first else CPU
-        except BaseException:
-            self.close()
-            raise
-        self._number = next(_numbers)
-        _alive[self._number] = self
-        self.struct = ArrowDeviceArrayStream(device_type, *_CALLBACKS, self._number)
+        self._iterable, self._number = iterable, next(_numbers)
+        self._struct = ArrowDeviceArrayStream(CPU, *_CALLBACKS, self._number)
 
-    @property
-    def address(self):
+    def open(self):
         """The address of the struct, whose contents Go takes."""
-        return ctypes.addressof(self.struct)
+        self._first = next(self._pieces, None)
+        self._schema = self._first.schema if self._first else _declared(self._iterable)
+        self._struct.device_type = self._first.array.device_type if self._first else CPU
+        self._iterable = None
+        _alive[self._number] = self
+        return ctypes.addressof(self._struct)
 
     def abandon(self):
         """Ends a source whose struct Go did not take."""
-        release(self.struct)
+        _alive.pop(self._number, None)
+        self.close()
 
     def fill_schema(self, out):
         schema, self._schema = self._schema, None

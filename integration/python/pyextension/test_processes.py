@@ -1,67 +1,322 @@
-"""A library in child processes: it works where no parent has loaded it, and is an error in
-a forked child of one that has."""
+"""Interrupts, forks, and the end of a process. Each test runs a program in a process of its own."""
 
 import os
+import pathlib
+import signal
+import subprocess
 import sys
+import textwrap
+import time
 
-import wheels
+import pytest
 
-# A child of each kind, of a process that has loaded the library or has not.
-CHILDREN = """
-import multiprocessing
-import os
+import extension
+
+HERE = pathlib.Path(__file__).resolve().parent
+PATIENCE = 60  # seconds until a process counts as hanging
+
+PREAMBLE = """
 import sys
-
-import pyarrow as pa
-
+sys.path[:0] = [{package!r}]
 import arrowdevice
-
-
-def call(extension, path):
-    extension = extension or arrowdevice.load(path)
-    for _ in range(1000):  # the first ones may work in a forked child
-        more = extension.add_running_total(pa.record_batch({"km": [1.0, 2.0]}), "km")
-    return pa.record_batch(more)["km_total"].to_pylist()
-
-
-def child(answers, extension, path):
-    try:
-        answers.put(call(extension, path))
-    except RuntimeError as refused:
-        answers.put(str(refused))
-
-
-def ask(method, extension, path):
-    context = multiprocessing.get_context(method)
-    answers = context.SimpleQueue()
-    process = context.Process(target=child, args=(answers, extension, path))
-    process.start()
-    process.join(60)
-    assert process.exitcode == 0, f"{method}: {process.exitcode}"
-    return answers.get()
-
-
-if __name__ == "__main__":
-    path = sys.argv[1]
-    print(ask("fork", None, path))  # loaded in the child only
-    extension = arrowdevice.load(path)
-    print(call(extension, path))
-    print(ask("spawn", None, path))
-    print(ask("spawn", extension, path))
-    print(ask("forkserver", None, path))
-    print(ask("fork", extension, path))
-    print(ask("fork", None, path))
-    print(ask("fork", None, os.path.relpath(path)))
+import pyarrow as pa
+ext = arrowdevice.load({path!r})
+BATCH = pa.record_batch({{"a": [1, 2]}})
 """
 
 
-def test_child_processes(tmp_path):
+def start(program, tmp_path):
+    """A process that runs a program, with standard output as text."""
+    path = tmp_path / "program.py"
+    path.write_text(PREAMBLE.format(package=extension.PACKAGE, path=extension.PATH) + textwrap.dedent(program))
+    command = [sys.executable, "-X", "faulthandler", "-X", "dev", "-W", "ignore::DeprecationWarning", str(path)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def run(program, tmp_path, returns=0):
+    """The output of a program that ends by itself and writes nothing to standard error."""
+    process = start(program, tmp_path)
+    try:
+        out, err = process.communicate(timeout=PATIENCE)
+    finally:
+        process.kill()
+    assert (process.returncode, err) == (returns, "")
+    return out.splitlines()
+
+
+CALLS = {
+    "function": "ext.sleep(60_000)",
+    "reader": "next(ext.counters(1, 1, 60_000))",
+    "read_all": "ext.counters(1, 1000, 10).read_all()",
+    "source": "ext.count(forever())",
+    "sleeping source": "ext.count(slow())",
+    "asyncio": "asyncio.run(ext.sleep.aio(60_000))",
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_interrupt_cancels_a_call(name, tmp_path):
+    program = f"""
+    import asyncio, itertools, time
+
+    def forever():
+        yield from itertools.repeat(BATCH)
+
+    def slow():
+        yield BATCH
+        time.sleep(1)
+        yield BATCH
+
+    print("begun", flush=True)
+    try:
+        {CALLS[name]}
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+    deadline = time.monotonic() + 20
+    while True:
+        left = {{k: v for k, v in ext._library.ask(".stats").items() if v}}
+        if not left or time.monotonic() > deadline:
+            break
+        time.sleep(0.002)
+    print(left, ext._library.running, arrowdevice._sources.alive())
+    print(ext.add(1, 2))
+    """
+    process = start(program, tmp_path)
+    try:
+        assert process.stdout.readline() == "begun\n"
+        time.sleep(0.3)
+        process.send_signal(signal.SIGINT)
+        sent = time.monotonic()
+        assert process.stdout.readline() == "interrupted\n"
+        assert time.monotonic() - sent < 2
+        out, err = process.communicate(timeout=PATIENCE)
+    finally:
+        process.kill()
+    assert err == ""
+    assert out.splitlines() == ["{} set() 0", "3"]
+
+
+def test_interrupts_at_any_time(tmp_path):
+    """An interrupt may come between any two instructions of the package: nothing is lost."""
+    program = """
+    import gc, itertools, signal, time
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGALRM, interrupt)
+    interrupted = 0
+    delays = itertools.cycle([1e-5 * i for i in range(1, 60)])
+    deadline = time.monotonic() + 4
+    table = pa.table(BATCH)
+    batch = ext.echo_batch(BATCH)
+    while time.monotonic() < deadline:
+        try:
+            signal.setitimer(signal.ITIMER_REAL, next(delays))
+            ext.add(1, 2)
+            ext.echo_batch(BATCH)
+            batch["a"]
+            ext.count(table)
+            batch.slice(1)
+            ext.echo_reader([BATCH, BATCH]).read_all()
+            ext.sleep(1)
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        except KeyboardInterrupt:
+            interrupted += 1
+        except BaseException:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            raise
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    batch.close()
+    gc.collect()
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline and ext._library.ask(".stats")["calls"]:
+        time.sleep(0.01)
+    gc.collect()
+    print(interrupted > 100)
+    stats = ext._library.ask(".stats")
+    print(stats["calls"], len(ext._library.running))
+    print(max(stats["objects"], arrowdevice._sources.alive()))
+    """
+    process = start(program, tmp_path)
+    out, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, err
+    *rest, objects = out.splitlines()
+    assert rest == ["True", "0 0"]
+    # Python drops an exception of a signal handler that comes inside of a __del__, and says so.
+    assert int(objects) <= err.count("Exception ignored in: <function Object.__del__")
+
+
+def test_forked_child_gets_an_error(tmp_path):
+    program = """
+    import gc, os
+
+    batch = ext.echo_batch(BATCH)
+    array = batch["a"]
+    reader = ext.echo_reader(BATCH for _ in range(3))
+    device = batch.__arrow_c_device_array__()
+    stream = ext.echo_reader(BATCH).__arrow_c_stream__()
+    table = ext.echo_batch(BATCH).to_pyarrow()
+    pid = os.fork()
+    if pid == 0:
+        for use in (
+            lambda: ext.add(1, 2),
+            lambda: next(reader),
+            lambda: batch["a"],
+            lambda: pa.table(batch),
+            lambda: arrowdevice.load(ext.__file__),
+        ):
+            try:
+                use()
+                print("no error")
+            except RuntimeError as refused:
+                text = str(refused)
+                print(text.startswith(f"{ext.__file__}: loaded before this process was forked"), 'get_context("spawn") or "forkserver"' in text)
+        assert table.to_pylist() == BATCH.to_pylist()
+        del batch, array, reader, device, stream, table
+        gc.collect()
+        sys.stdout.flush()
+        sys.exit(0)
+    _, status = os.waitpid(pid, 0)
+    print(status, ext.add(1, 2), next(reader).num_rows)
+    """
+    assert run(program, tmp_path) == ["True True"] * 5 + ["0 3 2"]
+
+
+def test_children_of_multiprocessing(tmp_path):
     program = tmp_path / "children.py"
-    program.write_text(CHILDREN)
-    path = os.environ["PYEXTENSION"]
-    printed = wheels.run(sys.executable, program, path, env=wheels.variables())
-    *works, by_object, again, by_other_name = printed.splitlines()
-    assert works == ["[1.0, 3.0]"] * 5
-    for refused in (by_object, again, by_other_name):
-        assert refused.startswith(f"{os.path.realpath(path)}: loaded before this process was forked")
-        assert 'get_context("spawn")' in refused
+    program.write_text(
+        PREAMBLE.format(package=extension.PACKAGE, path=extension.PATH)
+        + textwrap.dedent("""
+        import multiprocessing
+
+        def work(n):
+            return ext.add(n, 1)
+
+        if __name__ == "__main__":
+            for method in ("spawn", "forkserver"):
+                with multiprocessing.get_context(method).Pool(2) as pool:
+                    print(pool.map(work, range(3)))
+        """)
+    )
+    ran = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=PATIENCE)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert ran.stdout.splitlines() == ["[1, 2, 3]"] * 2
+
+
+def test_library_that_only_the_child_loads(tmp_path):
+    program = """
+    import os
+    pid = os.fork()
+    if pid == 0:
+        import shutil
+        print("ok")
+        sys.stdout.flush()
+        os._exit(0)
+    print(os.waitpid(pid, 0)[1])
+    """
+    assert run(program, tmp_path) == ["ok", "0"]
+
+
+# The end of a process, with everything alive.
+
+ALIVE = {
+    "objects": """
+    kept = [ext.echo_batch(BATCH), ext.echo_reader(BATCH), ext.echo_array(BATCH["a"]), ext.counters(1, 10, 1)]
+    kept += [next(kept[3]), ext.echo_batch(BATCH).schema]
+    """,
+    "objects in a cycle": """
+    kept = [ext.echo_batch(BATCH)]
+    kept.append(kept)
+    sys.kept = kept
+    """,
+    "capsules": """
+    batch = ext.echo_batch(BATCH)
+    sys.kept = [batch.__arrow_c_device_array__(), batch.__arrow_c_array__(), batch["a"].__dlpack__()]
+    sys.kept += [ext.echo_reader(BATCH).__arrow_c_stream__(), ext.counters(1, 9).__arrow_c_device_stream__()]
+    """,
+    "tables of PyArrow": """
+    sys.kept = [pa.table(ext.echo_reader([BATCH] * 3)), pa.RecordBatchReader.from_stream(ext.counters(1, 10))]
+    """,
+    "a source": """
+    sys.kept = ext.echo_reader(BATCH for _ in range(10))
+    next(sys.kept)
+    """,
+    "a source behind a capsule": """
+    sys.kept = ext.echo_reader(BATCH for _ in range(10)).__arrow_c_stream__()
+    """,
+    "a source behind PyArrow": """
+    sys.kept = pa.RecordBatchReader.from_stream(ext.echo_reader(BATCH for _ in range(10)))
+    sys.kept.read_next_batch()
+    """,
+    "memory of Python behind PyArrow": """
+    import numpy
+    sys.kept = ext.echo_array(numpy.arange(1000)).to_pyarrow()
+    """,
+    "a daemon thread in a call": """
+    import threading, time
+    threading.Thread(target=ext.sleep, args=(60_000,), daemon=True).start()
+    time.sleep(0.1)
+    """,
+    "daemon threads in many calls": """
+    import threading, time
+    def work():
+        while True:
+            ext.count(BATCH for _ in range(10))
+    for _ in range(4):
+        threading.Thread(target=work, daemon=True).start()
+    time.sleep(0.2)
+    """,
+    "a daemon thread that reads a slow source": """
+    import threading, time
+    def slow():
+        while True:
+            yield BATCH
+            time.sleep(0.01)
+    threading.Thread(target=ext.count, args=(slow(),), daemon=True).start()
+    time.sleep(0.1)
+    """,
+    "a pending task": """
+    import asyncio
+    loop = asyncio.new_event_loop()
+    task = loop.create_task(ext.sleep.aio(60_000))
+    task._log_destroy_pending = False
+    loop.run_until_complete(asyncio.sleep(0.05))
+    sys.kept = [task, loop]
+    """,
+}
+
+
+@pytest.mark.parametrize("name", ALIVE)
+def test_end_of_a_process(name, tmp_path):
+    program = textwrap.dedent(ALIVE[name]) + '\nprint("end", flush=True)\n'
+    path = tmp_path / "program.py"
+    path.write_text(PREAMBLE.format(package=extension.PACKAGE, path=extension.PATH) + program)
+    begun = time.monotonic()
+    ran = subprocess.run([sys.executable, "-X", "faulthandler", path], capture_output=True, text=True, timeout=PATIENCE)
+    assert ran.stdout == "end\n"
+    assert ran.returncode == 0, ran.stderr
+    assert "Fatal" not in ran.stderr
+    assert "panic" not in ran.stderr
+    assert time.monotonic() - begun < PATIENCE / 2
+
+
+def test_end_of_a_process_often(tmp_path):
+    """The end races with goroutines."""
+    program = """
+    import threading
+    def work():
+        while True:
+            ext.count(BATCH for _ in range(3))
+    for _ in range(3):
+        threading.Thread(target=work, daemon=True).start()
+    sys.kept = [ext.echo_reader(BATCH for _ in range(10)), pa.RecordBatchReader.from_stream(ext.counters(1, 10, 1))]
+    """
+    path = tmp_path / "program.py"
+    path.write_text(PREAMBLE.format(package=extension.PACKAGE, path=extension.PATH) + textwrap.dedent(program))
+    for _ in range(8):
+        ran = subprocess.run([sys.executable, "-X", "faulthandler", path], capture_output=True, text=True, timeout=PATIENCE)
+        assert ran.returncode == 0, ran.stderr
+
+
+assert os.path.exists(extension.PATH)
