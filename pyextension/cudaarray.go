@@ -18,17 +18,21 @@ func (s *source) cudaArray() (*cdevice.Array, error) {
 	if err != nil {
 		return nil, about("__cuda_array_interface__", err)
 	}
-	dev := device.CPUDevice()
-	if i.Data.Ptr != 0 { // an empty array has no device
-		if dev, err = cudaarray.DeviceOf(*i); err != nil {
-			return nil, err
-		}
-	} else if dev, err = device.Open(device.ID{Type: device.CUDA}); err != nil {
+	dev, err := deviceOf(*i)
+	if err != nil {
 		return nil, err
 	}
 	owner := s.owner
 	s.owner = 0
 	return cudaarray.Import(dev, *i, sync.OnceFunc(func() { capi.DropPythonObject(owner) }))
+}
+
+// deviceOf returns the device of an interface: the first GPU for an empty array, which has no address.
+func deviceOf(i cudaarray.Interface) (device.Device, error) {
+	if i.Data.Ptr == 0 {
+		return device.Open(device.ID{Type: device.CUDA})
+	}
+	return cudaarray.DeviceOf(i)
 }
 
 // readInterface reads the dict of a __cuda_array_interface__.
