@@ -48,8 +48,8 @@ func init() {
 	}
 }
 
-// inline are the built-in functions that run on the thread of the caller, whose per-thread default stream they may
-// use. They never wait.
+// inline are the built-in functions that run on the thread of the caller, whose per-thread default
+// stream they may use. They never wait.
 var inline = []string{".dlpack", ".cuda_array"}
 
 func builtin(sc *scope, r *results, name string, args []any) (any, error) {
@@ -153,8 +153,8 @@ func exit(in *invocation) (any, error) {
 	return nil, nil
 }
 
-// checkRequested compares the schema that a consumer asks for with that of an object. Types may differ: the
-// consumer casts. An ArrowSchema that is not consumed is at the address.
+// checkRequested compares the schema that a consumer asks for with that of an object. Types may
+// differ: the consumer casts. An ArrowSchema that is not consumed is at the address.
 func checkRequested(in *invocation) (any, error) {
 	o, err := in.object()
 	if err != nil {
