@@ -169,8 +169,8 @@ func exit(in *invocation) (any, error) {
 	return nil, nil
 }
 
-// checkRequested compares the schema that a consumer asks for with that of an object. Types may differ: the
-// consumer casts. An ArrowSchema that is not consumed is at the address.
+// checkRequested compares the schema that a consumer asks for with that of an object. Types may
+// differ: the consumer casts. An ArrowSchema that is not consumed is at the address.
 func checkRequested(in *invocation) (any, error) {
 	o, err := in.object()
 	if err != nil {

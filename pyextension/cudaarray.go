@@ -12,7 +12,8 @@ import (
 	"github.com/arrowdevice/arrowdevice/pyextension/internal/capi"
 )
 
-// cudaArray imports the memory of a __cuda_array_interface__. The reference to its owner goes to the array.
+// cudaArray imports the memory of a __cuda_array_interface__. The reference to its owner goes to
+// the array.
 func (s *source) cudaArray() (*cdevice.Array, error) {
 	i, err := readInterface(s.dict)
 	if err != nil {
@@ -109,8 +110,9 @@ func wrongEntry(key, want string, got any) error {
 	return typeErrorf("%q: %s is wanted, not %s", key, want, pythonType(got))
 }
 
-// exportCUDAArray returns the dict of an array's __cuda_array_interface__. It runs on the thread of the consumer. A
-// pending event is ordered before the stream of the call, None being the legacy default stream.
+// exportCUDAArray returns the dict of an array's __cuda_array_interface__. It runs on the thread of
+// the consumer. A pending event is ordered before the stream of the call, None being the legacy
+// default stream.
 func exportCUDAArray(in *invocation) (any, error) {
 	a, err := in.theArray()
 	if err != nil {
