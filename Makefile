@@ -2,7 +2,7 @@
 # Needed: Go, gcc, g++, python3. Everything else the targets fetch themselves, pinned.
 
 GO ?= go
-CHECKED = ./cdevice ./device/... ./integration/soak ./internal/... ./interop/... ./memory/...
+CHECKED = ./cdevice ./device/... ./integration/soak ./internal/... ./interop/... ./memory/... ./pyextension/...
 
 .PHONY: demo test pairs check ci lint format-c race checkptr cgocheck asan mutants gpu gorgonia cudasim cc faults soak fuzz bench clean
 
@@ -53,10 +53,10 @@ checkptr: ## unsafe.Pointer arithmetic, checked at run time
 	$(GO) test -short -gcflags=all=-d=checkptr $(CHECKED)
 
 cgocheck: ## no unpinned Go pointer is stored in C memory
-	GOEXPERIMENT=cgocheck2 $(GO) test -short ./cdevice ./internal/... ./interop/... ./memory/...
+	GOEXPERIMENT=cgocheck2 $(GO) test -short ./cdevice ./internal/... ./interop/... ./memory/... ./pyextension/...
 
 asan: ## the C half, and Go's accesses to C memory, under AddressSanitizer
-	$(GO) test -short -asan ./cdevice ./integration/soak ./internal/... ./interop/... ./memory/...
+	$(GO) test -short -asan ./cdevice ./integration/soak ./internal/... ./interop/... ./memory/... ./pyextension/...
 
 JOBS ?= 2
 mutants: ## each wait removed, one at a time: every one must turn the tests red (20 minutes or so)

@@ -14,7 +14,7 @@ root=$(dirname "$here")
 python=$("$here/venv.sh")
 venv=$here/.venv
 
-export GOLIB=$root/build/libgolib.so PYEXTENSION=$root/build/libpyextension.so
+export GOLIB=$root/build/libgolib.so
 export GILPRODUCER=$root/build/libgilproducer.so TESTEXTENSION=$root/build/libtestextension.so
 cd "$root"
 "${GO:-go}" build -buildmode=c-shared -o "$GOLIB" ./integration/golib
@@ -29,8 +29,9 @@ if [[ ${1:-} == --demo ]]; then
 	fi
 	exec "$python" "$here/demo.py" "$@"
 fi
-"${GO:-go}" build -buildmode=c-shared -o "$PYEXTENSION" ./examples/pyextension
 "${GO:-go}" build -buildmode=c-shared -o "$TESTEXTENSION" ./integration/pyextension
+DEVICE_DRIVER=$("${GO:-go}" run ./cudasim/build)
+export DEVICE_DRIVER
 "${CC:-gcc}" -std=c11 -shared -fPIC -Wall -Wextra -Werror -o "$GILPRODUCER" integration/python/gilproducer.c
 
 # The Arrow C++ peer: against PyArrow's own libarrow, so that both are one library

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -90,7 +89,7 @@ func start(name string, args []any, sources []*source) *call {
 		defer c.close(name, sources, &reply)
 		c.run(name, args, &reply)
 	}
-	if slices.Contains(inline, name) {
+	if runsInline(name, args) {
 		perform()
 	} else {
 		go perform()

@@ -12,23 +12,28 @@ import (
 	"github.com/arrowdevice/arrowdevice/pyextension/internal/capi"
 )
 
-// cudaArray imports the memory of a __cuda_array_interface__. The reference to its owner goes to the array.
+// cudaArray imports the memory of a __cuda_array_interface__. The reference to its owner goes to
+// the array.
 func (s *source) cudaArray() (*cdevice.Array, error) {
 	i, err := readInterface(s.dict)
 	if err != nil {
 		return nil, about("__cuda_array_interface__", err)
 	}
-	dev := device.CPUDevice()
-	if i.Data.Ptr != 0 { // an empty array has no device
-		if dev, err = cudaarray.DeviceOf(*i); err != nil {
-			return nil, err
-		}
-	} else if dev, err = device.Open(device.ID{Type: device.CUDA}); err != nil {
+	dev, err := deviceOf(*i)
+	if err != nil {
 		return nil, err
 	}
 	owner := s.owner
 	s.owner = 0
 	return cudaarray.Import(dev, *i, sync.OnceFunc(func() { capi.DropPythonObject(owner) }))
+}
+
+// deviceOf returns the device of an interface: the first GPU for an empty array, which has no address.
+func deviceOf(i cudaarray.Interface) (device.Device, error) {
+	if i.Data.Ptr == 0 {
+		return device.Open(device.ID{Type: device.CUDA})
+	}
+	return cudaarray.DeviceOf(i)
 }
 
 // readInterface reads the dict of a __cuda_array_interface__.
@@ -105,8 +110,9 @@ func wrongEntry(key, want string, got any) error {
 	return typeErrorf("%q: %s is wanted, not %s", key, want, pythonType(got))
 }
 
-// exportCUDAArray returns the dict of an array's __cuda_array_interface__. It runs on the thread of the consumer. A
-// pending event is ordered before the stream of the call, None being the legacy default stream.
+// exportCUDAArray returns the dict of an array's __cuda_array_interface__. It runs on the thread of
+// the consumer. A pending event is ordered before the stream of the call, None being the legacy
+// default stream.
 func exportCUDAArray(in *invocation) (any, error) {
 	a, err := in.theArray()
 	if err != nil {

@@ -25,18 +25,12 @@ func next(in *invocation) (any, error) {
 		in.results.settled(true)
 		return nil, err
 	}
-	leave := in.results.settle
-	in.results.settle = func(taken bool) {
-		if !taken { // Python was interrupted after the batch had arrived
-			r.unread(b)
-		}
-		leave(taken)
-	}
+	in.giveBack(r, func() []*cdevice.RecordBatch { return []*cdevice.RecordBatch{b} })
 	return in.results.issue(&object{kind: kindBatch, batch: b}), nil
 }
 
-// takeTurn waits until no other call reads the reader. The turn of this call ends when its reply is taken or
-// discarded: only then is it known which batch is the next.
+// takeTurn waits until no other call reads the reader. The turn of this call ends when its reply is
+// taken or discarded: only then is it known which batch is the next.
 func (in *invocation) takeTurn(r *reader) error {
 	select {
 	case r.turn <- struct{}{}:
@@ -47,6 +41,18 @@ func (in *invocation) takeTurn(r *reader) error {
 	return nil
 }
 
+// giveBack makes batches the next ones again if the reply is discarded: Python was interrupted after they had arrived,
+// or another batch failed. It comes before the end of the turn.
+func (in *invocation) giveBack(r *reader, batches func() []*cdevice.RecordBatch) {
+	leave := in.results.settle
+	in.results.settle = func(taken bool) {
+		if !taken {
+			r.unread(batches())
+		}
+		leave(taken)
+	}
+}
+
 func readWhole(in *invocation) (any, error) {
 	r, err := in.reader()
 	if err != nil {
@@ -55,15 +61,18 @@ func readWhole(in *invocation) (any, error) {
 	if err := in.takeTurn(r); err != nil {
 		return nil, err
 	}
+	var read []*cdevice.RecordBatch
+	in.giveBack(r, func() []*cdevice.RecordBatch { return read })
 	all := []any{}
 	for {
 		b, err := r.Next(in.scope.ctx)
 		if err != nil {
-			return nil, err // the batches before it are in results, which are discarded, and the turn ends
+			return nil, err
 		}
 		if b == nil {
 			return all, nil
 		}
+		read = append(read, b)
 		all = append(all, in.results.issue(&object{kind: kindBatch, batch: b}))
 	}
 }

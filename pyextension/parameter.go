@@ -130,7 +130,8 @@ func converterOf(t reflect.Type) (*converter, error) {
 	return nil, fmt.Errorf("type %s is not supported", t)
 }
 
-// scalar is the converter of a type whose underlying type is T. as returns an argument as a T, if it is one.
+// scalar is the converter of a type whose underlying type is T. as returns an argument as a T, if
+// it is one.
 func scalar[T any](python string, t reflect.Type, as func(any) (T, bool)) *converter {
 	under := reflect.TypeFor[T]()
 	return &converter{
@@ -311,8 +312,8 @@ func optionalConverter(t reflect.Type) (*converter, error) {
 	}, nil
 }
 
-// fromAny is what an argument is without a declared type: nil, bool, int64, uint64, float64, string, []byte, []any,
-// map[string]any, or what source.anything returns.
+// fromAny is what an argument is without a declared type: nil, bool, int64, uint64, float64,
+// string, []byte, []any, map[string]any, or what source.anything returns.
 func fromAny(sc *scope, v any) (reflect.Value, error) {
 	result, err := plainAny(sc, v)
 	if err != nil {

@@ -335,6 +335,46 @@ func TestCancelledNext(t *testing.T) {
 	server{}.Release(stream.handle)
 }
 
+// A read_all that is cancelled, or that ends with an error, gives back what it has read.
+func TestInterruptedReadAll(t *testing.T) {
+	nothingIsLeft(t)
+	let := make(chan error)
+	register(t, "slow", func(ctx context.Context, b *cdevice.RecordBatch) (*cdevice.RecordReader, error) {
+		b.Retain()
+		n := int64(0)
+		return cdevice.NewRecordReaderFunc(b.Schema(), b.DeviceID().Type, func() (*cdevice.RecordBatch, error) {
+			if n++; n > 2 {
+				if err := <-let; err != nil {
+					return nil, err
+				}
+			}
+			return b.Slice(0, n)
+		}, b.Release)
+	})
+	stream := ask(t, "slow", exported(t, 1, 2, 3, 4)).value.(replied)
+	number, _ := server{}.Call(request(t, ".read_all", own1(stream.handle)), 50*time.Millisecond)
+	require.NotZero(t, number)
+	server{}.Cancel(number)
+	read := func(rows int64) {
+		t.Helper()
+		next := ask(t, ".next", own1(stream.handle)).value.(replied)
+		assert.Equal(t, rows, next.rows)
+		server{}.Release(next.handle)
+	}
+	read(1)
+	read(2)
+	let <- nil
+	read(3)
+	go func() {
+		let <- nil
+		let <- errors.New("lost the file")
+	}()
+	assert.Contains(t, ask(t, ".read_all", own1(stream.handle)).text, "lost the file")
+	read(4)
+	assert.Contains(t, ask(t, ".next", own1(stream.handle)).text, "lost the file")
+	server{}.Release(stream.handle)
+}
+
 func TestRegistration(t *testing.T) {
 	for name, bad := range map[string]struct {
 		name string

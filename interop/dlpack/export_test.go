@@ -138,6 +138,55 @@ func TestFlagsAndVersion(t *testing.T) {
 	out.Delete()
 }
 
+func TestDimensionsHaveALimit(t *testing.T) {
+	ones := make([]int32, 64)
+	for i := range ones {
+		ones[i] = 1
+	}
+	out, err := dlpack.Export(fromJSON(t, listOf(arrow.PrimitiveTypes.Int8, ones[1:]...), "[]"))
+	require.NoError(t, err)
+	assert.EqualValues(t, 64, out.Tensor.NDim)
+	out.Delete()
+	_, err = dlpack.Export(fromJSON(t, listOf(arrow.PrimitiveTypes.Int8, ones...), "[]"))
+	assert.ErrorIs(t, err, arrow.ErrNotImplemented)
+	assert.ErrorContains(t, err, "at most 64 dimensions")
+}
+
+// numberedDevice is the CPU under another number.
+type numberedDevice struct {
+	device.Device
+	id device.ID
+}
+
+func (d numberedDevice) ID() device.ID { return d.id }
+
+func TestDeviceNumbers(t *testing.T) {
+	for ordinal, want := range map[int64]int32{device.NoOrdinal: 0, 0: 0, 7: 7, 1<<31 - 1: 1<<31 - 1, 1 << 31: -1, -2: -1} {
+		dev := numberedDevice{device.CPUDevice(), device.ID{Type: device.ExtDev, Ordinal: ordinal}}
+		a, err := cdevice.NewArray(dev, arrow.PrimitiveTypes.Int8, cdevice.ArrayData{Buffers: []device.Ptr{0, 0}}, cdevice.Lifetime{})
+		require.NoError(t, err)
+		out, err := dlpack.Export(a)
+		if want < 0 {
+			assert.ErrorIs(t, err, arrow.ErrInvalid)
+			assert.ErrorContains(t, err, "a device whose number fits into 32 bits")
+		} else if assert.NoError(t, err) {
+			assert.Equal(t, dlpack.Device{Type: 12, ID: want}, out.Tensor.Device)
+			out.Delete()
+		}
+		a.Release()
+	}
+}
+
+// Of two options that name a stream, the last one counts.
+func TestLastStreamCounts(t *testing.T) {
+	a := fromJSON(t, arrow.PrimitiveTypes.Int8, "[1]")
+	out, err := dlpack.Export(a, dlpack.WithStreamNumber(7), dlpack.WithStream(hostStream(t)))
+	require.NoError(t, err)
+	out.Delete()
+	_, err = dlpack.Export(a, dlpack.WithStream(hostStream(t)), dlpack.WithStreamNumber(7))
+	assert.ErrorContains(t, err, "stream = 7")
+}
+
 // A C program reads the tensor, and calls the deleter on a thread of its own.
 func TestExportToC(t *testing.T) {
 	a := fromJSON(t, listOf(arrow.PrimitiveTypes.Float32, 2, 2), "[[[1,2],[3,4]],[[5,6],[7,8]]]")

@@ -241,6 +241,37 @@ func TestGPUUnknownNulls(t *testing.T) {
 	out, err := dlpack.Export(slice, dlpack.WithoutNulls())
 	require.NoError(t, err)
 	out.Delete()
+	nothing, err := a.Slice(1, 1)
+	require.NoError(t, err)
+	defer nothing.Release()
+	out, err = dlpack.Export(nothing)
+	require.NoError(t, err, "no elements, no nulls")
+	out.Delete()
+}
+
+// Of memory that the CPU can access, the nulls are counted, but not before it is ready.
+func TestGPUNullsOfPendingMemory(t *testing.T) {
+	m := cudatest.One(t, cudatest.Schedules()["delayed"])
+	pinned := m.GPUs[0].Pinned()
+	producer, consumer := newStream(t, m.GPUs[0]), newStream(t, m.GPUs[0])
+	a, err := fromJSON(t, arrow.PrimitiveTypes.Int32, "[1, null, 3, 4]").CopyTo(background, pinned)
+	require.NoError(t, err)
+	defer a.Release()
+	require.NoError(t, a.Synchronize(background))
+	open := m.Hold(t, producer)
+	pending, err := a.RecordEvent(producer)
+	require.NoError(t, err)
+	defer pending.Release()
+	slice, err := pending.Slice(2, 4)
+	require.NoError(t, err)
+	defer slice.Release()
+	_, err = dlpack.Export(slice, dlpack.WithStream(consumer))
+	assert.ErrorContains(t, err, "Array.NullCount = unknown")
+	open()
+	require.NoError(t, slice.Synchronize(background))
+	out, err := dlpack.Export(slice, dlpack.WithStream(consumer))
+	require.NoError(t, err)
+	out.Delete()
 }
 
 func TestStreamOf(t *testing.T) {

@@ -139,6 +139,7 @@ func TestRefusedImports(t *testing.T) {
 		{"lists of nothing", shape(3, 0), arrow.ErrNotImplemented, "shape[1] = 0, want at least 1: arrow-go has no lists of 0 elements"},
 		{"long lists", shape(1, 1<<31), arrow.ErrNotImplemented, "shape[1] = 2147483648, want at most 2147483647, as fixed_size_list has"},
 		{"too many elements", shape(math.MaxInt64), arrow.ErrInvalid, "shape[0] = 9223372036854775807, want a tensor of less than 2^63 bytes"},
+		{"2^63 bytes", shape(1 << 61), arrow.ErrInvalid, "shape[0] = 2305843009213693952, want a tensor of less than 2^63 bytes"},
 		{"too many rows", shape(1<<31, 1<<30, 1<<30), arrow.ErrInvalid, "less than 2^63 bytes"},
 		{"no data", with(func(f *cpeer.TensorFields) { f.Data = 0 }), arrow.ErrInvalid, "data = NULL, want the address of 4 elements"},
 		{"misaligned", with(func(f *cpeer.TensorFields) { f.Data++ }), arrow.ErrInvalid, "want an address that is a multiple of 4: copy the tensor first"},

@@ -61,7 +61,10 @@ func dimensions(dt arrow.DataType) (inner []int64, element DataType, err error) 
 		at = storage(list.Elem())
 	}
 	element, ok := dtypes[at.ID()]
-	if !ok || len(inner) >= maxDims {
+	if len(inner) >= maxDims {
+		return nil, element, fielderr.New(fielderr.OpExport, "Array.DataType", fielderr.Type(dt), fmt.Sprintf("at most %d dimensions", maxDims), arrow.ErrNotImplemented)
+	}
+	if !ok {
 		return nil, element, fielderr.New(fielderr.OpExport, "Array.DataType", fielderr.Type(dt), instead(at), arrow.ErrNotImplemented)
 	}
 	return inner, element, nil

@@ -229,9 +229,16 @@ def encode_handle(handle):
 _libraries, _lock = {}, threading.Lock()
 
 
+def _in_main_interpreter():
+    current, main = (ctypes.PYFUNCTYPE(ctypes.c_void_p)((f"PyInterpreterState_{n}", ctypes.pythonapi)) for n in ("Get", "Main"))
+    return current() == main()
+
+
 def load(path, wrap):
     """The library at a path: the same one each time."""
     path = os.path.realpath(os.fspath(path))
+    if not _in_main_interpreter():  # callbacks on Go's threads run in the main one
+        raise ImportError(f"{path}: cannot be loaded in a subinterpreter", path=path)
     with _lock:
         library = _libraries.get(path)
         if library is None:

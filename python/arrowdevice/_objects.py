@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from . import _asyncio, _capsules
 from ._library import Call, built_in, encode_handle
-from ._structs import CPU_ACCESSIBLE, CUDA, CUDA_HOST, CUDA_MANAGED, device_name
+from ._structs import CPU, CPU_ACCESSIBLE, CUDA, CUDA_HOST, CUDA_MANAGED, device_name
 
 _CUDA_ACCESSIBLE = frozenset([CUDA, CUDA_HOST, CUDA_MANAGED])
 
@@ -148,6 +148,10 @@ class _DeviceArrays(_Copies):
         start, stop, _ = slice(start, stop).indices(self._rows)
         return self._ask(".slice", start, max(start, stop))
 
+    def _as_cpu(self):
+        """The same memory as the CPU's: PyArrow refuses page-locked and managed memory of a GPU."""
+        return self if self._device[0] == CPU else self.to_host()
+
     def synchronize(self) -> None:
         """Waits until pending work on the memory has completed."""
         self._ask(".synchronize")
@@ -287,7 +291,7 @@ class RecordBatch(_WithSchema, _DeviceArrays):
         self._refuse_device()
         import pyarrow
 
-        return pyarrow.record_batch(self)
+        return pyarrow.record_batch(self._as_cpu())
 
     def __repr__(self):
         if self.closed:
@@ -317,7 +321,7 @@ class Array(_DeviceArrays):
         self._refuse_device()
         import pyarrow
 
-        return pyarrow.array(self)
+        return pyarrow.array(self._as_cpu())
 
     def __dlpack_device__(self):
         """The type and the number of the device."""

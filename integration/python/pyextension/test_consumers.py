@@ -8,7 +8,7 @@ import polars
 import pyarrow as pa
 import pytest
 
-import peers
+import peers  # noqa: F401: the fixture of all tests then counts DuckDB's memory as well
 
 BATCH = pa.record_batch({"a": [1, 2, None], "b": ["x", None, "z"]})
 ROWS = BATCH.to_pylist()
@@ -179,5 +179,3 @@ def test_columns_without_a_tensor(ext):
         with ext.echo_array(column) as array, pytest.raises((BufferError, TypeError, ValueError), match=text):
             numpy.from_dlpack(array)
 
-
-assert peers  # the fixture of all tests counts DuckDB's memory as well

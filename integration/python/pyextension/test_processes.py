@@ -1,7 +1,5 @@
 """Interrupts, forks, and the end of a process. Each test runs a program in a process of its own."""
 
-import os
-import pathlib
 import signal
 import subprocess
 import sys
@@ -12,7 +10,6 @@ import pytest
 
 import extension
 
-HERE = pathlib.Path(__file__).resolve().parent
 PATIENCE = 60  # seconds until a process counts as hanging
 
 PREAMBLE = """
@@ -81,19 +78,19 @@ def test_interrupt_cancels_a_call(name, tmp_path):
     print(left, ext._library.running, arrowdevice._sources.alive())
     print(ext.add(1, 2))
     """
-    process = start(program, tmp_path)
-    try:
-        assert process.stdout.readline() == "begun\n"
-        time.sleep(0.3)
-        process.send_signal(signal.SIGINT)
-        sent = time.monotonic()
-        assert process.stdout.readline() == "interrupted\n"
-        assert time.monotonic() - sent < 2
-        out, err = process.communicate(timeout=PATIENCE)
-    finally:
-        process.kill()
-    assert err == ""
-    assert out.splitlines() == ["{} set() 0", "3"]
+    with start(program, tmp_path) as process:
+        try:
+            assert process.stdout.readline() == "begun\n"
+            time.sleep(0.3)
+            process.send_signal(signal.SIGINT)
+            sent = time.monotonic()
+            assert process.stdout.readline() == "interrupted\n"
+            assert time.monotonic() - sent < 2
+            rest = process.stdout.read()  # communicate() would miss what is in its buffer
+            assert process.stderr.read() == ""
+        finally:
+            process.kill()
+    assert rest.splitlines() == ["{} set() 0", "3"]
 
 
 def test_interrupts_at_any_time(tmp_path):
@@ -205,17 +202,45 @@ def test_children_of_multiprocessing(tmp_path):
 
 
 def test_library_that_only_the_child_loads(tmp_path):
+    path = tmp_path / "program.py"
     program = """
     import os
     pid = os.fork()
     if pid == 0:
-        import shutil
-        print("ok")
-        sys.stdout.flush()
+        import arrowdevice
+        ext = arrowdevice.load(sys.argv[1])
+        total = sum(ext.add(i, 1) for i in range(1000))
+        print(total, flush=True)
         os._exit(0)
     print(os.waitpid(pid, 0)[1])
     """
-    assert run(program, tmp_path) == ["ok", "0"]
+    path.write_text(f"import sys\nsys.path[:0] = [{extension.PACKAGE!r}]\n" + textwrap.dedent(program))
+    ran = subprocess.run([sys.executable, path, extension.PATH], capture_output=True, text=True, timeout=PATIENCE)
+    assert (ran.stdout, ran.stderr) == ("500500\n0\n", "")
+
+
+def test_subinterpreters_are_refused(tmp_path):
+    """ctypes runs callbacks of foreign threads in the main interpreter, whose objects are others."""
+    inner = tmp_path / "inner.py"
+    inner.write_text(
+        f"import sys\nsys.path[:0] = [{extension.PACKAGE!r}]\n"
+        f"try:\n    import arrowdevice\n    arrowdevice.load({extension.PATH!r})\nexcept ImportError as e:\n    print(e, flush=True)\n"
+    )
+    program = f"""
+    try:
+        import _interpreters as interpreters
+    except ImportError:
+        import _xxsubinterpreters as interpreters
+    import pathlib
+    made = interpreters.create()
+    run = getattr(interpreters, "exec", None) or interpreters.run_string
+    run(made, pathlib.Path({str(inner)!r}).read_text())
+    interpreters.destroy(made)
+    print(ext.add(1, 2))
+    """
+    refused, works = run(program, tmp_path)
+    assert refused.endswith("cannot be loaded in a subinterpreter") or "does not support loading in subinterpreters" in refused
+    assert works == "3"
 
 
 # The end of a process, with everything alive.
@@ -318,5 +343,3 @@ def test_end_of_a_process_often(tmp_path):
         ran = subprocess.run([sys.executable, "-X", "faulthandler", path], capture_output=True, text=True, timeout=PATIENCE)
         assert ran.returncode == 0, ran.stderr
 
-
-assert os.path.exists(extension.PATH)

@@ -9,9 +9,10 @@
 
 /* Starts a call and waits for it, at most wait_ns nanoseconds. Returns 0 when it has ended: *reply is
  * malloc'ed memory of *reply_size bytes, the caller's. Otherwise returns the number of the call, which
- * is positive, with NULL in *reply and the number in *reply_size: Python reads it there, since an exception
- * of a signal handler can come between the return and the assignment of a result. C structs that the request names are moved out before it returns, in every case.
- * Returns -1 in a forked child, where nothing happens. */
+ * is positive, with NULL in *reply and the number in *reply_size: Python reads it there, since an
+ * exception of a signal handler can come between the return and the assignment of a result. C structs
+ * that the request names are moved out before it returns, in every case. Returns -1 in a forked child,
+ * where nothing happens. */
 int64_t arrowdevice_v1_call(const uint8_t* request, uint64_t size, int64_t wait_ns, uint8_t** reply,
                             uint64_t* reply_size);
 /* Waits for a call in progress. The result is that of arrowdevice_v1_call; wait_ns < 0 is no limit. */
