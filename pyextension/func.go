@@ -48,6 +48,11 @@ func WithDefault(param string, value any) Option {
 		if err != nil {
 			return fmt.Errorf("WithDefault: the value of %s: %w", param, err)
 		}
+		sc := newScope()
+		defer sc.drop()
+		if _, err := f.params[i].from(sc, plain); err != nil {
+			return fmt.Errorf("WithDefault: the value of %s: %w", param, err)
+		}
 		f.params[i].value, f.params[i].optional = plain, true
 		return nil
 	}

@@ -109,7 +109,11 @@ func converterOf(t reflect.Type) (*converter, error) {
 			}
 			return v.Int(), nil
 		}}, nil
-	case reflect.Float32, reflect.Float64:
+	case reflect.Float32:
+		c := scalar("float", t, number)
+		c.from = float32Of(t, c.from)
+		return c, nil
+	case reflect.Float64:
 		return scalar("float", t, number), nil
 	case reflect.Slice:
 		if t.Elem().Kind() == reflect.Uint8 {
@@ -163,6 +167,17 @@ func number(v any) (float64, bool) {
 		return float64(v), true
 	}
 	return 0, false
+}
+
+// float32Of refuses floats that are infinite as a float32, and were not before.
+func float32Of(t reflect.Type, from func(*scope, any) (reflect.Value, error)) func(*scope, any) (reflect.Value, error) {
+	return func(sc *scope, v any) (reflect.Value, error) {
+		value, err := from(sc, v)
+		if wide, _ := number(v); err == nil && value.OverflowFloat(wide) {
+			return reflect.Value{}, &exception{kind: "OverflowError", text: fmt.Sprintf("%g does not fit into %s", wide, t)}
+		}
+		return value, err
+	}
 }
 
 func integer(t reflect.Type) func(*scope, any) (reflect.Value, error) {
