@@ -118,6 +118,16 @@ func exported(t *testing.T, values ...int64) arrows {
 	batch, err := wrapped(b.NewRecordBatch())
 	require.NoError(t, err)
 	defer batch.Release()
+	return exportedObject(t, &object{kind: kindBatch, batch: batch})
+}
+
+func exportedArray(t *testing.T, a *cdevice.Array) arrows {
+	t.Helper()
+	return exportedObject(t, &object{kind: kindArray, array: a})
+}
+
+func exportedObject(t *testing.T, o *object) arrows {
+	t.Helper()
 	var at structs
 	for _, w := range []cStruct{schemaStruct, deviceArrayStruct} {
 		p, err := capi.Allocate(w.size)
@@ -125,7 +135,7 @@ func exported(t *testing.T, values ...int64) arrows {
 		at = append(at, p)
 	}
 	t.Cleanup(at.free)
-	require.NoError(t, (&object{kind: kindBatch, batch: batch}).exportDeviceArray(at))
+	require.NoError(t, o.exportDeviceArray(at))
 	return arrows{formDeviceArray, []int64{int64(at[0]), int64(at[1])}}
 }
 
@@ -242,6 +252,22 @@ func TestArgumentsAreTakenInEveryCase(t *testing.T) {
 	short := request(t, "two", exported(t, 1), "x")
 	_, data := server{}.Call(short[:len(short)-1], time.Minute)
 	assert.NotEmpty(t, decodeReply(t, data).kind)
+}
+
+func TestColumnForATable(t *testing.T) {
+	nothingIsLeft(t)
+	register(t, "rows", func(b *cdevice.RecordBatch) int64 { return b.NumRows() })
+	register(t, "count", func(*cdevice.RecordReader) {})
+	for _, name := range []string{"rows", "count"} {
+		b := array.NewInt64Builder(memory.DefaultAllocator)
+		a, err := wrappedArray(b.NewArray())
+		b.Release()
+		require.NoError(t, err)
+		got := ask(t, name, exportedArray(t, a))
+		a.Release()
+		assert.Equal(t, "TypeError", got.kind)
+		assert.Contains(t, got.text, `a column is no table or record batch (its format is "l")`)
+	}
 }
 
 func TestErrors(t *testing.T) {

@@ -5,6 +5,7 @@ package pyextension
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"unsafe"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -149,6 +150,11 @@ func (s *source) discard() {
 }
 
 func (s *source) recordReader(sc *scope) (*cdevice.RecordReader, error) {
+	r, err := s.importReader(sc)
+	return r, explainColumn(err)
+}
+
+func (s *source) importReader(sc *scope) (*cdevice.RecordReader, error) {
 	switch {
 	case s.err != nil:
 		return nil, s.err
@@ -177,6 +183,20 @@ func readerOf(b *cdevice.RecordBatch) (*cdevice.RecordReader, error) {
 }
 
 func (s *source) recordBatch(sc *scope) (*cdevice.RecordBatch, error) {
+	b, err := s.importBatch(sc)
+	return b, explainColumn(err)
+}
+
+// explainColumn makes the error of a column, which was given for a table, one that a user of Python can read.
+func explainColumn(err error) error {
+	var wrong *cdevice.FieldError
+	if errors.As(err, &wrong) && strings.HasSuffix(wrong.Field, "ArrowSchema.format") && fmt.Sprint(wrong.Want) == "+s" {
+		return &exception{kind: "TypeError", text: fmt.Sprintf("a column is no table or record batch (its format is %q)", fmt.Sprint(wrong.Got)), err: err}
+	}
+	return err
+}
+
+func (s *source) importBatch(sc *scope) (*cdevice.RecordBatch, error) {
 	switch {
 	case s.err != nil:
 		return nil, s.err
