@@ -20,14 +20,14 @@ import simulator
 
 # The other tests are of Numba, which numba-cuda is not: it has other handles, and other
 # objects for contexts.
-_OF_CUDA_13 = ["test_core_*.py", "test_go_core.py", "test_go_cudaarray.py", "test_go_extension*.py", "test_go_numba.py", "test_numba_cuda.py", "test_numba_threads.py"]
-_OF_CUDA_13_ALONE = ["test_core_*.py", "test_go_core.py", "test_go_extension_core.py", "test_numba_cuda.py"]
+_OF_CUDA_13_ALONE = ["test_core_*.py", "test_go_core.py", "test_go_dlpack.py", "test_go_extension_core.py", "test_numba_cuda.py"]
+_OF_BOTH = ["test_go_cudaarray.py", "test_go_extension.py", "test_go_numba.py", "test_numba_threads.py"]
 
 
 def pytest_ignore_collect(collection_path):
     if collection_path.suffix != ".py":
         return None
-    listed = _OF_CUDA_13 if cudacore.is_there else _OF_CUDA_13_ALONE
+    listed = _OF_CUDA_13_ALONE + (_OF_BOTH if cudacore.is_there else [])
     return any(collection_path.match(name) for name in listed) != cudacore.is_there or None
 
 
