@@ -118,8 +118,12 @@ class Written:
         self.buffer = resource.allocate(values.nbytes, stream=stream)
 
     def write(self):
+        self.enqueue().sync()
+
+    def enqueue(self):
+        """The event behind the write."""
         self.buffer.copy_from(self._source, stream=self._stream)
-        self._stream.sync()
+        return self._stream.record()
 
     def close(self):
         self.buffer.close(self._stream)
@@ -127,13 +131,25 @@ class Written:
 
 @pytest.mark.parametrize("resource", [None, ManagedMemoryResource, PinnedMemoryResource], ids=["device", "managed", "pinned"])
 def test_go_takes_buffers_of_core(device, theirs, resource):
-    """They are tensors of bytes. cuda-core ignores the stream that Go names: it says that the caller waits."""
+    """They are tensors of bytes."""
     want = np.arange(100, dtype="i8")
     made = Written(resource() if resource else device.memory_resource, theirs, want)
     made.write()
     taken = ext.echo_array(made.buffer)
     assert len(taken) == want.nbytes
     np.testing.assert_array_equal(numbers(taken).view("i8"), want)
+    del taken
+    made.close()
+
+
+def test_core_leaves_the_wait_to_the_caller(device, theirs):
+    """Its __dlpack__ ignores the stream that Go names, so the array seems to be ready before the write."""
+    made = Written(device.memory_resource, theirs, np.arange(100))
+    with driver.gate(int(theirs.handle)):
+        done = made.enqueue()
+        taken = ext.echo_array(made.buffer)
+        taken.synchronize()
+        assert ext.ready(taken) and not done.is_done
     del taken
     made.close()
 
