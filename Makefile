@@ -4,17 +4,26 @@
 GO ?= go
 CHECKED = ./cdevice ./device/... ./integration/soak ./internal/... ./interop/... ./memory/... ./pyextension/...
 
-.PHONY: demo test check ci lint format-c race checkptr cgocheck asan mutants gpu gorgonia cudasim cc faults soak fuzz bench clean
+.PHONY: demo test pairs check ci lint format-c race checkptr cgocheck asan mutants gpu gorgonia cudasim cc faults soak fuzz bench clean
 
 demo: ## send real batches Go -> PyArrow -> Go, and print what happened
 	integration/run.sh --demo
 
+# Each suite leaves in build/pairs what it has proved to work together. At the end the tables of README.md and
+# docs/interop.md must say that and no more: make pairs writes them.
+PAIRS = $(CURDIR)/build/pairs
 test: ## everything: Go tests, then what others wrote, over the simulated driver and against PyArrow
+	rm -rf build/pairs
 	$(GO) test -shuffle=on ./...
-	integration/cuda/run.sh
-	integration/cuda/run.sh --cuda-13
-	integration/archery/run.sh
-	integration/run.sh
+	$(GO) run ./ci/pairs go
+	PAIRS="$(PAIRS)/cuda.json" integration/cuda/run.sh
+	PAIRS="$(PAIRS)/cuda-13.json" integration/cuda/run.sh --cuda-13
+	PAIRS="$(PAIRS)/archery.json" integration/archery/run.sh
+	PAIRS="$(PAIRS)/python.json" integration/run.sh
+	@$(GO) run ./ci/pairs check
+
+pairs: ## the tables of the libraries that were proved to work with this module, from the last make test
+	$(GO) run ./ci/pairs write
 
 check: lint gorgonia test race checkptr cgocheck asan gpu ## what must pass before a change lands
 

@@ -13,14 +13,17 @@
 // A [RecordReader] is a stream of batches that have one schema and one type of device; an
 // [ArrayReader] is one of arrays, such as the chunks of a chunked array.
 //
-// An event is a point in the work of a device. A batch whose memory is still being filled has
-// one, which is complete when the memory may be read. It travels with the batch, as sync_event of
-// the C struct. Functions of this package that read the memory wait for it; [RecordBatch.Ready]
-// reports whether it is complete.
+// An event is a point in the work of a device: to record an event is to put it behind the work
+// enqueued so far on a stream. A batch whose memory is still being filled has an event, which is
+// complete when the memory may be read. It travels with the batch, as sync_event of the C struct.
+// Functions of this package that read the memory wait for it; [RecordBatch.Ready] reports whether
+// it is complete.
 //
 // The lifetime of memory ends with its last user: a batch, a slice, a column, a view, or an
 // exported struct that a consumer has not released. Where a device may still be using the
 // memory, it ends when that work has completed.
+//
+// Plain structs are those of the C data and C stream interfaces, which know no device.
 //
 // # Exporting and importing
 //
@@ -57,8 +60,12 @@
 //	there, err = cdevice.CopyToDevice(ctx, rec, gpu)         // the same for an arrow.RecordBatch
 //	fitted, err := batch.ForCuDF(ctx)                        // as libcudf imports it, copied where needed
 //
+// Host in a name returns a value of arrow-go: HostView, HostReader, CopyToHost. CPU returns a batch,
+// array or reader of this package that is labelled as the CPU's: AsCPU, and CopyTo with
+// [device.CPUDevice].
+//
 // AsCPU is for consumers that know only the CPU. A batch in memory that the CPU cannot access is
-// copied instead, with CopyTo and [device.CPUDevice].
+// copied instead, with CopyTo.
 //
 // # Working on a device
 //
@@ -104,9 +111,9 @@
 //
 // # Plain structs
 //
-// The structs of the C data and C stream interfaces know no device; Python libraries pass them as
-// __arrow_c_array__ and __arrow_c_stream__. This package calls them plain. An import of them is
-// memory of the CPU. An export of them needs memory that the CPU can access, and no event:
+// Python libraries pass plain structs, those of the C data and C stream interfaces, as
+// __arrow_c_array__ and __arrow_c_stream__. An import of them is memory of the CPU. An export needs
+// memory that the CPU can access, and no event:
 //
 //	r, err := cdevice.ImportPlainRecordReader(cdevice.ArrayStreamFromPtr(s))
 //
@@ -147,7 +154,8 @@
 // A malformed struct is a [FieldError], which names the field. A failure that a producer reports is a
 // [ProducerError]. Errors wrap arrow.ErrInvalid for wrong input, arrow.ErrNotImplemented for types
 // that cannot be expressed, device.ErrNotSupported for devices without a backend, and [ErrReleased]
-// for objects that were used after their release.
+// for objects that were used after their release. A device is without a backend if no imported
+// package, such as memory/cudaalloc, registered one for its type.
 //
 // An argument that is nil, or an interface that holds a nil pointer, is an error that names the
 // argument and wraps arrow.ErrInvalid. Allowed to be nil are an allocator (arrow-go's default is

@@ -34,7 +34,7 @@ type ArrayData struct {
 	Dictionary *ArrayData
 }
 
-// Lifetime describes when memory that becomes an array or a batch is ready, and how it is released.
+// Lifetime says from when the memory may be read, and what to call after its last use.
 type Lifetime struct {
 	// Ready is complete when the memory may be read; nil if it already may be. The array or batch
 	// owns the event, and closes it when the memory is released.
@@ -47,13 +47,13 @@ type Lifetime struct {
 // NewArray makes an array of memory on dev that the caller filled, without reading it.
 // The fields are checked as those of an imported struct are.
 //
-// It takes ownership of the memory through owner, even if it returns an error.
-func NewArray(dev device.Device, dt arrow.DataType, data ArrayData, owner Lifetime) (*Array, error) {
+// It takes ownership of the memory, even if it returns an error: lifetime ends it in any case.
+func NewArray(dev device.Device, dt arrow.DataType, data ArrayData, lifetime Lifetime) (*Array, error) {
 	if fielderr.IsNil(dt) {
-		owner.end(dev)
+		lifetime.end(dev)
 		return nil, fielderr.Absent(fielderr.OpNew, "type", "a data type")
 	}
-	mem, at, nodes, err := newNodes(dev, owner, []arrow.DataType{dt}, []ArrayData{data}, func(int) string { return "data" })
+	mem, at, nodes, err := newNodes(dev, lifetime, []arrow.DataType{dt}, []ArrayData{data}, func(int) string { return "data" })
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +62,7 @@ func NewArray(dev device.Device, dt arrow.DataType, data ArrayData, owner Lifeti
 
 // NewRecordBatch makes a batch of memory on dev that the caller filled: one ArrayData for each
 // field of the schema, of at least the given number of rows. Everything said of [NewArray] holds.
-func NewRecordBatch(dev device.Device, schema *arrow.Schema, rows int64, columns []ArrayData, owner Lifetime) (*RecordBatch, error) {
+func NewRecordBatch(dev device.Device, schema *arrow.Schema, rows int64, columns []ArrayData, lifetime Lifetime) (*RecordBatch, error) {
 	var types []arrow.DataType
 	if schema != nil {
 		for _, f := range schema.Fields() {
@@ -82,10 +82,10 @@ func NewRecordBatch(dev device.Device, schema *arrow.Schema, rows int64, columns
 		return nil
 	}
 	if err := check(); err != nil {
-		owner.end(dev)
+		lifetime.end(dev)
 		return nil, err
 	}
-	mem, at, nodes, err := newNodes(dev, owner, types, columns, tree.ColumnName)
+	mem, at, nodes, err := newNodes(dev, lifetime, types, columns, tree.ColumnName)
 	if err != nil {
 		return nil, err
 	}
@@ -102,30 +102,30 @@ func NewRecordBatch(dev device.Device, schema *arrow.Schema, rows int64, columns
 
 // callersMemory is the memory that a caller passed to NewArray or NewRecordBatch.
 type callersMemory struct {
-	owner Lifetime
-	dev   device.Device
+	lifetime Lifetime
+	dev      device.Device
 }
 
-func (m *callersMemory) Release() { m.owner.end(m.dev) }
+func (m *callersMemory) Release() { m.lifetime.end(m.dev) }
 
 // end releases the memory.
-func (o Lifetime) end(dev device.Device) {
-	tree.CloseEvent(o.Ready)
+func (l Lifetime) end(dev device.Device) {
+	tree.CloseEvent(l.Ready)
 	switch {
-	case o.Release == nil:
+	case l.Release == nil:
 	case fielderr.IsNil(dev):
-		o.Release()
+		l.Release()
 	default:
-		dev.AfterWork(o.Release)
+		dev.AfterWork(l.Release)
 	}
 }
 
-func newNodes(dev device.Device, owner Lifetime, types []arrow.DataType, data []ArrayData, name func(int) string) (mem *tree.Owner, at tree.Location, nodes []tree.Node, err error) {
+func newNodes(dev device.Device, lifetime Lifetime, types []arrow.DataType, data []ArrayData, name func(int) string) (mem *tree.Owner, at tree.Location, nodes []tree.Node, err error) {
 	if fielderr.IsNil(dev) {
-		owner.end(nil)
+		lifetime.end(nil)
 		return nil, at, nil, fielderr.Absent(fielderr.OpNew, "device", "a device")
 	}
-	mem = tree.Own(&callersMemory{owner, dev})
+	mem = tree.Own(&callersMemory{lifetime, dev})
 	defer func() {
 		if err != nil {
 			mem.Release()
@@ -157,9 +157,9 @@ func newNodes(dev device.Device, owner Lifetime, types []arrow.DataType, data []
 		}
 	}
 	at = tree.Location{ID: dev.ID(), Dev: dev}
-	if owner.Ready != nil && owner.Ready.Handle() != 0 {
+	if lifetime.Ready != nil && lifetime.Ready.Handle() != 0 {
 		cell := new(uintptr) // what sync_event points to
-		*cell = owner.Ready.Handle()
+		*cell = lifetime.Ready.Handle()
 		mem.Pin(cell)
 		at.Event = uintptr(unsafe.Pointer(cell))
 	}

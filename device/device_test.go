@@ -121,8 +121,8 @@ func TestLookup(t *testing.T) {
 	gpu := device.Allocation{ID: device.ID{Type: device.CUDA}, Start: 2, Size: 1}
 	asked := 0
 	knowsNothing := probing(func(device.Ptr) (device.Allocation, error) { asked++; return cpu, nil })
-	closeFirst := device.Opened(knowsNothing)
-	closeSecond := device.Opened(probing(func(p device.Ptr) (device.Allocation, error) {
+	removeFirst := device.AddProber(knowsNothing)
+	removeSecond := device.AddProber(probing(func(p device.Ptr) (device.Allocation, error) {
 		switch p {
 		case 2:
 			return gpu, nil
@@ -131,7 +131,7 @@ func TestLookup(t *testing.T) {
 		}
 		return cpu, nil
 	}))
-	closeThird := device.Opened(knowsNothing)
+	removeThird := device.AddProber(knowsNothing)
 	for _, row := range []struct {
 		p     device.Ptr
 		found device.Allocation
@@ -144,20 +144,20 @@ func TestLookup(t *testing.T) {
 		assert.Equal(t, row.err, err)
 		assert.Equal(t, row.asked, asked)
 	}
-	closeSecond()
+	removeSecond()
 	asked = 0
 	found, err = device.Lookup(2)
 	require.NoError(t, err)
 	assert.Equal(t, cpu, found, "the device that knew it is closed")
 	assert.Equal(t, 2, asked, "the others are open")
-	closeFirst()
-	closeFirst()
-	closeThird()
+	removeFirst()
+	removeFirst()
+	removeThird()
 	asked = 0
 	_, err = device.Lookup(2)
 	require.NoError(t, err)
 	assert.Zero(t, asked)
-	assert.Panics(t, func() { device.Opened(nil) })
+	assert.Panics(t, func() { device.AddProber(nil) })
 }
 
 // Devices are opened, asked and closed at the same time.
@@ -167,7 +167,7 @@ func TestLookupWhileDevicesAreOpened(t *testing.T) {
 		wg.Go(func() {
 			own := device.Allocation{ID: device.ID{Type: device.CUDA, Ordinal: int64(i)}}
 			for range 200 {
-				closed := device.Opened(probing(func(p device.Ptr) (device.Allocation, error) {
+				remove := device.AddProber(probing(func(p device.Ptr) (device.Allocation, error) {
 					if p == device.Ptr(i) {
 						return own, nil
 					}
@@ -176,7 +176,7 @@ func TestLookupWhileDevicesAreOpened(t *testing.T) {
 				found, err := device.Lookup(device.Ptr(i))
 				assert.NoError(t, err)
 				assert.Equal(t, own, found)
-				closed()
+				remove()
 			}
 		})
 	}

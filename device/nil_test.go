@@ -45,7 +45,7 @@ func TestNilArguments(t *testing.T) {
 		"Stream.Synchronize(ctx)":  {Call: func() error { return s.Synchronize(ctx) }, Want: noContext},
 		"Stream.WaitEvent(e)":      {Call: func() error { return s.WaitEvent((*nilEvent)(nil)) }, Want: "event = nil"},
 		"Register(open)":           {Call: func() error { device.Register(device.WebGPU, nil); return nil }, Want: "Register called with nil for webgpu", Panics: true},
-		"Opened(p)":                {Call: func() error { device.Opened(nil); return nil }, Want: "Opened called with nil", Panics: true},
+		"AddProber(p)":             {Call: func() error { device.AddProber(nil); return nil }, Want: "AddProber called with nil", Panics: true},
 	}
 	nilargs.Check(t, "github.com/arrowdevice/arrowdevice/device", nil, rows)
 }

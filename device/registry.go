@@ -33,8 +33,8 @@ type opening struct {
 }
 
 // Register makes open the backend for devices of type t. A backend calls it from
-// an init function, and does nothing else there: no driver is loaded before
-// a device is opened. A type that is registered already panics, and so does a nil open.
+// an init function, and does nothing else there: no driver is loaded before a device is opened.
+// Register panics if t has a backend already, or if open is nil.
 func Register(t Type, open Opener) {
 	if open == nil {
 		panic(fmt.Sprintf("device: Register called with nil for %s", t))
@@ -81,12 +81,12 @@ func Open(id ID) (Device, error) {
 	return entry.device, nil
 }
 
-// Opened adds p to the devices that [Lookup] asks, until closed is called. A backend calls it
-// when it has opened a device, through [Open] or otherwise; where a driver
-// knows the memory of all of its devices, one of them is enough. A nil p panics.
-func Opened(p Prober) (closed func()) {
+// AddProber adds p to the devices that [Lookup] asks, until remove is called. A backend calls it
+// when it has opened a device, through [Open] or otherwise; where a driver knows the memory of all
+// of its devices, one of them is enough. AddProber panics if p is nil.
+func AddProber(p Prober) (remove func()) {
 	if p == nil {
-		panic("device: Opened called with nil")
+		panic("device: AddProber called with nil")
 	}
 	added := &prober{p}
 	registry.Lock()
@@ -99,9 +99,9 @@ func Opened(p Prober) (closed func()) {
 	}
 }
 
-// Lookup returns the allocation that p is in. It asks the devices that are open and
-// that are Probers, in the order in which they were opened, and opens none. Memory that
-// none of them knows is reported as the CPU's.
+// Lookup returns the allocation that p is in. It asks the devices that backends added with
+// [AddProber], in the order in which they were added, and opens none. Memory that none of them
+// knows is reported as the CPU's.
 func Lookup(p Ptr) (Allocation, error) {
 	registry.Lock()
 	probers := registry.probers

@@ -5,11 +5,13 @@ package pyextension
 import (
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"sync/atomic"
 
 	"github.com/apache/arrow-go/v18/arrow"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	_ "github.com/arrowdevice/arrowdevice/memory/cudaalloc" // opens GPUs, once an argument or a call names one
 )
@@ -48,9 +50,23 @@ func init() {
 	}
 }
 
-// inline are the built-in functions that run on the thread of the caller, whose per-thread default stream they may
-// use. They never wait.
-var inline = []string{".dlpack", ".cuda_array"}
+// inline are the built-in functions that never wait. They run on the thread of the caller, which costs a
+// tenth of a goroutine, and whose per-thread default stream they may use.
+var inline = []string{
+	".functions", ".library", ".stats", ".trace", ".live", ".exit", ".requested", ".column", ".slice", ".names", ".describe_schema",
+	".dlpack", ".dlpack_device", ".cuda_array",
+}
+
+// runsInline reports whether a call never waits.
+func runsInline(name string, args []any) bool {
+	if name == ".export" && len(args) == 2 {
+		form, _ := args[1].(string)
+		o, _ := args[0].(*source)
+		onCPU := o != nil && o.object != nil && o.object.deviceID().Type == device.CPU // without an event to wait for
+		return form != "array" || onCPU
+	}
+	return slices.Contains(inline, name)
+}
 
 func builtin(sc *scope, r *results, name string, args []any) (any, error) {
 	f := builtins[name]
@@ -153,8 +169,8 @@ func exit(in *invocation) (any, error) {
 	return nil, nil
 }
 
-// checkRequested compares the schema that a consumer asks for with that of an object. Types may differ: the
-// consumer casts. An ArrowSchema that is not consumed is at the address.
+// checkRequested compares the schema that a consumer asks for with that of an object. Types may
+// differ: the consumer casts. An ArrowSchema that is not consumed is at the address.
 func checkRequested(in *invocation) (any, error) {
 	o, err := in.object()
 	if err != nil {

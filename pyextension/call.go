@@ -6,8 +6,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"os"
 	"runtime/debug"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -90,7 +90,7 @@ func start(name string, args []any, sources []*source) *call {
 		defer c.close(name, sources, &reply)
 		c.run(name, args, &reply)
 	}
-	if slices.Contains(inline, name) {
+	if runsInline(name, args) {
 		perform()
 	} else {
 		go perform()
@@ -290,8 +290,14 @@ func (server) Release(h uint64) { release(handle.Word(h)) }
 
 func (server) StreamReleased(token uint64) { release(handle.Word(token)) }
 
-// release ends a handle, if it is one.
+// release ends a handle, if it is one. It panics if a function has released what it had given away; a panic
+// must not end the Python process, which cannot know the function.
 func release(w handle.Word) {
+	defer func() {
+		if v := recover(); v != nil {
+			fmt.Fprintf(os.Stderr, "pyextension: an object was released that Python held: panic: %v\n\n%s", v, debug.Stack())
+		}
+	}()
 	if v := handle.Take(w); v != nil {
 		v.Release()
 	}

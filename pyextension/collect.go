@@ -107,7 +107,9 @@ func collectArrays(ctx context.Context, r *cdevice.ArrayReader) (*cdevice.Array,
 		arrays[0].Retain()
 		return arrays[0], nil
 	case len(arrays) == 0:
-		return wrappedArray(array.MakeArrayOfNull(memory.DefaultAllocator, r.Field().Type, 0))
+		b := array.NewBuilder(memory.DefaultAllocator, r.Field().Type)
+		defer b.Release()
+		return wrappedArray(b.NewArray())
 	case !r.DeviceType().CPUAccessible():
 		return nil, typeErrorf("a stream of %d chunks in memory of a device: an Array takes one", len(arrays))
 	}

@@ -12,8 +12,9 @@ import (
 	"github.com/arrowdevice/arrowdevice/pyextension/internal/capi"
 )
 
-// cudaArray imports the memory of a __cuda_array_interface__. The reference to its owner goes to the array.
-// It runs on the thread of the caller, before the call: the stream may be the per-thread default stream of it.
+// cudaArray imports the memory of a __cuda_array_interface__. The reference to its owner goes to
+// the array. It runs on the thread of the caller, before the call: the stream may be the per-thread
+// default stream of it.
 func (s *source) cudaArray(d dict) (*cdevice.Array, error) {
 	i, err := readInterface(d)
 	if err != nil {
@@ -110,8 +111,9 @@ func wrongEntry(key, want string, got any) error {
 	return typeErrorf("%q: %s is wanted, not %s", key, want, pythonType(got))
 }
 
-// exportCUDAArray returns the dict of an array's __cuda_array_interface__. It runs on the thread of the consumer. A
-// pending event is ordered before the stream of the call, None being the legacy default stream.
+// exportCUDAArray returns the dict of an array's __cuda_array_interface__. It runs on the thread of
+// the consumer. A pending event is ordered before the stream of the call, None being the legacy
+// default stream.
 func exportCUDAArray(in *invocation) (any, error) {
 	a, err := in.theArray()
 	if err != nil {

@@ -8,7 +8,9 @@
 //		pyextension.Func("add_running_total", addRunningTotal, pyextension.WithParams("stream", "column"))
 //	}
 //
-//	func addRunningTotal(ctx context.Context, stream *cdevice.RecordReader, column string) (*cdevice.RecordReader, error) {
+//	func addRunningTotal(
+//		ctx context.Context, stream *cdevice.RecordReader, column string,
+//	) (*cdevice.RecordReader, error) {
 //		...
 //		return stream, nil
 //	}
@@ -25,45 +27,56 @@
 //
 // # Types
 //
-// A function takes a context first, if it wants one, then parameters, and returns results, an error last if it
-// can fail. Several results are a tuple in Python.
+// The parameters of a function are an optional context, then values of these types. Its results are
+// values of these types, then an optional error; several values are a tuple in Python.
 //
-//	Go                                               Python argument                                            Python result
-//	*cdevice.RecordReader                            any stream, table, batch, iterable of batches, callable    arrowdevice.RecordReader
-//	*cdevice.RecordBatch                             any batch or table; several batches are concatenated       arrowdevice.RecordBatch
-//	*cdevice.Array                                   any array or column, DLPack, CUDA Array Interface          arrowdevice.Array
-//	array.RecordReader, arrow.RecordBatch,           the same, in memory that the CPU can access                the same
-//	arrow.Array, arrow.Table
-//	*cdevice.AsyncStream                             none                                                       arrowdevice.RecordReader
-//	*arrow.Schema                                    any schema                                                 arrowdevice.Schema
-//	string, []byte, bool, integers, floats           str, bytes, bool, int, float                               the same
-//	any, []T, map[string]T                           any of these, list, dict                                   the same
-//	*T                                               T or None                                                  the same
+//	Go                          Python argument                          Python result
+//	*cdevice.RecordReader       any stream, table, batch, callable       arrowdevice.RecordReader
+//	                            or iterable of batches
+//	*cdevice.RecordBatch        any batch or table; the batches of       arrowdevice.RecordBatch
+//	                            a table are concatenated
+//	*cdevice.Array              any array or column, DLPack tensor,      arrowdevice.Array
+//	                            CUDA Array Interface
+//	array.RecordReader          as for *cdevice.RecordReader             arrowdevice.RecordReader
+//	arrow.Table                 as for *cdevice.RecordReader             arrowdevice.RecordReader
+//	arrow.RecordBatch           as for *cdevice.RecordBatch              arrowdevice.RecordBatch
+//	arrow.Array                 as for *cdevice.Array                    arrowdevice.Array
+//	*cdevice.AsyncStream        (result only)                            arrowdevice.RecordReader
+//	*arrow.Schema               any schema                               arrowdevice.Schema
+//	string, []byte, bool        str, bytes, bool                         str, bytes, bool
+//	integers, floats            int, float                               int, float
+//	[]T, map[string]T           list, dict                               list, dict
+//	*T of these Go types        T or None                                T or None
+//	any                         any of these                             any of these
 //
-// "Any" object is one that has __arrow_c_device_stream__, __arrow_c_device_array__, __arrow_c_stream__ or
-// __arrow_c_array__: of PyArrow, polars, DuckDB, pandas, cuDF, nanoarrow, or of another library of this kind.
+// Arguments for arrow-go's types must be in memory that the CPU can access.
+//
+// "Any" object is one that has __arrow_c_device_stream__, __arrow_c_device_array__, __arrow_c_stream__,
+// __arrow_c_array__ or, for a schema, __arrow_c_schema__: an object of PyArrow, polars, DuckDB, pandas,
+// cuDF, nanoarrow or another library of this kind.
 //
 // # Ownership
 //
-// Arguments are borrowed: they are released when the function returns, and a function that keeps one, for
-// example under a reader that it returns, retains it. Results are given away: the caller owns them. A
-// function may return one of its arguments as it is. [cdevice.RecordReader.Map] returns its receiver, so
-// "return stream.Map(f), nil" is right.
+// Arguments are borrowed: they are released when the function returns. A function that keeps one,
+// for example as the source of a reader that it returns, retains it. Results belong to Python: the
+// function gives up its reference. It may return one of its arguments without a Retain.
+// [cdevice.RecordReader.Map] returns its receiver, so "return stream.Map(f), nil" is right.
 //
 // # Contexts, errors and threads
 //
 // The context of a call ends when the Python code that waits for it is interrupted (Ctrl-C, a
-// cancelled asyncio task), and when the call is over. If the function returns a reader, it ends when that
-// reader has been released instead. Python does not wait for a function that goes on after the end of
-// its context; its results are released.
+// cancelled asyncio task), and when the call is over or, if the function returns a reader, when that
+// reader has been released. Python does not wait for a function that goes on after the end of its
+// context; the results of such a function are released.
 //
 // An error becomes an exception with the error's text: ValueError (arrow.ErrInvalid), TypeError
-// (arrow.ErrType), NotImplementedError (arrow.ErrNotImplemented, device.ErrNotSupported), IndexError, KeyError,
-// FileNotFoundError, PermissionError, TimeoutError (context.DeadlineExceeded), arrowdevice.Error
-// otherwise. A panic becomes arrowdevice.Panic, with the stack.
+// (arrow.ErrType), NotImplementedError (arrow.ErrNotImplemented, device.ErrNotSupported),
+// IndexError, KeyError, FileNotFoundError, PermissionError, TimeoutError
+// (context.DeadlineExceeded), arrowdevice.Error otherwise. A panic becomes arrowdevice.Panic, with
+// the stack.
 //
-// Functions run on goroutines of their own, without Python's lock (GIL), several at once if several
+// Functions run on goroutines of their own, without Python's lock (GIL), and concurrently if several
 // Python threads call. Release callbacks of Python's memory, and Python code that is the source of a
-// stream, are run with the GIL. Streams that a consumer reads while it holds the GIL give it up
-// while Go code runs.
+// stream, run with the GIL. If a consumer holds the GIL while it reads a stream, the stream releases the
+// GIL while Go code runs.
 package pyextension

@@ -14,9 +14,9 @@ import (
 // Option describes a function to Python.
 type Option func(*function) error
 
-// WithParams names the parameters of the function, after the context, in order. Python callers may then pass
-// them by name. Without it, they are called after their types: stream, batch, array, schema, and arg otherwise,
-// with a number where there are several.
+// WithParams names the parameters of the function, after the context, in order. Python callers may
+// then pass them by name. Without it, each parameter gets the name of its type: stream, batch,
+// array, schema, otherwise arg; numbered if there are several.
 func WithParams(names ...string) Option {
 	return func(f *function) error {
 		if len(names) != len(f.params) {
@@ -35,8 +35,9 @@ func WithParams(names ...string) Option {
 	}
 }
 
-// WithDefault makes a parameter optional: Python callers that leave it out pass value, which is nil, a bool, an
-// integer, a float or a string. It comes after WithParams; parameters after an optional one are optional as well.
+// WithDefault makes a parameter optional: for Python callers that leave it out it is value, which
+// is nil, a bool, an integer, a float or a string. It comes after WithParams, as it takes the names
+// from there. All parameters after an optional one must be optional.
 func WithDefault(param string, value any) Option {
 	return func(f *function) error {
 		i := slices.IndexFunc(f.params, func(p parameter) bool { return p.name == param })
@@ -45,6 +46,11 @@ func WithDefault(param string, value any) Option {
 		}
 		plain, err := (&results{}).any(reflect.ValueOf(&value).Elem())
 		if err != nil {
+			return fmt.Errorf("WithDefault: the value of %s: %w", param, err)
+		}
+		sc := newScope()
+		defer sc.drop()
+		if _, err := f.params[i].from(sc, plain); err != nil {
 			return fmt.Errorf("WithDefault: the value of %s: %w", param, err)
 		}
 		f.params[i].value, f.params[i].optional = plain, true
@@ -61,12 +67,12 @@ func WithDoc(text string) Option {
 }
 
 // Func registers f as a function of the library, under a name that Python can use. It is called from
-// init functions. f takes a context.Context first, if it wants one, then parameters of the types
-// in the table of the package comment, and returns values of these types, and an error last if it can fail.
+// init functions. The parameters of f are an optional context.Context, then values of the types in the
+// table of the package comment; its results are values of these types, then an optional error.
 //
-// A Python process ends when a Go library panics while it is loaded. So a wrong registration, such as a type
-// that is not in the table, does not panic: loading the library in Python raises ImportError
-// with the reason. [Check] returns it to a Go test.
+// A Python process ends if a Go library panics while it is loaded. So a wrong registration, such as a
+// type that is not in the table, does not panic: loading the library in Python raises ImportError with
+// the reason, which [Check] returns to a Go test.
 func Func(name string, f any, opts ...Option) {
 	made, err := newFunction(name, f, opts)
 	functions.mu.Lock()
@@ -82,7 +88,7 @@ func Func(name string, f any, opts ...Option) {
 	functions.all = append(functions.all, made)
 }
 
-// Check returns what is wrong with the calls of Func of this program, or nil.
+// Check returns the errors of all wrong registrations by [Func] in this program, or nil.
 func Check() error {
 	functions.mu.Lock()
 	defer functions.mu.Unlock()

@@ -29,8 +29,8 @@ func next(in *invocation) (any, error) {
 	return in.results.issue(&object{kind: kindBatch, batch: b}), nil
 }
 
-// takeTurn waits until no other call reads the reader. The turn of this call ends when its reply is taken or
-// discarded: only then is it known which batch is the next.
+// takeTurn waits until no other call reads the reader. The turn of this call ends when its reply is
+// taken or discarded: only then is it known which batch is the next.
 func (in *invocation) takeTurn(r *reader) error {
 	select {
 	case r.turn <- struct{}{}:

@@ -109,7 +109,11 @@ func converterOf(t reflect.Type) (*converter, error) {
 			}
 			return v.Int(), nil
 		}}, nil
-	case reflect.Float32, reflect.Float64:
+	case reflect.Float32:
+		c := scalar("float", t, number)
+		c.from = float32Of(t, c.from)
+		return c, nil
+	case reflect.Float64:
 		return scalar("float", t, number), nil
 	case reflect.Slice:
 		if t.Elem().Kind() == reflect.Uint8 {
@@ -130,7 +134,8 @@ func converterOf(t reflect.Type) (*converter, error) {
 	return nil, fmt.Errorf("type %s is not supported", t)
 }
 
-// scalar is the converter of a type whose underlying type is T. as returns an argument as a T, if it is one.
+// scalar is the converter of a type whose underlying type is T. as returns an argument as a T, if
+// it is one.
 func scalar[T any](python string, t reflect.Type, as func(any) (T, bool)) *converter {
 	under := reflect.TypeFor[T]()
 	return &converter{
@@ -162,6 +167,17 @@ func number(v any) (float64, bool) {
 		return float64(v), true
 	}
 	return 0, false
+}
+
+// float32Of refuses floats that are infinite as a float32, and were not before.
+func float32Of(t reflect.Type, from func(*scope, any) (reflect.Value, error)) func(*scope, any) (reflect.Value, error) {
+	return func(sc *scope, v any) (reflect.Value, error) {
+		value, err := from(sc, v)
+		if wide, _ := number(v); err == nil && value.OverflowFloat(wide) {
+			return reflect.Value{}, &exception{kind: "OverflowError", text: fmt.Sprintf("%g does not fit into %s", wide, t)}
+		}
+		return value, err
+	}
 }
 
 func integer(t reflect.Type) func(*scope, any) (reflect.Value, error) {
@@ -311,8 +327,8 @@ func optionalConverter(t reflect.Type) (*converter, error) {
 	}, nil
 }
 
-// fromAny is what an argument is without a declared type: nil, bool, int64, uint64, float64, string, []byte, []any,
-// map[string]any, or what source.anything returns.
+// fromAny is what an argument is without a declared type: nil, bool, int64, uint64, float64,
+// string, []byte, []any, map[string]any, or what source.anything returns.
 func fromAny(sc *scope, v any) (reflect.Value, error) {
 	result, err := plainAny(sc, v)
 	if err != nil {

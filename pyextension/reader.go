@@ -30,6 +30,9 @@ type batch struct {
 	err error
 }
 
+// errGoexit is what a read ends with whose goroutine ended before it returned.
+var errGoexit = &exception{kind: "Panic", text: "the code of the stream ended its goroutine with runtime.Goexit"}
+
 func newReader(r *cdevice.RecordReader, s *scope) *reader {
 	s.hold()
 	return &reader{r: r, scope: s, turn: make(chan struct{}, 1)}
@@ -71,15 +74,18 @@ func (r *reader) begin() (*cdevice.RecordBatch, chan batch, error) {
 		r.r.Retain()
 		r.scope.hold()
 		go func() {
-			defer r.scope.drop()
-			defer r.r.Release()
+			read := batch{err: errGoexit}
+			defer func() {
+				r.r.Release()
+				r.scope.drop()
+				next <- read
+			}()
 			if !r.r.Next() {
-				next <- batch{nil, r.r.Err()}
+				read.err = r.r.Err()
 				return
 			}
-			b := r.r.RecordBatch()
-			b.Retain()
-			next <- batch{b, nil}
+			read = batch{r.r.RecordBatch(), nil}
+			read.Retain()
 		}()
 	}
 	return nil, r.next, nil

@@ -20,7 +20,11 @@ type results struct {
 	scope   *scope
 	objects []*object
 	settle  func(taken bool) // called once, when the reply is taken or discarded; nil is nothing
+	depth   int              // of the values of type any around the one that is converted
 }
+
+// maxDepth is how deep lists and dicts of type any may be nested: one that contains itself has no end.
+const maxDepth = 200
 
 // issue gives an object a handle, which belongs to the reply.
 func (r *results) issue(o *object) *object {
@@ -106,6 +110,10 @@ func (r *results) any(v reflect.Value) (any, error) {
 	if v.IsNil() {
 		return nil, nil
 	}
+	if r.depth++; r.depth > maxDepth {
+		return nil, valueErrorf("a result is nested more than %d deep, or contains itself", maxDepth)
+	}
+	defer func() { r.depth-- }()
 	v = v.Elem()
 	t := v.Type()
 	if c := arrowConverters[t]; c != nil {

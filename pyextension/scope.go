@@ -7,14 +7,15 @@ import (
 	"sync/atomic"
 )
 
-// scope is what a call of a function needs until it is over: its context, and what is released at its end.
-// The context lives longer than the call if readers that the function returned do.
+// scope is what a call of a function needs until it is over: its context, and what is released at
+// its end. The context lives longer than the call if readers that the function returned do.
 type scope struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	users  atomic.Int64 // the call, readers that it returned, streams of these that were exported
 	atEnd  []func()
-	// borrowed are the arguments that hold Arrow data: a result that is one of them is not owned by the caller yet.
+	// borrowed are the arguments that hold Arrow data: a result that is one of them is not owned by
+	// the caller yet.
 	borrowed []any
 	isClosed bool
 	parents  []*scope
@@ -53,8 +54,8 @@ func (s *scope) end() { s.cancel(context.Canceled) }
 // defers calls f at the end of the call.
 func (s *scope) defers(f func()) { s.atEnd = append(s.atEnd, f) }
 
-// close ends the call: it calls what was deferred, the last first, as defer does. If one of them panics, the next
-// close goes on behind it.
+// close ends the call: it calls what was deferred, the last first, as defer does. If one of them
+// panics, the next close goes on behind it.
 func (s *scope) close() {
 	for len(s.atEnd) > 0 {
 		last := len(s.atEnd) - 1

@@ -21,6 +21,8 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/cdevice/cdevicetest"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/handle"
 	"github.com/arrowdevice/arrowdevice/pyextension/internal/capi"
 )
 
@@ -179,7 +181,11 @@ func TestScalars(t *testing.T) {
 		6: {[]any{int64(1), "x"}, "TypeError", "f: argument l: element 1: int is wanted, not str"},
 		7: {dict{{"k", nil}}, "TypeError", `f: argument m: key "k": float is wanted, not None`},
 		8: {true, "TypeError", "f: argument p: int is wanted, not bool"},
+		9: {1e308, "OverflowError", "f: argument f: 1e+308 does not fit into float32"},
 	} {
+		if i == 9 {
+			i = 4
+		}
 		changed := append([]any{}, args...)
 		changed[i] = bad.value
 		got := ask(t, "f", changed...)
@@ -257,6 +263,59 @@ func TestErrors(t *testing.T) {
 	assert.Contains(t, got.text, "server_test.go")
 	register(t, "exits", func() { runtime.Goexit() })
 	assert.Contains(t, ask(t, "exits").text, "runtime.Goexit")
+}
+
+func TestResultThatContainsItself(t *testing.T) {
+	register(t, "cycle", func() any {
+		c := []any{nil}
+		c[0] = c
+		return c
+	})
+	got := ask(t, "cycle")
+	assert.Equal(t, "ValueError", got.kind)
+	assert.Contains(t, got.text, "contains itself")
+}
+
+// Code of a stream that ends its goroutine ends the stream, and nothing waits for it.
+func TestGoexitInAStream(t *testing.T) {
+	nothingIsLeft(t)
+	register(t, "exits", func(b *cdevice.RecordBatch) (*cdevice.RecordReader, error) {
+		return cdevice.NewRecordReaderFunc(b.Schema(), b.DeviceID().Type, func() (*cdevice.RecordBatch, error) {
+			runtime.Goexit()
+			return nil, nil
+		}, nil)
+	})
+	stream := ask(t, "exits", exported(t, 1)).value.(replied)
+	assert.Contains(t, ask(t, ".next", own1(stream.handle)).text, "runtime.Goexit")
+	server{}.Release(stream.handle)
+	stream = ask(t, "exits", exported(t, 1)).value.(replied)
+	assert.Contains(t, ask(t, ".read_all", own1(stream.handle)).text, "runtime.Goexit")
+	server{}.Release(stream.handle)
+}
+
+// Arrow-go cannot make every type of nulls; a table without batches has an array of any type.
+func TestEmptyColumns(t *testing.T) {
+	nothingIsLeft(t)
+	for _, dt := range []arrow.DataType{arrow.Null, arrow.BinaryTypes.String, arrow.StructOf(), arrow.FixedWidthTypes.Boolean} {
+		r, err := cdevice.NewArrayReader(arrow.Field{Type: dt}, device.CPU, func(func(*cdevice.Array, error) bool) {})
+		require.NoError(t, err)
+		a, err := collectArrays(t.Context(), r)
+		require.NoError(t, err, dt)
+		assert.Zero(t, a.Len())
+		a.Release()
+		r.Release()
+	}
+}
+
+// Python's object of a batch that a function has released too often does not end the process.
+func TestReleaseOfAResult(t *testing.T) {
+	register(t, "same", func(b *cdevice.RecordBatch) *cdevice.RecordBatch { return b })
+	o := ask(t, "same", exported(t, 1)).value.(replied)
+	held, err := use(handle.Word(o.handle))
+	require.NoError(t, err)
+	held.batch.Release()
+	held.drop()
+	assert.NotPanics(t, func() { server{}.Release(o.handle) })
 }
 
 // A function that releases what it borrowed is told so, and the process lives.
@@ -395,6 +454,9 @@ func TestRegistration(t *testing.T) {
 		"param twice":     {"f", func(int, int) {}, []Option{WithParams("a", "a")}, "twice"},
 		"default":         {"f", func(int) {}, []Option{WithDefault("b", 1)}, `no parameter "b"`},
 		"default between": {"f", func(int, int) {}, []Option{WithParams("a", "b"), WithDefault("a", 1)}, "parameter b has no default"},
+		"default too big": {"f", func(int8) {}, []Option{WithDefault("arg", 300)}, "the value of arg: 300 does not fit into int8"},
+		"default's type":  {"f", func([]int) {}, []Option{WithDefault("arg", "q")}, "the value of arg: list is wanted, not str"},
+		"default nil":     {"f", func(int8) {}, []Option{WithDefault("arg", nil)}, "the value of arg: int is wanted, not None"},
 		"nil option":      {"f", func(int) {}, []Option{nil}, "option"},
 	} {
 		t.Run(name, func(t *testing.T) {

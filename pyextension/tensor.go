@@ -37,7 +37,8 @@ func (s *source) tensor() (*cdevice.Array, error) {
 
 var withGIL = dlpack.WithImport(cdevice.WithGIL())
 
-// tensorOptions are those of an import of a tensor that is ready in the order of a stream; -1 is no stream.
+// tensorOptions are those of an import of a tensor that is ready in the order of a stream; -1 is no
+// stream.
 func tensorOptions(d dlpack.Device, stream int64) ([]dlpack.ImportOption, error) {
 	if stream < 0 {
 		return []dlpack.ImportOption{withGIL}, nil
@@ -62,8 +63,8 @@ func (s *source) discardTensor() {
 	}
 }
 
-// exportTensor makes the struct of a __dlpack__ capsule, and returns its address. It runs on the thread of the
-// consumer, whose stream is the one of the call.
+// exportTensor makes the struct of a __dlpack__ capsule, and returns its address. It runs on the
+// thread of the consumer, whose stream is the one of the call.
 func exportTensor(in *invocation) (any, error) {
 	a, err := in.theArray()
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"math"
 )
 
-// A request and a reply are values in a form of their own: a letter, then what follows from it, numbers in
-// little endian. python/arrowdevice/_values.py is the other side.
+// A request and a reply are values in a form of their own: a letter, then what follows from it,
+// numbers in little endian. python/arrowdevice/_values.py is the other side.
 const (
 	wireNone   = 'N'
 	wireTrue   = 'T'

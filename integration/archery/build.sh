@@ -19,7 +19,8 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(dirname "$(dirname "$here")")
 out=$root/build/archery
 python=$1
-nanoarrow=0.9.0 jsonnet=0.22.0
+# nanoarrow is the version that the environment has, which the table of peers names.
+nanoarrow=$("$python" -c 'import importlib.metadata as m; print(m.version("nanoarrow"))') jsonnet=0.22.0
 go=${GO:-go}
 mkdir -p "$out"
 

@@ -61,8 +61,8 @@ func NewDLImport(tensor uintptr, versioned bool, size uintptr) *DLImport {
 	return block
 }
 
-// CallDLDeleter calls the deleter of a DLPack tensor in C memory, unless it is NULL. The deleter runs on this
-// thread and may call back into Go.
+// CallDLDeleter calls the deleter of a DLPack tensor in C memory, unless it is NULL. The deleter
+// runs on this thread and may call back into Go.
 func CallDLDeleter(tensor uintptr, versioned bool) {
 	var form C.uint64_t
 	if versioned {

@@ -9,7 +9,8 @@ import (
 
 // The order of releases: a source is kept until the event of its copy is complete, or until all work
 // that may read it is done where there is none (ToDevice); the memory of a copy is freed after that
-// event. Of a reader's copies, the loans in cdevice give the source back last.
+// event. The sources of a reader's copies are kept by copiedItem (cdevice/reader_derived.go), which
+// releases a source before it ends the use of the reader.
 
 // deviceMemory is the memory of a copy, which its owner holds.
 type deviceMemory struct {

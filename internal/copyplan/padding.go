@@ -2,8 +2,8 @@ package copyplan
 
 import "github.com/arrowdevice/arrowdevice/device"
 
-// The padding of a copy. In CPU memory, source.fill clears the bytes between buffers; on a device they
-// are copied from zeros or set.
+// The padding of a copy. In CPU memory, source.fill (tohost.go) clears the bytes between buffers; on a
+// device, source.enqueue (todevice.go) copies zeros to them or sets them.
 
 // blockAlignment is the alignment of every buffer in the allocation of a copy. The bytes between a
 // buffer's end and the next buffer are zero: consumers read bitmaps in whole words, and cuDF itself

@@ -37,6 +37,14 @@ func copyStream(on device.Stream, dev device.Device) (s device.Stream, done func
 	return s, func() { _ = s.Close() }, nil // the backend tries again itself
 }
 
+// newCopyStream returns a stream for one copy; the caller closes it.
+func newCopyStream(dev device.Device) (device.Stream, error) {
+	if d, ok := dev.(device.CopyStreamer); ok {
+		return d.CopyStream()
+	}
+	return dev.NewStream()
+}
+
 // checkOnStream checks the stream of WithStream, which may be nil. It must be of the device at,
 // which makes the copy, or of the source's device from, if that has the same type: a GPU can copy
 // on the streams of another one.

@@ -5,9 +5,10 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
 
-// DeviceOf returns the device that the memory of an interface is on, for [Import]: the driver knows it. The driver must be
-// the default one. If no GPU is open in this process, DeviceOf opens the first one, to ask it; a program that does not
-// want its primary context opens another one before. An empty array has no address, and so no device.
+// DeviceOf asks the driver on which device the memory of an interface is, and returns that device,
+// for [Import]. The driver must be the default one. If no open GPU of this process knows the
+// memory, DeviceOf opens the first GPU and asks again; a program that does not want the first GPU's
+// primary context opens another GPU before. An empty array has no address, and so no device.
 func DeviceOf(i Interface) (device.Device, error) {
 	at := fielderr.Hex(uintptr(i.Data.Ptr))
 	if i.Data.Ptr == 0 {

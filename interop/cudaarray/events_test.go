@@ -89,7 +89,8 @@ func staysPending(t *testing.T, e device.Event) {
 	}
 }
 
-// Without a stream, consumers cannot be told of pending work, nor does it matter that it happens to be done.
+// Without a stream, consumers cannot be told of pending work, even if it happens to be
+// done.
 func TestGPUExportWithoutStreamNeedsNoEvent(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
 	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
@@ -135,7 +136,8 @@ func TestGPUImportWaitsForTheStream(t *testing.T) {
 	})
 }
 
-// The producer's release is called after work that a consumer of an export still does, on a stream that nobody named.
+// The producer's release is called after pending work of a consumer of an export, on a stream
+// that no call named.
 func TestGPUMemoryIsKeptForConsumers(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
 	m := cudatest.One(t, cudasim.Options{})
@@ -159,7 +161,8 @@ func TestGPUMemoryIsKeptForConsumers(t *testing.T) {
 	a.Release()
 }
 
-// producers is an array that came from a C struct, whose release is not deferred unless work uses the array.
+// producers is an array that came from a C struct, whose release is not deferred unless work uses
+// the array.
 func producers(t *testing.T, source *cdevice.Array, gpu *cudaalloc.Device, released *atomic.Int32) *cdevice.Array {
 	t.Helper()
 	out := new(cdevice.CArrowDeviceArray)

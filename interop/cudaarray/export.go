@@ -10,11 +10,13 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
 
-// Export returns the interface of an array's memory, which must be that of a GPU, page-locked or managed memory.
+// Export returns the interface of an array's memory, which must be that of a GPU, page-locked or
+// managed memory.
 //
-// The array stays the caller's, who holds it for as long as consumers may use the memory; see the package's
-// comment. Its last Release leaves the memory to the work that the GPU has then. Export does not copy or wait: an
-// array with an event needs [WithStream], and is otherwise an error, even if the event is complete.
+// The array stays the caller's, who holds it for as long as consumers may use the memory; see the
+// package comment. After its last Release, the memory is kept until pending work of the GPU has
+// completed. Export does not copy or wait: without [WithStream], an array with an event is an
+// error, even if the event is complete.
 func Export(a *cdevice.Array, opts ...ExportOption) (Interface, error) {
 	var o exporting
 	for _, opt := range opts {

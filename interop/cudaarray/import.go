@@ -11,17 +11,20 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
 
-// Import makes an array of the memory that an interface describes, which is memory of dev: a CUDA device, its
-// page-locked or its managed memory. [DeviceOf] finds it. Import does not read the memory, does not wait and does not ask
-// the driver about the address, which Array.ValidateFull does.
+// Import makes an array of the memory that an interface describes. dev is the device of that
+// memory: a CUDA device, or its page-locked or managed memory. [DeviceOf] finds it. Import does not
+// read the memory, does not wait, and does not ask the driver about the address; Array.ValidateFull
+// does.
 //
-// release ends the producer's object. It is called once, on any goroutine, after the last use of the array and after
-// pending work of the device, or before Import returns an error. It may be nil.
+// release drops the reference to the producer's object. It is called once, on any goroutine, after the
+// last use of the array and after pending work of the device, or before Import returns an error. It may
+// be nil.
 //
-// Versions 0 to 3 are taken. The array has an event behind the work that the stream of the interface, or that
-// of its mask, has at the time of the import; PerThreadStream is that of the calling thread. The elements are in C
-// order without gaps. A mask of bits (typestr "<t1", cuDF's) becomes the validity bitmap of a one-dimensional array; one of
-// bytes would have to be converted, and is an error.
+// The version must be 0 to 3, and the elements in C order without gaps. If the interface or its
+// mask names a stream, the array has an event behind the work enqueued on that stream so far;
+// PerThreadStream is the stream of the calling thread. A mask of bits (typestr "<t1", cuDF's)
+// becomes the validity bitmap of a one-dimensional array. A mask of bytes would have to be
+// converted, and is an error.
 func Import(dev device.Device, i Interface, release func(), opts ...ImportOption) (*cdevice.Array, error) {
 	var o importing
 	for _, opt := range opts {

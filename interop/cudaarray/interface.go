@@ -16,12 +16,12 @@ const (
 // Version is the version of the interface that Export makes.
 const Version = 3
 
-// Interface is what an object's __cuda_array_interface__ holds. It borrows the memory: its owner is the object
-// that offers it.
+// Interface has the contents of an object's __cuda_array_interface__. It borrows the memory, which the
+// object owns.
 //
 // As JSON it has the names and values of the Python dict, with lists for tuples, and with a dict for
-// the mask, which in Python is an object that has a __cuda_array_interface__. Entries that are not in Interface, such as
-// descr, are ignored.
+// the mask, which in Python is an object that has a __cuda_array_interface__. Entries that Interface
+// does not have, such as descr, are ignored.
 //
 // https://nvidia.github.io/numba-cuda/user/cuda_array_interface.html
 type Interface struct {
@@ -33,16 +33,18 @@ type Interface struct {
 	Data Data `json:"data"`
 	// Version is 0 to 3.
 	Version int `json:"version"`
-	// Strides has the bytes between elements in each dimension. It is nil for the C order without gaps.
+	// Strides has the bytes from one index to the next in each dimension. It is nil for C order
+	// without gaps.
 	Strides []int64 `json:"strides"`
-	// Mask is an array of the same shape whose elements tell which elements of this one are valid; nil: all are.
+	// Mask is an array of the same shape, whose elements are true where those of this array are valid.
+	// It is nil if all are valid.
 	Mask *Interface `json:"mask"`
-	// Stream is the stream that the consumer's work has to wait for: LegacyStream, PerThreadStream or the
-	// address of a CUstream. 0 is not allowed. It is nil if the memory may be used at once.
+	// Stream is the stream that the consumer's work has to wait for: LegacyStream, PerThreadStream
+	// or the address of a CUstream. 0 is not allowed. It is nil if the memory may be used at once.
 	Stream *int64 `json:"stream"`
 }
 
-// Data is the memory of an [Interface].
+// Data describes the memory of an [Interface].
 type Data struct {
 	Ptr      device.Ptr // the address on the device; 0 if the array is empty
 	ReadOnly bool

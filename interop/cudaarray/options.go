@@ -26,9 +26,10 @@ func (o *exporting) fail(err error) {
 	}
 }
 
-// WithStream names the stream that consumers wait for, of the GPU that the memory belongs to: the stream waits for
-// the array's event, and is the stream of the interface. It stays open for as long as consumers may use it.
-// For the per-thread default stream, consumers run on the thread that calls Export.
+// WithStream names the stream that consumers wait for, of the GPU that the memory belongs to. Work
+// enqueued on it from now on waits for the array's event, and it is the stream of the interface. It
+// must stay open for as long as consumers may wait for it. If it is the per-thread default stream,
+// consumers must run on the thread that calls Export.
 func WithStream(s device.Stream) ExportOption {
 	return func(o *exporting) {
 		if fielderr.IsNil(s) {
@@ -39,9 +40,10 @@ func WithStream(s device.Stream) ExportOption {
 	}
 }
 
-// WithMask exports an array with nulls together with a mask of the same shape, on the same device: an array of uint8,
-// int8 or arrow.bool8, without nulls, whose bytes are 1 for elements that are valid and 0 for nulls. The program made
-// it, such as with a kernel, and holds it as it holds the array.
+// WithMask exports an array with nulls together with a mask that the program made, for example with
+// a kernel: an array of uint8, int8 or arrow.bool8 of the same shape, on the same device and
+// without nulls, whose bytes are 1 for valid elements and 0 for nulls. The program holds the mask
+// as it holds the array.
 func WithMask(mask *cdevice.Array) ExportOption {
 	return func(o *exporting) {
 		if mask == nil {
@@ -52,23 +54,27 @@ func WithMask(mask *cdevice.Array) ExportOption {
 	}
 }
 
-// WithBitmapMask exports an array that may have nulls with Arrow's validity bitmap as its mask, of typestr "<t1": bit
-// fields, which NumPy's array interface has, and which cuDF makes and reads. Other consumers refuse a mask, or
-// ignore it. cuDF reads the bitmap to a multiple of 64 bytes, so the memory must have that padding, as copies
-// of this module have; RecordBatch.ForCuDF makes it. The array is not a list, and its offset is a multiple of 8.
+// WithBitmapMask exports an array that may have nulls with Arrow's validity bitmap as its mask. The mask
+// has the typestr "<t1", bit fields as in NumPy's array interface, which cuDF makes and reads. Other
+// consumers refuse a mask, or ignore it. cuDF takes the bitmap to have a multiple of 64 bytes, so the
+// memory must have that padding, as copies of this module have; RecordBatch.ForCuDF makes it.
+//
+// The array must not be a list, and its offset must be a multiple of 8 if it may have nulls;
+// otherwise the error wraps arrow.ErrNotImplemented.
 func WithBitmapMask() ExportOption {
 	return func(o *exporting) { o.bitmap = true }
 }
 
-// WithoutNulls declares that the array has no nulls, as Array.CountNulls reported, although it has a validity bitmap and
-// its NullCount is -1. An array that is known to have nulls is refused all the same.
+// WithoutNulls declares that an array with a validity bitmap and a NullCount of -1 has no nulls, as
+// Array.CountNulls reported. An array that is known to have nulls is refused all the same.
 func WithoutNulls() ExportOption {
 	return func(o *exporting) { o.noNulls = true }
 }
 
-// WithWritable exports the memory as writable, for consumers that refuse read-only memory (PyTorch) or that are to
-// write. Without it, an interface is read-only. A consumer that writes changes the array and all that share its memory:
-// they must have no other user, or the consumer must be known not to write.
+// WithWritable exports the memory without the read-only flag, for consumers that refuse read-only
+// memory (PyTorch) or that are to write. A consumer that writes changes the array and all arrays
+// that share its memory: no other part of the program may use them. A consumer that is known not to
+// write may share them.
 func WithWritable() ExportOption {
 	return func(o *exporting) { o.writable = true }
 }
@@ -81,8 +87,9 @@ type importing struct {
 	err error
 }
 
-// WithType names the type of the array, where the typestr leaves a choice: arrow.bool8 for booleans, a timestamp with a
-// time zone, date64, an extension type. Its elements must be those of the typestr, and its lists those of the shape.
+// WithType names the type of the array where the typestr leaves a choice: arrow.bool8 for booleans, a
+// timestamp with a time zone, date64, an extension type. Its elements must be those of the typestr, and
+// its lists those of the shape.
 func WithType(dt arrow.DataType) ImportOption {
 	return func(o *importing) {
 		if fielderr.IsNil(dt) {

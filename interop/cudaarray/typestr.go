@@ -33,8 +33,8 @@ var typeStrs = func() map[arrow.Type]string {
 	return all
 }()
 
-// elements returns the typestr of the elements, and the lengths of the lists that they are in, the outermost
-// one first.
+// elements returns the typestr of the elements, and the lengths of the lists that they are in, the
+// outermost one first.
 func elements(op string, dt arrow.DataType) (typestr string, lists []int64, err error) {
 	for {
 		switch t := dt.(type) {

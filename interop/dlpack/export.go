@@ -19,8 +19,8 @@ import (
 //
 // The tensor is in C memory, with its shape and its strides, which are set. It belongs to the caller,
 // who passes it to one consumer, or calls Delete. The deleter, which may be called once, on any
-// thread, drops the tensor's reference to the memory; memory of a device then ends as that of any
-// export of package cdevice: after pending work.
+// thread, drops the tensor's reference to the memory. If it was the last one, memory of a device is
+// released after pending work, as for any export of package cdevice.
 //
 // Arrow's memory is immutable, so the tensor has [FlagReadOnly], except with [WithIsCopied].
 //

@@ -25,9 +25,9 @@ import (
 // afterwards. The deleter is called once, after the last use of the memory, on the thread that ends
 // it; with [WithStream], after pending work of the stream's device, on a goroutine of its backend.
 //
-// The data is ready to be read, or with WithStream in the order of that stream. It must not change
-// while the array is held, as Arrow's arrays are immutable. [FlagReadOnly] and [FlagIsCopied] make no
-// difference.
+// The data must be ready to be read or, with WithStream, ready for work that is enqueued on that stream
+// from now on. It must not change while the array is held, as Arrow's arrays are immutable.
+// [FlagReadOnly] and [FlagIsCopied] make no difference.
 //
 // Errors name the field. They wrap arrow.ErrInvalid, or arrow.ErrNotImplemented for types and layouts
 // that Arrow does not have.
@@ -218,8 +218,8 @@ func (v *view) measure(t *Tensor, size int64) (count int64, err error) {
 	return int64(total) / size, nil
 }
 
-// checkStrides returns an error unless the elements are in C order. The stride of a dimension that has one
-// element, and those of a tensor without elements, have no meaning.
+// checkStrides returns an error unless the elements are in C order. The stride of a dimension that
+// has one element, and those of a tensor without elements, have no meaning.
 func checkStrides(t *Tensor, shape []int64, count int64) error {
 	if t.Strides == 0 || t.NDim == 0 || count == 0 {
 		return nil

@@ -42,16 +42,16 @@ type importOption func(*importOptions)
 
 func (f importOption) applyImport(o *importOptions) { f(o) }
 
-// WithStream names the stream that the consumer uses the data on.
+// WithStream names the stream on which the consumer uses the data.
 //
-// For an export it is the stream of the consumer: the work that is enqueued on it from now on waits
-// for the array's event, and after the deleter the memory is kept until pending work of the stream's
-// device has completed. The export itself does not wait.
+// For an export it is the stream of the consumer: work enqueued on it from now on waits for the array's
+// event, and after the call of the deleter the memory is kept until pending work of the stream's device
+// has completed. The export itself does not wait.
 //
-// For an import it is the stream that the producer was given: the data is ready in the order of that
-// stream, and so the array gets an event that is recorded on it (see cdevice.Array.RecordEvent).
-// After the last release of the array, the deleter is called once pending work of the stream's
-// device has completed.
+// For an import it is the stream that was passed to the producer: work enqueued on it from now on may
+// read the data, so the array gets an event that is recorded on it (see cdevice.Array.RecordEvent).
+// After the last release of the array, the deleter is called when pending work of the stream's device
+// has completed.
 func WithStream(s device.Stream) Option { return streamOption{s} }
 
 type streamOption struct{ s device.Stream }
@@ -81,20 +81,21 @@ func WithStreamNumber(n int64) ExportOption {
 // other means: it knows the event, or it waits for the device.
 func WithPending() ExportOption { return exportOption(func(o *exportOptions) { o.pending = true }) }
 
-// WithoutNulls declares that no element is null, for an array in memory that the CPU cannot access and
-// whose nulls are not known, such as a slice of an array with nulls (see cdevice.Array.CountNulls). An
-// array that is known to have nulls is refused all the same.
+// WithoutNulls declares that no element is null, for an array whose nulls are unknown and are not
+// counted by the export: such as a slice, in memory that the CPU cannot access, of an array with
+// nulls. See cdevice.Array.CountNulls. An array that is known to have nulls is refused all the
+// same.
 func WithoutNulls() ExportOption { return exportOption(func(o *exportOptions) { o.noNulls = true }) }
 
 // WithIsCopied sets [FlagIsCopied]: the array is a copy that no other part of the program uses, so
-// that the consumer may write to it. [FlagReadOnly] is then not set. The legacy form has no flags.
+// the consumer may write to it. [FlagReadOnly] is then not set. The legacy form has no flags.
 func WithIsCopied() ExportOption {
 	return exportOption(func(o *exportOptions) { o.flags = FlagIsCopied })
 }
 
 // WithImport passes options of package cdevice: cdevice.WithGIL for a producer whose deleter needs
-// Python's lock, cdevice.WithReleaser, cdevice.WithDevice, cdevice.WithCPUAccessible. The deleter takes
-// the place of the release callback. They also apply to a tensor that the import refuses.
+// Python's lock, cdevice.WithReleaser, cdevice.WithDevice, cdevice.WithCPUAccessible. What
+// they do to the release callback, they do to the deleter, even of a tensor that the import refuses.
 func WithImport(opts ...cdevice.ImportOption) ImportOption {
 	return importOption(func(o *importOptions) { o.array = append(o.array, opts...) })
 }

@@ -101,7 +101,8 @@ func listOf(dt arrow.DataType, sizes ...int32) arrow.DataType {
 	return dt
 }
 
-// Every type of numbers, in every shape: the tensor has the memory of the array, and the import of it too.
+// Every type of numbers, in every shape: the tensor has the memory of the array, and the import of
+// it too.
 func TestRoundTrip(t *testing.T) {
 	numbers := map[arrow.DataType]dlpack.DataType{
 		arrow.PrimitiveTypes.Int8:     {Code: dlpack.Int, Bits: 8, Lanes: 1},

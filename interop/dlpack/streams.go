@@ -5,7 +5,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
 
-// StreamOf returns the stream that a consumer names by the stream argument of __dlpack__, an integer
+// StreamOf returns the stream for the stream argument that a consumer passes to __dlpack__: an integer
 // that the Python array API standard defines for each type of device:
 //
 //   - -1: no stream; the producer must not synchronize, and sync is false;
@@ -14,12 +14,12 @@ import (
 //   - 2: the default stream of the calling thread, on CUDA only;
 //   - above 2: the stream with this native handle, on CUDA and ROCm.
 //
-// None, the default of the argument, is no integer: on CUDA and ROCm it stands for the legacy default
-// stream, which is number 1 on CUDA and 0 on ROCm. Devices of other types, above all the CPU, have
+// None, the default of the argument, is not an integer. On CUDA and ROCm it stands for the legacy
+// default stream, which is number 1 on CUDA and 0 on ROCm; devices of other types, such as the CPU, take
 // only None and -1, and need no stream.
 //
-// The stream is borrowed from the consumer. Number 2 is meaningful on the consumer's thread only, as
-// in a call from Python. An error wraps arrow.ErrInvalid.
+// The stream is borrowed from the consumer. Number 2 has a meaning only on the consumer's thread, as in
+// a call from Python. An error wraps arrow.ErrInvalid.
 //
 // https://data-apis.org/array-api/latest/API_specification/generated/array_api.array.__dlpack__.html
 func StreamOf(dev device.Device, number int64) (s device.Stream, sync bool, err error) {

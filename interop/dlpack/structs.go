@@ -21,8 +21,8 @@ const (
 	FlagIsSubbyteTypePadded = 1 << 2 // elements of less than 8 bits have a byte each
 )
 
-// The values of DataType.Code that numbers in Arrow's types have. The others are bool (6), bfloat16
-// (4), complex (5), opaque handles (3) and small floats (7 and more).
+// The values of DataType.Code for Arrow's numeric types. The others are opaque handles (3),
+// bfloat16 (4), complex numbers (5), bool (6) and small floats (7 and more).
 const (
 	Int   = 0
 	UInt  = 1

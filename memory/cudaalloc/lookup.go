@@ -34,7 +34,7 @@ func (d *Device) Lookup(p device.Ptr) (device.Allocation, error) {
 type prober struct {
 	mu     sync.Mutex
 	gpu    *gpu   // nil: none is open
-	closed func() // ends device.Opened
+	remove func() // ends device.AddProber
 }
 
 // opened makes g the GPU that is asked.
@@ -42,7 +42,7 @@ func (p *prober) opened(g *gpu) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.gpu == nil {
-		p.closed = device.Opened(p)
+		p.remove = device.AddProber(p)
 	}
 	p.gpu = g
 }
@@ -53,7 +53,7 @@ func (p *prober) ended(g *gpu) {
 	defer p.mu.Unlock()
 	if p.gpu == g {
 		p.gpu = nil
-		p.closed()
+		p.remove()
 	}
 }
 

@@ -76,8 +76,8 @@ var ErrConsumed = errors.New("it was consumed or released before")
 
 var errNoMemory = errors.New("out of memory")
 
-// Move moves the C struct at an address into memory of C, which the caller frees. releaseAt is the offset
-// of its release callback.
+// Move moves the C struct at an address into memory of C, which the caller frees. releaseAt is the
+// offset of its release callback.
 func Move(from, size, releaseAt uintptr) (uintptr, error) {
 	var consumed C.int
 	moved := C.arrowdevice_move(pointer(from), C.size_t(size), C.size_t(releaseAt), &consumed)

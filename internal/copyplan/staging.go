@@ -9,15 +9,8 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 )
 
-// Copies on a device that lacks optional interfaces of package device.
-
-// newCopyStream returns a stream for one copy; the caller closes it.
-func newCopyStream(dev device.Device) (device.Stream, error) {
-	if d, ok := dev.(device.CopyStreamer); ok {
-		return d.CopyStream()
-	}
-	return dev.NewStream()
-}
+// The CPU memory that a device copies from and to. A device.Stager has page-locked memory for it; for
+// other devices it is memory of C.
 
 // readsLater reports whether an upload may read host memory at p after it has returned.
 func readsLater(dev device.Device, p device.Ptr, size int64) bool {
