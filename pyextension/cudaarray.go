@@ -13,9 +13,10 @@ import (
 )
 
 // cudaArray imports the memory of a __cuda_array_interface__. The reference to its owner goes to
-// the array.
-func (s *source) cudaArray() (*cdevice.Array, error) {
-	i, err := readInterface(s.dict)
+// the array. It runs on the thread of the caller, before the call: the stream may be the per-thread
+// default stream of it.
+func (s *source) cudaArray(d dict) (*cdevice.Array, error) {
+	i, err := readInterface(d)
 	if err != nil {
 		return nil, about("__cuda_array_interface__", err)
 	}

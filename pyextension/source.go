@@ -39,8 +39,8 @@ type source struct {
 	object *object
 	schema uintptr // a moved ArrowSchema, or 0
 	data   uintptr // a moved struct; of a tensor, the producer's own struct
-	dict   dict
 	owner  uintptr
+	array  *cdevice.Array // of formCUDAArray
 	stream int64
 }
 
@@ -83,8 +83,11 @@ func (d *decoder) source() (*source, error) {
 	case formCUDAArray:
 		s.owner = first
 		v, failed := d.value()
-		s.dict, _ = v.(dict)
-		err = failed
+		if failed != nil {
+			return nil, failed
+		}
+		members, _ := v.(dict)
+		s.array, s.err = s.cudaArray(members)
 	default:
 		return nil, fmt.Errorf("request: unknown form %d of an Arrow object", s.form)
 	}
@@ -145,6 +148,9 @@ func (s *source) discard() {
 	}
 	if s.owner != 0 {
 		capi.DropPythonObject(s.owner)
+	}
+	if s.array != nil {
+		s.array.Release()
 	}
 	*s = source{form: s.form, err: errors.New("it was used")}
 }
@@ -241,7 +247,7 @@ func (s *source) anArray(sc *scope) (*cdevice.Array, error) {
 	case s.form == formTensor, s.form == formLegacyTensor:
 		return owned[*cdevice.Array](sc)(s.tensor())
 	case s.form == formCUDAArray:
-		return owned[*cdevice.Array](sc)(s.cudaArray())
+		return s.array, nil
 	}
 	return nil, s.refuse(kindArray)
 }

@@ -11,6 +11,7 @@ from numba import cuda
 import cudacore
 import driver
 import go
+import goextension
 import gosource
 import nano
 import programs
@@ -19,14 +20,14 @@ import simulator
 
 # The other tests are of Numba, which numba-cuda is not: it has other handles, and other
 # objects for contexts.
-_OF_CUDA_13 = ["test_core_*.py", "test_go_core.py", "test_go_cudaarray.py", "test_go_numba.py", "test_numba_cuda.py", "test_numba_threads.py"]
-_OF_CUDA_13_ALONE = ["test_core_*.py", "test_go_core.py", "test_numba_cuda.py"]
+_OF_CUDA_13_ALONE = ["test_core_*.py", "test_go_core.py", "test_go_dlpack.py", "test_go_extension_core.py", "test_numba_cuda.py"]
+_OF_BOTH = ["test_go_cudaarray.py", "test_go_extension.py", "test_go_numba.py", "test_numba_threads.py"]
 
 
 def pytest_ignore_collect(collection_path):
     if collection_path.suffix != ".py":
         return None
-    listed = _OF_CUDA_13 if cudacore.is_there else _OF_CUDA_13_ALONE
+    listed = _OF_CUDA_13_ALONE + (_OF_BOTH if cudacore.is_there else [])
     return any(collection_path.match(name) for name in listed) != cudacore.is_there or None
 
 
@@ -74,17 +75,31 @@ def golang(open_gpus):
     """For tests that Go takes part in, which must leave nothing in Go either."""
 
 
+@pytest.fixture(scope="session")
+def open_extension(contexts):
+    goextension.open_gpus()
+
+
+@pytest.fixture
+def pyextension(open_extension):
+    """For tests that functions of Go in Python take part in: in the same way."""
+
+
 @pytest.fixture(autouse=True)
 def nothing_is_left(request, machine):
     if machine is None or request.node.get_closest_marker("at_exit"):
         yield
         return
     request.getfixturevalue("contexts")
-    with_go = "golang" in request.fixturenames
+    with_go, with_extension = ("golang" in request.fixturenames), ("pyextension" in request.fixturenames)
     if with_go:
         request.getfixturevalue("open_gpus")
+    if with_extension:
+        request.getfixturevalue("open_extension")
     settle()
     in_go = go.alive() if with_go else None
+    if with_extension:
+        assert goextension.alive() == goextension.nothing()
     if not simulator.is_simulator:
         yield
         return
@@ -97,6 +112,10 @@ def nothing_is_left(request, machine):
         settle()
         if with_go:
             assert gosource.settled(go.alive, in_go) == in_go
+        if with_extension:
+            nothing = goextension.nothing()
+            assert gosource.settled(goextension.alive, nothing) == nothing
+            settle()  # frees what Go had of Numba, now that Go has dropped it
         report = simulator.report()
         assert report["violations"] == []
         assert report["live"] == before, report["leaks"]

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Numba and nanoarrow, as their authors publish them, on the simulated CUDA driver:
-# by themselves, and with arrays on the device that Go makes and takes.
+# by themselves, and with arrays on the device that Go makes and takes, also as
+# arguments and results of Go functions in Python.
 #
 #   integration/cuda/run.sh [--cuda-13] [ARGUMENT...]   arguments go to pytest
 #
@@ -64,8 +65,9 @@ fi
 
 # One path, and so one copy of the driver in the process.
 export NUMBA_CUDA_DRIVER=$driver CDEVICE_CUDA_DRIVER=$driver
-export GOLIB=$root/build/libgolib.so
+export GOLIB=$root/build/libgolib.so TESTEXTENSION=$root/build/libtestextension.so
 "${GO:-go}" build -buildmode=c-shared -o "$GOLIB" ./integration/golib
+"${GO:-go}" build -buildmode=c-shared -o "$TESTEXTENSION" ./integration/pyextension
 
 # pytest captures standard error, and golib writes the traceback of a crash here.
 exec {crash}>&2

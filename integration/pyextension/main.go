@@ -17,7 +17,6 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
-	_ "github.com/arrowdevice/arrowdevice/memory/cudaalloc" // devices named cuda
 	"github.com/arrowdevice/arrowdevice/pyextension"
 )
 
@@ -54,6 +53,11 @@ func init() {
 	pyextension.Func("sleep", sleep, pyextension.WithParams("milliseconds"))
 	pyextension.Func("counters", counters, pyextension.WithParams("rows", "batches", "delay"), pyextension.WithDefault("delay", 0))
 	pyextension.Func("gc", runtime.GC)
+	pyextension.Func("copy_array_on", copyArrayOn, pyextension.WithParams("array", "gpu", "stream"))
+	pyextension.Func("copy_batch_on", copyBatchOn, pyextension.WithParams("batch", "gpu", "stream"))
+	pyextension.Func("ready", func(a *cdevice.Array) (bool, error) { return a.Ready() })
+	pyextension.Func("trim_gpu", trimGPU, pyextension.WithParams("gpu"))
+	pyextension.Func("read_gpu_stats", readGPUStats, pyextension.WithParams("gpu"))
 }
 
 func add(a, b int64) int64 { return a + b }

@@ -28,7 +28,8 @@ class Object:
         library.handles.add(reference.handle)
 
     def close(self):
-        """Ends the object. Memory that was handed on stays valid."""
+        """Ends the object. Memory that was handed on stays valid, except by __cuda_array_interface__: its consumers
+        keep the object instead."""
         handle = self._handle
         if not handle:
             return

@@ -1,6 +1,7 @@
 """Defects of the peers, each without Go where it can be: PyArrow is the producer. A new
 version of a peer that has mended one turns a test red; docs/interop.md lists them."""
 
+import signal
 import subprocess
 import sys
 import textwrap
@@ -16,12 +17,14 @@ from golib import GoBatch
 from gostream import GoStream
 
 
-def ended(program, seconds=60):
+_HEAD = """
+    import faulthandler, nanoarrow, pandas, polars, pyarrow as pa
+    import peers
+"""
+
+
+def ended(program, seconds=60, head=_HEAD):
     """How a process of its own ends that runs a program: its code, and its standard error."""
-    head = """
-        import faulthandler, nanoarrow, pandas, polars, pyarrow as pa
-        import peers
-    """
     run = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(head) + textwrap.dedent(program)],
         capture_output=True, text=True, timeout=seconds,
@@ -47,6 +50,39 @@ def test_polars_aborts_when_it_exports_small_decimals(name):
         frame = polars.DataFrame(peers.Batches(arrays.CASES["{name}"].batch("nulls")))
         pa.table(peers.Hidden(frame))
     """)
+
+
+@pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="seen with Python 3.11")
+@pytest.mark.parametrize("daemon", [True, False])
+def test_polars_aborts_at_exit_under_a_daemon_thread(daemon):
+    """Python ends the thread when it comes back from the call, which unwinds the frames of polars. The object
+    in sys keeps the exit busy until then."""
+    program = f"""
+        import sys, threading, time
+
+        class Late:
+            def __del__(self, sleep=time.sleep):
+                sleep(2)
+
+        sys.late = Late()
+        called = threading.Event()
+
+        def function(value):
+            called.set()
+            time.sleep(0.01)
+            return value
+
+        def work():  # until after the end of the daemon's process
+            polars.Series(range({1000 if daemon else 10})).map_elements(function, return_dtype=polars.Int64)
+
+        threading.Thread(target=work, daemon={daemon}).start()
+        called.wait()
+    """
+    code, error = ended(program, head="import polars\n")
+    if daemon:
+        assert code == -signal.SIGABRT and "FATAL: exception not rethrown" in error
+    else:
+        assert (code, error) == (0, "")
 
 
 @pytest.mark.parametrize("view", ["string_view", "binary_view"])
