@@ -19,8 +19,9 @@ import (
 //
 // The tensor is in C memory, with its shape and its strides, which are set. It belongs to the caller,
 // who passes it to one consumer, or calls Delete. The deleter, which may be called once, on any
-// thread, drops the tensor's reference to the memory. If it was the last one, memory of a device is
-// released after pending work, as for any export of package cdevice.
+// thread, drops the tensor's reference to the memory. If it was the last one, memory of a device,
+// also that of another producer, is released after the work of the device that is pending then. For
+// that Export opens the device; memory of a device without a backend is released at once.
 //
 // Arrow's memory is immutable, so the tensor has [FlagReadOnly], except with [WithIsCopied].
 //
@@ -173,12 +174,40 @@ func (o *exportOptions) checkReady(a *cdevice.Array) (bool, error) {
 // order makes work of the consumer's stream wait for the array's event, and keeps the memory for it.
 func (o *exportOptions) order(a *cdevice.Array) error {
 	if o.stream == nil {
-		return nil
+		return lendToAny(a)
 	}
 	if err := a.WaitOn(o.stream); err != nil {
 		return err
 	}
-	return a.UsedOn(o.stream)
+	if err := a.UsedOn(o.stream); err != nil {
+		return err
+	}
+	if o.stream.Device().ID().Type == device.CPU { // its work completes at once
+		return lendToAny(a)
+	}
+	return nil
+}
+
+// lendToAny keeps the memory for work on any stream of its device: that of a consumer that named no
+// stream may be pending when it calls the deleter. Work of the CPU is never pending, and that of a
+// device without a backend is not known.
+func lendToAny(a *cdevice.Array) error {
+	if a.DeviceID().Type == device.CPU {
+		return nil
+	}
+	dev, err := a.Device()
+	if errors.Is(err, device.ErrNotSupported) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	s, err := dev.WrapStream(0)
+	if err != nil {
+		return err
+	}
+	defer s.Close() // borrowed
+	return a.UsedOn(s)
 }
 
 // deviceOf returns a device with the numbers of DLPack, in which devices without a number have 0.

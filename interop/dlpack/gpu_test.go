@@ -170,35 +170,48 @@ func TestGPUDeleterComesAfterWork(t *testing.T) {
 	})
 }
 
-// The memory of a producer is kept for the work of the stream that the consumer named.
+// The memory of a producer is kept for the consumer's work, on whichever stream that is.
 func TestGPUExportKeepsTheMemory(t *testing.T) {
 	m := cudatest.One(t, cudatest.Schedules()["delayed"])
 	gpu := m.GPUs[0]
 	memory, err := gpu.Allocate(background, 64, nil)
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, memory.Free(nil)) }()
-	eachForm(t, func(t *testing.T, f form) {
-		peer := cpeer.NewTensor(cpeer.TensorFields{Data: uintptr(memory.Ptr()), DeviceType: 2, Bits: 32, Lanes: 1, Shape: []int64{4}})
-		defer peer.Free()
-		consumer := newStream(t, gpu)
-		open := m.Hold(t, consumer)
-		var deleted atomic.Bool
-		done := make(chan struct{})
-		a, err := f.take(addressOf(peer, f), dlpack.WithImport(cdevice.WithDevice(gpu), cdevice.WithReleaser(func(release func()) {
-			release()
-			deleted.Store(true)
-			close(done)
-		})))
-		require.NoError(t, err)
-		out, err := f.export(a, dlpack.WithStream(consumer))
-		require.NoError(t, err)
-		a.Release()
-		out.deleted()
-		assert.False(t, deleted.Load())
-		open()
-		<-done
-		assert.Equal(t, 1, peer.Deleted())
-	})
+	consumer := newStream(t, gpu)
+	for name, opts := range map[string][]dlpack.ExportOption{
+		"WithStream":                {dlpack.WithStream(consumer)},
+		"WithStream of the CPU":     {dlpack.WithStream(hostStream(t))},
+		"WithPending":               {dlpack.WithPending()},
+		"WithStreamNumber(-1)":      {dlpack.WithStreamNumber(-1)},
+		"WithStreamNumber(legacy)":  {dlpack.WithStreamNumber(1)},
+		"without an option":         nil,
+		"WithoutNulls, no stream":   {dlpack.WithoutNulls()},
+		"WithStreamNumber of a GPU": {dlpack.WithStreamNumber(int64(consumer.Handle()))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachForm(t, func(t *testing.T, f form) {
+				peer := cpeer.NewTensor(cpeer.TensorFields{Data: uintptr(memory.Ptr()), DeviceType: 2, Bits: 32, Lanes: 1, Shape: []int64{4}})
+				defer peer.Free()
+				var deleted atomic.Bool
+				done := make(chan struct{})
+				a, err := f.take(addressOf(peer, f), dlpack.WithImport(cdevice.WithDevice(gpu), cdevice.WithReleaser(func(release func()) {
+					release()
+					deleted.Store(true)
+					close(done)
+				})))
+				require.NoError(t, err)
+				out, err := f.export(a, opts...)
+				require.NoError(t, err)
+				open := m.Hold(t, consumer)
+				a.Release()
+				out.deleted()
+				assert.False(t, deleted.Load(), "the consumer's work is pending")
+				open()
+				<-done
+				assert.Equal(t, 1, peer.Deleted())
+			})
+		})
+	}
 }
 
 // Pinned and managed memory keep their types.
