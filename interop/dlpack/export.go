@@ -210,10 +210,20 @@ func lendToAny(a *cdevice.Array) error {
 	return a.UsedOn(s)
 }
 
+// numbered reports whether DLPack numbers the devices of a type. Plain, pinned and managed memory all
+// have number 0, on a machine with several GPUs too.
+func numbered(t device.Type) bool {
+	switch t {
+	case device.CPU, device.CUDAHost, device.CUDAManaged, device.ROCMHost:
+		return false
+	}
+	return true
+}
+
 // deviceOf returns a device with the numbers of DLPack, in which devices without a number have 0.
 func deviceOf(id device.ID) (Device, error) {
 	number := id.Ordinal
-	if number == device.NoOrdinal {
+	if number == device.NoOrdinal || !numbered(id.Type) {
 		number = 0
 	}
 	if number < 0 || number > math.MaxInt32 {

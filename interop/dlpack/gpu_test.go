@@ -214,24 +214,47 @@ func TestGPUExportKeepsTheMemory(t *testing.T) {
 	}
 }
 
-// Pinned and managed memory keep their types.
+// Pinned and managed memory keep their types. Their number is 0 in a tensor of any GPU; with a stream,
+// the import is of the stream's GPU.
 func TestGPUPinnedAndManaged(t *testing.T) {
-	m := cudatest.One(t, cudatest.Schedules()["in order"])
+	m := cudatest.One(t, cudatest.Schedules()["random"])
+	for _, gpu := range m.GPUs {
+		for _, dev := range []device.Device{gpu.Pinned(), gpu.Managed()} {
+			t.Run(dev.ID().String(), func(t *testing.T) {
+				eachForm(t, func(t *testing.T, f form) {
+					a, err := fromJSON(t, listOf(arrow.PrimitiveTypes.Float32, 2), matrix).CopyTo(background, dev)
+					require.NoError(t, err)
+					stream := newStream(t, gpu)
+					out, err := f.export(a, dlpack.WithStream(stream))
+					require.NoError(t, err)
+					assert.Equal(t, dlpack.Device{Type: int32(dev.ID().Type)}, out.Device)
+					a.Release()
+					back, err := f.take(out.address, dlpack.WithStream(stream), dlpack.WithImport(cdevice.WithDevice(dev)))
+					require.NoError(t, err)
+					assert.Equal(t, dev.ID(), back.DeviceID())
+					assert.Equal(t, "[[1 2] [3 4] [5 6]]", onHost(t, back))
+					back.Release()
+				})
+			})
+		}
+	}
+}
+
+// Without a stream, the number of the tensor is that of the array.
+func TestGPUPinnedWithoutStream(t *testing.T) {
+	m := cudatest.One(t, cudatest.Schedules()["random"])
 	for _, dev := range []device.Device{m.GPUs[0].Pinned(), m.GPUs[0].Managed()} {
-		t.Run(dev.ID().String(), func(t *testing.T) {
-			a, err := fromJSON(t, listOf(arrow.PrimitiveTypes.Float32, 2), matrix).CopyTo(background, dev)
-			require.NoError(t, err)
-			require.NoError(t, a.Synchronize(background))
-			out, err := dlpack.Export(a)
-			require.NoError(t, err)
-			assert.Equal(t, dlpack.Device{Type: int32(dev.ID().Type), ID: int32(dev.ID().Ordinal)}, out.Tensor.Device)
-			a.Release()
-			back, err := dlpack.Import(out, dlpack.WithImport(cdevice.WithDevice(dev)))
-			require.NoError(t, err)
-			assert.Equal(t, dev.ID(), back.DeviceID())
-			assert.Equal(t, "[[1 2] [3 4] [5 6]]", onHost(t, back))
-			back.Release()
-		})
+		a, err := fromJSON(t, listOf(arrow.PrimitiveTypes.Float32, 2), matrix).CopyTo(background, dev)
+		require.NoError(t, err)
+		require.NoError(t, a.Synchronize(background))
+		out, err := dlpack.Export(a)
+		require.NoError(t, err)
+		a.Release()
+		back, err := dlpack.Import(out, dlpack.WithImport(cdevice.WithDevice(dev)))
+		require.NoError(t, err)
+		assert.Equal(t, dev.ID(), back.DeviceID())
+		assert.Equal(t, "[[1 2] [3 4] [5 6]]", onHost(t, back))
+		back.Release()
 	}
 }
 

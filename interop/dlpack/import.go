@@ -68,7 +68,7 @@ func (from source) take(t *Tensor, opts []ImportOption) (*cdevice.Array, error) 
 	if err := o.apply(opts); err != nil {
 		return from.refuse(err, opts)
 	}
-	arr := cdevice.CArrowDeviceArray{DeviceID: int64(t.Device.ID), DeviceType: t.Device.Type}
+	arr := cdevice.CArrowDeviceArray{DeviceID: o.ordinal(t.Device), DeviceType: t.Device.Type}
 	if !from.fill(abi.As[abi.ArrowArray](&arr.Array), v) {
 		bridge.CallDLDeleter(from.tensor, from.versioned)
 		return nil, errNoMemory
@@ -87,6 +87,27 @@ func (from source) take(t *Tensor, opts []ImportOption) (*cdevice.Array, error) 
 		return nil, err
 	}
 	return ordered, nil
+}
+
+// ordinal returns the number of the memory's device. DLPack numbers pinned and managed memory 0 on each
+// GPU, but its events are those of one GPU: that of the stream.
+func (o *importOptions) ordinal(d Device) int64 {
+	t := device.Type(d.Type)
+	if o.stream == nil || t == device.CPU || numbered(t) {
+		return int64(d.ID)
+	}
+	if of := o.stream.Device(); of != nil && of.ID().Type == streamType(t) {
+		return of.ID().Ordinal
+	}
+	return int64(d.ID)
+}
+
+// streamType returns the type of the device whose streams are used with pinned or managed memory.
+func streamType(t device.Type) device.Type {
+	if t == device.ROCMHost {
+		return device.ROCM
+	}
+	return device.CUDA
 }
 
 func (o *importOptions) apply(opts []ImportOption) error {
