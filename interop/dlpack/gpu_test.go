@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
@@ -308,6 +309,58 @@ func TestGPUNullsOfPendingMemory(t *testing.T) {
 	out, err := dlpack.Export(slice, dlpack.WithStream(consumer))
 	require.NoError(t, err)
 	out.Delete()
+}
+
+// An error about a stream names the operation, the option and the stream.
+func TestErrorsAboutStreams(t *testing.T) {
+	m := cudatest.Simulated(t, cudasim.Options{Devices: 2})
+	gpu := m.GPUs[0]
+	producer, other := newStream(t, gpu), newStream(t, m.GPUs[1])
+	defer m.Hold(t, producer)()
+	pending := onGPU(t, gpu, producer)
+	defer pending.Release()
+	host := hostStream(t)
+	elsewhere := deviceless(t)
+	defer elsewhere.Release()
+	for name, c := range map[string]struct {
+		a    *cdevice.Array
+		opt  dlpack.ExportOption
+		want string
+		is   error
+	}{
+		"the CPU's":           {pending, dlpack.WithStream(host), "WithStream = a stream of cpu, want a stream that can wait for an event of cuda:0", arrow.ErrInvalid},
+		"no handle":           {pending, dlpack.WithStreamNumber(0x3039), "WithStreamNumber = stream 0x3039 of cuda:0: ", cudaalloc.InvalidHandle},
+		"ambiguous":           {pending, dlpack.WithStreamNumber(0), "stream = 0, want -1, 1, 2", arrow.ErrInvalid},
+		"of a missing device": {elsewhere, dlpack.WithStreamNumber(1), "WithStreamNumber = 1, want a stream of cuda:7: ", device.ErrNotSupported},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := dlpack.Export(c.a, c.opt)
+			assert.ErrorContains(t, err, "cdevice: export: "+c.want)
+			assert.ErrorIs(t, err, c.is)
+		})
+	}
+	bad, err := gpu.WrapStream(0x3039)
+	require.NoError(t, err)
+	for want, s := range map[string]device.Stream{
+		"WithStream = a stream of cuda:1, want a stream of cuda:0": other,
+		"WithStream = stream 0x3039 of cuda:0: ":                   bad,
+	} {
+		peer := cpeer.NewTensor(cpeer.TensorFields{Data: 0x7000, DeviceType: 2, Bits: 32, Lanes: 1, Shape: []int64{4}})
+		_, err := dlpack.Import(dlpack.ManagedTensorVersionedFromPtr(peer.Versioned()), dlpack.WithStream(s), dlpack.WithImport(cdevice.WithDevice(gpu)))
+		assert.ErrorContains(t, err, "cdevice: import: "+want)
+		assert.Equal(t, 1, peer.Deleted())
+		peer.Free()
+	}
+}
+
+// deviceless is an array on a GPU that the machine does not have.
+func deviceless(t *testing.T) *cdevice.Array {
+	t.Helper()
+	peer := cpeer.NewTensor(cpeer.TensorFields{Data: 0x7000, DeviceType: 2, ID: 7, Bits: 32, Lanes: 1, Shape: []int64{4}})
+	t.Cleanup(peer.Free)
+	a, err := dlpack.Import(dlpack.ManagedTensorVersionedFromPtr(peer.Versioned()))
+	require.NoError(t, err)
+	return a
 }
 
 func TestStreamOf(t *testing.T) {
