@@ -65,17 +65,17 @@ func (o *importing) check(dev device.Device, i *Interface) (dt arrow.DataType, d
 		return nil, data, nil, err
 	}
 	data = nestedData(i, count)
-	stream := i.Stream
+	field, stream := "stream", i.Stream
 	if i.Mask != nil {
 		if data.Buffers[0], err = bitmapIn(i); err != nil {
 			return nil, data, nil, err
 		}
 		data.NullCount = -1
 		if stream == nil {
-			stream = i.Mask.Stream
+			field, stream = "mask.stream", i.Mask.Stream
 		}
 	}
-	ready, err = eventBehind(dev, stream)
+	ready, err = eventBehind(dev, field, stream)
 	return dt, data, ready, err
 }
 
@@ -174,12 +174,13 @@ func bitmapIn(i *Interface) (device.Ptr, error) {
 }
 
 // eventBehind returns an event behind the work that the stream has now; nil if there is no stream.
-func eventBehind(dev device.Device, stream *int64) (device.Event, error) {
+// field is that of the stream.
+func eventBehind(dev device.Device, field string, stream *int64) (device.Event, error) {
 	if stream == nil {
 		return nil, nil
 	}
 	if *stream <= 0 {
-		return nil, fielderr.Invalid(fielderr.OpImport, "stream", *stream, "1 (legacy default), 2 (per-thread default) or the address of a CUstream")
+		return nil, fielderr.Invalid(fielderr.OpImport, field, *stream, "1 (legacy default), 2 (per-thread default) or the address of a CUstream")
 	}
 	s, err := dev.WrapStream(uintptr(*stream))
 	if err != nil {
@@ -192,7 +193,7 @@ func eventBehind(dev device.Device, stream *int64) (device.Event, error) {
 	}
 	if err := s.Record(e); err != nil {
 		_ = e.Close() // the backend tries again itself
-		return nil, fielderr.New(fielderr.OpImport, "stream", *stream, nil, err)
+		return nil, fielderr.New(fielderr.OpImport, field, *stream, fmt.Sprintf("a stream of cuda:%d, as the device that Import was given", dev.ID().Ordinal), err)
 	}
 	return e, nil
 }
