@@ -22,9 +22,10 @@ import (
 //
 // The version must be 0 to 3, and the elements in C order without gaps. If the interface or its
 // mask names a stream, the array has an event behind the work enqueued on that stream so far;
-// PerThreadStream is the stream of the calling thread. A mask of bits (typestr "<t1", cuDF's)
-// becomes the validity bitmap of a one-dimensional array. A mask of bytes would have to be
-// converted, and is an error.
+// PerThreadStream is the stream of the calling thread. The stream must be one of dev's GPU: for
+// page-locked or managed memory that another GPU fills, pass the device of that GPU. A mask of bits
+// (typestr "<t1", cuDF's) becomes the validity bitmap of a one-dimensional array. A mask of bytes
+// would have to be converted, and is an error.
 func Import(dev device.Device, i Interface, release func(), opts ...ImportOption) (*cdevice.Array, error) {
 	var o importing
 	for _, opt := range opts {
