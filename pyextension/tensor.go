@@ -120,6 +120,10 @@ func tensorDevice(in *invocation) (any, error) {
 		return nil, err
 	}
 	id := a.DeviceID()
+	switch id.Type {
+	case device.CUDAHost, device.CUDAManaged, device.ROCMHost:
+		return []any{int64(id.Type), int64(0)}, nil // DLPack numbers no pinned and managed memory
+	}
 	return []any{int64(id.Type), max(id.Ordinal, 0)}, nil
 }
 

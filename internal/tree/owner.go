@@ -140,19 +140,30 @@ func (m *Owner) endAfterEvent() {
 	event.OnComplete(m.end)
 }
 
+// end releases all that the owner has, also if a callback of a producer, which may be written in Go,
+// panics.
 func (m *Owner) end() {
-	if m.imported.Release != 0 {
-		if m.ReleaseWith == nil {
-			m.releaseImported()
-		} else {
-			m.ReleaseWith(m.releaseImported)
-		}
+	defer m.endWrapped()
+	defer m.unpin()
+	if m.imported.Release == 0 {
+		return
 	}
+	if m.ReleaseWith == nil {
+		m.releaseImported()
+	} else {
+		m.ReleaseWith(m.releaseImported)
+	}
+}
+
+func (m *Owner) unpin() {
 	if m.rooted != 0 {
 		m.pins.Unpin()
 		handle.Take(m.rooted)
 		RootedLive.Add(-1)
 	}
+}
+
+func (m *Owner) endWrapped() {
 	if m.wrapped != nil {
 		m.wrapped.Release()
 		m.wrapped = nil
@@ -167,6 +178,6 @@ func (m *Owner) releaseImported() {
 		apart := m.imported
 		a = &apart
 	}
+	defer ImportedLive.Add(-1)
 	bridge.CallArrayRelease(a)
-	ImportedLive.Add(-1)
 }

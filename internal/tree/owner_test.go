@@ -5,7 +5,10 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+	"github.com/arrowdevice/arrowdevice/internal/handle"
+	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
 )
 
 type releases struct{ n int }
@@ -32,4 +35,25 @@ func TestReleasedMemoryDoesNotComeBack(t *testing.T) {
 		}()
 	}
 	assert.Equal(t, 1, r.n)
+}
+
+// A release callback of a producer in Go that panics leaves nothing pinned or counted.
+func TestPanickingReleaseEndsTheRest(t *testing.T) {
+	for name, around := range map[string]func(func()){
+		"called directly": nil,
+		"by a releaser":   func(release func()) { release() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			imported, rooted, handles := ImportedLive.Load(), RootedLive.Load(), handle.Live()
+			m := Adopt(&abi.ArrowArray{Release: cpeer.PanickingArrayRelease})
+			m.ReleaseWith = around
+			m.Pin(new(int64))
+			assert.Equal(t, imported+1, ImportedLive.Load())
+			assert.Equal(t, rooted+1, RootedLive.Load())
+			assert.PanicsWithValue(t, "cpeer: a release callback panics", m.Release)
+			assert.Equal(t, imported, ImportedLive.Load())
+			assert.Equal(t, rooted, RootedLive.Load())
+			assert.Equal(t, handles, handle.Live())
+		})
+	}
 }

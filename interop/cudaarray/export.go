@@ -49,58 +49,57 @@ func (o *exporting) export(a *cdevice.Array) (i Interface, err error) {
 	case o.mask != nil:
 		i.Mask, err = o.maskOf(a, i)
 	}
-	return i, err
+	if err != nil {
+		return i, err
+	}
+	return i, o.lend(a, &i)
 }
 
-// array returns the interface of an array without its mask.
+// array returns the interface of an array without its stream and its mask. It changes nothing.
 func (o *exporting) array(a *cdevice.Array) (i Interface, err error) {
 	typestr, lists, err := elements(fielderr.OpExport, a.DataType())
 	if err != nil {
 		return i, err
 	}
-	stream, err := o.lend(a)
-	if err != nil {
+	if err := o.check(a); err != nil {
 		return i, err
 	}
 	i = Interface{
 		Shape: append([]int64{a.Len()}, lists...), TypeStr: typestr,
-		Data: Data{ReadOnly: !o.writable}, Version: Version, Stream: stream,
+		Data: Data{ReadOnly: !o.writable}, Version: Version,
 	}
 	i.Data.Ptr, err = o.values(a, lists, width(typestr))
 	return i, err
 }
 
-// lend checks the device and the event of an array, and records that work of the GPU may use its memory.
-// It returns the stream for consumers to wait for, if one is given.
-func (o *exporting) lend(a *cdevice.Array) (*int64, error) {
+// check returns an error unless an array is alive, in CUDA memory, and can be ordered with the stream;
+// without one, it must not have an event.
+func (o *exporting) check(a *cdevice.Array) error {
 	id := a.DeviceID()
 	switch id.Type {
 	case device.CUDA, device.CUDAHost, device.CUDAManaged:
 	default:
-		return nil, fielderr.New(fielderr.OpExport, "Array.DeviceID", id, "CUDA memory; CopyTo copies to it", device.ErrNotSupported)
+		return fielderr.New(fielderr.OpExport, "Array.DeviceID", id, "CUDA memory; CopyTo copies to it", device.ErrNotSupported)
 	}
 	if o.stream == nil {
-		return nil, lendToAny(a)
+		return checkNoEvent(a)
 	}
 	if of := o.stream.Device(); of == nil || of.ID() != (device.ID{Type: device.CUDA, Ordinal: id.Ordinal}) {
 		got := "a stream of no device"
 		if of != nil {
 			got = "a stream of " + of.ID().String()
 		}
-		return nil, fielderr.Invalid(fielderr.OpExport, "WithStream", got, fmt.Sprintf("a stream of cuda:%d", id.Ordinal))
+		return fielderr.Invalid(fielderr.OpExport, "WithStream", got, fmt.Sprintf("a stream of cuda:%d", id.Ordinal))
 	}
-	if err := a.WaitOn(o.stream); err != nil {
-		return nil, fielderr.During(fielderr.OpExport, err)
+	alive, err := a.Slice(0, 0)
+	if err != nil {
+		return fielderr.During(fielderr.OpExport, err)
 	}
-	handle := int64(o.stream.Handle())
-	if handle == 0 { // the driver's name for it
-		handle = LegacyStream
-	}
-	return &handle, a.UsedOn(o.stream)
+	alive.Release()
+	return nil
 }
 
-// lendToAny is lend for consumers that wait for no stream.
-func lendToAny(a *cdevice.Array) error {
+func checkNoEvent(a *cdevice.Array) error {
 	var out cdevice.CArrowDeviceArray
 	if err := cdevice.ExportArray(a, &out, nil); err != nil { // shows the event
 		return err
@@ -110,6 +109,46 @@ func lendToAny(a *cdevice.Array) error {
 	if pending {
 		return fielderr.Invalid(fielderr.OpExport, "Array", "an array with an event", "one without: WithStream orders consumers behind it, Array.Synchronize waits for it")
 	}
+	return nil
+}
+
+// lend orders the stream behind the events of an array and its mask, sets it in their interface, and
+// records that work of the GPU may use their memory.
+func (o *exporting) lend(a *cdevice.Array, i *Interface) error {
+	for _, a := range []*cdevice.Array{a, o.mask} {
+		if a == nil {
+			continue
+		}
+		if err := o.order(a); err != nil {
+			return fielderr.During(fielderr.OpExport, err)
+		}
+	}
+	if o.stream == nil {
+		return nil
+	}
+	handle := int64(o.stream.Handle())
+	if handle == 0 { // the driver's name for it
+		handle = LegacyStream
+	}
+	i.Stream = &handle
+	if i.Mask != nil {
+		i.Mask.Stream = &handle
+	}
+	return nil
+}
+
+func (o *exporting) order(a *cdevice.Array) error {
+	if o.stream == nil {
+		return lendToAny(a)
+	}
+	if err := a.WaitOn(o.stream); err != nil {
+		return err
+	}
+	return a.UsedOn(o.stream)
+}
+
+// lendToAny is order for consumers that wait for no stream.
+func lendToAny(a *cdevice.Array) error {
 	dev, err := a.Device()
 	if err != nil {
 		return err

@@ -22,9 +22,10 @@ import (
 //
 // The version must be 0 to 3, and the elements in C order without gaps. If the interface or its
 // mask names a stream, the array has an event behind the work enqueued on that stream so far;
-// PerThreadStream is the stream of the calling thread. A mask of bits (typestr "<t1", cuDF's)
-// becomes the validity bitmap of a one-dimensional array. A mask of bytes would have to be
-// converted, and is an error.
+// PerThreadStream is the stream of the calling thread. The stream must be one of dev's GPU: for
+// page-locked or managed memory that another GPU fills, pass the device of that GPU. A mask of bits
+// (typestr "<t1", cuDF's) becomes the validity bitmap of a one-dimensional array. A mask of bytes
+// would have to be converted, and is an error.
 func Import(dev device.Device, i Interface, release func(), opts ...ImportOption) (*cdevice.Array, error) {
 	var o importing
 	for _, opt := range opts {
@@ -65,17 +66,17 @@ func (o *importing) check(dev device.Device, i *Interface) (dt arrow.DataType, d
 		return nil, data, nil, err
 	}
 	data = nestedData(i, count)
-	stream := i.Stream
+	field, stream := "stream", i.Stream
 	if i.Mask != nil {
 		if data.Buffers[0], err = bitmapIn(i); err != nil {
 			return nil, data, nil, err
 		}
 		data.NullCount = -1
 		if stream == nil {
-			stream = i.Mask.Stream
+			field, stream = "mask.stream", i.Mask.Stream
 		}
 	}
-	ready, err = eventBehind(dev, stream)
+	ready, err = eventBehind(dev, field, stream)
 	return dt, data, ready, err
 }
 
@@ -174,12 +175,13 @@ func bitmapIn(i *Interface) (device.Ptr, error) {
 }
 
 // eventBehind returns an event behind the work that the stream has now; nil if there is no stream.
-func eventBehind(dev device.Device, stream *int64) (device.Event, error) {
+// field is that of the stream.
+func eventBehind(dev device.Device, field string, stream *int64) (device.Event, error) {
 	if stream == nil {
 		return nil, nil
 	}
 	if *stream <= 0 {
-		return nil, fielderr.Invalid(fielderr.OpImport, "stream", *stream, "1 (legacy default), 2 (per-thread default) or the address of a CUstream")
+		return nil, fielderr.Invalid(fielderr.OpImport, field, *stream, "1 (legacy default), 2 (per-thread default) or the address of a CUstream")
 	}
 	s, err := dev.WrapStream(uintptr(*stream))
 	if err != nil {
@@ -192,7 +194,7 @@ func eventBehind(dev device.Device, stream *int64) (device.Event, error) {
 	}
 	if err := s.Record(e); err != nil {
 		_ = e.Close() // the backend tries again itself
-		return nil, fielderr.New(fielderr.OpImport, "stream", *stream, nil, err)
+		return nil, fielderr.New(fielderr.OpImport, field, *stream, fmt.Sprintf("a stream of cuda:%d, as the device that Import was given", dev.ID().Ordinal), err)
 	}
 	return e, nil
 }

@@ -1,7 +1,10 @@
 package cudaarray_test
 
 import (
+	"fmt"
 	"math"
+	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -171,7 +174,7 @@ func TestImportRefuses(t *testing.T) {
 		"mask of version 9":  {masked(func(_, m *cudaarray.Interface) { m.Version = 9 }), "mask.version = 9", invalid},
 		"mask at no address": {masked(func(_, m *cudaarray.Interface) { m.Data.Ptr = 0 }), "mask.data = 0x0, want the address of 1 bytes", invalid},
 		"two streams":        {masked(func(i, m *cudaarray.Interface) { i.Stream, m.Stream = number(1), number(2) }), "mask.stream = 2, want 1, as the data", not},
-		"bad mask stream":    {masked(func(i, m *cudaarray.Interface) { m.Stream = number(0) }), "stream = 0", invalid},
+		"bad mask stream":    {masked(func(i, m *cudaarray.Interface) { m.Stream = number(0) }), "import: mask.stream = 0, want 1 (legacy default)", invalid},
 	} {
 		t.Run(name, func(t *testing.T) { refused(t, gpu, c.i, c.want, c.is) })
 	}
@@ -185,6 +188,76 @@ func TestImportRefuses(t *testing.T) {
 		refused(t, gpu, good, want, nil, cudaarray.WithType(dt))
 	}
 	refused(t, device.CPUDevice(), good, "device = cpu, want a CUDA device", invalid)
+}
+
+// A refused export orders no stream, and does not keep the memory for later work.
+func TestRefusedExportsChangeNothing(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	m := cudatest.Simulated(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	source := onGPU(t, m, numbers, `[1,null,3]`)
+	short := onGPU(t, m, arrow.PrimitiveTypes.Uint8, `[1,0]`)
+	stranger := m.Stranger(t, gpu)
+	for name, opts := range map[string][]cudaarray.ExportOption{
+		"nulls":                {cudaarray.WithStream(gpu.Legacy())},
+		"nulls, no stream":     nil,
+		"short mask":           {cudaarray.WithStream(gpu.Legacy()), cudaarray.WithMask(short)},
+		"short mask, no event": {cudaarray.WithMask(short)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			filler := newStream(t, gpu)
+			open := m.Hold(t, filler)
+			pending, err := source.RecordEvent(filler)
+			require.NoError(t, err)
+			defer pending.Release()
+			m.Sim.ResetCounters()
+			_, err = cudaarray.Export(pending, opts...)
+			assert.ErrorIs(t, err, arrow.ErrInvalid)
+			assert.Zero(t, m.Sim.Calls("cuStreamWaitEvent"))
+			open()
+
+			released := new(atomic.Int32)
+			a := producers(t, source, gpu, released)
+			_, err = cudaarray.Export(a, opts...)
+			assert.ErrorContains(t, err, map[bool]string{true: "NullCount", false: "WithMask.shape"}[strings.HasPrefix(name, "nulls")])
+			open = stranger.Hold(t)
+			defer open()
+			a.Release()
+			assert.EqualValues(t, 1, released.Load(), "at once")
+		})
+	}
+}
+
+// Exports and imports have the same limit of dimensions.
+func TestDimensionsHaveALimit(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	m := cudatest.Simulated(t, cudasim.Options{})
+	nested := func(lists int) arrow.DataType {
+		dt := numbers
+		for range lists {
+			dt = arrow.FixedSizeListOf(1, dt)
+		}
+		return dt
+	}
+	i := exported(t, onGPU(t, m, nested(63), `[]`))
+	assert.Len(t, i.Shape, 64)
+	assert.Equal(t, "[]", values(t, m.GPUs[0], i))
+	_, err := cudaarray.Export(onGPU(t, m, nested(64), `[]`))
+	assert.ErrorIs(t, err, arrow.ErrNotImplemented)
+	assert.ErrorContains(t, err, "want at most 64 dimensions")
+}
+
+// The stream of another GPU is an error that names the GPU that it must be of.
+func TestStreamOfAnotherGPU(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	m := cudatest.Simulated(t, cudasim.Options{Devices: 2})
+	pinned := ready(t, fromJSON(t, numbers, `[1,2,3]`), m.GPUs[0].Pinned())
+	i := exported(t, pinned)
+	handle := int64(newStream(t, m.GPUs[1]).Handle())
+	i.Stream = &handle
+	want := fmt.Sprintf("stream = %d, want a stream of cuda:0, as the device that Import was given: cuda: cuEventRecord(", handle)
+	refused(t, m.GPUs[0].Pinned(), i, want, cudaalloc.InvalidHandle)
+	assert.Equal(t, "[1 2 3]", values(t, m.GPUs[1].Pinned(), i))
 }
 
 // refused is an import that fails, and gives the memory back.

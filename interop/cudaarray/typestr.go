@@ -39,6 +39,9 @@ func elements(op string, dt arrow.DataType) (typestr string, lists []int64, err 
 	for {
 		switch t := dt.(type) {
 		case *arrow.FixedSizeListType:
+			if len(lists) == maxDimensions-1 {
+				return "", nil, fielderr.New(op, "type", fielderr.Type(dt), fmt.Sprintf("at most %d dimensions", maxDimensions), arrow.ErrNotImplemented)
+			}
 			lists = append(lists, int64(t.Len()))
 			dt = t.Elem()
 		case arrow.ExtensionType:

@@ -32,8 +32,10 @@
 // # Devices
 //
 // Arrow and DLPack have the same numbers for the types of devices. The CPU's device ID is -1 in Arrow
-// and 0 in DLPack. A tensor on a device without a backend can be imported, sliced and exported, like
-// any array of package cdevice.
+// and 0 in DLPack. Pinned and managed memory has the number of its GPU in Arrow and 0 in DLPack: an
+// import has the number of the stream's GPU with [WithStream], and that of the tensor without. A tensor
+// on a device without a backend can be imported, sliced and exported, like any array of package
+// cdevice.
 //
 // # Streams and events
 //

@@ -19,14 +19,16 @@ import (
 //
 // The tensor is in C memory, with its shape and its strides, which are set. It belongs to the caller,
 // who passes it to one consumer, or calls Delete. The deleter, which may be called once, on any
-// thread, drops the tensor's reference to the memory. If it was the last one, memory of a device is
-// released after pending work, as for any export of package cdevice.
+// thread, drops the tensor's reference to the memory. If it was the last one, memory of a device,
+// also that of another producer, is released after the work of the device that is pending then. For
+// that Export opens the device; memory of a device without a backend is released at once.
 //
 // Arrow's memory is immutable, so the tensor has [FlagReadOnly], except with [WithIsCopied].
 //
 // An array whose event is not complete is an error, except with [WithStream], [WithStreamNumber] or
 // [WithPending]. Errors wrap arrow.ErrInvalid, cdevice.ErrReleased, or arrow.ErrNotImplemented for
-// types that a tensor cannot have.
+// types that a tensor cannot have; [WithStreamNumber] has further ones. Those of a driver, which makes
+// the stream wait, wrap none of these.
 func Export(a *cdevice.Array, opts ...ExportOption) (*ManagedTensorVersioned, error) {
 	var o exportOptions
 	block, err := export(a, &o, opts, unsafe.Sizeof(ManagedTensorVersioned{}))
@@ -121,16 +123,21 @@ const sizeofInt64 = unsafe.Sizeof(int64(0))
 
 var errNoMemory = fmt.Errorf("dlpack: no memory for the C structs: %w", syscall.ENOMEM)
 
-// fillShape writes the shape and the strides, those of C order, in elements.
+// fillShape writes the shape and the strides, those of C order, in elements. In a tensor without
+// elements they can be of any size, but those that are more than the address space would overflow.
 func fillShape(t *Tensor, length int64, inner []int64) {
 	shape := abi.Slice[int64](t.Shape, int(t.NDim))
 	strides := abi.Slice[int64](t.Strides, int(t.NDim))
 	shape[0] = length
 	copy(shape[1:], inner)
-	stride := int64(1)
+	stride, limit := int64(1), math.MaxInt64/max(int64(t.DType.Bits/8), 1)
 	for i := len(shape) - 1; i >= 0; i-- {
 		strides[i] = stride
-		stride *= shape[i]
+		if shape[i] > 0 && stride > limit/shape[i] {
+			stride = limit
+		} else {
+			stride *= shape[i]
+		}
 	}
 }
 
@@ -150,10 +157,18 @@ func (o *exportOptions) apply(a *cdevice.Array, opts []ExportOption) error {
 	}
 	dev, err := a.Device()
 	if err != nil {
-		return err
+		return fielderr.New(fielderr.OpExport, "WithStreamNumber", o.number, "a stream of "+a.DeviceID().String(), err)
 	}
 	o.stream, _, err = StreamOf(dev, o.number)
 	return err
+}
+
+// streamOption returns the option that named the stream.
+func (o *exportOptions) streamOption() string {
+	if o.byNum {
+		return "WithStreamNumber"
+	}
+	return "WithStream"
 }
 
 // checkReady reports whether the data may be read now. It returns an error if it may not, and no
@@ -162,7 +177,7 @@ func (o *exportOptions) checkReady(a *cdevice.Array) (bool, error) {
 	ready, err := a.Ready()
 	ordered := o.stream != nil || o.pending
 	if errors.Is(err, cdevice.ErrReleased) || err != nil && !ordered {
-		return false, err
+		return false, fielderr.During(fielderr.OpExport, err)
 	}
 	if !ready && !ordered {
 		return false, fielderr.Invalid(fielderr.OpExport, "Array", "an array with a pending event", "one that is ready: call Synchronize, or pass the consumer's stream (WithStream)")
@@ -173,18 +188,56 @@ func (o *exportOptions) checkReady(a *cdevice.Array) (bool, error) {
 // order makes work of the consumer's stream wait for the array's event, and keeps the memory for it.
 func (o *exportOptions) order(a *cdevice.Array) error {
 	if o.stream == nil {
-		return nil
+		return lendToAny(a)
 	}
 	if err := a.WaitOn(o.stream); err != nil {
+		return aboutStream(fielderr.OpExport, o.streamOption(), o.stream, err)
+	}
+	if err := a.UsedOn(o.stream); err != nil {
+		return aboutStream(fielderr.OpExport, o.streamOption(), o.stream, err)
+	}
+	if o.stream.Device().ID().Type == device.CPU { // its work completes at once
+		return lendToAny(a)
+	}
+	return nil
+}
+
+// lendToAny keeps the memory for work on any stream of its device: that of a consumer that named no
+// stream may be pending when it calls the deleter. Work of the CPU is never pending, and that of a
+// device without a backend is not known.
+func lendToAny(a *cdevice.Array) error {
+	if a.DeviceID().Type == device.CPU {
+		return nil
+	}
+	dev, err := a.Device()
+	if errors.Is(err, device.ErrNotSupported) {
+		return nil
+	}
+	if err != nil {
 		return err
 	}
-	return a.UsedOn(o.stream)
+	s, err := dev.WrapStream(0)
+	if err != nil {
+		return err
+	}
+	defer s.Close() // borrowed
+	return fielderr.During(fielderr.OpExport, a.UsedOn(s))
+}
+
+// numbered reports whether DLPack numbers the devices of a type. Plain, pinned and managed memory all
+// have number 0, on a machine with several GPUs too.
+func numbered(t device.Type) bool {
+	switch t {
+	case device.CPU, device.CUDAHost, device.CUDAManaged, device.ROCMHost:
+		return false
+	}
+	return true
 }
 
 // deviceOf returns a device with the numbers of DLPack, in which devices without a number have 0.
 func deviceOf(id device.ID) (Device, error) {
 	number := id.Ordinal
-	if number == device.NoOrdinal {
+	if number == device.NoOrdinal || !numbered(id.Type) {
 		number = 0
 	}
 	if number < 0 || number > math.MaxInt32 {

@@ -1,6 +1,7 @@
 package dlpack_test
 
 import (
+	"math"
 	"syscall"
 	"testing"
 	"unsafe"
@@ -152,6 +153,19 @@ func TestDimensionsHaveALimit(t *testing.T) {
 	assert.ErrorContains(t, err, "at most 64 dimensions")
 }
 
+// The strides of a tensor without elements do not overflow, in elements or in bytes.
+func TestStridesAreBounded(t *testing.T) {
+	const most = math.MaxInt32
+	a := fromJSON(t, listOf(arrow.PrimitiveTypes.Int64, most, most, most, 1), "[]")
+	eachForm(t, func(t *testing.T, f form) {
+		out, err := f.export(a)
+		require.NoError(t, err)
+		defer out.deleted()
+		assert.Equal(t, []int64{0, most, most, most, 1}, shapeOf(out))
+		assert.Equal(t, []int64{math.MaxInt64 / 8, math.MaxInt64 / 8, most, 1, 1}, stridesOf(out))
+	})
+}
+
 // numberedDevice is the CPU under another number.
 type numberedDevice struct {
 	device.Device
@@ -230,8 +244,11 @@ func TestExportHoldsTheMemory(t *testing.T) {
 		require.NoError(t, cpeer.DeleteOnThread(second.address, second.versioned))
 		mem.AssertSize(t, 0)
 
-		_, err = f.export(a)
-		assert.ErrorIs(t, err, cdevice.ErrReleased)
+		for _, opts := range [][]dlpack.ExportOption{nil, {dlpack.WithStream(hostStream(t))}, {dlpack.WithPending()}} {
+			_, err = f.export(a, opts...)
+			assert.ErrorIs(t, err, cdevice.ErrReleased)
+			assert.ErrorContains(t, err, "cdevice: export: Array")
+		}
 	})
 }
 

@@ -170,55 +170,91 @@ func TestGPUDeleterComesAfterWork(t *testing.T) {
 	})
 }
 
-// The memory of a producer is kept for the work of the stream that the consumer named.
+// The memory of a producer is kept for the consumer's work, on whichever stream that is.
 func TestGPUExportKeepsTheMemory(t *testing.T) {
 	m := cudatest.One(t, cudatest.Schedules()["delayed"])
 	gpu := m.GPUs[0]
 	memory, err := gpu.Allocate(background, 64, nil)
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, memory.Free(nil)) }()
-	eachForm(t, func(t *testing.T, f form) {
-		peer := cpeer.NewTensor(cpeer.TensorFields{Data: uintptr(memory.Ptr()), DeviceType: 2, Bits: 32, Lanes: 1, Shape: []int64{4}})
-		defer peer.Free()
-		consumer := newStream(t, gpu)
-		open := m.Hold(t, consumer)
-		var deleted atomic.Bool
-		done := make(chan struct{})
-		a, err := f.take(addressOf(peer, f), dlpack.WithImport(cdevice.WithDevice(gpu), cdevice.WithReleaser(func(release func()) {
-			release()
-			deleted.Store(true)
-			close(done)
-		})))
-		require.NoError(t, err)
-		out, err := f.export(a, dlpack.WithStream(consumer))
-		require.NoError(t, err)
-		a.Release()
-		out.deleted()
-		assert.False(t, deleted.Load())
-		open()
-		<-done
-		assert.Equal(t, 1, peer.Deleted())
-	})
+	consumer := newStream(t, gpu)
+	for name, opts := range map[string][]dlpack.ExportOption{
+		"WithStream":                {dlpack.WithStream(consumer)},
+		"WithStream of the CPU":     {dlpack.WithStream(hostStream(t))},
+		"WithPending":               {dlpack.WithPending()},
+		"WithStreamNumber(-1)":      {dlpack.WithStreamNumber(-1)},
+		"WithStreamNumber(legacy)":  {dlpack.WithStreamNumber(1)},
+		"without an option":         nil,
+		"WithoutNulls, no stream":   {dlpack.WithoutNulls()},
+		"WithStreamNumber of a GPU": {dlpack.WithStreamNumber(int64(consumer.Handle()))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			eachForm(t, func(t *testing.T, f form) {
+				peer := cpeer.NewTensor(cpeer.TensorFields{Data: uintptr(memory.Ptr()), DeviceType: 2, Bits: 32, Lanes: 1, Shape: []int64{4}})
+				defer peer.Free()
+				var deleted atomic.Bool
+				done := make(chan struct{})
+				a, err := f.take(addressOf(peer, f), dlpack.WithImport(cdevice.WithDevice(gpu), cdevice.WithReleaser(func(release func()) {
+					release()
+					deleted.Store(true)
+					close(done)
+				})))
+				require.NoError(t, err)
+				out, err := f.export(a, opts...)
+				require.NoError(t, err)
+				open := m.Hold(t, consumer)
+				a.Release()
+				out.deleted()
+				assert.False(t, deleted.Load(), "the consumer's work is pending")
+				open()
+				<-done
+				assert.Equal(t, 1, peer.Deleted())
+			})
+		})
+	}
 }
 
-// Pinned and managed memory keep their types.
+// Pinned and managed memory keep their types. Their number is 0 in a tensor of any GPU; with a stream,
+// the import is of the stream's GPU.
 func TestGPUPinnedAndManaged(t *testing.T) {
-	m := cudatest.One(t, cudatest.Schedules()["in order"])
+	m := cudatest.One(t, cudatest.Schedules()["random"])
+	for _, gpu := range m.GPUs {
+		for _, dev := range []device.Device{gpu.Pinned(), gpu.Managed()} {
+			t.Run(dev.ID().String(), func(t *testing.T) {
+				eachForm(t, func(t *testing.T, f form) {
+					a, err := fromJSON(t, listOf(arrow.PrimitiveTypes.Float32, 2), matrix).CopyTo(background, dev)
+					require.NoError(t, err)
+					stream := newStream(t, gpu)
+					out, err := f.export(a, dlpack.WithStream(stream))
+					require.NoError(t, err)
+					assert.Equal(t, dlpack.Device{Type: int32(dev.ID().Type)}, out.Device)
+					a.Release()
+					back, err := f.take(out.address, dlpack.WithStream(stream), dlpack.WithImport(cdevice.WithDevice(dev)))
+					require.NoError(t, err)
+					assert.Equal(t, dev.ID(), back.DeviceID())
+					assert.Equal(t, "[[1 2] [3 4] [5 6]]", onHost(t, back))
+					back.Release()
+				})
+			})
+		}
+	}
+}
+
+// Without a stream, the number of the tensor is that of the array.
+func TestGPUPinnedWithoutStream(t *testing.T) {
+	m := cudatest.One(t, cudatest.Schedules()["random"])
 	for _, dev := range []device.Device{m.GPUs[0].Pinned(), m.GPUs[0].Managed()} {
-		t.Run(dev.ID().String(), func(t *testing.T) {
-			a, err := fromJSON(t, listOf(arrow.PrimitiveTypes.Float32, 2), matrix).CopyTo(background, dev)
-			require.NoError(t, err)
-			require.NoError(t, a.Synchronize(background))
-			out, err := dlpack.Export(a)
-			require.NoError(t, err)
-			assert.Equal(t, dlpack.Device{Type: int32(dev.ID().Type), ID: int32(dev.ID().Ordinal)}, out.Tensor.Device)
-			a.Release()
-			back, err := dlpack.Import(out, dlpack.WithImport(cdevice.WithDevice(dev)))
-			require.NoError(t, err)
-			assert.Equal(t, dev.ID(), back.DeviceID())
-			assert.Equal(t, "[[1 2] [3 4] [5 6]]", onHost(t, back))
-			back.Release()
-		})
+		a, err := fromJSON(t, listOf(arrow.PrimitiveTypes.Float32, 2), matrix).CopyTo(background, dev)
+		require.NoError(t, err)
+		require.NoError(t, a.Synchronize(background))
+		out, err := dlpack.Export(a)
+		require.NoError(t, err)
+		a.Release()
+		back, err := dlpack.Import(out, dlpack.WithImport(cdevice.WithDevice(dev)))
+		require.NoError(t, err)
+		assert.Equal(t, dev.ID(), back.DeviceID())
+		assert.Equal(t, "[[1 2] [3 4] [5 6]]", onHost(t, back))
+		back.Release()
 	}
 }
 
@@ -273,54 +309,3 @@ func TestGPUNullsOfPendingMemory(t *testing.T) {
 	require.NoError(t, err)
 	out.Delete()
 }
-
-func TestStreamOf(t *testing.T) {
-	m := cudatest.One(t, cudatest.Schedules()["in order"])
-	gpu := m.GPUs[0]
-	rocm := rocmDevice{gpu}
-	for _, c := range []struct {
-		name   string
-		dev    device.Device
-		number int64
-		sync   bool
-		want   string
-	}{
-		{"none", gpu, -1, false, ""},
-		{"ambiguous", gpu, 0, false, "stream = 0, want -1, 1, 2 or the handle of a stream: 0 is ambiguous on CUDA"},
-		{"legacy", gpu, 1, true, ""},
-		{"per thread", gpu, 2, true, ""},
-		{"a handle", gpu, 0x7f00, true, ""},
-		{"pinned", gpu.Pinned(), 1, true, ""},
-		{"managed", gpu.Managed(), 1, true, ""},
-		{"negative", gpu, -2, false, "stream = -2"},
-		{"default of ROCm", rocm, 0, true, ""},
-		{"1 of ROCm", rocm, 1, false, "stream = 1, want -1, 0 or the handle of a stream on ROCm"},
-		{"2 of ROCm", rocm, 2, false, "stream = 2"},
-		{"a handle of ROCm", rocm, 3, true, ""},
-		{"none of the CPU", device.CPUDevice(), -1, false, ""},
-		{"the CPU", device.CPUDevice(), 1, false, "stream = 1, want None or -1: memory of cpu has no streams"},
-		{"0 of the CPU", device.CPUDevice(), 0, false, "stream = 0"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			s, sync, err := dlpack.StreamOf(c.dev, c.number)
-			if c.want != "" {
-				assert.ErrorIs(t, err, arrow.ErrInvalid)
-				assert.ErrorContains(t, err, c.want)
-				return
-			}
-			require.NoError(t, err)
-			assert.Equal(t, c.sync, sync)
-			if !sync {
-				assert.Nil(t, s)
-				return
-			}
-			assert.Equal(t, uintptr(c.number), s.Handle())
-			assert.NoError(t, s.Close())
-		})
-	}
-}
-
-// rocmDevice is a device that declares to be of ROCm.
-type rocmDevice struct{ device.Device }
-
-func (rocmDevice) ID() device.ID { return device.ID{Type: device.ROCM} }

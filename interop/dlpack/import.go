@@ -1,10 +1,12 @@
 package dlpack
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/bits"
 	"slices"
+	"strings"
 	"unsafe"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -23,14 +25,16 @@ import (
 //
 // It takes the tensor, which is in C memory, even if it returns an error: the caller does not use it
 // afterwards. The deleter is called once, after the last use of the memory, on the thread that ends
-// it; with [WithStream], after pending work of the stream's device, on a goroutine of its backend.
+// it; with [WithStream], after pending work of the stream's device, on a goroutine of its backend. If
+// Import returns an error, the deleter is called before, with WithStream too: a caller whose work on
+// the stream is pending then keeps the memory on its own.
 //
 // The data must be ready to be read or, with WithStream, ready for work that is enqueued on that stream
 // from now on. It must not change while the array is held, as Arrow's arrays are immutable.
 // [FlagReadOnly] and [FlagIsCopied] make no difference.
 //
 // Errors name the field. They wrap arrow.ErrInvalid, or arrow.ErrNotImplemented for types and layouts
-// that Arrow does not have.
+// that Arrow does not have. Those of a driver, which records the event on the stream, wrap neither.
 func Import(t *ManagedTensorVersioned, opts ...ImportOption) (*cdevice.Array, error) {
 	if t == nil {
 		return nil, fielderr.Absent(fielderr.OpImport, "DLManagedTensorVersioned", "a tensor")
@@ -68,25 +72,60 @@ func (from source) take(t *Tensor, opts []ImportOption) (*cdevice.Array, error) 
 	if err := o.apply(opts); err != nil {
 		return from.refuse(err, opts)
 	}
-	arr := cdevice.CArrowDeviceArray{DeviceID: int64(t.Device.ID), DeviceType: t.Device.Type}
+	arr := cdevice.CArrowDeviceArray{DeviceID: o.ordinal(t.Device), DeviceType: t.Device.Type}
 	if !from.fill(abi.As[abi.ArrowArray](&arr.Array), v) {
 		bridge.CallDLDeleter(from.tensor, from.versioned)
 		return nil, errNoMemory
 	}
 	a, err := cdevice.ImportArrayWithType(&arr, v.dt, o.array...)
-	if err != nil || o.stream == nil {
-		return a, err
+	if err != nil {
+		return nil, from.rename(err)
+	}
+	if o.stream == nil {
+		return a, nil
 	}
 	defer a.Release()
 	ordered, err := a.RecordEvent(o.stream)
 	if err != nil {
-		return nil, err
+		return nil, aboutStream(fielderr.OpImport, "WithStream", o.stream, err)
 	}
 	if err := ordered.UsedOn(o.stream); err != nil {
 		ordered.Release()
-		return nil, err
+		return nil, aboutStream(fielderr.OpImport, "WithStream", o.stream, err)
 	}
 	return ordered, nil
+}
+
+// rename gives the fields in an error of package cdevice the names that they have in the tensor.
+func (from source) rename(err error) error {
+	var e *fielderr.Error
+	if errors.As(err, &e) {
+		if member, ok := strings.CutPrefix(e.Field, "ArrowDeviceArray."); ok {
+			e.Field = from.name + ".dl_tensor.device." + member
+		}
+	}
+	return err
+}
+
+// ordinal returns the number of the memory's device. DLPack numbers pinned and managed memory 0 on each
+// GPU, but its events are those of one GPU: that of the stream.
+func (o *importOptions) ordinal(d Device) int64 {
+	t := device.Type(d.Type)
+	if o.stream == nil || t == device.CPU || numbered(t) {
+		return int64(d.ID)
+	}
+	if of := o.stream.Device(); of != nil && of.ID().Type == streamType(t) {
+		return of.ID().Ordinal
+	}
+	return int64(d.ID)
+}
+
+// streamType returns the type of the device whose streams are used with pinned or managed memory.
+func streamType(t device.Type) device.Type {
+	if t == device.ROCMHost {
+		return device.ROCM
+	}
+	return device.CUDA
 }
 
 func (o *importOptions) apply(opts []ImportOption) error {
@@ -161,6 +200,9 @@ func (from source) fill(root *abi.ArrowArray, v view) bool {
 func check(t *Tensor) (v view, err error) {
 	if v.dt, err = elementType(t.DType); err != nil {
 		return v, err
+	}
+	if d := t.Device; device.Type(d.Type) == device.CPU && d.ID != 0 && d.ID != device.NoOrdinal {
+		return v, fielderr.Invalid(fielderr.OpImport, "device.device_id", d.ID, "0 for cpu")
 	}
 	size := int64(t.DType.Bits / 8)
 	count, err := v.measure(t, size)

@@ -146,6 +146,9 @@ func TestRefusedImports(t *testing.T) {
 		{"misaligned by byte_offset", with(func(f *cpeer.TensorFields) { f.ByteOffset = 2 }), arrow.ErrInvalid, "dl_tensor.data"},
 		{"a long way", with(func(f *cpeer.TensorFields) { f.ByteOffset = math.MaxUint64 }), arrow.ErrInvalid, "byte_offset = 18446744073709551615"},
 		{"around the end", with(func(f *cpeer.TensorFields) { f.Data = math.MaxUint64 - 3 }), arrow.ErrInvalid, "want memory within the address space"},
+		{"another CPU", with(func(f *cpeer.TensorFields) { f.ID = 5 }), arrow.ErrInvalid, "dl_tensor.device.device_id = 5, want 0 for cpu"},
+		{"a GPU below 0", with(func(f *cpeer.TensorFields) { f.DeviceType, f.ID = int32(device.CUDA), -1 }), arrow.ErrInvalid, "dl_tensor.device.device_id = -1, want a device ordinal for cuda"},
+		{"no device", with(func(f *cpeer.TensorFields) { f.DeviceType = -3 }), arrow.ErrInvalid, "dl_tensor.device.device_type = -3, want a positive"},
 		{"within a handle", with(func(f *cpeer.TensorFields) { f.DeviceType, f.ByteOffset = int32(device.OpenCL), 3 }), arrow.ErrInvalid, "byte_offset = 3, want a multiple of 4"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -208,8 +211,9 @@ func TestFailingOptionsDelete(t *testing.T) {
 		want string
 	}{
 		"WithDevice":  {dlpack.WithImport(cdevice.WithDevice(nil)), "WithDevice = nil"},
+		"WithDevice ": {dlpack.WithImport(cdevice.WithDevice(numberedDevice{device.CPUDevice(), device.ID{Type: device.CUDA}})), ".dl_tensor.device.device_type = 1, want 2"},
 		"WithStream":  {dlpack.WithStream(nil), "import: WithStream = nil, want a stream"},
-		"WithStream ": {dlpack.WithStream(foreignStream{}), "stream = a stream of no device, want a stream of cpu"},
+		"WithStream ": {dlpack.WithStream(foreignStream{}), "cdevice: import: WithStream = a stream of no device, want a stream of cpu"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			eachForm(t, func(t *testing.T, f form) {
@@ -266,10 +270,14 @@ func TestAllDeviceTypes(t *testing.T) {
 				slice, err := a.Slice(1, 3)
 				require.NoError(t, err)
 				a.Release()
+				number := int32(3)
+				if typ == device.CUDAHost || typ == device.CUDAManaged || typ == device.ROCMHost {
+					number = 0 // such memory has no number in DLPack
+				}
 				for _, g := range forms {
 					out, err := g.export(slice)
 					require.NoError(t, err)
-					assert.Equal(t, dlpack.Device{Type: int32(typ), ID: 3}, out.Device)
+					assert.Equal(t, dlpack.Device{Type: int32(typ), ID: number}, out.Device)
 					assert.Equal(t, []int64{2, 2}, shapeOf(out))
 					if handle {
 						assert.EqualValues(t, data, out.Data, "it is not an address")

@@ -21,7 +21,7 @@ type Option interface {
 type exportOptions struct {
 	stream  device.Stream
 	number  int64 // of WithStreamNumber
-	byNum   bool
+	byNum   bool  // WithStreamNumber names the stream
 	pending bool
 	noNulls bool
 	flags   uint64
@@ -73,6 +73,11 @@ func (o streamOption) applyImport(i *importOptions) {
 // WithStreamNumber is [WithStream] with the stream argument of __dlpack__, an integer that the Python
 // array API standard defines, for a stream of the array's device; see [StreamOf]. The number -1 is
 // [WithPending].
+//
+// For a number that the device does not have, the error of the export wraps arrow.ErrInvalid; if the
+// device cannot be opened, device.ErrNotSupported. Only the driver knows whether another number is the
+// handle of a stream, and it is asked only for an array with an event: its error wraps neither, and
+// some drivers crash.
 func WithStreamNumber(n int64) ExportOption {
 	return exportOption(func(o *exportOptions) { o.number, o.byNum = n, true })
 }

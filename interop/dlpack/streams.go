@@ -1,6 +1,9 @@
 package dlpack
 
 import (
+	"errors"
+	"fmt"
+
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
@@ -19,7 +22,8 @@ import (
 // only None and -1, and need no stream.
 //
 // The stream is borrowed from the consumer. Number 2 has a meaning only on the consumer's thread, as in
-// a call from Python. An error wraps arrow.ErrInvalid.
+// a call from Python. An error wraps arrow.ErrInvalid, unless it is one of the device's backend. That
+// a number above 2 is the handle of a stream is not checked here.
 //
 // https://data-apis.org/array-api/latest/API_specification/generated/array_api.array.__dlpack__.html
 func StreamOf(dev device.Device, number int64) (s device.Stream, sync bool, err error) {
@@ -47,4 +51,21 @@ func StreamOf(dev device.Device, number int64) (s device.Stream, sync bool, err 
 	}
 	s, err = dev.WrapStream(uintptr(number))
 	return s, err == nil, err
+}
+
+// aboutStream makes err, which a use of a stream returned, the error of an operation. option is the
+// one that named the stream.
+func aboutStream(op, option string, s device.Stream, err error) error {
+	var e *fielderr.Error
+	if !errors.As(err, &e) { // of a driver
+		got := fmt.Sprintf("stream %#x", s.Handle())
+		if of := s.Device(); of != nil {
+			got += " of " + of.ID().String()
+		}
+		return fielderr.New(op, option, got, nil, err)
+	}
+	if e.Field == "stream" {
+		e.Field = option
+	}
+	return fielderr.During(op, err)
 }

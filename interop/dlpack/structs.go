@@ -33,7 +33,7 @@ const (
 type Device struct {
 	_    clayout.HostLayout
 	Type int32 // a device.Type
-	ID   int32 // number of the device; 0 for the CPU
+	ID   int32 // number of the device; 0 for plain, pinned and managed memory
 }
 
 // DataType is struct DLDataType: the type of the elements.
