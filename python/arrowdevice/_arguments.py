@@ -51,9 +51,10 @@ class Transfer:
         """The address of a stream of an iterable's batches."""
         origin = _sources.Origin()
         self.origins.append(origin)
-        source = _sources.Source(iterable, origin)
+        source = _sources.Source(iterable, origin, self.library.functions)
         self._sources.append(source)
-        return source.open()
+        source.open()
+        return source.address
 
     def owner(self, value):
         """The address of an object, with a reference of the call's own."""
