@@ -267,7 +267,10 @@ class Library:
 
 def built_in(name, arguments):
     """The request for a built-in function."""
-    encoded = [a.encoded() if hasattr(a, "encoded") else encode(a) for a in arguments]
+    try:
+        encoded = [a.encoded() if hasattr(a, "encoded") else encode(a) for a in arguments]
+    except _errors.Refusal as refusal:
+        raise refusal.kind(refusal.text) from None
     return b"".join([list_head(1 + len(encoded)), encode_str(name), *encoded])
 
 

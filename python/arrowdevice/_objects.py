@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+
 from . import _asyncio, _capsules, _sources
 from ._library import Call, built_in, encode_handle
 from ._structs import CPU, CPU_ACCESSIBLE, CUDA, CUDA_HOST, CUDA_MANAGED, device_name
@@ -246,9 +248,13 @@ class RecordBatch(_WithSchema, _DeviceArrays):
             if names.count(which) != 1:
                 raise KeyError(f"{names.count(which)} columns have the name {which!r}; there are {names}")
             which = names.index(which)
-        elif which < 0:
-            which += self.num_columns
-        return self._ask(".column", which)
+            return self._ask(".column", which)
+        index = operator.index(which)
+        count = self.num_columns
+        if not -count <= index < count:
+            text = index if index.bit_length() < 64 else f"of {index.bit_length()} bits"
+            raise IndexError(f"there is no column {text}: the batch has {count}")
+        return self._ask(".column", index % count)
 
     @property
     def columns(self) -> list[Array]:
@@ -386,11 +392,10 @@ class RecordReader(_WithSchema, _Copies):
         self._refuse_device()
         import pyarrow
 
-        # Batch by batch, so that signal handlers run; then the reader counts as read, also where it was empty.
-        schema = self.schema.to_pyarrow()
+        # Batch by batch, so that signal handlers run between two. The end has the schema, and ends the reader.
         batches = [batch.to_pyarrow() for batch in self]
-        self._export("stream", "arrow_array_stream")
-        return pyarrow.Table.from_batches(batches, schema)
+        end = pyarrow.table(self)
+        return pyarrow.Table.from_batches([*batches, *end.to_batches()], end.schema)
 
     def __repr__(self):
         if self.closed:
