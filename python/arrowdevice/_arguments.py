@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 
 from . import _capsules, _sources
 from ._errors import Refusal, annotate
@@ -23,15 +24,19 @@ from ._values import (
 _ARRAY_NAMES = ("arrow_schema", "arrow_device_array")
 _PLAIN_ARRAY_NAMES = ("arrow_schema", "arrow_array")
 
+_CUDA_ARRAY_KEYS = ("shape", "typestr", "data", "version", "strides", "descr", "mask", "stream")
+
 # The number of the default stream in __dlpack__, by device type; __dlpack__ has no streams for the others.
 _DEFAULT_STREAMS = {CUDA: 1, CUDA_MANAGED: 1, ROCM: 0}
 
 
 class Transfer:
-    """What the arguments of one call hand over: Go takes all of it when the call begins."""
+    """What the arguments of one call hand over: Go takes all of it when the call begins. Arguments may be converted in
+    another thread, which then abandons the transfer itself if its call has ended by then."""
 
     def __init__(self, library):
         self.library = library
+        self._lock, self._converting, self._abandoned = threading.Lock(), False, False
         self.origins = []
         self._capsules = []
         self._renamed = []
@@ -51,9 +56,10 @@ class Transfer:
         """The address of a stream of an iterable's batches."""
         origin = _sources.Origin()
         self.origins.append(origin)
-        source = _sources.Source(iterable, origin)
+        source = _sources.Source(iterable, origin, self.library.functions)
         self._sources.append(source)
-        return source.open()
+        source.open()
+        return source.address
 
     def owner(self, value):
         """The address of an object, with a reference of the call's own."""
@@ -68,8 +74,23 @@ class Transfer:
             _capsules.increase(owner)
             self._increased += 1
 
+    def elsewhere(self, convert):
+        """The result of convert(), which runs in another thread than the call."""
+        self._converting = True
+        try:
+            return convert()
+        finally:
+            with self._lock:
+                self._converting, abandoned = False, self._abandoned
+            if abandoned:
+                self.abandon()
+
     def abandon(self):
         """Takes everything back: Go was not called."""
+        with self._lock:
+            self._abandoned = True
+            if self._converting:
+                return
         for capsule, name in self._renamed:
             _capsules.rename(capsule, name)
         for owner in self._owners[: self._increased]:
@@ -165,9 +186,14 @@ def _cuda_array(value, transfer):
     interface, owners = dict(interface), [value, interface]
     mask = interface.get("mask")
     if mask is not None:
-        interface["mask"] = dict(mask.__cuda_array_interface__)
+        interface["mask"] = _known(mask.__cuda_array_interface__)
         owners.append(mask)
-    return form_head(8) + encode_address(transfer.owner(owners)) + encode(interface)
+    return form_head(8) + encode_address(transfer.owner(owners)) + encode(_known(interface))
+
+
+def _known(interface):
+    """What the CUDA Array Interface defines; a producer may add what it likes."""
+    return {key: interface[key] for key in _CUDA_ARRAY_KEYS if key in interface}
 
 
 _PROTOCOLS = {
@@ -234,7 +260,7 @@ def _reader(value, transfer):
 def _iterable(value):
     """An iterable of batches that is no container of other things."""
     if not isinstance(value, (str, bytes, bytearray, memoryview, dict, type)):
-        if hasattr(value, "__iter__"):
+        if hasattr(value, "__iter__") and getattr(value, "shape", None) != ():
             return value
         if callable(value):
             return iter(value, None)
@@ -281,6 +307,13 @@ def _dict_of(element):
     return convert
 
 
+def may_wait(annotation, value):
+    """Reports whether converting an argument may run code of the caller's that takes long: that of a source."""
+    if "RecordReader" not in annotation or isinstance(value, Object):
+        return False
+    return isinstance(value, (list, tuple, dict)) or not any(hasattr(value, method) for method in _READER)
+
+
 def _inside(path, convert, value, transfer):
     try:
         return convert(value, transfer)
@@ -289,9 +322,17 @@ def _inside(path, convert, value, transfer):
 
 
 def _float(value, transfer):
-    if isinstance(value, (str, bool, int, float)) or not hasattr(value, "__float__"):
+    """Other numbers are asked for a float. Go refuses a bool, also NumPy's."""
+    if getattr(value, "shape", ()) != ():
+        raise Refusal(TypeError, f"float is wanted, not {_name(value)}")
+    if isinstance(value, (str, bool, int, float)) or not hasattr(value, "__float__") or isinstance(_item(value), bool):
         return encode(value)
     return encode_float(value.__float__())
+
+
+def _item(value):
+    """What a scalar of NumPy holds; other values as they are."""
+    return value.item() if getattr(value, "shape", None) == () and hasattr(value, "item") else value
 
 
 def _scalar(value, transfer):

@@ -1,4 +1,4 @@
-"""PyCapsules: those of arguments, and those that hand objects on."""
+"""PyCapsules of arguments."""
 
 from __future__ import annotations
 
@@ -37,11 +37,6 @@ _NAMES = {
     )
 }
 _CAPSULE = type(_new(_NAMES["arrow_schema"], _NAMES["arrow_schema"], None))
-
-
-def new(address, name, destructor):
-    """A capsule that owns the struct at an address."""
-    return _new(address, _NAMES[name], destructor)
 
 
 def rename(capsule, name):

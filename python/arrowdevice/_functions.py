@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import keyword
 
 from . import _asyncio
-from ._arguments import Refused, Transfer, converter, encode_arguments
+from ._arguments import Refused, Transfer, converter, encode_arguments, may_wait
 from ._library import Call
 from ._values import Failure, encode_str, list_head
 
@@ -39,6 +40,7 @@ class _Call:
     def __init__(self, library, described):
         self._library, self.name = library, described["name"]
         self._parameters = [(p["name"], converter(p["type"])) for p in described["params"]]
+        self._types = [p["type"] for p in described["params"]]
         self._is_tuple = described["returns"].startswith("tuple[")
 
     # The two return a result, and the error to be raised. It is raised in the function itself, so
@@ -62,7 +64,7 @@ class _Call:
         transfer = Transfer(self._library)
         call = Call(self._library, transfer.origins)
         try:
-            request = self._request(transfer, values)
+            request = await self._request_for_async(transfer, values)
             return self._result(await _asyncio.run(call, request), transfer)
         except BaseException as error:
             call.abandon()
@@ -71,6 +73,12 @@ class _Call:
             if type(error) is Refused:
                 return None, error.error
             raise
+
+    async def _request_for_async(self, transfer, values):
+        """The request; a source's first item is made in another thread, so that the event loop does not wait for it."""
+        if any(map(may_wait, self._types, values)):
+            return await asyncio.to_thread(transfer.elsewhere, lambda: self._request(transfer, values))
+        return self._request(transfer, values)
 
     def _request(self, transfer, values):
         encoded = encode_arguments(transfer, self.name, self._parameters, values)

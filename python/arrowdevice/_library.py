@@ -1,4 +1,4 @@
-"""A loaded Go library: its seven C functions, and calls of them."""
+"""A loaded Go library: its C functions, and calls of them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import ctypes
 import os
 import threading
 import time
+import weakref
 
 from . import _errors, _sources
 from ._values import Failure, Reply, encode, encode_address, encode_str, form_head, list_head
@@ -102,27 +103,62 @@ class Call:
             Reply(self._reply, lambda reference: library.release(reference.handle)).decode()
 
 
+class _Export(Call):
+    """A call whose reply has the addresses of C structs, and whose result is a tuple of capsules with their names. The
+    reply owns the structs until a single step of C moves them to capsules."""
+
+    __slots__ = ("_names",)
+
+    def __init__(self, library, names, origins=()):
+        super().__init__(library, origins)
+        self._names = [name.encode() for name in names]
+
+    def result(self):
+        if not self._succeeded():
+            return super().result()
+        capsules = self._take()
+        self._library.running.discard(self)
+        return capsules
+
+    def abandon(self):
+        if self._succeeded():
+            self._take()
+        super().abandon()
+
+    def _succeeded(self):
+        return bool(self._out.memory) and ctypes.string_at(self._out.memory, 1) == b"R"
+
+    def _take(self):
+        return self._library.functions.take_capsules(self._memory, self._size, *(*self._names, None)[:2])
+
+
 class _Functions:
     """The C functions."""
 
     def __init__(self, path, library):
         out = [ctypes.c_void_p, ctypes.c_void_p]
-        for name, result, arguments in (
+        for name, result, arguments in (  # without the GIL
             ("call", ctypes.c_int64, [ctypes.c_char_p, ctypes.c_uint64, ctypes.c_int64, *out]),
             ("wait", ctypes.c_int64, [ctypes.c_int64, ctypes.c_int64, *out]),
             ("cancel", None, [ctypes.c_int64]),
             ("notify", None, [ctypes.c_int64, ctypes.c_int32]),
             ("release", None, [ctypes.c_uint64]),
             ("free", None, [ctypes.c_void_p]),
-            ("destroy_capsule", None, [ctypes.py_object]),
         ):
-            try:
-                function = library[f"arrowdevice_v{_VERSION}_{name}"]
-            except AttributeError:
-                raise ImportError(f"{path}: {_foreign(library)}", path=path) from None
-            function.restype, function.argtypes = result, arguments
-            setattr(self, name, function)
-        self.destructor = ctypes.cast(self.destroy_capsule, ctypes.c_void_p)
+            setattr(self, name, _find(path, library, name, ctypes.CFUNCTYPE(result, *arguments)))
+        for name, result, arguments in (  # with it
+            ("take_capsules", ctypes.py_object, [*out, ctypes.c_char_p, ctypes.c_char_p]),
+            ("own", ctypes.py_object, [ctypes.c_uint64]),
+            ("open_source", None, out),
+        ):
+            setattr(self, name, _find(path, library, name, ctypes.PYFUNCTYPE(result, *arguments)))
+
+
+def _find(path, library, name, prototype):
+    try:
+        return prototype((f"arrowdevice_v{_VERSION}_{name}", library))
+    except AttributeError:
+        raise ImportError(f"{path}: {_foreign(library)}", path=path) from None
 
 
 def _foreign(library):
@@ -143,7 +179,7 @@ class Library:
         except OSError as e:
             raise ImportError(f"{path}: cannot be loaded: {e}", path=path) from e
         self.functions = _Functions(path, library)
-        self.running, self.handles, self.pipes = set(), set(), {}
+        self.running, self.objects, self.pipes = set(), set(), {}
         self._facts = self.ask(".library")
         if self._facts.get("abi") != _VERSION:
             raise ImportError(
@@ -181,6 +217,15 @@ class Library:
             call.abandon()
             raise
 
+    def export(self, names, name, *arguments, origins=()):
+        """Capsules with some names, of the structs that a built-in function returns."""
+        call = _Export(self, names, origins)
+        try:
+            return self.value(self.run(call, built_in(name, arguments)), origins)
+        except BaseException:
+            call.abandon()
+            raise
+
     def run(self, call, request):
         """The value of a call, or a Failure."""
         in_main = threading.get_ident() == threading.main_thread().ident
@@ -201,23 +246,31 @@ class Library:
         return _sources.original(origins, failure.text) or _errors.of_reply(*failure)
 
     def release(self, handle):
-        """Drops an object."""
-        self.handles.discard(handle)
+        """Drops an object that nothing owns."""
         if self.here():
             self.functions.release(handle)
+
+    def adopt(self, thing):
+        """Closes an object at exit, unless it has ended by then. No Python code runs when it ends."""
+        self.objects.add(weakref.ref(thing, self.objects.discard))
 
     def close(self):
         """Cancels the calls in progress and releases all objects: at exit, while callbacks can run."""
         for call in list(self.running):
             if call.number:
                 self.functions.cancel(call.number)
-        for handle in list(self.handles):
-            self.release(handle)
+        for reference in list(self.objects):
+            thing = reference()
+            if thing is not None:
+                thing.close()
 
 
 def built_in(name, arguments):
     """The request for a built-in function."""
-    encoded = [a.encoded() if hasattr(a, "encoded") else encode(a) for a in arguments]
+    try:
+        encoded = [a.encoded() if hasattr(a, "encoded") else encode(a) for a in arguments]
+    except _errors.Refusal as refusal:
+        raise refusal.kind(refusal.text) from None
     return b"".join([list_head(1 + len(encoded)), encode_str(name), *encoded])
 
 

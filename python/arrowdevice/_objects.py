@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from . import _asyncio, _capsules
+import operator
+
+from . import _asyncio, _capsules, _sources
 from ._library import Call, built_in, encode_handle
 from ._structs import CPU, CPU_ACCESSIBLE, CUDA, CUDA_HOST, CUDA_MANAGED, device_name
 
@@ -20,42 +22,30 @@ class Object:
     """An object of a library. It ends with close(), at the end of a with statement, or when it is
     garbage."""
 
-    __slots__ = ("_library", "_handle", "_device", "_rows", "_origins", "__weakref__")
+    __slots__ = ("_library", "_handle", "_owner", "_device", "_rows", "_origins", "__weakref__")
 
     def __init__(self, library, reference, origins):
-        self._library, self._handle, self._origins = library, reference.handle, origins
+        # The owner drops the handle when it ends: it is C, since Python code can be interrupted by a signal handler.
+        self._handle, self._owner = reference.handle, library.functions.own(reference.handle)
+        self._library, self._origins = library, origins
         self._device, self._rows = (reference.device_type, reference.device_id), reference.rows
-        library.handles.add(reference.handle)
+        library.adopt(self)
 
     def close(self):
         """Ends the object. Memory that was handed on stays valid, except by __cuda_array_interface__: its consumers
         keep the object instead."""
-        handle = self._handle
-        if not handle:
-            return
-        try:
-            self._library.release(handle)
-        except BaseException:  # of a signal handler; a handle that was released is left alone
-            self._library.release(handle)
-            raise
-        finally:
-            self._handle = 0
+        self._owner = None
 
     @property
     def closed(self) -> bool:
         """Whether close() was called."""
-        return not self._handle
+        return self._owner is None
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
         self.close()
-
-    def __del__(self):
-        # __init__ may have failed.
-        if getattr(self, "_handle", 0):
-            self.close()
 
     def __reduce__(self):
         raise TypeError(f"a {type(self).__name__} cannot be pickled: pass it on as Arrow IPC, by to_pyarrow()")
@@ -69,7 +59,7 @@ class Object:
 
     def encoded(self):
         """The object in a request."""
-        if not self._handle:
+        if self.closed:
             raise ValueError(f"the {type(self).__name__} is closed")
         return encode_handle(self._handle)
 
@@ -96,19 +86,7 @@ class Object:
 
     def _export(self, form, *names):
         """New capsules of the object."""
-        return self._capsules(self._ask(".export", form), names)
-
-    def _capsules(self, addresses, names):
-        """Capsules that own the structs at some addresses, which this function owns until then."""
-        capsules, destructor = [], self._library.functions.destructor
-        try:
-            for name in names:
-                capsules.append(_capsules.new(addresses[len(capsules)], name, destructor))
-        except BaseException:
-            for name, address in list(zip(names, addresses))[len(capsules) :]:
-                _capsules.new(address, name, destructor)  # which destroys it
-            raise
-        return tuple(capsules)
+        return self._library.export(names, ".export", self, form, origins=self._origins)
 
     def __arrow_c_schema__(self):
         """A capsule "arrow_schema"."""
@@ -236,7 +214,7 @@ class _SchemaOf(Schema):
     __slots__ = ("_thing",)
 
     def __init__(self, thing):
-        self._thing, self._handle, self._library, self._origins = thing, 0, thing.library, ()
+        self._thing, self._owner, self._library, self._origins = thing, None, thing.library, ()
         self._device, self._rows = (1, -1), -1
 
     def encoded(self):
@@ -271,9 +249,13 @@ class RecordBatch(_WithSchema, _DeviceArrays):
             if names.count(which) != 1:
                 raise KeyError(f"{names.count(which)} columns have the name {which!r}; there are {names}")
             which = names.index(which)
-        elif which < 0:
-            which += self.num_columns
-        return self._ask(".column", which)
+            return self._ask(".column", which)
+        index = operator.index(which)
+        count = self.num_columns
+        if not -count <= index < count:
+            text = index if index.bit_length() < 64 else f"of {index.bit_length()} bits"
+            raise IndexError(f"there is no column {text}: the batch has {count}")
+        return self._ask(".column", index % count)
 
     @property
     def columns(self) -> list[Array]:
@@ -336,8 +318,8 @@ class Array(_DeviceArrays):
         if dl_device is not None and tuple(map(int, dl_device)) != self.__dlpack_device__():
             raise BufferError(f"the memory is on {self.device}: call to_host() or to_device(), and pass the result on")
         versioned = max_version is not None and tuple(max_version) >= (1, 0)
-        address = self._ask(".dlpack", versioned, stream)
-        return self._capsules([address], ["dltensor_versioned" if versioned else "dltensor"])[0]
+        name = "dltensor_versioned" if versioned else "dltensor"
+        return self._library.export([name], ".dlpack", self, versioned, stream, origins=self._origins)[0]
 
     @property
     def __cuda_array_interface__(self):
@@ -374,6 +356,7 @@ class RecordReader(_WithSchema, _Copies):
         return self
 
     def __next__(self) -> RecordBatch:
+        _sources.refuse_own(self._origins)
         batch = self._ask(".next")
         if batch is None:
             raise StopIteration
@@ -383,6 +366,7 @@ class RecordReader(_WithSchema, _Copies):
         return self
 
     async def __anext__(self) -> RecordBatch:
+        _sources.refuse_own(self._origins)
         call = Call(self._library, self._origins)
         try:
             batch = self._library.value(await _asyncio.run(call, built_in(".next", (self,))), self._origins)
@@ -395,6 +379,7 @@ class RecordReader(_WithSchema, _Copies):
 
     def read_all(self) -> list[RecordBatch]:
         """All batches that are left."""
+        _sources.refuse_own(self._origins)
         return self._ask(".read_all")
 
     def __arrow_c_device_stream__(self, requested_schema=None, **kwargs):
@@ -408,7 +393,10 @@ class RecordReader(_WithSchema, _Copies):
         self._refuse_device()
         import pyarrow
 
-        return pyarrow.table(self)
+        # Batch by batch, so that signal handlers run between two. The end has the schema, and ends the reader.
+        batches = [batch.to_pyarrow() for batch in self]
+        end = pyarrow.table(self)
+        return pyarrow.Table.from_batches([*batches, *end.to_batches()], end.schema)
 
     def __repr__(self):
         if self.closed:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections.abc
 import ctypes
 import errno
-import itertools
+import threading
 
 from . import _capsules
 from ._errors import Refusal, annotate, describe
@@ -13,7 +13,6 @@ from ._structs import (
     CPU,
     GET,
     GET_LAST_ERROR,
-    RELEASE,
     ArrowArray,
     ArrowArrayStream,
     ArrowDeviceArray,
@@ -29,12 +28,21 @@ _ERRNOS = ((MemoryError, errno.ENOMEM), (NotImplementedError, errno.ENOSYS), ((T
 
 
 class Origin:
-    """The exception that a source raised while Go read it, for the call that fails because of it."""
+    """The exception that a source raised while Go read it, for the call that fails because of it; and the thread
+    that runs the source, which cannot wait for it."""
 
     error, text = None, ""
+    thread = None  # where the source runs now
 
-    def set(self, error):
-        self.error, self.text = error, describe(error)
+    def set(self, error, text):
+        self.error, self.text = error, text
+
+
+def refuse_own(origins):
+    """Raises ValueError if a source reads the reader that waits for it."""
+    thread = threading.get_ident()
+    if any(origin.thread == thread for origin in origins):
+        raise ValueError("the RecordReader is waiting for the source that reads it here")
 
 
 def original(origins, text):
@@ -168,67 +176,122 @@ def _check(found, first, number):
         raise Refusal(ValueError, f"is in memory of device type {device_type}, and the first batch of {first[1]}", path)
 
 
-class Source:
-    """A source that Go reads. open() reads its first batch, for the schema and the device type."""
+class _State(ctypes.Structure):
+    """arrowdevice_source of capi.h."""
 
-    def __init__(self, iterable, origin):
+    _fields_ = [
+        ("object", ctypes.c_void_p),
+        ("filled", ctypes.c_void_p),
+        ("text", ctypes.c_void_p),
+        ("main", ctypes.c_uint64),
+        ("code", ctypes.c_int32),
+    ]
+
+
+_END = ArrowDeviceArray()
+
+# What Go may still read.
+_alive = set()
+
+
+def alive():
+    """How many sources Go may still read."""
+    return len(_alive)
+
+
+class Source:
+    """A source that Go reads. open() reads its first batch, for the schema and the device type. C calls fill_schema,
+    fill_next and release. An exception of a signal handler can come between any two instructions, so each hands on
+    its result in its last one."""
+
+    def __init__(self, iterable, origin, functions):
         iterator = iter(iterable)
         # Generators end with the stream; other iterators are left as they are.
         self._close = iterator.close if isinstance(iterator, collections.abc.Generator) else None
-        self._origin, self._text, self.failed = origin, None, 0
+        self._origin, self._text = origin, None
         self._pieces = _checked(_pieces(iterator))
-        self._schema = self._first = None
-        self._iterable, self._number = iterable, next(_numbers)
-        self._struct = ArrowDeviceArrayStream(CPU, *_CALLBACKS, self._number)
+        self._schema = self._first = self._last = None
+        self._iterable = iterable
+        self._state = _State(id(self), None, None, threading.main_thread().ident, 0)
+        self._struct = ArrowDeviceArrayStream(CPU)
+        functions.open_source(ctypes.byref(self._struct), ctypes.byref(self._state))
+
+    @property
+    def address(self):
+        """The address of the struct, whose contents Go takes after open()."""
+        return ctypes.addressof(self._struct)
 
     def open(self):
-        """The address of the struct, whose contents Go takes."""
         self._first = next(self._pieces, None)
         self._schema = self._first.schema if self._first else _declared(self._iterable)
         self._struct.device_type = self._first.array.device_type if self._first else CPU
         self._iterable = None
-        _alive[self._number] = self
-        return ctypes.addressof(self._struct)
+        _alive.add(self)
 
     def abandon(self):
         """Ends a source whose struct Go did not take."""
-        _alive.pop(self._number, None)
-        self.close()
+        self.release()
 
-    def fill_schema(self, out):
-        schema, self._schema = self._schema, None
-        if schema is None or not schema.release:
-            raise RuntimeError("the schema of a source was taken before")
-        move(schema, out)
+    def fill_schema(self):
+        try:
+            if self._schema is None or not self._schema.release:
+                raise RuntimeError("the schema of a source was taken before")
+            self._state.filled = ctypes.addressof(self._schema)
+        except BaseException as e:
+            self._fail(e)
 
-    def fill_next(self, out):
-        piece, self._first = self._first or next(self._pieces, None), None
-        self._schema = None  # it may lie in a capsule of the first piece
-        if piece is None:
-            ctypes.memset(out, 0, ctypes.sizeof(ArrowDeviceArray))
-            return
-        if not piece.array.array.release:
+    def fill_next(self):
+        origin = self._origin
+        try:
+            origin.thread = threading.get_ident()
+            array = self._next()
+            self._state.filled = ctypes.addressof(array)
+        except BaseException as e:
+            self._fail(e)
+        finally:
+            origin.thread = None
+
+    def _next(self):
+        """The struct of the next batch, which is valid until the next call."""
+        self._drop()
+        self._last, self._first = self._first or next(self._pieces, None), None
+        if self._last is None:
+            return _END
+        if not self._last.array.array.release:
             raise ValueError("a record batch was consumed before")
-        move(piece.array, out)
-        piece.release()
+        return self._last.array
 
-    def fail(self, error):
+    def _drop(self):
+        """Releases what was not moved of the schema and of the last batch."""
+        schema, self._schema = self._schema, None  # it may lie in a capsule of the first batch
+        if schema is not None:
+            release(schema)
+        last, self._last = self._last, None
+        if last is not None:
+            last.release()
+
+    def _fail(self, error):
         """Leaves an exception to the caller, and its text to Go. The source has ended."""
         if isinstance(error, Refusal):
             error = error.kind(f"source{error.path}: {error.text}")
         # The source does not keep the exception: its frames may hold the reader that keeps the source.
         origin, self._origin = self._origin, None
-        origin.set(error)
-        self._text = ctypes.create_string_buffer(origin.text.encode(errors="replace"))
-        self.failed = next((number for kinds, number in _ERRNOS if isinstance(error, kinds)), errno.EIO)
+        text = describe(error)
+        self._text = ctypes.create_string_buffer(text.encode(errors="replace"))
+        self._state.text = ctypes.addressof(self._text)
+        interrupted = not isinstance(error, Exception) and threading.get_ident() == self._state.main
+        if not interrupted:
+            origin.set(error, text)
+        code = next((number for kinds, number in _ERRNOS if isinstance(error, kinds)), errno.EIO)
+        self._state.code = errno.EINTR if interrupted else code
+        if interrupted:  # a consumer reads in the main thread: C raises it there after the consumer's own error
+            raise error
 
-    def last_error(self):
-        return ctypes.addressof(self._text) if self._text else None
-
-    def close(self):
+    def release(self):
+        """Ends the source; also what a call of it that was interrupted has left."""
+        _alive.discard(self)
+        self._drop()
         first, self._first = self._first, None
-        if self._schema is not None:
-            release(self._schema)
         if first is not None:
             first.release()
         self._pieces.close()
@@ -245,55 +308,3 @@ def _declared(iterable):
     struct = ArrowSchema()
     move(ArrowSchema.from_address(_capsules.pointer(capsule, "arrow_schema", "__arrow_c_schema__")), ctypes.addressof(struct))
     return struct
-
-
-# The callbacks serve all sources, and are never freed: a callback must not end while it runs.
-_alive, _numbers = {}, itertools.count(1)
-
-
-def alive():
-    """How many sources Go may still read."""
-    return len(_alive)
-
-
-def _source(stream):
-    return _alive[ArrowDeviceArrayStream.from_address(stream).private_data]
-
-
-def _fill(stream, fill, out):
-    source = _source(stream)
-    if not source.failed:
-        try:
-            fill(source, out)
-        except BaseException as e:
-            source.fail(e)
-    return source.failed
-
-
-@GET
-def _get_schema(stream, out):
-    return _fill(stream, Source.fill_schema, out)
-
-
-@GET
-def _get_next(stream, out):
-    return _fill(stream, Source.fill_next, out)
-
-
-@GET_LAST_ERROR
-def _get_last_error(stream):
-    return _source(stream).last_error()
-
-
-@RELEASE
-def _release(stream):
-    struct = ArrowDeviceArrayStream.from_address(stream)
-    source = _alive.pop(struct.private_data)
-    struct.release = None
-    source.close()
-
-
-_THUNKS = (_get_schema, _get_next, _get_last_error, _release)
-_CALLBACKS = [ctypes.cast(thunk, ctypes.c_void_p).value for thunk in _THUNKS]
-for _thunk in _THUNKS:
-    _capsules.increase(_thunk)

@@ -29,7 +29,9 @@ def encode_int(value):
         return b"I" + _I64.pack(value)
     if 0 <= value < 1 << 64:
         return b"U" + _U64.pack(value)
-    raise Refusal(OverflowError, f"{value} does not fit into 64 bits")
+    # Python refuses to print a number of thousands of digits.
+    text = str(value) if value.bit_length() <= 128 else f"an int of {value.bit_length()} bits"
+    raise Refusal(OverflowError, f"{text} does not fit into 64 bits")
 
 
 def encode_text(value):
@@ -102,7 +104,7 @@ def encode(value):
         return dict_head(len(pairs)) + b"".join(pairs)
     if getattr(value, "shape", None) == () and hasattr(value, "item"):
         return encode(_item(value))  # a scalar of NumPy
-    if hasattr(value, "__index__"):
+    if hasattr(value, "__index__") and getattr(value, "shape", ()) == ():  # arrays of NumPy have one that raises
         return encode_int(value.__index__())
     raise Refusal(TypeError, f"unsupported type {type(value).__name__}")
 

@@ -27,7 +27,7 @@ def alive():
     counters = {name: count for name, count in ext._library.ask(".stats").items() if count}
     python = {
         "sources": _sources.alive(),
-        "handles": len(ext._library.handles),
+        "handles": len([r for r in ext._library.objects if not r().closed]),
         "running": len(ext._library.running),
         "pipes": len(ext._library.pipes),
     }

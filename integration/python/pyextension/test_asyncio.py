@@ -41,6 +41,45 @@ def test_other_tasks_run_meanwhile(ext):
     assert asyncio.run(main()) >= 5
 
 
+def test_first_item_of_a_source_is_made_elsewhere(ext):
+    """It may take long, and the event loop must not wait for it."""
+    threads = []
+
+    def generate():
+        threads.append(threading.get_ident())
+        yield pa.record_batch({"a": [1, 2]})
+
+    assert asyncio.run(ext.count.aio(generate())) == 2
+    assert threads and threading.get_ident() not in threads
+    with pytest.raises(TypeError, match=r"count: argument stream\[0\]: int is no record batch"):
+        asyncio.run(ext.count.aio([1]))
+
+
+def test_cancelled_while_the_first_item_is_made(ext):
+    """The source ends after its item."""
+    begun, go_on, closed = threading.Event(), threading.Event(), []
+
+    def generate():
+        try:
+            begun.set()
+            go_on.wait(60)
+            yield pa.record_batch({"a": [1, 2]})
+        finally:
+            closed.append(True)
+
+    async def main():
+        task = asyncio.create_task(ext.count.aio(generate()))
+        await asyncio.to_thread(begun.wait)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert not closed
+        go_on.set()
+
+    asyncio.run(main())
+    assert closed == [True]
+
+
 def test_readers_together(ext):
     async def main():
         return await asyncio.gather(*(numbers(ext.counters(2, 5, i)) for i in range(20)))

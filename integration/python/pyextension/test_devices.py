@@ -103,7 +103,7 @@ class Owner:
         Owner.alive += 1
     @property
     def __cuda_array_interface__(self):
-        return self._of.__cuda_array_interface__
+        return {{**self._of.__cuda_array_interface__, "own": object()}}  # keys that the protocol does not have are ignored
     def __del__(self):
         Owner.alive -= 1
 

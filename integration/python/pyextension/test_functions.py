@@ -5,6 +5,7 @@ import os
 import shutil
 import traceback
 
+import numpy
 import pytest
 
 import arrowdevice
@@ -55,6 +56,10 @@ def test_arguments_are_bound_as_by_any_function(ext):
         (lambda ext: ext.add(1, c=2), "add() got an unexpected keyword argument 'c'"),
         (lambda ext: ext.add(1, a=2), "add() got multiple values for argument 'a'"),
         (lambda ext: ext.add("1"), "add: argument a: int is wanted, not str"),
+        (lambda ext: ext.echo_scalars("", numpy.True_, True), "echo_scalars: argument number: float is wanted, not bool"),
+        (lambda ext: ext.echo_scalars("", numpy.arange(3), True), "echo_scalars: argument number: float is wanted, not ndarray"),
+        (lambda ext: ext.echo_scalars(numpy.arange(3), 1, True), "echo_scalars: argument text: unsupported type ndarray"),
+        (lambda ext: ext.add(numpy.arange(3)), "add: argument a: unsupported type ndarray"),
         (lambda ext: ext.add(True), "add: argument a: int is wanted, not bool"),
         (lambda ext: ext.add(None), "add: argument a: int is wanted, not None"),
         (lambda ext: ext.add(1.0), "add: argument a: int is wanted, not float"),
@@ -80,6 +85,7 @@ def test_wrong_arguments_are_type_errors(ext, call, text):
         (lambda ext: ext.echo_small(128, 0), "echo_small: argument small: 128 does not fit into int8"),
         (lambda ext: ext.echo_small(0, -1), "echo_small: argument unsigned: -1 does not fit into uint64"),
         (lambda ext: ext.add(1 << 64), f"add: argument a: {1 << 64} does not fit into 64 bits"),
+        (lambda ext: ext.add(1 << 20000), "add: argument a: an int of 20001 bits does not fit into 64 bits"),
         (lambda ext: ext.add(-(1 << 63) - 1), f"add: argument a: {-(1 << 63) - 1} does not fit into 64 bits"),
     ],
 )
@@ -87,6 +93,11 @@ def test_integers_overflow(ext, call, text):
     with pytest.raises(OverflowError) as raised:
         call(ext)
     assert str(raised.value) == text
+
+
+def test_array_without_items_is_no_stream(ext):
+    with pytest.raises(TypeError, match="count: argument stream: RecordReader is wanted, not ndarray"):
+        ext.count(numpy.array(5))
 
 
 VALUES = [
@@ -118,7 +129,6 @@ def test_values_come_back(ext, value):
 
 
 def test_values_that_are_like_others(ext):
-    numpy = pytest.importorskip("numpy")
     assert ext.echo((1, "a")) == [1, "a"]
     assert ext.echo([bytearray(b"a"), memoryview(b"bc")]) == [b"a", b"bc"]
     assert ext.echo([numpy.int8(1), numpy.uint64(2), numpy.bool_(True), numpy.float32(0.5), numpy.str_("x")]) == [1, 2, True, 0.5, "x"]

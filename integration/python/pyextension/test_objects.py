@@ -40,12 +40,28 @@ def test_slices(batch):
 def test_columns_that_are_not_there(ext, batch):
     with pytest.raises(KeyError, match="0 columns have the name 'c'; there are \\['a', 'b'\\]"):
         batch["c"]
-    for index in (2, -3):
-        with pytest.raises(IndexError):
+    for index, text in ((2, "2"), (-3, "-3"), (1 << 70, "of 71 bits")):
+        with pytest.raises(IndexError, match=f"there is no column {text}: the batch has 2"):
             batch[index]
+    with pytest.raises(OverflowError, match="does not fit into 64 bits"):
+        batch["a"].__dlpack__(stream=1 << 70)
     twice = pa.record_batch([pa.array([1]), pa.array([2])], names=["a", "a"])
     with ext.echo_batch(twice) as double, pytest.raises(KeyError, match="2 columns have the name 'a'"):
         double["a"]
+
+
+def test_table_of_a_reader_is_made_batch_by_batch(ext, monkeypatch):
+    """So that signal handlers run between two. It reads the reader once, as other consumers do."""
+    reader = ext.counters(2, 3)
+    asked = []
+    ask = reader.library.ask
+    monkeypatch.setattr(reader.library, "ask", lambda name, *rest, **origins: asked.append(name) or ask(name, *rest, **origins))
+    assert reader.to_pyarrow()["n"].to_pylist() == list(range(6))
+    assert asked.count(".next") == 4
+    monkeypatch.undo()
+    with pytest.raises(ValueError, match="a stream is read once"):
+        reader.to_pyarrow()
+    assert ext.counters(2, 0).to_pyarrow() == pa.table({"n": pa.array([], "int64")}, schema=ext.counters(1, 0).schema.to_pyarrow())
 
 
 def test_arrays(batch):

@@ -114,6 +114,51 @@ def test_exception_of_a_later_item_is_raised(ext, error):
     error.__traceback__ = None
 
 
+def test_source_is_released_while_an_exception_propagates(ext):
+    """PyArrow drops the stream on the way out of cast; the source is closed, and the exception is PyArrow's."""
+    closed = []
+
+    def generate():
+        try:
+            yield BATCH
+            yield BATCH
+        finally:
+            closed.append(True)
+
+    with pytest.raises(ValueError, match="field names are not matching"):
+        pa.RecordBatchReader.from_stream(ext.echo_reader(generate())).cast(pa.schema([("z", pa.utf8())]))
+    assert closed == [True]
+
+
+def test_exception_of_a_generators_end_is_reported(ext, monkeypatch):
+    """A release has no caller to raise it to."""
+    ignored = []
+    monkeypatch.setattr("sys.unraisablehook", lambda u: ignored.append((u.exc_type, str(u.exc_value))))
+
+    def generate():
+        try:
+            yield BATCH
+        finally:
+            raise Boom("at the end")
+
+    ext.ignore(generate())
+    assert settled() == {}
+    assert ignored == [(Boom, "at the end")]
+
+
+@pytest.mark.parametrize("read", [next, lambda reader: reader.read_all(), lambda reader: reader.to_pyarrow()], ids=["next", "read_all", "to_pyarrow"])
+def test_source_that_reads_its_own_reader_is_refused(ext, read):
+    def generate():
+        yield BATCH
+        read(held[0])
+        yield BATCH
+
+    held = [ext.echo_reader(generate())]
+    with held[0], pytest.raises(ValueError, match="waiting for the source that reads it"):
+        held[0].read_all()
+    held.clear()
+
+
 def test_exception_of_a_source_of_another_call_is_not_raised(ext):
     def generate():
         yield BATCH

@@ -68,3 +68,119 @@ void python_lock(void* state) {
   LOOKUP(restore, "PyEval_RestoreThread");
   restore(state);
 }
+
+int python_enter(struct python_state* state) {
+  int (*ensure)(void);
+  void (*fetch)(void**, void**, void**);
+  LOOKUP(ensure, "PyGILState_Ensure");
+  LOOKUP(fetch, "PyErr_Fetch");
+  if (!ensure || !fetch || arrowdevice_python_is_finalizing()) return 0;
+  state->gil = ensure();
+  fetch(&state->type, &state->value, &state->traceback);
+  return 1;
+}
+
+void python_leave(struct python_state* state) {
+  void (*restore)(void*, void*, void*);
+  void (*release)(int);
+  LOOKUP(restore, "PyErr_Restore");
+  LOOKUP(release, "PyGILState_Release");
+  restore(state->type, state->value, state->traceback);
+  release(state->gil);
+}
+
+void python_keep(void* object) {
+  void (*increase)(void*);
+  LOOKUP(increase, "Py_IncRef");
+  increase(object);
+}
+
+void python_drop(void* object) {
+  void (*decrease)(void*);
+  LOOKUP(decrease, "Py_DecRef");
+  decrease(object);
+}
+
+/* The exception that is set, which is set no longer. */
+static void* take_exception(void) {
+  void (*fetch)(void**, void**, void**);
+  void (*normalize)(void**, void**, void**);
+  int (*set_traceback)(void*, void*);
+  void *type = NULL, *value = NULL, *traceback = NULL;
+  LOOKUP(fetch, "PyErr_Fetch");
+  LOOKUP(normalize, "PyErr_NormalizeException");
+  LOOKUP(set_traceback, "PyException_SetTraceback");
+  fetch(&type, &value, &traceback);
+  normalize(&type, &value, &traceback);
+  if (traceback != NULL) {
+    set_traceback(value, traceback);
+    python_drop(traceback);
+  }
+  python_drop(type);
+  return value;
+}
+
+void* python_call(void* object, const char* method) {
+  void* (*call)(void*, const char*, const char*, ...);
+  LOOKUP(call, "PyObject_CallMethod");
+  void* result = call(object, method, NULL);
+  if (result == NULL) return take_exception();
+  python_drop(result);
+  return NULL;
+}
+
+int python_is_error(void* exception) {
+  int (*matches)(void*, void*);
+  void** class;
+  LOOKUP(matches, "PyErr_GivenExceptionMatches");
+  LOOKUP(class, "PyExc_Exception");
+  return matches(exception, *class);
+}
+
+/* Sets an exception, which it takes. */
+static void set_exception(void* exception) {
+  void* (*type_of)(void*);
+  void (*set)(void*, void*);
+  LOOKUP(type_of, "PyObject_Type");
+  LOOKUP(set, "PyErr_SetObject");
+  void* type = type_of(exception);
+  set(type, exception);
+  python_drop(type);
+  python_drop(exception);
+}
+
+static int raise_pending(void* exception) {
+  set_exception(exception);
+  return -1;
+}
+
+void python_raise_later(void* exception, void* object, int in_main_thread) {
+  int (*add)(int (*)(void*), void*);
+  void (*write)(void*);
+  LOOKUP(add, "Py_AddPendingCall");
+  LOOKUP(write, "PyErr_WriteUnraisable");
+  if (in_main_thread && add(raise_pending, exception) == 0) return;
+  set_exception(exception);
+  write(object);
+}
+
+void* python_capsule_new(void* pointer, const char* name, void (*destructor)(void*)) {
+  void* (*new)(void*, const char*, void (*)(void*));
+  LOOKUP(new, "PyCapsule_New");
+  return new(pointer, name, destructor);
+}
+
+void* python_tuple(void* const* objects, int64_t count) {
+  void* (*new)(intptr_t);
+  int (*set)(void*, intptr_t, void*);
+  LOOKUP(new, "PyTuple_New");
+  LOOKUP(set, "PyTuple_SetItem");
+  void* tuple = new((intptr_t)count);
+  for (int64_t i = 0; i < count; i++) {
+    if (tuple != NULL)
+      set(tuple, (intptr_t)i, objects[i]);
+    else
+      python_drop(objects[i]);
+  }
+  return tuple;
+}
