@@ -30,19 +30,19 @@ void arrowdevice_v1_free(void* memory);
  * never inside it: what one of these does is done as a whole. */
 
 /* Makes capsules of the structs in the reply to an export, which they release and free, frees the reply, and sets
- * *reply to NULL. second is NULL for one capsule. Returns a tuple; NULL with an exception if there is no memory, when the structs
- * are released. The reply must not be an error. */
+ * *reply to NULL. second is NULL for one capsule. Returns a tuple; NULL with an exception if there is no memory, when
+ * the structs are released. The reply must not be an error. */
 void* arrowdevice_v1_take_capsules(uint8_t** reply, uint64_t* reply_size, const char* first, const char* second);
 /* A capsule that drops an object when it is destroyed. */
 void* arrowdevice_v1_own(uint64_t handle);
 
 /* A source in Python that Go reads as a stream. The memory is Python's, and lives until the method release ends. */
 struct arrowdevice_source {
-  void* object;      /* the Python object, with methods fill_schema, fill_next and release */
-  void* filled;      /* written last by fill_schema and fill_next: the struct, whose contents are moved on */
-  const char* text;  /* written by them before code, if they fail */
-  uint64_t main;     /* the thread that runs signal handlers, as pthread_self has it */
-  int32_t code;      /* written last by them if they fail: an errno */
+  void* object;     /* the Python object, with methods fill_schema, fill_next and release */
+  void* filled;     /* written last by fill_schema and fill_next: the struct, whose contents are moved on */
+  const char* text; /* written by them before code, if they fail */
+  uint64_t main;    /* the thread that runs signal handlers, as pthread_self has it */
+  int32_t code;     /* written last by them if they fail: an errno */
 };
 /* Makes an ArrowDeviceArrayStream of a source, whose device_type is written already. */
 void arrowdevice_v1_open_source(void* stream, struct arrowdevice_source* source);

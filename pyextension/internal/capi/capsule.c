@@ -58,9 +58,8 @@ static void destroy_capsule(void* capsule) {
 }
 
 /* The names of capsules, which keep a pointer to theirs. */
-static const char* const names[] = {"arrow_schema",       "arrow_array",
-                                    "arrow_device_array", "arrow_array_stream",
-                                    "dltensor",           "arrow_device_array_stream",
+static const char* const names[] = {"arrow_schema",       "arrow_array", "arrow_device_array",
+                                    "arrow_array_stream", "dltensor",    "arrow_device_array_stream",
                                     "dltensor_versioned"};
 
 static const char* name_of(const char* text) {
