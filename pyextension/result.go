@@ -32,7 +32,7 @@ func (r *results) issue(o *object) *object {
 	return o
 }
 
-// discard drops the objects of a reply that nobody takes.
+// discard drops the objects of a reply that Python does not fetch.
 func (r *results) discard() {
 	r.settled(false)
 	for _, o := range r.objects {

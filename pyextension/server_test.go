@@ -236,7 +236,7 @@ func TestBatches(t *testing.T) {
 	assert.Contains(t, gone.text, "closed")
 }
 
-// Whatever becomes of a call: structs are moved out, and what they hold is released.
+// A call moves the structs out and releases their contents, also if it fails.
 func TestArgumentsAreTakenInEveryCase(t *testing.T) {
 	nothingIsLeft(t)
 	register(t, "two", func(*cdevice.RecordBatch, string) {}, WithParams("batch", "text"))

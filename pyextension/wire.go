@@ -45,8 +45,8 @@ func (d dict) get(key string) any {
 	return nil
 }
 
-// decoder reads a request. Arrow objects that it meets are moved out of their C structs at once and are
-// in sources, whatever the decoder returns.
+// decoder reads a request. It moves Arrow objects out of their C structs at once and appends them to
+// sources, also if it returns an error.
 type decoder struct {
 	data    []byte
 	sources []*source

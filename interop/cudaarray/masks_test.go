@@ -72,7 +72,7 @@ func TestGPUMasksHaveTheStream(t *testing.T) {
 	imported.Release()
 }
 
-// A mask of bytes goes out beside the array, whatever the array's own bitmap is.
+// A mask of bytes is exported beside the array and replaces the bitmap of the array.
 func TestGPUMasksOfBytes(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
 	m := cudatest.One(t, cudasim.Options{})
