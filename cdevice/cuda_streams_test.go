@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 
@@ -288,9 +289,14 @@ func TestGPUAbandonedReadsKeepTheirMemory(t *testing.T) {
 			open()
 			require.NoError(t, gpu.Flush(background))
 			assert.Equal(t, int(row.size), bytes.Count(text, []byte{0xaa}))
-			next = allocate()
-			assert.Equal(t, given, next.Ptr(), "it is given back")
-			for _, host := range []device.Memory{next, other} {
+			// It is among the next allocations; the memory that filled the columns came back with it.
+			held := []device.Memory{other}
+			isGiven := func(m device.Memory) bool { return m.Ptr() == given }
+			for range 8 {
+				held = append(held, allocate())
+			}
+			assert.True(t, slices.ContainsFunc(held, isGiven), "it is given back")
+			for _, host := range held {
 				require.NoError(t, host.FreeAfter(nil))
 			}
 			release()
