@@ -2,6 +2,7 @@ package validate
 
 import (
 	"encoding/binary"
+	"math/bits"
 	"unicode/utf8"
 	"unsafe"
 
@@ -58,7 +59,7 @@ func (v *validator) allViews(n *tree.Node, views []arrow.ViewHeader, sizes []int
 		m.used[i] = usedRange{size: sizes[i], first: sizes[i]}
 	}
 	raw := unsafe.Slice((*rawView)(unsafe.Pointer(unsafe.SliceData(views))), len(views))
-	if ok, err = m.parts(raw, m.fits); !ok || !text {
+	if ok, err = m.parts(raw, m.fits); !ok || !text || err != nil {
 		return ok, err
 	}
 	ok, ascii, err := m.texts()
@@ -91,13 +92,8 @@ func (m *manyViews) fits(views []rawView) bool {
 			if low&unused[size][0]|high&unused[size][1] != 0 {
 				return false
 			}
-			if m.utf8 && (low|high)&highBits != 0 {
-				var text [16]byte // ends with zeros, which cut no character
-				binary.LittleEndian.PutUint64(text[:8], low>>32|high<<32)
-				binary.LittleEndian.PutUint64(text[8:], high>>32)
-				if !validText(text[:]) {
-					return false
-				}
+			if m.utf8 && (low|high)&highBits != 0 && !inlineText(low>>32|high<<32, high>>32) {
+				return false
 			}
 			continue
 		}
@@ -117,6 +113,26 @@ func (m *manyViews) fits(views []rawView) bool {
 		used.total += int64(size)
 	}
 	return true
+}
+
+// inlineText is validText for the bytes of two words, with zeros behind them.
+func inlineText(low, high uint64) bool {
+	for {
+		marks := low & highBits
+		if marks == 0 {
+			if low, high = high, 0; low&highBits == 0 {
+				return true
+			}
+			continue
+		}
+		ascii := bits.TrailingZeros64(marks) &^ 7
+		low, high = low>>ascii|high<<(64-ascii), high>>ascii
+		size := character(uint32(low))
+		if size == 0 {
+			return false
+		}
+		low, high = low>>(8*size)|high<<(64-8*size), high>>(8*size)
+	}
 }
 
 // place returns the buffer of a view that is not inline, and the offset there.

@@ -23,8 +23,16 @@ func TestValidTextOfEveryCharacter(t *testing.T) {
 						for _, behind := range []int{0, 3, 8} {
 							text := append(bytes.Repeat([]byte{'x'}, before), char...)
 							text = append(text, bytes.Repeat([]byte{'y'}, behind)...)
-							if got, want := validText(text), utf8.Valid(text); got != want {
+							want := utf8.Valid(text)
+							if got := validText(text); got != want {
 								t.Fatalf("%x: %v, want %v", text, got, want)
+							}
+							var inline [16]byte
+							if copy(inline[:12], text) < len(text) {
+								continue
+							}
+							if got := inlineText(word(inline[:8]), word(inline[8:])); got != want {
+								t.Fatalf("%x in a view: %v, want %v", text, got, want)
 							}
 						}
 					}
