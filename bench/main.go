@@ -1,36 +1,30 @@
-// Command bench measures this library side by side with arrow-go's cdata and
-// with a C program that does the same work with one malloc, in one process, turn
-// by turn. It prints a table of ratios and writes them to a JSON file. Quote the
+// Command bench measures this library side by side with others in one process, turn by turn:
+// arrow-go's cdata, a C program that does the same work with one malloc, and those that
+// bench/peers/build.sh has built: Arrow C++, nanoarrow and arrow-rs. It prints a table of ratios and
+// writes them to a JSON file, from which docs/performance.md has its pictures. Quote the
 // ratios: single times depend on the machine and on the moment.
 //
 //	go run ./bench -out bench/results/latest.json
+//	go run ./bench -only 'import|export' -shape int64 -columns 1,100 -peer nanoarrow -rounds 5
 package main
 
 import (
-	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
 	"time"
-
-	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/apache/arrow-go/v18/arrow/memory"
-	"github.com/apache/arrow-go/v18/arrow/memory/mallocator"
 )
 
-// Result is one row: our operation beside a peer's, measured in turns.
-type Result struct {
-	Operation string  `json:"operation"`
-	Shape     string  `json:"shape"`
-	Columns   int     `json:"columns"`
-	NS        float64 `json:"ns"`     // ours, nanoseconds per operation
-	Allocs    float64 `json:"allocs"` // ours, Go allocations per operation
-	Peer      string  `json:"peer"`
-	PeerNS    float64 `json:"peer_ns"`
-	Ratio     float64 `json:"ratio"` // peer_ns / ns: above 1, ours is faster
+func main() {
+	if err := command(); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
 }
 
-func main() {
+func command() error {
+	var f filter
+	f.flags(flag.CommandLine)
 	out := flag.String("out", "", "write the results to this JSON file")
 	round := flag.Duration("round", 10*time.Millisecond, "length of one turn")
 	rounds := flag.Int("rounds", 15, "turns of each side; the medians count")
@@ -38,66 +32,48 @@ func main() {
 	check := flag.Bool("check", false, "fail when a promised ratio, measured again where it is missed, does not hold")
 	flag.Parse()
 
+	loadLibraries(os.Stderr)
 	m := meter{round: *round, rounds: *rounds}
-	results := run(m, "", "", 0)
+	results := run(m, f)
 	if *markdown {
 		printMarkdown(os.Stdout, results)
 	} else {
-		printTable(results)
+		printTable(os.Stdout, results)
 	}
 	if *out != "" {
-		text, err := json.MarshalIndent(results, "", "  ")
-		if err == nil {
-			err = os.WriteFile(*out, append(text, '\n'), 0o644)
-		}
-		if err != nil {
-			fmt.Fprintln(os.Stderr, "bench:", err)
-			os.Exit(1)
+		if err := (report{Machine: thisMachine(), Results: results}).write(*out); err != nil {
+			return err
 		}
 	}
-	again := func(p promise) []Result { return run(m, p.operation, p.shape, p.columns) }
-	if *check && !promisesHold(os.Stdout, results, again) {
-		os.Exit(1)
+	if *check && !promisesHold(os.Stdout, results, func(p promise) []Result { return run(m, p.filter()) }) {
+		return errBroken
 	}
+	return nil
 }
 
-// subject is a shape to measure with.
-type subject struct {
-	name    string
-	columns int
-	mem     memory.Allocator
-	build   func(memory.Allocator) arrow.Array
-}
-
-func subjects() (all []subject) {
-	offHeap := mallocator.NewMallocator()
-	for _, columns := range []int{1, 10, 100, 1000} {
-		all = append(all, subject{"int64", columns, offHeap, int64s})
-	}
-	return append(all,
-		subject{"utf8", 100, offHeap, utf8s},
-		subject{"list<struct>", 100, offHeap, listsOfStructs},
-		subject{"int64 on the Go heap", 100, memory.NewGoAllocator(), int64s})
-}
-
-// run measures an operation with a shape, or, where no operation is named, each with each.
-func run(m meter, name, shapeName string, columns int) (results []Result) {
-	for _, of := range []func(shape) []operation{operations, asyncOperations, goroutineOperations} {
-		for _, sub := range subjects() {
-			if name != "" && (sub.name != shapeName || sub.columns != columns) {
-				continue
-			}
-			s := newShape(sub.name, sub.columns, sub.mem, sub.build)
-			for _, op := range of(s) {
-				if name == "" || op.name == name {
-					results = append(results, m.measure(op, s)...)
-				}
-				if op.close != nil {
-					op.close()
+// run measures what the filter selects.
+func run(m meter, f filter) (results []Result) {
+	for _, sub := range subjects() {
+		var wanted []measurement
+		for _, of := range kinds {
+			for _, one := range of(sub) {
+				if f.selects(one.name, sub.name, sub.columns) {
+					wanted = append(wanted, one)
 				}
 			}
-			s.release()
 		}
+		if len(wanted) == 0 {
+			continue
+		}
+		s := newShape(sub)
+		for _, one := range wanted {
+			op := one.open(s)
+			op.name = one.name
+			op.peers = f.peers(op.peers)
+			results = append(results, m.measure(op, s)...)
+			op.end()
+		}
+		s.release()
 	}
 	return results
 }

@@ -3,17 +3,17 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"text/tabwriter"
 )
 
 // printTable prints every result, for people at a terminal.
-func printTable(results []Result) {
-	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "operation\tshape\tcolumns\tns\tallocs\tpeer\tpeer ns\tratio\t")
+func printTable(out io.Writer, results []Result) {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "operation\tshape\tcolumns\tns\tCPU ns\tallocs\tpeer\tpeer ns\tCPU ns\tratio\t")
 	for _, r := range results {
-		fmt.Fprintf(w, "%s\t%s\t%d\t%.0f\t%.1f\t%s\t%.0f\t%.2f\t\n", r.Operation, r.Shape, r.Columns, r.NS, r.Allocs, r.Peer, r.PeerNS, r.Ratio)
+		fmt.Fprintf(w, "%s\t%s\t%d\t%.0f\t%.0f\t%.1f\t%s\t%.0f\t%.0f\t%.2f\t\n",
+			r.Operation, r.Shape, r.Columns, r.NS, r.CPU, r.Allocs, r.Peer, r.PeerNS, r.PeerCPU, r.Ratio)
 	}
 	w.Flush()
 }
