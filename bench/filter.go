@@ -26,6 +26,11 @@ func (f filter) selects(operation, shape string, columns int) bool {
 	return f.operation.matches(operation) && f.shape.matches(shape) && (len(f.columns) == 0 || slices.Contains(f.columns, columns))
 }
 
+// alone reports whether a measurement that has no shape and no peers is selected.
+func (f filter) alone(name string) bool {
+	return f.operation.matches(name) && f.shape.re == nil && f.peer.re == nil && len(f.columns) == 0
+}
+
 // peers keeps the selected peers, and closes the others.
 func (f filter) peers(all []peer) (kept []peer) {
 	for _, p := range all {

@@ -9,6 +9,7 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -28,27 +29,50 @@ func command() error {
 	out := flag.String("out", "", "write the results to this JSON file")
 	round := flag.Duration("round", 10*time.Millisecond, "length of one turn")
 	rounds := flag.Int("rounds", 15, "turns of each side; the medians count")
-	markdown := flag.Bool("markdown", false, "print the table of docs/costs.md")
+	text := flag.String("text", "", "append every turn to this file, as Go's benchmark format")
+	quick := flag.Bool("quick", false, "batches of 1 and of 100 columns only, and nothing else; with few and short rounds, a run takes less than a minute")
+	pages := flag.String("pages", "", "measure nothing; draw the pictures of this folder, docs, and write its tables, from the results")
 	check := flag.Bool("check", false, "fail when a promised ratio, measured again where it is missed, does not hold")
 	flag.Parse()
+	if *pages != "" {
+		return writePages(*pages, latest)
+	}
 
 	loadLibraries(os.Stderr)
 	m := meter{round: *round, rounds: *rounds}
-	results := run(m, f)
-	if *markdown {
-		printMarkdown(os.Stdout, results)
-	} else {
-		printTable(os.Stdout, results)
+	if *quick && len(f.columns) == 0 {
+		f.columns = numbers{1, 100}
 	}
+	r := report{Machine: thisMachine(), Results: run(m, f)}
+	r.more(m, f)
+	r.print(os.Stdout)
 	if *out != "" {
-		if err := (report{Machine: thisMachine(), Results: results}).write(*out); err != nil {
+		if err := r.write(*out); err != nil {
 			return err
 		}
 	}
-	if *check && !promisesHold(os.Stdout, results, func(p promise) []Result { return run(m, p.filter()) }) {
+	if *text != "" {
+		if err := appendText(*text, r.Results); err != nil {
+			return err
+		}
+	}
+	if *check && !promisesHold(os.Stdout, r.Results, func(p promise) []Result { return run(m, p.filter()) }) {
 		return errBroken
 	}
 	return nil
+}
+
+// latest has the results of the last full run.
+const latest = "bench/results/latest.json"
+
+// more measures what is no operation beside peers.
+func (r *report) more(m meter, f filter) {
+	if f.alone(partsName) {
+		r.Parts = measureParts(m)
+	}
+	if f.alone(liveName) {
+		r.Live = measureLive()
+	}
 }
 
 // run measures what the filter selects.
@@ -76,4 +100,12 @@ func run(m meter, f filter) (results []Result) {
 		s.release()
 	}
 	return results
+}
+
+func appendText(path string, results []Result) error {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	return errors.Join(writeText(file, results), file.Close())
 }

@@ -64,18 +64,7 @@ func (m meter) measure(op operation, s shape) []Result {
 	for _, p := range op.peers {
 		sides = append(sides, side{do: p.do})
 	}
-	counts := make([]int, len(sides))
-	times := make([]turns, len(sides))
-	for i, side := range sides {
-		counts[i] = m.calibrate(side)
-	}
-	for range m.rounds {
-		for i, side := range sides {
-			elapsed, cpu := side.turn(counts[i])
-			times[i].elapsed = append(times[i].elapsed, elapsed/float64(counts[i]))
-			times[i].cpu = append(times[i].cpu, cpu/float64(counts[i]))
-		}
-	}
+	times := m.sideBySide(sides)
 	ours := Result{
 		Operation: op.name, Shape: s.name, Columns: s.columns,
 		NS: median(times[0].elapsed), CPU: median(times[0].cpu), Allocs: op.ours.allocations(), turns: times[0],
@@ -91,6 +80,23 @@ func (m meter) measure(op operation, s shape) []Result {
 		out = append(out, r)
 	}
 	return out
+}
+
+// sideBySide returns the turns of each side.
+func (m meter) sideBySide(sides []side) []turns {
+	counts := make([]int, len(sides))
+	times := make([]turns, len(sides))
+	for i, side := range sides {
+		counts[i] = m.calibrate(side)
+	}
+	for range m.rounds {
+		for i, side := range sides {
+			elapsed, cpu := side.turn(counts[i])
+			times[i].elapsed = append(times[i].elapsed, elapsed/float64(counts[i]))
+			times[i].cpu = append(times[i].cpu, cpu/float64(counts[i]))
+		}
+	}
+	return times
 }
 
 // turn returns the nanoseconds, and those of the processors.
@@ -126,12 +132,15 @@ func (m meter) calibrate(s side) int {
 // those of other goroutines would distort the average.
 const counted = 1000
 
+// countedFor limits the count of slow operations.
+const countedFor = 50 * time.Millisecond
+
 // allocations returns how many one operation makes: the least of three counts, since the
 // runtime and other goroutines allocate meanwhile.
 func (s side) allocations() float64 {
 	n := counted
-	if elapsed, _ := s.turn(1); elapsed > float64(time.Millisecond) {
-		n = 20 // of a large batch; 10,000 columns outweigh what happens once
+	if elapsed, _ := s.turn(1); elapsed > float64(countedFor)/counted {
+		n = max(20, int(float64(countedFor)/elapsed)) // large batches outweigh what happens once
 	}
 	least := math.Inf(1)
 	for range 3 {

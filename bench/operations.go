@@ -54,7 +54,7 @@ const (
 func batchOperations(sub subject) []measurement {
 	all := []measurement{
 		{exportRelease, exporting}, {wrapExportRelease, wrapping}, {importRelease, importing},
-		{importView, viewing(importView, func(rec arrow.RecordBatch) int { return int(rec.NumCols()) })},
+		{importView, viewing(importView, allColumns)},
 		{importColumn, viewing(importColumn, func(arrow.RecordBatch) int { return 1 })},
 		{plainBothWays, plain},
 	}
@@ -153,6 +153,10 @@ func cdataImport(s shape) []peer {
 	}
 	return []peer{{name: "cdata", do: do, close: producer.Close}}
 }
+
+func allColumns(rec arrow.RecordBatch) int { return int(rec.NumCols()) }
+
+func addressOf(c *cdevice.CArrowDeviceArray) uintptr { return uintptr(unsafe.Pointer(c)) }
 
 // viewing ends with an arrow.RecordBatch, of which so many columns are asked for.
 func viewing(name string, columns func(arrow.RecordBatch) int) func(shape) operation {

@@ -27,6 +27,8 @@ type Result struct {
 type report struct {
 	Machine machine  `json:"machine"`
 	Results []Result `json:"results"`
+	Parts   []Part   `json:"parts,omitempty"`
+	Live    []Live   `json:"live,omitempty"`
 }
 
 // machine is where a report was made, and with which peers.

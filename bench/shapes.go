@@ -30,7 +30,7 @@ const onGoHeap = "int64 on the Go heap"
 func subjects() (all []subject) {
 	offHeap := mallocator.NewMallocator()
 	for _, columns := range []int{1, 10, 100, 1000, 10_000} {
-		all = append(all, subject{"int64", columns, offHeap, int64s})
+		all = append(all, int64Subject(columns))
 	}
 	return append(all,
 		subject{"utf8", 100, offHeap, utf8s},
@@ -39,6 +39,10 @@ func subjects() (all []subject) {
 		subject{"list<struct>", 100, offHeap, listsOfStructs},
 		subject{"depth 16", 100, offHeap, deep},
 		subject{onGoHeap, 100, memory.NewGoAllocator(), int64s})
+}
+
+func int64Subject(columns int) subject {
+	return subject{"int64", columns, mallocator.NewMallocator(), int64s}
 }
 
 // shape is a record batch to measure with.

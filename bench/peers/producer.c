@@ -1,6 +1,7 @@
 #include "producer.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -122,14 +123,16 @@ int floor_run(const struct producer* p, int64_t n) {
   return 0;
 }
 
-void block_run(const struct producer* p, int64_t n) {
-  int64_t nodes = 0, pointers = 0;
-  measure(&p->source.array, &nodes, &pointers);
+int floor_fill(const struct producer* p, struct ArrowDeviceArray* all, int64_t n) {
   for (int64_t i = 0; i < n; i++) {
-    void* block = malloc(size_of(nodes, pointers));
-    __asm__ volatile("" : : "r"(block) : "memory");
-    free(block);
+    if (floor_export(p, &all[i]) != 0) return ENOMEM;
   }
+  return 0;
+}
+
+int64_t allocated(void) {
+  struct mallinfo2 info = mallinfo2();
+  return info.uordblks + info.hblkhd;
 }
 
 void release_all(struct ArrowDeviceArray* all, int64_t n) {

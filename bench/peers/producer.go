@@ -1,5 +1,6 @@
 package peers
 
+// #include <stdlib.h>
 // #include "producer.h"
 import "C"
 
@@ -38,13 +39,29 @@ func (p *Producer) Floor(n int) error {
 	return nil
 }
 
-// Block allocates and frees n times the memory that one export of the batch needs.
-func (p *Producer) Block(n int) { C.block_run(p.c, C.int64_t(n)) }
+// Fill exports the batch into all structs, as Floor does.
+func (p *Producer) Fill(all []cdevice.CArrowDeviceArray) error {
+	if C.floor_fill(p.c, (*C.struct_ArrowDeviceArray)(unsafe.Pointer(unsafe.SliceData(all))), C.int64_t(len(all))) != 0 {
+		return errMemory
+	}
+	return nil
+}
 
 // ReleaseAll calls the release callbacks of all structs, in one call into C.
 func ReleaseAll(all []cdevice.CArrowDeviceArray) {
 	C.release_all((*C.struct_ArrowDeviceArray)(unsafe.Pointer(unsafe.SliceData(all))), C.int64_t(len(all)))
 }
+
+// Structs returns n structs in C memory, where consumers have them. Free them.
+func Structs(n int) []cdevice.CArrowDeviceArray {
+	return unsafe.Slice((*cdevice.CArrowDeviceArray)(C.calloc(C.size_t(n), C.sizeof_struct_ArrowDeviceArray)), n)
+}
+
+// Free frees structs of Structs.
+func Free(all []cdevice.CArrowDeviceArray) { C.free(unsafe.Pointer(unsafe.SliceData(all))) }
+
+// Allocated returns the bytes that malloc has given out.
+func Allocated() int64 { return int64(C.allocated()) }
 
 // Crossings calls into C n times.
 func Crossings(n int) {

@@ -21,8 +21,11 @@ void producer_free(struct producer* p);
  * program can do, without a count of references. Returns 0 or ENOMEM. */
 int floor_run(const struct producer* p, int64_t n);
 
-/* A malloc and a free of the block that the floor needs, so many times. */
-void block_run(const struct producer* p, int64_t n);
+/* Fills so many structs, which are released one by one. Returns 0 or ENOMEM. */
+int floor_fill(const struct producer* p, struct ArrowDeviceArray* all, int64_t n);
+
+/* The bytes that malloc has given out. */
+int64_t allocated(void);
 
 /* Calls release of so many structs. */
 void release_all(struct ArrowDeviceArray* all, int64_t n);

@@ -2,6 +2,8 @@
 
 #include <arrow/array.h>
 
+#include <vector>
+
 #include "operation.h"
 
 namespace bench {
@@ -18,6 +20,26 @@ class Export : public Operation {
     }
     return arrow::Status::OK();
   }
+};
+
+// Exports that stay live until the end.
+class Live : public Operation {
+ public:
+  using Operation::Operation;
+  ~Live() override {
+    for (auto& array : live_) array.array.release(&array.array);
+  }
+  arrow::Status Run(int64_t n) override {
+    live_.reserve(n);
+    for (int64_t i = 0; i < n; i++) {
+      live_.emplace_back();
+      ARROW_RETURN_NOT_OK(arrow::ExportDeviceRecordBatch(*data_.batch, nullptr, &live_.back(), nullptr));
+    }
+    return arrow::Status::OK();
+  }
+
+ private:
+  std::vector<ArrowDeviceArray> live_;
 };
 
 class Import : public Operation {
@@ -80,6 +102,7 @@ class Validate : public Operation {
 std::unique_ptr<Operation> MakeBatchOperation(const std::string& name, Data data) {
   // An export begins with an arrow::RecordBatch each time: there is nothing to wrap.
   if (name == "export+release" || name == "wrap+export+release") return std::make_unique<Export>(std::move(data));
+  if (name == "live exports") return std::make_unique<Live>(std::move(data));
   const int columns = data.schema->num_fields();
   if (name == "import+release") return std::make_unique<Import>(std::move(data), 0);
   if (name == "import+view, one column read") return std::make_unique<Import>(std::move(data), 1);

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include "../peer.h"
 
@@ -21,6 +22,7 @@ struct Operation {
   ArrowArrayView fresh;  // that import makes of the schema
   bench_producer* producer;
   ArrowError error;
+  std::vector<ArrowDeviceArray> live;
 };
 
 // An export: a clone that shares the buffers, in a struct for the CPU.
@@ -31,6 +33,18 @@ int Export(Operation* o, int64_t n) {
     ArrowDeviceArray out;
     NANOARROW_RETURN_NOT_OK(ArrowDeviceArrayInit(ArrowDeviceCpu(), &out, &array, nullptr));
     out.array.release(&out.array);
+  }
+  return NANOARROW_OK;
+}
+
+// Exports that stay live until the end.
+int Live(Operation* o, int64_t n) {
+  o->live.reserve(n);
+  for (int64_t i = 0; i < n; i++) {
+    ArrowArray array;
+    NANOARROW_RETURN_NOT_OK(ArrowArrayCloneShared(&o->shared, &array));
+    o->live.emplace_back();
+    NANOARROW_RETURN_NOT_OK(ArrowDeviceArrayInit(ArrowDeviceCpu(), &o->live.back(), &array, nullptr));
   }
   return NANOARROW_OK;
 }
@@ -94,6 +108,7 @@ const struct {
     {"schema, first time", Schema},
     {"schema again", Schema},
     {"full validation", Validate},
+    {"live exports", Live},
 };
 
 int Prepare(Operation* o, ArrowSchema* schema, ArrowDeviceArray* batch) {
@@ -143,6 +158,7 @@ int peer_run(void* operation, int64_t n) {
 
 void peer_close(void* operation) {
   auto* o = static_cast<Operation*>(operation);
+  for (auto& array : o->live) array.array.release(&array.array);
   ArrowArrayViewReset(&o->view);
   if (o->shared.release != nullptr) o->shared.release(&o->shared);
   if (o->schema.release != nullptr) o->schema.release(&o->schema);

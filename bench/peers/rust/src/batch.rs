@@ -1,5 +1,6 @@
 //! Operations on one batch or schema.
 
+use std::cell::RefCell;
 use std::hint::black_box;
 
 use arrow_array::ffi::{from_ffi_and_data_type, FFI_ArrowArray, FFI_ArrowSchema};
@@ -18,7 +19,7 @@ pub fn operation(name: &str, data: &Data) -> Option<Operation> {
         "plain both ways" => plain,
         // arrow-rs keeps nothing of a schema that it saw before.
         "schema, first time" | "schema again" => schema,
-        "export+release" | "full validation" => return Some(prepared(name, data)),
+        "export+release" | "live exports" | "full validation" => return Some(prepared(name, data)),
         _ => return None,
     };
     Some(Box::new(run))
@@ -32,6 +33,16 @@ fn prepared(name: &str, data: &Data) -> Operation {
             for _ in 0..n {
                 whole.validate_full()?;
             }
+            Ok(())
+        });
+    }
+    if name == "live exports" {
+        let live = RefCell::new(Vec::new());
+        return Box::new(move |_, n| {
+            let mut live = live.borrow_mut();
+            live.reserve_exact(n as usize);
+            // In the space of a struct ArrowDeviceArray, as the others.
+            live.extend((0..n).map(|_| (FFI_ArrowArray::new(&whole), [0u64; 6])));
             Ok(())
         });
     }
