@@ -21,17 +21,30 @@ type RecordBatch struct {
 	shared
 	schema  *arrow.Schema
 	rows    int64
-	columns []tree.Node
+	columns *tree.Columns     // own, or those of a batch of which this one is another view
+	own     tree.Columns      // not used if columns are shared
 	host    arrow.RecordBatch // the wrapped batch, if it has the same rows and columns
 
 	metadata *arrow.Metadata // nil: none
 }
 
-func newRecordBatch(mem *tree.Owner, at tree.Location, schema *arrow.Schema, rows int64, columns []tree.Node) *RecordBatch {
-	b := &RecordBatch{schema: schema, rows: rows, columns: columns}
-	b.init("RecordBatch", mem, at)
+// newRecordBatch returns a batch of nodes that exist. It takes a reference to mem.
+func newRecordBatch(mem *tree.Owner, at tree.Location, schema *arrow.Schema, rows int64, nodes []tree.Node) *RecordBatch {
+	b := new(RecordBatch)
+	b.own.SetMade(nodes)
+	b.start(mem, at, schema, rows)
 	return b
 }
+
+// start sets the fields of a batch whose own columns are set.
+func (b *RecordBatch) start(mem *tree.Owner, at tree.Location, schema *arrow.Schema, rows int64) {
+	b.schema, b.rows, b.columns = schema, rows, &b.own
+	b.init("RecordBatch", mem, at)
+}
+
+// nodes returns the nodes of the columns. The caller holds a reference to the owner, not only to the
+// batch: making nodes may read memory of the producer.
+func (b *RecordBatch) nodes() []tree.Node { return b.columns.Nodes() }
 
 // under returns the batch with another schema of the same types, which may differ in the metadata
 // of fields and nested fields; b itself if the schema is b's. It takes the caller's reference to b
@@ -41,7 +54,7 @@ func (b *RecordBatch) under(schema *arrow.Schema) *RecordBatch {
 		return b
 	}
 	defer b.Release()
-	columns := underTypes(b.columns, schema)
+	columns := underTypes(b.nodes(), schema)
 	same := newRecordBatch(b.mem.Retain(), b.at(), schema, b.rows, columns)
 	same.metadata = b.metadata
 	if b.host != nil && identicalSchemas(b.schema, schema) {
@@ -57,7 +70,7 @@ func (b *RecordBatch) Schema() *arrow.Schema { return b.schema }
 func (b *RecordBatch) NumRows() int64 { return b.rows }
 
 // NumCols returns the number of columns.
-func (b *RecordBatch) NumCols() int { return len(b.columns) }
+func (b *RecordBatch) NumCols() int { return b.columns.Len() }
 
 // Metadata returns the metadata that the producer of an asynchronous stream passed with this batch, or
 // that of [RecordBatch.WithMetadata]; otherwise it is empty. It is not part of the schema.
@@ -73,8 +86,8 @@ func (b *RecordBatch) Metadata() arrow.Metadata {
 // device keep it. The result is owned by the caller. WithMetadata panics if the batch was released.
 func (b *RecordBatch) WithMetadata(md arrow.Metadata) *RecordBatch {
 	b.mustHold(fielderr.OpRead)
-	with := newRecordBatch(b.mem, b.at(), b.schema, b.rows, b.columns)
-	with.host, with.metadata = b.host, &md
+	with := b.located(b.mem, b.at())
+	with.metadata = &md
 	return with
 }
 
@@ -84,9 +97,9 @@ func (b *RecordBatch) Column(i int) *Array {
 	if err := b.alive(fielderr.OpColumn); err != nil {
 		panic(err)
 	}
-	field, n := b.schema.Field(i), b.columns[i] // may panic: before the reference is taken
+	field := b.schema.Field(i) // may panic: before the reference is taken
 	b.mustHold(fielderr.OpColumn)
-	return newArray(b.mem, b.at(), field, n)
+	return newArray(b.mem, b.at(), field, b.nodes()[i])
 }
 
 // Slice returns rows [i, j) as a batch that shares this batch's memory. It does not read, copy or
@@ -98,12 +111,13 @@ func (b *RecordBatch) Slice(i, j int64) (*RecordBatch, error) {
 	if err := checkSlice(i, j, b.rows); err != nil {
 		return nil, err
 	}
-	columns := make([]tree.Node, len(b.columns))
-	for k := range columns {
-		columns[k] = b.columns[k].Slice(i, j)
-	}
 	if err := b.hold(fielderr.OpSlice); err != nil {
 		return nil, err
+	}
+	nodes := b.nodes()
+	columns := make([]tree.Node, len(nodes))
+	for k := range columns {
+		columns[k] = nodes[k].Slice(i, j)
 	}
 	return newRecordBatch(b.mem, b.at(), b.schema, j-i, columns), nil
 }
@@ -114,16 +128,20 @@ func (b *RecordBatch) Select(indices ...int) (*RecordBatch, error) {
 	if err := b.alive(fielderr.OpSelect); err != nil {
 		return nil, err
 	}
-	columns := make([]tree.Node, len(indices))
 	fields := make([]arrow.Field, len(indices))
 	for k, i := range indices {
-		if i < 0 || i >= len(b.columns) {
-			return nil, fielderr.Invalid(fielderr.OpSelect, fmt.Sprintf("indices[%d]", k), i, fmt.Sprintf("0 to %d", len(b.columns)-1))
+		if i < 0 || i >= b.NumCols() {
+			return nil, fielderr.Invalid(fielderr.OpSelect, fmt.Sprintf("indices[%d]", k), i, fmt.Sprintf("0 to %d", b.NumCols()-1))
 		}
-		columns[k], fields[k] = b.columns[i], b.schema.Field(i)
+		fields[k] = b.schema.Field(i)
 	}
 	if err := b.hold(fielderr.OpSelect); err != nil {
 		return nil, err
+	}
+	nodes := b.nodes()
+	columns := make([]tree.Node, len(indices))
+	for k, i := range indices {
+		columns[k] = nodes[i]
 	}
 	metadata := b.schema.Metadata()
 	return newRecordBatch(b.mem, b.at(), arrow.NewSchema(fields, &metadata), b.rows, columns), nil

@@ -51,8 +51,8 @@ func (a *Array) AsCPU(ctx context.Context) (*Array, error) {
 
 // located returns the batch with another location, or another owner, whose reference it takes.
 func (b *RecordBatch) located(mem *tree.Owner, at tree.Location) *RecordBatch {
-	other := newRecordBatch(mem, at, b.schema, b.rows, b.columns)
-	other.host, other.metadata = b.host, b.metadata
+	other := &RecordBatch{schema: b.schema, rows: b.rows, columns: b.columns, host: b.host, metadata: b.metadata}
+	other.init("RecordBatch", mem, at)
 	return other
 }
 

@@ -38,7 +38,7 @@ func ExportRecordBatch(batch *RecordBatch, out *CArrowDeviceArray, outSchema *cd
 		return err
 	}
 	defer batch.mem.Release()
-	root := tree.Node{Layout: &layout.All[layout.Struct], Length: batch.rows, Children: batch.columns}
+	root := tree.Node{Layout: &layout.All[layout.Struct], Length: batch.rows, Children: batch.nodes()}
 	return export(&root, batch.mem, batch.at(), out, outSchema, func(s *abi.ArrowSchema) error {
 		return schema.ExportSchema(batch.schema, s)
 	})

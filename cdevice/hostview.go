@@ -44,12 +44,13 @@ func (b *RecordBatch) HostView(ctx context.Context) (arrow.RecordBatch, error) {
 		b.host.Retain()
 		return b.host, nil
 	}
-	columns := make([]arrow.Array, 0, len(b.columns))
+	nodes := b.nodes()
+	columns := make([]arrow.Array, 0, len(nodes))
 	defer func() { hostread.ReleaseAll(columns) }()
 	v := viewer{mem: viewMemory(b.mem)}
 	defer v.mem.drop()
-	for i := range b.columns {
-		column, err := v.array(&b.columns[i])
+	for i := range nodes {
+		column, err := v.array(&nodes[i])
 		if err != nil {
 			return nil, fielderr.Within(fmt.Sprintf("column[%d]", i), err)
 		}

@@ -83,17 +83,29 @@ func importBatch(in cstruct.Input, s *arrow.Schema, o *importOptions) (*RecordBa
 	if err := cstruct.CheckTop(in); err != nil {
 		return nil, err
 	}
-	columns, err := cstruct.ImportColumns(in, s)
+	plan, err := cstruct.CheckColumns(in, s)
 	if err != nil {
 		o.discard(in)
 		return nil, err
 	}
-	rows := in.Array.Length
-	mem, at, err := takeOver(in, columns, o)
+	b := new(importedBatch)
+	b.owner.Adopt(in.Array)
+	at, err := o.takeOver(&b.owner, in)
 	if err != nil {
 		return nil, err
 	}
-	return newRecordBatch(mem, at, s, rows, columns), nil
+	root := b.owner.Imported()
+	b.source = cstruct.Columns{Plan: plan, Root: root, Mem: &b.owner, ReplaceNulls: replacesNulls(at)}
+	b.own.SetSource(s.NumFields(), &b.source)
+	b.start(&b.owner, at, s, root.Length)
+	return &b.RecordBatch, nil
+}
+
+// importedBatch is all that an import of a batch needs, in one allocation.
+type importedBatch struct {
+	RecordBatch
+	owner  tree.Owner
+	source cstruct.Columns
 }
 
 func importArrayAndSchema(in cstruct.Input, sch *cdata.CArrowSchema, opts []ImportOption) (*Array, error) {
@@ -119,20 +131,27 @@ func importArray(in cstruct.Input, field arrow.Field, o *importOptions) (*Array,
 		o.discard(in)
 		return nil, err
 	}
-	mem, at, err := takeOver(in, root, o)
+	mem := tree.Adopt(in.Array)
+	at, err := o.takeOver(mem, in)
 	if err != nil {
 		return nil, err
+	}
+	if replacesNulls(at) {
+		mem.ReplaceNulls(root)
 	}
 	return newArray(mem, at, field, root[0]), nil
 }
 
-// takeOver moves the struct into an owner and applies the options. Unless it succeeds, it releases
-// the memory, even if code of a backend panics.
-func takeOver(in cstruct.Input, nodes []tree.Node, o *importOptions) (_ *tree.Owner, at tree.Location, err error) {
+// replacesNulls reports whether consumers of the memory may be programs of the CPU, some of which
+// reject NULL buffers; see [tree.Owner.ReplaceNulls].
+func replacesNulls(at tree.Location) bool { return at.ID.Type.CPUAccessible() || at.Assumed }
+
+// takeOver applies the options to the owner of a struct, and returns the location of its memory.
+// Unless it succeeds, it releases the memory, even if code of a backend panics.
+func (o *importOptions) takeOver(mem *tree.Owner, in cstruct.Input) (at tree.Location, err error) {
 	at = cstruct.LocationOf(in)
-	mem := tree.Adopt(in.Array)
-	if at.ID.Type.CPUAccessible() {
-		mem.ReplaceNulls(nodes)
+	if o == &noOptions {
+		return at, nil
 	}
 	mem.ReleaseWith = o.releaseWith
 	done := false
@@ -141,15 +160,15 @@ func takeOver(in cstruct.Input, nodes []tree.Node, o *importOptions) (_ *tree.Ow
 			mem.Release()
 		}
 	}()
-	if at, err = o.applyTo(mem, at, nodes, in.Names); err != nil {
-		return nil, at, err
+	if at, err = o.applyTo(mem, at, in.Names); err != nil {
+		return at, err
 	}
 	done = true
-	return mem, at, nil
+	return at, nil
 }
 
 // applyTo applies the options to the memory of an import, and returns its location.
-func (o *importOptions) applyTo(mem *tree.Owner, at tree.Location, nodes []tree.Node, names *cstruct.StructNames) (_ tree.Location, err error) {
+func (o *importOptions) applyTo(mem *tree.Owner, at tree.Location, names *cstruct.StructNames) (_ tree.Location, err error) {
 	if o.err != nil {
 		return at, o.err
 	}
@@ -161,5 +180,5 @@ func (o *importOptions) applyTo(mem *tree.Owner, at tree.Location, nodes []tree.
 	if err := o.awaitBeforeRelease(mem, at); err != nil {
 		return at, err
 	}
-	return o.assumeCPUAccessible(mem, at, nodes)
+	return o.assumeCPUAccessible(at)
 }

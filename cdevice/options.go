@@ -148,7 +148,7 @@ func (o *importOptions) awaitBeforeRelease(mem *tree.Owner, at tree.Location) (e
 }
 
 // assumeCPUAccessible returns the location as WithCPUAccessible declares it.
-func (o *importOptions) assumeCPUAccessible(mem *tree.Owner, at tree.Location, nodes []tree.Node) (tree.Location, error) {
+func (o *importOptions) assumeCPUAccessible(at tree.Location) (tree.Location, error) {
 	if !o.cpuAccessible || at.ID.Type == device.CPU {
 		return at, nil
 	}
@@ -158,9 +158,6 @@ func (o *importOptions) assumeCPUAccessible(mem *tree.Owner, at tree.Location, n
 			return at, noBackend(at, "WithCPUAccessible", err)
 		}
 		tree.CloseEvent(event)
-	}
-	if !at.ID.Type.CPUAccessible() {
-		mem.ReplaceNulls(nodes)
 	}
 	at.Assumed = true
 	return at, nil

@@ -66,7 +66,7 @@ func ExportPlainRecordBatch(batch *RecordBatch, out *cdata.CArrowArray, outSchem
 	if err := checkPlainExport("RecordBatch", batch.at(), out); err != nil {
 		return err
 	}
-	root := tree.Node{Layout: &layout.All[layout.Struct], Length: batch.rows, Children: batch.columns}
+	root := tree.Node{Layout: &layout.All[layout.Struct], Length: batch.rows, Children: batch.nodes()}
 	return cstruct.Export(cstruct.PlainKind, &root, batch.mem, arrayMirror(out), schemaMirror(outSchema), func(s *abi.ArrowSchema) error {
 		return schema.ExportSchema(batch.schema, s)
 	})

@@ -173,7 +173,7 @@ func (s *shared) asCPU(ctx context.Context) (tree.Location, error) {
 
 // tree returns the columns of the batch. The caller holds the memory.
 func (b *RecordBatch) tree() tree.Tree {
-	return tree.Tree{Mem: b.mem, At: b.at(), Nodes: b.columns, Name: tree.ColumnName}
+	return tree.Tree{Mem: b.mem, At: b.at(), Nodes: b.nodes(), Name: tree.ColumnName}
 }
 
 // tree returns the array's node. The caller holds the memory.

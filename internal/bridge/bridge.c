@@ -99,6 +99,11 @@ void cdevice_v0_call_array_release(uint64_t* array) {
   a->release(a);
 }
 
+void cdevice_v0_release_moved(const uint64_t* array) {
+  struct ArrowArray a = *(const struct ArrowArray*)array;
+  a.release(&a);
+}
+
 void cdevice_v0_call_schema_release(uint64_t* schema) {
   struct ArrowSchema* s = (struct ArrowSchema*)schema;
   s->release(s);

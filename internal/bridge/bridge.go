@@ -102,6 +102,13 @@ func CallArrayRelease(a *abi.ArrowArray) {
 	C.cdevice_v0_call_array_release((*C.uint64_t)(unsafe.Pointer(a)))
 }
 
+// ReleaseMoved calls the release callback of a struct that was moved to *a, with a copy in memory of
+// C: a callback that is written in Go may pass the struct to C, and cgo's checks would search the
+// whole Go object that *a is a part of for Go pointers. *a is not marked released.
+func ReleaseMoved(a *abi.ArrowArray) {
+	C.cdevice_v0_release_moved((*C.uint64_t)(unsafe.Pointer(a)))
+}
+
 // CallSchemaRelease calls the release callback of s, which must not be released yet.
 func CallSchemaRelease(s *abi.ArrowSchema) {
 	C.cdevice_v0_call_schema_release((*C.uint64_t)(unsafe.Pointer(s)))

@@ -41,6 +41,8 @@ void cdevice_v0_release_schema(struct ArrowSchema* schema);
  * panic if the struct stands beside one. */
 void cdevice_v0_call_array_release(uint64_t* array);
 void cdevice_v0_call_schema_release(uint64_t* schema);
+/* Calls the release callback with a copy of the struct, which the caller does not use again. */
+void cdevice_v0_release_moved(const uint64_t* array);
 
 /* What a NULL buffer of length zero becomes on the CPU: some consumers reject NULL. */
 extern const uint64_t cdevice_v0_zeros[8];

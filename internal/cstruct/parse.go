@@ -13,14 +13,9 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
-// ImportColumns makes the nodes of a record batch's columns. It does not change the struct.
-func ImportColumns(in Input, s *arrow.Schema) ([]tree.Node, error) {
-	if s == nil {
-		return nil, fielderr.Invalid(fielderr.OpImport, "schema", "nil", "a schema")
-	}
-	if err := checkDevice(in.At); err != nil {
-		return nil, err
-	}
+// parseColumns makes the nodes of a record batch's columns, or an error that names the field that is
+// wrong. It does not change the struct.
+func parseColumns(in Input, s *arrow.Schema) ([]tree.Node, error) {
 	count, err := countColumns(s)
 	if err != nil {
 		return nil, err
@@ -116,12 +111,8 @@ func (im *Parser) Node(n *tree.Node, a *abi.ArrowArray, dt arrow.DataType) error
 	if err := checkCounts(a, st, l); err != nil {
 		return err
 	}
-	n.Type, n.Layout, n.Length, n.Offset = dt, l, a.Length, a.Offset
-	n.DropEmptyOffset()
-	if l.Kind != layout.Null {
-		n.Buffers = abi.Slice[uintptr](a.Buffers, int(a.NBuffers))
-	}
-	n.Nulls = tree.KnownNulls(l, a.Length, a.NullCount, bitmapOf(l, n.Buffers))
+	n.Type = dt
+	fillNode(n, l, a)
 	if err := checkBuffers(n, a.NullCount, st, l); err != nil {
 		return err
 	}

@@ -119,7 +119,9 @@ func (m *Owner) ReplaceNulls(nodes []Node) {
 		return
 	}
 	own := make([]uintptr, count)
+	m.mu.Lock() // nodes may be made on several goroutines
 	m.Pin(&own[0])
+	m.mu.Unlock()
 	eachWithNulls(nodes, func(n *Node) {
 		buffers := Take(&own, len(n.Buffers))
 		for i, addr := range n.Buffers {

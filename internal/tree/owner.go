@@ -71,12 +71,22 @@ func (m *Owner) Pin(pointer any) {
 
 // Adopt moves a foreign struct into a new owner and marks the source released.
 func Adopt(a *abi.ArrowArray) *Owner {
-	m := &Owner{imported: *a}
+	m := new(Owner)
+	m.Adopt(a)
+	return m
+}
+
+// Adopt makes m, which is zero, the owner of a foreign struct. It moves the struct and marks the
+// source released.
+func (m *Owner) Adopt(a *abi.ArrowArray) {
+	m.imported = *a
 	m.refs.Init("memory of a batch")
 	a.Release = 0
 	ImportedLive.Add(1)
-	return m
 }
+
+// Imported returns the foreign struct. It is valid while the caller holds a reference.
+func (m *Owner) Imported() *abi.ArrowArray { return &m.imported }
 
 // Retain adds a reference for a caller that holds one. After the last Release it panics, rather
 // than letting the program use freed memory.
@@ -213,13 +223,6 @@ func (m *Owner) endWrapped() {
 }
 
 func (m *Owner) releaseImported() {
-	a := &m.imported
-	if m.ReleaseWith != nil || m.users != nil || m.rooted != 0 {
-		// A callback that is written in Go may pass the struct to C, and cgo's checks search the
-		// whole object for Go pointers.
-		apart := m.imported
-		a = &apart
-	}
 	defer ImportedLive.Add(-1)
-	bridge.CallArrayRelease(a)
+	bridge.ReleaseMoved(&m.imported)
 }
