@@ -4,7 +4,7 @@
 GO ?= go
 CHECKED = ./cdevice ./device/... ./integration/soak ./internal/... ./interop/... ./memory/... ./pyextension/...
 
-.PHONY: demo test pairs check ci lint format-c race checkptr cgocheck asan mutants gpu gorgonia cudasim cc faults soak fuzz bench clean
+.PHONY: demo test pairs check ci lint format-c race checkptr cgocheck asan mutants gpu gorgonia cudasim cc faults soak fuzz bench bench-quick bench-peers clean
 
 demo: ## send real batches Go -> PyArrow -> Go, and print what happened
 	integration/run.sh --demo
@@ -85,8 +85,21 @@ fuzz: ## look for new bad input; findings land in testdata/fuzz, commit them
 	$(GO) test ./cdevice -run '^$$' -fuzz FuzzImport -fuzztime $(FUZZTIME)
 	$(GO) test ./internal/schema -run '^$$' -fuzz FuzzImport -fuzztime $(FUZZTIME)
 
-bench: ## side by side with cdata and a C program; fails if a promised ratio does not hold
-	$(GO) run ./bench -check -out bench/results/latest.json
+# With BASE=revision, this library against itself at another revision. ARGS are arguments of the benchmark, such as
+# ARGS="-only import -columns 100".
+bench: bench-peers ## side by side with other Arrow libraries (8 minutes); fails if a promised ratio does not hold
+ifdef BASE
+	bench/compare.sh $(BASE) $(ARGS)
+else
+	$(GO) run ./bench -check -out bench/results/latest.json $(ARGS)
+	$(GO) run ./bench -pages docs
+endif
+
+bench-quick: bench-peers ## the same in a minute: few turns, and batches of 1 and of 100 columns
+	$(GO) run ./bench -quick -round 2ms -rounds 3 $(ARGS)
+
+bench-peers: ## Arrow C++, nanoarrow and arrow-rs for the benchmarks: those that this machine can build
+	bench/peers/build.sh
 
 clean:
 	rm -rf build integration/.venv integration/cuda/.venv integration/cuda/.venv-13

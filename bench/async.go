@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"syscall"
 	"time"
 	"unsafe"
 
@@ -19,14 +18,13 @@ import (
 // producer that is gone with any other.
 const asyncQueue = 1
 
+const asyncBatches = "async batch"
+
 // asyncBatch is one batch through an asynchronous stream, from Go to Go over C.
 func asyncBatch(s shape) operation {
-	batch := must(cdevice.WrapRecordBatch(s.rec, device.CPUDevice()))
 	return operation{
-		name:  "async batch",
-		ours:  func(n int) { asyncOurs(batch, n) },
-		peers: []peer{{"cdata", func(n int) { asyncCdata(s, n) }}},
-		close: batch.Release,
+		ours:  side{do: func(n int) { asyncOurs(s.batch, n) }},
+		peers: []peer{{name: "cdata", do: func(n int) { asyncCdata(s, n) }}},
 	}
 }
 
@@ -131,23 +129,15 @@ func cpuOver(d time.Duration) time.Duration {
 	return cpuTime() - before
 }
 
-func cpuTime() time.Duration {
-	var u syscall.Rusage
-	check(syscall.Getrusage(syscall.RUSAGE_SELF, &u))
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
-// asyncOperations are the measurements of asynchronous streams.
-func asyncOperations(s shape) (all []operation) {
-	if s.name != "int64" || s.columns > 100 {
+func asyncOperations(sub subject) (all []measurement) {
+	if sub.name != "int64" || sub.columns > 100 {
 		return nil
 	}
-	all = append(all, asyncBatch(s))
-	if s.columns == 1 {
-		all = append(all, operation{
-			name:  idleName,
-			alone: func(m meter) []Result { return []Result{idleCPU(s, 20*m.round)} },
-		})
+	all = append(all, measurement{asyncBatches, asyncBatch})
+	if sub.columns == 1 {
+		all = append(all, measurement{idleName, func(s shape) operation {
+			return operation{alone: func(m meter) []Result { return []Result{idleCPU(s, 20*m.round)} }}
+		}})
 	}
 	return all
 }

@@ -1,22 +1,24 @@
 package main
 
 import (
+	"fmt"
 	"sync"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
 )
 
-// goroutines is how many export side by side where that is measured.
-const goroutines = 4
+// exportOfOne is the export of a batch that other goroutines export too.
+const exportOfOne = "export+release of one batch"
 
-const (
-	ownBatches = "export+release, 4 goroutines"
-	oneBatch   = "export+release of one batch, 4 goroutines"
-	// oneGoroutine is the baseline: the ratio compares exports per second, so that 4 is the
-	// maximum.
-	oneGoroutine = "1 goroutine"
-)
+// oneGoroutine is the baseline: the ratio compares operations per second, so that the number of
+// goroutines is the maximum.
+const oneGoroutine = "1 goroutine"
+
+// sideBySide is the name of an operation that so many goroutines do.
+func sideBySide(name string, goroutines int) string {
+	return fmt.Sprintf("%s, %d goroutines", name, goroutines)
+}
 
 // exporter exports a batch into a struct that no other exporter has.
 type exporter struct {
@@ -25,7 +27,8 @@ type exporter struct {
 }
 
 func newExporter(s shape) exporter {
-	return exporter{batch: must(cdevice.WrapRecordBatch(s.rec, device.CPUDevice())), out: new(carray)}
+	s.batch.Retain()
+	return exporter{batch: s.batch, out: new(carray)}
 }
 
 func (e exporter) do(n int) {
@@ -35,40 +38,97 @@ func (e exporter) do(n int) {
 	}
 }
 
-// exportsSideBySide measures goroutines that export, each a batch of its own or all the
-// same one: then all of them change its reference count.
-func exportsSideBySide(name string, s shape, same bool) operation {
-	all := make([]exporter, goroutines)
-	for i := range all {
-		all[i] = newExporter(s)
-		if same && i > 0 {
-			all[i].batch.Release()
-			all[i].batch = all[0].batch
-			all[i].batch.Retain()
+// importer imports the batches of a producer that no other importer has.
+func importer(s shape) (do func(n int), end func()) {
+	op := importing(s)
+	op.peers = nil
+	return op.ours.do, op.end
+}
+
+// inParallel is an operation that goroutines do, of which each begins with open. The peers do the same on as many threads.
+func inParallel(goroutines int, name string, open func(s shape) (do func(n int), end func())) func(shape) operation {
+	return func(s shape) operation {
+		var all []func(n int)
+		var ends []func()
+		for range goroutines {
+			do, end := open(s)
+			all, ends = append(all, do), append(ends, end)
 		}
-	}
-	return operation{
-		name: name,
-		ours: func(n int) {
-			var wg sync.WaitGroup
-			for i, e := range all {
-				wg.Go(func() { e.do((n + i) / len(all)) })
-			}
-			wg.Wait()
-		},
-		peers: []peer{{oneGoroutine, all[0].do}},
-		close: func() {
-			for _, e := range all {
-				e.batch.Release()
-			}
-		},
+		return operation{
+			ours:  side{do: divide(all)},
+			peers: append([]peer{{name: oneGoroutine, do: all[0]}}, s.othersInParallel(goroutines, name)...),
+			close: func() {
+				for _, end := range ends {
+					end()
+				}
+			},
+		}
 	}
 }
 
-// goroutineOperations are the measurements of more goroutines than one.
-func goroutineOperations(s shape) []operation {
-	if s.name != "int64" || s.columns != 1 && s.columns != 100 {
+// divide does n operations on as many goroutines as there are functions.
+func divide(all []func(n int)) func(n int) {
+	return func(n int) {
+		var wg sync.WaitGroup
+		for i, do := range all {
+			wg.Go(func() { do((n + i) / len(all)) })
+		}
+		wg.Wait()
+	}
+}
+
+// othersInParallel are the peers, each with a batch of its own on each thread.
+func (s shape) othersInParallel(threads int, name string) (out []peer) {
+	byName := map[string][]peer{}
+	for range threads {
+		for _, p := range append(s.floor(name), s.others(name)...) {
+			byName[p.name] = append(byName[p.name], p)
+		}
+	}
+	for _, name := range []string{cFloor, arrowCPP, nanoarrow, arrowRS} {
+		if all := byName[name]; len(all) > 0 {
+			out = append(out, together(all))
+		}
+	}
+	return out
+}
+
+// together is several operations of a peer as one.
+func together(all []peer) peer {
+	var do []func(n int)
+	for _, p := range all {
+		do = append(do, p.do)
+	}
+	return peer{name: all[0].name, do: divide(do), close: func() {
+		for _, p := range all {
+			p.end()
+		}
+	}}
+}
+
+func ownExporter(s shape) (do func(n int), end func()) {
+	batch := must(cdevice.WrapRecordBatch(s.rec, device.CPUDevice()))
+	return exporter{batch: batch, out: new(carray)}.do, batch.Release
+}
+
+func sharedExporter(s shape) (do func(n int), end func()) {
+	e := newExporter(s)
+	return e.do, e.batch.Release
+}
+
+// goroutineOperations are the measurements of more goroutines than one. Those of one batch change its reference
+// count on all of them.
+func goroutineOperations(sub subject) (all []measurement) {
+	if sub.name != "int64" || sub.columns != 1 && sub.columns != 100 {
 		return nil
 	}
-	return []operation{exportsSideBySide(ownBatches, s, false), exportsSideBySide(oneBatch, s, true)}
+	for _, n := range []int{2, 3, 4, 6, 8} {
+		all = append(all, measurement{sideBySide(exportRelease, n), inParallel(n, exportRelease, ownExporter)})
+	}
+	for _, n := range []int{2, 4, 8} {
+		all = append(all,
+			measurement{sideBySide(exportOfOne, n), inParallel(n, "", sharedExporter)},
+			measurement{sideBySide(importRelease, n), inParallel(n, importRelease, importer)})
+	}
+	return all
 }

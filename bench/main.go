@@ -1,103 +1,111 @@
-// Command bench measures this library side by side with arrow-go's cdata and
-// with a C program that does the same work with one malloc, in one process, turn
-// by turn. It prints a table of ratios and writes them to a JSON file. Quote the
+// Command bench measures this library side by side with others in one process, turn by turn:
+// arrow-go's cdata, a C program that does the same work with one malloc, and those that
+// bench/peers/build.sh has built: Arrow C++, nanoarrow and arrow-rs. It prints a table of ratios and
+// writes them to a JSON file, from which docs/performance.md has its pictures. Quote the
 // ratios: single times depend on the machine and on the moment.
 //
 //	go run ./bench -out bench/results/latest.json
+//	go run ./bench -only 'import|export' -shape int64 -columns 1,100 -peer nanoarrow -rounds 5
 package main
 
 import (
-	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"time"
-
-	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/apache/arrow-go/v18/arrow/memory"
-	"github.com/apache/arrow-go/v18/arrow/memory/mallocator"
 )
 
-// Result is one row: our operation beside a peer's, measured in turns.
-type Result struct {
-	Operation string  `json:"operation"`
-	Shape     string  `json:"shape"`
-	Columns   int     `json:"columns"`
-	NS        float64 `json:"ns"`     // ours, nanoseconds per operation
-	Allocs    float64 `json:"allocs"` // ours, Go allocations per operation
-	Peer      string  `json:"peer"`
-	PeerNS    float64 `json:"peer_ns"`
-	Ratio     float64 `json:"ratio"` // peer_ns / ns: above 1, ours is faster
-}
-
 func main() {
-	out := flag.String("out", "", "write the results to this JSON file")
-	round := flag.Duration("round", 10*time.Millisecond, "length of one turn")
-	rounds := flag.Int("rounds", 15, "turns of each side; the medians count")
-	markdown := flag.Bool("markdown", false, "print the table of docs/costs.md")
-	check := flag.Bool("check", false, "fail when a promised ratio, measured again where it is missed, does not hold")
-	flag.Parse()
-
-	m := meter{round: *round, rounds: *rounds}
-	results := run(m, "", "", 0)
-	if *markdown {
-		printMarkdown(os.Stdout, results)
-	} else {
-		printTable(results)
-	}
-	if *out != "" {
-		text, err := json.MarshalIndent(results, "", "  ")
-		if err == nil {
-			err = os.WriteFile(*out, append(text, '\n'), 0o644)
-		}
-		if err != nil {
-			fmt.Fprintln(os.Stderr, "bench:", err)
-			os.Exit(1)
-		}
-	}
-	again := func(p promise) []Result { return run(m, p.operation, p.shape, p.columns) }
-	if *check && !promisesHold(os.Stdout, results, again) {
+	if err := command(); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
 }
 
-// subject is a shape to measure with.
-type subject struct {
-	name    string
-	columns int
-	mem     memory.Allocator
-	build   func(memory.Allocator) arrow.Array
-}
-
-func subjects() (all []subject) {
-	offHeap := mallocator.NewMallocator()
-	for _, columns := range []int{1, 10, 100, 1000} {
-		all = append(all, subject{"int64", columns, offHeap, int64s})
+func command() error {
+	var f filter
+	f.flags(flag.CommandLine)
+	out := flag.String("out", "", "write the results to this JSON file")
+	round := flag.Duration("round", 10*time.Millisecond, "length of one turn")
+	rounds := flag.Int("rounds", 15, "turns of each side; the medians count")
+	text := flag.String("text", "", "append every turn to this file, as Go's benchmark format")
+	quick := flag.Bool("quick", false, "batches of 1 and of 100 columns only, and nothing else; with few and short rounds, a run takes less than a minute")
+	pages := flag.String("pages", "", "measure nothing; draw the pictures of this folder, docs, and write its tables, from the results")
+	check := flag.Bool("check", false, "fail when a promised ratio, measured again where it is missed, does not hold")
+	flag.Parse()
+	if *pages != "" {
+		return writePages(*pages, latest)
 	}
-	return append(all,
-		subject{"utf8", 100, offHeap, utf8s},
-		subject{"list<struct>", 100, offHeap, listsOfStructs},
-		subject{"int64 on the Go heap", 100, memory.NewGoAllocator(), int64s})
-}
 
-// run measures an operation with a shape, or, where no operation is named, each with each.
-func run(m meter, name, shapeName string, columns int) (results []Result) {
-	for _, of := range []func(shape) []operation{operations, asyncOperations, goroutineOperations} {
-		for _, sub := range subjects() {
-			if name != "" && (sub.name != shapeName || sub.columns != columns) {
-				continue
-			}
-			s := newShape(sub.name, sub.columns, sub.mem, sub.build)
-			for _, op := range of(s) {
-				if name == "" || op.name == name {
-					results = append(results, m.measure(op, s)...)
-				}
-				if op.close != nil {
-					op.close()
-				}
-			}
-			s.release()
+	loadLibraries(os.Stderr)
+	m := meter{round: *round, rounds: *rounds}
+	if *quick && len(f.columns) == 0 {
+		f.columns = numbers{1, 100}
+	}
+	r := report{Machine: thisMachine(), Results: run(m, f)}
+	r.more(m, f)
+	r.print(os.Stdout)
+	if *out != "" {
+		if err := r.write(*out); err != nil {
+			return err
 		}
 	}
+	if *text != "" {
+		if err := appendText(*text, r.Results); err != nil {
+			return err
+		}
+	}
+	if *check && !promisesHold(os.Stdout, r.Results, func(p promise) []Result { return run(m, p.filter()) }) {
+		return errBroken
+	}
+	return nil
+}
+
+// latest has the results of the last full run.
+const latest = "bench/results/latest.json"
+
+// more measures what is no operation beside peers.
+func (r *report) more(m meter, f filter) {
+	if f.alone(partsName) {
+		r.Parts = measureParts(m)
+	}
+	if f.alone(liveName) {
+		r.Live = measureLive()
+	}
+}
+
+// run measures what the filter selects.
+func run(m meter, f filter) (results []Result) {
+	for _, sub := range subjects() {
+		var wanted []measurement
+		for _, of := range kinds {
+			for _, one := range of(sub) {
+				if f.selects(one.name, sub.name, sub.columns) {
+					wanted = append(wanted, one)
+				}
+			}
+		}
+		if len(wanted) == 0 {
+			continue
+		}
+		s := newShape(sub)
+		for _, one := range wanted {
+			op := one.open(s)
+			op.name = one.name
+			op.peers = f.peers(op.peers)
+			results = append(results, m.measure(op, s)...)
+			op.end()
+		}
+		s.release()
+	}
 	return results
+}
+
+func appendText(path string, results []Result) error {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	return errors.Join(writeText(file, results), file.Close())
 }

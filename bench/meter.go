@@ -4,23 +4,46 @@ import (
 	"math"
 	"runtime"
 	"slices"
+	"syscall"
 	"time"
 )
 
-// operation is one operation to measure, with the functions of its peers. Each function does it n
-// times.
+// operation is one operation to measure, on all sides.
 type operation struct {
 	name  string
-	ours  func(n int)
+	ours  side
 	peers []peer
 	close func() // may be nil
 	// alone measures an operation that cannot be repeated n times, in place of ours and peers.
 	alone func(m meter) []Result
 }
 
+// side does an operation n times.
+type side struct {
+	do func(n int)
+	// prepare is called before do, and not measured; it may be nil.
+	prepare func(n int)
+}
+
 type peer struct {
-	name string
-	do   func(n int)
+	name  string
+	do    func(n int)
+	close func() // may be nil
+}
+
+func (p peer) end() {
+	if p.close != nil {
+		p.close()
+	}
+}
+
+func (op operation) end() {
+	for _, p := range op.peers {
+		p.end()
+	}
+	if op.close != nil {
+		op.close()
+	}
 }
 
 // meter measures ours and every peer's in turns, so that other load of the machine affects all of
@@ -30,49 +53,76 @@ type meter struct {
 	rounds int
 }
 
+// turns has the nanoseconds of one operation in each turn of a side.
+type turns struct{ elapsed, cpu []float64 }
+
 func (m meter) measure(op operation, s shape) []Result {
 	if op.alone != nil {
 		return op.alone(m)
 	}
-	sides := []func(int){op.ours}
+	sides := []side{op.ours}
 	for _, p := range op.peers {
-		sides = append(sides, p.do)
+		sides = append(sides, side{do: p.do})
 	}
+	times := m.sideBySide(sides)
+	ours := Result{
+		Operation: op.name, Shape: s.name, Columns: s.columns,
+		NS: median(times[0].elapsed), CPU: median(times[0].cpu), Allocs: op.ours.allocations(), turns: times[0],
+	}
+	if len(op.peers) == 0 {
+		return []Result{ours}
+	}
+	var out []Result
+	for i, p := range op.peers {
+		r := ours
+		r.Peer, r.PeerNS, r.PeerCPU = p.name, median(times[i+1].elapsed), median(times[i+1].cpu)
+		r.Ratio, r.peerTurns = median(divided(times[i+1].elapsed, times[0].elapsed)), times[i+1]
+		out = append(out, r)
+	}
+	return out
+}
+
+// sideBySide returns the turns of each side.
+func (m meter) sideBySide(sides []side) []turns {
 	counts := make([]int, len(sides))
-	times := make([][]float64, len(sides))
+	times := make([]turns, len(sides))
 	for i, side := range sides {
 		counts[i] = m.calibrate(side)
 	}
 	for range m.rounds {
 		for i, side := range sides {
-			start := time.Now()
-			side(counts[i])
-			times[i] = append(times[i], float64(time.Since(start).Nanoseconds())/float64(counts[i]))
+			elapsed, cpu := side.turn(counts[i])
+			times[i].elapsed = append(times[i].elapsed, elapsed/float64(counts[i]))
+			times[i].cpu = append(times[i].cpu, cpu/float64(counts[i]))
 		}
 	}
-	allocs := allocations(op.ours)
-	var out []Result
-	for i, p := range op.peers {
-		ratios := make([]float64, m.rounds)
-		for k := range ratios {
-			ratios[k] = times[i+1][k] / times[0][k]
-		}
-		out = append(out, Result{
-			Operation: op.name, Shape: s.name, Columns: s.columns,
-			NS: median(times[0]), Allocs: allocs,
-			Peer: p.name, PeerNS: median(times[i+1]), Ratio: median(ratios),
-		})
+	return times
+}
+
+// turn returns the nanoseconds, and those of the processors.
+func (s side) turn(n int) (elapsed, cpu float64) {
+	if s.prepare != nil {
+		s.prepare(n)
+	}
+	before, start := cpuTime(), time.Now()
+	s.do(n)
+	took := time.Since(start)
+	return float64(took.Nanoseconds()), float64((cpuTime() - before).Nanoseconds())
+}
+
+func divided(a, b []float64) []float64 {
+	out := make([]float64, len(a))
+	for i := range out {
+		out[i] = a[i] / b[i]
 	}
 	return out
 }
 
 // calibrate returns how often a side fits into one round.
-func (m meter) calibrate(side func(int)) int {
+func (m meter) calibrate(s side) int {
 	for n := 1; ; n *= 2 {
-		start := time.Now()
-		side(n)
-		if took := time.Since(start); took >= m.round/2 {
-			return max(1, int(float64(n)*float64(m.round)/float64(took)))
+		if elapsed, _ := s.turn(n); elapsed >= float64(m.round)/2 {
+			return max(1, int(float64(n)*float64(m.round)/elapsed))
 		}
 	}
 }
@@ -82,18 +132,35 @@ func (m meter) calibrate(side func(int)) int {
 // those of other goroutines would distort the average.
 const counted = 1000
 
+// countedFor limits the count of slow operations.
+const countedFor = 50 * time.Millisecond
+
 // allocations returns how many one operation makes: the least of three counts, since the
 // runtime and other goroutines allocate meanwhile.
-func allocations(do func(int)) float64 {
+func (s side) allocations() float64 {
+	n := counted
+	if elapsed, _ := s.turn(1); elapsed > float64(countedFor)/counted {
+		n = max(20, int(float64(countedFor)/elapsed)) // large batches outweigh what happens once
+	}
 	least := math.Inf(1)
 	for range 3 {
+		if s.prepare != nil {
+			s.prepare(n)
+		}
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		do(counted)
+		s.do(n)
 		runtime.ReadMemStats(&after)
-		least = min(least, float64(after.Mallocs-before.Mallocs)/counted)
+		least = min(least, float64(after.Mallocs-before.Mallocs)/float64(n))
 	}
 	return least
+}
+
+// cpuTime is what this process used on all processors, in the kernel as well.
+func cpuTime() time.Duration {
+	var u syscall.Rusage
+	check(syscall.Getrusage(syscall.RUSAGE_SELF, &u))
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 func median(values []float64) float64 {

@@ -4,14 +4,17 @@ package main
 
 import (
 	"context"
+	"errors"
 	"unsafe"
 
+	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/cdata"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
-	"github.com/arrowdevice/arrowdevice/internal/abi"
 )
+
+var errBroken = errors.New("a promised ratio does not hold")
 
 func must[T any](v T, err error) T {
 	check(err)
@@ -29,25 +32,54 @@ type carray struct{ cdevice.CArrowDeviceArray }
 
 func (a *carray) plain() *cdata.CArrowArray { return (*cdata.CArrowArray)(unsafe.Pointer(&a.Array)) }
 
-func operations(s shape) []operation {
-	return []operation{
-		exportRelease(s), wrapExportRelease(s), importRelease(s), importViewRelease(s), schemaBothWays(s),
-		plainBothWays(s),
-		batchesThroughStream(s, "stream", deviceStream), readerThroughStream(s, "wrap+stream", deviceStream),
-		readerToReader(s, "wrap+stream+view", deviceStream),
-		batchesThroughStream(s, "plain stream", plainStream), readerThroughStream(s, "wrap+plain stream", plainStream),
-		readerToReader(s, "wrap+plain stream+view", plainStream),
-	}
+// measurement is an operation that can be measured with a shape.
+type measurement struct {
+	name string
+	open func(shape) operation
 }
 
-func exportRelease(s shape) operation {
-	e := newExporter(s)
-	return operation{
-		name:  "export+release",
-		ours:  e.do,
-		peers: []peer{{"cdata", cdataExport(s)}, {"C floor", s.tree.ExportRelease}},
-		close: e.batch.Release,
+// kinds are all measurements, by files.
+var kinds = []func(subject) []measurement{batchOperations, schemaOperations, streamOperations, asyncOperations, goroutineOperations}
+
+const (
+	exportRelease     = "export+release"
+	wrapExportRelease = "wrap+export+release"
+	importRelease     = "import+release"
+	importView        = "import+view+release"
+	importColumn      = "import+view, one column read"
+	plainBothWays     = "plain both ways"
+	validation        = "full validation"
+)
+
+func batchOperations(sub subject) []measurement {
+	all := []measurement{
+		{exportRelease, exporting}, {wrapExportRelease, wrapping}, {importRelease, importing},
+		{importView, viewing(importView, allColumns)},
+		{importColumn, viewing(importColumn, func(arrow.RecordBatch) int { return 1 })},
+		{plainBothWays, plain},
 	}
+	if sub.columns <= 1000 { // the work is that of the rows
+		all = append(all, measurement{validation, validating})
+	}
+	return all
+}
+
+func exporting(s shape) operation {
+	e := newExporter(s)
+	peers := append([]peer{{name: "cdata", do: cdataExport(s)}}, s.floor(exportRelease)...)
+	return operation{ours: side{do: e.do}, peers: append(peers, s.others(exportRelease)...), close: e.batch.Release}
+}
+
+// cFloor is a C program that does no more than it must.
+const cFloor = "C floor"
+
+// floor is the C program, where the operation is an export.
+func (s shape) floor(name string) []peer {
+	if name != exportRelease {
+		return nil
+	}
+	p := s.producer()
+	return []peer{{name: cFloor, do: func(n int) { check(p.Floor(n)) }, close: p.Close}}
 }
 
 func cdataExport(s shape) func(int) {
@@ -61,111 +93,108 @@ func cdataExport(s shape) func(int) {
 	}
 }
 
-func wrapExportRelease(s shape) operation {
+func wrapping(s shape) operation {
 	out := new(carray)
-	return operation{
-		name: "wrap+export+release",
-		ours: func(n int) {
-			for range n {
-				batch := must(cdevice.WrapRecordBatch(s.rec, device.CPUDevice()))
-				check(cdevice.ExportRecordBatch(batch, &out.CArrowDeviceArray, nil))
-				batch.Release()
-				cdevice.ReleaseCArrowDeviceArray(&out.CArrowDeviceArray)
-			}
-		},
-		peers: []peer{{"cdata", cdataExport(s)}},
+	ours := func(n int) {
+		for range n {
+			batch := must(cdevice.WrapRecordBatch(s.rec, device.CPUDevice()))
+			check(cdevice.ExportRecordBatch(batch, &out.CArrowDeviceArray, nil))
+			batch.Release()
+			cdevice.ReleaseCArrowDeviceArray(&out.CArrowDeviceArray)
+		}
 	}
+	peers := []peer{{name: "cdata", do: cdataExport(s)}}
+	return operation{ours: side{do: ours}, peers: append(peers, s.others(wrapExportRelease)...)}
 }
 
-// plainBothWays is a batch through an ArrowArray: exported, imported and released, on both
-// sides.
-func plainBothWays(s shape) operation {
-	batch := must(cdevice.WrapRecordBatch(s.rec, device.CPUDevice()))
+// plain is a batch through an ArrowArray: exported, imported and released, on both sides.
+func plain(s shape) operation {
 	schema := s.rec.Schema()
 	out := new(cdata.CArrowArray)
-	return operation{
-		name: "plain both ways",
-		ours: func(n int) {
-			for range n {
-				check(cdevice.ExportPlainRecordBatch(batch, out, nil))
-				must(cdevice.ImportPlainRecordBatchWithSchema(out, schema)).Release()
-			}
-		},
-		peers: []peer{{"cdata", func(n int) {
-			for range n {
-				*out = cdata.CArrowArray{}
-				cdata.ExportArrowRecordBatch(s.rec, out, nil)
-				must(cdata.ImportCRecordBatchWithSchema(out, schema)).Release()
-			}
-		}}},
-		close: batch.Release,
-	}
-}
-
-// The import operations pay for the C producer too, on both sides.
-
-func importRelease(s shape) operation {
-	in := new(carray)
-	schema := s.rec.Schema()
-	return operation{
-		name: "import+release",
-		ours: func(n int) {
-			for range n {
-				s.tree.Export(abi.As[abi.ArrowDeviceArray](&in.CArrowDeviceArray))
-				must(cdevice.ImportRecordBatchWithSchema(&in.CArrowDeviceArray, schema)).Release()
-			}
-		},
-		peers: []peer{{"cdata", cdataImport(s)}},
-	}
-}
-
-func cdataImport(s shape) func(int) {
-	in := new(carray)
-	schema := s.rec.Schema()
-	return func(n int) {
+	ours := func(n int) {
 		for range n {
-			s.tree.Export(abi.As[abi.ArrowDeviceArray](&in.CArrowDeviceArray))
+			check(cdevice.ExportPlainRecordBatch(s.batch, out, nil))
+			must(cdevice.ImportPlainRecordBatchWithSchema(out, schema)).Release()
+		}
+	}
+	peers := []peer{{name: "cdata", do: func(n int) {
+		for range n {
+			*out = cdata.CArrowArray{}
+			cdata.ExportArrowRecordBatch(s.rec, out, nil)
+			must(cdata.ImportCRecordBatchWithSchema(out, schema)).Release()
+		}
+	}}}
+	return operation{ours: side{do: ours}, peers: append(peers, s.others(plainBothWays)...)}
+}
+
+// The import operations get their structs from the same C producer on all sides.
+
+func importing(s shape) operation {
+	in, producer := new(carray), s.producer()
+	schema := s.rec.Schema()
+	ours := func(n int) {
+		for range n {
+			producer.Give(&in.CArrowDeviceArray)
+			must(cdevice.ImportRecordBatchWithSchema(&in.CArrowDeviceArray, schema)).Release()
+		}
+	}
+	return operation{ours: side{do: ours}, peers: append(cdataImport(s), s.others(importRelease)...), close: producer.Close}
+}
+
+// cdataImport ends with an arrow.RecordBatch, all of whose columns are there.
+func cdataImport(s shape) []peer {
+	in, producer := new(carray), s.producer()
+	schema := s.rec.Schema()
+	do := func(n int) {
+		for range n {
+			producer.Give(&in.CArrowDeviceArray)
 			must(cdata.ImportCRecordBatchWithSchema(in.plain(), schema)).Release()
 		}
 	}
+	return []peer{{name: "cdata", do: do, close: producer.Close}}
 }
 
-func importViewRelease(s shape) operation {
-	in := new(carray)
-	schema := s.rec.Schema()
-	ctx := context.Background()
-	return operation{
-		name: "import+view+release",
-		ours: func(n int) {
+func allColumns(rec arrow.RecordBatch) int { return int(rec.NumCols()) }
+
+func addressOf(c *cdevice.CArrowDeviceArray) uintptr { return uintptr(unsafe.Pointer(c)) }
+
+// viewing ends with an arrow.RecordBatch, of which so many columns are asked for.
+func viewing(name string, columns func(arrow.RecordBatch) int) func(shape) operation {
+	return func(s shape) operation {
+		in, producer := new(carray), s.producer()
+		schema := s.rec.Schema()
+		ctx := context.Background()
+		ours := func(n int) {
 			for range n {
-				s.tree.Export(abi.As[abi.ArrowDeviceArray](&in.CArrowDeviceArray))
+				producer.Give(&in.CArrowDeviceArray)
 				batch := must(cdevice.ImportRecordBatchWithSchema(&in.CArrowDeviceArray, schema))
 				view := must(batch.HostView(ctx))
 				batch.Release()
+				for i := range columns(view) {
+					if view.Column(i).Len() != rows {
+						panic("bench: the column is short")
+					}
+				}
 				view.Release()
 			}
-		},
-		peers: []peer{{"cdata", cdataImport(s)}},
+		}
+		return operation{ours: side{do: ours}, peers: append(cdataImport(s), s.others(name)...), close: producer.Close}
 	}
 }
 
-func schemaBothWays(s shape) operation {
-	schema := s.rec.Schema()
-	out := new(cdata.CArrowSchema)
-	return operation{
-		name: "schema both ways",
-		ours: func(n int) {
-			for range n {
-				check(cdevice.ExportSchema(schema, out))
-				must(cdevice.ImportSchema(out))
-			}
-		},
-		peers: []peer{{"cdata", func(n int) {
-			for range n {
-				*out = cdata.CArrowSchema{}
-				cdata.ExportArrowSchema(schema, out)
-				must(cdata.ImportCArrowSchema(out))
-			}
-		}}},
+// validating checks all buffers of a batch that was imported before.
+func validating(s shape) operation {
+	in, producer := new(carray), s.producer()
+	producer.Give(&in.CArrowDeviceArray)
+	batch := must(cdevice.ImportRecordBatchWithSchema(&in.CArrowDeviceArray, s.rec.Schema()))
+	ctx := context.Background()
+	ours := func(n int) {
+		for range n {
+			check(batch.ValidateFull(ctx))
+		}
 	}
+	return operation{ours: side{do: ours}, peers: s.others(validation), close: func() {
+		batch.Release()
+		producer.Close()
+	}}
 }

@@ -30,8 +30,8 @@ var promises = []promise{
 	{"plain stream", "utf8", "cdata", 100, 8, 4, 1},
 	{"async batch", "int64", "cdata", 100, 10, 5, 1},
 	{idleName, "int64", "cdata", 1, 100, 0, 1},
-	{ownBatches, "int64", oneGoroutine, 1, 1.5, 0, goroutines},
-	{ownBatches, "int64", oneGoroutine, 100, 1.5, 0, goroutines},
+	{sideBySide(exportRelease, 4), "int64", oneGoroutine, 1, 1.5, 0, 4},
+	{sideBySide(exportRelease, 4), "int64", oneGoroutine, 100, 1.5, 0, 4},
 }
 
 // attempts is the number of measurements of a ratio, in rounds of their own, before its promise
@@ -78,6 +78,11 @@ func (p promise) check(results []Result, again func(promise) []Result) (text str
 		text += fmt.Sprintf("; the best of %d measurements", measured)
 	}
 	return text, best.Ratio >= p.least && best.Allocs <= p.allocs+0.5
+}
+
+// filter selects what the promise is about.
+func (p promise) filter() filter {
+	return filter{operation: exactly(p.operation), shape: exactly(p.shape), peer: exactly(p.peer), columns: numbers{p.columns}}
 }
 
 // find returns the row that the promise is about.

@@ -2,68 +2,74 @@ package main
 
 import (
 	"fmt"
-	"runtime"
-	"unsafe"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/apache/arrow-go/v18/arrow/memory/mallocator"
 
-	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/device"
 )
 
-// rows is the length of every benchmarked batch. No operation here reads the data, so that a longer
-// batch costs the same.
+// rows is the length of every benchmarked batch. Only validation reads the data, so that for the
+// other operations a longer batch costs the same.
 const rows = 1000
 
-// shape is a record batch to measure with, and the same batch as a C program has it.
+// subject is a shape to measure with.
+type subject struct {
+	name    string
+	columns int
+	mem     memory.Allocator
+	build   func(memory.Allocator) arrow.Array
+}
+
+// onGoHeap is the shape whose buffers the garbage collector owns.
+const onGoHeap = "int64 on the Go heap"
+
+func subjects() (all []subject) {
+	offHeap := mallocator.NewMallocator()
+	for _, columns := range []int{1, 10, 100, 1000, 10_000} {
+		all = append(all, int64Subject(columns))
+	}
+	return append(all,
+		subject{"utf8", 100, offHeap, utf8s},
+		subject{"string_view", 100, offHeap, stringViews},
+		subject{"dictionary", 100, offHeap, dictionaries},
+		subject{"list<struct>", 100, offHeap, listsOfStructs},
+		subject{"depth 16", 100, offHeap, deep},
+		subject{onGoHeap, 100, memory.NewGoAllocator(), int64s})
+}
+
+func int64Subject(columns int) subject {
+	return subject{"int64", columns, mallocator.NewMallocator(), int64s}
+}
+
+// shape is a record batch to measure with.
 type shape struct {
 	name    string
 	columns int
 	rec     arrow.RecordBatch
-	tree    cpeer.Tree
-	pins    *runtime.Pinner // of Go memory that the tree points to
+	batch   *cdevice.RecordBatch // the same, wrapped
 }
 
-func newShape(name string, columns int, mem memory.Allocator, build func(memory.Allocator) arrow.Array) shape {
-	fields := make([]arrow.Field, columns)
-	arrays := make([]arrow.Array, columns)
-	root := cpeer.Node{Length: rows, Buffers: []uintptr{0}}
-	pins := new(runtime.Pinner)
+func newShape(sub subject) shape {
+	fields := make([]arrow.Field, sub.columns)
+	arrays := make([]arrow.Array, sub.columns)
 	for i := range arrays {
-		arrays[i] = build(mem)
+		arrays[i] = sub.build(sub.mem)
 		fields[i] = arrow.Field{Name: fmt.Sprintf("c%d", i), Type: arrays[i].DataType(), Nullable: true}
-		root.Children = append(root.Children, peerNode(arrays[i].Data(), pins))
 	}
 	rec := array.NewRecordBatch(arrow.NewSchema(fields, nil), arrays, rows)
 	for _, a := range arrays {
 		a.Release()
 	}
-	return shape{name: name, columns: columns, rec: rec, tree: cpeer.NewTree(root), pins: pins}
+	return shape{name: sub.name, columns: sub.columns, rec: rec, batch: must(cdevice.WrapRecordBatch(rec, device.CPUDevice()))}
 }
 
 func (s shape) release() {
-	s.tree.Free()
-	s.pins.Unpin()
+	s.batch.Release()
 	s.rec.Release()
-}
-
-// peerNode describes arrow-go's data to the C producer.
-func peerNode(data arrow.ArrayData, pins *runtime.Pinner) cpeer.Node {
-	n := cpeer.Node{Length: int64(data.Len()), NullCount: int64(data.NullN())}
-	for _, b := range data.Buffers() {
-		addr := uintptr(0)
-		if b != nil && b.Len() > 0 {
-			p := unsafe.SliceData(b.Bytes())
-			pins.Pin(p)
-			addr = uintptr(unsafe.Pointer(p))
-		}
-		n.Buffers = append(n.Buffers, addr)
-	}
-	for _, c := range data.Children() {
-		n.Children = append(n.Children, peerNode(c, pins))
-	}
-	return n
 }
 
 func int64s(mem memory.Allocator) arrow.Array {
@@ -84,6 +90,29 @@ func utf8s(mem memory.Allocator) arrow.Array {
 	return b.NewArray()
 }
 
+// stringViews has values that fit into the view, and longer ones.
+func stringViews(mem memory.Allocator) arrow.Array {
+	b := array.NewStringViewBuilder(mem)
+	defer b.Release()
+	for i := range rows {
+		if i%2 == 0 {
+			b.Append(fmt.Sprintf("value %d", i))
+		} else {
+			b.Append(fmt.Sprintf("a longer value %d", i))
+		}
+	}
+	return b.NewArray()
+}
+
+func dictionaries(mem memory.Allocator) arrow.Array {
+	b := array.NewDictionaryBuilder(mem, &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int32, ValueType: arrow.BinaryTypes.String}).(*array.BinaryDictionaryBuilder)
+	defer b.Release()
+	for i := range rows {
+		check(b.AppendString(fmt.Sprintf("value %d", i%10)))
+	}
+	return b.NewArray()
+}
+
 func listsOfStructs(mem memory.Allocator) arrow.Array {
 	point := arrow.StructOf(
 		arrow.Field{Name: "x", Type: arrow.PrimitiveTypes.Int64, Nullable: true},
@@ -98,4 +127,17 @@ func listsOfStructs(mem memory.Allocator) arrow.Array {
 		points.FieldBuilder(1).(*array.Float64Builder).Append(float64(i))
 	}
 	return b.NewArray()
+}
+
+// deep is an int64 below 15 structs.
+func deep(mem memory.Allocator) arrow.Array {
+	values := int64s(mem)
+	for range 15 {
+		data := array.NewData(arrow.StructOf(arrow.Field{Name: "inner", Type: values.DataType(), Nullable: true}), rows,
+			[]*memory.Buffer{nil}, []arrow.ArrayData{values.Data()}, 0, 0)
+		values.Release()
+		values = array.MakeFromData(data)
+		data.Release()
+	}
+	return values
 }

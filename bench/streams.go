@@ -15,6 +15,26 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 )
 
+const (
+	streamName     = "stream"
+	wrapStream     = "wrap+stream"
+	wrapStreamView = "wrap+stream+view"
+	plainStreams   = "plain stream"
+	wrapPlain      = "wrap+plain stream"
+	wrapPlainView  = "wrap+plain stream+view"
+)
+
+func streamOperations(subject) []measurement {
+	return []measurement{
+		{streamName, batchesThroughStream(streamName, deviceStream)},
+		{wrapStream, readerThroughStream(wrapStream, deviceStream)},
+		{wrapStreamView, readerToReader(wrapStreamView, deviceStream)},
+		{plainStreams, batchesThroughStream(plainStreams, plainStream)},
+		{wrapPlain, readerThroughStream(wrapPlain, plainStream)},
+		{wrapPlainView, readerToReader(wrapPlainView, plainStream)},
+	}
+}
+
 // Streams: one batch through an export and an import of a stream, and released; ours are
 // device streams and plain ones. cdata's side, a plain stream, is the same in all: an arrow-go
 // reader goes in, arrow-go batches come out.
@@ -38,56 +58,59 @@ var _ array.RecordReader = (*repeated)(nil)
 // through is one way from a reader to a reader: it releases the one and returns the other.
 type through func(*cdevice.RecordReader) *cdevice.RecordReader
 
-// batchesThroughStream begins with batches of ours, and ends with batches of ours.
-func batchesThroughStream(s shape, name string, c through) operation {
-	batch := must(cdevice.WrapRecordBatch(s.rec, device.CPUDevice()))
-	return operation{
-		name: name,
-		ours: func(n int) {
-			left := n
-			next := func() (*cdevice.RecordBatch, error) {
-				if left == 0 {
-					return nil, io.EOF
-				}
-				left--
-				batch.Retain()
-				return batch, nil
-			}
-			drain(c(must(cdevice.NewRecordReaderFunc(s.rec.Schema(), device.CPU, next, nil))), n)
-		},
-		peers: []peer{{"cdata", cdataStream(s)}},
-		close: batch.Release,
+// streaming measures n batches through one stream.
+func streaming(name string, ours func(s shape, n int)) func(shape) operation {
+	return func(s shape) operation {
+		peers := []peer{{name: "cdata", do: cdataStream(s)}}
+		return operation{
+			ours:  side{do: func(n int) { ours(s, n) }},
+			peers: append(peers, s.others(name)...),
+		}
 	}
+}
+
+// batchesThroughStream begins with batches of ours, and ends with batches of ours.
+func batchesThroughStream(name string, c through) func(shape) operation {
+	return streaming(name, func(s shape, n int) {
+		left := n
+		next := func() (*cdevice.RecordBatch, error) {
+			if left == 0 {
+				return nil, io.EOF
+			}
+			left--
+			s.batch.Retain()
+			return s.batch, nil
+		}
+		drain(c(must(cdevice.NewRecordReaderFunc(s.rec.Schema(), device.CPU, next, nil))), n)
+	})
 }
 
 // readerThroughStream begins with an arrow-go reader, and ends with batches of ours.
-func readerThroughStream(s shape, name string, c through) operation {
-	return operation{
-		name: name,
-		ours: func(n int) {
-			drain(c(must(cdevice.WrapRecordReader(&repeated{s.rec, n}, device.CPUDevice()))), n)
-		},
-		peers: []peer{{"cdata", cdataStream(s)}},
-	}
+func readerThroughStream(name string, c through) func(shape) operation {
+	return streaming(name, func(s shape, n int) {
+		drain(c(must(cdevice.WrapRecordReader(&repeated{s.rec, n}, device.CPUDevice()))), n)
+	})
 }
 
-// readerToReader begins with an arrow-go reader, and ends with an arrow-go reader.
-func readerToReader(s shape, name string, c through) operation {
-	return operation{
-		name: name,
-		ours: func(n int) {
-			in := c(must(cdevice.WrapRecordReader(&repeated{s.rec, n}, device.CPUDevice())))
-			defer in.Release()
-			host := in.HostReader(context.Background(), nil)
-			defer host.Release()
-			for host.Next() {
-				n--
+// readerToReader begins with an arrow-go reader, and ends with an arrow-go reader, of whose
+// batches every column is asked for.
+func readerToReader(name string, c through) func(shape) operation {
+	return streaming(name, func(s shape, n int) {
+		in := c(must(cdevice.WrapRecordReader(&repeated{s.rec, n}, device.CPUDevice())))
+		defer in.Release()
+		host := in.HostReader(context.Background(), nil)
+		defer host.Release()
+		for host.Next() {
+			for _, column := range host.RecordBatch().Columns() {
+				if column.Len() != rows {
+					panic("bench: the column is short")
+				}
 			}
-			check(host.Err())
-			mustBeZero(n)
-		},
-		peers: []peer{{"cdata", cdataStream(s)}},
-	}
+			n--
+		}
+		check(host.Err())
+		mustBeZero(n)
+	})
 }
 
 // deviceStream goes through an ArrowDeviceArrayStream.

@@ -3,47 +3,38 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
-	"strings"
 	"text/tabwriter"
 )
 
 // printTable prints every result, for people at a terminal.
-func printTable(results []Result) {
-	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "operation\tshape\tcolumns\tns\tallocs\tpeer\tpeer ns\tratio\t")
+func printTable(out io.Writer, results []Result) {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "operation\tshape\tcolumns\tns\tCPU ns\tallocs\tpeer\tpeer ns\tCPU ns\tratio\t")
 	for _, r := range results {
-		fmt.Fprintf(w, "%s\t%s\t%d\t%.0f\t%.1f\t%s\t%.0f\t%.2f\t\n", r.Operation, r.Shape, r.Columns, r.NS, r.Allocs, r.Peer, r.PeerNS, r.Ratio)
+		fmt.Fprintf(w, "%s\t%s\t%d\t%.0f\t%.0f\t%.1f\t%s\t%.0f\t%.0f\t%.2f\t\n",
+			r.Operation, r.Shape, r.Columns, r.NS, r.CPU, r.Allocs, r.Peer, r.PeerNS, r.PeerCPU, r.Ratio)
 	}
 	w.Flush()
 }
 
-// printMarkdown prints the ratios as the table of docs/costs.md: a row for each batch, a
-// column for each operation and its peer.
-func printMarkdown(w io.Writer, results []Result) {
-	var rows, columns []string
-	cells := map[[2]string]string{}
-	for _, r := range results {
-		if r.Peer == oneGoroutine { // no peer: docs/costs.md states it in words
-			continue
+// print prints all tables.
+func (r report) print(out io.Writer) {
+	printTable(out, r.Results)
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	for i, p := range r.Parts {
+		if i == 0 {
+			fmt.Fprintln(w, "\npart of\tcolumns\t\tns\t")
 		}
-		row, column := fmt.Sprintf("%d x %s", r.Columns, strings.ReplaceAll(r.Shape, "<", "&lt;")), r.Operation+", "+r.Peer
-		if _, seen := cells[[2]string{row, ""}]; !seen {
-			rows, cells[[2]string{row, ""}] = append(rows, row), row
-		}
-		if _, seen := cells[[2]string{"", column}]; !seen {
-			columns, cells[[2]string{"", column}] = append(columns, column), column
-		}
-		cells[[2]string{row, column}] = significant(r.Ratio)
+		fmt.Fprintf(w, "%s\t%d\t%s\t%.0f\t\n", p.Operation, p.Columns, p.Name, p.NS)
 	}
-	fmt.Fprintf(w, "| batch | %s |\n|%s\n", strings.Join(columns, " | "), strings.Repeat("---|", len(columns)+1))
-	for _, row := range rows {
-		fmt.Fprintf(w, "| %s |", row)
-		for _, column := range columns {
-			fmt.Fprintf(w, " %s |", cells[[2]string{row, column}])
+	for i, l := range r.Live {
+		if i == 0 {
+			fmt.Fprintln(w, "\nlive exports of\tcolumns\texports\tC bytes\tGo bytes\tGC ms\tGC CPU ms\tpause µs\texport ns\trelease ns\t")
 		}
-		fmt.Fprintln(w)
+		fmt.Fprintf(w, "%s\t%d\t%d\t%.0f\t%.0f\t%.1f\t%.1f\t%.0f\t%.0f\t%.0f\t\n",
+			l.Side, l.Columns, l.Exports, l.CBytes, l.GoBytes, l.GCMS, l.GCCPUMS, l.PauseUS, l.Export, l.Release)
 	}
+	w.Flush()
 }
 
 // significant prints two digits of a ratio: more would promise too much.

@@ -150,7 +150,8 @@ func TestReadyBatchesAreDroppedWithTheirReader(t *testing.T) {
 					assert.Equal(t, before+1, cdevice.ReadStats().ImportedArrays, "the one that Next took")
 				}
 				r.Release()
-				within.Eventually(t, "the end of the goroutine", func() bool { return cdevice.ReadStats().ImportedArrays == before })
+				within.Eventually(t, "the release of all batches", func() bool { return cdevice.ReadStats().ImportedArrays == before })
+				within.Eventually(t, "the release", func() bool { return s.releases.Load() == 1 }) // the goroutine's last act
 			})
 		}
 	}

@@ -112,7 +112,7 @@ func largeContents(t *testing.T) map[string]struct {
 		"lists":        {above(leaf(rows, 0, at), one), arrow.LargeListOf(i8), rows},
 		"list views":   {above(leaf(rows, 0, at, at), one), arrow.ListViewOf(i8), rows},
 		"views":        {leaf(rows, 0, at, at), arrow.BinaryTypes.BinaryView, rows},
-		"text views":   {leaf(rows, 0, at, at), arrow.BinaryTypes.StringView, 2 * rows},
+		"text views":   {leaf(rows, 0, at, at), arrow.BinaryTypes.StringView, rows},
 		"shared views": {leaf(200, 0, sliceAddress(shared), sliceAddress(text), sliceAddress(sizes)), arrow.BinaryTypes.StringView, len(text)},
 		"indices":      {above(leaf(rows, 0, at), one), &arrow.DictionaryType{IndexType: i8, ValueType: i8}, rows},
 		"sparse union": {above(leaf(rows, at), leaf(rows, 0, at), leaf(rows, 0, at)), arrow.SparseUnionOf(fields, ids), rows},

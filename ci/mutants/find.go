@@ -74,7 +74,7 @@ var waits = map[string]removal{
 }
 
 // streams are the names of a stream that is the last argument.
-var streams = []string{"s", "stream", "d.stream", "m.dev.background"}
+var streams = []string{"s", "stream", "c.stream", "d.stream", "m.dev.background"}
 
 // findAll finds the mutants of all packages below root.
 func findAll(root string) (all []*mutant, err error) {

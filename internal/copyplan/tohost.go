@@ -99,7 +99,7 @@ func (s *source) fill(ctx context.Context, to *memory.Buffer, l *blockLayout, on
 		case s.remote():
 			fromDevice = s.appendRange(fromDevice, base+uintptr(l.offsets[i]), p)
 		default:
-			copy(dst, abi.Slice[byte](p.Addr, int(p.Size)))
+			copyPieces(dst, abi.Slice[byte](p.Addr, int(p.Size)))
 		}
 	}
 	clear(bytes[end:])
@@ -110,6 +110,17 @@ func (s *source) fill(ctx context.Context, to *memory.Buffer, l *blockLayout, on
 		return fmt.Errorf("cdevice: copy from %s: %w", s.At.ID, err)
 	}
 	return nil
+}
+
+// copyPieces copies in pieces, because the runtime cannot interrupt a copy of memory: a garbage
+// collection that begins stops all goroutines until it is over.
+func copyPieces(to, from []byte) {
+	const piece = 256 << 10
+	for len(from) > piece {
+		copy(to, from[:piece])
+		to, from = to[piece:], from[piece:]
+	}
+	copy(to, from)
 }
 
 // appendRange adds a copy from the device. It extends the previous one if source and destination

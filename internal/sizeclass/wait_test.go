@@ -173,8 +173,10 @@ func TestManyTakers(t *testing.T) {
 	var users sync.Map // the first and last 64 bytes of a block -> *Block
 	ends := func(b Block) [2]device.Ptr { return [2]device.Ptr{b.Ptr, b.Ptr + device.Ptr(b.Size) - 64} }
 	var refused atomic.Int64
-	var wg sync.WaitGroup
-	for g := range 200 {
+	var wg, hold sync.WaitGroup
+	const takers = 200
+	hold.Add(takers)
+	for g := range takers {
 		wg.Go(func() {
 			r := rand.New(rand.NewPCG(uint64(g), 1))
 			var mine []Block
@@ -197,6 +199,10 @@ func TestManyTakers(t *testing.T) {
 						}
 					}
 					mine = append(mine, b)
+				}
+				if i == 2 { // all hold three blocks, or were refused: on one core they would run one after the other
+					hold.Done()
+					hold.Wait()
 				}
 				if n := len(mine); n > 3 || n > 0 && err != nil {
 					give(r.IntN(n))

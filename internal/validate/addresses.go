@@ -29,13 +29,12 @@ func (v *validator) probeCPUMemory(n *tree.Node) error {
 		if err := v.Spend(hostread.LookupWork); err != nil {
 			return err
 		}
-		field := fmt.Sprintf("buffers[%d]", i)
 		found, err := device.Lookup(device.Ptr(addr))
 		if err != nil {
-			return fielderr.New(fielderr.OpValidate, field, fielderr.Hex(addr), nil, err)
+			return fielderr.New(fielderr.OpValidate, buffer(i), fielderr.Hex(addr), nil, err)
 		}
 		if !found.ID.Type.CPUAccessible() {
-			return fielderr.Invalid(fielderr.OpValidate, field, fielderr.Hex(addr)+", memory of "+found.ID.String(), "memory that the CPU can access")
+			return fielderr.Invalid(fielderr.OpValidate, buffer(i), fielderr.Hex(addr)+", memory of "+found.ID.String(), "memory that the CPU can access")
 		}
 	}
 	for i := range n.Children {
@@ -45,6 +44,9 @@ func (v *validator) probeCPUMemory(n *tree.Node) error {
 	}
 	return nil
 }
+
+// buffer returns the path of a buffer of a node.
+func buffer(i int) string { return fmt.Sprintf("buffers[%d]", i) }
 
 // checkRemote checks trees in memory that the CPU cannot access: that every buffer is memory of the
 // declared device, and as large as the array requires.
@@ -189,7 +191,8 @@ func checkPinned(ctx context.Context, t tree.Tree) error {
 // sized checks the buffers whose size the last offset, or the sizes of a view array, determine: all
 // of their bytes are read.
 func (p *prober) sized(n *tree.Node) error {
-	sizes, err := hostread.Sizes(nil, n, n.Storage())
+	sizes, err := hostread.Sizes(p.sizes[:0], n, n.Storage())
+	p.sizes = sizes
 	if err != nil {
 		return fielderr.During(fielderr.OpValidate, err)
 	}
@@ -197,7 +200,7 @@ func (p *prober) sized(n *tree.Node) error {
 		if size == 0 || n.Length == 0 || n.Buffers[i] == 0 {
 			continue
 		}
-		if err := p.memory(fmt.Sprintf("buffers[%d]", i), n.Buffers[i], size); err != nil {
+		if err := p.memory(i, n.Buffers[i], size); err != nil {
 			return err
 		}
 	}
@@ -221,7 +224,7 @@ func (p *prober) node(n *tree.Node) error {
 		if addr == 0 || n.Length == 0 || size == 0 && p.id.Type.CPUAccessible() { // in CPU memory, bridge.Zeros may replace NULL
 			continue
 		}
-		if err := p.memory(fmt.Sprintf("buffers[%d]", i), addr, size); err != nil {
+		if err := p.memory(i, addr, size); err != nil {
 			return err
 		}
 	}
@@ -242,7 +245,7 @@ func (p *prober) compact(t *copyplan.Plan) error {
 		if part.Made != nil || part.Size == 0 {
 			continue
 		}
-		if err := p.memory(fmt.Sprintf("buffers[%d]", i), part.Addr, part.Size); err != nil {
+		if err := p.memory(i, part.Addr, part.Size); err != nil {
 			return err
 		}
 	}
@@ -270,22 +273,22 @@ func (p *prober) padding(t *copyplan.Plan) error {
 	})
 }
 
-func (p *prober) memory(field string, addr uintptr, size int64) error {
+func (p *prober) memory(i int, addr uintptr, size int64) error {
 	if err := p.Spend(hostread.LookupWork); err != nil {
 		return err
 	}
 	found, err := p.Lookup(device.Ptr(addr))
 	if err != nil {
-		return fielderr.New(fielderr.OpValidate, field, fielderr.Hex(addr), nil, err)
+		return fielderr.New(fielderr.OpValidate, buffer(i), fielderr.Hex(addr), nil, err)
 	}
 	if want, ok := p.accepts(found.ID); !ok {
-		return fielderr.Invalid(fielderr.OpValidate, field, fielderr.Hex(addr)+", memory of "+found.ID.String(), want)
+		return fielderr.Invalid(fielderr.OpValidate, buffer(i), fielderr.Hex(addr)+", memory of "+found.ID.String(), want)
 	}
 	if found.Size == 0 && p.id.Type.CPUAccessible() {
 		return nil // a driver may know that memory is pinned, but not its size
 	}
 	if !found.Contains(device.Ptr(addr), size) {
-		return fielderr.Invalid(fielderr.OpValidate, field, fielderr.Hex(addr), fmt.Sprintf("an allocation with %d bytes from there", size))
+		return fielderr.Invalid(fielderr.OpValidate, buffer(i), fielderr.Hex(addr), fmt.Sprintf("an allocation with %d bytes from there", size))
 	}
 	return nil
 }

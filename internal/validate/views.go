@@ -19,6 +19,9 @@ import (
 func (v *validator) views(n *tree.Node, st arrow.DataType) error {
 	views := hostread.Values[arrow.ViewHeader](n, 1, n.Length)
 	sizes := abi.Slice[int64](n.Buffers[len(n.Buffers)-1], len(n.Buffers)-3)
+	if ok, err := v.allViews(n, views, sizes, st.ID() == arrow.STRING_VIEW); ok || err != nil {
+		return err
+	}
 	valid := hostread.IsValid(n)
 	var shared []*sharedText
 	if st.ID() == arrow.STRING_VIEW {

@@ -47,3 +47,10 @@ func Ask(d *Device) (asked func()) {
 	_ = d.streams.ask()
 	return d.streams.asked
 }
+
+// BetweenCopies has f called by each upload to the GPU after each copy out of staging memory that it
+// enqueues, until the function that it returns is called. No upload may run during the two calls.
+func BetweenCopies(d *Device, f func()) (end func()) {
+	d.staging.between = f
+	return func() { d.staging.between = nil }
+}

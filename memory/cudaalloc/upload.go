@@ -16,7 +16,7 @@ func (d *Device) PageLocked(p device.Ptr, size int64) bool {
 
 // Upload enqueues copies from host memory on s. Memory that is not page-locked goes
 // through page-locked staging memory, which is filled before Upload returns: ranges that
-// are neighbours at their destination are one copy, of up to 16 MiB. Where 64 MiB are
+// are neighbours at their destination are one copy, of up to 4 MiB. Where 64 MiB are
 // staged on s and not copied yet, or 512 MiB on all streams, Upload waits for room until ctx
 // is done. After an error, part of the copies may be enqueued.
 //
@@ -98,11 +98,25 @@ func (g *gpu) copyByHost(ctx context.Context, list []device.Range, stream uintpt
 		return nil, fmt.Errorf("cuda: upload on %s: wait for the stream: %w", g.ctx, err)
 	}
 	for _, r := range list {
-		copy(hostBytes(r.Dst, r.Size), hostBytes(r.Src, r.Size))
+		if err := copyRange(ctx, r); err != nil {
+			return nil, fmt.Errorf("cuda: upload on %s: %w", g.ctx, err)
+		}
 	}
 	done, err := record(g, stream)
 	if err != nil {
 		return nil, err
 	}
 	return done.event(), nil
+}
+
+// copyRange copies memory of the host, until ctx is done.
+func copyRange(ctx context.Context, r device.Range) error {
+	for ; r.Size > stagingCopy; r = (device.Range{Dst: r.Dst + stagingCopy, Src: r.Src + stagingCopy, Size: r.Size - stagingCopy}) {
+		copyPieces(r.Dst, r.Src, stagingCopy)
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+	copyPieces(r.Dst, r.Src, r.Size)
+	return nil
 }

@@ -1,8 +1,13 @@
 package cudaalloc_test
 
 import (
+	"bytes"
+	"errors"
 	"runtime"
+	"slices"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -10,6 +15,8 @@ import (
 	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+	"github.com/arrowdevice/arrowdevice/internal/testing/within"
+	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
 
 // Staged memory that is not copied yet is bounded: Upload waits for the oldest chunk before it
@@ -53,6 +60,70 @@ func TestUploadWaitsForRoom(t *testing.T) {
 	assert.Equal(t, []byte{1, 2, 3, 4, 5, 6}, back)
 	require.NoError(t, own.Free(s))
 	require.NoError(t, s.Close())
+}
+
+// An upload that stops in the middle of its staging holds up no other one, on its own stream or on
+// another one, and what it has staged is copied meanwhile.
+func TestSmallUploadDoesNotWaitForALargeOne(t *testing.T) {
+	m := cudatest.Simulated(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	const large, small = 40 << 20, 1 << 10 // in three pieces of staging memory
+	one, own := memoryOn(t, gpu, large)
+	other, own2 := memoryOn(t, gpu, 2*small)
+	content, little := make([]byte, large), make([]byte, small)
+	for i := range content {
+		content[i] = byte(i >> 16)
+	}
+	fill(little, 7)
+	defer runtime.KeepAlive(content)
+
+	stopped, proceed := make(chan struct{}), make(chan struct{})
+	var pieces atomic.Int32
+	end := cudaalloc.BetweenCopies(gpu, func() {
+		if pieces.Add(1) == 2 {
+			close(stopped)
+			<-proceed
+		}
+	})
+	done := make(chan device.Event, 1)
+	go func() {
+		e, err := gpu.Upload(background, []device.Range{{Dst: own.Ptr(), Src: pointer(content), Size: large}}, one)
+		assert.NoError(t, err)
+		done <- e
+	}()
+	<-stopped
+	assert.Equal(t, 2, m.Sim.Calls("cuMemcpyAsync"), "the GPU copies one part while the next one is staged")
+	within.Limit(t, 10*time.Second, "the small uploads", func() error {
+		for i, s := range []device.Stream{other, one} {
+			e, err := gpu.Upload(background, []device.Range{{Dst: own2.Ptr() + device.Ptr(i*small), Src: pointer(little), Size: small}}, s)
+			if err != nil {
+				return err
+			}
+			if err := errors.Join(e.Synchronize(background), e.Close()); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	assert.Empty(t, done, "the large one has not returned")
+	close(proceed)
+	e := <-done
+	end()
+	require.NotNil(t, e)
+	assert.Equal(t, int32(10+2), pieces.Load())
+	require.NoError(t, other.WaitEvent(e))
+	require.NoError(t, e.Close())
+	back := goPinned(t, large+2*small)
+	require.NoError(t, gpu.Copy([]device.Range{
+		{Dst: pointer(back), Src: own.Ptr(), Size: large}, {Dst: pointer(back[large:]), Src: own2.Ptr(), Size: 2 * small},
+	}, other))
+	require.NoError(t, other.Synchronize(background))
+	assert.True(t, bytes.Equal(content, back[:large]))
+	assert.Equal(t, append(slices.Clone(little), little...), back[large:])
+	require.NoError(t, own.Free(other))
+	require.NoError(t, own2.Free(other))
+	require.NoError(t, one.Close())
+	require.NoError(t, other.Close())
 }
 
 // Plain memory may be changed when Upload returns, and the next upload does not change the data of

@@ -1,0 +1,192 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/arrowdevice/arrowdevice/bench/plot"
+)
+
+// figures are the pictures of docs/performance, by their names, and what each is drawn of.
+var figures = map[string]func(report) plot.Figure{
+	"ratios":  ratiosByColumns,
+	"columns": costPerColumn,
+	"cores":   throughputByCores,
+	"parts":   timeByParts,
+}
+
+const ourName = "arrowdevice"
+
+// sides are the series of all pictures, each with its colour.
+var sides = []plot.Entry{
+	{Name: ourName, Colour: 0}, {Name: "cdata", Colour: 1}, {Name: arrowCPP, Colour: 2},
+	{Name: nanoarrow, Colour: 3}, {Name: arrowRS, Colour: 4}, {Name: cFloor, Colour: 5},
+}
+
+// pick returns the rows of an operation and a peer, of int64 columns, with x of each and y where it is
+// above zero.
+func (r report) pick(operation, peer string, y func(Result) float64) (points [][2]float64) {
+	for _, row := range r.Results {
+		if row.Operation == operation && row.Shape == "int64" && row.Peer == peer && y(row) > 0 {
+			points = append(points, [2]float64{float64(row.Columns), y(row)})
+		}
+	}
+	return points
+}
+
+func byColumns(r report) (all []float64) {
+	for _, row := range r.Results {
+		if row.Shape == "int64" && !slices.Contains(all, float64(row.Columns)) {
+			all = append(all, float64(row.Columns))
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+func ratiosByColumns(r report) plot.Figure {
+	f := plot.Figure{
+		Title:  "How many times as long the others take, by the number of columns",
+		About:  "Line charts, one for each operation: the time of other libraries divided by that of arrowdevice, for batches of 1 to 10,000 int64 columns.",
+		Across: 3, Legend: sides[1:],
+	}
+	for _, operation := range []string{exportRelease, wrapExportRelease, importRelease, importView, streamName, schemaAgain} {
+		l := plot.Lines{
+			Title: operation, XLabel: "columns", YLabel: "their time / ours", Width: 276, Height: 240,
+			X: byColumns(r), LogX: true, LogY: true, Even: 1,
+		}
+		for _, side := range sides[1:] {
+			if points := r.pick(operation, side.Name, func(row Result) float64 { return row.Ratio }); len(points) > 0 {
+				l.Series = append(l.Series, plot.Series{Entry: side, Points: points})
+			}
+		}
+		f.Panels = append(f.Panels, l)
+	}
+	return f
+}
+
+func costPerColumn(r report) plot.Figure {
+	f := plot.Figure{
+		Title:  "Nanoseconds for each column, by the number of columns",
+		About:  "Line charts, one for each operation: the time of an operation divided by the number of columns of the batch, for arrowdevice and other libraries.",
+		Across: 3, Legend: sides,
+	}
+	for _, operation := range []string{exportRelease, importRelease, importView} {
+		l := plot.Lines{
+			Title: operation, XLabel: "columns", YLabel: "ns per column", Width: 276, Height: 300,
+			X: byColumns(r), LogX: true, LogY: true,
+		}
+		for _, side := range sides {
+			points := r.pick(operation, side.Name, func(row Result) float64 { return row.PeerNS / float64(row.Columns) })
+			if side.Name == ourName {
+				points = r.pick(operation, "cdata", func(row Result) float64 { return row.NS / float64(row.Columns) })
+			}
+			if len(points) > 0 {
+				l.Series = append(l.Series, plot.Series{Entry: side, Points: points})
+			}
+		}
+		f.Panels = append(f.Panels, l)
+	}
+	return f
+}
+
+// goroutinesOf are the numbers of goroutines of the picture.
+var goroutinesOf = []float64{1, 2, 3, 4, 6, 8}
+
+func throughputByCores(r report) plot.Figure {
+	shared := plot.Entry{Name: "arrowdevice, all export one batch", Colour: 0, Dashed: true}
+	f := plot.Figure{
+		Title:  fmt.Sprintf("Exports per second, as a multiple of one goroutine or thread, on %d cores", r.Machine.Cores),
+		About:  "Line charts for batches of one column and of 100: how the number of exports per second grows with the number of goroutines.",
+		Across: 2, Legend: append([]plot.Entry{sides[0], shared}, sides[2:]...),
+	}
+	for _, columns := range []int{1, 100} {
+		l := plot.Lines{
+			Title: "export+release, 1 column", XLabel: "goroutines, or threads", YLabel: "times as many as one",
+			Width: 424, Height: 300, X: goroutinesOf, Diagonal: true,
+		}
+		if columns > 1 {
+			l.Title = fmt.Sprintf("export+release, %d columns", columns)
+		}
+		for _, side := range f.Legend {
+			if points := r.scaling(side, columns); len(points) > 1 {
+				l.Series = append(l.Series, plot.Series{Entry: side, Points: points})
+			}
+		}
+		f.Panels = append(f.Panels, l)
+	}
+	return f
+}
+
+// scaling returns how many times as many exports a side makes on several goroutines as on one.
+func (r report) scaling(side plot.Entry, columns int) (points [][2]float64) {
+	one := 0.0
+	for _, n := range goroutinesOf {
+		operation := exportRelease
+		switch {
+		case n > 1 && side.Dashed:
+			operation = sideBySide(exportOfOne, int(n))
+		case n > 1:
+			operation = sideBySide(exportRelease, int(n))
+		}
+		for _, row := range r.Results {
+			if row.Operation != operation || row.Shape != "int64" || row.Columns != columns {
+				continue
+			}
+			ns := row.PeerNS
+			switch ours := side.Colour == 0; {
+			case ours && n == 1 && row.Peer == "cdata", ours && n > 1 && row.Peer == oneGoroutine:
+				ns = row.NS
+			case ours || row.Peer != side.Name:
+				continue
+			}
+			if n == 1 {
+				one = ns
+			}
+			points = append(points, [2]float64{n, one / ns})
+		}
+	}
+	return points
+}
+
+func timeByParts(r report) plot.Figure {
+	f := plot.Figure{
+		Title:  "Where the time goes",
+		About:  "Stacked bars: the parts of the time of an export with its release, and of an import with a host view, for batches of 1, 10 and 100 int64 columns.",
+		Across: 1,
+	}
+	colours := map[string]int{}
+	for _, operation := range []string{exportRelease, importView} {
+		b := plot.Bars{Title: operation, Width: 868, Labels: 90}
+		for _, columns := range partsOf {
+			row := plot.Row{Name: fmt.Sprintf("%d columns", columns)}
+			total := 0.0
+			for _, part := range r.Parts {
+				if part.Operation != operation || part.Columns != columns {
+					continue
+				}
+				if _, seen := colours[part.Name]; !seen {
+					colours[part.Name] = len(colours) % len(sides)
+					f.Legend = append(f.Legend, plot.Entry{Name: part.Name, Colour: colours[part.Name]})
+				}
+				row.Parts = append(row.Parts, plot.Share{Colour: colours[part.Name], Value: part.NS})
+				total += part.NS
+			}
+			row.Text = nanoseconds(total)
+			b.Rows = append(b.Rows, row)
+		}
+		f.Panels = append(f.Panels, b)
+	}
+	return f
+}
+
+// nanoseconds is a time with two digits.
+func nanoseconds(ns float64) string {
+	switch {
+	case ns >= 1e6:
+		return significant(ns/1e6) + " ms"
+	case ns >= 1e3:
+		return significant(ns/1e3) + " µs"
+	}
+	return fmt.Sprintf("%.0f ns", ns)
+}

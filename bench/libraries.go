@@ -1,0 +1,90 @@
+//go:build cgo
+
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+
+	"github.com/apache/arrow-go/v18/arrow/cdata"
+
+	"github.com/arrowdevice/arrowdevice/bench/peers"
+	"github.com/arrowdevice/arrowdevice/cdevice"
+)
+
+const (
+	arrowCPP  = "Arrow C++"
+	nanoarrow = "nanoarrow"
+	arrowRS   = "arrow-rs"
+)
+
+// libraries are the peers that are there.
+var libraries []*peers.Library
+
+// loadLibraries loads the peers that bench/peers/build.sh has built, and reports which are missing.
+func loadLibraries(w io.Writer) {
+	dir := os.Getenv("BENCH_PEERS")
+	if dir == "" {
+		dir = filepath.Join("build", "bench")
+	}
+	dir = must(filepath.Abs(dir))
+	for _, l := range []struct{ name, file string }{
+		{arrowCPP, "libarrowcpp.so"}, {nanoarrow, "libnanoarrow.so"}, {arrowRS, "libarrowrs.so"},
+	} {
+		library, err := peers.Load(l.name, filepath.Join(dir, l.file))
+		if err != nil {
+			fmt.Fprintf(w, "without %s, which bench/peers/build.sh builds: %v\n", l.name, err)
+			continue
+		}
+		libraries = append(libraries, library)
+	}
+}
+
+// others are the peers in other languages that have the operation.
+func (s shape) others(name string) (all []peer) {
+	for _, l := range libraries {
+		if op := s.openOther(l, name); op != nil {
+			all = append(all, *op)
+		}
+	}
+	return all
+}
+
+func (s shape) openOther(l *peers.Library, name string) *peer {
+	producer := s.producer()
+	schema, batch := new(cdata.CArrowSchema), new(carray)
+	check(cdevice.ExportRecordBatch(s.batch, &batch.CArrowDeviceArray, schema))
+	op := must(l.Open(name, schema, &batch.CArrowDeviceArray, producer))
+	if op == nil {
+		producer.Close()
+		return nil
+	}
+	return &peer{
+		name: l.Name,
+		do:   func(n int) { check(op.Run(n)) },
+		close: func() {
+			op.Close()
+			producer.Close()
+		},
+	}
+}
+
+// producer is a C producer of the batch.
+func (s shape) producer() *peers.Producer {
+	out := new(carray)
+	check(cdevice.ExportRecordBatch(s.batch, &out.CArrowDeviceArray, nil))
+	return must(peers.NewProducer(&out.CArrowDeviceArray))
+}
+
+func cdataVersion() string {
+	info, _ := debug.ReadBuildInfo()
+	for _, dep := range info.Deps {
+		if dep.Path == "github.com/apache/arrow-go/v18" {
+			return dep.Version
+		}
+	}
+	return "unknown"
+}

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// tables are those of the pages, by the names in their markers.
+var tables = map[string]func(report) string{
+	"operations": operationsTable,
+	"shapes":     shapesTable,
+	"live":       liveTable,
+	"machine":    machineText,
+}
+
+// pagesWithTables are the files of docs that have tables.
+var pagesWithTables = []string{"costs.md", "performance.md"}
+
+// pages returns the files below a folder, docs, that come from the results: what each must hold, by its path.
+func pages(dir string, r report) (map[string][]byte, error) {
+	all := map[string][]byte{}
+	for name, figure := range figures {
+		all[filepath.Join("performance", name+".svg")] = []byte(figure(r).SVG())
+	}
+	for _, name := range pagesWithTables {
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			return nil, err
+		}
+		all[name] = fillIn(text, r)
+	}
+	return all, nil
+}
+
+var marked = regexp.MustCompile(`(?s)(<!-- bench: (\w+) -->\n).*?(<!-- end of bench -->\n)`)
+
+// fillIn replaces what is between the markers of a page.
+func fillIn(page []byte, r report) []byte {
+	return marked.ReplaceAllFunc(page, func(old []byte) []byte {
+		parts := marked.FindSubmatch(old)
+		table, found := tables[string(parts[2])]
+		if !found {
+			return old
+		}
+		return slices.Concat(parts[1], []byte(table(r)), parts[3])
+	})
+}
+
+// writePages writes what differs.
+func writePages(dir, results string) error {
+	r, err := readReport(results)
+	if err != nil {
+		return err
+	}
+	all, err := pages(dir, r)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Join(dir, "performance"), 0o755); err != nil {
+		return err
+	}
+	for name, content := range all {
+		path := filepath.Join(dir, name)
+		if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, content) {
+			continue
+		}
+		if err := os.WriteFile(path, content, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// table is a Markdown table.
+func table(head []string, rows [][]string) string {
+	var out strings.Builder
+	line := func(cells []string) { fmt.Fprintf(&out, "| %s |\n", strings.Join(cells, " | ")) }
+	line(head)
+	fmt.Fprintf(&out, "|%s\n", strings.Repeat("---|", len(head)))
+	for _, row := range rows {
+		line(row)
+	}
+	return out.String()
+}
+
+var comparedPeers = []string{"cdata", arrowCPP, nanoarrow, arrowRS, cFloor}
+
+// ratios are the cells of a row: the ratio to each peer.
+func (r report) ratios(operation, shape string, columns int) (cells []string, found bool) {
+	for _, peer := range comparedPeers {
+		cell := ""
+		for _, row := range r.Results {
+			if row.Operation == operation && row.Shape == shape && row.Columns == columns && row.Peer == peer {
+				cell, found = significant(row.Ratio), true
+			}
+		}
+		cells = append(cells, cell)
+	}
+	return cells, found
+}
+
+// inTables are the operations of the tables, in their order.
+var inTables = []string{
+	exportRelease, wrapExportRelease, importRelease, importView, importColumn, plainBothWays, validation,
+	schemaFirst, schemaAgain, streamName, wrapStream, wrapStreamView, plainStreams, asyncBatches,
+}
+
+// operationsTable has a row for each operation on int64 columns.
+func operationsTable(r report) string {
+	var rows [][]string
+	for _, operation := range inTables {
+		for _, columns := range []int{1, 100, 1000} {
+			if cells, found := r.ratios(operation, "int64", columns); found {
+				rows = append(rows, append([]string{operation, fmt.Sprint(columns)}, cells...))
+			}
+		}
+	}
+	return table(append([]string{"operation", "columns"}, comparedPeers...), rows)
+}
+
+// shapesTable has the operations whose cost depends on the type.
+func shapesTable(r report) string {
+	var shapes []string
+	for _, row := range r.Results {
+		if !slices.Contains(shapes, row.Shape) {
+			shapes = append(shapes, row.Shape)
+		}
+	}
+	var rows [][]string
+	for _, operation := range []string{exportRelease, wrapExportRelease, importRelease, importView, validation, schemaFirst, streamName} {
+		for _, shape := range shapes {
+			if cells, found := r.ratios(operation, shape, 100); found {
+				rows = append(rows, append([]string{operation, strings.ReplaceAll(shape, "<", "&lt;")}, cells...))
+			}
+		}
+	}
+	return table(append([]string{"operation", "100 columns of"}, comparedPeers...), rows)
+}
+
+func liveTable(r report) string {
+	var rows [][]string
+	for _, l := range r.Live {
+		rows = append(rows, []string{
+			l.Side, fmt.Sprint(l.Columns), fmt.Sprint(l.Exports), fmt.Sprintf("%.0f", l.CBytes), fmt.Sprintf("%.0f", l.GoBytes),
+			fmt.Sprintf("%.1f ms", l.GCMS), fmt.Sprintf("%.1f ms", l.GCCPUMS), nanoseconds(l.Export), nanoseconds(l.Release),
+		})
+	}
+	return table([]string{"side", "columns", "live exports", "bytes in C, each", "on the Go heap, each", "garbage collection", "its processor time", "an export", "a release"}, rows)
+}
+
+func machineText(r report) string {
+	var peers []string
+	for name, version := range r.Machine.Peers {
+		peers = append(peers, name+" "+version)
+	}
+	slices.Sort(peers)
+	return fmt.Sprintf("Measured on %d cores of a %s, with %s, beside %s.\n", r.Machine.Cores, r.Machine.CPU, r.Machine.Go, strings.Join(peers, ", "))
+}

@@ -1,0 +1,34 @@
+/* A producer in C, for the imports of all sides, and the C floor for exports. */
+#pragma once
+
+#include "../../internal/abi/abi.h"
+#include "peer.h"
+
+struct producer {
+  struct bench_producer base;
+  struct ArrowDeviceArray next; /* what give copies to *out */
+  struct ArrowDeviceArray source;
+  int64_t n_nodes; /* below the root */
+  struct ArrowArray* nodes;
+  void* block; /* has the nodes and the pointers to them */
+};
+
+/* Takes the source. Returns NULL if there is no memory. */
+struct producer* producer_new(struct ArrowDeviceArray* source);
+void producer_free(struct producer* p);
+
+/* The floor: a struct that is filled with one malloc, and released, so many times. This is the least that a C
+ * program can do, without a count of references. Returns 0 or ENOMEM. */
+int floor_run(const struct producer* p, int64_t n);
+
+/* Fills so many structs, which are released one by one. Returns 0 or ENOMEM. */
+int floor_fill(const struct producer* p, struct ArrowDeviceArray* all, int64_t n);
+
+/* The bytes that malloc has given out. */
+int64_t allocated(void);
+
+/* Calls release of so many structs. */
+void release_all(struct ArrowDeviceArray* all, int64_t n);
+
+/* Nothing: what a call from Go into C costs. */
+void nothing(void);

@@ -1,0 +1,51 @@
+//! Batches through an exported and an imported stream. arrow-rs has plain streams only.
+
+use std::hint::black_box;
+
+use arrow_array::ffi_stream::{FFI_ArrowArrayStream, RecordBatchStreamReader};
+use arrow_array::{RecordBatch, RecordBatchReader};
+use arrow_schema::{ArrowError, SchemaRef};
+
+use crate::{Data, Run};
+
+pub fn operation(name: &str) -> Option<Box<dyn Fn(&Data, i64) -> Result<(), ArrowError>>> {
+    match name {
+        "stream" | "wrap+stream" | "plain stream" | "wrap+plain stream" => Some(Box::new(stream as Run)),
+        _ => None,
+    }
+}
+
+/// Gives the same batch so many times.
+struct Repeated {
+    schema: SchemaRef,
+    batch: RecordBatch,
+    left: i64,
+}
+
+impl Iterator for Repeated {
+    type Item = Result<RecordBatch, ArrowError>;
+    fn next(&mut self) -> Option<Self::Item> {
+        self.left -= 1;
+        (self.left >= 0).then(|| Ok(self.batch.clone()))
+    }
+}
+
+impl RecordBatchReader for Repeated {
+    fn schema(&self) -> SchemaRef {
+        self.schema.clone()
+    }
+}
+
+fn stream(data: &Data, n: i64) -> Result<(), ArrowError> {
+    let source = Repeated { schema: data.schema.clone(), batch: data.batch.clone(), left: n };
+    let reader = RecordBatchStreamReader::try_new(FFI_ArrowArrayStream::new(Box::new(source)))?;
+    let mut left = n;
+    for batch in reader {
+        black_box(batch?);
+        left -= 1;
+    }
+    if left == 0 {
+        return Ok(());
+    }
+    Err(ArrowError::CDataInterface("the stream ended early".into()))
+}

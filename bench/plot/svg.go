@@ -1,0 +1,148 @@
+// Package plot draws charts as SVG that is readable on light and dark pages. It knows nothing of what is drawn.
+package plot
+
+import (
+	"fmt"
+	"html"
+	"math"
+	"strings"
+)
+
+// Figure is a picture of panels, in rows of Across.
+type Figure struct {
+	Title, About string // About describes the picture to those who cannot see it
+	Across       int
+	Legend       []Entry
+	Panels       []Panel
+}
+
+// Entry is a colour of a figure, from 0 on, and what it stands for.
+type Entry struct {
+	Name   string
+	Colour int
+	Dashed bool
+}
+
+// Panel is a chart of a figure.
+type Panel interface {
+	draw(c *canvas, x, y float64)
+	size() (width, height float64)
+}
+
+const (
+	width   = 900.0
+	margin  = 16.0
+	spacing = 20.0
+)
+
+// style has the colours for light and dark pages. Those of the series can be told apart without
+// red and green, and have markers of different shapes.
+const style = `
+    svg { font-family: -apple-system, "Segoe UI", Helvetica, Arial, sans-serif; font-size: 12px; }
+    .page { fill: #ffffff; }
+    text { fill: #1f2328; }
+    .title { font-weight: 600; font-size: 15px; }
+    .panel { font-weight: 600; font-size: 13px; }
+    .note { fill: #57606a; font-size: 11px; }
+    .grid { stroke: #d0d7de; stroke-width: 0.6; fill: none; }
+    .even { stroke: #57606a; stroke-width: 1.2; stroke-dasharray: 3 3; fill: none; }
+    .line { fill: none; stroke-width: 2; }
+    .dashed { stroke-dasharray: 6 4; }
+    .bar { stroke: #ffffff; stroke-width: 0.6; }
+    .s0 { stroke: #0969da; } .f0 { fill: #0969da; }
+    .s1 { stroke: #bc4c00; } .f1 { fill: #bc4c00; }
+    .s2 { stroke: #8250df; } .f2 { fill: #8250df; }
+    .s3 { stroke: #1b7c83; } .f3 { fill: #1b7c83; }
+    .s4 { stroke: #bf8700; } .f4 { fill: #bf8700; }
+    .s5 { stroke: #6e7781; } .f5 { fill: #6e7781; }
+    @media (prefers-color-scheme: dark) {
+      .page { fill: #0d1117; }
+      text { fill: #e6edf3; }
+      .note { fill: #9198a1; }
+      .grid { stroke: #30363d; }
+      .even { stroke: #9198a1; }
+      .bar { stroke: #0d1117; }
+      .s0 { stroke: #58a6ff; } .f0 { fill: #58a6ff; }
+      .s1 { stroke: #f0883e; } .f1 { fill: #f0883e; }
+      .s2 { stroke: #bc8cff; } .f2 { fill: #bc8cff; }
+      .s3 { stroke: #39c5cf; } .f3 { fill: #39c5cf; }
+      .s4 { stroke: #e3b341; } .f4 { fill: #e3b341; }
+      .s5 { stroke: #9198a1; } .f5 { fill: #9198a1; }
+    }
+`
+
+// SVG is the picture.
+func (f Figure) SVG() string {
+	c := &canvas{}
+	y := margin + 16
+	c.text(margin, y, "title", "start", f.Title)
+	y = f.drawLegend(c, y+22) + 16
+	for i := 0; i < len(f.Panels); i += f.Across {
+		x, tallest := margin, 0.0
+		for _, p := range f.Panels[i:min(i+f.Across, len(f.Panels))] {
+			w, h := p.size()
+			p.draw(c, x, y)
+			x, tallest = x+w+spacing, max(tallest, h)
+		}
+		y += tallest + spacing
+	}
+	head := fmt.Sprintf("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %.0f %.0f\" width=\"%.0f\" height=\"%.0f\" role=\"img\" aria-labelledby=\"title desc\">\n"+
+		"  <title id=\"title\">%s</title>\n  <desc id=\"desc\">%s</desc>\n  <style>%s  </style>\n  <rect class=\"page\" width=\"%.0f\" height=\"%.0f\" rx=\"6\"/>\n",
+		width, y, width, y, html.EscapeString(f.Title), html.EscapeString(f.About), style, width, y)
+	return head + c.String() + "</svg>\n"
+}
+
+func (f Figure) drawLegend(c *canvas, y float64) float64 {
+	x := margin
+	for _, e := range f.Legend {
+		w := 34 + 6.6*float64(len([]rune(e.Name)))
+		if x+w > width-margin {
+			x, y = margin, y+18
+		}
+		c.line(x, y-4, x+18, y-4, e.class())
+		c.marker(x+9, y-4, e.Colour)
+		c.text(x+24, y, "", "start", e.Name)
+		x += w
+	}
+	return y
+}
+
+func (e Entry) class() string {
+	class := fmt.Sprintf("line s%d", e.Colour)
+	if e.Dashed {
+		class += " dashed"
+	}
+	return class
+}
+
+// canvas collects elements.
+type canvas struct{ strings.Builder }
+
+func (c *canvas) add(format string, args ...any) { fmt.Fprintf(c, "  "+format+"\n", args...) }
+
+func (c *canvas) text(x, y float64, class, anchor, text string) {
+	c.add(`<text class="%s" x="%.1f" y="%.1f" text-anchor="%s">%s</text>`, class, x, y, anchor, html.EscapeString(text))
+}
+
+func (c *canvas) line(x1, y1, x2, y2 float64, class string) {
+	c.add(`<path class="%s" d="M%.1f %.1f L%.1f %.1f"/>`, class, x1, y1, x2, y2)
+}
+
+func (c *canvas) rect(x, y, w, h float64, class string) {
+	c.add(`<rect class="%s" x="%.1f" y="%.1f" width="%.1f" height="%.1f"/>`, class, x, y, w, h)
+}
+
+// marker is a shape for each colour.
+func (c *canvas) marker(x, y float64, colour int) {
+	corners := []int{0, 4, 3, 5, 6, 8}[colour]
+	if corners == 0 {
+		c.add(`<circle class="f%d" cx="%.1f" cy="%.1f" r="3.4"/>`, colour, x, y)
+		return
+	}
+	var points []string
+	for i := range corners {
+		angle := 2*math.Pi*float64(i)/float64(corners) - math.Pi/2
+		points = append(points, fmt.Sprintf("%.1f,%.1f", x+4.2*math.Cos(angle), y+4.2*math.Sin(angle)))
+	}
+	c.add(`<polygon class="f%d" points="%s"/>`, colour, strings.Join(points, " "))
+}
