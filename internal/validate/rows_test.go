@@ -165,3 +165,19 @@ func TestTextOfRandomRows(t *testing.T) {
 	assert.Greater(t, counts[true], 1000)
 	assert.Greater(t, counts[false], 500)
 }
+
+// Bytes behind a short value are found in the check of all views, and named by that of each.
+func TestPaddingOfManyViews(t *testing.T) {
+	for size := range inlineSize {
+		for at := 4 + size; at < layout.ViewSize; at++ {
+			views := make([]arrow.ViewHeader, 3)
+			for i := range views {
+				views[i].SetBytes(make([]byte, size))
+			}
+			(*rawView)(unsafe.Pointer(&views[1]))[at] = 1
+			ok, err := newValidator(context.Background()).allViews(&tree.Node{}, views, nil, true)
+			assert.NoError(t, err)
+			assert.False(t, ok, "a value of %d bytes, byte %d", size, at)
+		}
+	}
+}
