@@ -178,6 +178,10 @@ func describe(f arrow.Field) (s shape, err error) {
 	if isNil(dt) {
 		return s, invalid(".format", fielderr.Text("nil"), fielderr.Text("a type"))
 	}
+	if row := leafOf(dt); row != nil {
+		s.format = row.text
+		return s, nil
+	}
 	if ext, ok := dt.(arrow.ExtensionType); ok {
 		dt = ext.StorageType()
 		if isNil(dt) {
