@@ -71,7 +71,11 @@ const leastDirect = 64 << 10
 func (s *source) enqueue(ctx context.Context, d *deviceMemory, l *blockLayout, own bool) (kept bool, err error) {
 	base := uintptr(d.memory.Ptr())
 	filler, fills := d.dev.(device.Memsetter)
-	var staged, direct, copies []device.Range
+	var direct, copies []device.Range
+	var staged []device.Range
+	if !s.remote() {
+		staged = make([]device.Range, 0, len(l.parts))
+	}
 	for i, p := range l.parts {
 		dst := base + uintptr(l.offsets[i])
 		switch {
