@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 )
 
 // An Opener opens the device of one type with the given ordinal. It is not called for the same
@@ -17,7 +18,9 @@ var registry = struct {
 	sync.Mutex
 	openers map[Type]Opener
 	devices map[ID]*opening
-	probers []*prober // replaced when it changes, never written to
+	// probers is replaced under the lock when it changes, and the slice is never written to. It is
+	// read without the lock: a validation asks for each buffer.
+	probers atomic.Pointer[[]*prober]
 }{
 	openers: map[Type]Opener{CPU: openHost},
 	devices: map[ID]*opening{},
@@ -91,22 +94,35 @@ func AddProber(p Prober) (remove func()) {
 	added := &prober{p}
 	registry.Lock()
 	defer registry.Unlock()
-	registry.probers = append(slices.Clone(registry.probers), added)
+	changeProbers(func(all []*prober) []*prober { return append(all, added) })
 	return func() {
 		registry.Lock()
 		defer registry.Unlock()
-		registry.probers = slices.DeleteFunc(slices.Clone(registry.probers), func(p *prober) bool { return p == added })
+		changeProbers(func(all []*prober) []*prober {
+			return slices.DeleteFunc(all, func(p *prober) bool { return p == added })
+		})
 	}
+}
+
+// changeProbers replaces the probers by change's result, which is given a copy. The registry is locked.
+func changeProbers(change func([]*prober) []*prober) {
+	var all []*prober
+	if known := registry.probers.Load(); known != nil {
+		all = slices.Clone(*known)
+	}
+	all = change(all)
+	registry.probers.Store(&all)
 }
 
 // Lookup returns the allocation that p is in. It asks the devices that backends added with
 // [AddProber], in the order in which they were added, and opens none. Memory that none of them
 // knows is reported as the CPU's.
 func Lookup(p Ptr) (Allocation, error) {
-	registry.Lock()
-	probers := registry.probers
-	registry.Unlock()
-	for _, asked := range probers {
+	probers := registry.probers.Load()
+	if probers == nil {
+		return Allocation{ID: CPUDevice().ID()}, nil
+	}
+	for _, asked := range *probers {
 		found, err := asked.Lookup(p)
 		if err != nil || found.ID.Type != CPU {
 			return found, err

@@ -52,6 +52,9 @@ func Within(parent string, err error) error {
 
 // During sets the operation of an Error from code that several operations share.
 func During(op string, err error) error {
+	if err == nil {
+		return nil // without the allocation of e
+	}
 	var e *Error
 	if errors.As(err, &e) {
 		e.Op = op

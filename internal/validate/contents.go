@@ -31,11 +31,11 @@ func (v *validator) contents(n *tree.Node) error {
 	}
 	st := n.Storage()
 	// The sizes first: they bound every read that follows.
-	sizes, err := hostread.Sizes(v.sizes[:0], n, st)
-	v.sizes = sizes
+	sizes, err := hostread.CheckSizes(v.sizes, n)
 	if err != nil {
 		return err
 	}
+	v.sizes = sizes
 	if err := v.nullCount(n); err != nil {
 		return err
 	}
