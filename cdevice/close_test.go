@@ -161,11 +161,12 @@ func TestCloseWaitsForStop(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			let := make(chan struct{})
+			begun, let := make(chan struct{}), make(chan struct{})
 			var stopped atomic.Bool
-			r := open(func() { <-let; stopped.Store(true) })
+			r := open(func() { close(begun); <-let; stopped.Store(true) })
 			require.True(t, r.Next())
 			expires(t, r.Close)
+			<-begun // on the goroutine of Close: Release, if it were first, would call stop
 			within.Seconds(t, "Next", func() error { isClosed(t, r); return nil })
 			within.Seconds(t, "Release", func() error { r.Release(); return nil })
 			expires(t, r.Close)

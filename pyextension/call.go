@@ -3,14 +3,12 @@
 package pyextension
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
 	"runtime/debug"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/arrowdevice/arrowdevice/internal/handle"
@@ -30,7 +28,7 @@ type call struct {
 	results   results    // what the reply has
 	finished  bool
 	cancelled bool
-	notify    []int // file descriptors
+	notify    []int // file descriptors to which the number is not yet written
 }
 
 // calls are those in progress that Python may still ask for.
@@ -171,14 +169,12 @@ func (c *call) finish(reply []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.reply, c.finished = reply, true
+	close(c.done) // before tell: a call whose number is read has ended
 	if c.cancelled {
 		c.results.discard()
 	} else {
-		for _, fd := range c.notify {
-			c.write(fd)
-		}
+		c.tell()
 	}
-	close(c.done)
 }
 
 // wait reports whether the call has ended within a time; a negative one has no limit.
@@ -209,6 +205,7 @@ func (c *call) wait(limit time.Duration) bool {
 func (c *call) take() []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.notify = nil
 	c.results.settled(true)
 	return c.reply
 }
@@ -255,34 +252,9 @@ func (server) Cancel(number int64) {
 	c.scope.end()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.cancelled = true
+	c.cancelled, c.notify = true, nil
 	if c.finished {
 		c.results.discard()
-	}
-}
-
-func (server) Notify(number int64, fd int) {
-	c := numbered(number, false)
-	if c == nil {
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.finished {
-		c.write(fd)
-	} else {
-		c.notify = append(c.notify, fd)
-	}
-}
-
-// write writes the number of the call to a pipe. Cancel and write take the same lock, so nothing is
-// written after Cancel, when the pipe may be closed.
-func (c *call) write(fd int) {
-	number := binary.NativeEndian.AppendUint64(nil, uint64(c.number))
-	for {
-		if _, err := syscall.Write(fd, number); err != syscall.EINTR {
-			return // a pipe that is gone has no reader that waits
-		}
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"os"
 	"runtime"
-	"syscall"
 	"testing"
 	"time"
 
@@ -369,28 +368,6 @@ func TestCancel(t *testing.T) {
 	gone, data := server{}.Wait(number, -1)
 	assert.Zero(t, gone)
 	assert.Contains(t, decodeReply(t, data).text, fmt.Sprint(number))
-}
-
-func TestNotify(t *testing.T) {
-	let := make(chan struct{})
-	register(t, "waits", func() { <-let })
-	var pipe [2]int
-	require.NoError(t, syscall.Pipe(pipe[:]))
-	defer syscall.Close(pipe[0])
-	defer syscall.Close(pipe[1])
-	first, _ := server{}.Call(request(t, "waits"), 0)
-	second, _ := server{}.Call(request(t, "waits"), 0)
-	server{}.Notify(first, pipe[1])
-	server{}.Notify(second, pipe[1])
-	server{}.Cancel(second)
-	close(let)
-	var number [16]byte
-	n, err := syscall.Read(pipe[0], number[:])
-	require.NoError(t, err)
-	require.Equal(t, 8, n, "nothing of the cancelled call")
-	assert.EqualValues(t, first, binary.NativeEndian.Uint64(number[:]))
-	still, _ := server{}.Wait(first, 0)
-	assert.Zero(t, still)
 }
 
 // A cancelled read loses no batch.

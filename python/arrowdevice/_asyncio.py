@@ -15,7 +15,8 @@ class _Pipe:
     def __init__(self, loop):
         self._loop, self._waiting = loop, {}
         self._reader, self._writer = os.pipe()
-        os.set_blocking(self._reader, False)
+        for end in self._reader, self._writer:  # Go tries again later when the pipe is full
+            os.set_blocking(end, False)
         try:
             loop.add_reader(self._reader, self._read)
         except BaseException:

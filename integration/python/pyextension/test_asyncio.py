@@ -1,6 +1,7 @@
 """Calls that asyncio waits for."""
 
 import asyncio
+import fcntl
 import os
 import threading
 import time
@@ -222,6 +223,31 @@ def test_pipes_are_closed(ext):
     for _ in range(20):
         asyncio.run(numbers(ext.counters(1, 3, 1)))
     assert len(os.listdir("/proc/self/fd")) == len(before)
+
+
+def test_full_pipe(ext, monkeypatch):
+    """More calls end than the pipe has room for, and those of them that are cancelled do not wait for room."""
+    pipe, page = os.pipe, 4096  # bytes: 512 numbers
+
+    def small_pipe():
+        reader, writer = pipe()
+        fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, page)
+        return reader, writer
+
+    async def main():
+        monkeypatch.setattr(os, "pipe", small_pipe)
+        tasks = [asyncio.create_task(ext.sleep.aio(50)) for _ in range(800)]
+        await asyncio.sleep(0)  # they have begun
+        begun = time.monotonic()
+        while time.monotonic() - begun < 1:
+            time.sleep(0.05)  # and ended, while nothing reads the pipe
+        for task in tasks[::2]:
+            task.cancel()
+        results = await asyncio.wait_for(asyncio.gather(*tasks, return_exceptions=True), 60)
+        assert all(isinstance(result, asyncio.CancelledError) for result in results[::2])
+        assert results[1::2] == ["slept"] * 400
+
+    asyncio.run(main())
 
 
 def test_exception_of_a_source(ext):
