@@ -24,7 +24,8 @@ const (
 // libraries are the peers that are there.
 var libraries []*peers.Library
 
-// loadLibraries loads the peers that bench/peers/build.sh has built, and reports which are missing.
+// loadLibraries loads the peers that bench/peers/build.sh has built, or those of the folder that
+// BENCH_PEERS names, and reports which are missing.
 func loadLibraries(w io.Writer) {
 	dir := os.Getenv("BENCH_PEERS")
 	if dir == "" {
