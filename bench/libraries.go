@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow/cdata"
 
@@ -42,6 +43,14 @@ func loadLibraries(w io.Writer) {
 		}
 		libraries = append(libraries, library)
 	}
+}
+
+// missing reports whether a peer is a library that is not there.
+func missing(peer string) bool {
+	if !slices.Contains([]string{arrowCPP, nanoarrow, arrowRS}, peer) {
+		return false
+	}
+	return !slices.ContainsFunc(libraries, func(l *peers.Library) bool { return l.Name == peer })
 }
 
 // others are the peers in other languages that have the operation.
