@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow/cdata"
 
@@ -24,7 +25,8 @@ const (
 // libraries are the peers that are there.
 var libraries []*peers.Library
 
-// loadLibraries loads the peers that bench/peers/build.sh has built, and reports which are missing.
+// loadLibraries loads the peers that bench/peers/build.sh has built, or those of the folder that
+// BENCH_PEERS names, and reports which are missing.
 func loadLibraries(w io.Writer) {
 	dir := os.Getenv("BENCH_PEERS")
 	if dir == "" {
@@ -41,6 +43,14 @@ func loadLibraries(w io.Writer) {
 		}
 		libraries = append(libraries, library)
 	}
+}
+
+// missing reports whether a peer is a library that is not there.
+func missing(peer string) bool {
+	if !slices.Contains([]string{arrowCPP, nanoarrow, arrowRS}, peer) {
+		return false
+	}
+	return !slices.ContainsFunc(libraries, func(l *peers.Library) bool { return l.Name == peer })
 }
 
 // others are the peers in other languages that have the operation.

@@ -149,10 +149,10 @@ func liveTable(r report) string {
 	for _, l := range r.Live {
 		rows = append(rows, []string{
 			l.Side, fmt.Sprint(l.Columns), fmt.Sprint(l.Exports), fmt.Sprintf("%.0f", l.CBytes), fmt.Sprintf("%.0f", l.GoBytes),
-			fmt.Sprintf("%.1f ms", l.GCMS), fmt.Sprintf("%.1f ms", l.GCCPUMS), nanoseconds(l.Export), nanoseconds(l.Release),
+			nanoseconds(l.GCMS * 1e6), nanoseconds(l.GCCPUMS * 1e6), nanoseconds(l.PauseUS * 1e3), nanoseconds(l.Export), nanoseconds(l.Release),
 		})
 	}
-	return table([]string{"side", "columns", "live exports", "bytes in C, each", "on the Go heap, each", "garbage collection", "its processor time", "an export", "a release"}, rows)
+	return table([]string{"side", "columns", "live exports", "bytes in C, each", "on the Go heap, each", "garbage collection", "its processor time", "its longest pause", "an export", "a release"}, rows)
 }
 
 func endToEndTable(r report) string {
@@ -189,5 +189,5 @@ func machineText(r report) string {
 		peers = append(peers, name+" "+version)
 	}
 	slices.Sort(peers)
-	return fmt.Sprintf("Measured on %d cores of a %s, with %s, beside %s.\n", r.Machine.Cores, r.Machine.CPU, r.Machine.Go, strings.Join(peers, ", "))
+	return fmt.Sprintf("Measured on %d cores (%s), with %s, beside %s.\n", r.Machine.Cores, r.Machine.CPU, r.Machine.Go, strings.Join(peers, ", "))
 }

@@ -19,6 +19,13 @@ var promises = []promise{
 	{"export+release", "int64", "cdata", 100, 30, 0, 1},
 	{"export+release", "int64", "C floor", 100, 1.0 / 6, 0, 1},
 	{"export+release", "int64", "cdata", 1000, 30, 0, 1},
+	{"export+release", "int64", arrowCPP, 100, 8, 0, 1},
+	{"export+release", "int64", nanoarrow, 100, 5, 0, 1},
+	{"export+release", "int64", arrowRS, 100, 5, 0, 1},
+	{"import+release", "int64", arrowCPP, 100, 3, 3, 1},
+	{"import+release", "int64", arrowRS, 100, 2, 3, 1},
+	{"stream", "int64", arrowCPP, 100, 3, 4, 1},
+	{"stream", "int64", arrowRS, 100, 3, 4, 1},
 	{"import+release", "int64", "cdata", 100, 6, 3, 1},
 	{"import+release", "int64", "cdata", 1000, 6, 3, 1},
 	{"import+release", "utf8", "cdata", 100, 6, 3, 1},
@@ -49,6 +56,10 @@ func promisesHold(w io.Writer, results []Result, again func(promise) []Result) b
 		if cores < p.cores {
 			fmt.Fprintf(w, "not checked: %s, %s x %d against %s: it takes %d cores, and this machine has %d\n",
 				p.operation, p.shape, p.columns, p.peer, p.cores, cores)
+			continue
+		}
+		if missing(p.peer) {
+			fmt.Fprintf(w, "not checked: %s, %s x %d against %s, which is not there\n", p.operation, p.shape, p.columns, p.peer)
 			continue
 		}
 		text, ok := p.check(results, again)

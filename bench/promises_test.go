@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+
+	"github.com/arrowdevice/arrowdevice/bench/peers"
 )
 
 // kept are results that keep each promise by this factor, and with so many allocations more.
@@ -79,10 +81,35 @@ func TestPromisesOfMoreCores(t *testing.T) {
 	}
 }
 
+// A promise about a library that is not there is skipped, and the output says so; about one that is there, it is
+// checked.
+func TestPromisesOfMissingPeers(t *testing.T) {
+	defer withCores(4)()
+	results := kept(1.01, 0)
+	for i := range results {
+		if results[i].Peer == arrowCPP {
+			results[i].Ratio = 0.1
+		}
+	}
+	again := func(promise) []Result { return results }
+	for there, holds := range map[bool]bool{false: true, true: false} {
+		if there {
+			libraries = []*peers.Library{{Name: arrowCPP}}
+		}
+		var out bytes.Buffer
+		assert.Equal(t, holds, promisesHold(&out, results, again), "there: %t", there)
+		assert.Equal(t, holds, bytes.Contains(out.Bytes(), []byte("against Arrow C++, which is not there")), out.String())
+		libraries = nil
+	}
+}
+
 // Each promise refers to an operation that is measured, even if it is measured again.
 func TestPromisesAreMeasured(t *testing.T) {
 	m := meter{round: time.Microsecond, rounds: 1}
 	for _, p := range promises {
+		if missing(p.peer) {
+			continue // TestPeersDoTheirOperations has them
+		}
 		_, found := p.find(run(m, p.filter()))
 		assert.True(t, found, "%s, %s x %d against %s", p.operation, p.shape, p.columns, p.peer)
 	}

@@ -54,5 +54,8 @@ func significant(ratio float64) string {
 	case ratio >= 0.995:
 		return fmt.Sprintf("%.1f", ratio)
 	}
+	if ratio < 0.0095 {
+		return fmt.Sprintf("%.1g", ratio)
+	}
 	return fmt.Sprintf("%.2f", ratio)
 }

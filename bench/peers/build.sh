@@ -6,7 +6,7 @@
 #
 # Needs python3, g++ and gcc, and cargo for arrow-rs (PYTHON, CXX, CC and CARGO name others). Arrow C++ is the libarrow
 # of PyArrow, in the Python environment of integration/venv.sh; nanoarrow is its source
-# distribution, which requirements.txt pins with a checksum. What is there already, and
+# distribution, which requirements.txt pins with a checksum; pip takes a minute to fetch it, the first time. What is there already, and
 # newer than its sources, is kept. A peer that cannot be built is left out, and the benchmark goes on without it.
 set -euo pipefail
 

@@ -112,13 +112,3 @@ int cpeer_floor_export(const struct cpeer_node* root, struct ArrowDeviceArray* o
   out->reserved[0] = out->reserved[1] = out->reserved[2] = 0;
   return 0;
 }
-
-void cpeer_floor_export_release(const struct cpeer_node* root, int64_t times) {
-  for (int64_t i = 0; i < times; i++) {
-    struct ArrowDeviceArray out;
-    if (cpeer_floor_export(root, &out) != 0) return;
-    /* As a consumer in another library sees it: not to be optimised away. */
-    __asm__ volatile("" : : "r"(&out) : "memory");
-    out.array.release(&out.array);
-  }
-}

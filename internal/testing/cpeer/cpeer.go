@@ -1,7 +1,6 @@
 // Package cpeer is the other side of the interface, written in C: release
 // callbacks that count, a thread that Go has never seen, and a producer that
-// does the least work possible, the floor that benchmarks compare with. It is
-// for tests (cgo is not allowed in _test.go files) and no part of the library.
+// does the least work possible. It is for tests (cgo is not allowed in _test.go files) and no part of the library.
 package cpeer
 
 // #cgo LDFLAGS: -lpthread
@@ -114,9 +113,4 @@ func (t Tree) Export(out *abi.ArrowDeviceArray) {
 	if C.cpeer_floor_export(t.root, (*C.struct_ArrowDeviceArray)(unsafe.Pointer(out))) != 0 {
 		panic("cpeer: out of memory")
 	}
-}
-
-// ExportRelease exports and releases the tree so many times, without leaving C.
-func (t Tree) ExportRelease(times int) {
-	C.cpeer_floor_export_release(t.root, C.int64_t(times))
 }

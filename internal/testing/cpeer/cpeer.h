@@ -1,4 +1,4 @@
-/* A producer and a consumer written in C, for tests and benchmarks: another implementation of the
+/* A producer and a consumer written in C, for tests: another implementation of the
  * interface. */
 #pragma once
 
@@ -36,5 +36,3 @@ struct cpeer_node {
 
 /* Exports a tree with one malloc. Returns 0 or ENOMEM. */
 int cpeer_floor_export(const struct cpeer_node* root, struct ArrowDeviceArray* out);
-/* Exports and releases a tree so many times: the least that the work can cost. */
-void cpeer_floor_export_release(const struct cpeer_node* root, int64_t times);
