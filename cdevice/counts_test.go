@@ -176,6 +176,22 @@ func TestHostViewAllocations(t *testing.T) {
 	}
 }
 
+// A full validation of valid columns allocates nothing for a column.
+func TestValidationAllocations(t *testing.T) {
+	for _, columns := range []int{1, 1000} {
+		rec, _ := wide(t, columns)
+		b, err := cdevice.WrapRecordBatch(rec, device.CPUDevice())
+		require.NoError(t, err)
+		require.NoError(t, b.ValidateFull(background)) // makes the nodes
+		assert.LessOrEqual(t, testing.AllocsPerRun(20, func() {
+			if err := b.ValidateFull(background); err != nil {
+				t.Error(err)
+			}
+		}), 1.0, "%d columns", columns)
+		b.Release()
+	}
+}
+
 // What a program does with an import that does not look into columns makes no nodes.
 func TestNodesAreMadeOnDemand(t *testing.T) {
 	const columns = 1000
