@@ -2,10 +2,7 @@ package cdevice
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"math"
-	"sync/atomic"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -17,7 +14,6 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"github.com/arrowdevice/arrowdevice/internal/hostread"
 	"github.com/arrowdevice/arrowdevice/internal/layout"
-	"github.com/arrowdevice/arrowdevice/internal/live"
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
@@ -29,8 +25,9 @@ import (
 // wrapped.
 //
 // The result is owned by the caller. It keeps the memory alive until its release, and so does every
-// column taken from it. arrow-go's rules for concurrent use apply: an array counts its nulls at the
-// first call of NullN, without a lock. The contents are checked only as far as the sizes of the
+// column that is retained. It makes the array of a column when the column is first asked for, on any
+// goroutine. arrow-go's rules for concurrent use apply: an array counts its nulls at the first call of
+// NullN, without a lock. The contents are checked only as far as the sizes of the
 // buffers require; [RecordBatch.ValidateFull] checks all of them.
 func (b *RecordBatch) HostView(ctx context.Context) (arrow.RecordBatch, error) {
 	if err := b.hold(fielderr.OpRead); err != nil {
@@ -44,19 +41,7 @@ func (b *RecordBatch) HostView(ctx context.Context) (arrow.RecordBatch, error) {
 		b.host.Retain()
 		return b.host, nil
 	}
-	nodes := b.nodes()
-	columns := make([]arrow.Array, 0, len(nodes))
-	defer func() { hostread.ReleaseAll(columns) }()
-	v := viewer{mem: viewMemory(b.mem)}
-	defer v.mem.drop()
-	for i := range nodes {
-		column, err := v.array(&nodes[i])
-		if err != nil {
-			return nil, fielderr.Within(fmt.Sprintf("column[%d]", i), err)
-		}
-		columns = append(columns, column)
-	}
-	return hostread.NewRecordBatch(b.schema, columns, b.rows)
+	return newHostBatch(b.mem, b.schema, b.rows, b.nodes())
 }
 
 // HostView returns the array as an arrow-go array over the same memory; see
@@ -73,7 +58,8 @@ func (a *Array) HostView(ctx context.Context) (arrow.Array, error) {
 		a.host.Retain()
 		return a.host, nil
 	}
-	v := viewer{mem: viewMemory(a.mem)}
+	v := viewer{mem: new(hostMemory)}
+	v.mem.start(a.mem)
 	defer v.mem.drop()
 	arr, err := v.array(&a.node)
 	if err != nil {
@@ -91,6 +77,23 @@ type viewer struct {
 	// exact is positive inside types whose children's null counts arrow-go reads at once. It takes
 	// an unknown count for a null.
 	exact int
+	ahead bool // more arrays will follow: allocate for them too
+	// shared is true if other arrays use the memory, so that an array that arrow-go refuses must not end it.
+	shared bool
+}
+
+// check returns an error if the buffers of the node or of one below it cannot have the sizes that their
+// contents demand.
+func (v *viewer) check(n *tree.Node) (err error) {
+	if v.sizes, err = hostread.CheckSizes(v.sizes, n); err != nil {
+		return err
+	}
+	for i := range n.Children {
+		if err := v.check(&n.Children[i]); err != nil {
+			return fielderr.Within(n.ChildName(i), err)
+		}
+	}
+	return nil
 }
 
 func (v *viewer) array(n *tree.Node) (arr arrow.Array, err error) {
@@ -99,8 +102,15 @@ func (v *viewer) array(n *tree.Node) (arr arrow.Array, err error) {
 		return nil, err
 	}
 	defer data.Release()
-	defer hostread.RecoverArrow(&err, v.mem.abandon)
+	defer hostread.RecoverArrow(&err, v.refused)
 	return array.MakeFromData(data), nil
+}
+
+// refused ends the memory of an array that arrow-go refused, whose references cannot be dropped.
+func (v *viewer) refused() {
+	if !v.shared {
+		v.mem.abandon()
+	}
 }
 
 func (v *viewer) data(n *tree.Node) (data *array.Data, err error) {
@@ -169,54 +179,14 @@ func (v *viewer) children(n *tree.Node) ([]arrow.ArrayData, error) {
 
 func (v *viewer) takeBuffers(n int) []*memory.Buffer {
 	const atOnce = 64
+	if !v.ahead {
+		return make([]*memory.Buffer, n)
+	}
 	if len(v.buffers) < n {
 		v.buffers = make([]*memory.Buffer, max(n, atOnce))
 	}
 	return tree.Take(&v.buffers, n)
 }
-
-// hostMemory is the allocator that the buffers of one host view return their
-// memory to. Together they hold one reference to the owner.
-type hostMemory struct {
-	owner   *tree.Owner
-	buffers atomic.Int64 // that are alive, and one for the viewer
-	origin  *live.Object
-}
-
-func (m *hostMemory) buffer(b []byte) *memory.Buffer {
-	m.buffers.Add(1)
-	return memory.NewBufferWithAllocator(b, m)
-}
-
-func (m *hostMemory) drop() {
-	if m.buffers.Add(-1) == 0 {
-		m.origin.Remove()
-		m.owner.Release()
-	}
-}
-
-// abandon drops the owner while buffers are still alive, since no code can reach them.
-func (m *hostMemory) abandon() {
-	const never = math.MinInt64 / 2
-	if m.buffers.Swap(never) > 0 {
-		m.origin.Remove()
-		m.owner.Release()
-	}
-}
-
-func (m *hostMemory) Free([]byte) { m.drop() }
-
-func (*hostMemory) Allocate(int) []byte { panic(errNotResizable) }
-
-func (*hostMemory) Reallocate(int, []byte) []byte { panic(errNotResizable) }
-
-func viewMemory(owner *tree.Owner) *hostMemory {
-	m := &hostMemory{owner: owner.Retain(), origin: live.Add("HostView")}
-	m.buffers.Store(1)
-	return m
-}
-
-var errNotResizable = errors.New("cdevice: memory of a host view cannot be resized")
 
 // readyForHost waits for the event. It returns an error if the CPU cannot access the memory.
 func readyForHost(ctx context.Context, at tree.Location) error {

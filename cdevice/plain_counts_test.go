@@ -54,7 +54,7 @@ func TestPlainImportAllocations(t *testing.T) {
 			}
 			b.Release()
 		})
-		assert.LessOrEqual(t, allocs, 3.0, "owner, batch and nodes, for %d columns", columns)
+		assert.LessOrEqual(t, allocs, 1.0, "batch and owner in one, for %d columns", columns)
 	}
 }
 

@@ -42,7 +42,7 @@ func TestStreamCostsPerBatch(t *testing.T) {
 						if !r.Next() {
 							t.Error(r.Err())
 						}
-					}), 3.0, "owner, batch and nodes, for %d columns", columns)
+					}), 1.0, "batch and owner in one, for %d columns", columns)
 					r.Map(same)
 				}
 				blocks, callbacks := cdevice.ReadStats().ExportedBlocks, bridge.Callbacks()
@@ -81,7 +81,7 @@ func TestAsyncStreamCostsPerBatch(t *testing.T) {
 			if !r.Next() {
 				t.Error(r.Err())
 			}
-		}), 4.0, "task, owner, batch and nodes, with a queue of %d", queue)
+		}), 2.0, "task, and batch and owner in one, with a queue of %d", queue)
 		require.NoError(t, stream.Close(ctx))
 		r.Release()
 	}

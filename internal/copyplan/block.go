@@ -22,9 +22,23 @@ type blockLayout struct {
 
 func layBlock(trees []Plan) *blockLayout {
 	l := &blockLayout{}
+	count := 0
+	for i := range trees {
+		count += trees[i].countParts()
+	}
+	l.parts, l.offsets = make([]part, 0, count), make([]int64, 0, count)
 	l.add(trees)
 	l.size += blockAlignment
 	return l
+}
+
+// countParts returns the number of parts of the plan and those below it.
+func (t *Plan) countParts() int {
+	count := len(t.Parts)
+	for i := range t.Children {
+		count += t.Children[i].countParts()
+	}
+	return count
 }
 
 func (l *blockLayout) add(trees []Plan) {

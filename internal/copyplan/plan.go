@@ -59,6 +59,20 @@ type planner struct {
 	layoutBuffers *layoutBuffers // nil if the CPU can access all buffers
 	block         *tree.Block    // of the source, if that is a copy of this package
 	pace          *hostread.Pace // nil without a context
+
+	// Memory for many nodes, allocated at once.
+	parts  []part
+	expect int     // the number of parts to allocate next
+	sizes  []int64 // of the buffers of one node, which only are checked
+}
+
+// newParts returns an empty list with room for the parts of a node.
+func (c *planner) newParts(n *tree.Node) []part {
+	k := len(n.Buffers)
+	if len(c.parts) < k {
+		c.parts = make([]part, max(k, c.expect))
+	}
+	return tree.Take(&c.parts, k)[:0]
 }
 
 // makePart makes a buffer of count values, which are zero.
@@ -93,10 +107,13 @@ func (c *planner) cut(n *tree.Node, i, j int64) (Plan, error) {
 		return c.whole(n, sizes)
 	}
 	if n.Length > 0 && !c.remote {
-		if _, err := hostread.Sizes(nil, n, st); err != nil {
+		sizes, err := hostread.Sizes(c.sizes[:0], n, st)
+		if err != nil {
 			return out, err
 		}
+		c.sizes = sizes
 	}
+	out.Parts = c.newParts(n)
 	if n.Layout.Validity {
 		out.Parts = append(out.Parts, c.validity(n, &out))
 	} else if n.Layout.Kind == layout.Null {
@@ -112,6 +129,7 @@ func (c *planner) whole(n *tree.Node, sizes []int64) (Plan, error) {
 	if n.Layout.Kind == layout.View {
 		sizes = sizes[:len(sizes)-1]
 	}
+	out.Parts = c.newParts(n)
 	for k, size := range sizes {
 		out.Parts = append(out.Parts, taken(n.Buffers[k], size))
 	}

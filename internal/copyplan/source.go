@@ -53,6 +53,9 @@ func (s *source) remote() bool { return s.dev != nil }
 // Plan returns the copy plans of the nodes.
 func (s *source) Plan(toHost bool) ([]Plan, error) {
 	c := planner{toHost: toHost && !s.remote(), remote: s.remote(), layoutBuffers: s.layoutBuffers, block: s.known, pace: s.Pace}
+	for i := range s.layoutBuffers.nodes {
+		c.expect += len(s.layoutBuffers.nodes[i].Buffers)
+	}
 	trees := make([]Plan, len(s.layoutBuffers.nodes))
 	for i := range s.layoutBuffers.nodes {
 		n := &s.layoutBuffers.nodes[i]

@@ -140,21 +140,23 @@ func (s *source) appendRange(list []device.Range, dst uintptr, p part) []device.
 
 // arrays builds arrow-go's data from the parts in one buffer.
 type arrays struct {
-	buffer *memory.Buffer
-	layout *blockLayout
-	part   int
+	buffer  *memory.Buffer
+	layout  *blockLayout
+	part    int
+	buffers []*memory.Buffer // for the lists of buffers of all data: at most a part and a NULL each
+	made    madeData         // of the array that is being made
 }
 
 func (a *arrays) array(t *Plan) (arr arrow.Array, err error) {
-	var made madeData
-	data := a.data(t, &made)
-	defer made.release()
-	defer hostread.RecoverArrow(&err, made.abandon)
+	a.made.buffers, a.made.data = a.made.buffers[:0], a.made.data[:0]
+	data := a.data(t, &a.made)
+	defer a.made.release()
+	defer hostread.RecoverArrow(&err, a.made.abandon)
 	return array.MakeFromData(data), nil
 }
 
 func (a *arrays) data(t *Plan, made *madeData) *array.Data {
-	var buffers []*memory.Buffer
+	buffers := tree.Take(&a.buffers, len(t.Parts)+1)[:0]
 	if !t.Layout.Validity {
 		buffers = append(buffers, nil) // arrow-go keeps an entry for a bitmap that the type does not have
 	}
@@ -185,7 +187,8 @@ func (a *arrays) data(t *Plan, made *madeData) *array.Data {
 
 // buildArrays makes arrow-go's arrays of the parts in the buffer, which it takes.
 func buildArrays(buffer *memory.Buffer, l *blockLayout, trees []Plan, name func(int) string) (out []arrow.Array, err error) {
-	a := arrays{buffer: buffer, layout: l}
+	a := arrays{buffer: buffer, layout: l, buffers: make([]*memory.Buffer, len(l.parts)+l.nodes)}
+	out = make([]arrow.Array, 0, len(trees))
 	defer func() {
 		if err != nil {
 			hostread.ReleaseAll(out)

@@ -16,6 +16,16 @@ func ReleaseAll(arrays []arrow.Array) {
 	}
 }
 
+// CheckColumn returns an error if arrow-go would not take the array for a column of the field: if the
+// program's own types say that they are not equal.
+func CheckColumn(f arrow.Field, column arrow.Array) (err error) {
+	defer RecoverArrow(&err, func() {})
+	if !arrow.TypeEqual(f.Type, column.DataType()) {
+		return fielderr.Invalid(fielderr.OpRead, "type", column.DataType(), f.Type)
+	}
+	return nil
+}
+
 // NewRecordBatch is array.NewRecordBatch, with its panics as errors.
 func NewRecordBatch(schema *arrow.Schema, columns []arrow.Array, rows int64) (rec arrow.RecordBatch, err error) {
 	defer RecoverArrow(&err, func() {})

@@ -57,6 +57,38 @@ func Sizes(sizes []int64, n *tree.Node, st arrow.DataType) ([]int64, error) {
 	return sizes, nil
 }
 
+// CheckSizes returns the error that Sizes returns for the node. It returns sizes, which it may use.
+func CheckSizes(sizes []int64, n *tree.Node) ([]int64, error) {
+	if sizesFit(n) {
+		return sizes, nil
+	}
+	return Sizes(sizes[:0], n, n.Storage())
+}
+
+// sizesFit reports whether Sizes returns no error for the node. It does so for most nodes; a false is
+// no answer.
+func sizesFit(n *tree.Node) bool {
+	const (
+		widest = 32 // bytes of a decimal256, the largest value of a type without a width of its own
+		most   = layout.MaxBufferSize / widest
+	)
+	end := n.Offset + n.Length
+	switch n.Layout.Kind {
+	case layout.Bits:
+		return end <= most
+	case layout.Fixed:
+		return end <= most && n.Type.ID() != arrow.FIXED_SIZE_BINARY && n.Type.ID() != arrow.EXTENSION
+	case layout.Binary32:
+		return n.Length > 0 && end < most && bytesFit(n, int64(*abi.At[int32](n.Buffers[1] + uintptr(end)*4)))
+	}
+	return false
+}
+
+// bytesFit reports whether the bytes of a binary array can have the size.
+func bytesFit(n *tree.Node, size int64) bool {
+	return size == 0 || size > 0 && !tree.NoData(n.Buffers[2])
+}
+
 // Values returns count values of buffer i, from the node's offset on.
 func Values[T any](n *tree.Node, i int, count int64) []T {
 	all := abi.Slice[T](n.Buffers[i], int(n.Offset+count))

@@ -126,6 +126,9 @@ func list[T arrow.DataType](text string, of func(arrow.Field) T) format {
 var (
 	byText = map[string]*format{}
 	byKey  = map[key]*format{}
+	// leaves has the rows of types without parameters and children, by their ID. Those with a unit have
+	// several, and are not looked up here.
+	leaves [64]*format
 )
 
 // maxHead is the maximum length of a format without its parameters.
@@ -141,6 +144,9 @@ func init() {
 		}
 		for _, dt := range f.types {
 			byKey[keyOf(dt)] = f
+			if f.write == nil && f.children == 0 {
+				leaves[dt.ID()] = f
+			}
 		}
 	}
 }
@@ -165,6 +171,19 @@ func keyOf(dt arrow.DataType) key {
 		k.unit = dt.Unit
 	}
 	return k
+}
+
+// leafOf returns the row of a type without parameters and children, or nil for others. It calls
+// methods of arrow-go's types only.
+func leafOf(dt arrow.DataType) *format {
+	switch dt.(type) {
+	case *arrow.NullType, *arrow.BooleanType, *arrow.Int8Type, *arrow.Uint8Type, *arrow.Int16Type, *arrow.Uint16Type,
+		*arrow.Int32Type, *arrow.Uint32Type, *arrow.Int64Type, *arrow.Uint64Type, *arrow.Float16Type, *arrow.Float32Type,
+		*arrow.Float64Type, *arrow.Date32Type, *arrow.Date64Type, *arrow.BinaryType, *arrow.LargeBinaryType,
+		*arrow.BinaryViewType, *arrow.StringType, *arrow.LargeStringType, *arrow.StringViewType:
+		return leaves[dt.ID()]
+	}
+	return nil
 }
 
 // formatOf returns the row of a type that is not nil, dictionary encoded or an extension type.

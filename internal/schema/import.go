@@ -3,6 +3,7 @@ package schema
 import (
 	"fmt"
 	"unicode/utf8"
+	"unsafe"
 
 	"github.com/apache/arrow-go/v18/arrow"
 
@@ -25,11 +26,11 @@ func Import(s *abi.ArrowSchema) (arrow.Field, error) {
 }
 
 // ImportSchema reads the schema that s, a struct, describes. It is otherwise
-// like Import.
+// like Import. For a tree that is equal to one that was imported before, it may return the same schema.
 //
 // It takes ownership of *s, even if it returns an error.
 func ImportSchema(s *abi.ArrowSchema) (*arrow.Schema, error) {
-	return consume(s, func(r *reader) (*arrow.Schema, error) { return r.schema(s) })
+	return consume(s, func(r *reader) (*arrow.Schema, error) { return r.knownSchema(s) })
 }
 
 // release is a variable for tests, which count the calls and overwrite the memory that must not be
@@ -44,8 +45,9 @@ func consume[T any](s *abi.ArrowSchema, read func(*reader) (T, error)) (result T
 		return result, finish(fielderr.OpImport, released())
 	}
 	defer release(s)
-	if err = checkSize(s); err == nil {
-		result, err = read(&reader{nodes: maxNodes - 1, text: maxText})
+	whole, err := checkSize(s)
+	if err == nil {
+		result, err = read(&reader{nodes: maxNodes - 1, text: maxText, whole: whole})
 	}
 	return result, finish(fielderr.OpImport, err)
 }
@@ -56,14 +58,19 @@ func released() error {
 
 // reader holds the remaining limits of one tree.
 type reader struct {
-	nodes int // structs
-	text  int // bytes of formats, names and metadata
+	nodes int    // structs
+	text  int    // bytes of formats, names and metadata
+	whole bool   // no pointer to a struct is NULL, and no struct is released
+	known *known // takes all that is read, unless nil
+
+	chunk      []byte // of strings; what is written is not changed
+	nodesBelow int    // structs that were announced and not read yet
 }
 
 // field reads one struct and all that is below it. It checks every pointer and count before it
 // follows them.
 func (r *reader) field(s *abi.ArrowSchema, depth int) (f arrow.Field, err error) {
-	text, err := r.string(".format", s.Format)
+	text, err := r.format(s.Format)
 	if err != nil {
 		return f, err
 	}
@@ -81,6 +88,7 @@ func (r *reader) field(s *abi.ArrowSchema, depth int) (f arrow.Field, err error)
 	if err != nil {
 		return f, err
 	}
+	r.known.add(s, text, f.Name, md)
 	children, err := r.children(s, depth)
 	if err != nil {
 		return f, err
@@ -126,6 +134,7 @@ func (r *reader) schema(s *abi.ArrowSchema) (*arrow.Schema, error) {
 	if err != nil {
 		return nil, err
 	}
+	r.known.add(s, text, "", md)
 	fields, err := r.children(s, 0)
 	if err != nil {
 		return nil, err
@@ -145,6 +154,7 @@ func (r *reader) children(s *abi.ArrowSchema, depth int) ([]arrow.Field, error) 
 	if n == 0 {
 		return nil, nil
 	}
+	r.nodesBelow += n
 	r.nodes -= n // before the slice is made: children that contain s must not multiply it
 	if s.Children == 0 {
 		return nil, invalid(".children", fielderr.NULL, fielderr.Text(fmt.Sprintf("%d pointers", n)))
@@ -152,6 +162,7 @@ func (r *reader) children(s *abi.ArrowSchema, depth int) ([]arrow.Field, error) 
 	fields := make([]arrow.Field, n)
 	for i, child := range abi.Slice[uintptr](s.Children, n) {
 		var err error
+		r.nodesBelow--
 		if fields[i], err = r.below(child, depth); err != nil {
 			return nil, under(fmt.Sprintf(".children[%d]", i), err)
 		}
@@ -187,12 +198,47 @@ func (r *reader) name(s *abi.ArrowSchema) (string, error) {
 
 // string copies a NUL-terminated string.
 func (r *reader) string(field string, addr uintptr) (string, error) {
+	b, err := r.bytes(field, addr)
+	return r.copy(b), err
+}
+
+// format is string for a format. One without parameters is in the table already.
+func (r *reader) format(addr uintptr) (string, error) {
+	b, err := r.bytes(".format", addr)
+	if row := byText[string(b)]; row != nil {
+		return row.text, err
+	}
+	return string(b), err
+}
+
+// bytes returns a NUL-terminated string in C memory.
+func (r *reader) bytes(field string, addr uintptr) ([]byte, error) {
 	if addr == 0 {
-		return "", invalid(field, fielderr.NULL, fielderr.Text("a string"))
+		return nil, invalid(field, fielderr.NULL, fielderr.Text("a string"))
 	}
 	size := abi.StringLen(addr, r.text) // the text may have no NUL
 	if r.text -= size + 1; r.text < 0 {
-		return "", invalid(field, nil, littleText)
+		return nil, invalid(field, nil, littleText)
 	}
-	return string(abi.Slice[byte](addr, size)), nil
+	return abi.Slice[byte](addr, size), nil
+}
+
+// Strings are cut from larger ones, so that a tree does not take an allocation for each name. A
+// string that outlives the others keeps at most a chunk.
+const (
+	chunkSize   = 2048
+	usualLength = 12 // of names
+)
+
+// copy returns a string with the bytes.
+func (r *reader) copy(b []byte) string {
+	if len(b) == 0 {
+		return ""
+	}
+	if cap(r.chunk)-len(r.chunk) < len(b) {
+		r.chunk = make([]byte, 0, max(len(b), min(chunkSize, usualLength*(r.nodesBelow+1))))
+	}
+	from := len(r.chunk)
+	r.chunk = append(r.chunk, b...)
+	return unsafe.String(&r.chunk[from], len(b))
 }

@@ -1,0 +1,160 @@
+package layout
+
+import (
+	"runtime"
+	"sync"
+	"testing"
+	"weak"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/internal/testing/cases"
+)
+
+func schemaOf(types ...arrow.DataType) *arrow.Schema {
+	fields := make([]arrow.Field, len(types))
+	for i, dt := range types {
+		fields[i] = arrow.Field{Name: "c", Type: dt, Nullable: true}
+	}
+	return arrow.NewSchema(fields, nil)
+}
+
+// A plan has what layout's functions say of each type, for all types.
+func TestPlanHasWhatTypesSay(t *testing.T) {
+	var types []arrow.DataType
+	count := 0
+	for _, c := range cases.All() {
+		types = append(types, c.Type)
+		require.NoError(t, CountNodes(c.Type, 1, &count))
+	}
+	p, err := PlanOf(schemaOf(types...))
+	require.NoError(t, err)
+	require.Len(t, p.Arrays, count)
+	require.Len(t, p.Flat, len(types))
+	seen := 0
+	var check func(a *Array, dt arrow.DataType)
+	check = func(a *Array, dt arrow.DataType) {
+		seen++
+		st, l := Of(dt)
+		assert.Same(t, dt, a.Type)
+		assert.Same(t, l, a.Layout)
+		children := p.Below(a)
+		require.Len(t, children, l.ChildCount(st), dt)
+		for i := range l.Buffers {
+			bitmap := l.Validity && i == 0
+			assert.Equal(t, !bitmap && LeastSize(st, l, i, 5) > 0, a.Needed>>i&1 != 0, "buffer %d of %s", i, dt)
+		}
+		if l.Kind != Dictionary && len(children) > 0 {
+			least, ok := ChildLength(st, 7)
+			assert.True(t, ok)
+			assert.Equal(t, least, 7*a.ChildElements, dt)
+		}
+		for i := range children {
+			check(&children[i], ChildType(st, i))
+		}
+	}
+	for i, dt := range types {
+		check(&p.Arrays[i], dt)
+		if n := p.Flat[i]; n != 0 {
+			assert.Equal(t, p.Arrays[i].Layout.Buffers, int(n))
+			assert.Zero(t, p.Arrays[i].Children)
+		}
+	}
+	assert.Equal(t, count, seen)
+}
+
+func TestFlatColumns(t *testing.T) {
+	for want, types := range map[uint8][]arrow.DataType{
+		2: {arrow.PrimitiveTypes.Int64, arrow.FixedWidthTypes.Boolean, &arrow.FixedSizeBinaryType{ByteWidth: 3}},
+		3: {arrow.BinaryTypes.String, arrow.BinaryTypes.LargeBinary, arrow.BinaryTypes.StringView},
+		0: {
+			arrow.Null, arrow.StructOf(), arrow.ListOf(arrow.PrimitiveTypes.Int8), &arrow.FixedSizeBinaryType{},
+			&arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: arrow.BinaryTypes.String},
+			arrow.SparseUnionOf(nil, nil), arrow.RunEndEncodedOf(arrow.PrimitiveTypes.Int16, arrow.Null),
+		},
+	} {
+		for _, dt := range types {
+			p, err := PlanOf(schemaOf(dt))
+			require.NoError(t, err, dt)
+			assert.Equal(t, []uint8{want}, p.Flat, dt)
+		}
+	}
+}
+
+func TestPlanIsMadeOnce(t *testing.T) {
+	s := schemaOf(arrow.PrimitiveTypes.Int64)
+	p, err := PlanOf(s)
+	require.NoError(t, err)
+	again, err := PlanOf(s)
+	require.NoError(t, err)
+	assert.Same(t, p, again)
+	other, err := PlanOf(schemaOf(arrow.PrimitiveTypes.Int64))
+	require.NoError(t, err)
+	assert.NotSame(t, p, other)
+	runtime.GC()
+	again, err = PlanOf(s)
+	require.NoError(t, err)
+	assert.Same(t, s, again.Schema)
+	runtime.KeepAlive(p)
+}
+
+// More schemas than the table has entries, on many goroutines: each gets its own plan.
+func TestPlansOfManySchemas(t *testing.T) {
+	schemas := make([]*arrow.Schema, 3*planSlots)
+	for i := range schemas {
+		schemas[i] = schemaOf(arrow.PrimitiveTypes.Int64)
+	}
+	var all sync.WaitGroup
+	for g := range 4 {
+		all.Go(func() {
+			for i := range schemas {
+				s := schemas[(i+g*50)%len(schemas)]
+				p, err := PlanOf(s)
+				assert.NoError(t, err)
+				assert.Same(t, s, p.Schema)
+			}
+		})
+	}
+	all.Wait()
+}
+
+func TestPlansKeepNoSchemaAlive(t *testing.T) {
+	s := schemaOf(arrow.PrimitiveTypes.Int64)
+	_, err := PlanOf(s)
+	require.NoError(t, err)
+	kept := weak.Make(s)
+	s = nil
+	for range 3 {
+		runtime.GC()
+	}
+	assert.Nil(t, kept.Value())
+}
+
+// A type for which CountNodes returns an error has no plan, with the same error.
+func TestNoPlan(t *testing.T) {
+	deep := arrow.DataType(arrow.Null)
+	for range MaxDepth {
+		deep = arrow.ListOf(deep)
+	}
+	for name, dt := range map[string]arrow.DataType{"no layout": &unknown{}, "too deep": deep, "panics": &arrow.DictionaryType{}} {
+		count := 0
+		want := func() (err error) {
+			defer RecoverType(&err)
+			return CountNodes(dt, 1, &count)
+		}()
+		require.Error(t, want, name)
+		s := schemaOf(arrow.Null, arrow.StructOf(arrow.Field{Name: "c", Type: dt}))
+		if name == "too deep" {
+			s = schemaOf(arrow.Null, dt)
+		}
+		_, err := newPlan(s)
+		assert.EqualError(t, err, want.Error(), name)
+	}
+}
+
+type unknown struct{ arrow.NullType }
+
+func (*unknown) ID() arrow.Type { return 99 }
+func (*unknown) Name() string   { return "unknown" }
