@@ -8,10 +8,13 @@ import (
 	"fmt"
 	"math"
 	"runtime"
+	"slices"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/apache/arrow-go/v18/arrow/memory/mallocator"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -84,6 +87,31 @@ func TestRepeatedExportsCallNoC(t *testing.T) {
 		}
 		intoC, intoGo = crossings(func() { export(out)(); cdevice.ReleaseCArrowDeviceArray(out) })
 		assert.Equal(t, [2]int64{1, 0}, [2]int64{intoC, intoGo}, "the block came back")
+	}
+}
+
+// A wrapped batch makes its nodes only for functions other than exports: it takes two Go allocations,
+// the batch with its owner, and the list of its data. (With memory of the Go heap, the runtime's list
+// of pins grows besides.)
+func TestWrapAllocations(t *testing.T) {
+	builder := array.NewInt64Builder(mallocator.NewMallocator())
+	builder.AppendValues([]int64{1, 2}, nil)
+	column := builder.NewArray()
+	defer column.Release()
+	for _, columns := range []int{1, 10, 1000} {
+		fields := slices.Repeat([]arrow.Field{{Name: "c", Type: arrow.PrimitiveTypes.Int64}}, columns)
+		rec := array.NewRecordBatch(arrow.NewSchema(fields, nil), slices.Repeat([]arrow.Array{column}, columns), 2)
+		defer rec.Release()
+		out := new(cdevice.CArrowDeviceArray)
+		allocs := testing.AllocsPerRun(100, func() {
+			b, err := cdevice.WrapRecordBatch(rec, device.CPUDevice())
+			if err != nil || cdevice.ExportRecordBatch(b, out, nil) != nil {
+				t.Error("wrap or export failed")
+			}
+			b.Release()
+			cdevice.ReleaseCArrowDeviceArray(out)
+		})
+		assert.LessOrEqual(t, allocs, 2.0, "for %d columns", columns)
 	}
 }
 

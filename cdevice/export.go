@@ -38,8 +38,8 @@ func ExportRecordBatch(batch *RecordBatch, out *CArrowDeviceArray, outSchema *cd
 		return err
 	}
 	defer batch.mem.Release()
-	root := tree.Node{Layout: &layout.All[layout.Struct], Length: batch.rows, Children: batch.nodes()}
-	return export(&root, batch.mem, batch.at(), out, outSchema, func(s *abi.ArrowSchema) error {
+	t := batch.exported()
+	return export(&t, batch.at(), out, outSchema, func(s *abi.ArrowSchema) error {
 		return schema.ExportSchema(batch.schema, s)
 	})
 }
@@ -56,7 +56,8 @@ func ExportArray(array *Array, out *CArrowDeviceArray, outSchema *cdata.CArrowSc
 		return err
 	}
 	defer array.mem.Release()
-	return export(&array.node, array.mem, array.at(), out, outSchema, func(s *abi.ArrowSchema) error {
+	t := cstruct.Tree{Mem: array.mem, Root: array.node}
+	return export(&t, array.at(), out, outSchema, func(s *abi.ArrowSchema) error {
 		return schema.Export(array.field, s)
 	})
 }
@@ -92,17 +93,28 @@ func noOutput(what string) error {
 	return fielderr.Invalid(fielderr.OpExport, what, "NULL", "a struct to fill")
 }
 
+// exported returns what an export of the batch fills C structs with. The caller holds the memory.
+func (b *RecordBatch) exported() cstruct.Tree {
+	t := cstruct.Tree{Mem: b.mem, Root: tree.Node{Length: b.rows}}
+	if w, ok := b.columns.Source().(*wrappedColumns); ok {
+		t.Wrapped = &w.Wrapped
+		return t
+	}
+	t.Root.Layout, t.Root.Children = &layout.All[layout.Struct], b.nodes()
+	return t
+}
+
 // export writes to the caller's structs only when nothing can fail any more.
-func export(root *tree.Node, mem *tree.Owner, at tree.Location, out *CArrowDeviceArray, outSchema *cdata.CArrowSchema,
+func export(t *cstruct.Tree, at tree.Location, out *CArrowDeviceArray, outSchema *cdata.CArrowSchema,
 	exportSchema func(*abi.ArrowSchema) error,
 ) error {
 	if out == nil {
 		return noOutput("ArrowDeviceArray")
 	}
-	if err := cstruct.Export(cstruct.DeviceKind, root, mem, &deviceMirror(out).Array, schemaMirror(outSchema), exportSchema); err != nil {
+	if err := cstruct.Export(cstruct.DeviceKind, t, &deviceMirror(out).Array, schemaMirror(outSchema), exportSchema); err != nil {
 		return err
 	}
-	mem.MarkExported()
+	t.Mem.MarkExported()
 	out.DeviceID = at.ID.Ordinal
 	out.DeviceType = int32(at.ID.Type)
 	out.SyncEvent = at.Event

@@ -13,7 +13,6 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/cstruct"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
-	"github.com/arrowdevice/arrowdevice/internal/layout"
 	"github.com/arrowdevice/arrowdevice/internal/schema"
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
@@ -66,8 +65,8 @@ func ExportPlainRecordBatch(batch *RecordBatch, out *cdata.CArrowArray, outSchem
 	if err := checkPlainExport("RecordBatch", batch.at(), out); err != nil {
 		return err
 	}
-	root := tree.Node{Layout: &layout.All[layout.Struct], Length: batch.rows, Children: batch.nodes()}
-	return cstruct.Export(cstruct.PlainKind, &root, batch.mem, arrayMirror(out), schemaMirror(outSchema), func(s *abi.ArrowSchema) error {
+	t := batch.exported()
+	return cstruct.Export(cstruct.PlainKind, &t, arrayMirror(out), schemaMirror(outSchema), func(s *abi.ArrowSchema) error {
 		return schema.ExportSchema(batch.schema, s)
 	})
 }
@@ -87,7 +86,8 @@ func ExportPlainArray(array *Array, out *cdata.CArrowArray, outSchema *cdata.CAr
 	if err := checkPlainExport("Array", array.at(), out); err != nil {
 		return err
 	}
-	return cstruct.Export(cstruct.PlainKind, &array.node, array.mem, arrayMirror(out), schemaMirror(outSchema), func(s *abi.ArrowSchema) error {
+	t := cstruct.Tree{Mem: array.mem, Root: array.node}
+	return cstruct.Export(cstruct.PlainKind, &t, arrayMirror(out), schemaMirror(outSchema), func(s *abi.ArrowSchema) error {
 		return schema.Export(array.field, s)
 	})
 }

@@ -84,7 +84,8 @@ func (m moodyBatch) Columns() []arrow.Array { return m.columns }
 func TestPanicOfACallersType(t *testing.T) {
 	checkLeaks(t)
 	rec := oneColumn(t, fromJSON(t, arrow.PrimitiveTypes.Int32, `[1,2]`))
-	for n := 1; n <= 2; n++ {
+	views := oneColumn(t, fromJSON(t, arrow.BinaryTypes.StringView, `["a"]`)) // which takes two calls
+	for n, rec := range map[int]arrow.RecordBatch{1: rec, 2: views} {
 		moody := moodyArray{rec.Column(0), new(int), n}
 		_, err := cdevice.WrapRecordBatch(moodyBatch{rec, []arrow.Array{moody}}, device.CPUDevice())
 		assert.ErrorContains(t, err, "panic: not today", n)

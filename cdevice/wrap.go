@@ -47,6 +47,9 @@ func WrapRecordBatch(rec arrow.RecordBatch, dev device.Device) (b *RecordBatch, 
 		return nil, err
 	}
 	schema, columns, rows := rec.Schema(), rec.Columns(), rec.NumRows()
+	if b := wrapColumns(rec, schema, columns, rows, at); b != nil {
+		return b, nil
+	}
 	if err := checkSchema(schema, columns); err != nil {
 		return nil, err
 	}
@@ -150,6 +153,7 @@ func sameObject(a, b arrow.DataType) bool {
 type wrapper struct {
 	mem    *tree.Owner
 	locked bool // all memory must be pinned or managed
+	pinned bool // the buffers are pinned already
 
 	nNodes, nBuffers, nSizes int
 
@@ -234,11 +238,11 @@ func (w *wrapper) start(mem *tree.Owner, at tree.Location) {
 	w.nodes = make([]tree.Node, w.nNodes)
 	if w.nBuffers > 0 {
 		w.buffers = make([]uintptr, w.nBuffers)
-		mem.Pin(&w.buffers[0])
+		mem.PinMore(&w.buffers[0])
 	}
 	if w.nSizes > 0 {
 		w.sizes = make([]int64, w.nSizes)
-		mem.Pin(&w.sizes[0])
+		mem.PinMore(&w.sizes[0])
 	}
 }
 
@@ -329,7 +333,9 @@ func (w *wrapper) address(buf *memory.Buffer) uintptr {
 		return 0
 	}
 	p := unsafe.SliceData(buf.Bytes())
-	w.mem.Pin(p)
+	if !w.pinned {
+		w.mem.Pin(p)
+	}
 	return uintptr(unsafe.Pointer(p))
 }
 

@@ -15,8 +15,8 @@
  * each struct points here, also after a consumer moved the struct away.
  */
 struct cdevice_v0_block {
-  int64_t live;    /* structs of the tree that are not released; atomic */
-  uint64_t handle; /* word of internal/handle that the last release gives back, or 0 */
+  int64_t live;                       /* structs of the tree that are not released; atomic */
+  uint64_t handle;                    /* word of internal/handle that the last release gives back, or 0 */
   struct cdevice_v0_exports* exports; /* those that the block belongs to, or NULL; then handle is not used */
   const void* no_buffer;              /* what buffers of a record batch's root points to: a NULL bitmap */
 };

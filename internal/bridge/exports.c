@@ -16,9 +16,7 @@
 
 _Static_assert(sizeof(struct cdevice_v0_exports) == LINE, "the spare block begins a cache line");
 
-static struct cdevice_v0_block* spare_of(struct cdevice_v0_exports* e) {
-  return (struct cdevice_v0_block*)(e + 1);
-}
+static struct cdevice_v0_block* spare_of(struct cdevice_v0_exports* e) { return (struct cdevice_v0_block*)(e + 1); }
 
 struct cdevice_v0_exports* cdevice_v0_exports_new(size_t size) {
   size_t lines = (sizeof(struct cdevice_v0_exports) + size + LINE - 1) / LINE * LINE;

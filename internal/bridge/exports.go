@@ -31,7 +31,8 @@ type Exports struct {
 	size       uintptr // of the spare block
 	allocation uintptr
 
-	shard, next, previous uintptr // of the list; see list
+	content        uintptr // of the spare block; see Filled
+	next, previous uintptr // of the list; see list
 }
 
 const (
@@ -44,8 +45,9 @@ var _ = [1]struct{}{}[unsafe.Sizeof(Exports{})-C.sizeof_struct_cdevice_v0_export
 
 // NewExports returns the exports of a value, and the block of the first tree, of size bytes with the
 // head, which is as NewBlock returns it. v is released on the thread that releases the last tree, if
-// Close has returned false. Without memory, NewExports returns nil.
-func NewExports(size uintptr, v handle.Releaser) (*Exports, *Block) {
+// Close has returned false. word is a handle of v, or 0; the end takes it. Without memory, NewExports
+// returns nil.
+func NewExports(size uintptr, v handle.Releaser, word handle.Word) (*Exports, *Block) {
 	if size > limit.Load() {
 		return nil, nil
 	}
@@ -53,7 +55,10 @@ func NewExports(size uintptr, v handle.Releaser) (*Exports, *Block) {
 	if e == nil {
 		return nil, nil
 	}
-	e.handle = handle.NewNear(uint32(e.handle), v)
+	if word == 0 {
+		word = handle.NewNear(uint32(e.handle), v)
+	}
+	e.handle = word
 	return e, e.block()
 }
 
@@ -99,9 +104,22 @@ func (e *Exports) Free() {
 
 // Ended removes the exports, which C frees, from the list.
 func (e *Exports) Ended() {
-	if e.shard != 0 {
-		abi.At[shard](e.shard).remove(e)
+	if e.spare.Load() >= perTake {
+		e.shard().remove(e)
 	}
+}
+
+// Filled records that the block is filled from what is at an address, or nil for anything else, and
+// reports whether it was filled from the same the time before: parts that consumers do not change are
+// then as they were. The address is not used again as long as the value of the exports lives.
+func (b *Block) Filled(from unsafe.Pointer) (again bool) {
+	e := abi.At[Exports](b.exports)
+	if e == nil || e.block() != b {
+		return false
+	}
+	again = from != nil && e.content == uintptr(from)
+	e.content = uintptr(from)
+	return again
 }
 
 // Owners returns the number of Exports whose memory is not freed. It is for tests.
@@ -122,15 +140,19 @@ var _ = [1]struct{}{}[unsafe.Sizeof(shards[0])-128]
 
 // list adds e to the list. Only the first Take calls it.
 func (e *Exports) list() {
-	at := uintptr(unsafe.Pointer(e))
-	s := &shards[(at>>6^at>>12)%uintptr(len(shards))]
+	at, s := uintptr(unsafe.Pointer(e)), e.shard()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e.shard, e.next, e.previous = uintptr(unsafe.Pointer(s)), s.first, 0
+	e.next, e.previous = s.first, 0
 	if s.first != 0 {
 		abi.At[Exports](s.first).previous = at
 	}
 	s.first = at
+}
+
+func (e *Exports) shard() *shard {
+	at := uintptr(unsafe.Pointer(e))
+	return &shards[(at>>6^at>>12)%uintptr(len(shards))]
 }
 
 func (s *shard) remove(e *Exports) {

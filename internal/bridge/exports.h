@@ -21,7 +21,7 @@ struct cdevice_v0_exports {
   uint64_t handle; /* of the Go owner; a small number of the thread until Go sets it */
   uint64_t size;   /* of the spare block, header included */
   void* allocation;
-  uint64_t list[3]; /* Go's */
+  uint64_t go[3]; /* what Go keeps here; 0 at first */
 };
 
 #define CDEVICE_V0_TAKEN 1

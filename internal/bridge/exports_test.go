@@ -41,7 +41,7 @@ func struct1(block *Block) *abi.ArrowArray {
 func newExported(t *testing.T, size uintptr) (*exported, *abi.ArrowArray) {
 	x := new(exported)
 	var block *Block
-	x.exports, block = NewExports(size, x)
+	x.exports, block = NewExports(size, x, 0)
 	require.NotNil(t, block)
 	return x, struct1(block)
 }
@@ -114,7 +114,7 @@ func TestTreesCountsUntilTheValueHasEnded(t *testing.T) {
 	e, block := NewExports(BlockSize, owner{func() {
 		e.Ended()
 		during = Trees()
-	}})
+	}}, 0)
 	a := struct1(block)
 	assert.False(t, e.Close())
 	CallArrayRelease(a)
@@ -127,7 +127,7 @@ func TestWithoutMemoryThereIsNoBlock(t *testing.T) {
 	x, a := newExported(t, BlockSize)
 	func() {
 		defer LimitBlocks(BlockSize - 1)()
-		e, block := NewExports(BlockSize, x)
+		e, block := NewExports(BlockSize, x, 0)
 		assert.Nil(t, e)
 		assert.Nil(t, block)
 		assert.Nil(t, x.exports.Take(BlockSize))
@@ -137,7 +137,7 @@ func TestWithoutMemoryThereIsNoBlock(t *testing.T) {
 	assert.Equal(t, before.plus(0, 1), countsNow())
 	x.close()
 	assert.Equal(t, before, countsNow())
-	e, _ := NewExports(^uintptr(0)-8, x)
+	e, _ := NewExports(^uintptr(0)-8, x, 0)
 	assert.Nil(t, e, "the size overflows")
 }
 

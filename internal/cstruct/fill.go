@@ -13,19 +13,34 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
+// Tree is what an export fills C structs with: an array, or columns of a record batch, as nodes or,
+// if Wrapped is not nil, as array data.
+type Tree struct {
+	Mem     *tree.Owner // held by the caller
+	Root    tree.Node   // of a record batch, without a type; of one of Wrapped, the length only
+	Wrapped *Wrapped
+}
+
+func (t *Tree) fill(kind string, out *abi.ArrowArray) error {
+	if t.Wrapped != nil {
+		return t.Wrapped.fill(kind, t.Root.Length, t.Mem, out)
+	}
+	return exportTree(kind, &t.Root, t.Mem, out)
+}
+
 // Export fills *out with a tree and *outSchema, unless it is nil, with its schema.
-// On an error, it writes neither.
-func Export(kind string, root *tree.Node, mem *tree.Owner, out *abi.ArrowArray, outSchema *abi.ArrowSchema,
+// On an error, it writes neither. kind is for lists of live objects.
+func Export(kind string, t *Tree, out *abi.ArrowArray, outSchema *abi.ArrowSchema,
 	exportSchema func(*abi.ArrowSchema) error,
 ) error {
 	if outSchema == nil {
-		return exportTree(kind, root, mem, out)
+		return t.fill(kind, out)
 	}
 	var s abi.ArrowSchema // on the heap, and so only if there is a schema
 	if err := exportSchema(&s); err != nil {
 		return err
 	}
-	if err := exportTree(kind, root, mem, out); err != nil {
+	if err := t.fill(kind, out); err != nil {
 		bridge.CallSchemaRelease(&s)
 		return err
 	}
@@ -60,6 +75,7 @@ func exportTree(kind string, root *tree.Node, mem *tree.Owner, out *abi.ArrowArr
 		return ErrNoMemory
 	}
 	block.Live = int64(size.Structs) + 1
+	block.Filled(nil)
 
 	start := uintptr(unsafe.Pointer(block))
 	f := filler{

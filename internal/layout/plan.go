@@ -16,6 +16,10 @@ type Plan struct {
 	// first two buffers are a validity bitmap and one that must have data if there are elements.
 	// For views, it is the number without data buffers. It is 0 for all other columns.
 	Flat []uint8
+	// Simple is true if all arrays are simple; see Layout.simple. Buffers and Pointers are the numbers
+	// of their buffers, and of the children of all but dictionary arrays, the columns included.
+	Simple            bool
+	Buffers, Pointers int
 }
 
 // Array is one array of a plan.
@@ -27,6 +31,9 @@ type Array struct {
 	First, Children int32
 	// ChildElements is how many elements of each child one element takes, at least.
 	ChildElements int64
+	// SecondBase and SecondBits are the least size of buffer 1 of a simple array, in bytes, and what
+	// each element adds, in bits.
+	SecondBase, SecondBits int64
 	// Needed has bit i set if buffer i must have data if there are elements; see LeastSize.
 	Needed uint8
 }
@@ -46,6 +53,7 @@ func newPlan(s *arrow.Schema) (p *Plan, err error) {
 		}
 		p.Flat[i] = p.Arrays[i].flat()
 	}
+	p.count()
 	return p, nil
 }
 
@@ -56,6 +64,10 @@ func (p *Plan) add(i int, dt arrow.DataType, depth int) error {
 		return UnknownType(dt)
 	}
 	a := Array{Type: dt, Layout: l}
+	if l.simple() && l.Buffers > 1 {
+		a.SecondBase = LeastSize(st, l, 1, 0)
+		a.SecondBits = LeastSize(st, l, 1, 8) - a.SecondBase
+	}
 	for k := range l.Buffers {
 		if !(l.Validity && k == 0) && LeastSize(st, l, k, 1) > 0 {
 			a.Needed |= 1 << k

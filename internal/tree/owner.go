@@ -54,17 +54,41 @@ var ImportedLive, RootedLive atomic.Int64
 
 // Own returns an owner of a reference to Go values; it takes that reference.
 func Own(v handle.Releaser) *Owner {
-	m := &Owner{wrapped: v}
-	m.refs.Init("memory of a batch")
+	m := new(Owner)
+	m.Own(v)
 	return m
+}
+
+// Own makes m, which is zero, the owner of a reference to Go values; it takes that reference.
+func (m *Owner) Own(v handle.Releaser) {
+	m.wrapped = v
+	m.refs.Init("memory of a batch")
+}
+
+// Pinner returns what pins Go objects until the last Release, for code that makes the owner, and pins
+// many.
+func (m *Owner) Pinner() *runtime.Pinner {
+	m.root()
+	return &m.pins
+}
+
+// PinMore is Pin for a caller that holds a reference: others may do so at the same time.
+func (m *Owner) PinMore(pointer any) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.Pin(pointer)
 }
 
 // Pin pins one Go object until the last Release. An address of C memory is allowed and costs almost
 // nothing. Only code that makes the owner calls it.
 func (m *Owner) Pin(pointer any) {
 	m.pins.Pin(pointer)
+	m.root()
+}
+
+func (m *Owner) root() {
 	if m.rooted == 0 {
-		m.rooted = handle.New(m)
+		m.rooted = handle.New((*exportedOwner)(m))
 		RootedLive.Add(1)
 	}
 }
@@ -125,7 +149,6 @@ func (m *Owner) MarkExported() {
 
 // Release drops one reference. The last one releases the memory: at once, on the calling thread,
 // or, if work of a device may be using it, after that work, on a goroutine of the device's backend.
-// It implements handle.Releaser, since the handle of a pinned owner holds the owner.
 func (m *Owner) Release() {
 	if !m.refs.Release() {
 		return
@@ -152,7 +175,7 @@ func (m *Owner) Export(size uintptr) *bridge.Block {
 	if e := m.exports.Load(); e != nil {
 		return e.Take(size)
 	}
-	e, block := bridge.NewExports(size, (*exportedOwner)(m))
+	e, block := bridge.NewExports(size, (*exportedOwner)(m), m.rooted)
 	if e != nil {
 		m.exports.Store(e)
 	}
@@ -210,7 +233,7 @@ func (m *Owner) end() {
 func (m *Owner) unpin() {
 	if m.rooted != 0 {
 		m.pins.Unpin()
-		handle.Take(m.rooted)
+		handle.Take(m.rooted) // nothing, if the exports had it
 		RootedLive.Add(-1)
 	}
 }

@@ -1,0 +1,252 @@
+package cstruct
+
+import (
+	"runtime"
+	"unsafe"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+
+	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/bridge"
+	"github.com/arrowdevice/arrowdevice/internal/layout"
+	"github.com/arrowdevice/arrowdevice/internal/tree"
+)
+
+// Wrapped exports the columns of an arrow-go record batch without nodes: it fills C structs from the
+// array data.
+//
+// Accept checks the data. Afterwards it is trusted, since arrow-go's arrays are immutable; data that a
+// program changes all the same is exported with wrong contents, within the memory of the export.
+type Wrapped struct {
+	Plan *layout.Plan
+	Data []*array.Data // of the columns
+}
+
+// Accept sets Data, and reports whether the columns are array data of arrow-go's own, of the plan's types, that
+// WrapRecordBatch accepts, with so many rows. It pins their memory to mem. If it returns false, a
+// caller that looks closer finds an error, or what is unusual.
+func (w *Wrapped) Accept(columns []arrow.Array, mem *tree.Owner, rows int64) bool {
+	if !w.Plan.Simple || len(columns) != len(w.Plan.Flat) {
+		return false
+	}
+	w.Data = make([]*array.Data, len(columns))
+	p := acceptor{plan: w.Plan, pins: mem.Pinner()}
+	for i, col := range columns {
+		a := &w.Plan.Arrays[i]
+		data := dataOf(col.Data())
+		w.Data[i] = data
+		if data == nil || int64(data.Len()) != rows || !sameType(col.DataType(), a.Type) || !p.accepts(a, data) {
+			return false
+		}
+	}
+	return true
+}
+
+// sameType reports whether two types are the same pointer, or are equal by other means.
+func sameType(a, b arrow.DataType) bool {
+	type words [2]uintptr
+	return *(*words)(unsafe.Pointer(&a)) == *(*words)(unsafe.Pointer(&b))
+}
+
+// dataOf returns array data of arrow-go's own, or nil.
+func dataOf(data arrow.ArrayData) *array.Data {
+	d, _ := data.(*array.Data)
+	return d
+}
+
+// acceptor checks data against a plan.
+type acceptor struct {
+	plan *layout.Plan
+	pins *runtime.Pinner
+	// The memory of the object that was pinned last, as far as it is known: buffers are often slices
+	// of one object, which need only one pin.
+	low, high uintptr
+}
+
+// maxElements keeps sums and products of counts within int64. More elements are looked at closer.
+const maxElements = 1 << 32
+
+func (p *acceptor) accepts(a *layout.Array, d *array.Data) bool {
+	length, offset, nulls := int64(d.Len()), int64(d.Offset()), int64(d.NullN())
+	end := offset + length
+	if uint64(length) >= maxElements || uint64(offset) >= maxElements || end >= maxElements ||
+		nulls < tree.UnknownNulls || nulls > length || !sameType(d.DataType(), a.Type) {
+		return false
+	}
+	buffers := d.Buffers()
+	if len(buffers) != a.Layout.Buffers {
+		return false
+	}
+	if b := buffers[0]; b != nil && b.Len() > 0 {
+		if length > 0 && int64(b.Len()) < layout.BitBytes(end) {
+			return false
+		}
+		p.pin(b)
+	}
+	for i, b := range buffers[1:] {
+		size := int64(0)
+		if b != nil && b.Len() > 0 {
+			size = int64(b.Len())
+			p.pin(b)
+		}
+		if i == 0 && length > 0 && !a.SecondFits(size, end) {
+			return false
+		}
+	}
+	return a.Children == 0 && len(d.Children()) == 0 || p.acceptsChildren(a, d, end)
+}
+
+func (p *acceptor) acceptsChildren(a *layout.Array, d *array.Data, end int64) bool {
+	below := p.plan.Below(a)
+	if a.Layout.Kind == layout.Dictionary {
+		dictionary := dataOf(d.Dictionary())
+		return dictionary != nil && p.accepts(&below[0], dictionary)
+	}
+	children := d.Children()
+	if len(children) != len(below) || uint64(a.ChildElements) >= maxElements/2 {
+		return false
+	}
+	least := end * a.ChildElements
+	for i := range below {
+		child := dataOf(children[i])
+		if child == nil || int64(child.Len()) < least || !p.accepts(&below[i], child) {
+			return false
+		}
+	}
+	return true
+}
+
+// pin pins the bytes of a buffer, unless they are in the object that was pinned last: memory up to
+// the capacity of a slice is of one object.
+func (p *acceptor) pin(b *memory.Buffer) {
+	start := unsafe.SliceData(b.Buf())
+	at := uintptr(unsafe.Pointer(start))
+	if p.low <= at && at < p.high {
+		return
+	}
+	p.pins.Pin(start)
+	p.low, p.high = at, at+uintptr(cap(b.Buf()))
+}
+
+// fill makes the C structs of a record batch of the columns, and fills *out. The block has, after its
+// head, the structs of the plan's arrays, in its order, the arrays of pointers to children, and the
+// arrays of buffers.
+func (w *Wrapped) fill(kind string, rows int64, mem *tree.Owner, out *abi.ArrowArray) error {
+	structs, pointers := uintptr(len(w.Plan.Arrays))*sizeofArray, uintptr(w.Plan.Pointers)*sizeofPointer
+	block := newBlock(kind, mem, bridge.BlockSize+structs+pointers+uintptr(w.Plan.Buffers)*sizeofPointer)
+	if block == nil {
+		return ErrNoMemory
+	}
+	block.Live = int64(len(w.Plan.Arrays)) + 1
+	start := uintptr(unsafe.Pointer(block))
+	f := dataFiller{
+		plan:     w.Plan,
+		filled:   block.Filled(unsafe.Pointer(w)),
+		block:    start,
+		structs:  start + bridge.BlockSize,
+		pointers: start + bridge.BlockSize + structs,
+		buffers:  start + bridge.BlockSize + structs + pointers,
+	}
+	*out = abi.ArrowArray{
+		Length:      rows,
+		NBuffers:    1,
+		Buffers:     uintptr(unsafe.Pointer(&block.NoBuffer)),
+		NChildren:   int64(len(w.Data)),
+		Children:    f.children(0, len(w.Data)),
+		Release:     bridge.ReleaseArray,
+		PrivateData: start,
+	}
+	block.NoBuffer = 0
+	for i, data := range w.Data {
+		f.fill(i, data)
+	}
+	return nil
+}
+
+// dataFiller fills C structs from array data; pointers and buffers are the next free ones of the
+// block, structs is the first.
+type dataFiller struct {
+	plan                              *layout.Plan
+	filled                            bool // the arrays of buffers are those of an export before
+	block, structs, pointers, buffers uintptr
+}
+
+// children fills the next array of pointers with the structs of count arrays of the plan, and returns
+// its address, or 0 if there are none.
+func (f *dataFiller) children(first, count int) uintptr {
+	if count == 0 {
+		return 0
+	}
+	at := f.pointers
+	f.pointers += uintptr(count) * sizeofPointer
+	child := f.structs + uintptr(first)*sizeofArray
+	pointers := abi.Slice[uintptr](at, count)
+	for i := range pointers {
+		pointers[i] = child
+		child += sizeofArray
+	}
+	return at
+}
+
+// fill fills the struct of array i of the plan.
+func (f *dataFiller) fill(i int, d *array.Data) {
+	if d == nil {
+		d = noData
+	}
+	a := &f.plan.Arrays[i]
+	out := abi.At[abi.ArrowArray](f.structs + uintptr(i)*sizeofArray)
+	out.Length, out.Offset, out.NullCount = int64(d.Len()), int64(d.Offset()), int64(d.NullN())
+	if out.Length == 0 {
+		out.Offset = 0 // see tree.Node.DropEmptyOffset
+	}
+	buffers := abi.Slice[uintptr](f.buffers, a.Layout.Buffers)
+	out.NBuffers, out.Buffers = int64(len(buffers)), f.buffers
+	f.buffers += uintptr(len(buffers)) * sizeofPointer
+	if !f.filled {
+		fillBuffers(buffers, d.Buffers())
+	}
+	if buffers[0] == 0 {
+		out.NullCount = 0
+	}
+	out.NChildren, out.Children, out.Dictionary = 0, 0, 0
+	out.Release, out.PrivateData = bridge.ReleaseArray, f.block
+	if a.Children > 0 {
+		f.fillChildren(a, out, d)
+	}
+}
+
+func fillBuffers(buffers []uintptr, given []*memory.Buffer) {
+	for k := range buffers {
+		addr := uintptr(0)
+		if k > 0 {
+			addr = bridge.Zeros // see tree.Owner.ReplaceNulls
+		}
+		if k < len(given) && given[k] != nil && given[k].Len() > 0 {
+			addr = uintptr(unsafe.Pointer(unsafe.SliceData(given[k].Buf())))
+		}
+		buffers[k] = addr
+	}
+}
+
+func (f *dataFiller) fillChildren(a *layout.Array, out *abi.ArrowArray, d *array.Data) {
+	first, count := int(a.First), int(a.Children)
+	if a.Layout.Kind == layout.Dictionary {
+		out.Dictionary = f.structs + uintptr(first)*sizeofArray
+		f.fill(first, dataOf(d.Dictionary()))
+		return
+	}
+	out.NChildren, out.Children = int64(count), f.children(first, count)
+	children := d.Children()
+	for i := range count {
+		var child *array.Data
+		if i < len(children) {
+			child = dataOf(children[i])
+		}
+		f.fill(first+i, child)
+	}
+}
+
+// noData takes the place of data that was removed since Accept.
+var noData = new(array.Data)
