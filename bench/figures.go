@@ -102,11 +102,8 @@ func throughputByCores(r report) plot.Figure {
 	}
 	for _, columns := range []int{1, 100} {
 		l := plot.Lines{
-			Title: "export+release, 1 column", XLabel: "goroutines, or threads", YLabel: "times as many as one",
+			Title: "export+release, " + plural(columns), XLabel: "goroutines, or threads", YLabel: "times as many as one",
 			Width: 424, Height: 300, X: goroutinesOf, Diagonal: true,
-		}
-		if columns > 1 {
-			l.Title = fmt.Sprintf("export+release, %d columns", columns)
 		}
 		for _, side := range f.Legend {
 			if points := r.scaling(side, columns); len(points) > 1 {
@@ -118,32 +115,31 @@ func throughputByCores(r report) plot.Figure {
 	return f
 }
 
-// scaling returns how many times as many exports a side makes on several goroutines as on one.
-func (r report) scaling(side plot.Entry, columns int) (points [][2]float64) {
-	one := 0.0
-	for _, n := range goroutinesOf {
-		operation := exportRelease
-		switch {
-		case n > 1 && side.Dashed:
+// scaling returns how many times as many exports a side makes on several goroutines as on one, measured in
+// the same turns.
+func (r report) scaling(side plot.Entry, columns int) [][2]float64 {
+	points := [][2]float64{{1, 1}}
+	for _, n := range goroutinesOf[1:] {
+		operation := sideBySide(exportRelease, int(n))
+		if side.Dashed {
 			operation = sideBySide(exportOfOne, int(n))
-		case n > 1:
-			operation = sideBySide(exportRelease, int(n))
 		}
+		one, all := 0.0, 0.0
 		for _, row := range r.Results {
 			if row.Operation != operation || row.Shape != "int64" || row.Columns != columns {
 				continue
 			}
-			ns := row.PeerNS
 			switch ours := side.Colour == 0; {
-			case ours && n == 1 && row.Peer == "cdata", ours && n > 1 && row.Peer == oneGoroutine:
-				ns = row.NS
-			case ours || row.Peer != side.Name:
-				continue
+			case ours && row.Peer == oneGoroutine:
+				one, all = row.Ratio, 1
+			case !ours && row.Peer == side.Name:
+				all = row.PeerNS
+			case !ours && row.Peer == side.Name+oneThread:
+				one = row.PeerNS
 			}
-			if n == 1 {
-				one = ns
-			}
-			points = append(points, [2]float64{n, one / ns})
+		}
+		if one > 0 && all > 0 {
+			points = append(points, [2]float64{n, one / all})
 		}
 	}
 	return points
@@ -155,21 +151,23 @@ func timeByParts(r report) plot.Figure {
 		About:  "Stacked bars: the parts of the time of an export with its release, and of an import with a host view, for batches of 1, 10 and 100 int64 columns.",
 		Across: 1,
 	}
-	colours := map[string]int{}
 	for _, operation := range []string{exportRelease, importView} {
-		b := plot.Bars{Title: operation, Width: 868, Labels: 90}
+		b := plot.Bars{Title: operation + ", int64", Width: 868, Labels: 90}
+		colours := map[string]int{}
 		for _, columns := range partsOf {
-			row := plot.Row{Name: fmt.Sprintf("%d columns", columns)}
+			row := plot.Row{Name: plural(columns)}
 			total := 0.0
 			for _, part := range r.Parts {
 				if part.Operation != operation || part.Columns != columns {
 					continue
 				}
-				if _, seen := colours[part.Name]; !seen {
-					colours[part.Name] = len(colours) % len(sides)
-					f.Legend = append(f.Legend, plot.Entry{Name: part.Name, Colour: colours[part.Name]})
+				colour, seen := colours[part.Name]
+				if !seen {
+					colour = len(colours)
+					colours[part.Name] = colour
+					b.Legend = append(b.Legend, plot.Entry{Name: part.Name, Colour: colour})
 				}
-				row.Parts = append(row.Parts, plot.Share{Colour: colours[part.Name], Value: part.NS})
+				row.Parts = append(row.Parts, plot.Share{Colour: colour, Value: part.NS})
 				total += part.NS
 			}
 			row.Text = nanoseconds(total)
@@ -178,6 +176,13 @@ func timeByParts(r report) plot.Figure {
 		f.Panels = append(f.Panels, b)
 	}
 	return f
+}
+
+func plural(columns int) string {
+	if columns == 1 {
+		return "1 column"
+	}
+	return fmt.Sprintf("%d columns", columns)
 }
 
 // nanoseconds is a time with two digits.

@@ -15,6 +15,9 @@ const exportOfOne = "export+release of one batch"
 // goroutines is the maximum.
 const oneGoroutine = "1 goroutine"
 
+// oneThread ends the name of a peer that does on one thread what it also does on several.
+const oneThread = ", 1 thread"
+
 // sideBySide is the name of an operation that so many goroutines do.
 func sideBySide(name string, goroutines int) string {
 	return fmt.Sprintf("%s, %d goroutines", name, goroutines)
@@ -87,7 +90,7 @@ func (s shape) othersInParallel(threads int, name string) (out []peer) {
 	}
 	for _, name := range []string{cFloor, arrowCPP, nanoarrow, arrowRS} {
 		if all := byName[name]; len(all) > 0 {
-			out = append(out, together(all))
+			out = append(out, together(all), peer{name: name + oneThread, do: all[0].do})
 		}
 	}
 	return out

@@ -14,6 +14,9 @@ type operation struct {
 	ours  side
 	peers []peer
 	close func() // may be nil
+	// least is how often a turn does the operation at least: of a stream, whose beginning is to
+	// count little. 0 means 1.
+	least int
 	// alone measures an operation that cannot be repeated n times, in place of ours and peers.
 	alone func(m meter) []Result
 }
@@ -23,6 +26,7 @@ type side struct {
 	do func(n int)
 	// prepare is called before do, and not measured; it may be nil.
 	prepare func(n int)
+	least   int
 }
 
 type peer struct {
@@ -60,9 +64,10 @@ func (m meter) measure(op operation, s shape) []Result {
 	if op.alone != nil {
 		return op.alone(m)
 	}
+	op.ours.least = op.least
 	sides := []side{op.ours}
 	for _, p := range op.peers {
-		sides = append(sides, side{do: p.do})
+		sides = append(sides, side{do: p.do, least: op.least})
 	}
 	times := m.sideBySide(sides)
 	ours := Result{
@@ -120,9 +125,9 @@ func divided(a, b []float64) []float64 {
 
 // calibrate returns how often a side fits into one round.
 func (m meter) calibrate(s side) int {
-	for n := 1; ; n *= 2 {
+	for n := max(1, s.least); ; n *= 2 {
 		if elapsed, _ := s.turn(n); elapsed >= float64(m.round)/2 {
-			return max(1, int(float64(n)*float64(m.round)/elapsed))
+			return max(1, s.least, int(float64(n)*float64(m.round)/elapsed))
 		}
 	}
 }
@@ -140,7 +145,7 @@ const countedFor = 50 * time.Millisecond
 func (s side) allocations() float64 {
 	n := counted
 	if elapsed, _ := s.turn(1); elapsed > float64(countedFor)/counted {
-		n = max(20, int(float64(countedFor)/elapsed)) // large batches outweigh what happens once
+		n = max(20, s.least, int(float64(countedFor)/elapsed)) // large batches outweigh what happens once
 	}
 	least := math.Inf(1)
 	for range 3 {

@@ -14,7 +14,9 @@ import (
 var tables = map[string]func(report) string{
 	"operations": operationsTable,
 	"shapes":     shapesTable,
+	"streams":    endToEndTable,
 	"live":       liveTable,
+	"copies":     copiesTable,
 	"machine":    machineText,
 }
 
@@ -151,6 +153,34 @@ func liveTable(r report) string {
 		})
 	}
 	return table([]string{"side", "columns", "live exports", "bytes in C, each", "on the Go heap, each", "garbage collection", "its processor time", "an export", "a release"}, rows)
+}
+
+func endToEndTable(r report) string {
+	var rows [][]string
+	for _, row := range r.Results {
+		if strings.HasPrefix(row.Operation, "stream into ") {
+			rows = append(rows, []string{
+				row.Operation, fmt.Sprintf("%d x %s", row.Columns, row.Shape),
+				nanoseconds(row.NS), nanoseconds(row.PeerNS), significant(row.Ratio),
+			})
+		}
+	}
+	return table([]string{"operation", "batches", "from Go, each", "from PyArrow, each", "ratio"}, rows)
+}
+
+func copiesTable(r report) string {
+	var rows [][]string
+	for _, c := range r.Copies {
+		calls, perfect := "", ""
+		if c.Calls > 0 {
+			calls = fmt.Sprintf("%.0f", c.Calls)
+		}
+		if c.Perfect > 0 {
+			perfect = nanoseconds(c.Perfect)
+		}
+		rows = append(rows, []string{c.Name, nanoseconds(c.NS), calls, perfect})
+	}
+	return table([]string{"copy", "time", "driver calls", "if copies took no time"}, rows)
 }
 
 func machineText(r report) string {

@@ -115,7 +115,15 @@ func importSlope(m meter) float64 {
 	defer a.end()
 	defer b.end()
 	times := m.sideBySide([]side{a.ours, b.ours})
-	return max(0, (median(times[1].elapsed)-median(times[0].elapsed))/100)
+	return max(0, median(less(times[1].elapsed, times[0].elapsed))/100)
+}
+
+func less(a, b []float64) []float64 {
+	out := make([]float64, len(a))
+	for i := range out {
+		out[i] = a[i] - b[i]
+	}
+	return out
 }
 
 // importParts measures a struct that is given and released, imported, and viewed.

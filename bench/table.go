@@ -8,6 +8,9 @@ import (
 
 // printTable prints every result, for people at a terminal.
 func printTable(out io.Writer, results []Result) {
+	if len(results) == 0 {
+		return
+	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "operation\tshape\tcolumns\tns\tCPU ns\tallocs\tpeer\tpeer ns\tCPU ns\tratio\t")
 	for _, r := range results {
@@ -33,6 +36,12 @@ func (r report) print(out io.Writer) {
 		}
 		fmt.Fprintf(w, "%s\t%d\t%d\t%.0f\t%.0f\t%.1f\t%.1f\t%.0f\t%.0f\t%.0f\t\n",
 			l.Side, l.Columns, l.Exports, l.CBytes, l.GoBytes, l.GCMS, l.GCCPUMS, l.PauseUS, l.Export, l.Release)
+	}
+	for i, c := range r.Copies {
+		if i == 0 {
+			fmt.Fprintln(w, "\ncopy\tns\tCPU ns\tdriver calls\tstaged\tperfect ns\t")
+		}
+		fmt.Fprintf(w, "%s\t%.0f\t%.0f\t%.0f\t%.0f\t%.0f\t\n", c.Name, c.NS, c.CPU, c.Calls, c.Staged, c.Perfect)
 	}
 	w.Flush()
 }

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/stretchr/testify/assert"
@@ -17,6 +16,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
+	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 )
 
 // A reader that is closed from inside, by many, or while its source misbehaves.
@@ -207,14 +207,12 @@ func TestCloseWaitsForReleaseWith(t *testing.T) {
 		expires(t, r.Close)
 		assert.Zero(t, s.releases.Load())
 		holding.Store(false)
-		for s.releases.Load() == 0 {
-			select {
-			case release := <-held: // of batches that were ready, and of the stream
-				release()
-			case <-time.After(10 * time.Second):
-				t.Fatal("the stream is not released")
+		within.Eventually(t, "the release of the stream", func() bool {
+			for len(held) > 0 { // batches that were ready, and the stream, unless it comes only now
+				(<-held)()
 			}
-		}
+			return s.releases.Load() > 0
+		})
 		closes(t, r)
 		r.Release()
 		for len(held) > 0 { // a batch that was on its way when the stream was released

@@ -1,8 +1,10 @@
 package cdevice_test
 
 import (
+	"fmt"
 	"testing"
 
+	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/stretchr/testify/assert"
@@ -122,6 +124,73 @@ func TestPinnedColumnsAreNotStaged(t *testing.T) {
 	assert.Zero(t, made["cuMemHostAlloc"], "no staging buffer")
 	rec.Release()
 	mem.Trim()
+}
+
+// Small columns in page-locked memory are one copy, as those in plain memory are; large ones among them
+// are read by the device itself. On a stream of the caller, whose work may still write them, the device
+// reads them all in their turn.
+func TestSmallPinnedColumnsAreOneCopy(t *testing.T) {
+	m := cudatest.Simulated(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	mem := hostpinned.New(gpu, 0)
+	small, plain := columnsOf(mem, 100, 1000, false), columnsOf(memory.DefaultAllocator, 100, 1000, false)
+	mixed := mixedColumns(t, mem)
+	s := newStream(t, gpu)
+	for _, c := range []struct {
+		name   string
+		rec    arrow.RecordBatch
+		opts   []cdevice.CopyOption
+		copies int
+		fills  int
+	}{
+		{"plain", plain, nil, 1, 0},
+		{"small", small, nil, 1, 0},
+		{"mixed", mixed, nil, 2 + 3, 1},
+		{"small, on a stream", small, []cdevice.CopyOption{cdevice.WithStream(s)}, 100, 1},
+	} {
+		made, report := calls(m, func() {
+			batch, err := cdevice.CopyToDevice(background, c.rec, gpu, c.opts...)
+			require.NoError(t, err)
+			require.NoError(t, gpu.Flush(background))
+			back, err := batch.CopyToHost(background, nil)
+			require.NoError(t, err)
+			assert.True(t, array.RecordEqual(c.rec, back), c.name)
+			back.Release()
+			batch.Release()
+		})
+		assert.Equal(t, c.copies+1, made["cuMemcpyAsync"], "%s: and one back", c.name)
+		assert.Equal(t, c.fills, made["cuMemsetD8Async"], c.name)
+		assert.Zero(t, report.StagedBytes, "%s: the driver stages nothing", c.name)
+		require.NoError(t, gpu.Flush(background))
+	}
+	for _, rec := range []arrow.RecordBatch{small, plain, mixed} {
+		rec.Release()
+	}
+	mem.Trim()
+}
+
+// mixedColumns has small columns, and two large ones between them.
+func mixedColumns(t *testing.T, mem memory.Allocator) arrow.RecordBatch {
+	const rows = 10_000
+	var fields []arrow.Field
+	var columns []arrow.Array
+	for i := range 14 {
+		var b array.Builder = array.NewInt8Builder(mem)
+		if i%5 == 4 {
+			b = array.NewInt64Builder(mem)
+		}
+		for r := range rows {
+			require.NoError(t, b.AppendValueFromString(fmt.Sprint(i*r%100)))
+		}
+		columns = append(columns, b.NewArray())
+		b.Release()
+		fields = append(fields, arrow.Field{Name: fmt.Sprint(i), Type: columns[i].DataType()})
+	}
+	rec := array.NewRecordBatch(arrow.NewSchema(fields, nil), columns, rows)
+	for _, c := range columns {
+		c.Release()
+	}
+	return rec
 }
 
 func TestExportCalls(t *testing.T) {

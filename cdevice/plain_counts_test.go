@@ -35,7 +35,7 @@ func TestPlainExportAllocations(t *testing.T) {
 		assert.Equal(t, blocks+1, cdevice.ReadStats().ExportedBlocks, "C allocations for %d columns", columns)
 		assert.Equal(t, callbacks, bridge.Callbacks(), "an export makes no call from C into Go")
 		cdevice.ReleaseCArrowArray(out)
-		assert.Equal(t, callbacks+1, bridge.Callbacks(), "a release makes one, for %d columns", columns)
+		assert.Equal(t, callbacks, bridge.Callbacks(), "nor does a release while the batch is held")
 	}
 }
 
@@ -69,5 +69,5 @@ func TestPlainExportWithItsSchemaIsTwoBlocks(t *testing.T) {
 	cdevice.ReleaseCArrowArray(out)
 	cdevice.ReleaseCArrowSchema(schema)
 	assert.Equal(t, before, cdevice.ReadStats())
-	assert.Equal(t, callbacks+1, bridge.Callbacks())
+	assert.Equal(t, callbacks, bridge.Callbacks())
 }

@@ -14,13 +14,16 @@ import (
 // derived is a source of items that are made from another reader's: copies on a device, or items
 // labelled as the CPU's.
 type derived[T items.Counted] struct {
-	ctx    context.Context
-	cancel func()                  // of ctx
-	from   *items.Reader[T]        // a reference
-	make   func(item T) (T, error) // takes the item
-	mu     sync.Mutex
-	given  bool            // the reference was dropped, or is about to be
-	uses   items.Countdown // of from: the reference, and the copies that are not complete
+	ctx     context.Context
+	cancel  func()                  // of ctx
+	unwatch func() bool             // ends the watch of ctx
+	from    *items.Reader[T]        // a reference
+	hold    func(item T) T          // of copies: takes an item that was read; nil: not
+	make    func(item T) (T, error) // takes the item
+	ahead   items.Ahead[T]          // of copies: reads the next item while one is copied
+	mu      sync.Mutex
+	given   bool            // the reference was dropped, or is about to be
+	uses    items.Countdown // of from: the reference, and the copies that are not complete
 }
 
 // derive returns a source of the items of r, with a reference to r. The caller sets its make.
@@ -31,19 +34,34 @@ func derive[T items.Counted](ctx context.Context, what string, r *items.Reader[T
 	d := &derived[T]{from: r}
 	d.ctx, d.cancel = context.WithCancel(ctx)
 	d.uses.Init(1, nil)
+	d.ahead.Ask = d.read
+	// Close of the reader waits for its items, so one that was read ahead is dropped then.
+	d.unwatch = context.AfterFunc(d.ctx, d.ahead.Discard)
 	r.Deriving(d, d.cancel)
 	return d, nil
 }
 
 func (d *derived[T]) Next() (item T, err error) {
 	defer d.from.Use().Part()
-	from, err := d.from.Pull()
+	from, err := d.ahead.Next()
 	if err != nil {
 		return item, err
+	}
+	if d.hold != nil {
+		d.ahead.Start()
 	}
 	item, err = d.make(from)
 	if err != nil && d.from.Over.Load() { // Close of the reader ended the wait, not ctx
 		err = items.ClosedReader()
+	}
+	return item, err
+}
+
+// read returns the next item of the reader, held until it is copied.
+func (d *derived[T]) read() (item T, err error) {
+	defer d.from.Use().Part()
+	if item, err = d.from.Pull(); err == nil && d.hold != nil {
+		item = d.hold(item)
 	}
 	return item, err
 }
@@ -69,14 +87,18 @@ func (d *derived[T]) Interrupt() {
 	}
 }
 
+// Close ends the source when no item is being read ahead.
 func (d *derived[T]) Close(done func()) {
+	d.unwatch()
 	d.cancel()
-	d.mu.Lock()
-	d.given = true
-	d.mu.Unlock()
-	d.from.Derived(d)
-	d.uses.Last = done
-	d.from.ReleaseThen(d.uses.Part)
+	d.ahead.Close(func() {
+		d.mu.Lock()
+		d.given = true
+		d.mu.Unlock()
+		d.from.Derived(d)
+		d.uses.Last = done
+		d.from.ReleaseThen(d.uses.Part)
+	})
 }
 
 // copiedItem is a reference to an item that is being copied.
@@ -94,9 +116,9 @@ func (c *copiedItem) Release() {
 }
 
 // CopyTo makes a reader whose batches are copies on dev of the batches that are left in r, made as
-// by [RecordBatch.CopyTo]. While one batch is in use, a goroutine reads the next one from r and
-// enqueues its copy; it starts with the first batch that is read. The end of ctx ends the waits and
-// the stream: a copy that is ready is dropped.
+// by [RecordBatch.CopyTo]. While one batch is in use, a goroutine enqueues the copy of the next one,
+// and another one reads the batch after that from r; they start with the first batch that is read. The
+// end of ctx ends the waits and the stream: a copy that is ready is dropped.
 //
 // The result is owned by the caller. It holds a reference to r, which it drops at the end of r,
 // before it reports that end. A Release before the end, or after ctx has ended the stream, does not
@@ -114,8 +136,8 @@ func (r *RecordReader) CopyTo(ctx context.Context, dev device.Device, opts ...Co
 	if err != nil {
 		return nil, err
 	}
-	d.make = func(b *RecordBatch) (*RecordBatch, error) {
-		source := b.located(d.ownerOf(b, b.mem), b.at())
+	d.hold = func(b *RecordBatch) *RecordBatch { return b.located(d.ownerOf(b, b.mem), b.at()) }
+	d.make = func(source *RecordBatch) (*RecordBatch, error) {
 		defer source.Release()
 		return source.CopyTo(d.ctx, dev, opts...)
 	}
@@ -136,8 +158,8 @@ func (r *ArrayReader) CopyTo(ctx context.Context, dev device.Device, opts ...Cop
 	if err != nil {
 		return nil, err
 	}
-	d.make = func(a *Array) (*Array, error) {
-		source := a.located(d.ownerOf(a, a.mem), a.at())
+	d.hold = func(a *Array) *Array { return a.located(d.ownerOf(a, a.mem), a.at()) }
+	d.make = func(source *Array) (*Array, error) {
 		defer source.Release()
 		return source.CopyTo(d.ctx, dev, opts...)
 	}

@@ -23,6 +23,7 @@ import "C"
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"unsafe"
 )
 
@@ -33,6 +34,8 @@ type loaded struct{ handle unsafe.Pointer }
 func open(path string) (loaded, error) {
 	name := C.CString(path)
 	defer C.free(unsafe.Pointer(name))
+	runtime.LockOSThread() // dlerror knows only what failed on its own thread
+	defer runtime.UnlockOSThread()
 	// Not RTLD_GLOBAL: other libraries of this process that need a libcuda.so.1 must not be bound
 	// to one machine of many.
 	handle := C.dlopen(name, C.RTLD_NOW|C.RTLD_LOCAL)

@@ -423,12 +423,15 @@ func TestCancelledNext(t *testing.T) {
 // A read_all that is cancelled, or that ends with an error, gives back what it has read.
 func TestInterruptedReadAll(t *testing.T) {
 	nothingIsLeft(t)
-	let := make(chan error)
+	let, third := make(chan error), make(chan struct{})
 	register(t, "slow", func(ctx context.Context, b *cdevice.RecordBatch) (*cdevice.RecordReader, error) {
 		b.Retain()
 		n := int64(0)
 		return cdevice.NewRecordReaderFunc(b.Schema(), b.DeviceID().Type, func() (*cdevice.RecordBatch, error) {
-			if n++; n > 2 {
+			if n++; n == 3 {
+				close(third)
+			}
+			if n > 2 {
 				if err := <-let; err != nil {
 					return nil, err
 				}
@@ -437,8 +440,9 @@ func TestInterruptedReadAll(t *testing.T) {
 		}, b.Release)
 	})
 	stream := ask(t, "slow", exported(t, 1, 2, 3, 4)).value.(replied)
-	number, _ := server{}.Call(request(t, ".read_all", own1(stream.handle)), 50*time.Millisecond)
+	number, _ := server{}.Call(request(t, ".read_all", own1(stream.handle)), 0)
 	require.NotZero(t, number)
+	<-third
 	server{}.Cancel(number)
 	read := func(rows int64) {
 		t.Helper()

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds the peers of the benchmarks to build/bench: libarrowcpp.so, libnanoarrow.so, libarrowrs.so.
+# Builds the peers of the benchmarks to build/bench: libarrowcpp.so, libnanoarrow.so, libarrowrs.so, and libendtoend.so, which Python
+# loads.
 #
 #   bench/peers/build.sh
 #
@@ -83,7 +84,12 @@ arrowrs() {
 	cp "$out/rust/release/libarrowrs.so" "$out/libarrowrs.so"
 }
 
-for peer in arrowcpp nanoarrow arrowrs; do
+# The Go library of bench/endtoend. Go itself knows whether it is fresh.
+endtoend() {
+	(cd "$root" && "${GO:-go}" build -buildmode=c-shared -o "$out/libendtoend.so" ./bench/endtoend)
+}
+
+for peer in arrowcpp nanoarrow arrowrs endtoend; do
 	"$peer" || {
 		rm -f "$out/lib$peer.so"
 		echo "$0: no $peer: it cannot be built on this machine" >&2

@@ -110,7 +110,7 @@ var steps = func() (all []float64) {
 
 func ticks(low, high float64, log bool) (all []float64) {
 	if !log {
-		for v := low; v <= high; v++ {
+		for v := low; v <= high; v += max(1, math.Ceil(high/10)) {
 			all = append(all, v)
 		}
 		return all

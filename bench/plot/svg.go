@@ -76,7 +76,10 @@ func (f Figure) SVG() string {
 	c := &canvas{}
 	y := margin + 16
 	c.text(margin, y, "title", "start", f.Title)
-	y = f.drawLegend(c, y+22) + 16
+	if len(f.Legend) > 0 {
+		y = drawLegend(c, f.Legend, margin, width-margin, y+22)
+	}
+	y += 16
 	for i := 0; i < len(f.Panels); i += f.Across {
 		x, tallest := margin, 0.0
 		for _, p := range f.Panels[i:min(i+f.Across, len(f.Panels))] {
@@ -92,12 +95,13 @@ func (f Figure) SVG() string {
 	return head + c.String() + "</svg>\n"
 }
 
-func (f Figure) drawLegend(c *canvas, y float64) float64 {
-	x := margin
-	for _, e := range f.Legend {
-		w := 34 + 6.6*float64(len([]rune(e.Name)))
-		if x+w > width-margin {
-			x, y = margin, y+18
+// drawLegend writes the entries in lines from left to right, and returns where the last line is.
+func drawLegend(c *canvas, entries []Entry, left, right, y float64) float64 {
+	x := left
+	for _, e := range entries {
+		w := 36 + 7*float64(len([]rune(e.Name)))
+		if x+w > right {
+			x, y = left, y+18
 		}
 		c.line(x, y-4, x+18, y-4, e.class())
 		c.marker(x+9, y-4, e.Colour)

@@ -62,7 +62,7 @@ var extras = []extra{
 	},
 	{
 		"internal/copyplan/todevice.go", "source.enqueue", "page-locked sources are kept",
-		"kept = kept || readsLater(d.dev, device.Ptr(p.Addr), p.Size)", "_ = readsLater(d.dev, device.Ptr(p.Addr), p.Size)",
+		"kept = kept || later", "_ = later",
 	},
 	{
 		"internal/copyplan/todevice.go", "source.enqueue", "device sources are kept",

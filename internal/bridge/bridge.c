@@ -1,72 +1,44 @@
 #include "bridge.h"
+#include "counts.h"
+#include "exports.h"
 #include "fork.h"
 
 #include <stdlib.h>
 
-/* Go: ends the handle. Called at most once per block, on the thread that
- * released the last struct. */
-extern void cdevice_v0_go_release(uint64_t handle);
-
 const uint64_t cdevice_v0_zeros[8] __attribute__((aligned(64)));
 
-/* Counts, in parts: each thread changes its own, which may be below zero, and the sum is
- * the count. A cache line that all threads change would cost more than the rest of an
- * export. Threads beyond the last part share the first ones. */
-#define PARTS 64
-
-static struct part {
-  int64_t blocks;
-  int64_t trees;
-  char apart[128 - 2 * sizeof(int64_t)]; /* processors fetch cache lines in pairs */
-} parts[PARTS] __attribute__((aligned(128)));
-
-static uint64_t threads;
-static _Thread_local struct part* own;
-
-static struct part* own_part(void) {
-  if (own == NULL) own = &parts[__atomic_fetch_add(&threads, 1, __ATOMIC_RELAXED) % PARTS];
-  return own;
-}
-
-static void add(int64_t* count, int64_t n) { __atomic_fetch_add(count, n, __ATOMIC_RELAXED); }
-
-struct cdevice_v0_block* cdevice_v0_block_new(size_t size, int64_t trees) {
+struct cdevice_v0_block* cdevice_v0_block_new(size_t size, int kind) {
   struct cdevice_v0_block* block = malloc(size);
   if (block == NULL) return NULL;
-  struct part* part = own_part();
-  add(&part->blocks, 1);
-  add(&part->trees, trees);
-  block->handle = (uint64_t)(part - parts);
+  block->exports = NULL;
+  block->handle = cdevice_v0_count(kind, 1);
   return block;
 }
 
-static void block_free(struct cdevice_v0_block* block) {
-  free(block);
-  add(&own_part()->blocks, -1);
-}
-
-int64_t cdevice_v0_block_count(void) {
-  int64_t n = 0;
-  for (int i = 0; i < PARTS; i++) n += __atomic_load_n(&parts[i].blocks, __ATOMIC_RELAXED);
-  return n;
-}
-
-int64_t cdevice_v0_tree_count(void) {
-  int64_t n = 0;
-  for (int i = 0; i < PARTS; i++) n += __atomic_load_n(&parts[i].trees, __ATOMIC_RELAXED);
-  return n;
-}
-
-/* Drops n structs from the block; the last one frees it. The acquire-release
- * order makes every other thread's last use of the block happen before free. */
-static void drop(struct cdevice_v0_block* block, int64_t n) {
-  if (__atomic_fetch_sub(&block->live, n, __ATOMIC_ACQ_REL) != n) return;
+/* Ends a block whose structs are all released. */
+static void end(struct cdevice_v0_block* block) {
+  if (block->exports != NULL) {
+    cdevice_v0_exports_give_back(block);
+    return;
+  }
   uint64_t handle = block->handle;
-  block_free(block);
+  free(block);
+  int counted = handle != 0 && !(handle & CDEVICE_V0_UNCOUNTED);
+  if (!counted) cdevice_v0_count(CDEVICE_V0_OTHERS, -1);
   if (handle == 0 || cdevice_v0_forked()) return; /* what it names is a copy that ends with the process */
   cdevice_v0_go_release(handle & ~CDEVICE_V0_UNCOUNTED);
-  if (handle & CDEVICE_V0_UNCOUNTED) return;
-  add(&own_part()->trees, -1); /* last: until here the release callback of a producer may run */
+  if (counted) cdevice_v0_count(CDEVICE_V0_TREES, -1); /* last: until here the release callback of a producer may run */
+}
+
+/* Drops n structs from the block; the last one ends it. If the caller has all that are left, no
+ * other thread can drop one, and none of them needs a new count. The order of both makes every
+ * other thread's last use of the block happen before its end. */
+static void drop(struct cdevice_v0_block* block, int64_t n) {
+  if (__atomic_load_n(&block->live, __ATOMIC_ACQUIRE) != n &&
+      __atomic_fetch_sub(&block->live, n, __ATOMIC_ACQ_REL) != n) {
+    return;
+  }
+  end(block);
 }
 
 /* Marks the tree below a released and returns how many structs of the block

@@ -5,9 +5,9 @@ package bridge
 
 // #cgo noescape cdevice_v0_block_new
 // #cgo nocallback cdevice_v0_block_new
-// #cgo nocallback cdevice_v0_block_count
-// #cgo nocallback cdevice_v0_tree_count
+// #cgo nocallback cdevice_v0_counted
 // #include "bridge.h"
+// #include "counts.h"
 import "C"
 
 import (
@@ -22,8 +22,10 @@ import (
 // Block mirrors struct cdevice_v0_block, the head of one C allocation that holds
 // a whole exported tree.
 type Block struct {
-	Live   int64       // structs of the tree; the last one released frees the block
-	Handle handle.Word // given back by the last release; zero for none; see Attach
+	Live     int64       // structs of the tree; the last one released frees the block
+	Handle   handle.Word // given back by the last release; zero for none; see Attach
+	exports  uintptr
+	NoBuffer uintptr // the buffers array of a record batch's root: one NULL bitmap
 }
 
 // BlockSize is the size of Block; what follows it in the allocation is aligned to 16.
@@ -47,18 +49,19 @@ func LimitBlocks(size uintptr) (restore func()) {
 }
 
 // NewBlock allocates a block of size bytes, the head included, for structs without a handle. All of
-// it but the handle is uninitialised. It returns nil if there is no memory. The block is freed by
+// it but Handle is uninitialised. It returns nil if there is no memory. The block is freed by
 // the release callback of the last struct in it.
 func NewBlock(size uintptr) *Block {
-	block := newBlock(size, 0)
+	block := newBlock(size, C.CDEVICE_V0_OTHERS)
 	if block != nil {
 		block.Handle = 0
 	}
 	return block
 }
 
-// NewTree is NewBlock for structs that keep a value alive, which the caller sets by Own.
-func NewTree(size uintptr) *Block { return newBlock(size, 1) }
+// NewTree is NewBlock for structs that keep a value alive, which the caller sets by Own. The trees
+// of a value that is exported again and again are those of Exports.
+func NewTree(size uintptr) *Block { return newBlock(size, C.CDEVICE_V0_TREES) }
 
 // Own sets the value that the last release of a struct in a block of NewTree releases. It is called
 // once.
@@ -71,18 +74,19 @@ func (b *Block) Attach(v handle.Releaser) { b.Handle = handle.New(v) | uncounted
 // uncounted marks the handle of a block that Trees does not count. No word has this bit.
 const uncounted handle.Word = C.CDEVICE_V0_UNCOUNTED
 
-func newBlock(size uintptr, trees int64) *Block {
+func newBlock(size uintptr, kind C.int) *Block {
 	if size > limit.Load() {
 		return nil
 	}
-	return (*Block)(unsafe.Pointer(C.cdevice_v0_block_new(C.size_t(size), C.int64_t(trees))))
+	return (*Block)(unsafe.Pointer(C.cdevice_v0_block_new(C.size_t(size), kind)))
 }
 
-// Blocks returns the number of blocks that are allocated and not yet freed.
-func Blocks() int64 { return int64(C.cdevice_v0_block_count()) }
+// Blocks returns the number of blocks whose structs are not all released. Spare blocks are none of
+// them.
+func Blocks() int64 { return int64(C.cdevice_v0_counted(C.CDEVICE_V0_OTHERS)) + Trees() }
 
-// Trees returns the number of blocks of NewTree whose release is not complete.
-func Trees() int64 { return int64(C.cdevice_v0_tree_count()) }
+// Trees returns the number of trees whose release is not complete: of blocks of NewTree and Exports.
+func Trees() int64 { return int64(C.cdevice_v0_counted(C.CDEVICE_V0_TREES)) + timesTaken() }
 
 // C addresses that exported structs hold.
 var (

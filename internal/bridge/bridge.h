@@ -17,19 +17,20 @@
 struct cdevice_v0_block {
   int64_t live;    /* structs of the tree that are not released; atomic */
   uint64_t handle; /* word of internal/handle that the last release gives back, or 0 */
+  struct cdevice_v0_exports* exports; /* those that the block belongs to, or NULL; then handle is not used */
+  const void* no_buffer;              /* what buffers of a record batch's root points to: a NULL bitmap */
 };
 
 /* A bit of handle, which no word has: the block is none of the trees that are counted. */
 #define CDEVICE_V0_UNCOUNTED ((uint64_t)1 << 63)
 
-/* Allocates a block of size bytes, header included, for so many trees that have a handle,
- * 0 or 1, or returns NULL. handle is set to a small number, of the thread, until the caller
- * sets it. */
-struct cdevice_v0_block* cdevice_v0_block_new(size_t size, int64_t trees);
-/* Blocks that are allocated and not freed. */
-int64_t cdevice_v0_block_count(void);
-/* Trees with a handle whose last release has not returned. */
-int64_t cdevice_v0_tree_count(void);
+/* Allocates a block of size bytes, header included, or returns NULL. kind is the count that it
+ * belongs to: CDEVICE_V0_TREES of structs with a handle, CDEVICE_V0_OTHERS of structs without one.
+ * handle is set to a small number, of the thread, until the caller sets it. */
+struct cdevice_v0_block* cdevice_v0_block_new(size_t size, int kind);
+
+/* Go: ends the handle. */
+void cdevice_v0_go_release(uint64_t handle);
 
 void cdevice_v0_release_array(struct ArrowArray* array);
 void cdevice_v0_release_schema(struct ArrowSchema* schema);

@@ -9,8 +9,8 @@ import (
 // All tests together leave no C memory behind.
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if blocks, trees := Blocks(), Trees(); code == 0 && (blocks != 0 || trees != 0) {
-		fmt.Fprintf(os.Stderr, "the tests left %d blocks of C memory, %d of trees\n", blocks, trees)
+	if blocks, trees, owners := Blocks(), Trees(), Owners(); code == 0 && (blocks != 0 || trees != 0 || owners != 0) {
+		fmt.Fprintf(os.Stderr, "the tests left %d blocks of C memory, %d of trees, exports of %d owners\n", blocks, trees, owners)
 		code = 1
 	}
 	os.Exit(code)

@@ -36,6 +36,21 @@ func withZeros(ranges []device.Range, base device.Ptr, size int64) []device.Rang
 	return filled
 }
 
+// joined fills the gaps between neighbours, so that they are one copy.
+func joined(ranges []device.Range) []device.Range {
+	filled := make([]device.Range, 0, 2*len(ranges))
+	for _, r := range ranges {
+		if k := len(filled) - 1; k >= 0 {
+			end := filled[k].Dst + device.Ptr(filled[k].Size)
+			if gap := int64(r.Dst - end); gap > 0 && gap < blockAlignment { // no part is between them
+				filled = append(filled, device.Range{Dst: end, Src: AddressOf(zeros), Size: gap})
+			}
+		}
+		filled = append(filled, r)
+	}
+	return filled
+}
+
 // gaps returns the copies of zeros to the bytes that no part of the layout writes.
 func (l *blockLayout) gaps(base device.Ptr) []device.Range {
 	var gaps []device.Range

@@ -40,7 +40,7 @@ func ToDevice(ctx context.Context, from tree.Tree, dev device.Device, on device.
 	}
 	DeviceCopies.Add(1)
 	d := &deviceMemory{dev: dev, memory: memory, stream: stream}
-	kept, err := src.enqueue(ctx, d, laid)
+	kept, err := src.enqueue(ctx, d, laid, on == nil)
 	switch {
 	case !kept:
 	case d.event != nil:
@@ -61,37 +61,48 @@ func ToDevice(ctx context.Context, from tree.Tree, dev device.Device, on device.
 	return tree.Tree{Mem: mem, At: at, Nodes: nodes, Name: from.Name}, nil
 }
 
-// enqueue copies the parts to the device, and sets d.event to an event after all copies. kept
-// reports whether the device reads the source after enqueue has returned.
-func (s *source) enqueue(ctx context.Context, d *deviceMemory, l *blockLayout) (kept bool, err error) {
+// leastDirect is the size from which a device copies a page-locked part itself, if the stream is not
+// the caller's. A smaller one is staged together with its neighbours: see device.Stager.
+const leastDirect = 64 << 10
+
+// enqueue copies the parts to the device, and sets d.event to an event after all copies. own reports
+// that the stream is the copy's own. kept reports whether the device may read the source after enqueue
+// has returned.
+func (s *source) enqueue(ctx context.Context, d *deviceMemory, l *blockLayout, own bool) (kept bool, err error) {
 	base := uintptr(d.memory.Ptr())
-	var uploads, copies []device.Range
+	filler, fills := d.dev.(device.Memsetter)
+	var staged, direct, copies []device.Range
 	for i, p := range l.parts {
 		dst := base + uintptr(l.offsets[i])
 		switch {
 		case p.Size == 0:
 		case p.Made != nil:
-			uploads = append(uploads, device.Range{Dst: device.Ptr(dst), Src: AddressOf(p.Made), Size: p.Size})
+			staged = append(staged, device.Range{Dst: device.Ptr(dst), Src: AddressOf(p.Made), Size: p.Size})
 		case s.remote():
 			copies = s.appendRange(copies, dst, p)
 		default:
-			kept = kept || readsLater(d.dev, device.Ptr(p.Addr), p.Size)
-			uploads = append(uploads, device.Range{Dst: device.Ptr(dst), Src: device.Ptr(p.Addr), Size: p.Size})
+			later := readsLater(d.dev, device.Ptr(p.Addr), p.Size)
+			kept = kept || later
+			if later && fills && (p.Size >= leastDirect || !own) {
+				direct = s.appendRange(direct, dst, p)
+			} else {
+				staged = append(staged, device.Range{Dst: device.Ptr(dst), Src: device.Ptr(p.Addr), Size: p.Size})
+			}
 		}
 	}
 	defer runtime.KeepAlive(l)
 	kept = kept || len(copies) > 0
-	filler, fills := d.dev.(device.Memsetter)
 	switch {
-	case !kept:
-		uploads = withZeros(uploads, d.memory.Ptr(), l.size)
+	case len(direct) == 0 && len(copies) == 0:
+		staged = withZeros(staged, d.memory.Ptr(), l.size)
 	case !fills:
-		uploads = append(uploads, l.gaps(d.memory.Ptr())...)
+		staged = append(staged, l.gaps(d.memory.Ptr())...)
 	default:
 		// The copies have several sources, so the gaps are filled first.
 		if err := filler.Memset(d.memory.Ptr(), 0, l.size, d.stream); err != nil {
 			return false, err
 		}
+		staged = joined(staged)
 	}
 	if len(copies) > 0 {
 		if err := s.At.WaitOn(d.stream); err != nil {
@@ -101,7 +112,7 @@ func (s *source) enqueue(ctx context.Context, d *deviceMemory, l *blockLayout) (
 			return true, err
 		}
 	}
-	d.event, err = upload(ctx, d.dev, uploads, d.stream)
+	d.event, err = upload(ctx, d.dev, append(direct, staged...), d.stream)
 	return kept, err
 }
 

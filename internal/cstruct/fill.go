@@ -42,48 +42,54 @@ const (
 // ErrNoMemory is the error of an export whose C structs cannot be allocated.
 var ErrNoMemory = fmt.Errorf("cdevice: export: no memory for the C structs: %w", syscall.ENOMEM)
 
-// exportBlock heads the one C allocation of an export. After it come the ArrowArray structs below
-// the root, then the arrays of pointers to children.
-type exportBlock struct {
-	bridge.Block
-	// noBuffer is the buffers array of a record batch's root: one NULL bitmap.
-	noBuffer uintptr
-}
-
 const (
-	sizeofBlock   = unsafe.Sizeof(exportBlock{})
 	sizeofArray   = unsafe.Sizeof(abi.ArrowArray{})
 	sizeofPointer = unsafe.Sizeof(uintptr(0))
 )
 
 // exportTree makes the C structs of a tree and fills *out. Without memory, it returns an error and
-// writes nothing. kind is for lists of live objects.
+// writes nothing. kind is for lists of live objects. The caller holds mem.
+//
+// The block has, after its head, the ArrowArray structs below the root, then the arrays of pointers
+// to children.
 func exportTree(kind string, root *tree.Node, mem *tree.Owner, out *abi.ArrowArray) error {
 	var size tree.Size
 	size.AddChildren(root)
-	mem.Retain() // the exported struct's, until its last release
-	block := (*exportBlock)(unsafe.Pointer(bridge.NewTree(
-		sizeofBlock + uintptr(size.Structs)*sizeofArray + uintptr(size.Pointers)*sizeofPointer)))
+	block := newBlock(kind, mem, bridge.BlockSize+uintptr(size.Structs)*sizeofArray+uintptr(size.Pointers)*sizeofPointer)
 	if block == nil {
-		mem.Release()
 		return ErrNoMemory
 	}
 	block.Live = int64(size.Structs) + 1
-	block.Own(traced(kind, mem))
-	block.noBuffer = 0
 
 	start := uintptr(unsafe.Pointer(block))
 	f := filler{
 		block:    start,
-		structs:  start + sizeofBlock,
-		pointers: start + sizeofBlock + uintptr(size.Structs)*sizeofArray,
+		structs:  start + bridge.BlockSize,
+		pointers: start + bridge.BlockSize + uintptr(size.Structs)*sizeofArray,
 	}
 	f.fill(root, out)
 	if root.Type == nil { // a record batch has no bitmap, even if its columns have
+		block.NoBuffer = 0
 		out.NBuffers = 1
-		out.Buffers = uintptr(unsafe.Pointer(&block.noBuffer))
+		out.Buffers = uintptr(unsafe.Pointer(&block.NoBuffer))
 	}
 	return nil
+}
+
+// newBlock returns a block whose structs keep mem alive. While tracing is on, they are also listed
+// until their release, for which the block has a handle of its own.
+func newBlock(kind string, mem *tree.Owner, size uintptr) *bridge.Block {
+	origin := live.Add(kind)
+	if origin == nil {
+		return mem.Export(size)
+	}
+	block := bridge.NewTree(size)
+	if block == nil {
+		origin.Remove()
+		return nil
+	}
+	block.Own(&tracedStruct{mem.Retain(), origin})
+	return block
 }
 
 // filler fills C structs from nodes; structs and pointers are the next free ones of the block.
@@ -125,15 +131,6 @@ func (f *filler) fillChildren(n *tree.Node, out *abi.ArrowArray) {
 		pointers[i] = first + uintptr(i)*sizeofArray
 		f.fill(&n.Children[i], &children[i])
 	}
-}
-
-// traced returns the releaser of an exported struct: r or, while tracing is on, one that also lists
-// the struct until its release.
-func traced(kind string, r handle.Releaser) handle.Releaser {
-	if origin := live.Add(kind); origin != nil {
-		return &tracedStruct{r, origin}
-	}
-	return r
 }
 
 type tracedStruct struct {

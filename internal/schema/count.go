@@ -12,13 +12,15 @@ var errElsewhere = errors.New("schema: malformed")
 
 // checkSize returns an error if the tree of a root has more structs than the limit. It runs first
 // and allocates nothing, since a few structs that share their children can make a tree of any size.
-// It stops at a malformed struct, for which the reader then returns the error.
-func checkSize(s *abi.ArrowSchema) error {
+// It stops at a malformed struct, for which the reader then returns the error; whole reports whether
+// there was none.
+func checkSize(s *abi.ArrowSchema) (whole bool, err error) {
 	c := counter{left: maxNodes - 1}
-	if err := c.count(s, 0); err != errElsewhere {
-		return err
+	err = c.count(s, 0)
+	if err == errElsewhere {
+		return false, nil
 	}
-	return nil
+	return err == nil, err
 }
 
 // counter counts structs. It follows no pointer that the reader would not follow.

@@ -18,6 +18,14 @@
 // the fields of its storage, but must keep its layout. An extension type whose storage is itself an
 // extension type cannot be expressed: there is one pair of keys.
 //
+// # Repeated schemas
+//
+// A producer sends one schema with many batches. From the second time on, an export of the same
+// *arrow.Schema is a copy of the block that was made before (template.go), and an import of an equal
+// tree returns the schema that it returned before (known.go). Both look at all that could have
+// changed: the structs of the tree, and what a program can set in arrow-go's types. What the caches
+// hold is bounded (cache.go).
+//
 // # Not kept
 //
 // arrow-go's types cannot hold these parts of an ArrowSchema. An import drops them:

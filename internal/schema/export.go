@@ -36,11 +36,25 @@ func Export(field arrow.Field, out *abi.ArrowSchema) error {
 //
 // It writes *out only on success; *out may hold anything before.
 func ExportSchema(s *arrow.Schema, out *abi.ArrowSchema) error {
+	var key uint64
+	var found *cached[template]
+	if s != nil && out != nil {
+		key = addressKey(s)
+		if found = templates.find(key); found != nil && found.value.isOf(s) {
+			return finish(fielderr.OpExport, found.value.write(out))
+		}
+	}
 	var p plan
 	if err := p.exportSchema(s); err != nil {
 		return finish(fielderr.OpExport, err)
 	}
-	return finish(fielderr.OpExport, p.write(out))
+	if err := p.write(out); err != nil {
+		return finish(fielderr.OpExport, err)
+	}
+	if templates.again(key) && (found == nil || !found.value.refuses(s)) {
+		p.keep(key, s, out)
+	}
+	return nil
 }
 
 // plan is a tree of ArrowSchema before it is C memory: what to write, and the size of that. The
@@ -215,20 +229,14 @@ func (p *plan) write(out *abi.ArrowSchema) error {
 	if out == nil {
 		return invalid("", fielderr.NULL, fielderr.Text("memory for a struct"))
 	}
-	const structSize = int(unsafe.Sizeof(abi.ArrowSchema{}))
 	structs := int(bridge.BlockSize)
 	pointers := structs + (len(p.nodes)-1)*structSize
-	metadata := pointers + p.pointers*int(unsafe.Sizeof(uintptr(0)))
+	metadata := pointers + p.pointers*pointerSize
 	text := metadata + p.metadata
-	size := text + p.text
 
-	block := bridge.NewBlock(uintptr(size))
-	if block == nil {
-		return &fielderr.Error{Err: fmt.Errorf("cannot allocate %d bytes: %w", size, syscall.ENOMEM)}
-	}
-	*block = bridge.Block{Live: int64(len(p.nodes))}
-	if origin := live.Add(exportedKind); origin != nil {
-		block.Attach(traced{origin})
+	block, err := newBlock(text+p.text, len(p.nodes))
+	if err != nil {
+		return err
 	}
 	base := uintptr(unsafe.Pointer(block))
 	addrOf := func(i int) uintptr { return base + uintptr(structs+(i-1)*structSize) }
@@ -261,6 +269,24 @@ func (p *plan) write(out *abi.ArrowSchema) error {
 		}
 	}
 	return nil
+}
+
+const (
+	structSize  = int(unsafe.Sizeof(abi.ArrowSchema{}))
+	pointerSize = int(unsafe.Sizeof(uintptr(0)))
+)
+
+// newBlock allocates the block of a tree of so many structs.
+func newBlock(size, structs int) (*bridge.Block, error) {
+	block := bridge.NewBlock(uintptr(size))
+	if block == nil {
+		return nil, &fielderr.Error{Err: fmt.Errorf("cannot allocate %d bytes: %w", size, syscall.ENOMEM)}
+	}
+	*block = bridge.Block{Live: int64(structs)}
+	if origin := live.Add(exportedKind); origin != nil {
+		block.Attach(traced{origin})
+	}
+	return block, nil
 }
 
 // exportedKind is the kind of an exported tree in lists of live objects.

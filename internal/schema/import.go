@@ -25,11 +25,11 @@ func Import(s *abi.ArrowSchema) (arrow.Field, error) {
 }
 
 // ImportSchema reads the schema that s, a struct, describes. It is otherwise
-// like Import.
+// like Import. For a tree that is equal to one that was imported before, it may return the same schema.
 //
 // It takes ownership of *s, even if it returns an error.
 func ImportSchema(s *abi.ArrowSchema) (*arrow.Schema, error) {
-	return consume(s, func(r *reader) (*arrow.Schema, error) { return r.schema(s) })
+	return consume(s, func(r *reader) (*arrow.Schema, error) { return r.knownSchema(s) })
 }
 
 // release is a variable for tests, which count the calls and overwrite the memory that must not be
@@ -44,8 +44,9 @@ func consume[T any](s *abi.ArrowSchema, read func(*reader) (T, error)) (result T
 		return result, finish(fielderr.OpImport, released())
 	}
 	defer release(s)
-	if err = checkSize(s); err == nil {
-		result, err = read(&reader{nodes: maxNodes - 1, text: maxText})
+	whole, err := checkSize(s)
+	if err == nil {
+		result, err = read(&reader{nodes: maxNodes - 1, text: maxText, whole: whole})
 	}
 	return result, finish(fielderr.OpImport, err)
 }
@@ -56,8 +57,10 @@ func released() error {
 
 // reader holds the remaining limits of one tree.
 type reader struct {
-	nodes int // structs
-	text  int // bytes of formats, names and metadata
+	nodes int    // structs
+	text  int    // bytes of formats, names and metadata
+	whole bool   // no pointer to a struct is NULL, and no struct is released
+	known *known // takes all that is read, unless nil
 }
 
 // field reads one struct and all that is below it. It checks every pointer and count before it
@@ -81,6 +84,7 @@ func (r *reader) field(s *abi.ArrowSchema, depth int) (f arrow.Field, err error)
 	if err != nil {
 		return f, err
 	}
+	r.known.add(s, text, f.Name, md)
 	children, err := r.children(s, depth)
 	if err != nil {
 		return f, err
@@ -126,6 +130,7 @@ func (r *reader) schema(s *abi.ArrowSchema) (*arrow.Schema, error) {
 	if err != nil {
 		return nil, err
 	}
+	r.known.add(s, text, "", md)
 	fields, err := r.children(s, 0)
 	if err != nil {
 		return nil, err

@@ -14,7 +14,8 @@ import (
 )
 
 // Owner keeps the memory of the buffers of a batch alive. Batches and arrays, their slices and
-// columns, host views, and C structs that were exported from any of them hold one reference each.
+// columns and host views hold one reference each. C structs that were exported from any of them keep
+// the memory alive without: see Export.
 //
 // It owns either a foreign struct (imported), which its callback releases, or Go values (wrapped),
 // which are pinned once for C (runtime.Pinner).
@@ -44,6 +45,8 @@ type Owner struct {
 	// pending work completes.
 	mu    sync.Mutex
 	users []device.Device
+
+	exports atomic.Pointer[bridge.Exports] // nil until the first export; set under mu
 }
 
 // ImportedLive counts imported structs that were not released, RootedLive owners with pinned Go memory.
@@ -124,9 +127,48 @@ func (m *Owner) MarkExported() {
 // or, if work of a device may be using it, after that work, on a goroutine of the device's backend.
 // It implements handle.Releaser, since the handle of a pinned owner holds the owner.
 func (m *Owner) Release() {
-	if m.refs.Release() {
-		m.endAfter(m.users)
+	if !m.refs.Release() {
+		return
 	}
+	if e := m.exports.Load(); e != nil {
+		if !e.Close() {
+			return // the last exported tree ends the memory
+		}
+		e.Free()
+	}
+	m.endAfter(m.users)
+}
+
+// Export returns the block of C memory of another exported tree, size bytes with its head, or nil
+// without memory. The tree keeps the memory alive as a reference does. The caller holds one.
+//
+// At most one block is kept for later exports of the owner, until the owner ends.
+func (m *Owner) Export(size uintptr) *bridge.Block {
+	if e := m.exports.Load(); e != nil {
+		return e.Take(size)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if e := m.exports.Load(); e != nil {
+		return e.Take(size)
+	}
+	e, block := bridge.NewExports(size, (*exportedOwner)(m))
+	if e != nil {
+		m.exports.Store(e)
+	}
+	return block
+}
+
+// exportedOwner is an owner as its exported trees release it, if they end after the last reference.
+type exportedOwner Owner
+
+func (e *exportedOwner) Release() {
+	m := (*Owner)(e)
+	m.exports.Load().Ended()
+	m.mu.Lock() // what other threads did with the owner happened before this
+	users := m.users
+	m.mu.Unlock()
+	m.endAfter(users)
 }
 
 // endAfter ends the owner after the work that is pending on these devices now.

@@ -25,7 +25,7 @@ var numbers = arrow.PrimitiveTypes.Int64
 func streams(t *testing.T, gpu *cudaalloc.Device) map[string]device.Stream {
 	zero, err := gpu.WrapStream(0)
 	require.NoError(t, err)
-	return map[string]device.Stream{"a stream": newStream(t, gpu), "legacy": gpu.Legacy(), "per thread": gpu.PerThread(), "0": zero}
+	return map[string]device.Stream{"a stream": cudatest.NewStream(t, gpu), "legacy": gpu.Legacy(), "per thread": gpu.PerThread(), "0": zero}
 }
 
 func numberOf(s device.Stream) int64 { return max(int64(s.Handle()), 1) }
@@ -39,7 +39,7 @@ func onOneThread(t *testing.T) {
 // later is an array that work on a stream, which is held back, is going to fill; open lets it go.
 func later(t *testing.T, m *cudatest.Machine, text string) (a *cdevice.Array, open func()) {
 	t.Helper()
-	s := newStream(t, m.GPUs[0])
+	s := cudatest.NewStream(t, m.GPUs[0])
 	open = m.Hold(t, s)
 	return copied(t, fromJSON(t, numbers, text), m.GPUs[0], cdevice.WithStream(s)), open
 }

@@ -118,12 +118,4 @@ func flush(t *testing.T, dev device.Device) {
 	require.NoError(t, dev.(interface{ Flush(context.Context) error }).Flush(background))
 }
 
-func newStream(t *testing.T, dev device.Device) device.Stream {
-	t.Helper()
-	s, err := dev.NewStream()
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, s.Close()) })
-	return s
-}
-
 func number(n int64) *int64 { return &n }

@@ -42,12 +42,12 @@ func TestGPUMasksHaveTheStream(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
 	m := cudatest.One(t, cudasim.Options{})
 	gpu := m.GPUs[0]
-	s := newStream(t, gpu)
+	s := cudatest.NewStream(t, gpu)
 	a := onGPU(t, m, numbers, `[1,null,3]`)
 	bitmap := exported(t, a, cudaarray.WithBitmapMask(), cudaarray.WithStream(s))
 	assert.Equal(t, numberOf(s), *bitmap.Mask.Stream)
 
-	hold := newStream(t, gpu)
+	hold := cudatest.NewStream(t, gpu)
 	open := m.Hold(t, hold)
 	late := copied(t, fromJSON(t, arrow.PrimitiveTypes.Uint8, `[1,0,1]`), gpu)
 	behind, err := late.RecordEvent(hold)

@@ -65,7 +65,7 @@ func TestExportRefuses(t *testing.T) {
 		"null elsewhere":     {slice(t, inner, 0, 1), nil, "Array.Child(0).NullCount = not known", invalid},
 
 		"stream of another GPU": {plain, []cudaarray.ExportOption{cudaarray.WithStream(m.GPUs[1].Legacy())}, "WithStream = a stream of cuda:1, want a stream of cuda:0", invalid},
-		"stream of the CPU":     {plain, []cudaarray.ExportOption{cudaarray.WithStream(newStream(t, device.CPUDevice()))}, "WithStream = a stream of cpu", invalid},
+		"stream of the CPU":     {plain, []cudaarray.ExportOption{cudaarray.WithStream(cudatest.NewStream(t, device.CPUDevice()))}, "WithStream = a stream of cpu", invalid},
 		"two masks":             {nulls, []cudaarray.ExportOption{cudaarray.WithMask(bytes), cudaarray.WithBitmapMask()}, "WithMask = an array, want either", invalid},
 		"bitmap of lists":       {lists, []cudaarray.ExportOption{cudaarray.WithBitmapMask()}, "want no list for WithBitmapMask", not},
 		"bitmap in a byte":      {slice(t, nulls, 1, 4), []cudaarray.ExportOption{cudaarray.WithBitmapMask()}, "Array.Offset = 1, want a multiple of 8", not},
@@ -205,7 +205,7 @@ func TestRefusedExportsChangeNothing(t *testing.T) {
 		"short mask, no event": {cudaarray.WithMask(short)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			filler := newStream(t, gpu)
+			filler := cudatest.NewStream(t, gpu)
 			open := m.Hold(t, filler)
 			pending, err := source.RecordEvent(filler)
 			require.NoError(t, err)
@@ -253,7 +253,7 @@ func TestStreamOfAnotherGPU(t *testing.T) {
 	m := cudatest.Simulated(t, cudasim.Options{Devices: 2})
 	pinned := ready(t, fromJSON(t, numbers, `[1,2,3]`), m.GPUs[0].Pinned())
 	i := exported(t, pinned)
-	handle := int64(newStream(t, m.GPUs[1]).Handle())
+	handle := int64(cudatest.NewStream(t, m.GPUs[1]).Handle())
 	i.Stream = &handle
 	want := fmt.Sprintf("stream = %d, want a stream of cuda:0, as the device that Import was given: cuda: cuEventRecord(", handle)
 	refused(t, m.GPUs[0].Pinned(), i, want, cudaalloc.InvalidHandle)

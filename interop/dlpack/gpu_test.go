@@ -16,14 +16,6 @@ import (
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
 
-func newStream(t *testing.T, dev device.Device) device.Stream {
-	t.Helper()
-	s, err := dev.NewStream()
-	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, s.Close()) })
-	return s
-}
-
 // recorded returns an event behind the work of a stream.
 func recorded(t *testing.T, s device.Stream) device.Event {
 	t.Helper()
@@ -73,7 +65,7 @@ func TestGPUExportIsOrdered(t *testing.T) {
 				"WithStreamNumber": func(s device.Stream) dlpack.ExportOption { return dlpack.WithStreamNumber(int64(s.Handle())) },
 			} {
 				t.Run(f.name+" "+name, func(t *testing.T) {
-					producer, consumer := newStream(t, gpu), newStream(t, gpu)
+					producer, consumer := cudatest.NewStream(t, gpu), cudatest.NewStream(t, gpu)
 					open := m.Hold(t, producer)
 					a := onGPU(t, gpu, producer)
 					_, err := f.export(a)
@@ -98,7 +90,7 @@ func TestGPUExportIsOrdered(t *testing.T) {
 
 func TestGPUPendingExport(t *testing.T) {
 	m := cudatest.One(t, cudatest.Schedules()["delayed"])
-	producer := newStream(t, m.GPUs[0])
+	producer := cudatest.NewStream(t, m.GPUs[0])
 	open := m.Hold(t, producer)
 	a := onGPU(t, m.GPUs[0], producer)
 	defer a.Release()
@@ -120,7 +112,7 @@ func TestGPURoundTrip(t *testing.T) {
 		gpu := m.GPUs[0]
 		for _, f := range forms {
 			t.Run(f.name, func(t *testing.T) {
-				producer, between := newStream(t, gpu), newStream(t, gpu)
+				producer, between := cudatest.NewStream(t, gpu), cudatest.NewStream(t, gpu)
 				open := m.Hold(t, producer)
 				a := onGPU(t, gpu, producer)
 				out, err := f.export(a, dlpack.WithStream(between))
@@ -152,7 +144,7 @@ func TestGPUDeleterComesAfterWork(t *testing.T) {
 	eachForm(t, func(t *testing.T, f form) {
 		peer := cpeer.NewTensor(cpeer.TensorFields{Data: uintptr(memory.Ptr()), DeviceType: 2, Bits: 32, Lanes: 1, Shape: []int64{4}})
 		defer peer.Free()
-		stream := newStream(t, gpu)
+		stream := cudatest.NewStream(t, gpu)
 		open := m.Hold(t, stream)
 		var deleted atomic.Bool
 		done := make(chan struct{})
@@ -177,7 +169,7 @@ func TestGPUExportKeepsTheMemory(t *testing.T) {
 	memory, err := gpu.Allocate(background, 64, nil)
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, memory.Free(nil)) }()
-	consumer := newStream(t, gpu)
+	consumer := cudatest.NewStream(t, gpu)
 	for name, opts := range map[string][]dlpack.ExportOption{
 		"WithStream":                {dlpack.WithStream(consumer)},
 		"WithStream of the CPU":     {dlpack.WithStream(hostStream(t))},
@@ -224,7 +216,7 @@ func TestGPUPinnedAndManaged(t *testing.T) {
 				eachForm(t, func(t *testing.T, f form) {
 					a, err := fromJSON(t, listOf(arrow.PrimitiveTypes.Float32, 2), matrix).CopyTo(background, dev)
 					require.NoError(t, err)
-					stream := newStream(t, gpu)
+					stream := cudatest.NewStream(t, gpu)
 					out, err := f.export(a, dlpack.WithStream(stream))
 					require.NoError(t, err)
 					assert.Equal(t, dlpack.Device{Type: int32(dev.ID().Type)}, out.Device)
@@ -289,7 +281,7 @@ func TestGPUUnknownNulls(t *testing.T) {
 func TestGPUNullsOfPendingMemory(t *testing.T) {
 	m := cudatest.One(t, cudatest.Schedules()["delayed"])
 	pinned := m.GPUs[0].Pinned()
-	producer, consumer := newStream(t, m.GPUs[0]), newStream(t, m.GPUs[0])
+	producer, consumer := cudatest.NewStream(t, m.GPUs[0]), cudatest.NewStream(t, m.GPUs[0])
 	a, err := fromJSON(t, arrow.PrimitiveTypes.Int32, "[1, null, 3, 4]").CopyTo(background, pinned)
 	require.NoError(t, err)
 	defer a.Release()

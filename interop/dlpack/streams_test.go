@@ -20,7 +20,7 @@ import (
 func TestErrorsAboutStreams(t *testing.T) {
 	m := cudatest.Simulated(t, cudasim.Options{Devices: 2})
 	gpu := m.GPUs[0]
-	producer, other := newStream(t, gpu), newStream(t, m.GPUs[1])
+	producer, other := cudatest.NewStream(t, gpu), cudatest.NewStream(t, m.GPUs[1])
 	defer m.Hold(t, producer)()
 	pending := onGPU(t, gpu, producer)
 	defer pending.Release()

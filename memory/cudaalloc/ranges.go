@@ -14,7 +14,10 @@ type ranges struct {
 	sorted []span // by address; they do not overlap
 }
 
-type span struct{ start, end device.Ptr }
+type span struct {
+	start, end device.Ptr
+	managed    bool
+}
 
 // find is the index of the first range that ends behind p. The caller holds r.mu.
 func (r *ranges) find(p device.Ptr) int {
@@ -27,10 +30,10 @@ func (r *ranges) find(p device.Ptr) int {
 	return i
 }
 
-func (r *ranges) add(p device.Ptr, size int64) {
+func (r *ranges) add(p device.Ptr, size int64, managed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.sorted = slices.Insert(r.sorted, r.find(p), span{p, p + device.Ptr(size)})
+	r.sorted = slices.Insert(r.sorted, r.find(p), span{p, p + device.Ptr(size), managed})
 }
 
 func (r *ranges) remove(p device.Ptr) {
@@ -50,6 +53,18 @@ func (r *ranges) clear() {
 func (r *ranges) contain(p device.Ptr, size int64) bool {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	i := r.find(p)
-	return i < len(r.sorted) && r.sorted[i].start <= p && p+device.Ptr(size) <= r.sorted[i].end
+	_, ok := r.at(p, size)
+	return ok
+}
+
+// at returns the range that contains size bytes at p. The caller holds r.mu.
+func (r *ranges) at(p device.Ptr, size int64) (span, bool) {
+	if i := r.find(p); i < len(r.sorted) && r.sorted[i].contains(p, size) {
+		return r.sorted[i], true
+	}
+	return span{}, false
+}
+
+func (s span) contains(p device.Ptr, size int64) bool {
+	return s.start <= p && p+device.Ptr(size) <= s.end
 }

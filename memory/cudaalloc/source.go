@@ -27,7 +27,7 @@ func (s source) Allocate(ctx context.Context, size int64) (p device.Ptr, err err
 		return 0, err
 	}
 	if s.kind != device.CUDA {
-		s.platform.locked.add(p, size)
+		s.platform.locked.add(p, size, s.kind == device.CUDAManaged)
 	}
 	return p, nil
 }

@@ -2,13 +2,32 @@ package cudaalloc
 
 import (
 	"context"
+	"sync/atomic"
 
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/cuda"
 )
 
 // Stream is a CUstream: a device.Stream.
-type Stream struct{ handle }
+type Stream struct {
+	handle
+	// apart reports that no work on the stream, nor work that it waits for, can write host memory:
+	// it is of CopyStream, and has been used for nothing else yet.
+	apart atomic.Bool
+}
+
+// writesHost notes that work on the stream may write host memory.
+func writesHost(s device.Stream) {
+	if own, ok := s.(*Stream); ok && own != nil {
+		own.apart.Store(false)
+	}
+}
+
+// isApart reports whether host memory can be read now as well as in the order of the stream.
+func isApart(s device.Stream) bool {
+	own, ok := s.(*Stream)
+	return ok && own != nil && own.apart.Load()
+}
 
 // NewStream returns an owned stream of usual priority, which is not ordered with the
 // legacy default stream (CU_STREAM_NON_BLOCKING).
@@ -47,7 +66,7 @@ func (d *Device) Legacy() *Stream { return d.borrow(cuda.LegacyStream) }
 func (d *Device) PerThread() *Stream { return d.borrow(cuda.PerThreadStream) }
 
 func (d *Device) borrow(h uintptr) *Stream {
-	return &Stream{handle{gpu: d.gpu, kind: "stream", word: h}}
+	return &Stream{handle: handle{gpu: d.gpu, kind: "stream", word: h}}
 }
 
 // on is the context and the handle of the stream that work goes to: work runs in
@@ -107,6 +126,7 @@ func (s *Stream) WaitEvent(e device.Event) error {
 	if err != nil {
 		return err
 	}
+	s.apart.Store(false)
 	return s.gpu.ctx.WaitEvent(s.word, h)
 }
 

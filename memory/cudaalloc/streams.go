@@ -35,7 +35,7 @@ func (d *Device) owned(word uintptr, end func() error) *Stream {
 		l.alive = map[uintptr]struct{}{}
 	}
 	l.alive[word] = struct{}{}
-	return &Stream{handle{gpu: d.gpu, kind: "stream", word: word, end: func() error { return d.gpu.endStream(word, end) }}}
+	return &Stream{handle: handle{gpu: d.gpu, kind: "stream", word: word, end: func() error { return d.gpu.endStream(word, end) }}}
 }
 
 // endStream ends a stream once no query uses it.
@@ -70,7 +70,9 @@ func (d *Device) CopyStream() (device.Stream, error) {
 			return nil, err
 		}
 	}
-	return d.owned(word, func() error { return d.giveBack(word) }), nil
+	s := d.owned(word, func() error { return d.giveBack(word) })
+	s.apart.Store(true)
+	return s, nil
 }
 
 // idleStream takes a stream without pending work off the list, or returns 0.

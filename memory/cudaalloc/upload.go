@@ -20,6 +20,10 @@ func (d *Device) PageLocked(p device.Ptr, size int64) bool {
 // staged on s and not copied yet, or 512 MiB on all streams, Upload waits for room until ctx
 // is done. After an error, part of the copies may be enqueued.
 //
+// Page-locked and managed memory is copied in its turn on s, without staging, where neighbours are one
+// copy, too. On a stream of [Device.CopyStream] that waits for nothing, page-locked ranges of less than
+// 64 KiB go through staging memory with the others: no work on s can write them.
+//
 // The event that it returns is owned by the caller and complete when the copies are. The staging
 // memory waits for it too, so it must not be recorded again.
 func (d *Device) Upload(ctx context.Context, list []device.Range, s device.Stream) (device.Event, error) {
@@ -33,18 +37,7 @@ func (d *Device) Upload(ctx context.Context, list []device.Range, s device.Strea
 	if err != nil {
 		return nil, err
 	}
-	var direct, staged []device.Range
-	for i, r := range list {
-		switch {
-		case r.Size < 0:
-			err = fmt.Errorf("cuda: upload to %s: ranges[%d].Size = %d: negative size", d.ID(), i, r.Size)
-		case r.Size == 0:
-		case d.PageLocked(r.Src, r.Size):
-			direct = append(direct, r)
-		default:
-			staged = append(staged, r)
-		}
-	}
+	direct, staged, err := d.sort(list, isApart(s))
 	if err != nil {
 		return nil, err
 	}
@@ -63,6 +56,50 @@ func (d *Device) Upload(ctx context.Context, list []device.Range, s device.Strea
 		return nil, err
 	}
 	return done.event(), nil
+}
+
+// leastDirect is the size from which a page-locked range is worth a copy of its own: a call of the
+// driver, and a transfer, which take as long as the CPU takes to copy some 30 to 60 KiB.
+const leastDirect = 64 << 10
+
+// sort divides the ranges into those that the GPU reads itself, and those that are staged. apart
+// reports that page-locked memory may be read at once.
+func (d *Device) sort(list []device.Range, apart bool) (direct, staged []device.Range, err error) {
+	locked := &d.platform.locked
+	locked.mu.RLock()
+	defer locked.mu.RUnlock()
+	staged = make([]device.Range, 0, len(list))
+	var in span // the last one that was found: many ranges are in few
+	for i, r := range list {
+		known := r.Size > 0 && in.contains(r.Src, r.Size)
+		if r.Size > 0 && !known {
+			if s, ok := locked.at(r.Src, r.Size); ok {
+				in, known = s, true
+			}
+		}
+		switch {
+		case r.Size < 0:
+			return nil, nil, fmt.Errorf("cuda: upload to %s: ranges[%d].Size = %d: negative size", d.ID(), i, r.Size)
+		case r.Size == 0:
+		case !known || apart && !in.managed && r.Size < leastDirect:
+			staged = append(staged, r)
+		default:
+			direct = appendDirect(direct, r)
+		}
+	}
+	return direct, staged, nil
+}
+
+// appendDirect appends a range, or extends the last one.
+func appendDirect(list []device.Range, r device.Range) []device.Range {
+	if i := len(list) - 1; i >= 0 {
+		last := &list[i]
+		if last.Src+device.Ptr(last.Size) == r.Src && last.Dst+device.Ptr(last.Size) == r.Dst {
+			last.Size += r.Size
+			return list
+		}
+	}
+	return append(list, r)
 }
 
 // uploadAcross is Upload on a stream of another GPU, which need not reach d's memory.

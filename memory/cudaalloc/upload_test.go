@@ -254,6 +254,62 @@ func TestStagingWithoutAnEventWaits(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
+// Small ranges of page-locked memory are read at once only where no work can still write them: on a
+// stream for copies that waits for nothing. Elsewhere the upload sees the work before it.
+func TestSmallPageLockedRangesAreReadInTurn(t *testing.T) {
+	m := cudatest.Simulated(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	const size = 100
+	writer, locked := memoryOn(t, gpu.Pinned(), 2*size)
+	managed, err := gpu.Managed().Allocate(background, 2*size, nil)
+	require.NoError(t, err)
+	own, err := gpu.Allocate(background, 2*size, writer)
+	require.NoError(t, err)
+	require.NoError(t, writer.Synchronize(background))
+	last := locked.Ptr() + 2*size - 1
+	event := func() device.Event {
+		e, err := gpu.NewEvent()
+		require.NoError(t, err)
+		require.NoError(t, writer.Record(e))
+		return e
+	}
+	for name, c := range map[string]struct {
+		make   func() (device.Stream, error)
+		before func(device.Stream) error
+		from   device.Memory
+		copies int
+	}{
+		"on a stream for copies":  {gpu.CopyStream, nil, locked, 1},
+		"on any other stream":     {gpu.NewStream, nil, locked, 2},
+		"managed memory":          {gpu.CopyStream, nil, managed, 2},
+		"after a wait":            {gpu.CopyStream, func(s device.Stream) error { e := event(); return errors.Join(s.WaitEvent(e), e.Close()) }, locked, 2},
+		"after a copy":            {gpu.CopyStream, func(s device.Stream) error { return gpu.Copy([]device.Range{{Dst: last, Src: own.Ptr(), Size: 1}}, s) }, locked, 2},
+		"after a fill of it":      {gpu.CopyStream, func(s device.Stream) error { return gpu.Pinned().Memset(last, 1, 1, s) }, locked, 2},
+		"after a fill of another": {gpu.CopyStream, func(s device.Stream) error { return gpu.Memset(own.Ptr(), 1, 1, s) }, locked, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, err := c.make()
+			require.NoError(t, err)
+			if c.before != nil {
+				require.NoError(t, c.before(s))
+			}
+			before := m.Sim.Calls("cuMemcpyAsync")
+			e, err := gpu.Upload(background, []device.Range{ // neighbours at their destinations only
+				{Dst: own.Ptr(), Src: c.from.Ptr() + size, Size: size}, {Dst: own.Ptr() + size, Src: c.from.Ptr(), Size: size},
+			}, s)
+			require.NoError(t, err)
+			assert.Equal(t, c.copies, m.Sim.Calls("cuMemcpyAsync")-before)
+			require.NoError(t, e.Synchronize(background))
+			require.NoError(t, e.Close())
+			require.NoError(t, s.Close())
+		})
+	}
+	require.NoError(t, own.Free(writer))
+	require.NoError(t, locked.Free(writer))
+	require.NoError(t, managed.Free(writer))
+	require.NoError(t, writer.Close())
+}
+
 // An upload to memory of the host, which the CPU copies, is made in its turn on the stream.
 func TestUploadToTheHostWaitsForItsStream(t *testing.T) {
 	m := cudatest.Simulated(t, cudasim.Options{})

@@ -27,6 +27,7 @@ func (d *Device) Copy(ranges []device.Range, s device.Stream) error {
 	if err != nil {
 		return err
 	}
+	writesHost(s)
 	if !d.platform.several.Load() {
 		return ctx.Copy(ranges, stream)
 	}
@@ -41,6 +42,9 @@ func (d *Device) Memset(p device.Ptr, value byte, size int64, s device.Stream) e
 	ctx, stream, err := d.on(s)
 	if err != nil || size == 0 {
 		return err
+	}
+	if d.kind != device.CUDA {
+		writesHost(s)
 	}
 	if gpu := d.gpuOf(s); gpu != d.gpu && d.kind == device.CUDA {
 		return gpu.detour(d.gpu, stream, func(stream uintptr) error { return d.ctx.Memset(p, value, size, stream) })
@@ -77,7 +81,7 @@ func (d *Device) RegisterHost(p device.Ptr, size int64, readOnly bool) error {
 	if err := d.ctx.Register(p, size, readOnly); err != nil {
 		return err
 	}
-	d.platform.locked.add(p, size)
+	d.platform.locked.add(p, size, false)
 	return nil
 }
 

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"encoding/xml"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// The pictures and tables of docs are those of the last run: make bench, or go run ./bench -pages docs, writes
+// them.
+func TestPagesComeFromTheResults(t *testing.T) {
+	r, err := readReport(filepath.Join("results", "latest.json"))
+	require.NoError(t, err)
+	docs := filepath.Join("..", "docs")
+	all, err := pages(docs, r)
+	require.NoError(t, err)
+	for name, want := range all {
+		got, err := os.ReadFile(filepath.Join(docs, name))
+		if assert.NoError(t, err) {
+			assert.Equal(t, string(want), string(got), name)
+		}
+	}
+	drawn, err := filepath.Glob(filepath.Join(docs, "performance", "*"))
+	require.NoError(t, err)
+	assert.Len(t, drawn, len(figures), "no picture is left over")
+}
+
+// Another result makes another picture and another table: each depends on what it shows.
+func TestPagesDependOnTheResults(t *testing.T) {
+	r, err := readReport(filepath.Join("results", "latest.json"))
+	require.NoError(t, err)
+	other := r
+	other.Results = append([]Result(nil), r.Results...)
+	for i := range other.Results {
+		other.Results[i].Ratio *= 7
+		other.Results[i].NS *= 3
+	}
+	other.Parts = append([]Part(nil), r.Parts...)
+	other.Parts[0].NS *= 5
+	for name, figure := range figures {
+		assert.NotEqual(t, figure(r).SVG(), figure(other).SVG(), name)
+	}
+	other.Live, other.Copies, other.Machine.CPU = nil, nil, "another"
+	for name, table := range tables {
+		assert.NotEqual(t, table(r), table(other), name)
+	}
+}
+
+func TestPicturesAreXML(t *testing.T) {
+	r, err := readReport(filepath.Join("results", "latest.json"))
+	require.NoError(t, err)
+	for name, figure := range figures {
+		svg := figure(r).SVG()
+		for d := xml.NewDecoder(strings.NewReader(svg)); ; {
+			_, err := d.Token()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			require.NoError(t, err, name)
+		}
+		assert.Contains(t, svg, "prefers-color-scheme: dark", name)
+		assert.NotContains(t, svg, "NaN", name)
+		assert.NotContains(t, svg, "Inf", name)
+	}
+}
+
+// Every table of the program is on a page, and every one on a page is the program's.
+func TestTablesAreOnPages(t *testing.T) {
+	found := map[string]bool{}
+	for _, name := range pagesWithTables {
+		text, err := os.ReadFile(filepath.Join("..", "docs", name))
+		require.NoError(t, err)
+		for _, parts := range marked.FindAllSubmatch(text, -1) {
+			found[string(parts[2])] = true
+		}
+	}
+	for name := range tables {
+		assert.True(t, found[name], name)
+	}
+	assert.Len(t, found, len(tables))
+}

@@ -1,0 +1,104 @@
+package items
+
+import (
+	"errors"
+	"sync"
+
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+)
+
+// Ahead reads one item ahead, on a goroutine, while its user works on the item before it. Next, Start
+// and Close are called by one goroutine at a time.
+type Ahead[T Counted] struct {
+	Ask func() (T, error)
+
+	ready chan struct{} // closed when the read is over; nil: none was started
+
+	mu      sync.Mutex // no program's code is called while it is held
+	reading bool
+	got     Result[T] // of the read that is over; errDiscarded once it is taken
+	ended   bool      // no item is kept
+	then    func()    // of Close, during a read
+}
+
+// errDiscarded is the result of a read whose item was dropped.
+var errDiscarded = errors.New("cdevice: the item was dropped")
+
+// Next returns the item that was read ahead, or asks for one.
+func (a *Ahead[T]) Next() (T, error) {
+	if a.ready == nil {
+		return a.Ask()
+	}
+	<-a.ready
+	a.mu.Lock()
+	got := a.got
+	a.got, a.ready = Result[T]{Err: errDiscarded}, nil
+	a.mu.Unlock()
+	if got.Err == errDiscarded {
+		return a.Ask() // for the error that the stream ended with
+	}
+	return got.Item, got.Err
+}
+
+// Start begins to read the next item. The one before it was returned by Next.
+func (a *Ahead[T]) Start() {
+	a.mu.Lock()
+	a.reading, a.got = true, Result[T]{Err: errDiscarded}
+	a.mu.Unlock()
+	a.ready = make(chan struct{})
+	Background(a.read)
+}
+
+func (a *Ahead[T]) read() {
+	got := Result[T]{Err: errGoexit}
+	defer func() { // even if the source ends the goroutine
+		if v := recover(); v != nil {
+			got.Err = fielderr.Panic(v)
+		}
+		a.mu.Lock()
+		a.reading = false
+		if !a.ended {
+			a.got, got = got, a.got
+		}
+		then := a.then
+		a.mu.Unlock()
+		dropResult(got)
+		close(a.ready)
+		if then != nil {
+			then()
+		}
+	}()
+	got.Item, got.Err = a.Ask()
+}
+
+// Discard drops the item that was read, or that the read under way returns. It does not wait for that.
+func (a *Ahead[T]) Discard() {
+	got := Result[T]{Err: errDiscarded}
+	a.mu.Lock()
+	a.ended = true
+	a.got, got = got, a.got
+	a.mu.Unlock()
+	dropResult(got)
+}
+
+// dropResult drops the item of a result, if there is one.
+func dropResult[T Counted](got Result[T]) {
+	var none T
+	if got.Item != none {
+		got.Drop()
+	}
+}
+
+// Close discards the item, and calls then when no read is under way.
+func (a *Ahead[T]) Close(then func()) {
+	a.Discard()
+	a.mu.Lock()
+	wait := a.reading
+	if wait {
+		a.then = then
+	}
+	a.mu.Unlock()
+	if !wait {
+		then()
+	}
+}
