@@ -17,8 +17,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cases"
+	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
 )
 
 // importedView imports a foreign batch, and returns its host view; the import itself is released.
@@ -262,4 +265,19 @@ func TestNodesAreMadeByAnyGoroutine(t *testing.T) {
 		assertReleased(t, f, 1)
 		f.free()
 	}
+}
+
+// NULL buffers of an empty import are replaced when its nodes are made, as Arrow C++ needs them.
+func TestNodesOfAnImportHaveNoNullBuffers(t *testing.T) {
+	peer := cpeer.NewTree(cpeer.Node{Buffers: []uintptr{0}, Children: []cpeer.Node{{Buffers: []uintptr{0, 0, 0}}}})
+	defer peer.Free()
+	in := new(cdevice.CArrowDeviceArray)
+	peer.Export(abi.As[abi.ArrowDeviceArray](in))
+	schema := arrow.NewSchema([]arrow.Field{{Name: "c", Type: arrow.BinaryTypes.String}}, nil)
+	batch, err := cdevice.ImportRecordBatchWithSchema(in, schema)
+	require.NoError(t, err)
+	defer batch.Release()
+	c := batch.Column(0)
+	defer c.Release()
+	assert.Equal(t, []device.Ptr{0, device.Ptr(bridge.Zeros), device.Ptr(bridge.Zeros)}, c.Buffers())
 }
