@@ -62,11 +62,11 @@ func (a *Ahead[T]) read() {
 		}
 		then := a.then
 		a.mu.Unlock()
-		dropResult(got)
-		close(a.ready)
 		if then != nil {
-			then()
+			defer Quietly(then)
 		}
+		defer close(a.ready)
+		dropResult(got)
 	}()
 	got.Item, got.Err = a.Ask()
 }
