@@ -46,7 +46,8 @@ func (a *Ahead[T]) Start() {
 	a.reading, a.got = true, Result[T]{Err: errDiscarded}
 	a.mu.Unlock()
 	a.ready = make(chan struct{})
-	Background(a.read)
+	Goroutines.Add(1)
+	go a.read()
 }
 
 func (a *Ahead[T]) read() {
@@ -63,9 +64,13 @@ func (a *Ahead[T]) read() {
 		then := a.then
 		a.mu.Unlock()
 		if then != nil {
+			defer Goroutines.Add(-1)
 			defer Quietly(then)
+			defer close(a.ready)
+		} else {
+			defer close(a.ready)
+			defer Goroutines.Add(-1) // before Next returns: at the end of a stream no goroutine is left
 		}
-		defer close(a.ready)
 		dropResult(got)
 	}()
 	got.Item, got.Err = a.Ask()
