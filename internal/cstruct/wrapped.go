@@ -72,8 +72,11 @@ func (p *acceptor) accepts(a *layout.Array, d *array.Data) bool {
 	length, offset, nulls := int64(d.Len()), int64(d.Offset()), int64(d.NullN())
 	end := offset + length
 	if uint64(length) >= maxElements || uint64(offset) >= maxElements || end >= maxElements ||
-		nulls < tree.UnknownNulls || nulls > length || !sameType(d.DataType(), a.Type) {
+		nulls > length || !sameType(d.DataType(), a.Type) {
 		return false
+	}
+	if nulls < 0 {
+		return false // arrow-go's first count of the nulls would write where an export reads
 	}
 	buffers := d.Buffers()
 	if len(buffers) != a.Layout.Buffers {
@@ -83,7 +86,9 @@ func (p *acceptor) accepts(a *layout.Array, d *array.Data) bool {
 		if length > 0 && int64(b.Len()) < layout.BitBytes(end) {
 			return false
 		}
-		p.pin(b)
+		if nulls > 0 {
+			p.pin(b) // without nulls it is not exported
+		}
 	}
 	for i, b := range buffers[1:] {
 		size := int64(0)
@@ -205,7 +210,7 @@ func (f *dataFiller) fill(i int, d *array.Data) {
 	out.NBuffers, out.Buffers = int64(len(buffers)), f.buffers
 	f.buffers += uintptr(len(buffers)) * sizeofPointer
 	if !f.filled {
-		fillBuffers(buffers, d.Buffers())
+		fillBuffers(buffers, d)
 	}
 	if buffers[0] == 0 {
 		out.NullCount = 0
@@ -217,11 +222,17 @@ func (f *dataFiller) fill(i int, d *array.Data) {
 	}
 }
 
-func fillBuffers(buffers []uintptr, given []*memory.Buffer) {
+// fillBuffers sets the addresses of the buffers. Without nulls, the bitmap is NULL.
+func fillBuffers(buffers []uintptr, d *array.Data) {
+	given := d.Buffers()
 	for k := range buffers {
 		addr := uintptr(0)
-		if k > 0 {
+		switch {
+		case k > 0:
 			addr = bridge.Zeros // see tree.Owner.ReplaceNulls
+		case d.NullN() == 0:
+			buffers[0] = 0
+			continue
 		}
 		if k < len(given) && given[k] != nil && given[k].Len() > 0 {
 			addr = uintptr(unsafe.Pointer(unsafe.SliceData(given[k].Buf())))
