@@ -57,6 +57,10 @@ func ImportArrayWithType(arr *CArrowDeviceArray, dt arrow.DataType, opts ...Impo
 
 // ImportSchema makes an arrow-go schema of a C schema, which must be a struct.
 // It takes ownership of *sch, even if it returns an error.
+//
+// Imports of equal C schemas may return the same *arrow.Schema, to this and to other callers, in other
+// imports of this package too. A program must not change it: neither exported fields of its types,
+// such as arrow.TimestampType.TimeZone, nor slices that its methods return.
 func ImportSchema(sch *cdata.CArrowSchema) (*arrow.Schema, error) {
 	return schema.ImportSchema(schemaMirror(sch))
 }

@@ -16,7 +16,7 @@ import (
 // library.
 type Stats struct {
 	ExportedArrays  int64 // exported array trees that a consumer has not fully released
-	ExportedBlocks  int64 // C allocations of exported arrays and schemas that a consumer has not fully released
+	ExportedBlocks  int64 // C allocations of exported arrays and schemas that a consumer has not fully released; not the spare block that a batch keeps for its next export
 	ImportedArrays  int64 // imported arrays that were not yet released
 	ExportedStreams int64 // exported streams that a consumer has not released
 	ImportedStreams int64 // imported streams that were not yet released
