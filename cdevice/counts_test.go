@@ -311,3 +311,14 @@ func TestReplacedNullsAllocateOnce(t *testing.T) {
 	assert.Equal(t, allocs[0], allocs[1])
 	assert.LessOrEqual(t, allocs[0], 5.0, "batch, nodes, buffers, the pin of them, and the array")
 }
+
+// The nodes of an import are made once: a column costs its array only.
+func TestNodesAreMadeOnce(t *testing.T) {
+	rec, tree := wide(t, 1000)
+	in := new(cdevice.CArrowDeviceArray)
+	tree.Export(abi.As[abi.ArrowDeviceArray](in))
+	b, err := cdevice.ImportRecordBatchWithSchema(in, rec.Schema())
+	require.NoError(t, err)
+	defer b.Release()
+	assert.LessOrEqual(t, testing.AllocsPerRun(100, func() { b.Column(0).Release() }), 1.0)
+}

@@ -25,7 +25,8 @@ type hostBatch struct {
 	nodes  []tree.Node
 	memory hostMemory
 
-	mu      sync.Mutex    // held while a column is made
+	mu      sync.Mutex // held while a column is made, by viewer
+	viewer  viewer
 	made    []atomic.Bool // whether columns[i] is set; nil after the last release
 	columns []arrow.Array
 }
@@ -41,23 +42,24 @@ func newHostBatch(owner *tree.Owner, schema *arrow.Schema, rows int64, nodes []t
 	}
 	b.refs.Init("record batch of HostView")
 	b.memory.start(owner)
-	v := viewer{mem: &b.memory, ahead: true}
+	b.viewer.mem = &b.memory
 	for i := range nodes {
-		if err := b.check(i, &v); err != nil {
+		if err := b.check(i); err != nil {
 			b.Release()
 			return nil, fielderr.Within(tree.ColumnName(i), err)
 		}
 	}
+	b.viewer.shared = true
 	return b, nil
 }
 
 // check checks column i, or makes it, if arrow-go could refuse the array for another reason than the
 // sizes of its buffers.
-func (b *hostBatch) check(i int, v *viewer) error {
+func (b *hostBatch) check(i int) error {
 	if n := &b.nodes[i]; isPlain(n) {
-		return v.check(n)
+		return b.viewer.check(n)
 	}
-	column, err := v.array(&b.nodes[i])
+	column, err := b.viewer.array(&b.nodes[i])
 	if err != nil {
 		return err
 	}
@@ -93,13 +95,13 @@ func (b *hostBatch) set(i int, column arrow.Array) {
 
 // makeColumn makes column i. It panics if the memory has changed since the checks, which is a fault
 // of the code that filled it.
-func (b *hostBatch) makeColumn(i int, v *viewer) {
+func (b *hostBatch) makeColumn(i int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.made[i].Load() {
 		return
 	}
-	column, err := v.array(&b.nodes[i])
+	column, err := b.viewer.array(&b.nodes[i])
 	if err != nil {
 		panic(fielderr.Within(tree.ColumnName(i), err))
 	}
@@ -108,16 +110,15 @@ func (b *hostBatch) makeColumn(i int, v *viewer) {
 
 func (b *hostBatch) Column(i int) arrow.Array {
 	if !b.made[i].Load() {
-		b.makeColumn(i, &viewer{mem: &b.memory, shared: true})
+		b.makeColumn(i)
 	}
 	return b.columns[i]
 }
 
 func (b *hostBatch) Columns() []arrow.Array {
-	v := viewer{mem: &b.memory, shared: true, ahead: true}
 	for i := range b.made {
 		if !b.made[i].Load() {
-			b.makeColumn(i, &v)
+			b.makeColumn(i)
 		}
 	}
 	return b.columns

@@ -77,7 +77,6 @@ type viewer struct {
 	// exact is positive inside types whose children's null counts arrow-go reads at once. It takes
 	// an unknown count for a null.
 	exact int
-	ahead bool // more arrays will follow: allocate for them too
 	// shared is true if other arrays use the memory, so that an array that arrow-go refuses must not end it.
 	shared bool
 }
@@ -178,10 +177,7 @@ func (v *viewer) children(n *tree.Node) ([]arrow.ArrayData, error) {
 }
 
 func (v *viewer) takeBuffers(n int) []*memory.Buffer {
-	const atOnce = 64
-	if !v.ahead {
-		return make([]*memory.Buffer, n)
-	}
+	const atOnce = 16
 	if len(v.buffers) < n {
 		v.buffers = make([]*memory.Buffer, max(n, atOnce))
 	}
