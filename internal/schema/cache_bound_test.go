@@ -3,6 +3,7 @@ package schema
 import (
 	"fmt"
 	"sync"
+	"runtime"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -43,6 +44,7 @@ func TestCachesAreBounded(t *testing.T) {
 	}
 	assert.Nil(t, templates.find(addressKey(large)))
 	checkBound(t, &knownSchemas)
+	runtime.KeepAlive(keep) // so that no two schemas have the same address
 }
 
 func checkBound[T any](t *testing.T, c *cache[T]) {
