@@ -2,8 +2,8 @@ package schema
 
 import (
 	"fmt"
-	"sync"
 	"runtime"
+	"sync"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
