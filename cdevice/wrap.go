@@ -28,9 +28,8 @@ import (
 // reference is dropped only after the work that is pending on dev at the last release: a consumer may
 // release memory that its stream still reads.
 //
-// WrapRecordBatch reads only buffer addresses and lengths, and null counts that rec already knows: an
-// array whose count is 0 is wrapped without its bitmap. It may be called while the memory is being
-// filled.
+// WrapRecordBatch reads only buffer addresses and lengths, and null counts that rec already knows. It
+// may be called while the memory is being filled.
 //
 // An error wraps arrow.ErrInvalid or arrow.ErrNotImplemented if a column does not match the schema, or
 // is not laid out as its type demands.
@@ -271,9 +270,6 @@ func (w *wrapper) fill(n *tree.Node, data arrow.ArrayData) error {
 	}
 	n.Buffers = tree.Take(&w.buffers, count)
 	for i, buf := range buffers {
-		if l.Validity && i == 0 && data.NullN() == 0 && bufferLen(buf) >= layout.LeastSize(dt, l, i, offset+length) {
-			continue // without nulls the bitmap is NULL, and its memory need not be pinned
-		}
 		addr := w.address(buf)
 		if w.locked && ordinary.Any() && ordinary.Contains(addr) {
 			return fielderr.New(fielderr.OpWrap, fmt.Sprintf("buffers[%d]", i), fielderr.Hex(addr), "page-locked memory, which the allocator had no more of: wrap with device.CPUDevice()", errNotLocked)

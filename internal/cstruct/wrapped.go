@@ -86,9 +86,7 @@ func (p *acceptor) accepts(a *layout.Array, d *array.Data) bool {
 		if length > 0 && int64(b.Len()) < layout.BitBytes(end) {
 			return false
 		}
-		if nulls > 0 {
-			p.pin(b) // without nulls it is not exported
-		}
+		p.pin(b)
 	}
 	for i, b := range buffers[1:] {
 		size := int64(0)
@@ -210,7 +208,7 @@ func (f *dataFiller) fill(i int, d *array.Data) {
 	out.NBuffers, out.Buffers = int64(len(buffers)), f.buffers
 	f.buffers += uintptr(len(buffers)) * sizeofPointer
 	if !f.filled {
-		fillBuffers(buffers, d)
+		fillBuffers(buffers, d.Buffers())
 	}
 	if buffers[0] == 0 {
 		out.NullCount = 0
@@ -222,17 +220,11 @@ func (f *dataFiller) fill(i int, d *array.Data) {
 	}
 }
 
-// fillBuffers sets the addresses of the buffers. Without nulls, the bitmap is NULL.
-func fillBuffers(buffers []uintptr, d *array.Data) {
-	given := d.Buffers()
+func fillBuffers(buffers []uintptr, given []*memory.Buffer) {
 	for k := range buffers {
 		addr := uintptr(0)
-		switch {
-		case k > 0:
+		if k > 0 {
 			addr = bridge.Zeros // see tree.Owner.ReplaceNulls
-		case d.NullN() == 0:
-			buffers[0] = 0
-			continue
 		}
 		if k < len(given) && given[k] != nil && given[k].Len() > 0 {
 			addr = uintptr(unsafe.Pointer(unsafe.SliceData(given[k].Buf())))
