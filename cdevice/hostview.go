@@ -25,10 +25,11 @@ import (
 // wrapped.
 //
 // The result is owned by the caller. It keeps the memory alive until its release, and so does every
-// column that is retained, except one of type null, which has no memory. It makes the array of a column when the column is first asked for, on any
-// goroutine. arrow-go's rules for concurrent use apply: an array counts its nulls at the first call of
-// NullN, without a lock. The contents are checked only as far as the sizes of the
-// buffers require; [RecordBatch.ValidateFull] checks all of them.
+// column that is retained, except one of type null, which has no memory. It makes the array of a
+// column when the column is first asked for, on any goroutine. arrow-go's rules for concurrent use
+// apply: an array counts its nulls at the first call of NullN, without a lock. The contents are
+// checked only as far as the sizes of the buffers require; [RecordBatch.ValidateFull] checks all of
+// them.
 func (b *RecordBatch) HostView(ctx context.Context) (arrow.RecordBatch, error) {
 	if err := b.hold(fielderr.OpRead); err != nil {
 		return nil, err

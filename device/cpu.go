@@ -7,6 +7,8 @@ import (
 	"reflect"
 	"sync/atomic"
 	"unsafe"
+
+	"github.com/arrowdevice/arrowdevice/internal/memcopy"
 )
 
 // CPUDevice returns the CPU as a device. Its streams do their work at once, so its
@@ -74,21 +76,9 @@ func (host) Copy(ranges []Range, s Stream) error {
 		if r.Size < 0 {
 			return fmt.Errorf("device: copy on cpu: ranges[%d].Size = %d: negative size", i, r.Size)
 		}
-		copyPieces(r)
+		_ = memcopy.Copy(uintptr(r.Dst), uintptr(r.Src), r.Size, nil)
 	}
 	return nil
-}
-
-// copyPiece is the most that is copied at a stretch: the runtime cannot interrupt a copy of memory,
-// and a garbage collection that begins stops all goroutines until it is over.
-const copyPiece = 256 << 10
-
-func copyPieces(r Range) {
-	inside := r.Dst-r.Src < Ptr(r.Size) // the destination overlaps the source behind its start
-	for ; r.Size > copyPiece && !inside; r = (Range{r.Dst + copyPiece, r.Src + copyPiece, r.Size - copyPiece}) {
-		copy(hostBytes(r.Dst, copyPiece), hostBytes(r.Src, copyPiece))
-	}
-	copy(hostBytes(r.Dst, r.Size), hostBytes(r.Src, r.Size))
 }
 
 func (h host) Upload(ctx context.Context, ranges []Range, s Stream) (Event, error) {

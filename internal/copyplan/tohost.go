@@ -9,10 +9,10 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
 	"github.com/arrowdevice/arrowdevice/device"
-	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"github.com/arrowdevice/arrowdevice/internal/hostread"
 	"github.com/arrowdevice/arrowdevice/internal/layout"
+	"github.com/arrowdevice/arrowdevice/internal/memcopy"
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
@@ -99,7 +99,7 @@ func (s *source) fill(ctx context.Context, to *memory.Buffer, l *blockLayout, on
 		case s.remote():
 			fromDevice = s.appendRange(fromDevice, base+uintptr(l.offsets[i]), p)
 		default:
-			copyPieces(dst, abi.Slice[byte](p.Addr, int(p.Size)))
+			_ = memcopy.Copy(base+uintptr(l.offsets[i]), p.Addr, p.Size, nil)
 		}
 	}
 	clear(bytes[end:])
@@ -110,17 +110,6 @@ func (s *source) fill(ctx context.Context, to *memory.Buffer, l *blockLayout, on
 		return fmt.Errorf("cdevice: copy from %s: %w", s.At.ID, err)
 	}
 	return nil
-}
-
-// copyPieces copies in pieces, because the runtime cannot interrupt a copy of memory: a garbage
-// collection that begins stops all goroutines until it is over.
-func copyPieces(to, from []byte) {
-	const piece = 256 << 10
-	for len(from) > piece {
-		copy(to, from[:piece])
-		to, from = to[piece:], from[piece:]
-	}
-	copy(to, from)
 }
 
 // appendRange adds a copy from the device. It extends the previous one if source and destination

@@ -4,9 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
-	"unsafe"
 
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/memcopy"
 )
 
 // chunk is staging memory that is being filled. The GPU copies its first part while the rest is
@@ -103,7 +103,7 @@ func (c *chunk) stage(list []device.Range) (rest []device.Range) {
 		if n == 0 {
 			return list[i:]
 		}
-		copyPieces(at, r.Src, n)
+		_ = memcopy.Copy(uintptr(at), uintptr(r.Src), n, nil)
 		if last := len(c.copies) - 1; last >= 0 && c.copies[last].Dst+device.Ptr(c.copies[last].Size) == r.Dst {
 			c.copies[last].Size += n
 		} else {
@@ -116,16 +116,4 @@ func (c *chunk) stage(list []device.Range) (rest []device.Range) {
 		}
 	}
 	return nil
-}
-
-// copyPieces copies memory of the host. The runtime cannot interrupt the copy of a piece.
-func copyPieces(to, from device.Ptr, size int64) {
-	for ; size > stagingPiece; to, from, size = to+stagingPiece, from+stagingPiece, size-stagingPiece {
-		copy(hostBytes(to, stagingPiece), hostBytes(from, stagingPiece))
-	}
-	copy(hostBytes(to, size), hostBytes(from, size))
-}
-
-func hostBytes(p device.Ptr, n int64) []byte {
-	return unsafe.Slice(*(**byte)(unsafe.Pointer(&p)), n)
 }

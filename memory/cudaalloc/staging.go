@@ -11,7 +11,6 @@ import (
 const (
 	stagingChunk = 16 << 20  // the most staging memory of one reservation
 	stagingCopy  = 4 << 20   // the most that is staged before the GPU is told to copy it
-	stagingPiece = 256 << 10 // the most that the CPU copies at a stretch
 	streamLimit  = 64 << 20  // the most that is staged on one stream and not copied yet
 	stagingLimit = 512 << 20 // the same on all streams of a GPU
 )

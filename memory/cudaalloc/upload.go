@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/memcopy"
 )
 
 // PageLocked reports whether this package page-locked or registered the memory, for
@@ -135,7 +136,7 @@ func (g *gpu) copyByHost(ctx context.Context, list []device.Range, stream uintpt
 		return nil, fmt.Errorf("cuda: upload on %s: wait for the stream: %w", g.ctx, err)
 	}
 	for _, r := range list {
-		if err := copyRange(ctx, r); err != nil {
+		if err := memcopy.Copy(uintptr(r.Dst), uintptr(r.Src), r.Size, ctx.Err); err != nil {
 			return nil, fmt.Errorf("cuda: upload on %s: %w", g.ctx, err)
 		}
 	}
@@ -144,16 +145,4 @@ func (g *gpu) copyByHost(ctx context.Context, list []device.Range, stream uintpt
 		return nil, err
 	}
 	return done.event(), nil
-}
-
-// copyRange copies memory of the host, until ctx is done.
-func copyRange(ctx context.Context, r device.Range) error {
-	for ; r.Size > stagingCopy; r = (device.Range{Dst: r.Dst + stagingCopy, Src: r.Src + stagingCopy, Size: r.Size - stagingCopy}) {
-		copyPieces(r.Dst, r.Src, stagingCopy)
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-	}
-	copyPieces(r.Dst, r.Src, r.Size)
-	return nil
 }

@@ -1,0 +1,66 @@
+package memcopy_test
+
+import (
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"unsafe"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/internal/memcopy"
+)
+
+const mib = 1 << 20
+
+func random(n int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(rand.Uint32())
+	}
+	return b
+}
+
+func address(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
+
+func TestCopy(t *testing.T) {
+	for _, size := range []int{0, 1, 256<<10 - 1, 256 << 10, 256<<10 + 1, mib + 3} {
+		from, to := random(size), make([]byte, size+1)
+		require.NoError(t, memcopy.Copy(address(to), address(from), int64(size), nil))
+		assert.True(t, slices.Equal(from, to[:size]), size)
+		assert.Zero(t, to[size], "the byte behind %d", size)
+	}
+}
+
+// As with Go's copy, either may begin within the other.
+func TestOverlap(t *testing.T) {
+	const size = mib
+	for _, shift := range []int{0, 1, 1000, 300 << 10} {
+		for _, back := range []bool{false, true} {
+			all := random(size + shift)
+			from, to := 0, shift
+			if back {
+				from, to = shift, 0
+			}
+			want := slices.Clone(all[from:][:size])
+			require.NoError(t, memcopy.Copy(address(all[to:]), address(all[from:]), size, nil))
+			assert.True(t, slices.Equal(want, all[to:][:size]), "by %d, back: %v", shift, back)
+		}
+	}
+}
+
+func TestErrorBetweenPiecesEndsTheCopy(t *testing.T) {
+	from, to := random(12*mib), make([]byte, 12*mib)
+	calls := 0
+	err := memcopy.Copy(address(to), address(from), int64(len(to)), func() error {
+		if calls++; calls == 2 {
+			return errors.New("enough")
+		}
+		return nil
+	})
+	assert.EqualError(t, err, "enough")
+	assert.True(t, slices.Equal(from[:8*mib], to[:8*mib]))
+	assert.Equal(t, make([]byte, 4*mib), to[8*mib:])
+}
