@@ -44,13 +44,17 @@ func derive[T items.Counted](ctx context.Context, what string, r *items.Reader[T
 func (d *derived[T]) Next() (item T, err error) {
 	defer d.from.Use().Part()
 	from, err := d.ahead.Next()
-	if err != nil {
+	switch {
+	case err == items.ErrDiscarded:
+		err = fielderr.ContextError(d.ctx, fielderr.OpRead)
+	case err != nil:
 		return item, err
+	default:
+		if d.hold != nil {
+			d.ahead.Start()
+		}
+		item, err = d.make(from)
 	}
-	if d.hold != nil {
-		d.ahead.Start()
-	}
-	item, err = d.make(from)
 	if err != nil && d.from.Over.Load() { // Close of the reader ended the wait, not ctx
 		err = items.ClosedReader()
 	}

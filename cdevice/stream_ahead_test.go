@@ -1,6 +1,8 @@
 package cdevice_test
 
 import (
+	"context"
+	"io"
 	"runtime"
 	"testing"
 
@@ -125,6 +127,44 @@ func TestTheNextBatchIsReadDuringACopy(t *testing.T) {
 	r.Release()
 	src.Release()
 	within.Eventually(t, "the release", func() bool { return from.releases.Load() == 1 })
+}
+
+// The end of the context drops a batch that was read ahead. The stream then ends with the context's
+// error, and not as if that batch had never been.
+func TestEndOfTheContextIsNoEndOfTheStream(t *testing.T) {
+	checkLeaks(t)
+	for round := range 500 {
+		ctx, cancel := context.WithCancel(background)
+		asked := 0
+		src, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) {
+			switch asked++; asked {
+			case 1:
+				return numberedBatch(t, 0), nil
+			case 2:
+				go func() { // at about the time when this batch is taken
+					for range round % 50 {
+						runtime.Gosched()
+					}
+					cancel()
+				}()
+				return numberedBatch(t, 1), nil
+			}
+			return nil, io.EOF
+		}, nil)
+		require.NoError(t, err)
+		r, err := src.CopyTo(ctx, device.CPUDevice())
+		require.NoError(t, err)
+		src.Release()
+		n := 0
+		for r.Next() {
+			n++
+		}
+		if n < 2 {
+			require.ErrorIs(t, r.Err(), context.Canceled, "round %d: %d of 2 batches", round, n)
+		}
+		r.Release()
+		cancel()
+	}
 }
 
 func TestNoGoroutineIsLeft(t *testing.T) {

@@ -119,7 +119,7 @@ func asyncStreams(w *worker) {
 			return
 		}
 	}
-	if n != len(want) && ctx.Err() == nil {
+	if n != len(want) {
 		w.Fatalf("%d batches of %d", n, len(want))
 	}
 }

@@ -16,15 +16,16 @@ type Ahead[T Counted] struct {
 
 	mu      sync.Mutex // no program's code is called while it is held
 	reading bool
-	got     Result[T] // of the read that is over; errDiscarded once it is taken
+	got     Result[T] // of the read that is over
 	ended   bool      // no item is kept
 	then    func()    // of Close, during a read
 }
 
-// errDiscarded is the result of a read whose item was dropped.
-var errDiscarded = errors.New("cdevice: the item was dropped")
+// ErrDiscarded is the result of a read whose item was dropped.
+var ErrDiscarded = errors.New("cdevice: the item was dropped")
 
-// Next returns the item that was read ahead, or asks for one.
+// Next returns the item that was read ahead, or asks for one. If the item was dropped, the error is
+// ErrDiscarded: the stream must not go on without that item, or end as if there had been none.
 func (a *Ahead[T]) Next() (T, error) {
 	if a.ready == nil {
 		return a.Ask()
@@ -32,18 +33,15 @@ func (a *Ahead[T]) Next() (T, error) {
 	<-a.ready
 	a.mu.Lock()
 	got := a.got
-	a.got, a.ready = Result[T]{Err: errDiscarded}, nil
+	a.got, a.ready = Result[T]{}, nil
 	a.mu.Unlock()
-	if got.Err == errDiscarded {
-		return a.Ask() // for the error that the stream ended with
-	}
 	return got.Item, got.Err
 }
 
 // Start begins to read the next item. The one before it was returned by Next.
 func (a *Ahead[T]) Start() {
 	a.mu.Lock()
-	a.reading, a.got = true, Result[T]{Err: errDiscarded}
+	a.reading = true
 	a.mu.Unlock()
 	a.ready = make(chan struct{})
 	Goroutines.Add(1)
@@ -56,11 +54,13 @@ func (a *Ahead[T]) read() {
 		if v := recover(); v != nil {
 			got.Err = fielderr.Panic(v)
 		}
+		var none T
+		dropped := none
 		a.mu.Lock()
-		a.reading = false
-		if !a.ended {
-			a.got, got = got, a.got
+		if a.reading = false; a.ended && got.Item != none {
+			dropped, got = got.Item, Result[T]{Err: ErrDiscarded}
 		}
+		a.got = got
 		then := a.then
 		a.mu.Unlock()
 		if then != nil {
@@ -71,26 +71,25 @@ func (a *Ahead[T]) read() {
 			defer close(a.ready)
 			defer Goroutines.Add(-1) // before Next returns: at the end of a stream no goroutine is left
 		}
-		dropResult(got)
+		if dropped != none {
+			drop(dropped)
+		}
 	}()
 	got.Item, got.Err = a.Ask()
 }
 
 // Discard drops the item that was read, or that the read under way returns. It does not wait for that.
 func (a *Ahead[T]) Discard() {
-	got := Result[T]{Err: errDiscarded}
+	var none T
 	a.mu.Lock()
 	a.ended = true
-	a.got, got = got, a.got
+	item := a.got.Item
+	if item != none {
+		a.got = Result[T]{Err: ErrDiscarded}
+	}
 	a.mu.Unlock()
-	dropResult(got)
-}
-
-// dropResult drops the item of a result, if there is one.
-func dropResult[T Counted](got Result[T]) {
-	var none T
-	if got.Item != none {
-		got.Drop()
+	if item != none {
+		drop(item)
 	}
 }
 

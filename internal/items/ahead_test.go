@@ -1,6 +1,7 @@
 package items_test
 
 import (
+	"io"
 	"runtime"
 	"testing"
 	"time"
@@ -54,6 +55,45 @@ func TestCloseDuringAReadAhead(t *testing.T) {
 			<-called
 			assert.Eventually(t, func() bool { return items.Goroutines.Load() == before }, 5*time.Second, time.Millisecond)
 			assert.Len(t, seen, row.panics)
+		})
+	}
+}
+
+// An item that was dropped is missed: the stream neither goes on behind it, nor ends as if it had been
+// read. What the source said without an item stays.
+func TestDiscardedItemIsMissed(t *testing.T) {
+	for _, row := range []struct {
+		name   string
+		item   *counted
+		err    error
+		during bool // the read is under way when its item is discarded
+		want   error
+	}{
+		{"an item", new(counted), nil, false, items.ErrDiscarded},
+		{"an item of a read under way", new(counted), nil, true, items.ErrDiscarded},
+		{"the end", nil, io.EOF, false, io.EOF},
+		{"the end, of a read under way", nil, io.EOF, true, io.EOF},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			asks, answer, before := 0, make(chan struct{}), items.Goroutines.Load()
+			a := items.Ahead[*counted]{Ask: func() (*counted, error) {
+				asks++
+				<-answer
+				return row.item, row.err
+			}}
+			a.Start()
+			if !row.during {
+				close(answer)
+				assert.Eventually(t, func() bool { return items.Goroutines.Load() == before }, 5*time.Second, time.Millisecond)
+			}
+			a.Discard()
+			if row.during {
+				close(answer)
+			}
+			item, err := a.Next()
+			assert.Nil(t, item)
+			assert.Equal(t, row.want, err)
+			assert.Equal(t, 1, asks)
 		})
 	}
 }
