@@ -37,6 +37,7 @@ type crew struct {
 	tally    tally
 	debts    debts
 	latency  latency
+	pace     pace
 	usage    usage
 	holds    chan struct{} // one for each stream held back
 	captures chan struct{}
@@ -71,6 +72,7 @@ func newCrew(t *testing.T, kind machine, p plan) *crew {
 func (c *crew) run() {
 	stop := c.watchdog(time.Minute)
 	defer stop()
+	defer c.pace.measure()()
 	var all sync.WaitGroup
 	for i := range workers {
 		all.Go(func() { newWorker(c, i).run() })

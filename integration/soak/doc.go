@@ -15,8 +15,8 @@ const (
 	// machines together.
 	Time = "CDEVICE_SOAK"
 	// Bound is the environment variable for how long after the end of its context a call may
-	// return. It is 2 s by default, for machines that are busy with other tests, and 100 ms in
-	// make soak.
+	// return. It is 100 ms in make soak. By default it is 2 s, and longer by as much as goroutines wait
+	// for a processor, for machines that are busy with other tests.
 	Bound = "CDEVICE_SOAK_BOUND"
 	// Seed is the environment variable for the seed of all random choices.
 	Seed = "CDEVICE_SOAK_SEED"

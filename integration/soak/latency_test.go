@@ -38,7 +38,7 @@ func (l *latency) watch(patience time.Duration) (stop func() (stacks string)) {
 	done := make(chan struct{})
 	timer := time.AfterFunc(patience, func() {
 		defer close(done)
-		if l.watched.Add(1) <= maxFailures {
+		if l.watched.Add(1) <= 4*maxFailures {
 			_ = pprof.Lookup("goroutine").WriteTo(&text, 1)
 		}
 	})
@@ -119,6 +119,7 @@ func (w *worker) limited(what string, do func(context.Context) error) (gaveUp bo
 	}
 	defer cancel()
 	stop := w.latency.watch(after + w.plan.bound)
+	begun := time.Now()
 	err := do(ctx)
 	late := time.Duration(-1)
 	if ended := end.Load(); ended != nil {
@@ -127,8 +128,8 @@ func (w *worker) limited(what string, do func(context.Context) error) (gaveUp bo
 	stacks := stop()
 	gaveUp = errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 	w.latency.given(what, late, gaveUp)
-	if late > w.plan.bound {
-		w.Errorf("%s returned %v after the end of its context (error: %v); then:\n%s", what, late, err, stacks)
+	if late > w.plan.bound && (w.plan.strict || late > w.plan.bound+w.pace.allowance(begun)) {
+		w.Errorf("%s returned %v after the end of its context (error: %v, allowance %v); then:\n%s", what, late, err, w.pace.allowance(begun), stacks)
 	}
 	if gaveUp {
 		if end.Load() == nil {

@@ -1,0 +1,69 @@
+package soak
+
+import (
+	"sync"
+	"time"
+)
+
+// pace is how long a goroutine waits for a processor: a machine that is busy with other work, or with
+// one processor for all goroutines, delays every step of a call, and no call is to blame for that.
+type pace struct {
+	mu     sync.Mutex
+	begun  time.Time   // the sleep that is under way
+	delays []lateSleep // the last ones that were long
+}
+
+// lateSleep is how much longer than asked for a sleep was.
+type lateSleep struct {
+	end  time.Time
+	time time.Duration
+}
+
+const (
+	paceSleep = time.Millisecond
+	longDelay = 5 * time.Millisecond
+	// paceSteps is how often a call waits for a processor, at most: to take the locks before it, to be
+	// told of its end, and to give back what it has.
+	paceSteps = 10
+)
+
+// measure sleeps again and again, until the function that it returns is called.
+func (p *pace) measure() (stop func()) {
+	over, ended := make(chan struct{}), make(chan struct{})
+	p.begun = time.Now()
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case <-over:
+				return
+			case <-time.After(paceSleep):
+			}
+			p.step(time.Now())
+		}
+	}()
+	return func() { close(over); <-ended }
+}
+
+func (p *pace) step(now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if late := now.Sub(p.begun) - paceSleep; late > longDelay {
+		if len(p.delays) == keep {
+			p.delays = p.delays[keep/2:]
+		}
+		p.delays = append(p.delays, lateSleep{now, late})
+	}
+	p.begun = now
+}
+
+// allowance is what calls may take longer than they should that began after t and end now.
+func (p *pace) allowance(t time.Time) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	worst := max(0, time.Since(p.begun)-paceSleep)
+	for i := len(p.delays) - 1; i >= 0 && p.delays[i].end.After(t); i-- {
+		worst = max(worst, p.delays[i].time)
+	}
+	return paceSteps * worst
+}
