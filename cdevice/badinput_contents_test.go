@@ -2,9 +2,18 @@ package cdevice_test
 
 import (
 	"math"
+	"strings"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/cudasim"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
 
 // invalidAt makes element i null without a word to null_count.
@@ -23,7 +32,7 @@ func viewAt(i int, size int32, rest ...int32) corruption {
 
 func TestBadOffsets(t *testing.T) {
 	const most32, most64 = math.MaxInt32, int64(math.MaxInt64)
-	testRows(t, contents([]badRow{
+	testContents(t, []badRow{
 		{name: "first negative, utf8", base: "utf8", set: put[int32](1, 0, -1), want: "offsets[0] = -1, want at least 0"},
 		{name: "first negative, large_binary", base: "large_binary", set: put[int64](1, 0, -1), want: "offsets[0] = -1, want at least 0"},
 		{name: "first negative, list", base: "list", set: put[int32](1, 0, -1), want: "offsets[0] = -1, want at least 0"},
@@ -35,9 +44,9 @@ func TestBadOffsets(t *testing.T) {
 		{name: "decreasing at a null", base: "utf8", set: put[int32](1, 2, 0), want: "offsets[2] = 0, want at least 1, as before it"},
 		{name: "int32 overflow, utf8", base: "utf8/valid", set: put[int32](1, 3, most32), want: "offsets[4] = "},
 		{name: "int32 wrapped around, utf8", base: "utf8/valid", set: put[int32](1, 3, math.MinInt32), want: "offsets[3] = -2147483648, want at least "},
-		{name: "last negative, utf8", base: "utf8/valid", set: put[int32](1, 6, -1), want: "buffers[2].length = -1, want 0 to "},
-		{name: "last least, large_utf8", base: "large_utf8/valid", set: put[int64](1, 6, math.MinInt64), want: "buffers[2].length = -9223372036854775808, want 0 to "},
-		{name: "last beyond any memory, large_utf8", base: "large_utf8/valid", set: put(1, 6, most64), want: "buffers[2].length = 9223372036854775807, want 0 to "},
+		{name: "last negative, utf8", base: "utf8/valid", set: put[int32](1, 6, -1), want: "offsets[6] = -1, want 0 to "},
+		{name: "last least, large_utf8", base: "large_utf8/valid", set: put[int64](1, 6, math.MinInt64), want: "offsets[6] = -9223372036854775808, want 0 to "},
+		{name: "last beyond any memory, large_utf8", base: "large_utf8/valid", set: put(1, 6, most64), want: "offsets[6] = 9223372036854775807, want 0 to "},
 		{name: "last negative, list", base: "list/valid", set: put[int32](1, 5, -1), want: "offsets[5] = -1, want at least "},
 		{name: "last beyond the child, list", base: "list/valid", set: put[int32](1, 5, 99), want: "offsets[5] = 99, want at most 9"},
 		{name: "last beyond the child, large_list", base: "large_list/valid", set: put(1, 5, most64), want: "offsets[5] = 9223372036854775807, want at most 9"},
@@ -63,11 +72,11 @@ func TestBadOffsets(t *testing.T) {
 				v[0], v[3] = v[3], v[0]
 			}
 		}},
-	}))
+	})
 }
 
 func TestBadText(t *testing.T) {
-	testRows(t, contents([]badRow{
+	testContents(t, []badRow{
 		{name: "utf8", base: "utf8", set: put[byte](2, 0, 0xff), want: "values[0], want valid UTF-8"},
 		{name: "large_utf8", base: "large_utf8/valid", set: put[byte](2, 2, 0xc0), want: "values[1], want valid UTF-8"},
 		{name: "a character cut in two", base: "utf8/valid", set: func(_ *foreignArray, n *foreignNode) { valuesAt[int32](n, 1)[5]-- }, want: "values[4], want valid UTF-8"},
@@ -86,11 +95,11 @@ func TestBadText(t *testing.T) {
 		}},
 		{name: "binary", base: "binary", set: put[byte](2, 0, 0xff)},
 		{name: "binary view", base: "binary_view", set: put[byte](1, 4, 0xff)},
-	}))
+	})
 }
 
 func TestBadViews(t *testing.T) {
-	testRows(t, contents([]badRow{
+	testContents(t, []badRow{
 		{name: "length -1", base: "utf8_view", set: viewAt(0, -1), want: "views[0].length = -1, want at least 0"},
 		{name: "length least", base: "binary_view", set: viewAt(0, math.MinInt32), want: "views[0].length = -2147483648, want at least 0"},
 		{name: "length beyond the buffer", base: "utf8_view", set: viewAt(3, math.MaxInt32), want: "views[3].offset = 0, want 0 to "},
@@ -109,11 +118,11 @@ func TestBadViews(t *testing.T) {
 		{name: "a range shared", base: "binary_view", set: func(_ *foreignArray, n *foreignNode) {
 			copy(n.buffers[1][:16], n.buffers[1][2*16:3*16])
 		}},
-	}))
+	})
 }
 
 func TestBadPadding(t *testing.T) {
-	testRows(t, contents([]badRow{
+	testContents(t, []badRow{
 		{name: "behind a short value", base: "utf8_view", set: put[byte](1, 15, 1), want: "views[0].bytes[15] = 1, want 0 behind a value of "},
 		{name: "at once behind it", base: "binary_view", set: func(_ *foreignArray, n *foreignNode) {
 			v := valuesAt[byte](n, 1)
@@ -125,7 +134,7 @@ func TestBadPadding(t *testing.T) {
 		{name: "of a null", base: "utf8_view", set: put[byte](1, 16+15, 1)},
 		{name: "of a long value, which has none", base: "utf8_view", set: func(*foreignArray, *foreignNode) {}},
 		{name: "before the offset", base: "utf8_view/sliced", set: put[byte](1, 15, 1)},
-	}))
+	})
 }
 
 // nullBits gives n a bitmap, which is all zero, and a null count.
@@ -171,11 +180,11 @@ func TestBadMaps(t *testing.T) {
 	}, badRow{
 		name: "of an empty map", typ: dt, text: `[]`, set: ofEntries(func(f *foreignArray, n *foreignNode) {}),
 	})
-	testRows(t, contents(rows))
+	testContents(t, rows)
 }
 
 func TestBadIndices(t *testing.T) {
-	testRows(t, contents([]badRow{
+	testContents(t, []badRow{
 		{name: "int8 -1", base: "dictionary_int8", set: put[int8](1, 0, -1), want: "indices[0] = -1, want an index into 3 values"},
 		{name: "int8 as long as the dictionary", base: "dictionary_int8", set: put[int8](1, 3, 3), want: "indices[3] = 3, want an index into 3 values"},
 		{name: "int16", base: "dictionary_int16", set: put[int16](1, 2, math.MinInt16), want: "indices[2] = -32768, want an index into 3 values"},
@@ -192,11 +201,11 @@ func TestBadIndices(t *testing.T) {
 		{name: "below a list", base: "list_dictionary", set: inChild(0, put[int32](1, 1, -9)), want: "children[0].indices[1] = -9, want an index into 3 values"},
 		{name: "at a null", base: "dictionary_int32", set: put[int32](1, 1, -77)},
 		{name: "before the offset", base: "dictionary_int32/sliced", set: put[int32](1, 0, 77)},
-	}))
+	})
 }
 
 func TestBadUnions(t *testing.T) {
-	testRows(t, contents([]badRow{
+	testContents(t, []badRow{
 		{name: "sparse, type id between", base: "sparse_union", set: put[int8](0, 2, 6), want: "type_ids[2] = 6, want a type id of sparse_union<"},
 		{name: "sparse, type id -1", base: "sparse_union", set: put[int8](0, 0, -1), want: "type_ids[0] = -1, want a type id of "},
 		{name: "sparse, type id 127", base: "sparse_union", set: put[int8](0, 5, 127), want: "type_ids[5] = 127, want a type id of "},
@@ -212,11 +221,11 @@ func TestBadUnions(t *testing.T) {
 		{name: "dense, child shorter", base: "dense_union", set: inChild(0, func(_ *foreignArray, n *foreignNode) { n.Length, n.NullCount = 3, -1 }), want: "offsets[5] = 3, want 2 to 2"},
 		{name: "dense, child empty", base: "dense_union", set: inChild(1, func(_ *foreignArray, n *foreignNode) { n.Length, n.NullCount = 0, 0 }), want: "offsets[1] = 0, want 0 to -1"},
 		{name: "dense, offset repeated", base: "dense_union", set: put[int32](1, 2, 0)},
-	}))
+	})
 }
 
 func TestBadRunEnds(t *testing.T) {
-	testRows(t, contents([]badRow{
+	testContents(t, []badRow{
 		{name: "first 0", base: "run_end_encoded_int32", set: inChild(0, put[int32](1, 0, 0)), want: "run_ends[0] = 0, want more than 0"},
 		{name: "first negative", base: "run_end_encoded_int16", set: inChild(0, put[int16](1, 0, -3)), want: "run_ends[0] = -3, want more than 0"},
 		{name: "equal", base: "run_end_encoded_int64", set: inChild(0, put[int64](1, 1, 3)), want: "run_ends[1] = 3, want more than 3"},
@@ -226,11 +235,11 @@ func TestBadRunEnds(t *testing.T) {
 		{name: "last short of offset and length", base: "run_end_encoded_int64", set: offset(1), want: "run_ends[2] = 6, want at least 7"},
 		{name: "last beyond the length", base: "run_end_encoded_int64", set: inChild(0, put[int64](1, 2, math.MaxInt64))},
 		{name: "more runs than needed", base: "run_end_encoded_int16/sliced", set: length(1), only: asArray},
-	}))
+	})
 }
 
 func TestBadNullCounts(t *testing.T) {
-	testRows(t, contents([]badRow{
+	testContents(t, []badRow{
 		{name: "0 of 2", base: "int64", set: nulls(0), want: "null_count = 0, want 2, as the bitmap says"},
 		{name: "1 of 2", base: "bool", set: nulls(1), want: "null_count = 1, want 2, as the bitmap says"},
 		{name: "all of 2", base: "struct", set: nulls(6), want: "null_count = 6, want 2, as the bitmap says"},
@@ -239,16 +248,75 @@ func TestBadNullCounts(t *testing.T) {
 		{name: "in a child", base: "list_utf8", set: inChild(0, nulls(2)), want: "children[0].null_count = 2, want 1, as the bitmap says"},
 		{name: "in a dictionary", base: "list_dictionary", set: inChild(0, nulls(0)), want: "children[0].null_count = 0, want 1, as the bitmap says"},
 		{name: "-1 of 2", base: "fixed_size_list", set: nulls(-1)},
-	}))
+	})
 }
 
-// contents completes rows that a full validation refuses, with the way to the field.
-func contents(rows []badRow) []badRow {
+// testContents runs rows of which the contents are bad in host memory, and in memory of a GPU: the errors
+// are the same.
+func testContents(t *testing.T, rows []badRow) {
+	t.Helper()
 	for i := range rows {
 		rows[i].full, rows[i].is = true, arrow.ErrInvalid
 		if rows[i].want != "" {
 			rows[i].want = "cdevice: validate: @." + rows[i].want
 		}
 	}
-	return rows
+	testRows(t, rows)
+	gpu := cudatest.Simulated(t, cudasim.Options{}).GPUs[0]
+	for _, row := range rows {
+		for _, w := range []way{asArray, asBatch} {
+			if row.only == "" || row.only == w {
+				t.Run(row.name+"/GPU "+string(w), func(t *testing.T) { row.runOnGPU(t, w, gpu) })
+			}
+		}
+	}
+}
+
+func (row badRow) runOnGPU(t *testing.T, w way, gpu *cudaalloc.Device) {
+	checkLeaks(t)
+	f := row.make(t, w)
+	defer f.free()
+	row.set(f, f.base)
+	defer f.upload(t, gpu)()
+	got, err := validated(f.importWith(f.newSchema(t), cdevice.WithDevice(gpu)))
+	if row.want != "" {
+		assert.Nil(t, got)
+		assert.ErrorContains(t, err, strings.ReplaceAll(row.want, "@", inGo(w, f.base.path)))
+		assert.ErrorIs(t, err, row.is)
+	} else if assert.NoError(t, err) {
+		copied, err := copyToHost(got, nil)
+		if assert.NoError(t, err, "what is accepted can be read") {
+			copied.Release()
+		}
+		got.Release()
+	}
+	assertReleased(t, f, 1)
+}
+
+// upload moves the buffers to memory of the GPU, each to its own.
+func (f *foreignArray) upload(t *testing.T, gpu *cudaalloc.Device) (free func()) {
+	var all []device.Memory
+	f.each(func(n *foreignNode) {
+		for i, p := range n.pointers[:n.NBuffers] {
+			if p == 0 || isView(n.typ) && i == int(n.NBuffers)-1 {
+				continue
+			}
+			for _, b := range f.blocks {
+				if at := p - sliceAddress(b); at < uintptr(len(b)) {
+					mem, err := gpu.Allocate(background, int64(len(b))-int64(at), nil)
+					require.NoError(t, err)
+					all = append(all, mem)
+					require.NoError(t, gpu.Copy([]device.Range{{Dst: mem.Ptr(), Src: device.Ptr(p), Size: mem.Size()}}, gpu.Legacy()))
+					n.pointers[i] = uintptr(mem.Ptr())
+				}
+			}
+		}
+	})
+	require.NoError(t, gpu.Legacy().Synchronize(background))
+	f.device.DeviceType, f.device.DeviceID = int32(device.CUDA), 0
+	return func() {
+		for _, mem := range all {
+			assert.NoError(t, mem.Free(nil))
+		}
+	}
 }

@@ -40,14 +40,17 @@ const (
 	asBatch way = "batch"
 )
 
+// make returns the array, before it is corrupted.
+func (row badRow) make(t *testing.T, w way) *foreignArray {
+	if row.typ != nil {
+		return newForeign(t, fromJSON(t, row.typ, row.text), w)
+	}
+	return foreignCase(t, row.base, w)
+}
+
 func (row badRow) run(t *testing.T, w way, plain bool) {
 	checkLeaks(t)
-	var f *foreignArray
-	if row.typ != nil {
-		f = newForeign(t, fromJSON(t, row.typ, row.text), w)
-	} else {
-		f = foreignCase(t, row.base, w)
-	}
+	f := row.make(t, w)
 	defer f.free()
 	f.plain = plain
 	row.set(f, f.base)

@@ -39,7 +39,7 @@ func TestCopyOfBrokenContents(t *testing.T) {
 	}{
 		{"text with a negative first offset", arrow.BinaryTypes.String, texts, poke[int32](1, 0, -1), "array.offsets = -1 to 11, want an ascending range"},
 		{"text that ends before it begins", arrow.BinaryTypes.String, texts, poke[int32](1, 0, 12), "array.offsets = 12 to 11"},
-		{"large text with a negative end", arrow.BinaryTypes.LargeString, texts, poke[int64](1, 3, -7), "array.buffers[2].length = -7"},
+		{"large text with a negative end", arrow.BinaryTypes.LargeString, texts, poke[int64](1, 3, -7), "array.offsets[3] = -7"},
 		{"a list beyond its values", arrow.ListOf(arrow.PrimitiveTypes.Int32), lists, poke[int32](1, 3, 99), "array.children[0].length = 5, want elements 0 to 99, which the parent uses"},
 		{"a large list with a negative first offset", arrow.LargeListOf(arrow.PrimitiveTypes.Int32), lists, poke[int64](1, 0, -2), "array.offsets = -2 to 5"},
 		{"a list view beyond its values", arrow.ListViewOf(arrow.PrimitiveTypes.Int32), lists, poke[int32](2, 1, 50), "array.sizes[1] = 50"},

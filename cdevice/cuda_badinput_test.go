@@ -88,7 +88,7 @@ func TestFullValidationAsksTheDriver(t *testing.T) {
 			offsets := device.Ptr(*abi.At[uintptr](a.Array.Buffers + 8))
 			require.NoError(t, gpu.Memset(offsets+8, 0xff, 4, nil))
 			require.NoError(t, gpu.Legacy().Synchronize(background))
-		}, "offsets = 0 to -1"},
+		}, "array.offsets[2] = -1, want 0 to "},
 		{"bytes behind a short view", arrow.ListOf(arrow.BinaryTypes.StringView), `[["a"],["bb"]]`, func(a *abi.ArrowDeviceArray) {
 			child := abi.At[abi.ArrowArray](*abi.At[uintptr](a.Array.Children))
 			views := device.Ptr(*abi.At[uintptr](child.Buffers + 8))

@@ -295,7 +295,7 @@ func TestOptionsReachTheBatchesOfAPlainStream(t *testing.T) {
 			return code
 		}
 		_, err := numbersOf(t, s.plainReader(t).Map(valid).All())
-		assert.ErrorContains(t, err, "cdevice: validate: column[0].buffers[2].length = -7")
+		assert.ErrorContains(t, err, "cdevice: validate: column[0].offsets[1] = -7")
 	})
 	t.Run("WithDevice", func(t *testing.T) {
 		checkLeaks(t)

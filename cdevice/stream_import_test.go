@@ -362,7 +362,7 @@ func TestOptionsReachTheBatchesOfAStream(t *testing.T) {
 			return code
 		}
 		_, err = numbersOf(t, s.reader(t).Map(valid).All())
-		assert.ErrorContains(t, err, "cdevice: validate: column[0].buffers[2].length = -7")
+		assert.ErrorContains(t, err, "cdevice: validate: column[0].offsets[1] = -7")
 	})
 	t.Run("a panic in one", func(t *testing.T) {
 		s := newScript(t)

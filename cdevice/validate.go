@@ -30,12 +30,11 @@ import (
 //
 // For memory of a device that the CPU cannot access, and for pinned and managed memory, the backend
 // checks every buffer that is read: that it is memory of the declared device, and large enough.
-// Pinned memory may be declared as managed and the reverse; registered memory is pinned. Of memory
-// that the CPU cannot access, ValidateFull reads only the buffers that determine the sizes of
-// others (offsets, views, type ids, run ends), and the bitmaps of the entries and keys of maps. It
-// does not check that offsets between the first and the last are in order, nor UTF-8, dictionary
-// indices and null counts: validate the batch that CopyToHost returns, wrapped, for these. If no
-// backend can answer, the error wraps device.ErrNotSupported.
+// Pinned memory may be declared as managed and the reverse; registered memory is pinned. If no
+// backend can answer, the error wraps device.ErrNotSupported. Of memory that the CPU cannot access,
+// ValidateFull copies what it reads to pinned memory, which is freed before it returns: all
+// buffers but those of values of a fixed width, so the text of whole columns, some 64 MiB or the
+// largest column at a time.
 //
 // It first waits for the batch's event. The end of ctx ends the wait, and soon also a long check.
 // Other errors are [FieldError]; those about invalid contents wrap

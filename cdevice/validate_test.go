@@ -3,6 +3,7 @@ package cdevice_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 
@@ -119,10 +120,10 @@ func TestValidationReadsCopiesThatWereMadeHere(t *testing.T) {
 		buffer, at int
 		want       string
 	}{
-		"offsets":         {arrow.BinaryTypes.String, `["a","bb"]`, 1, 8, "cdevice: validate: array.offsets = 0 to -1"},
+		"offsets":         {arrow.BinaryTypes.String, `["a","bb"]`, 1, 8, "cdevice: validate: array.offsets[2] = -1, want 0 to "},
 		"views":           {arrow.BinaryTypes.StringView, `["a","bb"]`, 1, 28, "cdevice: validate: array.views[1].bytes[12] = 255, want 0 behind a value of 2 bytes: invalid"},
 		"type ids":        {arrow.DenseUnionOf([]arrow.Field{{Name: "n", Type: arrow.PrimitiveTypes.Int32}}, []int8{3}), `[[3,1],[3,2],[3,3],[3,4],[3,5]]`, 0, 1, "cdevice: validate: array.type_ids[1] = -1"},
-		"offsets, nested": {arrow.ListOf(arrow.BinaryTypes.String), `[["a"],["bb"]]`, 1, 8, "cdevice: validate: array.offsets = 0 to -1"},
+		"offsets, nested": {arrow.ListOf(arrow.BinaryTypes.String), `[["a"],["bb"]]`, 1, 8, "cdevice: validate: array.offsets[2] = -1, want at least 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, err := cdevice.WrapArray(fromJSON(t, row.dt, row.text), device.CPUDevice())
@@ -250,4 +251,49 @@ func TestValidationWaitsWithItsContext(t *testing.T) {
 	assert.NoError(t, a.ValidateFull(background))
 	assert.Equal(t, 2, event.waits)
 	assert.Equal(t, 2, event.closes)
+}
+
+// The contents of a wide batch in memory of a GPU are read in parts, of which each is validated.
+func TestLargeContentsOnAGPU(t *testing.T) {
+	checkLeaks(t)
+	const size = 40 << 20
+	m := cudatest.Simulated(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	text, err := gpu.Allocate(background, size, nil)
+	require.NoError(t, err)
+	require.NoError(t, gpu.Memset(text.Ptr(), 'a', size, nil))
+	offsets, err := gpu.Allocate(background, 64, nil)
+	require.NoError(t, err)
+	host := []int32{0, size / 2, size}
+	require.NoError(t, gpu.Copy([]device.Range{{Dst: offsets.Ptr(), Src: device.Ptr(sliceAddress(host)), Size: 12}}, gpu.Legacy()))
+	require.NoError(t, gpu.Legacy().Synchronize(background))
+	bad, err := gpu.Allocate(background, size, nil)
+	require.NoError(t, err)
+	require.NoError(t, gpu.Memset(bad.Ptr(), 'a', size, nil))
+	require.NoError(t, gpu.Memset(bad.Ptr()+size-1, 0xff, 1, nil))
+	require.NoError(t, gpu.Legacy().Synchronize(background))
+
+	for at := range 5 {
+		fields, data := make([]arrow.Field, 4), make([]cdevice.ArrayData, 4)
+		for i := range fields {
+			fields[i] = arrow.Field{Name: "s", Type: arrow.BinaryTypes.String}
+			data[i] = cdevice.ArrayData{Length: 2, Buffers: []device.Ptr{0, offsets.Ptr(), text.Ptr()}}
+			if i == at {
+				data[i].Buffers[2] = bad.Ptr()
+			}
+		}
+		b, err := cdevice.NewRecordBatch(gpu, arrow.NewSchema(fields, nil), 2, data, cdevice.Lifetime{})
+		require.NoError(t, err)
+		err = b.ValidateFull(background)
+		if at == len(fields) {
+			assert.NoError(t, err)
+		} else {
+			assert.ErrorContains(t, err, fmt.Sprintf("cdevice: validate: column[%d].values[1], want valid UTF-8", at))
+		}
+		b.Release()
+	}
+	assert.Less(t, gpu.ReadStats().Pinned.Peak, int64(3*size), "no more than two columns at once")
+	for _, mem := range []device.Memory{text, offsets, bad} {
+		require.NoError(t, mem.Free(nil))
+	}
 }

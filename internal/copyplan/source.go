@@ -13,7 +13,7 @@ import (
 // source is a tree to be copied, whose layout buffers can be read.
 type source struct {
 	tree.Tree
-	Pace           *hostread.Pace
+	pace           *hostread.Pace
 	dev            device.Device // nil if the CPU can access the memory
 	*layoutBuffers               // the layout buffers that were read from device memory
 	known          *tree.Block   // describes the memory of a copy, which need not be read; nil otherwise
@@ -22,17 +22,7 @@ type source struct {
 // openSource waits for the event of memory that the CPU can access. Of other memory, it reads the
 // layout buffers, after the work enqueued on the stream on. The caller closes the source.
 func openSource(ctx context.Context, t tree.Tree, on device.Stream) (*source, error) {
-	return openKnown(ctx, t, t.Mem.Block, on)
-}
-
-// OpenUnknown is openSource without the known sizes of a copy of this package, for validation.
-func OpenUnknown(ctx context.Context, t tree.Tree) (*source, error) {
-	return openKnown(ctx, t, nil, nil)
-}
-
-// openKnown is openSource with a known block, which may be nil.
-func openKnown(ctx context.Context, t tree.Tree, known *tree.Block, on device.Stream) (*source, error) {
-	s := &source{Tree: t, Pace: &hostread.Pace{Ctx: ctx, Op: fielderr.OpRead}, layoutBuffers: &layoutBuffers{nodes: t.Nodes}, known: known}
+	s := &source{Tree: t, pace: &hostread.Pace{Ctx: ctx, Op: fielderr.OpRead}, layoutBuffers: &layoutBuffers{nodes: t.Nodes}, known: t.Mem.Block}
 	if t.At.CPUAccessible() {
 		return s, t.At.Synchronize(ctx)
 	}
@@ -41,7 +31,7 @@ func openKnown(ctx context.Context, t tree.Tree, known *tree.Block, on device.St
 		return nil, fmt.Errorf("cdevice: read: the CPU cannot access memory of %s: %w", t.At.ID, err)
 	}
 	s.dev = dev
-	s.layoutBuffers, err = readLayout(ctx, dev, t, known, on)
+	s.layoutBuffers, err = readLayout(ctx, dev, t, s.known, on)
 	return s, err
 }
 
@@ -52,7 +42,7 @@ func (s *source) remote() bool { return s.dev != nil }
 
 // Plan returns the copy plans of the nodes.
 func (s *source) Plan(toHost bool) ([]Plan, error) {
-	c := planner{toHost: toHost && !s.remote(), remote: s.remote(), layoutBuffers: s.layoutBuffers, block: s.known, pace: s.Pace}
+	c := planner{toHost: toHost && !s.remote(), remote: s.remote(), layoutBuffers: s.layoutBuffers, block: s.known, pace: s.pace}
 	for i := range s.layoutBuffers.nodes {
 		c.expect += len(s.layoutBuffers.nodes[i].Buffers)
 	}

@@ -48,7 +48,11 @@ func Sizes(sizes []int64, n *tree.Node, st arrow.DataType) ([]int64, error) {
 	}
 	for i, size := range sizes[2:] {
 		if size < 0 || size > layout.MaxBufferSize {
-			return nil, fielderr.Invalid(fielderr.OpRead, fmt.Sprintf("buffers[%d].length", i+2), size, fmt.Sprintf("0 to %d", int64(layout.MaxBufferSize)))
+			field := fmt.Sprintf("buffers[%d].length", i+2)
+			if l.Kind != layout.View { // the last offset is the size
+				field = fmt.Sprintf("offsets[%d]", n.Length)
+			}
+			return nil, fielderr.Invalid(fielderr.OpRead, field, size, fmt.Sprintf("0 to %d", int64(layout.MaxBufferSize)))
 		}
 		if size > 0 && tree.NoData(n.Buffers[i+2]) {
 			return nil, fielderr.Invalid(fielderr.OpRead, fmt.Sprintf("buffers[%d]", i+2), "NULL", fmt.Sprintf("%d bytes", size))

@@ -3,12 +3,8 @@ package validate
 import (
 	"context"
 	"fmt"
-	"unsafe"
-
-	"github.com/apache/arrow-go/v18/arrow"
 
 	"github.com/arrowdevice/arrowdevice/device"
-	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/copyplan"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"github.com/arrowdevice/arrowdevice/internal/hostread"
@@ -49,7 +45,7 @@ func (v *validator) probeCPUMemory(n *tree.Node) error {
 func buffer(i int) string { return fmt.Sprintf("buffers[%d]", i) }
 
 // checkRemote checks trees in memory that the CPU cannot access: that every buffer is memory of the
-// declared device, and as large as the array requires.
+// declared device, and as large as the array requires; then the contents, in CPU memory.
 func checkRemote(ctx context.Context, t tree.Tree) error {
 	p, err := newProber(ctx, t.At)
 	if err != nil {
@@ -61,77 +57,9 @@ func checkRemote(ctx context.Context, t tree.Tree) error {
 	if err := t.Each(p.node); err != nil {
 		return err
 	}
-	if err := p.maps(ctx, t); err != nil {
-		return err
-	}
-	src, err := copyplan.OpenUnknown(ctx, t)
-	if err != nil {
-		return notRead(t.At, err)
-	}
-	defer src.Close()
-	src.Pace = &p.Pace
-	trees, err := src.Plan(false)
-	if err != nil {
-		return fielderr.During(fielderr.OpValidate, err)
-	}
-	for i := range trees {
-		if err := p.compact(&trees[i]); err != nil {
-			return fielderr.Within(t.Name(i), err)
-		}
-	}
-	return nil
-}
-
-// notRead returns the error for device memory that could not be read.
-func notRead(at tree.Location, err error) error {
-	return fmt.Errorf("cdevice: validate: read memory of %s: %w", at.ID, err)
-}
-
-// maps is checkMap for memory that the CPU cannot access: the bitmaps of all maps are read at once.
-func (p *prober) maps(ctx context.Context, t tree.Tree) error {
-	var below []*tree.Node // the nodes whose nulls are counted
-	err := p.eachMap(t.Nodes, t.Name, func(n *tree.Node) error {
-		return checkMap(n, n.Storage(), func(child *tree.Node) (int64, error) {
-			below = append(below, child)
-			return 0, nil
-		})
+	return copyplan.EachOnHost(ctx, t, p.memory, func(n *tree.Node) error {
+		return fielderr.During(fielderr.OpValidate, p.contents(n))
 	})
-	if err != nil {
-		return err
-	}
-	copied := make([]tree.Node, len(below))
-	for i, n := range below {
-		copied[i] = *n
-	}
-	counted, err := copyplan.CountNulls(ctx, tree.Tree{Mem: t.Mem, At: t.At, Nodes: copied, Name: t.Name}, false)
-	if err != nil {
-		return notRead(t.At, err)
-	}
-	return p.eachMap(t.Nodes, t.Name, func(n *tree.Node) error {
-		return checkMap(n, n.Storage(), func(*tree.Node) (int64, error) {
-			nulls := counted[0].Nulls
-			counted = counted[1:]
-			return nulls, nil
-		})
-	})
-}
-
-// eachMap calls do for each map, until it returns an error.
-func (p *prober) eachMap(nodes []tree.Node, name func(i int) string, do func(n *tree.Node) error) error {
-	for i := range nodes {
-		n := &nodes[i]
-		if err := p.Spend(hostread.NodeWork); err != nil {
-			return err
-		}
-		err := do(n)
-		if err == nil {
-			err = p.eachMap(n.Children, n.ChildName, do)
-		}
-		if err != nil {
-			return fielderr.Within(name(i), err)
-		}
-	}
-	return nil
 }
 
 // probeEvent queries the event: only the driver can check it.
@@ -234,43 +162,6 @@ func (p *prober) node(n *tree.Node) error {
 		}
 	}
 	return nil
-}
-
-// compact checks the buffers of a copy plan, whose sizes follow from the contents.
-func (p *prober) compact(t *copyplan.Plan) error {
-	if err := p.padding(t); err != nil {
-		return err
-	}
-	for i, part := range t.Parts {
-		if part.Made != nil || part.Size == 0 {
-			continue
-		}
-		if err := p.memory(i, part.Addr, part.Size); err != nil {
-			return err
-		}
-	}
-	for i := range t.Children {
-		if err := p.compact(&t.Children[i]); err != nil {
-			return fielderr.Within(fielderr.Child(i), err)
-		}
-	}
-	return nil
-}
-
-// padding calls checkPadding for each view of a view array, which were read.
-func (p *prober) padding(t *copyplan.Plan) error {
-	if t.Layout.Kind != layout.View {
-		return nil
-	}
-	views := abi.Slice[arrow.ViewHeader](uintptr(unsafe.Pointer(unsafe.SliceData(t.Parts[1].Made))), int(t.Length))
-	return p.Parts(len(views), func(from, to int) error {
-		for i := from; i < to; i++ {
-			if err := checkPadding(&views[i]); err != nil {
-				return fielderr.Within(fmt.Sprintf("views[%d]", i), err)
-			}
-		}
-		return nil
-	})
 }
 
 func (p *prober) memory(i int, addr uintptr, size int64) error {
