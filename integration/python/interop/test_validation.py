@@ -96,7 +96,7 @@ CORRUPTED = {
     ),
     "last_offset_negative": (
         lambda: Damage(pa.array([b"hello"]), 1, int32s(0, -5)),
-        "buffers[2].length = -5, want",
+        "offsets[1] = -5, want",
     ),
     "large_offset_decreases": (
         lambda: buffers(pa.large_string(), 2, None, int64s(0, 5, 3), b"hello"),
