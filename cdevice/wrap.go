@@ -58,6 +58,9 @@ func WrapRecordBatch(rec arrow.RecordBatch, dev device.Device) (b *RecordBatch, 
 		if err := w.measure(col.Data(), 0); err != nil {
 			return nil, fielderr.Within(tree.ColumnName(i), err)
 		}
+		if want, got := schema.Field(i).Type, col.Data().DataType(); !sameType(want, got) {
+			return nil, fielderr.Within(tree.ColumnName(i), fielderr.Invalid(fielderr.OpWrap, "data.type", got, want))
+		}
 	}
 	rec.Retain()
 	w.start(tree.Own(rec), at)
