@@ -128,6 +128,10 @@ func TestWrapRefusesArrayDataThatIsWrong(t *testing.T) {
 				if row.data.length == 0 {
 					assert.Zero(t, column.Offset)
 				}
+				withNodes, err := b.Select(0)
+				require.NoError(t, err)
+				assert.Equal(t, column, exportedColumn(t, withNodes), "with nodes")
+				withNodes.Release()
 				b.Release()
 				return
 			}
