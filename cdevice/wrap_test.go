@@ -96,7 +96,7 @@ func TestWrapRefusesArrayDataThatIsWrong(t *testing.T) {
 		{"short bitmap", rawData{dt: int64s, length: 9, nulls: 1, buffers: []*memory.Buffer{zeroBytes(1), zeroBytes(72)}}, "buffers[0]"},
 		{"short bitmap without nulls", rawData{dt: int64s, length: 9, buffers: []*memory.Buffer{zeroBytes(1), zeroBytes(72)}}, "buffers[0]"},
 		{"short bitmap at an offset", rawData{dt: int64s, length: 1, nulls: 1, offset: 8, buffers: []*memory.Buffer{zeroBytes(1), zeroBytes(72)}}, "buffers[0]"},
-		{"short bitmap of no elements", rawData{dt: int64s, offset: 8, buffers: []*memory.Buffer{zeroBytes(1), zeroBytes(72)}}, ""},
+		{"short bitmap of no elements", rawData{dt: int64s, offset: 9, buffers: []*memory.Buffer{zeroBytes(1), zeroBytes(72)}}, ""},
 		{"short values", rawData{dt: int64s, length: 2, buffers: []*memory.Buffer{nil, zeroBytes(15)}}, "buffers[1]"},
 		{"short values at an offset", rawData{dt: int64s, length: 1, offset: 1, buffers: []*memory.Buffer{nil, zeroBytes(15)}}, "buffers[1]"},
 		{"short bits", rawData{dt: arrow.FixedWidthTypes.Boolean, length: 9, buffers: []*memory.Buffer{nil, zeroBytes(1)}}, "buffers[1]"},
