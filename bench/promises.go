@@ -22,6 +22,8 @@ var promises = []promise{
 	{"export+release", "int64", arrowCPP, 100, 8, 0, 1},
 	{"export+release", "int64", nanoarrow, 100, 5, 0, 1},
 	{"export+release", "int64", arrowRS, 100, 5, 0, 1},
+	{wrapExportRelease, "int64", "cdata", 100, 12, 2, 1},
+	{wrapExportRelease, onGoHeap, "cdata", 100, 4, 7, 1}, // the pins grow a list
 	{"import+release", "int64", arrowCPP, 100, 20, 1, 1},
 	{"import+release", "int64", arrowRS, 100, 10, 1, 1},
 	{"stream", "int64", arrowCPP, 100, 10, 2, 1},

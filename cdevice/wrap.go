@@ -28,8 +28,9 @@ import (
 // reference is dropped only after the work that is pending on dev at the last release: a consumer may
 // release memory that its stream still reads.
 //
-// WrapRecordBatch reads only buffer addresses and lengths, and null counts that rec already knows. It
-// may be called while the memory is being filled.
+// WrapRecordBatch reads only buffer addresses and lengths, and null counts that rec already knows: an
+// array whose count is 0 is wrapped without its bitmap. It may be called while the memory is being
+// filled.
 //
 // An error wraps arrow.ErrInvalid or arrow.ErrNotImplemented if a column does not match the schema, or
 // is not laid out as its type demands.
@@ -56,6 +57,9 @@ func WrapRecordBatch(rec arrow.RecordBatch, dev device.Device) (b *RecordBatch, 
 	for i, col := range columns {
 		if err := w.measure(col.Data(), 0); err != nil {
 			return nil, fielderr.Within(tree.ColumnName(i), err)
+		}
+		if want, got := schema.Field(i).Type, col.Data().DataType(); !sameType(want, got) {
+			return nil, fielderr.Within(tree.ColumnName(i), fielderr.Invalid(fielderr.OpWrap, "data.type", got, want))
 		}
 	}
 	rec.Retain()
@@ -269,7 +273,12 @@ func (w *wrapper) fill(n *tree.Node, data arrow.ArrayData) error {
 		count++
 	}
 	n.Buffers = tree.Take(&w.buffers, count)
+	nulls := int64(data.NullN()) // once: the null count and the bitmap belong together
 	for i, buf := range buffers {
+		need := layout.LeastSize(dt, l, i, offset+length)
+		if l.Validity && i == 0 && nulls == 0 && (length == 0 || bufferLen(buf) >= need) {
+			continue // without nulls the bitmap is NULL, as in cstruct.Wrapped
+		}
 		addr := w.address(buf)
 		if w.locked && ordinary.Any() && ordinary.Contains(addr) {
 			return fielderr.New(fielderr.OpWrap, fmt.Sprintf("buffers[%d]", i), fielderr.Hex(addr), "page-locked memory, which the allocator had no more of: wrap with device.CPUDevice()", errNotLocked)
@@ -278,7 +287,7 @@ func (w *wrapper) fill(n *tree.Node, data arrow.ArrayData) error {
 			addr = bridge.Zeros // see tree.Owner.ReplaceNulls
 		}
 		n.Buffers[i] = addr
-		if need := layout.LeastSize(dt, l, i, offset+length); length > 0 && addr != 0 && bufferLen(buf) < need {
+		if length > 0 && addr != 0 && bufferLen(buf) < need {
 			return fielderr.Invalid(fielderr.OpWrap, fmt.Sprintf("buffers[%d].length", i), bufferLen(buf), fmt.Sprintf("at least %d", need))
 		}
 	}
@@ -292,7 +301,7 @@ func (w *wrapper) fill(n *tree.Node, data arrow.ArrayData) error {
 			n.Buffers[count-1] = uintptr(unsafe.Pointer(&sizes[0]))
 		}
 	}
-	n.Nulls = tree.KnownNulls(l, length, int64(data.NullN()), n.Validity())
+	n.Nulls = tree.KnownNulls(l, length, nulls, n.Validity())
 	if n.Nulls < tree.UnknownNulls || n.Nulls > length {
 		return fielderr.Invalid(fielderr.OpWrap, "null_count", n.Nulls, fmt.Sprintf("-1 to %d", length))
 	}

@@ -90,6 +90,7 @@ func viewOf(handle C.uint64_t) (hostView, error) {
 // buffersInfo has the addresses of one array of a tree.
 type buffersInfo struct {
 	Length     int           `json:"length"`
+	Nulls      int           `json:"nulls"` // counted
 	Buffers    []bufferInfo  `json:"buffers"`
 	Children   []buffersInfo `json:"children"`
 	Dictionary *buffersInfo  `json:"dictionary"`
@@ -124,7 +125,7 @@ func golib_buffers(handle C.uint64_t, out **C.char) *C.char {
 }
 
 func buffersOf(data arrow.ArrayData) buffersInfo {
-	info := buffersInfo{Length: data.Len(), Buffers: []bufferInfo{}, Children: []buffersInfo{}}
+	info := buffersInfo{Length: data.Len(), Nulls: nullsOf(data), Buffers: []bufferInfo{}, Children: []buffersInfo{}}
 	for _, b := range data.Buffers() {
 		info.Buffers = append(info.Buffers, bufferInfo{address(b), size(b)})
 	}
@@ -136,6 +137,15 @@ func buffersOf(data arrow.ArrayData) buffersInfo {
 		info.Dictionary = &dictionary
 	}
 	return info
+}
+
+// nullsOf counts in an array of its own, since the first count of one that others use writes to it.
+func nullsOf(data arrow.ArrayData) int {
+	own := data.(*array.Data).Copy()
+	defer own.Release()
+	arr := array.MakeFromData(own)
+	defer arr.Release()
+	return arr.NullN()
 }
 
 func address(b *memory.Buffer) uintptr {

@@ -141,6 +141,33 @@ func TestWithoutMemoryThereIsNoBlock(t *testing.T) {
 	assert.Nil(t, e, "the size overflows")
 }
 
+// Only the spare block is known to be filled from the same as the time before.
+func TestFilledIsOfTheSpareBlock(t *testing.T) {
+	one, other := abi.At[byte](Zeros), abi.At[byte](Zeros+1) // addresses that do not move as the stack may
+	x, a := newExported(t, BlockSize+8)
+	spare := abi.At[Block](a.PrivateData)
+	for i, c := range []struct {
+		from  *byte
+		again bool
+	}{{one, false}, {one, true}, {one, true}, {other, false}, {one, false}, {nil, false}, {nil, false}, {one, false}} {
+		assert.Equal(t, c.again, spare.Filled(unsafe.Pointer(c.from)), i)
+	}
+	apart := x.exports.Take(BlockSize + 8)
+	for range 2 {
+		assert.False(t, apart.Filled(unsafe.Pointer(one)))
+		assert.False(t, apart.Filled(unsafe.Pointer(other)))
+	}
+	assert.True(t, spare.Filled(unsafe.Pointer(one)), "the other block does not change it")
+	tree := NewTree(BlockSize)
+	assert.False(t, tree.Filled(unsafe.Pointer(one)), "a block without exports")
+	tree.Own(owner{func() {}})
+	for _, block := range []*Block{tree, apart} {
+		CallArrayRelease(struct1(block))
+	}
+	CallArrayRelease(a)
+	x.close()
+}
+
 // Trees are released on threads that Go has not seen, while Go exports more of them and then closes:
 // every value ends once, and each tree has its block for itself.
 func TestReleasesOnThreadsWhileGoExportsAndCloses(t *testing.T) {

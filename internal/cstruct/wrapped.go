@@ -76,7 +76,9 @@ func (p *acceptor) accepts(a *layout.Array, d *array.Data) bool {
 		return false
 	}
 	if nulls < 0 {
-		return false // arrow-go's first count of the nulls would write where an export reads
+		// arrow-go's first count of the nulls would write where an export reads, and exports before
+		// and after it would differ.
+		return false
 	}
 	buffers := d.Buffers()
 	if len(buffers) != a.Layout.Buffers {
@@ -86,7 +88,9 @@ func (p *acceptor) accepts(a *layout.Array, d *array.Data) bool {
 		if length > 0 && int64(b.Len()) < layout.BitBytes(end) {
 			return false
 		}
-		p.pin(b)
+		if nulls > 0 {
+			p.pin(b) // without nulls it is not exported, and its memory need not be pinned
+		}
 	}
 	for i, b := range buffers[1:] {
 		size := int64(0)
@@ -200,7 +204,8 @@ func (f *dataFiller) fill(i int, d *array.Data) {
 	}
 	a := &f.plan.Arrays[i]
 	out := abi.At[abi.ArrowArray](f.structs + uintptr(i)*sizeofArray)
-	out.Length, out.Offset, out.NullCount = int64(d.Len()), int64(d.Offset()), int64(d.NullN())
+	nulls := int64(d.NullN()) // once: the null count and the bitmap belong together
+	out.Length, out.Offset, out.NullCount = int64(d.Len()), int64(d.Offset()), nulls
 	if out.Length == 0 {
 		out.Offset = 0 // see tree.Node.DropEmptyOffset
 	}
@@ -208,7 +213,7 @@ func (f *dataFiller) fill(i int, d *array.Data) {
 	out.NBuffers, out.Buffers = int64(len(buffers)), f.buffers
 	f.buffers += uintptr(len(buffers)) * sizeofPointer
 	if !f.filled {
-		fillBuffers(buffers, d.Buffers())
+		fillBuffers(buffers, d.Buffers(), nulls)
 	}
 	if buffers[0] == 0 {
 		out.NullCount = 0
@@ -220,11 +225,16 @@ func (f *dataFiller) fill(i int, d *array.Data) {
 	}
 }
 
-func fillBuffers(buffers []uintptr, given []*memory.Buffer) {
+// fillBuffers sets the addresses of the buffers. Without nulls, the bitmap is NULL.
+func fillBuffers(buffers []uintptr, given []*memory.Buffer, nulls int64) {
 	for k := range buffers {
 		addr := uintptr(0)
-		if k > 0 {
+		switch {
+		case k > 0:
 			addr = bridge.Zeros // see tree.Owner.ReplaceNulls
+		case nulls == 0:
+			buffers[0] = 0
+			continue
 		}
 		if k < len(given) && given[k] != nil && given[k].Len() > 0 {
 			addr = uintptr(unsafe.Pointer(unsafe.SliceData(given[k].Buf())))

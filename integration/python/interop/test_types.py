@@ -47,6 +47,41 @@ def assert_shared(left, right, name, variant):
         assert shared > 0
 
 
+OFFSETS, WORDS = pa.array([0, 3], pa.int32()), pa.array(["x", "y"])
+
+
+def around(array):
+    """The array, and arrays that have it as a child or as indices."""
+    return [
+        array,
+        pa.StructArray.from_arrays([array], ["a"]),
+        pa.ListArray.from_arrays(OFFSETS, array),
+        pa.DictionaryArray.from_arrays(array, WORDS),
+    ]
+
+
+@pytest.mark.parametrize("nulls", [True, False], ids=["nulls", "no nulls"])
+def test_only_a_bitmap_without_nulls_may_be_missing(nulls):
+    values = pa.array([0, 1, 0], pa.int64()).buffers()[1]
+    bits = b"\5" if nulls else b"\7"
+
+    def array(bitmap):
+        return pa.Array.from_buffers(pa.int64(), 3, [bitmap, values])
+
+    with_bitmap, copied, missing = (around(array(b)) for b in (pa.py_buffer(bits), pa.py_buffer(b"" + bits + b"\0"), None))
+    for one, copy, none in zip(with_bitmap, copied, missing):
+        assert transfer.same_memory(one, one) > 1
+        for left, right in ((one, copy), (copy, one)):
+            with pytest.raises(transfer.NotShared, match=r"buffers\[0\]"):
+                transfer.same_memory(left, right)
+        for left, right in ((one, none), (none, one)):
+            if nulls:
+                with pytest.raises(transfer.NotShared, match=r"buffers\[0\]"):
+                    transfer.same_memory(left, right)
+            else:
+                assert transfer.same_memory(left, right) > 0
+
+
 def test_python_states_every_case_of_go():
     assert sorted(NAMES) == sorted([*arrays.CASES, *arrays.WITHOUT_ARRAY_CLASS])
 

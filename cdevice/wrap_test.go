@@ -1,0 +1,206 @@
+package cdevice_test
+
+import (
+	"math"
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/bridge"
+)
+
+// rawBatch is a record batch of one column of array data as it is: arrow-go checks little of it, or
+// refuses it with a panic.
+type rawBatch struct {
+	arrow.RecordBatch
+	field arrow.DataType
+	raw   rawArray
+	rows  int64
+}
+
+type rawArray struct {
+	arrow.Array
+	dt   arrow.DataType
+	data arrow.ArrayData
+}
+
+func (r rawBatch) Columns() []arrow.Array { return []arrow.Array{r.raw} }
+func (r rawBatch) NumRows() int64         { return r.rows }
+func (r rawBatch) Schema() *arrow.Schema {
+	return arrow.NewSchema([]arrow.Field{{Name: "c", Type: r.field, Nullable: true}}, nil)
+}
+func (r rawArray) Data() arrow.ArrayData    { return r.data }
+func (r rawArray) DataType() arrow.DataType { return r.dt }
+
+// rawData is the data of an array of two elements, unless a test changes it.
+type rawData struct {
+	dt                    arrow.DataType
+	length, nulls, offset int
+	buffers               []*memory.Buffer
+	children              []*array.Data
+	dictionary            *array.Data
+}
+
+func (r rawData) make() *array.Data {
+	var children []arrow.ArrayData
+	for _, c := range r.children {
+		if c == nil {
+			children = append(children, nil)
+			continue
+		}
+		children = append(children, c)
+	}
+	d := array.NewData(r.dt, r.length, r.buffers, children, r.nulls, r.offset)
+	if r.dictionary != nil {
+		d.SetDictionary(r.dictionary)
+	}
+	return d
+}
+
+func zeroBytes(n int) *memory.Buffer { return memory.NewBufferBytes(make([]byte, n)) }
+
+// What exports of array data do not look at any more is refused when the record batch is wrapped.
+func TestWrapRefusesArrayDataThatIsWrong(t *testing.T) {
+	int64s, text := arrow.PrimitiveTypes.Int64, arrow.BinaryTypes.String
+	structs := arrow.StructOf(arrow.Field{Name: "a", Type: int64s})
+	words := &arrow.DictionaryType{IndexType: int64s, ValueType: int64s}
+	huge := arrow.FixedSizeListOf(math.MaxInt32, int64s)
+	numbers := func(length int) *array.Data {
+		return rawData{dt: int64s, length: length, buffers: []*memory.Buffer{nil, zeroBytes(8 * max(length, 0))}}.make()
+	}
+	wrong := func(change func(*rawData)) *array.Data {
+		d := rawData{dt: int64s, length: 2, buffers: []*memory.Buffer{nil, zeroBytes(16)}}
+		change(&d)
+		return d.make()
+	}
+	for _, row := range []struct {
+		name string
+		data rawData
+		want string // in the error; there is none if it is empty
+	}{
+		{"nothing wrong", rawData{dt: int64s, length: 2, buffers: []*memory.Buffer{nil, zeroBytes(16)}}, ""},
+		{"length", rawData{dt: int64s, length: math.MaxInt64, offset: 1, buffers: []*memory.Buffer{nil, zeroBytes(16)}}, "offset"},
+		{"offset", rawData{dt: int64s, length: 2, offset: -1, buffers: []*memory.Buffer{nil, zeroBytes(16)}}, "offset"},
+		{"length and offset", rawData{dt: huge, length: math.MaxUint32, offset: math.MaxUint32, buffers: []*memory.Buffer{nil}, children: []*array.Data{numbers(2)}}, "length"},
+		{"nulls", rawData{dt: int64s, length: 2, nulls: 3, buffers: []*memory.Buffer{zeroBytes(1), zeroBytes(16)}}, "null_count"},
+		{"nulls without a bitmap", rawData{dt: int64s, length: 2, nulls: 1, buffers: []*memory.Buffer{nil, zeroBytes(16)}}, ""},
+		{"few buffers", rawData{dt: int64s, length: 2, buffers: []*memory.Buffer{nil}}, "buffers"},
+		{"many buffers", rawData{dt: int64s, length: 2, buffers: []*memory.Buffer{nil, zeroBytes(16), nil}}, "buffers"},
+		{"short bitmap", rawData{dt: int64s, length: 9, nulls: 1, buffers: []*memory.Buffer{zeroBytes(1), zeroBytes(72)}}, "buffers[0]"},
+		{"short bitmap without nulls", rawData{dt: int64s, length: 9, buffers: []*memory.Buffer{zeroBytes(1), zeroBytes(72)}}, "buffers[0]"},
+		{"short bitmap at an offset", rawData{dt: int64s, length: 1, nulls: 1, offset: 8, buffers: []*memory.Buffer{zeroBytes(1), zeroBytes(72)}}, "buffers[0]"},
+		{"short bitmap of no elements", rawData{dt: int64s, offset: 9, buffers: []*memory.Buffer{zeroBytes(1), zeroBytes(72)}}, ""},
+		{"short values", rawData{dt: int64s, length: 2, buffers: []*memory.Buffer{nil, zeroBytes(15)}}, "buffers[1]"},
+		{"short values at an offset", rawData{dt: int64s, length: 1, offset: 1, buffers: []*memory.Buffer{nil, zeroBytes(15)}}, "buffers[1]"},
+		{"short bits", rawData{dt: arrow.FixedWidthTypes.Boolean, length: 9, buffers: []*memory.Buffer{nil, zeroBytes(1)}}, "buffers[1]"},
+		{"huge values", rawData{dt: &arrow.FixedSizeBinaryType{ByteWidth: 1 << 29}, length: math.MaxUint32, buffers: []*memory.Buffer{nil, zeroBytes(16)}}, "buffers[1]"},
+		{"short offsets", rawData{dt: text, length: 2, buffers: []*memory.Buffer{nil, zeroBytes(11), nil}}, "buffers[1]"},
+		{"no values of no elements", rawData{dt: int64s, offset: 8, buffers: []*memory.Buffer{nil, nil}}, ""},
+		{"a child of numbers", rawData{dt: int64s, length: 2, buffers: []*memory.Buffer{nil, zeroBytes(16)}, children: []*array.Data{numbers(2)}}, "children"},
+		{"no child", rawData{dt: structs, length: 2, buffers: []*memory.Buffer{nil}}, "children"},
+		{"nil child", rawData{dt: structs, length: 2, buffers: []*memory.Buffer{nil}, children: []*array.Data{nil}}, "children[0].data"},
+		{"child of negative length", rawData{dt: structs, buffers: []*memory.Buffer{nil}, children: []*array.Data{wrong(func(d *rawData) { d.length = -1 })}}, "offset"},
+		{"two children", rawData{dt: structs, length: 2, buffers: []*memory.Buffer{nil}, children: []*array.Data{numbers(2), numbers(2)}}, "children"},
+		{"short child", rawData{dt: structs, length: 2, buffers: []*memory.Buffer{nil}, children: []*array.Data{numbers(1)}}, "children[0].length"},
+		{"short child at an offset", rawData{dt: structs, length: 1, offset: 1, buffers: []*memory.Buffer{nil}, children: []*array.Data{numbers(1)}}, "children[0].length"},
+		{"short child of a fixed list", rawData{dt: arrow.FixedSizeListOf(3, int64s), length: 2, buffers: []*memory.Buffer{nil}, children: []*array.Data{numbers(5)}}, "children[0].length"},
+		{"wrong child", rawData{dt: structs, length: 2, buffers: []*memory.Buffer{nil}, children: []*array.Data{wrong(func(d *rawData) { d.buffers[1] = nil })}}, "children[0].buffers[1]"},
+		{"no dictionary", rawData{dt: words, length: 2, buffers: []*memory.Buffer{nil, zeroBytes(16)}}, "dictionary"},
+		{"wrong dictionary", rawData{dt: words, length: 2, buffers: []*memory.Buffer{nil, zeroBytes(16)}, dictionary: wrong(func(d *rawData) { d.length = -1 })}, "dictionary.offset"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			checkLeaks(t)
+			data := row.data.make()
+			defer data.Release()
+			rec := rawBatch{twoColumns(t), row.data.dt, rawArray{dt: row.data.dt, data: data}, int64(row.data.length)}
+			b, err := cdevice.WrapRecordBatch(rec, device.CPUDevice())
+			if row.want == "" {
+				require.NoError(t, err)
+				column := exportedColumn(t, b)
+				checkBitmaps(t, column, data)
+				if row.data.length == 0 {
+					assert.Zero(t, column.Offset)
+				}
+				withNodes, err := b.Select(0)
+				require.NoError(t, err)
+				assert.Equal(t, column, exportedColumn(t, withNodes), "with nodes")
+				withNodes.Release()
+				b.Release()
+				return
+			}
+			require.ErrorIs(t, err, arrow.ErrInvalid)
+			assert.ErrorContains(t, err, row.want)
+		})
+	}
+}
+
+// The types of the schema, of the column and of its data are the same.
+func TestWrapRefusesAColumnOfOtherData(t *testing.T) {
+	checkLeaks(t)
+	int64s, floats := arrow.PrimitiveTypes.Int64, arrow.PrimitiveTypes.Float64
+	for _, row := range [][3]arrow.DataType{{floats, int64s, int64s}, {int64s, floats, int64s}, {int64s, int64s, floats}} {
+		data := rawData{dt: row[2], length: 2, buffers: []*memory.Buffer{nil, zeroBytes(16)}}.make()
+		b, err := cdevice.WrapRecordBatch(rawBatch{twoColumns(t), row[0], rawArray{dt: row[1], data: data}, 2}, device.CPUDevice())
+		assert.ErrorIs(t, err, arrow.ErrInvalid, row)
+		if err == nil {
+			b.Release()
+		}
+		data.Release()
+	}
+}
+
+// Data that a program changes after it was wrapped, which arrow-go forbids, is exported within the
+// memory of the export.
+func TestDataThatIsResetAfterItWasWrapped(t *testing.T) {
+	int64s := arrow.PrimitiveTypes.Int64
+	below := rawData{dt: int64s, length: 2, buffers: []*memory.Buffer{nil, zeroBytes(16)}}.make()
+	for _, whole := range []rawData{
+		{dt: int64s, length: 2, nulls: 1, buffers: []*memory.Buffer{zeroBytes(1), zeroBytes(16)}},
+		{dt: arrow.StructOf(arrow.Field{Name: "a", Type: int64s}), length: 2, buffers: []*memory.Buffer{nil}, children: []*array.Data{below}},
+		{dt: &arrow.DictionaryType{IndexType: int64s, ValueType: int64s}, length: 2, buffers: []*memory.Buffer{nil, zeroBytes(16)}, dictionary: below},
+	} {
+		t.Run(whole.dt.String(), func(t *testing.T) {
+			checkLeaks(t)
+			data := whole.make()
+			defer data.Release()
+			b, err := cdevice.WrapRecordBatch(rawBatch{twoColumns(t), whole.dt, rawArray{dt: whole.dt, data: data}, 2}, device.CPUDevice())
+			require.NoError(t, err)
+			defer b.Release()
+			before := exportedColumn(t, b)
+			held := garbageArray() // so that the next export fills a block of its own
+			require.NoError(t, cdevice.ExportRecordBatch(b, held, nil))
+			defer cdevice.ReleaseCArrowDeviceArray(held)
+			data.Reset(whole.dt, 0, nil, nil, 1, 3)
+			after := exportedColumn(t, b)
+			assert.Equal(t, exportedArray{Buffers: []uintptr{0, bridge.Zeros}[:len(before.Buffers)], Below: after.Below}, after)
+			assert.Len(t, after.Below, len(before.Below))
+		})
+	}
+}
+
+// An export from array data after one from nodes does not take the memory of the latter for its own.
+func TestExportsFromDataAndFromNodesInTurns(t *testing.T) {
+	rec, _ := wide(t, 10)
+	b := wrap(t, rec)
+	whole := []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}
+	before := exportedColumn(t, b)
+	for more := 1; more < 4; more++ {
+		with, err := b.Select(append(whole, make([]int, more)...)...)
+		require.NoError(t, err)
+		exportedColumn(t, with)
+		with.Release()
+		out := garbageArray()
+		require.NoError(t, cdevice.ExportRecordBatch(b, out, nil))
+		for i, addr := range children(&abi.As[abi.ArrowDeviceArray](out).Array) {
+			assert.Equal(t, before, readExported(abi.At[abi.ArrowArray](addr), rec.Column(i).DataType()), "column %d after %d more", i, more)
+		}
+		cdevice.ReleaseCArrowDeviceArray(out)
+	}
+}
