@@ -65,7 +65,8 @@ func ExportPlainRecordBatch(batch *RecordBatch, out *cdata.CArrowArray, outSchem
 	if err := checkPlainExport("RecordBatch", batch.at(), out); err != nil {
 		return err
 	}
-	t := batch.exported()
+	var t cstruct.Tree
+	batch.exported(&t)
 	return cstruct.Export(cstruct.PlainKind, &t, arrayMirror(out), schemaMirror(outSchema), func(s *abi.ArrowSchema) error {
 		return schema.ExportSchema(batch.schema, s)
 	})
