@@ -170,8 +170,8 @@ func TestWithoutMemoryThereIsNoBlock(t *testing.T) {
 	assert.Nil(t, e, "the size overflows")
 }
 
-// Trees are released on threads that Go has not seen, and by Go code, while Go exports more of them and then
-// closes: every value ends once, and each tree has its block for itself.
+// Trees are released on threads that Go has not seen, while Go exports more of them and then closes:
+// every value ends once, and each tree has its block for itself.
 func TestReleasesOnThreadsWhileGoExportsAndCloses(t *testing.T) {
 	before := countsNow()
 	values := 300
@@ -190,7 +190,7 @@ func TestReleasesOnThreadsWhileGoExportsAndCloses(t *testing.T) {
 					tree := a
 					releases.Go(func() {
 						assert.EqualValues(t, i, *content, "another tree was given the block")
-						if (i+round)%2 == 0 {
+						if (i+round)%2 == 0 { // others by Go code
 							CallArrayRelease(tree)
 							return
 						}
