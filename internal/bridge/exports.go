@@ -131,7 +131,7 @@ func (b *Block) Filled(from unsafe.Pointer) (again bool) {
 func Owners() int64 { return int64(C.cdevice_v0_counted(C.CDEVICE_V0_OWNERS)) }
 
 // shard is a part of the list of all exports whose spare block was taken. C counts trees that it
-// allocates, and those that are released. Those in between are counted where no other owner's are.
+// allocates, and those that it releases. Those in between are counted where no other owner's are.
 type shard struct {
 	mu    sync.Mutex
 	first uintptr // *Exports
@@ -174,7 +174,7 @@ func (s *shard) remove(e *Exports) {
 	}
 }
 
-// timesTaken returns how often spare blocks were taken.
+// timesTaken returns how often spare blocks were taken, less how often Go gave them back.
 func timesTaken() (n int64) {
 	for i := range shards {
 		s := &shards[i]
