@@ -14,6 +14,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/bench/peers"
 	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/device"
 )
 
 const (
@@ -66,7 +67,7 @@ func (s shape) others(name string) (all []peer) {
 func (s shape) openOther(l *peers.Library, name string) *peer {
 	producer := s.producer()
 	schema, batch := new(cdata.CArrowSchema), new(carray)
-	check(cdevice.ExportRecordBatch(s.batch, &batch.CArrowDeviceArray, schema))
+	s.export(batch, schema)
 	op := must(l.Open(name, schema, &batch.CArrowDeviceArray, producer))
 	if op == nil {
 		producer.Close()
@@ -85,8 +86,16 @@ func (s shape) openOther(l *peers.Library, name string) *peer {
 // producer is a C producer of the batch.
 func (s shape) producer() *peers.Producer {
 	out := new(carray)
-	check(cdevice.ExportRecordBatch(s.batch, &out.CArrowDeviceArray, nil))
+	s.export(out, nil)
 	return must(peers.NewProducer(&out.CArrowDeviceArray))
+}
+
+// export exports the record batch of the shape for a peer, which holds it: not by s.batch, since an
+// export of a batch beside others that are held allocates.
+func (s shape) export(out *carray, schema *cdata.CArrowSchema) {
+	batch := must(cdevice.WrapRecordBatch(s.rec, device.CPUDevice()))
+	defer batch.Release()
+	check(cdevice.ExportRecordBatch(batch, &out.CArrowDeviceArray, schema))
 }
 
 func cdataVersion() string {

@@ -38,8 +38,14 @@ func newRecordBatch(mem *tree.Owner, at tree.Location, schema *arrow.Schema, row
 
 // start sets the fields of a batch whose own columns are set.
 func (b *RecordBatch) start(mem *tree.Owner, at tree.Location, schema *arrow.Schema, rows int64) {
+	b.location = at
+	b.begun(mem, schema, rows)
+}
+
+// begun is start for a caller that has set the location.
+func (b *RecordBatch) begun(mem *tree.Owner, schema *arrow.Schema, rows int64) {
 	b.schema, b.rows, b.columns = schema, rows, &b.own
-	b.init("RecordBatch", mem, at)
+	b.begin("RecordBatch", mem)
 }
 
 // nodes returns the nodes of the columns. The caller holds a reference to the owner, not only to the

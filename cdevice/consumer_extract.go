@@ -83,12 +83,13 @@ func (c *consumer) importBatch(out *CArrowDeviceArray) (*RecordBatch, error) {
 	if out.Array.Release == 0 {
 		return nil, fielderr.Invalid(fielderr.OpImport, field, "a released array", "an array, or an error")
 	}
-	in := cstruct.DeviceInput(deviceMirror(out))
+	var in cstruct.Input
+	in.SetDevice(deviceMirror(out))
 	if t := c.begun.deviceType; out.DeviceType != int32(t) {
-		c.opts.discard(in)
+		c.opts.discard(&in)
 		return nil, fielderr.Invalid(fielderr.OpImport, field+".device_type", out.DeviceType, fmt.Sprintf("%d, the producer's", int32(t)))
 	}
-	batch, err := importBatch(in, c.begun.schema, &c.opts)
+	batch, err := importBatch(&in, c.begun.schema, &c.opts)
 	if err != nil {
 		return nil, fielderr.Within(field, err)
 	}

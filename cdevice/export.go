@@ -38,7 +38,8 @@ func ExportRecordBatch(batch *RecordBatch, out *CArrowDeviceArray, outSchema *cd
 		return err
 	}
 	defer batch.mem.Release()
-	t := batch.exported()
+	var t cstruct.Tree
+	batch.exported(&t)
 	return export(&t, batch.at(), out, outSchema, func(s *abi.ArrowSchema) error {
 		return schema.ExportSchema(batch.schema, s)
 	})
@@ -93,15 +94,15 @@ func noOutput(what string) error {
 	return fielderr.Invalid(fielderr.OpExport, what, "NULL", "a struct to fill")
 }
 
-// exported returns what an export of the batch fills C structs with. The caller holds the memory.
-func (b *RecordBatch) exported() cstruct.Tree {
-	t := cstruct.Tree{Mem: b.mem, Root: tree.Node{Length: b.rows}}
+// exported sets *t, which is zero, to what an export of the batch fills C structs with. The caller holds
+// the memory.
+func (b *RecordBatch) exported(t *cstruct.Tree) {
+	t.Mem, t.Root.Length = b.mem, b.rows
 	if w, ok := b.columns.Source().(*wrappedColumns); ok {
 		t.Wrapped = &w.Wrapped
-		return t
+		return
 	}
 	t.Root.Layout, t.Root.Children = &layout.All[layout.Struct], b.nodes()
-	return t
 }
 
 // export writes to the caller's structs only when nothing can fail any more.

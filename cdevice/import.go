@@ -27,7 +27,9 @@ import (
 //
 // https://arrow.apache.org/docs/format/CDeviceDataInterface.html#the-arrowdevicearray-structure
 func ImportRecordBatch(arr *CArrowDeviceArray, sch *cdata.CArrowSchema, opts ...ImportOption) (*RecordBatch, error) {
-	return importBatchAndSchema(cstruct.DeviceInput(deviceMirror(arr)), sch, opts)
+	var in cstruct.Input
+	in.SetDevice(deviceMirror(arr))
+	return importBatchAndSchema(&in, sch, opts)
 }
 
 // ImportRecordBatchWithSchema is [ImportRecordBatch] with a schema that is already known, as that of a
@@ -35,8 +37,9 @@ func ImportRecordBatch(arr *CArrowDeviceArray, sch *cdata.CArrowSchema, opts ...
 //
 // It takes ownership of *arr, even if it returns an error.
 func ImportRecordBatchWithSchema(arr *CArrowDeviceArray, s *arrow.Schema, opts ...ImportOption) (*RecordBatch, error) {
-	in := cstruct.DeviceInput(deviceMirror(arr))
-	return importBatch(in, s, importOptionsFor(in, opts))
+	var in cstruct.Input
+	in.SetDevice(deviceMirror(arr))
+	return importBatch(&in, s, importOptionsFor(&in, opts))
 }
 
 // ImportArray makes an array of a C struct and its schema; everything said of [ImportRecordBatch]
@@ -44,15 +47,18 @@ func ImportRecordBatchWithSchema(arr *CArrowDeviceArray, s *arrow.Schema, opts .
 //
 // It takes ownership of *arr and *sch, even if it returns an error.
 func ImportArray(arr *CArrowDeviceArray, sch *cdata.CArrowSchema, opts ...ImportOption) (*Array, error) {
-	return importArrayAndSchema(cstruct.DeviceInput(deviceMirror(arr)), sch, opts)
+	var in cstruct.Input
+	in.SetDevice(deviceMirror(arr))
+	return importArrayAndSchema(&in, sch, opts)
 }
 
 // ImportArrayWithType is [ImportArray] with a type that is already known.
 //
 // It takes ownership of *arr, even if it returns an error.
 func ImportArrayWithType(arr *CArrowDeviceArray, dt arrow.DataType, opts ...ImportOption) (*Array, error) {
-	in := cstruct.DeviceInput(deviceMirror(arr))
-	return importArray(in, arrow.Field{Type: dt, Nullable: true}, importOptionsFor(in, opts))
+	var in cstruct.Input
+	in.SetDevice(deviceMirror(arr))
+	return importArray(&in, arrow.Field{Type: dt, Nullable: true}, importOptionsFor(&in, opts))
 }
 
 // ImportSchema makes an arrow-go schema of a C schema, which must be a struct.
@@ -73,7 +79,7 @@ func ImportField(sch *cdata.CArrowSchema) (arrow.Field, error) {
 
 // The four imports, of the structs of either interface.
 
-func importBatchAndSchema(in cstruct.Input, sch *cdata.CArrowSchema, opts []ImportOption) (*RecordBatch, error) {
+func importBatchAndSchema(in *cstruct.Input, sch *cdata.CArrowSchema, opts []ImportOption) (*RecordBatch, error) {
 	s, err := schema.ImportSchema(schemaMirror(sch))
 	o := importOptionsFor(in, opts)
 	if err != nil {
@@ -83,7 +89,7 @@ func importBatchAndSchema(in cstruct.Input, sch *cdata.CArrowSchema, opts []Impo
 	return importBatch(in, s, o)
 }
 
-func importBatch(in cstruct.Input, s *arrow.Schema, o *importOptions) (*RecordBatch, error) {
+func importBatch(in *cstruct.Input, s *arrow.Schema, o *importOptions) (*RecordBatch, error) {
 	if err := cstruct.CheckTop(in); err != nil {
 		return nil, err
 	}
@@ -94,14 +100,14 @@ func importBatch(in cstruct.Input, s *arrow.Schema, o *importOptions) (*RecordBa
 	}
 	b := new(importedBatch)
 	b.owner.Adopt(in.Array)
-	at, err := o.takeOver(&b.owner, in)
-	if err != nil {
+	if err := o.takeOver(&b.owner, in, &b.location); err != nil {
 		return nil, err
 	}
 	root := b.owner.Imported()
-	b.source = cstruct.Columns{Plan: plan, Root: root, Mem: &b.owner, ReplaceNulls: replacesNulls(at)}
+	b.source.Plan, b.source.Root, b.source.Mem = plan, root, &b.owner
+	b.source.ReplaceNulls = replacesNulls(&b.location)
 	b.own.SetSource(s.NumFields(), &b.source)
-	b.start(&b.owner, at, s, root.Length)
+	b.begun(&b.owner, s, root.Length)
 	return &b.RecordBatch, nil
 }
 
@@ -112,7 +118,7 @@ type importedBatch struct {
 	source cstruct.Columns
 }
 
-func importArrayAndSchema(in cstruct.Input, sch *cdata.CArrowSchema, opts []ImportOption) (*Array, error) {
+func importArrayAndSchema(in *cstruct.Input, sch *cdata.CArrowSchema, opts []ImportOption) (*Array, error) {
 	field, err := schema.Import(schemaMirror(sch))
 	o := importOptionsFor(in, opts)
 	if err != nil {
@@ -122,7 +128,7 @@ func importArrayAndSchema(in cstruct.Input, sch *cdata.CArrowSchema, opts []Impo
 	return importArray(in, field, o)
 }
 
-func importArray(in cstruct.Input, field arrow.Field, o *importOptions) (*Array, error) {
+func importArray(in *cstruct.Input, field arrow.Field, o *importOptions) (*Array, error) {
 	if err := cstruct.CheckTop(in); err != nil {
 		return nil, err
 	}
@@ -136,11 +142,11 @@ func importArray(in cstruct.Input, field arrow.Field, o *importOptions) (*Array,
 		return nil, err
 	}
 	mem := tree.Adopt(in.Array)
-	at, err := o.takeOver(mem, in)
-	if err != nil {
+	var at tree.Location
+	if err := o.takeOver(mem, in, &at); err != nil {
 		return nil, err
 	}
-	if replacesNulls(at) {
+	if replacesNulls(&at) {
 		mem.ReplaceNulls(root)
 	}
 	return newArray(mem, at, field, root[0]), nil
@@ -148,14 +154,14 @@ func importArray(in cstruct.Input, field arrow.Field, o *importOptions) (*Array,
 
 // replacesNulls reports whether consumers of the memory may be programs of the CPU, some of which
 // reject NULL buffers; see [tree.Owner.ReplaceNulls].
-func replacesNulls(at tree.Location) bool { return at.ID.Type.CPUAccessible() || at.Assumed }
+func replacesNulls(at *tree.Location) bool { return at.ID.Type.CPUAccessible() || at.Assumed }
 
-// takeOver applies the options to the owner of a struct, and returns the location of its memory.
-// Unless it succeeds, it releases the memory, even if code of a backend panics.
-func (o *importOptions) takeOver(mem *tree.Owner, in cstruct.Input) (at tree.Location, err error) {
-	at = cstruct.LocationOf(in)
-	if o == &noOptions {
-		return at, nil
+// takeOver applies the options to the owner of a struct, and sets *at, which is zero, to the location of
+// its memory. Unless it succeeds, it releases the memory, even if code of a backend panics.
+func (o *importOptions) takeOver(mem *tree.Owner, in *cstruct.Input, at *tree.Location) error {
+	in.Locate(at)
+	if o.changeNothing() {
+		return nil
 	}
 	mem.ReleaseWith = o.releaseWith
 	done := false
@@ -164,25 +170,25 @@ func (o *importOptions) takeOver(mem *tree.Owner, in cstruct.Input) (at tree.Loc
 			mem.Release()
 		}
 	}()
-	if at, err = o.applyTo(mem, at, in.Names); err != nil {
-		return at, err
+	if err := o.applyTo(mem, at, in.Names); err != nil {
+		return err
 	}
 	done = true
-	return at, nil
+	return nil
 }
 
-// applyTo applies the options to the memory of an import, and returns its location.
-func (o *importOptions) applyTo(mem *tree.Owner, at tree.Location, names *cstruct.StructNames) (_ tree.Location, err error) {
+// applyTo applies the options to the memory of an import, and to its location.
+func (o *importOptions) applyTo(mem *tree.Owner, at *tree.Location, names *cstruct.StructNames) (err error) {
 	if o.err != nil {
-		return at, o.err
+		return o.err
 	}
 	if o.dev != nil {
 		if at.Dev, err = o.deviceFor(at.ID, names); err != nil {
-			return at, err
+			return err
 		}
 	}
 	if err := o.awaitBeforeRelease(mem, at); err != nil {
-		return at, err
+		return err
 	}
 	return o.assumeCPUAccessible(at)
 }

@@ -25,6 +25,11 @@ type importOptions struct {
 	afterEvent    bool // WithReleaseAfterEvent
 }
 
+// changeNothing reports whether an import is the same without the options.
+func (o *importOptions) changeNothing() bool {
+	return o.err == nil && o.dev == nil && o.releaseWith == nil && !o.cpuAccessible && !o.afterEvent
+}
+
 // release calls a release callback, through the function of WithReleaser if there is one.
 func (o *importOptions) release(callback func()) {
 	if o.releaseWith == nil {
@@ -36,13 +41,16 @@ func (o *importOptions) release(callback func()) {
 
 // discard releases an array that is not imported. The struct is moved first: WithReleaser may
 // call the release callback after the caller has reused the memory of the struct.
-func (o *importOptions) discard(in cstruct.Input) {
+func (o *importOptions) discard(in *cstruct.Input) {
 	if in.Array == nil || in.Array.Release == 0 {
 		return
 	}
 	mem := tree.Adopt(in.Array)
 	mem.ReleaseWith = o.releaseWith
-	_ = o.awaitBeforeRelease(mem, o.named(cstruct.LocationOf(in))) // without a backend for the event, release at once
+	var at tree.Location
+	in.Locate(&at)
+	o.name(&at)
+	_ = o.awaitBeforeRelease(mem, &at) // without a backend for the event, release at once
 	mem.Release()
 }
 
@@ -50,7 +58,7 @@ func (o *importOptions) discard(in cstruct.Input) {
 var noOptions importOptions
 
 // importOptionsFor applies the options of an import. If an option panics, it releases the array.
-func importOptionsFor(in cstruct.Input, opts []ImportOption) *importOptions {
+func importOptionsFor(in *cstruct.Input, opts []ImportOption) *importOptions {
 	if len(opts) == 0 {
 		return &noOptions
 	}
@@ -127,17 +135,16 @@ func WithReleaseAfterEvent() ImportOption {
 	return func(o *importOptions) { o.afterEvent = true }
 }
 
-// named returns the location with the device of WithDevice, if that option was given.
-func (o *importOptions) named(at tree.Location) tree.Location {
+// name sets the device of a location to that of WithDevice, if that option was given.
+func (o *importOptions) name(at *tree.Location) {
 	if o.dev != nil && o.dev.ID().Type == at.ID.Type {
 		at.Dev = o.dev
 	}
-	return at
 }
 
 // awaitBeforeRelease opens the event that the release must wait for, if WithReleaseAfterEvent was
 // given.
-func (o *importOptions) awaitBeforeRelease(mem *tree.Owner, at tree.Location) (err error) {
+func (o *importOptions) awaitBeforeRelease(mem *tree.Owner, at *tree.Location) (err error) {
 	if !o.afterEvent || at.Event == 0 {
 		return nil
 	}
@@ -147,24 +154,24 @@ func (o *importOptions) awaitBeforeRelease(mem *tree.Owner, at tree.Location) (e
 	return nil
 }
 
-// assumeCPUAccessible returns the location as WithCPUAccessible declares it.
-func (o *importOptions) assumeCPUAccessible(at tree.Location) (tree.Location, error) {
+// assumeCPUAccessible changes the location to what WithCPUAccessible declares.
+func (o *importOptions) assumeCPUAccessible(at *tree.Location) error {
 	if !o.cpuAccessible || at.ID.Type == device.CPU {
-		return at, nil
+		return nil
 	}
 	if at.Event != 0 {
 		event, err := at.OpenEvent()
 		if err != nil {
-			return at, noBackend(at, "WithCPUAccessible", err)
+			return noBackend(at, "WithCPUAccessible", err)
 		}
 		tree.CloseEvent(event)
 	}
 	at.Assumed = true
-	return at, nil
+	return nil
 }
 
 // noBackend is the error for an event that cannot be waited for.
-func noBackend(at tree.Location, option string, err error) error {
+func noBackend(at *tree.Location, option string, err error) error {
 	return fielderr.New(fielderr.OpImport, "ArrowDeviceArray.sync_event", fielderr.Hex(at.Event), "NULL, or a device that can wait for it ("+option+")", err)
 }
 

@@ -65,7 +65,8 @@ func ExportPlainRecordBatch(batch *RecordBatch, out *cdata.CArrowArray, outSchem
 	if err := checkPlainExport("RecordBatch", batch.at(), out); err != nil {
 		return err
 	}
-	t := batch.exported()
+	var t cstruct.Tree
+	batch.exported(&t)
 	return cstruct.Export(cstruct.PlainKind, &t, arrayMirror(out), schemaMirror(outSchema), func(s *abi.ArrowSchema) error {
 		return schema.ExportSchema(batch.schema, s)
 	})
@@ -119,15 +120,18 @@ func checkPlainExport(what string, at tree.Location, out *cdata.CArrowArray) err
 //
 // https://arrow.apache.org/docs/format/CDataInterface.html#the-arrowarray-structure
 func ImportPlainRecordBatch(arr *cdata.CArrowArray, sch *cdata.CArrowSchema, opts ...ImportOption) (*RecordBatch, error) {
-	return importBatchAndSchema(cstruct.PlainInput(arrayMirror(arr)), sch, opts)
+	var in cstruct.Input
+	in.SetPlain(arrayMirror(arr))
+	return importBatchAndSchema(&in, sch, opts)
 }
 
 // ImportPlainRecordBatchWithSchema is [ImportPlainRecordBatch] with a schema that is already known.
 //
 // It takes ownership of *arr, even if it returns an error.
 func ImportPlainRecordBatchWithSchema(arr *cdata.CArrowArray, s *arrow.Schema, opts ...ImportOption) (*RecordBatch, error) {
-	in := cstruct.PlainInput(arrayMirror(arr))
-	return importBatch(in, s, importOptionsFor(in, opts))
+	var in cstruct.Input
+	in.SetPlain(arrayMirror(arr))
+	return importBatch(&in, s, importOptionsFor(&in, opts))
 }
 
 // ImportPlainArray makes an array of a plain C struct and its schema; everything said of
@@ -136,13 +140,16 @@ func ImportPlainRecordBatchWithSchema(arr *cdata.CArrowArray, s *arrow.Schema, o
 //
 // It takes ownership of *arr and *sch, even if it returns an error.
 func ImportPlainArray(arr *cdata.CArrowArray, sch *cdata.CArrowSchema, opts ...ImportOption) (*Array, error) {
-	return importArrayAndSchema(cstruct.PlainInput(arrayMirror(arr)), sch, opts)
+	var in cstruct.Input
+	in.SetPlain(arrayMirror(arr))
+	return importArrayAndSchema(&in, sch, opts)
 }
 
 // ImportPlainArrayWithType is [ImportPlainArray] with a type that is already known.
 //
 // It takes ownership of *arr, even if it returns an error.
 func ImportPlainArrayWithType(arr *cdata.CArrowArray, dt arrow.DataType, opts ...ImportOption) (*Array, error) {
-	in := cstruct.PlainInput(arrayMirror(arr))
-	return importArray(in, arrow.Field{Type: dt, Nullable: true}, importOptionsFor(in, opts))
+	var in cstruct.Input
+	in.SetPlain(arrayMirror(arr))
+	return importArray(&in, arrow.Field{Type: dt, Nullable: true}, importOptionsFor(&in, opts))
 }

@@ -23,7 +23,13 @@ type shared struct {
 }
 
 func (s *shared) init(kind string, mem *tree.Owner, at tree.Location) {
-	s.mem, s.location, s.kind = mem, at, kind
+	s.location = at
+	s.begin(kind, mem)
+}
+
+// begin is init for a caller that has set the location.
+func (s *shared) begin(kind string, mem *tree.Owner) {
+	s.mem, s.kind = mem, kind
 	s.refs.InitTraced(kind)
 }
 

@@ -24,7 +24,7 @@ type foreign interface {
 	check(*importOptions) error // checks the struct, before the first callback
 	getSchema(*abi.ArrowSchema) int
 	getNext() int
-	given() cstruct.Input // the array of the last getNext
+	given(*cstruct.Input) // sets the array of the last getNext
 	lastError() string
 	release()
 }
@@ -66,10 +66,10 @@ func (s *foreignDevice) getSchema(out *abi.ArrowSchema) int {
 }
 
 func (s *foreignDevice) getNext() int {
-	return bridge.CallGetNext(&s.ArrowDeviceArrayStream, deviceMirror(&s.out))
+	return bridge.GetNext(&s.ArrowDeviceArrayStream, deviceMirror(&s.out))
 }
 
-func (s *foreignDevice) given() cstruct.Input { return cstruct.DeviceInput(deviceMirror(&s.out)) }
+func (s *foreignDevice) given(in *cstruct.Input) { in.SetDevice(deviceMirror(&s.out)) }
 
 func (s *foreignDevice) lastError() string { return bridge.CallGetLastError(&s.ArrowDeviceArrayStream) }
 
@@ -109,9 +109,9 @@ func (s *foreignPlain) getSchema(out *abi.ArrowSchema) int {
 	return bridge.CallPlainGetSchema(&s.ArrowArrayStream, out)
 }
 
-func (s *foreignPlain) getNext() int { return bridge.CallPlainGetNext(&s.ArrowArrayStream, &s.out) }
+func (s *foreignPlain) getNext() int { return bridge.PlainGetNext(&s.ArrowArrayStream, &s.out) }
 
-func (s *foreignPlain) given() cstruct.Input { return cstruct.PlainInput(&s.out) }
+func (s *foreignPlain) given(in *cstruct.Input) { in.SetPlain(&s.out) }
 
 func (s *foreignPlain) lastError() string { return bridge.CallPlainGetLastError(&s.ArrowArrayStream) }
 
@@ -156,7 +156,7 @@ func importRecordReader(from foreign, opts []ImportOption) (*RecordReader, error
 		return b, c.ofNext(err)
 	}
 	f := &items.Function[*RecordBatch]{Ask: next, StopThen: c.releaseThen}
-	return newRecordReader(s, c.deviceType(), f), nil
+	return newRecordReader(s, c.device, f), nil
 }
 
 // importArrayReader makes a reader of a stream, which it takes.
@@ -178,13 +178,15 @@ func importArrayReader(from foreign, opts []ImportOption) (*ArrayReader, error) 
 		return a, c.ofNext(err)
 	}
 	f := &items.Function[*Array]{Ask: next, StopThen: c.releaseThen}
-	return newArrayReader(field, c.deviceType(), f), nil
+	return newArrayReader(field, c.device, f), nil
 }
 
 // cStream is a stream that another library exported, with the options of its import.
 type cStream struct {
 	foreign
 	opts   importOptions
+	device device.Type
+	in     cstruct.Input // what next returns
 	origin *live.Object
 }
 
@@ -192,7 +194,7 @@ var importedStreams atomic.Int64
 
 // openStream takes and checks the stream. On success, the caller releases it.
 func openStream(from foreign, opts []ImportOption) (*cStream, error) {
-	c := &cStream{foreign: from}
+	c := &cStream{foreign: from, device: from.deviceType()}
 	importedStreams.Add(1)
 	c.origin = live.Add("imported " + c.name())
 	done := false
@@ -212,19 +214,22 @@ func openStream(from foreign, opts []ImportOption) (*cStream, error) {
 	return c, nil
 }
 
-// next calls get_next. At the end of the stream, it returns io.EOF.
-func (c *cStream) next() (cstruct.Input, error) {
+// next calls get_next, and returns the array, which is valid until the next call. At the end of the
+// stream, it returns io.EOF.
+func (c *cStream) next() (*cstruct.Input, error) {
 	if code := c.getNext(); code != 0 {
-		return cstruct.Input{}, c.failed("get_next", code)
+		return nil, c.failed("get_next", code)
 	}
-	in := c.given()
+	in := &c.in
+	*in = cstruct.Input{}
+	c.given(in)
 	if in.Array.Release == 0 {
-		return cstruct.Input{}, io.EOF
+		return nil, io.EOF
 	}
-	if t := c.deviceType(); in.At.ID.Type != t {
+	if in.ID.Type != c.device {
 		c.opts.discard(in)
-		err := fielderr.Invalid(fielderr.OpImport, in.Names.Name+".device_type", int32(in.At.ID.Type), fmt.Sprintf("%d, the stream's", int32(t)))
-		return cstruct.Input{}, c.ofNext(err)
+		err := fielderr.Invalid(fielderr.OpImport, in.Names.Name+".device_type", int32(in.ID.Type), fmt.Sprintf("%d, the stream's", int32(c.device)))
+		return nil, c.ofNext(err)
 	}
 	return in, nil
 }

@@ -97,15 +97,25 @@ var (
 )
 
 // CallArrayRelease calls the release callback of a, which must not be released
-// yet. The callback runs on this thread and may call back into Go.
+// yet. The callback runs on this thread and may call back into Go. A callback of our own is not
+// called if Go can do the same; see releaseInGo.
 func CallArrayRelease(a *abi.ArrowArray) {
+	if !releaseInGo(a) {
+		callArrayRelease(a)
+	}
+}
+
+func callArrayRelease(a *abi.ArrowArray) {
 	C.cdevice_v0_call_array_release((*C.uint64_t)(unsafe.Pointer(a)))
 }
 
-// ReleaseMoved calls the release callback of a struct that was moved to *a, with a copy in memory of
+// ReleaseMoved is CallArrayRelease for a struct that was moved to *a. A callback gets a copy in memory of
 // C: a callback that is written in Go may pass the struct to C, and cgo's checks would search the
 // whole Go object that *a is a part of for Go pointers. *a is not marked released.
 func ReleaseMoved(a *abi.ArrowArray) {
+	if moved := *a; releaseInGo(&moved) {
+		return
+	}
 	C.cdevice_v0_release_moved((*C.uint64_t)(unsafe.Pointer(a)))
 }
 

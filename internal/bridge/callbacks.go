@@ -24,6 +24,11 @@ func guard(body func()) {
 	if counted.Load() {
 		callbacks.Add(1)
 	}
+	contain(body)
+}
+
+// contain runs code whose panics OnPanic gets.
+func contain(body func()) {
 	defer func() {
 		if v := recover(); v != nil {
 			OnPanic(v, debug.Stack())
@@ -46,9 +51,12 @@ func Callbacks() int64 { return callbacks.Load() }
 
 //export cdevice_v0_go_release
 func cdevice_v0_go_release(word C.uint64_t) {
-	guard(func() {
-		if v := handle.Take(handle.Word(word)); v != nil {
-			v.Release()
-		}
-	})
+	guard(func() { end(handle.Word(word)) })
+}
+
+// end releases the value of a handle, unless it was taken before.
+func end(word handle.Word) {
+	if v := handle.Take(word); v != nil {
+		v.Release()
+	}
 }

@@ -51,15 +51,20 @@ void cdevice_v0_exports_free(uint64_t* exports) {
   cdevice_v0_count(CDEVICE_V0_OWNERS, -1);
 }
 
+void cdevice_v0_exports_poison(uint64_t* exports) {
+  struct cdevice_v0_exports* e = (struct cdevice_v0_exports*)exports;
+  ASAN_POISON_MEMORY_REGION(spare_of(e), e->size);
+}
+
 void cdevice_v0_exports_unpoison(uint64_t* exports) {
   struct cdevice_v0_exports* e = (struct cdevice_v0_exports*)exports;
   ASAN_UNPOISON_MEMORY_REGION(spare_of(e), e->size);
 }
 
 /* Gives the spare block back, unless the Go side is gone. The order makes every use of the block
- * happen before the export that takes it next. */
+ * happen before the export that takes it next. Go's Exports.giveBack is the same. */
 static int give_back(struct cdevice_v0_exports* e) {
-  ASAN_POISON_MEMORY_REGION(spare_of(e), e->size);
+  cdevice_v0_exports_poison((uint64_t*)e);
   uint64_t was = __atomic_load_n(&e->spare, __ATOMIC_ACQUIRE);
   while (!(was & CDEVICE_V0_CLOSED)) {
     if (__atomic_compare_exchange_n(&e->spare, &was, was - CDEVICE_V0_TAKEN, 0, __ATOMIC_RELEASE, __ATOMIC_ACQUIRE)) {
@@ -80,9 +85,11 @@ void cdevice_v0_exports_give_back(struct cdevice_v0_block* block) {
   } else if (!give_back(e)) {
     last = __atomic_fetch_sub(&e->refs, 1, __ATOMIC_ACQ_REL) == 1;
   }
-  if (last) {
-    if (!cdevice_v0_forked()) cdevice_v0_go_release(e->handle); /* what it names in a child is a copy */
-    cdevice_v0_exports_free((uint64_t*)e);
-  }
+  if (last && !cdevice_v0_forked()) cdevice_v0_go_release(e->handle); /* what it names in a child is a copy */
+  cdevice_v0_exports_left((uint64_t*)e, last);
+}
+
+void cdevice_v0_exports_left(uint64_t* exports, int last) {
+  if (last) cdevice_v0_exports_free(exports);
   cdevice_v0_count(CDEVICE_V0_TREES, -1);
 }

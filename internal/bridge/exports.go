@@ -6,6 +6,10 @@ package bridge
 // #cgo nocallback cdevice_v0_exports_block
 // #cgo noescape cdevice_v0_exports_free
 // #cgo nocallback cdevice_v0_exports_free
+// #cgo noescape cdevice_v0_exports_left
+// #cgo nocallback cdevice_v0_exports_left
+// #cgo noescape cdevice_v0_exports_poison
+// #cgo nocallback cdevice_v0_exports_poison
 // #cgo noescape cdevice_v0_exports_unpoison
 // #cgo nocallback cdevice_v0_exports_unpoison
 // #include "counts.h"
@@ -25,7 +29,7 @@ import (
 // the value's Go side or a tree does. The memory of one tree is kept as a spare block, so that an
 // export calls no C, and its release no Go.
 type Exports struct {
-	spare      atomic.Uint64 // closed, taken, and perTake for each time that Take took the block
+	spare      atomic.Uint64 // taken, closed, listed, and perTake for each time that Take took the block, unless giveBack took it back
 	refs       atomic.Int64
 	handle     handle.Word
 	size       uintptr // of the spare block
@@ -38,7 +42,8 @@ type Exports struct {
 const (
 	taken   = C.CDEVICE_V0_TAKEN
 	closed  = C.CDEVICE_V0_CLOSED
-	perTake = 2 * closed
+	listed  = C.CDEVICE_V0_LISTED
+	perTake = C.CDEVICE_V0_TAKE
 )
 
 var _ = [1]struct{}{}[unsafe.Sizeof(Exports{})-C.sizeof_struct_cdevice_v0_exports]
@@ -73,8 +78,8 @@ func (e *Exports) Take(size uintptr) *Block {
 	if size > limit.Load() {
 		return nil
 	}
-	if was := e.spare.Load(); was&taken == 0 && size <= e.size && e.spare.CompareAndSwap(was, was+perTake|taken) {
-		if was == 0 {
+	if was := e.spare.Load(); was&taken == 0 && size <= e.size && e.spare.CompareAndSwap(was, (was+perTake)|taken|listed) {
+		if was&listed == 0 {
 			e.list()
 		}
 		if asan {
@@ -104,7 +109,7 @@ func (e *Exports) Free() {
 
 // Ended removes the exports, which C frees, from the list.
 func (e *Exports) Ended() {
-	if e.spare.Load() >= perTake {
+	if e.spare.Load()&listed != 0 {
 		e.shard().remove(e)
 	}
 }
@@ -126,7 +131,7 @@ func (b *Block) Filled(from unsafe.Pointer) (again bool) {
 func Owners() int64 { return int64(C.cdevice_v0_counted(C.CDEVICE_V0_OWNERS)) }
 
 // shard is a part of the list of all exports whose spare block was taken. C counts trees that it
-// allocates, and those that are released. Those in between are counted where no other owner's are.
+// allocates, and those that it releases. Those in between are counted where no other owner's are.
 type shard struct {
 	mu    sync.Mutex
 	first uintptr // *Exports
@@ -169,7 +174,7 @@ func (s *shard) remove(e *Exports) {
 	}
 }
 
-// timesTaken returns how often spare blocks were taken.
+// timesTaken returns how often spare blocks were taken, less how often Go gave them back.
 func timesTaken() (n int64) {
 	for i := range shards {
 		s := &shards[i]

@@ -16,7 +16,7 @@
  * 64 bytes at an address that 64 divides, and so is the block behind it: threads that export
  * different owners share no cache line. */
 struct cdevice_v0_exports {
-  uint64_t spare;  /* CLOSED, TAKEN, and 4 for each time that Go took the block; atomic */
+  uint64_t spare;  /* the bits below, and TAKE for each tree in the block that Go began and that C ends; atomic */
   int64_t refs;    /* atomic */
   uint64_t handle; /* of the Go owner; a small number of the thread until Go sets it */
   uint64_t size;   /* of the spare block, header included */
@@ -25,7 +25,9 @@ struct cdevice_v0_exports {
 };
 
 #define CDEVICE_V0_TAKEN 1
-#define CDEVICE_V0_CLOSED 2
+#define CDEVICE_V0_CLOSED 2 /* the Go side is gone */
+#define CDEVICE_V0_LISTED 4 /* Go took the block, and lists the exports */
+#define CDEVICE_V0_TAKE 8
 
 /* Allocates exports, with a spare block of size bytes, which is taken. Returns NULL without memory. */
 struct cdevice_v0_exports* cdevice_v0_exports_new(size_t size);
@@ -35,6 +37,9 @@ void cdevice_v0_exports_free(uint64_t* exports);
 
 /* Ends a block of exports whose structs are all released. */
 void cdevice_v0_exports_give_back(struct cdevice_v0_block* block);
+/* Counts the end of a tree of exports, which it frees if that was the last use of them. */
+void cdevice_v0_exports_left(uint64_t* exports, int last);
 
 /* Under AddressSanitizer, a spare block that is not taken cannot be accessed. */
+void cdevice_v0_exports_poison(uint64_t* exports);
 void cdevice_v0_exports_unpoison(uint64_t* exports);

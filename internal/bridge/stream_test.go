@@ -28,13 +28,56 @@ func TestPanicInAStreamCallbackIsEIO(t *testing.T) {
 	assert.EqualValues(t, syscall.EIO, CallGetSchema(&s, new(abi.ArrowSchema)))
 	assert.EqualValues(t, syscall.EIO, CallGetNext(&s, new(abi.ArrowDeviceArray)))
 	assert.Empty(t, CallGetLastError(&s))
-	assert.Equal(t, []any{"in get_schema", "in get_next", "in get_last_error"}, seen)
+	assert.EqualValues(t, syscall.EIO, GetNext(&s, new(abi.ArrowDeviceArray)))
+	assert.Equal(t, []any{"in get_schema", "in get_next", "in get_last_error", "in get_next"}, seen)
 	stale := s
 	CallStreamRelease(&s)
 	assert.Zero(t, s.Release)
 	assert.Equal(t, 1, released)
 	assert.Equal(t, live, handle.Live())
 	assert.EqualValues(t, syscall.EINVAL, CallGetNext(&stale, new(abi.ArrowDeviceArray)), "a handle that names nothing")
+	assert.EqualValues(t, syscall.EINVAL, GetNext(&stale, new(abi.ArrowDeviceArray)), "in Go, too")
 	CallStreamRelease(&stale)
 	assert.Equal(t, 1, released)
+}
+
+// numbered is a stream whose arrays are their number long.
+type numbered struct {
+	panicky
+	given *int64
+}
+
+func (n numbered) GetNext(out uintptr) int {
+	*n.given++
+	abi.At[abi.ArrowArray](out).Length = *n.given // the first member of both kinds of structs
+	return int(*n.given)
+}
+
+// The next array of our own streams comes without a call into C, and otherwise as from C.
+func TestGetNextInGo(t *testing.T) {
+	CountCallbacks()
+	var given int64
+	var s abi.ArrowDeviceArrayStream
+	var plain abi.ArrowArrayStream
+	ExportStream(numbered{panicky{new(int)}, &given}, 1, &s)
+	ExportPlainStream(numbered{panicky{new(int)}, &given}, &plain)
+	for range 3 {
+		var out abi.ArrowDeviceArray
+		var plainOut abi.ArrowArray
+		before, callbacks := given, Callbacks()
+		calls := callsIntoC(func() {
+			assert.EqualValues(t, before+1, GetNext(&s, &out))
+			assert.EqualValues(t, before+2, PlainGetNext(&plain, &plainOut))
+		})
+		assert.Zero(t, calls)
+		assert.Equal(t, callbacks, Callbacks())
+		assert.Equal(t, []int64{before + 1, before + 2}, []int64{out.Array.Length, plainOut.Length})
+
+		assert.EqualValues(t, before+3, CallGetNext(&s, &out))
+		assert.EqualValues(t, before+4, CallPlainGetNext(&plain, &plainOut))
+		assert.Equal(t, callbacks+2, Callbacks())
+		assert.Equal(t, []int64{before + 3, before + 4}, []int64{out.Array.Length, plainOut.Length})
+	}
+	CallStreamRelease(&s)
+	CallPlainStreamRelease(&plain)
 }

@@ -17,11 +17,11 @@ import (
 
 // CheckColumns checks the struct of a record batch, and returns the plan of its schema, of which
 // Columns makes nodes. It does not change the struct.
-func CheckColumns(in Input, s *arrow.Schema) (*layout.Plan, error) {
+func CheckColumns(in *Input, s *arrow.Schema) (*layout.Plan, error) {
 	if s == nil {
 		return nil, fielderr.Invalid(fielderr.OpImport, "schema", "nil", "a schema")
 	}
-	if err := checkDevice(in.At); err != nil {
+	if err := checkDevice(in.ID, in.Event); err != nil {
 		return nil, err
 	}
 	plan, err := layout.PlanOf(s)
@@ -35,9 +35,9 @@ func CheckColumns(in Input, s *arrow.Schema) (*layout.Plan, error) {
 }
 
 // acceptsBatch reports whether a struct is a record batch of the plan's schema.
-func acceptsBatch(p *layout.Plan, in Input) bool {
+func acceptsBatch(p *layout.Plan, in *Input) bool {
 	root := in.Array
-	if in.At.ID.Type == device.CPU && in.At.Event != 0 {
+	if in.ID.Type == device.CPU && in.Event != 0 {
 		return false // see checkEvent
 	}
 	return checkBatchRoot(root, len(p.Flat)) == nil && acceptsColumns(p, root)

@@ -18,7 +18,7 @@ import (
 // not read, except the sizes of views.
 
 // CheckTop checks that there is a struct that is not released.
-func CheckTop(in Input) error {
+func CheckTop(in *Input) error {
 	if in.Array == nil {
 		return fielderr.Invalid(fielderr.OpImport, in.Names.Name, "NULL", "a struct")
 	}
@@ -30,9 +30,9 @@ func CheckTop(in Input) error {
 
 // checkDevice checks the members that ArrowDeviceArray adds to ArrowArray. A positive type that
 // this package does not know is accepted and passed on.
-func checkDevice(at tree.Location) error {
-	id, event := at.ID.Ordinal, at.Event
-	switch t := at.ID.Type; t {
+func checkDevice(of device.ID, event uintptr) error {
+	id := of.Ordinal
+	switch t := of.Type; t {
 	case device.CPU:
 		if id != device.NoOrdinal && id != 0 {
 			return fielderr.Invalid(fielderr.OpImport, "ArrowDeviceArray.device_id", id, "-1 for cpu")
@@ -59,11 +59,11 @@ func checkDevice(at tree.Location) error {
 // checkEvent refuses an event of memory of the CPU, for which the specification defines none. A
 // tree without buffers needs no event: Arrow C++ exports one of any device as the CPU's, and leaves
 // the event in it.
-func checkEvent(at tree.Location, nodes []tree.Node) error {
-	if at.ID.Type != device.CPU || at.Event == 0 || !hasBuffers(nodes) {
+func checkEvent(in *Input, nodes []tree.Node) error {
+	if in.ID.Type != device.CPU || in.Event == 0 || !hasBuffers(nodes) {
 		return nil
 	}
-	return fielderr.Invalid(fielderr.OpImport, "ArrowDeviceArray.sync_event", fielderr.Hex(at.Event), "NULL for cpu")
+	return fielderr.Invalid(fielderr.OpImport, "ArrowDeviceArray.sync_event", fielderr.Hex(in.Event), "NULL for cpu")
 }
 
 // hasBuffers reports whether an array with elements has a buffer that is not NULL.

@@ -7,10 +7,12 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
-// Input is a C struct that an import takes: an ArrowDeviceArray, or a plain ArrowArray.
+// Input is a C struct that an import takes: an ArrowDeviceArray, or a plain ArrowArray. Functions take a
+// pointer, and fill locations in place: a copy of what was written a moment before stalls the processor.
 type Input struct {
 	Array *abi.ArrowArray // nil if the caller gave no struct
-	At    tree.Location   // as in the struct; see LocationOf
+	ID    device.ID       // as in the struct; see Locate
+	Event uintptr
 	Names *StructNames
 }
 
@@ -34,29 +36,27 @@ var PlainNames = &StructNames{
 	root:   func(int) string { return "ArrowArray" },
 }
 
-// DeviceInput returns a struct of the C device data interface.
-func DeviceInput(arr *abi.ArrowDeviceArray) Input {
+// SetDevice makes *in, which is zero, a struct of the C device data interface.
+func (in *Input) SetDevice(arr *abi.ArrowDeviceArray) {
+	in.Names = deviceNames
 	if arr == nil {
-		return Input{Names: deviceNames}
+		return
 	}
-	return Input{
-		Array: &arr.Array,
-		At:    tree.Location{ID: device.ID{Type: device.Type(arr.DeviceType), Ordinal: arr.DeviceID}, Event: arr.SyncEvent},
-		Names: deviceNames,
-	}
+	in.Array, in.Event = &arr.Array, arr.SyncEvent
+	in.ID.Type, in.ID.Ordinal = device.Type(arr.DeviceType), arr.DeviceID
 }
 
-// PlainInput returns a struct of the C data interface, whose memory is the CPU's and ready.
-func PlainInput(arr *abi.ArrowArray) Input {
-	return Input{Array: arr, At: tree.Location{ID: device.ID{Type: device.CPU, Ordinal: device.NoOrdinal}}, Names: PlainNames}
+// SetPlain makes *in, which is zero, a struct of the C data interface, whose memory is the CPU's and ready.
+func (in *Input) SetPlain(arr *abi.ArrowArray) {
+	in.Names, in.Array = PlainNames, arr
+	in.ID.Type, in.ID.Ordinal = device.CPU, device.NoOrdinal
 }
 
-// LocationOf returns the location of the memory of an import.
-func LocationOf(in Input) tree.Location {
-	at := in.At
+// Locate sets *at, which is zero, to the location of the memory of an import.
+func (in *Input) Locate(at *tree.Location) {
+	at.ID.Type, at.ID.Ordinal, at.Event = in.ID.Type, in.ID.Ordinal, in.Event
 	if at.ID.Type == device.CPU {
 		at.ID.Ordinal = device.NoOrdinal // some producers number the CPU
 		at.Event = 0                     // see checkEvent
 	}
-	return at
 }

@@ -15,7 +15,7 @@ import (
 
 // parseColumns makes the nodes of a record batch's columns, or an error that names the field that is
 // wrong. It does not change the struct.
-func parseColumns(in Input, s *arrow.Schema) ([]tree.Node, error) {
+func parseColumns(in *Input, s *arrow.Schema) ([]tree.Node, error) {
 	count, err := countColumns(s)
 	if err != nil {
 		return nil, err
@@ -36,7 +36,7 @@ func parseColumns(in Input, s *arrow.Schema) ([]tree.Node, error) {
 			columns[i] = columns[i].Slice(0, root.Length)
 		}
 	}
-	return columns, checkEvent(in.At, columns)
+	return columns, checkEvent(in, columns)
 }
 
 // countColumns returns the number of nodes of the columns of a batch.
@@ -64,8 +64,8 @@ func countArray(dt arrow.DataType) (count int, err error) {
 }
 
 // ImportArray makes the nodes of an array; the first one is its root. It does not change the struct.
-func ImportArray(in Input, dt arrow.DataType) ([]tree.Node, error) {
-	if err := checkDevice(in.At); err != nil {
+func ImportArray(in *Input, dt arrow.DataType) ([]tree.Node, error) {
+	if err := checkDevice(in.ID, in.Event); err != nil {
 		return nil, err
 	}
 	count, err := countArray(dt)
@@ -78,7 +78,7 @@ func ImportArray(in Input, dt arrow.DataType) ([]tree.Node, error) {
 	if err := im.Node(&root[0], in.Array, dt); err != nil {
 		return nil, fielderr.Within(in.Names.root(0), err)
 	}
-	return root, checkEvent(in.At, root)
+	return root, checkEvent(in, root)
 }
 
 // Parser makes nodes of C structs, guided by the type: it reads a child only if the type has one,

@@ -25,7 +25,7 @@ import (
 // https://arrow.apache.org/docs/format/CDataInterface.html#the-arrowschema-structure
 func Export(field arrow.Field, out *abi.ArrowSchema) error {
 	var p plan
-	if err := p.export(field); err != nil {
+	if err := p.export(&field); err != nil {
 		return finish(fielderr.OpExport, err)
 	}
 	return finish(fielderr.OpExport, p.write(out))
@@ -76,7 +76,7 @@ type node struct {
 	dictionary   int // where in the plan it is, 0 for none
 }
 
-func (p *plan) export(f arrow.Field) error { return p.add(p.reserve(1), f, 0) }
+func (p *plan) export(f *arrow.Field) error { return p.add(p.reserve(1), f, 0) }
 
 func (p *plan) exportSchema(s *arrow.Schema) error {
 	if s == nil {
@@ -86,7 +86,8 @@ func (p *plan) exportSchema(s *arrow.Schema) error {
 		return unsupported("", fielderr.Text(s.Endianness().String()+" schema"), fielderr.Text("native byte order"))
 	}
 	root := shape{format: "+s", children: s.Fields(), metadata: pairsOf(s.Metadata())}
-	return p.place(p.reserve(1), "", root, 0)
+	p.nodes = make([]node, 0, min(1+len(root.children), maxNodes))
+	return p.place(p.reserve(1), "", &root, 0)
 }
 
 // reserve adds n adjacent nodes and returns the index of the first.
@@ -97,15 +98,15 @@ func (p *plan) reserve(n int) (first int) {
 }
 
 // add plans a field, at a node that is reserved, and all that is below it.
-func (p *plan) add(at int, f arrow.Field, depth int) error {
-	s, err := describe(f)
-	if err != nil {
+func (p *plan) add(at int, f *arrow.Field, depth int) error {
+	var s shape
+	if err := describe(f, &s); err != nil {
 		return err
 	}
-	return p.place(at, f.Name, s, depth)
+	return p.place(at, f.Name, &s, depth)
 }
 
-func (p *plan) place(at int, name string, s shape, depth int) error {
+func (p *plan) place(at int, name string, s *shape, depth int) error {
 	if depth > maxDepth {
 		return invalid("", nil, fewLevels)
 	}
@@ -135,14 +136,14 @@ func (p *plan) place(at int, name string, s shape, depth int) error {
 		}
 	}
 	p.nodes[at] = n
-	for i, child := range s.children {
-		if err := p.add(n.first+i, child, depth+1); err != nil {
+	for i := range s.children {
+		if err := p.add(n.first+i, &s.children[i], depth+1); err != nil {
 			return under(fmt.Sprintf(".children[%d]", i), err)
 		}
 	}
 	if s.values != nil {
 		// arrow-go does not have the nullability of the values.
-		if err := p.add(n.dictionary, arrow.Field{Type: s.values, Nullable: true}, depth+1); err != nil {
+		if err := p.add(n.dictionary, &arrow.Field{Type: s.values, Nullable: true}, depth+1); err != nil {
 			return under(".dictionary", err)
 		}
 	}
@@ -158,10 +159,10 @@ type shape struct {
 	values   arrow.DataType // of a dictionary, or nil
 }
 
-// describe calls all methods of a field's type that an export needs. No other function of an export
+// describe sets *s, which is zero. It calls all methods of a field's type that an export needs. No other function of an export
 // does: the methods of an extension type are a program's, and those of some of arrow-go's types
 // panic for the zero value.
-func describe(f arrow.Field) (s shape, err error) {
+func describe(f *arrow.Field, s *shape) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = &fielderr.Error{
@@ -176,29 +177,29 @@ func describe(f arrow.Field) (s shape, err error) {
 		s.flags |= abi.FlagNullable
 	}
 	if isNil(dt) {
-		return s, invalid(".format", fielderr.Text("nil"), fielderr.Text("a type"))
+		return invalid(".format", fielderr.Text("nil"), fielderr.Text("a type"))
 	}
 	if row := leafOf(dt); row != nil {
 		s.format = row.text
-		return s, nil
+		return nil
 	}
 	if ext, ok := dt.(arrow.ExtensionType); ok {
 		dt = ext.StorageType()
 		if isNil(dt) {
-			return s, invalid(".format", fielderr.Text(fmt.Sprintf("%T without storage", ext)), fielderr.Text("a type"))
+			return invalid(".format", fielderr.Text(fmt.Sprintf("%T without storage", ext)), fielderr.Text("a type"))
 		}
 		if _, ok := dt.(arrow.ExtensionType); ok {
-			return s, unsupported(".format", fielderr.Text(fmt.Sprintf("%T over %T", ext, dt)),
+			return unsupported(".format", fielderr.Text(fmt.Sprintf("%T over %T", ext, dt)),
 				fielderr.Text("storage that is not an extension type itself"))
 		}
 		s.metadata = s.metadata.withExtension(ext.ExtensionName(), ext.Serialize())
 	}
 	if dict, ok := dt.(*arrow.DictionaryType); ok {
 		if isNil(dict.ValueType) {
-			return s, invalid(".dictionary.format", fielderr.Text("nil"), fielderr.Text("a type"))
+			return invalid(".dictionary.format", fielderr.Text("nil"), fielderr.Text("a type"))
 		}
 		if isNil(dict.IndexType) || !arrow.IsInteger(dict.IndexType.ID()) {
-			return s, invalid(".format", fielderr.Text(fmt.Sprintf("%T", dict.IndexType)), integerIndices)
+			return invalid(".format", fielderr.Text(fmt.Sprintf("%T", dict.IndexType)), integerIndices)
 		}
 		if dict.Ordered {
 			s.flags |= abi.FlagDictionaryOrdered
@@ -211,7 +212,7 @@ func describe(f arrow.Field) (s shape, err error) {
 	}
 	row, err := formatOf(dt)
 	if err != nil {
-		return s, err
+		return err
 	}
 	var params string
 	if row.write != nil {
@@ -224,7 +225,7 @@ func describe(f arrow.Field) (s shape, err error) {
 	if row.reread {
 		_, err = row.build(s.format, parts{params: params, children: s.children, flags: s.flags})
 	}
-	return s, err
+	return err
 }
 
 // write allocates the tree and fills it. The structs below the root come first

@@ -91,7 +91,7 @@ func deserialize(registered arrow.ExtensionType, storage arrow.DataType, data st
 // metadata of fields are not compared.
 func sameLayout(a, b arrow.DataType) bool {
 	var x, y plan
-	if x.export(arrow.Field{Type: a}) != nil || y.export(arrow.Field{Type: b}) != nil {
+	if x.export(&arrow.Field{Type: a}) != nil || y.export(&arrow.Field{Type: b}) != nil {
 		return false
 	}
 	return slices.EqualFunc(x.nodes, y.nodes, func(m, n node) bool {

@@ -33,7 +33,7 @@ func FuzzImport(f *testing.F) {
 	}
 	for _, c := range types {
 		var p plan
-		if err := p.export(arrow.Field{Type: c.dt}); err != nil {
+		if err := p.export(&arrow.Field{Type: c.dt}); err != nil {
 			f.Fatal(err)
 		}
 		root, below := p.nodes[0], "+s"

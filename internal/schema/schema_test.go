@@ -128,10 +128,10 @@ func sameField(a, b arrow.Field) error {
 		return fmt.Errorf("type %v, want %v", b.Type, a.Type)
 	}
 	var x, y plan // TypeEqual looks past some things, such as the names of list elements
-	if err := x.export(a); err != nil {
+	if err := x.export(&a); err != nil {
 		return err
 	}
-	if err := y.export(b); err != nil {
+	if err := y.export(&b); err != nil {
 		return err
 	}
 	for i := range x.nodes {
