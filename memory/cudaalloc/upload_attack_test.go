@@ -22,16 +22,6 @@ import (
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
 
-// nothingStaged waits until all staging memory was given back, and checks that it was given back once.
-func nothingStaged(t *testing.T, gpu *cudaalloc.Device) {
-	t.Helper()
-	require.NoError(t, gpu.Flush(background))
-	bytes, streams := cudaalloc.Staged(gpu)
-	assert.Zero(t, bytes)
-	assert.Zero(t, streams)
-	assert.Zero(t, gpu.ReadStats().Pinned.Live)
-}
-
 // A source that the CPU cannot read is an error, in the first page as well, and staging memory is given
 // back. The same holds for copies that the CPU makes alone.
 func TestUploadOfMemoryThatCannotBeRead(t *testing.T) {
