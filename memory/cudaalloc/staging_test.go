@@ -1,6 +1,7 @@
 package cudaalloc_test
 
 import (
+	"context"
 	"runtime"
 	"testing"
 
@@ -81,5 +82,71 @@ func TestStagingThatFindsNoMemory(t *testing.T) {
 	require.ErrorContains(t, err, "cuMemHostAlloc")
 	nothingStaged(t, gpu)
 	require.NoError(t, own.Free(s))
+	require.NoError(t, s.Close())
+}
+
+// Page-locked ranges that are neighbours in the source alone are copies of their own.
+func TestNeighboursInTheSourceAlone(t *testing.T) {
+	m := cudatest.Simulated(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	const size = 100
+	s, own := memoryOn(t, gpu, 3*size)
+	locked, err := gpu.Pinned().Allocate(background, 2*size, nil)
+	require.NoError(t, err)
+	fill(at(locked.Ptr(), 2*size), 7)
+	m.HostWrite(locked.Ptr(), 2*size)
+	require.NoError(t, gpu.Memset(own.Ptr(), 1, 3*size, s))
+	e, err := gpu.Upload(background, []device.Range{
+		{Dst: own.Ptr(), Src: locked.Ptr(), Size: size}, {Dst: own.Ptr() + 2*size, Src: locked.Ptr() + size, Size: size},
+	}, s)
+	require.NoError(t, err)
+	require.NoError(t, e.Close())
+	back := goPinned(t, 3*size)
+	require.NoError(t, gpu.Copy([]device.Range{{Dst: pointer(back), Src: own.Ptr(), Size: 3 * size}}, s))
+	require.NoError(t, s.Synchronize(background))
+	for i, want := range []byte{7, 1, 7} {
+		assert.Equal(t, want, back[i*size])
+		assert.Equal(t, want, back[(i+1)*size-1])
+	}
+	require.NoError(t, locked.Free(s))
+	require.NoError(t, own.Free(s))
+	require.NoError(t, s.Close())
+}
+
+// endsWhen is a context that ends when a byte has changed.
+type endsWhen struct {
+	context.Context
+	changed *byte
+}
+
+func (c endsWhen) Err() error {
+	if *c.changed != 0 {
+		return context.Canceled
+	}
+	return nil
+}
+
+// A context ends an upload that the CPU copies in the middle, and one that has not begun at once.
+func TestContextsEndCopiesOfTheCPU(t *testing.T) {
+	m := cudatest.Simulated(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	const size = 12 * mib
+	s, locked := memoryOn(t, gpu.Pinned(), size)
+	to := at(locked.Ptr(), size)
+	clear(to)
+	src := make([]byte, size)
+	fill(src, 7)
+	_, err := gpu.Pinned().Upload(endsWhen{background, &to[0]}, []device.Range{{Dst: locked.Ptr(), Src: pointer(src), Size: size}}, s)
+	assert.ErrorIs(t, err, context.Canceled)
+	assert.Zero(t, to[size-1], "it has gone on")
+
+	own, err := gpu.Allocate(background, size, s)
+	require.NoError(t, err)
+	before := m.Sim.Calls("cuMemcpyAsync")
+	_, err = gpu.Upload(endsWhen{background, &to[0]}, []device.Range{{Dst: own.Ptr(), Src: locked.Ptr(), Size: size}}, s)
+	assert.ErrorIs(t, err, context.Canceled)
+	assert.Equal(t, before, m.Sim.Calls("cuMemcpyAsync"))
+	require.NoError(t, own.Free(s))
+	require.NoError(t, locked.Free(s))
 	require.NoError(t, s.Close())
 }
