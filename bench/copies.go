@@ -4,11 +4,8 @@ package main
 
 import (
 	"context"
-	"io"
 	"os"
 	"path/filepath"
-	"slices"
-	"sync"
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -18,19 +15,24 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/cudasim"
-	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 	"github.com/arrowdevice/arrowdevice/memory/hostpinned"
 )
 
 // Copy is what a copy on the simulated GPU costs: this library's work, and not the speed of a bus.
 type Copy struct {
-	Name    string  `json:"name"`
-	NS      float64 `json:"ns"`                   // elapsed
-	CPU     float64 `json:"cpu_ns,omitempty"`     // on all processors, those of the simulator's threads too
-	Calls   float64 `json:"calls,omitempty"`      // of the driver
-	Staged  float64 `json:"staged,omitempty"`     // bytes that the simulator staged itself
-	Perfect float64 `json:"perfect_ns,omitempty"` // what it would take if the copies took nothing
+	Name   string  `json:"name"`
+	NS     float64 `json:"ns"`                  // elapsed
+	P99    float64 `json:"p99_ns,omitempty"`    // of 99 of 100, of single copies
+	CPU    float64 `json:"cpu_ns,omitempty"`    // on all processors, those of the simulator's threads too
+	Calls  float64 `json:"calls,omitempty"`     // of the driver
+	Staged float64 `json:"staged,omitempty"`    // bytes that the simulator staged itself
+	Source float64 `json:"source_ns,omitempty"` // of a stream: its source alone
+	Copies float64 `json:"copies_ns,omitempty"` // of a stream: the copies of a source that takes no time
+	Allocs float64 `json:"allocs,omitempty"`    // on the Go heap, if it is per column
+	Ratio  float64 `json:"ratio,omitempty"`     // of a stream: its time to that of the source alone, in turns
+
+	PerColumn bool `json:"per_column,omitempty"` // the numbers are of one column
 }
 
 const copiesName = "copies"
@@ -67,10 +69,11 @@ func measureCopies(m meter) (all []Copy) {
 		all = append(all, c.toDevice(m, "100 columns of 8 kB to the GPU, "+from.name, rec), c.toHost(m, "100 columns of 8 kB to the host, "+from.name, rec, from.mem))
 		rec.Release()
 	}
+	all = append(all, c.perColumn(m)...)
 	all = append(all, c.small(m)...)
 	all = append(all,
-		c.stream("a stream of 20 batches of 10 MB, one each 20 ms", 20, 20*time.Millisecond, 125_000),
-		c.stream("a stream of 20 batches of 80 kB, one each 5 ms", 20, 5*time.Millisecond, 1000))
+		c.stream("a stream of 20 batches of 10 MB, one each 20 ms", 20*time.Millisecond, 125_000),
+		c.stream("a stream of 20 batches of 80 kB, one each 5 ms", 5*time.Millisecond, 1000))
 	check(c.gpu.Flush(c.ctx))
 	pinned.Trim()
 	return all
@@ -109,12 +112,42 @@ func (c copier) toHost(m meter, name string, rec arrow.RecordBatch, mem memory.A
 	return c.measure(m, name, func() { must(b.CopyToHost(c.ctx, mem)).Release() })
 }
 
-func (c copier) measure(m meter, name string, once func()) Copy {
-	times := m.sideBySide([]side{{do: func(n int) {
+// perColumn measures what a column costs besides its bytes: what copies of 1,000 short columns take
+// more than those of 100.
+func (c copier) perColumn(m meter) []Copy {
+	const few, many = 100, 1000
+	mem := mallocator.NewMallocator()
+	var up, down []side
+	for _, columns := range []int{few, many} {
+		rec := wide(columns, 8, mem)
+		defer rec.Release()
+		b := c.there(rec)
+		defer b.Release()
+		up = append(up, side{do: again(func() { c.there(rec).Release() })})
+		down = append(down, side{do: again(func() { must(b.CopyToHost(c.ctx, mem)).Release() })})
+	}
+	all := []Copy{{Name: "each column of 64 bytes, to the GPU"}, {Name: "each column of 64 bytes, to the host"}}
+	each := func(one, other float64) float64 { return max(0, (other-one)/(many-few)) }
+	for i, sides := range [][]side{up, down} {
+		times := m.sideBySide(sides)
+		all[i].PerColumn = true
+		all[i].NS = each(median(times[0].elapsed), median(times[1].elapsed))
+		all[i].CPU = each(median(times[0].cpu), median(times[1].cpu))
+		all[i].Allocs = each(sides[0].allocations(), sides[1].allocations())
+	}
+	return all
+}
+
+func again(once func()) func(int) {
+	return func(n int) {
 		for range n {
 			once()
 		}
-	}}})[0]
+	}
+}
+
+func (c copier) measure(m meter, name string, once func()) Copy {
+	times := m.sideBySide([]side{{do: again(once)}})[0]
 	check(c.gpu.Flush(c.ctx))
 	c.sim.ResetCounters()
 	once()
@@ -132,69 +165,4 @@ func calls(r cudasim.Report) (n float64) {
 		}
 	}
 	return n
-}
-
-// small measures copies of 1 kB, alone and while another goroutine copies 64 MB again and again.
-func (c copier) small(m meter) (all []Copy) {
-	small, large := wide(1, 128, mallocator.NewMallocator()), wide(10, 800_000, mallocator.NewMallocator())
-	defer small.Release()
-	defer large.Release()
-	all = append(all, c.percentiles("1 kB to the GPU, alone", m, small)...)
-	stop := make(chan struct{})
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for {
-			select {
-			case <-stop:
-				return
-			default:
-				c.there(large).Release()
-			}
-		}
-	})
-	time.Sleep(50 * time.Millisecond)
-	all = append(all, c.percentiles("1 kB to the GPU, beside copies of 64 MB", m, small)...)
-	close(stop)
-	wg.Wait()
-	return all
-}
-
-func (c copier) percentiles(name string, m meter, rec arrow.RecordBatch) []Copy {
-	var times []float64
-	for start := time.Now(); time.Since(start) < 50*m.round || len(times) < 200; {
-		before := time.Now()
-		c.there(rec).Release()
-		times = append(times, float64(time.Since(before).Nanoseconds()))
-	}
-	slices.Sort(times)
-	return []Copy{{Name: name + ", median", NS: median(times)}, {Name: name + ", 99 of 100", NS: times[len(times)*99/100]}}
-}
-
-// stream copies the batches of a source that takes its time for each: while it does, the last one
-// is copied.
-func (c copier) stream(name string, n int, each time.Duration, rows int) Copy {
-	rec := wide(10, rows, mallocator.NewMallocator())
-	defer rec.Release()
-	one := func() float64 {
-		left := n
-		source := must(cdevice.NewRecordReaderFunc(rec.Schema(), device.CPU, func() (*cdevice.RecordBatch, error) {
-			if left == 0 {
-				return nil, io.EOF
-			}
-			left--
-			time.Sleep(each)
-			return cdevice.WrapRecordBatch(rec, device.CPUDevice())
-		}, nil))
-		defer source.Release()
-		start := time.Now()
-		copies := must(source.CopyTo(c.ctx, c.gpu))
-		defer copies.Release()
-		for b, err := range copies.All() {
-			check(err)
-			check(b.Synchronize(c.ctx))
-		}
-		return float64(time.Since(start).Nanoseconds())
-	}
-	one()
-	return Copy{Name: name, NS: median([]float64{one(), one(), one()}), Perfect: float64(n) * float64(each.Nanoseconds())}
 }

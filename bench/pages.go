@@ -171,16 +171,24 @@ func endToEndTable(r report) string {
 func copiesTable(r report) string {
 	var rows [][]string
 	for _, c := range r.Copies {
-		calls, perfect := "", ""
+		row := []string{c.Name, nanoseconds(c.NS), "", "", "", "", "", ""}
+		for i, ns := range map[int]float64{2: c.P99, 5: c.Source, 6: c.Copies} {
+			if ns > 0 {
+				row[i] = nanoseconds(ns)
+			}
+		}
 		if c.Calls > 0 {
-			calls = fmt.Sprintf("%.0f", c.Calls)
+			row[3] = fmt.Sprintf("%.0f", c.Calls)
 		}
-		if c.Perfect > 0 {
-			perfect = nanoseconds(c.Perfect)
+		if c.PerColumn {
+			row[4] = fmt.Sprintf("%.1f", c.Allocs)
 		}
-		rows = append(rows, []string{c.Name, nanoseconds(c.NS), calls, perfect})
+		if c.Ratio > 0 {
+			row[7] = fmt.Sprintf("%.2f", c.Ratio)
+		}
+		rows = append(rows, row)
 	}
-	return table([]string{"copy", "time", "driver calls", "if copies took no time"}, rows)
+	return table([]string{"copy", "median", "99 of 100", "driver calls", "Go allocations", "the source alone", "the copies alone", "ratio to the source"}, rows)
 }
 
 func machineText(r report) string {

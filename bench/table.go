@@ -39,9 +39,10 @@ func (r report) print(out io.Writer) {
 	}
 	for i, c := range r.Copies {
 		if i == 0 {
-			fmt.Fprintln(w, "\ncopy\tns\tCPU ns\tdriver calls\tstaged\tperfect ns\t")
+			fmt.Fprintln(w, "\ncopy\tns\t99 of 100\tCPU ns\tdriver calls\tstaged\tsource ns\tcopies ns\tratio\tallocs\t")
 		}
-		fmt.Fprintf(w, "%s\t%.0f\t%.0f\t%.0f\t%.0f\t%.0f\t\n", c.Name, c.NS, c.CPU, c.Calls, c.Staged, c.Perfect)
+		fmt.Fprintf(w, "%s\t%.0f\t%.0f\t%.0f\t%.0f\t%.0f\t%.0f\t%.0f\t%.3f\t%.1f\t\n",
+			c.Name, c.NS, c.P99, c.CPU, c.Calls, c.Staged, c.Source, c.Copies, c.Ratio, c.Allocs)
 	}
 	w.Flush()
 }

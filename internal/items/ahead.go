@@ -12,84 +12,123 @@ import (
 type Ahead[T Counted] struct {
 	Ask func() (T, error)
 
-	ready chan struct{} // closed when the read is over; nil: none was started
+	mu    sync.Mutex // no program's code is called while it is held
+	next  *reading[T]
+	ended bool   // no item is kept
+	then  func() // of Close, during a read
+}
 
-	mu      sync.Mutex // no program's code is called while it is held
-	reading bool
-	got     Result[T] // of the read that is over
-	ended   bool      // no item is kept
-	then    func()    // of Close, during a read
+// reading is the read of one item that Next has not taken.
+type reading[T Counted] struct {
+	done    chan struct{} // closed when the read is over, and got is Next's
+	over    bool
+	awaited bool // by Next, which has it as soon as it is over
+	got     Result[T]
 }
 
 // ErrDiscarded is the result of a read whose item was dropped.
 var ErrDiscarded = errors.New("cdevice: the item was dropped")
 
-// Next returns the item that was read ahead, or asks for one. If the item was dropped, the error is
-// ErrDiscarded: the stream must not go on without that item, or end as if there had been none.
+// Next returns the item that was read ahead, or asks for one. If it waited for the item, the read of
+// the one after that has begun: the goroutine goes on, which is sooner than this one can tell it to.
+// If the item was dropped, the error is ErrDiscarded: the stream must not go on without that item, or
+// end as if there had been none.
 func (a *Ahead[T]) Next() (T, error) {
-	if a.ready == nil {
-		return a.Ask()
-	}
-	<-a.ready
 	a.mu.Lock()
-	got := a.got
-	a.got, a.ready = Result[T]{}, nil
+	r := a.next
+	switch {
+	case r == nil:
+		a.mu.Unlock()
+		return a.Ask()
+	case r.over:
+		a.next = nil
+	default:
+		r.awaited = true
+	}
 	a.mu.Unlock()
-	return got.Item, got.Err
+	<-r.done
+	return r.got.Item, r.got.Err
 }
 
-// Start begins to read the next item. The one before it was returned by Next.
+// Start begins to read the next item, unless Next has. The one before it was returned by Next.
 func (a *Ahead[T]) Start() {
 	a.mu.Lock()
-	a.reading = true
-	a.mu.Unlock()
-	a.ready = make(chan struct{})
-	Goroutines.Add(1)
-	go a.read()
+	defer a.mu.Unlock()
+	if a.next == nil {
+		a.next = newReading[T]()
+		Goroutines.Add(1)
+		go a.run(a.next)
+	}
 }
 
-func (a *Ahead[T]) read() {
+func newReading[T Counted]() *reading[T] { return &reading[T]{done: make(chan struct{})} }
+
+// run reads an item, and the ones after it for as long as Next waits for them.
+func (a *Ahead[T]) run(r *reading[T]) {
+	for r != nil {
+		r = a.read(r)
+	}
+}
+
+// read reads one item, and returns the read that follows at once, or nil at the end of the goroutine.
+func (a *Ahead[T]) read(r *reading[T]) (following *reading[T]) {
 	got := Result[T]{Err: errGoexit}
 	defer func() { // even if the source ends the goroutine
 		if v := recover(); v != nil {
 			got.Err = fielderr.Panic(v)
 		}
-		var none T
-		dropped := none
-		a.mu.Lock()
-		if a.reading = false; a.ended && got.Item != none {
-			dropped, got = got.Item, Result[T]{Err: ErrDiscarded}
-		}
-		a.got = got
-		then := a.then
-		a.mu.Unlock()
-		if then != nil {
-			defer Goroutines.Add(-1)
-			defer Quietly(then)
-			defer close(a.ready)
-		} else {
-			defer close(a.ready)
-			defer Goroutines.Add(-1) // before Next returns: at the end of a stream no goroutine is left
-		}
-		if dropped != none {
-			drop(dropped)
-		}
+		following = a.finish(r, got)
 	}()
 	got.Item, got.Err = a.Ask()
+	return nil
+}
+
+// finish ends a read. It returns the one that follows.
+func (a *Ahead[T]) finish(r *reading[T], got Result[T]) (following *reading[T]) {
+	var none T
+	dropped := none
+	a.mu.Lock()
+	if a.ended && got.Item != none {
+		dropped, got = got.Item, Result[T]{Err: ErrDiscarded}
+	}
+	r.got, r.over = got, true
+	if r.awaited {
+		if got.Err == nil {
+			following = newReading[T]()
+		}
+		a.next = following
+	}
+	then := a.then
+	a.mu.Unlock()
+	switch {
+	case following != nil:
+		defer close(r.done)
+	case then != nil:
+		defer Goroutines.Add(-1)
+		defer Quietly(then)
+		defer close(r.done)
+	default:
+		defer close(r.done)
+		defer Goroutines.Add(-1) // before Next returns: at the end of a stream no goroutine is left
+	}
+	if dropped != none {
+		drop(dropped)
+	}
+	return following
 }
 
 // Discard drops the item that was read, or that the read under way returns. It does not wait for that.
 func (a *Ahead[T]) Discard() {
 	var none T
+	dropped := none
 	a.mu.Lock()
 	a.ended = true
-	item := a.got.Item
-	if item != none {
-		a.got = Result[T]{Err: ErrDiscarded}
+	if r := a.next; r != nil && r.got.Item != none {
+		dropped, r.got = r.got.Item, Result[T]{Err: ErrDiscarded}
 	}
 	a.mu.Unlock()
-	if item != none {
-		drop(item)
+	if dropped != none {
+		drop(dropped)
 	}
 }
 
@@ -97,7 +136,7 @@ func (a *Ahead[T]) Discard() {
 func (a *Ahead[T]) Close(then func()) {
 	a.Discard()
 	a.mu.Lock()
-	wait := a.reading
+	wait := a.next != nil && !a.next.over
 	if wait {
 		a.then = then
 	}

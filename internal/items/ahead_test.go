@@ -10,6 +10,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/items"
+	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 )
 
 // counted is an item that only exists.
@@ -96,4 +97,96 @@ func TestDiscardedItemIsMissed(t *testing.T) {
 			assert.Equal(t, 1, asks)
 		})
 	}
+}
+
+// The goroutine that reads goes on where its user waits for the item: the source does not stand still
+// until the user has been woken. It goes no further than that.
+func TestReadGoesOnWhereItIsAwaited(t *testing.T) {
+	before := items.Goroutines.Load()
+	asks, answer := make(chan int), make(chan struct{})
+	count := 0
+	a := items.Ahead[*counted]{Ask: func() (*counted, error) {
+		count++
+		if count == 4 {
+			return nil, io.EOF
+		}
+		asks <- count
+		<-answer
+		return new(counted), nil
+	}}
+	a.Start()
+	assert.Equal(t, 1, <-asks)
+	taken := make(chan *counted)
+	go func() {
+		item, err := a.Next() // and no Start
+		assert.NoError(t, err)
+		taken <- item
+	}()
+	within.Eventually(t, "the wait", a.Awaited)
+	answer <- struct{}{}
+	assert.Equal(t, 2, <-asks)
+	assert.NotNil(t, <-taken)
+	answer <- struct{}{} // nothing awaits the second item
+	within.Eventually(t, "the end of the goroutine", func() bool { return items.Goroutines.Load() == before })
+	a.Start() // of an item that is read already
+	assert.Equal(t, before, items.Goroutines.Load())
+	item, err := a.Next()
+	assert.NotNil(t, item)
+	assert.NoError(t, err)
+	a.Start()
+	assert.Equal(t, 3, <-asks)
+	answer <- struct{}{}
+	within.Eventually(t, "the end of the goroutine", func() bool { return items.Goroutines.Load() == before })
+	a.Close(func() {})
+	_, err = a.Next()
+	assert.Equal(t, items.ErrDiscarded, err)
+}
+
+// An item that is awaited when it is discarded ends the reading: no other is read.
+func TestDiscardEndsTheReading(t *testing.T) {
+	before := items.Goroutines.Load()
+	asks, answer := 0, make(chan struct{})
+	a := items.Ahead[*counted]{Ask: func() (*counted, error) {
+		asks++
+		<-answer
+		return new(counted), nil
+	}}
+	a.Start()
+	ended := make(chan error)
+	go func() {
+		_, err := a.Next()
+		ended <- err
+	}()
+	within.Eventually(t, "the wait", a.Awaited)
+	a.Discard()
+	close(answer)
+	assert.Equal(t, items.ErrDiscarded, <-ended)
+	within.Eventually(t, "the end of the goroutine", func() bool { return items.Goroutines.Load() == before })
+	assert.Equal(t, 1, asks)
+}
+
+// The item of a read that was awaited is the user's: what is discarded is the one after it.
+func TestDiscardOfTheItemBehindOneThatIsTaken(t *testing.T) {
+	answer, asked := make(chan struct{}), make(chan struct{}, 3)
+	a := items.Ahead[*counted]{Ask: func() (*counted, error) {
+		asked <- struct{}{}
+		<-answer
+		return new(counted), nil
+	}}
+	a.Start()
+	<-asked
+	taken := make(chan *counted)
+	go func() {
+		item, err := a.Next()
+		assert.NoError(t, err)
+		taken <- item
+	}()
+	within.Eventually(t, "the wait", a.Awaited)
+	answer <- struct{}{}
+	<-asked
+	a.Discard() // while the second one is read
+	assert.NotNil(t, <-taken)
+	close(answer)
+	_, err := a.Next()
+	assert.Equal(t, items.ErrDiscarded, err)
 }

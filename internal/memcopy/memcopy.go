@@ -1,7 +1,11 @@
 // Package memcopy copies memory of the host without holding up the rest of the program.
 package memcopy
 
-import "unsafe"
+import (
+	"fmt"
+	"runtime/debug"
+	"unsafe"
+)
 
 const (
 	// piece is the most that is copied at a stretch: the runtime cannot interrupt a copy of memory, and
@@ -30,6 +34,26 @@ func Copy(to, from uintptr, size int64, between func() error) error {
 	copy(bytesAt(to, size), bytesAt(from, size))
 	return nil
 }
+
+// Guard calls f, which copies memory. Where f accesses memory that is not there, it ends with an error:
+// another part of the program may unmap memory at any time.
+func Guard(f func() error) (err error) {
+	before := debug.SetPanicOnFault(true)
+	defer func() {
+		debug.SetPanicOnFault(before)
+		switch v := recover().(type) {
+		case nil:
+		case interface{ Addr() uintptr }:
+			err = fmt.Errorf("memory at %#x cannot be accessed: %v", v.Addr(), v)
+		default:
+			panic(v)
+		}
+	}()
+	return f()
+}
+
+// FirstPage ends where memory may begin. An access before it is a panic even under Guard.
+const FirstPage = 4096
 
 func bytesAt(addr uintptr, size int64) []byte {
 	if size == 0 {

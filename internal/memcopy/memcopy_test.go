@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
+	"syscall"
 	"testing"
 	"unsafe"
 
@@ -63,4 +64,19 @@ func TestErrorBetweenPiecesEndsTheCopy(t *testing.T) {
 	assert.EqualError(t, err, "enough")
 	assert.True(t, slices.Equal(from[:8*mib], to[:8*mib]))
 	assert.Equal(t, make([]byte, 4*mib), to[8*mib:])
+}
+
+// Memory that is not there is an error that names the address, and so is that of the function.
+func TestGuard(t *testing.T) {
+	wild, err := syscall.Mmap(-1, 0, 2*mib, syscall.PROT_NONE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, syscall.Munmap(wild)) }()
+	own := make([]byte, mib)
+	for _, c := range [][2][]byte{{wild, own}, {own, wild}} {
+		err := memcopy.Guard(func() error { return memcopy.Copy(address(c[0]), address(c[1]), mib, nil) })
+		assert.ErrorContains(t, err, "cannot be accessed")
+	}
+	assert.EqualError(t, memcopy.Guard(func() error { return errors.New("its own") }), "its own")
+	assert.NoError(t, memcopy.Guard(func() error { return nil }))
+	assert.Panics(t, func() { _ = memcopy.Guard(func() error { panic("another") }) })
 }

@@ -3,7 +3,6 @@ package cudaalloc
 import (
 	"errors"
 	"fmt"
-	"runtime/debug"
 
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/memcopy"
@@ -79,18 +78,14 @@ func (c *chunk) end() error {
 // stageOrFault is stage with an error where memory cannot be accessed: a reset of the primary
 // context unmaps page-locked memory, and the source is the caller's.
 func (c *chunk) stageOrFault(list []device.Range) (rest []device.Range, err error) {
-	before := debug.SetPanicOnFault(true)
-	defer func() {
-		debug.SetPanicOnFault(before)
-		switch v := recover().(type) {
-		case nil:
-		case interface{ Addr() uintptr }:
-			err = fmt.Errorf("cuda: upload on %s: memory at %#x cannot be accessed: %v", c.gpu.ctx, v.Addr(), v)
-		default:
-			panic(v)
-		}
-	}()
-	return c.stage(list), nil
+	err = memcopy.Guard(func() error {
+		rest = c.stage(list)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cuda: upload on %s: %w", c.gpu.ctx, err)
+	}
+	return rest, nil
 }
 
 // stage copies from the ranges until the chunk is full, or as much is staged as is copied at once. It

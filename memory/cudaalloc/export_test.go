@@ -54,3 +54,10 @@ func BetweenCopies(d *Device, f func()) (end func()) {
 	d.staging.between = f
 	return func() { d.staging.between = nil }
 }
+
+// Staged returns the bytes that are reserved for staging, and on how many streams.
+func Staged(d *Device) (bytes int64, streams int) {
+	d.staging.mu.Lock()
+	defer d.staging.mu.Unlock()
+	return d.staging.bytes, len(d.staging.streams)
+}

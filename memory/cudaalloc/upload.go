@@ -82,6 +82,10 @@ func (d *Device) sort(list []device.Range, apart bool) (direct, staged []device.
 		case r.Size < 0:
 			return nil, nil, fmt.Errorf("cuda: upload to %s: ranges[%d].Size = %d: negative size", d.ID(), i, r.Size)
 		case r.Size == 0:
+		case r.Src < memcopy.FirstPage:
+			return nil, nil, fmt.Errorf("cuda: upload to %s: ranges[%d].Src = %#x: memory that cannot be accessed", d.ID(), i, uintptr(r.Src))
+		case d.kind == device.CUDAHost && r.Dst < memcopy.FirstPage:
+			return nil, nil, fmt.Errorf("cuda: upload to %s: ranges[%d].Dst = %#x: memory that cannot be accessed", d.ID(), i, uintptr(r.Dst))
 		case !known || apart && !in.managed && r.Size < leastDirect:
 			staged = append(staged, r)
 		default:
@@ -135,10 +139,17 @@ func (g *gpu) copyByHost(ctx context.Context, list []device.Range, stream uintpt
 	if err := poll(ctx, before.reached); err != nil {
 		return nil, fmt.Errorf("cuda: upload on %s: wait for the stream: %w", g.ctx, err)
 	}
-	for _, r := range list {
-		if err := memcopy.Copy(uintptr(r.Dst), uintptr(r.Src), r.Size, ctx.Err); err != nil {
-			return nil, fmt.Errorf("cuda: upload on %s: %w", g.ctx, err)
+	// A reset of the primary context unmaps the destination.
+	err = memcopy.Guard(func() error {
+		for _, r := range list {
+			if err := memcopy.Copy(uintptr(r.Dst), uintptr(r.Src), r.Size, ctx.Err); err != nil {
+				return err
+			}
 		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cuda: upload on %s: %w", g.ctx, err)
 	}
 	done, err := record(g, stream)
 	if err != nil {

@@ -233,27 +233,6 @@ func TestEventOfAnUploadWithoutStagingWaits(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// Memory that was staged in, and that no event is behind, is given back behind all work.
-func TestStagingWithoutAnEventWaits(t *testing.T) {
-	m := cudatest.Simulated(t, cudasim.Options{Lazy: true})
-	gpu := m.GPUs[0]
-	const size = 1000
-	s, own := memoryOn(t, gpu, size)
-	m.Sim.Fail("cuEventRecord", 1, unknownError)
-	src := make([]byte, size)
-	defer runtime.KeepAlive(src)
-	_, err := gpu.Upload(background, []device.Range{{Dst: own.Ptr(), Src: pointer(src), Size: size}}, s)
-	require.ErrorContains(t, err, "cuEventRecord")
-	next, err := gpu.AllocateHost(background, size)
-	require.NoError(t, err)
-	m.HostWrite(next.Ptr(), size)
-	fill(at(next.Ptr(), size), 1)
-	require.NoError(t, s.Synchronize(background))
-	require.NoError(t, next.Free(nil))
-	require.NoError(t, own.Free(s))
-	require.NoError(t, s.Close())
-}
-
 // Small ranges of page-locked memory are read at once only where no work can still write them: on a
 // stream for copies that waits for nothing. Elsewhere the upload sees the work before it.
 func TestSmallPageLockedRangesAreReadInTurn(t *testing.T) {
