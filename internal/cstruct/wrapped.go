@@ -148,23 +148,16 @@ func (w *Wrapped) fill(kind string, rows int64, mem *tree.Owner, out *abi.ArrowA
 	}
 	block.Live = int64(len(w.Plan.Arrays)) + 1
 	start := uintptr(unsafe.Pointer(block))
-	f := dataFiller{
-		plan:     w.Plan,
-		filled:   block.Filled(unsafe.Pointer(w)),
-		block:    start,
-		structs:  start + bridge.BlockSize,
-		pointers: start + bridge.BlockSize + structs,
-		buffers:  start + bridge.BlockSize + structs + pointers,
-	}
-	*out = abi.ArrowArray{
-		Length:      rows,
-		NBuffers:    1,
-		Buffers:     uintptr(unsafe.Pointer(&block.NoBuffer)),
-		NChildren:   int64(len(w.Data)),
-		Children:    f.children(0, len(w.Data)),
-		Release:     bridge.ReleaseArray,
-		PrivateData: start,
-	}
+	// In place: a copy of what was written a moment before stalls the processor.
+	var f dataFiller
+	f.plan, f.filled, f.block = w.Plan, block.Filled(unsafe.Pointer(w)), start
+	f.structs = start + bridge.BlockSize
+	f.pointers = f.structs + structs
+	f.buffers = f.pointers + pointers
+	out.Length, out.NullCount, out.Offset = rows, 0, 0
+	out.NBuffers, out.Buffers = 1, uintptr(unsafe.Pointer(&block.NoBuffer))
+	out.NChildren, out.Children, out.Dictionary = int64(len(w.Data)), f.children(0, len(w.Data)), 0
+	out.Release, out.PrivateData = bridge.ReleaseArray, start
 	block.NoBuffer = 0
 	for i, data := range w.Data {
 		f.fill(i, data)
