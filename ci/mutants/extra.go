@@ -77,8 +77,8 @@ var extras = []extra{
 		"out.SyncEvent = at.Event", "out.SyncEvent = 0",
 	},
 	{
-		"internal/cstruct/input.go", "DeviceInput", "sync_event of an import",
-		"Event: arr.SyncEvent}", "Event: 0}",
+		"internal/cstruct/input.go", "SetDevice", "sync_event of an import",
+		"in.Array, in.Event = &arr.Array, arr.SyncEvent", "in.Array, in.Event = &arr.Array, 0",
 	},
 	{
 		"cdevice/new.go", "newNodes", "the event of the caller's memory",
