@@ -7,9 +7,13 @@ import (
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/stretchr/testify/assert"
 
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cases"
+	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
 )
 
 // mutation is one wrong field of one struct.
@@ -102,6 +106,47 @@ func TestRandomContents(t *testing.T) {
 					continue
 				}
 				_ = importAndUse(t, f, fmt.Sprintf("seed %d, round %d", seed, round), true)
+			}
+		})
+	}
+}
+
+// Contents at random are accepted in memory of a GPU if they are accepted in memory of the host, and
+// refused with the same error otherwise.
+func TestRandomContentsOnAGPU(t *testing.T) {
+	gpu := cudatest.Simulated(t, cudasim.Options{}).GPUs[0]
+	seed := uint64(0)
+	for _, w := range []way{asArray, asBatch} {
+		eachForeign(t, []cases.Variant{cases.Nulls, cases.Sliced}, w, func(t *testing.T, f *foreignArray) {
+			seed++
+			nodes := f.guided()
+			validate := func(opts ...cdevice.ImportOption) string {
+				got, err := validated(f.importWith(f.newSchema(t), opts...))
+				if err != nil {
+					return err.Error()
+				}
+				got.Release()
+				return "accepted"
+			}
+			for round := range uint64(20) {
+				begin := func() bool {
+					r := rand.New(rand.NewPCG(seed, round))
+					f.restore()
+					for range r.IntN(3) {
+						if len(nodes) > 0 {
+							scribble(r, nodes[r.IntN(len(nodes))])
+						}
+					}
+					return f.tame()
+				}
+				if !begin() {
+					continue
+				}
+				want := validate()
+				begin()
+				free := f.upload(t, gpu)
+				assert.Equal(t, want, validate(cdevice.WithDevice(gpu)), "seed %d, round %d", seed, round)
+				free()
 			}
 		})
 	}

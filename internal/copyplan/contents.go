@@ -31,21 +31,25 @@ func EachOnHost(ctx context.Context, t tree.Tree, sized func(i int, addr uintptr
 	}
 	defer l.free()
 	for from := 0; from < len(t.Nodes); {
-		r := contentsReader{sized: sized}
-		to := from
-		for ; to < len(t.Nodes) && r.size < contentsAtOnce; to++ {
-			if err := r.node(&t.Nodes[to], &l.nodes[to]); err != nil {
-				return fielderr.Within(t.Name(to), fielderr.During(fielderr.OpValidate, err))
+		r, to := contentsReader{sized: sized}, from
+		var bad error
+		for ; to < len(t.Nodes) && r.size < contentsAtOnce && bad == nil; to++ {
+			if bad = r.node(&t.Nodes[to], &l.nodes[to]); bad != nil {
+				bad = fielderr.Within(t.Name(to), fielderr.During(fielderr.OpValidate, bad))
+				if !r.sizeless {
+					return bad
+				}
 			}
 		}
-		if err := r.during(ctx, dev, t, func() error {
+		err := r.during(ctx, dev, t, func() error {
 			for i := from; i < to; i++ {
 				if err := do(&l.nodes[i]); err != nil {
 					return fielderr.Within(t.Name(i), err)
 				}
 			}
-			return nil
-		}); err != nil {
+			return bad
+		})
+		if err != nil {
 			return err
 		}
 		from = to
@@ -58,6 +62,9 @@ type contentsReader struct {
 	layoutReader
 	sized func(i int, addr uintptr, size int64) error
 	sizes []int64
+	// sizeless reports that a node has a size that cannot be: neither its data is read, nor the nodes
+	// after it. A validation of the nodes finds the first that is wrong, which is this one or one before.
+	sizeless bool
 }
 
 // during calls do while the collected buffers are in CPU memory.
@@ -92,6 +99,7 @@ func (r *contentsReader) node(at, own *tree.Node) error {
 func (r *contentsReader) buffers(at, own *tree.Node) (err error) {
 	st := own.Storage()
 	if r.sizes, err = hostread.Sizes(r.sizes[:0], own, st); err != nil {
+		r.sizeless = true
 		return err
 	}
 	if at.Validity() != 0 && own.Validity() == at.Validity() {
