@@ -106,6 +106,7 @@ func CallArrayRelease(a *abi.ArrowArray) {
 }
 
 func callArrayRelease(a *abi.ArrowArray) {
+	ordered()
 	C.cdevice_v0_call_array_release((*C.uint64_t)(unsafe.Pointer(a)))
 }
 
@@ -116,6 +117,7 @@ func ReleaseMoved(a *abi.ArrowArray) {
 	if moved := *a; releaseInGo(&moved) {
 		return
 	}
+	ordered()
 	C.cdevice_v0_release_moved((*C.uint64_t)(unsafe.Pointer(a)))
 }
 

@@ -56,6 +56,7 @@ func cdevice_v0_go_release(word C.uint64_t) {
 
 // end releases the value of a handle, unless it was taken before.
 func end(word handle.Word) {
+	ordered()
 	if v := handle.Take(word); v != nil {
 		v.Release()
 	}

@@ -94,10 +94,13 @@ func (e *Exports) Take(size uintptr) *Block {
 // ends the value, and calls Free. Otherwise the value that NewExports was given is released by the
 // release of the last tree, and its Release calls Ended.
 func (e *Exports) Close() (last bool) {
+	ordered()
 	if e.spare.Or(closed)&taken != 0 {
 		return false
 	}
-	return e.refs.Add(-1) == 0
+	last = e.refs.Add(-1) == 0
+	ordered()
+	return last
 }
 
 // Free frees the exports, after Close has returned true.

@@ -25,6 +25,7 @@ func releaseInGo(a *abi.ArrowArray) bool {
 	if e == nil || e.block() != block || e.spare.Load()&(listed|closed) == 0 {
 		return false
 	}
+	ordered()
 	if block.drop(block.mark(a)) {
 		e.giveBack()
 	}
