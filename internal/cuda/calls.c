@@ -217,6 +217,14 @@ result cdevice_v0_cuda_pool_keep(table d, uintptr_t context, uintptr_t pool, uin
   IN_CONTEXT(d, context, r, CALL(&r, d, cuMemPoolSetAttribute, pool, attribute_release_threshold, &bytes));
 }
 
+result cdevice_v0_cuda_pool_default_keeps(table d, int device) {
+  result r = {0, 0, 0};
+  uintptr_t pool = 0;
+  if (!CALL(&r, d, cuDeviceGetDefaultMemPool, &pool, device))
+    CALL(&r, d, cuMemPoolGetAttribute, pool, attribute_release_threshold, &r.value);
+  return r;
+}
+
 result cdevice_v0_cuda_pool_free(table d, uintptr_t context, uintptr_t pool) {
   RELAXED_IN_CONTEXT(d, context, r, CALL(&r, d, cuMemPoolDestroy, pool));
 }
@@ -251,6 +259,10 @@ result cdevice_v0_cuda_copy(table d, uintptr_t context, const cdevice_v0_cuda_ra
           break;
         }
       });
+}
+
+result cdevice_v0_cuda_copy_now(table d, uintptr_t context, uintptr_t dst, uintptr_t src, size_t size) {
+  RELAXED_IN_CONTEXT(d, context, r, CALL(&r, d, cuMemcpy, dst, src, size));
 }
 
 result cdevice_v0_cuda_copy_peer(table d, uintptr_t context, uintptr_t dst_context, uintptr_t src_context,

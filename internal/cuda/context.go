@@ -154,6 +154,15 @@ func (c *Context) Copy(ranges []device.Range, stream uintptr) error {
 	return c.failAt(r, ranges)
 }
 
+// CopyNow copies between any memory as cuMemcpy does, which knows no stream, and waits.
+func (c *Context) CopyNow(dst, src device.Ptr, size int64) error {
+	r := C.cdevice_v0_cuda_copy_now(c.table, c.word(), C.uintptr_t(dst), C.uintptr_t(src), C.size_t(size))
+	if r.code != 0 {
+		return c.fail(r, uintptr(dst), uintptr(src), size)
+	}
+	return nil
+}
+
 // CopyPeer is Copy of ranges that go from device memory of one context to that of
 // another, neither of which c need reach.
 func (c *Context) CopyPeer(to, from *Context, ranges []device.Range, stream uintptr) error {

@@ -204,13 +204,22 @@ func (d *Device) TotalMemory() (int64, error) {
 type Attribute int
 
 const (
+	MultiprocessorCount     Attribute = 16
+	Integrated              Attribute = 18
+	ComputeMode             Attribute = 20
+	ECCEnabled              Attribute = 32
+	AsyncEngineCount        Attribute = 40
+	UnifiedAddressing       Attribute = 41
 	ComputeCapabilityMajor  Attribute = 75
 	ComputeCapabilityMinor  Attribute = 76
 	ManagedMemory           Attribute = 83
+	PageableMemoryAccess    Attribute = 88
 	ConcurrentManagedAccess Attribute = 89
 	HostRegisterSupported   Attribute = 99
 	ReadOnlyHostRegister    Attribute = 113
 	MemoryPoolsSupported    Attribute = 115
+	PoolHandleTypes         Attribute = 119 // bits of CUmemAllocationHandleType
+	IPCEventSupported       Attribute = 125
 )
 
 // Attribute returns one attribute.
@@ -220,6 +229,16 @@ func (d *Device) Attribute(a Attribute) (int, error) {
 		return 0, d.fail(r, int(a))
 	}
 	return int(int32(r.value)), nil
+}
+
+// DefaultPoolKeeps returns the release threshold of the device's default pool, in bytes: how much
+// freed memory it keeps.
+func (d *Device) DefaultPoolKeeps() (uint64, error) {
+	r := C.cdevice_v0_cuda_pool_default_keeps(d.driver.table, d.handle)
+	if r.code != 0 {
+		return 0, d.fail(r)
+	}
+	return uint64(r.value), nil
 }
 
 // CanAccess reports whether work on d can be given access to memory of peer.

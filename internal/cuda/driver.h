@@ -20,6 +20,7 @@ enum { CDEVICE_V0_CUDA_FUNCTIONS(CDEVICE_V0_CUDA_NUMBER, , ) cdevice_v0_cuda_cal
 
 struct cdevice_v0_cuda_function {
   const char *name, *symbol;
+  int needed;
 };
 extern const struct cdevice_v0_cuda_function cdevice_v0_cuda_functions[cdevice_v0_cuda_calls];
 
@@ -49,6 +50,18 @@ typedef const cdevice_v0_cuda_driver* cdevice_v0_cuda_table;
 const char* cdevice_v0_cuda_load(const char* path, cdevice_v0_cuda_driver* driver, const char** missing, char* text,
                                  size_t size);
 
+/* What a library has, found without a call of it. */
+typedef struct {
+  unsigned char absent[cdevice_v0_cuda_calls];
+  char file[1024]; /* the path that the loader found; empty if the system cannot say */
+} cdevice_v0_cuda_library;
+
+/* Loads the library at path, and keeps it. Returns NULL, or why it cannot be loaded, in `text`. */
+const char* cdevice_v0_cuda_inspect(const char* path, cdevice_v0_cuda_library* out, char* text, size_t size);
+
+/* Whether the library at path defines the symbol. */
+int cdevice_v0_cuda_has(const char* path, const char* symbol);
+
 /* Without a context. */
 cdevice_v0_cuda_result cdevice_v0_cuda_init(cdevice_v0_cuda_table);
 cdevice_v0_cuda_result cdevice_v0_cuda_version(cdevice_v0_cuda_table);
@@ -62,6 +75,8 @@ cdevice_v0_cuda_result cdevice_v0_cuda_device_bus_id(cdevice_v0_cuda_table, int 
 cdevice_v0_cuda_result cdevice_v0_cuda_device_memory(cdevice_v0_cuda_table, int device);
 cdevice_v0_cuda_result cdevice_v0_cuda_device_attribute(cdevice_v0_cuda_table, int device, int attribute);
 cdevice_v0_cuda_result cdevice_v0_cuda_device_can_access(cdevice_v0_cuda_table, int device, int peer);
+/* The release threshold of the device's default pool, in bytes. */
+cdevice_v0_cuda_result cdevice_v0_cuda_pool_default_keeps(cdevice_v0_cuda_table, int device);
 cdevice_v0_cuda_result cdevice_v0_cuda_context_retain(cdevice_v0_cuda_table, int device);
 cdevice_v0_cuda_result cdevice_v0_cuda_context_release(cdevice_v0_cuda_table, int device);
 
@@ -107,6 +122,9 @@ cdevice_v0_cuda_result cdevice_v0_cuda_pool_memory_new(cdevice_v0_cuda_table, ui
 cdevice_v0_cuda_result cdevice_v0_cuda_pool_memory_free(cdevice_v0_cuda_table, uintptr_t context, uintptr_t p,
                                                         uintptr_t stream);
 
+/* Copies, and waits as cuMemcpy does. */
+cdevice_v0_cuda_result cdevice_v0_cuda_copy_now(cdevice_v0_cuda_table, uintptr_t context, uintptr_t dst, uintptr_t src,
+                                                size_t size);
 /* Enqueues all ranges. After an error, value is the index of the one that failed;
  * those before it are enqueued. */
 cdevice_v0_cuda_result cdevice_v0_cuda_copy(cdevice_v0_cuda_table, uintptr_t context,

@@ -58,10 +58,13 @@ struct cdevice_v0_cuda_pool_access; /* CUmemAccessDesc */
   X(NEEDED, cuEventQuery, "cuEventQuery", (uintptr_t)) \
   X(NEEDED, cuEventSynchronize, "cuEventSynchronize", (uintptr_t)) \
   X(OPTIONAL, cuLaunchHostFunc, "cuLaunchHostFunc", (uintptr_t, void (*)(void*), void*)) \
+  X(OPTIONAL, cuMemcpy, "cuMemcpy", (uintptr_t, uintptr_t, size_t)) \
   X(OPTIONAL, cuMemPrefetchAsync, "cuMemPrefetchAsync", (uintptr_t, size_t, int, uintptr_t)) \
   X(OPTIONAL, cuMemPoolCreate, "cuMemPoolCreate", (uintptr_t*, const struct cdevice_v0_cuda_pool_props*)) \
   X(OPTIONAL, cuMemPoolDestroy, "cuMemPoolDestroy", (uintptr_t)) \
   X(OPTIONAL, cuMemPoolSetAttribute, "cuMemPoolSetAttribute", (uintptr_t, int, void*)) \
+  X(OPTIONAL, cuMemPoolGetAttribute, "cuMemPoolGetAttribute", (uintptr_t, int, void*)) \
+  X(OPTIONAL, cuDeviceGetDefaultMemPool, "cuDeviceGetDefaultMemPool", (uintptr_t*, int)) \
   X(OPTIONAL, cuMemPoolSetAccess, "cuMemPoolSetAccess", (uintptr_t, const struct cdevice_v0_cuda_pool_access*, size_t)) \
   X(OPTIONAL, cuMemPoolTrimTo, "cuMemPoolTrimTo", (uintptr_t, size_t)) \
   X(OPTIONAL, cuMemAllocFromPoolAsync, "cuMemAllocFromPoolAsync", (uintptr_t*, size_t, uintptr_t, uintptr_t)) \

@@ -9,11 +9,12 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/internal/cuda"
+	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
 	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 )
 
 // Synchronising a context waits for the work of streams that another library made.
-func TestSynchronizeWaits(t *testing.T) {
+func TestGPUSynchronizeWaits(t *testing.T) {
 	for name, synchronize := range map[string]func(*cuda.Context) (bool, error){
 		"Synchronize": func(ctx *cuda.Context) (bool, error) { return true, ctx.Synchronize() },
 		"SynchronizeUncaptured": func(ctx *cuda.Context) (bool, error) {
@@ -22,7 +23,7 @@ func TestSynchronizeWaits(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m, ctx := retained(t, cudasim.Options{})
+			m, ctx := retainedOf(t, cudatest.One(t, cudasim.Options{}))
 			open := m.Stranger(t, m.GPUs[0]).Hold(t)
 			var opened atomic.Bool
 			time.AfterFunc(50*time.Millisecond, func() {
