@@ -161,7 +161,7 @@ func TestFunctionThatFailsEndsTheStream(t *testing.T) {
 		}, 0, "cdevice: read: the function of Map returned: EOF", io.EOF, syscall.EIO},
 		"nothing": {func(*testing.T, *cdevice.RecordBatch, func()) (*cdevice.RecordBatch, error) {
 			return nil, nil
-		}, 0, "cdevice: neither a batch nor an error: invalid", arrow.ErrInvalid, syscall.EINVAL},
+		}, 0, "cdevice: read: the function of Map returned nil without an error: invalid", arrow.ErrInvalid, syscall.EINVAL},
 		"other types": {func(t *testing.T, _ *cdevice.RecordBatch, released func()) (*cdevice.RecordBatch, error) {
 			return cdevice.NewRecordBatch(device.CPUDevice(), wider, 0, make([]cdevice.ArrayData, 1), cdevice.Lifetime{Release: released})
 		}, 1, "read: RecordBatch.schema = ", arrow.ErrInvalid, syscall.EINVAL},

@@ -25,8 +25,9 @@ import (
 //	r.Map(func(b *cdevice.RecordBatch) (*cdevice.RecordBatch, error) { return b, b.ValidateFull(ctx) })
 //
 // The C data interface does not have the sizes of buffers. For plain CPU memory, ValidateFull can
-// check that the array is consistent, but not that the memory exists. If an open GPU of this
-// process reports that the memory is its own and not accessible to the CPU, the batch is invalid.
+// check that the array is consistent, but not that the memory is the producer's. Memory that is not
+// mapped is an error where it is read. If an open GPU of this process reports that the memory is its
+// own and not accessible to the CPU, the batch is invalid.
 //
 // For memory of a device that the CPU cannot access, and for pinned and managed memory, the backend
 // checks every buffer that is read: that it is memory of the declared device, and large enough.

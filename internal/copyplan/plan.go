@@ -34,9 +34,10 @@ type Plan struct {
 // part is one buffer of a plan: bytes made for it in CPU memory, or bytes of the source to be
 // copied unchanged.
 type part struct {
-	Made []byte  // nil if bytes of the source are copied
-	Addr uintptr // address of the bytes to copy, on the source's device
-	Size int64
+	Made  []byte  // nil if bytes of the source are copied
+	Addr  uintptr // address of the bytes to copy, on the source's device
+	Size  int64
+	whole bool // a buffer of a copy of this package from its beginning to its end: zeros are around it
 }
 
 func madeOf(b []byte) part { return part{Made: b, Size: int64(len(b))} }
@@ -55,7 +56,9 @@ type planner struct {
 	// element has.
 	toHost bool
 	// remote is set if only layout buffers can be read.
-	remote        bool
+	remote bool
+	// asLists is set if lists of a fixed size become lists, as libcudf has them.
+	asLists       bool
 	layoutBuffers *layoutBuffers // nil if the CPU can access all buffers
 	block         *tree.Block    // of the source, if that is a copy of this package
 	pace          *hostread.Pace // nil without a context
@@ -69,6 +72,9 @@ type planner struct {
 // newParts returns an empty list with room for the parts of a node.
 func (c *planner) newParts(n *tree.Node) []part {
 	k := len(n.Buffers)
+	if c.asLists && n.Layout.Kind == layout.FixedList {
+		k++ // the offsets
+	}
 	if len(c.parts) < k {
 		c.parts = make([]part, max(k, c.expect))
 	}
@@ -103,7 +109,8 @@ func (c *planner) cut(n *tree.Node, i, j int64) (Plan, error) {
 	if err := c.pace.Spend(hostread.NodeWork); err != nil {
 		return out, err
 	}
-	if sizes, ok := c.block.Whole(n); ok && c.remote {
+	asList := c.asLists && n.Layout.Kind == layout.FixedList
+	if sizes, ok := c.block.Whole(n); ok && c.remote && !asList {
 		return c.whole(n, sizes)
 	}
 	if n.Length > 0 && !c.remote {
@@ -131,7 +138,9 @@ func (c *planner) whole(n *tree.Node, sizes []int64) (Plan, error) {
 	}
 	out.Parts = c.newParts(n)
 	for k, size := range sizes {
-		out.Parts = append(out.Parts, taken(n.Buffers[k], size))
+		p := taken(n.Buffers[k], size)
+		p.whole = true
+		out.Parts = append(out.Parts, p)
 	}
 	for k := range n.Children {
 		if err := c.child(n, k, 0, n.Children[k].Length, &out); err != nil {
@@ -185,6 +194,10 @@ func (c *planner) body(n *tree.Node, st arrow.DataType, out *Plan) error {
 		return cutListView[int64](c, n, out)
 	case layout.FixedList:
 		width := int64(st.(*arrow.FixedSizeListType).Len())
+		if c.asLists {
+			out.Layout = &layout.All[layout.List32]
+			out.Parts = append(out.Parts, evenOffsets(n.Length, width))
+		}
 		return c.children(n, n.Offset*width, (n.Offset+n.Length)*width, out)
 	case layout.Struct:
 		return c.children(n, n.Offset, n.Offset+n.Length, out)
@@ -270,6 +283,15 @@ func cutList[T hostread.OffsetInt](c *planner, n *tree.Node, out *Plan) error {
 	}
 	out.Parts = append(out.Parts, offsets)
 	return c.children(n, first, last, out)
+}
+
+// evenOffsets returns the offsets of lists that all have the same number of elements.
+func evenOffsets(length, width int64) part {
+	offsets, p := makePart[int32](length + 1)
+	for i := range offsets {
+		offsets[i] = int32(int64(i) * width)
+	}
+	return p
 }
 
 // denseUnion takes the part of each child between the first and the last element

@@ -7,6 +7,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"github.com/arrowdevice/arrowdevice/internal/hostread"
+	"github.com/arrowdevice/arrowdevice/internal/memcopy"
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
@@ -17,6 +18,7 @@ type source struct {
 	dev            device.Device // nil if the CPU can access the memory
 	*layoutBuffers               // the layout buffers that were read from device memory
 	known          *tree.Block   // describes the memory of a copy, which need not be read; nil otherwise
+	asLists        bool          // plans make lists of lists of a fixed size
 }
 
 // openSource waits for the event of memory that the CPU can access. Of other memory, it reads the
@@ -40,9 +42,20 @@ func (s *source) Close() { s.free() }
 
 func (s *source) remote() bool { return s.dev != nil }
 
-// Plan returns the copy plans of the nodes.
-func (s *source) Plan(toHost bool) ([]Plan, error) {
-	c := planner{toHost: toHost && !s.remote(), remote: s.remote(), layoutBuffers: s.layoutBuffers, block: s.known, pace: s.pace}
+// Plan returns the copy plans of the nodes. Layout buffers in memory that is gone are an error.
+func (s *source) Plan(toHost bool) (trees []Plan, err error) {
+	gone := memcopy.Guard(func() error {
+		trees, err = s.plan(toHost)
+		return nil
+	})
+	if gone != nil {
+		return nil, fmt.Errorf("cdevice: read: %w", gone)
+	}
+	return trees, err
+}
+
+func (s *source) plan(toHost bool) ([]Plan, error) {
+	c := planner{toHost: toHost && !s.remote(), remote: s.remote(), asLists: s.asLists, layoutBuffers: s.layoutBuffers, block: s.known, pace: s.pace}
 	for i := range s.layoutBuffers.nodes {
 		c.expect += len(s.layoutBuffers.nodes[i].Buffers)
 	}

@@ -28,6 +28,12 @@ func ToDevice(ctx context.Context, from tree.Tree, dev device.Device, on device.
 	if err != nil {
 		return tree.Tree{}, err
 	}
+	return src.toDevice(ctx, trees, dev, on)
+}
+
+// toDevice makes a copy of the plans in memory of dev. The caller owns the reference to its owner.
+func (s *source) toDevice(ctx context.Context, trees []Plan, dev device.Device, on device.Stream) (tree.Tree, error) {
+	at := tree.Location{ID: dev.ID(), Dev: dev}
 	laid := layBlock(trees)
 	stream, done, err := copyStream(on, dev)
 	if err != nil {
@@ -40,14 +46,14 @@ func ToDevice(ctx context.Context, from tree.Tree, dev device.Device, on device.
 	}
 	DeviceCopies.Add(1)
 	d := &deviceMemory{dev: dev, memory: memory, stream: stream}
-	kept, err := src.enqueue(ctx, d, laid, on == nil)
+	kept, err := s.enqueue(ctx, d, laid, on == nil)
 	switch {
 	case !kept:
 	case d.event != nil:
-		src.Mem.Retain()
-		d.event.OnComplete(src.Mem.Release)
+		s.Mem.Retain()
+		d.event.OnComplete(s.Mem.Release)
 	default: // part of the copy may be enqueued, and still read the source
-		src.keepUntilDone(stream, func() {})
+		s.keepUntilDone(stream, func() {})
 	}
 	if err != nil {
 		d.Release()
@@ -58,7 +64,7 @@ func ToDevice(ctx context.Context, from tree.Tree, dev device.Device, on device.
 	if d.event != nil && d.event.Handle() != 0 {
 		at.Event = mem.Block.SetEvent(d.event.Handle())
 	}
-	return tree.Tree{Mem: mem, At: at, Nodes: nodes, Name: from.Name}, nil
+	return tree.Tree{Mem: mem, At: at, Nodes: nodes, Name: s.Name}, nil
 }
 
 // leastDirect is the size from which a device copies a page-locked part itself, if the stream is not
@@ -71,7 +77,7 @@ const leastDirect = 64 << 10
 func (s *source) enqueue(ctx context.Context, d *deviceMemory, l *blockLayout, own bool) (kept bool, err error) {
 	base := uintptr(d.memory.Ptr())
 	filler, fills := d.dev.(device.Memsetter)
-	var direct, copies []device.Range
+	var direct, copies copyRanges
 	var staged []device.Range
 	if !s.remote() {
 		staged = make([]device.Range, 0, len(l.parts))
@@ -83,21 +89,21 @@ func (s *source) enqueue(ctx context.Context, d *deviceMemory, l *blockLayout, o
 		case p.Made != nil:
 			staged = append(staged, device.Range{Dst: device.Ptr(dst), Src: AddressOf(p.Made), Size: p.Size})
 		case s.remote():
-			copies = s.appendRange(copies, dst, p)
+			copies.add(dst, p)
 		default:
 			later := readsLater(d.dev, device.Ptr(p.Addr), p.Size)
 			kept = kept || later
 			if later && fills && (p.Size >= leastDirect || !own) {
-				direct = s.appendRange(direct, dst, p)
+				direct.add(dst, p)
 			} else {
 				staged = append(staged, device.Range{Dst: device.Ptr(dst), Src: device.Ptr(p.Addr), Size: p.Size})
 			}
 		}
 	}
 	defer runtime.KeepAlive(l)
-	kept = kept || len(copies) > 0
+	kept = kept || len(copies.list) > 0
 	switch {
-	case len(direct) == 0 && len(copies) == 0:
+	case len(direct.list) == 0 && len(copies.list) == 0:
 		staged = withZeros(staged, d.memory.Ptr(), l.size)
 	case !fills:
 		staged = append(staged, l.gaps(d.memory.Ptr())...)
@@ -108,15 +114,15 @@ func (s *source) enqueue(ctx context.Context, d *deviceMemory, l *blockLayout, o
 		}
 		staged = joined(staged)
 	}
-	if len(copies) > 0 {
+	if len(copies.list) > 0 {
 		if err := s.At.WaitOn(d.stream); err != nil {
 			return false, err
 		}
-		if err := d.dev.Copy(copies, d.stream); err != nil {
+		if err := d.dev.Copy(copies.list, d.stream); err != nil {
 			return true, err
 		}
 	}
-	d.event, err = upload(ctx, d.dev, append(direct, staged...), d.stream)
+	d.event, err = upload(ctx, d.dev, append(direct.list, staged...), d.stream)
 	return kept, err
 }
 

@@ -85,24 +85,15 @@ func allocateArrow(ctx context.Context, mem memory.Allocator, size int64) (b *me
 // fill copies the parts to their positions in the buffer. It takes the buffer: after an error, it
 // releases it when no copy writes to it any more.
 func (s *source) fill(ctx context.Context, to *memory.Buffer, l *blockLayout, on device.Stream) error {
-	bytes := to.Bytes()
-	end := int64(0)
 	var fromDevice []device.Range
-	base := uintptr(AddressOf(bytes))
-	for i, p := range l.parts {
-		clear(bytes[end:l.offsets[i]])
-		end = l.offsets[i] + p.Size
-		switch dst := bytes[l.offsets[i]:end]; {
-		case p.Made != nil:
-			copy(dst, p.Made)
-		case p.Size == 0:
-		case s.remote():
-			fromDevice = s.appendRange(fromDevice, base+uintptr(l.offsets[i]), p)
-		default:
-			_ = memcopy.Copy(base+uintptr(l.offsets[i]), p.Addr, p.Size, nil)
-		}
+	gone := memcopy.Guard(func() error {
+		fromDevice = s.fillFromHost(to.Bytes(), l)
+		return nil
+	})
+	if gone != nil {
+		to.Release()
+		return fmt.Errorf("cdevice: read: %w", gone)
 	}
-	clear(bytes[end:])
 	if len(fromDevice) == 0 {
 		return nil
 	}
@@ -112,19 +103,47 @@ func (s *source) fill(ctx context.Context, to *memory.Buffer, l *blockLayout, on
 	return nil
 }
 
-// appendRange adds a copy from the device. It extends the previous one if source and destination
-// continue there. The bytes between parts of a known block are zero, so they may be copied too.
-func (s *source) appendRange(list []device.Range, dst uintptr, p part) []device.Range {
-	if k := len(list) - 1; k >= 0 {
-		last := &list[k]
-		gap := p.Addr - uintptr(last.Src) - uintptr(last.Size)
-		if gap == dst-uintptr(last.Dst)-uintptr(last.Size) && (gap == 0 ||
-			gap < blockAlignment && s.Mem.Block.Contains(uintptr(last.Src), last.Size) && s.Mem.Block.Contains(p.Addr, p.Size)) {
-			last.Size += int64(gap) + p.Size
-			return list
+// fillFromHost copies the parts that the CPU can access, and returns the copies of the others.
+func (s *source) fillFromHost(bytes []byte, l *blockLayout) []device.Range {
+	var fromDevice copyRanges
+	end := int64(0)
+	base := uintptr(AddressOf(bytes))
+	for i, p := range l.parts {
+		clear(bytes[end:l.offsets[i]])
+		end = l.offsets[i] + p.Size
+		switch dst := bytes[l.offsets[i]:end]; {
+		case p.Made != nil:
+			copy(dst, p.Made)
+		case p.Size == 0:
+		case s.remote():
+			fromDevice.add(base+uintptr(l.offsets[i]), p)
+		default:
+			_ = memcopy.Copy(base+uintptr(l.offsets[i]), p.Addr, p.Size, nil)
 		}
 	}
-	return append(list, device.Range{Dst: device.Ptr(dst), Src: device.Ptr(p.Addr), Size: p.Size})
+	clear(bytes[end:])
+	return fromDevice.list
+}
+
+// copyRanges is a list of copies of parts. One extends the one before it if source and destination continue there. The bytes
+// between whole buffers of one block are zero, so they may be copied too; what follows a cut part are other elements.
+type copyRanges struct {
+	list       []device.Range
+	afterWhole bool // the last part is a whole buffer
+}
+
+func (r *copyRanges) add(dst uintptr, p part) {
+	both := r.afterWhole && p.whole
+	r.afterWhole = p.whole
+	if k := len(r.list) - 1; k >= 0 {
+		last := &r.list[k]
+		gap := p.Addr - uintptr(last.Src) - uintptr(last.Size)
+		if gap == dst-uintptr(last.Dst)-uintptr(last.Size) && (gap == 0 || both && gap < blockAlignment) {
+			last.Size += int64(gap) + p.Size
+			return
+		}
+	}
+	r.list = append(r.list, device.Range{Dst: device.Ptr(dst), Src: device.Ptr(p.Addr), Size: p.Size})
 }
 
 // arrays builds arrow-go's data from the parts in one buffer.

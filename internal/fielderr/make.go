@@ -20,6 +20,7 @@ const (
 	OpColumn   = "column"
 	OpClose    = "close"
 	OpCuDF     = "for cuDF"
+	OpFromCuDF = "from cuDF"
 	OpValidate = "validate"
 )
 

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/apache/arrow-go/v18/arrow"
+
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
 
@@ -37,6 +39,9 @@ func (m *mapped[T]) Next() (T, error) {
 	made, err = m.f(item)
 	if err != nil {
 		return none, noEnd(err)
+	}
+	if made == none {
+		return none, fmt.Errorf("cdevice: read: the function of Map returned nil without an error: %w", arrow.ErrInvalid)
 	}
 	if err := m.check(made); err != nil {
 		return none, err

@@ -44,7 +44,7 @@ func Guard(f func() error) (err error) {
 		switch v := recover().(type) {
 		case nil:
 		case interface{ Addr() uintptr }:
-			err = fmt.Errorf("memory at %#x cannot be accessed: %v", v.Addr(), v)
+			err = fmt.Errorf("memory at %#x cannot be accessed", v.Addr())
 		default:
 			panic(v)
 		}

@@ -59,7 +59,7 @@ func TestSharedChildrenAreRefusedAtOnce(t *testing.T) {
 				if allocated := after.TotalAlloc - before.TotalAlloc; allocated > 1<<20 && !underASan {
 					t.Errorf("%d bytes allocated for 61 structs", allocated)
 				}
-				if took > time.Second && !underASan {
+				if took > 10*time.Second && !underASan { // to visit all of them would take hours
 					t.Errorf("took %v", took)
 				}
 				t.Log(took)

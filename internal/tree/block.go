@@ -4,6 +4,7 @@ import (
 	"unsafe"
 
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/layout"
 )
 
 // Block describes the memory of a copy in device memory: its buffers and their sizes.
@@ -35,6 +36,9 @@ func (b *Block) Contains(p uintptr, size int64) bool {
 func (b *Block) Whole(n *Node) ([]int64, bool) {
 	if b == nil || n.Offset != 0 {
 		return nil, false
+	}
+	if len(n.Buffers) == 0 { // the block has no length of it; an array of nulls has nothing to be cut
+		return nil, n.Layout.Kind == layout.Null
 	}
 	first := uintptr(unsafe.Pointer(unsafe.SliceData(n.Buffers)))
 	start := uintptr(unsafe.Pointer(unsafe.SliceData(b.Buffers)))

@@ -4,9 +4,13 @@ package validate
 
 import (
 	"context"
+	"fmt"
+
+	"github.com/apache/arrow-go/v18/arrow"
 
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+	"github.com/arrowdevice/arrowdevice/internal/memcopy"
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
@@ -26,6 +30,18 @@ func Tree(ctx context.Context, t tree.Tree) error {
 		return err
 	}
 	v := newValidator(ctx)
+	var err error
+	gone := memcopy.Guard(func() error {
+		err = v.all(t)
+		return nil
+	})
+	if gone != nil {
+		return fmt.Errorf("cdevice: validate: %w: %w", gone, arrow.ErrInvalid)
+	}
+	return err
+}
+
+func (v *validator) all(t tree.Tree) error {
 	return t.Each(func(n *tree.Node) error {
 		if err := v.probeCPUMemory(n); err != nil {
 			return err
