@@ -59,6 +59,7 @@
 //	there, err := batch.CopyTo(ctx, gpu)                     // returns when the copy is enqueued, with an event
 //	there, err = cdevice.CopyToDevice(ctx, rec, gpu)         // the same for an arrow.RecordBatch
 //	fitted, err := batch.ForCuDF(ctx)                        // as libcudf imports it, copied where needed
+//	batch, err = fitted.FromCuDF(ctx, schema)                // what came back from libcudf, under a schema
 //
 // Host in a name returns a value of arrow-go: HostView, HostReader, CopyToHost. CPU returns a batch,
 // array or reader of this package that is labelled as the CPU's: AsCPU, and CopyTo with

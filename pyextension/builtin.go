@@ -44,6 +44,8 @@ func init() {
 		".to_host":         toHost,
 		".to_device":       toDevice,
 		".synchronize":     synchronize,
+		".for_cudf":        forCuDF,
+		".from_cudf":       fromCuDF,
 		".dlpack":          exportTensor,
 		".dlpack_device":   tensorDevice,
 		".cuda_array":      exportCUDAArray,

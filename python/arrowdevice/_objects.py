@@ -6,7 +6,9 @@ import operator
 
 from . import _asyncio, _capsules, _sources
 from ._library import Call, built_in, encode_handle
+from ._errors import Refusal
 from ._structs import CPU, CPU_ACCESSIBLE, CUDA, CUDA_HOST, CUDA_MANAGED, device_name
+from ._values import encode_address, form_head
 
 _CUDA_ACCESSIBLE = frozenset([CUDA, CUDA_HOST, CUDA_MANAGED])
 
@@ -16,6 +18,22 @@ def _refuse_unknown(keywords):
     unknown = sorted(name for name, value in keywords.items() if value is not None)
     if unknown:
         raise NotImplementedError(f"unsupported keyword arguments: {', '.join(unknown)}")
+
+
+class _SchemaArgument:
+    """A schema, field or type of any library as an argument of a method."""
+
+    __slots__ = ("_schema", "_capsule")
+
+    def __init__(self, schema):
+        self._schema = schema
+
+    def encoded(self):
+        if not hasattr(self._schema, "__arrow_c_schema__") or isinstance(self._schema, type):
+            raise Refusal(TypeError, f"a schema is wanted, which has __arrow_c_schema__, not {type(self._schema).__name__}")
+        self._capsule = self._schema.__arrow_c_schema__()
+        address = _capsules.pointer(self._capsule, "arrow_schema", "__arrow_c_schema__")
+        return form_head(9) + encode_address(address)
 
 
 class Object:
@@ -134,6 +152,15 @@ class _DeviceArrays(_Copies):
     def synchronize(self) -> None:
         """Waits until pending work on the memory has completed."""
         self._ask(".synchronize")
+
+    def for_cudf(self, *, lose_time_zones: bool = False):
+        """The same as libcudf imports it without loss, for pylibcudf's from_arrow: a copy where it must change.
+        Timestamps with a time zone are refused unless their zones may be lost."""
+        return self._ask(".for_cudf", bool(lose_time_zones))
+
+    def from_cudf(self, schema):
+        """The same, which cuDF made, with a schema (of an array: a field or type) that it had before for_cudf()."""
+        return self._ask(".from_cudf", _SchemaArgument(schema))
 
     def __arrow_c_device_array__(self, requested_schema=None, **kwargs):
         """Capsules "arrow_schema" and "arrow_device_array"."""
@@ -381,6 +408,12 @@ class RecordReader(_WithSchema, _Copies):
         """All batches that are left."""
         _sources.refuse_own(self._origins)
         return self._ask(".read_all")
+
+    def for_cudf(self, *, lose_time_zones: bool = False):
+        """An iterator of the batches that are left, each as its for_cudf() gives it: pylibcudf takes batches, and no
+        device streams."""
+        for batch in self:
+            yield batch.for_cudf(lose_time_zones=lose_time_zones)
 
     def __arrow_c_device_stream__(self, requested_schema=None, **kwargs):
         """A capsule "arrow_device_array_stream"."""

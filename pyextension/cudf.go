@@ -1,0 +1,70 @@
+//go:build cgo && unix
+
+package pyextension
+
+import (
+	"github.com/apache/arrow-go/v18/arrow"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+)
+
+// forCuDF makes of a batch or array what libcudf imports.
+func forCuDF(in *invocation) (any, error) {
+	o, err := in.object()
+	if err != nil {
+		return nil, err
+	}
+	loses, err := argument[bool](in, 1)
+	if err != nil {
+		return nil, err
+	}
+	var opts []cdevice.CuDFOption
+	if loses {
+		opts = append(opts, cdevice.WithTimeZoneLoss())
+	}
+	switch o.kind {
+	case kindBatch:
+		return in.batch(o.batch.ForCuDF(in.scope.ctx, opts...))
+	case kindArray:
+		return in.array(o.array.ForCuDF(in.scope.ctx, opts...))
+	}
+	return nil, typeErrorf("a %s is not an array", o.kind)
+}
+
+// fromCuDF gives a batch the schema, or an array the type of the field, that it had before libcudf.
+func fromCuDF(in *invocation) (any, error) {
+	o, err := in.object()
+	if err != nil {
+		return nil, err
+	}
+	wanted, err := argument[*source](in, 1)
+	if err != nil {
+		return nil, err
+	}
+	switch o.kind {
+	case kindBatch:
+		schema, err := wanted.aSchema()
+		if err != nil {
+			return nil, err
+		}
+		return in.batch(o.batch.FromCuDF(in.scope.ctx, schema))
+	case kindArray:
+		field, err := wanted.field()
+		if err != nil {
+			return nil, err
+		}
+		return in.array(o.array.FromCuDF(in.scope.ctx, field.Type))
+	}
+	return nil, typeErrorf("a %s is not an array", o.kind)
+}
+
+// field is the schema of an array.
+func (s *source) field() (arrow.Field, error) {
+	switch {
+	case s.err != nil:
+		return arrow.Field{}, s.err
+	case s.form == formSchema:
+		return cdevice.ImportField(cdevice.SchemaFromPtr(s.schema))
+	}
+	return arrow.Field{}, s.refuse(kindSchema)
+}
