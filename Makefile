@@ -4,7 +4,7 @@
 GO ?= go
 CHECKED = ./cdevice ./device/... ./integration/soak ./internal/... ./interop/... ./memory/... ./pyextension/...
 
-.PHONY: demo test pairs check ci lint format-c race checkptr cgocheck asan mutants gpu gorgonia cudasim cc faults soak fuzz bench bench-quick bench-peers clean
+.PHONY: demo test pairs check ci lint format-c race checkptr cgocheck asan mutants gpu libcudf gorgonia cudasim cc faults soak fuzz bench bench-quick bench-peers clean
 
 demo: ## send real batches Go -> PyArrow -> Go, and print what happened
 	integration/run.sh --demo
@@ -14,7 +14,7 @@ demo: ## send real batches Go -> PyArrow -> Go, and print what happened
 PAIRS = $(CURDIR)/build/pairs
 test: ## everything: Go tests, then what others wrote, over the simulated driver and against PyArrow
 	rm -rf build/pairs
-	$(GO) test -shuffle=on ./...
+	$(GO) test -timeout 30m -shuffle=on ./...
 	$(GO) run ./ci/pairs go
 	PAIRS="$(PAIRS)/cuda.json" integration/cuda/run.sh
 	PAIRS="$(PAIRS)/cuda-13.json" integration/cuda/run.sh --cuda-13
@@ -47,16 +47,16 @@ cc: # cgo's own code does not compile with these flags, so ours is checked apart
 
 # -short: fewer of the injected faults, and a short soak.
 race: ## the race detector
-	$(GO) test -short -race $(CHECKED)
+	$(GO) test -timeout 30m -short -race $(CHECKED)
 
 checkptr: ## unsafe.Pointer arithmetic, checked at run time
-	$(GO) test -short -gcflags=all=-d=checkptr $(CHECKED)
+	$(GO) test -timeout 30m -short -gcflags=all=-d=checkptr $(CHECKED)
 
 cgocheck: ## no unpinned Go pointer is stored in C memory
-	GOEXPERIMENT=cgocheck2 $(GO) test -short ./cdevice ./internal/... ./interop/... ./memory/... ./pyextension/...
+	GOEXPERIMENT=cgocheck2 $(GO) test -timeout 30m -short ./cdevice ./internal/... ./interop/... ./memory/... ./pyextension/...
 
 asan: ## the C half, and Go's accesses to C memory, under AddressSanitizer
-	$(GO) test -short -asan ./cdevice ./integration/soak ./internal/... ./interop/... ./memory/... ./pyextension/...
+	$(GO) test -timeout 30m -short -asan ./cdevice ./integration/soak ./internal/... ./interop/... ./memory/... ./pyextension/...
 
 JOBS ?= 2
 mutants: ## each wait removed, one at a time: every one must turn the tests red (20 minutes or so)
@@ -65,10 +65,16 @@ mutants: ## each wait removed, one at a time: every one must turn the tests red 
 cudasim: ## the simulated CUDA driver, for any program; prints its path
 	@$(GO) run ./cudasim/build
 
-gpu: ## both halves of ci/gpu, with the simulated driver for a GPU and no Go in reach of the second
+gpu: ## both halves of the kit for a GPU, with the simulated driver for one and no Go in reach of the second
 	ci/gpu build build/gpu
-	driver=$$($(GO) run ./cudasim/build) && env -i PATH=/usr/bin:/bin CDEVICE_CUDA_DRIVER="$$driver" \
+	driver=$$($(GO) run ./cudasim/build) && python=$$(integration/cuda/venv.sh "$$driver") && \
+		env -i PATH=/usr/bin:/bin CDEVICE_CUDA_DRIVER="$$driver" KIT_SIMULATED=1 PYTHON="$$python" \
 		CUDASIM=devices=2,pageable_async=1 build/gpu/gpu run
+
+libcudf: ## the kit's programs for libcudf, built, and run as far as they need no GPU; 500 MB of wheels, the first time
+	ci/gpu build build/libcudf libcudf
+	driver=$$($(GO) run ./cudasim/build) && env -i PATH=/usr/bin:/bin CDEVICE_CUDA_DRIVER="$$driver" KIT_SIMULATED=1 \
+		CUDASIM=devices=2,pageable_async=1 build/libcudf/gpu run libcudf
 
 gorgonia: ## the package for programs that use gorgonia.org/cu, which is built against cuda.h
 	memory/cudaalloc/gorgonia/test.sh

@@ -22,9 +22,9 @@ import (
 // makes no progress, and loses nothing.
 
 // Functions that read a batch wait for its event.
-func TestContextsEndWaitsForABatchThatIsNotReady(t *testing.T) {
+func TestGPUContextsEndWaitsForABatchThatIsNotReady(t *testing.T) {
 	checkLeaks(t)
-	m := cudatest.Simulated(t, cudasim.Options{})
+	m := cudatest.One(t, cudasim.Options{})
 	gpu := m.GPUs[0]
 	for name, f := range map[string]func(context.Context, *cdevice.Array) error{
 		"Synchronize": func(ctx context.Context, a *cdevice.Array) error { return a.Synchronize(ctx) },
@@ -64,9 +64,9 @@ func TestContextsEndWaitsForABatchThatIsNotReady(t *testing.T) {
 
 // Copies behind a stream that is stuck: the copy is one range into plain memory, or
 // several; it goes to memory that is page-locked; it needs more staging than there is.
-func TestContextsEndCopiesBehindAStuckStream(t *testing.T) {
+func TestGPUContextsEndCopiesBehindAStuckStream(t *testing.T) {
 	checkLeaks(t)
-	withAndWithoutPools(t, cudasim.Options{}, func(t *testing.T, m *cudatest.Machine) {
+	cudatest.WithAndWithoutPools(t, cudasim.Options{}, func(t *testing.T, m *cudatest.Machine) {
 		gpu := m.GPUs[0]
 		s := newStream(t, gpu)
 		one := copiedTo(t, numbers(t, 8000), gpu)
@@ -117,8 +117,8 @@ func TestContextsEndCopiesBehindAStuckStream(t *testing.T) {
 }
 
 // Unregistering waits for the GPU.
-func TestContextsEndUnregistering(t *testing.T) {
-	m := cudatest.Simulated(t, cudasim.Options{})
+func TestGPUContextsEndUnregistering(t *testing.T) {
+	m := cudatest.One(t, cudasim.Options{})
 	gpu := m.GPUs[0]
 	r, err := hostpinned.Register(gpu, make([]byte, 1<<16))
 	require.NoError(t, err)
@@ -210,9 +210,9 @@ func TestCopyToHostPageLocksLittle(t *testing.T) {
 }
 
 // A copy into page-locked memory is made by the host, in its turn on a stream that is stuck.
-func TestContextsEndCopiesIntoPageLockedMemory(t *testing.T) {
+func TestGPUContextsEndCopiesIntoPageLockedMemory(t *testing.T) {
 	checkLeaks(t)
-	m := cudatest.Simulated(t, cudasim.Options{})
+	m := cudatest.One(t, cudasim.Options{})
 	gpu := m.GPUs[0]
 	column := numbers(t, 8000)
 	s := newStream(t, gpu)

@@ -45,9 +45,9 @@ func TestCopyToPlainMemoryComesInPieces(t *testing.T) {
 }
 
 // A copy that is given up between two pieces keeps those that are under way.
-func TestCopyInPiecesIsGivenUp(t *testing.T) {
+func TestGPUCopyInPiecesIsGivenUp(t *testing.T) {
 	checkLeaks(t)
-	m := cudatest.Simulated(t, cudasim.Options{})
+	m := cudatest.One(t, cudasim.Options{})
 	gpu := m.GPUs[0]
 	rec := columnsOf(memory.DefaultAllocator, 7, 700_000, false)
 	defer rec.Release()

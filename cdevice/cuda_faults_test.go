@@ -92,35 +92,44 @@ func TestEachCallOfARoundTripFails(t *testing.T) {
 			}
 			rec := columnsOf(mem, 3, 20, true)
 			defer rec.Release()
-			before := m.Sim.Report().Live
-			there := func() error { // and cached memory is freed: twice, since the first pass adds to the caches
-				return errors.Join(roundTrip(rec, gpu, mem), gpu.Trim(background), gpu.Trim(background))
-			}
-			m.Sim.ResetCounters()
-			require.NoError(t, there())
-			m.Settle(t, before)
-			called, failed, faults := map[string]bool{}, map[string]bool{}, 0
-			for _, fault := range cudatest.Faults(m.Sim.Report().Calls) {
-				called[fault.Function] = true
-				var err error
-				if m.Meets(t, "a round trip", fault, 999, func() { err = there() }) {
-					faults++
-					failed[fault.Function] = true
-					if err != nil {
-						require.ErrorContains(t, err, fault.Function+"(", fault)
-					} else {
-						require.Contains(t, madeGood, fault.Function, fault)
-					}
-				}
-				m.Settle(t, before)
-			}
-			require.NoError(t, roundTrip(rec, gpu, mem))
-			require.Equal(t, called, failed, "each function failed")
+			faults := eachCallFails(t, m, func() error { return roundTrip(rec, gpu, mem) })
 			require.Greater(t, faults, 50)
 			t.Logf("%d calls failed, one at a time", faults)
 		})
 	}
 	pinned.Trim()
+}
+
+// eachCallFails makes each call of the driver in trip fail: an error names it, nothing is lost, and the next trip
+// works. It returns the number of failures.
+func eachCallFails(t *testing.T, m *cudatest.Machine, trip func() error) (faults int) {
+	t.Helper()
+	gpu := m.GPUs[0]
+	before := m.Sim.Report().Live
+	there := func() error { // and cached memory is freed: twice, since the first pass adds to the caches
+		return errors.Join(trip(), gpu.Trim(background), gpu.Trim(background))
+	}
+	m.Sim.ResetCounters()
+	require.NoError(t, there())
+	m.Settle(t, before)
+	called, failed := map[string]bool{}, map[string]bool{}
+	for _, fault := range cudatest.Faults(m.Sim.Report().Calls) {
+		called[fault.Function] = true
+		var err error
+		if m.Meets(t, "a round trip", fault, 999, func() { err = there() }) {
+			faults++
+			failed[fault.Function] = true
+			if err != nil {
+				require.ErrorContains(t, err, fault.Function+"(", fault)
+			} else {
+				require.Contains(t, madeGood, fault.Function, fault)
+			}
+		}
+		m.Settle(t, before)
+	}
+	require.NoError(t, trip())
+	require.Equal(t, called, failed, "each function failed")
+	return faults
 }
 
 // 100,000 batches go to the GPU, through C, and back, and leave nothing.

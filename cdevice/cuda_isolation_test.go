@@ -25,9 +25,9 @@ import (
 // else.
 
 // Copies out of a batch that is not ready wait for it, each on its own.
-func TestBatchThatIsNotReadyHoldsUpNoOtherCopies(t *testing.T) {
+func TestGPUBatchThatIsNotReadyHoldsUpNoOtherCopies(t *testing.T) {
 	checkLeaks(t)
-	withAndWithoutPools(t, cudasim.Options{}, func(t *testing.T, m *cudatest.Machine) {
+	cudatest.WithAndWithoutPools(t, cudasim.Options{}, func(t *testing.T, m *cudatest.Machine) {
 		gpu := m.GPUs[0]
 		want := wantText(t)
 		late, open := notReady(t, m, gpu)
@@ -111,9 +111,9 @@ func TestBatchThatIsNotReadyHoldsUpNoOtherCopies(t *testing.T) {
 
 // The memory of batches that were exported and released waits for a stream of another library
 // that is stuck; the memory of batches that were never exported does not.
-func TestStuckStrangerKeepsOnlyWhatWasExported(t *testing.T) {
+func TestGPUStuckStrangerKeepsOnlyWhatWasExported(t *testing.T) {
 	checkLeaks(t)
-	withAndWithoutPools(t, cudasim.Options{}, func(t *testing.T, m *cudatest.Machine) {
+	cudatest.WithAndWithoutPools(t, cudasim.Options{}, func(t *testing.T, m *cudatest.Machine) {
 		gpu := m.GPUs[0]
 		for _, dev := range []*cudaalloc.Device{gpu, gpu.Pinned(), gpu.Managed()} {
 			column := numbers(t, 8*mib)
@@ -230,9 +230,9 @@ func TestReleaseCallbackMayNeedTheGPU(t *testing.T) {
 }
 
 // An owner that panics, or ends its goroutine, ends nothing but itself.
-func TestOwnerThatPanicsEndsNothingElse(t *testing.T) {
+func TestGPUOwnerThatPanicsEndsNothingElse(t *testing.T) {
 	checkLeaks(t)
-	m := cudatest.Simulated(t, cudasim.Options{})
+	m := cudatest.One(t, cudasim.Options{})
 	gpu := m.GPUs[0]
 	for name, f := range misbehaviours {
 		s := newStream(t, gpu)

@@ -28,9 +28,9 @@ func bufferOf(t *testing.T, a *cdevice.Array, i uintptr) device.Ptr {
 	return device.Ptr(*abi.At[uintptr](out.Array.Buffers + 8*i))
 }
 
-func TestCopyToHostOfHostMemoryWaitsForItsStream(t *testing.T) {
+func TestGPUCopyToHostOfHostMemoryWaitsForItsStream(t *testing.T) {
 	checkLeaks(t)
-	m := cudatest.Simulated(t, cudasim.Options{})
+	m := cudatest.One(t, cudasim.Options{})
 	gpu := m.GPUs[0]
 	for _, mem := range hostAllocators(t, gpu) {
 		rec := columnsOf(mem, 1, 1000, false)

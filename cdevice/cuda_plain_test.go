@@ -124,9 +124,9 @@ func TestGPUAsCPUWaitsForARecordedEvent(t *testing.T) {
 }
 
 // The context ends the wait for a stream that is stuck.
-func TestContextEndsAsCPUOfAStuckStream(t *testing.T) {
+func TestGPUContextEndsAsCPUOfAStuckStream(t *testing.T) {
 	checkLeaks(t)
-	m := cudatest.Simulated(t, cudasim.Options{})
+	m := cudatest.One(t, cudasim.Options{})
 	gpu := m.GPUs[0]
 	mem := hostpinned.New(gpu, 0)
 	rec := columnsOf(mem, 1, 10, false)
@@ -165,9 +165,9 @@ func TestContextEndsAsCPUOfAStuckStream(t *testing.T) {
 
 // A consumer of a plain struct works on the CPU: its release waits for no work of the GPU,
 // which the release of a device struct does.
-func TestPlainReleaseWaitsForNoDevice(t *testing.T) {
+func TestGPUPlainReleaseWaitsForNoDevice(t *testing.T) {
 	checkLeaks(t)
-	m := cudatest.Simulated(t, cudasim.Options{})
+	m := cudatest.One(t, cudasim.Options{})
 	gpu := m.GPUs[0]
 	mem := hostpinned.New(gpu, 0)
 	for range 2 {

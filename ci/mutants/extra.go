@@ -66,7 +66,7 @@ var extras = []extra{
 	},
 	{
 		"internal/copyplan/todevice.go", "source.enqueue", "device sources are kept",
-		"kept = kept || len(copies) > 0", "kept = kept || len(copies) < 0",
+		"kept = kept || len(copies.list) > 0", "kept = kept || len(copies.list) < 0",
 	},
 	{
 		"cdevice/event.go", "recordEvent", "the recorded event",

@@ -20,7 +20,7 @@ import (
 // device.
 
 // Waits for the work of the whole GPU end with their context, lose nothing, and can be repeated.
-func TestContextsEndWaitsForTheGPU(t *testing.T) {
+func TestGPUContextsEndWaitsForTheGPU(t *testing.T) {
 	page := make([]byte, 4096)
 	for name, row := range map[string]struct {
 		prepare func(*testing.T, *cudaalloc.Device)
@@ -43,7 +43,7 @@ func TestContextsEndWaitsForTheGPU(t *testing.T) {
 	} {
 		for _, options := range []cudasim.Options{{}, {NoPools: true}} {
 			t.Run(name, func(t *testing.T) {
-				m := cudatest.Simulated(t, options)
+				m := cudatest.One(t, options)
 				gpu := m.GPUs[0]
 				stranger := m.Stranger(t, gpu)
 				open := stranger.Hold(t)
@@ -74,8 +74,8 @@ func TestContextsEndWaitsForTheGPU(t *testing.T) {
 }
 
 // Large uploads wait for room on their own: other uploads go on, and staged memory is not lost.
-func TestContextsEndUploadsThatWait(t *testing.T) {
-	m := cudatest.Simulated(t, cudasim.Options{})
+func TestGPUContextsEndUploadsThatWait(t *testing.T) {
+	m := cudatest.One(t, cudasim.Options{})
 	gpu := m.GPUs[0]
 	s, err := gpu.NewStream()
 	require.NoError(t, err)

@@ -61,7 +61,7 @@ func TestFreesWaitWhileTheContextCannotBeSynchronised(t *testing.T) {
 }
 
 // Memory that is freed on a stream is not given out again until the work on the stream is done.
-func TestFreeWaitsForItsStream(t *testing.T) {
+func TestGPUFreeWaitsForItsStream(t *testing.T) {
 	const size = 1 << 16
 	eachKind(t, cudasim.Options{}, func(t *testing.T, k *kind) {
 		mem := k.allocated(t, size)
@@ -158,7 +158,7 @@ func TestEndOfTheContextEndsWhatWaits(t *testing.T) {
 
 // A stream that is stuck holds back memory that unknown work may use on it, and no memory that is
 // known to be used elsewhere.
-func TestStuckStrangerHoldsUpNoFrees(t *testing.T) {
+func TestGPUStuckStrangerHoldsUpNoFrees(t *testing.T) {
 	eachKind(t, cudasim.Options{}, func(t *testing.T, k *kind) {
 		s := k.stream(t)
 		stranger := k.m.Stranger(t, k.Own())

@@ -66,8 +66,8 @@ func TestHoldWaitsForTheSynchronisationUnderWay(t *testing.T) {
 
 // Memory that is freed on the default stream is not given out before its work is done, while
 // a capture keeps an event from being recorded there.
-func TestFreeOnTheDefaultStreamWaitsForACapture(t *testing.T) {
-	m := cudatest.Simulated(t, cudasim.Options{Lazy: true})
+func TestGPUFreeOnTheDefaultStreamWaitsForACapture(t *testing.T) {
+	m := cudatest.One(t, cudasim.Options{Lazy: true})
 	gpu := m.GPUs[0]
 	const size = 1000
 	mem, err := gpu.Pinned().Allocate(background, size, nil)
@@ -87,8 +87,8 @@ func TestFreeOnTheDefaultStreamWaitsForACapture(t *testing.T) {
 }
 
 // Memory that is freed after an event of another device is freed after all work of its own.
-func TestFreeAfterAForeignEventWaits(t *testing.T) {
-	m := cudatest.Simulated(t, cudasim.Options{})
+func TestGPUFreeAfterAForeignEventWaits(t *testing.T) {
+	m := cudatest.One(t, cudasim.Options{})
 	gpu := m.GPUs[0]
 	const size = 1000
 	own, err := gpu.Allocate(background, size, nil)

@@ -208,8 +208,8 @@ func TestGPUEventOfAnUploadCoversIt(t *testing.T) {
 }
 
 // The same of an upload that needs no staging.
-func TestEventOfAnUploadWithoutStagingWaits(t *testing.T) {
-	m := cudatest.Simulated(t, cudasim.Options{})
+func TestGPUEventOfAnUploadWithoutStagingWaits(t *testing.T) {
+	m := cudatest.One(t, cudasim.Options{})
 	gpu := m.GPUs[0]
 	const size = 1000
 	s, err := gpu.NewStream()

@@ -192,8 +192,8 @@ func TestStreamWaitsForAnEvent(t *testing.T) {
 }
 
 // A copy stream with pending work is not reused for the next copy.
-func TestCopyStreamThatWaitsIsNotGivenOut(t *testing.T) {
-	m := cudatest.Simulated(t, cudasim.Options{})
+func TestGPUCopyStreamThatWaitsIsNotGivenOut(t *testing.T) {
+	m := cudatest.One(t, cudasim.Options{})
 	gpu := m.GPUs[0]
 	first, err := gpu.CopyStream()
 	require.NoError(t, err)

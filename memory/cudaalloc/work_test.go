@@ -291,10 +291,13 @@ func TestGPUManyAllocationsLeaveNothing(t *testing.T) {
 	}
 	require.NoError(t, s.Synchronize(background))
 	require.NoError(t, s.Close())
+	require.NoError(t, gpu.Flush(background)) // without pools, memory is freed in the background
 	stats := gpu.ReadStats().Device
 	assert.EqualValues(t, n, stats.Total-before.Total)
 	assert.Zero(t, stats.Live)
-	assert.LessOrEqual(t, stats.Peak, max(before.Peak, 5000))
+	if m.Sim != nil {
+		assert.LessOrEqual(t, stats.Peak, max(before.Peak, 5000))
+	}
 }
 
 func TestGPUStats(t *testing.T) {

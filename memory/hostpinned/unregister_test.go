@@ -16,7 +16,7 @@ import (
 
 // The context of Unregister ends the wait for a stream that is stuck, and Unregister may be
 // called again.
-func TestUnregisterIsGivenUp(t *testing.T) {
+func TestGPUUnregisterIsGivenUp(t *testing.T) {
 	m := cudatest.One(t, cudasim.Options{})
 	gpu := m.GPUs[0]
 	b, err := syscall.Mmap(-1, 0, 8192, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)

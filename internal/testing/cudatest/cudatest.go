@@ -87,6 +87,24 @@ func One(t testing.TB, o cudasim.Options) *Machine {
 	return Simulated(t, o)
 }
 
+// WithAndWithoutPools runs test on the driver that CDEVICE_CUDA_DRIVER names, or else on simulated
+// machines with these options, one of them without stream-ordered memory.
+func WithAndWithoutPools(t *testing.T, o cudasim.Options, test func(*testing.T, *Machine)) {
+	if path := driver(); path != "" {
+		t.Run("driver", func(t *testing.T) { test(t, open(t, path)) })
+		return
+	}
+	for name, none := range map[string]bool{"pools": false, "no pools": true} {
+		t.Run(name, func(t *testing.T) {
+			o.NoPools = none
+			test(t, Simulated(t, o))
+		})
+	}
+}
+
+// Path is the path of the machine's driver.
+func (m *Machine) Path() string { return m.path }
+
 // Driver is the option of cudaalloc that names the machine's driver.
 func (m *Machine) Driver() cudaalloc.Option { return cudaalloc.WithDriver(m.path) }
 

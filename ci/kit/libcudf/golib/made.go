@@ -1,0 +1,85 @@
+//go:build cgo
+
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/cdata"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/device"
+)
+
+// made is a [cdevice.Array] or a [cdevice.RecordBatch].
+type made interface {
+	Release()
+	DeviceID() device.ID
+	Synchronize(context.Context) error
+	ValidateFull(context.Context) error
+	recordEvent(device.Stream) (made, error)
+	export(*cdevice.CArrowDeviceArray, *cdata.CArrowSchema) error
+	toHost(context.Context) ([]arrow.Array, error)
+	value() any
+}
+
+type madeArray struct{ *cdevice.Array }
+
+func (a madeArray) recordEvent(s device.Stream) (made, error) {
+	r, err := a.RecordEvent(s)
+	return madeArray{r}, err
+}
+
+func (a madeArray) export(out *cdevice.CArrowDeviceArray, schema *cdata.CArrowSchema) error {
+	return cdevice.ExportArray(a.Array, out, schema)
+}
+
+func (a madeArray) toHost(ctx context.Context) ([]arrow.Array, error) {
+	arr, err := a.CopyToHost(ctx, memory.DefaultAllocator)
+	return []arrow.Array{arr}, err
+}
+
+func (a madeArray) value() any { return a.Array }
+
+type madeBatch struct{ *cdevice.RecordBatch }
+
+func (b madeBatch) recordEvent(s device.Stream) (made, error) {
+	r, err := b.RecordEvent(s)
+	return madeBatch{r}, err
+}
+
+func (b madeBatch) export(out *cdevice.CArrowDeviceArray, schema *cdata.CArrowSchema) error {
+	return cdevice.ExportRecordBatch(b.RecordBatch, out, schema)
+}
+
+func (b madeBatch) toHost(ctx context.Context) ([]arrow.Array, error) {
+	rec, err := b.CopyToHost(ctx, memory.DefaultAllocator)
+	if err != nil {
+		return nil, err
+	}
+	defer rec.Release()
+	for _, c := range rec.Columns() {
+		c.Retain()
+	}
+	return rec.Columns(), nil
+}
+
+func (b madeBatch) value() any { return b.RecordBatch }
+
+// fit returns what ForCuDF returns for a batch, or for its only column.
+func fit(ctx context.Context, j job, there *cdevice.RecordBatch) (made, error) {
+	if j.form.isTable() {
+		b, err := there.ForCuDF(ctx)
+		return madeBatch{b}, err
+	}
+	a := there.Column(0)
+	defer a.Release()
+	fitted, err := a.ForCuDF(ctx)
+	return madeArray{fitted}, err
+}
+
+// refusal reports whether an error of ForCuDF means that libcudf has no column for the array.
+func refusal(err error) bool { return errors.Is(err, arrow.ErrNotImplemented) }

@@ -1,0 +1,131 @@
+"""Runs the checks of each peer in a process of its own, and goes on after a check that crashed or did not end."""
+
+import importlib.util
+import os
+import queue
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+# In the order of their value.
+PEERS = ["cupy", "torch", "driver", "numba", "jax", "nanoarrow", "pyarrow", "pairs"]
+
+PATIENCE = 45  # seconds that one check may need
+BEGINNING = 120  # and the import of a peer, with its first kernels
+SHARE = 110  # seconds of a peer
+PROCESSES = 6  # after which a peer is given up
+BROKEN = 3  # the exit status of a process whose context is broken, for which another one goes on
+
+
+def main():
+    if importlib.util.find_spec("numpy") is None:
+        say(f"skip peers: NumPy, which every check needs, is not installed for {sys.executable}")
+        return 0
+    wanted = os.environ.get("PEERS", "").split() or PEERS
+    end = time.monotonic() + float(os.environ.get("KIT_SECONDS") or 540) - 15
+    bad = False
+    for name in wanted:
+        if end - time.monotonic() < 20:
+            say(f"FAIL {name}: no time is left for it")
+            bad = True
+            continue
+        bad |= Peer(name, min(end, time.monotonic() + SHARE)).run()
+    return 1 if bad else 0
+
+
+def say(line):
+    print(line, flush=True)
+
+
+class Peer:
+    """The checks of one peer, over as many processes as they need."""
+
+    def __init__(self, name, end):
+        self._name, self._end = name, end
+        self._done, self._failed, self._ended = 0, False, False
+
+    def run(self):
+        """Reports whether a check failed."""
+        for _ in range(PROCESSES):
+            self._process()
+            if self._ended:
+                return self._failed
+            if time.monotonic() > self._end:
+                break
+        say(f"FAIL {self._name}: given up, the checks that follow were not made")
+        return True
+
+    def _process(self):
+        """Makes checks until the process ends: at the end of the list, or because of one of them."""
+        with _errors() as errors:
+            errors.write(f"== {self._name}\n")
+            errors.flush()
+            start = errors.seek(0, os.SEEK_END)
+            command = [sys.executable, "-u", "child.py", self._name, str(self._done)]
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
+            current, reason = self._follow(process)
+            try:
+                process.wait(timeout=0 if reason else 30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            if reason is None and process.returncode not in (0, BROKEN):
+                reason = f"the process ended with {_status(process.returncode)}"
+            if reason is not None:
+                say(f"FAIL {current or self._name}: {reason}")
+                _tail(errors, start)
+                self._failed = True
+                self._ended = self._ended or current is None  # it did not come to the checks
+
+    def _follow(self, process):
+        """Passes on what the process prints. The check that was running at its end, and why it had to end."""
+        lines = queue.Queue()
+        threading.Thread(target=_read, args=[process.stdout, lines], daemon=True).start()
+        current, limit = None, BEGINNING
+        while True:
+            left = min(limit, self._end - time.monotonic())
+            try:
+                line = lines.get(timeout=max(left, 0.1))
+            except queue.Empty:
+                if left < limit:
+                    return current, f"the time of {self._name} is over"
+                return current, f"it did not end in {limit} seconds"
+            if line is None:
+                return current, None
+            if line.startswith("@begin "):
+                current, limit = line[7:], PATIENCE
+                self._done += 1
+            elif line == "@end":
+                self._ended = True
+            else:
+                self._failed |= line.startswith("FAIL ")
+                say(line)
+
+
+def _read(stream, lines):
+    for line in stream:
+        lines.put(line.rstrip("\n"))
+    lines.put(None)
+
+
+def _status(code):
+    return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
+
+
+def _errors():
+    """A file for what the processes print to standard error: one to keep, if there is a folder for such."""
+    folder = os.environ.get("KIT_OUT")
+    return open(os.path.join(folder, "peers.err"), "a+") if folder else tempfile.TemporaryFile("w+")
+
+
+def _tail(errors, start):
+    errors.seek(start)
+    for line in errors.read()[-2500:].splitlines():
+        say(f"    {line}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,147 @@
+/* What rules share. */
+#include "rules.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+/* For is_filled, and never freed: to allocate or to free it could wait for the work behind a gate. */
+enum { STAGE = 1 << 16 };
+static unsigned char* stage;
+
+CUcontext use(int ordinal) {
+  static CUcontext contexts[64];
+  if (contexts[ordinal] == NULL) {
+    OK(cuInit(0));
+    OK(cuDevicePrimaryCtxRetain(&contexts[ordinal], ordinal));
+  }
+  OK(cuCtxSetCurrent(contexts[ordinal]));
+  if (stage == NULL) stage = new_pinned(STAGE);
+  return contexts[ordinal];
+}
+
+static CUstream make_stream(unsigned flags) {
+  CUstream stream = NULL;
+  OK(cuStreamCreate(&stream, flags));
+  return stream;
+}
+
+CUstream new_stream(void) { return make_stream(CU_STREAM_NON_BLOCKING); }
+CUstream new_blocking_stream(void) { return make_stream(CU_STREAM_DEFAULT); }
+
+CUevent new_event(void) {
+  CUevent event = NULL;
+  OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+  return event;
+}
+
+CUdeviceptr new_memory(size_t size) {
+  CUdeviceptr memory = 0;
+  OK(cuMemAlloc_v2(&memory, size));
+  return memory;
+}
+
+CUdeviceptr new_managed(size_t size) {
+  CUdeviceptr memory = 0;
+  OK(cuMemAllocManaged(&memory, size, CU_MEM_ATTACH_GLOBAL));
+  return memory;
+}
+
+unsigned char* new_pinned(size_t size) {
+  void* memory = NULL;
+  OK(cuMemHostAlloc(&memory, size, CU_MEMHOSTALLOC_PORTABLE));
+  return memory;
+}
+
+unsigned char* new_pages(size_t size) {
+  void* pages = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (pages == MAP_FAILED) stop("no pages can be mapped");
+  memset(pages, 0, size);
+  return pages;
+}
+
+CUdeviceptr address(const void* p) { return (CUdeviceptr)(uintptr_t)p; }
+
+bool all_bytes(const unsigned char* bytes, unsigned char value, size_t size) {
+  for (size_t i = 0; i < size; i++)
+    if (bytes[i] != value) return false;
+  return true;
+}
+
+bool is_filled(CUdeviceptr memory, unsigned char value, size_t size) {
+  CUstream s = new_stream();
+  bool is = true;
+  for (size_t done = 0, n; done < size; done += n) {
+    n = size - done < STAGE ? size - done : STAGE;
+    OK(cuMemcpyDtoHAsync_v2(stage, memory + done, n, s));
+    OK(cuStreamSynchronize(s));
+    is = is && all_bytes(stage, value, n);
+  }
+  OK(cuStreamDestroy_v2(s));
+  return is;
+}
+
+void fill(CUdeviceptr memory, unsigned char value, size_t size) {
+  CUstream s = new_stream();
+  OK(cuMemsetD8Async(memory, value, size, s));
+  OK(cuStreamSynchronize(s));
+  OK(cuStreamDestroy_v2(s));
+}
+
+int attribute(int name, int device) {
+  int value = 0;
+  return cuDeviceGetAttribute(&value, name, device) == CUDA_SUCCESS ? value : 0;
+}
+
+struct thread {
+  void (*run)(void*);
+  void* data;
+};
+
+static void* run_thread(void* data) {
+  struct thread* thread = data;
+  thread->run(thread->data);
+  return NULL;
+}
+
+void on_thread(void (*run)(void*), void* data) {
+  struct thread thread = {run, data};
+  pthread_t id;
+  if (pthread_create(&id, NULL, run_thread, &thread)) stop("no thread can be made");
+  pthread_join(id, NULL);
+}
+
+static sigjmp_buf after_fault;
+
+static void on_fault(int signal) { siglongjmp(after_fault, signal); }
+
+static bool touch(volatile char* p, bool write) {
+  struct sigaction handler = {.sa_handler = on_fault}, segv, bus;
+  volatile bool touched = false;
+  sigaction(SIGSEGV, &handler, &segv);
+  sigaction(SIGBUS, &handler, &bus);
+  if (sigsetjmp(after_fault, 1) == 0) {
+    char c = *p;
+    if (write) *p = c;
+    touched = true;
+  }
+  sigaction(SIGSEGV, &segv, NULL);
+  sigaction(SIGBUS, &bus, NULL);
+  return touched;
+}
+
+bool host_reads(const volatile void* p) { return touch((volatile char*)(uintptr_t)p, false); }
+bool host_writes(volatile void* p) { return touch(p, true); }
+
+double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+void nap(int milliseconds) {
+  struct timespec t = {milliseconds / 1000, milliseconds % 1000 * 1000000L};
+  nanosleep(&t, NULL);
+}

@@ -1,0 +1,163 @@
+/* Host functions. */
+#define GROUP "host functions"
+#include "rules.h"
+
+struct seen {
+  unsigned char* p;
+  unsigned char value;
+  pthread_t thread;
+  CUstream stream;
+  CUresult status, inside;
+  CUevent event;
+  atomic_bool called;
+};
+
+static void look(void* data) {
+  struct seen* seen = data;
+  seen->value = seen->p[0];
+  seen->thread = pthread_self();
+  seen->p[0] = 99;
+  seen->called = true;
+}
+
+static void look_with_status(CUstream stream, CUresult status, void* data) {
+  struct seen* seen = data;
+  look(data);
+  seen->stream = stream;
+  seen->status = status;
+}
+
+RULE(a_host_function_is_between_work_before_and_after_it, MANUAL,
+     "A host function runs after earlier work of its stream and before later work of it.") {
+  CUstream s = new_stream();
+  CUdeviceptr m = new_memory(64);
+  struct seen seen = {.p = new_pinned(64)};
+  OK(cuMemsetD8Async(m, 5, 64, s));
+  OK(cuMemcpyDtoHAsync_v2(seen.p, m, 64, s));
+  OK(cuLaunchHostFunc(s, look, &seen));
+  OK(cuMemcpyHtoDAsync_v2(m, seen.p, 1, s));
+  OK(cuStreamSynchronize(s));
+  CHECK(seen.called);
+  SAME(seen.value, 5);
+  CHECK(!pthread_equal(seen.thread, pthread_self()));
+  CHECK(is_filled(m, 99, 1));
+  OK(cuMemFreeHost(seen.p));
+  OK(cuMemFree_v2(m));
+  OK(cuStreamDestroy_v2(s));
+}
+
+RULE(a_host_function_holds_its_stream_back, MANUAL,
+     "Work after a host function waits until the function has returned.") {
+  CUstream s = new_stream();
+  CUdeviceptr m = new_memory(64);
+  fill(m, 1, 64);
+  close_gate(s);
+  OK(cuMemsetD8Async(m, 2, 64, s));
+  STAYS_PENDING(cuStreamQuery(s));
+  CHECK(is_filled(m, 1, 64));
+  open_gate();
+  OK(cuStreamSynchronize(s));
+  CHECK(is_filled(m, 2, 64));
+  OK(cuMemFree_v2(m));
+  OK(cuStreamDestroy_v2(s));
+}
+
+RULE(queueing_a_host_function_does_not_wait, MANUAL, "cuLaunchHostFunc returns while work of the stream is pending.") {
+  CUstream s = new_stream();
+  static unsigned char byte;
+  struct seen seen = {.p = &byte};
+  close_gate(s);
+  DOES_NOT_WAIT(cuLaunchHostFunc(s, look, &seen));
+  STAYS(!seen.called);
+  open_gate();
+  OK(cuStreamSynchronize(s));
+  CHECK(seen.called);
+  OK(cuStreamDestroy_v2(s));
+}
+
+RULE(a_stream_callback_gets_stream_and_status, MANUAL,
+     "A callback of cuStreamAddCallback gets the stream and its status.") {
+  CUstream s = new_stream();
+  unsigned char byte = 3;
+  struct seen seen = {.p = &byte, .status = CUDA_ERROR_UNKNOWN};
+  OK(cuStreamAddCallback(s, look_with_status, &seen, 0));
+  OK(cuStreamSynchronize(s));
+  CHECK(seen.called && seen.value == 3);
+  CHECK(seen.stream == s);
+  SAME(seen.status, CUDA_SUCCESS);
+  IS(cuStreamAddCallback(s, look_with_status, &seen, 1), CUDA_ERROR_INVALID_VALUE);
+  OK(cuStreamDestroy_v2(s));
+}
+
+RULE(a_host_function_must_be_given, READING,
+     "cuLaunchHostFunc and cuStreamAddCallback of no function are INVALID_VALUE.", .alone = true) {
+  IS(cuLaunchHostFunc(NULL, NULL, NULL), CUDA_ERROR_INVALID_VALUE);
+  IS(cuStreamAddCallback(NULL, NULL, NULL, 0), CUDA_ERROR_INVALID_VALUE);
+}
+
+static void allocate_inside(void* data) {
+  struct seen* seen = data;
+  CUdeviceptr m = 0;
+  seen->inside = cuMemAlloc_v2(&m, 64);
+  seen->called = true;
+}
+
+static void query_inside(void* data) {
+  struct seen* seen = data;
+  seen->inside = cuEventQuery(seen->event);
+  seen->called = true;
+}
+
+static void synchronize_inside(void* data) {
+  struct seen* seen = data;
+  seen->inside = cuEventSynchronize(seen->event);
+  seen->called = true;
+}
+
+static void current_inside(void* data) {
+  struct seen* seen = data;
+  CUcontext context;
+  seen->inside = cuCtxGetCurrent(&context);
+  seen->called = true;
+}
+
+static void callback_inside(CUstream s, CUresult status, void* data) {
+  (void)s, (void)status;
+  allocate_inside(data);
+}
+
+/* A driver that does not refuse the call may wait in it for the function itself: the rule then does not end. */
+static void is_not_permitted(const char* call, CUhostFn function) {
+  CUstream s = new_stream();
+  static struct seen seen;
+  seen.event = new_event();
+  OK(cuLaunchHostFunc(s, function, &seen));
+  OK(cuStreamSynchronize(s));
+  CHECK(seen.called);
+  check_result(call, seen.inside, CUDA_ERROR_NOT_PERMITTED, CUDA_ERROR_NOT_PERMITTED);
+}
+
+RULE(a_host_function_may_not_allocate, MANUAL, "cuMemAlloc in a host function is NOT_PERMITTED.", .alone = true) {
+  is_not_permitted("cuMemAlloc", allocate_inside);
+}
+RULE(a_host_function_may_not_query_an_event, MANUAL, "cuEventQuery in a host function is NOT_PERMITTED.",
+     .alone = true) {
+  is_not_permitted("cuEventQuery", query_inside);
+}
+RULE(a_host_function_may_not_wait_for_an_event, MANUAL, "cuEventSynchronize in a host function is NOT_PERMITTED.",
+     .alone = true) {
+  is_not_permitted("cuEventSynchronize", synchronize_inside);
+}
+RULE(a_host_function_may_not_ask_for_its_context, MANUAL, "cuCtxGetCurrent in a host function is NOT_PERMITTED.",
+     .alone = true) {
+  is_not_permitted("cuCtxGetCurrent", current_inside);
+}
+
+RULE(a_stream_callback_may_not_call_the_driver, MANUAL, "cuMemAlloc in a stream callback is NOT_PERMITTED.",
+     .alone = true) {
+  static struct seen seen;
+  OK(cuStreamAddCallback(NULL, callback_inside, &seen, 0));
+  OK(cuStreamSynchronize(NULL));
+  CHECK(seen.called);
+  check_result("cuMemAlloc", seen.inside, CUDA_ERROR_NOT_PERMITTED, CUDA_ERROR_NOT_PERMITTED);
+}

@@ -1,0 +1,255 @@
+/* rules --list
+ * rules all | GROUP... | NAME...
+ *
+ * Runs the rules on the driver that CDEVICE_CUDA_DRIVER names (libcuda.so.1). Each prints a line: ok NAME, FAIL NAME:
+ * the rule and what the driver does, or skip NAME: what it lacks. This process never calls the driver: rules run in
+ * children, many in one where they are harmless, and what a rule ends, hangs or spoils is its own process. */
+#include "rules.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { MOST = 1000 };
+
+static const struct rule* rules[MOST];
+static int count;
+static double deadline, rule_seconds = 20;
+static struct {
+  int ok, failed, skipped;
+} results;
+
+void add_rule(const struct rule* rule) {
+  if (count == MOST) abort();
+  rules[count++] = rule;
+}
+
+static int by_group(const void* a, const void* b) {
+  const struct rule *x = *(const struct rule* const*)a, *y = *(const struct rule* const*)b;
+  int order = strcmp(x->group, y->group);
+  return order ? order : strcmp(x->name, y->name);
+}
+
+static void print(const char* line) {
+  results.ok += strncmp(line, "ok ", 3) == 0;
+  results.failed += strncmp(line, "FAIL ", 5) == 0;
+  results.skipped += strncmp(line, "skip ", 5) == 0;
+  puts(line);
+  fflush(stdout);
+}
+
+/* ---- a child ---- */
+
+struct child {
+  pid_t id;
+  int in;
+  char text[8192];
+  size_t length;
+};
+
+static struct child start(struct batch batch) {
+  struct child child = {.id = -1};
+  int ends[2];
+  fflush(stdout);
+  if (pipe(ends)) {
+    perror("pipe");
+    exit(1);
+  }
+  child.id = fork();
+  if (child.id == 0) {
+    setpgid(0, 0);
+    close(ends[0]);
+    batch.count == 0 ? run_probe(ends[1]) : run_child(batch, ends[1]);
+  }
+  if (child.id < 0) {
+    perror("fork");
+    exit(1);
+  }
+  close(ends[1]);
+  child.in = ends[0];
+  return child;
+}
+
+/* The next line of the child, without its end; NULL: there is none, and *late says that there was no time. */
+static char* next_line(struct child* child, bool* late) {
+  static char line[sizeof child->text];
+  const double until = now() + rule_seconds;
+  *late = false;
+  for (;;) {
+    char* end = memchr(child->text, '\n', child->length);
+    if (end != NULL) {
+      size_t n = (size_t)(end - child->text);
+      memcpy(line, child->text, n);
+      line[n] = '\0';
+      child->length -= n + 1;
+      memmove(child->text, end + 1, child->length);
+      return line;
+    }
+    struct pollfd fd = {.fd = child->in, .events = POLLIN};
+    double left = until - now();
+    *late = left <= 0 || poll(&fd, 1, (int)(left * 1000) + 1) == 0;
+    if (*late) return NULL;
+    ssize_t n = read(child->in, child->text + child->length, sizeof child->text - child->length);
+    if (n <= 0) return NULL;
+    child->length += (size_t)n;
+  }
+}
+
+/* Ends it if it has not ended. A process that the driver keeps is left behind. */
+static int finish(struct child* child, bool end_it) {
+  int status = 0;
+  if (end_it) kill(-child->id, SIGKILL);
+  for (int i = 0; i < 5000 && waitpid(child->id, &status, WNOHANG) == 0; i++) nap(1);
+  kill(-child->id, SIGKILL); /* and processes that it started */
+  close(child->in);
+  return status;
+}
+
+/* How a rule ended that said nothing. */
+static void describe_end(char* out, size_t size, const struct rule* rule, bool late, int status) {
+  char how[100];
+  if (late)
+    snprintf(how, sizeof how, "it did not end in %g seconds", rule_seconds);
+  else if (WIFSIGNALED(status))
+    snprintf(how, sizeof how, "the process ended with signal %d", WTERMSIG(status));
+  else
+    snprintf(how, sizeof how, "the process ended with status %d", WEXITSTATUS(status));
+  snprintf(out, size, "FAIL %s: %s: %s here: %s", rule->name, basis_words[rule->basis], rule->manual, how);
+}
+
+/* Runs the first rules of a batch in one child, and returns how many of them have a result; the last one's is in out.
+ */
+static int run_some(struct batch batch, char* out, size_t size) {
+  struct child child = start(batch);
+  int done = 0;
+  bool late = false, running = false;
+  out[0] = '\0';
+  for (char* line; (line = next_line(&child, &late)) != NULL;) {
+    if (strncmp(line, "run ", 4) == 0) {
+      running = true;
+    } else if (strncmp(line, "stop ", 5) == 0) {
+      snprintf(out, size, "FAIL %s: %s", batch.rules[done]->name, line + 5);
+    } else {
+      if (out[0] != '\0') print(out);
+      snprintf(out, size, "%s", line);
+      running = false;
+      done++;
+    }
+  }
+  int status = finish(&child, late);
+  if (running || done == 0) {
+    if (done > 0) print(out);
+    describe_end(out, size, batch.rules[done], late, status);
+    done++;
+  }
+  return done;
+}
+
+/* ---- all of them ---- */
+
+static bool shared(const struct rule* rule) { return !rule->alone && !rule->bare && rule->options == NULL; }
+
+/* Rules that share a process until one of them differs. That one is run again in a process of its own: the difference
+ * may be that of a process in which much has happened. */
+static void run_batch(struct batch batch) {
+  static char line[8192], again[8192];
+  while (batch.count > 0) {
+    if (now() > deadline) {
+      snprintf(line, sizeof line, "skip %s: no time was left", batch.rules[0]->name);
+      print(line);
+      batch.rules++, batch.count--;
+      continue;
+    }
+    int n = run_some(batch, line, sizeof line);
+    if (n > 1 && strncmp(line, "FAIL ", 5) == 0) {
+      run_some((struct batch){batch.rules + n - 1, 1}, again, sizeof again);
+      strncat(line,
+              strncmp(again, "FAIL ", 5) == 0 ? " (also in a process of its own)" : " (not in a process of its own)",
+              sizeof line - strlen(line) - 1);
+    }
+    print(line);
+    batch.rules += n, batch.count -= n;
+  }
+}
+
+/* Prints what there is. The process stays until the end: without one that has initialised the driver, a machine may
+ * start its devices anew for each rule, which takes seconds. */
+static bool run_facts(struct child* child) {
+  bool late = false, well = false;
+  *child = start((struct batch){NULL, 0});
+  for (char* line; !well && (line = next_line(child, &late)) != NULL;) {
+    if (strncmp(line, "note ", 5) == 0) puts(line + 5);
+    if (strncmp(line, "stop ", 5) == 0) printf("FAIL driver: %s\n", line + 5);
+    well = strcmp(line, "done") == 0;
+  }
+  if (late) printf("FAIL driver: it is not initialised in %g seconds\n", rule_seconds);
+  fflush(stdout);
+  return well;
+}
+
+static void run_all(const struct rule** chosen, int n) {
+  for (int i = 0; i < n;) {
+    int end = i;
+    if (shared(chosen[i]))
+      while (end < n && shared(chosen[end]) && strcmp(chosen[end]->group, chosen[i]->group) == 0) end++;
+    else
+      end++;
+    run_batch((struct batch){chosen + i, end - i});
+    i = end;
+  }
+}
+
+static void list(void) {
+  static const char* const as[] = {"manual", "seen", "reading"};
+  for (int i = 0; i < count; i++)
+    printf("%s\t%s\t%s\t%s\n", rules[i]->group, rules[i]->name, as[rules[i]->basis], rules[i]->manual);
+}
+
+static bool is_chosen(const struct rule* rule, char** names, int n) {
+  for (int i = 0; i < n; i++)
+    if (strcmp(names[i], "all") == 0 || strcmp(names[i], rule->group) == 0 || strcmp(names[i], rule->name) == 0)
+      return true;
+  return false;
+}
+
+/* Those that share a process first: they are most, and take the least time. */
+static int choose(const struct rule** chosen, char** names, int n) {
+  int found = 0;
+  for (int alone = 0; alone < 2; alone++)
+    for (int i = 0; i < count; i++)
+      if (shared(rules[i]) == !alone && is_chosen(rules[i], names, n)) chosen[found++] = rules[i];
+  return found;
+}
+
+static void be_peer(char** argv) {
+  for (int i = 0; i < count; i++)
+    if (strcmp(rules[i]->name, argv[2]) == 0)
+      run_peer(rules[i], &(struct peer){.in = atoi(argv[3]), .out = atoi(argv[4]), .differences = atoi(argv[5])});
+}
+
+int main(int argc, char** argv) {
+  static const struct rule* chosen[MOST];
+  const char *seconds = getenv("KIT_SECONDS"), *each = getenv("RULE_SECONDS");
+  qsort(rules, (size_t)count, sizeof *rules, by_group);
+  if (argc == 6 && strcmp(argv[1], "--peer") == 0) be_peer(argv);
+  if (argc == 2 && strcmp(argv[1], "--list") == 0) {
+    list();
+    return 0;
+  }
+  int n = choose(chosen, argv + 1, argc - 1);
+  if (n == 0) {
+    fprintf(stderr, "usage: rules --list | rules all | rules GROUP... | rules NAME...\n");
+    return 2;
+  }
+  if (each != NULL && atof(each) > 0) rule_seconds = atof(each);
+  deadline = now() + (seconds != NULL && atof(seconds) > 60 ? atof(seconds) - 40 : 1e6);
+  struct child keeper;
+  bool well = run_facts(&keeper);
+  if (well) run_all(chosen, n);
+  finish(&keeper, true);
+  if (!well) return 1;
+  printf("%d rules: %d as they should be, %d that differ, %d that need something else\n", n, results.ok, results.failed,
+         results.skipped);
+  return results.failed > 0;
+}

@@ -1,0 +1,271 @@
+/* Several devices. */
+#define GROUP "several devices"
+#include "rules.h"
+
+enum { SIZE = 20000 };
+
+struct pair {
+  CUcontext context[2];
+  CUdeviceptr memory[2], pooled[2];
+  CUstream stream[2];
+  CUmemoryPool pool[2];
+};
+
+/* Memory on two devices, filled with their indexes and 1, and current device 0. */
+static struct pair two_devices(bool pools) {
+  struct pair p;
+  memset(&p, 0, sizeof p);
+  for (int i = 0; i < 2; i++) {
+    p.context[i] = use(i);
+    p.memory[i] = new_memory(SIZE);
+    p.stream[i] = new_stream();
+    OK(cuMemsetD8Async(p.memory[i], (unsigned char)(i + 1), SIZE, p.stream[i]));
+    if (pools) {
+      CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, i}};
+      OK(cuMemPoolCreate(&p.pool[i], &props));
+      OK(cuMemAllocFromPoolAsync(&p.pooled[i], SIZE, p.pool[i], p.stream[i]));
+      OK(cuMemsetD8Async(p.pooled[i], (unsigned char)(i + 1), SIZE, p.stream[i]));
+    }
+    OK(cuStreamSynchronize(p.stream[i]));
+  }
+  OK(cuCtxSetCurrent(p.context[0]));
+  return p;
+}
+
+static void release(struct pair p) {
+  for (int i = 0; i < 2; i++) {
+    OK(cuCtxSetCurrent(p.context[i]));
+    if (p.pool[i] != NULL) OK(cuMemFreeAsync(p.pooled[i], p.stream[i]));
+    OK(cuStreamSynchronize(p.stream[i]));
+    if (p.pool[i] != NULL) OK(cuMemPoolDestroy(p.pool[i]));
+    OK(cuMemFree_v2(p.memory[i]));
+    OK(cuStreamDestroy_v2(p.stream[i]));
+  }
+}
+
+static bool filled_on(struct pair p, int device, CUdeviceptr memory, unsigned char value) {
+  OK(cuCtxSetCurrent(p.context[device]));
+  bool is = is_filled(memory, value, SIZE);
+  OK(cuCtxSetCurrent(p.context[0]));
+  return is;
+}
+
+RULE(copies_go_from_device_to_device, MANUAL,
+     "cuMemcpyPeer copies from one device to another, with peer access or without.", .needs = TWO) {
+  struct pair p = two_devices(false);
+  IS(cuMemcpyPeer(p.memory[1], p.context[1], p.memory[0], p.context[0], SIZE), CUDA_SUCCESS);
+  OK(cuCtxSynchronize());
+  CHECK(filled_on(p, 1, p.memory[1], 1));
+  release(p);
+}
+
+RULE(asynchronous_copies_go_from_device_to_device, MANUAL,
+     "cuMemcpyPeerAsync is work of its stream, and returns before it is done.", .needs = TWO) {
+  struct pair p = two_devices(false);
+  close_gate(p.stream[0]);
+  DOES_NOT_WAIT(cuMemcpyPeerAsync(p.memory[1], p.context[1], p.memory[0], p.context[0], SIZE, p.stream[0]));
+  STAYS_PENDING(cuStreamQuery(p.stream[0]));
+  open_gate();
+  OK(cuStreamSynchronize(p.stream[0]));
+  CHECK(filled_on(p, 1, p.memory[1], 1));
+  release(p);
+}
+
+RULE(general_copies_go_from_device_to_device, READING,
+     "cuMemcpyAsync copies plain memory of one device to another, without peer access as well.", .needs = TWO) {
+  struct pair p = two_devices(false);
+  IS(cuMemcpyAsync(p.memory[1], p.memory[0], SIZE, p.stream[0]), CUDA_SUCCESS);
+  OK(cuStreamSynchronize(p.stream[0]));
+  CHECK(filled_on(p, 1, p.memory[1], 1));
+  IS(cuMemcpyDtoDAsync_v2(p.memory[0], p.memory[1], SIZE, p.stream[1]), CUDA_SUCCESS);
+  OK(cuStreamSynchronize(p.stream[1]));
+  release(p);
+}
+
+RULE(a_peer_copy_does_not_wait, MANUAL,
+     "cuMemcpyPeer returns before it is done, and comes after earlier work of both contexts.", .needs = TWO) {
+  struct pair p = two_devices(false);
+  OK(cuCtxSetCurrent(p.context[1]));
+  CUstream before = new_blocking_stream();
+  close_gate(before);
+  OK(cuMemsetD8Async(p.memory[1], 9, SIZE, before));
+  OK(cuCtxSetCurrent(p.context[0]));
+  DOES_NOT_WAIT(cuMemcpyPeer(p.memory[0], p.context[0], p.memory[1], p.context[1], SIZE));
+  STAYS_PENDING(cuStreamQuery(NULL));
+  open_gate();
+  OK(cuCtxSynchronize());
+  CHECK(filled_on(p, 0, p.memory[0], 9));
+  OK(cuCtxSetCurrent(p.context[1]));
+  OK(cuStreamSynchronize(before));
+  OK(cuStreamDestroy_v2(before));
+  release(p);
+}
+
+RULE(a_peer_copy_comes_before_later_work_of_both_contexts, MANUAL,
+     "Later work of the context of the source waits for cuMemcpyPeer.", .needs = TWO) {
+  struct pair p = two_devices(false);
+  OK(cuCtxSetCurrent(p.context[1]));
+  CUstream before = new_blocking_stream(), after = new_blocking_stream();
+  close_gate(before);
+  OK(cuCtxSetCurrent(p.context[0]));
+  OK(cuMemcpyPeer(p.memory[0], p.context[0], p.memory[1], p.context[1], SIZE));
+  OK(cuCtxSetCurrent(p.context[1]));
+  OK(cuMemsetD8Async(p.memory[1], 8, SIZE, after));
+  STAYS_PENDING(cuStreamQuery(after));
+  open_gate();
+  OK(cuStreamSynchronize(after));
+  CHECK(filled_on(p, 0, p.memory[0], 2));
+  OK(cuCtxSetCurrent(p.context[1]));
+  OK(cuStreamDestroy_v2(before));
+  OK(cuStreamDestroy_v2(after));
+  release(p);
+}
+
+RULE(peer_copies_stay_in_their_allocations, READING, "cuMemcpyPeer of more than an allocation has is INVALID_VALUE.",
+     .needs = TWO, .alone = true) {
+  struct pair p = two_devices(false);
+  IS(cuMemcpyPeer(p.memory[1], p.context[1], p.memory[0], p.context[0], (size_t)1 << 40), CUDA_ERROR_INVALID_VALUE);
+}
+
+RULE(a_device_is_no_peer_of_its_own, READING,
+     "cuDeviceCanAccessPeer of one device is 0; of an unknown one INVALID_DEVICE.") {
+  int can = 1;
+  IS(cuDeviceCanAccessPeer(&can, 0, 0), CUDA_SUCCESS);
+  SAME(can, 0);
+  IS(cuDeviceCanAccessPeer(&can, 0, 77), CUDA_ERROR_INVALID_DEVICE);
+}
+
+RULE(peer_access_is_switched_on_once, MANUAL,
+     "cuCtxEnablePeerAccess twice is ALREADY_ENABLED; a disable without an enable is NOT_ENABLED.", .needs = PEERS,
+     .alone = true) {
+  CUcontext a = use(0), b = use(1);
+  IS(cuCtxDisablePeerAccess(a), CUDA_ERROR_PEER_ACCESS_NOT_ENABLED);
+  IS(cuCtxEnablePeerAccess(a, 0), CUDA_SUCCESS);
+  IS(cuCtxEnablePeerAccess(a, 0), CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
+  IS(cuCtxEnablePeerAccess(a, 1), CUDA_ERROR_INVALID_VALUE);
+  OK(cuCtxSetCurrent(a)); /* the other way is another matter */
+  IS(cuCtxDisablePeerAccess(b), CUDA_ERROR_PEER_ACCESS_NOT_ENABLED);
+  OK(cuCtxSetCurrent(b));
+  IS(cuCtxDisablePeerAccess(a), CUDA_SUCCESS);
+  IS(cuCtxDisablePeerAccess(a), CUDA_ERROR_PEER_ACCESS_NOT_ENABLED);
+}
+
+RULE(a_context_is_no_peer_of_its_own, READING, "cuCtxEnablePeerAccess of the current context is an error.",
+     .alone = true) {
+  REFUSED(cuCtxEnablePeerAccess(use(0), 0));
+}
+
+/* Ways to touch device 1's pool with work of device 0. */
+static void touch(struct pair p, CUresult want) {
+  IS(cuMemcpyAsync(p.memory[0], p.pooled[1], SIZE, p.stream[0]), want);
+  IS(cuMemcpyAsync(p.pooled[1], p.memory[0], SIZE, p.stream[0]), want);
+  IS(cuMemcpyDtoDAsync_v2(p.memory[0], p.pooled[1], SIZE, p.stream[0]), want);
+  IS(cuMemsetD8Async(p.pooled[1], 1, SIZE, p.stream[0]), want);
+  IS(cuStreamSynchronize(p.stream[0]), CUDA_SUCCESS);
+}
+
+static void give(CUmemoryPool pool, int device, int flags, CUresult want) {
+  CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, device}, flags};
+  IS(cuMemPoolSetAccess(pool, &access, 1), want);
+}
+
+RULE(memory_of_a_pool_is_reached_from_its_own_device_alone, READING,
+     "Copies and fills in a stream of a device that the pool did not give access are INVALID_VALUE.",
+     .needs = TWO | POOLS, .alone = true) {
+  struct pair p = two_devices(true);
+  touch(p, CUDA_ERROR_INVALID_VALUE);
+  CHECK(filled_on(p, 1, p.pooled[1], 2));
+}
+
+RULE(a_pool_gives_other_devices_access, MANUAL,
+     "cuMemPoolSetAccess lets another device use memory of the pool, of earlier allocations as well.",
+     .needs = PEERS | POOLS, .alone = true) {
+  struct pair p = two_devices(true);
+  give(p.pool[1], 0, CU_MEM_ACCESS_FLAGS_PROT_READWRITE, CUDA_SUCCESS);
+  touch(p, CUDA_SUCCESS);
+}
+
+RULE(a_pool_takes_access_away, MANUAL, "cuMemPoolSetAccess with PROT_NONE takes the access of another device away.",
+     .needs = PEERS | POOLS, .alone = true) {
+  struct pair p = two_devices(true);
+  give(p.pool[1], 0, CU_MEM_ACCESS_FLAGS_PROT_READWRITE, CUDA_SUCCESS);
+  give(p.pool[1], 0, CU_MEM_ACCESS_FLAGS_PROT_NONE, CUDA_SUCCESS);
+  touch(p, CUDA_ERROR_INVALID_VALUE);
+}
+
+RULE(peer_access_of_contexts_is_not_that_of_pools, MANUAL, "cuCtxEnablePeerAccess gives no access to memory of pools.",
+     .needs = PEERS | POOLS, .alone = true) {
+  struct pair p = two_devices(true);
+  OK(cuCtxEnablePeerAccess(p.context[1], 0));
+  touch(p, CUDA_ERROR_INVALID_VALUE);
+}
+
+RULE(peer_copies_reach_memory_of_pools, READING,
+     "cuMemcpyPeer and cuMemcpyPeerAsync need no access to memory of pools.", .needs = TWO | POOLS, .alone = true) {
+  struct pair p = two_devices(true);
+  IS(cuMemcpyPeerAsync(p.pooled[0], p.context[0], p.pooled[1], p.context[1], SIZE, p.stream[0]), CUDA_SUCCESS);
+  OK(cuStreamSynchronize(p.stream[0]));
+  CHECK(filled_on(p, 0, p.pooled[0], 2));
+  IS(cuMemcpyPeer(p.memory[0], p.context[0], p.pooled[1], p.context[1], SIZE), CUDA_SUCCESS);
+  OK(cuCtxSynchronize());
+  CHECK(filled_on(p, 0, p.memory[0], 2));
+}
+
+RULE(work_reaches_what_its_stream_s_device_reaches, READING,
+     "The device of the stream decides about the access to memory of a pool, not the current context.",
+     .needs = TWO | POOLS, .alone = true) {
+  struct pair p = two_devices(true);
+  IS(cuMemcpyDtoDAsync_v2(p.memory[1], p.pooled[1], SIZE, p.stream[1]), CUDA_SUCCESS);
+  OK(cuStreamSynchronize(p.stream[1]));
+  IS(cuMemcpyDtoDAsync_v2(p.memory[1], p.pooled[0], SIZE, p.stream[1]), CUDA_ERROR_INVALID_VALUE);
+}
+
+RULE(access_of_a_pool_is_told, MANUAL,
+     "cuMemPoolGetAccess is READWRITE for the pool's device, and NONE for others at first.", .needs = TWO | POOLS) {
+  struct pair p = two_devices(true);
+  CUmemLocation own = {CU_MEM_LOCATION_TYPE_DEVICE, 0}, other = {CU_MEM_LOCATION_TYPE_DEVICE, 1};
+  int flags = -1;
+  OK(cuMemPoolGetAccess(&flags, p.pool[0], &own));
+  SAME(flags, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+  OK(cuMemPoolGetAccess(&flags, p.pool[0], &other));
+  SAME(flags, CU_MEM_ACCESS_FLAGS_PROT_NONE);
+  release(p);
+}
+
+RULE(the_access_of_a_pool_s_own_device_is_not_taken_away, READING,
+     "cuMemPoolSetAccess with PROT_NONE for the pool's own device is INVALID_DEVICE.", .needs = POOLS, .alone = true) {
+  CUmemoryPool pool = NULL;
+  CUmemPoolProps p = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+  OK(cuMemPoolCreate(&pool, &p));
+  give(pool, 0, CU_MEM_ACCESS_FLAGS_PROT_NONE, CUDA_ERROR_INVALID_DEVICE);
+  give(pool, 0, CU_MEM_ACCESS_FLAGS_PROT_READWRITE, CUDA_SUCCESS);
+}
+
+RULE(access_of_pools_is_checked, READING,
+     "cuMemPoolSetAccess for an unknown device is INVALID_DEVICE, and to read alone INVALID_VALUE.",
+     .needs = PEERS | POOLS, .alone = true) {
+  struct pair p = two_devices(true);
+  give(p.pool[0], 1, CU_MEM_ACCESS_FLAGS_PROT_READ, CUDA_ERROR_INVALID_VALUE);
+  give(p.pool[0], 77, CU_MEM_ACCESS_FLAGS_PROT_READWRITE, CUDA_ERROR_INVALID_DEVICE);
+}
+
+static int access_to(CUdeviceptr memory) {
+  int flags = -1;
+  OK(cuPointerGetAttribute(&flags, CU_POINTER_ATTRIBUTE_ACCESS_FLAGS, memory));
+  return flags;
+}
+
+RULE(access_flags_are_those_of_the_current_context, MANUAL,
+     "The pointer attribute ACCESS_FLAGS is what the current device may do: 3, or 0 without peer access.",
+     .needs = PEERS | POOLS, .alone = true) {
+  struct pair p = two_devices(true);
+  SAME(access_to(p.memory[0]), 3);
+  SAME(access_to(p.pooled[0]), 3);
+  SAME(access_to(p.memory[1]), 0);
+  SAME(access_to(p.pooled[1]), 0);
+  OK(cuCtxEnablePeerAccess(p.context[1], 0));
+  SAME(access_to(p.memory[1]), 3);
+  SAME(access_to(p.pooled[1]), 0);
+  give(p.pool[1], 0, CU_MEM_ACCESS_FLAGS_PROT_READWRITE, CUDA_SUCCESS);
+  SAME(access_to(p.pooled[1]), 3);
+}

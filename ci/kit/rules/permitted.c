@@ -1,0 +1,172 @@
+/* Calls that are permitted during a capture: those that this library makes. */
+#define GROUP "calls during a capture"
+#include "capture.h"
+
+static void is_permitted(const char* call, CUresult result, CUstream s) {
+  check_result(call, result, CUDA_SUCCESS, CUDA_SUCCESS);
+  if (status(s) != ACTIVE) stop("%s invalidates the capture", call);
+}
+#define PERMITTED(call) is_permitted(#call, call, s)
+
+RULE(other_work_is_permitted_during_a_capture, READING,
+     "Work, records, waits and pool memory in a stream outside of a global capture are permitted.", .needs = POOLS,
+     .alone = true) {
+  CUstream other = new_stream();
+  CUevent e = new_event();
+  CUdeviceptr m = 0;
+  CUstream s = capturing(GLOBAL);
+  PERMITTED(cuEventRecord(e, other));
+  PERMITTED(cuStreamWaitEvent(other, e, 0));
+  PERMITTED(cuMemAllocAsync(&m, 64, other));
+  PERMITTED(cuMemsetD8Async(m, 1, 64, other));
+  PERMITTED(cuMemFreeAsync(m, other));
+  end_active(s);
+}
+
+RULE(streams_and_events_are_made_during_a_capture, READING,
+     "Streams and events may be made and destroyed, and memory be asked about, during a global capture.",
+     .alone = true) {
+  CUevent e;
+  CUstream other;
+  size_t available, total;
+  CUdeviceptr m = new_memory(64);
+  unsigned type;
+  CUpointer_attribute name = CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
+  void* values[] = {&type};
+  CUstream s = capturing(GLOBAL);
+  PERMITTED(cuEventCreate(&e, CU_EVENT_DISABLE_TIMING));
+  PERMITTED(cuEventDestroy_v2(e));
+  PERMITTED(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+  PERMITTED(cuStreamDestroy_v2(other));
+  PERMITTED(cuMemGetInfo_v2(&available, &total));
+  PERMITTED(cuPointerGetAttributes(1, &name, values, m));
+  end_active(s);
+}
+
+RULE(a_relaxed_thread_retains_contexts_during_a_capture, READING,
+     "With the thread's mode relaxed, a primary context is retained and released during a global capture.",
+     .alone = true) {
+  CUcontext context;
+  CUstream s = capturing(GLOBAL);
+  mode_of_thread(RELAXED);
+  PERMITTED(cuDevicePrimaryCtxRetain(&context, 0));
+  PERMITTED(cuDevicePrimaryCtxRelease_v2(0));
+  mode_of_thread(GLOBAL);
+  end_active(s);
+}
+
+RULE(a_relaxed_thread_makes_pools_during_a_capture, READING,
+     "With the thread's mode relaxed, a pool is made, trimmed and destroyed during a global capture.", .needs = POOLS,
+     .alone = true) {
+  CUmemoryPool pool = NULL;
+  CUmemPoolProps p = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+  CUstream s = capturing(GLOBAL);
+  mode_of_thread(RELAXED);
+  PERMITTED(cuMemPoolCreate(&pool, &p));
+  PERMITTED(cuMemPoolTrimTo(pool, 0));
+  PERMITTED(cuMemPoolDestroy(pool));
+  mode_of_thread(GLOBAL);
+  end_active(s);
+}
+
+/* Each in a capture of the calling thread, of modes global and thread-local. */
+#define IN_BOTH_MODES(...)                         \
+  for (int mode = GLOBAL; mode <= LOCAL; mode++) { \
+    CUstream s = capturing(mode);                  \
+    mode_of_thread(RELAXED);                       \
+    __VA_ARGS__;                                   \
+    mode_of_thread(GLOBAL);                        \
+    end_active(s);                                 \
+    OK(cuStreamDestroy_v2(s));                     \
+  }
+
+RULE(a_relaxed_thread_allocates_during_a_capture, MANUAL,
+     "With the thread's mode relaxed, device memory is allocated and freed during a capture.", .alone = true) {
+  CUdeviceptr m = 0;
+  IN_BOTH_MODES(PERMITTED(cuMemAlloc_v2(&m, 64)), PERMITTED(cuMemFree_v2(m)))
+}
+
+RULE(a_relaxed_thread_allocates_managed_memory_during_a_capture, READING,
+     "With the thread's mode relaxed, managed memory is allocated and freed during a capture.", .needs = MANAGED,
+     .alone = true) {
+  CUdeviceptr m = 0;
+  IN_BOTH_MODES(PERMITTED(cuMemAllocManaged(&m, 64, CU_MEM_ATTACH_GLOBAL)), PERMITTED(cuMemFree_v2(m)))
+}
+
+RULE(
+    a_relaxed_thread_page_locks_during_a_capture, READING,
+    "With the thread's mode relaxed, page-locked memory is allocated and freed, and memory registered, during a capture.",
+    .needs = REGISTER, .alone = true) {
+  void* p = NULL;
+  unsigned char* bytes = new_pages(4096);
+  IN_BOTH_MODES(PERMITTED(cuMemHostAlloc(&p, 64, CU_MEMHOSTALLOC_PORTABLE)), PERMITTED(cuMemFreeHost(p)),
+                PERMITTED(cuMemHostRegister_v2(bytes, 4096, 0)), PERMITTED(cuMemHostUnregister(bytes)))
+}
+
+RULE(
+    a_relaxed_thread_waits_for_others_during_a_capture, READING,
+    "With the thread's mode relaxed, events and streams without captured work are queried and waited for during a capture.",
+    .alone = true) {
+  CUstream other = new_stream();
+  CUevent e = new_event();
+  OK(cuEventRecord(e, other));
+  OK(cuEventSynchronize(e));
+  IN_BOTH_MODES(PERMITTED(cuStreamQuery(other)), PERMITTED(cuStreamSynchronize(other)), PERMITTED(cuEventQuery(e)),
+                PERMITTED(cuEventSynchronize(e)))
+}
+
+RULE(
+    copies_of_other_streams_are_permitted_during_a_capture, READING,
+    "Asynchronous copies of device and page-locked memory, and host functions, in a stream outside of a global capture are permitted.",
+    .alone = true) {
+  CUstream other = new_stream();
+  CUdeviceptr m = new_memory(64), n = new_memory(64);
+  unsigned char* p = new_pinned(64);
+  CUstream s = capturing(GLOBAL);
+  PERMITTED(cuMemcpyAsync(m, address(p), 64, other));
+  PERMITTED(cuMemcpyAsync(n, m, 64, other));
+  PERMITTED(cuMemcpyAsync(address(p), n, 64, other));
+  PERMITTED(cuLaunchHostFunc(other, free, NULL));
+  end_active(s);
+  OK(cuStreamSynchronize(other));
+}
+
+RULE(pageable_copies_of_other_streams_are_permitted_during_a_capture, READING,
+     "Asynchronous copies from and to pageable memory in a stream outside of a global capture are permitted.",
+     .alone = true) {
+  CUstream other = new_stream();
+  CUdeviceptr m = new_memory(4096);
+  unsigned char* p = new_pages(4096);
+  CUstream s = capturing(GLOBAL);
+  PERMITTED(cuMemcpyAsync(m, address(p), 4096, other));
+  PERMITTED(cuMemcpyAsync(address(p), m, 4096, other));
+  end_active(s);
+  OK(cuStreamSynchronize(other));
+}
+
+RULE(prefetches_of_other_streams_are_permitted_during_a_capture, READING,
+     "A prefetch in a stream outside of a global capture is permitted.", .needs = MANAGED | CONCURRENT, .alone = true) {
+  CUstream other = new_stream();
+  CUdeviceptr m = new_managed(4096);
+  CUstream s = capturing(GLOBAL);
+  PERMITTED(cuMemPrefetchAsync(m, 4096, 0, other));
+  end_active(s);
+  OK(cuStreamSynchronize(other));
+}
+
+RULE(contexts_are_switched_during_a_capture, READING,
+     "The current context is asked for and set, and attributes of pools are set, during a global capture.",
+     .needs = POOLS, .alone = true) {
+  CUcontext context = use(0), current;
+  CUmemoryPool pool = NULL;
+  uint64_t keep = UINT64_MAX;
+  int least, greatest;
+  CUmemPoolProps p = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+  OK(cuMemPoolCreate(&pool, &p));
+  CUstream s = capturing(GLOBAL);
+  PERMITTED(cuCtxGetCurrent(&current));
+  PERMITTED(cuCtxSetCurrent(context));
+  PERMITTED(cuCtxGetStreamPriorityRange(&least, &greatest));
+  PERMITTED(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep));
+  end_active(s);
+}

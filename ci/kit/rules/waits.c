@@ -1,0 +1,224 @@
+/* Calls that do not wait for pending work, and that do not hold up other threads while they wait. */
+#define GROUP "waiting"
+#include "rules.h"
+
+static CUstream hold(void) {
+  CUstream s = new_stream();
+  close_gate(s);
+  return s;
+}
+
+static void let_go(CUstream s) {
+  open_gate();
+  OK(cuStreamSynchronize(s));
+  OK(cuStreamDestroy_v2(s));
+}
+
+RULE(streams_are_made_while_work_is_pending, READING, "cuStreamCreate returns while work of the device is pending.") {
+  CUstream s = hold(), made = NULL;
+  DOES_NOT_WAIT(cuStreamCreateWithPriority(&made, CU_STREAM_NON_BLOCKING, 0));
+  DOES_NOT_WAIT(cuStreamDestroy_v2(made));
+  let_go(s);
+}
+
+RULE(events_are_made_while_work_is_pending, READING, "cuEventCreate and cuEventDestroy return while work is pending.") {
+  CUstream s = hold();
+  CUevent e = NULL;
+  DOES_NOT_WAIT(cuEventCreate(&e, CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC));
+  DOES_NOT_WAIT(cuEventDestroy_v2(e));
+  let_go(s);
+}
+
+RULE(queries_do_not_wait, READING, "Queries of addresses, memory and priorities return while work is pending.") {
+  CUdeviceptr m = new_memory(64);
+  CUstream s = hold();
+  unsigned type = 0;
+  CUpointer_attribute name = CU_POINTER_ATTRIBUTE_MEMORY_TYPE;
+  void* values[] = {&type};
+  size_t available, total;
+  int least, greatest;
+  DOES_NOT_WAIT(cuPointerGetAttributes(1, &name, values, m));
+  DOES_NOT_WAIT(cuMemGetInfo_v2(&available, &total));
+  DOES_NOT_WAIT(cuCtxGetStreamPriorityRange(&least, &greatest));
+  let_go(s);
+  OK(cuMemFree_v2(m));
+}
+
+RULE(a_primary_context_is_retained_while_work_is_pending, READING,
+     "Retain, and a release that is not the last, return while work is pending.") {
+  CUstream s = hold();
+  CUcontext context;
+  DOES_NOT_WAIT(cuDevicePrimaryCtxRetain(&context, 0));
+  DOES_NOT_WAIT(cuDevicePrimaryCtxRelease_v2(0));
+  let_go(s);
+}
+
+RULE(pools_are_made_while_work_is_pending, READING, "cuMemPoolCreate, TrimTo and Destroy return while work is pending.",
+     .needs = POOLS) {
+  CUstream s = hold();
+  CUmemoryPool pool = NULL;
+  CUmemPoolProps p = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+  DOES_NOT_WAIT(cuMemPoolCreate(&pool, &p));
+  DOES_NOT_WAIT(cuMemPoolTrimTo(pool, 0));
+  DOES_NOT_WAIT(cuMemPoolDestroy(pool));
+  let_go(s);
+}
+
+RULE(managed_memory_is_allocated_while_work_is_pending, READING, "cuMemAllocManaged returns while work is pending.",
+     .needs = MANAGED) {
+  CUstream s = hold();
+  CUdeviceptr m = 0;
+  DOES_NOT_WAIT(cuMemAllocManaged(&m, 4096, CU_MEM_ATTACH_GLOBAL));
+  let_go(s);
+  OK(cuMemFree_v2(m));
+}
+
+RULE(peer_access_is_given_while_work_is_pending, READING,
+     "cuCtxEnablePeerAccess and cuMemPoolSetAccess return while work is pending.", .needs = PEERS | POOLS,
+     .alone = true) {
+  CUcontext other = use(1);
+  use(0);
+  CUmemoryPool pool = NULL;
+  CUmemPoolProps p = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+  CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_DEVICE, 1}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+  OK(cuMemPoolCreate(&pool, &p));
+  CUstream s = hold();
+  DOES_NOT_WAIT(cuCtxEnablePeerAccess(other, 0));
+  DOES_NOT_WAIT(cuMemPoolSetAccess(pool, &access, 1));
+  let_go(s);
+}
+
+RULE(work_in_default_streams_by_handle_waits_for_events, MANUAL,
+     "cuStreamWaitEvent and cuEventRecord take the handles of the default streams.") {
+  CUevent e = new_event(), done = new_event();
+  CUstream s = hold();
+  OK(cuEventRecord(e, s));
+  OK(cuStreamWaitEvent(CU_STREAM_PER_THREAD, e, 0));
+  OK(cuEventRecord(done, CU_STREAM_PER_THREAD));
+  STAYS_PENDING(cuEventQuery(done));
+  OK(cuStreamWaitEvent(CU_STREAM_LEGACY, e, 0));
+  STAYS_PENDING(cuStreamQuery(NULL));
+  let_go(s);
+  IS(cuEventSynchronize(done), CUDA_SUCCESS);
+  IS(cuStreamSynchronize(CU_STREAM_LEGACY), CUDA_SUCCESS);
+  OK(cuEventDestroy_v2(e));
+  OK(cuEventDestroy_v2(done));
+}
+
+static void queue_behind_a_gate(int operations) {
+  CUdeviceptr m = new_memory(64);
+  CUstream s = hold();
+  for (int i = 0; i < operations - 1; i++) {
+    DOES_NOT_WAIT(cuMemsetD8Async(m, (unsigned char)i, 64, s));
+    if (gate_is_open()) {
+      differs("that was number %d", i + 1);
+      break;
+    }
+  }
+  let_go(s);
+  OK(cuMemFree_v2(m));
+}
+
+RULE(five_hundred_operations_may_be_pending, READING,
+     "The 500th fill that is queued in a stream returns while all are pending.") {
+  queue_behind_a_gate(500);
+}
+RULE(five_thousand_operations_may_be_pending, READING,
+     "The 5,000th fill that is queued in a stream returns while all are pending.") {
+  queue_behind_a_gate(5000);
+}
+
+static void set_true(void* flag) { *(atomic_bool*)flag = true; }
+
+RULE(a_host_function_runs_after_its_stream_was_destroyed, MANUAL,
+     "A host function that is pending when its stream is destroyed is called.") {
+  CUstream s = hold();
+  CUevent e = new_event();
+  static atomic_bool called;
+  OK(cuLaunchHostFunc(s, set_true, &called));
+  OK(cuEventRecord(e, s));
+  DOES_NOT_WAIT(cuStreamDestroy_v2(s));
+  open_gate();
+  IS(cuEventSynchronize(e), CUDA_SUCCESS);
+  CHECK(called);
+  OK(cuEventDestroy_v2(e));
+}
+
+/* ---- a thread that waits in the driver ---- */
+
+struct waiting {
+  CUcontext context;
+  CUstream stream;
+  CUevent event;
+  CUdeviceptr memory;
+  CUresult (*wait)(struct waiting*);
+  CUresult result;
+  atomic_bool began, ended;
+};
+
+static void* wait_in_driver(void* data) {
+  struct waiting* w = data;
+  w->result = cuCtxSetCurrent(w->context);
+  w->began = true;
+  if (w->result == CUDA_SUCCESS) w->result = w->wait(w);
+  w->ended = true;
+  return NULL;
+}
+
+/* While a thread waits in the call for pending work, this one queues and waits for work of another stream. */
+static void check_others(CUresult (*wait)(struct waiting*), bool freed) {
+  static struct waiting w;
+  pthread_t thread;
+  CUstream free_one = new_stream();
+  CUevent e = new_event();
+  CUdeviceptr m = new_memory(64);
+  unsigned char* p = new_pinned(64);
+  w = (struct waiting){
+      .context = use(0), .stream = new_stream(), .event = new_event(), .memory = new_memory(64), .wait = wait};
+  close_gate(w.stream);
+  OK(cuEventRecord(w.event, w.stream));
+  if (pthread_create(&thread, NULL, wait_in_driver, &w)) stop("no thread can be made");
+  while (!w.began) nap(1);
+  nap(50); /* so that it is in the call */
+  CHECK(!w.ended);
+  DOES_NOT_WAIT(cuMemsetD8Async(m, 3, 64, free_one));
+  DOES_NOT_WAIT(cuMemcpyAsync(address(p), m, 64, free_one));
+  DOES_NOT_WAIT(cuEventRecord(e, free_one));
+  DOES_NOT_WAIT(cuEventSynchronize(e));
+  CHECK(all_bytes(p, 3, 64));
+  STAYS_PENDING(cuEventQuery(w.event));
+  DOES_NOT_WAIT(cuStreamDestroy_v2(free_one));
+  CHECK(!w.ended);
+  open_gate();
+  pthread_join(thread, NULL);
+  IS(w.result, CUDA_SUCCESS);
+  OK(cuStreamSynchronize(w.stream));
+  OK(cuStreamDestroy_v2(w.stream));
+  OK(cuEventDestroy_v2(w.event));
+  OK(cuEventDestroy_v2(e));
+  OK(cuMemFreeHost(p));
+  if (!freed) OK(cuMemFree_v2(w.memory));
+  OK(cuMemFree_v2(m));
+}
+
+static CUresult wait_event(struct waiting* w) { return cuEventSynchronize(w->event); }
+static CUresult wait_stream(struct waiting* w) { return cuStreamSynchronize(w->stream); }
+static CUresult wait_context(struct waiting* w) { return (void)w, cuCtxSynchronize(); }
+static CUresult free_memory(struct waiting* w) { return cuMemFree_v2(w->memory); }
+
+RULE(waiting_for_an_event_holds_up_no_other_thread, READING,
+     "While a thread waits in cuEventSynchronize, others queue work and wait for other streams.") {
+  check_others(wait_event, false);
+}
+RULE(waiting_for_a_stream_holds_up_no_other_thread, READING,
+     "While a thread waits in cuStreamSynchronize, others queue work and wait for other streams.") {
+  check_others(wait_stream, false);
+}
+RULE(waiting_for_a_context_holds_up_no_other_thread, READING,
+     "While a thread waits in cuCtxSynchronize, others queue work and wait for other streams.") {
+  check_others(wait_context, false);
+}
+RULE(a_free_that_waits_holds_up_no_other_thread, READING,
+     "While a thread waits in cuMemFree, others queue work and wait for other streams.") {
+  check_others(free_memory, true);
+}

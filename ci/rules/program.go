@@ -1,0 +1,83 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/arrowdevice/arrowdevice/cudasim"
+)
+
+// rule is a line of rules --list.
+type rule struct {
+	group, name, basis, text string
+}
+
+// program is the path of the program that ci/kit/rules builds.
+type program string
+
+// build compiles the program in a folder. The repository is at root.
+func build(root, folder string) (program, error) {
+	script, err := filepath.Abs(filepath.Join(root, "ci/kit/rules/build"))
+	if err != nil {
+		return "", err
+	}
+	if out, err := exec.Command(script, folder).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%s: %w\n%s", script, err, out)
+	}
+	return program(filepath.Join(folder, "rules")), nil
+}
+
+func (p program) list() (list []rule, err error) {
+	out, err := exec.Command(string(p), "--list").Output()
+	if err != nil {
+		return nil, err
+	}
+	for line := range strings.Lines(string(out)) {
+		f := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
+		if len(f) != 4 {
+			return nil, fmt.Errorf("rules --list: %q has %d fields", line, len(f))
+		}
+		list = append(list, rule{f[0], f[1], f[2], f[3]})
+	}
+	return list, nil
+}
+
+// run runs rules, all of them by default, on a driver. The output is complete even if rules differ.
+func (p program) run(driver, options string, names ...string) (string, error) {
+	if len(names) == 0 {
+		names = []string{"all"}
+	}
+	cmd := exec.Command(string(p), names...)
+	cmd.Env = append(os.Environ(), "CDEVICE_CUDA_DRIVER="+driver, "CUDASIM="+options)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) && exit.ExitCode() == 1 {
+		err = nil
+	}
+	return string(out), err
+}
+
+// simulate runs all rules on the simulator: on a driver of CUDA 12, and those that need one on a driver of CUDA 13.
+func (p program) simulate() (results, error) {
+	all := results{lines: map[string]result{}}
+	for _, version := range []int{0, 13000} {
+		driver, err := cudasim.Options{Version: version}.Build()
+		if err != nil {
+			return all, err
+		}
+		out, err := p.run(driver, "devices=2")
+		if err != nil {
+			return all, err
+		}
+		for name, r := range readOutput(out).lines {
+			if before, ok := all.lines[name]; !ok || before.word == "skip" {
+				all.lines[name] = r
+			}
+		}
+	}
+	return all, nil
+}

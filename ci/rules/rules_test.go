@@ -1,0 +1,174 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cudasim"
+)
+
+const root = "../.."
+
+// built is where the program is, for all tests.
+var built = sync.OnceValues(func() (program, error) {
+	// Reading them makes go test run again when one changes.
+	sources, err := filepath.Glob(root + "/ci/kit/rules/*")
+	for _, source := range sources {
+		if _, err := os.ReadFile(source); err != nil {
+			return "", err
+		}
+	}
+	if err != nil {
+		return "", err
+	}
+	return build(root, folder)
+})
+
+var folder string
+
+func TestMain(m *testing.M) {
+	var err error
+	if folder, err = os.MkdirTemp("", "rules-"); err != nil {
+		panic(err)
+	}
+	code := m.Run()
+	os.RemoveAll(folder)
+	os.Exit(code)
+}
+
+func theProgram(t *testing.T) (program, []rule) {
+	t.Helper()
+	p, err := built()
+	require.NoError(t, err)
+	list, err := p.list()
+	require.NoError(t, err)
+	require.Greater(t, len(list), 300)
+	return p, list
+}
+
+// The page has the rules of the program, and the simulator follows each of them.
+func TestPageHasTheRules(t *testing.T) {
+	_, list := theProgram(t)
+	text, err := os.ReadFile(filepath.Join(root, pagePath))
+	require.NoError(t, err)
+	passed := results{lines: map[string]result{}}
+	for _, r := range list {
+		require.NotContains(t, passed.lines, r.name, "two rules of one name")
+		passed.lines[r.name] = result{word: "ok"}
+		assert.True(t, strings.HasSuffix(r.text, "."), "%s: %s", r.name, r.text)
+	}
+	if page(list, passed, readPage(string(text))) != string(text) {
+		t.Error("cudasim/RULES.md is not what go run ./ci/rules writes")
+	}
+}
+
+func TestSimulatorFollowsTheRules(t *testing.T) {
+	p, list := theProgram(t)
+	followed := map[string]bool{}
+	for name, options := range map[string]cudasim.Options{
+		"two devices":         {Devices: 2},
+		"one device":          {},
+		"CUDA 13":             {Devices: 2, Version: 13000},
+		"one primary context": {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			driver, err := options.Build()
+			require.NoError(t, err)
+			text := map[string]string{"two devices": "devices=2", "CUDA 13": "devices=2", "one primary context": "primary=stable"}[name]
+			var names []string
+			if name == "one primary context" {
+				names = []string{"contexts", "events", "streams"}
+			}
+			out, err := p.run(driver, text, names...)
+			require.NoError(t, err)
+			for rule, r := range readOutput(out).lines {
+				assert.NotEqual(t, "FAIL", r.word, "%s: %s", rule, r.text)
+				followed[rule] = followed[rule] || r.word == "ok"
+			}
+		})
+	}
+	for _, r := range list {
+		assert.True(t, followed[r.name], "%s: skipped on every machine", r.name)
+	}
+}
+
+// A driver that does things wrong, crashes and hangs loses the rules that meet that, and no others.
+func TestDifferencesAreReported(t *testing.T) {
+	t.Setenv("RULE_SECONDS", "5")
+	p, _ := theProgram(t)
+	driver, err := cudasim.Build()
+	require.NoError(t, err)
+	wrong := filepath.Join(t.TempDir(), "libwrong.so")
+	out, err := exec.Command("gcc", "-shared", "-fPIC", "-o", wrong, "testdata/wrong.c",
+		"-Wl,--no-as-needed", driver, "-Wl,-rpath,"+filepath.Dir(driver)).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	text, err := p.run(wrong, "devices=2", "an_event_never_recorded_is_complete", "an_event_is_pending_until_its_stream_gets_there",
+		"a_pending_event_may_be_destroyed", "fills_have_three_widths", "copies_of_nothing_succeed", "wide_fills_are_aligned",
+		"allocated_memory_is_no_longer_available", "no_memory_of_size_zero")
+	require.NoError(t, err)
+	lines := readOutput(text).lines
+	assert.Equal(t, result{word: "ok"}, lines["an_event_never_recorded_is_complete"])
+	assert.Equal(t, "FAIL", lines["an_event_is_pending_until_its_stream_gets_there"].word)
+	assert.Contains(t, lines["an_event_is_pending_until_its_stream_gets_there"].text,
+		"cuEventQuery(e) of pending work is CUDA_SUCCESS, not CUDA_ERROR_NOT_READY")
+	assert.Equal(t, "ok", lines["a_pending_event_may_be_destroyed"].word)
+	assert.Equal(t, result{"FAIL", "the process ended with signal 6 (also in a process of its own)"}, lines["fills_have_three_widths"])
+	assert.Equal(t, result{"FAIL", "the process ended with signal 6"}, lines["wide_fills_are_aligned"], "the first of its process")
+	assert.Equal(t, "ok", lines["copies_of_nothing_succeed"].word)
+	assert.Equal(t, result{"FAIL", "it did not end in 5 seconds"}, lines["allocated_memory_is_no_longer_available"])
+	assert.Equal(t, "ok", lines["no_memory_of_size_zero"].word)
+}
+
+// An old driver lacks functions, and a machine has no driver at all.
+func TestMissingFunctionsAndDrivers(t *testing.T) {
+	p, _ := theProgram(t)
+	driver, err := cudasim.Build("cuMemAllocAsync")
+	require.NoError(t, err)
+	out, err := p.run(driver, "", "pools", "no_memory_of_size_zero")
+	require.NoError(t, err)
+	lines := readOutput(out).lines
+	assert.Equal(t, result{"skip", "the driver has no cuMemAllocAsync"}, lines["no_pool_memory_of_size_zero"])
+	assert.Equal(t, result{word: "ok"}, lines["no_memory_of_size_zero"])
+	driver, err = cudasim.Build()
+	require.NoError(t, err)
+	out, err = p.run(driver, "devices=0")
+	require.NoError(t, err)
+	assert.Contains(t, out, "FAIL driver: cuInit(0) is CUDA_ERROR_NO_DEVICE, not CUDA_SUCCESS\n")
+	out, err = p.run("/no/such/libcuda.so.1", "")
+	require.NoError(t, err)
+	assert.Contains(t, out, "FAIL driver: /no/such/libcuda.so.1: cannot open shared object file")
+}
+
+func TestOutputMustBeOfAGPU(t *testing.T) {
+	_, err := readGPU("driver: CUDA 13.0\ndevice 0: H100\nok one\n")
+	assert.NoError(t, err)
+	_, err = readGPU("== tests\nno rules\n")
+	assert.ErrorContains(t, err, "no lines of rules")
+	_, err = readGPU("driver: CUDA 12.4\ndevice 0: cudasim device 0\nok one\n")
+	assert.ErrorContains(t, err, "of the simulator")
+}
+
+func TestColumnOfTheGPU(t *testing.T) {
+	list := []rule{{"events", "one", "manual", "One."}, {"events", "two", "seen", "Two | three."}, {"streams", "three", "reading", "Three."}}
+	simulator := results{lines: map[string]result{"one": {word: "ok"}, "two": {word: "ok"}, "three": {word: "ok"}}}
+	empty := page(list, simulator, results{})
+	assert.Contains(t, empty, "| `one` | manual | One. | ok | not run yet |\n")
+	assert.Contains(t, empty, "no GPU has run the rules yet")
+	assert.Empty(t, readPage(empty).lines)
+	gpu := readOutput("date: x\n== tests\nok other\n== rules\ndriver: CUDA 13.0\ndevice 0: H100\nok one\n" +
+		"FAIL two: seen on drivers: Two | three. here: a | b\nskip three: needs two devices\n== speed\nok four\n")
+	filled := page(list, simulator, gpu)
+	assert.Contains(t, filled, "The GPU differs in 1.\n\nThe GPU column is from this driver: driver: CUDA 13.0; device 0: H100.\n")
+	assert.Contains(t, filled, "| `one` | manual | One. | ok | ok |\n")
+	assert.Contains(t, filled, "| `two` | seen | Two &#124; three. | ok | **differs**: a &#124; b |\n")
+	assert.Contains(t, filled, "| `three` | reading | Three. | ok | skipped: needs two devices |\n")
+	assert.Equal(t, gpu, readPage(filled))
+	assert.Equal(t, filled, page(list, simulator, readPage(filled)))
+}
