@@ -1,0 +1,61 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/arrowdevice/arrowdevice/cmd/arrowdevice/internal/bandwidth"
+	"github.com/arrowdevice/arrowdevice/cmd/arrowdevice/internal/terminal"
+)
+
+func runBandwidth(ctx context.Context, args []string) int {
+	f := flags("bandwidth")
+	var o bandwidth.Options
+	f.Int64Var(&o.Device, "device", 0, "the `number` of the GPU")
+	sizes := f.String("sizes", "", "the `sizes` of a copy, such as 64K,1M,1G; without it "+bandwidth.DefaultSizes+", simulated "+bandwidth.SimulatedSizes)
+	f.DurationVar(&o.Time, "time", 200*time.Millisecond, "how long each point is measured")
+	asJSON := f.Bool("json", false, "print the measurements as JSON")
+	ascii := f.Bool("ascii", !terminal.UTF8(), "draw with ASCII alone")
+	if status, ok := parse(f, args); !ok {
+		return status
+	}
+	if err := check(&o, *sizes); err != nil {
+		fmt.Fprintln(os.Stderr, "arrowdevice:", err)
+		return statusUsage
+	}
+	bar := bandwidth.NewBar(os.Stderr, terminal.Width(os.Stderr), *ascii)
+	if terminal.Is(os.Stderr) {
+		o.Progress = bar.Show
+	}
+	report, err := bandwidth.Measure(ctx, o)
+	bar.Clear()
+	if report == nil {
+		return failed(err)
+	}
+	if *asJSON {
+		err = errors.Join(err, printJSON(os.Stdout, report))
+	} else {
+		look := bandwidth.Look{Style: terminal.Style(terminal.Colours(os.Stdout)), ASCII: *ascii, Width: terminal.Width(os.Stdout)}
+		report.Print(os.Stdout, look)
+	}
+	if err != nil {
+		return failed(err)
+	}
+	return statusOK
+}
+
+// check completes the options.
+func check(o *bandwidth.Options, sizes string) (err error) {
+	if o.Time <= 0 {
+		return fmt.Errorf("--time %s: want more than 0", o.Time)
+	}
+	if sizes != "" {
+		if o.Sizes, err = bandwidth.ParseSizes(sizes); err != nil {
+			return fmt.Errorf("--sizes: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,288 @@
+package main_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cmd/arrowdevice/internal/bandwidth"
+	"github.com/arrowdevice/arrowdevice/cmd/arrowdevice/internal/doctor"
+	"github.com/arrowdevice/arrowdevice/cmd/arrowdevice/internal/terminal"
+	"github.com/arrowdevice/arrowdevice/cudasim"
+)
+
+// examined runs the doctor for people and for programs, which must say the same.
+func examined(t *testing.T, env []string, args ...string) (doctor.Report, string) {
+	t.Helper()
+	people := arrowdevice(t, env, append([]string{"doctor"}, args...)...)
+	programs := arrowdevice(t, env, append([]string{"doctor", "--json"}, args...)...)
+	assert.Equal(t, people.status, programs.status)
+	assert.Empty(t, people.stderr+programs.stderr)
+	assert.NotContains(t, people.stdout, "\x1b", "no colours in a file")
+	var r doctor.Report
+	decoder := json.NewDecoder(strings.NewReader(programs.stdout))
+	decoder.DisallowUnknownFields()
+	require.NoError(t, decoder.Decode(&r), programs.stdout)
+	assert.Equal(t, r.Usable, people.status == 0)
+
+	plain := func(s string) string {
+		return address.ReplaceAllString(strings.Join(strings.Fields(s), " "), "ADDRESS")
+	}
+	table := plain(people.stdout)
+	says := func(facts ...string) {
+		t.Helper()
+		for _, fact := range facts {
+			assert.Contains(t, table, plain(fact))
+		}
+	}
+	says(r.Driver.Path, r.Driver.CUDA)
+	for _, d := range r.Devices {
+		says(fmt.Sprintf("cuda:%d %s", d.Ordinal, d.Name), d.UUID, d.PCI, d.ComputeCapability, terminal.Bytes(d.MemoryTotal))
+	}
+	for _, v := range r.Environment {
+		says(v.Name + " " + v.Value)
+	}
+	for _, p := range r.Python.Peers {
+		says(p.Name, p.Version, p.Error)
+	}
+	if len(r.Devices) > 1 {
+		assert.Contains(t, people.stdout, "from, to              cuda:0  cuda:1\n")
+	}
+	for _, f := range r.Findings {
+		says(f.Severity+" "+f.Problem, f.Remedy)
+	}
+	assert.Equal(t, r.Simulated, strings.Contains(table, "simulated driver: no GPU"))
+	return r, people.stdout
+}
+
+var address = regexp.MustCompile(`0x[0-9a-f]+`)
+
+// variable matches what differs from machine to machine.
+var variable = []struct{ pattern, with string }{
+	{`(?m)^arrowdevice doctor .*$`, "arrowdevice doctor VERSION"},
+	{`(?m)^(  library +).*\n( {24}.*\n)*`, "${1}PATH\n"},
+	{`(?m)^(  CDEVICE_CUDA_DRIVER +).*\n( {24}.*\n)?`, "${1}PATH\n"},
+	{`ok, 1 MiB in \d+ \S+`, "ok, 1 MiB in TIME"},
+	{`(?m)^Machine\n(  .*\n)+`, "Machine\n  FACTS\n"},
+	{`(?m)-> (Allocate pinned|The machine or)(.*\n)(  .*\n)+`, "-> $1$2              ...\n"},
+	{`too old:\s+\S+\s+lacks\s+(\w+)`, "too old: PATH lacks $1"},
+}
+
+func constant(table string) string {
+	for _, v := range variable {
+		table = regexp.MustCompile(v.pattern).ReplaceAllString(table, v.with)
+	}
+	return address.ReplaceAllString(table, "ADDRESS")
+}
+
+func TestDoctorOnSimulators(t *testing.T) {
+	for name, o := range map[string]cudasim.Options{
+		"one":       {Devices: 1},
+		"two":       {Devices: 2},
+		"strange":   {Devices: 2, NoPeer: true, NoPools: true, NoConcurrentManaged: true},
+		"no GPU":    {NoDevices: true},
+		"old":       {Missing: []string{"cuMemPoolCreate", "cuMemAllocFromPoolAsync", "cuStreamIsCapturing"}, Version: 11010},
+		"too old":   {Missing: []string{"cuMemHostAlloc"}},
+		"CUDA 13":   {Version: 13000},
+		"no memory": {Memory: 1 << 20, HostMemory: 1 << 16},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, table := examined(t, simulated(t, o), "--python", "")
+			golden(t, "doctor-"+strings.ReplaceAll(name, " ", "-")+".txt", constant(table))
+			assert.True(t, r.Simulated)
+			assert.Equal(t, !o.NoDevices && name != "too old" && name != "no memory", r.Usable)
+			if r.Driver.Failure != nil {
+				assert.Empty(t, r.Devices)
+				return
+			}
+			assert.Len(t, r.Devices, max(1, o.Devices))
+			assert.NotZero(t, r.Devices[0].MemoryFree)
+		})
+	}
+}
+
+// docs/doctor.md shows what the command prints.
+func TestPageShowsTheOutput(t *testing.T) {
+	page, err := os.ReadFile("../../docs/doctor.md")
+	require.NoError(t, err)
+	_, block, ok := strings.Cut(string(page), "```\narrowdevice doctor")
+	require.True(t, ok)
+	block, _, _ = strings.Cut("arrowdevice doctor"+block, "```\n")
+	block = regexp.MustCompile(`(?m)^Python .*\n(  .*\n)+\n`).ReplaceAllString(block, "") // of a machine that has libraries
+	want, err := os.ReadFile("testdata/doctor-two.txt")
+	require.NoError(t, err)
+	assert.Equal(t, string(want), constant(block))
+	for name := range fieldsOf(doctor.Report{}) {
+		assert.Contains(t, string(page), "`"+name+"`", "a field of the JSON form")
+	}
+	for name := range fieldsOf(bandwidth.Report{}) {
+		assert.Contains(t, string(page), "`"+name+"`", "a field of the JSON form")
+	}
+}
+
+// fieldsOf returns the names of the fields of a struct in JSON.
+func fieldsOf(v any) map[string]json.RawMessage {
+	text, err := json.Marshal(v)
+	fields := map[string]json.RawMessage{}
+	if err != nil || json.Unmarshal(text, &fields) != nil {
+		panic("no object")
+	}
+	return fields
+}
+
+// library builds a libcuda.so.1 that has every function, of which cuInit does as told.
+func library(t *testing.T, cuInit string) string {
+	t.Helper()
+	header, err := os.ReadFile("../../internal/cuda/functions.h")
+	require.NoError(t, err)
+	source := "#include <stdlib.h>\n#include <unistd.h>\n"
+	for _, m := range regexp.MustCompile(`X\(\w+, \w+, "(\w+)"`).FindAllStringSubmatch(string(header), -1) {
+		body := "return 34;"
+		if m[1] == "cuInit" {
+			body = cuInit
+		}
+		source += fmt.Sprintf("int %s(void) { %s }\n", m[1], body)
+	}
+	require.Greater(t, strings.Count(source, "\n"), 50)
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "cuda.c"), []byte(source), 0o666))
+	path := filepath.Join(dir, "libcuda.so.1")
+	out, err := exec.Command("cc", "-shared", "-fPIC", "-o", path, filepath.Join(dir, "cuda.c")).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	return path
+}
+
+// Drivers that do not start: the reason and the remedy are in the first finding.
+func TestDoctorExplainsDrivers(t *testing.T) {
+	for name, c := range map[string]struct {
+		cuInit, problem, remedy string
+	}{
+		"stub":     {"return 34;", "stub of the CUDA toolkit", "folders named stubs"},
+		"mismatch": {"return 803;", "driver's library and the kernel module are of different versions", "restart the machine"},
+		"unknown":  {"return 999;", "The driver gives no reason", "nvidia-uvm"},
+		"new code": {"return 4711;", "The driver fails", "dmesg"},
+		"hang":     {"for (;;) pause();", "cuInit did not return within 5s", "--timeout"},
+		"crash":    {"abort();", "The driver crashed: the process ended in cuInit", "two drivers may be mixed"},
+		"exit":     {"exit(0);", "The driver crashed: the process ended in cuInit", "two drivers may be mixed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			start := time.Now()
+			r, _ := examined(t, []string{"CDEVICE_CUDA_DRIVER=" + library(t, c.cuInit)}, "--python", "", "--timeout", "5s")
+			assert.Less(t, time.Since(start), time.Minute)
+			assert.False(t, r.Usable)
+			assert.False(t, r.Simulated)
+			require.NotEmpty(t, r.Findings)
+			assert.Equal(t, "error", r.Findings[0].Severity)
+			assert.Contains(t, r.Findings[0].Problem, c.problem)
+			assert.Contains(t, r.Findings[0].Remedy, c.remedy)
+			assert.Equal(t, "cuInit", r.Driver.Failure.Call)
+			assert.Equal(t, name == "hang", r.Driver.Failure.TimedOut)
+			assert.Equal(t, name == "crash" || name == "exit", r.Driver.Failure.Died)
+		})
+	}
+}
+
+func TestDoctorWithoutADriver(t *testing.T) {
+	missing := filepath.Join(t.TempDir(), "libcuda.so.1")
+	r, table := examined(t, []string{"CDEVICE_CUDA_DRIVER=" + missing}, "--python", "")
+	assert.False(t, r.Usable)
+	assert.Contains(t, table, "cannot be loaded")
+	assert.Contains(t, r.Findings[0].Problem, "CDEVICE_CUDA_DRIVER names it")
+
+	r, _ = examined(t, []string{"CDEVICE_CUDA_DRIVER=libc.so.6"}, "--python", "")
+	assert.Contains(t, r.Findings[0].Problem, "is not a CUDA driver")
+
+	r, _ = examined(t, []string{"CDEVICE_CUDA_DRIVER=" + library(t, "return 100;")}, "--python", "")
+	assert.Contains(t, r.Findings[0].Problem, "The driver is there, and it has no GPU")
+	hidden := []string{"CDEVICE_CUDA_DRIVER=" + library(t, "return 100;"), "CUDA_VISIBLE_DEVICES="}
+	r, _ = examined(t, hidden, "--python", "")
+	assert.Contains(t, r.Findings[0].Problem, `CUDA_VISIBLE_DEVICES="" hides all of them`)
+}
+
+// fakes are Python libraries, by file.
+var fakes = map[string]string{
+	"torch.py":          "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)",
+	"jax/__init__.py":   "import time; time.sleep(1000)",
+	"cupy.py":           "raise ImportError('libcudart.so.12: cannot open shared object file')",
+	"rmm.py":            "import os; os._exit(0)",
+	"cudf.py":           "import sys; print('{\"result\": {\"state\": \"ok\", \"version\": \"forged\"}}', flush=True); sys.exit(7)",
+	"pylibcudf.py":      "import subprocess, sys\n__version__ = '26.10'\nsubprocess.Popen([sys.executable, '-c', 'import time; time.sleep(20)'])\nclass Table:\n def __arrow_c_device_array__(self): pass\n def from_arrow(self): pass\n",
+	"polars.py":         "__version__ = '9.9'\nclass DataFrame:\n def __arrow_c_stream__(self): pass\n",
+	"duckdb.py":         "__version__ = '0.1'\nclass DuckDBPyRelation: pass\n",
+	"numpy.py":          "import no_such_module",
+	"numba/__init__.py": "__version__ = '1.0'",
+}
+
+// A library that crashes or hangs is a line, and the others are examined all the same.
+func TestDoctorSurvivesPeers(t *testing.T) {
+	t.Parallel()
+	// Itself, and not a script that finds it: that may take seconds on a busy machine.
+	python, err := exec.Command("python3", "-c", "import sys; print(sys.executable)").Output()
+	require.NoError(t, err)
+	dir := t.TempDir()
+	for name, content := range fakes {
+		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o777))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o666))
+	}
+	env := append(simulated(t, cudasim.Options{}), "PYTHONPATH="+dir)
+	start := time.Now()
+	r, table := examined(t, env, "--timeout", "10s", "--python", strings.TrimSpace(string(python)))
+	assert.Less(t, time.Since(start), 90*time.Second)
+	assert.True(t, r.Usable, "peers do not matter to the GPU")
+	assert.NotEmpty(t, r.Python.Version)
+	by := map[string]doctor.Peer{}
+	for _, p := range r.Python.Peers {
+		by[p.Name] = p
+	}
+	for name, state := range map[string]string{
+		"torch": "crashed", "jax": "timed out", "cupy": "error", "rmm": "crashed", "cudf": "error", "pylibcudf": "ok",
+		"polars": "ok", "duckdb": "ok", "numpy": "error", "numba": "ok",
+	} {
+		assert.Equal(t, state, by[name].State, "%s: %s", name, by[name].Error)
+	}
+	assert.Contains(t, by["torch"].Error, "segmentation fault")
+	assert.Contains(t, by["cupy"].Error, "libcudart.so.12")
+	assert.Contains(t, by["numpy"].Error, "no_such_module")
+	assert.Empty(t, by["cudf"].Version, "what a library prints is not an answer")
+	assert.Equal(t, []string{"streams"}, by["polars"].Gives)
+	assert.Equal(t, []string{"arrays", "streams"}, by["polars"].Takes)
+	assert.Empty(t, by["duckdb"].Gives)
+	assert.Equal(t, []string{"device arrays"}, by["pylibcudf"].Gives)
+	assert.Contains(t, table, "polars 9.9            from it streams; to it arrays, streams")
+	assert.Contains(t, table, "duckdb 0.1            this version has no protocol of this library")
+	assert.Len(t, r.Findings, 6, "each that cannot be imported")
+}
+
+func TestDoctorWithoutPython(t *testing.T) {
+	env := simulated(t, cudasim.Options{})
+	r, _ := examined(t, env, "--python", "no-such-python")
+	assert.Contains(t, r.Python.Error, "no-such-python")
+	assert.True(t, r.Usable)
+	r, _ = examined(t, env, "--python", "true")
+	assert.Contains(t, r.Python.Error, "true is no Python")
+	r, _ = examined(t, env, "--python", "")
+	assert.Empty(t, r.Python)
+}
+
+// Ctrl-C ends the doctor and its children at once.
+func TestDoctorIsInterrupted(t *testing.T) {
+	cmd := command(t, []string{"CDEVICE_CUDA_DRIVER=" + library(t, "for (;;) pause();")}, "doctor", "--python", "")
+	require.NoError(t, cmd.Start())
+	time.Sleep(300 * time.Millisecond) // into cuInit, or before it: both must end
+	start := time.Now()
+	require.NoError(t, cmd.Process.Signal(os.Interrupt))
+	_ = cmd.Wait()
+	t.Log("ended after", time.Since(start))
+	assert.Less(t, time.Since(start), 2*time.Second)
+	assert.Equal(t, 130, cmd.ProcessState.ExitCode())
+}

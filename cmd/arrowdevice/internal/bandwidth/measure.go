@@ -1,0 +1,204 @@
+package bandwidth
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"github.com/arrowdevice/arrowdevice/cmd/arrowdevice/internal/simulator"
+	"github.com/arrowdevice/arrowdevice/internal/cuda"
+	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
+)
+
+// Options are what to measure.
+type Options struct {
+	Device   int64
+	Sizes    []int64       // nil: DefaultSizes, or SimulatedSizes
+	Time     time.Duration // for each point
+	Progress func(done, total int, doing string)
+}
+
+// rounds is how often each point is come back to, so that what slows the machine down for a moment
+// does not hit one point alone.
+const rounds = 3
+
+// most is how many copies of a point are measured at most in one round.
+const most = 10_000
+
+// Measure measures. When ctx is done it ends after the copy in flight, and the report, which then
+// has the points that are complete, is returned together with the error of ctx.
+func Measure(ctx context.Context, o Options) (*Report, error) {
+	m, r, err := prepare(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	start := time.Now()
+	sizes := o.Sizes
+	if sizes == nil {
+		text := DefaultSizes
+		if r.Simulated {
+			text = SimulatedSizes
+		}
+		if sizes, err = ParseSizes(text); err != nil {
+			return nil, err
+		}
+	}
+	free, _, err := m.gpu.MemoryInfo()
+	if err != nil {
+		return nil, errors.Join(err, m.close())
+	}
+	sizes = r.fit(sizes, free, hostMemory("/"))
+	p := progress{report: o.Progress, total: len(sizes) * rounds * len(directions) * len(methods)}
+	for _, size := range sizes {
+		if err = m.measure(ctx, r, size, o.Time, &p); err != nil {
+			break
+		}
+	}
+	r.Interrupted = ctx.Err() != nil
+	r.summarize()
+	r.took = time.Since(start)
+	return r, errors.Join(err, m.close())
+}
+
+// prepare opens the GPU. A driver that hangs does not hold up the end of ctx.
+func prepare(ctx context.Context, o Options) (*machine, *Report, error) {
+	type opened struct {
+		m   *machine
+		r   *Report
+		err error
+	}
+	result := make(chan opened, 1)
+	go func() {
+		m, r, err := describe(o)
+		result <- opened{m, r, err}
+	}()
+	select {
+	case got := <-result:
+		return got.m, got.r, got.err
+	case <-ctx.Done():
+		return nil, nil, ctx.Err()
+	}
+}
+
+func describe(o Options) (*machine, *Report, error) {
+	library, err := cuda.Inspect("")
+	if err != nil {
+		return nil, nil, err
+	}
+	m, err := openMachine(o.Device)
+	if err != nil {
+		return nil, nil, err
+	}
+	version, err := cudaalloc.DriverVersion()
+	if err != nil {
+		return nil, nil, errors.Join(err, m.close())
+	}
+	id, err := m.ctx.UUID()
+	if err != nil {
+		return nil, nil, errors.Join(err, m.close())
+	}
+	r := &Report{
+		Arrowdevice: moduleVersion(), Simulated: simulator.Is(library), CUDA: fmt.Sprintf("%d.%d", version/1000, version%1000/10),
+		Device:    Device{o.Device, m.gpu.Name(), fmt.Sprintf("GPU-%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:])},
+		TimePerNS: o.Time.Nanoseconds(), Points: []Point{}, LeftOut: []LeftOut{},
+	}
+	return m, r, nil
+}
+
+func moduleVersion() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		return info.Main.Version
+	}
+	return "(unknown)"
+}
+
+// measure measures all points of one size.
+func (m *machine) measure(ctx context.Context, r *Report, size int64, each time.Duration, p *progress) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	b, err := m.allocate(size)
+	if errors.Is(err, cudaalloc.OutOfMemory) || errors.Is(err, cudaalloc.ErrLimit) {
+		r.leaveOut(size, "there is not enough memory")
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	err = b.rounds(ctx, r, each, p)
+	return errors.Join(err, b.free())
+}
+
+func (b *buffers) rounds(ctx context.Context, r *Report, each time.Duration, p *progress) error {
+	took := map[Direction]map[Method][]time.Duration{ToDevice: {}, ToHost: {}}
+	for round := range rounds {
+		for _, d := range directions {
+			for _, m := range methods {
+				p.next(d, m, b.size)
+				samples, err := repeat(ctx, b.copier(d, m), b.size, each/rounds, round == 0)
+				if err != nil {
+					return err
+				}
+				took[d][m] = append(took[d][m], samples...)
+			}
+		}
+	}
+	for _, d := range directions {
+		for _, m := range methods {
+			r.Points = append(r.Points, point(d, m, b.size, took[d][m]))
+		}
+	}
+	return nil
+}
+
+// large is the size from which on Go's garbage is collected after each copy, between
+// measurements: otherwise a collection falls into some of them.
+const large = 16 << 20
+
+// repeat copies for the time, at least twice, and returns how long each copy took. In the first
+// round some copies before are not measured: they fill caches.
+func repeat(ctx context.Context, copy copyOnce, size int64, each time.Duration, first bool) (samples []time.Duration, err error) {
+	warming := 0
+	if first {
+		warming = 2
+	}
+	var spent time.Duration
+	for len(samples) < 2 || spent < each && len(samples) < most {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		start := time.Now()
+		done, err := copy()
+		took := time.Since(start)
+		if err != nil {
+			return nil, err
+		}
+		if done != nil {
+			done()
+		}
+		if size >= large {
+			runtime.GC()
+		}
+		if warming > 0 {
+			warming--
+			continue
+		}
+		samples = append(samples, took)
+		spent += took
+	}
+	return samples, nil
+}
+
+// point is the median of samples.
+func point(d Direction, m Method, size int64, samples []time.Duration) Point {
+	slices.Sort(samples)
+	median := max(1, samples[len(samples)/2])
+	return Point{
+		Direction: d, Method: m, Bytes: size, Copies: len(samples),
+		MedianNS: median.Nanoseconds(), FastestNS: samples[0].Nanoseconds(), PerSecond: float64(size) / median.Seconds(),
+	}
+}

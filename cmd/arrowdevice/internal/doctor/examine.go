@@ -1,0 +1,66 @@
+package doctor
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"runtime/debug"
+	"sync"
+	"time"
+)
+
+// Options are what to examine.
+type Options struct {
+	Python  string        // the interpreter; "" for none
+	Timeout time.Duration // for each call of the driver, and for each import
+	// Progress, if it is not nil, is called with what is examined now, from several goroutines.
+	Progress func(doing string)
+}
+
+// begin reports what is examined now.
+func (o Options) begin(doing string) {
+	if o.Progress != nil {
+		o.Progress(doing)
+	}
+}
+
+// ProbeCommand is the argument by which this program runs [Probe] in its child.
+const ProbeCommand = "probe"
+
+// Examine examines the machine. It returns an error only if ctx is done or this program cannot
+// start itself again: all other errors are findings.
+func Examine(ctx context.Context, o Options) (*Report, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	r := &Report{Arrowdevice: moduleVersion(), Machine: readMachine("/"), Environment: readEnvironment()}
+	var both sync.WaitGroup
+	if o.Python != "" {
+		both.Go(func() { r.Python = examinePython(ctx, o) })
+	}
+	child := exec.Command(self, ProbeCommand)
+	child.Env = append(os.Environ(), "GOTRACEBACK=none") // a crash is the driver's, and Go's stacks do not explain it
+	err = r.examineDriver(ctx, child, o)
+	both.Wait()
+	if err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	r.Findings = advise(r)
+	r.Usable = true
+	for _, f := range r.Findings {
+		r.Usable = r.Usable && f.Severity != severe
+	}
+	return r, nil
+}
+
+// moduleVersion is the version of this module in this program.
+func moduleVersion() string {
+	if info, ok := debug.ReadBuildInfo(); ok {
+		return info.Main.Version
+	}
+	return "(unknown)"
+}

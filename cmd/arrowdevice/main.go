@@ -1,0 +1,112 @@
+// Command arrowdevice examines a machine for this library.
+//
+//	go run github.com/arrowdevice/arrowdevice/cmd/arrowdevice doctor
+//
+// prints the CUDA driver, the GPUs and what they can do, the Python libraries that can exchange data
+// with this one and by which protocols, what is wrong, and what to do about it. With --json the
+// output is the JSON form of the same report.
+//
+//	go run github.com/arrowdevice/arrowdevice/cmd/arrowdevice bandwidth
+//
+// measures copies of a record batch to a GPU and back beside plain and pinned copies of the driver,
+// and prints a table, a plot, and how far from the pinned limit this library is.
+//
+// Both work on the simulated driver, and say so. The exit status is 0 if a GPU, or the simulated
+// one, can be used; 1 if something is wrong; 2 for arguments that are wrong; 130 after Ctrl-C.
+// docs/doctor.md has an example.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/arrowdevice/arrowdevice/cmd/arrowdevice/internal/doctor"
+)
+
+// Exit statuses.
+const (
+	statusOK          = 0
+	statusWrong       = 1
+	statusUsage       = 2
+	statusInterrupted = 130
+)
+
+const usage = `usage: arrowdevice COMMAND [FLAG...]
+
+  doctor     the CUDA driver, the GPUs, the Python libraries; what is wrong, and what to do
+  bandwidth  the speed of copies to a GPU and back, beside plain and pinned ones
+
+arrowdevice COMMAND -h lists the flags of a command.
+`
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the process at once
+	status := run(ctx, os.Args[1:])
+	stop()
+	os.Exit(status)
+}
+
+func run(ctx context.Context, args []string) int {
+	if len(args) == 0 {
+		fmt.Fprint(os.Stderr, usage)
+		return statusUsage
+	}
+	switch command, rest := args[0], args[1:]; command {
+	case "doctor":
+		return runDoctor(ctx, rest)
+	case "bandwidth":
+		return runBandwidth(ctx, rest)
+	case doctor.ProbeCommand:
+		doctor.Probe(os.Stdout)
+		return statusOK
+	case "help", "-h", "-help", "--help":
+		fmt.Print(usage)
+		return statusOK
+	default:
+		fmt.Fprintf(os.Stderr, "arrowdevice: no command %q\n%s", command, usage)
+		return statusUsage
+	}
+}
+
+// flags are those of a command, which takes no arguments besides.
+func flags(command string) *flag.FlagSet {
+	f := flag.NewFlagSet(command, flag.ContinueOnError)
+	f.Usage = func() {
+		fmt.Fprintf(f.Output(), "usage: arrowdevice %s [FLAG...]\n", command)
+		f.PrintDefaults()
+	}
+	return f
+}
+
+// parse returns the exit status where the command must not run.
+func parse(f *flag.FlagSet, args []string) (status int, ok bool) {
+	err := f.Parse(args)
+	if err == nil && f.NArg() > 0 {
+		err = fmt.Errorf("unexpected argument %q", f.Arg(0))
+		fmt.Fprintln(f.Output(), err)
+		f.Usage()
+	}
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return statusOK, false
+	case err != nil:
+		return statusUsage, false
+	}
+	return statusOK, true
+}
+
+// failed prints the error of a command.
+func failed(err error) int {
+	if errors.Is(err, context.Canceled) {
+		fmt.Fprintln(os.Stderr, "arrowdevice: interrupted")
+		return statusInterrupted
+	}
+	fmt.Fprintln(os.Stderr, "arrowdevice:", err)
+	return statusWrong
+}
