@@ -1,9 +1,11 @@
 package cdevice_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -183,6 +185,48 @@ func TestForCuDFSanitizes(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The CPU reads the bitmaps of pinned memory itself: after the work that fills them.
+func TestGPUForCuDFReadsPinnedMemoryAfterItsEvent(t *testing.T) {
+	checkLeaks(t)
+	dt := arrow.StructOf(nullable("n", arrow.PrimitiveTypes.Int64))
+	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
+		pinned := m.GPUs[0].Pinned()
+		mem, err := pinned.Allocate(background, 128, nil)
+		require.NoError(t, err)
+		s := newStream(t, pinned)
+		require.NoError(t, pinned.Memset(mem.Ptr(), 0xFF, mem.Size(), s))
+		require.NoError(t, s.Synchronize(background))
+		let := m.Hold(t, s)
+		require.NoError(t, pinned.Memset(mem.Ptr(), 0b101, 1, s)) // until then, no row is null
+		ready, err := pinned.NewEvent()
+		require.NoError(t, err)
+		require.NoError(t, s.Record(ready))
+		a, err := cdevice.NewArray(pinned, dt, cdevice.ArrayData{
+			Length: 3, NullCount: 1, Buffers: []device.Ptr{mem.Ptr()},
+			Children: []cdevice.ArrayData{{Length: 3, Buffers: []device.Ptr{0, mem.Ptr() + 64}}},
+		}, cdevice.Lifetime{Ready: ready, Release: func() { assert.NoError(t, mem.FreeAfter(nil)) }})
+		require.NoError(t, err)
+		defer a.Release()
+
+		ctx, cancel := context.WithTimeout(background, 20*time.Millisecond)
+		defer cancel()
+		early, err := a.ForCuDF(ctx)
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+		if early != nil {
+			early.Release()
+		}
+		let()
+		sanitized, err := a.ForCuDF(background)
+		require.NoError(t, err)
+		defer sanitized.Release()
+		got, err := sanitized.CopyToHost(background, nil)
+		require.NoError(t, err)
+		defer got.Release()
+		assert.Equal(t, 1, got.NullN())
+		isSanitized(t, got)
+	})
 }
 
 // Columns that need nothing are given as they are, and not read.

@@ -69,6 +69,22 @@ var extras = []extra{
 		"kept = kept || len(copies.list) > 0", "kept = kept || len(copies.list) < 0",
 	},
 	{
+		"internal/copyplan/sanitize.go", "notEmpty", "null lists and strings are empty",
+		"!valid(i) && offsets[i] != offsets[i+1]", "!valid(i) && offsets[i] > offsets[i+1]",
+	},
+	{
+		"internal/copyplan/sanitize.go", "sanitizer.validBelow", "children of null structs are null",
+		"!valid(i) && validChild(int(n.Offset)+i)", "!valid(i) && !validChild(int(n.Offset)+i)",
+	},
+	{
+		"internal/copyplan/sanitize.go", "sanitizer.validBelow", "the offset of a struct counts for its children",
+		"validChild(int(n.Offset)+i)", "validChild(i)",
+	},
+	{
+		"internal/copyplan/sanitize.go", "sanitizer.bad", "nulls of a dictionary are looked for",
+		"bad = mayHaveNulls(&n.Children[0]) && countNulls(&n.Children[0]) > 0", "bad = mayHaveNulls(&n.Children[0]) && countNulls(&n.Children[0]) < 0",
+	},
+	{
 		"cdevice/event.go", "recordEvent", "the recorded event",
 		"at.Event = uintptr(unsafe.Pointer(&recorded.handle))", "_ = uintptr(unsafe.Pointer(&recorded.handle))",
 	},
