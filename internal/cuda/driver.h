@@ -110,6 +110,18 @@ cdevice_v0_cuda_result cdevice_v0_cuda_host_register(cdevice_v0_cuda_table, uint
                                                      unsigned flags);
 cdevice_v0_cuda_result cdevice_v0_cuda_host_unregister(cdevice_v0_cuda_table, uintptr_t context, uintptr_t p);
 
+/* Device memory and events of several processes. */
+cdevice_v0_cuda_result cdevice_v0_cuda_memory_handle(cdevice_v0_cuda_table, uintptr_t context, uintptr_t p,
+                                                     struct cdevice_v0_cuda_handle* out);
+cdevice_v0_cuda_result cdevice_v0_cuda_memory_open(cdevice_v0_cuda_table, uintptr_t context,
+                                                   const struct cdevice_v0_cuda_handle* handle);
+cdevice_v0_cuda_result cdevice_v0_cuda_memory_close(cdevice_v0_cuda_table, uintptr_t context, uintptr_t p);
+cdevice_v0_cuda_result cdevice_v0_cuda_shared_event_new(cdevice_v0_cuda_table, uintptr_t context);
+cdevice_v0_cuda_result cdevice_v0_cuda_event_handle(cdevice_v0_cuda_table, uintptr_t context, uintptr_t event,
+                                                    struct cdevice_v0_cuda_handle* out);
+cdevice_v0_cuda_result cdevice_v0_cuda_event_open(cdevice_v0_cuda_table, uintptr_t context,
+                                                  const struct cdevice_v0_cuda_handle* handle);
+
 cdevice_v0_cuda_result cdevice_v0_cuda_pool_new(cdevice_v0_cuda_table, uintptr_t context, int device);
 cdevice_v0_cuda_result cdevice_v0_cuda_pool_keep(cdevice_v0_cuda_table, uintptr_t context, uintptr_t pool,
                                                  uint64_t bytes);

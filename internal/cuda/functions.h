@@ -15,6 +15,11 @@
 struct cdevice_v0_cuda_pool_props;  /* CUmemPoolProps */
 struct cdevice_v0_cuda_pool_access; /* CUmemAccessDesc */
 
+/* CUipcMemHandle and CUipcEventHandle, which are passed by value. */
+struct cdevice_v0_cuda_handle {
+  unsigned char bytes[64];
+};
+
 #define CDEVICE_V0_CUDA_FUNCTIONS(X, NEEDED, OPTIONAL) \
   X(NEEDED, cuInit, "cuInit", (unsigned)) \
   X(NEEDED, cuDriverGetVersion, "cuDriverGetVersion", (int*)) \
@@ -76,4 +81,9 @@ struct cdevice_v0_cuda_pool_access; /* CUmemAccessDesc */
   X(OPTIONAL, cuGraphDestroy, "cuGraphDestroy", (uintptr_t)) \
   X(OPTIONAL, cuDevicePrimaryCtxGetState, "cuDevicePrimaryCtxGetState", (int, unsigned*, int*)) \
   X(OPTIONAL, cuCtxGetId, "cuCtxGetId", (uintptr_t, unsigned long long*)) \
+  X(OPTIONAL, cuIpcGetMemHandle, "cuIpcGetMemHandle", (struct cdevice_v0_cuda_handle*, uintptr_t)) \
+  X(OPTIONAL, cuIpcOpenMemHandle, "cuIpcOpenMemHandle_v2", (uintptr_t*, struct cdevice_v0_cuda_handle, unsigned)) \
+  X(OPTIONAL, cuIpcCloseMemHandle, "cuIpcCloseMemHandle", (uintptr_t)) \
+  X(OPTIONAL, cuIpcGetEventHandle, "cuIpcGetEventHandle", (struct cdevice_v0_cuda_handle*, uintptr_t)) \
+  X(OPTIONAL, cuIpcOpenEventHandle, "cuIpcOpenEventHandle", (uintptr_t*, struct cdevice_v0_cuda_handle)) \
   X(OPTIONAL, cuDevicePrimaryCtxReset, "cuDevicePrimaryCtxReset_v2", (int))

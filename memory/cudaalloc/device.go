@@ -36,6 +36,8 @@ func init() {
 type Device struct {
 	*gpu
 	kind device.Type
+	// apart reports whether each allocation is one of the driver; see [Device.Shareable].
+	apart bool
 }
 
 var _ interface {
@@ -58,9 +60,10 @@ type gpu struct {
 	// never waits for anything.
 	background uintptr
 
-	own, host, managed *Device
+	own, host, managed, shareable *Device
 
 	usage    [purposes]usage
+	opened   usage                      // memory of other processes
 	caches   [purposes]*sizeclass.Cache // nil: from the pool
 	trims    trims
 	limits   limits
@@ -244,9 +247,10 @@ func openGPU(p *platform, ordinal int) (*gpu, error) {
 	if err != nil {
 		return nil, errors.Join(err, g.close())
 	}
-	g.own = &Device{g, device.CUDA}
-	g.host = &Device{g, device.CUDAHost}
-	g.managed = &Device{g, device.CUDAManaged}
+	g.own = &Device{gpu: g, kind: device.CUDA}
+	g.host = &Device{gpu: g, kind: device.CUDAHost}
+	g.managed = &Device{gpu: g, kind: device.CUDAManaged}
+	g.shareable = &Device{gpu: g, kind: device.CUDA, apart: true}
 	for purpose, d := range [purposes]*Device{onDevice: g.own, onHost: g.host, inManaged: g.managed} {
 		if purpose != onDevice || g.pool == 0 {
 			g.caches[purpose] = sizeclass.New(d.source(), sizeclass.Limits{})

@@ -28,7 +28,7 @@ func (d *Device) Allocate(ctx context.Context, size int64, s device.Stream) (dev
 	if err != nil {
 		return nil, err
 	}
-	m := &memory{dev: d, size: size}
+	m := &memory{dev: d, use: &d.usage[d.purpose()], size: size}
 	if size == 0 {
 		return m, nil
 	}
@@ -42,7 +42,7 @@ func (d *Device) Allocate(ctx context.Context, size int64, s device.Stream) (dev
 	if err != nil {
 		return nil, err
 	}
-	d.usage[d.purpose()].add(size)
+	m.use.add(size)
 	return m, nil
 }
 
@@ -69,12 +69,15 @@ func isOutOfMemory(err error) bool {
 	return errors.Is(err, OutOfMemory) || errors.Is(err, sizeclass.ErrLimit)
 }
 
-// memory is one allocation: of the pool, in stream order, or a block of a cache.
+// memory is one allocation: of the pool, in stream order, a block of a cache, or memory that ends by
+// a call of the driver that waits for the GPU.
 type memory struct {
 	dev   *Device
+	use   *usage
 	ptr   device.Ptr
 	size  int64
-	block sizeclass.Block // unless it is the pool's
+	block sizeclass.Block        // of a cache
+	drop  func(device.Ptr) error // that call; nil for other memory
 	freed atomic.Bool
 }
 
@@ -85,6 +88,11 @@ func (m *memory) Size() int64     { return m.size }
 func (d *Device) cache() *sizeclass.Cache { return d.caches[d.purpose()] }
 
 func (m *memory) take(ctx context.Context, of *cuda.Context, stream uintptr) (err error) {
+	if m.dev.apart {
+		m.drop = m.dev.ctx.FreeMemory
+		m.ptr, err = m.dev.ctx.NewMemory(m.size)
+		return err
+	}
 	cache := m.dev.cache()
 	if cache == nil {
 		m.ptr, err = of.NewPoolMemory(m.dev.pool, m.size, stream)
@@ -132,7 +140,7 @@ func (m *memory) Free(s device.Stream) error {
 
 // freeOn ends the memory after the work on a stream of a GPU.
 func (m *memory) freeOn(gpu *gpu, stream uintptr) error {
-	if m.dev.cache() == nil {
+	if m.drop == nil && m.dev.cache() == nil {
 		if err := gpu.ctx.FreePoolMemory(m.ptr, stream); err != nil {
 			return err
 		}
@@ -200,10 +208,13 @@ func (m *memory) deferral(after evidence) *deferral {
 	return &deferral{after: after, bytes: m.size, end: m.end}
 }
 
-// end frees memory that no work uses any more: on a stream that nothing holds up, or to its
-// cache.
+// end frees memory that no work uses any more: on a stream that nothing holds up, to its cache, or, as
+// the driver waits for the GPU, once that has no work.
 func (m *memory) end() error {
 	switch cache := m.dev.cache(); {
+	case m.drop != nil:
+		m.dev.deferred.add(m.dev.gpu, &deferral{bytes: m.size, end: m.endIdle})
+		return nil
 	case cache != nil:
 		cache.Give(m.block)
 	case m.dev.ctx.Err() == nil: // memory of a pool ends with its context
@@ -215,7 +226,18 @@ func (m *memory) end() error {
 	return nil
 }
 
+// endIdle ends memory with a call of the driver that waits for the GPU, which is idle.
+func (m *memory) endIdle() error {
+	if m.dev.ctx.Err() == nil { // otherwise it ended with its context
+		if err := m.drop(m.ptr); err != nil {
+			return err
+		}
+	}
+	m.ended()
+	return nil
+}
+
 func (m *memory) ended() {
-	m.dev.usage[m.dev.purpose()].sub(m.size)
+	m.use.sub(m.size)
 	m.dev.trimmer.keep(m.dev.gpu)
 }

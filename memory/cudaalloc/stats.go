@@ -12,6 +12,7 @@ type Stats struct {
 	Device  Usage // memory on the GPU
 	Pinned  Usage // page-locked host memory
 	Managed Usage // managed memory
+	Opened  Usage // memory of other processes; see [Device.OpenMemory]
 	// Waiting counts frees and functions of AfterWork and OnComplete that wait for
 	// pending work. Memory is live until it is freed.
 	Waiting int64
@@ -40,7 +41,7 @@ type Usage struct {
 // read one after the other.
 func (d *Device) ReadStats() Stats {
 	return Stats{
-		Device: d.used(onDevice), Pinned: d.used(onHost), Managed: d.used(inManaged),
+		Device: d.used(onDevice), Pinned: d.used(onHost), Managed: d.used(inManaged), Opened: d.opened.read(),
 		Waiting: d.deferred.count.Load(), WaitingBytes: d.deferred.bytes.Load(),
 		Lost: d.deferred.lost.Load(), CallbackPanics: d.panics.Load(),
 	}
@@ -79,9 +80,12 @@ func (u *usage) sub(size int64) {
 	u.allocations.Add(-1)
 }
 
+func (u *usage) read() Usage {
+	return Usage{Live: u.live.Load(), Peak: u.peak.Load(), Allocations: u.allocations.Load(), Total: u.total.Load()}
+}
+
 func (g *gpu) used(purpose int) Usage {
-	u := &g.usage[purpose]
-	all := Usage{Live: u.live.Load(), Peak: u.peak.Load(), Allocations: u.allocations.Load(), Total: u.total.Load()}
+	all := g.usage[purpose].read()
 	if cache := g.caches[purpose]; cache != nil {
 		s := cache.Stats()
 		all.Held, all.Cached = s.Held, s.Idle

@@ -199,6 +199,8 @@ var missed = []struct {
 	{[]string{"cuMemPrefetchAsync"}, "managed memory is not prefetched", "8.0"},
 	{[]string{"cuMemcpy"}, "arrowdevice bandwidth has nothing to compare with", "4.0"},
 	{[]string{"cuCtxGetId", "cuDevicePrimaryCtxGetState"}, "a context that another library has reset is noticed later", "12.0"},
+	{[]string{"cuIpcGetMemHandle", "cuIpcOpenMemHandle", "cuIpcCloseMemHandle", "cuIpcGetEventHandle", "cuIpcOpenEventHandle"},
+		"memory is not shared with other processes", "11.0"},
 	{[]string{"cuDevicePrimaryCtxReset"}, "tests cannot reset a context", "11.0"},
 }
 

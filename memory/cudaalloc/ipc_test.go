@@ -1,0 +1,185 @@
+package cudaalloc_test
+
+import (
+	"encoding/hex"
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cudasim"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+	"github.com/arrowdevice/arrowdevice/internal/testing/otherprocess"
+	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
+)
+
+// handleOf reads a handle that the other process was told in hexadecimal.
+func handleOf(t *testing.T, text string) (h cudaalloc.IPCHandle) {
+	t.Helper()
+	b, err := hex.DecodeString(text)
+	require.NoError(t, err)
+	require.Len(t, b, len(h))
+	copy(h[:], b)
+	return h
+}
+
+// toHost copies device memory after the work on s.
+func toHost(t *testing.T, gpu *cudaalloc.Device, p device.Ptr, size int64, s device.Stream) []byte {
+	t.Helper()
+	host, err := gpu.AllocateHost(background, size)
+	require.NoError(t, err)
+	require.NoError(t, gpu.Copy([]device.Range{{Dst: host.Ptr(), Src: p, Size: size}}, s))
+	require.NoError(t, s.Synchronize(background))
+	b := append([]byte(nil), at(host.Ptr(), int(size))...)
+	require.NoError(t, host.FreeAfter(nil))
+	return b
+}
+
+// TestOpenInAnotherProcess is the other process of the tests below: it opens what it is told, reads it after the
+// event, and closes it when it is told to.
+func TestOpenInAnotherProcess(t *testing.T) {
+	c := otherprocess.Caller(t)
+	m := cudatest.One(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	s, err := gpu.NewStream()
+	require.NoError(t, err)
+	defer s.Close()
+	mem, err := gpu.OpenMemory(background, handleOf(t, c.Read()), 1000)
+	require.NoError(t, err)
+	again, err := gpu.OpenMemory(background, handleOf(t, c.Read()), 1000)
+	require.NoError(t, err)
+	assert.Equal(t, mem.Ptr(), again.Ptr(), "the same allocation is mapped once")
+	require.NoError(t, again.Free(s))
+	e, err := gpu.OpenEvent(handleOf(t, c.Read()))
+	require.NoError(t, err)
+	assert.EqualValues(t, 2, gpu.ReadStats().Opened.Total)
+	require.NoError(t, s.WaitEvent(e))
+	c.Write("waiting")
+	c.Write(hex.EncodeToString(toHost(t, gpu, mem.Ptr(), 1000, s)))
+	_, _, err = gpu.MemoryHandle(mem.Ptr())
+	assert.ErrorIs(t, err, cudaalloc.ErrNotShareable, "memory of another process")
+	if c.Read() == "exit" {
+		os.Exit(3) // with the memory open
+	}
+	require.NoError(t, e.Close())
+	require.NoError(t, mem.Free(s))
+	require.NoError(t, gpu.Flush(background))
+	assert.Zero(t, gpu.ReadStats().Opened.Live)
+	assert.Zero(t, gpu.ReadStats().Opened.Allocations)
+	c.Write("closed")
+}
+
+// Memory and an event go to another process, which reads after the event what is written then.
+func TestGPUMemoryIsOpenedByAnotherProcess(t *testing.T) {
+	m := cudatest.One(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	for _, end := range []string{"close", "exit"} {
+		t.Run(end, func(t *testing.T) {
+			s, err := gpu.NewStream()
+			require.NoError(t, err)
+			defer s.Close()
+			mem, err := gpu.Shareable().Allocate(background, 1000, s)
+			require.NoError(t, err)
+			h, in, err := gpu.MemoryHandle(mem.Ptr() + 100)
+			require.NoError(t, err)
+			assert.Equal(t, mem.Ptr(), in.Start)
+			assert.GreaterOrEqual(t, in.Size, mem.Size())
+			e, eh, err := gpu.NewSharedEvent()
+			require.NoError(t, err)
+			let := m.Hold(t, s)
+			require.NoError(t, gpu.Memset(mem.Ptr(), 0x5A, 1000, s))
+			require.NoError(t, s.Record(e))
+
+			other := otherprocess.Start(t, "TestOpenInAnotherProcess", m.Path())
+			for _, b := range [][]byte{h[:], h[:], eh[:]} {
+				other.Write(hex.EncodeToString(b))
+			}
+			require.Equal(t, "waiting", other.Read())
+			let()
+			got := other.Read()
+			for i := 0; i < len(got); i += 2 {
+				require.Equal(t, "5a", got[i:i+2], "byte %d", i/2)
+			}
+			other.Write(end)
+			if end == "close" {
+				require.Equal(t, "closed", other.Read())
+			}
+			other.End(map[string]int{"close": 0, "exit": 3}[end])
+			require.NoError(t, e.Close())
+			require.NoError(t, mem.Free(s))
+			require.NoError(t, gpu.Flush(background))
+		})
+	}
+}
+
+// Memory that no other process can open is refused by name, and says what to do.
+func TestGPUMemoryHandleRefuses(t *testing.T) {
+	m := cudatest.One(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	plain := new([64]byte)
+	refused := map[string]device.Ptr{"cpu": pointer(plain[:])}
+	for name, dev := range map[string]*cudaalloc.Device{"cuda:0": gpu, "cuda_host:0": gpu.Pinned(), "cuda_managed:0": gpu.Managed()} {
+		mem, err := dev.Allocate(background, 64, nil)
+		require.NoError(t, err)
+		defer func() { assert.NoError(t, mem.Free(nil)) }()
+		refused[name] = mem.Ptr()
+	}
+	for name, p := range refused {
+		_, _, err := gpu.MemoryHandle(p)
+		assert.ErrorIs(t, err, cudaalloc.ErrNotShareable, name)
+		assert.ErrorIs(t, err, device.ErrNotSupported, name)
+		assert.ErrorContains(t, err, "cuda: handle of the "+name+" memory at "+fmt.Sprintf("%#x", uintptr(p)))
+		assert.ErrorContains(t, err, "copy it to memory of Device.Shareable first")
+	}
+}
+
+// Nothing is open after a handle that cannot be opened.
+func TestGPUOpenMemoryRefuses(t *testing.T) {
+	m := cudatest.One(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	mem, err := gpu.Shareable().Allocate(background, 64, nil)
+	require.NoError(t, err)
+	own, _, err := gpu.MemoryHandle(mem.Ptr())
+	require.NoError(t, err)
+	_, err = gpu.OpenMemory(background, own, 64)
+	assert.ErrorContains(t, err, "cuIpcOpenMemHandle", "a handle of this process")
+	_, err = gpu.OpenMemory(background, cudaalloc.IPCHandle{1, 2, 3}, 64)
+	assert.ErrorContains(t, err, "cuIpcOpenMemHandle", "garbage")
+	_, err = gpu.OpenMemory(background, own, 0)
+	assert.ErrorContains(t, err, "size = 0")
+	_, err = gpu.OpenMemory(nil, own, 64) //nolint:staticcheck // what is tested
+	assert.ErrorContains(t, err, "ctx = nil")
+	e, eh, err := gpu.NewSharedEvent()
+	require.NoError(t, err)
+	_, err = gpu.OpenEvent(eh)
+	assert.ErrorContains(t, err, "cuIpcOpenEventHandle", "an event of this process")
+	require.NoError(t, e.Close())
+	require.NoError(t, mem.Free(nil))
+	require.NoError(t, gpu.Flush(background))
+	assert.Zero(t, gpu.ReadStats().Opened.Total)
+}
+
+// Each allocation is one of the driver, and ends with it: an old handle must not open other data.
+func TestShareableMemoryIsNotUsedAgain(t *testing.T) {
+	for name, o := range map[string]cudasim.Options{"pools": {}, "no pools": {NoPools: true}} {
+		t.Run(name, func(t *testing.T) {
+			m := cudatest.Simulated(t, o)
+			gpu := m.GPUs[0]
+			calls := func() int { return m.Sim.Calls("cuMemAlloc") }
+			frees := func() int { return m.Sim.Calls("cuMemFree") }
+			before, freed := calls(), frees()
+			for range 3 {
+				mem, err := gpu.Shareable().Allocate(background, 64, nil)
+				require.NoError(t, err)
+				require.NoError(t, mem.Free(nil))
+				require.NoError(t, gpu.Flush(background))
+			}
+			assert.Equal(t, 3, calls()-before)
+			assert.Equal(t, 3, frees()-freed)
+			assert.Zero(t, gpu.ReadStats().Device.Live)
+		})
+	}
+}
