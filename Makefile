@@ -18,6 +18,7 @@ test: ## everything: Go tests, then what others wrote, over the simulated driver
 	$(GO) run ./ci/pairs go
 	PAIRS="$(PAIRS)/cuda.json" integration/cuda/run.sh
 	PAIRS="$(PAIRS)/cuda-13.json" integration/cuda/run.sh --cuda-13
+	integration/triton/run.sh
 	PAIRS="$(PAIRS)/archery.json" integration/archery/run.sh
 	PAIRS="$(PAIRS)/python.json" integration/run.sh
 	@$(GO) run ./ci/pairs check
@@ -109,4 +110,4 @@ bench-peers: ## Arrow C++, nanoarrow and arrow-rs for the benchmarks: those that
 	bench/peers/build.sh
 
 clean:
-	rm -rf build integration/.venv integration/cuda/.venv integration/cuda/.venv-13
+	rm -rf build integration/.venv integration/cuda/.venv integration/cuda/.venv-13 integration/triton/.venv

@@ -32,6 +32,7 @@ var known = map[string][]string{
 	"batch":      {"*cdevice.RecordBatch"},
 	"batches":    {"iter.Seq2[*cdevice.RecordBatch, error]"},
 	"columns":    {"[]cdevice.ArrayData"},
+	"conn":       {"*grpc.ClientConn"},
 	"ctx":        {"context.Context"},
 	"err":        {"error"},
 	"event":      {"device.Event"},
@@ -74,6 +75,7 @@ func newBlockChecker(t *testing.T) *blockChecker {
 		c.paths[standard] = standard
 	}
 	c.paths["arrow"] = arrowGo
+	c.paths["grpc"] = "google.golang.org/grpc"
 	c.paths["cuvs"] = module + "interop/dlpack/testdata/cuvs" // the shape of a type of NVIDIA's package
 	for own := range allowed {
 		if !strings.Contains(own, "internal/") && !strings.Contains(own, "gorgonia") {

@@ -80,6 +80,7 @@ var allowed = map[string][]string{
 	"device/devicetest": {"device"},
 	"interop/dlpack":    {"cdevice", "device", "internal/abi", "internal/bridge", "internal/fielderr"},
 	"interop/cudaarray": {"cdevice", "device", "internal/fielderr"},
+	"interop/triton":    {"cdevice", "device", "internal/excerpt", "internal/fielderr", "memory/cudaalloc"},
 
 	"internal/cuda":             {"device"},
 	"internal/nilargs":          {},

@@ -1,0 +1,102 @@
+package triton
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/cudasim"
+	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+	"github.com/arrowdevice/arrowdevice/interop/triton"
+	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
+)
+
+// All tests together leave nothing behind. Memory is released after work, on a goroutine of the backend.
+func TestMain(m *testing.M) {
+	cudatest.WithoutDefault()
+	code := m.Run()
+	left := cdevice.ReadStats()
+	for end := time.Now().Add(5 * time.Second); left != (cdevice.Stats{}) && time.Now().Before(end); left = cdevice.ReadStats() {
+		time.Sleep(time.Millisecond)
+	}
+	if code == 0 && left != (cdevice.Stats{}) {
+		fmt.Fprintf(os.Stderr, "the tests left something unreleased: %+v\n", left)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// machine returns the first GPU of a simulated machine.
+func machine(t *testing.T, o cudasim.Options) *cudaalloc.Device {
+	m := cudatest.Simulated(t, o)
+	return m.GPUs[0]
+}
+
+// bounded is a context that ends a test that hangs.
+func bounded(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), enough)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// upload returns a batch of JSON in memory that can be shared; it is released at the end of the test.
+func upload(t *testing.T, gpu *cudaalloc.Device, schema *arrow.Schema, text string) *cdevice.RecordBatch {
+	t.Helper()
+	rec, _, err := array.RecordFromJSON(memory.DefaultAllocator, schema, strings.NewReader(text))
+	require.NoError(t, err)
+	defer rec.Release()
+	batch, err := cdevice.CopyToDevice(bounded(t), rec, gpu.Shareable())
+	require.NoError(t, err)
+	t.Cleanup(batch.Release)
+	return batch
+}
+
+// rows returns a batch as arrow-go writes it in JSON.
+func rows(t *testing.T, batch *cdevice.RecordBatch) string {
+	t.Helper()
+	rec, err := batch.CopyToHost(bounded(t), nil)
+	require.NoError(t, err)
+	defer rec.Release()
+	text, err := rec.MarshalJSON()
+	require.NoError(t, err)
+	return string(text)
+}
+
+// registered returns the region of a batch, which the server has open until the end of the test.
+func registered(t *testing.T, s *server, name string, batch *cdevice.RecordBatch, opts ...triton.RegionOption) *triton.Region {
+	t.Helper()
+	r, err := triton.NewRegion(bounded(t), name, batch, opts...)
+	require.NoError(t, err)
+	register(t, s, r)
+	return r
+}
+
+// results returns registered outputs.
+func results(t *testing.T, s *server, name string, gpu *cudaalloc.Device, schema *arrow.Schema, rows int64) *triton.Outputs {
+	t.Helper()
+	out, err := triton.NewOutputs(bounded(t), name, gpu, schema, rows)
+	require.NoError(t, err)
+	register(t, s, out.Region())
+	return out
+}
+
+// register registers a region, and unregisters and closes it at the end of the test.
+func register(t *testing.T, s *server, r *triton.Region) {
+	t.Helper()
+	require.NoError(t, s.Register(bounded(t), r))
+	t.Cleanup(func() {
+		if !s.killed {
+			require.NoError(t, s.Unregister(bounded(t), r))
+		}
+		r.Close()
+	})
+}

@@ -1,0 +1,193 @@
+package triton
+
+import (
+	"context"
+	"encoding/base64"
+	"strconv"
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/extensions"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cdevice/cdevicetest"
+	"github.com/arrowdevice/arrowdevice/cudasim"
+	"github.com/arrowdevice/arrowdevice/internal/testing/within"
+	"github.com/arrowdevice/arrowdevice/interop/triton"
+)
+
+// Each type goes to the server and comes back as the following values, which the server computes of what it reads.
+func TestEachType(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	gpu := machine(t, cudasim.Options{Devices: 2})
+	s := start(t)
+	p := arrow.PrimitiveTypes
+	for name, c := range map[string]struct {
+		dt           arrow.DataType
+		values, want string // of the second to the fourth of five rows
+		datatype     string
+	}{
+		"int8": {p.Int8, `0,-2,5,126,0`, `-1,6,127`, "INT8"}, "uint8": {p.Uint8, `0,0,5,254,0`, `1,6,255`, "UINT8"},
+		"int16": {p.Int16, `0,-2,5,32766,0`, `-1,6,32767`, "INT16"}, "uint16": {p.Uint16, `0,0,5,65534,0`, `1,6,65535`, "UINT16"},
+		"int32": {p.Int32, `0,-2,5,2147483646,0`, `-1,6,2147483647`, "INT32"}, "uint32": {p.Uint32, `0,0,5,4294967294,0`, `1,6,4294967295`, "UINT32"},
+		"int64": {p.Int64, `0,-2,5,9007199254740992,0`, `-1,6,9007199254740993`, "INT64"}, "uint64": {p.Uint64, `0,0,5,7,0`, `1,6,8`, "UINT64"},
+		"float16": {arrow.FixedWidthTypes.Float16, `0,-2,5,0.5,0`, `-1,6,1.5`, "FP16"}, "float32": {p.Float32, `0,-2,5,0.5,0`, `-1,6,1.5`, "FP32"},
+		"float64":   {p.Float64, `0,-2,5,0.5,0`, `-1,6,1.5`, "FP64"},
+		"bool8":     {extensions.NewBool8Type(), `true,false,true,false,true`, `true,false,true`, "BOOL"},
+		"timestamp": {&arrow.TimestampType{Unit: arrow.Second}, `"2026-01-01 00:00:00","2026-01-01 00:00:01","2026-01-01 00:00:59","2026-01-01 00:00:03","2026-01-01 00:00:00"`, `"2026-01-01T00:00:02","2026-01-01T00:01:00","2026-01-01T00:00:04"`, "INT64"},
+		"list":      {arrow.FixedSizeListOf(2, p.Int16), `[0,0],[1,2],[3,4],[5,6],[0,0]`, `[2,3],[4,5],[6,7]`, "INT16"},
+		"nested":    {arrow.FixedSizeListOf(2, arrow.FixedSizeListOf(1, p.Float32)), `[[0],[0]],[[1],[2]],[[3],[4]],[[5],[6]],[[0],[0]]`, `[[2],[3]],[[4],[5]],[[6],[7]]`, "FP32"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			schema := arrow.NewSchema([]arrow.Field{{Name: "x", Type: c.dt}}, nil)
+			batch := upload(t, gpu, schema, jsonRows(c.values))
+			part, err := batch.Slice(1, 4)
+			require.NoError(t, err)
+			t.Cleanup(part.Release)
+			in := registered(t, s, "in "+name, part)
+			out := results(t, s, "out "+name, gpu, schema, 3)
+			assert.Equal(t, c.datatype, in.Tensors()[0].Datatype)
+			assert.NotZero(t, in.Tensors()[0].Offset, "the first row is not in the slice")
+
+			response, err := s.Infer(bounded(t), &triton.Request{Model: "next", Inputs: []*triton.Region{in}, Outputs: []*triton.Outputs{out}})
+			require.NoError(t, err)
+			got, err := out.Batch(response)
+			require.NoError(t, err)
+			defer got.Release()
+			assert.JSONEq(t, jsonRows(c.want), rows(t, got))
+		})
+	}
+}
+
+// jsonRows makes rows of a column x of the values of a JSON array.
+func jsonRows(values string) string {
+	text, depth := `[{"x":`, 0
+	quoted := false
+	for _, c := range values {
+		switch {
+		case c == '"':
+			quoted = !quoted
+		case c == '[':
+			depth++
+		case c == ']':
+			depth--
+		case c == ',' && depth == 0 && !quoted:
+			text += `},{"x":`
+			continue
+		}
+		text += string(c)
+	}
+	return text + `}]`
+}
+
+var (
+	pair = arrow.NewSchema([]arrow.Field{{Name: "a", Type: arrow.PrimitiveTypes.Int64}, {Name: "b", Type: arrow.PrimitiveTypes.Float32}}, nil)
+	one  = arrow.NewSchema([]arrow.Field{{Name: "c", Type: arrow.PrimitiveTypes.Uint8}}, nil)
+)
+
+const (
+	pairRows = `[{"a":1,"b":0.5},{"a":2,"b":1.5},{"a":3,"b":2.5}]`
+	pairNext = `[{"a":2,"b":1.5},{"a":3,"b":2.5},{"a":4,"b":3.5}]`
+)
+
+// The generated classes of Triton's client see the fields as they were meant.
+func TestServerSeesTheFields(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	gpu := machine(t, cudasim.Options{Devices: 2})
+	s := start(t)
+	in := registered(t, s, "features", upload(t, gpu, pair, pairRows), triton.WithDeviceID(1), triton.WithShape("a", 3, 1))
+	assert.Equal(t, map[string]any{
+		"name": "features", "device_id": "1", "byte_size": number(in.ByteSize()), "raw_handle": base64.StdEncoding.EncodeToString(in.RawHandle()),
+	}, s.sees())
+	out := results(t, s, "scores", gpu, pair, 3)
+	s.sees()
+	response, err := s.Infer(bounded(t), &triton.Request{Model: "next", Version: "7", ID: "q", Inputs: []*triton.Region{in}, Outputs: []*triton.Outputs{out}})
+	require.NoError(t, err)
+	place := func(region string, tensor triton.Tensor) map[string]any {
+		p := map[string]any{
+			"shared_memory_region":    map[string]any{"string_param": region},
+			"shared_memory_byte_size": map[string]any{"int64_param": number(tensor.ByteSize)},
+		}
+		if tensor.Offset != 0 {
+			p["shared_memory_offset"] = map[string]any{"int64_param": number(tensor.Offset)}
+		}
+		return p
+	}
+	from, to := in.Tensors(), out.Region().Tensors()
+	assert.Equal(t, map[string]any{
+		"model_name": "next", "model_version": "7", "id": "q",
+		"inputs": []any{
+			map[string]any{"name": "a", "datatype": "INT64", "shape": []any{"3", "1"}, "parameters": place("features", from[0])},
+			map[string]any{"name": "b", "datatype": "FP32", "shape": []any{"3"}, "parameters": place("features", from[1])},
+		},
+		"outputs": []any{
+			map[string]any{"name": "a", "parameters": place("scores", to[0])},
+			map[string]any{"name": "b", "parameters": place("scores", to[1])},
+		},
+	}, s.sees())
+	assert.Equal(t, "q", response.ID)
+	assert.Equal(t, "next", response.Model)
+	assert.Equal(t, "1", response.Version)
+	assert.Equal(t, triton.OutputTensor{Name: "b", Datatype: "FP32", Shape: []int64{3}, Region: "scores", Offset: to[1].Offset, ByteSize: 12}, response.Outputs[1])
+	got, err := out.Batch(response)
+	require.NoError(t, err)
+	defer got.Release()
+	assert.JSONEq(t, pairNext, rows(t, got))
+}
+
+func number(n int64) string { return strconv.FormatInt(n, 10) }
+
+// A request may take inputs from several regions, and outputs may be in several, which are used again.
+func TestSeveralRegions(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	gpu := machine(t, cudasim.Options{Devices: 2})
+	s := start(t)
+	inputs := []*triton.Region{registered(t, s, "in 1", upload(t, gpu, pair, pairRows)), registered(t, s, "in 2", upload(t, gpu, one, `[{"c":1},{"c":2},{"c":3}]`))}
+	outputs := []*triton.Outputs{results(t, s, "out 1", gpu, pair, 3), results(t, s, "out 2", gpu, one, 3)}
+	request := &triton.Request{Model: "next", Inputs: inputs, Outputs: outputs}
+	for range 3 {
+		response, err := s.Infer(bounded(t), request)
+		require.NoError(t, err)
+		first, err := outputs[0].Batch(response)
+		require.NoError(t, err)
+		second, err := outputs[1].Batch(response)
+		require.NoError(t, err)
+		assert.JSONEq(t, pairNext, rows(t, first))
+		assert.JSONEq(t, `[{"c":2},{"c":3},{"c":4}]`, rows(t, second))
+		within.Context(t, "Infer, while a batch is not released", func(ctx context.Context) error {
+			_, err := s.Infer(ctx, request)
+			assert.ErrorContains(t, err, `a batch of outputs "out 1" is not released`)
+			return err
+		})
+		first.Release()
+		second.Release()
+	}
+	// The outputs of one request are the inputs of the next.
+	last := results(t, s, "out 3", gpu, pair, 3)
+	response, err := s.Infer(bounded(t), &triton.Request{Model: "next", Inputs: []*triton.Region{outputs[0].Region()}, Outputs: []*triton.Outputs{last}})
+	require.NoError(t, err)
+	got, err := last.Batch(response)
+	require.NoError(t, err)
+	defer got.Release()
+	assert.JSONEq(t, `[{"a":3,"b":2.5},{"a":4,"b":3.5},{"a":5,"b":4.5}]`, rows(t, got))
+}
+
+// A batch of outputs holds the memory when the region is closed, and has as many rows as the server wrote.
+func TestBatchOutlivesItsRegion(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	gpu := machine(t, cudasim.Options{Devices: 2})
+	s := start(t)
+	in := registered(t, s, "in", upload(t, gpu, pair, pairRows))
+	out, err := triton.NewOutputs(bounded(t), "out", gpu, pair, 9)
+	require.NoError(t, err)
+	require.NoError(t, s.Register(bounded(t), out.Region()))
+	response, err := s.Infer(bounded(t), &triton.Request{Model: "half", Inputs: []*triton.Region{in}, Outputs: []*triton.Outputs{out}})
+	require.NoError(t, err)
+	got, err := out.Batch(response)
+	require.NoError(t, err)
+	require.NoError(t, s.Unregister(bounded(t), out.Region()))
+	out.Region().Close()
+	assert.JSONEq(t, `[{"a":2,"b":1.5}]`, rows(t, got))
+	got.Release()
+}

@@ -1,0 +1,214 @@
+package triton
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+)
+
+// A Client registers regions with a server and sends requests. It may be used from any goroutine, and needs no Close: the
+// connection is the caller's. Its calls end when their context does; an error of the server is one of gRPC, whose code
+// status.Code returns.
+type Client struct {
+	conn grpc.ClientConnInterface
+
+	mu      sync.Mutex
+	flights map[*Region]*flight
+}
+
+// A flight counts the requests in flight that have a region.
+type flight struct {
+	requests int
+	leaving  int           // calls of Unregister: no request begins
+	landed   chan struct{} // is closed when the last request has ended; nil if no call waits for that
+}
+
+// NewClient returns a client over a connection, such as a *grpc.ClientConn, which it borrows.
+func NewClient(conn grpc.ClientConnInterface) (*Client, error) {
+	if fielderr.IsNil(conn) {
+		return nil, fielderr.Absent(opTriton, "ClientConn", "a connection")
+	}
+	return &Client{conn: conn, flights: map[*Region]*flight{}}, nil
+}
+
+// Register makes the server open a region. If ctx ends it, the server may have opened it nevertheless: Unregister it before
+// Close, as after success. Triton refuses a name that is registered already.
+func (c *Client) Register(ctx context.Context, r *Region) error {
+	if err := checkCall(ctx, r); err != nil {
+		return err
+	}
+	if err := r.hold(); err != nil {
+		return err
+	}
+	defer r.drop()
+	_, err := c.invoke(ctx, "CudaSharedMemoryRegister", r.RegisterRequest())
+	return err
+}
+
+// Infer sends a request and waits for its response. Before, it waits until batches of its Outputs that are not released
+// are, so release them, or give ctx an end. It holds the regions until it returns: closing one meanwhile frees it
+// later. After an error of ctx or of the connection, the server may still be using them: Unregister waits for that.
+func (c *Client) Infer(ctx context.Context, r *Request) (*Response, error) {
+	if err := fielderr.CheckContext(opTriton, ctx); err != nil {
+		return nil, err
+	}
+	message, err := r.Marshal()
+	if err != nil {
+		return nil, err
+	}
+	outputs := slices.Clone(r.Outputs)
+	regions := slices.Clone(r.Inputs)
+	for _, o := range outputs {
+		regions = append(regions, o.region)
+	}
+	if err := c.begin(ctx, regions, outputs); err != nil {
+		return nil, err
+	}
+	known := false
+	defer func() { c.end(regions, outputs, known) }()
+	reply, err := c.invoke(ctx, "ModelInfer", message)
+	known = answered(err)
+	if err != nil {
+		return nil, err
+	}
+	return ParseResponse(reply)
+}
+
+// Unregister makes the server close a region, and returns without an error when it has: then the region may be closed. It
+// first waits for calls of Infer of this client that have the region, and then, since a server keeps it open for requests
+// whose callers are gone, asks for its status until it is not listed. ctx ends all of these waits; a second call goes on.
+func (c *Client) Unregister(ctx context.Context, r *Region) error {
+	if err := checkCall(ctx, r); err != nil {
+		return err
+	}
+	defer c.leave(r)()
+	if err := c.land(ctx, r); err != nil {
+		return err
+	}
+	if _, err := c.invoke(ctx, "CudaSharedMemoryUnregister", r.UnregisterRequest()); err != nil {
+		return err
+	}
+	if err := c.awaitClosed(ctx, r); err != nil {
+		return err
+	}
+	if r.unregistered != nil {
+		r.unregistered()
+	}
+	return nil
+}
+
+// The pauses between two questions for the status of a region. Triton has no call that waits.
+const (
+	firstPause = time.Millisecond
+	lastPause  = 50 * time.Millisecond
+)
+
+// awaitClosed waits until the server does not list a region.
+func (c *Client) awaitClosed(ctx context.Context, r *Region) error {
+	for pause := firstPause; ; pause = min(2*pause, lastPause) {
+		reply, err := c.invoke(ctx, "CudaSharedMemoryStatus", r.UnregisterRequest())
+		if status.Code(err) == codes.NotFound {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if listed, err := lists(reply, r.name); err != nil || !listed {
+			return err
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return fielderr.ContextError(ctx, "unregister region "+quoted(r.name))
+		}
+	}
+}
+
+// lists reports whether a message CudaSharedMemoryStatusResponse has a region.
+func lists(message []byte, name string) (listed bool, err error) {
+	const path = "CudaSharedMemoryStatusResponse"
+	err = eachField(path, message, func(f field) error {
+		if f.number != 1 {
+			return nil
+		}
+		return eachField(path+".regions", f.bytes, func(f field) error {
+			listed = listed || f.number == 1 && string(f.bytes) == name
+			return nil
+		})
+	})
+	return listed, err
+}
+
+const service = "/inference.GRPCInferenceService/"
+
+func (c *Client) invoke(ctx context.Context, method string, message []byte) (reply []byte, err error) {
+	err = c.conn.Invoke(ctx, service+method, message, &reply, grpc.ForceCodecV2(codec{}))
+	if err != nil && ctx.Err() != nil {
+		err = fmt.Errorf("triton: %s: %w (%w)", method, ctx.Err(), err) // gRPC's error is not the context's
+	}
+	return reply, err
+}
+
+// checkCall checks the arguments of a call about a region.
+func checkCall(ctx context.Context, r *Region) error {
+	if err := fielderr.CheckContext(opTriton, ctx); err != nil {
+		return err
+	}
+	if r == nil {
+		return fielderr.Absent(opTriton, "Region", "a region")
+	}
+	return nil
+}
+
+// answered reports whether an error came from the server after it had ended the request. gRPC itself makes errors of all
+// other codes.
+func answered(err error) bool {
+	switch status.Code(err) {
+	case codes.OK, codes.InvalidArgument, codes.NotFound, codes.AlreadyExists, codes.FailedPrecondition, codes.OutOfRange:
+		return true
+	}
+	return false
+}
+
+// begin holds the regions of a request until end. It waits for outputs before it holds a region.
+func (c *Client) begin(ctx context.Context, regions []*Region, outputs []*Outputs) (err error) {
+	var held []*Region
+	var claimed []*Outputs
+	defer func() {
+		if err != nil {
+			c.end(held, claimed, true)
+		}
+	}()
+	for _, o := range outputs {
+		if err := o.claim(ctx); err != nil {
+			return err
+		}
+		claimed = append(claimed, o)
+	}
+	for _, r := range regions {
+		if err := c.takeOff(r); err != nil {
+			return err
+		}
+		held = append(held, r)
+	}
+	return nil
+}
+
+func (c *Client) end(regions []*Region, outputs []*Outputs, known bool) {
+	for _, o := range outputs {
+		o.unclaim(known)
+	}
+	for _, r := range regions {
+		c.touchDown(r)
+	}
+}

@@ -1,0 +1,220 @@
+package triton_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/cdevice/cdevicetest"
+	"github.com/arrowdevice/arrowdevice/cudasim"
+	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+	"github.com/arrowdevice/arrowdevice/internal/testing/within"
+	"github.com/arrowdevice/arrowdevice/interop/triton"
+)
+
+// fake is a connection whose other side is functions of the test; integration/triton has a server in another
+// process.
+type fake struct {
+	conn   grpc.ClientConnInterface
+	mu     sync.Mutex
+	calls  []string
+	answer map[string]func(ctx context.Context, message []byte) ([]byte, error) // by method; no function: an empty message
+}
+
+func fakeOf(*testing.T) *fake {
+	f := &fake{answer: map[string]func(context.Context, []byte) ([]byte, error){}}
+	f.conn = f
+	return f
+}
+
+func (f *fake) Invoke(ctx context.Context, method string, args, reply any, _ ...grpc.CallOption) (err error) {
+	method = method[len("/inference.GRPCInferenceService/"):]
+	f.mu.Lock()
+	f.calls = append(f.calls, method)
+	answer := f.answer[method]
+	f.mu.Unlock()
+	if answer != nil {
+		*reply.(*[]byte), err = answer(ctx, args.([]byte))
+	}
+	return err
+}
+
+func (f *fake) NewStream(context.Context, *grpc.StreamDesc, string, ...grpc.CallOption) (grpc.ClientStream, error) {
+	return nil, errors.New("no streams")
+}
+
+func (f *fake) count(method string) (n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, called := range f.calls {
+		if called == method {
+			n++
+		}
+	}
+	return n
+}
+
+// listing is a CudaSharedMemoryStatusResponse.
+func listing(name string) []byte {
+	entry := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), name)
+	return protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), entry)
+}
+
+func setUp(t *testing.T) (*cudatest.Machine, *fake, *triton.Client, *triton.Region) {
+	t.Helper()
+	m := cudatest.Simulated(t, cudasim.Options{})
+	f := fakeOf(t)
+	c, err := triton.NewClient(f)
+	require.NoError(t, err)
+	return m, f, c, regionOf(t, "r", upload(t, m.GPUs[0].Shareable(), numbers, numbersRows))
+}
+
+// Unregister returns when the server does not list the region: with an empty answer, or as one that it does not find.
+func TestUnregisterWaitsForTheServer(t *testing.T) {
+	for name, gone := range map[string]func() ([]byte, error){
+		"not found": func() ([]byte, error) { return nil, status.Error(codes.NotFound, "r") },
+		"others":    func() ([]byte, error) { return listing("other"), nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			cdevicetest.CheckLeaks(t)
+			_, f, c, r := setUp(t)
+			asked := 0
+			f.answer["CudaSharedMemoryStatus"] = func(context.Context, []byte) ([]byte, error) {
+				if asked++; asked <= 3 {
+					return listing("r"), nil
+				}
+				return gone()
+			}
+			require.NoError(t, c.Unregister(background, r))
+			assert.Equal(t, []string{"CudaSharedMemoryUnregister", "CudaSharedMemoryStatus", "CudaSharedMemoryStatus", "CudaSharedMemoryStatus", "CudaSharedMemoryStatus"}, f.calls)
+		})
+	}
+}
+
+func TestUnregisterFails(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	_, f, c, r := setUp(t)
+	broken := status.Error(codes.Unavailable, "gone")
+	f.answer["CudaSharedMemoryStatus"] = func(context.Context, []byte) ([]byte, error) { return listing("r"), nil }
+	within.Context(t, "Unregister", func(ctx context.Context) error { return c.Unregister(ctx, r) })
+	f.answer["CudaSharedMemoryStatus"] = func(context.Context, []byte) ([]byte, error) { return nil, broken }
+	assert.Equal(t, broken, c.Unregister(background, r))
+	f.answer["CudaSharedMemoryStatus"] = func(context.Context, []byte) ([]byte, error) { return []byte{0xff}, nil }
+	assert.ErrorContains(t, c.Unregister(background, r), "CudaSharedMemoryStatusResponse = ")
+	f.answer["CudaSharedMemoryUnregister"] = func(context.Context, []byte) ([]byte, error) { return nil, broken }
+	assert.Equal(t, broken, c.Unregister(background, r))
+}
+
+// Errors that the server made end a request; after others, the server may still write to the outputs.
+func TestOutputsAfterErrors(t *testing.T) {
+	for code, known := range map[codes.Code]bool{
+		codes.InvalidArgument: true, codes.NotFound: true,
+		codes.Internal: false, codes.Unavailable: false, codes.Canceled: false, codes.DeadlineExceeded: false, codes.Unknown: false,
+	} {
+		t.Run(code.String(), func(t *testing.T) {
+			cdevicetest.CheckLeaks(t)
+			m, f, c, r := setUp(t)
+			o := outputsOf(t, m, "o", numbers, 3)
+			request := &triton.Request{Model: "m", Inputs: []*triton.Region{r}, Outputs: []*triton.Outputs{o}}
+			f.answer["ModelInfer"] = func(context.Context, []byte) ([]byte, error) { return nil, status.Error(code, "no") }
+			_, err := c.Infer(background, request)
+			assert.Equal(t, code, status.Code(err))
+			f.answer["ModelInfer"] = nil
+			_, err = c.Infer(background, request)
+			if known {
+				assert.NoError(t, err)
+				return
+			}
+			assert.ErrorContains(t, err, `Request.Outputs("o") = perhaps still written to`)
+			require.NoError(t, c.Unregister(background, o.Region()))
+			_, err = c.Infer(background, request)
+			assert.NoError(t, err)
+		})
+	}
+}
+
+// Outputs are of one request at a time; inputs may be of several. Regions that are closed meanwhile are kept.
+func TestRequestsAtTheSameTime(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	m, f, c, r := setUp(t)
+	o := outputsOf(t, m, "o", numbers, 3)
+	entered, open := make(chan bool, 2), make(chan bool)
+	f.answer["ModelInfer"] = func(context.Context, []byte) ([]byte, error) { entered <- true; <-open; return nil, nil }
+	results := make(chan error, 2)
+	for _, outputs := range [][]*triton.Outputs{{o}, nil} {
+		go func() {
+			_, err := c.Infer(background, &triton.Request{Model: "m", Inputs: []*triton.Region{r}, Outputs: outputs})
+			results <- err
+		}()
+		<-entered
+	}
+	_, err := c.Infer(background, &triton.Request{Model: "m", Inputs: []*triton.Region{r}, Outputs: []*triton.Outputs{o}})
+	assert.ErrorContains(t, err, `Request.Outputs("o") = in use by another request`)
+	r.Close()
+	_, err = c.Infer(background, &triton.Request{Model: "m", Inputs: []*triton.Region{r}})
+	assert.ErrorIs(t, err, cdevice.ErrReleased)
+	assert.ErrorIs(t, c.Register(background, r), cdevice.ErrReleased)
+	assert.Equal(t, 2, f.count("ModelInfer"))
+	within.Context(t, "Unregister", func(ctx context.Context) error { return c.Unregister(ctx, r) })
+	assert.Zero(t, f.count("CudaSharedMemoryUnregister"), "two requests have it")
+	unregistered := make(chan error, 1)
+	go func() { unregistered <- c.Unregister(background, r) }()
+	close(open)
+	for _, done := range []chan error{results, results, unregistered} {
+		within.Seconds(t, "the end", func() error { return <-done })
+	}
+}
+
+// A connection that panics holds nothing afterwards.
+func TestConnectionPanics(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	m, f, c, r := setUp(t)
+	o := outputsOf(t, m, "o", numbers, 3)
+	f.answer["ModelInfer"] = func(context.Context, []byte) ([]byte, error) { panic("interceptor") }
+	assert.PanicsWithValue(t, "interceptor", func() {
+		_, _ = c.Infer(background, &triton.Request{Model: "m", Inputs: []*triton.Region{r}, Outputs: []*triton.Outputs{o}})
+	})
+	within.Seconds(t, "Unregister", func() error { return errors.Join(c.Unregister(background, r), c.Unregister(background, o.Region())) })
+}
+
+func TestRequestRefuses(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	m, f, c, r := setUp(t)
+	batch := upload(t, m.GPUs[0].Shareable(), numbers, numbersRows)
+	twin, other := regionOf(t, "r", batch), regionOf(t, "other", batch)
+	o := outputsOf(t, m, "o", numbers, 3)
+	clash := outputsOf(t, m, "r", schemaOf(field("z", integers)), 3)
+	in := func(regions ...*triton.Region) []*triton.Region { return regions }
+	out := func(outputs ...*triton.Outputs) []*triton.Outputs { return outputs }
+	for want, request := range map[string]*triton.Request{
+		`Request.Model.name = "", want a name`:                             {Inputs: in(r)},
+		`Request.Version = "\xff", want UTF-8`:                             {Model: "m", Version: "\xff", Inputs: in(r)},
+		`Request.ID = "\xff", want UTF-8`:                                  {Model: "m", ID: "\xff", Inputs: in(r)},
+		`Request.Inputs = 0, want at least one region`:                     {Model: "m"},
+		`Request.Inputs = nil, want regions`:                               {Model: "m", Inputs: in(r, nil)},
+		`Request.Outputs = nil, want outputs`:                              {Model: "m", Inputs: in(r), Outputs: out(nil)},
+		`Request.Region.Name = "r", want a name that no other region`:      {Model: "m", Inputs: in(r, twin)},
+		`Request.Inputs.columns["a"].name = "a", want a name that no`:      {Model: "m", Inputs: in(r, other)},
+		`Request.Outputs.columns["a"].name = "a", want a name that`:        {Model: "m", Inputs: in(r), Outputs: out(o, o)},
+		`Region.Name = "r", want a name that no other region of the reque`: {Model: "m", Inputs: in(r), Outputs: out(clash)},
+	} {
+		_, err := request.Marshal()
+		assert.ErrorContains(t, err, want)
+		assert.ErrorIs(t, err, arrow.ErrInvalid)
+		_, again := c.Infer(background, request)
+		assert.Equal(t, fmt.Sprint(err), fmt.Sprint(again))
+	}
+	assert.False(t, slices.Contains(f.calls, "ModelInfer"))
+}

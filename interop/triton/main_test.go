@@ -1,0 +1,80 @@
+package triton_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+	"github.com/arrowdevice/arrowdevice/interop/triton"
+)
+
+var background = context.Background()
+
+// All tests together leave nothing behind. Memory is released after work, on a goroutine of the backend.
+func TestMain(m *testing.M) {
+	cudatest.WithoutDefault()
+	code := m.Run()
+	left := cdevice.ReadStats()
+	for end := time.Now().Add(5 * time.Second); left != (cdevice.Stats{}) && time.Now().Before(end); left = cdevice.ReadStats() {
+		time.Sleep(time.Millisecond)
+	}
+	if code == 0 && left != (cdevice.Stats{}) {
+		fmt.Fprintf(os.Stderr, "the tests left something unreleased: %+v\n", left)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func schemaOf(fields ...arrow.Field) *arrow.Schema { return arrow.NewSchema(fields, nil) }
+
+func field(name string, dt arrow.DataType) arrow.Field {
+	return arrow.Field{Name: name, Type: dt, Nullable: true}
+}
+
+var (
+	integers = arrow.PrimitiveTypes.Int64
+	numbers  = schemaOf(field("a", integers), field("b", arrow.PrimitiveTypes.Float32))
+)
+
+const numbersRows = `[{"a":1,"b":0.5},{"a":2,"b":1.5},{"a":3,"b":2.5}]`
+
+// upload returns a batch of JSON on a device that the test owns. It has an event.
+func upload(t *testing.T, dev device.Device, schema *arrow.Schema, text string) *cdevice.RecordBatch {
+	t.Helper()
+	rec, _, err := array.RecordFromJSON(memory.DefaultAllocator, schema, strings.NewReader(text))
+	require.NoError(t, err)
+	defer rec.Release()
+	batch, err := cdevice.CopyToDevice(background, rec, dev)
+	require.NoError(t, err)
+	t.Cleanup(batch.Release)
+	return batch
+}
+
+// regionOf returns a region that the test closes.
+func regionOf(t *testing.T, name string, batch *cdevice.RecordBatch, opts ...triton.RegionOption) *triton.Region {
+	t.Helper()
+	r, err := triton.NewRegion(background, name, batch, opts...)
+	require.NoError(t, err)
+	t.Cleanup(r.Close)
+	return r
+}
+
+// outputsOf returns outputs whose region the test closes.
+func outputsOf(t *testing.T, m *cudatest.Machine, name string, schema *arrow.Schema, rows int64) *triton.Outputs {
+	t.Helper()
+	o, err := triton.NewOutputs(background, name, m.GPUs[0], schema, rows)
+	require.NoError(t, err)
+	t.Cleanup(o.Region().Close)
+	return o
+}

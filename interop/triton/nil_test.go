@@ -1,0 +1,64 @@
+package triton_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/cudasim"
+	"github.com/arrowdevice/arrowdevice/internal/nilargs"
+	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+	"github.com/arrowdevice/arrowdevice/interop/triton"
+	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
+)
+
+func TestNilArguments(t *testing.T) {
+	m := cudatest.Simulated(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	batch := upload(t, gpu.Shareable(), numbers, numbersRows)
+	r, o := regionOf(t, "r", batch), outputsOf(t, m, "o", numbers, 3)
+	c, err := triton.NewClient(fakeOf(t).conn)
+	require.NoError(t, err)
+	region := func(ctx context.Context, b *cdevice.RecordBatch, opts ...triton.RegionOption) error {
+		r, err := triton.NewRegion(ctx, "r", b, opts...)
+		if err == nil {
+			r.Close()
+		}
+		return err
+	}
+	outputs := func(ctx context.Context, gpu *cudaalloc.Device, schema *arrow.Schema, opts ...triton.RegionOption) error {
+		o, err := triton.NewOutputs(ctx, "o", gpu, schema, 1, opts...)
+		if err == nil {
+			o.Region().Close()
+		}
+		return err
+	}
+	infer := func(ctx context.Context, r *triton.Request) error {
+		_, err := c.Infer(ctx, r)
+		return err
+	}
+	request := &triton.Request{Model: "m", Inputs: []*triton.Region{r}}
+	var none context.Context
+	const wantContext = "for Triton: ctx = nil, want a context"
+	nilargs.Check(t, "github.com/arrowdevice/arrowdevice/interop/triton", arrow.ErrInvalid, map[string]nilargs.Row{
+		"NewRegion(ctx)":          {Call: func() error { return region(none, batch) }, Want: wantContext},
+		"NewRegion(batch)":        {Call: func() error { return region(background, nil) }, Want: "for Triton: RecordBatch = nil, want a batch"},
+		"NewRegion(opts...)":      {Call: func() error { return region(background, batch, nil) }},
+		"NewOutputs(ctx)":         {Call: func() error { return outputs(none, gpu, numbers) }, Want: wantContext},
+		"NewOutputs(gpu)":         {Call: func() error { return outputs(background, nil, numbers) }, Want: "for Triton: device = nil, want a device"},
+		"NewOutputs(schema)":      {Call: func() error { return outputs(background, gpu, nil) }, Want: "for Triton: schema = nil, want a schema"},
+		"NewOutputs(opts...)":     {Call: func() error { return outputs(background, gpu, numbers, nil) }},
+		"Outputs.Batch(response)": {Call: func() error { _, err := o.Batch(nil); return err }, Want: "for Triton: Response = nil, want a response"},
+		"NewClient(conn)":         {Call: func() error { _, err := triton.NewClient((*grpc.ClientConn)(nil)); return err }, Want: "for Triton: ClientConn = nil, want a connection"},
+		"Client.Register(ctx)":    {Call: func() error { return c.Register(none, r) }, Want: wantContext},
+		"Client.Register(r)":      {Call: func() error { return c.Register(background, nil) }, Want: "for Triton: Region = nil, want a region"},
+		"Client.Unregister(ctx)":  {Call: func() error { return c.Unregister(none, r) }, Want: wantContext},
+		"Client.Unregister(r)":    {Call: func() error { return c.Unregister(background, nil) }, Want: "for Triton: Region = nil, want a region"},
+		"Client.Infer(ctx)":       {Call: func() error { return infer(none, request) }, Want: wantContext},
+		"Client.Infer(r)":         {Call: func() error { return infer(background, nil) }, Want: "for Triton: Request = nil, want a request"},
+	})
+}

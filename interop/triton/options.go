@@ -1,0 +1,76 @@
+package triton
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
+)
+
+// RegionOption is an option of [NewRegion] and [NewOutputs]. A nil option does nothing.
+type RegionOption func(*regionOptions)
+
+type regionOptions struct {
+	deviceID *int64
+	shapes   []columnShape
+	err      error
+}
+
+type columnShape struct {
+	column string
+	shape  []int64
+}
+
+func optionsOf(opts []RegionOption) (*regionOptions, error) {
+	var o regionOptions
+	for _, opt := range opts {
+		if opt != nil {
+			opt(&o)
+		}
+	}
+	return &o, o.err
+}
+
+// WithDeviceID gives the number that the GPU has in the server, where it is not the one in this
+// process: each process counts the GPUs that its CUDA_VISIBLE_DEVICES lists.
+func WithDeviceID(id int64) RegionOption {
+	return func(o *regionOptions) {
+		if id < 0 && o.err == nil {
+			o.err = fielderr.Invalid(opTriton, "WithDeviceID", id, "0 or more")
+		}
+		o.deviceID = &id
+	}
+}
+
+// WithShape gives a column of [NewRegion] another shape of as many elements: [rows, 1] for a model that
+// takes batches of vectors, or [1, rows] for one without a batch dimension.
+func WithShape(column string, shape ...int64) RegionOption {
+	return func(o *regionOptions) {
+		o.shapes = append(o.shapes, columnShape{column, slices.Clone(shape)})
+	}
+}
+
+// device returns the number of a GPU in the server.
+func (o *regionOptions) device(gpu *cudaalloc.Device) int64 {
+	if o.deviceID != nil {
+		return *o.deviceID
+	}
+	return gpu.ID().Ordinal
+}
+
+// reshape gives tensors the shapes of WithShape.
+func (o *regionOptions) reshape(tensors []Tensor) error {
+	for _, s := range o.shapes {
+		i := slices.IndexFunc(tensors, func(t Tensor) bool { return t.Name == s.column })
+		if i < 0 {
+			return fielderr.Invalid(opTriton, "WithShape", quoted(s.column), "the name of a column")
+		}
+		have, _ := size(1, tensors[i].Shape...)
+		if count, fits := size(1, s.shape...); !fits || count != have || len(s.shape) == 0 {
+			return ofColumn(s.column, fielderr.Invalid(opTriton, "WithShape", s.shape, fmt.Sprintf("dimensions of %d elements", have)))
+		}
+		tensors[i].Shape = s.shape
+	}
+	return nil
+}

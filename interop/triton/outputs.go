@@ -1,0 +1,250 @@
+package triton
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/apache/arrow-go/v18/arrow"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
+)
+
+// Outputs are a region that the server writes the outputs of a model to, and that the caller reads as a batch.
+//
+// One request at a time may have them, and none while a batch of them is in use, because a batch is immutable. A Client
+// keeps to that: it waits until the batches are released and work that uses them has completed. It refuses Outputs after a
+// request whose end is not known, since the server may still write to them, until Unregister. A program that sends
+// messages itself keeps to it on its own.
+type Outputs struct {
+	region *Region
+	gpu    *cudaalloc.Device
+	schema *arrow.Schema
+	rows   int64
+	start  device.Ptr
+
+	mu      sync.Mutex
+	busy    bool          // a request has them
+	unknown bool          // the end of the last request is not known
+	batches int           // that are not released
+	freed   chan struct{} // is closed when the last batch is released; nil: nobody waits for that
+}
+
+// align is the alignment of each output: what CUDA's allocations have.
+const align = 256
+
+// NewOutputs allocates a region for the outputs that a schema has as fields, of at most rows rows, in memory of gpu that is
+// not in a pool. The field's name is the output's; its type is one that NewRegion takes.
+//
+// ctx ends a wait for free memory. The caller owns the result and closes its Region; see [Region.Close].
+func NewOutputs(ctx context.Context, name string, gpu *cudaalloc.Device, schema *arrow.Schema, rows int64, opts ...RegionOption) (*Outputs, error) {
+	if err := fielderr.CheckContext(opTriton, ctx); err != nil {
+		return nil, err
+	}
+	switch {
+	case gpu == nil:
+		return nil, fielderr.Absent(opTriton, "device", "a device")
+	case schema == nil:
+		return nil, fielderr.Absent(opTriton, "schema", "a schema")
+	case rows < 1:
+		return nil, fielderr.Invalid(opTriton, "rows", rows, "at least 1")
+	case schema.NumFields() == 0:
+		return nil, fielderr.Invalid(opTriton, "schema.NumFields", 0, "at least 1")
+	}
+	set, err := optionsOf(opts)
+	if err != nil {
+		return nil, err
+	}
+	if len(set.shapes) > 0 {
+		return nil, fielderr.Invalid(opTriton, "WithShape", quoted(set.shapes[0].column), "no shape: the server gives those of outputs")
+	}
+	if err := checkName(name); err != nil {
+		return nil, err
+	}
+	r := &Region{name: name, deviceID: set.device(gpu), users: 1}
+	if err := r.layOut(schema, rows); err != nil {
+		return nil, err
+	}
+	start, err := r.allocate(ctx, gpu)
+	if err != nil {
+		return nil, err
+	}
+	o := &Outputs{region: r, gpu: gpu.Own(), schema: schema, rows: rows, start: start}
+	r.unregistered = o.settle
+	return o, nil
+}
+
+// layOut makes the tensors of a schema, one behind the other.
+func (r *Region) layOut(schema *arrow.Schema, rows int64) error {
+	for _, f := range schema.Fields() {
+		of, lists, err := elements(f.Type)
+		if err != nil {
+			return ofColumn(f.Name, err)
+		}
+		t := Tensor{Name: f.Name, Datatype: of.name, Shape: append([]int64{rows}, lists...), Offset: r.byteSize}
+		var fits bool
+		if t.ByteSize, fits = size(of.width, t.Shape...); !fits || t.ByteSize > maxBytes-r.byteSize {
+			return ofColumn(f.Name, fielderr.Invalid(opTriton, "shape", t.Shape, "elements that fit into memory"))
+		}
+		r.byteSize += (t.ByteSize + align - 1) / align * align
+		r.tensors = append(r.tensors, t)
+	}
+	return checkTensors(r.tensors)
+}
+
+// maxBytes bounds a region, so that no sum of sizes overflows.
+const maxBytes = 1 << 62
+
+func (r *Region) allocate(ctx context.Context, gpu *cudaalloc.Device) (device.Ptr, error) {
+	mem, err := gpu.Shareable().Allocate(ctx, r.byteSize, nil)
+	if err != nil {
+		return 0, fielderr.New(opTriton, "region "+quoted(r.name), nil, nil, err)
+	}
+	// Its users are the server, which Close comes after, and batches, which wait for their work.
+	r.free = func() { _ = mem.FreeAfter(nil) } // the device frees what the driver refuses later
+	handle, whole, err := gpu.MemoryHandle(mem.Ptr())
+	if err != nil {
+		r.free()
+		return 0, fielderr.New(opTriton, "region "+quoted(r.name), nil, nil, err)
+	}
+	lead := int64(mem.Ptr() - whole.Start)
+	for i := range r.tensors {
+		r.tensors[i].Offset += lead
+	}
+	r.handle, r.byteSize = handle, whole.Size
+	return whole.Start, nil
+}
+
+// Region returns the region, to register, unregister and close. It is borrowed: closing it closes the Outputs.
+func (o *Outputs) Region() *Region { return o.region }
+
+// Batch returns the outputs that a response describes as a batch on the GPU, of the schema of NewOutputs and the rows that
+// the server has written. Nothing is copied. The caller owns the batch. It holds the memory, even if the Region is closed;
+// the server must not be given the Outputs again before it is released.
+//
+// An output that is absent, is not in the region, or has another type, more rows than the region has room for, or not as
+// many rows as the others, is an error that names it and wraps arrow.ErrInvalid.
+func (o *Outputs) Batch(response *Response) (*cdevice.RecordBatch, error) {
+	if response == nil {
+		return nil, fielderr.Absent(opTriton, "Response", "a response")
+	}
+	rows := int64(-1)
+	columns := make([]cdevice.ArrayData, len(o.region.tensors))
+	for i, t := range o.region.tensors {
+		n, err := o.rowsOf(t, response)
+		if err == nil && rows >= 0 && n != rows {
+			err = fielderr.Invalid(opTriton, "rows", n, fmt.Sprintf("%d, as the other outputs", rows))
+		}
+		if err != nil {
+			return nil, fielderr.Within("Response.outputs["+quoted(t.Name)+"]", err)
+		}
+		rows = n
+		columns[i] = arrayOf(o.start+device.Ptr(t.Offset), append([]int64{rows}, t.Shape[1:]...))
+	}
+	if err := o.region.hold(); err != nil {
+		return nil, err
+	}
+	o.mu.Lock()
+	o.batches++
+	o.mu.Unlock()
+	return cdevice.NewRecordBatch(o.gpu, o.schema, rows, columns, cdevice.Lifetime{Release: o.released})
+}
+
+// released is called after the last use of a batch.
+func (o *Outputs) released() {
+	o.mu.Lock()
+	o.batches--
+	if o.batches == 0 && o.freed != nil {
+		close(o.freed)
+		o.freed = nil
+	}
+	o.mu.Unlock()
+	o.region.drop()
+}
+
+// rowsOf returns the rows that the server has written of a tensor.
+func (o *Outputs) rowsOf(t Tensor, response *Response) (int64, error) {
+	i := slices.IndexFunc(response.Outputs, func(out OutputTensor) bool { return out.Name == t.Name })
+	if i < 0 {
+		return 0, fielderr.Invalid(opTriton, "name", fielderr.Text("absent"), "an output for each field")
+	}
+	out := response.Outputs[i]
+	switch {
+	case len(out.Contents) > 0:
+		return 0, fielderr.Invalid(opTriton, "contents", fielderr.Text(fmt.Sprintf("%d bytes in the response", len(out.Contents))), "none: the output belongs into the region")
+	case out.Region != "" && (out.Region != o.region.name || out.Offset != t.Offset):
+		return 0, fielderr.Invalid(opTriton, "region", fmt.Sprintf("%s at %d", quoted(out.Region), out.Offset), fmt.Sprintf("%s at %d", quoted(o.region.name), t.Offset))
+	case out.Datatype != t.Datatype:
+		return 0, fielderr.Invalid(opTriton, "datatype", quoted(out.Datatype), quoted(t.Datatype))
+	}
+	perRow, _ := size(1, t.Shape[1:]...)
+	count, fits := size(1, out.Shape...)
+	if !fits || len(out.Shape) == 0 || count%perRow != 0 || count/perRow > o.rows {
+		return 0, fielderr.Invalid(opTriton, "shape", out.Shape, fmt.Sprintf("at most %v: rows of %d elements", t.Shape, perRow))
+	}
+	return count / perRow, nil
+}
+
+// arrayOf describes elements in memory: shape has the rows, and the lengths of fixed-size lists.
+func arrayOf(at device.Ptr, shape []int64) cdevice.ArrayData {
+	if len(shape) == 1 {
+		return cdevice.ArrayData{Length: shape[0], Buffers: []device.Ptr{0, at}}
+	}
+	inner := append([]int64{shape[0] * shape[1]}, shape[2:]...)
+	return cdevice.ArrayData{Length: shape[0], Buffers: []device.Ptr{0}, Children: []cdevice.ArrayData{arrayOf(at, inner)}}
+}
+
+// claim gives the outputs to a request, when no batch of them is left.
+func (o *Outputs) claim(ctx context.Context) error {
+	for {
+		freed, err := o.tryClaim()
+		if freed == nil {
+			return err
+		}
+		select {
+		case <-freed:
+		case <-ctx.Done():
+			return fielderr.ContextError(ctx, "infer: a batch of outputs "+quoted(o.region.name)+" is not released")
+		}
+	}
+}
+
+// tryClaim is claim without the wait: it returns a channel that is closed when the last batch is released.
+func (o *Outputs) tryClaim() (freed chan struct{}, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	bad := func(got, want string) error {
+		return fielderr.Invalid(opTriton, "Request.Outputs("+quoted(o.region.name)+")", fielderr.Text(got), want)
+	}
+	switch {
+	case o.busy:
+		return nil, bad("in use by another request", "outputs for each request in flight")
+	case o.unknown:
+		return nil, bad("perhaps still written to: the end of a request is not known", "Client.Unregister first")
+	case o.batches > 0:
+		if o.freed == nil {
+			o.freed = make(chan struct{})
+		}
+		return o.freed, nil
+	}
+	o.busy = true
+	return nil, nil
+}
+
+// unclaim ends the claim of a request, whose end is known unless the server may still be at work on it.
+func (o *Outputs) unclaim(known bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.busy, o.unknown = false, !known
+}
+
+// settle notes that the server has let go of the outputs.
+func (o *Outputs) settle() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.unknown = false
+}

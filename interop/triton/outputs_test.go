@@ -1,0 +1,125 @@
+package triton_test
+
+import (
+	"math"
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/arrowdevice/arrowdevice/cdevice/cdevicetest"
+	"github.com/arrowdevice/arrowdevice/cudasim"
+	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+	"github.com/arrowdevice/arrowdevice/interop/triton"
+)
+
+func TestNewOutputsRefuses(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	m := cudatest.Simulated(t, cudasim.Options{})
+	for name, c := range map[string]struct {
+		region string
+		schema *arrow.Schema
+		rows   int64
+		opts   []triton.RegionOption
+		want   string
+	}{
+		"no name":    {"", numbers, 1, nil, `name = ""`},
+		"no rows":    {"o", numbers, 0, nil, "rows = 0, want at least 1"},
+		"no fields":  {"o", schemaOf(), 1, nil, "schema.NumFields = 0"},
+		"text":       {"o", schemaOf(field("x", arrow.BinaryTypes.String)), 1, nil, `columns["x"].type = utf8`},
+		"same names": {"o", schemaOf(field("x", integers), field("x", integers)), 1, nil, `columns["x"].name = "x"`},
+		"too many":   {"o", numbers, math.MaxInt64 / 4, nil, `columns["a"].shape = [2305843009213693951], want elements that fit into memory`},
+		"in all":     {"o", numbers, 1 << 59, nil, `columns["b"].shape`},
+		"a shape":    {"o", numbers, 1, []triton.RegionOption{triton.WithShape("a", 1)}, `WithShape = "a", want no shape`},
+		"device":     {"o", numbers, 1, []triton.RegionOption{triton.WithDeviceID(-1)}, "WithDeviceID = -1"},
+		"memory":     {"o", numbers, 1 << 50, nil, `region "o": `},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := triton.NewOutputs(background, c.region, m.GPUs[0], c.schema, c.rows, c.opts...)
+			assert.ErrorContains(t, err, c.want)
+		})
+	}
+}
+
+// A batch is only made of a response that has each output, in the region.
+func TestBatchRefuses(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	m := cudatest.Simulated(t, cudasim.Options{})
+	o := outputsOf(t, m, "o", schemaOf(field("x", arrow.FixedSizeListOf(2, integers)), field("y", arrow.PrimitiveTypes.Float32)), 3)
+	good := func() *triton.Response {
+		return &triton.Response{Outputs: []triton.OutputTensor{{Name: "y", Datatype: "FP32", Shape: []int64{3}}, {Name: "x", Datatype: "INT64", Shape: []int64{3, 2}}}}
+	}
+	for name, c := range map[string]struct {
+		change func(y, x *triton.OutputTensor)
+		want   string
+	}{
+		"absent":       {func(y, x *triton.OutputTensor) { x.Name = "z" }, `Response.outputs["x"].name = absent, want an output for each field`},
+		"type":         {func(y, x *triton.OutputTensor) { y.Datatype = "FP64" }, `Response.outputs["y"].datatype = "FP64", want "FP32"`},
+		"more rows":    {func(y, x *triton.OutputTensor) { x.Shape = []int64{4, 2} }, `Response.outputs["x"].shape = [4 2], want at most [3 2]`},
+		"half rows":    {func(y, x *triton.OutputTensor) { x.Shape = []int64{5} }, `Response.outputs["x"].shape = [5]`},
+		"other rows":   {func(y, x *triton.OutputTensor) { y.Shape = []int64{2} }, `Response.outputs["y"].rows = 2, want 3, as the other outputs`},
+		"negative":     {func(y, x *triton.OutputTensor) { x.Shape = []int64{-1, -2} }, `Response.outputs["x"].shape = [-1 -2]`},
+		"overflow":     {func(y, x *triton.OutputTensor) { x.Shape = []int64{1 << 62, 1 << 62, 4} }, `Response.outputs["x"].shape`},
+		"scalar":       {func(y, x *triton.OutputTensor) { y.Shape = nil }, `Response.outputs["y"].shape = []`},
+		"contents":     {func(y, x *triton.OutputTensor) { y.Contents = make([]byte, 12) }, `Response.outputs["y"].contents = 12 bytes`},
+		"elsewhere":    {func(y, x *triton.OutputTensor) { y.Region = "p" }, `Response.outputs["y"].region = "p" at 0`},
+		"other offset": {func(y, x *triton.OutputTensor) { y.Region, y.Offset = "o", 4 }, `Response.outputs["y"].region = "o" at 4, want "o" at 256`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := good()
+			c.change(&r.Outputs[0], &r.Outputs[1])
+			_, err := o.Batch(r)
+			assert.ErrorContains(t, err, c.want)
+			assert.ErrorIs(t, err, arrow.ErrInvalid)
+		})
+	}
+	for rows, r := range map[int64]*triton.Response{
+		3: good(),
+		2: {Outputs: []triton.OutputTensor{{Name: "x", Datatype: "INT64", Shape: []int64{1, 2, 2}}, {Name: "y", Datatype: "FP32", Shape: []int64{2, 1}, Region: "o", Offset: 256}}},
+		0: {Outputs: []triton.OutputTensor{{Name: "x", Datatype: "INT64", Shape: []int64{0, 2}}, {Name: "y", Datatype: "FP32", Shape: []int64{0}}}},
+	} {
+		batch, err := o.Batch(r)
+		require.NoError(t, err)
+		assert.Equal(t, rows, batch.NumRows())
+		batch.Release()
+	}
+	o.Region().Close()
+	_, err := o.Batch(good())
+	assert.ErrorContains(t, err, `Region("o"): `)
+}
+
+// A message that is cut or changed anywhere is an error, or another response; it never panics.
+func TestParseResponseTakesAnything(t *testing.T) {
+	output := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), "x")
+	output = protowire.AppendVarint(protowire.AppendTag(output, 3, protowire.VarintType), 7) // not packed
+	output = protowire.AppendBytes(protowire.AppendTag(output, 3, protowire.BytesType), []byte{2, 3})
+	output = protowire.AppendFixed32(protowire.AppendTag(output, 99, protowire.Fixed32Type), 1)
+	entry := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), "shared_memory_offset")
+	entry = protowire.AppendBytes(protowire.AppendTag(entry, 2, protowire.BytesType), protowire.AppendVarint(protowire.AppendTag(nil, 5, protowire.VarintType), 8))
+	output = protowire.AppendBytes(protowire.AppendTag(output, 4, protowire.BytesType), entry)
+	message := protowire.AppendBytes(protowire.AppendTag(nil, 5, protowire.BytesType), output)
+	message = protowire.AppendBytes(protowire.AppendTag(message, 6, protowire.BytesType), []byte("raw"))
+	r, err := triton.ParseResponse(message)
+	require.NoError(t, err)
+	assert.Equal(t, []triton.OutputTensor{{Name: "x", Shape: []int64{7, 2, 3}, Offset: 8, Contents: []byte("raw")}}, r.Outputs)
+
+	for i := range message {
+		_, _ = triton.ParseResponse(message[:i])
+		for _, b := range []byte{0, 1, 0x7f, 0x80, 0xff} {
+			changed := append([]byte(nil), message...)
+			changed[i] = b
+			_, _ = triton.ParseResponse(changed)
+		}
+	}
+	for want, message := range map[string][]byte{
+		"ModelInferResponse = unexpected EOF, want a message of protobuf": message[:len(message)-1],
+		"ModelInferResponse.raw_output_contents = 1, want at most one":    protowire.AppendBytes(protowire.AppendTag(nil, 6, protowire.BytesType), []byte("raw")),
+		"outputs.contents = typed values, want raw_output_contents":       {5<<3 | 2, 3, 5<<3 | 2, 1, 0},
+		"outputs.shape = unexpected EOF":                                  {5<<3 | 2, 3, 3<<3 | 2, 1, 0x80},
+	} {
+		_, err := triton.ParseResponse(message)
+		assert.ErrorContains(t, err, want)
+	}
+}

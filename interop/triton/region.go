@@ -1,0 +1,226 @@
+package triton
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"unicode/utf8"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/excerpt"
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
+)
+
+// A Region is one allocation of device memory that Triton opens: a CUDA shared memory region. It is
+// immutable, and may be used from any goroutine.
+type Region struct {
+	name     string
+	deviceID int64
+	byteSize int64
+	handle   cudaalloc.IPCHandle
+	tensors  []Tensor
+
+	mu     sync.Mutex
+	users  int    // the region itself until Close, requests of a Client, batches of Outputs
+	closed bool   // Close was called
+	free   func() // gives the memory back, after the last user
+
+	unregistered func() // is called when a server has closed the region; nil: nobody wants to know
+}
+
+// NewRegion returns the region of a batch in device memory, with its columns as tensors. Nothing is
+// copied: the columns must be in one allocation that another process can open, as those of
+// batch.CopyTo(ctx, gpu.Shareable()) are. The allocation is shared as a whole, even if the batch is a
+// slice of it.
+//
+// Triton knows no events, so NewRegion waits for the event of the batch; ctx ends that wait. It counts
+// nulls that are not known: a column with nulls is an error that names it and wraps arrow.ErrInvalid,
+// and one of a type that Triton does not have wraps arrow.ErrNotImplemented.
+//
+// The region holds the memory until Close; the batch stays the caller's.
+func NewRegion(ctx context.Context, name string, batch *cdevice.RecordBatch, opts ...RegionOption) (*Region, error) {
+	if err := fielderr.CheckContext(opTriton, ctx); err != nil {
+		return nil, err
+	}
+	if batch == nil {
+		return nil, fielderr.Absent(opTriton, "RecordBatch", "a batch")
+	}
+	o, err := optionsOf(opts)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkName(name); err != nil {
+		return nil, err
+	}
+	held, err := batch.Slice(0, batch.NumRows())
+	if err != nil {
+		return nil, fielderr.During(opTriton, err)
+	}
+	r := &Region{name: name, users: 1, free: held.Release}
+	if err := r.fill(ctx, held, o); err != nil {
+		held.Release()
+		return nil, err
+	}
+	return r, nil
+}
+
+func (r *Region) fill(ctx context.Context, batch *cdevice.RecordBatch, o *regionOptions) error {
+	gpu, err := deviceOf(batch)
+	if err != nil {
+		return err
+	}
+	switch {
+	case batch.NumRows() == 0:
+		return fielderr.Invalid(opTriton, "RecordBatch.NumRows", 0, "at least 1: a region has at least one byte")
+	case batch.NumCols() == 0:
+		return fielderr.Invalid(opTriton, "RecordBatch.NumCols", 0, "at least 1")
+	}
+	at := make([]device.Ptr, batch.NumCols())
+	for i := range at {
+		column := batch.Column(i)
+		var t Tensor
+		t, at[i], err = tensorOf(ctx, column)
+		column.Release()
+		if err != nil {
+			return ofColumn(batch.Schema().Field(i).Name, err)
+		}
+		r.tensors = append(r.tensors, t)
+	}
+	if err := checkTensors(r.tensors); err != nil {
+		return err
+	}
+	if err := o.reshape(r.tensors); err != nil {
+		return err
+	}
+	if err := r.place(gpu, at); err != nil {
+		return err
+	}
+	r.deviceID = o.device(gpu)
+	if err := batch.Synchronize(ctx); err != nil {
+		return fielderr.During(opTriton, err)
+	}
+	return nil
+}
+
+// place finds the allocation that has all tensors, and their offsets in it.
+func (r *Region) place(gpu *cudaalloc.Device, at []device.Ptr) error {
+	handle, whole, err := gpu.MemoryHandle(at[0])
+	if err != nil {
+		return ofColumn(r.tensors[0].Name, fielderr.New(opTriton, "memory", nil, nil, err))
+	}
+	for i := range r.tensors {
+		t := &r.tensors[i]
+		if !whole.Contains(at[i], t.ByteSize) {
+			return ofColumn(t.Name, fielderr.Invalid(opTriton, "memory", fielderr.Text("outside of the allocation of "+quoted(r.tensors[0].Name)),
+				"all columns in one allocation: CopyTo with Device.Shareable copies a batch to one"))
+		}
+		t.Offset = int64(at[i] - whole.Start)
+	}
+	r.handle, r.byteSize = handle, whole.Size
+	return nil
+}
+
+// Name returns the name under which the region is registered.
+func (r *Region) Name() string { return r.name }
+
+// DeviceID returns the number of the GPU in the server: that of the batch, unless WithDeviceID gives another one.
+func (r *Region) DeviceID() int64 { return r.deviceID }
+
+// ByteSize returns the bytes of the whole allocation.
+func (r *Region) ByteSize() int64 { return r.byteSize }
+
+// RawHandle returns the CUDA IPC handle of the allocation, as gRPC has it. HTTP has it in base64: see RegisterJSON.
+func (r *Region) RawHandle() []byte { return slices.Clone(r.handle[:]) }
+
+// Tensors returns the columns in their order.
+func (r *Region) Tensors() []Tensor {
+	tensors := slices.Clone(r.tensors)
+	for i := range tensors {
+		tensors[i].Shape = slices.Clone(tensors[i].Shape)
+	}
+	return tensors
+}
+
+// Close gives the memory back, after the last request of a Client that uses it and the last batch of
+// Outputs. Call it when no server has the region open: after [Client.Unregister] has returned without an error, or
+// when the server's process has ended. A server that has it open would go on with memory that is not the
+// region's any more. Closing twice is allowed.
+func (r *Region) Close() {
+	r.mu.Lock()
+	again := r.closed
+	r.closed = true
+	r.mu.Unlock()
+	if !again {
+		r.drop()
+	}
+}
+
+// hold keeps the memory until drop.
+func (r *Region) hold() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return fielderr.New(opTriton, "Region("+quoted(r.name)+")", nil, nil, fielderr.ErrReleased)
+	}
+	r.users++
+	return nil
+}
+
+func (r *Region) drop() {
+	r.mu.Lock()
+	r.users--
+	last := r.users == 0
+	r.mu.Unlock()
+	if last {
+		r.free()
+	}
+}
+
+// deviceOf returns the GPU of a batch in its own memory.
+func deviceOf(batch *cdevice.RecordBatch) (*cudaalloc.Device, error) {
+	const want = "memory of a GPU: CopyTo with Device.Shareable of package cudaalloc copies to it"
+	if id := batch.DeviceID(); id.Type != device.CUDA {
+		return nil, fielderr.New(opTriton, "RecordBatch.DeviceID", id, want, device.ErrNotSupported)
+	}
+	dev, err := batch.Device()
+	if err != nil {
+		return nil, fielderr.During(opTriton, err)
+	}
+	gpu, ok := dev.(*cudaalloc.Device)
+	if !ok {
+		return nil, fielderr.New(opTriton, "RecordBatch.Device", fielderr.Text("a device of another backend"), want, device.ErrNotSupported)
+	}
+	return gpu, nil
+}
+
+// checkName checks a name that becomes a string of a message.
+func checkName(name string) error {
+	if name == "" || !utf8.ValidString(name) {
+		return fielderr.Invalid(opTriton, "name", quoted(name), "a name in UTF-8")
+	}
+	return nil
+}
+
+// checkTensors checks that a model can tell tensors apart.
+func checkTensors(tensors []Tensor) error {
+	seen := make(map[string]bool, len(tensors))
+	for _, t := range tensors {
+		if err := checkName(t.Name); err != nil {
+			return ofColumn(t.Name, err)
+		}
+		if seen[t.Name] {
+			return ofColumn(t.Name, fielderr.Invalid(opTriton, "name", quoted(t.Name), "a name that no other column has"))
+		}
+		seen[t.Name] = true
+	}
+	return nil
+}
+
+// ofColumn names the column in an error about it.
+func ofColumn(name string, err error) error {
+	return fielderr.Within("columns["+quoted(name)+"]", err)
+}
+
+func quoted(name string) string { return excerpt.Quote(name) }

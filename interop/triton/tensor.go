@@ -1,0 +1,87 @@
+package triton
+
+import (
+	"context"
+	"math"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+)
+
+// A Tensor is a column in a region, as an input or output of a model.
+type Tensor struct {
+	Name     string  // of the column, and of the model's input or output
+	Datatype string  // Triton's: "FP32"
+	Shape    []int64 // the rows, then the lengths of fixed-size lists, unless WithShape gives another one
+	Offset   int64   // of the first element in the region, in bytes
+	ByteSize int64   // of all elements
+}
+
+// size returns the bytes of a tensor, or false if no memory could have them.
+func size(width int64, shape ...int64) (int64, bool) {
+	for _, n := range shape {
+		if n < 0 || n > 0 && width > math.MaxInt64/n {
+			return 0, false
+		}
+		width *= n
+	}
+	return width, true
+}
+
+// tensorOf returns a column as a tensor without an offset, and its address. It waits for the column's
+// event if its nulls have to be counted.
+func tensorOf(ctx context.Context, column *cdevice.Array) (t Tensor, at device.Ptr, err error) {
+	of, lists, err := elements(column.DataType())
+	if err != nil {
+		return t, 0, err
+	}
+	t = Tensor{Name: column.Field().Name, Datatype: of.name, Shape: append([]int64{column.Len()}, lists...)}
+	var fits bool
+	if t.ByteSize, fits = size(of.width, t.Shape...); !fits {
+		return t, 0, fielderr.Invalid(opTriton, "shape", t.Shape, "elements that fit into memory")
+	}
+	column.Retain()
+	values, err := innermost(ctx, column, lists)
+	if err != nil {
+		return t, 0, err
+	}
+	defer values.Release()
+	return t, values.Buffers()[1] + device.Ptr(values.Offset()*of.width), nil
+}
+
+// innermost returns the elements of nested fixed-size lists that the rows of a column use, as an array
+// that the caller owns, and takes the column. No list or element is null.
+func innermost(ctx context.Context, column *cdevice.Array, lists []int64) (*cdevice.Array, error) {
+	for _, n := range lists {
+		if err := checkNulls(ctx, column); err != nil {
+			column.Release()
+			return nil, err
+		}
+		start, child := column.Offset(), column.Child(0)
+		part, err := child.Slice(start*n, (start+column.Len())*n)
+		child.Release()
+		column.Release()
+		if err != nil {
+			return nil, fielderr.During(opTriton, fielderr.Within("children[0]", err))
+		}
+		column = part
+	}
+	if err := checkNulls(ctx, column); err != nil {
+		column.Release()
+		return nil, err
+	}
+	return column, nil
+}
+
+// checkNulls returns an error if an array has nulls, which tensors do not have.
+func checkNulls(ctx context.Context, a *cdevice.Array) error {
+	nulls, err := a.CountNulls(ctx)
+	if err != nil {
+		return fielderr.During(opTriton, err)
+	}
+	if nulls > 0 {
+		return fielderr.Invalid(opTriton, "NullCount", nulls, "0: tensors have no nulls")
+	}
+	return nil
+}
