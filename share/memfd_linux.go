@@ -1,0 +1,84 @@
+package share
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+func wholePages(size int) int64 {
+	page := int64(os.Getpagesize())
+	return (int64(size) + page - 1) / page * page
+}
+
+// seals: the file keeps its size. Those who map it later cannot write it: Linux has that since 5.1.
+const seals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW
+
+// newBlock makes a file of so many bytes, and maps it.
+func newBlock(size int) (b *block, err error) {
+	file, err := unix.MemfdCreate("arrowdevice", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return nil, fmt.Errorf("memfd_create: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			_ = unix.Close(file)
+		}
+	}()
+	// The pages are there from now on: where memory is short, a write to one of them would end the process.
+	if err := unix.Fallocate(file, 0, 0, int64(size)); err != nil {
+		return nil, fmt.Errorf("fallocate: %w", err)
+	}
+	m, err := unix.Mmap(file, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("mmap: %w", err)
+	}
+	_, err = unix.FcntlInt(uintptr(file), unix.F_ADD_SEALS, seals|unix.F_SEAL_FUTURE_WRITE)
+	if errors.Is(err, unix.EINVAL) {
+		_, err = unix.FcntlInt(uintptr(file), unix.F_ADD_SEALS, seals)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("seal: %w", err), unix.Munmap(m))
+	}
+	return &block{file: file, start: uintptr(unsafe.Pointer(unsafe.SliceData(m))), size: uintptr(size)}, nil
+}
+
+// end unmaps the block and closes its file.
+func (b *block) end() {
+	_ = unix.MunmapPtr(*(*unsafe.Pointer)(unsafe.Pointer(&b.start)), b.size)
+	_ = unix.Close(b.file)
+}
+
+// mapping is host memory of another process.
+type mapping []byte
+
+// mapFile maps a file that the owner has sent, read-only, after it has checked that the file is as the ticket says
+// and cannot become shorter: a read behind its end would end this process.
+func mapFile(file int, size int64) (mapping, error) {
+	has, err := unix.FcntlInt(uintptr(file), unix.F_GET_SEALS, 0)
+	if err != nil {
+		return nil, fmt.Errorf("seals: %w", err)
+	}
+	if has&seals != seals {
+		return nil, fmt.Errorf("the file has the seals %#x, want %#x: its size can change", has, seals)
+	}
+	var info unix.Stat_t
+	if err := unix.Fstat(file, &info); err != nil {
+		return nil, fmt.Errorf("fstat: %w", err)
+	}
+	if info.Size < size {
+		return nil, fmt.Errorf("the file has %d bytes, want %d", info.Size, size)
+	}
+	m, err := unix.Mmap(file, 0, int(size), unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("mmap: %w", err)
+	}
+	return m, nil
+}
+
+func (m mapping) address() uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(m))) }
+
+func (m mapping) end() { _ = unix.Munmap(m) }

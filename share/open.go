@@ -1,0 +1,241 @@
+package share
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
+)
+
+// OpenOption is an option of [Open]. A nil option does nothing.
+type OpenOption func(*openOptions)
+
+type openOptions struct {
+	gone func()
+	err  error
+}
+
+// WithOwnerGone calls f, once, on a goroutine of its own, if the owner ends before the batch is released. Host memory
+// stays valid; the contents of memory of a GPU are undefined from then on.
+func WithOwnerGone(f func()) OpenOption {
+	return func(o *openOptions) {
+		if f == nil {
+			o.err = absent("WithOwnerGone", "f", "a function")
+		}
+		o.gone = f
+	}
+}
+
+// Open returns the batch that another process shares, in the same memory. It is as any other batch: of memory of a
+// GPU it may have an event, which is complete when the owner's work is done. The caller owns it; its last Release
+// closes the memory after the work of this process, and tells the owner. Until then it holds a descriptor, and a
+// goroutine that waits.
+//
+// The errors of this package name what is wrong with a ticket, before memory is touched. A GPU that this process does
+// not see is an error that wraps device.ErrNotSupported. An owner that does not answer is an error after five
+// seconds; ctx ends the wait before. If the memory cannot be opened, the ticket can be opened again.
+func Open(ctx context.Context, t Ticket, opts ...OpenOption) (*cdevice.RecordBatch, error) {
+	if ctx == nil {
+		return nil, absent("open", "ctx", "a context")
+	}
+	var o openOptions
+	for _, opt := range opts {
+		if opt != nil {
+			opt(&o)
+		}
+	}
+	if o.err != nil {
+		return nil, o.err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("share: open: %w", err)
+	}
+	if !supported {
+		return nil, fmt.Errorf("share: open: on this system: %w", device.ErrNotSupported)
+	}
+	c, err := t.decode()
+	if err != nil {
+		return nil, err
+	}
+	if err := c.checkOwner(); err != nil {
+		return nil, err
+	}
+	dev, err := c.device()
+	if err != nil {
+		return nil, err
+	}
+	conn, err := connect(ctx, t, c)
+	if err != nil {
+		return nil, err
+	}
+	m := &opened{conn: conn, dev: dev}
+	if err := m.open(ctx, c); err != nil {
+		m.close(failed)
+		return nil, fmt.Errorf("share: open: %w", err)
+	}
+	go m.conn.watch(o.ownerGone)
+	return m.batch(c)
+}
+
+// ownerGone calls the caller's function, whose panic must not end the process.
+func (o *openOptions) ownerGone() {
+	if o.gone == nil {
+		return
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			log.Printf("share: function of WithOwnerGone: panic: %v", p)
+		}
+	}()
+	o.gone()
+}
+
+// checkOwner refuses tickets of other machines, and of this process.
+func (c *content) checkOwner() error {
+	here, err := bootID()
+	if err != nil {
+		return err
+	}
+	if c.boot != here {
+		return fmt.Errorf("share: open: boot_id %.40q, here %q: %w", c.boot, here, ErrOtherHost)
+	}
+	if c.process == thisProcess {
+		return fmt.Errorf("share: open: %w", ErrSameProcess)
+	}
+	return nil
+}
+
+// device returns the device that the memory is of.
+func (c *content) device() (device.Device, error) {
+	switch c.deviceType {
+	case device.CPU:
+		return device.CPUDevice(), nil
+	case device.CUDA:
+		return openGPU(c.uuid)
+	}
+	return nil, badTicket("device_type", c.deviceType, "the CPU or CUDA")
+}
+
+// openGPU returns the GPU of this identity: ordinals differ between processes.
+func openGPU(uuid []byte) (device.Device, error) {
+	infos, err := cudaalloc.Devices()
+	if err != nil {
+		return nil, fmt.Errorf("share: open: %w", err)
+	}
+	for _, info := range infos {
+		if string(info.UUID[:]) == string(uuid) {
+			return cudaalloc.Open(info.Ordinal)
+		}
+	}
+	return nil, fmt.Errorf("share: open: the memory is of GPU-%x, which this process does not see: %w", uuid, device.ErrNotSupported)
+}
+
+// opened is the memory of another process.
+type opened struct {
+	conn     *connection
+	dev      device.Device
+	memories []device.Memory
+	mappings []mapping
+	event    device.Event
+	starts   []device.Ptr // of the regions
+}
+
+func (m *opened) open(ctx context.Context, c *content) error {
+	gpu, _ := m.dev.(*cudaalloc.Device)
+	if gpu == nil && len(m.conn.files) != len(c.regions) {
+		return fmt.Errorf("the owner has sent %d files, want %d", len(m.conn.files), len(c.regions))
+	}
+	for i, r := range c.regions {
+		if err := m.openRegion(ctx, gpu, i, r); err != nil {
+			return fmt.Errorf("regions[%d]: %w", i, err)
+		}
+	}
+	m.conn.closeFiles()
+	if c.event == nil {
+		return nil
+	}
+	if gpu == nil {
+		return badTicket("event", "one", "none for host memory")
+	}
+	event, err := gpu.OpenEvent(*c.event)
+	m.event = event
+	return err
+}
+
+func (m *opened) openRegion(ctx context.Context, gpu *cudaalloc.Device, i int, r region) error {
+	switch {
+	case gpu == nil:
+		file, err := mapFile(m.conn.files[i], r.size)
+		if err != nil {
+			return err
+		}
+		m.mappings = append(m.mappings, file)
+		m.starts = append(m.starts, device.Ptr(file.address()))
+	case r.handle == nil:
+		return badTicket("handle", "none", "one for memory of a GPU")
+	default:
+		mem, err := gpu.OpenMemory(ctx, *r.handle, r.size)
+		if err != nil {
+			return err
+		}
+		m.memories = append(m.memories, mem)
+		m.starts = append(m.starts, mem.Ptr())
+	}
+	return nil
+}
+
+// close ends the memory, which no work of this process uses any more, and tells the owner.
+func (m *opened) close(word byte) {
+	for _, file := range m.mappings {
+		file.end()
+	}
+	if m.event != nil && word == failed { // otherwise the batch has closed it
+		_ = m.event.Close()
+	}
+	var failures error
+	for _, mem := range m.memories {
+		failures = errors.Join(failures, mem.FreeAfter(nil))
+	}
+	if len(m.memories) == 0 {
+		m.conn.end(word)
+		return
+	}
+	m.dev.AfterWork(func() { m.conn.end(word) }) // behind the closing of the memory, which waits for the GPU
+}
+
+// batch makes a batch of the memory, which it takes over.
+func (m *opened) batch(c *content) (*cdevice.RecordBatch, error) {
+	columns := make([]cdevice.ArrayData, len(c.columns))
+	for i := range columns {
+		columns[i] = m.data(&c.columns[i])
+	}
+	b, err := cdevice.NewRecordBatch(m.dev, c.schema, c.rows, columns, cdevice.Lifetime{Ready: m.event, Release: func() { m.close(released) }})
+	if err != nil || c.metadata.Len() == 0 {
+		return b, err
+	}
+	defer b.Release()
+	return b.WithMetadata(c.metadata), nil
+}
+
+func (m *opened) data(n *node) cdevice.ArrayData {
+	d := cdevice.ArrayData{Length: n.length, NullCount: n.nulls, Offset: n.offset, ViewSizes: n.viewSizes}
+	for _, p := range n.buffers {
+		at := device.Ptr(0)
+		if p.region > 0 {
+			at = m.starts[p.region-1] + device.Ptr(p.offset)
+		}
+		d.Buffers = append(d.Buffers, at)
+	}
+	for i := range n.children {
+		d.Children = append(d.Children, m.data(&n.children[i]))
+	}
+	if n.dictionary != nil {
+		below := m.data(n.dictionary)
+		d.Dictionary = &below
+	}
+	return d
+}

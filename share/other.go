@@ -1,0 +1,58 @@
+//go:build !linux
+
+package share
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/arrowdevice/arrowdevice/device"
+)
+
+// Neither CUDA IPC nor memfd is anywhere but on Linux.
+
+const (
+	supported = false
+	maxFiles  = 0
+	released  = 'r'
+	failed    = 'f'
+)
+
+type status byte
+
+const (
+	welcome status = iota + 1
+	used
+	changed
+)
+
+var errSystem = fmt.Errorf("on this system: %w", device.ErrNotSupported)
+
+var thisProcess id
+
+func bootID() (string, error) { return "", errSystem }
+
+type ownerList struct{}
+
+var owned ownerList
+
+func (*ownerList) add(*Shared, func(string) error) error { return errSystem }
+func (*ownerList) remove(*Shared)                        {}
+
+func wholePages(size int) int64 { return int64(size) }
+
+func newBlock(int) (*block, error) { return nil, errSystem }
+func (b *block) end()              {}
+
+type mapping []byte
+
+func mapFile(int, int64) (mapping, error) { return nil, errSystem }
+func (m mapping) address() uintptr        { return 0 }
+func (m mapping) end()                    {}
+
+type connection struct{ files []int }
+
+func connect(context.Context, Ticket, *content) (*connection, error) { return nil, errSystem }
+func (c *connection) closeFiles()                                    {}
+func (c *connection) end(byte)                                       {}
+func (c *connection) watch(func())                                   {}

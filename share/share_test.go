@@ -1,0 +1,280 @@
+//go:build linux
+
+package share_test
+
+import (
+	"context"
+	"encoding/hex"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/cdevice/cdevicetest"
+	"github.com/arrowdevice/arrowdevice/cudasim"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/testing/cases"
+	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+	"github.com/arrowdevice/arrowdevice/internal/testing/otherprocess"
+	"github.com/arrowdevice/arrowdevice/share"
+)
+
+// Every type arrives as it is, in one allocation of the owner.
+func TestEveryTypeOfHostMemory(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	mem := allocator(t)
+	p := opener(t, "")
+	for _, v := range cases.Variants {
+		t.Run(string(v), func(t *testing.T) {
+			rec := everyType(t, v, func(cases.Case) bool { return true })
+			defer rec.Release()
+			b := onHost(t, rec, mem)
+			md := arrow.NewMetadata([]string{"k"}, []string{"v"})
+			named := b.WithMetadata(md)
+			b.Release()
+			s := issued(t, named)
+			named.Release()
+			require.Equal(t, "opened", opens(p, s.Ticket()))
+			assert.Equal(t, 1, s.Openers())
+			assert.Equal(t, "valid", told(p, "validate"))
+			assert.Equal(t, text(t, rec), told(p, "read"))
+			assert.Equal(t, hex.EncodeToString([]byte(rec.Schema().String()+md.String())), told(p, "schema"))
+			assert.Equal(t, "released", told(p, "release"))
+			released(t, s)
+			assert.Zero(t, mem.Used())
+		})
+	}
+	p.Write("end")
+	p.End(0)
+}
+
+// Slices of memory of the allocator are shared where they are.
+func TestSlicesAreSharedWhereTheyAre(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	mem := allocator(t)
+	p := opener(t, "")
+	b := numbers(t, mem)
+	part, err := b.Slice(1, 4)
+	require.NoError(t, err)
+	b.Release()
+	before := mem.Used()
+	s := issued(t, part)
+	part.Release()
+	assert.Equal(t, before, mem.Used())
+	require.Equal(t, "opened", opens(p, s.Ticket()))
+	assert.Equal(t, hex.EncodeToString([]byte(`[{"n":2},{"n":3},{"n":null}]`)), told(p, "read"))
+	require.Equal(t, "released", told(p, "release"))
+	released(t, s)
+}
+
+// A batch without columns, and one without rows.
+func TestEmptyBatches(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	p := opener(t, "")
+	for _, rows := range []int64{0, 7} {
+		rec := array.NewRecordBatch(arrow.NewSchema(nil, nil), nil, rows)
+		b, err := cdevice.WrapRecordBatch(rec, device.CPUDevice())
+		require.NoError(t, err)
+		s := issued(t, b)
+		b.Release()
+		require.Equal(t, "opened", opens(p, s.Ticket()))
+		require.Equal(t, "valid", told(p, "validate"))
+		require.Equal(t, "released", told(p, "release"))
+		released(t, s)
+	}
+}
+
+// Every type arrives from memory of a GPU, by its IPC handle.
+func TestGPUEveryType(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	m := cudatest.One(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	p := opener(t, m.Path())
+	for _, v := range cases.Variants {
+		t.Run(string(v), func(t *testing.T) {
+			rec := everyType(t, v, func(cases.Case) bool { return true })
+			defer rec.Release()
+			b, err := cdevice.CopyToDevice(background, rec, gpu.Shareable())
+			require.NoError(t, err)
+			s := issued(t, b)
+			b.Release()
+			require.Equal(t, "opened", opens(p, s.Ticket()))
+			assert.Equal(t, "valid", told(p, "validate"))
+			assert.Equal(t, text(t, rec), told(p, "read"))
+			assert.Equal(t, "released", told(p, "release"))
+			released(t, s)
+			require.NoError(t, gpu.Flush(background))
+			assert.Zero(t, gpu.ReadStats().Device.Live)
+		})
+	}
+	p.Write("end")
+	p.End(0)
+}
+
+// The opener waits for the work that was pending when the batch was shared.
+func TestGPUOpenerWaitsForTheEvent(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	m := cudatest.One(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	p := opener(t, m.Path())
+	rec := everyType(t, cases.Nulls, func(c cases.Case) bool { return arrow.IsInteger(c.Type.ID()) })
+	defer rec.Release()
+	stream, err := gpu.NewStream()
+	require.NoError(t, err)
+	defer stream.Close()
+	let := m.Hold(t, stream)
+	b, err := cdevice.CopyToDevice(background, rec, gpu.Shareable(), cdevice.WithStream(stream))
+	require.NoError(t, err)
+	s := issued(t, b)
+	b.Release()
+	require.Equal(t, "opened", opens(p, s.Ticket()))
+	p.Write("read")
+	let()
+	assert.Equal(t, text(t, rec), p.Read())
+	require.Equal(t, "released", told(p, "release"))
+	released(t, s)
+	require.NoError(t, gpu.Flush(background))
+}
+
+// Memory that other processes cannot open is refused by the name of the column, and what to do.
+func TestGPUMemoryThatCannotBeShared(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	m := cudatest.One(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	b := numbers(t, memory.DefaultAllocator)
+	defer b.Release()
+	_, err := share.Share(background, b)
+	assert.ErrorIs(t, err, share.ErrNotShareable)
+	assert.ErrorIs(t, err, device.ErrNotSupported)
+	assert.ErrorContains(t, err, `columns[0] "n": buffers[0]`)
+	assert.ErrorContains(t, err, "CopyToHost")
+	for _, dev := range []device.Device{gpu, gpu.Managed()} {
+		there, err := b.CopyTo(background, dev)
+		require.NoError(t, err)
+		_, err = share.Share(background, there)
+		assert.ErrorIs(t, err, share.ErrNotShareable, dev.ID())
+		there.Release()
+	}
+	require.NoError(t, gpu.Flush(background))
+}
+
+// A ticket opens as often as its owner allows, and not after Close.
+func TestTicketsAreUsedUp(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	mem := allocator(t)
+	p := opener(t, "")
+	b := numbers(t, mem)
+	defer b.Release()
+	s := issued(t, b, share.WithOpeners(2))
+	require.Equal(t, "opened", opens(p, s.Ticket()))
+	require.Equal(t, "opened", opens(p, s.Ticket()))
+	assert.Contains(t, opens(p, s.Ticket()), share.ErrUsed.Error())
+	assert.Equal(t, 2, s.Openers())
+	ctx, cancel := context.WithTimeout(background, 10*time.Millisecond)
+	defer cancel()
+	err := s.Wait(ctx)
+	assert.ErrorIs(t, err, context.DeadlineExceeded)
+	assert.ErrorContains(t, err, "2 openers")
+	require.Equal(t, "released", told(p, "release"))
+	released(t, s)
+	assert.NoError(t, s.Close(), "the ticket is used up, which the owner need not know")
+	assert.ErrorContains(t, s.Close(), "closed twice")
+
+	withdrawn := issued(t, b)
+	keeps := issued(t, b) // so that the socket stays
+	require.NoError(t, withdrawn.Close())
+	released(t, withdrawn)
+	assert.Contains(t, opens(p, withdrawn.Ticket()), share.ErrUsed.Error())
+	require.NoError(t, keeps.Close())
+	assert.Contains(t, opens(p, keeps.Ticket()), share.ErrOwnerGone.Error(), "this process has no socket any more")
+}
+
+// What a killed opener has is released, and its ticket can be opened by others.
+func TestGPUOpenerIsKilled(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	m := cudatest.One(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	host := numbers(t, allocator(t))
+	defer host.Release()
+	there, err := host.CopyTo(background, gpu.Shareable())
+	require.NoError(t, err)
+	defer there.Release()
+	for name, b := range map[string]*cdevice.RecordBatch{"host": host, "device": there} {
+		t.Run(name, func(t *testing.T) {
+			s := issued(t, b)
+			p := opener(t, m.Path())
+			require.Equal(t, "opened", opens(p, s.Ticket()))
+			require.NoError(t, p.Process().Kill())
+			released(t, s)
+		})
+	}
+	if m.Sim != nil {
+		assert.Empty(t, m.Sim.Report().Violations)
+	}
+}
+
+// TestOwner is another process that shares a batch, and is killed.
+func TestOwner(t *testing.T) {
+	p := otherprocess.Caller(t)
+	b := numbers(t, func() memory.Allocator { a, _ := share.NewAllocator(); return a }())
+	s := issued(t, b)
+	p.Write(hex.EncodeToString(s.Ticket()))
+	p.Read()
+}
+
+// The opener of a killed owner is told, and keeps the host memory.
+func TestOwnerIsKilled(t *testing.T) {
+	owner, p := otherprocess.Start(t, "TestOwner", ""), opener(t, "")
+	ticket := owner.Read()
+	require.Equal(t, "opened", told(p, "open", ticket))
+	owner.Kill()
+	p.Write("gone")
+	file := filepath.Join(t.TempDir(), "values")
+	p.Write(file)
+	p.End(0)
+	got, err := os.ReadFile(file)
+	require.NoError(t, err)
+	assert.Equal(t, hex.EncodeToString([]byte(`[{"n":1},{"n":2},{"n":3},{"n":null}]`)), string(got))
+
+	late, err := hex.DecodeString(ticket)
+	require.NoError(t, err)
+	_, err = share.Open(background, late)
+	assert.ErrorIs(t, err, share.ErrOwnerGone)
+}
+
+// Many openings at once, of several processes.
+func TestManyOpenings(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	b := numbers(t, allocator(t))
+	defer b.Release()
+	const each, processes = 50, 4
+	s := issued(t, b, share.WithOpeners(each*processes))
+	var openers []*otherprocess.Peer
+	for range processes {
+		openers = append(openers, opener(t, ""))
+	}
+	var all sync.WaitGroup
+	for _, p := range openers {
+		all.Go(func() {
+			for range each {
+				p.Write("open")
+				p.Write(hex.EncodeToString(s.Ticket()))
+				assert.Equal(t, "opened", p.Read())
+			}
+		})
+	}
+	all.Wait()
+	assert.Equal(t, each*processes, s.Openers())
+	for _, p := range openers {
+		assert.Equal(t, "released", told(p, "release"))
+	}
+	released(t, s)
+}

@@ -1,0 +1,218 @@
+package share
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/apache/arrow-go/v18/arrow"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/layout"
+	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
+)
+
+// source is a batch that is shared: an exported struct holds it, so that its memory is released after the pending
+// work of this process.
+type source struct {
+	array  cdevice.CArrowDeviceArray
+	event  device.Event // of the ticket, or nil
+	gpu    *cudaalloc.Device
+	blocks []*block // of host memory, one for each region
+	spans  []span
+}
+
+// span is where a region lies in this process.
+type span struct{ start, size uintptr }
+
+// release ends the batch and the event.
+func (s *source) release() error {
+	cdevice.ReleaseCArrowDeviceArray(&s.array)
+	if s.event == nil {
+		return nil
+	}
+	return s.event.Close()
+}
+
+// read exports the batch, and describes it.
+func read(ctx context.Context, batch *cdevice.RecordBatch) (*source, *content, error) {
+	c := &content{deviceType: batch.DeviceID().Type, schema: batch.Schema(), rows: batch.NumRows(), metadata: batch.Metadata()}
+	s := &source{}
+	if err := s.locate(ctx, batch, c); err != nil {
+		return nil, nil, err
+	}
+	if err := cdevice.ExportRecordBatch(batch, &s.array, nil); err != nil {
+		return nil, nil, fmt.Errorf("share: %w", err)
+	}
+	if err := s.describe(batch, c); err != nil {
+		return nil, nil, errors.Join(err, s.release())
+	}
+	return s, c, nil
+}
+
+// locate finds out how the memory of the batch is shared, and waits for host memory.
+func (s *source) locate(ctx context.Context, batch *cdevice.RecordBatch, c *content) error {
+	switch id := batch.DeviceID(); id.Type {
+	case device.CUDA:
+		dev, err := batch.Device()
+		if err != nil {
+			return fmt.Errorf("share: %w", err)
+		}
+		gpu, ok := dev.(*cudaalloc.Device)
+		if !ok {
+			return fmt.Errorf("share: device %s is a %T, want one of package cudaalloc: %w", id, dev, ErrNotShareable)
+		}
+		uuid, err := gpu.UUID()
+		if err != nil {
+			return fmt.Errorf("share: %w", err)
+		}
+		s.gpu, c.uuid = gpu, uuid[:]
+		return nil
+	case device.CPU, device.CUDAHost:
+		c.deviceType = device.CPU
+		if err := batch.Synchronize(ctx); err != nil {
+			return fmt.Errorf("share: %w", err)
+		}
+		return nil
+	default:
+		return fmt.Errorf("share: memory of %s: %w", id, ErrNotShareable)
+	}
+}
+
+func (s *source) describe(batch *cdevice.RecordBatch, c *content) error {
+	if !supported {
+		return fmt.Errorf("share: on this system: %w", device.ErrNotSupported)
+	}
+	if s.gpu != nil {
+		if err := s.recordEvent(batch, c); err != nil {
+			return err
+		}
+	}
+	columns := abi.Slice[uintptr](s.array.Array.Children, int(s.array.Array.NChildren))
+	for i, f := range batch.Schema().Fields() {
+		n, err := s.node(c, abi.At[abi.ArrowArray](columns[i]), f.Type)
+		if err != nil {
+			return fmt.Errorf("share: columns[%d] %q: %w", i, f.Name, err)
+		}
+		c.columns = append(c.columns, n)
+	}
+	return nil
+}
+
+// recordEvent makes the event of the ticket, behind that of the batch. A batch that is ready needs none.
+func (s *source) recordEvent(batch *cdevice.RecordBatch, c *content) error {
+	ready, err := batch.Ready()
+	if err != nil || ready {
+		return err
+	}
+	stream, err := s.gpu.NewStream()
+	if err != nil {
+		return fmt.Errorf("share: %w", err)
+	}
+	defer stream.Close() // its work goes on
+	if err := batch.WaitOn(stream); err != nil {
+		return fmt.Errorf("share: %w", err)
+	}
+	event, handle, err := s.gpu.NewSharedEvent()
+	if err != nil {
+		return fmt.Errorf("share: %w", err)
+	}
+	s.event, c.event = event, &handle
+	if err := stream.Record(event); err != nil {
+		return fmt.Errorf("share: %w", err)
+	}
+	return nil
+}
+
+// node describes an exported array and those below it.
+func (s *source) node(c *content, a *abi.ArrowArray, dt arrow.DataType) (n node, err error) {
+	st, l := layout.Of(dt)
+	n = node{length: a.Length, nulls: a.NullCount, offset: a.Offset}
+	buffers := abi.Slice[uintptr](a.Buffers, int(a.NBuffers))
+	if l.Kind == layout.View && len(buffers) > 2 { // the sizes are in memory of this process
+		last := len(buffers) - 1
+		n.viewSizes = append(n.viewSizes, abi.Slice[int64](buffers[last], last-2)...)
+		buffers = buffers[:last]
+	}
+	n.buffers = make([]place, len(buffers))
+	for i, p := range buffers {
+		if s.isEmpty(l, i, a, buffers, n.viewSizes) { // it may lie anywhere
+			continue
+		}
+		if n.buffers[i], err = s.place(c, p); err != nil {
+			return n, fmt.Errorf("buffers[%d]: %w", i, err)
+		}
+	}
+	children := abi.Slice[uintptr](a.Children, int(a.NChildren))
+	for i, child := range children {
+		below, err := s.node(c, abi.At[abi.ArrowArray](child), layout.ChildType(st, i))
+		if err != nil {
+			return n, fmt.Errorf("children[%d]: %w", i, err)
+		}
+		n.children = append(n.children, below)
+	}
+	if a.Dictionary != 0 {
+		below, err := s.node(c, abi.At[abi.ArrowArray](a.Dictionary), layout.ChildType(st, 0))
+		if err != nil {
+			return n, fmt.Errorf("dictionary: %w", err)
+		}
+		n.dictionary = &below
+	}
+	return n, nil
+}
+
+// isEmpty reports whether a buffer is known to have no bytes. The bytes of binary values on a device are not.
+func (s *source) isEmpty(l *layout.Layout, i int, a *abi.ArrowArray, buffers []uintptr, viewSizes []int64) bool {
+	end := a.Offset + a.Length
+	switch {
+	case end == 0:
+		return true
+	case l.Kind == layout.View && i >= 2:
+		return viewSizes[i-2] == 0
+	case s.gpu != nil || i != 2:
+		return false
+	case l.Kind == layout.Binary32:
+		return abi.Slice[int32](buffers[1], int(end)+1)[end] == 0
+	case l.Kind == layout.Binary64:
+		return abi.Slice[int64](buffers[1], int(end)+1)[end] == 0
+	}
+	return false
+}
+
+// place is where a buffer lies; its allocation becomes a region.
+func (s *source) place(c *content, p uintptr) (place, error) {
+	if p == 0 {
+		return place{}, nil
+	}
+	for i, r := range s.spans {
+		if p-r.start < r.size {
+			return place{uint32(i) + 1, int64(p - r.start)}, nil
+		}
+	}
+	if s.gpu != nil {
+		h, in, err := s.gpu.MemoryHandle(device.Ptr(p))
+		if err != nil {
+			if errors.Is(err, cudaalloc.ErrNotShareable) {
+				err = fmt.Errorf("%w: %w", err, ErrNotShareable)
+			}
+			return place{}, err
+		}
+		c.regions = append(c.regions, region{&h, in.Size})
+		s.spans = append(s.spans, span{uintptr(in.Start), uintptr(in.Size)})
+	} else {
+		b := blocks.find(p)
+		if b == nil {
+			return place{}, fmt.Errorf("host memory at %#x is not of an Allocator of this package: %w; copy the batch with CopyToHost first", p, ErrNotShareable)
+		}
+		if len(s.blocks) == maxFiles {
+			return place{}, fmt.Errorf("more than %d allocations of host memory: %w; copy the batch with CopyToHost, which makes one", maxFiles, ErrNotShareable)
+		}
+		s.blocks = append(s.blocks, b)
+		c.regions = append(c.regions, region{size: int64(b.size)})
+		s.spans = append(s.spans, span{b.start, b.size})
+	}
+	last := len(s.spans) - 1
+	return place{uint32(last) + 1, int64(p - s.spans[last].start)}, nil
+}

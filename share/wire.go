@@ -1,0 +1,314 @@
+package share
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
+)
+
+// The fields of ticket.proto.
+const (
+	fieldVersion protowire.Number = iota + 1
+	fieldBoot
+	fieldProcess
+	fieldSocket
+	fieldToken
+	fieldDeviceType
+	fieldUUID
+	fieldRegion
+	fieldSchema
+	fieldRows
+	fieldColumn
+	fieldEvent
+	fieldMetadata
+	fieldChecksum
+)
+
+const (
+	maxTicket = 64 << 20 // bytes; a column of a primitive type takes some 30
+	maxDepth  = 64       // of nested arrays
+)
+
+func appendBytes[T ~[]byte | ~string](b []byte, n protowire.Number, v T) []byte {
+	b = protowire.AppendTag(b, n, protowire.BytesType)
+	return protowire.AppendBytes(b, []byte(v))
+}
+
+func appendInt[T ~int | ~int32 | ~int64 | ~uint32](b []byte, n protowire.Number, v T) []byte {
+	if v == 0 {
+		return b
+	}
+	b = protowire.AppendTag(b, n, protowire.VarintType)
+	return protowire.AppendVarint(b, uint64(v))
+}
+
+// encode returns the ticket.
+func (c *content) encode() (Ticket, error) {
+	schema, err := encodeSchema(c.schema)
+	if err != nil {
+		return nil, err
+	}
+	b := appendInt(nil, fieldVersion, version)
+	b = appendBytes(b, fieldBoot, c.boot)
+	b = appendBytes(b, fieldProcess, c.process[:])
+	b = appendBytes(b, fieldSocket, c.socket)
+	b = appendBytes(b, fieldToken, c.token[:])
+	b = appendInt(b, fieldDeviceType, c.deviceType)
+	if c.uuid != nil {
+		b = appendBytes(b, fieldUUID, c.uuid)
+	}
+	for _, r := range c.regions {
+		var one []byte
+		if r.handle != nil {
+			one = appendBytes(one, 1, r.handle[:])
+		}
+		b = appendBytes(b, fieldRegion, appendInt(one, 2, r.size))
+	}
+	b = appendBytes(b, fieldSchema, schema)
+	b = appendInt(b, fieldRows, c.rows)
+	for i := range c.columns {
+		b = appendBytes(b, fieldColumn, c.columns[i].encode())
+	}
+	if c.event != nil {
+		b = appendBytes(b, fieldEvent, c.event[:])
+	}
+	for i, key := range c.metadata.Keys() {
+		b = appendBytes(b, fieldMetadata, appendBytes(appendBytes(nil, 1, key), 2, c.metadata.Values()[i]))
+	}
+	sum := sha256.Sum256(b)
+	b = appendBytes(b, fieldChecksum, sum[:])
+	if len(b) > maxTicket {
+		return nil, fmt.Errorf("share: the ticket of the batch has %d bytes, want at most %d", len(b), maxTicket)
+	}
+	return b, nil
+}
+
+func (n *node) encode() []byte {
+	b := appendInt(nil, 1, n.length)
+	if n.nulls != 0 {
+		b = protowire.AppendTag(b, 2, protowire.VarintType)
+		b = protowire.AppendVarint(b, protowire.EncodeZigZag(n.nulls))
+	}
+	b = appendInt(b, 3, n.offset)
+	for _, p := range n.buffers {
+		b = appendBytes(b, 4, appendInt(appendInt(nil, 1, p.region), 2, p.offset))
+	}
+	if len(n.viewSizes) > 0 {
+		var sizes []byte
+		for _, s := range n.viewSizes {
+			sizes = protowire.AppendVarint(sizes, uint64(s))
+		}
+		b = appendBytes(b, 5, sizes)
+	}
+	for i := range n.children {
+		b = appendBytes(b, 6, n.children[i].encode())
+	}
+	if n.dictionary != nil {
+		b = appendBytes(b, 7, n.dictionary.encode())
+	}
+	return b
+}
+
+// checksumSize is that of the last field.
+const checksumSize = 2 + sha256.Size
+
+// decode reads a ticket, and checks all that can be checked without the owner.
+func (t Ticket) decode() (*content, error) {
+	if len(t) > maxTicket {
+		return nil, badTicket("bytes", len(t), fmt.Sprintf("at most %d", maxTicket))
+	}
+	if len(t) < checksumSize {
+		return nil, badTicket("bytes", len(t), "a whole ticket")
+	}
+	body, end := t[:len(t)-checksumSize], t[len(t)-checksumSize:]
+	sum := sha256.Sum256(body)
+	if !bytes.Equal(end, appendBytes(nil, fieldChecksum, sum[:])) {
+		return nil, fmt.Errorf("share: ticket: checksum: the ticket was truncated or changed: %w", ErrBadTicket)
+	}
+	c := &content{}
+	d := &decoder{}
+	var schema []byte
+	found := 0
+	d.message(body, "", func(n protowire.Number, f field) {
+		switch n {
+		case fieldVersion:
+			found = int(f.number)
+		case fieldBoot:
+			c.boot = string(f.bytes)
+		case fieldProcess:
+			d.fixed(c.process[:], f, "process")
+		case fieldSocket:
+			c.socket = string(f.bytes)
+		case fieldToken:
+			d.fixed(c.token[:], f, "token")
+		case fieldDeviceType:
+			c.deviceType = device.Type(f.number)
+		case fieldUUID:
+			c.uuid = make([]byte, 16)
+			d.fixed(c.uuid, f, "device_uuid")
+		case fieldRegion:
+			c.regions = append(c.regions, d.region(f, fmt.Sprintf("regions[%d]", len(c.regions))))
+		case fieldSchema:
+			schema = f.bytes
+		case fieldRows:
+			c.rows = int64(f.number)
+		case fieldColumn:
+			c.columns = append(c.columns, d.node(f, fmt.Sprintf("columns[%d]", len(c.columns)), 0))
+		case fieldEvent:
+			c.event = new(cudaalloc.IPCHandle)
+			d.fixed(c.event[:], f, "event")
+		case fieldMetadata:
+			c.metadata = d.pair(f, c.metadata)
+		}
+	})
+	if d.err != nil {
+		return nil, d.err
+	}
+	if found != version {
+		return nil, badTicket("version", found, version)
+	}
+	var err error
+	if c.schema, err = decodeSchema(schema); err != nil {
+		return nil, err
+	}
+	return c, c.check()
+}
+
+// field is the value of a field: a number or bytes.
+type field struct {
+	number uint64
+	bytes  []byte
+}
+
+// decoder keeps the first error.
+type decoder struct{ err error }
+
+func (d *decoder) fail(err error) {
+	if d.err == nil {
+		d.err = err
+	}
+}
+
+// message calls do for each field of a message. Fields of other kinds, of later versions, are left out.
+func (d *decoder) message(b []byte, name string, do func(protowire.Number, field)) {
+	for len(b) > 0 && d.err == nil {
+		n, kind, size := protowire.ConsumeTag(b)
+		if size < 0 {
+			d.fail(badTicket(name, protowire.ParseError(size), "a field"))
+			return
+		}
+		b = b[size:]
+		var f field
+		switch kind {
+		case protowire.VarintType:
+			f.number, size = protowire.ConsumeVarint(b)
+		case protowire.BytesType:
+			f.bytes, size = protowire.ConsumeBytes(b)
+		default:
+			n, size = 0, protowire.ConsumeFieldValue(n, kind, b)
+		}
+		if size < 0 {
+			d.fail(badTicket(fmt.Sprintf("%s field %d", name, n), protowire.ParseError(size), "a value"))
+			return
+		}
+		b = b[size:]
+		if n != 0 {
+			do(n, f)
+		}
+	}
+}
+
+// fixed copies bytes of a known number.
+func (d *decoder) fixed(to []byte, f field, name string) {
+	if len(f.bytes) != len(to) {
+		d.fail(badTicket(name, fmt.Sprintf("%d bytes", len(f.bytes)), len(to)))
+		return
+	}
+	copy(to, f.bytes)
+}
+
+func (d *decoder) region(f field, name string) (r region) {
+	d.message(f.bytes, name, func(n protowire.Number, f field) {
+		switch n {
+		case 1:
+			r.handle = new(cudaalloc.IPCHandle)
+			d.fixed(r.handle[:], f, name+".handle")
+		case 2:
+			r.size = int64(f.number)
+		}
+	})
+	if r.size <= 0 {
+		d.fail(badTicket(name+".size", r.size, "at least 1"))
+	}
+	return r
+}
+
+func (d *decoder) node(f field, name string, depth int) (out node) {
+	if depth > maxDepth {
+		d.fail(badTicket(name, "nested too deeply", fmt.Sprintf("at most %d levels", maxDepth)))
+		return out
+	}
+	d.message(f.bytes, name, func(n protowire.Number, f field) {
+		switch n {
+		case 1:
+			out.length = int64(f.number)
+		case 2:
+			out.nulls = protowire.DecodeZigZag(f.number)
+		case 3:
+			out.offset = int64(f.number)
+		case 4:
+			out.buffers = append(out.buffers, d.place(f, name))
+		case 5:
+			out.viewSizes = d.numbers(f, name+".view_sizes")
+		case 6:
+			out.children = append(out.children, d.node(f, fmt.Sprintf("%s.children[%d]", name, len(out.children)), depth+1))
+		case 7:
+			dictionary := d.node(f, name+".dictionary", depth+1)
+			out.dictionary = &dictionary
+		}
+	})
+	return out
+}
+
+func (d *decoder) place(f field, name string) (p place) {
+	d.message(f.bytes, name+".buffers", func(n protowire.Number, f field) {
+		switch n {
+		case 1:
+			p.region = uint32(min(f.number, 1<<32-1))
+		case 2:
+			p.offset = int64(f.number)
+		}
+	})
+	return p
+}
+
+func (d *decoder) numbers(f field, name string) (list []int64) {
+	for b := f.bytes; len(b) > 0; {
+		v, size := protowire.ConsumeVarint(b)
+		if size < 0 {
+			d.fail(badTicket(name, protowire.ParseError(size), "numbers"))
+			return nil
+		}
+		list, b = append(list, int64(v)), b[size:]
+	}
+	return list
+}
+
+func (d *decoder) pair(f field, before arrow.Metadata) arrow.Metadata {
+	var key, value string
+	d.message(f.bytes, "metadata", func(n protowire.Number, f field) {
+		switch n {
+		case 1:
+			key = string(f.bytes)
+		case 2:
+			value = string(f.bytes)
+		}
+	})
+	return arrow.NewMetadata(append(before.Keys(), key), append(before.Values(), value))
+}
