@@ -56,19 +56,22 @@ func DoPut(ctx context.Context, client arrowflight.FlightServiceClient, descript
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancel(ctx)
+	call, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := client.DoPut(ctx, o.callOptions()...)
+	stream, err := client.DoPut(call, o.callOptions()...)
 	if err != nil {
 		return withStatus(err)
 	}
 	answered := make(chan error, 1)
 	go func() {
-		err := putResults(stream, o)
-		answered <- err
-		if err != nil {
-			cancel() // of a function of the program: nothing more is received
-		}
+		err := errors.New("flight: the function of WithPutResults ended its goroutine")
+		defer func() {
+			answered <- err
+			if err != nil {
+				cancel() // of a function of the program: nothing more is received
+			}
+		}()
+		err = putResults(stream, o)
 	}()
 	err = send(stream, r, descriptor, o)
 	if err == nil {
@@ -80,7 +83,7 @@ func DoPut(ctx context.Context, client arrowflight.FlightServiceClient, descript
 	select {
 	case err = <-answered:
 	case <-ctx.Done():
-		err = ctx.Err()
+		err = cmp.Or(earlier(answered), ctx.Err())
 	}
 	return withStatus(err)
 }

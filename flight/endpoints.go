@@ -2,6 +2,7 @@ package flight
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -152,31 +153,40 @@ func (m *merged) start() {
 // work reads one endpoint after the other, of those that no other worker has begun.
 func (m *merged) work() {
 	defer m.running.Done()
+	var lane chan item
+	err := errors.New("flight: the Dial function ended its goroutine")
 	defer func() {
+		if err != nil {
+			m.put(lane, item{err: err})
+		}
 		if m.working.Add(-1) == 0 && !m.ordered && m.ctx.Err() == nil {
 			close(m.lanes[0])
 		}
 	}()
-	for m.ctx.Err() == nil {
-		i := int(m.begun.Add(1)) - 1
-		if i >= len(m.endpoints) {
-			return
-		}
-		lane := m.lanes[0]
-		if m.ordered {
-			lane = m.lanes[i]
-		}
-		if err := m.read(i, lane); err != nil {
-			m.put(lane, item{err: err})
+	for i := m.claim(); i < len(m.endpoints); i = m.claim() {
+		lane = m.lane(i)
+		if failed := m.read(i, lane); failed != nil {
+			err = failed
 			return
 		}
 		if m.ordered {
 			close(lane)
 		}
 	}
+	err = nil
 }
 
-// read puts the batches of endpoint i into a lane. A panic is an error, so that none is missing silently.
+// claim returns the next endpoint that no worker has begun.
+func (m *merged) claim() int { return int(m.begun.Add(1)) - 1 }
+
+func (m *merged) lane(i int) chan item {
+	if m.ordered {
+		return m.lanes[i]
+	}
+	return m.lanes[0]
+}
+
+// read puts the batches of endpoint i into a lane.
 func (m *merged) read(i int, lane chan item) error {
 	r := m.first
 	if i > 0 || r == nil {
