@@ -2,10 +2,14 @@ package flight
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/ipc"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/device"
 )
 
 // overhead is more than a message has beside its body, per buffer and in all. The metadata of an array
@@ -35,11 +39,11 @@ func (s *sender) parts(w *ipc.Writer, rec arrow.RecordBatch) error {
 	if rows <= 1 {
 		return invalid("RecordBatch", fmt.Sprintf("a row of %d bytes, of at most %d (WithMaxMessageSize)", size, s.max))
 	}
-	return s.slices(w, rec, max(1, min(rows/2, int64(float64(rows)*float64(s.max)/float64(size)))))
+	return s.pieces(w, rec, max(1, min(rows/2, int64(float64(rows)*float64(s.max)/float64(size)))))
 }
 
-// slices writes parts of so many rows. A part that is still too large is cut again.
-func (s *sender) slices(w *ipc.Writer, rec arrow.RecordBatch, step int64) error {
+// pieces writes parts of so many rows. A part that is still too large is cut again.
+func (s *sender) pieces(w *ipc.Writer, rec arrow.RecordBatch, step int64) error {
 	for at := int64(0); at < rec.NumRows(); at += step {
 		if err := s.slice(w, rec, at, min(at+step, rec.NumRows())); err != nil {
 			return err
@@ -49,7 +53,10 @@ func (s *sender) slices(w *ipc.Writer, rec arrow.RecordBatch, step int64) error 
 }
 
 func (s *sender) slice(w *ipc.Writer, rec arrow.RecordBatch, from, to int64) error {
-	part := rec.NewSlice(from, to)
+	part, err := s.cut(rec, from, to)
+	if err != nil {
+		return err
+	}
 	defer part.Release()
 	if s.custom.Len() == 0 {
 		return s.parts(w, part)
@@ -57,6 +64,35 @@ func (s *sender) slice(w *ipc.Writer, rec arrow.RecordBatch, from, to int64) err
 	with := array.NewRecordBatchWithMetadata(part.Schema(), part.Columns(), part.NumRows(), s.custom)
 	defer with.Release()
 	return s.parts(w, with)
+}
+
+// cut returns rows of a record batch. arrow-go sends all data buffers of a slice of views, and all values
+// of one of list views, so such a slice is copied, without what it does not need.
+func (s *sender) cut(rec arrow.RecordBatch, from, to int64) (arrow.RecordBatch, error) {
+	part := rec.NewSlice(from, to)
+	if !slices.ContainsFunc(rec.Schema().Fields(), func(f arrow.Field) bool { return hasViews(f.Type) }) {
+		return part, nil
+	}
+	defer part.Release()
+	b, err := cdevice.WrapRecordBatch(part, device.CPUDevice())
+	if err != nil {
+		return nil, err
+	}
+	defer b.Release()
+	return b.CopyToHost(s.stream.Context(), nil)
+}
+
+// hasViews reports whether an array of the type has views of memory that a slice shares.
+func hasViews(dt arrow.DataType) bool {
+	switch dt := dt.(type) {
+	case arrow.BinaryViewDataType, *arrow.ListViewType, *arrow.LargeListViewType:
+		return true
+	case arrow.ExtensionType:
+		return hasViews(dt.StorageType())
+	case arrow.NestedType:
+		return slices.ContainsFunc(dt.Fields(), func(f arrow.Field) bool { return hasViews(f.Type) })
+	}
+	return false
 }
 
 // bound is at least the size of a record batch's message without dictionaries, and quick to have.
