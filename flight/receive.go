@@ -113,17 +113,20 @@ func schemaError(err error) error {
 func (r *receiver) next(ctx context.Context) (*cdevice.RecordBatch, error) {
 	r.watched.Do(func() { r.unwatch = context.AfterFunc(ctx, r.end) })
 	b, err := r.batch(ctx)
-	if err == nil {
-		r.messages.mem.passed()
-		return b, nil
+	if err != nil {
+		r.finish()
+		return nil, r.failure(err)
 	}
-	r.finish()
-	return nil, r.failure(err)
+	return b, nil
 }
 
 func (r *receiver) batch(ctx context.Context) (*cdevice.RecordBatch, error) {
 	rec, err := r.record()
 	if err != nil {
+		return nil, err
+	}
+	r.messages.mem.passed() // from here on its memory is counted as it must be
+	if err := checkTexts(rec); err != nil {
 		return nil, err
 	}
 	host, err := cdevice.WrapRecordBatch(rec, device.CPUDevice())
