@@ -116,9 +116,9 @@ def test_a_cancelled_read_leaves_nothing(go):
 def test_behind_the_peer(go):
     """polars and DuckDB read what came from Go."""
     put(go, orders())
-    table = get(go)
-    assert polars.from_arrow(table)["n"].sum() == sum(range(1000))
-    assert duckdb.sql("select sum(n) from table").fetchone() == (sum(range(1000)),)
+    rows = get(go)
+    assert polars.from_arrow(rows)["n"].sum() == sum(range(1000))
+    assert duckdb.sql("select sum(n) from rows").fetchall() == [(sum(range(1000)),)]
     put(go, duckdb.sql("select range as n from range(1000)").to_arrow_table())
     assert get(go)["n"].to_pylist() == list(range(1000))
 
