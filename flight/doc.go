@@ -16,21 +16,34 @@
 //
 // The methods of an arrowflight.FlightServer call Send and Receive with their streams:
 //
+//	type server struct {
+//		arrowflight.BaseFlightServer
+//		open func(*arrowflight.Ticket) (*cdevice.RecordReader, error)
+//		keep func(*cdevice.RecordReader, *arrowflight.FlightDescriptor) error
+//		opts []flight.Option
+//	}
+//
 //	func (s *server) DoGet(t *arrowflight.Ticket, stream arrowflight.FlightService_DoGetServer) error {
 //		r, err := s.open(t)
 //		if err != nil {
 //			return err
 //		}
 //		defer r.Release()
-//		return flight.Send(stream, r)
+//		return flight.Send(stream, r, s.opts...)
 //	}
 //
 //	func (s *server) DoPut(stream arrowflight.FlightService_DoPutServer) error {
-//		r, descriptor, err := flight.Receive(stream, flight.WithDevice(s.gpu), flight.WithAllocator(s.mem))
-//		...
+//		r, descriptor, err := flight.Receive(stream, s.opts...)
+//		if err != nil {
+//			return err
+//		}
+//		defer r.Release()
+//		return s.keep(r, descriptor)
 //	}
 //
-//	server := arrowflight.NewServerWithMiddleware(nil, flight.ServerOptions()...)
+// The server has the codec of this package:
+//
+//	listening := arrowflight.NewServerWithMiddleware(nil, flight.ServerOptions()...)
 //
 // # Memory
 //

@@ -1,8 +1,8 @@
 // Command flightpeer is a Flight server, or a client, whose batches are in the memory of a GPU, for tests
 // against other libraries.
 //
-//	flightpeer serve            prints its address, and serves until its standard input ends
-//	flightpeer client ADDRESS   gets ticket "all", puts it to "back", exchanges it, and prints the rows
+//	go run ./integration/flightpeer serve            prints its address, and serves until its standard input ends
+//	go run ./integration/flightpeer client ADDRESS   gets ticket "all", puts it to "back", exchanges it, and prints the rows
 package main
 
 import (
