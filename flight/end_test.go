@@ -22,6 +22,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/flight"
 	"github.com/arrowdevice/arrowdevice/internal/testing/within"
+	"github.com/arrowdevice/arrowdevice/memory/hostpinned"
 )
 
 // source is a reader of the CPU of a function that makes batch i, or an error. It waits where the
@@ -349,4 +350,41 @@ func TestExchangeEnds(t *testing.T) {
 	require.True(t, answers.Next())
 	answers.Release()
 	within.Eventually(t, "the end of what is sent", func() bool { return stopped.Load() == 1 })
+}
+
+// However much is sent, a stream holds a few bodies of page-locked memory.
+func TestGPUMemoryIsBounded(t *testing.T) {
+	gpu := machine(t)
+	there, here := onGPU(t, gpu), onGPU(t, gpu)
+	const body = 100_000*8 + 100_001*4 + 100_000*20 // more than numbers makes
+	wide := numbers(t, 0, 100_000)
+	client := serve(t, &server{get: func(_ *arrowflight.Ticket, stream arrowflight.FlightService_DoGetServer) error {
+		r := source(t, func(_ context.Context, i int) (arrow.RecordBatch, error) {
+			if i == 40 {
+				return nil, io.EOF
+			}
+			wide.Retain()
+			return wide, nil
+		}, nil)
+		defer r.Release()
+		onDevice, err := r.CopyTo(stream.Context(), gpu)
+		if err != nil {
+			return err
+		}
+		defer onDevice.Release()
+		return flight.Send(stream, onDevice, there.opts...)
+	}}, flight.ServerOptions()...)
+	r, err := flight.DoGet(t.Context(), client, ticket(), here.opts...)
+	require.NoError(t, err)
+	defer r.Release()
+	n := 0
+	for b, err := range r.All() {
+		require.NoError(t, err)
+		require.NoError(t, b.Synchronize(t.Context()))
+		n++
+	}
+	assert.Equal(t, 40, n)
+	peak := func(s side) int64 { return s.mem.(*hostpinned.Allocator).ReadStats().Pinned.Peak }
+	assert.LessOrEqual(t, peak(there), int64(3*2*body), "page-locked memory of the sender")  // three, in classes of size
+	assert.LessOrEqual(t, peak(here), int64(6*2*body), "page-locked memory of the receiver") // five, and the one that is copied
 }
