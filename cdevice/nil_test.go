@@ -310,12 +310,24 @@ func (g *given) plainImportRows() map[string]nilargs.Row {
 func (g *given) readerRows() map[string]nilargs.Row {
 	s := g.rec.Schema()
 	none := func() (*cdevice.RecordBatch, error) { return nil, io.EOF }
+	var noContext context.Context
+	noneYet := func(context.Context) (*cdevice.RecordBatch, error) { return nil, io.EOF }
 	return map[string]nilargs.Row{
-		"NewRecordReader(schema)":      {Call: func() error { return second(cdevice.NewRecordReader(nil, device.CPU, g.reader().All())) }, Want: "schema = nil"},
-		"NewRecordReader(batches)":     {Call: func() error { return second(cdevice.NewRecordReader(s, device.CPU, nil)) }, Want: "batches = nil"},
-		"NewRecordReaderFunc(schema)":  {Call: func() error { return second(cdevice.NewRecordReaderFunc(nil, device.CPU, none, nil)) }, Want: "schema = nil"},
-		"NewRecordReaderFunc(next)":    {Call: func() error { return second(cdevice.NewRecordReaderFunc(s, device.CPU, nil, nil)) }, Want: "next = nil"},
-		"NewRecordReaderFunc(stop)":    {Call: func() error { return ended(cdevice.NewRecordReaderFunc(s, device.CPU, none, nil)) }},
+		"NewRecordReader(schema)":     {Call: func() error { return second(cdevice.NewRecordReader(nil, device.CPU, g.reader().All())) }, Want: "schema = nil"},
+		"NewRecordReader(batches)":    {Call: func() error { return second(cdevice.NewRecordReader(s, device.CPU, nil)) }, Want: "batches = nil"},
+		"NewRecordReaderFunc(schema)": {Call: func() error { return second(cdevice.NewRecordReaderFunc(nil, device.CPU, none, nil)) }, Want: "schema = nil"},
+		"NewRecordReaderFunc(next)":   {Call: func() error { return second(cdevice.NewRecordReaderFunc(s, device.CPU, nil, nil)) }, Want: "next = nil"},
+		"NewRecordReaderFunc(stop)":   {Call: func() error { return ended(cdevice.NewRecordReaderFunc(s, device.CPU, none, nil)) }},
+		"NewRecordReaderFuncContext(ctx)": {Call: func() error {
+			return second(cdevice.NewRecordReaderFuncContext(noContext, s, device.CPU, noneYet, nil))
+		}, Want: "ctx = nil"},
+		"NewRecordReaderFuncContext(schema)": {Call: func() error {
+			return second(cdevice.NewRecordReaderFuncContext(background, nil, device.CPU, noneYet, nil))
+		}, Want: "schema = nil"},
+		"NewRecordReaderFuncContext(next)": {Call: func() error { return second(cdevice.NewRecordReaderFuncContext(background, s, device.CPU, nil, nil)) }, Want: "next = nil"},
+		"NewRecordReaderFuncContext(stop)": {Call: func() error {
+			return ended(cdevice.NewRecordReaderFuncContext(background, s, device.CPU, noneYet, nil))
+		}},
 		"NewArrayReader(arrays)":       {Call: func() error { return second(cdevice.NewArrayReader(s.Field(0), device.CPU, nil)) }, Want: "arrays = nil"},
 		"WrapRecordReader(rdr)":        {Call: func() error { return second(cdevice.WrapRecordReader(nil, g.host)) }, Want: "RecordReader = nil"},
 		"WrapRecordReader(dev)":        {Call: func() error { return second(cdevice.WrapRecordReader(g.arrowReader(), nil)) }, Want: nilDevice},

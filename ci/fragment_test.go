@@ -31,10 +31,13 @@ var known = map[string][]string{
 	"arr":        {"*cdata.CArrowArray", "*cdevice.CArrowDeviceArray", "arrow.Array"},
 	"batch":      {"*cdevice.RecordBatch"},
 	"batches":    {"iter.Seq2[*cdevice.RecordBatch, error]"},
+	"client":     {"arrowflight.FlightServiceClient"},
 	"columns":    {"[]cdevice.ArrayData"},
 	"conn":       {"*grpc.ClientConn"},
 	"ctx":        {"context.Context"},
 	"err":        {"error"},
+	"descriptor": {"*arrowflight.FlightDescriptor"},
+	"dial":       {"flight.Dial"},
 	"event":      {"device.Event"},
 	"check":      {"func(*cdevice.RecordBatch) (*cdevice.RecordBatch, error)"},
 	"f":          {"func(*cdevice.RecordBatch) (*cdevice.RecordBatch, error)"},
@@ -42,6 +45,7 @@ var known = map[string][]string{
 	"gpu":        {"*cudaalloc.Device"},
 	"handler":    {"*cdevice.CArrowAsyncDeviceStreamHandler"},
 	"hold":       {"func(device.Stream) (open func(), err error)"},
+	"info":       {"*arrowflight.FlightInfo"},
 	"limits":     {"cudaalloc.Limits"},
 	"mem":        {"memory.Allocator"},
 	"openDriver": {"func(path string) *cudaalloc.Device"},
@@ -59,6 +63,7 @@ var known = map[string][]string{
 	"start":      {"func(*cdevice.CArrowAsyncDeviceStreamHandler) error"},
 	"stream":     {"*cdevice.CArrowDeviceArrayStream", "device.Stream"},
 	"t":          {"*testing.T"},
+	"ticket":     {"*arrowflight.Ticket"},
 }
 
 // blockChecker completes blocks and checks their types.
@@ -76,6 +81,7 @@ func newBlockChecker(t *testing.T) *blockChecker {
 	}
 	c.paths["arrow"] = arrowGo
 	c.paths["grpc"] = "google.golang.org/grpc"
+	c.paths["arrowflight"] = arrowGo + "/flight"
 	c.paths["cuvs"] = module + "interop/dlpack/testdata/cuvs" // the shape of a type of NVIDIA's package
 	for own := range allowed {
 		if !strings.Contains(own, "internal/") && !strings.Contains(own, "gorgonia") {
@@ -216,7 +222,11 @@ func (c *blockChecker) checkWith(b block, names map[string]bool, variables map[s
 func (c *blockChecker) imports(names map[string]bool) (text string) {
 	for name, missing := range names {
 		if p, ok := c.paths[name]; ok && missing {
-			text += fmt.Sprintf(" import %q;", p)
+			as := ""
+			if name != path.Base(p) {
+				as = name
+			}
+			text += fmt.Sprintf(" import %s %q;", as, p)
 		}
 	}
 	return text

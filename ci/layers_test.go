@@ -77,6 +77,7 @@ var allowed = map[string][]string{
 	"pyextension": {
 		"cdevice", "device", "internal/abi", "internal/handle", "interop/cudaarray", "interop/dlpack", "memory/cudaalloc", "pyextension/internal/capi",
 	},
+	"flight":            {"cdevice", "device", "internal/fielderr"},
 	"device/devicetest": {"device"},
 	"interop/dlpack":    {"cdevice", "device", "internal/abi", "internal/bridge", "internal/fielderr"},
 	"interop/cudaarray": {"cdevice", "device", "internal/fielderr"},

@@ -23,7 +23,7 @@ import (
 )
 
 // programs are those of docs/cookbook.md. pyextension is run by a test in Python.
-var programs = []string{"consumer", "pyextension", "roundtrip", "columns", "parquet"}
+var programs = []string{"consumer", "pyextension", "roundtrip", "columns", "parquet", "flight"}
 
 func TestPrograms(t *testing.T) {
 	driver, err := cudasim.Options{}.Build()
@@ -31,6 +31,7 @@ func TestPrograms(t *testing.T) {
 	for name, want := range map[string]string{
 		"consumer":  "total: 10\n",
 		"roundtrip": strings.Repeat("4 rows from cuda:0\n", 3),
+		"flight":    strings.Repeat("4 rows on cuda:0\n", 3),
 		"columns":   "[1 2 3] at an address: [1 2 3]\n",
 		"parquet":   "65536 rows on cuda:0\n34464 rows on cuda:0\n",
 	} {
@@ -83,8 +84,11 @@ func TestCookbookHasThePrograms(t *testing.T) {
 	want := string(page)
 	for _, p := range programs {
 		most := 60
-		if p == "pyextension" {
+		switch p {
+		case "pyextension":
 			most = 40
+		case "flight": // a server and a client
+			most = 90
 		}
 		want = withProgram(t, want, p, "main.go", "go", most)
 	}

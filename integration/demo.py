@@ -1,5 +1,5 @@
 """A batch of a million orders goes from Go to PyArrow and back, from PyArrow to Go
-and back, and from Go to a GPU and back, which is simulated where there is none. Run it as integration/run.sh --demo, which builds its parts first."""
+and back, from Go to a GPU and back, and over Arrow Flight from PyArrow to a server whose batches are on a GPU, and back. The GPU is simulated where there is none. Run it as integration/run.sh --demo, which builds its parts first."""
 
 import ctypes
 import gc
@@ -13,8 +13,10 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "python"))
 
 import pyarrow as pa
+import pyarrow.flight
 
 import abi
+import flightpeer
 import golib
 import transfer
 
@@ -49,10 +51,10 @@ def zero_copy(*objects):
         return False
 
 
-def timed(work):
+def timed(work, repeats=REPEATS):
     """The median of how long work takes, in microseconds."""
     times = []
-    for _ in range(REPEATS):
+    for _ in range(repeats):
         start = time.perf_counter_ns()
         work()
         times.append((time.perf_counter_ns() - start) / 1000)
@@ -132,6 +134,27 @@ def gpu_and_back(go):
         }, rows(back, 9, 12)  # fmt: skip
 
 
+def flight_and_back(arrow):
+    """Put over Arrow Flight to a process of Go's, which keeps it on a GPU, and got from there."""
+    descriptor = pa.flight.FlightDescriptor.for_path("demo")
+    with flightpeer.server() as client:
+
+        def round_trip():
+            writer, answer = client.do_put(descriptor, arrow.schema)
+            with writer:
+                writer.write_batch(arrow)
+                writer.done_writing()
+                answer.read()
+            return client.do_get(pa.flight.Ticket(b"demo")).read_all()
+
+        back = round_trip().combine_chunks()
+        return {
+            "direction": "PyArrow -> Go on the GPU -> PyArrow", "protocol": "Flight", "device": "cuda",
+            "rows": back.num_rows, "columns": back.num_columns,
+            "zero copy": False, "time": timed(round_trip, 3), "equal": back.equals(pa.Table.from_batches([arrow])),
+        }  # fmt: skip
+
+
 def readable(row):
     microseconds = row["time"]
     return {
@@ -168,14 +191,14 @@ def transfers():
         print(f"PyArrow {pa.__version__}, Python {platform.python_version()}; {arrow.nbytes / 1e6:.0f} MB: {columns}\n")
         there_and_back = [go_and_back(go, protocol) for protocol in transfer.PROTOCOLS]
         there_and_back += [pyarrow_and_back(arrow, protocol) for protocol in transfer.PROTOCOLS]
-        return there_and_back, copied(go), *gpu_and_back(go)
+        return there_and_back, copied(go), *gpu_and_back(go), flight_and_back(arrow)
 
 
 def main():
     name = gpu()
     before = alive()
-    there_and_back, copy, device, sample = transfers()
-    print_table([*there_and_back, copy, device])
+    there_and_back, copy, device, sample, flight = transfers()
+    print_table([*there_and_back, copy, device, flight])
     print(f"\nGPU: {name}.\nThree rows that were there:")
     for row in sample:
         print(f"  {row}")
@@ -184,7 +207,7 @@ def main():
     wrong = [f"{row['direction']} by {row['protocol']}: the values differ" for row in there_and_back if not row["equal"]]
     wrong += [f"{row['direction']} by {row['protocol']}: copied" for row in there_and_back if not row["zero copy"]]
     wrong += [f"leaked: {count} {name}" for name, count in leaked.items()]
-    wrong += [f"{row['direction']}: not a copy, or not equal" for row in (copy, device) if not row["equal"] or row["zero copy"]]
+    wrong += [f"{row['direction']}: not a copy, or not equal" for row in (copy, device, flight) if not row["equal"] or row["zero copy"]]
     print()
     if wrong:
         sys.exit("\n".join(wrong))

@@ -18,6 +18,8 @@ export GOLIB=$root/build/libgolib.so
 export GILPRODUCER=$root/build/libgilproducer.so TESTEXTENSION=$root/build/libtestextension.so
 cd "$root"
 "${GO:-go}" build -buildmode=c-shared -o "$GOLIB" ./integration/golib
+export FLIGHTPEER=$root/build/flightpeer
+"${GO:-go}" build -o "$FLIGHTPEER" ./integration/flightpeer
 
 if [[ ${1:-} == --demo ]]; then
 	shift

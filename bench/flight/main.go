@@ -1,0 +1,242 @@
+// Command flight compares this module's client of Arrow Flight with arrow-go's and a copy to the device
+// after it, over loopback, and prints the ratios.
+//
+//	go run ./cudasim/run go run ./bench/flight
+//
+// Each pair is measured in turns, in one process; a ratio is of the medians.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"log"
+	"runtime"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	arrowflight "github.com/apache/arrow-go/v18/arrow/flight"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/flight"
+	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
+	"github.com/arrowdevice/arrowdevice/memory/hostpinned"
+)
+
+var (
+	rounds = flag.Int("rounds", 7, "turns of each measurement")
+	small  = flag.Int("small", 1_000_000, "number of small batches")
+)
+
+func main() {
+	flag.Parse()
+	gpu, err := cudaalloc.Open(0)
+	check(err)
+	b := &bench{gpu: gpu, mem: hostpinned.New(gpu, 4<<30)}
+	b.plain, b.ours = b.serve(false), b.serve(true)
+	fmt.Println("| | bytes/s, of plain | CPU time, of plain |")
+	fmt.Println("|---|---|---|")
+	b.compare("one stream, batches of 8 MiB", load{rows: 1 << 20, batches: 64, streams: 1})
+	b.compare("one stream, batches of 256 KiB", load{rows: 32 << 10, batches: 512, streams: 1})
+	b.compare("64 streams, batches of 1 MiB", load{rows: 128 << 10, batches: 8, streams: 64})
+	b.compare("small batches, of 10 rows", load{rows: 10, batches: *small / 20, streams: 1})
+	b.million()
+}
+
+type bench struct {
+	gpu         *cudaalloc.Device
+	mem         *hostpinned.Allocator
+	plain, ours arrowflight.Client
+	load        load
+}
+
+// load is what a measurement gets: of each stream a number of batches.
+type load struct{ rows, batches, streams int }
+
+// server sends a batch many times: as arrow-go does, or as this module does.
+type server struct {
+	arrowflight.BaseFlightServer
+	b    *bench
+	ours bool
+}
+
+func (s *server) DoGet(_ *arrowflight.Ticket, stream arrowflight.FlightService_DoGetServer) error {
+	rec := column(s.b.load.rows)
+	defer rec.Release()
+	n := s.b.load.batches
+	if !s.ours {
+		w := arrowflight.NewRecordWriter(stream)
+		for range n {
+			if err := w.Write(rec); err != nil {
+				return err
+			}
+		}
+		return w.Close()
+	}
+	i := 0
+	r, err := cdevice.NewRecordReaderFunc(rec.Schema(), device.CPU, func() (*cdevice.RecordBatch, error) {
+		if i++; i > n {
+			return nil, io.EOF
+		}
+		return cdevice.WrapRecordBatch(rec, device.CPUDevice())
+	}, nil)
+	if err != nil {
+		return err
+	}
+	defer r.Release()
+	return flight.Send(stream, r, flight.WithMaxMessageSize(64<<20))
+}
+
+func (b *bench) serve(ours bool) arrowflight.Client {
+	opts := []grpc.ServerOption{grpc.MaxRecvMsgSize(64 << 20)}
+	if ours {
+		opts = flight.ServerOptions()
+	}
+	s := arrowflight.NewServerWithMiddleware(nil, opts...)
+	check(s.Init("127.0.0.1:0"))
+	s.RegisterFlightService(&server{b: b, ours: ours})
+	go s.Serve()
+	client, err := arrowflight.NewClientWithMiddleware(s.Addr().String(), nil, nil,
+		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20)))
+	check(err)
+	return client
+}
+
+func column(rows int) arrow.RecordBatch {
+	schema := arrow.NewSchema([]arrow.Field{{Name: "n", Type: arrow.PrimitiveTypes.Int64}}, nil)
+	b := array.NewRecordBuilder(memory.DefaultAllocator, schema)
+	defer b.Release()
+	b.Field(0).(*array.Int64Builder).AppendValues(make([]int64, rows), nil)
+	return b.NewRecordBatch()
+}
+
+// getPlain is arrow-go's client, and a copy of each batch to the device.
+func (b *bench) getPlain(ctx context.Context) error {
+	stream, err := b.plain.DoGet(ctx, &arrowflight.Ticket{})
+	if err != nil {
+		return err
+	}
+	r, err := arrowflight.NewRecordReader(stream)
+	if err != nil {
+		return err
+	}
+	defer r.Release()
+	var last *cdevice.RecordBatch
+	for r.Next() {
+		there, err := cdevice.CopyToDevice(ctx, r.RecordBatch(), b.gpu)
+		if err != nil {
+			return err
+		}
+		if last != nil {
+			last.Release()
+		}
+		last = there
+	}
+	if last != nil {
+		defer last.Release()
+		if err := last.Synchronize(ctx); err != nil {
+			return err
+		}
+	}
+	return r.Err()
+}
+
+func (b *bench) getOurs(ctx context.Context) error {
+	r, err := flight.DoGet(ctx, b.ours, &arrowflight.Ticket{}, flight.WithDevice(b.gpu), flight.WithAllocator(b.mem))
+	if err != nil {
+		return err
+	}
+	defer r.Release()
+	var last *cdevice.RecordBatch
+	for batch, err := range r.All() {
+		if err != nil {
+			return err
+		}
+		if last != nil {
+			last.Release()
+		}
+		batch.Retain()
+		last = batch
+	}
+	if last != nil {
+		defer last.Release()
+		return last.Synchronize(ctx)
+	}
+	return nil
+}
+
+// run measures the wall and CPU time of a load.
+func (b *bench) run(get func(context.Context) error) (wall, cpu time.Duration) {
+	runtime.GC()
+	start, before := time.Now(), used()
+	var wg sync.WaitGroup
+	for range b.load.streams {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			check(get(context.Background()))
+		}()
+	}
+	wg.Wait()
+	return time.Since(start), used() - before
+}
+
+func (b *bench) compare(name string, l load) {
+	b.load = l
+	var walls, cpus [2][]time.Duration
+	for i := range *rounds + 1 {
+		for which, get := range []func(context.Context) error{b.getPlain, b.getOurs} {
+			wall, cpu := b.run(get)
+			if i > 0 { // the first turn fills the caches of memory
+				walls[which], cpus[which] = append(walls[which], wall), append(cpus[which], cpu)
+			}
+		}
+	}
+	fmt.Printf("| %s | %.2f | %.2f |\n", name, ratio(walls[0], walls[1]), ratio(cpus[1], cpus[0]))
+	log.Printf("%s: plain %v, ours %v; cpu %v, %v", name, median(walls[0]), median(walls[1]), median(cpus[0]), median(cpus[1]))
+}
+
+// million receives very many small batches, and prints how much memory that takes.
+func (b *bench) million() {
+	b.load = load{rows: 10, batches: *small, streams: 1}
+	b.mem = hostpinned.New(b.gpu, 1<<20)
+	heap := heapInUse()
+	wall, _ := b.run(b.getOurs)
+	log.Printf("%d small batches: %v; page-locked at most %d KiB; heap grew by %d KiB", *small, wall, b.mem.ReadStats().Pinned.Peak>>10, (heapInUse()-heap)>>10)
+}
+
+func heapInUse() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapInuse)
+}
+
+func ratio(a, b []time.Duration) float64 { return float64(median(a)) / float64(median(b)) }
+
+func median(all []time.Duration) time.Duration {
+	all = slices.Sorted(slices.Values(all))
+	return all[len(all)/2]
+}
+
+// used is the CPU time of the process: of the server too, which is the same.
+func used() time.Duration {
+	var u syscall.Rusage
+	check(syscall.Getrusage(syscall.RUSAGE_SELF, &u))
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+func check(err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
+}

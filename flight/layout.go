@@ -1,0 +1,182 @@
+package flight
+
+// The types of Schema.fbs that need more than a validity bitmap and values, or less.
+const (
+	typeNull          = 1
+	typeBinary        = 4
+	typeUtf8          = 5
+	typeTimestamp     = 10
+	typeList          = 12
+	typeStruct        = 13
+	typeUnion         = 14
+	typeFixedSizeList = 16
+	typeMap           = 17
+	typeLargeBinary   = 19
+	typeLargeUtf8     = 20
+	typeLargeList     = 21
+	typeRunEnds       = 22
+	typeBinaryView    = 23
+	typeUtf8View      = 24
+	typeListView      = 25
+	typeLargeListView = 26
+	typeLast          = typeLargeListView
+)
+
+// maxDepth is how deep fields may be nested: as arrow-go's IPC reader has it.
+const maxDepth = 64
+
+// metadataV5 is the version of metadata since which unions have no validity bitmap.
+const metadataV5 = 4
+
+// shape is what a field of a schema has of nodes and buffers in a batch.
+type shape struct {
+	kind     byte
+	dense    bool // of a union
+	children []shape
+}
+
+// plan is what a schema message says of the messages after it.
+type plan struct {
+	columns      []shape
+	dictionaries map[int64]shape // the values of each id
+}
+
+// readPlan checks the table of a schema.
+func readPlan(schema table) (*plan, error) {
+	p := &plan{dictionaries: map[int64]shape{}}
+	err := schema.each(1, func(f table) error {
+		s, err := p.field(f, 0)
+		p.columns = append(p.columns, s)
+		return err
+	})
+	if err == nil {
+		err = schema.keyValues(2)
+	}
+	if err == nil {
+		_, _, err = schema.vector(3, 8)
+	}
+	return p, err
+}
+
+// field returns the shape of a field. That of a dictionary-encoded one is its indices'.
+func (p *plan) field(f table, depth int) (shape, error) {
+	if depth > maxDepth {
+		return shape{}, errMetadata("fields are nested more than %d deep", maxDepth)
+	}
+	var s shape
+	err := f.text(0)
+	if err == nil {
+		s.kind, err = f.byte(2)
+	}
+	if err == nil && (s.kind == 0 || s.kind > typeLast) {
+		err = errMetadata("a field of type %d", s.kind)
+	}
+	if err == nil {
+		s.dense, err = typeTable(f, s.kind)
+	}
+	if err == nil {
+		err = f.each(5, func(child table) error {
+			c, err := p.field(child, depth+1)
+			s.children = append(s.children, c)
+			return err
+		})
+	}
+	if err == nil {
+		err = f.keyValues(6)
+	}
+	if err != nil {
+		return s, err
+	}
+	return p.dictionary(f, s)
+}
+
+// typeTable checks the table of a type.
+func typeTable(f table, kind byte) (dense bool, err error) {
+	t, ok, err := f.table(3)
+	if err != nil {
+		return false, err
+	}
+	if !ok {
+		return false, errMetadata("a field without a type")
+	}
+	switch kind {
+	case typeTimestamp:
+		return false, t.text(1)
+	case typeUnion:
+		mode, err := t.int16(0)
+		if err == nil {
+			_, _, err = t.vector(1, 4)
+		}
+		return mode == 1, err
+	}
+	return false, nil
+}
+
+func (p *plan) dictionary(f table, values shape) (shape, error) {
+	d, ok, err := f.table(4)
+	if err != nil || !ok {
+		return values, err
+	}
+	id, err := d.int64(0)
+	if err == nil {
+		_, _, err = d.table(1)
+	}
+	if known, is := p.dictionaries[id]; is && !known.equal(values) && err == nil {
+		err = errMetadata("two types for the dictionary %d", id)
+	}
+	p.dictionaries[id] = values
+	return shape{kind: 2}, err
+}
+
+func (s shape) equal(o shape) bool {
+	if s.kind != o.kind || s.dense != o.dense || len(s.children) != len(o.children) {
+		return false
+	}
+	for i := range s.children {
+		if !s.children[i].equal(o.children[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// count is how many nodes, buffers, and counts of variadic buffers a batch must have.
+type count struct{ nodes, buffers, variadic int }
+
+// add adds what an array of a shape has. variadic are the counts of the message.
+func (c *count) add(s shape, version int16, variadic []int64) error {
+	c.nodes++
+	switch s.kind {
+	case typeNull:
+	case typeStruct, typeFixedSizeList:
+		c.buffers++
+	case typeRunEnds:
+		if version < metadataV5 {
+			c.buffers++
+		}
+	case typeUnion:
+		c.buffers++
+		if s.dense {
+			c.buffers++
+		}
+		if version < metadataV5 {
+			c.buffers++
+		}
+	case typeBinary, typeUtf8, typeLargeBinary, typeLargeUtf8, typeListView, typeLargeListView:
+		c.buffers += 3
+	case typeBinaryView, typeUtf8View:
+		if c.variadic >= len(variadic) {
+			return errMetadata("%d counts of variadic buffers, and more columns of views", len(variadic))
+		}
+		c.buffers += 2 + int(variadic[c.variadic])
+		c.variadic++
+	default:
+		c.buffers += 2
+	}
+	for _, child := range s.children {
+		if err := c.add(child, version, variadic); err != nil {
+			return err
+		}
+	}
+	return nil
+}

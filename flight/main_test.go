@@ -1,0 +1,213 @@
+package flight_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	arrowflight "github.com/apache/arrow-go/v18/arrow/flight"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/test/bufconn"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/cdevice/cdevicetest"
+	"github.com/arrowdevice/arrowdevice/cudasim"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/flight"
+	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+	"github.com/arrowdevice/arrowdevice/internal/testing/within"
+	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
+	"github.com/arrowdevice/arrowdevice/memory/hostpinned"
+)
+
+var background = context.Background()
+
+func TestMain(m *testing.M) {
+	cudatest.WithoutDefault()
+	os.Exit(m.Run())
+}
+
+// server is a Flight server of functions.
+type server struct {
+	arrowflight.BaseFlightServer
+	get      func(*arrowflight.Ticket, arrowflight.FlightService_DoGetServer) error
+	put      func(arrowflight.FlightService_DoPutServer) error
+	exchange func(arrowflight.FlightService_DoExchangeServer) error
+}
+
+func (s *server) DoGet(t *arrowflight.Ticket, stream arrowflight.FlightService_DoGetServer) error {
+	return s.get(t, stream)
+}
+func (s *server) DoPut(stream arrowflight.FlightService_DoPutServer) error { return s.put(stream) }
+func (s *server) DoExchange(stream arrowflight.FlightService_DoExchangeServer) error {
+	return s.exchange(stream)
+}
+
+// serve runs a server until the end of the test, and returns a client of it. All goroutines of both
+// must have ended then.
+func serve(t testing.TB, s *server, opts ...grpc.ServerOption) arrowflight.Client {
+	t.Helper()
+	checkGoroutines(t)
+	listener := bufconn.Listen(1 << 20)
+	grpcServer := grpc.NewServer(opts...)
+	arrowflight.RegisterFlightServiceServer(grpcServer, s)
+	go grpcServer.Serve(listener)
+	conn, err := grpc.NewClient("passthrough:///bufconn", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }))
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		assert.NoError(t, conn.Close())
+		within.Limit(t, 10*time.Second, "the end of all calls of the server", func() error { grpcServer.GracefulStop(); return nil })
+	})
+	return arrowflight.NewClientFromConn(conn, nil)
+}
+
+// checkGoroutines fails the test if goroutines of this package or of grpc's calls are left at its end.
+func checkGoroutines(t testing.TB) {
+	t.Helper()
+	t.Cleanup(func() {
+		var left string
+		for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+			if left = ours(); left == "" {
+				return
+			}
+		}
+		t.Errorf("goroutines are left:\n%s", left)
+	})
+}
+
+// ours are the stacks of goroutines that run code of this package, and are not those of a test.
+func ours() string {
+	buf := make([]byte, 4<<20)
+	buf = buf[:runtime.Stack(buf, true)]
+	var left []string
+	for _, stack := range strings.Split(string(buf), "\n\n") {
+		if strings.Contains(stack, "arrowdevice/flight.") && !strings.Contains(stack, "testing.tRunner") {
+			left = append(left, stack)
+		}
+	}
+	return strings.Join(left, "\n\n")
+}
+
+// side is what one end of a stream receives into.
+type side struct {
+	dev  device.Device
+	mem  memory.Allocator
+	opts []flight.Option
+}
+
+// host is the CPU, with memory that must be free at the end of the test.
+func host(t testing.TB) side {
+	mem := memory.NewCheckedAllocator(memory.NewGoAllocator())
+	t.Cleanup(func() { eventually(t, mem) })
+	return side{device.CPUDevice(), mem, []flight.Option{flight.WithAllocator(mem)}}
+}
+
+// eventually waits until nothing of mem is in use: a goroutine may drop its last batch late.
+func eventually(t testing.TB, mem *memory.CheckedAllocator) {
+	for deadline := time.Now().Add(10 * time.Second); mem.CurrentAlloc() != 0 && time.Now().Before(deadline); {
+		time.Sleep(time.Millisecond)
+	}
+	mem.AssertSize(t, 0)
+}
+
+// onGPU is a GPU with page-locked memory, which must be free at the end of the test.
+func onGPU(t testing.TB, gpu *cudaalloc.Device) side {
+	mem := hostpinned.New(gpu, 256<<20)
+	t.Cleanup(func() {
+		for deadline := time.Now().Add(10 * time.Second); mem.ReadStats().Pinned.Live != 0 && time.Now().Before(deadline); {
+			time.Sleep(time.Millisecond)
+		}
+		assert.Zero(t, mem.ReadStats().Pinned.Live)
+		mem.Trim()
+	})
+	return side{gpu, mem, []flight.Option{flight.WithDevice(gpu), flight.WithAllocator(mem)}}
+}
+
+// machine is a machine with a GPU.
+func machine(t testing.TB) *cudaalloc.Device {
+	cdevicetest.CheckLeaks(t)
+	return cudatest.One(t, cudasim.Options{Delay: 100 * time.Microsecond}).GPUs[0]
+}
+
+// numbers is a record batch of n rows from a number on.
+func numbers(t testing.TB, from, n int) arrow.RecordBatch {
+	b := array.NewRecordBuilder(memory.DefaultAllocator, schema)
+	defer b.Release()
+	for i := from; i < from+n; i++ {
+		b.Field(0).(*array.Int64Builder).Append(int64(i))
+		if i%3 == 0 {
+			b.Field(1).(*array.StringBuilder).AppendNull()
+		} else {
+			b.Field(1).(*array.StringBuilder).Append(fmt.Sprintf("number %d", i))
+		}
+	}
+	return b.NewRecordBatch()
+}
+
+var schema = arrow.NewSchema([]arrow.Field{
+	{Name: "n", Type: arrow.PrimitiveTypes.Int64}, {Name: "s", Type: arrow.BinaryTypes.String, Nullable: true},
+}, nil)
+
+// readerOf is a reader of copies of record batches on a device, or of the batches for the CPU.
+func readerOf(t testing.TB, dev device.Device, s *arrow.Schema, recs ...arrow.RecordBatch) *cdevice.RecordReader {
+	rdr, err := array.NewRecordReader(s, recs)
+	require.NoError(t, err)
+	defer rdr.Release()
+	r, err := cdevice.WrapRecordReader(rdr, device.CPUDevice())
+	require.NoError(t, err)
+	if dev.ID().Type == device.CPU {
+		return r
+	}
+	defer r.Release()
+	there, err := r.CopyTo(background, dev)
+	require.NoError(t, err)
+	return there
+}
+
+// collect copies the batches of a reader to the host, and releases it.
+func collect(r *cdevice.RecordReader) (recs []arrow.RecordBatch, err error) {
+	defer r.Release()
+	for b, err := range r.All() {
+		if err != nil {
+			return recs, err
+		}
+		rec, err := b.CopyToHost(background, nil)
+		if err != nil {
+			return recs, err
+		}
+		recs = append(recs, rec)
+	}
+	return recs, nil
+}
+
+// requireBatches fails unless a reader has these batches.
+func requireBatches(t testing.TB, want []arrow.RecordBatch, r *cdevice.RecordReader) {
+	t.Helper()
+	got, err := collect(r)
+	require.NoError(t, err)
+	require.Len(t, got, len(want))
+	for i := range want {
+		if !array.RecordEqual(want[i], got[i]) {
+			require.Equal(t, fmt.Sprint(want[i]), fmt.Sprint(got[i]), "batch %d", i)
+		}
+		got[i].Release()
+	}
+}
+
+func ticket() *arrowflight.Ticket { return &arrowflight.Ticket{Ticket: []byte("ticket")} }
+
+func descriptor() *arrowflight.FlightDescriptor {
+	return &arrowflight.FlightDescriptor{Type: arrowflight.DescriptorPATH, Path: []string{"a", "path"}}
+}

@@ -1,0 +1,160 @@
+package flight
+
+import (
+	"fmt"
+	"io"
+	"sync/atomic"
+
+	arrowflight "github.com/apache/arrow-go/v18/arrow/flight"
+	"github.com/apache/arrow-go/v18/arrow/ipc"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+)
+
+// messages gives the messages of a stream to arrow-go's IPC reader, with bodies that it slices and
+// counts. One goroutine at a time reads them.
+type messages struct {
+	refs     atomic.Int64
+	stream   Stream
+	mem      *tracker
+	check    checker
+	copies   bool // bodies of other codecs are copied into memory of mem
+	max      int
+	metadata func([]byte) error
+
+	first       *incoming // received, and not read
+	current     *ipc.Message
+	appMetadata []byte // of the message that was read last
+	err         error  // that ended the messages, as it was before arrow-go made text of it
+}
+
+var _ ipc.MessageReader = (*messages)(nil)
+
+// receive receives a message from the stream.
+func (m *messages) receive() (*incoming, error) {
+	in := &incoming{FlightData: new(arrowflight.FlightData), mem: m.mem}
+	if err := m.stream.RecvMsg(in); err != nil {
+		in.drop()
+		return nil, err
+	}
+	if in.err != nil {
+		return nil, in.err
+	}
+	if n := max(len(in.body), len(in.DataBody)); n > m.max {
+		in.drop()
+		return nil, invalid("FlightData.data_body", fmt.Sprintf("%d bytes, of at most %d (WithMaxMessageSize)", n, m.max))
+	}
+	return in, nil
+}
+
+// begin receives the first message, which has the descriptor.
+func (m *messages) begin() (*arrowflight.FlightDescriptor, error) {
+	in, err := m.receive()
+	if err != nil {
+		m.err = err
+		return nil, err
+	}
+	m.first = in
+	return in.FlightDescriptor, nil
+}
+
+// Message returns the next message, borrowed until the next call. It drops the one before it.
+func (m *messages) Message() (*ipc.Message, error) {
+	m.drop()
+	if m.err != nil {
+		return nil, m.err
+	}
+	msg, err := m.next()
+	if err != nil {
+		m.err = err
+		return nil, err
+	}
+	m.current = msg
+	return msg, nil
+}
+
+func (m *messages) next() (*ipc.Message, error) {
+	for {
+		in := m.first
+		m.first = nil
+		if in == nil {
+			var err error
+			if in, err = m.receive(); err != nil {
+				return nil, err
+			}
+		}
+		if len(in.DataHeader) > 0 {
+			return m.message(in)
+		}
+		in.drop()
+		if err := m.alone(in.AppMetadata); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// alone takes app_metadata that came without a batch.
+func (m *messages) alone(appMetadata []byte) error {
+	if m.metadata == nil || len(appMetadata) == 0 {
+		return nil
+	}
+	return guarded("the function of WithMetadataFunc", func() error { return m.metadata(appMetadata) })
+}
+
+// message makes a message of arrow-go of a received one, whose body it takes.
+func (m *messages) message(in *incoming) (msg *ipc.Message, err error) {
+	defer func() { // arrow-go's reading of metadata may panic
+		if v := recover(); v != nil {
+			err = errMetadata("%v", v)
+		}
+	}()
+	body := m.body(in)
+	defer body.Release()
+	if err := m.check.check(in.DataHeader, body.Bytes()); err != nil {
+		return nil, err
+	}
+	m.appMetadata = in.AppMetadata
+	return ipc.NewMessage(memory.NewBufferBytes(in.DataHeader), body), nil
+}
+
+// body returns the body as a buffer that is counted.
+func (m *messages) body(in *incoming) *memory.Buffer {
+	b := in.body
+	in.body = nil
+	switch {
+	case in.own && b != nil:
+	case len(in.DataBody) == 0 || !m.copies:
+		return memory.NewBufferBytes(in.DataBody[:len(in.DataBody):len(in.DataBody)])
+	default:
+		b = m.mem.Allocate(len(in.DataBody))
+		copy(b, in.DataBody)
+	}
+	return memory.NewBufferWithAllocator(b, m.mem)
+}
+
+func (m *messages) drop() {
+	if m.current != nil {
+		m.current.Release()
+		m.current = nil
+	}
+}
+
+func (m *messages) Retain() { m.refs.Add(1) }
+
+func (m *messages) Release() {
+	if m.refs.Add(-1) > 0 {
+		return
+	}
+	m.drop()
+	if m.first != nil {
+		m.first.drop()
+		m.first = nil
+	}
+}
+
+// cause is the error that ended the messages, or err, which arrow-go made of it, or found itself.
+func (m *messages) cause(err error) error {
+	if m.err != nil && m.err != io.EOF {
+		return m.err
+	}
+	return err
+}

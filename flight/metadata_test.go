@@ -1,0 +1,143 @@
+package flight_test
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	arrowflight "github.com/apache/arrow-go/v18/arrow/flight"
+	"github.com/apache/arrow-go/v18/arrow/ipc"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/cdevice/cdevicetest"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/flight"
+)
+
+// app_metadata and custom metadata go there and back with their batches, over a GPU.
+func TestGPUMetadata(t *testing.T) {
+	gpu := machine(t)
+	there, here := onGPU(t, gpu), onGPU(t, gpu)
+	client := serve(t, echo(t, there, nil), flight.ServerOptions()...)
+	md := arrow.NewMetadata([]string{"key", flight.AppMetadataKey}, []string{"value", "of\x00the app"})
+	plain, err := cdevice.CopyToDevice(t.Context(), numbers(t, 0, 4), gpu)
+	require.NoError(t, err)
+	defer plain.Release()
+	r, err := cdevice.NewRecordReader(schema, device.CUDA, func(yield func(*cdevice.RecordBatch, error) bool) {
+		with := plain.WithMetadata(md)
+		defer with.Release()
+		_ = yield(plain, nil) && yield(with, nil) && yield(plain, nil)
+	})
+	require.NoError(t, err)
+	defer r.Release()
+	answers, err := flight.DoExchange(t.Context(), client, descriptor(), r, here.opts...)
+	require.NoError(t, err)
+	defer answers.Release()
+	var got []map[string]string
+	for b, err := range answers.All() {
+		require.NoError(t, err)
+		got = append(got, b.Metadata().ToMap())
+	}
+	require.Len(t, got, 3)
+	assert.Empty(t, got[0])
+	assert.Equal(t, md.ToMap(), got[1])
+	assert.Empty(t, got[2])
+}
+
+// Messages with app_metadata only go to the function, in their places. Its errors end the stream.
+func TestMetadataFunc(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	rec := numbers(t, 0, 4)
+	client := serve(t, &server{get: func(_ *arrowflight.Ticket, stream arrowflight.FlightService_DoGetServer) error {
+		w := arrowflight.NewRecordWriter(stream, ipc.WithSchema(schema))
+		for _, err := range []error{w.WriteMetadata([]byte("before")), w.Write(rec), w.WriteMetadata([]byte("between")), w.Write(rec), w.WriteMetadata([]byte("after"))} {
+			if err != nil {
+				return err
+			}
+		}
+		return w.Close()
+	}}, flight.ServerOptions()...)
+	get := func(f func([]byte) error) (int, error) {
+		opts := []flight.Option{flight.WithPrefetch(0)}
+		if f != nil {
+			opts = append(opts, flight.WithMetadataFunc(f))
+		}
+		r, err := flight.DoGet(t.Context(), client, ticket(), opts...)
+		if err != nil {
+			return 0, err
+		}
+		recs, err := collect(r)
+		return len(recs), err
+	}
+	var got []string
+	n, err := get(func(b []byte) error { got = append(got, string(b)); return nil })
+	require.NoError(t, err)
+	assert.Equal(t, 2, n)
+	assert.Equal(t, []string{"before", "between", "after"}, got)
+	n, err = get(nil)
+	require.NoError(t, err)
+	assert.Equal(t, 2, n)
+	for name, f := range map[string]func([]byte) error{
+		"not wanted": func(b []byte) error {
+			if string(b) == "between" {
+				return errors.New("not wanted")
+			}
+			return nil
+		},
+		"panic in the function of WithMetadataFunc": func([]byte) error { panic("broken") },
+	} {
+		_, err = get(f)
+		assert.ErrorContains(t, err, name)
+	}
+	r, err := flight.DoGet(t.Context(), client, ticket(), flight.WithMetadataFunc(func(b []byte) error {
+		if string(b) == "between" {
+			runtime.Goexit()
+		}
+		return nil
+	}))
+	require.NoError(t, err)
+	_, err = collect(r)
+	assert.ErrorContains(t, err, "ended")
+}
+
+// dictionaries are record batches of texts whose dictionaries grow, are replaced, or stay.
+func dictionaries(t testing.TB, words ...string) (*arrow.Schema, []arrow.RecordBatch) {
+	dt := &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: arrow.BinaryTypes.String}
+	s := arrow.NewSchema([]arrow.Field{{Name: "d", Type: dt, Nullable: true}}, nil)
+	var recs []arrow.RecordBatch
+	for _, of := range words {
+		values, _, err := array.FromJSON(memory.DefaultAllocator, dt.ValueType, strings.NewReader(`["`+strings.ReplaceAll(of, " ", `","`)+`"]`))
+		require.NoError(t, err)
+		indices, _, err := array.FromJSON(memory.DefaultAllocator, dt.IndexType, strings.NewReader(fmt.Sprintf("[%d, null, 0]", values.Len()-1)))
+		require.NoError(t, err)
+		d := array.NewDictionaryArray(dt, indices, values)
+		recs = append(recs, array.NewRecordBatch(s, []arrow.Array{d}, 3))
+	}
+	return s, recs
+}
+
+func TestGPUDictionaries(t *testing.T) {
+	gpu := machine(t)
+	s, recs := dictionaries(t, "a b", "a b", "a b c d", "other", "a b c d e", "a")
+	for name, opts := range map[string][]flight.Option{
+		"replacements": nil, "deltas": {flight.WithWriterOptions(ipc.WithDictionaryDeltas(true))},
+		"compressed deltas": {flight.WithWriterOptions(ipc.WithDictionaryDeltas(true), ipc.WithZstd())},
+	} {
+		t.Run(name, func(t *testing.T) {
+			there, here := onGPU(t, gpu), onGPU(t, gpu)
+			client := serve(t, echo(t, there, nil, opts...), flight.ServerOptions()...)
+			r := readerOf(t, gpu, s, recs...)
+			defer r.Release()
+			answers, err := flight.DoExchange(t.Context(), client, descriptor(), r, append(opts, here.opts...)...)
+			require.NoError(t, err)
+			requireBatches(t, recs, answers)
+		})
+	}
+}

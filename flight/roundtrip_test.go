@@ -1,0 +1,200 @@
+package flight_test
+
+import (
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	arrowflight "github.com/apache/arrow-go/v18/arrow/flight"
+	"github.com/apache/arrow-go/v18/arrow/ipc"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/cdevice/cdevicetest"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/flight"
+	"github.com/arrowdevice/arrowdevice/internal/testing/cases"
+)
+
+// echo is a server that sends what a ticket, a put or an exchange has given it, through its own side.
+func echo(t testing.TB, s side, kept []arrow.RecordBatch, opts ...flight.Option) *server {
+	opts = append(append([]flight.Option{}, s.opts...), opts...)
+	return &server{
+		get: func(_ *arrowflight.Ticket, stream arrowflight.FlightService_DoGetServer) error {
+			r := readerOf(t, s.dev, kept[0].Schema(), kept...)
+			defer r.Release()
+			return flight.Send(stream, r, opts...)
+		},
+		put: func(stream arrowflight.FlightService_DoPutServer) error {
+			r, d, err := flight.Receive(stream, opts...)
+			if err != nil {
+				return err
+			}
+			defer r.Release()
+			if assert.NotNil(t, d) {
+				assert.Equal(t, []string{"a", "path"}, d.Path)
+			}
+			for b, err := range r.All() {
+				if err != nil {
+					return err
+				}
+				if err := b.Synchronize(stream.Context()); err != nil {
+					return err
+				}
+				if err := stream.Send(&arrowflight.PutResult{AppMetadata: []byte{byte(b.NumRows())}}); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		exchange: func(stream arrowflight.FlightService_DoExchangeServer) error {
+			r, _, err := flight.Receive(stream, opts...)
+			if err != nil {
+				return err
+			}
+			defer r.Release()
+			return flight.Send(stream, r, opts...)
+		},
+	}
+}
+
+// codecs are a server with our codec, and one with grpc's own.
+var codecs = map[string][]grpc.ServerOption{"our codec": flight.ServerOptions(), "grpc's codec": nil}
+
+func TestGPUGetPutExchange(t *testing.T) {
+	for name, serverOpts := range codecs {
+		t.Run(name, func(t *testing.T) {
+			gpu := machine(t)
+			kept := []arrow.RecordBatch{numbers(t, 0, 5), numbers(t, 5, 1), numbers(t, 6, 100)}
+			there, here := onGPU(t, gpu), onGPU(t, gpu)
+			client := serve(t, echo(t, there, kept), serverOpts...)
+
+			r, err := flight.DoGet(t.Context(), client, ticket(), here.opts...)
+			require.NoError(t, err)
+			assert.Equal(t, device.CUDA, r.DeviceType())
+			assert.True(t, r.Schema().Equal(schema))
+			requireBatches(t, kept, r)
+
+			r = readerOf(t, gpu, schema, kept...)
+			var rows []byte
+			opts := append([]flight.Option{flight.WithPutResults(func(p *arrowflight.PutResult) error {
+				rows = append(rows, p.AppMetadata...)
+				return nil
+			})}, here.opts...)
+			require.NoError(t, flight.DoPut(t.Context(), client, descriptor(), r, opts...))
+			r.Release()
+			assert.Equal(t, []byte{5, 1, 100}, rows)
+
+			r = readerOf(t, gpu, schema, kept...)
+			answers, err := flight.DoExchange(t.Context(), client, descriptor(), r, here.opts...)
+			r.Release()
+			require.NoError(t, err)
+			requireBatches(t, kept, answers)
+		})
+	}
+}
+
+func TestHostGetPutExchange(t *testing.T) {
+	for name, serverOpts := range codecs {
+		t.Run(name, func(t *testing.T) {
+			cdevicetest.CheckLeaks(t)
+			kept := []arrow.RecordBatch{numbers(t, 0, 5), numbers(t, 5, 100)}
+			there, here := host(t), host(t)
+			client := serve(t, echo(t, there, kept), serverOpts...)
+			r, err := flight.DoGet(t.Context(), client, ticket(), here.opts...)
+			require.NoError(t, err)
+			assert.Equal(t, device.CPU, r.DeviceType())
+			requireBatches(t, kept, r)
+
+			r = readerOf(t, device.CPUDevice(), schema, kept...)
+			defer r.Release()
+			answers, err := flight.DoExchange(t.Context(), client, descriptor(), r, here.opts...)
+			require.NoError(t, err)
+			requireBatches(t, kept, answers)
+		})
+	}
+}
+
+// Every type goes to a server and back: over the wire, compressed or not, to a GPU and back.
+func TestGPUEveryType(t *testing.T) {
+	gpu := machine(t)
+	for _, compression := range []struct {
+		name string
+		opts []flight.Option
+	}{{"plain", nil}, {"zstd", []flight.Option{flight.WithWriterOptions(ipc.WithZstd())}}, {"lz4", []flight.Option{flight.WithWriterOptions(ipc.WithLZ4())}}} {
+		t.Run(compression.name, func(t *testing.T) {
+			there, here := onGPU(t, gpu), onGPU(t, gpu)
+			opts := append(append([]flight.Option{}, here.opts...), compression.opts...)
+			client := serve(t, echo(t, there, nil, compression.opts...), flight.ServerOptions()...)
+			for _, c := range cases.All() {
+				for _, v := range cases.Variants {
+					t.Run(c.Name+"/"+string(v), func(t *testing.T) {
+						arr, err := c.Array(memory.DefaultAllocator, v)
+						require.NoError(t, err)
+						defer arr.Release()
+						s := arrow.NewSchema([]arrow.Field{{Name: "c", Type: arr.DataType(), Nullable: true}}, nil)
+						rec := array.NewRecordBatch(s, []arrow.Array{arr}, int64(arr.Len()))
+						defer rec.Release()
+						r := readerOf(t, gpu, s, rec, rec)
+						answers, err := flight.DoExchange(t.Context(), client, descriptor(), r, opts...)
+						r.Release()
+						require.NoError(t, err)
+						requireBatches(t, []arrow.RecordBatch{rec, rec}, answers)
+					})
+				}
+			}
+		})
+	}
+}
+
+// A stream without batches has its schema.
+func TestNoBatches(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	client := serve(t, &server{get: func(_ *arrowflight.Ticket, stream arrowflight.FlightService_DoGetServer) error {
+		r, err := cdevice.NewRecordReaderFunc(schema, device.CPU, func() (*cdevice.RecordBatch, error) { return nil, io.EOF }, nil)
+		if err != nil {
+			return err
+		}
+		defer r.Release()
+		return flight.Send(stream, r)
+	}}, flight.ServerOptions()...)
+	r, err := flight.DoGet(t.Context(), client, ticket())
+	require.NoError(t, err)
+	assert.True(t, r.Schema().Equal(schema))
+	requireBatches(t, nil, r)
+}
+
+// What arrow-go's IPC does not read is refused by name: dictionaries whose values had a validity bitmap
+// before version 5 of the metadata.
+func TestNotCarried(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	client := serve(t, echo(t, host(t), nil), flight.ServerOptions()...)
+	tested := 0
+	for _, c := range cases.All() {
+		values, err := c.Array(memory.DefaultAllocator, cases.Valid)
+		require.NoError(t, err)
+		switch values.DataType().ID() {
+		case arrow.DENSE_UNION, arrow.SPARSE_UNION, arrow.RUN_END_ENCODED:
+		default:
+			continue
+		}
+		tested++
+		t.Run(c.Name, func(t *testing.T) {
+			indices, _, err := array.FromJSON(memory.DefaultAllocator, arrow.PrimitiveTypes.Int8, strings.NewReader("[0, 1, 0]"))
+			require.NoError(t, err)
+			dt := &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: values.DataType()}
+			s := arrow.NewSchema([]arrow.Field{{Name: "d", Type: dt, Nullable: true}}, nil)
+			rec := array.NewRecordBatch(s, []arrow.Array{array.NewDictionaryArray(dt, indices, values)}, 3)
+			r := readerOf(t, device.CPUDevice(), s, rec)
+			defer r.Release()
+			err = flight.DoPut(t.Context(), client, descriptor(), r)
+			require.ErrorContains(t, err, "DictionaryBatch.buffers")
+		})
+	}
+	assert.Equal(t, 5, tested)
+}
