@@ -78,6 +78,7 @@ var allowed = map[string][]string{
 		"cdevice", "device", "internal/abi", "internal/handle", "interop/cudaarray", "interop/dlpack", "memory/cudaalloc", "pyextension/internal/capi",
 	},
 	"flight":            {"cdevice", "device", "internal/fielderr"},
+	"share":             {"cdevice", "device", "internal/abi", "internal/layout", "memory/cudaalloc"},
 	"device/devicetest": {"device"},
 	"interop/dlpack":    {"cdevice", "device", "internal/abi", "internal/bridge", "internal/fielderr"},
 	"interop/cudaarray": {"cdevice", "device", "internal/fielderr"},

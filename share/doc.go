@@ -1,7 +1,7 @@
 // Package share passes record batches between processes of one machine without copying them.
 //
 //	shared, err := share.Share(ctx, batch)    // in the owner
-//	send(shared.Ticket())                     // some hundred bytes, any way
+//	ticket := shared.Ticket()                 // some hundred bytes, which go to another process any way
 //
 //	batch, err := share.Open(ctx, ticket)     // in another process, the opener
 //	defer batch.Release()                     // tells the owner
