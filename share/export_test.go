@@ -1,0 +1,55 @@
+//go:build linux
+
+package share
+
+import (
+	"crypto/sha256"
+)
+
+// Forged returns the ticket with another content and a checksum that fits.
+func Forged(t Ticket, change func(*Forgery)) (Ticket, error) {
+	c, err := t.decode()
+	if err != nil {
+		return nil, err
+	}
+	f := Forgery{Boot: c.boot, Process: c.process, Socket: c.socket, UUID: c.uuid, Regions: len(c.regions)}
+	if len(c.columns) > 0 {
+		f.Offset = &c.columns[0].buffers[1].offset
+		f.Length = &c.columns[0].length
+		f.Region = &c.columns[0].buffers[1].region
+	}
+	change(&f)
+	c.boot, c.process, c.socket, c.uuid = f.Boot, f.Process, f.Socket, f.UUID
+	return c.encode()
+}
+
+// Forgery is what a test changes in a ticket.
+type Forgery struct {
+	Boot, Socket   string
+	Process        [16]byte
+	UUID           []byte
+	Regions        int
+	Offset, Length *int64
+	Region         *uint32
+}
+
+// Sealed returns the bytes with the checksum of a ticket.
+func Sealed(b []byte) Ticket {
+	sum := sha256.Sum256(b)
+	return appendBytes(b, fieldChecksum, sum[:])
+}
+
+// Decode reads a ticket.
+func Decode(t Ticket) error {
+	_, err := t.decode()
+	return err
+}
+
+// ThisProcess is the number of this process in its tickets.
+var ThisProcess = thisProcess
+
+// HelloSize is how many bytes an opener says first.
+const HelloSize = helloSize
+
+// MaxStrangers is how many connections may have said nothing.
+const MaxStrangers = maxStrangers

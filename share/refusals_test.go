@@ -1,0 +1,298 @@
+//go:build linux
+
+package share_test
+
+import (
+	"context"
+	"encoding/hex"
+	"math"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/cdevice/cdevicetest"
+	"github.com/arrowdevice/arrowdevice/cudasim"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/nilargs"
+	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+	"github.com/arrowdevice/arrowdevice/internal/testing/within"
+	"github.com/arrowdevice/arrowdevice/share"
+)
+
+// one is a shared batch of one column, whose ticket can still be opened at the end of the test.
+func one(t *testing.T) *share.Shared {
+	t.Helper()
+	b := numbers(t, allocator(t))
+	s := issued(t, b)
+	b.Release()
+	t.Cleanup(func() {
+		require.Zero(t, s.Openers())
+		require.NoError(t, s.Close())
+		released(t, s)
+	})
+	return s
+}
+
+// A ticket that was truncated, or of which a byte was changed, is refused by name before the owner is asked.
+func TestDamagedTickets(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	ticket := one(t).Ticket()
+	require.NoError(t, share.Decode(ticket))
+	for n := range len(ticket) {
+		err := share.Decode(ticket[:n])
+		require.ErrorIs(t, err, share.ErrBadTicket, "%d bytes", n)
+		require.ErrorIs(t, err, arrow.ErrInvalid)
+		changed := append(share.Ticket(nil), ticket...)
+		changed[n] ^= 0x10
+		_, err = share.Open(background, changed)
+		require.ErrorIs(t, err, share.ErrBadTicket, "byte %d", n)
+	}
+	_, err := share.Open(background, make(share.Ticket, 65<<20))
+	assert.ErrorContains(t, err, "bytes = 68157440, want at most 67108864")
+}
+
+// A forged ticket with a checksum that fits is refused: for its fields, or by the owner, which knows what it issued.
+func TestForgedTickets(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	s := one(t)
+	p := opener(t, "")
+	forged := func(change func(*share.Forgery)) share.Ticket {
+		t.Helper()
+		f, err := share.Forged(s.Ticket(), change)
+		require.NoError(t, err)
+		return f
+	}
+	for name, c := range map[string]struct {
+		change func(*share.Forgery)
+		want   string
+	}{
+		"another host":   {func(f *share.Forgery) { f.Boot = "1234" }, share.ErrOtherHost.Error()},
+		"another socket": {func(f *share.Forgery) { f.Socket += "0" }, share.ErrOwnerGone.Error()},
+		"another length": {func(f *share.Forgery) { *f.Length = 3 }, "not the ticket that the owner has issued"},
+		"offset beyond":  {func(f *share.Forgery) { *f.Offset = 1 << 20 }, "columns[0].buffers[1].offset = 1048576, want 32 bytes"},
+		"offset before":  {func(f *share.Forgery) { *f.Offset = -8 }, "columns[0].buffers[1].offset = -8"},
+		"length beyond":  {func(f *share.Forgery) { *f.Length = 1 << 40 }, "bytes in the"},
+		"length":         {func(f *share.Forgery) { *f.Length = math.MaxInt64 }, "columns[0].buffers"},
+		"less":           {func(f *share.Forgery) { *f.Length = -1 }, "columns[0].length = -1"},
+		"another region": {func(f *share.Forgery) { *f.Region = 2 }, "columns[0].buffers[1].region = 2, want 1 to 1"},
+		"this process":   {func(f *share.Forgery) { f.Process[0]++ }, "not the ticket that the owner has issued"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			assert.Contains(t, opens(p, forged(c.change)), c.want)
+		})
+	}
+	_, err := share.Open(background, s.Ticket())
+	assert.ErrorIs(t, err, share.ErrSameProcess)
+	assert.Equal(t, s.Ticket(), forged(func(*share.Forgery) {}))
+	assert.Equal(t, "opened", opens(p, s.Ticket()), "refusals have used nothing up")
+	require.Equal(t, "released", told(p, "release"))
+}
+
+// fakeOwner is a socket that another program listens on; serve has each connection.
+func fakeOwner(t *testing.T, serve func(net.Conn)) share.Ticket {
+	t.Helper()
+	name := "arrowdevice-test-" + hex.EncodeToString([]byte(t.Name()))[:20]
+	l, err := net.Listen("unixpacket", "@"+name)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, l.Close()) })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			serve(conn)
+		}
+	}()
+	ticket, err := share.Forged(one(t).Ticket(), func(f *share.Forgery) { f.Socket, f.Process = name, [16]byte{} })
+	require.NoError(t, err)
+	return ticket
+}
+
+// An owner that says nothing holds an opener up until its context ends.
+func TestSilentOwner(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	ticket := fakeOwner(t, func(c net.Conn) { t.Cleanup(func() { c.Close() }) })
+	within.Context(t, "open", func(ctx context.Context) error {
+		_, err := share.Open(ctx, ticket)
+		return err
+	})
+	ctx, cancel := context.WithCancel(background)
+	cancel()
+	_, err := share.Open(ctx, ticket)
+	assert.ErrorIs(t, err, context.Canceled)
+}
+
+// An owner that answers what it should not is an error.
+func TestStrangeOwners(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	for name, c := range map[string]struct{ answer, want string }{
+		"ends":       {"", share.ErrOwnerGone.Error()},
+		"no files":   {"\x01", "the owner has sent 0 files, want 1"},
+		"used":       {"\x02", share.ErrUsed.Error()},
+		"other user": {"\x04", share.ErrOtherUser.Error()},
+		"unknown":    {"\x63", "the owner answers 99"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ticket := fakeOwner(t, func(conn net.Conn) {
+				_, _ = conn.Read(make([]byte, 1000))
+				_, _ = conn.Write([]byte(c.answer))
+				if c.answer == "" {
+					conn.Close()
+					return
+				}
+				t.Cleanup(func() { conn.Close() })
+			})
+			_, err := share.Open(background, ticket)
+			assert.ErrorContains(t, err, c.want)
+		})
+	}
+}
+
+// Connections that say nothing, or garbage, keep nobody out for longer than the handshake, and no batch.
+func TestStrangers(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	s := one(t)
+	var socket string
+	_, err := share.Forged(s.Ticket(), func(f *share.Forgery) { socket = f.Socket })
+	require.NoError(t, err)
+	dial := func() net.Conn {
+		conn, err := net.Dial("unixpacket", "@"+socket)
+		require.NoError(t, err)
+		return conn
+	}
+	ended := func(conn net.Conn) {
+		t.Helper()
+		require.NoError(t, conn.SetReadDeadline(time.Now().Add(patience)))
+		n, err := conn.Read(make([]byte, 1))
+		assert.True(t, n == 0 || err != nil, "the owner ends the connection")
+		assert.False(t, os.IsTimeout(err))
+		conn.Close()
+	}
+	for _, garbage := range []string{"GET / HTTP/1.1\r\n\r\n", strings.Repeat("a", share.HelloSize), strings.Repeat("b", 100000)} {
+		conn := dial()
+		_, err := conn.Write([]byte(garbage))
+		require.NoError(t, err)
+		ended(conn)
+	}
+	var silent []net.Conn
+	for range 2 * share.MaxStrangers {
+		silent = append(silent, dial())
+	}
+	for _, conn := range silent {
+		ended(conn)
+	}
+	p := opener(t, "")
+	require.Equal(t, "opened", opens(p, s.Ticket()), "strangers that are gone keep nobody out")
+	require.Equal(t, "released", told(p, "release"))
+}
+
+// A process of another user cannot open a ticket.
+func TestAnotherUser(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	if os.Getuid() != 0 {
+		t.Skip("only root can start processes of others")
+	}
+	s := one(t)
+	binary, err := os.ReadFile("/proc/self/exe")
+	require.NoError(t, err)
+	dir, err := os.MkdirTemp("", "")
+	require.NoError(t, err)
+	defer os.RemoveAll(dir)
+	require.NoError(t, os.Chmod(dir, 0o755)) //nolint:gosec // for the other user
+	require.NoError(t, os.WriteFile(dir+"/test", binary, 0o755))
+	cmd := exec.Command(dir+"/test", "-test.run=^TestOpenAsAnotherUser$", "-test.v")
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "SHARE_TICKET="+hex.EncodeToString(s.Ticket()))
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, string(out))
+	assert.Contains(t, string(out), "--- PASS")
+}
+
+// TestOpenAsAnotherUser is the process of the other user.
+func TestOpenAsAnotherUser(t *testing.T) {
+	ticket, err := hex.DecodeString(os.Getenv("SHARE_TICKET"))
+	if err != nil || len(ticket) == 0 {
+		t.Skip("it is for a process that another test starts")
+	}
+	_, err = share.Open(background, ticket)
+	assert.ErrorIs(t, err, share.ErrOtherUser)
+}
+
+func TestNilArguments(t *testing.T) {
+	var ctx context.Context
+	s := one(t)
+	b := numbers(t, allocator(t))
+	defer b.Release()
+	const noContext = "ctx = nil, want a context"
+	nilargs.Check(t, "github.com/arrowdevice/arrowdevice/share", arrow.ErrInvalid, map[string]nilargs.Row{
+		"Share(ctx)":            {Call: func() error { _, err := share.Share(ctx, b); return err }, Want: noContext},
+		"Share(batch)":          {Call: func() error { _, err := share.Share(background, nil); return err }, Want: "batch = nil, want a batch"},
+		"Share(opts...)":        {Call: func() error { r, err := share.Share(background, b, nil); return closed(r, err) }},
+		"Shared.Wait(ctx)":      {Call: func() error { return s.Wait(ctx) }, Want: noContext},
+		"Open(ctx)":             {Call: func() error { _, err := share.Open(ctx, s.Ticket()); return err }, Want: noContext},
+		"Open(opts...)":         {Call: func() error { _, err := share.Open(background, nil, nil); return err }, Want: "bytes = 0"},
+		"WithOwnerGone(f)":      {Call: func() error { _, err := share.Open(background, s.Ticket(), share.WithOwnerGone(nil)); return err }, Want: "f = nil, want a function"},
+		"NewAllocator(opts...)": {Call: func() error { _, err := share.NewAllocator(nil); return err }},
+	})
+}
+
+func closed(s *share.Shared, err error) error {
+	if err == nil {
+		err = s.Close()
+	}
+	return err
+}
+
+func TestOptions(t *testing.T) {
+	b := numbers(t, allocator(t))
+	defer b.Release()
+	_, err := share.Share(background, b, share.WithOpeners(0))
+	assert.ErrorContains(t, err, "WithOpeners(0), want at least 1")
+	ctx, cancel := context.WithCancel(background)
+	cancel()
+	_, err = share.Share(ctx, b)
+	assert.ErrorIs(t, err, context.Canceled)
+	other, err := cdevice.WrapRecordBatch(nil, device.CPUDevice())
+	assert.Error(t, err)
+	assert.Nil(t, other)
+}
+
+// FuzzTicket: bytes with a checksum that fits are a ticket, or an error.
+func FuzzTicket(f *testing.F) {
+	f.Add([]byte{8, 1})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if err := share.Decode(share.Sealed(b)); err != nil {
+			require.ErrorIs(t, err, share.ErrBadTicket)
+		}
+	})
+}
+
+// Memory of a GPU that the opener does not see is refused before the owner is asked.
+func TestGPUThatIsNotSeen(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	m := cudatest.One(t, cudasim.Options{})
+	host := numbers(t, allocator(t))
+	defer host.Release()
+	there, err := host.CopyTo(background, m.GPUs[0].Shareable())
+	require.NoError(t, err)
+	s := issued(t, there)
+	there.Release()
+	other, err := share.Forged(s.Ticket(), func(f *share.Forgery) { f.UUID = []byte("another machine's")[:16] })
+	require.NoError(t, err)
+	p := opener(t, m.Path())
+	assert.Contains(t, opens(p, other), "the memory is of GPU-616e6f74686572206d616368696e6527, which this process does not see: not supported")
+	require.NoError(t, s.Close())
+	released(t, s)
+	require.NoError(t, m.GPUs[0].Flush(background))
+}
