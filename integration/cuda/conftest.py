@@ -21,7 +21,7 @@ import simulator
 # The other tests are of Numba, which numba-cuda is not: it has other handles, and other
 # objects for contexts.
 _OF_CUDA_13_ALONE = ["test_core_*.py", "test_go_core.py", "test_go_dlpack.py", "test_go_extension_core.py", "test_numba_cuda.py"]
-_OF_BOTH = ["test_go_cudaarray.py", "test_go_extension.py", "test_go_numba.py", "test_numba_threads.py"]
+_OF_BOTH = ["test_go_cudaarray.py", "test_go_extension.py", "test_go_ipc.py", "test_go_numba.py", "test_numba_threads.py"]
 
 
 def pytest_ignore_collect(collection_path):

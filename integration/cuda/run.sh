@@ -36,7 +36,9 @@ python=$("$here/venv.sh" "${cuda[@]}" "$driver")
 
 # One path, and so one copy of the driver in the process.
 export NUMBA_CUDA_DRIVER=$driver CDEVICE_CUDA_DRIVER=$driver
+export IPCPEER=$root/build/ipcpeer
 export GOLIB=$root/build/libgolib.so TESTEXTENSION=$root/build/libtestextension.so
+"${GO:-go}" build -o "$IPCPEER" ./integration/ipcpeer
 "${GO:-go}" build -buildmode=c-shared -o "$GOLIB" ./integration/golib
 "${GO:-go}" build -buildmode=c-shared -o "$TESTEXTENSION" ./integration/pyextension
 

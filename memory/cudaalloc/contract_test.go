@@ -45,6 +45,11 @@ func TestGPUContract(t *testing.T) {
 			captures := devicetest.WithCapture(func(s device.Stream) (func() error, error) { return m.TryCapture(s, cudatest.Global) })
 			t.Run(d.ID().String(), func(t *testing.T) { devicetest.TestDevice(t, d, append(contract(d, peers...), captures)...) })
 		}
+		t.Run("shareable", func(t *testing.T) {
+			d := m.GPUs[0].Shareable()
+			captures := devicetest.WithCapture(func(s device.Stream) (func() error, error) { return m.TryCapture(s, cudatest.Global) })
+			devicetest.TestDevice(t, d, append(contract(d), captures)...)
+		})
 	})
 }
 

@@ -95,6 +95,7 @@ func TestEachCallFails(t *testing.T) {
 				}
 				t.Run(d.ID().String(), func(t *testing.T) { eachCallFails(t, m, d, contract(d, peers...)) })
 			}
+			t.Run("shareable", func(t *testing.T) { eachCallFails(t, m, gpu.Shareable(), contract(gpu.Shareable())) })
 		})
 	}
 }
@@ -178,6 +179,8 @@ func TestEachOtherCallFails(t *testing.T) {
 	gpu, driver := m.GPUs[0], cudaalloc.WithDriver(m.Sim.Path())
 	managed, err := gpu.Managed().Allocate(background, 100, nil)
 	require.NoError(t, err)
+	shared, err := gpu.Shareable().Allocate(background, 100, nil)
+	require.NoError(t, err)
 	page := make([]byte, 4096)
 	before := m.Sim.Report().Live
 	for name, call := range map[string]func() error{
@@ -193,6 +196,15 @@ func TestEachOtherCallFails(t *testing.T) {
 		"PrefetchToHost":   func() error { return gpu.PrefetchToHost(managed.Ptr(), 100, nil) },
 		"Query":            func() error { _, err := gpu.Legacy().Query(); return err },
 		"NewManaged":       func() error { _, err := cudaalloc.NewManaged(gpu, 0); return err },
+		"UUID":             func() error { _, err := gpu.UUID(); return err },
+		"MemoryHandle":     func() error { _, _, err := gpu.MemoryHandle(shared.Ptr()); return err },
+		"NewSharedEvent": func() error {
+			e, _, err := gpu.NewSharedEvent()
+			if err == nil {
+				_ = e.Close() // it is tried again
+			}
+			return err
+		},
 		"RegisterHost": func() error {
 			if err := gpu.RegisterHost(pointer(page), int64(len(page)), false); err != nil {
 				return err
@@ -223,6 +235,7 @@ func TestEachOtherCallFails(t *testing.T) {
 		}
 	}
 	require.NoError(t, managed.Free(nil))
+	require.NoError(t, shared.Free(nil))
 }
 
 // An allocation that the driver refuses once is retried before an error is returned.
@@ -232,7 +245,7 @@ func TestNoMemoryOnce(t *testing.T) {
 	for _, row := range []struct {
 		d        *cudaalloc.Device
 		function string
-	}{{gpu, "cuMemAllocFromPoolAsync"}, {gpu.Pinned(), "cuMemHostAlloc"}, {gpu.Managed(), "cuMemAllocManaged"}} {
+	}{{gpu, "cuMemAllocFromPoolAsync"}, {gpu.Pinned(), "cuMemHostAlloc"}, {gpu.Managed(), "cuMemAllocManaged"}, {gpu.Shareable(), "cuMemAlloc"}} {
 		m.Sim.Fail(row.function, 1, int(cudaalloc.OutOfMemory))
 		mem, err := row.d.Allocate(background, 100, nil)
 		require.NoError(t, err)

@@ -183,3 +183,74 @@ func TestShareableMemoryIsNotUsedAgain(t *testing.T) {
 		})
 	}
 }
+
+// TestOpenInAnotherProcessWithFaults is the other process of the test below: each call of the driver fails once.
+func TestOpenInAnotherProcessWithFaults(t *testing.T) {
+	c := otherprocess.Caller(t)
+	m := cudatest.Simulated(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	memory, event := handleOf(t, c.Read()), handleOf(t, c.Read())
+	before := m.Sim.Report().Live
+	for name, call := range map[string]func() error{
+		"OpenMemory": func() error {
+			mem, err := gpu.OpenMemory(background, memory, 1000)
+			if err == nil {
+				_ = mem.Free(nil) // it is tried again
+			}
+			return err
+		},
+		"OpenMemory of more": func() error {
+			mem, err := gpu.OpenMemory(background, memory, 1<<30)
+			require.Nil(t, mem)
+			require.Error(t, err)
+			return nil
+		},
+		"OpenEvent": func() error {
+			e, err := gpu.OpenEvent(event)
+			if err == nil {
+				_ = e.Close() // it is tried again
+			}
+			return err
+		},
+	} {
+		for k := 1; ; k++ {
+			m.Settle(t, before)
+			m.Sim.Fail("", k, unknownError)
+			err := call()
+			flushed := gpu.Flush(background)
+			function, met := m.Sim.Failed()
+			m.Sim.Fail("", 0, 0)
+			if !met {
+				require.NoError(t, err, name)
+				require.Greater(t, k, 1)
+				break
+			}
+			if err != nil {
+				require.ErrorContains(t, err, "cuda: "+function+"(", "%s: call %d", name, k)
+			}
+			_ = flushed // an item that was tried again has ended all the same
+			require.Zero(t, gpu.ReadStats().Opened.Live, "%s: call %d", name, k)
+		}
+	}
+	require.Zero(t, gpu.ReadStats().Lost)
+	c.Write("done")
+}
+
+// Opening and closing leaves nothing open, whichever call of the driver fails.
+func TestEachCallOfAnOpeningFails(t *testing.T) {
+	m := cudatest.Simulated(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	mem, err := gpu.Shareable().Allocate(background, 1000, nil)
+	require.NoError(t, err)
+	h, _, err := gpu.MemoryHandle(mem.Ptr())
+	require.NoError(t, err)
+	e, eh, err := gpu.NewSharedEvent()
+	require.NoError(t, err)
+	other := otherprocess.Start(t, "TestOpenInAnotherProcessWithFaults", m.Path())
+	other.Write(hex.EncodeToString(h[:]))
+	other.Write(hex.EncodeToString(eh[:]))
+	require.Equal(t, "done", other.Read())
+	other.End(0)
+	require.NoError(t, e.Close())
+	require.NoError(t, mem.Free(nil))
+}
