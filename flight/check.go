@@ -95,8 +95,8 @@ func (c *checker) batch(name string, t table, columns []shape, version int16, bo
 	if err != nil {
 		return err
 	}
-	if rows < 0 {
-		return invalid(name+".length", fmt.Sprint(rows))
+	if rows < 0 || rows > c.maxLength() {
+		return invalid(name+".length", fmt.Sprintf("%d, want at most %d: WithMaxMessageSize", rows, c.maxLength()))
 	}
 	variadic, err := t.variadic(name)
 	if err != nil {
@@ -108,7 +108,7 @@ func (c *checker) batch(name string, t table, columns []shape, version int16, bo
 			return err
 		}
 	}
-	if err := t.nodes(name, want.nodes); err != nil {
+	if err := t.nodes(name, want.nodes, c.maxLength()); err != nil {
 		return err
 	}
 	_, compressed, err := t.table(3)
@@ -144,7 +144,11 @@ func (t table) pair(at, i int) (int64, int64) {
 	return int64(binary.LittleEndian.Uint64(b)), int64(binary.LittleEndian.Uint64(b[8:]))
 }
 
-func (t table) nodes(name string, want int) error {
+// maxLength is the number of elements whose bitmap fills the largest message. Arrays without buffers (of nulls,
+// structs, lists of width 0) could have more, and hold a receiver up that validates or copies them.
+func (c *checker) maxLength() int64 { return 8 * int64(c.max) }
+
+func (t table) nodes(name string, want int, limit int64) error {
 	at, n, err := t.vector(1, 16)
 	if err != nil {
 		return err
@@ -153,8 +157,11 @@ func (t table) nodes(name string, want int) error {
 		return invalid(name+".nodes", fmt.Sprintf("%d, want %d", n, want))
 	}
 	for i := range n {
-		if length, nulls := t.pair(at, i); length < 0 || nulls < 0 || nulls > length {
+		switch length, nulls := t.pair(at, i); {
+		case length < 0 || nulls < 0 || nulls > length:
 			return invalid(fmt.Sprintf("%s.nodes[%d]", name, i), fmt.Sprintf("length %d with %d nulls", length, nulls))
+		case length > limit:
+			return invalid(fmt.Sprintf("%s.nodes[%d]", name, i), fmt.Sprintf("length %d, want at most %d: WithMaxMessageSize", length, limit))
 		}
 	}
 	return nil

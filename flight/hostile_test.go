@@ -224,12 +224,15 @@ func TestHostileMessages(t *testing.T) {
 	compressed := func() []*arrowflight.FlightData {
 		return record(t, []arrow.RecordBatch{numbers(t, 0, 1000)}, ipc.WithZstd())
 	}
+	nulls := array.NewNull(1 << 40)
+	endless := array.NewRecordBatch(arrow.NewSchema([]arrow.Field{{Name: "n", Type: arrow.Null, Nullable: true}}, nil), []arrow.Array{nulls}, 1<<40)
 	s, dicts := dictionaries(t, "a b")
 	_ = s
 	for name, row := range map[string]struct {
 		messages []*arrowflight.FlightData
 		want     string
 	}{
+		"endless nulls":      {record(t, []arrow.RecordBatch{endless}), "RecordBatch.length: 1099511627776, want at most 8388608: WithMaxMessageSize"},
 		"no schema":          {messages()[1:], "before the schema"},
 		"two schemas":        {[]*arrowflight.FlightData{messages()[0], messages()[0]}, "a second schema"},
 		"schema in between":  {[]*arrowflight.FlightData{messages()[0], messages()[1], record(t, dicts)[0]}, "a second schema"},
