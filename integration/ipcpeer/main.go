@@ -1,9 +1,8 @@
 // Command ipcpeer is the process in Go at the other end of CUDA IPC handles, for tests of other libraries.
 //
-//	ipcpeer share          allocates 1000 int32 of 0 to 999, prints the handle, and keeps them until a line comes
-//	ipcpeer open HANDLE    opens 1000 int32 by a handle, prints their sum, and keeps them open until a line comes
-//
-// It ends with "closed" once nothing is left.
+// "ipcpeer share" allocates 1000 int32 of 0 to 999, prints the handle, and keeps them until a line comes. "ipcpeer
+// open HANDLE" opens 1000 int32 by a handle, prints their sum, and keeps them open until a line comes. Both end with
+// "closed" once nothing is left.
 package main
 
 import (
