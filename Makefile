@@ -2,7 +2,7 @@
 # Needed: Go, gcc, g++, python3. Everything else the targets fetch themselves, pinned.
 
 GO ?= go
-CHECKED = ./cdevice ./device/... ./flight/... ./integration/soak ./internal/... ./interop/... ./memory/... ./pyextension/...
+CHECKED = ./cdevice ./device/... ./flight/... ./integration/soak ./internal/... ./interop/... ./memory/... ./pyextension/... ./share
 
 .PHONY: demo test pairs check ci lint format-c race checkptr cgocheck asan mutants gpu libcudf gorgonia cudasim cc faults soak fuzz bench bench-quick bench-peers clean
 

@@ -23,7 +23,7 @@ import (
 )
 
 // programs are those of docs/cookbook.md. pyextension is run by a test in Python.
-var programs = []string{"consumer", "pyextension", "roundtrip", "columns", "parquet", "flight"}
+var programs = []string{"consumer", "pyextension", "roundtrip", "columns", "parquet", "flight", "share"}
 
 func TestPrograms(t *testing.T) {
 	driver, err := cudasim.Options{}.Build()
@@ -32,25 +32,45 @@ func TestPrograms(t *testing.T) {
 		"consumer":  "total: 10\n",
 		"roundtrip": strings.Repeat("4 rows from cuda:0\n", 3),
 		"flight":    strings.Repeat("4 rows on cuda:0\n", 3),
+		"share":     sharedOn("cpu") + sharedOn("cuda:0"),
 		"columns":   "[1 2 3] at an address: [1 2 3]\n",
 		"parquet":   "65536 rows on cuda:0\n34464 rows on cuda:0\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			program := filepath.Join(t.TempDir(), name)
-			out, err := exec.Command("go", "build", "-o", program, "./"+name).CombinedOutput()
-			require.NoError(t, err, "%s", out)
+			program := built(t, name)
 			var args []string
 			if name == "parquet" {
 				args = []string{parquetFile(t, 100_000)}
 			}
 			run := exec.Command(program, args...)
 			run.Env = append(os.Environ(), "CDEVICE_CUDA_DRIVER="+driver, "CUDASIM=")
-			out, err = run.CombinedOutput()
+			out, err := run.CombinedOutput()
 			require.NoError(t, err, "%s", out)
 			assert.Equal(t, want, string(out))
 		})
 	}
+}
+
+// Without a driver, host memory is shared.
+func TestShareWithoutADriver(t *testing.T) {
+	run := exec.Command(built(t, "share"))
+	run.Env = append(os.Environ(), "CDEVICE_CUDA_DRIVER="+filepath.Join(t.TempDir(), "none"))
+	out, err := run.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	assert.Equal(t, sharedOn("cpu"), string(out))
+}
+
+// sharedOn is what the second process of share prints.
+func sharedOn(id string) string { return "sum 10 of 4 rows in the owner's memory on " + id + "\n" }
+
+// built returns the path of a program.
+func built(t *testing.T, name string) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), name)
+	out, err := exec.Command("go", "build", "-o", program, "./"+name).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	return program
 }
 
 // parquetFile is a file of numbers and texts.
@@ -89,6 +109,8 @@ func TestCookbookHasThePrograms(t *testing.T) {
 			most = 40
 		case "flight": // a server and a client
 			most = 90
+		case "share": // two processes
+			most = 100
 		}
 		want = withProgram(t, want, p, "main.go", "go", most)
 	}
