@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/hex"
+	"math/rand/v2"
 	"os"
 	"strings"
 	"testing"
@@ -118,6 +119,21 @@ func TestOpener(t *testing.T) {
 			}
 			open = append(open, b)
 			owner.Write("opened")
+		case "cancel":
+			ticket, err := hex.DecodeString(owner.Read())
+			require.NoError(t, err)
+			ctx, cancel := context.WithTimeout(background, time.Duration(rand.Int64N(int64(time.Millisecond/2))))
+			b, err := share.Open(ctx, ticket)
+			cancel()
+			outcome := "opened"
+			if err != nil {
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				outcome = "cancelled"
+				b, err = share.Open(background, ticket)
+				require.NoError(t, err, "an opening that failed is not used up")
+			}
+			b.Release()
+			owner.Write(outcome)
 		case "read":
 			rec, err := open[len(open)-1].CopyToHost(background, nil)
 			require.NoError(t, err)

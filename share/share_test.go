@@ -250,6 +250,22 @@ func TestOwnerIsKilled(t *testing.T) {
 	assert.ErrorIs(t, err, share.ErrOwnerGone)
 }
 
+// An opening whose context ends, at any moment, is not used up, and holds nothing up.
+func TestCancelledOpenings(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	b := numbers(t, allocator(t))
+	defer b.Release()
+	p := opener(t, "")
+	outcomes := map[string]int{}
+	for range 300 {
+		s := issued(t, b)
+		outcomes[told(p, "cancel", hex.EncodeToString(s.Ticket()))]++
+		released(t, s)
+	}
+	t.Log(outcomes)
+	assert.NotZero(t, outcomes["cancelled"])
+}
+
 // Many openings at once, of several processes.
 func TestManyOpenings(t *testing.T) {
 	cdevicetest.CheckLeaks(t)

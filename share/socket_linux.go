@@ -155,7 +155,10 @@ func (o *ownerList) serve(conn *net.UnixConn) {
 		return
 	}
 	var last [1]byte
-	n, _ := conn.Read(last[:])
+	n, err := conn.Read(last[:])
+	if errors.Is(err, unix.ECONNRESET) { // it did not read the answer; its last word is behind this error
+		n, _ = conn.Read(last[:])
+	}
 	if n == 0 { // it ended without a word
 		awaitDeath(pid)
 	}
@@ -257,7 +260,11 @@ func connect(ctx context.Context, t Ticket, c *content) (_ *connection, err erro
 		}
 	}()
 	_ = conn.SetDeadline(time.Now().Add(handshake))
-	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	interrupted := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(interrupted)
+		_ = conn.SetDeadline(time.Unix(1, 0))
+	})
 	defer stop()
 	answer, err := conn.ask(t, c)
 	switch {
@@ -277,7 +284,9 @@ func connect(ctx context.Context, t Ticket, c *content) (_ *connection, err erro
 	default:
 		return nil, fmt.Errorf("share: open: the owner answers %d: %w", answer, ErrBadTicket)
 	}
-	stop()
+	if !stop() {
+		<-interrupted // before the deadline is taken back
+	}
 	_ = conn.SetDeadline(time.Time{})
 	return conn, nil
 }
