@@ -19,10 +19,10 @@ import steps
 
 def options():
     parser = argparse.ArgumentParser(prog="run.sh", description=__doc__)
-    parser.add_argument("--rows", type=int, default=10_000_000)
-    parser.add_argument("--files", type=int, default=20, help="partitions of the data set")
-    parser.add_argument("--workers", type=int, default=2, help="processes")
-    parser.add_argument("--threads", type=int, default=2, help="threads of each process")
+    parser.add_argument("--rows", type=count, default=10_000_000)
+    parser.add_argument("--files", type=count, default=20, help="partitions of the data set")
+    parser.add_argument("--workers", type=count, default=2, help="processes")
+    parser.add_argument("--threads", type=count, default=2, help="threads of each process")
     parser.add_argument("--step", choices=["go", "pyarrow", "python"], default="go")
     parser.add_argument("--device", action="store_true", help="the step in Go copies batches to a GPU and back")
     parser.add_argument("--kill-worker", action="store_true", help="kill a worker that has a result")
@@ -33,8 +33,21 @@ def options():
     return chosen
 
 
+def count(text):
+    number = int(text)
+    if number < 1:
+        raise ValueError(f"{text} is less than 1")
+    return number
+
+
+def end(number, _):
+    """Ends the blocks of main, and with them the cluster."""
+    sys.exit(128 + number)
+
+
 def main(chosen):
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the blocks below end, as after Ctrl-C
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, end)
     with tempfile.TemporaryDirectory(prefix="orders-") as folder:
         files, log, scratch = (pathlib.Path(folder, name) for name in ("data", "runs", "dask"))
         for made in (files, log, scratch):

@@ -16,6 +16,11 @@ func init() {
 	pyextension.Func("fail", fail, pyextension.WithParams("text"))
 	pyextension.Func("panic_with", panicWith, pyextension.WithParams("text"))
 	pyextension.Func("meet", meet, pyextension.WithParams("callers"))
+	pyextension.Func("waiting", func() int {
+		mu.Lock()
+		defer mu.Unlock()
+		return waiting
+	})
 }
 
 func fail(text string) error { return errors.New(text) }
