@@ -70,9 +70,9 @@ def nothing_is_left(process, scratch, files=True):
         assert list(scratch.iterdir()) == []
 
 
-def until_first_results(process):
+def until(text, process):
     for line in process.stdout:
-        if line == "first results\n":
+        if text in line:
             return
     raise AssertionError(process.stderr.read())
 
@@ -109,19 +109,20 @@ interrupt.signal, terminate.signal = signal.SIGINT, signal.SIGTERM
 SLOW = ["main.py", "--rows", "3_000_000", "--step", "python"]
 
 
+@pytest.mark.parametrize("moment", ["written in", "first results"])
 @pytest.mark.parametrize("end", [interrupt, terminate])
-def test_ended_by_a_signal(end, program, tmp_path):
+def test_ended_by_a_signal(end, moment, program, tmp_path):
     process = program(*SLOW)
-    until_first_results(process)
+    until(moment, process)
     end(process)
     out, err = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 128 + end.signal and "the same result" not in out and "Traceback" not in err, out + err
+    assert process.returncode == 128 + end.signal and "the same result" not in out and "main.py" not in err, out + err
     nothing_is_left(process, tmp_path / "scratch")
 
 
 def test_interrupted_while_workers_are_in_go(program, tmp_path):
     process = program("-c", BLOCKED)
-    until_first_results(process)
+    until("first results", process)
     interrupt(process)
     out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode != 0 and "KeyboardInterrupt" in err, out + err
@@ -131,7 +132,7 @@ def test_interrupted_while_workers_are_in_go(program, tmp_path):
 def test_a_killed_program(program, tmp_path):
     """Its files stay, its workers do not."""
     process = program(*SLOW)
-    until_first_results(process)
+    until("first results", process)
     process.kill()
     nothing_is_left(process, tmp_path / "scratch", files=False)
 
