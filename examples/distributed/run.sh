@@ -22,11 +22,14 @@ if [[ ! -f $venv/stamp || $(<"$venv/stamp") != "$wanted" ]]; then
 	printf '%s\n' "$wanted" >"$venv/stamp"
 fi
 
-# install builds the wheel of a Go package, and installs it.
+# install builds the wheel of a Go package, and installs it if it is another one than before: the
+# same sources give the same bytes.
 install() {
 	wheel=$(cd "$root" && PYTHONPATH=python "$venv/bin/python" -m arrowdevice.build "$here/$1" -o "$root/build/distributed")
+	cmp --silent "$wheel" "$venv/$1.whl" && return
 	"$venv/bin/python" -m pip install --quiet --no-input --disable-pip-version-check \
 		--no-index --no-deps --no-cache-dir --force-reinstall "$wheel" >&2
+	cp "$wheel" "$venv/$1.whl"
 }
 mkdir -p "$root/build/distributed"
 install orders
