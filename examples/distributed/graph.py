@@ -25,13 +25,18 @@ def cluster(workers, threads, folder):
 
 def summarize(client, paths, step, folder, kill=False, **arguments):
     """The orders of all files, summed up, and the process that was killed if one was to be."""
-    keys = [f"{step}-{i}" for i in range(len(paths))]
-    results = client.map(traced, paths, key=keys, step=step, folder=str(folder), **arguments)
+    results = steps_of(client, paths, step, folder, **arguments)
     first = next(as_completed(results))
     first.result()
     print("first results", flush=True)
     killed = kill_worker(client, first) if kill else None
     return tree(client, results).result(), killed
+
+
+def steps_of(client, paths, step, folder, **arguments):
+    """A future of the step for each file. Not pure: else a client that holds a result of the same graph gets that,
+    even if the file has changed."""
+    return client.map(traced, paths, pure=False, step=step, folder=str(folder), **arguments)
 
 
 def traced(path, step, folder, **arguments):

@@ -93,10 +93,19 @@ def test_threads_of_a_worker_are_in_go_at_the_same_time(client):
     """Each call waits in Go for another one of the same process, which could not begin if the first held the GIL."""
     worker, *_ = client.scheduler_info()["workers"]
     calls = [client.submit(trouble.meet, 2, workers=[worker], pure=False) for _ in range(2)]
-    assert client.gather(calls) == [None, None]
+    assert [call.result(timeout=PATIENCE) for call in calls] == [None, None]
 
 
 def test_workers_are_spawned(client):
     """A forked process has the command line of this one."""
     for line in client.run(lambda: open("/proc/self/cmdline").read()).values():
         assert "spawn_main" in line
+
+
+def test_files_that_have_changed_are_read_again(client, tmp_path):
+    """Although the client still holds the results of the same graph."""
+    path, futures = str(tmp_path / "orders.parquet"), []
+    for turn in range(2):
+        pq.write_table(data.orders(1000, seed=turn), path)
+        futures.append(graph.steps_of(client, [path], "go", tmp_path))
+        assert futures[-1][0].result(timeout=PATIENCE).equals(steps.totals(pq.read_table(path)))
