@@ -2,8 +2,10 @@
 
 import argparse
 import collections
+import multiprocessing
 import os
 import pathlib
+import shutil
 import signal
 import sys
 import tempfile
@@ -40,15 +42,26 @@ def count(text):
     return number
 
 
-def end(number, _):
-    """Ends the blocks of main, and with them the cluster."""
-    sys.exit(128 + number)
+def end_on_signals(folder):
+    """A signal ends the workers and this process, and removes the folder. An exception instead would be raised in the
+    middle of Dask's own work, which may then hang."""
+
+    def end(number, _):
+        workers = multiprocessing.active_children()
+        for worker in workers:  # stopped, they write nothing more, and are not replaced as dead ones are
+            os.kill(worker.pid, signal.SIGSTOP)
+        shutil.rmtree(folder, ignore_errors=True)
+        for worker in workers:
+            worker.kill()
+        os._exit(128 + number)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, end)
 
 
 def main(chosen):
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, end)
     with tempfile.TemporaryDirectory(prefix="orders-") as folder:
+        end_on_signals(folder)
         files, log, scratch = (pathlib.Path(folder, name) for name in ("data", "runs", "dask"))
         for made in (files, log, scratch):
             made.mkdir()
