@@ -21,6 +21,7 @@ test: ## everything: Go tests, then what others wrote, over the simulated driver
 	integration/triton/run.sh
 	PAIRS="$(PAIRS)/archery.json" integration/archery/run.sh
 	PAIRS="$(PAIRS)/python.json" integration/run.sh
+	examples/distributed/run.sh --test
 	@$(GO) run ./ci/pairs check
 
 pairs: ## the tables of the libraries that were proved to work with this module, from the last make test
@@ -110,4 +111,4 @@ bench-peers: ## Arrow C++, nanoarrow and arrow-rs for the benchmarks: those that
 	bench/peers/build.sh
 
 clean:
-	rm -rf build integration/.venv integration/cuda/.venv integration/cuda/.venv-13 integration/triton/.venv
+	rm -rf build integration/.venv integration/cuda/.venv integration/cuda/.venv-13 integration/triton/.venv examples/distributed/.venv

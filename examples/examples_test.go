@@ -22,7 +22,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/cudasim"
 )
 
-// programs are those of docs/cookbook.md. pyextension is run by a test in Python.
+// programs are those of docs/cookbook.md. pyextension and distributed are run by tests in Python.
 var programs = []string{"consumer", "pyextension", "roundtrip", "columns", "parquet", "flight", "share"}
 
 func TestPrograms(t *testing.T) {
@@ -115,6 +115,7 @@ func TestCookbookHasThePrograms(t *testing.T) {
 		want = withProgram(t, want, p, "main.go", "go", most)
 	}
 	want = withProgram(t, want, "pyextension/use.py", "", "python", 10)
+	want = withProgram(t, want, "distributed/orders", "main.go", "go", 60)
 	if *update {
 		require.NoError(t, os.WriteFile(name, []byte(want), 0o644))
 		return
