@@ -12,6 +12,9 @@ func Forged(t Ticket, change func(*Forgery)) (Ticket, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := c.readSchema(); err != nil {
+		return nil, err
+	}
 	f := Forgery{Boot: c.boot, Process: c.process, Socket: c.socket, UUID: c.uuid, Regions: len(c.regions)}
 	if len(c.columns) > 0 {
 		f.Offset = &c.columns[0].buffers[1].offset
@@ -39,10 +42,29 @@ func Sealed(b []byte) Ticket {
 	return appendBytes(b, fieldChecksum, sum[:])
 }
 
+// WithSchema returns a ticket with these bytes for its schema.
+func WithSchema(schema []byte) Ticket {
+	return Sealed(appendBytes(appendInt(nil, fieldVersion, version), fieldSchema, schema))
+}
+
+// WithPairs returns a ticket with so many pairs of metadata.
+func WithPairs(n int) Ticket {
+	b := appendInt(nil, fieldVersion, version)
+	for range n {
+		b = appendBytes(b, fieldMetadata, nil2)
+	}
+	return Sealed(b)
+}
+
+var nil2 []byte
+
 // Decode reads a ticket.
 func Decode(t Ticket) error {
-	_, err := t.decode()
-	return err
+	c, err := t.decode()
+	if err != nil {
+		return err
+	}
+	return c.readSchema()
 }
 
 // ThisProcess is the number of this process in its tickets.

@@ -36,9 +36,9 @@ func newBlock(size int) (b *block, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("mmap: %w", err)
 	}
-	_, err = unix.FcntlInt(uintptr(file), unix.F_ADD_SEALS, seals|unix.F_SEAL_FUTURE_WRITE)
+	_, err = unix.FcntlInt(uintptr(file), unix.F_ADD_SEALS, seals|unix.F_SEAL_FUTURE_WRITE|unix.F_SEAL_SEAL)
 	if errors.Is(err, unix.EINVAL) {
-		_, err = unix.FcntlInt(uintptr(file), unix.F_ADD_SEALS, seals)
+		_, err = unix.FcntlInt(uintptr(file), unix.F_ADD_SEALS, seals|unix.F_SEAL_SEAL)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("seal: %w", err), unix.Munmap(m))

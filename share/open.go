@@ -2,7 +2,6 @@ package share
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log"
 
@@ -36,8 +35,9 @@ func WithOwnerGone(f func()) OpenOption {
 // goroutine that waits.
 //
 // The errors of this package name what is wrong with a ticket, before memory is touched. A GPU that this process does
-// not see is an error that wraps device.ErrNotSupported. An owner that does not answer is an error after five
-// seconds; ctx ends the wait before. If the memory cannot be opened, the ticket can be opened again.
+// not see is an error that wraps device.ErrNotSupported. An owner that does not answer is an error after fifteen
+// seconds; ctx ends the wait before. If the memory cannot be opened, or ctx ends, the ticket
+// can be opened again once the owner has heard of it.
 func Open(ctx context.Context, t Ticket, opts ...OpenOption) (*cdevice.RecordBatch, error) {
 	if ctx == nil {
 		return nil, absent("open", "ctx", "a context")
@@ -72,9 +72,13 @@ func Open(ctx context.Context, t Ticket, opts ...OpenOption) (*cdevice.RecordBat
 	if err != nil {
 		return nil, err
 	}
-	m := &opened{conn: conn, dev: dev}
+	if err := c.readSchema(); err != nil {
+		conn.end(failed)
+		return nil, err
+	}
+	m := &opened{conn: conn, dev: dev, last: failed}
 	if err := m.open(ctx, c); err != nil {
-		m.close(failed)
+		m.close()
 		return nil, fmt.Errorf("share: open: %w", err)
 	}
 	go m.conn.watch(o.ownerGone)
@@ -142,6 +146,7 @@ type opened struct {
 	mappings []mapping
 	event    device.Event
 	starts   []device.Ptr // of the regions
+	last     byte         // what the owner is told at the end
 }
 
 func (m *opened) open(ctx context.Context, c *content) error {
@@ -189,22 +194,21 @@ func (m *opened) openRegion(ctx context.Context, gpu *cudaalloc.Device, i int, r
 }
 
 // close ends the memory, which no work of this process uses any more, and tells the owner.
-func (m *opened) close(word byte) {
+func (m *opened) close() {
 	for _, file := range m.mappings {
 		file.end()
 	}
-	if m.event != nil && word == failed { // otherwise the batch has closed it
+	if m.event != nil && m.last == failed { // otherwise the batch has closed it
 		_ = m.event.Close()
 	}
-	var failures error
 	for _, mem := range m.memories {
-		failures = errors.Join(failures, mem.FreeAfter(nil))
+		_ = mem.FreeAfter(nil) // the device tries again what fails, and counts what is lost
 	}
 	if len(m.memories) == 0 {
-		m.conn.end(word)
+		m.conn.end(m.last)
 		return
 	}
-	m.dev.AfterWork(func() { m.conn.end(word) }) // behind the closing of the memory, which waits for the GPU
+	m.dev.AfterWork(func() { m.conn.end(m.last) }) // behind the closing of the memory, which waits for the GPU
 }
 
 // batch makes a batch of the memory, which it takes over.
@@ -213,9 +217,13 @@ func (m *opened) batch(c *content) (*cdevice.RecordBatch, error) {
 	for i := range columns {
 		columns[i] = m.data(&c.columns[i])
 	}
-	b, err := cdevice.NewRecordBatch(m.dev, c.schema, c.rows, columns, cdevice.Lifetime{Ready: m.event, Release: func() { m.close(released) }})
-	if err != nil || c.metadata.Len() == 0 {
-		return b, err
+	b, err := cdevice.NewRecordBatch(m.dev, c.schema, c.rows, columns, cdevice.Lifetime{Ready: m.event, Release: m.close})
+	if err != nil {
+		return nil, fmt.Errorf("share: open: %w", err)
+	}
+	m.last = released
+	if c.metadata.Len() == 0 {
+		return b, nil
 	}
 	defer b.Release()
 	return b.WithMetadata(c.metadata), nil

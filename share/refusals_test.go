@@ -5,6 +5,8 @@ package share_test
 import (
 	"context"
 	"encoding/hex"
+	"errors"
+	"fmt"
 	"math"
 	"net"
 	"os"
@@ -57,7 +59,26 @@ func TestDamagedTickets(t *testing.T) {
 		require.ErrorIs(t, err, share.ErrBadTicket, "byte %d", n)
 	}
 	_, err := share.Open(background, make(share.Ticket, 65<<20))
-	assert.ErrorContains(t, err, "bytes = 68157440, want at most 67108864")
+	assert.ErrorContains(t, err, "bytes = 68157440, want at most 4194304")
+}
+
+// Tickets that nobody has issued take neither time nor memory.
+func TestTicketsThatSayMuch(t *testing.T) {
+	head := []byte{0xff, 0xff, 0xff, 0xff}
+	for name, ticket := range map[string]share.Ticket{
+		"metadata": share.WithSchema(append(head, 0, 0, 0, 0x70)),
+		"pairs":    share.WithPairs(1_000_000),
+		"nothing":  share.WithSchema(nil),
+	} {
+		t.Run(name, func(t *testing.T) {
+			within.Seconds(t, "decode", func() error {
+				if err := share.Decode(ticket); !errors.Is(err, share.ErrBadTicket) {
+					return fmt.Errorf("got %v", err)
+				}
+				return nil
+			})
+		})
+	}
 }
 
 // A forged ticket with a checksum that fits is refused: for its fields, or by the owner, which knows what it issued.
@@ -87,7 +108,13 @@ func TestForgedTickets(t *testing.T) {
 		"this process":   {func(f *share.Forgery) { f.Process[0]++ }, "not the ticket that the owner has issued"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			assert.Contains(t, opens(p, forged(c.change)), c.want)
+			ticket := forged(c.change)
+			if err := share.Decode(ticket); err != nil { // of a field, which the owner would not have issued
+				assert.ErrorContains(t, err, c.want)
+				assert.ErrorIs(t, err, share.ErrBadTicket)
+				c.want = "not the ticket that the owner has issued"
+			}
+			assert.Contains(t, opens(p, ticket), c.want)
 		})
 	}
 	_, err := share.Open(background, s.Ticket())

@@ -19,10 +19,12 @@ import (
 const supported = true
 
 const (
-	// handshake is how long the process at the other end may take to say who it is.
+	// handshake is how long a stranger may take to say who it is.
 	handshake = 5 * time.Second
+	// patience is how long an owner may take to answer, with strangers before the opener.
+	patience = 3 * handshake
 	// maxStrangers bounds the connections that have not said it yet.
-	maxStrangers = 64
+	maxStrangers = 256
 	// maxFiles is how many descriptors one message takes (SCM_MAX_FD).
 	maxFiles = 253
 	// afterDeath is how long the system may take to end a process whose socket it has closed.
@@ -50,10 +52,10 @@ type ownerList struct {
 	byToken   map[id]*Shared
 	name      string
 	listener  *net.UnixListener // nil while nothing is shared
-	strangers atomic.Int64
+	strangers chan struct{}     // has a value for each connection that has not said who it is
 }
 
-var owned = ownerList{byToken: map[id]*Shared{}}
+var owned = ownerList{byToken: map[id]*Shared{}, strangers: make(chan struct{}, maxStrangers)}
 
 // add makes the socket if it is the first batch, and the ticket with its name.
 func (o *ownerList) add(s *Shared, ticket func(socket string) error) error {
@@ -107,21 +109,20 @@ func (o *ownerList) find(token id) *Shared {
 	return o.byToken[token]
 }
 
-// accept serves openers until the listener is closed.
+// accept serves openers until the listener is closed. Beyond so many strangers the system keeps the connections.
 func (o *ownerList) accept(l *net.UnixListener) {
 	for {
+		o.strangers <- struct{}{}
 		conn, err := l.AcceptUnix()
-		switch {
-		case errors.Is(err, net.ErrClosed):
-			return
-		case err != nil: // no descriptor is left, say
-			time.Sleep(10 * time.Millisecond)
-		case o.strangers.Add(1) > maxStrangers:
-			o.strangers.Add(-1)
-			_ = conn.Close()
-		default:
+		if err == nil {
 			go o.serve(conn)
+			continue
 		}
+		<-o.strangers
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		time.Sleep(10 * time.Millisecond) // no descriptor is left, say
 	}
 }
 
@@ -150,7 +151,7 @@ const (
 func (o *ownerList) serve(conn *net.UnixConn) {
 	defer conn.Close()
 	s, pid := o.greet(conn)
-	o.strangers.Add(-1)
+	<-o.strangers
 	if s == nil {
 		return
 	}
@@ -172,13 +173,13 @@ func (o *ownerList) greet(conn *net.UnixConn) (*Shared, int32) {
 	if err != nil {
 		return nil, 0
 	}
-	if peer.Uid != uint32(os.Getuid()) {
-		_, _ = conn.Write([]byte{byte(otherUser)})
-		return nil, 0
-	}
 	b := make([]byte, helloSize+1)
 	n, err := conn.Read(b)
 	if err != nil || n != helloSize || string(b[:len(helloText)]) != helloText {
+		return nil, 0
+	}
+	if peer.Uid != uint32(os.Geteuid()) {
+		_, _ = conn.Write([]byte{byte(otherUser)})
 		return nil, 0
 	}
 	token, digest := id(b[len(helloText):]), [32]byte(b[len(helloText)+len(id{}):])
@@ -245,7 +246,7 @@ type connection struct {
 
 // connect asks the owner for the batch.
 func connect(ctx context.Context, t Ticket, c *content) (_ *connection, err error) {
-	dialer := net.Dialer{Timeout: handshake}
+	dialer := net.Dialer{Timeout: patience}
 	dialed, err := dialer.DialContext(ctx, "unixpacket", "@"+c.socket)
 	if err != nil {
 		if ctx.Err() != nil {
@@ -259,7 +260,7 @@ func connect(ctx context.Context, t Ticket, c *content) (_ *connection, err erro
 			conn.end(failed)
 		}
 	}()
-	_ = conn.SetDeadline(time.Now().Add(handshake))
+	_ = conn.SetDeadline(time.Now().Add(patience))
 	interrupted := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(interrupted)
@@ -297,7 +298,7 @@ func (c *connection) ask(t Ticket, of *content) (status, error) {
 	if err != nil {
 		return 0, err
 	}
-	if peer.Uid != uint32(os.Getuid()) {
+	if peer.Uid != uint32(os.Geteuid()) {
 		return 0, ErrOtherUser
 	}
 	digest := t.digest()
@@ -307,6 +308,9 @@ func (c *connection) ask(t Ticket, of *content) (status, error) {
 	}
 	answer, rights := make([]byte, 1), make([]byte, unix.CmsgSpace(4*maxFiles))
 	n, space, _, _, err := c.ReadMsgUnix(answer, rights)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return 0, fmt.Errorf("the owner does not answer: %w", err)
+	}
 	if err != nil || n == 0 {
 		if err == nil {
 			err = errors.New("it says nothing")
@@ -346,7 +350,21 @@ func (c *connection) end(word byte) {
 	c.closeFiles()
 	_ = c.SetWriteDeadline(time.Now().Add(handshake))
 	_, _ = c.Write([]byte{word})
+	if word == failed { // the ticket can be opened again at once, if the owner has heard of it
+		c.awaitOwner()
+	}
 	_ = c.Close()
+}
+
+// awaitOwner waits until the owner has closed its end, for half of the time that a call may take after its context.
+func (c *connection) awaitOwner() {
+	_ = c.CloseWrite()
+	_ = c.SetReadDeadline(time.Now().Add(50 * time.Millisecond))
+	for {
+		if n, err := c.Read(make([]byte, 1)); n == 0 || err != nil {
+			return
+		}
+	}
 }
 
 // watch calls gone when the owner has ended before this process has.

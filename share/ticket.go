@@ -33,6 +33,7 @@ type content struct {
 	deviceType device.Type
 	uuid       []byte // of a GPU
 	regions    []region
+	encoded    []byte // schema
 	schema     *arrow.Schema
 	rows       int64
 	columns    []node
@@ -74,14 +75,18 @@ func encodeSchema(s *arrow.Schema) (b []byte, err error) {
 	return out.Bytes(), nil
 }
 
-func decodeSchema(b []byte) (s *arrow.Schema, err error) {
+// readSchema reads the schema, and checks the rest of the ticket by it. The owner has said before that the ticket is
+// its own: arrow-go trusts the metadata that it reads.
+func (c *content) readSchema() (err error) {
 	defer recovered("decode the schema", &err)
-	r, err := ipc.NewReader(bytes.NewReader(b))
+	limit := int64(len(c.encoded))
+	r, err := ipc.NewReader(bytes.NewReader(c.encoded), ipc.WithMetadataSizeLimit(max(limit, 1)), ipc.WithBodySizeLimit(max(limit, 1)))
 	if err != nil {
-		return nil, fmt.Errorf("share: ticket: schema: %w: %w", err, ErrBadTicket)
+		return fmt.Errorf("share: ticket: schema: %w: %w", err, ErrBadTicket)
 	}
 	defer r.Release()
-	return r.Schema(), nil
+	c.schema = r.Schema()
+	return c.check()
 }
 
 // recovered makes an error of a panic of arrow-go's reader or writer.
@@ -92,8 +97,7 @@ func recovered(what string, err *error) {
 }
 
 // check finds places that are not in their regions, and buffers that are too short there.
-func (c *content) check() (err error) {
-	defer recovered("check the types", &err)
+func (c *content) check() error {
 	if len(c.columns) != c.schema.NumFields() {
 		return badTicket("columns", len(c.columns), fmt.Sprintf("%d, as the schema has fields", c.schema.NumFields()))
 	}
@@ -111,6 +115,9 @@ func (c *content) checkNode(n *node, dt arrow.DataType, name string) error {
 	if n.length < 0 || n.offset < 0 || end < 0 {
 		return badTicket(name+".length", n.length, "lengths and offsets from 0 on")
 	}
+	if l.Kind == layout.View && len(n.viewSizes) != max(len(n.buffers)-2, 0) {
+		return badTicket(name+".view_sizes", len(n.viewSizes), len(n.buffers)-2)
+	}
 	for i, p := range n.buffers {
 		if p == (place{}) {
 			continue
@@ -119,7 +126,10 @@ func (c *content) checkNode(n *node, dt arrow.DataType, name string) error {
 			return badTicket(fmt.Sprintf("%s.buffers[%d].region", name, i), p.region, fmt.Sprintf("1 to %d", len(c.regions)))
 		}
 		least, size := layout.LeastSize(st, l, i, end), c.regions[p.region-1].size
-		if p.offset < 0 || p.offset > size || least > size-p.offset {
+		if l.Kind == layout.View && i >= 2 {
+			least = n.viewSizes[i-2]
+		}
+		if p.offset < 0 || p.offset > size || least < 0 || least > size-p.offset {
 			return badTicket(fmt.Sprintf("%s.buffers[%d].offset", name, i), p.offset, fmt.Sprintf("%d bytes in the %d of the region", least, size))
 		}
 	}

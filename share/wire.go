@@ -31,8 +31,8 @@ const (
 )
 
 const (
-	maxTicket = 64 << 20 // bytes; a column of a primitive type takes some 30
-	maxDepth  = 64       // of nested arrays
+	maxTicket = 4 << 20 // bytes; a column of a primitive type takes some 30
+	maxDepth  = 64      // of nested arrays
 )
 
 func appendBytes[T ~[]byte | ~string](b []byte, n protowire.Number, v T) []byte {
@@ -118,7 +118,7 @@ func (n *node) encode() []byte {
 // checksumSize is that of the last field.
 const checksumSize = 2 + sha256.Size
 
-// decode reads a ticket, and checks all that can be checked without the owner.
+// decode reads a ticket, except its schema: see [content.readSchema].
 func (t Ticket) decode() (*content, error) {
 	if len(t) > maxTicket {
 		return nil, badTicket("bytes", len(t), fmt.Sprintf("at most %d", maxTicket))
@@ -133,7 +133,7 @@ func (t Ticket) decode() (*content, error) {
 	}
 	c := &content{}
 	d := &decoder{}
-	var schema []byte
+	var keys, values []string
 	found := 0
 	d.message(body, "", func(n protowire.Number, f field) {
 		switch n {
@@ -155,7 +155,7 @@ func (t Ticket) decode() (*content, error) {
 		case fieldRegion:
 			c.regions = append(c.regions, d.region(f, fmt.Sprintf("regions[%d]", len(c.regions))))
 		case fieldSchema:
-			schema = f.bytes
+			c.encoded = f.bytes
 		case fieldRows:
 			c.rows = int64(f.number)
 		case fieldColumn:
@@ -164,7 +164,8 @@ func (t Ticket) decode() (*content, error) {
 			c.event = new(cudaalloc.IPCHandle)
 			d.fixed(c.event[:], f, "event")
 		case fieldMetadata:
-			c.metadata = d.pair(f, c.metadata)
+			key, value := d.pair(f)
+			keys, values = append(keys, key), append(values, value)
 		}
 	})
 	if d.err != nil {
@@ -173,11 +174,8 @@ func (t Ticket) decode() (*content, error) {
 	if found != version {
 		return nil, badTicket("version", found, version)
 	}
-	var err error
-	if c.schema, err = decodeSchema(schema); err != nil {
-		return nil, err
-	}
-	return c, c.check()
+	c.metadata = arrow.NewMetadata(keys, values)
+	return c, nil
 }
 
 // field is the value of a field: a number or bytes.
@@ -300,8 +298,7 @@ func (d *decoder) numbers(f field, name string) (list []int64) {
 	return list
 }
 
-func (d *decoder) pair(f field, before arrow.Metadata) arrow.Metadata {
-	var key, value string
+func (d *decoder) pair(f field) (key, value string) {
 	d.message(f.bytes, "metadata", func(n protowire.Number, f field) {
 		switch n {
 		case 1:
@@ -310,5 +307,5 @@ func (d *decoder) pair(f field, before arrow.Metadata) arrow.Metadata {
 			value = string(f.bytes)
 		}
 	})
-	return arrow.NewMetadata(append(before.Keys(), key), append(before.Values(), value))
+	return key, value
 }
