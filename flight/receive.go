@@ -126,6 +126,9 @@ func (r *receiver) next(ctx context.Context) (*cdevice.RecordBatch, error) {
 }
 
 func (r *receiver) batch(ctx context.Context) (*cdevice.RecordBatch, error) {
+	if r.ipc == nil {
+		return nil, io.EOF
+	}
 	ticket, err := r.messages.ticket()
 	if err != nil {
 		return nil, err
