@@ -5,6 +5,7 @@ package flight_test
 import (
 	"context"
 	"net"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -18,9 +19,13 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 
+	"github.com/arrowdevice/arrowdevice/cdevice/cdevicetest"
+	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/flight"
+	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
 	"github.com/arrowdevice/arrowdevice/internal/testing/otherprocess"
+	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 	"github.com/arrowdevice/arrowdevice/share"
 )
 
@@ -39,9 +44,17 @@ func TestSharingServer(t *testing.T) {
 	mem, err := share.NewAllocator()
 	require.NoError(t, err)
 	s := &server{get: func(k *arrowflight.Ticket, stream arrowflight.FlightService_DoGetServer) error {
-		r := readerOf(t, device.CPUDevice(), schema, sharedNumbers(t)...)
+		var from, shareable device.Device = device.CPUDevice(), nil
+		if string(k.Ticket) == "gpu" {
+			gpu, err := cudaalloc.Open(0)
+			if err != nil {
+				return err
+			}
+			from, shareable = gpu, gpu.Shareable()
+		}
+		r := readerOf(t, from, schema, sharedNumbers(t)...)
 		defer r.Release()
-		return flight.Send(stream, r, flight.WithSharing(nil, mem))
+		return flight.Send(stream, r, flight.WithSharing(shareable, mem))
 	}}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -73,8 +86,8 @@ func (c *counted) Allocate(n int) []byte {
 	return c.Allocator.Allocate(n)
 }
 
-func sharingServer(t *testing.T) (*otherprocess.Peer, arrowflight.Client) {
-	peer := otherprocess.Start(t, "TestSharingServer", "")
+func sharingServer(t *testing.T, driver string) (*otherprocess.Peer, arrowflight.Client) {
+	peer := otherprocess.Start(t, "TestSharingServer", driver)
 	checkGoroutines(t)
 	conn, err := grpc.NewClient(peer.Read(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
@@ -89,7 +102,7 @@ func isFree(t *testing.T, peer *otherprocess.Peer) {
 }
 
 func TestSharing(t *testing.T) {
-	peer, client := sharingServer(t)
+	peer, client := sharingServer(t, "")
 	for name, opts := range map[string][]flight.Option{"tickets": {flight.WithSharing(nil, nil)}, "bytes": nil} {
 		t.Run(name, func(t *testing.T) {
 			h := host(t)
@@ -103,9 +116,57 @@ func TestSharing(t *testing.T) {
 	}
 }
 
-// A ticket that cannot be opened: the client says that it is a neighbour, but comes by another process number.
+// A client that cannot open memory of a GPU, here because its process has no driver by default, gets bytes.
+func TestSharingWithoutGPU(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	m := cudatest.One(t, cudasim.Options{})
+	_, client := sharingServer(t, m.Path())
+	mem := &counted{Allocator: memory.DefaultAllocator}
+	r, err := flight.DoGet(background, client, &arrowflight.Ticket{Ticket: []byte("gpu")},
+		flight.WithSharing(nil, nil), flight.WithDevice(m.GPUs[0]), flight.WithAllocator(mem))
+	require.NoError(t, err)
+	requireBatches(t, sharedNumbers(t), r)
+	assert.NotZero(t, mem.bytes.Load())
+}
+
+// TestSharingClient is the other process. It gets batches of a GPU, and says how many bytes it has received.
+func TestSharingClient(t *testing.T) {
+	owner := otherprocess.Caller(t)
+	gpu, err := cudaalloc.Open(0)
+	require.NoError(t, err)
+	conn, err := grpc.NewClient(owner.Read(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(t, err)
+	defer conn.Close()
+	mem := &counted{Allocator: memory.DefaultAllocator}
+	r, err := flight.DoGet(background, arrowflight.NewClientFromConn(conn, nil), ticket(),
+		flight.WithSharing(nil, nil), flight.WithDevice(gpu), flight.WithAllocator(mem))
+	require.NoError(t, err)
+	requireBatches(t, sharedNumbers(t), r)
+	owner.Write(strconv.FormatInt(mem.bytes.Load(), 10))
+}
+
+// Batches of a GPU stay there: no byte of them is received.
+func TestSharingGPU(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	m := cudatest.One(t, cudasim.Options{})
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	grpcServer := grpc.NewServer(flight.ServerOptions()...)
+	arrowflight.RegisterFlightServiceServer(grpcServer, &server{get: func(_ *arrowflight.Ticket, stream arrowflight.FlightService_DoGetServer) error {
+		r := readerOf(t, m.GPUs[0], schema, sharedNumbers(t)...)
+		defer r.Release()
+		return flight.Send(stream, r, flight.WithSharing(m.GPUs[0].Shareable(), nil))
+	}})
+	go grpcServer.Serve(listener)
+	defer grpcServer.Stop()
+	p := otherprocess.Start(t, "TestSharingClient", m.Path())
+	p.Write(listener.Addr().String())
+	require.Equal(t, "0", p.Read())
+}
+
+// The first ticket cannot be opened: the client asks again, for bytes.
 func TestSharingFallsBack(t *testing.T) {
-	peer, client := sharingServer(t)
+	peer, client := sharingServer(t, "")
 	calls := 0
 	broken := brokenTickets{client, &calls}
 	r, err := flight.DoGet(background, broken, ticket(), flight.WithSharing(nil, nil))
@@ -142,7 +203,7 @@ func (b brokenStream) RecvMsg(m any) error {
 }
 
 func TestSharingCancelled(t *testing.T) {
-	peer, client := sharingServer(t)
+	peer, client := sharingServer(t, "")
 	ctx, cancel := context.WithCancel(background)
 	defer cancel()
 	r, err := flight.DoGet(ctx, client, ticket(), flight.WithSharing(nil, nil), flight.WithPrefetch(0))
@@ -158,7 +219,7 @@ func TestSharingCancelled(t *testing.T) {
 }
 
 func TestSharingServerKilled(t *testing.T) {
-	peer, client := sharingServer(t)
+	peer, client := sharingServer(t, "")
 	r, err := flight.DoGet(background, client, ticket(), flight.WithSharing(nil, nil), flight.WithPrefetch(0))
 	require.NoError(t, err)
 	defer r.Release()
