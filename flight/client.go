@@ -27,12 +27,19 @@ func DoGet(ctx context.Context, client arrowflight.FlightServiceClient, ticket *
 		return nil, absent("ticket", "a ticket")
 	}
 	call, cancel := context.WithCancel(ctx)
-	stream, err := client.DoGet(call, ticket, o.callOptions()...)
+	first, endFirst := context.WithCancel(o.asking(call))
+	stream, err := client.DoGet(first, ticket, o.callOptions()...)
 	if err != nil {
+		endFirst()
 		cancel()
 		return nil, withStatus(err)
 	}
-	r, _, err := receive(stream, o, call, cancel, nil)
+	again := func() (Stream, error) {
+		endFirst()
+		return client.DoGet(call, ticket, o.callOptions()...)
+	}
+	end := func() { endFirst(); cancel() }
+	r, _, err := receive(stream, o, call, end, nil, again)
 	return r, err
 }
 
@@ -161,6 +168,6 @@ func DoExchange(ctx context.Context, client arrowflight.FlightServiceClient, des
 			return *err
 		}
 		return nil
-	})
+	}, nil)
 	return answers, err
 }

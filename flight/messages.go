@@ -20,6 +20,7 @@ type messages struct {
 	copies   bool // bodies of other codecs are copied into memory of mem
 	max      int
 	metadata func([]byte) error
+	tickets  bool // may come in place of batches
 
 	first       *incoming // received, and not read
 	current     *ipc.Message
@@ -28,6 +29,15 @@ type messages struct {
 }
 
 var _ ipc.MessageReader = (*messages)(nil)
+
+func newMessages(stream Stream, o *options) *messages {
+	m := &messages{
+		stream: stream, mem: newTracker(o.mem), check: checker{max: o.maxReceive()},
+		copies: o.dev != nil, max: o.maxReceive(), metadata: o.metadata,
+	}
+	m.refs.Add(1)
+	return m
+}
 
 // receive receives a message from the stream.
 func (m *messages) receive() (*incoming, error) {
@@ -86,6 +96,9 @@ func (m *messages) next() (*ipc.Message, error) {
 			return m.message(in)
 		}
 		in.drop()
+		if m.ticketOf(in) != nil {
+			return nil, invalid("FlightData.app_metadata", "a ticket between the messages of a batch")
+		}
 		if err := m.alone(in.AppMetadata); err != nil {
 			return nil, err
 		}

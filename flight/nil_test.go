@@ -7,6 +7,7 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 	arrowflight "github.com/apache/arrow-go/v18/arrow/flight"
+	"github.com/apache/arrow-go/v18/arrow/memory"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/cdevice/cdevicetest"
@@ -79,6 +80,8 @@ func TestNilArguments(t *testing.T) {
 		"WithPutResults(f)":        {Call: get(flight.WithPutResults(nil)), Want: "WithPutResults: nil"},
 		"WithMetadataFunc(f)":      {Call: get(flight.WithMetadataFunc(nil)), Want: "WithMetadataFunc: nil"},
 		"WithCallOptions(opts...)": {Call: get(flight.WithCallOptions(nil...))},
+		"WithSharing(dev)":         {Call: get(flight.WithSharing(nil, memory.DefaultAllocator))},
+		"WithSharing(mem)":         {Call: get(flight.WithSharing(device.CPUDevice(), nil))},
 		// The interface is grpc's, for its streams.
 		"Stream.SendMsg(m)":          {Call: func() error { return sink().SendMsg(nil) }},
 		"Stream.RecvMsg(m)":          {Call: func() error { return (&tape{}).RecvMsg(nil) }, Want: "EOF"},

@@ -40,6 +40,7 @@ type options struct {
 	ipc      []ipc.Option
 	results  func(*arrowflight.PutResult) error
 	metadata func([]byte) error
+	sharing  *sharing // nil: bytes
 	err      error
 }
 

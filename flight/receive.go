@@ -44,24 +44,22 @@ func Receive(stream Stream, opts ...Option) (*cdevice.RecordReader, *arrowflight
 	if fielderr.IsNil(stream) {
 		return nil, nil, absent("stream", "a stream of Arrow Flight")
 	}
-	return receive(stream, o, stream.Context(), func() {}, nil)
+	return receive(stream, o, stream.Context(), func() {}, nil, nil)
 }
 
 // receive is Receive with a function that ends the stream, for good or while it is waiting, and one
-// that returns the error behind the stream's, if there is one.
-func receive(stream Stream, o *options, ctx context.Context, end func(), behind func() error) (*cdevice.RecordReader, *arrowflight.FlightDescriptor, error) {
-	in := &receiver{o: o, end: end, behind: behind}
-	in.messages = &messages{
-		stream: stream, mem: newTracker(o.mem), check: checker{max: o.maxReceive()},
-		copies: o.dev != nil, max: o.maxReceive(), metadata: o.metadata,
-	}
-	in.messages.refs.Add(1)
+// that returns the error behind the stream's, if there is one, and one that asks for the stream again
+// without tickets; without it there are none.
+func receive(stream Stream, o *options, ctx context.Context, end func(), behind func() error, again func() (Stream, error)) (*cdevice.RecordReader, *arrowflight.FlightDescriptor, error) {
+	in := &receiver{o: o, end: end, behind: behind, again: again}
+	in.messages = newMessages(stream, o)
 	descriptor, err := in.start()
 	if err != nil {
 		in.finish()
 		end()
 		return nil, descriptor, in.failure(err)
 	}
+	in.messages.tickets = again != nil && o.offered(stream)
 	t := device.CPU
 	if o.dev != nil {
 		t = o.dev.ID().Type
@@ -80,6 +78,7 @@ type receiver struct {
 	o        *options
 	end      func()
 	behind   func() error
+	again    func() (Stream, error) // nil: no more
 	messages *messages
 	ipc      *ipc.Reader // nil at the end
 	schema   *arrow.Schema
@@ -113,6 +112,12 @@ func schemaError(err error) error {
 func (r *receiver) next(ctx context.Context) (*cdevice.RecordBatch, error) {
 	r.watched.Do(func() { r.unwatch = context.AfterFunc(ctx, r.end) })
 	b, err := r.batch(ctx)
+	if failed := (openError{}); errors.As(err, &failed) && r.again != nil && ctx.Err() == nil {
+		if err = r.restart(); err == nil {
+			b, err = r.batch(ctx)
+		}
+	}
+	r.again = nil
 	if err != nil {
 		r.finish()
 		return nil, r.failure(err)
@@ -121,6 +126,16 @@ func (r *receiver) next(ctx context.Context) (*cdevice.RecordBatch, error) {
 }
 
 func (r *receiver) batch(ctx context.Context) (*cdevice.RecordBatch, error) {
+	if r.ipc == nil {
+		return nil, io.EOF
+	}
+	ticket, err := r.messages.ticket()
+	if err != nil {
+		return nil, err
+	}
+	if ticket != nil {
+		return r.open(ctx, ticket)
+	}
 	rec, err := r.record()
 	if err != nil {
 		return nil, err

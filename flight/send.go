@@ -1,6 +1,7 @@
 package flight
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+	"github.com/arrowdevice/arrowdevice/share"
 )
 
 // Send sends the batches that are left in r, and their schema even if there are none. It returns at the
@@ -50,20 +52,27 @@ func send(stream Stream, r *cdevice.RecordReader, descriptor *arrowflight.Flight
 	ctx, cancel := context.WithCancel(stream.Context())
 	defer cancel()
 	s := &sender{stream: stream, max: o.maxSend()}
+	defer s.issued.close()
 	s.next.FlightDescriptor = descriptor
 	w := ipc.NewWriterWithPayloadWriter(s, append([]ipc.Option{ipc.WithSchema(r.Schema()), ipc.WithAllocator(o.mem)}, o.ipc...)...)
 	records := make(chan host)
-	go ahead(ctx, r, o, records)
+	go ahead(ctx, r, o, o.offer(stream), records)
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case h := <-records:
 			if h.err == io.EOF {
-				return s.failure(w.Close())
+				return cmp.Or(s.failure(w.Close()), s.issued.await(ctx, 0))
 			}
 			if h.err != nil {
 				return h.err
+			}
+			if h.shared != nil {
+				if err := s.ticket(ctx, r.Schema(), h.shared, o); err != nil {
+					return err
+				}
+				continue
 			}
 			if err := s.write(w, h.rec); err != nil {
 				return s.failure(err)
@@ -74,13 +83,22 @@ func send(stream Stream, r *cdevice.RecordReader, descriptor *arrowflight.Flight
 
 // host is a record batch that the CPU can read, or the error that ended them.
 type host struct {
-	rec arrow.RecordBatch
-	err error
+	rec    arrow.RecordBatch
+	shared *share.Shared // in place of rec
+	err    error
+}
+
+func (h host) release() {
+	if h.shared != nil {
+		_ = h.shared.Close()
+	} else {
+		h.rec.Release()
+	}
 }
 
 // ahead reads batches, and copies each to the host while the one before it is sent. It holds no
 // reference to r: the last Release of r ends the wait of its source.
-func ahead(ctx context.Context, r *cdevice.RecordReader, o *options, to chan<- host) {
+func ahead(ctx context.Context, r *cdevice.RecordReader, o *options, tickets bool, to chan<- host) {
 	last := host{err: fmt.Errorf("flight: the source of the batches ended its goroutine")}
 	defer func() {
 		if v := recover(); v != nil {
@@ -94,7 +112,7 @@ func ahead(ctx context.Context, r *cdevice.RecordReader, o *options, to chan<- h
 	for b, err := range r.All() {
 		h := host{err: err}
 		if err == nil {
-			h = toHost(ctx, b, o)
+			h = prepared(ctx, b, o, tickets)
 		}
 		if h.err != nil {
 			last = h
@@ -103,11 +121,21 @@ func ahead(ctx context.Context, r *cdevice.RecordReader, o *options, to chan<- h
 		select {
 		case to <- h:
 		case <-ctx.Done():
-			h.rec.Release()
+			h.release()
 			return
 		}
 	}
 	last.err = io.EOF
+}
+
+// prepared issues a ticket for a batch, or makes it one for the CPU.
+func prepared(ctx context.Context, b *cdevice.RecordBatch, o *options, tickets bool) (h host) {
+	if tickets {
+		if h.shared, h.err = o.sharing.share(ctx, b); h.shared != nil || h.err != nil {
+			return h
+		}
+	}
+	return toHost(ctx, b, o)
 }
 
 // toHost views or copies a batch, and gives it its metadata.
@@ -141,6 +169,8 @@ type sender struct {
 	max    int
 	next   arrowflight.FlightData // the descriptor of the first message, and app_metadata of the batch
 	custom arrow.Metadata
+	issued issued
+	begun  bool  // the schema was sent
 	err    error // of the stream, as it was before arrow-go wrapped it
 }
 
@@ -153,6 +183,11 @@ func (*sender) Close() error { return nil }
 func (s *sender) WritePayload(p ipc.Payload) error {
 	meta := p.Meta()
 	defer meta.Release()
+	if schema := isSchema(meta.Bytes()); schema && s.begun {
+		return nil // it was sent before a ticket
+	} else if schema {
+		s.begun = true
+	}
 	m, err := newOutgoing(&arrowflight.FlightData{
 		FlightDescriptor: s.next.FlightDescriptor, DataHeader: meta.Bytes(), AppMetadata: s.appMetadata(meta.Bytes()),
 	}, &p)
@@ -168,6 +203,24 @@ func (s *sender) WritePayload(p ipc.Payload) error {
 	}
 	s.next.FlightDescriptor = nil
 	return nil
+}
+
+// schema sends the schema, unless it was sent.
+func (s *sender) schema(schema *arrow.Schema, o *options) error {
+	if s.begun {
+		return nil
+	}
+	p := ipc.GetSchemaPayload(schema, o.mem)
+	defer p.Release()
+	return s.WritePayload(p)
+}
+
+func isSchema(metadata []byte) bool {
+	if message, err := newFlat(metadata).root(); err == nil {
+		kind, err := message.byte(1)
+		return err == nil && kind == headerSchema
+	}
+	return false
 }
 
 // appMetadata returns that of the batch if the message is one, and not a dictionary before it.

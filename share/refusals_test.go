@@ -263,14 +263,15 @@ func TestNilArguments(t *testing.T) {
 	defer b.Release()
 	const noContext = "ctx = nil, want a context"
 	nilargs.Check(t, "github.com/arrowdevice/arrowdevice/share", arrow.ErrInvalid, map[string]nilargs.Row{
-		"Share(ctx)":            {Call: func() error { _, err := share.Share(ctx, b); return err }, Want: noContext},
-		"Share(batch)":          {Call: func() error { _, err := share.Share(background, nil); return err }, Want: "batch = nil, want a batch"},
-		"Share(opts...)":        {Call: func() error { r, err := share.Share(background, b, nil); return closed(r, err) }},
-		"Shared.Wait(ctx)":      {Call: func() error { return s.Wait(ctx) }, Want: noContext},
-		"Open(ctx)":             {Call: func() error { _, err := share.Open(ctx, s.Ticket()); return err }, Want: noContext},
-		"Open(opts...)":         {Call: func() error { _, err := share.Open(background, nil, nil); return err }, Want: "bytes = 0"},
-		"WithOwnerGone(f)":      {Call: func() error { _, err := share.Open(background, s.Ticket(), share.WithOwnerGone(nil)); return err }, Want: "f = nil, want a function"},
-		"NewAllocator(opts...)": {Call: func() error { _, err := share.NewAllocator(nil); return err }},
+		"Share(ctx)":             {Call: func() error { _, err := share.Share(ctx, b); return err }, Want: noContext},
+		"Share(batch)":           {Call: func() error { _, err := share.Share(background, nil); return err }, Want: "batch = nil, want a batch"},
+		"Share(opts...)":         {Call: func() error { r, err := share.Share(background, b, nil); return closed(r, err) }},
+		"Shared.WaitOpened(ctx)": {Call: func() error { return s.WaitOpened(ctx) }, Want: noContext},
+		"Shared.Wait(ctx)":       {Call: func() error { return s.Wait(ctx) }, Want: noContext},
+		"Open(ctx)":              {Call: func() error { _, err := share.Open(ctx, s.Ticket()); return err }, Want: noContext},
+		"Open(opts...)":          {Call: func() error { _, err := share.Open(background, nil, nil); return err }, Want: "bytes = 0"},
+		"WithOwnerGone(f)":       {Call: func() error { _, err := share.Open(background, s.Ticket(), share.WithOwnerGone(nil)); return err }, Want: "f = nil, want a function"},
+		"NewAllocator(opts...)":  {Call: func() error { _, err := share.NewAllocator(nil); return err }},
 	})
 }
 

@@ -29,6 +29,8 @@ type Shared struct {
 	mu     sync.Mutex
 	left   int // how often it can be opened
 	open   int // openers
+	told   bool
+	opened chan struct{}
 	closed bool
 	ended  bool
 	done   chan struct{} // closed when the batch was released
@@ -63,7 +65,7 @@ func Share(ctx context.Context, batch *cdevice.RecordBatch, opts ...Option) (*Sh
 	if err != nil {
 		return nil, err
 	}
-	s := &Shared{held: held, left: o.openers, done: make(chan struct{})}
+	s := &Shared{held: held, left: o.openers, opened: make(chan struct{}), done: make(chan struct{})}
 	if err := s.issue(c); err != nil {
 		return nil, errors.Join(err, held.release())
 	}
@@ -98,6 +100,7 @@ func (s *Shared) Close() error {
 		return errors.New("share: closed twice")
 	}
 	s.closed, s.left = true, 0
+	s.taken()
 	s.unlock()
 	return nil
 }
@@ -114,6 +117,28 @@ func (s *Shared) Wait(ctx context.Context) error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		return fmt.Errorf("share: wait for %d openers, and the ticket can be opened %d more times: %w", s.open, s.left, ctx.Err())
+	}
+}
+
+// WaitOpened returns when the ticket was opened as often as it can be, or closed, or ctx is done, which is an
+// error. An opener that then fails to open the memory changes nothing of that.
+func (s *Shared) WaitOpened(ctx context.Context) error {
+	if ctx == nil {
+		return absent("wait", "ctx", "a context")
+	}
+	select {
+	case <-s.opened:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("share: wait until the ticket is opened: %w", ctx.Err())
+	}
+}
+
+// taken tells that nobody can open the ticket any more, the first time. s.mu is locked.
+func (s *Shared) taken() {
+	if s.left == 0 && !s.told {
+		s.told = true
+		close(s.opened)
 	}
 }
 
@@ -136,6 +161,7 @@ func (s *Shared) admit(digest [32]byte) status {
 	}
 	s.left--
 	s.open++
+	s.taken()
 	return welcome
 }
 

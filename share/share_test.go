@@ -24,6 +24,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/testing/cases"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
 	"github.com/arrowdevice/arrowdevice/internal/testing/otherprocess"
+	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 	"github.com/arrowdevice/arrowdevice/share"
 )
 
@@ -175,7 +176,9 @@ func TestTicketsAreUsedUp(t *testing.T) {
 	defer b.Release()
 	s := issued(t, b, share.WithOpeners(2))
 	require.Equal(t, "opened", opens(p, s.Ticket()))
+	within.Context(t, "wait for the second opener", s.WaitOpened)
 	require.Equal(t, "opened", opens(p, s.Ticket()))
+	require.NoError(t, s.WaitOpened(background))
 	assert.Contains(t, opens(p, s.Ticket()), share.ErrUsed.Error())
 	assert.Equal(t, 2, s.Openers())
 	ctx, cancel := context.WithTimeout(background, 10*time.Millisecond)

@@ -1,0 +1,250 @@
+//go:build linux
+
+package flight_test
+
+import (
+	"context"
+	"net"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	arrowflight "github.com/apache/arrow-go/v18/arrow/flight"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+
+	"github.com/arrowdevice/arrowdevice/cdevice/cdevicetest"
+	"github.com/arrowdevice/arrowdevice/cudasim"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/flight"
+	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+	"github.com/arrowdevice/arrowdevice/internal/testing/otherprocess"
+	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
+	"github.com/arrowdevice/arrowdevice/share"
+)
+
+const sharedBatches = 5
+
+func sharedNumbers(t *testing.T) (recs []arrow.RecordBatch) {
+	for i := range sharedBatches {
+		recs = append(recs, numbers(t, 1000*i, 1000))
+	}
+	return recs
+}
+
+// TestSharingServer is the other process. It says how much memory is shared after each call, when that is none.
+func TestSharingServer(t *testing.T) {
+	client := otherprocess.Caller(t)
+	mem, err := share.NewAllocator()
+	require.NoError(t, err)
+	s := &server{get: func(k *arrowflight.Ticket, stream arrowflight.FlightService_DoGetServer) error {
+		var from, shareable device.Device = device.CPUDevice(), nil
+		if string(k.Ticket) == "gpu" {
+			gpu, err := cudaalloc.Open(0)
+			if err != nil {
+				return err
+			}
+			from, shareable = gpu, gpu.Shareable()
+		}
+		r := readerOf(t, from, schema, sharedNumbers(t)...)
+		defer r.Release()
+		return flight.Send(stream, r, flight.WithSharing(shareable, mem))
+	}}
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	grpcServer := grpc.NewServer(flight.ServerOptions()...)
+	arrowflight.RegisterFlightServiceServer(grpcServer, s)
+	go grpcServer.Serve(listener)
+	client.Write(listener.Addr().String())
+	for client.Read() == "free" {
+		for end := time.Now().Add(30 * time.Second); mem.Used() != 0 && time.Now().Before(end); {
+			time.Sleep(time.Millisecond)
+		}
+		if mem.Used() == 0 {
+			client.Write("free")
+		} else {
+			client.Write("leaked")
+		}
+	}
+	grpcServer.Stop()
+}
+
+// counted counts the bytes that are allocated.
+type counted struct {
+	memory.Allocator
+	bytes atomic.Int64
+}
+
+func (c *counted) Allocate(n int) []byte {
+	c.bytes.Add(int64(n))
+	return c.Allocator.Allocate(n)
+}
+
+func sharingServer(t *testing.T, driver string) (*otherprocess.Peer, arrowflight.Client) {
+	peer := otherprocess.Start(t, "TestSharingServer", driver)
+	checkGoroutines(t)
+	conn, err := grpc.NewClient(peer.Read(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, conn.Close()) })
+	return peer, arrowflight.NewClientFromConn(conn, nil)
+}
+
+func isFree(t *testing.T, peer *otherprocess.Peer) {
+	t.Helper()
+	peer.Write("free")
+	require.Equal(t, "free", peer.Read())
+}
+
+func TestSharing(t *testing.T) {
+	peer, client := sharingServer(t, "")
+	for name, opts := range map[string][]flight.Option{"tickets": {flight.WithSharing(nil, nil)}, "bytes": nil} {
+		t.Run(name, func(t *testing.T) {
+			h := host(t)
+			mem := &counted{Allocator: h.mem}
+			r, err := flight.DoGet(background, client, ticket(), append(opts, flight.WithAllocator(mem))...)
+			require.NoError(t, err)
+			requireBatches(t, sharedNumbers(t), r)
+			assert.Equal(t, opts == nil, mem.bytes.Load() > 0, "%d bytes were received", mem.bytes.Load())
+			isFree(t, peer)
+		})
+	}
+}
+
+// A client that cannot open memory of a GPU, here because its process has no driver by default, gets bytes.
+func TestSharingWithoutGPU(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	m := cudatest.One(t, cudasim.Options{})
+	_, client := sharingServer(t, m.Path())
+	mem := &counted{Allocator: memory.DefaultAllocator}
+	r, err := flight.DoGet(background, client, &arrowflight.Ticket{Ticket: []byte("gpu")},
+		flight.WithSharing(nil, nil), flight.WithDevice(m.GPUs[0]), flight.WithAllocator(mem))
+	require.NoError(t, err)
+	requireBatches(t, sharedNumbers(t), r)
+	assert.NotZero(t, mem.bytes.Load())
+}
+
+// TestSharingClient is the other process. It gets batches of a GPU, and says how many bytes it has received.
+func TestSharingClient(t *testing.T) {
+	owner := otherprocess.Caller(t)
+	gpu, err := cudaalloc.Open(0)
+	require.NoError(t, err)
+	conn, err := grpc.NewClient(owner.Read(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(t, err)
+	defer conn.Close()
+	mem := &counted{Allocator: memory.DefaultAllocator}
+	r, err := flight.DoGet(background, arrowflight.NewClientFromConn(conn, nil), ticket(),
+		flight.WithSharing(nil, nil), flight.WithDevice(gpu), flight.WithAllocator(mem))
+	require.NoError(t, err)
+	requireBatches(t, sharedNumbers(t), r)
+	owner.Write(strconv.FormatInt(mem.bytes.Load(), 10))
+}
+
+// Batches of a GPU stay there: no byte of them is received.
+func TestSharingGPU(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	m := cudatest.One(t, cudasim.Options{})
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	grpcServer := grpc.NewServer(flight.ServerOptions()...)
+	arrowflight.RegisterFlightServiceServer(grpcServer, &server{get: func(_ *arrowflight.Ticket, stream arrowflight.FlightService_DoGetServer) error {
+		r := readerOf(t, m.GPUs[0], schema, sharedNumbers(t)...)
+		defer r.Release()
+		return flight.Send(stream, r, flight.WithSharing(m.GPUs[0].Shareable(), nil))
+	}})
+	go grpcServer.Serve(listener)
+	defer grpcServer.Stop()
+	p := otherprocess.Start(t, "TestSharingClient", m.Path())
+	p.Write(listener.Addr().String())
+	require.Equal(t, "0", p.Read())
+}
+
+// The first ticket cannot be opened: the client asks again, for bytes.
+func TestSharingFallsBack(t *testing.T) {
+	peer, client := sharingServer(t, "")
+	calls := 0
+	broken := brokenTickets{client, &calls}
+	r, err := flight.DoGet(background, broken, ticket(), flight.WithSharing(nil, nil))
+	require.NoError(t, err)
+	requireBatches(t, sharedNumbers(t), r)
+	assert.Equal(t, 2, calls)
+	isFree(t, peer)
+}
+
+// brokenTickets changes the last byte of each message that has no header.
+type brokenTickets struct {
+	arrowflight.Client
+	calls *int
+}
+
+func (b brokenTickets) DoGet(ctx context.Context, t *arrowflight.Ticket, opts ...grpc.CallOption) (arrowflight.FlightService_DoGetClient, error) {
+	*b.calls++
+	md, _ := metadata.FromOutgoingContext(ctx)
+	stream, err := b.Client.DoGet(ctx, t, opts...)
+	if len(md.Get("arrowdevice-share")) == 0 || err != nil {
+		return stream, err
+	}
+	return brokenStream{stream}, nil
+}
+
+type brokenStream struct {
+	arrowflight.FlightService_DoGetClient
+}
+
+func (b brokenStream) RecvMsg(m any) error {
+	err := b.FlightService_DoGetClient.RecvMsg(m)
+	flight.ChangeTicket(m)
+	return err
+}
+
+func TestSharingCancelled(t *testing.T) {
+	peer, client := sharingServer(t, "")
+	ctx, cancel := context.WithCancel(background)
+	defer cancel()
+	r, err := flight.DoGet(ctx, client, ticket(), flight.WithSharing(nil, nil), flight.WithPrefetch(0))
+	require.NoError(t, err)
+	for b, err := range r.All() {
+		require.NoError(t, err)
+		require.EqualValues(t, 1000, b.NumRows())
+		break
+	}
+	cancel()
+	r.Release()
+	isFree(t, peer)
+}
+
+func TestSharingServerKilled(t *testing.T) {
+	peer, client := sharingServer(t, "")
+	r, err := flight.DoGet(background, client, ticket(), flight.WithSharing(nil, nil), flight.WithPrefetch(0))
+	require.NoError(t, err)
+	defer r.Release()
+	n := 0
+	for _, err = range r.All() {
+		if n++; err != nil {
+			break
+		}
+		peer.Kill()
+	}
+	require.Error(t, err)
+	assert.Less(t, n, sharedBatches+1)
+}
+
+// One process gets bytes.
+func TestSharingSameProcess(t *testing.T) {
+	mem, err := share.NewAllocator()
+	require.NoError(t, err)
+	client := serve(t, &server{get: func(_ *arrowflight.Ticket, stream arrowflight.FlightService_DoGetServer) error {
+		r := readerOf(t, device.CPUDevice(), schema, sharedNumbers(t)...)
+		defer r.Release()
+		return flight.Send(stream, r, flight.WithSharing(nil, mem))
+	}}, flight.ServerOptions()...)
+	r, err := flight.DoGet(background, client, ticket(), flight.WithSharing(nil, nil))
+	require.NoError(t, err)
+	requireBatches(t, sharedNumbers(t), r)
+	assert.Zero(t, mem.Used())
+}
