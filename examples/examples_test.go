@@ -22,8 +22,9 @@ import (
 	"github.com/arrowdevice/arrowdevice/cudasim"
 )
 
-// programs are those of docs/cookbook.md. pyextension and distributed are run by tests in Python.
-var programs = []string{"consumer", "pyextension", "roundtrip", "columns", "parquet", "flight", "share"}
+// programs are those of docs/cookbook.md. pyextension and distributed are run by tests in Python,
+// triton by integration/triton.
+var programs = []string{"consumer", "pyextension", "roundtrip", "columns", "parquet", "flight", "share", "triton"}
 
 func TestPrograms(t *testing.T) {
 	driver, err := cudasim.Options{}.Build()
@@ -111,6 +112,8 @@ func TestCookbookHasThePrograms(t *testing.T) {
 			most = 90
 		case "share": // two processes
 			most = 100
+		case "triton": // what is registered is unregistered on each path
+			most = 110
 		}
 		want = withProgram(t, want, p, "main.go", "go", most)
 	}

@@ -27,6 +27,7 @@ const enough = 60 * time.Second
 type server struct {
 	*triton.Client
 	t       *testing.T
+	address string
 	process *exec.Cmd
 	input   io.WriteCloser
 	lines   chan string
@@ -55,7 +56,8 @@ func start(t *testing.T, arguments ...string) *server {
 	go s.read(output)
 	t.Cleanup(s.end)
 
-	conn, err := grpc.NewClient("127.0.0.1:"+s.expect("port"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	s.address = "127.0.0.1:" + s.expect("port")
+	conn, err := grpc.NewClient(s.address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)
 	t.Cleanup(func() { conn.Close() })
 	s.Client, err = triton.NewClient(conn)
