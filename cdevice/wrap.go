@@ -311,7 +311,11 @@ func (w *wrapper) fill(n *tree.Node, data arrow.ArrayData) error {
 func (w *wrapper) fillChildren(n *tree.Node, dt arrow.DataType, data arrow.ArrayData) error {
 	if n.Layout.Kind == layout.Dictionary {
 		n.Children = w.takeNodes(1)
-		return fielderr.Within("dictionary", w.fill(&n.Children[0], data.Dictionary()))
+		err := w.fill(&n.Children[0], data.Dictionary())
+		if err == nil && !w.pinned { // else Accept has checked it
+			err = cstruct.CheckDictionary(fielderr.OpWrap, data.Dictionary())
+		}
+		return fielderr.Within("dictionary", err)
 	}
 	children := data.Children()
 	if len(children) == 0 {

@@ -141,9 +141,6 @@ func (r *receiver) batch(ctx context.Context) (*cdevice.RecordBatch, error) {
 		return nil, err
 	}
 	r.messages.mem.passed() // from here on its memory is counted as it must be
-	if err := checkTexts(rec); err != nil {
-		return nil, err
-	}
 	host, err := cdevice.WrapRecordBatch(rec, device.CPUDevice())
 	if err != nil {
 		return nil, err

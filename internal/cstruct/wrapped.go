@@ -109,7 +109,7 @@ func (p *acceptor) acceptsChildren(a *layout.Array, d *array.Data, end int64) bo
 	below := p.plan.Below(a)
 	if a.Layout.Kind == layout.Dictionary {
 		dictionary := dataOf(d.Dictionary())
-		return dictionary != nil && p.accepts(&below[0], dictionary)
+		return dictionary != nil && p.accepts(&below[0], dictionary) && CheckDictionary("", dictionary) == nil
 	}
 	children := d.Children()
 	if len(children) != len(below) || uint64(a.ChildElements) >= maxElements/2 {
