@@ -25,6 +25,8 @@ var goTests = []goTest{
 	{"./cdevice", "TestCdataReadsPlainStreams", "arrow-go", "streams", toIt, onCPU},
 	{"./cdevice", "TestAsyncFromCdata", "arrow-go", "asynchronous streams", fromIt, onCPU},
 	{"./cdevice", "TestAsyncToCdata", "arrow-go", "asynchronous streams", toIt, onCPU},
+	{"./flight", "TestGPUPlainServer", "arrow-go", "Arrow Flight", fromIt, onCPU},
+	{"./flight", "TestGPUPlainClient", "arrow-go", "Arrow Flight", toIt, onCPU},
 
 	{"./cdevice", "TestLongChildIsCutToTheBatch", "C programs", "device arrays", fromIt, onCPU},
 	{"./examples", "TestPrograms/consumer", "C programs", "device arrays", toIt, onCPU},

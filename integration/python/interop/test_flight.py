@@ -57,6 +57,7 @@ def test_large_batches(go):
     assert get(go).column(0).num_chunks > 2
 
 
+@pytest.mark.pair("PyArrow", "Arrow Flight", "from it", "to it")
 @pytest.mark.parametrize("variant", ["nulls", "sliced", "empty"])
 @pytest.mark.parametrize("name", arrays.CASES)
 def test_every_type(go, name, variant):
@@ -113,6 +114,8 @@ def test_a_cancelled_read_leaves_nothing(go):
     assert get(go).num_rows == 1_000_000
 
 
+@pytest.mark.pair("polars", "Arrow Flight", "from it", "to it")
+@pytest.mark.pair("DuckDB", "Arrow Flight", "from it", "to it")
 def test_behind_the_peer(go):
     """polars and DuckDB read what came from Go."""
     put(go, orders())
@@ -120,6 +123,8 @@ def test_behind_the_peer(go):
     assert polars.from_arrow(rows)["n"].sum() == sum(range(1000))
     assert duckdb.sql("select sum(n) from rows").fetchall() == [(sum(range(1000)),)]
     put(go, duckdb.sql("select range as n from range(1000)").to_arrow_table())
+    assert get(go)["n"].to_pylist() == list(range(1000))
+    put(go, polars.DataFrame({"n": range(1000)}).to_arrow())
     assert get(go)["n"].to_pylist() == list(range(1000))
 
 
@@ -145,6 +150,7 @@ class Server(fl.FlightServerBase):
             writer.write_batch(chunk.data)
 
 
+@pytest.mark.pair("PyArrow", "Arrow Flight", "from it", "to it")
 def test_server_of_pyarrow():
     with Server() as server:
         thread = threading.Thread(target=server.serve)
