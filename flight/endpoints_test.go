@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -18,6 +19,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/cdevice/cdevicetest"
 	"github.com/arrowdevice/arrowdevice/flight"
 	"github.com/arrowdevice/arrowdevice/internal/testing/within"
@@ -188,4 +190,20 @@ func TestEndpointsFail(t *testing.T) {
 		assert.Equal(t, codes.DeadlineExceeded, status.Code(r.Err()))
 		return r.Err()
 	})
+}
+
+// Batches that were read of other endpoints, and that nobody asked for, are released with the reader.
+func TestGPUEndpointsThatAreReady(t *testing.T) {
+	gpu := machine(t)
+	var open atomic.Int64
+	s, info := parts(t, 3, &open)
+	info.Ordered = true
+	client := serve(t, s, flight.ServerOptions()...)
+	dial := func(context.Context, []string) (arrowflight.FlightServiceClient, error) { return client, nil }
+	r, err := flight.DoGetInfo(t.Context(), info, dial, append(onGPU(t, gpu).opts, flight.WithPrefetch(0))...)
+	require.NoError(t, err)
+	require.True(t, r.Next(), r.Err())
+	const ready = 6 // of each endpoint one in its lane, and one behind it
+	assert.Eventually(t, func() bool { return cdevice.ReadStats().DeviceCopies >= ready }, 10*time.Second, time.Millisecond)
+	r.Release()
 }

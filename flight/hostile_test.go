@@ -1,6 +1,7 @@
 package flight_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -254,6 +255,11 @@ func TestHostileMessages(t *testing.T) {
 			}
 			return m
 		}(), "not read"},
+		"nulls of a node": {changed(messages(), 4, 0, 4, 5), "RecordBatch.nodes[0]: length 4 with 5 nulls"},
+		"fewer than none": {changed(messages(), 4, 0, 4, -1), "RecordBatch.nodes[0]: length 4 with -1 nulls"},
+		"behind the body": {changed(messages(), 0, 32, 1<<40, 32), "RecordBatch.buffers[1]: 32 bytes at 1099511627776 of a body of"},
+		"longer than it":  {changed(messages(), 0, 32, 0, 1<<40), "RecordBatch.buffers[1]: 1099511627776 bytes at 0 of a body of"},
+		"before the body": {changed(messages(), 0, 32, -8, 32), "RecordBatch.buffers[1]: 32 bytes at -8 of a body of"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := play(t, marshal(t, row.messages))
@@ -269,6 +275,19 @@ func TestHostileMessages(t *testing.T) {
 		m := record(t, []arrow.RecordBatch{numbers(t, 0, 100_000)})
 		assert.ErrorContains(t, play(t, marshal(t, m)), "of at most 1048576 (WithMaxMessageSize)")
 	})
+}
+
+// changed changes the one pair of numbers in the metadata of the first batch, such as a node's length and nulls.
+func changed(messages []*arrowflight.FlightData, a, b, newA, newB int64) []*arrowflight.FlightData {
+	pair := func(a, b int64) []byte {
+		return binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, uint64(a)), uint64(b))
+	}
+	header := messages[1].DataHeader
+	if n := bytes.Count(header, pair(a, b)); n == 0 {
+		panic(fmt.Sprintf("no pair %d, %d in %x", a, b, header))
+	}
+	messages[1].DataHeader = bytes.Replace(header, pair(a, b), pair(newA, newB), 1)
+	return messages
 }
 
 // A schema that claims very many fields takes no memory for them.

@@ -70,6 +70,16 @@ func Decode(t Ticket) error {
 // ThisProcess is the number of this process in its tickets.
 var ThisProcess = thisProcess
 
+// Hello is what an opener of the ticket says first.
+func Hello(t Ticket) []byte {
+	c, err := t.decode()
+	if err != nil {
+		panic(err)
+	}
+	digest := t.digest()
+	return append(append([]byte(helloText), c.token[:]...), digest[:]...)
+}
+
 // HelloSize is how many bytes an opener says first.
 const HelloSize = helloSize
 

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -20,8 +21,10 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/cdevice/cdevicetest"
+	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cases"
+	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
 	"github.com/arrowdevice/arrowdevice/internal/testing/otherprocess"
 	"github.com/arrowdevice/arrowdevice/share"
 )
@@ -110,6 +113,7 @@ func TestOpener(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
 	var open []*cdevice.RecordBatch
 	gone := make(chan struct{})
+	var endCapture func() error
 	for {
 		switch owner.Read() {
 		case "open":
@@ -151,6 +155,17 @@ func TestOpener(t *testing.T) {
 			owner.Write("valid")
 		case "schema":
 			owner.Write(hex.EncodeToString([]byte(open[len(open)-1].Schema().String() + open[len(open)-1].Metadata().String())))
+		case "ready":
+			ready, err := open[len(open)-1].Ready()
+			require.NoError(t, err)
+			owner.Write(strconv.FormatBool(ready))
+		case "capture":
+			m := cudatest.One(t, cudasim.Options{})
+			endCapture = m.Capture(t, cudatest.NewStream(t, m.GPUs[0]), cudatest.Global)
+			owner.Write("captures")
+		case "end capture":
+			require.NoError(t, endCapture())
+			owner.Write("captured")
 		case "release":
 			for _, b := range open {
 				b.Release()

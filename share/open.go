@@ -193,13 +193,11 @@ func (m *opened) openRegion(ctx context.Context, gpu *cudaalloc.Device, i int, r
 	return nil
 }
 
-// close ends the memory, which no work of this process uses any more, and tells the owner.
+// close ends the memory, which no work of this process uses any more, and tells the owner. The event is the batch's,
+// or was not opened.
 func (m *opened) close() {
 	for _, file := range m.mappings {
 		file.end()
-	}
-	if m.event != nil && m.last == failed { // otherwise the batch has closed it
-		_ = m.event.Close()
 	}
 	for _, mem := range m.memories {
 		_ = mem.FreeAfter(nil) // the device tries again what fails, and counts what is lost

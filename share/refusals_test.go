@@ -19,6 +19,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/cdevice/cdevicetest"
@@ -185,6 +186,40 @@ func TestStrangeOwners(t *testing.T) {
 	}
 }
 
+// Files that could end this process, because they are or become shorter than the ticket says, are not mapped.
+func TestStrangeFiles(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	const all = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW
+	for name, c := range map[string]struct {
+		size  int64
+		seals int
+		want  string
+	}{
+		"no seals":  {1 << 20, 0, "the file has the seals 0x0, want 0x6: its size can change"},
+		"can grow":  {1 << 20, unix.F_SEAL_SHRINK, "its size can change"},
+		"too short": {100, all, "the file has 100 bytes, want 4096"},
+		"empty":     {0, all, "the file has 0 bytes"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file, err := unix.MemfdCreate("test", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+			require.NoError(t, err)
+			defer unix.Close(file)
+			require.NoError(t, unix.Ftruncate(file, c.size))
+			_, err = unix.FcntlInt(uintptr(file), unix.F_ADD_SEALS, c.seals)
+			require.NoError(t, err)
+			ticket := fakeOwner(t, func(conn net.Conn) {
+				_, _ = conn.Read(make([]byte, 1000))
+				_, _, err := conn.(*net.UnixConn).WriteMsgUnix([]byte{1}, unix.UnixRights(file), nil)
+				assert.NoError(t, err)
+				_, _ = conn.Read(make([]byte, 1))
+				conn.Close()
+			})
+			_, err = share.Open(background, ticket)
+			assert.ErrorContains(t, err, c.want)
+		})
+	}
+}
+
 // Connections that say nothing, or garbage, keep nobody out for longer than the handshake, and no batch.
 func TestStrangers(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
@@ -254,6 +289,19 @@ func TestOpenAsAnotherUser(t *testing.T) {
 	}
 	_, err = share.Open(background, ticket)
 	assert.ErrorIs(t, err, share.ErrOtherUser)
+
+	var socket string // a program that asks all the same
+	_, err = share.Forged(ticket, func(f *share.Forgery) { socket = f.Socket })
+	require.NoError(t, err)
+	conn, err := net.Dial("unixpacket", "@"+socket)
+	require.NoError(t, err)
+	defer conn.Close()
+	_, err = conn.Write(share.Hello(ticket))
+	require.NoError(t, err)
+	answer := make([]byte, 2)
+	n, err := conn.Read(answer)
+	require.NoError(t, err)
+	assert.Equal(t, "\x04", string(answer[:n]))
 }
 
 func TestNilArguments(t *testing.T) {

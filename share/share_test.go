@@ -137,12 +137,40 @@ func TestGPUOpenerWaitsForTheEvent(t *testing.T) {
 	s := issued(t, b)
 	b.Release()
 	require.Equal(t, "opened", opens(p, s.Ticket()))
+	assert.Equal(t, "false", told(p, "ready"))
 	p.Write("read")
 	let()
 	assert.Equal(t, text(t, rec), p.Read())
+	assert.Equal(t, "true", told(p, "ready"))
 	require.Equal(t, "released", told(p, "release"))
 	released(t, s)
 	require.NoError(t, gpu.Flush(background))
+}
+
+// The owner hears of a release when the opener's driver has closed the memory, which a capture puts off: until then
+// work in flight may read it.
+func TestGPUCaptureOfTheOpener(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	m := cudatest.One(t, cudasim.Options{})
+	p := opener(t, m.Path())
+	host := numbers(t, memory.DefaultAllocator)
+	defer host.Release()
+	b, err := host.CopyTo(background, m.GPUs[0].Shareable())
+	require.NoError(t, err)
+	s := issued(t, b)
+	b.Release()
+	require.Equal(t, "opened", opens(p, s.Ticket()))
+	require.Equal(t, "captures", told(p, "capture"))
+	require.Equal(t, "released", told(p, "release"))
+	ctx, cancel := context.WithTimeout(background, 100*time.Millisecond)
+	defer cancel()
+	assert.ErrorIs(t, s.Wait(ctx), context.DeadlineExceeded)
+	assert.Equal(t, 1, s.Openers())
+	require.Equal(t, "captured", told(p, "end capture"))
+	released(t, s)
+	p.Write("end")
+	p.End(0)
+	require.NoError(t, m.GPUs[0].Flush(background))
 }
 
 // Memory that other processes cannot open is refused by the name of the column, and what to do.

@@ -28,7 +28,8 @@ func (m *mutant) site() string { return fmt.Sprintf("%s:%d", m.file, m.line) }
 // packages are the packages that are searched for waits. The CPU, in package device, has nothing to
 // wait for.
 var packages = []string{"internal/cuda", "internal/sizeclass", "memory/cudaalloc", "memory/hostpinned",
-	"internal/tree", "internal/copyplan", "internal/validate", "internal/items", "cdevice"}
+	"internal/tree", "internal/copyplan", "internal/validate", "internal/items", "cdevice",
+	"interop/cudaarray", "interop/dlpack", "interop/triton", "share", "flight"}
 
 // removal is how a call is removed so that the rest compiles and reports success.
 type removal int
@@ -233,6 +234,8 @@ func (f *finder) kindOf(name string, receiver ast.Expr, call *ast.CallExpr) remo
 		return 0
 	case name == "MarkExported" && last != "": // of the memory of an owner
 		return nothing
+	case name == "UsedOn" && strings.HasPrefix(f.name, "interop/"): // of an array
+		return succeeds
 	case name == "Wait" && last == "": // of a sync.Cond
 		return 0
 	case name == "poll" && receiver != nil: // the goroutine that asks for events

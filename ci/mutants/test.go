@@ -46,6 +46,11 @@ var suites = map[string][]string{
 	"internal/cstruct":   {"cdevice"},
 	"internal/items":     {"cdevice"},
 	"cdevice":            {"cdevice"},
+	"interop/cudaarray":  {"interop/cudaarray"},
+	"interop/dlpack":     {"interop/dlpack"},
+	"interop/triton":     {"interop/triton"},
+	"share":              {"share", "flight"},
+	"flight":             {"flight"},
 }
 
 const (

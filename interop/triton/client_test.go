@@ -177,6 +177,45 @@ func TestRequestsAtTheSameTime(t *testing.T) {
 	}
 }
 
+// A request waits until nobody reads the results of the one before it.
+func TestRequestsWaitForBatches(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	m, f, c, r := setUp(t)
+	o := outputsOf(t, m, "o", schemaOf(field("z", integers)), 3)
+	request := &triton.Request{Model: "m", Inputs: []*triton.Region{r}, Outputs: []*triton.Outputs{o}}
+	batch, err := o.Batch(&triton.Response{Outputs: []triton.OutputTensor{{Name: "z", Datatype: "INT64", Shape: []int64{3}}}})
+	require.NoError(t, err)
+	within.Context(t, "Infer", func(ctx context.Context) error {
+		_, err := c.Infer(ctx, request)
+		assert.ErrorContains(t, err, `a batch of outputs "o" is not released`)
+		return err
+	})
+	assert.Zero(t, f.count("ModelInfer"))
+	done := make(chan error, 1)
+	go func() {
+		_, err := c.Infer(background, request)
+		done <- err
+	}()
+	batch.Release()
+	within.Seconds(t, "Infer", func() error { return <-done })
+}
+
+// Closing a region twice does not take away the hold of a batch.
+func TestClosingTwice(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	m := cudatest.Simulated(t, cudasim.Options{})
+	o := outputsOf(t, m, "o", schemaOf(field("z", integers)), 3)
+	batch, err := o.Batch(&triton.Response{Outputs: []triton.OutputTensor{{Name: "z", Datatype: "INT64", Shape: []int64{3}}}})
+	require.NoError(t, err)
+	o.Region().Close()
+	o.Region().Close()
+	require.NoError(t, m.GPUs[0].Flush(background))
+	assert.NotZero(t, m.GPUs[0].ReadStats().Device.Live)
+	batch.Release()
+	require.NoError(t, m.GPUs[0].Flush(background))
+	assert.Zero(t, m.GPUs[0].ReadStats().Device.Live)
+}
+
 // A connection that panics holds nothing afterwards.
 func TestConnectionPanics(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
