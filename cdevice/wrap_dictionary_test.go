@@ -41,7 +41,7 @@ func TestDictionaryOfTextsThatEndBehindTheirBytes(t *testing.T) {
 		"utf8 below":     {texts(b.String, ends32(-1)), "buffers[1][2] = -1, want"},
 		"a part of utf8": {long, "buffers[1][2] = 6, want"},
 		"large":          {texts(b.LargeBinary, ends64(5)), ""},
-		"large beyond":   {texts(b.LargeBinary, ends64(1 << 40)), "buffers[1][2] = 1099511627776, want"},
+		"large beyond":   {texts(b.LargeBinary, ends64(1<<40)), "buffers[1][2] = 1099511627776, want"},
 		"in lists":       {within(texts(b.Binary, ends32(5))), ""},
 		"beyond, lists":  {within(texts(b.Binary, ends32(6))), "children[0].buffers[1][2] = 6, want"},
 		"no bytes":       {rawData{dt: b.String, length: 2, buffers: []*memory.Buffer{nil, ends32(1), nil}}, "buffers[1][2] = 1, want 0 to 0"},
