@@ -77,7 +77,7 @@ var allowed = map[string][]string{
 	"pyextension": {
 		"cdevice", "device", "internal/abi", "internal/handle", "interop/cudaarray", "interop/dlpack", "memory/cudaalloc", "pyextension/internal/capi",
 	},
-	"flight":            {"cdevice", "device", "internal/fielderr", "share"},
+	"flight":            {"cdevice", "device", "internal/fielderr", "memory/cudaalloc", "share"},
 	"share":             {"cdevice", "device", "internal/abi", "internal/layout", "memory/cudaalloc"},
 	"device/devicetest": {"device"},
 	"interop/dlpack":    {"cdevice", "device", "internal/abi", "internal/bridge", "internal/fielderr"},

@@ -39,7 +39,7 @@ func DoGet(ctx context.Context, client arrowflight.FlightServiceClient, ticket *
 		return client.DoGet(call, ticket, o.callOptions()...)
 	}
 	end := func() { endFirst(); cancel() }
-	r, _, err := receive(stream, o, call, end, nil, again)
+	r, _, err := receive(stream, o, call, o.takesTickets(), end, nil, again)
 	return r, err
 }
 
@@ -65,7 +65,7 @@ func DoPut(ctx context.Context, client arrowflight.FlightServiceClient, descript
 	}
 	call, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := client.DoPut(call, o.callOptions()...)
+	stream, err := client.DoPut(o.asking(call), o.callOptions()...)
 	if err != nil {
 		return withStatus(err)
 	}
@@ -84,7 +84,7 @@ func DoPut(ctx context.Context, client arrowflight.FlightServiceClient, descript
 	if err == nil {
 		err = stream.CloseSend()
 	}
-	if err != nil && err != io.EOF { // r failed: the server must not take what it has for all
+	if err != nil && err != io.EOF && !overtaken(ctx, stream, err) { // r failed: the server must not take what it has for all
 		return withStatus(cmp.Or(earlier(answered), err))
 	}
 	select {
@@ -93,6 +93,12 @@ func DoPut(ctx context.Context, client arrowflight.FlightServiceClient, descript
 		err = cmp.Or(earlier(answered), ctx.Err())
 	}
 	return withStatus(err)
+}
+
+// overtaken reports whether an error of sending says that the call has ended, which is not the end of ctx: the answer
+// says why.
+func overtaken(ctx context.Context, stream Stream, err error) bool {
+	return errors.Is(err, context.Canceled) && stream.Context().Err() != nil && ctx.Err() == nil
 }
 
 // earlier returns the error that has arrived, if one has.
@@ -145,7 +151,7 @@ func DoExchange(ctx context.Context, client arrowflight.FlightServiceClient, des
 		return nil, err
 	}
 	call, cancel := context.WithCancel(ctx)
-	stream, err := client.DoExchange(call, o.callOptions()...)
+	stream, err := client.DoExchange(o.asking(call), o.callOptions()...)
 	if err != nil {
 		cancel()
 		return nil, withStatus(err)
@@ -163,7 +169,7 @@ func DoExchange(ctx context.Context, client arrowflight.FlightServiceClient, des
 			cancel()
 		}
 	}()
-	answers, _, err := receive(stream, o, call, cancel, func() error {
+	answers, _, err := receive(stream, o, call, o.takesTickets(), cancel, func() error {
 		if err := failed.Load(); err != nil {
 			return *err
 		}

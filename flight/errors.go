@@ -74,6 +74,8 @@ func withStatus(err error) error {
 // codeOf is the code of an error that has none.
 func codeOf(err error) codes.Code {
 	switch {
+	case errors.As(err, new(openError)) && !withStatusOf(err):
+		return codes.FailedPrecondition
 	case errors.Is(err, context.Canceled):
 		return codes.Canceled
 	case errors.Is(err, context.DeadlineExceeded):

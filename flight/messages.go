@@ -20,7 +20,7 @@ type messages struct {
 	copies   bool // bodies of other codecs are copied into memory of mem
 	max      int
 	metadata func([]byte) error
-	tickets  bool // may come in place of batches
+	mark     string // of tickets, which may come in place of batches; empty: none do
 
 	first       *incoming // received, and not read
 	current     *ipc.Message

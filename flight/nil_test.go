@@ -14,6 +14,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/flight"
 	"github.com/arrowdevice/arrowdevice/internal/nilargs"
+	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
 
 func second(r *cdevice.RecordReader, err error) error {
@@ -81,7 +82,7 @@ func TestNilArguments(t *testing.T) {
 		"WithMetadataFunc(f)":      {Call: get(flight.WithMetadataFunc(nil)), Want: "WithMetadataFunc: nil"},
 		"WithCallOptions(opts...)": {Call: get(flight.WithCallOptions(nil...))},
 		"WithSharing(dev)":         {Call: get(flight.WithSharing(nil, memory.DefaultAllocator))},
-		"WithSharing(mem)":         {Call: get(flight.WithSharing(device.CPUDevice(), nil))},
+		"WithSharing(mem)":         {Call: get(flight.WithSharing((*cudaalloc.Device)(nil), nil))},
 		// The interface is grpc's, for its streams.
 		"Stream.SendMsg(m)":          {Call: func() error { return sink().SendMsg(nil) }},
 		"Stream.RecvMsg(m)":          {Call: func() error { return (&tape{}).RecvMsg(nil) }, Want: "EOF"},

@@ -60,6 +60,12 @@ func (o *options) need(ok bool, name, want string) {
 	}
 }
 
+func (o *options) check(ok bool, name, text string) {
+	if !ok && o.err == nil {
+		o.err = invalid(name, text)
+	}
+}
+
 func (o *options) maxSend() int {
 	if o.max > 0 {
 		return o.max

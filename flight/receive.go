@@ -44,22 +44,24 @@ func Receive(stream Stream, opts ...Option) (*cdevice.RecordReader, *arrowflight
 	if fielderr.IsNil(stream) {
 		return nil, nil, absent("stream", "a stream of Arrow Flight")
 	}
-	return receive(stream, o, stream.Context(), func() {}, nil, nil)
+	return receive(stream, o, stream.Context(), o.answering(stream), func() {}, nil, nil)
 }
 
 // receive is Receive with a function that ends the stream, for good or while it is waiting, and one
 // that returns the error behind the stream's, if there is one, and one that asks for the stream again
-// without tickets; without it there are none.
-func receive(stream Stream, o *options, ctx context.Context, end func(), behind func() error, again func() (Stream, error)) (*cdevice.RecordReader, *arrowflight.FlightDescriptor, error) {
+// without tickets, if that can be. tickets says whether there may be tickets.
+func receive(stream Stream, o *options, ctx context.Context, tickets bool, end func(), behind func() error, again func() (Stream, error)) (*cdevice.RecordReader, *arrowflight.FlightDescriptor, error) {
 	in := &receiver{o: o, end: end, behind: behind, again: again}
 	in.messages = newMessages(stream, o)
+	if tickets {
+		in.messages.mark = ticketMark(self()[len(self())-1])
+	}
 	descriptor, err := in.start()
 	if err != nil {
 		in.finish()
 		end()
 		return nil, descriptor, in.failure(err)
 	}
-	in.messages.tickets = again != nil && o.offered(stream)
 	t := device.CPU
 	if o.dev != nil {
 		t = o.dev.ID().Type

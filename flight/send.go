@@ -10,11 +10,11 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/array"
 	arrowflight "github.com/apache/arrow-go/v18/arrow/flight"
 	"github.com/apache/arrow-go/v18/arrow/ipc"
+	"github.com/apache/arrow-go/v18/arrow/memory"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
-	"github.com/arrowdevice/arrowdevice/share"
 )
 
 // Send sends the batches that are left in r, and their schema even if there are none. It returns at the
@@ -56,20 +56,20 @@ func send(stream Stream, r *cdevice.RecordReader, descriptor *arrowflight.Flight
 	s.next.FlightDescriptor = descriptor
 	w := ipc.NewWriterWithPayloadWriter(s, append([]ipc.Option{ipc.WithSchema(r.Schema()), ipc.WithAllocator(o.mem)}, o.ipc...)...)
 	records := make(chan host)
-	go ahead(ctx, r, o, o.offer(stream), records)
+	go ahead(ctx, r, o, o.otherEnd(stream), records)
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case h := <-records:
 			if h.err == io.EOF {
-				return cmp.Or(s.failure(w.Close()), s.issued.await(ctx, 0))
+				return cmp.Or(s.end(w), s.issued.await(ctx, 0))
 			}
 			if h.err != nil {
 				return h.err
 			}
-			if h.shared != nil {
-				if err := s.ticket(ctx, r.Schema(), h.shared, o); err != nil {
+			if h.parcel != nil {
+				if err := s.ticket(ctx, r.Schema(), h.parcel, o); err != nil {
 					return err
 				}
 				continue
@@ -84,13 +84,13 @@ func send(stream Stream, r *cdevice.RecordReader, descriptor *arrowflight.Flight
 // host is a record batch that the CPU can read, or the error that ended them.
 type host struct {
 	rec    arrow.RecordBatch
-	shared *share.Shared // in place of rec
+	parcel *parcel // in place of rec
 	err    error
 }
 
 func (h host) release() {
-	if h.shared != nil {
-		_ = h.shared.Close()
+	if h.parcel != nil {
+		_ = h.parcel.shared.Close()
 	} else {
 		h.rec.Release()
 	}
@@ -98,7 +98,7 @@ func (h host) release() {
 
 // ahead reads batches, and copies each to the host while the one before it is sent. It holds no
 // reference to r: the last Release of r ends the wait of its source.
-func ahead(ctx context.Context, r *cdevice.RecordReader, o *options, tickets bool, to chan<- host) {
+func ahead(ctx context.Context, r *cdevice.RecordReader, o *options, peer *otherEnd, to chan<- host) {
 	last := host{err: fmt.Errorf("flight: the source of the batches ended its goroutine")}
 	defer func() {
 		if v := recover(); v != nil {
@@ -112,7 +112,7 @@ func ahead(ctx context.Context, r *cdevice.RecordReader, o *options, tickets boo
 	for b, err := range r.All() {
 		h := host{err: err}
 		if err == nil {
-			h = prepared(ctx, b, o, tickets)
+			h = prepared(ctx, b, o, peer)
 		}
 		if h.err != nil {
 			last = h
@@ -129,11 +129,9 @@ func ahead(ctx context.Context, r *cdevice.RecordReader, o *options, tickets boo
 }
 
 // prepared issues a ticket for a batch, or makes it one for the CPU.
-func prepared(ctx context.Context, b *cdevice.RecordBatch, o *options, tickets bool) (h host) {
-	if tickets {
-		if h.shared, h.err = o.sharing.share(ctx, b); h.shared != nil || h.err != nil {
-			return h
-		}
+func prepared(ctx context.Context, b *cdevice.RecordBatch, o *options, peer *otherEnd) host {
+	if p := o.parcel(ctx, b, peer.neighbour(ctx)); p != nil {
+		return host{parcel: p}
 	}
 	return toHost(ctx, b, o)
 }
@@ -171,6 +169,7 @@ type sender struct {
 	custom arrow.Metadata
 	issued issued
 	begun  bool  // the schema was sent
+	wrote  bool  // a batch was sent as bytes
 	err    error // of the stream, as it was before arrow-go wrapped it
 }
 
@@ -206,11 +205,11 @@ func (s *sender) WritePayload(p ipc.Payload) error {
 }
 
 // schema sends the schema, unless it was sent.
-func (s *sender) schema(schema *arrow.Schema, o *options) error {
+func (s *sender) schema(schema *arrow.Schema) error {
 	if s.begun {
 		return nil
 	}
-	p := ipc.GetSchemaPayload(schema, o.mem)
+	p := ipc.GetSchemaPayload(schema, memory.DefaultAllocator)
 	defer p.Release()
 	return s.WritePayload(p)
 }
@@ -244,9 +243,18 @@ func (s *sender) failure(err error) error {
 	return err
 }
 
+// end sends the schema, if there was no batch. Where there were tickets only, arrow-go's writer has nothing to end.
+func (s *sender) end(w *ipc.Writer) error {
+	if s.begun && !s.wrote {
+		return nil
+	}
+	return s.failure(w.Close())
+}
+
 // write writes a record batch, which it takes, in parts that are small enough.
 func (s *sender) write(w *ipc.Writer, rec arrow.RecordBatch) error {
 	defer rec.Release()
+	s.wrote = true
 	rest := rec
 	if with, ok := rec.(arrow.RecordBatchWithMetadata); ok && with.Metadata().Len() > 0 {
 		s.custom = s.split(with.Metadata())

@@ -4,7 +4,11 @@ package flight_test
 
 import (
 	"context"
+	"fmt"
 	"net"
+	"os"
+	"regexp"
+	"runtime"
 	"strconv"
 	"sync/atomic"
 	"testing"
@@ -19,6 +23,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 
+	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/cdevice/cdevicetest"
 	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/device"
@@ -56,23 +61,96 @@ func TestSharingServer(t *testing.T) {
 		defer r.Release()
 		return flight.Send(stream, r, flight.WithSharing(shareable, mem))
 	}}
+	received := &counted{Allocator: memory.DefaultAllocator}
+	opts := []flight.Option{flight.WithSharing(nil, mem), flight.WithAllocator(received), flight.WithPrefetch(0)}
+	if gpu, err := cudaalloc.Open(0); err == nil {
+		opts = append(opts, flight.WithSharing(gpu, nil), flight.WithDevice(gpu))
+	}
+	s.put = func(stream arrowflight.FlightService_DoPutServer) error {
+		r, d, err := flight.Receive(stream, opts...)
+		if err != nil {
+			return err
+		}
+		defer r.Release()
+		return answerPut(stream, r, d, received)
+	}
+	s.exchange = func(stream arrowflight.FlightService_DoExchangeServer) error {
+		r, _, err := flight.Receive(stream, opts...)
+		if err != nil {
+			return err
+		}
+		defer r.Release()
+		return flight.Send(stream, r, opts...)
+	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	grpcServer := grpc.NewServer(flight.ServerOptions()...)
 	arrowflight.RegisterFlightServiceServer(grpcServer, s)
 	go grpcServer.Serve(listener)
 	client.Write(listener.Addr().String())
-	for client.Read() == "free" {
-		for end := time.Now().Add(30 * time.Second); mem.Used() != 0 && time.Now().Before(end); {
-			time.Sleep(time.Millisecond)
-		}
-		if mem.Used() == 0 {
-			client.Write("free")
-		} else {
-			client.Write("leaked")
+	for {
+		switch client.Read() {
+		case "free":
+			client.Write(map[bool]string{true: "free", false: "leaked"}[becomesFree(mem)])
+		case "count":
+			client.Write(counts())
+		default:
+			grpcServer.Stop()
+			return
 		}
 	}
-	grpcServer.Stop()
+}
+
+// answerPut reads batches, and says of each what was received by then.
+func answerPut(stream arrowflight.FlightService_DoPutServer, r *cdevice.RecordReader, d *arrowflight.FlightDescriptor, received *counted) error {
+	if d.Path[0] == "one" {
+		r.Next()
+		return r.Err()
+	}
+	before := received.bytes.Load()
+	for b, err := range r.All() {
+		if err != nil {
+			return err
+		}
+		rec, err := b.CopyToHost(stream.Context(), nil)
+		if err != nil {
+			return err
+		}
+		md := b.Metadata()
+		i := max(md.FindKey(flight.AppMetadataKey), 0)
+		said := fmt.Sprintf("%d rows in %d bytes", rec.NumRows(), received.bytes.Load()-before)
+		if md.Len() > 0 {
+			said += " with " + md.Values()[i]
+		}
+		before = received.bytes.Load()
+		rec.Release()
+		if err := stream.Send(&arrowflight.PutResult{AppMetadata: []byte(said)}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func becomesFree(mem *share.Allocator) bool {
+	for end := time.Now().Add(30 * time.Second); mem.Used() != 0 && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
+	return mem.Used() == 0
+}
+
+var started = regexp.MustCompile(`\ncreated by github.com/arrowdevice/arrowdevice/(flight|share|cdevice|internal/items)\.`)
+
+// counts are the descriptors of the process, and its goroutines of this package and of package share.
+func counts() string {
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		files, err := os.ReadDir("/proc/self/fd")
+		stacks := make([]byte, 4<<20)
+		stacks = stacks[:runtime.Stack(stacks, true)]
+		n := len(started.FindAll(stacks, -1))
+		if err != nil || n == 0 || time.Now().After(end) {
+			return fmt.Sprintf("%d files, %d goroutines", len(files), n)
+		}
+	}
 }
 
 // counted counts the bytes that are allocated.

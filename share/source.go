@@ -139,6 +139,9 @@ func (s *source) node(c *content, a *abi.ArrowArray, dt arrow.DataType) (n node,
 	n.buffers = make([]place, len(buffers))
 	for i, p := range buffers {
 		if s.isEmpty(l, i, a, buffers, n.viewSizes) { // it may lie anywhere
+			if l.Kind == layout.View && i >= 2 {
+				n.viewSizes[i-2] = 0
+			}
 			continue
 		}
 		if n.buffers[i], err = s.place(c, p); err != nil {

@@ -1,5 +1,5 @@
 // Command flight compares this module's client of Arrow Flight with arrow-go's and a copy to the device
-// after it, over loopback, and prints the ratios.
+// after it, over loopback, and tickets of package share with bodies. It prints the ratios.
 //
 //	go run ./cudasim/run go run ./bench/flight
 //
@@ -35,13 +35,23 @@ import (
 var (
 	rounds = flag.Int("rounds", 7, "turns of each measurement")
 	small  = flag.Int("small", 1_000_000, "number of small batches")
+	only   = flag.Bool("tickets", false, "only tickets against bodies")
+	serve  = flag.Bool("serve", false, "be the other process of the tickets")
 )
 
 func main() {
 	flag.Parse()
+	if *serve {
+		serveTickets()
+		return
+	}
 	gpu, err := cudaalloc.Open(0)
 	check(err)
 	b := &bench{gpu: gpu, mem: hostpinned.New(gpu, 4<<30)}
+	if *only {
+		b.compareTickets()
+		return
+	}
 	b.plain, b.ours = b.serve(false), b.serve(true)
 	fmt.Println("| | bytes/s, of plain | CPU time, of plain |")
 	fmt.Println("|---|---|---|")
@@ -50,6 +60,7 @@ func main() {
 	b.compare("64 streams, batches of 1 MiB", load{rows: 128 << 10, batches: 8, streams: 64})
 	b.compare("small batches, of 10 rows", load{rows: 10, batches: *small / 20, streams: 1})
 	b.million()
+	b.compareTickets()
 }
 
 type bench struct {

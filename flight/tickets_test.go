@@ -1,0 +1,368 @@
+//go:build linux
+
+package flight_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	arrowflight "github.com/apache/arrow-go/v18/arrow/flight"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/cdevice/cdevicetest"
+	"github.com/arrowdevice/arrowdevice/cudasim"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/flight"
+	"github.com/arrowdevice/arrowdevice/internal/testing/cases"
+	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+	"github.com/arrowdevice/arrowdevice/internal/testing/otherprocess"
+	"github.com/arrowdevice/arrowdevice/internal/testing/within"
+	"github.com/arrowdevice/arrowdevice/share"
+)
+
+// shareAllocator is memory for tickets, which must be free at the end of the test.
+func shareAllocator(t *testing.T, opts ...share.AllocatorOption) *share.Allocator {
+	mem, err := share.NewAllocator(opts...)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.True(t, becomesFree(mem), "%d bytes are in use", mem.Used()) })
+	return mem
+}
+
+// said returns an option that keeps what the server answers to a put.
+func said(answers *[]string) flight.Option {
+	return flight.WithPutResults(func(p *arrowflight.PutResult) error {
+		*answers = append(*answers, string(p.AppMetadata))
+		return nil
+	})
+}
+
+func TestSharingPut(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	peer, client := sharingServer(t, "")
+	mem := shareAllocator(t)
+	var answers []string
+	r := readerOf(t, device.CPUDevice(), schema, sharedNumbers(t)...)
+	defer r.Release()
+	require.NoError(t, flight.DoPut(t.Context(), client, descriptor(), r, flight.WithSharing(nil, mem), said(&answers)))
+	assert.Equal(t, []string{"1000 rows in 0 bytes", "1000 rows in 0 bytes", "1000 rows in 0 bytes", "1000 rows in 0 bytes", "1000 rows in 0 bytes"}, answers)
+	isFree(t, peer)
+}
+
+func TestSharingExchange(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	peer, client := sharingServer(t, "")
+	received := &counted{Allocator: memory.DefaultAllocator}
+	r := readerOf(t, device.CPUDevice(), schema, sharedNumbers(t)...)
+	answers, err := flight.DoExchange(t.Context(), client, descriptor(), r, flight.WithSharing(nil, shareAllocator(t)), flight.WithAllocator(received))
+	r.Release()
+	require.NoError(t, err)
+	requireBatches(t, sharedNumbers(t), answers)
+	assert.Zero(t, received.bytes.Load())
+	isFree(t, peer)
+}
+
+// Every type goes to the other process and back by tickets, in host memory and in memory of a GPU.
+func TestGPUSharingEveryType(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	m := cudatest.One(t, cudasim.Options{})
+	for name, dev := range map[string]device.Device{"host": device.CPUDevice(), "GPU": m.GPUs[0]} {
+		t.Run(name, func(t *testing.T) {
+			received := &counted{Allocator: memory.DefaultAllocator}
+			opts := []flight.Option{flight.WithAllocator(received), flight.WithSharing(nil, shareAllocator(t))}
+			driver := ""
+			if name == "GPU" {
+				driver = m.Path()
+				t.Setenv("CDEVICE_CUDA_DRIVER", driver) // package share opens the default driver
+				opts = []flight.Option{flight.WithAllocator(received), flight.WithSharing(m.GPUs[0], nil), flight.WithDevice(dev)}
+			}
+			_, client := sharingServer(t, driver)
+			for _, c := range cases.All() {
+				for _, v := range cases.Variants {
+					t.Run(c.Name+"/"+string(v), func(t *testing.T) {
+						rec := recordOf(t, c, v)
+						r := readerOf(t, dev, rec.Schema(), rec, rec)
+						answers, err := flight.DoExchange(t.Context(), client, descriptor(), r, opts...)
+						r.Release()
+						require.NoError(t, err)
+						requireBatches(t, []arrow.RecordBatch{rec, rec}, answers)
+					})
+				}
+			}
+			assert.Zero(t, received.bytes.Load())
+		})
+	}
+}
+
+// A dictionary that changes in the stream is a part of each ticket.
+func TestSharingDictionaries(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	_, client := sharingServer(t, "")
+	s, kept := dictionaries(t, "a b", "a b", "a b c", "other")
+	r := readerOf(t, device.CPUDevice(), s, kept...)
+	defer r.Release()
+	answers, err := flight.DoExchange(t.Context(), client, descriptor(), r, flight.WithSharing(nil, shareAllocator(t)))
+	require.NoError(t, err)
+	requireBatches(t, kept, answers)
+}
+
+// Where the memory for tickets is used up, a batch is sent as bytes; so is one whose ticket is too large.
+func TestSharingMixedWithBytes(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	_, client := sharingServer(t, "")
+	t.Run("memory", func(t *testing.T) {
+		var answers []string
+		r := readerOf(t, device.CPUDevice(), schema, numbers(t, 0, 10), numbers(t, 10, 2000), numbers(t, 20, 10), numbers(t, 30, 2000))
+		defer r.Release()
+		mem := shareAllocator(t, share.WithLimit(32<<10))
+		require.NoError(t, flight.DoPut(t.Context(), client, descriptor(), r, flight.WithSharing(nil, mem), said(&answers)))
+		require.Len(t, answers, 4)
+		assert.Equal(t, "10 rows in 0 bytes", answers[0])
+		assert.Equal(t, "10 rows in 0 bytes", answers[2])
+		for _, i := range []int{1, 3} {
+			assert.Regexp(t, "^2000 rows in [0-9]{5} bytes$", answers[i])
+		}
+	})
+	t.Run("size", func(t *testing.T) {
+		md := arrow.NewMetadata([]string{"k"}, []string{strings.Repeat("v", 3000)})
+		s := arrow.NewSchema(schema.Fields(), &md) // which a ticket has, and a batch has not
+		rec := array.NewRecordBatch(s, numbers(t, 0, 4).Columns(), 4)
+		mem := shareAllocator(t)
+		var outcomes []string
+		for size := 3000; size < 4000; size += 20 {
+			var answers []string
+			r := readerOf(t, device.CPUDevice(), s, rec)
+			err := flight.DoPut(t.Context(), client, descriptor(), r, flight.WithSharing(nil, mem), flight.WithMaxMessageSize(size), said(&answers))
+			r.Release()
+			outcome := "bytes"
+			if err != nil {
+				require.ErrorContains(t, err, "WithMaxMessageSize") // of the schema
+				outcome = "error"
+			} else if require.Len(t, answers, 1); answers[0] == "4 rows in 0 bytes" {
+				outcome = "ticket"
+			}
+			outcomes = append(outcomes, outcome)
+		}
+		assert.Equal(t, []string{"error", "bytes", "ticket"}, slices.Compact(outcomes))
+	})
+}
+
+// A ticket has the metadata of its batch, and app_metadata with it.
+func TestSharingMetadata(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	_, client := sharingServer(t, "")
+	b, err := cdevice.WrapRecordBatch(numbers(t, 0, 4), device.CPUDevice())
+	require.NoError(t, err)
+	with := b.WithMetadata(arrow.NewMetadata([]string{"k", flight.AppMetadataKey}, []string{"v", "for you"}))
+	b.Release()
+	given := false
+	r, err := cdevice.NewRecordReaderFunc(schema, device.CPU, func() (*cdevice.RecordBatch, error) {
+		if given {
+			return nil, io.EOF
+		}
+		given = true
+		return with, nil
+	}, nil)
+	require.NoError(t, err)
+	defer r.Release()
+	var answers []string
+	require.NoError(t, flight.DoPut(t.Context(), client, descriptor(), r, flight.WithSharing(nil, shareAllocator(t)), said(&answers)))
+	assert.Equal(t, []string{"4 rows in 0 bytes with for you"}, answers)
+}
+
+// A server without the option, or of arrow-go, gets bytes.
+func TestSharingWithPlainServers(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	for name, s := range map[string]*server{"plain": plainServer(), "without the option": echo(t, host(t), nil)} {
+		t.Run(name, func(t *testing.T) {
+			client := serve(t, s)
+			mem := shareAllocator(t)
+			r := readerOf(t, device.CPUDevice(), schema, sharedNumbers(t)...)
+			defer r.Release()
+			require.NoError(t, flight.DoPut(t.Context(), client, descriptor(), r, flight.WithSharing(nil, mem)))
+		})
+	}
+}
+
+// A server that has enough returns, which ends a put whose tickets were not opened, or whose source waits.
+func TestServerReturnsBeforeTheEnd(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	_, client := sharingServer(t, "")
+	mem := shareAllocator(t)
+	one := &arrowflight.FlightDescriptor{Type: arrowflight.DescriptorPATH, Path: []string{"one"}}
+	t.Run("tickets", func(t *testing.T) {
+		r := readerOf(t, device.CPUDevice(), schema, append(sharedNumbers(t), sharedNumbers(t)...)...)
+		defer r.Release()
+		within.Seconds(t, "DoPut", func() error { return flight.DoPut(background, client, one, r, flight.WithSharing(nil, mem)) })
+	})
+	t.Run("the source waits", func(t *testing.T) {
+		r := source(t, func(ctx context.Context, i int) (arrow.RecordBatch, error) {
+			if i == 0 {
+				return numbers(t, 0, 4), nil
+			}
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}, nil)
+		defer r.Release()
+		within.Seconds(t, "DoPut", func() error { return flight.DoPut(background, client, one, r) })
+	})
+}
+
+// A later ticket that cannot be opened ends the stream; what came before stays.
+func TestSharingLaterTicketFails(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	peer, client := sharingServer(t, "")
+	calls := 0
+	r, err := flight.DoGet(background, &laterTickets{brokenTickets{client, &calls}}, ticket(), flight.WithSharing(nil, nil), flight.WithPrefetch(0))
+	require.NoError(t, err)
+	got, err := collect(r)
+	assert.Len(t, got, 2)
+	assert.ErrorContains(t, err, "flight: the ticket of a batch: ")
+	assert.ErrorIs(t, err, share.ErrBadTicket)
+	assert.Equal(t, codes.FailedPrecondition, status.Code(err))
+	assert.Equal(t, 1, calls)
+	isFree(t, peer)
+}
+
+// laterTickets changes the tickets from the third on.
+type laterTickets struct{ brokenTickets }
+
+func (b *laterTickets) DoGet(ctx context.Context, t *arrowflight.Ticket, opts ...grpc.CallOption) (arrowflight.FlightService_DoGetClient, error) {
+	*b.calls++
+	stream, err := b.Client.DoGet(ctx, t, opts...)
+	return &laterStream{FlightService_DoGetClient: stream}, err
+}
+
+type laterStream struct {
+	arrowflight.FlightService_DoGetClient
+	n int
+}
+
+func (b *laterStream) RecvMsg(m any) error {
+	err := b.FlightService_DoGetClient.RecvMsg(m)
+	if b.n++; b.n > 3 { // the schema is the first
+		flight.ChangeTicket(m)
+	}
+	return err
+}
+
+// endless is a reader of batches without end; made counts them.
+func endless(t *testing.T, made *atomic.Int64) *cdevice.RecordReader {
+	rec := numbers(t, 0, 1000)
+	return source(t, func(context.Context, int) (arrow.RecordBatch, error) {
+		made.Add(1)
+		rec.Retain()
+		return rec, nil
+	}, nil)
+}
+
+// A client that opens nothing, or holds on to what it has opened, holds the server up.
+func TestSharingIsBounded(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	mem := shareAllocator(t)
+	var made atomic.Int64
+	address := serveTCP(t, &server{get: func(_ *arrowflight.Ticket, stream arrowflight.FlightService_DoGetServer) error {
+		r := endless(t, &made)
+		defer r.Release()
+		return flight.Send(stream, r, flight.WithSharing(nil, mem), flight.WithPrefetch(3))
+	}})
+	p := otherprocess.Start(t, "TestSharingHolder", "")
+	p.Write(address)
+	require.Equal(t, "2 batches", p.Read())
+	last := int64(-1)
+	for now := made.Load(); now != last; now = made.Load() { // until the source rests
+		last = now
+		time.Sleep(50 * time.Millisecond)
+	}
+	// The client has two and one behind, three tickets were not opened, one waits for that and one behind it.
+	assert.LessOrEqual(t, last, int64(9))
+	assert.LessOrEqual(t, mem.Used(), 9*int64(32<<10))
+	require.NoError(t, p.Process().Kill()) // what it held is given back
+}
+
+// TestSharingHolder is the other process: a client that holds two batches, and reads no more.
+func TestSharingHolder(t *testing.T) {
+	owner := otherprocess.Caller(t)
+	conn, err := grpc.NewClient(owner.Read(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(t, err)
+	r, err := flight.DoGet(background, arrowflight.NewClientFromConn(conn, nil), ticket(), flight.WithSharing(nil, nil), flight.WithPrefetch(1))
+	require.NoError(t, err)
+	for n := 1; n <= 2; n++ {
+		require.True(t, r.Next(), r.Err())
+		r.RecordBatch().Retain()
+	}
+	owner.Write("2 batches")
+	owner.Read() // nothing comes: it is killed
+}
+
+// serveTCP runs a server that other processes reach, and returns its address.
+func serveTCP(t *testing.T, s *server) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	grpcServer := grpc.NewServer(flight.ServerOptions()...)
+	arrowflight.RegisterFlightServiceServer(grpcServer, s)
+	go grpcServer.Serve(listener)
+	t.Cleanup(grpcServer.Stop)
+	return listener.Addr().String()
+}
+
+// Many streams with tickets leave no descriptor and no goroutine, in both processes.
+func TestSharingLeavesNothing(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	peer, client := sharingServer(t, "")
+	mem := shareAllocator(t)
+	opts := []flight.Option{flight.WithSharing(nil, mem)}
+	round := func() {
+		r, err := flight.DoGet(t.Context(), client, ticket(), opts...)
+		require.NoError(t, err)
+		requireBatches(t, sharedNumbers(t), r)
+		r = readerOf(t, device.CPUDevice(), schema, sharedNumbers(t)...)
+		defer r.Release()
+		require.NoError(t, flight.DoPut(t.Context(), client, descriptor(), r, opts...))
+		abandoned := readerOf(t, device.CPUDevice(), schema, sharedNumbers(t)...)
+		defer abandoned.Release()
+		answers, err := flight.DoExchange(t.Context(), client, descriptor(), abandoned, opts...)
+		require.NoError(t, err)
+		require.True(t, answers.Next(), answers.Err())
+		answers.Release()
+	}
+	count := func() string {
+		peer.Write("count")
+		return fmt.Sprint("here ", counts(), ", there ", peer.Read())
+	}
+	round()
+	isFree(t, peer)
+	require.True(t, becomesFree(mem))
+	before := count()
+	for range 60 {
+		round()
+	}
+	isFree(t, peer)
+	require.True(t, becomesFree(mem))
+	after := ""
+	assert.Eventually(t, func() bool { after = count(); return after == before }, 10*time.Second, 10*time.Millisecond)
+	assert.Equal(t, before, after)
+}
+
+func TestSharingOptions(t *testing.T) {
+	_, client := sharingServer(t, "")
+	_, err := flight.DoGet(t.Context(), client, ticket(), flight.WithSharing(device.CPUDevice(), nil))
+	assert.ErrorContains(t, err, "WithSharing: a device that is not of package cudaalloc")
+	assert.ErrorIs(t, err, arrow.ErrInvalid)
+}
