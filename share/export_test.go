@@ -3,7 +3,10 @@
 package share
 
 import (
+	"context"
 	"crypto/sha256"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
 )
 
 // Forged returns the ticket with another content and a checksum that fits.
@@ -24,6 +27,24 @@ func Forged(t Ticket, change func(*Forgery)) (Ticket, error) {
 	change(&f)
 	c.boot, c.process, c.socket, c.uuid = f.Boot, f.Process, f.Socket, f.UUID
 	return c.encode()
+}
+
+// OpenHere is [Open] as if this process were another one than the owner's.
+func OpenHere(ctx context.Context, t Ticket, opts ...OpenOption) (*cdevice.RecordBatch, error) {
+	own := thisProcess
+	thisProcess = id{}
+	defer func() { thisProcess = own }()
+	return Open(ctx, t, opts...)
+}
+
+// WithSlowOpening calls do while the driver takes until let to open memory.
+func WithSlowOpening(let <-chan struct{}, do func()) {
+	defer func(f func(*opened, context.Context, *content) error) { openRegions = f }(openRegions)
+	openRegions = func(m *opened, _ context.Context, c *content) error {
+		<-let
+		return m.open(context.Background(), c)
+	}
+	do()
 }
 
 // Forgery is what a test changes in a ticket.

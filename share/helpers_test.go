@@ -7,9 +7,12 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"os"
+	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -20,9 +23,13 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/cdevice/cdevicetest"
+	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/cuda"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cases"
 	"github.com/arrowdevice/arrowdevice/internal/testing/otherprocess"
+	"github.com/arrowdevice/arrowdevice/internal/testing/within"
+	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 	"github.com/arrowdevice/arrowdevice/share"
 )
 
@@ -31,11 +38,13 @@ var background = context.Background()
 // patience is how long another process may take on a busy machine.
 const patience = 30 * time.Second
 
-func allocator(t *testing.T) *share.Allocator {
+func allocator(t *testing.T, opts ...share.AllocatorOption) *share.Allocator {
 	t.Helper()
-	a, err := share.NewAllocator()
+	a, err := share.NewAllocator(opts...)
 	require.NoError(t, err)
-	t.Cleanup(func() { require.Zero(t, a.Used(), "memory that was not freed") })
+	t.Cleanup(func() { // page-locked memory may wait for work of the GPU
+		within.Eventually(t, "memory is freed", func() bool { return a.Used() == 0 })
+	})
 	return a
 }
 
@@ -84,7 +93,11 @@ func onHost(t *testing.T, rec arrow.RecordBatch, mem memory.Allocator) *cdevice.
 	copied, err := here.CopyToHost(background, mem)
 	require.NoError(t, err)
 	defer copied.Release()
-	b, err := cdevice.WrapRecordBatch(copied, device.CPUDevice())
+	at := device.CPUDevice()
+	if own, ok := mem.(*share.Allocator); ok {
+		at = own.Device()
+	}
+	b, err := cdevice.WrapRecordBatch(copied, at)
 	require.NoError(t, err)
 	return b
 }
@@ -109,13 +122,19 @@ func TestOpener(t *testing.T) {
 	owner := otherprocess.Caller(t)
 	cdevicetest.CheckLeaks(t)
 	var open []*cdevice.RecordBatch
+	var pinned []share.OpenOption
 	gone := make(chan struct{})
+	ownerGone := sync.OnceFunc(func() { close(gone) })
 	for {
 		switch owner.Read() {
+		case "open pinned":
+			pinned = append(pinned, share.WithPinnedMapping(gpu(t)))
+			fallthrough
 		case "open":
 			ticket, err := hex.DecodeString(owner.Read())
 			require.NoError(t, err)
-			b, err := share.Open(background, ticket, share.WithOwnerGone(func() { close(gone) }))
+			b, err := share.Open(background, ticket, append(pinned, share.WithOwnerGone(ownerGone))...)
+			pinned = nil
 			if err != nil {
 				owner.Write(err.Error())
 				continue
@@ -165,10 +184,72 @@ func TestOpener(t *testing.T) {
 			rec.Release()
 			open[0].Release()
 			return
+		case "device":
+			owner.Write(open[len(open)-1].DeviceID().String())
+		case "through gpu":
+			there, err := open[len(open)-1].CopyTo(background, gpu(t))
+			require.NoError(t, err)
+			rec, err := there.CopyToHost(background, nil)
+			require.NoError(t, err)
+			owner.Write(text(t, rec))
+			rec.Release()
+			there.Release()
+		case "owner gone":
+			<-gone
+			owner.Write("gone")
+		case "try read":
+			rec, err := open[len(open)-1].CopyToHost(background, nil)
+			if err != nil {
+				owner.Write("error: " + err.Error())
+				continue
+			}
+			owner.Write(text(t, rec))
+			rec.Release()
+		case "flush":
+			require.NoError(t, gpu(t).Flush(background))
+			owner.Write("flushed")
+		case "fail": // a function of the simulated driver, so many times
+			function, times := owner.Read(), 0
+			_, err := fmt.Sscan(owner.Read(), &times)
+			require.NoError(t, err)
+			sim, err := cudasim.Open(os.Getenv(cuda.PathVariable))
+			require.NoError(t, err)
+			sim.ResetCounters()
+			sim.FailTimes(function, 1, times, 999)
+			owner.Write("fails")
+		case "count":
+			owner.Write(fmt.Sprint(counted(t)))
 		case "end":
 			return
 		}
 	}
+}
+
+// gpu is the GPU of another process.
+func gpu(t *testing.T) *cudaalloc.Device {
+	t.Helper()
+	d, err := cudaalloc.Open(0)
+	require.NoError(t, err)
+	return d
+}
+
+// resources are those of a process.
+type resources struct{ files, mappings, goroutines int }
+
+// counted counts the files, the shared mappings and the goroutines of this process. The other mappings are Go's.
+func counted(t *testing.T) (r resources) {
+	t.Helper()
+	files, err := os.ReadDir("/proc/self/fd")
+	require.NoError(t, err)
+	maps, err := os.ReadFile("/proc/self/maps")
+	require.NoError(t, err)
+	for line := range strings.Lines(string(maps)) {
+		if fields := strings.Fields(line); strings.HasSuffix(fields[1], "s") {
+			r.mappings++
+		}
+	}
+	r.files, r.goroutines = len(files), runtime.NumGoroutine()
+	return r
 }
 
 // text is a batch in a line.

@@ -192,7 +192,7 @@ type opened struct {
 // interrupted: what they have opened after ctx has ended is closed then.
 func (m *opened) openUntil(ctx context.Context, c *content) error {
 	done := make(chan error, 1)
-	go func() { done <- m.open(ctx, c) }()
+	go func() { done <- openRegions(m, ctx, c) }()
 	select {
 	case err := <-done:
 		if err != nil {
@@ -207,6 +207,9 @@ func (m *opened) openUntil(ctx context.Context, c *content) error {
 		return ctx.Err()
 	}
 }
+
+// openRegions is replaced by tests.
+var openRegions = (*opened).open
 
 func (m *opened) open(ctx context.Context, c *content) error {
 	if m.gpu == nil && len(m.conn.files) != len(c.regions) {

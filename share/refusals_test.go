@@ -271,6 +271,8 @@ func TestNilArguments(t *testing.T) {
 		"Open(ctx)":              {Call: func() error { _, err := share.Open(ctx, s.Ticket()); return err }, Want: noContext},
 		"Open(opts...)":          {Call: func() error { _, err := share.Open(background, nil, nil); return err }, Want: "bytes = 0"},
 		"WithOwnerGone(f)":       {Call: func() error { _, err := share.Open(background, s.Ticket(), share.WithOwnerGone(nil)); return err }, Want: "f = nil, want a function"},
+		"WithPinnedMapping(gpu)": {Call: func() error { _, err := share.Open(background, s.Ticket(), share.WithPinnedMapping(nil)); return err }, Want: "WithPinnedMapping: gpu = nil, want a GPU"},
+		"WithPinnedMemory(gpu)":  {Call: func() error { _, err := share.NewAllocator(share.WithPinnedMemory(nil)); return err }, Want: "WithPinnedMemory: gpu = nil, want a GPU"},
 		"NewAllocator(opts...)":  {Call: func() error { _, err := share.NewAllocator(nil); return err }},
 	})
 }
