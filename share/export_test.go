@@ -18,7 +18,7 @@ func Forged(t Ticket, change func(*Forgery)) (Ticket, error) {
 	if err := c.readSchema(); err != nil {
 		return nil, err
 	}
-	f := Forgery{Boot: c.boot, Process: c.process, Socket: c.socket, UUID: c.uuid, Regions: len(c.regions)}
+	f := Forgery{Network: &c.network, Boot: c.boot, Process: c.process, Socket: c.socket, UUID: c.uuid, Regions: len(c.regions)}
 	if len(c.columns) > 0 {
 		f.Offset = &c.columns[0].buffers[1].offset
 		f.Length = &c.columns[0].length
@@ -54,6 +54,7 @@ type Forgery struct {
 	UUID           []byte
 	Regions        int
 	Offset, Length *int64
+	Network        *uint64
 	Region         *uint32
 }
 

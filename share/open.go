@@ -143,10 +143,19 @@ func (c *content) checkOwner() error {
 	if c.boot != here {
 		return fmt.Errorf("share: open: boot_id %.40q, here %q: %w", c.boot, here, ErrOtherHost)
 	}
+	if network := namespace("net"); c.network != 0 && network != 0 && c.network != network {
+		return fmt.Errorf("share: open: %w", ErrOtherNetwork)
+	}
 	if c.process == thisProcess {
 		return fmt.Errorf("share: open: %w", ErrSameProcess)
 	}
 	return nil
+}
+
+// inOtherPIDs reports whether this process and the owner are known to be in different PID namespaces.
+func (c *content) inOtherPIDs() bool {
+	here := namespace("pid")
+	return c.pids != 0 && here != 0 && c.pids != here
 }
 
 // device returns the device that the memory is of.
@@ -215,10 +224,10 @@ func (m *opened) open(ctx context.Context, c *content) error {
 	if m.gpu == nil && len(m.conn.files) != len(c.regions) {
 		return fmt.Errorf("the owner has sent %d files, want %d", len(m.conn.files), len(c.regions))
 	}
-	for i, r := range c.regions {
+	for i := range c.regions {
 		err := ctx.Err()
 		if err == nil {
-			err = m.openRegion(ctx, i, r)
+			err = m.openRegion(ctx, c, i)
 		}
 		if err != nil {
 			return fmt.Errorf("regions[%d]: %w", i, err)
@@ -236,7 +245,8 @@ func (m *opened) open(ctx context.Context, c *content) error {
 	return err
 }
 
-func (m *opened) openRegion(ctx context.Context, i int, r region) error {
+func (m *opened) openRegion(ctx context.Context, c *content, i int) error {
+	r := c.regions[i]
 	switch {
 	case m.gpu == nil:
 		file, err := mapFile(m.conn.files[i], r.size)
@@ -249,6 +259,9 @@ func (m *opened) openRegion(ctx context.Context, i int, r region) error {
 		return badTicket("handle", "none", "one for memory of a GPU")
 	}
 	mem, err := m.gpu.OpenMemory(ctx, *r.handle, r.size)
+	if err != nil && c.inOtherPIDs() {
+		err = fmt.Errorf("%w; the owner is in another PID namespace, and CUDA IPC needs one for both (docker run --pid and --ipc container:NAME, or shareProcessNamespace of a pod)", err)
+	}
 	if err != nil {
 		return err
 	}

@@ -96,16 +96,17 @@ func TestForgedTickets(t *testing.T) {
 		change func(*share.Forgery)
 		want   string
 	}{
-		"another host":   {func(f *share.Forgery) { f.Boot = "1234" }, share.ErrOtherHost.Error()},
-		"another socket": {func(f *share.Forgery) { f.Socket += "0" }, share.ErrOwnerGone.Error()},
-		"another length": {func(f *share.Forgery) { *f.Length = 3 }, "not the ticket that the owner has issued"},
-		"offset beyond":  {func(f *share.Forgery) { *f.Offset = 1 << 20 }, "columns[0].buffers[1].offset = 1048576, want 32 bytes"},
-		"offset before":  {func(f *share.Forgery) { *f.Offset = -8 }, "columns[0].buffers[1].offset = -8"},
-		"length beyond":  {func(f *share.Forgery) { *f.Length = 1 << 40 }, "bytes in the"},
-		"length":         {func(f *share.Forgery) { *f.Length = math.MaxInt64 }, "columns[0].buffers"},
-		"less":           {func(f *share.Forgery) { *f.Length = -1 }, "columns[0].length = -1"},
-		"another region": {func(f *share.Forgery) { *f.Region = 2 }, "columns[0].buffers[1].region = 2, want 1 to 1"},
-		"this process":   {func(f *share.Forgery) { f.Process[0]++ }, "not the ticket that the owner has issued"},
+		"another host":    {func(f *share.Forgery) { f.Boot = "1234" }, share.ErrOtherHost.Error()},
+		"another network": {func(f *share.Forgery) { *f.Network++ }, share.ErrOtherNetwork.Error()},
+		"another socket":  {func(f *share.Forgery) { f.Socket += "0" }, share.ErrOwnerGone.Error()},
+		"another length":  {func(f *share.Forgery) { *f.Length = 3 }, "not the ticket that the owner has issued"},
+		"offset beyond":   {func(f *share.Forgery) { *f.Offset = 1 << 20 }, "columns[0].buffers[1].offset = 1048576, want 32 bytes"},
+		"offset before":   {func(f *share.Forgery) { *f.Offset = -8 }, "columns[0].buffers[1].offset = -8"},
+		"length beyond":   {func(f *share.Forgery) { *f.Length = 1 << 40 }, "bytes in the"},
+		"length":          {func(f *share.Forgery) { *f.Length = math.MaxInt64 }, "columns[0].buffers"},
+		"less":            {func(f *share.Forgery) { *f.Length = -1 }, "columns[0].length = -1"},
+		"another region":  {func(f *share.Forgery) { *f.Region = 2 }, "columns[0].buffers[1].region = 2, want 1 to 1"},
+		"this process":    {func(f *share.Forgery) { f.Process[0]++ }, "not the ticket that the owner has issued"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ticket := forged(c.change)
