@@ -57,11 +57,12 @@ func NewAllocator(opts ...AllocatorOption) (*Allocator, error) {
 	if a.err != nil {
 		return nil, a.err
 	}
-	probe, err := a.newBlock(wholePages(1)) // an Allocator cannot return an error later
+	other := &Allocator{gpu: a.gpu}
+	probe, err := other.newBlock(wholePages(1)) // an Allocator cannot return an error later
 	if err != nil {
 		return nil, fmt.Errorf("share: %w", err)
 	}
-	a.end(probe)
+	other.end(probe)
 	return a, nil
 }
 
