@@ -28,7 +28,8 @@ func (m *mutant) site() string { return fmt.Sprintf("%s:%d", m.file, m.line) }
 // packages are the packages that are searched for waits. The CPU, in package device, has nothing to
 // wait for.
 var packages = []string{"internal/cuda", "internal/sizeclass", "memory/cudaalloc", "memory/hostpinned",
-	"internal/tree", "internal/copyplan", "internal/validate", "internal/items", "cdevice"}
+	"internal/tree", "internal/copyplan", "internal/validate", "internal/items", "cdevice",
+	"share", "flight", "interop/dlpack", "interop/ndarray", "interop/triton"}
 
 // removal is how a call is removed so that the rest compiles and reports success.
 type removal int
