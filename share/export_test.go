@@ -5,6 +5,7 @@ package share
 import (
 	"context"
 	"crypto/sha256"
+	"time"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 )
@@ -45,6 +46,23 @@ func WithSlowOpening(let <-chan struct{}, do func()) {
 		return m.open(context.Background(), c)
 	}
 	do()
+}
+
+// WithLittleTime calls do while strangers and the dying have this much time. Nothing is shared before and after it.
+func WithLittleTime(d time.Duration, do func()) {
+	defer func(h, d time.Duration) { handshake, afterDeath = h, d }(handshake, afterDeath)
+	handshake, afterDeath = d, d
+	do()
+}
+
+// Hello returns the socket of a ticket, and what an opener says there first.
+func Hello(t Ticket) (socket string, hello []byte) {
+	c, err := t.decode()
+	if err != nil {
+		panic(err)
+	}
+	digest := t.digest()
+	return "@" + c.socket, append(append([]byte(helloText), c.token[:]...), digest[:]...)
 }
 
 // Forgery is what a test changes in a ticket.

@@ -184,6 +184,10 @@ func TestOpener(t *testing.T) {
 			rec.Release()
 			open[0].Release()
 			return
+		case "ready":
+			ready, err := open[len(open)-1].Ready()
+			require.NoError(t, err)
+			owner.Write(fmt.Sprint(ready))
 		case "device":
 			owner.Write(open[len(open)-1].DeviceID().String())
 		case "through gpu":
@@ -217,6 +221,22 @@ func TestOpener(t *testing.T) {
 			sim.ResetCounters()
 			sim.FailTimes(function, 1, times, 999)
 			owner.Write("fails")
+		case "give up": // while the driver opens the memory
+			ticket, err := hex.DecodeString(owner.Read())
+			require.NoError(t, err)
+			let := make(chan struct{})
+			share.WithSlowOpening(let, func() {
+				ctx, cancel := context.WithTimeout(background, 10*time.Millisecond)
+				defer cancel()
+				_, err := share.Open(ctx, ticket)
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+			})
+			close(let)
+			sim, err := cudasim.Open(os.Getenv(cuda.PathVariable))
+			require.NoError(t, err)
+			within.Eventually(t, "what was opened is closed", func() bool { return gpu(t).ReadStats().Opened.Total == 1 && gpu(t).ReadStats().Opened.Live == 0 })
+			require.NoError(t, gpu(t).Flush(background))
+			owner.Write(fmt.Sprintf("given up, %d events", sim.Report().Live.Events))
 		case "count":
 			owner.Write(fmt.Sprint(counted(t)))
 		case "end":

@@ -11,6 +11,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -140,6 +141,43 @@ func TestGPUPinnedMemoryEndsAfterItsWork(t *testing.T) {
 	}
 	require.NoError(t, gpu.Flush(background))
 	assert.Zero(t, mem.Used())
+}
+
+// Share waits for the event of a batch in page-locked memory, until its context ends: openers know no events of it.
+func TestGPUShareWaitsForPinnedMemory(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	m := cudatest.One(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	mem := allocator(t, share.WithPinnedMemory(gpu))
+	stream, err := gpu.NewStream()
+	require.NoError(t, err)
+	defer stream.Close()
+	bytes := mem.Allocate(8)
+	at := device.Ptr(uintptr(unsafe.Pointer(&bytes[0])))
+	let := m.Hold(t, stream)
+	require.NoError(t, gpu.Memset(at, 1, 8, stream))
+	event, err := gpu.NewEvent()
+	require.NoError(t, err)
+	require.NoError(t, stream.Record(event))
+	schema := arrow.NewSchema([]arrow.Field{{Name: "n", Type: arrow.PrimitiveTypes.Int64}}, nil)
+	b, err := cdevice.NewRecordBatch(gpu.Pinned(), schema, 1, []cdevice.ArrayData{{Length: 1, Buffers: []device.Ptr{0, at}}},
+		cdevice.Lifetime{Ready: event, Release: func() { mem.Free(bytes) }})
+	require.NoError(t, err)
+	defer b.Release()
+	within.Context(t, "share", func(ctx context.Context) error {
+		_, err := share.Share(ctx, b)
+		return err
+	})
+	let()
+	s := issued(t, b)
+	opened, err := share.OpenHere(background, s.Ticket())
+	require.NoError(t, err)
+	rec, err := opened.CopyToHost(background, nil)
+	require.NoError(t, err)
+	assert.Equal(t, hex.EncodeToString([]byte(`[{"n":72340172838076673}]`)), text(t, rec))
+	rec.Release()
+	opened.Release()
+	released(t, s)
 }
 
 // The memory is page-locked: a GPU copies from it without staging memory.

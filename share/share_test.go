@@ -137,6 +137,7 @@ func TestGPUOpenerWaitsForTheEvent(t *testing.T) {
 	s := issued(t, b)
 	b.Release()
 	require.Equal(t, "opened", opens(p, s.Ticket()))
+	assert.Equal(t, "false", told(p, "ready"))
 	p.Write("read")
 	let()
 	assert.Equal(t, text(t, rec), p.Read())

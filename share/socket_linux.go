@@ -18,17 +18,21 @@ import (
 
 const supported = true
 
-const (
+// Tests have less time.
+var (
 	// handshake is how long a stranger may take to say who it is.
 	handshake = 5 * time.Second
+	// afterDeath is how long the system may take to end a process whose socket it has closed.
+	afterDeath = 10 * time.Second
+)
+
+const (
 	// patience is how long an owner may take to answer, with strangers before the opener.
-	patience = 3 * handshake
+	patience = 15 * time.Second
 	// maxStrangers bounds the connections that have not said it yet.
 	maxStrangers = 256
 	// maxFiles is how many descriptors one message takes (SCM_MAX_FD).
 	maxFiles = 253
-	// afterDeath is how long the system may take to end a process whose socket it has closed.
-	afterDeath = 10 * time.Second
 )
 
 // thisProcess tells tickets of this process from others.

@@ -29,7 +29,7 @@ func (m *mutant) site() string { return fmt.Sprintf("%s:%d", m.file, m.line) }
 // wait for.
 var packages = []string{"internal/cuda", "internal/sizeclass", "memory/cudaalloc", "memory/hostpinned",
 	"internal/tree", "internal/copyplan", "internal/validate", "internal/items", "cdevice",
-	"share", "flight", "interop/dlpack", "interop/ndarray", "interop/triton"}
+	"share", "flight", "interop/cudaarray", "interop/dlpack", "interop/triton"}
 
 // removal is how a call is removed so that the rest compiles and reports success.
 type removal int
@@ -232,6 +232,8 @@ func (f *finder) kindOf(name string, receiver ast.Expr, call *ast.CallExpr) remo
 	switch {
 	case name == "Query" && last != "": // about an address
 		return 0
+	case name == "UsedOn" && strings.HasPrefix(f.name, "interop/"): // of an array or a batch: it has an error
+		return succeeds
 	case name == "MarkExported" && last != "": // of the memory of an owner
 		return nothing
 	case name == "Wait" && last == "": // of a sync.Cond

@@ -46,6 +46,11 @@ var suites = map[string][]string{
 	"internal/cstruct":   {"cdevice"},
 	"internal/items":     {"cdevice"},
 	"cdevice":            {"cdevice"},
+	"share":              {"share"},
+	"flight":             {"flight"},
+	"interop/cudaarray":  {"interop/cudaarray"},
+	"interop/dlpack":     {"interop/dlpack"},
+	"interop/triton":     {"interop/triton"},
 }
 
 const (
