@@ -104,7 +104,7 @@ var extras = []extra{
 
 // extraMutants applies the list; text that is not there, or more than once, is an error.
 func extraMutants(root string) (list []*mutant, err error) {
-	for _, e := range extras {
+	for _, e := range slices.Concat(extras, processExtras) {
 		source, err := os.ReadFile(filepath.Join(root, e.file))
 		if err != nil {
 			return nil, err
