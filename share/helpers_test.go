@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"os"
 	"runtime"
 	"strings"
@@ -237,6 +238,18 @@ func TestOpener(t *testing.T) {
 			within.Eventually(t, "what was opened is closed", func() bool { return gpu(t).ReadStats().Opened.Total == 1 && gpu(t).ReadStats().Opened.Live == 0 })
 			require.NoError(t, gpu(t).Flush(background))
 			owner.Write(fmt.Sprintf("given up, %d events", sim.Report().Live.Events))
+		case "drop": // opens the ticket by itself, and closes the socket without a goodbye
+			conn, err := net.Dial("unixpacket", owner.Read())
+			require.NoError(t, err)
+			hello, err := hex.DecodeString(owner.Read())
+			require.NoError(t, err)
+			_, err = conn.Write(hello)
+			require.NoError(t, err)
+			answer := make([]byte, 1)
+			_, err = conn.Read(answer)
+			require.NoError(t, err)
+			require.NoError(t, conn.Close())
+			owner.Write(fmt.Sprint("dropped after ", answer[0]))
 		case "count":
 			owner.Write(fmt.Sprint(counted(t)))
 		case "end":

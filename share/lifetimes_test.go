@@ -3,9 +3,11 @@
 package share_test
 
 import (
+	"context"
 	"encoding/hex"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -125,4 +127,41 @@ func TestOwnerOfMemoryOfAGPUIsKilled(t *testing.T) {
 			p.End(0)
 		})
 	}
+}
+
+// The batch is held as long as one opener has it, even if the others have gone and the ticket was withdrawn.
+func TestLastOpenerCounts(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	mem := allocator(t)
+	b := numbers(t, mem)
+	s := issued(t, b, share.WithOpeners(3))
+	b.Release()
+	first, second := opener(t, ""), opener(t, "")
+	require.Equal(t, "opened", opens(first, s.Ticket()))
+	require.Equal(t, "opened", opens(second, s.Ticket()))
+	require.NoError(t, s.Close())
+	require.Equal(t, "released", told(first, "release"))
+	within.Eventually(t, "one opener is left", func() bool { return s.Openers() == 1 })
+	ctx, cancel := context.WithTimeout(background, 20*time.Millisecond)
+	defer cancel()
+	assert.ErrorIs(t, s.Wait(ctx), context.DeadlineExceeded)
+	assert.NotZero(t, mem.Used())
+	require.Equal(t, "released", told(second, "release"))
+	released(t, s)
+}
+
+// A process whose socket was closed without a goodbye may have the memory mapped until it has ended.
+func TestOpenerThatEndsIsWaitedFor(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	b := numbers(t, allocator(t))
+	s := issued(t, b)
+	b.Release()
+	p := opener(t, "")
+	socket, hello := share.Hello(s.Ticket())
+	require.Equal(t, "dropped after 1", told(p, "drop", socket, hex.EncodeToString(hello)))
+	ctx, cancel := context.WithTimeout(background, 200*time.Millisecond)
+	defer cancel()
+	assert.ErrorIs(t, s.Wait(ctx), context.DeadlineExceeded)
+	p.Kill()
+	released(t, s)
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -129,7 +130,7 @@ func TestForgedTickets(t *testing.T) {
 // fakeOwner is a socket that another program listens on; serve has each connection.
 func fakeOwner(t *testing.T, serve func(net.Conn)) share.Ticket {
 	t.Helper()
-	name := "arrowdevice-test-" + hex.EncodeToString([]byte(t.Name()))[:20]
+	name := fmt.Sprintf("arrowdevice-test-%x", rand.Int64())
 	l, err := net.Listen("unixpacket", "@"+name)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, l.Close()) })
@@ -296,7 +297,7 @@ func TestOwnerIsAnotherUser(t *testing.T) {
 // TestListenAsAnotherUser is the process of the other user: it says what openers say.
 func TestListenAsAnotherUser(t *testing.T) {
 	caller := otherprocess.Caller(t)
-	name := fmt.Sprint("arrowdevice-test-", os.Getpid())
+	name := fmt.Sprintf("arrowdevice-test-%x", rand.Int64())
 	l, err := net.Listen("unixpacket", "@"+name)
 	require.NoError(t, err)
 	defer l.Close()
