@@ -56,11 +56,11 @@ func TestFilesOfStrangeOwners(t *testing.T) {
 				conn.Close()
 			})
 			_, err := share.Open(background, ticket)
-			assert.ErrorContains(t, err, c.want)
+			require.ErrorContains(t, err, c.want)
 			before := counted(t)
 			for range 20 {
 				_, err := share.Open(background, ticket)
-				assert.ErrorContains(t, err, c.want)
+				require.ErrorContains(t, err, c.want)
 			}
 			within.Eventually(t, "nothing is left", func() bool {
 				now := counted(t)

@@ -132,8 +132,12 @@ var processExtras = []extra{
 		"case <-changed:\n\t\t\ttimer.Stop()", "case <-changed:\n\t\t\treturn err",
 	},
 	{
-		"interop/triton/outputs.go", "Outputs.claim", "a request waits for batches",
-		"case <-freed:", "default:",
+		"interop/triton/outputs.go", "Outputs.tryClaim", "a request waits for batches",
+		"case o.batches > 0:", "case o.batches > 0 && o.busy:",
+	},
+	{
+		"interop/triton/outputs.go", "Outputs.claim", "a request that has waited claims the outputs",
+		"case <-freed:\n", "case <-freed:\n\t\t\treturn nil\n",
 	},
 	{
 		"interop/triton/outputs.go", "Outputs.tryClaim", "outputs are of one request",
