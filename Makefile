@@ -55,10 +55,10 @@ checkptr: ## unsafe.Pointer arithmetic, checked at run time
 	$(GO) test -timeout 30m -short -gcflags=all=-d=checkptr $(CHECKED)
 
 cgocheck: ## no unpinned Go pointer is stored in C memory
-	GOEXPERIMENT=cgocheck2 $(GO) test -timeout 30m -short ./cdevice ./internal/... ./interop/... ./memory/... ./pyextension/...
+	GOEXPERIMENT=cgocheck2 $(GO) test -timeout 30m -short ./cdevice ./flight/... ./internal/... ./interop/... ./memory/... ./pyextension/... ./share
 
 asan: ## the C half, and Go's accesses to C memory, under AddressSanitizer
-	$(GO) test -timeout 30m -short -asan ./cdevice ./integration/soak ./internal/... ./interop/... ./memory/... ./pyextension/...
+	$(GO) test -timeout 30m -short -asan ./cdevice ./flight/... ./integration/soak ./internal/... ./interop/... ./memory/... ./pyextension/... ./share
 
 JOBS ?= 2
 mutants: ## each wait removed, one at a time: every one must turn the tests red (20 minutes or so)

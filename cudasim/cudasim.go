@@ -62,6 +62,7 @@ type Options struct {
 	// host must not touch managed memory while its device works.
 	NoConcurrentManaged bool
 	NoPeer              bool // devices cannot access each other's memory
+	NoReadOnlyRegister  bool // memory that is mapped read-only cannot be registered
 	NoPoison            bool // do not fill fresh and freed memory with garbage
 
 	// StablePrimary gives a primary context the same handle each time that it is activated, as
@@ -103,6 +104,7 @@ func (o Options) String() string {
 	set(o.NoManaged, "managed", 0)
 	set(o.NoConcurrentManaged, "concurrent_managed_access", 0)
 	set(o.NoPeer, "peer", 0)
+	set(o.NoReadOnlyRegister, "read_only_register", 0)
 	set(o.NoPoison, "poison", 0)
 	set(o.StablePrimary, "primary", "stable")
 	set(o.ReportPath != "", "report", o.ReportPath)

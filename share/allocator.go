@@ -4,28 +4,49 @@ import (
 	"fmt"
 	"sort"
 	"sync"
-	"sync/atomic"
 	"unsafe"
+
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
 
 // Allocator is a memory.Allocator of arrow-go over host memory that other processes can open: each allocation is a
 // file without a name (memfd), which nobody can shrink, and which openers map read-only. It may be used from any
 // goroutine.
 //
-// An allocation takes whole pages, a descriptor of the process, and some system calls: it is meant for the one
-// allocation of [cdevice.RecordBatch.CopyToHost], not for builders of many columns.
+// An allocation takes whole pages, a descriptor of the process, and some system calls, and is page-locked
+// [WithPinnedMemory]: it is meant for the one allocation of [cdevice.RecordBatch.CopyToHost], not for builders of
+// many columns.
 type Allocator struct {
-	limit int64
-	used  atomic.Int64
+	gpu  *cudaalloc.Device // by which memory is page-locked; or nil
+	room room
+	err  error // of an option
 }
 
 // AllocatorOption is an option of [NewAllocator]. A nil option does nothing.
 type AllocatorOption func(*Allocator)
 
 // WithLimit bounds the bytes that the allocator holds, in whole pages.
-func WithLimit(bytes int64) AllocatorOption { return func(a *Allocator) { a.limit = bytes } }
+func WithLimit(bytes int64) AllocatorOption { return func(a *Allocator) { a.room.limit = bytes } }
 
-// NewAllocator returns an allocator. The error wraps device.ErrNotSupported where the system has no memfd.
+// WithPinnedMemory page-locks the memory, for every GPU of this process: a GPU copies from it and to it at full speed,
+// and other processes open it as they open all memory of an [Allocator]. Batches in it are wrapped as memory of
+// [Allocator.Device], device.CUDAHost.
+//
+// Page-locking takes milliseconds, and the memory is lost to the rest of the machine: [WithLimit] is wise. Freed
+// memory is unlocked once gpu has no work, and not while a capture of a stream is visible. It counts until then: an
+// allocation beyond the limit waits while freed memory would make room, until nothing has ended for two seconds.
+func WithPinnedMemory(gpu *cudaalloc.Device) AllocatorOption {
+	return func(a *Allocator) {
+		if gpu == nil {
+			a.err = absent("WithPinnedMemory", "gpu", "a GPU")
+		}
+		a.gpu = gpu
+	}
+}
+
+// NewAllocator returns an allocator. The error wraps device.ErrNotSupported where the system has no memfd, or its
+// driver cannot page-lock such memory.
 func NewAllocator(opts ...AllocatorOption) (*Allocator, error) {
 	a := new(Allocator)
 	for _, opt := range opts {
@@ -33,11 +54,15 @@ func NewAllocator(opts ...AllocatorOption) (*Allocator, error) {
 			opt(a)
 		}
 	}
-	probe, err := newBlock(1) // an Allocator cannot return an error later
+	if a.err != nil {
+		return nil, a.err
+	}
+	other := &Allocator{gpu: a.gpu}
+	probe, err := other.newBlock(wholePages(1)) // an Allocator cannot return an error later
 	if err != nil {
 		return nil, fmt.Errorf("share: %w", err)
 	}
-	probe.end()
+	other.end(probe)
 	return a, nil
 }
 
@@ -57,19 +82,55 @@ func (a *Allocator) allocate(size int) ([]byte, error) {
 	case size == 0:
 		return []byte{}, nil
 	}
-	bytes := wholePages(size)
-	if used := a.used.Add(bytes); a.limit > 0 && used > a.limit {
-		a.used.Add(-bytes)
-		return nil, fmt.Errorf("%d bytes are in use, of at most %d", used-bytes, a.limit)
+	b, err := a.newBlock(wholePages(size))
+	if err != nil {
+		return nil, err
+	}
+	blocks.add(b)
+	return b.bytes()[:size], nil
+}
+
+// newBlock makes a block, and page-locks it if there is a GPU.
+func (a *Allocator) newBlock(bytes int64) (*block, error) {
+	if err := a.room.take(bytes); err != nil {
+		return nil, err
 	}
 	b, err := newBlock(int(bytes))
 	if err != nil {
-		a.used.Add(-bytes)
+		a.room.give(bytes)
 		return nil, err
 	}
 	b.of = a
-	blocks.add(b)
-	return b.bytes()[:size], nil
+	if a.gpu == nil {
+		return b, nil
+	}
+	b.locked, err = a.gpu.RegisterMemory(device.Ptr(b.start), bytes, false)
+	if err == nil {
+		err = cudaalloc.AfterFree(b.locked, b.unlocked)
+	}
+	if err != nil {
+		b.end()
+		a.room.give(bytes)
+		return nil, fmt.Errorf("page-lock: %w", err)
+	}
+	return b, nil
+}
+
+// end ends a block: now, or once the driver has unlocked it.
+func (a *Allocator) end(b *block) {
+	if b.locked == nil {
+		b.end()
+		a.room.give(int64(b.size))
+		return
+	}
+	a.room.leave(int64(b.size))
+	_ = b.locked.FreeAfter(nil) // the device tries again what fails; what is lost stays mapped
+}
+
+// unlocked ends a block that the driver does not know any more.
+func (b *block) unlocked() {
+	b.end()
+	b.of.room.left(int64(b.size))
 }
 
 // Reallocate returns size bytes that begin with those of b; the bytes after them are zero. It frees b or returns a
@@ -94,12 +155,20 @@ func (a *Allocator) Free(b []byte) {
 	if one == nil {
 		panic(&AllocationError{"free", len(b), fmt.Errorf("the memory is not of this allocator, or was freed")})
 	}
-	one.end()
-	a.used.Add(-int64(one.size))
+	a.end(one)
 }
 
-// Used returns how many bytes the allocator holds, in whole pages.
-func (a *Allocator) Used() int64 { return a.used.Load() }
+// Used returns how many bytes the allocator holds, in whole pages. Freed memory that is still page-locked counts.
+func (a *Allocator) Used() int64 { return a.room.taken() }
+
+// Device returns the device whose memory this is, for [cdevice.WrapRecordBatch]: the pinned memory of the GPU of
+// [WithPinnedMemory], or the CPU.
+func (a *Allocator) Device() device.Device {
+	if a.gpu != nil {
+		return a.gpu.Pinned()
+	}
+	return device.CPUDevice()
+}
 
 // AllocationError is the value with which an [Allocator] panics, because a memory.Allocator cannot return an error.
 type AllocationError struct {
@@ -121,6 +190,7 @@ type block struct {
 	of          *Allocator
 	file        int
 	start, size uintptr
+	locked      device.Memory // by the driver; or nil
 }
 
 func (b *block) bytes() []byte { return unsafe.Slice(*(**byte)(unsafe.Pointer(&b.start)), b.size) }

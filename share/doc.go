@@ -13,6 +13,9 @@
 // [Allocator]. Any other batch is copied there first, with [cdevice.RecordBatch.CopyTo] or
 // [cdevice.RecordBatch.CopyToHost]; nothing here copies.
 //
+// Host memory can be page-locked, by the owner ([WithPinnedMemory]) and by each opener ([WithPinnedMapping]), for
+// itself: a ticket says nothing of it, and a process without a driver opens such memory as the CPU's.
+//
 // An opener maps whole allocations. It reads host memory, and cannot write it; it can write memory of a GPU, which
 // has no such protection, and must not, since arrays are immutable.
 //

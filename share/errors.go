@@ -14,12 +14,14 @@ var (
 	// ErrBadTicket: the bytes are no ticket, are truncated, or were changed. It wraps arrow.ErrInvalid.
 	ErrBadTicket = fmt.Errorf("bad ticket: %w", arrow.ErrInvalid)
 	// ErrOtherHost: the ticket is of another machine, or was issued before this one was started.
-	ErrOtherHost = errors.New("the ticket is of another machine")
+	ErrOtherHost = errors.New("the ticket is of another machine; package flight sends batches between machines")
 	// ErrOtherUser: the process at the other end belongs to another user.
-	ErrOtherUser = errors.New("the other process belongs to another user")
+	ErrOtherUser = errors.New("the other process belongs to another user; run both as one user, in one user namespace")
+	// ErrOtherNetwork: the owner is in another network namespace, so that its socket cannot be reached from here.
+	ErrOtherNetwork = errors.New("the owner of the batch is in another network namespace; run both containers in one (docker run --network container:NAME, or one pod)")
 	// ErrSameProcess: the ticket was issued by this process, which has the batch.
 	ErrSameProcess = errors.New("the ticket is of this process")
-	// ErrOwnerGone: the process that has issued the ticket has ended, or is in another network namespace.
+	// ErrOwnerGone: the process that has issued the ticket has ended, or shares nothing any more.
 	ErrOwnerGone = errors.New("the owner of the batch is gone")
 	// ErrUsed: the ticket was opened as often as its owner allows, or its owner has closed it.
 	ErrUsed = errors.New("the ticket cannot be opened any more")

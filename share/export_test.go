@@ -3,7 +3,11 @@
 package share
 
 import (
+	"context"
 	"crypto/sha256"
+	"time"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
 )
 
 // Forged returns the ticket with another content and a checksum that fits.
@@ -15,7 +19,7 @@ func Forged(t Ticket, change func(*Forgery)) (Ticket, error) {
 	if err := c.readSchema(); err != nil {
 		return nil, err
 	}
-	f := Forgery{Boot: c.boot, Process: c.process, Socket: c.socket, UUID: c.uuid, Regions: len(c.regions)}
+	f := Forgery{Network: &c.network, Boot: c.boot, Process: c.process, Socket: c.socket, UUID: c.uuid, Regions: len(c.regions)}
 	if len(c.columns) > 0 {
 		f.Offset = &c.columns[0].buffers[1].offset
 		f.Length = &c.columns[0].length
@@ -26,6 +30,41 @@ func Forged(t Ticket, change func(*Forgery)) (Ticket, error) {
 	return c.encode()
 }
 
+// OpenHere is [Open] as if this process were another one than the owner's.
+func OpenHere(ctx context.Context, t Ticket, opts ...OpenOption) (*cdevice.RecordBatch, error) {
+	own := thisProcess
+	thisProcess = id{}
+	defer func() { thisProcess = own }()
+	return Open(ctx, t, opts...)
+}
+
+// WithSlowOpening calls do while the driver takes until let to open memory.
+func WithSlowOpening(let <-chan struct{}, do func()) {
+	defer func(f func(*opened, context.Context, *content) error) { openRegions = f }(openRegions)
+	openRegions = func(m *opened, _ context.Context, c *content) error {
+		<-let
+		return m.open(context.Background(), c)
+	}
+	do()
+}
+
+// WithLittleTime calls do while strangers and the dying have this much time. Nothing is shared before and after it.
+func WithLittleTime(d time.Duration, do func()) {
+	defer func(h, d time.Duration) { handshake, afterDeath = h, d }(handshake, afterDeath)
+	handshake, afterDeath = d, d
+	do()
+}
+
+// Hello returns the socket of a ticket, and what an opener says there first.
+func Hello(t Ticket) (socket string, hello []byte) {
+	c, err := t.decode()
+	if err != nil {
+		panic(err)
+	}
+	digest := t.digest()
+	return "@" + c.socket, append(append([]byte(helloText), c.token[:]...), digest[:]...)
+}
+
 // Forgery is what a test changes in a ticket.
 type Forgery struct {
 	Boot, Socket   string
@@ -33,6 +72,7 @@ type Forgery struct {
 	UUID           []byte
 	Regions        int
 	Offset, Length *int64
+	Network        *uint64
 	Region         *uint32
 }
 
@@ -69,16 +109,6 @@ func Decode(t Ticket) error {
 
 // ThisProcess is the number of this process in its tickets.
 var ThisProcess = thisProcess
-
-// Hello is what an opener of the ticket says first.
-func Hello(t Ticket) []byte {
-	c, err := t.decode()
-	if err != nil {
-		panic(err)
-	}
-	digest := t.digest()
-	return append(append([]byte(helloText), c.token[:]...), digest[:]...)
-}
 
 // HelloSize is how many bytes an opener says first.
 const HelloSize = helloSize

@@ -7,10 +7,14 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"math/rand/v2"
+	"net"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -23,9 +27,12 @@ import (
 	"github.com/arrowdevice/arrowdevice/cdevice/cdevicetest"
 	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/cuda"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cases"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
 	"github.com/arrowdevice/arrowdevice/internal/testing/otherprocess"
+	"github.com/arrowdevice/arrowdevice/internal/testing/within"
+	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 	"github.com/arrowdevice/arrowdevice/share"
 )
 
@@ -34,11 +41,13 @@ var background = context.Background()
 // patience is how long another process may take on a busy machine.
 const patience = 30 * time.Second
 
-func allocator(t *testing.T) *share.Allocator {
+func allocator(t *testing.T, opts ...share.AllocatorOption) *share.Allocator {
 	t.Helper()
-	a, err := share.NewAllocator()
+	a, err := share.NewAllocator(opts...)
 	require.NoError(t, err)
-	t.Cleanup(func() { require.Zero(t, a.Used(), "memory that was not freed") })
+	t.Cleanup(func() { // page-locked memory may wait for work of the GPU
+		within.Eventually(t, "memory is freed", func() bool { return a.Used() == 0 })
+	})
 	return a
 }
 
@@ -87,7 +96,11 @@ func onHost(t *testing.T, rec arrow.RecordBatch, mem memory.Allocator) *cdevice.
 	copied, err := here.CopyToHost(background, mem)
 	require.NoError(t, err)
 	defer copied.Release()
-	b, err := cdevice.WrapRecordBatch(copied, device.CPUDevice())
+	at := device.CPUDevice()
+	if own, ok := mem.(*share.Allocator); ok {
+		at = own.Device()
+	}
+	b, err := cdevice.WrapRecordBatch(copied, at)
 	require.NoError(t, err)
 	return b
 }
@@ -112,14 +125,20 @@ func TestOpener(t *testing.T) {
 	owner := otherprocess.Caller(t)
 	cdevicetest.CheckLeaks(t)
 	var open []*cdevice.RecordBatch
+	var pinned []share.OpenOption
 	gone := make(chan struct{})
 	var endCapture func() error
+	ownerGone := sync.OnceFunc(func() { close(gone) })
 	for {
 		switch owner.Read() {
+		case "open pinned":
+			pinned = append(pinned, share.WithPinnedMapping(gpu(t)))
+			fallthrough
 		case "open":
 			ticket, err := hex.DecodeString(owner.Read())
 			require.NoError(t, err)
-			b, err := share.Open(background, ticket, share.WithOwnerGone(func() { close(gone) }))
+			b, err := share.Open(background, ticket, append(pinned, share.WithOwnerGone(ownerGone))...)
+			pinned = nil
 			if err != nil {
 				owner.Write(err.Error())
 				continue
@@ -180,10 +199,100 @@ func TestOpener(t *testing.T) {
 			rec.Release()
 			open[0].Release()
 			return
+		case "device":
+			owner.Write(open[len(open)-1].DeviceID().String())
+		case "through gpu":
+			there, err := open[len(open)-1].CopyTo(background, gpu(t))
+			require.NoError(t, err)
+			rec, err := there.CopyToHost(background, nil)
+			require.NoError(t, err)
+			owner.Write(text(t, rec))
+			rec.Release()
+			there.Release()
+		case "owner gone":
+			<-gone
+			owner.Write("gone")
+		case "try read":
+			rec, err := open[len(open)-1].CopyToHost(background, nil)
+			if err != nil {
+				owner.Write("error: " + err.Error())
+				continue
+			}
+			owner.Write(text(t, rec))
+			rec.Release()
+		case "flush":
+			require.NoError(t, gpu(t).Flush(background))
+			owner.Write("flushed")
+		case "fail": // a function of the simulated driver, so many times
+			function, times := owner.Read(), 0
+			_, err := fmt.Sscan(owner.Read(), &times)
+			require.NoError(t, err)
+			sim, err := cudasim.Open(os.Getenv(cuda.PathVariable))
+			require.NoError(t, err)
+			sim.ResetCounters()
+			sim.FailTimes(function, 1, times, 999)
+			owner.Write("fails")
+		case "give up": // while the driver opens the memory
+			ticket, err := hex.DecodeString(owner.Read())
+			require.NoError(t, err)
+			let := make(chan struct{})
+			share.WithSlowOpening(let, func() {
+				ctx, cancel := context.WithTimeout(background, 10*time.Millisecond)
+				defer cancel()
+				_, err := share.Open(ctx, ticket)
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+			})
+			close(let)
+			sim, err := cudasim.Open(os.Getenv(cuda.PathVariable))
+			require.NoError(t, err)
+			within.Eventually(t, "what was opened is closed", func() bool { return gpu(t).ReadStats().Opened.Total == 1 && gpu(t).ReadStats().Opened.Live == 0 })
+			require.NoError(t, gpu(t).Flush(background))
+			owner.Write(fmt.Sprintf("given up, %d events", sim.Report().Live.Events))
+		case "drop": // opens the ticket by itself, and closes the socket without a goodbye
+			conn, err := net.Dial("unixpacket", owner.Read())
+			require.NoError(t, err)
+			hello, err := hex.DecodeString(owner.Read())
+			require.NoError(t, err)
+			_, err = conn.Write(hello)
+			require.NoError(t, err)
+			answer := make([]byte, 1)
+			_, err = conn.Read(answer)
+			require.NoError(t, err)
+			require.NoError(t, conn.Close())
+			owner.Write(fmt.Sprint("dropped after ", answer[0]))
+		case "count":
+			owner.Write(fmt.Sprint(counted(t)))
 		case "end":
 			return
 		}
 	}
+}
+
+// gpu is the GPU of another process.
+func gpu(t *testing.T) *cudaalloc.Device {
+	t.Helper()
+	d, err := cudaalloc.Open(0)
+	require.NoError(t, err)
+	return d
+}
+
+// resources are those of a process.
+type resources struct{ files, mappings, goroutines int }
+
+// counted counts the files, the shared mappings and the goroutines of this process. The other mappings are Go's.
+func counted(t *testing.T) (r resources) {
+	t.Helper()
+	files, err := os.ReadDir("/proc/self/fd")
+	require.NoError(t, err)
+	maps, err := os.ReadFile("/proc/self/maps")
+	require.NoError(t, err)
+	for line := range strings.Lines(string(maps)) {
+		if fields := strings.Fields(line); strings.HasSuffix(fields[1], "s") {
+			r.mappings++
+		}
+	}
+	r.files, r.goroutines = len(files), runtime.NumGoroutine()
+	return r
 }
 
 // text is a batch in a line.

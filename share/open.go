@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"sync/atomic"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
@@ -15,6 +16,7 @@ type OpenOption func(*openOptions)
 
 type openOptions struct {
 	gone func()
+	pins *cudaalloc.Device // that page-locks host memory; or nil
 	err  error
 }
 
@@ -26,6 +28,22 @@ func WithOwnerGone(f func()) OpenOption {
 			o.err = absent("WithOwnerGone", "f", "a function")
 		}
 		o.gone = f
+	}
+}
+
+// WithPinnedMapping page-locks host memory in this process, for every GPU of it, so that they copy from it at full
+// speed: the batch is device.CUDAHost memory of gpu. Without it, a batch of host memory is the CPU's, whether its owner
+// has page-locked it or not, because page-locking is of one process. It changes nothing for memory of a GPU.
+//
+// The mapping is read-only. A gpu that cannot page-lock such memory ([cudaalloc.Device.RegistersReadOnly]) is an error
+// that wraps device.ErrNotSupported, before the owner is asked: open the ticket without the option then, and copies
+// go through staging memory. The last Release unlocks the memory, once gpu has no work, and unmaps it.
+func WithPinnedMapping(gpu *cudaalloc.Device) OpenOption {
+	return func(o *openOptions) {
+		if gpu == nil {
+			o.err = absent("WithPinnedMapping", "gpu", "a GPU")
+		}
+		o.pins = gpu
 	}
 }
 
@@ -68,21 +86,39 @@ func Open(ctx context.Context, t Ticket, opts ...OpenOption) (*cdevice.RecordBat
 	if err != nil {
 		return nil, err
 	}
-	conn, err := connect(ctx, t, c)
-	if err != nil {
+	m := &opened{dev: dev, last: failed}
+	if err := m.choose(&o); err != nil {
+		return nil, err
+	}
+	if m.conn, err = connect(ctx, t, c); err != nil {
 		return nil, err
 	}
 	if err := c.readSchema(); err != nil {
-		conn.end(failed)
+		m.conn.end(failed)
 		return nil, err
 	}
-	m := &opened{conn: conn, dev: dev, last: failed}
-	if err := m.open(ctx, c); err != nil {
-		m.close()
+	if err := m.openUntil(ctx, c); err != nil {
 		return nil, fmt.Errorf("share: open: %w", err)
 	}
 	go m.conn.watch(o.ownerGone)
 	return m.batch(c)
+}
+
+// choose chooses which GPU opens the memory, or page-locks it.
+func (m *opened) choose(o *openOptions) error {
+	m.gpu, _ = m.dev.(*cudaalloc.Device)
+	if m.gpu != nil || o.pins == nil {
+		return nil
+	}
+	can, err := o.pins.RegistersReadOnly()
+	if err != nil {
+		return fmt.Errorf("share: open: %w", err)
+	}
+	if !can {
+		return fmt.Errorf("share: open: WithPinnedMapping: %s cannot page-lock memory that is mapped read-only: %w; open the ticket without the option", o.pins.Own().ID(), device.ErrNotSupported)
+	}
+	m.pins, m.dev = o.pins, o.pins.Pinned()
+	return nil
 }
 
 // ownerGone calls the caller's function, whose panic must not end the process.
@@ -107,10 +143,19 @@ func (c *content) checkOwner() error {
 	if c.boot != here {
 		return fmt.Errorf("share: open: boot_id %.40q, here %q: %w", c.boot, here, ErrOtherHost)
 	}
+	if network := namespace("net"); c.network != 0 && network != 0 && c.network != network {
+		return fmt.Errorf("share: open: %w", ErrOtherNetwork)
+	}
 	if c.process == thisProcess {
 		return fmt.Errorf("share: open: %w", ErrSameProcess)
 	}
 	return nil
+}
+
+// inOtherPIDs reports whether this process and the owner are known to be in different PID namespaces.
+func (c *content) inOtherPIDs() bool {
+	here := namespace("pid")
+	return c.pids != 0 && here != 0 && c.pids != here
 }
 
 // device returns the device that the memory is of.
@@ -142,20 +187,49 @@ func openGPU(uuid []byte) (device.Device, error) {
 type opened struct {
 	conn     *connection
 	dev      device.Device
-	memories []device.Memory
-	mappings []mapping
+	gpu      *cudaalloc.Device // whose memory it is; nil for host memory
+	pins     *cudaalloc.Device // that page-locks host memory; or nil
+	memories []device.Memory   // of gpu, or page-locked mappings
+	mappings []mapping         // that are not page-locked
 	event    device.Event
 	starts   []device.Ptr // of the regions
 	last     byte         // what the owner is told at the end
+	left     atomic.Int64 // memories that have not ended
 }
 
+// openUntil opens the memory. Calls of the driver may take seconds, since they pin gigabytes, and cannot be
+// interrupted: what they have opened after ctx has ended is closed then.
+func (m *opened) openUntil(ctx context.Context, c *content) error {
+	done, open := make(chan error, 1), openRegions
+	go func() { done <- open(m, ctx, c) }()
+	select {
+	case err := <-done:
+		if err != nil {
+			m.close()
+		}
+		return err
+	case <-ctx.Done():
+		go func() {
+			<-done
+			m.close()
+		}()
+		return ctx.Err()
+	}
+}
+
+// openRegions is replaced by tests.
+var openRegions = (*opened).open
+
 func (m *opened) open(ctx context.Context, c *content) error {
-	gpu, _ := m.dev.(*cudaalloc.Device)
-	if gpu == nil && len(m.conn.files) != len(c.regions) {
+	if m.gpu == nil && len(m.conn.files) != len(c.regions) {
 		return fmt.Errorf("the owner has sent %d files, want %d", len(m.conn.files), len(c.regions))
 	}
-	for i, r := range c.regions {
-		if err := m.openRegion(ctx, gpu, i, r); err != nil {
+	for i := range c.regions {
+		err := ctx.Err()
+		if err == nil {
+			err = m.openRegion(ctx, c, i)
+		}
+		if err != nil {
 			return fmt.Errorf("regions[%d]: %w", i, err)
 		}
 	}
@@ -163,50 +237,83 @@ func (m *opened) open(ctx context.Context, c *content) error {
 	if c.event == nil {
 		return nil
 	}
-	if gpu == nil {
+	if m.gpu == nil {
 		return badTicket("event", "one", "none for host memory")
 	}
-	event, err := gpu.OpenEvent(*c.event)
+	event, err := m.gpu.OpenEvent(*c.event)
 	m.event = event
 	return err
 }
 
-func (m *opened) openRegion(ctx context.Context, gpu *cudaalloc.Device, i int, r region) error {
+func (m *opened) openRegion(ctx context.Context, c *content, i int) error {
+	r := c.regions[i]
 	switch {
-	case gpu == nil:
+	case m.gpu == nil:
 		file, err := mapFile(m.conn.files[i], r.size)
 		if err != nil {
 			return err
 		}
-		m.mappings = append(m.mappings, file)
 		m.starts = append(m.starts, device.Ptr(file.address()))
+		return m.keep(file)
 	case r.handle == nil:
 		return badTicket("handle", "none", "one for memory of a GPU")
-	default:
-		mem, err := gpu.OpenMemory(ctx, *r.handle, r.size)
-		if err != nil {
-			return err
-		}
-		m.memories = append(m.memories, mem)
-		m.starts = append(m.starts, mem.Ptr())
 	}
-	return nil
+	mem, err := m.gpu.OpenMemory(ctx, *r.handle, r.size)
+	if err != nil && c.inOtherPIDs() {
+		err = fmt.Errorf("%w; the owner is in another PID namespace, and CUDA IPC needs one for both (docker run --pid and --ipc container:NAME, or shareProcessNamespace of a pod)", err)
+	}
+	if err != nil {
+		return err
+	}
+	m.starts = append(m.starts, mem.Ptr())
+	return m.keepMemory(mem, m.ended)
 }
 
-// close ends the memory, which no work of this process uses any more, and tells the owner. The event is the batch's,
-// or was not opened.
+// keep keeps a mapping until the end, and page-locks it.
+func (m *opened) keep(file mapping) error {
+	if m.pins == nil {
+		m.mappings = append(m.mappings, file)
+		return nil
+	}
+	mem, err := m.pins.RegisterMemory(device.Ptr(file.address()), int64(len(file)), true)
+	if err != nil {
+		file.end()
+		return fmt.Errorf("page-lock: %w", err)
+	}
+	return m.keepMemory(mem, func() {
+		file.end()
+		m.ended()
+	})
+}
+
+// keepMemory keeps memory of the driver until the end; ended is called when the driver has closed it.
+func (m *opened) keepMemory(mem device.Memory, ended func()) error {
+	m.memories = append(m.memories, mem)
+	m.left.Add(1)
+	return cudaalloc.AfterFree(mem, ended)
+}
+
+// close ends the memory, which no work of this process uses any more, and tells the owner once all of it is closed.
 func (m *opened) close() {
+	m.left.Add(1)
 	for _, file := range m.mappings {
 		file.end()
+	}
+	if m.event != nil && m.last == failed { // otherwise the batch has closed it
+		_ = m.event.Close()
 	}
 	for _, mem := range m.memories {
 		_ = mem.FreeAfter(nil) // the device tries again what fails, and counts what is lost
 	}
-	if len(m.memories) == 0 {
+	m.ended()
+}
+
+// ended tells the owner if it is called for the last memory. Memory that the driver does not close is held until this
+// process ends, by the owner too.
+func (m *opened) ended() {
+	if m.left.Add(-1) == 0 {
 		m.conn.end(m.last)
-		return
 	}
-	m.dev.AfterWork(func() { m.conn.end(m.last) }) // behind the closing of the memory, which waits for the GPU
 }
 
 // batch makes a batch of the memory, which it takes over.

@@ -32,6 +32,8 @@ var thisProcess id
 
 func bootID() (string, error) { return "", errSystem }
 
+func namespace(string) uint64 { return 0 }
+
 type ownerList struct{}
 
 var owned ownerList

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -27,6 +28,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/nilargs"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+	"github.com/arrowdevice/arrowdevice/internal/testing/otherprocess"
 	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 	"github.com/arrowdevice/arrowdevice/share"
 )
@@ -97,16 +99,17 @@ func TestForgedTickets(t *testing.T) {
 		change func(*share.Forgery)
 		want   string
 	}{
-		"another host":   {func(f *share.Forgery) { f.Boot = "1234" }, share.ErrOtherHost.Error()},
-		"another socket": {func(f *share.Forgery) { f.Socket += "0" }, share.ErrOwnerGone.Error()},
-		"another length": {func(f *share.Forgery) { *f.Length = 3 }, "not the ticket that the owner has issued"},
-		"offset beyond":  {func(f *share.Forgery) { *f.Offset = 1 << 20 }, "columns[0].buffers[1].offset = 1048576, want 32 bytes"},
-		"offset before":  {func(f *share.Forgery) { *f.Offset = -8 }, "columns[0].buffers[1].offset = -8"},
-		"length beyond":  {func(f *share.Forgery) { *f.Length = 1 << 40 }, "bytes in the"},
-		"length":         {func(f *share.Forgery) { *f.Length = math.MaxInt64 }, "columns[0].buffers"},
-		"less":           {func(f *share.Forgery) { *f.Length = -1 }, "columns[0].length = -1"},
-		"another region": {func(f *share.Forgery) { *f.Region = 2 }, "columns[0].buffers[1].region = 2, want 1 to 1"},
-		"this process":   {func(f *share.Forgery) { f.Process[0]++ }, "not the ticket that the owner has issued"},
+		"another host":    {func(f *share.Forgery) { f.Boot = "1234" }, share.ErrOtherHost.Error()},
+		"another network": {func(f *share.Forgery) { *f.Network++ }, share.ErrOtherNetwork.Error()},
+		"another socket":  {func(f *share.Forgery) { f.Socket += "0" }, share.ErrOwnerGone.Error()},
+		"another length":  {func(f *share.Forgery) { *f.Length = 3 }, "not the ticket that the owner has issued"},
+		"offset beyond":   {func(f *share.Forgery) { *f.Offset = 1 << 20 }, "columns[0].buffers[1].offset = 1048576, want 32 bytes"},
+		"offset before":   {func(f *share.Forgery) { *f.Offset = -8 }, "columns[0].buffers[1].offset = -8"},
+		"length beyond":   {func(f *share.Forgery) { *f.Length = 1 << 40 }, "bytes in the"},
+		"length":          {func(f *share.Forgery) { *f.Length = math.MaxInt64 }, "columns[0].buffers"},
+		"less":            {func(f *share.Forgery) { *f.Length = -1 }, "columns[0].length = -1"},
+		"another region":  {func(f *share.Forgery) { *f.Region = 2 }, "columns[0].buffers[1].region = 2, want 1 to 1"},
+		"this process":    {func(f *share.Forgery) { f.Process[0]++ }, "not the ticket that the owner has issued"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ticket := forged(c.change)
@@ -128,7 +131,7 @@ func TestForgedTickets(t *testing.T) {
 // fakeOwner is a socket that another program listens on; serve has each connection.
 func fakeOwner(t *testing.T, serve func(net.Conn)) share.Ticket {
 	t.Helper()
-	name := "arrowdevice-test-" + hex.EncodeToString([]byte(t.Name()))[:20]
+	name := fmt.Sprintf("arrowdevice-test-%x", rand.Int64())
 	l, err := net.Listen("unixpacket", "@"+name)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, l.Close()) })
@@ -265,43 +268,83 @@ func TestAnotherUser(t *testing.T) {
 		t.Skip("only root can start processes of others")
 	}
 	s := one(t)
+	p := otherprocess.StartAs(t, asAnotherUser(t), "TestOpenAsAnotherUser", "")
+	p.Write(hex.EncodeToString(s.Ticket()))
+	socket, hello := share.Hello(s.Ticket())
+	p.Write(socket)
+	p.Write(hex.EncodeToString(hello))
+	assert.Equal(t, "done", p.Read())
+	p.End(0)
+}
+
+// asAnotherUser makes a process one of the user nobody.
+func asAnotherUser(t *testing.T) func(*exec.Cmd) {
+	t.Helper()
 	binary, err := os.ReadFile("/proc/self/exe")
 	require.NoError(t, err)
 	dir, err := os.MkdirTemp("", "")
 	require.NoError(t, err)
-	defer os.RemoveAll(dir)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	require.NoError(t, os.Chmod(dir, 0o755)) //nolint:gosec // for the other user
 	require.NoError(t, os.WriteFile(dir+"/test", binary, 0o755))
-	cmd := exec.Command(dir+"/test", "-test.run=^TestOpenAsAnotherUser$", "-test.v")
-	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "SHARE_TICKET="+hex.EncodeToString(s.Ticket()))
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
-	out, err := cmd.CombinedOutput()
-	require.NoError(t, err, string(out))
-	assert.Contains(t, string(out), "--- PASS")
+	return func(c *exec.Cmd) {
+		c.Path, c.Dir = dir+"/test", dir
+		c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	}
 }
 
-// TestOpenAsAnotherUser is the process of the other user.
+// TestOpenAsAnotherUser is the process of the other user: the opener refuses, and the owner if the opener does not.
 func TestOpenAsAnotherUser(t *testing.T) {
-	ticket, err := hex.DecodeString(os.Getenv("SHARE_TICKET"))
-	if err != nil || len(ticket) == 0 {
-		t.Skip("it is for a process that another test starts")
-	}
+	owner := otherprocess.Caller(t)
+	ticket, err := hex.DecodeString(owner.Read())
+	require.NoError(t, err)
+	socket, text := owner.Read(), owner.Read()
+	hello, err := hex.DecodeString(text)
+	require.NoError(t, err)
 	_, err = share.Open(background, ticket)
 	assert.ErrorIs(t, err, share.ErrOtherUser)
-
-	var socket string // a program that asks all the same
-	_, err = share.Forged(ticket, func(f *share.Forgery) { socket = f.Socket })
+	conn, err := net.Dial("unixpacket", socket)
 	require.NoError(t, err)
-	conn, err := net.Dial("unixpacket", "@"+socket)
+	_, err = conn.Write(hello)
 	require.NoError(t, err)
-	defer conn.Close()
-	_, err = conn.Write(share.Hello(ticket))
-	require.NoError(t, err)
-	answer := make([]byte, 2)
+	answer := make([]byte, 10)
 	n, err := conn.Read(answer)
 	require.NoError(t, err)
-	assert.Equal(t, "\x04", string(answer[:n]))
+	assert.Equal(t, []byte{4}, answer[:n])
+	owner.Write("done")
+}
+
+// A process of another user that listens on the name of a socket learns nothing of a ticket.
+func TestOwnerIsAnotherUser(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	if os.Getuid() != 0 {
+		t.Skip("only root can start processes of others")
+	}
+	p := otherprocess.StartAs(t, asAnotherUser(t), "TestListenAsAnotherUser", "")
+	socket := p.Read()
+	ticket, err := share.Forged(one(t).Ticket(), func(f *share.Forgery) { f.Socket, f.Process = socket, [16]byte{} })
+	require.NoError(t, err)
+	_, err = share.Open(background, ticket)
+	assert.ErrorIs(t, err, share.ErrOtherUser)
+	assert.Equal(t, "f", p.Read(), "nothing but that it has failed")
+}
+
+// TestListenAsAnotherUser is the process of the other user: it says what openers say.
+func TestListenAsAnotherUser(t *testing.T) {
+	caller := otherprocess.Caller(t)
+	name := fmt.Sprintf("arrowdevice-test-%x", rand.Int64())
+	l, err := net.Listen("unixpacket", "@"+name)
+	require.NoError(t, err)
+	defer l.Close()
+	caller.Write(name)
+	conn, err := l.Accept()
+	require.NoError(t, err)
+	_, err = conn.Write([]byte{2})
+	require.NoError(t, err)
+	b := make([]byte, 1000)
+	n, err := conn.Read(b)
+	require.NoError(t, err)
+	caller.Write(string(b[:n]))
 }
 
 func TestNilArguments(t *testing.T) {
@@ -319,6 +362,8 @@ func TestNilArguments(t *testing.T) {
 		"Open(ctx)":              {Call: func() error { _, err := share.Open(ctx, s.Ticket()); return err }, Want: noContext},
 		"Open(opts...)":          {Call: func() error { _, err := share.Open(background, nil, nil); return err }, Want: "bytes = 0"},
 		"WithOwnerGone(f)":       {Call: func() error { _, err := share.Open(background, s.Ticket(), share.WithOwnerGone(nil)); return err }, Want: "f = nil, want a function"},
+		"WithPinnedMapping(gpu)": {Call: func() error { _, err := share.Open(background, s.Ticket(), share.WithPinnedMapping(nil)); return err }, Want: "WithPinnedMapping: gpu = nil, want a GPU"},
+		"WithPinnedMemory(gpu)":  {Call: func() error { _, err := share.NewAllocator(share.WithPinnedMemory(nil)); return err }, Want: "WithPinnedMemory: gpu = nil, want a GPU"},
 		"NewAllocator(opts...)":  {Call: func() error { _, err := share.NewAllocator(nil); return err }},
 	})
 }

@@ -81,6 +81,7 @@ func (s *Shared) issue(c *content) (err error) {
 	if c.boot, err = bootID(); err != nil {
 		return err
 	}
+	c.network, c.pids = namespace("net"), namespace("pid")
 	return owned.add(s, func(socket string) error {
 		c.socket = socket
 		s.ticket, err = c.encode()

@@ -18,17 +18,21 @@ import (
 
 const supported = true
 
-const (
+// Tests have less time.
+var (
 	// handshake is how long a stranger may take to say who it is.
 	handshake = 5 * time.Second
+	// afterDeath is how long the system may take to end a process whose socket it has closed.
+	afterDeath = 10 * time.Second
+)
+
+const (
 	// patience is how long an owner may take to answer, with strangers before the opener.
-	patience = 3 * handshake
+	patience = 15 * time.Second
 	// maxStrangers bounds the connections that have not said it yet.
 	maxStrangers = 256
 	// maxFiles is how many descriptors one message takes (SCM_MAX_FD).
 	maxFiles = 253
-	// afterDeath is how long the system may take to end a process whose socket it has closed.
-	afterDeath = 10 * time.Second
 )
 
 // thisProcess tells tickets of this process from others.
@@ -44,6 +48,15 @@ func bootID() (string, error) {
 		return "", fmt.Errorf("share: boot_id: %w", err)
 	}
 	return strings.TrimSpace(string(b)), nil
+}
+
+// namespace is the number of a namespace of this process, or 0.
+func namespace(kind string) uint64 {
+	var info unix.Stat_t
+	if unix.Stat("/proc/self/ns/"+kind, &info) != nil {
+		return 0
+	}
+	return info.Ino
 }
 
 // ownerList has the batches that this process shares, and the socket on which openers ask for them.
@@ -161,7 +174,7 @@ func (o *ownerList) serve(conn *net.UnixConn) {
 		n, _ = conn.Read(last[:])
 	}
 	if n == 0 { // it ended without a word
-		awaitDeath(pid)
+		awaitDeath(conn, pid)
 	}
 	s.leave(n == 1 && last[0] == failed)
 }
@@ -223,8 +236,8 @@ func peerOf(conn *net.UnixConn) (peer *unix.Ucred, err error) {
 
 // awaitDeath waits until a process has ended whose socket was closed without a word: the system closes the socket
 // of a killed process while its memory may still be mapped. A process that goes on is not waited for long.
-func awaitDeath(pid int32) {
-	file, err := unix.PidfdOpen(int(pid), 0)
+func awaitDeath(conn *net.UnixConn, pid int32) {
+	file, err := processOf(conn, pid)
 	if err != nil { // it has ended, or has no number here
 		return
 	}
@@ -235,6 +248,24 @@ func awaitDeath(pid int32) {
 			return
 		}
 	}
+}
+
+// processOf opens the process at the other end: by its socket, which since Linux 6.5 knows it in any PID namespace, or
+// by its number.
+func processOf(conn *net.UnixConn, pid int32) (file int, err error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	if ctl := raw.Control(func(fd uintptr) {
+		file, err = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_PEERPIDFD)
+	}); ctl != nil {
+		return 0, ctl
+	}
+	if errors.Is(err, unix.ENOPROTOOPT) {
+		return unix.PidfdOpen(int(pid), 0)
+	}
+	return file, err
 }
 
 // connection is the opener's end.

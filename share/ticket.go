@@ -29,6 +29,8 @@ type content struct {
 	boot       string
 	process    id
 	socket     string
+	network    uint64 // namespaces of the owner, by inode number; 0: not known
+	pids       uint64
 	token      id
 	deviceType device.Type
 	uuid       []byte // of a GPU

@@ -28,6 +28,8 @@ const (
 	fieldEvent
 	fieldMetadata
 	fieldChecksum
+	fieldNetwork
+	fieldPIDs
 )
 
 const (
@@ -40,7 +42,7 @@ func appendBytes[T ~[]byte | ~string](b []byte, n protowire.Number, v T) []byte 
 	return protowire.AppendBytes(b, []byte(v))
 }
 
-func appendInt[T ~int | ~int32 | ~int64 | ~uint32](b []byte, n protowire.Number, v T) []byte {
+func appendInt[T ~int | ~int32 | ~int64 | ~uint32 | ~uint64](b []byte, n protowire.Number, v T) []byte {
 	if v == 0 {
 		return b
 	}
@@ -81,6 +83,8 @@ func (c *content) encode() (Ticket, error) {
 	for i, key := range c.metadata.Keys() {
 		b = appendBytes(b, fieldMetadata, appendBytes(appendBytes(nil, 1, key), 2, c.metadata.Values()[i]))
 	}
+	b = appendInt(b, fieldNetwork, c.network)
+	b = appendInt(b, fieldPIDs, c.pids)
 	sum := sha256.Sum256(b)
 	b = appendBytes(b, fieldChecksum, sum[:])
 	if len(b) > maxTicket {
@@ -163,6 +167,10 @@ func (t Ticket) decode() (*content, error) {
 		case fieldEvent:
 			c.event = new(cudaalloc.IPCHandle)
 			d.fixed(c.event[:], f, "event")
+		case fieldNetwork:
+			c.network = f.number
+		case fieldPIDs:
+			c.pids = f.number
 		case fieldMetadata:
 			key, value := d.pair(f)
 			keys, values = append(keys, key), append(values, value)

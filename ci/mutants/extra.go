@@ -100,107 +100,11 @@ var extras = []extra{
 		"cdevice/new.go", "newNodes", "the event of the caller's memory",
 		"at.Event = uintptr(unsafe.Pointer(cell))", "_ = uintptr(unsafe.Pointer(cell))",
 	},
-	{
-		"interop/triton/outputs.go", "Outputs.tryClaim", "batches of outputs are released before a request",
-		"case o.batches > 0:", "case o.batches > 1<<40:",
-	},
-	{
-		"interop/triton/outputs.go", "Outputs.unclaim", "outputs that may still be written to",
-		"o.busy, o.unknown = false, !known", "o.busy, o.unknown = false, false",
-	},
-	{
-		"interop/triton/outputs.go", "Outputs.Batch", "a batch of outputs holds the region",
-		"if err := o.region.hold(); err != nil {", "if err := error(nil); err != nil {",
-	},
-	{
-		"interop/triton/client.go", "Client.Unregister", "requests end before a region is unregistered",
-		"if err := c.land(ctx, r); err != nil {", "if err := ctx.Err(); err != nil {",
-	},
-	{
-		"interop/triton/client.go", "Client.Unregister", "the server closes a region",
-		"if err := c.awaitClosed(ctx, r); err != nil {", "if err := ctx.Err(); err != nil {",
-	},
-	{
-		"interop/triton/region.go", "Region.Close", "a region is closed once",
-		"if !again {", "if again || !again {",
-	},
-	{
-		"share/share.go", "Shared.unlock", "the last opener ends a batch",
-		"last := s.left == 0 && s.open == 0 && !s.ended", "last := s.left == 0 && !s.ended",
-	},
-	{
-		"share/share.go", "Shared.leave", "a failed opening is given back",
-		"if failed && !s.closed {", "if failed && s.closed {",
-	},
-	{
-		"share/share.go", "Shared.admit", "a changed ticket",
-		"case s.ticket.digest() != digest:", "case s.ticket.digest() != digest && s.left == 0:",
-	},
-	{
-		"share/open.go", "content.checkOwner", "a ticket of another machine",
-		"if c.boot != here {", "if c.boot == \"\" {",
-	},
-	{
-		"share/open.go", "content.checkOwner", "a ticket of this process",
-		"if c.process == thisProcess {", "if c.process == (id{}) {",
-	},
-	{
-		"share/socket_linux.go", "ownerList.greet", "openers of other users",
-		"if peer.Uid != uint32(os.Geteuid()) {\n\t\t_, _ = conn", "if peer.Uid == 1<<31 {\n\t\t_, _ = conn",
-	},
-	{
-		"share/memfd_linux.go", "mapFile", "files that can become shorter",
-		"if has&seals != seals {", "if has&seals == seals+1 {",
-	},
-	{
-		"share/memfd_linux.go", "mapFile", "files that are too short",
-		"if info.Size < size {", "if info.Size < 0 {",
-	},
-	{
-		"share/allocator.go", "Allocator.Free", "memory of other allocators",
-		"one.end()", "_ = one",
-	},
-	{
-		"flight/receive.go", "receiver.finish", "memory of a message that was not read",
-		"r.messages.mem.failed()", "r.messages.mem.passed()",
-	},
-	{
-		"flight/endpoints.go", "merged.put", "a batch that nobody takes",
-		"it.drop()\n\t\treturn false", "return false",
-	},
-	{
-		"flight/endpoints.go", "merged.stop", "batches that are ready",
-		"for len(lane) > 0 {", "for len(lane) > 1<<20 {",
-	},
-	{
-		"flight/send.go", "ahead", "a batch that is not sent",
-		"h.release()\n\t\t\treturn", "return",
-	},
-	{
-		"flight/send.go", "sender.WritePayload", "messages that are too large",
-		"if m.size > s.max {\n\t\treturn invalid(\"FlightData\", fmt.Sprintf(\"%d bytes in one row", "if m.size < 0 {\n\t\treturn invalid(\"FlightData\", fmt.Sprintf(\"%d bytes in one row",
-	},
-	{
-		"flight/check.go", "checker.check", "the size of a body",
-		"if size < 0 || size > int64(len(body)) {", "if size < -1<<62 {",
-	},
-	{
-		"flight/check.go", "table.nodes", "nulls of a node",
-		"case length < 0 || nulls < 0 || nulls > length:", "case length < 0:",
-	},
-	{
-		"flight/check.go", "checker.buffers", "buffers in the body",
-		"case offset < 0 || length < 0 || offset > int64(len(body)) || length > int64(len(body))-offset:", "case offset < 0 || length < 0:",
-	},
-	{
-		"flight/check.go", "checker.buffers", "sizes of compressed buffers",
-		"total += max(size, 0); size < -1 || size > int64(c.max) || total > int64(c.max) {", "total += max(size, 0); size < -1<<62 {",
-	},
 }
 
 // extraMutants applies the list; text that is not there, or more than once, is an error.
 func extraMutants(root string) (list []*mutant, err error) {
-	for _, e := range extras {
+	for _, e := range slices.Concat(extras, processExtras) {
 		source, err := os.ReadFile(filepath.Join(root, e.file))
 		if err != nil {
 			return nil, err

@@ -232,10 +232,10 @@ func (f *finder) kindOf(name string, receiver ast.Expr, call *ast.CallExpr) remo
 	switch {
 	case name == "Query" && last != "": // about an address
 		return 0
+	case name == "UsedOn" && strings.HasPrefix(f.name, "interop/"): // of an array or a batch: it has an error
+		return succeeds
 	case name == "MarkExported" && last != "": // of the memory of an owner
 		return nothing
-	case name == "UsedOn" && strings.HasPrefix(f.name, "interop/"): // of an array
-		return succeeds
 	case name == "Wait" && last == "": // of a sync.Cond
 		return 0
 	case name == "poll" && receiver != nil: // the goroutine that asks for events

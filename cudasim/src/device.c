@@ -138,7 +138,6 @@ static const int attributes[] = {
     [99] = 1,          /* HOST_REGISTER_SUPPORTED */
     [106] = 32,        /* MAX_BLOCKS_PER_MULTIPROCESSOR */
     [111] = 1024,      /* RESERVED_SHARED_MEMORY_PER_BLOCK */
-    [113] = 1,         /* READ_ONLY_HOST_REGISTER_SUPPORTED */
     [125] = 1,         /* IPC_EVENT_SUPPORTED */
     [150] = 0,         /* no version 12 has more */
 };
@@ -151,9 +150,10 @@ static int attribute_value(int attribute, CUdevice device) {
     case 83: return (int)sim.options.managed;                                     /* MANAGED_MEMORY */
     case 85: return device;                                                       /* MULTI_GPU_BOARD_GROUP_ID */
     case 89: return sim.options.managed && sim.options.concurrent_managed_access; /* CONCURRENT_MANAGED_ACCESS */
-    case 115: return (int)sim.options.pools;                                      /* MEMORY_POOLS_SUPPORTED */
-    case 142: return host_pools();                                                /* HOST_NUMA_MEMORY_POOLS_SUPPORTED */
-    case 144: return host_pools();                                                /* HOST_MEMORY_POOLS_SUPPORTED */
+    case 113: return (int)sim.options.read_only_register; /* READ_ONLY_HOST_REGISTER_SUPPORTED */
+    case 115: return (int)sim.options.pools;              /* MEMORY_POOLS_SUPPORTED */
+    case 142: return host_pools();                        /* HOST_NUMA_MEMORY_POOLS_SUPPORTED */
+    case 144: return host_pools();                        /* HOST_MEMORY_POOLS_SUPPORTED */
     default: return attributes[attribute];
   }
 }

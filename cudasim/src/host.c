@@ -1,6 +1,8 @@
 /* Page-locked memory of the host. Devices use it at the address that the host uses. */
 #include "sim.h"
 
+#include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
 
 /* A size of zero is not allocated. */
@@ -33,6 +35,22 @@ static bool is_mapped(uintptr_t address, size_t size) {
   return !msync((void *)start, address + size - start, MS_ASYNC);
 }
 
+/* Whether the pages can be written: the device could write them otherwise where the host cannot. */
+static bool is_writable(uintptr_t address, size_t size) {
+  FILE *maps = fopen("/proc/self/maps", "re");
+  if (!maps) return true;
+  char line[512], write;
+  unsigned long long start, end;
+  bool writable = true, head = true; /* the rest of a long line is not the start of one */
+  while (writable && fgets(line, sizeof line, maps)) {
+    if (head && sscanf(line, "%llx-%llx %*c%c", &start, &end, &write) == 3 && start < address + size && address < end)
+      writable = write == 'w';
+    head = strchr(line, '\n');
+  }
+  fclose(maps);
+  return writable;
+}
+
 CUresult host_register(void *address, size_t size, unsigned flags) {
   struct context *c;
   const uintptr_t start = (uintptr_t)address;
@@ -41,11 +59,14 @@ CUresult host_register(void *address, size_t size, unsigned flags) {
   if (!address || !size || size > UINTPTR_MAX - start || flags & ~(unsigned)CU_MEMHOSTREGISTER_MASK)
     return CUDA_ERROR_INVALID_VALUE;
   if (flags & CU_MEMHOSTREGISTER_IOMEMORY) return CUDA_ERROR_NOT_SUPPORTED;
+  const bool read_only = flags & CU_MEMHOSTREGISTER_READ_ONLY;
+  if (read_only && !sim.options.read_only_register) return CUDA_ERROR_NOT_SUPPORTED;
   if (block_overlaps(start, size)) {
     const struct block *b = block_at(start);
     return block_on_device(b) ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
   }
-  if (arena_owns(start) || !is_mapped(start, size)) return CUDA_ERROR_INVALID_VALUE;
+  if (arena_owns(start) || !is_mapped(start, size) || (!read_only && !is_writable(start, size)))
+    return CUDA_ERROR_INVALID_VALUE;
   struct block *b = block_new(REGISTERED_MEMORY, c, c->device, size);
   b->address = start;
   b->flags = flags;

@@ -22,6 +22,7 @@ static const struct options defaults = {
     .managed = 1,
     .concurrent_managed_access = 1,
     .peer = 1,
+    .read_only_register = 1,
     .poison = 1,
     .race = 1,
 };
@@ -44,6 +45,7 @@ static const struct {
     OPTION(managed, 1),
     OPTION(concurrent_managed_access, 1),
     OPTION(peer, 1),
+    OPTION(read_only_register, 1),
     OPTION(poison, 1),
     OPTION(race, 1),
     OPTION(stacks, 1),

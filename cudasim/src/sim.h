@@ -265,7 +265,7 @@ struct device {
 
 struct options {
   uint64_t devices, delay, random, lazy, seed, pageable_async, pageable_strict, memory, host_memory;
-  uint64_t version, pools, managed, concurrent_managed_access, peer, poison, race, stacks;
+  uint64_t version, pools, managed, concurrent_managed_access, peer, read_only_register, poison, race, stacks;
   bool stable_primary;
   char report[4096];
 };

@@ -177,43 +177,33 @@ func TestRequestsAtTheSameTime(t *testing.T) {
 	}
 }
 
-// A request waits until nobody reads the results of the one before it.
+// A request waits until batches of its outputs are released, or its context ends; then it has the outputs alone.
 func TestRequestsWaitForBatches(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
-	m, f, c, r := setUp(t)
-	o := outputsOf(t, m, "o", schemaOf(field("z", integers)), 3)
-	request := &triton.Request{Model: "m", Inputs: []*triton.Region{r}, Outputs: []*triton.Outputs{o}}
-	batch, err := o.Batch(&triton.Response{Outputs: []triton.OutputTensor{{Name: "z", Datatype: "INT64", Shape: []int64{3}}}})
+	m, f, c, _ := setUp(t)
+	o := outputsOf(t, m, "o", numbers, 3)
+	request := &triton.Request{Model: "m", Outputs: []*triton.Outputs{o}}
+	answer := &triton.Response{}
+	for _, tensor := range o.Region().Tensors() {
+		answer.Outputs = append(answer.Outputs, triton.OutputTensor{Name: tensor.Name, Datatype: tensor.Datatype, Shape: tensor.Shape})
+	}
+	first, err := o.Batch(answer)
 	require.NoError(t, err)
-	within.Context(t, "Infer", func(ctx context.Context) error {
-		_, err := c.Infer(ctx, request)
-		assert.ErrorContains(t, err, `a batch of outputs "o" is not released`)
-		return err
-	})
-	assert.Zero(t, f.count("ModelInfer"))
-	done := make(chan error, 1)
-	go func() {
-		_, err := c.Infer(background, request)
-		done <- err
-	}()
-	batch.Release()
-	within.Seconds(t, "Infer", func() error { return <-done })
-}
-
-// Closing a region twice does not take away the hold of a batch.
-func TestClosingTwice(t *testing.T) {
-	cdevicetest.CheckLeaks(t)
-	m := cudatest.Simulated(t, cudasim.Options{})
-	o := outputsOf(t, m, "o", schemaOf(field("z", integers)), 3)
-	batch, err := o.Batch(&triton.Response{Outputs: []triton.OutputTensor{{Name: "z", Datatype: "INT64", Shape: []int64{3}}}})
+	second, err := o.Batch(answer)
 	require.NoError(t, err)
-	o.Region().Close()
-	o.Region().Close()
-	require.NoError(t, m.GPUs[0].Flush(background))
-	assert.NotZero(t, m.GPUs[0].ReadStats().Device.Live)
-	batch.Release()
-	require.NoError(t, m.GPUs[0].Flush(background))
-	assert.Zero(t, m.GPUs[0].ReadStats().Device.Live)
+	within.Context(t, "Infer", func(ctx context.Context) error { _, err := c.Infer(ctx, request); return err })
+	entered, open, ended := make(chan bool, 1), make(chan bool), make(chan error, 1)
+	f.answer["ModelInfer"] = func(context.Context, []byte) ([]byte, error) { entered <- true; <-open; return nil, nil }
+	go func() { _, err := c.Infer(background, request); ended <- err }()
+	first.Release()
+	within.Context(t, "Infer", func(ctx context.Context) error { _, err := c.Infer(ctx, request); return err })
+	assert.Zero(t, f.count("ModelInfer"), "a batch is in use")
+	second.Release()
+	<-entered
+	_, err = c.Infer(background, request)
+	assert.ErrorContains(t, err, `Request.Outputs("o") = in use by another request`)
+	close(open)
+	within.Seconds(t, "the end", func() error { return <-ended })
 }
 
 // A connection that panics holds nothing afterwards.

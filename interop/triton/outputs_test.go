@@ -123,3 +123,21 @@ func TestParseResponseTakesAnything(t *testing.T) {
 		assert.ErrorContains(t, err, want)
 	}
 }
+
+// Closing a region again lets go of nothing: batches of it keep the memory.
+func TestCloseTwice(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	m := cudatest.Simulated(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	o := outputsOf(t, m, "o", schemaOf(field("x", integers)), 3)
+	batch, err := o.Batch(&triton.Response{Outputs: []triton.OutputTensor{{Name: "x", Datatype: "INT64", Shape: []int64{3}}}})
+	require.NoError(t, err)
+	for range 3 {
+		o.Region().Close()
+	}
+	require.NoError(t, gpu.Flush(background))
+	assert.NotZero(t, gpu.ReadStats().Device.Live, "the batch has it")
+	batch.Release()
+	require.NoError(t, gpu.Flush(background))
+	assert.Zero(t, gpu.ReadStats().Device.Live)
+}

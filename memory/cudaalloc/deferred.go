@@ -85,10 +85,14 @@ func (d *Device) Flush(ctx context.Context) error {
 	if err := checkContext("flush", ctx); err != nil {
 		return err
 	}
-	if err := d.deferred.flush(ctx, d.gpu); err != nil {
-		return err
+	// What ends may leave more behind: a block that a cache does not keep, a call of the driver that waits
+	// for the GPU, a function of AfterFree.
+	for range 3 {
+		if err := d.deferred.flush(ctx, d.gpu); err != nil {
+			return err
+		}
 	}
-	return d.deferred.flush(ctx, d.gpu) // blocks that a cache was given and does not keep
+	return nil
 }
 
 // later ends something after all work that the context has now.
@@ -97,13 +101,27 @@ func (d *deferred) later(g *gpu, end func() error) { d.add(g, &deferral{end: end
 func (d *deferred) add(g *gpu, one *deferral) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.note(one)
+	d.enqueue(g, one)
+}
+
+// call calls a function of a caller that need not wait for any work.
+func (d *deferred) call(g *gpu, f func()) {
+	one := &deferral{call: f}
+	d.mu.Lock()
+	d.note(one)
+	d.mu.Unlock()
+	d.finish(g, one, nil)
+}
+
+// note counts an item that has not ended. The caller holds d.mu.
+func (d *deferred) note(one *deferral) {
 	if d.all == nil {
 		d.all = map[*deferral]struct{}{}
 	}
 	d.all[one] = struct{}{}
 	d.count.Add(1)
 	d.bytes.Add(one.bytes)
-	d.enqueue(g, one)
 }
 
 // enqueue starts the goroutine that waits for the evidence. The caller holds d.mu.

@@ -62,16 +62,17 @@ type gpu struct {
 
 	own, host, managed, shareable *Device
 
-	usage    [purposes]usage
-	opened   usage                      // memory of other processes
-	caches   [purposes]*sizeclass.Cache // nil: from the pool
-	trims    trims
-	limits   limits
-	trimmer  trimmer
-	staging  staging
-	streams  streamList
-	events   eventList
-	deferred deferred
+	usage      [purposes]usage
+	opened     usage                      // memory of other processes
+	registered usage                      // see [Device.RegisterMemory]
+	caches     [purposes]*sizeclass.Cache // nil: from the pool
+	trims      trims
+	limits     limits
+	trimmer    trimmer
+	staging    staging
+	streams    streamList
+	events     eventList
+	deferred   deferred
 	// synchronizing is held while the context is synchronised; it has room for one.
 	synchronizing chan struct{}
 	holds         atomic.Int64 // of HoldSynchronization

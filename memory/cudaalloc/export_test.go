@@ -37,6 +37,8 @@ func (d *Device) ForgetLost() {
 	d.deferred.lost.Store(0)
 	d.usage[onDevice].live.Store(0)
 	d.usage[onDevice].allocations.Store(0)
+	d.registered.live.Store(0)
+	d.registered.allocations.Store(0)
 }
 
 // Reclaiming reports whether an allocation is giving cached memory back.

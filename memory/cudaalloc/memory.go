@@ -78,6 +78,7 @@ type memory struct {
 	size  int64
 	block sizeclass.Block        // of a cache
 	drop  func(device.Ptr) error // that call; nil for other memory
+	after func()                 // is called when the memory has ended; see [AfterFree]
 	freed atomic.Bool
 }
 
@@ -125,6 +126,7 @@ func (m *memory) Free(s device.Stream) error {
 		return m.errFreedTwice()
 	}
 	if m.size == 0 {
+		m.callAfter()
 		return nil
 	}
 	gpu := m.dev.gpuOf(s)
@@ -171,6 +173,7 @@ func (m *memory) FreeAfter(e device.Event) error {
 		return m.errFreedTwice()
 	}
 	if m.size == 0 {
+		m.callAfter()
 		return nil
 	}
 	if e == nil {
@@ -205,7 +208,15 @@ func (m *memory) endAfter(after evidence) error {
 }
 
 func (m *memory) deferral(after evidence) *deferral {
-	return &deferral{after: after, bytes: m.size, end: m.end}
+	return &deferral{after: after, bytes: m.waits(), end: m.end}
+}
+
+// waits is how many bytes the GPU or the host gets back: none of memory that is only registered.
+func (m *memory) waits() int64 {
+	if m.use == &m.dev.registered {
+		return 0
+	}
+	return m.size
 }
 
 // end frees memory that no work uses any more: on a stream that nothing holds up, to its cache, or, as
@@ -213,7 +224,7 @@ func (m *memory) deferral(after evidence) *deferral {
 func (m *memory) end() error {
 	switch cache := m.dev.cache(); {
 	case m.drop != nil:
-		m.dev.deferred.add(m.dev.gpu, &deferral{bytes: m.size, end: m.endIdle})
+		m.dev.deferred.add(m.dev.gpu, &deferral{bytes: m.waits(), end: m.endIdle})
 		return nil
 	case cache != nil:
 		cache.Give(m.block)
@@ -238,6 +249,16 @@ func (m *memory) endIdle() error {
 }
 
 func (m *memory) ended() {
+	if m.use == &m.dev.registered {
+		m.dev.platform.locked.remove(m.ptr)
+	}
 	m.use.sub(m.size)
 	m.dev.trimmer.keep(m.dev.gpu)
+	m.callAfter()
+}
+
+func (m *memory) callAfter() {
+	if m.after != nil {
+		m.dev.deferred.call(m.dev.gpu, m.after)
+	}
 }

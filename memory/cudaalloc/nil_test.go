@@ -53,6 +53,8 @@ func TestNilArguments(t *testing.T) {
 		"Device.HoldSynchronization(ctx)": {Call: func() error { _, err := gpu.HoldSynchronization(ctx); return err }, Want: noContext},
 		"Device.Memset(s)":                {Call: func() error { return gpu.Memset(own.Ptr(), 0, 8, nil) }},
 		"Device.OpenMemory(ctx)":          {Call: func() error { _, err := gpu.OpenMemory(ctx, cudaalloc.IPCHandle{}, 8); return err }, Want: noContext},
+		"AfterFree(mem)":                  {Call: func() error { return cudaalloc.AfterFree(nil, func() {}) }, Want: "AfterFree: mem = nil, want memory"},
+		"AfterFree(f)":                    {Call: func() error { return cudaalloc.AfterFree(own, nil) }, Want: "AfterFree: " + noFunction},
 		"Device.OnTrim(trim)":             {Call: func() error { gpu.OnTrim(nil); return nil }, Want: "trim = nil, want a function", Panics: true},
 		"Device.Prefetch(s)":              {Call: func() error { return gpu.Prefetch(own.Ptr(), 0, nil) }},
 		"Device.PrefetchToHost(s)":        {Call: func() error { return gpu.PrefetchToHost(own.Ptr(), 0, nil) }},

@@ -9,10 +9,11 @@ import (
 // Stats describes the memory that was allocated through this package on one GPU, and the work
 // that is left to do for it.
 type Stats struct {
-	Device  Usage // memory on the GPU
-	Pinned  Usage // page-locked host memory
-	Managed Usage // managed memory
-	Opened  Usage // memory of other processes; see [Device.OpenMemory]
+	Device     Usage // memory on the GPU
+	Pinned     Usage // page-locked host memory
+	Managed    Usage // managed memory
+	Opened     Usage // memory of other processes; see [Device.OpenMemory]
+	Registered Usage // host memory of others; see [Device.RegisterMemory]
 	// Waiting counts frees and functions of AfterWork and OnComplete that wait for
 	// pending work. Memory is live until it is freed.
 	Waiting int64
@@ -41,7 +42,7 @@ type Usage struct {
 // read one after the other.
 func (d *Device) ReadStats() Stats {
 	return Stats{
-		Device: d.used(onDevice), Pinned: d.used(onHost), Managed: d.used(inManaged), Opened: d.opened.read(),
+		Device: d.used(onDevice), Pinned: d.used(onHost), Managed: d.used(inManaged), Opened: d.opened.read(), Registered: d.registered.read(),
 		Waiting: d.deferred.count.Load(), WaitingBytes: d.deferred.bytes.Load(),
 		Lost: d.deferred.lost.Load(), CallbackPanics: d.panics.Load(),
 	}

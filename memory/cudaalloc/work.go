@@ -1,7 +1,6 @@
 package cudaalloc
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/arrowdevice/arrowdevice/device"
@@ -72,31 +71,4 @@ func (d *Device) prefetch(p device.Ptr, size int64, ordinal int, s device.Stream
 		return err
 	}
 	return ctx.Prefetch(p, size, ordinal, stream)
-}
-
-// RegisterHost page-locks existing host memory until [Device.UnregisterHost]; the memory must
-// stay mapped until then. readOnly is for memory that must not be written. hostpinned.Register
-// does this for a slice.
-func (d *Device) RegisterHost(p device.Ptr, size int64, readOnly bool) error {
-	if err := d.ctx.Register(p, size, readOnly); err != nil {
-		return err
-	}
-	d.platform.locked.add(p, size, false)
-	return nil
-}
-
-// UnregisterHost undoes RegisterHost, after all work already enqueued on the GPU. Where ctx
-// ends that wait, or the driver fails, the memory stays registered.
-func (d *Device) UnregisterHost(ctx context.Context, p device.Ptr) error {
-	if err := checkContext("unregister host memory", ctx); err != nil {
-		return err
-	}
-	if err := d.idle(ctx); err != nil {
-		return err
-	}
-	if err := d.ctx.Unregister(p); err != nil {
-		return err
-	}
-	d.platform.locked.remove(p)
-	return nil
 }

@@ -94,6 +94,18 @@ RULE(memory_that_is_not_mapped_is_not_registered, READING,
   IS(cuMemHostRegister_v2(bytes, SIZE, 0), CUDA_ERROR_INVALID_VALUE);
 }
 
+RULE(
+    memory_that_is_mapped_read_only_is_registered_with_a_flag, MANUAL,
+    "Memory that the host cannot write is registered with CU_MEMHOSTREGISTER_READ_ONLY where the attribute 113 is set, "
+    "and with no other flags.",
+    .needs = REGISTER | NO_PAGEABLE, .alone = true) {
+  unsigned char* bytes = new_pages(SIZE);
+  mprotect(bytes, SIZE, PROT_READ);
+  CHECK(cuMemHostRegister_v2(bytes, SIZE, 0) != CUDA_SUCCESS);
+  IS(cuMemHostRegister_v2(bytes, SIZE, CU_MEMHOSTREGISTER_READ_ONLY),
+     attribute(ATTRIBUTE_READ_ONLY_HOST_REGISTER, 0) ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED);
+}
+
 RULE(unregistering_does_not_wait, READING, "cuMemHostUnregister returns while work of the device is pending.",
      .needs = REGISTER) {
   unsigned char* bytes = new_pages(SIZE);

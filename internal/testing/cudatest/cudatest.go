@@ -163,7 +163,7 @@ func (m *Machine) nothingLives(t testing.TB) {
 	}
 	for _, gpu := range m.GPUs {
 		s := gpu.ReadStats()
-		for _, u := range []cudaalloc.Usage{s.Device, s.Pinned, s.Managed} {
+		for _, u := range []cudaalloc.Usage{s.Device, s.Pinned, s.Managed, s.Opened, s.Registered} {
 			assert.Zero(t, u.Live)
 			assert.Zero(t, u.Allocations)
 		}

@@ -38,6 +38,12 @@ type Peer struct {
 // the test ends.
 func Start(t testing.TB, test, driver string, environment ...string) *Peer {
 	t.Helper()
+	return StartAs(t, func(*exec.Cmd) {}, test, driver, environment...)
+}
+
+// StartAs is Start with a change of the command before it is started.
+func StartAs(t testing.TB, change func(*exec.Cmd), test, driver string, environment ...string) *Peer {
+	t.Helper()
 	theirIn, ourOut, err := os.Pipe()
 	require.NoError(t, err)
 	ourIn, theirOut, err := os.Pipe()
@@ -48,6 +54,7 @@ func Start(t testing.TB, test, driver string, environment ...string) *Peer {
 	p.cmd.Env = append(append(os.Environ(), variable+"="+test, cuda.PathVariable+"="+driver), environment...)
 	p.cmd.ExtraFiles = []*os.File{theirIn, theirOut}
 	p.cmd.Stdout, p.cmd.Stderr = &p.output, &p.output
+	change(p.cmd)
 	require.NoError(t, p.cmd.Start())
 	require.NoError(t, theirIn.Close())
 	require.NoError(t, theirOut.Close())

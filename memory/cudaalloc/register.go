@@ -1,0 +1,86 @@
+package cudaalloc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/cuda"
+)
+
+// RegisterHost page-locks existing host memory until [Device.UnregisterHost]; the memory must
+// stay mapped until then. readOnly is for memory that must not be written, which is an error unless
+// [Device.RegistersReadOnly]. hostpinned.Register does this for a slice.
+func (d *Device) RegisterHost(p device.Ptr, size int64, readOnly bool) error {
+	if err := d.ctx.Register(p, size, readOnly); err != nil {
+		return err
+	}
+	d.platform.locked.add(p, size, false)
+	return nil
+}
+
+// UnregisterHost undoes RegisterHost, after all work already enqueued on the GPU. Where ctx
+// ends that wait, or the driver fails, the memory stays registered.
+func (d *Device) UnregisterHost(ctx context.Context, p device.Ptr) error {
+	if err := checkContext("unregister host memory", ctx); err != nil {
+		return err
+	}
+	if err := d.idle(ctx); err != nil {
+		return err
+	}
+	if err := d.ctx.Unregister(p); err != nil {
+		return err
+	}
+	d.platform.locked.remove(p)
+	return nil
+}
+
+// RegisterMemory is RegisterHost for memory that ends as any other: Free and FreeAfter unregister it, once
+// the GPU has no work, and never while a capture of a stream is visible. The memory must stay mapped until
+// then, of which the function of [AfterFree] is told. [Stats.Registered] counts it.
+func (d *Device) RegisterMemory(p device.Ptr, size int64, readOnly bool) (device.Memory, error) {
+	if p == 0 || size <= 0 {
+		return nil, fmt.Errorf("cuda: register %d bytes at %#x on %s: want at least one byte of host memory", size, uintptr(p), d.host.ID())
+	}
+	if err := d.RegisterHost(p, size, readOnly); err != nil {
+		return nil, err
+	}
+	m := &memory{dev: d.host, use: &d.registered, ptr: p, size: size, drop: d.ctx.Unregister}
+	m.use.add(size)
+	return m, nil
+}
+
+// RegistersReadOnly reports whether the GPU can page-lock memory that is mapped read-only
+// (CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED).
+func (d *Device) RegistersReadOnly() (bool, error) {
+	value, err := d.ctx.Device.Attribute(cuda.ReadOnlyHostRegister)
+	if errors.Is(err, cuda.InvalidValue) { // a driver that does not know the attribute
+		return false, nil
+	}
+	return value != 0, err
+}
+
+// AfterFree has f called once after the driver has freed, closed or unregistered mem, which the caller owns
+// and has not freed: no pending work uses it then, and the driver does not know it any more. f is called as
+// those of [Device.AfterWork] are. It is not called for memory that the driver has failed to free
+// ([Stats.Lost]). If the context is gone, and the memory with it, f is called.
+//
+// Memory of another package, memory that was freed, and a second function are errors.
+func AfterFree(mem device.Memory, f func()) error {
+	m, ok := mem.(*memory)
+	switch {
+	case f == nil:
+		return absent("AfterFree", "f", "a function")
+	case mem == nil:
+		return absent("AfterFree", "mem", "memory")
+	case !ok:
+		return fmt.Errorf("cuda: AfterFree: mem is a %T, want memory of this package", mem)
+	case m.freed.Load():
+		return fmt.Errorf("cuda: AfterFree: mem was freed")
+	case m.after != nil:
+		return fmt.Errorf("cuda: AfterFree: mem has a function already")
+	}
+	m.after = f
+	return nil
+}

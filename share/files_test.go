@@ -1,0 +1,173 @@
+//go:build linux
+
+package share_test
+
+import (
+	"context"
+	"encoding/hex"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/cdevice/cdevicetest"
+	"github.com/arrowdevice/arrowdevice/cudasim"
+	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+	"github.com/arrowdevice/arrowdevice/internal/testing/within"
+	"github.com/arrowdevice/arrowdevice/share"
+)
+
+// memfd is a file without a name, of so many bytes and with these seals.
+func memfd(t *testing.T, size int64, seals int) int {
+	t.Helper()
+	file, err := unix.MemfdCreate("test", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, unix.Close(file)) })
+	require.NoError(t, unix.Ftruncate(file, size))
+	_, err = unix.FcntlInt(uintptr(file), unix.F_ADD_SEALS, seals)
+	require.NoError(t, err)
+	return file
+}
+
+// A file that could become shorter under the opener, or is shorter than the ticket says, is refused. Nothing is left.
+func TestFilesOfStrangeOwners(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	const sealed = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW
+	for name, c := range map[string]struct {
+		files []int
+		want  string
+	}{
+		"no seals":      {[]int{memfd(t, 4096, 0)}, "its size can change"},
+		"one seal":      {[]int{memfd(t, 4096, unix.F_SEAL_GROW)}, "its size can change"},
+		"short":         {[]int{memfd(t, 4095, sealed)}, "the file has 4095 bytes, want 4096"},
+		"another file":  {[]int{devNull(t)}, "seals: "},
+		"one more file": {[]int{memfd(t, 4096, sealed), memfd(t, 4096, sealed)}, "the owner has sent 2 files, want 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ticket := fakeOwner(t, func(conn net.Conn) {
+				_, _ = conn.Read(make([]byte, 1000))
+				_, _, _ = conn.(*net.UnixConn).WriteMsgUnix([]byte{1}, unix.UnixRights(c.files...), nil)
+				_, _ = conn.Read(make([]byte, 1))
+				conn.Close()
+			})
+			_, err := share.Open(background, ticket)
+			require.ErrorContains(t, err, c.want)
+			before := counted(t)
+			for range 20 {
+				_, err := share.Open(background, ticket)
+				require.ErrorContains(t, err, c.want)
+			}
+			within.Eventually(t, "nothing is left", func() bool {
+				now := counted(t)
+				return now.files <= before.files && now.mappings <= before.mappings
+			})
+		})
+	}
+}
+
+func devNull(t *testing.T) int {
+	t.Helper()
+	file, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, unix.Close(file)) })
+	return file
+}
+
+// What a program receives that opens a ticket by itself cannot be written, nor made shorter.
+func TestFilesAreReadOnly(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	s := one(t)
+	socket, hello := share.Hello(s.Ticket())
+	dialed, err := net.Dial("unixpacket", socket)
+	require.NoError(t, err)
+	conn := dialed.(*net.UnixConn)
+	_, err = conn.Write(hello)
+	require.NoError(t, err)
+	answer, rights := make([]byte, 1), make([]byte, 100)
+	_, n, _, _, err := conn.ReadMsgUnix(answer, rights)
+	require.NoError(t, err)
+	require.Equal(t, []byte{1}, answer)
+	messages, err := unix.ParseSocketControlMessage(rights[:n])
+	require.NoError(t, err)
+	files, err := unix.ParseUnixRights(&messages[0])
+	require.NoError(t, err)
+	require.Len(t, files, 1)
+	_, err = unix.Mmap(files[0], 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	assert.ErrorIs(t, err, unix.EPERM)
+	_, err = unix.Pwrite(files[0], []byte{1}, 0)
+	assert.ErrorIs(t, err, unix.EPERM)
+	assert.ErrorIs(t, unix.Ftruncate(files[0], 0), unix.EPERM)
+	require.NoError(t, unix.Close(files[0]))
+	_, err = conn.Write([]byte("r"))
+	require.NoError(t, err)
+	require.NoError(t, conn.Close())
+	within.Eventually(t, "the owner has read that", func() bool { return s.Openers() == 0 })
+}
+
+// An open batch holds a socket at both ends, and no file: its mapping is enough. The function of WithOwnerGone is not
+// called when the batch is released.
+func TestOpenBatchHoldsASocket(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	b := numbers(t, allocator(t))
+	defer b.Release()
+	s, keeps := issued(t, b), issued(t, b) // so that the owner's socket is there before and after
+	before := counted(t)
+	var gone atomic.Int32
+	opened, err := share.OpenHere(background, s.Ticket(), share.WithOwnerGone(func() { gone.Add(1) }))
+	require.NoError(t, err)
+	assert.Equal(t, before.files+2, counted(t).files)
+	assert.Equal(t, before.mappings+1, counted(t).mappings)
+	opened.Release()
+	released(t, s)
+	within.Eventually(t, "its goroutine has ended", func() bool { return counted(t).goroutines <= before.goroutines })
+	assert.Zero(t, gone.Load())
+	assert.Equal(t, before.mappings, counted(t).mappings)
+	require.NoError(t, keeps.Close())
+}
+
+// The time for the handshake is not that for the batch.
+func TestOpenForLong(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	share.WithLittleTime(50*time.Millisecond, func() {
+		b := numbers(t, allocator(t))
+		s := issued(t, b)
+		b.Release()
+		opened, err := share.OpenHere(background, s.Ticket(), share.WithOwnerGone(func() { t.Error("the owner is there") }))
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(background, 500*time.Millisecond)
+		defer cancel()
+		assert.ErrorIs(t, s.Wait(ctx), context.DeadlineExceeded)
+		opened.Release()
+		released(t, s)
+	})
+}
+
+// The event of the owner is closed if ctx ends while the memory of a GPU is being opened.
+func TestOpeningOfAnEventIsGivenUp(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	m := cudatest.Simulated(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	host := numbers(t, allocator(t))
+	stream, err := gpu.NewStream()
+	require.NoError(t, err)
+	let := m.Hold(t, stream)
+	there, err := host.CopyTo(background, gpu.Shareable(), cdevice.WithStream(stream))
+	require.NoError(t, err)
+	s := issued(t, there)
+	there.Release()
+	p := opener(t, m.Path())
+	assert.Equal(t, "given up, 0 events", told(p, "give up", hex.EncodeToString(s.Ticket())))
+	within.Eventually(t, "the opening is given back", func() bool { return s.Openers() == 0 })
+	require.Equal(t, "opened", opens(p, s.Ticket()))
+	let()
+	require.Equal(t, "released", told(p, "release"))
+	released(t, s)
+	host.Release()
+	require.NoError(t, stream.Close())
+	require.NoError(t, gpu.Flush(background))
+}

@@ -1,0 +1,167 @@
+//go:build linux
+
+package share_test
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/cdevice/cdevicetest"
+	"github.com/arrowdevice/arrowdevice/cudasim"
+	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+	"github.com/arrowdevice/arrowdevice/internal/testing/otherprocess"
+	"github.com/arrowdevice/arrowdevice/internal/testing/within"
+	"github.com/arrowdevice/arrowdevice/share"
+)
+
+// After many batches both processes have the descriptors, the mappings and the goroutines that they had before.
+func TestGPUNothingIsLeftAfterManyBatches(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	m := cudatest.One(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	plain, pinned := allocator(t), allocator(t, share.WithPinnedMemory(gpu))
+	onDevice := func(t *testing.T) *cdevice.RecordBatch {
+		host := numbers(t, plain)
+		defer host.Release()
+		there, err := host.CopyTo(background, gpu.Shareable())
+		require.NoError(t, err)
+		return there
+	}
+	for name, c := range map[string]struct {
+		make func(*testing.T) *cdevice.RecordBatch
+		open string
+	}{
+		"host":   {func(t *testing.T) *cdevice.RecordBatch { return numbers(t, plain) }, "open"},
+		"pinned": {func(t *testing.T) *cdevice.RecordBatch { return numbers(t, pinned) }, "open pinned"},
+		"GPU":    {onDevice, "open"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := opener(t, m.Path())
+			cycles := func(n int) {
+				for range n {
+					b := c.make(t)
+					s := issued(t, b)
+					b.Release()
+					require.Equal(t, "opened", told(p, c.open, hex.EncodeToString(s.Ticket())))
+					require.Equal(t, "released", told(p, "release"))
+					released(t, s)
+					require.NoError(t, s.Close())
+				}
+				require.NoError(t, gpu.Flush(background))
+				require.Equal(t, "flushed", told(p, "flush"))
+			}
+			cycles(5) // what is made once
+			var ours, theirs resources
+			settle := func(ours, theirs *resources) {
+				*ours = counted(t)
+				_, err := fmt.Sscanf(told(p, "count"), "{%d %d %d}", &theirs.files, &theirs.mappings, &theirs.goroutines)
+				require.NoError(t, err)
+			}
+			within.Eventually(t, "what is made once is at rest", func() bool {
+				var a, b resources
+				settle(&a, &b)
+				settle(&ours, &theirs)
+				return a == ours && b == theirs
+			})
+			cycles(200)
+			var us, them resources
+			within.Eventually(t, fmt.Sprintf("the owner has %+v, the opener %+v", ours, theirs), func() bool {
+				settle(&us, &them)
+				return noMore(us, ours) && noMore(them, theirs)
+			})
+			t.Logf("owner %+v, opener %+v", us, them)
+		})
+	}
+}
+
+func noMore(r, than resources) bool {
+	return r.files <= than.files && r.mappings <= than.mappings && r.goroutines <= than.goroutines
+}
+
+// TestGPUOwner is another process that shares memory of a GPU, and is killed. With "pending", work of it is pending then.
+func TestGPUOwner(t *testing.T) {
+	p := otherprocess.Caller(t)
+	m := cudatest.One(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	host := numbers(t, allocator(t))
+	stream, err := gpu.NewStream()
+	require.NoError(t, err)
+	if p.Read() == "pending" {
+		m.Hold(t, stream)
+	}
+	there, err := host.CopyTo(background, gpu.Shareable(), cdevice.WithStream(stream))
+	require.NoError(t, err)
+	p.Write(hex.EncodeToString(issued(t, there).Ticket()))
+	p.Read()
+}
+
+// The opener of memory of a GPU outlives its owner: it is told, reads something or gets an error, and closes the memory.
+func TestOwnerOfMemoryOfAGPUIsKilled(t *testing.T) {
+	for _, work := range []string{"done", "pending"} {
+		t.Run(work, func(t *testing.T) {
+			m := cudatest.Simulated(t, cudasim.Options{})
+			owner, p := otherprocess.Start(t, "TestGPUOwner", m.Path()), opener(t, m.Path())
+			owner.Write(work)
+			ticket := owner.Read()
+			require.Equal(t, "opened", told(p, "open", ticket))
+			if work == "pending" {
+				p.Write("try read") // waits for the event of the owner
+			}
+			owner.Kill()
+			if work == "pending" {
+				t.Log(p.Read())
+			}
+			require.Equal(t, "gone", told(p, "owner gone"))
+			t.Log(told(p, "try read"))
+			require.Equal(t, "released", told(p, "release"))
+			require.Equal(t, "flushed", told(p, "flush"))
+			assert.Contains(t, told(p, "open", ticket), share.ErrOwnerGone.Error())
+			p.Write("end")
+			p.End(0)
+		})
+	}
+}
+
+// The batch is held as long as one opener has it, even if the others have gone and the ticket was withdrawn.
+func TestLastOpenerCounts(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	mem := allocator(t)
+	b := numbers(t, mem)
+	s := issued(t, b, share.WithOpeners(3))
+	b.Release()
+	first, second := opener(t, ""), opener(t, "")
+	require.Equal(t, "opened", opens(first, s.Ticket()))
+	require.Equal(t, "opened", opens(second, s.Ticket()))
+	require.NoError(t, s.Close())
+	require.Equal(t, "released", told(first, "release"))
+	within.Eventually(t, "one opener is left", func() bool { return s.Openers() == 1 })
+	ctx, cancel := context.WithTimeout(background, 20*time.Millisecond)
+	defer cancel()
+	assert.ErrorIs(t, s.Wait(ctx), context.DeadlineExceeded)
+	assert.NotZero(t, mem.Used())
+	require.Equal(t, "released", told(second, "release"))
+	released(t, s)
+}
+
+// A process whose socket was closed without a goodbye may have the memory mapped until it has ended.
+func TestOpenerThatEndsIsWaitedFor(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	b := numbers(t, allocator(t))
+	s := issued(t, b)
+	b.Release()
+	p := opener(t, "")
+	socket, hello := share.Hello(s.Ticket())
+	require.Equal(t, "dropped after 1", told(p, "drop", socket, hex.EncodeToString(hello)))
+	ctx, cancel := context.WithTimeout(background, 200*time.Millisecond)
+	defer cancel()
+	assert.ErrorIs(t, s.Wait(ctx), context.DeadlineExceeded)
+	p.Kill()
+	released(t, s)
+}

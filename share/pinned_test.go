@@ -1,0 +1,380 @@
+//go:build linux
+
+package share_test
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/cdevice/cdevicetest"
+	"github.com/arrowdevice/arrowdevice/cudasim"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/testing/cases"
+	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+	"github.com/arrowdevice/arrowdevice/internal/testing/within"
+	"github.com/arrowdevice/arrowdevice/share"
+)
+
+const unknownError = 999 // CUDA_ERROR_UNKNOWN
+
+// Every type arrives from page-locked memory: page-locked again with the option, and as memory of the CPU without it,
+// even in a process without a driver.
+func TestGPUEveryTypeOfPinnedMemory(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	m := cudatest.One(t, cudasim.Options{PageableAsync: true})
+	mem := allocator(t, share.WithPinnedMemory(m.GPUs[0]))
+	pins, plain := opener(t, m.Path()), opener(t, "none")
+	for _, v := range cases.Variants {
+		t.Run(string(v), func(t *testing.T) {
+			rec := everyType(t, v, func(cases.Case) bool { return true })
+			defer rec.Release()
+			b := onHost(t, rec, mem)
+			require.Equal(t, m.GPUs[0].Pinned().ID(), b.DeviceID())
+			s := issued(t, b, share.WithOpeners(2))
+			b.Release()
+			require.Equal(t, "opened", told(pins, "open pinned", hex.EncodeToString(s.Ticket())))
+			assert.Equal(t, "cuda_host:0", told(pins, "device"))
+			require.Equal(t, "opened", opens(plain, s.Ticket()))
+			assert.Equal(t, "cpu", told(plain, "device"))
+			assert.Equal(t, text(t, rec), told(pins, "through gpu"))
+			for _, p := range []interface {
+				Write(string)
+				Read() string
+			}{pins, plain} {
+				for what, want := range map[string]string{"validate": "valid", "read": text(t, rec)} {
+					p.Write(what)
+					assert.Equal(t, want, p.Read())
+				}
+				p.Write("release")
+				assert.Equal(t, "released", p.Read())
+			}
+			released(t, s)
+			require.NoError(t, m.GPUs[0].Flush(background))
+			assert.Zero(t, mem.Used())
+			assert.Zero(t, m.GPUs[0].ReadStats().Registered.Allocations)
+		})
+	}
+	pins.Write("end")
+	pins.End(0)
+}
+
+// The option changes nothing for memory of a GPU.
+func TestGPUPinnedMappingOfMemoryOfAGPU(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	m := cudatest.One(t, cudasim.Options{})
+	host := numbers(t, allocator(t))
+	there, err := host.CopyTo(background, m.GPUs[0].Shareable())
+	require.NoError(t, err)
+	host.Release()
+	s := issued(t, there)
+	there.Release()
+	p := opener(t, m.Path())
+	require.Equal(t, "opened", told(p, "open pinned", hex.EncodeToString(s.Ticket())))
+	assert.Equal(t, "cuda:0", told(p, "device"))
+	require.Equal(t, "released", told(p, "release"))
+	released(t, s)
+	require.NoError(t, m.GPUs[0].Flush(background))
+}
+
+// A GPU that cannot page-lock memory that is mapped read-only is refused before the owner is asked.
+func TestPinnedMappingIsNotSupported(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	m := cudatest.Simulated(t, cudasim.Options{NoReadOnlyRegister: true})
+	b := numbers(t, allocator(t, share.WithPinnedMemory(m.GPUs[0]))) // the owner can write its memory
+	s := issued(t, b)
+	b.Release()
+	_, err := share.OpenHere(background, s.Ticket(), share.WithPinnedMapping(m.GPUs[0]))
+	assert.ErrorIs(t, err, device.ErrNotSupported)
+	assert.ErrorContains(t, err, "WithPinnedMapping: cuda:0 cannot page-lock memory that is mapped read-only")
+	assert.ErrorContains(t, err, "open the ticket without the option")
+	plain, err := share.OpenHere(background, s.Ticket())
+	require.NoError(t, err, "the ticket was not used up")
+	plain.Release()
+	released(t, s)
+}
+
+// What was page-locked is unlocked and unmapped after the work that reads it, of the owner and of the opener.
+func TestGPUPinnedMemoryEndsAfterItsWork(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	m := cudatest.One(t, cudasim.Options{PageableAsync: true})
+	gpu := m.GPUs[0]
+	mem := allocator(t, share.WithPinnedMemory(gpu))
+	b := numbers(t, mem)
+	used := mem.Used()
+	s := issued(t, b)
+	opened, err := share.OpenHere(background, s.Ticket(), share.WithPinnedMapping(gpu))
+	require.NoError(t, err)
+	stream, err := gpu.NewStream()
+	require.NoError(t, err)
+	defer stream.Close()
+	let := m.Hold(t, stream)
+	var copies []*cdevice.RecordBatch
+	for _, from := range []*cdevice.RecordBatch{b, opened} {
+		there, err := from.CopyTo(background, gpu, cdevice.WithStream(stream))
+		require.NoError(t, err)
+		copies = append(copies, there)
+		from.Release()
+	}
+	ctx, cancel := context.WithTimeout(background, 20*time.Millisecond)
+	defer cancel()
+	assert.ErrorIs(t, s.Wait(ctx), context.DeadlineExceeded, "the opener's copy has not begun")
+	assert.Equal(t, used, mem.Used())
+	let()
+	released(t, s)
+	for _, there := range copies {
+		rec, err := there.CopyToHost(background, nil)
+		require.NoError(t, err)
+		assert.Equal(t, hex.EncodeToString([]byte(`[{"n":1},{"n":2},{"n":3},{"n":null}]`)), text(t, rec))
+		rec.Release()
+		there.Release()
+	}
+	require.NoError(t, gpu.Flush(background))
+	assert.Zero(t, mem.Used())
+}
+
+// Share waits for the event of a batch in page-locked memory, until its context ends: openers know no events of it.
+func TestGPUShareWaitsForPinnedMemory(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	m := cudatest.One(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	mem := allocator(t, share.WithPinnedMemory(gpu))
+	stream, err := gpu.NewStream()
+	require.NoError(t, err)
+	defer stream.Close()
+	bytes := mem.Allocate(8)
+	at := device.Ptr(uintptr(unsafe.Pointer(&bytes[0])))
+	let := m.Hold(t, stream)
+	require.NoError(t, gpu.Memset(at, 1, 8, stream))
+	event, err := gpu.NewEvent()
+	require.NoError(t, err)
+	require.NoError(t, stream.Record(event))
+	schema := arrow.NewSchema([]arrow.Field{{Name: "n", Type: arrow.PrimitiveTypes.Int64}}, nil)
+	b, err := cdevice.NewRecordBatch(gpu.Pinned(), schema, 1, []cdevice.ArrayData{{Length: 1, Buffers: []device.Ptr{0, at}}},
+		cdevice.Lifetime{Ready: event, Release: func() { mem.Free(bytes) }})
+	require.NoError(t, err)
+	defer b.Release()
+	within.Context(t, "share", func(ctx context.Context) error {
+		_, err := share.Share(ctx, b)
+		return err
+	})
+	let()
+	s := issued(t, b)
+	opened, err := share.OpenHere(background, s.Ticket())
+	require.NoError(t, err)
+	rec, err := opened.CopyToHost(background, nil)
+	require.NoError(t, err)
+	assert.Equal(t, hex.EncodeToString([]byte(`[{"n":72340172838076673}]`)), text(t, rec))
+	rec.Release()
+	opened.Release()
+	released(t, s)
+}
+
+// The memory is page-locked: a GPU copies from it without staging memory.
+func TestGPUPinnedMemoryIsPageLocked(t *testing.T) {
+	m := cudatest.One(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	for name, want := range map[string]bool{"pinned": true, "plain": false} {
+		var opts []share.AllocatorOption
+		if want {
+			opts = append(opts, share.WithPinnedMemory(gpu.Managed())) // any kind of memory of the GPU
+		}
+		mem := allocator(t, opts...)
+		b := mem.Allocate(100)
+		p := device.Ptr(uintptr(unsafe.Pointer(&b[0])))
+		assert.Equal(t, want, gpu.PageLocked(p, int64(cap(b))), name)
+		assert.Equal(t, want, mem.Device() == device.Device(gpu.Pinned()), name)
+		mem.Free(b)
+		require.NoError(t, gpu.Flush(background))
+		assert.False(t, gpu.PageLocked(p, 1))
+	}
+}
+
+// Memory that was freed and not unlocked counts to the limit: an allocation waits for it, and not for memory in use.
+func TestGPULimitOfPinnedMemory(t *testing.T) {
+	m := cudatest.One(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	const size = 1 << 16
+	mem := allocator(t, share.WithPinnedMemory(gpu), share.WithLimit(2*size))
+	require.NoError(t, gpu.Flush(background))
+	refused := func() (err error) {
+		defer func() { err, _ = recover().(error) }()
+		mem.Free(mem.Allocate(size))
+		return nil
+	}
+	first, second := mem.Allocate(size), mem.Allocate(size)
+	assert.ErrorContains(t, refused(), "share: allocate 65536 bytes: 131072 bytes are in use, of at most 131072")
+	s, err := gpu.NewStream()
+	require.NoError(t, err)
+	defer s.Close()
+	own, err := gpu.Allocate(background, size, s)
+	require.NoError(t, err)
+	let := m.Hold(t, s)
+	require.NoError(t, gpu.Memset(own.Ptr(), 1, size, s))
+	mem.Free(first)
+	assert.ErrorContains(t, refused(), "65536 bytes are in use, of at most 131072, and 65536 that were freed wait for work of the GPU")
+	time.AfterFunc(50*time.Millisecond, let)
+	assert.NoError(t, refused(), "once the GPU has no work")
+	mem.Free(second)
+	require.NoError(t, own.Free(s))
+	require.NoError(t, gpu.Flush(background))
+}
+
+// Each call of the driver fails once, on the way from an allocator to the end of an opener: nothing stays locked or
+// mapped, no opener is counted for ever, and the ticket opens afterwards.
+func TestEachCallOfPageLockingFails(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	m := cudatest.Simulated(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	b := numbers(t, allocator(t))
+	defer b.Release()
+	s := issued(t, b, share.WithOpeners(1000))
+	before, start := m.Sim.Report().Live, counted(t)
+	for name, call := range map[string]func() error{
+		"allocator": func() (err error) {
+			a, err := share.NewAllocator(share.WithPinnedMemory(gpu))
+			if err != nil {
+				return err
+			}
+			defer func() {
+				within.Eventually(t, "memory is freed", func() bool { return a.Used() == 0 })
+			}()
+			defer func() {
+				if e, ok := recover().(*share.AllocationError); ok {
+					err = e
+				}
+			}()
+			a.Free(a.Allocate(10))
+			return nil
+		},
+		"opener": func() error {
+			opened, err := share.OpenHere(background, s.Ticket(), share.WithPinnedMapping(gpu))
+			if err == nil {
+				opened.Release()
+			}
+			return err
+		},
+	} {
+		failed := map[string]bool{}
+		for k := 1; ; k++ {
+			m.Settle(t, before)
+			m.Sim.Fail("", k, unknownError)
+			err := call()
+			_ = gpu.Flush(background) // what has failed once is tried again
+			function, met := m.Sim.Failed()
+			m.Sim.Fail("", 0, 0)
+			if err != nil {
+				require.ErrorContains(t, err, "cuda: "+function+"(", "%s: call %d", name, k)
+			}
+			within.Eventually(t, "no opener is left", func() bool { return s.Openers() == 0 })
+			require.Zero(t, gpu.ReadStats().Registered.Live, "%s: call %d, of %s", name, k, function)
+			if !met {
+				require.NoError(t, err, name)
+				break
+			}
+			failed[function] = true
+		}
+		assert.True(t, failed["cuMemHostRegister"] && failed["cuMemHostUnregister"], "%s: %v", name, failed)
+	}
+	require.Zero(t, gpu.ReadStats().Lost)
+	within.Eventually(t, "nothing is left", func() bool {
+		now := counted(t)
+		return now.files <= start.files && now.mappings <= start.mappings
+	})
+	require.NoError(t, s.Close())
+	released(t, s)
+}
+
+// An opener whose driver fails to close the memory says goodbye when it is closed, not before; one that never can
+// holds it until it ends.
+func TestGoodbyeComesAfterTheMemory(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	m := cudatest.Simulated(t, cudasim.Options{})
+	host := numbers(t, allocator(t))
+	defer host.Release()
+	there, err := host.CopyTo(background, m.GPUs[0].Shareable())
+	require.NoError(t, err)
+	defer there.Release()
+	for name, c := range map[string]struct {
+		batch          *cdevice.RecordBatch
+		open, function string
+	}{
+		"GPU":    {there, "open", "cuIpcCloseMemHandle"},
+		"pinned": {host, "open pinned", "cuMemHostUnregister"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := opener(t, m.Path())
+			s := issued(t, c.batch, share.WithOpeners(2))
+			require.Equal(t, "opened", told(p, c.open, hex.EncodeToString(s.Ticket())))
+			require.Equal(t, "fails", told(p, "fail", c.function, "2"))
+			require.Equal(t, "released", told(p, "release"))
+			within.Eventually(t, "it is closed at the third attempt", func() bool { return s.Openers() == 0 })
+
+			require.Equal(t, "opened", told(p, c.open, hex.EncodeToString(s.Ticket())))
+			require.Equal(t, "fails", told(p, "fail", c.function, "3"))
+			require.Equal(t, "released", told(p, "release"))
+			ctx, cancel := context.WithTimeout(background, 100*time.Millisecond)
+			defer cancel()
+			assert.ErrorIs(t, s.Wait(ctx), context.DeadlineExceeded, "the opener has it mapped")
+			require.NoError(t, p.Process().Kill())
+			released(t, s)
+		})
+	}
+}
+
+// The end of a context ends an Open that is in the driver; what that opens then is closed.
+func TestOpenIsGivenUpInTheDriver(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	m := cudatest.Simulated(t, cudasim.Options{})
+	b := numbers(t, allocator(t))
+	s := issued(t, b)
+	b.Release()
+	let := make(chan struct{})
+	share.WithSlowOpening(let, func() {
+		within.Context(t, "open", func(ctx context.Context) error {
+			_, err := share.OpenHere(ctx, s.Ticket(), share.WithPinnedMapping(m.GPUs[0]))
+			if s.Openers() != 1 {
+				return errors.New("it is still in the driver")
+			}
+			return err
+		})
+	})
+	close(let)
+	within.Eventually(t, "the opening is given back", func() bool { return s.Openers() == 0 })
+	require.NoError(t, m.GPUs[0].Flush(background))
+	again, err := share.OpenHere(background, s.Ticket())
+	require.NoError(t, err)
+	again.Release()
+	released(t, s)
+}
+
+// Goroutines share an allocator of page-locked memory.
+func TestGPUPinnedMemoryOfManyGoroutines(t *testing.T) {
+	m := cudatest.One(t, cudasim.Options{})
+	mem := allocator(t, share.WithPinnedMemory(m.GPUs[0]), share.WithLimit(1<<20))
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for i := range 20 {
+				b := mem.Allocate(1 + i*1000)
+				b[i*1000] = 1
+				mem.Free(mem.Reallocate(20_000, b))
+			}
+		})
+	}
+	all.Wait()
+	require.NoError(t, m.GPUs[0].Flush(background))
+	assert.Zero(t, mem.Used())
+}
+
+var _ memory.Allocator = (*share.Allocator)(nil)
