@@ -1,6 +1,7 @@
 package flight_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -269,6 +270,38 @@ func TestHostileMessages(t *testing.T) {
 		m := record(t, []arrow.RecordBatch{numbers(t, 0, 100_000)})
 		assert.ErrorContains(t, play(t, marshal(t, m)), "of at most 1048576 (WithMaxMessageSize)")
 	})
+}
+
+// Offsets of the texts of a dictionary that end behind its values are an error by name without a validation too: arrow-go
+// makes the texts only when they are asked for.
+func TestHostileDictionaries(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	dict := array.NewDictionaryArray(&arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: arrow.BinaryTypes.String}, int8s(0, 1), texts("a", "b"))
+	rec := array.NewRecordBatch(arrow.NewSchema([]arrow.Field{{Name: "d", Type: dict.DataType()}}, nil), []arrow.Array{dict}, 2)
+	messages := record(t, []arrow.RecordBatch{rec})
+	at := bytes.Index(messages[1].DataBody, []byte{0, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0})
+	require.GreaterOrEqual(t, at, 0)
+	binary.LittleEndian.PutUint32(messages[1].DataBody[at+8:], 1<<20)
+	r, _, err := flight.Receive(&tape{marshal(t, messages), 1 << 20})
+	require.NoError(t, err)
+	defer r.Release()
+	assert.False(t, r.Next())
+	assert.ErrorContains(t, r.Err(), "RecordBatch.column[0]: offsets end at 1048576 in ")
+	assert.ErrorIs(t, r.Err(), arrow.ErrInvalid)
+}
+
+func int8s(values ...int8) arrow.Array {
+	b := array.NewInt8Builder(memory.DefaultAllocator)
+	defer b.Release()
+	b.AppendValues(values, nil)
+	return b.NewArray()
+}
+
+func texts(values ...string) arrow.Array {
+	b := array.NewStringBuilder(memory.DefaultAllocator)
+	defer b.Release()
+	b.AppendValues(values, nil)
+	return b.NewArray()
 }
 
 // A schema that claims very many fields takes no memory for them.

@@ -200,8 +200,8 @@ type opened struct {
 // openUntil opens the memory. Calls of the driver may take seconds, since they pin gigabytes, and cannot be
 // interrupted: what they have opened after ctx has ended is closed then.
 func (m *opened) openUntil(ctx context.Context, c *content) error {
-	done := make(chan error, 1)
-	go func() { done <- openRegions(m, ctx, c) }()
+	done, open := make(chan error, 1), openRegions
+	go func() { done <- open(m, ctx, c) }()
 	select {
 	case err := <-done:
 		if err != nil {
