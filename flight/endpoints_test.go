@@ -207,3 +207,21 @@ func TestGPUEndpointsThatAreReady(t *testing.T) {
 	assert.Eventually(t, func() bool { return cdevice.ReadStats().DeviceCopies >= ready }, 10*time.Second, time.Millisecond)
 	r.Release()
 }
+
+// A reader that is released while its endpoints deliver drops what they deliver then, whenever that is.
+func TestEndpointsAreGivenUp(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	var open atomic.Int64
+	s, info := parts(t, 8, &open)
+	client := serve(t, s, flight.ServerOptions()...)
+	dial := func(context.Context, []string) (arrowflight.FlightServiceClient, error) { return client, nil }
+	for i := range 100 {
+		r, err := flight.DoGetInfo(t.Context(), info, dial, flight.WithParallel(8))
+		require.NoError(t, err)
+		for range i % 10 {
+			require.True(t, r.Next())
+		}
+		r.Release()
+	}
+	within.Eventually(t, "the end of all calls", func() bool { return open.Load() == 0 })
+}

@@ -290,6 +290,38 @@ func changed(messages []*arrowflight.FlightData, a, b, newA, newB int64) []*arro
 	return messages
 }
 
+// Offsets of the texts of a dictionary that end behind its values are an error by name without a validation too: arrow-go
+// makes the texts only when they are asked for.
+func TestHostileDictionaries(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	dict := array.NewDictionaryArray(&arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: arrow.BinaryTypes.String}, int8s(0, 1), texts("a", "b"))
+	rec := array.NewRecordBatch(arrow.NewSchema([]arrow.Field{{Name: "d", Type: dict.DataType()}}, nil), []arrow.Array{dict}, 2)
+	messages := record(t, []arrow.RecordBatch{rec})
+	at := bytes.Index(messages[1].DataBody, []byte{0, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0})
+	require.GreaterOrEqual(t, at, 0)
+	binary.LittleEndian.PutUint32(messages[1].DataBody[at+8:], 1<<20)
+	r, _, err := flight.Receive(&tape{marshal(t, messages), 1 << 20})
+	require.NoError(t, err)
+	defer r.Release()
+	assert.False(t, r.Next())
+	assert.ErrorContains(t, r.Err(), "column[0].dictionary.buffers[1][2] = 1048576, want 0 to ")
+	assert.ErrorIs(t, r.Err(), arrow.ErrInvalid)
+}
+
+func int8s(values ...int8) arrow.Array {
+	b := array.NewInt8Builder(memory.DefaultAllocator)
+	defer b.Release()
+	b.AppendValues(values, nil)
+	return b.NewArray()
+}
+
+func texts(values ...string) arrow.Array {
+	b := array.NewStringBuilder(memory.DefaultAllocator)
+	defer b.Release()
+	b.AppendValues(values, nil)
+	return b.NewArray()
+}
+
 // A schema that claims very many fields takes no memory for them.
 func TestHostileSchemaTakesNoMemory(t *testing.T) {
 	m := record(t, []arrow.RecordBatch{numbers(t, 0, 4)})

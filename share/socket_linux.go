@@ -297,7 +297,12 @@ func connect(ctx context.Context, t Ticket, c *content) (_ *connection, err erro
 		defer close(interrupted)
 		_ = conn.SetDeadline(time.Unix(1, 0))
 	})
-	defer stop()
+	halt := sync.OnceFunc(func() {
+		if !stop() {
+			<-interrupted // before there is another deadline: that of the goodbye, or none
+		}
+	})
+	defer halt()
 	answer, err := conn.ask(t, c)
 	switch {
 	case ctx.Err() != nil:
@@ -316,9 +321,7 @@ func connect(ctx context.Context, t Ticket, c *content) (_ *connection, err erro
 	default:
 		return nil, fmt.Errorf("share: open: the owner answers %d: %w", answer, ErrBadTicket)
 	}
-	if !stop() {
-		<-interrupted // before the deadline is taken back
-	}
+	halt()
 	_ = conn.SetDeadline(time.Time{})
 	return conn, nil
 }

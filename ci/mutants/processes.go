@@ -4,6 +4,18 @@ package main
 // seldom a call that find.go knows.
 var processExtras = []extra{
 	{
+		"memory/cudaalloc/deferred.go", "Device.Flush", "functions of AfterFree",
+		"for range 3 {", "for range 2 {",
+	},
+	{
+		"memory/cudaalloc/memory.go", "memory.ended", "a registered range is page-locked no more",
+		"\t\tm.dev.platform.locked.remove(m.ptr)\n", "",
+	},
+	{
+		"memory/cudaalloc/memory.go", "memory.waits", "registered memory gives nothing back",
+		"if m.use == &m.dev.registered {\n\t\treturn 0", "if m.use == nil {\n\t\treturn 0",
+	},
+	{
 		"share/share.go", "Shared.unlock", "the batch is held while openers have it",
 		"last := s.left == 0 && s.open == 0 && !s.ended", "last := s.left == 0 && !s.ended",
 	},

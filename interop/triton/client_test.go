@@ -180,9 +180,9 @@ func TestRequestsAtTheSameTime(t *testing.T) {
 // A request waits until batches of its outputs are released, or its context ends; then it has the outputs alone.
 func TestRequestsWaitForBatches(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
-	m, f, c, _ := setUp(t)
+	m, f, c, r := setUp(t)
 	o := outputsOf(t, m, "o", numbers, 3)
-	request := &triton.Request{Model: "m", Outputs: []*triton.Outputs{o}}
+	request := &triton.Request{Model: "m", Inputs: []*triton.Region{r}, Outputs: []*triton.Outputs{o}}
 	answer := &triton.Response{}
 	for _, tensor := range o.Region().Tensors() {
 		answer.Outputs = append(answer.Outputs, triton.OutputTensor{Name: tensor.Name, Datatype: tensor.Datatype, Shape: tensor.Shape})
@@ -194,7 +194,13 @@ func TestRequestsWaitForBatches(t *testing.T) {
 	within.Context(t, "Infer", func(ctx context.Context) error { _, err := c.Infer(ctx, request); return err })
 	entered, open, ended := make(chan bool, 1), make(chan bool), make(chan error, 1)
 	f.answer["ModelInfer"] = func(context.Context, []byte) ([]byte, error) { entered <- true; <-open; return nil, nil }
-	go func() { _, err := c.Infer(background, request); ended <- err }()
+	waiting := make(chan bool)
+	go func() {
+		close(waiting)
+		_, err := c.Infer(background, request)
+		ended <- err
+	}()
+	<-waiting
 	first.Release()
 	within.Context(t, "Infer", func(ctx context.Context) error { _, err := c.Infer(ctx, request); return err })
 	assert.Zero(t, f.count("ModelInfer"), "a batch is in use")

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -104,6 +105,20 @@ func TestGPUAfterFree(t *testing.T) {
 				}
 			}
 		}
+		// Behind an event, and then behind all work, and then the function.
+		mem, err := gpu.Shareable().Allocate(background, 100, s)
+		require.NoError(t, err)
+		var called atomic.Bool
+		require.NoError(t, cudaalloc.AfterFree(mem, func() {
+			time.Sleep(50 * time.Millisecond)
+			called.Store(true)
+		}))
+		let := m.Hold(t, s)
+		require.NoError(t, gpu.Memset(mem.Ptr(), 1, 100, s))
+		require.NoError(t, mem.Free(s))
+		time.AfterFunc(20*time.Millisecond, let)
+		require.NoError(t, gpu.Flush(background))
+		assert.True(t, called.Load())
 		require.NoError(t, s.Close())
 	})
 	other, err := device.CPUDevice().Allocate(background, 8, nil)
