@@ -140,7 +140,11 @@ func prepared(ctx context.Context, b *cdevice.RecordBatch, o *options, peer *oth
 func toHost(ctx context.Context, b *cdevice.RecordBatch, o *options) (h host) {
 	if accessible(b) {
 		h.rec, h.err = b.HostView(ctx)
-	} else {
+	}
+	if h.err == nil && (h.rec == nil || isSliceToCopy(h.rec)) {
+		if h.rec != nil {
+			h.rec.Release()
+		}
 		h.rec, h.err = b.CopyToHost(ctx, o.mem)
 	}
 	if md := b.Metadata(); h.err == nil && md.Len() > 0 {

@@ -2,6 +2,7 @@ package flight
 
 import (
 	"context"
+	"errors"
 
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
@@ -49,7 +50,7 @@ func WithSharing(dev device.Device, mem memory.Allocator) Option {
 	}
 }
 
-// sharing has the memory that batches are copied to, either nil.
+// sharing has the memory that batches are copied to, either nil. The one goroutine that sends changes it.
 type sharing struct {
 	dev *cudaalloc.Device
 	mem memory.Allocator
@@ -68,9 +69,21 @@ func (s *sharing) share(ctx context.Context, b *cdevice.RecordBatch) *share.Shar
 	defer there.Release()
 	shared, err := share.Share(ctx, there)
 	if err != nil {
+		s.useless(there, err)
 		return nil
 	}
 	return shared
+}
+
+// useless ends copies to memory that other processes cannot open: they would all be in vain.
+func (s *sharing) useless(there *cdevice.RecordBatch, err error) {
+	switch {
+	case !errors.Is(err, device.ErrNotSupported):
+	case accessible(there):
+		s.mem = nil
+	default:
+		s.dev = nil
+	}
 }
 
 // copy copies a batch to memory that can be shared. It returns nil if there is none.

@@ -59,6 +59,9 @@ func TestSharingServer(t *testing.T) {
 		}
 		r := readerOf(t, from, schema, sharedNumbers(t)...)
 		defer r.Release()
+		if string(k.Ticket) == "talk" {
+			stream = talkative{stream}
+		}
 		return flight.Send(stream, r, flight.WithSharing(shareable, mem))
 	}}
 	received := &counted{Allocator: memory.DefaultAllocator}
@@ -99,6 +102,18 @@ func TestSharingServer(t *testing.T) {
 			return
 		}
 	}
+}
+
+// talkative sends app_metadata behind each message.
+type talkative struct {
+	arrowflight.FlightService_DoGetServer
+}
+
+func (s talkative) SendMsg(m any) error {
+	if err := s.FlightService_DoGetServer.SendMsg(m); err != nil {
+		return err
+	}
+	return s.FlightService_DoGetServer.SendMsg(&arrowflight.FlightData{AppMetadata: []byte("alone")})
 }
 
 // answerPut reads batches, and says of each what was received by then.

@@ -67,10 +67,11 @@ func (s *sender) slice(w *ipc.Writer, rec arrow.RecordBatch, from, to int64) err
 }
 
 // cut returns rows of a record batch. arrow-go sends all data buffers of a slice of views, and all values
-// of one of list views, so such a slice is copied, without what it does not need.
+// of one of list views, and does not send a slice of a dense union, so such a slice is copied, without what it does
+// not need.
 func (s *sender) cut(rec arrow.RecordBatch, from, to int64) (arrow.RecordBatch, error) {
 	part := rec.NewSlice(from, to)
-	if !slices.ContainsFunc(rec.Schema().Fields(), func(f arrow.Field) bool { return hasViews(f.Type) }) {
+	if !slices.ContainsFunc(rec.Schema().Fields(), func(f arrow.Field) bool { return slicesBadly(f.Type) }) {
 		return part, nil
 	}
 	defer part.Release()
@@ -82,15 +83,36 @@ func (s *sender) cut(rec arrow.RecordBatch, from, to int64) (arrow.RecordBatch, 
 	return b.CopyToHost(s.stream.Context(), nil)
 }
 
-// hasViews reports whether an array of the type has views of memory that a slice shares.
-func hasViews(dt arrow.DataType) bool {
+// isSliceToCopy reports whether a column is a slice that arrow-go's IPC writer does not write.
+func isSliceToCopy(rec arrow.RecordBatch) bool {
+	return slices.ContainsFunc(rec.Columns(), func(c arrow.Array) bool { return isPartToCopy(c.Data(), false) })
+}
+
+// isPartToCopy is isSliceToCopy for an array, below one that is a slice or not.
+func isPartToCopy(d arrow.ArrayData, sliced bool) bool {
+	sliced = sliced || d.Offset() > 0
+	dt := d.DataType()
+	if e, ok := dt.(arrow.ExtensionType); ok {
+		dt = e.StorageType()
+	}
+	switch dt.ID() {
+	case arrow.LIST_VIEW, arrow.LARGE_LIST_VIEW, arrow.DENSE_UNION:
+		if sliced {
+			return true
+		}
+	}
+	return slices.ContainsFunc(d.Children(), func(child arrow.ArrayData) bool { return isPartToCopy(child, sliced) })
+}
+
+// slicesBadly reports whether an array of the type has views of memory that a slice shares, or is a dense union.
+func slicesBadly(dt arrow.DataType) bool {
 	switch dt := dt.(type) {
-	case arrow.BinaryViewDataType, *arrow.ListViewType, *arrow.LargeListViewType:
+	case arrow.BinaryViewDataType, *arrow.ListViewType, *arrow.LargeListViewType, *arrow.DenseUnionType:
 		return true
 	case arrow.ExtensionType:
-		return hasViews(dt.StorageType())
+		return slicesBadly(dt.StorageType())
 	case arrow.NestedType:
-		return slices.ContainsFunc(dt.Fields(), func(f arrow.Field) bool { return hasViews(f.Type) })
+		return slices.ContainsFunc(dt.Fields(), func(f arrow.Field) bool { return slicesBadly(f.Type) })
 	}
 	return false
 }

@@ -86,25 +86,25 @@ func (m *messages) ticketOf(in *incoming) share.Ticket {
 	return share.Ticket(in.AppMetadata[len(m.mark):])
 }
 
-// ticket returns the ticket that comes next, or nil if something else does.
+// ticket returns the ticket that comes next, or nil if something else does. app_metadata before it goes to its function.
 func (m *messages) ticket() (share.Ticket, error) {
-	if m.mark == "" || m.err != nil {
-		return nil, m.err
-	}
-	if m.first == nil {
-		in, err := m.receive()
-		if err != nil {
-			m.err = err
-			return nil, err
+	for m.mark != "" && m.err == nil {
+		if m.first == nil {
+			m.first, m.err = m.receive()
+			continue
 		}
-		m.first = in
-	}
-	t := m.ticketOf(m.first)
-	if t != nil {
-		m.first.drop()
+		if len(m.first.DataHeader) > 0 {
+			return nil, nil
+		}
+		in := m.first
 		m.first = nil
+		in.drop()
+		if t := m.ticketOf(in); t != nil {
+			return t, nil
+		}
+		m.err = m.alone(in.AppMetadata)
 	}
-	return t, nil
+	return nil, m.err
 }
 
 // openError is the error of a ticket that could not be opened.

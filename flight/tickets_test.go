@@ -360,6 +360,32 @@ func TestSharingLeavesNothing(t *testing.T) {
 	assert.Equal(t, before, after)
 }
 
+// Messages of app_metadata only may come between tickets.
+func TestSharingWithMetadataBetween(t *testing.T) {
+	peer, client := sharingServer(t, "")
+	said := 0
+	r, err := flight.DoGet(background, client, &arrowflight.Ticket{Ticket: []byte("talk")}, flight.WithSharing(nil, nil), flight.WithMetadataFunc(func(b []byte) error {
+		assert.Equal(t, "alone", string(b))
+		said++
+		return nil
+	}))
+	require.NoError(t, err)
+	requireBatches(t, sharedNumbers(t), r)
+	assert.Equal(t, 1+sharedBatches, said)
+	isFree(t, peer)
+}
+
+// Copies to memory that turns out not to be shared end with the first.
+func TestSharingCopiesInVainOnce(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	_, client := sharingServer(t, "")
+	mem := &counting{Allocator: memory.NewGoAllocator()}
+	r := readerOf(t, device.CPUDevice(), schema, sharedNumbers(t)...)
+	defer r.Release()
+	require.NoError(t, flight.DoPut(t.Context(), client, descriptor(), r, flight.WithSharing(nil, mem)))
+	assert.Equal(t, 1, mem.n)
+}
+
 func TestSharingOptions(t *testing.T) {
 	_, client := sharingServer(t, "")
 	_, err := flight.DoGet(t.Context(), client, ticket(), flight.WithSharing(device.CPUDevice(), nil))
