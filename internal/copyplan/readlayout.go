@@ -112,6 +112,9 @@ func (r *layoutReader) clone(nodes []tree.Node, inner bool) []tree.Node {
 	for i := range own {
 		n := &own[i]
 		if _, ok := r.block.Whole(n); ok && !inner {
+			if hasRuns(n) { // the block has no length of a run-end encoded array, so its ends are read
+				n.Children = r.clone(n.Children, false)
+			}
 			continue // all of its sizes are known
 		}
 		r.read(n, inner)
@@ -123,6 +126,16 @@ func (r *layoutReader) clone(nodes []tree.Node, inner bool) []tree.Node {
 		}
 	}
 	return own
+}
+
+// hasRuns reports whether an array below n is run-end encoded.
+func hasRuns(n *tree.Node) bool {
+	for i := range n.Children {
+		if c := &n.Children[i]; c.Layout.Kind == layout.RunEnds || hasRuns(c) {
+			return true
+		}
+	}
+	return false
 }
 
 func (r *layoutReader) read(n *tree.Node, inner bool) {
