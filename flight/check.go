@@ -16,6 +16,10 @@ const (
 type checker struct {
 	plan *plan // nil before the schema
 	max  int   // bytes that a message may decompress to
+	// dictionaries are the bytes of each, with its deltas; a peer could send those without end.
+	dictionaries map[int64]int64
+	kind         byte // of the last message
+	deltas       bool // there were some
 }
 
 // check checks a message: its metadata, and that its buffers are in its body.
@@ -49,6 +53,7 @@ func (c *checker) check(metadata, body []byte) error {
 	if err := message.keyValues(4); err != nil {
 		return err
 	}
+	c.kind = kind
 	return c.header(kind, version, header, body)
 }
 
@@ -85,8 +90,35 @@ func (c *checker) dictionary(header table, body []byte) error {
 	if !ok {
 		return errMetadata("a dictionary without data")
 	}
+	delta, err := header.byte(2)
+	if err != nil {
+		return err
+	}
 	// arrow-go reads dictionaries as it did before version 5.
-	return c.batch("DictionaryBatch", data, []shape{values}, 0, body)
+	if err := c.batch("DictionaryBatch", data, []shape{values}, 0, body); err != nil {
+		return err
+	}
+	return c.grow(id, delta != 0, int64(len(body)))
+}
+
+// grow counts a dictionary, or a delta of it.
+func (c *checker) grow(id int64, delta bool, size int64) error {
+	if c.dictionaries == nil {
+		c.dictionaries = map[int64]int64{}
+	}
+	c.deltas = c.deltas || delta
+	if delta {
+		size += c.dictionaries[id]
+	}
+	c.dictionaries[id] = size
+	total := int64(0)
+	for _, n := range c.dictionaries {
+		total += n
+	}
+	if total > int64(c.max) {
+		return invalid("DictionaryBatch", fmt.Sprintf("dictionaries of %d bytes with their deltas, of at most %d (WithMaxMessageSize)", total, c.max))
+	}
+	return nil
 }
 
 // batch checks that a batch has the nodes and buffers of its columns.
@@ -103,12 +135,17 @@ func (c *checker) batch(name string, t table, columns []shape, version int16, bo
 		return err
 	}
 	var want count
-	for _, s := range columns {
+	tops := make([]int, len(columns)) // the nodes of the columns
+	for i, s := range columns {
+		tops[i] = want.nodes
 		if err := want.add(s, version, variadic); err != nil {
 			return err
 		}
 	}
 	if err := t.nodes(name, want.nodes, c.maxLength()); err != nil {
+		return err
+	}
+	if err := t.lengths(name, tops, rows); err != nil {
 		return err
 	}
 	_, compressed, err := t.table(3)
@@ -162,6 +199,20 @@ func (t table) nodes(name string, want int, limit int64) error {
 			return invalid(fmt.Sprintf("%s.nodes[%d]", name, i), fmt.Sprintf("length %d with %d nulls", length, nulls))
 		case length > limit:
 			return invalid(fmt.Sprintf("%s.nodes[%d]", name, i), fmt.Sprintf("length %d, want at most %d: WithMaxMessageSize", length, limit))
+		}
+	}
+	return nil
+}
+
+// lengths checks that the columns have the length of the batch, which arrow-go does not where that is 0.
+func (t table) lengths(name string, tops []int, rows int64) error {
+	at, _, err := t.vector(1, 16)
+	if err != nil {
+		return err
+	}
+	for _, i := range tops {
+		if length, _ := t.pair(at, i); length != rows {
+			return invalid(fmt.Sprintf("%s.nodes[%d]", name, i), fmt.Sprintf("length %d, want %d as the batch", length, rows))
 		}
 	}
 	return nil

@@ -164,7 +164,7 @@ func DoExchange(ctx context.Context, client arrowflight.FlightServiceClient, des
 		if err == nil {
 			err = stream.CloseSend()
 		}
-		if err != nil && err != io.EOF && !errors.Is(err, context.Canceled) {
+		if err != nil && err != io.EOF && stream.Context().Err() == nil { // else the call has ended
 			failed.Store(&err)
 			cancel()
 		}

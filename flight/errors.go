@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/share"
 )
 
 // Error reports an argument, or a part of a message, that is not as it must be.
@@ -24,6 +25,14 @@ func (e *Error) Error() string { return fmt.Sprintf("flight: %s: %s: %v", e.Fiel
 
 // Unwrap returns Err.
 func (e *Error) Unwrap() error { return e.Err }
+
+// GRPCStatus returns the status of grpc, with the code that Err stands for.
+func (e *Error) GRPCStatus() *status.Status { return status.New(codeOf(e.Err), e.Error()) }
+
+// callError is the error of a function of the program, for which no peer is to blame.
+type callError struct{ error }
+
+func (e callError) Unwrap() error { return e.error }
 
 func invalid(field, text string) error { return &Error{field, text, arrow.ErrInvalid} }
 
@@ -74,6 +83,8 @@ func withStatus(err error) error {
 // codeOf is the code of an error that has none.
 func codeOf(err error) codes.Code {
 	switch {
+	case errors.Is(err, share.ErrOwnerGone):
+		return codes.Unavailable
 	case errors.As(err, new(openError)) && !withStatusOf(err):
 		return codes.FailedPrecondition
 	case errors.Is(err, context.Canceled):

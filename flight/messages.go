@@ -1,6 +1,7 @@
 package flight
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"sync/atomic"
@@ -95,7 +96,9 @@ func (m *messages) next() (*ipc.Message, error) {
 		if len(in.DataHeader) > 0 {
 			return m.message(in)
 		}
-		in.drop()
+		if err := m.withoutHeader(in); err != nil {
+			return nil, err
+		}
 		if m.ticketOf(in) != nil {
 			return nil, invalid("FlightData.app_metadata", "a ticket between the messages of a batch")
 		}
@@ -105,12 +108,29 @@ func (m *messages) next() (*ipc.Message, error) {
 	}
 }
 
+// withoutHeader drops a message that has no header, and so must not have a body.
+func (m *messages) withoutHeader(in *incoming) error {
+	n := max(len(in.body), len(in.DataBody))
+	in.drop()
+	if n > 0 {
+		return invalid("FlightData.data_header", fmt.Sprintf("absent, beside a body of %d bytes", n))
+	}
+	return nil
+}
+
 // alone takes app_metadata that came without a batch.
 func (m *messages) alone(appMetadata []byte) error {
 	if m.metadata == nil || len(appMetadata) == 0 {
 		return nil
 	}
-	return guarded("the function of WithMetadataFunc", func() error { return m.metadata(appMetadata) })
+	err := guarded("the function of WithMetadataFunc", func() error { return m.metadata(appMetadata) })
+	if errors.Is(err, io.EOF) { // which is not the end of the stream
+		err = fmt.Errorf("flight: the function of WithMetadataFunc: %v", err)
+	}
+	if err != nil {
+		return callError{err}
+	}
+	return nil
 }
 
 // message makes a message of arrow-go of a received one, whose body it takes.
@@ -121,9 +141,19 @@ func (m *messages) message(in *incoming) (msg *ipc.Message, err error) {
 		}
 	}()
 	body := m.body(in)
-	defer body.Release()
+	defer func() { body.Release() }()
 	if err := m.check.check(in.DataHeader, body.Bytes()); err != nil {
 		return nil, err
+	}
+	// If arrow-go fails in the middle of a batch, it does not release the dictionaries that it has used. They are memory
+	// of the Go heap, which the garbage collector finds; those with deltas are made while a batch is read.
+	dictionary := m.check.kind == headerDictionaryBatch
+	m.mem.onHeap(dictionary || m.check.deltas)
+	if dictionary {
+		onHeap := memory.NewBufferBytes(heapMemory.Allocate(body.Len()))
+		copy(onHeap.Bytes(), body.Bytes())
+		body.Release()
+		body = onHeap
 	}
 	m.appMetadata = in.AppMetadata
 	return ipc.NewMessage(memory.NewBufferBytes(in.DataHeader), body), nil

@@ -155,7 +155,8 @@ func WithPutResults(f func(*arrowflight.PutResult) error) Option {
 
 // WithMetadataFunc makes a received stream call f with the app_metadata of each message that has
 // nothing else, in its place between the batches, on the goroutine that receives. f owns the bytes. Its
-// error ends the stream. Without it, such messages are skipped.
+// error ends the stream, and Next waits while it runs, also beyond the end of the context. Without it, such messages are
+// skipped.
 func WithMetadataFunc(f func(appMetadata []byte) error) Option {
 	return func(o *options) {
 		o.need(f != nil, "WithMetadataFunc", "a function")

@@ -96,7 +96,7 @@ func (r *receiver) start() (*arrowflight.FlightDescriptor, error) {
 	r.messages.Retain() // the IPC reader's
 	r.ipc, err = ipc.NewReaderFromMessageReader(r.messages, ipc.WithAllocator(r.messages.mem))
 	if err != nil {
-		return descriptor, schemaError(r.messages.cause(err))
+		return descriptor, named(schemaError(r.messages.cause(err)))
 	}
 	r.schema = r.ipc.Schema()
 	return descriptor, nil
@@ -184,7 +184,8 @@ func (r *receiver) record() (rec arrow.RecordBatch, err error) {
 // named makes an Error of an error of arrow-go's IPC reader that wraps none that a caller could know.
 func named(err error) error {
 	var e *Error
-	if errors.As(err, &e) || errors.Is(err, arrow.ErrInvalid) || errors.Is(err, arrow.ErrNotImplemented) || withStatusOf(err) {
+	var call callError
+	if errors.As(err, &e) || errors.As(err, &call) || errors.Is(err, arrow.ErrInvalid) || errors.Is(err, arrow.ErrNotImplemented) || withStatusOf(err) {
 		return err
 	}
 	return &Error{"FlightData", "not read: " + err.Error(), errInvalid}

@@ -159,20 +159,27 @@ func TestHostEveryType(t *testing.T) {
 	for _, c := range cases.All() {
 		for _, v := range cases.Variants {
 			t.Run(c.Name+"/"+string(v), func(t *testing.T) {
-				rec := recordOf(t, c, v)
-				below, err := array.NewStructArrayWithFields(rec.Columns(), rec.Schema().Fields()) // a child that is a slice
-				require.NoError(t, err)
-				nested := array.NewRecordBatch(arrow.NewSchema([]arrow.Field{{Name: "s", Type: below.DataType()}}, nil), []arrow.Array{below}, rec.NumRows())
-				for _, recs := range [][]arrow.RecordBatch{{rec, rec}, {nested}, {rec.NewSlice(0, rec.NumRows()/2), rec.NewSlice(rec.NumRows()/2, rec.NumRows())}} {
+				sent, want := wholeAndParts(t, c, v), wholeAndParts(t, c, v) // whose nulls are counted at the same time
+				for i, recs := range sent {
 					r := readerOf(t, device.CPUDevice(), recs[0].Schema(), recs...)
 					answers, err := flight.DoExchange(t.Context(), client, descriptor(), r)
 					r.Release()
 					require.NoError(t, err)
-					requireBatches(t, recs, answers)
+					requireBatches(t, want[i], answers)
 				}
 			})
 		}
 	}
+}
+
+// wholeAndParts are streams of a type: as it is, as the child of a struct, and in two slices.
+func wholeAndParts(t *testing.T, c cases.Case, v cases.Variant) [][]arrow.RecordBatch {
+	rec := recordOf(t, c, v)
+	below, err := array.NewStructArrayWithFields(rec.Columns(), rec.Schema().Fields())
+	require.NoError(t, err)
+	nested := array.NewRecordBatch(arrow.NewSchema([]arrow.Field{{Name: "s", Type: below.DataType()}}, nil), []arrow.Array{below}, rec.NumRows())
+	half := rec.NumRows() / 2
+	return [][]arrow.RecordBatch{{rec, rec}, {nested}, {rec.NewSlice(0, half), rec.NewSlice(half, rec.NumRows())}}
 }
 
 // A stream without batches has its schema.

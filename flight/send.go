@@ -266,7 +266,7 @@ func (s *sender) write(w *ipc.Writer, rec arrow.RecordBatch) error {
 		defer rest.Release()
 	}
 	defer func() { s.next.AppMetadata, s.custom = nil, arrow.Metadata{} }()
-	return s.parts(w, rest)
+	return guarded("arrow-go's IPC writer", func() error { return s.parts(w, rest) })
 }
 
 // split takes the app_metadata out of a batch's metadata.

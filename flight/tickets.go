@@ -98,7 +98,9 @@ func (m *messages) ticket() (share.Ticket, error) {
 		}
 		in := m.first
 		m.first = nil
-		in.drop()
+		if m.err = m.withoutHeader(in); m.err != nil {
+			break
+		}
 		if t := m.ticketOf(in); t != nil {
 			return t, nil
 		}

@@ -12,42 +12,80 @@ import (
 type tracker struct {
 	mem memory.Allocator
 
-	mu  sync.Mutex
-	own map[*byte][]byte // taken since begin, and not freed
+	mu    sync.Mutex
+	taken map[uintptr]struct{} // memory of mem that is in use
+	own   map[uintptr][]byte   // of that, what was taken since the last message was read
+	heap  bool                 // take memory of the Go heap instead
 }
 
 var _ memory.Allocator = (*tracker)(nil)
 
+// heapMemory needs no Free.
+var heapMemory = memory.NewGoAllocator()
+
 func newTracker(mem memory.Allocator) *tracker {
-	return &tracker{mem: mem, own: map[*byte][]byte{}}
+	return &tracker{mem: mem, taken: map[uintptr]struct{}{}, own: map[uintptr][]byte{}}
 }
 
-// keep notes memory that belongs to the message.
+// onHeap makes the allocations from now on memory of the Go heap, or of mem.
+func (t *tracker) onHeap(heap bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.heap = heap
+}
+
+func (t *tracker) isOnHeap() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.heap
+}
+
+// keep notes memory of mem, which belongs to the message.
 func (t *tracker) keep(b []byte) {
-	if p := unsafe.SliceData(b); cap(b) > 0 {
-		t.mu.Lock()
-		t.own[p] = b
-		t.mu.Unlock()
-	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.taken[start(b)], t.own[start(b)] = struct{}{}, b
 }
 
-func (t *tracker) forget(b []byte) {
-	if p := unsafe.SliceData(b); cap(b) > 0 {
-		t.mu.Lock()
-		delete(t.own, p)
-		t.mu.Unlock()
-	}
+// forget reports whether b is memory of mem, which it is not for the tracker any more.
+func (t *tracker) forget(b []byte) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	_, is := t.taken[start(b)]
+	delete(t.taken, start(b))
+	delete(t.own, start(b))
+	return is
 }
 
-func (t *tracker) Allocate(size int) []byte {
-	b := t.mem.Allocate(size)
+func start(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
+
+func (t *tracker) Allocate(size int) []byte { return t.take(size, t.mem.Allocate) }
+
+// AllocateUninitialized returns memory that is overwritten at once.
+func (t *tracker) AllocateUninitialized(size int) []byte {
+	return t.take(size, func(size int) []byte { return allocate(t.mem, size) })
+}
+
+func (t *tracker) take(size int, of func(int) []byte) []byte {
+	if size == 0 {
+		return []byte{}
+	}
+	if t.isOnHeap() {
+		return heapMemory.Allocate(size)
+	}
+	b := of(size)
 	t.keep(b)
 	return b
 }
 
 // Reallocate makes the old memory unknown first: another stream may have it as soon as it is freed.
 func (t *tracker) Reallocate(size int, b []byte) []byte {
-	t.forget(b)
+	if cap(b) == 0 {
+		return t.Allocate(size)
+	}
+	if !t.forget(b) {
+		return heapMemory.Reallocate(size, b)
+	}
 	moved := b
 	defer func() { t.keep(moved) }() // even if there is no memory, and b stays
 	moved = t.mem.Reallocate(size, b)
@@ -55,8 +93,9 @@ func (t *tracker) Reallocate(size int, b []byte) []byte {
 }
 
 func (t *tracker) Free(b []byte) {
-	t.forget(b)
-	t.mem.Free(b)
+	if cap(b) > 0 && t.forget(b) {
+		t.mem.Free(b)
+	}
 }
 
 // passed notes that the message was read: its memory belongs to its arrays.
@@ -70,7 +109,10 @@ func (t *tracker) passed() {
 func (t *tracker) failed() {
 	t.mu.Lock()
 	left := t.own
-	t.own = map[*byte][]byte{}
+	t.own = map[uintptr][]byte{}
+	for p := range left {
+		delete(t.taken, p)
+	}
 	t.mu.Unlock()
 	for _, b := range left {
 		t.mem.Free(b)
