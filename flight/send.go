@@ -147,6 +147,9 @@ func toHost(ctx context.Context, b *cdevice.RecordBatch, o *options) (h host) {
 		}
 		h.rec, h.err = b.CopyToHost(ctx, o.mem)
 	}
+	if h.err == nil {
+		countNulls(h.rec)
+	}
 	if md := b.Metadata(); h.err == nil && md.Len() > 0 {
 		bare := h.rec
 		defer bare.Release()
