@@ -168,9 +168,13 @@ func (o *Outputs) released() {
 
 // rowsOf returns the rows that the server has written of a tensor.
 func (o *Outputs) rowsOf(t Tensor, response *Response) (int64, error) {
-	i := slices.IndexFunc(response.Outputs, func(out OutputTensor) bool { return out.Name == t.Name })
+	named := func(out OutputTensor) bool { return out.Name == t.Name }
+	i := slices.IndexFunc(response.Outputs, named)
 	if i < 0 {
 		return 0, fielderr.Invalid(opTriton, "name", fielderr.Text("absent"), "an output for each field")
+	}
+	if slices.ContainsFunc(response.Outputs[i+1:], named) {
+		return 0, fielderr.Invalid(opTriton, "name", fielderr.Text("there twice"), "one output for each field")
 	}
 	out := response.Outputs[i]
 	switch {
@@ -183,10 +187,21 @@ func (o *Outputs) rowsOf(t Tensor, response *Response) (int64, error) {
 	}
 	perRow, _ := size(1, t.Shape[1:]...)
 	count, fits := size(1, out.Shape...)
-	if !fits || len(out.Shape) == 0 || count%perRow != 0 || count/perRow > o.rows {
+	if !fits || len(out.Shape) == 0 || count%perRow != 0 || count/perRow > o.rows || !endsWith(out.Shape, t.Shape[1:]) {
 		return 0, fielderr.Invalid(opTriton, "shape", out.Shape, fmt.Sprintf("at most %v: rows of %d elements", t.Shape, perRow))
 	}
+	elements, _ := size(1, t.Shape...)
+	if bytes := count * (t.ByteSize / elements); out.ByteSize != 0 && (out.ByteSize < bytes || out.ByteSize > t.ByteSize) {
+		return 0, fielderr.Invalid(opTriton, "byte_size", out.ByteSize, fmt.Sprintf("%d to %d", bytes, t.ByteSize))
+	}
 	return count / perRow, nil
+}
+
+// endsWith reports whether the last dimensions of a shape are those of a row, but for dimensions of 1.
+func endsWith(shape, row []int64) bool {
+	isOne := func(n int64) bool { return n == 1 }
+	shape, row = slices.DeleteFunc(slices.Clone(shape), isOne), slices.DeleteFunc(slices.Clone(row), isOne)
+	return len(shape) >= len(row) && slices.Equal(shape[len(shape)-len(row):], row)
 }
 
 // arrayOf describes elements in memory: shape has the rows, and the lengths of fixed-size lists.
