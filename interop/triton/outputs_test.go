@@ -63,7 +63,7 @@ func TestBatchRefuses(t *testing.T) {
 		"negative":     {func(y, x *triton.OutputTensor) { x.Shape = []int64{-1, -2} }, `Response.outputs["x"].shape = [-1 -2]`},
 		"overflow":     {func(y, x *triton.OutputTensor) { x.Shape = []int64{1 << 62, 1 << 62, 4} }, `Response.outputs["x"].shape`},
 		"bytes below":  {func(y, x *triton.OutputTensor) { y.Region, y.Offset, y.ByteSize = "o", 256, 11 }, `Response.outputs["y"].byte_size = 11, want 12 to 12`},
-		"bytes beyond": {func(y, x *triton.OutputTensor) { y.Region, y.Offset, y.ByteSize = "o", 256, 1 << 62 }, `Response.outputs["y"].byte_size = 46116860`},
+		"bytes beyond": {func(y, x *triton.OutputTensor) { y.Region, y.Offset, y.ByteSize = "o", 256, 1<<62 }, `Response.outputs["y"].byte_size = 46116860`},
 		"bytes -1":     {func(y, x *triton.OutputTensor) { y.Region, y.Offset, y.ByteSize = "o", 256, -1 }, `Response.outputs["y"].byte_size = -1`},
 		"turned":       {func(y, x *triton.OutputTensor) { x.Shape = []int64{2, 3} }, `Response.outputs["x"].shape = [2 3], want at most [3 2]`},
 		"flat":         {func(y, x *triton.OutputTensor) { x.Shape = []int64{6} }, `Response.outputs["x"].shape = [6]`},
