@@ -360,6 +360,19 @@ func TestSharingLeavesNothing(t *testing.T) {
 	assert.Equal(t, before, after)
 }
 
+// A server that opens no memory of the batch's GPU gets bytes.
+func TestGPUSharingWithAServerWithoutGPU(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	m := cudatest.One(t, cudasim.Options{})
+	_, client := sharingServer(t, "")
+	var answers []string
+	r := readerOf(t, m.GPUs[0], schema, numbers(t, 0, 1000))
+	defer r.Release()
+	require.NoError(t, flight.DoPut(t.Context(), client, descriptor(), r, flight.WithSharing(m.GPUs[0], nil), said(&answers)))
+	require.Len(t, answers, 1)
+	assert.Regexp(t, "^1000 rows in [0-9]{5} bytes$", answers[0])
+}
+
 // Messages of app_metadata only may come between tickets.
 func TestSharingWithMetadataBetween(t *testing.T) {
 	peer, client := sharingServer(t, "")
