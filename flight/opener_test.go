@@ -4,19 +4,24 @@ package flight_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	arrowflight "github.com/apache/arrow-go/v18/arrow/flight"
+	"github.com/apache/arrow-go/v18/arrow/ipc"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/flight"
 	"github.com/arrowdevice/arrowdevice/internal/testing/otherprocess"
 	"github.com/arrowdevice/arrowdevice/internal/testing/within"
+	"github.com/arrowdevice/arrowdevice/share"
 )
 
 // TestSharingWithoutFiles is the other process. It has one descriptor for its second ticket, and no other for the memory.
@@ -56,8 +61,65 @@ func TestSharingOpeningFails(t *testing.T) {
 	}})
 	p := otherprocess.Start(t, "TestSharingWithoutFiles", "")
 	p.Write(address)
-	require.Contains(t, p.Read(), "the ticket of a batch: share: open")
+	require.Contains(t, p.Read(), "the ticket of a batch: share: open: this process has descriptors for 0 files of the memory only: too many open files")
 	within.Eventually(t, "no more than the batch that is open", func() bool { return mem.Used() > 0 && mem.Used() <= 40<<10 })
 	p.Write("release")
+	p.End(0)
+}
+
+// TestSharingAnotherSchema is the other process, which gets a ticket of another schema than the stream's.
+func TestSharingAnotherSchema(t *testing.T) {
+	owner := otherprocess.Caller(t)
+	conn, err := grpc.NewClient(owner.Read(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	require.NoError(t, err)
+	r, err := flight.DoGet(background, arrowflight.NewClientFromConn(conn, nil), ticket(), flight.WithSharing(nil, nil))
+	require.NoError(t, err)
+	_, err = collect(r)
+	owner.Write(fmt.Sprint(err))
+}
+
+// A ticket of another schema is refused, and given back.
+func TestTicketOfAnotherSchema(t *testing.T) {
+	mem := shareAllocator(t)
+	address := serveTCP(t, &server{get: func(_ *arrowflight.Ticket, stream arrowflight.FlightService_DoGetServer) error {
+		md, _ := metadata.FromIncomingContext(stream.Context())
+		words := strings.Fields(md.Get("arrowdevice-share")[0])
+		_, kept := dictionaries(t, "a b")
+		here, err := cdevice.WrapRecordBatch(kept[0], device.CPUDevice())
+		if err != nil {
+			return err
+		}
+		defer here.Release()
+		rec, err := here.CopyToHost(stream.Context(), mem)
+		if err != nil {
+			return err
+		}
+		defer rec.Release()
+		there, err := cdevice.WrapRecordBatch(rec, device.CPUDevice())
+		if err != nil {
+			return err
+		}
+		defer there.Release()
+		shared, err := share.Share(stream.Context(), there)
+		if err != nil {
+			return err
+		}
+		defer shared.Close()
+		w := arrowflight.NewRecordWriter(stream, ipc.WithSchema(schema))
+		defer w.Close()
+		empty := numbers(t, 0, 0)
+		defer empty.Release()
+		if err := w.Write(empty); err != nil {
+			return err
+		}
+		mark := "arrowdevice-share " + words[len(flight.Self())-1] + "\n"
+		if err := stream.Send(&arrowflight.FlightData{AppMetadata: append([]byte(mark), shared.Ticket()...)}); err != nil {
+			return err
+		}
+		return shared.WaitOpened(stream.Context())
+	}})
+	p := otherprocess.Start(t, "TestSharingAnotherSchema", "")
+	p.Write(address)
+	assert.Contains(t, p.Read(), "flight: ticket: a batch of another schema than the stream's")
 	p.End(0)
 }

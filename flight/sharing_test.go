@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"runtime"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -104,6 +105,8 @@ func TestSharingServer(t *testing.T) {
 	}
 }
 
+var alone = "alone" + strings.Repeat(" and long", 10)
+
 // talkative sends app_metadata behind each message.
 type talkative struct {
 	arrowflight.FlightService_DoGetServer
@@ -113,7 +116,7 @@ func (s talkative) SendMsg(m any) error {
 	if err := s.FlightService_DoGetServer.SendMsg(m); err != nil {
 		return err
 	}
-	return s.FlightService_DoGetServer.SendMsg(&arrowflight.FlightData{AppMetadata: []byte("alone")})
+	return s.FlightService_DoGetServer.SendMsg(&arrowflight.FlightData{AppMetadata: []byte(alone)})
 }
 
 // answerPut reads batches, and says of each what was received by then.

@@ -96,7 +96,7 @@ func isPartToCopy(d arrow.ArrayData, sliced bool) bool {
 		dt = e.StorageType()
 	}
 	switch dt.ID() {
-	case arrow.LIST_VIEW, arrow.LARGE_LIST_VIEW, arrow.DENSE_UNION:
+	case arrow.LIST_VIEW, arrow.LARGE_LIST_VIEW, arrow.DENSE_UNION, arrow.SPARSE_UNION:
 		if sliced {
 			return true
 		}

@@ -378,7 +378,7 @@ func TestSharingWithMetadataBetween(t *testing.T) {
 	peer, client := sharingServer(t, "")
 	said := 0
 	r, err := flight.DoGet(background, client, &arrowflight.Ticket{Ticket: []byte("talk")}, flight.WithSharing(nil, nil), flight.WithMetadataFunc(func(b []byte) error {
-		assert.Equal(t, "alone", string(b))
+		assert.Equal(t, alone, string(b))
 		said++
 		return nil
 	}))

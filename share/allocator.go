@@ -1,6 +1,7 @@
 package share
 
 import (
+	"errors"
 	"fmt"
 	"sort"
 	"sync"
@@ -140,6 +141,9 @@ func (a *Allocator) Reallocate(size int, b []byte) []byte {
 		clear(b[min(len(b), size):size])
 		return b[:size]
 	}
+	if cap(b) > 0 && !blocks.has(start(b), a) {
+		panic(errForeign("reallocate", b))
+	}
 	out := a.Allocate(size)
 	copy(out, b)
 	a.Free(b)
@@ -151,11 +155,17 @@ func (a *Allocator) Free(b []byte) {
 	if cap(b) == 0 {
 		return
 	}
-	one := blocks.take(uintptr(unsafe.Pointer(unsafe.SliceData(b))), a)
+	one := blocks.take(start(b), a)
 	if one == nil {
-		panic(&AllocationError{"free", len(b), fmt.Errorf("the memory is not of this allocator, or was freed")})
+		panic(errForeign("free", b))
 	}
 	a.end(one)
+}
+
+func start(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
+
+func errForeign(op string, b []byte) *AllocationError {
+	return &AllocationError{op, len(b), errors.New("the memory is not of this allocator, or was freed")}
 }
 
 // Used returns how many bytes the allocator holds, in whole pages. Freed memory that is still page-locked counts.
@@ -172,7 +182,7 @@ func (a *Allocator) Device() device.Device {
 
 // AllocationError is the value with which an [Allocator] panics, because a memory.Allocator cannot return an error.
 type AllocationError struct {
-	Op   string // "allocate" or "free"
+	Op   string // "allocate", "reallocate" or "free"
 	Size int    // bytes
 	Err  error  // the cause
 }
@@ -225,6 +235,12 @@ func (l *blockList) find(p uintptr) *block {
 		return l.list[i]
 	}
 	return nil
+}
+
+// has reports whether a block of the allocator starts at p.
+func (l *blockList) has(p uintptr, of *Allocator) bool {
+	b := l.find(p)
+	return b != nil && b.start == p && b.of == of
 }
 
 // take removes the block of the allocator that starts at p, and returns it, or nil.

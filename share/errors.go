@@ -21,9 +21,10 @@ var (
 	ErrOtherNetwork = errors.New("the owner of the batch is in another network namespace; run both containers in one (docker run --network container:NAME, or one pod)")
 	// ErrSameProcess: the ticket was issued by this process, which has the batch.
 	ErrSameProcess = errors.New("the ticket is of this process")
-	// ErrOwnerGone: the process that has issued the ticket has ended, or shares nothing any more.
+	// ErrOwnerGone: the process that has issued the ticket has ended, or shares nothing any more, or has shared nothing in
+	// between.
 	ErrOwnerGone = errors.New("the owner of the batch is gone")
-	// ErrUsed: the ticket was opened as often as its owner allows, or its owner has closed it.
+	// ErrUsed: the ticket was opened as often as its owner allows, or its owner has closed it, and shares other batches.
 	ErrUsed = errors.New("the ticket cannot be opened any more")
 	// ErrNotShareable: other processes cannot open the memory of the batch. It wraps device.ErrNotSupported.
 	ErrNotShareable = fmt.Errorf("no other process can open the memory: %w", device.ErrNotSupported)

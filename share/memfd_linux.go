@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
+	"strings"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -14,11 +16,39 @@ func wholePages(size int) int64 {
 	return (int64(size) + page - 1) / page * page
 }
 
+// checkAvailable refuses more memory than the machine has to give: the system would take pages from everybody until
+// it ends a process. It asks for large sizes only, since that takes as long as a small allocation.
+func checkAvailable(size int) error {
+	const large = 64 << 20
+	if size < large {
+		return nil
+	}
+	text, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return nil
+	}
+	available := int64(0)
+	for line := range strings.Lines(string(text)) {
+		name, value, _ := strings.Cut(line, ":")
+		if name == "MemAvailable" || name == "SwapFree" {
+			n, _ := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
+			available += n << 10
+		}
+	}
+	if available > 0 && int64(size) > available {
+		return fmt.Errorf("%d bytes are available: %w", available, unix.ENOMEM)
+	}
+	return nil
+}
+
 // seals: the file keeps its size. Those who map it later cannot write it: Linux has that since 5.1.
 const seals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW
 
 // newBlock makes a file of so many bytes, and maps it.
 func newBlock(size int) (b *block, err error) {
+	if err := checkAvailable(size); err != nil {
+		return nil, err
+	}
 	file, err := unix.MemfdCreate("arrowdevice", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
 		return nil, fmt.Errorf("memfd_create: %w", err)

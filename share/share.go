@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/apache/arrow-go/v18/arrow"
+
 	"github.com/arrowdevice/arrowdevice/cdevice"
 )
 
@@ -44,10 +46,10 @@ type Shared struct {
 // [ErrNotShareable]; see the package comment.
 func Share(ctx context.Context, batch *cdevice.RecordBatch, opts ...Option) (*Shared, error) {
 	if ctx == nil {
-		return nil, absent("share", "ctx", "a context")
+		return nil, absent("issue", "ctx", "a context")
 	}
 	if batch == nil {
-		return nil, absent("share", "batch", "a batch")
+		return nil, absent("issue", "batch", "a batch")
 	}
 	o := options{openers: 1}
 	for _, opt := range opts {
@@ -56,7 +58,7 @@ func Share(ctx context.Context, batch *cdevice.RecordBatch, opts ...Option) (*Sh
 		}
 	}
 	if o.openers < 1 {
-		return nil, fmt.Errorf("share: WithOpeners(%d), want at least 1", o.openers)
+		return nil, fmt.Errorf("share: WithOpeners(%d), want at least 1: %w", o.openers, arrow.ErrInvalid)
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("share: %w", err)

@@ -275,14 +275,33 @@ type connection struct {
 	ended atomic.Bool
 }
 
+// dial connects to the owner. Where more wait than the system keeps connections for, it tries again: a socket of this kind has
+// no wait for that.
+func dial(ctx context.Context, socket string) (conn net.Conn, err error) {
+	dialer := net.Dialer{Timeout: patience}
+	for end := time.Now().Add(patience); ; {
+		conn, err = dialer.DialContext(ctx, "unixpacket", "@"+socket)
+		if !errors.Is(err, unix.EAGAIN) || time.Now().After(end) {
+			return conn, err
+		}
+		select {
+		case <-time.After(5 * time.Millisecond):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
 // connect asks the owner for the batch.
 func connect(ctx context.Context, t Ticket, c *content) (_ *connection, err error) {
-	dialer := net.Dialer{Timeout: patience}
-	dialed, err := dialer.DialContext(ctx, "unixpacket", "@"+c.socket)
-	if err != nil {
-		if ctx.Err() != nil {
-			return nil, fmt.Errorf("share: open: %w", ctx.Err())
-		}
+	dialed, err := dial(ctx, c.socket)
+	switch {
+	case err == nil:
+	case ctx.Err() != nil:
+		return nil, fmt.Errorf("share: open: %w", ctx.Err())
+	case errors.Is(err, unix.EAGAIN):
+		return nil, fmt.Errorf("share: open: the owner does not answer: too many openers wait before this one (%w)", err)
+	default:
 		return nil, fmt.Errorf("share: open: %w (%w)", ErrOwnerGone, err)
 	}
 	conn := &connection{UnixConn: dialed.(*net.UnixConn)}
@@ -341,7 +360,7 @@ func (c *connection) ask(t Ticket, of *content) (status, error) {
 		return 0, fmt.Errorf("%w (%w)", ErrOwnerGone, err)
 	}
 	answer, rights := make([]byte, 1), make([]byte, unix.CmsgSpace(4*maxFiles))
-	n, space, _, _, err := c.ReadMsgUnix(answer, rights)
+	n, space, flags, _, err := c.ReadMsgUnix(answer, rights)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return 0, fmt.Errorf("the owner does not answer: %w", err)
 	}
@@ -364,6 +383,9 @@ func (c *connection) ask(t Ticket, of *content) (status, error) {
 			unix.CloseOnExec(f)
 		}
 		c.files = append(c.files, files...)
+	}
+	if flags&unix.MSG_CTRUNC != 0 {
+		return 0, fmt.Errorf("this process has descriptors for %d files of the memory only: %w", len(c.files), unix.EMFILE)
 	}
 	return status(answer[0]), nil
 }

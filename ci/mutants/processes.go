@@ -317,7 +317,7 @@ var processExtras = []extra{
 	},
 	{
 		"flight/tickets.go", "messages.ticketOf", "the mark of a ticket",
-		"!bytes.HasPrefix(in.AppMetadata, []byte(m.mark))", "len(in.AppMetadata) < len(m.mark)",
+		"!bytes.HasPrefix(in.AppMetadata, []byte(m.mark))", "!bytes.HasPrefix(in.AppMetadata, nil) || len(in.AppMetadata) < len(m.mark)",
 	},
 	{
 		"flight/tickets.go", "receiver.open", "the schema of a ticket",

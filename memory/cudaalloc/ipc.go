@@ -74,18 +74,22 @@ func (d *Device) OpenMemory(ctx context.Context, h IPCHandle, size int64) (devic
 	if size <= 0 {
 		return nil, fmt.Errorf("cuda: open memory on %s: size = %d, want the bytes that the owner shares", d.Own().ID(), size)
 	}
-	if err := d.mayAllocate(ctx, size); err != nil {
+	if err := checkContext("open memory", ctx); err != nil {
 		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("cuda: open memory on %s: %w", d.Own().ID(), err)
 	}
 	p, err := d.ctx.OpenMemory(cuda.Handle(h))
 	if err != nil {
 		return nil, err
 	}
-	m := &memory{dev: d.Own(), use: &d.opened, ptr: p, size: size, drop: d.ctx.CloseMemory}
-	m.use.add(size)
+	m := &memory{dev: d.Own(), use: &d.opened, ptr: p, size: size, drop: d.ctx.CloseMemory, foreign: true}
 	if err := m.checkOpened(); err != nil {
+		m.use = new(usage) // it was never open for the caller
 		return nil, errors.Join(err, m.FreeAfter(nil))
 	}
+	m.use.add(size)
 	return m, nil
 }
 

@@ -1,6 +1,7 @@
 package cudaalloc_test
 
 import (
+	"context"
 	"encoding/hex"
 	"fmt"
 	"os"
@@ -47,7 +48,8 @@ func TestOpenInAnotherProcess(t *testing.T) {
 	s, err := gpu.NewStream()
 	require.NoError(t, err)
 	defer s.Close()
-	mem, err := gpu.OpenMemory(background, handleOf(t, c.Read()), 1000)
+	first := handleOf(t, c.Read())
+	mem, err := gpu.OpenMemory(background, first, 1000)
 	require.NoError(t, err)
 	again, err := gpu.OpenMemory(background, handleOf(t, c.Read()), 1000)
 	require.NoError(t, err)
@@ -56,6 +58,17 @@ func TestOpenInAnotherProcess(t *testing.T) {
 	e, err := gpu.OpenEvent(handleOf(t, c.Read()))
 	require.NoError(t, err)
 	assert.EqualValues(t, 2, gpu.ReadStats().Opened.Total)
+	tooLarge, err := gpu.OpenMemory(background, first, 1<<40)
+	assert.ErrorContains(t, err, "size = 1099511627776, but the allocation has 1000 bytes")
+	assert.Nil(t, tooLarge)
+	stats := gpu.ReadStats()
+	assert.EqualValues(t, 2, stats.Opened.Total, "what was not opened does not count")
+	assert.Less(t, stats.Opened.Peak, int64(1<<20))
+	assert.Zero(t, stats.WaitingBytes, "its closing gives this process no memory")
+	ended, cancel := context.WithCancel(background)
+	cancel()
+	_, err = gpu.OpenMemory(ended, first, 1000)
+	assert.ErrorContains(t, err, "cuda: open memory on cuda:0: context canceled")
 	require.NoError(t, s.WaitEvent(e))
 	c.Write("waiting")
 	c.Write(hex.EncodeToString(toHost(t, gpu, mem.Ptr(), 1000, s)))

@@ -78,8 +78,10 @@ type memory struct {
 	size  int64
 	block sizeclass.Block        // of a cache
 	drop  func(device.Ptr) error // that call; nil for other memory
-	after func()                 // is called when the memory has ended; see [AfterFree]
-	freed atomic.Bool
+	// foreign is memory of another process.
+	foreign bool
+	after   func() // is called when the memory has ended; see [AfterFree]
+	freed   atomic.Bool
 }
 
 func (m *memory) Ptr() device.Ptr { return m.ptr }
@@ -211,9 +213,9 @@ func (m *memory) deferral(after evidence) *deferral {
 	return &deferral{after: after, bytes: m.waits(), end: m.end}
 }
 
-// waits is how many bytes the GPU or the host gets back: none of memory that is only registered.
+// waits is how many bytes the GPU or the host gets back: none of memory that is only registered, or another process's.
 func (m *memory) waits() int64 {
-	if m.use == &m.dev.registered {
+	if m.foreign || m.use == &m.dev.registered {
 		return 0
 	}
 	return m.size

@@ -1,0 +1,101 @@
+//go:build linux
+
+package share_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/arrowdevice/arrowdevice/cdevice/cdevicetest"
+	"github.com/arrowdevice/arrowdevice/internal/testing/within"
+	"github.com/arrowdevice/arrowdevice/share"
+)
+
+// panicked returns the error with which an allocator panics.
+func panicked(t *testing.T, f func()) (err error) {
+	t.Helper()
+	defer func() {
+		e, ok := recover().(*share.AllocationError)
+		require.True(t, ok)
+		err = e
+	}()
+	f()
+	return nil
+}
+
+// More memory than the machine has is refused before the system takes pages for it.
+func TestAllocatorTakesNoMoreThanThereIs(t *testing.T) {
+	a := allocator(t)
+	for _, size := range []int{1 << 46, 1 << 62} {
+		err := panicked(t, func() { a.Allocate(size) })
+		assert.ErrorIs(t, err, unix.ENOMEM)
+		assert.ErrorContains(t, err, "bytes are available")
+	}
+	a.Free(a.Allocate(65 << 20))
+}
+
+// Memory of others is neither freed nor reallocated, and nothing is allocated for it.
+func TestAllocatorRefusesForeignMemory(t *testing.T) {
+	a, other := allocator(t), allocator(t)
+	theirs := other.Allocate(10)
+	defer other.Free(theirs)
+	own := a.Allocate(5000)
+	files := func() int {
+		list, err := os.ReadDir("/proc/self/fd")
+		require.NoError(t, err)
+		return len(list)
+	}
+	before, used := files(), a.Used()
+	for _, b := range [][]byte{make([]byte, 5), theirs, own[4096:]} {
+		assert.ErrorContains(t, panicked(t, func() { a.Reallocate(100_000, b) }), "share: reallocate ")
+		assert.ErrorContains(t, panicked(t, func() { a.Free(b) }), "not of this allocator")
+	}
+	assert.Equal(t, used, a.Used())
+	assert.Equal(t, before, files())
+	own = a.Reallocate(10_000, own)
+	a.Free(own)
+}
+
+// An owner before whom too many wait is not gone: an opener waits with them.
+func TestOwnerWithAFullBacklog(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	const name = "arrowdevice-test-backlog"
+	listener, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	require.NoError(t, err)
+	end := sync.OnceFunc(func() { _ = unix.Close(listener) })
+	defer end()
+	address := &unix.SockaddrUnix{Name: "@" + name}
+	require.NoError(t, unix.Bind(listener, address))
+	require.NoError(t, unix.Listen(listener, 1))
+	for {
+		s, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+		require.NoError(t, err)
+		defer unix.Close(s)
+		if err := unix.Connect(s, address); errors.Is(err, unix.EAGAIN) {
+			break
+		}
+		require.NoError(t, err)
+	}
+	ticket, err := share.Forged(one(t).Ticket(), func(f *share.Forgery) { f.Socket, f.Process = name, [16]byte{} })
+	require.NoError(t, err)
+	within.Context(t, "open", func(ctx context.Context) error {
+		_, err := share.Open(ctx, ticket)
+		return err
+	})
+	time.AfterFunc(20*time.Millisecond, end)
+	within.Seconds(t, "open", func() error {
+		_, err := share.Open(background, ticket)
+		if !errors.Is(err, share.ErrOwnerGone) {
+			return err
+		}
+		return nil
+	})
+}
