@@ -14,6 +14,7 @@ import (
 	arrowflight "github.com/apache/arrow-go/v18/arrow/flight"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -94,6 +95,41 @@ func TestGPUContextEndsNext(t *testing.T) {
 			within.Eventually(t, "the end of the server's source", func() bool { return stopped.Load() == 1 })
 		})
 	}
+}
+
+// The call is cancelled when the deadline ends; which of the two grpc sees first does not matter.
+func TestDeadlineThatCancels(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	var stopped atomic.Int64
+	client := serve(t, serving(stuck(t, &stopped)), flight.ServerOptions()...)
+	ctx, cancel := context.WithTimeout(background, 100*time.Millisecond)
+	defer cancel()
+	r, err := flight.DoGet(ctx, cancelled{client}, ticket())
+	require.NoError(t, err)
+	defer r.Release()
+	for r.Next() {
+	}
+	assert.Equal(t, codes.DeadlineExceeded, status.Code(r.Err()), "%v", r.Err())
+	assert.ErrorIs(t, r.Err(), context.DeadlineExceeded)
+}
+
+// cancelled is a client whose streams end with Canceled.
+type cancelled struct{ arrowflight.Client }
+
+func (c cancelled) DoGet(ctx context.Context, t *arrowflight.Ticket, opts ...grpc.CallOption) (arrowflight.FlightService_DoGetClient, error) {
+	stream, err := c.Client.DoGet(ctx, t, opts...)
+	return cancelledStream{stream}, err
+}
+
+type cancelledStream struct {
+	arrowflight.FlightService_DoGetClient
+}
+
+func (s cancelledStream) RecvMsg(m any) error {
+	if err := s.FlightService_DoGetClient.RecvMsg(m); err != nil {
+		return status.Error(codes.Canceled, "context canceled")
+	}
+	return nil
 }
 
 // Release before the end cancels the call, while Next is waiting on another goroutine or not, and

@@ -10,6 +10,8 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 	arrowflight "github.com/apache/arrow-go/v18/arrow/flight"
 	"github.com/apache/arrow-go/v18/arrow/ipc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
@@ -122,9 +124,18 @@ func (r *receiver) next(ctx context.Context) (*cdevice.RecordBatch, error) {
 	r.again = nil
 	if err != nil {
 		r.finish()
-		return nil, r.failure(err)
+		return nil, r.failure(endOf(ctx, err))
 	}
 	return b, nil
+}
+
+// endOf is the error of ctx, if err comes from a call that was cancelled because of that: ctx may have ended for
+// another reason, its deadline.
+func endOf(ctx context.Context, err error) error {
+	if ended := ctx.Err(); ended != nil && status.Code(withStatus(err)) == codes.Canceled {
+		return fmt.Errorf("flight: %w", ended)
+	}
+	return err
 }
 
 func (r *receiver) batch(ctx context.Context) (*cdevice.RecordBatch, error) {

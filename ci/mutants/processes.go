@@ -13,7 +13,7 @@ var processExtras = []extra{
 	},
 	{
 		"memory/cudaalloc/memory.go", "memory.waits", "registered memory gives nothing back",
-		"if m.use == &m.dev.registered {\n\t\treturn 0", "if m.use == nil {\n\t\treturn 0",
+		"if m.foreign || m.use == &m.dev.registered {\n\t\treturn 0", "if m.use == nil {\n\t\treturn 0",
 	},
 	{
 		"share/share.go", "Shared.unlock", "the batch is held while openers have it",
