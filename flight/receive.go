@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	arrowflight "github.com/apache/arrow-go/v18/arrow/flight"
@@ -130,12 +131,19 @@ func (r *receiver) next(ctx context.Context) (*cdevice.RecordBatch, error) {
 }
 
 // endOf is the error of ctx, if err comes from a call that was cancelled because of that: ctx may have ended for
-// another reason, its deadline.
+// another reason, its deadline, which the server may see before ctx does.
 func endOf(ctx context.Context, err error) error {
-	if ended := ctx.Err(); ended != nil && status.Code(withStatus(err)) == codes.Canceled {
-		return fmt.Errorf("flight: %w", ended)
+	if status.Code(withStatus(err)) != codes.Canceled {
+		return err
 	}
-	return err
+	ended := ctx.Err()
+	if deadline, ok := ctx.Deadline(); ended == nil && ok && !time.Now().Before(deadline) {
+		ended = context.DeadlineExceeded
+	}
+	if ended == nil {
+		return err
+	}
+	return fmt.Errorf("flight: %w", ended)
 }
 
 func (r *receiver) batch(ctx context.Context) (*cdevice.RecordBatch, error) {
