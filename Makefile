@@ -61,7 +61,7 @@ asan: ## the C half, and Go's accesses to C memory, under AddressSanitizer
 	$(GO) test -timeout 30m -short -asan ./cdevice ./flight/... ./integration/soak ./internal/... ./interop/... ./memory/... ./pyextension/... ./share
 
 JOBS ?= 2
-mutants: ## each wait removed, one at a time: every one must turn the tests red (20 minutes or so)
+mutants: ## each wait removed, one at a time: every one must turn the tests red (an hour or so)
 	$(GO) run ./ci/mutants -j $(JOBS)
 
 cudasim: ## the simulated CUDA driver, for any program; prints its path
