@@ -85,8 +85,8 @@ func noMore(r, than resources) bool {
 	return r.files <= than.files && r.mappings <= than.mappings && r.goroutines <= than.goroutines
 }
 
-// TestGPUOwner is another process that shares memory of a GPU, and is killed. With "pending", work of it is pending then.
-func TestGPUOwner(t *testing.T) {
+// TestOwnerOfGPUMemory is another process that shares memory of a GPU, and is killed. With "pending", work of it is pending then.
+func TestOwnerOfGPUMemory(t *testing.T) {
 	p := otherprocess.Caller(t)
 	m := cudatest.One(t, cudasim.Options{})
 	gpu := m.GPUs[0]
@@ -107,7 +107,7 @@ func TestOwnerOfMemoryOfAGPUIsKilled(t *testing.T) {
 	for _, work := range []string{"done", "pending"} {
 		t.Run(work, func(t *testing.T) {
 			m := cudatest.Simulated(t, cudasim.Options{})
-			owner, p := otherprocess.Start(t, "TestGPUOwner", m.Path()), opener(t, m.Path())
+			owner, p := otherprocess.Start(t, "TestOwnerOfGPUMemory", m.Path()), opener(t, m.Path())
 			owner.Write(work)
 			ticket := owner.Read()
 			require.Equal(t, "opened", told(p, "open", ticket))
