@@ -59,7 +59,7 @@ func proved(t *testing.T) map[string]map[string][2]bool {
 
 // notPython are the rows of docs/interop.md that are no protocols between objects of Python, or are
 // said in another way.
-var notPython = []string{"functions in Go", "CUDA memory and events", "device streams", "asynchronous streams"}
+var notPython = []string{"functions in Go", "Arrow Flight", "CUDA memory and events", "device streams", "asynchronous streams"}
 
 // peers.py and the list here have the same libraries; those that count as tested are in the table
 // that is made of the tests that passed, with the same protocols.
