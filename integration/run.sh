@@ -6,18 +6,17 @@
 #
 # Needs Go, gcc and python3 (PYTHON, GO and CC name others), and for the tests a
 # g++ that knows C++20 (CXX names another). Makes the Python environment with
-# venv.sh, and builds the libraries that it loads to build/.
+# ci/venv, and builds the libraries that it loads to build/.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(dirname "$here")
-python=$("$here/venv.sh")
-venv=$here/.venv
+python=$("$root/ci/venv" "$here/python/requirements.txt")
 
 export GOLIB=$root/build/libgolib.so
 export GILPRODUCER=$root/build/libgilproducer.so TESTEXTENSION=$root/build/libtestextension.so
 cd "$root"
-"${GO:-go}" build -buildmode=c-shared -o "$GOLIB" ./integration/golib
+integration/build.sh golib
 export FLIGHTPEER=$root/build/flightpeer
 "${GO:-go}" build -o "$FLIGHTPEER" ./integration/flightpeer
 
@@ -31,15 +30,16 @@ if [[ ${1:-} == --demo ]]; then
 	fi
 	exec "$python" "$here/demo.py" "$@"
 fi
-"${GO:-go}" build -buildmode=c-shared -o "$TESTEXTENSION" ./integration/pyextension
+integration/build.sh testextension
 DEVICE_DRIVER=$("${GO:-go}" run ./cudasim/build)
 export DEVICE_DRIVER
 "${CC:-gcc}" -std=c11 -shared -fPIC -Wall -Wextra -Werror -o "$GILPRODUCER" integration/python/gilproducer.c
 
 # The Arrow C++ peer: against PyArrow's own libarrow, so that both are one library
-# in one process. Its headers take time, so only when something changed.
-export CPPPEER=$root/build/libcpppeer.so
-newest=$(ls -t "$CPPPEER" "$venv/stamp" "$here"/cpp/* "$here/run.sh" 2>/dev/null | head -n 1 || true)
+# in one process. Its headers take time, so only when something changed; the name has the environment.
+environment=$(dirname "$(dirname "$python")")
+export CPPPEER=$root/build/libcpppeer-${environment##*-}.so
+newest=$(ls -t "$CPPPEER" "$here"/cpp/* "$here/run.sh" 2>/dev/null | head -n 1 || true)
 if [[ $newest != "$CPPPEER" ]]; then
 	cxx=${CXX:-g++}
 	if ! command -v "$cxx" >/dev/null; then

@@ -5,7 +5,7 @@
 #   bench/peers/build.sh
 #
 # Needs python3, g++ and gcc, and cargo for arrow-rs (PYTHON, CXX, CC and CARGO name others). Arrow C++ is the libarrow
-# of PyArrow, in the Python environment of integration/venv.sh; nanoarrow is its source
+# of PyArrow, in the Python environment of integration/run.sh; nanoarrow is its source
 # distribution, which requirements.txt pins with a checksum; pip takes a minute to fetch it, the first time. What is there already, and
 # newer than its sources, is kept. A peer that cannot be built is left out, and the benchmark goes on without it.
 set -euo pipefail
@@ -25,8 +25,8 @@ fresh() {
 
 arrowcpp() {
 	local python include libarrow
-	python=$("$root/integration/venv.sh") || return 1
-	fresh "$out/libarrowcpp.so" "$here"/cpp/* "$here/peer.h" "$root/integration/.venv/stamp" "$here/build.sh" && return
+	python=$("$root/ci/venv" "$root/integration/python/requirements.txt") || return 1
+	fresh "$out/libarrowcpp.so" "$here"/cpp/* "$here/peer.h" "$root/integration/python/requirements.txt" "$here/build.sh" && return
 	{ read -r include; read -r libarrow; } < <("$python" -c '
 import pyarrow as pa
 print(pa.get_include())

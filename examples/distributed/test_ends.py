@@ -34,7 +34,7 @@ def program(tmp_path):
 
     def start(*arguments, variables={}):
         process = subprocess.Popen([sys.executable, *arguments], cwd=HERE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-                                   env={**os.environ, "TMPDIR": str(scratch), "PYTHONPATH": str(HERE), **variables})
+                                   env={**os.environ, "TMPDIR": str(scratch), "PYTHONPATH": f"{HERE}{os.pathsep}{os.environ['PYTHONPATH']}", **variables})
         started.append(process)
         return process
 

@@ -13,7 +13,7 @@ set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(dirname "$(dirname "$here")")
-python=$("$root/integration/venv.sh")
+python=$("$root/ci/venv" "$root/integration/python/requirements.txt")
 
 "$here/build.sh" "$python"
 export ARCHERY_LIBRARIES=$root/build/archery

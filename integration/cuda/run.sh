@@ -38,9 +38,8 @@ python=$("$here/venv.sh" "${cuda[@]}" "$driver")
 export NUMBA_CUDA_DRIVER=$driver CDEVICE_CUDA_DRIVER=$driver
 export IPCPEER=$root/build/ipcpeer
 export GOLIB=$root/build/libgolib.so TESTEXTENSION=$root/build/libtestextension.so
+integration/build.sh golib testextension
 "${GO:-go}" build -o "$IPCPEER" ./integration/ipcpeer
-"${GO:-go}" build -buildmode=c-shared -o "$GOLIB" ./integration/golib
-"${GO:-go}" build -buildmode=c-shared -o "$TESTEXTENSION" ./integration/pyextension
 
 # pytest captures standard error, and golib writes the traceback of a crash here.
 exec {crash}>&2

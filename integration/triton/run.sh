@@ -4,12 +4,12 @@
 #
 #   integration/triton/run.sh [ARGUMENT...]   arguments go to go test
 #
-# Needs Go, gcc and python3 (PYTHON, GO and CC name others). venv.sh makes the Python
+# Needs Go, gcc and python3 (PYTHON, GO and CC name others). ci/venv makes the Python
 # environment with the packages.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 cd "$(dirname "$(dirname "$here")")"
-TRITON_PYTHON=$("$here/venv.sh")
+TRITON_PYTHON=$(ci/venv "$here/requirements.txt")
 export TRITON_PYTHON
 exec "${GO:-go}" test -count=1 -timeout 10m "$@" ./integration/triton

@@ -4,8 +4,7 @@
 #   memory/cudaalloc/gorgonia/test.sh [ARGUMENT...]   arguments go to go test
 #
 # Needs Go, gcc and python3 (PYTHON, GO and CC name others). The header cuda.h is that
-# of the wheel which integration/cuda/requirements.txt pins; it is put into
-# build/gorgonia, again when the pin or the interpreter changes.
+# of the Python environment of integration/cuda/venv.sh.
 #
 # CDEVICE_CUDA_DRIVER=PATH runs the tests on that libcuda.so.1 instead.
 set -euo pipefail
@@ -14,25 +13,13 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../../.."
 go=${GO:-go}
 package=./memory/cudaalloc/gorgonia
 build=$PWD/build/gorgonia
-venv=$build/venv
-
-# The stamp is written last, so that an installation that broke off is redone.
-pin=$(grep -x 'nvidia-cuda-runtime-cu12==[0-9.]*' integration/cuda/requirements.txt)
-wanted=$pin$'\n'$("${PYTHON:-python3}" -VV)
-if [[ ! -f $venv/stamp || $(<"$venv/stamp") != "$wanted" ]]; then
-	rm -rf "$venv"
-	"${PYTHON:-python3}" -m venv "$venv"
-	"$venv/bin/python" -m pip install --quiet --no-input --disable-pip-version-check \
-		--no-deps --only-binary :all: "$pin"
-	printf '%s\n' "$wanted" >"$venv/stamp"
-fi
-cuda=$("$venv/bin/python" -c 'import nvidia.cuda_runtime as r; print(r.__path__[0])')
 
 # The linker wants the name without a version, the loader the other one. Both, and
 # CDEVICE_CUDA_DRIVER, are the same file: the loader takes it once, so that gorgonia
 # and this module share one driver.
 driver=${CDEVICE_CUDA_DRIVER:-$("$go" run ./cudasim/build)}
 driver=$(realpath -e "$driver")
+cuda=$("$(integration/cuda/venv.sh "$driver")" -c 'import nvidia.cuda_runtime as r; print(r.__path__[0])')
 mkdir -p "$build/lib"
 ln -sf "$driver" "$build/lib/libcuda.so"
 ln -sf "$driver" "$build/lib/libcuda.so.1"
