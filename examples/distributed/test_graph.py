@@ -12,7 +12,7 @@ import graph
 import steps
 import trouble
 
-PATIENCE = 60  # seconds until a graph counts as hanging
+PATIENCE = 180  # seconds until a graph counts as hanging
 
 
 @pytest.fixture(autouse=True)
