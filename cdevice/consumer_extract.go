@@ -89,7 +89,7 @@ func (c *consumer) importBatch(out *CArrowDeviceArray) (*RecordBatch, error) {
 		c.opts.discard(&in)
 		return nil, fielderr.Invalid(fielderr.OpImport, field+".device_type", out.DeviceType, fmt.Sprintf("%d, the producer's", int32(t)))
 	}
-	batch, err := importBatch(&in, c.begun.schema, &c.opts)
+	batch, err := importBatch(&in, c.begun.schema, false, &c.opts)
 	if err != nil {
 		return nil, fielderr.Within(field, err)
 	}

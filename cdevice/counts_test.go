@@ -240,7 +240,7 @@ func TestNodesAreMadeOnDemand(t *testing.T) {
 			t.Error(err)
 			return
 		}
-		if b.NumCols() != columns || b.NumRows() != 3 || b.Schema() != schema || b.Synchronize(background) != nil {
+		if b.NumCols() != columns || b.NumRows() != 3 || !b.Schema().Equal(schema) || b.Synchronize(background) != nil {
 			t.Error("another batch")
 		}
 		b.Release()

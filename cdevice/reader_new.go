@@ -64,7 +64,7 @@ func checkBatch(b *RecordBatch, schema *arrow.Schema, t device.Type) error {
 		return nothing("batch")
 	case !b.refs.Alive():
 		return fielderr.Released("RecordBatch")
-	case b.schema != schema && !sameTypes(b.schema, schema):
+	case !sameSchema(b.schema, schema) && !sameTypes(b.schema, schema):
 		return fielderr.Invalid(fielderr.OpRead, "RecordBatch.schema", b.schema, fmt.Sprintf("the stream's: %s", fielderr.Schema(schema)))
 	}
 	return checkType(b.location, t)

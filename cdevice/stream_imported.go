@@ -152,7 +152,7 @@ func importRecordReader(from foreign, opts []ImportOption) (*RecordReader, error
 		if err != nil {
 			return nil, err
 		}
-		b, err := importBatch(in, s, &c.opts)
+		b, err := importBatch(in, s, false, &c.opts)
 		return b, c.ofNext(err)
 	}
 	f := &items.Function[*RecordBatch]{Ask: next, StopThen: c.releaseThen}

@@ -60,7 +60,7 @@ var allowed = map[string][]string{
 	"internal/testing/cases": {},
 	"internal/testing/cpeer": {"internal/abi"},
 	// The rooms of cdevice, each above those before it.
-	"internal/layout":   {"internal/excerpt"},
+	"internal/layout":   {"internal/excerpt", "internal/schema"},
 	"internal/tree":     {"device", "internal/abi", "internal/bridge", "internal/fielderr", "internal/handle", "internal/layout", "internal/refcount"},
 	"internal/hostread": {"internal/abi", "internal/fielderr", "internal/layout", "internal/tree"},
 	"internal/copyplan": {"device", "internal/abi", "internal/bridge", "internal/fielderr", "internal/hostread", "internal/layout", "internal/memcopy", "internal/tree"},

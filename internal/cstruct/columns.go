@@ -29,6 +29,11 @@ func (c *Columns) MakeNodes() []tree.Node {
 			columns[i] = columns[i].Slice(0, c.Root.Length)
 		}
 	}
+	return c.Made(columns)
+}
+
+// Made returns the nodes of the columns, which it may change.
+func (c *Columns) Made(columns []tree.Node) []tree.Node {
 	if c.ReplaceNulls {
 		c.Mem.ReplaceNulls(columns)
 	}
