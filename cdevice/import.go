@@ -16,8 +16,8 @@ import (
 // not wait: it checks the structs against the schema and keeps the sync event for the functions that
 // read the data. [RecordBatch.ValidateFull] checks the contents of the buffers.
 //
-// The C struct must be a struct array without nulls and without an offset of its own; [ImportArray]
-// takes one that has them.
+// The C struct must be a struct array without nulls; [ImportArray] takes one that has them. An offset of
+// the struct array becomes one of each column, whose null counts other than zero become unknown.
 //
 // It takes ownership of *arr and *sch, even if it returns an error: both are marked released. The
 // producer's release callback is called after the last use of the memory, on the thread that ends it.

@@ -48,9 +48,9 @@ func acceptsBatch(p *layout.Plan, in *Input) bool {
 // acceptsColumns reports whether the columns of a batch are arrays of the plan.
 func acceptsColumns(p *layout.Plan, root *abi.ArrowArray) bool {
 	pointers := abi.Slice[uintptr](root.Children, len(p.Flat))
-	rows := root.Length
+	end := root.Offset + root.Length
 	for i, buffers := range p.Flat {
-		if !acceptsFlat(int64(buffers), pointers[i], rows) && !acceptsChild(p, &p.Arrays[i], pointers[i], rows) {
+		if !acceptsFlat(int64(buffers), pointers[i], end) && !acceptsChild(p, &p.Arrays[i], pointers[i], end) {
 			return false
 		}
 	}
