@@ -14,6 +14,13 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/layout"
 )
 
+// exportOf is a struct that keeps m alive, in a block of size bytes.
+func exportOf(m *Owner, size uintptr) *abi.ArrowArray {
+	block := m.Export(size)
+	block.Live = 1
+	return &abi.ArrowArray{Release: bridge.ReleaseArray, PrivateData: uintptr(unsafe.Pointer(block))}
+}
+
 // What goroutines do to one owner at the same time; the race detector sees what they forget.
 func TestOwnerOnSeveralGoroutines(t *testing.T) {
 	type use = func(t *testing.T, m *Owner)
@@ -25,11 +32,7 @@ func TestOwnerOnSeveralGoroutines(t *testing.T) {
 		},
 		"pins": func(_ *testing.T, m *Owner) { m.PinMore(new(int64)) },
 		"uses": func(_ *testing.T, m *Owner) { m.UsedOn(device.CPUDevice()) },
-		"exports": func(_ *testing.T, m *Owner) {
-			block := m.Export(bridge.BlockSize)
-			block.Live = 1
-			bridge.CallArrayRelease(&abi.ArrowArray{Release: bridge.ReleaseArray, PrivateData: uintptr(unsafe.Pointer(block))})
-		},
+		"exports": func(_ *testing.T, m *Owner) { bridge.CallArrayRelease(exportOf(m, bridge.BlockSize)) },
 	}
 	uses["all"] = func(t *testing.T, m *Owner) {
 		for _, name := range []string{"exports", "nodes", "pins", "uses"} {
@@ -39,17 +42,20 @@ func TestOwnerOnSeveralGoroutines(t *testing.T) {
 	for name, use := range uses {
 		t.Run(name, func(t *testing.T) {
 			rooted, handles, owners := RootedLive.Load(), handle.Live(), bridge.Owners()
-			for range 50 {
+			for range 300 {
 				r := new(releases)
 				m := Own(r)
 				var all sync.WaitGroup
+				begin := make(chan struct{})
 				for range 4 {
 					m.Retain()
 					all.Go(func() {
+						<-begin
 						defer m.Release()
 						use(t, m)
 					})
 				}
+				close(begin)
 				all.Wait()
 				assert.Zero(t, r.n)
 				m.Release()
