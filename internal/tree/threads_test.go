@@ -30,8 +30,8 @@ func TestOwnerOnSeveralGoroutines(t *testing.T) {
 			m.ReplaceNulls(nodes)
 			assert.Equal(t, []uintptr{0, bridge.Zeros}, nodes[0].Buffers)
 		},
-		"pins": func(_ *testing.T, m *Owner) { m.PinMore(new(int64)) },
-		"uses": func(_ *testing.T, m *Owner) { m.UsedOn(device.CPUDevice()) },
+		"pins":    func(_ *testing.T, m *Owner) { m.PinMore(new(int64)) },
+		"uses":    func(_ *testing.T, m *Owner) { m.UsedOn(device.CPUDevice()) },
 		"exports": func(_ *testing.T, m *Owner) { bridge.CallArrayRelease(exportOf(m, bridge.BlockSize)) },
 	}
 	uses["all"] = func(t *testing.T, m *Owner) {
