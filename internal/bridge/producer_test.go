@@ -148,7 +148,7 @@ func TestStragglersCallWhileChunksAreReplaced(t *testing.T) {
 	var calls atomic.Int64
 	var over atomic.Bool
 	var latest [4]atomic.Pointer[abi.ArrowAsyncProducer]
-	dead := DeadProducerChunks()
+	own, dead := ProducerChunks(), DeadProducerChunks()
 	var stragglers, makers sync.WaitGroup
 	for g := range latest {
 		latest[g].Store(ended(t, 1, &calls)[0])
@@ -179,5 +179,6 @@ func TestStragglersCallWhileChunksAreReplaced(t *testing.T) {
 	assert.Zero(t, calls.Load())
 	if runtime.GOOS == "linux" {
 		assert.GreaterOrEqual(t, DeadProducerChunks()-dead, int64(2*len(latest)-1))
+		assert.LessOrEqual(t, ProducerChunks(), own+1, "that of the next producers")
 	}
 }
