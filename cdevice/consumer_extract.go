@@ -63,14 +63,14 @@ var errContext = errors.New("cdevice: the context of the stream is done")
 func (c *consumer) first() (readyTask, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for c.tasks.size() == 0 && !c.ended && !c.stopped {
+	for c.tasks.Size() == 0 && !c.ended && !c.stopped {
 		c.changed.Wait()
 	}
 	switch {
 	case !c.stopped && c.ctx.Err() != nil:
 		return readyTask{}, errContext
-	case !c.stopped && c.tasks.size() > 0:
-		return c.tasks.pop(), nil
+	case !c.stopped && c.tasks.Size() > 0:
+		return c.tasks.Pop(), nil
 	case c.err != nil:
 		return readyTask{}, c.err
 	default:

@@ -82,7 +82,7 @@ func (r *RecordReader) Map(f func(*RecordBatch) (*RecordBatch, error)) *RecordRe
 // Prefetch makes a goroutine read up to n batches ahead, beyond the batch that is in use. It starts
 // with the next batch that is read from r. Prefetch changes r, for all holders of a reference to it,
 // and returns r, without a new reference; as [RecordReader.Map], it does not wait. If n is not
-// positive, it does nothing.
+// positive, it does nothing; more than 1,048,576 ends the stream with an error.
 //
 // The goroutine closes the source at the end of the stream, before r reports that end: an imported
 // stream is released there. Releasing the reader earlier does not wait for a call of get_next that is
