@@ -22,6 +22,7 @@ const (
 	DefaultMaxReceive = 1 << 30
 
 	defaultPrefetch = 2
+	maxPrefetch     = 1 << 20 // of cdevice.RecordReader.Prefetch
 	defaultParallel = 4
 )
 
@@ -114,10 +115,13 @@ func WithMaxMessageSize(size int) Option {
 	}
 }
 
-// WithPrefetch makes a reader receive up to n batches beyond the one in use, and copy them to the
-// device: 2 by default. With 0, the next batch is received when it is asked for.
+// WithPrefetch makes a reader receive up to n batches, of at most 1,048,576, beyond the one in use, and
+// copy them to the device: 2 by default. With 0, the next batch is received when it is asked for.
 func WithPrefetch(n int) Option {
-	return func(o *options) { o.prefetch = max(n, 0) }
+	return func(o *options) {
+		o.check(n >= 0 && n <= maxPrefetch, "WithPrefetch", fmt.Sprintf("%d, want 0 to %d", n, maxPrefetch))
+		o.prefetch = n
+	}
 }
 
 // WithParallel makes [DoGetInfo] read up to n endpoints at once: 4 by default.

@@ -5,6 +5,8 @@ package share_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math"
 	"os"
 	"sync"
 	"testing"
@@ -98,4 +100,15 @@ func TestOwnerWithAFullBacklog(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+func TestLimitOfAnAllocator(t *testing.T) {
+	_, err := share.NewAllocator(share.WithLimit(-1))
+	assert.EqualError(t, err, "share: WithLimit(-1), want 0 or more: invalid")
+	a := allocator(t, share.WithLimit(1<<20))
+	b := a.Allocate(1)
+	defer a.Free(b)
+	for _, size := range []int{1 << 20, math.MaxInt - 4096} {
+		assert.PanicsWithError(t, fmt.Sprintf("share: allocate %d bytes: 4096 bytes are in use, of at most 1048576", size), func() { a.Allocate(size) })
+	}
 }

@@ -137,7 +137,7 @@ var processExtras = []extra{
 	},
 	{
 		"share/room.go", "room.tryTake", "freed memory that is locked counts",
-		"if r.limit <= 0 || r.used+bytes <= r.limit {", "if r.limit <= 0 || r.used-r.leaving+bytes <= r.limit {",
+		"if r.limit <= 0 || bytes <= r.limit-r.used {", "if r.limit <= 0 || r.used-r.leaving+bytes <= r.limit {",
 	},
 	{
 		"share/room.go", "room.take", "an allocation waits for freed memory",
