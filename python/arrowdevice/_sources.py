@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections.abc
 import ctypes
 import errno
+import os
 import threading
 
 from . import _capsules
@@ -111,8 +112,8 @@ def _read(stream, array_type, capsule):
     def ask(callback, out):
         code = GET(callback)(address, ctypes.addressof(out))
         if code:
-            text = GET_LAST_ERROR(stream.get_last_error)(address)
-            raise OSError(code, ctypes.string_at(text).decode(errors="replace") if text else "a stream failed")
+            text = stream.get_last_error and GET_LAST_ERROR(stream.get_last_error)(address)
+            raise OSError(code, ctypes.string_at(text).decode(errors="replace") if text else os.strerror(code))
         return out
 
     while True:

@@ -183,6 +183,24 @@ def test_consumers_see_the_text_of_an_exception(ext):
         pa.table(ext.echo_reader(generate()))
 
 
+def test_item_whose_stream_has_no_get_last_error(ext):
+    def fails():
+        yield BATCH
+        raise Boom("unheard")
+
+    class Item:
+        def __arrow_c_stream__(self, requested_schema=None):
+            capsule = pa.RecordBatchReader.from_batches(BATCH.schema, fails()).__arrow_c_stream__()
+            at = _sources._capsules.pointer(capsule, "arrow_array_stream", "__arrow_c_stream__")
+            _sources.ArrowArrayStream.from_address(at).get_last_error = None
+            return capsule
+
+    with ext.echo_reader([Item()]) as reader:
+        assert next(reader).to_pyarrow() == BATCH
+        with pytest.raises(OSError, match=r"^\[Errno 5\] Input/output error$"):
+            next(reader)
+
+
 def test_text_of_an_exception_that_has_none(ext):
     class Mute(Exception):
         def __str__(self):
