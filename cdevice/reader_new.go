@@ -17,7 +17,7 @@ import (
 // NewRecordReader makes a reader of an iterator over batches that have the schema and are on devices
 // of type t: a function that yields them, or All of another reader. The iterator keeps its references
 // to the batches, and may release each when its yield returns. The stream ends with the iterator, or
-// with the first error that it yields.
+// with the first error that it yields (io.EOF is the end, as for [NewRecordReaderFunc]).
 //
 // The iterator runs on a goroutine of its own, and only while a batch is being read. A release before
 // the end makes its yield return false, and waits until the iterator has returned. A panic in it is an
@@ -35,9 +35,14 @@ func NewRecordReader(schema *arrow.Schema, t device.Type, batches iter.Seq2[*Rec
 }
 
 // NewRecordReaderFunc makes a reader of a function that returns the next batch, owned by the reader,
-// and io.EOF at the end (not an error that wraps it). next is called on the goroutine, or in the
-// callback from C, that reads a batch, one call at a time, and not again after an error. stop, unless
-// it is nil, is called once, when the reader is released. The batches are as for [NewRecordReader].
+// and io.EOF at the end. next is called on the goroutine, or in the callback from C, that reads a
+// batch, one call at a time, and not again after an error. stop, unless it is nil, is called once,
+// when the reader is released. The batches are as for [NewRecordReader].
+//
+// An error that wraps io.EOF does not end the stream as io.EOF does: it is the error of a source that
+// was cut off ("read batch 7: EOF"), and the batches before it must not pass for all. So it is with
+// every source. The reader's error has the same text, and wraps io.ErrUnexpectedEOF in place of
+// io.EOF: functions of arrow-go, such as arrio.Copy, take any error that wraps io.EOF for the end.
 func NewRecordReaderFunc(schema *arrow.Schema, t device.Type, next func() (*RecordBatch, error), stop func()) (*RecordReader, error) {
 	if err := checkNew(schema != nil, "next", next != nil, t); err != nil {
 		return nil, err

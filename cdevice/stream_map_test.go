@@ -158,7 +158,7 @@ func TestFunctionThatFailsEndsTheStream(t *testing.T) {
 		}, 1, "the source is on fire", errSource, syscall.EIO},
 		"io.EOF": {func(*testing.T, *cdevice.RecordBatch, func()) (*cdevice.RecordBatch, error) {
 			return nil, io.EOF
-		}, 0, "cdevice: read: the function of Map returned: EOF", io.EOF, syscall.EIO},
+		}, 0, "cdevice: read: the function of Map returned: EOF", io.ErrUnexpectedEOF, syscall.EIO},
 		"nothing": {func(*testing.T, *cdevice.RecordBatch, func()) (*cdevice.RecordBatch, error) {
 			return nil, nil
 		}, 0, "cdevice: read: the function of Map returned nil without an error: invalid", arrow.ErrInvalid, syscall.EINVAL},

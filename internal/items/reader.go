@@ -101,7 +101,7 @@ func (r *Reader[T]) All(yield func(T, error) bool) {
 			}
 			continue
 		}
-		if err != io.EOF { // an error that wraps io.EOF does not end the stream silently
+		if err != io.EOF {
 			var none T
 			yield(none, err)
 		}
