@@ -8,6 +8,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/items"
+	"github.com/arrowdevice/arrowdevice/internal/refcount"
 )
 
 // RecordReader is a stream of record batches that have one schema and are on one type of device. It is
@@ -48,7 +49,7 @@ func (r *RecordReader) All() iter.Seq2[*RecordBatch, error] { return r.r.All }
 func (r *RecordReader) Next() bool { return r.r.Next() }
 
 // RecordBatch returns the batch that Next read. It is borrowed from the reader until the next call
-// of Next; Retain keeps it.
+// of Next; Retain keeps it, and a Release without a Retain panics.
 func (r *RecordReader) RecordBatch() *RecordBatch { return r.r.Current }
 
 // Err returns the error that ended the stream, or nil.
@@ -139,6 +140,7 @@ func newRecordReader(schema *arrow.Schema, t device.Type, s items.Source[*Record
 	r.r.Init("RecordReader", t, s)
 	r.r.Fit = func(b *RecordBatch) *RecordBatch { return b.under(schema) }
 	r.r.Check = func(b *RecordBatch) error { return checkBatch(b, schema, t) }
+	r.r.Count = func(b *RecordBatch) *refcount.Count { return &b.refs }
 	return r
 }
 
@@ -195,5 +197,6 @@ func newArrayReader(field arrow.Field, t device.Type, s items.Source[*Array]) *A
 	r := &ArrayReader{field: field}
 	r.r.Init("ArrayReader", t, s)
 	r.r.Check = func(a *Array) error { return checkArray(a, field.Type, t) }
+	r.r.Count = func(a *Array) *refcount.Count { return &a.refs }
 	return r
 }

@@ -108,6 +108,9 @@ func (h *hostReader) take() error {
 	if err == nil {
 		h.current, err = h.read(b)
 	}
+	if view, ok := h.current.(*hostBatch); ok {
+		view.refs.Own()
+	}
 	return err
 }
 
@@ -122,6 +125,9 @@ func (h *hostReader) read(b *RecordBatch) (arrow.RecordBatch, error) {
 
 func (h *hostReader) dropCurrent() {
 	if h.current != nil {
+		if view, ok := h.current.(*hostBatch); ok {
+			view.refs.Disown()
+		}
 		h.current.Release()
 		h.current = nil
 	}
