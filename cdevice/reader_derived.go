@@ -172,15 +172,13 @@ func (r *ArrayReader) CopyTo(ctx context.Context, dev device.Device, opts ...Cop
 
 // AsCPU makes a reader of the batches that are left in r, labelled as the CPU's, as by
 // [RecordBatch.AsCPU]: for consumers that know no other device. Reading a batch waits for its
-// event. The end of ctx ends the wait, and the stream. A stream of device memory that the CPU can
-// never access is an error that wraps device.ErrNotSupported.
+// event. The end of ctx ends the wait, and the stream. A batch in memory that the CPU cannot access
+// ends the stream with an error that wraps device.ErrNotSupported: the batch decides, and not the
+// stream's device type, since [WithCPUAccessible] is known of batches only.
 //
 // The result is owned by the caller. It holds a reference to r until its end or its last Release.
 func (r *RecordReader) AsCPU(ctx context.Context) (*RecordReader, error) {
 	if err := fielderr.CheckContext(fielderr.OpRead, ctx); err != nil {
-		return nil, err
-	}
-	if err := checkAccessible(fielderr.OpRead, "RecordReader", r.r.DeviceType); err != nil {
 		return nil, err
 	}
 	d, err := derive(ctx, "RecordReader", &r.r)
@@ -200,9 +198,6 @@ func (r *RecordReader) AsCPU(ctx context.Context) (*RecordReader, error) {
 // [RecordReader.AsCPU].
 func (r *ArrayReader) AsCPU(ctx context.Context) (*ArrayReader, error) {
 	if err := fielderr.CheckContext(fielderr.OpRead, ctx); err != nil {
-		return nil, err
-	}
-	if err := checkAccessible(fielderr.OpRead, "ArrayReader", r.r.DeviceType); err != nil {
 		return nil, err
 	}
 	d, err := derive(ctx, "ArrayReader", &r.r)
