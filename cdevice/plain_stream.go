@@ -78,7 +78,7 @@ func ExportPlainRecordReader(r *RecordReader, out *cdata.CArrowArrayStream) erro
 	}
 	return exportPlainStream(&exported[*RecordBatch]{
 		reader: &r.r,
-		schema: func(s *abi.ArrowSchema) error { return schema.ExportSchema(r.schema, s) },
+		schema: r.exportSchema,
 		array: func(b *RecordBatch, out uintptr) error {
 			return ExportPlainRecordBatch(b, ArrayFromPtr(out), nil)
 		},

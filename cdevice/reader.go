@@ -7,8 +7,10 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/items"
 	"github.com/arrowdevice/arrowdevice/internal/refcount"
+	"github.com/arrowdevice/arrowdevice/internal/schema"
 )
 
 // RecordReader is a stream of record batches that have one schema and are on one type of device. It is
@@ -28,7 +30,9 @@ type RecordReader struct {
 	metadata arrow.Metadata
 }
 
-// Schema returns the schema of all batches.
+// Schema returns the schema of all batches. It is nil if the stream failed before its schema was known:
+// there is no batch then, and Err returns the error. [NewFailedRecordReader] and [WrapRecordReader] make
+// such readers; imports return the error instead.
 func (r *RecordReader) Schema() *arrow.Schema { return r.schema }
 
 // Metadata returns the metadata that the producer of an asynchronous stream passed for the whole
@@ -142,6 +146,25 @@ func newRecordReader(schema *arrow.Schema, t device.Type, s items.Source[*Record
 	r.r.Check = func(b *RecordBatch) error { return checkBatch(b, schema, t) }
 	r.r.Count = func(b *RecordBatch) *refcount.Count { return &b.refs }
 	return r
+}
+
+// over makes the reader of a source that is made of r. It has r's metadata and, if r failed before its
+// schema was known, r's error.
+func (r *RecordReader) over(t device.Type, s items.Source[*RecordBatch]) *RecordReader {
+	o := newRecordReader(r.schema, t, s)
+	o.metadata = r.metadata
+	if r.schema == nil {
+		o.r.Fail(r.Err())
+	}
+	return o
+}
+
+// exportSchema returns the error of a reader that failed before its schema was known.
+func (r *RecordReader) exportSchema(out *abi.ArrowSchema) error {
+	if r.schema == nil {
+		return r.Err()
+	}
+	return schema.ExportSchema(r.schema, out)
 }
 
 // ArrayReader is a stream of arrays of one type, such as the chunks of a chunked array. It is the

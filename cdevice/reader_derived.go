@@ -145,9 +145,7 @@ func (r *RecordReader) CopyTo(ctx context.Context, dev device.Device, opts ...Co
 		defer source.Release()
 		return source.CopyTo(d.ctx, dev, opts...)
 	}
-	copied := newRecordReader(r.schema, dev.ID().Type, items.NewBounded(ctx, fielderr.OpCopy, items.NewPrefetcher(d, 1)))
-	copied.metadata = r.metadata
-	return copied, nil
+	return r.over(dev.ID().Type, items.NewBounded(ctx, fielderr.OpCopy, items.NewPrefetcher(d, 1))), nil
 }
 
 // CopyTo makes a reader whose arrays are copies on dev; see [RecordReader.CopyTo].
@@ -189,9 +187,7 @@ func (r *RecordReader) AsCPU(ctx context.Context) (*RecordReader, error) {
 		defer b.Release()
 		return b.AsCPU(d.ctx)
 	}
-	cpu := newRecordReader(r.schema, device.CPU, items.NewBounded(ctx, fielderr.OpRead, d))
-	cpu.metadata = r.metadata
-	return cpu, nil
+	return r.over(device.CPU, items.NewBounded(ctx, fielderr.OpRead, d)), nil
 }
 
 // AsCPU makes a reader of the arrays that are left in r, labelled as the CPU's; see

@@ -32,7 +32,10 @@ func (r *RecordReader) HostReader(ctx context.Context, mem memory.Allocator) arr
 	}
 	h.schema = r.schema
 	if h.err == nil {
-		if h.err = fielderr.CheckContext(fielderr.OpRead, ctx); h.err != nil {
+		if h.err = fielderr.CheckContext(fielderr.OpRead, ctx); h.err == nil && h.schema == nil {
+			h.err = r.Err() // which cdata, for one, asks for when there is no schema
+		}
+		if h.err != nil {
 			h.close()
 		}
 	}

@@ -52,6 +52,28 @@ func NewRecordReaderFunc(schema *arrow.Schema, t device.Type, next func() (*Reco
 	}}), nil
 }
 
+// NewFailedRecordReader makes a reader of a source that failed with err before it had a schema, such as
+// a query of a table that does not exist. It has no schema and no batch, and Err returns err at once.
+// Exported, it tells the consumer its errno and text: get_schema returns them, or on_error of an
+// asynchronous handler is called without on_schema before it.
+//
+// The result is owned by the caller.
+func NewFailedRecordReader(t device.Type, err error) (*RecordReader, error) {
+	if err == nil {
+		return nil, fielderr.Absent(fielderr.OpNew, "err", "the error of the source")
+	}
+	if err := checkNew(true, "", true, t); err != nil {
+		return nil, err
+	}
+	return failedReader(t, err), nil
+}
+
+func failedReader(t device.Type, err error) *RecordReader {
+	r := newRecordReader(nil, t, new(items.Function[*RecordBatch])) // which is not asked
+	r.r.Fail(err)
+	return r
+}
+
 // NewArrayReader is [NewRecordReader] for arrays of the field's type.
 func NewArrayReader(field arrow.Field, t device.Type, arrays iter.Seq2[*Array, error]) (*ArrayReader, error) {
 	if err := checkNew(!fielderr.IsNil(field.Type), "arrays", arrays != nil, t); err != nil {
@@ -103,7 +125,7 @@ func checkType(at tree.Location, t device.Type) error {
 func checkNew(schema bool, name string, source bool, t device.Type) error {
 	switch {
 	case !schema:
-		return fielderr.Invalid(fielderr.OpNew, "schema", "nil", "what the items have in common")
+		return fielderr.Invalid(fielderr.OpNew, "schema", "nil", "what the items have in common; NewFailedRecordReader makes a reader without one")
 	case t <= 0:
 		return fielderr.Invalid(fielderr.OpNew, "device_type", int32(t), "the type of a device")
 	case !source:
@@ -128,7 +150,8 @@ func sameTypes(a, b *arrow.Schema) bool {
 
 // WrapRecordReader makes a reader of an arrow-go reader, without copying. dev is the device whose
 // memory the batches are built in, as for [WrapRecordBatch]. For a table, use arrow-go's
-// array.NewTableReader.
+// array.NewTableReader. If rdr has failed and has no schema, the result is as of
+// [NewFailedRecordReader]: with rdr's error.
 //
 // The result is owned by the caller. It holds a reference to rdr. arrow-go's readers must be used
 // by one goroutine at a time: after this call, only the result may read from rdr.
@@ -144,6 +167,9 @@ func WrapRecordReader(rdr array.RecordReader, dev device.Device) (*RecordReader,
 	}
 	schema := rdr.Schema()
 	if schema == nil {
+		if err := rdr.Err(); err != nil {
+			return failedReader(dev.ID().Type, err), nil
+		}
 		return nil, fielderr.Invalid(fielderr.OpWrap, "schema", "nil", "a schema")
 	}
 	rdr.Retain()
