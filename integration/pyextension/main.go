@@ -49,6 +49,15 @@ func init() {
 		pyextension.WithParams("stream", "values"))
 	pyextension.Func("host_rows", func(b arrow.RecordBatch) int64 { return b.NumRows() })
 	pyextension.Func("fail", fail, pyextension.WithParams("kind"))
+	pyextension.Func("failed_reader", failedReader, pyextension.WithParams("kind"))
+	pyextension.Func("failed_host_reader", func(ctx context.Context, kind string) (array.RecordReader, error) {
+		r, err := failedReader(kind)
+		if err != nil {
+			return nil, err
+		}
+		defer r.Release()
+		return r.HostReader(ctx, nil), nil
+	}, pyextension.WithParams("kind"))
 	pyextension.Func("panics", func() { panic("out of cheese") })
 	pyextension.Func("sleep", sleep, pyextension.WithParams("milliseconds"))
 	pyextension.Func("counters", counters, pyextension.WithParams("rows", "batches", "delay"), pyextension.WithDefault("delay", 0))
@@ -91,6 +100,11 @@ var failures = map[string]error{
 }
 
 func fail(kind string) error { return failures[kind] }
+
+// failedReader is a reader of a source that failed before it had a schema.
+func failedReader(kind string) (*cdevice.RecordReader, error) {
+	return cdevice.NewFailedRecordReader(device.CPU, failures[kind])
+}
 
 func sleep(ctx context.Context, milliseconds int64) (string, error) {
 	select {

@@ -162,12 +162,14 @@ def test_text_that_is_not_utf8(ext):
         ("other", arrowdevice.Error, "something else, größer"),
     ],
 )
-def test_go_errors_are_exceptions(ext, kind, error, text):
+@pytest.mark.parametrize("function", ["fail", "failed_reader", "failed_host_reader"])
+def test_go_errors_are_exceptions(ext, function, kind, error, text):
+    """Also those of readers that failed before they had a schema."""
     with pytest.raises(error) as raised:
-        ext.fail(kind)
+        getattr(ext, function)(kind)
     assert type(raised.value) is error
-    assert raised.value.args == (text,)
-    assert [f.name for f in traceback.extract_tb(raised.tb)] == ["test_go_errors_are_exceptions", "fail"]
+    assert raised.value.args == (text if function == "fail" else f"{function}: result: {text}",)
+    assert [f.name for f in traceback.extract_tb(raised.tb)] == ["test_go_errors_are_exceptions", function]
     assert raised.value.__cause__ is raised.value.__context__ is None
 
 
