@@ -304,7 +304,7 @@ func TestHostileDictionaries(t *testing.T) {
 	require.NoError(t, err)
 	defer r.Release()
 	assert.False(t, r.Next())
-	assert.ErrorContains(t, r.Err(), "column[0].dictionary.buffers[1][2] = 1048576, want 0 to ")
+	assert.ErrorContains(t, r.Err(), "flight: DictionaryBatch: not read: ")
 	assert.ErrorIs(t, r.Err(), arrow.ErrInvalid)
 }
 

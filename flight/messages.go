@@ -6,6 +6,7 @@ import (
 	"io"
 	"sync/atomic"
 
+	"github.com/apache/arrow-go/v18/arrow"
 	arrowflight "github.com/apache/arrow-go/v18/arrow/flight"
 	"github.com/apache/arrow-go/v18/arrow/ipc"
 	"github.com/apache/arrow-go/v18/arrow/memory"
@@ -20,7 +21,8 @@ type messages struct {
 	stream   Stream
 	mem      *tracker
 	check    *ipcmessage.Checker
-	copies   bool // bodies of other codecs are copied into memory of mem
+	values   map[int64]*arrow.Schema // of dictionaries, once the schema was read
+	copies   bool                    // bodies of other codecs are copied into memory of mem
 	max      int
 	metadata func([]byte) error
 	mark     string // of tickets, which may come in place of batches; empty: none do
@@ -144,17 +146,20 @@ func (m *messages) message(in *incoming) (msg *ipc.Message, err error) {
 	}()
 	body := m.body(in)
 	defer func() { body.Release() }()
-	kind, err := m.check.Check(in.DataHeader, body.Bytes())
+	message, err := m.check.Check(in.DataHeader, body.Bytes())
 	if err != nil {
 		return nil, refused(err)
 	}
 	// If arrow-go fails in the middle of a batch, it does not release the dictionaries that it has used. They are memory
 	// of the Go heap, which the garbage collector finds; those with deltas are made while a batch is read.
-	dictionary := kind == ipcmessage.DictionaryBatch
+	dictionary := message.Kind == ipcmessage.DictionaryBatch
 	m.mem.onHeap(dictionary || m.check.Deltas())
 	if dictionary {
 		onHeap := memory.NewBufferBytes(heapMemory.Allocate(body.Len()))
 		copy(onHeap.Bytes(), body.Bytes())
+		if err := m.dictionary(message, in.DataHeader, body); err != nil {
+			return nil, err
+		}
 		body.Release()
 		body = onHeap
 	}

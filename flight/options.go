@@ -131,7 +131,7 @@ func WithParallel(n int) Option {
 }
 
 // WithFullValidation checks the contents of received batches (see cdevice's RecordBatch.ValidateFull)
-// before they are copied: for peers that are not trusted.
+// before they are copied: for peers that are not trusted. Dictionaries are checked without it too.
 func WithFullValidation() Option { return func(o *options) { o.validate = true } }
 
 // WithCallOptions adds options to the grpc calls of a client's functions.

@@ -102,6 +102,7 @@ func (r *receiver) start() (*arrowflight.FlightDescriptor, error) {
 		return descriptor, named(schemaError(r.messages.cause(err)))
 	}
 	r.schema = r.ipc.Schema()
+	r.messages.values = r.messages.check.Values(r.schema)
 	return descriptor, nil
 }
 
@@ -192,7 +193,11 @@ func (r *receiver) record() (rec arrow.RecordBatch, err error) {
 		}
 	}()
 	if r.ipc.Next() {
-		return r.ipc.RecordBatch(), nil
+		rec := r.ipc.RecordBatch()
+		for _, column := range rec.Columns() {
+			holdDictionaries(column.Data())
+		}
+		return rec, nil
 	}
 	if err := r.messages.cause(r.ipc.Err()); err != nil {
 		return nil, named(err)

@@ -37,62 +37,74 @@ type Checker struct {
 	deltas       bool // there were some
 }
 
+// unlimited is more than a process can address, and eight times that is still a number.
+const unlimited = 1 << 50
+
 // NewChecker returns a checker for a stream whose messages may decompress to limit bytes each.
-func NewChecker(limit int) *Checker { return &Checker{max: int64(limit)} }
+func NewChecker(limit int) *Checker { return &Checker{max: min(int64(limit), unlimited)} }
 
 // Deltas reports whether the stream had deltas of dictionaries.
 func (c *Checker) Deltas() bool { return c.deltas }
 
+// Message is what a message is.
+type Message struct {
+	Kind  Kind
+	ID    int64 // of a dictionary
+	Delta bool  // of that dictionary
+}
+
 // Check checks a message: its metadata, that it has its place in the stream, and that its buffers are in its body. An
 // error is an [Error]; nothing must be read of the stream after one.
-func (c *Checker) Check(metadata, body []byte) (Kind, error) {
+func (c *Checker) Check(metadata, body []byte) (m Message, err error) {
 	message, err := newFlat(metadata).root()
 	if err != nil {
-		return 0, err
+		return m, err
 	}
 	version, err := message.int16(0)
 	if err != nil {
-		return 0, err
+		return m, err
 	}
 	kind, err := message.byte(1)
 	if err != nil {
-		return 0, err
+		return m, err
 	}
 	header, ok, err := message.table(2)
 	if err != nil {
-		return 0, err
+		return m, err
 	}
 	if !ok {
-		return 0, errMetadata("a message without a header")
+		return m, errMetadata("a message without a header")
 	}
 	size, err := message.int64(3)
 	if err != nil {
-		return 0, err
+		return m, err
 	}
 	if size < 0 || size > int64(len(body)) {
-		return 0, invalid("body", "%d bytes, but %d in the metadata", len(body), size)
+		return m, invalid("body", "%d bytes, but %d in the metadata", len(body), size)
 	}
 	if err := message.keyValues(4); err != nil {
-		return 0, err
+		return m, err
 	}
-	return Kind(kind), c.header(Kind(kind), version, header, body)
+	m.Kind = Kind(kind)
+	return m, c.header(&m, version, header, body)
 }
 
-func (c *Checker) header(kind Kind, version int16, header table, body []byte) (err error) {
+func (c *Checker) header(m *Message, version int16, header table, body []byte) (err error) {
 	switch {
-	case kind == Schema && c.plan != nil:
+	case m.Kind == Schema && c.plan != nil:
 		return errMetadata("a second schema in the stream")
-	case kind == Schema:
+	case m.Kind == Schema:
 		c.plan, err = readPlan(header)
 		return err
 	case c.plan == nil:
-		return errMetadata("a message of type %d before the schema", kind)
-	case kind == RecordBatch:
-		return c.batch("RecordBatch", header, c.plan.columns, version, body)
-	case kind == DictionaryBatch:
-		return c.dictionary(header, body)
+		return errMetadata("a message of type %d before the schema", m.Kind)
+	case m.Kind == RecordBatch:
+		_, err = c.batch("RecordBatch", header, c.plan.columns, version, body)
+		return err
+	case m.Kind == DictionaryBatch:
+		return c.dictionary(m, header, body)
 	}
-	return errMetadata("a message of type %d", kind)
+	return errMetadata("a message of type %d", m.Kind)
 }
 
 // CheckSchema checks the first message of an IPC stream, in the framing of files and sockets: a schema, which is in the

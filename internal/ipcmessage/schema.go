@@ -1,5 +1,10 @@
 package ipcmessage
 
+import (
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/endian"
+)
+
 // The types of Schema.fbs that need more than a validity bitmap and values, or less.
 const (
 	typeNull          = 1
@@ -34,18 +39,25 @@ type shape struct {
 	kind     byte
 	dense    bool // of a union
 	children []shape
+	encoded  bool  // the indices of a dictionary
+	id       int64 // of that
 }
 
 // plan is what a schema message says of the messages after it.
 type plan struct {
 	columns      []shape
 	dictionaries map[int64]shape // the values of each id
+	order        endian.Endianness
 }
 
 // readPlan checks the table of a schema.
 func readPlan(schema table) (*plan, error) {
-	p := &plan{dictionaries: map[int64]shape{}}
-	err := schema.each(1, func(f table) error {
+	order, err := schema.int16(0)
+	if err != nil {
+		return nil, err
+	}
+	p := &plan{dictionaries: map[int64]shape{}, order: endian.Endianness(order)}
+	err = schema.each(1, func(f table) error {
 		s, err := p.field(f, 0)
 		p.columns = append(p.columns, s)
 		return err
@@ -132,7 +144,30 @@ func (p *plan) dictionary(f table, values shape) (shape, error) {
 		err = errMetadata("two types for the dictionary %d", id)
 	}
 	p.dictionaries[id] = values
-	return shape{kind: 2}, err
+	return shape{kind: 2, encoded: true, id: id}, err
+}
+
+// values finds the types of the values of the dictionaries of an array, for [Checker.Values]. It reports whether there
+// are any.
+func (p *plan) values(s shape, dt arrow.DataType, found map[int64]*arrow.Schema) (some bool) {
+	if extension, ok := dt.(arrow.ExtensionType); ok {
+		dt = extension.StorageType()
+	}
+	if s.encoded {
+		if d, ok := dt.(*arrow.DictionaryType); ok && !p.values(p.dictionaries[s.id], d.ValueType, found) {
+			found[s.id] = arrow.NewSchemaWithEndian([]arrow.Field{{Name: "values", Type: d.ValueType, Nullable: true}}, nil, p.order)
+		}
+		return true
+	}
+	nested, ok := dt.(arrow.NestedType)
+	if !ok {
+		return false
+	}
+	fields := nested.Fields()
+	for i := range min(len(s.children), len(fields)) {
+		some = p.values(s.children[i], fields[i].Type, found) || some
+	}
+	return some
 }
 
 func (s shape) equal(o shape) bool {
