@@ -30,11 +30,7 @@ func (m *messages) dictionary(message ipcmessage.Message, metadata []byte, body 
 // validate reads the values as a batch of their own.
 func (m *messages) validate(schema *arrow.Schema, metadata []byte, body *memory.Buffer) error {
 	payload := ipc.GetSchemaPayload(schema, heapMemory)
-	defer payload.Release()
-	header := payload.Meta()
-	defer header.Release()
-	first := ipc.NewMessage(header, memory.NewBufferBytes(nil))
-	defer first.Release()
+	first := ipc.NewMessage(payload.Meta(), memory.NewBufferBytes(nil))
 	values, err := ipcmessage.ValuesOf(metadata)
 	if err != nil {
 		return refused(err)

@@ -30,11 +30,6 @@ func (e *Error) Unwrap() error { return e.Err }
 // GRPCStatus returns the status of grpc, with the code that Err stands for.
 func (e *Error) GRPCStatus() *status.Status { return status.New(codeOf(e.Err), e.Error()) }
 
-// callError is the error of a function of the program, for which no peer is to blame.
-type callError struct{ error }
-
-func (e callError) Unwrap() error { return e.error }
-
 func invalid(field, text string) error { return &Error{field, text, arrow.ErrInvalid} }
 
 // refused makes an Error of the error about a message of Arrow IPC.

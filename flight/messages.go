@@ -131,10 +131,7 @@ func (m *messages) alone(appMetadata []byte) error {
 	if errors.Is(err, io.EOF) { // which is not the end of the stream
 		err = fmt.Errorf("flight: the function of WithMetadataFunc: %v", err)
 	}
-	if err != nil {
-		return callError{err}
-	}
-	return nil
+	return err
 }
 
 // message makes a message of arrow-go of a received one, whose body it takes.
@@ -202,10 +199,13 @@ func (m *messages) Release() {
 	}
 }
 
-// cause is the error that ended the messages, or err, which arrow-go made of it, or found itself.
+// cause is the error that ended the messages, or err, which arrow-go found itself, or nil.
 func (m *messages) cause(err error) error {
 	if m.err != nil && m.err != io.EOF {
 		return m.err
 	}
-	return err
+	if err == nil {
+		return nil
+	}
+	return named(err)
 }

@@ -99,7 +99,7 @@ func (r *receiver) start() (*arrowflight.FlightDescriptor, error) {
 	r.messages.Retain() // the IPC reader's
 	r.ipc, err = ipc.NewReaderFromMessageReader(r.messages, ipc.WithAllocator(r.messages.mem))
 	if err != nil {
-		return descriptor, named(schemaError(r.messages.cause(err)))
+		return descriptor, r.messages.cause(schemaError(err))
 	}
 	r.schema = r.ipc.Schema()
 	r.messages.values = r.messages.check.Values(r.schema)
@@ -200,7 +200,7 @@ func (r *receiver) record() (rec arrow.RecordBatch, err error) {
 		return rec, nil
 	}
 	if err := r.messages.cause(r.ipc.Err()); err != nil {
-		return nil, named(err)
+		return nil, err
 	}
 	return nil, io.EOF
 }
@@ -208,8 +208,7 @@ func (r *receiver) record() (rec arrow.RecordBatch, err error) {
 // named makes an Error of an error of arrow-go's IPC reader that wraps none that a caller could know.
 func named(err error) error {
 	var e *Error
-	var call callError
-	if errors.As(err, &e) || errors.As(err, &call) || errors.Is(err, arrow.ErrInvalid) || errors.Is(err, arrow.ErrNotImplemented) || withStatusOf(err) {
+	if errors.As(err, &e) || errors.Is(err, arrow.ErrInvalid) || errors.Is(err, arrow.ErrNotImplemented) || withStatusOf(err) {
 		return err
 	}
 	return &Error{"FlightData", "not read: " + err.Error(), errInvalid}
