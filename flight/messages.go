@@ -44,18 +44,16 @@ func newMessages(stream Stream, o *options) *messages {
 	return m
 }
 
-// receive receives a message from the stream.
+// receive receives a message from the stream. What an error leaves behind, here and below, the end of the stream frees.
 func (m *messages) receive() (*incoming, error) {
 	in := &incoming{FlightData: new(arrowflight.FlightData), mem: m.mem}
 	if err := m.stream.RecvMsg(in); err != nil {
-		in.drop()
 		return nil, err
 	}
 	if in.err != nil {
 		return nil, in.err
 	}
 	if n := max(len(in.body), len(in.DataBody)); n > m.max {
-		in.drop()
 		return nil, invalid("FlightData.data_body", fmt.Sprintf("%d bytes, of at most %d (WithMaxMessageSize)", n, m.max))
 	}
 	return in, nil
@@ -112,11 +110,9 @@ func (m *messages) next() (*ipc.Message, error) {
 	}
 }
 
-// withoutHeader drops a message that has no header, and so must not have a body.
+// withoutHeader checks a message that has no header, and so must not have a body.
 func (m *messages) withoutHeader(in *incoming) error {
-	n := max(len(in.body), len(in.DataBody))
-	in.drop()
-	if n > 0 {
+	if n := max(len(in.body), len(in.DataBody)); n > 0 {
 		return invalid("FlightData.data_header", fmt.Sprintf("absent, beside a body of %d bytes", n))
 	}
 	return nil
@@ -193,10 +189,7 @@ func (m *messages) Release() {
 		return
 	}
 	m.drop()
-	if m.first != nil {
-		m.first.drop()
-		m.first = nil
-	}
+	m.first = nil
 }
 
 // cause is the error that ended the messages, or err, which arrow-go found itself, or nil.
