@@ -88,7 +88,6 @@ type receiver struct {
 	ipc      *ipc.Reader // nil at the end
 	schema   *arrow.Schema
 	watched  sync.Once
-	unwatch  func() bool
 }
 
 func (r *receiver) start() (*arrowflight.FlightDescriptor, error) {
@@ -116,7 +115,7 @@ func schemaError(err error) error {
 
 // next returns the next batch. The end of ctx ends the stream.
 func (r *receiver) next(ctx context.Context) (*cdevice.RecordBatch, error) {
-	r.watched.Do(func() { r.unwatch = context.AfterFunc(ctx, r.end) })
+	r.watched.Do(func() { context.AfterFunc(ctx, r.end) }) // ctx ends with the reader
 	b, err := r.batch(ctx)
 	if failed := (openError{}); errors.As(err, &failed) && r.again != nil && ctx.Err() == nil {
 		if err = r.restart(); err == nil {
@@ -258,9 +257,6 @@ func (r *receiver) finish() {
 
 // stop ends the stream: no batch is needed any more.
 func (r *receiver) stop() {
-	if r.unwatch != nil {
-		r.unwatch()
-	}
 	r.finish()
 	r.end()
 }
