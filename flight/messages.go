@@ -146,7 +146,7 @@ func (m *messages) message(in *incoming) (msg *ipc.Message, err error) {
 	// If arrow-go fails in the middle of a batch, it does not release the dictionaries that it has used. They are memory
 	// of the Go heap, which the garbage collector finds; those with deltas are made while a batch is read.
 	dictionary := message.Kind == ipcmessage.DictionaryBatch
-	m.mem.onHeap(dictionary || m.check.Deltas())
+	m.mem.heap = dictionary || m.check.Deltas()
 	if dictionary {
 		onHeap := memory.NewBufferBytes(heapMemory.Allocate(body.Len()))
 		copy(onHeap.Bytes(), body.Bytes())

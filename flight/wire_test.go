@@ -2,16 +2,19 @@ package flight_test
 
 import (
 	"errors"
+	"sync"
 	"testing"
 	"unsafe"
 
 	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/ipc"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/arrowdevice/arrowdevice/cdevice/cdevicetest"
 	"github.com/arrowdevice/arrowdevice/flight"
+	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 )
 
 // Protobuf that is cut off or changed is an error, and nothing is lost.
@@ -46,6 +49,31 @@ func TestFieldsSentTwice(t *testing.T) {
 	assert.NoError(t, play(t, messages))
 	messages[1] = append(messages[1], 0xff) // and then fails
 	assert.Error(t, play(t, messages))
+}
+
+// Batches are released on other goroutines while the stream is read, and ends.
+func TestReleasesBesideReading(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	recs := make([]arrow.RecordBatch, 100)
+	for i := range recs {
+		recs[i] = numbers(t, i, 4)
+	}
+	messages := marshal(t, record(t, recs, ipc.WithZstd()))
+	for _, read := range []int{len(recs), len(recs) / 2} {
+		mem := memory.NewCheckedAllocator(memory.NewGoAllocator())
+		r, _, err := flight.Receive(&tape{messages, 1 << 20}, flight.WithAllocator(mem), flight.WithPrefetch(4))
+		require.NoError(t, err)
+		var releasing sync.WaitGroup
+		for range read {
+			require.True(t, r.Next(), r.Err())
+			b := r.RecordBatch()
+			b.Retain()
+			releasing.Go(b.Release)
+		}
+		r.Release()
+		releasing.Wait()
+		within.Eventually(t, "the end of all memory", func() bool { return mem.CurrentAlloc() == 0 })
+	}
 }
 
 // A stream that fails after it has read a message loses no memory.

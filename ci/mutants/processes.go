@@ -337,7 +337,7 @@ var processExtras = []extra{
 	},
 	{
 		"flight/messages.go", "messages.message", "dictionaries are on the heap",
-		"m.mem.onHeap(dictionary || m.check.Deltas())", "m.mem.onHeap(false)",
+		"m.mem.heap = dictionary || m.check.Deltas()", "m.mem.heap = false",
 	},
 	{
 		"flight/send.go", "sender.write", "panics of arrow-go's writer",
