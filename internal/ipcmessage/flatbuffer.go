@@ -36,11 +36,8 @@ func (f *flat) root() (table, error) {
 	return f.table(0)
 }
 
-// target returns the position that the offset at a position leads to.
+// target returns the position that the offset at a position leads to. The offset lies inside.
 func (f *flat) target(at int) (int, error) {
-	if at < 0 || at > len(f.b)-4 {
-		return 0, errMetadata("an offset lies outside")
-	}
 	to := int64(at) + int64(binary.LittleEndian.Uint32(f.b[at:]))
 	if to > int64(len(f.b)-4) {
 		return 0, errMetadata("an offset leads outside")

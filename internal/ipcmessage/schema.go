@@ -140,10 +140,7 @@ func (p *plan) dictionary(f table, values shape) (shape, error) {
 	if err == nil {
 		_, _, err = d.table(1)
 	}
-	if known, is := p.dictionaries[id]; is && !known.equal(values) && err == nil {
-		err = errMetadata("two types for the dictionary %d", id)
-	}
-	p.dictionaries[id] = values
+	p.dictionaries[id] = values // arrow-go refuses a schema with two types for one dictionary
 	return shape{kind: 2, encoded: true, id: id}, err
 }
 
@@ -168,18 +165,6 @@ func (p *plan) values(s shape, dt arrow.DataType, found map[int64]*arrow.Schema)
 		some = p.values(s.children[i], fields[i].Type, found) || some
 	}
 	return some
-}
-
-func (s shape) equal(o shape) bool {
-	if s.kind != o.kind || s.dense != o.dense || len(s.children) != len(o.children) {
-		return false
-	}
-	for i := range s.children {
-		if !s.children[i].equal(o.children[i]) {
-			return false
-		}
-	}
-	return true
 }
 
 // count is how many nodes, buffers, and counts of variadic buffers a batch must have.
