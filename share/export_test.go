@@ -48,6 +48,13 @@ func WithSlowOpening(let <-chan struct{}, do func()) {
 	do()
 }
 
+// WithPatience calls do while strangers have an hour to say hello, where they are few. Nothing is shared before and after it.
+func WithPatience(do func()) {
+	defer func(h time.Duration) { handshake = h }(handshake)
+	handshake = time.Hour
+	do()
+}
+
 // WithLittleTime calls do while strangers and the dying have this much time. Nothing is shared before and after it.
 func WithLittleTime(d time.Duration, do func()) {
 	defer func(h, d time.Duration) { handshake, afterDeath = h, d }(handshake, afterDeath)

@@ -4,18 +4,12 @@ package share_test
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"net"
-	"os"
-	"os/exec"
-	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/stretchr/testify/assert"
@@ -28,7 +22,6 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/nilargs"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
-	"github.com/arrowdevice/arrowdevice/internal/testing/otherprocess"
 	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 	"github.com/arrowdevice/arrowdevice/share"
 )
@@ -221,130 +214,6 @@ func TestStrangeFiles(t *testing.T) {
 			assert.ErrorContains(t, err, c.want)
 		})
 	}
-}
-
-// Connections that say nothing, or garbage, keep nobody out for longer than the handshake, and no batch.
-func TestStrangers(t *testing.T) {
-	cdevicetest.CheckLeaks(t)
-	s := one(t)
-	var socket string
-	_, err := share.Forged(s.Ticket(), func(f *share.Forgery) { socket = f.Socket })
-	require.NoError(t, err)
-	dial := func() net.Conn {
-		conn, err := net.Dial("unixpacket", "@"+socket)
-		require.NoError(t, err)
-		return conn
-	}
-	ended := func(conn net.Conn) {
-		t.Helper()
-		require.NoError(t, conn.SetReadDeadline(time.Now().Add(patience)))
-		n, err := conn.Read(make([]byte, 1))
-		assert.True(t, n == 0 || err != nil, "the owner ends the connection")
-		assert.False(t, os.IsTimeout(err))
-		conn.Close()
-	}
-	for _, garbage := range []string{"GET / HTTP/1.1\r\n\r\n", strings.Repeat("a", share.HelloSize), strings.Repeat("b", 100000)} {
-		conn := dial()
-		_, err := conn.Write([]byte(garbage))
-		require.NoError(t, err)
-		ended(conn)
-	}
-	var silent []net.Conn
-	for range 2 * share.MaxStrangers {
-		silent = append(silent, dial())
-	}
-	for _, conn := range silent {
-		ended(conn)
-	}
-	p := opener(t, "")
-	require.Equal(t, "opened", opens(p, s.Ticket()), "strangers that are gone keep nobody out")
-	require.Equal(t, "released", told(p, "release"))
-}
-
-// A process of another user cannot open a ticket.
-func TestAnotherUser(t *testing.T) {
-	cdevicetest.CheckLeaks(t)
-	if os.Getuid() != 0 {
-		t.Skip("only root can start processes of others")
-	}
-	s := one(t)
-	p := otherprocess.StartAs(t, asAnotherUser(t), "TestOpenAsAnotherUser", "")
-	p.Write(hex.EncodeToString(s.Ticket()))
-	socket, hello := share.Hello(s.Ticket())
-	p.Write(socket)
-	p.Write(hex.EncodeToString(hello))
-	assert.Equal(t, "done", p.Read())
-	p.End(0)
-}
-
-// asAnotherUser makes a process one of the user nobody.
-func asAnotherUser(t *testing.T) func(*exec.Cmd) {
-	t.Helper()
-	binary, err := os.ReadFile("/proc/self/exe")
-	require.NoError(t, err)
-	dir, err := os.MkdirTemp("", "")
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
-	require.NoError(t, os.Chmod(dir, 0o755)) //nolint:gosec // for the other user
-	require.NoError(t, os.WriteFile(dir+"/test", binary, 0o755))
-	return func(c *exec.Cmd) {
-		c.Path, c.Dir = dir+"/test", dir
-		c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
-	}
-}
-
-// TestOpenAsAnotherUser is the process of the other user: the opener refuses, and the owner if the opener does not.
-func TestOpenAsAnotherUser(t *testing.T) {
-	owner := otherprocess.Caller(t)
-	ticket, err := hex.DecodeString(owner.Read())
-	require.NoError(t, err)
-	socket, text := owner.Read(), owner.Read()
-	hello, err := hex.DecodeString(text)
-	require.NoError(t, err)
-	_, err = share.Open(background, ticket)
-	assert.ErrorIs(t, err, share.ErrOtherUser)
-	conn, err := net.Dial("unixpacket", socket)
-	require.NoError(t, err)
-	_, err = conn.Write(hello)
-	require.NoError(t, err)
-	answer := make([]byte, 10)
-	n, err := conn.Read(answer)
-	require.NoError(t, err)
-	assert.Equal(t, []byte{4}, answer[:n])
-	owner.Write("done")
-}
-
-// A process of another user that listens on the name of a socket learns nothing of a ticket.
-func TestOwnerIsAnotherUser(t *testing.T) {
-	cdevicetest.CheckLeaks(t)
-	if os.Getuid() != 0 {
-		t.Skip("only root can start processes of others")
-	}
-	p := otherprocess.StartAs(t, asAnotherUser(t), "TestListenAsAnotherUser", "")
-	socket := p.Read()
-	ticket, err := share.Forged(one(t).Ticket(), func(f *share.Forgery) { f.Socket, f.Process = socket, [16]byte{} })
-	require.NoError(t, err)
-	_, err = share.Open(background, ticket)
-	assert.ErrorIs(t, err, share.ErrOtherUser)
-	assert.Equal(t, "f", p.Read(), "nothing but that it has failed")
-}
-
-// TestListenAsAnotherUser is the process of the other user: it says what openers say.
-func TestListenAsAnotherUser(t *testing.T) {
-	caller := otherprocess.Caller(t)
-	name := fmt.Sprintf("arrowdevice-test-%x", rand.Int64())
-	l, err := net.Listen("unixpacket", "@"+name)
-	require.NoError(t, err)
-	defer l.Close()
-	caller.Write(name)
-	conn, err := l.Accept()
-	require.NoError(t, err)
-	_, err = conn.Write([]byte{2})
-	require.NoError(t, err)
-	b := make([]byte, 1000)
-	n, err := conn.Read(b)
-	require.NoError(t, err)
-	caller.Write(string(b[:n]))
 }
 
 func TestNilArguments(t *testing.T) {

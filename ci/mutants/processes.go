@@ -40,35 +40,43 @@ var processExtras = []extra{
 		"return s.event.Close()", "return nil",
 	},
 	{
-		"share/socket_linux.go", "ownerList.serve", "the death of an opener is waited for",
+		"share/owner_linux.go", "ownerList.serve", "the death of an opener is waited for",
 		"awaitDeath(conn, pid)\n\t}", "_ = pid\n\t}",
 	},
 	{
-		"share/socket_linux.go", "ownerList.serve", "a stranger that is known makes room",
-		"s, pid := o.greet(conn)\n\t<-o.strangers", "s, pid := o.greet(conn)",
+		"share/owner_linux.go", "ownerList.serve", "a stranger that is known makes room",
+		"s := o.greet(conn)\n\t<-o.strangers", "s := o.greet(conn)",
 	},
 	{
-		"share/socket_linux.go", "ownerList.greet", "the time of strangers",
-		"_ = conn.SetDeadline(time.Now().Add(handshake))\n\tpeer", "peer",
+		"share/owner_linux.go", "ownerList.greet", "the time of strangers",
+		"_ = conn.SetDeadline(time.Now().Add(limit))\n", "",
 	},
 	{
-		"share/socket_linux.go", "ownerList.greet", "the end of that time for openers",
-		"_ = conn.SetDeadline(time.Time{})\n\treturn s, peer.Pid", "return s, peer.Pid",
+		"share/owner_linux.go", "ownerList.greet", "many strangers have little time",
+		"if len(o.strangers) > maxStrangers/2 {", "if limit < hurry {",
 	},
 	{
-		"share/socket_linux.go", "ownerList.greet", "the user of an opener",
-		"if peer.Uid != uint32(os.Geteuid()) {\n\t\t_, _ = conn", "if peer.Uid == 1<<32-1 {\n\t\t_, _ = conn",
+		"share/owner_linux.go", "ownerList.greet", "the end of that time for openers",
+		"_ = conn.SetDeadline(time.Time{})\n\treturn s\n", "return s\n",
 	},
 	{
-		"share/socket_linux.go", "connection.ask", "the user of an owner",
-		"if peer.Uid != uint32(os.Geteuid()) {\n\t\treturn 0, ErrOtherUser", "if peer.Uid == 1<<32-1 {\n\t\treturn 0, ErrOtherUser",
+		"share/owner_linux.go", "ownerList.accept", "the user of an opener",
+		"if err != nil || !sameUser(peer) {", "if err != nil {",
 	},
 	{
-		"share/socket_linux.go", "connection.end", "the files of an opening that failed",
+		"share/connection_linux.go", "connection.ask", "the user of an owner",
+		"if !sameUser(peer) {\n\t\treturn 0, ErrOtherUser", "if peer == nil {\n\t\treturn 0, ErrOtherUser",
+	},
+	{
+		"share/peer_linux.go", "sameUser", "the user that stands for others",
+		" && int64(peer.Uid) != overflowUser()", "",
+	},
+	{
+		"share/connection_linux.go", "connection.end", "the files of an opening that failed",
 		"\tc.closeFiles()\n", "",
 	},
 	{
-		"share/socket_linux.go", "connection.watch", "an owner that ends after the batch is not gone",
+		"share/connection_linux.go", "connection.watch", "an owner that ends after the batch is not gone",
 		"if !c.ended.Load() {", "if c.files == nil {",
 	},
 	{
