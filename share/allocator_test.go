@@ -67,7 +67,7 @@ func TestAllocatorRefusesForeignMemory(t *testing.T) {
 // An owner before whom too many wait is not gone: an opener waits with them.
 func TestOwnerWithAFullBacklog(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
-	const name = "arrowdevice-test-backlog"
+	name := anySocketName()
 	listener, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	require.NoError(t, err)
 	end := sync.OnceFunc(func() { _ = unix.Close(listener) })

@@ -51,6 +51,10 @@ func connect(ctx context.Context, t Ticket, c *content) (_ *connection, err erro
 		return nil, fmt.Errorf("share: open: %w (%w)", ErrOwnerGone, err)
 	}
 	conn := &connection{UnixConn: dialed.(*net.UnixConn)}
+	if peer, err := peerOf(conn.UnixConn); err != nil || !sameUser(peer) { // which learns nothing of the ticket
+		_ = conn.Close()
+		return nil, fmt.Errorf("share: open: %w", cmp.Or(err, ErrOtherUser))
+	}
 	defer func() {
 		if err != nil {
 			conn.end(failed)
@@ -93,13 +97,6 @@ func connect(ctx context.Context, t Ticket, c *content) (_ *connection, err erro
 
 // ask says hello, and reads the answer.
 func (c *connection) ask(t Ticket, of *content) (status, error) {
-	peer, err := peerOf(c.UnixConn)
-	if err != nil {
-		return 0, err
-	}
-	if !sameUser(peer) {
-		return 0, ErrOtherUser
-	}
 	digest := t.digest()
 	hello := append(append([]byte(helloText), of.token[:]...), digest[:]...)
 	_, refused := c.Write(hello) // by an owner that has answered, and closed its end

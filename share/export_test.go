@@ -16,7 +16,7 @@ func Forged(t Ticket, change func(*Forgery)) (Ticket, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.readSchema(); err != nil {
+	if err := c.readRest(); err != nil {
 		return nil, err
 	}
 	f := Forgery{Network: &c.network, Boot: c.boot, Process: c.process, Socket: c.socket, UUID: c.uuid, Regions: len(c.regions)}
@@ -94,6 +94,18 @@ func WithSchema(schema []byte) Ticket {
 	return Sealed(appendBytes(appendInt(nil, fieldVersion, version), fieldSchema, schema))
 }
 
+// SocketName is a name of a socket as the package makes it.
+func SocketName(random [16]byte) string { return socketName(random) }
+
+// WithColumns returns a ticket of a machine, with so many fields of one number in place of columns.
+func WithColumns(boot string, n int, column []byte) Ticket {
+	b := appendBytes(appendInt(nil, fieldVersion, version), fieldBoot, boot)
+	for range n {
+		b = appendBytes(b, fieldColumn, column)
+	}
+	return Sealed(b)
+}
+
 // WithPairs returns a ticket with so many pairs of metadata.
 func WithPairs(n int) Ticket {
 	b := appendInt(nil, fieldVersion, version)
@@ -111,7 +123,7 @@ func Decode(t Ticket) error {
 	if err != nil {
 		return err
 	}
-	return c.readSchema()
+	return c.readRest()
 }
 
 // ThisProcess is the number of this process in its tickets.

@@ -2,7 +2,6 @@ package share
 
 import (
 	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net"
@@ -45,7 +44,7 @@ func (o *ownerList) listen() error {
 	if _, err := rand.Read(random[:]); err != nil {
 		return fmt.Errorf("share: a random number: %w", err)
 	}
-	name := "arrowdevice-" + hex.EncodeToString(random[:])
+	name := socketName(random)
 	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: "@" + name, Net: "unixpacket"})
 	if err != nil {
 		return fmt.Errorf("share: %w", err)

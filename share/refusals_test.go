@@ -3,18 +3,24 @@
 package share_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"net"
+	"os"
+	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/cdevice/cdevicetest"
@@ -77,6 +83,49 @@ func TestTicketsThatSayMuch(t *testing.T) {
 	}
 }
 
+// taken is how many bytes f allocates.
+func taken(f func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
+
+// A ticket is refused for its machine before its columns take memory, and those take no more than so many times its bytes.
+func TestTicketsOfManyColumns(t *testing.T) {
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	require.NoError(t, err)
+	here := strings.TrimSpace(string(boot))
+	nested := []byte{}
+	for range 50 {
+		nested = protowire.AppendBytes([]byte{6<<3 | 2}, nested)
+	}
+	for name, column := range map[string]struct {
+		n     int
+		bytes []byte
+	}{
+		"columns":      {2<<20 - 100, nil},
+		"buffers":      {1, bytes.Repeat([]byte{4<<3 | 2, 0}, 2<<20-100)},
+		"children":     {1, bytes.Repeat([]byte{6<<3 | 2, 0}, 2<<20-100)},
+		"dictionaries": {1, bytes.Repeat([]byte{7<<3 | 2, 0}, 2<<20-100)},
+		"view sizes":   {1, protowire.AppendBytes([]byte{5<<3 | 2}, make([]byte, 4<<20-200))},
+		"nested":       {4 << 20 / (len(nested) + 3), nested},
+	} {
+		t.Run(name, func(t *testing.T) {
+			other, ticket := share.WithColumns("another", column.n, column.bytes), share.WithColumns(here, column.n, column.bytes)
+			require.LessOrEqual(t, len(ticket), 4<<20)
+			used := taken(func() {
+				_, err := share.Open(background, other)
+				assert.ErrorIs(t, err, share.ErrOtherHost)
+			})
+			assert.Less(t, used, uint64(1<<20))
+			used = taken(func() { assert.ErrorIs(t, share.Decode(ticket), share.ErrBadTicket) })
+			assert.LessOrEqual(t, used, uint64(10*len(ticket)))
+		})
+	}
+}
+
 // A forged ticket with a checksum that fits is refused: for its fields, or by the owner, which knows what it issued.
 func TestForgedTickets(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
@@ -94,7 +143,8 @@ func TestForgedTickets(t *testing.T) {
 	}{
 		"another host":    {func(f *share.Forgery) { f.Boot = "1234" }, share.ErrOtherHost.Error()},
 		"another network": {func(f *share.Forgery) { *f.Network++ }, share.ErrOtherNetwork.Error()},
-		"another socket":  {func(f *share.Forgery) { f.Socket += "0" }, share.ErrOwnerGone.Error()},
+		"another socket":  {func(f *share.Forgery) { f.Socket = share.SocketName([16]byte{}) }, share.ErrOwnerGone.Error()},
+		"foreign socket":  {func(f *share.Forgery) { f.Socket += "0" }, "share: ticket: socket = "},
 		"another length":  {func(f *share.Forgery) { *f.Length = 3 }, "not the ticket that the owner has issued"},
 		"offset beyond":   {func(f *share.Forgery) { *f.Offset = 1 << 20 }, "columns[0].buffers[1].offset = 1048576, want 32 bytes"},
 		"offset before":   {func(f *share.Forgery) { *f.Offset = -8 }, "columns[0].buffers[1].offset = -8"},
@@ -121,10 +171,16 @@ func TestForgedTickets(t *testing.T) {
 	require.Equal(t, "released", told(p, "release"))
 }
 
+func anySocketName() string {
+	var random [16]byte
+	binary.LittleEndian.PutUint64(random[:], rand.Uint64())
+	return share.SocketName(random)
+}
+
 // fakeOwner is a socket that another program listens on; serve has each connection.
 func fakeOwner(t *testing.T, serve func(net.Conn)) share.Ticket {
 	t.Helper()
-	name := fmt.Sprintf("arrowdevice-test-%x", rand.Int64())
+	name := anySocketName()
 	l, err := net.Listen("unixpacket", "@"+name)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, l.Close()) })

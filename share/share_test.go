@@ -93,6 +93,26 @@ func TestEmptyBatches(t *testing.T) {
 	}
 }
 
+// A ticket has room for thousands of columns.
+func TestWideBatch(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	var fields []arrow.Field
+	var columns []arrow.Array
+	for range 50 {
+		for _, c := range cases.All() {
+			fields = append(fields, arrow.Field{Type: c.Type, Nullable: true})
+			columns = append(columns, array.MakeArrayOfNull(memory.DefaultAllocator, c.Type, 0))
+		}
+	}
+	rec := array.NewRecordBatch(arrow.NewSchema(fields, nil), columns, 0)
+	b := onHost(t, rec, allocator(t))
+	s := issued(t, b)
+	b.Release()
+	t.Logf("%d columns, %d bytes", len(columns), len(s.Ticket()))
+	assert.NoError(t, share.Decode(s.Ticket()))
+	require.NoError(t, s.Close())
+}
+
 // Every type arrives from memory of a GPU, by its IPC handle.
 func TestGPUEveryType(t *testing.T) {
 	cdevicetest.CheckLeaks(t)

@@ -5,7 +5,7 @@ package share_test
 import (
 	"encoding/hex"
 	"fmt"
-	"math/rand/v2"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -191,23 +191,38 @@ func TestOwnerIsAnotherUser(t *testing.T) {
 	require.NoError(t, err)
 	_, err = share.Open(background, ticket)
 	assert.ErrorIs(t, err, share.ErrOtherUser)
-	assert.Equal(t, "f", p.Read(), "nothing but that it has failed")
+	assert.Equal(t, "EOF", p.Read())
+}
+
+// A socket that no owner has named is not connected to: it may be of any program.
+func TestForeignSocket(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	for _, name := range []string{"foreign", "arrowdevice-1", strings.ToUpper(anySocketName()), "/" + anySocketName(), ""} {
+		l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: "@" + name, Net: "unixpacket"})
+		require.NoError(t, err)
+		ticket, err := share.Forged(one(t).Ticket(), func(f *share.Forgery) { f.Socket, f.Process = name, [16]byte{} })
+		require.NoError(t, err)
+		_, err = share.Open(background, ticket)
+		assert.ErrorIs(t, err, share.ErrBadTicket)
+		assert.ErrorContains(t, err, "share: ticket: socket = ")
+		require.NoError(t, l.SetDeadline(time.Now().Add(time.Millisecond)))
+		_, err = l.Accept()
+		assert.True(t, os.IsTimeout(err), "%v", err)
+		require.NoError(t, l.Close())
+	}
 }
 
 // TestListenAsAnotherUser is the process of the other user: it says what openers say.
 func TestListenAsAnotherUser(t *testing.T) {
 	caller := otherprocess.Caller(t)
-	name := fmt.Sprintf("arrowdevice-test-%x", rand.Int64())
+	name := anySocketName()
 	l, err := net.Listen("unixpacket", "@"+name)
 	require.NoError(t, err)
 	defer l.Close()
 	caller.Write(name)
 	conn, err := l.Accept()
 	require.NoError(t, err)
-	_, err = conn.Write([]byte{2})
+	said, err := io.ReadAll(conn)
 	require.NoError(t, err)
-	b := make([]byte, 1000)
-	n, err := conn.Read(b)
-	require.NoError(t, err)
-	caller.Write(string(b[:n]))
+	caller.Write(string(said) + "EOF")
 }

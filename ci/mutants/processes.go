@@ -64,8 +64,8 @@ var processExtras = []extra{
 		"if err != nil || !sameUser(peer) {", "if err != nil {",
 	},
 	{
-		"share/connection_linux.go", "connection.ask", "the user of an owner",
-		"if !sameUser(peer) {\n\t\treturn 0, ErrOtherUser", "if peer == nil {\n\t\treturn 0, ErrOtherUser",
+		"share/connection_linux.go", "connect", "the user of an owner",
+		"err != nil || !sameUser(peer) {", "err != nil {",
 	},
 	{
 		"share/peer_linux.go", "sameUser", "the user that stands for others",
@@ -94,6 +94,14 @@ var processExtras = []extra{
 	{
 		"share/open.go", "content.checkOwner", "the network namespace of the owner",
 		"c.network != 0 && network != 0 && c.network != network", "network < 0",
+	},
+	{
+		"share/open.go", "content.checkOwner", "the name of the socket",
+		"if !isSocketName(c.socket) {", "if c.socket == \"\" {",
+	},
+	{
+		"share/decoder.go", "decoder.pay", "the memory that a ticket takes",
+		"d.room < 0 && d.err == nil {", "d.room < -1<<60 {",
 	},
 	{
 		"share/open.go", "opened.openUntil", "what is opened too late is closed",
