@@ -14,6 +14,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/ipcmessage"
 )
 
 // Dial returns the client for an endpoint at one of the locations, which are URIs as the server gave
@@ -95,8 +96,8 @@ func (m *merged) schema(serialised []byte) (schema *arrow.Schema, err error) {
 				err = &Error{"FlightInfo.schema", fmt.Sprint(v), errInvalid}
 			}
 		}()
-		if err := checkSchema(serialised); err != nil {
-			return nil, err
+		if err := ipcmessage.CheckSchema(serialised); err != nil {
+			return nil, refused(err)
 		}
 		return arrowflight.DeserializeSchema(serialised, memory.DefaultAllocator)
 	}

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/ipcmessage"
 	"github.com/arrowdevice/arrowdevice/share"
 )
 
@@ -35,6 +36,25 @@ type callError struct{ error }
 func (e callError) Unwrap() error { return e.error }
 
 func invalid(field, text string) error { return &Error{field, text, arrow.ErrInvalid} }
+
+// refused makes an Error of the error about a message of Arrow IPC.
+func refused(err error) error {
+	var e *ipcmessage.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	field, text := e.Field, e.Text
+	switch field {
+	case "metadata":
+		field = "FlightData.data_header"
+	case "body":
+		field = "FlightData.data_body"
+	}
+	if e.Limit {
+		text += " (WithMaxMessageSize)"
+	}
+	return invalid(field, text)
+}
 
 func absent(name, want string) error { return invalid(name, "nil, want "+want) }
 

@@ -233,7 +233,7 @@ func TestHostileMessages(t *testing.T) {
 		messages []*arrowflight.FlightData
 		want     string
 	}{
-		"endless nulls":      {record(t, []arrow.RecordBatch{endless}), "RecordBatch.length: 1099511627776, want at most 8388608: WithMaxMessageSize"},
+		"endless nulls":      {record(t, []arrow.RecordBatch{endless}), "RecordBatch.length: 1099511627776, want at most 8388608 (WithMaxMessageSize)"},
 		"no schema":          {messages()[1:], "before the schema"},
 		"two schemas":        {[]*arrowflight.FlightData{messages()[0], messages()[0]}, "a second schema"},
 		"schema in between":  {[]*arrowflight.FlightData{messages()[0], messages()[1], record(t, dicts)[0]}, "a second schema"},

@@ -9,6 +9,8 @@ import (
 	arrowflight "github.com/apache/arrow-go/v18/arrow/flight"
 	"github.com/apache/arrow-go/v18/arrow/ipc"
 	"github.com/apache/arrow-go/v18/arrow/memory"
+
+	"github.com/arrowdevice/arrowdevice/internal/ipcmessage"
 )
 
 // messages gives the messages of a stream to arrow-go's IPC reader, with bodies that it slices and
@@ -17,7 +19,7 @@ type messages struct {
 	refs     atomic.Int64
 	stream   Stream
 	mem      *tracker
-	check    checker
+	check    *ipcmessage.Checker
 	copies   bool // bodies of other codecs are copied into memory of mem
 	max      int
 	metadata func([]byte) error
@@ -33,7 +35,7 @@ var _ ipc.MessageReader = (*messages)(nil)
 
 func newMessages(stream Stream, o *options) *messages {
 	m := &messages{
-		stream: stream, mem: newTracker(o.mem), check: checker{max: o.maxReceive()},
+		stream: stream, mem: newTracker(o.mem), check: ipcmessage.NewChecker(o.maxReceive()),
 		copies: o.dev != nil, max: o.maxReceive(), metadata: o.metadata,
 	}
 	m.refs.Add(1)
@@ -137,18 +139,19 @@ func (m *messages) alone(appMetadata []byte) error {
 func (m *messages) message(in *incoming) (msg *ipc.Message, err error) {
 	defer func() { // arrow-go's reading of metadata may panic
 		if v := recover(); v != nil {
-			err = errMetadata("%v", v)
+			err = invalid("FlightData.data_header", fmt.Sprint(v))
 		}
 	}()
 	body := m.body(in)
 	defer func() { body.Release() }()
-	if err := m.check.check(in.DataHeader, body.Bytes()); err != nil {
-		return nil, err
+	kind, err := m.check.Check(in.DataHeader, body.Bytes())
+	if err != nil {
+		return nil, refused(err)
 	}
 	// If arrow-go fails in the middle of a batch, it does not release the dictionaries that it has used. They are memory
 	// of the Go heap, which the garbage collector finds; those with deltas are made while a batch is read.
-	dictionary := m.check.kind == headerDictionaryBatch
-	m.mem.onHeap(dictionary || m.check.deltas)
+	dictionary := kind == ipcmessage.DictionaryBatch
+	m.mem.onHeap(dictionary || m.check.Deltas())
 	if dictionary {
 		onHeap := memory.NewBufferBytes(heapMemory.Allocate(body.Len()))
 		copy(onHeap.Bytes(), body.Bytes())

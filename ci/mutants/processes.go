@@ -237,7 +237,7 @@ var processExtras = []extra{
 	},
 	{
 		"flight/messages.go", "messages.message", "metadata is checked",
-		"if err := m.check.check(in.DataHeader, body.Bytes()); err != nil {", "if err := m.check.check(in.DataHeader, body.Bytes()); err != nil && body == nil {",
+		"\tif err != nil {\n\t\treturn nil, refused(err)", "\tif err != nil && body == nil {\n\t\treturn nil, refused(err)",
 	},
 	{
 		"flight/endpoints.go", "merged.put", "a batch that nobody takes is released",
@@ -272,20 +272,20 @@ var processExtras = []extra{
 		"for len(lane) > 0 {", "for len(lane) > 1<<20 {",
 	},
 	{
-		"flight/check.go", "checker.check", "the size of a body",
+		"internal/ipcmessage/checker.go", "Checker.Check", "the size of a body",
 		"if size < 0 || size > int64(len(body)) {", "if size < -1<<62 {",
 	},
 	{
-		"flight/check.go", "table.nodes", "nulls of a node",
+		"internal/ipcmessage/batch.go", "batch.checkNodes", "nulls of a node",
 		"case length < 0 || nulls < 0 || nulls > length:", "case length < 0:",
 	},
 	{
-		"flight/check.go", "checker.buffers", "buffers in the body",
+		"internal/ipcmessage/batch.go", "batch.checkBuffers", "buffers in the body",
 		"case offset < 0 || length < 0 || offset > int64(len(body)) || length > int64(len(body))-offset:", "case offset < 0 || length < 0:",
 	},
 	{
-		"flight/check.go", "checker.buffers", "sizes of compressed buffers",
-		"total += max(size, 0); size < -1 || size > int64(c.max) || total > int64(c.max) {", "total += max(size, 0); size < -1<<62 {",
+		"internal/ipcmessage/batch.go", "batch.checkBuffers", "sizes of compressed buffers",
+		"total += max(size, 0); size < -1 || size > limit || total > limit {", "total += max(size, 0); size < -1<<62 {",
 	},
 	{
 		"flight/neighbour.go", "neighbourOf", "another machine, network or user",
@@ -344,16 +344,16 @@ var processExtras = []extra{
 		" && !overtaken(ctx, stream, err)", "",
 	},
 	{
-		"flight/check.go", "checker.batch", "the lengths of columns",
-		"if err := t.lengths(name, tops, rows); err != nil {", "if err := t.lengths(name, tops, rows); err != nil && tops == nil {",
+		"internal/ipcmessage/batch.go", "Checker.batch", "the lengths of columns",
+		"length != b.rows {", "length < 0 {",
 	},
 	{
-		"flight/check.go", "checker.grow", "the size of dictionaries",
-		"if total > int64(c.max) {", "if total < 0 {",
+		"internal/ipcmessage/dictionary.go", "Checker.grow", "the size of dictionaries",
+		"if total > c.max {", "if total < 0 {",
 	},
 	{
 		"flight/messages.go", "messages.message", "dictionaries are on the heap",
-		"m.mem.onHeap(dictionary || m.check.deltas)", "m.mem.onHeap(false)",
+		"m.mem.onHeap(dictionary || m.check.Deltas())", "m.mem.onHeap(false)",
 	},
 	{
 		"flight/send.go", "sender.write", "panics of arrow-go's writer",

@@ -1,4 +1,4 @@
-package flight
+package ipcmessage
 
 // The types of Schema.fbs that need more than a validity bitmap and values, or less.
 const (
@@ -9,6 +9,7 @@ const (
 	typeList          = 12
 	typeStruct        = 13
 	typeUnion         = 14
+	typeFixedSizeBin  = 15
 	typeFixedSizeList = 16
 	typeMap           = 17
 	typeLargeBinary   = 19
@@ -108,6 +109,12 @@ func typeTable(f table, kind byte) (dense bool, err error) {
 			_, _, err = t.vector(1, 4)
 		}
 		return mode == 1, err
+	case typeFixedSizeBin, typeFixedSizeList:
+		size, err := t.int32(0)
+		if err == nil && size < 0 {
+			err = errMetadata("a field of type %d with the size %d", kind, size)
+		}
+		return false, err
 	}
 	return false, nil
 }
