@@ -7,6 +7,8 @@ import (
 	"crypto/sha256"
 	"time"
 
+	"google.golang.org/protobuf/encoding/protowire"
+
 	"github.com/arrowdevice/arrowdevice/cdevice"
 )
 
@@ -104,6 +106,17 @@ func WithColumns(boot string, n int, column []byte) Ticket {
 		b = appendBytes(b, fieldColumn, column)
 	}
 	return Sealed(b)
+}
+
+// SchemaOf returns the schema of a ticket.
+func SchemaOf(t Ticket) []byte {
+	c := &content{}
+	(&decoder{}).message(t[:len(t)-checksumSize], func(n protowire.Number, f field) {
+		if n == fieldSchema {
+			c.encoded = f.bytes
+		}
+	})
+	return c.encoded
 }
 
 // WithPairs returns a ticket with so many pairs of metadata.

@@ -27,6 +27,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/nilargs"
+	"github.com/arrowdevice/arrowdevice/internal/testing/cases"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
 	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 	"github.com/arrowdevice/arrowdevice/share"
@@ -124,6 +125,33 @@ func TestTicketsOfManyColumns(t *testing.T) {
 			assert.LessOrEqual(t, used, uint64(10*len(ticket)))
 		})
 	}
+}
+
+// A schema of which a byte was changed, by an owner that forges tickets, is read or refused, and takes no memory for what is not there.
+func TestChangedSchemas(t *testing.T) {
+	rec := everyType(t, cases.Nulls, func(cases.Case) bool { return true })
+	defer rec.Release()
+	b := onHost(t, rec, allocator(t))
+	s := issued(t, b)
+	b.Release()
+	schema := share.SchemaOf(s.Ticket())
+	require.NotEmpty(t, schema)
+	step := 1
+	if testing.Short() {
+		step = 7
+	}
+	for i := 0; i < len(schema); i += step {
+		changed := bytes.Clone(schema)
+		changed[i] ^= []byte{0x01, 0x80, 0x10, 0xff, 0x7f}[i%5]
+		ticket := share.WithSchema(changed)
+		used := taken(func() {
+			if err := share.Decode(ticket); err != nil {
+				assert.ErrorIs(t, err, share.ErrBadTicket, "byte %d", i)
+			}
+		})
+		require.Less(t, used, uint64(4<<20), "byte %d", i)
+	}
+	require.NoError(t, s.Close())
 }
 
 // A forged ticket with a checksum that fits is refused: for its fields, or by the owner, which knows what it issued.

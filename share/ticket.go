@@ -11,6 +11,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/ipc"
 
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/ipcmessage"
 	"github.com/arrowdevice/arrowdevice/internal/layout"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
@@ -90,12 +91,13 @@ func encodeSchema(s *arrow.Schema) (b []byte, err error) {
 	return out.Bytes(), nil
 }
 
-// readSchema reads the schema, and checks the rest of the ticket by it. The owner has said before that the ticket is
-// its own: arrow-go trusts the metadata that it reads.
+// readSchema reads the schema, and checks the rest of the ticket by it.
 func (c *content) readSchema() (err error) {
 	defer recovered("decode the schema", &err)
-	limit := int64(len(c.encoded))
-	r, err := ipc.NewReader(bytes.NewReader(c.encoded), ipc.WithMetadataSizeLimit(max(limit, 1)), ipc.WithBodySizeLimit(max(limit, 1)))
+	if err := ipcmessage.CheckSchema(c.encoded); err != nil { // arrow-go trusts the metadata that it reads
+		return fmt.Errorf("share: ticket: schema: %w: %w", err, ErrBadTicket)
+	}
+	r, err := ipc.NewReader(bytes.NewReader(c.encoded))
 	if err != nil {
 		return fmt.Errorf("share: ticket: schema: %w: %w", err, ErrBadTicket)
 	}

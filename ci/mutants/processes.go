@@ -100,6 +100,10 @@ var processExtras = []extra{
 		"if !isSocketName(c.socket) {", "if c.socket == \"\" {",
 	},
 	{
+		"share/ticket.go", "content.readSchema", "the schema is checked",
+		"ipcmessage.CheckSchema(c.encoded); err != nil {", "ipcmessage.CheckSchema(c.encoded); err != nil && c.encoded == nil {",
+	},
+	{
 		"share/decoder.go", "decoder.pay", "the memory that a ticket takes",
 		"d.room < 0 && d.err == nil {", "d.room < -1<<60 {",
 	},
