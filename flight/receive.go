@@ -57,7 +57,7 @@ func receive(stream Stream, o *options, ctx context.Context, tickets bool, end f
 	in := &receiver{o: o, end: end, behind: behind, again: again}
 	in.messages = newMessages(stream, o)
 	if tickets {
-		in.messages.mark = ticketMark(self()[len(self())-1])
+		in.messages.mark = ticketMark(process())
 	}
 	descriptor, err := in.start()
 	if err != nil {

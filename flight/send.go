@@ -131,7 +131,7 @@ func ahead(ctx context.Context, r *cdevice.RecordReader, o *options, peer *other
 
 // prepared issues a ticket for a batch, or makes it one for the CPU.
 func prepared(ctx context.Context, b *cdevice.RecordBatch, o *options, peer *otherEnd) host {
-	if p := o.parcel(ctx, b, peer.neighbour(ctx)); p != nil {
+	if p := o.parcel(ctx, b, peer.local(ctx)); p != nil {
 		return host{parcel: p}
 	}
 	return toHost(ctx, b, o)

@@ -292,27 +292,35 @@ var processExtras = []extra{
 		"total += max(size, 0); size < -1 || size > limit || total > limit {", "total += max(size, 0); size < -1<<62 {",
 	},
 	{
-		"flight/neighbour.go", "neighbourOf", "another machine, network or user",
-		"!slices.Equal(words[:last], own[:last]) || words[last] == own[last]", "words[last] == own[last]",
+		"flight/localpeer.go", "localPeerOf", "another machine, network or user",
+		"!hmac.Equal([]byte(words[1]), []byte(proof(\"process\", words[0], to)))", "to == words[0]",
 	},
 	{
-		"flight/neighbour.go", "neighbourOf", "this process",
-		"!slices.Equal(words[:last], own[:last]) || words[last] == own[last]", "!slices.Equal(words[:last], own[:last])",
+		"flight/localpeer.go", "localPeerOf", "this process",
+		"words[0] == process() || ", "",
 	},
 	{
-		"flight/neighbour.go", "neighbour.opens", "GPUs that the other end opens",
-		"return err == nil && slices.Contains(n.gpus, hex.EncodeToString(uuid[:]))", "_ = uuid\n\treturn err == nil",
+		"flight/localpeer.go", "localPeer.opens", "GPUs that the other end opens",
+		"return err == nil && slices.Contains(n.gpus, proofOfGPU(n.process, uuid))", "_ = uuid\n\treturn err == nil",
 	},
 	{
-		"flight/neighbour.go", "options.answering", "the server's answer",
-		"server.SendHeader(metadata.Pairs(sharingHeader, o.introduction())) == nil", "server != nil",
+		"flight/localpeer.go", "introducing.GetRequestMetadata", "a client tells those of this machine only",
+		"if staysHere(ctx) {", "if staysHere(ctx) || md != nil {",
 	},
 	{
-		"flight/neighbour.go", "otherEnd.neighbour", "the wait for the answer",
+		"flight/localpeer.go", "caller", "a server tells those of this machine only",
+		"if !staysHere(ctx) {", "if ctx == nil {",
+	},
+	{
+		"flight/localpeer.go", "options.answering", "the server's answer",
+		"server.SendHeader(metadata.Pairs(sharingHeader, o.introduction(client.process))) == nil", "server != nil",
+	},
+	{
+		"flight/localpeer.go", "otherEnd.local", "the wait for the answer",
 		"case <-e.answered:\n\t\tcase <-timer.C:", "default:",
 	},
 	{
-		"flight/neighbour.go", "otherEnd.neighbour", "the end of that wait",
+		"flight/localpeer.go", "otherEnd.local", "the end of that wait",
 		"case <-timer.C:\n", "",
 	},
 	{
