@@ -158,7 +158,7 @@ func becomesFree(mem *share.Allocator) bool {
 
 var started = regexp.MustCompile(`\ncreated by github.com/arrowdevice/arrowdevice/(flight|share|cdevice|internal/items)\.`)
 
-// counts are the descriptors of the process, and its goroutines of this package and of package share.
+// counts are the descriptors of the process, and its goroutines of this package and of package share, in a line.
 func counts() string {
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
 		files, err := os.ReadDir("/proc/self/fd")

@@ -47,8 +47,10 @@ func connect(ctx context.Context, t Ticket, c *content) (_ *connection, err erro
 		return nil, fmt.Errorf("share: open: %w", ctx.Err())
 	case errors.Is(err, unix.EAGAIN):
 		return nil, fmt.Errorf("share: open: the owner does not answer: too many openers wait before this one (%w)", err)
-	default:
+	case errors.Is(err, unix.ECONNREFUSED):
 		return nil, fmt.Errorf("share: open: %w (%w)", ErrOwnerGone, err)
+	default: // no descriptor is left, say
+		return nil, fmt.Errorf("share: open: %w", err)
 	}
 	conn := &connection{UnixConn: dialed.(*net.UnixConn)}
 	if peer, err := peerOf(conn.UnixConn); err != nil || !sameUser(peer) { // which learns nothing of the ticket

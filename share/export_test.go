@@ -40,10 +40,11 @@ func OpenHere(ctx context.Context, t Ticket, opts ...OpenOption) (*cdevice.Recor
 	return Open(ctx, t, opts...)
 }
 
-// WithSlowOpening calls do while the driver takes until let to open memory.
-func WithSlowOpening(let <-chan struct{}, do func()) {
+// WithSlowOpening calls do while the driver takes until let to open memory. It calls begun when the driver has begun.
+func WithSlowOpening(let <-chan struct{}, begun, do func()) {
 	defer func(f func(*opened, context.Context, *content) error) { openRegions = f }(openRegions)
 	openRegions = func(m *opened, _ context.Context, c *content) error {
+		begun()
 		<-let
 		return m.open(context.Background(), c)
 	}
