@@ -3,6 +3,7 @@
 package share_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"sync"
@@ -39,6 +40,30 @@ func TestAllocatorTakesNoMoreThanThereIs(t *testing.T) {
 		assert.ErrorContains(t, err, "bytes are available")
 	}
 	a.Free(a.Allocate(65 << 20))
+}
+
+// Reallocated memory begins with what it had, and is zero behind it, in its place or elsewhere.
+func TestReallocatedMemoryIsZero(t *testing.T) {
+	a := allocator(t)
+	for name, sizes := range map[string][]int{
+		"shorter, then longer": {100, 10, 100},
+		"empty, then longer":   {100, 0, 100},
+		"to the whole page":    {100, 4096},
+		"elsewhere":            {100, 10, 10_000},
+	} {
+		b := a.Allocate(sizes[0])
+		kept := sizes[0]
+		for _, size := range sizes[1:] {
+			for i := range b {
+				b[i] = 1
+			}
+			b = a.Reallocate(size, b)
+			require.Len(t, b, size, name)
+			kept = min(kept, size)
+		}
+		assert.Equal(t, append(bytes.Repeat([]byte{1}, kept), make([]byte, len(b)-kept)...), b, name)
+		a.Free(b)
+	}
 }
 
 // Memory of others is neither freed nor reallocated, and nothing is allocated for it.
