@@ -53,14 +53,24 @@ func WithSlowOpening(let <-chan struct{}, begun, do func()) {
 
 // WithPatience calls do while strangers have an hour to say hello, where they are few. Nothing is shared before and after it.
 func WithPatience(do func()) {
-	defer func(h time.Duration) { handshake = h }(handshake)
+	defer func(h time.Duration) { awaitStrangers(); handshake = h }(handshake)
 	handshake = time.Hour
 	do()
 }
 
+// awaitStrangers returns when no stranger has a place, and reads how much time it has.
+func awaitStrangers() {
+	for range maxStrangers {
+		owned.strangers <- struct{}{}
+	}
+	for range maxStrangers {
+		<-owned.strangers
+	}
+}
+
 // WithLittleTime calls do while strangers and the dying have this much time. Nothing is shared before and after it.
 func WithLittleTime(d time.Duration, do func()) {
-	defer func(h, d time.Duration) { handshake, afterDeath = h, d }(handshake, afterDeath)
+	defer func(h, d time.Duration) { awaitStrangers(); handshake, afterDeath = h, d }(handshake, afterDeath)
 	handshake, afterDeath = d, d
 	do()
 }

@@ -15,7 +15,7 @@ const supported = true
 // Tests have other times.
 var (
 	// handshake is how long an opener may take to say hello, and hurry how long it may take while many do.
-	handshake, hurry = 5 * time.Second, 100 * time.Millisecond
+	handshake, hurry = 5 * time.Second, 200 * time.Millisecond
 	// afterDeath is how long the system may take to end a process whose socket it has closed.
 	afterDeath = 10 * time.Second
 )
