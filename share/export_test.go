@@ -68,10 +68,13 @@ func awaitStrangers() {
 	}
 }
 
-// WithLittleTime calls do while strangers and the dying have this much time. Nothing is shared before and after it.
+// WithLittleTime calls do while strangers, owners and the dying have this much time. Nothing is shared before and after it.
 func WithLittleTime(d time.Duration, do func()) {
-	defer func(h, d time.Duration) { awaitStrangers(); handshake, afterDeath = h, d }(handshake, afterDeath)
-	handshake, afterDeath = d, d
+	defer func(h, a, p time.Duration) {
+		awaitStrangers()
+		handshake, afterDeath, patience = h, a, p
+	}(handshake, afterDeath, patience)
+	handshake, afterDeath, patience = d, d, d
 	do()
 }
 

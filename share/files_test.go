@@ -142,15 +142,17 @@ func stacks() string {
 	return string(b[:runtime.Stack(b, true)])
 }
 
-// The time for the handshake is not that for the batch.
+// The times for the handshake, and the context of Open, are not those for the batch.
 func TestOpenForLong(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
 	share.WithLittleTime(time.Second, func() {
 		b := numbers(t, allocator(t))
 		s := issued(t, b)
 		b.Release()
-		opened, err := share.OpenHere(background, s.Ticket(), share.WithOwnerGone(func() { t.Error("the owner is there") }))
+		call, end := context.WithCancel(background)
+		opened, err := share.OpenHere(call, s.Ticket(), share.WithOwnerGone(func() { t.Error("the owner is there") }))
 		require.NoError(t, err)
+		end()
 		ctx, cancel := context.WithTimeout(background, 1500*time.Millisecond)
 		defer cancel()
 		assert.ErrorIs(t, s.Wait(ctx), context.DeadlineExceeded)

@@ -15,6 +15,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/stretchr/testify/assert"
@@ -238,6 +239,20 @@ func TestSilentOwner(t *testing.T) {
 	cancel()
 	_, err := share.Open(ctx, ticket)
 	assert.ErrorIs(t, err, context.Canceled)
+}
+
+// Without an end of the context, an opener waits for a silent owner for as long as it has patience.
+func TestSilentOwnerForLong(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	ticket := fakeOwner(t, func(c net.Conn) { t.Cleanup(func() { c.Close() }) })
+	share.WithLittleTime(500*time.Millisecond, func() {
+		within.Seconds(t, "open", func() error {
+			if _, err := share.Open(background, ticket); !errors.Is(err, os.ErrDeadlineExceeded) {
+				return fmt.Errorf("got %w", err)
+			}
+			return nil
+		})
+	})
 }
 
 // An owner that answers what it should not is an error.

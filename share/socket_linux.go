@@ -18,11 +18,11 @@ var (
 	handshake, hurry = 5 * time.Second, 200 * time.Millisecond
 	// afterDeath is how long the system may take to end a process whose socket it has closed.
 	afterDeath = 10 * time.Second
+	// patience is how long an owner may take to answer, with strangers before the opener.
+	patience = 15 * time.Second
 )
 
 const (
-	// patience is how long an owner may take to answer, with strangers before the opener.
-	patience = 15 * time.Second
 	// maxStrangers bounds the connections of this user that have not said hello. Half of them are many.
 	maxStrangers = 256
 	// maxFiles is how many descriptors one message takes (SCM_MAX_FD).
