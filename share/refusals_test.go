@@ -41,7 +41,7 @@ func one(t *testing.T) *share.Shared {
 	s := issued(t, b)
 	b.Release()
 	t.Cleanup(func() {
-		require.Zero(t, s.Openers())
+		within.Eventually(t, "the owner has heard of each release", func() bool { return s.Openers() == 0 })
 		require.NoError(t, s.Close())
 		released(t, s)
 	})
