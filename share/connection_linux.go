@@ -122,9 +122,6 @@ func (c *connection) ask(t Ticket, of *content) (status, error) {
 		if err != nil {
 			return 0, err
 		}
-		for _, f := range files {
-			unix.CloseOnExec(f)
-		}
 		c.files = append(c.files, files...)
 	}
 	if flags&unix.MSG_CTRUNC != 0 {

@@ -33,11 +33,17 @@ func Forged(t Ticket, change func(*Forgery)) (Ticket, error) {
 }
 
 // OpenHere is [Open] as if this process were another one than the owner's.
-func OpenHere(ctx context.Context, t Ticket, opts ...OpenOption) (*cdevice.RecordBatch, error) {
+func OpenHere(ctx context.Context, t Ticket, opts ...OpenOption) (b *cdevice.RecordBatch, err error) {
+	AsAnotherProcess(func() { b, err = Open(ctx, t, opts...) })
+	return b, err
+}
+
+// AsAnotherProcess calls do as if this process were another one.
+func AsAnotherProcess(do func()) {
 	own := thisProcess
 	thisProcess = id{}
 	defer func() { thisProcess = own }()
-	return Open(ctx, t, opts...)
+	do()
 }
 
 // WithSlowOpening calls do while the driver takes until let to open memory. It calls begun when the driver has begun.

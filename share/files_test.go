@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"net"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -115,6 +116,7 @@ func TestFilesAreReadOnly(t *testing.T) {
 // called when the batch is released.
 func TestOpenBatchHoldsASocket(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // which closes a socket that is left
 	b := numbers(t, allocator(t))
 	defer b.Release()
 	s, keeps := issued(t, b), issued(t, b) // so that the owner's socket is there before and after
@@ -129,9 +131,17 @@ func TestOpenBatchHoldsASocket(t *testing.T) {
 	opened, err := share.OpenHere(background, s.Ticket(), share.WithOwnerGone(func() { gone.Add(1) }))
 	require.NoError(t, err)
 	within.Eventually(t, "two sockets and a mapping", more(2, 1))
+	var others []int // which take the numbers of the files
+	for range 5 {
+		others = append(others, devNull(t))
+	}
 	opened.Release()
 	released(t, s)
-	within.Eventually(t, "nothing is left", more(0, 0))
+	within.Eventually(t, "nothing is left", more(len(others), 0))
+	for _, file := range others {
+		_, err := unix.FcntlInt(uintptr(file), unix.F_GETFD, 0)
+		assert.NoError(t, err, "the file of another part of the program is open")
+	}
 	within.Eventually(t, "its goroutine has ended", func() bool { return !strings.Contains(stacks(), "share.(*connection).watch") })
 	assert.Zero(t, gone.Load())
 	require.NoError(t, keeps.Close())
