@@ -375,6 +375,7 @@ func TestGPUPinnedMemoryOfManyGoroutines(t *testing.T) {
 				b := mem.Allocate(1 + i*1000)
 				b[i*1000] = 1
 				mem.Free(mem.Reallocate(20_000, b))
+				assert.LessOrEqual(t, mem.Used(), int64(1<<20))
 			}
 		})
 	}

@@ -49,7 +49,7 @@ var processExtras = []extra{
 	},
 	{
 		"share/owner_linux.go", "ownerList.greet", "the time of strangers",
-		"_ = conn.SetDeadline(time.Now().Add(limit))\n", "",
+		"_ = conn.SetDeadline(time.Now().Add(limit))\n", "_ = limit\n",
 	},
 	{
 		"share/owner_linux.go", "ownerList.greet", "many strangers have little time",
@@ -65,7 +65,7 @@ var processExtras = []extra{
 	},
 	{
 		"share/connection_linux.go", "connect", "the user of an owner",
-		"err != nil || !sameUser(peer) {", "err != nil {",
+		"err != nil || !sameUser(peer) { // which", "err != nil || peer == nil { // which",
 	},
 	{
 		"share/peer_linux.go", "sameUser", "the user that stands for others",
@@ -301,7 +301,7 @@ var processExtras = []extra{
 	},
 	{
 		"flight/localpeer.go", "localPeer.opens", "GPUs that the other end opens",
-		"return err == nil && slices.Contains(n.gpus, proofOfGPU(n.process, uuid))", "_ = uuid\n\treturn err == nil",
+		"return err == nil && slices.Contains(n.gpus, proofOfGPU(n.process, uuid))", "return err == nil && slices.Index(n.gpus, proofOfGPU(n.process, uuid)) >= -1",
 	},
 	{
 		"flight/localpeer.go", "introducing.GetRequestMetadata", "a client tells those of this machine only",
