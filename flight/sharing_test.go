@@ -6,9 +6,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"os"
-	"regexp"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -154,21 +151,6 @@ func becomesFree(mem *share.Allocator) bool {
 		time.Sleep(time.Millisecond)
 	}
 	return mem.Used() == 0
-}
-
-var started = regexp.MustCompile(`\ncreated by github.com/arrowdevice/arrowdevice/(flight|share|cdevice|internal/items)\.`)
-
-// counts are the descriptors of the process, and its goroutines of this package and of package share, in a line.
-func counts() string {
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
-		files, err := os.ReadDir("/proc/self/fd")
-		stacks := make([]byte, 4<<20)
-		stacks = stacks[:runtime.Stack(stacks, true)]
-		n := len(started.FindAll(stacks, -1))
-		if err != nil || n == 0 || time.Now().After(end) {
-			return fmt.Sprintf("%d files, %d goroutines", len(files), n)
-		}
-	}
 }
 
 // counted counts the bytes that are allocated.

@@ -4,7 +4,6 @@ package flight_test
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"net"
 	"slices"
@@ -320,51 +319,6 @@ func serveTCP(t *testing.T, s *server) string {
 	go grpcServer.Serve(listener)
 	t.Cleanup(grpcServer.Stop)
 	return listener.Addr().String()
-}
-
-// Many streams with tickets leave no descriptor and no goroutine, in both processes.
-func TestSharingLeavesNothing(t *testing.T) {
-	cdevicetest.CheckLeaks(t)
-	peer, client := sharingServer(t, "")
-	mem := shareAllocator(t)
-	opts := []flight.Option{flight.WithSharing(nil, mem)}
-	round := func() {
-		r, err := flight.DoGet(t.Context(), client, ticket(), opts...)
-		require.NoError(t, err)
-		requireBatches(t, sharedNumbers(t), r)
-		r = readerOf(t, device.CPUDevice(), schema, sharedNumbers(t)...)
-		defer r.Release()
-		require.NoError(t, flight.DoPut(t.Context(), client, descriptor(), r, opts...))
-		abandoned := readerOf(t, device.CPUDevice(), schema, sharedNumbers(t)...)
-		defer abandoned.Release()
-		answers, err := flight.DoExchange(t.Context(), client, descriptor(), abandoned, opts...)
-		require.NoError(t, err)
-		require.True(t, answers.Next(), answers.Err())
-		answers.Release()
-	}
-	count := func() (files [2]int, said string) {
-		peer.Write("count")
-		var goroutines [2]int
-		for i, text := range []string{counts(), peer.Read()} {
-			_, err := fmt.Sscanf(text, "%d files, %d goroutines", &files[i], &goroutines[i])
-			require.NoError(t, err)
-		}
-		return files, fmt.Sprintf("%d files, %d goroutines, here and there", files, goroutines)
-	}
-	round()
-	isFree(t, peer)
-	require.True(t, becomesFree(mem))
-	before, said := count()
-	for range 60 {
-		round()
-	}
-	isFree(t, peer)
-	require.True(t, becomesFree(mem))
-	within.Eventually(t, "no more files than before, and no goroutine: "+said, func() bool {
-		after, now := count()
-		said = now
-		return after[0] <= before[0] && after[1] <= before[1] && strings.Contains(now, "[0 0] goroutines")
-	})
 }
 
 // A server that opens no memory of the batch's GPU gets bytes.
