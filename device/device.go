@@ -136,7 +136,8 @@ type Device interface {
 	Copy(ranges []Range, s Stream) error
 
 	// AfterWork calls f after all work already enqueued on any stream of this device,
-	// including streams of other libraries, has completed. It does not wait: f is called on
+	// including streams of other libraries, has completed, and that of other open devices that
+	// may access memory of this one. It does not wait: f is called on
 	// this goroutine where no work is pending, otherwise later on another one. Memory that
 	// work on unknown streams may use is freed in this way; [Event.OnComplete] waits only for
 	// the work before one event. f may block: neither frees nor other functions wait for it. A

@@ -38,7 +38,8 @@
 //
 // Free takes the stream of the last work that uses the memory and does not wait for it. Memory
 // of a cache is used again once an event on that stream is complete; memory that was exported
-// may be used on unknown streams, and is freed after all work of the context.
+// may be used on unknown streams, and is freed after all work of the context, and of those of the other
+// GPUs that are open.
 //
 // When the driver has no memory left, cached memory is given back to it, and [Device.Allocate]
 // waits for memory that was freed and that pending work uses: until its context ends, or
