@@ -195,7 +195,7 @@ func (d *deferred) sweep(g *gpu) (any bool) {
 			one.after.letGo()
 			d.finish(g, one, err)
 			any = true
-		case err == nil || isCapture(err):
+		case err == nil || isCapture(err) && !errors.Is(err, cuda.CapturedEvent): // which never completes
 			pending = append(pending, one)
 		default:
 			if one.fails++; one.fails < maxFails {
