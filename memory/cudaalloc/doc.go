@@ -11,7 +11,7 @@
 //	a stream for one copy                          [Device.CopyStream]
 //	streams and events of other libraries          [Device.WrapStream], [Device.WrapEvent]
 //	several GPUs                                   [Device.EnablePeerAccess]
-//	call a function after work on unknown streams  [Device.AfterWork]
+//	call a function after work on unknown streams  [Device.AfterWork]; of one stream: [Stream.AfterWork]
 //	call a function after one event                [Event.OnComplete]
 //	limit cached memory and memory that waits      [Device.SetLimits], [Limits]
 //	wait for frees, give caches back               [Device.Flush], [Device.Trim]
