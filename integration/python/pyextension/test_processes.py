@@ -41,6 +41,46 @@ def run(program, tmp_path, returns=0):
     return out.splitlines()
 
 
+def test_older_python_is_refused(tmp_path):
+    """Its signal handlers end a process with Go in it."""
+    program = tmp_path / "program.py"
+    program.write_text(f"import sys\nsys.path[:0] = [{extension.PACKAGE!r}]\nsys.version_info = (3, 9, 18)\nimport arrowdevice\n")
+    ran = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=PATIENCE)
+    assert ran.returncode == 1
+    assert ran.stderr.splitlines()[-1].startswith("ImportError: arrowdevice needs Python 3.10 or later, not 3.")
+
+
+HANDLERS = {
+    "signal.signal": ("", "signal.signal(signal.SIGALRM, lambda *_: None); signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)", "Panic"),
+    "before": ("faulthandler.enable()", "", "Panic"),
+    "after": ("", "faulthandler.enable()", -signal.SIGSEGV),
+    "disabled again": ("", "faulthandler.enable(); faulthandler.disable()", "Panic"),
+}
+
+
+@pytest.mark.parametrize("name", HANDLERS)
+def test_fault_of_go_with_handlers_of_python(name, tmp_path):
+    """The runtime makes a fault of Go code a panic, if its own handler gets it: that of faulthandler must be older."""
+    before, after, result = HANDLERS[name]
+    program = f"""
+    import faulthandler, signal
+    {before}
+    ext = arrowdevice.load({extension.PATH!r})
+    {after}
+    for _ in range(50):
+        try:
+            ext.dereference_nil()
+        except arrowdevice.Panic as panic:
+            assert "nil pointer dereference" in str(panic)
+    print("Panic")
+    """
+    path = tmp_path / "program.py"
+    path.write_text(f"import sys\nsys.path[:0] = [{extension.PACKAGE!r}]\nimport arrowdevice\n" + textwrap.dedent(program))
+    ran = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=PATIENCE)
+    ended = ran.stdout.strip() or ran.returncode
+    assert ended == result, ran.stderr
+
+
 CALLS = {
     "function": "ext.sleep(60_000)",
     "reader": "next(ext.counters(1, 1, 60_000))",
