@@ -72,8 +72,8 @@
 // An error becomes an exception with the error's text: ValueError (arrow.ErrInvalid), TypeError
 // (arrow.ErrType), NotImplementedError (arrow.ErrNotImplemented, device.ErrNotSupported),
 // IndexError, KeyError, FileNotFoundError, PermissionError, TimeoutError
-// (context.DeadlineExceeded), arrowdevice.Error otherwise. A panic becomes arrowdevice.Panic, with
-// the stack.
+// (context.DeadlineExceeded), arrowdevice.Error otherwise. A panic, also one in the code of a stream,
+// becomes arrowdevice.Panic, with the stack.
 //
 // Functions run on goroutines of their own, without Python's lock (GIL), and concurrently if several
 // Python threads call. Release callbacks of Python's memory, and Python code that is the source of a

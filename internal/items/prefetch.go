@@ -86,7 +86,7 @@ func (p *prefetcher[T]) drain() {
 }
 
 func (p *prefetcher[T]) run() {
-	p.end = errGoexit
+	p.end = fielderr.Goexit
 	defer p.finish() // even if the source ends the goroutine
 	for !IsClosed(p.stop) {
 		item, err := p.ask()

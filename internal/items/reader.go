@@ -68,7 +68,7 @@ func (r *Reader[T]) ask() (item T, err error) {
 		if v := recover(); v != nil {
 			err = fielderr.Panic(v)
 		} else if !answered {
-			err = errGoexit
+			err = fielderr.Goexit
 		}
 		if err != nil {
 			err = r.endWith(err)

@@ -2,6 +2,7 @@
 
 import inspect
 import os
+import re
 import shutil
 import traceback
 
@@ -175,6 +176,18 @@ def test_panics_are_exceptions(ext):
     with pytest.raises(arrowdevice.Panic, match="panics: panic: out of cheese\n\ngoroutine [^$]*main.go"):
         ext.panics()
     assert issubclass(arrowdevice.Panic, arrowdevice.Error)
+
+
+@pytest.mark.parametrize("read", [next, lambda reader: reader.read_all(), extension.ext.count], ids=["next", "read_all", "function"])
+@pytest.mark.parametrize("iterator", [False, True], ids=["function", "iterator"])
+@pytest.mark.parametrize("kind", ["panic", "error", "goexit"])
+def test_panics_of_readers_are_exceptions(ext, kind, iterator, read):
+    """Those of the code that makes the batches, when they are read."""
+    text = "ended its goroutine" if kind == "goexit" else "out of cheese"
+    with ext.troubled(kind, iterator) as reader, pytest.raises(arrowdevice.Panic, match=text) as raised:
+        read(reader)
+    if kind != "goexit":  # a goroutine that has ended has no stack
+        assert re.search(r"\n\ngoroutine [^$]*trouble.go", str(raised.value))
 
 
 def test_no_library(tmp_path):
