@@ -50,6 +50,11 @@ func init() {
 	pyextension.Func("host_rows", func(b arrow.RecordBatch) int64 { return b.NumRows() })
 	pyextension.Func("fail", fail, pyextension.WithParams("kind"))
 	pyextension.Func("panics", func() { panic("out of cheese") })
+	pyextension.Func("read_and_fail", func(r *cdevice.RecordReader, text string) error {
+		for r.Next() {
+		}
+		return errors.New(text)
+	}, pyextension.WithParams("stream", "text"))
 	pyextension.Func("troubled", troubled, pyextension.WithParams("kind", "iterator"))
 	pyextension.Func("dereference_nil", func() int64 { return *(*int64)(nil) })
 	pyextension.Func("sleep", sleep, pyextension.WithParams("milliseconds"))

@@ -9,6 +9,7 @@ import polars
 import pyarrow as pa
 import pytest
 
+import arrowdevice
 from extension import _sources, settled
 
 BATCH = pa.record_batch({"a": [1, 2]})
@@ -170,6 +171,31 @@ def test_exception_of_a_source_of_another_call_is_not_raised(ext):
             ext.fail("value")
         with pytest.raises(Boom):
             next(reader)
+
+
+@pytest.mark.parametrize("text", ["", "a\0b", "\udc80", "x" * 70_000, "ä" * 70_000], ids=["empty", "NUL", "surrogate", "long", "long UTF-8"])
+def test_exceptions_with_any_text_are_recognised(ext, text):
+    def generate():
+        yield BATCH
+        raise error
+
+    error = Boom(text)
+    for read in (ext.count, lambda source: ext.echo_reader(source).read_all()):
+        with pytest.raises(Boom) as raised:
+            read(generate())
+        assert raised.value is error
+        error.__traceback__ = raised = None
+
+
+def test_failure_of_go_with_the_text_of_an_exception(ext):
+    """The function has read a source that failed, and fails for a reason of its own."""
+
+    def generate():
+        yield BATCH
+        raise Boom
+
+    with pytest.raises(arrowdevice.Error, match="^Boom$"):
+        ext.read_and_fail(generate(), "Boom")
 
 
 def test_consumers_see_the_text_of_an_exception(ext):
