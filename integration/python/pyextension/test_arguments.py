@@ -11,6 +11,7 @@ import abi
 from extension import _capsules
 
 BATCH = pa.record_batch({"a": [1, 2, None], "b": ["x", None, "z"]})
+EMPTY = pa.chunked_array([], pa.int64())
 ARROW = {
     "__arrow_c_schema__": lambda: BATCH.schema.__arrow_c_schema__(),
     "__arrow_c_array__": lambda: BATCH.__arrow_c_array__(),
@@ -108,14 +109,26 @@ def test_relations_of_duckdb(ext):
 
 @pytest.mark.parametrize(
     "value",
-    [pa.array([1, 2, None]), pa.chunked_array([[1], [2, None]]), polars.Series([1, 2, None]), nanoarrow.Array([1, 2, None], nanoarrow.int64())],
-    ids=lambda value: f"{type(value).__module__}.{type(value).__name__}",
+    [
+        pa.array([1, 2, None]),
+        pa.chunked_array([[1], [2, None]]),
+        EMPTY,
+        polars.Series([1, 2, None]),
+        pandas.Series([1, 2, None], dtype="Int64"),
+        nanoarrow.Array([1, 2, None], nanoarrow.int64()),
+        nanoarrow.ArrayStream([1, 2, None], nanoarrow.int64()),
+    ],
+    ids=["Array", "ChunkedArray", "no chunks", "polars", "pandas", "nanoarrow", "stream of nanoarrow"],
 )
 def test_columns_of_other_libraries(ext, value):
-    with ext.echo_array(value) as array:
-        assert array.to_pyarrow().to_pylist() == [1, 2, None]
-        assert array.type == "int64"
-        assert len(array) == 3
+    expected = [] if value is EMPTY else [1, 2, None]
+    functions = (ext.echo,) if isinstance(value, nanoarrow.ArrayStream) else (ext.echo_array, ext.echo, lambda v: ext.echo([v])[0])
+    for echo in functions:
+        with echo(value) as array:
+            assert type(array).__name__ == "Array"
+            assert array.to_pyarrow().to_pylist() == expected
+            assert array.type == "int64"
+            assert len(array) == len(expected)
 
 
 def test_schemas_of_other_libraries(ext):
