@@ -58,7 +58,8 @@ func init() {
 	pyextension.Func("troubled", troubled, pyextension.WithParams("kind", "iterator"))
 	pyextension.Func("dereference_nil", func() int64 { return *(*int64)(nil) })
 	pyextension.Func("sleep", sleep, pyextension.WithParams("milliseconds"))
-	pyextension.Func("counters", counters, pyextension.WithParams("rows", "batches", "delay"), pyextension.WithDefault("delay", 0))
+	pyextension.Func("counters", counters, pyextension.WithParams("rows", "batches", "delay", "deaf"),
+		pyextension.WithDefault("delay", 0), pyextension.WithDefault("deaf", false))
 	pyextension.Func("gc", runtime.GC)
 	pyextension.Func("copy_array_on", copyArrayOn, pyextension.WithParams("array", "gpu", "stream"))
 	pyextension.Func("copy_batch_on", copyBatchOn, pyextension.WithParams("batch", "gpu", "stream"))
@@ -108,8 +109,12 @@ func sleep(ctx context.Context, milliseconds int64) (string, error) {
 	}
 }
 
-// counters is a lazy stream of numbers from 0 on, each batch after a delay in milliseconds.
-func counters(ctx context.Context, rows, batches, delay int64) (*cdevice.RecordReader, error) {
+// counters is a lazy stream of numbers from 0 on, each batch after a delay in milliseconds, which the end of ctx does
+// not end if it is deaf.
+func counters(ctx context.Context, rows, batches, delay int64, deaf bool) (*cdevice.RecordReader, error) {
+	if deaf {
+		ctx = context.WithoutCancel(ctx)
+	}
 	schema := arrow.NewSchema([]arrow.Field{{Name: "n", Type: arrow.PrimitiveTypes.Int64}}, nil)
 	made := int64(0)
 	return cdevice.NewRecordReaderFunc(schema, device.CPU, func() (*cdevice.RecordBatch, error) {

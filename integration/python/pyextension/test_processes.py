@@ -104,8 +104,8 @@ def test_interrupt_cancels_a_call(name, tmp_path):
         time.sleep(1)
         yield BATCH
 
-    print("begun", flush=True)
     try:
+        print("begun", flush=True)
         {CALLS[name]}
     except KeyboardInterrupt:
         print("interrupted", flush=True)
@@ -121,11 +121,11 @@ def test_interrupt_cancels_a_call(name, tmp_path):
     with start(program, tmp_path) as process:
         try:
             assert process.stdout.readline() == "begun\n"
-            time.sleep(0.3)
+            time.sleep(0.3)  # until it waits; earlier is right too
             process.send_signal(signal.SIGINT)
             sent = time.monotonic()
             assert process.stdout.readline() == "interrupted\n"
-            assert time.monotonic() - sent < 2
+            assert time.monotonic() - sent < PATIENCE / 2  # the calls last longer
             rest = process.stdout.read()  # communicate() would miss what is in its buffer
             assert process.stderr.read() == ""
         finally:
@@ -227,6 +227,53 @@ def test_interrupts_of_a_consumer(consumer, tmp_path):
     print(wrong, received > 20, interrupted <= received, received == raised, arrowdevice._sources.alive(), ext._library.ask(".stats")["objects"])
     """
     assert run(program, tmp_path) == ["0 True True True 0 0"]
+
+
+READERS = {
+    "waits": "ext.counters(1, 10, 60_000)",
+    "takes long": "ext.counters(1, 10_000, 20)",
+    "has no end": "ext.counters(1, 1 << 40)",
+    "ignores its context": "ext.counters(1, 2, 60_000, True)",
+    "of a source": "ext.echo_reader(slow())",
+}
+
+
+@pytest.mark.parametrize("consumer", CONSUMERS)
+@pytest.mark.parametrize("reader", READERS)
+def test_interrupt_of_a_consumer_of_a_reader(reader, consumer, tmp_path):
+    """A consumer in C runs no signal handlers; the stream that it reads does, and fails. The context of the function
+    that made the reader ends."""
+    program = f"""
+    import nanoarrow, polars, time
+
+    def slow():
+        yield BATCH
+        print("begun", flush=True)
+        time.sleep({PATIENCE * 2})
+
+    try:
+        try:
+            {'' if reader == "of a source" else 'print("begun", flush=True)'}
+            {CONSUMERS[consumer].replace("ext.echo_reader(source())", READERS[reader])}
+        except Exception as error:
+            print("interrupted by an exception of a signal handler" in str(error))
+        while True:
+            len(())
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+    print(ext.add(1, 2))
+    """
+    with start(program, tmp_path) as process:
+        try:
+            assert process.stdout.readline() == "begun\n"
+            time.sleep(0.2)  # until it reads; earlier is right too
+            process.send_signal(signal.SIGINT)
+            rest, _ = process.communicate(timeout=PATIENCE)
+        finally:
+            process.kill()
+    assert rest.splitlines()[-2:] == ["interrupted", "3"]
+    assert rest.splitlines()[:-2] in ([], ["True"])
+    assert process.returncode == 0
 
 
 def test_forked_child_gets_an_error(tmp_path):
