@@ -299,6 +299,18 @@ def test_sources_are_released_when_another_argument_is_bad(ext):
     assert _sources.alive() == 0
 
 
+def test_batches_of_streams_are_released(ext):
+    """No capsule owns them: one of another schema than the first, and the first of a source that is abandoned."""
+
+    def table(name):
+        return pa.table({name: pa.array(range(1000))})
+
+    with pytest.raises(ValueError, match=r"source\[1\]: has another schema"):
+        ext.count([table("a"), table("b")])
+    with pytest.raises(TypeError, match="argument values"):
+        ext.read_two([table("a")], object())
+
+
 def test_sources_are_not_kept(ext):
     class Items(list):
         pass
