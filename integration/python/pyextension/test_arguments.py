@@ -306,6 +306,32 @@ class Interface:
 VERSIONS = {"versioned": {"max_version": (1, 0)}, "legacy": {}}
 
 
+def only(value, method):
+    """What has one method of a value."""
+    return Fake(**{method: getattr(value, method)})
+
+
+NEW = {
+    "schema": lambda ext: pa.schema({"a": pa.int64()}),
+    "device array": lambda ext: pa.array(range(1000)),
+    "array": lambda ext: only(pa.array(range(1000)), "__arrow_c_array__"),
+    "stream": lambda ext: only(pa.table({"a": range(1000)}), "__arrow_c_stream__"),
+    "stream of a column": lambda ext: pa.chunked_array([range(1000)]),
+    "device stream": lambda ext: only(ext.counters(1000, 2), "__arrow_c_device_stream__"),
+    "object": lambda ext: ext.echo_array(pa.array(range(1000))),
+}
+
+
+@pytest.mark.parametrize("name", NEW)
+def test_arguments_that_are_not_imported_are_released(ext, name):
+    """The one before is refused by Go. The memory is new, so that a leak is counted."""
+    with ext.echo_array(pa.array([1])) as column, pytest.raises(TypeError, match="argument stream: a RecordBatch is wanted"):
+        ext.read_two(column, NEW[name](ext))
+    with ext.echo_array(pa.array([1])) as column, pytest.raises(TypeError, match="argument stream: a RecordBatch is wanted"):
+        ext.read_two(column, [NEW[name](ext), NEW[name](ext)])
+    ext.read_two(BATCH, [NEW[name](ext)])  # imported, and not read
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize(
     "call",

@@ -1,5 +1,7 @@
 """Iterables and callables of Python as streams, which Go reads."""
 
+import ctypes
+import errno
 import gc
 import threading
 import traceback
@@ -9,8 +11,10 @@ import polars
 import pyarrow as pa
 import pytest
 
+import abi
 import arrowdevice
-from extension import _sources, settled
+from arrowdevice._structs import GET
+from extension import _capsules, _sources, settled
 
 BATCH = pa.record_batch({"a": [1, 2]})
 TABLE = pa.table({"a": pa.chunked_array([[3], [4, 5]])})
@@ -299,6 +303,19 @@ def test_sources_are_released_when_another_argument_is_bad(ext):
     assert _sources.alive() == 0
 
 
+class WithoutSchema:
+    """A producer whose get_schema fails."""
+
+    def __init__(self, table):
+        self._capsule = table.__arrow_c_stream__()
+        stream = abi.ArrowArrayStream.from_address(_capsules.pointer(self._capsule, "arrow_array_stream", ""))
+        self._fail = GET(lambda *_: errno.EIO)
+        stream.get_schema = ctypes.cast(self._fail, ctypes.c_void_p).value
+
+    def __arrow_c_stream__(self):
+        return self._capsule
+
+
 def test_batches_of_streams_are_released(ext):
     """No capsule owns them: one of another schema than the first, and the first of a source that is abandoned."""
 
@@ -309,6 +326,8 @@ def test_batches_of_streams_are_released(ext):
         ext.count([table("a"), table("b")])
     with pytest.raises(TypeError, match="argument values"):
         ext.read_two([table("a")], object())
+    with pytest.raises(OSError, match="a stream failed"):
+        ext.count([WithoutSchema(table("a"))])
 
 
 def test_sources_are_not_kept(ext):
