@@ -352,6 +352,8 @@ class Array(_DeviceArrays):
             return made._tensor(versioned, stream, True)
 
     def _tensor(self, versioned, stream, is_copied):
+        if stream is None and self._device[0] != CPU and self._device[0] in CPU_ACCESSIBLE:
+            self.synchronize()  # NumPy reads it on the host, without a stream
         name = "dltensor_versioned" if versioned else "dltensor"
         return self._library.export([name], ".dlpack", self, versioned, stream, is_copied, origins=self._origins)[0]
 
