@@ -57,6 +57,7 @@ func TestEveryCallReleasesItsOwn(t *testing.T) {
 		"a batch that fails":        {func(*cdevice.RecordBatch) {}, 2, broken, "disk on fire"},
 		"a column":                  {func(b arrow.RecordBatch) arrow.Array { return retained(b.Column(0)) }, 3, nil, ""},
 		"results beside a bad one":  {func(b *cdevice.RecordBatch) []any { return []any{b, b, make(chan int)} }, 1, nil, "chan int is not supported"},
+		"results beside a panic":    {func(b *cdevice.RecordBatch) []any { return []any{b, struct{ array.RecordReader }{}} }, 1, nil, "nil pointer dereference"},
 		"a result of a broken call": {func(b *cdevice.RecordBatch) *cdevice.Array { defer b.Release(); return b.Column(0) }, 1, nil, "released that is borrowed"},
 	} {
 		t.Run(name, func(t *testing.T) {
