@@ -3,6 +3,7 @@
 package pyextension
 
 import (
+	"context"
 	"errors"
 	"io"
 	"testing"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/pyextension/internal/capi"
 )
 
 // stream is the result of a function: a reader of batches of one row, then of an error if it is not nil.
@@ -100,4 +102,79 @@ func TestCancelAfterTheEnd(t *testing.T) {
 	close(open)
 	require.True(t, numbered(number, false).wait(time.Minute))
 	server{}.Cancel(number)
+}
+
+// A reader that is released while a call reads, or with batches that a cancelled call has given back, releases them, and
+// ends the context of its function.
+func TestReleaseOfAReaderInUse(t *testing.T) {
+	for name, reads := range map[string]string{"during a read": ".next", "with batches given back": ".read_all"} {
+		t.Run(name, func(t *testing.T) {
+			nothingIsLeft(t)
+			var ctx context.Context
+			reached, open := make(chan struct{}), make(chan struct{})
+			register(t, "slow", func(of context.Context, b *cdevice.RecordBatch) (*cdevice.RecordReader, error) {
+				ctx = of
+				b.Retain()
+				n := 0
+				return cdevice.NewRecordReaderFunc(b.Schema(), device.CPU, func() (*cdevice.RecordBatch, error) {
+					if n++; reads == ".next" || n == 3 {
+						close(reached)
+						<-open
+					}
+					return b.Slice(0, 1)
+				}, b.Release)
+			})
+			s := ask(t, "slow", exported(t, 7)).value.(replied)
+			number, _ := server{}.Call(request(t, reads, own1(s.handle)), 0)
+			require.NotZero(t, number)
+			<-reached
+			server{}.Cancel(number)
+			require.Eventually(t, func() bool { return running.Load() == 0 }, time.Minute, time.Millisecond)
+			server{}.Release(s.handle)
+			close(open)
+			select {
+			case <-ctx.Done():
+			case <-time.After(time.Minute):
+				t.Error("the context goes on")
+			}
+		})
+	}
+}
+
+// The context of a function ends with the reader that it returned, with the stream that was exported of it, or with the
+// reader that another function has made of it.
+func TestContextEndsWithTheReader(t *testing.T) {
+	register(t, "passes", func(r *cdevice.RecordReader) *cdevice.RecordReader { return r })
+	for _, how := range []string{"read", "exported", "passed on"} {
+		t.Run(how, func(t *testing.T) {
+			nothingIsLeft(t)
+			var ctx context.Context
+			register(t, "keeps", func(of context.Context, r *cdevice.RecordReader) *cdevice.RecordReader {
+				ctx = of
+				return r
+			})
+			s := ask(t, "keeps", exported(t, 7)).value.(replied)
+			end := func() {}
+			switch how {
+			case "read":
+				server{}.Release(ask(t, ".next", own1(s.handle)).value.(replied).handle)
+			case "passed on":
+				passed := ask(t, "passes", own1(s.handle)).value.(replied)
+				end = func() { server{}.Release(passed.handle) }
+			case "exported":
+				at := uintptr(ask(t, ".export", own1(s.handle), "device_stream").value.([]any)[0].(int64))
+				end = func() {
+					cdevice.ReleaseCArrowDeviceArrayStream(cdevice.DeviceArrayStreamFromPtr(at))
+					capi.Free(at)
+				}
+			}
+			assert.NoError(t, ctx.Err())
+			server{}.Release(s.handle)
+			if how != "read" {
+				assert.NoError(t, ctx.Err())
+			}
+			end()
+			assert.Eventually(t, func() bool { return ctx.Err() != nil }, time.Minute, time.Millisecond)
+		})
+	}
 }

@@ -299,8 +299,18 @@ class Tensor:
 
 
 class Interface:
-    def __init__(self):
-        self.__cuda_array_interface__ = {"shape": (1,), "typestr": "<i8", "data": (8, False), "version": 3}
+    def __init__(self, **changes):
+        self.__cuda_array_interface__ = {"shape": (1,), "typestr": "<i8", "data": (8, False), "version": 3, **changes}
+
+
+def test_objects_with_an_interface_are_dropped_if_it_is_refused(ext):
+    interface = Interface(typestr=5)
+    alive = weakref.ref(interface)
+    with pytest.raises(TypeError, match="echo_array: argument array: .*typestr"):
+        ext.echo_array(interface)
+    del interface
+    gc.collect()
+    assert alive() is None
 
 
 VERSIONS = {"versioned": {"max_version": (1, 0)}, "legacy": {}}
