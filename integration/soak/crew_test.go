@@ -19,10 +19,11 @@ import (
 )
 
 const (
-	maxHolds    = 6  // streams that are held back at once
-	maxCaptures = 3  // streams that are captured at once
-	maxFailures = 5  // that are printed in full
-	hostLimit   = 32 // MiB of each allocator of page-locked or managed memory
+	maxHolds    = 6           // streams that are held back at once
+	maxCaptures = 3           // streams that are captured at once
+	maxFailures = 5           // that are printed in full
+	hostLimit   = 32          // MiB of each allocator of page-locked or managed memory
+	noProgress  = time.Minute // after which the process ends with the stacks of all goroutines
 )
 
 // crew has the goroutines on one machine, and their shared state.
@@ -70,7 +71,7 @@ func newCrew(t *testing.T, kind machine, p plan) *crew {
 
 // run is the whole of a machine: the work, then the proof that nothing is left.
 func (c *crew) run() {
-	stop := c.watchdog(time.Minute)
+	stop := c.watchdog(noProgress)
 	defer stop()
 	defer c.pace.measure()()
 	var all sync.WaitGroup

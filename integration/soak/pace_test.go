@@ -23,8 +23,9 @@ const (
 	paceSleep = time.Millisecond
 	longDelay = 5 * time.Millisecond
 	// paceSteps is how often a call waits for a processor, at most: to take the locks before it, to be
-	// told of its end, and to give back what it has.
-	paceSteps = 10
+	// told of its end, and to give back what it has. At a load of 20 on two processors the slowest of
+	// thousands of calls needed 7.
+	paceSteps = 20
 )
 
 // measure sleeps again and again, until the function that it returns is called.
@@ -57,11 +58,12 @@ func (p *pace) step(now time.Time) {
 	p.begun = now
 }
 
-// allowance is what calls may take longer than they should that began after t and end now.
-func (p *pace) allowance(t time.Time) time.Duration {
+// allowance is how much longer than they should calls may take that began at t and end now: next to nothing
+// on a machine that had time.
+func (p *pace) allowance(t, now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	worst := max(0, time.Since(p.begun)-paceSleep)
+	worst := max(0, now.Sub(p.begun)-paceSleep)
 	for i := len(p.delays) - 1; i >= 0 && p.delays[i].end.After(t); i-- {
 		worst = max(worst, p.delays[i].time)
 	}
