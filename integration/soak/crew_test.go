@@ -156,12 +156,12 @@ func (c *crew) allocated(gpu int) int64 {
 	return pinned + managed
 }
 
-// eventually waits for a condition, ten seconds at most. The caller checks the result.
+// eventually waits for a condition, a minute at most. The caller checks the result.
 func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !holds(); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(noProgress); !holds(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Errorf("not within ten seconds: %s", what)
+			t.Errorf("not within %v: %s", noProgress, what)
 			return
 		}
 	}
