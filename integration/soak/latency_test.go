@@ -125,9 +125,10 @@ func (w *worker) limited(what string, do func(context.Context) error) (gaveUp bo
 	after := time.Duration(w.Int64N(int64(20 * time.Millisecond)))
 	w.did("%s, for %v", what, after)
 	var end atomic.Pointer[time.Time]
+	begun := time.Now() // from here on the machine's delays make it later
 	ctx, cancel := context.WithCancel(background)
 	if w.IntN(2) == 0 {
-		deadline := time.Now().Add(after)
+		deadline := begun.Add(after)
 		end.Store(&deadline)
 		ctx, cancel = context.WithDeadline(background, deadline)
 	} else {
@@ -144,7 +145,6 @@ func (w *worker) limited(what string, do func(context.Context) error) (gaveUp bo
 		giveUp(fmt.Sprintf("%s, machine %q: %s has not returned %v after the end of its context", w.plan, w.kind.name, what, noProgress))
 	})
 	defer hangs.Stop()
-	begun := time.Now()
 	err := do(ctx)
 	late := time.Duration(-1)
 	if ended := end.Load(); ended != nil {

@@ -21,7 +21,7 @@ type lateSleep struct {
 
 const (
 	paceSleep = time.Millisecond
-	longDelay = 5 * time.Millisecond
+	longDelay = time.Millisecond
 	// paceSteps is how often a call waits for a processor, at most: to take the locks before it, to be
 	// told of its end, and to give back what it has. At a load of 20 on two processors the slowest of
 	// thousands of calls needed 7.
