@@ -57,6 +57,7 @@ func TestPrefetchDepthIsALimit(t *testing.T) {
 
 // A release does not wait for a producer that does not answer.
 func TestReleaseDoesNotWaitForAPrefetch(t *testing.T) {
+	checkLeaks(t)
 	stats := cdevice.ReadStats()
 	s := newScript(t, numbered(t, 3)...)
 	next, answer := s.getNext, make(chan struct{})

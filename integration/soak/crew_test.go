@@ -14,6 +14,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 	"github.com/arrowdevice/arrowdevice/memory/hostpinned"
 )
@@ -38,7 +39,7 @@ type crew struct {
 	tally    tally
 	debts    debts
 	latency  latency
-	pace     pace
+	pace     *within.Pace
 	usage    usage
 	holds    chan struct{} // one for each stream held back
 	captures chan struct{}
@@ -73,7 +74,8 @@ func newCrew(t *testing.T, kind machine, p plan) *crew {
 func (c *crew) run() {
 	stop := c.watchdog(noProgress)
 	defer stop()
-	defer c.pace.measure()()
+	c.pace = within.MeasurePace()
+	defer c.pace.Stop()
 	var all sync.WaitGroup
 	for i := range workers {
 		all.Go(func() { newWorker(c, i).run() })
@@ -159,10 +161,7 @@ func (c *crew) allocated(gpu int) int64 {
 // eventually waits for a condition, a minute at most. The caller checks the result.
 func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(noProgress); !holds(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Errorf("not within %v: %s", noProgress, what)
-			return
-		}
+	if !within.Becomes(noProgress, holds) {
+		t.Errorf("not within %v: %s", noProgress, what)
 	}
 }

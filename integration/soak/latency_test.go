@@ -153,7 +153,7 @@ func (w *worker) limited(what string, do func(context.Context) error) (gaveUp bo
 	stacks := stop()
 	gaveUp = errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 	w.latency.given(what, late, gaveUp)
-	if allowance := w.pace.allowance(begun, time.Now()); w.latency.isTooLate(late, w.plan.bound, allowance) {
+	if allowance := w.pace.Allowance(begun, time.Now()); w.latency.isTooLate(late, w.plan.bound, allowance) {
 		w.Errorf("%s returned %v after the end of its context, want at most %v, and %v for delays of the machine (error: %v); goroutines after the first of these:\n%s",
 			what, late, w.plan.bound, allowance, err, stacks)
 	}
