@@ -27,11 +27,8 @@ func ReleaseCArrowAsyncDeviceStreamHandler(handler *CArrowAsyncDeviceStreamHandl
 }
 
 // defaultQueue is how many batches the producer may be ahead if [WithQueueSize] is not given.
-// maxQueue keeps the sum of all requests far from the limit of an int64.
-const (
-	defaultQueue = 4
-	maxQueue     = 1 << 20
-)
+// The most, items.MaxAhead, keeps the sum of all requests far from the limit of an int64.
+const defaultQueue = 4
 
 // WithQueueSize sets the number of batches that are requested or ready ahead of the program that
 // reads the stream, from 1 to 1,048,576. The default is 4.
@@ -43,8 +40,8 @@ const (
 // It is an option of [ImportAsync]; other functions ignore it.
 func WithQueueSize(n int) ImportOption {
 	return func(o *importOptions) {
-		if o.err == nil && (n < 1 || n > maxQueue) {
-			o.err = fielderr.Invalid(fielderr.OpImport, "WithQueueSize", n, fmt.Sprintf("1 to %d", maxQueue))
+		if o.err == nil && (n < 1 || n > items.MaxAhead) {
+			o.err = fielderr.Invalid(fielderr.OpImport, "WithQueueSize", n, fmt.Sprintf("1 to %d", items.MaxAhead))
 		}
 		o.queueSize = n
 	}

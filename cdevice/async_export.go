@@ -33,7 +33,7 @@ func WithMetadata(md arrow.Metadata) AsyncExportOption {
 // It returns at once. A goroutine of the stream calls the handler's callbacks, one after the other,
 // and sleeps while no batch is requested:
 //
-//   - on_schema once, and first.
+//   - on_schema once, and first, unless r failed before its schema was known.
 //   - on_next_task for each batch, never more often than the consumer has requested batches. One
 //     batch is taken from r before it is requested, so that the end is reported as soon as it is
 //     known. A task may be extracted on any thread, at any time, even after release, unless

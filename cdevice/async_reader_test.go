@@ -111,6 +111,7 @@ func TestAsyncStreamCloseEndsWithItsContext(t *testing.T) {
 
 // A stream that has ended by itself is given back by Release: no goroutine is needed for it.
 func TestAsyncReaderReleaseAfterTheEnd(t *testing.T) {
+	checkLeaks(t)
 	p := consumed(t, soon(t))
 	require.Zero(t, p.begin())
 	p.send(1)

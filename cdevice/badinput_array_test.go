@@ -216,7 +216,7 @@ func TestBadBuffers(t *testing.T) {
 	})
 }
 
-// The struct array of a record batch must have no nulls, and a length that fits its columns.
+// The struct array of a record batch must have no nulls, and an offset and a length that fit its columns.
 func TestBadBatchRoots(t *testing.T) {
 	withBitmap := func(f *foreignArray, n *foreignNode) { n.pointers[0] = sliceAddress(allocC[byte](f.arena, slack)) }
 	for _, row := range []badRow{
@@ -224,8 +224,14 @@ func TestBadBatchRoots(t *testing.T) {
 		{name: "length more than the columns", set: length(9), want: "@.children[0].length = 8, want at least 9", is: arrow.ErrInvalid},
 		{name: "length less than the columns", set: length(3), full: true},
 		{name: "length 0", set: length(0), full: true},
-		{name: "offset 1", set: offset(1), want: "@.offset = 1, want 0 for a record batch", is: arrow.ErrInvalid},
-		{name: "offset -1", set: offset(-1), want: "@.offset = -1, want 0 for a record batch", is: arrow.ErrInvalid},
+		{name: "offset", set: both(offset(3), length(5)), full: true},
+		{name: "offset at the end", set: both(offset(8), length(0)), full: true},
+		{name: "offset and length more than the columns", set: offset(1), want: "@.children[0].length = 8, want at least 9", is: arrow.ErrInvalid},
+		{name: "offset beyond the columns", set: both(offset(9), length(0)), want: "@.children[0].length = 8, want at least 9", is: arrow.ErrInvalid},
+		{name: "offset beyond one column", set: both(both(offset(3), length(5)), inChild(1, both(length(7), nulls(-1)))), want: "@.children[1].length = 7, want at least 8", is: arrow.ErrInvalid},
+		{name: "offset -1", set: offset(-1), want: "@.offset = -1, want 0 to 9223372036854775799 with length 8", is: arrow.ErrInvalid},
+		{name: "offset that overflows", set: offset(math.MaxInt64 - 7), want: "@.offset = 9223372036854775800, want 0 to 9223372036854775799 with length 8", is: arrow.ErrInvalid},
+		{name: "offset -1 and length 0", set: both(offset(-1), length(0)), want: "@.offset = -1, want 0 to 9223372036854775807 with length 0", is: arrow.ErrInvalid},
 		{name: "null_count 1", set: nulls(1), want: "@.null_count = 1, want 0 for a record batch", is: arrow.ErrInvalid},
 		{name: "null_count 1 with a bitmap", set: both(withBitmap, nulls(1)), want: "@.null_count = 1, want 0 for a record batch", is: arrow.ErrInvalid},
 		{name: "null_count -1 with a bitmap", set: both(withBitmap, nulls(-1)), want: "@.null_count = -1, want 0 for a record batch", is: arrow.ErrInvalid},

@@ -209,7 +209,7 @@ func (f *foreignArray) tameNode(mine map[uintptr]bool, dt arrow.DataType, addr u
 	}
 	most = math.MaxInt64
 	if f.schema != nil && a == f.root.ArrowArray {
-		most = max(a.Length, 0) // longer columns are cut
+		most = max(a.Offset+a.Length, 0) // longer columns are cut
 	}
 	for i, field := range fieldsOf(dt) {
 		if mine[a.Children] && !f.tameNode(mine, field.Type, abi.Slice[uintptr](a.Children, room)[i], most) {

@@ -53,10 +53,10 @@ func (b *RecordBatch) begun(mem *tree.Owner, schema *arrow.Schema, rows int64) {
 func (b *RecordBatch) nodes() []tree.Node { return b.columns.Nodes() }
 
 // under returns the batch with another schema of the same types, which may differ in the metadata
-// of fields and nested fields; b itself if the schema is b's. It takes the caller's reference to b
+// of fields and nested fields; b itself if the schema is b's or a copy of it. It takes the caller's reference to b
 // and returns one.
 func (b *RecordBatch) under(schema *arrow.Schema) *RecordBatch {
-	if b.schema == schema {
+	if sameSchema(b.schema, schema) {
 		return b
 	}
 	defer b.Release()

@@ -251,6 +251,7 @@ func TestCloseOfAnArrayReader(t *testing.T) {
 
 // At the end of a stream, nothing is in use any more when Release returns.
 func TestNothingIsHeldAfterTheEnd(t *testing.T) {
+	checkLeaks(t)
 	for name, layer := range layers(t) {
 		for _, fails := range []bool{false, true} {
 			t.Run(name, func(t *testing.T) {

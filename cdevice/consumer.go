@@ -45,7 +45,7 @@ type consumer struct {
 	changed  sync.Cond
 	producer *abi.ArrowAsyncProducer // from on_schema to release
 	begun    *streamBegin            // from on_schema
-	tasks    taskQueue
+	tasks    items.Queue[readyTask]
 	room     int64 // batches that are yet to be requested
 	asking   bool  // a goroutine is requesting them, and will check for more
 	wanted   int64 // batches that were requested and have not arrived
@@ -63,6 +63,12 @@ type consumer struct {
 	parts   items.Countdown // close, gone and emptied
 	gone    func()          // no call of the producer is running, or one does not return
 	emptied func()          // the stream was ended from this side, and no task is left
+}
+
+// readyTask is a task that has arrived. It is extracted exactly once.
+type readyTask struct {
+	task     abi.ArrowAsyncTask
+	metadata arrow.Metadata
 }
 
 // streamBegin holds the arguments of on_schema.
@@ -99,7 +105,7 @@ func newConsumer(ctx context.Context, handler *CArrowAsyncDeviceStreamHandler, o
 func (c *consumer) count() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.isReleased() && c.tasks.size() == 0 {
+	if c.isReleased() && c.tasks.Size() == 0 {
 		return false
 	}
 	items.Goroutines.Add(1)
@@ -239,7 +245,7 @@ func (c *consumer) arrived(task *abi.ArrowAsyncTask, md arrow.Metadata, err erro
 	if c.stopped || c.dropping {
 		return false, 0
 	}
-	c.tasks.push(readyTask{*task, md})
+	c.tasks.Push(readyTask{*task, md})
 	return true, 0
 }
 
@@ -281,12 +287,12 @@ func (c *consumer) stop(err error) {
 	case c.err != nil:
 	case c.taskErr != nil:
 		c.err = c.taskErr
-	case !c.ended || c.tasks.size() > 0:
+	case !c.ended || c.tasks.Size() > 0:
 		c.err = err
 	}
 	c.stopped = true
 	c.tell()
-	nothing := c.ended && c.tasks.size() == 0 // to cancel or to drop
+	nothing := c.ended && c.tasks.Size() == 0 // to cancel or to drop
 	c.mu.Unlock()
 	if nothing {
 		c.emptied()
@@ -302,7 +308,7 @@ func (c *consumer) stop(err error) {
 // drop extracts with NULL the tasks that are ready.
 func (c *consumer) drop() {
 	c.mu.Lock()
-	tasks := c.tasks.popAll()
+	tasks := c.tasks.PopAll()
 	c.mu.Unlock()
 	for _, ready := range tasks {
 		task := ready.task

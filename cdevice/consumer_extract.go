@@ -63,14 +63,14 @@ var errContext = errors.New("cdevice: the context of the stream is done")
 func (c *consumer) first() (readyTask, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for c.tasks.size() == 0 && !c.ended && !c.stopped {
+	for c.tasks.Size() == 0 && !c.ended && !c.stopped {
 		c.changed.Wait()
 	}
 	switch {
 	case !c.stopped && c.ctx.Err() != nil:
 		return readyTask{}, errContext
-	case !c.stopped && c.tasks.size() > 0:
-		return c.tasks.pop(), nil
+	case !c.stopped && c.tasks.Size() > 0:
+		return c.tasks.Pop(), nil
 	case c.err != nil:
 		return readyTask{}, c.err
 	default:
@@ -89,7 +89,7 @@ func (c *consumer) importBatch(out *CArrowDeviceArray) (*RecordBatch, error) {
 		c.opts.discard(&in)
 		return nil, fielderr.Invalid(fielderr.OpImport, field+".device_type", out.DeviceType, fmt.Sprintf("%d, the producer's", int32(t)))
 	}
-	batch, err := importBatch(&in, c.begun.schema, &c.opts)
+	batch, err := importBatch(&in, c.begun.schema, false, &c.opts)
 	if err != nil {
 		return nil, fielderr.Within(field, err)
 	}

@@ -30,6 +30,7 @@ import (
 // allocations, C allocations and calls from C into Go.
 
 func TestExportAllocations(t *testing.T) {
+	checkLeaks(t)
 	for _, columns := range []int{1, 10, 1000} {
 		rec, _ := wide(t, columns)
 		b := wrap(t, rec)
@@ -150,6 +151,7 @@ func TestCrossingsOfABatchThatIsExportedOnce(t *testing.T) {
 }
 
 func TestSchemaIsOneBlockAndNoCallback(t *testing.T) {
+	checkLeaks(t)
 	rec, _ := wide(t, 100)
 	before := cdevice.ReadStats()
 	callbacks := bridge.Callbacks()
@@ -240,7 +242,7 @@ func TestNodesAreMadeOnDemand(t *testing.T) {
 			t.Error(err)
 			return
 		}
-		if b.NumCols() != columns || b.NumRows() != 3 || b.Schema() != schema || b.Synchronize(background) != nil {
+		if b.NumCols() != columns || b.NumRows() != 3 || !b.Schema().Equal(schema) || b.Synchronize(background) != nil {
 			t.Error("another batch")
 		}
 		b.Release()
@@ -275,6 +277,7 @@ func TestNestedImportAllocations(t *testing.T) {
 
 // Pins are taken once per batch: a second export allocates and pins nothing.
 func TestRepeatedExportsOfGoMemoryPinNothing(t *testing.T) {
+	checkLeaks(t)
 	rec, _ := wide(t, 100)
 	before := cdevice.ReadStats().PinnedBatches
 	b := wrap(t, rec)

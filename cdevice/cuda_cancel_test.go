@@ -75,7 +75,7 @@ func TestGPUContextsEndCopiesBehindAStuckStream(t *testing.T) {
 		several, err := cdevice.CopyToDevice(background, rec, gpu)
 		require.NoError(t, err)
 		require.NoError(t, several.Synchronize(background))
-		large := numbers(t, 128*mib)
+		large := numbers(t, 96*mib) // both of them are less than Limits.Waiting
 		pinned := hostpinned.New(gpu, 0)
 		open := m.Hold(t, s)
 		on := cdevice.WithStream(s)

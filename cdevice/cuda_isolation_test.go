@@ -215,13 +215,14 @@ func TestReleaseCallbackMayNeedTheGPU(t *testing.T) {
 		require.NoError(t, cdevice.ExportArray(released, export, nil))
 		released.Release()
 
-		open := stranger.Hold(t)
+		open, openOurs := stranger.Hold(t), m.Hold(t, s)
 		require.NoError(t, imported.UsedOn(s))
 		require.NoError(t, own.UsedOn(s))
 		imported.Release()
 		own.Release()
 		cdevice.ReleaseCArrowDeviceArray(export) // the memory that the callbacks need
 		open()
+		openOurs()
 		for range 2 {
 			within.Limit(t, 10*time.Second, "a release callback that needs memory", func() error { return <-results })
 		}

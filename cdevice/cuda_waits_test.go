@@ -61,6 +61,37 @@ func TestGPUExportIsFreedBehindItsConsumer(t *testing.T) {
 	})
 }
 
+// A GPU copies from another GPU's memory that was exported: it is not freed before that copy is done.
+func TestGPUExportIsFreedBehindACopyToAPeer(t *testing.T) {
+	checkLeaks(t)
+	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
+		if len(m.GPUs) < 2 {
+			t.Skip("this machine has one GPU")
+		}
+		rec := columnsOf(memory.DefaultAllocator, 1, 1000, false)
+		defer rec.Release()
+		for _, dev := range []device.Device{m.GPUs[0], m.GPUs[0].Pinned(), m.GPUs[0].Managed()} {
+			there := copiedTo(t, rec.Column(0), dev)
+			out := garbageArray()
+			require.NoError(t, cdevice.ExportArray(there, out, nil))
+			there.Release()
+			values := *abi.At[uintptr](out.Array.Buffers + 8)
+			peer := m.GPUs[1]
+			consumer := newStream(t, peer)
+			target, err := peer.Allocate(background, 8000, consumer)
+			require.NoError(t, err)
+			require.NoError(t, peer.Copy([]device.Range{{Dst: target.Ptr(), Src: device.Ptr(values), Size: 8000}}, consumer))
+			cdevice.ReleaseCArrowDeviceArray(out)
+			require.NoError(t, m.GPUs[0].Flush(background))
+			if dev.ID().Type != device.CUDA { // which a cache has now, and gives to its next user
+				reused := copiedTo(t, rec.Column(0), dev)
+				reused.Release()
+			}
+			require.NoError(t, target.Free(consumer))
+		}
+	})
+}
+
 // used is a batch or an array that a consumer's stream reads.
 type used interface {
 	WaitOn(device.Stream) error

@@ -89,7 +89,8 @@
 // # Streams
 //
 // A reader is imported, or made of an arrow-go reader ([WrapRecordReader]), an iterator
-// ([NewRecordReader]), a function ([NewRecordReaderFunc]) or a chunked array ([WrapChunked]):
+// ([NewRecordReader]), a function ([NewRecordReaderFunc]) or a chunked array ([WrapChunked]), or of the
+// error of a source that failed before it had a schema ([NewFailedRecordReader]):
 //
 //	r, err := cdevice.ImportRecordReader(cdevice.DeviceArrayStreamFromPtr(s))
 //	defer r.Release()

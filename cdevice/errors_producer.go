@@ -23,7 +23,8 @@ type ProducerError struct {
 	Callback string
 	// Code is meant to be an errno. It is not zero, unless a producer called on_error with zero.
 	Code int
-	// Message is the text of get_last_error or on_error, at most 64 KiB of it; it may be empty.
+	// Message is the text of get_last_error or on_error, at most 64 KiB of it; it may be empty, as of
+	// streams whose get_last_error is NULL.
 	Message string
 	// Metadata is the metadata that on_error was called with, usually empty.
 	Metadata arrow.Metadata

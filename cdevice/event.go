@@ -83,5 +83,5 @@ func (e *recordedEvent) Release() {
 	e.mem.Release()
 }
 
-// MarkExported marks the owner of the memory instead of that of the event.
-func (e *recordedEvent) MarkExported(*tree.Owner) { e.mem.MarkExported() }
+// Owner returns the owner of the memory: work that uses it is not the event's.
+func (e *recordedEvent) Owner() *tree.Owner { return e.mem }

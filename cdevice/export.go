@@ -24,6 +24,11 @@ import (
 // it, on any thread; children may be moved out and outlive their parent. The
 // batch stays the caller's, and can be exported any number of times.
 //
+// The release does not wait. Memory of a GPU, and pinned and managed memory, that was copied or wrapped is
+// freed after all work that is enqueued by then on any stream of its GPU and of the other GPUs that
+// this process has opened (device.Open, cudaalloc.Open). A consumer whose pending work on another GPU,
+// or in another process, accesses the memory must wait for that work before it calls release.
+//
 // It writes *out and *outSchema only on success, over their contents: an unreleased struct there leaks.
 //
 // Errors wrap [ErrReleased] for a batch that was released, arrow.ErrInvalid or

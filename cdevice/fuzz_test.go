@@ -20,6 +20,7 @@ import (
 // An import never panics, and releases its input once. An accepted array can be exported again;
 // after full validation, it can be read.
 func FuzzImport(f *testing.F) {
+	earlier(f)
 	for _, seed := range fuzzSeeds() {
 		f.Add(seed)
 	}

@@ -4,15 +4,19 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 
 	"github.com/arrowdevice/arrowdevice/internal/layout"
+	"github.com/arrowdevice/arrowdevice/internal/schema"
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
 // arrow-go compares schemas without their metadata, and types without the names and metadata
 // of some nested fields. What follows is for types that are equal by arrow.TypeEqual.
 
+// sameSchema reports whether schemas are one, or copies.
+func sameSchema(a, b *arrow.Schema) bool { return a == b || schema.Same(a, b) }
+
 // identicalSchemas reports whether schemas are equal in everything, metadata included.
 func identicalSchemas(a, b *arrow.Schema) bool {
-	if a == b { // as often: equal schemas are imported as one
+	if sameSchema(a, b) { // as often: equal schemas are imported as one
 		return true
 	}
 	if a.NumFields() != b.NumFields() || a.Endianness() != b.Endianness() || !a.Metadata().Equal(b.Metadata()) {

@@ -16,8 +16,8 @@ import (
 // not wait: it checks the structs against the schema and keeps the sync event for the functions that
 // read the data. [RecordBatch.ValidateFull] checks the contents of the buffers.
 //
-// The C struct must be a struct array without nulls and without an offset of its own; [ImportArray]
-// takes one that has them.
+// The C struct must be a struct array without nulls; [ImportArray] takes one that has them. An offset of
+// the struct array becomes one of each column, whose null counts other than zero become unknown.
 //
 // It takes ownership of *arr and *sch, even if it returns an error: both are marked released. The
 // producer's release callback is called after the last use of the memory, on the thread that ends it.
@@ -33,13 +33,13 @@ func ImportRecordBatch(arr *CArrowDeviceArray, sch *cdata.CArrowSchema, opts ...
 }
 
 // ImportRecordBatchWithSchema is [ImportRecordBatch] with a schema that is already known, as that of a
-// stream is.
+// stream is. The batch has a copy of *s: the program may assign another schema to it.
 //
 // It takes ownership of *arr, even if it returns an error.
 func ImportRecordBatchWithSchema(arr *CArrowDeviceArray, s *arrow.Schema, opts ...ImportOption) (*RecordBatch, error) {
 	var in cstruct.Input
 	in.SetDevice(deviceMirror(arr))
-	return importBatch(&in, s, importOptionsFor(&in, opts))
+	return importBatch(&in, s, true, importOptionsFor(&in, opts))
 }
 
 // ImportArray makes an array of a C struct and its schema; everything said of [ImportRecordBatch]
@@ -86,14 +86,15 @@ func importBatchAndSchema(in *cstruct.Input, sch *cdata.CArrowSchema, opts []Imp
 		o.discard(in)
 		return nil, err
 	}
-	return importBatch(in, s, o)
+	return importBatch(in, s, false, o)
 }
 
-func importBatch(in *cstruct.Input, s *arrow.Schema, o *importOptions) (*RecordBatch, error) {
+// importBatch gives the batch the schema itself or, if it is in a variable of the program's, a copy.
+func importBatch(in *cstruct.Input, s *arrow.Schema, variable bool, o *importOptions) (*RecordBatch, error) {
 	if err := cstruct.CheckTop(in); err != nil {
 		return nil, err
 	}
-	plan, err := cstruct.CheckColumns(in, s)
+	plan, nodes, err := cstruct.CheckColumns(in, s)
 	if err != nil {
 		o.discard(in)
 		return nil, err
@@ -106,7 +107,14 @@ func importBatch(in *cstruct.Input, s *arrow.Schema, o *importOptions) (*RecordB
 	root := b.owner.Imported()
 	b.source.Plan, b.source.Root, b.source.Mem = plan, root, &b.owner
 	b.source.ReplaceNulls = replacesNulls(&b.location)
-	b.own.SetSource(s.NumFields(), &b.source)
+	if nodes == nil {
+		b.own.SetSource(len(plan.Flat), &b.source)
+	} else {
+		b.own.SetMade(b.source.Made(nodes))
+	}
+	if variable {
+		s = &plan.Schema
+	}
 	b.begun(&b.owner, s, root.Length)
 	return &b.RecordBatch, nil
 }

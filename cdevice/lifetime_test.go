@@ -293,6 +293,7 @@ func TestGoMemoryStaysWhileCHoldsIt(t *testing.T) {
 // A batch that was never released is a leak that ReadStats shows; the garbage collector must not
 // end the process because of it.
 func TestForgottenBatchIsALeakNotACrash(t *testing.T) {
+	checkLeaks(t)
 	before := cdevice.ReadStats()
 	var owner *cdevice.RecordBatch
 	func() {

@@ -3,7 +3,6 @@ package cdevice_test
 import (
 	"fmt"
 	"os"
-	"runtime"
 	"testing"
 	"time"
 
@@ -11,6 +10,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/handle"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 )
 
 // All tests together leave nothing behind.
@@ -18,10 +18,8 @@ func TestMain(m *testing.M) {
 	cudatest.WithoutDefault()
 	bridge.CountCallbacks()
 	code := m.Run()
-	left := cdevice.ReadStats()
-	for deadline := time.Now().Add(10 * time.Second); left != (cdevice.Stats{}) && time.Now().Before(deadline); left = cdevice.ReadStats() {
-		runtime.Gosched() // a stream that is a batch ahead ends on a goroutine of its own
-	}
+	// A stream that is a batch ahead ends on a goroutine of its own.
+	ended := within.Becomes(20*time.Second, func() bool { return cdevice.ReadStats() == (cdevice.Stats{}) })
 	if words := handle.Live(); code == 0 && words != 0 {
 		fmt.Fprintf(os.Stderr, "the tests left %d handles in C structs\n", words)
 		code = 1
@@ -30,8 +28,8 @@ func TestMain(m *testing.M) {
 		fmt.Fprintf(os.Stderr, "the tests left C memory of the exports of %d owners\n", owners)
 		code = 1
 	}
-	if code == 0 && left != (cdevice.Stats{}) {
-		fmt.Fprintf(os.Stderr, "the tests left something unreleased: %+v\n", left)
+	if code == 0 && !ended {
+		fmt.Fprintf(os.Stderr, "the tests left something unreleased: %+v\n", cdevice.ReadStats())
 		code = 1
 	}
 	os.Exit(code)

@@ -101,14 +101,12 @@ func NewRecordBatch(dev device.Device, schema *arrow.Schema, rows int64, columns
 }
 
 // callersMemory is the memory that a caller passed to NewArray or NewRecordBatch.
-type callersMemory struct {
-	lifetime Lifetime
-	dev      device.Device
-}
+type callersMemory struct{ lifetime Lifetime }
 
-func (m *callersMemory) Release() { m.lifetime.end(m.dev) }
+// Release releases the memory, which no pending work of the device uses: the owner has waited for it.
+func (m *callersMemory) Release() { m.lifetime.end(nil) }
 
-// end releases the memory.
+// end releases the memory, after pending work of the device unless that is nil.
 func (l Lifetime) end(dev device.Device) {
 	tree.CloseEvent(l.Ready)
 	switch {
@@ -125,7 +123,10 @@ func newNodes(dev device.Device, lifetime Lifetime, types []arrow.DataType, data
 		lifetime.end(nil)
 		return nil, at, nil, fielderr.Absent(fielderr.OpNew, "device", "a device")
 	}
-	mem = tree.Own(&callersMemory{lifetime, dev})
+	mem = tree.Own(&callersMemory{lifetime})
+	if lifetime.Release != nil {
+		mem.UsedOn(dev, nil, nil)
+	}
 	defer func() {
 		if err != nil {
 			mem.Release()
@@ -156,6 +157,7 @@ func newNodes(dev device.Device, lifetime Lifetime, types []arrow.DataType, data
 			return mem, at, nil, fielderr.Within(name(i), fielderr.During(fielderr.OpNew, err))
 		}
 	}
+	mem.Size = tree.Bytes(nodes)
 	at = tree.Location{ID: dev.ID(), Dev: dev}
 	if lifetime.Ready != nil && lifetime.Ready.Handle() != 0 {
 		cell := new(uintptr) // what sync_event points to

@@ -315,6 +315,7 @@ func (g *given) readerRows() map[string]nilargs.Row {
 	return map[string]nilargs.Row{
 		"NewRecordReader(schema)":     {Call: func() error { return second(cdevice.NewRecordReader(nil, device.CPU, g.reader().All())) }, Want: "schema = nil"},
 		"NewRecordReader(batches)":    {Call: func() error { return second(cdevice.NewRecordReader(s, device.CPU, nil)) }, Want: "batches = nil"},
+		"NewFailedRecordReader(err)":  {Call: func() error { return second(cdevice.NewFailedRecordReader(device.CPU, nil)) }, Want: "err = nil"},
 		"NewRecordReaderFunc(schema)": {Call: func() error { return second(cdevice.NewRecordReaderFunc(nil, device.CPU, none, nil)) }, Want: "schema = nil"},
 		"NewRecordReaderFunc(next)":   {Call: func() error { return second(cdevice.NewRecordReaderFunc(s, device.CPU, nil, nil)) }, Want: "next = nil"},
 		"NewRecordReaderFunc(stop)":   {Call: func() error { return ended(cdevice.NewRecordReaderFunc(s, device.CPU, none, nil)) }},

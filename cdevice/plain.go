@@ -125,13 +125,14 @@ func ImportPlainRecordBatch(arr *cdata.CArrowArray, sch *cdata.CArrowSchema, opt
 	return importBatchAndSchema(&in, sch, opts)
 }
 
-// ImportPlainRecordBatchWithSchema is [ImportPlainRecordBatch] with a schema that is already known.
+// ImportPlainRecordBatchWithSchema is [ImportPlainRecordBatch] with a schema that is already known. The
+// batch has a copy of *s.
 //
 // It takes ownership of *arr, even if it returns an error.
 func ImportPlainRecordBatchWithSchema(arr *cdata.CArrowArray, s *arrow.Schema, opts ...ImportOption) (*RecordBatch, error) {
 	var in cstruct.Input
 	in.SetPlain(arrayMirror(arr))
-	return importBatch(&in, s, importOptionsFor(&in, opts))
+	return importBatch(&in, s, true, importOptionsFor(&in, opts))
 }
 
 // ImportPlainArray makes an array of a plain C struct and its schema; everything said of

@@ -19,6 +19,7 @@ import (
 // Plain structs cost as much as device structs; see counts_test.go.
 
 func TestPlainExportAllocations(t *testing.T) {
+	checkLeaks(t)
 	for _, columns := range []int{1, 10, 1000} {
 		rec, _ := wide(t, columns)
 		b := wrap(t, rec)
@@ -60,6 +61,7 @@ func TestPlainImportAllocations(t *testing.T) {
 
 // A schema is one allocation more, and no callback.
 func TestPlainExportWithItsSchemaIsTwoBlocks(t *testing.T) {
+	checkLeaks(t)
 	rec, _ := wide(t, 100)
 	b := wrap(t, rec)
 	before, callbacks := cdevice.ReadStats(), bridge.Callbacks()

@@ -3,12 +3,10 @@
 package cdevice
 
 import (
-	"fmt"
 	"unsafe"
 
 	"github.com/apache/arrow-go/v18/arrow/cdata"
 
-	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
@@ -68,9 +66,8 @@ func ImportPlainArrayReader(stream *cdata.CArrowArrayStream, opts ...ImportOptio
 // the references of the stream, the ownership of the batches, and how errors reach the consumer.
 //
 // A batch that has an event, or whose memory the CPU cannot access, ends the stream: get_next
-// returns EINVAL or ENOTSUP. [RecordReader.AsCPU] waits for the events. A stream of device memory
-// that no CPU can access is an error that wraps device.ErrNotSupported: [RecordReader.CopyTo] with
-// [device.CPUDevice] copies it.
+// returns EINVAL or ENOTSUP. [RecordReader.AsCPU] waits for the events, and [RecordReader.CopyTo]
+// with [device.CPUDevice] copies memory that the CPU cannot access.
 //
 // It writes *out only on success, over its contents: an unreleased stream there leaks.
 //
@@ -79,9 +76,9 @@ func ExportPlainRecordReader(r *RecordReader, out *cdata.CArrowArrayStream) erro
 	if r == nil {
 		return fielderr.Absent(fielderr.OpExport, "RecordReader", "a reader")
 	}
-	return exportPlainStream("RecordReader", &exported[*RecordBatch]{
+	return exportPlainStream(&exported[*RecordBatch]{
 		reader: &r.r,
-		schema: func(s *abi.ArrowSchema) error { return schema.ExportSchema(r.schema, s) },
+		schema: r.exportSchema,
 		array: func(b *RecordBatch, out uintptr) error {
 			return ExportPlainRecordBatch(b, ArrayFromPtr(out), nil)
 		},
@@ -95,7 +92,7 @@ func ExportPlainArrayReader(r *ArrayReader, out *cdata.CArrowArrayStream) error 
 	if r == nil {
 		return fielderr.Absent(fielderr.OpExport, "ArrayReader", "a reader")
 	}
-	return exportPlainStream("ArrayReader", &exported[*Array]{
+	return exportPlainStream(&exported[*Array]{
 		reader: &r.r,
 		schema: func(s *abi.ArrowSchema) error { return schema.Export(r.field, s) },
 		array: func(a *Array, out uintptr) error {
@@ -105,12 +102,9 @@ func ExportPlainArrayReader(r *ArrayReader, out *cdata.CArrowArrayStream) error 
 }
 
 // exportPlainStream gives s a reference to its reader.
-func exportPlainStream[T items.Counted](what string, s *exported[T], out *cdata.CArrowArrayStream) error {
+func exportPlainStream[T items.Counted](s *exported[T], out *cdata.CArrowArrayStream) error {
 	if out == nil {
 		return noOutput("ArrowArrayStream")
-	}
-	if err := checkAccessible(fielderr.OpExport, what, s.reader.DeviceType); err != nil {
-		return err
 	}
 	s.out = plainOut
 	if err := s.start(); err != nil {
@@ -118,14 +112,4 @@ func exportPlainStream[T items.Counted](what string, s *exported[T], out *cdata.
 	}
 	bridge.ExportPlainStream(s, streamMirror(out))
 	return nil
-}
-
-// checkAccessible returns an error if the CPU cannot access memory of the type on any machine. For
-// other types, that depends on the backend.
-func checkAccessible(op, what string, t device.Type) error {
-	if t != device.CUDA && t != device.ROCM {
-		return nil
-	}
-	err := fmt.Errorf("the CPU cannot access memory of %s: %w", t, device.ErrNotSupported)
-	return fielderr.New(op, what+".DeviceType", t.String(), "memory that the CPU can access", err)
 }

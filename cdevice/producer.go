@@ -213,7 +213,7 @@ func (p *producer) begin() (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if err := schema.ExportSchema(p.reader.Schema(), &p.given.schema); err != nil {
+	if err := p.reader.exportSchema(&p.given.schema); err != nil {
 		return false, err
 	}
 	if !p.populate(p.deviceType(), md) {

@@ -7,7 +7,10 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/items"
+	"github.com/arrowdevice/arrowdevice/internal/refcount"
+	"github.com/arrowdevice/arrowdevice/internal/schema"
 )
 
 // RecordReader is a stream of record batches that have one schema and are on one type of device. It is
@@ -27,7 +30,9 @@ type RecordReader struct {
 	metadata arrow.Metadata
 }
 
-// Schema returns the schema of all batches.
+// Schema returns the schema of all batches. It is nil if the stream failed before its schema was known:
+// there is no batch then, and Err returns the error. [NewFailedRecordReader] and [WrapRecordReader] make
+// such readers; imports return the error instead.
 func (r *RecordReader) Schema() *arrow.Schema { return r.schema }
 
 // Metadata returns the metadata that the producer of an asynchronous stream passed for the whole
@@ -48,7 +53,7 @@ func (r *RecordReader) All() iter.Seq2[*RecordBatch, error] { return r.r.All }
 func (r *RecordReader) Next() bool { return r.r.Next() }
 
 // RecordBatch returns the batch that Next read. It is borrowed from the reader until the next call
-// of Next; Retain keeps it.
+// of Next; Retain keeps it, and a Release without a Retain panics.
 func (r *RecordReader) RecordBatch() *RecordBatch { return r.r.Current }
 
 // Err returns the error that ended the stream, or nil.
@@ -82,7 +87,7 @@ func (r *RecordReader) Map(f func(*RecordBatch) (*RecordBatch, error)) *RecordRe
 // Prefetch makes a goroutine read up to n batches ahead, beyond the batch that is in use. It starts
 // with the next batch that is read from r. Prefetch changes r, for all holders of a reference to it,
 // and returns r, without a new reference; as [RecordReader.Map], it does not wait. If n is not
-// positive, it does nothing.
+// positive, it does nothing; more than 1,048,576 ends the stream with an error.
 //
 // The goroutine closes the source at the end of the stream, before r reports that end: an imported
 // stream is released there. Releasing the reader earlier does not wait for a call of get_next that is
@@ -139,7 +144,27 @@ func newRecordReader(schema *arrow.Schema, t device.Type, s items.Source[*Record
 	r.r.Init("RecordReader", t, s)
 	r.r.Fit = func(b *RecordBatch) *RecordBatch { return b.under(schema) }
 	r.r.Check = func(b *RecordBatch) error { return checkBatch(b, schema, t) }
+	r.r.Count = func(b *RecordBatch) *refcount.Count { return &b.refs }
 	return r
+}
+
+// over makes the reader of a source that is made of r. It has r's metadata and, if r failed before its
+// schema was known, r's error.
+func (r *RecordReader) over(t device.Type, s items.Source[*RecordBatch]) *RecordReader {
+	o := newRecordReader(r.schema, t, s)
+	o.metadata = r.metadata
+	if r.schema == nil {
+		o.r.Fail(r.Err())
+	}
+	return o
+}
+
+// exportSchema returns the error of a reader that failed before its schema was known.
+func (r *RecordReader) exportSchema(out *abi.ArrowSchema) error {
+	if r.schema == nil {
+		return r.Err()
+	}
+	return schema.ExportSchema(r.schema, out)
 }
 
 // ArrayReader is a stream of arrays of one type, such as the chunks of a chunked array. It is the
@@ -195,5 +220,6 @@ func newArrayReader(field arrow.Field, t device.Type, s items.Source[*Array]) *A
 	r := &ArrayReader{field: field}
 	r.r.Init("ArrayReader", t, s)
 	r.r.Check = func(a *Array) error { return checkArray(a, field.Type, t) }
+	r.r.Count = func(a *Array) *refcount.Count { return &a.refs }
 	return r
 }

@@ -145,9 +145,7 @@ func (r *RecordReader) CopyTo(ctx context.Context, dev device.Device, opts ...Co
 		defer source.Release()
 		return source.CopyTo(d.ctx, dev, opts...)
 	}
-	copied := newRecordReader(r.schema, dev.ID().Type, items.NewBounded(ctx, fielderr.OpCopy, items.NewPrefetcher(d, 1)))
-	copied.metadata = r.metadata
-	return copied, nil
+	return r.over(dev.ID().Type, items.NewBounded(ctx, fielderr.OpCopy, items.NewPrefetcher(d, 1))), nil
 }
 
 // CopyTo makes a reader whose arrays are copies on dev; see [RecordReader.CopyTo].
@@ -172,15 +170,13 @@ func (r *ArrayReader) CopyTo(ctx context.Context, dev device.Device, opts ...Cop
 
 // AsCPU makes a reader of the batches that are left in r, labelled as the CPU's, as by
 // [RecordBatch.AsCPU]: for consumers that know no other device. Reading a batch waits for its
-// event. The end of ctx ends the wait, and the stream. A stream of device memory that the CPU can
-// never access is an error that wraps device.ErrNotSupported.
+// event. The end of ctx ends the wait, and the stream. A batch in memory that the CPU cannot access
+// ends the stream with an error that wraps device.ErrNotSupported: the batch decides, and not the
+// stream's device type, since [WithCPUAccessible] is known of batches only.
 //
 // The result is owned by the caller. It holds a reference to r until its end or its last Release.
 func (r *RecordReader) AsCPU(ctx context.Context) (*RecordReader, error) {
 	if err := fielderr.CheckContext(fielderr.OpRead, ctx); err != nil {
-		return nil, err
-	}
-	if err := checkAccessible(fielderr.OpRead, "RecordReader", r.r.DeviceType); err != nil {
 		return nil, err
 	}
 	d, err := derive(ctx, "RecordReader", &r.r)
@@ -191,18 +187,13 @@ func (r *RecordReader) AsCPU(ctx context.Context) (*RecordReader, error) {
 		defer b.Release()
 		return b.AsCPU(d.ctx)
 	}
-	cpu := newRecordReader(r.schema, device.CPU, items.NewBounded(ctx, fielderr.OpRead, d))
-	cpu.metadata = r.metadata
-	return cpu, nil
+	return r.over(device.CPU, items.NewBounded(ctx, fielderr.OpRead, d)), nil
 }
 
 // AsCPU makes a reader of the arrays that are left in r, labelled as the CPU's; see
 // [RecordReader.AsCPU].
 func (r *ArrayReader) AsCPU(ctx context.Context) (*ArrayReader, error) {
 	if err := fielderr.CheckContext(fielderr.OpRead, ctx); err != nil {
-		return nil, err
-	}
-	if err := checkAccessible(fielderr.OpRead, "ArrayReader", r.r.DeviceType); err != nil {
 		return nil, err
 	}
 	d, err := derive(ctx, "ArrayReader", &r.r)

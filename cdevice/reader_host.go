@@ -32,7 +32,10 @@ func (r *RecordReader) HostReader(ctx context.Context, mem memory.Allocator) arr
 	}
 	h.schema = r.schema
 	if h.err == nil {
-		if h.err = fielderr.CheckContext(fielderr.OpRead, ctx); h.err != nil {
+		if h.err = fielderr.CheckContext(fielderr.OpRead, ctx); h.err == nil && h.schema == nil {
+			h.err = r.Err() // which cdata, for one, asks for when there is no schema
+		}
+		if h.err != nil {
 			h.close()
 		}
 	}
@@ -108,6 +111,9 @@ func (h *hostReader) take() error {
 	if err == nil {
 		h.current, err = h.read(b)
 	}
+	if view, ok := h.current.(*hostBatch); ok {
+		view.refs.Own()
+	}
 	return err
 }
 
@@ -122,6 +128,9 @@ func (h *hostReader) read(b *RecordBatch) (arrow.RecordBatch, error) {
 
 func (h *hostReader) dropCurrent() {
 	if h.current != nil {
+		if view, ok := h.current.(*hostBatch); ok {
+			view.refs.Disown()
+		}
 		h.current.Release()
 		h.current = nil
 	}

@@ -17,7 +17,7 @@ import (
 // NewRecordReader makes a reader of an iterator over batches that have the schema and are on devices
 // of type t: a function that yields them, or All of another reader. The iterator keeps its references
 // to the batches, and may release each when its yield returns. The stream ends with the iterator, or
-// with the first error that it yields.
+// with the first error that it yields (io.EOF is the end, as for [NewRecordReaderFunc]).
 //
 // The iterator runs on a goroutine of its own, and only while a batch is being read. A release before
 // the end makes its yield return false, and waits until the iterator has returned. A panic in it is an
@@ -35,9 +35,14 @@ func NewRecordReader(schema *arrow.Schema, t device.Type, batches iter.Seq2[*Rec
 }
 
 // NewRecordReaderFunc makes a reader of a function that returns the next batch, owned by the reader,
-// and io.EOF at the end (not an error that wraps it). next is called on the goroutine, or in the
-// callback from C, that reads a batch, one call at a time, and not again after an error. stop, unless
-// it is nil, is called once, when the reader is released. The batches are as for [NewRecordReader].
+// and io.EOF at the end. next is called on the goroutine, or in the callback from C, that reads a
+// batch, one call at a time, and not again after an error. stop, unless it is nil, is called once,
+// when the reader is released. The batches are as for [NewRecordReader].
+//
+// An error that wraps io.EOF does not end the stream as io.EOF does: it is the error of a source that
+// was cut off ("read batch 7: EOF"), and the batches before it must not pass for all. So it is with
+// every source. The reader's error has the same text, and wraps io.ErrUnexpectedEOF in place of
+// io.EOF: functions of arrow-go, such as arrio.Copy, take any error that wraps io.EOF for the end.
 func NewRecordReaderFunc(schema *arrow.Schema, t device.Type, next func() (*RecordBatch, error), stop func()) (*RecordReader, error) {
 	if err := checkNew(schema != nil, "next", next != nil, t); err != nil {
 		return nil, err
@@ -45,6 +50,28 @@ func NewRecordReaderFunc(schema *arrow.Schema, t device.Type, next func() (*Reco
 	return newRecordReader(schema, t, &items.Function[*RecordBatch]{Ask: next, Stop: stop, Check: func(b *RecordBatch) error {
 		return checkBatch(b, schema, t)
 	}}), nil
+}
+
+// NewFailedRecordReader makes a reader of a source that failed with err before it had a schema, such as
+// a query of a table that does not exist. It has no schema and no batch, and Err returns err at once.
+// Exported, it tells the consumer its errno and text: get_schema returns them, or on_error of an
+// asynchronous handler is called without on_schema before it.
+//
+// The result is owned by the caller.
+func NewFailedRecordReader(t device.Type, err error) (*RecordReader, error) {
+	if err == nil {
+		return nil, fielderr.Absent(fielderr.OpNew, "err", "the error of the source")
+	}
+	if err := checkNew(true, "", true, t); err != nil {
+		return nil, err
+	}
+	return failedReader(t, err), nil
+}
+
+func failedReader(t device.Type, err error) *RecordReader {
+	r := newRecordReader(nil, t, new(items.Function[*RecordBatch])) // which is not asked
+	r.r.Fail(err)
+	return r
 }
 
 // NewArrayReader is [NewRecordReader] for arrays of the field's type.
@@ -64,7 +91,7 @@ func checkBatch(b *RecordBatch, schema *arrow.Schema, t device.Type) error {
 		return nothing("batch")
 	case !b.refs.Alive():
 		return fielderr.Released("RecordBatch")
-	case b.schema != schema && !sameTypes(b.schema, schema):
+	case !sameSchema(b.schema, schema) && !sameTypes(b.schema, schema):
 		return fielderr.Invalid(fielderr.OpRead, "RecordBatch.schema", b.schema, fmt.Sprintf("the stream's: %s", fielderr.Schema(schema)))
 	}
 	return checkType(b.location, t)
@@ -98,7 +125,7 @@ func checkType(at tree.Location, t device.Type) error {
 func checkNew(schema bool, name string, source bool, t device.Type) error {
 	switch {
 	case !schema:
-		return fielderr.Invalid(fielderr.OpNew, "schema", "nil", "what the items have in common")
+		return fielderr.Invalid(fielderr.OpNew, "schema", "nil", "what the items have in common; NewFailedRecordReader makes a reader without one")
 	case t <= 0:
 		return fielderr.Invalid(fielderr.OpNew, "device_type", int32(t), "the type of a device")
 	case !source:
@@ -123,7 +150,8 @@ func sameTypes(a, b *arrow.Schema) bool {
 
 // WrapRecordReader makes a reader of an arrow-go reader, without copying. dev is the device whose
 // memory the batches are built in, as for [WrapRecordBatch]. For a table, use arrow-go's
-// array.NewTableReader.
+// array.NewTableReader. If rdr has failed and has no schema, the result is as of
+// [NewFailedRecordReader]: with rdr's error.
 //
 // The result is owned by the caller. It holds a reference to rdr. arrow-go's readers must be used
 // by one goroutine at a time: after this call, only the result may read from rdr.
@@ -139,6 +167,9 @@ func WrapRecordReader(rdr array.RecordReader, dev device.Device) (*RecordReader,
 	}
 	schema := rdr.Schema()
 	if schema == nil {
+		if err := rdr.Err(); err != nil {
+			return failedReader(dev.ID().Type, err), nil
+		}
 		return nil, fielderr.Invalid(fielderr.OpWrap, "schema", "nil", "a schema")
 	}
 	rdr.Retain()

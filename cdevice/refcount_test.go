@@ -107,3 +107,84 @@ func TestLateRetain(t *testing.T) {
 		assert.Equal(t, before, cdevice.ReadStats().ImportedArrays)
 	})
 }
+
+// A Release of an item that is borrowed from a reader panics itself, and not the reader later, when it
+// drops its own reference. The item and the stream are as before.
+func TestReleaseOfABorrowedItem(t *testing.T) {
+	checkLeaks(t)
+	batches := func(read func(*cdevice.RecordReader, func(referenceCounted))) func(func(referenceCounted)) error {
+		return func(use func(referenceCounted)) error {
+			r := newScript(t, numbered(t, 3)...).reader(t)
+			read(r, use)
+			return r.Err()
+		}
+	}
+	arrays := func(read func(*cdevice.ArrayReader, func(referenceCounted))) func(func(referenceCounted)) error {
+		return func(use func(referenceCounted)) error {
+			chunks := arrow.NewChunked(arrow.PrimitiveTypes.Int64, []arrow.Array{numbers(t, 8), numbers(t, 8), numbers(t, 8)})
+			defer chunks.Release()
+			r, err := cdevice.WrapChunked(chunks, device.CPUDevice())
+			require.NoError(t, err)
+			defer r.Release()
+			read(r, use)
+			return r.Err()
+		}
+	}
+	for name, row := range map[string]struct {
+		kind string
+		read func(use func(referenceCounted)) error
+	}{
+		"Next": {"RecordBatch", batches(func(r *cdevice.RecordReader, use func(referenceCounted)) {
+			for r.Next() {
+				use(r.RecordBatch())
+			}
+		})},
+		"All": {"RecordBatch", batches(func(r *cdevice.RecordReader, use func(referenceCounted)) {
+			for b := range r.All() {
+				use(b)
+			}
+		})},
+		"All of two readers": {"RecordBatch", batches(func(r *cdevice.RecordReader, use func(referenceCounted)) {
+			r.Retain()
+			over := iterating(t, r).Prefetch(2)
+			defer over.Release()
+			for b := range over.All() {
+				use(b)
+			}
+		})},
+		"Map": {"RecordBatch", batches(func(r *cdevice.RecordReader, use func(referenceCounted)) {
+			for range r.Map(func(b *cdevice.RecordBatch) (*cdevice.RecordBatch, error) { use(b); return b, nil }).All() {
+			}
+		})},
+		"HostReader": {"record batch of HostView", batches(func(r *cdevice.RecordReader, use func(referenceCounted)) {
+			h := r.HostReader(background, nil)
+			defer h.Release()
+			for h.Next() {
+				use(h.RecordBatch())
+			}
+		})},
+		"Next of arrays": {"Array", arrays(func(r *cdevice.ArrayReader, use func(referenceCounted)) {
+			for r.Next() {
+				use(r.Array())
+			}
+		})},
+		"All of arrays": {"Array", arrays(func(r *cdevice.ArrayReader, use func(referenceCounted)) {
+			for a := range r.All() {
+				use(a)
+			}
+		})},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := 0
+			require.NoError(t, row.read(func(item referenceCounted) {
+				n++
+				want := "cdevice: " + row.kind + ": Release without a Retain: the reader owns it: invalid"
+				assert.PanicsWithError(t, want, item.Release)
+				item.Retain()
+				item.Release()
+				assert.PanicsWithError(t, want, item.Release)
+			}))
+			assert.Equal(t, 3, n)
+		})
+	}
+}

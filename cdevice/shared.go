@@ -138,12 +138,8 @@ func (s *shared) WaitOn(stream device.Stream) error {
 	return s.at().WaitOn(stream)
 }
 
-// UsedOn records that work on the stream, which may be of any device, accesses the memory. The
-// final Release then returns at once, and the memory is released after all work enqueued by then on
-// that device, on any stream: on the releasing goroutine if none is pending, otherwise on one of the
-// device's backend, which also calls the producer's release callback. (Compare PyTorch's
-// Tensor.record_stream.)
-func (s *shared) UsedOn(stream device.Stream) error {
+// usedOn implements UsedOn. nodes returns the nodes of the batch or array.
+func (s *shared) usedOn(stream device.Stream, nodes func() []tree.Node) error {
 	if err := s.hold(fielderr.OpRead); err != nil {
 		return err
 	}
@@ -155,7 +151,7 @@ func (s *shared) UsedOn(stream device.Stream) error {
 	if dev == nil {
 		return fielderr.Invalid(fielderr.OpRead, "stream", tree.DescribeStream(nil), "a stream")
 	}
-	s.mem.UsedOn(dev)
+	s.mem.UsedOn(dev, stream, nodes)
 	return nil
 }
 
@@ -175,6 +171,21 @@ func (s *shared) asCPU(ctx context.Context) (tree.Location, error) {
 	}
 	cpu := device.CPUDevice()
 	return tree.Location{ID: cpu.ID(), Dev: cpu}, nil
+}
+
+// UsedOn records that work on the stream, which may be of any device, accesses the memory. The
+// final Release then returns at once, and the memory is released after the work enqueued by then on
+// that stream: on the releasing goroutine if none is pending, otherwise on one of the device's backend,
+// which also calls the producer's release callback. (Compare PyTorch's Tensor.record_stream.)
+//
+// The stream must live until the memory is released, unless it is closed before. If it is closed then,
+// or being captured, or is the default stream of each thread, the memory is released after all work of
+// the stream's device; so is memory that was exported, or that more than 16 streams use.
+func (b *RecordBatch) UsedOn(stream device.Stream) error { return b.usedOn(stream, b.nodes) }
+
+// UsedOn records that work on the stream accesses the memory; see [RecordBatch.UsedOn].
+func (a *Array) UsedOn(stream device.Stream) error {
+	return a.usedOn(stream, func() []tree.Node { return a.tree().Nodes })
 }
 
 // tree returns the columns of the batch. The caller holds the memory.

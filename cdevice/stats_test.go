@@ -131,6 +131,7 @@ func TestNoGoroutineIsCountedAfterItsReader(t *testing.T) {
 
 // TestStatsOfImports is about structs of producers, counted until their release returns.
 func TestStatsOfImports(t *testing.T) {
+	checkLeaks(t)
 	t.Run("a stream", func(t *testing.T) {
 		for name, row := range map[string]struct {
 			ahead int
@@ -172,6 +173,7 @@ func TestStatsOfImports(t *testing.T) {
 
 // TestStatsOfExports tests that our structs count until their memory is released.
 func TestStatsOfExports(t *testing.T) {
+	checkLeaks(t)
 	t.Run("an array", func(t *testing.T) {
 		s, err := device.CPUDevice().NewStream()
 		require.NoError(t, err)

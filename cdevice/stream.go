@@ -62,7 +62,7 @@ func ImportArrayReader(stream *CArrowDeviceArrayStream, opts ...ImportOption) (*
 // caller keeps its own reference; each batch goes either to the stream or to a caller that reads r.
 // An error, or a panic in the code that makes the batches, reaches the consumer as an errno and the
 // text of get_last_error, which is valid until the next call. After an error or the end, get_next
-// gives the same again.
+// gives the same again. If r failed before its schema was known, get_schema gives the error too.
 //
 // It writes *out only on success, over its contents: an unreleased stream there leaks.
 //
@@ -73,7 +73,7 @@ func ExportRecordReader(r *RecordReader, out *CArrowDeviceArrayStream) error {
 	}
 	return exportStream(&exported[*RecordBatch]{
 		reader: &r.r,
-		schema: func(s *abi.ArrowSchema) error { return schema.ExportSchema(r.schema, s) },
+		schema: r.exportSchema,
 		out:    deviceOut,
 		array: func(b *RecordBatch, out uintptr) error {
 			return ExportRecordBatch(b, DeviceArrayFromPtr(out), nil)

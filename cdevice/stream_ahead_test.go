@@ -2,7 +2,9 @@ package cdevice_test
 
 import (
 	"context"
+	"fmt"
 	"io"
+	"math"
 	"runtime"
 	"testing"
 
@@ -55,8 +57,36 @@ func TestPrefetchDepthIsALimit(t *testing.T) {
 	}
 }
 
+// A prefetcher allocates for the batches that there are, not for those that there might be.
+func TestPrefetchAllocatesAsNeeded(t *testing.T) {
+	checkLeaks(t)
+	r := newScript(t, numbered(t, 1)...).reader(t).Prefetch(1 << 20)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	numbers, err := numbersOf(t, r.All())
+	runtime.ReadMemStats(&after)
+	require.NoError(t, err)
+	assert.Equal(t, upTo(1), numbers)
+	assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(1<<20))
+}
+
+func TestPrefetchDepthIsBounded(t *testing.T) {
+	checkLeaks(t)
+	for _, n := range []int{1<<20 + 1, 1 << 27, 1 << 62, math.MaxInt} {
+		s := newScript(t, numbered(t, 1)...)
+		r := s.reader(t).Prefetch(n)
+		assert.False(t, r.Next())
+		assert.EqualError(t, r.Err(), fmt.Sprintf("cdevice: read: Prefetch = %d, want at most 1048576: invalid", n))
+		assert.Zero(t, s.nexts.Load())
+	}
+	ended := newScript(t).reader(t)
+	assert.False(t, ended.Next())
+	assert.NoError(t, ended.Prefetch(math.MaxInt).Err(), "on a reader that has ended it does nothing")
+}
+
 // A release does not wait for a producer that does not answer.
 func TestReleaseDoesNotWaitForAPrefetch(t *testing.T) {
+	checkLeaks(t)
 	stats := cdevice.ReadStats()
 	s := newScript(t, numbered(t, 3)...)
 	next, answer := s.getNext, make(chan struct{})

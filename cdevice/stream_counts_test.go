@@ -19,6 +19,7 @@ import (
 // A batch's way through an exported and an imported stream costs as much as an import: neither makes a
 // call between Go and C, since the import knows the export.
 func TestStreamCostsPerBatch(t *testing.T) {
+	checkLeaks(t)
 	for kind, through := range map[string]func(*cdevice.RecordReader) (*cdevice.RecordReader, error){
 		"device": func(r *cdevice.RecordReader) (*cdevice.RecordReader, error) {
 			return cdevice.ImportRecordReader(export(t, r))

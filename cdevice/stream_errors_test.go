@@ -12,6 +12,7 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/arrio"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -66,7 +67,6 @@ func TestErrorsOfSourcesBecomeErrnos(t *testing.T) {
 		{fmt.Errorf("%w: a type", arrow.ErrNotImplemented), syscall.ENOSYS},
 		{fmt.Errorf("gpu: %w", device.ErrNotSupported), syscall.ENOTSUP},
 		{fmt.Errorf("gpu: %w", cdevice.ErrReleased), syscall.EINVAL},
-		{fmt.Errorf("over: %w", io.EOF), syscall.EIO}, // an error that wraps the end is not the end
 		{&cdevice.ProducerError{Callback: "ArrowDeviceArrayStream.get_next", Code: -12, Message: "odd"}, -12 & math32},
 	} {
 		t.Run(row.err.Error(), func(t *testing.T) {
@@ -80,6 +80,53 @@ func TestErrorsOfSourcesBecomeErrnos(t *testing.T) {
 				_, err := numbersOf(t, r.All())
 				assert.Equal(t, row.err, err, "for Go it is itself")
 				r.Release()
+			}
+		})
+	}
+}
+
+// An error that wraps io.EOF is of a source that was cut off, and no end of the stream: not for
+// consumers, nor for functions of arrow-go, which take every error that wraps io.EOF for the end.
+func TestErrorThatWrapsTheEndIsNoEnd(t *testing.T) {
+	checkLeaks(t)
+	cut := fmt.Errorf("batch 7: %w", errors.Join(io.EOF, syscall.ENOSPC))
+	fail := func(*cdevice.RecordBatch) (*cdevice.RecordBatch, error) { return nil, cut }
+	for name, source := range map[string]func() *cdevice.RecordReader{
+		"iterator":        func() *cdevice.RecordReader { return iterated(t, cut) },
+		"function":        func() *cdevice.RecordReader { return asked(t, cut) },
+		"arrow-go reader": func() *cdevice.RecordReader { return wrappedFailing(t, cut) },
+		"Map":             func() *cdevice.RecordReader { return asked(t, nil, numbered(t, 1)...).Map(fail) },
+		"ahead":           func() *cdevice.RecordReader { return asked(t, cut).Prefetch(2) },
+		"AsCPU":           func() *cdevice.RecordReader { r := asked(t, cut); return made(t, r)(r.AsCPU(background)) },
+		"CopyTo": func() *cdevice.RecordReader {
+			r := asked(t, cut)
+			return made(t, r)(r.CopyTo(background, device.CPUDevice()))
+		},
+		"another stream": func() *cdevice.RecordReader { return iterating(t, asked(t, cut)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := export(t, source())
+			_, code := next(t, s)
+			assert.EqualValues(t, syscall.ENOSPC, code)
+			assert.Equal(t, cut.Error(), bridge.CallGetLastError(abi.As[abi.ArrowDeviceArrayStream](s)))
+			for way, read := range map[string]func(*cdevice.RecordReader) error{
+				"All":  func(r *cdevice.RecordReader) error { _, err := numbersOf(t, r.All()); return err },
+				"Next": func(r *cdevice.RecordReader) error { assert.False(t, r.Next()); return r.Err() },
+				"arrow-go": func(r *cdevice.RecordReader) error {
+					h := r.HostReader(background, nil)
+					defer h.Release()
+					_, err := arrio.Copy(nil, readerOf{h})
+					return err
+				},
+			} {
+				r := source()
+				err := read(r)
+				r.Release()
+				assert.EqualError(t, err, cut.Error(), way)
+				assert.NotErrorIs(t, err, io.EOF, way)
+				for _, is := range []error{io.ErrUnexpectedEOF, syscall.ENOSPC} {
+					assert.ErrorIs(t, err, is, way)
+				}
 			}
 		})
 	}

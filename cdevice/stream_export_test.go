@@ -392,8 +392,9 @@ func TestConversionsReachTheArraysOfAnExport(t *testing.T) {
 	defer far.Release()
 	r, err := cdevice.NewArrayReader(far.Field(), device.CUDA, func(yield func(*cdevice.Array, error) bool) { yield(far, nil) })
 	require.NoError(t, err)
+	r = made(t, r)(r.AsCPU(background))
 	defer r.Release()
-	_, err = r.AsCPU(background)
-	assert.ErrorIs(t, err, device.ErrNotSupported)
-	assert.ErrorContains(t, err, "cdevice: read: ArrayReader.DeviceType = cuda, want memory that the CPU can access: the CPU cannot access memory of cuda")
+	assert.False(t, r.Next())
+	assert.ErrorIs(t, r.Err(), device.ErrNotSupported)
+	assert.ErrorContains(t, r.Err(), "cdevice: read: Array.DeviceID = cuda:3, want memory that the CPU can access: the CPU cannot access memory of cuda:3")
 }

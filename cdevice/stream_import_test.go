@@ -2,6 +2,8 @@ package cdevice_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"math"
 	"sync"
 	"syscall"
@@ -249,7 +251,6 @@ func TestBadStreams(t *testing.T) {
 		"ArrowDeviceArrayStream.device_type = -1, want":             func(s *cdevice.CArrowDeviceArrayStream) { s.DeviceType = -1 },
 		"ArrowDeviceArrayStream.get_schema = NULL, want a callback": func(s *cdevice.CArrowDeviceArrayStream) { s.GetSchema = 0 },
 		"ArrowDeviceArrayStream.get_next = NULL, want":              func(s *cdevice.CArrowDeviceArrayStream) { s.GetNext = 0 },
-		"ArrowDeviceArrayStream.get_last_error = NULL, want":        func(s *cdevice.CArrowDeviceArrayStream) { s.GetLastError = 0 },
 	} {
 		t.Run(want, func(t *testing.T) {
 			checkLeaks(t)
@@ -267,6 +268,35 @@ func TestBadStreams(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A producer that has no texts may leave get_last_error out: the code is enough.
+func TestStreamWithoutGetLastError(t *testing.T) {
+	checkLeaks(t)
+	open := func(s *script) (*cdevice.RecordReader, error) {
+		s.stream.GetLastError = 0
+		return cdevice.ImportRecordReader(s.stream)
+	}
+	for _, row := range []struct {
+		s    *script
+		read int
+		err  error
+	}{
+		{newScript(t, numbered(t, 2)...), 2, nil},
+		{newScript(t, numbered(t, 2)...).failing(1, 5, "unheard"), 1, errors.New("cdevice: import: ArrowDeviceArrayStream.get_next: input/output error (errno 5)")},
+	} {
+		r, err := open(row.s)
+		require.NoError(t, err)
+		numbers, err := numbersOf(t, r.All())
+		r.Release()
+		assert.Equal(t, upTo(row.read), numbers)
+		assert.Equal(t, fmt.Sprint(row.err), fmt.Sprint(err))
+	}
+	s := newScript(t)
+	s.getSchema = func(*abi.ArrowSchema) int { return int(syscall.ENOENT) }
+	_, err := open(s)
+	assert.EqualError(t, err, "cdevice: import: ArrowDeviceArrayStream.get_schema: no such file or directory (errno 2)")
+	assert.ErrorIs(t, err, syscall.ENOENT)
 }
 
 func TestSchemaOfAStreamThatCannotBeHad(t *testing.T) {

@@ -58,7 +58,7 @@ func (s *foreignDevice) check(*importOptions) error {
 	if s.DeviceType <= 0 {
 		return fielderr.Invalid(fielderr.OpImport, s.name()+".device_type", s.DeviceType, "the type of a device")
 	}
-	return checkCallbacks(s.name(), s.GetSchema, s.GetNext, s.GetLastError)
+	return checkCallbacks(s.name(), s.GetSchema, s.GetNext)
 }
 
 func (s *foreignDevice) getSchema(out *abi.ArrowSchema) int {
@@ -102,7 +102,7 @@ func (s *foreignPlain) check(o *importOptions) error {
 	if err := o.checkPlain(); err != nil {
 		return err
 	}
-	return checkCallbacks(s.name(), s.GetSchema, s.GetNext, s.GetLastError)
+	return checkCallbacks(s.name(), s.GetSchema, s.GetNext)
 }
 
 func (s *foreignPlain) getSchema(out *abi.ArrowSchema) int {
@@ -125,16 +125,17 @@ func streamReleased(name string) error {
 	return fielderr.New(fielderr.OpImport, name+".release", "NULL", nil, ErrReleased)
 }
 
-func checkCallbacks(name string, getSchema, getNext, getLastError uintptr) error {
-	for _, f := range []struct {
-		name string
-		addr uintptr
-	}{{"get_schema", getSchema}, {"get_next", getNext}, {"get_last_error", getLastError}} {
-		if f.addr == 0 {
-			return fielderr.Invalid(fielderr.OpImport, name+"."+f.name, "NULL", "a callback")
-		}
+// checkCallbacks does not ask for get_last_error, which producers without texts leave out.
+func checkCallbacks(name string, getSchema, getNext uintptr) error {
+	switch {
+	case getSchema == 0:
+		name += ".get_schema"
+	case getNext == 0:
+		name += ".get_next"
+	default:
+		return nil
 	}
-	return nil
+	return fielderr.Invalid(fielderr.OpImport, name, "NULL", "a callback")
 }
 
 // importRecordReader makes a reader of a stream, which it takes.
@@ -152,7 +153,7 @@ func importRecordReader(from foreign, opts []ImportOption) (*RecordReader, error
 		if err != nil {
 			return nil, err
 		}
-		b, err := importBatch(in, s, &c.opts)
+		b, err := importBatch(in, s, false, &c.opts)
 		return b, c.ofNext(err)
 	}
 	f := &items.Function[*RecordBatch]{Ask: next, StopThen: c.releaseThen}

@@ -159,6 +159,7 @@ func TestSourceThatExitsWhileItIsAskedAhead(t *testing.T) {
 
 // Panics on goroutines without a waiting caller do not end the process.
 func TestPanicInStop(t *testing.T) {
+	checkLeaks(t)
 	before := cdevice.ReadStats()
 	seen := panics(t)
 	open := func() *cdevice.RecordReader {

@@ -1,6 +1,8 @@
 package cdevice_test
 
 import (
+	"fmt"
+	"iter"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -12,6 +14,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
 )
 
@@ -174,4 +177,78 @@ func TestReleaseAfterEventNeedsABackend(t *testing.T) {
 	b, err := cdevice.ImportRecordBatchWithSchema(in, want.Schema(), cdevice.WithReleaseAfterEvent())
 	require.NoError(t, err, "no event")
 	b.Release()
+}
+
+// Streams of such memory are the CPU's as far as each of their items is.
+func TestStreamsOfAssumedHostReadable(t *testing.T) {
+	checkLeaks(t)
+	want := numbered(t, 3)
+	for _, kind := range []device.Type{device.CUDA, device.ROCM, device.Metal} {
+		for name, opts := range map[string][]cdevice.ImportOption{"declared": {cdevice.WithCPUAccessible()}, "not declared": nil} {
+			t.Run(fmt.Sprintf("%s, %s", kind, name), func(t *testing.T) {
+				open := func() *script {
+					s := newScript(t, want...)
+					s.stream.DeviceType = int32(kind)
+					next := s.getNext
+					s.getNext = func(call int, out *abi.ArrowDeviceArray) int {
+						code := next(call, out)
+						out.DeviceType, out.DeviceID = int32(kind), 0
+						return code
+					}
+					return s
+				}
+				ends := func(read int, err error) {
+					if opts != nil {
+						assert.NoError(t, err)
+						assert.Equal(t, len(want), read)
+					} else {
+						assert.ErrorIs(t, err, device.ErrNotSupported)
+						assert.ErrorContains(t, err, ".DeviceID = "+kind.String())
+						assert.Zero(t, read)
+					}
+				}
+				r, err := cdevice.ImportRecordReader(open().stream, opts...)
+				require.NoError(t, err)
+				cpu := made(t, r)(r.AsCPU(background))
+				ends(count(cpu.All()))
+				cpu.Release()
+
+				arrays, err := cdevice.ImportArrayReader(open().stream, opts...)
+				require.NoError(t, err)
+				cpuArrays := made(t, arrays)(arrays.AsCPU(background))
+				ends(count(cpuArrays.All()))
+				cpuArrays.Release()
+
+				out := garbagePlainStream()
+				r, err = cdevice.ImportRecordReader(open().stream, opts...)
+				require.NoError(t, err)
+				require.NoError(t, cdevice.ExportPlainRecordReader(r, out))
+				r.Release()
+				r, err = cdevice.ImportPlainRecordReader(out)
+				require.NoError(t, err)
+				ends(count(r.All()))
+				r.Release()
+
+				arrays, err = cdevice.ImportArrayReader(open().stream, opts...)
+				require.NoError(t, err)
+				require.NoError(t, cdevice.ExportPlainArrayReader(arrays, out))
+				arrays.Release()
+				arrays, err = cdevice.ImportPlainArrayReader(out)
+				require.NoError(t, err)
+				ends(count(arrays.All()))
+				arrays.Release()
+			})
+		}
+	}
+}
+
+// count is how many items there are before an error.
+func count[T any](all iter.Seq2[T, error]) (n int, err error) {
+	for _, err := range all {
+		if err != nil {
+			return n, err
+		}
+		n++
+	}
+	return n, nil
 }

@@ -53,6 +53,7 @@ func TestSlicedSparseUnionColumnKeepsItsRows(t *testing.T) {
 }
 
 func TestViewSizesAreNotLeaked(t *testing.T) {
+	checkLeaks(t)
 	// The sizes lie in memory that the batch owns: no C allocation of their own.
 	b := wrap(t, oneColumn(t, fromJSON(t, arrow.BinaryTypes.StringView, `["a text that is longer than twelve bytes"]`)))
 	before := cdevice.ReadStats()

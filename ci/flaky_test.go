@@ -20,6 +20,7 @@ func TestFlakyRunsEachTestAlone(t *testing.T) {
 	assert.Zero(t, status, output)
 	assert.Contains(t, output, "3 times each, seed 7, load 1")
 	assert.Contains(t, output, "no failure in ")
+	assert.Regexp(t, `(?m)^ +\d+\.\d\d +\d+\.\d\d  github.com/arrowdevice/arrowdevice/internal/handle.TestStale`, output, "how long each took")
 }
 
 // A run that is not done in time has failed: here each one is not.

@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -30,7 +31,7 @@ func kit(t *testing.T, sections map[string]string) string {
 func command(t *testing.T, name string, args ...string) (string, int) {
 	t.Helper()
 	cmd := exec.Command(name, args...)
-	cmd.Env = append(os.Environ(), "KIT_SIMULATED=1", "KIT_SECONDS=2")
+	cmd.Env = append([]string{"KIT_SECONDS=60"}, append(os.Environ(), "KIT_SIMULATED=1")...)
 	output, err := cmd.CombinedOutput()
 	require.NotNil(t, cmd.ProcessState, "%v", err)
 	return string(output), cmd.ProcessState.ExitCode()
@@ -54,12 +55,15 @@ func TestKitFails(t *testing.T) {
 		"a line":        {"echo 'ok one'; echo 'FAIL two: 1 is not 2'", "tests: FAIL two: 1 is not 2\n"},
 		"a status":      {"echo 'ok one'; exit 3", "tests: FAIL tests: exit status 3\n"},
 		"a crash":       {"echo 'ok one'; kill -SEGV $$", "tests: FAIL tests: exit status 139\n"},
-		"the time":      {"echo 'ok one'; sleep 60", "tests: FAIL tests: it did not end in 2 seconds\n"},
-		"a child's":     {"echo 'ok one'; sleep 60 & wait", "tests: FAIL tests: it did not end in 2 seconds\n"},
+		"the time":      {"echo 'ok one'; sleep 60", "tests: FAIL tests: it did not end in 3 seconds\n"},
+		"a child's":     {"echo 'ok one'; sleep 60 & wait", "tests: FAIL tests: it did not end in 3 seconds\n"},
 		"no check":      {"true", "tests             0        0        0 "},
 		"no executable": {"exec ./missing", "tests: FAIL tests: exit status 127\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if strings.Contains(row.run, "sleep") {
+				t.Setenv("KIT_SECONDS", "3")
+			}
 			folder := kit(t, map[string]string{"tests": row.run, "speed": "echo 'ok fast'"})
 			output, status := command(t, filepath.Join(folder, "gpu"), "run")
 			assert.Equal(t, 1, status, output)
@@ -93,7 +97,7 @@ func TestKitReportsWhatWasKilled(t *testing.T) {
 	folder := kit(t, map[string]string{"tests": "echo 'ok one'; sleep 60"})
 	gpu := filepath.Join(folder, "gpu")
 	cmd := exec.Command(gpu, "run")
-	cmd.Env = append(os.Environ(), "KIT_SIMULATED=1", "KIT_SECONDS=3")
+	cmd.Env = append(os.Environ(), "KIT_SIMULATED=1", "KIT_SECONDS=20")
 	require.NoError(t, cmd.Start())
 	text := filepath.Join(folder, "results", "tests.txt")
 	require.Eventually(t, func() bool { b, _ := os.ReadFile(text); return len(b) > 0 }, 30*time.Second, 10*time.Millisecond)

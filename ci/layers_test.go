@@ -60,7 +60,7 @@ var allowed = map[string][]string{
 	"internal/testing/cases": {},
 	"internal/testing/cpeer": {"internal/abi"},
 	// The rooms of cdevice, each above those before it.
-	"internal/layout":   {"internal/excerpt"},
+	"internal/layout":   {"internal/excerpt", "internal/schema"},
 	"internal/tree":     {"device", "internal/abi", "internal/bridge", "internal/fielderr", "internal/handle", "internal/layout", "internal/refcount"},
 	"internal/hostread": {"internal/abi", "internal/fielderr", "internal/layout", "internal/tree"},
 	"internal/copyplan": {"device", "internal/abi", "internal/bridge", "internal/fielderr", "internal/hostread", "internal/layout", "internal/memcopy", "internal/tree"},
@@ -77,12 +77,13 @@ var allowed = map[string][]string{
 	"pyextension": {
 		"cdevice", "device", "internal/abi", "internal/handle", "interop/cudaarray", "interop/dlpack", "memory/cudaalloc", "pyextension/internal/capi",
 	},
-	"flight":            {"cdevice", "device", "internal/fielderr", "memory/cudaalloc", "share"},
-	"share":             {"cdevice", "device", "internal/abi", "internal/layout", "memory/cudaalloc"},
-	"device/devicetest": {"device"},
-	"interop/dlpack":    {"cdevice", "device", "internal/abi", "internal/bridge", "internal/fielderr"},
-	"interop/cudaarray": {"cdevice", "device", "internal/fielderr"},
-	"interop/triton":    {"cdevice", "device", "internal/excerpt", "internal/fielderr", "memory/cudaalloc"},
+	"internal/ipcmessage": {},
+	"flight":              {"cdevice", "device", "internal/fielderr", "internal/ipcmessage", "memory/cudaalloc", "share"},
+	"share":               {"cdevice", "device", "internal/abi", "internal/ipcmessage", "internal/layout", "memory/cudaalloc"},
+	"device/devicetest":   {"device"},
+	"interop/dlpack":      {"cdevice", "device", "internal/abi", "internal/bridge", "internal/fielderr"},
+	"interop/cudaarray":   {"cdevice", "device", "internal/fielderr"},
+	"interop/triton":      {"cdevice", "device", "internal/excerpt", "internal/fielderr", "memory/cudaalloc"},
 
 	"internal/cuda":             {"device"},
 	"internal/nilargs":          {},

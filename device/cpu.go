@@ -155,6 +155,7 @@ func (hostStream) Device() Device                        { return CPUDevice() }
 func (hostStream) Record(e Event) error                  { return checkHostEvent(e) }
 func (hostStream) WaitEvent(e Event) error               { return checkHostEvent(e) }
 func (hostStream) Synchronize(ctx context.Context) error { return checkContext("synchronize", ctx) }
+func (hostStream) AfterWork(f func())                    { callNow("AfterWork", f) }
 func (hostStream) Close() error                          { return nil }
 
 // checkHostStream returns an error for a stream of another device: the CPU works at once,

@@ -101,6 +101,8 @@ var ErrNotSupported = errors.New("not supported")
 //	[Memsetter]     fills memory
 //	[CopyStreamer]  keeps streams for copies
 //	[Prober]        knows what memory is at an address
+//	[WaitCounter]   limits the memory that waits to be freed
+//	[Waiter]        of a [Stream]: calls a function after its work
 //
 // Package cdevice works without them: it copies, more slowly, and cannot validate memory
 // that the CPU does not reach. A Device that wraps another one has the optional interfaces of
@@ -136,7 +138,8 @@ type Device interface {
 	Copy(ranges []Range, s Stream) error
 
 	// AfterWork calls f after all work already enqueued on any stream of this device,
-	// including streams of other libraries, has completed. It does not wait: f is called on
+	// including streams of other libraries, has completed, and that of other open devices that
+	// may access memory of this one. It does not wait: f is called on
 	// this goroutine where no work is pending, otherwise later on another one. Memory that
 	// work on unknown streams may use is freed in this way; [Event.OnComplete] waits only for
 	// the work before one event. f may block: neither frees nor other functions wait for it. A
@@ -197,6 +200,24 @@ type CopyStreamer interface {
 type Prober interface {
 	// Lookup returns the allocation that p is in.
 	Lookup(p Ptr) (Allocation, error)
+}
+
+// WaitCounter is an optional interface of a [Device] that limits the memory that waits to be freed:
+// where too much waits, Allocate waits. Without it, memory whose release package cdevice defers is
+// not limited.
+type WaitCounter interface {
+	// CountWaiting adds bytes to the memory that was released and that pending work may still
+	// use. When the work has completed, it is called with the same number below zero.
+	CountWaiting(bytes int64)
+}
+
+// Waiter is an optional interface of a [Stream]. Without it, package cdevice keeps memory that work on
+// the stream uses until all work of the device has completed.
+type Waiter interface {
+	// AfterWork is [Device.AfterWork] for the work already enqueued on this stream. Where no event
+	// can be recorded on the stream, because it is closed or is being captured, f is called after all
+	// work of the device.
+	AfterWork(f func())
 }
 
 // Allocation is the memory that an address is in.

@@ -44,6 +44,7 @@ func TestNilArguments(t *testing.T) {
 		"Stream.Record(e)":         {Call: func() error { return s.Record(nil) }, Want: "event = nil"},
 		"Stream.Synchronize(ctx)":  {Call: func() error { return s.Synchronize(ctx) }, Want: noContext},
 		"Stream.WaitEvent(e)":      {Call: func() error { return s.WaitEvent((*nilEvent)(nil)) }, Want: "event = nil"},
+		"Waiter.AfterWork(f)":      {Call: func() error { s.(device.Waiter).AfterWork(nil); return nil }, Want: noFunction, Panics: true},
 		"Register(open)":           {Call: func() error { device.Register(device.WebGPU, nil); return nil }, Want: "Register called with nil for webgpu", Panics: true},
 		"AddProber(p)":             {Call: func() error { device.AddProber(nil); return nil }, Want: "AddProber called with nil", Panics: true},
 	}

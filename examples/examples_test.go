@@ -62,6 +62,17 @@ func TestShareWithoutADriver(t *testing.T) {
 	assert.Equal(t, sharedOn("cpu"), string(out))
 }
 
+// The others need a GPU, and say how to do without.
+func TestProgramsWithoutADriver(t *testing.T) {
+	for _, name := range []string{"roundtrip", "columns", "parquet", "flight"} {
+		run := exec.Command(built(t, name), "a file")
+		run.Env = append(os.Environ(), "CDEVICE_CUDA_DRIVER="+filepath.Join(t.TempDir(), "none"))
+		out, err := run.CombinedOutput()
+		assert.Error(t, err, name)
+		assert.Contains(t, string(out), "without a GPU: go run ./cudasim/run go run ./examples/"+name, name)
+	}
+}
+
 // sharedOn is what the second process of share prints.
 func sharedOn(id string) string { return "sum 10 of 4 rows in the owner's memory on " + id + "\n" }
 

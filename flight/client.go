@@ -27,8 +27,8 @@ func DoGet(ctx context.Context, client arrowflight.FlightServiceClient, ticket *
 		return nil, absent("ticket", "a ticket")
 	}
 	call, cancel := context.WithCancel(ctx)
-	first, endFirst := context.WithCancel(o.asking(call))
-	stream, err := client.DoGet(first, ticket, o.callOptions()...)
+	first, endFirst := context.WithCancel(call)
+	stream, err := client.DoGet(first, ticket, o.asking()...)
 	if err != nil {
 		endFirst()
 		cancel()
@@ -65,7 +65,7 @@ func DoPut(ctx context.Context, client arrowflight.FlightServiceClient, descript
 	}
 	call, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stream, err := client.DoPut(o.asking(call), o.callOptions()...)
+	stream, err := client.DoPut(call, o.asking()...)
 	if err != nil {
 		return withStatus(err)
 	}
@@ -151,7 +151,7 @@ func DoExchange(ctx context.Context, client arrowflight.FlightServiceClient, des
 		return nil, err
 	}
 	call, cancel := context.WithCancel(ctx)
-	stream, err := client.DoExchange(o.asking(call), o.callOptions()...)
+	stream, err := client.DoExchange(call, o.asking()...)
 	if err != nil {
 		cancel()
 		return nil, withStatus(err)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/ipcmessage"
 )
 
 // Dial returns the client for an endpoint at one of the locations, which are URIs as the server gave
@@ -76,7 +77,6 @@ type merged struct {
 
 	lanes   []chan item    // one for each endpoint, or one for all; closed after their last item
 	at      int            // the lane that is read
-	unwatch func() bool    // of the reader's context
 	begun   atomic.Int64   // endpoints that a worker has begun
 	working atomic.Int64   // workers that have not ended
 	running sync.WaitGroup // the same, to be waited for
@@ -95,8 +95,8 @@ func (m *merged) schema(serialised []byte) (schema *arrow.Schema, err error) {
 				err = &Error{"FlightInfo.schema", fmt.Sprint(v), errInvalid}
 			}
 		}()
-		if err := checkSchema(serialised); err != nil {
-			return nil, err
+		if err := ipcmessage.CheckSchema(serialised); err != nil {
+			return nil, refused(err)
 		}
 		return arrowflight.DeserializeSchema(serialised, memory.DefaultAllocator)
 	}
@@ -228,7 +228,7 @@ func (it item) drop() {
 // next returns the next batch of the endpoints.
 func (m *merged) next(ctx context.Context) (*cdevice.RecordBatch, error) {
 	if m.lanes == nil {
-		m.unwatch = context.AfterFunc(ctx, m.cancel)
+		context.AfterFunc(ctx, m.cancel) // ctx ends with the reader
 		m.start()
 	}
 	for m.at < len(m.lanes) {
@@ -247,9 +247,6 @@ func (m *merged) next(ctx context.Context) (*cdevice.RecordBatch, error) {
 
 // stop cancels the calls. It does not wait for them; batches that are ready are dropped after them.
 func (m *merged) stop() {
-	if m.unwatch != nil {
-		m.unwatch()
-	}
 	m.cancel()
 	if m.lanes == nil {
 		m.dropFirst()

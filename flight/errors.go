@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/ipcmessage"
 	"github.com/arrowdevice/arrowdevice/share"
 )
 
@@ -29,12 +30,26 @@ func (e *Error) Unwrap() error { return e.Err }
 // GRPCStatus returns the status of grpc, with the code that Err stands for.
 func (e *Error) GRPCStatus() *status.Status { return status.New(codeOf(e.Err), e.Error()) }
 
-// callError is the error of a function of the program, for which no peer is to blame.
-type callError struct{ error }
-
-func (e callError) Unwrap() error { return e.error }
-
 func invalid(field, text string) error { return &Error{field, text, arrow.ErrInvalid} }
+
+// refused makes an Error of the error about a message of Arrow IPC.
+func refused(err error) error {
+	var e *ipcmessage.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	field, text := e.Field, e.Text
+	switch field {
+	case "metadata":
+		field = "FlightData.data_header"
+	case "body":
+		field = "FlightData.data_body"
+	}
+	if e.Limit {
+		text += " (WithMaxMessageSize)"
+	}
+	return invalid(field, text)
+}
 
 func absent(name, want string) error { return invalid(name, "nil, want "+want) }
 

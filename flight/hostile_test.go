@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"testing"
-	"unsafe"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
@@ -192,30 +191,6 @@ func TestChangedBodies(t *testing.T) {
 	}
 }
 
-// Protobuf that is cut off or changed is an error, and nothing is lost.
-func TestChangedProtobuf(t *testing.T) {
-	cdevicetest.CheckLeaks(t)
-	messages := record(t, []arrow.RecordBatch{numbers(t, 0, 4)})
-	messages[0].FlightDescriptor = descriptor()
-	messages[1].AppMetadata = []byte("of the app")
-	good := marshal(t, messages)
-	require.NoError(t, play(t, good))
-	for i := range good {
-		bad := append([][]byte{}, good...)
-		for n := range good[i] {
-			bad[i] = good[i][:n]
-			if n > 0 && n < 40 {
-				assert.Error(t, play(t, bad), "message %d cut to %d bytes", i, n)
-			}
-			for _, value := range []byte{0, 0x7f, 0x80, 0xff} {
-				bad[i] = append([]byte{}, good[i]...)
-				bad[i][n] = value
-				_ = play(t, bad)
-			}
-		}
-	}
-}
-
 // What is wrong is named.
 func TestHostileMessages(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
@@ -233,7 +208,7 @@ func TestHostileMessages(t *testing.T) {
 		messages []*arrowflight.FlightData
 		want     string
 	}{
-		"endless nulls":      {record(t, []arrow.RecordBatch{endless}), "RecordBatch.length: 1099511627776, want at most 8388608: WithMaxMessageSize"},
+		"endless nulls":      {record(t, []arrow.RecordBatch{endless}), "RecordBatch.length: 1099511627776, want at most 8388608 (WithMaxMessageSize)"},
 		"no schema":          {messages()[1:], "before the schema"},
 		"two schemas":        {[]*arrowflight.FlightData{messages()[0], messages()[0]}, "a second schema"},
 		"schema in between":  {[]*arrowflight.FlightData{messages()[0], messages()[1], record(t, dicts)[0]}, "a second schema"},
@@ -248,6 +223,17 @@ func TestHostileMessages(t *testing.T) {
 			binary.LittleEndian.PutUint64(m[1].DataBody, 1<<40)
 			return m
 		}(), "decompressed, of at most 1048576"},
+		"too much to decompress together": {func() []*arrowflight.FlightData {
+			m, sizes := compressed(), 0
+			for at := 0; at+12 <= len(m[1].DataBody); at += 8 {
+				if binary.LittleEndian.Uint32(m[1].DataBody[at+8:]) == 0xfd2fb528 { // zstd
+					binary.LittleEndian.PutUint64(m[1].DataBody[at:], 700_000)
+					sizes++
+				}
+			}
+			require.Greater(t, sizes, 1)
+			return m
+		}(), "700000 bytes decompressed, of at most 1048576"},
 		"compressed garbage": {func() []*arrowflight.FlightData {
 			m := compressed()
 			for i := range 200 { // within the first buffer that is compressed
@@ -304,7 +290,7 @@ func TestHostileDictionaries(t *testing.T) {
 	require.NoError(t, err)
 	defer r.Release()
 	assert.False(t, r.Next())
-	assert.ErrorContains(t, r.Err(), "column[0].dictionary.buffers[1][2] = 1048576, want 0 to ")
+	assert.ErrorContains(t, r.Err(), "flight: DictionaryBatch: not read: ")
 	assert.ErrorIs(t, r.Err(), arrow.ErrInvalid)
 }
 
@@ -373,45 +359,4 @@ func FuzzReceive(f *testing.F) {
 	f.Fuzz(func(t *testing.T, schema, batch, body []byte) {
 		_ = play(t, marshal(t, []*arrowflight.FlightData{{DataHeader: schema}, {DataHeader: batch, DataBody: body}}))
 	})
-}
-
-// A body is copied once, into one allocation of the allocator, which is what the columns then lie in.
-func TestCopiesOfBodies(t *testing.T) {
-	cdevicetest.CheckLeaks(t)
-	rec := numbers(t, 0, 100_000)
-	messages := marshal(t, record(t, []arrow.RecordBatch{rec, rec, rec}))
-	mem := &counting{Allocator: memory.NewGoAllocator()}
-	r, _, err := flight.Receive(&tape{messages, 16 << 10}, flight.WithAllocator(mem), flight.WithPrefetch(0))
-	require.NoError(t, err)
-	defer r.Release()
-	for b, err := range r.All() {
-		require.NoError(t, err)
-		got, err := b.HostView(t.Context())
-		require.NoError(t, err)
-		for _, buffer := range append(got.Column(0).Data().Buffers(), got.Column(1).Data().Buffers()...) {
-			if buffer != nil {
-				assert.True(t, mem.has(buffer.Bytes()), "a buffer lies elsewhere")
-			}
-		}
-		got.Release()
-	}
-	assert.Equal(t, 3, mem.n, "allocations for three messages")
-}
-
-// counting counts allocations, and knows the last of them.
-type counting struct {
-	memory.Allocator
-	n    int
-	last []byte
-}
-
-func (c *counting) Allocate(size int) []byte {
-	c.n++
-	c.last = c.Allocator.Allocate(size)
-	return c.last
-}
-
-func (c *counting) has(b []byte) bool {
-	at := func(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
-	return at(b) >= at(c.last) && at(b)+uintptr(len(b)) <= at(c.last)+uintptr(len(c.last))
 }

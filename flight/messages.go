@@ -6,9 +6,12 @@ import (
 	"io"
 	"sync/atomic"
 
+	"github.com/apache/arrow-go/v18/arrow"
 	arrowflight "github.com/apache/arrow-go/v18/arrow/flight"
 	"github.com/apache/arrow-go/v18/arrow/ipc"
 	"github.com/apache/arrow-go/v18/arrow/memory"
+
+	"github.com/arrowdevice/arrowdevice/internal/ipcmessage"
 )
 
 // messages gives the messages of a stream to arrow-go's IPC reader, with bodies that it slices and
@@ -17,8 +20,9 @@ type messages struct {
 	refs     atomic.Int64
 	stream   Stream
 	mem      *tracker
-	check    checker
-	copies   bool // bodies of other codecs are copied into memory of mem
+	check    *ipcmessage.Checker
+	values   map[int64]*arrow.Schema // of dictionaries, once the schema was read
+	copies   bool                    // bodies of other codecs are copied into memory of mem
 	max      int
 	metadata func([]byte) error
 	mark     string // of tickets, which may come in place of batches; empty: none do
@@ -33,25 +37,23 @@ var _ ipc.MessageReader = (*messages)(nil)
 
 func newMessages(stream Stream, o *options) *messages {
 	m := &messages{
-		stream: stream, mem: newTracker(o.mem), check: checker{max: o.maxReceive()},
+		stream: stream, mem: newTracker(o.mem), check: ipcmessage.NewChecker(o.maxReceive()),
 		copies: o.dev != nil, max: o.maxReceive(), metadata: o.metadata,
 	}
 	m.refs.Add(1)
 	return m
 }
 
-// receive receives a message from the stream.
+// receive receives a message from the stream. What an error leaves behind, here and below, the end of the stream frees.
 func (m *messages) receive() (*incoming, error) {
 	in := &incoming{FlightData: new(arrowflight.FlightData), mem: m.mem}
 	if err := m.stream.RecvMsg(in); err != nil {
-		in.drop()
 		return nil, err
 	}
 	if in.err != nil {
 		return nil, in.err
 	}
 	if n := max(len(in.body), len(in.DataBody)); n > m.max {
-		in.drop()
 		return nil, invalid("FlightData.data_body", fmt.Sprintf("%d bytes, of at most %d (WithMaxMessageSize)", n, m.max))
 	}
 	return in, nil
@@ -108,11 +110,9 @@ func (m *messages) next() (*ipc.Message, error) {
 	}
 }
 
-// withoutHeader drops a message that has no header, and so must not have a body.
+// withoutHeader checks a message that has no header, and so must not have a body.
 func (m *messages) withoutHeader(in *incoming) error {
-	n := max(len(in.body), len(in.DataBody))
-	in.drop()
-	if n > 0 {
+	if n := max(len(in.body), len(in.DataBody)); n > 0 {
 		return invalid("FlightData.data_header", fmt.Sprintf("absent, beside a body of %d bytes", n))
 	}
 	return nil
@@ -127,31 +127,32 @@ func (m *messages) alone(appMetadata []byte) error {
 	if errors.Is(err, io.EOF) { // which is not the end of the stream
 		err = fmt.Errorf("flight: the function of WithMetadataFunc: %v", err)
 	}
-	if err != nil {
-		return callError{err}
-	}
-	return nil
+	return err
 }
 
 // message makes a message of arrow-go of a received one, whose body it takes.
 func (m *messages) message(in *incoming) (msg *ipc.Message, err error) {
 	defer func() { // arrow-go's reading of metadata may panic
 		if v := recover(); v != nil {
-			err = errMetadata("%v", v)
+			err = invalid("FlightData.data_header", fmt.Sprint(v))
 		}
 	}()
 	body := m.body(in)
 	defer func() { body.Release() }()
-	if err := m.check.check(in.DataHeader, body.Bytes()); err != nil {
-		return nil, err
+	message, err := m.check.Check(in.DataHeader, body.Bytes())
+	if err != nil {
+		return nil, refused(err)
 	}
 	// If arrow-go fails in the middle of a batch, it does not release the dictionaries that it has used. They are memory
 	// of the Go heap, which the garbage collector finds; those with deltas are made while a batch is read.
-	dictionary := m.check.kind == headerDictionaryBatch
-	m.mem.onHeap(dictionary || m.check.deltas)
+	dictionary := message.Kind == ipcmessage.DictionaryBatch
+	m.mem.heap = dictionary || m.check.Deltas()
 	if dictionary {
 		onHeap := memory.NewBufferBytes(heapMemory.Allocate(body.Len()))
 		copy(onHeap.Bytes(), body.Bytes())
+		if err := m.dictionary(message, in.DataHeader, body); err != nil {
+			return nil, err
+		}
 		body.Release()
 		body = onHeap
 	}
@@ -188,16 +189,16 @@ func (m *messages) Release() {
 		return
 	}
 	m.drop()
-	if m.first != nil {
-		m.first.drop()
-		m.first = nil
-	}
+	m.first = nil
 }
 
-// cause is the error that ended the messages, or err, which arrow-go made of it, or found itself.
+// cause is the error that ended the messages, or err, which arrow-go found itself, or nil.
 func (m *messages) cause(err error) error {
 	if m.err != nil && m.err != io.EOF {
 		return m.err
 	}
-	return err
+	if err == nil {
+		return nil
+	}
+	return named(err)
 }

@@ -3,11 +3,13 @@ package flight_test
 import (
 	"context"
 	"io"
+	"math"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	arrowflight "github.com/apache/arrow-go/v18/arrow/flight"
 	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/stretchr/testify/assert"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/cdevice/cdevicetest"
@@ -22,6 +24,25 @@ func second(r *cdevice.RecordReader, err error) error {
 		r.Release()
 	}
 	return err
+}
+
+func TestCountsOutOfRange(t *testing.T) {
+	for _, row := range []struct {
+		opt  flight.Option
+		want string
+	}{
+		{flight.WithPrefetch(-1), "WithPrefetch: -1, want 0 to 1048576"},
+		{flight.WithPrefetch(1<<20 + 1), "WithPrefetch: 1048577, want 0 to 1048576"},
+		{flight.WithPrefetch(math.MaxInt), "WithPrefetch: 9223372036854775807, want 0 to 1048576"},
+		{flight.WithParallel(-1), "WithParallel: -1, want more than 0"},
+		{flight.WithParallel(0), "WithParallel: 0, want more than 0"},
+		{flight.WithMaxMessageSize(-1), "WithMaxMessageSize: -1 bytes, want more than 0"},
+		{flight.WithMaxMessageSize(0), "WithMaxMessageSize: 0 bytes, want more than 0"},
+	} {
+		_, _, err := flight.Receive(&swallow{}, row.opt)
+		assert.ErrorContains(t, err, row.want)
+		assert.ErrorIs(t, err, arrow.ErrInvalid)
+	}
 }
 
 // Each argument that can be nil has a row.

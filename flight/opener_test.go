@@ -112,7 +112,7 @@ func TestTicketOfAnotherSchema(t *testing.T) {
 		if err := w.Write(empty); err != nil {
 			return err
 		}
-		mark := "arrowdevice-share " + words[len(flight.Self())-1] + "\n"
+		mark := flight.TicketMark(words[0])
 		if err := stream.Send(&arrowflight.FlightData{AppMetadata: append([]byte(mark), shared.Ticket()...)}); err != nil {
 			return err
 		}

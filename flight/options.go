@@ -22,6 +22,7 @@ const (
 	DefaultMaxReceive = 1 << 30
 
 	defaultPrefetch = 2
+	maxPrefetch     = 1 << 20 // of cdevice.RecordReader.Prefetch
 	defaultParallel = 4
 )
 
@@ -114,10 +115,13 @@ func WithMaxMessageSize(size int) Option {
 	}
 }
 
-// WithPrefetch makes a reader receive up to n batches beyond the one in use, and copy them to the
-// device: 2 by default. With 0, the next batch is received when it is asked for.
+// WithPrefetch makes a reader receive up to n batches, of at most 1,048,576, beyond the one in use, and
+// copy them to the device: 2 by default. With 0, the next batch is received when it is asked for.
 func WithPrefetch(n int) Option {
-	return func(o *options) { o.prefetch = max(n, 0) }
+	return func(o *options) {
+		o.check(n >= 0 && n <= maxPrefetch, "WithPrefetch", fmt.Sprintf("%d, want 0 to %d", n, maxPrefetch))
+		o.prefetch = n
+	}
 }
 
 // WithParallel makes [DoGetInfo] read up to n endpoints at once: 4 by default.
@@ -131,7 +135,7 @@ func WithParallel(n int) Option {
 }
 
 // WithFullValidation checks the contents of received batches (see cdevice's RecordBatch.ValidateFull)
-// before they are copied: for peers that are not trusted.
+// before they are copied: for peers that are not trusted. Dictionaries are checked without it too.
 func WithFullValidation() Option { return func(o *options) { o.validate = true } }
 
 // WithCallOptions adds options to the grpc calls of a client's functions.

@@ -57,7 +57,7 @@ func receive(stream Stream, o *options, ctx context.Context, tickets bool, end f
 	in := &receiver{o: o, end: end, behind: behind, again: again}
 	in.messages = newMessages(stream, o)
 	if tickets {
-		in.messages.mark = ticketMark(self()[len(self())-1])
+		in.messages.mark = ticketMark(process())
 	}
 	descriptor, err := in.start()
 	if err != nil {
@@ -88,7 +88,6 @@ type receiver struct {
 	ipc      *ipc.Reader // nil at the end
 	schema   *arrow.Schema
 	watched  sync.Once
-	unwatch  func() bool
 }
 
 func (r *receiver) start() (*arrowflight.FlightDescriptor, error) {
@@ -99,9 +98,10 @@ func (r *receiver) start() (*arrowflight.FlightDescriptor, error) {
 	r.messages.Retain() // the IPC reader's
 	r.ipc, err = ipc.NewReaderFromMessageReader(r.messages, ipc.WithAllocator(r.messages.mem))
 	if err != nil {
-		return descriptor, named(schemaError(r.messages.cause(err)))
+		return descriptor, r.messages.cause(schemaError(err))
 	}
 	r.schema = r.ipc.Schema()
+	r.messages.values = r.messages.check.Values(r.schema)
 	return descriptor, nil
 }
 
@@ -115,7 +115,7 @@ func schemaError(err error) error {
 
 // next returns the next batch. The end of ctx ends the stream.
 func (r *receiver) next(ctx context.Context) (*cdevice.RecordBatch, error) {
-	r.watched.Do(func() { r.unwatch = context.AfterFunc(ctx, r.end) })
+	r.watched.Do(func() { context.AfterFunc(ctx, r.end) }) // ctx ends with the reader
 	b, err := r.batch(ctx)
 	if failed := (openError{}); errors.As(err, &failed) && r.again != nil && ctx.Err() == nil {
 		if err = r.restart(); err == nil {
@@ -192,10 +192,14 @@ func (r *receiver) record() (rec arrow.RecordBatch, err error) {
 		}
 	}()
 	if r.ipc.Next() {
-		return r.ipc.RecordBatch(), nil
+		rec := r.ipc.RecordBatch()
+		for _, column := range rec.Columns() {
+			holdDictionaries(column.Data())
+		}
+		return rec, nil
 	}
 	if err := r.messages.cause(r.ipc.Err()); err != nil {
-		return nil, named(err)
+		return nil, err
 	}
 	return nil, io.EOF
 }
@@ -203,8 +207,7 @@ func (r *receiver) record() (rec arrow.RecordBatch, err error) {
 // named makes an Error of an error of arrow-go's IPC reader that wraps none that a caller could know.
 func named(err error) error {
 	var e *Error
-	var call callError
-	if errors.As(err, &e) || errors.As(err, &call) || errors.Is(err, arrow.ErrInvalid) || errors.Is(err, arrow.ErrNotImplemented) || withStatusOf(err) {
+	if errors.As(err, &e) || errors.Is(err, arrow.ErrInvalid) || errors.Is(err, arrow.ErrNotImplemented) || withStatusOf(err) {
 		return err
 	}
 	return &Error{"FlightData", "not read: " + err.Error(), errInvalid}
@@ -254,9 +257,6 @@ func (r *receiver) finish() {
 
 // stop ends the stream: no batch is needed any more.
 func (r *receiver) stop() {
-	if r.unwatch != nil {
-		r.unwatch()
-	}
 	r.finish()
 	r.end()
 }

@@ -1,6 +1,7 @@
 package flight_test
 
 import (
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -13,6 +14,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/cdevice/cdevicetest"
@@ -227,4 +230,44 @@ func TestNotCarried(t *testing.T) {
 		})
 	}
 	assert.Equal(t, 5, tested)
+}
+
+// A reader that failed before it had a schema fails each call with its error: no schema is sent.
+func TestFailureBeforeTheSchema(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	failed := func() *cdevice.RecordReader {
+		r, err := cdevice.NewFailedRecordReader(device.CPU, fmt.Errorf("no such table: %w", arrow.ErrInvalid))
+		require.NoError(t, err)
+		return r
+	}
+	received := make(chan error, 1)
+	receive := func(stream flight.Stream) error {
+		r, _, err := flight.Receive(stream)
+		if err == nil {
+			r.Release()
+		}
+		received <- err
+		return err
+	}
+	client := serve(t, &server{
+		get:      serving(failed).get,
+		put:      func(stream arrowflight.FlightService_DoPutServer) error { return receive(stream) },
+		exchange: func(stream arrowflight.FlightService_DoExchangeServer) error { return receive(stream) },
+	}, flight.ServerOptions()...)
+	fails := func(err error) {
+		t.Helper()
+		assert.ErrorContains(t, err, "no such table: invalid")
+		assert.Equal(t, codes.InvalidArgument, status.Code(err))
+	}
+	_, err := flight.DoGet(background, client, ticket())
+	fails(err)
+
+	r := failed()
+	defer r.Release()
+	fails(flight.DoPut(background, client, descriptor(), r))
+	assert.Error(t, <-received)
+
+	_, err = flight.DoExchange(background, client, descriptor(), r)
+	fails(err)
+	assert.Error(t, <-received)
 }

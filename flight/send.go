@@ -15,6 +15,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+	"github.com/arrowdevice/arrowdevice/internal/ipcmessage"
 )
 
 // Send sends the batches that are left in r, and their schema even if there are none. It returns at the
@@ -130,7 +131,7 @@ func ahead(ctx context.Context, r *cdevice.RecordReader, o *options, peer *other
 
 // prepared issues a ticket for a batch, or makes it one for the CPU.
 func prepared(ctx context.Context, b *cdevice.RecordBatch, o *options, peer *otherEnd) host {
-	if p := o.parcel(ctx, b, peer.neighbour(ctx)); p != nil {
+	if p := o.parcel(ctx, b, peer.local(ctx)); p != nil {
 		return host{parcel: p}
 	}
 	return toHost(ctx, b, o)
@@ -189,7 +190,7 @@ func (*sender) Close() error { return nil }
 func (s *sender) WritePayload(p ipc.Payload) error {
 	meta := p.Meta()
 	defer meta.Release()
-	if schema := isSchema(meta.Bytes()); schema && s.begun {
+	if schema := ipcmessage.KindOf(meta.Bytes()) == ipcmessage.Schema; schema && s.begun {
 		return nil // it was sent before a ticket
 	} else if schema {
 		s.begun = true
@@ -221,25 +222,12 @@ func (s *sender) schema(schema *arrow.Schema) error {
 	return s.WritePayload(p)
 }
 
-func isSchema(metadata []byte) bool {
-	if message, err := newFlat(metadata).root(); err == nil {
-		kind, err := message.byte(1)
-		return err == nil && kind == headerSchema
-	}
-	return false
-}
-
 // appMetadata returns that of the batch if the message is one, and not a dictionary before it.
 func (s *sender) appMetadata(metadata []byte) []byte {
-	if len(s.next.AppMetadata) == 0 {
+	if len(s.next.AppMetadata) == 0 || ipcmessage.KindOf(metadata) != ipcmessage.RecordBatch {
 		return nil
 	}
-	if message, err := newFlat(metadata).root(); err == nil {
-		if kind, err := message.byte(1); err == nil && kind == headerRecordBatch {
-			return s.next.AppMetadata
-		}
-	}
-	return nil
+	return s.next.AppMetadata
 }
 
 // failure is the stream's error, if that is what an error comes from.

@@ -15,7 +15,8 @@ import (
 
 // WithSharing makes batches go as tickets of package share, in place of bodies, to another process of this user on
 // this machine that has the option too: the answers to [DoGet] and [DoExchange], and what [DoPut] and DoExchange
-// send. Any other peer gets bytes, and so does a process that does not open memory of the batch's GPU: its
+// send. Nothing is said of it over a connection that leaves the machine: it must be a Unix socket, the loopback interface, or
+// have one address at both ends. Any other peer gets bytes, and so does a process that does not open memory of the batch's GPU: its
 // [WithDevice] is not a GPU, or package share finds no driver there.
 //
 // Batches that package share cannot share are copied: those in memory of the CPU to mem, a share.Allocator, and

@@ -13,9 +13,9 @@ import (
 	"github.com/arrowdevice/arrowdevice/share"
 )
 
-// ticketMark is how the app_metadata of a message with a ticket begins: with the random number of the process that
-// receives it, which no other app_metadata has.
-func ticketMark(process string) string { return "arrowdevice-share " + process + "\n" }
+// ticketMark is how the app_metadata of a message with a ticket begins: with a word that only the process that receives it
+// and others of its place can say, which no other app_metadata has.
+func ticketMark(process string) string { return "arrowdevice-share " + proof("ticket", process) + "\n" }
 
 // parcel is a ticket as it is sent.
 type parcel struct {
@@ -24,7 +24,7 @@ type parcel struct {
 }
 
 // parcel issues a ticket for a batch. It returns nil if the batch must be sent as bytes.
-func (o *options) parcel(ctx context.Context, b *cdevice.RecordBatch, to *neighbour) *parcel {
+func (o *options) parcel(ctx context.Context, b *cdevice.RecordBatch, to *localPeer) *parcel {
 	if to == nil || !to.opens(b) {
 		return nil
 	}

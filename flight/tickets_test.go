@@ -4,7 +4,6 @@ package flight_test
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"net"
 	"slices"
@@ -320,44 +319,6 @@ func serveTCP(t *testing.T, s *server) string {
 	go grpcServer.Serve(listener)
 	t.Cleanup(grpcServer.Stop)
 	return listener.Addr().String()
-}
-
-// Many streams with tickets leave no descriptor and no goroutine, in both processes.
-func TestSharingLeavesNothing(t *testing.T) {
-	cdevicetest.CheckLeaks(t)
-	peer, client := sharingServer(t, "")
-	mem := shareAllocator(t)
-	opts := []flight.Option{flight.WithSharing(nil, mem)}
-	round := func() {
-		r, err := flight.DoGet(t.Context(), client, ticket(), opts...)
-		require.NoError(t, err)
-		requireBatches(t, sharedNumbers(t), r)
-		r = readerOf(t, device.CPUDevice(), schema, sharedNumbers(t)...)
-		defer r.Release()
-		require.NoError(t, flight.DoPut(t.Context(), client, descriptor(), r, opts...))
-		abandoned := readerOf(t, device.CPUDevice(), schema, sharedNumbers(t)...)
-		defer abandoned.Release()
-		answers, err := flight.DoExchange(t.Context(), client, descriptor(), abandoned, opts...)
-		require.NoError(t, err)
-		require.True(t, answers.Next(), answers.Err())
-		answers.Release()
-	}
-	count := func() string {
-		peer.Write("count")
-		return fmt.Sprint("here ", counts(), ", there ", peer.Read())
-	}
-	round()
-	isFree(t, peer)
-	require.True(t, becomesFree(mem))
-	before := count()
-	for range 60 {
-		round()
-	}
-	isFree(t, peer)
-	require.True(t, becomesFree(mem))
-	after := ""
-	assert.Eventually(t, func() bool { after = count(); return after == before }, 10*time.Second, 10*time.Millisecond)
-	assert.Equal(t, before, after)
 }
 
 // A server that opens no memory of the batch's GPU gets bytes.

@@ -10,12 +10,12 @@ import (
 // tracker is the allocator of a received stream. arrow-go does not release everything if reading a
 // message fails, so the tracker knows the memory that was taken for the message that is being read.
 type tracker struct {
-	mem memory.Allocator
+	mem  memory.Allocator
+	heap bool // take memory of the Go heap instead; set and read where messages are read
 
 	mu    sync.Mutex
 	taken map[uintptr]struct{} // memory of mem that is in use
 	own   map[uintptr][]byte   // of that, what was taken since the last message was read
-	heap  bool                 // take memory of the Go heap instead
 }
 
 var _ memory.Allocator = (*tracker)(nil)
@@ -25,19 +25,6 @@ var heapMemory = memory.NewGoAllocator()
 
 func newTracker(mem memory.Allocator) *tracker {
 	return &tracker{mem: mem, taken: map[uintptr]struct{}{}, own: map[uintptr][]byte{}}
-}
-
-// onHeap makes the allocations from now on memory of the Go heap, or of mem.
-func (t *tracker) onHeap(heap bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.heap = heap
-}
-
-func (t *tracker) isOnHeap() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.heap
 }
 
 // keep notes memory of mem, which belongs to the message.
@@ -70,7 +57,7 @@ func (t *tracker) take(size int, of func(int) []byte) []byte {
 	if size == 0 {
 		return []byte{}
 	}
-	if t.isOnHeap() {
+	if t.heap {
 		return heapMemory.Allocate(size)
 	}
 	b := of(size)

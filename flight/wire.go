@@ -103,7 +103,7 @@ type incoming struct {
 	err  error  // of our codec: grpc would make text of it
 }
 
-// decode reads the message. On an error the body is freed.
+// decode reads the message.
 func (m *incoming) decode(data mem.BufferSlice) {
 	m.own = true
 	w := newWire(data)
@@ -115,16 +115,6 @@ func (m *incoming) decode(data mem.BufferSlice) {
 		}
 		return nil
 	})
-	if m.err != nil {
-		m.drop()
-	}
-}
-
-func (m *incoming) drop() {
-	if m.own && m.body != nil {
-		m.mem.Free(m.body)
-	}
-	m.body = nil
 }
 
 // field reads one field. Of fields that are there twice, the last counts, as protobuf demands.
@@ -171,7 +161,10 @@ func (m *incoming) take(w *wire) error {
 	if err != nil {
 		return err
 	}
-	m.drop()
+	if m.body != nil {
+		m.mem.Free(m.body)
+		m.body = nil
+	}
 	if n > 0 {
 		m.body = allocate(m.mem, n)
 		w.take(m.body)

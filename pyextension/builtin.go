@@ -14,6 +14,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	_ "github.com/arrowdevice/arrowdevice/memory/cudaalloc" // opens GPUs, once an argument or a call names one
+	"github.com/arrowdevice/arrowdevice/pyextension/internal/capi"
 )
 
 // abiVersion is the version of requests, replies and entry points.
@@ -126,7 +127,10 @@ func describeFunctions(*invocation) (any, error) {
 	return all, nil
 }
 
-func describeLibrary(*invocation) (any, error) {
+func describeLibrary(in *invocation) (any, error) {
+	if thread, err := argument[int64](in, 0); err == nil {
+		capi.SetMainThread(uint64(thread))
+	}
 	d := dict{{"abi", int64(abiVersion)}, {"module", ""}, {"version", ""}}
 	if info, ok := debug.ReadBuildInfo(); ok {
 		d[1].value, d[2].value = info.Main.Path, info.Main.Version

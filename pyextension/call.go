@@ -161,7 +161,7 @@ func failure(err error) []byte {
 	var e encoder
 	e.letter(wireError)
 	e.sized(kindOf(err))
-	e.sized(err.Error())
+	e.sized(textOf(err))
 	return e.data
 }
 

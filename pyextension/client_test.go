@@ -136,7 +136,7 @@ func nothingIsLeft(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
 	objects := live.Load()
 	t.Cleanup(func() {
-		assert.Eventually(t, func() bool { return live.Load() == objects && running.Load() == 0 }, 5*time.Second, time.Millisecond)
+		assert.Eventually(t, func() bool { return live.Load() == objects && running.Load() == 0 }, 30*time.Second, time.Millisecond)
 		calls.mu.Lock()
 		defer calls.mu.Unlock()
 		assert.Empty(t, calls.byNumber)

@@ -65,15 +65,16 @@
 // # Contexts, errors and threads
 //
 // The context of a call ends when the Python code that waits for it is interrupted (Ctrl-C, a
-// cancelled asyncio task), and when the call is over or, if the function returns a reader, when that
-// reader has been released. Python does not wait for a function that goes on after the end of its
-// context; the results of such a function are released.
+// cancelled asyncio task), when a library that reads a stream of the result is interrupted in Python's
+// main thread, and when the call is over or, if the function returns a reader, when that reader has been
+// released. Python does not wait for a function that goes on after the end of its context; the results
+// of such a function are released.
 //
 // An error becomes an exception with the error's text: ValueError (arrow.ErrInvalid), TypeError
 // (arrow.ErrType), NotImplementedError (arrow.ErrNotImplemented, device.ErrNotSupported),
 // IndexError, KeyError, FileNotFoundError, PermissionError, TimeoutError
-// (context.DeadlineExceeded), arrowdevice.Error otherwise. A panic becomes arrowdevice.Panic, with
-// the stack.
+// (context.DeadlineExceeded), arrowdevice.Error otherwise. A panic, also one in the code of a stream,
+// becomes arrowdevice.Panic, with the stack.
 //
 // Functions run on goroutines of their own, without Python's lock (GIL), and concurrently if several
 // Python threads call. Release callbacks of Python's memory, and Python code that is the source of a

@@ -54,12 +54,31 @@ func kindOf(err error) string {
 	if errors.As(err, &e) {
 		return e.kind
 	}
+	if _, is := panicOf(err); is {
+		return "Panic"
+	}
 	for _, known := range kinds {
 		if errors.Is(err, known.err) {
 			return known.kind
 		}
 	}
 	return "Error"
+}
+
+// textOf returns the text of an error, with the stack of a panic.
+func textOf(err error) string {
+	if p, is := panicOf(err); is && len(p.Stack()) > 0 {
+		return fmt.Sprintf("%v\n\n%s", err, p.Stack())
+	}
+	return err.Error()
+}
+
+// stacked is a panic, or the end of its goroutine, in the code of a stream: an error of cdevice.
+type stacked interface{ Stack() []byte }
+
+func panicOf(err error) (p stacked, is bool) {
+	is = errors.As(err, &p)
+	return p, is
 }
 
 // about puts a text before an error, whose exception stays the same.

@@ -30,6 +30,12 @@ type batch struct {
 	err error
 }
 
+func (b batch) release() {
+	if b.RecordBatch != nil {
+		b.Release()
+	}
+}
+
 // errGoexit is what a read ends with whose goroutine ended before it returned.
 var errGoexit = &exception{kind: "Panic", text: "the code of the stream ended its goroutine with runtime.Goexit"}
 
@@ -69,26 +75,45 @@ func (r *reader) begin() (*cdevice.RecordBatch, chan batch, error) {
 		return b, nil, nil
 	}
 	if r.next == nil {
-		next := make(chan batch, 1)
-		r.next = next
-		r.r.Retain()
-		r.scope.hold()
-		go func() {
-			read := batch{err: errGoexit}
-			defer func() {
-				r.r.Release()
-				r.scope.drop()
-				next <- read
-			}()
-			if !r.r.Next() {
-				read.err = r.r.Err()
-				return
-			}
-			read = batch{r.r.RecordBatch(), nil}
-			read.Retain()
-		}()
+		r.next = r.start()
 	}
 	return nil, r.next, nil
+}
+
+// start reads the next batch on a goroutine. The channel gets it, with a reference; nil without an error is the end.
+func (r *reader) start() chan batch {
+	next := make(chan batch, 1)
+	r.r.Retain()
+	r.scope.hold()
+	go func() {
+		read := batch{err: errGoexit}
+		defer func() {
+			r.r.Release()
+			r.scope.drop()
+			next <- read
+		}()
+		read = r.read()
+	}()
+	return next
+}
+
+// read reads the next batch, as start does, on the calling goroutine.
+func (r *reader) read() batch {
+	if !r.r.Next() {
+		return batch{nil, r.r.Err()}
+	}
+	b := r.r.RecordBatch()
+	b.Retain()
+	return batch{b, nil}
+}
+
+// discard releases what is read by start, after the end of the context, since the source may wait for it.
+func (r *reader) discard(next chan batch) {
+	r.scope.end()
+	go func() {
+		b := <-next
+		b.release()
+	}()
 }
 
 // unread makes batches, whose references stay the caller's, the next ones again.
@@ -136,6 +161,7 @@ func (r *reader) lend(what string) (*cdevice.RecordReader, error) {
 		return nil, err
 	}
 	taken := false
+	reading := consumerRead{reader: r}
 	next := func() (*cdevice.RecordBatch, error) {
 		if !taken {
 			if _, err := r.take(what); err != nil {
@@ -143,12 +169,11 @@ func (r *reader) lend(what string) (*cdevice.RecordReader, error) {
 			}
 			taken = true
 		}
-		if !r.r.Next() {
-			return nil, cmp.Or(r.r.Err(), io.EOF)
+		b := reading.next()
+		if b.RecordBatch == nil {
+			return nil, cmp.Or(b.err, io.EOF)
 		}
-		b := r.r.RecordBatch()
-		b.Retain()
-		return b, nil
+		return b.RecordBatch, nil
 	}
 	r.r.Retain()
 	lent, err := cdevice.NewRecordReaderFunc(r.r.Schema(), r.r.DeviceType(), next, r.r.Release)
@@ -170,12 +195,7 @@ func (r *reader) release() {
 	r.mu.Unlock()
 	releaseAll(back)
 	if next != nil {
-		r.scope.end() // the source may wait for it
-		go func() {
-			if b := <-next; b.RecordBatch != nil {
-				b.Release()
-			}
-		}()
+		r.discard(next)
 	}
 	r.r.Release()
 	r.scope.drop()

@@ -58,7 +58,16 @@ func own[T interface{ Retain() }](r *results, v T) T {
 }
 
 func (r *results) recordReader(v *cdevice.RecordReader) (*object, error) {
-	return &object{kind: kindReader, reader: newReader(own(r, v), r.scope)}, nil
+	return r.stream(own(r, v))
+}
+
+// stream takes a reader over. If it failed before it had a schema, its error is that of the call.
+func (r *results) stream(v *cdevice.RecordReader) (*object, error) {
+	if v.Schema() == nil {
+		defer v.Release()
+		return nil, v.Err()
+	}
+	return &object{kind: kindReader, reader: newReader(v, r.scope)}, nil
 }
 
 func (r *results) recordBatch(v *cdevice.RecordBatch) (*object, error) {
@@ -80,7 +89,7 @@ func (r *results) hostReader(v array.RecordReader) (*object, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &object{kind: kindReader, reader: newReader(rdr, r.scope)}, nil
+	return r.stream(rdr)
 }
 
 func (r *results) hostBatch(v arrow.RecordBatch) (*object, error) {

@@ -29,12 +29,15 @@ const (
 	formLegacyTensor form = 7 // uint64 address of a DLManagedTensor, int64 stream
 	formCUDAArray    form = 8 // uint64 address of the Python object, which is dropped; the dict of its __cuda_array_interface__
 	formSchema       form = 9 // uint64 address of an ArrowSchema
+
+	ofColumn form = 0x80 // added to the form of a stream for a parameter of type any: it has the chunks of a column
 )
 
 // source is an Arrow object of a request. It owns what it holds until it is imported or discarded, which
 // happens once.
 type source struct {
 	form   form
+	column bool  // with formDeviceStream and formStream
 	err    error // why it cannot be imported
 	object *object
 	schema uintptr // a moved ArrowSchema, or 0
@@ -50,7 +53,7 @@ func (d *decoder) source() (*source, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &source{form: form(b[0])}
+	s := &source{form: form(b[0]) &^ ofColumn, column: form(b[0])&ofColumn != 0}
 	first, err := d.address()
 	if err != nil {
 		return nil, err
@@ -268,6 +271,9 @@ func (s *source) aSchema() (*arrow.Schema, error) {
 func (s *source) anything(sc *scope) (any, error) {
 	switch s.form {
 	case formDeviceStream, formStream:
+		if s.column {
+			return s.anArray(sc)
+		}
 		return s.recordReader(sc)
 	case formSchema:
 		return s.aSchema()

@@ -78,6 +78,9 @@ func exportTensor(in *invocation) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if len(in.args) > 3 && in.args[3] == true { // a copy that was made for the consumer
+		opts = append(opts, dlpack.WithIsCopied())
+	}
 	if versioned {
 		t, err := dlpack.Export(a, opts...)
 		if err != nil {

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"unsafe"
 
+	"github.com/apache/arrow-go/v18/arrow"
+
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
@@ -27,8 +29,15 @@ type Allocator struct {
 // AllocatorOption is an option of [NewAllocator]. A nil option does nothing.
 type AllocatorOption func(*Allocator)
 
-// WithLimit bounds the bytes that the allocator holds, in whole pages.
-func WithLimit(bytes int64) AllocatorOption { return func(a *Allocator) { a.room.limit = bytes } }
+// WithLimit bounds the bytes that the allocator holds, in whole pages; 0 is no limit.
+func WithLimit(bytes int64) AllocatorOption {
+	return func(a *Allocator) {
+		if bytes < 0 {
+			a.err = fmt.Errorf("share: WithLimit(%d), want 0 or more: %w", bytes, arrow.ErrInvalid)
+		}
+		a.room.limit = bytes
+	}
+}
 
 // WithPinnedMemory page-locks the memory, for every GPU of this process: a GPU copies from it and to it at full speed,
 // and other processes open it as they open all memory of an [Allocator]. Batches in it are wrapped as memory of

@@ -3,9 +3,11 @@
 package share_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
-	"os"
+	"fmt"
+	"math"
 	"sync"
 	"testing"
 	"time"
@@ -42,24 +44,45 @@ func TestAllocatorTakesNoMoreThanThereIs(t *testing.T) {
 	a.Free(a.Allocate(65 << 20))
 }
 
+// Reallocated memory begins with what it had, and is zero behind it, in its place or elsewhere.
+func TestReallocatedMemoryIsZero(t *testing.T) {
+	a := allocator(t)
+	for name, sizes := range map[string][]int{
+		"shorter, then longer": {100, 10, 100},
+		"empty, then longer":   {100, 0, 100},
+		"to the whole page":    {100, 4096},
+		"elsewhere":            {100, 10, 10_000},
+	} {
+		b := a.Allocate(sizes[0])
+		kept := sizes[0]
+		for _, size := range sizes[1:] {
+			for i := range b {
+				b[i] = 1
+			}
+			b = a.Reallocate(size, b)
+			require.Len(t, b, size, name)
+			kept = min(kept, size)
+		}
+		assert.Equal(t, append(bytes.Repeat([]byte{1}, kept), make([]byte, len(b)-kept)...), b, name)
+		a.Free(b)
+	}
+}
+
 // Memory of others is neither freed nor reallocated, and nothing is allocated for it.
 func TestAllocatorRefusesForeignMemory(t *testing.T) {
 	a, other := allocator(t), allocator(t)
 	theirs := other.Allocate(10)
 	defer other.Free(theirs)
 	own := a.Allocate(5000)
-	files := func() int {
-		list, err := os.ReadDir("/proc/self/fd")
-		require.NoError(t, err)
-		return len(list)
-	}
-	before, used := files(), a.Used()
+	before, _ := held(t)
+	used := a.Used()
 	for _, b := range [][]byte{make([]byte, 5), theirs, own[4096:]} {
 		assert.ErrorContains(t, panicked(t, func() { a.Reallocate(100_000, b) }), "share: reallocate ")
 		assert.ErrorContains(t, panicked(t, func() { a.Free(b) }), "not of this allocator")
 	}
 	assert.Equal(t, used, a.Used())
-	assert.Equal(t, before, files())
+	now, _ := held(t)
+	assert.Zero(t, since(before, now))
 	own = a.Reallocate(10_000, own)
 	a.Free(own)
 }
@@ -67,7 +90,7 @@ func TestAllocatorRefusesForeignMemory(t *testing.T) {
 // An owner before whom too many wait is not gone: an opener waits with them.
 func TestOwnerWithAFullBacklog(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
-	const name = "arrowdevice-test-backlog"
+	name := anySocketName()
 	listener, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	require.NoError(t, err)
 	end := sync.OnceFunc(func() { _ = unix.Close(listener) })
@@ -98,4 +121,15 @@ func TestOwnerWithAFullBacklog(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+func TestLimitOfAnAllocator(t *testing.T) {
+	_, err := share.NewAllocator(share.WithLimit(-1))
+	assert.EqualError(t, err, "share: WithLimit(-1), want 0 or more: invalid")
+	a := allocator(t, share.WithLimit(1<<20))
+	b := a.Allocate(1)
+	defer a.Free(b)
+	for _, size := range []int{1 << 20, math.MaxInt - 4096} {
+		assert.PanicsWithError(t, fmt.Sprintf("share: allocate %d bytes: 4096 bytes are in use, of at most 1048576", size), func() { a.Allocate(size) })
+	}
 }

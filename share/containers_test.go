@@ -71,6 +71,17 @@ func TestHostMemoryBetweenContainers(t *testing.T) {
 	}
 }
 
+// Where the owner's own number is the one that stands for all users that its user namespace does not have, such a user is not
+// taken for the owner's.
+func TestUserThatANamespaceDoesNotHave(t *testing.T) {
+	another := asAnotherUser(t)
+	owner := otherprocess.StartAs(t, isolated(t, 0, 65534), "TestOwner", "")
+	p := otherprocess.StartAs(t, another, "TestOpenAsAnotherUser", "")
+	p.Write(owner.Read())
+	assert.Equal(t, "refused", p.Read())
+	p.End(0)
+}
+
 // CUDA IPC needs one PID namespace: the error of the driver says so. The ticket is not used up.
 func TestMemoryOfAGPUBetweenContainers(t *testing.T) {
 	cdevicetest.CheckLeaks(t)

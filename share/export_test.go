@@ -7,6 +7,8 @@ import (
 	"crypto/sha256"
 	"time"
 
+	"google.golang.org/protobuf/encoding/protowire"
+
 	"github.com/arrowdevice/arrowdevice/cdevice"
 )
 
@@ -16,7 +18,7 @@ func Forged(t Ticket, change func(*Forgery)) (Ticket, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.readSchema(); err != nil {
+	if err := c.readRest(); err != nil {
 		return nil, err
 	}
 	f := Forgery{Network: &c.network, Boot: c.boot, Process: c.process, Socket: c.socket, UUID: c.uuid, Regions: len(c.regions)}
@@ -31,27 +33,54 @@ func Forged(t Ticket, change func(*Forgery)) (Ticket, error) {
 }
 
 // OpenHere is [Open] as if this process were another one than the owner's.
-func OpenHere(ctx context.Context, t Ticket, opts ...OpenOption) (*cdevice.RecordBatch, error) {
+func OpenHere(ctx context.Context, t Ticket, opts ...OpenOption) (b *cdevice.RecordBatch, err error) {
+	AsAnotherProcess(func() { b, err = Open(ctx, t, opts...) })
+	return b, err
+}
+
+// AsAnotherProcess calls do as if this process were another one.
+func AsAnotherProcess(do func()) {
 	own := thisProcess
 	thisProcess = id{}
 	defer func() { thisProcess = own }()
-	return Open(ctx, t, opts...)
+	do()
 }
 
-// WithSlowOpening calls do while the driver takes until let to open memory.
-func WithSlowOpening(let <-chan struct{}, do func()) {
+// WithSlowOpening calls do while the driver takes until let to open memory. It calls begun when the driver has begun.
+func WithSlowOpening(let <-chan struct{}, begun, do func()) {
 	defer func(f func(*opened, context.Context, *content) error) { openRegions = f }(openRegions)
 	openRegions = func(m *opened, _ context.Context, c *content) error {
+		begun()
 		<-let
 		return m.open(context.Background(), c)
 	}
 	do()
 }
 
-// WithLittleTime calls do while strangers and the dying have this much time. Nothing is shared before and after it.
+// WithPatience calls do while strangers have an hour to say hello, where they are few. Nothing is shared before and after it.
+func WithPatience(do func()) {
+	defer func(h time.Duration) { awaitStrangers(); handshake = h }(handshake)
+	handshake = time.Hour
+	do()
+}
+
+// awaitStrangers returns when no stranger has a place, and reads how much time it has.
+func awaitStrangers() {
+	for range maxStrangers {
+		owned.strangers <- struct{}{}
+	}
+	for range maxStrangers {
+		<-owned.strangers
+	}
+}
+
+// WithLittleTime calls do while strangers, owners and the dying have this much time. Nothing is shared before and after it.
 func WithLittleTime(d time.Duration, do func()) {
-	defer func(h, d time.Duration) { handshake, afterDeath = h, d }(handshake, afterDeath)
-	handshake, afterDeath = d, d
+	defer func(h, a, p time.Duration) {
+		awaitStrangers()
+		handshake, afterDeath, patience = h, a, p
+	}(handshake, afterDeath, patience)
+	handshake, afterDeath, patience = d, d, d
 	do()
 }
 
@@ -87,6 +116,29 @@ func WithSchema(schema []byte) Ticket {
 	return Sealed(appendBytes(appendInt(nil, fieldVersion, version), fieldSchema, schema))
 }
 
+// SocketName is a name of a socket as the package makes it.
+func SocketName(random [16]byte) string { return socketName(random) }
+
+// WithColumns returns a ticket of a machine, with so many fields of one number in place of columns.
+func WithColumns(boot string, n int, column []byte) Ticket {
+	b := appendBytes(appendInt(nil, fieldVersion, version), fieldBoot, boot)
+	for range n {
+		b = appendBytes(b, fieldColumn, column)
+	}
+	return Sealed(b)
+}
+
+// SchemaOf returns the schema of a ticket.
+func SchemaOf(t Ticket) []byte {
+	c := &content{}
+	(&decoder{}).message(t[:len(t)-checksumSize], func(n protowire.Number, f field) {
+		if n == fieldSchema {
+			c.encoded = f.bytes
+		}
+	})
+	return c.encoded
+}
+
 // WithPairs returns a ticket with so many pairs of metadata.
 func WithPairs(n int) Ticket {
 	b := appendInt(nil, fieldVersion, version)
@@ -104,7 +156,7 @@ func Decode(t Ticket) error {
 	if err != nil {
 		return err
 	}
-	return c.readSchema()
+	return c.readRest()
 }
 
 // ThisProcess is the number of this process in its tickets.

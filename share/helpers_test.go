@@ -236,11 +236,10 @@ func TestOpener(t *testing.T) {
 			ticket, err := hex.DecodeString(owner.Read())
 			require.NoError(t, err)
 			let := make(chan struct{})
-			share.WithSlowOpening(let, func() {
-				ctx, cancel := context.WithTimeout(background, 10*time.Millisecond)
-				defer cancel()
+			ctx, cancel := context.WithCancel(background)
+			share.WithSlowOpening(let, cancel, func() {
 				_, err := share.Open(ctx, ticket)
-				require.ErrorIs(t, err, context.DeadlineExceeded)
+				require.ErrorIs(t, err, context.Canceled)
 			})
 			close(let)
 			sim, err := cudasim.Open(os.Getenv(cuda.PathVariable))
@@ -276,23 +275,49 @@ func gpu(t *testing.T) *cudaalloc.Device {
 	return d
 }
 
-// resources are those of a process.
+// resources are those of a process: how many, since others come and go in their places.
 type resources struct{ files, mappings, goroutines int }
 
 // counted counts the files, the shared mappings and the goroutines of this process. The other mappings are Go's.
-func counted(t *testing.T) (r resources) {
+func counted(t *testing.T) resources {
 	t.Helper()
-	files, err := os.ReadDir("/proc/self/fd")
+	files, mappings := held(t)
+	return resources{len(files), len(mappings), runtime.NumGoroutine()}
+}
+
+func noMore(r, than resources) bool {
+	return r.files <= than.files && r.mappings <= than.mappings && r.goroutines <= than.goroutines
+}
+
+// held returns the files of this process by what they are, as "socket:[123]", and its shared mappings.
+func held(t *testing.T) (files, mappings map[string]bool) {
+	t.Helper()
+	files, mappings = map[string]bool{}, map[string]bool{}
+	list, err := os.ReadDir("/proc/self/fd")
 	require.NoError(t, err)
+	for _, f := range list {
+		if to, err := os.Readlink("/proc/self/fd/" + f.Name()); err == nil { // it is still open
+			files[f.Name()+" "+to] = true
+		}
+	}
 	maps, err := os.ReadFile("/proc/self/maps")
 	require.NoError(t, err)
 	for line := range strings.Lines(string(maps)) {
 		if fields := strings.Fields(line); strings.HasSuffix(fields[1], "s") {
-			r.mappings++
+			mappings[line] = true
 		}
 	}
-	r.files, r.goroutines = len(files), runtime.NumGoroutine()
-	return r
+	return files, mappings
+}
+
+// since returns how many are in now that were not in before.
+func since(before, now map[string]bool) (n int) {
+	for one := range now {
+		if !before[one] {
+			n++
+		}
+	}
+	return n
 }
 
 // text is a batch in a line.

@@ -81,10 +81,6 @@ func TestGPUNothingIsLeftAfterManyBatches(t *testing.T) {
 	}
 }
 
-func noMore(r, than resources) bool {
-	return r.files <= than.files && r.mappings <= than.mappings && r.goroutines <= than.goroutines
-}
-
 // TestOwnerOfGPUMemory is another process that shares memory of a GPU, and is killed. With "pending", work of it is pending then.
 func TestOwnerOfGPUMemory(t *testing.T) {
 	p := otherprocess.Caller(t)

@@ -93,12 +93,8 @@ func Open(ctx context.Context, t Ticket, opts ...OpenOption) (*cdevice.RecordBat
 	if m.conn, err = connect(ctx, t, c); err != nil {
 		return nil, err
 	}
-	if err := c.readSchema(); err != nil {
-		m.conn.end(failed)
-		return nil, err
-	}
 	if err := m.openUntil(ctx, c); err != nil {
-		return nil, fmt.Errorf("share: open: %w", err)
+		return nil, err
 	}
 	go m.conn.watch(o.ownerGone)
 	return m.batch(c)
@@ -134,7 +130,7 @@ func (o *openOptions) ownerGone() {
 	o.gone()
 }
 
-// checkOwner refuses tickets of other machines, and of this process.
+// checkOwner refuses tickets of other machines, and of this process, and the names of other programs' sockets.
 func (c *content) checkOwner() error {
 	here, err := bootID()
 	if err != nil {
@@ -148,6 +144,9 @@ func (c *content) checkOwner() error {
 	}
 	if c.process == thisProcess {
 		return fmt.Errorf("share: open: %w", ErrSameProcess)
+	}
+	if !isSocketName(c.socket) {
+		return badTicket("socket", fmt.Sprintf("%.60q", c.socket), "a name as this package gives")
 	}
 	return nil
 }
@@ -197,11 +196,19 @@ type opened struct {
 	left     atomic.Int64 // memories that have not ended
 }
 
-// openUntil opens the memory. Calls of the driver may take seconds, since they pin gigabytes, and cannot be
-// interrupted: what they have opened after ctx has ended is closed then.
+// openUntil reads the rest of the ticket, and opens the memory. Calls of the driver may take seconds, since they pin gigabytes,
+// and cannot be interrupted: what they have opened after ctx has ended is closed then.
 func (m *opened) openUntil(ctx context.Context, c *content) error {
 	done, open := make(chan error, 1), openRegions
-	go func() { done <- open(m, ctx, c) }()
+	go func() {
+		err := c.readRest()
+		if err == nil {
+			if err = open(m, ctx, c); err != nil {
+				err = fmt.Errorf("share: open: %w", err)
+			}
+		}
+		done <- err
+	}()
 	select {
 	case err := <-done:
 		if err != nil {
@@ -213,7 +220,7 @@ func (m *opened) openUntil(ctx context.Context, c *content) error {
 			<-done
 			m.close()
 		}()
-		return ctx.Err()
+		return fmt.Errorf("share: open: %w", ctx.Err())
 	}
 }
 

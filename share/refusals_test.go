@@ -3,17 +3,17 @@
 package share_test
 
 import (
+	"bytes"
 	"context"
-	"encoding/hex"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"net"
 	"os"
-	"os/exec"
+	"runtime"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -21,14 +21,15 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
+	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/cdevice/cdevicetest"
 	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/nilargs"
+	"github.com/arrowdevice/arrowdevice/internal/testing/cases"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
-	"github.com/arrowdevice/arrowdevice/internal/testing/otherprocess"
 	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 	"github.com/arrowdevice/arrowdevice/share"
 )
@@ -40,7 +41,7 @@ func one(t *testing.T) *share.Shared {
 	s := issued(t, b)
 	b.Release()
 	t.Cleanup(func() {
-		require.Zero(t, s.Openers())
+		within.Eventually(t, "the owner has heard of each release", func() bool { return s.Openers() == 0 })
 		require.NoError(t, s.Close())
 		released(t, s)
 	})
@@ -84,6 +85,76 @@ func TestTicketsThatSayMuch(t *testing.T) {
 	}
 }
 
+// taken is how many bytes f allocates.
+func taken(f func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
+
+// A ticket is refused for its machine before its columns take memory, and those take no more than so many times its bytes.
+func TestTicketsOfManyColumns(t *testing.T) {
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	require.NoError(t, err)
+	here := strings.TrimSpace(string(boot))
+	nested := []byte{}
+	for range 50 {
+		nested = protowire.AppendBytes([]byte{6<<3 | 2}, nested)
+	}
+	for name, column := range map[string]struct {
+		n     int
+		bytes []byte
+	}{
+		"columns":      {2<<20 - 100, nil},
+		"buffers":      {1, bytes.Repeat([]byte{4<<3 | 2, 0}, 2<<20-100)},
+		"children":     {1, bytes.Repeat([]byte{6<<3 | 2, 0}, 2<<20-100)},
+		"dictionaries": {1, bytes.Repeat([]byte{7<<3 | 2, 0}, 2<<20-100)},
+		"view sizes":   {1, protowire.AppendBytes([]byte{5<<3 | 2}, make([]byte, 4<<20-200))},
+		"nested":       {4 << 20 / (len(nested) + 3), nested},
+	} {
+		t.Run(name, func(t *testing.T) {
+			other, ticket := share.WithColumns("another", column.n, column.bytes), share.WithColumns(here, column.n, column.bytes)
+			require.LessOrEqual(t, len(ticket), 4<<20)
+			used := taken(func() {
+				_, err := share.Open(background, other)
+				assert.ErrorIs(t, err, share.ErrOtherHost)
+			})
+			assert.Less(t, used, uint64(1<<20))
+			used = taken(func() { assert.ErrorIs(t, share.Decode(ticket), share.ErrBadTicket) })
+			assert.LessOrEqual(t, used, uint64(10*len(ticket)))
+		})
+	}
+}
+
+// A schema of which a byte was changed, by an owner that forges tickets, is read or refused, and takes no memory for what is not there.
+func TestChangedSchemas(t *testing.T) {
+	rec := everyType(t, cases.Nulls, func(cases.Case) bool { return true })
+	defer rec.Release()
+	b := onHost(t, rec, allocator(t))
+	s := issued(t, b)
+	b.Release()
+	schema := share.SchemaOf(s.Ticket())
+	require.NotEmpty(t, schema)
+	step := 1
+	if testing.Short() {
+		step = 7
+	}
+	for i := 0; i < len(schema); i += step {
+		changed := bytes.Clone(schema)
+		changed[i] ^= []byte{0x01, 0x80, 0x10, 0xff, 0x7f}[i%5]
+		ticket := share.WithSchema(changed)
+		used := taken(func() {
+			if err := share.Decode(ticket); err != nil {
+				assert.ErrorIs(t, err, share.ErrBadTicket, "byte %d", i)
+			}
+		})
+		require.Less(t, used, uint64(4<<20), "byte %d", i)
+	}
+	require.NoError(t, s.Close())
+}
+
 // A forged ticket with a checksum that fits is refused: for its fields, or by the owner, which knows what it issued.
 func TestForgedTickets(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
@@ -101,7 +172,8 @@ func TestForgedTickets(t *testing.T) {
 	}{
 		"another host":    {func(f *share.Forgery) { f.Boot = "1234" }, share.ErrOtherHost.Error()},
 		"another network": {func(f *share.Forgery) { *f.Network++ }, share.ErrOtherNetwork.Error()},
-		"another socket":  {func(f *share.Forgery) { f.Socket += "0" }, share.ErrOwnerGone.Error()},
+		"another socket":  {func(f *share.Forgery) { f.Socket = share.SocketName([16]byte{}) }, share.ErrOwnerGone.Error()},
+		"foreign socket":  {func(f *share.Forgery) { f.Socket += "0" }, "share: ticket: socket = "},
 		"another length":  {func(f *share.Forgery) { *f.Length = 3 }, "not the ticket that the owner has issued"},
 		"offset beyond":   {func(f *share.Forgery) { *f.Offset = 1 << 20 }, "columns[0].buffers[1].offset = 1048576, want 32 bytes"},
 		"offset before":   {func(f *share.Forgery) { *f.Offset = -8 }, "columns[0].buffers[1].offset = -8"},
@@ -128,10 +200,16 @@ func TestForgedTickets(t *testing.T) {
 	require.Equal(t, "released", told(p, "release"))
 }
 
+func anySocketName() string {
+	var random [16]byte
+	binary.LittleEndian.PutUint64(random[:], rand.Uint64())
+	return share.SocketName(random)
+}
+
 // fakeOwner is a socket that another program listens on; serve has each connection.
 func fakeOwner(t *testing.T, serve func(net.Conn)) share.Ticket {
 	t.Helper()
-	name := fmt.Sprintf("arrowdevice-test-%x", rand.Int64())
+	name := anySocketName()
 	l, err := net.Listen("unixpacket", "@"+name)
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, l.Close()) })
@@ -161,6 +239,20 @@ func TestSilentOwner(t *testing.T) {
 	cancel()
 	_, err := share.Open(ctx, ticket)
 	assert.ErrorIs(t, err, context.Canceled)
+}
+
+// Without an end of the context, an opener waits for a silent owner for as long as it has patience.
+func TestSilentOwnerForLong(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	ticket := fakeOwner(t, func(c net.Conn) { t.Cleanup(func() { c.Close() }) })
+	share.WithLittleTime(500*time.Millisecond, func() {
+		within.Seconds(t, "open", func() error {
+			if _, err := share.Open(background, ticket); !errors.Is(err, os.ErrDeadlineExceeded) {
+				return fmt.Errorf("got %w", err)
+			}
+			return nil
+		})
+	})
 }
 
 // An owner that answers what it should not is an error.
@@ -221,130 +313,6 @@ func TestStrangeFiles(t *testing.T) {
 			assert.ErrorContains(t, err, c.want)
 		})
 	}
-}
-
-// Connections that say nothing, or garbage, keep nobody out for longer than the handshake, and no batch.
-func TestStrangers(t *testing.T) {
-	cdevicetest.CheckLeaks(t)
-	s := one(t)
-	var socket string
-	_, err := share.Forged(s.Ticket(), func(f *share.Forgery) { socket = f.Socket })
-	require.NoError(t, err)
-	dial := func() net.Conn {
-		conn, err := net.Dial("unixpacket", "@"+socket)
-		require.NoError(t, err)
-		return conn
-	}
-	ended := func(conn net.Conn) {
-		t.Helper()
-		require.NoError(t, conn.SetReadDeadline(time.Now().Add(patience)))
-		n, err := conn.Read(make([]byte, 1))
-		assert.True(t, n == 0 || err != nil, "the owner ends the connection")
-		assert.False(t, os.IsTimeout(err))
-		conn.Close()
-	}
-	for _, garbage := range []string{"GET / HTTP/1.1\r\n\r\n", strings.Repeat("a", share.HelloSize), strings.Repeat("b", 100000)} {
-		conn := dial()
-		_, err := conn.Write([]byte(garbage))
-		require.NoError(t, err)
-		ended(conn)
-	}
-	var silent []net.Conn
-	for range 2 * share.MaxStrangers {
-		silent = append(silent, dial())
-	}
-	for _, conn := range silent {
-		ended(conn)
-	}
-	p := opener(t, "")
-	require.Equal(t, "opened", opens(p, s.Ticket()), "strangers that are gone keep nobody out")
-	require.Equal(t, "released", told(p, "release"))
-}
-
-// A process of another user cannot open a ticket.
-func TestAnotherUser(t *testing.T) {
-	cdevicetest.CheckLeaks(t)
-	if os.Getuid() != 0 {
-		t.Skip("only root can start processes of others")
-	}
-	s := one(t)
-	p := otherprocess.StartAs(t, asAnotherUser(t), "TestOpenAsAnotherUser", "")
-	p.Write(hex.EncodeToString(s.Ticket()))
-	socket, hello := share.Hello(s.Ticket())
-	p.Write(socket)
-	p.Write(hex.EncodeToString(hello))
-	assert.Equal(t, "done", p.Read())
-	p.End(0)
-}
-
-// asAnotherUser makes a process one of the user nobody.
-func asAnotherUser(t *testing.T) func(*exec.Cmd) {
-	t.Helper()
-	binary, err := os.ReadFile("/proc/self/exe")
-	require.NoError(t, err)
-	dir, err := os.MkdirTemp("", "")
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
-	require.NoError(t, os.Chmod(dir, 0o755)) //nolint:gosec // for the other user
-	require.NoError(t, os.WriteFile(dir+"/test", binary, 0o755))
-	return func(c *exec.Cmd) {
-		c.Path, c.Dir = dir+"/test", dir
-		c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
-	}
-}
-
-// TestOpenAsAnotherUser is the process of the other user: the opener refuses, and the owner if the opener does not.
-func TestOpenAsAnotherUser(t *testing.T) {
-	owner := otherprocess.Caller(t)
-	ticket, err := hex.DecodeString(owner.Read())
-	require.NoError(t, err)
-	socket, text := owner.Read(), owner.Read()
-	hello, err := hex.DecodeString(text)
-	require.NoError(t, err)
-	_, err = share.Open(background, ticket)
-	assert.ErrorIs(t, err, share.ErrOtherUser)
-	conn, err := net.Dial("unixpacket", socket)
-	require.NoError(t, err)
-	_, err = conn.Write(hello)
-	require.NoError(t, err)
-	answer := make([]byte, 10)
-	n, err := conn.Read(answer)
-	require.NoError(t, err)
-	assert.Equal(t, []byte{4}, answer[:n])
-	owner.Write("done")
-}
-
-// A process of another user that listens on the name of a socket learns nothing of a ticket.
-func TestOwnerIsAnotherUser(t *testing.T) {
-	cdevicetest.CheckLeaks(t)
-	if os.Getuid() != 0 {
-		t.Skip("only root can start processes of others")
-	}
-	p := otherprocess.StartAs(t, asAnotherUser(t), "TestListenAsAnotherUser", "")
-	socket := p.Read()
-	ticket, err := share.Forged(one(t).Ticket(), func(f *share.Forgery) { f.Socket, f.Process = socket, [16]byte{} })
-	require.NoError(t, err)
-	_, err = share.Open(background, ticket)
-	assert.ErrorIs(t, err, share.ErrOtherUser)
-	assert.Equal(t, "f", p.Read(), "nothing but that it has failed")
-}
-
-// TestListenAsAnotherUser is the process of the other user: it says what openers say.
-func TestListenAsAnotherUser(t *testing.T) {
-	caller := otherprocess.Caller(t)
-	name := fmt.Sprintf("arrowdevice-test-%x", rand.Int64())
-	l, err := net.Listen("unixpacket", "@"+name)
-	require.NoError(t, err)
-	defer l.Close()
-	caller.Write(name)
-	conn, err := l.Accept()
-	require.NoError(t, err)
-	_, err = conn.Write([]byte{2})
-	require.NoError(t, err)
-	b := make([]byte, 1000)
-	n, err := conn.Read(b)
-	require.NoError(t, err)
-	caller.Write(string(b[:n]))
 }
 
 func TestNilArguments(t *testing.T) {

@@ -40,11 +40,11 @@ func (r *room) take(bytes int64) error {
 func (r *room) tryTake(bytes int64) (changed <-chan struct{}, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.limit <= 0 || r.used+bytes <= r.limit {
+	if r.limit <= 0 || bytes <= r.limit-r.used {
 		r.used += bytes
 		return nil, nil
 	}
-	if r.used-r.leaving+bytes > r.limit {
+	if bytes > r.limit-(r.used-r.leaving) {
 		return nil, fmt.Errorf("%d bytes are in use, of at most %d", r.used-r.leaving, r.limit)
 	}
 	if r.changed == nil {

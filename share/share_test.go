@@ -93,6 +93,26 @@ func TestEmptyBatches(t *testing.T) {
 	}
 }
 
+// A ticket has room for thousands of columns.
+func TestWideBatch(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	var fields []arrow.Field
+	var columns []arrow.Array
+	for range 50 {
+		for _, c := range cases.All() {
+			fields = append(fields, arrow.Field{Type: c.Type, Nullable: true})
+			columns = append(columns, array.MakeArrayOfNull(memory.DefaultAllocator, c.Type, 0))
+		}
+	}
+	rec := array.NewRecordBatch(arrow.NewSchema(fields, nil), columns, 0)
+	b := onHost(t, rec, allocator(t))
+	s := issued(t, b)
+	b.Release()
+	t.Logf("%d columns, %d bytes", len(columns), len(s.Ticket()))
+	assert.NoError(t, share.Decode(s.Ticket()))
+	require.NoError(t, s.Close())
+}
+
 // Every type arrives from memory of a GPU, by its IPC handle.
 func TestGPUEveryType(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
@@ -295,6 +315,53 @@ func TestCancelledOpenings(t *testing.T) {
 	}
 	t.Log(outcomes)
 	assert.NotZero(t, outcomes["cancelled"])
+}
+
+// Goroutines share, close, wait and count, and open what others have shared.
+func TestManyGoroutines(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	b := numbers(t, allocator(t))
+	defer b.Release()
+	const goroutines, each = 4, 25
+	var all [goroutines][each]*share.Shared
+	atOnce := func(do func(i, j int)) {
+		var running sync.WaitGroup
+		for i := range goroutines {
+			running.Go(func() {
+				for j := range each {
+					do(i, j)
+				}
+			})
+		}
+		running.Wait()
+	}
+	atOnce(func(i, j int) {
+		s, err := share.Share(background, b, share.WithOpeners(2))
+		assert.NoError(t, err)
+		all[i][j] = s
+		if passing, err := share.Share(background, b); assert.NoError(t, err) {
+			assert.NoError(t, passing.Close())
+		}
+	})
+	share.AsAnotherProcess(func() {
+		atOnce(func(i, j int) {
+			s := all[i][j]
+			other := all[(i+1)%goroutines][j]
+			opened, err := share.Open(background, s.Ticket())
+			assert.NoError(t, err)
+			assert.LessOrEqual(t, other.Openers(), 1)
+			ended, cancel := context.WithCancel(background)
+			cancel()
+			_ = other.Wait(ended)
+			opened.Release()
+			assert.NoError(t, s.Close())
+		})
+	})
+	for _, some := range all {
+		for _, s := range some {
+			released(t, s)
+		}
+	}
 }
 
 // Many openings at once, of several processes.

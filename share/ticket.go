@@ -3,12 +3,15 @@ package share
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
+	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/ipc"
 
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/ipcmessage"
 	"github.com/arrowdevice/arrowdevice/internal/layout"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
@@ -24,8 +27,19 @@ const version = 1
 // id is a random number that nobody guesses.
 type id [16]byte
 
+const socketPrefix = "arrowdevice-"
+
+func socketName(random id) string { return socketPrefix + hex.EncodeToString(random[:]) }
+
+// isSocketName reports whether a name is as socketName makes it: a ticket must not make its opener talk to another program.
+func isSocketName(name string) bool {
+	random, err := hex.DecodeString(strings.TrimPrefix(name, socketPrefix))
+	return err == nil && len(random) == len(id{}) && name == socketName(id(random))
+}
+
 // content is a ticket in Go.
 type content struct {
+	rest       []byte // that is not read
 	boot       string
 	process    id
 	socket     string
@@ -77,12 +91,13 @@ func encodeSchema(s *arrow.Schema) (b []byte, err error) {
 	return out.Bytes(), nil
 }
 
-// readSchema reads the schema, and checks the rest of the ticket by it. The owner has said before that the ticket is
-// its own: arrow-go trusts the metadata that it reads.
+// readSchema reads the schema, and checks the rest of the ticket by it.
 func (c *content) readSchema() (err error) {
 	defer recovered("decode the schema", &err)
-	limit := int64(len(c.encoded))
-	r, err := ipc.NewReader(bytes.NewReader(c.encoded), ipc.WithMetadataSizeLimit(max(limit, 1)), ipc.WithBodySizeLimit(max(limit, 1)))
+	if err := ipcmessage.CheckSchema(c.encoded); err != nil { // arrow-go trusts the metadata that it reads
+		return fmt.Errorf("share: ticket: schema: %w: %w", err, ErrBadTicket)
+	}
+	r, err := ipc.NewReader(bytes.NewReader(c.encoded))
 	if err != nil {
 		return fmt.Errorf("share: ticket: schema: %w: %w", err, ErrBadTicket)
 	}
@@ -103,36 +118,37 @@ func (c *content) check() error {
 	if len(c.columns) != c.schema.NumFields() {
 		return badTicket("columns", len(c.columns), fmt.Sprintf("%d, as the schema has fields", c.schema.NumFields()))
 	}
+	at := make(path, 0, maxDepth)
 	for i := range c.columns {
-		if err := c.checkNode(&c.columns[i], c.schema.Field(i).Type, fmt.Sprintf("columns[%d]", i)); err != nil {
+		if err := c.checkNode(&c.columns[i], c.schema.Field(i).Type, at.in("columns", i)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (c *content) checkNode(n *node, dt arrow.DataType, name string) error {
+func (c *content) checkNode(n *node, dt arrow.DataType, at path) error {
 	st, l := layout.Of(dt)
 	end := n.offset + n.length
 	if n.length < 0 || n.offset < 0 || end < 0 {
-		return badTicket(name+".length", n.length, "lengths and offsets from 0 on")
+		return at.bad("length", n.length, "lengths and offsets from 0 on")
 	}
 	if l.Kind == layout.View && len(n.viewSizes) != max(len(n.buffers)-2, 0) {
-		return badTicket(name+".view_sizes", len(n.viewSizes), len(n.buffers)-2)
+		return at.bad("view_sizes", len(n.viewSizes), len(n.buffers)-2)
 	}
 	for i, p := range n.buffers {
 		if p == (place{}) {
 			continue
 		}
 		if p.region == 0 || int64(p.region) > int64(len(c.regions)) {
-			return badTicket(fmt.Sprintf("%s.buffers[%d].region", name, i), p.region, fmt.Sprintf("1 to %d", len(c.regions)))
+			return at.in("buffers", i).bad("region", p.region, fmt.Sprintf("1 to %d", len(c.regions)))
 		}
 		least, size := layout.LeastSize(st, l, i, end), c.regions[p.region-1].size
 		if l.Kind == layout.View && i >= 2 {
 			least = n.viewSizes[i-2]
 		}
 		if p.offset < 0 || p.offset > size || least < 0 || least > size-p.offset {
-			return badTicket(fmt.Sprintf("%s.buffers[%d].offset", name, i), p.offset, fmt.Sprintf("%d bytes in the %d of the region", least, size))
+			return at.in("buffers", i).bad("offset", p.offset, fmt.Sprintf("%d bytes in the %d of the region", least, size))
 		}
 	}
 	below := n.children
@@ -140,10 +156,10 @@ func (c *content) checkNode(n *node, dt arrow.DataType, name string) error {
 		below = append([]node{*n.dictionary}, below...)
 	}
 	if want := l.ChildCount(st); len(below) != want {
-		return badTicket(name+".children", len(below), want)
+		return at.bad("children", len(below), want)
 	}
 	for i := range below {
-		if err := c.checkNode(&below[i], layout.ChildType(st, i), fmt.Sprintf("%s.children[%d]", name, i)); err != nil {
+		if err := c.checkNode(&below[i], layout.ChildType(st, i), at.in("children", i)); err != nil {
 			return err
 		}
 	}

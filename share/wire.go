@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"fmt"
+	"unsafe"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -35,6 +36,7 @@ const (
 const (
 	maxTicket = 4 << 20 // bytes; a column of a primitive type takes some 30
 	maxDepth  = 64      // of nested arrays
+	maxGrowth = 8       // bytes of memory for each byte of a ticket: as many as an empty buffer takes
 )
 
 func appendBytes[T ~[]byte | ~string](b []byte, n protowire.Number, v T) []byte {
@@ -122,7 +124,7 @@ func (n *node) encode() []byte {
 // checksumSize is that of the last field.
 const checksumSize = 2 + sha256.Size
 
-// decode reads a ticket, except its schema: see [content.readSchema].
+// decode checks that a ticket is whole, and reads who its owner is: see [content.readRest].
 func (t Ticket) decode() (*content, error) {
 	if len(t) > maxTicket {
 		return nil, badTicket("bytes", len(t), fmt.Sprintf("at most %d", maxTicket))
@@ -135,11 +137,10 @@ func (t Ticket) decode() (*content, error) {
 	if !bytes.Equal(end, appendBytes(nil, fieldChecksum, sum[:])) {
 		return nil, fmt.Errorf("share: ticket: checksum: the ticket was truncated or changed: %w", ErrBadTicket)
 	}
-	c := &content{}
+	c := &content{rest: body}
 	d := &decoder{}
-	var keys, values []string
 	found := 0
-	d.message(body, "", func(n protowire.Number, f field) {
+	d.message(body, func(n protowire.Number, f field) {
 		switch n {
 		case fieldVersion:
 			found = int(f.number)
@@ -156,111 +157,74 @@ func (t Ticket) decode() (*content, error) {
 		case fieldUUID:
 			c.uuid = make([]byte, 16)
 			d.fixed(c.uuid, f, "device_uuid")
+		case fieldNetwork:
+			c.network = f.number
+		case fieldPIDs:
+			c.pids = f.number
+		}
+	})
+	if found != version && (found != 0 || d.err == nil) {
+		return nil, badTicket("version", found, version)
+	}
+	return c, d.err
+}
+
+// readRest reads what the ticket says of the batch, and checks it. The owner has said before that the ticket is its own.
+func (c *content) readRest() error {
+	d := &decoder{room: maxGrowth * len(c.rest)}
+	c.regions = reserve[region](d, c.rest, fieldRegion)
+	c.columns = reserve[node](d, c.rest, fieldColumn)
+	keys, values := reserve[string](d, c.rest, fieldMetadata), reserve[string](d, c.rest, fieldMetadata)
+	d.message(c.rest, func(n protowire.Number, f field) {
+		switch n {
 		case fieldRegion:
-			c.regions = append(c.regions, d.region(f, fmt.Sprintf("regions[%d]", len(c.regions))))
+			d.in("regions", len(c.regions), func() { c.regions = append(c.regions, d.region(f)) })
 		case fieldSchema:
 			c.encoded = f.bytes
 		case fieldRows:
 			c.rows = int64(f.number)
 		case fieldColumn:
-			c.columns = append(c.columns, d.node(f, fmt.Sprintf("columns[%d]", len(c.columns)), 0))
+			d.in("columns", len(c.columns), func() { c.columns = append(c.columns, d.node(f)) })
 		case fieldEvent:
 			c.event = new(cudaalloc.IPCHandle)
 			d.fixed(c.event[:], f, "event")
-		case fieldNetwork:
-			c.network = f.number
-		case fieldPIDs:
-			c.pids = f.number
 		case fieldMetadata:
-			key, value := d.pair(f)
-			keys, values = append(keys, key), append(values, value)
+			d.in("metadata", len(keys), func() {
+				key, value := d.pair(f)
+				keys, values = append(keys, key), append(values, value)
+			})
 		}
 	})
 	if d.err != nil {
-		return nil, d.err
-	}
-	if found != version {
-		return nil, badTicket("version", found, version)
+		return d.err
 	}
 	c.metadata = arrow.NewMetadata(keys, values)
-	return c, nil
+	return c.readSchema()
 }
 
-// field is the value of a field: a number or bytes.
-type field struct {
-	number uint64
-	bytes  []byte
-}
-
-// decoder keeps the first error.
-type decoder struct{ err error }
-
-func (d *decoder) fail(err error) {
-	if d.err == nil {
-		d.err = err
-	}
-}
-
-// message calls do for each field of a message. Fields of other kinds, of later versions, are left out.
-func (d *decoder) message(b []byte, name string, do func(protowire.Number, field)) {
-	for len(b) > 0 && d.err == nil {
-		n, kind, size := protowire.ConsumeTag(b)
-		if size < 0 {
-			d.fail(badTicket(name, protowire.ParseError(size), "a field"))
-			return
-		}
-		b = b[size:]
-		var f field
-		switch kind {
-		case protowire.VarintType:
-			f.number, size = protowire.ConsumeVarint(b)
-		case protowire.BytesType:
-			f.bytes, size = protowire.ConsumeBytes(b)
-		default:
-			n, size = 0, protowire.ConsumeFieldValue(n, kind, b)
-		}
-		if size < 0 {
-			d.fail(badTicket(fmt.Sprintf("%s field %d", name, n), protowire.ParseError(size), "a value"))
-			return
-		}
-		b = b[size:]
-		if n != 0 {
-			do(n, f)
-		}
-	}
-}
-
-// fixed copies bytes of a known number.
-func (d *decoder) fixed(to []byte, f field, name string) {
-	if len(f.bytes) != len(to) {
-		d.fail(badTicket(name, fmt.Sprintf("%d bytes", len(f.bytes)), len(to)))
-		return
-	}
-	copy(to, f.bytes)
-}
-
-func (d *decoder) region(f field, name string) (r region) {
-	d.message(f.bytes, name, func(n protowire.Number, f field) {
+func (d *decoder) region(f field) (r region) {
+	d.message(f.bytes, func(n protowire.Number, f field) {
 		switch n {
 		case 1:
 			r.handle = new(cudaalloc.IPCHandle)
-			d.fixed(r.handle[:], f, name+".handle")
+			d.fixed(r.handle[:], f, "handle")
 		case 2:
 			r.size = int64(f.number)
 		}
 	})
 	if r.size <= 0 {
-		d.fail(badTicket(name+".size", r.size, "at least 1"))
+		d.fail("size", r.size, "at least 1")
 	}
 	return r
 }
 
-func (d *decoder) node(f field, name string, depth int) (out node) {
-	if depth > maxDepth {
-		d.fail(badTicket(name, "nested too deeply", fmt.Sprintf("at most %d levels", maxDepth)))
+func (d *decoder) node(f field) (out node) {
+	if len(d.at)-1 > maxDepth {
+		d.fail("children", "nested too deeply", fmt.Sprintf("at most %d levels", maxDepth))
 		return out
 	}
-	d.message(f.bytes, name, func(n protowire.Number, f field) {
+	out.buffers, out.children = reserve[place](d, f.bytes, 4), reserve[node](d, f.bytes, 6)
+	d.message(f.bytes, func(n protowire.Number, f field) {
 		switch n {
 		case 1:
 			out.length = int64(f.number)
@@ -269,21 +233,21 @@ func (d *decoder) node(f field, name string, depth int) (out node) {
 		case 3:
 			out.offset = int64(f.number)
 		case 4:
-			out.buffers = append(out.buffers, d.place(f, name))
+			d.in("buffers", len(out.buffers), func() { out.buffers = append(out.buffers, d.place(f)) })
 		case 5:
-			out.viewSizes = d.numbers(f, name+".view_sizes")
+			out.viewSizes = d.numbers(f)
 		case 6:
-			out.children = append(out.children, d.node(f, fmt.Sprintf("%s.children[%d]", name, len(out.children)), depth+1))
+			d.in("children", len(out.children), func() { out.children = append(out.children, d.node(f)) })
 		case 7:
-			dictionary := d.node(f, name+".dictionary", depth+1)
-			out.dictionary = &dictionary
+			d.pay(1, unsafe.Sizeof(node{}))
+			d.in("dictionary", -1, func() { below := d.node(f); out.dictionary = &below })
 		}
 	})
 	return out
 }
 
-func (d *decoder) place(f field, name string) (p place) {
-	d.message(f.bytes, name+".buffers", func(n protowire.Number, f field) {
+func (d *decoder) place(f field) (p place) {
+	d.message(f.bytes, func(n protowire.Number, f field) {
 		switch n {
 		case 1:
 			p.region = uint32(min(f.number, 1<<32-1))
@@ -294,11 +258,21 @@ func (d *decoder) place(f field, name string) (p place) {
 	return p
 }
 
-func (d *decoder) numbers(f field, name string) (list []int64) {
+func (d *decoder) numbers(f field) (list []int64) {
+	n := 0
+	for _, b := range f.bytes {
+		if b < 0x80 { // the last byte of a number
+			n++
+		}
+	}
+	if !d.pay(n, unsafe.Sizeof(int64(0))) {
+		return nil
+	}
+	list = make([]int64, 0, n)
 	for b := f.bytes; len(b) > 0; {
 		v, size := protowire.ConsumeVarint(b)
 		if size < 0 {
-			d.fail(badTicket(name, protowire.ParseError(size), "numbers"))
+			d.fail("view_sizes", protowire.ParseError(size), "numbers")
 			return nil
 		}
 		list, b = append(list, int64(v)), b[size:]
@@ -307,7 +281,7 @@ func (d *decoder) numbers(f field, name string) (list []int64) {
 }
 
 func (d *decoder) pair(f field) (key, value string) {
-	d.message(f.bytes, "metadata", func(n protowire.Number, f field) {
+	d.message(f.bytes, func(n protowire.Number, f field) {
 		switch n {
 		case 1:
 			key = string(f.bytes)

@@ -67,7 +67,7 @@ var waits = map[string]removal{
 
 	"endAfter": unproven, "FreeAfter": unproven,
 
-	"UsedOn": nothing, "MarkExported": nothing,
+	"UsedOn": nothing, "usedOn": succeeds, "usedOnAny": succeeds, "MarkExported": nothing,
 
 	"Copy": anywhere, "CopyPeer": anywhere, "Memset": anywhere, "Upload": anywhere, "Allocate": anywhere, "Free": anywhere,
 	"Prefetch": anywhere, "PrefetchToHost": anywhere, "prefetch": anywhere,
@@ -234,8 +234,6 @@ func (f *finder) kindOf(name string, receiver ast.Expr, call *ast.CallExpr) remo
 		return 0
 	case name == "UsedOn" && strings.HasPrefix(f.name, "interop/"): // of an array or a batch: it has an error
 		return succeeds
-	case name == "MarkExported" && last != "": // of the memory of an owner
-		return nothing
 	case name == "Wait" && last == "": // of a sync.Cond
 		return 0
 	case name == "poll" && receiver != nil: // the goroutine that asks for events

@@ -40,35 +40,43 @@ var processExtras = []extra{
 		"return s.event.Close()", "return nil",
 	},
 	{
-		"share/socket_linux.go", "ownerList.serve", "the death of an opener is waited for",
+		"share/owner_linux.go", "ownerList.serve", "the death of an opener is waited for",
 		"awaitDeath(conn, pid)\n\t}", "_ = pid\n\t}",
 	},
 	{
-		"share/socket_linux.go", "ownerList.serve", "a stranger that is known makes room",
-		"s, pid := o.greet(conn)\n\t<-o.strangers", "s, pid := o.greet(conn)",
+		"share/owner_linux.go", "ownerList.serve", "a stranger that is known makes room",
+		"s := o.greet(conn)\n\t<-o.strangers", "s := o.greet(conn)",
 	},
 	{
-		"share/socket_linux.go", "ownerList.greet", "the time of strangers",
-		"_ = conn.SetDeadline(time.Now().Add(handshake))\n\tpeer", "peer",
+		"share/owner_linux.go", "ownerList.greet", "the time of strangers",
+		"_ = conn.SetDeadline(time.Now().Add(limit))\n", "_ = limit\n",
 	},
 	{
-		"share/socket_linux.go", "ownerList.greet", "the end of that time for openers",
-		"_ = conn.SetDeadline(time.Time{})\n\treturn s, peer.Pid", "return s, peer.Pid",
+		"share/owner_linux.go", "ownerList.greet", "many strangers have little time",
+		"if len(o.strangers) > maxStrangers/2 {", "if limit < hurry {",
 	},
 	{
-		"share/socket_linux.go", "ownerList.greet", "the user of an opener",
-		"if peer.Uid != uint32(os.Geteuid()) {\n\t\t_, _ = conn", "if peer.Uid == 1<<32-1 {\n\t\t_, _ = conn",
+		"share/owner_linux.go", "ownerList.greet", "the end of that time for openers",
+		"_ = conn.SetDeadline(time.Time{})\n\treturn s\n", "return s\n",
 	},
 	{
-		"share/socket_linux.go", "connection.ask", "the user of an owner",
-		"if peer.Uid != uint32(os.Geteuid()) {\n\t\treturn 0, ErrOtherUser", "if peer.Uid == 1<<32-1 {\n\t\treturn 0, ErrOtherUser",
+		"share/owner_linux.go", "ownerList.accept", "the user of an opener",
+		"if err != nil || !sameUser(peer) {", "if err != nil {",
 	},
 	{
-		"share/socket_linux.go", "connection.end", "the files of an opening that failed",
+		"share/connection_linux.go", "connect", "the user of an owner",
+		"err != nil || !sameUser(peer) { // which", "err != nil || peer == nil { // which",
+	},
+	{
+		"share/peer_linux.go", "sameUser", "the user that stands for others",
+		" && int64(peer.Uid) != overflowUser()", "",
+	},
+	{
+		"share/connection_linux.go", "connection.end", "the files of an opening that failed",
 		"\tc.closeFiles()\n", "",
 	},
 	{
-		"share/socket_linux.go", "connection.watch", "an owner that ends after the batch is not gone",
+		"share/connection_linux.go", "connection.watch", "an owner that ends after the batch is not gone",
 		"if !c.ended.Load() {", "if c.files == nil {",
 	},
 	{
@@ -86,6 +94,18 @@ var processExtras = []extra{
 	{
 		"share/open.go", "content.checkOwner", "the network namespace of the owner",
 		"c.network != 0 && network != 0 && c.network != network", "network < 0",
+	},
+	{
+		"share/open.go", "content.checkOwner", "the name of the socket",
+		"if !isSocketName(c.socket) {", "if c.socket == \"\" {",
+	},
+	{
+		"share/ticket.go", "content.readSchema", "the schema is checked",
+		"ipcmessage.CheckSchema(c.encoded); err != nil {", "ipcmessage.CheckSchema(c.encoded); err != nil && c.encoded == nil {",
+	},
+	{
+		"share/decoder.go", "decoder.pay", "the memory that a ticket takes",
+		"d.room < 0 && d.err == nil {", "d.room < -1<<60 {",
 	},
 	{
 		"share/open.go", "opened.openUntil", "what is opened too late is closed",
@@ -137,7 +157,7 @@ var processExtras = []extra{
 	},
 	{
 		"share/room.go", "room.tryTake", "freed memory that is locked counts",
-		"if r.limit <= 0 || r.used+bytes <= r.limit {", "if r.limit <= 0 || r.used-r.leaving+bytes <= r.limit {",
+		"if r.limit <= 0 || bytes <= r.limit-r.used {", "if r.limit <= 0 || r.used-r.leaving+bytes <= r.limit {",
 	},
 	{
 		"share/room.go", "room.take", "an allocation waits for freed memory",
@@ -221,7 +241,7 @@ var processExtras = []extra{
 	},
 	{
 		"flight/messages.go", "messages.message", "metadata is checked",
-		"if err := m.check.check(in.DataHeader, body.Bytes()); err != nil {", "if err := m.check.check(in.DataHeader, body.Bytes()); err != nil && body == nil {",
+		"\tif err != nil {\n\t\treturn nil, refused(err)", "\tif err != nil && body == nil {\n\t\treturn nil, refused(err)",
 	},
 	{
 		"flight/endpoints.go", "merged.put", "a batch that nobody takes is released",
@@ -256,43 +276,51 @@ var processExtras = []extra{
 		"for len(lane) > 0 {", "for len(lane) > 1<<20 {",
 	},
 	{
-		"flight/check.go", "checker.check", "the size of a body",
+		"internal/ipcmessage/checker.go", "Checker.Check", "the size of a body",
 		"if size < 0 || size > int64(len(body)) {", "if size < -1<<62 {",
 	},
 	{
-		"flight/check.go", "table.nodes", "nulls of a node",
+		"internal/ipcmessage/batch.go", "batch.checkNodes", "nulls of a node",
 		"case length < 0 || nulls < 0 || nulls > length:", "case length < 0:",
 	},
 	{
-		"flight/check.go", "checker.buffers", "buffers in the body",
+		"internal/ipcmessage/batch.go", "batch.checkBuffers", "buffers in the body",
 		"case offset < 0 || length < 0 || offset > int64(len(body)) || length > int64(len(body))-offset:", "case offset < 0 || length < 0:",
 	},
 	{
-		"flight/check.go", "checker.buffers", "sizes of compressed buffers",
-		"total += max(size, 0); size < -1 || size > int64(c.max) || total > int64(c.max) {", "total += max(size, 0); size < -1<<62 {",
+		"internal/ipcmessage/batch.go", "batch.checkBuffers", "sizes of compressed buffers",
+		"total += max(size, 0); size < -1 || size > limit || total > limit {", "total += max(size, 0); size < -1<<62 {",
 	},
 	{
-		"flight/neighbour.go", "neighbourOf", "another machine, network or user",
-		"!slices.Equal(words[:last], own[:last]) || words[last] == own[last]", "words[last] == own[last]",
+		"flight/localpeer.go", "localPeerOf", "another machine, network or user",
+		"!hmac.Equal([]byte(words[1]), []byte(proof(\"process\", words[0], to)))", "to == words[0]",
 	},
 	{
-		"flight/neighbour.go", "neighbourOf", "this process",
-		"!slices.Equal(words[:last], own[:last]) || words[last] == own[last]", "!slices.Equal(words[:last], own[:last])",
+		"flight/localpeer.go", "localPeerOf", "this process",
+		"words[0] == process() || ", "",
 	},
 	{
-		"flight/neighbour.go", "neighbour.opens", "GPUs that the other end opens",
-		"return err == nil && slices.Contains(n.gpus, hex.EncodeToString(uuid[:]))", "_ = uuid\n\treturn err == nil",
+		"flight/localpeer.go", "localPeer.opens", "GPUs that the other end opens",
+		"return err == nil && slices.Contains(n.gpus, proofOfGPU(n.process, uuid))", "return err == nil && slices.Index(n.gpus, proofOfGPU(n.process, uuid)) >= -1",
 	},
 	{
-		"flight/neighbour.go", "options.answering", "the server's answer",
-		"server.SendHeader(metadata.Pairs(sharingHeader, o.introduction())) == nil", "server != nil",
+		"flight/localpeer.go", "introducing.GetRequestMetadata", "a client tells those of this machine only",
+		"if staysHere(ctx) {", "if staysHere(ctx) || md != nil {",
 	},
 	{
-		"flight/neighbour.go", "otherEnd.neighbour", "the wait for the answer",
+		"flight/localpeer.go", "caller", "a server tells those of this machine only",
+		"if !staysHere(ctx) {", "if ctx == nil {",
+	},
+	{
+		"flight/localpeer.go", "options.answering", "the server's answer",
+		"server.SendHeader(metadata.Pairs(sharingHeader, o.introduction(client.process))) == nil", "server != nil",
+	},
+	{
+		"flight/localpeer.go", "otherEnd.local", "the wait for the answer",
 		"case <-e.answered:\n\t\tcase <-timer.C:", "default:",
 	},
 	{
-		"flight/neighbour.go", "otherEnd.neighbour", "the end of that wait",
+		"flight/localpeer.go", "otherEnd.local", "the end of that wait",
 		"case <-timer.C:\n", "",
 	},
 	{
@@ -328,16 +356,16 @@ var processExtras = []extra{
 		" && !overtaken(ctx, stream, err)", "",
 	},
 	{
-		"flight/check.go", "checker.batch", "the lengths of columns",
-		"if err := t.lengths(name, tops, rows); err != nil {", "if err := t.lengths(name, tops, rows); err != nil && tops == nil {",
+		"internal/ipcmessage/batch.go", "Checker.batch", "the lengths of columns",
+		"length != b.rows {", "length < 0 {",
 	},
 	{
-		"flight/check.go", "checker.grow", "the size of dictionaries",
-		"if total > int64(c.max) {", "if total < 0 {",
+		"internal/ipcmessage/dictionary.go", "Checker.grow", "the size of dictionaries",
+		"if total > c.max {", "if total < 0 {",
 	},
 	{
 		"flight/messages.go", "messages.message", "dictionaries are on the heap",
-		"m.mem.onHeap(dictionary || m.check.deltas)", "m.mem.onHeap(false)",
+		"m.mem.heap = dictionary || m.check.Deltas()", "m.mem.heap = false",
 	},
 	{
 		"flight/send.go", "sender.write", "panics of arrow-go's writer",

@@ -36,21 +36,22 @@ type verdict struct {
 // suites are the packages whose tests may kill a mutant of a package: one after the
 // other, until one is red.
 var suites = map[string][]string{
-	"internal/cuda":      {"internal/cuda", "memory/cudaalloc", "cdevice", "memory/hostpinned"},
-	"internal/sizeclass": {"internal/sizeclass", "memory/cudaalloc", "memory/hostpinned", "cdevice"},
-	"memory/cudaalloc":   {"memory/cudaalloc", "cdevice", "memory/hostpinned"},
-	"memory/hostpinned":  {"memory/hostpinned"},
-	"internal/tree":      {"internal/tree", "cdevice"},
-	"internal/copyplan":  {"internal/copyplan", "cdevice"},
-	"internal/validate":  {"cdevice"},
-	"internal/cstruct":   {"cdevice"},
-	"internal/items":     {"cdevice"},
-	"cdevice":            {"cdevice"},
-	"interop/cudaarray":  {"interop/cudaarray"},
-	"interop/dlpack":     {"interop/dlpack"},
-	"interop/triton":     {"interop/triton"},
-	"share":              {"share", "flight"},
-	"flight":             {"flight"},
+	"internal/cuda":       {"internal/cuda", "memory/cudaalloc", "cdevice", "memory/hostpinned"},
+	"internal/sizeclass":  {"internal/sizeclass", "memory/cudaalloc", "memory/hostpinned", "cdevice"},
+	"memory/cudaalloc":    {"memory/cudaalloc", "cdevice", "memory/hostpinned"},
+	"memory/hostpinned":   {"memory/hostpinned"},
+	"internal/tree":       {"internal/tree", "cdevice"},
+	"internal/copyplan":   {"internal/copyplan", "cdevice"},
+	"internal/validate":   {"cdevice"},
+	"internal/cstruct":    {"cdevice"},
+	"internal/items":      {"cdevice"},
+	"cdevice":             {"cdevice"},
+	"interop/cudaarray":   {"interop/cudaarray"},
+	"interop/dlpack":      {"interop/dlpack"},
+	"interop/triton":      {"interop/triton"},
+	"share":               {"share", "flight"},
+	"flight":              {"flight"},
+	"internal/ipcmessage": {"internal/ipcmessage", "flight"},
 }
 
 const (

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"time"
 
@@ -32,14 +33,9 @@ func runBandwidth(ctx context.Context, args []string) int {
 	}
 	report, err := bandwidth.Measure(ctx, o)
 	bar.Clear()
-	if report == nil {
-		return failed(err)
-	}
-	if *asJSON {
-		err = errors.Join(err, printJSON(os.Stdout, report))
-	} else {
+	if *asJSON || len(report.Points) > 0 {
 		look := bandwidth.Look{Style: terminal.Style(terminal.Colours(os.Stdout)), ASCII: *ascii, Width: terminal.Width(os.Stdout)}
-		report.Print(os.Stdout, look)
+		err = errors.Join(err, write(os.Stdout, *asJSON, report, func(w io.Writer) { report.Print(w, look) }))
 	}
 	if err != nil {
 		return failed(err)

@@ -2,7 +2,7 @@ package main
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -32,13 +32,10 @@ func runDoctor(ctx context.Context, args []string) int {
 	}
 	report, err := doctor.Examine(ctx, o)
 	clear()
-	if err != nil {
-		return failed(err)
-	}
-	if *asJSON {
-		err = printJSON(os.Stdout, report)
-	} else {
-		report.Table(os.Stdout, terminal.Style(terminal.Colours(os.Stdout)), terminal.Width(os.Stdout))
+	if err == nil || *asJSON {
+		err = errors.Join(err, write(os.Stdout, *asJSON, report, func(w io.Writer) {
+			report.Table(w, terminal.Style(terminal.Colours(os.Stdout)), terminal.Width(os.Stdout))
+		}))
 	}
 	if err != nil {
 		return failed(err)
@@ -58,11 +55,4 @@ func showProgress(w io.Writer) (show func(doing string), clear func()) {
 		fmt.Fprintf(w, "\r%s\x1b[K", text)
 	}
 	return func(doing string) { write(doing + " ...") }, func() { write("") }
-}
-
-func printJSON(w io.Writer, value any) error {
-	encoder := json.NewEncoder(w)
-	encoder.SetIndent("", "  ")
-	encoder.SetEscapeHTML(false)
-	return encoder.Encode(value)
 }

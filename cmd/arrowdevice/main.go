@@ -12,15 +12,23 @@
 // and prints a table, a plot, and how far from the pinned limit this library is.
 //
 // Both work on the simulated driver, and say so. The exit status is 0 if a GPU, or the simulated
-// one, can be used; 1 if something is wrong; 2 for arguments that are wrong; 130 after Ctrl-C.
-// docs/doctor.md has an example.
+// one, can be used, or was measured; 1 if something is wrong; 2 for arguments that are wrong; 130
+// after Ctrl-C. With --json there is a document in the cases 0, 1 and 130. docs/doctor.md has an
+// example.
+//
+//	go run github.com/arrowdevice/arrowdevice/cmd/arrowdevice version
+//
+// prints the version of this module in the program, of Go, and of the platform.
 package main
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
@@ -40,6 +48,7 @@ const usage = `usage: arrowdevice COMMAND [FLAG...]
 
   doctor     the CUDA driver, the GPUs, the Python libraries; what is wrong, and what to do
   bandwidth  the speed of copies to a GPU and back, beside plain and pinned ones
+  version    the version of this program
 
 arrowdevice COMMAND -h lists the flags of a command.
 `
@@ -62,6 +71,8 @@ func run(ctx context.Context, args []string) int {
 		return runDoctor(ctx, rest)
 	case "bandwidth":
 		return runBandwidth(ctx, rest)
+	case "version", "-version", "--version":
+		return runVersion(rest)
 	case doctor.ProbeCommand:
 		doctor.Probe(os.Stdout)
 		return statusOK
@@ -109,4 +120,22 @@ func failed(err error) int {
 	}
 	fmt.Fprintln(os.Stderr, "arrowdevice:", err)
 	return statusWrong
+}
+
+// write writes a result at once: as JSON, or as forPeople does. A file that does not take all of it is an
+// error.
+func write(w io.Writer, asJSON bool, result any, forPeople func(io.Writer)) error {
+	var text bytes.Buffer
+	if asJSON {
+		encoder := json.NewEncoder(&text)
+		encoder.SetIndent("", "  ")
+		encoder.SetEscapeHTML(false)
+		if err := encoder.Encode(result); err != nil {
+			return err
+		}
+	} else {
+		forPeople(&text)
+	}
+	_, err := w.Write(text.Bytes())
+	return err
 }

@@ -3,19 +3,23 @@ package main_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/arrowdevice/arrowdevice/cmd/arrowdevice/internal/version"
 	"github.com/arrowdevice/arrowdevice/cudasim"
+	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -74,6 +78,31 @@ func arrowdevice(t *testing.T, env []string, args ...string) ran {
 	return ran{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode(), time.Since(start)}
 }
 
+// interrupted runs a command that does not end, interrupts it once it is ready, and returns what it printed.
+func interrupted(t *testing.T, ready func(pid int) bool, env []string, args ...string) (stdout string) {
+	t.Helper()
+	cmd := command(t, env, args...)
+	var out, errors bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errors
+	require.NoError(t, cmd.Start())
+	within.Eventually(t, "the command is ready", func() bool { return ready(cmd.Process.Pid) })
+	start := time.Now()
+	require.NoError(t, cmd.Process.Signal(os.Interrupt))
+	_ = cmd.Wait()
+	t.Log("ended after", time.Since(start))
+	assert.Less(t, time.Since(start), 20*time.Second, "on a machine that has time, at once")
+	assert.Equal(t, 130, cmd.ProcessState.ExitCode())
+	assert.Contains(t, errors.String(), "arrowdevice: interrupted")
+	return out.String()
+}
+
+// hanging is the environment of a driver whose first call does not return, and whether it was made.
+func hanging(t *testing.T) (env []string, ready func(pid int) bool) {
+	file := filepath.Join(t.TempDir(), "called")
+	path := library(t, fmt.Sprintf("close(creat(%q, 0666)); for (;;) pause();", file))
+	return []string{"CDEVICE_CUDA_DRIVER=" + path}, func(int) bool { _, err := os.Stat(file); return err == nil }
+}
+
 // simulated is the environment of a simulated machine.
 func simulated(t *testing.T, o cudasim.Options) []string {
 	t.Helper()
@@ -96,7 +125,7 @@ func golden(t *testing.T, name, text string) {
 
 func TestUsage(t *testing.T) {
 	for _, bad := range [][]string{
-		{}, {"bandwith"}, {"doctor", "now"}, {"doctor", "--colour"}, {"doctor", "--timeout", "0s"}, {"doctor", "--timeout", "soon"},
+		{}, {"bandwith"}, {"--verbose"}, {"version", "1"}, {"--version", "--short"}, {"doctor", "now"}, {"doctor", "--colour"}, {"doctor", "--timeout", "0s"}, {"doctor", "--timeout", "soon"},
 	} {
 		r := arrowdevice(t, nil, bad...)
 		assert.Equal(t, 2, r.status, "%v", bad)
@@ -110,4 +139,36 @@ func TestUsage(t *testing.T) {
 	r = arrowdevice(t, nil, "doctor", "-h")
 	assert.Zero(t, r.status)
 	assert.Contains(t, r.stderr, "-python interpreter")
+}
+
+func TestVersion(t *testing.T) {
+	for _, name := range []string{"version", "--version"} {
+		people, programs := arrowdevice(t, nil, name), arrowdevice(t, nil, name, "--json")
+		require.Zero(t, people.status+programs.status, people.stderr+programs.stderr)
+		var info version.Info
+		require.NoError(t, json.Unmarshal([]byte(programs.stdout), &info))
+		assert.NotEmpty(t, info.Arrowdevice)
+		assert.True(t, info.Cgo)
+		assert.Equal(t, []string{runtime.Version(), runtime.GOOS, runtime.GOARCH}, []string{info.Go, info.OS, info.Arch})
+		for _, fact := range []string{"arrowdevice " + info.Arrowdevice + "\n", info.Go, info.OS + "/" + info.Arch, "cgo", info.Revision} {
+			assert.Contains(t, people.stdout, fact)
+		}
+		assert.NotContains(t, people.stdout, "without")
+	}
+}
+
+// A report that nothing has taken is none.
+func TestOutputThatCannotBeWritten(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	require.NoError(t, err)
+	defer full.Close()
+	env := simulated(t, cudasim.Options{})
+	for _, args := range [][]string{{"version"}, {"doctor", "--python", ""}, {"bandwidth", "--time", "1us", "--sizes", "64"}} {
+		for _, form := range []string{"--json=false", "--json"} {
+			cmd := command(t, env, append(args, form)...)
+			cmd.Stdout = full
+			require.Error(t, cmd.Run())
+			assert.Equal(t, 1, cmd.ProcessState.ExitCode(), "%v %s", args, form)
+		}
+	}
 }

@@ -26,7 +26,7 @@ func main() {
 func run(ctx context.Context) error {
 	gpu, err := cudaalloc.Open(0)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w; without a GPU: go run ./cudasim/run go run ./examples/columns", err)
 	}
 	stream, err := gpu.NewStream()
 	if err != nil {

@@ -46,7 +46,10 @@ func (s *server) DoGet(_ *arrowflight.Ticket, stream arrowflight.FlightService_D
 
 func main() {
 	ctx := context.Background()
-	gpu := must(cudaalloc.Open(0))
+	gpu, err := cudaalloc.Open(0)
+	if err != nil {
+		log.Fatalf("%v; without a GPU: go run ./cudasim/run go run ./examples/flight", err)
+	}
 	mem := hostpinned.New(gpu, 1<<30) // one for all streams of the process
 
 	listening := arrowflight.NewServerWithMiddleware(nil, flight.ServerOptions()...)

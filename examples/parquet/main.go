@@ -21,7 +21,10 @@ import (
 
 func main() {
 	ctx := context.Background()
-	gpu := must(cudaalloc.Open(0))
+	gpu, err := cudaalloc.Open(0)
+	if err != nil {
+		log.Fatalf("%v; without a GPU: go run ./cudasim/run go run ./examples/parquet FILE", err)
+	}
 	mem := hostpinned.New(gpu, 1<<30, hostpinned.WithFallback(nil)) // at most 1 GiB is pinned
 
 	f := must(file.OpenParquetFile(os.Args[1], false))

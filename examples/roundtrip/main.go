@@ -20,7 +20,10 @@ import (
 
 func main() {
 	ctx := context.Background()
-	gpu := must(cudaalloc.Open(0))
+	gpu, err := cudaalloc.Open(0)
+	if err != nil {
+		log.Fatalf("%v; without a GPU: go run ./cudasim/run go run ./examples/roundtrip", err)
+	}
 
 	here := must(cdevice.WrapRecordReader(threeBatches(), device.CPUDevice()))
 	defer here.Release()

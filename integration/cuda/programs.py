@@ -29,7 +29,7 @@ class Ended:
         return self
 
 
-def run(function, options="", environment=None, *, timeout=60):
+def run(function, options="", environment=None, *, timeout=180):
     """Runs the body of a function that has no arguments, and sees nothing that is
     around it. It may print."""
     # The module simulator first: it loads the driver that nanoarrow is linked to.

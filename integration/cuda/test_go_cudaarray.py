@@ -189,11 +189,18 @@ class Changed:
         ({"stream": 0}, "stream = 0"),
         ({"version": 4}, "version = 4"),
         ({"data": (np.zeros(9).ctypes.data, False)}, "want the address of CUDA memory"),
+        ({"shape": (11,)}, r"shape = \[11\], want elements in the 80 bytes that the allocation has from there, not 88"),
+        ({"shape": (10, 2)}, r"shape = \[10 2\]"),
+        ({"shape": (1 << 59,)}, r"shape = "),
+        ({"shape": (10,), "mask": Mask({"shape": (1 << 20,), "typestr": "<t1", "version": 3, "data": None})}, r"mask.shape = \[1048576\]"),
     ],
 )
 def test_go_refuses(changes, want):
+    array = cuda.to_device(np.arange(10))
+    if "mask" in changes:
+        changes["mask"].__cuda_array_interface__["data"] = array.__cuda_array_interface__["data"]
     with pytest.raises(GoError, match=want):
-        taken(Changed(cuda.to_device(np.arange(10)), **changes))
+        taken(Changed(array, **changes))
 
 
 def test_go_refuses_masks_of_bytes():

@@ -142,6 +142,38 @@ def test_go_refuses(make, text):
     assert str(raised.value).startswith("echo_array: argument array: ") and text in str(raised.value)
 
 
+class Copied:
+    """Asks for a copy on a device where a consumer asks for the array."""
+
+    def __init__(self, array, device):
+        self.array, self.device = array, device
+
+    def __dlpack_device__(self):
+        return self.device
+
+    def __dlpack__(self, **keywords):
+        return self.array.__dlpack__(copy=True, dl_device=self.device, **keywords)
+
+
+def test_copies_by_dlpack():
+    """On the GPU and to the host, where nothing is copied without being asked."""
+    array = on_device(np.arange(1, 8))
+    with pytest.raises(BufferError, match="the memory is on cuda:0"):
+        array.__dlpack__(dl_device=(1, 0))
+    for kind, name in ((1, "cpu"), (2, "cuda:0"), (3, "cuda_host:0")):
+        copied = ext.echo_array(Copied(array, (kind, 0)))
+        assert copied.device == name
+        np.testing.assert_array_equal(numbers(copied), np.arange(1, 8))
+    assert address(ext.echo_array(Copied(array, (2, 0)))) != address(array)
+
+
+@pytest.mark.parametrize("name", ["cuda_host:0", "cuda_managed:0"])
+def test_host_memory_is_ready_for_numpy(name):
+    """NumPy names no stream and waits for none, and the copy may be pending."""
+    array = on_device(np.arange(1000)).to_device(name)
+    np.testing.assert_array_equal(np.from_dlpack(array), np.arange(1000))
+
+
 @pytest.mark.two_devices
 def test_on_the_second_device():
     with cuda.gpus[1]:

@@ -25,7 +25,7 @@ def peer(*arguments):
         if not said:
             pytest.fail(process.stderr.read())
         yield said
-        out, err = process.communicate("end\n", timeout=60)
+        out, err = process.communicate("end\n", timeout=180)
         assert (out, err, process.returncode) == ("closed\n", "", 0)
     finally:
         process.kill()

@@ -49,9 +49,26 @@ func init() {
 		pyextension.WithParams("stream", "values"))
 	pyextension.Func("host_rows", func(b arrow.RecordBatch) int64 { return b.NumRows() })
 	pyextension.Func("fail", fail, pyextension.WithParams("kind"))
+	pyextension.Func("failed_reader", failedReader, pyextension.WithParams("kind"))
+	pyextension.Func("failed_host_reader", func(ctx context.Context, kind string) (array.RecordReader, error) {
+		r, err := failedReader(kind)
+		if err != nil {
+			return nil, err
+		}
+		defer r.Release()
+		return r.HostReader(ctx, nil), nil
+	}, pyextension.WithParams("kind"))
 	pyextension.Func("panics", func() { panic("out of cheese") })
+	pyextension.Func("read_and_fail", func(r *cdevice.RecordReader, text string) error {
+		for r.Next() {
+		}
+		return errors.New(text)
+	}, pyextension.WithParams("stream", "text"))
+	pyextension.Func("troubled", troubled, pyextension.WithParams("kind", "iterator"))
+	pyextension.Func("dereference_nil", func() int64 { return *(*int64)(nil) })
 	pyextension.Func("sleep", sleep, pyextension.WithParams("milliseconds"))
-	pyextension.Func("counters", counters, pyextension.WithParams("rows", "batches", "delay"), pyextension.WithDefault("delay", 0))
+	pyextension.Func("counters", counters, pyextension.WithParams("rows", "batches", "delay", "deaf"),
+		pyextension.WithDefault("delay", 0), pyextension.WithDefault("deaf", false))
 	pyextension.Func("gc", runtime.GC)
 	pyextension.Func("copy_array_on", copyArrayOn, pyextension.WithParams("array", "gpu", "stream"))
 	pyextension.Func("copy_batch_on", copyBatchOn, pyextension.WithParams("batch", "gpu", "stream"))
@@ -92,6 +109,11 @@ var failures = map[string]error{
 
 func fail(kind string) error { return failures[kind] }
 
+// failedReader is a reader of a source that failed before it had a schema.
+func failedReader(kind string) (*cdevice.RecordReader, error) {
+	return cdevice.NewFailedRecordReader(device.CPU, failures[kind])
+}
+
 func sleep(ctx context.Context, milliseconds int64) (string, error) {
 	select {
 	case <-time.After(time.Duration(milliseconds) * time.Millisecond):
@@ -101,8 +123,12 @@ func sleep(ctx context.Context, milliseconds int64) (string, error) {
 	}
 }
 
-// counters is a lazy stream of numbers from 0 on, each batch after a delay in milliseconds.
-func counters(ctx context.Context, rows, batches, delay int64) (*cdevice.RecordReader, error) {
+// counters is a lazy stream of numbers from 0 on, each batch after a delay in milliseconds, which the end of ctx does
+// not end if it is deaf.
+func counters(ctx context.Context, rows, batches, delay int64, deaf bool) (*cdevice.RecordReader, error) {
+	if deaf {
+		ctx = context.WithoutCancel(ctx)
+	}
 	schema := arrow.NewSchema([]arrow.Field{{Name: "n", Type: arrow.PrimitiveTypes.Int64}}, nil)
 	made := int64(0)
 	return cdevice.NewRecordReaderFunc(schema, device.CPU, func() (*cdevice.RecordBatch, error) {

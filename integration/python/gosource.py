@@ -10,7 +10,7 @@ import time
 import abi
 from golibrary import _address, _call, _create, _device_id, _device_type, _handle, _lib, _out_handle
 
-PATIENCE = 10 # seconds until an object that is not released counts as a leak
+PATIENCE = 60  # seconds until an object that is not released counts as a leak
 
 
 class _Item(ctypes.Structure):

@@ -14,15 +14,17 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 	"github.com/arrowdevice/arrowdevice/memory/hostpinned"
 )
 
 const (
-	maxHolds    = 6  // streams that are held back at once
-	maxCaptures = 3  // streams that are captured at once
-	maxFailures = 5  // that are printed in full
-	hostLimit   = 32 // MiB of each allocator of page-locked or managed memory
+	maxHolds    = 6           // streams that are held back at once
+	maxCaptures = 3           // streams that are captured at once
+	maxFailures = 5           // that are printed in full
+	hostLimit   = 32          // MiB of each allocator of page-locked or managed memory
+	noProgress  = time.Minute // after which the process ends with the stacks of all goroutines
 )
 
 // crew has the goroutines on one machine, and their shared state.
@@ -37,7 +39,7 @@ type crew struct {
 	tally    tally
 	debts    debts
 	latency  latency
-	pace     pace
+	pace     *within.Pace
 	usage    usage
 	holds    chan struct{} // one for each stream held back
 	captures chan struct{}
@@ -70,9 +72,10 @@ func newCrew(t *testing.T, kind machine, p plan) *crew {
 
 // run is the whole of a machine: the work, then the proof that nothing is left.
 func (c *crew) run() {
-	stop := c.watchdog(time.Minute)
+	stop := c.watchdog(noProgress)
 	defer stop()
-	defer c.pace.measure()()
+	c.pace = within.MeasurePace()
+	defer c.pace.Stop()
 	var all sync.WaitGroup
 	for i := range workers {
 		all.Go(func() { newWorker(c, i).run() })
@@ -155,13 +158,10 @@ func (c *crew) allocated(gpu int) int64 {
 	return pinned + managed
 }
 
-// eventually waits for a condition, ten seconds at most. The caller checks the result.
+// eventually waits for a condition, a minute at most. The caller checks the result.
 func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !holds(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Errorf("not within ten seconds: %s", what)
-			return
-		}
+	if !within.Becomes(noProgress, holds) {
+		t.Errorf("not within %v: %s", noProgress, what)
 	}
 }

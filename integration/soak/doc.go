@@ -15,8 +15,8 @@ const (
 	// machines together.
 	Time = "CDEVICE_SOAK"
 	// Bound is the environment variable for how long after the end of its context a call may
-	// return. It is 100 ms in make soak. By default it is 2 s, and longer by as much as goroutines wait
-	// for a processor, for machines that are busy with other tests.
+	// return. It is 100 ms in make soak, and by default 2 s, because other tests run beside it. It grows with
+	// the time for which goroutines wait for a processor meanwhile, of which a run prints how much it was.
 	Bound = "CDEVICE_SOAK_BOUND"
 	// Seed is the environment variable for the seed of all random choices.
 	Seed = "CDEVICE_SOAK_SEED"

@@ -41,3 +41,14 @@ func TestScenariosHaveNames(t *testing.T) {
 	}
 	assert.Len(t, names, len(scenarios()))
 }
+
+// A call is late after the bound, and what the machine has delayed it.
+func TestLatencyExcusesDelaysOfTheMachine(t *testing.T) {
+	var l latency
+	const bound, allowance = 100 * time.Millisecond, time.Second
+	assert.False(t, l.isTooLate(bound, bound, 0))
+	assert.True(t, l.isTooLate(bound+1, bound, 0), "nothing excuses it")
+	assert.False(t, l.isTooLate(bound+allowance-time.Millisecond, bound, allowance))
+	assert.True(t, l.isTooLate(bound+allowance+1, bound, allowance))
+	assert.Contains(t, l.String(), "1 calls returned after the bound, excused by delays of the machine: at most by 1s, where 1ms was left")
+}

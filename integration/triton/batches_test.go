@@ -16,6 +16,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 	"github.com/arrowdevice/arrowdevice/interop/triton"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
@@ -24,12 +25,9 @@ import (
 func TestMain(m *testing.M) {
 	cudatest.WithoutDefault()
 	code := m.Run()
-	left := cdevice.ReadStats()
-	for end := time.Now().Add(5 * time.Second); left != (cdevice.Stats{}) && time.Now().Before(end); left = cdevice.ReadStats() {
-		time.Sleep(time.Millisecond)
-	}
-	if code == 0 && left != (cdevice.Stats{}) {
-		fmt.Fprintf(os.Stderr, "the tests left something unreleased: %+v\n", left)
+	ended := within.Becomes(20*time.Second, func() bool { return cdevice.ReadStats() == (cdevice.Stats{}) })
+	if code == 0 && !ended {
+		fmt.Fprintf(os.Stderr, "the tests left something unreleased: %+v\n", cdevice.ReadStats())
 		code = 1
 	}
 	os.Exit(code)

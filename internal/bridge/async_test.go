@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -17,6 +18,8 @@ func (n nested) Cancel()       { n.inside() }
 func (n nested) Release()      {}
 
 func TestCallingKnowsTheCallsThatThisThreadIsIn(t *testing.T) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	const first, second = handle.Word(1), handle.Word(2)
 	var inner, outer *abi.ArrowAsyncProducer
 	calls := 0

@@ -22,7 +22,7 @@ struct cdevice_v0_block {
 };
 
 /* A bit of handle, which no word has: the block is none of the trees that are counted. */
-#define CDEVICE_V0_UNCOUNTED ((uint64_t)1 << 63)
+#define CDEVICE_V0_UNCOUNTED (1ULL << 63)
 
 /* Allocates a block of size bytes, header included, or returns NULL. kind is the count that it
  * belongs to: CDEVICE_V0_TREES of structs with a handle, CDEVICE_V0_OTHERS of structs without one.

@@ -74,6 +74,26 @@ func TestAttachedValueIsNotCountedAsTree(t *testing.T) {
 	assert.Equal(t, handles, handle.Live())
 }
 
+// A consumer may put a struct of another tree into a schema, which its release then releases.
+func TestReleaseOfAChangedSchema(t *testing.T) {
+	blocks, released := Blocks(), 0
+	schema := func() abi.ArrowSchema {
+		block := NewBlock(BlockSize + 8 + 2*unsafe.Sizeof(abi.ArrowSchema{}))
+		block.Live = 1
+		block.Attach(owner{func() { released++ }})
+		return abi.ArrowSchema{Release: ReleaseSchema, PrivateData: uintptr(unsafe.Pointer(block))}
+	}
+	root := schema()
+	entry := root.PrivateData + BlockSize
+	below := abi.Slice[abi.ArrowSchema](entry+8, 2)
+	below[0], below[1] = schema(), schema()
+	*abi.At[uintptr](entry) = addressOf(&below[0])
+	root.NChildren, root.Children, root.Dictionary = 1, entry, addressOf(&below[1])
+	CallSchemaRelease(&root)
+	assert.Equal(t, 3, released)
+	assert.Equal(t, blocks, Blocks())
+}
+
 // The parts of counts are those of threads: more threads than parts, and each struct is
 // released by another thread than the one that made it.
 func TestCountsOfManyThreads(t *testing.T) {

@@ -45,7 +45,7 @@ extern void cdevice_v0_go_release(uint64_t handle);
                                                                                               \
   const char* cdevice_v0_call_##kind##_get_last_error(uint64_t* stream) {                     \
     stream_type* s = (stream_type*)stream;                                                    \
-    return s->get_last_error(s);                                                              \
+    return s->get_last_error == NULL ? NULL : s->get_last_error(s);                           \
   }                                                                                           \
                                                                                               \
   void cdevice_v0_call_##kind##_release(uint64_t* stream) {                                   \

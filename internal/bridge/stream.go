@@ -126,7 +126,7 @@ func CallGetNext(s *abi.ArrowDeviceArrayStream, out *abi.ArrowDeviceArray) int {
 }
 
 // CallGetLastError calls get_last_error and copies the text that it returns, as [text] does. It is
-// empty if there is none.
+// empty if there is none, or no callback.
 func CallGetLastError(s *abi.ArrowDeviceArrayStream) string {
 	return text(uintptr(unsafe.Pointer(C.cdevice_v0_call_stream_get_last_error(streamWords(s)))))
 }

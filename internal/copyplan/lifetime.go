@@ -20,14 +20,11 @@ type deviceMemory struct {
 	event  device.Event  // after the copy
 }
 
-// MarkExported defers the release until pending work of the device completes.
-func (d *deviceMemory) MarkExported(m *tree.Owner) { m.UsedOn(d.dev) }
-
 // Release frees the memory after the copy that fills it. The owner has waited for all other work
 // that may use the memory.
 func (d *deviceMemory) Release() {
 	if d.event == nil { // part of a failed copy may be enqueued
-		d.dev.AfterWork(func() {
+		tree.AfterWork(d.dev, d.memory.Size(), func() {
 			defer DeviceCopies.Add(-1)
 			_ = d.memory.FreeAfter(nil)
 		})

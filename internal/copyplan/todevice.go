@@ -60,6 +60,7 @@ func (s *source) toDevice(ctx context.Context, trees []Plan, dev device.Device, 
 		return tree.Tree{}, fmt.Errorf("cdevice: copy to %s: %w", dev.ID(), err)
 	}
 	mem := tree.Own(d)
+	mem.Home, mem.Size = dev, laid.size
 	nodes := buildNodes(mem, memory.Ptr(), laid, trees)
 	if d.event != nil && d.event.Handle() != 0 {
 		at.Event = mem.Block.SetEvent(d.event.Handle())

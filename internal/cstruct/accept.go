@@ -16,22 +16,24 @@ import (
 // What they refuse, Parser checks again, and its answer counts.
 
 // CheckColumns checks the struct of a record batch, and returns the plan of its schema, of which
-// Columns makes nodes. It does not change the struct.
-func CheckColumns(in *Input, s *arrow.Schema) (*layout.Plan, error) {
+// Columns makes nodes. If only Parser accepts the struct, it also returns the nodes that Parser made.
+// It does not change the struct.
+func CheckColumns(in *Input, s *arrow.Schema) (*layout.Plan, []tree.Node, error) {
 	if s == nil {
-		return nil, fielderr.Invalid(fielderr.OpImport, "schema", "nil", "a schema")
+		return nil, nil, fielderr.Invalid(fielderr.OpImport, "schema", "nil", "a schema")
 	}
 	if err := checkDevice(in.ID, in.Event); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	plan, err := layout.PlanOf(s)
 	if err == nil && acceptsBatch(plan, in) {
-		return plan, nil
+		return plan, nil, nil
 	}
-	if _, named := parseColumns(in, s); named != nil {
-		return nil, named
+	nodes, named := parseColumns(in, s)
+	if named != nil {
+		return nil, nil, named
 	}
-	return plan, err
+	return plan, nodes, err
 }
 
 // acceptsBatch reports whether a struct is a record batch of the plan's schema.
@@ -46,9 +48,9 @@ func acceptsBatch(p *layout.Plan, in *Input) bool {
 // acceptsColumns reports whether the columns of a batch are arrays of the plan.
 func acceptsColumns(p *layout.Plan, root *abi.ArrowArray) bool {
 	pointers := abi.Slice[uintptr](root.Children, len(p.Flat))
-	rows := root.Length
+	end := root.Offset + root.Length
 	for i, buffers := range p.Flat {
-		if !acceptsFlat(int64(buffers), pointers[i], rows) && !acceptsChild(p, &p.Arrays[i], pointers[i], rows) {
+		if !acceptsFlat(int64(buffers), pointers[i], end) && !acceptsChild(p, &p.Arrays[i], pointers[i], end) {
 			return false
 		}
 	}

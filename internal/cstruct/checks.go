@@ -73,14 +73,11 @@ func hasBuffers(nodes []tree.Node) bool {
 	})
 }
 
-// checkBatchRoot checks the struct array of a record batch. Only its columns are imported, so the
-// struct must not have nulls or an offset.
+// checkBatchRoot checks the struct array of a record batch. Only its columns are imported, cut to its
+// offset and length, so the struct must not have nulls.
 func checkBatchRoot(a *abi.ArrowArray, columns int) error {
-	if a.Length < 0 {
-		return fielderr.Invalid(fielderr.OpImport, "length", a.Length, "at least 0")
-	}
-	if a.Offset != 0 {
-		return fielderr.Invalid(fielderr.OpImport, "offset", a.Offset, "0 for a record batch")
+	if err := checkRange(a); err != nil {
+		return err
 	}
 	if a.NBuffers != 1 {
 		return fielderr.Invalid(fielderr.OpImport, "n_buffers", a.NBuffers, "1 for a record batch")
@@ -123,12 +120,20 @@ func CheckRuns(op string, n *tree.Node) error {
 	return nil
 }
 
-func checkCounts(a *abi.ArrowArray, st arrow.DataType, l *layout.Layout) error {
+// checkRange checks that length and offset are not negative, and their sum is an int64.
+func checkRange(a *abi.ArrowArray) error {
 	if a.Length < 0 {
 		return fielderr.Invalid(fielderr.OpImport, "length", a.Length, "at least 0")
 	}
 	if a.Offset < 0 || a.Offset > math.MaxInt64-a.Length {
 		return fielderr.Invalid(fielderr.OpImport, "offset", a.Offset, fmt.Sprintf("0 to %d with length %d", math.MaxInt64-a.Length, a.Length))
+	}
+	return nil
+}
+
+func checkCounts(a *abi.ArrowArray, st arrow.DataType, l *layout.Layout) error {
+	if err := checkRange(a); err != nil {
+		return err
 	}
 	if a.NullCount < tree.UnknownNulls || a.NullCount > a.Length {
 		return fielderr.Invalid(fielderr.OpImport, "null_count", a.NullCount, fmt.Sprintf("-1 to %d", a.Length))

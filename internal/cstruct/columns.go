@@ -25,14 +25,24 @@ func (c *Columns) MakeNodes() []tree.Node {
 	columns := m.nodes[:len(c.Plan.Flat):len(c.Plan.Flat)]
 	m.fill(0, abi.Slice[uintptr](c.Root.Children, len(columns)))
 	for i := range columns {
-		if columns[i].Length > c.Root.Length {
-			columns[i] = columns[i].Slice(0, c.Root.Length)
-		}
+		cutColumn(&columns[i], c.Root)
 	}
+	return c.Made(columns)
+}
+
+// Made returns the nodes of the columns, which it may change.
+func (c *Columns) Made(columns []tree.Node) []tree.Node {
 	if c.ReplaceNulls {
 		c.Mem.ReplaceNulls(columns)
 	}
 	return columns
+}
+
+// cutColumn cuts a column to the rows of the batch: those from the offset of its struct array on.
+func cutColumn(n *tree.Node, root *abi.ArrowArray) {
+	if root.Offset != 0 || n.Length > root.Length {
+		*n = n.Slice(root.Offset, root.Offset+root.Length)
+	}
 }
 
 // maker makes nodes of structs that were checked; node i is that of array i of the plan.

@@ -29,12 +29,10 @@ func parseColumns(in *Input, s *arrow.Schema) ([]tree.Node, error) {
 	im := Parser{Nodes: nodes}
 	pointers := abi.Slice[uintptr](root.Children, len(columns))
 	for i := range columns {
-		if err := im.child(&columns[i], pointers[i], s.Field(i).Type, root.Length); err != nil {
+		if err := im.child(&columns[i], pointers[i], s.Field(i).Type, root.Offset+root.Length); err != nil {
 			return nil, fielderr.Within(in.Names.column(i), err)
 		}
-		if columns[i].Length > root.Length {
-			columns[i] = columns[i].Slice(0, root.Length)
-		}
+		cutColumn(&columns[i], root)
 	}
 	return columns, checkEvent(in, columns)
 }

@@ -37,17 +37,11 @@ func (w *Wrapped) Accept(columns []arrow.Array, mem *tree.Owner, rows int64) boo
 		a := &w.Plan.Arrays[i]
 		data := dataOf(col.Data())
 		w.Data[i] = data
-		if data == nil || int64(data.Len()) != rows || !sameType(col.DataType(), a.Type) || !p.accepts(a, data) {
+		if data == nil || int64(data.Len()) != rows || !layout.Identical(col.DataType(), a.Type) || !p.accepts(a, data) {
 			return false
 		}
 	}
 	return true
-}
-
-// sameType reports whether two types are the same pointer, or are equal by other means.
-func sameType(a, b arrow.DataType) bool {
-	type words [2]uintptr
-	return *(*words)(unsafe.Pointer(&a)) == *(*words)(unsafe.Pointer(&b))
 }
 
 // dataOf returns array data of arrow-go's own, or nil.
@@ -72,7 +66,7 @@ func (p *acceptor) accepts(a *layout.Array, d *array.Data) bool {
 	length, offset, nulls := int64(d.Len()), int64(d.Offset()), int64(d.NullN())
 	end := offset + length
 	if uint64(length) >= maxElements || uint64(offset) >= maxElements || end >= maxElements ||
-		nulls > length || !sameType(d.DataType(), a.Type) {
+		nulls > length || !layout.Identical(d.DataType(), a.Type) {
 		return false
 	}
 	if nulls < 0 {

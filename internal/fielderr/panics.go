@@ -2,21 +2,26 @@ package fielderr
 
 import (
 	"fmt"
+	"runtime/debug"
 
 	"github.com/arrowdevice/arrowdevice/internal/excerpt"
 )
 
 // Panic returns the error for a panic in a program's code that was called from C or on a goroutine
-// of this module.
+// of this module. A deferred function calls it, so that the stack is that of the panic.
 func Panic(v any) error {
 	err, _ := v.(error)
-	return &programPanic{"cdevice: panic: " + excerpt.Cut(fmt.Sprint(v), excerpt.Message), err}
+	return &programPanic{"cdevice: panic: " + excerpt.Cut(fmt.Sprint(v), excerpt.Message), err, debug.Stack()}
 }
+
+// Goexit is the error for a program's code that ended its goroutine.
+var Goexit error = &programPanic{text: "cdevice: the code that makes the items of the stream ended its goroutine"}
 
 // programPanic is a panic as an error. Its text is that of the value, shortened for an error.
 type programPanic struct {
-	text string
-	err  error // the value, if that is an error
+	text  string
+	err   error // the value, if that is an error
+	stack []byte
 }
 
 // Error returns the text.
@@ -24,6 +29,9 @@ func (e *programPanic) Error() string { return e.text }
 
 // Unwrap returns the value of the panic, if that is an error.
 func (e *programPanic) Unwrap() error { return e.err }
+
+// Stack returns the stack of the panic, or nil: a goroutine that has ended has none.
+func (e *programPanic) Stack() []byte { return e.stack }
 
 // Released returns the error of an operation on an object that was released.
 func Released(what string) error {

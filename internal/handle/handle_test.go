@@ -1,10 +1,13 @@
 package handle
 
 import (
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 	"unsafe"
+	"weak"
 
 	"github.com/stretchr/testify/assert"
 )
@@ -22,6 +25,21 @@ func TestTakeReturnsTheValueOnce(t *testing.T) {
 	assert.Same(t, v, Take(w))
 	assert.Nil(t, Take(w), "a word is spent after Take")
 	assert.Equal(t, before, Live())
+}
+
+func TestTakenValueIsNotKept(t *testing.T) {
+	v := &struct {
+		counter
+		_ [64]byte
+	}{}
+	kept := weak.Make(v)
+	w := New(v)
+	v = nil
+	runtime.GC()
+	assert.NotNil(t, kept.Value())
+	Take(w)
+	runtime.GC()
+	assert.Nil(t, kept.Value())
 }
 
 func TestStaleWordDoesNotNameTheNextValue(t *testing.T) {
@@ -66,6 +84,7 @@ func TestConcurrentUse(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
+			_ = Live()
 			for range 2000 {
 				v := &counter{}
 				w := New(v)
@@ -154,6 +173,11 @@ func TestNewGoesOnWhereAShardIsFull(t *testing.T) {
 	}
 	wait := make(chan Word)
 	go func() { wait <- New(v) }()
+	select {
+	case <-wait:
+		t.Fatal("New used a shard that is locked")
+	case <-time.After(20 * time.Millisecond):
+	}
 	for i := range table {
 		table[i].Unlock()
 	}

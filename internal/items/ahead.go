@@ -72,7 +72,7 @@ func (a *Ahead[T]) run(r *reading[T]) {
 
 // read reads one item, and returns the read that follows at once, or nil at the end of the goroutine.
 func (a *Ahead[T]) read(r *reading[T]) (following *reading[T]) {
-	got := Result[T]{Err: errGoexit}
+	got := Result[T]{Err: fielderr.Goexit}
 	defer func() { // even if the source ends the goroutine
 		if v := recover(); v != nil {
 			got.Err = fielderr.Panic(v)

@@ -4,7 +4,6 @@ import (
 	"io"
 	"runtime"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 
@@ -18,6 +17,12 @@ type counted struct{}
 
 func (*counted) Retain()  {}
 func (*counted) Release() {}
+
+// idle waits for the end of all goroutines, those of an earlier test too.
+func idle(t *testing.T) {
+	t.Helper()
+	within.Eventually(t, "the end of the goroutine", func() bool { return items.Goroutines.Load() == 0 })
+}
 
 // What a close does after a read that is under way runs on the goroutine of the read: a panic there
 // is reported, and ends nothing else.
@@ -36,7 +41,7 @@ func TestCloseDuringAReadAhead(t *testing.T) {
 			defer func(before func(any, []byte)) { bridge.OnPanic = before }(bridge.OnPanic)
 			bridge.OnPanic = func(v any, _ []byte) { seen <- v }
 
-			before := items.Goroutines.Load()
+			idle(t)
 			asked, answer := make(chan struct{}), make(chan struct{})
 			a := items.Ahead[*counted]{Ask: func() (*counted, error) {
 				close(asked)
@@ -54,7 +59,7 @@ func TestCloseDuringAReadAhead(t *testing.T) {
 			}
 			close(answer)
 			<-called
-			assert.Eventually(t, func() bool { return items.Goroutines.Load() == before }, 5*time.Second, time.Millisecond)
+			idle(t)
 			assert.Len(t, seen, row.panics)
 		})
 	}
@@ -76,7 +81,8 @@ func TestDiscardedItemIsMissed(t *testing.T) {
 		{"the end, of a read under way", nil, io.EOF, true, io.EOF},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			asks, answer, before := 0, make(chan struct{}), items.Goroutines.Load()
+			idle(t)
+			asks, answer := 0, make(chan struct{})
 			a := items.Ahead[*counted]{Ask: func() (*counted, error) {
 				asks++
 				<-answer
@@ -85,7 +91,7 @@ func TestDiscardedItemIsMissed(t *testing.T) {
 			a.Start()
 			if !row.during {
 				close(answer)
-				assert.Eventually(t, func() bool { return items.Goroutines.Load() == before }, 5*time.Second, time.Millisecond)
+				idle(t)
 			}
 			a.Discard()
 			if row.during {
@@ -102,7 +108,7 @@ func TestDiscardedItemIsMissed(t *testing.T) {
 // The goroutine that reads goes on where its user waits for the item: the source does not stand still
 // until the user has been woken. It goes no further than that.
 func TestReadGoesOnWhereItIsAwaited(t *testing.T) {
-	before := items.Goroutines.Load()
+	idle(t)
 	asks, answer := make(chan int), make(chan struct{})
 	count := 0
 	a := items.Ahead[*counted]{Ask: func() (*counted, error) {
@@ -127,16 +133,16 @@ func TestReadGoesOnWhereItIsAwaited(t *testing.T) {
 	assert.Equal(t, 2, <-asks)
 	assert.NotNil(t, <-taken)
 	answer <- struct{}{} // nothing awaits the second item
-	within.Eventually(t, "the end of the goroutine", func() bool { return items.Goroutines.Load() == before })
+	idle(t)
 	a.Start() // of an item that is read already
-	assert.Equal(t, before, items.Goroutines.Load())
+	assert.Zero(t, items.Goroutines.Load())
 	item, err := a.Next()
 	assert.NotNil(t, item)
 	assert.NoError(t, err)
 	a.Start()
 	assert.Equal(t, 3, <-asks)
 	answer <- struct{}{}
-	within.Eventually(t, "the end of the goroutine", func() bool { return items.Goroutines.Load() == before })
+	idle(t)
 	a.Close(func() {})
 	_, err = a.Next()
 	assert.Equal(t, items.ErrDiscarded, err)
@@ -144,7 +150,7 @@ func TestReadGoesOnWhereItIsAwaited(t *testing.T) {
 
 // An item that is awaited when it is discarded ends the reading: no other is read.
 func TestDiscardEndsTheReading(t *testing.T) {
-	before := items.Goroutines.Load()
+	idle(t)
 	asks, answer := 0, make(chan struct{})
 	a := items.Ahead[*counted]{Ask: func() (*counted, error) {
 		asks++
@@ -161,7 +167,7 @@ func TestDiscardEndsTheReading(t *testing.T) {
 	a.Discard()
 	close(answer)
 	assert.Equal(t, items.ErrDiscarded, <-ended)
-	within.Eventually(t, "the end of the goroutine", func() bool { return items.Goroutines.Load() == before })
+	idle(t)
 	assert.Equal(t, 1, asks)
 }
 

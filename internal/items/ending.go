@@ -188,15 +188,6 @@ func (r *Reader[T]) stop() bool {
 	return !stopped
 }
 
-// StreamEnd is how a stream ended: with io.EOF, or with an error.
-type StreamEnd struct{ Err error }
-
-// endWith ends the stream with an error, unless it has ended, and returns its end.
-func (r *Reader[T]) endWith(err error) error {
-	r.end.CompareAndSwap(nil, &StreamEnd{err})
-	return r.end.Load().Err
-}
-
 // IsClosed reports whether c was closed. No value is ever sent on c.
 func IsClosed(c <-chan struct{}) bool {
 	select {

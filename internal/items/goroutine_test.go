@@ -12,6 +12,7 @@ import (
 // A goroutine that may begin at any time is counted before it does: otherwise a count of zero, at
 // the end of a program, could rise again.
 func TestAfterIsCountedFromTheBeginning(t *testing.T) {
+	within.Eventually(t, "no goroutine of an earlier test", func() bool { return Goroutines.Load() == 0 })
 	ran := make(chan int64)
 	stop := After(time.Hour, func() { ran <- 0 })
 	assert.EqualValues(t, 1, Goroutines.Load(), "it waits")

@@ -1,7 +1,6 @@
 package items
 
 import (
-	"errors"
 	"io"
 	"iter"
 	"runtime/debug"
@@ -50,13 +49,13 @@ func (s *Sequence[T]) run(ask <-chan struct{}, got chan<- Result[T]) {
 	defer close(got)
 	defer Goroutines.Add(-1)
 	asked := false
-	last := Result[T]{Err: errGoexit}
+	last := Result[T]{Err: fielderr.Goexit}
 	defer func() {
 		switch v := recover(); {
 		case v == nil:
 		case !asked:
 			bridge.OnPanic(v, debug.Stack()) // it was stopped: no caller can get the error
-		case last.Err == errGoexit: // it had not failed before
+		case last.Err == fielderr.Goexit: // it had not failed before
 			last.Err = fielderr.Panic(v)
 		}
 		if asked {
@@ -83,6 +82,3 @@ func (s *Sequence[T]) run(ask <-chan struct{}, got chan<- Result[T]) {
 	}
 	last.Err = io.EOF
 }
-
-// errGoexit is the error for a program's code that ended its goroutine.
-var errGoexit = errors.New("cdevice: the code that makes the items of the stream ended its goroutine")

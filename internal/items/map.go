@@ -11,10 +11,9 @@ import (
 
 // mapped is the source of the results of a program's function on the items of another source.
 type mapped[T Counted] struct {
-	from  Source[T]
-	fit   func(T) T // applied to an item before f; nil: not
-	f     func(T) (T, error)
-	check func(T) error // checks the result of f
+	from Source[T]
+	r    *Reader[T] // whose Fit is applied to an item before f, and Check to the result of f
+	f    func(T) (T, error)
 }
 
 // Next calls f with the next item, and releases that afterwards, unless f returned it.
@@ -24,11 +23,13 @@ func (m *mapped[T]) Next() (T, error) {
 	if err != nil {
 		return none, err
 	}
-	if m.fit != nil {
-		item = m.fit(item)
+	if m.r.Fit != nil {
+		item = m.r.Fit(item)
 	}
 	taken := false
+	m.r.Count(item).Own()
 	defer func() { // even if f or the check panics, or ends the goroutine
+		m.r.Count(item).Disown()
 		if !taken || made != item {
 			drop(item)
 		}
@@ -43,7 +44,7 @@ func (m *mapped[T]) Next() (T, error) {
 	if made == none {
 		return none, fmt.Errorf("cdevice: read: the function of Map returned nil without an error: %w", arrow.ErrInvalid)
 	}
-	if err := m.check(made); err != nil {
+	if err := m.r.Check(made); err != nil {
 		return none, err
 	}
 	taken = true
@@ -72,5 +73,5 @@ func (r *Reader[T]) Map(f func(T) (T, error)) {
 		}
 		return
 	}
-	r.add(func(from Source[T]) Source[T] { return &mapped[T]{from, r.Fit, f, r.Check} })
+	r.add(func(from Source[T]) Source[T] { return &mapped[T]{from, r, f} })
 }

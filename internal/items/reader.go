@@ -18,6 +18,7 @@ type Reader[T Counted] struct {
 	DeviceType device.Type
 	Fit        func(T) T     // applied to each item; nil: not
 	Check      func(T) error // checks an item that a program made
+	Count      func(T) *refcount.Count
 	ending
 
 	end atomic.Pointer[StreamEnd] // nil before the end
@@ -68,7 +69,7 @@ func (r *Reader[T]) ask() (item T, err error) {
 		if v := recover(); v != nil {
 			err = fielderr.Panic(v)
 		} else if !answered {
-			err = errGoexit
+			err = fielderr.Goexit
 		}
 		if err != nil {
 			err = r.endWith(err)
@@ -90,7 +91,9 @@ func (r *Reader[T]) ask() (item T, err error) {
 // All yields the items that are left, then an error if the stream ended with one.
 func (r *Reader[T]) All(yield func(T, error) bool) {
 	one := func(item T) bool {
+		r.Count(item).Own()
 		defer item.Release()
+		defer r.Count(item).Disown()
 		return yield(item, nil)
 	}
 	for {
@@ -101,7 +104,7 @@ func (r *Reader[T]) All(yield func(T, error) bool) {
 			}
 			continue
 		}
-		if err != io.EOF { // an error that wraps io.EOF does not end the stream silently
+		if err != io.EOF {
 			var none T
 			yield(none, err)
 		}
@@ -131,6 +134,7 @@ func (r *Reader[T]) take() bool {
 	r.own.Lock()
 	kept := !r.gone
 	if kept {
+		r.Count(item).Own()
 		r.Current = item
 	}
 	r.own.Unlock()
@@ -151,6 +155,7 @@ func (r *Reader[T]) dropCurrent(last bool) {
 	r.gone = r.gone || last
 	r.own.Unlock()
 	if item != none {
+		r.Count(item).Disown()
 		item.Release()
 	}
 }

@@ -7,8 +7,8 @@ import (
 // Plan is the arrays of a record batch of one schema, with all that depends only on types resolved
 // once: an import of a batch then takes comparisons only. Plans are immutable.
 type Plan struct {
-	// Schema is the schema of the plan; the same pointer, which the plan keeps alive.
-	Schema *arrow.Schema
+	// Schema is a copy of the schema, which keeps alive what it points to.
+	Schema arrow.Schema
 	// Arrays are the arrays of a batch: the columns, and after them the arrays below. Siblings are
 	// adjacent, and parents come before their children.
 	Arrays []Array
@@ -20,6 +20,8 @@ type Plan struct {
 	// of their buffers, and of the children of all but dictionary arrays, the columns included.
 	Simple            bool
 	Buffers, Pointers int
+
+	variable []variable // the types that a program can change so that the plan is wrong
 }
 
 // Array is one array of a plan.
@@ -46,7 +48,7 @@ func newPlan(s *arrow.Schema) (p *Plan, err error) {
 	if count > maxNodes {
 		return nil, errTooLarge
 	}
-	p = &Plan{Schema: s, Arrays: make([]Array, count), Flat: make([]uint8, count)}
+	p = &Plan{Schema: *s, Arrays: make([]Array, count), Flat: make([]uint8, count)}
 	for i := range count {
 		if err := p.add(i, s.Field(i).Type, 1); err != nil {
 			return nil, err
@@ -63,6 +65,7 @@ func (p *Plan) add(i int, dt arrow.DataType, depth int) error {
 	if l.Kind == Unknown {
 		return UnknownType(dt)
 	}
+	p.watch(st)
 	a := Array{Type: dt, Layout: l}
 	if l.simple() && l.Buffers > 1 {
 		a.SecondBase = LeastSize(st, l, 1, 0)

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/arrowdevice/arrowdevice/internal/schema"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cases"
 )
 
@@ -96,8 +97,56 @@ func TestPlanIsMadeOnce(t *testing.T) {
 	runtime.GC()
 	again, err = PlanOf(s)
 	require.NoError(t, err)
-	assert.Same(t, s, again.Schema)
+	assert.True(t, schema.Same(s, &again.Schema))
 	runtime.KeepAlive(p)
+}
+
+// A program may assign another schema to a variable, and other values to fields of types.
+func TestPlanOfWhatWasChanged(t *testing.T) {
+	fixed := &arrow.FixedSizeBinaryType{ByteWidth: 4}
+	dictionary := &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: arrow.BinaryTypes.String}
+	s := *schemaOf(arrow.ListOf(fixed), arrow.StructOf(arrow.Field{Name: "d", Type: dictionary}))
+	first := s
+	before, err := PlanOf(&s)
+	require.NoError(t, err)
+	for name, change := range map[string]func(){
+		"schema":     func() { s = *schemaOf(arrow.PrimitiveTypes.Int8) },
+		"width":      func() { fixed.ByteWidth++ },
+		"indices":    func() { dictionary.IndexType = arrow.PrimitiveTypes.Int32 },
+		"dictionary": func() { dictionary.ValueType = arrow.PrimitiveTypes.Int64 },
+	} {
+		_, err := PlanOf(&s)
+		require.NoError(t, err, name)
+		change()
+		want, err := newPlan(&s)
+		require.NoError(t, err, name)
+		got, err := PlanOf(&s)
+		require.NoError(t, err, name)
+		assert.Equal(t, want, got, name)
+		s = first
+	}
+	runtime.KeepAlive(before)
+}
+
+// Schemas that take turns in a variable keep their plans.
+func TestPlansOfOneVariable(t *testing.T) {
+	one, other := schemaOf(arrow.PrimitiveTypes.Int64), schemaOf(arrow.PrimitiveTypes.Int8)
+	for slotOf(one) == slotOf(other) {
+		other = schemaOf(arrow.PrimitiveTypes.Int8)
+	}
+	first, err := PlanOf(one)
+	require.NoError(t, err)
+	second, err := PlanOf(other)
+	require.NoError(t, err)
+	var s arrow.Schema
+	for range 3 {
+		for schema, want := range map[*arrow.Schema]*Plan{one: first, other: second} {
+			s = *schema
+			got, err := PlanOf(&s)
+			require.NoError(t, err)
+			assert.Same(t, want, got)
+		}
+	}
 }
 
 // More schemas than the table has entries, on many goroutines: each gets its own plan.
@@ -113,7 +162,7 @@ func TestPlansOfManySchemas(t *testing.T) {
 				s := schemas[(i+g*50)%len(schemas)]
 				p, err := PlanOf(s)
 				assert.NoError(t, err)
-				assert.Same(t, s, p.Schema)
+				assert.True(t, schema.Same(s, &p.Schema))
 			}
 		})
 	}

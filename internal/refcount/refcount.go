@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"github.com/apache/arrow-go/v18/arrow"
+
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"github.com/arrowdevice/arrowdevice/internal/live"
 )
@@ -13,10 +15,13 @@ import (
 // a reference, panic in every build: such bugs would otherwise drop a reference of another part of
 // the program. A Count must not be copied.
 type Count struct {
-	refs   atomic.Int64
+	refs   atomic.Int64 // and owned for each of those that have an owner
 	kind   string
 	origin *live.Object
 }
+
+// owned is what a reference counts for that has an owner, besides one.
+const owned = 1 << 32
 
 // Init sets the count to one. kind names the object in panics and in lists of live objects.
 func (c *Count) Init(kind string) {
@@ -51,18 +56,28 @@ func (c *Count) TryRetain() bool {
 	}
 }
 
-// Release drops a reference, and reports whether that was the last one.
+// Release drops a reference that has no owner, and reports whether that was the last one.
 func (c *Count) Release() (last bool) {
 	switch refs := c.refs.Add(-1); {
-	case refs > 0:
+	case refs > 0 && refs%owned >= refs/owned:
 		return false
 	case refs == 0:
 		c.origin.Remove()
 		return true
+	case refs > 0:
+		c.refs.Add(1)
+		panic(fmt.Errorf("cdevice: %s: Release without a Retain: the reader owns it: %w", c.kind, arrow.ErrInvalid))
 	}
 	c.refs.Add(1)
 	panic(c.misuse("Release of an object without references"))
 }
+
+// Own gives the reference of the caller an owner, a reader, which lends the object to a program: so a
+// Release too many panics in the program that calls it, and not in the reader.
+func (c *Count) Own() { c.refs.Add(owned) }
+
+// Disown undoes Own. The owner then drops its reference.
+func (c *Count) Disown() { c.refs.Add(-owned) }
 
 // Alive reports whether there is a reference. Unless the caller holds one, the answer may be out of
 // date at once.
@@ -70,7 +85,7 @@ func (c *Count) Alive() bool { return c.refs.Load() > 0 }
 
 // Sole reports whether there is exactly one reference. If the caller holds it, true stays true: no
 // other goroutine can add one.
-func (c *Count) Sole() bool { return c.refs.Load() == 1 }
+func (c *Count) Sole() bool { return c.refs.Load()%owned == 1 }
 
 func (c *Count) misuse(what string) error {
 	kind := c.kind

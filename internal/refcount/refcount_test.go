@@ -55,6 +55,27 @@ func TestMisusePanicsByName(t *testing.T) {
 	assert.ErrorContains(t, panicOf(t, zero.Retain), "that no function of this package made")
 }
 
+// Release does not drop a reference that has an owner, until Disown.
+func TestOwnedReferences(t *testing.T) {
+	var c Count
+	c.Init("RecordBatch")
+	c.Own()
+	assert.True(t, c.Alive())
+	assert.True(t, c.Sole())
+	c.Retain()
+	c.Own() // of another owner
+	const want = "cdevice: RecordBatch: Release without a Retain: the reader owns it: invalid"
+	assert.EqualError(t, panicOf(t, func() { c.Release() }), want)
+	c.Retain()
+	assert.False(t, c.Release())
+	c.Disown()
+	assert.False(t, c.Release())
+	assert.EqualError(t, panicOf(t, func() { c.Release() }), want)
+	c.Disown()
+	assert.True(t, c.Release())
+	assert.False(t, c.Alive())
+}
+
 // The last Release and a TryRetain race: an object that has ended stays ended.
 func TestLastReleaseIsOne(t *testing.T) {
 	for range 1000 {

@@ -248,6 +248,7 @@ func TestChangedTypesAreNotTakenFromACache(t *testing.T) {
 		},
 		"scale":       func(s *arrow.Schema) { column(s, 4).(*arrow.DictionaryType).ValueType.(*arrow.Decimal128Type).Scale++ },
 		"run ends":    func(s *arrow.Schema) { column(s, 6).(*arrow.RunEndEncodedType).ValueNullable = false },
+		"schema":      func(s *arrow.Schema) { *s = *table("other") },
 		"fixed lists": func(s *arrow.Schema) { column(s, 7).(*arrow.FixedSizeListType).SetElemNullable(false) },
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -25,6 +25,7 @@ type known struct {
 	cost      int
 	extension bool
 	schema    *arrow.Schema
+	was       arrow.Schema // *schema, to which a program can assign another one
 	states    states
 }
 
@@ -64,7 +65,7 @@ func (k *known) keep(s *arrow.Schema) bool {
 			return false
 		}
 	}
-	k.schema = s
+	k.schema, k.was = s, *s
 	return true
 }
 
@@ -80,7 +81,7 @@ func (r *reader) knownSchema(s *abi.ArrowSchema) (*arrow.Schema, error) {
 	found := knownSchemas.find(key)
 	if found != nil && found.value.schema != nil {
 		m := matcher{nodes: found.value.nodes}
-		if m.equal(s, true) && found.value.states.same() {
+		if m.equal(s, true) && Same(found.value.schema, &found.value.was) && found.value.states.same() {
 			return found.value.schema, nil
 		}
 		found = nil // to be replaced

@@ -39,18 +39,19 @@ func addressKey(s *arrow.Schema) uint64 {
 
 // isOf reports whether an export of s is the same as that of the template.
 func (t *template) isOf(s *arrow.Schema) bool {
-	return !t.refused && words(s) == words(&t.schema) && t.states.same()
+	return !t.refused && Same(s, &t.schema) && t.states.same()
 }
 
 // refuses reports whether a template of s was found to be impossible.
 func (t *template) refuses(s *arrow.Schema) bool {
-	return t.refused && words(s) == words(&t.schema)
+	return t.refused && Same(s, &t.schema)
 }
 
-// words returns a schema as it is in memory: pointers and lengths. A program can change it only by an
-// assignment of another schema.
-func words(s *arrow.Schema) [unsafe.Sizeof(arrow.Schema{}) / unsafe.Sizeof(uintptr(0))]uintptr {
-	return *(*[unsafe.Sizeof(arrow.Schema{}) / unsafe.Sizeof(uintptr(0))]uintptr)(unsafe.Pointer(s))
+// Same reports whether two schemas are the same in memory, pointers and lengths, so that they are
+// equal. A program can change a schema only by an assignment of another one.
+func Same(a, b *arrow.Schema) bool {
+	type words [unsafe.Sizeof(arrow.Schema{}) / unsafe.Sizeof(uintptr(0))]uintptr
+	return *(*words)(unsafe.Pointer(a)) == *(*words)(unsafe.Pointer(b))
 }
 
 // keep makes a template of a tree that was just exported to root, before it is released.

@@ -272,7 +272,7 @@ func within(t *testing.T, f func()) {
 	}()
 	select {
 	case <-done:
-	case <-time.After(10 * time.Second):
+	case <-time.After(30 * time.Second):
 		t.Fatal("it is held up")
 	}
 }

@@ -2,7 +2,6 @@ package tree
 
 import (
 	"runtime"
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -32,7 +31,7 @@ type Owner struct {
 	Event device.Event
 
 	wrapped handle.Releaser // the arrow.RecordBatch or arrow.Array, or a copy's deviceMemory
-	// Home is the device of the memory of wrapped arrays; nil for plain CPU memory.
+	// Home is the device of the memory of wrapped arrays and of copies; nil for plain CPU memory.
 	Home  device.Device
 	Block *Block         // describes the memory of a copy; nil otherwise
 	pins  runtime.Pinner // Go memory whose addresses exported structs hold
@@ -41,10 +40,13 @@ type Owner struct {
 	// crash.
 	rooted handle.Word
 
-	// users are the devices whose work may use the memory: its release is deferred until their
-	// pending work completes.
+	// Size is how many bytes the memory has: of a copy and of a caller's memory exactly or at least,
+	// of an import at least, once UsedOn was called; zero for wrapped memory.
+	Size int64
+
+	// users are the work that may use the memory: its release is deferred until that completes.
 	mu    sync.Mutex
-	users []device.Device
+	users []user
 
 	exports atomic.Pointer[bridge.Exports] // nil until the first export; set under mu
 }
@@ -122,28 +124,40 @@ func (m *Owner) Retain() *Owner {
 // TryRetain adds a reference, and reports whether there was one.
 func (m *Owner) TryRetain() bool { return m.refs.TryRetain() }
 
-// UsedOn records that work of dev may use the memory from now on.
-func (m *Owner) UsedOn(dev device.Device) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if !slices.Contains(m.users, dev) {
-		m.users = append(m.users, dev)
+// borrower holds a reference to an owner, whose memory it uses.
+type borrower interface{ Owner() *Owner }
+
+// lender returns the owner of the memory: another one, if m only adds an event to its memory.
+func (m *Owner) lender() *Owner {
+	if b, ok := m.wrapped.(borrower); ok {
+		return b.Owner().lender()
 	}
+	return m
 }
 
-// exportMarker is memory that defers its release when it is exported.
-type exportMarker interface{ MarkExported(*Owner) }
+// UsedOn records that work on the stream may use the memory from now on; nil: on any stream of the
+// device. nodes returns the nodes of an import, of which some may be missing; it may be nil.
+func (m *Owner) UsedOn(dev device.Device, s device.Stream, nodes func() []Node) {
+	m = m.lender()
+	m.mu.Lock()
+	m.users = withUser(m.users, user{dev, s})
+	unknown := m.Size == 0 && m.wrapped == nil
+	m.mu.Unlock()
+	if _, counts := dev.(device.WaitCounter); counts && unknown && nodes != nil {
+		size := Bytes(nodes()) // which may need the lock
+		m.mu.Lock()
+		m.Size = max(m.Size, size)
+		m.mu.Unlock()
+	}
+}
 
 // MarkExported defers the release of device memory until pending work of the device completes:
 // a consumer may use it on streams unknown to us, and release it in the order of its stream.
 // That holds for every kind of memory: an allocator of pinned memory would give it to the next
 // user at once. Memory of a producer, and of a caller of NewArray, has a release rule of its own.
 func (m *Owner) MarkExported() {
-	if w, ok := m.wrapped.(exportMarker); ok {
-		w.MarkExported(m)
-	}
-	if m.Home != nil {
-		m.UsedOn(m.Home)
+	if m = m.lender(); m.Home != nil {
+		m.UsedOn(m.Home, nil, nil)
 	}
 }
 
@@ -194,13 +208,23 @@ func (e *exportedOwner) Release() {
 	m.endAfter(users)
 }
 
-// endAfter ends the owner after the work that is pending on these devices now.
-func (m *Owner) endAfter(users []device.Device) {
+// endAfter ends the owner after the work of the users that is pending now, and after Event.
+func (m *Owner) endAfter(users []user) {
 	if len(users) == 0 {
 		m.endAfterEvent()
 		return
 	}
-	users[0].AfterWork(func() { m.endAfter(users[1:]) })
+	left := new(atomic.Int32)
+	left.Store(int32(len(users)))
+	counted := countWaiting(users[0].dev, m.bytes())
+	for _, u := range users {
+		u.afterWork(func() {
+			if left.Add(-1) == 0 {
+				counted()
+				m.endAfterEvent()
+			}
+		})
+	}
 }
 
 // endAfterEvent ends the owner once Event is complete; at once, if it is nil.

@@ -1,13 +1,17 @@
 package tree
 
 import (
+	"runtime"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 
 	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"github.com/arrowdevice/arrowdevice/internal/handle"
+	"github.com/arrowdevice/arrowdevice/internal/layout"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
 )
 
@@ -35,6 +39,49 @@ func TestReleasedMemoryDoesNotComeBack(t *testing.T) {
 		}()
 	}
 	assert.Equal(t, 1, r.n)
+}
+
+// Memory that C holds stays where it is, until the end of the owner.
+func TestPinsEndWithTheOwner(t *testing.T) {
+	rooted := RootedLive.Load()
+	for range 10 {
+		m := Own(new(releases))
+		m.ReplaceNulls([]Node{{Layout: &layout.All[layout.Fixed], Buffers: []uintptr{0, 0}}})
+		assert.Equal(t, rooted+1, RootedLive.Load())
+		m.Release()
+		assert.Equal(t, rooted, RootedLive.Load())
+	}
+	// The runtime ends the process when it collects a Pinner that still pins.
+	for range 2 {
+		collected := make(chan struct{})
+		runtime.SetFinalizer(new([8]*int), func(*[8]*int) { close(collected) })
+		for ended := false; !ended; {
+			runtime.GC()
+			select {
+			case <-collected:
+				ended = true
+			case <-time.After(time.Millisecond):
+			}
+		}
+	}
+}
+
+// A tree that ends after its owner's last reference takes the exports from the list of those that
+// Trees counts: their memory, too large for free to keep, is gone.
+func TestTreeThatEndsLast(t *testing.T) {
+	const huge = 64 << 20
+	trees, owners := bridge.Trees(), bridge.Owners()
+	r := new(releases)
+	m := Own(r)
+	bridge.CallArrayRelease(exportOf(m, huge))
+	last := exportOf(m, huge)
+	m.Release()
+	assert.Zero(t, r.n)
+	assert.Equal(t, trees+1, bridge.Trees())
+	bridge.CallArrayRelease(last)
+	assert.Equal(t, 1, r.n)
+	assert.Equal(t, trees, bridge.Trees())
+	assert.Equal(t, owners, bridge.Owners())
 }
 
 // A release callback of a producer in Go that panics leaves nothing pinned or counted.

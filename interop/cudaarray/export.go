@@ -144,7 +144,7 @@ func (o *exporting) order(a *cdevice.Array) error {
 	if err := a.WaitOn(o.stream); err != nil {
 		return err
 	}
-	return a.UsedOn(o.stream)
+	return usedOnAny(a, o.stream.Device())
 }
 
 // lendToAny is order for consumers that wait for no stream.
@@ -153,6 +153,13 @@ func lendToAny(a *cdevice.Array) error {
 	if err != nil {
 		return err
 	}
+	return usedOnAny(a, dev)
+}
+
+// usedOnAny keeps the memory for work on any stream of the device: the consumer drops the interface at
+// any time, when the stream that it named may be gone, and others may have work. A closed stream stands
+// for all of them; see [cdevice.RecordBatch.UsedOn].
+func usedOnAny(a *cdevice.Array, dev device.Device) error {
 	s, err := dev.WrapStream(LegacyStream)
 	if err != nil {
 		return err

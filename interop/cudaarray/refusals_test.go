@@ -260,6 +260,32 @@ func TestStreamOfAnotherGPU(t *testing.T) {
 	assert.Equal(t, "[1 2 3]", values(t, m.GPUs[1].Pinned(), i))
 }
 
+// The device of memory is asked for with its size, beyond which no element may be.
+func TestGPUDeviceOfRefusesWhatExceedsTheAllocation(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	m := cudatest.One(t, cudasim.Options{})
+	for _, dev := range []device.Device{m.GPUs[0], m.GPUs[0].Pinned(), m.GPUs[0].Managed()} {
+		good := exported(t, ready(t, fromJSON(t, numbers, `[1,2,3]`), dev))
+		bad := map[string]cudaarray.Interface{}
+		for name, shape := range map[string][]int64{"shape = [1048576]": {1 << 20}, "shape = [3 1048576]": {3, 1 << 20}, "shape = [-1]": {-1}} {
+			i := good
+			i.Shape = shape
+			bad[name] = i
+		}
+		typestr := good
+		typestr.TypeStr = "<c16"
+		bad["no complex numbers"] = typestr
+		masked := good
+		masked.Mask = &cudaarray.Interface{Shape: []int64{1 << 20}, TypeStr: "<t1", Data: good.Data}
+		bad["mask.shape = [1048576]"] = masked
+		for want, i := range bad {
+			_, err := cudaarray.DeviceOf(i)
+			assert.ErrorContains(t, err, "cdevice: import: ")
+			assert.ErrorContains(t, err, want, dev.ID())
+		}
+	}
+}
+
 // refused is an import that fails, and gives the memory back.
 func refused(t *testing.T, dev device.Device, i cudaarray.Interface, want string, is error, opts ...cudaarray.ImportOption) {
 	t.Helper()

@@ -193,13 +193,14 @@ func (o *exportOptions) order(a *cdevice.Array) error {
 	if err := a.WaitOn(o.stream); err != nil {
 		return aboutStream(fielderr.OpExport, o.streamOption(), o.stream, err)
 	}
-	if err := a.UsedOn(o.stream); err != nil {
-		return aboutStream(fielderr.OpExport, o.streamOption(), o.stream, err)
-	}
-	if o.stream.Device().ID().Type == device.CPU { // its work completes at once
+	switch dev := o.stream.Device(); {
+	case dev == nil:
+		return fielderr.Invalid(fielderr.OpExport, o.streamOption(), "a stream of no device", "a stream")
+	case dev.ID().Type == device.CPU: // its work completes at once
 		return lendToAny(a)
+	default:
+		return usedOnAny(a, dev)
 	}
-	return nil
 }
 
 // lendToAny keeps the memory for work on any stream of its device: that of a consumer that named no
@@ -216,6 +217,13 @@ func lendToAny(a *cdevice.Array) error {
 	if err != nil {
 		return err
 	}
+	return usedOnAny(a, dev)
+}
+
+// usedOnAny keeps the memory for work on any stream of the device: the consumer calls the deleter at any
+// time, when the stream that it named may be gone, and others may have work. A closed stream stands for
+// all of them; see [cdevice.RecordBatch.UsedOn].
+func usedOnAny(a *cdevice.Array, dev device.Device) error {
 	s, err := dev.WrapStream(0)
 	if err != nil {
 		return err

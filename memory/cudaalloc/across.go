@@ -68,6 +68,19 @@ func (p *platform) owner(ordinal int32) *gpu {
 	return owner
 }
 
+// others are the other GPUs that are open. Each may copy from memory of g, and from page-locked memory.
+func (p *platform) others(g *gpu) (list []*gpu) {
+	if p.several.Load() {
+		p.owners.Range(func(_, other any) bool {
+			if other != g {
+				list = append(list, other.(*gpu))
+			}
+			return true
+		})
+	}
+	return list
+}
+
 // detour enqueues work of the other GPU on a stream made for it, after all work on g's stream so
 // far and before all later work on it. If the driver refuses the latter, detour waits: the caller
 // may free memory that the work uses on its own stream.

@@ -43,6 +43,8 @@ type deferral struct {
 	end   func() error
 	call  func() // a function of a caller, instead of end
 	fails int
+	// elsewhere counts the other GPUs whose work it waits for, too, and which have not answered.
+	elsewhere atomic.Int32
 
 	flushes []*flush
 }
@@ -57,9 +59,10 @@ type evidence interface {
 const maxFails = 3
 
 // AfterWork calls f after all work already enqueued on any stream of this GPU, including
-// streams of other libraries, has completed. It returns at once; f is called on a goroutine
-// of this package and may block: neither frees nor other functions wait for it. A panic of f
-// is logged, and counted in [Stats].
+// streams of other libraries, has completed, and that of all other GPUs of the driver that are
+// open: a copy on one of them may read memory of this GPU. It returns at once; f is called on a
+// goroutine of this package and may block: neither frees nor other functions wait for it. A panic
+// of f is logged, and counted in [Stats]. For the work of one stream, there is [Stream.AfterWork].
 //
 // For that the whole context is synchronised, on another goroutine, and not while a capture of a
 // stream (CUDA graphs) is visible; see [Device.HoldSynchronization]. If the context is gone, and its
@@ -70,7 +73,16 @@ func (d *Device) AfterWork(f func()) {
 	if f == nil {
 		panic(absent("AfterWork", "f", "a function"))
 	}
-	d.deferred.add(d.gpu, &deferral{call: f})
+	one := &deferral{call: f}
+	others := d.platform.others(d.gpu)
+	one.elsewhere.Store(int32(len(others)))
+	d.deferred.add(d.gpu, one)
+	for _, other := range others {
+		other.deferred.later(other, func() error {
+			d.deferred.finish(d.gpu, one, nil)
+			return nil
+		})
+	}
 }
 
 // Flush waits until everything that now waits for work of the GPU has ended: functions of
@@ -183,7 +195,7 @@ func (d *deferred) sweep(g *gpu) (any bool) {
 			one.after.letGo()
 			d.finish(g, one, err)
 			any = true
-		case err == nil || isCapture(err):
+		case err == nil || isCapture(err) && !errors.Is(err, cuda.CapturedEvent): // which never completes
 			pending = append(pending, one)
 		default:
 			if one.fails++; one.fails < maxFails {
@@ -261,8 +273,12 @@ func (g *gpu) trySynchronize() (done bool, err error) {
 	return done, err
 }
 
-// finish ends an item whose evidence is complete: its work is done, or the context is gone.
+// finish ends an item whose evidence is complete: its work is done, or the context is gone. Of an item
+// that waits for several GPUs, the last one ends it.
 func (d *deferred) finish(g *gpu, one *deferral, gone error) {
+	if one.elsewhere.Add(-1) >= 0 {
+		return
+	}
 	if one.call != nil {
 		calls.run(func() { g.guard(one.call, func() { d.ended(one, gone) }) })
 		return

@@ -11,7 +11,7 @@
 //	a stream for one copy                          [Device.CopyStream]
 //	streams and events of other libraries          [Device.WrapStream], [Device.WrapEvent]
 //	several GPUs                                   [Device.EnablePeerAccess]
-//	call a function after work on unknown streams  [Device.AfterWork]
+//	call a function after work on unknown streams  [Device.AfterWork]; of one stream: [Stream.AfterWork]
 //	call a function after one event                [Event.OnComplete]
 //	limit cached memory and memory that waits      [Device.SetLimits], [Limits]
 //	wait for frees, give caches back               [Device.Flush], [Device.Trim]
@@ -38,7 +38,8 @@
 //
 // Free takes the stream of the last work that uses the memory and does not wait for it. Memory
 // of a cache is used again once an event on that stream is complete; memory that was exported
-// may be used on unknown streams, and is freed after all work of the context.
+// may be used on unknown streams, and is freed after all work of the context, and of those of the other
+// GPUs that are open.
 //
 // When the driver has no memory left, cached memory is given back to it, and [Device.Allocate]
 // waits for memory that was freed and that pending work uses: until its context ends, or

@@ -123,3 +123,18 @@ func TestEndOfAStreamWaitsForQuestionsAboutIt(t *testing.T) {
 		assert.Equal(t, 1, m.Sim.Calls("cuStreamDestroy"))
 	}
 }
+
+// Memory that is freed on a stream that is being captured, whose events never complete, is freed after all
+// work. The capture is invalid then, because the event was asked for.
+func TestGPUFreeOnACapturedStream(t *testing.T) {
+	m := cudatest.One(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	s := cudatest.NewStream(t, gpu)
+	mem, err := gpu.Pinned().Allocate(background, 1000, nil)
+	require.NoError(t, err)
+	end := m.Capture(t, s, cudatest.Global)
+	require.NoError(t, mem.Free(s))
+	_ = end()
+	within.Seconds(t, "Flush", func() error { return gpu.Flush(background) })
+	assert.Zero(t, gpu.ReadStats().Pinned.Live)
+}

@@ -20,8 +20,10 @@ type Limits struct {
 	// driver applies when it next waits for the GPU; without pools, the limit of a cache.
 	PinnedIdle, ManagedIdle, DeviceIdle int64
 	// Waiting is the most bytes that were freed and that pending work may still use, of all
-	// kinds together; beyond it [Device.Allocate] waits. Memory that is freed in the order of a
-	// stream (device memory, with pools) does not count.
+	// kinds together, with batches of package cdevice that were released; beyond it, or where
+	// more than 65536 frees and functions wait, [Device.Allocate] waits. Memory that is freed in the
+	// order of a stream (device memory, with pools) does not count; staging memory has limits of its
+	// own, see [Device.Upload].
 	Waiting int64
 	// IdleAfter is the time after which unused memory is given back to the driver, which may
 	// take up to twice as long; 0 keeps it for ever. It is given back after the work that the GPU
@@ -94,4 +96,15 @@ func (d *Device) setLimits(l Limits) error {
 		}
 	}
 	return nil
+}
+
+// CountWaiting adds bytes to the memory that waits to be freed, of [Limits] and [Stats]; a negative
+// number takes away what was added. See [device.WaitCounter].
+func (d *Device) CountWaiting(bytes int64) {
+	d.deferred.bytes.Add(bytes)
+	if bytes <= 0 {
+		d.deferred.mu.Lock()
+		defer d.deferred.mu.Unlock()
+		d.deferred.freed = time.Now()
+	}
 }

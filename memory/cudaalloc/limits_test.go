@@ -165,3 +165,21 @@ func TestShorterIdleTimeAppliesAtOnce(t *testing.T) {
 		within.Eventually(t, "the memory has gone back", func() bool { return gpu.ReadStats().Pinned.Cached == 0 })
 	}
 }
+
+// Functions and frees are limited, too, of whatever size.
+func TestAllocateWaitsWhereTooManyWait(t *testing.T) {
+	m := cudatest.Simulated(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	open := m.Stranger(t, gpu).Hold(t)
+	for range 1<<16 + 1 {
+		gpu.AfterWork(func() {})
+	}
+	for _, size := range []int64{0, 1} {
+		within.Context(t, "Allocate", func(ctx context.Context) error { _, err := gpu.Allocate(ctx, size, nil); return err })
+	}
+	open()
+	require.NoError(t, gpu.Flush(background))
+	mem, err := gpu.Allocate(background, 1, nil)
+	require.NoError(t, err)
+	require.NoError(t, mem.Free(nil))
+}

@@ -33,6 +33,9 @@ func NewManaged(gpu *Device, limit int64) (*Managed, error) {
 	if gpu == nil {
 		return nil, absent("managed memory", "gpu", "a GPU")
 	}
+	if limit < 0 {
+		return nil, fmt.Errorf("cuda: managed memory: limit = %d, want 0 or more", limit)
+	}
 	if !gpu.Managed().CPUAccessible() {
 		return nil, fmt.Errorf("cuda: %s: the host must not touch managed memory while the GPU works (CU_DEVICE_ATTRIBUTE_CONCURRENT_MANAGED_ACCESS is 0): %w",
 			gpu.Managed().ID(), device.ErrNotSupported)

@@ -51,6 +51,8 @@ func TestGPUManagedBuilders(t *testing.T) {
 	require.NoError(t, gpu.Trim(background))
 	assert.Zero(t, mem.ReadStats().Held)
 
+	_, err = cudaalloc.NewManaged(gpu, -1)
+	assert.EqualError(t, err, "cuda: managed memory: limit = -1, want 0 or more")
 	small, err := cudaalloc.NewManaged(gpu, 1000)
 	require.NoError(t, err)
 	defer func() {

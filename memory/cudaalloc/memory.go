@@ -28,12 +28,12 @@ func (d *Device) Allocate(ctx context.Context, size int64, s device.Stream) (dev
 	if err != nil {
 		return nil, err
 	}
+	if err := d.pushBack(ctx, size); err != nil {
+		return nil, err
+	}
 	m := &memory{dev: d, use: &d.usage[d.purpose()], size: size}
 	if size == 0 {
 		return m, nil
-	}
-	if err := d.pushBack(ctx, size); err != nil {
-		return nil, err
 	}
 	err = m.take(ctx, of, stream)
 	if isOutOfMemory(err) {

@@ -14,19 +14,25 @@ const patience = 2 * time.Second
 // may be many, which must not keep the driver busy with calls that it refuses.
 const queueNap = 10 * time.Millisecond
 
-// pushBack waits while more bytes than the limit wait to be freed: a program that allocates and
+// mostWaiting is how many frees and functions may wait, of any size: each of them takes memory of the
+// process.
+const mostWaiting = 1 << 16
+
+// pushBack waits while more bytes than the limit, or too many frees, wait: a program that allocates and
 // frees faster than the GPU works must be slowed down.
 func (d *Device) pushBack(ctx context.Context, size int64) error {
 	limit := d.limits.waiting.Load()
-	if d.deferred.bytes.Load() <= limit {
+	enough := func() bool { return d.deferred.bytes.Load() <= limit && d.deferred.count.Load() <= mostWaiting }
+	if enough() {
 		return nil
 	}
 	err := d.waitForFrees(ctx, time.Now(), 0, func() bool {
 		d.deferred.sweep(d.gpu)
-		return d.deferred.bytes.Load() <= limit
+		return enough()
 	})
 	if err != nil {
-		return d.noMemory(size, err, OutOfMemory)
+		why := fmt.Errorf("Limits.Waiting is %d bytes, and at most %d frees may wait: %w", limit, mostWaiting, err)
+		return d.noMemory(size, why, OutOfMemory)
 	}
 	return nil
 }

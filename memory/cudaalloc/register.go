@@ -20,14 +20,17 @@ func (d *Device) RegisterHost(p device.Ptr, size int64, readOnly bool) error {
 	return nil
 }
 
-// UnregisterHost undoes RegisterHost, after all work already enqueued on the GPU. Where ctx
-// ends that wait, or the driver fails, the memory stays registered.
+// UnregisterHost undoes RegisterHost, after all work already enqueued on the GPU and on the other GPUs
+// that are open, for which the memory is page-locked, too. Where ctx ends that wait, or the driver
+// fails, the memory stays registered.
 func (d *Device) UnregisterHost(ctx context.Context, p device.Ptr) error {
 	if err := checkContext("unregister host memory", ctx); err != nil {
 		return err
 	}
-	if err := d.idle(ctx); err != nil {
-		return err
+	for _, g := range append(d.platform.others(d.gpu), d.gpu) {
+		if err := g.idle(ctx); err != nil {
+			return err
+		}
 	}
 	if err := d.ctx.Unregister(p); err != nil {
 		return err

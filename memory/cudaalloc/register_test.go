@@ -2,6 +2,7 @@ package cudaalloc_test
 
 import (
 	"errors"
+	"runtime"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -194,4 +195,25 @@ func TestReadOnlyMemoryIsRegistered(t *testing.T) {
 		assert.ErrorContains(t, err, "register 0 bytes")
 		assert.Zero(t, gpu.ReadStats().Registered.Live)
 	}
+}
+
+// Memory that one GPU has page-locked is page-locked for all: another one may copy from it.
+func TestGPUUnregisteringWaitsForPeers(t *testing.T) {
+	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
+		if len(m.GPUs) < 2 {
+			t.Skip("this machine has one GPU")
+		}
+		const size = 1 << 16
+		content := make([]byte, size)
+		require.NoError(t, m.GPUs[0].RegisterHost(pointer(content), size, false))
+		peer := m.GPUs[1]
+		s := cudatest.NewStream(t, peer)
+		target, err := peer.Allocate(background, size, s)
+		require.NoError(t, err)
+		require.NoError(t, peer.Copy([]device.Range{{Dst: target.Ptr(), Src: pointer(content), Size: size}}, s))
+		require.NoError(t, m.GPUs[0].UnregisterHost(background, pointer(content)))
+		require.NoError(t, target.Free(s))
+		require.NoError(t, s.Synchronize(background))
+		runtime.KeepAlive(content)
+	})
 }

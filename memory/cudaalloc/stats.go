@@ -17,7 +17,10 @@ type Stats struct {
 	// Waiting counts frees and functions of AfterWork and OnComplete that wait for
 	// pending work. Memory is live until it is freed.
 	Waiting int64
-	// WaitingBytes is the size of the memory that waits to be freed; see [Limits.Waiting].
+	// WaitingBytes is the size of the memory that was freed, or released as a batch of package
+	// cdevice, and waits for pending work; see [Limits.Waiting]. Of batches that were imported, it has
+	// what follows from their lengths: not the bytes of strings. Memory of other processes that is
+	// closed, and memory that is only unregistered, has no part in it.
 	WaitingBytes int64
 	// Lost counts allocations and handles that the driver failed to free after three
 	// attempts.

@@ -119,6 +119,47 @@ func (s *Stream) Record(e device.Event) error {
 	return s.gpu.ctx.Record(h, s.word)
 }
 
+// AfterWork calls f after the work already enqueued on this stream has completed: on this goroutine,
+// if it has, or later on one of this package. What f may do is said of [Device.AfterWork].
+//
+// An event is recorded on the stream for that, unless the stream is closed, is being captured or is
+// that of [Device.PerThread]: then f is called by Device.AfterWork.
+func (s *Stream) AfterWork(f func()) {
+	if f == nil {
+		panic(absent("AfterWork", "f", "a function"))
+	}
+	after := s.mark()
+	if after == nil {
+		s.gpu.own.AfterWork(f)
+		return
+	}
+	if done, err := after.reached(); done && err == nil {
+		after.letGo()
+		s.gpu.guard(f, func() {})
+		return
+	}
+	s.gpu.deferred.add(s.gpu, &deferral{call: f, after: after})
+}
+
+// mark returns an event behind the work on the stream so far, which the caller holds; nil if none can
+// be recorded without harm. The stream is not ended meanwhile: another goroutine may close it.
+func (s *Stream) mark() *sharedEvent {
+	stream := s.word
+	if stream == cuda.PerThreadStream || s.startWait() != nil {
+		return nil
+	}
+	defer s.endWait()
+	// An event that is recorded in a capture never completes, and asking for it invalidates the capture.
+	if busy, err := s.gpu.ctx.Capturing([]uintptr{stream}); busy || err != nil {
+		return nil
+	}
+	after, err := record(s.gpu, stream)
+	if err != nil {
+		return nil
+	}
+	return after
+}
+
 // WaitEvent makes work enqueued from now on wait for the latest record of e, which
 // may be an event of another GPU.
 func (s *Stream) WaitEvent(e device.Event) error {

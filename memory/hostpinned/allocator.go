@@ -2,6 +2,7 @@ package hostpinned
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
@@ -36,10 +37,13 @@ var ErrLimit = cudaalloc.ErrLimit
 // goroutines of its own if ArrowReadProperties.Parallel is set, and RecordReader.Next recovers
 // from nothing there. An allocator below such a reader needs [WithFallback].
 //
-// An option that is nil does nothing. A nil gpu panics.
+// An option that is nil does nothing. A nil gpu and a negative limit panic.
 func New(gpu *cudaalloc.Device, limit int64, opts ...AllocatorOption) *Allocator {
 	if gpu == nil {
 		panic(errNoGPU)
+	}
+	if limit < 0 {
+		panic(fmt.Errorf("hostpinned: limit = %d, want 0 or more", limit))
 	}
 	var o allocatorOptions
 	for _, opt := range opts {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/arrowdevice/arrowdevice/cudasim"
@@ -36,4 +37,5 @@ func TestNilArguments(t *testing.T) {
 		"Registration.Unregister(ctx)": {Call: func() error { return registered.Unregister(ctx) }, Want: "ctx = nil, want a context"},
 		"Allocator.TryAllocate(ctx)":   {Call: func() error { _, err := mem.TryAllocate(ctx, 8); return err }, Want: "ctx = nil, want a context"},
 	})
+	assert.PanicsWithError(t, "hostpinned: limit = -1, want 0 or more", func() { hostpinned.New(gpu, -1) })
 }

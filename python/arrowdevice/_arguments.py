@@ -8,7 +8,7 @@ import threading
 from . import _capsules, _sources
 from ._errors import Refusal, annotate
 from ._objects import Object
-from ._structs import CUDA, CUDA_MANAGED, ROCM
+from ._structs import CUDA, CUDA_MANAGED, ROCM, ArrowArrayStream, ArrowDeviceArrayStream, is_column
 from ._values import (
     NONE,
     dict_head,
@@ -207,10 +207,10 @@ _PROTOCOLS = {
 }
 
 
-def _asker(*methods):
+def _asker(*methods, converters=_PROTOCOLS):
     """A function that converts by the first of the protocols that an object has; None for an object
     that has none."""
-    protocols = [(method, _PROTOCOLS[method]) for method in methods]
+    protocols = [(method, converters[method]) for method in methods]
 
     def ask(value, transfer):
         own = _own(value, transfer)
@@ -270,7 +270,25 @@ def _iterable(value):
     )
 
 
-_ask_any = _asker(*_ANY, "__cuda_array_interface__")
+_OF_COLUMN = 0x80  # in the form of a stream: it has the chunks of a column
+
+
+def _of_any(convert, stream_type):
+    """The converter of a stream of batches or of the chunks of a column: its schema says which."""
+
+    def convert_any(value, transfer):
+        encoded = convert(value, transfer)
+        stream = stream_type.from_address(int.from_bytes(encoded[2:], "little"))
+        return form_head(encoded[1] | _OF_COLUMN) + encoded[2:] if is_column(stream) else encoded
+
+    return convert_any
+
+
+_ANY_STREAMS = {
+    "__arrow_c_device_stream__": _of_any(_device_stream, ArrowDeviceArrayStream),
+    "__arrow_c_stream__": _of_any(_stream, ArrowArrayStream),
+}
+_ask_any = _asker(*_ANY, "__cuda_array_interface__", converters={**_PROTOCOLS, **_ANY_STREAMS})
 
 
 def _any(value, transfer):

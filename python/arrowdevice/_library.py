@@ -180,7 +180,7 @@ class Library:
             raise ImportError(f"{path}: cannot be loaded: {e}", path=path) from e
         self.functions = _Functions(path, library)
         self.running, self.objects, self.pipes = set(), set(), {}
-        self._facts = self.ask(".library")
+        self._facts = self.ask(".library", threading.main_thread().ident)
         if self._facts.get("abi") != _VERSION:
             raise ImportError(
                 f"{path}: has version {self._facts.get('abi')} of the interface to Python, and this arrowdevice knows "

@@ -340,13 +340,22 @@ class Array(_DeviceArrays):
     def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None, **kwargs):
         """A capsule "dltensor_versioned", or "dltensor" for a consumer of before DLPack 1.0."""
         _refuse_unknown(kwargs)
-        if copy:
-            raise BufferError("a copy is not made here: call to_host() or to_device(), and pass the result on")
-        if dl_device is not None and tuple(map(int, dl_device)) != self.__dlpack_device__():
-            raise BufferError(f"the memory is on {self.device}: call to_host() or to_device(), and pass the result on")
         versioned = max_version is not None and tuple(max_version) >= (1, 0)
+        elsewhere = dl_device is not None and tuple(map(int, dl_device)) != self.__dlpack_device__()
+        if not copy:
+            if elsewhere:
+                raise BufferError(f"the memory is on {self.device}: call to_host() or to_device(), and pass the result on")
+            return self._tensor(versioned, stream, False)
+        with self.to_device(device_name(*map(int, dl_device)) if elsewhere else self.device) as made:
+            if stream == -1:  # it is ready, as far as the consumer knows
+                made.synchronize()
+            return made._tensor(versioned, stream, True)
+
+    def _tensor(self, versioned, stream, is_copied):
+        if stream is None and self._device[0] != CPU and self._device[0] in CPU_ACCESSIBLE:
+            self.synchronize()  # NumPy reads it on the host, without a stream
         name = "dltensor_versioned" if versioned else "dltensor"
-        return self._library.export([name], ".dlpack", self, versioned, stream, origins=self._origins)[0]
+        return self._library.export([name], ".dlpack", self, versioned, stream, is_copied, origins=self._origins)[0]
 
     @property
     def __cuda_array_interface__(self):

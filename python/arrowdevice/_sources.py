@@ -5,6 +5,8 @@ from __future__ import annotations
 import collections.abc
 import ctypes
 import errno
+import itertools
+import os
 import threading
 
 from . import _capsules
@@ -31,11 +33,11 @@ class Origin:
     """The exception that a source raised while Go read it, for the call that fails because of it; and the thread
     that runs the source, which cannot wait for it."""
 
-    error, text = None, ""
+    error, token = None, ""
     thread = None  # where the source runs now
 
-    def set(self, error, text):
-        self.error, self.text = error, text
+    def set(self, error, token):
+        self.error, self.token = error, token
 
 
 def refuse_own(origins):
@@ -49,9 +51,9 @@ def original(origins, text):
     """The exception behind a Go error with a text, if a source raised it."""
     for origin in origins:
         error = origin.error
-        if error is not None and origin.text in text:
+        if error is not None and origin.token in text:
             origin.error = None
-            annotate(error, f"raised by a source, which Go read: {text}")
+            annotate(error, f"raised by a source, which Go read: {text.replace(origin.token, '')}")
             return error
     return None
 
@@ -111,8 +113,8 @@ def _read(stream, array_type, capsule):
     def ask(callback, out):
         code = GET(callback)(address, ctypes.addressof(out))
         if code:
-            text = GET_LAST_ERROR(stream.get_last_error)(address)
-            raise OSError(code, ctypes.string_at(text).decode(errors="replace") if text else "a stream failed")
+            text = stream.get_last_error and GET_LAST_ERROR(stream.get_last_error)(address)
+            raise OSError(code, ctypes.string_at(text).decode(errors="replace") if text else os.strerror(code))
         return out
 
     while True:
@@ -189,6 +191,9 @@ class _State(ctypes.Structure):
 
 
 _END = ArrowDeviceArray()
+
+# Numbers of exceptions. Go cuts and replaces text, so the text of an exception does not identify it.
+_numbers = itertools.count(1)
 
 # What Go may still read.
 _alive = set()
@@ -276,12 +281,13 @@ class Source:
             error = error.kind(f"source{error.path}: {error.text}")
         # The source does not keep the exception: its frames may hold the reader that keeps the source.
         origin, self._origin = self._origin, None
-        text = describe(error)
-        self._text = ctypes.create_string_buffer(text.encode(errors="replace"))
+        token = f"source exception {next(_numbers)}: "  # first: the rest may be cut
+        text = (token + describe(error)).encode(errors="backslashreplace").replace(b"\0", rb"\0")
+        self._text = ctypes.create_string_buffer(text)
         self._state.text = ctypes.addressof(self._text)
         interrupted = not isinstance(error, Exception) and threading.get_ident() == self._state.main
         if not interrupted:
-            origin.set(error, text)
+            origin.set(error, token)
         code = next((number for kinds, number in _ERRNOS if isinstance(error, kinds)), errno.EIO)
         self._state.code = errno.EINTR if interrupted else code
         if interrupted:  # a consumer reads in the main thread: C raises it there after the consumer's own error

@@ -103,6 +103,16 @@ def move(source, destination):
     owner.release = None
 
 
+def is_column(stream):
+    """Reports whether the schema of a stream is that of a column, and not of record batches."""
+    schema = ArrowSchema()
+    try:
+        asked = stream.release and stream.get_schema and GET(stream.get_schema)(ctypes.addressof(stream), ctypes.addressof(schema)) == 0
+        return bool(asked) and schema.format != b"+s"  # a stream that fails does so again when Go asks it
+    finally:
+        release(schema)
+
+
 def layout(schema, named=False):
     """What the buffers of a schema mean, to be compared: its format and those of its children, with
     their names."""

@@ -129,7 +129,20 @@ def test_a_stream_of_batches_is_a_stream_of_structs():
         assert [value for item in items for value in item.values()] == TABLE.to_pylist()
 
 
-@pytest.mark.parametrize("member", ["get_schema", "get_next", "get_last_error"])
+def test_a_stream_without_get_last_error_is_read():
+    with cpp.exported(batches_of_two()) as stream:
+        stream.get_last_error = None
+        with taken(stream) as go, released(go) as items:
+            assert [value for item in items for value in item.values()] == TABLE.to_pylist()
+    with cpp.exported(batches_of_two()) as stream:
+        spy = Spy(stream, "get_next", errno.EIO, b"unheard")
+        stream.get_last_error = None
+        with taken(stream) as go, pytest.raises(GoError, match=r"get_next: input/output error \(errno 5\)$"):
+            go.next()
+    assert spy.calls == ["get_schema", "get_next"]
+
+
+@pytest.mark.parametrize("member", ["get_schema", "get_next"])
 def test_a_stream_without_a_callback_is_refused_and_released(member):
     with cpp.exported(batches_of_two()) as stream:
         setattr(stream, member, None)

@@ -74,7 +74,7 @@ def run(folder, tests, *arguments):
     file = folder / "build" / "pairs.json"
     environment = {**os.environ, "PAIRS": str(file), "PYTHONPATH": str(pathlib.Path(pairs.__file__).parent)}
     command = [sys.executable, "-m", "pytest", "-p", "pairs", "-p", "no:cacheprovider", "--strict-markers", *arguments, "test_it.py"]
-    ended = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=60)
+    ended = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=180)
     return ended, json.loads(file.read_text())["pairs"] if file.exists() else None
 
 
@@ -110,6 +110,6 @@ def test_without_a_file_nothing_is_written(tmp_path, monkeypatch):
     (tmp_path / "test_it.py").write_text("import os\n\ndef test_it(): assert 'PAIRS' not in os.environ\n")
     environment = {**os.environ, "PYTHONPATH": str(pathlib.Path(pairs.__file__).parent)}
     command = [sys.executable, "-m", "pytest", "-p", "pairs", "-p", "no:cacheprovider", "test_it.py"]
-    ended = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
+    ended = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=180)
     assert ended.returncode == 0, ended.stdout
     assert [file.name for file in tmp_path.iterdir() if file.suffix == ".json"] == []

@@ -84,10 +84,20 @@ def test_chunks_of_a_peer_arrive(made):
         GoStream.from_arrow(made())
 
 
+def test_slices_of_structs_are_batches():
+    rows = pa.array([{"n": 1, "s": "a"}, {"n": None, "s": "b"}, {"n": 3, "s": None}, {"n": 4, "s": "d"}])
+    for start, length in [(1, 2), (3, 1), (4, 0)]:
+        part = rows.slice(start, length)
+        with GoBatch.from_plain(part, full_validation=True) as item:
+            assert pa.record_batch(item).to_pylist() == part.to_pylist()
+        with GoStream.from_arrow(pa.chunked_array([part, rows])) as go:
+            assert pa.table(go).to_pylist() == part.to_pylist() + rows.to_pylist()
+
+
 def test_structs_that_are_no_batches_are_taken_as_arrays():
-    """An offset, or a null, of a whole row has no place in a record batch, as in Arrow C++."""
+    """A null of a whole row has no place in a record batch, as in Arrow C++."""
     rows = pa.array([{"n": 1}, None, {"n": 3}, {"n": 4}])
-    for chunk in (rows.slice(2, 2), rows):
+    for chunk in (rows.slice(1, 2), rows):
         chunked = pa.chunked_array([chunk])
         with GoStream.from_arrow(chunked) as go, pytest.raises(GoError, match="for a record batch"):
             go.next()

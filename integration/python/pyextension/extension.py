@@ -17,7 +17,7 @@ from arrowdevice import _capsules, _sources  # noqa: E402, F401
 
 ext = arrowdevice.load(PATH)
 
-PATIENCE = 10  # seconds until an object that is not released counts as a leak
+PATIENCE = 60  # seconds until an object that is not released counts as a leak
 
 
 def alive():

@@ -1,7 +1,11 @@
 """Objects of other libraries as arguments: which protocol is asked for, and what is refused."""
 
+import gc
+import weakref
+
 import duckdb
 import nanoarrow
+import numpy
 import pandas
 import polars
 import pyarrow as pa
@@ -11,6 +15,7 @@ import abi
 from extension import _capsules
 
 BATCH = pa.record_batch({"a": [1, 2, None], "b": ["x", None, "z"]})
+EMPTY = pa.chunked_array([], pa.int64())
 ARROW = {
     "__arrow_c_schema__": lambda: BATCH.schema.__arrow_c_schema__(),
     "__arrow_c_array__": lambda: BATCH.__arrow_c_array__(),
@@ -108,14 +113,26 @@ def test_relations_of_duckdb(ext):
 
 @pytest.mark.parametrize(
     "value",
-    [pa.array([1, 2, None]), pa.chunked_array([[1], [2, None]]), polars.Series([1, 2, None]), nanoarrow.Array([1, 2, None], nanoarrow.int64())],
-    ids=lambda value: f"{type(value).__module__}.{type(value).__name__}",
+    [
+        pa.array([1, 2, None]),
+        pa.chunked_array([[1], [2, None]]),
+        EMPTY,
+        polars.Series([1, 2, None]),
+        pandas.Series([1, 2, None], dtype="Int64"),
+        nanoarrow.Array([1, 2, None], nanoarrow.int64()),
+        nanoarrow.ArrayStream([1, 2, None], nanoarrow.int64()),
+    ],
+    ids=["Array", "ChunkedArray", "no chunks", "polars", "pandas", "nanoarrow", "stream of nanoarrow"],
 )
 def test_columns_of_other_libraries(ext, value):
-    with ext.echo_array(value) as array:
-        assert array.to_pyarrow().to_pylist() == [1, 2, None]
-        assert array.type == "int64"
-        assert len(array) == 3
+    expected = [] if value is EMPTY else [1, 2, None]
+    functions = (ext.echo,) if isinstance(value, nanoarrow.ArrayStream) else (ext.echo_array, ext.echo, lambda v: ext.echo([v])[0])
+    for echo in functions:
+        with echo(value) as array:
+            assert type(array).__name__ == "Array"
+            assert array.to_pyarrow().to_pylist() == expected
+            assert array.type == "int64"
+            assert len(array) == len(expected)
 
 
 def test_schemas_of_other_libraries(ext):
@@ -262,3 +279,108 @@ def test_last_reference_to_an_object_ends_it(ext):
     taken = ext.echo_batch(BATCH).to_pyarrow()
     assert taken.to_pylist() == BATCH.to_pylist()
     assert ext.echo_batch(BATCH).column("a").slice(1).to_pyarrow().to_pylist() == [2, None]
+
+
+# What a call that fails has taken is given back: to the producer if the call was not made, else it is released.
+
+
+class Tensor:
+    """A producer of one tensor, in memory of NumPy. The device that it names decides on the stream that it is asked for."""
+
+    def __init__(self, device_type, **version):
+        self.values = numpy.arange(3)
+        self.capsule, self.device = self.values.__dlpack__(**version), (device_type, 0)
+
+    def __dlpack_device__(self):
+        return self.device
+
+    def __dlpack__(self, **_):
+        return self.capsule
+
+
+class Interface:
+    def __init__(self):
+        self.__cuda_array_interface__ = {"shape": (1,), "typestr": "<i8", "data": (8, False), "version": 3}
+
+
+VERSIONS = {"versioned": {"max_version": (1, 0)}, "legacy": {}}
+
+
+def only(value, method):
+    """What has one method of a value."""
+    return Fake(**{method: getattr(value, method)})
+
+
+NEW = {
+    "schema": lambda ext: pa.schema({"a": pa.int64()}),
+    "device array": lambda ext: pa.array(range(1000)),
+    "array": lambda ext: only(pa.array(range(1000)), "__arrow_c_array__"),
+    "stream": lambda ext: only(pa.table({"a": range(1000)}), "__arrow_c_stream__"),
+    "stream of a column": lambda ext: pa.chunked_array([range(1000)]),
+    "device stream": lambda ext: only(ext.counters(1000, 2), "__arrow_c_device_stream__"),
+    "object": lambda ext: ext.echo_array(pa.array(range(1000))),
+}
+
+
+@pytest.mark.parametrize("name", NEW)
+def test_arguments_that_are_not_imported_are_released(ext, name):
+    """The one before is refused by Go. The memory is new, so that a leak is counted."""
+    with ext.echo_array(pa.array([1])) as column, pytest.raises(TypeError, match="argument stream: a RecordBatch is wanted"):
+        ext.read_two(column, NEW[name](ext))
+    with ext.echo_array(pa.array([1])) as column, pytest.raises(TypeError, match="argument stream: a RecordBatch is wanted"):
+        ext.read_two(column, [NEW[name](ext), NEW[name](ext)])
+    ext.read_two(BATCH, [NEW[name](ext)])  # imported, and not read
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda ext, tensor: ext.echo_array(tensor(2)),  # its memory has no stream
+        lambda ext, tensor: ext.echo_arrays({"wrong": ext.echo_batch(BATCH), "tensor": tensor(1)}),
+        lambda ext, tensor: ext.echo_arrays({"tensor": tensor(1), "wrong": ext.echo_batch(BATCH)}),
+    ],
+    ids=["refused", "not imported", "imported"],
+)
+def test_tensors_of_a_call_that_fails_are_deleted(ext, call, version):
+    made = []
+
+    def tensor(device_type):
+        producer = Tensor(device_type, **VERSIONS[version])
+        made.append(weakref.ref(producer.values))
+        return producer
+
+    with pytest.raises((TypeError, ValueError, NotImplementedError)):
+        call(ext, tensor)
+    gc.collect()
+    assert [values() for values in made] == [None] * len(made)
+
+
+def test_arguments_are_given_back_if_the_call_is_not_made(ext, monkeypatch):
+    """Here as in a forked child: all arguments are converted when the call is refused."""
+
+    def refuse(*_):
+        raise RuntimeError("not made")
+
+    tensors, interface, closed = [Tensor(1, **version) for version in VERSIONS.values()], Interface(), []
+
+    def generate():
+        try:
+            yield pa.table({"a": [1, 2]})
+        finally:
+            closed.append(True)
+
+    alive = weakref.ref(interface)
+    with monkeypatch.context() as patch:
+        patch.setattr(type(ext._library), "check", refuse)
+        for call in (lambda: ext.echo([*tensors, interface]), lambda: ext.count(generate())):
+            with pytest.raises(RuntimeError, match="not made"):
+                call()
+    del interface, call
+    gc.collect()
+    assert alive() is None
+    assert closed == [True]
+    assert [_capsules.has_name(tensor.capsule, name) for tensor, name in zip(tensors, ("dltensor_versioned", "dltensor"))] == [True, True]
+    for tensor in tensors:
+        with ext.echo_array(tensor) as array:
+            assert array.to_pyarrow().to_pylist() == [0, 1, 2]

@@ -122,14 +122,14 @@ def test_read_only_memory_by_dlpack(ext):
 class Legacy:
     """A producer of before DLPack 1.0."""
 
-    def __init__(self, values):
-        self._values = values
+    def __init__(self, values, **keywords):
+        self._values, self._keywords = values, keywords
 
     def __dlpack_device__(self):
         return self._values.__dlpack_device__()
 
     def __dlpack__(self, stream=None):
-        return self._values.__dlpack__(stream=stream)
+        return self._values.__dlpack__(stream=stream, **self._keywords)
 
 
 def test_legacy_dlpack(ext):
@@ -144,11 +144,21 @@ def test_keywords_of_dlpack(ext):
     with ext.echo_array(numpy.arange(3)) as array:
         assert array.__dlpack_device__() == (1, 0)
         array.__dlpack__(dl_device=(1, 0), copy=False)
-        with pytest.raises(BufferError, match=r"call to_host\(\) or to_device\(\)"):
-            array.__dlpack__(dl_device=(2, 0))
-        with pytest.raises(BufferError, match="a copy is not made here"):
-            array.__dlpack__(copy=True)
+        for other in (None, False):
+            with pytest.raises(BufferError, match=r"call to_host\(\) or to_device\(\)"):
+                array.__dlpack__(dl_device=(2, 0), copy=other)
         assert not hasattr(array, "__cuda_array_interface__")
+
+
+def test_copies_by_dlpack(ext):
+    """They are the consumer's own: it may write to them, and they outlive the array. The legacy form has no flags."""
+    values = numpy.arange(3)
+    with ext.echo_array(values) as array:
+        copies = [numpy.from_dlpack(array, copy=True), numpy.from_dlpack(array, copy=True, device="cpu"), numpy.from_dlpack(Legacy(array, copy=True))]
+        borrowed = numpy.from_dlpack(array, copy=False)
+        assert [copied.flags.writeable for copied in (*copies, borrowed)] == [True, True, False, False]
+    copies[0][0] = values[0] = 9
+    assert [copied.tolist() for copied in (*copies, borrowed)] == [[9, 1, 2], [0, 1, 2], [0, 1, 2], [9, 1, 2]]
 
 
 def test_dlpack_tensor_consumed_twice(ext):

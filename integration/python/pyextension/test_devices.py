@@ -123,7 +123,7 @@ refused(ValueError, "tpu", lambda: host.to_device("tpu:0"))
 
 del host, gpu, array, reader, use, value, tensor, taken, pinned
 import time
-deadline = time.monotonic() + 10
+deadline = time.monotonic() + 60
 while True:
     gc.collect()
     left = {{k: v for k, v in ext._library.ask(".stats").items() if v}}
@@ -142,6 +142,6 @@ def test_memory_of_a_device(tmp_path):
     path = tmp_path / "program.py"
     path.write_text(PROGRAM.format(package=extension.PACKAGE, path=extension.PATH))
     environment = {**os.environ, "CDEVICE_CUDA_DRIVER": driver}
-    ran = subprocess.run([sys.executable, "-X", "faulthandler", path], capture_output=True, text=True, timeout=60, env=environment)
+    ran = subprocess.run([sys.executable, "-X", "faulthandler", path], capture_output=True, text=True, timeout=180, env=environment)
     assert (ran.returncode, ran.stderr) == (0, "")
     assert ran.stdout == "done\n"

@@ -2,6 +2,7 @@
 
 import inspect
 import os
+import re
 import shutil
 import traceback
 
@@ -162,12 +163,14 @@ def test_text_that_is_not_utf8(ext):
         ("other", arrowdevice.Error, "something else, größer"),
     ],
 )
-def test_go_errors_are_exceptions(ext, kind, error, text):
+@pytest.mark.parametrize("function", ["fail", "failed_reader", "failed_host_reader"])
+def test_go_errors_are_exceptions(ext, function, kind, error, text):
+    """Also those of readers that failed before they had a schema."""
     with pytest.raises(error) as raised:
-        ext.fail(kind)
+        getattr(ext, function)(kind)
     assert type(raised.value) is error
-    assert raised.value.args == (text,)
-    assert [f.name for f in traceback.extract_tb(raised.tb)] == ["test_go_errors_are_exceptions", "fail"]
+    assert raised.value.args == (text if function == "fail" else f"{function}: result: {text}",)
+    assert [f.name for f in traceback.extract_tb(raised.tb)] == ["test_go_errors_are_exceptions", function]
     assert raised.value.__cause__ is raised.value.__context__ is None
 
 
@@ -175,6 +178,18 @@ def test_panics_are_exceptions(ext):
     with pytest.raises(arrowdevice.Panic, match="panics: panic: out of cheese\n\ngoroutine [^$]*main.go"):
         ext.panics()
     assert issubclass(arrowdevice.Panic, arrowdevice.Error)
+
+
+@pytest.mark.parametrize("read", [next, lambda reader: reader.read_all(), extension.ext.count], ids=["next", "read_all", "function"])
+@pytest.mark.parametrize("iterator", [False, True], ids=["function", "iterator"])
+@pytest.mark.parametrize("kind", ["panic", "error", "goexit"])
+def test_panics_of_readers_are_exceptions(ext, kind, iterator, read):
+    """Those of the code that makes the batches, when they are read."""
+    text = "ended its goroutine" if kind == "goexit" else "out of cheese"
+    with ext.troubled(kind, iterator) as reader, pytest.raises(arrowdevice.Panic, match=text) as raised:
+        read(reader)
+    if kind != "goexit":  # a goroutine that has ended has no stack
+        assert re.search(r"\n\ngoroutine [^$]*trouble.go", str(raised.value))
 
 
 def test_no_library(tmp_path):

@@ -31,7 +31,7 @@ name = "Greet-ings"
 version = "1.0rc1"
 description = "Greets."
 readme = "README.md"
-requires-python = ">=3.10"
+requires-python = ">=3.9"
 license = "MIT"
 license-files = ["LICEN[CS]E*"]
 authors = [{ name = "A. Author", email = "a@example.com" }, { name = "B. Author" }]
@@ -79,7 +79,7 @@ def test_metadata(wheel):
     assert wheel.name.startswith("greet_ings-1.0rc1-py3-none-")
     assert (metadata.name, str(metadata.version), metadata.summary) == ("Greet-ings", "1.0rc1", "Greets.")
     assert (metadata.description, metadata.description_content_type) == ("# Greetings\n\nÄ.\n", "text/markdown; charset=UTF-8")
-    assert (str(metadata.requires_python), metadata.license_expression) == (">=3.10", "MIT")
+    assert (metadata.requires_python, metadata.license_expression) == (">=3.9,>=3.10", "MIT")
     assert "LICENCE" in metadata.license_files and "go/LICENSE" in metadata.license_files
     assert (metadata.author, metadata.author_email) == ("B. Author", "A. Author <a@example.com>")
     assert (metadata.keywords, metadata.classifiers) == (["go", "arrow"], ["Programming Language :: Go"])

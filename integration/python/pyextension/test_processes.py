@@ -1,6 +1,5 @@
-"""Interrupts, forks, and the end of a process. Each test runs a program in a process of its own."""
+"""Forks, and the end of a process. Each test runs a program in a process of its own."""
 
-import signal
 import subprocess
 import sys
 import textwrap
@@ -9,184 +8,15 @@ import time
 import pytest
 
 import extension
+from processes import PATIENCE, PREAMBLE, run
 
-PATIENCE = 60  # seconds until a process counts as hanging
-
-PREAMBLE = """
-import sys
-sys.path[:0] = [{package!r}]
-import arrowdevice
-import pyarrow as pa
-ext = arrowdevice.load({path!r})
-BATCH = pa.record_batch({{"a": [1, 2]}})
-"""
-
-
-def start(program, tmp_path):
-    """A process that runs a program, with standard output as text."""
-    path = tmp_path / "program.py"
-    path.write_text(PREAMBLE.format(package=extension.PACKAGE, path=extension.PATH) + textwrap.dedent(program))
-    command = [sys.executable, "-X", "faulthandler", "-X", "dev", "-W", "ignore::DeprecationWarning", str(path)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def run(program, tmp_path, returns=0):
-    """The output of a program that ends by itself and writes nothing to standard error."""
-    process = start(program, tmp_path)
-    try:
-        out, err = process.communicate(timeout=PATIENCE)
-    finally:
-        process.kill()
-    assert (process.returncode, err) == (returns, "")
-    return out.splitlines()
-
-
-CALLS = {
-    "function": "ext.sleep(60_000)",
-    "reader": "next(ext.counters(1, 1, 60_000))",
-    "read_all": "ext.counters(1, 1000, 10).read_all()",
-    "source": "ext.count(forever())",
-    "sleeping source": "ext.count(slow())",
-    "asyncio": "asyncio.run(ext.sleep.aio(60_000))",
-}
-
-
-@pytest.mark.parametrize("name", CALLS)
-def test_interrupt_cancels_a_call(name, tmp_path):
-    program = f"""
-    import asyncio, itertools, time
-
-    def forever():
-        yield from itertools.repeat(BATCH)
-
-    def slow():
-        yield BATCH
-        time.sleep(1)
-        yield BATCH
-
-    print("begun", flush=True)
-    try:
-        {CALLS[name]}
-    except KeyboardInterrupt:
-        print("interrupted", flush=True)
-    deadline = time.monotonic() + 20
-    while True:
-        left = {{k: v for k, v in ext._library.ask(".stats").items() if v}}
-        if not left or time.monotonic() > deadline:
-            break
-        time.sleep(0.002)
-    print(left, ext._library.running, arrowdevice._sources.alive())
-    print(ext.add(1, 2))
-    """
-    with start(program, tmp_path) as process:
-        try:
-            assert process.stdout.readline() == "begun\n"
-            time.sleep(0.3)
-            process.send_signal(signal.SIGINT)
-            sent = time.monotonic()
-            assert process.stdout.readline() == "interrupted\n"
-            assert time.monotonic() - sent < 2
-            rest = process.stdout.read()  # communicate() would miss what is in its buffer
-            assert process.stderr.read() == ""
-        finally:
-            process.kill()
-    assert rest.splitlines() == ["{} set() 0", "3"]
-
-
-def test_interrupts_at_any_time(tmp_path):
-    """An interrupt may come between any two instructions of the package: nothing is lost."""
-    program = """
-    import gc, itertools, signal, time
-
-    def interrupt(*_):
-        raise KeyboardInterrupt
-
-    signal.signal(signal.SIGALRM, interrupt)
-    interrupted = 0
-    delays = itertools.cycle([1e-5 * i for i in range(1, 60)])
-    deadline = time.monotonic() + 4
-    table = pa.table(BATCH)
-    batch = ext.echo_batch(BATCH)
-    while time.monotonic() < deadline:
-        try:
-            signal.setitimer(signal.ITIMER_REAL, next(delays))
-            ext.add(1, 2)
-            ext.echo_batch(BATCH)
-            batch["a"]
-            ext.count(table)
-            batch.slice(1)
-            for _ in range(5):
-                batch.__arrow_c_device_array__()
-            ext.echo_reader([BATCH, BATCH]).read_all()
-            ext.sleep(1)
-            signal.setitimer(signal.ITIMER_REAL, 0)
-        except KeyboardInterrupt:
-            interrupted += 1
-        except BaseException:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            raise
-    signal.setitimer(signal.ITIMER_REAL, 0)
-    batch.close()
-    gc.collect()
-    deadline = time.monotonic() + 10
-    while time.monotonic() < deadline and ext._library.ask(".stats")["calls"]:
-        time.sleep(0.01)
-    gc.collect()
-    print(interrupted > 100)
-    stats = ext._library.ask(".stats")
-    print(stats["calls"], len(ext._library.running), stats["objects"], arrowdevice._sources.alive())
-    """
-    assert run(program, tmp_path) == ["True", "0 0 0 0"]
-
-
-CONSUMERS = {
-    "PyArrow": "pa.table(ext.echo_reader(source())).num_rows",
-    "polars": "polars.DataFrame(ext.echo_reader(source())).height",
-    "nanoarrow": "sum(map(len, nanoarrow.ArrayStream(ext.echo_reader(source()))))",
-}
-
-
-@pytest.mark.parametrize("consumer", CONSUMERS)
-def test_interrupts_of_a_consumer(consumer, tmp_path):
-    """A consumer calls the source in the main thread. An interrupted stream fails and never looks shorter, and the
-    interrupt is raised once."""
-    program = f"""
-    import gc, itertools, nanoarrow, polars, signal, time
-
-    def source():
-        for _ in range(50):
-            yield BATCH
-
-    raised = received = interrupted = wrong = 0
-
-    def interrupt(*_):
-        global raised
-        raised += 1
-        raise KeyboardInterrupt
-
-    signal.signal(signal.SIGALRM, interrupt)
-    delays = itertools.cycle([1e-5 * i for i in range(10, 400, 3)])
-    deadline = time.monotonic() + 3
-    while time.monotonic() < deadline:
-        try:
-            try:
-                signal.setitimer(signal.ITIMER_REAL, next(delays))
-                wrong += {CONSUMERS[consumer]} != 100
-            except Exception as error:
-                interrupted += any(text in str(error) for text in ("KeyboardInterrupt", "interrupted by an exception of a signal handler"))
-            finally:
-                signal.setitimer(signal.ITIMER_REAL, 0)
-            for _ in range(3):
-                len(())
-        except KeyboardInterrupt:
-            received += 1
-    signal.setitimer(signal.ITIMER_REAL, 0)
-    deadline = time.monotonic() + 10
-    while gc.collect() or time.monotonic() < deadline and any(ext._library.ask(".stats").values()):
-        time.sleep(0.01)
-    print(wrong, received > 20, interrupted <= received, received == raised, arrowdevice._sources.alive(), ext._library.ask(".stats")["objects"])
-    """
-    assert run(program, tmp_path) == ["0 True True True 0 0"]
+def test_older_python_is_refused(tmp_path):
+    """Its signal handlers end a process with Go in it."""
+    program = tmp_path / "program.py"
+    program.write_text(f"import sys\nsys.path[:0] = [{extension.PACKAGE!r}]\nsys.version_info = (3, 9, 18)\nimport arrowdevice\n")
+    ran = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=PATIENCE)
+    assert ran.returncode == 1
+    assert ran.stderr.splitlines()[-1].startswith("ImportError: arrowdevice needs Python 3.10 or later, not 3.")
 
 
 def test_forked_child_gets_an_error(tmp_path):

@@ -49,7 +49,7 @@ def test_interrupt(command):
                 sent = time.monotonic()
                 process.send_signal(signal.SIGINT)
                 assert process.stdout.readline() == "interrupted\n"
-                assert time.monotonic() - sent < 10
+                assert time.monotonic() - sent < 30  # the calls take a minute
             rest = process.communicate(timeout=60)
         finally:
             process.kill()

@@ -1,5 +1,7 @@
 """Iterables and callables of Python as streams, which Go reads."""
 
+import ctypes
+import errno
 import gc
 import threading
 import traceback
@@ -9,7 +11,10 @@ import polars
 import pyarrow as pa
 import pytest
 
-from extension import _sources, settled
+import abi
+import arrowdevice
+from arrowdevice._structs import GET
+from extension import _capsules, _sources, settled
 
 BATCH = pa.record_batch({"a": [1, 2]})
 TABLE = pa.table({"a": pa.chunked_array([[3], [4, 5]])})
@@ -172,6 +177,31 @@ def test_exception_of_a_source_of_another_call_is_not_raised(ext):
             next(reader)
 
 
+@pytest.mark.parametrize("text", ["", "a\0b", "\udc80", "x" * 70_000, "ä" * 70_000], ids=["empty", "NUL", "surrogate", "long", "long UTF-8"])
+def test_exceptions_with_any_text_are_recognised(ext, text):
+    def generate():
+        yield BATCH
+        raise error
+
+    error = Boom(text)
+    for read in (ext.count, lambda source: ext.echo_reader(source).read_all()):
+        with pytest.raises(Boom) as raised:
+            read(generate())
+        assert raised.value is error
+        error.__traceback__ = raised = None
+
+
+def test_failure_of_go_with_the_text_of_an_exception(ext):
+    """The function has read a source that failed, and fails for a reason of its own."""
+
+    def generate():
+        yield BATCH
+        raise Boom
+
+    with pytest.raises(arrowdevice.Error, match="^Boom$"):
+        ext.read_and_fail(generate(), "Boom")
+
+
 def test_consumers_see_the_text_of_an_exception(ext):
     def generate():
         yield BATCH
@@ -181,6 +211,24 @@ def test_consumers_see_the_text_of_an_exception(ext):
         polars.DataFrame(ext.echo_reader(generate()))
     with pytest.raises(OSError, match="Boom: größer"):
         pa.table(ext.echo_reader(generate()))
+
+
+def test_item_whose_stream_has_no_get_last_error(ext):
+    def fails():
+        yield BATCH
+        raise Boom("unheard")
+
+    class Item:
+        def __arrow_c_stream__(self, requested_schema=None):
+            capsule = pa.RecordBatchReader.from_batches(BATCH.schema, fails()).__arrow_c_stream__()
+            at = _sources._capsules.pointer(capsule, "arrow_array_stream", "__arrow_c_stream__")
+            _sources.ArrowArrayStream.from_address(at).get_last_error = None
+            return capsule
+
+    with ext.echo_reader([Item()]) as reader:
+        assert next(reader).to_pyarrow() == BATCH
+        with pytest.raises(OSError, match=r"^\[Errno 22\] Invalid argument"):
+            next(reader)
 
 
 def test_text_of_an_exception_that_has_none(ext):
@@ -271,6 +319,33 @@ def test_sources_are_released_when_another_argument_is_bad(ext):
         ext.read_two(generate(), object())
     assert ended == [True]
     assert _sources.alive() == 0
+
+
+class WithoutSchema:
+    """A producer whose get_schema fails."""
+
+    def __init__(self, table):
+        self._capsule = table.__arrow_c_stream__()
+        stream = abi.ArrowArrayStream.from_address(_capsules.pointer(self._capsule, "arrow_array_stream", ""))
+        self._fail = GET(lambda *_: errno.EIO)
+        stream.get_schema = ctypes.cast(self._fail, ctypes.c_void_p).value
+
+    def __arrow_c_stream__(self):
+        return self._capsule
+
+
+def test_batches_of_streams_are_released(ext):
+    """No capsule owns them: one of another schema than the first, and the first of a source that is abandoned."""
+
+    def table(name):
+        return pa.table({name: pa.array(range(1000))})
+
+    with pytest.raises(ValueError, match=r"source\[1\]: has another schema"):
+        ext.count([table("a"), table("b")])
+    with pytest.raises(TypeError, match="argument values"):
+        ext.read_two([table("a")], object())
+    with pytest.raises(OSError, match="a stream failed"):
+        ext.count([WithoutSchema(table("a"))])
 
 
 def test_sources_are_not_kept(ext):

@@ -71,7 +71,7 @@ def test_record(files):
 
 def test_metadata(files):
     metadata = packaging.metadata.Metadata.from_email(files[f"{INFO}/METADATA"])  # validates it
-    assert (metadata.name, str(metadata.version), str(metadata.requires_python)) == ("totals", "1.2.3", ">=3.9")
+    assert (metadata.name, str(metadata.version), str(metadata.requires_python)) == ("totals", "1.2.3", ">=3.10")
     assert metadata.requires_dist is None
     assert metadata.summary.startswith("Command pyextension ")
     # The licence of the module, and of all that is linked into the library.

@@ -8,7 +8,6 @@ import (
 	"context"
 	"os"
 	"reflect"
-	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -125,17 +124,13 @@ func Simulated(t testing.TB, o cudasim.Options) *Machine {
 // That may take a moment: an abandoned wait ends its stream or event on a goroutine of its own.
 func (m *Machine) Settle(t testing.TB, before cudasim.Live) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); ; runtime.Gosched() {
+	if !within.Becomes(20*time.Second, func() bool {
 		for _, gpu := range m.GPUs {
 			trim(t, gpu)
 		}
-		live := m.Sim.Report().Live
-		if reflect.DeepEqual(before, live) {
-			return
-		}
-		if time.Now().After(deadline) {
-			require.Equal(t, before, live)
-		}
+		return reflect.DeepEqual(before, m.Sim.Report().Live)
+	}) {
+		require.Equal(t, before, m.Sim.Report().Live)
 	}
 }
 
@@ -175,7 +170,7 @@ func (m *Machine) nothingLives(t testing.TB) {
 // trim completes pending frees, and returns cached memory. A GPU that hangs fails the test.
 func trim(t testing.TB, gpu *cudaalloc.Device) {
 	t.Helper()
-	within.Limit(t, 10*time.Second, "Trim", func() error { return gpu.Trim(context.Background()) })
+	within.Seconds(t, "Trim", func() error { return gpu.Trim(context.Background()) })
 }
 
 // Devices are the kinds of memory of all GPUs that the machine has.

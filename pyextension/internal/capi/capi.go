@@ -123,6 +123,16 @@ func noMemory(code C.int) error {
 // DropPythonObject drops a reference to the Python object at an address, with the GIL.
 func DropPythonObject(object uintptr) { C.arrowdevice_drop_python_object(pointer(object)) }
 
+// SetMainThread names the thread of Python that runs signal handlers, by its pthread_self.
+func SetMainThread(thread uint64) { C.arrowdevice_set_main_thread(C.uint64_t(thread)) }
+
+// OnMainThread reports whether the calling thread is the one of SetMainThread.
+func OnMainThread() bool { return C.arrowdevice_on_main_thread() != 0 }
+
+// RunSignalHandlers runs the handlers of signals that have arrived, with the GIL, if the calling thread is Python's main
+// one. It reports whether one raised an exception, which Python raises when the thread runs Python code again.
+func RunSignalHandlers() bool { return C.arrowdevice_run_signal_handlers() != 0 }
+
 // pointer is the address as C takes it. It is never memory of Go.
 func pointer(address uintptr) unsafe.Pointer {
 	return *(*unsafe.Pointer)(unsafe.Pointer(&address))

@@ -59,6 +59,12 @@ int arrowdevice_unlock_stream(void* array_stream, uint64_t token);
 int arrowdevice_unlock_device_stream(void* device_array_stream, uint64_t token);
 /* Drops a reference to a Python object, with the GIL. While Python is finalizing it does nothing. */
 void arrowdevice_drop_python_object(void* object);
+/* Names the main thread of Python, as pthread_self does: the one that runs signal handlers. */
+void arrowdevice_set_main_thread(uint64_t thread);
+int arrowdevice_on_main_thread(void);
+/* Runs the handlers of signals that have arrived, on the main thread. Reports whether one raised an exception, which is
+ * raised where that thread runs Python code next. */
+int arrowdevice_run_signal_handlers(void);
 /* Reports whether Python is being finalized: its functions must not be called from other threads then. */
 int arrowdevice_python_is_finalizing(void);
 

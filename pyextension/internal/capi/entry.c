@@ -37,6 +37,12 @@ void arrowdevice_stream_released(uint64_t token) {
   if (!forked) arrowdevice_go_stream_released(token);
 }
 
+static uint64_t main_thread;
+
+void arrowdevice_set_main_thread(uint64_t thread) { main_thread = thread; }
+
+int arrowdevice_on_main_thread(void) { return (uint64_t)(uintptr_t)pthread_self() == main_thread; }
+
 void arrowdevice_v1_free(void* memory) { free(memory); }
 
 void* arrowdevice_move(void* from, size_t size, size_t release_at, int* consumed) {

@@ -164,6 +164,17 @@ void python_raise_later(void* exception, void* object, int in_main_thread) {
   write(object);
 }
 
+int arrowdevice_run_signal_handlers(void) {
+  struct python_state state;
+  int (*run)(void);
+  LOOKUP(run, "PyErr_CheckSignals");
+  if (!run || !python_enter(&state)) return 0;
+  int raised = run() != 0;
+  if (raised) python_raise_later(take_exception(), NULL, 1);
+  python_leave(&state);
+  return raised;
+}
+
 void* python_capsule_new(void* pointer, const char* name, void (*destructor)(void*)) {
   void* (*new)(void*, const char*, void (*)(void*));
   LOOKUP(new, "PyCapsule_New");

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from .errors import BuildError
 
-PYTHON = ">=3.9"  # what the Python package arrowdevice needs
+PYTHON = ">=3.10"  # what the Python package arrowdevice needs
 
 
 @dataclasses.dataclass
@@ -26,7 +26,7 @@ class Project:
             raise BuildError(f"name {self.name!r}: letters, digits, and between them . _ - are allowed")
         if not self.module.isidentifier() or keyword.iskeyword(self.module):
             raise BuildError(f"name {self.name!r}: Python cannot import {self.module!r}: use --name")
-        if self.module in getattr(sys, "stdlib_module_names", ()):
+        if self.module in sys.stdlib_module_names:
             raise BuildError(f"name {self.name!r}: {self.module} is a module of Python's own: use --name")
         if not re.fullmatch(_VERSION, self.version):
             raise BuildError(f"version {self.version!r}: not one of Python's, as 1.2.3, 1.0rc1 or 1.0.post1 are")

@@ -39,7 +39,8 @@ def _project(folder, table):
     for key, value in (("name", name), ("version", version)):
         if value is None:
             raise BuildError(f"pyproject.toml: project.{key} is missing")
-    project = Project(name, version, take("description") or "", take("requires-python") or PYTHON)
+    python = ",".join(dict.fromkeys([take("requires-python") or PYTHON, PYTHON]))  # both hold
+    project = Project(name, version, take("description") or "", python)
     headers = project.headers
     headers += [("Keywords", ",".join(words)) for words in [take("keywords", list, [])] if words]
     headers += [line for role in ("author", "maintainer") for line in _people(role, take(role + "s", list, []))]

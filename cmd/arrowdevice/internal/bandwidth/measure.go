@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"runtime/debug"
 	"slices"
 	"time"
 
 	"github.com/arrowdevice/arrowdevice/cmd/arrowdevice/internal/simulator"
+	"github.com/arrowdevice/arrowdevice/cmd/arrowdevice/internal/version"
 	"github.com/arrowdevice/arrowdevice/internal/cuda"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
@@ -29,39 +29,48 @@ const rounds = 3
 // most is how many copies of a point are measured at most in one round.
 const most = 10_000
 
-// Measure measures. When ctx is done it ends after the copy in flight, and the report, which then
-// has the points that are complete, is returned together with the error of ctx.
+// Measure measures. When ctx is done it ends after the copy in flight. The report, which is never nil, has
+// the points that are complete also where an error ended the measurement; no point at all is an error.
 func Measure(ctx context.Context, o Options) (*Report, error) {
 	m, r, err := prepare(ctx, o)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = errors.Join(m.run(ctx, r, o), m.close())
 	}
-	start := time.Now()
+	if err == nil && len(r.Points) == 0 {
+		err = r.nothing()
+	}
+	if err != nil {
+		r.Error, r.Interrupted = err.Error(), ctx.Err() != nil
+	}
+	r.summarize()
+	return r, err
+}
+
+// run measures all sizes.
+func (m *machine) run(ctx context.Context, r *Report, o Options) error {
 	sizes := o.Sizes
 	if sizes == nil {
 		text := DefaultSizes
 		if r.Simulated {
 			text = SimulatedSizes
 		}
+		var err error
 		if sizes, err = ParseSizes(text); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	free, _, err := m.gpu.MemoryInfo()
 	if err != nil {
-		return nil, errors.Join(err, m.close())
+		return err
 	}
 	sizes = r.fit(sizes, free, hostMemory("/"))
 	p := progress{report: o.Progress, total: len(sizes) * rounds * len(directions) * len(methods)}
 	for _, size := range sizes {
-		if err = m.measure(ctx, r, size, o.Time, &p); err != nil {
-			break
+		if err := m.measure(ctx, r, size, o.Time, &p); err != nil {
+			return err
 		}
 	}
-	r.Interrupted = ctx.Err() != nil
-	r.summarize()
-	r.took = time.Since(start)
-	return r, errors.Join(err, m.close())
+	return nil
 }
 
 // prepare opens the GPU. A driver that hangs does not hold up the end of ctx.
@@ -73,47 +82,47 @@ func prepare(ctx context.Context, o Options) (*machine, *Report, error) {
 	}
 	result := make(chan opened, 1)
 	go func() {
-		m, r, err := describe(o)
+		r := newReport(o)
+		m, err := r.describe(o)
 		result <- opened{m, r, err}
 	}()
 	select {
 	case got := <-result:
 		return got.m, got.r, got.err
 	case <-ctx.Done():
-		return nil, nil, ctx.Err()
+		return nil, newReport(o), ctx.Err()
 	}
 }
 
-func describe(o Options) (*machine, *Report, error) {
+func newReport(o Options) *Report {
+	return &Report{
+		Arrowdevice: version.Read().Arrowdevice, Device: Device{Ordinal: o.Device}, TimePerNS: o.Time.Nanoseconds(),
+		Points: []Point{}, LeftOut: []LeftOut{},
+	}
+}
+
+// describe opens the GPU, and adds what it is.
+func (r *Report) describe(o Options) (*machine, error) {
 	library, err := cuda.Inspect("")
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
+	r.Simulated = simulator.Is(library)
 	m, err := openMachine(o.Device)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	version, err := cudaalloc.DriverVersion()
 	if err != nil {
-		return nil, nil, errors.Join(err, m.close())
+		return nil, errors.Join(err, m.close())
 	}
+	r.CUDA = fmt.Sprintf("%d.%d", version/1000, version%1000/10)
 	id, err := m.ctx.UUID()
 	if err != nil {
-		return nil, nil, errors.Join(err, m.close())
+		return nil, errors.Join(err, m.close())
 	}
-	r := &Report{
-		Arrowdevice: moduleVersion(), Simulated: simulator.Is(library), CUDA: fmt.Sprintf("%d.%d", version/1000, version%1000/10),
-		Device:    Device{o.Device, m.gpu.Name(), fmt.Sprintf("GPU-%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:])},
-		TimePerNS: o.Time.Nanoseconds(), Points: []Point{}, LeftOut: []LeftOut{},
-	}
-	return m, r, nil
-}
-
-func moduleVersion() string {
-	if info, ok := debug.ReadBuildInfo(); ok {
-		return info.Main.Version
-	}
-	return "(unknown)"
+	r.Device.Name, r.Device.UUID = m.gpu.Name(), fmt.Sprintf("GPU-%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
+	return m, nil
 }
 
 // measure measures all points of one size.

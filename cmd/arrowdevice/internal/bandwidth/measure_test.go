@@ -99,19 +99,16 @@ func TestMeasureIsCancelled(t *testing.T) {
 	onSimulator(t, cudasim.Options{})
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	var cancelled time.Time
 	r, err := Measure(ctx, Options{
 		Sizes: []int64{64, 4096}, Time: 100 * time.Millisecond,
 		Progress: func(done, total int, _ string) {
+			assert.NoError(t, ctx.Err(), "nothing is begun afterwards")
 			if done == total/2+2 { // in the second size
-				cancelled = time.Now()
 				cancel()
 			}
 		},
 	})
 	assert.ErrorIs(t, err, context.Canceled)
-	t.Log(time.Since(cancelled))
-	assert.Less(t, time.Since(cancelled), 2*time.Second)
 	assert.True(t, r.Interrupted)
 	assert.Equal(t, []int64{64}, r.sizes())
 	assert.Len(t, r.Points, 8)

@@ -3,8 +3,9 @@
 package bandwidth
 
 import (
+	"errors"
 	"slices"
-	"time"
+	"strings"
 
 	"github.com/arrowdevice/arrowdevice/cmd/arrowdevice/internal/terminal"
 )
@@ -12,16 +13,16 @@ import (
 // Report is what arrowdevice bandwidth prints, and its --json. Fields are added to it and never
 // renamed.
 type Report struct {
-	Arrowdevice string        `json:"arrowdevice"` // the version of this module
-	Simulated   bool          `json:"simulated"`   // the driver is cudasim: the figures mean nothing
-	Interrupted bool          `json:"interrupted"` // points are missing
-	CUDA        string        `json:"cuda"`        // of the driver: "12.4"
-	Device      Device        `json:"device"`
-	TimePerNS   int64         `json:"time_per_point_ns"`
-	Points      []Point       `json:"points"`
-	LeftOut     []LeftOut     `json:"left_out"`
-	Summary     []Summary     `json:"summary"`
-	took        time.Duration // of the whole measurement
+	Arrowdevice string    `json:"arrowdevice"`     // the version of this module
+	Simulated   bool      `json:"simulated"`       // the driver is cudasim: the figures mean nothing
+	Interrupted bool      `json:"interrupted"`     // points are missing
+	Error       string    `json:"error,omitempty"` // what ended the measurement, or why there was none
+	CUDA        string    `json:"cuda"`            // of the driver: "12.4"
+	Device      Device    `json:"device"`
+	TimePerNS   int64     `json:"time_per_point_ns"`
+	Points      []Point   `json:"points"`
+	LeftOut     []LeftOut `json:"left_out"`
+	Summary     []Summary `json:"summary"`
 }
 
 // Device is the GPU.
@@ -141,6 +142,15 @@ func (r *Report) summarize() {
 			r.Summary = append(r.Summary, Summary{d, at, ours.PerSecond / limit.PerSecond, pinned.PerSecond / limit.PerSecond})
 		}
 	}
+}
+
+// nothing is the error of a measurement without a point, of which all sizes were left out.
+func (r *Report) nothing() error {
+	reasons := make([]string, len(r.LeftOut))
+	for i, l := range r.LeftOut {
+		reasons[i] = l.Reason
+	}
+	return errors.New("nothing was measured: " + strings.Join(reasons, "; "))
 }
 
 // leaveOut notes a size that is not measured.

@@ -16,16 +16,14 @@ type Look struct {
 	Width int
 }
 
-// Print writes the report for a person.
+// Print writes a report that has points for a person.
 func (r *Report) Print(w io.Writer, look Look) {
 	fmt.Fprintf(w, "arrowdevice bandwidth %s: cuda:%d %s, CUDA %s, %d ms for each point\n", r.Arrowdevice, r.Device.Ordinal, r.Device.Name, r.CUDA, r.TimePerNS/1e6)
 	if r.Simulated {
 		fmt.Fprintln(w, look.Style.Yellow("simulated driver: no GPU. The figures mean nothing; they only show that everything runs."))
 	}
 	for _, d := range directions {
-		if len(r.Points) > 0 {
-			r.printDirection(w, d, look)
-		}
+		r.printDirection(w, d, look)
 	}
 	fmt.Fprintln(w)
 	for i, m := range methods {

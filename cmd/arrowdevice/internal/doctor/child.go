@@ -68,13 +68,14 @@ func follow(ctx context.Context, cmd *exec.Cmd, timeout time.Duration, line func
 			end = time.AfterFunc(grace, func() { r.Close() })
 		}
 	}
+	var stuck <-chan time.Time
 	kill := func() {
 		killProcesses(cmd)
 		closeSoon()
+		stuck = time.After(4 * grace)
 	}
 	done, exit, late := ctx.Done(), exited, timer.C
-	ended := false
-	for lines != nil {
+	for lines != nil || exit != nil {
 		select {
 		case text, ok := <-lines:
 			if !ok {
@@ -85,7 +86,7 @@ func follow(ctx context.Context, cmd *exec.Cmd, timeout time.Duration, line func
 			line(text)
 		case err := <-exit:
 			o.died = death(err)
-			ended, exit, late = true, nil, nil
+			exit, late, stuck = nil, nil, nil
 			closeSoon()
 		case <-late:
 			o.timedOut, late = true, nil
@@ -93,18 +94,12 @@ func follow(ctx context.Context, cmd *exec.Cmd, timeout time.Duration, line func
 		case <-done:
 			done = nil
 			kill()
+		case <-stuck:
+			o.stuck, exit = true, nil
 		}
 	}
 	if end != nil {
 		end.Stop()
-	}
-	if !ended {
-		select {
-		case err := <-exited:
-			o.died = death(err)
-		case <-time.After(2 * time.Second):
-			o.stuck = true
-		}
 	}
 	o.stderr = stderr.String()
 	return o, ctx.Err()

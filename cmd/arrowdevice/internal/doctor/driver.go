@@ -14,7 +14,6 @@ import (
 // examineDriver runs the child process that asks the driver, and adds its answers to the report.
 func (r *Report) examineDriver(ctx context.Context, child *exec.Cmd, o Options) error {
 	r.Driver = Driver{Path: cuda.DefaultPath()}
-	r.Devices = []Device{}
 	step, done := "start", false
 	end, err := follow(ctx, child, o.Timeout, func(line []byte) {
 		var m message

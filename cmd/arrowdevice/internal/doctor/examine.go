@@ -4,9 +4,10 @@ import (
 	"context"
 	"os"
 	"os/exec"
-	"runtime/debug"
 	"sync"
 	"time"
+
+	"github.com/arrowdevice/arrowdevice/cmd/arrowdevice/internal/version"
 )
 
 // Options are what to examine.
@@ -28,13 +29,24 @@ func (o Options) begin(doing string) {
 const ProbeCommand = "probe"
 
 // Examine examines the machine. It returns an error only if ctx is done or this program cannot
-// start itself again: all other errors are findings.
+// start itself again: all other errors are findings. The report then has what is known.
 func Examine(ctx context.Context, o Options) (*Report, error) {
+	r := &Report{
+		Arrowdevice: version.Read().Arrowdevice, Machine: readMachine("/"), Environment: readEnvironment(),
+		Devices: []Device{}, Findings: []Finding{},
+	}
+	err := r.examine(ctx, o)
+	if err != nil {
+		r.Error = err.Error()
+	}
+	return r, err
+}
+
+func (r *Report) examine(ctx context.Context, o Options) error {
 	self, err := os.Executable()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	r := &Report{Arrowdevice: moduleVersion(), Machine: readMachine("/"), Environment: readEnvironment()}
 	var both sync.WaitGroup
 	if o.Python != "" {
 		both.Go(func() { r.Python = examinePython(ctx, o) })
@@ -43,24 +55,16 @@ func Examine(ctx context.Context, o Options) (*Report, error) {
 	child.Env = append(os.Environ(), "GOTRACEBACK=none") // a crash is the driver's, and Go's stacks do not explain it
 	err = r.examineDriver(ctx, child, o)
 	both.Wait()
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = ctx.Err()
 	}
-	if err := ctx.Err(); err != nil {
-		return nil, err
+	if err != nil {
+		return err
 	}
 	r.Findings = advise(r)
 	r.Usable = true
 	for _, f := range r.Findings {
 		r.Usable = r.Usable && f.Severity != severe
 	}
-	return r, nil
-}
-
-// moduleVersion is the version of this module in this program.
-func moduleVersion() string {
-	if info, ok := debug.ReadBuildInfo(); ok {
-		return info.Main.Version
-	}
-	return "(unknown)"
+	return nil
 }

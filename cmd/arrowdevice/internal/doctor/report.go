@@ -8,9 +8,10 @@ package doctor
 // Report is what arrowdevice doctor prints, and its --json. Fields are added to it and never
 // renamed. A fact that is not known is absent.
 type Report struct {
-	Arrowdevice string     `json:"arrowdevice"` // the version of this module
-	Usable      bool       `json:"usable"`      // no finding is an error
-	Simulated   bool       `json:"simulated"`   // the driver is cudasim: there is no GPU
+	Arrowdevice string     `json:"arrowdevice"`     // the version of this module
+	Usable      bool       `json:"usable"`          // no finding is an error
+	Simulated   bool       `json:"simulated"`       // the driver is cudasim: there is no GPU
+	Error       string     `json:"error,omitempty"` // what ended the examination: facts are missing
 	Driver      Driver     `json:"driver"`
 	Devices     []Device   `json:"devices"`
 	Machine     Machine    `json:"machine"`

@@ -1,31 +1,32 @@
-package flight
+package ipcmessage
 
-import (
-	"encoding/binary"
-	"fmt"
-)
+import "encoding/binary"
 
-// flat is a FlatBuffers buffer whose offsets are not trusted. arrow-go reads the metadata of messages
-// without looking whether offsets and counts stay inside it, and would panic, read elsewhere, or
-// allocate any amount of memory; so it is read through once before.
+// flat is a FlatBuffers buffer whose offsets are not trusted. arrow-go does not look whether offsets and counts stay
+// inside it, so it is read through once before.
 type flat struct {
-	b      []byte
-	tables int // that may still be visited: offsets can make a few bytes look like a tree without end
+	b []byte
+	// left is how many bytes of tables, strings and vectors may still be visited. Offsets may lead to the same bytes any
+	// number of times, which makes a few bytes a tree without end, of which a reader makes copies.
+	left int
 }
 
-// errMetadata is an error about the metadata.
-func errMetadata(text string, args ...any) error {
-	return invalid("FlightData.data_header", fmt.Sprintf(text, args...))
-}
+// newFlat allows each byte twice: a sender may write a string once, and refer to it again.
+func newFlat(b []byte) *flat { return &flat{b, 2 * len(b)} }
 
-func newFlat(b []byte) *flat { return &flat{b, len(b)/4 + 1} }
+// visit counts bytes that a reader visits.
+func (f *flat) visit(n int) error {
+	if f.left -= n; f.left < 0 {
+		return errMetadata("more than its %d bytes", len(f.b))
+	}
+	return nil
+}
 
 // table is a table of a flat.
 type table struct {
 	f      *flat
 	at     int
 	vtable []byte
-	size   int // of its fields in the buffer
 }
 
 func (f *flat) root() (table, error) {
@@ -35,11 +36,8 @@ func (f *flat) root() (table, error) {
 	return f.table(0)
 }
 
-// target returns the position that the offset at a position leads to.
+// target returns the position that the offset at a position leads to. The offset lies inside.
 func (f *flat) target(at int) (int, error) {
-	if at < 0 || at > len(f.b)-4 {
-		return 0, errMetadata("an offset lies outside")
-	}
 	to := int64(at) + int64(binary.LittleEndian.Uint32(f.b[at:]))
 	if to > int64(len(f.b)-4) {
 		return 0, errMetadata("an offset leads outside")
@@ -53,21 +51,19 @@ func (f *flat) table(at int) (table, error) {
 	if err != nil {
 		return table{}, err
 	}
-	if f.tables--; f.tables < 0 {
-		return table{}, errMetadata("more tables than it has bytes for")
-	}
 	v := int64(pos) - int64(int32(binary.LittleEndian.Uint32(f.b[pos:])))
 	if v < 0 || v > int64(len(f.b)-4) {
 		return table{}, errMetadata("a table without a description")
 	}
-	n, size := int(binary.LittleEndian.Uint16(f.b[v:])), int(binary.LittleEndian.Uint16(f.b[v+2:]))
-	if n < 4 || n%2 != 0 || int(v)+n > len(f.b) || size < 4 || pos+size > len(f.b) {
+	n := int(binary.LittleEndian.Uint16(f.b[v:]))
+	if n < 4 || n%2 != 0 || int(v)+n > len(f.b) {
 		return table{}, errMetadata("a table that lies outside")
 	}
-	return table{f, pos, f.b[v : int(v)+n], size}, nil
+	return table{f, pos, f.b[v : int(v)+n]}, f.visit(4)
 }
 
-// field returns the position of a field of so many bytes, or 0 if the table does not have it.
+// field returns the position of a field of so many bytes, or 0 if the table does not have it. The size of the table, in
+// its description, is not looked at: writers give the description of another table to one that ends elsewhere.
 func (t table) field(slot, width int) (int, error) {
 	i := 4 + 2*slot
 	if t.f == nil || i+2 > len(t.vtable) {
@@ -77,8 +73,8 @@ func (t table) field(slot, width int) (int, error) {
 	if o == 0 {
 		return 0, nil
 	}
-	if o+width > t.size {
-		return 0, errMetadata("a field that lies outside its table")
+	if t.at+o+width > len(t.f.b) {
+		return 0, errMetadata("a field that lies outside")
 	}
 	return t.at + o, nil
 }
@@ -97,6 +93,14 @@ func (t table) int16(slot int) (int16, error) {
 		return 0, err
 	}
 	return int16(binary.LittleEndian.Uint16(t.f.b[at:])), nil
+}
+
+func (t table) int32(slot int) (int32, error) {
+	at, err := t.field(slot, 4)
+	if err != nil || at == 0 {
+		return 0, err
+	}
+	return int32(binary.LittleEndian.Uint32(t.f.b[at:])), nil
 }
 
 func (t table) int64(slot int) (int64, error) {
@@ -128,10 +132,28 @@ func (t table) vector(slot, width int) (at, n int, err error) {
 		return 0, 0, err
 	}
 	count := int64(binary.LittleEndian.Uint32(t.f.b[pos:]))
-	if count*int64(width) > int64(len(t.f.b)-pos-4) {
+	size := count * int64(width)
+	if size > int64(len(t.f.b)-pos-4) {
 		return 0, 0, errMetadata("a vector of %d elements that lies outside", count)
 	}
-	return pos + 4, int(count), nil
+	return pos + 4, int(count), t.f.visit(int(size))
+}
+
+// pair is an element of a vector of structs of two numbers.
+type pair struct{ a, b int64 }
+
+// pairs returns a vector of structs of two numbers.
+func (t table) pairs(slot int) ([]pair, error) {
+	at, n, err := t.vector(slot, 16)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]pair, n)
+	for i := range list {
+		b := t.f.b[at+16*i:]
+		list[i] = pair{int64(binary.LittleEndian.Uint64(b)), int64(binary.LittleEndian.Uint64(b[8:]))}
+	}
+	return list, nil
 }
 
 // text checks a string.

@@ -1,4 +1,9 @@
-package flight
+package ipcmessage
+
+import (
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/endian"
+)
 
 // The types of Schema.fbs that need more than a validity bitmap and values, or less.
 const (
@@ -9,6 +14,7 @@ const (
 	typeList          = 12
 	typeStruct        = 13
 	typeUnion         = 14
+	typeFixedSizeBin  = 15
 	typeFixedSizeList = 16
 	typeMap           = 17
 	typeLargeBinary   = 19
@@ -33,18 +39,25 @@ type shape struct {
 	kind     byte
 	dense    bool // of a union
 	children []shape
+	encoded  bool  // the indices of a dictionary
+	id       int64 // of that
 }
 
 // plan is what a schema message says of the messages after it.
 type plan struct {
 	columns      []shape
 	dictionaries map[int64]shape // the values of each id
+	order        endian.Endianness
 }
 
 // readPlan checks the table of a schema.
 func readPlan(schema table) (*plan, error) {
-	p := &plan{dictionaries: map[int64]shape{}}
-	err := schema.each(1, func(f table) error {
+	order, err := schema.int16(0)
+	if err != nil {
+		return nil, err
+	}
+	p := &plan{dictionaries: map[int64]shape{}, order: endian.Endianness(order)}
+	err = schema.each(1, func(f table) error {
 		s, err := p.field(f, 0)
 		p.columns = append(p.columns, s)
 		return err
@@ -108,6 +121,12 @@ func typeTable(f table, kind byte) (dense bool, err error) {
 			_, _, err = t.vector(1, 4)
 		}
 		return mode == 1, err
+	case typeFixedSizeBin, typeFixedSizeList:
+		size, err := t.int32(0)
+		if err == nil && size < 0 {
+			err = errMetadata("a field of type %d with the size %d", kind, size)
+		}
+		return false, err
 	}
 	return false, nil
 }
@@ -121,23 +140,31 @@ func (p *plan) dictionary(f table, values shape) (shape, error) {
 	if err == nil {
 		_, _, err = d.table(1)
 	}
-	if known, is := p.dictionaries[id]; is && !known.equal(values) && err == nil {
-		err = errMetadata("two types for the dictionary %d", id)
-	}
-	p.dictionaries[id] = values
-	return shape{kind: 2}, err
+	p.dictionaries[id] = values // arrow-go refuses a schema with two types for one dictionary
+	return shape{kind: 2, encoded: true, id: id}, err
 }
 
-func (s shape) equal(o shape) bool {
-	if s.kind != o.kind || s.dense != o.dense || len(s.children) != len(o.children) {
+// values finds the types of the values of the dictionaries of an array, for [Checker.Values]. It reports whether there
+// are any.
+func (p *plan) values(s shape, dt arrow.DataType, found map[int64]*arrow.Schema) (some bool) {
+	if extension, ok := dt.(arrow.ExtensionType); ok {
+		dt = extension.StorageType()
+	}
+	if s.encoded {
+		if d, ok := dt.(*arrow.DictionaryType); ok && !p.values(p.dictionaries[s.id], d.ValueType, found) {
+			found[s.id] = arrow.NewSchemaWithEndian([]arrow.Field{{Name: "values", Type: d.ValueType, Nullable: true}}, nil, p.order)
+		}
+		return true
+	}
+	nested, ok := dt.(arrow.NestedType)
+	if !ok {
 		return false
 	}
-	for i := range s.children {
-		if !s.children[i].equal(o.children[i]) {
-			return false
-		}
+	fields := nested.Fields()
+	for i := range min(len(s.children), len(fields)) {
+		some = p.values(s.children[i], fields[i].Type, found) || some
 	}
-	return true
+	return some
 }
 
 // count is how many nodes, buffers, and counts of variadic buffers a batch must have.

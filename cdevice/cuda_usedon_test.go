@@ -1,0 +1,153 @@
+package cdevice_test
+
+import (
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cudasim"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+	"github.com/arrowdevice/arrowdevice/internal/testing/within"
+)
+
+// polled returns when the events of all that waits for one have been asked for.
+func polled(t *testing.T, m *cudatest.Machine) {
+	t.Helper()
+	gpu := m.GPUs[0]
+	s := newStream(t, gpu)
+	open := m.Hold(t, s)
+	e, err := gpu.NewEvent()
+	require.NoError(t, err)
+	require.NoError(t, s.Record(e))
+	called := make(chan struct{})
+	e.OnComplete(func() { close(called) })
+	require.NoError(t, e.Close())
+	open()
+	within.Seconds(t, "a function behind an event", func() error { <-called; return nil })
+}
+
+// The memory of an import waits for the streams that UsedOn named, and for no other stream of the
+// device.
+func TestGPUUsedOnWaitsForItsStreamsAlone(t *testing.T) {
+	checkLeaks(t)
+	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
+		gpu := m.GPUs[0]
+		one, two := newStream(t, gpu), newStream(t, gpu)
+		released := new(atomic.Bool)
+		a := pendingArray(t, gpu, released)
+		require.NoError(t, a.Synchronize(background))
+		m.Stranger(t, gpu).Hold(t)
+		open := m.Hold(t, two)
+		require.NoError(t, a.UsedOn(one))
+		require.NoError(t, a.UsedOn(two))
+		a.Release()
+		require.NoError(t, one.Synchronize(background))
+		polled(t, m)
+		assert.False(t, released.Load(), "the other stream has work to do")
+		open()
+		within.Eventually(t, "its release, while the stream of another library is stuck", released.Load)
+	})
+}
+
+// A batch with an event of its own is no other memory.
+func TestGPUUsedOnAfterRecordEvent(t *testing.T) {
+	checkLeaks(t)
+	m := cudatest.One(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	s := newStream(t, gpu)
+	released := new(atomic.Bool)
+	a := pendingArray(t, gpu, released)
+	require.NoError(t, a.Synchronize(background))
+	recorded, err := a.RecordEvent(s)
+	require.NoError(t, err)
+	m.Stranger(t, gpu).Hold(t)
+	open := m.Hold(t, s)
+	require.NoError(t, recorded.UsedOn(s))
+	a.Release()
+	recorded.Release()
+	polled(t, m)
+	assert.False(t, released.Load(), "its stream has work to do")
+	open()
+	within.Eventually(t, "its release, while the stream of another library is stuck", released.Load)
+}
+
+// Streams on which no event can be recorded when the memory is released: all work of the device is
+// waited for.
+func TestGPUUsedOnAStreamThatCannotBeAsked(t *testing.T) {
+	checkLeaks(t)
+	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
+		gpu := m.GPUs[0]
+		for name, row := range map[string]struct {
+			stream func(*testing.T) device.Stream
+			// before makes the stream what its name says; after undoes it
+			before func(*testing.T, device.Stream) (after func())
+		}{
+			"closed": {
+				func(t *testing.T) device.Stream {
+					s, err := gpu.NewStream()
+					require.NoError(t, err)
+					return s
+				},
+				func(t *testing.T, s device.Stream) func() {
+					require.NoError(t, s.Close())
+					return func() {}
+				},
+			},
+			"captured": {
+				func(t *testing.T) device.Stream { return newStream(t, gpu) },
+				func(t *testing.T, s device.Stream) func() {
+					end := m.Capture(t, s, cudatest.Global)
+					return func() { assert.NoError(t, end(), "the capture is valid") }
+				},
+			},
+			"another one for each thread": {
+				func(*testing.T) device.Stream { return gpu.PerThread() },
+				func(*testing.T, device.Stream) func() { return func() {} },
+			},
+		} {
+			t.Run(name, func(t *testing.T) {
+				released := new(atomic.Bool)
+				a := pendingArray(t, gpu, released)
+				require.NoError(t, a.Synchronize(background))
+				require.NoError(t, gpu.Flush(background))
+				s := row.stream(t)
+				require.NoError(t, a.UsedOn(s))
+				after := row.before(t, s)
+				open := m.Stranger(t, gpu).Hold(t)
+				a.Release()
+				polled(t, m)
+				assert.False(t, released.Load())
+				after()
+				polled(t, m)
+				assert.False(t, released.Load(), "a stream has work to do")
+				open()
+				within.Eventually(t, "its release", released.Load)
+				require.NoError(t, gpu.Flush(background))
+			})
+		}
+	})
+}
+
+// A stream that was closed has a handle that may be another stream's: the driver is not asked about it.
+func TestUsedOnAsksNothingOfAClosedStream(t *testing.T) {
+	checkLeaks(t)
+	m := cudatest.Simulated(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	a := pendingArray(t, gpu, new(atomic.Bool))
+	require.NoError(t, a.Synchronize(background))
+	s, err := gpu.NewStream()
+	require.NoError(t, err)
+	require.NoError(t, a.UsedOn(s))
+	require.NoError(t, s.Close())
+	hold, err := gpu.HoldSynchronization(background) // nor about the others
+	require.NoError(t, err)
+	m.Sim.ResetCounters()
+	a.Release()
+	assert.Zero(t, m.Sim.Calls("cuStreamIsCapturing"))
+	assert.Zero(t, m.Sim.Calls("cuEventRecord"))
+	hold()
+	require.NoError(t, gpu.Flush(background))
+}

@@ -1,0 +1,177 @@
+package cdevice_test
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"syscall"
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/cdata"
+	"github.com/apache/arrow-go/v18/arrow/ipc"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/bridge"
+	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
+)
+
+// Streams that fail before they have a schema.
+
+var errNoTable = fmt.Errorf("no such table: %w", syscall.ENOENT)
+
+// schemaless is an arrow-go reader that has failed, or not, and has no schema.
+type schemaless struct{ failing }
+
+func (schemaless) Schema() *arrow.Schema { return nil }
+
+func hostReaderOf(r *cdevice.RecordReader) array.RecordReader {
+	defer r.Release()
+	return r.HostReader(background, nil)
+}
+
+// failedReaders are readers of a source that failed with an error before it had a schema.
+func failedReaders(t *testing.T, failure error) map[string]func() *cdevice.RecordReader {
+	failed := func() *cdevice.RecordReader {
+		r, err := cdevice.NewFailedRecordReader(device.CPU, failure)
+		require.NoError(t, err)
+		return r
+	}
+	return map[string]func() *cdevice.RecordReader{
+		"error": failed,
+		"arrow-go reader": func() *cdevice.RecordReader {
+			r, err := cdevice.WrapRecordReader(schemaless{failing{err: failure}}, device.CPUDevice())
+			require.NoError(t, err)
+			return r
+		},
+		"HostReader": func() *cdevice.RecordReader {
+			h := hostReaderOf(failed())
+			defer h.Release()
+			r, err := cdevice.WrapRecordReader(h, device.CPUDevice())
+			require.NoError(t, err)
+			return r
+		},
+		"CopyTo": func() *cdevice.RecordReader {
+			r := failed()
+			return made(t, r)(r.CopyTo(background, device.CPUDevice()))
+		},
+		"AsCPU":            func() *cdevice.RecordReader { r := failed(); return made(t, r)(r.AsCPU(background)) },
+		"Map and Prefetch": func() *cdevice.RecordReader { return failed().Map(same).Prefetch(2) },
+		"closed":           func() *cdevice.RecordReader { r := failed(); closes(t, r); return r },
+	}
+}
+
+func TestFailureBeforeTheSchemaIsExported(t *testing.T) {
+	checkLeaks(t)
+	const text = "no such table: no such file or directory"
+	for name, open := range failedReaders(t, errNoTable) {
+		t.Run(name, func(t *testing.T) {
+			t.Run("Go", func(t *testing.T) {
+				r := open()
+				defer r.Release()
+				assert.Nil(t, r.Schema())
+				assert.Equal(t, errNoTable, r.Err())
+				numbers, err := numbersOf(t, r.All())
+				assert.Empty(t, numbers)
+				assert.Equal(t, errNoTable, err)
+				assert.False(t, r.Next())
+			})
+			t.Run("device stream", func(t *testing.T) {
+				s := export(t, open())
+				var schema abi.ArrowSchema
+				for range 2 {
+					assert.EqualValues(t, syscall.ENOENT, bridge.CallGetSchema(abi.As[abi.ArrowDeviceArrayStream](s), &schema))
+					assert.Equal(t, text, abi.String(lastError(s)))
+					_, code := next(t, s)
+					assert.EqualValues(t, syscall.ENOENT, code)
+					assert.Equal(t, text, abi.String(lastError(s)))
+				}
+				assert.Zero(t, schema)
+				_, err := cdevice.ImportRecordReader(s)
+				assert.EqualError(t, err, "cdevice: import: ArrowDeviceArrayStream.get_schema: no such file or directory (errno 2): "+text)
+				assert.ErrorIs(t, err, syscall.ENOENT)
+				_, err = cdevice.ImportArrayReader(export(t, open()))
+				assert.ErrorContains(t, err, text)
+			})
+			t.Run("plain stream", func(t *testing.T) {
+				drained := cpeer.Drained{SchemaCode: int(syscall.ENOENT), Text: true}
+				assert.Equal(t, drained, cpeer.Drain(plainStream(exportPlain(t, open()))))
+				_, err := cdevice.ImportPlainRecordReader(exportPlain(t, open()))
+				assert.EqualError(t, err, "cdevice: import: ArrowArrayStream.get_schema: no such file or directory (errno 2): "+text)
+				_, err = cdata.ImportCRecordReader(exportPlain(t, open()), nil)
+				assert.ErrorContains(t, err, text)
+			})
+			t.Run("cdata", func(t *testing.T) {
+				h := hostReaderOf(open())
+				defer h.Release()
+				out := garbagePlainStream()
+				cdata.ExportRecordReader(h, out)
+				_, err := cdevice.ImportPlainRecordReader(out)
+				assert.EqualError(t, err, "cdevice: import: ArrowArrayStream.get_schema: input/output error (errno 5): "+text)
+			})
+			t.Run("asynchronous stream", func(t *testing.T) {
+				r := open()
+				defer r.Release()
+				c := exported(t, background, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 1}, r)
+				require.NoError(t, c.WaitReleased())
+				assert.Equal(t, []cpeer.Event{cpeer.OnError, cpeer.Release}, c.Events())
+				code, message := c.Error()
+				assert.EqualValues(t, syscall.ENOENT, code)
+				assert.Equal(t, text, message)
+
+				s := connect(t, soon(t), r, nil)
+				_, err := s.reader(soon(t))
+				assert.Equal(t, &cdevice.ProducerError{Callback: "ArrowAsyncDeviceStreamHandler.on_error", Code: int(syscall.ENOENT), Message: text}, err)
+				s.close()
+			})
+		})
+	}
+}
+
+// An error of an import keeps its code on the way to the next consumer.
+func TestFailureBeforeTheSchemaIsRelayed(t *testing.T) {
+	checkLeaks(t)
+	s := newScript(t)
+	s.text = "no such table"
+	s.getSchema = func(*abi.ArrowSchema) int { return 71 }
+	_, failure := cdevice.ImportRecordReader(s.stream)
+	require.Error(t, failure)
+	for name, open := range failedReaders(t, failure) {
+		out := export(t, open())
+		assert.EqualValues(t, 71, bridge.CallGetSchema(abi.As[abi.ArrowDeviceArrayStream](out), new(abi.ArrowSchema)), name)
+		assert.Equal(t, failure.Error(), abi.String(lastError(out)), name)
+	}
+}
+
+// The end is no schema: it is an error when it comes first.
+func TestEndBeforeTheSchema(t *testing.T) {
+	checkLeaks(t)
+	for name, open := range failedReaders(t, io.EOF) {
+		r := open()
+		assert.EqualError(t, r.Err(), "EOF", name)
+		assert.ErrorIs(t, r.Err(), io.ErrUnexpectedEOF, name)
+		assert.EqualValues(t, syscall.EIO, bridge.CallGetSchema(abi.As[abi.ArrowDeviceArrayStream](export(t, r)), new(abi.ArrowSchema)), name)
+	}
+	empty, err := ipc.NewReader(bytes.NewReader(nil), ipc.WithDelayReadSchema(true))
+	require.NoError(t, err)
+	defer empty.Release()
+	r, err := cdevice.WrapRecordReader(empty, device.CPUDevice())
+	require.NoError(t, err)
+	assert.ErrorContains(t, r.Err(), "could not read schema")
+	assert.NotErrorIs(t, r.Err(), io.EOF)
+	r.Release()
+}
+
+func TestFailedReadersNameWhatIsMissing(t *testing.T) {
+	_, err := cdevice.WrapRecordReader(schemaless{}, device.CPUDevice())
+	assert.EqualError(t, err, "cdevice: wrap: schema = nil, want a schema: invalid")
+	_, err = cdevice.NewFailedRecordReader(device.CPU, nil)
+	assert.EqualError(t, err, "cdevice: new: err = nil, want the error of the source: invalid")
+	_, err = cdevice.NewFailedRecordReader(0, errNoTable)
+	assert.EqualError(t, err, "cdevice: new: device_type = 0, want the type of a device: invalid")
+}

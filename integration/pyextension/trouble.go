@@ -1,0 +1,32 @@
+package main
+
+import (
+	"errors"
+	"io"
+	"runtime"
+
+	"github.com/apache/arrow-go/v18/arrow"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/device"
+)
+
+// troubles are what the code of a stream does instead of making a batch.
+var troubles = map[string]func(){
+	"panic":  func() { panic("out of cheese") },
+	"error":  func() { panic(errors.New("out of cheese")) },
+	"goexit": runtime.Goexit,
+}
+
+// troubled is a stream without batches that ends in trouble: of a function, or of an iterator.
+func troubled(kind string, iterator bool) (*cdevice.RecordReader, error) {
+	schema := arrow.NewSchema([]arrow.Field{{Name: "n", Type: arrow.PrimitiveTypes.Int64}}, nil)
+	cause := troubles[kind]
+	if iterator {
+		return cdevice.NewRecordReader(schema, device.CPU, func(func(*cdevice.RecordBatch, error) bool) { cause() })
+	}
+	return cdevice.NewRecordReaderFunc(schema, device.CPU, func() (*cdevice.RecordBatch, error) {
+		cause()
+		return nil, io.EOF
+	}, nil)
+}

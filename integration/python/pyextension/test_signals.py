@@ -1,0 +1,236 @@
+"""Signal handlers, and interrupts by them. Each test runs a program in a process of its own."""
+
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import pytest
+
+import extension
+from processes import PATIENCE, run, start
+
+HANDLERS = {
+    "signal.signal": ("", "signal.signal(signal.SIGALRM, lambda *_: None); signal.setitimer(signal.ITIMER_REAL, 0.001, 0.001)", "Panic"),
+    "before": ("faulthandler.enable()", "", "Panic"),
+    "after": ("", "faulthandler.enable()", -signal.SIGSEGV),
+    "disabled again": ("", "faulthandler.enable(); faulthandler.disable()", "Panic"),
+}
+
+
+@pytest.mark.parametrize("name", HANDLERS)
+def test_fault_of_go_with_handlers_of_python(name, tmp_path):
+    """The runtime makes a fault of Go code a panic, if its own handler gets it: that of faulthandler must be older."""
+    before, after, result = HANDLERS[name]
+    program = f"""
+    import faulthandler, signal
+    {before}
+    ext = arrowdevice.load({extension.PATH!r})
+    {after}
+    for _ in range(50):
+        try:
+            ext.dereference_nil()
+        except arrowdevice.Panic as panic:
+            assert "nil pointer dereference" in str(panic)
+    print("Panic")
+    """
+    path = tmp_path / "program.py"
+    path.write_text(f"import sys\nsys.path[:0] = [{extension.PACKAGE!r}]\nimport arrowdevice\n" + textwrap.dedent(program))
+    ran = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=PATIENCE)
+    ended = ran.stdout.strip() or ran.returncode
+    assert ended == result, ran.stderr
+
+
+CALLS = {
+    "function": "ext.sleep(60_000)",
+    "reader": "next(ext.counters(1, 1, 60_000))",
+    "read_all": "ext.counters(1, 1000, 10).read_all()",
+    "source": "ext.count(forever())",
+    "sleeping source": "ext.count(slow())",
+    "asyncio": "asyncio.run(ext.sleep.aio(60_000))",
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_interrupt_cancels_a_call(name, tmp_path):
+    program = f"""
+    import asyncio, itertools, time
+
+    def forever():
+        yield from itertools.repeat(BATCH)
+
+    def slow():
+        yield BATCH
+        time.sleep(1)
+        yield BATCH
+
+    try:
+        print("begun", flush=True)
+        {CALLS[name]}
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+    deadline = time.monotonic() + 20
+    while True:
+        left = {{k: v for k, v in ext._library.ask(".stats").items() if v}}
+        if not left or time.monotonic() > deadline:
+            break
+        time.sleep(0.002)
+    print(left, ext._library.running, arrowdevice._sources.alive())
+    print(ext.add(1, 2))
+    """
+    with start(program, tmp_path) as process:
+        try:
+            assert process.stdout.readline() == "begun\n"
+            time.sleep(0.3)  # until it waits; earlier is right too
+            process.send_signal(signal.SIGINT)
+            sent = time.monotonic()
+            assert process.stdout.readline() == "interrupted\n"
+            assert time.monotonic() - sent < PATIENCE / 2  # the calls last longer
+            rest = process.stdout.read()  # communicate() would miss what is in its buffer
+            assert process.stderr.read() == ""
+        finally:
+            process.kill()
+    assert rest.splitlines() == ["{} set() 0", "3"]
+
+
+def test_interrupts_at_any_time(tmp_path):
+    """An interrupt may come between any two instructions of the package: nothing is lost."""
+    program = """
+    import gc, itertools, signal, time
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGALRM, interrupt)
+    interrupted = 0
+    delays = itertools.cycle([1e-5 * i for i in range(1, 60)])
+    deadline = time.monotonic() + 4
+    table = pa.table(BATCH)
+    batch = ext.echo_batch(BATCH)
+    while time.monotonic() < deadline or interrupted <= 100:
+        try:
+            signal.setitimer(signal.ITIMER_REAL, next(delays))
+            ext.add(1, 2)
+            ext.echo_batch(BATCH)
+            batch["a"]
+            ext.count(table)
+            batch.slice(1)
+            for _ in range(5):
+                batch.__arrow_c_device_array__()
+            ext.echo_reader([BATCH, BATCH]).read_all()
+            ext.sleep(1)
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        except KeyboardInterrupt:
+            interrupted += 1
+        except BaseException:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            raise
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    batch.close()
+    gc.collect()
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline and ext._library.ask(".stats")["calls"]:
+        time.sleep(0.01)
+    gc.collect()
+    stats = ext._library.ask(".stats")
+    print(stats["calls"], len(ext._library.running), stats["objects"], arrowdevice._sources.alive())
+    """
+    assert run(program, tmp_path) == ["0 0 0 0"]
+
+
+CONSUMERS = {
+    "PyArrow": "pa.table(ext.echo_reader(source())).num_rows",
+    "polars": "polars.DataFrame(ext.echo_reader(source())).height",
+    "nanoarrow": "sum(map(len, nanoarrow.ArrayStream(ext.echo_reader(source()))))",
+}
+
+
+@pytest.mark.parametrize("consumer", CONSUMERS)
+def test_interrupts_of_a_consumer(consumer, tmp_path):
+    """A consumer calls the source in the main thread. An interrupted stream fails and never looks shorter, and the
+    interrupt is raised once."""
+    program = f"""
+    import gc, itertools, nanoarrow, polars, signal, time
+
+    def source():
+        for _ in range(50):
+            yield BATCH
+
+    raised = received = interrupted = wrong = 0
+
+    def interrupt(*_):
+        global raised
+        raised += 1
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGALRM, interrupt)
+    delays = itertools.cycle([1e-5 * i for i in range(10, 400, 3)])
+    deadline = time.monotonic() + 3
+    while time.monotonic() < deadline or received <= 20:
+        try:
+            try:
+                signal.setitimer(signal.ITIMER_REAL, next(delays))
+                wrong += {CONSUMERS[consumer]} != 100
+            except Exception as error:
+                interrupted += any(text in str(error) for text in ("KeyboardInterrupt", "interrupted by an exception of a signal handler"))
+            finally:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+            for _ in range(3):
+                len(())
+        except KeyboardInterrupt:
+            received += 1
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    deadline = time.monotonic() + 30
+    while gc.collect() or time.monotonic() < deadline and any(ext._library.ask(".stats").values()):
+        time.sleep(0.01)
+    print(wrong, interrupted <= received, received == raised, arrowdevice._sources.alive(), ext._library.ask(".stats")["objects"])
+    """
+    assert run(program, tmp_path) == ["0 True True 0 0"]
+
+
+READERS = {
+    "waits": "ext.counters(1, 10, 60_000)",
+    "takes long": "ext.counters(1, 10_000, 20)",
+    "has no end": "ext.counters(1, 1 << 40)",
+    "ignores its context": "ext.counters(1, 2, 60_000, True)",
+    "of a source": "ext.echo_reader(slow())",
+}
+
+
+@pytest.mark.parametrize("consumer", CONSUMERS)
+@pytest.mark.parametrize("reader", READERS)
+def test_interrupt_of_a_consumer_of_a_reader(reader, consumer, tmp_path):
+    """A consumer in C runs no signal handlers; the stream that it reads does, and fails. The context of the function
+    that made the reader ends."""
+    program = f"""
+    import nanoarrow, polars, time
+
+    def slow():
+        yield BATCH
+        print("begun", flush=True)
+        time.sleep({PATIENCE * 2})
+
+    try:
+        try:
+            {'' if reader == "of a source" else 'print("begun", flush=True)'}
+            {CONSUMERS[consumer].replace("ext.echo_reader(source())", READERS[reader])}
+        except Exception as error:
+            print("interrupted by an exception of a signal handler" in str(error))
+        while True:
+            len(())
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+    print(ext.add(1, 2))
+    """
+    with start(program, tmp_path) as process:
+        try:
+            assert process.stdout.readline() == "begun\n"
+            time.sleep(0.2)  # until it reads; earlier is right too
+            process.send_signal(signal.SIGINT)
+            rest, _ = process.communicate(timeout=PATIENCE)
+        finally:
+            process.kill()
+    assert rest.splitlines()[-2:] == ["interrupted", "3"]
+    assert rest.splitlines()[:-2] in ([], ["True"])
+    assert process.returncode == 0

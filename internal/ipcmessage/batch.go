@@ -1,0 +1,125 @@
+package ipcmessage
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// batch is the table of a record batch.
+type batch struct {
+	name       string // of errors
+	rows       int64
+	nodes      []pair // lengths and numbers of nulls
+	buffers    []pair // offsets and lengths
+	variadic   []int64
+	compressed bool
+}
+
+func readBatch(name string, t table) (b batch, err error) {
+	b.name = name
+	if b.rows, err = t.int64(0); err != nil {
+		return b, err
+	}
+	if b.nodes, err = t.pairs(1); err != nil {
+		return b, err
+	}
+	if b.buffers, err = t.pairs(2); err != nil {
+		return b, err
+	}
+	if _, b.compressed, err = t.table(3); err != nil {
+		return b, err
+	}
+	at, n, err := t.vector(4, 8)
+	for i := 0; err == nil && i < n; i++ {
+		b.variadic = append(b.variadic, int64(binary.LittleEndian.Uint64(t.f.b[at+8*i:])))
+	}
+	return b, err
+}
+
+// invalid is an error about element i of a vector of the batch.
+func (b *batch) invalid(vector string, i int, text string, args ...any) error {
+	return invalid(fmt.Sprintf("%s.%s[%d]", b.name, vector, i), text, args...)
+}
+
+// batch checks that a batch has the nodes and buffers of its columns. It returns how many bytes its arrays take.
+func (c *Checker) batch(name string, t table, columns []shape, version int16, body []byte) (size int64, err error) {
+	b, err := readBatch(name, t)
+	if err != nil {
+		return 0, err
+	}
+	if b.rows < 0 || b.rows > c.maxLength() {
+		return 0, tooMuch(name+".length", "%d, want at most %d", b.rows, c.maxLength())
+	}
+	for i, n := range b.variadic {
+		if n < 0 || n > int64(len(b.buffers)) {
+			return 0, b.invalid("variadicBufferCounts", i, "%d of %d buffers", n, len(b.buffers))
+		}
+	}
+	var want count
+	tops := make([]int, len(columns)) // the nodes of the columns
+	for i, s := range columns {
+		tops[i] = want.nodes
+		if err := want.add(s, version, b.variadic); err != nil {
+			return 0, err
+		}
+	}
+	elements, err := b.checkNodes(want.nodes, c.maxLength())
+	if err != nil {
+		return 0, err
+	}
+	// The columns have the length of the batch, which arrow-go does not check where that is 0.
+	for _, i := range tops {
+		if length := b.nodes[i].a; length != b.rows {
+			return 0, b.invalid("nodes", i, "length %d, want %d as the batch", length, b.rows)
+		}
+	}
+	decompressed, err := b.checkBuffers(want.buffers, body, c.max)
+	return max(int64(len(body)), decompressed, elements/8), err
+}
+
+// maxLength is the number of elements whose bitmap fills the largest message. Arrays without buffers (of nulls,
+// structs, lists of width 0) could have more, and hold a receiver up that validates or copies them.
+func (c *Checker) maxLength() int64 { return 8 * c.max }
+
+// checkNodes returns the number of elements of all arrays, or limit+1 if that is less.
+func (b *batch) checkNodes(want int, limit int64) (elements int64, err error) {
+	if len(b.nodes) < want {
+		return 0, invalid(b.name+".nodes", "%d, want %d", len(b.nodes), want)
+	}
+	for i, node := range b.nodes {
+		switch length, nulls := node.a, node.b; {
+		case length < 0 || nulls < 0 || nulls > length:
+			return 0, b.invalid("nodes", i, "length %d with %d nulls", length, nulls)
+		case length > limit:
+			return 0, tooMuch(fmt.Sprintf("%s.nodes[%d]", b.name, i), "length %d, want at most %d", length, limit)
+		default:
+			elements = min(elements+length, limit+1)
+		}
+	}
+	return elements, nil
+}
+
+// checkBuffers checks that the buffers are in the body, and returns the bytes that they say they decompress to.
+func (b *batch) checkBuffers(want int, body []byte, limit int64) (total int64, err error) {
+	if len(b.buffers) < want {
+		return 0, invalid(b.name+".buffers", "%d, want %d", len(b.buffers), want)
+	}
+	for i, buffer := range b.buffers {
+		offset, length := buffer.a, buffer.b
+		switch {
+		case offset < 0 || length < 0 || offset > int64(len(body)) || length > int64(len(body))-offset:
+			return 0, b.invalid("buffers", i, "%d bytes at %d of a body of %d", length, offset, len(body))
+		case offset%8 != 0:
+			return 0, b.invalid("buffers", i, "at %d, which 8 does not divide", offset)
+		case !b.compressed || length == 0:
+			continue
+		case length < 8:
+			return 0, b.invalid("buffers", i, "%d compressed bytes, want 8 or more", length)
+		}
+		size := int64(binary.LittleEndian.Uint64(body[offset:]))
+		if total += max(size, 0); size < -1 || size > limit || total > limit {
+			return 0, tooMuch(fmt.Sprintf("%s.buffers[%d]", b.name, i), "%d bytes decompressed, of at most %d", size, limit)
+		}
+	}
+	return total, nil
+}

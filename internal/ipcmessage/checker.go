@@ -1,0 +1,126 @@
+// Package ipcmessage checks the messages of Arrow IPC from a sender that is not trusted, before arrow-go reads them.
+// arrow-go trusts metadata: one changed byte makes it panic, read elsewhere, or allocate gigabytes. What a message that
+// was checked makes arrow-go allocate is bounded by the size of the message, and by what it may decompress to.
+package ipcmessage
+
+import "encoding/binary"
+
+// Kind is the type of a message, as Message.fbs numbers its headers.
+type Kind byte
+
+// The messages of a stream.
+const (
+	Schema          Kind = 1
+	DictionaryBatch Kind = 2
+	RecordBatch     Kind = 3
+)
+
+// KindOf returns the type of a message, or 0 if the metadata is none.
+func KindOf(metadata []byte) Kind {
+	message, err := newFlat(metadata).root()
+	if err != nil {
+		return 0
+	}
+	kind, err := message.byte(1)
+	if err != nil {
+		return 0
+	}
+	return Kind(kind)
+}
+
+// Checker checks the messages of one stream, in their order.
+type Checker struct {
+	plan *plan // nil before the schema
+	max  int64 // bytes that a message may decompress to, and all dictionaries together
+	// dictionaries are the bytes of each, with its deltas; a sender could send those without end.
+	dictionaries map[int64]int64
+	deltas       bool // there were some
+}
+
+// unlimited is more than a process can address, and eight times that is still a number.
+const unlimited = 1 << 50
+
+// NewChecker returns a checker for a stream whose messages may decompress to limit bytes each.
+func NewChecker(limit int) *Checker { return &Checker{max: min(int64(limit), unlimited)} }
+
+// Deltas reports whether the stream had deltas of dictionaries.
+func (c *Checker) Deltas() bool { return c.deltas }
+
+// Message is what a message is.
+type Message struct {
+	Kind  Kind
+	ID    int64 // of a dictionary
+	Delta bool  // of that dictionary
+}
+
+// Check checks a message: its metadata, that it has its place in the stream, and that its buffers are in its body. An
+// error is an [Error]; nothing must be read of the stream after one.
+func (c *Checker) Check(metadata, body []byte) (m Message, err error) {
+	message, err := newFlat(metadata).root()
+	if err != nil {
+		return m, err
+	}
+	version, err := message.int16(0)
+	if err != nil {
+		return m, err
+	}
+	kind, err := message.byte(1)
+	if err != nil {
+		return m, err
+	}
+	header, ok, err := message.table(2)
+	if err != nil {
+		return m, err
+	}
+	if !ok {
+		return m, errMetadata("a message without a header")
+	}
+	size, err := message.int64(3)
+	if err != nil {
+		return m, err
+	}
+	if size < 0 || size > int64(len(body)) {
+		return m, invalid("body", "%d bytes, but %d in the metadata", len(body), size)
+	}
+	if err := message.keyValues(4); err != nil {
+		return m, err
+	}
+	m.Kind = Kind(kind)
+	return m, c.header(&m, version, header, body)
+}
+
+func (c *Checker) header(m *Message, version int16, header table, body []byte) (err error) {
+	switch {
+	case m.Kind == Schema && c.plan != nil:
+		return errMetadata("a second schema in the stream")
+	case m.Kind == Schema:
+		c.plan, err = readPlan(header)
+		return err
+	case c.plan == nil:
+		return errMetadata("a message of type %d before the schema", m.Kind)
+	case m.Kind == RecordBatch:
+		_, err = c.batch("RecordBatch", header, c.plan.columns, version, body)
+		return err
+	case m.Kind == DictionaryBatch:
+		return c.dictionary(m, header, body)
+	}
+	return errMetadata("a message of type %d", m.Kind)
+}
+
+// CheckSchema checks the first message of an IPC stream, in the framing of files and sockets: a schema, which is in the
+// stream as a whole. arrow-go may then read it from there with ipc.NewReader.
+func CheckSchema(stream []byte) error {
+	b := stream
+	if len(b) >= 4 && binary.LittleEndian.Uint32(b) == 0xffffffff {
+		b = b[4:]
+	}
+	if len(b) < 4 {
+		return invalid("schema", "%d bytes", len(stream))
+	}
+	n := int64(binary.LittleEndian.Uint32(b))
+	if b = b[4:]; n > int64(len(b)) {
+		return invalid("schema", "%d bytes of metadata, of which %d are there", n, len(b))
+	}
+	_, err := NewChecker(0).Check(b[:n], nil)
+	return err
+}

@@ -1,0 +1,152 @@
+package ipcmessage
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/ipc"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/internal/testing/cases"
+)
+
+// stream is a schema as an IPC stream without batches.
+func stream(t testing.TB, s *arrow.Schema) []byte {
+	var b bytes.Buffer
+	require.NoError(t, ipc.NewWriter(&b, ipc.WithSchema(s)).Close())
+	return b.Bytes()
+}
+
+// wide is a schema with a field of every type.
+func wide(t testing.TB) *arrow.Schema {
+	md := arrow.NewMetadata([]string{"key", "other"}, []string{"value", ""})
+	var fields []arrow.Field
+	for _, c := range cases.All() {
+		arr, err := c.Array(memory.DefaultAllocator, cases.Nulls)
+		require.NoError(t, err)
+		fields = append(fields, arrow.Field{Name: c.Name, Type: arr.DataType(), Nullable: true, Metadata: md})
+	}
+	return arrow.NewSchema(fields, &md)
+}
+
+// read is what a caller does with a schema: it checks it, and arrow-go reads it.
+func read(b []byte) (s *arrow.Schema, err error) {
+	if err := CheckSchema(b); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("arrow-go: %v", p)
+		}
+	}()
+	r, err := ipc.NewReader(bytes.NewReader(b))
+	if err != nil {
+		return nil, err
+	}
+	defer r.Release()
+	return r.Schema(), nil
+}
+
+// arrow-go's writer gives tables descriptions of others, with another size, where a schema has many.
+func TestSchemasOfAllTypes(t *testing.T) {
+	want := wide(t)
+	got, err := read(stream(t, want))
+	require.NoError(t, err)
+	assert.True(t, want.Equal(got), "%v\n%v", want, got)
+	old := stream(t, want)[4:] // as before version 0.15: without the mark
+	assert.NoError(t, CheckSchema(old))
+}
+
+// Bytes of a schema are changed, one and four at a time: what passes the check takes arrow-go little memory.
+func TestChangedSchemasTakeNoMemory(t *testing.T) {
+	good := stream(t, wide(t))
+	step := 7
+	if testing.Short() {
+		step = 31
+	}
+	var before, after runtime.MemStats
+	for at := 0; at < len(good); at += step {
+		for _, change := range []func([]byte){
+			func(b []byte) { b[0] ^= 0x01 }, func(b []byte) { b[0] ^= 0x80 }, func(b []byte) { b[0] = 0xff },
+			func(b []byte) { copy(b, []byte{0, 0xff, 0xff, 0x7f}) }, func(b []byte) { copy(b, []byte{0, 0, 0xff, 0}) },
+		} {
+			bad := bytes.Clone(good)
+			change(bad[at:])
+			runtime.ReadMemStats(&before)
+			_, _ = read(bad)
+			runtime.ReadMemStats(&after)
+			require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(100*len(good)), "byte %d", at)
+		}
+		assert.Error(t, CheckSchema(good[:min(at, len(good)-9)])) // the last 8 end the stream
+	}
+}
+
+// Fields that are all the same table make a message small and its schema large: 2,000 names of 100,000 bytes each.
+func TestSharedTables(t *testing.T) {
+	fields := make([]arrow.Field, 2000)
+	for i := range fields {
+		fields[i] = arrow.Field{Name: fmt.Sprint(i), Type: arrow.Null}
+	}
+	fields[0].Name = strings.Repeat("x", 100_000)
+	b := stream(t, arrow.NewSchema(fields, nil))
+	require.NoError(t, CheckSchema(b))
+	m := b[8:]
+	message, err := newFlat(m).root()
+	require.NoError(t, err)
+	schema, _, err := message.table(2)
+	require.NoError(t, err)
+	at, n, err := schema.vector(1, 4)
+	require.NoError(t, err)
+	require.Equal(t, len(fields), n)
+	first, err := schema.f.target(at)
+	require.NoError(t, err)
+	for i := range n {
+		binary.LittleEndian.PutUint32(m[at+4*i:], uint32(first-at-4*i))
+	}
+	assert.ErrorContains(t, CheckSchema(b), "metadata: more than its ")
+}
+
+func TestHostileSchemas(t *testing.T) {
+	deep := arrow.DataType(arrow.Null)
+	for range 100 {
+		deep = arrow.ListOf(deep)
+	}
+	of := func(dt arrow.DataType) []byte {
+		return stream(t, arrow.NewSchema([]arrow.Field{{Name: "f", Type: dt}}, nil))
+	}
+	batch := record(t)
+	for name, row := range map[string]struct {
+		stream []byte
+		want   string
+	}{
+		"nothing":        {nil, "schema: 0 bytes"},
+		"only the mark":  {[]byte{0xff, 0xff, 0xff, 0xff}, "schema: 4 bytes"},
+		"the end":        {make([]byte, 8), "metadata: 0 bytes"},
+		"cut off":        {of(arrow.Null)[:40], "bytes of metadata, of which 32 are there"},
+		"a batch":        {batch, "metadata: a message of type 3 before the schema"},
+		"deep":           {of(deep), "metadata: fields are nested more than 64 deep"},
+		"negative width": {of(&arrow.FixedSizeBinaryType{ByteWidth: -5}), "metadata: a field of type 15 with the size -5"},
+	} {
+		err := CheckSchema(row.stream)
+		assert.ErrorContains(t, err, row.want, name)
+		assert.ErrorIs(t, err, arrow.ErrInvalid, name)
+	}
+}
+
+// record is a stream without its schema.
+func record(t testing.TB) []byte {
+	s := arrow.NewSchema([]arrow.Field{{Name: "f", Type: arrow.Null}}, nil)
+	var b bytes.Buffer
+	w := ipc.NewWriter(&b, ipc.WithSchema(s))
+	require.NoError(t, w.Write(array.NewRecordBatch(s, []arrow.Array{array.NewNull(3)}, 3)))
+	require.NoError(t, w.Close())
+	return b.Bytes()[len(stream(t, s))-8:]
+}

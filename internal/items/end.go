@@ -1,0 +1,50 @@
+package items
+
+import (
+	"errors"
+	"io"
+)
+
+// StreamEnd is how a stream ended: with io.EOF, or with an error.
+type StreamEnd struct{ Err error }
+
+// endWith ends the stream with an error, unless it has ended, and returns its end.
+func (r *Reader[T]) endWith(err error) error {
+	r.end.CompareAndSwap(nil, &StreamEnd{notTheEnd(err)})
+	return r.end.Load().Err
+}
+
+// Fail ends the stream with an error that came before its first item, unless it has ended. Even io.EOF
+// is an error then.
+func (r *Reader[T]) Fail(err error) {
+	if err == io.EOF {
+		err = &cutOff{err}
+	}
+	r.endWith(err)
+}
+
+// cutOff is an error that wraps io.EOF: the source was cut off, and its stream must not end as if it
+// were complete. It wraps all that the error wraps, and io.ErrUnexpectedEOF in place of io.EOF, since
+// functions of arrow-go, and programs, take an error that wraps io.EOF for the end.
+type cutOff struct{ err error }
+
+func (c *cutOff) Error() string { return c.err.Error() }
+
+func (c *cutOff) Is(target error) bool {
+	return target == io.ErrUnexpectedEOF || target != io.EOF && errors.Is(c.err, target)
+}
+
+func (c *cutOff) As(target any) bool { return errors.As(c.err, target) }
+
+// notTheEnd makes an error that wraps io.EOF one that does not. io.EOF itself is the end.
+func notTheEnd(err error) (same error) {
+	defer func() { // a program's error may have an Is that panics
+		if recover() != nil {
+			same = err
+		}
+	}()
+	if err == io.EOF || !errors.Is(err, io.EOF) {
+		return err
+	}
+	return &cutOff{err}
+}

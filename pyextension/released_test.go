@@ -1,0 +1,103 @@
+//go:build cgo && unix
+
+package pyextension
+
+import (
+	"errors"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/device"
+)
+
+// stream is the result of a function: a reader of batches of one row, then of an error if it is not nil.
+func stream(t *testing.T, batches int, end error) replied {
+	t.Helper()
+	register(t, "stream", func(b *cdevice.RecordBatch) (*cdevice.RecordReader, error) {
+		b.Retain()
+		left := batches
+		return cdevice.NewRecordReaderFunc(b.Schema(), device.CPU, func() (*cdevice.RecordBatch, error) {
+			if left--; left >= 0 {
+				return b.Slice(0, 1)
+			}
+			if end != nil {
+				return nil, end
+			}
+			return nil, io.EOF
+		}, b.Release)
+	})
+	return ask(t, "stream", exported(t, 7)).value.(replied)
+}
+
+// What a call has made, and does not hand over, is released, and so is what it was given.
+func TestEveryCallReleasesItsOwn(t *testing.T) {
+	broken := errors.New("disk on fire")
+	for name, c := range map[string]struct {
+		f       any
+		batches int
+		end     error
+		want    string // in the error
+	}{
+		"a table":                   {func(t arrow.Table) arrow.Table { return t }, 3, nil, ""},
+		"a table that fails":        {func(arrow.Table) {}, 2, broken, "disk on fire"},
+		"a host reader":             {func(r array.RecordReader) array.RecordReader { return r }, 3, nil, ""},
+		"a host reader, unread":     {func(array.RecordReader) {}, 3, nil, ""},
+		"a reader, unread":          {func(*cdevice.RecordReader) {}, 3, nil, ""},
+		"a host batch":              {func(b arrow.RecordBatch) arrow.RecordBatch { return b }, 3, nil, ""},
+		"a batch of one":            {func(b *cdevice.RecordBatch) *cdevice.RecordBatch { return b }, 1, nil, ""},
+		"a batch of many":           {func(b *cdevice.RecordBatch) *cdevice.RecordBatch { return b }, 3, nil, ""},
+		"a batch of none":           {func(b *cdevice.RecordBatch) *cdevice.RecordBatch { return b }, 0, nil, ""},
+		"a batch that fails":        {func(*cdevice.RecordBatch) {}, 2, broken, "disk on fire"},
+		"a column":                  {func(b arrow.RecordBatch) arrow.Array { return retained(b.Column(0)) }, 3, nil, ""},
+		"results beside a bad one":  {func(b *cdevice.RecordBatch) []any { return []any{b, b, make(chan int)} }, 1, nil, "chan int is not supported"},
+		"results beside a panic":    {func(b *cdevice.RecordBatch) []any { return []any{b, struct{ array.RecordReader }{}} }, 1, nil, "nil pointer dereference"},
+		"a result of a broken call": {func(b *cdevice.RecordBatch) *cdevice.Array { defer b.Release(); return b.Column(0) }, 1, nil, "released that is borrowed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			nothingIsLeft(t)
+			s := stream(t, c.batches, c.end)
+			register(t, "f", c.f)
+			got := ask(t, "f", own1(s.handle))
+			server{}.Release(s.handle)
+			if o, is := got.value.(replied); is {
+				server{}.Release(o.handle)
+			}
+			assert.Contains(t, got.text, c.want)
+			assert.Equal(t, c.want == "", got.text == "", got.text)
+		})
+	}
+}
+
+func retained[T interface{ Retain() }](v T) T {
+	v.Retain()
+	return v
+}
+
+// A batch as a stream is released if it is not read.
+func TestUnreadStreamOfABatch(t *testing.T) {
+	nothingIsLeft(t)
+	register(t, "f", func(*cdevice.RecordReader) {})
+	assert.Empty(t, ask(t, "f", exported(t, 1)).text)
+}
+
+// The result of a call that is cancelled once it has ended is released.
+func TestCancelAfterTheEnd(t *testing.T) {
+	nothingIsLeft(t)
+	open := make(chan struct{})
+	register(t, "f", func(b *cdevice.RecordBatch) *cdevice.RecordBatch {
+		<-open
+		return b
+	})
+	number, _ := server{}.Call(request(t, "f", exported(t, 1)), 0)
+	require.NotZero(t, number)
+	close(open)
+	require.True(t, numbered(number, false).wait(time.Minute))
+	server{}.Cancel(number)
+}

@@ -1,0 +1,80 @@
+package share
+
+import (
+	"errors"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// peerOf returns the process at the other end, and its user.
+func peerOf(conn *net.UnixConn) (peer *unix.Ucred, err error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	if ctl := raw.Control(func(fd uintptr) {
+		peer, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	}); ctl != nil {
+		return nil, ctl
+	}
+	return peer, err
+}
+
+// overflowUser is the number that stands for the users that the user namespace of this process does not have, or -1 where
+// it has all.
+var overflowUser = sync.OnceValue(func() int64 {
+	users, err := os.ReadFile("/proc/self/uid_map")
+	if f := strings.Fields(string(users)); err == nil && len(f) == 3 && f[0] == "0" && f[2] == "4294967295" {
+		return -1
+	}
+	text, _ := os.ReadFile("/proc/sys/kernel/overflowuid")
+	if user, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil {
+		return user
+	}
+	return 65534
+})
+
+// sameUser reports whether a peer is a process of this process's user, as the kernel says.
+func sameUser(peer *unix.Ucred) bool {
+	return peer.Uid == uint32(os.Geteuid()) && int64(peer.Uid) != overflowUser()
+}
+
+// awaitDeath waits until a process has ended whose socket was closed without a word: the system closes the socket
+// of a killed process while its memory may still be mapped. A process that goes on is not waited for long.
+func awaitDeath(conn *net.UnixConn, pid int32) {
+	file, err := processOf(conn, pid)
+	if err != nil { // it has ended, or has no number here
+		return
+	}
+	defer unix.Close(file)
+	for end := time.Now().Add(afterDeath); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+		poll := []unix.PollFd{{Fd: int32(file), Events: unix.POLLIN}}
+		if n, err := unix.Poll(poll, 0); n > 0 || err != nil && !errors.Is(err, unix.EINTR) {
+			return
+		}
+	}
+}
+
+// processOf opens the process at the other end: by its socket, which since Linux 6.5 knows it in any PID namespace, or
+// by its number.
+func processOf(conn *net.UnixConn, pid int32) (file int, err error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	if ctl := raw.Control(func(fd uintptr) {
+		file, err = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_PEERPIDFD)
+	}); ctl != nil {
+		return 0, ctl
+	}
+	if errors.Is(err, unix.ENOPROTOOPT) {
+		return unix.PidfdOpen(int(pid), 0)
+	}
+	return file, err
+}
