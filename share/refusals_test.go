@@ -123,7 +123,7 @@ func TestTicketsOfManyColumns(t *testing.T) {
 			})
 			assert.Less(t, used, uint64(1<<20))
 			used = taken(func() { assert.ErrorIs(t, share.Decode(ticket), share.ErrBadTicket) })
-			assert.LessOrEqual(t, used, uint64(10*len(ticket)))
+			assert.LessOrEqual(t, used, uint64(20*len(ticket)), "eight times the bytes, and what AddressSanitizer adds to each allocation")
 		})
 	}
 }

@@ -2,6 +2,7 @@ package cstruct
 
 import (
 	"math"
+	"strings"
 	"testing"
 	"unsafe"
 
@@ -26,6 +27,9 @@ func TestPlanAcceptsWhatTheParserAccepts(t *testing.T) {
 				arr, err := c.Array(mallocator.NewMallocator(), v)
 				require.NoError(t, err)
 				defer arr.Release()
+				if name := arr.DataType().String(); underASan && (strings.Contains(name, "string_view") || strings.Contains(name, "binary_view")) {
+					return // cdata leaks the sizes of their buffers: docs/upstream.md, 3
+				}
 				s := arrow.NewSchema([]arrow.Field{{Name: "a", Type: arr.DataType()}, {Name: "b", Type: arr.DataType()}}, nil)
 				rec := array.NewRecordBatch(s, []arrow.Array{arr, arr}, int64(arr.Len()))
 				defer rec.Release()

@@ -1,0 +1,5 @@
+//go:build !asan
+
+package cstruct
+
+const underASan = false
