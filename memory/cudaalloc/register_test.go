@@ -164,7 +164,9 @@ func TestRegisteredMemoryIsLost(t *testing.T) {
 		assert.Equal(t, want, called, "%d failures", fails)
 		assert.EqualValues(t, 1-want, gpu.ReadStats().Lost)
 		if want == 0 {
-			assert.ErrorContains(t, err, "cuMemHostUnregister")
+			if err != nil { // of a free that Flush made; one that the poller made before is counted alone
+				assert.ErrorContains(t, err, "cuMemHostUnregister")
+			}
 			gpu.ForgetLost()
 			require.NoError(t, gpu.UnregisterHost(background, pointer(b)))
 		}
