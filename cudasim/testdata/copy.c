@@ -115,7 +115,7 @@ RULE(wide_fills_are_aligned, "") {
 RULE(copies_of_nothing_succeed, "") {
   use(0);
   CUdeviceptr m = new_memory(64);
-  char byte;
+  char byte = 0;
   OK(cuMemcpyHtoD_v2(m, &byte, 0));
   OK(cuMemcpyDtoH_v2(&byte, m, 0));
   OK(cuMemcpyDtoD_v2(m, m, 0));

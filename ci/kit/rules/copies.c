@@ -117,7 +117,7 @@ RULE(wide_fills_are_aligned, MANUAL,
 RULE(copies_of_nothing_succeed, READING, "Copies and fills of no bytes succeed.") {
   CUdeviceptr m = new_memory(64);
   CUstream s = new_stream();
-  char byte;
+  char byte = 0;
   IS(cuMemcpyHtoD_v2(m, &byte, 0), CUDA_SUCCESS);
   IS(cuMemcpyDtoH_v2(&byte, m, 0), CUDA_SUCCESS);
   IS(cuMemcpyDtoD_v2(m, m, 0), CUDA_SUCCESS);

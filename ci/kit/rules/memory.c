@@ -183,7 +183,7 @@ RULE(unknown_addresses_have_no_range, MANUAL, "cuMemGetAddressRange of an addres
      .alone = true) {
   CUdeviceptr m = new_memory(64 << 20), base = 0;
   size_t size = 0;
-  char byte;
+  char byte = 0;
   IS(cuMemGetAddressRange_v2(&base, &size, address(&byte)), CUDA_ERROR_NOT_FOUND);
   OK(cuMemFree_v2(m));
   IS(cuMemGetAddressRange_v2(&base, &size, m), CUDA_ERROR_NOT_FOUND);
