@@ -115,7 +115,7 @@ func TestWhoIsTold(t *testing.T) {
 				defer r.Release()
 				return flight.Send(stream, r)
 			}
-			grpcServer := grpc.NewServer(flight.ServerOptions()...)
+			grpcServer := grpc.NewServer(append(flight.ServerOptions(), grpc.WaitForHandlers(true))...)
 			arrowflight.RegisterFlightServiceServer(grpcServer, &server{
 				get: func(_ *arrowflight.Ticket, stream arrowflight.FlightService_DoGetServer) error {
 					see("DoGet", stream)
@@ -123,7 +123,10 @@ func TestWhoIsTold(t *testing.T) {
 				},
 				put: func(stream arrowflight.FlightService_DoPutServer) error {
 					see("DoPut", stream)
-					_, _, err := flight.Receive(stream, flight.WithSharing(nil, nil))
+					r, _, err := flight.Receive(stream, flight.WithSharing(nil, nil))
+					if err == nil {
+						r.Release()
+					}
 					return err
 				},
 				exchange: func(stream arrowflight.FlightService_DoExchangeServer) error {

@@ -314,7 +314,7 @@ func serveTCP(t *testing.T, s *server) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	grpcServer := grpc.NewServer(flight.ServerOptions()...)
+	grpcServer := grpc.NewServer(append(flight.ServerOptions(), grpc.WaitForHandlers(true))...) // leaks are counted behind them
 	arrowflight.RegisterFlightServiceServer(grpcServer, s)
 	go grpcServer.Serve(listener)
 	t.Cleanup(grpcServer.Stop)
