@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -24,16 +25,18 @@ var sources embed.FS
 // library is the name that programs look for, and the soname.
 const library = "libcuda.so.1"
 
-// absent replaces the name of a function that the library lacks.
-const absent = "cudasim_absent_"
+// object is all sources, compiled; only its links differ from one library to the other.
+const object = "cudasim.o"
 
-var flags = []string{
-	"-std=c11", "-D_GNU_SOURCE", "-O2", "-g", "-fPIC", "-fvisibility=hidden",
-	"-Wall", "-Wextra", "-Wpedantic", "-pthread",
+var (
+	flags = []string{
+		"-std=c11", "-D_GNU_SOURCE", "-O2", "-g", "-fPIC", "-fvisibility=hidden",
+		"-Wall", "-Wextra", "-Wpedantic", "-pthread",
+	}
 	// A program may load several copies and a real driver: no copy may bind to a function of
 	// another.
-	"-shared", "-Wl,-Bsymbolic", "-Wl,-soname," + library,
-}
+	linkFlags = []string{"-shared", "-pthread", "-Wl,-Bsymbolic", "-Wl,-soname," + library}
+)
 
 // Build compiles the simulated driver with the C compiler of this machine ($CC,
 // cc or gcc) and returns the path of its libcuda.so.1, for LD_LIBRARY_PATH,
@@ -66,75 +69,100 @@ func versionFlags(version int) []string {
 
 // build is Build with further compiler flags.
 func build(more, missing []string) (path string, err error) {
-	args := slices.Concat(flags, more)
 	missing = slices.Compact(slices.Sorted(slices.Values(missing)))
-	if len(missing) > 0 {
-		whole, err := build(more, nil)
-		if err != nil {
-			return "", err
-		}
-		if err := checkExported(whole, missing); err != nil {
-			return "", fmt.Errorf("cudasim: build: %w", err)
+	if path, err = linked(slices.Concat(flags, more), nil); err == nil && len(missing) > 0 {
+		if err = checkExported(path, missing); err == nil {
+			path, err = linked(slices.Concat(flags, more), missing)
 		}
 	}
-	for _, name := range missing {
-		args = append(args, "-D"+name+"="+absent+name)
-	}
-	path, err = buildOnce(args)
 	if err != nil {
 		return "", fmt.Errorf("cudasim: build: %w", err)
 	}
 	return path, nil
 }
 
-func buildOnce(args []string) (path string, err error) {
+// linked returns the library with these compiler flags that lacks the functions in missing.
+func linked(flags, missing []string) (path string, err error) {
 	cc, err := theCompiler()
 	if err != nil {
 		return "", err
 	}
-	hash := sha256.New()
-	fmt.Fprintf(hash, "%q %q %q\n", cc.command, cc.version, args)
+	key := sha256.New()
+	fmt.Fprintf(key, "%q %q %q\n", cc.command, cc.version, flags)
 	err = eachSource(func(name string, content []byte) error {
-		fmt.Fprintf(hash, "%s %d\n%s", name, len(content), content)
+		fmt.Fprintf(key, "%s %d\n%s", name, len(content), content)
 		return nil
 	})
 	if err != nil {
 		return "", err
 	}
-	dir, err := cacheDir(hex.EncodeToString(hash.Sum(nil))[:32])
+	compiled, err := once(key, object, func(to string) error { return compile(to, slices.Concat(cc.command, flags)) })
 	if err != nil {
 		return "", err
 	}
-	path = filepath.Join(dir, library)
+	fmt.Fprintf(key, "%q %q\n", linkFlags, missing)
+	return once(key, library, func(to string) error { return link(to, compiled, cc.command, missing) })
+}
+
+// once returns the file of that name for the key. Where there is none, make writes it to a temporary folder, as
+// several processes may do so at once.
+func once(key hash.Hash, name string, make func(to string) error) (path string, err error) {
+	dir, err := cacheDir(hex.EncodeToString(key.Sum(nil))[:32])
+	if err != nil {
+		return "", err
+	}
+	path = filepath.Join(dir, name)
 	if _, err := os.Stat(path); err == nil {
 		return path, nil
 	}
-	return path, compile(path, slices.Concat(cc.command, args))
-}
-
-// compile builds to a temporary file and renames it to path: several processes may do so at once.
-func compile(path string, command []string) error {
-	tmp, err := os.MkdirTemp(filepath.Dir(path), "tmp-")
+	tmp, err := os.MkdirTemp(dir, "tmp-")
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer os.RemoveAll(tmp)
-	command = append(command, "-ffile-prefix-map="+tmp+"=cudasim/src", "-o", library)
-	err = eachSource(func(name string, content []byte) error {
+	if err := make(filepath.Join(tmp, name)); err != nil {
+		return "", err
+	}
+	return path, os.Rename(filepath.Join(tmp, name), path)
+}
+
+// compile compiles all sources into the object file to.
+func compile(to string, command []string) error {
+	dir := filepath.Dir(to)
+	command = append(command, "-ffile-prefix-map="+dir+"=cudasim/src", "-r", "-nostdlib", "-o", to)
+	err := eachSource(func(name string, content []byte) error {
 		if filepath.Ext(name) == ".c" {
 			command = append(command, name)
 		}
-		return os.WriteFile(filepath.Join(tmp, name), content, 0o666)
+		return os.WriteFile(filepath.Join(dir, name), content, 0o666)
 	})
 	if err != nil {
 		return err
 	}
+	return run(dir, command)
+}
+
+// link makes a library of the object, which does not export the functions in missing: dlsym does not find them, nor does
+// cuGetProcAddress.
+func link(to, compiled string, cc, missing []string) error {
+	command := slices.Concat(cc, linkFlags, []string{compiled, "-o", to})
+	if len(missing) > 0 {
+		script := filepath.Join(filepath.Dir(to), "missing.map")
+		if err := os.WriteFile(script, []byte("{ local: "+strings.Join(missing, "; ")+"; };\n"), 0o666); err != nil {
+			return err
+		}
+		command = append(command, "-Wl,--version-script="+script)
+	}
+	return run(filepath.Dir(to), command)
+}
+
+func run(dir string, command []string) error {
 	cmd := exec.Command(command[0], command[1:]...)
-	cmd.Dir = tmp
+	cmd.Dir = dir
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w\n%s", cmd, err, out)
 	}
-	return os.Rename(filepath.Join(tmp, library), path)
+	return nil
 }
 
 // checkExported returns an error for a name that the library does not export, such as a misspelled

@@ -34,6 +34,7 @@ func contract(d *cudaalloc.Device, peers ...device.Device) []devicetest.Option {
 
 func TestGPUContract(t *testing.T) {
 	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
+		t.Parallel()
 		all := m.Devices(t)
 		for _, d := range all {
 			var peers []device.Device

@@ -84,19 +84,22 @@ const amongPeers = "memory is copied between devices, on streams of either"
 // Every call of the driver in the contract is made to fail, one at a time (see
 // [cudatest.Faults]): an error names the call, nothing is lost, and the device is usable.
 func TestEachCallFails(t *testing.T) {
-	for name, options := range map[string]cudasim.Options{"pools": {Devices: 2}, "no pools": {NoPools: true}} {
-		t.Run(name, func(t *testing.T) {
-			m := cudatest.Simulated(t, options)
-			gpu := m.GPUs[0]
-			for _, d := range []*cudaalloc.Device{gpu, gpu.Pinned(), gpu.Managed()} {
+	for name, options := range map[string]cudasim.Options{"pools": {Devices: 2, NoPoison: true}, "no pools": {NoPools: true, NoPoison: true}} {
+		for kind, of := range map[string]func(*cudaalloc.Device) *cudaalloc.Device{
+			"device": (*cudaalloc.Device).Own, "page-locked": (*cudaalloc.Device).Pinned,
+			"managed": (*cudaalloc.Device).Managed, "shareable": (*cudaalloc.Device).Shareable,
+		} {
+			t.Run(name+"/"+kind, func(t *testing.T) {
+				t.Parallel()
+				m := cudatest.Simulated(t, options)
 				var peers []device.Device
-				if len(m.GPUs) > 1 {
+				if len(m.GPUs) > 1 && kind != "shareable" {
 					peers = append(peers, m.GPUs[1])
 				}
-				t.Run(d.ID().String(), func(t *testing.T) { eachCallFails(t, m, d, contract(d, peers...)) })
-			}
-			t.Run("shareable", func(t *testing.T) { eachCallFails(t, m, gpu.Shareable(), contract(gpu.Shareable())) })
-		})
+				d := of(m.GPUs[0])
+				eachCallFails(t, m, d, contract(d, peers...))
+			})
+		}
 	}
 }
 

@@ -91,7 +91,7 @@ func (k *kind) stream(t *testing.T) device.Stream {
 }
 
 // eachKind runs test on a machine of its own for each kind of memory, and for device memory
-// with and without pools.
+// with and without pools, side by side.
 func eachKind(t *testing.T, o cudasim.Options, test func(*testing.T, *kind)) {
 	noPools := o
 	noPools.NoPools = true
@@ -106,6 +106,7 @@ func eachKind(t *testing.T, o cudasim.Options, test func(*testing.T, *kind)) {
 		"managed":          {o, (*cudaalloc.Device).Managed, "cuMemAllocManaged"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			m := cudatest.Simulated(t, row.options)
 			test(t, &kind{row.of(m.GPUs[0]), m, row.made})
 		})
