@@ -2,6 +2,8 @@
 # Needed: Go, gcc, g++, python3. Everything else the targets fetch themselves, pinned.
 
 GO ?= go
+# Lint vets the packages. Parallel tests wait for simulated GPUs more than they compute.
+TEST = $(GO) test -timeout 30m -vet=off -parallel 4
 CHECKED = ./cdevice ./device/... ./flight/... ./integration/soak ./internal/... ./interop/... ./memory/... ./pyextension/... ./share
 
 SUITES = test-go test-python test-cuda test-cuda-13 test-archery test-triton test-distributed
@@ -23,7 +25,7 @@ test: ## everything: Go tests, then what others wrote, over the simulated driver
 SIDE_BY_SIDE = $(MAKE) --no-print-directory --jobs=2 --output-sync=target
 
 test-go:
-	$(GO) test -timeout 30m -shuffle=on -vet=off ./...
+	$(TEST) -shuffle=on ./...
 	$(GO) run ./ci/pairs go
 test-python:
 	PAIRS="$(PAIRS)/python.json" integration/run.sh
@@ -62,13 +64,13 @@ cc: # cgo's own code does not compile with these flags, so ours is checked apart
 		$$compiler -std=c11 -D_GNU_SOURCE -O2 -Wall -Wextra -Wpedantic -Werror -c -o build/$${compiler##*/}.o $$f || exit 1; \
 	done
 
-# -short: fewer of the injected faults, and a short soak. Both modes check arithmetic with unsafe.Pointer (checkptr) too; lint
-# has vetted the packages.
+# -short: fewer of the injected faults and of the changed bytes, and a short soak. Both modes check arithmetic with
+# unsafe.Pointer (checkptr) too.
 race: ## the race detector; with it, no unpinned Go pointer is stored in C memory
-	GOEXPERIMENT=cgocheck2 $(GO) test -timeout 30m -short -vet=off -race $(CHECKED)
+	GOEXPERIMENT=cgocheck2 $(TEST) -short -race $(CHECKED)
 
 asan: ## the C half, and Go's accesses to C memory, under AddressSanitizer
-	$(GO) test -timeout 30m -short -vet=off -asan $(CHECKED)
+	$(TEST) -short -asan $(CHECKED)
 
 clang: ## the packages with C, compiled by clang
 	CC=$(CURDIR)/ci/clang $(GO) build ./internal/abi ./internal/bridge ./internal/cuda ./pyextension/internal/capi
@@ -99,7 +101,8 @@ faults: ## every call of the driver fails once: tens of thousands, of which the 
 	CDEVICE_FAULTS=all $(GO) test -timeout 60m -run 'TestEachCall' ./cdevice ./memory/...
 
 SOAKTIME ?= 10m
-soak: ## two simulated GPUs under 200 goroutines that cancel, hold up and capture; the tests do 30 seconds of it
+soak: ## two simulated GPUs under 200 goroutines that cancel, hold up and capture; the tests do 15 seconds of it
+	$(GO) test ./cudasim -count=1 -run TestOrder -runs 100
 	CDEVICE_SOAK=$(SOAKTIME) CDEVICE_SOAK_BOUND=100ms $(GO) test -v -count=1 -timeout 0 ./integration/soak
 
 FUZZTIME ?= 60s

@@ -89,13 +89,16 @@ func TestEveryFieldCorrupted(t *testing.T) {
 // Contents at random: a full validation refuses them, or all of arrow-go can
 // read them.
 func TestRandomContents(t *testing.T) {
-	seed := uint64(0)
+	seed, rounds := uint64(0), 150
+	if testing.Short() {
+		rounds = 50
+	}
 	for _, w := range []way{asArray, asBatch} {
 		eachForeign(t, []cases.Variant{cases.Nulls, cases.Sliced}, w, func(t *testing.T, f *foreignArray) {
 			seed++
 			r := rand.New(rand.NewPCG(seed, 2026))
 			nodes := f.guided()
-			for round := range 150 {
+			for round := range rounds {
 				f.restore()
 				for range 1 + r.IntN(3) {
 					if len(nodes) > 0 {

@@ -2,6 +2,7 @@ package cudasim
 
 import (
 	"encoding/json"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -105,6 +106,8 @@ func (p ordered) names(text string) bool {
 	return count(p.calls[0]) > 0 && count(p.calls[1]) > 0
 }
 
+var runsOfOrder = flag.Int("runs", 30, "how often each program of the tests of order runs; make soak runs them 100 times")
+
 // TestOrder runs every program in every schedule: with all its waits it is never
 // reported, and with one wait less in every run. The program itself judges each run.
 func TestOrder(t *testing.T) {
@@ -118,7 +121,7 @@ func TestOrder(t *testing.T) {
 		}
 	}
 	require.GreaterOrEqual(t, pairs, 60)
-	runs := 100
+	runs := *runsOfOrder
 	if testing.Short() {
 		runs = 10
 	}

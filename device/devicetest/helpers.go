@@ -1,6 +1,7 @@
 package devicetest
 
 import (
+	"bytes"
 	"context"
 	"runtime"
 	"sync"
@@ -157,21 +158,16 @@ func hostBytes(p device.Ptr, n int) []byte {
 	return unsafe.Slice(*(**byte)(unsafe.Pointer(&p)), n)
 }
 
+// pattern has a period that no alignment divides, so that bytes which come to another place are seen.
 func pattern(n int, seed byte) []byte {
-	b := make([]byte, n)
-	for i := range b {
-		b[i] = byte(i)*31 + seed
+	period := make([]byte, 251)
+	for i := range period {
+		period[i] = byte(i) + seed
 	}
-	return b
+	return bytes.Repeat(period, n/len(period)+1)[:n]
 }
 
-func repeated(n int, value byte) []byte {
-	b := make([]byte, n)
-	for i := range b {
-		b[i] = value
-	}
-	return b
-}
+func repeated(n int, value byte) []byte { return bytes.Repeat([]byte{value}, n) }
 
 func one(dst, src device.Ptr, size int) []device.Range {
 	return []device.Range{{Dst: dst, Src: src, Size: int64(size)}}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"sync"
 	"unsafe"
 
 	"github.com/stretchr/testify/assert"
@@ -205,12 +206,8 @@ var stagerIsolationRules = []rule{
 		if c.CPUAccessible() {
 			return
 		}
-		const n, pieces = 16 << 20, 6
-		m, other := c.allocate(t, n*pieces), c.allocate(t, 64)
-		content := make([]byte, n*pieces)
-		for i := range pieces {
-			content[i*n], content[(i+1)*n-1] = byte(i+1), byte(i+101)
-		}
+		const n, pieces = largePiece, largePieces
+		m, other, content := c.allocate(t, n*pieces), c.allocate(t, 64), largeContent()
 		s, _, open := c.stuck(t)
 		large := make(chan error, 1)
 		go func() { large <- c.uploads(background, m.Ptr(), content, s) }()
@@ -234,20 +231,30 @@ var stagerIsolationRules = []rule{
 		if c.CPUAccessible() {
 			return // the copy itself may wait
 		}
-		const n, pieces = 16 << 20, 6
-		m := c.allocate(t, n*pieces)
+		const n, pieces = largePiece, largePieces
+		m, content := c.allocate(t, n*pieces), largeContent()
 		s, _, open := c.stuck(t)
-		content := make([]byte, n*pieces)
 		for range 3 {
 			endsInTime(t, "Upload", func(ctx context.Context) error { return c.uploads(ctx, m.Ptr(), content, s) })
 		}
 		open()
-		content[0], content[n*pieces-1] = 1, 2
 		within(t, "an upload afterwards", func() error { return c.uploads(background, m.Ptr(), content, s) })
 		assert.Equal(t, []byte{1}, c.read(t, m.Ptr(), 1, s))
-		assert.Equal(t, []byte{2}, c.read(t, m.Ptr()+n*pieces-1, 1, s))
+		assert.Equal(t, []byte{pieces + 100}, c.read(t, m.Ptr()+n*pieces-1, 1, s))
 	}},
 }
+
+// largePieces of these bytes are more than a device may stage.
+const largePiece, largePieces = 16 << 20, 6
+
+// largeContent is not changed: piece i begins with i+1 and ends with i+101.
+var largeContent = sync.OnceValue(func() []byte {
+	content := make([]byte, largePiece*largePieces)
+	for i := range largePieces {
+		content[i*largePiece], content[(i+1)*largePiece-1] = byte(i+1), byte(i+101)
+	}
+	return content
+})
 
 // uploads uploads b, which may be changed when it returns.
 func (c *contract) uploads(ctx context.Context, to device.Ptr, b []byte, s device.Stream) error {

@@ -48,7 +48,7 @@ type plan struct {
 }
 
 func newPlan(t *testing.T) plan {
-	p := plan{each: 6 * time.Second, seed: uint64(time.Now().UnixNano()), bound: 2 * time.Second, steady: true}
+	p := plan{each: 3 * time.Second, seed: uint64(time.Now().UnixNano()), bound: 2 * time.Second, steady: true}
 	if testing.Short() { // instrumented runs, which are slow
 		p.each, p.steady = time.Second, false
 	}
