@@ -348,6 +348,27 @@ def test_batches_of_streams_are_released(ext):
         ext.count([WithoutSchema(table("a"))])
 
 
+class WithoutItems(list):
+    """It tells its schema, the releases of which are counted."""
+
+    def __init__(self):
+        self._capsule = BATCH.schema.__arrow_c_schema__()
+        self.releases = abi.count_releases(abi.ArrowSchema.from_address(_capsules.pointer(self._capsule, "arrow_schema", "")))
+        self.schema = self
+
+    def __arrow_c_schema__(self):
+        return self._capsule
+
+
+def test_schemas_of_sources_without_items_are_released(ext):
+    taken, abandoned = WithoutItems(), WithoutItems()
+    assert ext.count(taken) == 0
+    assert taken.releases.count == 1
+    with pytest.raises(TypeError, match="argument values"):
+        ext.read_two(abandoned, object())
+    assert abandoned.releases.count == 1
+
+
 def test_sources_are_not_kept(ext):
     class Items(list):
         pass
