@@ -4,7 +4,8 @@
 GO ?= go
 # Lint vets the packages. Parallel tests wait for simulated GPUs more than they compute.
 TEST = $(GO) test -timeout 30m -vet=off -parallel 4
-CHECKED = ./cdevice ./device/... ./flight/... ./integration/soak ./internal/... ./interop/... ./memory/... ./pyextension/... ./share
+# Those whose tests take longest are first, so that others run beside them.
+CHECKED = ./memory/... ./cdevice ./flight/... ./device/... ./integration/soak ./internal/... ./interop/... ./pyextension/... ./share
 
 SUITES = test-go test-python test-cuda test-cuda-13 test-archery test-triton test-distributed
 
@@ -25,7 +26,7 @@ test: ## everything: Go tests, then what others wrote, over the simulated driver
 SIDE_BY_SIDE = $(MAKE) --no-print-directory --jobs=2 --output-sync=target
 
 test-go:
-	$(TEST) -shuffle=on ./...
+	$(TEST) -shuffle=on ./memory/... ./cudasim/... ./cdevice/... ./...
 	$(GO) run ./ci/pairs go
 test-python:
 	PAIRS="$(PAIRS)/python.json" integration/run.sh
