@@ -30,13 +30,13 @@ func grown(t testing.TB, values arrow.Array, opts ...ipc.Option) []*arrowflight.
 	rec := array.NewRecordBatch(arrow.NewSchema([]arrow.Field{{Name: "d", Type: dt, Nullable: true}}, nil), []arrow.Array{d}, 2)
 	m := record(t, []arrow.RecordBatch{rec}, opts...)
 	n := len(m)
-	m = append(m, delta(m[n-2]), m[n-1])
+	m = append(m, delta(m[n-2], 0), m[n-1])
 	m[n-2].DataBody = bytes.Clone(m[n-2].DataBody)
 	return m
 }
 
-// delta is the message of a delta with the data of a dictionary, whose id is 0.
-func delta(m *arrowflight.FlightData) *arrowflight.FlightData {
+// delta is the message of a delta of that id, with the data of a dictionary.
+func delta(m *arrowflight.FlightData, id byte) *arrowflight.FlightData {
 	u32 := func(at int) int { return int(int32(binary.LittleEndian.Uint32(m.DataHeader[at:]))) }
 	follow := func(table, slot int) int {
 		field := table + int(binary.LittleEndian.Uint16(m.DataHeader[table-u32(table)+4+2*slot:]))
@@ -45,12 +45,12 @@ func delta(m *arrowflight.FlightData) *arrowflight.FlightData {
 	header := []byte{
 		16, 0, 0, 0, // 0: where the message is
 		10, 0, 12, 0, 0, 0, 8, 0, 4, 0, 0, 0, // 4: its fields: no version, the type, the header
-		12, 0, 0, 0, 20, 0, 0, 0, 2, 0, 0, 0, // 16: the message
-		10, 0, 12, 0, 0, 0, 4, 0, 8, 0, 0, 0, // 28: the fields of the header: no id, the data, whether it is a delta
-		12, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, // 40: the header
+		12, 0, 0, 0, 24, 0, 0, 0, 2, 0, 0, 0, // 16: the message
+		10, 0, 20, 0, 12, 0, 4, 0, 8, 0, 0, 0, 0, 0, 0, 0, // 28: the fields of the header: the id, the data, whether it is a delta
+		16, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, id, 0, 0, 0, 0, 0, 0, 0, // 44: the header
 	}
 	data := follow(follow(u32(0), 2), 1)
-	binary.LittleEndian.PutUint32(header[44:], uint32(len(header)+data-44))
+	binary.LittleEndian.PutUint32(header[48:], uint32(len(header)+data-48))
 	return &arrowflight.FlightData{DataHeader: append(header, m.DataHeader...), DataBody: bytes.Clone(m.DataBody)}
 }
 
@@ -75,10 +75,23 @@ func keep(t testing.TB, messages []*arrowflight.FlightData, limit int) (delivere
 	}
 	r.Release()
 	for _, rec := range kept {
-		require.Positive(t, rec.Column(0).(*array.Dictionary).Dictionary().Len()) // which panics if the memory is gone
+		readDictionaries(t, rec.Column(0))
 		rec.Release()
 	}
 	return delivered, err
+}
+
+// readDictionaries panics if the memory of a dictionary is gone.
+func readDictionaries(t testing.TB, arr arrow.Array) {
+	switch a := arr.(type) {
+	case *array.Dictionary:
+		require.Positive(t, a.Dictionary().Len())
+		readDictionaries(t, a.Dictionary())
+	case *array.Struct:
+		for i := range a.NumField() {
+			readDictionaries(t, a.Field(i))
+		}
+	}
 }
 
 func largeTexts(values ...string) arrow.Array {
@@ -204,18 +217,30 @@ func TestDeliveredDictionariesAreKept(t *testing.T) {
 	const most = 1<<31 - 1
 	offsets := numbersOf(4, 0, most, most)
 	nulls := array.NewData(arrow.ListOf(arrow.Null), 2, []*memory.Buffer{nil, memory.NewBufferBytes(offsets)}, []arrow.ArrayData{array.NewNull(most).Data()}, 0, 0)
-	inner := array.NewDictionaryArray(&arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: arrow.BinaryTypes.String}, int8s(0, 1), texts("a", "b"))
-	nested, err := array.NewStructArray([]arrow.Array{inner}, []string{"f"})
-	require.NoError(t, err)
+	overflows := "offset overflow while concatenating arrays"
+	of := func(values arrow.Array) arrow.Array {
+		return array.NewDictionaryArray(&arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: values.DataType()}, int8s(0, 1), values)
+	}
+	in := func(child arrow.Array) arrow.Array {
+		s, err := array.NewStructArray([]arrow.Array{child}, []string{"f"})
+		require.NoError(t, err)
+		return s
+	}
 	for name, row := range map[string]struct {
-		values arrow.Array
-		want   string
+		column  arrow.Array
+		message int  // of the dictionary that gets a delta
+		id      byte // of that
+		want    string
 	}{
-		"more elements than 32 bits count": {array.NewListData(nulls), "offset overflow while concatenating arrays"},
-		"dictionaries inside":              {nested, "a delta of a dictionary whose values have dictionaries"},
+		"more elements than 32 bits count":      {of(array.NewListData(nulls)), 1, 0, overflows},
+		"in a struct":                           {in(of(array.NewListData(nulls))), 1, 0, overflows},
+		"in a dictionary":                       {of(in(of(array.NewListData(nulls)))), 1, 1, overflows},
+		"of a dictionary that has dictionaries": {of(in(of(texts("a", "b")))), 2, 0, "a delta of a dictionary whose values have dictionaries"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			delivered, err := keep(t, grown(t, row.values), 1<<30)
+			rec := array.NewRecordBatch(arrow.NewSchema([]arrow.Field{{Name: "d", Type: row.column.DataType(), Nullable: true}}, nil), []arrow.Array{row.column}, 2)
+			m := record(t, []arrow.RecordBatch{rec})
+			delivered, err := keep(t, append(m, delta(m[row.message], row.id), m[len(m)-1]), 1<<30)
 			assert.ErrorContains(t, err, row.want)
 			assert.Equal(t, 1, delivered)
 		})
