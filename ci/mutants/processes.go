@@ -244,6 +244,22 @@ var processExtras = []extra{
 		"\tif err != nil {\n\t\treturn nil, refused(err)", "\tif err != nil && body == nil {\n\t\treturn nil, refused(err)",
 	},
 	{
+		"flight/wire.go", "incoming.take", "a body that was sent twice",
+		"\t\tm.mem.Free(m.body)\n", "",
+	},
+	{
+		"flight/dictionary.go", "holdDictionaries", "dictionaries of the children",
+		"\t\tholdDictionaries(child)", "\t\t_ = child",
+	},
+	{
+		"flight/dictionary.go", "holdDictionaries", "dictionaries of a dictionary's values",
+		"\t\tholdDictionaries(d)", "\t\t_ = d",
+	},
+	{
+		"internal/ipcmessage/batch.go", "batch.checkBuffers", "the total of decompressed sizes",
+		" || total > limit", "",
+	},
+	{
 		"flight/endpoints.go", "merged.put", "a batch that nobody takes is released",
 		"\t\tit.drop()\n\t\treturn false", "\t\treturn false",
 	},
