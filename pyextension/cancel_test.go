@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/internal/handle"
 )
 
 func TestCancel(t *testing.T) {
@@ -57,6 +59,26 @@ func TestCancelledNext(t *testing.T) {
 		next := ask(t, ".next", own1(stream.handle)).value.(replied)
 		assert.EqualValues(t, i+1, next.rows)
 		server{}.Release(next.handle)
+	}
+	server{}.Release(stream.handle)
+}
+
+// A call that was cancelled before it began reads nothing: the stream may be closed by then, and its context has ended.
+func TestCancelledBeforeItBegins(t *testing.T) {
+	nothingIsLeft(t)
+	register(t, "stream", func(b *cdevice.RecordBatch) (*cdevice.RecordReader, error) {
+		b.Retain()
+		return cdevice.NewRecordReaderFunc(b.Schema(), b.DeviceID().Type, func() (*cdevice.RecordBatch, error) {
+			t.Error("a batch was read")
+			return nil, io.EOF
+		}, b.Release)
+	})
+	stream := ask(t, "stream", exported(t, 1)).value.(replied)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 100 {
+		_, err := handle.Get(handle.Word(stream.handle)).(*object).reader.Next(ctx)
+		assert.ErrorIs(t, err, context.Canceled)
 	}
 	server{}.Release(stream.handle)
 }

@@ -45,8 +45,11 @@ func newReader(r *cdevice.RecordReader, s *scope) *reader {
 }
 
 // Next returns the next batch, owned by the caller, or nil at the end. The end of ctx ends the wait and
-// loses nothing: the batch is that of the next call.
+// loses nothing: the batch is that of the next call. After the end of ctx no read begins, as the stream may end before it.
 func (r *reader) Next(ctx context.Context) (*cdevice.RecordBatch, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
 	b, next, err := r.begin()
 	if b != nil || err != nil {
 		return b, err
