@@ -25,7 +25,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
 
-// Memory that was released and waits for pending work is counted and limited, of whatever kind it is.
+// Released memory of every kind that waits for pending work is counted and limited.
 
 // exportedAndReleased exports an array, drops it, and releases the export on a thread that is not Go's.
 // It takes the array.

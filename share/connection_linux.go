@@ -70,7 +70,7 @@ func connect(ctx context.Context, t Ticket, c *content) (_ *connection, err erro
 	})
 	halt := sync.OnceFunc(func() {
 		if !stop() {
-			<-interrupted // before there is another deadline: that of the goodbye, or none
+			<-interrupted // its deadline must not replace the later ones
 		}
 	})
 	defer halt()

@@ -23,7 +23,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/share"
 )
 
-// Connections that say nothing, or garbage, keep nobody out for longer than the handshake, and no batch.
+// Silent connections, and those that send garbage, delay openers by the handshake at most, and take no batch.
 func TestStrangers(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
 	s := one(t)
@@ -145,7 +145,7 @@ func TestAnotherUser(t *testing.T) {
 	p.End(0)
 }
 
-// asAnotherUser makes a process one of the user nobody.
+// asAnotherUser returns a function that makes a command run as the user nobody.
 func asAnotherUser(t *testing.T) func(*exec.Cmd) {
 	t.Helper()
 	if os.Getuid() != 0 {

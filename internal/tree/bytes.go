@@ -26,20 +26,25 @@ func (m *Owner) bytes() (sum int64) {
 // that it is one of, since many slices may share them.
 func dataBytes(data arrow.ArrayData, part float64) (sum int64) {
 	st, l := layout.Of(data.DataType())
-	for i, b := range data.Buffers() {
+	cut := false // part is that of this array, and not of its parent
+	buffers := data.Buffers()
+	if !l.Validity { // arrow-go has a place for it all the same
+		buffers = buffers[max(len(buffers)-l.Buffers, 0):]
+	}
+	for i, b := range buffers {
 		if b == nil {
 			continue
 		}
 		size := int64(b.Len())
 		least := layout.LeastSize(st, l, i, int64(data.Len()))
-		if least > 0 && least < size && i >= l.FirstData() {
-			part *= float64(least) / float64(size)
+		if !cut && least > 0 && least < size && i >= l.FirstData() {
+			part, cut = part*float64(least)/float64(size), true
 		}
 		sum += int64(part * float64(size))
 	}
 	least, known := layout.ChildLength(st, int64(data.Len()))
 	for _, child := range data.Children() {
-		if known && least > 0 && least < int64(child.Len()) {
+		if !cut && known && least > 0 && least < int64(child.Len()) {
 			sum += dataBytes(child, part*float64(least)/float64(child.Len()))
 		} else {
 			sum += dataBytes(child, part)

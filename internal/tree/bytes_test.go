@@ -38,6 +38,26 @@ func TestBytesOfSlices(t *testing.T) {
 		}
 		return b.NewArray()
 	}
+	listViews := func() arrow.Array {
+		b := array.NewListViewBuilder(memory.DefaultAllocator, arrow.PrimitiveTypes.Int64)
+		defer b.Release()
+		for i := range int64(rows) {
+			b.AppendWithSize(true, 2)
+			b.ValueBuilder().(*array.Int64Builder).AppendValues([]int64{i, i}, nil)
+		}
+		return b.NewArray()
+	}
+	union := func(mode arrow.UnionMode) func() arrow.Array {
+		return func() arrow.Array {
+			b := array.NewBuilder(memory.DefaultAllocator, arrow.UnionOf(mode, []arrow.Field{{Name: "n", Type: arrow.PrimitiveTypes.Int64}}, []arrow.UnionTypeCode{0}))
+			defer b.Release()
+			for i := range int64(rows) {
+				b.(array.UnionBuilder).Append(0)
+				b.(array.UnionBuilder).Child(0).(*array.Int64Builder).Append(i)
+			}
+			return b.NewArray()
+		}
+	}
 	structs := func() arrow.Array {
 		n, s := numbers(), texts()
 		defer n.Release()
@@ -51,6 +71,7 @@ func TestBytesOfSlices(t *testing.T) {
 		least int64 // bytes of the values
 	}{
 		"int64": {numbers, 8 * rows}, "utf8": {texts, 14 * rows}, "list": {lists, 20 * rows}, "struct": {structs, 22 * rows},
+		"list_view": {listViews, 24 * rows}, "sparse_union": {union(arrow.SparseMode), 9 * rows}, "dense_union": {union(arrow.DenseMode), 13 * rows},
 	} {
 		whole := row.make()
 		size := Own(whole).bytes()

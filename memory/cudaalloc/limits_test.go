@@ -166,7 +166,7 @@ func TestShorterIdleTimeAppliesAtOnce(t *testing.T) {
 	}
 }
 
-// Functions and frees are limited, too, of whatever size.
+// The number of waiting functions and frees is limited, too, even if they free no bytes.
 func TestAllocateWaitsWhereTooManyWait(t *testing.T) {
 	m := cudatest.Simulated(t, cudasim.Options{})
 	gpu := m.GPUs[0]
