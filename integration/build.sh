@@ -12,5 +12,5 @@ exec {lock}>build/libraries.lock
 flock "$lock"
 for name in "$@"; do
 	folder=${name/testextension/pyextension}
-	"${GO:-go}" build -buildmode=c-shared -o "build/lib$name.so" "./integration/$folder"
+	"${GO:-go}" build -buildmode=c-shared -trimpath -ldflags=-w -o "build/lib$name.so" "./integration/$folder"
 done

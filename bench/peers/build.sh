@@ -86,7 +86,7 @@ arrowrs() {
 
 # The Go library of bench/endtoend. Go itself knows whether it is fresh.
 endtoend() {
-	(cd "$root" && "${GO:-go}" build -buildmode=c-shared -o "$out/libendtoend.so" ./bench/endtoend)
+	(cd "$root" && "${GO:-go}" build -buildmode=c-shared -trimpath -o "$out/libendtoend.so" ./bench/endtoend)
 }
 
 for peer in arrowcpp nanoarrow arrowrs endtoend; do

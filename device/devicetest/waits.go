@@ -51,7 +51,7 @@ var heldThreadRules = []rule{
 		within(t, "the work", func() error { return s.Synchronize(background) })
 	}},
 	{"waits at once share threads", func(t T, c *contract) {
-		const waits = 2000
+		const waits = 500
 		s, e, open := c.stuck(t)
 		before := threads()
 		results := make(chan error, waits)

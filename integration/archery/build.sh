@@ -36,16 +36,23 @@ build_go() {
 		chmod -R u+w "$copy"
 		printf '%s\n' "$source" >"$copy/stamp"
 	fi
-	# The copy needs what this module needs, and this module; not arrow-go, which it is.
-	sed -e 's|^module .*|module github.com/apache/arrow-go/v18|' \
-		-e 's|github.com/apache/arrow-go/v18 v.*|github.com/arrowdevice/arrowdevice v0.0.0|' go.mod >"$copy/go.mod"
-	printf 'replace github.com/arrowdevice/arrowdevice => %s\n' "$root" >>"$copy/go.mod"
-	cp go.sum "$copy/go.sum"
+	cp -f "$source/go.mod" "$copy"
 	rm -rf "$copy/arrow/internal/cdevice_integration"
 	cp -r "$here/library" "$copy/arrow/internal/cdevice_integration"
-	cd "$copy"
-	"$go" build -tags cdata_integration -buildmode=c-shared -o "$out/libcdevice.so" ./arrow/internal/cdevice_integration
-	"$go" build -tags cdata_integration -buildmode=c-shared -o "$out/libarrowgo.so" ./arrow/internal/cdata_integration
+	cp go.sum "$out/go.sum"
+	{
+		cat go.mod
+		printf 'replace github.com/apache/arrow-go/v18 => %s\n' "$copy"
+	} >"$out/go.mod"
+	library libcdevice cdevice_integration
+	library libarrowgo cdata_integration
+}
+
+# library NAME PACKAGE: builds an internal package of arrow-go, with the flags of ../build.sh, which has compiled
+# most of it.
+library() {
+	"$go" build -modfile="$out/go.mod" -tags cdata_integration -buildmode=c-shared -trimpath -ldflags=-w -o "$out/$1.so" \
+		"github.com/apache/arrow-go/v18/arrow/internal/$2"
 }
 
 # unpacked NAME VERSION [ARGUMENT...]: prints the folder with the source archive of a
