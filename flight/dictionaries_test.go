@@ -247,6 +247,35 @@ func TestDeliveredDictionariesAreKept(t *testing.T) {
 	}
 }
 
+// arrow-go's reader sets a later dictionary into the values of those that it has. A batch that was delivered before has its own.
+func TestDeliveredDictionariesDoNotChange(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	of := func(words ...string) arrow.Array {
+		inner := array.NewDictionaryArray(&arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: arrow.BinaryTypes.String}, int8s(0, 1), texts(words...))
+		list := array.NewData(arrow.ListOf(inner.DataType()), 2, []*memory.Buffer{nil, memory.NewBufferBytes(numbersOf(4, 0, 1, 2))}, []arrow.ArrayData{inner.Data()}, 0, 0)
+		return array.NewDictionaryArray(&arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: list.DataType()}, int8s(0, 1), array.NewListData(list))
+	}
+	sent := func(column arrow.Array) []*arrowflight.FlightData {
+		return record(t, []arrow.RecordBatch{array.NewRecordBatch(arrow.NewSchema([]arrow.Field{{Name: "d", Type: column.DataType(), Nullable: true}}, nil), []arrow.Array{column}, 2)})
+	}
+	m, later := sent(of("a", "b")), sent(of("x", "y"))
+	r, _, err := flight.Receive(&tape{marshal(t, append(m, later[1], m[len(m)-1])), 1 << 20}, flight.WithFullValidation(), flight.WithPrefetch(0))
+	require.NoError(t, err)
+	defer r.Release()
+	var first arrow.RecordBatch
+	for _, want := range []string{`["b"]`, `["y"]`} {
+		require.True(t, r.Next(), "%v", r.Err())
+		rec, err := r.RecordBatch().HostView(background)
+		require.NoError(t, err)
+		defer rec.Release()
+		assert.JSONEq(t, want, rec.Column(0).ValueStr(1))
+		if first == nil {
+			first = rec
+		}
+	}
+	assert.JSONEq(t, `["b"]`, first.Column(0).ValueStr(1), "of the first batch")
+}
+
 // Deltas count by what they take once they are joined: what they decompress to, and the bitmaps of arrays without bytes.
 func TestJoinedDictionariesAreBounded(t *testing.T) {
 	cdevicetest.CheckLeaks(t)

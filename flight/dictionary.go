@@ -56,17 +56,67 @@ func (m *messages) validate(schema *arrow.Schema, metadata []byte, body *memory.
 	return err
 }
 
-// holdDictionaries takes a reference to each dictionary of an array, for good: they are memory of the Go heap. arrow-go
-// releases a dictionary once too often if it fails to join a delta to it (offsets that 32 bits do not hold, nulls whose
-// bitmap is empty), and batches that were delivered may have it.
-func holdDictionaries(a arrow.ArrayData) {
-	if d, ok := a.Dictionary().(*array.Data); ok && d != nil {
-		d.Retain()
-		holdDictionaries(d)
+// withOwnDictionaries makes a batch, owned by the caller, of dictionaries that arrow-go's reader does not have: that sets a
+// later dictionary into the values of those which it has, and releases them once too often if it fails to join a delta
+// (offsets that 32 bits do not hold, nulls whose bitmap is empty).
+func withOwnDictionaries(rec arrow.RecordBatch) arrow.RecordBatch {
+	columns, changed := make([]arrow.Array, rec.NumCols()), false
+	defer func() {
+		for _, c := range columns {
+			c.Release()
+		}
+	}()
+	for i, c := range rec.Columns() {
+		data := ownDictionaries(c.Data())
+		defer data.Release()
+		if data == c.Data() {
+			c.Retain()
+			columns[i] = c
+			continue
+		}
+		columns[i], changed = array.MakeFromData(data), true
 	}
-	for _, child := range a.Children() {
-		holdDictionaries(child)
+	if !changed {
+		rec.Retain()
+		return rec
 	}
+	var md arrow.Metadata
+	if with, ok := rec.(arrow.RecordBatchWithMetadata); ok {
+		md = with.Metadata()
+	}
+	return array.NewRecordBatchWithMetadata(rec.Schema(), columns, rec.NumRows(), md)
+}
+
+// ownDictionaries returns the data, with a reference, or, if it has dictionaries, other data over the same buffers.
+func ownDictionaries(a arrow.ArrayData) arrow.ArrayData {
+	children, changed := make([]arrow.ArrayData, len(a.Children())), false
+	for i, child := range a.Children() {
+		children[i] = ownDictionaries(child)
+		defer children[i].Release()
+		changed = changed || children[i] != child
+	}
+	d, _ := a.Dictionary().(*array.Data)
+	if d == nil && !changed {
+		a.Retain()
+		return a
+	}
+	own := sameData(a, children)
+	if d != nil {
+		values := ownDictionaries(d)
+		defer values.Release()
+		if values == arrow.ArrayData(d) {
+			copied := sameData(d, d.Children())
+			defer copied.Release()
+			values = copied
+		}
+		own.SetDictionary(values)
+	}
+	return own
+}
+
+// sameData returns data of the same type and buffers, without the dictionary.
+func sameData(a arrow.ArrayData, children []arrow.ArrayData) *array.Data {
+	return array.NewData(a.DataType(), a.Len(), a.Buffers(), children, a.NullN(), a.Offset())
 }
 
 // list are messages that are there already, borrowed.

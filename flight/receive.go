@@ -161,6 +161,7 @@ func (r *receiver) batch(ctx context.Context) (*cdevice.RecordBatch, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer rec.Release()
 	r.messages.mem.passed() // from here on its memory is counted as it must be
 	host, err := cdevice.WrapRecordBatch(rec, device.CPUDevice())
 	if err != nil {
@@ -181,7 +182,7 @@ func (r *receiver) batch(ctx context.Context) (*cdevice.RecordBatch, error) {
 	return withMetadata(there, rec, r.messages.appMetadata), nil
 }
 
-// record reads the next record batch, borrowed from the IPC reader.
+// record reads the next record batch, owned by the caller.
 func (r *receiver) record() (rec arrow.RecordBatch, err error) {
 	if r.ipc == nil {
 		return nil, io.EOF
@@ -192,11 +193,7 @@ func (r *receiver) record() (rec arrow.RecordBatch, err error) {
 		}
 	}()
 	if r.ipc.Next() {
-		rec := r.ipc.RecordBatch()
-		for _, column := range rec.Columns() {
-			holdDictionaries(column.Data())
-		}
-		return rec, nil
+		return withOwnDictionaries(r.ipc.RecordBatch()), nil
 	}
 	if err := r.messages.cause(r.ipc.Err()); err != nil {
 		return nil, err

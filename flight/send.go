@@ -67,6 +67,7 @@ func send(stream Stream, r *cdevice.RecordReader, descriptor *arrowflight.Flight
 				return cmp.Or(s.end(w), s.issued.await(ctx, 0))
 			}
 			if h.err != nil {
+				_ = s.issued.await(ctx, 0) // the batches before the error arrive, too
 				return h.err
 			}
 			if h.parcel != nil {

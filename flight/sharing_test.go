@@ -19,7 +19,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/cdevice/cdevicetest"
@@ -57,8 +59,23 @@ func TestSharingServer(t *testing.T) {
 		}
 		r := readerOf(t, from, schema, sharedNumbers(t)...)
 		defer r.Release()
-		if string(k.Ticket) == "talk" {
+		switch string(k.Ticket) {
+		case "talk":
 			stream = talkative{stream}
+		case "fail":
+			good := r
+			r, err = cdevice.NewRecordReader(schema, device.CPU, func(yield func(*cdevice.RecordBatch, error) bool) {
+				for b, err := range good.All() {
+					if !yield(b, err) {
+						return
+					}
+				}
+				yield(nil, fmt.Errorf("no such column: %w", arrow.ErrInvalid))
+			})
+			if err != nil {
+				return err
+			}
+			defer r.Release()
 		}
 		return flight.Send(stream, r, flight.WithSharing(shareable, mem))
 	}}
@@ -193,6 +210,24 @@ func TestSharing(t *testing.T) {
 			assert.Equal(t, opts == nil, mem.bytes.Load() > 0, "%d bytes were received", mem.bytes.Load())
 			isFree(t, peer)
 		})
+	}
+}
+
+// An error of the server's reader comes behind the batches before it, although their tickets end with the call.
+func TestSharingErrorOfTheReader(t *testing.T) {
+	peer, client := sharingServer(t, "")
+	for range 20 {
+		r, err := flight.DoGet(background, client, &arrowflight.Ticket{Ticket: []byte("fail")}, flight.WithSharing(nil, nil))
+		require.NoError(t, err)
+		received := 0
+		for r.Next() {
+			received++
+		}
+		require.ErrorContains(t, r.Err(), "no such column")
+		assert.Equal(t, codes.InvalidArgument, status.Code(r.Err()))
+		assert.Len(t, sharedNumbers(t), received)
+		r.Release()
+		isFree(t, peer)
 	}
 }
 

@@ -27,6 +27,9 @@ func dial(ctx context.Context, socket string) (conn net.Conn, err error) {
 	dialer := net.Dialer{Timeout: patience}
 	for end := time.Now().Add(patience); ; {
 		conn, err = dialer.DialContext(ctx, "unixpacket", "@"+socket)
+		if deadline, ok := ctx.Deadline(); err != nil && ok && !time.Now().Before(deadline) {
+			<-ctx.Done() // the dialer's deadline is the same, and may come first
+		}
 		if !errors.Is(err, unix.EAGAIN) || time.Now().After(end) {
 			return conn, err
 		}

@@ -248,12 +248,16 @@ var processExtras = []extra{
 		"\t\tm.mem.Free(m.body)\n", "",
 	},
 	{
-		"flight/dictionary.go", "holdDictionaries", "dictionaries of the children",
-		"\t\tholdDictionaries(child)", "\t\t_ = child",
+		"flight/dictionary.go", "ownDictionaries", "dictionaries of the children",
+		"children[i] = ownDictionaries(child)\n\t\tdefer children[i].Release()", "children[i] = child",
 	},
 	{
-		"flight/dictionary.go", "holdDictionaries", "dictionaries of a dictionary's values",
-		"\t\tholdDictionaries(d)", "\t\t_ = d",
+		"flight/dictionary.go", "ownDictionaries", "a dictionary itself",
+		"if values == arrow.ArrayData(d) {", "if values == nil {",
+	},
+	{
+		"flight/dictionary.go", "ownDictionaries", "dictionaries of a dictionary's values",
+		"values := ownDictionaries(d)", "d.Retain()\n\t\tvalues := arrow.ArrayData(d)",
 	},
 	{
 		"internal/ipcmessage/batch.go", "batch.checkBuffers", "the total of decompressed sizes",
