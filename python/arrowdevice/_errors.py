@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+import types
+
+
+_VARARGS = 4  # inspect.CO_VARARGS
+
 
 class Error(Exception):
     """An error that a function of the library returned."""
@@ -73,3 +79,20 @@ def annotate(error, note):
         error.add_note(note)
     elif error.__cause__ is None:
         error.__cause__ = Error(note)
+
+
+def is_of_handler(error):
+    """Reports whether a signal handler raised an exception in the main thread: one that is no Exception, such as
+    KeyboardInterrupt, or one that came through a function with a number and a frame for arguments."""
+    if not isinstance(error, Exception):
+        return True
+    trace = error.__traceback__
+    while trace is not None:
+        code, values = trace.tb_frame.f_code, trace.tb_frame.f_locals
+        arguments = [values.get(name) for name in code.co_varnames[: code.co_argcount]]
+        if code.co_flags & _VARARGS:
+            arguments += values.get(code.co_varnames[code.co_argcount + code.co_kwonlyargcount], ())
+        if any(isinstance(n, int) and isinstance(f, types.FrameType) for n, f in itertools.pairwise(arguments)):
+            return True
+        trace = trace.tb_next
+    return False

@@ -10,7 +10,7 @@ import os
 import threading
 
 from . import _capsules
-from ._errors import Refusal, annotate, describe
+from ._errors import Refusal, annotate, describe, is_of_handler
 from ._structs import (
     CPU,
     GET,
@@ -285,13 +285,15 @@ class Source:
         text = (token + describe(error)).encode(errors="backslashreplace").replace(b"\0", rb"\0")
         self._text = ctypes.create_string_buffer(text)
         self._state.text = ctypes.addressof(self._text)
-        interrupted = not isinstance(error, Exception) and threading.get_ident() == self._state.main
+        interrupted = threading.get_ident() == self._state.main and is_of_handler(error)
         if not interrupted:
             origin.set(error, token)
         code = next((number for kinds, number in _ERRNOS if isinstance(error, kinds)), errno.EIO)
         self._state.code = errno.EINTR if interrupted else code
         if interrupted:  # a consumer reads in the main thread: C raises it there after the consumer's own error
             raise error
+
+    is_of_handler = staticmethod(is_of_handler)
 
     def release(self):
         """Ends the source; also what a call of it that was interrupted has left."""

@@ -146,8 +146,9 @@ CONSUMERS = {
 }
 
 
+@pytest.mark.parametrize("base", ("KeyboardInterrupt", "Exception"))
 @pytest.mark.parametrize("consumer", CONSUMERS)
-def test_interrupts_of_a_consumer(consumer, tmp_path):
+def test_interrupts_of_a_consumer(consumer, base, tmp_path):
     """A consumer calls the source in the main thread. An interrupted stream fails and never looks shorter, and the
     interrupt is raised once."""
     program = f"""
@@ -157,28 +158,33 @@ def test_interrupts_of_a_consumer(consumer, tmp_path):
         for _ in range(50):
             yield BATCH
 
+    class Alarm({base}):
+        pass
+
     raised = received = interrupted = wrong = 0
 
     def interrupt(*_):
         global raised
         raised += 1
-        raise KeyboardInterrupt
+        raise Alarm
 
     signal.signal(signal.SIGALRM, interrupt)
     delays = itertools.cycle([1e-5 * i for i in range(10, 400, 3)])
-    deadline = time.monotonic() + 3
+    deadline = time.monotonic() + 1.5
     while time.monotonic() < deadline or received <= 20:
         try:
             try:
                 signal.setitimer(signal.ITIMER_REAL, next(delays))
                 wrong += {CONSUMERS[consumer]} != 100
+            except Alarm:
+                raise
             except Exception as error:
-                interrupted += any(text in str(error) for text in ("KeyboardInterrupt", "interrupted by an exception of a signal handler"))
+                interrupted += any(text in str(error) for text in ("Alarm", "interrupted by an exception of a signal handler"))
             finally:
                 signal.setitimer(signal.ITIMER_REAL, 0)
             for _ in range(3):
                 len(())
-        except KeyboardInterrupt:
+        except Alarm:
             received += 1
     signal.setitimer(signal.ITIMER_REAL, 0)
     deadline = time.monotonic() + 30
@@ -187,6 +193,39 @@ def test_interrupts_of_a_consumer(consumer, tmp_path):
     print(wrong, interrupted <= received, received == raised, arrowdevice._sources.alive(), ext._library.ask(".stats")["objects"])
     """
     assert run(program, tmp_path) == ["0 True True 0 0"]
+
+
+def test_exception_of_a_handler_while_a_source_is_released(tmp_path):
+    """A stream that fails because of a handler releases its source in the main thread, where the exception of the handler
+    waits to be raised: it is not one of the source."""
+    program = """
+    import signal, time
+
+    class Alarm(Exception):
+        pass
+
+    def alarm(*_):
+        raise Alarm
+
+    def slow():
+        for _ in range(100):
+            time.sleep(0.02)
+            yield BATCH
+
+    signal.signal(signal.SIGALRM, alarm)
+    for _ in range(5):
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        try:
+            try:
+                pa.RecordBatchReader.from_stream(ext.echo_reader(slow())).read_all()
+            except OSError:
+                pass
+            for _ in range(100):
+                len(())
+        except Alarm:
+            print("raised")
+    """
+    assert run(program, tmp_path) == ["raised"] * 5
 
 
 READERS = {

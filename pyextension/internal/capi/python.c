@@ -129,12 +129,19 @@ void* python_call(void* object, const char* method) {
   return NULL;
 }
 
-int python_is_error(void* exception) {
-  int (*matches)(void*, void*);
-  void** class;
-  LOOKUP(matches, "PyErr_GivenExceptionMatches");
-  LOOKUP(class, "PyExc_Exception");
-  return matches(exception, *class);
+int python_ask(void* object, const char* method, void* argument) {
+  void* (*call)(void*, const char*, const char*, ...);
+  int (*is_true)(void*);
+  LOOKUP(call, "PyObject_CallMethod");
+  LOOKUP(is_true, "PyObject_IsTrue");
+  void* result = call(object, method, "(O)", argument);
+  if (result == NULL) {
+    python_drop(take_exception());
+    return 1;
+  }
+  int answer = is_true(result) != 0;
+  python_drop(result);
+  return answer;
 }
 
 /* Sets an exception, which it takes. */

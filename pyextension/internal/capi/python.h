@@ -22,8 +22,8 @@ void python_leave(struct python_state* state);
 
 /* Calls a method without arguments. Returns its exception, to be dropped, or NULL. */
 void* python_call(void* object, const char* method);
-/* Reports whether an exception is one of Python's class Exception. */
-int python_is_error(void* exception);
+/* Calls a method with an argument, and reports whether the result is true, or an exception, which is dropped. */
+int python_ask(void* object, const char* method, void* argument);
 /* Takes an exception that cannot be raised here: the main thread raises it with its next instruction, or Python
  * reports it as ignored in an object. */
 void python_raise_later(void* exception, void* object, int in_main_thread);

@@ -58,13 +58,14 @@ static void release(struct ArrowDeviceArrayStream* stream) {
   python_keep(object); /* release ends the memory of s */
   /* An exception of a signal handler breaks it off; what it has done by then is not done twice. */
   void* exception = python_call(object, "release");
+  int of_handler = in_main && exception != NULL && python_ask(object, "is_of_handler", exception);
   void* next = exception;
   for (int i = 0; i < 5 && next != NULL; i++) {
     next = python_call(object, "release");
     if (next != NULL) python_drop(next);
   }
   /* Other exceptions are those of a generator's finally. */
-  if (exception != NULL) python_raise_later(exception, object, in_main && !python_is_error(exception));
+  if (exception != NULL) python_raise_later(exception, object, of_handler);
   python_drop(object);
   python_leave(&state);
 }
