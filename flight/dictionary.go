@@ -63,7 +63,9 @@ func withOwnDictionaries(rec arrow.RecordBatch) arrow.RecordBatch {
 	columns, changed := make([]arrow.Array, rec.NumCols()), false
 	defer func() {
 		for _, c := range columns {
-			c.Release()
+			if c != nil { // a constructor of arrow-go panicked
+				c.Release()
+			}
 		}
 	}()
 	for i, c := range rec.Columns() {

@@ -145,7 +145,7 @@ func TestAnotherUser(t *testing.T) {
 	p.End(0)
 }
 
-// asAnotherUser returns a function that makes a command run as the user nobody.
+// asAnotherUser returns a setter of a command's user: nobody.
 func asAnotherUser(t *testing.T) func(*exec.Cmd) {
 	t.Helper()
 	if os.Getuid() != 0 {
