@@ -8,6 +8,10 @@ var processExtras = []extra{
 		"for range 3 {", "for range 2 {",
 	},
 	{
+		"memory/cudaalloc/reclaim.go", "Device.Trim", "a failure before Trim waits for it",
+		"\tif err := failed(); err != nil {\n\t\treturn err\n\t}\n", "\t_ = failed\n",
+	},
+	{
 		"memory/cudaalloc/memory.go", "memory.ended", "a registered range is page-locked no more",
 		"\t\tm.dev.platform.locked.remove(m.ptr)\n", "",
 	},

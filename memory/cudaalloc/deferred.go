@@ -28,6 +28,8 @@ type deferred struct {
 	synchronizing bool
 	reason        error     // why the context could not be synchronised the last time
 	freed         time.Time // when memory was freed the last time
+	failures      int       // items that ended with an error
+	failure       error     // the last of them
 
 	sweeping sync.Mutex // held while behindEvents is gone through
 
@@ -88,8 +90,8 @@ func (d *Device) AfterWork(f func()) {
 // Flush waits until everything that now waits for work of the GPU has ended: functions of
 // [Device.AfterWork] and [Event.OnComplete] have returned, memory is freed. It returns at once if
 // nothing waits. ctx ends the wait with an error, which also wraps the driver's where the
-// context could not be synchronised. Memory and handles that the driver failed to end are an
-// error, too.
+// context could not be synchronised. Memory and handles that the driver failed to end meanwhile
+// are an error, too.
 //
 // A function of AfterWork or OnComplete must not call it without an end of ctx: it would wait
 // for itself.
@@ -99,12 +101,14 @@ func (d *Device) Flush(ctx context.Context) error {
 	}
 	// What ends may leave more behind: a block that a cache does not keep, a call of the driver that waits
 	// for the GPU, a function of AfterFree.
+	// It may also fail before the next round asks for it.
+	failed := d.deferred.failedSince()
 	for range 3 {
 		if err := d.deferred.flush(ctx, d.gpu); err != nil {
 			return err
 		}
 	}
-	return nil
+	return failed()
 }
 
 // later ends something after all work that the context has now.
@@ -312,11 +316,29 @@ func (d *deferred) ended(one *deferral, err error) {
 	if one.bytes > 0 {
 		d.freed = time.Now()
 	}
+	if err != nil {
+		d.failures++
+		d.failure = err
+	}
 	for _, f := range one.flushes {
-		f.err = errors.Join(f.err, err)
 		if f.left--; f.left == 0 {
 			close(f.done)
 		}
+	}
+}
+
+// failedSince returns a function that returns the error of an item that ended since this call.
+func (d *deferred) failedSince() func() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	before := d.failures
+	return func() error {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if d.failures == before {
+			return nil
+		}
+		return d.failure
 	}
 }
 
@@ -331,7 +353,6 @@ func (d *deferred) freedAt() time.Time {
 type flush struct {
 	left int
 	done chan struct{}
-	err  error
 }
 
 func (d *deferred) flush(ctx context.Context, g *gpu) error {
@@ -348,7 +369,7 @@ func (d *deferred) flush(ctx context.Context, g *gpu) error {
 	}
 	select {
 	case <-f.done:
-		return f.err
+		return nil
 	case <-ctx.Done():
 		return d.giveUp(ctx, g, f)
 	}

@@ -146,10 +146,14 @@ func (d *Device) Trim(ctx context.Context) error {
 	if err := d.runTrims(ctx); err != nil {
 		return fmt.Errorf("cuda: trim %s: %w", d.ctx, err)
 	}
+	failed := d.deferred.failedSince()
 	d.giveBackCached()
 	d.events.drain(d.gpu)
 	d.endFree()
 	if err := d.Flush(ctx); err != nil {
+		return err
+	}
+	if err := failed(); err != nil {
 		return err
 	}
 	if d.pool == 0 {
