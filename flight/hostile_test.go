@@ -234,6 +234,12 @@ func TestHostileMessages(t *testing.T) {
 			require.Greater(t, sizes, 1)
 			return m
 		}(), "700000 bytes decompressed, of at most 1048576"},
+		"a window of zstd": {func() []*arrowflight.FlightData {
+			m := compressed()
+			at := bytes.Index(m[1].DataBody, []byte("\x28\xb5\x2f\xfd"))
+			copy(m[1].DataBody[at+4:], []byte{0, 19 << 3})
+			return m
+		}(), "a zstd window of 536870912 bytes, want at most 33554432"},
 		"compressed garbage": {func() []*arrowflight.FlightData {
 			m := compressed()
 			for i := range 200 { // within the first buffer that is compressed

@@ -264,6 +264,26 @@ var processExtras = []extra{
 		"values := ownDictionaries(d)", "d.Retain()\n\t\tvalues := arrow.ArrayData(d)",
 	},
 	{
+		"internal/ipcmessage/batch.go", "readBatch", "windows of zstd",
+		"b.zstd = codec == 1", "b.zstd = codec > 1",
+	},
+	{
+		"internal/ipcmessage/zstd.go", "window", "the checksum of a frame",
+		"frames = behind(frames, 4)", "_ = 4",
+	},
+	{
+		"internal/ipcmessage/zstd.go", "window", "frames that are skipped",
+		"frames = behind(blocks, int(h.SkippableSize))", "frames = blocks",
+	},
+	{
+		"internal/ipcmessage/zstd.go", "window", "contents of one segment",
+		"h.WindowSize = h.FrameContentSize", "h.WindowSize = 0",
+	},
+	{
+		"internal/ipcmessage/zstd.go", "behindBlocks", "blocks of one byte that is repeated",
+		"\t\t\tsize = 1\n", "",
+	},
+	{
 		"internal/ipcmessage/batch.go", "batch.checkBuffers", "the total of decompressed sizes",
 		" || total > limit", "",
 	},

@@ -13,6 +13,7 @@ type batch struct {
 	buffers    []pair // offsets and lengths
 	variadic   []int64
 	compressed bool
+	zstd       bool // or lz4
 }
 
 func readBatch(name string, t table) (b batch, err error) {
@@ -26,9 +27,16 @@ func readBatch(name string, t table) (b batch, err error) {
 	if b.buffers, err = t.pairs(2); err != nil {
 		return b, err
 	}
-	if _, b.compressed, err = t.table(3); err != nil {
+	compression, ok, err := t.table(3)
+	if err != nil {
 		return b, err
 	}
+	b.compressed = ok
+	codec, err := compression.byte(0)
+	if err != nil {
+		return b, err
+	}
+	b.zstd = codec == 1
 	at, n, err := t.vector(4, 8)
 	for i := 0; err == nil && i < n; i++ {
 		b.variadic = append(b.variadic, int64(binary.LittleEndian.Uint64(t.f.b[at+8*i:])))
@@ -119,6 +127,12 @@ func (b *batch) checkBuffers(want int, body []byte, limit int64) (total int64, e
 		size := int64(binary.LittleEndian.Uint64(body[offset:]))
 		if total += max(size, 0); size < -1 || size > limit || total > limit {
 			return 0, tooMuch(fmt.Sprintf("%s.buffers[%d]", b.name, i), "%d bytes decompressed, of at most %d", size, limit)
+		}
+		if size < 0 || !b.zstd {
+			continue
+		}
+		if w, most := window(body[offset+8:offset+length]), max(2*uint64(size), maxWindow); w > most {
+			return 0, b.invalid("buffers", i, "a zstd window of %d bytes, want at most %d", w, most)
 		}
 	}
 	return total, nil
