@@ -3,6 +3,7 @@
 package share_test
 
 import (
+	"context"
 	"encoding/hex"
 	"fmt"
 	"io"
@@ -225,4 +226,18 @@ func TestListenAsAnotherUser(t *testing.T) {
 	said, err := io.ReadAll(conn)
 	require.NoError(t, err)
 	caller.Write(string(said) + "EOF")
+}
+
+// early is a context whose deadline has passed a moment before it is done: net looks at the deadline itself.
+type early struct{ context.Context }
+
+func (early) Deadline() (time.Time, bool) { return time.Now(), true }
+
+// A connection that comes too late has the error of the context, not that of net.
+func TestDeadlineOfAConnection(t *testing.T) {
+	ticket := fakeOwner(t, func(c net.Conn) { t.Cleanup(func() { c.Close() }) })
+	ctx, cancel := context.WithTimeout(background, 20*time.Millisecond)
+	defer cancel()
+	_, err := share.Open(early{ctx}, ticket)
+	assert.EqualError(t, err, "share: open: context deadline exceeded")
 }
