@@ -134,6 +134,37 @@ func TestOwnMemoryThatDoesNotFit(t *testing.T) {
 	}
 }
 
+// Memory that is refused is released after the work that may be using it.
+func TestGPURefusedMemoryIsReleasedAfterWork(t *testing.T) {
+	m := cudatest.One(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	for name, make := range map[string]func(cdevice.Lifetime) error{
+		"no type": func(l cdevice.Lifetime) error {
+			_, err := cdevice.NewArray(gpu, nil, cdevice.ArrayData{}, l)
+			return err
+		},
+		"no schema": func(l cdevice.Lifetime) error {
+			_, err := cdevice.NewRecordBatch(gpu, nil, 0, nil, l)
+			return err
+		},
+		"no buffers": func(l cdevice.Lifetime) error {
+			_, err := cdevice.NewArray(gpu, arrow.PrimitiveTypes.Int64, cdevice.ArrayData{Length: 1}, l)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			released := new(atomic.Bool)
+			s := newStream(t, gpu)
+			open := m.Hold(t, s)
+			require.Error(t, make(cdevice.Lifetime{Release: func() { released.Store(true) }}))
+			assert.False(t, released.Load())
+			open()
+			require.NoError(t, gpu.Flush(background))
+			assert.True(t, released.Load())
+		})
+	}
+}
+
 // The caller's memory is given back after the work that may be using it.
 func TestGPUOwnMemoryIsGivenBackAfterWork(t *testing.T) {
 	m := cudatest.One(t, cudasim.Options{})

@@ -119,7 +119,8 @@ func TestSharingServer(t *testing.T) {
 	}
 }
 
-var alone = "alone" + strings.Repeat(" and long", 10)
+// alone is longer than the mark of a ticket.
+var alone = "alone" + strings.Repeat(" and long", 30)
 
 // talkative sends app_metadata behind each message.
 type talkative struct {

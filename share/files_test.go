@@ -163,7 +163,8 @@ func TestOpenForLong(t *testing.T) {
 		opened, err := share.OpenHere(call, s.Ticket(), share.WithOwnerGone(func() { t.Error("the owner is there") }))
 		require.NoError(t, err)
 		end()
-		ctx, cancel := context.WithTimeout(background, 1500*time.Millisecond)
+		// An owner whose connection had ended would wait for the death of the opener, for a second as well.
+		ctx, cancel := context.WithTimeout(background, 3*time.Second)
 		defer cancel()
 		assert.ErrorIs(t, s.Wait(ctx), context.DeadlineExceeded)
 		opened.Release()

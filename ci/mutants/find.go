@@ -7,6 +7,7 @@ import (
 	"go/parser"
 	"go/token"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -121,7 +122,9 @@ type finder struct {
 	name   string
 	source []byte
 	files  *token.FileSet
-	found  []*mutant
+	// packages are the names of imported packages, which are no expressions.
+	packages map[string]bool
+	found    []*mutant
 }
 
 // find returns the mutants of one file.
@@ -130,6 +133,10 @@ func find(name string, source []byte) ([]*mutant, error) {
 	parsed, err := parser.ParseFile(f.files, name, source, parser.SkipObjectResolution)
 	if err != nil {
 		return nil, err
+	}
+	f.packages = map[string]bool{}
+	for _, i := range parsed.Imports {
+		f.packages[path.Base(strings.Trim(i.Path.Value, `"`))] = true
 	}
 	for _, decl := range parsed.Decls {
 		if function, ok := decl.(*ast.FuncDecl); ok && function.Body != nil {
@@ -264,7 +271,7 @@ func (f *finder) defaultStream(stream ast.Expr) string {
 func (f *finder) use(list []ast.Expr) string {
 	var b strings.Builder
 	for _, e := range list {
-		if id, ok := e.(*ast.Ident); ok && id.Name == "nil" {
+		if id, ok := e.(*ast.Ident); ok && (id.Name == "nil" || f.packages[id.Name]) {
 			continue
 		}
 		fmt.Fprintf(&b, "_ = %s; ", f.text(e))

@@ -350,7 +350,7 @@ func TestEndsThatFailTwice(t *testing.T) {
 func TestLost(t *testing.T) {
 	m := cudatest.Simulated(t, cudasim.Options{NoPools: true})
 	gpu := m.GPUs[0]
-	for range 20 {
+	for range 100 {
 		mem, err := gpu.Allocate(background, 100, nil)
 		require.NoError(t, err)
 		require.NoError(t, gpu.Legacy().Synchronize(background))
