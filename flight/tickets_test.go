@@ -338,14 +338,17 @@ func TestGPUSharingWithAServerWithoutGPU(t *testing.T) {
 func TestSharingWithMetadataBetween(t *testing.T) {
 	peer, client := sharingServer(t, "")
 	said := 0
-	r, err := flight.DoGet(background, client, &arrowflight.Ticket{Ticket: []byte("talk")}, flight.WithSharing(nil, nil), flight.WithMetadataFunc(func(b []byte) error {
+	received := &counted{Allocator: memory.DefaultAllocator}
+	opts := []flight.Option{flight.WithSharing(nil, nil), flight.WithAllocator(received)}
+	r, err := flight.DoGet(background, client, &arrowflight.Ticket{Ticket: []byte("talk")}, append(opts, flight.WithMetadataFunc(func(b []byte) error {
 		assert.Equal(t, alone, string(b))
 		said++
 		return nil
-	}))
+	}))...)
 	require.NoError(t, err)
 	requireBatches(t, sharedNumbers(t), r)
 	assert.Equal(t, 1+sharedBatches, said)
+	assert.Zero(t, received.bytes.Load(), "the batches came as bytes")
 	isFree(t, peer)
 }
 
