@@ -61,10 +61,17 @@ func TestCallsOfManyThreads(t *testing.T) {
 		}
 	}
 	together(200, await, await, cancel, cancel,
-		func(i int) { Func(fmt.Sprintf("another%d", i), func() {}) },
-		func(int) { assert.NoError(t, Check()) },
-		func(int) { assert.Empty(t, ends(describe).text) },
+		func(i int) {
+			await(i)                                       // takes as long as the others
+			Func(fmt.Sprintf("another%d", i/2), func() {}) // each of them twice, which is an error
+		},
+		func(i int) {
+			await(i)
+			_ = Check()
+		},
+		func(int) { ends(describe) },
 		func(int) { assert.Empty(t, ends(exit).text) })
+	assert.ErrorContains(t, Check(), "it is registered twice")
 }
 
 // A reader is read by one call at a time, while others lend it and give batches back.
