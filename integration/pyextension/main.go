@@ -64,6 +64,7 @@ func init() {
 		}
 		return errors.New(text)
 	}, pyextension.WithParams("stream", "text"))
+	pyextension.Func("read_at_release", readAtRelease)
 	pyextension.Func("troubled", troubled, pyextension.WithParams("kind", "iterator"))
 	pyextension.Func("dereference_nil", func() int64 { return *(*int64)(nil) })
 	pyextension.Func("sleep", sleep, pyextension.WithParams("milliseconds"))

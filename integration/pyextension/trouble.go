@@ -30,3 +30,19 @@ func troubled(kind string, iterator bool) (*cdevice.RecordReader, error) {
 		return nil, io.EOF
 	}, nil)
 }
+
+// readAtRelease returns a stream without batches. Its release waits for the end of another one, which is read elsewhere.
+func readAtRelease(other *cdevice.RecordReader) (*cdevice.RecordReader, error) {
+	other.Retain()
+	end := func() (*cdevice.RecordBatch, error) { return nil, io.EOF }
+	return cdevice.NewRecordReaderFunc(other.Schema(), other.DeviceType(), end, func() {
+		read := make(chan struct{})
+		go func() {
+			defer close(read)
+			for other.Next() {
+			}
+			other.Release()
+		}()
+		<-read
+	})
+}

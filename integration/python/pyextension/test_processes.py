@@ -218,3 +218,16 @@ def test_end_of_a_process_often(tmp_path):
         ran = subprocess.run([sys.executable, "-X", "faulthandler", path], capture_output=True, text=True, timeout=PATIENCE)
         assert ran.returncode == 0, ran.stderr
 
+
+def test_release_that_waits_for_python(tmp_path):
+    program = """
+    def batches():
+        yield BATCH
+        print("read")
+        yield BATCH
+
+    made = ext.read_at_release(batches())
+    del made
+    print("released")
+    """
+    assert run(program, tmp_path) == ["read", "released"]
