@@ -65,6 +65,8 @@ func init() {
 		return errors.New(text)
 	}, pyextension.WithParams("stream", "text"))
 	pyextension.Func("read_at_release", readAtRelease)
+	pyextension.Func("watch_context", watchContext, pyextension.WithParams("stream"))
+	pyextension.Func("ended_contexts", func() int64 { return endedContexts.Load() })
 	pyextension.Func("troubled", troubled, pyextension.WithParams("kind", "iterator"))
 	pyextension.Func("dereference_nil", func() int64 { return *(*int64)(nil) })
 	pyextension.Func("sleep", sleep, pyextension.WithParams("milliseconds"))

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"io"
 	"runtime"
+	"sync/atomic"
 
 	"github.com/apache/arrow-go/v18/arrow"
 
@@ -45,4 +47,12 @@ func readAtRelease(other *cdevice.RecordReader) (*cdevice.RecordReader, error) {
 		}()
 		<-read
 	})
+}
+
+var endedContexts atomic.Int64
+
+// watchContext counts the end of the context of a stream.
+func watchContext(ctx context.Context, r *cdevice.RecordReader) *cdevice.RecordReader {
+	context.AfterFunc(ctx, func() { endedContexts.Add(1) })
+	return r
 }

@@ -1,6 +1,7 @@
 """Record batches, readers, arrays and schemas that Go returned."""
 
 import pickle
+import time
 
 import pyarrow as pa
 import pytest
@@ -159,6 +160,22 @@ def test_capsules_that_are_never_taken(ext, batch):
                         getattr(made, f"__arrow_c_{method}__")()
                     except ValueError as consumed:
                         assert "consumed" in str(consumed)
+
+
+@pytest.mark.parametrize("form", ["stream", "device_stream"])
+def test_context_ends_with_the_last_stream(ext, form):
+    ended = ext.ended_contexts()
+    made = ext.watch_context([BATCH])
+    stream = getattr(made, f"__arrow_c_{form}__")()
+    made.close()
+    time.sleep(0.01)
+    assert ext.ended_contexts() == ended
+    del stream
+    for _ in range(10_000):
+        if ext.ended_contexts() == ended + 1:
+            break
+        time.sleep(0.001)
+    assert ext.ended_contexts() == ended + 1
 
 
 def test_keywords_of_later_versions(ext, batch):
