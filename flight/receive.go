@@ -130,10 +130,10 @@ func (r *receiver) next(ctx context.Context) (*cdevice.RecordBatch, error) {
 	return b, nil
 }
 
-// endOf is the error of ctx, if err comes from a call that was cancelled because of that: ctx may have ended for
-// another reason, its deadline, which the server may see before ctx does.
+// endOf is the error of ctx, if err comes from a call that was cancelled because of that, and whose tickets ended with
+// it: ctx may have ended for another reason, its deadline, which the server may see before ctx does.
 func endOf(ctx context.Context, err error) error {
-	if status.Code(withStatus(err)) != codes.Canceled {
+	if status.Code(withStatus(err)) != codes.Canceled && !errors.As(err, new(openError)) {
 		return err
 	}
 	ended := ctx.Err()

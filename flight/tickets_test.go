@@ -238,6 +238,33 @@ func TestSharingLaterTicketFails(t *testing.T) {
 	isFree(t, peer)
 }
 
+// The tickets of a call end with its deadline, which the server may see before the context of the client does.
+func TestSharingTicketsAfterTheDeadline(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	peer, client := sharingServer(t, "")
+	ctx := &overdue{Context: background}
+	calls := 0
+	r, err := flight.DoGet(ctx, &laterTickets{brokenTickets{client, &calls}}, ticket(), flight.WithSharing(nil, nil), flight.WithPrefetch(0))
+	require.NoError(t, err)
+	for range 2 {
+		require.True(t, r.Next(), "%v", r.Err())
+	}
+	ctx.is.Store(true)
+	assert.False(t, r.Next())
+	assert.ErrorIs(t, r.Err(), context.DeadlineExceeded)
+	assert.Equal(t, codes.DeadlineExceeded, status.Code(r.Err()))
+	r.Release()
+	isFree(t, peer)
+}
+
+// overdue is a context whose deadline is over, and that has not ended yet.
+type overdue struct {
+	context.Context
+	is atomic.Bool
+}
+
+func (c *overdue) Deadline() (time.Time, bool) { return time.Now().Add(-time.Second), c.is.Load() }
+
 // laterTickets changes the tickets from the third on.
 type laterTickets struct{ brokenTickets }
 
