@@ -14,14 +14,16 @@ PATIENCE = 180  # seconds until a process counts as left behind
 
 # Four calls that never return from Go, in two workers.
 BLOCKED = """
-import tempfile, time, graph, trouble
+import tempfile, time, graph, main, trouble
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as folder, graph.cluster(2, 2, folder) as client:
-        calls = [client.submit(trouble.meet, 1000, pure=False) for _ in range(4)]
-        while sum(client.run(trouble.waiting).values()) < 4:
-            time.sleep(0.01)
-        print("first results", flush=True)
-        calls[0].result()
+    with tempfile.TemporaryDirectory() as folder:
+        main.end_on_signals(folder)
+        with graph.cluster(2, 2, folder) as client:
+            calls = [client.submit(trouble.meet, 1000, pure=False) for _ in range(4)]
+            while sum(client.run(trouble.waiting).values()) < 4:
+                time.sleep(0.01)
+            print("first results", flush=True)
+            calls[0].result()
 """
 
 
@@ -120,12 +122,13 @@ def test_ended_by_a_signal(end, moment, program, tmp_path):
     nothing_is_left(process, tmp_path / "scratch")
 
 
-def test_interrupted_while_workers_are_in_go(program, tmp_path):
+@pytest.mark.parametrize("end", [interrupt, terminate])
+def test_ended_while_workers_are_in_go(end, program, tmp_path):
     process = program("-c", BLOCKED)
     until("first results", process)
-    interrupt(process)
+    end(process)
     out, err = process.communicate(timeout=PATIENCE)
-    assert process.returncode != 0 and "KeyboardInterrupt" in err, out + err
+    assert process.returncode == 128 + end.signal, out + err
     nothing_is_left(process, tmp_path / "scratch")
 
 
