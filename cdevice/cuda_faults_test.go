@@ -132,9 +132,9 @@ func eachCallFails(t *testing.T, m *cudatest.Machine, trip func() error) (faults
 	return faults
 }
 
-// 100,000 batches go to the GPU, through C, and back, and leave nothing.
+// 10,000 batches go to the GPU, through C, and back, and leave nothing.
 func TestManyRoundTripsLeaveNothing(t *testing.T) {
-	n := 100_000
+	n := 10_000
 	if testing.Short() {
 		n = 1000
 	}
