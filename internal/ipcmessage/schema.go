@@ -5,11 +5,12 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/endian"
 )
 
-// The types of Schema.fbs that need more than a validity bitmap and values, or less.
+// The types of Schema.fbs whose parameters are checked, or that need more than a validity bitmap and values, or less.
 const (
 	typeNull          = 1
 	typeBinary        = 4
 	typeUtf8          = 5
+	typeDecimal       = 7
 	typeTimestamp     = 10
 	typeList          = 12
 	typeStruct        = 13
@@ -113,6 +114,8 @@ func typeTable(f table, kind byte) (dense bool, err error) {
 		return false, errMetadata("a field without a type")
 	}
 	switch kind {
+	case typeDecimal:
+		return false, decimal(t)
 	case typeTimestamp:
 		return false, t.text(1)
 	case typeUnion:
@@ -129,6 +132,26 @@ func typeTable(f table, kind byte) (dense bool, err error) {
 		return false, err
 	}
 	return false, nil
+}
+
+// digits are the most that a decimal of so many bits holds.
+var digits = map[int32]int32{32: 9, 64: 18, 128: 38, 256: 76}
+
+// decimal checks the precision, which arrow-go's IPC reader takes as it is: the text of one value of a decimal32 of 400
+// million digits takes gigabytes. It refuses other numbers of bits itself.
+func decimal(t table) error {
+	precision, err := t.int32(0)
+	if err != nil {
+		return err
+	}
+	bits, err := t.int32(2)
+	if bits == 0 {
+		bits = 128 // the default of Schema.fbs
+	}
+	if most, ok := digits[bits]; ok && err == nil && (precision < 1 || precision > most) {
+		err = errMetadata("a decimal of %d bits with the precision %d, want 1 to %d", bits, precision, most)
+	}
+	return err
 }
 
 func (p *plan) dictionary(f table, values shape) (shape, error) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"reflect"
 	"runtime"
 	"strings"
 	"testing"
@@ -63,6 +64,28 @@ func TestSchemasOfAllTypes(t *testing.T) {
 	assert.True(t, want.Equal(got), "%v\n%v", want, got)
 	old := stream(t, want)[4:] // as before version 0.15: without the mark
 	assert.NoError(t, CheckSchema(old))
+}
+
+// A decimal has no more digits than its bits hold, wherever it lies in the schema.
+func TestPrecisionOfDecimals(t *testing.T) {
+	for bits, most := range digits {
+		of := func(precision int32) arrow.DataType {
+			dt, err := arrow.NewDecimalType(map[int32]arrow.Type{32: arrow.DECIMAL32, 64: arrow.DECIMAL64, 128: arrow.DECIMAL128, 256: arrow.DECIMAL256}[bits], 1, 2)
+			require.NoError(t, err)
+			reflect.ValueOf(dt).Elem().FieldByName("Precision").SetInt(int64(precision))
+			return dt
+		}
+		for precision, valid := range map[int32]bool{-1: false, 0: false, 1: true, most: true, most + 1: false, 452984841: false} {
+			for _, dt := range []arrow.DataType{of(precision), arrow.ListOf(of(precision)), &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: of(precision)}} {
+				_, err := read(stream(t, arrow.NewSchema([]arrow.Field{{Name: "d", Type: dt, Nullable: true}}, nil)))
+				if valid {
+					assert.NoError(t, err, dt)
+				} else {
+					assert.ErrorContains(t, err, fmt.Sprintf("a decimal of %d bits with the precision %d, want 1 to %d", bits, precision, most), dt)
+				}
+			}
+		}
+	}
 }
 
 // Bytes of a schema are changed, one and four at a time: what passes the check takes arrow-go little memory.
