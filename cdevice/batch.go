@@ -69,7 +69,7 @@ func (b *RecordBatch) under(schema *arrow.Schema) *RecordBatch {
 	return same
 }
 
-// Schema returns the schema, with its metadata.
+// Schema returns the schema, with its metadata. Other batches may share it: the program must not assign to it.
 func (b *RecordBatch) Schema() *arrow.Schema { return b.schema }
 
 // NumRows returns the number of rows.

@@ -65,7 +65,7 @@ func (p *Plan) add(i int, dt arrow.DataType, depth int) error {
 	if l.Kind == Unknown {
 		return UnknownType(dt)
 	}
-	p.watch(st)
+	p.watch(dt)
 	a := Array{Type: dt, Layout: l}
 	if l.simple() && l.Buffers > 1 {
 		a.SecondBase = LeastSize(st, l, 1, 0)

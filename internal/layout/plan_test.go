@@ -1,6 +1,7 @@
 package layout
 
 import (
+	"reflect"
 	"runtime"
 	"sync"
 	"testing"
@@ -105,7 +106,11 @@ func TestPlanIsMadeOnce(t *testing.T) {
 func TestPlanOfWhatWasChanged(t *testing.T) {
 	fixed := &arrow.FixedSizeBinaryType{ByteWidth: 4}
 	dictionary := &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: arrow.BinaryTypes.String}
-	s := *schemaOf(arrow.ListOf(fixed), arrow.StructOf(arrow.Field{Name: "d", Type: dictionary}))
+	inner := &stored{arrow.ExtensionBase{Storage: arrow.FixedWidthTypes.Boolean}}
+	outer := &stored{arrow.ExtensionBase{Storage: inner}}
+	width := &stored{arrow.ExtensionBase{Storage: &arrow.FixedSizeBinaryType{ByteWidth: 2}}}
+	s := *schemaOf(arrow.ListOf(fixed), arrow.StructOf(arrow.Field{Name: "d", Type: dictionary}),
+		arrow.ListOf(outer), width)
 	first := s
 	before, err := PlanOf(&s)
 	require.NoError(t, err)
@@ -114,6 +119,9 @@ func TestPlanOfWhatWasChanged(t *testing.T) {
 		"width":      func() { fixed.ByteWidth++ },
 		"indices":    func() { dictionary.IndexType = arrow.PrimitiveTypes.Int32 },
 		"dictionary": func() { dictionary.ValueType = arrow.PrimitiveTypes.Int64 },
+		"storage":    func() { inner.Storage = arrow.PrimitiveTypes.Int8 },
+		"extension":  func() { outer.Storage = arrow.ListOf(inner) },
+		"wide":       func() { width.Storage.(*arrow.FixedSizeBinaryType).ByteWidth++ },
 	} {
 		_, err := PlanOf(&s)
 		require.NoError(t, err, name)
@@ -125,6 +133,35 @@ func TestPlanOfWhatWasChanged(t *testing.T) {
 		assert.Equal(t, want, got, name)
 		s = first
 	}
+	runtime.KeepAlive(before)
+}
+
+// stored is an extension type whose storage a program assigns; a nil one panics.
+type stored struct{ arrow.ExtensionBase }
+
+func (*stored) ArrayType() reflect.Type                                         { return nil }
+func (*stored) ExtensionName() string                                           { return "stored" }
+func (*stored) Serialize() string                                               { return "" }
+func (*stored) ExtensionEquals(arrow.ExtensionType) bool                        { return false }
+func (*stored) Deserialize(arrow.DataType, string) (arrow.ExtensionType, error) { return nil, nil }
+func (s *stored) StorageType() arrow.DataType {
+	if s.Storage == nil {
+		panic("no storage")
+	}
+	return s.Storage
+}
+
+func TestPlanOfATypeThatPanics(t *testing.T) {
+	dt := &stored{arrow.ExtensionBase{Storage: arrow.PrimitiveTypes.Int8}}
+	s := schemaOf(dt)
+	before, err := PlanOf(s)
+	require.NoError(t, err)
+	dt.Storage = nil
+	_, err = PlanOf(s)
+	assert.ErrorIs(t, err, arrow.ErrInvalid)
+	dt.Storage = arrow.PrimitiveTypes.Int8
+	_, err = PlanOf(s)
+	assert.NoError(t, err)
 	runtime.KeepAlive(before)
 }
 

@@ -47,20 +47,23 @@ func slotOf(s *arrow.Schema) uint64 {
 	return uint64(*(*uintptr)(unsafe.Pointer(s))) * spread >> (64 - planBits)
 }
 
-// variable is a type with exported fields that determine what its arrays look like, and what they were.
+// variable is a type with exported fields that determine what its arrays look like, and what they were:
+// values is the values of a dictionary, and the storage of an extension type.
 type variable struct {
 	dt            arrow.DataType
 	width         int
 	index, values arrow.DataType
 }
 
-// variableOf returns the state of a storage type now, without a type if it cannot change.
-func variableOf(st arrow.DataType) variable {
-	switch t := st.(type) {
+// variableOf returns the state of a type now, without a type if it cannot change.
+func variableOf(dt arrow.DataType) variable {
+	switch t := dt.(type) {
 	case *arrow.FixedSizeBinaryType:
 		return variable{dt: t, width: t.ByteWidth}
 	case *arrow.DictionaryType:
 		return variable{dt: t, index: t.IndexType, values: t.ValueType}
+	case arrow.ExtensionType:
+		return variable{dt: t, values: t.StorageType()}
 	}
 	return variable{}
 }
@@ -71,15 +74,29 @@ func Identical(a, b arrow.DataType) bool {
 	return *(*words)(unsafe.Pointer(&a)) == *(*words)(unsafe.Pointer(&b))
 }
 
-// watch notes a storage type of the plan.
-func (p *Plan) watch(st arrow.DataType) {
-	if v := variableOf(st); v.dt != nil {
+// watch notes a type of an array of the plan, and what it is stored as.
+func (p *Plan) watch(dt arrow.DataType) {
+	for range MaxDepth {
+		v := variableOf(dt)
+		if v.dt == nil {
+			return
+		}
 		p.variable = append(p.variable, v)
+		if dt.ID() != arrow.EXTENSION {
+			return
+		}
+		dt = v.values
 	}
 }
 
-// fits reports whether the types are as they were when the plan was made.
-func (p *Plan) fits() bool {
+// fits reports whether the types are as they were when the plan was made; false if a method of an
+// extension type panics.
+func (p *Plan) fits() (same bool) {
+	defer func() {
+		if recover() != nil {
+			same = false
+		}
+	}()
 	for i := range p.variable {
 		was := &p.variable[i]
 		now := variableOf(was.dt)
