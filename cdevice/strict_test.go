@@ -212,17 +212,6 @@ func importTree(t *testing.T, n cpeer.Node, dt arrow.DataType) *cdevice.Array {
 	return a
 }
 
-// Lengths that no memory can have are found before anything is read.
-func TestCopyOfRunsChecksTheirSize(t *testing.T) {
-	const huge = 1 << 60
-	a := importTree(t, cpeer.Node{Length: 5, Children: []cpeer.Node{
-		{Length: huge, Buffers: []uintptr{0, bridge.Zeros}}, {Length: huge},
-	}}, arrow.RunEndEncodedOf(arrow.PrimitiveTypes.Int32, arrow.Null))
-	_, err := a.CopyToHost(context.Background(), nil)
-	assert.ErrorIs(t, err, arrow.ErrInvalid)
-	assert.ErrorContains(t, err, "cdevice: read: array.children[0].buffers[0].length")
-}
-
 func TestCopyOfListViewsChecksTheirRanges(t *testing.T) {
 	const most = 1<<63 - 1
 	for _, row := range []struct {

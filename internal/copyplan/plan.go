@@ -341,11 +341,6 @@ func (c *planner) runs(n *tree.Node, out *Plan) error {
 	ends := &n.Children[0]
 	first, last := int64(0), int64(0) // runs
 	if n.Length > 0 {
-		if !c.remote {
-			if _, err := hostread.Sizes(nil, ends, ends.Storage()); err != nil {
-				return fielderr.Within(fielderr.Child(0), err)
-			}
-		}
 		first = findRun(ends, n.Offset)
 		last = findRun(ends, n.Offset+n.Length-1) + 1
 	}

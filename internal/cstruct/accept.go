@@ -66,7 +66,7 @@ func acceptsFlat(buffers int64, addr uintptr, least int64) bool {
 	}
 	a := abi.At[abi.ArrowArray](addr)
 	if a.Release == 0 || a.NBuffers != buffers || a.NChildren != 0 || a.Dictionary != 0 ||
-		!countsFit(a) || a.Length < least || !isPointer(a.Buffers) {
+		!countsFit(a) || a.Length < least || a.Offset+a.Length > layout.FlatMost || !isPointer(a.Buffers) {
 		return false
 	}
 	first := abi.At[[2]uintptr](a.Buffers)
@@ -104,6 +104,9 @@ func acceptsBuffers(f *layout.Array, a *abi.ArrowArray) bool {
 		return false
 	}
 	if a.Length > 0 {
+		if a.Offset+a.Length > f.Most {
+			return false
+		}
 		for i := range f.Layout.Buffers {
 			if buffers[i] == 0 && f.Needed>>i&1 != 0 {
 				return false

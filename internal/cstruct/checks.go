@@ -173,8 +173,9 @@ func bitmapOf(l *layout.Layout, buffers []uintptr) uintptr {
 	return buffers[0]
 }
 
-// checkBuffers returns an error for a NULL buffer that must have data. The bytes of binary arrays
-// and of views may be NULL, since only the contents determine whether any are needed.
+// checkBuffers returns an error for a NULL buffer that must have data, and for one that offset and length make
+// larger than memory can be: the sizes and addresses of all others can be computed without overflow. The bytes
+// of binary arrays and of views may be NULL, since only the contents determine whether any are needed.
 func checkBuffers(n *tree.Node, nullCount int64, st arrow.DataType, l *layout.Layout) error {
 	if l.Validity && n.Buffers[0] == 0 && nullCount > 0 {
 		return fielderr.Invalid(fielderr.OpImport, "buffers[0]", "NULL", fmt.Sprintf("a validity bitmap for null_count %d", nullCount))
@@ -182,8 +183,12 @@ func checkBuffers(n *tree.Node, nullCount int64, st arrow.DataType, l *layout.La
 	end := n.Offset + n.Length
 	if n.Length > 0 {
 		for i := range l.Buffers {
-			if n.Buffers[i] == 0 && !(l.Validity && i == 0) && layout.LeastSize(st, l, i, end) > 0 {
+			size := layout.LeastSize(st, l, i, end)
+			if n.Buffers[i] == 0 && !(l.Validity && i == 0) && size > 0 {
 				return fielderr.Invalid(fielderr.OpImport, fmt.Sprintf("buffers[%d]", i), "NULL", fmt.Sprintf("data for length %d", n.Length))
+			}
+			if n.Buffers[i] != 0 && size > layout.MaxBufferSize {
+				return fielderr.Invalid(fielderr.OpImport, fmt.Sprintf("buffers[%d].length", i), size, fmt.Sprintf("at most %d", int64(layout.MaxBufferSize)))
 			}
 		}
 	}

@@ -32,9 +32,6 @@ func Sizes(sizes []int64, n *tree.Node, st arrow.DataType) ([]int64, error) {
 	end := n.Offset + n.Length
 	for i := range sizes {
 		sizes[i] = layout.LeastSize(st, l, i, end)
-		if sizes[i] > layout.MaxBufferSize {
-			return nil, fielderr.Invalid(fielderr.OpRead, fmt.Sprintf("buffers[%d].length", i), sizes[i], fmt.Sprintf("at most %d", int64(layout.MaxBufferSize)))
-		}
 	}
 	switch l.Kind {
 	case layout.Binary32:
@@ -72,18 +69,11 @@ func CheckSizes(sizes []int64, n *tree.Node) ([]int64, error) {
 // sizesFit reports whether Sizes returns no error for the node. It does so for most nodes; a false is
 // no answer.
 func sizesFit(n *tree.Node) bool {
-	const (
-		widest = 32 // bytes of a decimal256, the largest value of a type without a width of its own
-		most   = layout.MaxBufferSize / widest
-	)
-	end := n.Offset + n.Length
 	switch n.Layout.Kind {
-	case layout.Bits:
-		return end <= most
-	case layout.Fixed:
-		return end <= most && n.Type.ID() != arrow.FIXED_SIZE_BINARY && n.Type.ID() != arrow.EXTENSION
+	case layout.Bits, layout.Fixed:
+		return true
 	case layout.Binary32:
-		return n.Length > 0 && end < most && bytesFit(n, int64(*abi.At[int32](n.Buffers[1] + uintptr(end)*4)))
+		return n.Length > 0 && bytesFit(n, int64(*abi.At[int32](n.Buffers[1] + uintptr(n.Offset+n.Length)*4)))
 	}
 	return false
 }

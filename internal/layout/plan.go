@@ -1,6 +1,8 @@
 package layout
 
 import (
+	"math"
+
 	"github.com/apache/arrow-go/v18/arrow"
 )
 
@@ -38,7 +40,13 @@ type Array struct {
 	SecondBase, SecondBits int64
 	// Needed has bit i set if buffer i must have data if there are elements; see LeastSize.
 	Needed uint8
+	// Most is a number of elements, with those before the first, whose buffers fit in MaxBufferSize.
+	// More elements may fit as well.
+	Most int64
 }
+
+// FlatMost is at most the Most of each column that has an entry in Plan.Flat.
+const FlatMost = MaxBufferSize >> 6
 
 // newPlan makes the plan of a schema. It returns an error for the types for which CountNodes returns
 // one, and within the same limits.
@@ -66,13 +74,15 @@ func (p *Plan) add(i int, dt arrow.DataType, depth int) error {
 		return UnknownType(dt)
 	}
 	p.watch(dt)
-	a := Array{Type: dt, Layout: l}
+	a := Array{Type: dt, Layout: l, Most: math.MaxInt64}
 	if l.simple() && l.Buffers > 1 {
 		a.SecondBase = LeastSize(st, l, 1, 0)
 		a.SecondBits = LeastSize(st, l, 1, 8) - a.SecondBase
 	}
 	for k := range l.Buffers {
-		if !(l.Validity && k == 0) && LeastSize(st, l, k, 1) > 0 {
+		size := LeastSize(st, l, k, 1)
+		a.Most = min(a.Most, MaxBufferSize/max(size, 1))
+		if !(l.Validity && k == 0) && size > 0 {
 			a.Needed |= 1 << k
 		}
 	}
@@ -105,7 +115,7 @@ func (p *Plan) add(i int, dt arrow.DataType, depth int) error {
 // flat returns the array's entry in Plan.Flat.
 func (a *Array) flat() uint8 {
 	const second = 1 << 1
-	if a.Children == 0 && a.Layout.Validity && a.Needed == second {
+	if a.Children == 0 && a.Layout.Validity && a.Needed == second && a.Most >= FlatMost {
 		return uint8(a.Layout.Buffers)
 	}
 	return 0

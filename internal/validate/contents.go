@@ -251,18 +251,13 @@ func checkIndexValues[T uint8 | uint16 | uint32 | uint64](v *validator, n *tree.
 
 func (v *validator) runEnds(n *tree.Node) error {
 	ends := &n.Children[0]
-	sizes, err := hostread.Sizes(v.sizes[:0], ends, ends.Storage())
-	v.sizes = sizes
-	if err != nil {
-		return fielderr.Within(fielderr.Child(0), err)
-	}
 	if nulls, err := v.CountNulls(ends); err != nil {
 		return err
 	} else if nulls != 0 {
 		return fielderr.Invalid(fielderr.OpValidate, fielderr.Child(0)+".null_count", nulls, "0 for run ends")
 	}
 	previous, need := int64(0), n.Offset+n.Length
-	err = v.Parts(int(ends.Length), func(from, to int) error {
+	err := v.Parts(int(ends.Length), func(from, to int) error {
 		for i := from; i < to; i++ {
 			end := hostread.RunEnd(ends, int64(i))
 			if end <= previous {
