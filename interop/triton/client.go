@@ -1,6 +1,7 @@
 package triton
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -16,7 +17,8 @@ import (
 
 // A Client registers regions with a server and sends requests. It may be used from any goroutine, and needs no Close: the
 // connection is the caller's. Its calls end when their context does; an error of the server is one of gRPC, whose code
-// status.Code returns.
+// status.Code returns. Those with the codes Canceled and DeadlineExceeded are also context.Canceled and
+// context.DeadlineExceeded for errors.Is.
 type Client struct {
 	conn grpc.ClientConnInterface
 
@@ -153,10 +155,20 @@ const service = "/inference.GRPCInferenceService/"
 
 func (c *Client) invoke(ctx context.Context, method string, message []byte) (reply []byte, err error) {
 	err = c.conn.Invoke(ctx, service+method, message, &reply, grpc.ForceCodecV2(codec{}))
-	if err != nil && ctx.Err() != nil {
-		err = fmt.Errorf("triton: %s: %w (%w)", method, ctx.Err(), err) // gRPC's error is not the context's
+	if err == nil {
+		return reply, nil
+	}
+	// gRPC's error is not the context's, and the server may see the deadline before ctx does.
+	if ended := cmp.Or(ctx.Err(), contextErrors[status.Code(err)]); ended != nil {
+		err = fmt.Errorf("triton: %s: %w (%w)", method, ended, err)
 	}
 	return reply, err
+}
+
+// contextErrors has the errors of contexts that gRPC has a code for.
+var contextErrors = map[codes.Code]error{
+	codes.Canceled:         context.Canceled,
+	codes.DeadlineExceeded: context.DeadlineExceeded,
 }
 
 // checkCall checks the arguments of a call about a region.

@@ -145,6 +145,18 @@ func TestOutputsAfterErrors(t *testing.T) {
 	}
 }
 
+// The server may see a deadline before the context has ended here.
+func TestErrorsOfTheContextFromTheServer(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	_, f, c, r := setUp(t)
+	for code, want := range map[codes.Code]error{codes.DeadlineExceeded: context.DeadlineExceeded, codes.Canceled: context.Canceled} {
+		f.answer["CudaSharedMemoryRegister"] = func(context.Context, []byte) ([]byte, error) { return nil, status.Error(code, "no") }
+		err := c.Register(background, r)
+		assert.ErrorIs(t, err, want)
+		assert.Equal(t, code, status.Code(err))
+	}
+}
+
 // Outputs are of one request at a time; inputs may be of several. Regions that are closed meanwhile are kept.
 func TestRequestsAtTheSameTime(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
