@@ -170,8 +170,10 @@ func TestEndBeforeTheSchema(t *testing.T) {
 func TestFailedReadersNameWhatIsMissing(t *testing.T) {
 	_, err := cdevice.WrapRecordReader(schemaless{}, device.CPUDevice())
 	assert.EqualError(t, err, "cdevice: wrap: schema = nil, want a schema: invalid")
-	_, err = cdevice.NewFailedRecordReader(device.CPU, nil)
-	assert.EqualError(t, err, "cdevice: new: err = nil, want the error of the source: invalid")
+	for _, none := range []error{nil, (*nilError)(nil)} {
+		_, err = cdevice.NewFailedRecordReader(device.CPU, none)
+		assert.EqualError(t, err, "cdevice: new: err = nil, want the error of the source: invalid")
+	}
 	_, err = cdevice.NewFailedRecordReader(0, errNoTable)
 	assert.EqualError(t, err, "cdevice: new: device_type = 0, want the type of a device: invalid")
 }

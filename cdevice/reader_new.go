@@ -59,7 +59,7 @@ func NewRecordReaderFunc(schema *arrow.Schema, t device.Type, next func() (*Reco
 //
 // The result is owned by the caller.
 func NewFailedRecordReader(t device.Type, err error) (*RecordReader, error) {
-	if err == nil {
+	if fielderr.IsNil(err) {
 		return nil, fielderr.Absent(fielderr.OpNew, "err", "the error of the source")
 	}
 	if err := checkNew(true, "", true, t); err != nil {

@@ -132,6 +132,53 @@ func TestErrorThatWrapsTheEndIsNoEnd(t *testing.T) {
 	}
 }
 
+// nilError is an error that a program returns by mistake: a nil pointer, which is no nil error.
+type nilError struct{ text string }
+
+func (e *nilError) Error() string { return e.text }
+
+// isPanics is an error whose Is panics; its text does not.
+type isPanics struct{}
+
+func (isPanics) Error() string { return "no table" }
+func (isPanics) Is(error) bool { panic("which error?") }
+
+// An error of a program may panic when a consumer asks for its text or its errno: no goroutine of this library does.
+func TestErrorsThatPanic(t *testing.T) {
+	checkLeaks(t)
+	for want, failure := range map[string]error{
+		"panic: in an error of type *cdevice_test.nilError: runtime error: invalid memory address": (*nilError)(nil),
+		"panic: in an error of type cdevice_test.isPanics: which error?":                           isPanics{},
+	} {
+		for name, source := range map[string]func() *cdevice.RecordReader{
+			"iterator":        func() *cdevice.RecordReader { return iterated(t, failure) },
+			"function":        func() *cdevice.RecordReader { return asked(t, failure) },
+			"arrow-go reader": func() *cdevice.RecordReader { return wrappedFailing(t, failure) },
+			"no schema": func() *cdevice.RecordReader {
+				r, err := cdevice.WrapRecordReader(schemaless{failing{err: failure}}, device.CPUDevice())
+				require.NoError(t, err)
+				return r
+			},
+			"ahead": func() *cdevice.RecordReader { return asked(t, failure).Prefetch(2) },
+		} {
+			t.Run(fmt.Sprintf("%s/%T", name, failure), func(t *testing.T) {
+				s := export(t, source())
+				_, code := next(t, s)
+				assert.EqualValues(t, syscall.EIO, code)
+				assert.Contains(t, bridge.CallGetLastError(abi.As[abi.ArrowDeviceArrayStream](s)), want)
+
+				r := source()
+				defer r.Release()
+				c := exported(t, background, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 1}, r)
+				require.NoError(t, c.WaitReleased())
+				code32, message := c.Error()
+				assert.EqualValues(t, syscall.EIO, code32)
+				assert.Contains(t, message, want)
+			})
+		}
+	}
+}
+
 func wrappedFailing(t testing.TB, err error) *cdevice.RecordReader {
 	t.Helper()
 	r, e := cdevice.WrapRecordReader(failing{err: err}, device.CPUDevice())

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -96,6 +97,38 @@ func TestGPUContextEndsNext(t *testing.T) {
 		})
 	}
 }
+
+// Messages that have arrived are not read after the end of the context: each may take long to decompress.
+func TestContextEndsBeforeMessagesThatHaveArrived(t *testing.T) {
+	for _, prefetch := range []int{0, 2} {
+		cdevicetest.CheckLeaks(t)
+		ctx, cancel := context.WithCancel(background)
+		defer cancel()
+		recs := slices.Repeat([]arrow.RecordBatch{numbers(t, 0, 4)}, 100)
+		arrived := &arrivedStream{tape{marshal(t, record(t, recs)), 100}, ctx}
+		r, _, err := flight.Receive(arrived, flight.WithPrefetch(prefetch))
+		require.NoError(t, err)
+		defer r.Release()
+		require.True(t, r.Next())
+		cancel()
+		late := 0
+		for r.Next() {
+			late++
+		}
+		assert.LessOrEqual(t, late, prefetch+1, "batches received before the end")
+		assert.NotEmpty(t, arrived.messages, "messages that were not read")
+		assert.ErrorIs(t, r.Err(), context.Canceled)
+		assert.Equal(t, codes.Canceled, status.Code(r.Err()))
+	}
+}
+
+// arrivedStream has received all messages, and returns them even after the end of its context, as grpc does.
+type arrivedStream struct {
+	tape
+	ctx context.Context
+}
+
+func (s *arrivedStream) Context() context.Context { return s.ctx }
 
 // The call is cancelled when the deadline ends; which of the two grpc sees first does not matter.
 func TestDeadlineThatCancels(t *testing.T) {

@@ -116,7 +116,7 @@ func codeOf(err error) codes.Code {
 	return codes.Unknown
 }
 
-// guarded calls a function of the program. A panic in it, or an end of its goroutine, is an error.
+// guarded calls a function of the program. A panic in it or in its error, or an end of its goroutine, is an error.
 func guarded(what string, f func() error) (err error) {
 	returned := false
 	defer func() {
@@ -126,7 +126,9 @@ func guarded(what string, f func() error) (err error) {
 			err = fmt.Errorf("flight: %s ended its goroutine", what)
 		}
 	}()
-	err = f()
+	if err = f(); err != nil {
+		_ = err.Error() // which panics if err holds a nil pointer, mostly
+	}
 	returned = true
 	return err
 }

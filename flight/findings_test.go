@@ -189,6 +189,9 @@ func TestMetadataFuncOfAProgram(t *testing.T) {
 		"flight: the function of WithMetadataFunc: EOF":            func([]byte) error { return io.EOF },
 		"flight: the function of WithMetadataFunc: wrapped: EOF":   func([]byte) error { return fmt.Errorf("wrapped: %w", io.EOF) },
 		"flight: panic in the function of WithMetadataFunc: broke": func([]byte) error { panic("broke") },
+		"flight: panic in the function of WithMetadataFunc: runtime error: invalid memory address or nil pointer dereference": func([]byte) error {
+			return (*flight.Error)(nil) // no nil error
+		},
 	} {
 		err := play(t, marshal(t, m), flight.WithMetadataFunc(f))
 		assert.EqualError(t, err, name)

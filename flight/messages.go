@@ -1,6 +1,7 @@
 package flight
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +19,7 @@ import (
 // counts. One goroutine at a time reads them.
 type messages struct {
 	refs     atomic.Int64
+	ctx      context.Context
 	stream   Stream
 	mem      *tracker
 	check    *ipcmessage.Checker
@@ -35,9 +37,9 @@ type messages struct {
 
 var _ ipc.MessageReader = (*messages)(nil)
 
-func newMessages(stream Stream, o *options) *messages {
+func newMessages(ctx context.Context, stream Stream, o *options) *messages {
 	m := &messages{
-		stream: stream, mem: newTracker(o.mem), check: ipcmessage.NewChecker(o.maxReceive()),
+		ctx: ctx, stream: stream, mem: newTracker(o.mem), check: ipcmessage.NewChecker(o.maxReceive()),
 		copies: o.dev != nil, max: o.maxReceive(), metadata: o.metadata,
 	}
 	m.refs.Add(1)
@@ -46,6 +48,9 @@ func newMessages(stream Stream, o *options) *messages {
 
 // receive receives a message from the stream. What an error leaves behind, here and below, the end of the stream frees.
 func (m *messages) receive() (*incoming, error) {
+	if err := m.ctx.Err(); err != nil { // grpc still returns the messages that have arrived
+		return nil, fmt.Errorf("flight: %w", err)
+	}
 	in := &incoming{FlightData: new(arrowflight.FlightData), mem: m.mem}
 	if err := m.stream.RecvMsg(in); err != nil {
 		return nil, err

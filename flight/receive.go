@@ -55,7 +55,7 @@ func Receive(stream Stream, opts ...Option) (*cdevice.RecordReader, *arrowflight
 // without tickets, if that can be. tickets says whether there may be tickets.
 func receive(stream Stream, o *options, ctx context.Context, tickets bool, end func(), behind func() error, again func() (Stream, error)) (*cdevice.RecordReader, *arrowflight.FlightDescriptor, error) {
 	in := &receiver{o: o, end: end, behind: behind, again: again}
-	in.messages = newMessages(stream, o)
+	in.messages = newMessages(ctx, stream, o)
 	if tickets {
 		in.messages.mark = ticketMark(process())
 	}

@@ -162,7 +162,7 @@ func (r *receiver) restart() error {
 	r.again = nil
 	schema := r.schema
 	r.finish()
-	r.messages = newMessages(stream, r.o)
+	r.messages = newMessages(r.messages.ctx, stream, r.o)
 	if _, err := r.start(); err != nil {
 		return err
 	}

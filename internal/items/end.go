@@ -2,7 +2,10 @@ package items
 
 import (
 	"errors"
+	"fmt"
 	"io"
+
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
 
 // StreamEnd is how a stream ended: with io.EOF, or with an error.
@@ -10,7 +13,7 @@ type StreamEnd struct{ Err error }
 
 // endWith ends the stream with an error, unless it has ended, and returns its end.
 func (r *Reader[T]) endWith(err error) error {
-	r.end.CompareAndSwap(nil, &StreamEnd{notTheEnd(err)})
+	r.end.CompareAndSwap(nil, &StreamEnd{asReported(err)})
 	return r.end.Load().Err
 }
 
@@ -36,13 +39,15 @@ func (c *cutOff) Is(target error) bool {
 
 func (c *cutOff) As(target any) bool { return errors.As(c.err, target) }
 
-// notTheEnd makes an error that wraps io.EOF one that does not. io.EOF itself is the end.
-func notTheEnd(err error) (same error) {
-	defer func() { // a program's error may have an Is that panics
-		if recover() != nil {
-			same = err
+// asReported returns the error of a source as the stream reports it: one that wraps io.EOF, which itself is the end, is
+// made one that does not, and one whose methods panic is the panic: consumers call them on goroutines of this module.
+func asReported(err error) (reported error) {
+	defer func() {
+		if v := recover(); v != nil {
+			reported = fielderr.Panic(fmt.Errorf("in an error of type %T: %v", err, v))
 		}
 	}()
+	_ = err.Error()
 	if err == io.EOF || !errors.Is(err, io.EOF) {
 		return err
 	}
