@@ -28,6 +28,7 @@ import (
 // freed after all work that is enqueued by then on any stream of its GPU and of the other GPUs that
 // this process has opened (device.Open, cudaalloc.Open). A consumer whose pending work on another GPU,
 // or in another process, accesses the memory must wait for that work before it calls release.
+// Of an imported batch, release calls that of its producer, after the work that [RecordBatch.UsedOn] recorded.
 //
 // It writes *out and *outSchema only on success, over their contents: an unreleased struct there leaks.
 //

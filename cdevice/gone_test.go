@@ -82,6 +82,38 @@ func TestCopiesOfMemoryThatIsGone(t *testing.T) {
 	}
 }
 
+// A length far beyond the memory that a producer has is an error of a copy, before memory is allocated for it: the Go
+// runtime ends a process that asks for terabytes.
+func TestCopiesOfMoreThanThereIs(t *testing.T) {
+	checkLeaks(t)
+	gpu := cudatest.Simulated(t, cudasim.Options{}).GPUs[0]
+	const gone = 0x7000_0000_0000
+	null := cdevice.ArrayData{Length: 1 << 40}
+	field := arrow.Field{Name: "n", Type: arrow.Null}
+	for _, row := range []struct {
+		dt       arrow.DataType
+		buffers  []device.Ptr
+		children []cdevice.ArrayData
+	}{
+		{arrow.PrimitiveTypes.Int8, []device.Ptr{0, gone}, nil},
+		{arrow.PrimitiveTypes.Int8, []device.Ptr{gone, gone}, nil},
+		{arrow.FixedWidthTypes.Boolean, []device.Ptr{0, gone}, nil},
+		{arrow.BinaryTypes.LargeString, []device.Ptr{0, gone, gone}, nil},
+		{arrow.BinaryTypes.StringView, []device.Ptr{0, gone}, nil},
+		{arrow.ListViewOf(arrow.Null), []device.Ptr{0, gone, gone}, []cdevice.ArrayData{null}},
+		{arrow.DenseUnionOf([]arrow.Field{field}, []arrow.UnionTypeCode{0}), []device.Ptr{gone, gone}, []cdevice.ArrayData{null}},
+		{arrow.StructOf(arrow.Field{Name: "s", Type: arrow.PrimitiveTypes.Int64}), []device.Ptr{0}, []cdevice.ArrayData{{Length: 1 << 40, Buffers: []device.Ptr{0, gone}}}},
+	} {
+		a, err := cdevice.NewArray(device.CPUDevice(), row.dt, cdevice.ArrayData{Length: 1 << 40, NullCount: -1, Buffers: row.buffers, Children: row.children}, cdevice.Lifetime{})
+		require.NoError(t, err, row.dt)
+		_, err = a.CopyToHost(background, nil)
+		assert.ErrorContains(t, err, "cannot be accessed", row.dt)
+		_, err = a.CopyTo(background, gpu)
+		assert.ErrorContains(t, err, "cannot be accessed", row.dt)
+		a.Release()
+	}
+}
+
 // ValidateFull reads text that is not mapped, which is an error that wraps arrow.ErrInvalid.
 func TestFullValidationOfMemoryThatIsGone(t *testing.T) {
 	checkLeaks(t)

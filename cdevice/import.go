@@ -33,7 +33,8 @@ func ImportRecordBatch(arr *CArrowDeviceArray, sch *cdata.CArrowSchema, opts ...
 }
 
 // ImportRecordBatchWithSchema is [ImportRecordBatch] with a schema that is already known, as that of a
-// stream is. The batch has a copy of *s: the program may assign another schema to it.
+// stream is. The batch has a copy of *s: the program may assign another schema to it. It must not change the
+// types of the schema while the batch is in use.
 //
 // It takes ownership of *arr, even if it returns an error.
 func ImportRecordBatchWithSchema(arr *CArrowDeviceArray, s *arrow.Schema, opts ...ImportOption) (*RecordBatch, error) {
@@ -52,7 +53,8 @@ func ImportArray(arr *CArrowDeviceArray, sch *cdata.CArrowSchema, opts ...Import
 	return importArrayAndSchema(&in, sch, opts)
 }
 
-// ImportArrayWithType is [ImportArray] with a type that is already known.
+// ImportArrayWithType is [ImportArray] with a type that is already known. The program must not change the type
+// while the array is in use.
 //
 // It takes ownership of *arr, even if it returns an error.
 func ImportArrayWithType(arr *CArrowDeviceArray, dt arrow.DataType, opts ...ImportOption) (*Array, error) {

@@ -180,7 +180,8 @@ func (s *shared) asCPU(ctx context.Context) (tree.Location, error) {
 //
 // The stream must live until the memory is released, unless it is closed before. If it is closed then,
 // or being captured, or is the default stream of each thread, the memory is released after all work of
-// the stream's device; so is memory that was exported, or that more than 16 streams use.
+// the stream's device; so is memory that more than 16 streams use. [ExportRecordBatch] says what exported memory
+// waits for.
 func (b *RecordBatch) UsedOn(stream device.Stream) error { return b.usedOn(stream, b.nodes) }
 
 // UsedOn records that work on the stream accesses the memory; see [RecordBatch.UsedOn].

@@ -10,9 +10,9 @@ import (
 // ValidateFull checks the contents of the buffers: that offsets are in order and within the data,
 // that utf8 is UTF-8, that dictionary indices, union type ids, run ends and views are in range,
 // that the bytes behind a short view are zero, and that maps have no null entries and keys.
-// HostView and CopyToHost accept every batch that it accepts. It reads all of the memory (bytes
-// that several views share once), so it is for batches of a producer that is not trusted. It
-// changes nothing.
+// HostView and CopyToHost accept every batch that it accepts, as far as the memory is there: it does not
+// read values of a fixed width. It reads all other memory (bytes that several views share once), so it
+// is for batches of a producer that is not trusted. It changes nothing.
 //
 //	batch, err := cdevice.ImportRecordBatch(arr, sch)
 //	if err == nil {

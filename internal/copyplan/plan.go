@@ -15,6 +15,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"github.com/arrowdevice/arrowdevice/internal/hostread"
 	"github.com/arrowdevice/arrowdevice/internal/layout"
+	"github.com/arrowdevice/arrowdevice/internal/memcopy"
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
@@ -119,6 +120,7 @@ func (c *planner) cut(n *tree.Node, i, j int64) (Plan, error) {
 			return out, err
 		}
 		c.sizes = sizes
+		readEnds(n, sizes)
 	}
 	out.Parts = c.newParts(n)
 	if n.Layout.Validity {
@@ -128,6 +130,19 @@ func (c *planner) cut(n *tree.Node, i, j int64) (Plan, error) {
 	}
 	err := c.body(n, st, &out)
 	return out, err
+}
+
+// leastRead is the size from which the end of a buffer is read before memory is allocated for its bytes.
+const leastRead = 1 << 20
+
+// readEnds reads the last byte of each large buffer. If a producer announced more than it has, that is a fault here and
+// not an allocation that ends the process.
+func readEnds(n *tree.Node, sizes []int64) {
+	for i, size := range sizes {
+		if size >= leastRead && !tree.NoData(n.Buffers[i]) {
+			memcopy.ReadByte(n.Buffers[i] + uintptr(size) - 1)
+		}
+	}
 }
 
 // whole takes all buffers of a node of an unsliced copy of this package, which a cut would not change.

@@ -4,6 +4,8 @@ import (
 	"math"
 
 	"github.com/apache/arrow-go/v18/arrow"
+
+	"github.com/arrowdevice/arrowdevice/internal/schema"
 )
 
 // Plan is the arrays of a record batch of one schema, with all that depends only on types resolved
@@ -23,7 +25,8 @@ type Plan struct {
 	Simple            bool
 	Buffers, Pointers int
 
-	variable []variable // the types that a program can change so that the plan is wrong
+	states     schema.States
+	extensions []extension
 }
 
 // Array is one array of a plan.

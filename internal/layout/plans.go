@@ -47,45 +47,32 @@ func slotOf(s *arrow.Schema) uint64 {
 	return uint64(*(*uintptr)(unsafe.Pointer(s))) * spread >> (64 - planBits)
 }
 
-// variable is a type with exported fields that determine what its arrays look like, and what they were:
-// values is the values of a dictionary, and the storage of an extension type.
-type variable struct {
-	dt            arrow.DataType
-	width         int
-	index, values arrow.DataType
-}
-
-// variableOf returns the state of a type now, without a type if it cannot change.
-func variableOf(dt arrow.DataType) variable {
-	switch t := dt.(type) {
-	case *arrow.FixedSizeBinaryType:
-		return variable{dt: t, width: t.ByteWidth}
-	case *arrow.DictionaryType:
-		return variable{dt: t, index: t.IndexType, values: t.ValueType}
-	case arrow.ExtensionType:
-		return variable{dt: t, values: t.StorageType()}
-	}
-	return variable{}
-}
-
 // Identical reports whether two types are the same pointer, or the same in memory by other means.
 func Identical(a, b arrow.DataType) bool {
 	type words [2]uintptr
 	return *(*words)(unsafe.Pointer(&a)) == *(*words)(unsafe.Pointer(&b))
 }
 
-// watch notes a type of an array of the plan, and what it is stored as.
+// extension is an extension type, and what it was stored as.
+type extension struct {
+	dt      arrow.ExtensionType
+	storage arrow.DataType
+}
+
+// watch notes a type of an array of the plan, and what it is stored as, so that the plan is not used when a program
+// has changed them. Other types that can change, such as a timestamp's, have the same layout then.
 func (p *Plan) watch(dt arrow.DataType) {
 	for range MaxDepth {
-		v := variableOf(dt)
-		if v.dt == nil {
+		switch t := dt.(type) {
+		case arrow.ExtensionType: // which is a NestedType, too
+			dt = t.StorageType()
+			p.extensions = append(p.extensions, extension{t, dt})
+		case *arrow.FixedSizeBinaryType, *arrow.DictionaryType, arrow.NestedType:
+			p.states.Add(dt)
+			return
+		default:
 			return
 		}
-		p.variable = append(p.variable, v)
-		if dt.ID() != arrow.EXTENSION {
-			return
-		}
-		dt = v.values
 	}
 }
 
@@ -97,12 +84,10 @@ func (p *Plan) fits() (same bool) {
 			same = false
 		}
 	}()
-	for i := range p.variable {
-		was := &p.variable[i]
-		now := variableOf(was.dt)
-		if now.width != was.width || !Identical(now.index, was.index) || !Identical(now.values, was.values) {
+	for i := range p.extensions {
+		if was := &p.extensions[i]; !Identical(was.dt.StorageType(), was.storage) {
 			return false
 		}
 	}
-	return true
+	return p.states.Same()
 }

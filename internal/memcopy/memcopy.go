@@ -52,6 +52,11 @@ func Guard(f func() error) (err error) {
 	return f()
 }
 
+// ReadByte reads the byte at an address, which must be in memory that the CPU can access.
+//
+//go:noinline
+func ReadByte(addr uintptr) byte { return bytesAt(addr, 1)[0] }
+
 // FirstPage ends where memory may begin. An access before it is a panic even under Guard.
 const FirstPage = 4096
 

@@ -246,9 +246,17 @@ func TestChangedTypesAreNotTakenFromACache(t *testing.T) {
 		"precision": func(s *arrow.Schema) {
 			column(s, 4).(*arrow.DictionaryType).ValueType.(*arrow.Decimal128Type).Precision++
 		},
-		"scale":       func(s *arrow.Schema) { column(s, 4).(*arrow.DictionaryType).ValueType.(*arrow.Decimal128Type).Scale++ },
-		"run ends":    func(s *arrow.Schema) { column(s, 6).(*arrow.RunEndEncodedType).ValueNullable = false },
-		"schema":      func(s *arrow.Schema) { *s = *table("other") },
+		"scale":      func(s *arrow.Schema) { column(s, 4).(*arrow.DictionaryType).ValueType.(*arrow.Decimal128Type).Scale++ },
+		"run ends":   func(s *arrow.Schema) { column(s, 6).(*arrow.RunEndEncodedType).ValueNullable = false },
+		"schema":     func(s *arrow.Schema) { *s = *table("other") },
+		"codes":      func(s *arrow.Schema) { column(s, 8).(*arrow.SparseUnionType).TypeCodes()[0]++ },
+		"other list": func(s *arrow.Schema) { *column(s, 2).(*arrow.ListType) = *arrow.ListOf(arrow.Null) },
+		"other struct": func(s *arrow.Schema) {
+			*column(s, 5).(*arrow.StructType) = *arrow.StructOf(arrow.Field{Name: "z", Type: arrow.Null})
+		},
+		"other union": func(s *arrow.Schema) {
+			*column(s, 8).(*arrow.SparseUnionType) = *arrow.SparseUnionOf([]arrow.Field{{Name: "v", Type: arrow.Null}}, []arrow.UnionTypeCode{3})
+		},
 		"fixed lists": func(s *arrow.Schema) { column(s, 7).(*arrow.FixedSizeListType).SetElemNullable(false) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -292,6 +300,22 @@ func TestChangedTypesAreNotTakenFromACache(t *testing.T) {
 			change(dt)
 			assert.NotEqual(t, before, text(t, exported(t, s)))
 		})
+	}
+}
+
+// A union keeps the slices that it was made of.
+func TestChangedSlicesOfUnions(t *testing.T) {
+	noLeak(t)
+	emptyCaches(t)
+	fields := []arrow.Field{{Name: "u", Type: arrow.PrimitiveTypes.Int64}}
+	s := arrow.NewSchema([]arrow.Field{{Name: "x", Type: arrow.ListOf(arrow.DenseUnionOf(fields, []arrow.UnionTypeCode{3}))}}, nil)
+	for range 3 {
+		text(t, exported(t, s))
+	}
+	for _, other := range []arrow.Field{{Name: "v", Type: fields[0].Type}, {Name: "v", Type: arrow.Null}, {Name: "v", Type: arrow.Null, Nullable: true}} {
+		before := text(t, exported(t, s))
+		fields[0] = other
+		assert.NotEqual(t, before, text(t, exported(t, s)), "%v", other)
 	}
 }
 

@@ -26,7 +26,7 @@ type known struct {
 	extension bool
 	schema    *arrow.Schema
 	was       arrow.Schema // *schema, to which a program can assign another one
-	states    states
+	states    States
 }
 
 // knownNode is one struct. A name that is NULL is "".
@@ -61,7 +61,7 @@ func (k *known) keep(s *arrow.Schema) bool {
 		return false
 	}
 	for i := range s.NumFields() {
-		if !k.states.add(s.Field(i).Type) {
+		if !k.states.addTree(s.Field(i).Type) {
 			return false
 		}
 	}
@@ -81,7 +81,7 @@ func (r *reader) knownSchema(s *abi.ArrowSchema) (*arrow.Schema, error) {
 	found := knownSchemas.find(key)
 	if found != nil && found.value.schema != nil {
 		m := matcher{nodes: found.value.nodes}
-		if m.equal(s, true) && Same(found.value.schema, &found.value.was) && found.value.states.same() {
+		if m.equal(s, true) && Same(found.value.schema, &found.value.was) && found.value.states.Same() {
 			return found.value.schema, nil
 		}
 		found = nil // to be replaced

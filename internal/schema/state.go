@@ -1,121 +1,122 @@
 package schema
 
-import "github.com/apache/arrow-go/v18/arrow"
+import (
+	"slices"
+	"unsafe"
 
-// A schema of arrow-go does not change, but its types can: they have exported fields and setters.
-// A cache that answers for a schema compares them with what they were. Slices that types and metadata
-// return from their own memory are not compared; arrow-go's programs do not write to them.
+	"github.com/apache/arrow-go/v18/arrow"
+)
 
-// typeState is a type that a program can change, and what it was.
-type typeState struct {
-	dt       arrow.DataType
-	a, b     int64
-	text     string
-	x, y     arrow.DataType
-	metadata arrow.Metadata
+// A schema of arrow-go does not change, but its types can: they have exported fields and setters, a program can assign
+// another type to *t, and unions keep the slices that they were made of. A cache that answers for a schema compares
+// the memory of the types with a copy. Slices that metadata returns from its own memory are not compared; programs of
+// arrow-go do not write to them.
+
+// States has the memory of types that a program can change, as it was.
+type States []state
+
+// state is memory, and a copy of it. The copy keeps alive what it points to, so that nothing else has these addresses.
+type state struct {
+	now, was unsafe.Pointer
+	size     uintptr
 }
 
-// states has the types of a schema that can change.
-type states []typeState
+// Same reports whether no type has changed.
+func (s States) Same() bool {
+	for i := range s {
+		m := &s[i]
+		if unsafe.String((*byte)(m.now), m.size) != unsafe.String((*byte)(m.was), m.size) {
+			return false
+		}
+	}
+	return true
+}
 
-// add appends the types of a field. It reports false for types whose methods are a program's.
-func (s *states) add(dt arrow.DataType) bool {
+// Add adds a type of arrow-go, without those below it. An extension type is one of the program: nothing is added.
+func (s *States) Add(dt arrow.DataType) {
+	switch t := dt.(type) {
+	case *arrow.FixedSizeBinaryType:
+		watch(s, t)
+	case *arrow.TimestampType:
+		watch(s, t)
+	case *arrow.Time32Type:
+		watch(s, t)
+	case *arrow.Time64Type:
+		watch(s, t)
+	case *arrow.DurationType:
+		watch(s, t)
+	case *arrow.Decimal32Type:
+		watch(s, t)
+	case *arrow.Decimal64Type:
+		watch(s, t)
+	case *arrow.Decimal128Type:
+		watch(s, t)
+	case *arrow.Decimal256Type:
+		watch(s, t)
+	case *arrow.DictionaryType:
+		watch(s, t)
+	case *arrow.RunEndEncodedType:
+		watch(s, t)
+	case *arrow.ListType:
+		watch(s, t)
+	case *arrow.LargeListType:
+		watch(s, t)
+	case *arrow.ListViewType:
+		watch(s, t)
+	case *arrow.LargeListViewType:
+		watch(s, t)
+	case *arrow.FixedSizeListType:
+		watch(s, t)
+	case *arrow.MapType:
+		watch(s, t)
+	case *arrow.StructType: // whose fields a setter of a map changes
+		watchFields(s, unsafe.Pointer(t))
+	case *arrow.SparseUnionType:
+		watchFields(s, unsafe.Pointer(t))
+		watchSlice(s, t.TypeCodes())
+	case *arrow.DenseUnionType:
+		watchFields(s, unsafe.Pointer(t))
+		watchSlice(s, t.TypeCodes())
+	}
+}
+
+// addTree adds a type and those below it. It reports false if one of them is of the program.
+func (s *States) addTree(dt arrow.DataType) bool {
 	if isNil(dt) {
 		return false
 	}
-	t := typeState{dt: dt}
-	switch dt := dt.(type) {
+	s.Add(dt)
+	switch t := dt.(type) {
 	case arrow.ExtensionType:
 		return false
 	case *arrow.DictionaryType:
-		t.x, t.y = dt.IndexType, dt.ValueType
-		t.a = number64(dt.Ordered)
-		*s = append(*s, t)
-		return s.add(dt.IndexType) && s.add(dt.ValueType)
-	case *arrow.StructType:
-		for i := range dt.NumFields() {
-			if !s.add(dt.Field(i).Type) {
-				return false
-			}
-		}
-		return true
+		return s.addTree(t.IndexType) && s.addTree(t.ValueType)
 	case arrow.NestedType:
-		t.read()
-		*s = append(*s, t)
-		for _, f := range dt.Fields() {
-			if !s.add(f.Type) {
+		for _, f := range t.Fields() {
+			if !s.addTree(f.Type) {
 				return false
 			}
 		}
-		return true
-	}
-	if t.read() {
-		*s = append(*s, t)
 	}
 	return true
 }
 
-// same reports whether no type changed.
-func (s states) same() bool {
-	for i := range s {
-		was, now := &s[i], typeState{dt: s[i].dt}
-		now.read()
-		if was.a != now.a || was.b != now.b || was.text != now.text || was.x != now.x || was.y != now.y ||
-			!sameMetadata(was.metadata, now.metadata) {
-			return false
-		}
-	}
-	return true
+func watch[T any](s *States, t *T) {
+	was := new(T)
+	*was = *t
+	*s = append(*s, state{unsafe.Pointer(t), unsafe.Pointer(was), unsafe.Sizeof(*t)})
 }
 
-// read sets what the type is now. It reports false for types that do not change.
-func (t *typeState) read() bool {
-	switch dt := t.dt.(type) {
-	case *arrow.FixedSizeBinaryType:
-		t.a = int64(dt.ByteWidth)
-	case *arrow.TimestampType:
-		t.a, t.text = int64(dt.Unit), dt.TimeZone
-	case *arrow.Time32Type:
-		t.a = int64(dt.Unit)
-	case *arrow.Time64Type:
-		t.a = int64(dt.Unit)
-	case *arrow.DurationType:
-		t.a = int64(dt.Unit)
-	case arrow.DecimalType:
-		t.a, t.b = int64(dt.GetPrecision()), int64(dt.GetScale())
-	case *arrow.DictionaryType:
-		t.x, t.y, t.a = dt.IndexType, dt.ValueType, number64(dt.Ordered)
-	case *arrow.RunEndEncodedType:
-		t.a = number64(dt.ValueNullable)
-	case *arrow.MapType:
-		item := dt.ItemField()
-		t.a, t.b, t.metadata = number64(dt.KeysSorted), number64(item.Nullable), item.Metadata
-	case arrow.ListLikeType:
-		elem := dt.ElemField()
-		t.a, t.metadata = number64(elem.Nullable), elem.Metadata
-	default:
-		return false
+func watchSlice[E any](s *States, of []E) {
+	if len(of) > 0 {
+		var e E
+		*s = append(*s, state{unsafe.Pointer(&of[0]), unsafe.Pointer(&slices.Clone(of)[0]), uintptr(len(of)) * unsafe.Sizeof(e)})
 	}
-	return true
 }
 
-func number64(b bool) int64 {
-	if b {
-		return 1
-	}
-	return 0
-}
-
-// sameMetadata reports whether metadata is equal, order included.
-func sameMetadata(a, b arrow.Metadata) bool {
-	if a.Len() != b.Len() {
-		return false
-	}
-	keys, values := b.Keys(), b.Values()
-	for i, k := range a.Keys() {
-		if k != keys[i] || a.Values()[i] != values[i] {
-			return false
-		}
-	}
-	return true
+// watchFields adds the fields of a struct or union type, whose first member they are: arrow-go returns copies of them.
+func watchFields(s *States, t unsafe.Pointer) {
+	fields := (*[]arrow.Field)(t)
+	watch(s, fields)
+	watchSlice(s, *fields)
 }

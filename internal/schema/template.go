@@ -22,7 +22,7 @@ type template struct {
 	// schema is a copy, which keeps alive what it points to. The fields and metadata of a schema do not
 	// change, so another schema with the same pointers is equal. states has what can change below.
 	schema   arrow.Schema
-	states   states
+	states   States
 	refused  bool // there is nothing but the schema, for which no template is to be made
 	root     abi.ArrowSchema
 	structs  []abi.ArrowSchema // below the root
@@ -39,7 +39,7 @@ func addressKey(s *arrow.Schema) uint64 {
 
 // isOf reports whether an export of s is the same as that of the template.
 func (t *template) isOf(s *arrow.Schema) bool {
-	return !t.refused && Same(s, &t.schema) && t.states.same()
+	return !t.refused && Same(s, &t.schema) && t.states.Same()
 }
 
 // refuses reports whether a template of s was found to be impossible.
@@ -63,7 +63,7 @@ func (p *plan) keep(key uint64, s *arrow.Schema, root *abi.ArrowSchema) {
 	}
 	t := template{schema: *s, root: *root}
 	for i := range s.NumFields() {
-		if !t.states.add(s.Field(i).Type) {
+		if !t.states.addTree(s.Field(i).Type) {
 			t = template{schema: *s, refused: true}
 			templates.put(&cached[template]{key: key, cost: cost, value: t})
 			return
