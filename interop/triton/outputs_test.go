@@ -1,6 +1,7 @@
 package triton_test
 
 import (
+	"bytes"
 	"math"
 	"testing"
 
@@ -124,6 +125,7 @@ func TestParseResponseTakesAnything(t *testing.T) {
 		"ModelInferResponse.raw_output_contents = 1, want at most one":    protowire.AppendBytes(protowire.AppendTag(nil, 6, protowire.BytesType), []byte("raw")),
 		"outputs.contents = typed values, want raw_output_contents":       {5<<3 | 2, 3, 5<<3 | 2, 1, 0},
 		"outputs.shape = unexpected EOF":                                  {5<<3 | 2, 3, 3<<3 | 2, 1, 0x80},
+		"ModelInferResponse.outputs = more, want at most 65536":           bytes.Repeat([]byte{5<<3 | 2, 0}, 1<<16+1),
 	} {
 		_, err := triton.ParseResponse(message)
 		assert.ErrorContains(t, err, want)

@@ -1,6 +1,7 @@
 package triton
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -25,6 +26,9 @@ type OutputTensor struct {
 	Contents []byte
 }
 
+// maxOutputs bounds the outputs of a response: an empty one takes two bytes of the message, and 150 here.
+const maxOutputs = 1 << 16
+
 // ParseResponse reads a message inference.ModelInferResponse. It checks the message, and not whether it has the
 // outputs of a request: see [Outputs.Batch]. The result shares no memory with it.
 func ParseResponse(message []byte) (*Response, error) {
@@ -39,6 +43,9 @@ func ParseResponse(message []byte) (*Response, error) {
 		case 3:
 			r.ID = string(f.bytes)
 		case 5:
+			if len(r.Outputs) == maxOutputs {
+				return fielderr.Invalid(opTriton, pathOutput, fielderr.Text("more"), fmt.Sprintf("at most %d", maxOutputs))
+			}
 			t, err := parseOutput(f.bytes)
 			r.Outputs = append(r.Outputs, t)
 			return err
