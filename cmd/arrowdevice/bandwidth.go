@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"time"
 
 	"github.com/arrowdevice/arrowdevice/cmd/arrowdevice/internal/bandwidth"
+	"github.com/arrowdevice/arrowdevice/cmd/arrowdevice/internal/doctor"
 	"github.com/arrowdevice/arrowdevice/cmd/arrowdevice/internal/terminal"
 )
 
@@ -18,15 +20,18 @@ func runBandwidth(ctx context.Context, args []string) int {
 	f.Int64Var(&o.Device, "device", 0, "the `number` of the GPU")
 	sizes := f.String("sizes", "", "the `sizes` of a copy, such as 64K,1M,1G; without it "+bandwidth.DefaultSizes+", simulated "+bandwidth.SimulatedSizes)
 	f.DurationVar(&o.Time, "time", 200*time.Millisecond, "how long each point is measured")
+	timeout := f.Duration("timeout", time.Minute, "how long a call of the driver may take before it is measured")
 	asJSON := f.Bool("json", false, "print the measurements as JSON")
 	ascii := f.Bool("ascii", !terminal.UTF8(), "draw with ASCII alone")
 	if status, ok := parse(f, args); !ok {
 		return status
 	}
-	if err := check(&o, *sizes); err != nil {
+	if err := errors.Join(positive("timeout", *timeout), check(&o, *sizes)); err != nil {
 		fmt.Fprintln(os.Stderr, "arrowdevice:", err)
 		return statusUsage
 	}
+	inspect := doctor.Options{GPUs: []string{strconv.FormatInt(o.Device, 10)}, Timeout: *timeout}
+	o.Inspect = func(ctx context.Context) (bool, error) { return doctor.InspectDriver(ctx, inspect) }
 	bar := bandwidth.NewBar(os.Stderr, terminal.Width(os.Stderr), *ascii)
 	if terminal.Is(os.Stderr) {
 		o.Progress = bar.Show
@@ -45,8 +50,8 @@ func runBandwidth(ctx context.Context, args []string) int {
 
 // check completes the options.
 func check(o *bandwidth.Options, sizes string) (err error) {
-	if o.Time <= 0 {
-		return fmt.Errorf("--time %s: want more than 0", o.Time)
+	if err := positive("time", o.Time); err != nil {
+		return err
 	}
 	if sizes != "" {
 		if o.Sizes, err = bandwidth.ParseSizes(sizes); err != nil {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -62,7 +63,7 @@ func TestBandwidthOnSimulator(t *testing.T) {
 
 func TestBandwidthRefuses(t *testing.T) {
 	env := simulated(t, cudasim.Options{})
-	for _, bad := range [][]string{{"--sizes", "lots"}, {"--sizes", "7"}, {"--time", "0s"}, {"--device", "first"}, {"64K"}} {
+	for _, bad := range [][]string{{"--sizes", "lots"}, {"--sizes", "7"}, {"--time", "0s"}, {"--timeout", "0s"}, {"--device", "first"}, {"64K"}} {
 		run := arrowdevice(t, env, append([]string{"bandwidth"}, bad...)...)
 		assert.Equal(t, 2, run.status, "%v", bad)
 		assert.NotEmpty(t, run.stderr)
@@ -72,7 +73,9 @@ func TestBandwidthRefuses(t *testing.T) {
 
 // A run that measures nothing has failed, and says why: the JSON form too.
 func TestBandwidthMeasuresNothing(t *testing.T) {
+	t.Parallel()
 	simulator := simulated(t, cudasim.Options{Memory: 1 << 20})
+	driver := func(bodies map[string]string) []string { return []string{"CDEVICE_CUDA_DRIVER=" + library(t, bodies)} }
 	for name, c := range map[string]struct {
 		env   []string
 		args  []string
@@ -81,7 +84,15 @@ func TestBandwidthMeasuresNothing(t *testing.T) {
 		"no driver":      {[]string{"CDEVICE_CUDA_DRIVER=/none"}, nil, "no CUDA driver"},
 		"no such GPU":    {simulator, []string{"--device", "1"}, "the driver has 1 devices"},
 		"all left out":   {simulator, []string{"--sizes", "1G,2G"}, "nothing was measured: the GPU has not enough free memory for 1 GiB"},
-		"driver's error": {[]string{"CDEVICE_CUDA_DRIVER=" + library(t, "return 100;")}, nil, "CUDA error 100"},
+		"no GPU":         {simulated(t, cudasim.Options{NoDevices: true}), nil, "CUDA_ERROR_NO_DEVICE"},
+		"driver's error": {driver(map[string]string{"cuInit": "return 100"}), nil, "CUDA error 100"},
+		"crash in load":  {driver(map[string]string{"load": "abort()"}), nil, "the driver fails: the process ended in load (exit status 2): SIGABRT"},
+		"exit":           {driver(map[string]string{"cuInit": "exit(0)"}), nil, "the driver fails: the process ended in cuInit (exit status 0)"},
+		"crash on a GPU": {
+			driver(map[string]string{"cuDeviceGetCount": "*out = 2", "cuDevicePrimaryCtxRetain": "abort()"}), []string{"--device", "1"},
+			"the driver fails: the process ended in cuDevicePrimaryCtxRetain of cuda:1 ",
+		},
+		"hang": {driver(map[string]string{"load": "for (;;) pause()"}), []string{"--timeout", "5s"}, "the driver fails: load did not return within 5s"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			people := arrowdevice(t, c.env, append([]string{"bandwidth"}, c.args...)...)
@@ -93,6 +104,7 @@ func TestBandwidthMeasuresNothing(t *testing.T) {
 			r := parsed(t, programs.stdout)
 			assert.Contains(t, r.Error, c.error)
 			assert.Contains(t, programs.stderr, r.Error)
+			assert.Equal(t, strings.Contains(strings.Join(c.env, " "), "CUDASIM="), r.Simulated)
 			assert.Empty(t, r.Points)
 			assert.NotEmpty(t, r.Arrowdevice)
 		})
@@ -113,9 +125,25 @@ func TestBandwidthIsInterrupted(t *testing.T) {
 	assert.Empty(t, interrupted(t, ready, env, "bandwidth", "--time", "1h"))
 }
 
-// A driver that hangs does not keep Ctrl-C from ending the command.
+// A driver that hangs does not keep Ctrl-C from ending the command. It is loaded in another process first: this one could
+// not be interrupted in the loader, whose lock new threads need.
 func TestBandwidthIsInterruptedInTheDriver(t *testing.T) {
-	env, ready := hanging(t)
-	r := parsed(t, interrupted(t, ready, env, "bandwidth", "--json"))
-	assert.True(t, r.Interrupted)
+	for name, c := range map[string]struct {
+		call, before string
+		passed       bool // the inspection
+	}{
+		"loads":                {"load", "", false},
+		"starts":               {"cuInit", "", false},
+		"starts a second time": {"cuInit", fmt.Sprintf("if (open(%q, O_CREAT | O_EXCL, 0666) >= 0) return 0; ", filepath.Join(t.TempDir(), "first")), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			env, caller := hanging(t, c.call, c.before)
+			command := 0
+			ready := func(pid int) bool { command = pid; return caller() != 0 }
+			r := parsed(t, interrupted(t, ready, env, "bandwidth", "--json"))
+			assert.True(t, r.Interrupted)
+			assert.Equal(t, c.passed, caller() == command)
+			assert.ErrorIs(t, syscall.Kill(caller(), 0), syscall.ESRCH, "it has ended")
+		})
+	}
 }

@@ -21,8 +21,8 @@ func runDoctor(ctx context.Context, args []string) int {
 	if status, ok := parse(f, args); !ok {
 		return status
 	}
-	if *timeout <= 0 {
-		fmt.Fprintf(os.Stderr, "arrowdevice: --timeout %s: want more than 0\n", *timeout)
+	if err := positive("timeout", *timeout); err != nil {
+		fmt.Fprintln(os.Stderr, "arrowdevice:", err)
 		return statusUsage
 	}
 	o := doctor.Options{Python: *python, Timeout: *timeout}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -145,19 +146,17 @@ func fieldsOf(v any) map[string]json.RawMessage {
 	return fields
 }
 
-// library builds a libcuda.so.1 that has every function, of which cuInit does as told.
-func library(t *testing.T, cuInit string) string {
+// library builds a libcuda.so.1 that has every function. Those of which there is no body return 0; "load" is called while
+// the library is loaded.
+func library(t *testing.T, bodies map[string]string) string {
 	t.Helper()
 	header, err := os.ReadFile("../../internal/cuda/functions.h")
 	require.NoError(t, err)
-	source := "#include <fcntl.h>\n#include <stdlib.h>\n#include <unistd.h>\n"
+	source := "#include <fcntl.h>\n#include <stdio.h>\n#include <stdlib.h>\n#include <unistd.h>\n"
 	for _, m := range regexp.MustCompile(`X\(\w+, \w+, "(\w+)"`).FindAllStringSubmatch(string(header), -1) {
-		body := "return 34;"
-		if m[1] == "cuInit" {
-			body = cuInit
-		}
-		source += fmt.Sprintf("int %s(void) { %s }\n", m[1], body)
+		source += fmt.Sprintf("int %s(int* out) { %s; return 0; }\n", m[1], bodies[m[1]])
 	}
+	source += fmt.Sprintf("__attribute__((constructor)) static void load(void) { %s; }\n", bodies["load"])
 	require.Greater(t, strings.Count(source, "\n"), 50)
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "cuda.c"), []byte(source), 0o666))
@@ -187,7 +186,7 @@ func TestDoctorExplainsDrivers(t *testing.T) {
 			if name == "hang" {
 				timeout = "5s"
 			}
-			r, _ := examined(t, []string{"CDEVICE_CUDA_DRIVER=" + library(t, c.cuInit)}, "--python", "", "--timeout", timeout)
+			r, _ := examined(t, []string{"CDEVICE_CUDA_DRIVER=" + library(t, map[string]string{"cuInit": c.cuInit})}, "--python", "", "--timeout", timeout)
 			assert.Less(t, time.Since(start), time.Minute)
 			assert.False(t, r.Usable)
 			assert.False(t, r.Simulated)
@@ -212,9 +211,9 @@ func TestDoctorWithoutADriver(t *testing.T) {
 	r, _ = examined(t, []string{"CDEVICE_CUDA_DRIVER=libc.so.6"}, "--python", "")
 	assert.Contains(t, r.Findings[0].Problem, "is not a CUDA driver")
 
-	r, _ = examined(t, []string{"CDEVICE_CUDA_DRIVER=" + library(t, "return 100;")}, "--python", "")
+	r, _ = examined(t, []string{"CDEVICE_CUDA_DRIVER=" + library(t, map[string]string{"cuInit": "return 100"})}, "--python", "")
 	assert.Contains(t, r.Findings[0].Problem, "The driver is there, and it has no GPU")
-	hidden := []string{"CDEVICE_CUDA_DRIVER=" + library(t, "return 100;"), "CUDA_VISIBLE_DEVICES="}
+	hidden := []string{"CDEVICE_CUDA_DRIVER=" + library(t, map[string]string{"cuInit": "return 100"}), "CUDA_VISIBLE_DEVICES="}
 	r, _ = examined(t, hidden, "--python", "")
 	assert.Contains(t, r.Findings[0].Problem, `CUDA_VISIBLE_DEVICES="" hides all of them`)
 }
@@ -286,11 +285,13 @@ func TestDoctorWithoutPython(t *testing.T) {
 
 // Ctrl-C ends the doctor and its children at once.
 func TestDoctorIsInterrupted(t *testing.T) {
-	env, ready := hanging(t)
+	env, caller := hanging(t, "cuInit", "")
+	ready := func(int) bool { return caller() != 0 }
 	r := reported(t, interrupted(t, ready, env, "doctor", "--python", "", "--json"))
+	assert.ErrorIs(t, syscall.Kill(caller(), 0), syscall.ESRCH, "the child is ended")
 	assert.Equal(t, "context canceled", r.Error)
 	assert.False(t, r.Usable)
 	assert.NotEmpty(t, r.Environment, "what is known")
-	env, ready = hanging(t)
+	env, caller = hanging(t, "cuInit", "")
 	assert.Empty(t, interrupted(t, ready, env, "doctor", "--python", ""))
 }

@@ -32,6 +32,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/arrowdevice/arrowdevice/cmd/arrowdevice/internal/doctor"
 )
@@ -74,7 +75,7 @@ func run(ctx context.Context, args []string) int {
 	case "version", "-version", "--version":
 		return runVersion(rest)
 	case doctor.ProbeCommand:
-		doctor.Probe(os.Stdout)
+		doctor.Probe(os.Stdout, rest...)
 		return statusOK
 	case "help", "-h", "-help", "--help":
 		fmt.Print(usage)
@@ -110,6 +111,14 @@ func parse(f *flag.FlagSet, args []string) (status int, ok bool) {
 		return statusUsage, false
 	}
 	return statusOK, true
+}
+
+// positive is the error of a flag that is not.
+func positive(flag string, d time.Duration) error {
+	if d <= 0 {
+		return fmt.Errorf("--%s %s: want more than 0", flag, d)
+	}
+	return nil
 }
 
 // failed prints the error of a command.

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"testing"
 	"time"
 
@@ -96,11 +97,16 @@ func interrupted(t *testing.T, ready func(pid int) bool, env []string, args ...s
 	return out.String()
 }
 
-// hanging is the environment of a driver whose first call does not return, and whether it was made.
-func hanging(t *testing.T) (env []string, ready func(pid int) bool) {
+// hanging is the environment of a driver of which a call does not return after what is before, and the process that has
+// called it, 0 if none has.
+func hanging(t *testing.T, call, before string) (env []string, caller func() (pid int)) {
 	file := filepath.Join(t.TempDir(), "called")
-	path := library(t, fmt.Sprintf("close(creat(%q, 0666)); for (;;) pause();", file))
-	return []string{"CDEVICE_CUDA_DRIVER=" + path}, func(int) bool { _, err := os.Stat(file); return err == nil }
+	path := library(t, map[string]string{call: before + fmt.Sprintf(`dprintf(creat(%q, 0666), "%%d", getpid()); for (;;) pause()`, file)})
+	return []string{"CDEVICE_CUDA_DRIVER=" + path}, func() (pid int) {
+		text, _ := os.ReadFile(file)
+		pid, _ = strconv.Atoi(string(text))
+		return pid
+	}
 }
 
 // simulated is the environment of a simulated machine.

@@ -8,17 +8,17 @@ import (
 	"slices"
 	"time"
 
-	"github.com/arrowdevice/arrowdevice/cmd/arrowdevice/internal/simulator"
 	"github.com/arrowdevice/arrowdevice/cmd/arrowdevice/internal/version"
-	"github.com/arrowdevice/arrowdevice/internal/cuda"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
 
 // Options are what to measure.
 type Options struct {
-	Device   int64
-	Sizes    []int64       // nil: DefaultSizes, or SimulatedSizes
-	Time     time.Duration // for each point
+	Device int64
+	Sizes  []int64       // nil: DefaultSizes, or SimulatedSizes
+	Time   time.Duration // for each point
+	// Inspect reports whether the driver is simulated. It is called before the driver is loaded, which an error prevents.
+	Inspect  func(context.Context) (simulated bool, err error)
 	Progress func(done, total int, doing string)
 }
 
@@ -73,8 +73,12 @@ func (m *machine) run(ctx context.Context, r *Report, o Options) error {
 	return nil
 }
 
-// prepare opens the GPU. A driver that hangs does not hold up the end of ctx.
+// prepare opens the GPU. A driver that takes long does not hold up the end of ctx.
 func prepare(ctx context.Context, o Options) (*machine, *Report, error) {
+	simulated, err := o.Inspect(ctx)
+	if err != nil {
+		return nil, newReport(o, simulated), err
+	}
 	type opened struct {
 		m   *machine
 		r   *Report
@@ -82,7 +86,7 @@ func prepare(ctx context.Context, o Options) (*machine, *Report, error) {
 	}
 	result := make(chan opened, 1)
 	go func() {
-		r := newReport(o)
+		r := newReport(o, simulated)
 		m, err := r.describe(o)
 		result <- opened{m, r, err}
 	}()
@@ -90,24 +94,19 @@ func prepare(ctx context.Context, o Options) (*machine, *Report, error) {
 	case got := <-result:
 		return got.m, got.r, got.err
 	case <-ctx.Done():
-		return nil, newReport(o), ctx.Err()
+		return nil, newReport(o, simulated), ctx.Err()
 	}
 }
 
-func newReport(o Options) *Report {
+func newReport(o Options, simulated bool) *Report {
 	return &Report{
-		Arrowdevice: version.Read().Arrowdevice, Device: Device{Ordinal: o.Device}, TimePerNS: o.Time.Nanoseconds(),
+		Arrowdevice: version.Read().Arrowdevice, Simulated: simulated, Device: Device{Ordinal: o.Device}, TimePerNS: o.Time.Nanoseconds(),
 		Points: []Point{}, LeftOut: []LeftOut{},
 	}
 }
 
 // describe opens the GPU, and adds what it is.
 func (r *Report) describe(o Options) (*machine, error) {
-	library, err := cuda.Inspect("")
-	if err != nil {
-		return nil, err
-	}
-	r.Simulated = simulator.Is(library)
 	m, err := openMachine(o.Device)
 	if err != nil {
 		return nil, err

@@ -25,6 +25,9 @@ func onSimulator(t *testing.T, o cudasim.Options) *cudasim.Sim {
 	return sim
 }
 
+// passes is the inspection of the simulated driver.
+func passes(context.Context) (simulated bool, err error) { return true, nil }
+
 func TestMeasure(t *testing.T) {
 	for name, o := range map[string]cudasim.Options{
 		"plain":         {},
@@ -35,7 +38,7 @@ func TestMeasure(t *testing.T) {
 			sim := onSimulator(t, o)
 			var steps, of int
 			r, err := Measure(context.Background(), Options{
-				Sizes: []int64{8, 64 << 10, 1 << 20}, Time: time.Millisecond,
+				Inspect: passes, Sizes: []int64{8, 64 << 10, 1 << 20}, Time: time.Millisecond,
 				Progress: func(done, total int, _ string) { assert.Equal(t, steps, done); steps++; of = total },
 			})
 			require.NoError(t, err)
@@ -63,7 +66,7 @@ func TestMeasure(t *testing.T) {
 func TestLeftOut(t *testing.T) {
 	sim := onSimulator(t, cudasim.Options{Memory: 64 << 20})
 	sim.Fail("cuMemAlloc", 1, int(cudaalloc.OutOfMemory))
-	r, err := Measure(context.Background(), Options{Sizes: []int64{8, 4096, 32 << 20, 1 << 50}, Time: 1})
+	r, err := Measure(context.Background(), Options{Inspect: passes, Sizes: []int64{8, 4096, 32 << 20, 1 << 50}, Time: 1})
 	require.NoError(t, err)
 	assert.Equal(t, []int64{4096}, r.sizes())
 	assert.Equal(t, []LeftOut{
@@ -84,13 +87,13 @@ func TestErrorsOfTheDriver(t *testing.T) {
 			if call == "cuDeviceGetUuid" || call == "cuMemGetInfo" {
 				sim.Fail(call, 1, 999)
 			}
-			_, err := Measure(context.Background(), Options{Sizes: []int64{4096}, Time: 1})
+			_, err := Measure(context.Background(), Options{Inspect: passes, Sizes: []int64{4096}, Time: 1})
 			assert.ErrorContains(t, err, call)
 			sim.Fail("", 0, 0)
 		})
 	}
 	onSimulator(t, cudasim.Options{})
-	_, err := Measure(context.Background(), Options{Device: 3, Time: 1})
+	_, err := Measure(context.Background(), Options{Inspect: passes, Device: 3, Time: 1})
 	assert.ErrorContains(t, err, "the driver has 1 devices")
 }
 
@@ -100,7 +103,7 @@ func TestMeasureIsCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	r, err := Measure(ctx, Options{
-		Sizes: []int64{64, 4096}, Time: 100 * time.Millisecond,
+		Inspect: passes, Sizes: []int64{64, 4096}, Time: 100 * time.Millisecond,
 		Progress: func(done, total int, _ string) {
 			assert.NoError(t, ctx.Err(), "nothing is begun afterwards")
 			if done == total/2+2 { // in the second size

@@ -1,9 +1,12 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -11,9 +14,29 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/cuda"
 )
 
+// InspectDriver asks the driver in a child process, and reports whether it is the simulated one. The error says why a
+// process should not load it: it crashed, did not return in time, or refuses. That of a GPU is not among them.
+func InspectDriver(ctx context.Context, o Options) (simulated bool, err error) {
+	var r Report
+	err = r.examineDriver(ctx, o)
+	if failed := r.Driver.Failure; failed != nil {
+		err = errors.New(failed.Text)
+		if failed.Died || failed.TimedOut {
+			err = fmt.Errorf("the driver fails: %w", err)
+		}
+	}
+	return r.Simulated, err
+}
+
 // examineDriver runs the child process that asks the driver, and adds its answers to the report.
-func (r *Report) examineDriver(ctx context.Context, child *exec.Cmd, o Options) error {
+func (r *Report) examineDriver(ctx context.Context, o Options) error {
 	r.Driver = Driver{Path: cuda.DefaultPath()}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	child := exec.Command(self, append([]string{ProbeCommand}, o.GPUs...)...)
+	child.Env = append(os.Environ(), "GOTRACEBACK=none") // a crash is the driver's, and Go's stacks do not explain it
 	step, done := "start", false
 	end, err := follow(ctx, child, o.Timeout, func(line []byte) {
 		var m message
@@ -44,7 +67,7 @@ func (r *Report) examineDriver(ctx context.Context, child *exec.Cmd, o Options) 
 			r.Driver.Failure.Text += ", and its process cannot be killed: it hangs in the kernel"
 		}
 	default:
-		text := fmt.Sprintf("the process ended in %s (%s)", step, end.died)
+		text := fmt.Sprintf("the process ended in %s (%s)", step, cmp.Or(end.died, "exit status 0"))
 		if last := crash(end.stderr); last != "" {
 			text += ": " + last
 		}

@@ -2,8 +2,6 @@ package doctor
 
 import (
 	"context"
-	"os"
-	"os/exec"
 	"sync"
 	"time"
 
@@ -13,6 +11,7 @@ import (
 // Options are what to examine.
 type Options struct {
 	Python  string        // the interpreter; "" for none
+	GPUs    []string      // the ordinals of those to examine; none: all
 	Timeout time.Duration // for each call of the driver, and for each import
 	// Progress, if it is not nil, is called with what is examined now, from several goroutines.
 	Progress func(doing string)
@@ -25,7 +24,8 @@ func (o Options) begin(doing string) {
 	}
 }
 
-// ProbeCommand is the argument by which this program runs [Probe] in its child.
+// ProbeCommand is the argument by which this program runs [Probe] in its child; those behind it are
+// Options.GPUs.
 const ProbeCommand = "probe"
 
 // Examine examines the machine. It returns an error only if ctx is done or this program cannot
@@ -43,17 +43,11 @@ func Examine(ctx context.Context, o Options) (*Report, error) {
 }
 
 func (r *Report) examine(ctx context.Context, o Options) error {
-	self, err := os.Executable()
-	if err != nil {
-		return err
-	}
 	var both sync.WaitGroup
 	if o.Python != "" {
 		both.Go(func() { r.Python = examinePython(ctx, o) })
 	}
-	child := exec.Command(self, ProbeCommand)
-	child.Env = append(os.Environ(), "GOTRACEBACK=none") // a crash is the driver's, and Go's stacks do not explain it
-	err = r.examineDriver(ctx, child, o)
+	err := r.examineDriver(ctx, o)
 	both.Wait()
 	if err == nil {
 		err = ctx.Err()

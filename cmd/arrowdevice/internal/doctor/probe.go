@@ -5,8 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strconv"
 
-	"github.com/arrowdevice/arrowdevice/cmd/arrowdevice/internal/simulator"
 	"github.com/arrowdevice/arrowdevice/internal/cuda"
 )
 
@@ -19,16 +20,18 @@ type message struct {
 	Done      bool    `json:"done,omitempty"`
 }
 
-// Probe asks the driver, and prints a message for each step and each answer. It is the child
-// process: a driver that hangs or crashes takes only this process with it.
-func Probe(out io.Writer) {
-	p := &probe{to: json.NewEncoder(out)}
+// Probe asks the driver, and prints a message for each step and each answer. Of the GPUs it asks
+// those with these ordinals, or all if there are none. It is the child process: a driver that hangs
+// or crashes takes only this process with it.
+func Probe(out io.Writer, gpus ...string) {
+	p := &probe{to: json.NewEncoder(out), gpus: gpus}
 	p.run()
 	p.say(message{Done: true})
 }
 
 type probe struct {
 	to        *json.Encoder
+	gpus      []string
 	driver    Driver
 	simulated bool
 }
@@ -65,7 +68,8 @@ func (p *probe) run() {
 	}
 	p.driver.File, p.driver.Functions = library.File, library.Functions
 	p.driver.AbsentNeeded, p.driver.AbsentOptional = library.Needed, library.Optional
-	p.simulated = simulator.Is(library)
+	// The library itself must not tell: a program that uses it holds nothing of the simulator.
+	p.simulated = library.Has("cudasim_configure")
 	p.know()
 
 	p.step("cuInit")
@@ -90,6 +94,8 @@ func (p *probe) run() {
 		return
 	}
 	for i := range count {
-		p.device(driver, i, count)
+		if len(p.gpus) == 0 || slices.Contains(p.gpus, strconv.Itoa(i)) {
+			p.device(driver, i, count)
+		}
 	}
 }

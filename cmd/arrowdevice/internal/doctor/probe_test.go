@@ -34,6 +34,17 @@ func TestProbeLeavesNothing(t *testing.T) {
 	}
 }
 
+// Only the GPUs that are named are asked.
+func TestProbeAsksSomeGPUs(t *testing.T) {
+	sim := cudasim.Load(t, cudasim.Options{Devices: 3})
+	t.Setenv(cuda.PathVariable, sim.Path())
+	var out bytes.Buffer
+	Probe(&out, "1", "7")
+	assert.Contains(t, out.String(), "cuDevicePrimaryCtxRetain of cuda:1")
+	assert.Equal(t, 1, sim.Calls("cuDevicePrimaryCtxRetain"))
+	assert.Contains(t, out.String(), `"done":true`)
+}
+
 // A call that fails is a fact of its GPU, and the others are asked all the same.
 func TestProbeGoesOn(t *testing.T) {
 	for call, check := range map[string]func(Device){
