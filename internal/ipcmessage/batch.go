@@ -36,6 +36,9 @@ func readBatch(name string, t table) (b batch, err error) {
 	if err != nil {
 		return b, err
 	}
+	if codec > 1 {
+		return b, invalid(name+".compression", "codec %d, want 0 or 1", codec)
+	}
 	b.zstd = codec == 1
 	at, n, err := t.vector(4, 8)
 	for i := 0; err == nil && i < n; i++ {

@@ -42,8 +42,8 @@ func TestHostileBatches(t *testing.T) {
 	}
 	columns := []arrow.Array{lists.NewArray(), texts.NewArray()}
 	s := arrow.NewSchema([]arrow.Field{{Name: "l", Type: columns[0].DataType()}, {Name: "t", Type: columns[1].DataType()}}, nil)
-	// The vectors of a record batch, by their slots.
-	const nodes, buffers, variadic = 1, 2, 4
+	// The vectors of a record batch, by their slots, and its codec.
+	const nodes, buffers, codec, variadic = 1, 2, 3, 4
 	for name, row := range map[string]struct {
 		vector, number int // of 64 bits in the vector; -1 is how many elements it has
 		value          int64
@@ -61,6 +61,7 @@ func TestHostileBatches(t *testing.T) {
 		"between":                 {buffers, 2, 4, "RecordBatch.buffers[1]: at 4, which 8 does not divide", false},
 		"behind the body":         {buffers, 2, 1 << 20, "RecordBatch.buffers[1]: 16 bytes at 1048576 of a body of", false},
 		"no room for the size":    {buffers, 3, 7, "RecordBatch.buffers[1]: 7 compressed bytes, want 8 or more", true},
+		"an unknown codec":        {codec, 0, 2, "RecordBatch.compression: codec 2, want 0 or 1", true},
 		"fewer than no views":     {variadic, 0, -1, "RecordBatch.variadicBufferCounts[0]: -1 of 5 buffers", false},
 		"more views than buffers": {variadic, 0, math.MaxInt64, "RecordBatch.variadicBufferCounts[0]: 9223372036854775807 of 5 buffers", false},
 		"no count of views":       {variadic, -1, 0, "metadata: 0 counts of variadic buffers, and more columns of views", false},
@@ -76,12 +77,20 @@ func TestHostileBatches(t *testing.T) {
 			require.NoError(t, err)
 			batch, _, err := message.table(2)
 			require.NoError(t, err)
-			at, _, err := batch.vector(row.vector, 8)
-			require.NoError(t, err)
-			if row.number < 0 {
-				binary.LittleEndian.PutUint32(w.metadata[1][at-4:], uint32(row.value))
+			if row.vector == codec {
+				compression, _, err := batch.table(codec)
+				require.NoError(t, err)
+				at, err := compression.field(0, 1)
+				require.NoError(t, err)
+				w.metadata[1][at] = byte(row.value)
 			} else {
-				binary.LittleEndian.PutUint64(w.metadata[1][at+8*row.number:], uint64(row.value))
+				at, _, err := batch.vector(row.vector, 8)
+				require.NoError(t, err)
+				if row.number < 0 {
+					binary.LittleEndian.PutUint32(w.metadata[1][at-4:], uint32(row.value))
+				} else {
+					binary.LittleEndian.PutUint64(w.metadata[1][at+8*row.number:], uint64(row.value))
+				}
 			}
 			c := NewChecker(1 << 20)
 			_, err = c.Check(w.metadata[0], w.bodies[0])

@@ -79,6 +79,16 @@ func (t table) field(slot, width int) (int, error) {
 	return t.at + o, nil
 }
 
+// numbers checks the fields of the first slots, which are numbers of so many bytes.
+func (t table) numbers(widths ...int) error {
+	for slot, width := range widths {
+		if _, err := t.field(slot, width); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (t table) byte(slot int) (byte, error) {
 	at, err := t.field(slot, 1)
 	if err != nil || at == 0 {

@@ -5,19 +5,25 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/endian"
 )
 
-// The types of Schema.fbs whose parameters are checked, or that need more than a validity bitmap and values, or less.
+// The types of Schema.fbs that have parameters, or need more than a validity bitmap and values, or less.
 const (
 	typeNull          = 1
+	typeInt           = 2
+	typeFloat         = 3
 	typeBinary        = 4
 	typeUtf8          = 5
 	typeDecimal       = 7
+	typeDate          = 8
+	typeTime          = 9
 	typeTimestamp     = 10
+	typeInterval      = 11
 	typeList          = 12
 	typeStruct        = 13
 	typeUnion         = 14
 	typeFixedSizeBin  = 15
 	typeFixedSizeList = 16
 	typeMap           = 17
+	typeDuration      = 18
 	typeLargeBinary   = 19
 	typeLargeUtf8     = 20
 	typeLargeList     = 21
@@ -28,6 +34,12 @@ const (
 	typeLargeListView = 26
 	typeLast          = typeLargeListView
 )
+
+// widths are the bytes of those parameters of types that are numbers, which are the first ones. arrow-go reads all of them.
+var widths = map[byte][]int{
+	typeInt: {4, 1}, typeFloat: {2}, typeDecimal: {4, 4, 4}, typeDate: {2}, typeTime: {2, 4}, typeTimestamp: {2}, typeInterval: {2},
+	typeUnion: {2}, typeFixedSizeBin: {4}, typeFixedSizeList: {4}, typeMap: {1}, typeDuration: {2},
+}
 
 // maxDepth is how deep fields may be nested: as arrow-go's IPC reader has it.
 const maxDepth = 64
@@ -80,6 +92,9 @@ func (p *plan) field(f table, depth int) (shape, error) {
 	var s shape
 	err := f.text(0)
 	if err == nil {
+		_, err = f.byte(1) // whether it is nullable
+	}
+	if err == nil {
 		s.kind, err = f.byte(2)
 	}
 	if err == nil && (s.kind == 0 || s.kind > typeLast) {
@@ -112,6 +127,9 @@ func typeTable(f table, kind byte) (dense bool, err error) {
 	}
 	if !ok {
 		return false, errMetadata("a field without a type")
+	}
+	if err := t.numbers(widths[kind]...); err != nil {
+		return false, err
 	}
 	switch kind {
 	case typeDecimal:
@@ -161,10 +179,25 @@ func (p *plan) dictionary(f table, values shape) (shape, error) {
 	}
 	id, err := d.int64(0)
 	if err == nil {
-		_, _, err = d.table(1)
+		_, err = d.byte(2) // whether it is ordered
+	}
+	if err == nil {
+		err = indices(d)
 	}
 	p.dictionaries[id] = values // arrow-go refuses a schema with two types for one dictionary
-	return shape{kind: 2, encoded: true, id: id}, err
+	return shape{kind: typeInt, encoded: true, id: id}, err
+}
+
+// indices checks the type of the indices. Schema.fbs has a default, which arrow-go does not know: it panics.
+func indices(dictionary table) error {
+	t, ok, err := dictionary.table(1)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return errMetadata("a dictionary without a type of indices")
+	}
+	return t.numbers(widths[typeInt]...)
 }
 
 // values finds the types of the values of the dictionaries of an array, for [Checker.Values]. It reports whether there

@@ -3,6 +3,7 @@ package ipcmessage
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"reflect"
 	"runtime"
@@ -88,8 +89,74 @@ func TestPrecisionOfDecimals(t *testing.T) {
 	}
 }
 
-// Bytes of a schema are changed, one and four at a time: what passes the check takes arrow-go little memory.
-func TestChangedSchemasTakeNoMemory(t *testing.T) {
+// moved puts a field of a table elsewhere, or nowhere: slots lead to it from the first field of the schema.
+func moved(t testing.TB, b []byte, to uint16, slots ...int) []byte {
+	message, err := newFlat(b[8:]).root()
+	require.NoError(t, err)
+	schema, _, err := message.table(2)
+	require.NoError(t, err)
+	require.NoError(t, schema.each(1, func(f table) (err error) {
+		for ; len(slots) > 1 && err == nil; slots = slots[1:] {
+			f, _, err = f.table(slots[0])
+		}
+		binary.LittleEndian.PutUint16(f.vtable[4+2*slots[0]:], to)
+		return err
+	}))
+	return b
+}
+
+// Every field that arrow-go reads of a schema lies inside.
+func TestFieldsOutside(t *testing.T) {
+	dictionary := &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int16, ValueType: arrow.BinaryTypes.String, Ordered: true}
+	keys := arrow.MapOf(arrow.BinaryTypes.String, arrow.PrimitiveTypes.Int32)
+	keys.KeysSorted = true
+	union := arrow.DenseUnionOf([]arrow.Field{{Name: "a", Type: arrow.Null}}, []arrow.UnionTypeCode{0})
+	for name, row := range map[string]struct {
+		dt    arrow.DataType
+		slots []int
+	}{
+		"Field.name":                {arrow.Null, []int{0}},
+		"Field.nullable":            {arrow.Null, []int{1}},
+		"Field.type_type":           {arrow.Null, []int{2}},
+		"Field.type":                {arrow.Null, []int{3}},
+		"Field.dictionary":          {dictionary, []int{4}},
+		"Field.children":            {union, []int{5}},
+		"Field.custom_metadata":     {arrow.Null, []int{6}},
+		"Int.bitWidth":              {arrow.PrimitiveTypes.Int16, []int{3, 0}},
+		"Int.is_signed":             {arrow.PrimitiveTypes.Int16, []int{3, 1}},
+		"FloatingPoint.precision":   {arrow.PrimitiveTypes.Float64, []int{3, 0}},
+		"Decimal.precision":         {&arrow.Decimal256Type{Precision: 3, Scale: 1}, []int{3, 0}},
+		"Decimal.scale":             {&arrow.Decimal256Type{Precision: 3, Scale: 1}, []int{3, 1}},
+		"Decimal.bitWidth":          {&arrow.Decimal256Type{Precision: 3, Scale: 1}, []int{3, 2}},
+		"Date.unit":                 {arrow.PrimitiveTypes.Date32, []int{3, 0}},
+		"Time.unit":                 {arrow.FixedWidthTypes.Time64ns, []int{3, 0}},
+		"Time.bitWidth":             {arrow.FixedWidthTypes.Time64ns, []int{3, 1}},
+		"Timestamp.unit":            {arrow.FixedWidthTypes.Timestamp_us, []int{3, 0}},
+		"Timestamp.timezone":        {arrow.FixedWidthTypes.Timestamp_us, []int{3, 1}},
+		"Interval.unit":             {arrow.FixedWidthTypes.MonthDayNanoInterval, []int{3, 0}},
+		"Duration.unit":             {arrow.FixedWidthTypes.Duration_us, []int{3, 0}},
+		"Union.mode":                {union, []int{3, 0}},
+		"Union.typeIds":             {union, []int{3, 1}},
+		"FixedSizeBinary.byteWidth": {&arrow.FixedSizeBinaryType{ByteWidth: 3}, []int{3, 0}},
+		"FixedSizeList.listSize":    {arrow.FixedSizeListOf(3, arrow.Null), []int{3, 0}},
+		"Map.keysSorted":            {keys, []int{3, 0}},
+		"Dictionary.id":             {dictionary, []int{4, 0}},
+		"Dictionary.indexType":      {dictionary, []int{4, 1}},
+		"Dictionary.isOrdered":      {dictionary, []int{4, 2}},
+		"Indices.bitWidth":          {dictionary, []int{4, 1, 0}},
+		"Indices.is_signed":         {dictionary, []int{4, 1, 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			md := arrow.NewMetadata([]string{"key"}, []string{"value"})
+			b := stream(t, arrow.NewSchema([]arrow.Field{{Name: "f", Type: row.dt, Nullable: true, Metadata: md}}, nil))
+			assert.ErrorContains(t, CheckSchema(moved(t, b, 0xffff, row.slots...)), "metadata: a field that lies outside")
+		})
+	}
+}
+
+// Bytes of a schema are changed, one and four at a time: what passes the check takes arrow-go little memory, and it
+// reads nothing outside.
+func TestChangedSchemas(t *testing.T) {
 	good := stream(t, wide(t))
 	step := 7
 	if testing.Short() {
@@ -104,8 +171,10 @@ func TestChangedSchemasTakeNoMemory(t *testing.T) {
 			bad := bytes.Clone(good)
 			change(bad[at:])
 			runtime.ReadMemStats(&before)
-			_, _ = read(bad)
+			_, err := read(bad)
 			runtime.ReadMemStats(&after)
+			var panicked runtime.Error
+			require.False(t, errors.As(err, &panicked), "byte %d: %v", at, err)
 			require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(100*len(good)), "byte %d", at)
 		}
 		assert.Error(t, CheckSchema(good[:min(at, len(good)-9)])) // the last 8 end the stream
@@ -146,6 +215,7 @@ func TestHostileSchemas(t *testing.T) {
 		return stream(t, arrow.NewSchema([]arrow.Field{{Name: "f", Type: dt}}, nil))
 	}
 	batch := record(t)
+	dictionary := of(&arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int16, ValueType: arrow.BinaryTypes.String, Ordered: true})
 	for name, row := range map[string]struct {
 		stream []byte
 		want   string
@@ -157,6 +227,7 @@ func TestHostileSchemas(t *testing.T) {
 		"a batch":        {batch, "metadata: a message of type 3 before the schema"},
 		"deep":           {of(deep), "metadata: fields are nested more than 64 deep"},
 		"negative width": {of(&arrow.FixedSizeBinaryType{ByteWidth: -5}), "metadata: a field of type 15 with the size -5"},
+		"no indices":     {moved(t, dictionary, 0, 4, 1), "metadata: a dictionary without a type of indices"},
 	} {
 		err := CheckSchema(row.stream)
 		assert.ErrorContains(t, err, row.want, name)
