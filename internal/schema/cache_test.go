@@ -281,25 +281,56 @@ func TestChangedTypesAreNotTakenFromACache(t *testing.T) {
 			assert.Equal(t, before, text(t, exported(t, again)), "an import after a change of the schema that was imported before")
 		})
 	}
-	for name, change := range map[string]func(dt arrow.DataType){
-		"time32":   func(dt arrow.DataType) { dt.(*arrow.Time32Type).Unit = arrow.Millisecond },
-		"time64":   func(dt arrow.DataType) { dt.(*arrow.Time64Type).Unit = arrow.Microsecond },
-		"duration": func(dt arrow.DataType) { dt.(*arrow.DurationType).Unit = arrow.Microsecond },
-	} { // of which an import returns arrow-go's own
-		t.Run(name, func(t *testing.T) {
-			dt := map[string]arrow.DataType{
-				"time32": &arrow.Time32Type{Unit: arrow.Second}, "time64": &arrow.Time64Type{Unit: arrow.Nanosecond},
-				"duration": &arrow.DurationType{Unit: arrow.Second},
-			}[name]
-			emptyCaches(t)
-			s := arrow.NewSchema([]arrow.Field{{Name: "x", Type: arrow.StructOf(arrow.Field{Name: "y", Type: dt})}}, nil)
-			for range 3 {
-				text(t, exported(t, s))
-			}
-			before := text(t, exported(t, s))
-			change(dt)
-			assert.NotEqual(t, before, text(t, exported(t, s)))
-		})
+}
+
+// changing is a type and a function that changes it.
+type changing struct {
+	dt     arrow.DataType
+	change func()
+}
+
+// assigned is a type that another one is assigned to.
+func assigned[T any, P interface {
+	*T
+	arrow.DataType
+}](dt, other P) changing {
+	return changing{dt, func() { *dt = *other }}
+}
+
+func TestEachTypeThatCanChange(t *testing.T) {
+	x, y := arrow.Field{Name: "x", Type: arrow.Null}, arrow.Field{Name: "y", Type: arrow.Null}
+	int16s, int32s := arrow.PrimitiveTypes.Int16, arrow.PrimitiveTypes.Int32
+	sparse := arrow.SparseUnionOf([]arrow.Field{x}, []arrow.UnionTypeCode{0})
+	dense := arrow.DenseUnionOf([]arrow.Field{x}, []arrow.UnionTypeCode{0})
+	for _, row := range []changing{
+		{sparse, func() { sparse.TypeCodes()[0]++ }},
+		{dense, func() { dense.TypeCodes()[0]++ }},
+		assigned(sparse, arrow.SparseUnionOf([]arrow.Field{y}, sparse.TypeCodes())),
+		assigned(dense, arrow.DenseUnionOf([]arrow.Field{y}, dense.TypeCodes())),
+		assigned(arrow.StructOf(x), arrow.StructOf(y)),
+		assigned(arrow.ListOfField(x), arrow.ListOfField(y)),
+		assigned(arrow.LargeListOfField(x), arrow.LargeListOfField(y)),
+		assigned(arrow.ListViewOfField(x), arrow.ListViewOfField(y)),
+		assigned(arrow.LargeListViewOfField(x), arrow.LargeListViewOfField(y)),
+		assigned(arrow.FixedSizeListOfField(1, x), arrow.FixedSizeListOfField(1, y)),
+		assigned(arrow.MapOf(x.Type, x.Type), arrow.MapOf(x.Type, x.Type)),
+		assigned(arrow.RunEndEncodedOf(int16s, x.Type), arrow.RunEndEncodedOf(int32s, x.Type)),
+		assigned(dict(int16s, x.Type), dict(int32s, x.Type)),
+		assigned(&arrow.FixedSizeBinaryType{ByteWidth: 1}, &arrow.FixedSizeBinaryType{ByteWidth: 2}),
+		assigned(&arrow.TimestampType{TimeZone: "A"}, &arrow.TimestampType{TimeZone: "B"}),
+		assigned(&arrow.Time32Type{Unit: arrow.Second}, &arrow.Time32Type{Unit: arrow.Millisecond}),
+		assigned(&arrow.Time64Type{Unit: arrow.Microsecond}, &arrow.Time64Type{Unit: arrow.Nanosecond}),
+		assigned(&arrow.DurationType{Unit: arrow.Second}, &arrow.DurationType{Unit: arrow.Nanosecond}),
+		assigned(&arrow.Decimal32Type{Scale: 1}, &arrow.Decimal32Type{Scale: 2}),
+		assigned(&arrow.Decimal64Type{Scale: 1}, &arrow.Decimal64Type{Scale: 2}),
+		assigned(&arrow.Decimal128Type{Scale: 1}, &arrow.Decimal128Type{Scale: 2}),
+		assigned(&arrow.Decimal256Type{Scale: 1}, &arrow.Decimal256Type{Scale: 2}),
+	} {
+		var s States
+		s.Add(row.dt)
+		assert.True(t, s.Same(), row.dt)
+		row.change()
+		assert.False(t, s.Same(), row.dt)
 	}
 }
 
