@@ -114,6 +114,34 @@ func TestCopiesOfMoreThanThereIs(t *testing.T) {
 	}
 }
 
+// On a GPU the driver knows how large the allocation is.
+func TestCopiesOfMoreThanThereIsOnAGPU(t *testing.T) {
+	checkLeaks(t)
+	gpu := cudatest.Simulated(t, cudasim.Options{}).GPUs[0]
+	m, err := gpu.Allocate(background, 64<<10, nil)
+	require.NoError(t, err)
+	for _, row := range []struct {
+		dt       arrow.DataType
+		buffers  []device.Ptr
+		children []cdevice.ArrayData
+	}{
+		{arrow.PrimitiveTypes.Int64, []device.Ptr{0, m.Ptr()}, nil},
+		{arrow.PrimitiveTypes.Int64, []device.Ptr{m.Ptr(), m.Ptr()}, nil},
+		{arrow.FixedWidthTypes.Boolean, []device.Ptr{0, m.Ptr()}, nil},
+		{arrow.StructOf(arrow.Field{Name: "n", Type: arrow.Null}), []device.Ptr{m.Ptr()}, []cdevice.ArrayData{{Length: 1 << 40}}},
+	} {
+		a, err := cdevice.NewArray(gpu, row.dt, cdevice.ArrayData{Length: 1 << 40, NullCount: -1, Buffers: row.buffers, Children: row.children}, cdevice.Lifetime{})
+		require.NoError(t, err)
+		_, err = a.CopyToHost(background, nil)
+		assert.ErrorContains(t, err, "want an allocation with", row.dt)
+		assert.ErrorIs(t, err, arrow.ErrInvalid, row.dt)
+		_, err = a.CopyTo(background, device.CPUDevice())
+		assert.ErrorContains(t, err, "want an allocation with", row.dt)
+		a.Release()
+	}
+	require.NoError(t, m.Free(nil))
+}
+
 // ValidateFull reads text that is not mapped, which is an error that wraps arrow.ErrInvalid.
 func TestFullValidationOfMemoryThatIsGone(t *testing.T) {
 	checkLeaks(t)

@@ -66,6 +66,9 @@ func ImportArrayWithType(arr *CArrowDeviceArray, dt arrow.DataType, opts ...Impo
 // ImportSchema makes an arrow-go schema of a C schema, which must be a struct.
 // It takes ownership of *sch, even if it returns an error.
 //
+// arrow-go has no place for some of it: the names of the entries, keys and values of a map, the metadata of
+// the values of a run-end encoded type, and so their extension type if it is not registered.
+//
 // Imports of equal C schemas may return the same *arrow.Schema, to this and to other callers, in other
 // imports of this package too. A program must not change it: neither exported fields of its types,
 // such as arrow.TimestampType.TimeZone, nor slices that its methods return.

@@ -143,12 +143,37 @@ type isPanics struct{}
 func (isPanics) Error() string { return "no table" }
 func (isPanics) Is(error) bool { panic("which error?") }
 
+// asPanics is an error whose As panics, or finds everything.
+type asPanics struct{ finds bool }
+
+func (asPanics) Error() string { return "no table" }
+func (e asPanics) As(any) bool {
+	if !e.finds {
+		panic("as what?")
+	}
+	return true
+}
+
+// textPanics is a value whose text panics with another one.
+type textPanics struct{}
+
+func (textPanics) String() string { panic(textPanics{}) }
+
+// strangeError is an error whose text panics with such a value.
+type strangeError struct{}
+
+func (strangeError) Error() string { panic(textPanics{}) }
+
 // An error of a program may panic when a consumer asks for its text or its errno: no goroutine of this library does.
 func TestErrorsThatPanic(t *testing.T) {
 	checkLeaks(t)
 	for want, failure := range map[string]error{
-		"panic: in an error of type *cdevice_test.nilError: runtime error: invalid memory address": (*nilError)(nil),
-		"panic: in an error of type cdevice_test.isPanics: which error?":                           isPanics{},
+		"panic in an error of type *cdevice_test.nilError: runtime error: invalid memory address":           (*nilError)(nil),
+		"panic in an error of type cdevice_test.isPanics: which error?":                                     isPanics{},
+		"panic in an error of type cdevice_test.asPanics: as what?":                                         asPanics{},
+		"panic in an error of type cdevice_test.asPanics: As finds an error of a type":                      asPanics{true},
+		"panic in an error of type *fmt.wrapError: as what?":                                                fmt.Errorf("deep: %w", asPanics{}),
+		"panic in an error of type cdevice_test.strangeError: a cdevice_test.textPanics, whose text panics": strangeError{},
 	} {
 		for name, source := range map[string]func() *cdevice.RecordReader{
 			"iterator":        func() *cdevice.RecordReader { return iterated(t, failure) },
@@ -176,6 +201,19 @@ func TestErrorsThatPanic(t *testing.T) {
 				assert.Contains(t, message, want)
 			})
 		}
+	}
+}
+
+// The text of a panic may panic as well.
+func TestPanicsWhoseTextPanics(t *testing.T) {
+	checkLeaks(t)
+	for _, ahead := range []int{0, 2} {
+		r, err := cdevice.NewRecordReader(numberedSchema, device.CPU, func(func(*cdevice.RecordBatch, error) bool) { panic(textPanics{}) })
+		require.NoError(t, err)
+		s := export(t, r.Prefetch(ahead))
+		_, code := next(t, s)
+		assert.EqualValues(t, syscall.EIO, code)
+		assert.Contains(t, bridge.CallGetLastError(abi.As[abi.ArrowDeviceArrayStream](s)), "panic: a cdevice_test.textPanics, whose text panics")
 	}
 }
 

@@ -76,14 +76,20 @@ func TestSlicesAreSharedWhereTheyAre(t *testing.T) {
 	released(t, s)
 }
 
-// A batch without columns, and one without rows.
+// Batches without bytes: without rows, without columns, and with a column whose values have none.
 func TestEmptyBatches(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
 	p := opener(t, "")
-	for _, rows := range []int64{0, 7} {
-		rec := array.NewRecordBatch(arrow.NewSchema(nil, nil), nil, rows)
-		b, err := cdevice.WrapRecordBatch(rec, device.CPUDevice())
-		require.NoError(t, err)
+	mem := allocator(t)
+	none := arrow.Field{Name: "none", Type: &arrow.FixedSizeBinaryType{}}
+	values := array.MakeArrayOfNull(memory.DefaultAllocator, none.Type, 7)
+	valid := array.NewData(none.Type, 7, []*memory.Buffer{nil, values.Data().Buffers()[1]}, nil, 0, 0)
+	for _, rec := range []arrow.RecordBatch{
+		array.NewRecordBatch(arrow.NewSchema(nil, nil), nil, 0),
+		array.NewRecordBatch(arrow.NewSchema(nil, nil), nil, 7),
+		array.NewRecordBatch(arrow.NewSchema([]arrow.Field{none}, nil), []arrow.Array{array.MakeFromData(valid)}, 7),
+	} {
+		b := onHost(t, rec, mem)
 		s := issued(t, b)
 		b.Release()
 		require.Equal(t, "opened", opens(p, s.Ticket()))

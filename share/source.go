@@ -138,7 +138,7 @@ func (s *source) node(c *content, a *abi.ArrowArray, dt arrow.DataType) (n node,
 	}
 	n.buffers = make([]place, len(buffers))
 	for i, p := range buffers {
-		if s.isEmpty(l, i, a, buffers, n.viewSizes) { // it may lie anywhere
+		if s.isEmpty(st, l, i, a, buffers, n.viewSizes) { // it may lie anywhere
 			if l.Kind == layout.View && i >= 2 {
 				n.viewSizes[i-2] = 0
 			}
@@ -167,10 +167,10 @@ func (s *source) node(c *content, a *abi.ArrowArray, dt arrow.DataType) (n node,
 }
 
 // isEmpty reports whether a buffer is known to have no bytes. The bytes of binary values on a device are not.
-func (s *source) isEmpty(l *layout.Layout, i int, a *abi.ArrowArray, buffers []uintptr, viewSizes []int64) bool {
+func (s *source) isEmpty(st arrow.DataType, l *layout.Layout, i int, a *abi.ArrowArray, buffers []uintptr, viewSizes []int64) bool {
 	end := a.Offset + a.Length
 	switch {
-	case end == 0:
+	case end == 0, l.Kind == layout.Fixed && layout.LeastSize(st, l, i, end) == 0: // fixed_size_binary[0]
 		return true
 	case l.Kind == layout.View && i >= 2:
 		return viewSizes[i-2] == 0

@@ -45,6 +45,9 @@ func ToHost(ctx context.Context, t tree.Tree, mem memory.Allocator, on device.St
 		return nil, err
 	}
 	laid := layBlock(trees)
+	if err := src.lookUp(laid); err != nil {
+		return nil, err
+	}
 	to, err := allocateArrow(ctx, mem, laid.size)
 	if err != nil {
 		return nil, err
@@ -53,6 +56,31 @@ func ToHost(ctx context.Context, t tree.Tree, mem memory.Allocator, on device.St
 		return nil, err
 	}
 	return buildArrays(to, laid, trees, t.Name)
+}
+
+// leastLookedUp is the size of a copy from which the device is asked about the memory: a multiple of what that takes.
+const leastLookedUp = 1 << 30
+
+// lookUp asks the device of a large copy for the allocations of its large parts. If a producer announced more than it
+// has, that is an error here and not an allocation that ends the process, as in [readEnds].
+func (s *source) lookUp(l *blockLayout) error {
+	asked, ok := s.dev.(device.Prober)
+	if !ok || l.size < leastLookedUp {
+		return nil
+	}
+	for _, p := range l.parts {
+		if p.Made != nil || p.Size < leastRead {
+			continue
+		}
+		found, err := asked.Lookup(device.Ptr(p.Addr))
+		if err != nil {
+			return fmt.Errorf("cdevice: read: %w", err)
+		}
+		if !found.Contains(device.Ptr(p.Addr), p.Size) {
+			return fielderr.Invalid(fielderr.OpRead, "buffer", fielderr.Hex(p.Addr), fmt.Sprintf("an allocation with %d bytes from there", p.Size))
+		}
+	}
+	return nil
 }
 
 // allocateArrow turns the panic of an allocator that has no memory into an error. ctx ends the wait

@@ -9,9 +9,23 @@ import (
 
 // Panic returns the error for a panic in a program's code that was called from C or on a goroutine
 // of this module. A deferred function calls it, so that the stack is that of the panic.
-func Panic(v any) error {
+func Panic(v any) error { return PanicIn("", v) }
+
+// PanicIn is [Panic] with the place, such as " in an error of type E".
+func PanicIn(where string, v any) error {
 	err, _ := v.(error)
-	return &programPanic{"cdevice: panic: " + excerpt.Cut(fmt.Sprint(v), excerpt.Message), err, debug.Stack()}
+	return &programPanic{"cdevice: panic" + where + ": " + excerpt.Cut(textOf(v), excerpt.Message), err, debug.Stack()}
+}
+
+// textOf returns the text of the value of a panic. The text of a program's value may panic, and that panic's too, which fmt
+// does not recover.
+func textOf(v any) (s string) {
+	defer func() {
+		if recover() != nil {
+			s = fmt.Sprintf("a %T, whose text panics", v)
+		}
+	}()
+	return fmt.Sprint(v)
 }
 
 // Goexit is the error for a program's code that ended its goroutine.

@@ -44,12 +44,18 @@ func (c *cutOff) As(target any) bool { return errors.As(c.err, target) }
 func asReported(err error) (reported error) {
 	defer func() {
 		if v := recover(); v != nil {
-			reported = fielderr.Panic(fmt.Errorf("in an error of type %T: %v", err, v))
+			reported = fielderr.PanicIn(fmt.Sprintf(" in an error of type %T", err), v)
 		}
 	}()
 	_ = err.Error()
+	if errors.As(err, new(*noError)) {
+		panic("As finds an error of a type that no error has")
+	}
 	if err == io.EOF || !errors.Is(err, io.EOF) {
 		return err
 	}
 	return &cutOff{err}
 }
+
+// noError is the type of no error.
+type noError struct{ error }

@@ -42,7 +42,7 @@ func table(name string) *arrow.Schema {
 		{Name: "list", Type: arrow.ListOf(&arrow.FixedSizeBinaryType{ByteWidth: 3})},
 		{Name: "map", Type: arrow.MapOf(arrow.BinaryTypes.String, arrow.PrimitiveTypes.Int8)},
 		{Name: "dict", Type: &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: &arrow.Decimal128Type{Precision: 9, Scale: 2}}},
-		{Name: "struct", Type: arrow.StructOf(arrow.Field{Name: "x", Type: &arrow.Time32Type{Unit: arrow.Second}}, arrow.Field{Name: "y", Type: arrow.Null})},
+		{Name: "struct", Type: arrow.StructOf(arrow.Field{Name: "x", Type: &arrow.Time32Type{Unit: arrow.Second}, Metadata: metadata("a", "1")}, arrow.Field{Name: "y", Type: arrow.Null})},
 		{Name: "ree", Type: arrow.RunEndEncodedOf(arrow.PrimitiveTypes.Int16, &arrow.DurationType{Unit: arrow.Second})},
 		{Name: "fixed", Type: arrow.FixedSizeListOf(2, arrow.PrimitiveTypes.Int8)},
 		{Name: "union", Type: arrow.SparseUnionOf([]arrow.Field{{Name: "u", Type: &arrow.Time64Type{Unit: arrow.Nanosecond}}}, []arrow.UnionTypeCode{3})},
@@ -84,7 +84,7 @@ func TestExportsFromATemplateAreTheSame(t *testing.T) {
 		assert.Equal(t, want, render(out))
 		moved := move(child(child(out, 5), 0))
 		bridge.CallSchemaRelease(out)
-		assert.Equal(t, "x:tts", render(moved))
+		assert.Equal(t, "x:tts [a=1]", render(moved))
 		bridge.CallSchemaRelease(moved)
 	}
 	assert.Equal(t, text(t, exported(t, table("first"))), want)
@@ -246,11 +246,14 @@ func TestChangedTypesAreNotTakenFromACache(t *testing.T) {
 		"precision": func(s *arrow.Schema) {
 			column(s, 4).(*arrow.DictionaryType).ValueType.(*arrow.Decimal128Type).Precision++
 		},
-		"scale":      func(s *arrow.Schema) { column(s, 4).(*arrow.DictionaryType).ValueType.(*arrow.Decimal128Type).Scale++ },
-		"run ends":   func(s *arrow.Schema) { column(s, 6).(*arrow.RunEndEncodedType).ValueNullable = false },
-		"schema":     func(s *arrow.Schema) { *s = *table("other") },
-		"codes":      func(s *arrow.Schema) { column(s, 8).(*arrow.SparseUnionType).TypeCodes()[0]++ },
-		"other list": func(s *arrow.Schema) { *column(s, 2).(*arrow.ListType) = *arrow.ListOf(arrow.Null) },
+		"scale":             func(s *arrow.Schema) { column(s, 4).(*arrow.DictionaryType).ValueType.(*arrow.Decimal128Type).Scale++ },
+		"run ends":          func(s *arrow.Schema) { column(s, 6).(*arrow.RunEndEncodedType).ValueNullable = false },
+		"schema":            func(s *arrow.Schema) { *s = *table("other") },
+		"codes":             func(s *arrow.Schema) { column(s, 8).(*arrow.SparseUnionType).TypeCodes()[0]++ },
+		"value of metadata": func(s *arrow.Schema) { s.Metadata().Values()[0] = "2" },
+		"key of a field":    func(s *arrow.Schema) { s.Field(0).Metadata.Keys()[0] = "c" },
+		"value below":       func(s *arrow.Schema) { column(s, 5).(*arrow.StructType).Field(0).Metadata.Values()[0] = "2" },
+		"other list":        func(s *arrow.Schema) { *column(s, 2).(*arrow.ListType) = *arrow.ListOf(arrow.Null) },
 		"other struct": func(s *arrow.Schema) {
 			*column(s, 5).(*arrow.StructType) = *arrow.StructOf(arrow.Field{Name: "z", Type: arrow.Null})
 		},

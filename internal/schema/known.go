@@ -57,13 +57,8 @@ func (k *known) add(s *abi.ArrowSchema, format, name string, md arrow.Metadata) 
 
 // keep sets the result. It reports false for one that depends on more than the nodes.
 func (k *known) keep(s *arrow.Schema) bool {
-	if k.extension || k.cost > maxCost/2 {
+	if k.extension || k.cost > maxCost/2 || !k.states.addSchema(s) {
 		return false
-	}
-	for i := range s.NumFields() {
-		if !k.states.addTree(s.Field(i).Type) {
-			return false
-		}
 	}
 	k.schema, k.was = s, *s
 	return true

@@ -9,10 +9,9 @@ import (
 
 // A schema of arrow-go does not change, but its types can: they have exported fields and setters, a program can assign
 // another type to *t, and unions keep the slices that they were made of. A cache that answers for a schema compares
-// the memory of the types with a copy. Slices that metadata returns from its own memory are not compared; programs of
-// arrow-go do not write to them.
+// the memory of the types with a copy. Metadata returns the slices that it has.
 
-// States has the memory of types that a program can change, as it was.
+// States has the memory of types, and of metadata, that a program can change, as it was.
 type States []state
 
 // state is memory, and a copy of it. The copy keeps alive what it points to, so that nothing else has these addresses.
@@ -21,7 +20,7 @@ type state struct {
 	size     uintptr
 }
 
-// Same reports whether no type has changed.
+// Same reports whether nothing has changed.
 func (s States) Same() bool {
 	for i := range s {
 		m := &s[i]
@@ -80,6 +79,27 @@ func (s *States) Add(dt arrow.DataType) {
 	}
 }
 
+// addSchema adds what is below a schema. It reports false if a type is of the program.
+func (s *States) addSchema(sc *arrow.Schema) bool {
+	s.addMetadata(sc.Metadata())
+	for i := range sc.NumFields() {
+		if !s.addField(sc.Field(i)) {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *States) addField(f arrow.Field) bool {
+	s.addMetadata(f.Metadata)
+	return s.addTree(f.Type)
+}
+
+func (s *States) addMetadata(md arrow.Metadata) {
+	watchSlice(s, md.Keys())
+	watchSlice(s, md.Values())
+}
+
 // addTree adds a type and those below it. It reports false if one of them is of the program.
 func (s *States) addTree(dt arrow.DataType) bool {
 	if isNil(dt) {
@@ -93,7 +113,7 @@ func (s *States) addTree(dt arrow.DataType) bool {
 		return s.addTree(t.IndexType) && s.addTree(t.ValueType)
 	case arrow.NestedType:
 		for _, f := range t.Fields() {
-			if !s.addTree(f.Type) {
+			if !s.addField(f) {
 				return false
 			}
 		}

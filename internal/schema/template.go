@@ -62,12 +62,10 @@ func (p *plan) keep(key uint64, s *arrow.Schema, root *abi.ArrowSchema) {
 		return
 	}
 	t := template{schema: *s, root: *root}
-	for i := range s.NumFields() {
-		if !t.states.addTree(s.Field(i).Type) {
-			t = template{schema: *s, refused: true}
-			templates.put(&cached[template]{key: key, cost: cost, value: t})
-			return
-		}
+	if !t.states.addSchema(s) {
+		t = template{schema: *s, refused: true}
+		templates.put(&cached[template]{key: key, cost: cost, value: t})
+		return
 	}
 	base := root.PrivateData
 	at := base + bridge.BlockSize
