@@ -110,6 +110,10 @@ func TestCopiesOfMoreThanThereIs(t *testing.T) {
 		assert.ErrorContains(t, err, "cannot be accessed", row.dt)
 		_, err = a.CopyTo(background, gpu)
 		assert.ErrorContains(t, err, "cannot be accessed", row.dt)
+		if row.buffers[0] == gone && row.dt == arrow.PrimitiveTypes.Int8 {
+			_, err = a.CountNulls(background)
+			assert.ErrorContains(t, err, "cdevice: read: memory at 0x7")
+		}
 		a.Release()
 	}
 }

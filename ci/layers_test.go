@@ -81,7 +81,7 @@ var allowed = map[string][]string{
 	"flight":              {"cdevice", "device", "internal/fielderr", "internal/ipcmessage", "memory/cudaalloc", "share"},
 	"share":               {"cdevice", "device", "internal/abi", "internal/ipcmessage", "internal/layout", "memory/cudaalloc"},
 	"device/devicetest":   {"device"},
-	"interop/dlpack":      {"cdevice", "device", "internal/abi", "internal/bridge", "internal/fielderr"},
+	"interop/dlpack":      {"cdevice", "device", "internal/abi", "internal/bridge", "internal/fielderr", "internal/memcopy"},
 	"interop/cudaarray":   {"cdevice", "device", "internal/fielderr"},
 	"interop/triton":      {"cdevice", "device", "internal/excerpt", "internal/fielderr", "memory/cudaalloc"},
 

@@ -2,9 +2,11 @@ package copyplan
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/arrowdevice/arrowdevice/internal/hostread"
 	"github.com/arrowdevice/arrowdevice/internal/layout"
+	"github.com/arrowdevice/arrowdevice/internal/memcopy"
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
@@ -21,8 +23,14 @@ func CountNulls(ctx context.Context, t tree.Tree, all bool) ([]tree.Node, error)
 		if err := t.At.Synchronize(ctx); err != nil {
 			return nil, err
 		}
-		for _, n := range unknown {
-			n.Nulls = hostread.Nulls(n)
+		gone := memcopy.Guard(func() error {
+			for _, n := range unknown {
+				n.Nulls = hostread.Nulls(n)
+			}
+			return nil
+		})
+		if gone != nil {
+			return nil, fmt.Errorf("cdevice: read: %w", gone)
 		}
 		return own, nil
 	}

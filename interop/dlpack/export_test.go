@@ -75,6 +75,15 @@ func TestExtensionIsItsStorage(t *testing.T) {
 	out.Delete()
 }
 
+// A bitmap that is not mapped, such as that of a truncated file, is an error.
+func TestNullsInMemoryThatIsGone(t *testing.T) {
+	a, err := cdevice.NewArray(device.CPUDevice(), arrow.PrimitiveTypes.Int32, cdevice.ArrayData{Length: 2, NullCount: -1, Buffers: []device.Ptr{0x7000_0000_0000, 0x7000_0000_0000}}, cdevice.Lifetime{})
+	require.NoError(t, err)
+	defer a.Release()
+	_, err = dlpack.Export(a)
+	assert.ErrorContains(t, err, "Array.NullCount = unknown: memory at 0x700000000000 cannot be accessed")
+}
+
 func TestNullsAreRefused(t *testing.T) {
 	ints := arrow.PrimitiveTypes.Int32
 	whole := fromJSON(t, ints, "[1, null, 3, 4]")

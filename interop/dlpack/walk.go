@@ -10,6 +10,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+	"github.com/arrowdevice/arrowdevice/internal/memcopy"
 )
 
 // walker goes down the arrays of an export, from the lists to the elements.
@@ -73,8 +74,14 @@ func (w walker) checkNulls(a *abi.ArrowArray, first, count int64, depth int) err
 			return fielderr.Invalid(fielderr.OpExport, nullCount(depth), "unknown", "0: count them (CountNulls) and pass WithoutNulls")
 		}
 		at := a.Offset + first
-		bitmap := abi.Slice[byte](validity, int((at+count+7)/8))
-		nulls = count - int64(bitutil.CountSetBits(bitmap, int(at), int(count)))
+		gone := memcopy.Guard(func() error {
+			bitmap := abi.Slice[byte](validity, int((at+count+7)/8))
+			nulls = count - int64(bitutil.CountSetBits(bitmap, int(at), int(count)))
+			return nil
+		})
+		if gone != nil {
+			return fielderr.New(fielderr.OpExport, nullCount(depth), "unknown", nil, gone)
+		}
 	}
 	if nulls == 0 {
 		return nil
