@@ -118,3 +118,19 @@ func TestPlainStreamsByCdata(t *testing.T) {
 	back.Release()
 	rdr.Release()
 }
+
+// A batch whose release panics, in a program's function, is dropped nevertheless, and so is the reader.
+func TestHostReaderOfReleasesThatPanic(t *testing.T) {
+	checkLeaks(t)
+	none := arrow.NewSchema(nil, nil)
+	r, err := cdevice.NewRecordReaderFunc(none, device.CPU, func() (*cdevice.RecordBatch, error) {
+		return ownedBatch(t, func() { panic("in Release") }), nil
+	}, nil)
+	require.NoError(t, err)
+	h := r.HostReader(background, nil)
+	r.Release()
+	require.True(t, h.Next())
+	assert.PanicsWithValue(t, "in Release", func() { h.Next() })
+	require.True(t, h.Next())
+	assert.PanicsWithValue(t, "in Release", h.Release)
+}

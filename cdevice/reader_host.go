@@ -58,8 +58,8 @@ func (h *hostReader) Retain() { h.refs.Retain() }
 
 func (h *hostReader) Release() {
 	if h.refs.Release() {
+		defer h.close()
 		h.dropCurrent()
-		h.close()
 	}
 }
 
@@ -75,8 +75,8 @@ func (h *hostReader) releaseThen(f func()) {
 		}
 	}()
 	if last {
+		defer h.close()
 		h.dropCurrent()
-		h.close()
 	}
 }
 
@@ -126,13 +126,14 @@ func (h *hostReader) read(b *RecordBatch) (arrow.RecordBatch, error) {
 	return b.CopyToHost(h.ctx, h.mem)
 }
 
+// dropCurrent drops the current batch, whose release may call a program's code, which may panic.
 func (h *hostReader) dropCurrent() {
-	if h.current != nil {
-		if view, ok := h.current.(*hostBatch); ok {
+	if current := h.current; current != nil {
+		h.current = nil
+		if view, ok := current.(*hostBatch); ok {
 			view.refs.Disown()
 		}
-		h.current.Release()
-		h.current = nil
+		current.Release()
 	}
 }
 
