@@ -19,7 +19,7 @@ import (
 // counts. One goroutine at a time reads them.
 type messages struct {
 	refs     atomic.Int64
-	ctx      context.Context
+	ctx      context.Context // ends the messages
 	stream   Stream
 	mem      *tracker
 	check    *ipcmessage.Checker

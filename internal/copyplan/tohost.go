@@ -73,10 +73,17 @@ func (s *source) lookUp(l *blockLayout) error {
 			continue
 		}
 		found, err := asked.Lookup(device.Ptr(p.Addr))
+		if err == nil && found.ID.Type != device.CPU && found.Size == 0 {
+			continue // the driver knows the memory, and not how large it is
+		}
+		whole := false
+		if err == nil {
+			whole, err = tree.Allocated(asked, found, device.Ptr(p.Addr), p.Size)
+		}
 		if err != nil {
 			return fmt.Errorf("cdevice: read: %w", err)
 		}
-		if !found.Contains(device.Ptr(p.Addr), p.Size) {
+		if !whole {
 			return fielderr.Invalid(fielderr.OpRead, "buffer", fielderr.Hex(p.Addr), fmt.Sprintf("an allocation with %d bytes from there", p.Size))
 		}
 	}

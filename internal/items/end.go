@@ -42,6 +42,9 @@ func (c *cutOff) As(target any) bool { return errors.As(c.err, target) }
 // asReported returns the error of a source as the stream reports it: one that wraps io.EOF, which itself is the end, is
 // made one that does not, and one whose methods panic is the panic: consumers call them on goroutines of this module.
 func asReported(err error) (reported error) {
+	if err == io.EOF {
+		return err
+	}
 	defer func() {
 		if v := recover(); v != nil {
 			reported = fielderr.PanicIn(fmt.Sprintf(" in an error of type %T", err), v)
@@ -51,10 +54,10 @@ func asReported(err error) (reported error) {
 	if errors.As(err, new(*noError)) {
 		panic("As finds an error of a type that no error has")
 	}
-	if err == io.EOF || !errors.Is(err, io.EOF) {
-		return err
+	if errors.Is(err, io.EOF) {
+		return &cutOff{err}
 	}
-	return &cutOff{err}
+	return err
 }
 
 // noError is the type of no error.

@@ -52,7 +52,8 @@ func Guard(f func() error) (err error) {
 	return f()
 }
 
-// ReadByte reads the byte at an address, which must be in memory that the CPU can access.
+// ReadByte reads the byte at an address, which must be in memory that the CPU can access. Inlined, a load whose result
+// nothing uses would be left out.
 //
 //go:noinline
 func ReadByte(addr uintptr) byte { return bytesAt(addr, 1)[0] }

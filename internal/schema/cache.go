@@ -26,7 +26,7 @@ type cached[T any] struct {
 
 const (
 	cacheSlots = 64 // a power of two
-	// maxCost bounds the costs of all entries of a cache, in structs. A struct of an entry takes some 300
+	// maxCost bounds the costs of all entries of a cache, in structs. A struct of an entry takes some 400
 	// bytes, with the schema that it keeps alive. Text counts as a struct for each textCost bytes.
 	maxCost  = 1 << 16
 	textCost = 256

@@ -8,8 +8,8 @@ import (
 )
 
 // A schema of arrow-go does not change, but its types can: they have exported fields and setters, a program can assign
-// another type to *t, and unions keep the slices that they were made of. A cache that answers for a schema compares
-// the memory of the types with a copy. Metadata returns the slices that it has.
+// another type to *t, unions keep the slices that they were made of, and metadata returns its own. A cache that answers
+// for a schema compares that memory with a copy.
 
 // States has the memory of types, and of metadata, that a program can change, as it was.
 type States []state

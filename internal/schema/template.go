@@ -19,8 +19,8 @@ import (
 // template is a block that was exported, with addresses that count from its beginning. No address in
 // it is zero but NULL: the head of a block is there.
 type template struct {
-	// schema is a copy, which keeps alive what it points to. The fields and metadata of a schema do not
-	// change, so another schema with the same pointers is equal. states has what can change below.
+	// schema is a copy, which keeps alive what it points to. The fields of a schema do not change, so
+	// another schema with the same pointers has the same ones. states has what can change below.
 	schema   arrow.Schema
 	states   States
 	refused  bool // there is nothing but the schema, for which no template is to be made

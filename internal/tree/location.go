@@ -190,3 +190,24 @@ func CloseEvent(e device.Event) {
 		_ = e.Close() // the backend tries again itself
 	}
 }
+
+// Allocated reports whether size bytes at p are allocated memory of one device, of which found is the allocation at p.
+// Neighbours count as well: programs map several allocations into one range (cuMemMap; PyTorch's expandable segments),
+// and the driver knows the parts.
+func Allocated(asked device.Prober, found device.Allocation, p device.Ptr, size int64) (bool, error) {
+	id, end := found.ID, p+device.Ptr(size)
+	for {
+		next := found.Start + device.Ptr(found.Size)
+		switch {
+		case found.ID != id || p < found.Start || next <= p:
+			return false, nil
+		case next >= end:
+			return true, nil
+		}
+		p = next
+		var err error
+		if found, err = asked.Lookup(p); err != nil {
+			return false, err
+		}
+	}
+}

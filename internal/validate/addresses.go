@@ -178,7 +178,11 @@ func (p *prober) memory(i int, addr uintptr, size int64) error {
 	if found.Size == 0 && p.id.Type.CPUAccessible() {
 		return nil // a driver may know that memory is pinned, but not its size
 	}
-	if !found.Contains(device.Ptr(addr), size) {
+	whole, err := tree.Allocated(p, found, device.Ptr(addr), size)
+	if err != nil {
+		return fielderr.New(fielderr.OpValidate, buffer(i), fielderr.Hex(addr), nil, err)
+	}
+	if !whole {
 		return fielderr.Invalid(fielderr.OpValidate, buffer(i), fielderr.Hex(addr), fmt.Sprintf("an allocation with %d bytes from there", size))
 	}
 	return nil
