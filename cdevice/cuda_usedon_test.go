@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -150,4 +151,20 @@ func TestUsedOnAsksNothingOfAClosedStream(t *testing.T) {
 	assert.Zero(t, m.Sim.Calls("cuEventRecord"))
 	hold()
 	require.NoError(t, gpu.Flush(background))
+}
+
+// A stream that is closed when it is named cannot tell when its work is done.
+func TestUsedOnAClosedStreamIsRefused(t *testing.T) {
+	checkLeaks(t)
+	m := cudatest.Simulated(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	a := pendingArray(t, gpu, new(atomic.Bool))
+	defer a.Release()
+	require.NoError(t, a.Synchronize(background))
+	s, err := gpu.NewStream()
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+	err = a.UsedOn(s)
+	assert.ErrorIs(t, err, arrow.ErrInvalid)
+	assert.ErrorContains(t, err, "stream")
 }

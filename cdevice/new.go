@@ -106,6 +106,9 @@ type callersMemory struct{ lifetime Lifetime }
 // Release releases the memory, which no pending work of the device uses: the owner has waited for it.
 func (m *callersMemory) Release() { m.lifetime.end(nil) }
 
+// OwnedByProgram marks memory that ends by a function of the program.
+func (m *callersMemory) OwnedByProgram() {}
+
 // end releases the memory, after pending work of the device unless that is nil.
 func (l Lifetime) end(dev device.Device) {
 	tree.CloseEvent(l.Ready)

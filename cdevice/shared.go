@@ -151,6 +151,9 @@ func (s *shared) usedOn(stream device.Stream, nodes func() []tree.Node) error {
 	if dev == nil {
 		return fielderr.Invalid(fielderr.OpRead, "stream", tree.DescribeStream(nil), "a stream")
 	}
+	if c, ok := stream.(interface{ Closed() bool }); ok && c.Closed() {
+		return fielderr.Invalid(fielderr.OpRead, "stream", "a closed one", "a stream that is open")
+	}
 	s.mem.UsedOn(dev, stream, nodes)
 	return nil
 }
@@ -178,8 +181,8 @@ func (s *shared) asCPU(ctx context.Context) (tree.Location, error) {
 // that stream: on the releasing goroutine if none is pending, otherwise on one of the device's backend,
 // which also calls the producer's release callback. (Compare PyTorch's Tensor.record_stream.)
 //
-// The stream must live until the memory is released, unless it is closed before. If it is closed then,
-// or being captured, or is the default stream of each thread, the memory is released after all work of
+// The stream must live until the memory is released, unless it is closed before; a stream that is closed
+// already is an error that wraps arrow.ErrInvalid. If it is closed then, or being captured, or is the default stream of each thread, the memory is released after all work of
 // the stream's device; so is memory that more than 16 streams use. [ExportRecordBatch] says what exported memory
 // waits for.
 func (b *RecordBatch) UsedOn(stream device.Stream) error { return b.usedOn(stream, b.nodes) }

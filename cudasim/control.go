@@ -12,7 +12,10 @@ var controls = []string{
 	"cudasim_configure", "cudasim_fail", "cudasim_fail_times", "cudasim_failed", "cudasim_pause", "cudasim_resume",
 	"cudasim_event_hold", "cudasim_event_fire", "cudasim_calls", "cudasim_reset_counters", "cudasim_report",
 	"cudasim_host_read", "cudasim_host_write", "cudasim_drain", "cudasim_forget_violations",
-	"cudasim_write_report", "cudasim_shut_down",
+	"cudasim_write_report", "cudasim_shut_down", "cudasim_host_signal", "cudasim_host_wait",
+	"cudasim_internal_begin", "cudasim_internal_end", "cudasim_give_back", "cudasim_publish", "cudasim_keep",
+	"cudasim_act", "cudasim_forget", "cudasim_read",
+	"cudasim_hand_out", "cudasim_wants_callers", "cudasim_caller",
 }
 
 func (s *Sim) configure(options string) error {

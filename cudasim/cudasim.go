@@ -50,7 +50,12 @@ type Options struct {
 	PageableStrict bool
 
 	NoRace bool // do not check for unordered accesses
-	Stacks bool // violations include the call stacks, for programs in C
+	// Stacks has violations say where their calls were made: the call of this module and its caller, or
+	// the stack of a program in C.
+	Stacks bool
+	// Threads has each thread of the host know only what it has waited for itself; see [Sim.HostSignal]. It is for
+	// programs in C: goroutines move between threads.
+	Threads bool
 
 	Memory     int64 // bytes of each device; 0 means 16 GiB
 	HostMemory int64 // bytes that can be page-locked; 0 means 16 GiB
@@ -97,6 +102,7 @@ func (o Options) String() string {
 	set(o.PageableStrict, "pageable_strict", 1)
 	set(o.NoRace, "race", 0)
 	set(o.Stacks, "stacks", 1)
+	set(o.Threads, "threads", 1)
 	set(o.Memory != 0, "memory", o.Memory)
 	set(o.HostMemory != 0, "host_memory", o.HostMemory)
 	set(o.Version != 0, "version", o.Version)

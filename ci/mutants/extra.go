@@ -30,11 +30,11 @@ var extras = []extra{
 	},
 	{
 		"memory/cudaalloc/deferred.go", "gpu.trySynchronize", "captures are asked for",
-		"done, err = g.synchronizeUncaptured()", "done, err = true, g.ctx.Synchronize()",
+		"done, err = g.synchronizeUncaptured(keys)", "done, err = true, g.ctx.Synchronize()",
 	},
 	{
 		"memory/cudaalloc/deferred.go", "deferred.finish", "functions of callers are called apart",
-		"calls.run(func() { g.guard(one.call, func() { d.ended(one, gone) }) })", "g.guard(one.call, func() { d.ended(one, gone) })",
+		"calls.run(func() { one.run(g, func() { d.ended(one, gone) }) })", "one.run(g, func() { d.ended(one, gone) })",
 	},
 	{
 		"memory/cudaalloc/streams.go", "Device.HoldSynchronization", "the synchronisation that is under way",

@@ -58,8 +58,8 @@ var waits = map[string]removal{
 
 	"poll": once,
 
-	"Query": isDone, "query": isDone, "QueryEvent": isDone, "QueryStream": isDone,
-	"reached": isDone, "trySynchronize": isDone, "synchronizeUncaptured": isDone, "SynchronizeUncaptured": isDone,
+	"Query": isDone, "query": isDone, "QueryEvent": isDone, "QueryStream": isDone, "QueryEventFor": isDone, "QueryStreamForNone": isDone,
+	"reached": isDone, "trySynchronize": isDone, "synchronizeUncaptured": isDone, "SynchronizeFor": isDone,
 
 	"Capturing": isFree, "mayUse": isFree,
 
@@ -72,7 +72,7 @@ var waits = map[string]removal{
 
 	"Copy": anywhere, "CopyPeer": anywhere, "Memset": anywhere, "Upload": anywhere, "Allocate": anywhere, "Free": anywhere,
 	"Prefetch": anywhere, "PrefetchToHost": anywhere, "prefetch": anywhere,
-	"NewPoolMemory": anywhere, "FreePoolMemory": anywhere,
+	"NewPoolMemory": anywhere, "FreePoolMemory": anywhere, "FreePoolMemoryFor": anywhere,
 }
 
 // streams are the names of a stream that is the last argument.

@@ -7,6 +7,7 @@
 struct entry {
   struct access *access;
   bool write;
+  bool done; /* as a library knows that lets the memory be given back */
 };
 
 /* A node of a treap: by address, and a heap by priority. Ranges are disjoint; memory that was never
@@ -24,9 +25,8 @@ struct range {
 struct look {
   struct block *block;
   struct access *access;
-  const struct clock *clock; /* the accesses before it, its own epoch included */
-  uint64_t host_epoch;
-  bool write;
+  struct host before; /* the accesses before it */
+  bool write, free;
   const struct access *reported;
   struct range *done, *last; /* the ranges that it was entered in, and the last of them */
   uintptr_t next;            /* start of the part that is not checked yet */
@@ -50,7 +50,7 @@ static struct range *range_new(struct ranges *ranges, uintptr_t start, uintptr_t
 
 static void add(struct range *r, struct access *a, bool write) {
   r->entries = grow(r->entries, r->count, &r->room, sizeof *r->entries);
-  r->entries[r->count++] = (struct entry){shared(a), write};
+  r->entries[r->count++] = (struct entry){shared(a), write, false};
 }
 
 static void range_free(struct ranges *ranges, struct range *r) {
@@ -86,7 +86,10 @@ static struct range *merge(struct range *left, struct range *right) {
 static struct range *cut(struct ranges *ranges, struct range *r, uintptr_t at) {
   struct range *rest = range_new(ranges, at, r->end);
   r->end = at;
-  for (int i = 0; i < r->count; i++) add(rest, r->entries[i].access, r->entries[i].write);
+  for (int i = 0; i < r->count; i++) {
+    add(rest, r->entries[i].access, r->entries[i].write);
+    rest->entries[i].done = r->entries[i].done;
+  }
   return rest;
 }
 
@@ -105,59 +108,25 @@ static void split(struct ranges *ranges, struct range *r, uintptr_t at, struct r
 
 /* ---- conflicts ---- */
 
-static bool ordered(const struct look *l, const struct access *before) {
-  if (before->slot) return clock_at(l->clock, before->slot) >= before->epoch;
-  return before->epoch <= l->host_epoch;
+/* Memory that a library keeps has no user. */
+static bool is_kept(const struct access *a) { return a->slot < 0; }
+
+static bool ordered(const struct look *l, const struct entry *e) {
+  if (l->free && (e->done || is_kept(e->access))) return true;
+  return !is_kept(e->access) && host_knows(&l->before, e->access);
 }
 
-struct place {
-  char name[48];
-};
-
-static struct place place_of(const struct access *a) {
-  static const char *const roles[] = {
-      [ORDINARY] = "stream", [LEGACY] = "the legacy stream", [PER_THREAD] = "a per-thread stream"};
-  struct place p = {"the host"};
-  if (a->stream) snprintf(p.name, sizeof p.name, "%s 0x%zx", roles[a->role], (size_t)a->stream);
-  return p;
-}
-
-static void advise(const struct access *before, const struct access *after, char *out, size_t size) {
-  const struct place there = place_of(before), here = place_of(after);
-  if (!before->stream && !after->stream)
-    *out = 0;
-  else if (!before->stream)
-    snprintf(out, size, "the host must do it before %s is queued, or wait for that first", after->call);
-  else if (!after->stream)
-    snprintf(out, size, "wait for %s, or for an event recorded after it in %s, before %s", before->call, there.name,
-             after->call);
-  else
-    snprintf(out, size, "record an event after %s in %s and let %s wait for it before %s", before->call, there.name,
-             here.name, after->call);
-}
-
-static void describe(const struct block *b, const struct range *r, const struct access *before, bool wrote,
-                     const struct access *after, bool writes) {
-  const struct place there = place_of(before), here = place_of(after);
-  char advice[400];
-  advise(before, after, advice, sizeof advice);
-  violation(
-      "%s in %s %s memory at 0x%zx to 0x%zx (%s, %zu bytes at 0x%zx, device %d) that %s in %s %s, and is not "
-      "ordered after it: %s%s%s%s%s",
-      after->call, here.name, writes ? "writes" : "reads", (size_t)r->start, (size_t)r->end, b->call, b->size,
-      (size_t)b->address, b->device, before->call, there.name, wrote ? "writes" : "reads", advice,
-      before->stack ? "; the earlier was queued at " : "", before->stack ? before->stack : "",
-      after->stack ? "; the later at " : "", after->stack ? after->stack : "");
-}
-
-/* Named in the order in which the two were queued, even if the second ran first. */
+/* Named in the order in which the two were queued, even if the second was ordered first. */
 static void report(struct look *l, const struct range *r, const struct access *other, bool wrote) {
   if (l->reported == other || violations_are_full()) return;
   l->reported = other;
-  if (l->access->queued < other->queued)
-    describe(l->block, r, l->access, l->write, other, wrote);
+  const struct extent s = {l->block, r->start, r->end};
+  if (is_kept(other))
+    conflict_kept(&s, other, l->access, l->write);
+  else if (l->access->queued < other->queued)
+    conflict(&s, l->access, l->write, other, wrote);
   else
-    describe(l->block, r, other, wrote, l->access, l->write);
+    conflict(&s, other, wrote, l->access, l->write);
 }
 
 /* Drops entries that the access implies: a write implies all accesses that it is ordered after, a
@@ -166,7 +135,7 @@ static void check(struct look *l, struct range *r) {
   int kept = 0;
   for (int i = 0; i < r->count; i++) {
     const struct entry e = r->entries[i];
-    const bool before = ordered(l, e.access);
+    const bool before = ordered(l, &e);
     if (!before && (l->write || e.write)) report(l, r, e.access, e.write);
     if (before && (l->write || !e.write))
       access_drop(e.access);
@@ -181,7 +150,9 @@ static void check(struct look *l, struct range *r) {
 static bool alike(const struct range *a, const struct range *b) {
   if (a->end != b->start || a->count != b->count) return false;
   for (int i = 0; i < a->count; i++)
-    if (a->entries[i].access != b->entries[i].access || a->entries[i].write != b->entries[i].write) return false;
+    if (a->entries[i].access != b->entries[i].access || a->entries[i].write != b->entries[i].write ||
+        a->entries[i].done != b->entries[i].done)
+      return false;
   return true;
 }
 
@@ -260,21 +231,77 @@ static void enter(struct look *l, uintptr_t start, uintptr_t end) {
 void access_by(struct op *op, struct block *b, const char *memory, size_t size, bool write) {
   if (!op->access || !b || !size) return;
   const uintptr_t start = (uintptr_t)memory - (uintptr_t)b->shadow;
-  struct look l = {.block = b, .access = op->access, .write = write};
-  if (op->kind != OP_ALLOC) { /* which is ordered after no access of the memory that it allocates */
-    l.clock = op->clock;
-    l.host_epoch = clock_at(op->clock, 0);
-  }
+  struct look l = {.block = b, .access = op->access, .before = {.slot = -1}, .write = write};
+  l.free = op->kind == OP_FREE;
+  /* An allocation is ordered after no access of the memory that it allocates. */
+  if (op->kind != OP_ALLOC) l.before.clock = op->clock;
   enter(&l, start, start + size);
 }
 
 void access_by_host(const char *call, struct block *b, uintptr_t address, size_t size, bool write) {
   if (!sim.options.race || !size) return;
   struct access *a = access_new(call, NULL);
-  a->epoch = sim.host.epoch;
-  struct look l = {.block = b, .access = a, .clock = sim.host.clock, .host_epoch = sim.host.epoch, .write = write};
+  const struct host *h = host_of_call();
+  access_made(a, h->slot, h->epoch);
+  struct look l = {.block = b, .access = a, .before = *h, .write = write};
   enter(&l, address, address + size);
   access_drop(a);
+}
+
+/* ---- memory that libraries keep ---- */
+
+static struct range *take_out(struct block *b, uintptr_t start, uintptr_t end, struct range **before,
+                              struct range **after) {
+  struct range *touched;
+  split(&b->ranges, b->ranges.root, start, before, &touched);
+  split(&b->ranges, touched, end, &touched, after);
+  return touched;
+}
+
+static void check_unused(struct look *l, const struct range *r) {
+  if (!r) return;
+  check_unused(l, r->left);
+  for (int i = 0; i < r->count; i++) {
+    const struct entry *e = &r->entries[i];
+    if (ordered(l, e) || l->reported == e->access || violations_are_full()) continue;
+    l->reported = e->access;
+    conflict_pending(&(struct extent){l->block, r->start, r->end}, e->access, e->write);
+  }
+  check_unused(l, r->right);
+}
+
+static void mark_done(struct range *r, const struct host *host) {
+  if (!r) return;
+  mark_done(r->left, host);
+  for (int i = 0; i < r->count; i++)
+    if (!is_kept(r->entries[i].access) && host_knows(host, r->entries[i].access)) r->entries[i].done = true;
+  mark_done(r->right, host);
+}
+
+void access_done(struct block *b, uintptr_t address, size_t size, const struct host *host) {
+  struct range *before, *after, *touched = take_out(b, address, address + size, &before, &after);
+  mark_done(touched, host);
+  b->ranges.root = merge(merge(before, touched), after);
+}
+
+/* What was accessed before is forgotten: the host has waited for it, or the context ends with all of it. */
+void access_keep(struct block *b, uintptr_t address, size_t size, const struct host *host) {
+  if (!sim.options.race) return;
+  struct range *before, *after, *touched = take_out(b, address, address + size, &before, &after);
+  struct look l = {.block = b, .before = *host, .free = true};
+  if (!b->context->object.dead) check_unused(&l, touched);
+  tree_free(&b->ranges, touched);
+  struct access *a = access_new(self()->call, NULL);
+  struct range *kept = range_new(&b->ranges, address, address + size);
+  add(kept, a, true);
+  access_drop(a);
+  b->ranges.root = merge(merge(before, kept), after);
+}
+
+void access_hand_out(struct block *b, uintptr_t address, size_t size) {
+  struct range *before, *after;
+  tree_free(&b->ranges, take_out(b, address, address + size, &before, &after));
+  b->ranges.root = merge(before, after);
 }
 
 /* ---- declared by tests ---- */

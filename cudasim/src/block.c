@@ -143,6 +143,7 @@ CUresult block_make(struct block *b) {
 }
 
 void block_remove(struct block *b) {
+  keeper_forget(b->address);
   if (b->ipc) ipc_freed(b);
   forget(b);
   size_t i = index_after(b->address);

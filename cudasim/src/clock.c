@@ -1,10 +1,21 @@
-/* Vector clocks, and marks of them. */
+/* Vector clocks, and marks of them. A clock is a tree whose parts are shared with the clocks that it was
+ * made of: so that thousands of streams that know of each other do not take memory for each pair. */
 #include "sim.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-uint64_t clock_at(const struct clock *c, int slot) { return c && slot < c->count ? c->at[slot] : 0; }
+enum { BITS = 5 };
+
+static bool reaches(const struct clock *c, int slot) { return !(slot >> BITS * (c->depth + 1)); }
+
+static int index_of(const struct clock *c, int slot) { return slot >> BITS * c->depth & (CLOCK_FAN - 1); }
+
+uint64_t clock_at(const struct clock *c, int slot) {
+  if (c && !reaches(c, slot)) return 0;
+  while (c && c->depth) c = c->below[index_of(c, slot)];
+  return c ? c->at[index_of(c, slot)] : 0;
+}
 
 struct clock *clock_share(struct clock *c) {
   if (c) c->refs++;
@@ -12,36 +23,90 @@ struct clock *clock_share(struct clock *c) {
 }
 
 void clock_drop(struct clock *c) {
-  if (c && !--c->refs) free(c);
+  if (!c || --c->refs) return;
+  for (int i = 0; c->depth && i < CLOCK_FAN; i++) clock_drop(c->below[i]);
+  free(c);
 }
 
-/* Makes the clock one with a single reference, with room for that many slots. */
-static struct clock *own(struct clock **clock, int count) {
-  struct clock *old = *clock;
-  if (old && old->refs == 1 && old->count >= count) return old;
-  if (old && old->count > count) count = old->count;
-  struct clock *c = fresh(sizeof *c + (size_t)count * sizeof *c->at);
+static struct clock *node(int depth) {
+  struct clock *c = fresh(sizeof *c);
   c->refs = 1;
-  c->count = count;
-  if (old) memcpy(c->at, old->at, (size_t)old->count * sizeof *c->at);
+  c->depth = depth;
+  return c;
+}
+
+/* Makes the clock one with a single reference; its parts may be shared. */
+static struct clock *own(struct clock **clock) {
+  struct clock *old = *clock;
+  if (old->refs == 1) return old;
+  struct clock *c = node(old->depth);
+  if (old->depth)
+    for (int i = 0; i < CLOCK_FAN; i++) c->below[i] = clock_share(old->below[i]);
+  else
+    memcpy(c->at, old->at, sizeof c->at);
   clock_drop(old);
   return *clock = c;
 }
 
-void clock_set(struct clock **clock, int slot, uint64_t epoch) { own(clock, slot + 1)->at[slot] = epoch; }
+static void deepen(struct clock **clock) {
+  struct clock *top = node((*clock)->depth + 1);
+  top->below[0] = *clock;
+  *clock = top;
+}
+
+void clock_set(struct clock **clock, int slot, uint64_t epoch) {
+  if (!*clock) *clock = node(0);
+  while (!reaches(*clock, slot)) deepen(clock);
+  struct clock *c = own(clock);
+  while (c->depth) {
+    struct clock **below = &c->below[index_of(c, slot)];
+    if (!*below) *below = node(c->depth - 1);
+    c = own(below);
+  }
+  c->at[index_of(c, slot)] = epoch;
+}
+
+/* Reports whether everything in b is in a, too. No part of a clock is empty. */
+static bool covers(const struct clock *a, const struct clock *b) {
+  if (a == b || !b) return true;
+  if (!a) return false;
+  while (a->depth > b->depth)
+    if (!(a = a->below[0])) return false;
+  if (a->depth < b->depth) {
+    for (int i = 1; i < CLOCK_FAN; i++)
+      if (b->below[i]) return false;
+    return covers(a, b->below[0]);
+  }
+  for (int i = 0; i < CLOCK_FAN; i++)
+    if (a->depth ? !covers(a->below[i], b->below[i]) : a->at[i] < b->at[i]) return false;
+  return true;
+}
 
 void clock_join(struct clock **clock, struct clock *other) {
-  struct clock *c = *clock;
-  if (c == other || !other) return;
-  if (!c) {
+  if (covers(*clock, other)) return;
+  if (covers(other, *clock)) {
+    clock_drop(*clock);
     *clock = clock_share(other);
     return;
   }
-  for (int i = 0; i < other->count; i++) {
-    if (other->at[i] <= clock_at(c, i)) continue;
-    c = own(clock, other->count);
-    c->at[i] = other->at[i];
+  while ((*clock)->depth < other->depth) deepen(clock);
+  struct clock *c = own(clock);
+  if (c->depth > other->depth) {
+    clock_join(&c->below[0], other);
+    return;
   }
+  for (int i = 0; i < CLOCK_FAN; i++)
+    if (c->depth)
+      clock_join(&c->below[i], other->below[i]);
+    else if (c->at[i] < other->at[i])
+      c->at[i] = other->at[i];
+}
+
+/* Returns the first slot from `from` on at which a knows more than b, -1 if there is none. */
+int clock_ahead(const struct clock *a, const struct clock *b, int from) {
+  for (int slot = from; a && reaches(a, slot); slot++)
+    if (clock_at(a, slot) > clock_at(b, slot)) return slot;
+  return -1;
 }
 
 struct mark *mark_new(void) {

@@ -31,7 +31,9 @@ extern "C" {
  *   pageable_strict=1  a synchronous copy from pageable memory to the device orders the host after its
  *                      source was read, as the manual says, but not after the data arrived (0)
  *   race=0             accesses that are not ordered are not looked for (1)
- *   stacks=1           violations tell where their calls were made, for programs in C (0)
+ *   stacks=1           violations tell where their calls were made: the stack of C, or what
+ *                      cudasim_caller says (0)
+ *   threads=1          each thread of the host knows only what it has waited for: see cudasim_host_signal (0)
  *   memory=BYTES       of each device (17179869184)
  *   host_memory=BYTES  that can be page-locked (17179869184)
  *   version=N          what cuDriverGetVersion answers (12040; 13000 with -DCUDASIM_13). A library that was
@@ -87,6 +89,55 @@ void cudasim_reset_counters(void);
  * Pageable memory is ignored; device memory is a violation. */
 void cudasim_host_read(const void *address, size_t size);
 void cudasim_host_write(void *address, size_t size);
+
+/* With threads=1 each thread of the host knows only what it has waited for itself. What a thread knows at
+ * cudasim_host_signal, every thread knows that calls cudasim_host_wait with the same key afterwards: a
+ * program calls the one before it gives a lock back or sends, and the other after it has taken the lock
+ * or received. A new thread knows what all others know at its first call, and all know what a thread
+ * knew when it ended. Without the option, these do nothing. */
+void cudasim_host_signal(const void *key);
+void cudasim_host_wait(const void *key);
+
+/* For libraries that keep memory, streams and events for their next user.
+ *
+ * Such a library queries and waits for its own ends. When it does so depends on time, so what it learns
+ * must not count as known to the program. Between begin and end, calls of this thread are the library's:
+ * what they learn is known to it alone, about the memory that each key stands for (the address of memory
+ * that was given back, by custom), and the order of what they queue is checked with that knowledge,
+ * while later work of the stream does not have it. The list of keys must live until the end. */
+void cudasim_internal_begin(uintptr_t *keys, size_t count);
+void cudasim_internal_end(void);
+
+/* The user gives memory back now: what the calling thread knows is known about it. The key ends with
+ * cudasim_forget, or when the memory is kept or freed. */
+void cudasim_give_back(uintptr_t key);
+void cudasim_forget(uintptr_t key);
+
+/* From now on this thread acts on what is known for the key, on what it acted on before, and on what the
+ * program knows: it frees memory, say. 0 is no key. Returns the key before. */
+uintptr_t cudasim_act(uintptr_t key);
+
+/* The work that has read the memory is done, as is known for the key: the memory may be given back. The
+ * program does not learn that. */
+void cudasim_read(uintptr_t address, size_t size, uintptr_t key);
+
+/* The program learns what is known for the key; 0: for that on which the thread acts. */
+void cudasim_publish(uintptr_t key);
+
+/* The library keeps the memory: no work uses it any more, as it knows from what was learned for its
+ * address as the key. Work that may use it all the same is a violation, and so is every access until it is
+ * handed out. `what` is an address, or, with size 0, the handle of a context, a stream, an event or a
+ * pool. */
+void cudasim_keep(uintptr_t what, size_t size);
+
+/* A new user gets it, who is ordered after nothing: a stream without work, an event that was never
+ * recorded, memory that nothing uses. */
+void cudasim_hand_out(uintptr_t what, size_t size);
+
+/* Whether violations and streams say who made a call (option stacks=1): then a program may say it, for the
+ * calls that follow on this thread, until it says NULL. Otherwise it is the stack of C. */
+int cudasim_wants_callers(void);
+void cudasim_caller(const char *text);
 
 /* Waits until all queued work has completed, except work that is held back. Unordered accesses are
  * detected when they run, so read the report after this; the report at exit does so. */

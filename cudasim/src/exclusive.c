@@ -5,7 +5,7 @@
 
 static bool is_work(const struct op *op) { return op->kind == OP_COPY || op->kind == OP_SET; }
 
-void exclusive_begins(struct stream *s, const struct op *op) {
+void exclusive_ordered(struct stream *s, const struct op *op) {
   if (!is_work(op)) return;
   s->worked = s->epoch;
   s->worked_by = op->call;
@@ -22,13 +22,11 @@ void exclusive_stream_end(struct stream *s) {
 static const char *pending_in(const struct stream *s) {
   for (const struct op *op = s->first; op; op = op->next)
     if (is_work(op)) return op->call;
-  return s->worked > clock_at(sim.host.clock, s->slot) ? s->worked_by : NULL;
+  return s->worked > clock_at(host_of_call()->clock, s->slot) ? s->worked_by : NULL;
 }
 
 static const char *pending_of_retired(const struct context *c) {
-  for (int i = 0; c->retired_work && i < c->retired_work->count; i++)
-    if (c->retired_work->at[i] > clock_at(sim.host.clock, i)) return c->retired_by;
-  return NULL;
+  return clock_ahead(c->retired_work, host_of_call()->clock, 0) < 0 ? NULL : c->retired_by;
 }
 
 static const char *pending_on(int device) {

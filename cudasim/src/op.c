@@ -42,8 +42,10 @@ CUresult op_push(struct stream *s, struct op *op) {
   for (struct stream *other = s->context->streams; other; other = other->next)
     if (stream_precedes(other, s)) points_add_all(&op->after, other);
   points_add(&op->after, s->context->barrier);
-  order_queued(s, op);
-  op->seq = ++s->queued;
+  op->stream = s;
+  op->seq = s->queued + 1;
+  order_queued(op);
+  s->queued = op->seq;
   if (s->tail)
     s->tail->next = op;
   else
@@ -110,7 +112,8 @@ static void call_host(const struct op *op, CUresult fault) {
 
 /* The accesses of the operation. The allocation and the free of stream-ordered memory are writes:
  * no use may come before the one or after the other. */
-static void access_all(struct op *op) {
+void op_accesses(struct op *op) {
+  if (op->stream->context->fault) return;
   struct block *b = op->blocks[0];
   switch (op->kind) {
     case OP_COPY:
@@ -156,10 +159,9 @@ static void run(struct stream *s, struct op *op) {
   }
 }
 
-void op_run(struct stream *s, struct op *op) {
-  order_begins(s, op);
-  if (!s->context->fault) access_all(op);
-  run(s, op);
+void op_run(struct op *op) {
+  order_begins(op);
+  run(op->stream, op);
   watch_ended(op);
-  order_ends(s, op);
+  order_ends(op);
 }

@@ -49,6 +49,7 @@ static const struct {
     OPTION(poison, 1),
     OPTION(race, 1),
     OPTION(stacks, 1),
+    OPTION(threads, 1),
 };
 
 static bool set_number(struct options *o, const char *name, const char *value) {

@@ -1,33 +1,48 @@
 /* The order of operations: vector clocks. */
 #include "sim.h"
 
-#include <dlfcn.h>
-#include <execinfo.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* ---- slots ---- */
 
-/* A slot outlives its stream until the host knows the last operation of it; then a new stream goes
- * on with it, and a clock that knows an operation of the new one rightly knows all of the old. */
+/* A slot outlives its stream while there are accesses of it, or until the host knows the last operation;
+ * then a new stream goes on with it, and a clock that knows an operation of the new one rightly knows all
+ * of the old. */
 struct slot {
   bool used;
   uint64_t epoch;
+  uint64_t accesses; /* that are remembered */
 };
 
 static struct slot *slots;
 static int slot_count, slot_room;
 
+static int slot_new(void) {
+  slots = grow(slots, slot_count, &slot_room, sizeof *slots);
+  slots[slot_count] = (struct slot){.used = true};
+  return slot_count++;
+}
+
+/* Work of a destroyed stream counts where the host must not touch managed memory meanwhile. */
+static bool slot_matters(int i) {
+  if (slots[i].used) return true;
+  if (clock_at(sim.host.clock, i) >= slots[i].epoch) return false;
+  return slots[i].accesses || !sim.options.concurrent_managed_access || sim.options.threads;
+}
+
 void order_stream_new(struct stream *s) {
   int i = 1; /* 0 is the host's */
-  while (i < slot_count && (slots[i].used || clock_at(sim.host.clock, i) < slots[i].epoch)) i++;
-  while (i >= slot_count) {
-    slots = grow(slots, slot_count, &slot_room, sizeof *slots);
-    slots[slot_count++] = (struct slot){0};
-  }
+  if (!slot_count) slot_new();
+  while (i < slot_count && slot_matters(i)) i++;
+  if (i == slot_count) slot_new();
   slots[i].used = true;
   s->slot = i;
   s->epoch = slots[i].epoch;
+}
+
+int order_slot_of_thread(void) {
+  if (!slot_count) slot_new();
+  return slot_new();
 }
 
 /* The work of a stream that is gone still counts: for a wait for its context, and for the
@@ -41,111 +56,184 @@ void order_stream_end(struct stream *s) {
   clock_drop(s->seen);
   clock_drop(s->awaited);
   s->clock = s->seen = s->awaited = NULL;
-  slots[s->slot] = (struct slot){false, s->epoch};
+  slots[s->slot].used = false;
+  slots[s->slot].epoch = s->epoch;
 }
 
-/* ---- operations ---- */
-
-static bool is_own(const void *address) {
-  Dl_info there, here;
-  return dladdr(address, &there) && dladdr(&sim, &here) && there.dli_fbase == here.dli_fbase;
+void order_stream_renew(struct stream *s) {
+  order_stream_end(s);
+  s->worked = 0;
+  order_stream_new(s);
 }
 
-/* Leaves out the frames of the simulator itself and of the functions that it called to get them. */
-static char *stack_of_call(void) {
-  void *frames[24];
-  int count = backtrace(frames, sizeof frames / sizeof *frames), own = count;
-  while (own > 0 && !is_own(frames[own - 1])) own--;
-  char **names = backtrace_symbols(frames, count), *text = NULL;
-  size_t size = 0;
-  FILE *f = open_memstream(&text, &size);
-  if (!f) abort();
-  for (int i = own; names && i < count; i++) {
-    const char *slash = strrchr(names[i], '/'), *name = slash ? slash + 1 : names[i];
-    fprintf(f, "%s%.*s", i > own ? " < " : "", (int)strcspn(name, " "), name); /* without the address */
-  }
-  fclose(f);
-  free(names);
-  return text;
-}
+/* ---- accesses ---- */
 
 struct access *access_new(const char *call, const struct stream *stream) {
   static uint64_t queued;
   struct access *a = fresh(sizeof *a);
   a->refs = 1;
+  a->slot = -1;
   a->queued = ++queued;
   a->call = call;
-  if (stream) {
-    a->role = stream->role;
-    a->stream = stream->object.handle;
-  }
-  if (sim.options.stacks) a->stack = stack_of_call();
+  if (stream) a->stream = label_share(stream->label);
+  a->stack = caller_of_call();
   return a;
+}
+
+void access_made(struct access *a, int slot, uint64_t epoch) {
+  if (!slot_count) slot_new();
+  a->slot = slot;
+  a->epoch = epoch;
+  slots[slot].accesses++;
 }
 
 void access_drop(struct access *a) {
   if (!a || --a->refs) return;
+  if (a->slot >= 0) slots[a->slot].accesses--;
+  label_drop(a->stream);
   free(a->stack);
   free(a);
 }
 
-/* Captures the predecessors of an operation when it is queued: later actions of the host are not
- * among them. */
-void order_queued(struct stream *s, struct op *op) {
+/* ---- operations ---- */
+
+/* Operations that come after a host function which has not ended, in the order of their calls. */
+static struct op *unordered, **end_of_unordered = &unordered;
+static int unordered_internal;
+
+static void postpone(struct op *op) {
+  op->postponed = true;
+  unordered_internal += op->internal;
+  *end_of_unordered = op;
+  end_of_unordered = &op->next_unordered;
+}
+
+static void unlist(struct op **at) {
+  struct op *op = *at;
+  *at = op->next_unordered;
+  if (!*at) end_of_unordered = at;
+  op->postponed = false;
+  unordered_internal -= op->internal;
+}
+
+/* Reports whether the clock of the stream is that after all that is queued. */
+static bool all_ordered(const struct stream *s) { return s->ordered == s->queued; }
+
+static struct mark *mark_of(struct op *op) {
+  if (!op->mark) op->mark = mark_new();
+  return mark_share(op->mark);
+}
+
+static void comes_after(struct op *op, struct mark *m) {
+  if (!m) return;
+  if (m->clock)
+    clock_join(&op->prior, m->clock);
+  else
+    marks_add(&op->awaited, mark_share(m));
+}
+
+static void comes_after_stream(struct op *op, struct stream *s) {
+  if (all_ordered(s))
+    clock_join(&op->prior, s->clock);
+  else
+    marks_add(&op->awaited, mark_of(s->tail));
+  clock_join(&op->prior, s->awaited);
+}
+
+/* What the host knows stays with work that a library does for itself: the stream does not learn it. */
+static void learn_host(struct op *op, struct clock **clock) {
+  struct stream *s = op->stream;
+  if (op->internal) {
+    *clock = clock_share(s->clock);
+  } else if (op->known == s->seen) {
+    if (op->host_epoch > clock_at(*clock, op->host_slot)) clock_set(clock, op->host_slot, op->host_epoch);
+    return;
+  } else {
+    clock_drop(s->seen);
+    s->seen = clock_share(op->known);
+  }
+  clock_join(clock, op->known);
+  if (op->host_epoch > clock_at(*clock, op->host_slot)) clock_set(clock, op->host_slot, op->host_epoch);
+}
+
+static void order_known(struct op *op) {
+  struct stream *s = op->stream;
+  s->ordered = op->seq;
+  if (op->mark) op->mark->clock = clock_share(s->clock);
+}
+
+static void order(struct op *op) {
+  struct stream *s = op->stream;
+  clock_join(&s->clock, op->prior);
+  for (int i = 0; i < op->awaited.count; i++) clock_join(&s->clock, op->awaited.at[i]->clock);
+  clock_set(&s->clock, s->slot, ++s->epoch);
+  learn_host(op, op->internal ? &op->clock : &s->clock);
+  if (!op->internal) op->clock = clock_share(s->clock);
+  exclusive_ordered(s, op);
+  if (op->access) access_made(op->access, s->slot, s->epoch);
+  op_accesses(op);
+  if (op->kind != OP_HOST) order_known(op);
+}
+
+static bool can_be_ordered(const struct op *op) {
+  if (op->stream->ordered != op->seq - 1) return false;
+  for (int i = 0; i < op->awaited.count; i++)
+    if (!op->awaited.at[i]->clock) return false;
+  return true;
+}
+
+/* Captures the predecessors of an operation: later actions of the host are not among them. */
+void order_queued(struct op *op) {
+  struct stream *s = op->stream;
   if (!sim.options.race) return;
-  op->known = clock_share(sim.host.clock);
-  op->host_epoch = sim.host.epoch++;
-  marks_add(&op->awaited, mark_share(s->context->barrier_mark));
-  marks_add_clock(&op->awaited, s->awaited);
+  op->internal = host_moment(&op->known, &op->host_slot, &op->host_epoch);
+  comes_after(op, s->context->barrier_mark);
+  clock_join(&op->prior, s->awaited);
   clock_drop(s->awaited);
   s->awaited = NULL;
   for (struct stream *other = s->context->streams; other; other = other->next)
-    if (stream_precedes(other, s)) marks_add_clock(&op->awaited, other->awaited);
+    if (stream_precedes(other, s)) comes_after_stream(op, other);
+  if (s->role == LEGACY) clock_join(&op->prior, s->context->retired_blocking);
   if (op->blocks[0]) op->access = access_new(op->call, s);
+  if (can_be_ordered(op))
+    order(op);
+  else
+    postpone(op);
 }
 
-static void learn_host(struct stream *s, struct clock *known, uint64_t epoch) {
-  if (known != s->seen) {
-    clock_join(&s->clock, known);
-    clock_drop(s->seen);
-    s->seen = clock_share(known);
-  }
-  if (epoch > clock_at(s->clock, 0)) clock_set(&s->clock, 0, epoch);
-}
-
-/* In the streams that the legacy rule orders it after, no later work has run: it would have had to
- * wait for this operation. So their clocks are still those of the time when it was queued. */
-static void learn_legacy(struct stream *s, struct clock **clock) {
-  for (const struct stream *other = s->context->streams; other; other = other->next)
-    if (stream_precedes(other, s)) clock_join(clock, other->clock);
-  if (s->role == LEGACY) clock_join(clock, s->context->retired_blocking);
-}
-
-void order_begins(struct stream *s, struct op *op) {
-  if (!sim.options.race) return;
-  learn_host(s, op->known, op->host_epoch);
-  for (int i = 0; i < op->awaited.count; i++) clock_join(&s->clock, op->awaited.at[i]->clock);
-  learn_legacy(s, &s->clock);
-  clock_set(&s->clock, s->slot, ++s->epoch);
-  op->clock = clock_share(s->clock);
-  exclusive_begins(s, op);
-  if (op->access) {
-    op->access->slot = s->slot;
-    op->access->epoch = s->epoch;
-  }
-  if (op->kind == OP_HOST) clock_join(&sim.host.clock, s->clock);
+/* All that comes before a host function has ended, so it was ordered. */
+void order_begins(struct op *op) {
+  if (sim.options.race && op->kind == OP_HOST) host_learns_clock(op->clock);
 }
 
 /* After a host function, its stream is ordered after everything that the host has waited for by
  * then. */
-void order_ends(struct stream *s, struct op *op) {
-  if (!sim.options.race) return;
-  if (op->kind == OP_HOST) learn_host(s, sim.host.clock, sim.host.epoch++);
-  if (op->mark) op->mark->clock = clock_share(s->clock);
+void order_ends(struct op *op) {
+  if (!sim.options.race || op->kind != OP_HOST) return;
+  struct stream *s = op->stream;
+  clock_drop(op->known);
+  op->internal = host_moment(&op->known, &op->host_slot, &op->host_epoch);
+  learn_host(op, &s->clock);
+  order_known(op);
+  for (struct op **at = &unordered; *at;) {
+    struct op *next = *at;
+    if (!can_be_ordered(next)) {
+      at = &next->next_unordered;
+      continue;
+    }
+    unlist(at);
+    order(next);
+  }
 }
 
 void order_freed(struct op *op) {
+  if (op->postponed) {
+    struct op **at = &unordered;
+    while (*at != op) at = &(*at)->next_unordered;
+    unlist(at);
+  }
   clock_drop(op->known);
+  clock_drop(op->prior);
   clock_drop(op->clock);
   marks_free(&op->awaited);
   mark_drop(op->mark);
@@ -154,47 +242,57 @@ void order_freed(struct op *op) {
 
 /* ---- events ---- */
 
-static struct mark *mark_of(struct op *op) {
-  if (!op->mark) op->mark = mark_new();
-  return mark_share(op->mark);
+static struct mark *mark_after(struct op *op) {
+  struct mark *m = mark_of(op);
+  if (!m->clock && op->stream->ordered >= op->seq) m->clock = clock_share(op->stream->clock);
+  return m;
 }
 
+/* Called when the record was queued as the last operation of its stream. */
 void order_recorded(struct event *e, struct op *op) {
   if (!sim.options.race) return;
   mark_drop(e->mark);
-  e->mark = mark_of(op);
+  e->mark = mark_after(op);
 }
 
-void order_waits(struct op *op, const struct event *e) { marks_add(&op->awaited, mark_share(e->mark)); }
+void order_waits(struct op *op, const struct event *e) { comes_after(op, e->mark); }
 
 /* Orders the stream after an event that is complete, for which no operation is queued: all work
  * before it has completed. */
 void order_waited(struct stream *s, const struct event *e) {
   if (!sim.options.race) return;
+  struct clock *known;
+  int slot;
+  uint64_t epoch;
+  host_moment(&known, &slot, &epoch);
   if (e->mark) clock_join(&s->awaited, e->mark->clock);
   if (s->context->barrier_mark) clock_join(&s->awaited, s->context->barrier_mark->clock);
-  learn_legacy(s, &s->awaited);
   for (struct stream *other = s->context->streams; other; other = other->next)
-    if (stream_precedes(other, s)) clock_join(&s->awaited, other->awaited);
-  clock_join(&s->awaited, sim.host.clock);
-  clock_set(&s->awaited, 0, sim.host.epoch++);
+    if (stream_precedes(other, s)) {
+      clock_join(&s->awaited, other->clock);
+      clock_join(&s->awaited, other->awaited);
+    }
+  if (s->role == LEGACY) clock_join(&s->awaited, s->context->retired_blocking);
+  clock_join(&s->awaited, known);
+  clock_drop(known);
+  if (epoch > clock_at(s->awaited, slot)) clock_set(&s->awaited, slot, epoch);
 }
 
 void order_barrier(struct context *c, struct stream *s) {
   point_set(&c->barrier, s, s->queued);
   if (!sim.options.race) return;
   mark_drop(c->barrier_mark);
-  c->barrier_mark = s->tail ? mark_of(s->tail) : NULL;
+  c->barrier_mark = s->tail ? mark_after(s->tail) : NULL;
 }
 
 /* ---- the host ---- */
 
 void marks_of_stream(struct marks *marks, struct stream *s) {
   if (!sim.options.race) return;
-  if (s->tail)
-    marks_add(marks, mark_of(s->tail));
-  else
+  if (all_ordered(s))
     marks_add_clock(marks, s->clock);
+  else
+    marks_add(marks, mark_of(s->tail));
   marks_add_clock(marks, s->awaited);
 }
 
@@ -204,24 +302,11 @@ void marks_of_context(struct marks *marks, struct context *c) {
   marks_add_clock(marks, c->retired);
 }
 
-void host_learns_mark(const struct mark *m) {
-  if (m) clock_join(&sim.host.clock, m->clock);
-}
-
-void host_learns(struct marks *marks) {
-  for (int i = 0; i < marks->count; i++) host_learns_mark(marks->at[i]);
-  marks_free(marks);
-}
-
-static bool knows(struct clock *clock, uint64_t host_epoch, const struct access *a) {
-  return a->slot ? clock_at(clock, a->slot) >= a->epoch : a->epoch <= host_epoch;
-}
-
-/* The host only ever learns, so the first operation of a queue knows the least. */
+/* Threads of the program learn from each other at any time. */
 bool order_settled(const struct access *a) {
-  if (!knows(sim.host.clock, sim.host.epoch, a)) return false;
-  for (const struct context *c = sim.contexts; c; c = c->next)
-    for (const struct stream *s = c->streams; s; s = s->next)
-      if (s->first && !knows(s->first->known, s->first->host_epoch, a)) return false;
-  return true;
+  if (sim.options.threads || unordered_internal) return false;
+  if (a->slot < 0 || !host_knows(&sim.host, a) || !keepers_know(a)) return false;
+  if (!unordered) return true;
+  const struct host first = {.clock = unordered->known, .slot = unordered->host_slot, .epoch = unordered->host_epoch};
+  return host_knows(&first, a);
 }

@@ -12,7 +12,8 @@
 struct sim sim = {.lock = PTHREAD_MUTEX_INITIALIZER,
                   .go = PTHREAD_COND_INITIALIZER,
                   .idle = PTHREAD_COND_INITIALIZER,
-                  .untouched = PTHREAD_COND_INITIALIZER};
+                  .untouched = PTHREAD_COND_INITIALIZER,
+                  .host = {.epoch = 1}};
 
 static pthread_key_t thread_key;
 
@@ -30,10 +31,8 @@ void touch_end(void) {
   if (sim.ended) pthread_cond_broadcast(&sim.idle);
 }
 
-static struct thread *threads;
-
 static bool unlist(const struct thread *thread) {
-  for (struct thread **t = &threads; *t; t = &(*t)->next)
+  for (struct thread **t = &sim.threads; *t; t = &(*t)->next)
     if (*t == thread) {
       *t = thread->next;
       return true;
@@ -42,6 +41,9 @@ static bool unlist(const struct thread *thread) {
 }
 
 static void thread_free(struct thread *t) {
+  if (t->host) clock_drop(t->host->clock);
+  free(t->host);
+  free(t->caller);
   free(t->stack);
   free(t);
 }
@@ -56,6 +58,7 @@ static void thread_end(void *data) {
     stream_close(s);
     object_unref(&s->object);
   }
+  if (listed) thread_ends(t);
   while (listed && t->depth) object_unref(&t->stack[--t->depth]->object);
   sim_unlock();
   if (listed) thread_free(t);
@@ -68,11 +71,11 @@ void call_left(void) {
   if (!sim.ended || sim.inside || sim.running || given) return;
   given = true;
   pthread_key_delete(thread_key);
-  for (struct thread *t = threads, *next; t; t = next) {
+  for (struct thread *t = sim.threads, *next; t; t = next) {
     next = t->next;
     thread_free(t);
   }
-  threads = NULL;
+  sim.threads = NULL;
 }
 
 /* Waiting threads are woken, and find that all work is done or that the machine ends. */
@@ -120,8 +123,9 @@ struct thread *self(void) {
   struct thread *t = pthread_getspecific(thread_key);
   if (!t) {
     t = fresh(sizeof *t);
-    t->next = threads;
-    threads = t;
+    thread_begins(t);
+    t->next = sim.threads;
+    sim.threads = t;
     pthread_setspecific(thread_key, t);
   }
   return t;

@@ -116,12 +116,14 @@ struct stream {
   struct stream *next;     /* of the context */
   struct stream *next_own; /* per-thread streams: of the thread */
   int slot;                /* of vector clocks */
-  uint64_t epoch;          /* its last operation that ran, as clocks count */
+  uint64_t epoch;          /* its last operation that was ordered, as clocks count */
   struct clock *clock;     /* after that operation */
-  struct clock *seen;      /* the host's clock at that time */
+  struct clock *seen;      /* the host's clock when it was queued */
   struct clock *awaited;   /* completed events that the next operation is ordered after */
   uint64_t worked;         /* the epoch of its last copy or fill; 0: none */
   const char *worked_by;   /* the call that queued that */
+  uint64_t ordered;        /* operations, of those queued, after which the clock is known */
+  struct label *label;
   struct capture *capture; /* takes queued work; NULL: the stream runs it */
   struct nodes ends;       /* capturing: the dependencies of the next node */
 };
@@ -201,6 +203,7 @@ enum bytes { HTOD, DTOH, DTOD, PEER, HTOH, SET, BYTE_KINDS };
 struct op {
   enum { OP_COPY, OP_SET, OP_HOST, OP_RECORD, OP_WAIT, OP_PREFETCH, OP_ALLOC, OP_FREE } kind;
   struct op *next;
+  struct stream *stream;
   const char *call;
   uint64_t seq;
   struct points after;                 /* done first, in other streams */
@@ -222,14 +225,18 @@ struct op {
   CUstreamCallback callback;
   CUstream callback_stream;
   void *data;
-  /* Its predecessors: captured when it is queued (order.c) ... */
+  /* Its predecessors, as order.c captures them when it is queued: what the host knows, ... */
   struct clock *known;
+  int host_slot;
   uint64_t host_epoch;
-  struct marks awaited;
-  /* ... and computed when it runs. */
+  bool internal;        /* work that a library does for itself */
+  struct clock *prior;  /* ... other work, ... */
+  struct marks awaited; /* ... and work whose clock is not known yet. */
   struct clock *clock;
-  struct mark *mark; /* filled when it is done; NULL while nothing asks for it */
+  struct mark *mark; /* of the stream after it; NULL while nothing asks for it */
   struct access *access;
+  bool postponed;
+  struct op *next_unordered;
   bool watched, hashed; /* watch.c */
   uint64_t hash;
 };
@@ -248,6 +255,12 @@ struct thread {
   struct stream *streams; /* per-thread default streams, one per context */
   const char *call;
   bool per_thread; /* the call in progress has a suffix _ptds or _ptsz */
+  struct host *host;  /* what it knows, with the option threads */
+  bool internal;      /* a library acts for itself, ... */
+  uintptr_t *keys;    /* ... and learns for these */
+  size_t key_count;
+  uintptr_t acts_on;  /* the key whose knowledge it acts on; 0: none */
+  char *caller;       /* who makes its calls, as it says */
   bool in_host_function;
   uint64_t id; /* given when the thread first begins a capture */
   int capture_mode;
@@ -265,7 +278,7 @@ struct device {
 
 struct options {
   uint64_t devices, delay, random, lazy, seed, pageable_async, pageable_strict, memory, host_memory;
-  uint64_t version, pools, managed, concurrent_managed_access, peer, read_only_register, poison, race, stacks;
+  uint64_t version, pools, managed, concurrent_managed_access, peer, read_only_register, poison, race, stacks, threads;
   bool stable_primary;
   char report[4096];
 };
@@ -290,10 +303,8 @@ struct sim {
   uint64_t bytes[BYTE_KINDS], staged_bytes, synchronisations, failed_calls;
   struct call *calls;
   struct capture *captures; /* not ended */
-  struct {
-    struct clock *clock; /* the work that the host has waited for */
-    uint64_t epoch;      /* counts its queued work */
-  } host;
+  struct host host;         /* the program */
+  struct thread *threads;
   struct traffic pageable;
   struct {
     char function[64];  /* "": any */
@@ -324,7 +335,7 @@ bool violations_are_full(void);
 void violation(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* exclusive.c */
-void exclusive_begins(struct stream *s, const struct op *op); /* which has an epoch */
+void exclusive_ordered(struct stream *s, const struct op *op); /* which has an epoch */
 void exclusive_stream_end(struct stream *s);
 /* The host touches managed memory while its device, which cannot bear that, has work. */
 void exclusive_check(const char *call, const struct block *b, uintptr_t address);
@@ -382,7 +393,8 @@ void points_free(struct points *points);
 struct op *op_new(int kind);
 void op_touch(struct op *op, struct block *block);
 CUresult op_push(struct stream *stream, struct op *op); /* takes the operation, even if it fails */
-void op_run(struct stream *stream, struct op *op);
+void op_accesses(struct op *op);
+void op_run(struct op *op);
 void op_free(struct op *op);
 
 /* share.c */

@@ -27,6 +27,7 @@ CUresult stream_new(struct context *context, enum role role, unsigned flags, str
   s->id = ++ids;
   s->random = sim.options.seed * 0x9e3779b97f4a7c15 + s->id;
   order_stream_new(s);
+  s->label = label_of(s, self()->call);
   s->next = context->streams;
   context->streams = s;
   *out = s;
@@ -52,6 +53,7 @@ void stream_close(struct stream *s) {
 
 void stream_free(struct stream *s) {
   nodes_free(&s->ends);
+  label_drop(s->label);
   pthread_cond_destroy(&s->changed);
   object_unref(&s->context->object);
   free(s);
@@ -88,7 +90,7 @@ static void *work(void *data) {
     ipc_event_await(op);
     lie(s);
     while (op_held(op)) pthread_cond_wait(&sim.go, &sim.lock);
-    if (!sim.ended) op_run(s, op);
+    if (!sim.ended) op_run(op);
     s->first = op->next;
     if (!s->first) s->tail = NULL;
     s->done = op->seq;

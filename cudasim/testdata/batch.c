@@ -120,7 +120,7 @@ RULE(a_source_that_is_read_in_any_order_has_to_be_there, "version=13000", .viola
   OK(cuMemsetD8Async(from, 3, 100, s));
   OK(cuMemcpyBatchAsync_v2(&d, &from, &size, 1, &any, &start, 1, s));
   OK(cuStreamSynchronize(s));
-  CHECK(reports("violations", "cuMemcpyBatchAsync in the host reads"));
+  CHECK(reports("violations", "cuMemcpyBatchAsync by the host reads"));
   OK(cuMemFree_v2(d));
   OK(cuMemFree_v2(from));
   OK(cuStreamDestroy_v2(s));

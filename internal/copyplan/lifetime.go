@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/keep"
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
@@ -16,8 +17,9 @@ import (
 type deviceMemory struct {
 	dev    device.Device
 	memory device.Memory
-	stream device.Stream // the stream of the copy; a caller's stream is used only until the copy is enqueued
-	event  device.Event  // after the copy
+	stream device.Stream  // the stream of the copy; a caller's stream is used only until the copy is enqueued
+	event  device.Event   // after the copy
+	reads  []device.Range // of the copy; nil without a simulated driver
 }
 
 // Release frees the memory after the copy that fills it. The owner has waited for all other work
@@ -42,7 +44,7 @@ var DeviceCopies atomic.Int64
 // has completed.
 func (s *source) keepUntilDone(stream device.Stream, release func()) {
 	s.Mem.Retain()
-	afterStream(stream, func() {
+	afterStream(stream, s.Mem.Known(), func() {
 		release()
 		s.Mem.Release()
 	})
@@ -50,12 +52,12 @@ func (s *source) keepUntilDone(stream device.Stream, release func()) {
 
 // afterStream calls f after the work enqueued on the stream so far has completed; if no event can
 // be recorded there, after all work of its device.
-func afterStream(s device.Stream, f func()) {
+func afterStream(s device.Stream, known *keep.Known, f func()) {
 	e, err := EventAfter(s)
 	if err != nil {
-		s.Device().AfterWork(f)
+		keep.AfterWork(s.Device(), known, f)
 		return
 	}
 	defer tree.CloseEvent(e)
-	e.OnComplete(f)
+	keep.OnComplete(e, known, f)
 }

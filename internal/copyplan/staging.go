@@ -46,7 +46,7 @@ func (m cMemory) free()       { m.buffer.Release() }
 
 // Free frees the memory after the work enqueued on s so far.
 func (m cMemory) Free(s device.Stream) error {
-	afterStream(s, m.free)
+	afterStream(s, nil, m.free)
 	return nil
 }
 
@@ -90,12 +90,12 @@ func upload(ctx context.Context, dev device.Device, ranges []device.Range, s dev
 		return nil, err
 	}
 	if err := dev.Copy(out, s); err != nil {
-		afterStream(s, free) // some of the copies may be enqueued
+		afterStream(s, nil, free) // some of the copies may be enqueued
 		return nil, err
 	}
 	done, err := EventAfter(s)
 	if err != nil {
-		afterStream(s, free)
+		afterStream(s, nil, free)
 		return nil, err
 	}
 	done.OnComplete(free)

@@ -4,9 +4,11 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 	"unsafe"
 
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/keep"
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
@@ -51,9 +53,14 @@ func (s *source) toDevice(ctx context.Context, trees []Plan, dev device.Device, 
 	case !kept:
 	case d.event != nil:
 		s.Mem.Retain()
-		d.event.OnComplete(s.Mem.Release)
+		known, reads := s.Mem.Known(), d.reads
+		keep.OnComplete(d.event, known, func() {
+			known.Read(reads)
+			s.Mem.Release()
+		})
 	default: // part of the copy may be enqueued, and still read the source
-		s.keepUntilDone(stream, func() {})
+		known, reads := s.Mem.Known(), d.reads
+		s.keepUntilDone(stream, func() { known.Read(reads) })
 	}
 	if err != nil {
 		d.Release()
@@ -114,6 +121,9 @@ func (s *source) enqueue(ctx context.Context, d *deviceMemory, l *blockLayout, o
 			return false, err
 		}
 		staged = joined(staged)
+	}
+	if keep.Watched() {
+		d.reads = slices.Concat(copies.list, direct.list, staged)
 	}
 	if len(copies.list) > 0 {
 		if err := s.At.WaitOn(d.stream); err != nil {

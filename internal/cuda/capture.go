@@ -5,10 +5,7 @@ package cuda
 // #include "driver.h"
 import "C"
 
-import (
-	"sync/atomic"
-	"unsafe"
-)
+import "unsafe"
 
 // Capturing reports whether a capture is visible that waiting for the context would
 // invalidate: one of any blocking stream of the context, or one of the
@@ -21,18 +18,6 @@ func (c *Context) Capturing(streams []uintptr) (bool, error) {
 		return false, c.fail(r)
 	}
 	return r.value != 0, nil
-}
-
-// SynchronizeUncaptured is [Context.Synchronize] unless [Context.Capturing], and reports whether it
-// has synchronised. The streams may end when asked is 1. A capture that begins between the query
-// and the synchronisation, which follow each other immediately, is invalidated all the same.
-func (c *Context) SynchronizeUncaptured(streams []uintptr, asked *atomic.Int32) (done bool, err error) {
-	list := (*C.uintptr_t)(unsafe.Pointer(unsafe.SliceData(streams)))
-	r := C.cdevice_v0_cuda_context_synchronize_uncaptured(c.table, c.word(), list, C.size_t(len(streams)), (*C.int32_t)(unsafe.Pointer(asked)))
-	if r.code != 0 {
-		return true, c.fail(r)
-	}
-	return r.value == 0, nil
 }
 
 // Modes of [Context.BeginCapture].

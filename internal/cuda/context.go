@@ -150,12 +150,14 @@ func (c *Context) Copy(ranges []device.Range, stream uintptr) error {
 	if len(ranges) == 0 {
 		return nil
 	}
+	defer c.tellCaller()()
 	r := C.cdevice_v0_cuda_copy(c.table, c.word(), rangesOf(ranges), C.size_t(len(ranges)), C.uintptr_t(stream))
 	return c.failAt(r, ranges)
 }
 
 // CopyNow copies between any memory as cuMemcpy does, which knows no stream, and waits.
 func (c *Context) CopyNow(dst, src device.Ptr, size int64) error {
+	defer c.tellCaller()()
 	r := C.cdevice_v0_cuda_copy_now(c.table, c.word(), C.uintptr_t(dst), C.uintptr_t(src), C.size_t(size))
 	if r.code != 0 {
 		return c.fail(r, uintptr(dst), uintptr(src), size)
@@ -169,6 +171,7 @@ func (c *Context) CopyPeer(to, from *Context, ranges []device.Range, stream uint
 	if len(ranges) == 0 {
 		return nil
 	}
+	defer c.tellCaller()()
 	r := C.cdevice_v0_cuda_copy_peer(c.table, c.word(), to.word(), from.word(), rangesOf(ranges), C.size_t(len(ranges)), C.uintptr_t(stream))
 	return c.failAt(r, ranges)
 }
@@ -216,6 +219,7 @@ var (
 
 // Memset enqueues the filling of size bytes at p.
 func (c *Context) Memset(p device.Ptr, value byte, size int64, stream uintptr) error {
+	defer c.tellCaller()()
 	r := C.cdevice_v0_cuda_memset(c.table, c.word(), C.uintptr_t(p), C.uchar(value), C.size_t(size), C.uintptr_t(stream))
 	if r.code != 0 {
 		return c.fail(r, uintptr(p), value, size)

@@ -11,6 +11,8 @@ import (
 	"runtime"
 	"sync"
 	"unsafe"
+
+	"github.com/arrowdevice/arrowdevice/internal/keep"
 )
 
 // PathVariable is the environment variable that names the driver to load instead
@@ -37,6 +39,8 @@ func systemPath() string {
 type Driver struct {
 	path  string
 	table *C.cdevice_v0_cuda_driver // in C memory: read on threads that Go does not know
+	// told reports whether the driver is a simulated one that asks who makes its calls.
+	told bool
 }
 
 var drivers = struct {
@@ -103,6 +107,10 @@ func load(path string) (*Driver, error) {
 }
 
 func (d *Driver) init() error {
+	if d.table.cudasim_keep != nil {
+		keep.Watch()
+	}
+	d.told = C.cdevice_v0_cuda_wants_callers(d.table) != 0
 	if r := C.cdevice_v0_cuda_init(d.table); r.code != 0 {
 		err := d.fail("", r, 0)
 		if Code(r.code) == NoDevice {

@@ -7,10 +7,13 @@
 #pragma once
 
 #include "functions.h"
+#include "watch.h"
 
 #define CDEVICE_V0_CUDA_MEMBER(need, name, symbol, parameters) int(*name) parameters;
+#define CDEVICE_V0_CUDA_WATCH(name, result, parameters) result(*name) parameters;
 struct cdevice_v0_cuda_driver {
   CDEVICE_V0_CUDA_FUNCTIONS(CDEVICE_V0_CUDA_MEMBER, , )
+  CDEVICE_V0_CUDA_WATCHER(CDEVICE_V0_CUDA_WATCH)
 };
 typedef struct cdevice_v0_cuda_driver cdevice_v0_cuda_driver;
 
@@ -171,6 +174,29 @@ cdevice_v0_cuda_result cdevice_v0_cuda_event_record(cdevice_v0_cuda_table, uintp
                                                     uintptr_t stream);
 cdevice_v0_cuda_result cdevice_v0_cuda_event_query(cdevice_v0_cuda_table, uintptr_t context, uintptr_t event);
 cdevice_v0_cuda_result cdevice_v0_cuda_event_synchronize(cdevice_v0_cuda_table, uintptr_t context, uintptr_t event);
+
+/* Calls that the library makes for itself, and not for its caller: a simulated driver must not count what they
+ * answer as known to the program, but as known about the memory that was given back under these keys. 0 is
+ * no key. */
+cdevice_v0_cuda_result cdevice_v0_cuda_event_query_for(cdevice_v0_cuda_table, uintptr_t context, uintptr_t event,
+                                                       uintptr_t key);
+cdevice_v0_cuda_result cdevice_v0_cuda_stream_query_for(cdevice_v0_cuda_table, uintptr_t context, uintptr_t stream);
+cdevice_v0_cuda_result cdevice_v0_cuda_context_synchronize_for(cdevice_v0_cuda_table, uintptr_t context,
+                                                               const uintptr_t* streams, size_t count, int32_t* asked,
+                                                               uintptr_t* keys, size_t key_count);
+/* The key is the address. */
+cdevice_v0_cuda_result cdevice_v0_cuda_pool_memory_free_for(cdevice_v0_cuda_table, uintptr_t context, uintptr_t p,
+                                                            uintptr_t stream);
+/* See watch.go. */
+void cdevice_v0_cuda_give_back(cdevice_v0_cuda_table, uintptr_t key);
+void cdevice_v0_cuda_keep(cdevice_v0_cuda_table, uintptr_t what, size_t size);
+void cdevice_v0_cuda_hand_out(cdevice_v0_cuda_table, uintptr_t what, size_t size);
+void cdevice_v0_cuda_publish(cdevice_v0_cuda_table, uintptr_t key);
+uintptr_t cdevice_v0_cuda_act(cdevice_v0_cuda_table, uintptr_t key);
+void cdevice_v0_cuda_forget(cdevice_v0_cuda_table, uintptr_t key);
+void cdevice_v0_cuda_read(cdevice_v0_cuda_table, uintptr_t p, size_t size, uintptr_t key);
+int cdevice_v0_cuda_wants_callers(cdevice_v0_cuda_table);
+void cdevice_v0_cuda_caller(cdevice_v0_cuda_table, const char* text);
 
 /* The driver's information about an address. */
 typedef struct {

@@ -62,6 +62,8 @@ const char* cdevice_v0_cuda_load(const char* path, cdevice_v0_cuda_driver* drive
   *(void**)&driver->name = find(library, symbol); \
   if (need && !driver->name && !*missing) *missing = symbol;
   CDEVICE_V0_CUDA_FUNCTIONS(FIND, 1, 0)
+#define FIND_WATCHER(name, result, parameters) *(void**)&driver->name = find(library, #name);
+  CDEVICE_V0_CUDA_WATCHER(FIND_WATCHER)
   return NULL;
 }
 

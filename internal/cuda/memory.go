@@ -36,6 +36,7 @@ const HostOrdinal = -1
 
 // Prefetch enqueues the migration of managed memory to the device with this ordinal.
 func (c *Context) Prefetch(p device.Ptr, size int64, ordinal int, stream uintptr) error {
+	defer c.tellCaller()()
 	r := C.cdevice_v0_cuda_managed_prefetch(c.table, c.word(), C.uintptr_t(p), C.size_t(size), C.int(ordinal), C.uintptr_t(stream))
 	if r.code != 0 {
 		return c.fail(r, uintptr(p), size, ordinal)
@@ -135,6 +136,7 @@ func (c *Context) TrimPool(p Pool) error {
 
 // NewPoolMemory allocates from the pool, in stream order.
 func (c *Context) NewPoolMemory(p Pool, size int64, stream uintptr) (device.Ptr, error) {
+	defer c.tellCaller()()
 	r := C.cdevice_v0_cuda_pool_memory_new(c.table, c.word(), C.uintptr_t(p), C.size_t(size), C.uintptr_t(stream))
 	if r.code != 0 {
 		return 0, c.fail(r, size)
@@ -144,6 +146,7 @@ func (c *Context) NewPoolMemory(p Pool, size int64, stream uintptr) (device.Ptr,
 
 // FreePoolMemory frees memory of a pool, in stream order.
 func (c *Context) FreePoolMemory(p device.Ptr, stream uintptr) error {
+	defer c.tellCaller()()
 	if r := C.cdevice_v0_cuda_pool_memory_free(c.table, c.word(), C.uintptr_t(p), C.uintptr_t(stream)); r.code != 0 {
 		return c.fail(r, uintptr(p))
 	}

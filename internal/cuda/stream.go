@@ -12,6 +12,7 @@ const (
 // NewStream makes a stream that is not ordered with the legacy default stream
 // (CU_STREAM_NON_BLOCKING). See [Context.Priorities]; 0 is the usual priority.
 func (c *Context) NewStream(priority int) (uintptr, error) {
+	defer c.tellCaller()()
 	r := C.cdevice_v0_cuda_stream_new(c.table, c.word(), C.int(priority))
 	if r.code != 0 {
 		return 0, c.fail(r, "CU_STREAM_NON_BLOCKING", priority)

@@ -17,9 +17,9 @@ import (
 func TestGPUSynchronizeWaits(t *testing.T) {
 	for name, synchronize := range map[string]func(*cuda.Context) (bool, error){
 		"Synchronize": func(ctx *cuda.Context) (bool, error) { return true, ctx.Synchronize() },
-		"SynchronizeUncaptured": func(ctx *cuda.Context) (bool, error) {
+		"SynchronizeFor": func(ctx *cuda.Context) (bool, error) {
 			var asked atomic.Int32
-			return ctx.SynchronizeUncaptured(nil, &asked)
+			return ctx.SynchronizeFor(nil, &asked, nil)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

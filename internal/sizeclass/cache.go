@@ -25,6 +25,12 @@ type Source interface {
 	Free(p device.Ptr, size int64)
 }
 
+// Watcher is told who may use memory of a source, part by part, where a simulated driver checks that.
+type Watcher interface {
+	HandOut(p device.Ptr, size int64) // a user may, ordered after no other
+	Keep(p device.Ptr, size int64)    // nobody may, and no pending work uses it
+}
+
 // Limits bound how much a [Cache] holds, in bytes.
 type Limits struct {
 	// Total is the most that is held of the source, idle slabs included; 0: no limit.
@@ -154,6 +160,9 @@ func (c *Cache) giveBack(b Block) list {
 	if p == nil || p.uses != b.use {
 		panic("sizeclass: a block was given back twice, or never taken")
 	}
+	if w := p.slab.watch; w != nil {
+		w.Keep(b.Ptr, b.Size)
+	}
 	p.uses++
 	c.stats.Live -= b.Size
 	if p.slab.live--; p.slab.live == 0 {
@@ -233,6 +242,9 @@ func (c *Cache) lend(p *piece) Block {
 	p.uses++
 	p.slab.live++
 	size := sizeOf(p.class)
+	if w := p.slab.watch; w != nil {
+		w.HandOut(p.ptr, size)
+	}
 	c.stats.Live += size
 	c.stats.Peak = max(c.stats.Peak, c.stats.Live)
 	return Block{p.ptr, size, p, p.uses}
@@ -259,7 +271,15 @@ func (c *Cache) fetch(ctx context.Context, class int) (Block, error) {
 		return Block{}, err
 	}
 	whole, _ := classOf(size)
-	return c.lend(c.cut(newSlab(p, whole), class)), nil
+	return c.lend(c.cut(newSlab(p, whole, c.watcher(p)), class)), nil
+}
+
+// watcher returns what wants to know about memory of the source, or nil.
+func (c *Cache) watcher(p device.Ptr) Watcher {
+	if s, ok := c.source.(interface{ Watcher(device.Ptr) Watcher }); ok {
+		return s.Watcher(p)
+	}
+	return nil
 }
 
 func (c *Cache) ask(ctx context.Context, size int64) (device.Ptr, error) {

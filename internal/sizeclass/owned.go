@@ -27,6 +27,15 @@ func (o *owned) Allocate(ctx context.Context, size int64) (device.Ptr, error) {
 	return m.Ptr(), nil
 }
 
+// Watcher returns what wants to know who uses the memory, or nil.
+func (o *owned) Watcher(p device.Ptr) Watcher {
+	m, _ := o.memory.Load(p)
+	if w, ok := m.(interface{ Watcher() Watcher }); ok {
+		return w.Watcher()
+	}
+	return nil
+}
+
 func (o *owned) Free(p device.Ptr, _ int64) {
 	if m, ok := o.memory.LoadAndDelete(p); ok {
 		_ = m.(device.Memory).FreeAfter(nil) // the device tries again by itself

@@ -9,6 +9,7 @@ type slab struct {
 	count  int      // of them that are cut now
 	cut    int64    // bytes
 	live   int      // pieces given out, or 1 for the whole
+	watch  Watcher  // nil: nobody wants to know
 	epoch  uint64   // of the cache, when the slab became idle
 }
 
@@ -21,8 +22,11 @@ type piece struct {
 	prev, next *piece // of the list that a free piece is in
 }
 
-func newSlab(p device.Ptr, class int) *slab {
-	s := &slab{}
+func newSlab(p device.Ptr, class int, watch Watcher) *slab {
+	s := &slab{watch: watch}
+	if watch != nil {
+		watch.Keep(p, sizeOf(class))
+	}
 	s.whole = piece{slab: s, ptr: p, class: class}
 	return s
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/handle"
+	"github.com/arrowdevice/arrowdevice/internal/keep"
 	"github.com/arrowdevice/arrowdevice/internal/refcount"
 )
 
@@ -43,6 +44,8 @@ type Owner struct {
 	// Size is how many bytes the memory has: of a copy and of a caller's memory exactly or at least,
 	// of an import at least, once UsedOn was called; zero for wrapped memory.
 	Size int64
+
+	known keep.Known // what was waited for before references were released
 
 	// users are the work that may use the memory: its release is deferred until that completes.
 	mu    sync.Mutex
@@ -218,7 +221,7 @@ func (m *Owner) endAfter(users []user) {
 	left.Store(int32(len(users)))
 	counted := countWaiting(users[0].dev, m.bytes())
 	for _, u := range users {
-		u.afterWork(func() {
+		u.afterWork(&m.known, func() {
 			if left.Add(-1) == 0 {
 				counted()
 				m.endAfterEvent()
@@ -236,17 +239,26 @@ func (m *Owner) endAfterEvent() {
 	}
 	m.Event = nil
 	defer CloseEvent(event)
-	event.OnComplete(m.end)
+	keep.OnComplete(event, &m.known, m.end)
 }
 
 // end releases all that the owner has, also if a callback of a producer, which may be written in Go,
 // panics.
 func (m *Owner) end() {
+	if m.known.IsEmpty() { // without the allocation of a function
+		m.endAll()
+		return
+	}
+	m.known.Act(m.endAll)
+}
+
+func (m *Owner) endAll() {
 	defer m.endWrapped()
 	defer m.unpin()
 	if m.imported.Release == 0 {
 		return
 	}
+	m.known.Publish()
 	if m.ReleaseWith == nil {
 		m.releaseImported()
 	} else {
@@ -262,8 +274,17 @@ func (m *Owner) unpin() {
 	}
 }
 
+// Known is what was waited for before references to the memory were released.
+func (m *Owner) Known() *keep.Known { return &m.lender().known }
+
+// ownedByProgram is memory that ends by a function of the program.
+type ownedByProgram interface{ OwnedByProgram() }
+
 func (m *Owner) endWrapped() {
 	if m.wrapped != nil {
+		if _, ok := m.wrapped.(ownedByProgram); ok {
+			m.known.Publish()
+		}
 		m.wrapped.Release()
 		m.wrapped = nil
 	}

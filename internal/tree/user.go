@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/keep"
 )
 
 // user is work that may use the memory of an owner: that on a stream, or, without one, all work of
@@ -30,18 +31,19 @@ func withUser(users []user, u user) []user {
 	return append(users, u)
 }
 
-func (u user) afterWork(f func()) {
+// afterWork calls f after the work. known is that of the memory.
+func (u user) afterWork(known *keep.Known, f func()) {
 	if s, ok := u.stream.(device.Waiter); ok {
-		s.AfterWork(f)
+		keep.AfterWork(s, known, f)
 		return
 	}
-	u.dev.AfterWork(f)
+	keep.AfterWork(u.dev, known, f)
 }
 
 // AfterWork calls f, which frees size bytes, after the pending work of the device.
 func AfterWork(dev device.Device, size int64, f func()) {
 	counted := countWaiting(dev, size)
-	dev.AfterWork(func() {
+	keep.AfterWork(dev, nil, func() {
 		counted()
 		f()
 	})

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/cuda"
 	"github.com/arrowdevice/arrowdevice/internal/memcopy"
 )
 
@@ -53,7 +54,7 @@ func (c *chunk) finish(failed error) (*sharedEvent, error) {
 		_ = c.end() // no work uses the memory
 		return nil, failed
 	}
-	landed := &deferral{end: c.end}
+	landed := &deferral{key: cuda.Key(c.memory.Ptr()), end: c.end}
 	event, err := record(c.gpu, c.stream)
 	if err != nil { // the memory is free only after all work
 		c.gpu.deferred.add(c.gpu, landed)

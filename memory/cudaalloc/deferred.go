@@ -7,8 +7,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unsafe"
 
 	"github.com/arrowdevice/arrowdevice/internal/cuda"
+	"github.com/arrowdevice/arrowdevice/internal/keep"
 )
 
 // deferred holds items that end only after pending work: memory that is freed or given back to a
@@ -40,11 +42,14 @@ type deferred struct {
 
 // deferral is one of them.
 type deferral struct {
-	after evidence // nil: all work of the context
-	bytes int64    // of memory that it frees
-	end   func() error
-	call  func() // a function of a caller, instead of end
-	fails int
+	after  evidence // nil: all work of the context
+	key    keep.Key // of the memory that it frees, for a simulated driver; 0: none
+	bytes  int64    // of memory that it frees
+	end    func() error
+	call   func()      // a function of a caller, instead of end
+	unseen bool        // call is a function of this module, by which the program learns nothing
+	known  *keep.Known // that it acts on, too, or nil
+	fails  int
 	// elsewhere counts the other GPUs whose work it waits for, too, and which have not answered.
 	elsewhere atomic.Int32
 
@@ -53,7 +58,7 @@ type deferral struct {
 
 // evidence reports when work is done, and is released then.
 type evidence interface {
-	reached() (bool, error)
+	reached(keep.Key) (bool, error)
 	letGo()
 }
 
@@ -75,15 +80,35 @@ func (d *Device) AfterWork(f func()) {
 	if f == nil {
 		panic(absent("AfterWork", "f", "a function"))
 	}
-	one := &deferral{call: f}
+	d.afterWork(&deferral{call: f})
+}
+
+func init() {
+	keep.SetWaits(func(of any, known *keep.Known, f func()) bool {
+		one := &deferral{call: f, unseen: true, known: known}
+		switch of := of.(type) {
+		case *Device:
+			of.afterWork(one)
+		case *Stream:
+			of.afterWork(one)
+		case *Event:
+			of.onComplete(one)
+		default:
+			return false
+		}
+		return true
+	})
+}
+
+func (d *Device) afterWork(one *deferral) {
 	others := d.platform.others(d.gpu)
 	one.elsewhere.Store(int32(len(others)))
 	d.deferred.add(d.gpu, one)
 	for _, other := range others {
-		other.deferred.later(other, func() error {
+		other.deferred.add(other, &deferral{key: one.key, end: func() error {
 			d.deferred.finish(d.gpu, one, nil)
 			return nil
-		})
+		}})
 	}
 }
 
@@ -115,6 +140,7 @@ func (d *Device) Flush(ctx context.Context) error {
 func (d *deferred) later(g *gpu, end func() error) { d.add(g, &deferral{end: end}) }
 
 func (d *deferred) add(g *gpu, one *deferral) {
+	one.giveBack(g)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.note(one)
@@ -124,10 +150,47 @@ func (d *deferred) add(g *gpu, one *deferral) {
 // call calls a function of a caller that need not wait for any work.
 func (d *deferred) call(g *gpu, f func()) {
 	one := &deferral{call: f}
+	one.giveBack(g)
 	d.mu.Lock()
 	d.note(one)
 	d.mu.Unlock()
 	d.finish(g, one, nil)
+}
+
+// giveBack tells a simulated driver what the program knows now: nothing that is asked for the item later is
+// known to it, before the function is called that the item is for.
+func (one *deferral) giveBack(g *gpu) {
+	if !g.ctx.Watched() {
+		return
+	}
+	switch {
+	case one.known != nil:
+		one.known.Add(g.ctx.Driver())
+		one.key = one.known.Key()
+	case one.call != nil:
+		one.key = keep.Key(uintptr(unsafe.Pointer(one)))
+	}
+	if one.key != 0 {
+		g.ctx.GiveBack(one.key)
+	}
+}
+
+// run calls the function, whose work is done, and done however it ends.
+func (one *deferral) run(g *gpu, done func()) {
+	g.guard(func() {
+		if one.key == 0 {
+			one.call()
+			return
+		}
+		driver := g.ctx.Driver()
+		if !one.unseen {
+			driver.Publish(one.key)
+		}
+		if one.known == nil {
+			defer driver.Forget(one.key)
+		}
+		keep.Act(driver, one.key, one.call)
+	}, done)
 }
 
 // note counts an item that has not ended. The caller holds d.mu.
@@ -193,7 +256,7 @@ func (d *deferred) sweep(g *gpu) (any bool) {
 	pending := list[:0]
 	var unknown []*deferral
 	for _, one := range list {
-		done, err := one.after.reached()
+		done, err := one.after.reached(one.key)
 		switch {
 		case done || isGone(err):
 			one.after.letGo()
@@ -233,21 +296,30 @@ func (d *deferred) drain(g *gpu) {
 			return
 		}
 		d.mu.Unlock()
-		gone := g.synchronize()
+		gone := g.synchronize(keysOf(batch))
 		for _, one := range batch {
 			d.finish(g, one, gone)
 		}
 	}
 }
 
+func keysOf(batch []*deferral) (keys []keep.Key) {
+	for _, one := range batch {
+		if one.key != 0 {
+			keys = append(keys, one.key)
+		}
+	}
+	return keys
+}
+
 // synchronize returns when the work is done that the context had at the call, or, with an
 // error, when the context is gone. It waits while a capture is visible, which synchronising
 // would invalidate.
-func (g *gpu) synchronize() error {
+func (g *gpu) synchronize(keys []keep.Key) error {
 	const shortest, longest = time.Millisecond, 100 * time.Millisecond
 	gone := false
 	for pause := shortest; ; pause = min(2*pause, longest) {
-		done, err := g.trySynchronize()
+		done, err := g.trySynchronize(keys)
 		if done && (err == nil || gone && isGone(err)) {
 			return err
 		}
@@ -259,7 +331,7 @@ func (g *gpu) synchronize() error {
 }
 
 // trySynchronize synchronises the context, unless that is held or would hurt a capture.
-func (g *gpu) trySynchronize() (done bool, err error) {
+func (g *gpu) trySynchronize(keys []keep.Key) (done bool, err error) {
 	g.synchronizing <- struct{}{}
 	defer func() { <-g.synchronizing }()
 	if g.holds.Load() > 0 {
@@ -270,7 +342,7 @@ func (g *gpu) trySynchronize() (done bool, err error) {
 	if g.gone() {
 		return true, g.ctx.Err()
 	}
-	done, err = g.synchronizeUncaptured()
+	done, err = g.synchronizeUncaptured(keys)
 	g.deferred.mu.Lock()
 	defer g.deferred.mu.Unlock()
 	g.deferred.reason = err
@@ -284,7 +356,7 @@ func (d *deferred) finish(g *gpu, one *deferral, gone error) {
 		return
 	}
 	if one.call != nil {
-		calls.run(func() { g.guard(one.call, func() { d.ended(one, gone) }) })
+		calls.run(func() { one.run(g, func() { d.ended(one, gone) }) })
 		return
 	}
 	err := one.end()

@@ -257,6 +257,9 @@ func openGPU(p *platform, ordinal int) (*gpu, error) {
 			g.caches[purpose] = sizeclass.New(d.source(), sizeclass.Limits{})
 		}
 	}
+	for _, own := range []uintptr{ctx.Handle(), g.background, uintptr(g.pool)} {
+		ctx.Keep(device.Ptr(own), 0)
+	}
 	if err := g.own.SetLimits(DefaultLimits()); err != nil {
 		return nil, errors.Join(err, g.close())
 	}

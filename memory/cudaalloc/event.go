@@ -54,17 +54,21 @@ func (e *Event) OnComplete(f func()) {
 	if f == nil {
 		panic(absent("OnComplete", "f", "a function"))
 	}
-	d := &deferral{call: f}
+	e.onComplete(&deferral{call: f})
+}
+
+func (e *Event) onComplete(one *deferral) {
+	one.giveBack(e.gpu)
 	if e.startWait() == nil { // otherwise it is closed, and proves nothing
 		after := awaited{e}
-		if done, err := after.reached(); done && err == nil {
+		if done, err := after.reached(one.key); done && err == nil {
 			after.letGo()
-			e.gpu.guard(f, func() {})
+			one.run(e.gpu, func() {})
 			return
 		}
-		d.after = after
+		one.after = after
 	}
-	e.gpu.deferred.add(e.gpu, d)
+	e.gpu.deferred.add(e.gpu, one)
 }
 
 // awaited is an event that a wait of its own keeps.
@@ -82,8 +86,8 @@ func await(e device.Event) (evidence, error) {
 	return awaited{own}, own.startWait()
 }
 
-func (e awaited) reached() (bool, error) { return e.gpu.ctx.QueryEvent(e.word) }
-func (e awaited) letGo()                 { e.endWait() }
+func (e awaited) reached(key cuda.Key) (bool, error) { return e.gpu.ctx.QueryEventFor(e.word, key) }
+func (e awaited) letGo()                             { e.endWait() }
 
 // sharedEvent is an event of the free list that several parties hold; the last one puts
 // it back.
@@ -104,7 +108,9 @@ func (g *gpu) share() (*sharedEvent, error) {
 	return e, nil
 }
 
-func (e *sharedEvent) reached() (bool, error) { return e.gpu.ctx.QueryEvent(e.word) }
+func (e *sharedEvent) reached(key cuda.Key) (bool, error) {
+	return e.gpu.ctx.QueryEventFor(e.word, key)
+}
 
 // letGo is drop that tries again later.
 func (e *sharedEvent) letGo() {
@@ -156,6 +162,7 @@ func (l *eventList) take(ctx *cuda.Context) (uintptr, error) {
 		h := l.free[n-1]
 		l.free = l.free[:n-1]
 		l.mu.Unlock()
+		ctx.HandOut(device.Ptr(h), 0)
 		return h, nil
 	}
 	l.mu.Unlock()
@@ -165,9 +172,10 @@ func (l *eventList) take(ctx *cuda.Context) (uintptr, error) {
 // put ends a use of the event. One that is pending, or that the driver finds fault
 // with, is destroyed: on the list it would make a stranger wait.
 func (l *eventList) put(ctx *cuda.Context, h uintptr) error {
-	if done, err := ctx.QueryEvent(h); err == nil && done {
+	if done, err := ctx.QueryEventFor(h, 0); err == nil && done {
 		l.mu.Lock()
 		if len(l.free) < maxFreeEvents {
+			ctx.Keep(device.Ptr(h), 0)
 			l.free = append(l.free, h)
 			l.mu.Unlock()
 			return nil

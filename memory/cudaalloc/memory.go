@@ -195,8 +195,9 @@ func (m *memory) errFreedTwice() error {
 
 // endAfter ends the memory now, if there is evidence that no work uses it, or later.
 func (m *memory) endAfter(after evidence) error {
+	m.dev.ctx.GiveBack(m.key())
 	if after != nil {
-		if done, err := after.reached(); !done || err != nil {
+		if done, err := after.reached(m.key()); !done || err != nil {
 			m.dev.deferred.add(m.dev.gpu, m.deferral(after))
 			return nil
 		}
@@ -210,8 +211,13 @@ func (m *memory) endAfter(after evidence) error {
 }
 
 func (m *memory) deferral(after evidence) *deferral {
-	return &deferral{after: after, bytes: m.waits(), end: m.end}
+	return &deferral{after: after, key: m.key(), bytes: m.waits(), end: m.end}
 }
+
+func (m *memory) key() cuda.Key { return cuda.Key(m.ptr) }
+
+// Watcher is told which parts of the memory are in use; nil if nobody wants to know.
+func (m *memory) Watcher() sizeclass.Watcher { return m.dev.watcher() }
 
 // waits is how many bytes the GPU or the host gets back: none of memory that is only registered, or another process's.
 func (m *memory) waits() int64 {
@@ -224,14 +230,15 @@ func (m *memory) waits() int64 {
 // end frees memory that no work uses any more: on a stream that nothing holds up, to its cache, or, as
 // the driver waits for the GPU, once that has no work.
 func (m *memory) end() error {
+	m.publish()
 	switch cache := m.dev.cache(); {
 	case m.drop != nil:
-		m.dev.deferred.add(m.dev.gpu, &deferral{bytes: m.waits(), end: m.endIdle})
+		m.dev.deferred.add(m.dev.gpu, &deferral{key: m.key(), bytes: m.waits(), end: m.endIdle})
 		return nil
 	case cache != nil:
 		cache.Give(m.block)
 	case m.dev.ctx.Err() == nil: // memory of a pool ends with its context
-		if err := m.dev.ctx.FreePoolMemory(m.ptr, m.dev.background); err != nil {
+		if err := m.dev.ctx.FreePoolMemoryFor(m.ptr, m.dev.background); err != nil {
 			return err
 		}
 	}
@@ -241,6 +248,7 @@ func (m *memory) end() error {
 
 // endIdle ends memory with a call of the driver that waits for the GPU, which is idle.
 func (m *memory) endIdle() error {
+	m.publish()
 	if m.dev.ctx.Err() == nil { // otherwise it ended with its context
 		if err := m.drop(m.ptr); err != nil {
 			return err
@@ -248,6 +256,14 @@ func (m *memory) endIdle() error {
 	}
 	m.ended()
 	return nil
+}
+
+// publish tells a simulated driver that the program learns, by the function that is called when the memory has
+// ended, that the work is done.
+func (m *memory) publish() {
+	if m.after != nil && m.dev.ctx.Watched() {
+		m.dev.ctx.Driver().Publish(m.key())
+	}
 }
 
 func (m *memory) ended() {

@@ -32,6 +32,16 @@ func (s source) Allocate(ctx context.Context, size int64) (p device.Ptr, err err
 	return p, nil
 }
 
+// Watcher is told which parts of the memory are in use; nil if nobody wants to know.
+func (s source) Watcher(device.Ptr) sizeclass.Watcher { return s.watcher() }
+
+func (g *gpu) watcher() sizeclass.Watcher {
+	if !g.ctx.Watched() {
+		return nil
+	}
+	return g.ctx
+}
+
 // Free gives memory back to the driver that no pending work uses. The driver waits for the
 // GPU all the same, so Free calls it only when the GPU is idle.
 func (s source) Free(p device.Ptr, size int64) {

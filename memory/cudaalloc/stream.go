@@ -103,6 +103,9 @@ func (d *Device) gpuOf(s device.Stream) *gpu {
 	return d.gpu
 }
 
+// Closed reports whether Close was called.
+func (s *Stream) Closed() bool { return s.usable() != nil }
+
 // Device returns the GPU that runs the work of the stream.
 func (s *Stream) Device() device.Device { return s.gpu.own }
 
@@ -128,17 +131,23 @@ func (s *Stream) AfterWork(f func()) {
 	if f == nil {
 		panic(absent("AfterWork", "f", "a function"))
 	}
+	s.afterWork(&deferral{call: f})
+}
+
+func (s *Stream) afterWork(one *deferral) {
 	after := s.mark()
 	if after == nil {
-		s.gpu.own.AfterWork(f)
+		s.gpu.own.afterWork(one)
 		return
 	}
-	if done, err := after.reached(); done && err == nil {
+	one.giveBack(s.gpu)
+	if done, err := after.reached(one.key); done && err == nil {
 		after.letGo()
-		s.gpu.guard(f, func() {})
+		one.run(s.gpu, func() {})
 		return
 	}
-	s.gpu.deferred.add(s.gpu, &deferral{call: f, after: after})
+	one.after = after
+	s.gpu.deferred.add(s.gpu, one)
 }
 
 // mark returns an event behind the work on the stream so far, which the caller holds; nil if none can

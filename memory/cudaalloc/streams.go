@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/cuda"
 )
 
 // streamList keeps the streams of a GPU that this package made: those that are alive, which
@@ -87,8 +88,9 @@ func (d *Device) idleStream() (uintptr, error) {
 		word := l.free[0]
 		l.free = slices.Delete(l.free, 0, 1)
 		l.mu.Unlock()
-		done, err := d.ctx.QueryStream(word)
+		done, err := d.ctx.QueryStreamForNone(word)
 		if done && err == nil {
+			d.ctx.HandOut(device.Ptr(word), 0)
 			return word, nil
 		}
 		l.mu.Lock()
@@ -107,6 +109,7 @@ func (d *Device) giveBack(word uintptr) error {
 	l.mu.Lock()
 	kept := len(l.free) < maxFreeStreams
 	if kept {
+		d.ctx.Keep(device.Ptr(word), 0)
 		l.free = append(l.free, word)
 	}
 	l.mu.Unlock()
@@ -131,8 +134,8 @@ func (g *gpu) endFree() {
 
 // synchronizeUncaptured synchronises the context unless the driver reports a capture that this
 // would invalidate, and reports whether it did. One goroutine calls it at a time.
-func (g *gpu) synchronizeUncaptured() (done bool, err error) {
-	done, err = g.ctx.SynchronizeUncaptured(g.streams.ask(), &g.streams.answered)
+func (g *gpu) synchronizeUncaptured(keys []cuda.Key) (done bool, err error) {
+	done, err = g.ctx.SynchronizeFor(g.streams.ask(), &g.streams.answered, keys)
 	g.streams.asked()
 	return done, err
 }

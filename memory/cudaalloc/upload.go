@@ -136,7 +136,7 @@ func (g *gpu) copyByHost(ctx context.Context, list []device.Range, stream uintpt
 		return before.event(), nil
 	}
 	defer before.letGo()
-	if err := poll(ctx, before.reached); err != nil {
+	if err := poll(ctx, func() (bool, error) { return before.reached(0) }); err != nil {
 		return nil, fmt.Errorf("cuda: upload on %s: wait for the stream: %w", g.ctx, err)
 	}
 	// A reset of the primary context unmaps the destination.

@@ -76,6 +76,17 @@ void cudasim_host_read(const void *address, size_t size);
 void cudasim_host_write(void *address, size_t size);
 void cudasim_drain(void);
 void cudasim_forget_violations(void);
+void cudasim_host_signal(const void *key);
+void cudasim_host_wait(const void *key);
+void cudasim_internal_begin(uintptr_t *keys, size_t count);
+void cudasim_internal_end(void);
+void cudasim_give_back(uintptr_t key);
+void cudasim_forget(uintptr_t key);
+uintptr_t cudasim_act(uintptr_t key);
+void cudasim_read(uintptr_t address, size_t size, uintptr_t key);
+void cudasim_publish(uintptr_t key);
+void cudasim_keep(uintptr_t what, size_t size);
+void cudasim_hand_out(uintptr_t what, size_t size);
 
 /* ---- helpers; their objects are ended after the run ---- */
 

@@ -104,13 +104,14 @@ func recordOver(bytes []byte) arrow.RecordBatch {
 	return array.NewRecordBatch(schema, []arrow.Array{column}, int64(rows))
 }
 
-// free ends the buffers. No work uses them: each copy waits.
-func (b *buffers) free() (err error) {
+// free ends the buffers. Each copy waits, but the wait for the last one may have failed.
+func (b *buffers) free() error {
+	err := b.ctx.Synchronize()
 	if b.batch != nil {
 		b.batch.Release()
 	}
 	if b.onGPU != 0 {
-		err = b.ctx.FreeMemory(b.onGPU)
+		err = errors.Join(err, b.ctx.FreeMemory(b.onGPU))
 	}
 	for _, rec := range []arrow.RecordBatch{b.rec, b.recLocked} {
 		if rec != nil {

@@ -1,0 +1,264 @@
+package cdevice_test
+
+import (
+	"flag"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/cudasim"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
+	"github.com/arrowdevice/arrowdevice/memory/hostpinned"
+)
+
+// Programs that use this library and lack one wait. The simulator reports each of them in every run, whatever the
+// library asks the driver meanwhile, and never the same program with the wait.
+
+var missingRuns = flag.Int("missing", 1, "how often each program with a missing wait runs")
+
+// program is one of them: wait reports whether the wait is made.
+type program struct {
+	name string
+	gpus int
+	run  func(p *trial)
+}
+
+// trial is one run of a program.
+type trial struct {
+	*testing.T
+	sim   *cudasim.Sim
+	gpus  []*cudaalloc.Device
+	rec   arrow.RecordBatch // in plain memory
+	wait  bool
+	pause time.Duration
+	ends  []func()
+}
+
+func (p *trial) must(err error) { require.NoError(p, err) }
+
+// rest gives the library time to ask the driver whatever it asks.
+func (p *trial) rest() { time.Sleep(p.pause) }
+
+func (p *trial) stream(gpu int) device.Stream {
+	s, err := p.gpus[gpu].NewStream()
+	p.must(err)
+	p.ends = append(p.ends, func() { p.must(s.Synchronize(background)); p.must(s.Close()) })
+	return s
+}
+
+func (p *trial) upload(rec arrow.RecordBatch, opts ...cdevice.CopyOption) *cdevice.RecordBatch {
+	b, err := cdevice.CopyToDevice(background, rec, p.gpus[0], opts...)
+	p.must(err)
+	return b
+}
+
+// read reads the values of the first column on a stream.
+func (p *trial) read(b *cdevice.RecordBatch, s device.Stream, gpu int) {
+	column := b.Column(0)
+	defer column.Release()
+	size := b.NumRows() * 8
+	to, err := p.gpus[gpu].Allocate(background, size, s)
+	p.must(err)
+	p.must(p.gpus[gpu].Copy([]device.Range{{Dst: to.Ptr(), Src: column.Buffers()[1], Size: size}}, s))
+	p.must(to.Free(s))
+}
+
+var programs = []program{
+	{"read on another stream", 1, func(p *trial) {
+		b := p.upload(p.rec)
+		p.rest()
+		s := p.stream(0)
+		if p.wait {
+			p.must(b.WaitOn(s))
+		}
+		p.read(b, s, 0)
+		p.must(b.UsedOn(s))
+		b.Release()
+	}},
+	{"read on another GPU", 2, func(p *trial) {
+		b := p.upload(p.rec)
+		p.rest()
+		s := p.stream(1)
+		if p.wait {
+			p.must(b.WaitOn(s))
+		}
+		p.read(b, s, 1)
+		p.must(b.UsedOn(s))
+		b.Release()
+	}},
+	{"read what was page-locked", 1, func(p *trial) {
+		mem := hostpinned.New(p.gpus[0], 0)
+		rec := columnsOf(mem, 3, int(p.rec.NumRows()), false)
+		b := p.upload(rec)
+		rec.Release()
+		p.rest()
+		s := p.stream(0)
+		if p.wait {
+			p.must(b.WaitOn(s))
+		}
+		p.read(b, s, 0)
+		p.must(b.UsedOn(s))
+		b.Release()
+		p.must(p.gpus[0].Flush(background))
+		mem.Trim()
+	}},
+	{"read what was copied on a stream", 1, func(p *trial) {
+		b := p.upload(p.rec, cdevice.WithStream(p.stream(0)))
+		p.rest()
+		s := p.stream(0)
+		if p.wait {
+			p.must(b.WaitOn(s))
+		}
+		p.read(b, s, 0)
+		p.must(b.UsedOn(s))
+		b.Release()
+	}},
+	{"read the second of two", 1, func(p *trial) {
+		first, second := p.upload(p.rec), p.upload(p.rec)
+		p.must(first.Synchronize(background))
+		first.Release()
+		p.rest()
+		s := p.stream(0)
+		if p.wait {
+			p.must(second.WaitOn(s))
+		}
+		p.read(second, s, 0)
+		p.must(second.UsedOn(s))
+		second.Release()
+	}},
+	{"read after others were uploaded and freed", 1, func(p *trial) {
+		for range 3 {
+			p.upload(p.rec).Release()
+		}
+		b := p.upload(p.rec)
+		p.rest()
+		for range 3 {
+			p.upload(p.rec).Release()
+		}
+		p.rest()
+		s := p.stream(0)
+		if p.wait {
+			p.must(b.WaitOn(s))
+		}
+		p.read(b, s, 0)
+		p.must(b.UsedOn(s))
+		b.Release()
+	}},
+	{"release while a stream reads", 1, func(p *trial) {
+		b := p.upload(p.rec)
+		s := p.stream(0)
+		p.must(b.WaitOn(s))
+		p.read(b, s, 0)
+		p.rest()
+		p.sim.Drain() // which orders nothing: work on memory that is gone would end the context
+		if p.wait {
+			p.must(b.UsedOn(s))
+		}
+		b.Release()
+		p.must(p.gpus[0].Flush(background))
+	}},
+	{"free while a stream reads", 1, func(p *trial) {
+		gpu := p.gpus[0]
+		a, s := p.stream(0), p.stream(0)
+		m, err := gpu.Allocate(background, 4096, a)
+		p.must(err)
+		done, err := gpu.NewEvent()
+		p.must(err)
+		p.must(gpu.Memset(m.Ptr(), 1, 4096, a))
+		p.must(a.Record(done))
+		p.must(s.WaitEvent(done))
+		p.must(gpu.Memset(m.Ptr(), 2, 4096, s))
+		p.rest()
+		p.sim.Drain()
+		if p.wait {
+			p.must(s.Record(done))
+			p.must(m.FreeAfter(done))
+		} else {
+			p.must(m.Free(a))
+		}
+		p.must(gpu.Flush(background))
+		p.must(done.Close())
+	}},
+	{"fill without a record of the event", 1, func(p *trial) {
+		gpu := p.gpus[0]
+		for range 3 { // events that the library has used before
+			p.upload(p.rec).Release()
+		}
+		p.must(gpu.Flush(background))
+		a, s := p.stream(0), p.stream(0)
+		m, err := gpu.Allocate(background, 4096, a)
+		p.must(err)
+		done, err := gpu.NewEvent()
+		p.must(err)
+		p.must(gpu.Memset(m.Ptr(), 1, 4096, a))
+		if p.wait {
+			p.must(a.Record(done))
+		}
+		p.rest()
+		p.must(s.WaitEvent(done))
+		p.must(gpu.Memset(m.Ptr(), 2, 4096, s))
+		p.sim.Drain()
+		p.must(m.Free(s))
+		p.must(done.Close())
+	}},
+}
+
+func (p program) try(t *testing.T, m *cudatest.Machine, rec arrow.RecordBatch, wait bool, pause time.Duration) (violations []string) {
+	r := &trial{T: t, sim: m.Sim, gpus: m.GPUs, rec: rec, wait: wait, pause: pause}
+	p.run(r)
+	for _, end := range r.ends {
+		end()
+	}
+	for _, gpu := range m.GPUs {
+		require.NoError(t, gpu.Flush(background))
+	}
+	m.Sim.Drain()
+	violations = m.Sim.Report().Violations
+	m.Sim.ForgetViolations()
+	return violations
+}
+
+func TestMissingWaitsAreReported(t *testing.T) {
+	schedules := map[string]cudasim.Options{
+		"in order": {},
+		"delayed":  {Delay: 200 * time.Microsecond},
+		"random":   {Delay: 100 * time.Microsecond, Random: true, PageableAsync: true},
+		"lazy":     {Lazy: true},
+	}
+	rows := []int{10, 1000, 100_000}
+	if testing.Short() {
+		rows = rows[:2]
+	}
+	for name, o := range schedules {
+		t.Run(name, func(t *testing.T) {
+			cudatest.WithAndWithoutPools(t, o, func(t *testing.T, one *cudatest.Machine) {
+				if one.Sim == nil {
+					t.Skip("a GPU reports no missing waits")
+				}
+				two := cudatest.Simulated(t, func() cudasim.Options { o := o; o.Devices = 2; return o }())
+				for _, p := range programs {
+					m := map[int]*cudatest.Machine{1: one, 2: two}[p.gpus]
+					for _, n := range rows {
+						rec := columnsOf(memory.DefaultAllocator, 3, n, false)
+						for _, pause := range []time.Duration{0, 100 * time.Microsecond, time.Millisecond, 10 * time.Millisecond} {
+							for range *missingRuns {
+								what := fmt.Sprintf("%s, %d rows, pause %v", p.name, n, pause)
+								assert.NotEmpty(t, p.try(t, m, rec, false, pause), "%s: without the wait", what)
+								assert.Empty(t, p.try(t, m, rec, true, pause), "%s: with the wait", what)
+							}
+						}
+						rec.Release()
+					}
+				}
+			})
+		})
+	}
+}

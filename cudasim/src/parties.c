@@ -1,0 +1,262 @@
+/* What the parties of the host know: the program as a whole, or each of its threads; and a library about
+ * memory that it keeps for the next user. What a library learns for itself, by queries that the program
+ * did not ask for, depends on time. So the program does not know it, and a wait that it lacks is missing
+ * in every run. */
+#include "sim.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- knowledge about memory that a library keeps, by key ---- */
+
+struct keeper {
+  uintptr_t key;
+  struct host host;
+  struct keeper *next;          /* of the bucket */
+  struct keeper *older, *newer; /* of all */
+};
+
+enum { BUCKETS = 1024 };
+static struct keeper *buckets[BUCKETS], *oldest, *newest;
+
+static struct keeper **bucket(uintptr_t key) { return &buckets[key / 64 % BUCKETS]; }
+
+static struct keeper *keeper_find(uintptr_t key) {
+  struct keeper *k = *bucket(key);
+  while (k && k->key != key) k = k->next;
+  return k;
+}
+
+static struct host *program_of(const struct thread *t) { return t->host ? t->host : &sim.host; }
+
+/* Who acts on what is known for a key knows what the program knows, too. */
+static struct host *update(struct keeper *k) {
+  const struct host *h = program_of(self());
+  clock_join(&k->host.clock, h->clock);
+  k->host.slot = h->slot;
+  k->host.epoch = h->epoch;
+  return &k->host;
+}
+
+static struct host *host_of_thread(void) {
+  const struct thread *t = self();
+  struct keeper *k = t->acts_on ? keeper_find(t->acts_on) : NULL;
+  return k ? update(k) : program_of(t);
+}
+
+/* What the thread knows now. */
+static struct keeper *keeper_new(uintptr_t key) {
+  const struct host *h = host_of_thread();
+  struct keeper *k = fresh(sizeof *k), **head = bucket(key);
+  *k = (struct keeper){.key = key, .host = {clock_share(h->clock), h->slot, h->epoch}, .next = *head, .older = newest};
+  *head = k;
+  *(newest ? &newest->newer : &oldest) = k;
+  return newest = k;
+}
+
+static struct keeper *keeper_of(uintptr_t key) {
+  struct keeper *k = keeper_find(key);
+  return k ? k : keeper_new(key);
+}
+
+void keeper_forget(uintptr_t key) {
+  struct keeper *k = keeper_find(key), **at = bucket(key);
+  if (!k) return;
+  while (*at != k) at = &(*at)->next;
+  *at = k->next;
+  *(k->older ? &k->older->newer : &oldest) = k->newer;
+  *(k->newer ? &k->newer->older : &newest) = k->older;
+  clock_drop(k->host.clock);
+  free(k);
+}
+
+/* The oldest knows the least: each began with what the program knew. */
+bool keepers_know(const struct access *a) { return !oldest || host_knows(&oldest->host, a); }
+
+static struct host *keeper_host(uintptr_t key) { return update(keeper_of(key)); }
+
+/* ---- the calling thread ---- */
+
+struct host *host_of_call(void) {
+  const struct thread *t = self();
+  return t->internal && t->key_count ? keeper_host(t->keys[0]) : host_of_thread();
+}
+
+/* What the calling party knows at this moment, which no later one equals. Reports whether it is a library
+ * that acts for itself. */
+bool host_moment(struct clock **known, int *slot, uint64_t *epoch) {
+  const bool internal = self()->internal;
+  struct host *h = host_of_call();
+  *known = clock_share(h->clock);
+  *slot = h->slot;
+  *epoch = h->epoch;
+  if (!internal) program_of(self())->epoch++;
+  return internal;
+}
+
+bool host_knows(const struct host *h, const struct access *a) {
+  return clock_at(h->clock, a->slot) >= a->epoch || (a->slot == h->slot && a->epoch <= h->epoch);
+}
+
+void host_learns_clock(struct clock *c) {
+  const struct thread *t = self();
+  if (!t->internal) {
+    clock_join(&program_of(t)->clock, c);
+    return;
+  }
+  for (size_t i = 0; i < t->key_count; i++) clock_join(&keeper_of(t->keys[i])->host.clock, c);
+}
+
+void host_learns_mark(const struct mark *m) {
+  if (m) host_learns_clock(m->clock);
+}
+
+void host_learns(struct marks *marks) {
+  for (int i = 0; i < marks->count; i++) host_learns_mark(marks->at[i]);
+  marks_free(marks);
+}
+
+/* ---- threads, with the option threads ---- */
+
+static void learn_from(struct host *h, struct host *other) {
+  if (!other || h == other) return;
+  clock_join(&h->clock, other->clock);
+  if (other->epoch > clock_at(h->clock, other->slot)) clock_set(&h->clock, other->slot, other->epoch);
+  other->epoch++; /* what it does from now on is not known */
+}
+
+/* The call that made the thread is not seen, nor is the end of a wait for it: so a new thread knows what
+ * all others know, and all know what it knew when it ended. */
+void thread_begins(struct thread *t) {
+  if (!sim.options.threads || t->host) return;
+  t->host = fresh(sizeof *t->host);
+  t->host->slot = order_slot_of_thread();
+  t->host->epoch = 1;
+  learn_from(t->host, &sim.host);
+  for (struct thread *other = sim.threads; other; other = other->next) learn_from(t->host, other->host);
+}
+
+void thread_ends(struct thread *t) {
+  if (!t->host) return;
+  learn_from(&sim.host, t->host);
+  for (struct thread *other = sim.threads; other; other = other->next)
+    if (other->host) learn_from(other->host, t->host);
+}
+
+void cudasim_host_signal(const void *key) {
+  sim_lock();
+  if (sim.options.threads) learn_from(&keeper_of((uintptr_t)key)->host, program_of(self()));
+  sim_unlock();
+}
+
+void cudasim_host_wait(const void *key) {
+  sim_lock();
+  if (sim.options.threads) clock_join(&program_of(self())->clock, keeper_of((uintptr_t)key)->host.clock);
+  sim_unlock();
+}
+
+/* ---- libraries ---- */
+
+void cudasim_internal_begin(uintptr_t *keys, size_t count) {
+  sim_lock();
+  struct thread *t = self();
+  t->internal = true;
+  t->keys = keys;
+  t->key_count = count;
+  sim_unlock();
+}
+
+void cudasim_internal_end(void) {
+  sim_lock();
+  struct thread *t = self();
+  t->internal = false;
+  t->keys = NULL;
+  t->key_count = 0;
+  sim_unlock();
+}
+
+void cudasim_give_back(uintptr_t key) {
+  sim_lock();
+  keeper_of(key);
+  sim_unlock();
+}
+
+void cudasim_publish(uintptr_t key) {
+  sim_lock();
+  const struct thread *t = self();
+  const struct keeper *k = keeper_find(key ? key : t->acts_on);
+  if (k) clock_join(&program_of(t)->clock, k->host.clock);
+  sim_unlock();
+}
+
+uintptr_t cudasim_act(uintptr_t key) {
+  sim_lock();
+  struct thread *t = self();
+  const uintptr_t before = t->acts_on;
+  const struct keeper *k = keeper_find(before);
+  if (k && key) clock_join(&keeper_of(key)->host.clock, k->host.clock);
+  t->acts_on = key;
+  sim_unlock();
+  return before;
+}
+
+void cudasim_forget(uintptr_t key) {
+  sim_lock();
+  keeper_forget(key);
+  sim_unlock();
+}
+
+void cudasim_keep(uintptr_t what, size_t size) {
+  sim_lock();
+  struct block *b = size ? block_at(what) : NULL;
+  if (b) access_keep(b, what, size, keeper_host(what));
+  keeper_forget(what);
+  sim_unlock();
+}
+
+void cudasim_read(uintptr_t address, size_t size, uintptr_t key) {
+  sim_lock();
+  struct block *b = block_at(address);
+  if (b && size <= b->size - (address - b->address)) access_done(b, address, size, keeper_host(key));
+  sim_unlock();
+}
+
+static void stream_hand_out(struct stream *s) {
+  if (!s || s->done < s->queued) return;
+  order_stream_renew(s);
+  label_drop(s->label);
+  s->label = label_of(s, NULL);
+}
+
+/* Which is complete: as if it had never been recorded. */
+static void event_hand_out(struct event *e) {
+  if (!e || point_pending(e->record)) return;
+  point_set(&e->record, NULL, 0);
+  mark_drop(e->mark);
+  e->mark = NULL;
+}
+
+void cudasim_hand_out(uintptr_t what, size_t size) {
+  sim_lock();
+  struct block *b = size ? block_at(what) : NULL;
+  if (b) access_hand_out(b, what, size);
+  if (!size) stream_hand_out(object_find((const void *)what, STREAM));
+  if (!size) event_hand_out(object_find((const void *)what, EVENT));
+  sim_unlock();
+}
+
+int cudasim_wants_callers(void) {
+  sim_lock();
+  if (!sim.configured) options_from_environment();
+  const bool wants = sim.options.stacks;
+  sim_unlock();
+  return wants;
+}
+
+void cudasim_caller(const char *text) {
+  sim_lock();
+  struct thread *t = self();
+  free(t->caller);
+  t->caller = text ? strdup(text) : NULL;
+  sim_unlock();
+}

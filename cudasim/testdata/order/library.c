@@ -1,0 +1,224 @@
+/* Libraries that keep memory, streams and events for their next user: what they learn for themselves is not known
+ * to the program. */
+#include "order.h"
+
+#include <pthread.h>
+
+/* Asks about the event as a library does. */
+static CUresult ask(CUevent event, uintptr_t key) {
+  cudasim_drain();
+  cudasim_internal_begin(&key, key != 0);
+  CUresult r = poll_event(event);
+  cudasim_internal_end();
+  return r;
+}
+
+PAIR(a_query_of_a_library_tells_the_program_nothing, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
+  use(0);
+  CUstream a = new_stream(), b = new_stream();
+  CUevent e = new_event();
+  CUdeviceptr m = new_memory(N), n = new_memory(N);
+  OK(cuMemsetD8Async(m, 7, N, a));
+  OK(cuEventRecord(e, a));
+  OK(ask(e, m));
+  WAIT(cuStreamWaitEvent(b, e, 0));
+  OK(cuMemcpyDtoDAsync_v2(n, m, N, b));
+  expect(n, 7);
+  cudasim_forget(m);
+}
+
+PAIR(a_program_learns_what_is_published, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
+  use(0);
+  CUstream a = new_stream(), b = new_stream();
+  CUevent e = new_event();
+  CUdeviceptr m = new_memory(N), n = new_memory(N);
+  OK(cuMemsetD8Async(m, 7, N, a));
+  OK(cuEventRecord(e, a));
+  cudasim_give_back(m);
+  OK(ask(e, m));
+  mark();
+  if (!wrong) cudasim_publish(m);
+  OK(cuMemcpyDtoDAsync_v2(n, m, N, b));
+  expect(n, 7);
+  cudasim_forget(m);
+}
+
+PAIR(memory_is_kept_when_no_work_uses_it, "cuMemsetD8Async", "cuMemsetD8Async", "") {
+  use(0);
+  CUstream a = new_stream(), b = new_stream();
+  CUevent e = new_event(), other = new_event();
+  CUdeviceptr m = new_memory(N);
+  OK(cuEventRecord(other, b));
+  OK(cuMemsetD8Async(m, 7, N, a));
+  OK(cuEventRecord(e, a));
+  cudasim_give_back(m);
+  OK(ask(PICK(e, other), m));
+  cudasim_keep(m, N);
+  cudasim_hand_out(m, N);
+  expect(m, 7);
+}
+
+/* What was learned about one piece of memory says nothing of another. */
+PAIR(memory_is_not_kept_for_what_is_known_of_another, "cuMemsetD8Async", "cuMemsetD8Async", "") {
+  use(0);
+  CUstream a = new_stream();
+  CUevent e = new_event();
+  CUdeviceptr m = new_memory(2 * N), n = m + N;
+  OK(cuMemsetD8Async(m, 7, N, a));
+  OK(cuEventRecord(e, a));
+  cudasim_give_back(m);
+  cudasim_give_back(n);
+  OK(ask(e, PICK(m, n)));
+  cudasim_keep(m, N);
+  cudasim_keep(n, N);
+  cudasim_hand_out(m, 2 * N);
+  expect(m, 7);
+}
+
+PAIR(memory_is_used_while_a_library_keeps_it, "cuMemsetD8Async", "library", "") {
+  use(0);
+  CUstream a = new_stream();
+  CUdeviceptr m = new_memory(N);
+  cudasim_keep(m, N);
+  mark();
+  if (!wrong) cudasim_hand_out(m, N);
+  OK(cuMemsetD8Async(m, 7, N, a));
+  expect(m, 7);
+  OK(cuStreamSynchronize(a));
+  cudasim_hand_out(m, N);
+}
+
+/* The second user is ordered after the first, as the library knows and the program does not. */
+CORRECT(memory_is_handed_to_the_next_user, "") {
+  use(0);
+  CUstream a = new_stream(), b = new_stream();
+  CUevent e = new_event();
+  CUdeviceptr m = new_memory(N);
+  OK(cuMemsetD8Async(m, 7, N, a));
+  OK(cuEventRecord(e, a));
+  cudasim_give_back(m);
+  OK(ask(e, m));
+  cudasim_keep(m, N);
+  cudasim_hand_out(m, N);
+  OK(cuMemsetD8Async(m, 8, N, b));
+  expect(m, 8);
+}
+
+PAIR(pool_memory_is_freed_when_no_work_uses_it, "cuMemsetD8Async", "cuMemFreeAsync", "") {
+  use(0);
+  CUstream a = new_stream(), b = new_stream();
+  CUevent e = new_event(), other = new_event();
+  OK(cuEventRecord(other, b));
+  CUdeviceptr m = pooled(a);
+  OK(cuMemsetD8Async(m, 7, N, a));
+  OK(cuEventRecord(e, a));
+  cudasim_give_back(m);
+  OK(ask(PICK(e, other), m));
+  uintptr_t key = m;
+  cudasim_internal_begin(&key, 1);
+  OK(cuMemFreeAsync(m, b));
+  cudasim_internal_end();
+}
+
+/* The free knows what the library learned; later work of its stream does not. */
+PAIR(a_stream_does_not_learn_what_a_library_knows, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
+  use(0);
+  CUstream a = new_stream(), b = new_stream();
+  CUevent e = new_event();
+  CUdeviceptr m = pooled(a), n = new_memory(N), o = new_memory(N);
+  OK(cuMemsetD8Async(m, 7, N, a));
+  OK(cuMemsetD8Async(n, 7, N, a));
+  OK(cuEventRecord(e, a));
+  cudasim_give_back(m);
+  OK(ask(e, m));
+  uintptr_t key = m;
+  cudasim_internal_begin(&key, 1);
+  OK(cuMemFreeAsync(m, b));
+  cudasim_internal_end();
+  WAIT(cuStreamWaitEvent(b, e, 0));
+  OK(cuMemcpyDtoDAsync_v2(o, n, N, b));
+  expect(o, 7);
+}
+
+PAIR(a_stream_that_is_handed_out_is_a_new_one, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
+  use(0);
+  CUstream a = new_stream(), b = new_stream();
+  CUevent e = new_event(), second = new_event();
+  CUdeviceptr m = new_memory(N), n = new_memory(N);
+  OK(cuMemsetD8Async(m, 7, N, a));
+  OK(cuEventRecord(e, a));
+  cudasim_drain();
+  cudasim_hand_out((uintptr_t)a, 0);
+  OK(cuEventRecord(second, a));
+  OK(cuStreamWaitEvent(b, second, 0));
+  WAIT(cuStreamWaitEvent(b, e, 0));
+  OK(cuMemcpyDtoDAsync_v2(n, m, N, b));
+  expect(n, 7);
+}
+
+PAIR(an_event_that_is_handed_out_was_never_recorded, "cuMemsetD8Async", "cuMemcpyDtoDAsync", "") {
+  use(0);
+  CUstream a = new_stream(), b = new_stream();
+  CUevent e = new_event();
+  CUdeviceptr m = new_memory(N), n = new_memory(N);
+  OK(cuMemsetD8Async(m, 7, N, a));
+  OK(cuEventRecord(e, a));
+  cudasim_drain();
+  cudasim_hand_out((uintptr_t)e, 0);
+  RIGHT(cuEventRecord(e, a));
+  OK(cuStreamWaitEvent(b, e, 0));
+  OK(cuMemcpyDtoDAsync_v2(n, m, N, b));
+  expect(n, 7);
+}
+
+/* A thread that acts on what a library has learned may give memory back. */
+PAIR(a_thread_acts_on_what_is_known, "cuMemsetD8Async", "cuMemsetD8Async", "") {
+  use(0);
+  CUstream a = new_stream();
+  CUevent e = new_event();
+  CUdeviceptr m = new_memory(N);
+  const uintptr_t key = 1;
+  OK(cuMemsetD8Async(m, 7, N, a));
+  OK(cuEventRecord(e, a));
+  cudasim_give_back(key);
+  OK(ask(e, key));
+  mark();
+  if (!wrong) SAME(cudasim_act(key), 0);
+  cudasim_keep(m, N);
+  cudasim_act(0);
+  cudasim_forget(key);
+  cudasim_hand_out(m, N);
+  expect(m, 7);
+}
+
+/* The reader has ended, as the library knows; the program must wait for it before it writes. */
+PAIR(memory_that_was_read_may_be_given_back, "cuMemcpyDtoDAsync", "cuMemcpyDtoDAsync", "") {
+  use(0);
+  CUstream a = new_stream();
+  CUevent e = new_event();
+  CUdeviceptr m = new_memory(N), n = new_memory(N);
+  OK(cuMemcpyDtoDAsync_v2(n, m, N, a));
+  OK(cuEventRecord(e, a));
+  cudasim_give_back(n);
+  OK(ask(e, n));
+  mark();
+  if (!wrong) cudasim_read(m, N, n);
+  cudasim_forget(n);
+  cudasim_keep(m, N);
+  cudasim_hand_out(m, N);
+}
+
+PAIR(memory_that_was_read_is_written_after_a_wait, "cuMemcpyDtoDAsync", "cuMemsetD8Async", "") {
+  use(0);
+  CUstream a = new_stream(), b = new_stream();
+  CUevent e = new_event();
+  CUdeviceptr m = new_memory(N), n = new_memory(N);
+  OK(cuMemcpyDtoDAsync_v2(n, m, N, a));
+  OK(cuEventRecord(e, a));
+  OK(ask(e, n));
+  cudasim_read(m, N, n);
+  cudasim_forget(n);
+  WAIT(cuStreamWaitEvent(b, e, 0));
+  OK(cuMemsetD8Async(m, 7, N, b));
+  expect(m, 7);
+}
