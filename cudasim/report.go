@@ -19,6 +19,7 @@ type Report struct {
 	RefusedAddresses int `json:"refused_addresses"`
 
 	Leaks      []string `json:"leaks"`      // the live objects: "cuMemAlloc: 4096 bytes at 0x... on device 0"
+	Kept       []string `json:"kept"`       // live objects that a library keeps in a cache of its own: no leaks
 	Violations []string `json:"violations"` // errors that a driver would not have noticed, or only as a crash
 }
 

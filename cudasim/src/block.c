@@ -37,6 +37,8 @@ void block_unref(struct block *b) {
     free(b);
 }
 
+void block_keep(struct block *b, bool kept) { b->kept = kept; }
+
 void block_kill(struct block *b) {
   b->dead = true;
   block_unref(b);

@@ -161,6 +161,7 @@ void cudasim_forget_violations(void);
  *   leaks             ["cuMemAlloc: 4096 bytes at 0x... on device 0", "cuEventCreate: 0x... on device 0",
  *                     ...]: what is live, one by one; first the function that made it. References to
  *                     primary contexts are leaks too.
+ *   kept              ["..."]: what is live and no leak, because a library keeps it in a cache of its own
  *   violations        ["..."]: what the driver would not have noticed, or only as a crash: accesses that are
  *                     not ordered after conflicting ones, work that touched freed memory, memory freed
  *                     that another process has open, driver calls from host functions, ... */

@@ -82,6 +82,8 @@ void object_each(enum kind kind, void (*visit)(struct object *, void *), void *d
     }
 }
 
+void object_keep(struct object *object, bool kept) { object->kept = kept; }
+
 void object_unref(struct object *object) {
   if (--object->refs) return;
   unlist(object);

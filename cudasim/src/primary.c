@@ -33,11 +33,19 @@ static void deactivate(struct device *d) {
   context_kill(c);
 }
 
+/* No more than there are: one that is released was perhaps kept, and a later one is not. */
+void primary_keep(int device, uint64_t references) {
+  struct device *d = &sim.devices[device];
+  d->primary_kept = references < d->primary_refs ? references : d->primary_refs;
+}
+
 CUresult primary_release(CUdevice device) {
   if (!device_valid(device)) return CUDA_ERROR_INVALID_DEVICE;
   struct device *d = &sim.devices[device];
   if (!d->primary_refs) return CUDA_ERROR_INVALID_CONTEXT;
-  if (!--d->primary_refs) deactivate(d);
+  d->primary_refs--;
+  primary_keep(device, d->primary_kept);
+  if (!d->primary_refs) deactivate(d);
   return CUDA_SUCCESS;
 }
 

@@ -50,7 +50,7 @@ static void write_per_device(FILE *f, const char *name, uint64_t (*value)(const 
 }
 
 /* The program's: not default streams, default pools or primary contexts. */
-static bool is_of_program(const struct object *o) {
+bool object_of_program(const struct object *o) {
   switch (o->kind) {
     case CONTEXT: return !((const struct context *)o)->primary;
     case STREAM: return ((const struct stream *)o)->role == ORDINARY;
@@ -60,7 +60,7 @@ static bool is_of_program(const struct object *o) {
   }
 }
 
-static void count(struct object *o, void *data) { *(uint64_t *)data += is_of_program(o); }
+static void count(struct object *o, void *data) { *(uint64_t *)data += object_of_program(o); }
 
 static void write_objects(FILE *f, const char *name, enum kind kind) {
   uint64_t n = 0;
@@ -87,9 +87,10 @@ static void write_live(FILE *f) {
 struct list {
   FILE *file;
   uint64_t count;
+  bool kept; /* lists what libraries keep: what they do not keep is a leak */
 };
 
-static void item(struct list *l) { fprintf(l->file, "%s\n    ", l->count++ ? "," : ""); }
+static void item(struct list *l, const char *text) { fprintf(l->file, "%s\n    \"%s\"", l->count++ ? "," : "", text); }
 
 static int device_of(const struct object *o) {
   switch (o->kind) {
@@ -101,42 +102,55 @@ static int device_of(const struct object *o) {
   }
 }
 
-static void write_leaked_object(struct object *o, void *data) {
-  struct list *l = data;
-  if (!is_of_program(o)) return;
-  item(l);
-  fprintf(l->file, "\"%s: 0x%zx", o->call, (size_t)o->handle);
-  if (device_of(o) >= 0) fprintf(l->file, " on device %d", device_of(o));
-  fprintf(l->file, "\"");
+void object_text(const struct object *o, char text[LIVE_TEXT]) {
+  int n = snprintf(text, LIVE_TEXT, "%s: 0x%zx", o->call, (size_t)o->handle);
+  if (device_of(o) >= 0) snprintf(text + n, LIVE_TEXT - (size_t)n, " on device %d", device_of(o));
 }
 
-static uint64_t write_leaks(FILE *f) {
-  struct list l = {f, 0};
+void block_text(const struct block *b, char text[LIVE_TEXT]) {
+  snprintf(text, LIVE_TEXT, "%s: %zu bytes at 0x%zx on device %d", b->call, b->size, (size_t)b->address, b->device);
+}
+
+void references_text(uint64_t references, int device, char text[LIVE_TEXT]) {
+  snprintf(text, LIVE_TEXT, "cuDevicePrimaryCtxRetain: %llu references to device %d", (unsigned long long)references,
+           device);
+}
+
+static void write_live_object(struct object *o, void *data) {
+  struct list *l = data;
+  if (!object_of_program(o) || o->kept != l->kept) return;
+  char text[LIVE_TEXT];
+  object_text(o, text);
+  item(l, text);
+}
+
+static uint64_t write_list(FILE *f, bool kept) {
+  struct list l = {f, 0, kept};
+  char text[LIVE_TEXT];
   for (size_t i = 0; i < sim.block_count; i++) {
-    const struct block *b = sim.blocks[i];
-    item(&l);
-    fprintf(f, "\"%s: %zu bytes at 0x%zx on device %d\"", b->call, b->size, (size_t)b->address, b->device);
+    if (sim.blocks[i]->kept != kept) continue;
+    block_text(sim.blocks[i], text);
+    item(&l, text);
   }
-  for (int kind = CONTEXT; kind <= GRAPH; kind++) object_each((enum kind)kind, write_leaked_object, &l);
+  for (int kind = CONTEXT; kind <= GRAPH; kind++) object_each((enum kind)kind, write_live_object, &l);
   for (int d = 0; d < MAX_DEVICES; d++) {
-    if (!sim.devices[d].primary_refs) continue;
-    item(&l);
-    fprintf(f, "\"cuDevicePrimaryCtxRetain: %llu references to device %d\"",
-            (unsigned long long)sim.devices[d].primary_refs, d);
+    const struct device *device = &sim.devices[d];
+    uint64_t n = kept ? device->primary_kept : device->primary_refs - device->primary_kept;
+    if (!n) continue;
+    references_text(n, d, text);
+    item(&l, text);
   }
   return l.count;
 }
 
 static void write_violations(FILE *f) {
-  struct list l = {f, 0};
+  struct list l = {f, 0, false};
   const uint64_t room = sizeof sim.violations / sizeof *sim.violations;
-  for (uint64_t i = 0; i < sim.violation_count && i < room; i++) {
-    item(&l);
-    fprintf(f, "\"%s\"", sim.violations[i]);
-  }
+  for (uint64_t i = 0; i < sim.violation_count && i < room; i++) item(&l, sim.violations[i]);
   if (sim.violation_count <= room) return;
-  item(&l);
-  fprintf(f, "\"... and %llu more\"", (unsigned long long)(sim.violation_count - room));
+  char more[64];
+  snprintf(more, sizeof more, "... and %llu more", (unsigned long long)(sim.violation_count - room));
+  item(&l, more);
 }
 
 /* Returns the number of leaks and violations. */
@@ -162,7 +176,9 @@ static uint64_t write_report(FILE *f) {
   fprintf(f, ",\n  ");
   write_number(f, "refused_addresses", sim.refused_addresses);
   fprintf(f, ",\n  \"leaks\": [");
-  uint64_t bad = write_leaks(f);
+  uint64_t bad = write_list(f, false);
+  fprintf(f, "],\n  \"kept\": [");
+  write_list(f, true);
   fprintf(f, "],\n  \"violations\": [");
   write_violations(f);
   fprintf(f, "]\n}\n");

@@ -30,6 +30,7 @@ enum kind { CONTEXT = 1, STREAM, EVENT, POOL, GRAPH, NODE };
 struct object {
   enum kind kind;
   bool dead; /* destroyed by the program, but something still refers to it */
+  bool kept; /* a library keeps it in a cache of its own: not a leak */
   int refs;
   uintptr_t handle;
   const char *call; /* that made it */
@@ -165,6 +166,7 @@ enum memory { DEVICE_MEMORY, MANAGED_MEMORY, HOST_MEMORY, REGISTERED_MEMORY };
 struct block {
   enum memory memory;
   bool dead; /* freed; kept for operations that still refer to it */
+  bool kept; /* as of an object */
   int refs;
   uintptr_t address;
   size_t size;
@@ -271,6 +273,7 @@ struct device {
   struct context *primary;
   unsigned primary_flags;
   uint64_t primary_refs;
+  uint64_t primary_kept;    /* of those: kept by libraries, as objects are */
   uintptr_t primary_handle; /* of the first primary context; kept with primary=stable */
   struct pool *default_pool, *pool;
   uint64_t bytes, peak;
@@ -353,8 +356,19 @@ void object_rename(struct object *object, uintptr_t handle);
 void *object_find(const void *handle, enum kind kind); /* NULL if there is none or it is dead */
 void *object_find_dying(const void *handle, enum kind kind);
 void object_unref(struct object *object);
+void object_keep(struct object *object, bool kept);
 void objects_close(void); /* their handles */
 void object_each(enum kind kind, void (*visit)(struct object *, void *), void *data);
+
+/* primary.c */
+void primary_keep(int device, uint64_t references);
+
+/* report.c: what is live, in words */
+enum { LIVE_TEXT = 120 };
+bool object_of_program(const struct object *object);
+void object_text(const struct object *object, char text[LIVE_TEXT]);
+void block_text(const struct block *block, char text[LIVE_TEXT]);
+void references_text(uint64_t references, int device, char text[LIVE_TEXT]);
 
 /* device.c, context.c */
 bool device_valid(CUdevice device);
@@ -497,6 +511,7 @@ void block_remove(struct block *block);     /* not found from then on, not count
 void block_kill(struct block *block);       /* and gone when nothing refers to it */
 CUresult block_retire(struct block *block); /* removes, waits for the devices that may use it, kills */
 void block_unref(struct block *block);
+void block_keep(struct block *block, bool kept);
 
 #define API(base, suffix, since, body, params, args) CUresult body params;
 #define API_EARLY API
