@@ -116,10 +116,10 @@ func (r rules) list(t testing.TB) (list []rule) {
 	return list
 }
 
-// check runs a rule in a process of its own and looks at the report that it leaves.
+// check runs a rule in a process of its own and looks at the report and the ledger that it leaves.
 func (r rules) check(t *testing.T, rule rule) {
-	path := filepath.Join(t.TempDir(), "report.json")
-	options := strings.TrimPrefix(rule.options+",report="+path, ",")
+	path, folder := filepath.Join(t.TempDir(), "report.json"), t.TempDir()
+	options := strings.TrimPrefix(rule.options+",report="+path+",ledger="+folder, ",")
 	out, err := r.run(t, options, rule.missing, rule.name)
 	require.NoError(t, err, "CUDASIM=%s %s\n%s", options, rule.name, out)
 	if rule.unreported {
@@ -142,6 +142,9 @@ func (r rules) check(t *testing.T, rule rule) {
 		assert.True(t, slices.ContainsFunc(report.Leaks, is), "no leak begins with %q: %q", rule.leaks, report.Leaks)
 	} else {
 		assert.Empty(t, report.Leaks)
+	}
+	if len(report.Calls) > 0 { // others are of other processes, which the rule started
+		assert.Contains(t, readLedgers(t, folder), inLedger(report))
 	}
 }
 
@@ -262,6 +265,11 @@ func TestEnvironment(t *testing.T) {
 		out, err = r.runWith(t, lib, "version=13000", "version_is_known_before_init")
 		assert.Error(t, err)
 		assert.Contains(t, string(out), "version=13000 needs a library that is built with -DCUDASIM_13")
+	})
+	t.Run("a folder that is not there costs the ledger, and not the program", func(t *testing.T) {
+		out, err := r.run(t, "ledger=/no/such/folder", "", "copies_move_bytes")
+		require.NoError(t, err, "%s", out)
+		assert.Equal(t, "cudasim: the ledger cannot be written in /no/such/folder: No such file or directory\n", string(out))
 	})
 	t.Run("bad options abort", func(t *testing.T) {
 		for _, options := range []string{"devices=17", "device=2", "nonsense"} {

@@ -37,7 +37,7 @@ void block_unref(struct block *b) {
     free(b);
 }
 
-void block_keep(struct block *b, bool kept) { b->kept = kept; }
+void block_keep(struct block *b, bool kept) { ledger_keep(&b->entry, kept); }
 
 void block_kill(struct block *b) {
   b->dead = true;
@@ -141,12 +141,14 @@ CUresult block_make(struct block *b) {
   size_t i = index_after(b->address);
   memmove(sim.blocks + i + 1, sim.blocks + i, (sim.block_count++ - i) * sizeof *sim.blocks);
   sim.blocks[i] = b;
+  ledger_block(b);
   return CUDA_SUCCESS;
 }
 
 void block_remove(struct block *b) {
   keeper_forget(b->address);
   if (b->ipc) ipc_freed(b);
+  ledger_remove(&b->entry);
   forget(b);
   size_t i = index_after(b->address);
   memmove(sim.blocks + i - 1, sim.blocks + i, (sim.block_count-- - i) * sizeof *sim.blocks);

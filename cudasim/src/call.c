@@ -22,6 +22,7 @@ CUresult call_begin(struct call *call, bool per_thread, bool early) {
   if (sim.ended) return CUDA_ERROR_DEINITIALIZED;
   struct thread *t = self();
   if (!sim.configured) options_from_environment();
+  ledger_open();
   if (!call->listed) {
     call->listed = true;
     call->next = sim.calls;
@@ -90,5 +91,6 @@ void cudasim_forget_violations(void) {
   sim_lock();
   for (uint64_t i = 0; i < sim.violation_count && i < room; i++) free(sim.violations[i]);
   sim.violation_count = 0;
+  ledger_forget_violations();
   sim_unlock();
 }

@@ -126,6 +126,7 @@ CUresult capture_end(CUstream stream, CUgraph *graph) {
     *graph = (CUgraph)c->graph->object.handle;
     c->graph->object.call = self()->call;
     c->graph->capture = NULL;
+    ledger_object(&c->graph->object);
     c->graph = NULL;
   }
   end(c);

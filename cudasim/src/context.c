@@ -24,6 +24,7 @@ CUresult context_new(int device, unsigned flags, bool primary, struct context **
   }
   c->next = sim.contexts;
   sim.contexts = c;
+  ledger_object(&c->object);
   *out = c;
   return CUDA_SUCCESS;
 }
@@ -60,7 +61,7 @@ static void destroy_events(const struct context *c) {
   struct event_list list = {.context = c};
   object_each(EVENT, collect_event, &list);
   for (int i = 0; i < list.count; i++) {
-    list.at[i]->object.dead = true;
+    object_die(&list.at[i]->object);
     object_unref(&list.at[i]->object);
   }
   free(list.at);
@@ -87,7 +88,7 @@ static void wait_for_all(struct context *c) {
 
 /* No more work can be queued; queued work completes first. */
 void context_kill(struct context *c) {
-  c->object.dead = true;
+  object_die(&c->object);
   wait_for_all(c);
   point_set(&c->barrier, NULL, 0);
   destroy_events(c);

@@ -51,6 +51,9 @@ extern "C" {
  *                      a driver; new: another one, so that a stale handle is an error (new)
  *   report=PATH        at exit (see cudasim_write_report) cudasim_report is written there; "-"
  *                      means standard error, and then only if something leaked or was violated (none)
+ *   ledger=FOLDER      each process that calls the driver makes a file in the folder, which at all times has
+ *                      the violations and what is live: cudasim/run reads it after the process has ended,
+ *                      even by a signal (none)
  *
  * Called before the first call of the driver API; later it answers -1 and changes nothing. Without
  * it, the environment variable CUDASIM is read at that first call. Unknown names and bad values

@@ -13,6 +13,7 @@ CUresult event_new(struct context *c, unsigned flags, struct event **out) {
   e->context = c;
   e->context->object.refs++;
   e->flags = flags;
+  ledger_object(&e->object);
   *out = e;
   return CUDA_SUCCESS;
 }
@@ -49,7 +50,7 @@ CUresult event_destroy(CUevent event) {
   if (!e) return CUDA_ERROR_INVALID_HANDLE;
   if (e->waits && point_pending(e->record))
     violation("%s of an event that another thread waits for in cuEventSynchronize", self()->call);
-  e->object.dead = true;
+  object_die(&e->object);
   object_unref(&e->object);
   return CUDA_SUCCESS;
 }

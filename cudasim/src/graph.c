@@ -37,6 +37,7 @@ CUresult graph_new(struct capture *capture, struct graph **out) {
     return r;
   }
   g->capture = capture;
+  ledger_object(&g->object);
   *out = g;
   return CUDA_SUCCESS;
 }

@@ -82,10 +82,16 @@ void object_each(enum kind kind, void (*visit)(struct object *, void *), void *d
     }
 }
 
-void object_keep(struct object *object, bool kept) { object->kept = kept; }
+void object_die(struct object *object) {
+  object->dead = true;
+  ledger_remove(&object->entry);
+}
+
+void object_keep(struct object *object, bool kept) { ledger_keep(&object->entry, kept); }
 
 void object_unref(struct object *object) {
   if (--object->refs) return;
+  ledger_remove(&object->entry);
   unlist(object);
   switch (object->kind) {
     case CONTEXT: context_free((struct context *)object); break;

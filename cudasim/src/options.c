@@ -65,12 +65,15 @@ static bool set_number(struct options *o, const char *name, const char *value) {
   return false;
 }
 
+static bool set_path(char path[4096], const char *value) {
+  if (strlen(value) >= 4096) return false;
+  strcpy(path, value);
+  return true;
+}
+
 static bool set_option(struct options *o, const char *name, const char *value) {
-  if (!strcmp(name, "report")) {
-    if (strlen(value) >= sizeof o->report) return false;
-    strcpy(o->report, value);
-    return true;
-  }
+  if (!strcmp(name, "report")) return set_path(o->report, value);
+  if (!strcmp(name, "ledger")) return set_path(o->ledger, value);
   if (!strcmp(name, "schedule")) {
     o->random = !strcmp(value, "random");
     o->lazy = !strcmp(value, "lazy");

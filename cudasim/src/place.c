@@ -128,6 +128,7 @@ CUresult place_create(CUmemoryPool *pool, const CUmemPoolProps *props) {
   if (!r) r = pool_new_at(place, &p);
   if (r) return r;
   if (props->maxSize) p->limit = props->maxSize;
+  ledger_object(&p->object);
   *pool = (CUmemoryPool)p->object.handle;
   return CUDA_SUCCESS;
 }

@@ -168,6 +168,7 @@ CUresult pool_create(CUmemoryPool *pool, const CUmemPoolProps *props) {
   if (!r) r = pool_new(props->location.id, &p);
   if (r) return r;
   if (props->maxSize) p->limit = props->maxSize;
+  ledger_object(&p->object);
   *pool = (CUmemoryPool)p->object.handle;
   return CUDA_SUCCESS;
 }
@@ -183,7 +184,7 @@ CUresult pool_destroy(CUmemoryPool pool) {
     place_leave(p);
   else if (d->pool == p)
     d->pool = d->default_pool;
-  p->object.dead = true;
+  object_die(&p->object);
   object_unref(&p->object);
   return CUDA_SUCCESS;
 }

@@ -21,6 +21,7 @@ CUresult primary_retain(CUcontext *context, CUdevice device) {
     if (r) return r;
   }
   d->primary_refs++;
+  ledger_references(device);
   *context = (CUcontext)d->primary->object.handle;
   return CUDA_SUCCESS;
 }
@@ -37,6 +38,7 @@ static void deactivate(struct device *d) {
 void primary_keep(int device, uint64_t references) {
   struct device *d = &sim.devices[device];
   d->primary_kept = references < d->primary_refs ? references : d->primary_refs;
+  ledger_references(device);
 }
 
 CUresult primary_release(CUdevice device) {

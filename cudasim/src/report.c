@@ -118,7 +118,7 @@ void references_text(uint64_t references, int device, char text[LIVE_TEXT]) {
 
 static void write_live_object(struct object *o, void *data) {
   struct list *l = data;
-  if (!object_of_program(o) || o->kept != l->kept) return;
+  if (!object_of_program(o) || o->entry.kept != l->kept) return;
   char text[LIVE_TEXT];
   object_text(o, text);
   item(l, text);
@@ -128,7 +128,7 @@ static uint64_t write_list(FILE *f, bool kept) {
   struct list l = {f, 0, kept};
   char text[LIVE_TEXT];
   for (size_t i = 0; i < sim.block_count; i++) {
-    if (sim.blocks[i]->kept != kept) continue;
+    if (sim.blocks[i]->entry.kept != kept) continue;
     block_text(sim.blocks[i], text);
     item(&l, text);
   }

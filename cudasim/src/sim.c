@@ -110,6 +110,7 @@ void cudasim_shut_down(void) {
 static void in_child(void) {
   sim.forked = sim.initialised;
   sim.running = sim.inside = sim.touching = 0;
+  ledger_leave();
   sim_unlock();
 }
 
@@ -167,13 +168,16 @@ enum { MOST_VIOLATIONS = sizeof sim.violations / sizeof *sim.violations };
 bool violations_are_full(void) {
   if (sim.violation_count < MOST_VIOLATIONS) return false;
   sim.violation_count++;
+  ledger_violation(NULL);
   return true;
 }
 
 void violation(const char *format, ...) {
-  if (sim.violation_count++ >= MOST_VIOLATIONS) return;
+  if (violations_are_full()) return;
+  char **text = &sim.violations[sim.violation_count++];
   va_list args;
   va_start(args, format);
-  if (vasprintf(&sim.violations[sim.violation_count - 1], format, args) < 0) abort();
+  if (vasprintf(text, format, args) < 0) abort();
   va_end(args);
+  ledger_violation(*text);
 }

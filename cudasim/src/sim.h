@@ -27,10 +27,16 @@ enum { MAX_DEVICES = 16 };
  * destroyed objects or of another machine, are detected without reading memory. */
 enum kind { CONTEXT = 1, STREAM, EVENT, POOL, GRAPH, NODE };
 
+/* What a live object is in reports and in the ledger. */
+struct ledger_entry {
+  bool kept;     /* a library keeps it in a cache of its own: not a leak */
+  uint32_t slot; /* of the ledger */
+};
+
 struct object {
   enum kind kind;
   bool dead; /* destroyed by the program, but something still refers to it */
-  bool kept; /* a library keeps it in a cache of its own: not a leak */
+  struct ledger_entry entry;
   int refs;
   uintptr_t handle;
   const char *call; /* that made it */
@@ -166,7 +172,7 @@ enum memory { DEVICE_MEMORY, MANAGED_MEMORY, HOST_MEMORY, REGISTERED_MEMORY };
 struct block {
   enum memory memory;
   bool dead; /* freed; kept for operations that still refer to it */
-  bool kept; /* as of an object */
+  struct ledger_entry entry;
   int refs;
   uintptr_t address;
   size_t size;
@@ -283,7 +289,7 @@ struct options {
   uint64_t devices, delay, random, lazy, seed, pageable_async, pageable_strict, memory, host_memory;
   uint64_t version, pools, managed, concurrent_managed_access, peer, read_only_register, poison, race, stacks, threads;
   bool stable_primary;
-  char report[4096];
+  char report[4096], ledger[4096];
 };
 
 struct sim {
@@ -356,6 +362,7 @@ void object_rename(struct object *object, uintptr_t handle);
 void *object_find(const void *handle, enum kind kind); /* NULL if there is none or it is dead */
 void *object_find_dying(const void *handle, enum kind kind);
 void object_unref(struct object *object);
+void object_die(struct object *object); /* not found from then on, not counted as live */
 void object_keep(struct object *object, bool kept);
 void objects_close(void); /* their handles */
 void object_each(enum kind kind, void (*visit)(struct object *, void *), void *data);
@@ -369,6 +376,17 @@ bool object_of_program(const struct object *object);
 void object_text(const struct object *object, char text[LIVE_TEXT]);
 void block_text(const struct block *block, char text[LIVE_TEXT]);
 void references_text(uint64_t references, int device, char text[LIVE_TEXT]);
+
+/* ledger.c */
+void ledger_open(void);
+void ledger_leave(void);
+void ledger_violation(const char *text);
+void ledger_forget_violations(void);
+void ledger_object(struct object *object); /* live from now on, if it is the program's */
+void ledger_block(struct block *block);
+void ledger_remove(struct ledger_entry *entry);
+void ledger_keep(struct ledger_entry *entry, bool kept);
+void ledger_references(int device); /* to its primary context: they have changed */
 
 /* device.c, context.c */
 bool device_valid(CUdevice device);

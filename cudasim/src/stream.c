@@ -30,6 +30,7 @@ CUresult stream_new(struct context *context, enum role role, unsigned flags, str
   s->label = label_of(s, self()->call);
   s->next = context->streams;
   context->streams = s;
+  ledger_object(&s->object);
   *out = s;
   return CUDA_SUCCESS;
 }
@@ -45,7 +46,7 @@ static void unlist(struct stream *stream) {
 /* Queued work completes; then the worker frees the stream. */
 void stream_close(struct stream *s) {
   if (s->object.dead) return;
-  s->object.dead = true;
+  object_die(&s->object);
   capture_leave(s);
   pthread_cond_broadcast(&s->changed);
   if (!s->working) unlist(s);

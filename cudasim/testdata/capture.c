@@ -459,6 +459,12 @@ RULE(a_graph_that_is_left_is_reported, "", .leaks = "cuStreamEndCapture: 0x") {
   OK(cuStreamDestroy_v2(s));
 }
 
+RULE(a_graph_that_was_made_and_is_left_is_reported, "", .leaks = "cuGraphCreate: 0x") {
+  CUgraph graph;
+  use(0);
+  OK(cuGraphCreate(&graph, 0));
+}
+
 RULE(graphs_are_made_and_destroyed, "") {
   CUgraph graph;
   size_t count = 7;

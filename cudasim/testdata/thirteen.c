@@ -209,6 +209,11 @@ static CUmemoryPool new_pool(CUmemLocation where, int type, size_t limit) {
   return pool;
 }
 
+RULE(leaked_pools_of_the_host_are_reported, "version=13000", .leaks = "cuMemPoolCreate: ") {
+  use(0);
+  new_pool(on_host, CU_MEM_ALLOCATION_TYPE_PINNED, 0);
+}
+
 RULE(a_place_can_be_given_another_pool, "version=13000") {
   FIND_POOLS;
   CUmemoryPool first, other, now;

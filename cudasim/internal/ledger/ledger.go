@@ -1,0 +1,148 @@
+// Package ledger reads the files that simulated drivers write with the option ledger=FOLDER:
+// violations and live objects, as they were when the process ended.
+package ledger
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Machine is the content of one file: a loaded copy of the driver in a process.
+type Machine struct {
+	Process int
+	Program string // the name of its file, shortened
+
+	Violations     []string
+	MoreViolations int // that are not in Violations, for want of room
+
+	Leaks     []string // "cuMemAlloc: 4096 bytes at 0x... on device 0"
+	MoreLeaks int      // that are not in Leaks, for want of room
+
+	Kept int // live objects that libraries keep in caches of their own
+}
+
+// CountViolations returns the number of violations, listed or not.
+func (m Machine) CountViolations() int { return len(m.Violations) + m.MoreViolations }
+
+// CountLeaks returns the number of leaks, listed or not.
+func (m Machine) CountLeaks() int { return len(m.Leaks) + m.MoreLeaks }
+
+// The layout is that of struct ledger in src/ledger.c.
+
+const magic = "cudasim1"
+
+const (
+	textRoom = 1 << 20
+	slotRoom = 1 << 14
+)
+
+type header struct {
+	Magic      [8]byte
+	Process    uint64
+	Program    [64]byte
+	Violations uint64
+	TextSize   uint64
+	Slots      uint64
+	Beyond     [2]uint64
+}
+
+type slot struct {
+	Used, Kept uint32
+	Text       [120]byte
+}
+
+// Read returns what the files of the folder have, in the order of the processes' numbers. A process
+// that was ended while it made its file has done nothing else, and is not among them.
+func Read(folder string) ([]Machine, error) {
+	files, err := os.ReadDir(folder)
+	if err != nil {
+		return nil, err
+	}
+	var machines []Machine
+	for _, f := range files {
+		path := filepath.Join(folder, f.Name())
+		m, err := read(path)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		if m != nil {
+			machines = append(machines, *m)
+		}
+	}
+	slices.SortStableFunc(machines, func(a, b Machine) int { return cmp.Compare(a.Process, b.Process) })
+	return machines, nil
+}
+
+// read returns nil for a file that has no header yet.
+func read(path string) (*Machine, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || info.Size() == 0 {
+		return nil, err
+	}
+	var h header
+	if err := binary.Read(f, binary.NativeEndian, &h); err != nil {
+		return nil, err
+	}
+	if string(h.Magic[:]) != magic {
+		return nil, nil
+	}
+	if h.TextSize > textRoom || h.Slots > slotRoom {
+		return nil, fmt.Errorf("not a ledger: %d bytes of text, %d slots", h.TextSize, h.Slots)
+	}
+	texts := io.NewSectionReader(f, int64(binary.Size(h)), int64(h.TextSize))
+	slots := make([]slot, h.Slots)
+	table := io.NewSectionReader(f, int64(binary.Size(h))+textRoom, int64(binary.Size(slots)))
+	m := &Machine{Process: int(h.Process), Program: text(h.Program[:]), MoreLeaks: int(h.Beyond[0]), Kept: int(h.Beyond[1])}
+	if err := m.readViolations(texts, h.Violations); err != nil {
+		return nil, err
+	}
+	if err := binary.Read(table, binary.NativeEndian, slots); err != nil {
+		return nil, err
+	}
+	m.addLive(slots)
+	return m, nil
+}
+
+func (m *Machine) readViolations(texts io.Reader, count uint64) error {
+	all, err := io.ReadAll(texts)
+	if err != nil {
+		return err
+	}
+	for violation := range bytes.SplitSeq(bytes.TrimSuffix(all, []byte{0}), []byte{0}) {
+		if len(violation) > 0 {
+			m.Violations = append(m.Violations, string(violation))
+		}
+	}
+	// A process that was ended between the two has written the text and not the count.
+	m.MoreViolations = max(0, int(count)-len(m.Violations))
+	return nil
+}
+
+func (m *Machine) addLive(slots []slot) {
+	for _, s := range slots {
+		switch {
+		case s.Used == 0:
+		case s.Kept != 0:
+			m.Kept++
+		default:
+			m.Leaks = append(m.Leaks, text(s.Text[:]))
+		}
+	}
+}
+
+// text returns the C string in b.
+func text(b []byte) string {
+	s, _, _ := strings.Cut(string(b), "\x00")
+	return s
+}

@@ -1,0 +1,176 @@
+/* The ledger: violations and live objects, in a file that another process reads after this one has
+ * ended, however it did. Memory that is mapped shared outlives the process. Texts are written before
+ * what says that they are there. cudasim/internal/ledger reads it and knows the layout. */
+#include "sim.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { TEXT = 1 << 20, SLOTS = 1 << 14 };
+
+/* Of the slots, numbered from 1, the first are the references to primary contexts: two per device, of those
+ * that are not kept and of those that are. An object that found no slot is counted instead. */
+enum { NO_SLOT = 0, OF_DEVICES = 2 * MAX_DEVICES, BEYOND = SLOTS + 1 };
+
+struct slot {
+  _Atomic uint32_t used, kept;
+  char text[LIVE_TEXT];
+};
+
+static const char magic[8] = "cudasim1";
+
+static struct ledger {
+  char magic[8];
+  uint64_t process;
+  char program[64];
+  _Atomic uint64_t violations;
+  _Atomic uint64_t text_size; /* of their texts, each with its NUL: there may be fewer than violations */
+  _Atomic uint64_t slots;     /* that were ever used */
+  _Atomic uint64_t beyond[2]; /* live objects without a slot: not kept, kept */
+  char text[TEXT];
+  struct slot slot[SLOTS];
+} *ledger; /* NULL: there is none */
+
+static bool opened;
+static uint32_t unused[SLOTS], unused_count;
+
+static int create(void) {
+  char path[sizeof sim.options.ledger + 64];
+  int fd, number = 0;
+  do {
+    snprintf(path, sizeof path, "%s/%ld-%d", sim.options.ledger, (long)getpid(), number++);
+    fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  } while (fd < 0 && errno == EEXIST);
+  return fd;
+}
+
+/* Sparse: what is not used takes no room. */
+static void *map(int fd) {
+  if (fd < 0 || ftruncate(fd, sizeof *ledger)) return MAP_FAILED;
+  return mmap(NULL, sizeof *ledger, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+}
+
+/* Once in each process, at the first call of the driver. */
+void ledger_open(void) {
+  if (opened || !*sim.options.ledger) return;
+  opened = true;
+  int fd = create();
+  void *memory = map(fd);
+  if (memory == MAP_FAILED)
+    fprintf(stderr, "cudasim: the ledger cannot be written in %s: %s\n", sim.options.ledger, strerror(errno));
+  if (fd >= 0) close(fd);
+  if (memory == MAP_FAILED) return;
+  ledger = memory;
+  ledger->process = (uint64_t)getpid();
+  strncpy(ledger->program, program_invocation_short_name, sizeof ledger->program - 1);
+  atomic_store(&ledger->slots, OF_DEVICES);
+  memcpy(ledger->magic, magic, sizeof magic);
+}
+
+/* A forked child leaves its parent's, and opens its own at its first call. */
+void ledger_leave(void) {
+  if (ledger) munmap(ledger, sizeof *ledger);
+  ledger = NULL;
+  opened = false;
+  unused_count = 0;
+}
+
+/* NULL: it is counted only. */
+void ledger_violation(const char *text) {
+  if (!ledger) return;
+  size_t at = atomic_load(&ledger->text_size), size = text ? strlen(text) + 1 : 0;
+  if (size && size <= TEXT - at) {
+    memcpy(ledger->text + at, text, size);
+    atomic_store(&ledger->text_size, at + size);
+  }
+  atomic_fetch_add(&ledger->violations, 1);
+}
+
+void ledger_forget_violations(void) {
+  if (!ledger) return;
+  atomic_store(&ledger->violations, 0);
+  atomic_store(&ledger->text_size, 0);
+}
+
+static struct slot *slot_at(uint32_t number) { return &ledger->slot[number - 1]; }
+
+static uint32_t take_slot(void) {
+  if (unused_count) return unused[--unused_count];
+  uint64_t used = atomic_load(&ledger->slots);
+  if (used == SLOTS) return BEYOND;
+  atomic_store(&ledger->slots, used + 1);
+  return (uint32_t)used + 1;
+}
+
+/* After a fork, what the parent has made is not live here, and its slots are the parent's. */
+static bool lists(void) { return ledger && !sim.forked; }
+
+static void enter(struct ledger_entry *e, const char text[LIVE_TEXT]) {
+  if (e->slot || !lists()) return;
+  e->slot = take_slot();
+  if (e->slot == BEYOND) {
+    atomic_fetch_add(&ledger->beyond[e->kept], 1);
+    return;
+  }
+  struct slot *s = slot_at(e->slot);
+  memcpy(s->text, text, LIVE_TEXT);
+  atomic_store(&s->kept, e->kept);
+  atomic_store(&s->used, 1);
+}
+
+void ledger_object(struct object *o) {
+  if (!lists() || !object_of_program(o)) return;
+  char text[LIVE_TEXT];
+  object_text(o, text);
+  enter(&o->entry, text);
+}
+
+void ledger_block(struct block *b) {
+  if (!lists()) return;
+  char text[LIVE_TEXT];
+  block_text(b, text);
+  enter(&b->entry, text);
+}
+
+void ledger_remove(struct ledger_entry *e) {
+  if (!e->slot || !lists()) return;
+  if (e->slot == BEYOND) {
+    atomic_fetch_sub(&ledger->beyond[e->kept], 1);
+  } else {
+    atomic_store(&slot_at(e->slot)->used, 0);
+    unused[unused_count++] = e->slot;
+  }
+  e->slot = NO_SLOT;
+}
+
+void ledger_keep(struct ledger_entry *e, bool kept) {
+  bool before = e->kept;
+  e->kept = kept;
+  if (before == kept || !e->slot || !lists()) return;
+  if (e->slot == BEYOND) {
+    atomic_fetch_add(&ledger->beyond[kept], 1);
+    atomic_fetch_sub(&ledger->beyond[before], 1);
+  } else {
+    atomic_store(&slot_at(e->slot)->kept, kept);
+  }
+}
+
+static void count_references(uint64_t references, int device, bool kept) {
+  struct slot *s = &ledger->slot[2 * device + kept];
+  atomic_store(&s->used, 0);
+  if (!references) return;
+  references_text(references, device, s->text);
+  atomic_store(&s->kept, kept);
+  atomic_store(&s->used, 1);
+}
+
+void ledger_references(int device) {
+  if (!lists()) return;
+  const struct device *d = &sim.devices[device];
+  count_references(d->primary_refs - d->primary_kept, device, false);
+  count_references(d->primary_kept, device, true);
+}
