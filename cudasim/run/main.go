@@ -1,64 +1,132 @@
 // Command run runs a program on the simulated CUDA driver, which it builds first if
-// that was not done yet:
+// that was not done yet, and prints what the program did wrong:
 //
-//	go run github.com/arrowdevice/arrowdevice/cudasim/run [-machine OPTIONS] [-missing NAMES] program [argument ...]
+//	go run github.com/arrowdevice/arrowdevice/cudasim/run [-machine OPTIONS] [-missing NAMES] [-leaks] program [argument ...]
 //
 // The program finds the driver as it would find NVIDIA's, by the name libcuda.so.1, and
 // in the variables NUMBA_CUDA_DRIVER and CDEVICE_CUDA_DRIVER. It may be anything that
 // passes its environment on:
 //
 //	go run ./cudasim/run -machine devices=2 go run ./examples/devices
-//	go run ./cudasim/run -machine devices=2,delay=200,report=- python program.py
+//	go run ./cudasim/run go test -count=1 ./...
+//	go run ./cudasim/run -machine devices=2,delay=200 python program.py
 //
 // The options of the machine are those of the variable CUDASIM, which the README of
-// cudasim lists; without -machine the variable stays as it is.
+// cudasim lists; without -machine the variable is used as it is, and ledger is added.
+//
+// When the program has ended, in whatever way, run prints violations and leaks of all its
+// processes to standard error, and nothing if there are none. Processes that are still
+// running are not waited for.
+//
+// The exit status is the program's unless that is 0; 128+n if signal n ended the program.
+// Otherwise it is 66 if there were violations, 67 if there were leaks and -leaks is given, and 0. It
+// is 1 if run itself fails. Started by go run, any of these but 0 becomes 1.
+//
+// The program has the standard streams and all other descriptors of run, and is in its
+// process group. SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGTSTP, SIGCONT and
+// SIGWINCH are passed on to it, except those that a terminal sends to both: the signals of
+// keys while run is in the foreground. A run that is killed takes the program with it.
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
 
 	"github.com/arrowdevice/arrowdevice/cudasim"
+	"github.com/arrowdevice/arrowdevice/cudasim/internal/ledger"
+)
+
+// The exit statuses of a program that ended with 0 and has done something wrong.
+const (
+	statusViolations = 66
+	statusLeaks      = 67
 )
 
 func main() {
-	machine := flag.String("machine", os.Getenv("CUDASIM"), "`options` of the machine: devices=2,delay=200,report=-")
+	machine := flag.String("machine", os.Getenv("CUDASIM"), "`options` of the machine: devices=2,delay=200")
 	missing := flag.String("missing", "", "`names` of functions that the driver lacks, separated by commas")
+	leaks := flag.Bool("leaks", false, fmt.Sprintf("exit with status %d if there are leaks, and the program with 0", statusLeaks))
 	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "usage: run [-machine options] [-missing names] program [argument ...]")
+		out := flag.CommandLine.Output()
+		fmt.Fprintln(out, "usage: run [-machine options] [-missing names] [-leaks] program [argument ...]")
 		flag.PrintDefaults()
+		fmt.Fprintf(out, "The exit status is the program's. If that is 0, it is %d if there were violations.\n", statusViolations)
 	}
 	flag.Parse()
 	if flag.NArg() == 0 {
 		flag.Usage()
 		os.Exit(2)
 	}
-	fmt.Fprintln(os.Stderr, run(*machine, *missing, flag.Args())) // run returns only if it failed
-	os.Exit(1)
+	status, err := run(*machine, *missing, *leaks, flag.Args())
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "cudasim: run:", strings.TrimPrefix(err.Error(), "cudasim: "))
+	}
+	os.Exit(status)
 }
 
-// run replaces this process by the program, so that signals and the exit status are the
-// program's.
-func run(machine, missing string, command []string) error {
+// run runs the program and prints what the ledgers of its processes have. The status is that of the
+// command, and not 0 if err is not nil.
+func run(machine, missing string, leaks bool, command []string) (status int, err error) {
 	version, err := versionOf(machine)
 	if err != nil {
-		return err
+		return 1, err
 	}
 	driver, err := cudasim.Options{Version: version, Missing: list(missing)}.Build()
 	if err != nil {
-		return err
+		return 1, err
 	}
 	program, err := exec.LookPath(command[0])
 	if err != nil {
-		return fmt.Errorf("cudasim: run: %w", err)
+		return 1, err
 	}
-	return fmt.Errorf("cudasim: run: %s: %w", program, syscall.Exec(program, command, environment(os.Environ(), driver, machine)))
+	folder, err := newFolder()
+	if err != nil {
+		return 1, err
+	}
+	defer os.RemoveAll(folder)
+	env := environment(os.Environ(), driver, strings.TrimPrefix(machine+",ledger="+folder, ","))
+	if status, err = supervise(program, command, env); err != nil {
+		return 1, fmt.Errorf("%s: %w", program, err)
+	}
+	machines, err := ledger.Read(folder)
+	if err != nil {
+		return max(1, status), err
+	}
+	f := find(machines)
+	signal.Ignore(syscall.SIGPIPE) // standard error may lead nowhere: the status is worth returning
+	_, _ = os.Stderr.Write(f.text())
+	switch {
+	case status != 0:
+	case f.violations > 0:
+		status = statusViolations
+	case leaks && f.leaks > 0:
+		status = statusLeaks
+	}
+	return status, nil
+}
+
+// newFolder returns a private folder for ledgers, whose name can be the value of an option.
+func newFolder() (string, error) {
+	folder, err := os.MkdirTemp("", "cudasim-")
+	if err != nil {
+		return "", err
+	}
+	path, err := filepath.Abs(folder)
+	if err == nil && strings.Contains(path, ",") {
+		err = errors.New("the folder of temporary files has a comma in its name: " + path)
+	}
+	if err != nil {
+		os.Remove(folder)
+	}
+	return path, err
 }
 
 // versionOf is the version that the options of a machine ask for, 0 if they ask for none:
@@ -67,7 +135,7 @@ func versionOf(machine string) (version int, err error) {
 	for _, option := range list(machine) {
 		if value, found := strings.CutPrefix(option, "version="); found {
 			if version, err = strconv.Atoi(value); err != nil {
-				return 0, fmt.Errorf("cudasim: run: option %q: %w", option, err)
+				return 0, fmt.Errorf("option %q: %w", option, err)
 			}
 		}
 	}

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+
+	"github.com/arrowdevice/arrowdevice/cudasim/internal/ledger"
+)
+
+// findings is what the machines of a program have done wrong.
+type findings struct {
+	machines                []ledger.Machine
+	violations, leaks, kept int
+}
+
+func find(machines []ledger.Machine) findings {
+	f := findings{machines: machines}
+	for _, m := range machines {
+		f.violations += m.CountViolations()
+		f.leaks += m.CountLeaks()
+		f.kept += m.Kept
+	}
+	return f
+}
+
+// text is empty if there are neither violations nor leaks.
+func (f findings) text() []byte {
+	var out bytes.Buffer
+	if f.violations == 0 && f.leaks == 0 {
+		return nil
+	}
+	f.writeViolations(&out)
+	if f.leaks > 0 {
+		f.writeLeaks(&out)
+	}
+	fmt.Fprintf(&out, "cudasim: %s, %s", count(f.violations, "violation"), count(f.leaks, "leak"))
+	if f.kept > 0 {
+		fmt.Fprintf(&out, " (and %s that libraries keep in caches)", count(f.kept, "object"))
+	}
+	out.WriteByte('\n')
+	return out.Bytes()
+}
+
+func (f findings) writeViolations(out *bytes.Buffer) {
+	number := 0
+	for _, m := range f.machines {
+		for _, violation := range m.Violations {
+			number++
+			fmt.Fprintf(out, "cudasim: violation %d: %s%s\n\n", number, f.process(m), violation)
+		}
+		if m.MoreViolations > 0 {
+			number += m.MoreViolations
+			fmt.Fprintf(out, "cudasim: %s%s more\n\n", f.process(m), count(m.MoreViolations, "violation"))
+		}
+	}
+}
+
+func (f findings) writeLeaks(out *bytes.Buffer) {
+	out.WriteString("cudasim: leaks:\n")
+	for _, m := range f.machines {
+		for _, leak := range summary(m.Leaks) {
+			fmt.Fprintf(out, "  %s%s\n", f.process(m), leak)
+		}
+		if m.MoreLeaks > 0 {
+			fmt.Fprintf(out, "  %s%s more\n", f.process(m), count(m.MoreLeaks, "leak"))
+		}
+	}
+}
+
+// process names the process of m where there are several.
+func (f findings) process(m ledger.Machine) string {
+	if len(f.machines) == 1 {
+		return ""
+	}
+	return fmt.Sprintf("process %d (%s): ", m.Process, m.Program)
+}
+
+// mostLeaks is how many leaks of one function are listed one by one.
+const mostLeaks = 20
+
+// summary returns the leaks with one line for those of a function that has left more than mostLeaks.
+func summary(leaks []string) (lines []string) {
+	counts := map[string]int{}
+	for _, leak := range leaks {
+		counts[function(leak)]++
+	}
+	for _, leak := range leaks {
+		name := function(leak)
+		switch n := counts[name]; {
+		case n > mostLeaks:
+			lines = append(lines, fmt.Sprintf("%s: %d leaks, one of them %s", name, n, strings.TrimPrefix(leak, name+": ")))
+			counts[name] = 0
+		case n > 0:
+			lines = append(lines, leak)
+		}
+	}
+	return lines
+}
+
+// function returns the name of the function that made what leaked.
+func function(leak string) string {
+	name, _, _ := strings.Cut(leak, ":")
+	return name
+}
+
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

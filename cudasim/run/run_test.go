@@ -1,0 +1,213 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cudasim/internal/ledger"
+)
+
+var program struct {
+	once   sync.Once
+	folder string
+	err    error
+}
+
+// theProgram builds testdata/program.c; main removes it.
+func theProgram(t *testing.T) string {
+	t.Helper()
+	program.once.Do(func() {
+		if program.folder, program.err = os.MkdirTemp("", "cudasim-run-test-"); program.err != nil {
+			return
+		}
+		build := exec.Command("gcc", "-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror",
+			"-o", filepath.Join(program.folder, "program"), "testdata/program.c", "-ldl")
+		if out, err := build.CombinedOutput(); err != nil {
+			program.err = fmt.Errorf("%w\n%s", err, out)
+		}
+	})
+	require.NoError(t, program.err)
+	return filepath.Join(program.folder, "program")
+}
+
+type result struct {
+	stdout, stderr string
+	status         int
+}
+
+// outcome runs a command to its end.
+func outcome(t *testing.T, cmd *exec.Cmd) result {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); cmd.ProcessState == nil {
+		require.NoError(t, err)
+	}
+	return result{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
+}
+
+// violation is what is printed for the one that the program in C makes.
+const violation = `cuMemcpyDtoHAsync in stream 0x\w+ reads memory at .* that cuMemcpyHtoDAsync in stream .*`
+
+func TestFindings(t *testing.T) {
+	t.Parallel()
+	const leaks = `cudasim: leaks:\n  cuDevicePrimaryCtxRetain: 1 references to device 0\n  cuMemAlloc: 4096 bytes at 0x\w+ on device 0\n`
+	const one = `^cudasim: violation 1: ` + violation + `\n\n`
+	for _, c := range []struct {
+		what, how string
+		flags     []string
+		status    int
+		stderr    string
+	}{
+		{what: "right", how: "0"},
+		{what: "right", how: "0", flags: []string{"-leaks"}},
+		{what: "right", how: "7", status: 7},
+		{what: "right", how: "_exit"},
+		{what: "right", how: "killed", status: 137, stderr: "^$"},
+		{what: "nothing", how: "0"},
+		{what: "fork-after", how: "0"},
+		{what: "violate", how: "0", status: 66, stderr: one + "cudasim: 1 violation, 0 leaks\n$"},
+		{what: "violate", how: "7", status: 7, stderr: one + "cudasim: 1 violation, 0 leaks\n$"},
+		{what: "violate", how: "_exit", status: 66, stderr: one + "cudasim: 1 violation, 0 leaks\n$"},
+		{what: "leak", how: "0", stderr: "^" + leaks + "cudasim: 0 violations, 2 leaks\n$"},
+		{what: "leak", how: "0", flags: []string{"-leaks"}, status: 67, stderr: leaks},
+		{what: "leak", how: "7", flags: []string{"-leaks"}, status: 7, stderr: leaks},
+		{what: "violate-and-leak", how: "0", flags: []string{"-leaks"}, status: 66, stderr: leaks},
+		{what: "violate-and-leak", how: "_exit", status: 66, stderr: one + leaks + "cudasim: 1 violation, 2 leaks\n$"},
+		{what: "violate-and-leak", how: "abort", status: 134, stderr: one + leaks},
+		{what: "violate-and-leak", how: "crash", status: 139, stderr: one + leaks},
+		{what: "violate-and-leak", how: "killed", status: 137, stderr: one + leaks},
+		{
+			what: "leak-much", how: "0",
+			stderr: `^cudasim: leaks:\n  cuDevicePrimaryCtxRetain: 1 references to device 0\n  cuEventCreate: 30 leaks, one of them 0x\w+ on device 0\n` +
+				"cudasim: 0 violations, 31 leaks\n$",
+		},
+		{ // the user asked for the report as well; only a process that ends as usual writes it
+			what: "leak", how: "0", flags: []string{"-machine", "report=-"}, stderr: `(?s)^\{.*"leaks": \[.*\}\n` + leaks,
+		},
+	} {
+		t.Run(strings.Join(append(c.flags, c.what, c.how), " "), func(t *testing.T) {
+			t.Parallel()
+			o := outcome(t, command(t, append(c.flags, theProgram(t), c.what, c.how)...))
+			assert.Equal(t, c.status, o.status)
+			assert.Empty(t, o.stdout)
+			if c.stderr == "" {
+				assert.Empty(t, o.stderr)
+			} else {
+				assert.Regexp(t, c.stderr, o.stderr)
+			}
+		})
+	}
+}
+
+// Parent and child violate, and the child leaks: both are named.
+func TestSeveralProcesses(t *testing.T) {
+	t.Parallel()
+	o := outcome(t, command(t, theProgram(t), "fork-before", "0"))
+	assert.Equal(t, 66, o.status)
+	const process = `process \d+ \(program\): `
+	assert.Regexp(t, "^cudasim: violation 1: "+process+violation+"\n\ncudasim: violation 2: "+process+violation+"\n\n"+
+		"cudasim: leaks:\n  "+process+"cuDevicePrimaryCtxRetain: .*\n  "+process+"cuMemAlloc: 4096 .*\ncudasim: 2 violations, 2 leaks\n$", o.stderr)
+}
+
+// What a process that is left behind has done so far is printed, and it is not waited for.
+func TestChildIsLeftBehind(t *testing.T) {
+	t.Parallel()
+	lifeRead, life, err := os.Pipe()
+	require.NoError(t, err)
+	defer lifeRead.Close()
+	defer life.Close()
+	end, endWrite, err := os.Pipe()
+	require.NoError(t, err)
+	defer end.Close()
+	cmd := command(t, theProgram(t), "leave-a-child", "0")
+	cmd.ExtraFiles = []*os.File{lifeRead, endWrite}
+	o := outcome(t, cmd)
+	endWrite.Close()
+	assert.Zero(t, o.status)
+	assert.Regexp(t, `(?s)^cudasim: leaks:\n.*cuMemAlloc: 64 bytes.*\ncudasim: 0 violations, 2 leaks\n$`, o.stderr)
+	life.Close()
+	last, err := io.ReadAll(end)
+	require.NoError(t, err)
+	assert.Equal(t, "ended", string(last), "it was alive when run ended")
+}
+
+func TestDescriptorsAreInherited(t *testing.T) {
+	t.Parallel()
+	in, inWrite, err := os.Pipe()
+	require.NoError(t, err)
+	defer in.Close()
+	out, outWrite, err := os.Pipe()
+	require.NoError(t, err)
+	defer out.Close()
+	_, err = inWrite.WriteString("by 3 and 4")
+	require.NoError(t, err)
+	inWrite.Close()
+	cmd := command(t, theProgram(t), "use-descriptors", "0")
+	cmd.ExtraFiles = []*os.File{in, outWrite}
+	o := outcome(t, cmd)
+	outWrite.Close()
+	assert.Equal(t, result{}, o)
+	text, err := io.ReadAll(out)
+	require.NoError(t, err)
+	assert.Equal(t, "by 3 and 4", string(text))
+}
+
+func TestFolderIsRemoved(t *testing.T) {
+	t.Parallel()
+	temporary := t.TempDir()
+	cmd := command(t, theProgram(t), "leak", "killed")
+	cmd.Env = append(cmd.Env, "TMPDIR="+temporary)
+	assert.Equal(t, 137, outcome(t, cmd).status)
+	left, err := os.ReadDir(temporary)
+	require.NoError(t, err)
+	assert.Empty(t, left)
+
+	withComma := filepath.Join(temporary, "a,b")
+	require.NoError(t, os.Mkdir(withComma, 0o700))
+	cmd = command(t, theProgram(t), "leak", "0")
+	cmd.Env = append(cmd.Env, "TMPDIR="+withComma)
+	o := outcome(t, cmd)
+	assert.Equal(t, 1, o.status)
+	assert.Contains(t, o.stderr, "has a comma in its name: "+withComma)
+}
+
+// What there is no room for is counted.
+func TestText(t *testing.T) {
+	f := find([]ledger.Machine{{Violations: []string{"one"}, MoreViolations: 3, Leaks: []string{"f: 1"}, MoreLeaks: 1, Kept: 1}})
+	assert.Equal(t, `cudasim: violation 1: one
+
+cudasim: 3 violations more
+
+cudasim: leaks:
+  f: 1
+  1 leak more
+cudasim: 4 violations, 2 leaks (and 1 object that libraries keep in caches)
+`, string(f.text()))
+	assert.Empty(t, find([]ledger.Machine{{Kept: 7}, {}}).text())
+	several := make([]string, 21)
+	for i := range several {
+		several[i] = fmt.Sprint("f: ", i)
+	}
+	assert.Equal(t, several[:20], summary(several[:20]))
+	assert.Equal(t, []string{"g: 0", "f: 21 leaks, one of them 0"}, summary(append([]string{"g: 0"}, several...)))
+}
+
+// bounded is a context that ends a command that hangs; tests do not depend on the time that it has.
+func bounded(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), mostTime)
+	t.Cleanup(cancel)
+	return ctx
+}
