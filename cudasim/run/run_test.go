@@ -58,7 +58,7 @@ func outcome(t *testing.T, cmd *exec.Cmd) result {
 }
 
 // violation is what is printed for the one that the program in C makes.
-const violation = `cuMemcpyDtoHAsync in stream 0x\w+ reads memory at .* that cuMemcpyHtoDAsync in stream .*`
+const violation = `cuMemcpyDtoHAsync in stream \d+ of GPU 0 reads memory at .* that cuMemcpyHtoDAsync in stream .*`
 
 func TestFindings(t *testing.T) {
 	t.Parallel()

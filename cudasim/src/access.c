@@ -258,6 +258,15 @@ static struct range *take_out(struct block *b, uintptr_t start, uintptr_t end, s
   return touched;
 }
 
+/* A block is kept while all of it is. */
+static void count_kept(struct block *b, const struct range *r) {
+  if (!r) return;
+  count_kept(b, r->left);
+  for (int i = 0; i < r->count; i++)
+    if (is_kept(r->entries[i].access)) b->kept_bytes -= r->end - r->start;
+  count_kept(b, r->right);
+}
+
 static void check_unused(struct look *l, const struct range *r) {
   if (!r) return;
   check_unused(l, r->left);
@@ -286,22 +295,26 @@ void access_done(struct block *b, uintptr_t address, size_t size, const struct h
 
 /* What was accessed before is forgotten: the host has waited for it, or the context ends with all of it. */
 void access_keep(struct block *b, uintptr_t address, size_t size, const struct host *host) {
-  if (!sim.options.race) return;
   struct range *before, *after, *touched = take_out(b, address, address + size, &before, &after);
   struct look l = {.block = b, .before = *host, .free = true};
   if (!b->context->object.dead) check_unused(&l, touched);
+  count_kept(b, touched);
   tree_free(&b->ranges, touched);
   struct access *a = access_new(self()->call, NULL);
   struct range *kept = range_new(&b->ranges, address, address + size);
   add(kept, a, true);
   access_drop(a);
   b->ranges.root = merge(merge(before, kept), after);
+  b->kept_bytes += size;
+  block_keep(b, b->kept_bytes == b->size);
 }
 
 void access_hand_out(struct block *b, uintptr_t address, size_t size) {
-  struct range *before, *after;
-  tree_free(&b->ranges, take_out(b, address, address + size, &before, &after));
+  struct range *before, *after, *touched = take_out(b, address, address + size, &before, &after);
+  count_kept(b, touched);
+  tree_free(&b->ranges, touched);
   b->ranges.root = merge(before, after);
+  block_keep(b, false);
 }
 
 /* ---- declared by tests ---- */

@@ -175,9 +175,12 @@ void cudasim_internal_end(void) {
   sim_unlock();
 }
 
+/* Memory that ends as soon as its work has is no leak. */
 void cudasim_give_back(uintptr_t key) {
   sim_lock();
   keeper_of(key);
+  struct block *b = block_at(key);
+  if (b && b->address == key && !b->kept_bytes) block_keep(b, true);
   sim_unlock();
 }
 
@@ -206,10 +209,21 @@ void cudasim_forget(uintptr_t key) {
   sim_unlock();
 }
 
+static void handle_keep(uintptr_t handle, bool kept) {
+  static const enum kind kinds[] = {STREAM, EVENT, POOL};
+  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+    struct object *o = object_find((const void *)handle, kinds[i]);
+    if (o) object_keep(o, kept);
+  }
+  const struct context *c = object_find((const void *)handle, CONTEXT);
+  if (c && c->primary && kept) primary_keep(c->device, sim.devices[c->device].primary_kept + 1);
+}
+
 void cudasim_keep(uintptr_t what, size_t size) {
   sim_lock();
   struct block *b = size ? block_at(what) : NULL;
   if (b) access_keep(b, what, size, keeper_host(what));
+  if (!size) handle_keep(what, true);
   keeper_forget(what);
   sim_unlock();
 }
@@ -240,6 +254,7 @@ void cudasim_hand_out(uintptr_t what, size_t size) {
   sim_lock();
   struct block *b = size ? block_at(what) : NULL;
   if (b) access_hand_out(b, what, size);
+  if (!size) handle_keep(what, false);
   if (!size) stream_hand_out(object_find((const void *)what, STREAM));
   if (!size) event_hand_out(object_find((const void *)what, EVENT));
   sim_unlock();

@@ -188,6 +188,7 @@ struct block {
   struct context *context;
   struct pool *pool;
   struct ranges ranges; /* that were accessed */
+  size_t kept_bytes;    /* that a library keeps */
   struct traffic traffic;
   struct ipc *ipc; /* shared with other processes */
   int touched;     /* operations that read or write it right now, without the lock */
