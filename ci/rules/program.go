@@ -61,15 +61,18 @@ func (p program) run(driver, options string, names ...string) (string, error) {
 	return string(out), err
 }
 
-// simulate runs all rules on the simulator: on a driver of CUDA 12, and those that need one on a driver of CUDA 13.
+// simulate runs all rules on the simulator: on a driver of CUDA 12, on one of CUDA 13, and on devices without peer access.
 func (p program) simulate() (results, error) {
 	all := results{lines: map[string]result{}}
-	for _, version := range []int{0, 13000} {
-		driver, err := cudasim.Options{Version: version}.Build()
+	for _, machine := range []struct {
+		version int
+		options string
+	}{{0, "devices=2"}, {13000, "devices=2"}, {0, "devices=2,peer=0"}} {
+		driver, err := cudasim.Options{Version: machine.version}.Build()
 		if err != nil {
 			return all, err
 		}
-		out, err := p.run(driver, "devices=2")
+		out, err := p.run(driver, machine.options)
 		if err != nil {
 			return all, err
 		}

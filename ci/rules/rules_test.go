@@ -77,11 +77,13 @@ func TestSimulatorFollowsTheRules(t *testing.T) {
 		"one device":          {},
 		"CUDA 13":             {Devices: 2, Version: 13000},
 		"one primary context": {},
+		"no peer access":      {Devices: 2, NoPeer: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			driver, err := options.Build()
 			require.NoError(t, err)
-			text := map[string]string{"two devices": "devices=2", "CUDA 13": "devices=2", "one primary context": "primary=stable"}[name]
+			text := map[string]string{"two devices": "devices=2", "CUDA 13": "devices=2", "one primary context": "primary=stable",
+				"no peer access": "devices=2,peer=0"}[name]
 			var names []string
 			if name == "one primary context" {
 				names = []string{"contexts", "events", "streams"}

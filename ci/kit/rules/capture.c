@@ -2,6 +2,8 @@
 #define GROUP "capture"
 #include "capture.h"
 
+#include <sys/mman.h>
+
 static size_t node_count(CUgraph graph) {
   size_t count = 99;
   OK(cuGraphGetNodes(graph, NULL, &count));
@@ -13,8 +15,8 @@ RULE(captured_work_is_not_done_and_becomes_a_graph, MANUAL,
   CUstream s = new_stream();
   CUdeviceptr m = new_memory(64);
   unsigned char* p = new_pinned(64);
-  CUgraphNode nodes[3] = {NULL};
-  size_t count = 3;
+  CUgraphNode nodes[5] = {NULL, NULL, NULL, (CUgraphNode)(void*)s, (CUgraphNode)(void*)s};
+  size_t count = 5;
   int types[3] = {-1, -1, -1};
   memset(p, 1, 64);
   fill(m, 1, 64);
@@ -27,6 +29,7 @@ RULE(captured_work_is_not_done_and_becomes_a_graph, MANUAL,
   SAME(status(s), NONE);
   OK(cuGraphGetNodes(graph, nodes, &count));
   SAME(count, 3);
+  CHECK(nodes[3] == NULL && nodes[4] == NULL);
   for (int i = 0; i < 3; i++) OK(cuGraphNodeGetType(nodes[i], &types[i]));
   SAME(types[0], CU_GRAPH_NODE_TYPE_MEMSET);
   SAME(types[1], CU_GRAPH_NODE_TYPE_MEMCPY);
@@ -99,22 +102,25 @@ RULE(work_before_and_after_a_capture_is_done, READING,
 }
 
 RULE(a_captured_copy_of_pageable_memory_does_not_wait, READING,
-     "A copy to pageable memory in a capture becomes a node and returns at once.") {
+     "A copy from or to pageable memory in a capture becomes a node and returns at once, without reading the source.") {
   CUstream s = new_stream();
-  CUdeviceptr m = new_memory(64);
-  unsigned char* to = new_pages(4096);
+  CUdeviceptr m = new_memory(64), n = new_memory(3 * 4096);
+  unsigned char *to = new_pages(4096), *from = new_pages(3 * 4096);
+  if (mprotect(from + 4096, 4096, PROT_NONE)) stop("no page can be protected");
   fill(m, 1, 64);
   close_gate(s);
   OK(cuStreamBeginCapture_v2(s, RELAXED));
   DOES_NOT_WAIT(cuMemcpyDtoHAsync_v2(to, m, 64, s));
+  DOES_NOT_WAIT(cuMemcpyHtoDAsync_v2(n, from, 3 * 4096, s));
   CUgraph graph = end(s);
-  SAME(node_count(graph), 1);
+  SAME(node_count(graph), 2);
   open_gate();
   OK(cuStreamSynchronize(s));
   SAME(to[0], 0);
   OK(cuGraphDestroy(graph));
   OK(cuStreamDestroy_v2(s));
   OK(cuMemFree_v2(m));
+  OK(cuMemFree_v2(n));
 }
 
 RULE(the_legacy_stream_cannot_be_captured, MANUAL, "A capture of the legacy stream is CAPTURE_UNSUPPORTED.") {
@@ -131,8 +137,10 @@ RULE(capture_modes_are_checked, MANUAL, "cuStreamBeginCapture of an unknown mode
 
 RULE(a_capture_is_not_begun_twice, READING,
      "cuStreamBeginCapture in a stream that captures is ILLEGAL_STATE, and does no harm.") {
-  CUstream s = capturing(GLOBAL);
+  CUstream s = new_stream();
+  OK(cuStreamBeginCapture(s));
   IS(cuStreamBeginCapture_v2(s, GLOBAL), CUDA_ERROR_ILLEGAL_STATE);
+  IS(cuStreamEndCapture(s, NULL), CUDA_ERROR_INVALID_VALUE);
   end_active(s);
   OK(cuStreamDestroy_v2(s));
 }
@@ -150,6 +158,13 @@ RULE(the_per_thread_stream_can_be_captured, MANUAL, "CU_STREAM_PER_THREAD can be
   OK(cuStreamBeginCapture_v2(CU_STREAM_PER_THREAD, RELAXED));
   OK(cuMemsetD8Async(m, 2, 64, CU_STREAM_PER_THREAD));
   end_active(CU_STREAM_PER_THREAD);
+  CUgraph graph = NULL;
+  OK(cuStreamBeginCapture_v2_ptsz(NULL, GLOBAL));
+  OK(cuMemsetD8Async_ptsz(m, 2, 64, NULL));
+  SAME(status(CU_STREAM_PER_THREAD), ACTIVE);
+  OK(cuStreamEndCapture_ptsz(NULL, &graph));
+  SAME(node_count(graph), 1);
+  OK(cuGraphDestroy(graph));
   OK(cuMemFree_v2(m));
 }
 
@@ -173,6 +188,10 @@ RULE(a_capture_has_an_id, MANUAL, "cuStreamGetCaptureInfo gives state and id; an
   CHECK(other == id);
   CHECK(graph != NULL);
   SAME(count, 1);
+  CUgraphNode all[2] = {NULL};
+  size_t room = 2;
+  OK(cuGraphGetNodes(graph, all, &room));
+  CHECK(nodes[0] == all[1]); /* what the next node comes after */
   CHECK(end(s) == graph);
   OK(cuGraphDestroy(graph));
   OK(cuStreamBeginCapture_v2(s, GLOBAL));
@@ -181,6 +200,38 @@ RULE(a_capture_has_an_id, MANUAL, "cuStreamGetCaptureInfo gives state and id; an
   end_active(s);
   OK(cuStreamDestroy_v2(s));
   OK(cuMemFree_v2(m));
+}
+
+RULE(older_and_newer_functions_tell_about_a_capture, MANUAL,
+     "cuStreamGetCaptureInfo of CUDA 10 has state and id, that of 12.3 edges too, which need not be told.") {
+  CUstream s = new_stream();
+  CUdeviceptr m = new_memory(64);
+  int is = -1;
+  uint64_t id = 0;
+  const CUgraphNode* nodes = NULL;
+  const CUgraphEdgeData* edges = NULL;
+  size_t count = 9;
+  OK(cuStreamGetCaptureInfo(s, &is, &id));
+  SAME(is, NONE);
+  IS(cuStreamGetCaptureInfo(s, NULL, &id), CUDA_ERROR_INVALID_VALUE);
+  OK(cuStreamBeginCapture_v2(s, GLOBAL));
+  OK(cuMemsetD8Async(m, 2, 64, s));
+  OK(cuStreamGetCaptureInfo(s, &is, &id));
+  SAME(is, ACTIVE);
+  OK(cuStreamGetCaptureInfo_v3(s, &is, NULL, NULL, &nodes, &edges, &count));
+  SAME(count, 1);
+  CHECK(edges == NULL || all_bytes((const unsigned char*)edges, 0, sizeof *edges));
+  end_active(s);
+  OK(cuStreamDestroy_v2(s));
+  OK(cuMemFree_v2(m));
+}
+
+RULE(edges_of_a_capture_are_told_with_the_nodes, READING,
+     "cuStreamGetCaptureInfo_v3 of edges without nodes is INVALID_VALUE.", .alone = true) {
+  int is;
+  const CUgraphEdgeData* edges = NULL;
+  CUstream s = capturing(GLOBAL);
+  IS(cuStreamGetCaptureInfo_v3(s, &is, NULL, NULL, NULL, &edges, NULL), CUDA_ERROR_INVALID_VALUE);
 }
 
 RULE(an_invalidated_capture_takes_nothing_more, MANUAL,
@@ -195,6 +246,7 @@ RULE(an_invalidated_capture_takes_nothing_more, MANUAL,
   IS(cuEventRecord(e, s), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
   IS(cuStreamWaitEvent(s, e, 0), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
   IS(cuStreamSynchronize(s), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+  IS(cuStreamBeginCapture_v2(s, GLOBAL), CUDA_ERROR_ILLEGAL_STATE);
   end_invalidated(s);
   IS(cuStreamSynchronize(s), CUDA_SUCCESS);
   OK(cuEventDestroy_v2(e));
@@ -217,12 +269,58 @@ RULE(an_event_of_an_invalidated_capture_is_refused, SEEN,
 
 RULE(a_stream_may_be_destroyed_while_it_captures, READING,
      "cuStreamDestroy of the stream in which a capture began gives it up.", .alone = true) {
-  CUstream a = capturing(GLOBAL), b = new_stream();
+  CUstream a = capturing(GLOBAL), b = new_stream(), joined = new_stream();
   CUevent e = new_event();
   OK(cuEventRecord(e, a));
+  OK(cuStreamWaitEvent(joined, e, 0));
+  IS(cuStreamDestroy_v2(joined), CUDA_SUCCESS); /* and the capture goes on */
   OK(cuStreamWaitEvent(b, e, 0));
   SAME(status(b), ACTIVE);
   IS(cuStreamDestroy_v2(a), CUDA_SUCCESS);
   SAME(status(b), NONE);
   IS(cuStreamSynchronize(b), CUDA_SUCCESS);
+}
+
+RULE(a_context_takes_its_captures_along, READING, "cuCtxDestroy gives the captures of the context up.", .alone = true) {
+  CUcontext context;
+  OK(cuCtxCreate_v2(&context, 0, 0));
+  capturing(GLOBAL);
+  OK(cuCtxDestroy_v2(context));
+  IS(cuMemFree_v2(new_memory(64)), CUDA_SUCCESS); /* which a global capture would forbid */
+}
+
+RULE(graphs_are_made_and_destroyed, MANUAL,
+     "cuGraphCreate makes an empty graph; flags, and no place for it, are INVALID_VALUE.") {
+  CUgraph graph = NULL;
+  IS(cuGraphCreate(&graph, 1), CUDA_ERROR_INVALID_VALUE);
+  IS(cuGraphCreate(NULL, 0), CUDA_ERROR_INVALID_VALUE);
+  OK(cuGraphCreate(&graph, 0));
+  SAME(node_count(graph), 0);
+  IS(cuGraphDestroy(graph), CUDA_SUCCESS);
+}
+
+RULE(a_destroyed_graph_is_refused, READING,
+     "The second cuGraphDestroy, and calls with nodes of a destroyed graph, are INVALID_VALUE.", .alone = true) {
+  CUgraphNode node = NULL;
+  size_t count = 1;
+  int type;
+  CUdeviceptr m = new_memory(64);
+  CUstream s = capturing(GLOBAL);
+  OK(cuMemsetD8Async(m, 1, 64, s));
+  CUgraph graph = end(s);
+  OK(cuGraphGetNodes(graph, &node, &count));
+  OK(cuGraphDestroy(graph));
+  IS(cuGraphDestroy(graph), CUDA_ERROR_INVALID_VALUE);
+  IS(cuGraphNodeGetType(node, &type), CUDA_ERROR_INVALID_VALUE);
+  IS(cuGraphGetNodes(NULL, NULL, &count), CUDA_ERROR_INVALID_VALUE);
+}
+
+RULE(a_graph_is_not_destroyed_during_its_capture, READING,
+     "cuGraphDestroy of the graph that a stream captures into is INVALID_VALUE.", .alone = true) {
+  int is;
+  CUgraph graph = NULL;
+  CUstream s = capturing(GLOBAL);
+  OK(cuStreamGetCaptureInfo_v2(s, &is, NULL, &graph, NULL, NULL));
+  IS(cuGraphDestroy(graph), CUDA_ERROR_INVALID_VALUE);
+  end_active(s);
 }

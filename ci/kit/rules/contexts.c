@@ -20,6 +20,7 @@ static void refused_without_context(void* unused) {
   IS(cuMemAlloc_v2(&memory, 64), CUDA_ERROR_INVALID_CONTEXT);
   IS(cuMemAllocManaged(&memory, 64, CU_MEM_ATTACH_GLOBAL), CUDA_ERROR_INVALID_CONTEXT);
   IS(cuMemHostAlloc(&host, 64, 0), CUDA_ERROR_INVALID_CONTEXT);
+  IS(cuMemAllocHost_v2(&host, 64), CUDA_ERROR_INVALID_CONTEXT);
   IS(cuMemHostRegister_v2(new_pages(4096), 4096, 0), CUDA_ERROR_INVALID_CONTEXT);
   IS(cuMemGetInfo_v2(&size, &size), CUDA_ERROR_INVALID_CONTEXT);
   IS(cuStreamCreate(&stream, 0), CUDA_ERROR_INVALID_CONTEXT);
@@ -181,8 +182,11 @@ RULE(null_is_no_context, READING, "cuCtxPushCurrent of NULL is INVALID_CONTEXT, 
 RULE(garbage_is_no_context, READING,
      "cuCtxSetCurrent and cuCtxPushCurrent of memory that is no context are INVALID_CONTEXT.", .alone = true) {
   static long long garbage[4096];
+  CUevent e = new_event();
   IS(cuCtxSetCurrent((CUcontext)(void*)garbage), CUDA_ERROR_INVALID_CONTEXT);
   IS(cuCtxPushCurrent_v2((CUcontext)(void*)garbage), CUDA_ERROR_INVALID_CONTEXT);
+  IS(cuCtxPushCurrent_v2((CUcontext)(void*)e), CUDA_ERROR_INVALID_CONTEXT);
+  IS(cuCtxSynchronize(), CUDA_SUCCESS); /* the current context is unchanged */
 }
 
 RULE(a_created_context_is_current_until_destroyed, MANUAL, "cuCtxCreate pushes the context, and cuCtxDestroy pops it.",
@@ -271,6 +275,7 @@ RULE(contexts_have_an_id, MANUAL,
   OK(cuCtxGetId(NULL, &of_current));
   CHECK(first != second);
   CHECK(of_current == second);
+  IS(cuCtxGetId(a, NULL), CUDA_ERROR_INVALID_VALUE);
   OK(cuCtxSetCurrent(NULL));
   IS(cuCtxGetId(NULL, &of_current), CUDA_ERROR_INVALID_CONTEXT);
 }
@@ -285,9 +290,34 @@ RULE(detaching_a_created_context_destroys_it, MANUAL,
   CHECK(current() == created);
   IS(cuCtxDetach(attached), CUDA_SUCCESS);
   CHECK(current() == primary);
+  IS(cuCtxPushCurrent_v2(created), CUDA_ERROR_INVALID_CONTEXT);
 }
 
-RULE(attaching_takes_no_flags, MANUAL, "cuCtxAttach of flags is INVALID_VALUE.") {
+RULE(only_the_current_context_is_detached, MANUAL,
+     "cuCtxDetach of a context that is not current, or was not attached, is INVALID_CONTEXT.", .alone = true) {
+  CUcontext primary = use(0), created = NULL, popped = NULL;
+  OK(cuCtxCreate_v2(&created, 0, 0));
+  OK(cuCtxPopCurrent_v2(&popped));
+  IS(cuCtxDetach(created), CUDA_ERROR_INVALID_CONTEXT);
+  IS(cuCtxDetach(NULL), CUDA_ERROR_INVALID_CONTEXT);
+  IS(cuCtxDetach(primary), CUDA_ERROR_INVALID_CONTEXT);
+  OK(cuCtxSetCurrent(NULL));
+  IS(cuCtxAttach(&created, 0), CUDA_ERROR_INVALID_CONTEXT);
+  IS(cuCtxDetach(primary), CUDA_ERROR_INVALID_CONTEXT);
+}
+
+RULE(detaching_does_not_destroy_a_primary_context, READING,
+     "cuCtxAttach and cuCtxDetach of a primary context leave it as it was.", .alone = true) {
+  CUcontext primary = use(0), attached = NULL;
+  OK(cuCtxAttach(&attached, 0));
+  CHECK(attached == primary);
+  IS(cuCtxDetach(attached), CUDA_SUCCESS);
+  IS(cuCtxSynchronize(), CUDA_SUCCESS);
+  CHECK(current() == primary);
+}
+
+RULE(attaching_takes_no_flags, MANUAL, "cuCtxAttach of flags, or without a place, is INVALID_VALUE.") {
   CUcontext context;
   IS(cuCtxAttach(&context, 1), CUDA_ERROR_INVALID_VALUE);
+  IS(cuCtxAttach(NULL, 0), CUDA_ERROR_INVALID_VALUE);
 }

@@ -64,6 +64,19 @@ RULE(the_general_copy_finds_the_direction_itself, MANUAL,
   OK(cuMemFreeHost(pinned));
 }
 
+RULE(the_general_copy_takes_managed_memory, MANUAL, "cuMemcpy copies to and from managed memory.", .needs = MANAGED) {
+  CUdeviceptr m = new_managed(SIZE);
+  static unsigned char in[SIZE], out[SIZE];
+  unsigned char* pinned = new_pinned(SIZE);
+  fill_upwards(in, SIZE);
+  memcpy(pinned, in, SIZE);
+  IS(cuMemcpy(m, address(pinned), SIZE), CUDA_SUCCESS);
+  IS(cuMemcpy(address(out), m, SIZE), CUDA_SUCCESS);
+  CHECK(is_upwards(out, SIZE));
+  OK(cuMemFree_v2(m));
+  OK(cuMemFreeHost(pinned));
+}
+
 RULE(the_general_asynchronous_copy_finds_the_direction_itself, MANUAL,
      "cuMemcpyAsync copies between pageable, page-locked and device memory by the addresses alone.") {
   CUstream s = new_stream();
@@ -92,17 +105,33 @@ RULE(copies_reach_the_middle_of_allocations, MANUAL, "Addresses of copies need n
   OK(cuMemFree_v2(m));
 }
 
-RULE(fills_have_three_widths, MANUAL, "cuMemsetD8, D16 and D32 write elements of their width, at multiples of it.") {
-  CUdeviceptr m = new_memory(64);
+static void check_widths(CUdeviceptr m, CUstream s) {
   unsigned char out[64];
-  fill(m, 0xEE, 64);
-  OK(cuMemsetD8_v2(m + 1, 0x11, 3));
-  OK(cuMemsetD16_v2(m + 6, 0x2233, 2));
-  OK(cuMemsetD32_v2(m + 12, 0x44556677, 2));
+  OK(cuStreamSynchronize(s));
   OK(cuMemcpyDtoH_v2(out, m, 22));
   CHECK(memcmp(out, "\xEE\x11\x11\x11\xEE\xEE\x33\x22\x33\x22\xEE\xEE\x77\x66\x55\x44\x77\x66\x55\x44\xEE\xEE", 22) ==
         0);
   OK(cuMemFree_v2(m));
+}
+
+RULE(fills_have_three_widths, MANUAL, "cuMemsetD8, D16 and D32 write elements of their width, at multiples of it.") {
+  CUdeviceptr m = new_memory(64);
+  fill(m, 0xEE, 64);
+  OK(cuMemsetD8_v2(m + 1, 0x11, 3));
+  OK(cuMemsetD16_v2(m + 6, 0x2233, 2));
+  OK(cuMemsetD32_v2(m + 12, 0x44556677, 2));
+  check_widths(m, NULL);
+}
+
+RULE(asynchronous_fills_have_three_widths, MANUAL, "cuMemsetD8Async, D16Async and D32Async do the same in a stream.") {
+  CUstream s = new_stream();
+  CUdeviceptr m = new_memory(64);
+  fill(m, 0xEE, 64);
+  OK(cuMemsetD8Async(m + 1, 0x11, 3, s));
+  OK(cuMemsetD16Async(m + 6, 0x2233, 2, s));
+  OK(cuMemsetD32Async(m + 12, 0x44556677, 2, s));
+  check_widths(m, s);
+  OK(cuStreamDestroy_v2(s));
 }
 
 RULE(wide_fills_are_aligned, MANUAL,

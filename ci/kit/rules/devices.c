@@ -121,9 +121,15 @@ RULE(unknown_devices_and_attributes_are_refused, MANUAL,
      "An attribute that is unknown is INVALID_VALUE, one of an unknown device INVALID_DEVICE.") {
   int value;
   size_t total;
+  CUuuid uuid;
+  IS(cuDeviceGetUuid_v2(&uuid, 77), CUDA_ERROR_INVALID_DEVICE);
   IS(cuDeviceGetAttribute(&value, 100000, 0), CUDA_ERROR_INVALID_VALUE);
   IS(cuDeviceGetAttribute(&value, ATTRIBUTE_UNIFIED_ADDRESSING, 77), CUDA_ERROR_INVALID_DEVICE);
   IS(cuDeviceTotalMem_v2(&total, 77), CUDA_ERROR_INVALID_DEVICE);
+}
+
+RULE(devices_have_a_capability, MANUAL, "CUDA 12 needs a device of compute capability 5.0 or more.") {
+  CHECK(attribute(ATTRIBUTE_CAPABILITY_MAJOR, 0) >= 5);
 }
 
 RULE(addresses_are_unified, MANUAL, "UNIFIED_ADDRESSING is 1 on 64-bit Linux.") {
@@ -174,6 +180,16 @@ RULE(modules_are_loaded_lazily, MANUAL, "cuModuleGetLoadingMode is LAZY since CU
   OK(cuDriverGetVersion(&version));
   IS(cuModuleGetLoadingMode(&mode), CUDA_ERROR_NOT_INITIALIZED);
   OK(cuInit(0));
+  IS(cuModuleGetLoadingMode(NULL), CUDA_ERROR_INVALID_VALUE);
   OK(cuModuleGetLoadingMode(&mode));
   SAME(mode, version >= 12020 ? CU_MODULE_LAZY_LOADING : CU_MODULE_EAGER_LOADING);
+}
+
+RULE(the_environment_selects_how_modules_are_loaded, MANUAL,
+     "With CUDA_MODULE_LOADING=EAGER, cuModuleGetLoadingMode is EAGER.", .bare = true) {
+  int mode = 0;
+  setenv("CUDA_MODULE_LOADING", "EAGER", 1);
+  OK(cuInit(0));
+  OK(cuModuleGetLoadingMode(&mode));
+  SAME(mode, CU_MODULE_EAGER_LOADING);
 }

@@ -1,7 +1,6 @@
 /* Pending work: a host function that returns when it is told to. */
 #include "rules.h"
 
-#include <errno.h>
 #include <time.h>
 
 /* One for the life of the process: a rule that has failed leaves the process with its gate closed. */
@@ -9,8 +8,8 @@ static struct {
   atomic_bool open;
   pthread_mutex_t mutex;
   pthread_cond_t changed;
-  int limit; /* of the watched call, in milliseconds; 0: no call is watched */
-  bool expired, thread;
+  bool watched, expired, thread;
+  struct timespec limit; /* of the watched call */
 } gate = {.open = true, .mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
 static void wait_at_gate(void* unused) {
@@ -26,43 +25,53 @@ void close_gate(CUstream stream) {
 void open_gate(void) { gate.open = true; }
 bool gate_is_open(void) { return gate.open; }
 
+static struct timespec in_milliseconds(int milliseconds) {
+  struct timespec t;
+  clock_gettime(CLOCK_REALTIME, &t);
+  t.tv_nsec += milliseconds % 1000 * 1000000L;
+  t.tv_sec += milliseconds / 1000 + t.tv_nsec / 1000000000;
+  t.tv_nsec %= 1000000000;
+  return t;
+}
+
+static bool has_passed(struct timespec t) {
+  struct timespec now = in_milliseconds(0);
+  return now.tv_sec > t.tv_sec || (now.tv_sec == t.tv_sec && now.tv_nsec >= t.tv_nsec);
+}
+
 /* Opens the gate if a watched call takes longer than its limit. */
-static void* watch_calls(void* unused) {
+static void watch_calls(void* unused) {
   (void)unused;
   pthread_mutex_lock(&gate.mutex);
   for (;;) {
-    while (gate.limit == 0) pthread_cond_wait(&gate.changed, &gate.mutex);
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_nsec += gate.limit % 1000 * 1000000L;
-    until.tv_sec += gate.limit / 1000 + until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
-    int waited = 0;
-    while (gate.limit != 0 && waited != ETIMEDOUT) waited = pthread_cond_timedwait(&gate.changed, &gate.mutex, &until);
-    if (gate.limit == 0) continue;
-    gate.expired = true;
-    gate.limit = 0;
-    open_gate();
+    struct timespec limit = gate.limit; /* another one at each turn: the call may have ended, and the next begun */
+    if (gate.watched && has_passed(limit)) {
+      gate.expired = true;
+      gate.watched = false;
+      open_gate();
+    }
+    if (gate.watched)
+      pthread_cond_timedwait(&gate.changed, &gate.mutex, &limit);
+    else
+      pthread_cond_wait(&gate.changed, &gate.mutex);
   }
-  return NULL;
 }
 
 void watch(int milliseconds) {
+  static struct thread watcher;
   pthread_mutex_lock(&gate.mutex);
-  if (!gate.thread) {
-    pthread_t id;
-    if (pthread_create(&id, NULL, watch_calls, NULL)) stop("no thread can be made");
-    gate.thread = true;
-  }
+  if (!gate.thread) start(&watcher, watch_calls, NULL);
+  gate.thread = true;
   gate.expired = false;
-  gate.limit = milliseconds;
+  gate.watched = true;
+  gate.limit = in_milliseconds(milliseconds);
   pthread_cond_signal(&gate.changed);
   pthread_mutex_unlock(&gate.mutex);
 }
 
 void end_watch(const char* call, bool should_wait) {
   pthread_mutex_lock(&gate.mutex);
-  gate.limit = 0;
+  gate.watched = false;
   pthread_cond_signal(&gate.changed);
   bool waited = gate.expired;
   pthread_mutex_unlock(&gate.mutex);
@@ -70,5 +79,3 @@ void end_watch(const char* call, bool should_wait) {
   if (waited && !should_wait) differs("%s waits for pending work", call);
   if (!waited && should_wait) differs("%s does not wait for pending work", call);
 }
-
-void forget_gate(void) { gate.open = true; }

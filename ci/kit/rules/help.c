@@ -7,9 +7,13 @@
 #include <time.h>
 #include <unistd.h>
 
-/* For is_filled, and never freed: to allocate or to free it could wait for the work behind a gate. */
+/* For is_filled, made before a rule begins, and never freed: either could wait for the work behind a gate. */
 enum { STAGE = 1 << 16 };
 static unsigned char* stage;
+
+void make_stage(void) {
+  if (stage == NULL) stage = new_pinned(STAGE);
+}
 
 CUcontext use(int ordinal) {
   static CUcontext contexts[64];
@@ -18,7 +22,6 @@ CUcontext use(int ordinal) {
     OK(cuDevicePrimaryCtxRetain(&contexts[ordinal], ordinal));
   }
   OK(cuCtxSetCurrent(contexts[ordinal]));
-  if (stage == NULL) stage = new_pinned(STAGE);
   return contexts[ordinal];
 }
 
@@ -73,6 +76,7 @@ bool all_bytes(const unsigned char* bytes, unsigned char value, size_t size) {
 bool is_filled(CUdeviceptr memory, unsigned char value, size_t size) {
   CUstream s = new_stream();
   bool is = true;
+  make_stage();
   for (size_t done = 0, n; done < size; done += n) {
     n = size - done < STAGE ? size - done : STAGE;
     OK(cuMemcpyDtoHAsync_v2(stage, memory + done, n, s));
@@ -95,10 +99,11 @@ int attribute(int name, int device) {
   return cuDeviceGetAttribute(&value, name, device) == CUDA_SUCCESS ? value : 0;
 }
 
-struct thread {
-  void (*run)(void*);
-  void* data;
-};
+void needs_13(void) {
+  int version = 0;
+  OK(cuDriverGetVersion(&version));
+  if (version < 13000) skip("needs a driver of CUDA 13");
+}
 
 static void* run_thread(void* data) {
   struct thread* thread = data;
@@ -106,11 +111,18 @@ static void* run_thread(void* data) {
   return NULL;
 }
 
+void start(struct thread* thread, void (*run)(void*), void* data) {
+  thread->run = run;
+  thread->data = data;
+  if (pthread_create(&thread->id, NULL, run_thread, thread)) stop("no thread can be made");
+}
+
+void join(struct thread* thread) { pthread_join(thread->id, NULL); }
+
 void on_thread(void (*run)(void*), void* data) {
-  struct thread thread = {run, data};
-  pthread_t id;
-  if (pthread_create(&id, NULL, run_thread, &thread)) stop("no thread can be made");
-  pthread_join(id, NULL);
+  struct thread thread;
+  start(&thread, run, data);
+  join(&thread);
 }
 
 static sigjmp_buf after_fault;

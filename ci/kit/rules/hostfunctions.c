@@ -137,24 +137,25 @@ static void is_not_permitted(const char* call, CUhostFn function) {
   check_result(call, seen.inside, CUDA_ERROR_NOT_PERMITTED, CUDA_ERROR_NOT_PERMITTED);
 }
 
-RULE(a_host_function_may_not_allocate, MANUAL, "cuMemAlloc in a host function is NOT_PERMITTED.", .alone = true) {
+RULE(a_host_function_may_not_allocate, MANUAL, "cuMemAlloc in a host function is NOT_PERMITTED.", .alone = true,
+     .violates = true) {
   is_not_permitted("cuMemAlloc", allocate_inside);
 }
-RULE(a_host_function_may_not_query_an_event, MANUAL, "cuEventQuery in a host function is NOT_PERMITTED.",
-     .alone = true) {
+RULE(a_host_function_may_not_query_an_event, MANUAL, "cuEventQuery in a host function is NOT_PERMITTED.", .alone = true,
+     .violates = true) {
   is_not_permitted("cuEventQuery", query_inside);
 }
 RULE(a_host_function_may_not_wait_for_an_event, MANUAL, "cuEventSynchronize in a host function is NOT_PERMITTED.",
-     .alone = true) {
+     .alone = true, .violates = true) {
   is_not_permitted("cuEventSynchronize", synchronize_inside);
 }
 RULE(a_host_function_may_not_ask_for_its_context, MANUAL, "cuCtxGetCurrent in a host function is NOT_PERMITTED.",
-     .alone = true) {
+     .alone = true, .violates = true) {
   is_not_permitted("cuCtxGetCurrent", current_inside);
 }
 
 RULE(a_stream_callback_may_not_call_the_driver, MANUAL, "cuMemAlloc in a stream callback is NOT_PERMITTED.",
-     .alone = true) {
+     .alone = true, .violates = true) {
   static struct seen seen;
   OK(cuStreamAddCallback(NULL, callback_inside, &seen, 0));
   OK(cuStreamSynchronize(NULL));

@@ -1,12 +1,8 @@
-/* Memory and events of two processes. */
+/* Memory of two processes. */
 #define GROUP "two processes"
 #include "rules.h"
 
-enum {
-  SIZE = 100000,
-  LAZY = CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS,
-  FLAGS = CU_EVENT_INTERPROCESS | CU_EVENT_DISABLE_TIMING
-};
+enum { SIZE = 100000, LAZY = CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS };
 
 static CUipcMemHandle handle_of(CUdeviceptr m) {
   CUipcMemHandle h;
@@ -61,6 +57,130 @@ RULE(a_handle_is_of_the_whole_allocation, READING,
   CHECK(memcmp(&h, &same, sizeof h) == 0);
 }
 
+RULE(memory_may_be_exported_while_it_is_in_use, READING,
+     "cuIpcGetMemHandle of memory that a stream writes loses no bytes.", .needs = IPC) {
+  const size_t size = 16 << 20;
+  CUstream s = new_stream();
+  for (int i = 0; i < 4; i++) {
+    CUdeviceptr m = new_memory(size);
+    OK(cuMemsetD16Async(m, (unsigned short)(i * 257), size / 2, s)); /* slower than a copy of it */
+    nap(1);                                                          /* so that it has begun */
+    handle_of(m);
+    OK(cuStreamSynchronize(s));
+    CHECK(is_filled(m, (unsigned char)i, size));
+    OK(cuMemFree_v2(m));
+  }
+  OK(cuStreamDestroy_v2(s));
+}
+
+RULE(pending_work_does_not_hold_up_an_export, READING, "cuIpcGetMemHandle returns while work on the memory is pending.",
+     .needs = IPC) {
+  CUipcMemHandle h;
+  CUstream s = new_stream();
+  CUdeviceptr m = new_memory(4096);
+  close_gate(s);
+  OK(cuMemsetD8Async(m, 7, 4096, s));
+  DOES_NOT_WAIT(cuIpcGetMemHandle(&h, m));
+  STAYS_PENDING(cuStreamQuery(s));
+  open_gate();
+  OK(cuStreamSynchronize(s));
+  CHECK(is_filled(m, 7, 4096));
+  OK(cuStreamDestroy_v2(s));
+  OK(cuMemFree_v2(m));
+}
+
+/* Hands the memory to another process, which runs the rule's function peer. */
+static void lend(CUdeviceptr m) {
+  struct peer peer;
+  CUipcMemHandle h = handle_of(m);
+  start_peer(&peer);
+  say(&peer, &h, sizeof h);
+  end_peer(&peer);
+}
+
+static void keep_open(void) {
+  CUdeviceptr m = hear_memory();
+  fill(m, 9, 4096);
+  say_word(&parent);
+  hear_word(&parent);
+}
+
+RULE(memory_that_a_killed_process_had_open_is_freed, READING,
+     "Memory that a process had open when it was killed is usable, and is freed.", .needs = IPC, .peer = keep_open,
+     .alone = true) {
+  struct peer peer;
+  CUdeviceptr m = new_memory(4096);
+  CUipcMemHandle h = handle_of(m);
+  start_peer(&peer);
+  say(&peer, &h, sizeof h);
+  hear_word(&peer);
+  kill_peer(&peer);
+  CHECK(is_filled(m, 9, 4096));
+  IS(cuMemFree_v2(m), CUDA_SUCCESS);
+}
+
+static void open_in_two_contexts(void) {
+  CUipcMemHandle h, again;
+  CUcontext first = use(0), second = NULL;
+  CUdeviceptr m = 0, n;
+  hear(&parent, &h, sizeof h);
+  OK(cuIpcOpenMemHandle_v2(&m, h, LAZY));
+  IS(cuIpcOpenMemHandle(&n, h, LAZY), CUDA_ERROR_ALREADY_MAPPED); /* which was so before 11.0 */
+  IS(cuIpcGetMemHandle(&again, m), CUDA_ERROR_INVALID_VALUE);
+  OK(cuCtxCreate_v2(&second, 0, 0));
+  IS(cuIpcOpenMemHandle_v2(&n, h, LAZY), CUDA_ERROR_ALREADY_MAPPED);
+  OK(cuCtxSetCurrent(first));
+  OK(cuIpcCloseMemHandle(m));
+  OK(cuCtxSetCurrent(second));
+  IS(cuIpcOpenMemHandle(&m, h, LAZY), CUDA_SUCCESS);
+  OK(cuCtxDestroy_v2(second)); /* takes it along */
+  OK(cuCtxSetCurrent(NULL));
+  IS(cuIpcOpenMemHandle_v2(&n, h, LAZY), CUDA_ERROR_INVALID_CONTEXT);
+}
+
+RULE(memory_is_opened_in_one_context_of_a_process, MANUAL,
+     "cuIpcOpenMemHandle in another context of the device, or by the function before 11.0, is ALREADY_MAPPED.",
+     .needs = IPC, .peer = open_in_two_contexts, .alone = true) {
+  lend(new_memory(SIZE));
+}
+
+static void open_from_another_device(void) {
+  CUcontext one = use(1), zero = use(0);
+  CUdevice device = -1;
+  CUdeviceptr m = hear_memory();
+  OK(cuPointerGetAttribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, m));
+  SAME(device, 1);
+  OK(cuCtxSetCurrent(zero));
+  IS(cuCtxEnablePeerAccess(one, 0), CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED);
+  CHECK(is_filled(m, 5, SIZE));
+}
+
+RULE(memory_of_another_device_is_opened_with_peer_access, MANUAL,
+     "cuIpcOpenMemHandle of memory of another device switches peer access on.", .needs = PEERS | IPC,
+     .peer = open_from_another_device, .alone = true) {
+  use(1);
+  CUdeviceptr m = new_memory(SIZE);
+  fill(m, 5, SIZE);
+  lend(m);
+}
+
+static void open_without_access(void) {
+  CUipcMemHandle h;
+  CUdeviceptr m;
+  hear(&parent, &h, sizeof h);
+  IS(cuIpcOpenMemHandle_v2(&m, h, LAZY), CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
+}
+
+RULE(memory_of_a_device_without_peer_access_is_not_opened, MANUAL,
+     "cuIpcOpenMemHandle of memory of a device without peer access is PEER_ACCESS_UNSUPPORTED.", .needs = TWO | IPC,
+     .peer = open_without_access, .alone = true) {
+  int can = 0;
+  OK(cuDeviceCanAccessPeer(&can, 0, 1));
+  if (can) skip("the devices have peer access");
+  use(1);
+  lend(new_memory(SIZE));
+}
+
 static void close_twice(void) {
   CUdeviceptr m = hear_memory();
   char byte;
@@ -74,12 +194,7 @@ static void close_twice(void) {
 RULE(opened_memory_is_closed_once, READING,
      "Opened memory is not freed by cuMemFree; after cuIpcCloseMemHandle it is INVALID_VALUE, as is a second close.",
      .needs = IPC, .peer = close_twice, .alone = true) {
-  struct peer peer;
-  CUdeviceptr m = new_memory(SIZE);
-  CUipcMemHandle h = handle_of(m);
-  start_peer(&peer);
-  say(&peer, &h, sizeof h);
-  end_peer(&peer);
+  lend(new_memory(SIZE));
 }
 
 static void open_twice(void) {
@@ -96,13 +211,9 @@ static void open_twice(void) {
 
 RULE(openings_are_counted, MANUAL, "A second opening gives the same address, and each is closed.", .needs = IPC,
      .peer = open_twice, .alone = true) {
-  struct peer peer;
   CUdeviceptr m = new_memory(SIZE);
   fill(m, 1, SIZE);
-  CUipcMemHandle h = handle_of(m);
-  start_peer(&peer);
-  say(&peer, &h, sizeof h);
-  end_peer(&peer);
+  lend(m);
 }
 
 static void open_freed(void) {
@@ -134,12 +245,7 @@ static void open_with_flags(void) {
 RULE(flags_of_an_opening_are_checked, READING,
      "cuIpcOpenMemHandle of unknown flags, or without a place, is INVALID_VALUE.", .needs = IPC,
      .peer = open_with_flags, .alone = true) {
-  struct peer peer;
-  CUdeviceptr m = new_memory(SIZE);
-  CUipcMemHandle h = handle_of(m);
-  start_peer(&peer);
-  say(&peer, &h, sizeof h);
-  end_peer(&peer);
+  lend(new_memory(SIZE));
 }
 
 RULE(a_process_does_not_open_its_own_memory, SEEN,
@@ -147,6 +253,7 @@ RULE(a_process_does_not_open_its_own_memory, SEEN,
   CUdeviceptr m = new_memory(SIZE), n;
   CUipcMemHandle h = handle_of(m);
   IS(cuIpcOpenMemHandle_v2(&n, h, LAZY), CUDA_ERROR_INVALID_CONTEXT);
+  IS(cuIpcOpenMemHandle(&n, h, LAZY), CUDA_ERROR_INVALID_CONTEXT);
 }
 
 RULE(garbage_is_no_handle, READING, "cuIpcOpenMemHandle of a handle that no process made is INVALID_VALUE.",
@@ -164,11 +271,14 @@ RULE(only_memory_of_cuMemAlloc_is_exported, READING,
   OK(cuMemAllocAsync(&pooled, 64, NULL));
   OK(cuStreamSynchronize(NULL));
   CUdeviceptr managed = new_managed(64), pinned = address(new_pinned(64)), pageable = address(new_pages(4096));
+  CUdeviceptr m = new_memory(64);
   IS(cuIpcGetMemHandle(&h, pooled), CUDA_ERROR_INVALID_VALUE);
   IS(cuIpcGetMemHandle(&h, managed), CUDA_ERROR_INVALID_VALUE);
   IS(cuIpcGetMemHandle(&h, pinned), CUDA_ERROR_INVALID_VALUE);
   IS(cuIpcGetMemHandle(&h, pageable), CUDA_ERROR_INVALID_VALUE);
   IS(cuIpcGetMemHandle(&h, 0), CUDA_ERROR_INVALID_VALUE);
+  IS(cuIpcGetMemHandle(NULL, m), CUDA_ERROR_INVALID_VALUE);
+  IS(cuIpcCloseMemHandle(m), CUDA_ERROR_INVALID_VALUE); /* it was not opened */
 }
 
 static bool capable(CUdeviceptr m) {
@@ -185,103 +295,4 @@ RULE(memory_tells_whether_it_can_be_exported, MANUAL,
   CHECK(!capable(address(pinned)));
   OK(cuMemFreeHost(pinned));
   OK(cuMemFree_v2(m));
-}
-
-/* ---- events ---- */
-
-static CUevent new_shared_event(void) {
-  CUevent e = NULL;
-  OK(cuEventCreate(&e, FLAGS));
-  return e;
-}
-
-static void say_event(const struct peer* to, CUevent e) {
-  CUipcEventHandle h;
-  OK(cuIpcGetEventHandle(&h, e));
-  say(to, &h, sizeof h);
-}
-
-static CUevent hear_event(const struct peer* from) {
-  CUipcEventHandle h;
-  CUevent e = NULL;
-  hear(from, &h, sizeof h);
-  OK(cuIpcOpenEventHandle(&e, h));
-  return e;
-}
-
-/* Opens an event, records it behind a gate, and opens the gate when told. */
-static void record_behind_a_gate(void) {
-  CUstream s = new_stream();
-  CUevent e = hear_event(&parent);
-  IS(cuEventQuery(e), CUDA_SUCCESS); /* done, or never recorded */
-  close_gate(s);
-  OK(cuEventRecord(e, s));
-  STAYS_PENDING(cuEventQuery(e));
-  say_word(&parent);
-  hear_word(&parent);
-  open_gate();
-  OK(cuEventSynchronize(e));
-  hear_word(&parent);
-  OK(cuEventDestroy_v2(e));
-}
-
-static CUevent begin(struct peer* peer) {
-  CUevent e = new_shared_event();
-  OK(cuEventRecord(e, NULL)); /* the other's record is later, and counts */
-  OK(cuEventSynchronize(e));
-  start_peer(peer);
-  say_event(peer, e);
-  hear_word(peer);
-  return e;
-}
-
-static void finish(struct peer* peer, CUevent e) {
-  say_word(peer);
-  end_peer(peer);
-  OK(cuEventDestroy_v2(e));
-}
-
-RULE(an_event_of_another_process_is_pending_until_it_is_done, MANUAL,
-     "An event that another process has recorded is queried and waited for.", .needs = IPC,
-     .peer = record_behind_a_gate, .alone = true) {
-  struct peer peer;
-  CUevent e = begin(&peer);
-  STAYS_PENDING(cuEventQuery(e));
-  say_word(&peer);
-  IS(cuEventSynchronize(e), CUDA_SUCCESS);
-  IS(cuEventQuery(e), CUDA_SUCCESS);
-  finish(&peer, e);
-}
-
-RULE(a_stream_waits_for_an_event_of_another_process, MANUAL, "cuStreamWaitEvent waits for a record of another process.",
-     .needs = IPC, .peer = record_behind_a_gate, .alone = true) {
-  struct peer peer;
-  CUevent e = begin(&peer), mine = new_event();
-  CUstream s = new_stream();
-  OK(cuStreamWaitEvent(s, e, 0));
-  OK(cuEventRecord(mine, s));
-  STAYS_PENDING(cuEventQuery(mine));
-  say_word(&peer);
-  IS(cuEventSynchronize(mine), CUDA_SUCCESS);
-  finish(&peer, e);
-}
-
-RULE(the_latest_record_of_any_process_counts, READING, "The latest record of a shared event counts, of any process.",
-     .needs = IPC, .peer = record_behind_a_gate, .alone = true) {
-  struct peer peer;
-  CUevent e = begin(&peer);
-  CUstream s = new_stream(), waiting = new_stream();
-  OK(cuStreamWaitEvent(waiting, e, 0)); /* for the other's */
-  OK(cuEventRecord(e, s));
-  DOES_NOT_WAIT(cuEventSynchronize(e));
-  STAYS_PENDING(cuStreamQuery(waiting));
-  say_word(&peer);
-  OK(cuStreamSynchronize(waiting));
-  finish(&peer, e);
-}
-
-RULE(only_events_that_are_made_so_are_exported, READING,
-     "cuIpcGetEventHandle of an event without CU_EVENT_INTERPROCESS is INVALID_HANDLE.", .needs = IPC, .alone = true) {
-  CUipcEventHandle h;
-  IS(cuIpcGetEventHandle(&h, new_event()), CUDA_ERROR_INVALID_HANDLE);
 }

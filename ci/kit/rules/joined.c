@@ -2,6 +2,20 @@
 #define GROUP "capture"
 #include "capture.h"
 
+static uint64_t id_of(CUstream s) {
+  int is;
+  uint64_t id = 0;
+  OK(cuStreamGetCaptureInfo_v2(s, &is, &id, NULL, NULL, NULL));
+  return id;
+}
+
+static size_t dependencies_of(CUstream s) {
+  int is;
+  size_t count = 99;
+  OK(cuStreamGetCaptureInfo_v2(s, &is, NULL, NULL, NULL, &count));
+  return count;
+}
+
 static void fork_and_join(bool work, bool joined, CUresult want) {
   CUstream a = new_stream(), b = new_stream(), c = new_stream();
   CUevent e = new_event();
@@ -11,6 +25,7 @@ static void fork_and_join(bool work, bool joined, CUresult want) {
   OK(cuEventRecord(e, a));
   OK(cuStreamWaitEvent(b, e, 0));
   SAME(status(b), ACTIVE);
+  CHECK(id_of(a) == id_of(b));
   if (work) OK(cuMemsetD8Async(m, 2, 64, b));
   OK(cuEventRecord(e, b));
   OK(cuStreamWaitEvent(c, e, 0)); /* joined by way of a third stream */
@@ -43,6 +58,27 @@ RULE(a_fork_without_work_need_not_be_joined, READING,
   fork_and_join(false, false, CUDA_SUCCESS);
 }
 
+RULE(work_after_a_join_depends_on_both_streams, MANUAL,
+     "After a wait in a capture, the next work of the stream comes after that of both streams.") {
+  CUstream a = new_stream(), b = new_stream();
+  CUevent e = new_event();
+  CUdeviceptr m = new_memory(64);
+  OK(cuStreamBeginCapture_v2(a, GLOBAL));
+  OK(cuEventRecord(e, a));
+  OK(cuStreamWaitEvent(b, e, 0));
+  OK(cuMemsetD8Async(m, 2, 32, b));
+  OK(cuMemsetD8Async(m + 32, 3, 32, a));
+  SAME(dependencies_of(a), 1);
+  OK(cuEventRecord(e, b));
+  OK(cuStreamWaitEvent(a, e, 0));
+  SAME(dependencies_of(a), 2);
+  end_active(a);
+  OK(cuEventDestroy_v2(e));
+  OK(cuStreamDestroy_v2(a));
+  OK(cuStreamDestroy_v2(b));
+  OK(cuMemFree_v2(m));
+}
+
 RULE(work_queued_in_a_fork_after_its_join_is_not_joined, MANUAL,
      "Work of a fork that comes after its join is UNJOINED.") {
   CUstream a = new_stream(), b = new_stream();
@@ -67,11 +103,13 @@ RULE(a_capture_is_ended_where_it_began, MANUAL,
      "cuStreamEndCapture of a stream that joined is UNMATCHED, and invalidates it.") {
   CUstream a = capturing(GLOBAL), b = new_stream();
   CUevent e = new_event();
-  CUgraph graph;
+  CUgraph graph = (CUgraph)(void*)a;
   OK(cuEventRecord(e, a));
   OK(cuStreamWaitEvent(b, e, 0));
   IS(cuStreamEndCapture(b, &graph), CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
+  CHECK(graph == NULL);
   end_invalidated(a);
+  SAME(status(b), NONE);
   OK(cuEventDestroy_v2(e));
   OK(cuStreamDestroy_v2(a));
   OK(cuStreamDestroy_v2(b));
@@ -154,6 +192,23 @@ RULE(a_captured_event_is_not_waited_for, MANUAL,
   end_invalidated(s);
   OK(cuStreamDestroy_v2(s));
   OK(cuEventDestroy_v2(e));
+}
+
+RULE(a_captured_event_has_no_time, MANUAL,
+     "cuEventElapsedTime of an event of a capture is CAPTURED_EVENT, and invalidates it.") {
+  CUevent e, timed;
+  float ms;
+  OK(cuEventCreate(&e, CU_EVENT_DEFAULT));
+  OK(cuEventCreate(&timed, CU_EVENT_DEFAULT));
+  OK(cuEventRecord(timed, NULL));
+  OK(cuEventSynchronize(timed));
+  CUstream s = capturing(RELAXED);
+  OK(cuEventRecord(e, s));
+  IS(cuEventElapsedTime(&ms, timed, e), CUDA_ERROR_CAPTURED_EVENT);
+  end_invalidated(s);
+  OK(cuStreamDestroy_v2(s));
+  OK(cuEventDestroy_v2(e));
+  OK(cuEventDestroy_v2(timed));
 }
 
 RULE(an_event_of_an_ended_capture_is_still_captured, READING,

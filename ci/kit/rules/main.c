@@ -48,7 +48,7 @@ struct child {
   size_t length;
 };
 
-static struct child start(struct batch batch) {
+static struct child start_child(struct batch batch) {
   struct child child = {.id = -1};
   int ends[2];
   fflush(stdout);
@@ -106,7 +106,7 @@ static int finish(struct child* child, bool end_it) {
   return status;
 }
 
-/* How a rule ended that said nothing. */
+/* How a process ended that said nothing, or did not end well after its last rule. */
 static void describe_end(char* out, size_t size, const struct rule* rule, bool late, int status) {
   char how[100];
   if (late)
@@ -121,7 +121,7 @@ static void describe_end(char* out, size_t size, const struct rule* rule, bool l
 /* Runs the first rules of a batch in one child, and returns how many of them have a result; the last one's is in out.
  */
 static int run_some(struct batch batch, char* out, size_t size) {
-  struct child child = start(batch);
+  struct child child = start_child(batch);
   int done = 0;
   bool late = false, running = false;
   out[0] = '\0';
@@ -142,6 +142,8 @@ static int run_some(struct batch batch, char* out, size_t size) {
     if (done > 0) print(out);
     describe_end(out, size, batch.rules[done], late, status);
     done++;
+  } else if (status != 0 && strncmp(out, "FAIL ", 5) != 0) {
+    describe_end(out, size, batch.rules[done - 1], late, status); /* by what it did at its exit */
   }
   return done;
 }
@@ -177,7 +179,7 @@ static void run_batch(struct batch batch) {
  * start its devices anew for each rule, which takes seconds. */
 static bool run_facts(struct child* child) {
   bool late = false, well = false;
-  *child = start((struct batch){NULL, 0});
+  *child = start_child((struct batch){NULL, 0});
   for (char* line; !well && (line = next_line(child, &late)) != NULL;) {
     if (strncmp(line, "note ", 5) == 0) puts(line + 5);
     if (strncmp(line, "stop ", 5) == 0) printf("FAIL driver: %s\n", line + 5);

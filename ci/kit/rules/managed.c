@@ -107,3 +107,11 @@ RULE(managed_memory_is_not_freed_as_host_memory, READING, "cuMemFreeHost of mana
      .needs = MANAGED, .alone = true) {
   IS(cuMemFreeHost(host(new_managed(4096))), CUDA_ERROR_INVALID_VALUE);
 }
+
+RULE(without_managed_memory_there_is_none, MANUAL,
+     "cuMemAllocManaged is NOT_SUPPORTED where the attribute MANAGED_MEMORY is 0.", .alone = true,
+     .options = "managed=0") {
+  CUdeviceptr m;
+  if (attribute(ATTRIBUTE_MANAGED_MEMORY, 0)) skip("the device has managed memory");
+  IS(cuMemAllocManaged(&m, 64, CU_MEM_ATTACH_GLOBAL), CUDA_ERROR_NOT_SUPPORTED);
+}

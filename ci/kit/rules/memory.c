@@ -9,8 +9,9 @@ RULE(the_host_cannot_touch_device_memory, READING,
   CHECK(!host_reads(p));
   CHECK(!host_writes(p));
   fill(m, 1, 100000);
-  CHECK(!host_reads(p));
+  CHECK(!host_reads(p) && !host_reads(p + 99999));
   OK(cuMemFree_v2(m));
+  CHECK(!host_reads(p));
 }
 
 RULE(no_memory_of_size_zero, MANUAL, "cuMemAlloc of no bytes, or without a place for the result, is INVALID_VALUE.") {
@@ -90,17 +91,28 @@ RULE(work_past_the_end_of_an_allocation_is_refused, READING,
   IS(cuMemcpyDtoH_v2(host, m, size + 4096), CUDA_ERROR_INVALID_VALUE);
   IS(cuMemcpyDtoH_v2(host, m + size - 10, 4096), CUDA_ERROR_INVALID_VALUE);
   IS(cuMemcpyDtoH_v2(host, m, SIZE_MAX), CUDA_ERROR_INVALID_VALUE);
+  IS(cuMemsetD32_v2(m, 0, SIZE_MAX / 4 + 2), CUDA_ERROR_INVALID_VALUE);
   IS(cuMemsetD8_v2(m, 0, size + 4096), CUDA_ERROR_INVALID_VALUE);
   IS(cuMemsetD32_v2(m, 0, size / 4 + 1024), CUDA_ERROR_INVALID_VALUE);
   IS(cuMemsetD8Async(m + size, 0, 1, s), CUDA_ERROR_INVALID_VALUE);
   IS(cuMemcpyDtoH_v2(host, m + size - 10, 10), CUDA_SUCCESS);
 }
 
-RULE(work_one_byte_past_the_end_is_refused, READING, "The end of an allocation is known to the byte.", .alone = true) {
-  CUdeviceptr m = new_memory(1000);
-  char bytes[1001];
+RULE(work_one_byte_past_the_end_is_refused, READING, "Start and end of an allocation are known to the byte.",
+     .alone = true) {
+  CUdeviceptr m = new_memory(1000), other = new_memory(2000);
+  CUstream s = new_stream();
+  char bytes[2000] = {0};
+  unsigned char* pinned = new_pinned(2000);
+  IS(cuMemcpyHtoD_v2(m, bytes, 1001), CUDA_ERROR_INVALID_VALUE);
+  IS(cuMemcpyHtoDAsync_v2(m, pinned, 1001, s), CUDA_ERROR_INVALID_VALUE);
   IS(cuMemcpyDtoH_v2(bytes, m, 1001), CUDA_ERROR_INVALID_VALUE);
+  IS(cuMemcpyDtoH_v2(bytes, m + 990, 11), CUDA_ERROR_INVALID_VALUE);
+  IS(cuMemcpyDtoH_v2(bytes, m - 1, 10), CUDA_ERROR_INVALID_VALUE);
+  IS(cuMemcpyDtoD_v2(m, other, 1001), CUDA_ERROR_INVALID_VALUE);
+  IS(cuMemcpyDtoD_v2(other + 1000, m, 1001), CUDA_ERROR_INVALID_VALUE);
   IS(cuMemsetD8_v2(m, 0, 1001), CUDA_ERROR_INVALID_VALUE);
+  IS(cuMemsetD32_v2(m, 0, 251), CUDA_ERROR_INVALID_VALUE);
 }
 
 RULE(freeing_device_memory_waits_for_queued_work, SEEN,

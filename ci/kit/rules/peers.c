@@ -9,6 +9,7 @@ struct pair {
   CUdeviceptr memory[2], pooled[2];
   CUstream stream[2];
   CUmemoryPool pool[2];
+  unsigned char* pinned;
 };
 
 /* Memory on two devices, filled with their indexes and 1, and current device 0. */
@@ -29,10 +30,12 @@ static struct pair two_devices(bool pools) {
     OK(cuStreamSynchronize(p.stream[i]));
   }
   OK(cuCtxSetCurrent(p.context[0]));
+  p.pinned = new_pinned(SIZE);
   return p;
 }
 
 static void release(struct pair p) {
+  OK(cuMemFreeHost(p.pinned));
   for (int i = 0; i < 2; i++) {
     OK(cuCtxSetCurrent(p.context[i]));
     if (p.pool[i] != NULL) OK(cuMemFreeAsync(p.pooled[i], p.stream[i]));
@@ -82,6 +85,19 @@ RULE(general_copies_go_from_device_to_device, READING,
   release(p);
 }
 
+RULE(memory_of_another_device_is_copied_to_and_from_the_host, READING,
+     "cuMemcpyHtoD and DtoH take plain memory of a device that is not current, without peer access as well.",
+     .needs = TWO) {
+  struct pair p = two_devices(false);
+  static unsigned char bytes[SIZE];
+  memset(bytes, 3, SIZE);
+  IS(cuMemcpyHtoD_v2(p.memory[1], bytes, SIZE), CUDA_SUCCESS);
+  memset(bytes, 0, SIZE);
+  IS(cuMemcpyDtoH_v2(bytes, p.memory[1], SIZE), CUDA_SUCCESS);
+  CHECK(all_bytes(bytes, 3, SIZE));
+  release(p);
+}
+
 RULE(a_peer_copy_does_not_wait, MANUAL,
      "cuMemcpyPeer returns before it is done, and comes after earlier work of both contexts.", .needs = TWO) {
   struct pair p = two_devices(false);
@@ -127,6 +143,13 @@ RULE(peer_copies_stay_in_their_allocations, READING, "cuMemcpyPeer of more than 
   IS(cuMemcpyPeer(p.memory[1], p.context[1], p.memory[0], p.context[0], (size_t)1 << 40), CUDA_ERROR_INVALID_VALUE);
 }
 
+RULE(peer_copies_check_their_contexts, READING, "cuMemcpyPeer of a context that is none is INVALID_CONTEXT.",
+     .needs = TWO, .alone = true) {
+  struct pair p = two_devices(false);
+  static long long garbage[4096];
+  IS(cuMemcpyPeer(p.memory[1], (CUcontext)(void*)garbage, p.memory[0], p.context[0], SIZE), CUDA_ERROR_INVALID_CONTEXT);
+}
+
 RULE(a_device_is_no_peer_of_its_own, READING,
      "cuDeviceCanAccessPeer of one device is 0; of an unknown one INVALID_DEVICE.") {
   int can = 1;
@@ -150,6 +173,21 @@ RULE(peer_access_is_switched_on_once, MANUAL,
   IS(cuCtxDisablePeerAccess(a), CUDA_ERROR_PEER_ACCESS_NOT_ENABLED);
 }
 
+static void needs_strangers(void) {
+  int can = 0;
+  OK(cuDeviceCanAccessPeer(&can, 0, 1));
+  if (can) skip("the devices have peer access");
+}
+
+RULE(without_peer_access_it_is_not_switched_on, MANUAL,
+     "cuCtxEnablePeerAccess is PEER_ACCESS_UNSUPPORTED where cuDeviceCanAccessPeer is 0.", .needs = TWO,
+     .alone = true) {
+  needs_strangers();
+  CUcontext other = use(1);
+  use(0);
+  IS(cuCtxEnablePeerAccess(other, 0), CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
+}
+
 RULE(a_context_is_no_peer_of_its_own, READING, "cuCtxEnablePeerAccess of the current context is an error.",
      .alone = true) {
   REFUSED(cuCtxEnablePeerAccess(use(0), 0));
@@ -160,8 +198,17 @@ static void touch(struct pair p, CUresult want) {
   IS(cuMemcpyAsync(p.memory[0], p.pooled[1], SIZE, p.stream[0]), want);
   IS(cuMemcpyAsync(p.pooled[1], p.memory[0], SIZE, p.stream[0]), want);
   IS(cuMemcpyDtoDAsync_v2(p.memory[0], p.pooled[1], SIZE, p.stream[0]), want);
+  IS(cuMemcpyDtoDAsync_v2(p.pooled[1], p.pooled[1] + SIZE / 2, SIZE / 4, p.stream[0]), want);
+  IS(cuMemcpyHtoDAsync_v2(p.pooled[1], p.pinned, SIZE, p.stream[0]), want);
+  IS(cuMemcpyDtoHAsync_v2(p.pinned, p.pooled[1], SIZE, p.stream[0]), want);
   IS(cuMemsetD8Async(p.pooled[1], 1, SIZE, p.stream[0]), want);
   IS(cuStreamSynchronize(p.stream[0]), CUDA_SUCCESS);
+  IS(cuMemcpy(p.pooled[1], p.memory[0], SIZE), want);
+  IS(cuMemcpyDtoD_v2(p.memory[0], p.pooled[1], SIZE), want);
+  IS(cuMemcpyHtoD_v2(p.pooled[1], p.pinned, SIZE), want);
+  IS(cuMemcpyDtoH_v2(p.pinned, p.pooled[1], SIZE), want);
+  IS(cuMemsetD8_v2(p.pooled[1], 1, SIZE), want);
+  IS(cuCtxSynchronize(), CUDA_SUCCESS);
 }
 
 static void give(CUmemoryPool pool, int device, int flags, CUresult want) {
@@ -209,6 +256,11 @@ RULE(peer_copies_reach_memory_of_pools, READING,
   IS(cuMemcpyPeer(p.memory[0], p.context[0], p.pooled[1], p.context[1], SIZE), CUDA_SUCCESS);
   OK(cuCtxSynchronize());
   CHECK(filled_on(p, 0, p.memory[0], 2));
+  /* Between two places of one device as well, in a stream of another. */
+  IS(cuMemcpyPeerAsync(p.pooled[1], p.context[1], p.memory[1], p.context[1], SIZE, p.stream[0]), CUDA_SUCCESS);
+  OK(cuStreamSynchronize(p.stream[0]));
+  IS(cuMemcpyPeerAsync(p.pooled[0], p.context[1], p.pooled[1], p.context[1], SIZE, p.stream[0]),
+     CUDA_ERROR_INVALID_VALUE);
 }
 
 RULE(work_reaches_what_its_stream_s_device_reaches, READING,
@@ -241,6 +293,14 @@ RULE(the_access_of_a_pool_s_own_device_is_not_taken_away, READING,
   give(pool, 0, CU_MEM_ACCESS_FLAGS_PROT_READWRITE, CUDA_SUCCESS);
 }
 
+RULE(a_pool_gives_no_access_without_peer_access, READING,
+     "cuMemPoolSetAccess for a device without peer access is INVALID_DEVICE.", .needs = TWO | POOLS, .alone = true) {
+  needs_strangers();
+  struct pair p = two_devices(true);
+  give(p.pool[1], 0, CU_MEM_ACCESS_FLAGS_PROT_READWRITE, CUDA_ERROR_INVALID_DEVICE);
+  touch(p, CUDA_ERROR_INVALID_VALUE);
+}
+
 RULE(access_of_pools_is_checked, READING,
      "cuMemPoolSetAccess for an unknown device is INVALID_DEVICE, and to read alone INVALID_VALUE.",
      .needs = PEERS | POOLS, .alone = true) {
@@ -268,4 +328,9 @@ RULE(access_flags_are_those_of_the_current_context, MANUAL,
   SAME(access_to(p.pooled[1]), 0);
   give(p.pool[1], 0, CU_MEM_ACCESS_FLAGS_PROT_READWRITE, CUDA_SUCCESS);
   SAME(access_to(p.pooled[1]), 3);
+  OK(cuCtxSetCurrent(p.context[1]));
+  SAME(access_to(p.memory[0]), 0); /* the other way is another matter */
+  OK(cuCtxSetCurrent(NULL));
+  int flags;
+  IS(cuPointerGetAttribute(&flags, CU_POINTER_ATTRIBUTE_ACCESS_FLAGS, p.memory[0]), CUDA_ERROR_INVALID_CONTEXT);
 }

@@ -68,6 +68,7 @@ RULE(attributes_of_page_locked_memory, MANUAL, "Type, device, device and host po
   CHECK(!is_managed(p));
   CHECK(address_of(p + 7, CU_POINTER_ATTRIBUTE_DEVICE_POINTER) == p + 7);
   CHECK(address_of(p + 7, CU_POINTER_ATTRIBUTE_HOST_POINTER) == p + 7);
+  SAME(int_of(p, CU_POINTER_ATTRIBUTE_ACCESS_FLAGS), 3);
   OK(cuMemFreeHost(host));
 }
 

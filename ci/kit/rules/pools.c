@@ -62,7 +62,12 @@ RULE(allocation_in_a_stream_needs_no_current_context, READING,
   IS(cuMemAllocFromPoolAsync(&from_pool, 1000, pool, s), CUDA_SUCCESS);
   IS(cuMemFreeAsync(from_pool, s), CUDA_SUCCESS);
   IS(cuMemFreeAsync(m, s), CUDA_SUCCESS);
-  IS(cuMemAllocAsync(&m, 1000, NULL), CUDA_ERROR_INVALID_CONTEXT); /* a default stream is that of the context */
+  /* A default stream is that of the context. */
+  IS(cuMemAllocAsync(&m, 1000, NULL), CUDA_ERROR_INVALID_CONTEXT);
+  IS(cuMemAllocFromPoolAsync(&m, 1000, pool, NULL), CUDA_ERROR_INVALID_CONTEXT);
+  IS(cuMemAllocAsync(&m, 1000, s), CUDA_SUCCESS);
+  IS(cuMemFreeAsync(m, NULL), CUDA_ERROR_INVALID_CONTEXT);
+  OK(cuMemFreeAsync(m, s));
   OK(cuCtxSetCurrent(context));
   OK(cuStreamSynchronize(s));
 }
@@ -352,13 +357,15 @@ RULE(null_is_no_pool, READING, "Calls with a null pool are INVALID_VALUE.", .nee
   IS(cuMemPoolDestroy(NULL), CUDA_ERROR_INVALID_VALUE);
 }
 
-RULE(a_destroyed_pool_is_refused, READING, "cuMemAllocFromPoolAsync from a destroyed pool is INVALID_VALUE.",
-     .needs = POOLS, .alone = true) {
+RULE(a_destroyed_pool_is_refused, READING, "Calls with a destroyed pool are INVALID_VALUE.", .needs = POOLS,
+     .alone = true) {
   CUmemoryPool pool = new_pool();
   CUdeviceptr m;
   CUstream s = new_stream();
   OK(cuMemPoolDestroy(pool));
   IS(cuMemAllocFromPoolAsync(&m, 64, pool, s), CUDA_ERROR_INVALID_VALUE);
+  IS(cuMemPoolTrimTo(pool, 0), CUDA_ERROR_INVALID_VALUE);
+  IS(cuMemPoolDestroy(pool), CUDA_ERROR_INVALID_VALUE);
 }
 
 RULE(pool_properties_are_checked, MANUAL, "cuMemPoolCreate without a type or for an unknown device is an error.",
@@ -371,4 +378,16 @@ RULE(pool_properties_are_checked, MANUAL, "cuMemPoolCreate without a type or for
   REFUSED(cuMemPoolCreate(&pool, &p));
   p.location.id = 0;
   IS(cuMemPoolCreate(NULL, &p), CUDA_ERROR_INVALID_VALUE);
+}
+
+RULE(without_pools_there_is_no_memory_of_them, MANUAL,
+     "cuMemAllocAsync and cuDeviceGetDefaultMemPool are NOT_SUPPORTED where MEMORY_POOLS_SUPPORTED is 0.",
+     .alone = true, .options = "pools=0") {
+  CUdeviceptr m;
+  CUmemoryPool pool;
+  CUmemPoolProps p = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
+  if (attribute(ATTRIBUTE_MEMORY_POOLS_SUPPORTED, 0)) skip("the device has pools");
+  IS(cuMemAllocAsync(&m, 64, NULL), CUDA_ERROR_NOT_SUPPORTED);
+  IS(cuDeviceGetDefaultMemPool(&pool, 0), CUDA_ERROR_NOT_SUPPORTED);
+  IS(cuMemPoolCreate(&pool, &p), CUDA_ERROR_NOT_SUPPORTED);
 }

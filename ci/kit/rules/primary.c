@@ -227,7 +227,25 @@ RULE(a_primary_context_that_was_reset_is_destroyed, READING,
   CUcontext context = retain();
   OK(cuCtxSetCurrent(context));
   OK(cuDevicePrimaryCtxReset_v2(0));
+  unsigned long long id = 0;
   IS(cuCtxSynchronize(), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+  IS(cuCtxGetId(context, &id), CUDA_ERROR_CONTEXT_IS_DESTROYED);
   CHECK(retain() == context);
   IS(cuCtxSynchronize(), CUDA_SUCCESS);
+}
+
+RULE(a_primary_context_has_new_default_streams_each_time, READING,
+     "The default streams work again after the last release of a primary context and the next retain.", .bare = true,
+     .options = "primary=stable") {
+  CUcontext context = retain();
+  for (int i = 0; i < 2; i++) {
+    OK(cuCtxSetCurrent(context));
+    CUdeviceptr m = new_memory(64);
+    OK(cuMemsetD8Async(m, 7, 64, CU_STREAM_PER_THREAD));
+    IS(cuStreamSynchronize(CU_STREAM_PER_THREAD), CUDA_SUCCESS);
+    OK(cuMemsetD8Async(m, 7, 64, NULL));
+    IS(cuStreamSynchronize(NULL), CUDA_SUCCESS);
+    OK(cuDevicePrimaryCtxRelease_v2(0));
+    retain();
+  }
 }

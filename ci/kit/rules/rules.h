@@ -1,8 +1,8 @@
 /* The rules of the CUDA driver that cudasim implements, each a function that a real driver runs as well: declarations
  * of the driver API manual that a program can observe.
  *
- * Nothing of the simulator is used here but its declarations. Pending work is made by host functions that wait at a
- * gate, so that no result depends on time. */
+ * Nothing of the simulator is used here but its declarations, and its report where the driver has one. Pending work is
+ * made by host functions that wait at a gate, so that no result depends on time. */
 #pragma once
 
 #define CUDASIM_13 /* the names of CUDA 13 too; a driver that lacks one skips its rules */
@@ -48,6 +48,9 @@ struct rule {
   bool alone;          /* in a process of its own: it may end the process, or leave an error for good */
   bool bare;           /* alone, and without initialisation and context */
   const char* options; /* of the simulator, beyond those that it runs with; alone */
+  bool violates;       /* the simulator reports violations; otherwise none */
+  bool peer_violates;  /* the same of the other process */
+  bool races;          /* copies really race, which the thread sanitizer rightly reports */
   void (*peer)(void);  /* for another process, which the rule starts */
   void (*check)(void);
 };
@@ -146,8 +149,17 @@ bool all_bytes(const unsigned char* bytes, unsigned char value, size_t size);
 void fill(CUdeviceptr memory, unsigned char value, size_t size); /* and waits */
 
 int attribute(int name, int device);
+void needs_13(void); /* skips the rule on a driver before CUDA 13 */
 
-void on_thread(void (*run)(void*), void* data); /* runs it on another thread, and waits */
+/* Runs a function on another thread. */
+struct thread {
+  pthread_t id;
+  void (*run)(void*);
+  void* data;
+};
+void start(struct thread* thread, void (*run)(void*), void* data);
+void join(struct thread* thread);
+void on_thread(void (*run)(void*), void* data); /* and waits */
 bool host_reads(const volatile void* address);
 bool host_writes(volatile void* address);
 
@@ -179,7 +191,11 @@ _Noreturn void run_peer(const struct rule* rule, const struct peer* other);
 const struct rule* current_rule(void);
 void load_driver(void);                /* driver.c */
 void* find_function(const char* name); /* NULL: the driver lacks it */
-void forget_gate(void);                /* gate.c */
+void make_stage(void);                 /* help.c */
+bool is_simulated(void);               /* simulator.c */
+char* simulator_report(void);
+int objects_left(void);
+void check_violations(bool expected);
 
 /* Constants of the API that the simulator has no need of. */
 enum {

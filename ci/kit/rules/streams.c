@@ -256,3 +256,14 @@ RULE(a_stream_knows_its_device, MANUAL, "cuStreamGetDevice answers with the devi
   IS(cuStreamGetDevice(NULL, &device), CUDA_ERROR_INVALID_CONTEXT);
   OK(cuStreamDestroy_v2(s));
 }
+
+RULE(a_stream_of_a_context_has_no_green_context, MANUAL,
+     "cuStreamGetCtx_v2 answers with the context of the stream, and NULL for the green one.") {
+  CUcontext context = use(0), of = NULL;
+  void* green = &of;
+  CUstream s = new_stream();
+  OK(cuCtxSetCurrent(NULL));
+  IS(cuStreamGetCtx_v2(s, &of, &green), CUDA_SUCCESS);
+  CHECK(of == context && green == NULL);
+  OK(cuStreamDestroy_v2(s));
+}

@@ -48,6 +48,7 @@ static void check_implicit(int mode, const char* what, CUresult (*call)(CUdevice
   IS(cuStreamIsCapturing(NULL, &is), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
   SAME(status(s), ACTIVE); /* the question does no harm */
   check_result(what, call(m, e), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+  IS(cuMemsetD8Async(m, 1, 64, NULL), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT); /* until it is ended */
   end_invalidated(s);
   IS(cuMemsetD8Async(m, 1, 64, NULL), CUDA_SUCCESS);
   OK(cuStreamSynchronize(NULL));
@@ -60,6 +61,9 @@ static unsigned char bytes[64];
 
 static CUresult fill_async(CUdeviceptr m, CUevent e) { return (void)e, cuMemsetD8Async(m, 1, 64, NULL); }
 static CUresult copy(CUdeviceptr m, CUevent e) { return (void)e, cuMemcpyDtoH_v2(bytes, m, 64); }
+static CUresult copy_to(CUdeviceptr m, CUevent e) { return (void)e, cuMemcpyHtoD_v2(m, bytes, 64); }
+static CUresult copy_later(CUdeviceptr m, CUevent e) { return (void)e, cuMemcpyHtoDAsync_v2(m, bytes, 64, NULL); }
+static CUresult fill_sync(CUdeviceptr m, CUevent e) { return (void)e, cuMemsetD8_v2(m, 1, 64); }
 static CUresult record(CUdeviceptr m, CUevent e) { return (void)m, cuEventRecord(e, NULL); }
 static CUresult synchronize(CUdeviceptr m, CUevent e) { return (void)m, (void)e, cuStreamSynchronize(NULL); }
 static CUresult query(CUdeviceptr m, CUevent e) { return (void)m, (void)e, cuStreamQuery(CU_STREAM_LEGACY); }
@@ -70,6 +74,10 @@ static CUresult query(CUdeviceptr m, CUevent e) { return (void)m, (void)e, cuStr
   }
 IMPLICIT(work_in_the_legacy_stream_breaks_a_blocking_capture, "Work in the legacy stream", RELAXED, fill_async)
 IMPLICIT(a_synchronous_copy_breaks_a_blocking_capture, "cuMemcpyDtoH", RELAXED, copy)
+IMPLICIT(a_synchronous_copy_to_the_device_breaks_a_blocking_capture, "cuMemcpyHtoD", LOCAL, copy_to)
+IMPLICIT(a_copy_in_the_legacy_stream_breaks_a_blocking_capture, "cuMemcpyHtoDAsync in the legacy stream", GLOBAL,
+         copy_later)
+IMPLICIT(a_synchronous_fill_breaks_a_blocking_capture, "cuMemsetD8", GLOBAL, fill_sync)
 IMPLICIT(a_record_in_the_legacy_stream_breaks_a_blocking_capture, "A record in the legacy stream", GLOBAL, record)
 IMPLICIT(a_wait_for_the_legacy_stream_breaks_a_blocking_capture, "cuStreamSynchronize of the legacy stream", LOCAL,
          synchronize)

@@ -156,19 +156,18 @@ struct waiting {
   atomic_bool began, ended;
 };
 
-static void* wait_in_driver(void* data) {
+static void wait_in_driver(void* data) {
   struct waiting* w = data;
   w->result = cuCtxSetCurrent(w->context);
   w->began = true;
   if (w->result == CUDA_SUCCESS) w->result = w->wait(w);
   w->ended = true;
-  return NULL;
 }
 
 /* While a thread waits in the call for pending work, this one queues and waits for work of another stream. */
 static void check_others(CUresult (*wait)(struct waiting*), bool freed) {
   static struct waiting w;
-  pthread_t thread;
+  struct thread thread;
   CUstream free_one = new_stream();
   CUevent e = new_event();
   CUdeviceptr m = new_memory(64);
@@ -177,7 +176,7 @@ static void check_others(CUresult (*wait)(struct waiting*), bool freed) {
       .context = use(0), .stream = new_stream(), .event = new_event(), .memory = new_memory(64), .wait = wait};
   close_gate(w.stream);
   OK(cuEventRecord(w.event, w.stream));
-  if (pthread_create(&thread, NULL, wait_in_driver, &w)) stop("no thread can be made");
+  start(&thread, wait_in_driver, &w);
   while (!w.began) nap(1);
   nap(50); /* so that it is in the call */
   CHECK(!w.ended);
@@ -190,7 +189,7 @@ static void check_others(CUresult (*wait)(struct waiting*), bool freed) {
   DOES_NOT_WAIT(cuStreamDestroy_v2(free_one));
   CHECK(!w.ended);
   open_gate();
-  pthread_join(thread, NULL);
+  join(&thread);
   IS(w.result, CUDA_SUCCESS);
   OK(cuStreamSynchronize(w.stream));
   OK(cuStreamDestroy_v2(w.stream));
