@@ -1,4 +1,4 @@
-// Command rules writes cudasim/RULES.md, the table of the rules that ci/kit/rules checks on any driver.
+// Command rules writes docs/gpu/rules.md, the table of the rules that ci/kit/rules checks on any driver.
 //
 //	go run ./ci/rules                  the rules as they are now, and what the simulator does; the GPU column is kept
 //	go run ./ci/rules results/rules.txt   fills the GPU column from the output of the kit's section rules, or of its report
@@ -10,7 +10,7 @@ import (
 	"os"
 )
 
-const pagePath = "cudasim/RULES.md"
+const pagePath = "docs/gpu/rules.md"
 
 func main() {
 	flag.Usage = func() {

@@ -104,8 +104,8 @@ func (r results) cell(name string) string {
 
 const introduction = `# Rules of the driver
 
-What cudasim holds for true of a CUDA driver, as far as a program can observe it: each row is a function of the program in
-ci/kit/rules, which runs on any driver. ` + "`go run ./ci/rules`" + ` writes this page.
+What a CUDA driver does, as far as a program can observe it: each row is a function of the program in ci/kit/rules, which runs
+on any driver. The tests of cudasim run it on the simulator. ` + "`go run ./ci/rules`" + ` writes this page.
 
 The column *as* tells what a rule rests on: the *manual*; *seen* on drivers, while the manual is silent; or a *reading* of a
 manual that leaves it open. A difference from a *manual* row is an error of the simulator, of the rule, or of the driver. One
@@ -120,7 +120,7 @@ go run ./ci/rules FOLDER/results/rules.txt
 
 `
 
-// page is cudasim/RULES.md.
+// page is docs/gpu/rules.md.
 func page(list []rule, simulator, gpu results) string {
 	var b strings.Builder
 	b.WriteString(introduction)

@@ -65,7 +65,7 @@ func TestPageHasTheRules(t *testing.T) {
 		assert.True(t, strings.HasSuffix(r.text, "."), "%s: %s", r.name, r.text)
 	}
 	if page(list, passed, readPage(string(text))) != string(text) {
-		t.Error("cudasim/RULES.md is not what go run ./ci/rules writes")
+		t.Error("docs/gpu/rules.md is not what go run ./ci/rules writes")
 	}
 }
 
