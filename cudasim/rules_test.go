@@ -4,14 +4,17 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -19,39 +22,34 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// rule is one function of testdata/*.c: a statement of the driver API manual or of cudasim.h.
-type rule struct {
-	name, options string
-	leaks         string // the start of a leak that the report shall have; else none
-	missing       string
-	violates      bool
-	races         bool // not to be run under the thread sanitizer
-	unreported    bool
-}
-
-// rules is a program of testdata, built against a library.
+// rules is a program in C, built against a library.
 type rules struct {
 	program string
 	flags   []string
 }
 
+// buildRules builds the program of ci/kit/rules, which states what a driver does, with the rules of the simulator itself.
 func buildRules(t testing.TB, flags ...string) rules {
 	t.Helper()
-	return buildProgram(t, "testdata/*.c", flags...)
+	return buildProgram(t, "../ci/kit/rules/*.c testdata/*.c", flags...)
 }
 
 func buildProgram(t testing.TB, sources string, flags ...string) rules {
 	t.Helper()
 	lib, err := build(flags, nil)
 	require.NoError(t, err)
-	files, err := filepath.Glob(sources)
-	require.NoError(t, err)
+	var files []string
+	for pattern := range strings.FieldsSeq(sources) {
+		found, err := filepath.Glob(pattern)
+		require.NoError(t, err)
+		files = append(files, found...)
+	}
 	cc, err := theCompiler()
 	require.NoError(t, err)
 	r := rules{filepath.Join(t.TempDir(), "rules"), flags}
 	args := slices.Concat(cc.command[1:], flags, []string{
 		"-std=c11", "-D_GNU_SOURCE", "-g", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-pthread",
-		"-Wl,-z,lazy", // a missing function shall be missed when called, not before
+		"-Wl,--as-needed", // the rules load the library by its path, the programs of order are linked to it
 		"-o", r.program,
 	}, files, []string{lib, "-ldl"})
 	out, err := exec.Command(cc.command[0], args...).CombinedOutput()
@@ -59,8 +57,8 @@ func buildProgram(t testing.TB, sources string, flags ...string) rules {
 	return r
 }
 
-// run runs the program with the options of a machine. A rule that hangs ends
-// itself; the time here is for a program that cannot.
+// run runs the program with the options of a machine, on a library without a function. A rule that hangs is ended;
+// the time here is for a program that does not do so.
 func (r rules) run(t testing.TB, options, missing string, args ...string) (out []byte, err error) {
 	t.Helper()
 	var without []string
@@ -75,10 +73,11 @@ func (r rules) run(t testing.TB, options, missing string, args ...string) (out [
 // runWith runs the program with that library.
 func (r rules) runWith(t testing.TB, lib, options string, args ...string) (out []byte, err error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, r.program, args...)
-	cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+filepath.Dir(lib), "CUDASIM="+options)
+	cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+filepath.Dir(lib), "CDEVICE_CUDA_DRIVER="+lib, "CUDASIM="+options,
+		"RULE_SECONDS=60")
 	return cmd.CombinedOutput()
 }
 
@@ -94,90 +93,148 @@ func versionOf(t testing.TB, options string) int {
 	return 0
 }
 
-func (r rules) list(t testing.TB) (list []rule) {
+// list returns the names of the rules by their groups.
+func (r rules) list(t testing.TB) map[string][]string {
 	t.Helper()
-	lib, err := build(r.flags, nil)
-	require.NoError(t, err)
-	cmd := exec.Command(r.program, "--list")
-	cmd.Env = append(os.Environ(), "LD_LIBRARY_PATH="+filepath.Dir(lib))
-	out, err := cmd.Output()
-	require.NoError(t, err)
+	out, err := r.run(t, "", "", "--list")
+	require.NoError(t, err, "%s", out)
+	groups, names := map[string][]string{}, map[string]bool{}
 	for line := range strings.Lines(string(out)) {
-		f := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
-		require.Len(t, f, 7)
-		list = append(list, rule{f[0], f[1], f[2], f[3], f[4] == "1", f[5] == "1", f[6] == "1"})
+		f := strings.Split(line, "\t")
+		require.Len(t, f, 4)
+		require.False(t, names[f[1]], "two rules are named %s", f[1])
+		names[f[1]] = true
+		groups[f[0]] = append(groups[f[0]], f[1])
 	}
-	require.Greater(t, len(list), 200)
-	byName := func(a, b rule) int { return strings.Compare(a.name, b.name) }
-	slices.SortFunc(list, byName)
-	for i := range list[1:] {
-		require.NotEqual(t, list[i].name, list[i+1].name, "two rules of one name")
+	return groups
+}
+
+// simulator is the group of the rules of testdata. Those of the other groups run on any driver.
+const simulator = "simulator"
+
+// ofTheDriver returns the groups of the rules that run on any driver.
+func ofTheDriver(t testing.TB, groups map[string][]string) (list []string) {
+	t.Helper()
+	for group := range groups {
+		if group != simulator {
+			list = append(list, group)
+		}
 	}
+	require.Greater(t, len(list), 10)
 	return list
 }
 
-// check runs a rule in a process of its own and looks at the report and the ledger that it leaves.
-func (r rules) check(t *testing.T, rule rule) {
-	path, folder := filepath.Join(t.TempDir(), "report.json"), t.TempDir()
-	options := strings.TrimPrefix(rule.options+",report="+path+",ledger="+folder, ",")
-	out, err := r.run(t, options, rule.missing, rule.name)
-	require.NoError(t, err, "CUDASIM=%s %s\n%s", options, rule.name, out)
-	if rule.unreported {
-		assert.NoFileExists(t, path)
-		return
+var resultLine = regexp.MustCompile(`(?m)^(ok|FAIL|skip) (\w+)(?:: (.*))?$`)
+
+// follow runs rules, or groups of them, on a machine. A rule that the simulator does not follow fails the test, and so do
+// violations and objects that it leaves. It returns why rules were skipped, "" for those that were not.
+func (r rules) follow(t *testing.T, options string, names ...string) map[string]string {
+	t.Helper()
+	out, err := r.run(t, options, "", names...)
+	results := map[string]string{}
+	for _, m := range resultLine.FindAllSubmatch(out, -1) {
+		word, name, text := string(m[1]), string(m[2]), string(m[3])
+		assert.NotEqual(t, "FAIL", word, "CUDASIM=%s rules %s: %s", options, name, text)
+		results[name] = ""
+		if word == "skip" {
+			results[name] = text
+		}
 	}
-	text, err := os.ReadFile(path)
-	require.NoError(t, err)
-	var report Report
-	strict := json.NewDecoder(bytes.NewReader(text))
-	strict.DisallowUnknownFields()
-	require.NoError(t, strict.Decode(&report), "%s", text)
-	if rule.violates {
-		assert.NotEmpty(t, report.Violations)
-	} else {
-		assert.Empty(t, report.Violations)
+	if exit := (*exec.ExitError)(nil); !errors.As(err, &exit) || exit.ExitCode() != 1 {
+		require.NoError(t, err, "%s", out)
 	}
-	if rule.leaks != "" {
-		is := func(leak string) bool { return strings.HasPrefix(leak, rule.leaks) }
-		assert.True(t, slices.ContainsFunc(report.Leaks, is), "no leak begins with %q: %q", rule.leaks, report.Leaks)
-	} else {
-		assert.Empty(t, report.Leaks)
+	require.Contains(t, string(out), fmt.Sprintf("\n%d rules: ", len(results)), "%s", out)
+	if t.Failed() {
+		t.Logf("%s", out)
 	}
-	if len(report.Calls) > 0 { // others are of other processes, which the rule started
-		assert.Contains(t, readLedgers(t, folder), inLedger(report))
-	}
+	return results
 }
 
-func (r rules) checkAll(t *testing.T) {
-	for _, rule := range r.list(t) {
-		if rule.missing != "" && len(r.flags) > 0 {
-			continue // each is a library more to build, and has nothing to add
-		}
-		if rule.races && slices.Contains(r.flags, "-fsanitize=thread") {
-			continue
-		}
-		t.Run(rule.name, func(t *testing.T) {
-			t.Parallel()
-			r.check(t, rule)
-		})
-	}
+// machines are the options of those on which a driver's rules run, each rule on the machines that have what it needs.
+var machines = []string{
+	"",
+	"devices=2",
+	"devices=2,version=13000",
+	"devices=2,peer=0",
+	"devices=2,schedule=random,delay=100",
+	"devices=2,primary=stable",
+	"devices=2," + lazy,
 }
 
 func TestRules(t *testing.T) {
 	t.Parallel()
-	buildRules(t).checkAll(t)
+	r := buildRules(t)
+	t.Run("driver", r.followDriver)
+	t.Run("simulator", r.followOwn)
+	t.Run("environment", r.environment)
 }
+
+// followDriver runs the rules of the driver on all machines.
+func (r rules) followDriver(t *testing.T) {
+	groups := r.list(t)
+	var followed sync.Map
+	var wait sync.WaitGroup // the processes sleep most of the time
+	for _, options := range machines {
+		wait.Go(func() {
+			for rule, skipped := range r.follow(t, options, ofTheDriver(t, groups)...) {
+				if skipped == "" {
+					followed.Store(rule, true)
+				}
+			}
+		})
+	}
+	wait.Wait()
+	for _, group := range ofTheDriver(t, groups) {
+		for _, rule := range groups[group] {
+			_, ok := followed.Load(rule)
+			assert.True(t, ok, "%s: skipped on every machine", rule)
+		}
+	}
+}
+
+// followOwn runs the rules of the simulator: those that are of CUDA 13 are skipped by the library of before.
+func (r rules) followOwn(t *testing.T) {
+	names := r.list(t)[simulator]
+	require.Greater(t, len(names), 100)
+	var wait sync.WaitGroup
+	for part := range slices.Chunk(names, len(names)/4+1) {
+		wait.Go(func() {
+			report := "report=" + filepath.Join(t.TempDir(), "report.json")
+			var of13 []string
+			for name, skipped := range r.follow(t, report, part...) {
+				if skipped != "" && skipped != itsCopiesRace {
+					of13 = append(of13, name)
+				}
+			}
+			if len(of13) == 0 {
+				return
+			}
+			for name, skipped := range r.follow(t, "version=13000,"+report, of13...) {
+				assert.Empty(t, skipped, name)
+			}
+		})
+	}
+	wait.Wait()
+}
+
+// itsCopiesRace is why rules are skipped under the thread sanitizer.
+const itsCopiesRace = "its copies race"
 
 var sanitize = flag.String("sanitize", "address,undefined", "run the rules once more under these sanitizers; also good: thread")
 
 // The simulator and the rules are both built for it.
 func TestRulesUnderSanitizers(t *testing.T) {
 	t.Parallel()
-	buildRules(t, "-fsanitize="+*sanitize, "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-O0").checkAll(t)
+	r := buildRules(t, "-fsanitize="+*sanitize, "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-O0")
+	r.followOwn(t)
+	var wait sync.WaitGroup
+	for _, options := range machines[1:3] {
+		wait.Go(func() { r.follow(t, options, ofTheDriver(t, r.list(t))...) })
+	}
+	wait.Wait()
 }
 
-// A delay is a timed wait by another clock than the usual one, and the runtime of the
-// sanitizer stands between. A rule that hangs ends itself.
+// A delay is a timed wait by another clock than the usual one, and the runtime of the sanitizer stands between.
 func TestDelaysUnderTheThreadSanitizer(t *testing.T) {
 	t.Parallel()
 	if testing.Short() || strings.Contains(*sanitize, "thread") {
@@ -187,18 +244,8 @@ func TestDelaysUnderTheThreadSanitizer(t *testing.T) {
 		t.Skip("no thread sanitizer here: ", err)
 	}
 	r := buildRules(t, "-fsanitize=thread", "-fno-sanitize-recover=all", "-O1")
-	delayed := 0
-	for _, rule := range r.list(t) {
-		if !strings.Contains(rule.options, "delay=") || rule.races {
-			continue
-		}
-		delayed++
-		t.Run(rule.name, func(t *testing.T) {
-			t.Parallel()
-			r.check(t, rule)
-		})
-	}
-	require.Greater(t, delayed, 10)
+	r.follow(t, "devices=2,schedule=random,delay=100", "events", "streams")
+	r.follow(t, "", "a_delay_is_waited_out", "a_shut_down_ends_waits", "many_threads_do_not_disturb_each_other_at_random")
 }
 
 // runsUnderThreadSanitizer reports why an empty program does not: the compiler may lack
@@ -219,65 +266,81 @@ func runsUnderThreadSanitizer(dir string) error {
 	return exec.Command(program).Run()
 }
 
-func TestEnvironment(t *testing.T) {
-	t.Parallel()
-	r := buildRules(t)
+// environment tests what a machine takes from its process, and leaves there.
+func (r rules) environment(t *testing.T) {
+	t.Run("a report is written at exit and has the keys of Report", func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "report.json")
+		r.follow(t, "report="+path, "leaked_events_are_reported")
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		var report Report
+		strict := json.NewDecoder(bytes.NewReader(text))
+		strict.DisallowUnknownFields()
+		require.NoError(t, strict.Decode(&report), "%s", text)
+		assert.Len(t, report.Leaks, 2)
+		path += ".none"
+		r.follow(t, "report="+path, "configured_options_take_the_place_of_the_environment")
+		assert.NoFileExists(t, path)
+	})
 	// It is for humans: it says something only when there is something to say.
 	t.Run("a report on standard error names leaks", func(t *testing.T) {
 		out, err := r.run(t, "report=-", "", "leaked_device_memory_is_reported")
 		require.NoError(t, err)
 		assert.Contains(t, string(out), "cuMemAlloc: 4096 bytes at 0x")
-		out, err = r.run(t, "report=-", "", "device_memory_is_aligned_to_256")
+		out, err = r.run(t, "report=-", "", "a_primary_context_gets_a_new_handle_by_default")
 		require.NoError(t, err)
-		assert.Empty(t, string(out))
+		assert.NotContains(t, string(out), "leaks")
 	})
 	// A machine takes little more address space than what is allocated on it, and says so
 	// when that is what a process lacks.
 	t.Run("little address space is enough", func(t *testing.T) {
-		limited := func(kilobytes int, options, rule string) (string, error) {
+		limited := func(kilobytes int, rule string) string {
 			shell := fmt.Sprintf("ulimit -v %d && exec \"$0\" \"$1\"", kilobytes)
-			out, err := rules{"/bin/sh", nil}.run(t, options, "", "-c", shell, r.program, rule)
-			return string(out), err
+			out, err := rules{"/bin/sh", nil}.run(t, "", "", "-c", shell, r.program, rule)
+			require.NoError(t, err, "%s: %s", rule, out)
+			assert.Contains(t, string(out), "\nok "+rule+"\n")
+			return string(out)
 		}
 		const gigabyte = 1 << 20
 		// The C library wants 72 MiB for each thread, and a device has two here.
-		out, err := limited(4*gigabyte, "devices=16", "sixteen_devices_work_at_once")
-		require.NoError(t, err, out)
-		assert.Empty(t, out)
-		for _, rule := range []string{"copies_move_bytes", "hundred_thousand_stream_ordered_allocations_leave_nothing"} {
-			out, err := limited(gigabyte, "", rule)
-			require.NoError(t, err, "%s: %s", rule, out)
-			assert.Empty(t, out)
-		}
-		out, err = limited(gigabyte, "", "address_space_may_run_out")
-		require.NoError(t, err, out)
+		limited(4*gigabyte, "sixteen_devices_work_at_once")
+		limited(gigabyte, "synchronous_copies_move_bytes")
+		limited(gigabyte, "hundred_thousand_stream_ordered_allocations_leave_nothing")
+		out := limited(gigabyte, "address_space_may_run_out")
 		assert.Equal(t, 1, strings.Count(out, "cudasim: the process has no address space for"), out)
 	})
+	// order calls the driver in its own process, and ends by the signal of the abort.
+	order := buildOrder(t)
+	aborts := func(t *testing.T, lib, options, message string) {
+		out, err := order.runWith(t, lib, options, "a_wait_for_an_event", "right", "1")
+		var exit *exec.ExitError
+		require.ErrorAs(t, err, &exit)
+		assert.Contains(t, exit.String(), "abort", options)
+		assert.Contains(t, string(out), message)
+	}
 	t.Run("a library has the names of its version, and no other version", func(t *testing.T) {
-		of13 := rules{r.program, versionFlags(13000)}
-		out, err := of13.run(t, "", "", "names_of_13_are_there_with_version_13")
-		assert.NoError(t, err, "%s", out)
-		out, err = of13.run(t, "version=12040", "", "version_is_known_before_init")
-		assert.Error(t, err)
-		assert.Contains(t, string(out), "version=12040 needs a library that is built without -DCUDASIM_13")
 		lib, err := Build()
 		require.NoError(t, err)
-		out, err = r.runWith(t, lib, "version=13000", "version_is_known_before_init")
-		assert.Error(t, err)
-		assert.Contains(t, string(out), "version=13000 needs a library that is built with -DCUDASIM_13")
+		aborts(t, lib, "version=13000", "version=13000 needs a library that is built with -DCUDASIM_13")
+		of13, err := Options{Version: 13000}.Build()
+		require.NoError(t, err)
+		aborts(t, of13, "version=12040", "version=12040 needs a library that is built without -DCUDASIM_13")
+		out, err := r.runWith(t, of13, "", "names_of_13_are_there_with_version_13")
+		require.NoError(t, err)
+		assert.Contains(t, string(out), "\nok names_of_13")
 	})
 	t.Run("a folder that is not there costs the ledger, and not the program", func(t *testing.T) {
-		out, err := r.run(t, "ledger=/no/such/folder", "", "copies_move_bytes")
+		lib, err := Build()
+		require.NoError(t, err)
+		out, err := order.runWith(t, lib, "ledger=/no/such/folder", "a_wait_for_an_event", "right", "1")
 		require.NoError(t, err, "%s", out)
 		assert.Equal(t, "cudasim: the ledger cannot be written in /no/such/folder: No such file or directory\n", string(out))
 	})
 	t.Run("bad options abort", func(t *testing.T) {
+		lib, err := Build()
+		require.NoError(t, err)
 		for _, options := range []string{"devices=17", "device=2", "nonsense"} {
-			out, err := r.run(t, options, "", "version_is_known_before_init")
-			var exit *exec.ExitError
-			require.ErrorAs(t, err, &exit)
-			assert.Contains(t, exit.String(), "abort", options)
-			assert.Contains(t, string(out), options)
+			aborts(t, lib, options, options)
 		}
 	})
 }

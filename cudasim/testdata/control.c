@@ -1,10 +1,10 @@
 /* The functions of cudasim.h: options, faults, counters, the report. */
-#include "rules.h"
+#include "simulator.h"
 
 #include <sys/wait.h>
 #include <unistd.h>
 
-RULE(options_are_set_before_the_first_call, "", .unreported = true) {
+SIMULATED(options_are_set_before_the_first_call, "") {
   SAME(cudasim_configure("devices=2,memory=4096"), 0);
   use(1);
   SAME(cudasim_configure("devices=3"), -1);
@@ -13,7 +13,7 @@ RULE(options_are_set_before_the_first_call, "", .unreported = true) {
   SAME(count, 2);
 }
 
-RULE(configured_options_take_the_place_of_the_environment, "devices=4", .unreported = true) {
+SIMULATED(configured_options_take_the_place_of_the_environment, "devices=4") {
   int count;
   SAME(cudasim_configure(""), 0);
   OK(cuInit(0));
@@ -21,7 +21,7 @@ RULE(configured_options_take_the_place_of_the_environment, "devices=4", .unrepor
   SAME(count, 1);
 }
 
-RULE(bad_options_are_refused, "", .unreported = true) {
+SIMULATED(bad_options_are_refused, "") {
   static const char *const bad[] = {
     "device=2",   "devices",     "devices=",         "devices=x",  "devices=17", "devices=-1",
     "delay=-1",   "delay=1s",    "schedule=quick",   "memory=",    "memory=1G",  "pools=2",
@@ -29,7 +29,7 @@ RULE(bad_options_are_refused, "", .unreported = true) {
     "devices=99999999999999999999", "primary=old",
   };
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
-    if (cudasim_configure(bad[i]) != -1) fail(__FILE__, __LINE__, "accepted: %s", bad[i]);
+    if (cudasim_configure(bad[i]) != -1) stop("accepted: %s", bad[i]);
   SAME(cudasim_configure("devices=2"), 0);
   int count;
   OK(cuInit(0));
@@ -37,7 +37,7 @@ RULE(bad_options_are_refused, "", .unreported = true) {
   SAME(count, 2);
 }
 
-RULE(every_option_is_accepted, "", .unreported = true) {
+SIMULATED(every_option_is_accepted, "") {
   SAME(cudasim_configure("devices=3,delay=1,schedule=random,seed=5,pageable_async=1,memory=65536,"
                          "host_memory=65536,version=11040,pools=0,managed=0,peer=0,poison=0,primary=stable"), 0);
   OK(cuInit(0));
@@ -45,7 +45,7 @@ RULE(every_option_is_accepted, "", .unreported = true) {
 
 /* ---- faults ---- */
 
-RULE(the_kth_call_fails_and_does_nothing, "") {
+SIMULATED(the_kth_call_fails_and_does_nothing, "") {
   use(0);
   CUdeviceptr m[4];
   const char *function = "x";
@@ -67,7 +67,7 @@ RULE(the_kth_call_fails_and_does_nothing, "") {
   OK(cuMemFree_v2(m[3]));
 }
 
-RULE(faults_name_functions_without_their_suffixes, "") {
+SIMULATED(faults_name_functions_without_their_suffixes, "") {
   use(0);
   CUdeviceptr m = new_memory(64);
   const char *function = NULL;
@@ -80,7 +80,7 @@ RULE(faults_name_functions_without_their_suffixes, "") {
   OK(cuMemFree_v2(m));
 }
 
-RULE(any_function_may_be_the_one_that_fails, "") {
+SIMULATED(any_function_may_be_the_one_that_fails, "") {
   use(0);
   CUdeviceptr m = new_memory(64);
   const char *function = NULL, *name;
@@ -96,7 +96,7 @@ RULE(any_function_may_be_the_one_that_fails, "") {
   OK(cuMemFree_v2(m));
 }
 
-RULE(there_is_one_fault_at_a_time, "") {
+SIMULATED(there_is_one_fault_at_a_time, "") {
   use(0);
   cudasim_fail("cuMemAlloc", 1, 2);
   cudasim_fail("cuStreamSynchronize", 1, 999);
@@ -108,7 +108,7 @@ RULE(there_is_one_fault_at_a_time, "") {
   CHECK(!cudasim_failed(NULL));
 }
 
-RULE(a_fault_may_last, "") {
+SIMULATED(a_fault_may_last, "") {
   use(0);
   const char *function = NULL;
   cudasim_fail_times("cuCtxSynchronize", 2, 3, 900);
@@ -128,7 +128,7 @@ RULE(a_fault_may_last, "") {
   OK(cuCtxSynchronize());
 }
 
-RULE(a_call_that_fails_queues_nothing, "") {
+SIMULATED(a_call_that_fails_queues_nothing, "") {
   use(0);
   CUstream s = new_stream();
   CUdeviceptr m = new_memory(64);
@@ -147,7 +147,7 @@ RULE(a_call_that_fails_queues_nothing, "") {
   OK(cuStreamDestroy_v2(s));
 }
 
-RULE(init_may_fail_on_demand, "") {
+SIMULATED(init_may_fail_on_demand, "") {
   cudasim_fail("cuInit", 1, 803); /* CUDA_ERROR_SYSTEM_DRIVER_MISMATCH */
   IS(cuInit(0), 803);
   OK(cuInit(0));
@@ -155,7 +155,7 @@ RULE(init_may_fail_on_demand, "") {
 
 /* ---- counters ---- */
 
-RULE(calls_are_counted, "") {
+SIMULATED(calls_are_counted, "") {
   const char *name;
   use(0);
   cudasim_reset_counters();
@@ -176,20 +176,19 @@ RULE(calls_are_counted, "") {
   OK(cuMemFree_v2(m));
 }
 
-RULE(not_ready_is_no_failure, "") {
+SIMULATED(not_ready_is_no_failure, "") {
   use(0);
   CUstream s = new_stream();
-  struct gate gate;
   cudasim_reset_counters();
-  close_gate(&gate, s);
+  close_gate(s);
   STAYS_PENDING(cuStreamQuery(s));
-  open_gate(&gate);
+  open_gate();
   OK(cuStreamSynchronize(s));
   SAME(reported("failed_calls", 0), 0);
   OK(cuStreamDestroy_v2(s));
 }
 
-RULE(resetting_counters_keeps_what_is_live, "") {
+SIMULATED(resetting_counters_keeps_what_is_live, "") {
   use(0);
   CUdeviceptr m = new_memory(4096);
   OK(cuMemsetD8_v2(m, 1, 64));
@@ -205,7 +204,7 @@ RULE(resetting_counters_keeps_what_is_live, "") {
   OK(cuMemFree_v2(m));
 }
 
-RULE(violations_are_kept_until_they_are_forgotten, "", .races = true) {
+SIMULATED(violations_are_kept_until_they_are_forgotten, "", .races = true) {
   use(0);
   CUstream a = new_stream(), b = new_stream();
   CUdeviceptr m = new_memory(64);
@@ -225,7 +224,7 @@ RULE(violations_are_kept_until_they_are_forgotten, "", .races = true) {
 }
 
 /* It has none of the threads that would do the work. */
-RULE(a_forked_child_does_not_wait_for_the_work_of_its_parent, "delay=200000") {
+SIMULATED(a_forked_child_does_not_wait_for_the_work_of_its_parent, "delay=200000") {
   use(0);
   CUstream s = new_stream();
   CUdeviceptr m = new_memory(64);
@@ -258,20 +257,20 @@ static void set_from_two_streams(void) {
 }
 
 /* The frames are those of the program, which is called rules. */
-RULE(violations_tell_where_both_calls_were_made_if_asked, "stacks=1", .races = true, .violates = true) {
+SIMULATED(violations_tell_where_both_calls_were_made_if_asked, "stacks=1", .races = true, .violates = true) {
   use(0);
   set_from_two_streams();
   CHECK(reports("violations", "the earlier was queued at rules("));
   CHECK(reports("violations", "; the later at rules("));
 }
 
-RULE(violations_tell_no_stacks_otherwise, "", .races = true, .violates = true) {
+SIMULATED(violations_tell_no_stacks_otherwise, "", .races = true, .violates = true) {
   use(0);
   set_from_two_streams();
   CHECK(!reports("violations", "queued at"));
 }
 
-RULE(bytes_are_counted_by_direction, "") {
+SIMULATED(bytes_are_counted_by_direction, "") {
   use(0);
   CUstream s = new_stream();
   CUdeviceptr m = new_memory(1000), n = new_memory(1000);
@@ -305,7 +304,18 @@ RULE(bytes_are_counted_by_direction, "") {
   OK(cuStreamDestroy_v2(s));
 }
 
-RULE(bytes_are_counted_when_they_are_copied, "") {
+SIMULATED(copies_between_devices_are_counted, "devices=2") {
+  CUcontext one = use(1);
+  CUdeviceptr there = new_memory(1000);
+  CUcontext zero = use(0);
+  CUdeviceptr here = new_memory(1000);
+  OK(cuMemcpyPeer(there, one, here, zero, 1000));
+  OK(cuCtxSynchronize());
+  SAME(reported("peer", 0), 1000);
+  SAME(reported("dtod", 0), 0);
+}
+
+SIMULATED(bytes_are_counted_when_they_are_copied, "") {
   use(0);
   CUstream s = new_stream();
   CUdeviceptr m = new_memory(1000);
@@ -325,7 +335,7 @@ static long long synchronisations(void) {
   return n;
 }
 
-RULE(synchronisations_are_counted, "") {
+SIMULATED(synchronisations_are_counted, "") {
   use(0);
   CUstream s = new_stream();
   CUevent e = new_event();
@@ -351,7 +361,7 @@ RULE(synchronisations_are_counted, "") {
   OK(cuStreamDestroy_v2(s));
 }
 
-RULE(what_does_not_wait_is_no_synchronisation, "") {
+SIMULATED(what_does_not_wait_is_no_synchronisation, "") {
   use(0);
   CUstream s = new_stream();
   CUevent e = new_event();
@@ -376,7 +386,7 @@ RULE(what_does_not_wait_is_no_synchronisation, "") {
   OK(cuStreamDestroy_v2(s));
 }
 
-RULE(the_peak_is_kept, "devices=2") {
+SIMULATED(the_peak_is_kept, "devices=2") {
   use(1);
   CUdeviceptr m = new_memory(8192), n = new_memory(4096);
   OK(cuMemFree_v2(m));
@@ -387,7 +397,7 @@ RULE(the_peak_is_kept, "devices=2") {
   SAME(reported("peak_device_bytes", 1), 12288);
 }
 
-RULE(what_is_live_is_counted, "") {
+SIMULATED(what_is_live_is_counted, "") {
   use(0);
   static unsigned char bytes[4096];
   CUdeviceptr m = new_memory(4096), managed;
@@ -416,7 +426,7 @@ RULE(what_is_live_is_counted, "") {
   for (size_t i = 0; i < sizeof all / sizeof *all; i++) SAME(reported(all[i], 0), 0);
 }
 
-RULE(a_report_fits_or_is_not_written, "") {
+SIMULATED(a_report_fits_or_is_not_written, "") {
   char small[8] = "xxxxxxx";
   OK(cuInit(0));
   size_t enough = cudasim_report(NULL, 0);
@@ -475,92 +485,121 @@ static void one_pool(void) {
   OK(cuMemPoolDestroy(pool));
 }
 
-RULE(events_that_were_destroyed_cost_nothing, "") {
+SIMULATED(events_that_were_destroyed_cost_nothing, "") {
   use(0);
   leaves_nothing(one_event, 60000);
 }
 
-RULE(streams_that_were_destroyed_cost_nothing, "") {
+SIMULATED(streams_that_were_destroyed_cost_nothing, "") {
   use(0);
   leaves_nothing(one_stream, 60000);
 }
 
-RULE(contexts_that_were_destroyed_cost_nothing, "") {
+SIMULATED(contexts_that_were_destroyed_cost_nothing, "") {
   use(0);
   leaves_nothing(one_context, 80000);
 }
 
-RULE(pools_that_were_destroyed_cost_nothing, "") {
+SIMULATED(pools_that_were_destroyed_cost_nothing, "") {
   use(0);
   leaves_nothing(one_pool, 60000);
 }
 
 /* ---- leaks ---- */
 
-RULE(leaked_device_memory_is_reported, "", .leaks = "cuMemAlloc: 4096 bytes at 0x") {
+SIMULATED(leaked_device_memory_is_reported, "") {
   use(0);
   new_memory(4096);
   CHECK(reports("leaks", "on device 0"));
-  OK(cuDevicePrimaryCtxRetain(&(CUcontext){0}, 0)); /* else the context takes it along */
+  CHECK(reports("leaks", "cuMemAlloc: 4096 bytes at 0x"));
 }
 
-RULE(leaked_page_locked_memory_is_reported, "", .leaks = "cuMemAllocHost: 4096 bytes at 0x") {
+SIMULATED(leaked_page_locked_memory_is_reported, "") {
   use(0);
   new_pinned(4096);
-  OK(cuDevicePrimaryCtxRetain(&(CUcontext){0}, 0));
+  CHECK(reports("leaks", "cuMemHostAlloc: 4096 bytes at 0x"));
 }
 
-RULE(leaked_registrations_are_reported, "", .leaks = "cuMemHostRegister: 4096 bytes at 0x") {
+SIMULATED(leaked_registrations_are_reported, "") {
   static char bytes[4096];
   use(0);
   OK(cuMemHostRegister_v2(bytes, sizeof bytes, 0));
-  OK(cuDevicePrimaryCtxRetain(&(CUcontext){0}, 0));
+  CHECK(reports("leaks", "cuMemHostRegister: 4096 bytes at 0x"));
 }
 
-RULE(leaked_managed_memory_is_reported, "", .leaks = "cuMemAllocManaged: 4096 bytes at 0x") {
+SIMULATED(leaked_managed_memory_is_reported, "") {
   CUdeviceptr m;
   use(0);
   OK(cuMemAllocManaged(&m, 4096, CU_MEM_ATTACH_GLOBAL));
-  OK(cuDevicePrimaryCtxRetain(&(CUcontext){0}, 0));
+  CHECK(reports("leaks", "cuMemAllocManaged: 4096 bytes at 0x"));
 }
 
-RULE(leaked_pool_memory_is_reported, "", .leaks = "cuMemAllocAsync: 4096 bytes at 0x") {
+SIMULATED(leaked_pool_memory_is_reported, "") {
   CUdeviceptr m;
   use(0);
   OK(cuMemAllocAsync(&m, 4096, NULL));
   OK(cuStreamSynchronize(NULL));
-  OK(cuDevicePrimaryCtxRetain(&(CUcontext){0}, 0));
+  CHECK(reports("leaks", "cuMemAllocAsync: 4096 bytes at 0x"));
 }
 
-RULE(leaked_streams_are_reported, "", .leaks = "cuStreamCreate: ") {
+SIMULATED(leaked_streams_are_reported, "") {
   use(0);
   new_stream();
-  OK(cuDevicePrimaryCtxRetain(&(CUcontext){0}, 0));
+  CHECK(reports("leaks", "cuStreamCreate: "));
 }
 
-RULE(leaked_events_are_reported, "", .leaks = "cuEventCreate: ") {
+SIMULATED(leaked_events_are_reported, "") {
   use(0);
   new_event();
-  OK(cuDevicePrimaryCtxRetain(&(CUcontext){0}, 0));
+  CHECK(reports("leaks", "cuEventCreate: "));
 }
 
-RULE(leaked_pools_are_reported, "", .leaks = "cuMemPoolCreate: ") {
+SIMULATED(leaked_pools_are_reported, "") {
   CUmemoryPool pool;
   CUmemPoolProps p = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
                       .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}};
   use(0);
   OK(cuMemPoolCreate(&pool, &p));
-  OK(cuDevicePrimaryCtxRetain(&(CUcontext){0}, 0));
+  CHECK(reports("leaks", "cuMemPoolCreate: "));
 }
 
-RULE(leaked_contexts_are_reported, "", .leaks = "cuCtxCreate: ") {
+SIMULATED(leaked_contexts_are_reported, "") {
   CUcontext context;
   OK(cuInit(0));
   OK(cuCtxCreate_v2(&context, 0, 0));
+  CHECK(reports("leaks", "cuCtxCreate: "));
 }
 
-RULE(leaked_references_to_primary_contexts_are_reported, "", .leaks = "cuDevicePrimaryCtxRetain: ") {
+SIMULATED(leaked_references_to_primary_contexts_are_reported, "") {
   CUcontext context;
   OK(cuInit(0));
   OK(cuDevicePrimaryCtxRetain(&context, 0));
+  CHECK(reports("leaks", "cuDevicePrimaryCtxRetain: "));
+}
+
+SIMULATED(leaked_graphs_are_reported, "") {
+  use(0);
+  CUgraph graph;
+  CUstream s = new_stream();
+  OK(cuStreamBeginCapture_v2(s, CU_STREAM_CAPTURE_MODE_GLOBAL));
+  SAME(reported("graphs", 0), 0);
+  OK(cuStreamEndCapture(s, &graph));
+  SAME(reported("graphs", 0), 1);
+  CHECK(reports("leaks", "cuStreamEndCapture: 0x"));
+}
+
+SIMULATED(the_last_release_frees_what_is_in_the_context, "") {
+  CUcontext context;
+  OK(cuInit(0));
+  OK(cuDevicePrimaryCtxRetain(&context, 0));
+  OK(cuCtxSetCurrent(context));
+  CUdeviceptr memory = new_memory(4096);
+  new_stream();
+  new_event();
+  OK(cuDevicePrimaryCtxRelease_v2(0));
+  SAME(reported("device_bytes", 0), 0);
+  SAME(reported("streams", 0), 0);
+  SAME(reported("events", 0), 0);
+  use(0);
+  IS(cuMemFree_v2(memory), CUDA_ERROR_INVALID_VALUE);
 }

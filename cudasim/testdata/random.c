@@ -1,7 +1,7 @@
 /* Random programs, judged twice: by the simulator when they run, and by a model that knows nothing of time.
  * The model computes the clock of each call when it is made and compares each access with all
  * before it. A program ends at its first race; a careful one leaves out the calls that would be one. */
-#include "rules.h"
+#include "simulator.h"
 
 enum { SLOTS = 64, STREAMS = 6, EVENTS = 3, BYTES = 32, BLOCKS = 64, ACCESSES = 256 };
 enum { LEGACY, PER_THREAD, FIRST_ORDINARY, FIRST_NON_BLOCKING = 4 };
@@ -271,7 +271,7 @@ static bool run_program(struct machine *m, uint64_t seed) {
   cudasim_drain();
   const bool found = reports("violations", "\"");
   if (found != m->model.race)
-    fail(__FILE__, __LINE__, "program %llu: %s: %s", (unsigned long long)seed,
+    stop("program %llu: %s: %s", (unsigned long long)seed,
          found ? "a violation in a right program" : "a race that is not reported", m->told);
   cudasim_forget_violations();
   OK(cuCtxDestroy_v2(context));
@@ -286,9 +286,9 @@ static void run_programs(uint64_t seed) {
   CHECK(races > 100 && races < 300); /* else nothing was shown */
 }
 
-RULE(random_programs_are_judged_rightly, "", .races = true) { run_programs(1); }
-RULE(random_programs_are_judged_rightly_when_late, "delay=20", .races = true) { run_programs(1001); }
-RULE(random_programs_are_judged_rightly_in_random_order, "schedule=random,delay=20", .races = true) {
+SIMULATED(random_programs_are_judged_rightly, "", .races = true) { run_programs(1); }
+SIMULATED(random_programs_are_judged_rightly_when_late, "delay=20", .races = true) { run_programs(1001); }
+SIMULATED(random_programs_are_judged_rightly_in_random_order, "schedule=random,delay=20", .races = true) {
   run_programs(2001);
 }
-RULE(random_programs_are_judged_rightly_when_lazy, "schedule=lazy", .races = true) { run_programs(3001); }
+SIMULATED(random_programs_are_judged_rightly_when_lazy, "schedule=lazy", .races = true) { run_programs(3001); }

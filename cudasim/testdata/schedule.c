@@ -1,7 +1,7 @@
 /* When queued work is done: delays, random order, pauses. */
-#include "rules.h"
+#include "simulator.h"
 
-RULE(a_delay_is_waited_out, "delay=20000") {
+SIMULATED(a_delay_is_waited_out, "delay=20000") {
   use(0);
   CUstream s = new_stream();
   CUdeviceptr m = new_memory(64);
@@ -13,7 +13,7 @@ RULE(a_delay_is_waited_out, "delay=20000") {
   OK(cuMemFree_v2(m));
 }
 
-RULE(random_delays_are_waited_out, "schedule=random,delay=2000,seed=5") {
+SIMULATED(random_delays_are_waited_out, "schedule=random,delay=2000,seed=5") {
   use(0);
   CUstream s = new_stream();
   CUdeviceptr m = new_memory(64);
@@ -30,7 +30,7 @@ static atomic_int orders;
 
 static void note(void *number) { order[atomic_fetch_add(&orders, 1)] = (int)(intptr_t)number; }
 
-RULE(a_random_schedule_changes_the_order_of_streams, "schedule=random,delay=300,seed=7") {
+SIMULATED(a_random_schedule_changes_the_order_of_streams, "schedule=random,delay=300,seed=7") {
   use(0);
   CUstream s[8];
   bool changed = false, all = true;
@@ -46,23 +46,23 @@ RULE(a_random_schedule_changes_the_order_of_streams, "schedule=random,delay=300,
   for (int i = 0; i < 8; i++) OK(cuStreamDestroy_v2(s[i]));
 }
 
-static void open_late(void *gate) {
+static atomic_bool entered, left;
+
+static void take_time(void *unused) {
+  (void)unused;
+  entered = true;
   nap(20);
-  open_gate(gate);
+  left = true;
 }
 
-RULE(pausing_waits_for_what_runs, "") {
+SIMULATED(pausing_waits_for_what_runs, "") {
   use(0);
   CUstream s = new_stream();
-  struct gate gate;
-  struct thread opening;
-  close_gate(&gate, s);
-  while (!gate.entered) nap(1);
-  start(&opening, open_late, &gate);
+  OK(cuLaunchHostFunc(s, take_time, NULL));
+  while (!entered) nap(1);
   cudasim_pause();
-  CHECK(gate.open);
+  CHECK(left);
   cudasim_resume();
-  join(&opening);
   OK(cuStreamSynchronize(s));
   OK(cuStreamDestroy_v2(s));
 }
@@ -73,7 +73,7 @@ static void resume_late(void *flag) {
   cudasim_resume();
 }
 
-RULE(calls_that_wait_wait_for_the_end_of_a_pause, "") {
+SIMULATED(calls_that_wait_wait_for_the_end_of_a_pause, "") {
   use(0);
   CUstream s = new_stream();
   CUdeviceptr m = new_memory(64);
@@ -89,7 +89,7 @@ RULE(calls_that_wait_wait_for_the_end_of_a_pause, "") {
   OK(cuMemFree_v2(m));
 }
 
-RULE(pausing_does_not_nest, "") {
+SIMULATED(pausing_does_not_nest, "") {
   use(0);
   CUstream s = new_stream();
   CUdeviceptr m = new_memory(64);

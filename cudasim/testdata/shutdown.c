@@ -1,7 +1,7 @@
 /* cudasim_shut_down. */
-#include "rules.h"
+#include "simulator.h"
 
-RULE(after_the_shut_down_every_call_is_refused, "") {
+SIMULATED(after_the_shut_down_every_call_is_refused, "") {
   CUcontext context = NULL;
   CUdevice device;
   CUdeviceptr m;
@@ -22,7 +22,7 @@ RULE(after_the_shut_down_every_call_is_refused, "") {
   cudasim_shut_down(); /* once more is nothing */
 }
 
-RULE(memory_is_gone_after_the_shut_down, "", .leaks = "cuMemAllocHost") {
+SIMULATED(memory_is_gone_after_the_shut_down, "") {
   CUcontext context;
   OK(cuInit(0));
   OK(cuDevicePrimaryCtxRetain(&context, 0));
@@ -35,6 +35,7 @@ RULE(memory_is_gone_after_the_shut_down, "", .leaks = "cuMemAllocHost") {
   CHECK(!host_reads(small) && !host_reads(large));
   IS(cuMemFreeHost(small), CUDA_ERROR_DEINITIALIZED);
   SAME(reported("allocations", 0), 3); /* the report does not change */
+  CHECK(reports("leaks", "cuMemHostAlloc"));
 }
 
 static CUstream held;
@@ -49,7 +50,7 @@ static void never_called_back(CUstream stream, CUresult status, void *data) {
 }
 
 /* Work that has not begun is not done, and a call that waits for it answers so. */
-RULE(a_shut_down_ends_waits, "delay=60000000", .leaks = "cuEventCreate") {
+SIMULATED(a_shut_down_ends_waits, "delay=60000000") {
   CUcontext context;
   struct thread thread;
   CUresult answer = -1;
@@ -70,9 +71,10 @@ RULE(a_shut_down_ends_waits, "delay=60000000", .leaks = "cuEventCreate") {
   SAME(answer, CUDA_ERROR_DEINITIALIZED);
   nap(20);
   CHECK(!called);
+  CHECK(reports("leaks", "cuEventCreate"));
 }
 
-RULE(a_shut_down_ends_holds_and_pauses, "", .leaks = "cuEventCreate") {
+SIMULATED(a_shut_down_ends_holds_and_pauses, "") {
   CUcontext context;
   struct thread thread;
   CUresult answer = -1;
@@ -90,10 +92,11 @@ RULE(a_shut_down_ends_holds_and_pauses, "", .leaks = "cuEventCreate") {
   cudasim_shut_down();
   join(&thread);
   SAME(answer, CUDA_ERROR_DEINITIALIZED);
+  CHECK(reports("leaks", "cuEventCreate"));
 }
 
 /* The running operation completes: its memory is not unmapped under it. */
-RULE(a_shut_down_waits_for_what_runs, "", .leaks = "cuMemAlloc") {
+SIMULATED(a_shut_down_waits_for_what_runs, "") {
   CUcontext context;
   const size_t size = (size_t)256 << 20;
   OK(cuInit(0));
@@ -106,14 +109,15 @@ RULE(a_shut_down_waits_for_what_runs, "", .leaks = "cuMemAlloc") {
   cudasim_shut_down();
   nap(50);
   SAME(reported("memset", 0) % (long long)size, 0); /* all of it, or never begun */
+  CHECK(reports("leaks", "cuMemAlloc"));
 }
 
-static atomic_bool stop;
+static atomic_bool stopped;
 
 static void work(void *data) {
   CUcontext context = data;
   unsigned char bytes[4096];
-  while (!stop) {
+  while (!stopped) {
     CUdeviceptr m = 0;
     void *p = NULL;
     CUstream s = NULL;
@@ -131,7 +135,7 @@ static void work(void *data) {
   }
 }
 
-RULE(a_shut_down_disturbs_no_thread, "", .leaks = "cuDevicePrimaryCtxRetain") {
+SIMULATED(a_shut_down_disturbs_no_thread, "") {
   CUcontext context;
   struct thread threads[6];
   OK(cuInit(0));
@@ -140,7 +144,8 @@ RULE(a_shut_down_disturbs_no_thread, "", .leaks = "cuDevicePrimaryCtxRetain") {
   nap(100);
   cudasim_shut_down();
   nap(20);
-  stop = true;
+  stopped = true;
   for (int i = 0; i < 6; i++) join(&threads[i]);
   IS(cuCtxSynchronize(), CUDA_ERROR_DEINITIALIZED);
+  CHECK(reports("leaks", "cuDevicePrimaryCtxRetain"));
 }

@@ -1,9 +1,9 @@
-/* Address space, and the address space and memory that remain when a machine ends. */
-#include "rules.h"
+/* What the simulator itself needs: address space, memory, threads, time. */
+#include "simulator.h"
 
 #include <sys/resource.h>
 
-RULE(sixteen_devices_work_at_once, "devices=16") {
+SIMULATED(sixteen_devices_work_at_once, "devices=16") {
   for (int i = 0; i < 16; i++) {
     use(i);
     CUstream s = new_stream();
@@ -17,7 +17,7 @@ RULE(sixteen_devices_work_at_once, "devices=16") {
 }
 
 /* The test runs this one under a limit, and allocates more than any without it. */
-RULE(address_space_may_run_out, "memory=17592186044416") {
+SIMULATED(address_space_may_run_out, "memory=17592186044416") {
   use(0);
   enum { most = 4096 };
   static CUdeviceptr m[most];
@@ -43,7 +43,7 @@ static long resident(void) { /* at most, in KiB */
   return usage.ru_maxrss;
 }
 
-RULE(large_memory_costs_little_before_it_is_used, "") {
+SIMULATED(large_memory_costs_little_before_it_is_used, "") {
   use(0);
   long before = resident();
   double start = now();
@@ -55,41 +55,88 @@ RULE(large_memory_costs_little_before_it_is_used, "") {
   CHECK(resident() - before < 128 << 10);
 }
 
-/* Small memory is garbage to the byte, large memory at its ends and here and there. */
-RULE(large_memory_is_garbage_where_programs_look_first, "") {
+SIMULATED(large_allocations_cost_nothing_before_they_are_used, "poison=0") {
   use(0);
-  const size_t large = ((size_t)64 << 20) + 100, half = large / 2;
-  static unsigned char bytes[1 << 20];
-  for (int i = 0; i < 3; i++) {
-    CUdeviceptr m = new_memory(large);
-    OK(cuMemcpyDtoH_v2(bytes, m, 65536));
-    CHECK(all_bytes(bytes, 0xa5, 65536));
-    OK(cuMemcpyDtoH_v2(bytes, m + large - 65536, 65536));
-    CHECK(all_bytes(bytes, 0xa5, 65536));
-    OK(cuMemcpyDtoH_v2(bytes, m + half - 128, 256));
-    CHECK(memchr(bytes, 0xa5, 256) != NULL);
-    OK(cuMemsetD8_v2(m, 7, large));
-    OK(cuMemFree_v2(m));
-    m = new_memory(1 << 20);
-    OK(cuMemcpyDtoH_v2(bytes, m, 1 << 20));
-    CHECK(all_bytes(bytes, 0xa5, 1 << 20));
-    OK(cuMemFree_v2(m));
-  }
+  CUdeviceptr m = new_memory((size_t)15 << 30);
+  OK(cuMemsetD8_v2(m + ((size_t)14 << 30), 1, 64));
+  OK(cuCtxSynchronize());
+  CHECK(is_filled(m + ((size_t)14 << 30), 1, 64));
+  OK(cuMemFree_v2(m));
 }
 
-/* Pages to itself, an unmapped one behind it, and no host access, like all other. */
-RULE(large_memory_is_guarded, "") {
+static size_t lines(const char *path) {
+  FILE *f = fopen(path, "r");
+  size_t n = 0;
+  for (int c; (c = getc(f)) != EOF;) n += c == '\n';
+  fclose(f);
+  return n;
+}
+
+SIMULATED(hundred_thousand_allocations_leave_nothing, "") {
   use(0);
-  const size_t size = 8 << 20;
-  unsigned char *p = new_pinned(size);
-  CHECK(host_writes(p) && host_writes(p + size - 1));
-  CHECK(!host_reads(p - 1) && !host_reads(p + size));
-  CUdeviceptr m = new_memory(size);
-  CHECK(!host_reads((void *)(uintptr_t)m) && !host_reads((void *)(uintptr_t)(m + size - 1)));
+  size_t maps = 0;
+  double start = now();
+  for (int i = 0; i < 100000; i++) {
+    OK(cuMemFree_v2(new_memory((size_t)(i % 7 + 1) * 1000)));
+    if (i == 1000) maps = lines("/proc/self/maps");
+  }
+  CHECK(lines("/proc/self/maps") <= maps + 20);
+  CHECK(now() - start < 30); /* a few seconds; much more only if it grows with the number of past allocations */
+  SAME(reported("device_bytes", 0), 0);
+}
+
+SIMULATED(hundred_thousand_stream_ordered_allocations_leave_nothing, "") {
+  use(0);
+  CUstream s = new_stream();
+  double start = now();
+  for (int i = 0; i < 100000; i++) {
+    CUdeviceptr m = new_pooled((size_t)(i % 7 + 1) * 1000, s);
+    OK(cuMemFreeAsync(m, s));
+  }
+  OK(cuStreamSynchronize(s));
+  CHECK(now() - start < 30);
+  SAME(reported("allocations", 0), 0);
+  OK(cuStreamDestroy_v2(s));
+}
+
+static int threads_of_this_process(void) {
+  int n = 0;
+  char line[128];
+  FILE *f = fopen("/proc/self/status", "r");
+  while (fgets(line, sizeof line, f) != NULL) sscanf(line, "Threads: %d", &n);
+  fclose(f);
+  return n;
+}
+
+static void wait_for_threads_to_end(int left) {
+  for (int i = 0; i < 5000 && threads_of_this_process() > left; i++) nap(1);
+  CHECK(threads_of_this_process() <= left);
+}
+
+static void use_per_thread_stream(void *context) {
+  OK(cuCtxSetCurrent(context));
+  CUevent e = new_event();
+  OK(cuEventRecord(e, CU_STREAM_PER_THREAD));
+  OK(cuEventSynchronize(e));
+  OK(cuEventDestroy_v2(e));
+}
+
+SIMULATED(streams_of_threads_that_ended_go_too, "") {
+  CUcontext context = use(0);
+  int before = threads_of_this_process();
+  for (int i = 0; i < 100; i++) on_thread(use_per_thread_stream, context);
+  wait_for_threads_to_end(before + 1);
+}
+
+SIMULATED(destroyed_streams_go, "") {
+  use(0);
+  int before = threads_of_this_process();
+  CUdeviceptr m = new_memory(200 * 64);
+  for (unsigned i = 0; i < 200; i++) {
+    CUstream s = new_stream();
+    OK(cuMemsetD8Async(m + i * 64, 1, 64, s));
+    OK(cuStreamDestroy_v2(s));
+  }
   OK(cuMemFree_v2(m));
-  IS(cuMemcpyDtoH_v2(p, m, 16), CUDA_ERROR_INVALID_VALUE);
-  OK(cuMemFreeHost(p));
-  CHECK(!host_reads(p)); /* its addresses are not used again soon */
-  CHECK(new_memory(size) != m);
-  OK(cuDevicePrimaryCtxReset_v2(0));
+  wait_for_threads_to_end(before + 1);
 }

@@ -1,0 +1,67 @@
+/* What is no handle is an error, never a crash, as it may be with a driver. */
+#include "simulator.h"
+
+SIMULATED(what_is_no_event_is_refused, "") {
+  use(0);
+  CUevent e = new_event();
+  CUstream s = new_stream();
+  int garbage[64] = {0};
+  CUevent wrong[] = {NULL, (CUevent)(void *)garbage, (CUevent)(void *)s, e};
+  OK(cuEventDestroy_v2(e));
+  for (int i = 0; i < 4; i++) {
+    IS(cuEventQuery(wrong[i]), CUDA_ERROR_INVALID_HANDLE);
+    IS(cuEventSynchronize(wrong[i]), CUDA_ERROR_INVALID_HANDLE);
+    IS(cuEventRecord(wrong[i], s), CUDA_ERROR_INVALID_HANDLE);
+    IS(cuStreamWaitEvent(s, wrong[i], 0), CUDA_ERROR_INVALID_HANDLE);
+    IS(cuEventDestroy_v2(wrong[i]), CUDA_ERROR_INVALID_HANDLE);
+  }
+  OK(cuStreamDestroy_v2(s));
+}
+
+SIMULATED(a_destroyed_event_s_handle_does_not_come_back_to_life, "") {
+  use(0);
+  CUevent old = new_event();
+  OK(cuEventDestroy_v2(old));
+  CUevent e[16];
+  for (int i = 0; i < 16; i++) {
+    e[i] = new_event();
+    CHECK(e[i] != old);
+  }
+  IS(cuEventQuery(old), CUDA_ERROR_INVALID_HANDLE);
+  for (int i = 0; i < 16; i++) OK(cuEventDestroy_v2(e[i]));
+}
+
+SIMULATED(what_is_no_stream_is_refused, "") {
+  use(0);
+  CUstream s = new_stream();
+  CUevent e = new_event();
+  CUdeviceptr m = new_memory(64);
+  int garbage[64] = {0};
+  CUstream wrong[] = {(CUstream)(void *)garbage, (CUstream)(void *)e, s, (CUstream)3};
+  OK(cuStreamDestroy_v2(s));
+  for (int i = 0; i < 4; i++) {
+    IS(cuStreamQuery(wrong[i]), CUDA_ERROR_INVALID_HANDLE);
+    IS(cuStreamSynchronize(wrong[i]), CUDA_ERROR_INVALID_HANDLE);
+    IS(cuStreamWaitEvent(wrong[i], e, 0), CUDA_ERROR_INVALID_HANDLE);
+    IS(cuEventRecord(e, wrong[i]), CUDA_ERROR_INVALID_HANDLE);
+    IS(cuMemsetD8Async(m, 0, 64, wrong[i]), CUDA_ERROR_INVALID_HANDLE);
+    IS(cuStreamDestroy_v2(wrong[i]), CUDA_ERROR_INVALID_HANDLE);
+  }
+  OK(cuEventDestroy_v2(e));
+  OK(cuMemFree_v2(m));
+}
+
+SIMULATED(what_is_no_pool_is_refused, "") {
+  use(0);
+  CUmemoryPool destroyed = new_pool((CUmemLocation){CU_MEM_LOCATION_TYPE_DEVICE, 0}, CU_MEM_ALLOCATION_TYPE_PINNED);
+  int garbage[64] = {0};
+  CUdeviceptr m;
+  uint64_t value;
+  OK(cuMemPoolDestroy(destroyed));
+  CUmemoryPool wrong[] = {NULL, (CUmemoryPool)(void *)garbage, destroyed};
+  for (int i = 0; i < 3; i++) {
+    IS(cuMemAllocFromPoolAsync(&m, 64, wrong[i], NULL), CUDA_ERROR_INVALID_VALUE);
+    IS(cuMemPoolGetAttribute(wrong[i], CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &value), CUDA_ERROR_INVALID_VALUE);
+    IS(cuMemPoolDestroy(wrong[i]), CUDA_ERROR_INVALID_VALUE);
+  }
+}
