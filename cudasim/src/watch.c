@@ -5,23 +5,12 @@
 
 #include <string.h>
 
-enum { POISON = 0xa5, WHOLE = 256 << 10, ENDS = 32 << 10, LINE = 64, STEP = 4 << 10 };
-
-/* Of large memory, the first and last pages and a few lines between are hashed. */
-static void each_piece(char *memory, size_t size, void (*visit)(char *, size_t, uint64_t *), uint64_t *state) {
-  if (size <= WHOLE) {
-    visit(memory, size, state);
-    return;
-  }
-  visit(memory, ENDS, state);
-  for (size_t at = ENDS; at + LINE < size - ENDS; at += STEP) visit(memory + at, LINE, state);
-  visit(memory + size - ENDS, ENDS, state);
-}
+enum { POISON = 0xa5 };
 
 /* Four lanes, so that it costs about as much as reading the memory. */
-static void hash(char *memory, size_t size, uint64_t *state) {
+static uint64_t hash_of(const char *memory, size_t size) {
   enum { LANES = 4 };
-  uint64_t lane[LANES] = {*state, 1, 2, 3}, word;
+  uint64_t state = size, lane[LANES] = {size, 1, 2, 3}, word;
   for (; size >= LANES * sizeof word; memory += LANES * sizeof word, size -= LANES * sizeof word)
     for (size_t i = 0; i < LANES; i++) {
       memcpy(&word, memory + i * sizeof word, sizeof word);
@@ -29,17 +18,7 @@ static void hash(char *memory, size_t size, uint64_t *state) {
       lane[i] ^= lane[i] >> 29;
     }
   for (; size; memory++, size--) lane[0] = (lane[0] ^ (unsigned char)*memory) * 0x100000001b3;
-  for (size_t i = 0; i < LANES; i++) *state = (*state ^ lane[i]) * 0xbf58476d1ce4e5b9 + (*state >> 31);
-}
-
-static void fill(char *memory, size_t size, uint64_t *state) {
-  (void)state;
-  memset(memory, POISON, size);
-}
-
-static uint64_t hash_of(const char *memory, size_t size) {
-  uint64_t state = size;
-  each_piece((char *)(uintptr_t)memory, size, hash, &state);
+  for (size_t i = 0; i < LANES; i++) state = (state ^ lane[i]) * 0xbf58476d1ce4e5b9 + (state >> 31);
   return state;
 }
 
@@ -68,7 +47,7 @@ static void watch_copy(struct op *op, struct traffic *from, struct traffic *to) 
     op->hash = hash_of(op->from, op->size);
   }
   if (host_reaches(op->to_block) && !to->reads && !to->writes && !overlap(op))
-    each_piece(op->to, op->size, fill, &(uint64_t){0});
+    memset(op->to, POISON, op->size);
 }
 
 static bool reads(const struct op *op) { return op->kind == OP_COPY && !op->staging; }
@@ -90,8 +69,13 @@ void watch_begins(struct op *op) {
   if (!op->hashed || hash_of(op->from, op->size) == op->hash) return;
   violation(
       "%s reads %zu bytes of %s memory at 0x%zx that the host changed after the copy was queued: "
-      "wait for the copy before writing to its source",
-      op->call, op->size, op->from_block ? "page-locked or managed" : "pageable", (size_t)(uintptr_t)op->from);
+      "wait for the copy before writing to its source (seen with schedule=%s,delay=%llu,seed=%llu: not every "
+      "schedule shows it)",
+      op->call, op->size, op->from_block ? "page-locked or managed" : "pageable", (size_t)(uintptr_t)op->from,
+      sim.options.lazy     ? "lazy"
+      : sim.options.random ? "random"
+                           : "inorder",
+      (unsigned long long)sim.options.delay, (unsigned long long)sim.options.seed);
 }
 
 void watch_ended(struct op *op) {

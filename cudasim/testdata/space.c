@@ -43,6 +43,37 @@ static long resident(void) { /* at most, in KiB */
   return usage.ru_maxrss;
 }
 
+#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
+enum { SANITIZED = true };
+#else
+enum { SANITIZED = false };
+#endif
+
+/* Each knows of the one before, and all are waited for: clocks that list 3,000 streams for each of 3,000 take 144 MiB. */
+SIMULATED(thousands_of_streams_take_little_memory, "") {
+  enum { STREAMS = 3000, BYTES = 64 };
+  use(0);
+  static CUstream s[STREAMS];
+  CUevent e = new_event();
+  CUdeviceptr m = new_memory(STREAMS * BYTES);
+  long before = resident();
+  for (int i = 0; i < STREAMS; i++) {
+    s[i] = new_stream();
+    if (i) OK(cuStreamWaitEvent(s[i], e, 0));
+    OK(cuMemsetD8Async(m + i * BYTES, 1, BYTES, s[i]));
+    OK(cuEventRecord(e, s[i]));
+  }
+  for (int i = 0; i < STREAMS; i++) {
+    OK(cuStreamSynchronize(s[i]));
+    OK(cuMemsetD8Async(m + i * BYTES, 2, BYTES, s[i]));
+  }
+  OK(cuCtxSynchronize());
+  CHECK(SANITIZED || resident() - before < 96 << 10);
+  for (int i = 0; i < STREAMS; i++) OK(cuStreamDestroy_v2(s[i]));
+  OK(cuEventDestroy_v2(e));
+  OK(cuMemFree_v2(m));
+}
+
 SIMULATED(large_memory_costs_little_before_it_is_used, "") {
   use(0);
   long before = resident();

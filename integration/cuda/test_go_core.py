@@ -2,6 +2,7 @@
 and memory of cuda-core that Go takes. Each side waits for the event of the other."""
 
 import ctypes
+import time
 
 import golib
 import nanoarrow
@@ -16,6 +17,7 @@ import capsules
 import cudacore
 import driver
 import go
+import simulator
 from cudaarray import Exported
 
 pytestmark = pytest.mark.usefixtures("golang")
@@ -59,6 +61,25 @@ def copy(stream, buffer):
     target, got = cudacore.pinned(np.zeros(buffer.size // 8, "i8"))
     buffer.copy_to(target, stream=stream)
     return got
+
+
+@pytest.mark.simulator
+@pytest.mark.parametrize("rows", ["valid", "large"])
+@pytest.mark.parametrize("pause", [0, 0.001, 0.01])
+def test_a_wait_that_core_does_not_make_is_reported(theirs, rows, pause):
+    """In every run, whatever Go has asked the driver about its own copy by then."""
+    for _ in range(10):
+        for waits in True, False:
+            with go.on_device("int64", rows) as made:
+                taken = Taken(made)
+                time.sleep(pause)
+                if waits:
+                    cudacore.wait(theirs, taken.event)
+                copy(theirs, taken.values())
+                theirs.sync()
+                del taken
+            assert bool(simulator.report()["violations"]) == (not waits)
+            simulator.library.cudasim_forget_violations()
 
 
 @pytest.mark.pair("cuda-core", "CUDA memory and events", "to it")
