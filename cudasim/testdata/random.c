@@ -280,15 +280,17 @@ static bool run_program(struct machine *m, uint64_t seed) {
 
 static void run_programs(uint64_t seed) {
   static struct machine m;
+  const char *count = getenv("RANDOM_PROGRAMS"); /* make soak asks for more */
+  const int programs = count ? atoi(count) : 400;
   int races = 0;
   OK(cuInit(0));
-  for (int i = 0; i < 400; i++) races += run_program(&m, seed + (uint64_t)i);
-  CHECK(races > 100 && races < 300); /* else nothing was shown */
+  for (int i = 0; i < programs; i++) races += run_program(&m, seed + (uint64_t)i);
+  CHECK(races > programs / 4 && races < 3 * programs / 4); /* else nothing was shown */
 }
 
 SIMULATED(random_programs_are_judged_rightly, "", .races = true) { run_programs(1); }
-SIMULATED(random_programs_are_judged_rightly_when_late, "delay=20", .races = true) { run_programs(1001); }
+SIMULATED(random_programs_are_judged_rightly_when_late, "delay=20", .races = true) { run_programs(1000001); }
 SIMULATED(random_programs_are_judged_rightly_in_random_order, "schedule=random,delay=20", .races = true) {
-  run_programs(2001);
+  run_programs(2000001);
 }
-SIMULATED(random_programs_are_judged_rightly_when_lazy, "schedule=lazy", .races = true) { run_programs(3001); }
+SIMULATED(random_programs_are_judged_rightly_when_lazy, "schedule=lazy", .races = true) { run_programs(3000001); }
