@@ -53,8 +53,8 @@ type Options struct {
 	// Stacks has violations say where their calls were made: the call of this module and its caller, or
 	// the stack of a program in C.
 	Stacks bool
-	// Threads has each thread of the host know only what it has waited for itself; see [Sim.HostSignal]. It is for
-	// programs in C: goroutines move between threads.
+	// Threads has each thread of the host know only what it has waited for itself, and what it is told by
+	// cudasim_host_signal and cudasim_host_wait. It is for programs in C: goroutines move between threads.
 	Threads bool
 
 	Memory     int64 // bytes of each device; 0 means 16 GiB

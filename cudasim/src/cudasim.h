@@ -143,7 +143,8 @@ int cudasim_wants_callers(void);
 void cudasim_caller(const char *text);
 
 /* Waits until all queued work has completed, except work that is held back. Unordered accesses are
- * detected when they run, so read the report after this; the report at exit does so. */
+ * found when work is queued; what is found when it runs (work on memory that was freed, sources that
+ * were overwritten) is in the report after this; the report at exit does so. It orders nothing. */
 void cudasim_drain(void);
 void cudasim_forget_violations(void);
 
