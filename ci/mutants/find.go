@@ -58,7 +58,7 @@ var waits = map[string]removal{
 
 	"poll": once,
 
-	"Query": isDone, "query": isDone, "QueryEvent": isDone, "QueryStream": isDone, "QueryEventFor": isDone, "QueryStreamForNone": isDone,
+	"Query": isDone, "query": isDone, "QueryEvent": isDone, "QueryStream": isDone, "QueryEventFor": isDone, "QueryStreamFor": isDone,
 	"reached": isDone, "trySynchronize": isDone, "synchronizeUncaptured": isDone, "SynchronizeFor": isDone,
 
 	"Capturing": isFree, "mayUse": isFree,

@@ -50,7 +50,8 @@ static void end(FILE *f) {
   free(text);
 }
 
-void conflict(const struct extent *s, const struct access *before, bool wrote, const struct access *after, bool writes) {
+void conflict(const struct extent *s, const struct access *before, bool wrote, const struct access *after,
+              bool writes) {
   FILE *f = begin();
   tell(f, after);
   fprintf(f, " %s ", writes ? "writes" : "reads");
@@ -79,7 +80,8 @@ void conflict_pending(const struct extent *s, const struct access *before, bool 
   fprintf(f, " may still %s ", wrote ? "write" : "read");
   tell_memory(f, s);
   fprintf(f, " when its owner gives it back without having waited for that");
-  if (before->stream) fprintf(f, ": name %s as one that uses the memory, or wait for %s", label_name(before->stream), before->call);
+  if (before->stream)
+    fprintf(f, ": name %s as one that uses the memory, or wait for %s", label_name(before->stream), before->call);
   tell_origins(f, before, before);
   end(f);
 }

@@ -24,7 +24,7 @@ enum { CLOCK_FAN = 32 };
 struct clock {
   int refs, depth;
   union {
-    uint64_t at[CLOCK_FAN];          /* depth 0 */
+    uint64_t at[CLOCK_FAN];         /* depth 0 */
     struct clock *below[CLOCK_FAN]; /* NULL: all zero */
   };
 };
@@ -74,9 +74,9 @@ struct access {
 
 /* order.c */
 void order_stream_new(struct stream *stream);
-void order_stream_end(struct stream *stream);            /* all of its work is done */
-void order_stream_renew(struct stream *stream);          /* the same, and it goes on for another owner */
-void order_queued(struct op *op);                        /* before it is appended */
+void order_stream_end(struct stream *stream);   /* all of its work is done */
+void order_stream_renew(struct stream *stream); /* the same, and it goes on for another owner */
+void order_queued(struct op *op);               /* before it is appended */
 void order_begins(struct op *op);
 void order_ends(struct op *op);
 void order_freed(struct op *op);
@@ -108,7 +108,7 @@ struct label *label_share(struct label *label);
 void label_drop(struct label *label);
 const char *label_name(const struct label *label);   /* NULL: the host */
 const char *label_origin(const struct label *label); /* NULL: not worth telling */
-char *caller_of_call(void); /* NULL if it is not asked for, or not known */
+char *caller_of_call(void);                          /* NULL if it is not asked for, or not known */
 
 /* access.c */
 struct ranges {
@@ -132,7 +132,8 @@ struct extent {
   uintptr_t start, end;
 };
 
-void conflict(const struct extent *extent, const struct access *before, bool wrote, const struct access *after, bool writes);
+void conflict(const struct extent *extent, const struct access *before, bool wrote, const struct access *after,
+              bool writes);
 void conflict_kept(const struct extent *extent, const struct access *kept, const struct access *after, bool writes);
 void conflict_pending(const struct extent *extent, const struct access *before, bool wrote);
 

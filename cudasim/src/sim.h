@@ -263,13 +263,13 @@ struct thread {
   int depth, room;
   struct stream *streams; /* per-thread default streams, one per context */
   const char *call;
-  bool per_thread; /* the call in progress has a suffix _ptds or _ptsz */
-  struct host *host;  /* what it knows, with the option threads */
-  bool internal;      /* a library acts for itself, ... */
-  uintptr_t *keys;    /* ... and learns for these */
+  bool per_thread;   /* the call in progress has a suffix _ptds or _ptsz */
+  struct host *host; /* what it knows, with the option threads */
+  bool internal;     /* a library acts for itself, ... */
+  uintptr_t *keys;   /* ... and learns for these */
   size_t key_count;
-  uintptr_t acts_on;  /* the key whose knowledge it acts on; 0: none */
-  char *caller;       /* who makes its calls, as it says */
+  uintptr_t acts_on; /* the key whose knowledge it acts on; 0: none */
+  char *caller;      /* who makes its calls, as it says */
   bool in_host_function;
   uint64_t id; /* given when the thread first begins a capture */
   int capture_mode;

@@ -46,8 +46,7 @@ static void watch_copy(struct op *op, struct traffic *from, struct traffic *to) 
     op->hashed = true;
     op->hash = hash_of(op->from, op->size);
   }
-  if (host_reaches(op->to_block) && !to->reads && !to->writes && !overlap(op))
-    memset(op->to, POISON, op->size);
+  if (host_reaches(op->to_block) && !to->reads && !to->writes && !overlap(op)) memset(op->to, POISON, op->size);
 }
 
 static bool reads(const struct op *op) { return op->kind == OP_COPY && !op->staging; }

@@ -49,7 +49,8 @@ enum { SANITIZED = true };
 enum { SANITIZED = false };
 #endif
 
-/* Each knows of the one before, and all are waited for: clocks that list 3,000 streams for each of 3,000 take 144 MiB. */
+/* Each knows of the one before, and all are waited for: clocks that list 3,000 streams for each of 3,000 take 144 MiB.
+ */
 SIMULATED(thousands_of_streams_take_little_memory, "") {
   enum { STREAMS = 3000, BYTES = 64 };
   use(0);

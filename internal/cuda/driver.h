@@ -180,7 +180,8 @@ cdevice_v0_cuda_result cdevice_v0_cuda_event_synchronize(cdevice_v0_cuda_table, 
  * no key. */
 cdevice_v0_cuda_result cdevice_v0_cuda_event_query_for(cdevice_v0_cuda_table, uintptr_t context, uintptr_t event,
                                                        uintptr_t key);
-cdevice_v0_cuda_result cdevice_v0_cuda_stream_query_for(cdevice_v0_cuda_table, uintptr_t context, uintptr_t stream);
+cdevice_v0_cuda_result cdevice_v0_cuda_stream_query_for(cdevice_v0_cuda_table, uintptr_t context, uintptr_t stream,
+                                                        uintptr_t key);
 cdevice_v0_cuda_result cdevice_v0_cuda_context_synchronize_for(cdevice_v0_cuda_table, uintptr_t context,
                                                                const uintptr_t* streams, size_t count, int32_t* asked,
                                                                uintptr_t* keys, size_t key_count);

@@ -2,10 +2,10 @@
 #include "driver.h"
 
 /* What `call` returns is for the library alone, and about the memory that the keys stand for. */
-#define INTERNALLY(d, keys, count, call)                                       \
-  if ((d)->cudasim_internal_begin) (d)->cudasim_internal_begin(keys, count);   \
-  cdevice_v0_cuda_result r = call;                                             \
-  if ((d)->cudasim_internal_end) (d)->cudasim_internal_end();                  \
+#define INTERNALLY(d, keys, count, call)                                     \
+  if ((d)->cudasim_internal_begin) (d)->cudasim_internal_begin(keys, count); \
+  cdevice_v0_cuda_result r = call;                                           \
+  if ((d)->cudasim_internal_end) (d)->cudasim_internal_end();                \
   return r
 
 cdevice_v0_cuda_result cdevice_v0_cuda_event_query_for(cdevice_v0_cuda_table d, uintptr_t context, uintptr_t event,
@@ -13,8 +13,9 @@ cdevice_v0_cuda_result cdevice_v0_cuda_event_query_for(cdevice_v0_cuda_table d, 
   INTERNALLY(d, &key, key != 0, cdevice_v0_cuda_event_query(d, context, event));
 }
 
-cdevice_v0_cuda_result cdevice_v0_cuda_stream_query_for(cdevice_v0_cuda_table d, uintptr_t context, uintptr_t stream) {
-  INTERNALLY(d, NULL, 0, cdevice_v0_cuda_stream_query(d, context, stream));
+cdevice_v0_cuda_result cdevice_v0_cuda_stream_query_for(cdevice_v0_cuda_table d, uintptr_t context, uintptr_t stream,
+                                                        uintptr_t key) {
+  INTERNALLY(d, &key, key != 0, cdevice_v0_cuda_stream_query(d, context, stream));
 }
 
 cdevice_v0_cuda_result cdevice_v0_cuda_context_synchronize_for(cdevice_v0_cuda_table d, uintptr_t context,

@@ -81,9 +81,9 @@ func (c *Context) QueryEventFor(event uintptr, key Key) (bool, error) {
 	return r.value != 0, nil
 }
 
-// QueryStreamForNone is [Context.QueryStream] for the library itself.
-func (c *Context) QueryStreamForNone(stream uintptr) (bool, error) {
-	r := C.cdevice_v0_cuda_stream_query_for(c.table, c.word(), C.uintptr_t(stream))
+// QueryStreamFor is [Context.QueryStream] for the library itself. A key of 0 is none.
+func (c *Context) QueryStreamFor(stream uintptr, key Key) (bool, error) {
+	r := C.cdevice_v0_cuda_stream_query_for(c.table, c.word(), C.uintptr_t(stream), C.uintptr_t(key))
 	if r.code != 0 {
 		return false, c.fail(r, stream)
 	}

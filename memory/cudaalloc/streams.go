@@ -88,7 +88,7 @@ func (d *Device) idleStream() (uintptr, error) {
 		word := l.free[0]
 		l.free = slices.Delete(l.free, 0, 1)
 		l.mu.Unlock()
-		done, err := d.ctx.QueryStreamForNone(word)
+		done, err := d.ctx.QueryStreamFor(word, 0)
 		if done && err == nil {
 			d.ctx.HandOut(device.Ptr(word), 0)
 			return word, nil
