@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"strings"
 	"syscall"
 	"testing"
@@ -62,6 +63,7 @@ func number(s syscall.Signal) string { return fmt.Sprintf("%d", int(s)) }
 
 func TestSignalsReachTheProgram(t *testing.T) {
 	t.Parallel()
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP) // which nohup ignores, and then the program would
 	cmd := command(t, theProgram(t), "print-signals", "3")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // without a terminal
 	p := start(t, cmd)

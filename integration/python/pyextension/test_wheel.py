@@ -109,8 +109,10 @@ def test_stripped(library):
 
 
 def test_nothing_of_the_simulator_or_of_the_machine_is_in_it(files):
+    """But the names of the functions by which the library tells a simulated driver what it does for itself."""
+    told = set(re.findall(rb"cudasim_\w+", (wheels.ROOT / "internal" / "cuda" / "watch.h").read_bytes()))
     for name, content in files.items():
-        assert b"cudasim" not in content.lower(), name
+        assert set(re.findall(rb"(?i)\w*cudasim\w*", content)) <= told, name
         assert str(wheels.ROOT).encode() not in content, name
         assert str(pathlib.Path.home()).encode() + b"/" not in content, name
 
