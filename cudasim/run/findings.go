@@ -39,7 +39,22 @@ func (f findings) text() []byte {
 		fmt.Fprintf(&out, " (and %s that libraries keep in caches)", count(f.kept, "object"))
 	}
 	out.WriteByte('\n')
+	if f.violations > 0 && !f.saysWhere() {
+		out.WriteString("cudasim: the option stacks=1 says where the calls were made\n")
+	}
 	return out.Bytes()
+}
+
+// saysWhere reports whether violations say where their calls were made.
+func (f findings) saysWhere() bool {
+	for _, m := range f.machines {
+		for _, violation := range m.Violations {
+			if strings.Contains(violation, "queued at ") {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func (f findings) writeViolations(out *bytes.Buffer) {

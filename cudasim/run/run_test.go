@@ -60,6 +60,9 @@ func outcome(t *testing.T, cmd *exec.Cmd) result {
 // violation is what is printed for the one that the program in C makes.
 const violation = `cuMemcpyDtoHAsync in stream \d+ of GPU 0 reads memory at .* that cuMemcpyHtoDAsync in stream .*`
 
+// hint is printed where a violation does not say where its calls were made.
+const hint = "cudasim: the option stacks=1 says where the calls were made\n"
+
 func TestFindings(t *testing.T) {
 	t.Parallel()
 	const leaks = `cudasim: leaks:\n  cuDevicePrimaryCtxRetain: 1 references to device 0\n  cuMemAlloc: 4096 bytes at 0x\w+ on device 0\n`
@@ -77,14 +80,15 @@ func TestFindings(t *testing.T) {
 		{what: "right", how: "killed", status: 137, stderr: "^$"},
 		{what: "nothing", how: "0"},
 		{what: "fork-after", how: "0"},
-		{what: "violate", how: "0", status: 66, stderr: one + "cudasim: 1 violation, 0 leaks\n$"},
-		{what: "violate", how: "7", status: 7, stderr: one + "cudasim: 1 violation, 0 leaks\n$"},
-		{what: "violate", how: "_exit", status: 66, stderr: one + "cudasim: 1 violation, 0 leaks\n$"},
+		{what: "violate", how: "0", status: 66, stderr: one + "cudasim: 1 violation, 0 leaks\n" + hint + "$"},
+		{what: "violate", how: "7", status: 7, stderr: one + "cudasim: 1 violation, 0 leaks\n" + hint + "$"},
+		{what: "violate", how: "_exit", status: 66, stderr: one + "cudasim: 1 violation, 0 leaks\n" + hint + "$"},
+		{what: "violate", how: "0", flags: []string{"-machine", "stacks=1"}, status: 66, stderr: "; the earlier was queued at .*\n\ncudasim: 1 violation, 0 leaks\n$"},
 		{what: "leak", how: "0", stderr: "^" + leaks + "cudasim: 0 violations, 2 leaks\n$"},
 		{what: "leak", how: "0", flags: []string{"-leaks"}, status: 67, stderr: leaks},
 		{what: "leak", how: "7", flags: []string{"-leaks"}, status: 7, stderr: leaks},
 		{what: "violate-and-leak", how: "0", flags: []string{"-leaks"}, status: 66, stderr: leaks},
-		{what: "violate-and-leak", how: "_exit", status: 66, stderr: one + leaks + "cudasim: 1 violation, 2 leaks\n$"},
+		{what: "violate-and-leak", how: "_exit", status: 66, stderr: one + leaks + "cudasim: 1 violation, 2 leaks\n" + hint + "$"},
 		{what: "violate-and-leak", how: "abort", status: 134, stderr: one + leaks},
 		{what: "violate-and-leak", how: "crash", status: 139, stderr: one + leaks},
 		{what: "violate-and-leak", how: "killed", status: 137, stderr: one + leaks},
@@ -118,7 +122,7 @@ func TestSeveralProcesses(t *testing.T) {
 	assert.Equal(t, 66, o.status)
 	const process = `process \d+ \(program\): `
 	assert.Regexp(t, "^cudasim: violation 1: "+process+violation+"\n\ncudasim: violation 2: "+process+violation+"\n\n"+
-		"cudasim: leaks:\n  "+process+"cuDevicePrimaryCtxRetain: .*\n  "+process+"cuMemAlloc: 4096 .*\ncudasim: 2 violations, 2 leaks\n$", o.stderr)
+		"cudasim: leaks:\n  "+process+"cuDevicePrimaryCtxRetain: .*\n  "+process+"cuMemAlloc: 4096 .*\ncudasim: 2 violations, 2 leaks\n"+hint+"$", o.stderr)
 }
 
 // What a process that is left behind has done so far is printed, and it is not waited for.
@@ -194,7 +198,7 @@ cudasim: leaks:
   f: 1
   1 leak more
 cudasim: 4 violations, 2 leaks (and 1 object that libraries keep in caches)
-`, string(f.text()))
+`+hint, string(f.text()))
 	assert.Empty(t, find([]ledger.Machine{{Kept: 7}, {}}).text())
 	several := make([]string, 21)
 	for i := range several {
