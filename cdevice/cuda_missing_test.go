@@ -165,6 +165,26 @@ var programs = []program{
 		b.Release()
 		p.must(p.gpus[0].Flush(background))
 	}},
+	{"wait for the stream that reads after the release", 1, func(p *trial) {
+		b := p.upload(p.rec)
+		s, stuck := p.stream(0), p.stream(0)
+		p.must(b.WaitOn(s))
+		p.read(b, s, 0)
+		held, err := p.gpus[0].NewEvent() // which orders nothing, as a host function would
+		p.must(err)
+		p.must(p.sim.HoldEvent(held.Handle()))
+		p.must(stuck.Record(held))
+		p.must(b.UsedOn(stuck)) // so that the memory outlives the wait
+		if p.wait {
+			p.must(b.UsedOn(s))
+		}
+		b.Release()
+		p.rest()
+		p.must(s.Synchronize(background))
+		p.must(p.sim.FireEvent(held.Handle()))
+		p.must(held.Close())
+		p.must(p.gpus[0].Flush(background))
+	}},
 	{"free while a stream reads", 1, func(p *trial) {
 		gpu := p.gpus[0]
 		a, s := p.stream(0), p.stream(0)

@@ -111,7 +111,8 @@ void cudasim_host_wait(const void *key);
 void cudasim_internal_begin(uintptr_t *keys, size_t count);
 void cudasim_internal_end(void);
 
-/* The user gives memory back now: what the calling thread knows is known about it. The key ends with
+/* The user gives memory back now: what the calling thread knows, or, if it acts on something, what is known
+ * for that, is known about the memory. What the program learns later is not. The key ends with
  * cudasim_forget, or when the memory is kept or freed. */
 void cudasim_give_back(uintptr_t key);
 void cudasim_forget(uintptr_t key);

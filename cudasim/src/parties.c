@@ -29,24 +29,16 @@ static struct keeper *keeper_find(uintptr_t key) {
 
 static struct host *program_of(const struct thread *t) { return t->host ? t->host : &sim.host; }
 
-/* Who acts on what is known for a key knows what the program knows, too. */
-static struct host *update(struct keeper *k) {
-  const struct host *h = program_of(self());
-  clock_join(&k->host.clock, h->clock);
-  k->host.slot = h->slot;
-  k->host.epoch = h->epoch;
-  return &k->host;
-}
-
-static struct host *host_of_thread(void) {
+/* What is known to the thread about memory that it gives back: of a library that acts on what was waited for, that
+ * alone. What the program learns later does not count, for when that is depends on time. */
+static const struct host *giver(void) {
   const struct thread *t = self();
-  struct keeper *k = t->acts_on ? keeper_find(t->acts_on) : NULL;
-  return k ? update(k) : program_of(t);
+  const struct keeper *k = t->acts_on ? keeper_find(t->acts_on) : NULL;
+  return k ? &k->host : program_of(t);
 }
 
-/* What the thread knows now. */
 static struct keeper *keeper_new(uintptr_t key) {
-  const struct host *h = host_of_thread();
+  const struct host *h = giver();
   struct keeper *k = fresh(sizeof *k), **head = bucket(key);
   *k = (struct keeper){.key = key, .host = {clock_share(h->clock), h->slot, h->epoch}, .next = *head, .older = newest};
   *head = k;
@@ -73,20 +65,36 @@ void keeper_forget(uintptr_t key) {
 /* The oldest knows the least: each began with what the program knew. */
 bool keepers_know(const struct access *a) { return !oldest || host_knows(&oldest->host, a); }
 
-static struct host *keeper_host(uintptr_t key) { return update(keeper_of(key)); }
+static void learn(struct host *h, const struct host *other) {
+  clock_join(&h->clock, other->clock);
+  if (other->slot == h->slot) {
+    if (h->epoch < other->epoch) h->epoch = other->epoch;
+  } else if (other->epoch > clock_at(h->clock, other->slot)) {
+    clock_set(&h->clock, other->slot, other->epoch);
+  }
+}
 
 /* ---- the calling thread ---- */
 
+/* Who acts on what is known for a key knows what the program knows, too. */
 struct host *host_of_call(void) {
   const struct thread *t = self();
-  return t->internal && t->key_count ? keeper_host(t->keys[0]) : host_of_thread();
+  static struct host both;
+  const struct keeper *k = t->acts_on ? keeper_find(t->acts_on) : NULL;
+  if (t->internal && t->key_count) return &keeper_of(t->keys[0])->host;
+  if (!k) return program_of(t);
+  clock_drop(both.clock);
+  both = *program_of(t);
+  clock_share(both.clock);
+  clock_join(&both.clock, k->host.clock);
+  return &both;
 }
 
 /* What the calling party knows at this moment, which no later one equals. Reports whether it is a library
  * that acts for itself. */
 bool host_moment(struct clock **known, int *slot, uint64_t *epoch) {
   const bool internal = self()->internal;
-  struct host *h = host_of_call();
+  const struct host *h = host_of_call();
   *known = clock_share(h->clock);
   *slot = h->slot;
   *epoch = h->epoch;
@@ -120,8 +128,7 @@ void host_learns(struct marks *marks) {
 
 static void learn_from(struct host *h, struct host *other) {
   if (!other || h == other) return;
-  clock_join(&h->clock, other->clock);
-  if (other->epoch > clock_at(h->clock, other->slot)) clock_set(&h->clock, other->slot, other->epoch);
+  learn(h, other);
   other->epoch++; /* what it does from now on is not known */
 }
 
@@ -178,7 +185,7 @@ void cudasim_internal_end(void) {
 /* Memory that ends as soon as its work has is no leak. */
 void cudasim_give_back(uintptr_t key) {
   sim_lock();
-  keeper_of(key);
+  learn(&keeper_of(key)->host, giver());
   struct block *b = block_at(key);
   if (b && b->address == key && !b->kept_bytes) block_keep(b, true);
   sim_unlock();
@@ -197,7 +204,7 @@ uintptr_t cudasim_act(uintptr_t key) {
   struct thread *t = self();
   const uintptr_t before = t->acts_on;
   const struct keeper *k = keeper_find(before);
-  if (k && key) clock_join(&keeper_of(key)->host.clock, k->host.clock);
+  if (k && key) learn(&keeper_of(key)->host, &k->host);
   t->acts_on = key;
   sim_unlock();
   return before;
@@ -222,7 +229,7 @@ static void handle_keep(uintptr_t handle, bool kept) {
 void cudasim_keep(uintptr_t what, size_t size) {
   sim_lock();
   struct block *b = size ? block_at(what) : NULL;
-  if (b) access_keep(b, what, size, keeper_host(what));
+  if (b) access_keep(b, what, size, &keeper_of(what)->host);
   if (!size) handle_keep(what, true);
   keeper_forget(what);
   sim_unlock();
@@ -231,7 +238,7 @@ void cudasim_keep(uintptr_t what, size_t size) {
 void cudasim_read(uintptr_t address, size_t size, uintptr_t key) {
   sim_lock();
   struct block *b = block_at(address);
-  if (b && size <= b->size - (address - b->address)) access_done(b, address, size, keeper_host(key));
+  if (b && size <= b->size - (address - b->address)) access_done(b, address, size, &keeper_of(key)->host);
   sim_unlock();
 }
 

@@ -37,7 +37,7 @@ func (c *Context) Driver() *Driver { return c.driver }
 // uses it, what the program knows.
 func (c *Context) GiveBack(key Key) {
 	if c.Watched() {
-		C.cdevice_v0_cuda_give_back(c.table, C.uintptr_t(key))
+		c.driver.GiveBack(key)
 	}
 }
 
@@ -58,6 +58,9 @@ func (c *Context) HandOut(what device.Ptr, size int64) {
 
 // Act implements keep.Driver.
 func (d *Driver) Act(key Key) Key { return Key(C.cdevice_v0_cuda_act(d.table, C.uintptr_t(key))) }
+
+// GiveBack implements keep.Driver.
+func (d *Driver) GiveBack(key Key) { C.cdevice_v0_cuda_give_back(d.table, C.uintptr_t(key)) }
 
 // Forget implements keep.Driver.
 func (d *Driver) Forget(key Key) { C.cdevice_v0_cuda_forget(d.table, C.uintptr_t(key)) }

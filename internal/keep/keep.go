@@ -16,6 +16,8 @@ type Key uintptr
 
 // Driver is a simulated driver, which is told on which waits the module acts.
 type Driver interface {
+	// GiveBack notes that memory is given back: what the thread knows now is known about it.
+	GiveBack(Key)
 	// Act has the calling thread act on what was waited for, for the key, and on what it acted on before. It returns
 	// the key of that.
 	Act(Key) Key
@@ -76,10 +78,18 @@ func (k *Known) Act(f func()) {
 		next := f
 		f = func() {
 			defer d.Forget(k.Key())
+			d.GiveBack(k.Key())
 			Act(d, k.Key(), next)
 		}
 	}
 	f()
+}
+
+// GiveBack is called before a reference is released: who releases it knows what the thread knows.
+func (k *Known) GiveBack() {
+	for _, d := range k.list() {
+		d.GiveBack(k.Key())
+	}
 }
 
 // Publish is called before a function of the program that may give the memory to anybody.

@@ -193,6 +193,15 @@ func (one *deferral) run(g *gpu, done func()) {
 	}, done)
 }
 
+// endMemory calls end, which acts on what was asked for the memory.
+func (one *deferral) endMemory(g *gpu) (err error) {
+	if one.key == 0 {
+		return one.end()
+	}
+	keep.Act(g.ctx.Driver(), one.key, func() { err = one.end() })
+	return err
+}
+
 // note counts an item that has not ended. The caller holds d.mu.
 func (d *deferred) note(one *deferral) {
 	if d.all == nil {
@@ -359,7 +368,7 @@ func (d *deferred) finish(g *gpu, one *deferral, gone error) {
 		calls.run(func() { one.run(g, func() { d.ended(one, gone) }) })
 		return
 	}
-	err := one.end()
+	err := one.endMemory(g)
 	switch {
 	case err == nil:
 		d.ended(one, gone)
