@@ -68,12 +68,16 @@ func (c *Context) Release() error {
 // driver, unless that is known. From then on each call fails with [ContextIsDestroyed] and does
 // not reach the driver: the primary context may be active again with the same handle,
 // and addresses and handles of this context may be those of other things in the new one.
-// stream was made in the context; the drivers of CUDA 11 are asked about it.
+// stream was made in the context; the drivers of CUDA 11 are asked about it. With a driver that was shut
+// down, every context is gone.
 func (c *Context) Gone(stream uintptr) (bool, error) {
 	if c.gone.Load() {
 		return true, nil
 	}
 	r := C.cdevice_v0_cuda_context_lives(c.table, c.Device.handle, c.handle, C.uint64_t(c.id), C.uintptr_t(stream))
+	if Code(r.code) == Deinitialized { // so are all contexts; calls go on to say why
+		return true, nil
+	}
 	if r.code != 0 {
 		return false, c.fail(r)
 	}

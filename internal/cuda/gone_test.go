@@ -35,6 +35,24 @@ func TestGonePassesNoDeadHandle(t *testing.T) {
 	}
 }
 
+// With the driver, its contexts are gone, so that a program gets a GPU of another driver. Calls still say
+// that the driver has ended.
+func TestADriverThatWasShutDownHasNoContext(t *testing.T) {
+	sim := cudasim.Load(t, cudasim.Options{})
+	driver, err := cuda.Open(sim.Path())
+	require.NoError(t, err)
+	dev, err := driver.Device(0)
+	require.NoError(t, err)
+	ctx, err := dev.Context()
+	require.NoError(t, err)
+	sim.Allow("cuDevicePrimaryCtxRetain")
+	sim.ShutDown()
+	gone, err := ctx.Gone(0)
+	require.NoError(t, err)
+	assert.True(t, gone)
+	assert.ErrorIs(t, ctx.Synchronize(), cuda.Deinitialized)
+}
+
 // called are the functions that were called, without those that make an error readable.
 func called(sim *cudasim.Sim) map[string]int {
 	calls := sim.Report().Calls
