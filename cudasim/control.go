@@ -3,6 +3,8 @@ package cudasim
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
+	"runtime"
 	"unsafe"
 )
 
@@ -86,12 +88,32 @@ func (s *Sim) ResetCounters() { s.call("cudasim_reset_counters") }
 // now. The simulator cannot see accesses of the host: declared ones are checked like those of
 // copies. Pageable memory is ignored.
 func (s *Sim) HostRead(address uintptr, size int) {
+	defer s.tellCaller()()
 	s.call("cudasim_host_read", address, uintptr(size))
 }
 
 // HostWrite declares that the host writes size bytes; see [Sim.HostRead].
 func (s *Sim) HostWrite(address uintptr, size int) {
+	defer s.tellCaller()()
 	s.call("cudasim_host_write", address, uintptr(size))
+}
+
+// tellCaller has violations name the caller of the function that calls it, until the returned function is
+// called; see [Options].Stacks.
+func (s *Sim) tellCaller() func() {
+	if int32(s.call("cudasim_wants_callers")) == 0 {
+		return func() {}
+	}
+	var pcs [1]uintptr
+	runtime.Callers(3, pcs[:])
+	f, _ := runtime.CallersFrames(pcs[:]).Next()
+	text := fmt.Sprintf("%s (%s:%d)", f.Function, filepath.Base(f.File), f.Line)
+	runtime.LockOSThread() // the text is that of the thread
+	s.call("cudasim_caller", uintptr(unsafe.Pointer(cString(text))))
+	return func() {
+		s.call("cudasim_caller", 0)
+		runtime.UnlockOSThread()
+	}
 }
 
 // Drain waits until all queued work has completed, except work that is held back. Conflicting

@@ -11,7 +11,8 @@
 //	...
 //	sim.Calls("cuMemAlloc")
 //
-// The test fails at its end if anything leaked. Any other program runs with the library that
+// The test fails at its end if anything leaked. Package cudasimtest does the same for programs that use
+// memory/cudaalloc, which need no path. Any other program runs with the library that
 // [Build] compiles, configured by the environment variable CUDASIM, whose value [Options.String]
 // returns. README.md describes the simulator and its differences from a GPU.
 //
@@ -196,8 +197,8 @@ func (s *Sim) Path() string { return s.path }
 //	sim.Allow("cuDevicePrimaryCtxRetain", "cuEventCreate")
 func (s *Sim) Allow(functions ...string) { s.allowed = append(s.allowed, functions...) }
 
-// NoLeaks fails the test, with a list, if there are live objects that [Sim.Allow] does not exclude,
-// or violations.
+// NoLeaks fails the test, with a list, if there are violations, or live objects that [Sim.Allow] does
+// not exclude. What libraries keep in caches, Report.Kept, is no leak.
 func (s *Sim) NoLeaks(t testing.TB) {
 	t.Helper()
 	s.Drain()
@@ -206,10 +207,20 @@ func (s *Sim) NoLeaks(t testing.TB) {
 		function, _, _ := strings.Cut(leak, ":")
 		return slices.Contains(s.allowed, function)
 	})
+	if len(r.Violations) > 0 {
+		t.Errorf("cudasim: %d rules violated:%s", len(r.Violations), paragraphs(r.Violations))
+	}
 	if len(leaks) > 0 {
 		t.Errorf("cudasim: %d leaked:\n\t%s", len(leaks), strings.Join(leaks, "\n\t"))
 	}
-	if len(r.Violations) > 0 {
-		t.Errorf("cudasim: %d rules violated:\n\t%s", len(r.Violations), strings.Join(r.Violations, "\n\t"))
+}
+
+// paragraphs is a text with a paragraph for each violation. What it says of streams and callers are lines
+// of their own.
+func paragraphs(violations []string) string {
+	var text strings.Builder
+	for _, v := range violations {
+		text.WriteString("\n\n\t" + strings.ReplaceAll(v, "; ", ";\n\t\t"))
 	}
+	return text.String()
 }

@@ -398,6 +398,33 @@ func TestLeaksFailTheTest(t *testing.T) {
 	assert.Empty(t, r.end())
 }
 
+// Each violation is a paragraph. It names the lines of the host's accesses.
+func TestViolationsAreParagraphs(t *testing.T) {
+	r := &recorder{TB: t, dir: t.TempDir()}
+	d := newDriver(t, Load(r, Options{Stacks: true}))
+	defer runtime.UnlockOSThread()
+	d.Allow("cuDevicePrimaryCtxRetain", "cuMemHostAlloc")
+	memory := new(uintptr)
+	d.ok("cuMemHostAlloc", uintptr(unsafe.Pointer(memory)), 4096, 0)
+	for range 2 {
+		d.ok("cuMemsetD8Async", *memory, 1, 4096, perThreadStream)
+		d.HostRead(*memory, 4096)
+		d.ok("cuCtxSynchronize")
+	}
+	errors := r.end()
+	require.Len(t, errors, 1)
+	paragraphs := strings.Split(errors[0], "\n\n")
+	require.Len(t, paragraphs, 3)
+	assert.Equal(t, "cudasim: 2 rules violated:", paragraphs[0])
+	for _, p := range paragraphs[1:] {
+		lines := strings.Split(p, "\n\t\t")
+		require.Len(t, lines, 3)
+		assert.Contains(t, lines[0], "\tcudasim_host_read by the host reads ")
+		assert.Contains(t, lines[1], "the earlier was queued at ")
+		assert.Regexp(t, `^the later at .*\.TestViolationsAreParagraphs \(cudasim_test\.go:\d+\)$`, lines[2])
+	}
+}
+
 // A test that leaks fails by itself, and its machine is shut down all the same.
 func TestTheEndOfTheTestLooksForLeaks(t *testing.T) {
 	r := &recorder{TB: t, dir: t.TempDir()}
@@ -412,6 +439,8 @@ func TestTheEndOfTheTestLooksForLeaks(t *testing.T) {
 }
 
 const deinitialized = 4 // CUDA_ERROR_DEINITIALIZED
+
+const perThreadStream = 2 // CU_STREAM_PER_THREAD
 
 // A process has room for as many machines as it likes, one after another.
 func TestHundredsOfMachines(t *testing.T) {
