@@ -93,6 +93,7 @@ var allowed = map[string][]string{
 	"memory/cudaalloc":          {"device", "internal/cuda", "internal/keep", "internal/memcopy", "internal/sizeclass"},
 	"memory/hostpinned":         {"device", "internal/sizeclass", "memory/cudaalloc"},
 	"cudasim":                   {},
+	"cudasim/cudasimtest":       {"cudasim", "memory/cudaalloc"},
 	"internal/testing/within":   {},
 	"internal/testing/cudatest": {"cudasim", "device", "internal/cuda", "internal/testing/within", "memory/cudaalloc"},
 

@@ -1,0 +1,12 @@
+//go:build !linux || !cgo
+
+package cudasimtest
+
+import (
+	"testing"
+
+	"github.com/arrowdevice/arrowdevice/cudasim"
+)
+
+// There is no machine to settle: cudasim.Load fails.
+func settle(testing.TB, *cudasim.Sim) {}

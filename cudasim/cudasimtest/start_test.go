@@ -1,0 +1,188 @@
+package cudasimtest_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cdevice/cdevicetest"
+	"github.com/arrowdevice/arrowdevice/cudasim"
+	"github.com/arrowdevice/arrowdevice/cudasim/cudasimtest"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
+	"github.com/arrowdevice/arrowdevice/memory/hostpinned"
+)
+
+// recorder is a test of its own that writes down its failures.
+type recorder struct {
+	testing.TB
+	cleanups []func()
+	failures []string
+}
+
+func (r *recorder) Helper()          {}
+func (r *recorder) Cleanup(f func()) { r.cleanups = append(r.cleanups, f) }
+func (r *recorder) Errorf(format string, args ...any) {
+	r.failures = append(r.failures, fmt.Sprintf(format, args...))
+}
+func (r *recorder) Fatal(args ...any) { panic(fmt.Sprint(args...)) }
+
+// end ends the test and returns its failures.
+func (r *recorder) end() []string {
+	for _, f := range slices.Backward(r.cleanups) {
+		f()
+	}
+	return r.failures
+}
+
+// failures are those of a test that does what run does.
+func failures(t *testing.T, run func(*program), o cudasim.Options) []string {
+	t.Helper()
+	r := &recorder{TB: t}
+	p := &program{t: r, sim: cudasimtest.Start(r, cudasimtest.WithOptions(o))}
+	p.gpu = must(cudaalloc.Open(0))
+	run(p)
+	return r.end()
+}
+
+// Tests one after another have machines of their own, for all code that opens GPUs.
+func TestEachTestHasItsMachine(t *testing.T) {
+	before := os.Getenv("CDEVICE_CUDA_DRIVER")
+	for devices := range 3 {
+		t.Run(fmt.Sprint(devices+1), func(t *testing.T) {
+			sim := cudasimtest.Start(t, cudasimtest.WithOptions(cudasim.Options{Devices: devices + 1}))
+			gpu, err := cudaalloc.Open(0)
+			require.NoError(t, err)
+			infos, err := cudaalloc.Devices()
+			require.NoError(t, err)
+			assert.Len(t, infos, devices+1)
+			for _, kind := range []device.Type{device.CUDA, device.CUDAHost, device.CUDAManaged} {
+				dev, err := device.Open(device.ID{Type: kind})
+				require.NoError(t, err)
+				assert.Same(t, gpu.Own(), dev.(*cudaalloc.Device).Own())
+				m, err := dev.Allocate(ctx, 100, nil)
+				require.NoError(t, err)
+				require.NoError(t, m.Free(nil))
+			}
+			assert.NotZero(t, sim.Calls("cuMemAllocFromPoolAsync"))
+		})
+	}
+	assert.Equal(t, before, os.Getenv("CDEVICE_CUDA_DRIVER"))
+}
+
+func TestParallelTestsNameTheirMachine(t *testing.T) {
+	before := os.Getenv("CDEVICE_CUDA_DRIVER")
+	for range 3 {
+		t.Run("", func(t *testing.T) {
+			t.Parallel()
+			sim := cudasimtest.Start(t, cudasimtest.WithParallel())
+			assert.Equal(t, before, os.Getenv("CDEVICE_CUDA_DRIVER"))
+			gpu, err := cudaalloc.Open(0, cudaalloc.WithDriver(sim.Path()))
+			require.NoError(t, err)
+			m, err := gpu.Allocate(ctx, 100, nil)
+			require.NoError(t, err)
+			require.NoError(t, m.Free(nil))
+		})
+	}
+}
+
+func TestEachLeakFailsTheTest(t *testing.T) {
+	defer cudasimtest.SettleTime(10 * time.Millisecond)()
+	for want, run := range map[string]func(*program){
+		"cuMemAllocFromPoolAsync: 5000 bytes": func(p *program) { must(p.gpu.Allocate(ctx, 5000, nil)) },
+		"cuMemHostAlloc: ":                    func(p *program) { must(p.gpu.Pinned().Allocate(ctx, 5000, nil)) },
+		"cuMemAllocManaged: ":                 func(p *program) { must(p.gpu.Managed().Allocate(ctx, 5000, nil)) },
+		"cuStreamCreateWithPriority: 0x":      func(p *program) { must(p.gpu.NewStream()) },
+		"cuEventCreate: 0x":                   func(p *program) { must(p.gpu.NewEvent()) },
+	} {
+		got := failures(t, run, cudasim.Options{})
+		if assert.Len(t, got, 1, want) {
+			assert.Contains(t, got[0], "cudasim: 1 leaked:\n\t"+want)
+		}
+	}
+}
+
+// What was released is no leak, while work uses it and while the library keeps it.
+func TestNothingIsLeft(t *testing.T) {
+	for name, o := range map[string]cudasim.Options{
+		"in order": {}, "delayed": {Delay: 20 * time.Millisecond}, "lazy": {Lazy: true}, "without pools": {NoPools: true, Delay: time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			assert.Empty(t, failures(t, func(p *program) {
+				s := p.stream(p.gpu)
+				for range 3 {
+					b := p.upload()
+					p.must(b.WaitOn(s))
+					p.read(b, s)
+					p.must(b.UsedOn(s))
+					b.Release()
+				}
+				for _, dev := range []*cudaalloc.Device{p.gpu, p.gpu.Pinned(), p.gpu.Managed()} {
+					m := must(dev.Allocate(ctx, size, s))
+					p.fill(m.Ptr(), s)
+					p.must(m.Free(s))
+				}
+				mem := hostpinned.New(p.gpu, 0)
+				mem.Free(mem.Allocate(size)) // and no Trim
+				released := make(chan struct{})
+				p.gpu.AfterWork(func() { time.Sleep(10 * time.Millisecond); close(released) })
+			}, o))
+		})
+	}
+}
+
+// A test may leave a machine that fails and does not work.
+func TestTheMachineIsMadeToWork(t *testing.T) {
+	assert.Empty(t, failures(t, func(p *program) {
+		b := p.upload()
+		p.sim.Pause()
+		b.Release()
+		p.sim.FailTimes("", 1, 1000, 999)
+	}, cudasim.Options{}))
+}
+
+// A leak of memory names no line. CheckLeaks does, of a batch.
+func TestCheckLeaksNamesTheLine(t *testing.T) {
+	if testing.Short() {
+		t.Skip("CheckLeaks waits for five seconds")
+	}
+	defer cudasimtest.SettleTime(10 * time.Millisecond)()
+	r := &recorder{TB: t}
+	cdevicetest.CheckLeaks(r)
+	p := &program{t: r, sim: cudasimtest.Start(r)}
+	p.gpu = must(cudaalloc.Open(0))
+	b := p.upload()
+	got := r.end()
+	require.Len(t, got, 2)
+	assert.Contains(t, got[0], "cuMemAllocFromPoolAsync")
+	assert.Contains(t, got[1], "program_test.go:")
+	b.Release()
+}
+
+// Work that the machine cannot end is a failure, and no hang.
+func TestWorkThatDoesNotEnd(t *testing.T) {
+	defer cudasimtest.FlushTime(50 * time.Millisecond)()
+	defer cudasimtest.SettleTime(0)()
+	got := failures(t, func(p *program) {
+		s, held := p.stream(p.gpu), p.event()
+		p.must(p.sim.HoldEvent(held.Handle()))
+		p.must(s.Record(held))
+		m := must(p.gpu.Allocate(ctx, size, nil))
+		p.must(m.FreeAfter(held))
+	}, cudasim.Options{})
+	require.NotEmpty(t, got)
+	assert.Contains(t, got[0], "cudasimtest: free what waits for work of GPU 0: ")
+	assert.Contains(t, got[0], context.DeadlineExceeded.Error())
+}
+
+func TestOptionsThatAreNil(t *testing.T) {
+	assert.PanicsWithValue(t, "cudasimtest: option 1 is nil", func() {
+		cudasimtest.Start(&recorder{TB: t}, cudasimtest.WithParallel(), nil)
+	})
+}
