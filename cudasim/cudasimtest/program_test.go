@@ -19,9 +19,10 @@ const size = 4096 // bytes of memory and of a column
 
 // program is a program in a test of its own.
 type program struct {
-	t   testing.TB
-	sim *cudasim.Sim
-	gpu *cudaalloc.Device
+	t     testing.TB
+	sim   *cudasim.Sim
+	wrong bool // for programs that can have a mistake
+	gpu   *cudaalloc.Device
 }
 
 var ctx = context.Background()
