@@ -19,24 +19,32 @@ import (
 )
 
 func main() {
-	ctx := context.Background()
 	gpu, err := cudaalloc.Open(0)
 	if err != nil {
 		log.Fatalf("%v; without a GPU: go run ./cudasim/run go run ./examples/roundtrip", err)
 	}
+	if err := roundTrip(context.Background(), threeBatches(), gpu); err != nil {
+		log.Fatal(err)
+	}
+}
 
-	here := must(cdevice.WrapRecordReader(threeBatches(), device.CPUDevice()))
+func roundTrip(ctx context.Context, batches array.RecordReader, gpu device.Device) error {
+	here, err := cdevice.WrapRecordReader(batches, device.CPUDevice())
+	if err != nil {
+		return err
+	}
 	defer here.Release()
-	there := must(here.CopyTo(ctx, gpu))
+	there, err := here.CopyTo(ctx, gpu)
+	if err != nil {
+		return err
+	}
 	defer there.Release()
 	back := there.HostReader(ctx, nil) // an array.RecordReader again
 	defer back.Release()
 	for back.Next() {
 		fmt.Println(back.RecordBatch().NumRows(), "rows from", gpu.ID())
 	}
-	if err := back.Err(); err != nil {
-		log.Fatal(err)
-	}
+	return back.Err()
 }
 
 // threeBatches is any reader of arrow-go: of a file, a table, a query.
@@ -45,12 +53,9 @@ func threeBatches() array.RecordReader {
 	b := array.NewRecordBuilder(memory.DefaultAllocator, schema)
 	b.Field(0).(*array.Int64Builder).AppendValues([]int64{1, 2, 3, 4}, nil)
 	rec := b.NewRecordBatch()
-	return must(array.NewRecordReader(schema, []arrow.RecordBatch{rec, rec, rec}))
-}
-
-func must[T any](v T, err error) T {
+	batches, err := array.NewRecordReader(schema, []arrow.RecordBatch{rec, rec, rec})
 	if err != nil {
 		log.Fatal(err)
 	}
-	return v
+	return batches
 }
