@@ -45,6 +45,7 @@ type Live struct {
 	Events            int     `json:"events"`
 	Contexts          int     `json:"contexts"`
 	Graphs            int     `json:"graphs"`
+	ExecutableGraphs  int     `json:"executable_graphs"`
 	PrimaryReferences []int   `json:"primary_references"` // per device
 }
 

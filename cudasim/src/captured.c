@@ -1,4 +1,4 @@
-/* Work that a capture takes: it becomes nodes of a graph and is not run.
+/* Work that a capture takes: it becomes nodes of a graph, and is done when that is launched.
  *
  * The manual says: a stream that waits for an event of a capture joins it; two captures
  * cannot be merged; a capture cannot depend on work outside of it, nor work outside on a
@@ -10,9 +10,9 @@ static CUresult invalidate(struct capture *c, CUresult result) {
   return result;
 }
 
-static CUresult add(struct stream *s, int type) {
+static CUresult add(struct stream *s, int type, const struct work *work) {
   CUgraphNode node;
-  CUresult r = graph_add(s->capture->graph, type, &s->ends, &node);
+  CUresult r = graph_add(s->capture->graph, type, work, s, &node);
   if (!r) nodes_set(&s->ends, &(struct nodes){.count = 1, .at = &node});
   return r;
 }
@@ -25,6 +25,29 @@ static int type_of(const struct op *op) {
     case OP_HOST: return op->host ? CU_GRAPH_NODE_TYPE_HOST : 0;
     default: return 0;
   }
+}
+
+static CUresult add_event(struct stream *s, int type, const struct event *e) {
+  return add(s, type, &(struct work){.call = self()->call, .event = (CUevent)e->object.handle});
+}
+
+static uintptr_t address_of(const void *memory, const struct block *b) {
+  return (uintptr_t)memory - (uintptr_t)(b ? b->shadow : 0);
+}
+
+static CUresult add_op(struct stream *s, const struct op *op) {
+  const struct work work = {
+      .call = op->call,
+      .to = address_of(op->to, op->to_block),
+      .from = address_of(op->from, op->from_block),
+      .size = op->size,
+      .peer = op->peer,
+      .value = op->value,
+      .width = op->width,
+      .host = op->host,
+      .data = op->data,
+  };
+  return add(s, type_of(op), &work);
 }
 
 /* Also refuses work for the legacy stream while that is forbidden. */
@@ -40,7 +63,7 @@ bool capture_takes(struct stream *s, const struct op *op, CUresult *result) {
   else if (!type_of(op))
     *result = invalidate(s->capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
   else
-    *result = add(s, type_of(op));
+    *result = add_op(s, op);
   return true;
 }
 
@@ -65,7 +88,7 @@ CUresult capture_record_external(CUevent event, CUstream stream) {
   const struct event *e = object_find(event, EVENT);
   if (!e || e->context != s->context) return CUDA_ERROR_INVALID_HANDLE;
   if (!s->capture) return CUDA_ERROR_INVALID_VALUE;
-  return s->capture->invalid ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : add(s, CU_GRAPH_NODE_TYPE_EVENT_RECORD);
+  return s->capture->invalid ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : add_event(s, CU_GRAPH_NODE_TYPE_EVENT_RECORD, e);
 }
 
 /* Reading: an event of a capture that has ended is still one of a capture; one that was
@@ -100,7 +123,7 @@ bool capture_takes_wait(struct stream *s, struct event *e, unsigned flags, CUres
   if (s->capture && s->capture->invalid)
     *result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   else if (external)
-    *result = s->capture ? add(s, CU_GRAPH_NODE_TYPE_WAIT_EVENT) : CUDA_ERROR_INVALID_VALUE;
+    *result = s->capture ? add_event(s, CU_GRAPH_NODE_TYPE_WAIT_EVENT, e) : CUDA_ERROR_INVALID_VALUE;
   else
     *result = s->capture ? wait_inside(s, e) : join(s, e);
   return true;

@@ -3,22 +3,37 @@
 
 #include <stdlib.h>
 
+static const char launch[] = "cuGraphLaunch";
+
 /* Where an access was made: "cuMemsetD8Async in stream 3 of GPU 0". */
 static void tell(FILE *f, const struct access *a) {
+  if (a->captured) {
+    fprintf(f, "%s, captured in %s and launched by %s in %s,", a->call, label_name(a->captured), launch,
+            label_name(a->stream));
+    return;
+  }
   fprintf(f, a->stream ? "%s in %s" : "%s by %s", a->call, label_name(a->stream));
 }
 
+/* Outside of a graph, its nodes come before or after other work together. */
+static const char *call_of(const struct access *a) { return a->captured ? launch : a->call; }
+
+static void advise_capture(FILE *f, const struct access *before, const struct access *after) {
+  fprintf(f, ": while they are captured, record an event after %s in %s and let %s wait for it before %s", before->call,
+          label_name(before->captured), label_name(after->captured), after->call);
+}
+
 static void advise(FILE *f, const struct access *before, const struct access *after) {
+  const char *first = call_of(before), *second = call_of(after);
   const char *there = label_name(before->stream), *here = label_name(after->stream);
   if (!before->stream && !after->stream) return;
   fprintf(f, ": ");
   if (!before->stream)
-    fprintf(f, "the host must do it before %s is queued, or wait for that first", after->call);
+    fprintf(f, "the host must do it before %s is queued, or wait for that first", second);
   else if (!after->stream)
-    fprintf(f, "wait for %s, or for an event recorded after it in %s, before %s", before->call, there, after->call);
+    fprintf(f, "wait for %s, or for an event recorded after it in %s, before %s", first, there, second);
   else
-    fprintf(f, "record an event after %s in %s and let %s wait for it before %s", before->call, there, here,
-            after->call);
+    fprintf(f, "record an event after %s in %s and let %s wait for it before %s", first, there, here, second);
 }
 
 static void tell_origins(FILE *f, const struct access *before, const struct access *after) {
@@ -59,7 +74,10 @@ void conflict(const struct extent *s, const struct access *before, bool wrote, c
   fprintf(f, " that ");
   tell(f, before);
   fprintf(f, " %s, and is not ordered after it", wrote ? "writes" : "reads");
-  advise(f, before, after);
+  if (before->launch && before->launch == after->launch)
+    advise_capture(f, before, after);
+  else
+    advise(f, before, after);
   tell_origins(f, before, after);
   end(f);
 }

@@ -57,10 +57,10 @@ static enum bytes kind_of(struct end to, struct end from) {
 /* The host waits for copies from host to host, and for synchronous ones from or to the host; not
  * for those between devices or inside one. It also waits for asynchronous copies to pageable
  * memory, unless the option pageable_async is set. */
-static bool waits(const struct op *op, bool async, struct end to) {
+static bool waits(const struct op *op, bool async) {
   if (op->bytes == HTOH) return true;
   if (!async) return op->bytes == HTOD || op->bytes == DTOH;
-  return !to.block && !sim.options.pageable_async;
+  return !op->to_block && !sim.options.pageable_async;
 }
 
 /* An asynchronous copy reads pageable memory before the call returns. */
@@ -88,21 +88,20 @@ static CUresult wait_for(struct stream *s, const struct op *op, const struct mar
 
 /* Unless the call specifies when its source is read, the options decide when pageable memory is
  * read. */
-static bool stages(const struct copy *c, struct end from) {
+static bool stages(const struct copy *c, const struct block *from) {
   if (c->order == CU_MEMCPY_SRC_ACCESS_ORDER_STREAM) return false;
   if (c->order == CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL) return true;
-  return !from.block && !sim.options.pageable_async;
+  return !from && !sim.options.pageable_async;
 }
 
-static CUresult queue(const struct copy *c, struct stream *s) {
+static CUresult make(const struct copy *c, const struct stream *s, struct op **out) {
   struct end to, from;
   CUresult r = find_end(c->to, c->size, c->to_wanted, &to);
   if (!r) r = find_end(c->from, c->size, c->from_wanted, &from);
   if (!r && !c->peer) r = reach_check(s->context, to.block);
   if (!r && !c->peer) r = reach_check(s->context, from.block);
   if (r) return r;
-  const bool captured = s->capture;
-  struct op *op = op_new(OP_COPY);
+  struct op *op = *out = op_new(OP_COPY);
   op_touch(op, to.block);
   op_touch(op, from.block);
   op->to_block = to.block;
@@ -112,16 +111,25 @@ static CUresult queue(const struct copy *c, struct stream *s) {
   op->size = c->size;
   op->bytes = kind_of(to, from);
   op->staged = !to.block || !from.block;
-  const bool wait = !captured && waits(op, c->async, to);
+  op->peer = c->peer;
+  return CUDA_SUCCESS;
+}
+
+static CUresult queue(const struct copy *c, struct stream *s) {
+  struct op *op;
+  CUresult r = make(c, s, &op);
+  if (r) return r;
+  if (s->capture) return op_push(s, op);
+  struct block *from = op->from_block;
+  const bool wait = waits(op, c->async);
   op->waited = wait;
   s->object.refs++;
-  if (!wait && !captured && stages(c, from)) {
-    if (from.block) access_by_host(op->call, from.block, c->from, c->size, false);
+  if (!wait && stages(c, from)) {
+    if (from) access_by_host(op->call, from, c->from, c->size, false);
     stage(op);
   }
   /* Which may be read now, or late, and not in the order of the stream. */
-  if (c->order == CU_MEMCPY_SRC_ACCESS_ORDER_ANY && from.block)
-    access_by_host(op->call, from.block, c->from, c->size, false);
+  if (c->order == CU_MEMCPY_SRC_ACCESS_ORDER_ANY && from) access_by_host(op->call, from, c->from, c->size, false);
   struct marks before = {0};
   if (wait && sim.options.pageable_strict) marks_of_stream(&before, s);
   r = op_push(s, op);
@@ -129,6 +137,11 @@ static CUresult queue(const struct copy *c, struct stream *s) {
   marks_free(&before);
   object_unref(&s->object);
   return r;
+}
+
+/* Of a graph: also from and to pageable memory, it is done in its place. */
+CUresult copy_op(const struct work *w, const struct stream *s, struct op **out) {
+  return make(&(struct copy){.to = w->to, .from = w->from, .size = w->size, .peer = w->peer}, s, out);
 }
 
 static CUresult run(const struct copy *c, CUstream stream) {
@@ -223,25 +236,32 @@ CUresult copy_peer(CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcon
   return r;
 }
 
-static CUresult set(CUdeviceptr to, uint32_t value, int width, size_t count, CUstream stream, bool async) {
-  struct stream *s;
+CUresult set_op(const struct work *w, const struct stream *s, struct op **out) {
   struct end end;
-  CUresult r = stream_find_current(stream, &s);
-  if (r || !count) return r;
-  if (count > SIZE_MAX / (size_t)width || to % (unsigned)width) return CUDA_ERROR_INVALID_VALUE;
-  r = find_end(to, count * (size_t)width, ON_DEVICE, &end);
+  CUresult r = find_end(w->to, w->size, ON_DEVICE, &end);
   if (!r) r = reach_check(s->context, end.block);
   if (r) return r;
-  struct op *op = op_new(OP_SET);
+  struct op *op = *out = op_new(OP_SET);
   op_touch(op, end.block);
   op->to_block = end.block;
   op->to = end.memory;
-  op->value = value;
-  op->width = width;
-  op->size = count * (size_t)width;
+  op->value = w->value;
+  op->width = w->width;
+  op->size = w->size;
   op->bytes = SET;
+  return CUDA_SUCCESS;
+}
+
+static CUresult set(CUdeviceptr to, uint32_t value, int width, size_t count, CUstream stream, bool async) {
+  struct stream *s;
+  struct op *op;
+  CUresult r = stream_find_current(stream, &s);
+  if (r || !count) return r;
+  if (count > SIZE_MAX / (size_t)width || to % (unsigned)width) return CUDA_ERROR_INVALID_VALUE;
+  r = set_op(&(struct work){.to = to, .size = count * (size_t)width, .value = value, .width = width}, s, &op);
+  if (r) return r;
+  const bool wait = !async && op->to_block->memory != DEVICE_MEMORY; /* the host may read it at once */
   r = op_push(s, op);
-  bool wait = !async && end.block->memory != DEVICE_MEMORY; /* the host may read it at once */
   return r || !wait ? r : stream_finish(s);
 }
 

@@ -21,6 +21,7 @@ typedef struct cudasim_event_handle *CUevent;
 typedef struct cudasim_pool_handle *CUmemoryPool;
 typedef struct cudasim_graph_handle *CUgraph;
 typedef struct cudasim_node_handle *CUgraphNode;
+typedef struct cudasim_exec_handle *CUgraphExec;
 
 typedef void (*CUhostFn)(void *data);
 typedef void (*CUstreamCallback)(CUstream stream, CUresult status, void *data);
@@ -60,6 +61,22 @@ enum {
   CU_GRAPH_NODE_TYPE_WAIT_EVENT = 6,
   CU_GRAPH_NODE_TYPE_EVENT_RECORD = 7
 };
+
+enum {
+  CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH = 1,
+  CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD = 2,
+  CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH = 4,
+  CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY = 8
+};
+
+enum { CUDA_GRAPH_INSTANTIATE_SUCCESS = 0, CUDA_GRAPH_INSTANTIATE_ERROR = 1 };
+
+typedef struct {
+  uint64_t flags;
+  CUstream hUploadStream;
+  CUgraphNode hErrNode_out;
+  int result_out;
+} CUDA_GRAPH_INSTANTIATE_PARAMS;
 
 /* All zero: an edge that means no more than that one node comes after another. */
 typedef struct {
@@ -196,6 +213,7 @@ typedef enum {
 _Static_assert(sizeof(CUmemPoolProps) == 88, "ABI");
 _Static_assert(sizeof(CUmemAccessDesc) == 12, "ABI");
 _Static_assert(sizeof(CUgraphEdgeData) == 8, "ABI");
+_Static_assert(sizeof(CUDA_GRAPH_INSTANTIATE_PARAMS) == 32, "ABI");
 _Static_assert(sizeof(CUmemcpyAttributes) == 24, "ABI");
 _Static_assert(sizeof(CUdeviceptr) == sizeof(void *), "64-bit systems only");
 

@@ -159,7 +159,7 @@ void cudasim_forget_violations(void);
  *   staged_bytes      of those copied from or to pageable host memory
  *   live              {"device_bytes": [per device], "managed_bytes", "host_bytes", "registered_bytes",
  *                      "allocations", "pools", "streams", "events", "contexts", "graphs",
- *                      "primary_references": [per device]}
+ *                      "executable_graphs", "primary_references": [per device]}
  *   peak_device_bytes [per device]
  *   refused_addresses allocations that were CUDA_ERROR_OUT_OF_MEMORY because the process has no
  *                     address space left; the first one says so on standard error

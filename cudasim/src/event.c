@@ -61,9 +61,12 @@ CUresult event_record(CUevent event, CUstream stream) {
   if (r) return r;
   struct event *e = object_find(event, EVENT);
   if (!e || e->context != s->context) return CUDA_ERROR_INVALID_HANDLE;
-  if (capture_takes_record(s, e, &r)) return r;
+  return capture_takes_record(s, e, &r) ? r : event_record_in(e, s);
+}
+
+CUresult event_record_in(struct event *e, struct stream *s) {
   uint64_t number;
-  r = ipc_event_record(e, &number);
+  CUresult r = ipc_event_record(e, &number);
   if (r) return r;
   struct op *op = op_new(OP_RECORD);
   op->event = e;

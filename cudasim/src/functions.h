@@ -149,6 +149,13 @@ API(cuThreadExchangeStreamCaptureMode, , 10010, capture_exchange_mode, (int *mod
 API(cuGraphCreate, , 10000, graph_create, (CUgraph *graph, unsigned flags), (graph, flags))
 API(cuGraphDestroy, , 10000, graph_destroy, (CUgraph graph), (graph))
 API(cuGraphGetNodes, , 10000, graph_nodes, (CUgraph graph, CUgraphNode *nodes, size_t *count), (graph, nodes, count))
+API(cuGraphInstantiate, , 10000, exec_instantiate_log, (CUgraphExec *exec, CUgraph graph, CUgraphNode *node, char *log, size_t size), (exec, graph, node, log, size))
+API(cuGraphInstantiate, _v2, 11000, exec_instantiate_log, (CUgraphExec *exec, CUgraph graph, CUgraphNode *node, char *log, size_t size), (exec, graph, node, log, size))
+API(cuGraphInstantiateWithFlags, , 11040, exec_instantiate, (CUgraphExec *exec, CUgraph graph, unsigned long long flags), (exec, graph, flags))
+API_PTSZ(cuGraphInstantiateWithParams, , 12000, exec_instantiate_params, (CUgraphExec *exec, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *params), (exec, graph, params))
+API_PTSZ(cuGraphUpload, , 11010, exec_upload, (CUgraphExec exec, CUstream stream), (exec, stream))
+API_PTSZ(cuGraphLaunch, , 10000, exec_launch, (CUgraphExec exec, CUstream stream), (exec, stream))
+API(cuGraphExecDestroy, , 10000, exec_destroy, (CUgraphExec exec), (exec))
 API(cuGraphNodeGetType, , 10000, graph_node_type, (CUgraphNode node, int *type), (node, type))
 
 API(cuIpcGetMemHandle, , 4010, ipc_get_memory, (CUipcMemHandle *handle, CUdeviceptr address), (handle, address))

@@ -1,5 +1,5 @@
-/* Graphs, the results of captures. They can be inspected and destroyed; none is run, so a node
- * keeps its type and its dependencies, and nothing of the work itself. */
+/* Graphs, the results of captures. A node keeps its dependencies, and what a launch needs to do its
+ * work again; exec.c launches. */
 #include "sim.h"
 
 #include <stdlib.h>
@@ -43,17 +43,22 @@ CUresult graph_new(struct capture *capture, struct graph **out) {
 }
 
 void graph_free(struct graph *g) {
-  for (int i = 0; i < g->count; i++) object_unref(&g->at[i]->object);
+  for (int i = 0; i < g->count; i++) {
+    object_die(&g->at[i]->object); /* an executable graph may still refer to it */
+    object_unref(&g->at[i]->object);
+  }
   free(g->at);
   free(g);
 }
 
 void node_free(struct node *n) {
   nodes_free(&n->after);
+  label_drop(n->label);
   free(n);
 }
 
-CUresult graph_add(struct graph *g, int type, const struct nodes *after, CUgraphNode *out) {
+/* After all that the stream has captured before. */
+CUresult graph_add(struct graph *g, int type, const struct work *work, const struct stream *s, CUgraphNode *out) {
   struct node *n = fresh(sizeof *n);
   CUresult r = object_add(&n->object, NODE);
   if (r) {
@@ -61,7 +66,10 @@ CUresult graph_add(struct graph *g, int type, const struct nodes *after, CUgraph
     return r;
   }
   n->type = type;
-  nodes_set(&n->after, after);
+  n->work = *work;
+  n->context = (CUcontext)s->context->object.handle;
+  n->label = label_share(s->label);
+  nodes_set(&n->after, &s->ends);
   g->at = grow(g->at, g->count, &g->room, sizeof *g->at);
   g->at[g->count++] = n;
   *out = (CUgraphNode)n->object.handle;

@@ -60,6 +60,7 @@ static char *name_of(const struct stream *s) {
   switch (s->role) {
     case LEGACY: return format("the legacy stream of GPU %d", device);
     case PER_THREAD: return format("a per-thread stream of GPU %d", device);
+    case LANE: return format("a graph on GPU %d", device);
     default: return format("stream %llu of GPU %d", (unsigned long long)++numbers[device], device);
   }
 }

@@ -99,6 +99,7 @@ void object_unref(struct object *object) {
     case EVENT: event_free((struct event *)object); break;
     case POOL: pool_free((struct pool *)object); break;
     case GRAPH: graph_free((struct graph *)object); break;
+    case EXEC: exec_free((struct exec *)object); break;
     case NODE: node_free((struct node *)object); break;
   }
 }

@@ -76,6 +76,10 @@ struct access *access_new(const char *call, const struct stream *stream) {
   a->queued = ++queued;
   a->call = call;
   if (stream) a->stream = label_share(stream->label);
+  if (stream && stream->captured) {
+    a->captured = label_share(stream->captured);
+    a->launch = stream->launch;
+  }
   a->stack = caller_of_call();
   return a;
 }
@@ -91,6 +95,7 @@ void access_drop(struct access *a) {
   if (!a || --a->refs) return;
   if (a->slot >= 0) slots[a->slot].accesses--;
   label_drop(a->stream);
+  label_drop(a->captured);
   free(a->stack);
   free(a);
 }
@@ -246,6 +251,13 @@ static struct mark *mark_after(struct op *op) {
   struct mark *m = mark_of(op);
   if (!m->clock && op->stream->ordered >= op->seq) m->clock = clock_share(op->stream->clock);
   return m;
+}
+
+struct mark *order_mark(struct op *op) { return sim.options.race ? mark_after(op) : NULL; }
+
+void order_after(struct op *op, struct op *before) {
+  points_add(&op->after, (struct point){before->stream, before->seq});
+  marks_add(&op->awaited, order_mark(before));
 }
 
 /* Called when the record was queued as the last operation of its stream. */

@@ -68,8 +68,10 @@ struct access {
   int refs, slot;
   uint64_t epoch, queued; /* the second counts all accesses, in the order of their calls */
   const char *call;
-  struct label *stream; /* its name; NULL: the host */
-  char *stack;          /* where it was queued, NULL if that is not known */
+  struct label *stream;   /* its name; NULL: the host */
+  struct label *captured; /* a node's: the stream that captured it, where the other is that of the launch */
+  uint64_t launch;        /* a node's: which one; otherwise 0 */
+  char *stack;            /* where it was queued, NULL if that is not known */
 };
 
 /* order.c */
@@ -80,6 +82,8 @@ void order_queued(struct op *op);               /* before it is appended */
 void order_begins(struct op *op);
 void order_ends(struct op *op);
 void order_freed(struct op *op);
+void order_after(struct op *op, struct op *before);                 /* which is queued, in another stream */
+struct mark *order_mark(struct op *op);                             /* what a wait for the queued operation covers */
 void order_barrier(struct context *context, struct stream *stream); /* all later work follows the queued work */
 void order_recorded(struct event *event, struct op *op);
 void order_waits(struct op *op, const struct event *event);

@@ -44,6 +44,8 @@ struct name {
 static const struct name names[] = {
 #include "functions.h"
 #include "unsupported.h"
+    /* In CUDA 12 the name took the parameters of the other. */
+    ROW("cuGraphInstantiate", "cuGraphInstantiateWithFlags", 12000)
     ROW("cuGetErrorName", "cuGetErrorName", 6000)
     ROW("cuGetErrorString", "cuGetErrorString", 6000)
     ROW("cuGetProcAddress", "cuGetProcAddress", 11030)

@@ -80,6 +80,7 @@ static void write_live(FILE *f) {
   write_objects(f, "events", EVENT);
   write_objects(f, "contexts", CONTEXT);
   write_objects(f, "graphs", GRAPH);
+  write_objects(f, "executable_graphs", EXEC);
   fprintf(f, ", ");
   write_per_device(f, "primary_references", references);
 }
@@ -132,7 +133,7 @@ static uint64_t write_list(FILE *f, bool kept) {
     block_text(sim.blocks[i], text);
     item(&l, text);
   }
-  for (int kind = CONTEXT; kind <= GRAPH; kind++) object_each((enum kind)kind, write_live_object, &l);
+  for (int kind = CONTEXT; kind <= EXEC; kind++) object_each((enum kind)kind, write_live_object, &l);
   for (int d = 0; d < MAX_DEVICES; d++) {
     const struct device *device = &sim.devices[d];
     uint64_t n = kept ? device->primary_kept : device->primary_refs - device->primary_kept;

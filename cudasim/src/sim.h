@@ -25,7 +25,7 @@ enum { MAX_DEVICES = 16 };
 
 /* A handle of the program is the name of an object, never its address: garbage, and handles of
  * destroyed objects or of another machine, are detected without reading memory. */
-enum kind { CONTEXT = 1, STREAM, EVENT, POOL, GRAPH, NODE };
+enum kind { CONTEXT = 1, STREAM, EVENT, POOL, GRAPH, EXEC, NODE };
 
 /* What a live object is in reports and in the ledger. */
 struct ledger_entry {
@@ -87,11 +87,28 @@ struct graph {
   struct node **at;
 };
 
+/* What a node does, at each launch anew: memory and events are looked up then. */
+struct work {
+  const char *call; /* that was captured */
+  uintptr_t to, from;
+  size_t size;
+  bool peer;
+  uint32_t value;
+  int width;
+  CUhostFn host;
+  void *data;
+  CUevent event;
+};
+
 struct node {
   struct object object;
   int type;
   struct nodes after;
-  bool reached; /* of graph_joined */
+  struct work work;
+  CUcontext context;   /* of the stream that captured it, ... */
+  struct label *label; /* ... and that stream's name */
+  struct op *op;       /* of the launch in progress */
+  bool reached;        /* of graph_joined */
 };
 
 /* From cuStreamBeginCapture to cuStreamEndCapture. */
@@ -105,7 +122,7 @@ struct capture {
   struct capture *next;
 };
 
-enum role { ORDINARY, LEGACY, PER_THREAD };
+enum role { ORDINARY, LEGACY, PER_THREAD, LANE };
 
 struct stream {
   struct object object;
@@ -133,6 +150,8 @@ struct stream {
   struct label *label;
   struct capture *capture; /* takes queued work; NULL: the stream runs it */
   struct nodes ends;       /* capturing: the dependencies of the next node */
+  struct label *captured;  /* LANE: the stream that captured its work */
+  uint64_t launch;         /* LANE: the latest */
 };
 
 /* A file that several processes map; see share.c. */
@@ -228,6 +247,7 @@ struct op {
   enum bytes bytes;
   bool staged;
   bool waited;    /* by the call that queues it */
+  bool peer;      /* a copy that names the context of each end */
   uint32_t value; /* OP_SET */
   int width;
   CUhostFn host; /* OP_HOST: one of the two */
@@ -408,6 +428,7 @@ CUresult stream_wait(struct stream *stream, uint64_t seq);
 CUresult stream_finish(struct stream *stream); /* waits for all that is queued, and the host knows it */
 void stream_demand(struct stream *stream, uint64_t seq);
 bool stream_precedes(const struct stream *before, const struct stream *after);
+CUresult stream_await(struct stream *stream, struct event *event); /* outside of a capture */
 
 /* progress.c */
 bool op_held(const struct op *op); /* by a pause, or by an event that is held */
@@ -464,6 +485,7 @@ CUresult ipc_event_queue_wait(struct stream *stream, struct event *event, uint64
 /* event.c, pool.c */
 CUresult event_new(struct context *context, unsigned flags, struct event **out);
 void event_free(struct event *event);
+CUresult event_record_in(struct event *event, struct stream *stream); /* outside of a capture */
 CUresult pool_new(int device, struct pool **out);
 void pool_free(struct pool *pool);
 bool pool_take(struct pool *pool, uint64_t size);
@@ -472,12 +494,16 @@ void pool_give(struct pool *pool, uint64_t size);
 /* graph.c */
 CUresult graph_new(struct capture *capture, struct graph **out);
 void graph_free(struct graph *graph);
-CUresult graph_add(struct graph *graph, int type, const struct nodes *after, CUgraphNode *out);
+CUresult graph_add(struct graph *graph, int type, const struct work *work, const struct stream *s, CUgraphNode *out);
 bool graph_joined(struct graph *graph, const struct nodes *ends); /* all nodes come before the ends */
 void node_free(struct node *node);
 void nodes_set(struct nodes *nodes, const struct nodes *from);
 void nodes_add(struct nodes *nodes, const struct nodes *more);
 void nodes_free(struct nodes *nodes);
+
+/* exec.c */
+struct exec;
+void exec_free(struct exec *exec);
 
 /* capture.c */
 struct capture *capture_find(uint64_t id); /* NULL: it has ended */
@@ -500,6 +526,7 @@ CUresult capture_forbids_event(const struct event *event);    /* likewise */
 CUresult capture_forbids_context(struct context *context);    /* likewise */
 CUresult capture_forbids_captured(const struct event *event); /* anything else with an event */
 CUresult capture_forbids_pool(struct stream *stream);         /* stream-ordered memory */
+CUresult capture_forbids_launch(struct stream *stream);
 /* reach.c */
 int reach_flags(const struct context *context, const struct block *block);
 CUresult reach_check(const struct context *context, const struct block *block); /* of NULL: success */
@@ -507,6 +534,10 @@ CUresult reach_check(const struct context *context, const struct block *block); 
 bool place_makes(const CUmemPoolProps *props);
 CUresult place_create(CUmemoryPool *pool, const CUmemPoolProps *props);
 void place_leave(const struct pool *pool);
+
+/* copy.c: operations of nodes, which are not queued yet */
+CUresult copy_op(const struct work *work, const struct stream *stream, struct op **out);
+CUresult set_op(const struct work *work, const struct stream *stream, struct op **out);
 
 /* copy.c, managed.c: for batches, which are checked before any of it is queued */
 CUresult copy_check(CUdeviceptr to, CUdeviceptr from, size_t size);

@@ -55,6 +55,7 @@ void stream_close(struct stream *s) {
 void stream_free(struct stream *s) {
   nodes_free(&s->ends);
   label_drop(s->label);
+  label_drop(s->captured);
   pthread_cond_destroy(&s->changed);
   object_unref(&s->context->object);
   free(s);
@@ -240,7 +241,10 @@ CUresult stream_wait_event(CUstream stream, CUevent event, unsigned flags) {
   if (r) return r;
   struct event *e = object_find(event, EVENT);
   if (!e) return CUDA_ERROR_INVALID_HANDLE;
-  if (capture_takes_wait(s, e, flags, &r)) return r;
+  return capture_takes_wait(s, e, flags, &r) ? r : stream_await(s, e);
+}
+
+CUresult stream_await(struct stream *s, struct event *e) {
   const uint64_t remote = ipc_event_latest(e);
   if (remote) return ipc_event_queue_wait(s, e, remote);
   const bool passed = e->record.stream == s || !point_pending(e->record);

@@ -102,10 +102,16 @@ CUresult capture_forbids_context(struct context *context) {
   return r;
 }
 
-/* On a driver they become nodes of the graph, with an address that only the graph may
- * use. Without graphs that run there is nothing to give out: refused, and as that is this
- * simulator's fault, the capture stays as it is. */
+/* On a driver they become nodes of the graph, with an address that only the graph may use. Here
+ * graphs have no memory of their own: refused, and as that is this simulator's fault, the capture
+ * stays as it is. */
 CUresult capture_forbids_pool(struct stream *s) {
   if (!s->capture) return CUDA_SUCCESS;
   return s->capture->invalid ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+/* On a driver it becomes a child graph: refused here, likewise. */
+CUresult capture_forbids_launch(struct stream *s) {
+  CUresult r = s->role == LEGACY && sim.captures ? capture_implicit(s->context) : CUDA_SUCCESS;
+  return r ? r : capture_forbids_pool(s);
 }

@@ -67,10 +67,10 @@ void watch_queued(struct stream *s, struct op *op) {
 void watch_begins(struct op *op) {
   if (!op->hashed || hash_of(op->from, op->size) == op->hash) return;
   violation(
-      "%s reads %zu bytes of %s memory at 0x%zx that the host changed after the copy was queued: "
+      "%s%s reads %zu bytes of %s memory at 0x%zx that the host changed after the copy was queued: "
       "wait for the copy before writing to its source (seen with schedule=%s,delay=%llu,seed=%llu: not every "
       "schedule shows it)",
-      op->call, op->size, op->from_block ? "page-locked or managed" : "pageable", (size_t)(uintptr_t)op->from,
+      op->call, op->stream->captured ? ", captured," : "", op->size, op->from_block ? "page-locked or managed" : "pageable", (size_t)(uintptr_t)op->from,
       sim.options.lazy     ? "lazy"
       : sim.options.random ? "random"
                            : "inorder",

@@ -4,8 +4,8 @@
 SIMULATED(what_is_not_simulated_says_so, "") {
   static const char *const some[] = {
     "cuLaunchKernel", "cuModuleLoadData", "cuModuleGetFunction",
-    "cuArrayCreate_v2", "cuMemcpy2D_v2", "cuMemCreate", "cuGraphLaunch",
-    "cuGraphInstantiateWithFlags",
+    "cuArrayCreate_v2", "cuMemcpy2D_v2", "cuMemCreate", "cuGraphExecUpdate",
+    "cuGraphAddKernelNode",
   };
   use(0);
   char space[256] = {0};
@@ -70,6 +70,9 @@ SIMULATED(a_function_has_one_address_that_the_version_selects, "") {
   CHECK(find("cuStreamGetCaptureInfo", 12000, 0, 0) == find_function("cuStreamGetCaptureInfo_v2"));
   CHECK(find("cuIpcOpenMemHandle", 12040, 0, 0) == find_function("cuIpcOpenMemHandle_v2"));
   CHECK(find("cuIpcOpenMemHandle", 10020, 0, 0) == find_function("cuIpcOpenMemHandle"));
+  CHECK(find("cuGraphInstantiate", 12000, 0, 0) == find_function("cuGraphInstantiateWithFlags"));
+  CHECK(find("cuGraphInstantiate", 11040, 0, 0) == find_function("cuGraphInstantiate_v2"));
+  CHECK(find("cuGraphInstantiate", 10000, 0, 0) == find_function("cuGraphInstantiate"));
   CHECK(find("cuGetProcAddress", 12040, 0, 0) == find_function("cuGetProcAddress_v2"));
   CHECK(find("cuGetProcAddress", 11040, 0, 0) == find_function("cuGetProcAddress"));
 }
