@@ -1,0 +1,418 @@
+/* Executable graphs, made by captures. */
+#define GROUP "graphs"
+#include "capture.h"
+
+static CUgraphExec instantiate(CUgraph graph) {
+  CUgraphExec exec = NULL;
+  OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+  OK(cuGraphDestroy(graph));
+  return exec;
+}
+
+static CUgraphExec executable(CUstream s) { return instantiate(end(s)); }
+
+static CUgraphExec setting(CUdeviceptr m, unsigned char value, size_t size) {
+  CUstream s = capturing(RELAXED);
+  OK(cuMemsetD8Async(m, value, size, s));
+  CUgraphExec exec = executable(s);
+  OK(cuStreamDestroy_v2(s));
+  return exec;
+}
+
+/* Whose launches wait at the gate first. */
+static CUgraphExec setting_behind_the_gate(CUdeviceptr m, unsigned char value, size_t size) {
+  CUstream s = capturing(RELAXED);
+  close_gate(s);
+  OK(cuMemsetD8Async(m, value, size, s));
+  CUgraphExec exec = executable(s);
+  OK(cuStreamDestroy_v2(s));
+  return exec;
+}
+
+static void end_all(CUgraphExec exec, CUdeviceptr m, CUstream a, CUstream b) {
+  OK(cuGraphExecDestroy(exec));
+  OK(cuMemFree_v2(m));
+  OK(cuStreamDestroy_v2(a));
+  if (b != NULL) OK(cuStreamDestroy_v2(b));
+}
+
+/* ---- instantiating ---- */
+
+RULE(instantiation_does_nothing_of_the_work, MANUAL,
+     "cuGraphInstantiateWithFlags makes an executable graph and does none of its work.") {
+  CUstream s = new_stream();
+  CUdeviceptr m = new_memory(64);
+  fill(m, 1, 64);
+  CUgraphExec exec = setting(m, 2, 64);
+  CHECK(exec != NULL);
+  OK(cuCtxSynchronize());
+  CHECK(is_filled(m, 1, 64));
+  end_all(exec, m, s, NULL);
+}
+
+RULE(
+    flags_of_instantiation_are_checked, MANUAL,
+    "cuGraphInstantiateWithFlags of an unknown flag, and without a graph or a place for the result, is INVALID_VALUE.") {
+  CUgraph graph = NULL;
+  CUgraphExec exec = NULL;
+  OK(cuGraphCreate(&graph, 0));
+  IS(cuGraphInstantiateWithFlags(&exec, graph, 1 << 20), CUDA_ERROR_INVALID_VALUE);
+  IS(cuGraphInstantiateWithFlags(NULL, graph, 0), CUDA_ERROR_INVALID_VALUE);
+  IS(cuGraphInstantiateWithFlags(&exec, NULL, 0), CUDA_ERROR_INVALID_VALUE);
+  OK(cuGraphDestroy(graph));
+}
+
+RULE(an_upload_at_instantiation_needs_a_stream, READING,
+     "The flag UPLOAD of cuGraphInstantiateWithFlags, which has no stream for it, is INVALID_VALUE.", .alone = true) {
+  CUgraph graph = NULL;
+  CUgraphExec exec = NULL;
+  OK(cuGraphCreate(&graph, 0));
+  IS(cuGraphInstantiateWithFlags(&exec, graph, CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD), CUDA_ERROR_INVALID_VALUE);
+  OK(cuGraphDestroy(graph));
+}
+
+RULE(older_functions_instantiate, MANUAL, "cuGraphInstantiate of CUDA 10 and of 11 have room for an error.") {
+  CUstream s = capturing(RELAXED);
+  CUdeviceptr m = new_memory(64);
+  CUgraphExec first = NULL, second = NULL;
+  CUgraphNode node = NULL;
+  char log[64] = "";
+  OK(cuMemsetD8Async(m, 2, 64, s));
+  CUgraph graph = end(s);
+  OK(cuGraphInstantiate(&first, graph, &node, log, sizeof log));
+  OK(cuGraphInstantiate_v2(&second, graph, NULL, NULL, 0));
+  CHECK(node == NULL && first != second);
+  OK(cuGraphDestroy(graph));
+  OK(cuGraphLaunch(first, s));
+  OK(cuGraphLaunch(second, s));
+  OK(cuStreamSynchronize(s));
+  CHECK(is_filled(m, 2, 64));
+  OK(cuGraphExecDestroy(first));
+  end_all(second, m, s, NULL);
+}
+
+RULE(instantiation_with_parameters_tells_its_result, MANUAL,
+     "cuGraphInstantiateWithParams writes its result to the parameters, and uploads to their stream if asked.") {
+  CUstream s = capturing(RELAXED);
+  CUdeviceptr m = new_memory(64);
+  CUgraphExec exec = NULL;
+  OK(cuMemsetD8Async(m, 2, 64, s));
+  CUgraph graph = end(s);
+  CUDA_GRAPH_INSTANTIATE_PARAMS p = {.flags = CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD, .hUploadStream = s, .result_out = 9};
+  OK(cuGraphInstantiateWithParams(&exec, graph, &p));
+  SAME(p.result_out, CUDA_GRAPH_INSTANTIATE_SUCCESS);
+  OK(cuGraphDestroy(graph));
+  OK(cuGraphLaunch(exec, s));
+  OK(cuStreamSynchronize(s));
+  CHECK(is_filled(m, 2, 64));
+  end_all(exec, m, s, NULL);
+}
+
+RULE(a_graph_is_not_instantiated_during_its_capture, READING,
+     "Instantiation of the graph that a stream captures into is INVALID_VALUE.", .alone = true) {
+  int is;
+  CUgraph graph = NULL;
+  CUgraphExec exec = NULL;
+  CUstream s = capturing(RELAXED);
+  OK(cuStreamGetCaptureInfo_v2(s, &is, NULL, &graph, NULL, NULL));
+  IS(cuGraphInstantiateWithFlags(&exec, graph, 0), CUDA_ERROR_INVALID_VALUE);
+}
+
+/* ---- launching ---- */
+
+RULE(each_launch_does_the_work, READING,
+     "Each cuGraphLaunch does the work anew, also of a graph that was destroyed after its instantiation.") {
+  CUstream s = new_stream();
+  CUdeviceptr m = new_memory(64);
+  CUgraphExec exec = setting(m, 2, 64);
+  for (int i = 0; i < 3; i++) {
+    fill(m, 1, 64);
+    OK(cuGraphLaunch(exec, s));
+    OK(cuStreamSynchronize(s));
+    CHECK(is_filled(m, 2, 64));
+  }
+  end_all(exec, m, s, NULL);
+}
+
+RULE(a_launch_comes_after_earlier_work_of_its_stream, MANUAL,
+     "cuGraphLaunch returns at once, and is ordered behind previous work of its stream.") {
+  CUstream s = new_stream();
+  CUdeviceptr m = new_memory(64);
+  fill(m, 1, 64);
+  CUgraphExec exec = setting(m, 2, 64);
+  close_gate(s);
+  OK(cuMemsetD8Async(m, 3, 64, s));
+  DOES_NOT_WAIT(cuGraphLaunch(exec, s));
+  STAYS_PENDING(cuStreamQuery(s));
+  CHECK(is_filled(m, 1, 64));
+  open_gate();
+  OK(cuStreamSynchronize(s));
+  CHECK(is_filled(m, 2, 64));
+  end_all(exec, m, s, NULL);
+}
+
+RULE(later_work_of_the_stream_comes_after_a_launch, MANUAL,
+     "Work queued behind a launch is done after all of the graph.") {
+  CUstream s = new_stream();
+  CUdeviceptr m = new_memory(64);
+  fill(m, 1, 64);
+  CUgraphExec exec = setting_behind_the_gate(m, 2, 64);
+  OK(cuGraphLaunch(exec, s));
+  OK(cuMemsetD8Async(m, 3, 32, s));
+  STAYS_PENDING(cuStreamQuery(s));
+  CHECK(is_filled(m, 1, 64));
+  open_gate();
+  OK(cuStreamSynchronize(s));
+  CHECK(is_filled(m, 3, 32) && is_filled(m + 32, 2, 32));
+  end_all(exec, m, s, NULL);
+}
+
+RULE(launches_of_an_executable_graph_come_one_after_the_other, MANUAL,
+     "A launch is ordered behind previous launches of the same executable graph, in other streams too.") {
+  CUstream a = new_stream(), b = new_stream();
+  CUdeviceptr m = new_memory(64);
+  CUgraphExec exec = setting_behind_the_gate(m, 2, 64);
+  OK(cuGraphLaunch(exec, a));
+  OK(cuGraphLaunch(exec, b));
+  OK(cuMemsetD8Async(m, 3, 64, b));
+  STAYS_PENDING(cuStreamQuery(b));
+  open_gate();
+  OK(cuStreamSynchronize(b));
+  CHECK(is_filled(m, 3, 64));
+  IS(cuStreamQuery(a), CUDA_SUCCESS);
+  end_all(exec, m, a, b);
+}
+
+RULE(an_upload_is_ordered_behind_launches, MANUAL,
+     "cuGraphUpload does none of the work, and is ordered behind previous launches of the executable graph.") {
+  CUstream a = new_stream(), b = new_stream();
+  CUdeviceptr m = new_memory(64);
+  fill(m, 1, 64);
+  CUgraphExec exec = setting_behind_the_gate(m, 2, 64);
+  DOES_NOT_WAIT(cuGraphUpload(exec, b));
+  DOES_NOT_WAIT(cuStreamSynchronize(b));
+  CHECK(is_filled(m, 1, 64));
+  OK(cuGraphLaunch(exec, a));
+  OK(cuGraphUpload(exec, b));
+  STAYS_PENDING(cuStreamQuery(b));
+  open_gate();
+  OK(cuStreamSynchronize(b));
+  CHECK(is_filled(m, 2, 64));
+  end_all(exec, m, a, b);
+}
+
+RULE(a_launch_in_the_legacy_stream_follows_its_rule, MANUAL,
+     "A launch in the legacy stream comes after earlier work of blocking streams, and before their later work.") {
+  CUstream blocking = new_blocking_stream(), other = new_blocking_stream();
+  CUdeviceptr m = new_memory(64);
+  fill(m, 1, 64);
+  CUgraphExec exec = setting(m, 2, 64);
+  close_gate(blocking);
+  OK(cuGraphLaunch(exec, NULL));
+  OK(cuMemsetD8Async(m, 3, 32, other));
+  STAYS_PENDING(cuStreamQuery(other));
+  CHECK(is_filled(m, 1, 64));
+  open_gate();
+  OK(cuStreamSynchronize(other));
+  CHECK(is_filled(m, 3, 32) && is_filled(m + 32, 2, 32));
+  end_all(exec, m, blocking, other);
+}
+
+RULE(a_launch_in_the_per_thread_stream, MANUAL, "Stream 0 of cuGraphLaunch_ptsz is the per-thread stream.") {
+  CUdeviceptr m = new_memory(64);
+  CUstream s = new_stream();
+  fill(m, 1, 64);
+  CUgraphExec exec = setting_behind_the_gate(m, 2, 64);
+  OK(cuGraphLaunch_ptsz(exec, NULL));
+  STAYS_PENDING(cuStreamQuery(CU_STREAM_PER_THREAD));
+  open_gate();
+  OK(cuStreamSynchronize(CU_STREAM_PER_THREAD));
+  CHECK(is_filled(m, 2, 64));
+  end_all(exec, m, s, NULL);
+}
+
+RULE(a_graph_without_nodes_is_launched, READING, "The launch of an empty graph has its place in the stream.") {
+  CUgraph graph = NULL;
+  CUstream s = new_stream();
+  OK(cuGraphCreate(&graph, 0));
+  CUgraphExec exec = instantiate(graph);
+  close_gate(s);
+  OK(cuGraphLaunch(exec, s));
+  STAYS_PENDING(cuStreamQuery(s));
+  open_gate();
+  OK(cuStreamSynchronize(s));
+  OK(cuGraphExecDestroy(exec));
+  OK(cuStreamDestroy_v2(s));
+}
+
+RULE(an_executable_graph_in_flight_completes, MANUAL,
+     "cuGraphExecDestroy does not terminate launches that are in flight.") {
+  CUstream s = new_stream();
+  CUdeviceptr m = new_memory(64);
+  CUgraphExec exec = setting_behind_the_gate(m, 2, 64);
+  fill(m, 1, 64);
+  OK(cuGraphLaunch(exec, s));
+  DOES_NOT_WAIT(cuGraphExecDestroy(exec));
+  STAYS_PENDING(cuStreamQuery(s));
+  open_gate();
+  OK(cuStreamSynchronize(s));
+  CHECK(is_filled(m, 2, 64));
+  OK(cuMemFree_v2(m));
+  OK(cuStreamDestroy_v2(s));
+}
+
+RULE(a_destroyed_executable_graph_is_refused, READING,
+     "Launch, upload and a second destruction of a destroyed executable graph are INVALID_VALUE.", .alone = true) {
+  CUstream s = new_stream();
+  CUgraphExec exec = executable(capturing(RELAXED));
+  OK(cuGraphExecDestroy(exec));
+  IS(cuGraphLaunch(exec, s), CUDA_ERROR_INVALID_VALUE);
+  IS(cuGraphUpload(exec, s), CUDA_ERROR_INVALID_VALUE);
+  IS(cuGraphExecDestroy(exec), CUDA_ERROR_INVALID_VALUE);
+}
+
+/* ---- nodes ---- */
+
+static void count_up(void* data) { ++*(atomic_int*)data; }
+
+RULE(a_host_function_of_a_graph_is_called_at_each_launch, MANUAL,
+     "A captured host function is called at each launch.") {
+  static atomic_int calls;
+  CUstream s = capturing(RELAXED);
+  OK(cuLaunchHostFunc(s, count_up, &calls));
+  CUgraphExec exec = executable(s);
+  for (int i = 0; i < 3; i++) OK(cuGraphLaunch(exec, s));
+  OK(cuStreamSynchronize(s));
+  SAME(calls, 3);
+  OK(cuGraphExecDestroy(exec));
+  OK(cuStreamDestroy_v2(s));
+}
+
+/* In a, what follows the fork comes after what b does. */
+RULE(nodes_come_after_those_that_they_depend_on, MANUAL,
+     "Work of a capture of two streams is done in the order of their events.") {
+  CUstream a = new_stream(), b = new_stream();
+  CUevent e = new_event();
+  CUdeviceptr m = new_memory(128);
+  unsigned char* p = new_pinned(128);
+  fill(m, 1, 128);
+  OK(cuStreamBeginCapture_v2(a, RELAXED));
+  OK(cuEventRecord(e, a));
+  OK(cuStreamWaitEvent(b, e, 0));
+  close_gate(b);
+  OK(cuMemsetD8Async(m, 2, 64, b));
+  OK(cuEventRecord(e, b));
+  OK(cuStreamWaitEvent(a, e, 0));
+  OK(cuMemsetD8Async(m + 32, 3, 64, a));
+  OK(cuMemcpyDtoHAsync_v2(p, m, 128, a));
+  CUgraphExec exec = executable(a);
+  OK(cuGraphLaunch(exec, a));
+  STAYS_PENDING(cuStreamQuery(a));
+  CHECK(is_filled(m, 1, 128));
+  open_gate();
+  OK(cuStreamSynchronize(a));
+  CHECK(all_bytes(p, 2, 32) && all_bytes(p + 32, 3, 64) && all_bytes(p + 96, 1, 32));
+  OK(cuEventDestroy_v2(e));
+  OK(cuMemFreeHost(p));
+  end_all(exec, m, a, b);
+}
+
+RULE(a_graph_works_on_two_devices, MANUAL, "A graph has work of streams of several devices.", .needs = TWO) {
+  use(1);
+  CUstream far = new_stream();
+  CUdeviceptr n = new_memory(64);
+  use(0);
+  CUstream s = capturing(RELAXED);
+  CUevent e = new_event();
+  CUdeviceptr m = new_memory(64);
+  OK(cuMemsetD8Async(m, 2, 64, s));
+  OK(cuEventRecord(e, s));
+  use(1);
+  CUevent back = new_event();
+  OK(cuStreamWaitEvent(far, e, 0));
+  OK(cuMemsetD8Async(n, 3, 64, far));
+  OK(cuEventRecord(back, far));
+  use(0);
+  OK(cuStreamWaitEvent(s, back, 0));
+  CUgraphExec exec = executable(s);
+  OK(cuGraphLaunch(exec, s));
+  OK(cuStreamSynchronize(s));
+  CHECK(is_filled(m, 2, 64));
+  use(1);
+  CHECK(is_filled(n, 3, 64));
+  OK(cuMemFree_v2(n));
+  OK(cuStreamDestroy_v2(far));
+  OK(cuEventDestroy_v2(back));
+  use(0);
+  OK(cuEventDestroy_v2(e));
+  end_all(exec, m, s, NULL);
+}
+
+RULE(a_graph_copies_what_memory_holds_at_its_launch, READING,
+     "A captured copy of pageable or page-locked memory reads it when the graph is done, and not at the capture.") {
+  CUstream s = new_stream();
+  CUdeviceptr m = new_memory(128);
+  unsigned char *pinned = new_pinned(64), *pageable = new_pages(4096), *to = new_pages(4096);
+  memset(pinned, 1, 64);
+  memset(pageable, 1, 64);
+  OK(cuStreamBeginCapture_v2(s, RELAXED));
+  OK(cuMemcpyHtoDAsync_v2(m, pinned, 64, s));
+  OK(cuMemcpyHtoDAsync_v2(m + 64, pageable, 64, s));
+  OK(cuMemcpyDtoHAsync_v2(to, m, 128, s));
+  CUgraphExec exec = executable(s);
+  for (unsigned char i = 2; i < 4; i++) {
+    memset(pinned, i, 64);
+    memset(pageable, i, 64);
+    OK(cuGraphLaunch(exec, s));
+    OK(cuStreamSynchronize(s));
+    CHECK(all_bytes(to, i, 128));
+  }
+  OK(cuMemFreeHost(pinned));
+  end_all(exec, m, s, NULL);
+}
+
+RULE(a_graph_records_an_event, MANUAL,
+     "A record with the flag EXTERNAL in a capture records the event when the graph is launched.") {
+  CUstream s = capturing(RELAXED), b = new_stream();
+  CUevent e = new_event();
+  CUdeviceptr m = new_memory(64);
+  close_gate(s);
+  OK(cuMemsetD8Async(m, 2, 64, s));
+  OK(cuEventRecordWithFlags(e, s, CU_EVENT_RECORD_EXTERNAL));
+  CUgraphExec exec = executable(s);
+  IS(cuEventQuery(e), CUDA_SUCCESS); /* never recorded */
+  OK(cuGraphLaunch(exec, s));
+  OK(cuStreamWaitEvent(b, e, 0));
+  OK(cuMemsetD8Async(m, 3, 32, b));
+  STAYS_PENDING(cuEventQuery(e));
+  STAYS_PENDING(cuStreamQuery(b));
+  open_gate();
+  OK(cuEventSynchronize(e));
+  OK(cuStreamSynchronize(b));
+  CHECK(is_filled(m, 3, 32) && is_filled(m + 32, 2, 32));
+  OK(cuEventDestroy_v2(e));
+  end_all(exec, m, s, b);
+}
+
+RULE(a_graph_waits_for_an_event, MANUAL,
+     "A wait with the flag EXTERNAL in a capture waits, at each launch, for the latest record of the event.") {
+  CUstream s = capturing(RELAXED), b = new_stream();
+  CUevent e = new_event();
+  CUdeviceptr m = new_memory(64);
+  OK(cuStreamWaitEvent(s, e, CU_EVENT_WAIT_EXTERNAL));
+  OK(cuMemsetD8Async(m, 2, 64, s));
+  CUgraphExec exec = executable(s);
+  OK(cuGraphLaunch(exec, s)); /* for nothing: it was never recorded */
+  OK(cuStreamSynchronize(s));
+  fill(m, 1, 64);
+  close_gate(b);
+  OK(cuMemsetD8Async(m, 3, 64, b));
+  OK(cuEventRecord(e, b));
+  OK(cuGraphLaunch(exec, s));
+  STAYS_PENDING(cuStreamQuery(s));
+  open_gate();
+  OK(cuStreamSynchronize(s));
+  CHECK(is_filled(m, 2, 64));
+  OK(cuEventDestroy_v2(e));
+  end_all(exec, m, s, b);
+}
