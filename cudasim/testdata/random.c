@@ -3,7 +3,7 @@
  * before it. A program ends at its first race; a careful one leaves out the calls that would be one. */
 #include "simulator.h"
 
-enum { SLOTS = 64, STREAMS = 6, EVENTS = 3, BYTES = 32, BLOCKS = 64, ACCESSES = 256 };
+enum { SLOTS = 64, STREAMS = 6, EVENTS = 3, BYTES = 32, BLOCKS = 64, ACCESSES = 512, GRAPHS = 2, LANES = 2, NODES = 6 };
 enum { LEGACY, PER_THREAD, FIRST_ORDINARY, FIRST_NON_BLOCKING = 4 };
 
 struct clock {
@@ -11,7 +11,7 @@ struct clock {
 };
 
 struct model {
-  struct clock host, retired, retired_blocking, event[EVENTS];
+  struct clock host, retired, retired_blocking, event[EVENTS], launched[GRAPHS];
   struct {
     struct clock clock;
     int slot;
@@ -25,8 +25,18 @@ struct model {
   bool race;
 };
 
+/* Captured in two streams. */
+struct graph {
+  CUgraphExec exec;
+  int slot[LANES], count;
+  struct {
+    int what, lane, e, start, size, from;
+  } node[NODES];
+};
+
 struct machine {
   struct model model;
+  struct graph graph[GRAPHS];
   uint64_t random;
   CUstream stream[STREAMS];
   CUevent event[EVENTS];
@@ -206,6 +216,92 @@ static void stream(struct machine *m, const struct act *a, bool real) {
   }
 }
 
+/* ---- graphs ---- */
+
+enum { SET, COPY, READ, FORK, RECORD, WAIT, NODE_KINDS };
+
+static void follow(CUstream later, CUstream earlier) {
+  CUevent e = new_event();
+  OK(cuEventRecord(e, earlier));
+  OK(cuStreamWaitEvent(later, e, 0));
+  OK(cuEventDestroy_v2(e));
+}
+
+static void draw_graph(struct machine *m, struct graph *g) {
+  g->count = 1 + (int)draw(m, NODES);
+  for (int l = 0; l < LANES; l++) g->slot[l] = m->model.slots++;
+  for (int i = 0; i < g->count; i++) {
+    g->node[i].what = (int)draw(m, NODE_KINDS);
+    g->node[i].lane = (int)draw(m, LANES);
+    g->node[i].e = (int)draw(m, EVENTS);
+    g->node[i].size = 1 + (int)draw(m, 8);
+    g->node[i].start = (int)draw(m, BYTES - 8);
+    g->node[i].from = (int)draw(m, BYTES - 8);
+  }
+}
+
+static void capture_node(const struct machine *m, const struct graph *g, int i, const CUstream *lanes) {
+  const int lane = g->node[i].lane;
+  const CUdeviceptr d = m->device + (unsigned)g->node[i].start;
+  const size_t size = (size_t)g->node[i].size;
+  CUstream s = lanes[lane];
+  switch (g->node[i].what) {
+    case SET: OK(cuMemsetD8Async(d, 3, size, s)); return;
+    case COPY: OK(cuMemcpyDtoDAsync_v2(m->device + BYTES + (unsigned)g->node[i].from, d, size, s)); return;
+    case READ: OK(cuMemcpyDtoHAsync_v2(m->pinned + g->node[i].from, d, size, s)); return;
+    case FORK: follow(lanes[1 - lane], s); return;
+    case RECORD: OK(cuEventRecordWithFlags(m->event[g->node[i].e], s, CU_EVENT_RECORD_EXTERNAL)); return;
+    default: OK(cuStreamWaitEvent(s, m->event[g->node[i].e], CU_EVENT_WAIT_EXTERNAL));
+  }
+}
+
+static void capture(const struct machine *m, struct graph *g) {
+  CUgraph graph = NULL;
+  CUstream lanes[LANES] = {new_stream(), new_stream()};
+  OK(cuStreamBeginCapture_v2(lanes[0], CU_STREAM_CAPTURE_MODE_RELAXED));
+  follow(lanes[1], lanes[0]);
+  for (int i = 0; i < g->count; i++) capture_node(m, g, i, lanes);
+  follow(lanes[0], lanes[1]);
+  OK(cuStreamEndCapture(lanes[0], &graph));
+  OK(cuGraphInstantiateWithFlags(&g->exec, graph, 0));
+  OK(cuGraphDestroy(graph));
+  for (int l = 0; l < LANES; l++) OK(cuStreamDestroy_v2(lanes[l]));
+}
+
+static void run_node(struct model *o, const struct graph *g, int i, struct clock *lanes) {
+  const int lane = g->node[i].lane, slot = g->slot[lane], start = g->node[i].start, size = g->node[i].size;
+  struct clock *c = &lanes[lane];
+  c->at[slot]++;
+  switch (g->node[i].what) {
+    case SET: touch(o, DEVICE_BLOCK, start, size, true, c, slot); return;
+    case COPY:
+      touch(o, DEVICE_BLOCK, start, size, false, c, slot);
+      touch(o, DEVICE_BLOCK, BYTES + g->node[i].from, size, true, c, slot);
+      return;
+    case READ:
+      touch(o, DEVICE_BLOCK, start, size, false, c, slot);
+      touch(o, PINNED_BLOCK, g->node[i].from, size, true, c, slot);
+      return;
+    case FORK: learn(&lanes[1 - lane], c); return;
+    case RECORD: o->event[g->node[i].e] = *c; return;
+    default: learn(c, &o->event[g->node[i].e]);
+  }
+}
+
+static void launch(struct machine *m, const struct act *a, bool real) {
+  struct model *o = &m->model;
+  const int i = a->other % GRAPHS;
+  const struct graph *g = &m->graph[i];
+  struct clock *c = &o->stream[a->s].clock, lanes[LANES];
+  queue(o, a->s);
+  learn(c, &o->launched[i]);
+  for (int l = 0; l < LANES; l++) lanes[l] = *c;
+  for (int n = 0; n < g->count; n++) run_node(o, g, n, lanes);
+  for (int l = 0; l < LANES; l++) learn(c, &lanes[l]);
+  o->launched[i] = *c;
+  if (real) OK(cuGraphLaunch(g->exec, m->stream[a->s]));
+}
+
 static void perform(struct machine *m, const struct act *a, bool real) {
   if (a->what < 6)
     copy_and_set(m, a, real);
@@ -215,13 +311,15 @@ static void perform(struct machine *m, const struct act *a, bool real) {
     pool(m, a, real);
   else if (a->what < 12)
     event(m, a, real);
-  else
+  else if (a->what < 16)
     stream(m, a, real);
+  else
+    launch(m, a, real);
 }
 
 static void choose(struct machine *m, struct act *a) {
-  static const int weights[] = {4, 4, 4, 3, 1, 2, 3, 4, 9, 12, 3, 2, 4, 2, 1, 1};
-  unsigned at = draw(m, 59);
+  static const int weights[] = {4, 4, 4, 3, 1, 2, 3, 4, 9, 12, 3, 2, 4, 2, 1, 1, 6};
+  unsigned at = draw(m, 65);
   a->what = 0;
   while (at >= (unsigned)weights[a->what]) at -= (unsigned)weights[a->what++];
   a->s = (int)draw(m, STREAMS);
@@ -244,6 +342,10 @@ static void begin(struct machine *m, uint64_t seed) {
   for (int e = 0; e < EVENTS; e++) m->event[e] = new_event();
   m->device = new_memory(2 * BYTES);
   m->pinned = new_pinned(2 * BYTES);
+  for (int g = 0; g < GRAPHS; g++) {
+    draw_graph(m, &m->graph[g]);
+    capture(m, &m->graph[g]);
+  }
 }
 
 /* Answers whether the program has a race. */
@@ -274,6 +376,7 @@ static bool run_program(struct machine *m, uint64_t seed) {
     stop("program %llu: %s: %s", (unsigned long long)seed,
          found ? "a violation in a right program" : "a race that is not reported", m->told);
   cudasim_forget_violations();
+  for (int g = 0; g < GRAPHS; g++) OK(cuGraphExecDestroy(m->graph[g].exec));
   OK(cuCtxDestroy_v2(context));
   return m->model.race;
 }
