@@ -70,7 +70,8 @@ void watch_begins(struct op *op) {
       "%s%s reads %zu bytes of %s memory at 0x%zx that the host changed after the copy was queued: "
       "wait for the copy before writing to its source (seen with schedule=%s,delay=%llu,seed=%llu: not every "
       "schedule shows it)",
-      op->call, op->stream->captured ? ", captured," : "", op->size, op->from_block ? "page-locked or managed" : "pageable", (size_t)(uintptr_t)op->from,
+      op->call, op->stream->captured ? ", captured," : "", op->size,
+      op->from_block ? "page-locked or managed" : "pageable", (size_t)(uintptr_t)op->from,
       sim.options.lazy     ? "lazy"
       : sim.options.random ? "random"
                            : "inorder",
