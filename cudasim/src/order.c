@@ -249,7 +249,7 @@ void order_freed(struct op *op) {
 
 static struct mark *mark_after(struct op *op) {
   struct mark *m = mark_of(op);
-  if (!m->clock && op->stream->ordered >= op->seq) m->clock = clock_share(op->stream->clock);
+  if (!m->clock && op->stream->ordered >= op->seq) m->clock = clock_share(op->clock);
   return m;
 }
 

@@ -368,6 +368,12 @@ static bool run_program(struct machine *m, uint64_t seed) {
     size_t told = strlen(m->told);
     snprintf(m->told + told, sizeof m->told - told, "%d(s%d e%d o%d %d+%d %d) ", a.what, a.s, a.e, a.other, a.start,
              a.size, a.from);
+    for (int n = 0; a.what == 16 && n < m->graph[a.other % GRAPHS].count; n++) {
+      const struct graph *g = &m->graph[a.other % GRAPHS];
+      told = strlen(m->told);
+      snprintf(m->told + told, sizeof m->told - told, "%d[l%d e%d %d+%d %d] ", g->node[n].what, g->node[n].lane,
+               g->node[n].e, g->node[n].start, g->node[n].size, g->node[n].from);
+    }
     perform(m, &a, true);
   }
   cudasim_drain();
