@@ -267,16 +267,16 @@ static void count_kept(struct block *b, const struct range *r) {
   count_kept(b, r->right);
 }
 
-static void check_unused(struct look *l, const struct range *r) {
+static void check_unused(struct look *l, const struct range *r, const char *giver) {
   if (!r) return;
-  check_unused(l, r->left);
+  check_unused(l, r->left, giver);
   for (int i = 0; i < r->count; i++) {
     const struct entry *e = &r->entries[i];
     if (ordered(l, e) || l->reported == e->access || violations_are_full()) continue;
     l->reported = e->access;
-    conflict_pending(&(struct extent){l->block, r->start, r->end}, e->access, e->write);
+    conflict_pending(&(struct extent){l->block, r->start, r->end}, e->access, e->write, giver);
   }
-  check_unused(l, r->right);
+  check_unused(l, r->right, giver);
 }
 
 static void mark_done(struct range *r, const struct host *host) {
@@ -294,10 +294,10 @@ void access_done(struct block *b, uintptr_t address, size_t size, const struct h
 }
 
 /* What was accessed before is forgotten: the host has waited for it, or the context ends with all of it. */
-void access_keep(struct block *b, uintptr_t address, size_t size, const struct host *host) {
+void access_keep(struct block *b, uintptr_t address, size_t size, const struct host *host, const char *giver) {
   struct range *before, *after, *touched = take_out(b, address, address + size, &before, &after);
   struct look l = {.block = b, .before = *host, .free = true};
-  if (!b->context->object.dead) check_unused(&l, touched);
+  if (!b->context->object.dead) check_unused(&l, touched, giver);
   count_kept(b, touched);
   tree_free(&b->ranges, touched);
   struct access *a = access_new(self()->call, NULL);

@@ -92,7 +92,7 @@ void conflict_kept(const struct extent *s, const struct access *kept, const stru
   end(f);
 }
 
-void conflict_pending(const struct extent *s, const struct access *before, bool wrote) {
+void conflict_pending(const struct extent *s, const struct access *before, bool wrote, const char *giver) {
   FILE *f = begin();
   tell(f, before);
   fprintf(f, " may still %s ", wrote ? "write" : "read");
@@ -100,6 +100,8 @@ void conflict_pending(const struct extent *s, const struct access *before, bool 
   fprintf(f, " when its owner gives it back without having waited for that");
   if (before->stream)
     fprintf(f, ": name %s as one that uses the memory, or wait for %s", label_name(before->stream), before->call);
-  tell_origins(f, before, before);
+  if (label_origin(before->stream)) fprintf(f, "; %s is %s", label_name(before->stream), label_origin(before->stream));
+  if (before->stack) fprintf(f, "; it was queued at %s", before->stack);
+  if (giver) fprintf(f, "; the memory was given back at %s", giver);
   end(f);
 }

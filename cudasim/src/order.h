@@ -122,7 +122,7 @@ struct ranges {
 
 void access_by(struct op *op, struct block *block, const char *memory, size_t size, bool write);
 void access_by_host(const char *call, struct block *block, uintptr_t address, size_t size, bool write);
-void access_keep(struct block *block, uintptr_t address, size_t size, const struct host *host);
+void access_keep(struct block *block, uintptr_t address, size_t size, const struct host *host, const char *giver);
 void access_done(struct block *block, uintptr_t address, size_t size, const struct host *host);
 void access_hand_out(struct block *block, uintptr_t address, size_t size);
 struct access *access_new(const char *call, const struct stream *stream); /* NULL: of the host */
@@ -139,7 +139,7 @@ struct extent {
 void conflict(const struct extent *extent, const struct access *before, bool wrote, const struct access *after,
               bool writes);
 void conflict_kept(const struct extent *extent, const struct access *kept, const struct access *after, bool writes);
-void conflict_pending(const struct extent *extent, const struct access *before, bool wrote);
+void conflict_pending(const struct extent *extent, const struct access *before, bool wrote, const char *giver);
 
 /* watch.c */
 void watch_queued(struct stream *stream, struct op *op); /* appended, but not begun */

@@ -12,6 +12,7 @@
 struct keeper {
   uintptr_t key;
   struct host host;
+  char *giver;                  /* who gave the memory back, if it is known */
   struct keeper *next;          /* of the bucket */
   struct keeper *older, *newer; /* of all */
 };
@@ -46,6 +47,15 @@ static struct keeper *keeper_new(uintptr_t key) {
   return newest = k;
 }
 
+/* The last one who was not a library that acts on what it has waited for. */
+static void remember_giver(struct keeper *k) {
+  const struct keeper *acted_on = keeper_find(self()->acts_on);
+  char *text = acted_on ? acted_on->giver : caller_of_call();
+  if (k == acted_on) return;
+  free(k->giver);
+  k->giver = acted_on && text ? strdup(text) : text;
+}
+
 static struct keeper *keeper_of(uintptr_t key) {
   struct keeper *k = keeper_find(key);
   return k ? k : keeper_new(key);
@@ -59,6 +69,7 @@ void keeper_forget(uintptr_t key) {
   *(k->older ? &k->older->newer : &oldest) = k->newer;
   *(k->newer ? &k->newer->older : &newest) = k->older;
   clock_drop(k->host.clock);
+  free(k->giver);
   free(k);
 }
 
@@ -185,7 +196,9 @@ void cudasim_internal_end(void) {
 /* Memory that ends as soon as its work has is no leak. */
 void cudasim_give_back(uintptr_t key) {
   sim_lock();
-  learn(&keeper_of(key)->host, giver());
+  struct keeper *k = keeper_of(key);
+  learn(&k->host, giver());
+  remember_giver(k);
   struct block *b = block_at(key);
   if (b && b->address == key && !b->kept_bytes) block_keep(b, true);
   sim_unlock();
@@ -229,7 +242,8 @@ static void handle_keep(uintptr_t handle, bool kept) {
 void cudasim_keep(uintptr_t what, size_t size) {
   sim_lock();
   struct block *b = size ? block_at(what) : NULL;
-  if (b) access_keep(b, what, size, &keeper_of(what)->host);
+  const struct keeper *k = b ? keeper_of(what) : NULL;
+  if (b) access_keep(b, what, size, &k->host, k->giver);
   if (!size) handle_keep(what, true);
   keeper_forget(what);
   sim_unlock();

@@ -44,6 +44,7 @@ func (c *Context) GiveBack(key Key) {
 // Keep tells it that the memory is kept for its next user; size 0: a stream, an event, a pool.
 func (c *Context) Keep(what device.Ptr, size int64) {
 	if c.Watched() {
+		defer c.tellCaller()()
 		C.cdevice_v0_cuda_keep(c.table, C.uintptr_t(what), C.size_t(size))
 	}
 }
@@ -60,7 +61,10 @@ func (c *Context) HandOut(what device.Ptr, size int64) {
 func (d *Driver) Act(key Key) Key { return Key(C.cdevice_v0_cuda_act(d.table, C.uintptr_t(key))) }
 
 // GiveBack implements keep.Driver.
-func (d *Driver) GiveBack(key Key) { C.cdevice_v0_cuda_give_back(d.table, C.uintptr_t(key)) }
+func (d *Driver) GiveBack(key Key) {
+	defer d.tellCaller()()
+	C.cdevice_v0_cuda_give_back(d.table, C.uintptr_t(key))
+}
 
 // Forget implements keep.Driver.
 func (d *Driver) Forget(key Key) { C.cdevice_v0_cuda_forget(d.table, C.uintptr_t(key)) }
@@ -109,6 +113,7 @@ func (c *Context) SynchronizeFor(streams []uintptr, asked *atomic.Int32, keys []
 
 // FreePoolMemoryFor is [Context.FreePoolMemory] for the library itself, of memory that was given back.
 func (c *Context) FreePoolMemoryFor(p device.Ptr, stream uintptr) error {
+	defer c.tellCaller()()
 	if r := C.cdevice_v0_cuda_pool_memory_free_for(c.table, c.word(), C.uintptr_t(p), C.uintptr_t(stream)); r.code != 0 {
 		return c.fail(r, uintptr(p))
 	}
@@ -121,16 +126,18 @@ func nothing() {}
 
 // tellCaller tells a simulated driver that asks for it who makes the next call. The function that it returns
 // is called after that.
-func (c *Context) tellCaller() func() {
-	if !c.driver.told {
+func (c *Context) tellCaller() func() { return c.driver.tellCaller() }
+
+func (d *Driver) tellCaller() func() {
+	if !d.told {
 		return nothing
 	}
 	runtime.LockOSThread() // the driver keeps the text for the thread
 	text := C.CString(caller())
-	C.cdevice_v0_cuda_caller(c.table, text)
+	C.cdevice_v0_cuda_caller(d.table, text)
 	C.free(unsafe.Pointer(text))
 	return func() {
-		C.cdevice_v0_cuda_caller(c.table, nil)
+		C.cdevice_v0_cuda_caller(d.table, nil)
 		runtime.UnlockOSThread()
 	}
 }
