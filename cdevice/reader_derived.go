@@ -8,6 +8,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"github.com/arrowdevice/arrowdevice/internal/handle"
 	"github.com/arrowdevice/arrowdevice/internal/items"
+	"github.com/arrowdevice/arrowdevice/internal/keep"
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
@@ -24,7 +25,11 @@ type derived[T items.Counted] struct {
 	mu      sync.Mutex
 	given   bool            // the reference was dropped, or is about to be
 	uses    items.Countdown // of from: the reference, and the copies that are not complete
+	waits   keep.Known      // what was waited for: the copies that are complete
 }
+
+// Waited tells the program, which waits in Close, that the copies are complete.
+func (d *derived[T]) Waited() { d.waits.Publish() }
 
 // derive returns a source of the items of r, with a reference to r. The caller sets its make.
 func derive[T items.Counted](ctx context.Context, what string, r *items.Reader[T]) (*derived[T], error) {
@@ -75,8 +80,10 @@ func (d *derived[T]) read() (item T, err error) {
 // takes the reference to the item.
 func (d *derived[T]) ownerOf(item T, mem *tree.Owner) *tree.Owner {
 	d.uses.Add()
-	own := tree.Own(&copiedItem{item, &d.uses, d.from.Use()})
+	copied := &copiedItem{item: item, uses: &d.uses, source: d.from.Use(), waits: []*keep.Known{&d.waits, &d.from.Waits}}
+	own := tree.Own(copied)
 	own.Block = mem.Block
+	copied.known = own.Known()
 	return own
 }
 
@@ -110,12 +117,17 @@ type copiedItem struct {
 	item   handle.Releaser
 	uses   *items.Countdown // of the derived reader
 	source *items.Countdown // of the reader that the item was taken from; nil: not in use
+	known  *keep.Known
+	waits  []*keep.Known // of both readers
 }
 
 // Release drops the item. The uses end after that, since a source must outlive its items.
 func (c *copiedItem) Release() {
 	defer c.uses.Part()
 	defer c.source.Part()
+	for _, w := range c.waits {
+		w.Take(c.known)
+	}
 	c.item.Release()
 }
 

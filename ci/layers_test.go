@@ -67,9 +67,9 @@ var allowed = map[string][]string{
 	"internal/copyplan": {"device", "internal/abi", "internal/bridge", "internal/fielderr", "internal/hostread", "internal/keep", "internal/layout", "internal/memcopy", "internal/tree"},
 	"internal/validate": {"device", "internal/abi", "internal/copyplan", "internal/fielderr", "internal/hostread", "internal/layout", "internal/memcopy", "internal/tree"},
 	"internal/cstruct":  {"device", "internal/abi", "internal/bridge", "internal/fielderr", "internal/handle", "internal/layout", "internal/live", "internal/tree"},
-	"internal/items":    {"device", "internal/bridge", "internal/fielderr", "internal/refcount"},
+	"internal/items":    {"device", "internal/bridge", "internal/fielderr", "internal/keep", "internal/refcount"},
 	"cdevice": {
-		"device", "internal/abi", "internal/bridge", "internal/excerpt", "internal/fielderr", "internal/handle", "internal/live", "internal/ordinary", "internal/refcount", "internal/schema",
+		"device", "internal/abi", "internal/bridge", "internal/excerpt", "internal/fielderr", "internal/handle", "internal/keep", "internal/live", "internal/ordinary", "internal/refcount", "internal/schema",
 		"internal/layout", "internal/tree", "internal/hostread", "internal/copyplan", "internal/validate", "internal/cstruct", "internal/items",
 	},
 	"cdevice/cdevicetest": {"cdevice"},

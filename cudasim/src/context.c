@@ -83,7 +83,7 @@ static void wait_for_all(struct context *c) {
   marks_of_context(&marks, c);
   points_wait(&points);
   points_free(&points);
-  host_learns(&marks);
+  host_learns_context(&marks, c->id);
 }
 
 /* No more work can be queued; queued work completes first. */

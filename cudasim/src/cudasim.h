@@ -117,6 +117,10 @@ void cudasim_internal_end(void);
 void cudasim_give_back(uintptr_t key);
 void cudasim_forget(uintptr_t key);
 
+/* The library promises to wait for all work that the context (a CUcontext) has now: when it does, it learns of that,
+ * and not of work that was queued meanwhile. */
+void cudasim_cover(uintptr_t key, void *context);
+
 /* From now on this thread acts on what is known for the key, on what it acted on before, and on what the
  * program knows: it frees memory, say. 0 is no key. Returns the key before. */
 uintptr_t cudasim_act(uintptr_t key);

@@ -21,7 +21,7 @@ struct slot {
   char text[LIVE_TEXT];
 };
 
-static const char magic[8] = "cudasim1";
+static const char magic[] = "cudasim1"; /* 8 of them are written */
 
 static struct ledger {
   char magic[8];

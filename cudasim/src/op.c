@@ -44,6 +44,7 @@ CUresult op_push(struct stream *s, struct op *op) {
   points_add(&op->after, s->context->barrier);
   op->stream = s;
   op->seq = s->queued + 1;
+  op->serial = sim.queued++;
   order_queued(op);
   s->queued = op->seq;
   if (s->tail)

@@ -122,8 +122,17 @@ int cudasim_configure(const char *text) {
   return early ? 0 : -1;
 }
 
+/* A program may clear its environment before its first call of the driver. */
+static char *at_load;
+
+__attribute__((constructor)) static void remember(void) {
+  const char *text = getenv("CUDASIM");
+  at_load = text ? strdup(text) : NULL;
+}
+
 void options_from_environment(void) {
   const char *text = getenv("CUDASIM");
+  if (!text) text = at_load;
   sim.options = defaults;
   if (text && !parse(text, &sim.options)) abort();
   sim.configured = true;

@@ -99,6 +99,7 @@ struct host *host_of_call(void);
 bool host_moment(struct clock **known, int *slot, uint64_t *epoch);
 bool host_knows(const struct host *host, const struct access *access);
 void host_learns(struct marks *marks); /* that all of this is done; frees the marks */
+void host_learns_context(struct marks *marks, uint64_t context);
 void host_learns_mark(const struct mark *mark);
 void host_learns_clock(struct clock *clock);
 void thread_begins(struct thread *thread);

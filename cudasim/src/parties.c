@@ -9,8 +9,16 @@
 
 /* ---- knowledge about memory that a library keeps, by key ---- */
 
+/* The work of a context that a library promised to wait for, when it did. */
+struct cover {
+  uint64_t context;
+  struct marks marks;
+  struct cover *next;
+};
+
 struct keeper {
   uintptr_t key;
+  struct cover *covers;
   struct host host;
   char *giver;                  /* who gave the memory back, if it is known */
   struct keeper *next;          /* of the bucket */
@@ -69,6 +77,11 @@ void keeper_forget(uintptr_t key) {
   *(k->older ? &k->older->newer : &oldest) = k->newer;
   *(k->newer ? &k->newer->older : &newest) = k->older;
   clock_drop(k->host.clock);
+  for (struct cover *c = k->covers, *next; c; c = next) {
+    next = c->next;
+    marks_free(&c->marks);
+    free(c);
+  }
   free(k->giver);
   free(k);
 }
@@ -130,6 +143,23 @@ void host_learns_mark(const struct mark *m) {
   if (m) host_learns_clock(m->clock);
 }
 
+/* A library learns of a context that was waited for no more than it promised to wait for: what was queued
+ * since then is done, too, by chance. */
+void host_learns_context(struct marks *marks, uint64_t context) {
+  const struct thread *t = self();
+  for (size_t i = 0; t->internal && i < t->key_count; i++) {
+    struct keeper *k = keeper_of(t->keys[i]);
+    const struct cover *c = k->covers;
+    while (c && c->context != context) c = c->next;
+    const struct marks *learned = c ? &c->marks : marks;
+    for (int m = 0; m < learned->count; m++) clock_join(&k->host.clock, learned->at[m]->clock);
+  }
+  if (t->internal)
+    marks_free(marks);
+  else
+    host_learns(marks);
+}
+
 void host_learns(struct marks *marks) {
   for (int i = 0; i < marks->count; i++) host_learns_mark(marks->at[i]);
   marks_free(marks);
@@ -174,6 +204,19 @@ void cudasim_host_wait(const void *key) {
 }
 
 /* ---- libraries ---- */
+
+void cudasim_cover(uintptr_t key, void *context) {
+  sim_lock();
+  struct context *c = object_find(context, CONTEXT);
+  if (c) {
+    struct cover *cover = fresh(sizeof *cover);
+    struct keeper *k = keeper_of(key);
+    *cover = (struct cover){.context = c->id, .next = k->covers};
+    k->covers = cover;
+    marks_of_context(&cover->marks, c);
+  }
+  sim_unlock();
+}
 
 void cudasim_internal_begin(uintptr_t *keys, size_t count) {
   sim_lock();

@@ -31,11 +31,12 @@ static bool kept_back(const struct stream *s) {
   return false;
 }
 
-static enum progress demand_all(void) {
+/* Of the work that was queued before. */
+static enum progress demand_all(uint64_t before) {
   enum progress progress = NOTHING_LEFT;
   for (const struct context *c = sim.contexts; c; c = c->next)
     for (struct stream *s = c->streams; s; s = s->next) {
-      if (!s->first) continue;
+      if (!s->first || s->first->serial >= before) continue;
       stream_demand(s, s->queued);
       if (!kept_back(s)) return MOVING;
       progress = KEPT_BACK;
@@ -48,9 +49,12 @@ void cudasim_drain(void) {
   const uint64_t patience = 300000000;
   const struct timespec nap = {0, 100000};
   uint64_t since = nanoseconds();
+  sim_lock();
+  const uint64_t before = sim.queued;
+  sim_unlock();
   for (;;) {
     sim_lock();
-    const enum progress progress = demand_all();
+    const enum progress progress = demand_all(before);
     sim_unlock();
     if (progress == NOTHING_LEFT || sim.forked) return;
     if (progress == MOVING) since = nanoseconds();

@@ -233,7 +233,7 @@ struct op {
   struct op *next;
   struct stream *stream;
   const char *call;
-  uint64_t seq;
+  uint64_t seq, serial;                /* in its stream, from 1; of all, from 0 */
   struct points after;                 /* done first, in other streams */
   struct block *blocks[2];             /* touched; each is referred to */
   struct block *to_block, *from_block; /* of these, or NULL */
@@ -330,6 +330,7 @@ struct sim {
   struct block **blocks; /* by address, disjoint */
   size_t block_count, block_room;
   uint64_t managed_bytes, host_bytes, registered_bytes;
+  uint64_t queued; /* operations ever, in all streams */
   uint64_t bytes[BYTE_KINDS], staged_bytes, synchronisations, failed_calls;
   struct call *calls;
   struct capture *captures; /* not ended */

@@ -196,6 +196,7 @@ void cdevice_v0_cuda_publish(cdevice_v0_cuda_table, uintptr_t key);
 uintptr_t cdevice_v0_cuda_act(cdevice_v0_cuda_table, uintptr_t key);
 void cdevice_v0_cuda_forget(cdevice_v0_cuda_table, uintptr_t key);
 void cdevice_v0_cuda_read(cdevice_v0_cuda_table, uintptr_t p, size_t size, uintptr_t key);
+void cdevice_v0_cuda_cover(cdevice_v0_cuda_table, uintptr_t key, uintptr_t context);
 int cdevice_v0_cuda_wants_callers(cdevice_v0_cuda_table);
 void cdevice_v0_cuda_caller(cdevice_v0_cuda_table, const char* text);
 

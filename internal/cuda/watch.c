@@ -57,6 +57,10 @@ void cdevice_v0_cuda_read(cdevice_v0_cuda_table d, uintptr_t p, size_t size, uin
   if (d->cudasim_read) d->cudasim_read(p, size, key);
 }
 
+void cdevice_v0_cuda_cover(cdevice_v0_cuda_table d, uintptr_t key, uintptr_t context) {
+  if (d->cudasim_cover) d->cudasim_cover(key, context);
+}
+
 int cdevice_v0_cuda_wants_callers(cdevice_v0_cuda_table d) {
   return d->cudasim_wants_callers && d->cudasim_wants_callers();
 }

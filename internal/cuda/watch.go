@@ -41,6 +41,13 @@ func (c *Context) GiveBack(key Key) {
 	}
 }
 
+// Cover tells it that all work of the context so far will be waited for, for the key.
+func (c *Context) Cover(key Key) {
+	if c.Watched() {
+		C.cdevice_v0_cuda_cover(c.table, C.uintptr_t(key), c.word())
+	}
+}
+
 // Keep tells it that the memory is kept for its next user; size 0: a stream, an event, a pool.
 func (c *Context) Keep(what device.Ptr, size int64) {
 	if c.Watched() {

@@ -15,6 +15,7 @@
   X(cudasim_publish, void, (uintptr_t))                 \
   X(cudasim_act, uintptr_t, (uintptr_t))                \
   X(cudasim_forget, void, (uintptr_t))                  \
+  X(cudasim_cover, void, (uintptr_t, uintptr_t))        \
   X(cudasim_read, void, (uintptr_t, size_t, uintptr_t)) \
   X(cudasim_wants_callers, int, (void))                 \
   X(cudasim_caller, void, (const char*))

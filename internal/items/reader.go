@@ -9,6 +9,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+	"github.com/arrowdevice/arrowdevice/internal/keep"
 	"github.com/arrowdevice/arrowdevice/internal/refcount"
 )
 
@@ -19,6 +20,7 @@ type Reader[T Counted] struct {
 	Fit        func(T) T     // applied to each item; nil: not
 	Check      func(T) error // checks an item that a program made
 	Count      func(T) *refcount.Count
+	Waits      keep.Known // what was waited for: copies out of the items
 	ending
 
 	end atomic.Pointer[StreamEnd] // nil before the end

@@ -92,6 +92,14 @@ func (k *Known) GiveBack() {
 	}
 }
 
+// Take adds what the thread acts on, which was waited for about other memory.
+func (k *Known) Take(other *Known) {
+	for _, d := range other.list() {
+		k.Add(d)
+		d.GiveBack(k.Key())
+	}
+}
+
 // Publish is called before a function of the program that may give the memory to anybody.
 func (k *Known) Publish() {
 	for _, d := range k.list() {

@@ -57,6 +57,9 @@ func checkRemote(ctx context.Context, t tree.Tree) error {
 	if err := t.Each(p.node); err != nil {
 		return err
 	}
+	if err := t.At.Synchronize(ctx); err != nil {
+		return err
+	}
 	return copyplan.EachOnHost(ctx, t, p.memory, func(n *tree.Node) error {
 		return fielderr.During(fielderr.OpValidate, p.contents(n))
 	})

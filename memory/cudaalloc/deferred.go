@@ -170,8 +170,12 @@ func (one *deferral) giveBack(g *gpu) {
 	case one.call != nil:
 		one.key = keep.Key(uintptr(unsafe.Pointer(one)))
 	}
-	if one.key != 0 {
-		g.ctx.GiveBack(one.key)
+	if one.key == 0 {
+		return
+	}
+	g.ctx.GiveBack(one.key)
+	if one.after == nil {
+		g.ctx.Cover(one.key)
 	}
 }
 
@@ -195,7 +199,7 @@ func (one *deferral) run(g *gpu, done func()) {
 
 // endMemory calls end, which acts on what was asked for the memory.
 func (one *deferral) endMemory(g *gpu) (err error) {
-	if one.key == 0 {
+	if one.key == 0 || !g.ctx.Watched() {
 		return one.end()
 	}
 	keep.Act(g.ctx.Driver(), one.key, func() { err = one.end() })

@@ -4,6 +4,9 @@ import (
 	"context"
 	"fmt"
 	"time"
+	"unsafe"
+
+	"github.com/arrowdevice/arrowdevice/internal/keep"
 )
 
 // patience is how long an allocation waits while nothing is freed. A stream that is stuck
@@ -174,10 +177,22 @@ func (g *gpu) mark() <-chan struct{} {
 	return f.done
 }
 
-// idle waits until all work is done that the context has now.
+// idle waits until all work is done that the context has now. The caller is told so, as by a wait of its own.
 func (g *gpu) idle(ctx context.Context) error {
+	done := make(chan struct{})
+	one := new(deferral)
+	one.key = keep.Key(uintptr(unsafe.Pointer(one)))
+	one.end = func() error {
+		if g.ctx.Watched() {
+			g.ctx.Driver().Publish(one.key)
+			g.ctx.Driver().Forget(one.key)
+		}
+		close(done)
+		return nil
+	}
+	g.deferred.add(g, one)
 	select {
-	case <-g.mark():
+	case <-done:
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("cuda: wait for all work of %s: %w", g.ctx, ctx.Err())
