@@ -21,7 +21,7 @@ struct slot {
   char text[LIVE_TEXT];
 };
 
-static const char magic[] = "cudasim1"; /* 8 of them are written */
+static const char magic[] = "cudasim1";
 
 static struct ledger {
   char magic[8];
@@ -68,7 +68,7 @@ void ledger_open(void) {
   ledger->process = (uint64_t)getpid();
   strncpy(ledger->program, program_invocation_short_name, sizeof ledger->program - 1);
   atomic_store(&ledger->slots, OF_DEVICES);
-  memcpy(ledger->magic, magic, sizeof magic);
+  memcpy(ledger->magic, magic, sizeof ledger->magic);
 }
 
 /* A forked child leaves its parent's, and opens its own at its first call. */
