@@ -25,11 +25,8 @@ type derived[T items.Counted] struct {
 	mu      sync.Mutex
 	given   bool            // the reference was dropped, or is about to be
 	uses    items.Countdown // of from: the reference, and the copies that are not complete
-	waits   keep.Known      // what was waited for: the copies that are complete
+	waits   *keep.Known     // of the derived reader; nil: it makes no copies
 }
-
-// Waited tells the program, which waits in Close, that the copies are complete.
-func (d *derived[T]) Waited() { d.waits.Publish() }
 
 // derive returns a source of the items of r, with a reference to r. The caller sets its make.
 func derive[T items.Counted](ctx context.Context, what string, r *items.Reader[T]) (*derived[T], error) {
@@ -80,7 +77,7 @@ func (d *derived[T]) read() (item T, err error) {
 // takes the reference to the item.
 func (d *derived[T]) ownerOf(item T, mem *tree.Owner) *tree.Owner {
 	d.uses.Add()
-	copied := &copiedItem{item: item, uses: &d.uses, source: d.from.Use(), waits: []*keep.Known{&d.waits, &d.from.Waits}}
+	copied := &copiedItem{item: item, uses: &d.uses, source: d.from.Use(), waits: []*keep.Known{d.waits, &d.from.Waits}}
 	own := tree.Own(copied)
 	own.Block = mem.Block
 	copied.known = own.Known()
@@ -157,7 +154,9 @@ func (r *RecordReader) CopyTo(ctx context.Context, dev device.Device, opts ...Co
 		defer source.Release()
 		return source.CopyTo(d.ctx, dev, opts...)
 	}
-	return r.over(dev.ID().Type, items.NewBounded(ctx, fielderr.OpCopy, items.NewPrefetcher(d, 1))), nil
+	copies := r.over(dev.ID().Type, items.NewBounded(ctx, fielderr.OpCopy, items.NewPrefetcher(d, 1)))
+	d.waits = &copies.r.Waits
+	return copies, nil
 }
 
 // CopyTo makes a reader whose arrays are copies on dev; see [RecordReader.CopyTo].
@@ -177,7 +176,9 @@ func (r *ArrayReader) CopyTo(ctx context.Context, dev device.Device, opts ...Cop
 		defer source.Release()
 		return source.CopyTo(d.ctx, dev, opts...)
 	}
-	return newArrayReader(r.field, dev.ID().Type, items.NewBounded(ctx, fielderr.OpCopy, items.NewPrefetcher(d, 1))), nil
+	copies := newArrayReader(r.field, dev.ID().Type, items.NewBounded(ctx, fielderr.OpCopy, items.NewPrefetcher(d, 1)))
+	d.waits = &copies.r.Waits
+	return copies, nil
 }
 
 // AsCPU makes a reader of the batches that are left in r, labelled as the CPU's, as by

@@ -111,8 +111,9 @@ static void split(struct ranges *ranges, struct range *r, uintptr_t at, struct r
 /* Memory that a library keeps has no user. */
 static bool is_kept(const struct access *a) { return a->slot < 0; }
 
+/* Memory may be given back after an access of the host, which is over when it was made. */
 static bool ordered(const struct look *l, const struct entry *e) {
-  if (l->free && (e->done || is_kept(e->access))) return true;
+  if (l->free && (e->done || !e->access->stream)) return true;
   return !is_kept(e->access) && host_knows(&l->before, e->access);
 }
 

@@ -146,23 +146,15 @@ func (r *Reader[T]) Close(ctx context.Context) error {
 		}()
 	}
 	if IsClosed(r.done) {
-		r.waited()
+		r.Waits.Publish() // the copies that it has waited for are complete
 		return nil // even if ctx is done
 	}
 	select {
 	case <-r.done:
-		r.waited()
+		r.Waits.Publish() // the copies that it has waited for are complete
 		return nil
 	case <-ctx.Done():
 		return fielderr.ContextError(ctx, fielderr.OpClose)
-	}
-}
-
-// waited tells the program that copies out of the items are complete.
-func (r *Reader[T]) waited() {
-	r.Waits.Publish()
-	if s, ok := r.stages.top().(interface{ Waited() }); ok {
-		s.Waited()
 	}
 }
 
