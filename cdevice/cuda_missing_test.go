@@ -3,8 +3,10 @@ package cdevice_test
 import (
 	"flag"
 	"fmt"
+	"runtime"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/memory"
@@ -184,6 +186,81 @@ var programs = []program{
 		p.must(p.sim.FireEvent(held.Handle()))
 		p.must(held.Close())
 		p.must(p.gpus[0].Flush(background))
+	}},
+	{"read after ValidateFull", 1, func(p *trial) {
+		b := p.upload(p.rec)
+		p.rest()
+		if p.wait {
+			p.must(b.ValidateFull(background))
+		}
+		s := p.stream(0)
+		p.read(b, s, 0)
+		p.must(b.UsedOn(s))
+		b.Release()
+	}},
+	{"fill after AfterWork was called", 1, func(p *trial) {
+		gpu := p.gpus[0]
+		a, s := p.stream(0), p.stream(0)
+		m, err := gpu.Allocate(background, 4096, a)
+		p.must(err)
+		done := make(chan struct{})
+		if p.wait {
+			p.must(gpu.Memset(m.Ptr(), 1, 4096, a))
+			gpu.AfterWork(func() { close(done) })
+		} else {
+			gpu.AfterWork(func() { close(done) })
+			p.must(gpu.Memset(m.Ptr(), 1, 4096, a))
+		}
+		p.rest()
+		<-done
+		p.must(gpu.Memset(m.Ptr(), 2, 4096, s))
+		p.sim.Drain()
+		p.must(m.Free(s))
+	}},
+	{"use what was copied from memory that is registered", 1, func(p *trial) {
+		gpu := p.gpus[0]
+		source := make([]byte, 8192)
+		at := &source[4096-uintptr(unsafe.Pointer(unsafe.SliceData(source)))%4096]
+		from := device.Ptr(uintptr(unsafe.Pointer(at)))
+		p.must(gpu.RegisterHost(from, 4096, false))
+		a, s := p.stream(0), p.stream(0)
+		m, err := gpu.Allocate(background, 4096, a)
+		p.must(err)
+		p.must(gpu.Copy([]device.Range{{Dst: m.Ptr(), Src: from, Size: 4096}}, a))
+		p.rest()
+		if p.wait {
+			p.must(gpu.UnregisterHost(background, from))
+		}
+		p.must(gpu.Memset(m.Ptr(), 2, 4096, s))
+		p.sim.Drain()
+		p.must(m.Free(s))
+		if !p.wait {
+			p.must(gpu.UnregisterHost(background, from))
+		}
+		runtime.KeepAlive(source)
+	}},
+	{"write the source of a reader that was closed", 1, func(p *trial) {
+		gpu := p.gpus[0]
+		mem := hostpinned.New(gpu, 0)
+		rec := columnsOf(mem, 1, 20_000, false)
+		r, err := cdevice.NewRecordReaderFunc(rec.Schema(), device.CUDAHost, func() (*cdevice.RecordBatch, error) {
+			return cdevice.WrapRecordBatch(rec, gpu.Pinned())
+		}, nil)
+		p.must(err)
+		copies, err := r.CopyTo(background, gpu)
+		p.must(err)
+		r.Release()
+		require.True(p, copies.Next())
+		if p.wait {
+			p.must(copies.Close(background))
+		}
+		p.rest()
+		p.sim.HostWrite(uintptr(unsafe.Pointer(unsafe.SliceData(rec.Column(0).Data().Buffers()[1].Bytes()))), 8)
+		p.must(copies.Close(background))
+		copies.Release()
+		rec.Release()
+		p.must(gpu.Flush(background))
+		mem.Trim()
 	}},
 	{"free while a stream reads", 1, func(p *trial) {
 		gpu := p.gpus[0]
