@@ -147,7 +147,7 @@ func (r *Reader[T]) Close(ctx context.Context) error {
 	}
 	if IsClosed(r.done) {
 		r.Waits.Publish() // the copies that it has waited for are complete
-		return nil // even if ctx is done
+		return nil        // even if ctx is done
 	}
 	select {
 	case <-r.done:
