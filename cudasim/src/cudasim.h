@@ -56,13 +56,15 @@ extern "C" {
  *                      even by a signal (none)
  *
  * Called before the first call of the driver API; later it answers -1 and changes nothing. Without
- * it, the environment variable CUDASIM is read at that first call. Unknown names and bad values
- * answer -1 and say why on standard error (from the environment: and abort the process). */
+ * it, the environment variable CUDASIM is read at that first call, or, if the program has removed it,
+ * taken as it was when the library was loaded. Unknown names and bad values answer -1 and say why on
+ * standard error (from the environment: and abort the process). */
 int cudasim_configure(const char *options);
 
 /* The k-th call from now, counted from 1, of `function` (its name without _v2, _ptsz and the like;
  * NULL: of any function) does nothing and answers `result`. One fault at a time; k = 0 takes it
- * away. cuGetErrorName, cuGetErrorString and cuGetProcAddress never fail and are not counted here. */
+ * away. cuGetErrorName, cuGetErrorString and cuGetProcAddress never fail and are not counted here. A
+ * result that says that the context is gone (709, 719) does not end it: work that is queued goes on. */
 void cudasim_fail(const char *function, uint64_t k, int result);
 
 /* The same for `times` calls in a row, from the k-th on: a fault that lasts. */
