@@ -171,28 +171,25 @@ func (d *Device) Trim(ctx context.Context) error {
 
 // mark returns a channel that is closed when all work is done that the context has now, or
 // when the context is gone.
-func (g *gpu) mark() <-chan struct{} {
+func (g *gpu) mark() <-chan struct{} { return g.markFor(new(deferral)) }
+
+func (g *gpu) markFor(one *deferral) <-chan struct{} {
 	f := &flush{left: 1, done: make(chan struct{})}
-	g.deferred.add(g, &deferral{end: func() error { return nil }, flushes: []*flush{f}})
+	one.end, one.flushes = func() error { return nil }, []*flush{f}
+	g.deferred.add(g, one)
 	return f.done
 }
 
-// idle waits until all work is done that the context has now. The caller is told so, as by a wait of its own.
+// idle waits until all work is done that the context has now. The program, which waits for it, learns that.
 func (g *gpu) idle(ctx context.Context) error {
-	done := make(chan struct{})
 	one := new(deferral)
 	one.key = keep.Key(uintptr(unsafe.Pointer(one)))
-	one.end = func() error {
+	select {
+	case <-g.markFor(one):
 		if g.ctx.Watched() {
 			g.ctx.Driver().Publish(one.key)
 			g.ctx.Driver().Forget(one.key)
 		}
-		close(done)
-		return nil
-	}
-	g.deferred.add(g, one)
-	select {
-	case <-done:
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("cuda: wait for all work of %s: %w", g.ctx, ctx.Err())
