@@ -21,8 +21,8 @@ import (
 	"github.com/arrowdevice/arrowdevice/memory/hostpinned"
 )
 
-// Programs that use this library and lack one wait. The simulator reports each of them in every run, whatever the
-// library asks the driver meanwhile, and never the same program with the wait.
+// Programs that use this library and lack one wait. The simulator reports each of them in every run, although the
+// library asks the driver about events meanwhile, and never the same program with the wait.
 
 var missingRuns = flag.Int("missing", 1, "how often each program with a missing wait runs")
 
@@ -46,7 +46,7 @@ type trial struct {
 
 func (p *trial) must(err error) { require.NoError(p, err) }
 
-// rest gives the library time to ask the driver whatever it asks.
+// rest gives the library time to ask the driver about events.
 func (p *trial) rest() { time.Sleep(p.pause) }
 
 func (p *trial) stream(gpu int) device.Stream {
@@ -73,28 +73,27 @@ func (p *trial) read(b *cdevice.RecordBatch, s device.Stream, gpu int) {
 	p.must(to.Free(s))
 }
 
+// consume reads a batch on another stream, which waits for it, and gives it up.
+func (p *trial) consume(b *cdevice.RecordBatch, gpu int) {
+	s := p.stream(gpu)
+	if p.wait {
+		p.must(b.WaitOn(s))
+	}
+	p.read(b, s, gpu)
+	p.must(b.UsedOn(s))
+	b.Release()
+}
+
 var programs = []program{
 	{"read on another stream", 1, func(p *trial) {
 		b := p.upload(p.rec)
 		p.rest()
-		s := p.stream(0)
-		if p.wait {
-			p.must(b.WaitOn(s))
-		}
-		p.read(b, s, 0)
-		p.must(b.UsedOn(s))
-		b.Release()
+		p.consume(b, 0)
 	}},
 	{"read on another GPU", 2, func(p *trial) {
 		b := p.upload(p.rec)
 		p.rest()
-		s := p.stream(1)
-		if p.wait {
-			p.must(b.WaitOn(s))
-		}
-		p.read(b, s, 1)
-		p.must(b.UsedOn(s))
-		b.Release()
+		p.consume(b, 1)
 	}},
 	{"read what was page-locked", 1, func(p *trial) {
 		mem := hostpinned.New(p.gpus[0], 0)
@@ -102,39 +101,21 @@ var programs = []program{
 		b := p.upload(rec)
 		rec.Release()
 		p.rest()
-		s := p.stream(0)
-		if p.wait {
-			p.must(b.WaitOn(s))
-		}
-		p.read(b, s, 0)
-		p.must(b.UsedOn(s))
-		b.Release()
+		p.consume(b, 0)
 		p.must(p.gpus[0].Flush(background))
 		mem.Trim()
 	}},
 	{"read what was copied on a stream", 1, func(p *trial) {
 		b := p.upload(p.rec, cdevice.WithStream(p.stream(0)))
 		p.rest()
-		s := p.stream(0)
-		if p.wait {
-			p.must(b.WaitOn(s))
-		}
-		p.read(b, s, 0)
-		p.must(b.UsedOn(s))
-		b.Release()
+		p.consume(b, 0)
 	}},
 	{"read the second of two", 1, func(p *trial) {
 		first, second := p.upload(p.rec), p.upload(p.rec)
 		p.must(first.Synchronize(background))
 		first.Release()
 		p.rest()
-		s := p.stream(0)
-		if p.wait {
-			p.must(second.WaitOn(s))
-		}
-		p.read(second, s, 0)
-		p.must(second.UsedOn(s))
-		second.Release()
+		p.consume(second, 0)
 	}},
 	{"read after others were uploaded and freed", 1, func(p *trial) {
 		for range 3 {
@@ -146,13 +127,7 @@ var programs = []program{
 			p.upload(p.rec).Release()
 		}
 		p.rest()
-		s := p.stream(0)
-		if p.wait {
-			p.must(b.WaitOn(s))
-		}
-		p.read(b, s, 0)
-		p.must(b.UsedOn(s))
-		b.Release()
+		p.consume(b, 0)
 	}},
 	{"release while a stream reads", 1, func(p *trial) {
 		b := p.upload(p.rec)

@@ -181,8 +181,9 @@ func (s *shared) asCPU(ctx context.Context) (tree.Location, error) {
 // that stream: on the releasing goroutine if none is pending, otherwise on one of the device's backend,
 // which also calls the producer's release callback. (Compare PyTorch's Tensor.record_stream.)
 //
-// The stream must live until the memory is released, unless it is closed before; a stream that is closed
-// already is an error that wraps arrow.ErrInvalid. If it is closed then, or being captured, or is the default stream of each thread, the memory is released after all work of
+// The stream must live until the memory is released, unless it is closed before. A stream that is closed
+// already is an error that wraps arrow.ErrInvalid. If the stream is closed at the release, or being
+// captured, or is the default stream of each thread, the memory is released after all work of
 // the stream's device; so is memory that more than 16 streams use. [ExportRecordBatch] says what exported memory
 // waits for.
 func (b *RecordBatch) UsedOn(stream device.Stream) error { return b.usedOn(stream, b.nodes) }

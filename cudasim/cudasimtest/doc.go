@@ -8,7 +8,7 @@
 //	}
 //
 // It is to CUDA what the race detector is to goroutines: when the test ends, it fails on each access
-// that is not ordered after a conflicting one, whatever order they happened in and even if the bytes came
+// that is not ordered after a conflicting one, in each schedule, even if the bytes came
 // out right, with the lines of both; on work that touches freed memory; and on device memory, page-locked
 // memory, streams and events that were not released. What memory/cudaalloc keeps for later is no
 // leak. docs/cuda.md lists what each mistake says, and cudasim/README.md what is found and what is not.

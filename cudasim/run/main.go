@@ -14,7 +14,7 @@
 // The options of the machine are those of the variable CUDASIM, which the README of
 // cudasim lists; without -machine the variable is used as it is, and ledger is added.
 //
-// When the program has ended, in whatever way, run prints violations and leaks of all its
+// When the program has ended (exit, crash or kill), run prints violations and leaks of all its
 // processes to standard error, and nothing if there are none. Processes that are still
 // running are not waited for.
 //

@@ -4,7 +4,7 @@
  * work like all other: each node is ordered, checked and run as an operation of its lane.
  *
  * The manual says: a launch comes after all earlier work of its stream and after all earlier launches of the
- * executable graph, whatever their streams; an executable graph that is destroyed while it is in flight
+ * executable graph in any stream; an executable graph that is destroyed while it is in flight
  * completes. */
 #include "sim.h"
 

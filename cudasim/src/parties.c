@@ -86,8 +86,11 @@ void keeper_forget(uintptr_t key) {
   free(k);
 }
 
-/* The oldest knows the least: each began with what the program knew. */
-bool keepers_know(const struct access *a) { return !oldest || host_knows(&oldest->host, a); }
+bool keepers_know(const struct access *a) {
+  for (const struct keeper *k = oldest; k; k = k->newer)
+    if (!host_knows(&k->host, a)) return false;
+  return true;
+}
 
 static void learn(struct host *h, const struct host *other) {
   clock_join(&h->clock, other->clock);

@@ -5,6 +5,8 @@ package keep
 
 import (
 	"runtime"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"unsafe"
 
@@ -37,82 +39,93 @@ func Watch() { watched.Store(true) }
 // Watched reports whether there is a simulated driver in the process.
 func Watched() bool { return watched.Load() }
 
-// Known is what was waited for about one piece of memory. The zero value is ready. It does not move.
-type Known struct{ drivers atomic.Pointer[[]Driver] }
+// Known is what was waited for about one piece of memory. The zero value is ready. It does not move. Its key ends with
+// [Known.Act], or with the object that it is part of.
+type Known struct{ told atomic.Pointer[told] }
 
-// Key returns the key of the memory.
-func (k *Known) Key() Key { return Key(uintptr(unsafe.Pointer(k))) }
+// told is the part that outlives the object: until then no other has its address, which is the key.
+type told struct {
+	mu      sync.Mutex
+	drivers []Driver
+}
 
-// Add notes that a driver is waited for.
-func (k *Known) Add(d Driver) {
-	for {
-		old := k.drivers.Load()
-		list := []Driver{d}
-		if old != nil {
-			for _, other := range *old {
-				if other == d {
-					return
-				}
-			}
-			list = append(list, *old...)
-		}
-		if k.drivers.CompareAndSwap(old, &list) {
-			return
-		}
+func (t *told) key() Key { return Key(uintptr(unsafe.Pointer(t))) }
+
+func (t *told) list() []Driver {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.drivers
+}
+
+func (t *told) forget() {
+	for _, d := range t.list() {
+		d.Forget(t.key())
 	}
 }
 
-// IsEmpty reports whether nothing was waited for that a driver wants to know.
-func (k *Known) IsEmpty() bool { return k.drivers.Load() == nil }
-
-func (k *Known) list() []Driver {
-	if list := k.drivers.Load(); list != nil {
-		return *list
+// Add notes that a driver is waited for, and returns the key.
+func (k *Known) Add(d Driver) Key {
+	t := k.told.Load()
+	if t == nil {
+		t = new(told)
+		if k.told.CompareAndSwap(nil, t) {
+			runtime.AddCleanup(k, (*told).forget, t)
+		} else {
+			t = k.told.Load()
+		}
 	}
-	return nil
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !slices.Contains(t.drivers, d) {
+		t.drivers = append(slices.Clip(t.drivers), d)
+	}
+	return t.key()
+}
+
+// IsEmpty reports whether nothing was waited for that a driver wants to know.
+func (k *Known) IsEmpty() bool { return k.told.Load() == nil }
+
+// each calls f for each driver that was waited for.
+func (k *Known) each(f func(Driver, Key)) {
+	if t := k.told.Load(); t != nil {
+		for _, d := range t.list() {
+			f(d, t.key())
+		}
+	}
 }
 
 // Act calls f, which acts on what was waited for, and ends the key.
 func (k *Known) Act(f func()) {
-	for _, d := range k.list() {
+	k.each(func(d Driver, key Key) {
 		next := f
 		f = func() {
-			defer d.Forget(k.Key())
-			d.GiveBack(k.Key())
-			Act(d, k.Key(), next)
+			defer d.Forget(key)
+			d.GiveBack(key)
+			Act(d, key, next)
 		}
-	}
+	})
 	f()
 }
 
 // GiveBack is called before a reference is released: who releases it knows what the thread knows.
 func (k *Known) GiveBack() {
-	for _, d := range k.list() {
-		d.GiveBack(k.Key())
+	if !k.IsEmpty() {
+		k.each(Driver.GiveBack)
 	}
 }
 
 // Take adds what the thread acts on, which was waited for about other memory.
 func (k *Known) Take(other *Known) {
-	for _, d := range other.list() {
-		k.Add(d)
-		d.GiveBack(k.Key())
-	}
+	other.each(func(d Driver, _ Key) { d.GiveBack(k.Add(d)) })
 }
 
 // Publish is called before a function of the program that may give the memory to anybody.
-func (k *Known) Publish() {
-	for _, d := range k.list() {
-		d.Publish(k.Key())
-	}
-}
+func (k *Known) Publish() { k.each(Driver.Publish) }
 
 // Read notes that the work which has read the memory is done. Others may hold references to it, and give it back
 // when this module has released its own.
 func (k *Known) Read(ranges []device.Range) {
-	for _, d := range k.list() {
-		d.Read(k.Key(), ranges)
-	}
+	k.each(func(d Driver, key Key) { d.Read(key, ranges) })
 }
 
 // Act calls f, which acts on what was waited for, for the key.

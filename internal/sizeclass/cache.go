@@ -27,8 +27,8 @@ type Source interface {
 
 // Watcher is told who may use memory of a source, part by part, where a simulated driver checks that.
 type Watcher interface {
-	HandOut(p device.Ptr, size int64) // a user may, ordered after no other
-	Keep(p device.Ptr, size int64)    // nobody may, and no pending work uses it
+	HandOut(p device.Ptr, size int64) // to a new user, whose work is ordered after no other
+	Keep(p device.Ptr, size int64)    // in the cache: no pending work uses it
 }
 
 // Limits bound how much a [Cache] holds, in bytes.

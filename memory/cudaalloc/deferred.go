@@ -165,8 +165,7 @@ func (one *deferral) giveBack(g *gpu) {
 	}
 	switch {
 	case one.known != nil:
-		one.known.Add(g.ctx.Driver())
-		one.key = one.known.Key()
+		one.key = one.known.Add(g.ctx.Driver())
 	case one.call != nil:
 		one.key = keep.Key(uintptr(unsafe.Pointer(one)))
 	}

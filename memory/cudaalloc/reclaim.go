@@ -171,11 +171,13 @@ func (d *Device) Trim(ctx context.Context) error {
 
 // mark returns a channel that is closed when all work is done that the context has now, or
 // when the context is gone.
-func (g *gpu) mark() <-chan struct{} { return g.markFor(new(deferral)) }
+func (g *gpu) mark() <-chan struct{} {
+	return g.markWith(&deferral{end: func() error { return nil }})
+}
 
-func (g *gpu) markFor(one *deferral) <-chan struct{} {
+func (g *gpu) markWith(one *deferral) <-chan struct{} {
 	f := &flush{left: 1, done: make(chan struct{})}
-	one.end, one.flushes = func() error { return nil }, []*flush{f}
+	one.flushes = []*flush{f}
 	g.deferred.add(g, one)
 	return f.done
 }
@@ -184,12 +186,15 @@ func (g *gpu) markFor(one *deferral) <-chan struct{} {
 func (g *gpu) idle(ctx context.Context) error {
 	one := new(deferral)
 	one.key = keep.Key(uintptr(unsafe.Pointer(one)))
-	select {
-	case <-g.markFor(one):
+	one.end = func() error {
 		if g.ctx.Watched() {
 			g.ctx.Driver().Publish(one.key)
 			g.ctx.Driver().Forget(one.key)
 		}
+		return nil
+	}
+	select {
+	case <-g.markWith(one):
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("cuda: wait for all work of %s: %w", g.ctx, ctx.Err())
