@@ -261,16 +261,18 @@ var programs = []program{
 	}},
 	{"fill without a record of the event", 1, func(p *trial) {
 		gpu := p.gpus[0]
-		for range 3 { // events that the library has used before
-			p.upload(p.rec).Release()
-		}
-		p.must(gpu.Flush(background))
 		a, s := p.stream(0), p.stream(0)
 		m, err := gpu.Allocate(background, 4096, a)
 		p.must(err)
-		done, err := gpu.NewEvent()
+		before, err := gpu.NewEvent()
 		p.must(err)
 		p.must(gpu.Memset(m.Ptr(), 1, 4096, a))
+		p.must(a.Record(before))
+		p.sim.Drain()
+		p.must(before.Close()) // the library hands it out again
+		done, err := gpu.NewEvent()
+		p.must(err)
+		require.Equal(p, before.Handle(), done.Handle())
 		if p.wait {
 			p.must(a.Record(done))
 		}
@@ -280,6 +282,21 @@ var programs = []program{
 		p.sim.Drain()
 		p.must(m.Free(s))
 		p.must(done.Close())
+	}},
+	{"wait for a later copy on the stream of the library", 1, func(p *trial) {
+		first := p.upload(p.rec)
+		p.sim.Drain() // so that the library takes the stream again
+		second := p.upload(p.rec)
+		p.rest()
+		s := p.stream(0)
+		p.must(second.WaitOn(s))
+		if p.wait {
+			p.must(first.WaitOn(s))
+		}
+		p.read(first, s, 0)
+		p.must(first.UsedOn(s))
+		first.Release()
+		second.Release()
 	}},
 }
 
