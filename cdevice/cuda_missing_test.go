@@ -284,6 +284,7 @@ var programs = []program{
 		p.must(done.Close())
 	}},
 	{"wait for a later copy on the stream of the library", 1, func(p *trial) {
+		p.must(p.gpus[0].Trim(background)) // no stream is left to choose from
 		first := p.upload(p.rec)
 		p.sim.Drain() // so that the library takes the stream again
 		second := p.upload(p.rec)
