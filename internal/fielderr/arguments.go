@@ -3,21 +3,13 @@ package fielderr
 import (
 	"context"
 	"fmt"
-	"reflect"
+
+	"github.com/arrowdevice/arrowdevice/internal/argument"
 )
 
 // IsNil reports whether an argument is nil, or an interface that holds a nil pointer, map, slice or
 // function.
-func IsNil(v any) bool {
-	if v == nil {
-		return true
-	}
-	switch r := reflect.ValueOf(v); r.Kind() {
-	case reflect.Pointer, reflect.Map, reflect.Slice, reflect.Func, reflect.Chan, reflect.UnsafePointer:
-		return r.IsNil()
-	}
-	return false
-}
+func IsNil(v any) bool { return argument.IsNil(v) }
 
 // Absent returns the error for an argument that is nil.
 func Absent(op, name, want string) error { return Invalid(op, name, "nil", want) }
