@@ -3,7 +3,9 @@ package main
 import (
 	"encoding/json"
 	"os"
+	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 )
 
@@ -55,11 +57,15 @@ func thisMachine() machine {
 	return m
 }
 
+// write writes the report as JSON with one record a line, so that a new run is a readable change.
 func (r report) write(path string) error {
-	text, err := json.MarshalIndent(r, "", "  ")
+	text, err := json.Marshal(r)
 	if err != nil {
 		return err
 	}
+	text = regexp.MustCompile(`[\[,]\{|,"\w+":\[`).ReplaceAllFunc(text, func(s []byte) []byte {
+		return slices.Concat(s[:1], []byte("\n"), s[1:])
+	})
 	return os.WriteFile(path, append(text, '\n'), 0o644)
 }
 
