@@ -3,6 +3,7 @@ package cdevice
 import (
 	"context"
 
+	"github.com/arrowdevice/arrowdevice/internal/argument"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
 
@@ -15,7 +16,7 @@ func checkCopy(ctx context.Context, dev any) error {
 	if err := fielderr.CheckContext(fielderr.OpCopy, ctx); err != nil {
 		return err
 	}
-	if fielderr.IsNil(dev) {
+	if argument.IsNil(dev) {
 		return fielderr.Absent(fielderr.OpCopy, "device", "the device to copy to")
 	}
 	return nil
@@ -35,7 +36,7 @@ type nilOption struct{ err error }
 
 // need records an error if v, the argument of option name, is nil.
 func (n *nilOption) need(op, name string, v any, want string) {
-	if n.err == nil && fielderr.IsNil(v) {
+	if n.err == nil && argument.IsNil(v) {
 		n.err = fielderr.Absent(op, name, want)
 	}
 }

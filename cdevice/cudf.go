@@ -5,6 +5,7 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 
+	"github.com/arrowdevice/arrowdevice/internal/argument"
 	"github.com/arrowdevice/arrowdevice/internal/copyplan"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
@@ -136,7 +137,7 @@ func (a *Array) FromCuDF(ctx context.Context, dt arrow.DataType) (*Array, error)
 	if err := fielderr.CheckContext(fielderr.OpFromCuDF, ctx); err != nil {
 		return nil, err
 	}
-	if fielderr.IsNil(dt) {
+	if argument.IsNil(dt) {
 		return nil, fielderr.Absent(fielderr.OpFromCuDF, "type", "the type of the result")
 	}
 	if err := a.hold(fielderr.OpFromCuDF); err != nil {

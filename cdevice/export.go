@@ -7,6 +7,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/cdata"
 
 	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/argument"
 	"github.com/arrowdevice/arrowdevice/internal/cstruct"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"github.com/arrowdevice/arrowdevice/internal/layout"
@@ -86,7 +87,7 @@ func ExportField(field arrow.Field, out *cdata.CArrowSchema) error {
 	if out == nil {
 		return noOutput("ArrowSchema")
 	}
-	if fielderr.IsNil(field.Type) {
+	if argument.IsNil(field.Type) {
 		return fielderr.Absent(fielderr.OpExport, "field.Type", "a data type")
 	}
 	return schema.Export(field, schemaMirror(out))

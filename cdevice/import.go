@@ -6,6 +6,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/cdata"
 
+	"github.com/arrowdevice/arrowdevice/internal/argument"
 	"github.com/arrowdevice/arrowdevice/internal/cstruct"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"github.com/arrowdevice/arrowdevice/internal/schema"
@@ -145,7 +146,7 @@ func importArray(in *cstruct.Input, field arrow.Field, o *importOptions) (*Array
 	if err := cstruct.CheckTop(in); err != nil {
 		return nil, err
 	}
-	if fielderr.IsNil(field.Type) {
+	if argument.IsNil(field.Type) {
 		o.discard(in)
 		return nil, fielderr.Absent(fielderr.OpImport, "type", "a data type")
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/argument"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/cstruct"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
@@ -49,7 +50,7 @@ type Lifetime struct {
 //
 // It takes ownership of the memory, even if it returns an error: lifetime ends it in any case.
 func NewArray(dev device.Device, dt arrow.DataType, data ArrayData, lifetime Lifetime) (*Array, error) {
-	if fielderr.IsNil(dt) {
+	if argument.IsNil(dt) {
 		lifetime.end(dev)
 		return nil, fielderr.Absent(fielderr.OpNew, "type", "a data type")
 	}
@@ -114,7 +115,7 @@ func (l Lifetime) end(dev device.Device) {
 	tree.CloseEvent(l.Ready)
 	switch {
 	case l.Release == nil:
-	case fielderr.IsNil(dev):
+	case argument.IsNil(dev):
 		l.Release()
 	default:
 		dev.AfterWork(l.Release)
@@ -122,7 +123,7 @@ func (l Lifetime) end(dev device.Device) {
 }
 
 func newNodes(dev device.Device, lifetime Lifetime, types []arrow.DataType, data []ArrayData, name func(int) string) (mem *tree.Owner, at tree.Location, nodes []tree.Node, err error) {
-	if fielderr.IsNil(dev) {
+	if argument.IsNil(dev) {
 		lifetime.end(nil)
 		return nil, at, nil, fielderr.Absent(fielderr.OpNew, "device", "a device")
 	}

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/argument"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/cstruct"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
@@ -80,7 +81,7 @@ func importOptionsFor(in *cstruct.Input, opts []ImportOption) *importOptions {
 func WithDevice(dev device.Device) ImportOption {
 	return func(o *importOptions) {
 		o.need(fielderr.OpImport, "WithDevice", dev, "a device")
-		if !fielderr.IsNil(dev) {
+		if !argument.IsNil(dev) {
 			o.dev = dev
 		}
 	}

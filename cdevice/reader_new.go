@@ -9,6 +9,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/array"
 
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/argument"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"github.com/arrowdevice/arrowdevice/internal/items"
 	"github.com/arrowdevice/arrowdevice/internal/tree"
@@ -59,7 +60,7 @@ func NewRecordReaderFunc(schema *arrow.Schema, t device.Type, next func() (*Reco
 //
 // The result is owned by the caller.
 func NewFailedRecordReader(t device.Type, err error) (*RecordReader, error) {
-	if fielderr.IsNil(err) {
+	if argument.IsNil(err) {
 		return nil, fielderr.Absent(fielderr.OpNew, "err", "the error of the source")
 	}
 	if err := checkNew(true, "", true, t); err != nil {
@@ -76,7 +77,7 @@ func failedReader(t device.Type, err error) *RecordReader {
 
 // NewArrayReader is [NewRecordReader] for arrays of the field's type.
 func NewArrayReader(field arrow.Field, t device.Type, arrays iter.Seq2[*Array, error]) (*ArrayReader, error) {
-	if err := checkNew(!fielderr.IsNil(field.Type), "arrays", arrays != nil, t); err != nil {
+	if err := checkNew(!argument.IsNil(field.Type), "arrays", arrays != nil, t); err != nil {
 		return nil, err
 	}
 	return newArrayReader(field, t, &items.Sequence[*Array]{Seq: arrays, Check: func(a *Array) error {
@@ -156,10 +157,10 @@ func sameTypes(a, b *arrow.Schema) bool {
 // The result is owned by the caller. It holds a reference to rdr. arrow-go's readers must be used
 // by one goroutine at a time: after this call, only the result may read from rdr.
 func WrapRecordReader(rdr array.RecordReader, dev device.Device) (*RecordReader, error) {
-	if fielderr.IsNil(rdr) {
+	if argument.IsNil(rdr) {
 		return nil, fielderr.Absent(fielderr.OpWrap, "RecordReader", "a reader of arrow-go")
 	}
-	if fielderr.IsNil(dev) {
+	if argument.IsNil(dev) {
 		return nil, fielderr.Absent(fielderr.OpWrap, "device", "the device that the memory lives on")
 	}
 	if _, err := locationOn(dev); err != nil {
@@ -202,7 +203,7 @@ func WrapChunked(chunked *arrow.Chunked, dev device.Device) (*ArrayReader, error
 	if chunked == nil {
 		return nil, fielderr.Absent(fielderr.OpWrap, "Chunked", "a chunked array of arrow-go")
 	}
-	if fielderr.IsNil(dev) {
+	if argument.IsNil(dev) {
 		return nil, fielderr.Absent(fielderr.OpWrap, "device", "the device that the memory lives on")
 	}
 	if _, err := locationOn(dev); err != nil {

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/argument"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"github.com/arrowdevice/arrowdevice/internal/refcount"
 	"github.com/arrowdevice/arrowdevice/internal/tree"
@@ -132,7 +133,7 @@ func (s *shared) WaitOn(stream device.Stream) error {
 		return err
 	}
 	defer s.mem.Release()
-	if fielderr.IsNil(stream) {
+	if argument.IsNil(stream) {
 		return fielderr.Invalid(fielderr.OpRead, "stream", "nil", "a stream")
 	}
 	return s.at().WaitOn(stream)
@@ -144,7 +145,7 @@ func (s *shared) usedOn(stream device.Stream, nodes func() []tree.Node) error {
 		return err
 	}
 	defer s.mem.Release()
-	if fielderr.IsNil(stream) {
+	if argument.IsNil(stream) {
 		return fielderr.Invalid(fielderr.OpRead, "stream", "nil", "a stream")
 	}
 	dev := stream.Device()

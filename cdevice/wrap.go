@@ -11,6 +11,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/argument"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/cstruct"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
@@ -35,10 +36,10 @@ import (
 // An error wraps arrow.ErrInvalid or arrow.ErrNotImplemented if a column does not match the schema, or
 // is not laid out as its type demands.
 func WrapRecordBatch(rec arrow.RecordBatch, dev device.Device) (b *RecordBatch, err error) {
-	if fielderr.IsNil(rec) {
+	if argument.IsNil(rec) {
 		return nil, fielderr.Absent(fielderr.OpWrap, "RecordBatch", "a record batch of arrow-go")
 	}
-	if fielderr.IsNil(dev) {
+	if argument.IsNil(dev) {
 		return nil, fielderr.Absent(fielderr.OpWrap, "device", "the device that the memory lives on")
 	}
 	var w wrapper
@@ -83,10 +84,10 @@ func WrapRecordBatch(rec arrow.RecordBatch, dev device.Device) (b *RecordBatch, 
 
 // WrapArray is [WrapRecordBatch] for one array.
 func WrapArray(arr arrow.Array, dev device.Device) (a *Array, err error) {
-	if fielderr.IsNil(arr) {
+	if argument.IsNil(arr) {
 		return nil, fielderr.Absent(fielderr.OpWrap, "Array", "an array of arrow-go")
 	}
-	if fielderr.IsNil(dev) {
+	if argument.IsNil(dev) {
 		return nil, fielderr.Absent(fielderr.OpWrap, "device", "the device that the memory lives on")
 	}
 	var w wrapper

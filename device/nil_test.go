@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/arrowdevice/arrowdevice/device"
-	"github.com/arrowdevice/arrowdevice/internal/nilargs"
+	"github.com/arrowdevice/arrowdevice/internal/testing/nilargs"
 )
 
 // nilEvent is an event of another implementation.

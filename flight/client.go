@@ -10,7 +10,7 @@ import (
 	arrowflight "github.com/apache/arrow-go/v18/arrow/flight"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
-	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+	"github.com/arrowdevice/arrowdevice/internal/argument"
 )
 
 // DoGet asks for a ticket, and returns the batches of the answer: in memory of [WithDevice], or of the
@@ -47,7 +47,7 @@ func checkClient(ctx context.Context, client arrowflight.FlightServiceClient, op
 	if err := checkContext(ctx); err != nil {
 		return nil, err
 	}
-	if fielderr.IsNil(client) {
+	if argument.IsNil(client) {
 		return nil, absent("client", "a client of Arrow Flight")
 	}
 	return newOptions(opts)

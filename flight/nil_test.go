@@ -15,7 +15,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/cdevice/cdevicetest"
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/flight"
-	"github.com/arrowdevice/arrowdevice/internal/nilargs"
+	"github.com/arrowdevice/arrowdevice/internal/testing/nilargs"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
 

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/arrowdevice/arrowdevice/device"
-	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+	"github.com/arrowdevice/arrowdevice/internal/argument"
 )
 
 const (
@@ -85,7 +85,7 @@ func (o *options) maxReceive() int {
 // are in memory of the CPU.
 func WithDevice(dev device.Device) Option {
 	return func(o *options) {
-		o.need(!fielderr.IsNil(dev), "WithDevice", "a device")
+		o.need(!argument.IsNil(dev), "WithDevice", "a device")
 		o.dev = dev
 	}
 }
@@ -96,7 +96,7 @@ func WithDevice(dev device.Device) Option {
 // stream ends with its error.
 func WithAllocator(mem memory.Allocator) Option {
 	return func(o *options) {
-		o.need(!fielderr.IsNil(mem), "WithAllocator", "an allocator")
+		o.need(!argument.IsNil(mem), "WithAllocator", "an allocator")
 		o.mem = mem
 	}
 }

@@ -16,7 +16,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
-	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+	"github.com/arrowdevice/arrowdevice/internal/argument"
 )
 
 // AppMetadataKey is the key of a batch's app_metadata in RecordBatch.Metadata.
@@ -44,7 +44,7 @@ func Receive(stream Stream, opts ...Option) (*cdevice.RecordReader, *arrowflight
 	if err != nil {
 		return nil, nil, err
 	}
-	if fielderr.IsNil(stream) {
+	if argument.IsNil(stream) {
 		return nil, nil, absent("stream", "a stream of Arrow Flight")
 	}
 	return receive(stream, o, stream.Context(), o.answering(stream), func() {}, nil, nil)

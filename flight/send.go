@@ -14,7 +14,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
-	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+	"github.com/arrowdevice/arrowdevice/internal/argument"
 	"github.com/arrowdevice/arrowdevice/internal/ipcmessage"
 )
 
@@ -38,7 +38,7 @@ func Send(stream Stream, r *cdevice.RecordReader, opts ...Option) error {
 	if err != nil {
 		return err
 	}
-	if fielderr.IsNil(stream) {
+	if argument.IsNil(stream) {
 		return absent("stream", "a stream of Arrow Flight")
 	}
 	if r == nil {

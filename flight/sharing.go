@@ -8,7 +8,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
-	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+	"github.com/arrowdevice/arrowdevice/internal/argument"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 	"github.com/arrowdevice/arrowdevice/share"
 )
@@ -38,14 +38,14 @@ import (
 func WithSharing(dev device.Device, mem memory.Allocator) Option {
 	return func(o *options) {
 		o.sharing = &sharing{}
-		if !fielderr.IsNil(dev) {
+		if !argument.IsNil(dev) {
 			gpu, ok := dev.(*cudaalloc.Device)
 			o.check(ok, "WithSharing", "a device that is not of package cudaalloc")
 			if ok {
 				o.sharing.dev = gpu.Shareable()
 			}
 		}
-		if !fielderr.IsNil(mem) {
+		if !argument.IsNil(mem) {
 			o.sharing.mem = mem
 		}
 	}

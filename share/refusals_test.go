@@ -27,9 +27,9 @@ import (
 	"github.com/arrowdevice/arrowdevice/cdevice/cdevicetest"
 	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/device"
-	"github.com/arrowdevice/arrowdevice/internal/nilargs"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cases"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+	"github.com/arrowdevice/arrowdevice/internal/testing/nilargs"
 	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 	"github.com/arrowdevice/arrowdevice/share"
 )

@@ -9,6 +9,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/argument"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"github.com/arrowdevice/arrowdevice/internal/hostread"
 	"github.com/arrowdevice/arrowdevice/internal/layout"
@@ -27,7 +28,7 @@ func ToHost(ctx context.Context, t tree.Tree, mem memory.Allocator, on device.St
 	if err := checkOnStream(on, t.At, t.At); err != nil {
 		return nil, err
 	}
-	if fielderr.IsNil(mem) {
+	if argument.IsNil(mem) {
 		mem = memory.DefaultAllocator
 	}
 	if on != nil && t.At.CPUAccessible() {

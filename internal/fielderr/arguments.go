@@ -3,13 +3,7 @@ package fielderr
 import (
 	"context"
 	"fmt"
-
-	"github.com/arrowdevice/arrowdevice/internal/argument"
 )
-
-// IsNil reports whether an argument is nil, or an interface that holds a nil pointer, map, slice or
-// function.
-func IsNil(v any) bool { return argument.IsNil(v) }
 
 // Absent returns the error for an argument that is nil.
 func Absent(op, name, want string) error { return Invalid(op, name, "nil", want) }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/argument"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
 
@@ -138,7 +139,7 @@ func (p Location) NotAccessible() string {
 // CheckStream returns an error unless s is a stream of the device that the memory is on: work on
 // another device's stream cannot be ordered with the event. name is that of the argument.
 func (p Location) CheckStream(op, name string, s device.Stream) error {
-	if fielderr.IsNil(s) {
+	if argument.IsNil(s) {
 		return fielderr.Invalid(op, name, "nil", "a stream of "+p.ID.String())
 	}
 	if of := s.Device(); of == nil || !p.hasStream(s, of) {

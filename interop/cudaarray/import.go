@@ -8,6 +8,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/argument"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
 
@@ -81,7 +82,7 @@ func (o *importing) check(dev device.Device, i *Interface) (dt arrow.DataType, d
 }
 
 func checkDevice(dev device.Device) error {
-	if fielderr.IsNil(dev) {
+	if argument.IsNil(dev) {
 		return fielderr.Absent(fielderr.OpImport, "device", "a device")
 	}
 	switch id := dev.ID(); id.Type {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/argument"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
 
@@ -32,7 +33,7 @@ func (o *exporting) fail(err error) {
 // consumers must run on the thread that calls Export.
 func WithStream(s device.Stream) ExportOption {
 	return func(o *exporting) {
-		if fielderr.IsNil(s) {
+		if argument.IsNil(s) {
 			o.fail(fielderr.Absent(fielderr.OpExport, "WithStream", "a stream"))
 			return
 		}
@@ -92,7 +93,7 @@ type importing struct {
 // its lists those of the shape.
 func WithType(dt arrow.DataType) ImportOption {
 	return func(o *importing) {
-		if fielderr.IsNil(dt) {
+		if argument.IsNil(dt) {
 			o.err = fielderr.Absent(fielderr.OpImport, "WithType", "a data type")
 			return
 		}

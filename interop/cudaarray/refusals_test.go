@@ -15,8 +15,8 @@ import (
 	"github.com/arrowdevice/arrowdevice/cdevice/cdevicetest"
 	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/device"
-	"github.com/arrowdevice/arrowdevice/internal/nilargs"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+	"github.com/arrowdevice/arrowdevice/internal/testing/nilargs"
 	"github.com/arrowdevice/arrowdevice/interop/cudaarray"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )

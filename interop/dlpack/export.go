@@ -10,6 +10,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/argument"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
@@ -144,7 +145,7 @@ func fillShape(t *Tensor, length int64, inner []int64) {
 // apply applies the options, and finds the stream of a number.
 func (o *exportOptions) apply(a *cdevice.Array, opts []ExportOption) error {
 	for _, opt := range opts {
-		if !fielderr.IsNil(opt) {
+		if !argument.IsNil(opt) {
 			opt.applyExport(o)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/argument"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
@@ -130,7 +131,7 @@ func streamType(t device.Type) device.Type {
 
 func (o *importOptions) apply(opts []ImportOption) error {
 	for _, opt := range opts {
-		if !fielderr.IsNil(opt) {
+		if !argument.IsNil(opt) {
 			opt.applyImport(o)
 		}
 	}

@@ -3,6 +3,7 @@ package dlpack
 import (
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/argument"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
 
@@ -58,14 +59,14 @@ type streamOption struct{ s device.Stream }
 
 func (o streamOption) applyExport(e *exportOptions) {
 	e.stream, e.byNum = o.s, false
-	if fielderr.IsNil(o.s) {
+	if argument.IsNil(o.s) {
 		e.err = fielderr.Absent(fielderr.OpExport, "WithStream", "a stream")
 	}
 }
 
 func (o streamOption) applyImport(i *importOptions) {
 	i.stream = o.s
-	if fielderr.IsNil(o.s) {
+	if argument.IsNil(o.s) {
 		i.err = fielderr.Absent(fielderr.OpImport, "WithStream", "a stream")
 	}
 }

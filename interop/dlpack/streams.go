@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/argument"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
 
@@ -27,7 +28,7 @@ import (
 //
 // https://data-apis.org/array-api/latest/API_specification/generated/array_api.array.__dlpack__.html
 func StreamOf(dev device.Device, number int64) (s device.Stream, sync bool, err error) {
-	if fielderr.IsNil(dev) {
+	if argument.IsNil(dev) {
 		return nil, false, fielderr.Absent(fielderr.OpExport, "dev", "a device")
 	}
 	if number == -1 {

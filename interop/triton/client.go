@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/arrowdevice/arrowdevice/internal/argument"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
 
@@ -35,7 +36,7 @@ type flight struct {
 
 // NewClient returns a client over a connection, such as a *grpc.ClientConn, which it borrows.
 func NewClient(conn grpc.ClientConnInterface) (*Client, error) {
-	if fielderr.IsNil(conn) {
+	if argument.IsNil(conn) {
 		return nil, fielderr.Absent(opTriton, "ClientConn", "a connection")
 	}
 	return &Client{conn: conn, flights: map[*Region]*flight{}}, nil

@@ -10,8 +10,8 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/cudasim"
-	"github.com/arrowdevice/arrowdevice/internal/nilargs"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+	"github.com/arrowdevice/arrowdevice/internal/testing/nilargs"
 	"github.com/arrowdevice/arrowdevice/interop/triton"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )

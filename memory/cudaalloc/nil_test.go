@@ -9,8 +9,8 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/device"
-	"github.com/arrowdevice/arrowdevice/internal/nilargs"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+	"github.com/arrowdevice/arrowdevice/internal/testing/nilargs"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
 

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/arrowdevice/arrowdevice/cudasim"
-	"github.com/arrowdevice/arrowdevice/internal/nilargs"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+	"github.com/arrowdevice/arrowdevice/internal/testing/nilargs"
 	"github.com/arrowdevice/arrowdevice/memory/hostpinned"
 )
 

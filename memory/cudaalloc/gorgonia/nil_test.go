@@ -7,7 +7,7 @@ import (
 
 	"gorgonia.org/cu"
 
-	"github.com/arrowdevice/arrowdevice/internal/nilargs"
+	"github.com/arrowdevice/arrowdevice/internal/testing/nilargs"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc/gorgonia"
 )
 
