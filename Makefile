@@ -10,40 +10,31 @@ CHECKED = ./memory/... ./cdevice ./flight/... ./device/... ./integration/soak ./
 
 SUITES = test-go test-python test-cuda test-cuda-13 test-archery test-triton test-distributed
 
-.PHONY: demo test $(SUITES) pairs check lint format-c race asan clang mutants gpu libcudf gorgonia cudasim cc faults soak fuzz bench bench-quick bench-peers clean
+.PHONY: demo test $(SUITES) check lint format-c race asan clang mutants gpu libcudf gorgonia cudasim cc faults soak fuzz bench bench-quick bench-peers clean
 
 demo: ## send real batches Go -> PyArrow -> Go, and print what happened
 	integration/run.sh --demo
 
-# Each suite leaves in build/pairs what it has proved to work together. At the end the tables of README.md and
-# docs/interop.md must say that and no more: make pairs writes them.
-PAIRS = $(CURDIR)/build/pairs
 test: ## everything: Go tests, then what others wrote, over the simulated driver and against PyArrow
-	rm -rf build/pairs
 	$(SIDE_BY_SIDE) $(SUITES)
-	@$(GO) run ./ci/pairs check
 
 # Two at a time, as they wait more than they compute; the output of each is printed when it has ended.
 SIDE_BY_SIDE = $(MAKE) --no-print-directory --jobs=2 --output-sync=target
 
 test-go:
 	$(TEST) -shuffle=on ./memory/... ./cudasim/... ./cdevice/... ./...
-	$(GO) run ./ci/pairs go
 test-python:
-	PAIRS="$(PAIRS)/python.json" integration/run.sh
+	integration/run.sh
 test-cuda:
-	PAIRS="$(PAIRS)/cuda.json" integration/cuda/run.sh
+	integration/cuda/run.sh
 test-cuda-13:
-	PAIRS="$(PAIRS)/cuda-13.json" integration/cuda/run.sh --cuda-13
+	integration/cuda/run.sh --cuda-13
 test-archery:
-	PAIRS="$(PAIRS)/archery.json" integration/archery/run.sh
+	integration/archery/run.sh
 test-triton:
 	integration/triton/run.sh
 test-distributed:
 	examples/distributed/run.sh --test
-
-pairs: ## the tables of the libraries that were proved to work with this module, from the last make test
-	$(GO) run ./ci/pairs write
 
 check: ## what must pass before a change lands
 	$(SIDE_BY_SIDE) lint race asan gpu gorgonia clang

@@ -6,7 +6,7 @@ import pytest
 
 import abi
 from files import FILES
-from implementations import IMPLEMENTATIONS, Cdevice, Difference
+from implementations import IMPLEMENTATIONS, Difference
 
 def obstacle(producer, consumer, file):
     """Why the two cannot exchange a file, or None."""
@@ -22,19 +22,9 @@ def pair(request):
     assert (producer.allocated(), consumer.allocated()) == before, "something is not released"
 
 
-def proof(producer, consumer):
-    """The library that is proved to work with this module: one of the two."""
-    match isinstance(producer, Cdevice), isinstance(consumer, Cdevice):
-        case True, False:
-            return [pytest.mark.pair(consumer.name, "arrays", "to it")]
-        case False, True:
-            return [pytest.mark.pair(producer.name, "arrays", "from it")]
-    return []
-
-
 def pairs(accept=lambda producer, consumer: True):
     chosen = [(p, c) for p in IMPLEMENTATIONS for c in IMPLEMENTATIONS if c.imports and accept(p, c)]
-    rows = [pytest.param((p, c), id=f"{p.name}-to-{c.name}", marks=proof(p, c)) for p, c in chosen]
+    rows = [pytest.param((p, c), id=f"{p.name}-to-{c.name}") for p, c in chosen]
     return pytest.mark.parametrize("pair", rows, indirect=True)
 
 

@@ -10,7 +10,6 @@ import simulator  # noqa: F401, loads the driver: cuda-bindings asks for libcuda
 import numpy as np
 
 is_there = importlib.util.find_spec("cuda") is not None and importlib.util.find_spec("cuda.core") is not None
-NUMBA = "numba-cuda" if is_there else "Numba"  # which of the two the environment has
 if is_there:
     import cuda.bindings.driver as bindings
     import cuda.core as core

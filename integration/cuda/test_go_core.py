@@ -82,7 +82,6 @@ def test_a_wait_that_core_does_not_make_is_reported(theirs, rows, pause):
             simulator.library.cudasim_forget_violations()
 
 
-@pytest.mark.pair("cuda-core", "CUDA memory and events", "to it")
 def test_core_reads_an_array(theirs):
     with go.on_device("int64", "valid") as made, made.slice(2, 6) as part:
         for each, want in ((made, range(1, 8)), (part, range(1, 7))):
@@ -111,7 +110,6 @@ def test_core_waits_for_an_array(theirs, stream):
         del taken
 
 
-@pytest.mark.pair("cuda-core", "CUDA memory and events", "to it")
 def test_core_waits_for_a_batch(theirs, stream):
     """It releases the batch when its own copies are queued: Go keeps the memory for them."""
     with driver.gate(stream) as gate:
@@ -193,7 +191,6 @@ def values(host, kind):
     return [got] if kind is golib.GoArray else [[row[name] for row in got] for name in "ab"]
 
 
-@pytest.mark.pair("cuda-core", "CUDA memory and events", "from it")
 def test_go_takes_memory_of_core(produced, kind):
     produced.write()
     with kind.from_arrow(produced) as taken, taken.slice(10, 20) as part, part.copy_to_host() as host:
@@ -203,7 +200,6 @@ def test_go_takes_memory_of_core(produced, kind):
     assert capsules.exported() == 0
 
 
-@pytest.mark.pair("cuda-core", "CUDA memory and events", "from it")
 def test_go_waits_for_core(produced, kind, theirs):
     """A write of cuda-core is held back, and so are its event and the batch."""
     with driver.gate(int(theirs.handle)) as gate:

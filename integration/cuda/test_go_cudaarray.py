@@ -1,14 +1,12 @@
 """Columns of Go and arrays of Numba, exchanged by the CUDA array interface as package cudaarray
 has it: types, streams, masks and lifetimes, in both directions."""
 
-import golib
 import numpy as np
 import pytest
 from golibrary import GoError
 from numba import cuda
 
 import cudaarray
-import cudacore
 import driver
 import go
 from cudaarray import Exported, Mask, taken
@@ -42,7 +40,6 @@ def made():
 
 
 @pytest.mark.parametrize("name", TYPES)
-@pytest.mark.pair(cudacore.NUMBA, "CUDA Array Interface", "to it")
 def test_numba_reads_what_go_made(name):
     with go.on_device(name, "valid") as array, array.slice(2, 6) as part:
         for each in (array, part):
@@ -64,7 +61,6 @@ def test_numba_keeps_the_column():
 
 
 @pytest.mark.parametrize("which", [1, 2, None], ids=["legacy", "per_thread", "a_stream"])
-@pytest.mark.pair(cudacore.NUMBA, "CUDA Array Interface", "to it")
 def test_numba_waits_for_the_stream(stream, other, which):
     """Go's copy is held back on one stream; the interface has another one."""
     with driver.gate(stream) as gate, go.on_device("int64", "valid", stream=stream) as array:
@@ -116,7 +112,6 @@ def test_masks_are_refused_by_numba():
 
 
 @pytest.mark.parametrize("name", [*TYPES, "datetime64[us]", "timedelta64[s]", "bool"])
-@pytest.mark.pair(cudacore.NUMBA, "CUDA Array Interface", "from it")
 def test_go_reads_what_numba_made(name):
     want = np.array([1, 2, 3, 0, 1]).astype(name)
     array = cuda.to_device(want)
@@ -140,7 +135,6 @@ def test_matrices():
 
 
 @pytest.mark.parametrize("which", [1, 2, None], ids=["legacy", "per_thread", "a_stream"])
-@pytest.mark.pair(cudacore.NUMBA, "CUDA Array Interface", "from it")
 def test_go_waits_for_the_stream(stream, which):
     """Numba's copy is behind a gate when Go takes the array."""
     number = which or stream

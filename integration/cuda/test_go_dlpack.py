@@ -52,7 +52,6 @@ def copy(stream, view):
     return got
 
 
-@pytest.mark.pair("cuda-core", "DLPack", "to it")
 def test_core_waits_for_go(theirs, stream, tensor):
     """Go's copy is held back on a stream."""
     with driver.gate(stream) as gate, go.on_device("int64", "valid", stream=stream) as array:
@@ -77,7 +76,6 @@ def test_a_view_outlives_the_array(theirs, tensor):
     np.testing.assert_array_equal(got, np.arange(1, 8))
 
 
-@pytest.mark.pair("cuda-core", "DLPack", "from it")
 @pytest.mark.parametrize("take", [godlpack.from_dlpack, godlpack.from_dlpack_legacy], ids=["versioned", "legacy"])
 def test_go_takes_buffers_of_core(device, theirs, take):
     """They are tensors of bytes, complete when the caller has waited for their stream."""

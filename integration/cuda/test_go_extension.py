@@ -9,8 +9,6 @@ from extension import ext
 from nanoarrow.device import DeviceType, c_device_array
 from numba import cuda
 
-import abi
-import cudacore
 import driver
 import go
 import goextension
@@ -35,7 +33,6 @@ def address(array):
     return array.__cuda_array_interface__["data"][0]
 
 
-@pytest.mark.pair(cudacore.NUMBA, "functions in Go", "from it")
 @pytest.mark.parametrize("name", TYPES)
 def test_go_takes_arrays_of_numba(name):
     want = np.arange(1, 100).astype(name)
@@ -47,7 +44,6 @@ def test_go_takes_arrays_of_numba(name):
     np.testing.assert_array_equal(read(cuda.as_cuda_array(taken)), want)
 
 
-@pytest.mark.pair(cudacore.NUMBA, "functions in Go", "to it")
 @pytest.mark.parametrize("name", TYPES)
 def test_numba_reads_arrays_of_go(name):
     want = np.arange(1, 100).astype(name)
@@ -196,7 +192,6 @@ def test_threads():
     on_threads(4, work)
 
 
-@pytest.mark.pair("nanoarrow", "functions in Go", "to it")
 def test_nanoarrow_reads_arrays_of_go(stream, other):
     host = ext.echo_array(nanoarrow.c_array([1, None, 3], nanoarrow.int32()))
     with driver.gate(stream) as gate:
@@ -221,7 +216,6 @@ def test_nanoarrow_holds_batches_of_go(stream):
     np.testing.assert_array_equal(numbers(back["a"]), [1, 2, 3])
 
 
-@pytest.mark.pair("nanoarrow", "functions in Go", "from it")
 def test_go_takes_arrays_of_nanoarrow(stream):
     """They carry an event, behind which nanoarrow's copy is held back."""
     source = nano.array([1, None, 3], nanoarrow.int32())

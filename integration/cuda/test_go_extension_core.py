@@ -9,7 +9,6 @@ from extension import ext
 
 import cudacore
 import driver
-import go
 from goextension import numbers, on_device
 
 pytestmark = pytest.mark.usefixtures("pyextension")
@@ -45,7 +44,6 @@ def copy(stream, view):
     return got.reshape(view.shape)
 
 
-@pytest.mark.pair("cuda-core", "functions in Go", "to it")
 @pytest.mark.parametrize("name", ["int8", "uint16", "int32", "uint64", "float16", "float32", "float64"])
 def test_core_views_arrays_of_go(theirs, view, name):
     want = np.arange(100).astype(name)
@@ -130,7 +128,6 @@ class Written:
         self.buffer.close(self._stream)
 
 
-@pytest.mark.pair("cuda-core", "functions in Go", "from it")
 @pytest.mark.parametrize("resource", [None, ManagedMemoryResource, PinnedMemoryResource], ids=["device", "managed", "pinned"])
 def test_go_takes_buffers_of_core(device, theirs, resource):
     """They are tensors of bytes."""

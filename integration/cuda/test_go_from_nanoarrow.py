@@ -36,7 +36,6 @@ def arrives(name, stream):
 
 
 @pytest.mark.parametrize("name", go.SOME_PLAIN + go.SOME_STRINGS)
-@pytest.mark.pair("nanoarrow", "device arrays", "from it")
 def test_arrives(name, stream):
     arrives(name, stream)
 
@@ -48,7 +47,6 @@ def test_every_type_arrives(name, stream):
 
 
 @pytest.mark.parametrize("name", ["int64", "bool", "utf8", "struct_nested", "list_dictionary"])
-@pytest.mark.pair("nanoarrow", "device arrays", "from it")
 def test_record_batch_arrives(name, stream):
     for variant in go.VARIANTS:
         array = go.copied_by_nanoarrow(name, variant, stream, kind=golib.GoBatch)

@@ -51,7 +51,6 @@ def handle_of(raw):
     return handle
 
 
-@pytest.mark.pair(cudacore.NUMBA, "CUDA memory and events", "from it")
 def test_go_opens_memory_of_numba():
     array = cuda.to_device(np.arange(COUNT, dtype=np.int32))
     cuda.synchronize()
@@ -61,7 +60,6 @@ def test_go_opens_memory_of_numba():
     np.testing.assert_array_equal(array.copy_to_host(), np.arange(COUNT))
 
 
-@pytest.mark.pair(cudacore.NUMBA, "CUDA memory and events", "to it")
 def test_numba_opens_memory_of_go():
     from numba.cuda.cudadrv import driver
 

@@ -12,7 +12,6 @@ from numba import cuda
 
 import abi
 import capsules
-import cudacore
 import driver
 import go
 import nano
@@ -51,14 +50,12 @@ TYPES = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64
 
 
 @pytest.mark.parametrize("name", TYPES)
-@pytest.mark.pair(cudacore.NUMBA, "CUDA memory and events", "to it")
 def test_numba_reads_what_go_made(name, stream):
     with go.on_device(name, "valid") as made, made.slice(2, 6) as part:
         np.testing.assert_array_equal(values(Column(made, name, stream)), np.arange(1, 8, dtype=name))
         np.testing.assert_array_equal(values(Column(part, name, stream)), np.arange(3, 7, dtype=name))
 
 
-@pytest.mark.pair(cudacore.NUMBA, "CUDA memory and events", "to it")
 def test_numba_waits_for_the_event(stream, other):
     """Numba waits for the stream of the interface, before it answers with an array."""
     with driver.gate(stream) as gate, go.on_device("int64", "valid", stream=stream) as made:
@@ -126,7 +123,6 @@ def numbers(stream):
     made.close()
 
 
-@pytest.mark.pair(cudacore.NUMBA, "CUDA memory and events", "from it")
 def test_go_takes_what_numba_made(numbers):
     numbers.write()
     with golib.GoArray.from_arrow(numbers) as taken, taken.slice(10, 20) as part:
@@ -138,7 +134,6 @@ def test_go_takes_what_numba_made(numbers):
     assert capsules.exported() == 0
 
 
-@pytest.mark.pair(cudacore.NUMBA, "CUDA memory and events", "from it")
 def test_go_waits_for_numba(numbers, stream):
     with driver.gate(stream) as gate:
         numbers.write()

@@ -30,7 +30,6 @@ def arrives(name, stream, device=0, kind=golib.GoArray):
 
 
 @pytest.mark.parametrize("name", go.SOME_PLAIN)
-@pytest.mark.pair("nanoarrow", "device arrays", "to it")
 def test_arrives(name, stream):
     arrives(name, stream)
 
@@ -49,7 +48,6 @@ def test_every_type_arrives(name, stream):
 
 @pytest.mark.machines(*go.SIZES_CAN_BE_READ)
 @pytest.mark.parametrize("name", ["int64", "bool", "utf8", "struct_nested", "list_dictionary"])
-@pytest.mark.pair("nanoarrow", "device arrays", "to it")
 def test_record_batch_arrives(name, stream):
     arrives(name, stream, kind=golib.GoBatch)
 

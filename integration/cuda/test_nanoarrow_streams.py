@@ -19,7 +19,6 @@ pytestmark = pytest.mark.usefixtures("golang")
 
 @pytest.mark.machines("in_order")
 @pytest.mark.parametrize("name", go.HANDED_ON)
-@pytest.mark.pair("nanoarrow", "device streams", "from it", on="CPU")
 def test_on_the_cpu(name):
     for variant in go.VARIANTS:
         with GoBatch.make(name, variant) as made:

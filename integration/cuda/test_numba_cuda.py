@@ -51,7 +51,6 @@ class Column:
         }
 
 
-@pytest.mark.pair("numba-cuda", "CUDA memory and events", "to it")
 def test_numba_waits_for_a_batch(stream):
     """Go's copy is held back; numba-cuda's stream waits for the event of the batch. Without
     the wait, its copies are done before there is anything to copy."""
@@ -97,7 +96,6 @@ class Produced:
         return capsules.Produced(c_schema(schema), struct).__arrow_c_device_array__()
 
 
-@pytest.mark.pair("numba-cuda", "CUDA memory and events", "from it")
 def test_go_waits_for_numba():
     theirs = cuda.stream()
     produced = Produced(np.arange(1000), theirs)

@@ -51,7 +51,6 @@ def rows(items):
 
 
 @each_case
-@pytest.mark.pair("Arrow C++", "asynchronous streams", "from it")
 def test_cpp_arrives_in_go(name, variant):
     batch = arrays.CASES[name].batch(variant)
     with cpp_to_go(reader([batch] * 3), full_validation=True) as stream, GoBatch.make(name, variant) as want:
@@ -65,7 +64,6 @@ def test_cpp_arrives_in_go(name, variant):
 
 
 @each_case
-@pytest.mark.pair("Arrow C++", "asynchronous streams", "to it")
 def test_go_arrives_in_cpp(name, variant):
     want = arrays.CASES[name].batch(variant)
     with GoBatch.make(name, variant) as item, go_to_cpp([item] * 3) as consumer:

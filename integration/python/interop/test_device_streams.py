@@ -50,7 +50,6 @@ def assert_valid(batch, name, variant):
 
 
 @each_case
-@pytest.mark.pair("Arrow C++", "device streams", "from it")
 def test_cpp_arrives_in_go(name, variant):
     batch = arrays.CASES[name].batch(variant)
     with cpp_to_go(reader(batch, batch), full_validation=True) as go, GoBatch.make(name, variant) as want:
@@ -62,7 +61,6 @@ def test_cpp_arrives_in_go(name, variant):
 
 
 @each_case
-@pytest.mark.pair("Arrow C++", "device streams", "to it")
 def test_go_arrives_in_cpp(name, variant):
     want = arrays.CASES[name].batch(variant)
     for how in SOURCES:

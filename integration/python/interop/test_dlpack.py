@@ -38,7 +38,6 @@ def address_of(array):
 
 @FORMS
 @pytest.mark.parametrize("dtype", NUMBERS, ids=str)
-@pytest.mark.pair("NumPy", "DLPack", "to it")
 def test_numpy_reads_go(dtype, legacy):
     for values, sizes in [([1, 2, 3, 4], ()), ([[1, 2], [3, 4], [5, 6]], (2,)), ([[[1], [2]], [[3], [4]]], (2, 1)), ([], ()), ([], (2,))]:
         with go_array(values, dtype, *sizes) as go:
@@ -70,7 +69,6 @@ def test_numpy_has_the_memory_of_go(legacy):
 
 @NUMPY_TO_GO
 @pytest.mark.parametrize("dtype", NUMBERS, ids=str)
-@pytest.mark.pair("NumPy", "DLPack", "from it")
 def test_go_reads_numpy(dtype, take):
     for source in [
         np.arange(5).astype(dtype),
@@ -221,7 +219,6 @@ class TestCapsules:
 
 class TestPyArrow:
     @pytest.mark.parametrize("dtype", NUMBERS, ids=str)
-    @pytest.mark.pair("PyArrow", "DLPack", "from it")
     def test_array_to_go(self, dtype):
         source = pa.array(np.arange(6).astype(dtype))[2:5]
         for take in godlpack.from_dlpack, godlpack.from_dlpack_legacy:
@@ -230,7 +227,6 @@ class TestPyArrow:
                 assert pa.array(go).buffers()[1].address == source.buffers()[1].address + 2 * dtype.itemsize
 
     @pytest.mark.parametrize("dtype", NUMBERS, ids=str)
-    @pytest.mark.pair("PyArrow", "DLPack", "to it")
     def test_array_from_go(self, dtype):
         with go_array([1, 2, 3], dtype) as whole, whole.slice(1, 3) as go:
             there = pa.Array.from_dlpack(godlpack.Tensor(go))

@@ -57,7 +57,6 @@ def test_large_batches(go):
     assert get(go).column(0).num_chunks > 2
 
 
-@pytest.mark.pair("PyArrow", "Arrow Flight", "from it", "to it")
 @pytest.mark.parametrize("variant", ["nulls", "sliced", "empty"])
 @pytest.mark.parametrize("name", arrays.CASES)
 def test_every_type(go, name, variant):
@@ -114,8 +113,6 @@ def test_a_cancelled_read_leaves_nothing(go):
     assert get(go).num_rows == 1_000_000
 
 
-@pytest.mark.pair("polars", "Arrow Flight", "from it", "to it")
-@pytest.mark.pair("DuckDB", "Arrow Flight", "from it", "to it")
 def test_behind_the_peer(go):
     """polars and DuckDB read what came from Go."""
     put(go, orders())
@@ -150,7 +147,6 @@ class Server(fl.FlightServerBase):
             writer.write_batch(chunk.data)
 
 
-@pytest.mark.pair("PyArrow", "Arrow Flight", "from it", "to it")
 def test_server_of_pyarrow():
     with Server() as server:
         thread = threading.Thread(target=server.serve)

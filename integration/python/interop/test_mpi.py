@@ -6,12 +6,10 @@ import pathlib
 import subprocess
 import sys
 
-import pytest
 
 PROGRAM = pathlib.Path(__file__).resolve().parents[1] / "mpiexchange.py"
 
 
-@pytest.mark.pair("mpi4py", "DLPack", "to it")
 def test_mpi4py_sends_columns_of_go():
     """MPICH is told to leave faults to Go, whose runtime handles them, and to use no network."""
     environment = {**os.environ, "UCX_ERROR_SIGNALS": "", "UCX_TLS": "self,shm"}

@@ -24,7 +24,6 @@ BATCH = ROWS.to_batches()[0]
 
 
 @pytest.mark.parametrize("name", [name for name in arrays.CASES if name not in peers.VIEWS])
-@pytest.mark.pair("nanoarrow", "arrays", "from it", "to it")
 def test_every_type_to_nanoarrow_and_back(name):
     """By address and by capsule of one array."""
     for variant in VARIANTS:
@@ -45,7 +44,6 @@ TAKES_ARRAYS = {
 
 
 @pytest.mark.parametrize("peer", TAKES_ARRAYS)
-@pytest.mark.pair("{peer}", "arrays", "to it")
 def test_a_batch_without_a_stream_is_taken(peer):
     with GoBatch.from_plain(BATCH) as whole, whole.slice(2, 30) as part:
         assert TAKES_ARRAYS[peer](part.plain()) == BATCH.slice(2, 28).to_pylist()

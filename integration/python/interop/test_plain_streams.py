@@ -14,7 +14,6 @@ import pytest
 import golib
 import peers
 import transfer
-from golib import GoBatch
 from gostream import GoStream, released
 
 each_peer = pytest.mark.parametrize("peer", peers.PEERS, ids=str)
@@ -44,7 +43,6 @@ def rows_of(items):
 
 @each_peer
 @pytest.mark.parametrize("size", [1, 7, 60])
-@pytest.mark.pair("{peer}", "streams", "to it")
 def test_batches_of_go_arrive(peer, size):
     with go_batches(size) as items, GoStream.of(items) as go:
         assert peers.table(peer.take(peers.Hidden(go))).to_pylist() == ROWS.to_pylist()
@@ -52,7 +50,6 @@ def test_batches_of_go_arrive(peer, size):
 
 @each_peer
 @pytest.mark.parametrize("size", [1, 7, 60])
-@pytest.mark.pair("{peer}", "streams", "from it")
 def test_batches_of_a_peer_arrive(peer, size):
     native = peer.take(peers.Batches(*ROWS.to_batches(size)))
     with GoStream.from_arrow(native, full_validation=True) as go:

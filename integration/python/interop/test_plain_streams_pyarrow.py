@@ -32,7 +32,6 @@ def to_pyarrow(go):
 
 
 @each_case
-@pytest.mark.pair("PyArrow", "streams", "from it")
 def test_pyarrow_arrives_in_go(name, variant):
     batch = arrays.CASES[name].batch(variant)
     with GoStream.from_arrow(reader(batch, batch), full_validation=True) as go, GoBatch.make(name, variant) as want, released(go) as items:
@@ -43,7 +42,6 @@ def test_pyarrow_arrives_in_go(name, variant):
 
 
 @each_case
-@pytest.mark.pair("PyArrow", "streams", "to it")
 def test_go_arrives_in_pyarrow(name, variant):
     want = arrays.CASES[name].batch(variant)
     with GoBatch.make(name, variant) as item, GoStream.of([item, item]) as go:

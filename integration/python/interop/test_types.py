@@ -21,13 +21,6 @@ def each(names):
 each_case = each(arrays.CASES)
 each_protocol = pytest.mark.parametrize("protocol", transfer.PROTOCOLS)
 
-
-def each_protocol_proves(direction):
-    """Each protocol, which works in a direction."""
-    named = {p: "arrays" if p == "plain" else "device arrays" for p in transfer.PROTOCOLS}
-    return pytest.mark.parametrize("protocol", [pytest.param(p, marks=pytest.mark.pair("PyArrow", named[p], direction)) for p in named])
-
-
 each_kind = pytest.mark.parametrize("kind", ["array", "batch"])
 
 
@@ -88,7 +81,7 @@ def test_python_states_every_case_of_go():
 
 @each_case
 @each_kind
-@each_protocol_proves("to it")
+@each_protocol
 def test_go_arrives_in_pyarrow(protocol, kind, name, variant):
     with go_object(kind, name, variant) as go:
         arrow = transfer.to_pyarrow(go, protocol)
@@ -99,7 +92,7 @@ def test_go_arrives_in_pyarrow(protocol, kind, name, variant):
 
 @each_case
 @each_kind
-@each_protocol_proves("from it")
+@each_protocol
 def test_pyarrow_arrives_in_go(protocol, kind, name, variant):
     arrow = pyarrow_object(kind, name, variant)
     with transfer.to_go(arrow, protocol) as go, go_object(kind, name, variant) as want:

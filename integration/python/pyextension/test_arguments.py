@@ -91,7 +91,6 @@ def test_objects_of_the_library_are_passed_on_as_they_are(ext):
     ],
     ids=lambda value: f"{type(value).__module__}.{type(value).__name__}",
 )
-@pytest.mark.pair("{value}", "functions in Go", "from it")
 def test_batches_of_other_libraries(ext, value):
     reads_once = isinstance(value, pa.RecordBatchReader)
     assert rows(ext.echo_reader(value)) == BATCH.to_pylist()
@@ -102,7 +101,6 @@ def test_batches_of_other_libraries(ext, value):
         assert rows(ext.echo_reader([value, value])) == BATCH.to_pylist() * 2
 
 
-@pytest.mark.pair("DuckDB", "functions in Go", "from it")
 def test_relations_of_duckdb(ext):
     with duckdb.connect() as connection:
         relation = connection.sql("select range as a from range(3000)")

@@ -29,10 +29,8 @@ CONSUMERS = {
     "to_pyarrow": lambda out: out.to_pyarrow().to_pylist(),
 }
 
-PROOFS = [pytest.param(c, marks=pytest.mark.pair(c.partition(".")[0], "functions in Go", "to it")) for c in CONSUMERS if c != "to_pyarrow"]
 
-
-@pytest.mark.parametrize("consumer", [*PROOFS, "to_pyarrow"])
+@pytest.mark.parametrize("consumer", CONSUMERS)
 def test_readers(ext, consumer):
     assert CONSUMERS[consumer](ext.echo_reader([BATCH, BATCH])) == ROWS * 2
 
@@ -43,7 +41,7 @@ def test_lazy_readers_of_sources_in_python(ext, consumer):
     assert CONSUMERS[consumer](ext.map_copies(b for b in [BATCH, BATCH])) == ROWS * 2
 
 
-@pytest.mark.parametrize("consumer", [*PROOFS, "to_pyarrow"])
+@pytest.mark.parametrize("consumer", CONSUMERS)
 def test_batches(ext, consumer):
     with ext.echo_batch(BATCH) as batch:
         for _ in range(2):
@@ -102,7 +100,6 @@ def test_results_are_arguments(ext):
 # DLPack.
 
 
-@pytest.mark.pair("NumPy", "functions in Go", "from it", "to it")
 def test_dlpack_of_numpy(ext):
     for values in (numpy.arange(5.0), numpy.arange(10, dtype="int16")[3:], numpy.arange(0)):
         with ext.echo_array(values) as array:

@@ -1,0 +1,105 @@
+package ci
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// The table of libraries in docs/interop.md: its versions are pinned by the test environments or by go.mod, and each
+// of its tests exists. The environments install exactly what is pinned, so a test of a row runs with that version.
+func TestLibrariesOfInteropAreTested(t *testing.T) {
+	page, err := os.ReadFile("../docs/interop.md")
+	require.NoError(t, err)
+	rows := librariesOf(string(page))
+	assert.Greater(t, len(rows), 30)
+	for _, problem := range untested(rows, pinned(t), testNames(t)) {
+		t.Error(problem)
+	}
+}
+
+func TestUntestedLibrariesAreFound(t *testing.T) {
+	rows := librariesOf("| with | on | protocol | from it | to it |\n|---|---|---|---|---|\n" +
+		"| DuckDB 1.0 | CPU | streams | `test_one.py` | |\n| DuckDB 2.0 | CPU | streams | `test_one.py`, `TestGone` | |\n" +
+		"| Arrow C++ 3.0 | CPU | streams | | `test_two.py` |\n| C programs | CPU | arrays | | |\n\n| DuckDB 9 | | | | |\n")
+	assert.Equal(t, []string{
+		"DuckDB 1.0: this version is not pinned", "DuckDB 2.0: no test TestGone", "C programs: no test",
+	}, untested(rows, map[string]bool{"duckdb 2.0": true, "pyarrow 3.0": true}, map[string]bool{"test_one.py": true, "test_two.py": true}))
+}
+
+// librariesOf returns the cells of the rows of the table.
+func librariesOf(page string) (rows [][]string) {
+	_, table, _ := strings.Cut("\n"+page, "\n| with | on |")
+	table, _, _ = strings.Cut(table, "\n\n")
+	for _, line := range strings.Split(strings.TrimSpace(table), "\n")[2:] {
+		rows = append(rows, strings.Split(strings.Trim(line, "|"), "|"))
+	}
+	return rows
+}
+
+// distributions are the packages of libraries whose package has another name.
+var distributions = map[string]string{"Arrow C++": "pyarrow", "arrow-go": "github.com/apache/arrow-go/v18"}
+
+// withVersion matches the first cell of a row: a library and its version.
+var withVersion = regexp.MustCompile(`^(.*) (v?\d\S*)$`)
+
+// untested returns the problems of rows.
+func untested(rows [][]string, pins, tests map[string]bool) (problems []string) {
+	for _, row := range rows {
+		with := strings.TrimSpace(row[0])
+		if m := withVersion.FindStringSubmatch(with); m != nil {
+			name := m[1]
+			if d, ok := distributions[name]; ok {
+				name = d
+			}
+			if !pins[strings.ToLower(name)+" "+m[2]] {
+				problems = append(problems, with+": this version is not pinned")
+			}
+		}
+		named := regexp.MustCompile("`(.*?)`").FindAllStringSubmatch(strings.Join(row[3:], ""), -1)
+		for _, m := range named {
+			if !tests[m[1]] {
+				problems = append(problems, with+": no test "+m[1])
+			}
+		}
+		if len(named) == 0 {
+			problems = append(problems, with+": no test")
+		}
+	}
+	return problems
+}
+
+// pinned returns the packages that go.mod, the requirements and the scripts of the Python suites name, with versions.
+func pinned(t *testing.T) map[string]bool {
+	pins := map[string]bool{}
+	pin := regexp.MustCompile(`(?m)^\s*([\w./-]+)(?:==|=| )(v?\d[\w.]*)`)
+	files, err := filepath.Glob("../integration/*/requirements*.txt")
+	require.NoError(t, err)
+	for _, file := range append(files, "../integration/cuda/nanoarrow.sh", "../go.mod") {
+		content, err := os.ReadFile(file)
+		require.NoError(t, err)
+		for _, m := range pin.FindAllStringSubmatch(string(content), -1) {
+			pins[strings.ToLower(m[1])+" "+m[2]] = true
+		}
+	}
+	return pins
+}
+
+// testNames returns the names of the test functions in Go, and of the files of the Python suites.
+func testNames(t *testing.T) map[string]bool {
+	names := map[string]bool{}
+	eachFile(t, ".go", func(path, content string) {
+		if strings.HasSuffix(path, "_test.go") {
+			for _, m := range regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllStringSubmatch(content, -1) {
+				names[m[1]] = true
+			}
+		}
+	})
+	eachFile(t, ".py", func(path, _ string) { names[filepath.Base(path)] = true })
+	return names
+}
