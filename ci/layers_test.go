@@ -120,6 +120,19 @@ func TestImportsFollowTheLayers(t *testing.T) {
 	}
 }
 
+// rooms are the packages that cdevice is made of, in the order in which a struct comes in: none imports a later one.
+var rooms = []string{
+	"internal/fielderr", "internal/layout", "internal/tree", "internal/hostread", "internal/copyplan", "internal/validate", "internal/cstruct", "internal/items", "cdevice",
+}
+
+func TestRoomsHaveAnOrder(t *testing.T) {
+	for i, room := range rooms {
+		for _, may := range allowed[room] {
+			assert.Less(t, slices.Index(rooms, may), i, "%s may import %s", room, may)
+		}
+	}
+}
+
 func TestOnlyFewPackagesUseCgo(t *testing.T) {
 	for path, p := range packages(t) {
 		if len(p.CgoFiles) > 0 && !slices.Contains(mayUseCgo, path) && !strings.HasPrefix(path, "docs/upstream/") {
