@@ -73,7 +73,7 @@ func pair(t *testing.T) arrow.RecordBatch {
 	return rec
 }
 
-// cdata gives the rows 4, 5, 6, 7 in place of 2, 3, 4, 5 (docs/upstream, 01).
+// cdata gives the rows 4, 5, 6, 7 in place of 2, 3, 4, 5 (docs/upstream.md, 01).
 func TestPlainSlicedStructKeepsItsRows(t *testing.T) {
 	checkLeaks(t)
 	rows := fromJSON(t, arrow.StructOf(arrow.Field{Name: "x", Type: arrow.PrimitiveTypes.Int32, Nullable: true}),

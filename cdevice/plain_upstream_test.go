@@ -180,7 +180,7 @@ func TestPlainStreamErrorsOfCdata(t *testing.T) {
 	assert.Equal(t, "their source is on fire", se.Message)
 }
 
-// Our own streams give arrow-go's readers the rows that cdata's lose (docs/upstream, 01).
+// Our own streams give arrow-go's readers the rows that cdata's lose (docs/upstream.md, 01).
 func TestSlicedStructsThroughPlainStreams(t *testing.T) {
 	checkLeaks(t)
 	rows := oneColumn(t, fromJSON(t, pointType, `[{"x":0,"s":"a"},{"x":1,"s":"b"},{"x":2,"s":"c"},{"x":3,"s":"d"},{"x":4,"s":"e"}]`))

@@ -135,7 +135,7 @@ func TestRoomsHaveAnOrder(t *testing.T) {
 
 func TestOnlyFewPackagesUseCgo(t *testing.T) {
 	for path, p := range packages(t) {
-		if len(p.CgoFiles) > 0 && !slices.Contains(mayUseCgo, path) && !strings.HasPrefix(path, "docs/upstream/") {
+		if len(p.CgoFiles) > 0 && !slices.Contains(mayUseCgo, path) {
 			t.Errorf("%s uses cgo: %v", path, p.CgoFiles)
 		}
 	}

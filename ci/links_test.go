@@ -19,14 +19,15 @@ import (
 var (
 	// linkPattern matches a Markdown link or image, and a definition of one: [name]: target.
 	linkPattern = regexp.MustCompile(`\]\(([^()\s]+)\)|(?m)^\[[^\]]+\]: (\S+)$`)
-	// namePattern matches a file that a page names as code, with the files that a star stands for.
-	namePattern = regexp.MustCompile("`([\\w./*-]+\\.(?:go|md|c|h|cc|py|sh|svg))`")
+	// namePattern matches a file that a page names as code, with the files that a star stands for, or a test in Go.
+	namePattern = regexp.MustCompile("`(?:([\\w./*-]+\\.(?:go|md|c|h|cc|py|sh|svg))|(Test\\w+)[/\\w]*)`")
+	// testPattern matches a test function.
+	testPattern = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
 	// fencePattern matches blocks of code, in which brackets mean something else.
 	fencePattern = regexp.MustCompile("(?ms)^[ \t]*```.*?^[ \t]*```$")
 )
 
-// notOurs are names of files in other repositories. docs/upstream.md is about the files of
-// arrow-go, and CHANGELOG.md about files that have gone since.
+// notOurs are names of files in other repositories. CHANGELOG.md is about files that have gone since.
 var notOurs = []string{"abi.h", "cuda.h"}
 
 func TestLinksLeadSomewhere(t *testing.T) {
@@ -42,7 +43,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 }
 
 func TestBadLinksAreFound(t *testing.T) {
-	files := map[string]string{"README.md": "# Top", "docs/page.md": "# Costs of it, `all`\n\n<a id=\"own\"></a>\n", "ci/a_test.go": ""}
+	files := map[string]string{"README.md": "# Top", "docs/page.md": "# Costs of it, `all`\n\n<a id=\"own\"></a>\n", "ci/a_test.go": "", "ci/TestA": ""}
 	for content, want := range map[string]string{
 		"see [page](docs/page.md), [itself](#costs-of-it-all), [own](#own), [up](../README.md#top)": "docs/docs/page.md",
 		"![picture](picture.svg)":           "docs/picture.svg",
@@ -51,6 +52,7 @@ func TestBadLinksAreFound(t *testing.T) {
 		"[top](../README.md#bottom)":        "../README.md#bottom",
 		"`a_test.go`, `b_test.go`":          "b_test.go",
 		"`ci/a_*.go`, `ci/b_*.go`":          "ci/b_*.go",
+		"`TestA/x`, `TestA`, `TestB/x`":     "TestB",
 		"[x](https://example.org/a.md) `y`": "",
 		"```sh\n[not](a.link)\n```\n":       "",
 	} {
@@ -83,7 +85,8 @@ func TestPicturesCanBeRead(t *testing.T) {
 	assert.NotZero(t, pictures)
 }
 
-// repositoryFiles returns the files of the repository: the text of pages, and "" for others.
+// repositoryFiles returns the files of the repository, and the test functions in Go as if they were files beside their
+// own: the text of pages, and "" for others.
 func repositoryFiles(t *testing.T) map[string]string {
 	files := map[string]string{}
 	err := fs.WalkDir(os.DirFS(".."), ".", func(name string, d fs.DirEntry, err error) error {
@@ -97,18 +100,24 @@ func repositoryFiles(t *testing.T) map[string]string {
 			return nil
 		}
 		files[name] = ""
-		if path.Ext(name) == ".md" {
-			content, err := os.ReadFile(filepath.Join("..", name))
-			files[name] = string(content)
-			return err
+		isTest := strings.HasSuffix(name, "_test.go")
+		if !isTest && path.Ext(name) != ".md" {
+			return nil
 		}
-		return nil
+		content, err := os.ReadFile(filepath.Join("..", name))
+		if !isTest {
+			files[name] = string(content)
+		}
+		for _, m := range testPattern.FindAllStringSubmatch(string(content), -1) {
+			files[path.Dir(name)+"/"+m[1]] = ""
+		}
+		return err
 	})
 	require.NoError(t, err)
 	return files
 }
 
-// badLinks returns the links of a page that lead nowhere, and the names of files that are not there.
+// badLinks returns the links of a page that lead nowhere, and the names of files and tests that are not there.
 func badLinks(files map[string]string, page, content string) (problems []string) {
 	for _, m := range linkPattern.FindAllStringSubmatch(fencePattern.ReplaceAllString(content, ""), -1) {
 		target := m[1] + m[2]
@@ -127,12 +136,12 @@ func badLinks(files map[string]string, page, content string) (problems []string)
 			problems = append(problems, "a link to "+target+", which is no heading")
 		}
 	}
-	if page == "docs/upstream.md" || page == "CHANGELOG.md" {
+	if page == "CHANGELOG.md" {
 		return problems
 	}
 	for _, m := range namePattern.FindAllStringSubmatch(content, -1) {
-		if !hasFile(files, page, m[1]) {
-			problems = append(problems, "it names "+m[1]+", which is not there")
+		if name := m[1] + m[2]; !hasFile(files, page, name) {
+			problems = append(problems, "it names "+name+", which is not there")
 		}
 	}
 	return problems
