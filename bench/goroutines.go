@@ -37,7 +37,7 @@ func newExporter(s shape) exporter {
 func (e exporter) do(n int) {
 	for range n {
 		check(cdevice.ExportRecordBatch(e.batch, &e.out.CArrowDeviceArray, nil))
-		cdevice.ReleaseCArrowDeviceArray(&e.out.CArrowDeviceArray)
+		cdevice.ReleaseStruct(&e.out.CArrowDeviceArray)
 	}
 }
 

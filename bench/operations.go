@@ -100,7 +100,7 @@ func wrapping(s shape) operation {
 			batch := must(cdevice.WrapRecordBatch(s.rec, device.CPUDevice()))
 			check(cdevice.ExportRecordBatch(batch, &out.CArrowDeviceArray, nil))
 			batch.Release()
-			cdevice.ReleaseCArrowDeviceArray(&out.CArrowDeviceArray)
+			cdevice.ReleaseStruct(&out.CArrowDeviceArray)
 		}
 	}
 	peers := []peer{{name: "cdata", do: cdataExport(s)}}
@@ -113,8 +113,8 @@ func plain(s shape) operation {
 	out := new(cdata.CArrowArray)
 	ours := func(n int) {
 		for range n {
-			check(cdevice.ExportPlainRecordBatch(s.batch, out, nil))
-			must(cdevice.ImportPlainRecordBatchWithSchema(out, schema)).Release()
+			check(cdevice.ExportRecordBatch(s.batch, out, nil))
+			must(cdevice.ImportRecordBatchWithSchema(out, schema)).Release()
 		}
 	}
 	peers := []peer{{name: "cdata", do: func(n int) {

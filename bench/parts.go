@@ -136,7 +136,7 @@ func importParts(m meter, s shape, perColumn float64) []Part {
 	give := side{do: func(n int) {
 		for range n {
 			producer.Give(&in.CArrowDeviceArray)
-			cdevice.ReleaseCArrowDeviceArray(&in.CArrowDeviceArray)
+			cdevice.ReleaseStruct(&in.CArrowDeviceArray)
 		}
 	}}
 	times := m.sideBySide([]side{give, imported.ours, viewed.ours})

@@ -128,9 +128,9 @@ func deviceStream(r *cdevice.RecordReader) *cdevice.RecordReader {
 // plainStream goes through an ArrowArrayStream, as cdata does.
 func plainStream(r *cdevice.RecordReader) *cdevice.RecordReader {
 	out := new(cdata.CArrowArrayStream)
-	check(cdevice.ExportPlainRecordReader(r, out))
+	check(cdevice.ExportRecordReader(r, out))
 	r.Release()
-	return must(cdevice.ImportPlainRecordReader(out))
+	return must(cdevice.ImportRecordReader(out))
 }
 
 func drain(in *cdevice.RecordReader, n int) {

@@ -6,25 +6,9 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/arrowdevice/arrowdevice/internal/abi"
-	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"github.com/arrowdevice/arrowdevice/internal/items"
 )
-
-// AsyncDeviceStreamHandlerFromPtr returns the struct ArrowAsyncDeviceStreamHandler at an address. It
-// borrows the struct.
-func AsyncDeviceStreamHandlerFromPtr(ptr uintptr) *CArrowAsyncDeviceStreamHandler {
-	return abi.At[CArrowAsyncDeviceStreamHandler](ptr)
-}
-
-// ReleaseCArrowAsyncDeviceStreamHandler calls the release callback of a handler that was not passed to
-// a producer. It does nothing if the handler is nil or released.
-func ReleaseCArrowAsyncDeviceStreamHandler(handler *CArrowAsyncDeviceStreamHandler) {
-	if handler != nil && handler.Release != 0 {
-		bridge.CallHandlerRelease(handlerMirror(handler))
-	}
-}
 
 // defaultQueue is how many batches the producer may be ahead if [WithQueueSize] is not given.
 // The most, items.MaxAhead, keeps the sum of all requests far from the limit of an int64.
@@ -66,7 +50,7 @@ type AsyncStream struct {
 //		return err
 //	}
 //	if err := start(handler); err != nil { // a producer that does not take the handler
-//		cdevice.ReleaseCArrowAsyncDeviceStreamHandler(handler)
+//		cdevice.ReleaseStruct(handler)
 //		return err
 //	}
 //	defer stream.Close(ctx)

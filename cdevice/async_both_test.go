@@ -338,7 +338,7 @@ func hammerProducer(t *testing.T, random *rand.Rand, batch *cdevice.RecordBatch)
 		}
 		out := new(cdevice.CArrowDeviceArray)
 		if cpeer.Extract(&c.Tasks()[i], abi.As[abi.ArrowDeviceArray](out)) == 0 {
-			cdevice.ReleaseCArrowDeviceArray(out)
+			cdevice.ReleaseStruct(out)
 		}
 	}
 	c.Free()

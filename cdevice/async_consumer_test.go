@@ -276,9 +276,9 @@ func TestAsyncStreamRelease(t *testing.T) {
 		handler := new(cdevice.CArrowAsyncDeviceStreamHandler)
 		s := importAsync(t, background, handler)
 		assert.EqualValues(t, 1, cdevice.ReadStats().AsyncStreams)
-		cdevice.ReleaseCArrowAsyncDeviceStreamHandler(handler)
-		cdevice.ReleaseCArrowAsyncDeviceStreamHandler(handler)
-		cdevice.ReleaseCArrowAsyncDeviceStreamHandler(nil)
+		cdevice.ReleaseStruct(handler)
+		cdevice.ReleaseStruct(handler)
+		cdevice.ReleaseStruct((*cdevice.CArrowAsyncDeviceStreamHandler)(nil))
 		s.close()
 	})
 	t.Run("the handler is pinned until then", func(t *testing.T) {
@@ -292,7 +292,7 @@ func TestAsyncStreamRelease(t *testing.T) {
 		}
 		assert.True(t, cpeer.IsPinned(addr))
 		assert.Same(t, handler, cdevice.AsyncDeviceStreamHandlerFromPtr(addr))
-		cdevice.ReleaseCArrowAsyncDeviceStreamHandler(handler)
+		cdevice.ReleaseStruct(handler)
 		assert.False(t, cpeer.IsPinned(addr))
 	})
 	t.Run("of a handler in C memory", func(t *testing.T) {

@@ -64,7 +64,7 @@ func ExportAsync(ctx context.Context, r *RecordReader, handler *CArrowAsyncDevic
 	taken := false
 	defer func() { // even if an option panics
 		if !taken {
-			ReleaseCArrowAsyncDeviceStreamHandler(handler)
+			ReleaseStruct(handler)
 		}
 	}()
 	if err := checkHandler(handler); err != nil {

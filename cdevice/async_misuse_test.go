@@ -159,7 +159,7 @@ func TestAsyncProducerSurvivesPanics(t *testing.T) {
 		out := new(cdevice.CArrowDeviceArray)
 		assert.Zero(t, cpeer.Extract(&c.Tasks()[0], abi.As[abi.ArrowDeviceArray](out)))
 		assert.Zero(t, seen.Load(), "the array holds the batch")
-		cdevice.ReleaseCArrowDeviceArray(out)
+		cdevice.ReleaseStruct(out)
 		assert.EqualValues(t, 1, seen.Load())
 	})
 }

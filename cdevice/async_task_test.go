@@ -51,7 +51,7 @@ func TestAsyncTask(t *testing.T) {
 		assert.Zero(t, cpeer.Extract(&tasks[1], nil))
 		out := garbageArray()
 		assert.Zero(t, cpeer.Extract(&tasks[0], abi.As[abi.ArrowDeviceArray](out)))
-		cdevice.ReleaseCArrowDeviceArray(out)
+		cdevice.ReleaseStruct(out)
 		for range 2 {
 			for i := range 2 {
 				again := garbageArray()

@@ -204,7 +204,7 @@ func (row deviceRow) exportAgain(t *testing.T, f *foreignArray, i imported) {
 	assert.Equal(t, row.event, out.SyncEvent)
 	assert.Zero(t, out.Reserved)
 	assertSameTree(t, f.root, abi.As[abi.ArrowArray](&out.Array))
-	cdevice.ReleaseCArrowDeviceArray(out)
+	cdevice.ReleaseStruct(out)
 }
 
 func assertSameTree(t *testing.T, want *foreignNode, got *abi.ArrowArray) {
@@ -241,7 +241,7 @@ func TestNullBuffersAreNotPassedOn(t *testing.T) {
 				exportOnly(t, got, out)
 				assertNoNulls(t, f.root, abi.As[abi.ArrowArray](&out.Array))
 				noPanic(t, "release", func() {
-					cdevice.ReleaseCArrowDeviceArray(out)
+					cdevice.ReleaseStruct(out)
 					got.Release()
 				})
 				assertReleased(t, f, 1)

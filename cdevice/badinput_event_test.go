@@ -75,7 +75,7 @@ func testEventOf(t *testing.T, f *foreignArray, want string) {
 	exportOnly(t, got, out)
 	assert.EqualValues(t, device.CPU, out.DeviceType)
 	assert.Zero(t, out.SyncEvent, "it goes on without")
-	cdevice.ReleaseCArrowDeviceArray(out)
+	cdevice.ReleaseStruct(out)
 	got.Release()
 	assertReleased(t, f, 1)
 	f.device.Array = f.goodDevice.Array

@@ -171,7 +171,7 @@ func TestSecondImportOfTheSameStruct(t *testing.T) {
 			again, err := f.importKnown()
 			assert.Nil(t, again)
 			assert.ErrorIs(t, err, cdevice.ErrReleased)
-			cdevice.ReleaseCArrowDeviceArray(f.device)
+			cdevice.ReleaseStruct(f.device)
 			assert.Zero(t, f.counts[0], "the first import is still alive")
 			got.Release()
 			assertReleased(t, f, 1)

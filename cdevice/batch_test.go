@@ -107,9 +107,9 @@ func TestSlicedExportsKeepTheBuffers(t *testing.T) {
 	defer part.Release()
 	var whole, cut cdevice.CArrowDeviceArray
 	require.NoError(t, cdevice.ExportRecordBatch(b, &whole, nil))
-	defer cdevice.ReleaseCArrowDeviceArray(&whole)
+	defer cdevice.ReleaseStruct(&whole)
 	require.NoError(t, cdevice.ExportRecordBatch(part, &cut, nil))
-	defer cdevice.ReleaseCArrowDeviceArray(&cut)
+	defer cdevice.ReleaseStruct(&cut)
 	assert.Zero(t, cut.Array.Offset, "the root of a record batch has no offset")
 	assert.EqualValues(t, 2, cut.Array.Length)
 	assert.EqualValues(t, 1, cut.Array.NBuffers)

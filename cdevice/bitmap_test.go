@@ -46,7 +46,7 @@ func exportedColumn(t *testing.T, b *cdevice.RecordBatch) exportedArray {
 	t.Helper()
 	out := garbageArray()
 	require.NoError(t, cdevice.ExportRecordBatch(b, out, nil))
-	defer cdevice.ReleaseCArrowDeviceArray(out)
+	defer cdevice.ReleaseStruct(out)
 	root := abi.As[abi.ArrowDeviceArray](out).Array
 	return readExported(abi.At[abi.ArrowArray](children(&root)[0]), b.Schema().Field(0).Type)
 }
@@ -56,7 +56,7 @@ func exportedAlone(t *testing.T, a *cdevice.Array) exportedArray {
 	t.Helper()
 	out := garbageArray()
 	require.NoError(t, cdevice.ExportArray(a, out, nil))
-	defer cdevice.ReleaseCArrowDeviceArray(out)
+	defer cdevice.ReleaseStruct(out)
 	return readExported(&abi.As[abi.ArrowDeviceArray](out).Array, a.Field().Type)
 }
 
@@ -101,9 +101,9 @@ func TestBitmapsOfEachExport(t *testing.T) {
 		assert.Equal(t, want, exportedColumn(t, b), "again")
 
 		var plain cdata.CArrowArray
-		require.NoError(t, cdevice.ExportPlainRecordBatch(b, &plain, nil))
+		require.NoError(t, cdevice.ExportRecordBatch(b, &plain, nil))
 		assert.Equal(t, want, readExported(abi.At[abi.ArrowArray](children(plainArray(&plain))[0]), arr.DataType()), "plain")
-		cdevice.ReleaseCArrowArray(&plain)
+		cdevice.ReleaseStruct(&plain)
 
 		withNodes, err := b.Select(0)
 		require.NoError(t, err)
@@ -221,7 +221,7 @@ func TestNullsThatAreCountedLater(t *testing.T) {
 
 			held := garbageArray() // so that the exports fill blocks of their own
 			require.NoError(t, cdevice.ExportRecordBatch(b, held, nil))
-			defer cdevice.ReleaseCArrowDeviceArray(held)
+			defer cdevice.ReleaseStruct(held)
 			before := exportedColumn(t, b)
 			checkBitmaps(t, before, arr.Data())
 
@@ -233,7 +233,7 @@ func TestNullsThatAreCountedLater(t *testing.T) {
 			assert.Equal(t, before, exportedColumn(t, b), "while they are counted")
 			<-counted
 			assert.Equal(t, before, exportedColumn(t, b), "after they were counted")
-			cdevice.ReleaseCArrowDeviceArray(held)
+			cdevice.ReleaseStruct(held)
 			assert.Equal(t, before, exportedColumn(t, b), "in memory of an export before")
 		})
 	}

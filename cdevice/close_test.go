@@ -51,7 +51,7 @@ func TestCloseEndsTheStreamForAllItsHolders(t *testing.T) {
 	closes(t, r)
 	h.Release()
 	copied.Release()
-	cdevice.ReleaseCArrowDeviceArrayStream(s)
+	cdevice.ReleaseStruct(s)
 	r.Release()
 	closes(t, r)
 	assert.Equal(t, 1, stops)
@@ -109,7 +109,7 @@ func TestCloseWaitsForACallUnderWay(t *testing.T) {
 				asks := b.nexts.Load()
 				assert.LessOrEqual(t, asks, int64(2), "nothing is asked any more")
 				<-asked
-				cdevice.ReleaseCArrowDeviceArrayStream(s)
+				cdevice.ReleaseStruct(s)
 				b.r.Release()
 				assert.EqualValues(t, 1, b.releases.Load())
 				assert.Equal(t, asks, b.nexts.Load(), "nothing is asked after that")

@@ -243,7 +243,7 @@ func TestCloseOfAnArrayReader(t *testing.T) {
 	assert.False(t, r.Next())
 	assert.ErrorIs(t, r.Err(), cdevice.ErrReleased)
 	assert.NotZero(t, bridge.CallGetNext(abi.As[abi.ArrowDeviceArrayStream](s), abi.As[abi.ArrowDeviceArray](garbageArray())))
-	cdevice.ReleaseCArrowDeviceArrayStream(s)
+	cdevice.ReleaseStruct(s)
 	var none context.Context
 	assert.ErrorIs(t, r.Close(none), arrow.ErrInvalid)
 	r.Release()

@@ -166,7 +166,7 @@ func TestGPUCloseWaitsForEvents(t *testing.T) {
 			s := new(cdata.CArrowArrayStream)
 			cpu, err := r.AsCPU(background)
 			require.NoError(t, err)
-			require.NoError(t, cdevice.ExportPlainRecordReader(cpu, s))
+			require.NoError(t, cdevice.ExportRecordReader(cpu, s))
 			cpu.Release()
 			go func() {
 				defer close(returned)
@@ -176,7 +176,7 @@ func TestGPUCloseWaitsForEvents(t *testing.T) {
 				}
 				out := new(cdata.CArrowArray)
 				if bridge.CallPlainGetNext(plainStream(s), plainArray(out)) == 0 && plainArray(out).Release != 0 {
-					cdevice.ReleaseCArrowArray(out)
+					cdevice.ReleaseStruct(out)
 				}
 			}()
 			<-taken
@@ -191,7 +191,7 @@ func TestGPUCloseWaitsForEvents(t *testing.T) {
 				open()
 			}
 			begin.Release()
-			cdevice.ReleaseCArrowArrayStream(s)
+			cdevice.ReleaseStruct(s)
 			r.Release()
 			pending.Release()
 			require.NoError(t, gpu.Flush(background))

@@ -11,7 +11,7 @@ import (
 // original.
 
 // AsCPU returns the batch labelled as one of the CPU, without an event: for consumers that know no
-// other device (PyArrow from PyPI imports device type CPU only) and for the plain structs. It waits
+// other device (PyArrow from PyPI imports device type CPU only) and for an ArrowArray. It waits
 // for the batch's event; ctx ends the wait with an error.
 //
 // The CPU must be able to access the memory (CPU, pinned or managed memory), otherwise the error wraps

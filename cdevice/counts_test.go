@@ -39,14 +39,14 @@ func TestExportAllocations(t *testing.T) {
 			if cdevice.ExportRecordBatch(b, out, nil) != nil {
 				t.Error("export failed")
 			}
-			cdevice.ReleaseCArrowDeviceArray(out)
+			cdevice.ReleaseStruct(out)
 		}), "Go allocations for %d columns", columns)
 
 		blocks, callbacks := cdevice.ReadStats().ExportedBlocks, bridge.Callbacks()
 		require.NoError(t, cdevice.ExportRecordBatch(b, out, nil))
 		assert.Equal(t, blocks+1, cdevice.ReadStats().ExportedBlocks, "C allocations for %d columns", columns)
 		assert.Equal(t, callbacks, bridge.Callbacks(), "an export makes no call from C into Go")
-		cdevice.ReleaseCArrowDeviceArray(out)
+		cdevice.ReleaseStruct(out)
 		assert.Equal(t, callbacks, bridge.Callbacks(), "nor does a release while the batch is held")
 	}
 }
@@ -74,19 +74,19 @@ func TestRepeatedExportsCallNoC(t *testing.T) {
 			return func() { require.NoError(t, cdevice.ExportRecordBatch(b, out, nil)) }
 		}
 		export(out)()
-		cdevice.ReleaseCArrowDeviceArray(out)
+		cdevice.ReleaseStruct(out)
 
 		// The first of these calls takes the block, which is taken in the others.
 		var outs [5]cdevice.CArrowDeviceArray
 		i := 0
 		intoC, intoGo := crossings(func() { export(&outs[i])(); i++ })
 		assert.Equal(t, [2]int64{0, 0}, [2]int64{intoC, intoGo}, "an export, for %d columns", columns)
-		intoC, intoGo = crossings(func() { export(second)(); cdevice.ReleaseCArrowDeviceArray(second) })
+		intoC, intoGo = crossings(func() { export(second)(); cdevice.ReleaseStruct(second) })
 		assert.Equal(t, [2]int64{2, 0}, [2]int64{intoC, intoGo}, "beside others it allocates, and its release frees")
 		for i := range outs {
-			cdevice.ReleaseCArrowDeviceArray(&outs[i])
+			cdevice.ReleaseStruct(&outs[i])
 		}
-		intoC, intoGo = crossings(func() { export(out)(); cdevice.ReleaseCArrowDeviceArray(out) })
+		intoC, intoGo = crossings(func() { export(out)(); cdevice.ReleaseStruct(out) })
 		assert.Equal(t, [2]int64{0, 0}, [2]int64{intoC, intoGo}, "the block came back")
 		intoC, intoGo = crossings(func() {
 			export(out)()
@@ -117,7 +117,7 @@ func TestWrapAllocations(t *testing.T) {
 				t.Error("wrap or export failed")
 			}
 			b.Release()
-			cdevice.ReleaseCArrowDeviceArray(out)
+			cdevice.ReleaseStruct(out)
 		})
 		assert.LessOrEqual(t, allocs, 2.0, "for %d columns", columns)
 	}
@@ -141,7 +141,7 @@ func TestCrossingsOfABatchThatIsExportedOnce(t *testing.T) {
 			if c.consumerLast {
 				b.Release()
 			}
-			cdevice.ReleaseCArrowDeviceArray(out)
+			cdevice.ReleaseStruct(out)
 			if !c.consumerLast {
 				b.Release()
 			}
@@ -158,7 +158,7 @@ func TestSchemaIsOneBlockAndNoCallback(t *testing.T) {
 	schema := garbageSchema()
 	require.NoError(t, cdevice.ExportSchema(rec.Schema(), schema))
 	assert.Equal(t, before.ExportedBlocks+1, cdevice.ReadStats().ExportedBlocks)
-	cdevice.ReleaseCArrowSchema(schema)
+	cdevice.ReleaseStruct(schema)
 	assert.Equal(t, before, cdevice.ReadStats())
 	assert.Equal(t, callbacks, bridge.Callbacks())
 }
@@ -288,7 +288,7 @@ func TestRepeatedExportsOfGoMemoryPinNothing(t *testing.T) {
 	out := new(cdevice.CArrowDeviceArray)
 	for range 3 {
 		require.NoError(t, cdevice.ExportRecordBatch(part, out, nil))
-		cdevice.ReleaseCArrowDeviceArray(out)
+		cdevice.ReleaseStruct(out)
 	}
 	assert.Equal(t, before+1, cdevice.ReadStats().PinnedBatches, "slices share the pins")
 }

@@ -42,7 +42,7 @@ type CArrowDeviceArray struct {
 
 // CArrowDeviceArrayStream is struct ArrowDeviceArrayStream of the C device stream
 // interface. Like [CArrowDeviceArray], it may live in Go memory and be filled without being
-// zeroed first; [DeviceArrayStreamFromPtr] converts a C pointer.
+// zeroed first; [DeviceArrayFromPtr] converts a C pointer.
 //
 // https://arrow.apache.org/docs/format/CDeviceDataInterface.html#device-stream-interface
 type CArrowDeviceArrayStream struct {
@@ -57,7 +57,7 @@ type CArrowDeviceArrayStream struct {
 
 // CArrowAsyncDeviceStreamHandler is struct ArrowAsyncDeviceStreamHandler of the
 // asynchronous device stream interface. Like [CArrowDeviceArray], it may live in Go memory
-// and be filled without being zeroed first; [AsyncDeviceStreamHandlerFromPtr] converts a C pointer.
+// and be filled without being zeroed first; [DeviceArrayFromPtr] converts a C pointer.
 //
 // https://arrow.apache.org/docs/format/CDeviceDataInterface.html#async-device-stream-interface
 type CArrowAsyncDeviceStreamHandler struct {
@@ -70,27 +70,77 @@ type CArrowAsyncDeviceStreamHandler struct {
 	PrivateData uintptr // void* of the consumer
 }
 
-// DeviceArrayFromPtr returns the struct ArrowDeviceArray at an address, as other
-// languages pass it: PyArrow's _export_to_c_device, say. It borrows the struct.
-func DeviceArrayFromPtr(ptr uintptr) *CArrowDeviceArray { return abi.At[CArrowDeviceArray](ptr) }
-
-// SchemaFromPtr returns the struct ArrowSchema at an address. It borrows the struct. It is the same
-// as cdata.SchemaFromPtr.
-func SchemaFromPtr(ptr uintptr) *cdata.CArrowSchema { return abi.At[cdata.CArrowSchema](ptr) }
-
-// ReleaseCArrowDeviceArray calls the release callback of a struct that was not imported. It does
-// nothing if the struct is nil or released.
-func ReleaseCArrowDeviceArray(arr *CArrowDeviceArray) {
-	if arr != nil {
-		releaseArray(&deviceMirror(arr).Array)
-	}
+// ArrayStruct is a C struct of an array: ArrowDeviceArray of the C device data interface, or ArrowArray
+// of the C data interface. An ArrowArray has no device and no event: its memory is the CPU's, and ready.
+type ArrayStruct interface {
+	CArrowDeviceArray | cdata.CArrowArray
 }
 
-// ReleaseCArrowSchema calls the release callback of a schema that was not imported. It does nothing
-// if the schema is nil or released.
-func ReleaseCArrowSchema(schema *cdata.CArrowSchema) {
-	if s := schemaMirror(schema); s != nil && s.Release != 0 {
-		bridge.CallSchemaRelease(s)
+// StreamStruct is a C struct of a stream: ArrowDeviceArrayStream of the C device stream interface, or
+// ArrowArrayStream of the C stream interface, whose arrays are each an ArrowArray.
+type StreamStruct interface {
+	CArrowDeviceArrayStream | cdata.CArrowArrayStream
+}
+
+// CStruct is any struct of the C interfaces that a program gets from other libraries or gives them.
+type CStruct interface {
+	ArrayStruct | StreamStruct | cdata.CArrowSchema | CArrowAsyncDeviceStreamHandler
+}
+
+// DeviceArrayFromPtr returns the struct ArrowDeviceArray at an address, as other languages pass it:
+// PyArrow's _export_to_c_device, or a capsule of __arrow_c_device_array__. It borrows the struct.
+func DeviceArrayFromPtr(ptr uintptr) *CArrowDeviceArray { return abi.At[CArrowDeviceArray](ptr) }
+
+// DeviceArrayStreamFromPtr returns the struct ArrowDeviceArrayStream at an address. It borrows the struct.
+func DeviceArrayStreamFromPtr(ptr uintptr) *CArrowDeviceArrayStream {
+	return abi.At[CArrowDeviceArrayStream](ptr)
+}
+
+// AsyncDeviceStreamHandlerFromPtr returns the struct ArrowAsyncDeviceStreamHandler at an address. It
+// borrows the struct.
+func AsyncDeviceStreamHandlerFromPtr(ptr uintptr) *CArrowAsyncDeviceStreamHandler {
+	return abi.At[CArrowAsyncDeviceStreamHandler](ptr)
+}
+
+// ArrayFromPtr returns the struct ArrowArray at an address: PyArrow's _export_to_c, or a capsule of
+// __arrow_c_array__. It borrows the struct.
+func ArrayFromPtr(ptr uintptr) *cdata.CArrowArray { return abi.At[cdata.CArrowArray](ptr) }
+
+// ArrayStreamFromPtr returns the struct ArrowArrayStream at an address. It borrows the struct.
+func ArrayStreamFromPtr(ptr uintptr) *cdata.CArrowArrayStream {
+	return abi.At[cdata.CArrowArrayStream](ptr)
+}
+
+// SchemaFromPtr returns the struct ArrowSchema at an address. It borrows the struct.
+func SchemaFromPtr(ptr uintptr) *cdata.CArrowSchema { return abi.At[cdata.CArrowSchema](ptr) }
+
+// ReleaseStruct calls the release callback of a C struct that was not imported, or of a handler that was
+// not passed to a producer. It does nothing if the struct is nil or released.
+func ReleaseStruct[S CStruct](s *S) {
+	if s == nil {
+		return
+	}
+	switch s := any(s).(type) {
+	case *CArrowDeviceArray:
+		releaseArray(&deviceMirror(s).Array)
+	case *cdata.CArrowArray:
+		releaseArray(arrayMirror(s))
+	case *cdata.CArrowSchema:
+		if s := schemaMirror(s); s.Release != 0 {
+			bridge.CallSchemaRelease(s)
+		}
+	case *CArrowDeviceArrayStream:
+		if s.Release != 0 {
+			bridge.CallStreamRelease(deviceStreamMirror(s))
+		}
+	case *cdata.CArrowArrayStream:
+		if s := streamMirror(s); s.Release != 0 {
+			bridge.CallPlainStreamRelease(s)
+		}
+	case *CArrowAsyncDeviceStreamHandler:
+		if s.Release != 0 {
+			bridge.CallHandlerRelease(handlerMirror(s))
+		}
 	}
 }
 
@@ -114,7 +164,16 @@ func handlerMirror(h *CArrowAsyncDeviceStreamHandler) *abi.ArrowAsyncDeviceStrea
 	return abi.As[abi.ArrowAsyncDeviceStreamHandler](h)
 }
 
-// schemaMirror converts a pointer to cdata's C struct to one to our mirror of the same struct.
+// schemaMirror, arrayMirror and streamMirror convert a pointer to a C struct of cdata to one to our
+// mirror of the same struct.
 func schemaMirror(s *cdata.CArrowSchema) *abi.ArrowSchema {
 	return (*abi.ArrowSchema)(unsafe.Pointer(s))
+}
+
+func arrayMirror(a *cdata.CArrowArray) *abi.ArrowArray {
+	return (*abi.ArrowArray)(unsafe.Pointer(a))
+}
+
+func streamMirror(s *cdata.CArrowArrayStream) *abi.ArrowArrayStream {
+	return (*abi.ArrowArrayStream)(unsafe.Pointer(s))
 }

@@ -98,7 +98,7 @@ func TestGPUCopyToACoreDeviceIsWhole(t *testing.T) {
 			out := garbageArray()
 			require.NoError(t, exportMade(out, nil)(third.ForCuDF(background)))
 			asCuDFWants(t, m.GPUs[0], abi.As[abi.ArrowArray](&out.Array))
-			cdevice.ReleaseCArrowDeviceArray(out)
+			cdevice.ReleaseStruct(out)
 			third.Release()
 		})
 	}

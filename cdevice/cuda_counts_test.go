@@ -204,7 +204,7 @@ func TestExportCalls(t *testing.T) {
 	made, _ := calls(m, func() { require.NoError(t, cdevice.ExportRecordBatch(batch, out, nil)) })
 	assert.Empty(t, made, "its event is there already")
 	assert.NotZero(t, out.SyncEvent)
-	cdevice.ReleaseCArrowDeviceArray(out)
+	cdevice.ReleaseStruct(out)
 
 	s := newStream(t, m.GPUs[0])
 	for round, most := range []int{1, 0} {
@@ -213,7 +213,7 @@ func TestExportCalls(t *testing.T) {
 		assert.Equal(t, 1, made["cuEventRecord"])
 		assert.Zero(t, report.Synchronisations)
 		require.NoError(t, s.Synchronize(background))
-		cdevice.ReleaseCArrowDeviceArray(out)
+		cdevice.ReleaseStruct(out)
 		require.NoError(t, m.GPUs[0].Flush(background))
 	}
 	batch.Release()

@@ -28,8 +28,8 @@ func roundTrip(rec arrow.RecordBatch, gpu *cudaalloc.Device, mem memory.Allocato
 		err = exportMade(out, schema)(batch.RecordEvent(s))
 		err = errors.Join(err, s.Close())
 		if err != nil && out.Array.Release != 0xdead {
-			cdevice.ReleaseCArrowDeviceArray(out)
-			cdevice.ReleaseCArrowSchema(schema)
+			cdevice.ReleaseStruct(out)
+			cdevice.ReleaseStruct(schema)
 		}
 	}
 	batch.Release()

@@ -220,7 +220,7 @@ func TestReleaseCallbackMayNeedTheGPU(t *testing.T) {
 		require.NoError(t, own.UsedOn(s))
 		imported.Release()
 		own.Release()
-		cdevice.ReleaseCArrowDeviceArray(export) // the memory that the callbacks need
+		cdevice.ReleaseStruct(export) // the memory that the callbacks need
 		open()
 		openOurs()
 		for range 2 {
@@ -266,7 +266,7 @@ func releasedExport(t *testing.T, column arrow.Array, dev device.Device, use fun
 	require.NoError(t, cdevice.ExportArray(a, abi.As[cdevice.CArrowDeviceArray](&out), nil))
 	a.Release()
 	require.NoError(t, use(device.Ptr(*abi.At[uintptr](out.Array.Buffers + 8))))
-	cdevice.ReleaseCArrowDeviceArray(abi.As[cdevice.CArrowDeviceArray](&out))
+	cdevice.ReleaseStruct(abi.As[cdevice.CArrowDeviceArray](&out))
 }
 
 // misbehaviours are functions that do not return to their caller.

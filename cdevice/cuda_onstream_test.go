@@ -24,7 +24,7 @@ func bufferOf(t *testing.T, a *cdevice.Array, i uintptr) device.Ptr {
 	t.Helper()
 	var out abi.ArrowDeviceArray
 	require.NoError(t, cdevice.ExportArray(a, abi.As[cdevice.CArrowDeviceArray](&out), nil))
-	defer cdevice.ReleaseCArrowDeviceArray(abi.As[cdevice.CArrowDeviceArray](&out))
+	defer cdevice.ReleaseStruct(abi.As[cdevice.CArrowDeviceArray](&out))
 	return device.Ptr(*abi.At[uintptr](out.Array.Buffers + 8*i))
 }
 

@@ -253,7 +253,7 @@ func TestGPURecordEvent(t *testing.T) {
 	require.NoError(t, cdevice.ExportRecordBatch(recorded, synced, nil))
 	recorded.Release()
 	assert.Zero(t, synced.SyncEvent)
-	cdevice.ReleaseCArrowDeviceArray(synced)
+	cdevice.ReleaseStruct(synced)
 	there.Release()
 }
 
@@ -298,7 +298,7 @@ func TestGPUHostReadableMemoryThroughC(t *testing.T) {
 			imported.Release()
 			assert.EqualValues(t, device.CPU, out.DeviceType)
 			assert.Zero(t, out.SyncEvent)
-			cdevice.ReleaseCArrowDeviceArray(out)
+			cdevice.ReleaseStruct(out)
 		}
 	})
 }

@@ -31,7 +31,7 @@ func readPlain(t *testing.T, m *cudatest.Machine, want arrow.RecordBatch, out *c
 	t.Helper()
 	column := abi.At[abi.ArrowArray](children(plainArray(out))[0])
 	m.HostRead(device.Ptr(abi.Slice[uintptr](column.Buffers, 2)[1]), 8*column.Length)
-	back, err := cdevice.ImportPlainRecordBatchWithSchema(out, want.Schema())
+	back, err := cdevice.ImportRecordBatchWithSchema(out, want.Schema())
 	require.NoError(t, err)
 	view, err := back.HostView(background)
 	require.NoError(t, err)
@@ -59,7 +59,7 @@ func TestGPUAsCPUWaitsForACopy(t *testing.T) {
 			b, err := cdevice.CopyToDevice(background, rec, dev)
 			require.NoError(t, err)
 			out := garbagePlain()
-			assert.ErrorContains(t, cdevice.ExportPlainRecordBatch(b, out, nil), "want none: AsCPU waits for it")
+			assert.ErrorContains(t, cdevice.ExportRecordBatch(b, out, nil), "want none: AsCPU waits for it")
 			require.NoError(t, exportMadePlain(out, nil)(b.AsCPU(background)))
 			b.Release()
 			readPlain(t, m, rec, out)
@@ -71,7 +71,7 @@ func TestGPUAsCPUWaitsForACopy(t *testing.T) {
 				require.Zero(t, bridge.CallPlainGetNext(plainStream(s), plainArray(out)))
 				readPlain(t, m, rec, out)
 			}
-			cdevice.ReleaseCArrowArrayStream(s)
+			cdevice.ReleaseStruct(s)
 		}
 		require.NoError(t, m.GPUs[0].Flush(background))
 	})
@@ -151,12 +151,12 @@ func TestGPUContextEndsAsCPUOfAStuckStream(t *testing.T) {
 	defer cancel()
 	s := garbagePlainStream()
 	r = made(t, r)(r.AsCPU(brief))
-	require.NoError(t, cdevice.ExportPlainRecordReader(r, s))
+	require.NoError(t, cdevice.ExportRecordReader(r, s))
 	r.Release()
 	start := time.Now()
 	assert.EqualValues(t, syscall.ETIMEDOUT, bridge.CallPlainGetNext(plainStream(s), plainArray(out)))
 	assert.Less(t, time.Since(start), 2*time.Second)
-	cdevice.ReleaseCArrowArrayStream(s)
+	cdevice.ReleaseStruct(s)
 	recorded.Release()
 	open()
 	b.Release()
@@ -178,8 +178,8 @@ func TestGPUPlainReleaseWaitsForNoDevice(t *testing.T) {
 		rec.Release()
 		column := b.Column(0)
 		outs := []*cdata.CArrowArray{garbagePlain(), garbagePlain()}
-		require.NoError(t, cdevice.ExportPlainRecordBatch(b, outs[0], nil))
-		require.NoError(t, cdevice.ExportPlainArray(column, outs[1], nil))
+		require.NoError(t, cdevice.ExportRecordBatch(b, outs[0], nil))
+		require.NoError(t, cdevice.ExportArray(column, outs[1], nil))
 		column.Release()
 		b.Release()
 		busy := newStream(t, gpu)
@@ -187,7 +187,7 @@ func TestGPUPlainReleaseWaitsForNoDevice(t *testing.T) {
 		for _, out := range outs {
 			live := mem.ReadStats().Pinned.Live
 			assert.NotZero(t, live)
-			cdevice.ReleaseCArrowArray(out)
+			cdevice.ReleaseStruct(out)
 		}
 		live := mem.ReadStats().Pinned.Live
 		assert.Zero(t, live, "the memory is back, although the GPU is busy")
@@ -206,17 +206,17 @@ func TestPlainExportRefusesMemoryOfTheGPU(t *testing.T) {
 	for _, dev := range []*cudaalloc.Device{gpu, gpu.Managed()} {
 		b, err := cdevice.CopyToDevice(background, rec, dev)
 		require.NoError(t, err)
-		err = cdevice.ExportPlainRecordBatch(b, garbagePlain(), nil)
+		err = cdevice.ExportRecordBatch(b, garbagePlain(), nil)
 		assert.ErrorIs(t, err, device.ErrNotSupported)
 		assert.ErrorContains(t, err, "RecordBatch.DeviceID = "+dev.ID().String()+", want memory that the CPU can access")
 
 		r, err := cdevice.NewRecordReader(b.Schema(), dev.ID().Type, yielding(nil, b))
 		require.NoError(t, err)
 		s := garbagePlainStream()
-		require.NoError(t, cdevice.ExportPlainRecordReader(r, s))
+		require.NoError(t, cdevice.ExportRecordReader(r, s))
 		assert.EqualValues(t, syscall.ENOTSUP, bridge.CallPlainGetNext(plainStream(s), plainArray(garbagePlain())))
 		assert.Contains(t, plainError(s), "RecordBatch.DeviceID = "+dev.ID().String()+", want memory that the CPU can access")
-		cdevice.ReleaseCArrowArrayStream(s)
+		cdevice.ReleaseStruct(s)
 		r.Release()
 		b.Release()
 	}

@@ -73,7 +73,7 @@ func exportedWrapped(t *testing.T, rec arrow.RecordBatch, dev device.Device, wha
 			require.NoError(t, cdevice.ExportRecordBatch(batch, out, nil))
 			child := *abi.At[abi.ArrowArray](*abi.At[uintptr](out.Array.Children))
 			abi.At[abi.ArrowArray](*abi.At[uintptr](out.Array.Children)).Release = 0 // moved out
-			cdevice.ReleaseCArrowDeviceArray(out)
+			cdevice.ReleaseStruct(out)
 			batch.Release()
 			a.Release()
 			rec.Release()
@@ -126,7 +126,7 @@ func TestExportedMemoryWaitsOnce(t *testing.T) {
 			}
 			batch.Release()
 			for _, out := range outs {
-				cdevice.ReleaseCArrowDeviceArray(out)
+				cdevice.ReleaseStruct(out)
 			}
 			assert.Equal(t, want, waits, "%s, %d exports", row.name, exports)
 		}
@@ -137,7 +137,7 @@ func TestExportedMemoryWaitsOnce(t *testing.T) {
 	batch.Release()
 	live := mem.ReadStats().Pinned.Live
 	assert.NotZero(t, live)
-	cdevice.ReleaseCArrowDeviceArray(out)
+	cdevice.ReleaseStruct(out)
 	require.NoError(t, gpu.Flush(background))
 	live = mem.ReadStats().Pinned.Live
 	assert.Zero(t, live)
@@ -158,7 +158,7 @@ func TestGPUReleaseBehindTheConsumer(t *testing.T) {
 					consumer := newStream(t, gpu)
 					out := exportedWrapped(t, rec, mem.Device(), what)
 					target := copied(t, gpu, out, 1000, consumer)
-					cdevice.ReleaseCArrowDeviceArray(out)
+					cdevice.ReleaseStruct(out)
 					next := taken(m, mem, 8192)
 					got := readFrom(t, gpu, uintptr(settled(t, target, consumer)), 8000)
 					assert.Equal(t, arrow.Int64Traits.CastToBytes(want), got, "%s of %s", what, mem.Device().ID())
@@ -195,7 +195,7 @@ func TestGPUReleaseBehindTheConsumer(t *testing.T) {
 					there.Release()
 					consumer := newStream(t, gpu)
 					target := copied(t, gpu, out, 1000, consumer)
-					cdevice.ReleaseCArrowDeviceArray(out)
+					cdevice.ReleaseStruct(out)
 					require.NoError(t, gpu.Flush(background))
 					require.NoError(t, target.Free(consumer))
 				}
@@ -212,7 +212,7 @@ func TestGPUReleaseBehindTheConsumer(t *testing.T) {
 				a.Release()
 				consumer := newStream(t, gpu)
 				target := copied(t, gpu, out, 1000, consumer)
-				cdevice.ReleaseCArrowDeviceArray(out)
+				cdevice.ReleaseStruct(out)
 				for _, b := range taken(m, mem, 8192) {
 					mem.Free(b)
 				}

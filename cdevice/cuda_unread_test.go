@@ -114,7 +114,7 @@ func TestGPUUnreadImportIsReleasedAfterItsEvent(t *testing.T) {
 				defer a.Release()
 				out := garbageArray()
 				require.NoError(t, cdevice.ExportArray(a, out, nil))
-				return func() { cdevice.ReleaseCArrowDeviceArray(out) }
+				return func() { cdevice.ReleaseStruct(out) }
 			},
 			"refused": func(t *testing.T, in *cdevice.CArrowDeviceArray, opts ...cdevice.ImportOption) func() {
 				return func() {

@@ -55,7 +55,7 @@ func TestGPUExportIsFreedBehindItsConsumer(t *testing.T) {
 		target, err := gpu.Allocate(background, 8000, consumer)
 		require.NoError(t, err)
 		require.NoError(t, gpu.Copy([]device.Range{{Dst: target.Ptr(), Src: device.Ptr(values), Size: 8000}}, consumer))
-		cdevice.ReleaseCArrowDeviceArray(out)
+		cdevice.ReleaseStruct(out)
 		require.NoError(t, gpu.Flush(background))
 		require.NoError(t, target.Free(consumer))
 	})
@@ -81,7 +81,7 @@ func TestGPUExportIsFreedBehindACopyToAPeer(t *testing.T) {
 			target, err := peer.Allocate(background, 8000, consumer)
 			require.NoError(t, err)
 			require.NoError(t, peer.Copy([]device.Range{{Dst: target.Ptr(), Src: device.Ptr(values), Size: 8000}}, consumer))
-			cdevice.ReleaseCArrowDeviceArray(out)
+			cdevice.ReleaseStruct(out)
 			require.NoError(t, m.GPUs[0].Flush(background))
 			if dev.ID().Type != device.CUDA { // which a cache has now, and gives to its next user
 				reused := copiedTo(t, rec.Column(0), dev)

@@ -27,13 +27,13 @@ func TestImportAndReexportWaitForNothing(t *testing.T) {
 		assert.EqualValues(t, id.Type, out.DeviceType)
 		assert.Equal(t, id.Ordinal, out.DeviceID)
 		assert.Equal(t, addressOf(cell), out.SyncEvent, "the event travels along")
-		cdevice.ReleaseCArrowDeviceArray(&out)
+		cdevice.ReleaseStruct(&out)
 		part, err := a.Slice(1, 2)
 		require.NoError(t, err)
 		require.NoError(t, cdevice.ExportArray(part, &out, nil))
 		assert.Equal(t, addressOf(cell), out.SyncEvent, "with a slice too")
 		assert.Equal(t, id, part.DeviceID())
-		cdevice.ReleaseCArrowDeviceArray(&out)
+		cdevice.ReleaseStruct(&out)
 		part.Release()
 		a.Release()
 	}
@@ -69,7 +69,7 @@ func TestPartsOfABatchKeepDeviceAndEvent(t *testing.T) {
 		assert.Equal(t, addressOf(cell), out.SyncEvent)
 		assert.EqualValues(t, cuda.Type, out.DeviceType)
 		assert.Equal(t, cuda.Ordinal, out.DeviceID)
-		cdevice.ReleaseCArrowDeviceArray(&out)
+		cdevice.ReleaseStruct(&out)
 	}
 }
 
@@ -88,7 +88,7 @@ func TestNullBuffersAreReplacedOnTheCPU(t *testing.T) {
 		defer a.Release()
 		var out cdevice.CArrowDeviceArray
 		require.NoError(t, cdevice.ExportArray(a, &out, nil))
-		defer cdevice.ReleaseCArrowDeviceArray(&out)
+		defer cdevice.ReleaseStruct(&out)
 		buffers := abi.Slice[uintptr](out.Array.Buffers, 3)
 		assert.Zero(t, buffers[0])
 		for _, addr := range buffers[1:] {
@@ -135,7 +135,7 @@ func TestFailedWaitIsAnError(t *testing.T) {
 	assert.ErrorIs(t, err, event.err)
 	require.NoError(t, cdevice.ExportArray(a, &out, nil), "which does not wait")
 	assert.NotZero(t, out.SyncEvent, "it was not waited for")
-	cdevice.ReleaseCArrowDeviceArray(&out)
+	cdevice.ReleaseStruct(&out)
 	assert.Equal(t, event.waits, event.closes)
 }
 
@@ -154,7 +154,7 @@ func TestSynchronizeWaitsAndLeavesNoEvent(t *testing.T) {
 	}
 	assert.Equal(t, 1, event.waits, "once")
 	require.NoError(t, cdevice.ExportArray(a, &out, nil))
-	defer cdevice.ReleaseCArrowDeviceArray(&out)
+	defer cdevice.ReleaseStruct(&out)
 	part, err := a.Slice(0, 1)
 	require.NoError(t, err)
 	defer part.Release()
@@ -162,7 +162,7 @@ func TestSynchronizeWaitsAndLeavesNoEvent(t *testing.T) {
 		var other cdevice.CArrowDeviceArray
 		require.NoError(t, cdevice.ExportArray(of, &other, nil))
 		assert.Equal(t, want, other.SyncEvent == 0, "what was made of it before has its event")
-		cdevice.ReleaseCArrowDeviceArray(&other)
+		cdevice.ReleaseStruct(&other)
 	}
 	assert.Zero(t, out.SyncEvent)
 	assert.EqualValues(t, device.ExtDev, out.DeviceType, "the device stays")

@@ -54,15 +54,15 @@ func TestFailedImportMovesTheStruct(t *testing.T) {
 		"device": {none, known, []cdevice.ImportOption{cdevice.WithDevice(unregistered{device.CPUDevice()})}},
 		"schema": {none, func(t *testing.T, f *foreignArray, opts []cdevice.ImportOption) (imported, error) {
 			s := f.newSchema(t)
-			cdevice.ReleaseCArrowSchema(s)
+			cdevice.ReleaseStruct(s)
 			return f.importWith(s, opts...)
 		}, nil},
 		"a plain struct": {damage, func(_ *testing.T, f *foreignArray, opts []cdevice.ImportOption) (imported, error) {
 			plain := (*cdata.CArrowArray)(abi.Pointer(addressOf(&f.device.Array)))
 			if f.schema != nil {
-				return orNil(cdevice.ImportPlainRecordBatchWithSchema(plain, f.schema, opts...))
+				return orNil(cdevice.ImportRecordBatchWithSchema(plain, f.schema, opts...))
 			}
-			return orNil(cdevice.ImportPlainArrayWithType(plain, f.field.Type, opts...))
+			return orNil(cdevice.ImportArrayWithType(plain, f.field.Type, opts...))
 		}, nil},
 		"no type": {none, func(_ *testing.T, f *foreignArray, opts []cdevice.ImportOption) (imported, error) {
 			if f.schema != nil {

@@ -23,7 +23,9 @@
 // exported struct that a consumer has not released. Where a device may still be using the
 // memory, it ends when that work has completed.
 //
-// Plain structs are those of the C data and C stream interfaces, which know no device.
+// The functions that take or fill C structs take those of both interfaces: ArrowDeviceArray and
+// ArrowDeviceArrayStream of the C device data interface, ArrowArray and ArrowArrayStream of the C data
+// and C stream interfaces, which know no device.
 //
 // # Exporting and importing
 //
@@ -111,17 +113,17 @@
 // Release may come before the end and does not wait for a producer. [RecordReader.Close] ends the
 // stream and waits until its source is no longer in use, for example before a file is unmapped.
 //
-// # Plain structs
+// # Structs without a device
 //
-// Python libraries pass plain structs, those of the C data and C stream interfaces, as
-// __arrow_c_array__ and __arrow_c_stream__. An import of them is memory of the CPU. An export needs
+// Python libraries pass the structs of the C data and C stream interfaces as __arrow_c_array__ and
+// __arrow_c_stream__. The same functions take them. An import is memory of the CPU; an export needs
 // memory that the CPU can access, and no event:
 //
-//	r, err := cdevice.ImportPlainRecordReader(cdevice.ArrayStreamFromPtr(s))
+//	r, err := cdevice.ImportRecordReader(cdevice.ArrayStreamFromPtr(s))
 //
 //	cpu, err := r.AsCPU(ctx)
-//	err = cdevice.ExportPlainRecordReader(cpu, cdevice.ArrayStreamFromPtr(s))
-//	err = cdevice.ExportPlainRecordBatch(batch, cdevice.ArrayFromPtr(a), outSchema)
+//	err = cdevice.ExportRecordReader(cpu, cdevice.ArrayStreamFromPtr(s))
+//	err = cdevice.ExportRecordBatch(batch, cdevice.ArrayFromPtr(a), outSchema)
 //
 // # Asynchronous streams
 //

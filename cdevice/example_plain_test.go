@@ -12,7 +12,7 @@ import (
 
 // A stream for libraries that know no device: polars, DuckDB and pandas take one through
 // __arrow_c_stream__.
-func ExampleExportPlainRecordReader() {
+func ExampleExportRecordReader_cStreamInterface() {
 	rdr := days(2)
 	r, err := cdevice.WrapRecordReader(rdr, device.CPUDevice())
 	rdr.Release()
@@ -23,14 +23,14 @@ func ExampleExportPlainRecordReader() {
 	// A consumer in another language passes the address of its own struct; see
 	// ArrayStreamFromPtr.
 	var stream cdata.CArrowArrayStream
-	err = cdevice.ExportPlainRecordReader(r, &stream)
+	err = cdevice.ExportRecordReader(r, &stream)
 	r.Release() // the stream holds it on its own
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 
-	in, err := cdevice.ImportPlainRecordReader(&stream)
+	in, err := cdevice.ImportRecordReader(&stream)
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -49,7 +49,7 @@ func ExampleExportPlainRecordReader() {
 }
 
 // One batch, for a consumer that calls __arrow_c_array__.
-func ExampleExportPlainRecordBatch() {
+func ExampleExportRecordBatch_cDataInterface() {
 	rec := trips()
 	defer rec.Release()
 	batch, err := cdevice.WrapRecordBatch(rec, device.CPUDevice())
@@ -66,11 +66,11 @@ func ExampleExportPlainRecordBatch() {
 	defer part.Release()
 	var array cdata.CArrowArray
 	var schema cdata.CArrowSchema
-	if err := cdevice.ExportPlainRecordBatch(part, &array, &schema); err != nil {
+	if err := cdevice.ExportRecordBatch(part, &array, &schema); err != nil {
 		fmt.Println(err)
 		return
 	}
-	back, err := cdevice.ImportPlainRecordBatch(&array, &schema)
+	back, err := cdevice.ImportRecordBatch(&array, &schema)
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -3,9 +3,12 @@
 package cdevice
 
 import (
+	"fmt"
+
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/cdata"
 
+	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/argument"
 	"github.com/arrowdevice/arrowdevice/internal/cstruct"
@@ -17,7 +20,7 @@ import (
 
 // ExportRecordBatch fills *out, and *outSchema unless it is nil, with the batch: a struct array
 // whose children are the columns. No data is copied, read or waited for; the batch's event becomes
-// sync_event. For consumers with other requirements, export the result of [RecordBatch.AsCPU],
+// sync_event. *out is an ArrowDeviceArray or, for consumers that know no device, an ArrowArray. For consumers with other requirements, export the result of [RecordBatch.AsCPU],
 // [RecordBatch.RecordEvent], [RecordBatch.ForCuDF] or [RecordBatch.CopyTo], or call
 // [RecordBatch.Synchronize] first.
 //
@@ -31,13 +34,20 @@ import (
 // or in another process, accesses the memory must wait for that work before it calls release.
 // Of an imported batch, release calls that of its producer, after the work that [RecordBatch.UsedOn] recorded.
 //
+// An ArrowArray has no device and no event. The CPU must be able to access the memory (otherwise
+// an error names the device and wraps device.ErrNotSupported), and the batch must have no event
+// (otherwise the error wraps arrow.ErrInvalid). [RecordBatch.AsCPU] waits for the event,
+// [RecordBatch.CopyTo] with [device.CPUDevice] copies. Its consumer uses the memory on the CPU only, so
+// the memory is freed at once when it is released.
+//
 // It writes *out and *outSchema only on success, over their contents: an unreleased struct there leaks.
 //
 // Errors wrap [ErrReleased] for a batch that was released, arrow.ErrInvalid or
 // arrow.ErrNotImplemented for a schema that C cannot express.
 //
 // https://arrow.apache.org/docs/format/CDeviceDataInterface.html#record-batches
-func ExportRecordBatch(batch *RecordBatch, out *CArrowDeviceArray, outSchema *cdata.CArrowSchema) error {
+// https://arrow.apache.org/docs/format/CDataInterface.html#the-arrowarray-structure
+func ExportRecordBatch[S ArrayStruct](batch *RecordBatch, out *S, outSchema *cdata.CArrowSchema) error {
 	if batch == nil {
 		return fielderr.Absent(fielderr.OpExport, "RecordBatch", "a batch")
 	}
@@ -47,7 +57,7 @@ func ExportRecordBatch(batch *RecordBatch, out *CArrowDeviceArray, outSchema *cd
 	defer batch.mem.Release()
 	var t cstruct.Tree
 	batch.exported(&t)
-	return export(&t, batch.at(), out, outSchema, func(s *abi.ArrowSchema) error {
+	return export(&t, "RecordBatch", batch.at(), out, outSchema, func(s *abi.ArrowSchema) error {
 		return schema.ExportSchema(batch.schema, s)
 	})
 }
@@ -56,7 +66,7 @@ func ExportRecordBatch(batch *RecordBatch, out *CArrowDeviceArray, outSchema *cd
 // of [ExportRecordBatch] holds; the schema is the array's field.
 //
 // It writes *out and *outSchema only on success, over their contents: an unreleased struct there leaks.
-func ExportArray(array *Array, out *CArrowDeviceArray, outSchema *cdata.CArrowSchema) error {
+func ExportArray[S ArrayStruct](array *Array, out *S, outSchema *cdata.CArrowSchema) error {
 	if array == nil {
 		return fielderr.Absent(fielderr.OpExport, "Array", "an array")
 	}
@@ -65,7 +75,7 @@ func ExportArray(array *Array, out *CArrowDeviceArray, outSchema *cdata.CArrowSc
 	}
 	defer array.mem.Release()
 	t := cstruct.Tree{Mem: array.mem, Root: array.node}
-	return export(&t, array.at(), out, outSchema, func(s *abi.ArrowSchema) error {
+	return export(&t, "Array", array.at(), out, outSchema, func(s *abi.ArrowSchema) error {
 		return schema.Export(array.field, s)
 	})
 }
@@ -112,14 +122,29 @@ func (b *RecordBatch) exported(t *cstruct.Tree) {
 	t.Root.Layout, t.Root.Children = &layout.All[layout.Struct], b.nodes()
 }
 
-// export writes to the caller's structs only when nothing can fail any more.
-func export(t *cstruct.Tree, at tree.Location, out *CArrowDeviceArray, outSchema *cdata.CArrowSchema,
+// export writes to the caller's structs only when nothing can fail any more. what names the item in errors.
+func export[S ArrayStruct](t *cstruct.Tree, what string, at tree.Location, out *S, outSchema *cdata.CArrowSchema,
+	exportSchema func(*abi.ArrowSchema) error,
+) error {
+	switch out := any(out).(type) {
+	case *CArrowDeviceArray:
+		return exportDevice(t, at, out, schemaMirror(outSchema), exportSchema)
+	case *cdata.CArrowArray:
+		if err := checkPlainExport(what, at, out); err != nil {
+			return err
+		}
+		return cstruct.Export(cstruct.PlainKind, t, arrayMirror(out), schemaMirror(outSchema), exportSchema)
+	}
+	panic("unreachable")
+}
+
+func exportDevice(t *cstruct.Tree, at tree.Location, out *CArrowDeviceArray, outSchema *abi.ArrowSchema,
 	exportSchema func(*abi.ArrowSchema) error,
 ) error {
 	if out == nil {
 		return noOutput("ArrowDeviceArray")
 	}
-	if err := cstruct.Export(cstruct.DeviceKind, t, &deviceMirror(out).Array, schemaMirror(outSchema), exportSchema); err != nil {
+	if err := cstruct.Export(cstruct.DeviceKind, t, &deviceMirror(out).Array, outSchema, exportSchema); err != nil {
 		return err
 	}
 	t.Mem.MarkExported()
@@ -127,5 +152,22 @@ func export(t *cstruct.Tree, at tree.Location, out *CArrowDeviceArray, outSchema
 	out.DeviceType = int32(at.ID.Type)
 	out.SyncEvent = at.Event
 	out.Reserved = [3]int64{}
+	return nil
+}
+
+// checkPlainExport returns an error unless the CPU may read the memory now. A plain export does not
+// call MarkExported: a consumer of an ArrowArray has no stream of a device, so its release ends its use
+// of the memory.
+func checkPlainExport(what string, at tree.Location, out *cdata.CArrowArray) error {
+	if out == nil {
+		return noOutput("ArrowArray")
+	}
+	if !at.CPUAccessible() {
+		err := fmt.Errorf("%s: %w", at.NotAccessible(), device.ErrNotSupported)
+		return fielderr.New(fielderr.OpExport, what+".DeviceID", at.ID.String(), "memory that the CPU can access", err)
+	}
+	if at.Event != 0 {
+		return fielderr.Invalid(fielderr.OpExport, what+".sync_event", fielderr.Hex(at.Event), "none: AsCPU waits for it")
+	}
 	return nil
 }

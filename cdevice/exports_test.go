@@ -17,7 +17,7 @@ func export(t testing.TB, r *cdevice.RecordReader) *cdevice.CArrowDeviceArrayStr
 	out := garbageStream()
 	require.NoError(t, cdevice.ExportRecordReader(r, out))
 	r.Release()
-	t.Cleanup(func() { cdevice.ReleaseCArrowDeviceArrayStream(out) })
+	t.Cleanup(func() { cdevice.ReleaseStruct(out) })
 	return out
 }
 
@@ -26,9 +26,9 @@ func export(t testing.TB, r *cdevice.RecordReader) *cdevice.CArrowDeviceArrayStr
 func exportPlain(t testing.TB, r *cdevice.RecordReader) *cdata.CArrowArrayStream {
 	t.Helper()
 	out := garbagePlainStream()
-	require.NoError(t, cdevice.ExportPlainRecordReader(r, out))
+	require.NoError(t, cdevice.ExportRecordReader(r, out))
 	r.Release()
-	t.Cleanup(func() { cdevice.ReleaseCArrowArrayStream(out) })
+	t.Cleanup(func() { cdevice.ReleaseStruct(out) })
 	return out
 }
 

@@ -119,7 +119,7 @@ func newForeign(t testing.TB, arr arrow.Array, w way) *foreignArray {
 		defer a.Release()
 		require.NoError(t, cdevice.ExportArray(a, &out, nil))
 	}
-	defer cdevice.ReleaseCArrowDeviceArray(&out)
+	defer cdevice.ReleaseStruct(&out)
 
 	*f.device = out
 	sizes := map[uintptr]int{}
@@ -289,9 +289,9 @@ func (f *foreignArray) importWith(s *cdata.CArrowSchema, opts ...cdevice.ImportO
 func (f *foreignArray) importKnown(opts ...cdevice.ImportOption) (imported, error) {
 	switch {
 	case f.plain && f.schema != nil:
-		return orNil(cdevice.ImportPlainRecordBatchWithSchema(f.array(), f.schema, opts...))
+		return orNil(cdevice.ImportRecordBatchWithSchema(f.array(), f.schema, opts...))
 	case f.plain:
-		return orNil(cdevice.ImportPlainArrayWithType(f.array(), f.field.Type, opts...))
+		return orNil(cdevice.ImportArrayWithType(f.array(), f.field.Type, opts...))
 	}
 	if f.schema != nil {
 		return orNil(cdevice.ImportRecordBatchWithSchema(f.device, f.schema, opts...))
@@ -306,9 +306,9 @@ func (f *foreignArray) array() *cdata.CArrowArray {
 
 func importPlain(arr *cdata.CArrowArray, s *cdata.CArrowSchema, batch bool, opts ...cdevice.ImportOption) (imported, error) {
 	if batch {
-		return orNil(cdevice.ImportPlainRecordBatch(arr, s, opts...))
+		return orNil(cdevice.ImportRecordBatch(arr, s, opts...))
 	}
-	return orNil(cdevice.ImportPlainArray(arr, s, opts...))
+	return orNil(cdevice.ImportArray(arr, s, opts...))
 }
 
 // inPlain is an error text as it is for a plain struct.

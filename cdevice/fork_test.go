@@ -21,7 +21,7 @@ func TestCallbacksInAForkedChildReturn(t *testing.T) {
 	batch := numbered(t, 1)[0]
 	array := garbageArray()
 	require.NoError(t, cdevice.ExportRecordBatch(batch, array, nil))
-	defer cdevice.ReleaseCArrowDeviceArray(array)
+	defer cdevice.ReleaseStruct(array)
 	reader := func() *cdevice.RecordReader {
 		next, _ := countedSource(t)
 		r, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, next, nil)
@@ -31,11 +31,11 @@ func TestCallbacksInAForkedChildReturn(t *testing.T) {
 	}
 	var stream cdevice.CArrowDeviceArrayStream
 	require.NoError(t, cdevice.ExportRecordReader(reader(), &stream))
-	defer cdevice.ReleaseCArrowDeviceArrayStream(&stream)
+	defer cdevice.ReleaseStruct(&stream)
 	var words abi.ArrowArrayStream
 	plain := cdevice.ArrayStreamFromPtr(addressOf(&words))
-	require.NoError(t, cdevice.ExportPlainRecordReader(reader(), plain))
-	defer cdevice.ReleaseCArrowArrayStream(plain)
+	require.NoError(t, cdevice.ExportRecordReader(reader(), plain))
+	defer cdevice.ReleaseStruct(plain)
 	c := exported(t, background, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 1}, reader())
 	require.NoError(t, c.WaitTasks(1))
 

@@ -45,27 +45,35 @@ func (g *given) arrays() *cdevice.ArrayReader {
 	return r
 }
 
-func (g *given) cBatch() *cdevice.CArrowDeviceArray {
-	out := new(cdevice.CArrowDeviceArray)
+// structs are the C structs of one interface, with their names.
+type structs[A cdevice.ArrayStruct, S cdevice.StreamStruct] struct{ array, stream string }
+
+var (
+	deviceStructs = structs[cdevice.CArrowDeviceArray, cdevice.CArrowDeviceArrayStream]{"ArrowDeviceArray", "ArrowDeviceArrayStream"}
+	plainStructs  = structs[cdata.CArrowArray, cdata.CArrowArrayStream]{"ArrowArray", "ArrowArrayStream"}
+)
+
+func exportedBatch[A cdevice.ArrayStruct](g *given) *A {
+	out := new(A)
 	require.NoError(g.t, cdevice.ExportRecordBatch(g.batch, out, nil))
 	return out
 }
 
-func (g *given) cArray() *cdevice.CArrowDeviceArray {
-	out := new(cdevice.CArrowDeviceArray)
+func exportedOne[A cdevice.ArrayStruct](g *given) *A {
+	out := new(A)
 	require.NoError(g.t, cdevice.ExportArray(g.array, out, nil))
 	return out
 }
 
-func (g *given) plainBatch() *cdata.CArrowArray {
-	out := new(cdata.CArrowArray)
-	require.NoError(g.t, cdevice.ExportPlainRecordBatch(g.batch, out, nil))
+func exportedReader[S cdevice.StreamStruct](g *given) *S {
+	out := new(S)
+	require.NoError(g.t, cdevice.ExportRecordReader(g.reader(), out))
 	return out
 }
 
-func (g *given) plainArray() *cdata.CArrowArray {
-	out := new(cdata.CArrowArray)
-	require.NoError(g.t, cdevice.ExportPlainArray(g.array, out, nil))
+func exportedArrayReader[S cdevice.StreamStruct](g *given) *S {
+	out := new(S)
+	require.NoError(g.t, cdevice.ExportArrayReader(g.arrays(), out))
 	return out
 }
 
@@ -78,30 +86,6 @@ func (g *given) schema() *cdata.CArrowSchema {
 func (g *given) field() *cdata.CArrowSchema {
 	out := new(cdata.CArrowSchema)
 	require.NoError(g.t, cdevice.ExportField(g.rec.Schema().Field(0), out))
-	return out
-}
-
-func (g *given) stream() *cdevice.CArrowDeviceArrayStream {
-	out := new(cdevice.CArrowDeviceArrayStream)
-	require.NoError(g.t, cdevice.ExportRecordReader(g.reader(), out))
-	return out
-}
-
-func (g *given) arrayStream() *cdevice.CArrowDeviceArrayStream {
-	out := new(cdevice.CArrowDeviceArrayStream)
-	require.NoError(g.t, cdevice.ExportArrayReader(g.arrays(), out))
-	return out
-}
-
-func (g *given) plainStream() *cdata.CArrowArrayStream {
-	out := new(cdata.CArrowArrayStream)
-	require.NoError(g.t, cdevice.ExportPlainRecordReader(g.reader(), out))
-	return out
-}
-
-func (g *given) plainArrayStream() *cdata.CArrowArrayStream {
-	out := new(cdata.CArrowArrayStream)
-	require.NoError(g.t, cdevice.ExportPlainArrayReader(g.arrays(), out))
 	return out
 }
 
@@ -143,7 +127,7 @@ func (g *given) asyncStream(do func(*cdevice.AsyncStream) error, opts ...in) err
 	if err != nil {
 		return err
 	}
-	cdevice.ReleaseCArrowAsyncDeviceStreamHandler(handler)
+	cdevice.ReleaseStruct(handler)
 	defer func() { assert.NoError(g.t, s.Close(background)) }()
 	return do(s)
 }

@@ -17,6 +17,9 @@ import (
 // not wait: it checks the structs against the schema and keeps the sync event for the functions that
 // read the data. [RecordBatch.ValidateFull] checks the contents of the buffers.
 //
+// *arr is an ArrowDeviceArray, or an ArrowArray, whose memory is the CPU's and ready: then [WithDevice]
+// with another device than the CPU is an error.
+//
 // The C struct must be a struct array without nulls; [ImportArray] takes one that has them. An offset of
 // the struct array becomes one of each column, whose null counts other than zero become unknown.
 //
@@ -27,9 +30,10 @@ import (
 // ones, arrow.ErrNotImplemented for types that arrow-go does not have.
 //
 // https://arrow.apache.org/docs/format/CDeviceDataInterface.html#the-arrowdevicearray-structure
-func ImportRecordBatch(arr *CArrowDeviceArray, sch *cdata.CArrowSchema, opts ...ImportOption) (*RecordBatch, error) {
+// https://arrow.apache.org/docs/format/CDataInterface.html#the-arrowarray-structure
+func ImportRecordBatch[S ArrayStruct](arr *S, sch *cdata.CArrowSchema, opts ...ImportOption) (*RecordBatch, error) {
 	var in cstruct.Input
-	in.SetDevice(deviceMirror(arr))
+	setInput(&in, arr)
 	return importBatchAndSchema(&in, sch, opts)
 }
 
@@ -38,9 +42,9 @@ func ImportRecordBatch(arr *CArrowDeviceArray, sch *cdata.CArrowSchema, opts ...
 // types of the schema while the batch is in use.
 //
 // It takes ownership of *arr, even if it returns an error.
-func ImportRecordBatchWithSchema(arr *CArrowDeviceArray, s *arrow.Schema, opts ...ImportOption) (*RecordBatch, error) {
+func ImportRecordBatchWithSchema[S ArrayStruct](arr *S, s *arrow.Schema, opts ...ImportOption) (*RecordBatch, error) {
 	var in cstruct.Input
-	in.SetDevice(deviceMirror(arr))
+	setInput(&in, arr)
 	return importBatch(&in, s, true, importOptionsFor(&in, opts))
 }
 
@@ -48,9 +52,9 @@ func ImportRecordBatchWithSchema(arr *CArrowDeviceArray, s *arrow.Schema, opts .
 // holds. The array's Field has the schema's name, nullability and metadata.
 //
 // It takes ownership of *arr and *sch, even if it returns an error.
-func ImportArray(arr *CArrowDeviceArray, sch *cdata.CArrowSchema, opts ...ImportOption) (*Array, error) {
+func ImportArray[S ArrayStruct](arr *S, sch *cdata.CArrowSchema, opts ...ImportOption) (*Array, error) {
 	var in cstruct.Input
-	in.SetDevice(deviceMirror(arr))
+	setInput(&in, arr)
 	return importArrayAndSchema(&in, sch, opts)
 }
 
@@ -58,9 +62,9 @@ func ImportArray(arr *CArrowDeviceArray, sch *cdata.CArrowSchema, opts ...Import
 // while the array is in use.
 //
 // It takes ownership of *arr, even if it returns an error.
-func ImportArrayWithType(arr *CArrowDeviceArray, dt arrow.DataType, opts ...ImportOption) (*Array, error) {
+func ImportArrayWithType[S ArrayStruct](arr *S, dt arrow.DataType, opts ...ImportOption) (*Array, error) {
 	var in cstruct.Input
-	in.SetDevice(deviceMirror(arr))
+	setInput(&in, arr)
 	return importArray(&in, arrow.Field{Type: dt, Nullable: true}, importOptionsFor(&in, opts))
 }
 
@@ -83,7 +87,15 @@ func ImportField(sch *cdata.CArrowSchema) (arrow.Field, error) {
 	return schema.Import(schemaMirror(sch))
 }
 
-// The four imports, of the structs of either interface.
+// setInput makes *in, which is zero, the struct of either interface.
+func setInput[S ArrayStruct](in *cstruct.Input, arr *S) {
+	switch arr := any(arr).(type) {
+	case *CArrowDeviceArray:
+		in.SetDevice(deviceMirror(arr))
+	case *cdata.CArrowArray:
+		in.SetPlain(arrayMirror(arr))
+	}
+}
 
 func importBatchAndSchema(in *cstruct.Input, sch *cdata.CArrowSchema, opts []ImportOption) (*RecordBatch, error) {
 	s, err := schema.ImportSchema(schemaMirror(sch))

@@ -43,10 +43,10 @@ func TestChildOutlivesItsParent(t *testing.T) {
 	before := cdevice.ReadStats()
 	column := moveOut(children(abi.As[abi.ArrowArray](&out.Array))[0])
 	grandchild := moveOut(children(abi.As[abi.ArrowArray](&column.Array))[1])
-	cdevice.ReleaseCArrowDeviceArray(&out)
+	cdevice.ReleaseStruct(&out)
 	assert.Zero(t, out.Array.Release)
 	assert.Equal(t, before, cdevice.ReadStats(), "moved-out structs keep the block")
-	cdevice.ReleaseCArrowDeviceArray(column)
+	cdevice.ReleaseStruct(column)
 	assert.Equal(t, before, cdevice.ReadStats(), "the grandchild still does")
 
 	arr, err := validated(cdevice.ImportArrayWithType(grandchild, arrow.BinaryTypes.String))
@@ -66,9 +66,9 @@ func TestParentOutlivesItsChild(t *testing.T) {
 	var out cdevice.CArrowDeviceArray
 	require.NoError(t, cdevice.ExportArray(a, &out, nil))
 	before := cdevice.ReadStats()
-	cdevice.ReleaseCArrowDeviceArray(moveOut(children(abi.As[abi.ArrowArray](&out.Array))[0]))
+	cdevice.ReleaseStruct(moveOut(children(abi.As[abi.ArrowArray](&out.Array))[0]))
 	assert.Equal(t, before, cdevice.ReadStats())
-	cdevice.ReleaseCArrowDeviceArray(&out)
+	cdevice.ReleaseStruct(&out)
 	assert.Equal(t, before.ExportedArrays-1, cdevice.ReadStats().ExportedArrays)
 }
 
@@ -81,7 +81,7 @@ func TestDictionaryOutlivesItsArray(t *testing.T) {
 	var out cdevice.CArrowDeviceArray
 	require.NoError(t, cdevice.ExportArray(a, &out, nil))
 	dictionary := moveOut(out.Array.Dictionary)
-	cdevice.ReleaseCArrowDeviceArray(&out)
+	cdevice.ReleaseStruct(&out)
 	arr, err := cdevice.ImportArrayWithType(dictionary, arrow.BinaryTypes.String)
 	require.NoError(t, err)
 	defer arr.Release()
@@ -99,9 +99,9 @@ func TestSecondReleaseOfTheSameStructIsIgnored(t *testing.T) {
 	var out cdevice.CArrowDeviceArray
 	require.NoError(t, cdevice.ExportArray(a, &out, nil))
 	callback := out.Array.Release
-	cdevice.ReleaseCArrowDeviceArray(&out)
+	cdevice.ReleaseStruct(&out)
 	before := cdevice.ReadStats()
-	cdevice.ReleaseCArrowDeviceArray(&out) // sees NULL
+	cdevice.ReleaseStruct(&out) // sees NULL
 	assert.NotZero(t, callback)
 	assert.Equal(t, before, cdevice.ReadStats())
 }
@@ -152,7 +152,7 @@ func TestForeignReleaseRunsOnceAfterTheLastUser(t *testing.T) {
 
 	for _, step := range []func(){
 		b.Release, column.Release, part.Release, picked.Release, view.Release,
-		func() { cdevice.ReleaseCArrowDeviceArray(out) },
+		func() { cdevice.ReleaseStruct(out) },
 	} {
 		step()
 		assert.Equal(t, before+1, cdevice.ReadStats().ImportedArrays, "somebody still uses the memory")
@@ -248,9 +248,9 @@ func TestConcurrentReleaseOfMovedChildren(t *testing.T) {
 		var wg sync.WaitGroup
 		for _, addr := range children(abi.As[abi.ArrowArray](&out.Array)) {
 			moved := moveOut(addr)
-			wg.Go(func() { cdevice.ReleaseCArrowDeviceArray(moved) })
+			wg.Go(func() { cdevice.ReleaseStruct(moved) })
 		}
-		wg.Go(func() { cdevice.ReleaseCArrowDeviceArray(out) })
+		wg.Go(func() { cdevice.ReleaseStruct(out) })
 		wg.Wait()
 	}
 }
@@ -286,7 +286,7 @@ func TestGoMemoryStaysWhileCHoldsIt(t *testing.T) {
 		for k, v := range values {
 			require.EqualValues(t, i*rows+k, v)
 		}
-		cdevice.ReleaseCArrowDeviceArray(out)
+		cdevice.ReleaseStruct(out)
 	}
 }
 
@@ -331,7 +331,7 @@ func TestWrappedMemoryIsPinned(t *testing.T) {
 	for i, addr := range addresses {
 		assert.True(t, cpeer.IsPinned(addr), "address %d", i)
 	}
-	cdevice.ReleaseCArrowDeviceArray(out)
+	cdevice.ReleaseStruct(out)
 	for _, addr := range addresses[:len(arr.Data().Buffers())] {
 		assert.False(t, cpeer.IsPinned(addr), "and not for longer")
 	}

@@ -36,33 +36,18 @@ func notCUDA(err error) error {
 }
 
 // exporting calls export with structs that it then releases.
-func exporting(export func(*cdevice.CArrowDeviceArray, *cdata.CArrowSchema) error) error {
-	out, sch := new(cdevice.CArrowDeviceArray), new(cdata.CArrowSchema)
+func exporting[A cdevice.ArrayStruct](export func(*A, *cdata.CArrowSchema) error) error {
+	out, sch := new(A), new(cdata.CArrowSchema)
 	err := export(out, sch)
-	cdevice.ReleaseCArrowDeviceArray(out)
-	cdevice.ReleaseCArrowSchema(sch)
+	cdevice.ReleaseStruct(out)
+	cdevice.ReleaseStruct(sch)
 	return err
 }
 
-func exportingPlain(export func(*cdata.CArrowArray, *cdata.CArrowSchema) error) error {
-	out, sch := new(cdata.CArrowArray), new(cdata.CArrowSchema)
-	err := export(out, sch)
-	cdevice.ReleaseCArrowArray(out)
-	cdevice.ReleaseCArrowSchema(sch)
-	return err
-}
-
-func streaming(export func(*cdevice.CArrowDeviceArrayStream) error) error {
-	out := new(cdevice.CArrowDeviceArrayStream)
+func streaming[S cdevice.StreamStruct](export func(*S) error) error {
+	out := new(S)
 	err := export(out)
-	cdevice.ReleaseCArrowDeviceArrayStream(out)
-	return err
-}
-
-func streamingPlain(export func(*cdata.CArrowArrayStream) error) error {
-	out := new(cdata.CArrowArrayStream)
-	err := export(out)
-	cdevice.ReleaseCArrowArrayStream(out)
+	cdevice.ReleaseStruct(out)
 	return err
 }
 
@@ -84,13 +69,17 @@ func TestNilArguments(t *testing.T) {
 	checkLeaks(t)
 	g := newGiven(t)
 	rows := map[string]nilargs.Row{}
-	for _, part := range []map[string]nilargs.Row{g.readRows(), g.copyRows(), g.exportRows(), g.plainExportRows(), g.importRows(), g.plainImportRows(), g.readerRows(), g.optionRows(), g.releaseRows()} {
+	for _, part := range []map[string]nilargs.Row{g.readRows(), g.copyRows(), exportRows(g, deviceStructs), importRows(g, deviceStructs), g.asyncRows(), g.readerRows(), g.optionRows(), g.releaseRows()} {
 		for name, row := range part {
 			assert.NotContains(t, rows, name)
 			rows[name] = row
 		}
 	}
 	nilargs.Check(t, "github.com/arrowdevice/arrowdevice/cdevice", arrow.ErrInvalid, rows)
+	t.Run("C data interface", func(t *testing.T) {
+		nilargs.Run(t, arrow.ErrInvalid, exportRows(g, plainStructs))
+		nilargs.Run(t, arrow.ErrInvalid, importRows(g, plainStructs))
+	})
 }
 
 // nilAllocator is of use to nothing: a nil one stands for arrow-go's default.
@@ -175,135 +164,71 @@ func (g *given) copyRows() map[string]nilargs.Row {
 	}
 }
 
-func (g *given) exportRows() map[string]nilargs.Row {
-	batch := func(b *cdevice.RecordBatch) error {
-		return exporting(func(o *cdevice.CArrowDeviceArray, s *cdata.CArrowSchema) error {
-			return cdevice.ExportRecordBatch(b, o, s)
-		})
-	}
-	arr := func(a *cdevice.Array) error {
-		return exporting(func(o *cdevice.CArrowDeviceArray, s *cdata.CArrowSchema) error {
-			return cdevice.ExportArray(a, o, s)
-		})
-	}
+func exportRows[A cdevice.ArrayStruct, S cdevice.StreamStruct](g *given, kind structs[A, S]) map[string]nilargs.Row {
+	row := func(want string, call func() error) nilargs.Row { return nilargs.Row{Call: call, Want: want} }
 	return map[string]nilargs.Row{
-		"ExportRecordBatch(batch)": {Call: func() error { return batch(nil) }, Want: "cdevice: export: RecordBatch = nil, want a batch"},
-		"ExportRecordBatch(out)":   {Call: func() error { return cdevice.ExportRecordBatch(g.batch, nil, nil) }, Want: "ArrowDeviceArray" + nilStruct},
-		"ExportRecordBatch(outSchema)": {Call: func() error {
-			return exporting(func(o *cdevice.CArrowDeviceArray, _ *cdata.CArrowSchema) error {
-				return cdevice.ExportRecordBatch(g.batch, o, nil)
-			})
-		}},
-		"ExportArray(array)": {Call: func() error { return arr(nil) }, Want: "Array = nil, want an array"},
-		"ExportArray(out)":   {Call: func() error { return cdevice.ExportArray(g.array, nil, nil) }, Want: "ArrowDeviceArray" + nilStruct},
-		"ExportArray(outSchema)": {Call: func() error {
-			return exporting(func(o *cdevice.CArrowDeviceArray, _ *cdata.CArrowSchema) error {
-				return cdevice.ExportArray(g.array, o, nil)
-			})
-		}},
-		"ExportSchema(s)":   {Call: func() error { return cdevice.ExportSchema(nil, new(cdata.CArrowSchema)) }, Want: "schema = nil"},
-		"ExportSchema(out)": {Call: func() error { return cdevice.ExportSchema(g.rec.Schema(), nil) }, Want: "ArrowSchema" + nilStruct},
-		"ExportField(out)":  {Call: func() error { return cdevice.ExportField(arrow.Field{Type: arrow.Null}, nil) }, Want: "ArrowSchema" + nilStruct},
-		"ExportRecordReader(r)": {Call: func() error {
-			return streaming(func(o *cdevice.CArrowDeviceArrayStream) error { return cdevice.ExportRecordReader(nil, o) })
-		}, Want: "RecordReader = nil"},
-		"ExportRecordReader(out)": {Call: func() error { return cdevice.ExportRecordReader(g.reader(), nil) }, Want: "ArrowDeviceArrayStream" + nilStruct},
-		"ExportArrayReader(r)": {Call: func() error {
-			return streaming(func(o *cdevice.CArrowDeviceArrayStream) error { return cdevice.ExportArrayReader(nil, o) })
-		}, Want: "ArrayReader = nil"},
-		"ExportArrayReader(out)": {Call: func() error { return cdevice.ExportArrayReader(g.arrays(), nil) }, Want: "ArrowDeviceArrayStream" + nilStruct},
-		"ExportAsync(ctx)":       {Call: func() error { return g.exportAsync(noCtx, g.reader()) }, Want: nilCtx},
-		"ExportAsync(r)":         {Call: func() error { return g.exportAsync(background, nil) }, Want: "RecordReader = nil"},
-		"ExportAsync(opts...)":   {Call: func() error { return g.exportAsync(background, g.reader(), nil) }},
-		"ExportAsync(handler)":   {Call: func() error { return cdevice.ExportAsync(background, g.reader(), nil) }, Want: "ArrowAsyncDeviceStreamHandler" + nilStruct},
+		"ExportRecordBatch(batch)": row("cdevice: export: RecordBatch = nil, want a batch", func() error {
+			return exporting(func(o *A, s *cdata.CArrowSchema) error { return cdevice.ExportRecordBatch(nil, o, s) })
+		}),
+		"ExportRecordBatch(out)": row(kind.array+nilStruct, func() error { return cdevice.ExportRecordBatch(g.batch, (*A)(nil), nil) }),
+		"ExportRecordBatch(outSchema)": row("", func() error {
+			return exporting(func(o *A, _ *cdata.CArrowSchema) error { return cdevice.ExportRecordBatch(g.batch, o, nil) })
+		}),
+		"ExportArray(array)": row("Array = nil, want an array", func() error {
+			return exporting(func(o *A, s *cdata.CArrowSchema) error { return cdevice.ExportArray(nil, o, s) })
+		}),
+		"ExportArray(out)": row(kind.array+nilStruct, func() error { return cdevice.ExportArray(g.array, (*A)(nil), nil) }),
+		"ExportArray(outSchema)": row("", func() error {
+			return exporting(func(o *A, _ *cdata.CArrowSchema) error { return cdevice.ExportArray(g.array, o, nil) })
+		}),
+		"ExportRecordReader(r)": row("RecordReader = nil", func() error {
+			return streaming(func(o *S) error { return cdevice.ExportRecordReader(nil, o) })
+		}),
+		"ExportRecordReader(out)": row(kind.stream+nilStruct, func() error { return cdevice.ExportRecordReader(g.reader(), (*S)(nil)) }),
+		"ExportArrayReader(r)": row("ArrayReader = nil", func() error {
+			return streaming(func(o *S) error { return cdevice.ExportArrayReader(nil, o) })
+		}),
+		"ExportArrayReader(out)": row(kind.stream+nilStruct, func() error { return cdevice.ExportArrayReader(g.arrays(), (*S)(nil)) }),
 	}
 }
 
-func (g *given) plainExportRows() map[string]nilargs.Row {
-	batch := func(b *cdevice.RecordBatch) error {
-		return exportingPlain(func(o *cdata.CArrowArray, s *cdata.CArrowSchema) error {
-			return cdevice.ExportPlainRecordBatch(b, o, s)
-		})
-	}
-	arr := func(a *cdevice.Array) error {
-		return exportingPlain(func(o *cdata.CArrowArray, s *cdata.CArrowSchema) error {
-			return cdevice.ExportPlainArray(a, o, s)
-		})
-	}
-	reader := func(r *cdevice.RecordReader) error {
-		return streamingPlain(func(o *cdata.CArrowArrayStream) error { return cdevice.ExportPlainRecordReader(r, o) })
-	}
-	arrays := func(r *cdevice.ArrayReader) error {
-		return streamingPlain(func(o *cdata.CArrowArrayStream) error { return cdevice.ExportPlainArrayReader(r, o) })
-	}
+func (g *given) asyncRows() map[string]nilargs.Row {
 	return map[string]nilargs.Row{
-		"ExportPlainRecordBatch(batch)": {Call: func() error { return batch(nil) }, Want: "RecordBatch = nil"},
-		"ExportPlainRecordBatch(out)":   {Call: func() error { return cdevice.ExportPlainRecordBatch(g.batch, nil, nil) }, Want: "ArrowArray" + nilStruct},
-		"ExportPlainRecordBatch(outSchema)": {Call: func() error {
-			return exportingPlain(func(o *cdata.CArrowArray, _ *cdata.CArrowSchema) error {
-				return cdevice.ExportPlainRecordBatch(g.batch, o, nil)
-			})
-		}},
-		"ExportPlainArray(array)": {Call: func() error { return arr(nil) }, Want: "Array = nil"},
-		"ExportPlainArray(out)":   {Call: func() error { return cdevice.ExportPlainArray(g.array, nil, nil) }, Want: "ArrowArray" + nilStruct},
-		"ExportPlainArray(outSchema)": {Call: func() error {
-			return exportingPlain(func(o *cdata.CArrowArray, _ *cdata.CArrowSchema) error {
-				return cdevice.ExportPlainArray(g.array, o, nil)
-			})
-		}},
-		"ExportPlainRecordReader(r)":   {Call: func() error { return reader(nil) }, Want: "RecordReader = nil"},
-		"ExportPlainRecordReader(out)": {Call: func() error { return cdevice.ExportPlainRecordReader(g.reader(), nil) }, Want: "ArrowArrayStream" + nilStruct},
-		"ExportPlainArrayReader(r)":    {Call: func() error { return arrays(nil) }, Want: "ArrayReader = nil"},
-		"ExportPlainArrayReader(out)":  {Call: func() error { return cdevice.ExportPlainArrayReader(g.arrays(), nil) }, Want: "ArrowArrayStream" + nilStruct},
+		"ExportSchema(s)":      {Call: func() error { return cdevice.ExportSchema(nil, new(cdata.CArrowSchema)) }, Want: "schema = nil"},
+		"ExportSchema(out)":    {Call: func() error { return cdevice.ExportSchema(g.rec.Schema(), nil) }, Want: "ArrowSchema" + nilStruct},
+		"ExportField(out)":     {Call: func() error { return cdevice.ExportField(arrow.Field{Type: arrow.Null}, nil) }, Want: "ArrowSchema" + nilStruct},
+		"ImportSchema(sch)":    {Call: func() error { return second(cdevice.ImportSchema(nil)) }, Want: "ArrowSchema" + nilStruct},
+		"ImportField(sch)":     {Call: func() error { return second(cdevice.ImportField(nil)) }, Want: "ArrowSchema" + nilStruct},
+		"ExportAsync(ctx)":     {Call: func() error { return g.exportAsync(noCtx, g.reader()) }, Want: nilCtx},
+		"ExportAsync(r)":       {Call: func() error { return g.exportAsync(background, nil) }, Want: "RecordReader = nil"},
+		"ExportAsync(opts...)": {Call: func() error { return g.exportAsync(background, g.reader(), nil) }},
+		"ExportAsync(handler)": {Call: func() error { return cdevice.ExportAsync(background, g.reader(), nil) }, Want: "ArrowAsyncDeviceStreamHandler" + nilStruct},
 	}
 }
 
 // A struct passed together with a nil argument is released: checkLeaks checks it.
-func (g *given) importRows() map[string]nilargs.Row {
-	dt := g.rec.Schema().Field(0).Type
+func importRows[A cdevice.ArrayStruct, S cdevice.StreamStruct](g *given, kind structs[A, S]) map[string]nilargs.Row {
+	dt, schema := g.rec.Schema().Field(0).Type, g.rec.Schema()
+	row := func(want string, call func() error) nilargs.Row { return nilargs.Row{Call: call, Want: want} }
+	batch := func() *A { return exportedBatch[A](g) }
+	arr := func() *A { return exportedOne[A](g) }
 	return map[string]nilargs.Row{
-		"ImportRecordBatch(arr)":               {Call: func() error { return second(cdevice.ImportRecordBatch(nil, g.schema())) }, Want: "ArrowDeviceArray" + nilStruct},
-		"ImportRecordBatch(sch)":               {Call: func() error { return second(cdevice.ImportRecordBatch(g.cBatch(), nil)) }, Want: "ArrowSchema" + nilStruct},
-		"ImportRecordBatch(opts...)":           {Call: func() error { return ended(cdevice.ImportRecordBatch(g.cBatch(), g.schema(), nil)) }},
-		"ImportRecordBatchWithSchema(arr)":     {Call: func() error { return second(cdevice.ImportRecordBatchWithSchema(nil, g.rec.Schema())) }, Want: "ArrowDeviceArray" + nilStruct},
-		"ImportRecordBatchWithSchema(s)":       {Call: func() error { return second(cdevice.ImportRecordBatchWithSchema(g.cBatch(), nil, in(nil))) }, Want: "schema = nil"},
-		"ImportRecordBatchWithSchema(opts...)": {Call: func() error { return ended(cdevice.ImportRecordBatchWithSchema(g.cBatch(), g.rec.Schema(), nil)) }},
-		"ImportArray(arr)":                     {Call: func() error { return second(cdevice.ImportArray(nil, g.field())) }, Want: "ArrowDeviceArray" + nilStruct},
-		"ImportArray(sch)":                     {Call: func() error { return second(cdevice.ImportArray(g.cArray(), nil)) }, Want: "ArrowSchema" + nilStruct},
-		"ImportArray(opts...)":                 {Call: func() error { return ended(cdevice.ImportArray(g.cArray(), g.field(), nil)) }},
-		"ImportArrayWithType(arr)":             {Call: func() error { return second(cdevice.ImportArrayWithType(nil, dt)) }, Want: "ArrowDeviceArray" + nilStruct},
-		"ImportArrayWithType(dt)":              {Call: func() error { return second(cdevice.ImportArrayWithType(g.cArray(), nil)) }, Want: "type = nil"},
-		"ImportArrayWithType(opts...)":         {Call: func() error { return ended(cdevice.ImportArrayWithType(g.cArray(), dt, nil)) }},
-		"ImportSchema(sch)":                    {Call: func() error { return second(cdevice.ImportSchema(nil)) }, Want: "ArrowSchema" + nilStruct},
-		"ImportField(sch)":                     {Call: func() error { return second(cdevice.ImportField(nil)) }, Want: "ArrowSchema" + nilStruct},
-		"ImportRecordReader(stream)":           {Call: func() error { return second(cdevice.ImportRecordReader(nil)) }, Want: "ArrowDeviceArrayStream" + nilStruct},
-		"ImportRecordReader(opts...)":          {Call: func() error { return ended(cdevice.ImportRecordReader(g.stream(), nil)) }},
-		"ImportArrayReader(stream)":            {Call: func() error { return second(cdevice.ImportArrayReader(nil)) }, Want: "ArrowDeviceArrayStream" + nilStruct},
-		"ImportArrayReader(opts...)":           {Call: func() error { return ended(cdevice.ImportArrayReader(g.arrayStream(), nil)) }},
-	}
-}
-
-func (g *given) plainImportRows() map[string]nilargs.Row {
-	dt := g.rec.Schema().Field(0).Type
-	return map[string]nilargs.Row{
-		"ImportPlainRecordBatch(arr)":           {Call: func() error { return second(cdevice.ImportPlainRecordBatch(nil, g.schema())) }, Want: "ArrowArray" + nilStruct},
-		"ImportPlainRecordBatch(sch)":           {Call: func() error { return second(cdevice.ImportPlainRecordBatch(g.plainBatch(), nil)) }, Want: "ArrowSchema" + nilStruct},
-		"ImportPlainRecordBatch(opts...)":       {Call: func() error { return ended(cdevice.ImportPlainRecordBatch(g.plainBatch(), g.schema(), nil)) }},
-		"ImportPlainRecordBatchWithSchema(arr)": {Call: func() error { return second(cdevice.ImportPlainRecordBatchWithSchema(nil, g.rec.Schema())) }, Want: "ArrowArray" + nilStruct},
-		"ImportPlainRecordBatchWithSchema(s)":   {Call: func() error { return second(cdevice.ImportPlainRecordBatchWithSchema(g.plainBatch(), nil)) }, Want: "schema = nil"},
-		"ImportPlainRecordBatchWithSchema(opts...)": {Call: func() error {
-			return ended(cdevice.ImportPlainRecordBatchWithSchema(g.plainBatch(), g.rec.Schema(), nil))
-		}},
-		"ImportPlainArray(arr)":             {Call: func() error { return second(cdevice.ImportPlainArray(nil, g.field())) }, Want: "ArrowArray" + nilStruct},
-		"ImportPlainArray(sch)":             {Call: func() error { return second(cdevice.ImportPlainArray(g.plainArray(), nil)) }, Want: "ArrowSchema" + nilStruct},
-		"ImportPlainArray(opts...)":         {Call: func() error { return ended(cdevice.ImportPlainArray(g.plainArray(), g.field(), nil)) }},
-		"ImportPlainArrayWithType(arr)":     {Call: func() error { return second(cdevice.ImportPlainArrayWithType(nil, dt)) }, Want: "ArrowArray" + nilStruct},
-		"ImportPlainArrayWithType(dt)":      {Call: func() error { return second(cdevice.ImportPlainArrayWithType(g.plainArray(), nil)) }, Want: "type = nil"},
-		"ImportPlainArrayWithType(opts...)": {Call: func() error { return ended(cdevice.ImportPlainArrayWithType(g.plainArray(), dt, nil)) }},
-		"ImportPlainRecordReader(stream)":   {Call: func() error { return second(cdevice.ImportPlainRecordReader(nil)) }, Want: "ArrowArrayStream" + nilStruct},
-		"ImportPlainRecordReader(opts...)":  {Call: func() error { return ended(cdevice.ImportPlainRecordReader(g.plainStream(), nil)) }},
-		"ImportPlainArrayReader(stream)":    {Call: func() error { return second(cdevice.ImportPlainArrayReader(nil)) }, Want: "ArrowArrayStream" + nilStruct},
-		"ImportPlainArrayReader(opts...)":   {Call: func() error { return ended(cdevice.ImportPlainArrayReader(g.plainArrayStream(), nil)) }},
+		"ImportRecordBatch(arr)":               row(kind.array+nilStruct, func() error { return second(cdevice.ImportRecordBatch((*A)(nil), g.schema())) }),
+		"ImportRecordBatch(sch)":               row("ArrowSchema"+nilStruct, func() error { return second(cdevice.ImportRecordBatch(batch(), nil)) }),
+		"ImportRecordBatch(opts...)":           row("", func() error { return ended(cdevice.ImportRecordBatch(batch(), g.schema(), nil)) }),
+		"ImportRecordBatchWithSchema(arr)":     row(kind.array+nilStruct, func() error { return second(cdevice.ImportRecordBatchWithSchema((*A)(nil), schema)) }),
+		"ImportRecordBatchWithSchema(s)":       row("schema = nil", func() error { return second(cdevice.ImportRecordBatchWithSchema(batch(), nil)) }),
+		"ImportRecordBatchWithSchema(opts...)": row("", func() error { return ended(cdevice.ImportRecordBatchWithSchema(batch(), schema, nil)) }),
+		"ImportArray(arr)":                     row(kind.array+nilStruct, func() error { return second(cdevice.ImportArray((*A)(nil), g.field())) }),
+		"ImportArray(sch)":                     row("ArrowSchema"+nilStruct, func() error { return second(cdevice.ImportArray(arr(), nil)) }),
+		"ImportArray(opts...)":                 row("", func() error { return ended(cdevice.ImportArray(arr(), g.field(), nil)) }),
+		"ImportArrayWithType(arr)":             row(kind.array+nilStruct, func() error { return second(cdevice.ImportArrayWithType((*A)(nil), dt)) }),
+		"ImportArrayWithType(dt)":              row("type = nil", func() error { return second(cdevice.ImportArrayWithType(arr(), nil)) }),
+		"ImportArrayWithType(opts...)":         row("", func() error { return ended(cdevice.ImportArrayWithType(arr(), dt, nil)) }),
+		"ImportRecordReader(stream)":           row(kind.stream+nilStruct, func() error { return second(cdevice.ImportRecordReader((*S)(nil))) }),
+		"ImportRecordReader(opts...)":          row("", func() error { return ended(cdevice.ImportRecordReader(exportedReader[S](g), nil)) }),
+		"ImportArrayReader(stream)":            row(kind.stream+nilStruct, func() error { return second(cdevice.ImportArrayReader((*S)(nil))) }),
+		"ImportArrayReader(opts...)":           row("", func() error { return ended(cdevice.ImportArrayReader(exportedArrayReader[S](g), nil)) }),
 	}
 }
 
@@ -361,12 +286,12 @@ func (g *given) readerRows() map[string]nilargs.Row {
 // An option that is given nil is an error wherever it is used.
 func (g *given) optionRows() map[string]nilargs.Row {
 	imported := func(opts ...in) error {
-		array := g.cBatch()
+		array := exportedBatch[cdevice.CArrowDeviceArray](g)
 		err := second(cdevice.ImportRecordBatch(array, g.schema(), opts...))
-		assert.Equal(g.t, err, second(cdevice.ImportRecordReader(g.stream(), opts...)))
+		assert.Equal(g.t, err, second(cdevice.ImportRecordReader(exportedReader[cdevice.CArrowDeviceArrayStream](g), opts...)))
 		assert.Equal(g.t, err, second(cdevice.ImportAsync(background, new(cdevice.CArrowAsyncDeviceStreamHandler), opts...)))
-		assert.Equal(g.t, err, second(cdevice.ImportPlainArray(g.plainArray(), g.field(), opts...)))
-		assert.Error(g.t, second(cdevice.ImportRecordBatchWithSchema(g.cBatch(), nil, opts...)), "also where the input is refused")
+		assert.Equal(g.t, err, second(cdevice.ImportArray(exportedOne[cdata.CArrowArray](g), g.field(), opts...)))
+		assert.Error(g.t, second(cdevice.ImportRecordBatchWithSchema(exportedBatch[cdevice.CArrowDeviceArray](g), nil, opts...)), "also where the input is refused")
 		assert.Zero(g.t, array.Array.Release, "it is taken")
 		return err
 	}
@@ -384,15 +309,13 @@ func (g *given) optionRows() map[string]nilargs.Row {
 
 // A struct that is not there has nothing to release.
 func (g *given) releaseRows() map[string]nilargs.Row {
-	nothing := func(release func()) nilargs.Row {
-		return nilargs.Row{Call: func() error { release(); return nil }}
-	}
-	return map[string]nilargs.Row{
-		"ReleaseCArrowArray(arr)":                        nothing(func() { cdevice.ReleaseCArrowArray(nil) }),
-		"ReleaseCArrowArrayStream(stream)":               nothing(func() { cdevice.ReleaseCArrowArrayStream(nil) }),
-		"ReleaseCArrowAsyncDeviceStreamHandler(handler)": nothing(func() { cdevice.ReleaseCArrowAsyncDeviceStreamHandler(nil) }),
-		"ReleaseCArrowDeviceArray(arr)":                  nothing(func() { cdevice.ReleaseCArrowDeviceArray(nil) }),
-		"ReleaseCArrowDeviceArrayStream(stream)":         nothing(func() { cdevice.ReleaseCArrowDeviceArrayStream(nil) }),
-		"ReleaseCArrowSchema(schema)":                    nothing(func() { cdevice.ReleaseCArrowSchema(nil) }),
-	}
+	return map[string]nilargs.Row{"ReleaseStruct(s)": {Call: func() error {
+		cdevice.ReleaseStruct((*cdevice.CArrowDeviceArray)(nil))
+		cdevice.ReleaseStruct((*cdevice.CArrowDeviceArrayStream)(nil))
+		cdevice.ReleaseStruct((*cdevice.CArrowAsyncDeviceStreamHandler)(nil))
+		cdevice.ReleaseStruct((*cdata.CArrowArray)(nil))
+		cdevice.ReleaseStruct((*cdata.CArrowArrayStream)(nil))
+		cdevice.ReleaseStruct((*cdata.CArrowSchema)(nil))
+		return nil
+	}}}
 }

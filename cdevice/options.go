@@ -106,7 +106,7 @@ func (o *importOptions) deviceFor(declared device.ID, names *cstruct.StructNames
 // checkPlain returns an error if an option does not fit structs without a device.
 func (o *importOptions) checkPlain() error {
 	if o.dev != nil && o.dev.ID().Type != device.CPU {
-		return fielderr.Invalid(fielderr.OpImport, "WithDevice", o.dev.ID().String(), "the CPU, where the memory of a plain struct is")
+		return fielderr.Invalid(fielderr.OpImport, "WithDevice", o.dev.ID().String(), "the CPU, where the memory of an ArrowArray is")
 	}
 	return nil
 }

@@ -25,17 +25,17 @@ func TestPlainExportAllocations(t *testing.T) {
 		b := wrap(t, rec)
 		out := garbagePlain()
 		assert.Zero(t, testing.AllocsPerRun(100, func() {
-			if cdevice.ExportPlainRecordBatch(b, out, nil) != nil {
+			if cdevice.ExportRecordBatch(b, out, nil) != nil {
 				t.Error("export failed")
 			}
-			cdevice.ReleaseCArrowArray(out)
+			cdevice.ReleaseStruct(out)
 		}), "Go allocations for %d columns", columns)
 
 		blocks, callbacks := cdevice.ReadStats().ExportedBlocks, bridge.Callbacks()
-		require.NoError(t, cdevice.ExportPlainRecordBatch(b, out, nil))
+		require.NoError(t, cdevice.ExportRecordBatch(b, out, nil))
 		assert.Equal(t, blocks+1, cdevice.ReadStats().ExportedBlocks, "C allocations for %d columns", columns)
 		assert.Equal(t, callbacks, bridge.Callbacks(), "an export makes no call from C into Go")
-		cdevice.ReleaseCArrowArray(out)
+		cdevice.ReleaseStruct(out)
 		assert.Equal(t, callbacks, bridge.Callbacks(), "nor does a release while the batch is held")
 	}
 }
@@ -48,7 +48,7 @@ func TestPlainImportAllocations(t *testing.T) {
 		schema := rec.Schema()
 		allocs := testing.AllocsPerRun(100, func() {
 			tree.Export(abi.As[abi.ArrowDeviceArray](in))
-			b, err := cdevice.ImportPlainRecordBatchWithSchema(plain, schema)
+			b, err := cdevice.ImportRecordBatchWithSchema(plain, schema)
 			if err != nil {
 				t.Error(err)
 				return
@@ -66,10 +66,10 @@ func TestPlainExportWithItsSchemaIsTwoBlocks(t *testing.T) {
 	b := wrap(t, rec)
 	before, callbacks := cdevice.ReadStats(), bridge.Callbacks()
 	out, schema := garbagePlain(), new(cdata.CArrowSchema)
-	require.NoError(t, cdevice.ExportPlainRecordBatch(b, out, schema))
+	require.NoError(t, cdevice.ExportRecordBatch(b, out, schema))
 	assert.Equal(t, before.ExportedBlocks+2, cdevice.ReadStats().ExportedBlocks)
-	cdevice.ReleaseCArrowArray(out)
-	cdevice.ReleaseCArrowSchema(schema)
+	cdevice.ReleaseStruct(out)
+	cdevice.ReleaseStruct(schema)
 	assert.Equal(t, before, cdevice.ReadStats())
 	assert.Equal(t, callbacks, bridge.Callbacks())
 }

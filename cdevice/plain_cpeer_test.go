@@ -21,7 +21,7 @@ func TestPlainStreamOfACProgram(t *testing.T) {
 			p := cpeer.NewStream(n, -1, 0, "")
 			s := garbagePlainStream()
 			p.Export(plainStream(s))
-			r, err := cdevice.ImportPlainRecordReader(s)
+			r, err := cdevice.ImportRecordReader(s)
 			require.NoError(t, err, name)
 			r.Map(f)
 			assert.Equal(t, "n", r.Schema().Field(0).Name)
@@ -54,7 +54,7 @@ func TestPlainStreamErrorsOfACProgram(t *testing.T) {
 		if row.silent {
 			plainStream(s).GetLastError = 0
 		}
-		r, err := cdevice.ImportPlainRecordReader(s)
+		r, err := cdevice.ImportRecordReader(s)
 		require.NoError(t, err)
 		numbers, err := numbersOf(t, r.All())
 		assert.Equal(t, upTo(3), numbers)
@@ -72,7 +72,7 @@ func TestBatchesOfACProgramOutliveTheirStream(t *testing.T) {
 	p := cpeer.NewStream(3, -1, 0, "")
 	s := garbagePlainStream()
 	p.Export(plainStream(s))
-	r, err := cdevice.ImportPlainRecordReader(s)
+	r, err := cdevice.ImportRecordReader(s)
 	require.NoError(t, err)
 	var kept []*cdevice.RecordBatch
 	for b, err := range r.All() {
@@ -107,7 +107,7 @@ func TestCProgramReadsPlainStreams(t *testing.T) {
 	r := asked(t, nil, numbered(t, 3)...)
 	out := garbagePlainStream()
 	r = made(t, r)(r.AsCPU(ended))
-	require.NoError(t, cdevice.ExportPlainRecordReader(r, out))
+	require.NoError(t, cdevice.ExportRecordReader(r, out))
 	r.Release()
 	assert.Equal(t, cpeer.Drained{NextCode: int(syscall.ECANCELED), Text: true, Format: true}, cpeer.Drain(plainStream(out)))
 }

@@ -47,8 +47,8 @@ func TestPlainRecordBatchRoundTripIsEqual(t *testing.T) {
 		defer b.Release()
 
 		out, outSchema := garbagePlain(), garbageSchema()
-		require.NoError(t, cdevice.ExportPlainRecordBatch(b, out, outSchema))
-		back, err := validated(cdevice.ImportPlainRecordBatch(out, outSchema))
+		require.NoError(t, cdevice.ExportRecordBatch(b, out, outSchema))
+		back, err := validated(cdevice.ImportRecordBatch(out, outSchema))
 		require.NoError(t, err)
 		defer back.Release()
 		assert.True(t, schema.Equal(back.Schema()), "want %s\n got %s", schema, back.Schema())
@@ -88,8 +88,8 @@ func TestPlainSlicedStructKeepsItsRows(t *testing.T) {
 	t.Cleanup(theirs.Release)
 	for name, b := range map[string]*cdevice.RecordBatch{"sliced here": part, "sliced by arrow-go": wrap(t, theirs)} {
 		out, schema := garbagePlain(), garbageSchema()
-		require.NoError(t, cdevice.ExportPlainRecordBatch(b, out, schema), name)
-		back, err := validated(cdevice.ImportPlainRecordBatch(out, schema))
+		require.NoError(t, cdevice.ExportRecordBatch(b, out, schema), name)
+		back, err := validated(cdevice.ImportRecordBatch(out, schema))
 		require.NoError(t, err, name)
 		view, err := back.HostView(background)
 		require.NoError(t, err, name)
@@ -114,8 +114,8 @@ func TestPlainBatchWithoutColumnsKeepsItsRows(t *testing.T) {
 	rec := array.NewRecordBatch(arrow.NewSchema(nil, nil), nil, 7)
 	defer rec.Release()
 	out, schema := garbagePlain(), garbageSchema()
-	require.NoError(t, cdevice.ExportPlainRecordBatch(wrap(t, rec), out, schema))
-	back, err := cdevice.ImportPlainRecordBatch(out, schema)
+	require.NoError(t, cdevice.ExportRecordBatch(wrap(t, rec), out, schema))
+	back, err := cdevice.ImportRecordBatch(out, schema)
 	require.NoError(t, err)
 	defer back.Release()
 	assert.EqualValues(t, 7, back.NumRows())
@@ -127,15 +127,15 @@ func TestPlainExportIsTheArrayOfADeviceExport(t *testing.T) {
 	checkLeaks(t)
 	b := wrap(t, pair(t))
 	both := garbageArray()
-	require.NoError(t, cdevice.ExportPlainRecordBatch(b, cdevice.ArrayFromPtr(addressOf(&both.Array)), nil))
-	defer cdevice.ReleaseCArrowDeviceArray(both)
+	require.NoError(t, cdevice.ExportRecordBatch(b, cdevice.ArrayFromPtr(addressOf(&both.Array)), nil))
+	defer cdevice.ReleaseStruct(both)
 	untouched := garbageArray()
 	untouched.Array = both.Array
 	assert.Equal(t, *untouched, *both, "nothing is written behind an ArrowArray")
 
 	out := garbageArray()
 	require.NoError(t, cdevice.ExportRecordBatch(b, out, nil))
-	defer cdevice.ReleaseCArrowDeviceArray(out)
+	defer cdevice.ReleaseStruct(out)
 	for i := range 2 {
 		want, got := *abi.At[abi.ArrowArray](children(abi.As[abi.ArrowArray](&out.Array))[i]), *abi.At[abi.ArrowArray](children(abi.As[abi.ArrowArray](&both.Array))[i])
 		want.PrivateData, got.PrivateData, want.Children, got.Children = 0, 0, 0, 0
@@ -156,12 +156,12 @@ func TestPlainExportNamesItsArguments(t *testing.T) {
 	released.Release()
 	out, schema := garbagePlain(), garbageSchema()
 	for want, err := range map[string]error{
-		"cdevice: export: RecordBatch = nil, want a batch: invalid":       cdevice.ExportPlainRecordBatch(nil, out, schema),
-		"cdevice: export: Array = nil, want an array: invalid":            cdevice.ExportPlainArray(nil, out, schema),
-		"cdevice: export: ArrowArray = NULL, want a struct to fill":       cdevice.ExportPlainRecordBatch(b, nil, schema),
-		"cdevice: export: ArrowArray = NULL, want a struct to fill: inva": cdevice.ExportPlainArray(a, nil, schema),
-		"cdevice: export: RecordBatch: invalid: already released":         cdevice.ExportPlainRecordBatch(released, out, schema),
-		"cdevice: export: Array: invalid: already released":               cdevice.ExportPlainArray(gone, out, schema),
+		"cdevice: export: RecordBatch = nil, want a batch: invalid":       cdevice.ExportRecordBatch(nil, out, schema),
+		"cdevice: export: Array = nil, want an array: invalid":            cdevice.ExportArray(nil, out, schema),
+		"cdevice: export: ArrowArray = NULL, want a struct to fill":       cdevice.ExportRecordBatch(b, (*cdata.CArrowArray)(nil), schema),
+		"cdevice: export: ArrowArray = NULL, want a struct to fill: inva": cdevice.ExportArray(a, (*cdata.CArrowArray)(nil), schema),
+		"cdevice: export: RecordBatch: invalid: already released":         cdevice.ExportRecordBatch(released, out, schema),
+		"cdevice: export: Array: invalid: already released":               cdevice.ExportArray(gone, out, schema),
 	} {
 		assert.ErrorContains(t, err, want)
 		assert.ErrorIs(t, err, arrow.ErrInvalid)
@@ -184,8 +184,8 @@ func TestPlainExportWithoutMemoryWritesNothing(t *testing.T) {
 	for _, limit := range []uintptr{0, 8800} { // the second lets the schema through; see TestNoMemoryForTheStructs
 		out, schema := garbagePlain(), garbageSchema()
 		restore := bridge.LimitBlocks(limit)
-		withSchema := cdevice.ExportPlainRecordBatch(b, out, schema)
-		without := cdevice.ExportPlainRecordBatch(b, out, nil)
+		withSchema := cdevice.ExportRecordBatch(b, out, schema)
+		without := cdevice.ExportRecordBatch(b, out, nil)
 		restore()
 		assert.ErrorIs(t, withSchema, syscall.ENOMEM)
 		assert.ErrorIs(t, without, syscall.ENOMEM)
@@ -200,7 +200,7 @@ func TestPlainChildrenOutliveTheirParent(t *testing.T) {
 	b, err := cdevice.WrapRecordBatch(pair(t), device.CPUDevice())
 	require.NoError(t, err)
 	out := garbagePlain()
-	require.NoError(t, cdevice.ExportPlainRecordBatch(b, out, nil))
+	require.NoError(t, cdevice.ExportRecordBatch(b, out, nil))
 	b.Release()
 	before := cdevice.ReadStats()
 	column := moveOutPlain(children(plainArray(out))[1])
@@ -208,10 +208,10 @@ func TestPlainChildrenOutliveTheirParent(t *testing.T) {
 	require.NoError(t, cpeer.ReleaseOnThread(plainArray(out)))
 	assert.Zero(t, plainArray(out).Release)
 	assert.Equal(t, before, cdevice.ReadStats(), "moved-out structs keep the block")
-	cdevice.ReleaseCArrowArray(column)
-	cdevice.ReleaseCArrowArray(column) // sees NULL
+	cdevice.ReleaseStruct(column)
+	cdevice.ReleaseStruct(column) // sees NULL
 	assert.Equal(t, before, cdevice.ReadStats(), "the grandchild still does")
-	a, err := validated(cdevice.ImportPlainArrayWithType(grandchild, arrow.BinaryTypes.String))
+	a, err := validated(cdevice.ImportArrayWithType(grandchild, arrow.BinaryTypes.String))
 	require.NoError(t, err)
 	view, err := a.HostView(background)
 	require.NoError(t, err)
@@ -229,10 +229,10 @@ func moveOutPlain(addr uintptr) *cdata.CArrowArray {
 }
 
 func TestReleaseOfNoPlainStruct(t *testing.T) {
-	cdevice.ReleaseCArrowArray(nil)
-	cdevice.ReleaseCArrowArray(new(cdata.CArrowArray))
-	cdevice.ReleaseCArrowArrayStream(nil)
-	cdevice.ReleaseCArrowArrayStream(new(cdata.CArrowArrayStream))
+	cdevice.ReleaseStruct((*cdata.CArrowArray)(nil))
+	cdevice.ReleaseStruct(new(cdata.CArrowArray))
+	cdevice.ReleaseStruct((*cdata.CArrowArrayStream)(nil))
+	cdevice.ReleaseStruct(new(cdata.CArrowArrayStream))
 	assert.Nil(t, cdevice.ArrayFromPtr(0))
 	assert.Nil(t, cdevice.ArrayStreamFromPtr(0))
 }
@@ -255,7 +255,7 @@ func TestPlainImportOptions(t *testing.T) {
 		f.restore()
 		got, err = f.importKnown(cdevice.WithDevice(gpuOnly{device.CPUDevice()}), cdevice.WithReleaser(func(release func()) { calls++; release() }))
 		assert.Nil(t, got)
-		assert.EqualError(t, err, "cdevice: import: WithDevice = cuda:3, want the CPU, where the memory of a plain struct is: invalid")
+		assert.EqualError(t, err, "cdevice: import: WithDevice = cuda:3, want the CPU, where the memory of an ArrowArray is: invalid")
 		assert.ErrorIs(t, err, arrow.ErrInvalid)
 		assertReleased(t, f, 1)
 		assert.Equal(t, 2, calls)

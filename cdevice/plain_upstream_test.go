@@ -27,7 +27,7 @@ func TestCdataReadsPlainArrays(t *testing.T) {
 		require.NoError(t, err)
 		defer a.Release()
 		out, schema := new(cdata.CArrowArray), new(cdata.CArrowSchema)
-		require.NoError(t, cdevice.ExportPlainArray(a, out, schema))
+		require.NoError(t, cdevice.ExportArray(a, out, schema))
 		_, back, err := cdata.ImportCArray(out, schema)
 		require.NoError(t, err)
 		defer back.Release()
@@ -39,7 +39,7 @@ func TestPlainArraysOfCdata(t *testing.T) {
 	eachPlainCase(t, lostByTheirExport, func(t *testing.T, arr arrow.Array) {
 		out, schema := new(cdata.CArrowArray), new(cdata.CArrowSchema)
 		cdata.ExportArrowArray(arr, out, schema)
-		back, err := validated(cdevice.ImportPlainArray(out, schema))
+		back, err := validated(cdevice.ImportArray(out, schema))
 		require.NoError(t, err)
 		defer back.Release()
 		view, err := back.HostView(background)
@@ -149,7 +149,7 @@ func TestPlainStreamsOfCdata(t *testing.T) {
 		s := new(cdata.CArrowArrayStream)
 		cdata.ExportRecordReader(rdr, s)
 		rdr.Release() // although it is documented otherwise; see docs/upstream.md, 14
-		r, err := cdevice.ImportPlainRecordReader(s)
+		r, err := cdevice.ImportRecordReader(s)
 		require.NoError(t, err)
 		r.Map(valid)
 		assert.True(t, numberedSchema.Equal(r.Schema()))
@@ -161,7 +161,7 @@ func TestPlainStreamsOfCdata(t *testing.T) {
 		rdr = numberedReader(t, n)
 		cdata.ExportRecordReader(rdr, s)
 		rdr.Release()
-		r, err = cdevice.ImportPlainRecordReader(s)
+		r, err = cdevice.ImportRecordReader(s)
 		require.NoError(t, err)
 		r.Release() // early
 	}
@@ -171,7 +171,7 @@ func TestPlainStreamErrorsOfCdata(t *testing.T) {
 	checkLeaks(t)
 	s := new(cdata.CArrowArrayStream)
 	cdata.ExportRecordReader(failing{err: errors.New("their source is on fire")}, s)
-	r, err := cdevice.ImportPlainRecordReader(s)
+	r, err := cdevice.ImportRecordReader(s)
 	require.NoError(t, err)
 	defer r.Release()
 	assert.False(t, r.Next())
@@ -191,7 +191,7 @@ func TestSlicedStructsThroughPlainStreams(t *testing.T) {
 	from, err := cdevice.WrapRecordReader(rdr, device.CPUDevice())
 	rdr.Release()
 	require.NoError(t, err)
-	in, err := cdevice.ImportPlainRecordReader(exportPlain(t, from))
+	in, err := cdevice.ImportRecordReader(exportPlain(t, from))
 	require.NoError(t, err)
 	var host arrio.Reader = readerOf{in.HostReader(background, nil)}
 	in.Release()
@@ -213,7 +213,7 @@ func TestCdataStreamsImportedWithOptions(t *testing.T) {
 		cdata.ExportRecordReader(rdr, s)
 		rdr.Release()
 		keeps := new(int)
-		r, err := cdevice.ImportPlainRecordReader(s, cdevice.WithReleaser(func(release func()) { *keeps++; release() }))
+		r, err := cdevice.ImportRecordReader(s, cdevice.WithReleaser(func(release func()) { *keeps++; release() }))
 		require.NoError(t, err)
 		for b, err := range r.All() {
 			require.NoError(t, err)

@@ -23,7 +23,7 @@ func TestPlainExportWantsNoEvent(t *testing.T) {
 	a, _ := onDevice(t, extDev, 31)
 	defer a.Release()
 	out, schema := garbagePlain(), garbageSchema()
-	err := cdevice.ExportPlainArray(a, out, schema)
+	err := cdevice.ExportArray(a, out, schema)
 	assert.ErrorIs(t, err, arrow.ErrInvalid)
 	assert.ErrorContains(t, err, "cdevice: export: Array.sync_event = 0x")
 	assert.ErrorContains(t, err, ", want none: AsCPU waits for it")
@@ -33,7 +33,7 @@ func TestPlainExportWantsNoEvent(t *testing.T) {
 
 	require.NoError(t, exportMadePlain(out, schema)(a.AsCPU(background)))
 	assert.Equal(t, testEvent{waits: 1, closes: 1}, *event)
-	back, err := cdevice.ImportPlainArray(out, schema)
+	back, err := cdevice.ImportArray(out, schema)
 	require.NoError(t, err)
 	sameOnHost(t, fromJSON(t, arrow.PrimitiveTypes.Int32, `[1,2]`), back)
 	assert.Equal(t, 1, event.waits, "the plain struct has no event")
@@ -45,8 +45,8 @@ func TestPlainExportWantsNoEvent(t *testing.T) {
 	event.err = nil
 	require.NoError(t, a.Synchronize(background))
 	out = garbagePlain()
-	require.NoError(t, cdevice.ExportPlainArray(a, out, nil), "it has no event any more")
-	cdevice.ReleaseCArrowArray(out)
+	require.NoError(t, cdevice.ExportArray(a, out, nil), "it has no event any more")
+	cdevice.ReleaseStruct(out)
 }
 
 func TestPlainRecordBatchWantsNoEvent(t *testing.T) {
@@ -56,22 +56,22 @@ func TestPlainRecordBatchWantsNoEvent(t *testing.T) {
 	b := batchOnDevice(t, extDev, 32)
 	defer b.Release()
 	out := garbagePlain()
-	assert.ErrorContains(t, cdevice.ExportPlainRecordBatch(b, out, nil), "cdevice: export: RecordBatch.sync_event = 0x")
+	assert.ErrorContains(t, cdevice.ExportRecordBatch(b, out, nil), "cdevice: export: RecordBatch.sync_event = 0x")
 	require.NoError(t, exportMadePlain(out, nil)(b.AsCPU(background)))
 	assert.Equal(t, 1, event.waits)
-	cdevice.ReleaseCArrowArray(out)
+	cdevice.ReleaseStruct(out)
 }
 
 func TestPlainExportRefusesDeviceMemory(t *testing.T) {
 	checkLeaks(t)
 	out := garbagePlain()
 	a, _ := onDevice(t, cuda, 0)
-	err := cdevice.ExportPlainArray(a, out, nil)
+	err := cdevice.ExportArray(a, out, nil)
 	assert.ErrorIs(t, err, device.ErrNotSupported)
 	assert.ErrorContains(t, err, "cdevice: export: Array.DeviceID = cuda:3, want memory that the CPU can access: the CPU cannot access memory of cuda:3")
 	a.Release()
 	b := batchOnDevice(t, device.ID{Type: 99, Ordinal: 1}, 0)
-	err = cdevice.ExportPlainRecordBatch(b, out, nil)
+	err = cdevice.ExportRecordBatch(b, out, nil)
 	assert.ErrorIs(t, err, device.ErrNotSupported)
 	assert.ErrorContains(t, err, "cdevice: export: RecordBatch.DeviceID = ")
 	b.Release()

@@ -33,14 +33,14 @@ func TestPlainStreamWaitsForEvents(t *testing.T) {
 	cpu, err := r.AsCPU(background)
 	require.NoError(t, err)
 	defer cpu.Release()
-	require.NoError(t, cdevice.ExportPlainArrayReader(cpu, s))
-	defer cdevice.ReleaseCArrowArrayStream(s)
+	require.NoError(t, cdevice.ExportArrayReader(cpu, s))
+	defer cdevice.ReleaseStruct(s)
 	for i := range 2 {
 		assert.Equal(t, i, event.waits)
 		out := garbagePlain()
 		require.Zero(t, bridge.CallPlainGetNext(plainStream(s), plainArray(out)))
 		assert.Equal(t, i+1, event.waits)
-		cdevice.ReleaseCArrowArray(out)
+		cdevice.ReleaseStruct(out)
 	}
 }
 
@@ -64,7 +64,7 @@ func TestContextEndsAPlainStream(t *testing.T) {
 		ctx, cancel := ctx()
 		r = made(t, r)(r.AsCPU(ctx))
 		s := garbagePlainStream()
-		require.NoError(t, cdevice.ExportPlainArrayReader(r, s))
+		require.NoError(t, cdevice.ExportArrayReader(r, s))
 		start := time.Now()
 		for range 2 {
 			assert.EqualValues(t, want, bridge.CallPlainGetNext(plainStream(s), plainArray(garbagePlain())))
@@ -73,8 +73,8 @@ func TestContextEndsAPlainStream(t *testing.T) {
 		assert.Less(t, time.Since(start), 2*time.Second)
 		var schema abi.ArrowSchema
 		assert.Zero(t, bridge.CallPlainGetSchema(plainStream(s), &schema), "the schema is there all the same")
-		cdevice.ReleaseCArrowSchema(cdevice.SchemaFromPtr(addressOf(&schema)))
-		cdevice.ReleaseCArrowArrayStream(s)
+		cdevice.ReleaseStruct(cdevice.SchemaFromPtr(addressOf(&schema)))
+		cdevice.ReleaseStruct(s)
 		cancel()
 		r.Release()
 		a.Release()
@@ -92,8 +92,8 @@ func TestEndedContextAsksTheReaderNothing(t *testing.T) {
 	require.NoError(t, err)
 	defer cpu.Release()
 	s := garbagePlainStream()
-	require.NoError(t, cdevice.ExportPlainRecordReader(cpu, s))
-	defer cdevice.ReleaseCArrowArrayStream(s)
+	require.NoError(t, cdevice.ExportRecordReader(cpu, s))
+	defer cdevice.ReleaseStruct(s)
 	b, code := askPlain(t, s)
 	require.Zero(t, code)
 	b.Release()
@@ -115,9 +115,9 @@ func TestEndedPlainStreamOutlivesItsContext(t *testing.T) {
 	r := asked(t, nil)
 	r = made(t, r)(r.AsCPU(ctx))
 	s := garbagePlainStream()
-	require.NoError(t, cdevice.ExportPlainRecordReader(r, s))
+	require.NoError(t, cdevice.ExportRecordReader(r, s))
 	r.Release()
-	defer cdevice.ReleaseCArrowArrayStream(s)
+	defer cdevice.ReleaseStruct(s)
 	for range 2 {
 		b, code := askPlain(t, s)
 		assert.Zero(t, code)

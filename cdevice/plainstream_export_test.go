@@ -10,6 +10,7 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/cdata"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -45,9 +46,9 @@ func TestPlainGetSchemaAnyNumberOfTimes(t *testing.T) {
 		all = append(all, out)
 		array := garbagePlain()
 		require.Zero(t, bridge.CallPlainGetNext(plainStream(s), plainArray(array)), "in between, and after the end")
-		cdevice.ReleaseCArrowArray(array)
+		cdevice.ReleaseStruct(array)
 	}
-	cdevice.ReleaseCArrowArrayStream(s)
+	cdevice.ReleaseStruct(s)
 	for _, out := range all {
 		got, err := cdevice.ImportSchema(cdevice.SchemaFromPtr(addressOf(out)))
 		require.NoError(t, err)
@@ -106,7 +107,7 @@ func TestPlainGetLastError(t *testing.T) {
 	require.Zero(t, bridge.CallPlainGetSchema(plainStream(s), &schema), "the schema is there all the same")
 	assert.Zero(t, last())
 	assert.False(t, cpeer.IsPinned(text), "it is not kept for longer")
-	cdevice.ReleaseCArrowSchema(cdevice.SchemaFromPtr(addressOf(&schema)))
+	cdevice.ReleaseStruct(cdevice.SchemaFromPtr(addressOf(&schema)))
 }
 
 func TestErrorsOfPlainStreamsAreErrnos(t *testing.T) {
@@ -124,7 +125,7 @@ func TestErrorsOfPlainStreamsAreErrnos(t *testing.T) {
 		{&cdevice.ProducerError{Callback: "ArrowArrayStream.get_next", Code: 71}, 71},
 	} {
 		s := exportPlain(t, asked(t, row.err, numbered(t, 1)...))
-		r, err := cdevice.ImportPlainRecordReader(s)
+		r, err := cdevice.ImportRecordReader(s)
 		require.NoError(t, err)
 		numbers, err := numbersOf(t, r.All())
 		assert.Equal(t, upTo(1), numbers)
@@ -199,9 +200,9 @@ func TestPlainStreamOfEveryType(t *testing.T) {
 			w, err := cdevice.WrapChunked(chunked, device.CPUDevice())
 			require.NoError(t, err)
 			out := garbagePlainStream()
-			require.NoError(t, cdevice.ExportPlainArrayReader(w, out))
+			require.NoError(t, cdevice.ExportArrayReader(w, out))
 			w.Release()
-			r, err := cdevice.ImportPlainArrayReader(out)
+			r, err := cdevice.ImportArrayReader(out)
 			require.NoError(t, err)
 			r.Map(valid)
 			defer r.Release()
@@ -225,10 +226,10 @@ func TestExportPlainReaderNamesItsArguments(t *testing.T) {
 	released.Release()
 	out := garbagePlainStream()
 	for want, err := range map[string]error{
-		"cdevice: export: RecordReader = nil, want a reader: invalid":     cdevice.ExportPlainRecordReader(nil, out),
-		"cdevice: export: ArrayReader = nil, want a reader: invalid":      cdevice.ExportPlainArrayReader(nil, out),
-		"cdevice: export: ArrowArrayStream = NULL, want a struct to fill": cdevice.ExportPlainRecordReader(r, nil),
-		"cdevice: export: reader: invalid: already released":              cdevice.ExportPlainRecordReader(released, out),
+		"cdevice: export: RecordReader = nil, want a reader: invalid":     cdevice.ExportRecordReader(nil, out),
+		"cdevice: export: ArrayReader = nil, want a reader: invalid":      cdevice.ExportArrayReader(nil, out),
+		"cdevice: export: ArrowArrayStream = NULL, want a struct to fill": cdevice.ExportRecordReader(r, (*cdata.CArrowArrayStream)(nil)),
+		"cdevice: export: reader: invalid: already released":              cdevice.ExportRecordReader(released, out),
 	} {
 		assert.ErrorContains(t, err, want)
 		assert.ErrorIs(t, err, arrow.ErrInvalid)
@@ -245,13 +246,13 @@ func TestPlainStreamOfDeviceMemory(t *testing.T) {
 		r, err := cdevice.NewArrayReader(a.Field(), id.Type, func(yield func(*cdevice.Array, error) bool) { yield(a, nil) })
 		require.NoError(t, err)
 		out := garbagePlainStream()
-		require.NoError(t, cdevice.ExportPlainArrayReader(r, out))
+		require.NoError(t, cdevice.ExportArrayReader(r, out))
 		r.Release()
 		for range 2 {
 			assert.EqualValues(t, syscall.ENOTSUP, bridge.CallPlainGetNext(plainStream(out), plainArray(garbagePlain())))
 			assert.Contains(t, plainError(out), fmt.Sprintf("Array.DeviceID = %s, want memory that the CPU can access", id))
 		}
-		cdevice.ReleaseCArrowArrayStream(out)
+		cdevice.ReleaseStruct(out)
 		a.Release()
 	}
 }

@@ -26,7 +26,7 @@ func TestPlainStreamRelease(t *testing.T) {
 			t.Error("the iterator was started")
 		})
 		require.NoError(t, err)
-		cdevice.ReleaseCArrowArrayStream(exportPlain(t, r))
+		cdevice.ReleaseStruct(exportPlain(t, r))
 	})
 	// The source may release the very stream that asks it.
 	t.Run("inside its own callback", func(t *testing.T) {
@@ -36,7 +36,7 @@ func TestPlainStreamRelease(t *testing.T) {
 		var s *cdata.CArrowArrayStream
 		stops := 0
 		r, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) {
-			cdevice.ReleaseCArrowArrayStream(s)
+			cdevice.ReleaseStruct(s)
 			assert.Zero(t, stops, "it is still being asked")
 			b.Retain()
 			return b, nil
@@ -53,7 +53,7 @@ func TestPlainStreamRelease(t *testing.T) {
 		checkLeaks(t)
 		s := exportPlain(t, asked(t, nil, numbered(t, 1)...))
 		stale := *plainStream(s)
-		cdevice.ReleaseCArrowArrayStream(s)
+		cdevice.ReleaseStruct(s)
 		assert.EqualValues(t, syscall.EINVAL, bridge.CallPlainGetNext(&stale, plainArray(garbagePlain())))
 		assert.EqualValues(t, syscall.EINVAL, bridge.CallPlainGetSchema(&stale, new(abi.ArrowSchema)))
 		assert.Empty(t, bridge.CallPlainGetLastError(&stale))
@@ -71,9 +71,9 @@ func TestPlainArraysOutliveTheirStream(t *testing.T) {
 	s := exportPlain(t, r)
 	b, code := askPlain(t, s)
 	require.Zero(t, code)
-	cdevice.ReleaseCArrowArrayStream(s)
+	cdevice.ReleaseStruct(s)
 	assert.Zero(t, plainStream(s).Release, "release marks the stream released")
-	cdevice.ReleaseCArrowArrayStream(s)
+	cdevice.ReleaseStruct(s)
 	assert.Equal(t, 1, stops, "the source was stopped in the middle, once")
 	assert.Equal(t, 0, numberOf(t, b))
 	b.Release()
@@ -88,7 +88,7 @@ func TestPlainStreamMayBeMoved(t *testing.T) {
 	b, code := askPlain(t, cdevice.ArrayStreamFromPtr(addressOf(&moved)))
 	require.Zero(t, code)
 	b.Release()
-	r, err := cdevice.ImportPlainRecordReader(cdevice.ArrayStreamFromPtr(addressOf(&moved)))
+	r, err := cdevice.ImportRecordReader(cdevice.ArrayStreamFromPtr(addressOf(&moved)))
 	require.NoError(t, err)
 	defer r.Release()
 	numbers, err := numbersOf(t, r.All())
@@ -103,11 +103,11 @@ func TestPlainStreamOnForeignThreads(t *testing.T) {
 		s := plainStream(exportPlain(t, r))
 		var schema abi.ArrowSchema
 		require.Zero(t, cpeer.CallOnThread(s.GetSchema, addressOf(s), addressOf(&schema)))
-		cdevice.ReleaseCArrowSchema(cdevice.SchemaFromPtr(addressOf(&schema)))
+		cdevice.ReleaseStruct(cdevice.SchemaFromPtr(addressOf(&schema)))
 		for i := range 5 {
 			out := garbagePlain()
 			require.Zero(t, cpeer.CallOnThread(s.GetNext, addressOf(s), addressOf(plainArray(out))))
-			b, err := cdevice.ImportPlainRecordBatchWithSchema(out, numberedSchema)
+			b, err := cdevice.ImportRecordBatchWithSchema(out, numberedSchema)
 			require.NoError(t, err)
 			assert.Equal(t, i, numberOf(t, b))
 			b.Release()
@@ -134,7 +134,7 @@ func TestConcurrentConsumerOfAPlainStream(t *testing.T) {
 					return
 				}
 				seen.Add(1)
-				cdevice.ReleaseCArrowArray(out)
+				cdevice.ReleaseStruct(out)
 			}
 		})
 	}
@@ -147,12 +147,12 @@ func TestPlainExportSharesItsReader(t *testing.T) {
 	checkLeaks(t)
 	r := asked(t, nil, numbered(t, 3)...)
 	s := garbagePlainStream()
-	require.NoError(t, cdevice.ExportPlainRecordReader(r, s))
+	require.NoError(t, cdevice.ExportRecordReader(r, s))
 	require.True(t, r.Next())
 	b, _ := askPlain(t, s)
 	assert.Equal(t, 1, numberOf(t, b))
 	b.Release()
-	cdevice.ReleaseCArrowArrayStream(s)
+	cdevice.ReleaseStruct(s)
 	require.True(t, r.Next())
 	assert.Equal(t, 2, numberOf(t, r.RecordBatch()))
 	r.Release()

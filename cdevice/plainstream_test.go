@@ -29,7 +29,7 @@ func askPlain(t testing.TB, s *cdata.CArrowArrayStream) (b *cdevice.RecordBatch,
 	if code = bridge.CallPlainGetNext(plainStream(s), plainArray(out)); code != 0 || plainArray(out).Release == 0 {
 		return nil, code
 	}
-	b, err := cdevice.ImportPlainRecordBatchWithSchema(out, numberedSchema)
+	b, err := cdevice.ImportRecordBatchWithSchema(out, numberedSchema)
 	require.NoError(t, err)
 	return b, 0
 }
@@ -114,9 +114,9 @@ func TestPlainStreamErrors(t *testing.T) {
 
 // Faults of the stream itself are detected before a callback is called.
 func TestPlainBadStreams(t *testing.T) {
-	_, err := cdevice.ImportPlainRecordReader(nil)
+	_, err := cdevice.ImportRecordReader((*cdata.CArrowArrayStream)(nil))
 	assert.EqualError(t, err, "cdevice: import: ArrowArrayStream = NULL, want a struct to import: invalid")
-	_, err = cdevice.ImportPlainArrayReader(new(cdata.CArrowArrayStream))
+	_, err = cdevice.ImportArrayReader(new(cdata.CArrowArrayStream))
 	assert.ErrorIs(t, err, cdevice.ErrReleased)
 	assert.EqualError(t, err, "cdevice: import: ArrowArrayStream.release = NULL: invalid: already released")
 
@@ -127,8 +127,8 @@ func TestPlainBadStreams(t *testing.T) {
 		t.Run(want, func(t *testing.T) {
 			checkLeaks(t)
 			for _, read := range []func(*cdata.CArrowArrayStream) error{
-				func(s *cdata.CArrowArrayStream) error { _, err := cdevice.ImportPlainRecordReader(s); return err },
-				func(s *cdata.CArrowArrayStream) error { _, err := cdevice.ImportPlainArrayReader(s); return err },
+				func(s *cdata.CArrowArrayStream) error { _, err := cdevice.ImportRecordReader(s); return err },
+				func(s *cdata.CArrowArrayStream) error { _, err := cdevice.ImportArrayReader(s); return err },
 			} {
 				s := newPlainScript(t)
 				set(plainStream(s.plain))
@@ -155,7 +155,7 @@ func TestSchemaOfAPlainStreamThatCannotBeHad(t *testing.T) {
 			s := newPlainScript(t)
 			s.text = "no schema today"
 			s.getSchema = func(out *abi.ArrowSchema) int { return row.getSchema(s.arena, out) }
-			_, err := cdevice.ImportPlainRecordReader(s.plain)
+			_, err := cdevice.ImportRecordReader(s.plain)
 			assert.ErrorContains(t, err, row.want)
 			assert.ErrorIs(t, err, arrow.ErrInvalid)
 			assert.EqualValues(t, 1, s.releases.Load())
@@ -200,7 +200,7 @@ func TestBadArraysOfAPlainStream(t *testing.T) {
 func TestBatchesOutliveTheirPlainStream(t *testing.T) {
 	checkLeaks(t)
 	s := newPlainScript(t, numbered(t, 2)...)
-	r, err := cdevice.ImportPlainRecordReader(s.plain)
+	r, err := cdevice.ImportRecordReader(s.plain)
 	require.NoError(t, err)
 	require.True(t, r.Next())
 	b := r.RecordBatch()
@@ -215,7 +215,7 @@ func TestPlainStreamIsReleasedEarly(t *testing.T) {
 	checkLeaks(t)
 	for read := range 3 {
 		s := newPlainScript(t, numbered(t, 3)...)
-		r, err := cdevice.ImportPlainRecordReader(s.plain)
+		r, err := cdevice.ImportRecordReader(s.plain)
 		require.NoError(t, err)
 		for range read {
 			require.True(t, r.Next())
@@ -254,7 +254,7 @@ func TestPrefetchOfAPlainStream(t *testing.T) {
 	checkLeaks(t)
 	for depth := range 4 {
 		s := newPlainScript(t, numbered(t, 20)...).failing(15, 5, "late")
-		r, err := cdevice.ImportPlainRecordReader(s.plain)
+		r, err := cdevice.ImportRecordReader(s.plain)
 		require.NoError(t, err)
 		r.Prefetch(depth)
 		assert.Zero(t, s.nexts.Load(), "it begins with the first batch that is asked for")
@@ -273,7 +273,7 @@ func TestOptionsReachTheBatchesOfAPlainStream(t *testing.T) {
 		checkLeaks(t)
 		count := 0
 		s := newPlainScript(t, numbered(t, 3)...)
-		r, err := cdevice.ImportPlainRecordReader(s.plain, cdevice.WithReleaser(func(release func()) { count++; release() }))
+		r, err := cdevice.ImportRecordReader(s.plain, cdevice.WithReleaser(func(release func()) { count++; release() }))
 		require.NoError(t, err)
 		_, err = numbersOf(t, r.All())
 		require.NoError(t, err)
@@ -303,13 +303,13 @@ func TestOptionsReachTheBatchesOfAPlainStream(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, upTo(2), numbers)
 		s := newPlainScript(t, numbered(t, 2)...)
-		_, err = cdevice.ImportPlainRecordReader(s.plain, cdevice.WithDevice(gpuOnly{device.CPUDevice()}))
-		assert.EqualError(t, err, "cdevice: import: WithDevice = cuda:3, want the CPU, where the memory of a plain struct is: invalid")
+		_, err = cdevice.ImportRecordReader(s.plain, cdevice.WithDevice(gpuOnly{device.CPUDevice()}))
+		assert.EqualError(t, err, "cdevice: import: WithDevice = cuda:3, want the CPU, where the memory of an ArrowArray is: invalid")
 		assert.Zero(t, s.schemas.Load(), "at once")
 	})
 	t.Run("a panic in one", func(t *testing.T) {
 		s := newPlainScript(t)
-		assert.Panics(t, func() { _, _ = cdevice.ImportPlainRecordReader(s.plain, optionThatPanics[cdevice.ImportOption]()) })
+		assert.Panics(t, func() { _, _ = cdevice.ImportRecordReader(s.plain, optionThatPanics[cdevice.ImportOption]()) })
 		assert.EqualValues(t, 1, s.releases.Load())
 	})
 }
@@ -327,10 +327,10 @@ func TestPlainStreamOfSlicedStructs(t *testing.T) {
 		require.NoError(t, err)
 		defer w.Release()
 		out := garbagePlainStream()
-		require.NoError(t, cdevice.ExportPlainArrayReader(w, out))
+		require.NoError(t, cdevice.ExportArrayReader(w, out))
 		return out
 	}
-	r, err := cdevice.ImportPlainArrayReader(open())
+	r, err := cdevice.ImportArrayReader(open())
 	require.NoError(t, err)
 	r.Map(valid)
 	var got []string
@@ -344,7 +344,7 @@ func TestPlainStreamOfSlicedStructs(t *testing.T) {
 	r.Release()
 	assert.Equal(t, []string{`[{"s":"b","x":1},null,{"s":"d","x":3}]`, marshal(t, rows)}, got)
 
-	batches, err := cdevice.ImportPlainRecordReader(open())
+	batches, err := cdevice.ImportRecordReader(open())
 	require.NoError(t, err)
 	defer batches.Release()
 	assert.False(t, batches.Next())

@@ -101,7 +101,7 @@ func TestFailureBeforeTheSchemaIsExported(t *testing.T) {
 			t.Run("plain stream", func(t *testing.T) {
 				drained := cpeer.Drained{SchemaCode: int(syscall.ENOENT), Text: true}
 				assert.Equal(t, drained, cpeer.Drain(plainStream(exportPlain(t, open()))))
-				_, err := cdevice.ImportPlainRecordReader(exportPlain(t, open()))
+				_, err := cdevice.ImportRecordReader(exportPlain(t, open()))
 				assert.EqualError(t, err, "cdevice: import: ArrowArrayStream.get_schema: no such file or directory (errno 2): "+text)
 				_, err = cdata.ImportCRecordReader(exportPlain(t, open()), nil)
 				assert.ErrorContains(t, err, text)
@@ -111,7 +111,7 @@ func TestFailureBeforeTheSchemaIsExported(t *testing.T) {
 				defer h.Release()
 				out := garbagePlainStream()
 				cdata.ExportRecordReader(h, out)
-				_, err := cdevice.ImportPlainRecordReader(out)
+				_, err := cdevice.ImportRecordReader(out)
 				assert.EqualError(t, err, "cdevice: import: ArrowArrayStream.get_schema: input/output error (errno 5): "+text)
 			})
 			t.Run("asynchronous stream", func(t *testing.T) {

@@ -80,7 +80,7 @@ func TestLateRetain(t *testing.T) {
 			b.Release()
 			panicText(t, func() { misuse(b) })
 			assert.False(t, freed, "the consumer holds the memory")
-			cdevice.ReleaseCArrowDeviceArray(out)
+			cdevice.ReleaseStruct(out)
 			assert.True(t, freed)
 		}
 	})
@@ -103,7 +103,7 @@ func TestLateRetain(t *testing.T) {
 		panicText(t, func() { column.Retain(); column.Release() })
 		panicText(t, func() { b.Retain(); b.Release() })
 		assert.Equal(t, before+1, cdevice.ReadStats().ImportedArrays, "the consumer holds it")
-		cdevice.ReleaseCArrowDeviceArray(out)
+		cdevice.ReleaseStruct(out)
 		assert.Equal(t, before, cdevice.ReadStats().ImportedArrays)
 	})
 }

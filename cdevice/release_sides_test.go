@@ -69,14 +69,14 @@ func releaseSomehow(t *testing.T, r *rand.Rand, out *cdevice.CArrowDeviceArray, 
 		*own = *abi.At[abi.ArrowArray](p)
 		abi.At[abi.ArrowArray](p).Release = 0
 		if r.IntN(2) == 0 {
-			defer cdevice.ReleaseCArrowDeviceArray(child)
+			defer cdevice.ReleaseStruct(child)
 		} else {
 			assert.NoError(t, cpeer.ReleaseOnThread(own))
 		}
 	}
 	switch r.IntN(3) {
 	case 0:
-		cdevice.ReleaseCArrowDeviceArray(out)
+		cdevice.ReleaseStruct(out)
 	case 1:
 		assert.NoError(t, cpeer.ReleaseOnThread(a))
 	default:

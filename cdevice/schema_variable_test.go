@@ -47,8 +47,8 @@ func TestSchemaVariableThatIsAssignedAnew(t *testing.T) {
 		"device import": imported,
 		"plain import": func(t *testing.T, b *cdevice.RecordBatch, s *arrow.Schema) (*cdevice.RecordBatch, error) {
 			out := garbagePlain()
-			require.NoError(t, cdevice.ExportPlainRecordBatch(b, out, nil))
-			return cdevice.ImportPlainRecordBatchWithSchema(out, s)
+			require.NoError(t, cdevice.ExportRecordBatch(b, out, nil))
+			return cdevice.ImportRecordBatchWithSchema(out, s)
 		},
 		"wrapped": func(t *testing.T, b *cdevice.RecordBatch, s *arrow.Schema) (*cdevice.RecordBatch, error) {
 			rec := array.NewRecordBatch(s, viewOf(t, b).Columns(), b.NumRows())
@@ -98,7 +98,7 @@ func TestSchemaVariableThatIsAssignedAnew(t *testing.T) {
 func sameThroughCData(t *testing.T, rec arrow.RecordBatch, b *cdevice.RecordBatch) {
 	t.Helper()
 	out, schema := garbagePlain(), garbageSchema()
-	require.NoError(t, cdevice.ExportPlainRecordBatch(b, out, schema))
+	require.NoError(t, cdevice.ExportRecordBatch(b, out, schema))
 	got, err := cdata.ImportCRecordBatch(out, schema)
 	require.NoError(t, err)
 	defer got.Release()

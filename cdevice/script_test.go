@@ -154,7 +154,7 @@ func (s *script) reader(t testing.TB, opts ...cdevice.ImportOption) *cdevice.Rec
 // plainReader imports the stream of newPlainScript; it is released at the end of the test.
 func (s *script) plainReader(t testing.TB, opts ...cdevice.ImportOption) *cdevice.RecordReader {
 	t.Helper()
-	r, err := cdevice.ImportPlainRecordReader(s.plain, opts...)
+	r, err := cdevice.ImportRecordReader(s.plain, opts...)
 	require.NoError(t, err)
 	t.Cleanup(r.Release)
 	return r

@@ -187,7 +187,7 @@ func TestStatsOfExports(t *testing.T) {
 				}
 				require.NoError(t, cdevice.ExportRecordBatch(b, out, nil))
 				b.Release()
-				cdevice.ReleaseCArrowDeviceArray(out)
+				cdevice.ReleaseStruct(out)
 			})
 		}
 		assert.Equal(t, 1, own.closes)
@@ -199,7 +199,7 @@ func TestStatsOfExports(t *testing.T) {
 		out := new(cdevice.CArrowDeviceArrayStream)
 		require.NoError(t, cdevice.ExportRecordReader(r, out))
 		r.Release()
-		cdevice.ReleaseCArrowDeviceArrayStream(out)
+		cdevice.ReleaseStruct(out)
 	})
 	// An exported array is not one more, or one less, while a stream is being released.
 	t.Run("arrays of a stream", func(t *testing.T) {
@@ -211,7 +211,7 @@ func TestStatsOfExports(t *testing.T) {
 		out := new(cdevice.CArrowDeviceArrayStream)
 		require.NoError(t, cdevice.ExportRecordReader(r, out))
 		r.Release()
-		cdevice.ReleaseCArrowDeviceArrayStream(out)
+		cdevice.ReleaseStruct(out)
 		assert.Equal(t, before, during)
 	})
 	t.Run("an asynchronous task", func(t *testing.T) {

@@ -1,6 +1,8 @@
 package cdevice
 
 import (
+	"github.com/apache/arrow-go/v18/arrow/cdata"
+
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
@@ -8,21 +10,8 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/schema"
 )
 
-// DeviceArrayStreamFromPtr returns the struct ArrowDeviceArrayStream at an address. It
-// borrows the struct.
-func DeviceArrayStreamFromPtr(ptr uintptr) *CArrowDeviceArrayStream {
-	return abi.At[CArrowDeviceArrayStream](ptr)
-}
-
-// ReleaseCArrowDeviceArrayStream calls the release callback of a stream that was not imported. It
-// does nothing if the stream is nil or released.
-func ReleaseCArrowDeviceArrayStream(stream *CArrowDeviceArrayStream) {
-	if stream != nil && stream.Release != 0 {
-		bridge.CallStreamRelease(deviceStreamMirror(stream))
-	}
-}
-
-// ImportRecordReader makes a reader of a C stream of record batches. It calls get_schema, but not
+// ImportRecordReader makes a reader of a C stream of record batches, an ArrowDeviceArrayStream or an
+// ArrowArrayStream. It calls get_schema, but not
 // get_next. Batches are imported as by [ImportRecordBatch], with the same options; they need not be
 // released before the reader. The producer's callbacks are called one at a time, on the goroutine
 // that reads a batch.
@@ -35,8 +24,9 @@ func ReleaseCArrowDeviceArrayStream(stream *CArrowDeviceArrayStream) {
 // It takes ownership of *stream, even if it returns an error: it is marked released.
 //
 // https://arrow.apache.org/docs/format/CDeviceDataInterface.html#device-stream-interface
-func ImportRecordReader(stream *CArrowDeviceArrayStream, opts ...ImportOption) (*RecordReader, error) {
-	from, err := moveDevice(stream)
+// https://arrow.apache.org/docs/format/CStreamInterface.html
+func ImportRecordReader[S StreamStruct](stream *S, opts ...ImportOption) (*RecordReader, error) {
+	from, err := move(stream)
 	if err != nil {
 		return nil, err
 	}
@@ -46,8 +36,8 @@ func ImportRecordReader(stream *CArrowDeviceArrayStream, opts ...ImportOption) (
 // ImportArrayReader is [ImportRecordReader] for a stream of arrays of any type.
 //
 // It takes ownership of *stream, even if it returns an error.
-func ImportArrayReader(stream *CArrowDeviceArrayStream, opts ...ImportOption) (*ArrayReader, error) {
-	from, err := moveDevice(stream)
+func ImportArrayReader[S StreamStruct](stream *S, opts ...ImportOption) (*ArrayReader, error) {
+	from, err := move(stream)
 	if err != nil {
 		return nil, err
 	}
@@ -64,48 +54,63 @@ func ImportArrayReader(stream *CArrowDeviceArrayStream, opts ...ImportOption) (*
 // text of get_last_error, which is valid until the next call. After an error or the end, get_next
 // gives the same again. If r failed before its schema was known, get_schema gives the error too.
 //
+// *out is an ArrowDeviceArrayStream, or an ArrowArrayStream. Of the latter, a batch that has an event, or
+// whose memory the CPU cannot access, ends the stream: get_next returns EINVAL or ENOTSUP.
+// [RecordReader.AsCPU] waits for the events, and [RecordReader.CopyTo] with [device.CPUDevice] copies memory
+// that the CPU cannot access.
+//
 // It writes *out only on success, over its contents: an unreleased stream there leaks.
 //
 // https://arrow.apache.org/docs/format/CDeviceDataInterface.html#device-stream-interface
-func ExportRecordReader(r *RecordReader, out *CArrowDeviceArrayStream) error {
+// https://arrow.apache.org/docs/format/CStreamInterface.html
+func ExportRecordReader[S StreamStruct](r *RecordReader, out *S) error {
 	if r == nil {
 		return fielderr.Absent(fielderr.OpExport, "RecordReader", "a reader")
 	}
 	return exportStream(&exported[*RecordBatch]{
 		reader: &r.r,
 		schema: r.exportSchema,
-		out:    deviceOut,
-		array: func(b *RecordBatch, out uintptr) error {
-			return ExportRecordBatch(b, DeviceArrayFromPtr(out), nil)
-		},
+		device: func(b *RecordBatch, out *CArrowDeviceArray) error { return ExportRecordBatch(b, out, nil) },
+		plain:  func(b *RecordBatch, out *cdata.CArrowArray) error { return ExportRecordBatch(b, out, nil) },
 	}, out)
 }
 
 // ExportArrayReader is [ExportRecordReader] for a stream of arrays.
 //
 // It writes *out only on success, over its contents: an unreleased stream there leaks.
-func ExportArrayReader(r *ArrayReader, out *CArrowDeviceArrayStream) error {
+func ExportArrayReader[S StreamStruct](r *ArrayReader, out *S) error {
 	if r == nil {
 		return fielderr.Absent(fielderr.OpExport, "ArrayReader", "a reader")
 	}
 	return exportStream(&exported[*Array]{
 		reader: &r.r,
 		schema: func(s *abi.ArrowSchema) error { return schema.Export(r.field, s) },
-		out:    deviceOut,
-		array: func(a *Array, out uintptr) error {
-			return ExportArray(a, DeviceArrayFromPtr(out), nil)
-		},
+		device: func(a *Array, out *CArrowDeviceArray) error { return ExportArray(a, out, nil) },
+		plain:  func(a *Array, out *cdata.CArrowArray) error { return ExportArray(a, out, nil) },
 	}, out)
 }
 
 // exportStream fills *out with the callbacks of s, which takes a reference to its reader.
-func exportStream[T items.Counted](s *exported[T], out *CArrowDeviceArrayStream) error {
-	if out == nil {
-		return noOutput("ArrowDeviceArrayStream")
+func exportStream[T items.Counted, S StreamStruct](s *exported[T], out *S) error {
+	switch out := any(out).(type) {
+	case *CArrowDeviceArrayStream:
+		if out == nil {
+			return noOutput("ArrowDeviceArrayStream")
+		}
+		s.out = deviceOut
+		if err := s.start(); err != nil {
+			return err
+		}
+		bridge.ExportStream(s, int32(s.reader.DeviceType), deviceStreamMirror(out))
+	case *cdata.CArrowArrayStream:
+		if out == nil {
+			return noOutput("ArrowArrayStream")
+		}
+		s.out = plainOut
+		if err := s.start(); err != nil {
+			return err
+		}
+		bridge.ExportPlainStream(s, streamMirror(out))
 	}
-	if err := s.start(); err != nil {
-		return err
-	}
-	bridge.ExportStream(s, int32(s.reader.DeviceType), deviceStreamMirror(out))
 	return nil
 }

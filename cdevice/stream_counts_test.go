@@ -25,7 +25,7 @@ func TestStreamCostsPerBatch(t *testing.T) {
 			return cdevice.ImportRecordReader(export(t, r))
 		},
 		"plain": func(r *cdevice.RecordReader) (*cdevice.RecordReader, error) {
-			return cdevice.ImportPlainRecordReader(exportPlain(t, r))
+			return cdevice.ImportRecordReader(exportPlain(t, r))
 		},
 	} {
 		t.Run(kind, func(t *testing.T) {
@@ -74,7 +74,7 @@ func TestStreamCostsPerBatchForC(t *testing.T) {
 		require.NoError(t, cpeer.ReleaseOnThread(&abi.As[abi.ArrowDeviceArray](out).Array))
 	})
 	assert.EqualValues(t, 1, intoGo)
-	cdevice.ReleaseCArrowDeviceArrayStream(s)
+	cdevice.ReleaseStruct(s)
 }
 
 // A batch's way through an asynchronous stream costs as much as an import, and the producer's task:

@@ -49,7 +49,7 @@ func TestLastErrorOfAnExportedStream(t *testing.T) {
 	require.Zero(t, bridge.CallGetSchema(abi.As[abi.ArrowDeviceArrayStream](s), &schema), "the schema is there all the same")
 	assert.Zero(t, lastError(s))
 	assert.False(t, cpeer.IsPinned(text), "it is not kept for longer")
-	cdevice.ReleaseCArrowSchema(cdevice.SchemaFromPtr(addressOf(&schema)))
+	cdevice.ReleaseStruct(cdevice.SchemaFromPtr(addressOf(&schema)))
 }
 
 func TestErrorsOfSourcesBecomeErrnos(t *testing.T) {
@@ -271,7 +271,7 @@ func TestPanicInASourceIsAnError(t *testing.T) {
 			_, code := next(t, s)
 			assert.EqualValues(t, syscall.EIO, code)
 			assert.Contains(t, bridge.CallGetLastError(abi.As[abi.ArrowDeviceArrayStream](s)), row.want)
-			cdevice.ReleaseCArrowDeviceArrayStream(s)
+			cdevice.ReleaseStruct(s)
 
 			r, err = row.open()
 			require.NoError(t, err)

@@ -166,7 +166,7 @@ func TestReleaseInTheMiddleStopsTheSource(t *testing.T) {
 		s := export(t, r)
 		b, _ := next(t, s)
 		assert.False(t, stopped)
-		cdevice.ReleaseCArrowDeviceArrayStream(s)
+		cdevice.ReleaseStruct(s)
 		assert.True(t, stopped, "the iterator has returned")
 		assert.Equal(t, 0, numberOf(t, b))
 		b.Release()
@@ -177,8 +177,8 @@ func TestReleaseInTheMiddleStopsTheSource(t *testing.T) {
 		require.NoError(t, err)
 		s := export(t, r)
 		b, _ := next(t, s)
-		cdevice.ReleaseCArrowDeviceArrayStream(s)
-		cdevice.ReleaseCArrowDeviceArrayStream(s)
+		cdevice.ReleaseStruct(s)
+		cdevice.ReleaseStruct(s)
 		assert.Equal(t, 1, stops)
 		assert.Equal(t, 0, numberOf(t, b))
 		b.Release()
@@ -188,7 +188,7 @@ func TestReleaseInTheMiddleStopsTheSource(t *testing.T) {
 			t.Error("the iterator was started")
 		})
 		require.NoError(t, err)
-		cdevice.ReleaseCArrowDeviceArrayStream(export(t, r))
+		cdevice.ReleaseStruct(export(t, r))
 	})
 }
 
@@ -200,7 +200,7 @@ func TestStreamReleasedInsideItsOwnCallback(t *testing.T) {
 	stops := 0
 	open := func(give error) {
 		r, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) {
-			cdevice.ReleaseCArrowDeviceArrayStream(s)
+			cdevice.ReleaseStruct(s)
 			assert.Zero(t, stops, "it is still being asked")
 			if give != nil {
 				return nil, give
@@ -232,14 +232,14 @@ func TestExportedStreamUsedAfterRelease(t *testing.T) {
 	checkLeaks(t)
 	s := export(t, asked(t, nil, numbered(t, 1)...))
 	stale := *s
-	cdevice.ReleaseCArrowDeviceArrayStream(s)
+	cdevice.ReleaseStruct(s)
 	assert.Zero(t, s.Release)
 	_, code := next(t, &stale)
 	assert.EqualValues(t, syscall.EINVAL, code)
 	var schema abi.ArrowSchema
 	assert.EqualValues(t, syscall.EINVAL, bridge.CallGetSchema(abi.As[abi.ArrowDeviceArrayStream](&stale), &schema))
 	assert.Empty(t, bridge.CallGetLastError(abi.As[abi.ArrowDeviceArrayStream](&stale)))
-	cdevice.ReleaseCArrowDeviceArrayStream(&stale)
+	cdevice.ReleaseStruct(&stale)
 }
 
 func TestNullOutputsOfCallbacks(t *testing.T) {
@@ -256,7 +256,7 @@ func TestNullOutputsOfCallbacks(t *testing.T) {
 func TestExportReaderWritesOnlyOnSuccess(t *testing.T) {
 	checkLeaks(t)
 	r := asked(t, nil)
-	assert.ErrorContains(t, cdevice.ExportRecordReader(r, nil), "ArrowDeviceArrayStream = NULL")
+	assert.ErrorContains(t, cdevice.ExportRecordReader(r, (*cdevice.CArrowDeviceArrayStream)(nil)), "ArrowDeviceArrayStream = NULL")
 	released := asked(t, nil)
 	released.Release()
 	out := garbageStream()
@@ -274,7 +274,7 @@ func TestStreamOnForeignThreads(t *testing.T) {
 		s := export(t, r)
 		var schema abi.ArrowSchema
 		require.Zero(t, cpeer.CallOnThread(s.GetSchema, addressOf(s), addressOf(&schema)))
-		cdevice.ReleaseCArrowSchema(cdevice.SchemaFromPtr(addressOf(&schema)))
+		cdevice.ReleaseStruct(cdevice.SchemaFromPtr(addressOf(&schema)))
 		for i := range 5 {
 			out := garbageArray()
 			require.Zero(t, cpeer.CallOnThread(s.GetNext, addressOf(s), addressOf(out)))
@@ -347,7 +347,7 @@ func TestReaderAndItsExportShareTheBatches(t *testing.T) {
 	b, _ := next(t, out)
 	assert.Equal(t, 1, numberOf(t, b))
 	b.Release()
-	cdevice.ReleaseCArrowDeviceArrayStream(out)
+	cdevice.ReleaseStruct(out)
 	require.True(t, r.Next())
 	assert.Equal(t, 2, numberOf(t, r.RecordBatch()))
 	r.Release()
@@ -385,8 +385,8 @@ func TestConversionsReachTheArraysOfAnExport(t *testing.T) {
 		assert.EqualValues(t, row.on, out.DeviceType)
 		assert.Equal(t, row.event, out.SyncEvent)
 		assert.Equal(t, row.waits, event.waits)
-		cdevice.ReleaseCArrowDeviceArray(out)
-		cdevice.ReleaseCArrowDeviceArrayStream(s)
+		cdevice.ReleaseStruct(out)
+		cdevice.ReleaseStruct(s)
 	}
 	far, _ := onDevice(t, cuda, 0)
 	defer far.Release()

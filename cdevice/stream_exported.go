@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/apache/arrow-go/v18/arrow/cdata"
+
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/copyplan"
 	"github.com/arrowdevice/arrowdevice/internal/excerpt"
@@ -34,7 +36,8 @@ type exported[T items.Counted] struct {
 	reader *items.Reader[T] // a reference
 	schema func(*abi.ArrowSchema) error
 	out    *outStruct
-	array  func(item T, out uintptr) error // exports an item to the struct at an address
+	device func(item T, out *CArrowDeviceArray) error // exports an item
+	plain  func(item T, out *cdata.CArrowArray) error
 	failed atomic.Pointer[items.StreamEnd] // a batch that could not be exported ended the stream
 	text   lastError
 	origin *live.Object
@@ -92,7 +95,10 @@ func (s *exported[T]) give(item T, out uintptr) (err error) {
 			s.failed.Store(&items.StreamEnd{Err: err})
 		}
 	}()
-	return s.array(item, out)
+	if s.out == plainOut {
+		return s.plain(item, ArrayFromPtr(out))
+	}
+	return s.device(item, DeviceArrayFromPtr(out))
 }
 
 func (s *exported[T]) GetLastError() uintptr { return s.text.address() }

@@ -240,7 +240,7 @@ func TestStreamCallsAreSerialised(t *testing.T) {
 
 // Faults of the stream itself are detected before a callback is called.
 func TestBadStreams(t *testing.T) {
-	_, err := cdevice.ImportRecordReader(nil)
+	_, err := cdevice.ImportRecordReader((*cdevice.CArrowDeviceArrayStream)(nil))
 	assert.ErrorContains(t, err, "ArrowDeviceArrayStream = NULL, want a struct to import")
 	_, err = cdevice.ImportRecordReader(new(cdevice.CArrowDeviceArrayStream))
 	assert.ErrorIs(t, err, cdevice.ErrReleased)

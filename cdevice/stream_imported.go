@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/apache/arrow-go/v18/arrow/cdata"
+
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
@@ -16,7 +18,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/schema"
 )
 
-// foreign is a stream that another library exported: an ArrowDeviceArrayStream or a plain
+// foreign is a stream that another library exported: an ArrowDeviceArrayStream or an
 // ArrowArrayStream.
 type foreign interface {
 	name() string
@@ -37,17 +39,34 @@ type foreignDevice struct {
 	out CArrowDeviceArray
 }
 
-// moveDevice moves a stream into Go memory and marks the source released.
-func moveDevice(stream *CArrowDeviceArrayStream) (*foreignDevice, error) {
-	if stream == nil {
-		return nil, noStream("ArrowDeviceArrayStream")
+// move moves a stream into Go memory and marks the source released.
+func move[S StreamStruct](stream *S) (foreign, error) {
+	switch stream := any(stream).(type) {
+	case *CArrowDeviceArrayStream:
+		if stream == nil || stream.Release == 0 {
+			return nil, noStream("ArrowDeviceArrayStream", stream == nil)
+		}
+		s := &foreignDevice{ArrowDeviceArrayStream: *deviceStreamMirror(stream)}
+		stream.Release = 0
+		return s, nil
+	case *cdata.CArrowArrayStream:
+		mirror := streamMirror(stream)
+		if mirror == nil || mirror.Release == 0 {
+			return nil, noStream("ArrowArrayStream", mirror == nil)
+		}
+		s := &foreignPlain{ArrowArrayStream: *mirror}
+		mirror.Release = 0
+		return s, nil
 	}
-	if stream.Release == 0 {
-		return nil, streamReleased("ArrowDeviceArrayStream")
+	panic("unreachable")
+}
+
+// noStream is the error for a struct that is NULL or else released.
+func noStream(name string, null bool) error {
+	if null {
+		return fielderr.Invalid(fielderr.OpImport, name, "NULL", "a struct to import")
 	}
-	s := &foreignDevice{ArrowDeviceArrayStream: *deviceStreamMirror(stream)}
-	stream.Release = 0
-	return s, nil
+	return fielderr.New(fielderr.OpImport, name+".release", "NULL", nil, ErrReleased)
 }
 
 func (*foreignDevice) name() string { return "ArrowDeviceArrayStream" }
@@ -81,19 +100,6 @@ type foreignPlain struct {
 	out abi.ArrowArray
 }
 
-// movePlain moves a stream into Go memory and marks the source released.
-func movePlain(stream *abi.ArrowArrayStream) (*foreignPlain, error) {
-	if stream == nil {
-		return nil, noStream("ArrowArrayStream")
-	}
-	if stream.Release == 0 {
-		return nil, streamReleased("ArrowArrayStream")
-	}
-	s := &foreignPlain{ArrowArrayStream: *stream}
-	stream.Release = 0
-	return s, nil
-}
-
 func (*foreignPlain) name() string { return "ArrowArrayStream" }
 
 func (*foreignPlain) deviceType() device.Type { return device.CPU }
@@ -116,14 +122,6 @@ func (s *foreignPlain) given(in *cstruct.Input) { in.SetPlain(&s.out) }
 func (s *foreignPlain) lastError() string { return bridge.CallPlainGetLastError(&s.ArrowArrayStream) }
 
 func (s *foreignPlain) release() { bridge.CallPlainStreamRelease(&s.ArrowArrayStream) }
-
-func noStream(name string) error {
-	return fielderr.Invalid(fielderr.OpImport, name, "NULL", "a struct to import")
-}
-
-func streamReleased(name string) error {
-	return fielderr.New(fielderr.OpImport, name+".release", "NULL", nil, ErrReleased)
-}
 
 // checkCallbacks does not ask for get_last_error, which producers without texts leave out.
 func checkCallbacks(name string, getSchema, getNext uintptr) error {

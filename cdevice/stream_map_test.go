@@ -221,7 +221,7 @@ func TestFunctionThatFailsEndsTheStream(t *testing.T) {
 				s := garbageStream()
 				require.NoError(t, cdevice.ExportRecordReader(r, s))
 				assert.EqualValues(t, row.code, bridge.CallGetNext(abi.As[abi.ArrowDeviceArrayStream](s), abi.As[abi.ArrowDeviceArray](garbageArray())))
-				cdevice.ReleaseCArrowDeviceArrayStream(s)
+				cdevice.ReleaseStruct(s)
 				closes(t, r)
 				assert.LessOrEqual(t, int64(3), released.Load())
 				assert.Equal(t, row.makes, made.Load())

@@ -167,7 +167,7 @@ func TestPanicInStop(t *testing.T) {
 		require.NoError(t, err)
 		return r
 	}
-	cdevice.ReleaseCArrowDeviceArrayStream(export(t, open()))
+	cdevice.ReleaseStruct(export(t, open()))
 	assert.EqualValues(t, 1, seen.Load(), "no panic crosses into C")
 	assert.Equal(t, before.ExportedStreams, cdevice.ReadStats().ExportedStreams)
 
@@ -291,7 +291,7 @@ func TestReleaseWithHoldsForBadInput(t *testing.T) {
 	count = 0
 	out, schema := garbageArray(), garbageSchema()
 	require.NoError(t, cdevice.ExportRecordBatch(numbered(t, 1)[0], out, schema))
-	cdevice.ReleaseCArrowSchema(schema)
+	cdevice.ReleaseStruct(schema)
 	_, err = cdevice.ImportRecordBatch(out, schema, with)
 	assert.ErrorIs(t, err, cdevice.ErrReleased)
 	assert.Equal(t, 1, count, "of an array whose schema is bad")

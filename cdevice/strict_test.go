@@ -146,7 +146,7 @@ func TestWrappedBatchKeepsItsDevice(t *testing.T) {
 	var out cdevice.CArrowDeviceArray
 	require.NoError(t, exportMade(&out, nil)(part.AsCPU(context.Background())))
 	assert.EqualValues(t, device.CPU, out.DeviceType)
-	cdevice.ReleaseCArrowDeviceArray(&out)
+	cdevice.ReleaseStruct(&out)
 }
 
 type unregistered struct{ device.Device }
@@ -270,7 +270,7 @@ func TestEmptyArraysHaveNoOffset(t *testing.T) {
 		var out cdevice.CArrowDeviceArray
 		require.NoError(t, cdevice.ExportArray(a, &out, nil))
 		assert.Zero(t, out.Array.Offset)
-		cdevice.ReleaseCArrowDeviceArray(&out)
+		cdevice.ReleaseStruct(&out)
 	}
 }
 
@@ -287,7 +287,7 @@ func TestForHostOfPinnedMemoryHasNoNullOffsets(t *testing.T) {
 	defer a.Release()
 	var out cdevice.CArrowDeviceArray
 	require.NoError(t, exportMade(&out, nil)(a.AsCPU(context.Background())))
-	defer cdevice.ReleaseCArrowDeviceArray(&out)
+	defer cdevice.ReleaseStruct(&out)
 	buffers := abi.Slice[uintptr](out.Array.Buffers, 3)
 	assert.Zero(t, buffers[0])
 	assert.NotZero(t, buffers[1])
@@ -317,8 +317,8 @@ func TestExportNeedsAStructToFill(t *testing.T) {
 	column := b.Column(0)
 	defer column.Release()
 	for name, err := range map[string]error{
-		"ExportRecordBatch": cdevice.ExportRecordBatch(b, nil, nil),
-		"ExportArray":       cdevice.ExportArray(column, nil, garbageSchema()),
+		"ExportRecordBatch": cdevice.ExportRecordBatch(b, (*cdevice.CArrowDeviceArray)(nil), nil),
+		"ExportArray":       cdevice.ExportArray(column, (*cdevice.CArrowDeviceArray)(nil), garbageSchema()),
 		"ExportSchema":      cdevice.ExportSchema(rec.Schema(), nil),
 		"ExportField":       cdevice.ExportField(rec.Schema().Field(0), nil),
 	} {

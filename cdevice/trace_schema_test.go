@@ -42,7 +42,7 @@ func TestExportedSchemasAreTraced(t *testing.T) {
 			require.NoError(t, err)
 			defer b.Release()
 			arr := new(cdevice.CArrowDeviceArray)
-			defer cdevice.ReleaseCArrowDeviceArray(arr)
+			defer cdevice.ReleaseStruct(arr)
 			return cdevice.ExportRecordBatch(b, arr, out)
 		},
 		"GetSchema": func(out *cdata.CArrowSchema) error {
@@ -51,7 +51,7 @@ func TestExportedSchemasAreTraced(t *testing.T) {
 			stream := new(cdevice.CArrowDeviceArrayStream)
 			require.NoError(t, cdevice.ExportRecordReader(r, stream))
 			r.Release()
-			defer cdevice.ReleaseCArrowDeviceArrayStream(stream)
+			defer cdevice.ReleaseStruct(stream)
 			require.Zero(t, bridge.CallGetSchema(abi.As[abi.ArrowDeviceArrayStream](stream), (*abi.ArrowSchema)(unsafe.Pointer(out))))
 			return nil
 		},
@@ -65,7 +65,7 @@ func TestExportedSchemasAreTraced(t *testing.T) {
 		after := cdevice.ReadStats()
 		assert.Equal(t, before.ExportedBlocks+1, after.ExportedBlocks)
 		assert.Equal(t, before.ExportedArrays, after.ExportedArrays)
-		cdevice.ReleaseCArrowSchema(out)
+		cdevice.ReleaseStruct(out)
 		assert.Equal(t, before, cdevice.ReadStats(), name)
 		assert.Empty(t, cdevice.LiveObjects(), name)
 	}
@@ -74,5 +74,5 @@ func TestExportedSchemasAreTraced(t *testing.T) {
 	out := garbageSchema()
 	require.NoError(t, cdevice.ExportSchema(schema, out))
 	assert.Empty(t, cdevice.LiveObjects())
-	cdevice.ReleaseCArrowSchema(out)
+	cdevice.ReleaseStruct(out)
 }

@@ -24,8 +24,8 @@ func throughC(t *testing.T, a *cdevice.Array, opts ...cdevice.ImportOption) *cde
 func throughPlain(t *testing.T, a *cdevice.Array, opts ...cdevice.ImportOption) *cdevice.Array {
 	t.Helper()
 	out, schema := garbagePlain(), garbageSchema()
-	require.NoError(t, cdevice.ExportPlainArray(a, out, schema))
-	back, err := cdevice.ImportPlainArray(out, schema, opts...)
+	require.NoError(t, cdevice.ExportArray(a, out, schema))
+	back, err := cdevice.ImportArray(out, schema, opts...)
 	require.NoError(t, err)
 	assert.Zero(t, plainArray(out).Release, "it was moved")
 	return back
@@ -54,9 +54,9 @@ func exportMadePlain(out *cdata.CArrowArray, schema *cdata.CArrowSchema) func(in
 		}
 		defer made.Release()
 		if a, ok := made.(*cdevice.Array); ok {
-			return cdevice.ExportPlainArray(a, out, schema)
+			return cdevice.ExportArray(a, out, schema)
 		}
-		return cdevice.ExportPlainRecordBatch(made.(*cdevice.RecordBatch), out, schema)
+		return cdevice.ExportRecordBatch(made.(*cdevice.RecordBatch), out, schema)
 	}
 }
 

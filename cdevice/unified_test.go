@@ -70,7 +70,7 @@ func TestAssumedHostReadable(t *testing.T) {
 
 		require.NoError(t, cdevice.ExportRecordBatch(b, out, nil))
 		assert.EqualValues(t, device.Metal, out.DeviceType, "the label stays")
-		cdevice.ReleaseCArrowDeviceArray(out)
+		cdevice.ReleaseStruct(out)
 		b.Release()
 	}
 }
@@ -222,18 +222,18 @@ func TestStreamsOfAssumedHostReadable(t *testing.T) {
 				out := garbagePlainStream()
 				r, err = cdevice.ImportRecordReader(open().stream, opts...)
 				require.NoError(t, err)
-				require.NoError(t, cdevice.ExportPlainRecordReader(r, out))
+				require.NoError(t, cdevice.ExportRecordReader(r, out))
 				r.Release()
-				r, err = cdevice.ImportPlainRecordReader(out)
+				r, err = cdevice.ImportRecordReader(out)
 				require.NoError(t, err)
 				ends(count(r.All()))
 				r.Release()
 
 				arrays, err = cdevice.ImportArrayReader(open().stream, opts...)
 				require.NoError(t, err)
-				require.NoError(t, cdevice.ExportPlainArrayReader(arrays, out))
+				require.NoError(t, cdevice.ExportArrayReader(arrays, out))
 				arrays.Release()
-				arrays, err = cdevice.ImportPlainArrayReader(out)
+				arrays, err = cdevice.ImportArrayReader(out)
 				require.NoError(t, err)
 				ends(count(arrays.All()))
 				arrays.Release()

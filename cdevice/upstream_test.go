@@ -60,7 +60,7 @@ func TestViewSizesAreNotLeaked(t *testing.T) {
 	var out cdevice.CArrowDeviceArray
 	require.NoError(t, cdevice.ExportRecordBatch(b, &out, nil))
 	assert.Equal(t, before.ExportedBlocks+1, cdevice.ReadStats().ExportedBlocks, "one allocation per export")
-	cdevice.ReleaseCArrowDeviceArray(&out)
+	cdevice.ReleaseStruct(&out)
 	assert.Equal(t, before, cdevice.ReadStats())
 }
 
@@ -105,7 +105,7 @@ func TestReleasedInputIsAnError(t *testing.T) {
 	b := wrap(t, oneColumn(t, fromJSON(t, arrow.PrimitiveTypes.Int32, `[1]`)))
 	out, schema := garbageArray(), garbageSchema()
 	require.NoError(t, cdevice.ExportRecordBatch(b, out, schema))
-	cdevice.ReleaseCArrowDeviceArray(out)
+	cdevice.ReleaseStruct(out)
 	_, err := cdevice.ImportRecordBatch(out, schema)
 	assert.ErrorIs(t, err, cdevice.ErrReleased)
 	assert.Zero(t, (*abi.ArrowSchema)(abi.Pointer(addressOf(schema))).Release, "the schema is consumed all the same")
@@ -137,7 +137,7 @@ func TestExportReadsNoData(t *testing.T) {
 	defer a.Release()
 	var out cdevice.CArrowDeviceArray
 	require.NoError(t, cdevice.ExportArray(a, &out, nil))
-	defer cdevice.ReleaseCArrowDeviceArray(&out)
+	defer cdevice.ReleaseStruct(&out)
 	assert.EqualValues(t, -1, out.Array.NullCount)
 	assert.Equal(t, array.UnknownNullCount, part.Data().NullN())
 }

@@ -230,10 +230,10 @@ func TestReaderThatValidates(t *testing.T) {
 			s := export(t, open())
 			out := garbageArray()
 			require.Zero(t, bridge.CallGetNext(abi.As[abi.ArrowDeviceArrayStream](s), abi.As[abi.ArrowDeviceArray](out)))
-			cdevice.ReleaseCArrowDeviceArray(out)
+			cdevice.ReleaseStruct(out)
 			assert.EqualValues(t, 22, bridge.CallGetNext(abi.As[abi.ArrowDeviceArrayStream](s), abi.As[abi.ArrowDeviceArray](out)), "EINVAL")
 			assert.Contains(t, bridge.CallGetLastError(abi.As[abi.ArrowDeviceArrayStream](s)), "want valid UTF-8")
-			cdevice.ReleaseCArrowDeviceArrayStream(s)
+			cdevice.ReleaseStruct(s)
 		})
 	}
 }

@@ -176,7 +176,7 @@ func TestDataThatIsResetAfterItWasWrapped(t *testing.T) {
 			before := exportedColumn(t, b)
 			held := garbageArray() // so that the next export fills a block of its own
 			require.NoError(t, cdevice.ExportRecordBatch(b, held, nil))
-			defer cdevice.ReleaseCArrowDeviceArray(held)
+			defer cdevice.ReleaseStruct(held)
 			data.Reset(whole.dt, 0, nil, nil, 1, 3)
 			after := exportedColumn(t, b)
 			assert.Equal(t, exportedArray{Buffers: []uintptr{0, bridge.Zeros}[:len(before.Buffers)], Below: after.Below}, after)
@@ -201,6 +201,6 @@ func TestExportsFromDataAndFromNodesInTurns(t *testing.T) {
 		for i, addr := range children(&abi.As[abi.ArrowDeviceArray](out).Array) {
 			assert.Equal(t, before, readExported(abi.At[abi.ArrowArray](addr), rec.Column(i).DataType()), "column %d after %d more", i, more)
 		}
-		cdevice.ReleaseCArrowDeviceArray(out)
+		cdevice.ReleaseStruct(out)
 	}
 }

@@ -97,14 +97,14 @@ func (o *object) exportPlainArray(ctx context.Context, s structs) error {
 			return err
 		}
 		defer b.Release()
-		return cdevice.ExportPlainRecordBatch(b, array, schema)
+		return cdevice.ExportRecordBatch(b, array, schema)
 	case kindArray:
 		a, err := o.array.AsCPU(ctx)
 		if err != nil {
 			return err
 		}
 		defer a.Release()
-		return cdevice.ExportPlainArray(a, array, schema)
+		return cdevice.ExportArray(a, array, schema)
 	}
 	return typeErrorf("a %s is not an array", o.kind)
 }
@@ -127,7 +127,7 @@ func (in *invocation) exportStream(o *object, form string) (any, error) {
 				return err
 			}
 			return sc.unlock(s[0], capi.UnlockDeviceStream, func() {
-				cdevice.ReleaseCArrowDeviceArrayStream(cdevice.DeviceArrayStreamFromPtr(s[0]))
+				cdevice.ReleaseStruct(cdevice.DeviceArrayStreamFromPtr(s[0]))
 			})
 		}, deviceStreamStruct)
 	}
@@ -137,10 +137,10 @@ func (in *invocation) exportStream(o *object, form string) (any, error) {
 	}
 	defer cpu.Release()
 	return structs{}.fill(func(s structs) error {
-		if err := cdevice.ExportPlainRecordReader(cpu, cdevice.ArrayStreamFromPtr(s[0])); err != nil {
+		if err := cdevice.ExportRecordReader(cpu, cdevice.ArrayStreamFromPtr(s[0])); err != nil {
 			return err
 		}
-		return sc.unlock(s[0], capi.UnlockStream, func() { cdevice.ReleaseCArrowArrayStream(cdevice.ArrayStreamFromPtr(s[0])) })
+		return sc.unlock(s[0], capi.UnlockStream, func() { cdevice.ReleaseStruct(cdevice.ArrayStreamFromPtr(s[0])) })
 	}, plainStreamStruct)
 }
 
@@ -168,7 +168,7 @@ func (in *invocation) exportChunks(a *cdevice.Array, form string) (any, error) {
 		}, deviceStreamStruct)
 	}
 	return structs{}.fill(func(s structs) error {
-		return cdevice.ExportPlainArrayReader(r, cdevice.ArrayStreamFromPtr(s[0]))
+		return cdevice.ExportArrayReader(r, cdevice.ArrayStreamFromPtr(s[0]))
 	}, plainStreamStruct)
 }
 

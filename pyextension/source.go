@@ -128,22 +128,22 @@ func (s *source) discard() {
 		s.object.drop()
 	}
 	if s.schema != 0 {
-		cdevice.ReleaseCArrowSchema(cdevice.SchemaFromPtr(s.schema))
+		cdevice.ReleaseStruct(cdevice.SchemaFromPtr(s.schema))
 		capi.Free(s.schema)
 	}
 	if s.data != 0 {
 		switch s.form {
 		case formDeviceArray:
-			cdevice.ReleaseCArrowDeviceArray(cdevice.DeviceArrayFromPtr(s.data))
+			cdevice.ReleaseStruct(cdevice.DeviceArrayFromPtr(s.data))
 			capi.Free(s.data)
 		case formArray:
-			cdevice.ReleaseCArrowArray(cdevice.ArrayFromPtr(s.data))
+			cdevice.ReleaseStruct(cdevice.ArrayFromPtr(s.data))
 			capi.Free(s.data)
 		case formDeviceStream:
-			cdevice.ReleaseCArrowDeviceArrayStream(cdevice.DeviceArrayStreamFromPtr(s.data))
+			cdevice.ReleaseStruct(cdevice.DeviceArrayStreamFromPtr(s.data))
 			capi.Free(s.data)
 		case formStream:
-			cdevice.ReleaseCArrowArrayStream(cdevice.ArrayStreamFromPtr(s.data))
+			cdevice.ReleaseStruct(cdevice.ArrayStreamFromPtr(s.data))
 			capi.Free(s.data)
 		case formTensor, formLegacyTensor:
 			s.discardTensor()
@@ -170,7 +170,7 @@ func (s *source) importReader(sc *scope) (*cdevice.RecordReader, error) {
 	case s.form == formDeviceStream:
 		return owned[*cdevice.RecordReader](sc)(cdevice.ImportRecordReader(cdevice.DeviceArrayStreamFromPtr(s.data), cdevice.WithGIL()))
 	case s.form == formStream:
-		return owned[*cdevice.RecordReader](sc)(cdevice.ImportPlainRecordReader(cdevice.ArrayStreamFromPtr(s.data), cdevice.WithGIL()))
+		return owned[*cdevice.RecordReader](sc)(cdevice.ImportRecordReader(cdevice.ArrayStreamFromPtr(s.data), cdevice.WithGIL()))
 	case s.form == formObject && s.object.kind == kindReader:
 		sc.under(s.object.reader.scope)
 		return s.object.reader.take("a call of this library")
@@ -212,7 +212,7 @@ func (s *source) importBatch(sc *scope) (*cdevice.RecordBatch, error) {
 	case s.form == formDeviceArray:
 		return owned[*cdevice.RecordBatch](sc)(cdevice.ImportRecordBatch(cdevice.DeviceArrayFromPtr(s.data), cdevice.SchemaFromPtr(s.schema), cdevice.WithGIL()))
 	case s.form == formArray:
-		return owned[*cdevice.RecordBatch](sc)(cdevice.ImportPlainRecordBatch(cdevice.ArrayFromPtr(s.data), cdevice.SchemaFromPtr(s.schema), cdevice.WithGIL()))
+		return owned[*cdevice.RecordBatch](sc)(cdevice.ImportRecordBatch(cdevice.ArrayFromPtr(s.data), cdevice.SchemaFromPtr(s.schema), cdevice.WithGIL()))
 	case s.form == formObject && s.object.kind == kindBatch:
 		return s.object.batch, nil
 	case s.form == formDeviceStream, s.form == formStream, s.form == formObject && s.object.kind == kindReader:
@@ -232,7 +232,7 @@ func (s *source) anArray(sc *scope) (*cdevice.Array, error) {
 	case s.form == formDeviceArray:
 		return owned[*cdevice.Array](sc)(cdevice.ImportArray(cdevice.DeviceArrayFromPtr(s.data), cdevice.SchemaFromPtr(s.schema), cdevice.WithGIL()))
 	case s.form == formArray:
-		return owned[*cdevice.Array](sc)(cdevice.ImportPlainArray(cdevice.ArrayFromPtr(s.data), cdevice.SchemaFromPtr(s.schema), cdevice.WithGIL()))
+		return owned[*cdevice.Array](sc)(cdevice.ImportArray(cdevice.ArrayFromPtr(s.data), cdevice.SchemaFromPtr(s.schema), cdevice.WithGIL()))
 	case s.form == formObject && s.object.kind == kindArray:
 		return s.object.array, nil
 	case s.form == formDeviceStream:
@@ -242,7 +242,7 @@ func (s *source) anArray(sc *scope) (*cdevice.Array, error) {
 		}
 		return owned[*cdevice.Array](sc)(collectArrays(sc.ctx, r))
 	case s.form == formStream:
-		r, err := owned[*cdevice.ArrayReader](sc)(cdevice.ImportPlainArrayReader(cdevice.ArrayStreamFromPtr(s.data), cdevice.WithGIL()))
+		r, err := owned[*cdevice.ArrayReader](sc)(cdevice.ImportArrayReader(cdevice.ArrayStreamFromPtr(s.data), cdevice.WithGIL()))
 		if err != nil {
 			return nil, err
 		}

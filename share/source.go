@@ -29,7 +29,7 @@ type span struct{ start, size uintptr }
 
 // release ends the batch and the event.
 func (s *source) release() error {
-	cdevice.ReleaseCArrowDeviceArray(&s.array)
+	cdevice.ReleaseStruct(&s.array)
 	if s.event == nil {
 		return nil
 	}

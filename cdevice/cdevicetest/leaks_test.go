@@ -117,18 +117,18 @@ func TestCheckLeaksPrintsTheStackOfEachObject(t *testing.T) {
 			b := forget(t)
 			defer b.Release()
 			require.NoError(t, cdevice.ExportRecordBatch(b, arr, nil))
-			return func() { cdevice.ReleaseCArrowDeviceArray(arr) }
+			return func() { cdevice.ReleaseStruct(arr) }
 		},
 		"exported ArrowSchema": func() func() {
 			sch := new(cdata.CArrowSchema)
 			b := forget(t)
 			defer b.Release()
 			require.NoError(t, cdevice.ExportSchema(b.Schema(), sch))
-			return func() { cdevice.ReleaseCArrowSchema(sch) }
+			return func() { cdevice.ReleaseStruct(sch) }
 		},
 		"exported ArrowDeviceArrayStream": func() func() {
 			stream := exportedStream(t)
-			return func() { cdevice.ReleaseCArrowDeviceArrayStream(stream) }
+			return func() { cdevice.ReleaseStruct(stream) }
 		},
 		"imported ArrowDeviceArrayStream": func() func() {
 			in, err := cdevice.ImportRecordReader(exportedStream(t))
@@ -145,7 +145,7 @@ func TestCheckLeaksPrintsTheStackOfEachObject(t *testing.T) {
 			s, err := cdevice.ImportAsync(ctx, &handler)
 			require.NoError(t, err)
 			return func() {
-				cdevice.ReleaseCArrowAsyncDeviceStreamHandler(&handler)
+				cdevice.ReleaseStruct(&handler)
 				require.NoError(t, s.Close(ctx))
 			}
 		},

@@ -79,7 +79,7 @@ func (a anArray) export(out *cdevice.CArrowDeviceArray, schema *cdata.CArrowSche
 }
 
 func (a anArray) exportPlain(out *cdata.CArrowArray, schema *cdata.CArrowSchema) error {
-	return cdevice.ExportPlainArray(a.Array, out, schema)
+	return cdevice.ExportArray(a.Array, out, schema)
 }
 
 func (a anArray) exportSchema(out *cdata.CArrowSchema) error {
@@ -124,7 +124,7 @@ func (b aBatch) export(out *cdevice.CArrowDeviceArray, schema *cdata.CArrowSchem
 }
 
 func (b aBatch) exportPlain(out *cdata.CArrowArray, schema *cdata.CArrowSchema) error {
-	return cdevice.ExportPlainRecordBatch(b.RecordBatch, out, schema)
+	return cdevice.ExportRecordBatch(b.RecordBatch, out, schema)
 }
 
 func (b aBatch) exportSchema(out *cdata.CArrowSchema) error {

@@ -12,7 +12,7 @@ import "github.com/arrowdevice/arrowdevice/cdevice"
 //export golib_import_plain_array
 func golib_import_plain_array(array, schema C.uintptr_t, validate, withGIL C.int, out *C.uint64_t) *C.char {
 	return create(out, func() (thing, error) {
-		a, err := cdevice.ImportPlainArray(cdevice.ArrayFromPtr(uintptr(array)), cdevice.SchemaFromPtr(uintptr(schema)), importOptions(withGIL)...)
+		a, err := cdevice.ImportArray(cdevice.ArrayFromPtr(uintptr(array)), cdevice.SchemaFromPtr(uintptr(schema)), importOptions(withGIL)...)
 		a, err = checked(a, err, validate)
 		return anArray{a}, err
 	})
@@ -21,7 +21,7 @@ func golib_import_plain_array(array, schema C.uintptr_t, validate, withGIL C.int
 //export golib_import_plain_batch
 func golib_import_plain_batch(array, schema C.uintptr_t, validate, withGIL C.int, out *C.uint64_t) *C.char {
 	return create(out, func() (thing, error) {
-		b, err := cdevice.ImportPlainRecordBatch(cdevice.ArrayFromPtr(uintptr(array)), cdevice.SchemaFromPtr(uintptr(schema)), importOptions(withGIL)...)
+		b, err := cdevice.ImportRecordBatch(cdevice.ArrayFromPtr(uintptr(array)), cdevice.SchemaFromPtr(uintptr(schema)), importOptions(withGIL)...)
 		b, err = checked(b, err, validate)
 		return aBatch{b}, err
 	})
@@ -54,9 +54,9 @@ func golib_import_plain_stream(address C.uintptr_t, ofArrays, validate, prefetch
 		opts := importOptions(withGIL)
 		in := cdevice.ArrayStreamFromPtr(uintptr(address))
 		if ofArrays != 0 {
-			return arraysOf(validate, prefetch)(cdevice.ImportPlainArrayReader(in, opts...))
+			return arraysOf(validate, prefetch)(cdevice.ImportArrayReader(in, opts...))
 		}
-		return batchesOf(validate, prefetch)(cdevice.ImportPlainRecordReader(in, opts...))
+		return batchesOf(validate, prefetch)(cdevice.ImportRecordReader(in, opts...))
 	})
 }
 

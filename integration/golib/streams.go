@@ -45,7 +45,7 @@ func (s batches) export(out *cdevice.CArrowDeviceArrayStream) error {
 }
 
 func (s batches) exportPlain(out *cdata.CArrowArrayStream) error {
-	return cdevice.ExportPlainRecordReader(s.RecordReader, out)
+	return cdevice.ExportRecordReader(s.RecordReader, out)
 }
 
 func (s batches) describe() description {
@@ -73,7 +73,7 @@ func (s arrays) export(out *cdevice.CArrowDeviceArrayStream) error {
 }
 
 func (s arrays) exportPlain(out *cdata.CArrowArrayStream) error {
-	return cdevice.ExportPlainArrayReader(s.ArrayReader, out)
+	return cdevice.ExportArrayReader(s.ArrayReader, out)
 }
 
 func (s arrays) describe() description {

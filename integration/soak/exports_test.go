@@ -126,8 +126,8 @@ func (c *consumer) consume(read take) (err error) {
 
 // refuse releases the consumer's batch.
 func (c *consumer) refuse() error {
-	cdevice.ReleaseCArrowDeviceArray(c.out)
-	cdevice.ReleaseCArrowSchema(c.schema)
+	cdevice.ReleaseStruct(c.out)
+	cdevice.ReleaseStruct(c.schema)
 	return nil
 }
 
@@ -156,7 +156,7 @@ func takeStruct(c *consumer, s device.Stream, dst device.Ptr) error {
 }
 
 func takeOnThread(c *consumer, s device.Stream, dst device.Ptr) error {
-	cdevice.ReleaseCArrowSchema(c.schema)
+	cdevice.ReleaseStruct(c.schema)
 	return errors.Join(c.enqueue(s, dst), cpeer.ReleaseOnThread(abi.As[abi.ArrowArray](&c.out.Array)))
 }
 

@@ -105,7 +105,7 @@ func checkNoEvent(a *cdevice.Array) error {
 		return err
 	}
 	pending := out.SyncEvent != 0
-	cdevice.ReleaseCArrowDeviceArray(&out)
+	cdevice.ReleaseStruct(&out)
 	if pending {
 		return fielderr.Invalid(fielderr.OpExport, "Array", "an array with an event", "one without: WithStream orders consumers behind it, Array.Synchronize waits for it")
 	}

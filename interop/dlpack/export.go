@@ -94,7 +94,7 @@ func export(a *cdevice.Array, o *exportOptions, opts []ExportOption, size uintpt
 	done := false
 	defer func() {
 		if !done {
-			cdevice.ReleaseCArrowDeviceArray(&arr)
+			cdevice.ReleaseStruct(&arr)
 		}
 	}()
 	walk := walker{noNulls: o.noNulls, readable: ready && cpuAccessible(a)}

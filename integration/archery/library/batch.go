@@ -34,7 +34,7 @@ func exportBatch(ctx context.Context, path string, index int, out *cdata.CArrowA
 		return err
 	}
 	defer batch.Release()
-	return cdevice.ExportPlainRecordBatch(batch, out, nil)
+	return cdevice.ExportRecordBatch(batch, out, nil)
 }
 
 // wrap makes a batch of rec: a slice from the middle of a longer one if the route is sliced.
@@ -80,7 +80,7 @@ func compareBatch(ctx context.Context, path string, index int, in *cdata.CArrowA
 	if err != nil {
 		return fmt.Errorf("batch %d: %w", index, err)
 	}
-	batch, err := cdevice.ImportPlainRecordBatchWithSchema(in, file.Schema())
+	batch, err := cdevice.ImportRecordBatchWithSchema(in, file.Schema())
 	if err != nil {
 		return err
 	}

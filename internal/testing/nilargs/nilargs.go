@@ -143,11 +143,19 @@ func Check(t *testing.T, path string, is error, rows map[string]Row, tags ...str
 			t.Errorf("%s has no row: what does a nil argument do?", name)
 		}
 	}
+	for name := range rows {
+		if !slices.Contains(arguments, name) {
+			t.Errorf("%s: there is no such argument any more", name)
+		}
+	}
+	Run(t, is, rows)
+}
+
+// Run calls each row. It is for more rows of arguments that [Check] has checked.
+func Run(t *testing.T, is error, rows map[string]Row) {
+	t.Helper()
 	for name, row := range rows {
 		t.Run(name, func(t *testing.T) {
-			if !slices.Contains(arguments, name) {
-				t.Fatal("there is no such argument any more")
-			}
 			err, panicked := call(row.Call)
 			switch {
 			case panicked != row.Panics:

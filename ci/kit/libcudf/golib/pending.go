@@ -147,8 +147,8 @@ func findBuffers(ctx context.Context, m made) ([]device.Range, error) {
 	if err := m.export(&out, &schema); err != nil {
 		return nil, err
 	}
-	defer cdevice.ReleaseCArrowSchema(&schema)
-	defer cdevice.ReleaseCArrowDeviceArray(&out)
+	defer cdevice.ReleaseStruct(&schema)
+	defer cdevice.ReleaseStruct(&out)
 	root := abi.As[abi.ArrowArray](&out.Array)
 	if _, ok := m.(madeArray); ok {
 		return disjoint(buffersOf(nil, root, columns[0].Data())), nil
