@@ -10,7 +10,6 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/cdata"
 
 	"github.com/arrowdevice/arrowdevice/internal/abi"
-	"github.com/arrowdevice/arrowdevice/internal/copyplan"
 	"github.com/arrowdevice/arrowdevice/internal/excerpt"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"github.com/arrowdevice/arrowdevice/internal/items"
@@ -154,7 +153,7 @@ func (l *lastError) address() uintptr {
 	if l.text == nil {
 		return 0
 	}
-	return uintptr(copyplan.AddressOf(l.text))
+	return abi.AddressOf(l.text)
 }
 
 func (l *lastError) close() {

@@ -61,11 +61,11 @@ var extras = []extra{
 		"at.Event = mem.Block.SetEvent(d.event.Handle())", "_ = mem.Block.SetEvent(d.event.Handle())",
 	},
 	{
-		"internal/copyplan/todevice.go", "source.enqueue", "page-locked sources are kept",
+		"internal/copyplan/todevice.go", "deviceMemory.fill", "page-locked sources are kept",
 		"kept = kept || later", "_ = later",
 	},
 	{
-		"internal/copyplan/todevice.go", "source.enqueue", "device sources are kept",
+		"internal/copyplan/todevice.go", "deviceMemory.fill", "device sources are kept",
 		"kept = kept || len(copies.list) > 0", "kept = kept || len(copies.list) < 0",
 	},
 	{
@@ -82,7 +82,7 @@ var extras = []extra{
 	},
 	{
 		"internal/copyplan/sanitize.go", "sanitizer.bad", "nulls of a dictionary are looked for",
-		"bad = mayHaveNulls(&n.Children[0]) && countNulls(&n.Children[0]) > 0", "bad = mayHaveNulls(&n.Children[0]) && countNulls(&n.Children[0]) < 0",
+		"bad = mayHaveNulls(&n.Children[0]) && hostread.CountNulls(&n.Children[0]) > 0", "bad = mayHaveNulls(&n.Children[0]) && hostread.CountNulls(&n.Children[0]) < 0",
 	},
 	{
 		"cdevice/event.go", "recordEvent", "the recorded event",

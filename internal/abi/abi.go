@@ -148,3 +148,6 @@ func StringLen(addr uintptr, limit int) int {
 	}
 	return n
 }
+
+// AddressOf returns the address of the bytes, which the caller keeps alive.
+func AddressOf(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }

@@ -1,13 +1,16 @@
 package copyplan
 
 import (
-	"unsafe"
-
 	"github.com/arrowdevice/arrowdevice/device"
-	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/layout"
-	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
+
+// blockAlignment is the alignment of every buffer in the allocation of a copy. The bytes between a
+// buffer's end and the next buffer are zero: consumers read bitmaps in whole words, and cuDF itself
+// pads to 64 bytes.
+const blockAlignment = 256
+
+func blockAligned(n int64) int64 { return (n + blockAlignment - 1) &^ (blockAlignment - 1) }
 
 // blockLayout has the positions of the parts of copy plans in one allocation.
 type blockLayout struct {
@@ -59,70 +62,32 @@ func (l *blockLayout) add(trees []Plan) {
 
 func (l *blockLayout) empty() int64 { return l.size - blockAlignment }
 
-// builder makes the nodes of copy plans that were laid out in a block.
-type builder struct {
-	*tree.Block
-	layout  *blockLayout
-	nodes   []tree.Node
-	views   []int64
-	part    int // the index of the next part
-	entries int // entries of buffer arrays that are used
+// ranges returns the ranges of the parts of the layout, in order.
+func (l *blockLayout) ranges(base device.Ptr) []device.Range {
+	ranges := make([]device.Range, len(l.parts))
+	for i, p := range l.parts {
+		ranges[i] = device.Range{Dst: base + device.Ptr(l.offsets[i]), Size: p.Size}
+	}
+	return ranges
 }
 
-// buildNodes makes the nodes of a block at base. mem pins the Go memory that exported structs will
-// point to.
-func buildNodes(mem *tree.Owner, base device.Ptr, l *blockLayout, trees []Plan) []tree.Node {
-	entries := len(l.parts) + l.nodes + 1 // at least one entry for each node, and the last one for the event
-	b := builder{
-		Block:  &tree.Block{Base: base, Size: l.size, Buffers: make([]uintptr, entries), Sizes: make([]int64, entries), Lengths: make([]int64, entries)},
-		layout: l,
-		nodes:  make([]tree.Node, l.nodes),
-		views:  make([]int64, l.views),
-	}
-	mem.Block = b.Block
-	mem.Pin(&b.Buffers[0])
-	if l.views > 0 {
-		mem.Pin(&b.views[0])
-	}
-	return b.build(trees)
+// copyRanges is a list of copies of parts. One extends the one before it if source and destination continue there. The bytes
+// between whole buffers of one block are zero, so they may be copied too; what follows a cut part are other elements.
+type copyRanges struct {
+	list       []device.Range
+	afterWhole bool // the last part is a whole buffer
 }
 
-func (b *builder) build(trees []Plan) []tree.Node {
-	nodes := tree.Take(&b.nodes, len(trees))
-	for i := range trees {
-		t, n := &trees[i], &nodes[i]
-		*n = tree.Node{Type: t.dtype, Layout: t.Layout, Length: t.Length, Nulls: t.nulls}
-		count := len(t.Parts)
-		first := b.entries
-		b.entries += count + 1
-		b.Lengths[first] = t.Length
-		for k, p := range t.Parts {
-			b.Sizes[first+k] = p.Size
-			b.Buffers[first+k] = b.address(t, k, p)
-			b.part++
+func (r *copyRanges) add(dst uintptr, p part) {
+	both := r.afterWhole && p.whole
+	r.afterWhole = p.whole
+	if k := len(r.list) - 1; k >= 0 {
+		last := &r.list[k]
+		gap := p.Addr - uintptr(last.Src) - uintptr(last.Size)
+		if gap == dst-uintptr(last.Dst)-uintptr(last.Size) && (gap == 0 || both && gap < blockAlignment) {
+			last.Size += int64(gap) + p.Size
+			return
 		}
-		if t.Layout.Kind == layout.View {
-			sizes := tree.Take(&b.views, count-t.Layout.FirstData()-1)
-			copy(sizes, b.Sizes[first+t.Layout.FirstData()+1:first+count])
-			b.Buffers[first+count] = bridge.Zeros
-			if len(sizes) > 0 {
-				b.Buffers[first+count] = uintptr(unsafe.Pointer(&sizes[0]))
-			}
-			count++
-		}
-		n.Buffers = b.Buffers[first : first+count : first+count]
-		n.Children = b.build(t.Children)
 	}
-	return nodes
-}
-
-// address returns the address of part k of a tree, or 0 for a bitmap of no bytes.
-func (b *builder) address(t *Plan, k int, p part) uintptr {
-	switch {
-	case p.Size > 0:
-		return uintptr(b.Base) + uintptr(b.layout.offsets[b.part])
-	case t.Layout.Validity && k == 0:
-		return 0
-	}
-	return uintptr(b.Base) + uintptr(b.layout.empty())
+	r.list = append(r.list, device.Range{Dst: device.Ptr(dst), Src: device.Ptr(p.Addr), Size: p.Size})
 }

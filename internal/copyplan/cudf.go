@@ -115,7 +115,7 @@ func rebuilt(ctx context.Context, t tree.Tree, types []arrow.DataType, marked []
 		}
 		plans[i], *from = (*from)[0], (*from)[1:]
 	}
-	made, err := src.toDevice(ctx, plans, dev, nil)
+	made, err := copyToDevice(ctx, src, plans, dev, nil)
 	made.Name = t.Name
 	return made, err
 }

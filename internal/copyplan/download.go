@@ -8,6 +8,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
@@ -20,7 +21,7 @@ type downloader struct {
 
 // download copies ranges of device memory to the buffer, and waits. It takes the buffer: after an
 // error, it releases it when no copy writes to it any more.
-func (s *source) download(ctx context.Context, list []device.Range, to *memory.Buffer, on device.Stream) error {
+func download(ctx context.Context, s *source, list []device.Range, to *memory.Buffer, on device.Stream) error {
 	stream, done, err := copyStream(on, s.dev)
 	if err != nil {
 		to.Release()
@@ -32,7 +33,7 @@ func (s *source) download(ctx context.Context, list []device.Range, to *memory.B
 		return err
 	}
 	d := downloader{s, stream, to}
-	if stager, ok := s.dev.(device.Stager); !ok || stager.PageLocked(AddressOf(to.Bytes()), int64(to.Len())) {
+	if stager, ok := s.dev.(device.Stager); !ok || stager.PageLocked(device.Ptr(abi.AddressOf(to.Bytes())), int64(to.Len())) {
 		return d.direct(ctx, list)
 	}
 	if err := d.staged(ctx, list); err != nil {

@@ -1,16 +1,12 @@
 package copyplan
 
-import "github.com/arrowdevice/arrowdevice/device"
+import (
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
+)
 
-// The padding of a copy. In CPU memory, source.fill (tohost.go) clears the bytes between buffers; on a
-// device, source.enqueue (todevice.go) copies zeros to them or sets them.
-
-// blockAlignment is the alignment of every buffer in the allocation of a copy. The bytes between a
-// buffer's end and the next buffer are zero: consumers read bitmaps in whole words, and cuDF itself
-// pads to 64 bytes.
-const blockAlignment = 256
-
-func blockAligned(n int64) int64 { return (n + blockAlignment - 1) &^ (blockAlignment - 1) }
+// The padding of a copy. In CPU memory, fillFromHost clears the bytes between buffers; on a device,
+// deviceMemory.fill copies zeros to them or sets them.
 
 // zeros is the source of the bytes in gaps: one allocation of the Go heap, which does not move.
 var zeros = make([]byte, 2*blockAlignment)
@@ -23,7 +19,7 @@ func withZeros(ranges []device.Range, base device.Ptr, size int64) []device.Rang
 	gap := func(to device.Ptr) {
 		for at < to {
 			n := min(int64(to-at), int64(len(zeros)))
-			filled = append(filled, device.Range{Dst: at, Src: AddressOf(zeros), Size: n})
+			filled = append(filled, device.Range{Dst: at, Src: device.Ptr(abi.AddressOf(zeros)), Size: n})
 			at += device.Ptr(n)
 		}
 	}
@@ -43,7 +39,7 @@ func joined(ranges []device.Range) []device.Range {
 		if k := len(filled) - 1; k >= 0 {
 			end := filled[k].Dst + device.Ptr(filled[k].Size)
 			if gap := int64(r.Dst - end); gap > 0 && gap < blockAlignment { // no part is between them
-				filled = append(filled, device.Range{Dst: end, Src: AddressOf(zeros), Size: gap})
+				filled = append(filled, device.Range{Dst: end, Src: device.Ptr(abi.AddressOf(zeros)), Size: gap})
 			}
 		}
 		filled = append(filled, r)
@@ -52,21 +48,12 @@ func joined(ranges []device.Range) []device.Range {
 }
 
 // gaps returns the copies of zeros to the bytes that no part of the layout writes.
-func (l *blockLayout) gaps(base device.Ptr) []device.Range {
-	var gaps []device.Range
+func gaps(l *blockLayout, base device.Ptr) []device.Range {
+	var list []device.Range
 	for _, r := range withZeros(l.ranges(base), base, l.size) {
 		if r.Src != 0 {
-			gaps = append(gaps, r)
+			list = append(list, r)
 		}
 	}
-	return gaps
-}
-
-// ranges returns the ranges of the parts of the layout, in order.
-func (l *blockLayout) ranges(base device.Ptr) []device.Range {
-	ranges := make([]device.Range, len(l.parts))
-	for i, p := range l.parts {
-		ranges[i] = device.Range{Dst: base + device.Ptr(l.offsets[i]), Size: p.Size}
-	}
-	return ranges
+	return list
 }

@@ -106,13 +106,13 @@ func (s sanitizer) bad(n *tree.Node) (bad bool, err error) {
 		case layout.Binary64:
 			bad, err = notEmpty[int64](s, n)
 		case layout.FixedList:
-			bad = countNulls(n) > 0
+			bad = hostread.CountNulls(n) > 0
 		case layout.Struct:
 			bad, err = s.validBelow(n)
 		}
 	}
 	if n.Layout.Kind == layout.Dictionary {
-		bad = mayHaveNulls(&n.Children[0]) && countNulls(&n.Children[0]) > 0
+		bad = mayHaveNulls(&n.Children[0]) && hostread.CountNulls(&n.Children[0]) > 0
 	}
 	for i := range n.Children {
 		if bad || err != nil {
@@ -123,13 +123,6 @@ func (s sanitizer) bad(n *tree.Node) (bad bool, err error) {
 		}
 	}
 	return bad, err
-}
-
-// countNulls counts the nulls in the bitmap, which is not what the producer says.
-func countNulls(n *tree.Node) int64 {
-	counted := *n
-	counted.Nulls = tree.UnknownNulls
-	return hostread.Nulls(&counted)
 }
 
 // any reports whether the condition holds for one of the first count elements.
@@ -214,7 +207,7 @@ func (s sanitizer) uneven(n *tree.Node, dt arrow.DataType) (bad bool, err error)
 	if becomesFixed(n, l) && n.Length > 0 {
 		width := int64(st.(*arrow.FixedSizeListType).Len())
 		offsets := hostread.Values[int32](n, 1, n.Length+1)
-		bad = mayHaveNulls(n) && countNulls(n) > 0 || n.Children[0].Length < (n.Offset+n.Length)*width
+		bad = mayHaveNulls(n) && hostread.CountNulls(n) > 0 || n.Children[0].Length < (n.Offset+n.Length)*width
 		if !bad {
 			bad, err = s.any(n.Length+1, func(i int) bool { return int64(offsets[i]) != (n.Offset+int64(i))*width })
 		}

@@ -71,16 +71,12 @@ func (s *source) plan(toHost bool) ([]Plan, error) {
 	return trees, nil
 }
 
-// EventAfter returns an event that is complete when the work enqueued on the stream so far has
-// completed.
-func EventAfter(s device.Stream) (device.Event, error) {
-	e, err := s.Device().NewEvent()
-	if err != nil {
-		return nil, err
-	}
-	if err := s.Record(e); err != nil {
-		tree.CloseEvent(e)
-		return nil, err
-	}
-	return e, nil
+// keepUntilDone keeps the source, and calls release, after the work enqueued on the stream so far
+// has completed.
+func (s *source) keepUntilDone(stream device.Stream, release func()) {
+	s.Mem.Retain()
+	afterStream(stream, s.Mem.Known(), func() {
+		release()
+		s.Mem.Release()
+	})
 }

@@ -2,11 +2,13 @@ package copyplan
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/apache/arrow-go/v18/arrow/memory/mallocator"
 
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
 )
 
 // The CPU memory that a device copies from and to. A device.Stager has page-locked memory for it; for
@@ -38,7 +40,7 @@ var cAllocator = mallocator.NewMallocator()
 type cMemory struct{ buffer *memory.Buffer }
 
 // Ptr returns the address.
-func (m cMemory) Ptr() device.Ptr { return AddressOf(m.buffer.Bytes()) }
+func (m cMemory) Ptr() device.Ptr { return device.Ptr(abi.AddressOf(m.buffer.Bytes())) }
 
 // Size returns the size in bytes.
 func (m cMemory) Size() int64 { return int64(m.buffer.Len()) }
@@ -100,4 +102,31 @@ func upload(ctx context.Context, dev device.Device, ranges []device.Range, s dev
 	}
 	done.OnComplete(free)
 	return done, nil
+}
+
+// allocateArrow turns the panic of an allocator that has no memory into an error. ctx ends the wait
+// for memory, if the allocator can wait with a context.
+func allocateArrow(ctx context.Context, mem memory.Allocator, size int64) (b *memory.Buffer, err error) {
+	if m, ok := mem.(interface {
+		TryAllocate(context.Context, int) ([]byte, error)
+	}); ok {
+		bytes, err := m.TryAllocate(ctx, int(size))
+		if err != nil {
+			return nil, fmt.Errorf("cdevice: copy: %w", err)
+		}
+		return memory.NewBufferWithAllocator(bytes, mem), nil
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			b, err = nil, fmt.Errorf("cdevice: copy: no memory: %v", v)
+			if cause, ok := v.(error); ok {
+				err = fmt.Errorf("cdevice: copy: %w", cause)
+			}
+		}
+	}()
+	// Zeroing memory that is overwritten would take a good part of the time of the copy.
+	if m, ok := mem.(interface{ AllocateUninitialized(int) []byte }); ok {
+		return memory.NewBufferWithAllocator(m.AllocateUninitialized(int(size)), mem), nil
+	}
+	return memory.NewBufferWithAllocator(mem.Allocate(int(size)), mem), nil
 }

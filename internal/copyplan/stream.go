@@ -5,6 +5,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+	"github.com/arrowdevice/arrowdevice/internal/keep"
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
@@ -57,4 +58,30 @@ func checkOnStream(on device.Stream, at, from tree.Location) error {
 		return nil
 	}
 	return err
+}
+
+// EventAfter returns an event that is complete when the work enqueued on the stream so far has
+// completed.
+func EventAfter(s device.Stream) (device.Event, error) {
+	e, err := s.Device().NewEvent()
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Record(e); err != nil {
+		tree.CloseEvent(e)
+		return nil, err
+	}
+	return e, nil
+}
+
+// afterStream calls f after the work enqueued on the stream so far has completed; if no event can
+// be recorded there, after all work of its device.
+func afterStream(s device.Stream, known *keep.Known, f func()) {
+	e, err := EventAfter(s)
+	if err != nil {
+		keep.AfterWork(s.Device(), known, f)
+		return
+	}
+	defer tree.CloseEvent(e)
+	keep.OnComplete(e, known, f)
 }

@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
-	"unsafe"
+	"sync/atomic"
 
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/keep"
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
@@ -30,11 +31,11 @@ func ToDevice(ctx context.Context, from tree.Tree, dev device.Device, on device.
 	if err != nil {
 		return tree.Tree{}, err
 	}
-	return src.toDevice(ctx, trees, dev, on)
+	return copyToDevice(ctx, src, trees, dev, on)
 }
 
-// toDevice makes a copy of the plans in memory of dev. The caller owns the reference to its owner.
-func (s *source) toDevice(ctx context.Context, trees []Plan, dev device.Device, on device.Stream) (tree.Tree, error) {
+// copyToDevice makes a copy of the plans of the source in memory of dev. The caller owns the reference to its owner.
+func copyToDevice(ctx context.Context, s *source, trees []Plan, dev device.Device, on device.Stream) (tree.Tree, error) {
 	at := tree.Location{ID: dev.ID(), Dev: dev}
 	laid := layBlock(trees)
 	stream, done, err := copyStream(on, dev)
@@ -48,7 +49,7 @@ func (s *source) toDevice(ctx context.Context, trees []Plan, dev device.Device, 
 	}
 	DeviceCopies.Add(1)
 	d := &deviceMemory{dev: dev, memory: memory, stream: stream}
-	kept, err := s.enqueue(ctx, d, laid, on == nil)
+	kept, err := d.fill(ctx, s, laid, on == nil)
 	switch {
 	case !kept:
 	case d.event != nil:
@@ -79,10 +80,9 @@ func (s *source) toDevice(ctx context.Context, trees []Plan, dev device.Device, 
 // the caller's. A smaller one is staged together with its neighbours: see device.Stager.
 const leastDirect = 64 << 10
 
-// enqueue copies the parts to the device, and sets d.event to an event after all copies. own reports
-// that the stream is the copy's own. kept reports whether the device may read the source after enqueue
-// has returned.
-func (s *source) enqueue(ctx context.Context, d *deviceMemory, l *blockLayout, own bool) (kept bool, err error) {
+// fill copies the parts of the source to the memory, and sets d.event to an event after all copies. own reports
+// that the stream is the copy's own. kept reports whether the device may read the source after fill has returned.
+func (d *deviceMemory) fill(ctx context.Context, s *source, l *blockLayout, own bool) (kept bool, err error) {
 	base := uintptr(d.memory.Ptr())
 	filler, fills := d.dev.(device.Memsetter)
 	var direct, copies copyRanges
@@ -95,7 +95,7 @@ func (s *source) enqueue(ctx context.Context, d *deviceMemory, l *blockLayout, o
 		switch {
 		case p.Size == 0:
 		case p.Made != nil:
-			staged = append(staged, device.Range{Dst: device.Ptr(dst), Src: AddressOf(p.Made), Size: p.Size})
+			staged = append(staged, device.Range{Dst: device.Ptr(dst), Src: device.Ptr(abi.AddressOf(p.Made)), Size: p.Size})
 		case s.remote():
 			copies.add(dst, p)
 		default:
@@ -114,7 +114,7 @@ func (s *source) enqueue(ctx context.Context, d *deviceMemory, l *blockLayout, o
 	case len(direct.list) == 0 && len(copies.list) == 0:
 		staged = withZeros(staged, d.memory.Ptr(), l.size)
 	case !fills:
-		staged = append(staged, l.gaps(d.memory.Ptr())...)
+		staged = append(staged, gaps(l, d.memory.Ptr())...)
 	default:
 		// The copies have several sources, so the gaps are filled first.
 		if err := filler.Memset(d.memory.Ptr(), 0, l.size, d.stream); err != nil {
@@ -137,7 +137,34 @@ func (s *source) enqueue(ctx context.Context, d *deviceMemory, l *blockLayout, o
 	return kept, err
 }
 
-// AddressOf returns the address of the bytes, which the caller keeps alive.
-func AddressOf(b []byte) device.Ptr {
-	return device.Ptr(uintptr(unsafe.Pointer(unsafe.SliceData(b))))
+// The order of releases: a source is kept until the event of its copy is complete, or until all work
+// that may read it is done where there is none (ToDevice); the memory of a copy is freed after that
+// event. The sources of a reader's copies are kept by copiedItem (cdevice/reader_derived.go), which
+// releases a source before it ends the use of the reader.
+
+// deviceMemory is the memory of a copy, which its owner holds.
+type deviceMemory struct {
+	dev    device.Device
+	memory device.Memory
+	stream device.Stream  // the stream of the copy; a caller's stream is used only until the copy is enqueued
+	event  device.Event   // after the copy
+	reads  []device.Range // of the copy; nil without a simulated driver
 }
+
+// Release frees the memory after the copy that fills it. The owner has waited for all other work
+// that may use the memory.
+func (d *deviceMemory) Release() {
+	if d.event == nil { // part of a failed copy may be enqueued
+		tree.AfterWork(d.dev, d.memory.Size(), func() {
+			defer DeviceCopies.Add(-1)
+			_ = d.memory.FreeAfter(nil)
+		})
+		return
+	}
+	defer DeviceCopies.Add(-1)
+	_ = d.memory.FreeAfter(d.event) // the backend tries again itself
+	tree.CloseEvent(d.event)
+}
+
+// DeviceCopies is the count of cdevice.Stats.
+var DeviceCopies atomic.Int64

@@ -9,6 +9,7 @@ import (
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/argument"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"github.com/arrowdevice/arrowdevice/internal/hostread"
@@ -46,14 +47,14 @@ func ToHost(ctx context.Context, t tree.Tree, mem memory.Allocator, on device.St
 		return nil, err
 	}
 	laid := layBlock(trees)
-	if err := src.lookUp(laid); err != nil {
+	if err := checkAllocations(src.dev, laid); err != nil {
 		return nil, err
 	}
 	to, err := allocateArrow(ctx, mem, laid.size)
 	if err != nil {
 		return nil, err
 	}
-	if err := src.fill(ctx, to, laid, on); err != nil {
+	if err := fillHost(ctx, src, to, laid, on); err != nil {
 		return nil, err
 	}
 	return buildArrays(to, laid, trees, t.Name)
@@ -62,10 +63,11 @@ func ToHost(ctx context.Context, t tree.Tree, mem memory.Allocator, on device.St
 // leastLookedUp is the size of a copy from which the device is asked about the memory: a multiple of what that takes.
 const leastLookedUp = 1 << 30
 
-// lookUp asks the device of a large copy for the allocations of its large parts. If a producer announced more than it
-// has, that is an error here and not an allocation that ends the process, as in [readEnds].
-func (s *source) lookUp(l *blockLayout) error {
-	asked, ok := s.dev.(device.Prober)
+// checkAllocations asks the device of a large copy for the allocations of its large parts. If a producer announced more
+// than it has, that is an error here and not an allocation that ends the process, as in [readEnds]. dev is nil for memory
+// that the CPU can access.
+func checkAllocations(dev device.Device, l *blockLayout) error {
+	asked, ok := dev.(device.Prober)
 	if !ok || l.size < leastLookedUp {
 		return nil
 	}
@@ -91,39 +93,12 @@ func (s *source) lookUp(l *blockLayout) error {
 	return nil
 }
 
-// allocateArrow turns the panic of an allocator that has no memory into an error. ctx ends the wait
-// for memory, if the allocator can wait with a context.
-func allocateArrow(ctx context.Context, mem memory.Allocator, size int64) (b *memory.Buffer, err error) {
-	if m, ok := mem.(interface {
-		TryAllocate(context.Context, int) ([]byte, error)
-	}); ok {
-		bytes, err := m.TryAllocate(ctx, int(size))
-		if err != nil {
-			return nil, fmt.Errorf("cdevice: copy: %w", err)
-		}
-		return memory.NewBufferWithAllocator(bytes, mem), nil
-	}
-	defer func() {
-		if v := recover(); v != nil {
-			b, err = nil, fmt.Errorf("cdevice: copy: no memory: %v", v)
-			if cause, ok := v.(error); ok {
-				err = fmt.Errorf("cdevice: copy: %w", cause)
-			}
-		}
-	}()
-	// Zeroing memory that is overwritten would take a good part of the time of the copy.
-	if m, ok := mem.(interface{ AllocateUninitialized(int) []byte }); ok {
-		return memory.NewBufferWithAllocator(m.AllocateUninitialized(int(size)), mem), nil
-	}
-	return memory.NewBufferWithAllocator(mem.Allocate(int(size)), mem), nil
-}
-
-// fill copies the parts to their positions in the buffer. It takes the buffer: after an error, it
+// fillHost copies the parts of the source to their positions in the buffer. It takes the buffer: after an error, it
 // releases it when no copy writes to it any more.
-func (s *source) fill(ctx context.Context, to *memory.Buffer, l *blockLayout, on device.Stream) error {
+func fillHost(ctx context.Context, s *source, to *memory.Buffer, l *blockLayout, on device.Stream) error {
 	var fromDevice []device.Range
 	gone := memcopy.Guard(func() error {
-		fromDevice = s.fillFromHost(to.Bytes(), l)
+		fromDevice = fillFromHost(to.Bytes(), l, s.remote())
 		return nil
 	})
 	if gone != nil {
@@ -133,17 +108,18 @@ func (s *source) fill(ctx context.Context, to *memory.Buffer, l *blockLayout, on
 	if len(fromDevice) == 0 {
 		return nil
 	}
-	if err := s.download(ctx, fromDevice, to, on); err != nil {
+	if err := download(ctx, s, fromDevice, to, on); err != nil {
 		return fmt.Errorf("cdevice: copy from %s: %w", s.At.ID, err)
 	}
 	return nil
 }
 
-// fillFromHost copies the parts that the CPU can access, and returns the copies of the others.
-func (s *source) fillFromHost(bytes []byte, l *blockLayout) []device.Range {
+// fillFromHost copies the parts that the CPU can access, and clears the bytes between parts. It returns the copies of
+// the other parts: of all bytes of a remote source.
+func fillFromHost(bytes []byte, l *blockLayout, remote bool) []device.Range {
 	var fromDevice copyRanges
 	end := int64(0)
-	base := uintptr(AddressOf(bytes))
+	base := abi.AddressOf(bytes)
 	for i, p := range l.parts {
 		clear(bytes[end:l.offsets[i]])
 		end = l.offsets[i] + p.Size
@@ -151,7 +127,7 @@ func (s *source) fillFromHost(bytes []byte, l *blockLayout) []device.Range {
 		case p.Made != nil:
 			copy(dst, p.Made)
 		case p.Size == 0:
-		case s.remote():
+		case remote:
 			fromDevice.add(base+uintptr(l.offsets[i]), p)
 		default:
 			_ = memcopy.Copy(base+uintptr(l.offsets[i]), p.Addr, p.Size, nil)
@@ -159,27 +135,6 @@ func (s *source) fillFromHost(bytes []byte, l *blockLayout) []device.Range {
 	}
 	clear(bytes[end:])
 	return fromDevice.list
-}
-
-// copyRanges is a list of copies of parts. One extends the one before it if source and destination continue there. The bytes
-// between whole buffers of one block are zero, so they may be copied too; what follows a cut part are other elements.
-type copyRanges struct {
-	list       []device.Range
-	afterWhole bool // the last part is a whole buffer
-}
-
-func (r *copyRanges) add(dst uintptr, p part) {
-	both := r.afterWhole && p.whole
-	r.afterWhole = p.whole
-	if k := len(r.list) - 1; k >= 0 {
-		last := &r.list[k]
-		gap := p.Addr - uintptr(last.Src) - uintptr(last.Size)
-		if gap == dst-uintptr(last.Dst)-uintptr(last.Size) && (gap == 0 || both && gap < blockAlignment) {
-			last.Size += int64(gap) + p.Size
-			return
-		}
-	}
-	r.list = append(r.list, device.Range{Dst: device.Ptr(dst), Src: device.Ptr(p.Addr), Size: p.Size})
 }
 
 // arrays builds arrow-go's data from the parts in one buffer.

@@ -53,14 +53,14 @@ func TestMemoryOfALargeCopy(t *testing.T) {
 		"an error further":  {[]device.Allocation{at(first, 0, each)}, start + each, errLookup.Error()},
 		"unknown from here": {[]device.Allocation{at(first, 0, each), at(first, 1, 0)}, 0, "want an allocation with 3221225472 bytes"},
 	} {
-		s := &source{dev: chunks{known: row.known, failed: device.Ptr(row.failed)}}
+		dev := chunks{known: row.known, failed: device.Ptr(row.failed)}
 		l := &blockLayout{parts: []part{madeOf([]byte{1}), {Addr: start, Size: 3 * each}, {Addr: 8, Size: leastRead - 1}}, size: 3 * each}
-		if err := s.lookUp(l); row.want == "" {
+		if err := checkAllocations(dev, l); row.want == "" {
 			assert.NoError(t, err, name)
 		} else {
 			assert.ErrorContains(t, err, row.want, name)
 		}
 	}
-	assert.NoError(t, (&source{dev: chunks{}}).lookUp(&blockLayout{parts: []part{{Addr: start, Size: 2 * leastRead}}, size: leastLookedUp - 1}), "not asked")
-	assert.NoError(t, (&source{}).lookUp(&blockLayout{parts: []part{{Addr: start, Size: each}}, size: each}), "memory of the CPU")
+	assert.NoError(t, checkAllocations(chunks{}, &blockLayout{parts: []part{{Addr: start, Size: 2 * leastRead}}, size: leastLookedUp - 1}), "not asked")
+	assert.NoError(t, checkAllocations(nil, &blockLayout{parts: []part{{Addr: start, Size: each}}, size: each}), "memory of the CPU")
 }

@@ -108,6 +108,11 @@ func Nulls(n *tree.Node) int64 {
 	if n.Nulls != tree.UnknownNulls {
 		return n.Nulls
 	}
+	return CountNulls(n)
+}
+
+// CountNulls counts the nulls in the bitmap, also if there is a null count, which may be wrong.
+func CountNulls(n *tree.Node) int64 {
 	addr := n.Validity()
 	if addr == 0 || n.Length == 0 {
 		return 0

@@ -52,8 +52,8 @@ func (p *Pace) Parts(n int, do func(from, to int) error) error {
 	return nil
 }
 
-// CountNulls is Nulls with checks of the context.
-func (p *Pace) CountNulls(n *tree.Node) (int64, error) {
+// Nulls is the function Nulls with checks of the context.
+func (p *Pace) Nulls(n *tree.Node) (int64, error) {
 	addr := n.Validity()
 	if n.Nulls != tree.UnknownNulls || addr == 0 || n.Length == 0 {
 		return Nulls(n), nil

@@ -47,7 +47,7 @@ func (v *validator) contents(n *tree.Node) error {
 			return fielderr.Within(n.ChildName(i), err)
 		}
 	}
-	return checkMap(n, st, v.CountNulls)
+	return checkMap(n, st, v.Nulls)
 }
 
 func (v *validator) nullCount(n *tree.Node) error {
@@ -56,7 +56,7 @@ func (v *validator) nullCount(n *tree.Node) error {
 	}
 	counted := *n
 	counted.Nulls = tree.UnknownNulls
-	nulls, err := v.CountNulls(&counted)
+	nulls, err := v.Nulls(&counted)
 	if err == nil && nulls != n.Nulls {
 		err = fielderr.Invalid(fielderr.OpValidate, "null_count", n.Nulls, fmt.Sprintf("%d, as the bitmap says", nulls))
 	}
@@ -251,7 +251,7 @@ func checkIndexValues[T uint8 | uint16 | uint32 | uint64](v *validator, n *tree.
 
 func (v *validator) runEnds(n *tree.Node) error {
 	ends := &n.Children[0]
-	if nulls, err := v.CountNulls(ends); err != nil {
+	if nulls, err := v.Nulls(ends); err != nil {
 		return err
 	} else if nulls != 0 {
 		return fielderr.Invalid(fielderr.OpValidate, fielderr.Child(0)+".null_count", nulls, "0 for run ends")
