@@ -102,6 +102,9 @@ var ErrNotSupported = errors.New("not supported")
 //	[CopyStreamer]  keeps streams for copies
 //	[Prober]        knows what memory is at an address
 //	[WaitCounter]   limits the memory that waits to be freed
+//	[MemoryKinds]   has several kinds of memory
+//	[Sharer]        has memory and events that other processes can open
+//	[HostRegistrar] page-locks host memory that something else has allocated
 //	[Waiter]        of a [Stream]: calls a function after its work
 //
 // Package cdevice works without them: it copies, more slowly, and cannot validate memory

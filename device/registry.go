@@ -17,12 +17,14 @@ type Opener func(ordinal int64) (Device, error)
 var registry = struct {
 	sync.Mutex
 	openers map[Type]Opener
+	uuids   map[Type]func() ([][16]byte, error)
 	devices map[ID]*opening
 	// probers is replaced under the lock when it changes, and the slice is never written to. It is
 	// read without the lock: a validation asks for each buffer.
 	probers atomic.Pointer[[]*prober]
 }{
 	openers: map[Type]Opener{CPU: openHost},
+	uuids:   map[Type]func() ([][16]byte, error){},
 	devices: map[ID]*opening{},
 }
 
@@ -48,6 +50,33 @@ func Register(t Type, open Opener) {
 		panic(fmt.Sprintf("device: Register called twice for %s", t))
 	}
 	registry.openers[t] = open
+}
+
+// RegisterUUIDs makes list the function behind [UUIDs] for devices of type t. A backend whose devices are
+// [Sharer]s calls it where it calls [Register]. It panics if t has a list already, or if list is nil.
+func RegisterUUIDs(t Type, list func() ([][16]byte, error)) {
+	if list == nil {
+		panic(fmt.Sprintf("device: RegisterUUIDs called with nil for %s", t))
+	}
+	registry.Lock()
+	defer registry.Unlock()
+	if _, taken := registry.uuids[t]; taken {
+		panic(fmt.Sprintf("device: RegisterUUIDs called twice for %s", t))
+	}
+	registry.uuids[t] = list
+}
+
+// UUIDs returns the identities of the devices of type t in the order of their ordinals. It opens none. The
+// error wraps [ErrNotSupported] where no backend has registered a list for the type, or the machine has no
+// such device.
+func UUIDs(t Type) ([][16]byte, error) {
+	registry.Lock()
+	list, ok := registry.uuids[t]
+	registry.Unlock()
+	if !ok {
+		return nil, fmt.Errorf("device: UUIDs of %s: no backend has registered them: %w", t, ErrNotSupported)
+	}
+	return list()
 }
 
 // Open returns the device with this ID, and opens it at the first call. Where no

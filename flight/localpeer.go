@@ -23,7 +23,6 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
-	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
 
 // sharingHeader is the header in which an end that takes tickets proves where it is: the client in its call, and the
@@ -66,10 +65,10 @@ func (o *options) takesTickets() bool { return o.sharing != nil && place() != ""
 // introduction is the header of an end that takes tickets. That of an answer is for one process.
 func (o *options) introduction(to string) string {
 	words := []string{process(), proof("process", process(), to)}
-	if _, ok := o.dev.(*cudaalloc.Device); ok {
-		infos, _ := cudaalloc.Devices() // none, if package share does not find the driver
-		for _, info := range infos {
-			words = append(words, proofOfGPU(process(), info.UUID))
+	if _, ok := o.dev.(device.Sharer); ok {
+		uuids, _ := device.UUIDs(o.dev.ID().Type) // none, if package share does not find the driver
+		for _, uuid := range uuids {
+			words = append(words, proofOfGPU(process(), uuid))
 		}
 	}
 	return strings.Join(words, " ")
@@ -125,7 +124,7 @@ func (n *localPeer) opens(b *cdevice.RecordBatch) bool {
 	if err != nil {
 		return false
 	}
-	gpu, ok := dev.(*cudaalloc.Device)
+	gpu, ok := dev.(device.Sharer)
 	if !ok {
 		return false
 	}

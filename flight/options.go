@@ -61,6 +61,13 @@ func (o *options) need(ok bool, name, want string) {
 	}
 }
 
+// refuse keeps the first error of an option.
+func (o *options) refuse(err error) {
+	if o.err == nil {
+		o.err = err
+	}
+}
+
 func (o *options) check(ok bool, name, text string) {
 	if !ok && o.err == nil {
 		o.err = invalid(name, text)

@@ -3,13 +3,13 @@ package flight
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/argument"
-	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 	"github.com/arrowdevice/arrowdevice/share"
 )
 
@@ -20,7 +20,7 @@ import (
 // [WithDevice] is not a GPU, or package share finds no driver there.
 //
 // Batches that package share cannot share are copied: those in memory of the CPU to mem, a share.Allocator, and
-// those of a GPU to memory of dev, a cudaalloc.Device, that other processes can open. Without mem or dev, which may be
+// those of a GPU to memory of dev, a device.Sharer such as a cudaalloc.Device, that other processes can open. Without mem or dev, which may be
 // nil, or if the copy fails, they are sent as bytes, and so is a batch whose ticket is larger than
 // [WithMaxMessageSize]. An end that only receives needs neither.
 //
@@ -39,10 +39,14 @@ func WithSharing(dev device.Device, mem memory.Allocator) Option {
 	return func(o *options) {
 		o.sharing = &sharing{}
 		if !argument.IsNil(dev) {
-			gpu, ok := dev.(*cudaalloc.Device)
-			o.check(ok, "WithSharing", "a device that is not of package cudaalloc")
-			if ok {
-				o.sharing.dev = gpu.Shareable()
+			gpu, ok := dev.(device.Sharer)
+			if !ok {
+				o.refuse(&Error{"WithSharing", fmt.Sprintf("dev is a %T, whose memory no other process can open", dev), device.ErrNotSupported})
+				return
+			}
+			var err error
+			if o.sharing.dev, err = gpu.WithMemory(device.ShareableMemory); err != nil {
+				o.refuse(&Error{"WithSharing", "dev", err})
 			}
 		}
 		if !argument.IsNil(mem) {
@@ -53,7 +57,7 @@ func WithSharing(dev device.Device, mem memory.Allocator) Option {
 
 // sharing has the memory that batches are copied to, either nil. The one goroutine that sends changes it.
 type sharing struct {
-	dev *cudaalloc.Device
+	dev device.Device
 	mem memory.Allocator
 }
 

@@ -393,6 +393,6 @@ func TestSharingCopiesInVainOnce(t *testing.T) {
 func TestSharingOptions(t *testing.T) {
 	_, client := sharingServer(t, "")
 	_, err := flight.DoGet(t.Context(), client, ticket(), flight.WithSharing(device.CPUDevice(), nil))
-	assert.ErrorContains(t, err, "WithSharing: a device that is not of package cudaalloc")
-	assert.ErrorIs(t, err, arrow.ErrInvalid)
+	assert.ErrorContains(t, err, "WithSharing: dev is a device.host, whose memory no other process can open")
+	assert.ErrorIs(t, err, device.ErrNotSupported)
 }

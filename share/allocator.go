@@ -10,7 +10,6 @@ import (
 	"github.com/apache/arrow-go/v18/arrow"
 
 	"github.com/arrowdevice/arrowdevice/device"
-	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
 
 // Allocator is a memory.Allocator of arrow-go over host memory that other processes can open: each allocation is a
@@ -21,9 +20,10 @@ import (
 // [WithPinnedMemory]: it is meant for the one allocation of [cdevice.RecordBatch.CopyToHost], not for builders of
 // many columns.
 type Allocator struct {
-	gpu  *cudaalloc.Device // by which memory is page-locked; or nil
+	gpu  device.HostRegistrar // by which memory is page-locked; or nil
 	room room
-	err  error // of an option
+	dev  device.Device // of the memory; nil: the CPU
+	err  error         // of an option
 }
 
 // AllocatorOption is an option of [NewAllocator]. A nil option does nothing.
@@ -46,12 +46,14 @@ func WithLimit(bytes int64) AllocatorOption {
 // Page-locking takes milliseconds, and the memory is lost to the rest of the machine: [WithLimit] is wise. Freed
 // memory is unlocked once gpu has no work, and not while a capture of a stream is visible. It counts until then: an
 // allocation beyond the limit waits while freed memory would make room, until nothing has ended for two seconds.
-func WithPinnedMemory(gpu *cudaalloc.Device) AllocatorOption {
+func WithPinnedMemory(gpu device.Device) AllocatorOption {
 	return func(a *Allocator) {
-		if gpu == nil {
-			a.err = absent("WithPinnedMemory", "gpu", "a GPU")
+		if a.err != nil {
+			return
 		}
-		a.gpu = gpu
+		if a.gpu, a.err = registrar("WithPinnedMemory", gpu); a.err == nil {
+			a.dev, a.err = a.gpu.WithMemory(device.PinnedMemory)
+		}
 	}
 }
 
@@ -114,10 +116,7 @@ func (a *Allocator) newBlock(bytes int64) (*block, error) {
 	if a.gpu == nil {
 		return b, nil
 	}
-	b.locked, err = a.gpu.RegisterMemory(device.Ptr(b.start), bytes, false)
-	if err == nil {
-		err = cudaalloc.AfterFree(b.locked, b.unlocked)
-	}
+	b.locked, err = a.gpu.RegisterMemory(device.Ptr(b.start), bytes, false, b.unlocked)
 	if err != nil {
 		b.end()
 		a.room.give(bytes)
@@ -183,8 +182,8 @@ func (a *Allocator) Used() int64 { return a.room.taken() }
 // Device returns the device whose memory this is, for [cdevice.WrapRecordBatch]: the pinned memory of the GPU of
 // [WithPinnedMemory], or the CPU.
 func (a *Allocator) Device() device.Device {
-	if a.gpu != nil {
-		return a.gpu.Pinned()
+	if a.dev != nil {
+		return a.dev
 	}
 	return device.CPUDevice()
 }

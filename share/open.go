@@ -8,7 +8,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
-	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
+	"github.com/arrowdevice/arrowdevice/internal/argument"
 )
 
 // OpenOption is an option of [Open]. A nil option does nothing.
@@ -16,7 +16,7 @@ type OpenOption func(*openOptions)
 
 type openOptions struct {
 	gone func()
-	pins *cudaalloc.Device // that page-locks host memory; or nil
+	pins device.HostRegistrar // that page-locks host memory; or nil
 	err  error
 }
 
@@ -35,22 +35,35 @@ func WithOwnerGone(f func()) OpenOption {
 // speed: the batch is device.CUDAHost memory of gpu. Without it, a batch of host memory is the CPU's, whether its owner
 // has page-locked it or not, because page-locking is of one process. It changes nothing for memory of a GPU.
 //
-// The mapping is read-only. A gpu that cannot page-lock such memory ([cudaalloc.Device.RegistersReadOnly]) is an error
+// The mapping is read-only. A gpu that cannot page-lock such memory ([device.HostRegistrar]) is an error
 // that wraps device.ErrNotSupported, before the owner is asked: open the ticket without the option then, and copies
 // go through staging memory. The last Release unlocks the memory, once gpu has no work, and unmaps it.
-func WithPinnedMapping(gpu *cudaalloc.Device) OpenOption {
+func WithPinnedMapping(gpu device.Device) OpenOption {
 	return func(o *openOptions) {
-		if gpu == nil {
-			o.err = absent("WithPinnedMapping", "gpu", "a GPU")
+		if o.err == nil {
+			o.pins, o.err = registrar("WithPinnedMapping", gpu)
 		}
-		o.pins = gpu
 	}
+}
+
+// registrar returns gpu as the device that page-locks host memory for an option.
+func registrar(option string, gpu device.Device) (device.HostRegistrar, error) {
+	if argument.IsNil(gpu) {
+		return nil, absent(option, "gpu", "a GPU")
+	}
+	r, ok := gpu.(device.HostRegistrar)
+	if !ok {
+		return nil, fmt.Errorf("share: %s: gpu is a %T, want a device that page-locks host memory: %w", option, gpu, device.ErrNotSupported)
+	}
+	return r, nil
 }
 
 // Open returns the batch that another process shares, in the same memory. It is as any other batch: of memory of a
 // GPU it may have an event, which is complete when the owner's work is done. The caller owns it; its last Release
 // closes the memory after the work of this process, and tells the owner. Until then it holds a descriptor, and a
 // goroutine that waits.
+//
+// A program that opens memory of a GPU imports the backend of the GPU, memory/cudaalloc.
 //
 // The errors of this package name what is wrong with a ticket, before memory is touched. A GPU that this process does
 // not see is an error that wraps device.ErrNotSupported. An owner that does not answer is an error after fifteen
@@ -102,7 +115,7 @@ func Open(ctx context.Context, t Ticket, opts ...OpenOption) (*cdevice.RecordBat
 
 // choose chooses which GPU opens the memory, or page-locks it.
 func (m *opened) choose(o *openOptions) error {
-	m.gpu, _ = m.dev.(*cudaalloc.Device)
+	m.gpu, _ = m.dev.(device.Sharer)
 	if m.gpu != nil || o.pins == nil {
 		return nil
 	}
@@ -111,9 +124,12 @@ func (m *opened) choose(o *openOptions) error {
 		return fmt.Errorf("share: open: %w", err)
 	}
 	if !can {
-		return fmt.Errorf("share: open: WithPinnedMapping: %s cannot page-lock memory that is mapped read-only: %w; open the ticket without the option", o.pins.Own().ID(), device.ErrNotSupported)
+		return fmt.Errorf("share: open: WithPinnedMapping: %s cannot page-lock memory that is mapped read-only: %w; open the ticket without the option", o.pins.ID(), device.ErrNotSupported)
 	}
-	m.pins, m.dev = o.pins, o.pins.Pinned()
+	m.pins = o.pins
+	if m.dev, err = o.pins.WithMemory(device.PinnedMemory); err != nil {
+		return fmt.Errorf("share: open: WithPinnedMapping: %w", err)
+	}
 	return nil
 }
 
@@ -170,13 +186,13 @@ func (c *content) device() (device.Device, error) {
 
 // openGPU returns the GPU of this identity: ordinals differ between processes.
 func openGPU(uuid []byte) (device.Device, error) {
-	infos, err := cudaalloc.Devices()
+	uuids, err := device.UUIDs(device.CUDA)
 	if err != nil {
 		return nil, fmt.Errorf("share: open: %w", err)
 	}
-	for _, info := range infos {
-		if string(info.UUID[:]) == string(uuid) {
-			return cudaalloc.Open(info.Ordinal)
+	for ordinal, known := range uuids {
+		if string(known[:]) == string(uuid) {
+			return device.Open(device.ID{Type: device.CUDA, Ordinal: int64(ordinal)})
 		}
 	}
 	return nil, fmt.Errorf("share: open: the memory is of GPU-%x, which this process does not see: %w", uuid, device.ErrNotSupported)
@@ -186,10 +202,10 @@ func openGPU(uuid []byte) (device.Device, error) {
 type opened struct {
 	conn     *connection
 	dev      device.Device
-	gpu      *cudaalloc.Device // whose memory it is; nil for host memory
-	pins     *cudaalloc.Device // that page-locks host memory; or nil
-	memories []device.Memory   // of gpu, or page-locked mappings
-	mappings []mapping         // that are not page-locked
+	gpu      device.Sharer        // whose memory it is; nil for host memory
+	pins     device.HostRegistrar // that page-locks host memory; or nil
+	memories []device.Memory      // of gpu, or page-locked mappings
+	mappings []mapping            // that are not page-locked
 	event    device.Event
 	starts   []device.Ptr // of the regions
 	last     byte         // what the owner is told at the end
@@ -265,7 +281,7 @@ func (m *opened) openRegion(ctx context.Context, c *content, i int) error {
 	case r.handle == nil:
 		return badTicket("handle", "none", "one for memory of a GPU")
 	}
-	mem, err := m.gpu.OpenMemory(ctx, *r.handle, r.size)
+	mem, err := m.gpu.OpenMemory(ctx, *r.handle, r.size, m.ended)
 	if err != nil && c.inOtherPIDs() {
 		err = fmt.Errorf("%w; the owner is in another PID namespace, and CUDA IPC needs one for both (docker run --pid and --ipc container:NAME, or shareProcessNamespace of a pod)", err)
 	}
@@ -273,7 +289,8 @@ func (m *opened) openRegion(ctx context.Context, c *content, i int) error {
 		return err
 	}
 	m.starts = append(m.starts, mem.Ptr())
-	return m.keepMemory(mem, m.ended)
+	m.keepMemory(mem)
+	return nil
 }
 
 // keep keeps a mapping until the end, and page-locks it.
@@ -282,22 +299,22 @@ func (m *opened) keep(file mapping) error {
 		m.mappings = append(m.mappings, file)
 		return nil
 	}
-	mem, err := m.pins.RegisterMemory(device.Ptr(file.address()), int64(len(file)), true)
+	mem, err := m.pins.RegisterMemory(device.Ptr(file.address()), int64(len(file)), true, func() {
+		file.end()
+		m.ended()
+	})
 	if err != nil {
 		file.end()
 		return fmt.Errorf("page-lock: %w", err)
 	}
-	return m.keepMemory(mem, func() {
-		file.end()
-		m.ended()
-	})
+	m.keepMemory(mem)
+	return nil
 }
 
-// keepMemory keeps memory of the driver until the end; ended is called when the driver has closed it.
-func (m *opened) keepMemory(mem device.Memory, ended func()) error {
+// keepMemory keeps memory of the driver until the end. ended is called once the driver has closed it.
+func (m *opened) keepMemory(mem device.Memory) {
 	m.memories = append(m.memories, mem)
 	m.left.Add(1)
-	return cudaalloc.AfterFree(mem, ended)
 }
 
 // close ends the memory, which no work of this process uses any more, and tells the owner once all of it is closed.

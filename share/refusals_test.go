@@ -357,6 +357,16 @@ func TestOptions(t *testing.T) {
 	assert.Nil(t, other)
 }
 
+// A device that cannot page-lock memory is refused by the option that names it.
+func TestPinningNeedsARegistrar(t *testing.T) {
+	_, err := share.NewAllocator(share.WithPinnedMemory(device.CPUDevice()))
+	assert.ErrorContains(t, err, "share: WithPinnedMemory: gpu is a device.host, want a device that page-locks host memory")
+	assert.ErrorIs(t, err, device.ErrNotSupported)
+	_, err = share.Open(background, nil, share.WithPinnedMapping(device.CPUDevice()))
+	assert.ErrorContains(t, err, "share: WithPinnedMapping: gpu is a device.host")
+	assert.ErrorIs(t, err, device.ErrNotSupported)
+}
+
 // FuzzTicket: bytes with a checksum that fits are a ticket, or an error.
 func FuzzTicket(f *testing.F) {
 	f.Add([]byte{8, 1})

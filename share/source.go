@@ -11,16 +11,15 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/layout"
-	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
 
 // source is a batch that is shared: an exported struct holds it, so that its memory is released after the pending
 // work of this process.
 type source struct {
 	array  cdevice.CArrowDeviceArray
-	event  device.Event // of the ticket, or nil
-	gpu    *cudaalloc.Device
-	blocks []*block // of host memory, one for each region
+	event  device.Event  // of the ticket, or nil
+	gpu    device.Sharer // nil for host memory
+	blocks []*block      // of host memory, one for each region
 	spans  []span
 }
 
@@ -60,9 +59,9 @@ func (s *source) locate(ctx context.Context, batch *cdevice.RecordBatch, c *cont
 		if err != nil {
 			return fmt.Errorf("share: %w", err)
 		}
-		gpu, ok := dev.(*cudaalloc.Device)
+		gpu, ok := dev.(device.Sharer)
 		if !ok {
-			return fmt.Errorf("share: device %s is a %T, want one of package cudaalloc: %w", id, dev, ErrNotShareable)
+			return fmt.Errorf("share: device %s is a %T, whose memory no other process can open: %w", id, dev, ErrNotShareable)
 		}
 		uuid, err := gpu.UUID()
 		if err != nil {
@@ -197,7 +196,7 @@ func (s *source) place(c *content, p uintptr) (place, error) {
 	if s.gpu != nil {
 		h, in, err := s.gpu.MemoryHandle(device.Ptr(p))
 		if err != nil {
-			if errors.Is(err, cudaalloc.ErrNotShareable) {
+			if errors.Is(err, device.ErrNotShareable) {
 				err = fmt.Errorf("%w: %w", err, ErrNotShareable)
 			}
 			return place{}, err

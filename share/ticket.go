@@ -13,7 +13,6 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/ipcmessage"
 	"github.com/arrowdevice/arrowdevice/internal/layout"
-	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
 
 // Ticket names a batch that a process shares. It is a message of protocol buffers, which ticket.proto in this
@@ -53,13 +52,13 @@ type content struct {
 	schema     *arrow.Schema
 	rows       int64
 	columns    []node
-	event      *cudaalloc.IPCHandle
+	event      *device.IPCHandle
 	metadata   arrow.Metadata
 }
 
 // region is an allocation that is shared as a whole.
 type region struct {
-	handle *cudaalloc.IPCHandle // nil for host memory
+	handle *device.IPCHandle // nil for host memory
 	size   int64
 }
 

@@ -10,7 +10,6 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/arrowdevice/arrowdevice/device"
-	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
 
 // The fields of ticket.proto.
@@ -186,7 +185,7 @@ func (c *content) readRest() error {
 		case fieldColumn:
 			d.in("columns", len(c.columns), func() { c.columns = append(c.columns, d.node(f)) })
 		case fieldEvent:
-			c.event = new(cudaalloc.IPCHandle)
+			c.event = new(device.IPCHandle)
 			d.fixed(c.event[:], f, "event")
 		case fieldMetadata:
 			d.in("metadata", len(keys), func() {
@@ -206,7 +205,7 @@ func (d *decoder) region(f field) (r region) {
 	d.message(f.bytes, func(n protowire.Number, f field) {
 		switch n {
 		case 1:
-			r.handle = new(cudaalloc.IPCHandle)
+			r.handle = new(device.IPCHandle)
 			d.fixed(r.handle[:], f, "handle")
 		case 2:
 			r.size = int64(f.number)

@@ -4,7 +4,7 @@ package main
 // seldom a call that find.go knows.
 var processExtras = []extra{
 	{
-		"memory/cudaalloc/deferred.go", "Device.Flush", "functions of AfterFree",
+		"memory/cudaalloc/deferred.go", "Device.Flush", "functions of RegisterMemory",
 		"for range 3 {", "for range 2 {",
 	},
 	{
@@ -137,15 +137,15 @@ var processExtras = []extra{
 	},
 	{
 		"share/open.go", "opened.keep", "a mapping is page-locked as read-only",
-		"int64(len(file)), true)", "int64(len(file)), false)",
+		"int64(len(file)), true,", "int64(len(file)), false,",
 	},
 	{
 		"share/open.go", "opened.keep", "a mapping ends when it is unlocked",
 		"\t\tfile.end()\n\t\tm.ended()", "\t\tm.ended()",
 	},
 	{
-		"share/open.go", "opened.keepMemory", "the goodbye comes after the memory",
-		"cudaalloc.AfterFree(mem, ended)", "func() error { ended(); return nil }()",
+		"share/open.go", "opened.openRegion", "the owner is told after the memory is closed",
+		"*r.handle, r.size, m.ended)\n", "*r.handle, r.size, nil)\n\tif err == nil {\n\t\tdefer m.ended()\n\t}\n",
 	},
 	{
 		"share/open.go", "opened.choose", "a GPU that cannot page-lock what is read-only",
@@ -153,7 +153,7 @@ var processExtras = []extra{
 	},
 	{
 		"share/allocator.go", "Allocator.newBlock", "page-locked memory ends when it is unlocked",
-		"cudaalloc.AfterFree(b.locked, b.unlocked)", "func() error { b.unlocked(); return nil }()",
+		"bytes, false, b.unlocked)\n", "bytes, false, nil)\n\tif err == nil {\n\t\tb.unlocked()\n\t}\n",
 	},
 	{
 		"share/allocator.go", "Allocator.newBlock", "memory that cannot be page-locked ends",

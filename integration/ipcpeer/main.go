@@ -97,10 +97,10 @@ func share(ctx context.Context, gpu *cudaalloc.Device, s device.Stream, host dev
 
 func open(ctx context.Context, gpu *cudaalloc.Device, s device.Stream, host device.Memory, values []byte, handle string) (device.Memory, error) {
 	b, err := hex.DecodeString(handle)
-	if err != nil || len(b) != len(cudaalloc.IPCHandle{}) {
+	if err != nil || len(b) != len(device.IPCHandle{}) {
 		return nil, fmt.Errorf("handle %q, want 64 bytes in hexadecimal", handle)
 	}
-	mem, err := gpu.OpenMemory(ctx, cudaalloc.IPCHandle(b), size)
+	mem, err := gpu.OpenMemory(ctx, device.IPCHandle(b), size, nil)
 	if err != nil {
 		return nil, err
 	}

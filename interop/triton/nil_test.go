@@ -10,10 +10,10 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/cudasim"
+	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
 	"github.com/arrowdevice/arrowdevice/internal/testing/nilargs"
 	"github.com/arrowdevice/arrowdevice/interop/triton"
-	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
 
 func TestNilArguments(t *testing.T) {
@@ -30,7 +30,7 @@ func TestNilArguments(t *testing.T) {
 		}
 		return err
 	}
-	outputs := func(ctx context.Context, gpu *cudaalloc.Device, schema *arrow.Schema, opts ...triton.RegionOption) error {
+	outputs := func(ctx context.Context, gpu device.Device, schema *arrow.Schema, opts ...triton.RegionOption) error {
 		o, err := triton.NewOutputs(ctx, "o", gpu, schema, 1, opts...)
 		if err == nil {
 			o.Region().Close()

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
-	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
 
 // RegionOption is an option of [NewRegion] and [NewOutputs]. A nil option does nothing.
@@ -52,7 +52,7 @@ func WithShape(column string, shape ...int64) RegionOption {
 }
 
 // device returns the number of a GPU in the server.
-func (o *regionOptions) device(gpu *cudaalloc.Device) int64 {
+func (o *regionOptions) device(gpu device.Device) int64 {
 	if o.deviceID != nil {
 		return *o.deviceID
 	}

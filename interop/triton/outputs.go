@@ -10,8 +10,8 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/argument"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
-	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
 
 // Outputs are a region that the server writes the outputs of a model to, and that the caller reads as a batch.
@@ -22,7 +22,7 @@ import (
 // messages itself keeps to it on its own.
 type Outputs struct {
 	region *Region
-	gpu    *cudaalloc.Device
+	gpu    device.Device
 	schema *arrow.Schema
 	rows   int64
 	start  device.Ptr
@@ -41,12 +41,12 @@ const align = 256
 // not in a pool. The field's name is the output's; its type is one that NewRegion takes.
 //
 // ctx ends a wait for free memory. The caller owns the result and closes its Region; see [Region.Close].
-func NewOutputs(ctx context.Context, name string, gpu *cudaalloc.Device, schema *arrow.Schema, rows int64, opts ...RegionOption) (*Outputs, error) {
+func NewOutputs(ctx context.Context, name string, gpu device.Device, schema *arrow.Schema, rows int64, opts ...RegionOption) (*Outputs, error) {
 	if err := fielderr.CheckContext(opTriton, ctx); err != nil {
 		return nil, err
 	}
 	switch {
-	case gpu == nil:
+	case argument.IsNil(gpu):
 		return nil, fielderr.Absent(opTriton, "device", "a device")
 	case schema == nil:
 		return nil, fielderr.Absent(opTriton, "schema", "a schema")
@@ -54,6 +54,14 @@ func NewOutputs(ctx context.Context, name string, gpu *cudaalloc.Device, schema 
 		return nil, fielderr.Invalid(opTriton, "rows", rows, "at least 1")
 	case schema.NumFields() == 0:
 		return nil, fielderr.Invalid(opTriton, "schema.NumFields", 0, "at least 1")
+	}
+	sharer, ok := gpu.(device.Sharer)
+	if !ok {
+		return nil, fielderr.New(opTriton, "gpu", fielderr.Text(fmt.Sprintf("a %T", gpu)), "a device whose memory other processes can open", device.ErrNotSupported)
+	}
+	own, err := sharer.WithMemory(device.OwnMemory)
+	if err != nil {
+		return nil, fielderr.During(opTriton, err)
 	}
 	set, err := optionsOf(opts)
 	if err != nil {
@@ -69,11 +77,11 @@ func NewOutputs(ctx context.Context, name string, gpu *cudaalloc.Device, schema 
 	if err := r.layOut(schema, rows); err != nil {
 		return nil, err
 	}
-	start, err := r.allocate(ctx, gpu)
+	start, err := r.allocate(ctx, sharer)
 	if err != nil {
 		return nil, err
 	}
-	o := &Outputs{region: r, gpu: gpu.Own(), schema: schema, rows: rows, start: start}
+	o := &Outputs{region: r, gpu: own, schema: schema, rows: rows, start: start}
 	r.unregistered = o.settle
 	return o, nil
 }
@@ -99,8 +107,12 @@ func (r *Region) layOut(schema *arrow.Schema, rows int64) error {
 // maxBytes bounds a region, so that no sum of sizes overflows.
 const maxBytes = 1 << 62
 
-func (r *Region) allocate(ctx context.Context, gpu *cudaalloc.Device) (device.Ptr, error) {
-	mem, err := gpu.Shareable().Allocate(ctx, r.byteSize, nil)
+func (r *Region) allocate(ctx context.Context, gpu device.Sharer) (device.Ptr, error) {
+	shareable, err := gpu.WithMemory(device.ShareableMemory)
+	if err != nil {
+		return 0, fielderr.New(opTriton, "region "+quoted(r.name), nil, nil, err)
+	}
+	mem, err := shareable.Allocate(ctx, r.byteSize, nil)
 	if err != nil {
 		return 0, fielderr.New(opTriton, "region "+quoted(r.name), nil, nil, err)
 	}

@@ -12,9 +12,17 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cdevice/cdevicetest"
 	"github.com/arrowdevice/arrowdevice/cudasim"
+	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
 	"github.com/arrowdevice/arrowdevice/interop/triton"
 )
+
+// A device whose memory other processes cannot open is refused.
+func TestOutputsNeedASharer(t *testing.T) {
+	_, err := triton.NewOutputs(background, "o", device.CPUDevice(), numbers, 1)
+	assert.ErrorContains(t, err, "gpu = a device.host, want a device whose memory other processes can open")
+	assert.ErrorIs(t, err, device.ErrNotSupported)
+}
 
 func TestNewOutputsRefuses(t *testing.T) {
 	cdevicetest.CheckLeaks(t)

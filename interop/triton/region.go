@@ -10,7 +10,6 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/excerpt"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
-	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
 
 // A Region is one allocation of device memory that Triton opens: a CUDA shared memory region. It is
@@ -19,7 +18,7 @@ type Region struct {
 	name     string
 	deviceID int64
 	byteSize int64
-	handle   cudaalloc.IPCHandle
+	handle   device.IPCHandle
 	tensors  []Tensor
 
 	mu     sync.Mutex
@@ -105,7 +104,7 @@ func (r *Region) fill(ctx context.Context, batch *cdevice.RecordBatch, o *region
 }
 
 // place finds the allocation that has all tensors, and their offsets in it.
-func (r *Region) place(gpu *cudaalloc.Device, at []device.Ptr) error {
+func (r *Region) place(gpu device.Sharer, at []device.Ptr) error {
 	handle, whole, err := gpu.MemoryHandle(at[0])
 	if err != nil {
 		return ofColumn(r.tensors[0].Name, fielderr.New(opTriton, "memory", nil, nil, err))
@@ -179,7 +178,7 @@ func (r *Region) drop() {
 }
 
 // deviceOf returns the GPU of a batch in its own memory.
-func deviceOf(batch *cdevice.RecordBatch) (*cudaalloc.Device, error) {
+func deviceOf(batch *cdevice.RecordBatch) (device.Sharer, error) {
 	const want = "memory of a GPU: CopyTo with Device.Shareable of package cudaalloc copies to it"
 	if id := batch.DeviceID(); id.Type != device.CUDA {
 		return nil, fielderr.New(opTriton, "RecordBatch.DeviceID", id, want, device.ErrNotSupported)
@@ -188,9 +187,9 @@ func deviceOf(batch *cdevice.RecordBatch) (*cudaalloc.Device, error) {
 	if err != nil {
 		return nil, fielderr.During(opTriton, err)
 	}
-	gpu, ok := dev.(*cudaalloc.Device)
+	gpu, ok := dev.(device.Sharer)
 	if !ok {
-		return nil, fielderr.New(opTriton, "RecordBatch.Device", fielderr.Text("a device of another backend"), want, device.ErrNotSupported)
+		return nil, fielderr.New(opTriton, "RecordBatch.Device", fielderr.Text("a device whose memory other processes cannot open"), want, device.ErrNotSupported)
 	}
 	return gpu, nil
 }

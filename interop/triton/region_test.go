@@ -139,7 +139,7 @@ func TestNewRegionRefuses(t *testing.T) {
 		"host":            {"r", upload(t, device.CPUDevice(), numbers, numbersRows), nil, "RecordBatch.DeviceID = cpu, want memory of a GPU: CopyTo with Device.Shareable", device.ErrNotSupported},
 		"pinned":          {"r", upload(t, gpu.Pinned(), numbers, numbersRows), nil, "RecordBatch.DeviceID = cuda_host:0", device.ErrNotSupported},
 		"managed":         {"r", upload(t, gpu.Managed(), numbers, numbersRows), nil, "RecordBatch.DeviceID = cuda_managed:0", device.ErrNotSupported},
-		"pool":            {"r", upload(t, gpu, numbers, numbersRows), nil, `columns["a"].memory: `, cudaalloc.ErrNotShareable},
+		"pool":            {"r", upload(t, gpu, numbers, numbersRows), nil, `columns["a"].memory: `, device.ErrNotShareable},
 		"several":         {"r", two, nil, `columns["b"].memory = outside of the allocation of "a", want all columns in one allocation: CopyTo`, invalid},
 		"no rows":         {"r", upload(t, shareable, numbers, `[]`), nil, "RecordBatch.NumRows = 0", invalid},
 		"no columns":      {"r", upload(t, shareable, schemaOf(), `[{},{}]`), nil, "RecordBatch.Num", invalid},

@@ -125,7 +125,7 @@ func (d *Device) Flush(ctx context.Context) error {
 		return err
 	}
 	// What ends may leave more behind: a block that a cache does not keep, a call of the driver that waits
-	// for the GPU, a function of AfterFree.
+	// for the GPU, a function of RegisterMemory.
 	// It may also fail before the next round asks for it.
 	failed := d.deferred.failedSince()
 	for range 3 {

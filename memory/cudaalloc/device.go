@@ -28,6 +28,7 @@ func init() {
 	register(device.CUDA, func(d *Device) *Device { return d })
 	register(device.CUDAHost, (*Device).Pinned)
 	register(device.CUDAManaged, (*Device).Managed)
+	device.RegisterUUIDs(device.CUDA, uuids)
 }
 
 // Device is one kind of memory of one GPU: its own (device.CUDA), page-locked host
@@ -46,6 +47,8 @@ var _ interface {
 	device.Memsetter
 	device.CopyStreamer
 	device.Prober
+	device.Sharer
+	device.HostRegistrar
 } = (*Device)(nil)
 
 // gpu is the state that the three kinds of memory share.
@@ -301,6 +304,35 @@ func (d *Device) Managed() *Device { return d.gpu.managed }
 
 // Own returns the device for the memory on the GPU itself: device.CUDA.
 func (d *Device) Own() *Device { return d.gpu.own }
+
+// MemoryKind returns the kind of memory that Allocate returns. It tells the devices of one GPU apart, of which
+// [Device.Own] and [Device.Shareable] have the same ID.
+func (d *Device) MemoryKind() device.MemoryKind {
+	switch {
+	case d.apart:
+		return device.ShareableMemory
+	case d.kind == device.CUDAHost:
+		return device.PinnedMemory
+	case d.kind == device.CUDAManaged:
+		return device.ManagedMemory
+	}
+	return device.OwnMemory
+}
+
+// WithMemory is [Device.Own], [Device.Shareable], [Device.Pinned] or [Device.Managed].
+func (d *Device) WithMemory(kind device.MemoryKind) (device.Device, error) {
+	switch kind {
+	case device.OwnMemory:
+		return d.gpu.own, nil
+	case device.ShareableMemory:
+		return d.gpu.shareable, nil
+	case device.PinnedMemory:
+		return d.gpu.host, nil
+	case device.ManagedMemory:
+		return d.gpu.managed, nil
+	}
+	return nil, fmt.Errorf("cuda: %s has no memory of kind %s: %w", d.ID(), kind, device.ErrNotSupported)
+}
 
 // ID returns the kind of memory and the ordinal of the GPU.
 func (d *Device) ID() device.ID {

@@ -78,3 +78,16 @@ func DriverVersion(opts ...Option) (int, error) {
 	}
 	return p.driver.Version()
 }
+
+// uuids lists the GPUs of the default driver for device.UUIDs.
+func uuids() ([][16]byte, error) {
+	infos, err := Devices()
+	if err != nil {
+		return nil, err
+	}
+	list := make([][16]byte, len(infos))
+	for i, info := range infos {
+		list[i] = info.UUID
+	}
+	return list, nil
+}

@@ -201,7 +201,7 @@ func TestEachOtherCallFails(t *testing.T) {
 		"NewManaged":        func() error { _, err := cudaalloc.NewManaged(gpu, 0); return err },
 		"RegistersReadOnly": func() error { _, err := gpu.RegistersReadOnly(); return err },
 		"RegisterMemory": func() error {
-			mem, err := gpu.RegisterMemory(pointer(page), int64(len(page)), false)
+			mem, err := gpu.RegisterMemory(pointer(page), int64(len(page)), false, nil)
 			if err == nil {
 				_ = mem.FreeAfter(nil)
 				_ = gpu.Flush(background) // the driver may fail once

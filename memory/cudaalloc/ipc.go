@@ -9,14 +9,6 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/cuda"
 )
 
-// IPCHandle is a CUipcMemHandle or a CUipcEventHandle: what another process of this machine opens memory
-// or an event by. Whoever has it can open it: it is to be kept like a key.
-type IPCHandle [64]byte
-
-// ErrNotShareable is wrapped by the error of [Device.MemoryHandle] for memory that other processes cannot
-// open.
-var ErrNotShareable = fmt.Errorf("no other process can open it: %w", device.ErrNotSupported)
-
 // Shareable returns the device for memory on the GPU that other processes can open: device.CUDA, as
 // [Device.Own], but each allocation is one of cuMemAlloc, outside the pool, and is given back to the driver
 // when it is freed, since a handle refers to a whole allocation for as long as that lives. Allocating is slow
@@ -33,30 +25,30 @@ func (d *Device) UUID() ([16]byte, error) { return d.ctx.UUID() }
 // that has opened it has closed it, or what these processes do with it is undefined.
 //
 // Memory of pools (all other memory of this package, and cudaMallocAsync), pinned and managed memory, plain
-// host memory, and memory of another process are an error that wraps [ErrNotShareable].
-func (d *Device) MemoryHandle(p device.Ptr) (IPCHandle, device.Allocation, error) {
+// host memory, and memory of another process are an error that wraps [device.ErrNotShareable].
+func (d *Device) MemoryHandle(p device.Ptr) (device.IPCHandle, device.Allocation, error) {
 	in, err := d.Lookup(p)
 	if err != nil {
-		return IPCHandle{}, device.Allocation{}, err
+		return device.IPCHandle{}, device.Allocation{}, err
 	}
 	if in.ID.Type != device.CUDA {
-		return IPCHandle{}, device.Allocation{}, notShareable(in.ID, p, nil)
+		return device.IPCHandle{}, device.Allocation{}, notShareable(in.ID, p, nil)
 	}
 	if in.ID != d.Own().ID() {
-		return IPCHandle{}, device.Allocation{}, fmt.Errorf("cuda: handle of the memory at %#x: it is of %s, want memory of %s", uintptr(p), in.ID, d.Own().ID())
+		return device.IPCHandle{}, device.Allocation{}, fmt.Errorf("cuda: handle of the memory at %#x: it is of %s, want memory of %s", uintptr(p), in.ID, d.Own().ID())
 	}
 	h, err := d.ctx.MemoryHandle(in.Start)
 	if errors.Is(err, cuda.InvalidValue) {
 		err = notShareable(in.ID, p, err)
 	}
 	if err != nil {
-		return IPCHandle{}, device.Allocation{}, err
+		return device.IPCHandle{}, device.Allocation{}, err
 	}
-	return IPCHandle(h), in, nil
+	return device.IPCHandle(h), in, nil
 }
 
 func notShareable(id device.ID, p device.Ptr, cause error) error {
-	err := fmt.Errorf("cuda: handle of the %s memory at %#x: %w; copy it to memory of Device.Shareable first", id, uintptr(p), ErrNotShareable)
+	err := fmt.Errorf("cuda: handle of the %s memory at %#x: %w; copy it to memory of Device.Shareable first", id, uintptr(p), device.ErrNotShareable)
 	if cause != nil {
 		err = fmt.Errorf("%w (%w)", err, cause)
 	}
@@ -68,9 +60,13 @@ func notShareable(id device.ID, p device.Ptr, cause error) error {
 // once the GPU has no work, and never while a capture of a stream is visible. A handle that is opened twice is
 // closed twice. The owner must keep the allocation until then.
 //
+// closed, unless it is nil, is called once the driver has closed the memory, as the functions of
+// [Device.AfterWork] are: no pending work uses it then. It is not called for memory that the driver has
+// failed to close ([Stats.Lost]). If the context is gone, and the memory with it, it is called.
+//
 // A handle of this process, of memory that was freed, of a process that has ended, of another GPU, and one
 // of fewer than size bytes are errors; nothing stays open then.
-func (d *Device) OpenMemory(ctx context.Context, h IPCHandle, size int64) (device.Memory, error) {
+func (d *Device) OpenMemory(ctx context.Context, h device.IPCHandle, size int64, closed func()) (device.Memory, error) {
 	if size <= 0 {
 		return nil, fmt.Errorf("cuda: open memory on %s: size = %d, want the bytes that the owner shares", d.Own().ID(), size)
 	}
@@ -89,6 +85,7 @@ func (d *Device) OpenMemory(ctx context.Context, h IPCHandle, size int64) (devic
 		m.use = new(usage) // it was never open for the caller
 		return nil, errors.Join(err, m.FreeAfter(nil))
 	}
+	m.after = closed
 	m.use.add(size)
 	return m, nil
 }
@@ -109,23 +106,23 @@ func (m *memory) checkOpened() error {
 
 // NewSharedEvent returns an owned event that was never recorded, and the handle by which other processes open
 // it. It must stay open until they have closed theirs.
-func (d *Device) NewSharedEvent() (device.Event, IPCHandle, error) {
+func (d *Device) NewSharedEvent() (device.Event, device.IPCHandle, error) {
 	word, err := d.ctx.NewSharedEvent()
 	if err != nil {
-		return nil, IPCHandle{}, err
+		return nil, device.IPCHandle{}, err
 	}
 	e := d.ownEvent(word)
 	h, err := d.ctx.EventHandle(word)
 	if err != nil {
-		return nil, IPCHandle{}, errors.Join(err, e.Close())
+		return nil, device.IPCHandle{}, errors.Join(err, e.Close())
 	}
-	return e, IPCHandle(h), nil
+	return e, device.IPCHandle(h), nil
 }
 
 // OpenEvent opens the event of another process, which has made the handle with [Device.NewSharedEvent] or
 // cuIpcGetEventHandle. The caller owns the event of this process and closes it; the other one keeps its own until
 // then. A handle of this process is an error.
-func (d *Device) OpenEvent(h IPCHandle) (device.Event, error) {
+func (d *Device) OpenEvent(h device.IPCHandle) (device.Event, error) {
 	word, err := d.ctx.OpenEvent(cuda.Handle(h))
 	if err != nil {
 		return nil, err

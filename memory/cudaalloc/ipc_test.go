@@ -18,7 +18,7 @@ import (
 )
 
 // handleOf reads a handle that the other process was told in hexadecimal.
-func handleOf(t *testing.T, text string) (h cudaalloc.IPCHandle) {
+func handleOf(t *testing.T, text string) (h device.IPCHandle) {
 	t.Helper()
 	b, err := hex.DecodeString(text)
 	require.NoError(t, err)
@@ -49,16 +49,16 @@ func TestOpenInAnotherProcess(t *testing.T) {
 	require.NoError(t, err)
 	defer s.Close()
 	first := handleOf(t, c.Read())
-	mem, err := gpu.OpenMemory(background, first, 1000)
+	mem, err := gpu.OpenMemory(background, first, 1000, nil)
 	require.NoError(t, err)
-	again, err := gpu.OpenMemory(background, handleOf(t, c.Read()), 1000)
+	again, err := gpu.OpenMemory(background, handleOf(t, c.Read()), 1000, nil)
 	require.NoError(t, err)
 	assert.Equal(t, mem.Ptr(), again.Ptr(), "the same allocation is mapped once")
 	require.NoError(t, again.Free(s))
 	e, err := gpu.OpenEvent(handleOf(t, c.Read()))
 	require.NoError(t, err)
 	assert.EqualValues(t, 2, gpu.ReadStats().Opened.Total)
-	tooLarge, err := gpu.OpenMemory(background, first, 1<<40)
+	tooLarge, err := gpu.OpenMemory(background, first, 1<<40, nil)
 	assert.ErrorContains(t, err, "size = 1099511627776, but the allocation has 1000 bytes")
 	assert.Nil(t, tooLarge)
 	stats := gpu.ReadStats()
@@ -67,13 +67,13 @@ func TestOpenInAnotherProcess(t *testing.T) {
 	assert.Zero(t, stats.WaitingBytes, "its closing gives this process no memory")
 	ended, cancel := context.WithCancel(background)
 	cancel()
-	_, err = gpu.OpenMemory(ended, first, 1000)
+	_, err = gpu.OpenMemory(ended, first, 1000, nil)
 	assert.ErrorContains(t, err, "cuda: open memory on cuda:0: context canceled")
 	require.NoError(t, s.WaitEvent(e))
 	c.Write("waiting")
 	c.Write(hex.EncodeToString(toHost(t, gpu, mem.Ptr(), 1000, s)))
 	_, _, err = gpu.MemoryHandle(mem.Ptr())
-	assert.ErrorIs(t, err, cudaalloc.ErrNotShareable, "memory of another process")
+	assert.ErrorIs(t, err, device.ErrNotShareable, "memory of another process")
 	if c.Read() == "exit" {
 		os.Exit(3) // with the memory open
 	}
@@ -142,7 +142,7 @@ func TestGPUMemoryHandleRefuses(t *testing.T) {
 	}
 	for name, p := range refused {
 		_, _, err := gpu.MemoryHandle(p)
-		assert.ErrorIs(t, err, cudaalloc.ErrNotShareable, name)
+		assert.ErrorIs(t, err, device.ErrNotShareable, name)
 		assert.ErrorIs(t, err, device.ErrNotSupported, name)
 		assert.ErrorContains(t, err, "cuda: handle of the "+name+" memory at "+fmt.Sprintf("%#x", uintptr(p)))
 		assert.ErrorContains(t, err, "copy it to memory of Device.Shareable first")
@@ -157,11 +157,11 @@ func TestGPUOpenMemoryRefuses(t *testing.T) {
 	require.NoError(t, err)
 	own, _, err := gpu.MemoryHandle(mem.Ptr())
 	require.NoError(t, err)
-	_, err = gpu.OpenMemory(background, own, 64)
+	_, err = gpu.OpenMemory(background, own, 64, nil)
 	assert.ErrorContains(t, err, "cuIpcOpenMemHandle", "a handle of this process")
-	_, err = gpu.OpenMemory(background, cudaalloc.IPCHandle{1, 2, 3}, 64)
+	_, err = gpu.OpenMemory(background, device.IPCHandle{1, 2, 3}, 64, nil)
 	assert.ErrorContains(t, err, "cuIpcOpenMemHandle", "garbage")
-	_, err = gpu.OpenMemory(background, own, 0)
+	_, err = gpu.OpenMemory(background, own, 0, nil)
 	assert.ErrorContains(t, err, "size = 0")
 	e, eh, err := gpu.NewSharedEvent()
 	require.NoError(t, err)
@@ -204,14 +204,14 @@ func TestOpenInAnotherProcessWithFaults(t *testing.T) {
 	before := m.Sim.Report().Live
 	for name, call := range map[string]func() error{
 		"OpenMemory": func() error {
-			mem, err := gpu.OpenMemory(background, memory, 1000)
+			mem, err := gpu.OpenMemory(background, memory, 1000, nil)
 			if err == nil {
 				_ = mem.Free(nil) // it is tried again
 			}
 			return err
 		},
 		"OpenMemory of more": func() error {
-			mem, err := gpu.OpenMemory(background, memory, 1<<30)
+			mem, err := gpu.OpenMemory(background, memory, 1<<30, nil)
 			require.Nil(t, mem)
 			require.Error(t, err)
 			return nil
@@ -264,4 +264,38 @@ func TestEachCallOfAnOpeningFails(t *testing.T) {
 	other.End(0)
 	require.NoError(t, e.Close())
 	require.NoError(t, mem.Free(nil))
+}
+
+// device.UUIDs has the GPUs of the default driver in the order of their ordinals.
+func TestGPUsAreFoundByUUID(t *testing.T) {
+	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
+		t.Setenv("CDEVICE_CUDA_DRIVER", m.Path())
+		uuids, err := device.UUIDs(device.CUDA)
+		require.NoError(t, err)
+		for i, gpu := range m.GPUs {
+			uuid, err := gpu.UUID()
+			require.NoError(t, err)
+			assert.Equal(t, uuid, uuids[i])
+		}
+	})
+	_, err := device.UUIDs(device.ROCM)
+	assert.ErrorIs(t, err, device.ErrNotSupported)
+}
+
+// The devices of a GPU have a kind of memory each, although two of them have the same ID.
+func TestMemoryKinds(t *testing.T) {
+	gpu := cudatest.Simulated(t, cudasim.Options{}).GPUs[0]
+	for kind, want := range map[device.MemoryKind]*cudaalloc.Device{
+		device.OwnMemory: gpu.Own(), device.ShareableMemory: gpu.Shareable(), device.PinnedMemory: gpu.Pinned(), device.ManagedMemory: gpu.Managed(),
+	} {
+		assert.Equal(t, kind, want.MemoryKind())
+		for _, from := range []*cudaalloc.Device{gpu.Own(), gpu.Managed()} {
+			got, err := from.WithMemory(kind)
+			require.NoError(t, err)
+			assert.Same(t, want, got, kind.String())
+		}
+	}
+	_, err := gpu.WithMemory(9)
+	assert.ErrorContains(t, err, "no memory of kind memory_kind(9)")
+	assert.ErrorIs(t, err, device.ErrNotSupported)
 }

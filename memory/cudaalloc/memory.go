@@ -80,7 +80,7 @@ type memory struct {
 	drop  func(device.Ptr) error // that call; nil for other memory
 	// foreign is memory of another process.
 	foreign bool
-	after   func() // is called when the memory has ended; see [AfterFree]
+	after   func() // is called when the driver has dropped the memory; or nil
 	freed   atomic.Bool
 }
 

@@ -2,6 +2,8 @@ package cudaalloc_test
 
 import (
 	"context"
+	"errors"
+	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -52,14 +54,23 @@ func TestNilArguments(t *testing.T) {
 		"Device.Trim(ctx)":                {Call: func() error { return gpu.Trim(ctx) }, Want: noContext},
 		"Device.HoldSynchronization(ctx)": {Call: func() error { _, err := gpu.HoldSynchronization(ctx); return err }, Want: noContext},
 		"Device.Memset(s)":                {Call: func() error { return gpu.Memset(own.Ptr(), 0, 8, nil) }},
-		"Device.OpenMemory(ctx)":          {Call: func() error { _, err := gpu.OpenMemory(ctx, cudaalloc.IPCHandle{}, 8); return err }, Want: noContext},
-		"AfterFree(mem)":                  {Call: func() error { return cudaalloc.AfterFree(nil, func() {}) }, Want: "AfterFree: mem = nil, want memory"},
-		"AfterFree(f)":                    {Call: func() error { return cudaalloc.AfterFree(own, nil) }, Want: "AfterFree: " + noFunction},
+		"Device.OpenMemory(ctx)":          {Call: func() error { _, err := gpu.OpenMemory(ctx, device.IPCHandle{}, 8, nil); return err }, Want: noContext},
+		"Device.OpenMemory(closed)":       {Call: func() error { _, err := gpu.OpenMemory(background, device.IPCHandle{}, 8, nil); return err }, Want: "cuIpcOpenMemHandle"},
 		"Device.OnTrim(trim)":             {Call: func() error { gpu.OnTrim(nil); return nil }, Want: "trim = nil, want a function", Panics: true},
 		"Device.Prefetch(s)":              {Call: func() error { return gpu.Prefetch(own.Ptr(), 0, nil) }},
 		"Device.PrefetchToHost(s)":        {Call: func() error { return gpu.PrefetchToHost(own.Ptr(), 0, nil) }},
-		"Device.UnregisterHost(ctx)":      {Call: func() error { return gpu.UnregisterHost(ctx, own.Ptr()) }, Want: noContext},
-		"Device.Upload(ctx)":              {Call: func() error { _, err := gpu.Upload(ctx, nil, nil); return err }, Want: noContext},
+		"Device.RegisterMemory(unregistered)": {Call: func() error {
+			page := make([]byte, 4096)
+			mem, err := gpu.RegisterMemory(pointer(page), 4096, false, nil)
+			if err != nil {
+				return err
+			}
+			err = errors.Join(mem.FreeAfter(nil), gpu.Flush(background))
+			runtime.KeepAlive(page)
+			return err
+		}},
+		"Device.UnregisterHost(ctx)": {Call: func() error { return gpu.UnregisterHost(ctx, own.Ptr()) }, Want: noContext},
+		"Device.Upload(ctx)":         {Call: func() error { _, err := gpu.Upload(ctx, nil, nil); return err }, Want: noContext},
 		"Device.Upload(s)": {Call: func() error {
 			done, err := gpu.Upload(background, []device.Range{}, nil)
 			if err == nil {

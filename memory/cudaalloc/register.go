@@ -41,15 +41,16 @@ func (d *Device) UnregisterHost(ctx context.Context, p device.Ptr) error {
 
 // RegisterMemory is RegisterHost for memory that ends as any other: Free and FreeAfter unregister it, once
 // the GPU has no work, and never while a capture of a stream is visible. The memory must stay mapped until
-// then, of which the function of [AfterFree] is told. [Stats.Registered] counts it.
-func (d *Device) RegisterMemory(p device.Ptr, size int64, readOnly bool) (device.Memory, error) {
+// then; unregistered, unless it is nil, is called as the function of [Device.OpenMemory] is.
+// [Stats.Registered] counts the memory.
+func (d *Device) RegisterMemory(p device.Ptr, size int64, readOnly bool, unregistered func()) (device.Memory, error) {
 	if p == 0 || size <= 0 {
 		return nil, fmt.Errorf("cuda: register %d bytes at %#x on %s: want at least one byte of host memory", size, uintptr(p), d.host.ID())
 	}
 	if err := d.RegisterHost(p, size, readOnly); err != nil {
 		return nil, err
 	}
-	m := &memory{dev: d.host, use: &d.registered, ptr: p, size: size, drop: d.ctx.Unregister}
+	m := &memory{dev: d.host, use: &d.registered, ptr: p, size: size, drop: d.ctx.Unregister, after: unregistered}
 	m.use.add(size)
 	return m, nil
 }
@@ -62,28 +63,4 @@ func (d *Device) RegistersReadOnly() (bool, error) {
 		return false, nil
 	}
 	return value != 0, err
-}
-
-// AfterFree has f called once after the driver has freed, closed or unregistered mem, which the caller owns
-// and has not freed: no pending work uses it then, and the driver does not know it any more. f is called as
-// those of [Device.AfterWork] are. It is not called for memory that the driver has failed to free
-// ([Stats.Lost]). If the context is gone, and the memory with it, f is called.
-//
-// Memory of another package, memory that was freed, and a second function are errors.
-func AfterFree(mem device.Memory, f func()) error {
-	m, ok := mem.(*memory)
-	switch {
-	case f == nil:
-		return absent("AfterFree", "f", "a function")
-	case mem == nil:
-		return absent("AfterFree", "mem", "memory")
-	case !ok:
-		return fmt.Errorf("cuda: AfterFree: mem is a %T, want memory of this package", mem)
-	case m.freed.Load():
-		return fmt.Errorf("cuda: AfterFree: mem was freed")
-	case m.after != nil:
-		return fmt.Errorf("cuda: AfterFree: mem has a function already")
-	}
-	m.after = f
-	return nil
 }

@@ -1,7 +1,6 @@
 package cudaalloc_test
 
 import (
-	"errors"
 	"runtime"
 	"sync/atomic"
 	"syscall"
@@ -38,10 +37,9 @@ func TestGPURegisteredMemoryEndsAfterItsWork(t *testing.T) {
 		gpu := m.GPUs[0]
 		b, unmap := mapped(t, syscall.PROT_READ|syscall.PROT_WRITE)
 		fill(b, 7)
-		mem, err := gpu.RegisterMemory(pointer(b), int64(len(b)), false)
-		require.NoError(t, err)
 		ended := make(chan struct{})
-		require.NoError(t, cudaalloc.AfterFree(mem, func() { unmap(); close(ended) }))
+		mem, err := gpu.RegisterMemory(pointer(b), int64(len(b)), false, func() { unmap(); close(ended) })
+		require.NoError(t, err)
 		assert.True(t, gpu.PageLocked(pointer(b), int64(len(b))))
 		assert.Equal(t, device.CUDAHost, lookup(t, gpu, pointer(b)).ID.Type)
 		assert.EqualValues(t, len(b), gpu.ReadStats().Registered.Live)
@@ -81,51 +79,33 @@ func lookup(t *testing.T, gpu *cudaalloc.Device, p device.Ptr) device.Allocation
 	return in
 }
 
-// Flush waits for the function of AfterFree, on each way that memory ends.
-func TestGPUAfterFree(t *testing.T) {
-	cudatest.WithAndWithoutPools(t, cudasim.Options{}, func(t *testing.T, m *cudatest.Machine) {
-		gpu := m.GPUs[0]
-		s, err := gpu.NewStream()
-		require.NoError(t, err)
-		for _, d := range []*cudaalloc.Device{gpu, gpu.Pinned(), gpu.Managed(), gpu.Shareable()} {
-			for _, size := range []int64{0, 100} {
-				for name, free := range map[string]func(device.Memory) error{
-					"on a stream":    func(mem device.Memory) error { return mem.Free(s) },
-					"after no event": func(mem device.Memory) error { return errors.Join(s.Synchronize(background), mem.FreeAfter(nil)) },
-				} {
-					mem, err := d.Allocate(background, size, s)
-					require.NoError(t, err)
-					called := 0
-					require.NoError(t, cudaalloc.AfterFree(mem, func() { called++ }))
-					assert.ErrorContains(t, cudaalloc.AfterFree(mem, func() {}), "has a function already")
-					assert.Zero(t, called)
-					require.NoError(t, free(mem))
-					require.NoError(t, gpu.Flush(background))
-					assert.Equal(t, 1, called, "%s, %d bytes, %s", d.ID(), size, name)
-					assert.ErrorContains(t, cudaalloc.AfterFree(mem, func() {}), "was freed")
-				}
-			}
-		}
-		// Behind an event, and then behind all work, and then the function.
-		mem, err := gpu.Shareable().Allocate(background, 100, s)
-		require.NoError(t, err)
-		var called atomic.Bool
-		require.NoError(t, cudaalloc.AfterFree(mem, func() {
+// Flush waits for the function that is called once memory is unregistered, on each way that memory ends.
+func TestGPUFlushWaitsForUnregistered(t *testing.T) {
+	m := cudatest.One(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	s, err := gpu.NewStream()
+	require.NoError(t, err)
+	for name, free := range map[string]func(device.Memory) error{
+		"on a stream":    func(mem device.Memory) error { return mem.Free(s) },
+		"after no event": func(mem device.Memory) error { return mem.FreeAfter(nil) },
+	} {
+		b, unmap := mapped(t, syscall.PROT_READ|syscall.PROT_WRITE)
+		var called atomic.Int32
+		mem, err := gpu.RegisterMemory(pointer(b), int64(len(b)), false, func() {
 			time.Sleep(50 * time.Millisecond)
-			called.Store(true)
-		}))
+			called.Add(1)
+		})
+		require.NoError(t, err)
 		let := m.Hold(t, s)
-		require.NoError(t, gpu.Memset(mem.Ptr(), 1, 100, s))
-		require.NoError(t, mem.Free(s))
+		require.NoError(t, gpu.Memset(mem.Ptr(), 1, mem.Size(), s))
+		require.NoError(t, free(mem))
+		assert.Zero(t, called.Load(), name)
 		time.AfterFunc(20*time.Millisecond, let)
 		require.NoError(t, gpu.Flush(background))
-		assert.True(t, called.Load())
-		require.NoError(t, s.Close())
-	})
-	other, err := device.CPUDevice().Allocate(background, 8, nil)
-	require.NoError(t, err)
-	assert.ErrorContains(t, cudaalloc.AfterFree(other, func() {}), "want memory of this package")
-	require.NoError(t, other.Free(nil))
+		assert.EqualValues(t, 1, called.Load(), name)
+		unmap()
+	}
+	require.NoError(t, s.Close())
 }
 
 // A capture of somebody else is not invalidated: the memory stays registered until it has ended.
@@ -137,9 +117,8 @@ func TestGPURegisteredMemoryAndCaptures(t *testing.T) {
 	require.NoError(t, err)
 	defer captured.Close()
 	end := m.Capture(t, captured, cudatest.Global)
-	mem, err := gpu.RegisterMemory(pointer(b), int64(len(b)), false)
+	mem, err := gpu.RegisterMemory(pointer(b), int64(len(b)), false, unmap)
 	require.NoError(t, err)
-	require.NoError(t, cudaalloc.AfterFree(mem, unmap))
 	require.NoError(t, mem.FreeAfter(nil))
 	assert.NoError(t, end(), "the capture")
 	require.NoError(t, gpu.Flush(background))
@@ -152,10 +131,9 @@ func TestRegisteredMemoryIsLost(t *testing.T) {
 	gpu := m.GPUs[0]
 	b, unmap := mapped(t, syscall.PROT_READ|syscall.PROT_WRITE)
 	for fails, want := range map[int]int{1: 1, 2: 1, 3: 0} {
-		mem, err := gpu.RegisterMemory(pointer(b), int64(len(b)), false)
-		require.NoError(t, err)
 		called := 0
-		require.NoError(t, cudaalloc.AfterFree(mem, func() { called++ }))
+		mem, err := gpu.RegisterMemory(pointer(b), int64(len(b)), false, func() { called++ })
+		require.NoError(t, err)
 		m.Sim.ResetCounters()
 		m.Sim.FailTimes("cuMemHostUnregister", 1, fails, unknownError)
 		require.NoError(t, mem.FreeAfter(nil))
@@ -183,7 +161,7 @@ func TestReadOnlyMemoryIsRegistered(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, can, got)
 		b, _ := mapped(t, syscall.PROT_READ)
-		mem, err := gpu.RegisterMemory(pointer(b), int64(len(b)), true)
+		mem, err := gpu.RegisterMemory(pointer(b), int64(len(b)), true, nil)
 		if can {
 			require.NoError(t, err)
 			require.NoError(t, mem.FreeAfter(nil))
@@ -191,9 +169,9 @@ func TestReadOnlyMemoryIsRegistered(t *testing.T) {
 		} else {
 			assert.ErrorIs(t, err, device.ErrNotSupported)
 		}
-		_, err = gpu.RegisterMemory(pointer(b), int64(len(b)), false)
+		_, err = gpu.RegisterMemory(pointer(b), int64(len(b)), false, nil)
 		assert.ErrorIs(t, err, cudaalloc.InvalidValue, "the GPU could write it")
-		_, err = gpu.RegisterMemory(pointer(b), 0, true)
+		_, err = gpu.RegisterMemory(pointer(b), 0, true, nil)
 		assert.ErrorContains(t, err, "register 0 bytes")
 		assert.Zero(t, gpu.ReadStats().Registered.Live)
 	}
