@@ -58,7 +58,7 @@ var allowed = map[string][]string{
 	"internal/live":          {},
 	"internal/refcount":      {"internal/fielderr", "internal/live"},
 	"internal/bridge":        {"internal/abi", "internal/excerpt", "internal/handle"},
-	"internal/schema":        {"internal/abi", "internal/bridge", "internal/excerpt", "internal/fielderr", "internal/live"},
+	"internal/schema":        {"internal/abi", "internal/argument", "internal/bridge", "internal/excerpt", "internal/fielderr", "internal/live"},
 	"internal/testing/cases": {},
 	"internal/testing/cpeer": {"internal/abi"},
 	// The rooms of cdevice, each above those before it.

@@ -11,21 +11,6 @@ import (
 // StreamEnd is how a stream ended: with io.EOF, or with an error.
 type StreamEnd struct{ Err error }
 
-// endWith ends the stream with an error, unless it has ended, and returns its end.
-func (r *Reader[T]) endWith(err error) error {
-	r.end.CompareAndSwap(nil, &StreamEnd{asReported(err)})
-	return r.end.Load().Err
-}
-
-// Fail ends the stream with an error that came before its first item, unless it has ended. Even io.EOF
-// is an error then.
-func (r *Reader[T]) Fail(err error) {
-	if err == io.EOF {
-		err = &cutOff{err}
-	}
-	r.endWith(err)
-}
-
 // cutOff is an error that wraps io.EOF: the source was cut off, and its stream must not end as if it
 // were complete. It wraps all that the error wraps, and io.ErrUnexpectedEOF in place of io.EOF, since
 // functions of arrow-go, and programs, take an error that wraps io.EOF for the end.

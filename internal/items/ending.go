@@ -1,7 +1,6 @@
 package items
 
 import (
-	"context"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -101,94 +100,6 @@ func (e *ending) cancelDerived() {
 func ClosedReader() error { return fielderr.New(fielderr.OpRead, "reader", nil, nil, errClosed) }
 
 var errClosed = fmt.Errorf("closed: %w", fielderr.ErrReleased)
-
-// Release drops a reference and reports whether it was the last one.
-func (r *Reader[T]) Release() (last bool) {
-	if !r.Refs.Release() {
-		return false
-	}
-	defer r.live.Part()
-	defer r.finish()
-	r.Over.Store(true)
-	r.stages.top().Interrupt() // otherwise a call of Next on another goroutine may wait for ever
-	r.dropCurrent(true)
-	return true
-}
-
-// ReleaseThen drops a reference and calls f afterwards: for the last reference, when the source is
-// no longer in use.
-func (r *Reader[T]) ReleaseThen(f func()) {
-	last := true
-	defer func() { // even if the source panics
-		if last {
-			r.WhenUnused(f)
-		} else {
-			f()
-		}
-	}()
-	last = r.Release()
-}
-
-// Close ends the stream, and waits until the source is no longer in use, or ctx is done.
-func (r *Reader[T]) Close(ctx context.Context) error {
-	if err := fielderr.CheckContext(fielderr.OpClose, ctx); err != nil {
-		return err
-	}
-	r.Interrupt()
-	r.cancelDerived()
-	if !r.closer.Swap(true) && r.source.Add() {
-		// On a goroutine of its own, since closing the source may block.
-		Goroutines.Add(1)
-		go func() {
-			defer r.source.Part()
-			defer Goroutines.Add(-1)
-			r.finishQuietly()
-		}()
-	}
-	if IsClosed(r.done) {
-		r.Waits.Publish() // the copies that it has waited for are complete
-		return nil        // even if ctx is done
-	}
-	select {
-	case <-r.done:
-		r.Waits.Publish() // the copies that it has waited for are complete
-		return nil
-	case <-ctx.Done():
-		return fielderr.ContextError(ctx, fielderr.OpClose)
-	}
-}
-
-// Interrupt ends the stream, and the waits of a running call.
-func (r *Reader[T]) Interrupt() {
-	r.endWith(ClosedReader())
-	r.Over.Store(true)
-	r.stages.top().Interrupt()
-}
-
-// finish closes the source, once, if the stream is over and no call is running. The
-// goroutine that held mu calls it afterwards.
-func (r *Reader[T]) finish() {
-	if r.Over.Load() && r.stop() {
-		r.stages.top().Close(r.source.Part)
-	}
-}
-
-// finishQuietly is finish for callers that cannot report a panic.
-func (r *Reader[T]) finishQuietly() {
-	defer tellPanic()
-	r.finish()
-}
-
-// stop reports whether the caller has to close the source, which is not read any more.
-func (r *Reader[T]) stop() bool {
-	if !r.mu.TryLock() {
-		return false
-	}
-	defer r.mu.Unlock()
-	stopped := r.stopped
-	r.stopped = true
-	return !stopped
-}
 
 // IsClosed reports whether c was closed. No value is ever sent on c.
 func IsClosed(c <-chan struct{}) bool {

@@ -3,6 +3,7 @@
 package items
 
 import (
+	"context"
 	"io"
 	"sync"
 	"sync/atomic"
@@ -59,7 +60,7 @@ func (r *Reader[T]) Pull() (item T, err error) {
 // ask is Pull for the holder of mu. An item that arrives after Close is dropped; one that arrives
 // after the last Release is returned to the caller.
 func (r *Reader[T]) ask() (item T, err error) {
-	from := r.apply()
+	from := r.stages.apply(&r.Over)
 	if from == nil {
 		return item, r.endWith(fielderr.Released("reader"))
 	}
@@ -170,9 +171,110 @@ func (r *Reader[T]) Err() error {
 	return nil
 }
 
-// Counted is a *RecordBatch or an *Array.
-type Counted interface {
-	comparable
-	Retain()
-	Release()
+// endWith ends the stream with an error, unless it has ended, and returns its end.
+func (r *Reader[T]) endWith(err error) error {
+	r.end.CompareAndSwap(nil, &StreamEnd{asReported(err)})
+	return r.end.Load().Err
+}
+
+// Fail ends the stream with an error that came before its first item, unless it has ended. Even io.EOF
+// is an error then.
+func (r *Reader[T]) Fail(err error) {
+	if err == io.EOF {
+		err = &cutOff{err}
+	}
+	r.endWith(err)
+}
+
+// add appends a stage for the items that are left, unless the stream has ended.
+func (r *Reader[T]) add(on stage[T]) {
+	r.stages.add(on, func() bool { return r.Over.Load() || r.end.Load() != nil })
+}
+
+// Release drops a reference and reports whether it was the last one.
+func (r *Reader[T]) Release() (last bool) {
+	if !r.Refs.Release() {
+		return false
+	}
+	defer r.live.Part()
+	defer r.finish()
+	r.Over.Store(true)
+	r.stages.top().Interrupt() // otherwise a call of Next on another goroutine may wait for ever
+	r.dropCurrent(true)
+	return true
+}
+
+// ReleaseThen drops a reference and calls f afterwards: for the last reference, when the source is
+// no longer in use.
+func (r *Reader[T]) ReleaseThen(f func()) {
+	last := true
+	defer func() { // even if the source panics
+		if last {
+			r.WhenUnused(f)
+		} else {
+			f()
+		}
+	}()
+	last = r.Release()
+}
+
+// Close ends the stream, and waits until the source is no longer in use, or ctx is done.
+func (r *Reader[T]) Close(ctx context.Context) error {
+	if err := fielderr.CheckContext(fielderr.OpClose, ctx); err != nil {
+		return err
+	}
+	r.Interrupt()
+	r.cancelDerived()
+	if !r.closer.Swap(true) && r.source.Add() {
+		// On a goroutine of its own, since closing the source may block.
+		Goroutines.Add(1)
+		go func() {
+			defer r.source.Part()
+			defer Goroutines.Add(-1)
+			r.finishQuietly()
+		}()
+	}
+	if IsClosed(r.done) {
+		r.Waits.Publish() // the copies that it has waited for are complete
+		return nil        // even if ctx is done
+	}
+	select {
+	case <-r.done:
+		r.Waits.Publish() // the copies that it has waited for are complete
+		return nil
+	case <-ctx.Done():
+		return fielderr.ContextError(ctx, fielderr.OpClose)
+	}
+}
+
+// Interrupt ends the stream, and the waits of a running call.
+func (r *Reader[T]) Interrupt() {
+	r.endWith(ClosedReader())
+	r.Over.Store(true)
+	r.stages.top().Interrupt()
+}
+
+// finish closes the source, once, if the stream is over and no call is running. The
+// goroutine that held mu calls it afterwards.
+func (r *Reader[T]) finish() {
+	if r.Over.Load() && r.stop() {
+		r.stages.top().Close(r.source.Part)
+	}
+}
+
+// finishQuietly is finish for callers that cannot report a panic.
+func (r *Reader[T]) finishQuietly() {
+	defer tellPanic()
+	r.finish()
+}
+
+// stop reports whether the caller has to close the source, which is not read any more.
+func (r *Reader[T]) stop() bool {
+	if !r.mu.TryLock() {
+		return false
+	}
+	defer r.mu.Unlock()
+	stopped := r.stopped
+	r.stopped = true
+	return !stopped
 }

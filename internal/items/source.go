@@ -14,6 +14,13 @@ type Source[T any] interface {
 	Close(done func())
 }
 
+// Counted is a *RecordBatch or an *Array.
+type Counted interface {
+	comparable
+	Retain()
+	Release()
+}
+
 // Result holds the results of a call of Next.
 type Result[T Counted] struct {
 	Item T

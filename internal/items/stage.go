@@ -1,6 +1,9 @@
 package items
 
-import "sync"
+import (
+	"sync"
+	"sync/atomic"
+)
 
 // Stages are the sources that Map and Prefetch put on top of the source of a reader. They wait in a
 // list until the next item is read, since a running call holds the reader's mu, and Map and
@@ -24,13 +27,12 @@ func (s *stages[T]) top() Source[T] {
 }
 
 // apply puts the pending stages on top and returns the source to read from; nil if the stream is
-// over. Close sets Over before it interrupts the top source: so it interrupts the source that is
+// over. Close sets over before it interrupts the top source: so it interrupts the source that is
 // read.
-func (r *Reader[T]) apply() Source[T] {
-	s := &r.stages
+func (s *stages[T]) apply(over *atomic.Bool) Source[T] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if r.Over.Load() {
+	if over.Load() {
 		return nil
 	}
 	for _, on := range s.pending {
@@ -44,12 +46,11 @@ func (r *Reader[T]) apply() Source[T] {
 	return s.source
 }
 
-// add appends a stage for the items that are left, unless the stream has ended.
-func (r *Reader[T]) add(on stage[T]) {
-	s := &r.stages
+// add appends a stage, unless the stream has ended.
+func (s *stages[T]) add(on stage[T], ended func() bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !r.Over.Load() && r.end.Load() == nil {
+	if !ended() {
 		s.pending = append(s.pending, on)
 	}
 }

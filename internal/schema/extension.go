@@ -3,45 +3,13 @@ package schema
 import (
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 
 	"github.com/apache/arrow-go/v18/arrow"
 
+	"github.com/arrowdevice/arrowdevice/internal/argument"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
-
-// The metadata keys that make a field one of an extension type.
-const (
-	extensionName     = "ARROW:extension:name"
-	extensionMetadata = "ARROW:extension:metadata"
-)
-
-// isNil reports whether a type is nil or a nil pointer, on which most methods of arrow-go's types
-// panic.
-func isNil(dt arrow.DataType) bool {
-	v := reflect.ValueOf(dt)
-	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
-}
-
-// withoutExtension returns the metadata without the keys of an extension type.
-func (p pairs) withoutExtension() pairs {
-	var rest pairs
-	for i, k := range p.keys {
-		if k != extensionName && k != extensionMetadata {
-			rest.keys, rest.values = append(rest.keys, k), append(rest.values, p.values[i])
-		}
-	}
-	return rest
-}
-
-// withExtension returns the metadata with the keys of an extension type at its end.
-func (p pairs) withExtension(name, data string) pairs {
-	rest := p.withoutExtension()
-	rest.keys = append(rest.keys, extensionName, extensionMetadata)
-	rest.values = append(rest.values, name, data)
-	return rest
-}
 
 // rebuild puts the extension type that the metadata names around its storage and
 // takes it out of the metadata. If the name is not registered, it returns both unchanged.
@@ -78,7 +46,7 @@ func deserialize(registered arrow.ExtensionType, storage arrow.DataType, data st
 	if err != nil {
 		return nil, err
 	}
-	if isNil(ext) {
+	if argument.IsNil(ext) {
 		return nil, errors.New("no type from Deserialize")
 	}
 	if !sameLayout(ext.StorageType(), storage) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 
+	"github.com/arrowdevice/arrowdevice/internal/argument"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
 
@@ -138,7 +139,7 @@ func init() {
 	for i := range formats {
 		f := &formats[i]
 		byText[f.text] = f
-		f.indices = !isNil(f.types[0]) && arrow.IsInteger(f.types[0].ID()) // the example of a union is nil
+		f.indices = !argument.IsNil(f.types[0]) && arrow.IsInteger(f.types[0].ID()) // the example of a union is nil
 		if len(f.text) > maxHead {
 			panic("schema: a format longer than maxHead: " + f.text)
 		}

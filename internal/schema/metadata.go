@@ -140,3 +140,28 @@ func (r *metadataReader) string() (string, error) {
 	r.addr += uintptr(n)
 	return s, nil
 }
+
+// The metadata keys that make a field one of an extension type.
+const (
+	extensionName     = "ARROW:extension:name"
+	extensionMetadata = "ARROW:extension:metadata"
+)
+
+// withoutExtension returns the metadata without the keys of an extension type.
+func (p pairs) withoutExtension() pairs {
+	var rest pairs
+	for i, k := range p.keys {
+		if k != extensionName && k != extensionMetadata {
+			rest.keys, rest.values = append(rest.keys, k), append(rest.values, p.values[i])
+		}
+	}
+	return rest
+}
+
+// withExtension returns the metadata with the keys of an extension type at its end.
+func (p pairs) withExtension(name, data string) pairs {
+	rest := p.withoutExtension()
+	rest.keys = append(rest.keys, extensionName, extensionMetadata)
+	rest.values = append(rest.values, name, data)
+	return rest
+}

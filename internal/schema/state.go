@@ -5,6 +5,8 @@ import (
 	"unsafe"
 
 	"github.com/apache/arrow-go/v18/arrow"
+
+	"github.com/arrowdevice/arrowdevice/internal/argument"
 )
 
 // A schema of arrow-go does not change, but its types can: they have exported fields and setters, a program can assign
@@ -102,7 +104,7 @@ func (s *States) addMetadata(md arrow.Metadata) {
 
 // addTree adds a type and those below it. It reports false if one of them is of the program.
 func (s *States) addTree(dt arrow.DataType) bool {
-	if isNil(dt) {
+	if argument.IsNil(dt) {
 		return false
 	}
 	s.Add(dt)
