@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"io"
 	"time"
 
@@ -26,7 +27,7 @@ func (c copier) stream(name string, each time.Duration, rows int) Copy {
 	defer rec.Release()
 	source := func(each time.Duration) *cdevice.RecordReader {
 		left := streamBatches
-		return must(cdevice.NewRecordReaderFunc(rec.Schema(), device.CPU, func() (*cdevice.RecordBatch, error) {
+		return must(cdevice.NewRecordReaderFunc(context.Background(), rec.Schema(), device.CPU, func(context.Context) (*cdevice.RecordBatch, error) {
 			if left == 0 {
 				return nil, io.EOF
 			}

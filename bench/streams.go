@@ -77,7 +77,7 @@ func streaming(name string, ours func(s shape, n int)) func(shape) operation {
 func batchesThroughStream(name string, c through) func(shape) operation {
 	return streaming(name, func(s shape, n int) {
 		left := n
-		next := func() (*cdevice.RecordBatch, error) {
+		next := func(context.Context) (*cdevice.RecordBatch, error) {
 			if left == 0 {
 				return nil, io.EOF
 			}
@@ -85,7 +85,7 @@ func batchesThroughStream(name string, c through) func(shape) operation {
 			s.batch.Retain()
 			return s.batch, nil
 		}
-		drain(c(must(cdevice.NewRecordReaderFunc(s.rec.Schema(), device.CPU, next, nil))), n)
+		drain(c(must(cdevice.NewRecordReaderFunc(context.Background(), s.rec.Schema(), device.CPU, next, nil))), n)
 	})
 }
 

@@ -2,6 +2,7 @@ package cdevice
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/arrowdevice/arrowdevice/internal/argument"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
@@ -22,16 +23,18 @@ func checkCopy(ctx context.Context, dev any) error {
 	return nil
 }
 
-// apply applies options to o. Those that are nil do nothing.
-func apply[O any, F ~func(*O)](o *O, opts []F) {
-	for _, opt := range opts {
-		if opt != nil {
-			opt(o)
+// apply applies options to o. errs, which is a part of o, keeps the error of one that is nil.
+func apply[O any, F ~func(*O)](op string, o *O, errs *nilOption, opts []F) {
+	for i, opt := range opts {
+		if opt == nil {
+			errs.need(op, fmt.Sprintf("opts[%d]", i), nil, "an option")
+			continue
 		}
+		opt(o)
 	}
 }
 
-// nilOption keeps the first error of an option that was given nil.
+// nilOption keeps the first error of an option that is nil, or was given nil.
 type nilOption struct{ err error }
 
 // need records an error if v, the argument of option name, is nil.

@@ -10,26 +10,9 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/items"
 )
 
-// defaultQueue is how many batches the producer may be ahead if [WithQueueSize] is not given.
-// The most, items.MaxAhead, keeps the sum of all requests far from the limit of an int64.
+// defaultQueue is the queue size of an [ImportAsync] that is given 0. The largest, items.MaxAhead, keeps
+// the sum of all requests far from the limit of an int64.
 const defaultQueue = 4
-
-// WithQueueSize sets the number of batches that are requested or ready ahead of the program that
-// reads the stream, from 1 to 1,048,576. The default is 4.
-//
-// Use at most 5 with a producer of arrow-go's cdata (v18.8). Its request blocks while five requests
-// wait to be received, and when the producer reports its end, such a call ends the process with a send
-// on a closed channel.
-//
-// It is an option of [ImportAsync]; other functions ignore it.
-func WithQueueSize(n int) ImportOption {
-	return func(o *importOptions) {
-		if o.err == nil && (n < 1 || n > items.MaxAhead) {
-			o.err = fielderr.Invalid(fielderr.OpImport, "WithQueueSize", n, fmt.Sprintf("1 to %d", items.MaxAhead))
-		}
-		o.queueSize = n
-	}
-}
 
 // AsyncStream is an asynchronous stream: its producer pushes batches on threads of its own. Its
 // methods may be called from any goroutine. [ImportAsync] makes one.
@@ -45,7 +28,7 @@ type AsyncStream struct {
 // ImportAsync fills *handler with the callbacks of a new stream. The caller then passes the handler
 // to a producer, and [AsyncStream.Reader] waits for the producer's schema:
 //
-//	stream, err := cdevice.ImportAsync(ctx, handler)
+//	stream, err := cdevice.ImportAsync(ctx, handler, 0, 0, 8)
 //	if err != nil {
 //		return err
 //	}
@@ -61,6 +44,11 @@ type AsyncStream struct {
 //	defer r.Release()
 //	for batch, err := range r.All() { ... }
 //
+// queueSize is the number of batches that are requested or ready ahead of the program that reads the
+// stream, from 1 to 1,048,576; 0 stands for 4. Use at most 5 with a producer of arrow-go's cdata (v18.8).
+// Its request blocks while five requests wait to be received, and when the producer reports its end, such
+// a call ends the process with a send on a closed channel.
+//
 // The producer may call the handler's callbacks on any thread until it has released the handler.
 // They store their arguments and do not block, with two exceptions: the last callback before
 // release waits up to one second, and release waits without a limit, for a running call of the
@@ -68,9 +56,8 @@ type AsyncStream struct {
 //
 // The producer's callbacks are called as follows:
 //
-//   - request is called inside on_schema, for as many batches as [WithQueueSize] sets, and
-//     afterwards for one more after each batch that the reader takes: slow reading holds the
-//     producer back.
+//   - request is called inside on_schema, for as many batches as queueSize says, and afterwards for
+//     one more after each batch that the reader takes: slow reading holds the producer back.
 //   - extract_data of a task is called exactly once, by the goroutine that reads the batch, or with
 //     NULL if the batch is dropped.
 //   - cancel is called at most once, if the stream ends on this side: by the last Release of the
@@ -91,23 +78,29 @@ type AsyncStream struct {
 // but does not interrupt a running call of extract_data. It does not affect a stream whose last
 // batch was taken and whose producer has reported the end.
 //
-// ImportAsync returns an error, and does not fill the handler, if ctx or handler is nil or an
-// option is invalid.
+// ImportAsync returns an error, and does not fill the handler, if ctx or handler is nil, or
+// queueSize or an option is invalid.
 //
 // https://arrow.apache.org/docs/format/CDeviceDataInterface.html#the-arrowasyncdevicestreamhandler-structure
-func ImportAsync(ctx context.Context, handler *CArrowAsyncDeviceStreamHandler, opts ...ImportOption) (*AsyncStream, error) {
+func ImportAsync(ctx context.Context, handler *CArrowAsyncDeviceStreamHandler, queueSize int, opts ...ImportOption) (*AsyncStream, error) {
 	if err := fielderr.CheckContext(fielderr.OpImport, ctx); err != nil {
 		return nil, err
 	}
 	if handler == nil {
 		return nil, fielderr.Invalid(fielderr.OpImport, "ArrowAsyncDeviceStreamHandler", "NULL", "a struct to fill")
 	}
-	o := importOptions{queueSize: defaultQueue}
-	apply(&o, opts)
+	if queueSize == 0 {
+		queueSize = defaultQueue
+	}
+	if queueSize < 0 || queueSize > items.MaxAhead {
+		return nil, fielderr.Invalid(fielderr.OpImport, "queueSize", queueSize, fmt.Sprintf("0 to %d", items.MaxAhead))
+	}
+	var o importOptions
+	apply(fielderr.OpImport, &o, &o.nilOption, opts)
 	if o.err != nil {
 		return nil, o.err
 	}
-	return &AsyncStream{c: newConsumer(ctx, handler, &o), over: make(chan struct{})}, nil
+	return &AsyncStream{c: newConsumer(ctx, handler, queueSize, &o), over: make(chan struct{})}, nil
 }
 
 // Reader waits until the producer has given the schema, and returns the reader of the batches, owned

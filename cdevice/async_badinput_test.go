@@ -46,7 +46,7 @@ func TestAsyncStreamRefusesWhatIsWrong(t *testing.T) {
 		"on_schema after on_error": {func(p *peer) int { p.Error(5, "x", nil); return p.begin() }, "errno 5): x"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := consumed(t, soon(t), cdevice.WithQueueSize(2))
+			p := consumed(t, soon(t), 2)
 			assert.Equal(t, int(syscall.EINVAL), row.do(p))
 			requested := p.Calls().Requested
 			_, err := p.all()
@@ -78,7 +78,7 @@ func TestAsyncStreamRefusesWrongArrays(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			releases := 0
 			with := cdevice.WithReleaser(func(release func()) { releases++; release() })
-			p := consumed(t, soon(t), with)
+			p := consumed(t, soon(t), 0, with)
 			if name == "malformed" {
 				p.schema = arrow.NewSchema([]arrow.Field{p.schema.Field(0), p.schema.Field(0)}, nil)
 			}
@@ -120,7 +120,7 @@ func TestAsyncStreamTaskThatFails(t *testing.T) {
 		"swallowed, with others ready": {3, 2, func(p *peer) int { p.send(1); return 1 }, "ArrowAsyncTask.extract_data"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := consumed(t, soon(t), cdevice.WithQueueSize(row.queue))
+			p := consumed(t, soon(t), row.queue)
 			require.Zero(t, p.begin())
 			require.Zero(t, p.Send(p.task(121), nil))
 			p.send(row.ready)

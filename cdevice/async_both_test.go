@@ -43,7 +43,7 @@ func TestAsyncBatchesComeInOrder(t *testing.T) {
 			}
 		})
 		stream := arrow.NewMetadata([]string{"batches"}, []string{fmt.Sprint(n)})
-		s := connect(t, soon(t), r, []cdevice.ImportOption{cdevice.WithQueueSize(queue)}, cdevice.WithMetadata(stream))
+		s := connect(t, soon(t), r.WithMetadata(stream), queue)
 		got, err := s.reader(soon(t))
 		require.NoError(t, err)
 		assert.True(t, rec.Schema().Equal(got.Schema()))
@@ -81,12 +81,11 @@ func TestAsyncStreamsFormAChain(t *testing.T) {
 		yield(nil, fmt.Errorf("out of paper: %w", syscall.Errno(99)))
 	})
 	md := arrow.NewMetadata([]string{"rows"}, []string{"50"})
-	more := []cdevice.AsyncExportOption{cdevice.WithMetadata(md)} // of the first
+	r.WithMetadata(md)
 	for range 3 {
 		var err error
-		r, err = connect(t, soon(t), r, nil, more...).reader(soon(t))
+		r, err = connect(t, soon(t), r, 0).reader(soon(t))
 		require.NoError(t, err)
-		more = nil
 	}
 	assert.True(t, md.Equal(r.Metadata()))
 	n := 0
@@ -106,7 +105,7 @@ func TestAsyncStreamsFormAChain(t *testing.T) {
 
 func TestAsyncTaskErrorReachesTheOtherSide(t *testing.T) {
 	settles(t)
-	s := connect(t, soon(t), repeated(t, twoColumns(t), 5), []cdevice.ImportOption{cdevice.WithQueueSize(1)})
+	s := connect(t, soon(t), repeated(t, twoColumns(t), 5), 1)
 	_, err := s.reader(soon(t))
 	require.NoError(t, err)
 	restore := bridge.LimitBlocks(0)
@@ -132,7 +131,7 @@ func TestGPUAsyncStreamOfCopies(t *testing.T) {
 		gpu := m.GPUs[0]
 		there, err := repeated(t, rec, 4).CopyTo(background, gpu)
 		require.NoError(t, err)
-		s := connect(t, soon(t), there, []cdevice.ImportOption{cdevice.WithDevice(gpu)})
+		s := connect(t, soon(t), there, 0, cdevice.WithDevice(gpu))
 		there.Release()
 		r, err := s.reader(soon(t))
 		require.NoError(t, err)
@@ -160,7 +159,7 @@ func TestGPUAsyncStreamClosedInTheMiddle(t *testing.T) {
 		r, err := repeated(t, rec, 10).CopyTo(background, gpu)
 		require.NoError(t, err)
 		defer r.Release()
-		s := connect(t, soon(t), r, []cdevice.ImportOption{cdevice.WithDevice(gpu)})
+		s := connect(t, soon(t), r, 0, cdevice.WithDevice(gpu))
 		for b, err := range s.All() {
 			require.NoError(t, err)
 			assert.True(t, sameRecord(t, rec, b))
@@ -210,7 +209,7 @@ func hammer(t *testing.T, random *rand.Rand, batch *cdevice.RecordBatch) {
 	producing, stop := context.WithCancel(background)
 	defer stop()
 	handler := new(cdevice.CArrowAsyncDeviceStreamHandler)
-	s := importAsync(t, ctx, handler, cdevice.WithQueueSize(1+random.IntN(5)))
+	s := importAsync(t, ctx, handler, 1+random.IntN(5))
 	if random.IntN(20) == 0 {
 		cancel() // as early as can be
 	}

@@ -25,7 +25,7 @@ import (
 func waitsWith(t *testing.T, next func() (*cdevice.RecordBatch, error), do func(c cpeer.Consumer)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		r, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, next, nil)
+		r, err := readerFunc(numberedSchema, device.CPU, next, nil)
 		require.NoError(t, err)
 		defer r.Release()
 		c := cpeer.NewConsumer(cpeer.Behaviour{})
@@ -95,7 +95,7 @@ func TestAsyncProducerCancel(t *testing.T) {
 		settles(t)
 		next, asked := countedSource(t)
 		third, open := make(chan struct{}), make(chan struct{})
-		r, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) {
+		r, err := readerFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) {
 			b, err := next()
 			if asked.Load() == 3 {
 				close(third)
@@ -171,7 +171,7 @@ func TestAsyncProducerCancel(t *testing.T) {
 	t.Run("the end of the context sends nothing in hand", func(t *testing.T) {
 		settles(t)
 		next, _ := countedSource(t)
-		r, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, next, nil)
+		r, err := readerFunc(numberedSchema, device.CPU, next, nil)
 		require.NoError(t, err)
 		defer r.Release()
 		ctx, cancel := context.WithCancel(background)
@@ -202,7 +202,7 @@ func TestAsyncStreamCancel(t *testing.T) {
 				t.Run(name+" after "+by, func(t *testing.T) {
 					ctx, cancel := context.WithCancel(background)
 					defer cancel()
-					p := consumed(t, ctx, cdevice.WithQueueSize(4))
+					p := consumed(t, ctx, 4)
 					require.Zero(t, p.begin())
 					closed := make(chan struct{})
 					if by == "context" {
@@ -234,7 +234,7 @@ func TestAsyncStreamCancel(t *testing.T) {
 		for range rounds {
 			sent := 0
 			batch := numbered(t, 1)[0]
-			r, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) {
+			r, err := readerFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) {
 				if sent++; sent > 100 {
 					return nil, io.EOF
 				}
@@ -242,7 +242,7 @@ func TestAsyncStreamCancel(t *testing.T) {
 				return batch, nil
 			}, nil)
 			require.NoError(t, err)
-			s := connect(t, background, r, []cdevice.ImportOption{cdevice.WithQueueSize(2)})
+			s := connect(t, background, r, 2)
 			r.Release()
 			for range s.All() {
 				break
@@ -254,7 +254,7 @@ func TestAsyncStreamCancel(t *testing.T) {
 	t.Run("nothing is requested", func(t *testing.T) {
 		for name, code := range map[string]int{"a task": 0, "a task that fails": 5} {
 			t.Run(name, func(t *testing.T) {
-				p := consumed(t, soon(t), cdevice.WithQueueSize(1))
+				p := consumed(t, soon(t), 1)
 				require.Zero(t, p.begin())
 				task := p.task(code)
 				task.Wait()

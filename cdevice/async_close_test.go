@@ -21,7 +21,7 @@ import (
 // TestAsyncStreamClose is about Close of a stream that was imported.
 func TestAsyncStreamClose(t *testing.T) {
 	t.Run("cancels once, drops what is ready and what comes", func(t *testing.T) {
-		p := consumed(t, soon(t), cdevice.WithQueueSize(4))
+		p := consumed(t, soon(t), 4)
 		require.Zero(t, p.begin())
 		p.send(2)
 		var closing sync.WaitGroup
@@ -48,7 +48,7 @@ func TestAsyncStreamClose(t *testing.T) {
 	t.Run("cancels before it drops", func(t *testing.T) {
 		settles(t)
 		h := new(cdevice.CArrowAsyncDeviceStreamHandler)
-		s := importAsync(t, background, h)
+		s := importAsync(t, background, h, 0)
 		p := newGoProducer(t, h)
 		cancelled := make(chan struct{})
 		p.cancel = func() { close(cancelled) }
@@ -64,7 +64,7 @@ func TestAsyncStreamClose(t *testing.T) {
 	t.Run("does not cancel after the end", func(t *testing.T) {
 		settles(t)
 		h := new(cdevice.CArrowAsyncDeviceStreamHandler)
-		s := importAsync(t, background, h)
+		s := importAsync(t, background, h, 0)
 		p := newGoProducer(t, h)
 		var cancels atomic.Int64
 		p.cancel = func() { cancels.Add(1) }
@@ -85,7 +85,7 @@ func TestAsyncStreamClose(t *testing.T) {
 		ctx, cancel := context.WithCancel(background)
 		defer cancel()
 		h := new(cdevice.CArrowAsyncDeviceStreamHandler)
-		s := importAsync(t, ctx, h)
+		s := importAsync(t, ctx, h, 0)
 		p := newGoProducer(t, h)
 		require.Zero(t, p.begin(t))
 		var extracted atomic.Int64
@@ -111,7 +111,7 @@ func TestAsyncStreamClose(t *testing.T) {
 		cancel()
 		for name, ctx := range map[string]context.Context{"closed": background, "context": ended} {
 			t.Run(name, func(t *testing.T) {
-				p := consumed(t, ctx)
+				p := consumed(t, ctx, 0)
 				if name == "closed" {
 					closeLater(t, p.s)
 				}
@@ -131,7 +131,7 @@ func TestAsyncStreamClose(t *testing.T) {
 		}
 	})
 	t.Run("inside the loop over its batches", func(t *testing.T) {
-		p := consumed(t, soon(t), cdevice.WithQueueSize(3))
+		p := consumed(t, soon(t), 3)
 		require.Zero(t, p.begin())
 		p.send(3)
 		p.InRequest(cpeer.InNothing)

@@ -24,7 +24,7 @@ import (
 // come from threads that Go has never seen.
 
 func TestAsyncStreamSchemaAndMetadata(t *testing.T) {
-	p := consumed(t, soon(t))
+	p := consumed(t, soon(t), 0)
 	ctx, cancel := context.WithCancel(background)
 	cancel()
 	_, err := p.s.Reader(ctx)
@@ -60,7 +60,7 @@ func TestAsyncStreamSchemaAndMetadata(t *testing.T) {
 }
 
 func TestAsyncStreamBatchesOutliveIt(t *testing.T) {
-	p := consumed(t, soon(t))
+	p := consumed(t, soon(t), 0)
 	require.Zero(t, p.begin())
 	p.send(1)
 	p.End()
@@ -94,7 +94,7 @@ func closeLater(t *testing.T, s *asyncStream) {
 // TestAsyncStreamRequests is about how many batches our consumer requests.
 func TestAsyncStreamRequests(t *testing.T) {
 	t.Run("the queue, and then one per batch", func(t *testing.T) {
-		p := consumed(t, soon(t), cdevice.WithQueueSize(3))
+		p := consumed(t, soon(t), 3)
 		require.Zero(t, p.begin())
 		assert.Equal(t, cpeer.Calls{Requests: 1, Requested: 3, LastN: 3}, p.Calls())
 		p.send(3)
@@ -114,12 +114,12 @@ func TestAsyncStreamRequests(t *testing.T) {
 		assert.Zero(t, p.Calls().Cancels)
 	})
 	t.Run("four without an option", func(t *testing.T) {
-		p := consumed(t, soon(t))
+		p := consumed(t, soon(t), 0)
 		require.Zero(t, p.begin())
 		assert.EqualValues(t, 4, p.Calls().Requested)
 	})
 	t.Run("their sum fits an int64", func(t *testing.T) {
-		p := consumed(t, soon(t), cdevice.WithQueueSize(1<<20))
+		p := consumed(t, soon(t), 1<<20)
 		require.Zero(t, p.begin())
 		p.send(2)
 		p.take(2)
@@ -150,7 +150,7 @@ func TestAsyncStreamErrors(t *testing.T) {
 			"before on_schema":   {before: true, code: 5, message: "early", metadata: encoded, text: "errno 5): early"},
 		} {
 			t.Run(name, func(t *testing.T) {
-				p := consumed(t, soon(t))
+				p := consumed(t, soon(t), 0)
 				ready := 0
 				if !row.before {
 					require.Zero(t, p.begin())
@@ -184,7 +184,7 @@ func TestAsyncStreamErrors(t *testing.T) {
 	})
 	t.Run("released in the middle", func(t *testing.T) {
 		for _, begin := range []bool{false, true} {
-			p := consumed(t, soon(t))
+			p := consumed(t, soon(t), 0)
 			if begin {
 				require.Zero(t, p.begin())
 			}
@@ -198,7 +198,7 @@ func TestAsyncStreamErrors(t *testing.T) {
 	})
 	// The first error counts.
 	t.Run("the first is kept", func(t *testing.T) {
-		p := consumed(t, soon(t))
+		p := consumed(t, soon(t), 0)
 		require.Zero(t, p.begin())
 		p.Error(5, "first", nil)
 		p.Error(22, "second", nil)
@@ -217,7 +217,7 @@ func TestAsyncStreamErrors(t *testing.T) {
 func TestAsyncStreamRelease(t *testing.T) {
 	// The last call of the producer is over before its last callback returns: it may be gone then.
 	t.Run("waits for a call under way", func(t *testing.T) {
-		p := consumed(t, soon(t), cdevice.WithQueueSize(1))
+		p := consumed(t, soon(t), 1)
 		require.Zero(t, p.begin())
 		p.send(1)
 		p.InRequest(cpeer.InWait)
@@ -252,7 +252,7 @@ func TestAsyncStreamRelease(t *testing.T) {
 	t.Run("inside request", func(t *testing.T) {
 		for name, in := range map[string]cpeer.In{"release": cpeer.InRelease, "on_error": cpeer.InError} {
 			t.Run(name, func(t *testing.T) {
-				p := consumed(t, soon(t), cdevice.WithQueueSize(2))
+				p := consumed(t, soon(t), 2)
 				require.Zero(t, p.begin())
 				p.send(2)
 				p.InRequest(in)
@@ -264,7 +264,7 @@ func TestAsyncStreamRelease(t *testing.T) {
 		}
 	})
 	t.Run("inside cancel", func(t *testing.T) {
-		p := consumed(t, soon(t))
+		p := consumed(t, soon(t), 0)
 		require.Zero(t, p.begin())
 		p.send(1)
 		p.InRequest(cpeer.InRelease)
@@ -274,7 +274,7 @@ func TestAsyncStreamRelease(t *testing.T) {
 	t.Run("by the owner of a handler that no producer got", func(t *testing.T) {
 		settles(t)
 		handler := new(cdevice.CArrowAsyncDeviceStreamHandler)
-		s := importAsync(t, background, handler)
+		s := importAsync(t, background, handler, 0)
 		assert.EqualValues(t, 1, cdevice.ReadStats().AsyncStreams)
 		cdevice.ReleaseStruct(handler)
 		cdevice.ReleaseStruct(handler)
@@ -286,7 +286,7 @@ func TestAsyncStreamRelease(t *testing.T) {
 		handler := new(cdevice.CArrowAsyncDeviceStreamHandler)
 		addr := addressOf(handler)
 		require.False(t, cpeer.IsPinned(addr))
-		importAsync(t, background, handler) // and forgotten
+		importAsync(t, background, handler, 0) // and forgotten
 		for range 3 {
 			runtime.GC()
 		}
@@ -299,7 +299,7 @@ func TestAsyncStreamRelease(t *testing.T) {
 		settles(t)
 		c := cpeer.NewConsumer(cpeer.Behaviour{}) // for its memory
 		defer c.Free()
-		s := importAsync(t, soon(t), abi.As[cdevice.CArrowAsyncDeviceStreamHandler](c.Handler()))
+		s := importAsync(t, soon(t), abi.As[cdevice.CArrowAsyncDeviceStreamHandler](c.Handler()), 0)
 		defer s.close()
 		rec := twoColumns(t)
 		require.NoError(t, cdevice.ExportAsync(background, repeated(t, rec, 3), abi.As[cdevice.CArrowAsyncDeviceStreamHandler](c.Handler())))

@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
 	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 )
@@ -17,7 +16,7 @@ import (
 func TestAsyncStreamContext(t *testing.T) {
 	t.Run("ends the stream", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(background)
-		p := consumed(t, ctx)
+		p := consumed(t, ctx, 0)
 		require.Zero(t, p.begin())
 		p.send(1)
 		p.take(1)
@@ -37,7 +36,7 @@ func TestAsyncStreamContext(t *testing.T) {
 	})
 	t.Run("changes nothing after the end", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(background)
-		p := consumed(t, ctx)
+		p := consumed(t, ctx, 0)
 		require.Zero(t, p.begin())
 		p.End()
 		cancel()
@@ -53,7 +52,7 @@ func TestAsyncStreamContext(t *testing.T) {
 		inner, cancel := context.WithCancel(background)
 		defer cancel()
 		ctx := &lateContext{Context: inner}
-		p := consumed(t, ctx, cdevice.WithQueueSize(1))
+		p := consumed(t, ctx, 1)
 		require.Zero(t, p.begin())
 		p.send(1)
 		p.End()
@@ -70,7 +69,7 @@ func TestAsyncStreamContext(t *testing.T) {
 	t.Run("ends a stream whose producer is gone", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(background)
 		defer cancel()
-		p := consumed(t, ctx, cdevice.WithQueueSize(3))
+		p := consumed(t, ctx, 3)
 		require.Zero(t, p.begin())
 		p.send(3)
 		p.End()
@@ -87,7 +86,7 @@ func TestAsyncStreamContext(t *testing.T) {
 	t.Run("ends while a task fails", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(background)
 		defer cancel()
-		p := consumed(t, ctx, cdevice.WithQueueSize(1))
+		p := consumed(t, ctx, 1)
 		require.Zero(t, p.begin())
 		require.Zero(t, p.Send(p.task(int(syscall.ENOSPC)), nil))
 		result := make(chan error, 1)
@@ -102,7 +101,7 @@ func TestAsyncStreamContext(t *testing.T) {
 		inner, cancel := context.WithCancel(background)
 		defer cancel()
 		ctx := &lateContext{Context: inner}
-		p := consumed(t, ctx, cdevice.WithQueueSize(4))
+		p := consumed(t, ctx, 4)
 		require.Zero(t, p.begin())
 		p.send(4)
 		p.take(1)
@@ -124,7 +123,7 @@ func TestAsyncStreamContext(t *testing.T) {
 	t.Run("no batch while the stream is being stopped", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(background)
 		defer cancel()
-		p := consumed(t, ctx, cdevice.WithQueueSize(2))
+		p := consumed(t, ctx, 2)
 		require.Zero(t, p.begin())
 		p.send(2)
 		p.InRequest(cpeer.InWait)
@@ -140,7 +139,7 @@ func TestAsyncStreamContext(t *testing.T) {
 	t.Run("is forgotten at the end", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(background)
 		defer cancel()
-		p := consumed(t, ctx)
+		p := consumed(t, ctx, 0)
 		require.Zero(t, p.begin())
 		p.End()
 		p.Release()

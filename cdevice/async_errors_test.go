@@ -71,7 +71,6 @@ func TestAsyncProducerErrors(t *testing.T) {
 		for name, row := range map[string]struct {
 			ctx   context.Context
 			r     *cdevice.RecordReader
-			opts  []cdevice.AsyncExportOption
 			tasks int // -1: not even on_schema
 			code  syscall.Errno
 			text  string
@@ -85,7 +84,7 @@ func TestAsyncProducerErrors(t *testing.T) {
 			"an ended context":              {ctx: ended, r: repeated(t, rec, 1), tasks: 0, code: syscall.ECANCELED, text: "context canceled"},
 			"a late context":                {ctx: late, r: repeated(t, rec, 1), tasks: 0, code: syscall.ETIMEDOUT, text: "deadline"},
 			"a schema that C has not":       {r: yields(t, unknown, func(func(*cdevice.RecordBatch, error) bool) {}), tasks: -1, code: syscall.EINVAL, text: "ArrowSchema.children[0].name"},
-			"too much metadata": {r: repeated(t, rec, 1), opts: []cdevice.AsyncExportOption{cdevice.WithMetadata(arrow.NewMetadata(huge, huge))},
+			"too much metadata": {r: repeated(t, rec, 1).WithMetadata(arrow.NewMetadata(huge, huge)),
 				tasks: -1, code: syscall.EINVAL, text: "ArrowAsyncProducer.additional_metadata.n = 65537, want 0 to 65536"},
 			"too much metadata of a batch": {r: fails(1, func(yield func(*cdevice.RecordBatch, error) bool) {
 				with := batch.WithMetadata(arrow.NewMetadata(huge, huge))
@@ -97,7 +96,7 @@ func TestAsyncProducerErrors(t *testing.T) {
 				if row.ctx == nil {
 					row.ctx = background
 				}
-				c := exported(t, row.ctx, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 10}, row.r, row.opts...)
+				c := exported(t, row.ctx, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 10}, row.r)
 				require.NoError(t, c.WaitReleased())
 				want := events(row.tasks, cpeer.OnError, cpeer.Release)
 				if row.tasks < 0 {
@@ -139,16 +138,5 @@ func TestAsyncProducerErrors(t *testing.T) {
 			assert.Equal(t, []cpeer.Event{cpeer.Release}, c.Events(), "it owns the handler all the same")
 			c.Free()
 		}
-	})
-	// The handler is the stream's as soon as ExportAsync is called.
-	t.Run("an option panics", func(t *testing.T) {
-		settles(t)
-		c := cpeer.NewConsumer(cpeer.Behaviour{})
-		defer c.Free()
-		r := repeated(t, twoColumns(t), 1)
-		assert.Panics(t, func() {
-			_ = cdevice.ExportAsync(background, r, abi.As[cdevice.CArrowAsyncDeviceStreamHandler](c.Handler()), nil, optionThatPanics[cdevice.AsyncExportOption]())
-		})
-		assert.Equal(t, []cpeer.Event{cpeer.Release}, c.Events())
 	})
 }

@@ -12,22 +12,9 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/live"
 )
 
-// AsyncExportOption is an option of [ExportAsync]. A nil option does nothing.
-type AsyncExportOption func(*asyncExportOptions)
-
-type asyncExportOptions struct {
-	metadata arrow.Metadata
-}
-
-// WithMetadata sets the metadata of the whole stream, such as its number of rows, instead of
-// [RecordReader.Metadata].
-func WithMetadata(md arrow.Metadata) AsyncExportOption {
-	return func(o *asyncExportOptions) { o.metadata = md }
-}
-
 // ExportAsync gives the batches that are left in r to a handler. Each is exported, as by
 // [ExportRecordBatch], when the consumer extracts it. The metadata of [RecordBatch.WithMetadata]
-// goes with each batch, that of r, or of the option [WithMetadata], with the stream. ExportAsync
+// goes with each batch, that of [RecordReader.WithMetadata] with the stream. ExportAsync
 // does not copy: call it with the result of [RecordReader.CopyTo] for a stream of copies.
 //
 // It returns at once. A goroutine of the stream calls the handler's callbacks, one after the other,
@@ -60,9 +47,9 @@ func WithMetadata(md arrow.Metadata) AsyncExportOption {
 // or of a copy can.
 //
 // https://arrow.apache.org/docs/format/CDeviceDataInterface.html#async-device-stream-interface
-func ExportAsync(ctx context.Context, r *RecordReader, handler *CArrowAsyncDeviceStreamHandler, opts ...AsyncExportOption) error {
+func ExportAsync(ctx context.Context, r *RecordReader, handler *CArrowAsyncDeviceStreamHandler) error {
 	taken := false
-	defer func() { // even if an option panics
+	defer func() {
 		if !taken {
 			ReleaseStruct(handler)
 		}
@@ -76,10 +63,8 @@ func ExportAsync(ctx context.Context, r *RecordReader, handler *CArrowAsyncDevic
 	if r == nil {
 		return fielderr.Absent(fielderr.OpExport, "RecordReader", "a reader")
 	}
-	o := asyncExportOptions{metadata: r.Metadata()}
-	apply(&o, opts)
 	taken = true
-	startProducer(ctx, r, handler, o.metadata)
+	startProducer(ctx, r, handler, r.Metadata())
 	return nil
 }
 

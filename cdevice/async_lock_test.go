@@ -36,7 +36,7 @@ func withLocker(t *testing.T, l cpeer.Locker, s *arrow.Schema, ctx context.Conte
 	t.Helper()
 	h, out := new(cdevice.CArrowAsyncDeviceStreamHandler), new(abi.ArrowSchema)
 	require.NoError(t, schema.ExportSchema(s, out))
-	stream := importAsync(t, ctx, h, cdevice.WithQueueSize(queue))
+	stream := importAsync(t, ctx, h, queue)
 	require.NoError(t, l.Start(abi.As[abi.ArrowAsyncDeviceStreamHandler](h), out))
 	do(stream)
 	stream.close()
@@ -96,7 +96,7 @@ func hammerLock(t *testing.T, random *rand.Rand, tree cpeer.Tree, s *arrow.Schem
 // stuckInRequest is a stream whose producer does not return from request, until Let.
 func stuckInRequest(t *testing.T, ctx context.Context) *peer {
 	t.Helper()
-	p := consumed(t, ctx, cdevice.WithQueueSize(1))
+	p := consumed(t, ctx, 1)
 	require.Zero(t, p.begin())
 	p.send(1)
 	p.InRequest(cpeer.InWait)
@@ -177,7 +177,7 @@ func TestAsyncStreamLocks(t *testing.T) {
 	// The same, closed long after release was called: ready tasks are dropped, and no call waits
 	// for another.
 	t.Run("closed long after they began to", func(t *testing.T) {
-		p := consumed(t, soon(t), cdevice.WithQueueSize(2))
+		p := consumed(t, soon(t), 2)
 		require.Zero(t, p.begin())
 		p.send(2)
 		p.InRequest(cpeer.InWait)
@@ -192,7 +192,7 @@ func TestAsyncStreamLocks(t *testing.T) {
 	})
 	// The same in cancel: ready tasks are dropped all the same.
 	t.Run("release and cancel wait for each other", func(t *testing.T) {
-		p := consumed(t, soon(t), cdevice.WithQueueSize(2))
+		p := consumed(t, soon(t), 2)
 		require.Zero(t, p.begin())
 		p.send(2)
 		p.InRequest(cpeer.InWait)

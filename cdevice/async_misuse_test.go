@@ -74,7 +74,7 @@ func TestAsyncMetadataAndAnEqualSchema(t *testing.T) {
 	})
 	c, err := r.CopyTo(background, device.CPUDevice())
 	require.NoError(t, err)
-	s := connect(t, soon(t), c, nil)
+	s := connect(t, soon(t), c, 0)
 	c.Release()
 	n := 0
 	for b, err := range s.All() {
@@ -92,7 +92,7 @@ func TestAsyncErrorMetadataIsPassedOn(t *testing.T) {
 	r := yields(t, numberedSchema, func(yield func(*cdevice.RecordBatch, error) bool) {
 		yield(nil, &cdevice.ProducerError{Callback: "ArrowAsyncDeviceStreamHandler.on_error", Code: 5, Message: "x\x00y", Metadata: md})
 	})
-	s := connect(t, soon(t), r, nil)
+	s := connect(t, soon(t), r, 0)
 	_, err := numbersOf(t, s.All())
 	var e *cdevice.ProducerError
 	require.ErrorAs(t, err, &e)
@@ -111,7 +111,7 @@ func (b bomb) Release() {
 
 func bombs(t *testing.T, n int, stop func()) *cdevice.RecordReader {
 	t.Helper()
-	r, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) {
+	r, err := readerFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) {
 		if n--; n < 0 {
 			return nil, io.EOF
 		}
@@ -179,7 +179,7 @@ func TestAsyncStreamSchema(t *testing.T) {
 	t.Run("asked inside request", func(t *testing.T) {
 		settles(t)
 		h := new(cdevice.CArrowAsyncDeviceStreamHandler)
-		s := importAsync(t, background, h)
+		s := importAsync(t, background, h, 0)
 		p := newGoProducer(t, h)
 		var second int
 		p.request = func(int64) { second = p.begin(t) }
@@ -192,7 +192,7 @@ func TestAsyncStreamSchema(t *testing.T) {
 		s.close()
 	})
 	t.Run("known, without a wait", func(t *testing.T) {
-		p := consumed(t, soon(t))
+		p := consumed(t, soon(t), 0)
 		require.Zero(t, p.begin())
 		ctx, cancel := context.WithCancel(background)
 		cancel()

@@ -181,8 +181,7 @@ func TestAsyncProducerStream(t *testing.T) {
 	t.Run("metadata lives until release", func(t *testing.T) {
 		settles(t)
 		md := arrow.NewMetadata([]string{"rows"}, []string{"many"})
-		c := exported(t, background, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 5, DropAtOnce: true}, repeated(t, twoColumns(t), 3),
-			cdevice.WithMetadata(md))
+		c := exported(t, background, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 5, DropAtOnce: true}, repeated(t, twoColumns(t), 3).WithMetadata(md))
 		require.NoError(t, c.WaitReleased())
 		assert.NotZero(t, c.Metadata())
 		assert.False(t, c.MetadataChanged())

@@ -21,19 +21,19 @@ import (
 // The reader of an asynchronous stream: how the stream ends with it, and the methods of all
 // readers.
 
-func TestWithQueueSizeRefusesSizesThatAreNone(t *testing.T) {
+func TestQueueSizesThatAreNone(t *testing.T) {
 	settles(t)
-	for _, n := range []int{-1, 0, 1<<20 + 1} {
+	for _, n := range []int{-1, 1<<20 + 1} {
 		handler := new(cdevice.CArrowAsyncDeviceStreamHandler)
-		_, err := cdevice.ImportAsync(background, handler, cdevice.WithQueueSize(n))
+		_, err := cdevice.ImportAsync(background, handler, n)
 		assert.ErrorIs(t, err, arrow.ErrInvalid)
-		assert.ErrorContains(t, err, "want 1 to 1048576")
+		assert.ErrorContains(t, err, "queueSize = ")
 		assert.Zero(t, *handler, "it is not filled")
 	}
 }
 
 func TestAsyncStreamHasOneReader(t *testing.T) {
-	p := consumed(t, soon(t))
+	p := consumed(t, soon(t), 0)
 	require.Zero(t, p.begin())
 	r, err := p.s.Reader(soon(t))
 	require.NoError(t, err)
@@ -54,7 +54,7 @@ func TestAsyncStreamHasOneReader(t *testing.T) {
 func TestAsyncReaderReleaseCancels(t *testing.T) {
 	for name, waiting := range map[string]bool{"": false, "while Next waits": true} {
 		t.Run(name, func(t *testing.T) {
-			p := consumed(t, background)
+			p := consumed(t, background, 0)
 			require.Zero(t, p.begin())
 			p.send(2)
 			r, err := p.s.Reader(soon(t))
@@ -82,7 +82,7 @@ func TestAsyncReaderReleaseCancels(t *testing.T) {
 func TestAsyncStreamCloseEndsWithItsContext(t *testing.T) {
 	for name, withReader := range map[string]bool{"stream": false, "reader": true} {
 		t.Run(name, func(t *testing.T) {
-			p := consumed(t, background)
+			p := consumed(t, background, 0)
 			require.Zero(t, p.begin())
 			closing := p.s.Close
 			if withReader {
@@ -112,7 +112,7 @@ func TestAsyncStreamCloseEndsWithItsContext(t *testing.T) {
 // A stream that has ended by itself is given back by Release: no goroutine is needed for it.
 func TestAsyncReaderReleaseAfterTheEnd(t *testing.T) {
 	checkLeaks(t)
-	p := consumed(t, soon(t))
+	p := consumed(t, soon(t), 0)
 	require.Zero(t, p.begin())
 	p.send(1)
 	p.End()
@@ -133,7 +133,7 @@ func TestAsyncStreamIsReadAsAnyReader(t *testing.T) {
 	open := func(t *testing.T) *cdevice.RecordReader {
 		settles(t)
 		md := arrow.NewMetadata([]string{"rows"}, []string{"15"})
-		r, err := connect(t, soon(t), repeated(t, rec, 3), nil, cdevice.WithMetadata(md)).reader(soon(t))
+		r, err := connect(t, soon(t), repeated(t, rec, 3).WithMetadata(md), 0).reader(soon(t))
 		require.NoError(t, err)
 		return r
 	}
@@ -178,7 +178,7 @@ func TestAsyncStreamIsReadAsAnyReader(t *testing.T) {
 
 // In a chain, cancel goes up: the middle gives up the batch that its own producer does not send.
 func TestAsyncChainIsCancelledFromItsEnd(t *testing.T) {
-	p := consumed(t, background)
+	p := consumed(t, background, 0)
 	require.Zero(t, p.begin())
 	r, err := p.s.Reader(soon(t))
 	require.NoError(t, err)
@@ -194,7 +194,7 @@ func TestAsyncChainIsCancelledFromItsEnd(t *testing.T) {
 
 // The same errors, read by Next.
 func TestAsyncStreamErrorsAreTheReaders(t *testing.T) {
-	p := consumed(t, soon(t))
+	p := consumed(t, soon(t), 0)
 	require.Zero(t, p.begin())
 	p.send(1)
 	p.Error(int(syscall.EIO), "disk on fire", nil)

@@ -41,7 +41,7 @@ func TestAsyncStreamCalls(t *testing.T) {
 				"release":  func(*peer) {},
 			} {
 				t.Run(fmt.Sprint(name, " with ", ready), func(t *testing.T) {
-					p := consumed(t, soon(t), cdevice.WithQueueSize(3))
+					p := consumed(t, soon(t), 3)
 					require.Zero(t, p.begin())
 					p.send(ready)
 					var closed sync.WaitGroup
@@ -65,7 +65,7 @@ func TestAsyncStreamCalls(t *testing.T) {
 		for name, sent := range map[string]int{"as requested": requested, "more than requested": 2 * requested} {
 			t.Run(name, func(t *testing.T) {
 				for range 20 {
-					p := consumed(t, soon(t), cdevice.WithQueueSize(requested))
+					p := consumed(t, soon(t), requested)
 					require.Zero(t, p.begin())
 					for range sent {
 						p.task(0)
@@ -91,7 +91,7 @@ func TestAsyncStreamCalls(t *testing.T) {
 		}
 	})
 	t.Run("one call at a time", func(t *testing.T) {
-		p := consumed(t, soon(t))
+		p := consumed(t, soon(t), 0)
 		p.InRequest(cpeer.InWait)
 		begun := make(chan struct{})
 		go func() {

@@ -26,7 +26,7 @@ func TestAsyncProducerPassesMetadataOn(t *testing.T) {
 		defer with.Release()
 		yield(with, nil)
 	})
-	c := exported(t, background, cpeer.Behaviour{}, r, cdevice.WithMetadata(ofStream))
+	c := exported(t, background, cpeer.Behaviour{}, r.WithMetadata(ofStream))
 	require.NoError(t, c.WaitEvent(cpeer.OnSchema))
 	c.Producer().Request(1)
 	require.NoError(t, c.WaitTasks(1))

@@ -69,7 +69,7 @@ func TestAsyncFromCdata(t *testing.T) {
 	md := arrow.NewMetadata([]string{"k"}, []string{"v"})
 	for i, n := range []int{0, 1, 2, 25, 0, 1, 2, 25} {
 		h := new(cdevice.CArrowAsyncDeviceStreamHandler)
-		s := importAsync(t, soon(t), h, cdevice.WithQueueSize([]int{1, 5}[i/4]))
+		s := importAsync(t, soon(t), h, []int{1, 5}[i/4])
 		theirProducer(t, rec, n, md, nil, h)
 		schema, err := s.schema(soon(t))
 		require.NoError(t, err)
@@ -91,7 +91,7 @@ func TestAsyncErrorFromCdata(t *testing.T) {
 	settles(t)
 	rec := outsideTheHeap(t)
 	h := new(cdevice.CArrowAsyncDeviceStreamHandler)
-	s := importAsync(t, soon(t), h, cdevice.WithQueueSize(1))
+	s := importAsync(t, soon(t), h, 1)
 	theirProducer(t, rec, 2, arrow.Metadata{}, errors.New("no more"), h)
 	got := 0
 	var last error
@@ -111,7 +111,7 @@ func TestAsyncErrorFromCdata(t *testing.T) {
 func TestAsyncErrorFromCdataBeforeTheSchema(t *testing.T) {
 	settles(t)
 	h := new(cdevice.CArrowAsyncDeviceStreamHandler)
-	s := importAsync(t, soon(t), h, cdevice.WithQueueSize(1))
+	s := importAsync(t, soon(t), h, 1)
 	assert.Error(t, cdata.ExportAsyncRecordBatchStream(nil, nil, cdataHandler(h)))
 	_, err := s.schema(soon(t))
 	var async *cdevice.ProducerError
@@ -121,11 +121,11 @@ func TestAsyncErrorFromCdataBeforeTheSchema(t *testing.T) {
 }
 
 // theirStream is the stream that cdata's consumer reads from our producer.
-func theirStream(t *testing.T, ctx context.Context, r *cdevice.RecordReader, opts ...cdevice.AsyncExportOption) cdata.AsyncRecordBatchStream {
+func theirStream(t *testing.T, ctx context.Context, r *cdevice.RecordReader) cdata.AsyncRecordBatchStream {
 	t.Helper()
 	h := new(cdevice.CArrowAsyncDeviceStreamHandler)
 	streams := cdata.CreateAsyncDeviceStreamHandler(ctx, 1, cdataHandler(h))
-	require.NoError(t, cdevice.ExportAsync(background, r, h, opts...))
+	require.NoError(t, cdevice.ExportAsync(background, r, h))
 	return <-streams
 }
 
@@ -134,7 +134,7 @@ func TestAsyncToCdata(t *testing.T) {
 	rec := outsideTheHeap(t)
 	md := arrow.NewMetadata([]string{"rows"}, []string{"many"})
 	for _, n := range []int{0, 1, 2, 25} {
-		s := theirStream(t, background, repeated(t, rec, n), cdevice.WithMetadata(md))
+		s := theirStream(t, background, repeated(t, rec, n).WithMetadata(md))
 		require.NoError(t, s.Err)
 		assert.True(t, rec.Schema().Equal(s.Schema))
 		assert.True(t, md.Equal(s.AdditionalMetadata))

@@ -27,7 +27,7 @@ func TestCloseInsideTheSource(t *testing.T) {
 	b := numbered(t, 1)[0]
 	var r *cdevice.RecordReader
 	stops := 0
-	r, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) {
+	r, err := readerFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) {
 		expires(t, r.Close)
 		b.Retain()
 		return b, nil
@@ -115,7 +115,7 @@ func TestCloseHammer(t *testing.T) {
 	for round := range 200 {
 		var inside, stops atomic.Int64
 		b := numbered(t, 1)[0]
-		r, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) {
+		r, err := readerFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) {
 			assert.EqualValues(t, 1, inside.Add(1))
 			defer inside.Add(-1)
 			assert.Zero(t, stops.Load(), "it was stopped")
@@ -295,7 +295,7 @@ func TestPrefetchedSourceIsStopped(t *testing.T) {
 	checkLeaks(t)
 	for range 100 {
 		var stopped atomic.Bool
-		src, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, nextOf(nil, numbered(t, 2)...), func() {
+		src, err := readerFunc(numberedSchema, device.CPU, nextOf(nil, numbered(t, 2)...), func() {
 			for range 10 {
 				runtime.Gosched()
 			}
@@ -316,7 +316,7 @@ func TestPrefetchedSourceIsStopped(t *testing.T) {
 func TestSourceThatEndsItsCallersGoroutine(t *testing.T) {
 	checkLeaks(t)
 	asks := 0
-	r, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) {
+	r, err := readerFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) {
 		asks++
 		runtime.Goexit()
 		return nil, io.EOF

@@ -156,7 +156,7 @@ func TestGPUCloseWaitsForEvents(t *testing.T) {
 				cdevice.Lifetime{Ready: ready, Release: func() { mem.Free(nil) }})
 			require.NoError(t, err)
 			next, taken := nextOf(nil, pending), make(chan struct{})
-			r, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CUDAHost, func() (*cdevice.RecordBatch, error) {
+			r, err := readerFunc(numberedSchema, device.CUDAHost, func() (*cdevice.RecordBatch, error) {
 				close(taken)
 				return next()
 			}, nil)

@@ -78,9 +78,9 @@ type streamBegin struct {
 	deviceType device.Type
 }
 
-func newConsumer(ctx context.Context, handler *CArrowAsyncDeviceStreamHandler, opts *importOptions) *consumer {
+func newConsumer(ctx context.Context, handler *CArrowAsyncDeviceStreamHandler, queueSize int, opts *importOptions) *consumer {
 	c := &consumer{
-		queue: int64(opts.queueSize), opts: *opts, ctx: ctx, given: new(extraction),
+		queue: int64(queueSize), opts: *opts, ctx: ctx, given: new(extraction),
 		calling: make(chan struct{}, 1), known: make(chan struct{}), released: make(chan struct{}),
 	}
 	c.parts.Init(3, nil)

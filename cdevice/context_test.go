@@ -82,7 +82,7 @@ func TestHostReaderContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(background)
 	defer cancel()
 	asked := 0
-	r, err := cdevice.NewRecordReaderFunc(arrow.NewSchema(nil, nil), device.CPU, func() (*cdevice.RecordBatch, error) {
+	r, err := readerFunc(arrow.NewSchema(nil, nil), device.CPU, func() (*cdevice.RecordBatch, error) {
 		asked++
 		return ownedBatch(t, nil), nil
 	}, nil)
@@ -136,7 +136,7 @@ func TestContextOfCopies(t *testing.T) {
 		defer cancel()
 		asked, answer := make(chan struct{}), make(chan struct{})
 		first := true
-		src, err := cdevice.NewRecordReaderFunc(arrow.NewSchema(nil, nil), device.CPU, func() (*cdevice.RecordBatch, error) {
+		src, err := readerFunc(arrow.NewSchema(nil, nil), device.CPU, func() (*cdevice.RecordBatch, error) {
 			if !first {
 				close(asked)
 				<-answer

@@ -12,7 +12,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/hostread"
 )
 
-// CopyOption is an option of a copy. A nil option does nothing.
+// CopyOption is an option of a copy. A nil option is an error.
 type CopyOption func(*copyOptions)
 
 type copyOptions struct {
@@ -39,7 +39,7 @@ func WithStream(s device.Stream) CopyOption {
 // streamOf returns the stream that the options name, or nil; an error if an option was given nil.
 func streamOf(opts []CopyOption) (device.Stream, error) {
 	var o copyOptions
-	apply(&o, opts)
+	apply(fielderr.OpCopy, &o, &o.nilOption, opts)
 	return o.stream, o.err
 }
 

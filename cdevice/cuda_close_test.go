@@ -143,7 +143,7 @@ func TestGPUCloseWaitsForCopiesOfDeviceMemory(t *testing.T) {
 		b, err := cdevice.CopyToDevice(background, rec, gpu)
 		require.NoError(t, err)
 		stopped := false
-		src, err := cdevice.NewRecordReaderFunc(rec.Schema(), device.CUDA, nextOf(nil, b, b, b), func() { stopped = true })
+		src, err := readerFunc(rec.Schema(), device.CUDA, nextOf(nil, b, b, b), func() { stopped = true })
 		require.NoError(t, err)
 		stream := newStream(t, gpu)
 		open := m.Hold(t, stream)
@@ -170,7 +170,7 @@ func TestGPUCloseEndsTheWaitForAnEvent(t *testing.T) {
 	defer rec.Release()
 	producer := newStream(t, gpu)
 	open := m.Hold(t, producer)
-	pending, err := cdevice.NewRecordReaderFunc(rec.Schema(), device.CUDA, func() (*cdevice.RecordBatch, error) {
+	pending, err := readerFunc(rec.Schema(), device.CUDA, func() (*cdevice.RecordBatch, error) {
 		return cdevice.CopyToDevice(background, rec, gpu, cdevice.WithStream(producer))
 	}, nil)
 	require.NoError(t, err)

@@ -112,7 +112,7 @@ func TestForCuDFTimeZones(t *testing.T) {
 		_, err = there.ForCuDF(background)
 		require.ErrorIs(t, err, arrow.ErrNotImplemented)
 		require.ErrorContains(t, err, "cdevice: for cuDF: "+path+" = timestamp[us, tz=Europe/Berlin], want a timestamp without a time zone, or the choice to lose it (cuDF)")
-		fitted, err := there.ForCuDF(background, nil, cdevice.WithTimeZoneLoss())
+		fitted, err := there.ForCuDF(background, cdevice.WithTimeZoneLoss())
 		require.NoError(t, err)
 		assert.Equal(t, there.Buffers(), fitted.Buffers())
 		assert.Same(t, there.DataType(), fitted.DataType(), "the zone is still in our schema")

@@ -57,7 +57,7 @@ func TestGPUCopyToAnotherBackend(t *testing.T) {
 func TestContextEndsAReaderOfCopies(t *testing.T) {
 	checkLeaks(t)
 	answer := make(chan struct{})
-	r, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) { <-answer; return nil, io.EOF }, nil)
+	r, err := readerFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) { <-answer; return nil, io.EOF }, nil)
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(background, 20*time.Millisecond)
 	defer cancel()

@@ -218,7 +218,7 @@ var programs = []program{
 		gpu := p.gpus[0]
 		mem := hostpinned.New(gpu, 0)
 		rec := columnsOf(mem, 1, 20_000, false)
-		r, err := cdevice.NewRecordReaderFunc(rec.Schema(), device.CUDAHost, func() (*cdevice.RecordBatch, error) {
+		r, err := readerFunc(rec.Schema(), device.CUDAHost, func() (*cdevice.RecordBatch, error) {
 			return cdevice.WrapRecordBatch(rec, gpu.Pinned())
 		}, nil)
 		p.must(err)

@@ -120,7 +120,7 @@ func TestStreamThroughCCallsNoDriver(t *testing.T) {
 	require.NoError(t, batch.Synchronize(background))
 	require.NoError(t, gpu.Flush(background)) // in the background it would be counted
 	calls, _ := calls(m, func() {
-		once, err := cdevice.NewRecordReaderFunc(rec.Schema(), device.CUDA, nextOf(nil, batch, batch, batch), nil)
+		once, err := readerFunc(rec.Schema(), device.CUDA, nextOf(nil, batch, batch, batch), nil)
 		require.NoError(t, err)
 		in, err := cdevice.ImportRecordReader(export(t, once), cdevice.WithDevice(gpu))
 		require.NoError(t, err)

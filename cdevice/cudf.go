@@ -10,10 +10,13 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
 
-// CuDFOption is an option of [RecordBatch.ForCuDF]. A nil option does nothing.
+// CuDFOption is an option of [RecordBatch.ForCuDF]. A nil option is an error.
 type CuDFOption func(*cuDFOptions)
 
-type cuDFOptions struct{ timeZoneLoss bool }
+type cuDFOptions struct {
+	nilOption
+	timeZoneLoss bool
+}
 
 // WithTimeZoneLoss accepts timestamps with a time zone, of which libcudf keeps the instant and drops the zone:
 // its column is one of UTC. [RecordBatch.FromCuDF] attaches the zone of a schema again.
@@ -50,7 +53,11 @@ func (b *RecordBatch) ForCuDF(ctx context.Context, opts ...CuDFOption) (*RecordB
 		return nil, err
 	}
 	defer b.mem.Release()
-	t, changed, err := copyplan.ForCuDF(ctx, b.tree(), zonesLost(opts))
+	lost, err := zonesLost(opts)
+	if err != nil {
+		return nil, err
+	}
+	t, changed, err := copyplan.ForCuDF(ctx, b.tree(), lost)
 	if err != nil {
 		return nil, err
 	}
@@ -76,17 +83,21 @@ func (a *Array) ForCuDF(ctx context.Context, opts ...CuDFOption) (*Array, error)
 		return nil, err
 	}
 	defer a.mem.Release()
-	t, _, err := copyplan.ForCuDF(ctx, a.tree(), zonesLost(opts))
+	lost, err := zonesLost(opts)
+	if err != nil {
+		return nil, err
+	}
+	t, _, err := copyplan.ForCuDF(ctx, a.tree(), lost)
 	if err != nil {
 		return nil, err
 	}
 	return newArray(t.Mem, t.At, withType(a.field, t.Nodes[0].Type), t.Nodes[0]), nil
 }
 
-func zonesLost(opts []CuDFOption) bool {
+func zonesLost(opts []CuDFOption) (bool, error) {
 	var o cuDFOptions
-	apply(&o, opts)
-	return o.timeZoneLoss
+	apply(fielderr.OpCuDF, &o, &o.nilOption, opts)
+	return o.timeZoneLoss, o.err
 }
 
 func withType(f arrow.Field, dt arrow.DataType) arrow.Field {

@@ -139,7 +139,7 @@ func TestRefusedArrayOfAStreamIsMoved(t *testing.T) {
 
 func TestRefusedArrayOfAnAsyncTaskIsMoved(t *testing.T) {
 	var l later
-	p := consumed(t, soon(t), l.option())
+	p := consumed(t, soon(t), 0, l.option())
 	task := p.task(0)
 	p.schema = arrow.NewSchema([]arrow.Field{p.schema.Field(0), p.schema.Field(0)}, nil)
 	require.Zero(t, p.begin())

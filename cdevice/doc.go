@@ -131,7 +131,7 @@
 // fills a handler, which the program passes to a producer, and makes a reader of the batches;
 // [ExportAsync] is the producer for the handler of another library:
 //
-//	stream, err := cdevice.ImportAsync(ctx, handler, cdevice.WithQueueSize(8))
+//	stream, err := cdevice.ImportAsync(ctx, handler, 0, 8)
 //	err = start(handler)                                     // any producer
 //	r, err := stream.Reader(ctx)                             // waits for the schema; slow reading holds the producer back
 //	err = stream.Close(ctx)                                  // cancels, and waits for the producer
@@ -163,9 +163,8 @@
 //
 // An argument that is nil, or an interface that holds a nil pointer, is an error that names the
 // argument and wraps arrow.ErrInvalid. Allowed to be nil are an allocator (arrow-go's default is
-// used), outSchema (no schema is exported), stop of [NewRecordReaderFunc], the struct given to a
-// Release function, and an option, which then does nothing. An option that is given nil is an error
-// of the function that it is passed to.
+// used), outSchema (no schema is exported), stop of [NewRecordReaderFunc], and the struct given to
+// [ReleaseStruct]. A nil option, or one that is given nil, is an error of the function that it is passed to.
 //
 // # Costs
 //

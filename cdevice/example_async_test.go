@@ -47,7 +47,7 @@ func ExampleImportAsync() {
 	defer source.Release()
 
 	handler := new(cdevice.CArrowAsyncDeviceStreamHandler) // or memory of C: AsyncDeviceStreamHandlerFromPtr
-	stream, err := cdevice.ImportAsync(ctx, handler, cdevice.WithQueueSize(2))
+	stream, err := cdevice.ImportAsync(ctx, handler, 2)
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -120,13 +120,13 @@ func ExampleExportAsync() {
 	defer r.Release()
 
 	handler := new(cdevice.CArrowAsyncDeviceStreamHandler) // another library's, usually
-	stream, err := cdevice.ImportAsync(ctx, handler)
+	stream, err := cdevice.ImportAsync(ctx, handler, 0)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	rows := arrow.NewMetadata([]string{"rows"}, []string{"3"})
-	if err := cdevice.ExportAsync(ctx, r, handler, cdevice.WithMetadata(rows)); err != nil {
+	if err := cdevice.ExportAsync(ctx, r.WithMetadata(rows), handler); err != nil {
 		fmt.Println(err)
 		return
 	}

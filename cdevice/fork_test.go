@@ -24,7 +24,7 @@ func TestCallbacksInAForkedChildReturn(t *testing.T) {
 	defer cdevice.ReleaseStruct(array)
 	reader := func() *cdevice.RecordReader {
 		next, _ := countedSource(t)
-		r, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, next, nil)
+		r, err := readerFunc(numberedSchema, device.CPU, next, nil)
 		require.NoError(t, err)
 		t.Cleanup(r.Release)
 		return r

@@ -105,11 +105,11 @@ func (g *given) newBatch(dev device.Device, s *arrow.Schema) error {
 }
 
 // exportAsync hands over a handler, which is released.
-func (g *given) exportAsync(ctx context.Context, r *cdevice.RecordReader, opts ...cdevice.AsyncExportOption) error {
+func (g *given) exportAsync(ctx context.Context, r *cdevice.RecordReader) error {
 	handler := new(cdevice.CArrowAsyncDeviceStreamHandler)
-	s := importAsync(g.t, background, handler)
+	s := importAsync(g.t, background, handler, 0)
 	defer s.close()
-	return cdevice.ExportAsync(ctx, r, handler, opts...)
+	return cdevice.ExportAsync(ctx, r, handler)
 }
 
 func (g *given) hostReader(ctx context.Context) error {
@@ -123,7 +123,7 @@ func (g *given) hostReader(ctx context.Context) error {
 // asyncStream calls do with a stream whose handler is released.
 func (g *given) asyncStream(do func(*cdevice.AsyncStream) error, opts ...in) error {
 	handler := new(cdevice.CArrowAsyncDeviceStreamHandler)
-	s, err := cdevice.ImportAsync(background, handler, opts...)
+	s, err := cdevice.ImportAsync(background, handler, 0, opts...)
 	if err != nil {
 		return err
 	}

@@ -123,7 +123,7 @@ func TestPlainStreamsByCdata(t *testing.T) {
 func TestHostReaderOfReleasesThatPanic(t *testing.T) {
 	checkLeaks(t)
 	none := arrow.NewSchema(nil, nil)
-	r, err := cdevice.NewRecordReaderFunc(none, device.CPU, func() (*cdevice.RecordBatch, error) {
+	r, err := readerFunc(none, device.CPU, func() (*cdevice.RecordBatch, error) {
 		return ownedBatch(t, func() { panic("in Release") }), nil
 	}, nil)
 	require.NoError(t, err)

@@ -49,7 +49,7 @@ func TestLongTextOfAProducerIsCut(t *testing.T) {
 				require.ErrorAs(t, err, &se)
 				assert.True(t, row.imported == se.Message, "%d bytes, want %d", len(se.Message), len(row.imported))
 			}
-			p := consumed(t, soon(t))
+			p := consumed(t, soon(t), 0)
 			require.Zero(t, p.begin())
 			p.Error(5, row.text, nil)
 			_, err = p.all()

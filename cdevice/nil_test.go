@@ -58,6 +58,7 @@ const (
 	nilCtx    = "ctx = nil, want a context"
 	nilDevice = "device = nil, want "
 	nilStruct = " = NULL, want a struct"
+	nilOption = ": opts[0] = nil, want an option"
 )
 
 type (
@@ -99,8 +100,8 @@ func (g *given) readRows() map[string]nilargs.Row {
 		"Array.ForCuDF(ctx)":           {Call: func() error { return second(g.array.ForCuDF(noCtx)) }, Want: "cdevice: for cuDF: " + nilCtx},
 		"Array.RecordEvent(s)":         {Call: func() error { return second(g.array.RecordEvent((*cudaalloc.Stream)(nil))) }, Want: "stream = nil, want a stream of cpu"},
 		"RecordBatch.AsCPU(ctx)":       {Call: func() error { return second(g.batch.AsCPU(noCtx)) }, Want: nilCtx},
-		"Array.ForCuDF(opts...)":       {Call: func() error { return notCUDA(second(g.array.ForCuDF(background, nil))) }},
-		"RecordBatch.ForCuDF(opts...)": {Call: func() error { return notCUDA(second(g.batch.ForCuDF(background, nil))) }},
+		"Array.ForCuDF(opts...)":       {Call: func() error { return notCUDA(second(g.array.ForCuDF(background, nil))) }, Want: nilOption},
+		"RecordBatch.ForCuDF(opts...)": {Call: func() error { return notCUDA(second(g.batch.ForCuDF(background, nil))) }, Want: nilOption},
 		"Array.FromCuDF(ctx)":          {Call: func() error { return second(g.array.FromCuDF(noCtx, arrow.Null)) }, Want: "cdevice: from cuDF: " + nilCtx},
 		"Array.FromCuDF(dt)":           {Call: func() error { return second(g.array.FromCuDF(background, nil)) }, Want: "cdevice: from cuDF: type = nil, want the type of the result"},
 		"RecordBatch.FromCuDF(ctx)":    {Call: func() error { return second(g.batch.FromCuDF(noCtx, g.batch.Schema())) }, Want: nilCtx},
@@ -117,7 +118,7 @@ func (g *given) readRows() map[string]nilargs.Row {
 				r.Release()
 			}
 			return err
-		}},
+		}, Want: nilOption},
 		"Array.WaitOn(stream)":         {Call: func() error { return g.array.WaitOn(nil) }, Want: "stream = nil"},
 		"Array.UsedOn(stream)":         {Call: func() error { return g.array.UsedOn((*cudaalloc.Stream)(nil)) }, Want: "stream = nil"},
 		"RecordBatch.HostView(ctx)":    {Call: func() error { return second(g.batch.HostView(noCtx)) }, Want: nilCtx},
@@ -140,27 +141,27 @@ func (g *given) copyRows() map[string]nilargs.Row {
 	return map[string]nilargs.Row{
 		"Array.CopyTo(ctx)":             {Call: func() error { return second(g.array.CopyTo(noCtx, g.host)) }, Want: nilCtx},
 		"Array.CopyTo(dev)":             {Call: func() error { return second(g.array.CopyTo(background, nil)) }, Want: nilDevice},
-		"Array.CopyTo(opts...)":         {Call: func() error { return ended(g.array.CopyTo(background, g.host, cp(nil))) }},
+		"Array.CopyTo(opts...)":         {Call: func() error { return ended(g.array.CopyTo(background, g.host, cp(nil))) }, Want: nilOption},
 		"Array.CopyToHost(ctx)":         {Call: func() error { return second(g.array.CopyToHost(noCtx, nil)) }, Want: nilCtx},
 		"Array.CopyToHost(mem)":         {Call: func() error { return ended(g.array.CopyToHost(background, nil)) }},
-		"Array.CopyToHost(opts...)":     {Call: func() error { return ended(g.array.CopyToHost(background, nil, cp(nil))) }},
+		"Array.CopyToHost(opts...)":     {Call: func() error { return ended(g.array.CopyToHost(background, nil, cp(nil))) }, Want: nilOption},
 		"CopyToDevice(ctx)":             {Call: func() error { return second(cdevice.CopyToDevice(noCtx, g.rec, g.host)) }, Want: nilCtx},
 		"CopyToDevice(rec)":             {Call: func() error { return second(cdevice.CopyToDevice(background, nil, g.host)) }, Want: "RecordBatch = nil"},
 		"CopyToDevice(dev)":             {Call: func() error { return second(cdevice.CopyToDevice(background, g.rec, nil)) }, Want: nilDevice},
-		"CopyToDevice(opts...)":         {Call: func() error { return ended(cdevice.CopyToDevice(background, g.rec, g.host, nil)) }},
+		"CopyToDevice(opts...)":         {Call: func() error { return ended(cdevice.CopyToDevice(background, g.rec, g.host, nil)) }, Want: nilOption},
 		"RecordBatch.ValidateFull(ctx)": {Call: func() error { return g.batch.ValidateFull(noCtx) }, Want: "validate: " + nilCtx},
 		"Array.ValidateFull(ctx)":       {Call: func() error { return g.array.ValidateFull(noCtx) }, Want: "validate: " + nilCtx},
 		"RecordBatch.CopyTo(ctx)":       {Call: func() error { return second(g.batch.CopyTo(noCtx, g.host)) }, Want: nilCtx},
 		"RecordBatch.CopyTo(dev)":       {Call: func() error { return second(g.batch.CopyTo(background, (*cudaalloc.Device)(nil))) }, Want: nilDevice},
-		"RecordBatch.CopyTo(opts...)":   {Call: func() error { return ended(g.batch.CopyTo(background, g.host, nil)) }},
+		"RecordBatch.CopyTo(opts...)":   {Call: func() error { return ended(g.batch.CopyTo(background, g.host, nil)) }, Want: nilOption},
 		"RecordBatch.CopyToHost(ctx)":   {Call: func() error { return second(g.batch.CopyToHost(noCtx, nil)) }, Want: nilCtx},
 		"RecordBatch.CopyToHost(mem)":   {Call: func() error { return ended(g.batch.CopyToHost(background, (*nilAllocator)(nil))) }},
 		"RecordBatch.CopyToHost(opts...)": {Call: func() error {
 			return ended(g.batch.CopyToHost(background, nil, cp(nil)))
-		}},
+		}, Want: nilOption},
 		"RecordReader.CopyTo(ctx)":     {Call: func() error { return second(g.reader().CopyTo(noCtx, g.host)) }, Want: nilCtx},
 		"RecordReader.CopyTo(dev)":     {Call: func() error { return second(g.reader().CopyTo(background, nil)) }, Want: nilDevice},
-		"RecordReader.CopyTo(opts...)": {Call: func() error { return ended(g.reader().CopyTo(background, g.host, nil)) }},
+		"RecordReader.CopyTo(opts...)": {Call: func() error { return ended(g.reader().CopyTo(background, g.host, nil)) }, Want: nilOption},
 	}
 }
 
@@ -201,7 +202,6 @@ func (g *given) asyncRows() map[string]nilargs.Row {
 		"ImportField(sch)":     {Call: func() error { return second(cdevice.ImportField(nil)) }, Want: "ArrowSchema" + nilStruct},
 		"ExportAsync(ctx)":     {Call: func() error { return g.exportAsync(noCtx, g.reader()) }, Want: nilCtx},
 		"ExportAsync(r)":       {Call: func() error { return g.exportAsync(background, nil) }, Want: "RecordReader = nil"},
-		"ExportAsync(opts...)": {Call: func() error { return g.exportAsync(background, g.reader(), nil) }},
 		"ExportAsync(handler)": {Call: func() error { return cdevice.ExportAsync(background, g.reader(), nil) }, Want: "ArrowAsyncDeviceStreamHandler" + nilStruct},
 	}
 }
@@ -215,44 +215,40 @@ func importRows[A cdevice.ArrayStruct, S cdevice.StreamStruct](g *given, kind st
 	return map[string]nilargs.Row{
 		"ImportRecordBatch(arr)":               row(kind.array+nilStruct, func() error { return second(cdevice.ImportRecordBatch((*A)(nil), g.schema())) }),
 		"ImportRecordBatch(sch)":               row("ArrowSchema"+nilStruct, func() error { return second(cdevice.ImportRecordBatch(batch(), nil)) }),
-		"ImportRecordBatch(opts...)":           row("", func() error { return ended(cdevice.ImportRecordBatch(batch(), g.schema(), nil)) }),
+		"ImportRecordBatch(opts...)":           row(nilOption, func() error { return ended(cdevice.ImportRecordBatch(batch(), g.schema(), nil)) }),
 		"ImportRecordBatchWithSchema(arr)":     row(kind.array+nilStruct, func() error { return second(cdevice.ImportRecordBatchWithSchema((*A)(nil), schema)) }),
 		"ImportRecordBatchWithSchema(s)":       row("schema = nil", func() error { return second(cdevice.ImportRecordBatchWithSchema(batch(), nil)) }),
-		"ImportRecordBatchWithSchema(opts...)": row("", func() error { return ended(cdevice.ImportRecordBatchWithSchema(batch(), schema, nil)) }),
+		"ImportRecordBatchWithSchema(opts...)": row(nilOption, func() error { return ended(cdevice.ImportRecordBatchWithSchema(batch(), schema, nil)) }),
 		"ImportArray(arr)":                     row(kind.array+nilStruct, func() error { return second(cdevice.ImportArray((*A)(nil), g.field())) }),
 		"ImportArray(sch)":                     row("ArrowSchema"+nilStruct, func() error { return second(cdevice.ImportArray(arr(), nil)) }),
-		"ImportArray(opts...)":                 row("", func() error { return ended(cdevice.ImportArray(arr(), g.field(), nil)) }),
+		"ImportArray(opts...)":                 row(nilOption, func() error { return ended(cdevice.ImportArray(arr(), g.field(), nil)) }),
 		"ImportArrayWithType(arr)":             row(kind.array+nilStruct, func() error { return second(cdevice.ImportArrayWithType((*A)(nil), dt)) }),
 		"ImportArrayWithType(dt)":              row("type = nil", func() error { return second(cdevice.ImportArrayWithType(arr(), nil)) }),
-		"ImportArrayWithType(opts...)":         row("", func() error { return ended(cdevice.ImportArrayWithType(arr(), dt, nil)) }),
+		"ImportArrayWithType(opts...)":         row(nilOption, func() error { return ended(cdevice.ImportArrayWithType(arr(), dt, nil)) }),
 		"ImportRecordReader(stream)":           row(kind.stream+nilStruct, func() error { return second(cdevice.ImportRecordReader((*S)(nil))) }),
-		"ImportRecordReader(opts...)":          row("", func() error { return ended(cdevice.ImportRecordReader(exportedReader[S](g), nil)) }),
+		"ImportRecordReader(opts...)":          row(nilOption, func() error { return ended(cdevice.ImportRecordReader(exportedReader[S](g), nil)) }),
 		"ImportArrayReader(stream)":            row(kind.stream+nilStruct, func() error { return second(cdevice.ImportArrayReader((*S)(nil))) }),
-		"ImportArrayReader(opts...)":           row("", func() error { return ended(cdevice.ImportArrayReader(exportedArrayReader[S](g), nil)) }),
+		"ImportArrayReader(opts...)":           row(nilOption, func() error { return ended(cdevice.ImportArrayReader(exportedArrayReader[S](g), nil)) }),
 	}
 }
 
 func (g *given) readerRows() map[string]nilargs.Row {
 	s := g.rec.Schema()
-	none := func() (*cdevice.RecordBatch, error) { return nil, io.EOF }
 	var noContext context.Context
 	noneYet := func(context.Context) (*cdevice.RecordBatch, error) { return nil, io.EOF }
 	return map[string]nilargs.Row{
-		"NewRecordReader(schema)":     {Call: func() error { return second(cdevice.NewRecordReader(nil, device.CPU, g.reader().All())) }, Want: "schema = nil"},
-		"NewRecordReader(batches)":    {Call: func() error { return second(cdevice.NewRecordReader(s, device.CPU, nil)) }, Want: "batches = nil"},
-		"NewFailedRecordReader(err)":  {Call: func() error { return second(cdevice.NewFailedRecordReader(device.CPU, nil)) }, Want: "err = nil"},
-		"NewRecordReaderFunc(schema)": {Call: func() error { return second(cdevice.NewRecordReaderFunc(nil, device.CPU, none, nil)) }, Want: "schema = nil"},
-		"NewRecordReaderFunc(next)":   {Call: func() error { return second(cdevice.NewRecordReaderFunc(s, device.CPU, nil, nil)) }, Want: "next = nil"},
-		"NewRecordReaderFunc(stop)":   {Call: func() error { return ended(cdevice.NewRecordReaderFunc(s, device.CPU, none, nil)) }},
-		"NewRecordReaderFuncContext(ctx)": {Call: func() error {
-			return second(cdevice.NewRecordReaderFuncContext(noContext, s, device.CPU, noneYet, nil))
+		"NewRecordReader(schema)":    {Call: func() error { return second(cdevice.NewRecordReader(nil, device.CPU, g.reader().All())) }, Want: "schema = nil"},
+		"NewRecordReader(batches)":   {Call: func() error { return second(cdevice.NewRecordReader(s, device.CPU, nil)) }, Want: "batches = nil"},
+		"NewFailedRecordReader(err)": {Call: func() error { return second(cdevice.NewFailedRecordReader(device.CPU, nil)) }, Want: "err = nil"},
+		"NewRecordReaderFunc(ctx)": {Call: func() error {
+			return second(cdevice.NewRecordReaderFunc(noContext, s, device.CPU, noneYet, nil))
 		}, Want: "ctx = nil"},
-		"NewRecordReaderFuncContext(schema)": {Call: func() error {
-			return second(cdevice.NewRecordReaderFuncContext(background, nil, device.CPU, noneYet, nil))
+		"NewRecordReaderFunc(schema)": {Call: func() error {
+			return second(cdevice.NewRecordReaderFunc(background, nil, device.CPU, noneYet, nil))
 		}, Want: "schema = nil"},
-		"NewRecordReaderFuncContext(next)": {Call: func() error { return second(cdevice.NewRecordReaderFuncContext(background, s, device.CPU, nil, nil)) }, Want: "next = nil"},
-		"NewRecordReaderFuncContext(stop)": {Call: func() error {
-			return ended(cdevice.NewRecordReaderFuncContext(background, s, device.CPU, noneYet, nil))
+		"NewRecordReaderFunc(next)": {Call: func() error { return second(cdevice.NewRecordReaderFunc(background, s, device.CPU, nil, nil)) }, Want: "next = nil"},
+		"NewRecordReaderFunc(stop)": {Call: func() error {
+			return ended(cdevice.NewRecordReaderFunc(background, s, device.CPU, noneYet, nil))
 		}},
 		"NewArrayReader(arrays)":       {Call: func() error { return second(cdevice.NewArrayReader(s.Field(0), device.CPU, nil)) }, Want: "arrays = nil"},
 		"WrapRecordReader(rdr)":        {Call: func() error { return second(cdevice.WrapRecordReader(nil, g.host)) }, Want: "RecordReader = nil"},
@@ -274,12 +270,12 @@ func (g *given) readerRows() map[string]nilargs.Row {
 		"ImportAsync(ctx)": {Call: func() error {
 			handler := new(cdevice.CArrowAsyncDeviceStreamHandler)
 			defer func() { assert.Zero(g.t, *handler, "it is not filled") }()
-			return second(cdevice.ImportAsync(noCtx, handler))
+			return second(cdevice.ImportAsync(noCtx, handler, 0))
 		}, Want: nilCtx},
-		"ImportAsync(handler)": {Call: func() error { return second(cdevice.ImportAsync(background, nil)) }, Want: "ArrowAsyncDeviceStreamHandler" + nilStruct},
+		"ImportAsync(handler)": {Call: func() error { return second(cdevice.ImportAsync(background, nil, 0)) }, Want: "ArrowAsyncDeviceStreamHandler" + nilStruct},
 		"ImportAsync(opts...)": {Call: func() error {
 			return g.asyncStream(func(*cdevice.AsyncStream) error { return nil }, nil)
-		}},
+		}, Want: nilOption},
 	}
 }
 
@@ -289,7 +285,7 @@ func (g *given) optionRows() map[string]nilargs.Row {
 		array := exportedBatch[cdevice.CArrowDeviceArray](g)
 		err := second(cdevice.ImportRecordBatch(array, g.schema(), opts...))
 		assert.Equal(g.t, err, second(cdevice.ImportRecordReader(exportedReader[cdevice.CArrowDeviceArrayStream](g), opts...)))
-		assert.Equal(g.t, err, second(cdevice.ImportAsync(background, new(cdevice.CArrowAsyncDeviceStreamHandler), opts...)))
+		assert.Equal(g.t, err, second(cdevice.ImportAsync(background, new(cdevice.CArrowAsyncDeviceStreamHandler), 0, opts...)))
 		assert.Equal(g.t, err, second(cdevice.ImportArray(exportedOne[cdata.CArrowArray](g), g.field(), opts...)))
 		assert.Error(g.t, second(cdevice.ImportRecordBatchWithSchema(exportedBatch[cdevice.CArrowDeviceArray](g), nil, opts...)), "also where the input is refused")
 		assert.Zero(g.t, array.Array.Release, "it is taken")

@@ -12,15 +12,14 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
-// ImportOption is an option of an import. A nil option does nothing. An option that is given a nil
-// argument is an error of the function that it is passed to.
+// ImportOption is an option of an import. A nil option, or one that is given a nil argument, is an error
+// of the function that it is passed to.
 type ImportOption func(*importOptions)
 
 type importOptions struct {
 	nilOption
 	dev         device.Device
 	releaseWith func(release func())
-	queueSize   int // of asynchronous streams
 
 	cpuAccessible bool // WithCPUAccessible
 	afterEvent    bool // WithReleaseAfterEvent
@@ -70,7 +69,7 @@ func importOptionsFor(in *cstruct.Input, opts []ImportOption) *importOptions {
 			o.discard(in)
 		}
 	}()
-	apply(o, opts)
+	apply(fielderr.OpImport, o, &o.nilOption, opts)
 	done = true
 	return o
 }

@@ -18,9 +18,9 @@ import (
 )
 
 // importAsync fills the handler. The stream is closed by the caller.
-func importAsync(t *testing.T, ctx context.Context, h *cdevice.CArrowAsyncDeviceStreamHandler, opts ...cdevice.ImportOption) *asyncStream {
+func importAsync(t *testing.T, ctx context.Context, h *cdevice.CArrowAsyncDeviceStreamHandler, queueSize int, opts ...cdevice.ImportOption) *asyncStream {
 	t.Helper()
-	s, err := cdevice.ImportAsync(ctx, h, opts...)
+	s, err := cdevice.ImportAsync(ctx, h, queueSize, opts...)
 	require.NoError(t, err)
 	return &asyncStream{AsyncStream: s, t: t}
 }
@@ -82,7 +82,7 @@ func (s *asyncStream) close() {
 
 // exported starts our producer with a consumer in C. When the test ends, the handler was
 // released, no callback came while another one was running, and all tasks are gone.
-func exported(t *testing.T, ctx context.Context, b cpeer.Behaviour, r *cdevice.RecordReader, opts ...cdevice.AsyncExportOption) cpeer.Consumer {
+func exported(t *testing.T, ctx context.Context, b cpeer.Behaviour, r *cdevice.RecordReader) cpeer.Consumer {
 	t.Helper()
 	c := cpeer.NewConsumer(b)
 	t.Cleanup(func() {
@@ -96,19 +96,19 @@ func exported(t *testing.T, ctx context.Context, b cpeer.Behaviour, r *cdevice.R
 			c.Free()
 		}
 	})
-	require.NoError(t, cdevice.ExportAsync(ctx, r, abi.As[cdevice.CArrowAsyncDeviceStreamHandler](c.Handler()), opts...))
+	require.NoError(t, cdevice.ExportAsync(ctx, r, abi.As[cdevice.CArrowAsyncDeviceStreamHandler](c.Handler())))
 	return c
 }
 
 // consumed is a stream of ours and its producer in C. When the test ends, the handler is
 // released, each task was extracted once, and the producer was not called when it must not be.
-func consumed(t *testing.T, ctx context.Context, opts ...cdevice.ImportOption) *peer {
+func consumed(t *testing.T, ctx context.Context, queueSize int, opts ...cdevice.ImportOption) *peer {
 	t.Helper()
 	settles(t)
 	tree := cpeer.NewTree(cpeer.Node{Length: 2, Buffers: []uintptr{0}, Children: []cpeer.Node{{Length: 2, Buffers: []uintptr{0, bridge.Zeros}}}})
 	p := &peer{t: t, handler: &cdevice.CArrowAsyncDeviceStreamHandler{OnSchema: 0xdead, Producer: 0xdead}}
 	p.schema = arrow.NewSchema([]arrow.Field{{Name: "c", Type: arrow.PrimitiveTypes.Int64}}, nil)
-	p.s = importAsync(t, ctx, p.handler, opts...)
+	p.s = importAsync(t, ctx, p.handler, queueSize, opts...)
 	p.Producer = cpeer.NewProducer(abi.As[abi.ArrowAsyncDeviceStreamHandler](p.handler), tree)
 	t.Cleanup(func() {
 		if p.handler.Release != 0 {
@@ -200,11 +200,11 @@ func events(tasks int, end ...cpeer.Event) []cpeer.Event {
 }
 
 // connect starts a stream from r; it is closed when the test ends.
-func connect(t *testing.T, ctx context.Context, r *cdevice.RecordReader, in []cdevice.ImportOption, out ...cdevice.AsyncExportOption) *asyncStream {
+func connect(t *testing.T, ctx context.Context, r *cdevice.RecordReader, queueSize int, opts ...cdevice.ImportOption) *asyncStream {
 	t.Helper()
 	handler := new(cdevice.CArrowAsyncDeviceStreamHandler)
-	s := importAsync(t, ctx, handler, in...)
+	s := importAsync(t, ctx, handler, queueSize, opts...)
 	t.Cleanup(s.close)
-	require.NoError(t, cdevice.ExportAsync(context.Background(), r, handler, out...))
+	require.NoError(t, cdevice.ExportAsync(context.Background(), r, handler))
 	return s
 }

@@ -143,7 +143,7 @@ func TestPanicInAPlainStreamIsAnError(t *testing.T) {
 	defer pending.Release()
 	for name, r := range map[string]func() (*cdevice.RecordReader, error){
 		"function": func() (*cdevice.RecordReader, error) {
-			return cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) { panic(errSource) }, nil)
+			return readerFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) { panic(errSource) }, nil)
 		},
 		"iterator": func() (*cdevice.RecordReader, error) {
 			return cdevice.NewRecordReader(numberedSchema, device.CPU, func(func(*cdevice.RecordBatch, error) bool) { panic(errSource) })

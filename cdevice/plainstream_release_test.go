@@ -35,7 +35,7 @@ func TestPlainStreamRelease(t *testing.T) {
 		defer b.Release()
 		var s *cdata.CArrowArrayStream
 		stops := 0
-		r, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) {
+		r, err := readerFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) {
 			cdevice.ReleaseStruct(s)
 			assert.Zero(t, stops, "it is still being asked")
 			b.Retain()
@@ -66,7 +66,7 @@ func TestPlainStreamRelease(t *testing.T) {
 func TestPlainArraysOutliveTheirStream(t *testing.T) {
 	checkLeaks(t)
 	stops := 0
-	r, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, nextOf(nil, numbered(t, 3)...), func() { stops++ })
+	r, err := readerFunc(numberedSchema, device.CPU, nextOf(nil, numbered(t, 3)...), func() { stops++ })
 	require.NoError(t, err)
 	s := exportPlain(t, r)
 	b, code := askPlain(t, s)

@@ -36,9 +36,16 @@ type RecordReader struct {
 func (r *RecordReader) Schema() *arrow.Schema { return r.schema }
 
 // Metadata returns the metadata that the producer of an asynchronous stream passed for the whole
-// stream, such as its number of rows. Copies of the stream keep it. It is empty for other readers, and
-// not part of the schema.
+// stream, such as its number of rows, or that of [RecordReader.WithMetadata]. Copies of the stream keep it.
+// It is empty for other readers, and not part of the schema.
 func (r *RecordReader) Metadata() arrow.Metadata { return r.metadata }
+
+// WithMetadata sets the metadata of the whole stream, which [ExportAsync] passes on, and returns r without
+// a new reference. It must not be called while another goroutine uses r.
+func (r *RecordReader) WithMetadata(md arrow.Metadata) *RecordReader {
+	r.metadata = md
+	return r
+}
 
 // DeviceType returns the device type of all batches. They may be on several devices of that type.
 func (r *RecordReader) DeviceType() device.Type { return r.r.DeviceType }

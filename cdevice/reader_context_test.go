@@ -36,7 +36,7 @@ func TestFunctionsThatWaitAreInterrupted(t *testing.T) {
 			ctx, cancel := context.WithCancel(background)
 			defer cancel()
 			waiting, stopped := make(chan struct{}), make(chan struct{})
-			r, err := cdevice.NewRecordReaderFuncContext(ctx, numbersSchema, device.CPU, func(ctx context.Context) (*cdevice.RecordBatch, error) {
+			r, err := cdevice.NewRecordReaderFunc(ctx, numbersSchema, device.CPU, func(ctx context.Context) (*cdevice.RecordBatch, error) {
 				close(waiting)
 				<-ctx.Done()
 				return nil, ctx.Err()
@@ -65,7 +65,7 @@ func TestFunctionsOfAContextThatHasEnded(t *testing.T) {
 	ctx, cancel := context.WithCancel(background)
 	cancel()
 	own := errors.New("own")
-	r, err := cdevice.NewRecordReaderFuncContext(ctx, numbersSchema, device.CPU, func(ctx context.Context) (*cdevice.RecordBatch, error) {
+	r, err := cdevice.NewRecordReaderFunc(ctx, numbersSchema, device.CPU, func(ctx context.Context) (*cdevice.RecordBatch, error) {
 		assert.Error(t, ctx.Err())
 		return nil, own
 	}, nil)

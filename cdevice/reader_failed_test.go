@@ -124,7 +124,7 @@ func TestFailureBeforeTheSchemaIsExported(t *testing.T) {
 				assert.EqualValues(t, syscall.ENOENT, code)
 				assert.Equal(t, text, message)
 
-				s := connect(t, soon(t), r, nil)
+				s := connect(t, soon(t), r, 0)
 				_, err := s.reader(soon(t))
 				assert.Equal(t, &cdevice.ProducerError{Callback: "ArrowAsyncDeviceStreamHandler.on_error", Code: int(syscall.ENOENT), Message: text}, err)
 				s.close()

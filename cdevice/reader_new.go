@@ -1,6 +1,7 @@
 package cdevice
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"iter"
@@ -40,17 +41,44 @@ func NewRecordReader(schema *arrow.Schema, t device.Type, batches iter.Seq2[*Rec
 // batch, one call at a time, and not again after an error. stop, unless it is nil, is called once,
 // when the reader is released. The batches are as for [NewRecordReader].
 //
+// next gets a context that ends with ctx, with the last Release and with Close, even while next is running
+// on another goroutine. A next that waits must return soon after that; its error is the stream's. If ctx has
+// ended, next is still called, so that the error is its own.
+//
 // An error that wraps io.EOF does not end the stream as io.EOF does: it is the error of a source that
 // was cut off ("read batch 7: EOF"), and the batches before it must not pass for all. So it is with
 // every source. The reader's error has the same text, and wraps io.ErrUnexpectedEOF in place of
 // io.EOF: functions of arrow-go, such as arrio.Copy, take any error that wraps io.EOF for the end.
-func NewRecordReaderFunc(schema *arrow.Schema, t device.Type, next func() (*RecordBatch, error), stop func()) (*RecordReader, error) {
+//
+// The result is owned by the caller.
+func NewRecordReaderFunc(ctx context.Context, schema *arrow.Schema, t device.Type, next func(context.Context) (*RecordBatch, error), stop func()) (*RecordReader, error) {
+	if err := fielderr.CheckContext(fielderr.OpNew, ctx); err != nil {
+		return nil, err
+	}
 	if err := checkNew(schema != nil, "next", next != nil, t); err != nil {
 		return nil, err
 	}
-	return newRecordReader(schema, t, &items.Function[*RecordBatch]{Ask: next, Stop: stop, Check: func(b *RecordBatch) error {
-		return checkBatch(b, schema, t)
-	}}), nil
+	f := &contextFunction{}
+	f.ctx, f.cancel = context.WithCancel(ctx)
+	f.Ask = func() (*RecordBatch, error) { return next(f.ctx) }
+	f.Check = func(b *RecordBatch) error { return checkBatch(b, schema, t) }
+	f.Stop = stop
+	return newRecordReader(schema, t, f), nil
+}
+
+// contextFunction is a source that calls a function that a context interrupts.
+type contextFunction struct {
+	items.Function[*RecordBatch]
+	ctx    context.Context
+	cancel func()
+}
+
+func (f *contextFunction) Interrupt() { f.cancel() }
+
+// Close ends the context even if nothing interrupted the function.
+func (f *contextFunction) Close(done func()) {
+	f.cancel()
+	f.Function.Close(done)
 }
 
 // NewFailedRecordReader makes a reader of a source that failed with err before it had a schema, such as

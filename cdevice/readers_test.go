@@ -60,7 +60,7 @@ func yields(t *testing.T, s *arrow.Schema, seq iter.Seq2[*cdevice.RecordBatch, e
 // asked is a reader of a function that returns batches, and then err or the end.
 func asked(t testing.TB, err error, batches ...*cdevice.RecordBatch) *cdevice.RecordReader {
 	t.Helper()
-	r, e := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, nextOf(err, batches...), nil)
+	r, e := readerFunc(numberedSchema, device.CPU, nextOf(err, batches...), nil)
 	require.NoError(t, e)
 	return r
 }
@@ -93,7 +93,7 @@ func repeated(t *testing.T, rec arrow.RecordBatch, n int) *cdevice.RecordReader 
 func unending(t testing.TB, stop func()) *cdevice.RecordReader {
 	t.Helper()
 	b := numbered(t, 1)[0]
-	r, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) {
+	r, err := readerFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) {
 		b.Retain()
 		return b, nil
 	}, stop)
@@ -250,4 +250,12 @@ func (d waiting) Allocate(ctx context.Context, _ int64, _ device.Stream) (device
 	close(d.asked)
 	<-ctx.Done()
 	return nil, ctx.Err()
+}
+
+// readerFunc is NewRecordReaderFunc for a function that does not wait.
+func readerFunc(s *arrow.Schema, dt device.Type, next func() (*cdevice.RecordBatch, error), stop func()) (*cdevice.RecordReader, error) {
+	if next == nil {
+		return cdevice.NewRecordReaderFunc(background, s, dt, nil, stop)
+	}
+	return cdevice.NewRecordReaderFunc(background, s, dt, func(context.Context) (*cdevice.RecordBatch, error) { return next() }, stop)
 }

@@ -44,7 +44,7 @@ func TestStatsOfReaders(t *testing.T) {
 	checkLeaks(t)
 	readers := func() int64 { return cdevice.ReadStats().Readers }
 	before := readers()
-	r, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, nextOf(nil), counted(t, func(s cdevice.Stats) int64 { return s.Readers }))
+	r, err := readerFunc(numberedSchema, device.CPU, nextOf(nil), counted(t, func(s cdevice.Stats) int64 { return s.Readers }))
 	require.NoError(t, err)
 	assert.Equal(t, before+1, readers())
 	r.Retain()
@@ -100,7 +100,7 @@ func TestGoroutinesAreCounted(t *testing.T) {
 	closing.Release()
 
 	batch := wrap(t, twoColumns(t))
-	r, err := cdevice.NewRecordReaderFunc(batch.Schema(), device.CPU, nextOf(nil, batch, batch), nil)
+	r, err := readerFunc(batch.Schema(), device.CPU, nextOf(nil, batch, batch), nil)
 	require.NoError(t, err)
 	c := exported(t, background, cpeer.Behaviour{SchemaRequests: 1, SchemaN: 1}, r)
 	r.Release()
@@ -194,7 +194,7 @@ func TestStatsOfExports(t *testing.T) {
 	})
 	t.Run("a stream", func(t *testing.T) {
 		stop := counted(t, func(s cdevice.Stats) int64 { return s.ExportedStreams })
-		r, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) { return nil, io.EOF }, stop)
+		r, err := readerFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) { return nil, io.EOF }, stop)
 		require.NoError(t, err)
 		out := new(cdevice.CArrowDeviceArrayStream)
 		require.NoError(t, cdevice.ExportRecordReader(r, out))
@@ -206,7 +206,7 @@ func TestStatsOfExports(t *testing.T) {
 		before := cdevice.ReadStats().ExportedArrays
 		var during int64
 		stop := func() { during = cdevice.ReadStats().ExportedArrays }
-		r, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) { return nil, io.EOF }, stop)
+		r, err := readerFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) { return nil, io.EOF }, stop)
 		require.NoError(t, err)
 		out := new(cdevice.CArrowDeviceArrayStream)
 		require.NoError(t, cdevice.ExportRecordReader(r, out))
@@ -224,7 +224,7 @@ func TestStatsOfExports(t *testing.T) {
 				settles(t)
 				b := ownedBatch(t, release)
 				given := false
-				r, err := cdevice.NewRecordReaderFunc(b.Schema(), device.CPU, func() (*cdevice.RecordBatch, error) {
+				r, err := readerFunc(b.Schema(), device.CPU, func() (*cdevice.RecordBatch, error) {
 					if given {
 						return nil, io.EOF
 					}

@@ -166,7 +166,7 @@ func TestEndOfTheContextIsNoEndOfTheStream(t *testing.T) {
 	for round := range 500 {
 		ctx, cancel := context.WithCancel(background)
 		asked := 0
-		src, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) {
+		src, err := readerFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) {
 			switch asked++; asked {
 			case 1:
 				return numberedBatch(t, 0), nil

@@ -32,7 +32,7 @@ func TestStreamCostsPerBatch(t *testing.T) {
 			for _, columns := range []int{1, 10, 1000} {
 				rec, _ := wide(t, columns)
 				b := wrap(t, rec)
-				source, err := cdevice.NewRecordReaderFunc(rec.Schema(), device.CPU, func() (*cdevice.RecordBatch, error) {
+				source, err := readerFunc(rec.Schema(), device.CPU, func() (*cdevice.RecordBatch, error) {
 					b.Retain()
 					return b, nil
 				}, nil)
@@ -63,7 +63,7 @@ func TestStreamCostsPerBatch(t *testing.T) {
 func TestStreamCostsPerBatchForC(t *testing.T) {
 	rec, _ := wide(t, 10)
 	b := wrap(t, rec)
-	source, err := cdevice.NewRecordReaderFunc(rec.Schema(), device.CPU, func() (*cdevice.RecordBatch, error) {
+	source, err := readerFunc(rec.Schema(), device.CPU, func() (*cdevice.RecordBatch, error) {
 		b.Retain()
 		return b, nil
 	}, nil)
@@ -83,14 +83,14 @@ func TestAsyncStreamCostsPerBatch(t *testing.T) {
 	for _, queue := range []int{1, 2, 50} {
 		rec, _ := wide(t, 10)
 		b := wrap(t, rec)
-		source, err := cdevice.NewRecordReaderFunc(rec.Schema(), device.CPU, func() (*cdevice.RecordBatch, error) {
+		source, err := readerFunc(rec.Schema(), device.CPU, func() (*cdevice.RecordBatch, error) {
 			b.Retain()
 			return b, nil
 		}, nil)
 		require.NoError(t, err)
 		ctx := t.Context()
 		handler := new(cdevice.CArrowAsyncDeviceStreamHandler)
-		stream, err := cdevice.ImportAsync(ctx, handler, cdevice.WithQueueSize(queue), cdevice.WithDevice(device.CPUDevice()))
+		stream, err := cdevice.ImportAsync(ctx, handler, queue, cdevice.WithDevice(device.CPUDevice()))
 		require.NoError(t, err)
 		require.NoError(t, cdevice.ExportAsync(ctx, source, handler))
 		source.Release()

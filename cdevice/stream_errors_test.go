@@ -254,7 +254,7 @@ func TestPanicInASourceIsAnError(t *testing.T) {
 			return cdevice.NewRecordReader(numberedSchema, device.CPU, exits)
 		}, "the code that makes the items of the stream ended its goroutine"},
 		"function": {func() (*cdevice.RecordReader, error) {
-			return cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) { panic(errSource) }, nil)
+			return readerFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) { panic(errSource) }, nil)
 		}, "cdevice: panic: the source is on fire"},
 		"arrow-go reader": {func() (*cdevice.RecordReader, error) {
 			return cdevice.WrapRecordReader(panicking{}, device.CPUDevice())
@@ -324,7 +324,7 @@ func TestSourcesMustKeepTheirWord(t *testing.T) {
 				}
 				return row.b, nil
 			}
-			f, err := cdevice.NewRecordReaderFunc(numberedSchema, row.on, once, nil)
+			f, err := readerFunc(numberedSchema, row.on, once, nil)
 			require.NoError(t, err)
 			i, err := cdevice.NewRecordReader(numberedSchema, row.on, yielding(nil, row.b))
 			require.NoError(t, err)

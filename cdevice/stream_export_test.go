@@ -173,7 +173,7 @@ func TestReleaseInTheMiddleStopsTheSource(t *testing.T) {
 	})
 	t.Run("function", func(t *testing.T) {
 		stops := 0
-		r, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, nextOf(nil, batches...), func() { stops++ })
+		r, err := readerFunc(numberedSchema, device.CPU, nextOf(nil, batches...), func() { stops++ })
 		require.NoError(t, err)
 		s := export(t, r)
 		b, _ := next(t, s)
@@ -199,7 +199,7 @@ func TestStreamReleasedInsideItsOwnCallback(t *testing.T) {
 	var s *cdevice.CArrowDeviceArrayStream
 	stops := 0
 	open := func(give error) {
-		r, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) {
+		r, err := readerFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) {
 			cdevice.ReleaseStruct(s)
 			assert.Zero(t, stops, "it is still being asked")
 			if give != nil {

@@ -204,7 +204,7 @@ func openStream(from foreign, opts []ImportOption) (*cStream, error) {
 			c.release()
 		}
 	}()
-	apply(&c.opts, opts)
+	apply(fielderr.OpImport, &c.opts, &c.opts.nilOption, opts)
 	if c.opts.err != nil {
 		return nil, c.opts.err
 	}

@@ -62,7 +62,7 @@ func TestMapIsCalledWhereItsBatchIsAskedFor(t *testing.T) {
 func givenBack(t *testing.T, n int) (*cdevice.RecordReader, *atomic.Int64) {
 	t.Helper()
 	released := new(atomic.Int64)
-	r, err := cdevice.NewRecordReaderFunc(emptySchema, device.CPU, func() (*cdevice.RecordBatch, error) {
+	r, err := readerFunc(emptySchema, device.CPU, func() (*cdevice.RecordBatch, error) {
 		if n--; n < 0 {
 			return nil, io.EOF
 		}
@@ -276,7 +276,7 @@ func TestTypeThatPanicsWhenAMappedBatchIsChecked(t *testing.T) {
 		return arrow.NewSchema([]arrow.Field{{Name: "x", Type: dt}}, nil)
 	}
 	stream := schema()
-	r, err := cdevice.NewRecordReaderFunc(stream, device.CPU, func() (*cdevice.RecordBatch, error) { return open(stream), nil }, nil)
+	r, err := readerFunc(stream, device.CPU, func() (*cdevice.RecordBatch, error) { return open(stream), nil }, nil)
 	require.NoError(t, err)
 	r.Map(func(*cdevice.RecordBatch) (*cdevice.RecordBatch, error) { return open(schema()), nil })
 	assert.False(t, r.Next())

@@ -159,7 +159,7 @@ func TestBatchesHaveTheMetadataOfTheirReader(t *testing.T) {
 					require.NoError(t, err)
 					defer in.Release()
 					in.Retain()
-					return cdevice.NewRecordReaderFunc(readers, device.CPU, func() (*cdevice.RecordBatch, error) { return in, nil }, nil)
+					return readerFunc(readers, device.CPU, func() (*cdevice.RecordBatch, error) { return in, nil }, nil)
 				},
 				"copied": func() (*cdevice.RecordReader, error) {
 					src, err := cdevice.WrapRecordReader(told{rec, readers}, device.CPUDevice())

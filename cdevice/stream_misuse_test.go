@@ -31,7 +31,7 @@ func TestReleasedReaderStaysReleased(t *testing.T) {
 	checkLeaks(t)
 	for range 300 {
 		var stops, asks atomic.Int64
-		made, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) {
+		made, err := readerFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) {
 			asks.Add(1)
 			return nil, errSource
 		}, func() { stops.Add(1) })
@@ -66,7 +66,7 @@ func TestReleaseEndsAStreamThatManyRead(t *testing.T) {
 	b := numberedBatch(t, 1)
 	defer b.Release()
 	var asks, stops atomic.Int64
-	r, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) {
+	r, err := readerFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) {
 		asks.Add(1)
 		b.Retain()
 		return b, nil
@@ -144,7 +144,7 @@ func TestFailedExportEndsTheStream(t *testing.T) {
 // A source that ends its goroutine, as t.FailNow does, has failed.
 func TestSourceThatExitsWhileItIsAskedAhead(t *testing.T) {
 	checkLeaks(t)
-	src, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) {
+	src, err := readerFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) {
 		runtime.Goexit()
 		return nil, nil
 	}, nil)
@@ -163,7 +163,7 @@ func TestPanicInStop(t *testing.T) {
 	before := cdevice.ReadStats()
 	seen := panics(t)
 	open := func() *cdevice.RecordReader {
-		r, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, nextOf(nil, numbered(t, 2)...), func() { panic("in stop") })
+		r, err := readerFunc(numberedSchema, device.CPU, nextOf(nil, numbered(t, 2)...), func() { panic("in stop") })
 		require.NoError(t, err)
 		return r
 	}
@@ -225,7 +225,7 @@ func TestReleasedBatchDoesNotComeBack(t *testing.T) {
 // A source may return a batch beside an error: the batch is released.
 func TestBatchBesideAnErrorIsReleased(t *testing.T) {
 	checkLeaks(t)
-	r, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) {
+	r, err := readerFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) {
 		return numberedBatch(t, 1), errSource
 	}, nil)
 	require.NoError(t, err)
@@ -318,7 +318,7 @@ func TestBatchesHaveTheirStreamsSchema(t *testing.T) {
 // The source may query the state of its stream.
 func TestErrInsideTheSource(t *testing.T) {
 	var r *cdevice.RecordReader
-	r, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) {
+	r, err := readerFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) {
 		assert.NoError(t, r.Err())
 		return nil, errSource
 	}, nil)
@@ -340,7 +340,7 @@ func TestLastErrorIsText(t *testing.T) {
 func TestNewReadersNameWhatIsMissing(t *testing.T) {
 	for _, err := range []error{
 		errorOf(cdevice.NewRecordReader(numberedSchema, 0, yielding(nil))),
-		errorOf(cdevice.NewRecordReaderFunc(numberedSchema, -1, nextOf(nil), nil)),
+		errorOf(readerFunc(numberedSchema, -1, nextOf(nil), nil)),
 		errorOf(cdevice.NewArrayReader(arrow.Field{Type: arrow.PrimitiveTypes.Int8}, 0, func(func(*cdevice.Array, error) bool) {})),
 	} {
 		assert.ErrorContains(t, err, "cdevice: new: device_type = ")
@@ -348,7 +348,7 @@ func TestNewReadersNameWhatIsMissing(t *testing.T) {
 	for want, err := range map[string]error{
 		"cdevice: new: schema = nil":        errorOf(cdevice.NewRecordReader(nil, device.CPU, yielding(nil))),
 		"cdevice: new: batches = nil":       errorOf(cdevice.NewRecordReader(numberedSchema, device.CPU, nil)),
-		"cdevice: new: next = nil,":         errorOf(cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, nil, nil)),
+		"cdevice: new: next = nil,":         errorOf(readerFunc(numberedSchema, device.CPU, nil, nil)),
 		"cdevice: wrap: RecordReader = nil": errorOf(cdevice.WrapRecordReader(nil, device.CPUDevice())),
 		"cdevice: wrap: Chunked = nil":      errorOf(cdevice.WrapChunked(nil, device.CPUDevice())),
 	} {
@@ -375,7 +375,7 @@ func TestCallThatWaitsIsNotAskedAfterTheRelease(t *testing.T) {
 	checkLeaks(t)
 	var asks atomic.Int64
 	let := make(chan struct{})
-	r, err := cdevice.NewRecordReaderFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) {
+	r, err := readerFunc(numberedSchema, device.CPU, func() (*cdevice.RecordBatch, error) {
 		asks.Add(1)
 		<-let
 		return numberedBatch(t, 0), nil

@@ -215,7 +215,7 @@ func TestReaderThatValidates(t *testing.T) {
 			open := func() *cdevice.RecordReader {
 				bad := notText(t)
 				defer bad.Release()
-				r, err := cdevice.NewRecordReaderFunc(good.Schema(), device.CPU, nextOf(nil, good, bad, good), bad.Release)
+				r, err := readerFunc(good.Schema(), device.CPU, nextOf(nil, good, bad, good), bad.Release)
 				require.NoError(t, err)
 				bad.Retain() // until it is stopped
 				return compose(r)

@@ -31,7 +31,7 @@ import (
 // function does, until the reader ends.
 func source(t testing.TB, next func(ctx context.Context, i int) (arrow.RecordBatch, error), stop func()) *cdevice.RecordReader {
 	i := -1
-	r, err := cdevice.NewRecordReaderFuncContext(background, schema, device.CPU, func(ctx context.Context) (*cdevice.RecordBatch, error) {
+	r, err := cdevice.NewRecordReaderFunc(background, schema, device.CPU, func(ctx context.Context) (*cdevice.RecordBatch, error) {
 		i++
 		rec, err := next(ctx, i)
 		if err != nil {

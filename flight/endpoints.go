@@ -57,7 +57,7 @@ func DoGetInfo(ctx context.Context, info *arrowflight.FlightInfo, dial Dial, opt
 	if o.dev != nil {
 		t = o.dev.ID().Type
 	}
-	r, err := cdevice.NewRecordReaderFuncContext(ctx, schema, t, m.next, m.stop)
+	r, err := cdevice.NewRecordReaderFunc(ctx, schema, t, m.next, m.stop)
 	if err != nil {
 		m.stop()
 	}

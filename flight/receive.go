@@ -69,7 +69,7 @@ func receive(stream Stream, o *options, ctx context.Context, tickets bool, end f
 	if o.dev != nil {
 		t = o.dev.ID().Type
 	}
-	r, err := cdevice.NewRecordReaderFuncContext(ctx, in.schema, t, in.next, in.stop)
+	r, err := cdevice.NewRecordReaderFunc(ctx, in.schema, t, in.next, in.stop)
 	if err != nil {
 		in.finish()
 		end()

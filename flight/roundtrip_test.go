@@ -1,6 +1,7 @@
 package flight_test
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -189,7 +190,7 @@ func wholeAndParts(t *testing.T, c cases.Case, v cases.Variant) [][]arrow.Record
 func TestNoBatches(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
 	client := serve(t, &server{get: func(_ *arrowflight.Ticket, stream arrowflight.FlightService_DoGetServer) error {
-		r, err := cdevice.NewRecordReaderFunc(schema, device.CPU, func() (*cdevice.RecordBatch, error) { return nil, io.EOF }, nil)
+		r, err := cdevice.NewRecordReaderFunc(context.Background(), schema, device.CPU, func(context.Context) (*cdevice.RecordBatch, error) { return nil, io.EOF }, nil)
 		if err != nil {
 			return err
 		}

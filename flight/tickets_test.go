@@ -170,7 +170,7 @@ func TestSharingMetadata(t *testing.T) {
 	with := b.WithMetadata(arrow.NewMetadata([]string{"k", flight.AppMetadataKey}, []string{"v", "for you"}))
 	b.Release()
 	given := false
-	r, err := cdevice.NewRecordReaderFunc(schema, device.CPU, func() (*cdevice.RecordBatch, error) {
+	r, err := cdevice.NewRecordReaderFunc(context.Background(), schema, device.CPU, func(context.Context) (*cdevice.RecordBatch, error) {
 		if given {
 			return nil, io.EOF
 		}

@@ -43,7 +43,7 @@ func TestCancelledNext(t *testing.T) {
 	register(t, "slow", func(ctx context.Context, b *cdevice.RecordBatch) (*cdevice.RecordReader, error) {
 		b.Retain()
 		n := int64(0)
-		return cdevice.NewRecordReaderFunc(b.Schema(), b.DeviceID().Type, func() (*cdevice.RecordBatch, error) {
+		return cdevice.NewRecordReaderFunc(context.Background(), b.Schema(), b.DeviceID().Type, func(context.Context) (*cdevice.RecordBatch, error) {
 			<-let
 			assert.NoError(t, ctx.Err(), "the context lives as long as the reader")
 			n++
@@ -68,7 +68,7 @@ func TestCancelledBeforeItBegins(t *testing.T) {
 	nothingIsLeft(t)
 	register(t, "stream", func(b *cdevice.RecordBatch) (*cdevice.RecordReader, error) {
 		b.Retain()
-		return cdevice.NewRecordReaderFunc(b.Schema(), b.DeviceID().Type, func() (*cdevice.RecordBatch, error) {
+		return cdevice.NewRecordReaderFunc(context.Background(), b.Schema(), b.DeviceID().Type, func(context.Context) (*cdevice.RecordBatch, error) {
 			t.Error("a batch was read")
 			return nil, io.EOF
 		}, b.Release)
@@ -90,7 +90,7 @@ func TestInterruptedReadAll(t *testing.T) {
 	register(t, "slow", func(ctx context.Context, b *cdevice.RecordBatch) (*cdevice.RecordReader, error) {
 		b.Retain()
 		n := int64(0)
-		return cdevice.NewRecordReaderFunc(b.Schema(), b.DeviceID().Type, func() (*cdevice.RecordBatch, error) {
+		return cdevice.NewRecordReaderFunc(context.Background(), b.Schema(), b.DeviceID().Type, func(context.Context) (*cdevice.RecordBatch, error) {
 			if n++; n == 3 {
 				close(third)
 			}

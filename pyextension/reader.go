@@ -165,7 +165,7 @@ func (r *reader) lend(what string) (*cdevice.RecordReader, error) {
 	}
 	taken := false
 	reading := consumerRead{reader: r}
-	next := func() (*cdevice.RecordBatch, error) {
+	next := func(context.Context) (*cdevice.RecordBatch, error) {
 		if !taken {
 			if _, err := r.take(what); err != nil {
 				return nil, err
@@ -179,7 +179,7 @@ func (r *reader) lend(what string) (*cdevice.RecordReader, error) {
 		return b.RecordBatch, nil
 	}
 	r.r.Retain()
-	lent, err := cdevice.NewRecordReaderFunc(r.r.Schema(), r.r.DeviceType(), next, r.r.Release)
+	lent, err := cdevice.NewRecordReaderFunc(context.Background(), r.r.Schema(), r.r.DeviceType(), next, r.r.Release)
 	if err != nil {
 		r.r.Release()
 	}

@@ -3,6 +3,7 @@
 package pyextension
 
 import (
+	"context"
 	"errors"
 	"io"
 	"testing"
@@ -23,7 +24,7 @@ func stream(t *testing.T, batches int, end error) replied {
 	register(t, "stream", func(b *cdevice.RecordBatch) (*cdevice.RecordReader, error) {
 		b.Retain()
 		left := batches
-		return cdevice.NewRecordReaderFunc(b.Schema(), device.CPU, func() (*cdevice.RecordBatch, error) {
+		return cdevice.NewRecordReaderFunc(context.Background(), b.Schema(), device.CPU, func(context.Context) (*cdevice.RecordBatch, error) {
 			if left--; left >= 0 {
 				return b.Slice(0, 1)
 			}

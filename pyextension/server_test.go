@@ -176,7 +176,7 @@ func TestResultThatContainsItself(t *testing.T) {
 func TestGoexitInAStream(t *testing.T) {
 	nothingIsLeft(t)
 	register(t, "exits", func(b *cdevice.RecordBatch) (*cdevice.RecordReader, error) {
-		return cdevice.NewRecordReaderFunc(b.Schema(), b.DeviceID().Type, func() (*cdevice.RecordBatch, error) {
+		return cdevice.NewRecordReaderFunc(context.Background(), b.Schema(), b.DeviceID().Type, func(context.Context) (*cdevice.RecordBatch, error) {
 			runtime.Goexit()
 			return nil, nil
 		}, nil)

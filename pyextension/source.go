@@ -3,6 +3,7 @@
 package pyextension
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -186,7 +187,7 @@ func (s *source) importReader(sc *scope) (*cdevice.RecordReader, error) {
 func readerOf(b *cdevice.RecordBatch) (*cdevice.RecordReader, error) {
 	b.Retain()
 	rest := []*cdevice.RecordBatch{b}
-	return cdevice.NewRecordReaderFunc(b.Schema(), b.DeviceID().Type, func() (*cdevice.RecordBatch, error) {
+	return cdevice.NewRecordReaderFunc(context.Background(), b.Schema(), b.DeviceID().Type, func(context.Context) (*cdevice.RecordBatch, error) {
 		return takeFirst(&rest)
 	}, func() { releaseAll(rest) })
 }

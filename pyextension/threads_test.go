@@ -85,7 +85,7 @@ func TestReaderOfManyThreads(t *testing.T) {
 	require.NoError(t, err)
 	defer b.Release()
 	for round := range 50 {
-		source, err := cdevice.NewRecordReaderFunc(schema, device.CPU, func() (*cdevice.RecordBatch, error) {
+		source, err := cdevice.NewRecordReaderFunc(context.Background(), schema, device.CPU, func(context.Context) (*cdevice.RecordBatch, error) {
 			b.Retain()
 			return b, nil
 		}, nil)

@@ -94,7 +94,7 @@ func (s *server) DoGet(_ *arrowflight.Ticket, stream arrowflight.FlightService_D
 		return w.Close()
 	}
 	i := 0
-	r, err := cdevice.NewRecordReaderFunc(rec.Schema(), device.CPU, func() (*cdevice.RecordBatch, error) {
+	r, err := cdevice.NewRecordReaderFunc(context.Background(), rec.Schema(), device.CPU, func(context.Context) (*cdevice.RecordBatch, error) {
 		if i++; i > n {
 			return nil, io.EOF
 		}

@@ -77,7 +77,7 @@ func (s *sharer) DoGet(t *arrowflight.Ticket, stream arrowflight.FlightService_D
 		s.last, s.kept = q, b
 	}
 	b, i := s.kept, 0
-	r, err := cdevice.NewRecordReaderFunc(b.Schema(), b.DeviceID().Type, func() (*cdevice.RecordBatch, error) {
+	r, err := cdevice.NewRecordReaderFunc(context.Background(), b.Schema(), b.DeviceID().Type, func(context.Context) (*cdevice.RecordBatch, error) {
 		if i++; i > q.Batches {
 			return nil, io.EOF
 		}

@@ -142,7 +142,7 @@ func TestCheckLeaksPrintsTheStackOfEachObject(t *testing.T) {
 		},
 		"AsyncStream": func() func() {
 			var handler cdevice.CArrowAsyncDeviceStreamHandler
-			s, err := cdevice.ImportAsync(ctx, &handler)
+			s, err := cdevice.ImportAsync(ctx, &handler, 0)
 			require.NoError(t, err)
 			return func() {
 				cdevice.ReleaseStruct(&handler)

@@ -112,7 +112,7 @@ func keep(r *cdevice.RecordReader) (*stored, error) {
 
 func (s *stored) reader() (*cdevice.RecordReader, error) {
 	i := 0
-	return cdevice.NewRecordReaderFunc(s.schema, device.CUDA, func() (*cdevice.RecordBatch, error) {
+	return cdevice.NewRecordReaderFunc(context.Background(), s.schema, device.CUDA, func(context.Context) (*cdevice.RecordBatch, error) {
 		if i == len(s.batches) {
 			return nil, io.EOF
 		}

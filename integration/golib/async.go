@@ -120,11 +120,7 @@ func asyncReaderOf(handle C.uint64_t) (*cdevice.RecordReader, error) {
 //export golib_async_open
 func golib_async_open(handler C.uintptr_t, queueSize, validate C.int, ctx C.uint64_t, out *C.uint64_t) *C.char {
 	return guard(func() error {
-		var opts []cdevice.ImportOption
-		if queueSize != 0 {
-			opts = append(opts, cdevice.WithQueueSize(int(queueSize)))
-		}
-		s, err := cdevice.ImportAsync(contextOf(ctx), cdevice.AsyncDeviceStreamHandlerFromPtr(uintptr(handler)), opts...)
+		s, err := cdevice.ImportAsync(contextOf(ctx), cdevice.AsyncDeviceStreamHandlerFromPtr(uintptr(handler)), int(queueSize))
 		if err == nil {
 			*out = newHandle(&asyncStream{AsyncStream: s, validate: validate != 0})
 		}

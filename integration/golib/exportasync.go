@@ -101,7 +101,7 @@ func golib_export_async(ask C.golib_source, number, template C.uint64_t, handler
 			s.stop()
 			return err
 		}
-		r, err := cdevice.NewRecordReaderFunc(like.Schema(), like.DeviceID().Type, s.next, s.stop)
+		r, err := cdevice.NewRecordReaderFunc(context.Background(), like.Schema(), like.DeviceID().Type, func(context.Context) (*cdevice.RecordBatch, error) { return s.next() }, s.stop)
 		if err != nil {
 			s.stop()
 			return err
@@ -113,7 +113,7 @@ func golib_export_async(ask C.golib_source, number, template C.uint64_t, handler
 			}
 			defer r.Release()
 		}
-		return cdevice.ExportAsync(contextOf(ctx), r, cdevice.AsyncDeviceStreamHandlerFromPtr(uintptr(handler)), cdevice.WithMetadata(md))
+		return cdevice.ExportAsync(contextOf(ctx), r.WithMetadata(md), cdevice.AsyncDeviceStreamHandlerFromPtr(uintptr(handler)))
 	})
 }
 

@@ -145,7 +145,7 @@ func batchStream(how string, like aBatch, s *source[*cdevice.RecordBatch]) (stre
 		return batches{r}, err
 	case "function":
 		sources.Add(1)
-		r, err := cdevice.NewRecordReaderFunc(like.Schema(), t, s.next, func() { sources.Add(-1) })
+		r, err := cdevice.NewRecordReaderFunc(context.Background(), like.Schema(), t, func(context.Context) (*cdevice.RecordBatch, error) { return s.next() }, func() { sources.Add(-1) })
 		return batches{r}, err
 	case "table":
 		views, err := views[arrow.RecordBatch](s.handles)

@@ -134,7 +134,7 @@ func counters(ctx context.Context, rows, batches, delay int64, deaf bool) (*cdev
 	}
 	schema := arrow.NewSchema([]arrow.Field{{Name: "n", Type: arrow.PrimitiveTypes.Int64}}, nil)
 	made := int64(0)
-	return cdevice.NewRecordReaderFunc(schema, device.CPU, func() (*cdevice.RecordBatch, error) {
+	return cdevice.NewRecordReaderFunc(context.Background(), schema, device.CPU, func(context.Context) (*cdevice.RecordBatch, error) {
 		if made == batches {
 			return nil, io.EOF
 		}

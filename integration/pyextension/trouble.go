@@ -27,7 +27,7 @@ func troubled(kind string, iterator bool) (*cdevice.RecordReader, error) {
 	if iterator {
 		return cdevice.NewRecordReader(schema, device.CPU, func(func(*cdevice.RecordBatch, error) bool) { cause() })
 	}
-	return cdevice.NewRecordReaderFunc(schema, device.CPU, func() (*cdevice.RecordBatch, error) {
+	return cdevice.NewRecordReaderFunc(context.Background(), schema, device.CPU, func(context.Context) (*cdevice.RecordBatch, error) {
 		cause()
 		return nil, io.EOF
 	}, nil)
@@ -36,8 +36,8 @@ func troubled(kind string, iterator bool) (*cdevice.RecordReader, error) {
 // readAtRelease returns a stream without batches. Its release waits for the end of another one, which is read elsewhere.
 func readAtRelease(other *cdevice.RecordReader) (*cdevice.RecordReader, error) {
 	other.Retain()
-	end := func() (*cdevice.RecordBatch, error) { return nil, io.EOF }
-	return cdevice.NewRecordReaderFunc(other.Schema(), other.DeviceType(), end, func() {
+	end := func(context.Context) (*cdevice.RecordBatch, error) { return nil, io.EOF }
+	return cdevice.NewRecordReaderFunc(context.Background(), other.Schema(), other.DeviceType(), end, func() {
 		read := make(chan struct{})
 		go func() {
 			defer close(read)

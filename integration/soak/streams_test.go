@@ -92,7 +92,7 @@ func asyncStreams(w *worker) {
 	ctx, cancel := w.patience()
 	defer cancel()
 	handler := new(cdevice.CArrowAsyncDeviceStreamHandler)
-	s := got[*cdevice.AsyncStream](w)(cdevice.ImportAsync(ctx, handler, cdevice.WithQueueSize(1+w.IntN(4)), cdevice.WithDevice(gpu)))
+	s := got[*cdevice.AsyncStream](w)(cdevice.ImportAsync(ctx, handler, 1+w.IntN(4), cdevice.WithDevice(gpu)))
 	w.later(func() { w.ok(s.Close(background)) })
 	there := got[*cdevice.RecordReader](w)(r.CopyTo(ctx, gpu))
 	w.later(there.Release)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"time"
@@ -24,7 +25,7 @@ func (b *bench) overlap() {
 	work.turns = b.turnsFor(work, s, b.timeOf(func() { b.there(rec).Release() }))
 	source := func() *cdevice.RecordReader {
 		left := batches
-		r := must(cdevice.NewRecordReaderFunc(rec.Schema(), device.CPU, func() (*cdevice.RecordBatch, error) {
+		r := must(cdevice.NewRecordReaderFunc(context.Background(), rec.Schema(), device.CPU, func(context.Context) (*cdevice.RecordBatch, error) {
 			if left == 0 {
 				return nil, io.EOF
 			}

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -113,7 +114,7 @@ func numberedStream(batches int64) (*cdevice.RecordReader, error) {
 	}
 	defer first.Release()
 	next := int64(0)
-	return cdevice.NewRecordReaderFunc(first.Schema(), device.CUDA, func() (*cdevice.RecordBatch, error) {
+	return cdevice.NewRecordReaderFunc(context.Background(), first.Schema(), device.CUDA, func(context.Context) (*cdevice.RecordBatch, error) {
 		if next == batches {
 			return nil, io.EOF
 		}
