@@ -7,9 +7,8 @@ import (
 	"crypto/sha256"
 	"time"
 
-	"google.golang.org/protobuf/encoding/protowire"
-
 	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/internal/protofield"
 )
 
 // Forged returns the ticket with another content and a checksum that fits.
@@ -108,12 +107,12 @@ type Forgery struct {
 // Sealed returns the bytes with the checksum of a ticket.
 func Sealed(b []byte) Ticket {
 	sum := sha256.Sum256(b)
-	return appendBytes(b, fieldChecksum, sum[:])
+	return protofield.AppendBytes(b, fieldChecksum, sum[:])
 }
 
 // WithSchema returns a ticket with these bytes for its schema.
 func WithSchema(schema []byte) Ticket {
-	return Sealed(appendBytes(appendInt(nil, fieldVersion, version), fieldSchema, schema))
+	return Sealed(protofield.AppendBytes(protofield.AppendInt(nil, fieldVersion, version), fieldSchema, schema))
 }
 
 // SocketName is a name of a socket as the package makes it.
@@ -121,9 +120,9 @@ func SocketName(random [16]byte) string { return socketName(random) }
 
 // WithColumns returns a ticket of a machine, with so many fields of one number in place of columns.
 func WithColumns(boot string, n int, column []byte) Ticket {
-	b := appendBytes(appendInt(nil, fieldVersion, version), fieldBoot, boot)
+	b := protofield.AppendBytes(protofield.AppendInt(nil, fieldVersion, version), fieldBoot, boot)
 	for range n {
-		b = appendBytes(b, fieldColumn, column)
+		b = protofield.AppendMessage(b, fieldColumn, column)
 	}
 	return Sealed(b)
 }
@@ -131,9 +130,9 @@ func WithColumns(boot string, n int, column []byte) Ticket {
 // SchemaOf returns the schema of a ticket.
 func SchemaOf(t Ticket) []byte {
 	c := &content{}
-	(&decoder{}).message(t[:len(t)-checksumSize], func(n protowire.Number, f field) {
-		if n == fieldSchema {
-			c.encoded = f.bytes
+	(&decoder{}).message(t[:len(t)-checksumSize], func(f protofield.Field) {
+		if f.Number == fieldSchema {
+			c.encoded = f.Bytes
 		}
 	})
 	return c.encoded
@@ -141,14 +140,12 @@ func SchemaOf(t Ticket) []byte {
 
 // WithPairs returns a ticket with so many pairs of metadata.
 func WithPairs(n int) Ticket {
-	b := appendInt(nil, fieldVersion, version)
+	b := protofield.AppendInt(nil, fieldVersion, version)
 	for range n {
-		b = appendBytes(b, fieldMetadata, nil2)
+		b = protofield.AppendMessage(b, fieldMetadata, nil)
 	}
 	return Sealed(b)
 }
-
-var nil2 []byte
 
 // Decode reads a ticket.
 func Decode(t Ticket) error {

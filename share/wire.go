@@ -7,14 +7,14 @@ import (
 	"unsafe"
 
 	"github.com/apache/arrow-go/v18/arrow"
-	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/protofield"
 )
 
 // The fields of ticket.proto.
 const (
-	fieldVersion protowire.Number = iota + 1
+	fieldVersion protofield.Number = iota + 1
 	fieldBoot
 	fieldProcess
 	fieldSocket
@@ -38,56 +38,43 @@ const (
 	maxGrowth = 8       // bytes of memory for each byte of a ticket: as many as an empty buffer takes
 )
 
-func appendBytes[T ~[]byte | ~string](b []byte, n protowire.Number, v T) []byte {
-	b = protowire.AppendTag(b, n, protowire.BytesType)
-	return protowire.AppendBytes(b, []byte(v))
-}
-
-func appendInt[T ~int | ~int32 | ~int64 | ~uint32 | ~uint64](b []byte, n protowire.Number, v T) []byte {
-	if v == 0 {
-		return b
-	}
-	b = protowire.AppendTag(b, n, protowire.VarintType)
-	return protowire.AppendVarint(b, uint64(v))
-}
-
 // encode returns the ticket.
 func (c *content) encode() (Ticket, error) {
 	schema, err := encodeSchema(c.schema)
 	if err != nil {
 		return nil, err
 	}
-	b := appendInt(nil, fieldVersion, version)
-	b = appendBytes(b, fieldBoot, c.boot)
-	b = appendBytes(b, fieldProcess, c.process[:])
-	b = appendBytes(b, fieldSocket, c.socket)
-	b = appendBytes(b, fieldToken, c.token[:])
-	b = appendInt(b, fieldDeviceType, c.deviceType)
+	b := protofield.AppendInt(nil, fieldVersion, version)
+	b = protofield.AppendBytes(b, fieldBoot, c.boot)
+	b = protofield.AppendBytes(b, fieldProcess, c.process[:])
+	b = protofield.AppendBytes(b, fieldSocket, c.socket)
+	b = protofield.AppendBytes(b, fieldToken, c.token[:])
+	b = protofield.AppendInt(b, fieldDeviceType, c.deviceType)
 	if c.uuid != nil {
-		b = appendBytes(b, fieldUUID, c.uuid)
+		b = protofield.AppendBytes(b, fieldUUID, c.uuid)
 	}
 	for _, r := range c.regions {
 		var one []byte
 		if r.handle != nil {
-			one = appendBytes(one, 1, r.handle[:])
+			one = protofield.AppendBytes(one, 1, r.handle[:])
 		}
-		b = appendBytes(b, fieldRegion, appendInt(one, 2, r.size))
+		b = protofield.AppendMessage(b, fieldRegion, protofield.AppendInt(one, 2, r.size))
 	}
-	b = appendBytes(b, fieldSchema, schema)
-	b = appendInt(b, fieldRows, c.rows)
+	b = protofield.AppendBytes(b, fieldSchema, schema)
+	b = protofield.AppendInt(b, fieldRows, c.rows)
 	for i := range c.columns {
-		b = appendBytes(b, fieldColumn, c.columns[i].encode())
+		b = protofield.AppendMessage(b, fieldColumn, c.columns[i].encode())
 	}
 	if c.event != nil {
-		b = appendBytes(b, fieldEvent, c.event[:])
+		b = protofield.AppendBytes(b, fieldEvent, c.event[:])
 	}
 	for i, key := range c.metadata.Keys() {
-		b = appendBytes(b, fieldMetadata, appendBytes(appendBytes(nil, 1, key), 2, c.metadata.Values()[i]))
+		b = protofield.AppendMessage(b, fieldMetadata, protofield.AppendBytes(protofield.AppendBytes(nil, 1, key), 2, c.metadata.Values()[i]))
 	}
-	b = appendInt(b, fieldNetwork, c.network)
-	b = appendInt(b, fieldPIDs, c.pids)
+	b = protofield.AppendInt(b, fieldNetwork, c.network)
+	b = protofield.AppendInt(b, fieldPIDs, c.pids)
 	sum := sha256.Sum256(b)
-	b = appendBytes(b, fieldChecksum, sum[:])
+	b = protofield.AppendBytes(b, fieldChecksum, sum[:])
 	if len(b) > maxTicket {
 		return nil, fmt.Errorf("share: the ticket of the batch has %d bytes, want at most %d", len(b), maxTicket)
 	}
@@ -95,27 +82,18 @@ func (c *content) encode() (Ticket, error) {
 }
 
 func (n *node) encode() []byte {
-	b := appendInt(nil, 1, n.length)
-	if n.nulls != 0 {
-		b = protowire.AppendTag(b, 2, protowire.VarintType)
-		b = protowire.AppendVarint(b, protowire.EncodeZigZag(n.nulls))
-	}
-	b = appendInt(b, 3, n.offset)
+	b := protofield.AppendInt(nil, 1, n.length)
+	b = protofield.AppendSint(b, 2, n.nulls)
+	b = protofield.AppendInt(b, 3, n.offset)
 	for _, p := range n.buffers {
-		b = appendBytes(b, 4, appendInt(appendInt(nil, 1, p.region), 2, p.offset))
+		b = protofield.AppendMessage(b, 4, protofield.AppendInt(protofield.AppendInt(nil, 1, p.region), 2, p.offset))
 	}
-	if len(n.viewSizes) > 0 {
-		var sizes []byte
-		for _, s := range n.viewSizes {
-			sizes = protowire.AppendVarint(sizes, uint64(s))
-		}
-		b = appendBytes(b, 5, sizes)
-	}
+	b = protofield.AppendInts(b, 5, n.viewSizes)
 	for i := range n.children {
-		b = appendBytes(b, 6, n.children[i].encode())
+		b = protofield.AppendMessage(b, 6, n.children[i].encode())
 	}
 	if n.dictionary != nil {
-		b = appendBytes(b, 7, n.dictionary.encode())
+		b = protofield.AppendMessage(b, 7, n.dictionary.encode())
 	}
 	return b
 }
@@ -133,33 +111,33 @@ func (t Ticket) decode() (*content, error) {
 	}
 	body, end := t[:len(t)-checksumSize], t[len(t)-checksumSize:]
 	sum := sha256.Sum256(body)
-	if !bytes.Equal(end, appendBytes(nil, fieldChecksum, sum[:])) {
+	if !bytes.Equal(end, protofield.AppendBytes(nil, fieldChecksum, sum[:])) {
 		return nil, fmt.Errorf("share: ticket: checksum: the ticket was truncated or changed: %w", ErrBadTicket)
 	}
 	c := &content{rest: body}
 	d := &decoder{}
 	found := 0
-	d.message(body, func(n protowire.Number, f field) {
-		switch n {
+	d.message(body, func(f protofield.Field) {
+		switch f.Number {
 		case fieldVersion:
-			found = int(f.number)
+			found = int(f.Int)
 		case fieldBoot:
-			c.boot = string(f.bytes)
+			c.boot = string(f.Bytes)
 		case fieldProcess:
 			d.fixed(c.process[:], f, "process")
 		case fieldSocket:
-			c.socket = string(f.bytes)
+			c.socket = string(f.Bytes)
 		case fieldToken:
 			d.fixed(c.token[:], f, "token")
 		case fieldDeviceType:
-			c.deviceType = device.Type(f.number)
+			c.deviceType = device.Type(f.Int)
 		case fieldUUID:
 			c.uuid = make([]byte, 16)
 			d.fixed(c.uuid, f, "device_uuid")
 		case fieldNetwork:
-			c.network = f.number
+			c.network = f.Int
 		case fieldPIDs:
-			c.pids = f.number
+			c.pids = f.Int
 		}
 	})
 	if found != version && (found != 0 || d.err == nil) {
@@ -170,18 +148,18 @@ func (t Ticket) decode() (*content, error) {
 
 // readRest reads what the ticket says of the batch, and checks it. The owner has said before that the ticket is its own.
 func (c *content) readRest() error {
-	d := &decoder{room: maxGrowth * len(c.rest)}
-	c.regions = reserve[region](d, c.rest, fieldRegion)
-	c.columns = reserve[node](d, c.rest, fieldColumn)
-	keys, values := reserve[string](d, c.rest, fieldMetadata), reserve[string](d, c.rest, fieldMetadata)
-	d.message(c.rest, func(n protowire.Number, f field) {
-		switch n {
+	d := &decoder{budget: protofield.Budget(maxGrowth * len(c.rest))}
+	c.regions = listOf[region](d, c.rest, fieldRegion)
+	c.columns = listOf[node](d, c.rest, fieldColumn)
+	keys, values := listOf[string](d, c.rest, fieldMetadata), listOf[string](d, c.rest, fieldMetadata)
+	d.message(c.rest, func(f protofield.Field) {
+		switch f.Number {
 		case fieldRegion:
 			d.in("regions", len(c.regions), func() { c.regions = append(c.regions, d.region(f)) })
 		case fieldSchema:
-			c.encoded = f.bytes
+			c.encoded = f.Bytes
 		case fieldRows:
-			c.rows = int64(f.number)
+			c.rows = int64(f.Int)
 		case fieldColumn:
 			d.in("columns", len(c.columns), func() { c.columns = append(c.columns, d.node(f)) })
 		case fieldEvent:
@@ -201,14 +179,14 @@ func (c *content) readRest() error {
 	return c.readSchema()
 }
 
-func (d *decoder) region(f field) (r region) {
-	d.message(f.bytes, func(n protowire.Number, f field) {
-		switch n {
+func (d *decoder) region(f protofield.Field) (r region) {
+	d.message(f.Bytes, func(f protofield.Field) {
+		switch f.Number {
 		case 1:
 			r.handle = new(device.IPCHandle)
 			d.fixed(r.handle[:], f, "handle")
 		case 2:
-			r.size = int64(f.number)
+			r.size = int64(f.Int)
 		}
 	})
 	if r.size <= 0 {
@@ -217,75 +195,59 @@ func (d *decoder) region(f field) (r region) {
 	return r
 }
 
-func (d *decoder) node(f field) (out node) {
+func (d *decoder) node(f protofield.Field) (out node) {
 	if len(d.at)-1 > maxDepth {
 		d.fail("children", "nested too deeply", fmt.Sprintf("at most %d levels", maxDepth))
 		return out
 	}
-	out.buffers, out.children = reserve[place](d, f.bytes, 4), reserve[node](d, f.bytes, 6)
-	d.message(f.bytes, func(n protowire.Number, f field) {
-		switch n {
+	out.buffers, out.children = listOf[place](d, f.Bytes, 4), listOf[node](d, f.Bytes, 6)
+	d.message(f.Bytes, func(f protofield.Field) {
+		switch f.Number {
 		case 1:
-			out.length = int64(f.number)
+			out.length = int64(f.Int)
 		case 2:
-			out.nulls = protowire.DecodeZigZag(f.number)
+			out.nulls = f.Sint()
 		case 3:
-			out.offset = int64(f.number)
+			out.offset = int64(f.Int)
 		case 4:
 			d.in("buffers", len(out.buffers), func() { out.buffers = append(out.buffers, d.place(f)) })
 		case 5:
-			out.viewSizes = d.numbers(f)
+			d.in("view_sizes", -1, func() { out.viewSizes = d.ints(out.viewSizes, f) })
 		case 6:
 			d.in("children", len(out.children), func() { out.children = append(out.children, d.node(f)) })
 		case 7:
-			d.pay(1, unsafe.Sizeof(node{}))
+			d.check(d.budget.Spend(1, unsafe.Sizeof(node{})))
 			d.in("dictionary", -1, func() { below := d.node(f); out.dictionary = &below })
 		}
 	})
 	return out
 }
 
-func (d *decoder) place(f field) (p place) {
-	d.message(f.bytes, func(n protowire.Number, f field) {
-		switch n {
+func (d *decoder) place(f protofield.Field) (p place) {
+	d.message(f.Bytes, func(f protofield.Field) {
+		switch f.Number {
 		case 1:
-			p.region = uint32(min(f.number, 1<<32-1))
+			p.region = uint32(min(f.Int, 1<<32-1))
 		case 2:
-			p.offset = int64(f.number)
+			p.offset = int64(f.Int)
 		}
 	})
 	return p
 }
 
-func (d *decoder) numbers(f field) (list []int64) {
-	n := 0
-	for _, b := range f.bytes {
-		if b < 0x80 { // the last byte of a number
-			n++
-		}
-	}
-	if !d.pay(n, unsafe.Sizeof(int64(0))) {
-		return nil
-	}
-	list = make([]int64, 0, n)
-	for b := f.bytes; len(b) > 0; {
-		v, size := protowire.ConsumeVarint(b)
-		if size < 0 {
-			d.fail("view_sizes", protowire.ParseError(size), "numbers")
-			return nil
-		}
-		list, b = append(list, int64(v)), b[size:]
-	}
+func (d *decoder) ints(list []int64, f protofield.Field) []int64 {
+	list, err := f.AppendTo(list, &d.budget)
+	d.check(err)
 	return list
 }
 
-func (d *decoder) pair(f field) (key, value string) {
-	d.message(f.bytes, func(n protowire.Number, f field) {
-		switch n {
+func (d *decoder) pair(f protofield.Field) (key, value string) {
+	d.message(f.Bytes, func(f protofield.Field) {
+		switch f.Number {
 		case 1:
-			key = string(f.bytes)
+			key = string(f.Bytes)
 		case 2:
-			value = string(f.bytes)
+			value = string(f.Bytes)
 		}
 	})
 	return key, value

@@ -108,8 +108,8 @@ var processExtras = []extra{
 		"ipcmessage.CheckSchema(c.encoded); err != nil {", "ipcmessage.CheckSchema(c.encoded); err != nil && c.encoded == nil {",
 	},
 	{
-		"share/decoder.go", "decoder.pay", "the memory that a ticket takes",
-		"d.room < 0 && d.err == nil {", "d.room < -1<<60 {",
+		"share/decoder.go", "listOf", "the memory that a ticket takes",
+		"List[T](message, n, &d.budget)\n\td.check(err)", "List[T](message, n, &d.budget)\n\t_ = err",
 	},
 	{
 		"share/open.go", "opened.openUntil", "what is opened too late is closed",

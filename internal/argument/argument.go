@@ -1,4 +1,4 @@
-// Package argument makes the errors about arguments that are nil, the same in all public packages.
+// Package argument makes the errors about arguments and options that are nil, the same in all public packages.
 // cdevice has its own, which are FieldErrors.
 package argument
 
@@ -20,6 +20,17 @@ func Nil(call, argument, want string) error {
 func Context(call string, ctx context.Context) error {
 	if ctx == nil {
 		return Nil(call, "ctx", "a context")
+	}
+	return nil
+}
+
+// Apply applies options to the settings of a call, and returns an error for an option that is nil.
+func Apply[S any, O ~func(*S)](call string, settings *S, opts []O) error {
+	for i, opt := range opts {
+		if opt == nil {
+			return Nil(call, fmt.Sprintf("opts[%d]", i), "an option")
+		}
+		opt(settings)
 	}
 	return nil
 }

@@ -32,3 +32,11 @@ func TestIsNil(t *testing.T) {
 		assert.Equal(t, c.want, argument.IsNil(c.v), "%T", c.v)
 	}
 }
+
+func TestApply(t *testing.T) {
+	increment := func(n *int) { *n++ }
+	var n int
+	assert.NoError(t, argument.Apply("flight: DoGet", &n, []func(*int){increment, increment}))
+	assert.Equal(t, 2, n)
+	assert.EqualError(t, argument.Apply("flight: DoGet", &n, []func(*int){increment, nil}), "flight: DoGet: opts[1] = nil, want an option: invalid")
+}

@@ -33,7 +33,7 @@ const NULL Text = "NULL"
 // Error reports that a field of a C struct, or of the Go value that one is made of,
 // is not what it should be.
 type Error struct {
-	Op    string // the operation: OpImport, OpExport, or another of cdevice's operations
+	Op    string // the operation: OpImport, OpExport, or another of cdevice; of another package with its name, "dlpack: export"
 	Field string // the path to the field, such as "ArrowSchema.children[2].format"
 	Got   any    // what the field holds; nil if it is not printed
 	Want  any    // what it should hold; nil if it is not printed
@@ -45,7 +45,9 @@ type Error struct {
 //	cdevice: import: ArrowSchema.children[2].format = "w3", want "w:<bytes>": invalid
 func (e *Error) Error() string {
 	var b strings.Builder
-	b.WriteString("cdevice: ")
+	if !strings.Contains(e.Op, ":") {
+		b.WriteString("cdevice: ")
+	}
 	b.WriteString(e.Op)
 	b.WriteString(": ")
 	b.WriteString(excerpt.Cut(e.Field, longestPath))
