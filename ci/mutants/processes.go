@@ -205,7 +205,7 @@ var processExtras = []extra{
 	},
 	{
 		"interop/triton/client.go", "Client.Unregister", "requests in flight",
-		"if err := c.land(ctx, r); err != nil {\n\t\treturn err\n\t}\n", "",
+		"if err := c.drain(ctx, r); err != nil {\n\t\treturn err\n\t}\n", "",
 	},
 	{
 		"interop/triton/client.go", "Client.Unregister", "the server has closed the region",

@@ -13,7 +13,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/arrowdevice/arrowdevice/internal/argument"
-	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
 
 // A Client registers regions with a server and sends requests. It may be used from any goroutine, and needs no Close: the
@@ -23,36 +22,29 @@ import (
 type Client struct {
 	conn grpc.ClientConnInterface
 
-	mu      sync.Mutex
-	flights map[*Region]*flight
-}
-
-// A flight counts the requests in flight that have a region.
-type flight struct {
-	requests int
-	leaving  int           // calls of Unregister: no request begins
-	landed   chan struct{} // is closed when the last request has ended; nil if no call waits for that
+	mu     sync.Mutex
+	usages map[*Region]*usage // of regions in flight, or being unregistered
 }
 
 // NewClient returns a client over a connection, such as a *grpc.ClientConn, which it borrows.
 func NewClient(conn grpc.ClientConnInterface) (*Client, error) {
 	if argument.IsNil(conn) {
-		return nil, fielderr.Absent(opTriton, "ClientConn", "a connection")
+		return nil, argument.Nil("triton: NewClient", "conn", "a connection")
 	}
-	return &Client{conn: conn, flights: map[*Region]*flight{}}, nil
+	return &Client{conn: conn, usages: map[*Region]*usage{}}, nil
 }
 
 // Register makes the server open a region. If ctx ends it, the server may have opened it nevertheless: Unregister it before
 // Close, as after success. Triton refuses a name that is registered already.
 func (c *Client) Register(ctx context.Context, r *Region) error {
-	if err := checkCall(ctx, r); err != nil {
+	if err := checkCall("triton: Register", ctx, r); err != nil {
 		return err
 	}
 	if err := r.hold(); err != nil {
 		return err
 	}
 	defer r.drop()
-	_, err := c.invoke(ctx, "CudaSharedMemoryRegister", r.RegisterRequest())
+	_, err := c.invoke(ctx, "CudaSharedMemoryRegister", registerMessage(r))
 	return err
 }
 
@@ -60,11 +52,10 @@ func (c *Client) Register(ctx context.Context, r *Region) error {
 // are, so release them, or give ctx an end. It holds the regions until it returns: closing one meanwhile frees it
 // later. After an error of ctx or of the connection, the server may still be using them: Unregister waits for that.
 func (c *Client) Infer(ctx context.Context, r *Request) (*Response, error) {
-	if err := fielderr.CheckContext(opTriton, ctx); err != nil {
+	if err := argument.Context("triton: Infer", ctx); err != nil {
 		return nil, err
 	}
-	message, err := r.Marshal()
-	if err != nil {
+	if err := r.check(); err != nil {
 		return nil, err
 	}
 	outputs := slices.Clone(r.Outputs)
@@ -77,26 +68,26 @@ func (c *Client) Infer(ctx context.Context, r *Request) (*Response, error) {
 	}
 	known := false
 	defer func() { c.end(regions, outputs, known) }()
-	reply, err := c.invoke(ctx, "ModelInfer", message)
+	reply, err := c.invoke(ctx, "ModelInfer", r.message())
 	known = answered(err)
 	if err != nil {
 		return nil, err
 	}
-	return ParseResponse(reply)
+	return parseResponse(reply)
 }
 
 // Unregister makes the server close a region, and returns without an error when it has: then the region may be closed. It
 // first waits for calls of Infer of this client that have the region, and then, since a server keeps it open for requests
 // whose callers are gone, asks for its status until it is not listed. ctx ends all of these waits; a second call goes on.
 func (c *Client) Unregister(ctx context.Context, r *Region) error {
-	if err := checkCall(ctx, r); err != nil {
+	if err := checkCall("triton: Unregister", ctx, r); err != nil {
 		return err
 	}
 	defer c.leave(r)()
-	if err := c.land(ctx, r); err != nil {
+	if err := c.drain(ctx, r); err != nil {
 		return err
 	}
-	if _, err := c.invoke(ctx, "CudaSharedMemoryUnregister", r.UnregisterRequest()); err != nil {
+	if _, err := c.invoke(ctx, "CudaSharedMemoryUnregister", nameMessage(r)); err != nil {
 		return err
 	}
 	if err := c.awaitClosed(ctx, r); err != nil {
@@ -117,7 +108,7 @@ const (
 // awaitClosed waits until the server does not list a region.
 func (c *Client) awaitClosed(ctx context.Context, r *Region) error {
 	for pause := firstPause; ; pause = min(2*pause, lastPause) {
-		reply, err := c.invoke(ctx, "CudaSharedMemoryStatus", r.UnregisterRequest())
+		reply, err := c.invoke(ctx, "CudaSharedMemoryStatus", nameMessage(r))
 		if status.Code(err) == codes.NotFound {
 			return nil
 		}
@@ -132,24 +123,14 @@ func (c *Client) awaitClosed(ctx context.Context, r *Region) error {
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
-			return fielderr.ContextError(ctx, "unregister region "+quoted(r.name))
+			return unregisterEnded(ctx, r)
 		}
 	}
 }
 
-// lists reports whether a message CudaSharedMemoryStatusResponse has a region.
-func lists(message []byte, name string) (listed bool, err error) {
-	const path = "CudaSharedMemoryStatusResponse"
-	err = eachField(path, message, func(f field) error {
-		if f.number != 1 {
-			return nil
-		}
-		return eachField(path+".regions", f.bytes, func(f field) error {
-			listed = listed || f.number == 1 && string(f.bytes) == name
-			return nil
-		})
-	})
-	return listed, err
+// unregisterEnded returns the error of Unregister after the end of its context.
+func unregisterEnded(ctx context.Context, r *Region) error {
+	return fmt.Errorf("triton: unregister region %s: %w", quoted(r.name), ctx.Err())
 }
 
 const service = "/inference.GRPCInferenceService/"
@@ -173,12 +154,12 @@ var contextErrors = map[codes.Code]error{
 }
 
 // checkCall checks the arguments of a call about a region.
-func checkCall(ctx context.Context, r *Region) error {
-	if err := fielderr.CheckContext(opTriton, ctx); err != nil {
+func checkCall(call string, ctx context.Context, r *Region) error {
+	if err := argument.Context(call, ctx); err != nil {
 		return err
 	}
 	if r == nil {
-		return fielderr.Absent(opTriton, "Region", "a region")
+		return argument.Nil(call, "r", "a region")
 	}
 	return nil
 }
@@ -209,7 +190,7 @@ func (c *Client) begin(ctx context.Context, regions []*Region, outputs []*Output
 		claimed = append(claimed, o)
 	}
 	for _, r := range regions {
-		if err := c.takeOff(r); err != nil {
+		if err := c.acquire(r); err != nil {
 			return err
 		}
 		held = append(held, r)
@@ -222,6 +203,6 @@ func (c *Client) end(regions []*Region, outputs []*Outputs, known bool) {
 		o.unclaim(known)
 	}
 	for _, r := range regions {
-		c.touchDown(r)
+		c.release(r)
 	}
 }

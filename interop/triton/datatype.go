@@ -6,7 +6,12 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
 
-const opTriton = "for Triton"
+// The operations that errors name: making a region or outputs, sending a request, reading outputs.
+const (
+	opRegion = "triton: region"
+	opInfer  = "triton: infer"
+	opBatch  = "triton: batch"
+)
 
 // A datatype is the type of a tensor's elements.
 type datatype struct {
@@ -36,14 +41,14 @@ func elements(dt arrow.DataType) (of datatype, lists []int64, err error) {
 			continue
 		case *arrow.FixedSizeListType:
 			if t.Len() < 1 {
-				return of, nil, fielderr.Invalid(opTriton, "type", fielderr.Type(dt), "lists of at least one element")
+				return of, nil, fielderr.Invalid(opRegion, "type", fielderr.Type(dt), "lists of at least one element")
 			}
 			lists, dt = append(lists, int64(t.Len())), t.Elem()
 			continue
 		}
 		of, ok := datatypes[dt.ID()]
 		if !ok {
-			return of, nil, fielderr.New(opTriton, "type", fielderr.Type(dt), instead(dt), arrow.ErrNotImplemented)
+			return of, nil, fielderr.New(opRegion, "type", fielderr.Type(dt), instead(dt), arrow.ErrNotImplemented)
 		}
 		return of, lists, nil
 	}

@@ -21,7 +21,7 @@ func TestNilArguments(t *testing.T) {
 	gpu := m.GPUs[0]
 	batch := upload(t, gpu.Shareable(), numbers, numbersRows)
 	r, o := regionOf(t, "r", batch), outputsOf(t, m, "o", numbers, 3)
-	c, err := triton.NewClient(fakeOf(t).conn)
+	c, err := triton.NewClient(newFake())
 	require.NoError(t, err)
 	region := func(ctx context.Context, b *cdevice.RecordBatch, opts ...triton.RegionOption) error {
 		r, err := triton.NewRegion(ctx, "r", b, opts...)
@@ -43,22 +43,22 @@ func TestNilArguments(t *testing.T) {
 	}
 	request := &triton.Request{Model: "m", Inputs: []*triton.Region{r}}
 	var none context.Context
-	const wantContext = "for Triton: ctx = nil, want a context"
+	const wantContext = "ctx = nil, want a context"
 	nilargs.Check(t, "github.com/arrowdevice/arrowdevice/interop/triton", arrow.ErrInvalid, map[string]nilargs.Row{
 		"NewRegion(ctx)":          {Call: func() error { return region(none, batch) }, Want: wantContext},
-		"NewRegion(batch)":        {Call: func() error { return region(background, nil) }, Want: "for Triton: RecordBatch = nil, want a batch"},
-		"NewRegion(opts...)":      {Call: func() error { return region(background, batch, nil) }},
+		"NewRegion(batch)":        {Call: func() error { return region(background, nil) }, Want: "triton: NewRegion: batch = nil, want a batch"},
+		"NewRegion(opts...)":      {Call: func() error { return region(background, batch, nil) }, Want: "triton: NewRegion: opts[0] = nil, want an option"},
 		"NewOutputs(ctx)":         {Call: func() error { return outputs(none, gpu, numbers) }, Want: wantContext},
-		"NewOutputs(gpu)":         {Call: func() error { return outputs(background, nil, numbers) }, Want: "for Triton: device = nil, want a device"},
-		"NewOutputs(schema)":      {Call: func() error { return outputs(background, gpu, nil) }, Want: "for Triton: schema = nil, want a schema"},
-		"NewOutputs(opts...)":     {Call: func() error { return outputs(background, gpu, numbers, nil) }},
-		"Outputs.Batch(response)": {Call: func() error { _, err := o.Batch(nil); return err }, Want: "for Triton: Response = nil, want a response"},
-		"NewClient(conn)":         {Call: func() error { _, err := triton.NewClient((*grpc.ClientConn)(nil)); return err }, Want: "for Triton: ClientConn = nil, want a connection"},
+		"NewOutputs(gpu)":         {Call: func() error { return outputs(background, nil, numbers) }, Want: "triton: NewOutputs: gpu = nil, want a GPU"},
+		"NewOutputs(schema)":      {Call: func() error { return outputs(background, gpu, nil) }, Want: "triton: NewOutputs: schema = nil, want a schema"},
+		"NewOutputs(opts...)":     {Call: func() error { return outputs(background, gpu, numbers, nil) }, Want: "triton: NewOutputs: opts[0] = nil, want an option"},
+		"Outputs.Batch(response)": {Call: func() error { _, err := o.Batch(nil); return err }, Want: "triton: Outputs.Batch: response = nil, want a response"},
+		"NewClient(conn)":         {Call: func() error { _, err := triton.NewClient((*grpc.ClientConn)(nil)); return err }, Want: "triton: NewClient: conn = nil, want a connection"},
 		"Client.Register(ctx)":    {Call: func() error { return c.Register(none, r) }, Want: wantContext},
-		"Client.Register(r)":      {Call: func() error { return c.Register(background, nil) }, Want: "for Triton: Region = nil, want a region"},
+		"Client.Register(r)":      {Call: func() error { return c.Register(background, nil) }, Want: "triton: Register: r = nil, want a region"},
 		"Client.Unregister(ctx)":  {Call: func() error { return c.Unregister(none, r) }, Want: wantContext},
-		"Client.Unregister(r)":    {Call: func() error { return c.Unregister(background, nil) }, Want: "for Triton: Region = nil, want a region"},
+		"Client.Unregister(r)":    {Call: func() error { return c.Unregister(background, nil) }, Want: "triton: Unregister: r = nil, want a region"},
 		"Client.Infer(ctx)":       {Call: func() error { return infer(none, request) }, Want: wantContext},
-		"Client.Infer(r)":         {Call: func() error { return infer(background, nil) }, Want: "for Triton: Request = nil, want a request"},
+		"Client.Infer(r)":         {Call: func() error { return infer(background, nil) }, Want: "triton: Infer: r = nil, want a request"},
 	})
 }

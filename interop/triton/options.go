@@ -5,10 +5,11 @@ import (
 	"slices"
 
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/argument"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
 
-// RegionOption is an option of [NewRegion] and [NewOutputs]. A nil option does nothing.
+// RegionOption is an option of [NewRegion] and [NewOutputs].
 type RegionOption func(*regionOptions)
 
 type regionOptions struct {
@@ -22,12 +23,10 @@ type columnShape struct {
 	shape  []int64
 }
 
-func optionsOf(opts []RegionOption) (*regionOptions, error) {
+func optionsOf(call string, opts []RegionOption) (*regionOptions, error) {
 	var o regionOptions
-	for _, opt := range opts {
-		if opt != nil {
-			opt(&o)
-		}
+	if err := argument.Apply(call, &o, opts); err != nil {
+		return nil, err
 	}
 	return &o, o.err
 }
@@ -37,7 +36,7 @@ func optionsOf(opts []RegionOption) (*regionOptions, error) {
 func WithDeviceID(id int64) RegionOption {
 	return func(o *regionOptions) {
 		if id < 0 && o.err == nil {
-			o.err = fielderr.Invalid(opTriton, "WithDeviceID", id, "0 or more")
+			o.err = fielderr.Invalid(opRegion, "WithDeviceID", id, "0 or more")
 		}
 		o.deviceID = &id
 	}
@@ -64,11 +63,11 @@ func (o *regionOptions) reshape(tensors []Tensor) error {
 	for _, s := range o.shapes {
 		i := slices.IndexFunc(tensors, func(t Tensor) bool { return t.Name == s.column })
 		if i < 0 {
-			return fielderr.Invalid(opTriton, "WithShape", quoted(s.column), "the name of a column")
+			return fielderr.Invalid(opRegion, "WithShape", quoted(s.column), "the name of a column")
 		}
 		have, _ := size(1, tensors[i].Shape...)
 		if count, fits := size(1, s.shape...); !fits || count != have || len(s.shape) == 0 {
-			return ofColumn(s.column, fielderr.Invalid(opTriton, "WithShape", s.shape, fmt.Sprintf("dimensions of %d elements", have)))
+			return ofColumn(s.column, fielderr.Invalid(opRegion, "WithShape", s.shape, fmt.Sprintf("dimensions of %d elements", have)))
 		}
 		tensors[i].Shape = s.shape
 	}

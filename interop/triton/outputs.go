@@ -42,33 +42,33 @@ const align = 256
 //
 // ctx ends a wait for free memory. The caller owns the result and closes its Region; see [Region.Close].
 func NewOutputs(ctx context.Context, name string, gpu device.Device, schema *arrow.Schema, rows int64, opts ...RegionOption) (*Outputs, error) {
-	if err := fielderr.CheckContext(opTriton, ctx); err != nil {
+	if err := argument.Context("triton: NewOutputs", ctx); err != nil {
 		return nil, err
 	}
 	switch {
 	case argument.IsNil(gpu):
-		return nil, fielderr.Absent(opTriton, "device", "a device")
+		return nil, argument.Nil("triton: NewOutputs", "gpu", "a GPU")
 	case schema == nil:
-		return nil, fielderr.Absent(opTriton, "schema", "a schema")
+		return nil, argument.Nil("triton: NewOutputs", "schema", "a schema")
 	case rows < 1:
-		return nil, fielderr.Invalid(opTriton, "rows", rows, "at least 1")
+		return nil, fielderr.Invalid(opRegion, "rows", rows, "at least 1")
 	case schema.NumFields() == 0:
-		return nil, fielderr.Invalid(opTriton, "schema.NumFields", 0, "at least 1")
+		return nil, fielderr.Invalid(opRegion, "schema.NumFields", 0, "at least 1")
 	}
 	sharer, ok := gpu.(device.Sharer)
 	if !ok {
-		return nil, fielderr.New(opTriton, "gpu", fielderr.Text(fmt.Sprintf("a %T", gpu)), "a device whose memory other processes can open", device.ErrNotSupported)
+		return nil, fielderr.New(opRegion, "gpu", fielderr.Text(fmt.Sprintf("a %T", gpu)), "a device whose memory other processes can open", device.ErrNotSupported)
 	}
 	own, err := sharer.WithMemory(device.OwnMemory)
 	if err != nil {
-		return nil, fielderr.During(opTriton, err)
+		return nil, fielderr.During(opRegion, err)
 	}
-	set, err := optionsOf(opts)
+	set, err := optionsOf("triton: NewOutputs", opts)
 	if err != nil {
 		return nil, err
 	}
 	if len(set.shapes) > 0 {
-		return nil, fielderr.Invalid(opTriton, "WithShape", quoted(set.shapes[0].column), "no shape: the server gives those of outputs")
+		return nil, fielderr.Invalid(opRegion, "WithShape", quoted(set.shapes[0].column), "no shape: the server gives those of outputs")
 	}
 	if err := checkName(name); err != nil {
 		return nil, err
@@ -82,7 +82,7 @@ func NewOutputs(ctx context.Context, name string, gpu device.Device, schema *arr
 		return nil, err
 	}
 	o := &Outputs{region: r, gpu: own, schema: schema, rows: rows, start: start}
-	r.unregistered = o.settle
+	r.unregistered = o.markIdle
 	return o, nil
 }
 
@@ -96,7 +96,7 @@ func (r *Region) layOut(schema *arrow.Schema, rows int64) error {
 		t := Tensor{Name: f.Name, Datatype: of.name, Shape: append([]int64{rows}, lists...), Offset: r.byteSize}
 		var fits bool
 		if t.ByteSize, fits = size(of.width, t.Shape...); !fits || t.ByteSize > maxBytes-r.byteSize {
-			return ofColumn(f.Name, fielderr.Invalid(opTriton, "shape", t.Shape, "elements that fit into memory"))
+			return ofColumn(f.Name, fielderr.Invalid(opRegion, "shape", t.Shape, "elements that fit into memory"))
 		}
 		r.byteSize += (t.ByteSize + align - 1) / align * align
 		r.tensors = append(r.tensors, t)
@@ -110,18 +110,18 @@ const maxBytes = 1 << 62
 func (r *Region) allocate(ctx context.Context, gpu device.Sharer) (device.Ptr, error) {
 	shareable, err := gpu.WithMemory(device.ShareableMemory)
 	if err != nil {
-		return 0, fielderr.New(opTriton, "region "+quoted(r.name), nil, nil, err)
+		return 0, fielderr.New(opRegion, "region "+quoted(r.name), nil, nil, err)
 	}
 	mem, err := shareable.Allocate(ctx, r.byteSize, nil)
 	if err != nil {
-		return 0, fielderr.New(opTriton, "region "+quoted(r.name), nil, nil, err)
+		return 0, fielderr.New(opRegion, "region "+quoted(r.name), nil, nil, err)
 	}
 	// Its users are the server, which Close comes after, and batches, which wait for their work.
 	r.free = func() { _ = mem.FreeAfter(nil) } // the device frees what the driver refuses later
 	handle, whole, err := gpu.MemoryHandle(mem.Ptr())
 	if err != nil {
 		r.free()
-		return 0, fielderr.New(opTriton, "region "+quoted(r.name), nil, nil, err)
+		return 0, fielderr.New(opRegion, "region "+quoted(r.name), nil, nil, err)
 	}
 	lead := int64(mem.Ptr() - whole.Start)
 	for i := range r.tensors {
@@ -142,14 +142,14 @@ func (o *Outputs) Region() *Region { return o.region }
 // many rows as the others, is an error that names it and wraps arrow.ErrInvalid.
 func (o *Outputs) Batch(response *Response) (*cdevice.RecordBatch, error) {
 	if response == nil {
-		return nil, fielderr.Absent(opTriton, "Response", "a response")
+		return nil, argument.Nil("triton: Outputs.Batch", "response", "a response")
 	}
 	rows := int64(-1)
 	columns := make([]cdevice.ArrayData, len(o.region.tensors))
 	for i, t := range o.region.tensors {
 		n, err := o.rowsOf(t, response)
 		if err == nil && rows >= 0 && n != rows {
-			err = fielderr.Invalid(opTriton, "rows", n, fmt.Sprintf("%d, as the other outputs", rows))
+			err = fielderr.Invalid(opBatch, "rows", n, fmt.Sprintf("%d, as the other outputs", rows))
 		}
 		if err != nil {
 			return nil, fielderr.Within("Response.outputs["+quoted(t.Name)+"]", err)
@@ -183,28 +183,28 @@ func (o *Outputs) rowsOf(t Tensor, response *Response) (int64, error) {
 	named := func(out OutputTensor) bool { return out.Name == t.Name }
 	i := slices.IndexFunc(response.Outputs, named)
 	if i < 0 {
-		return 0, fielderr.Invalid(opTriton, "name", fielderr.Text("absent"), "an output for each field")
+		return 0, fielderr.Invalid(opBatch, "name", fielderr.Text("absent"), "an output for each field")
 	}
 	if slices.ContainsFunc(response.Outputs[i+1:], named) {
-		return 0, fielderr.Invalid(opTriton, "name", fielderr.Text("there twice"), "one output for each field")
+		return 0, fielderr.Invalid(opBatch, "name", fielderr.Text("there twice"), "one output for each field")
 	}
 	out := response.Outputs[i]
 	switch {
 	case len(out.Contents) > 0:
-		return 0, fielderr.Invalid(opTriton, "contents", fielderr.Text(fmt.Sprintf("%d bytes in the response", len(out.Contents))), "none: the output belongs into the region")
+		return 0, fielderr.Invalid(opBatch, "contents", fielderr.Text(fmt.Sprintf("%d bytes in the response", len(out.Contents))), "none: the output belongs into the region")
 	case out.Region != "" && (out.Region != o.region.name || out.Offset != t.Offset):
-		return 0, fielderr.Invalid(opTriton, "region", fmt.Sprintf("%s at %d", quoted(out.Region), out.Offset), fmt.Sprintf("%s at %d", quoted(o.region.name), t.Offset))
+		return 0, fielderr.Invalid(opBatch, "region", fmt.Sprintf("%s at %d", quoted(out.Region), out.Offset), fmt.Sprintf("%s at %d", quoted(o.region.name), t.Offset))
 	case out.Datatype != t.Datatype:
-		return 0, fielderr.Invalid(opTriton, "datatype", quoted(out.Datatype), quoted(t.Datatype))
+		return 0, fielderr.Invalid(opBatch, "datatype", quoted(out.Datatype), quoted(t.Datatype))
 	}
 	perRow, _ := size(1, t.Shape[1:]...)
 	count, fits := size(1, out.Shape...)
 	if !fits || len(out.Shape) == 0 || count%perRow != 0 || count/perRow > o.rows || !endsWith(out.Shape, t.Shape[1:]) {
-		return 0, fielderr.Invalid(opTriton, "shape", out.Shape, fmt.Sprintf("at most %v: rows of %d elements", t.Shape, perRow))
+		return 0, fielderr.Invalid(opBatch, "shape", out.Shape, fmt.Sprintf("at most %v: rows of %d elements", t.Shape, perRow))
 	}
 	elements, _ := size(1, t.Shape...)
 	if bytes := count * (t.ByteSize / elements); out.ByteSize != 0 && (out.ByteSize < bytes || out.ByteSize > t.ByteSize) {
-		return 0, fielderr.Invalid(opTriton, "byte_size", out.ByteSize, fmt.Sprintf("%d to %d", bytes, t.ByteSize))
+		return 0, fielderr.Invalid(opBatch, "byte_size", out.ByteSize, fmt.Sprintf("%d to %d", bytes, t.ByteSize))
 	}
 	return count / perRow, nil
 }
@@ -235,7 +235,7 @@ func (o *Outputs) claim(ctx context.Context) error {
 		select {
 		case <-freed:
 		case <-ctx.Done():
-			return fielderr.ContextError(ctx, "infer: a batch of outputs "+quoted(o.region.name)+" is not released")
+			return fmt.Errorf("triton: infer: a batch of outputs %s is not released: %w", quoted(o.region.name), ctx.Err())
 		}
 	}
 }
@@ -245,7 +245,7 @@ func (o *Outputs) tryClaim() (freed chan struct{}, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	bad := func(got, want string) error {
-		return fielderr.Invalid(opTriton, "Request.Outputs("+quoted(o.region.name)+")", fielderr.Text(got), want)
+		return fielderr.Invalid(opInfer, "Request.Outputs("+quoted(o.region.name)+")", fielderr.Text(got), want)
 	}
 	switch {
 	case o.busy:
@@ -269,8 +269,8 @@ func (o *Outputs) unclaim(known bool) {
 	o.busy, o.unknown = false, !known
 }
 
-// settle notes that the server has let go of the outputs.
-func (o *Outputs) settle() {
+// markIdle records that the server no longer accesses the outputs.
+func (o *Outputs) markIdle() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.unknown = false

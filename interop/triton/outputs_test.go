@@ -2,6 +2,7 @@ package triton_test
 
 import (
 	"bytes"
+	"context"
 	"math"
 	"testing"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/cdevice/cdevicetest"
 	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/protofield"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
 	"github.com/arrowdevice/arrowdevice/interop/triton"
 )
@@ -105,37 +107,46 @@ func TestBatchRefuses(t *testing.T) {
 	assert.ErrorContains(t, err, `Region("o"): `)
 }
 
-// A message that is cut or changed anywhere is an error, or another response; it never panics.
-func TestParseResponseTakesAnything(t *testing.T) {
-	output := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), "x")
-	output = protowire.AppendVarint(protowire.AppendTag(output, 3, protowire.VarintType), 7) // not packed
-	output = protowire.AppendBytes(protowire.AppendTag(output, 3, protowire.BytesType), []byte{2, 3})
+// A response that is cut or changed anywhere is an error, or another response; it never panics.
+func TestResponseTakesAnything(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	_, f, c, r := setUp(t)
+	infer := func(message []byte) (*triton.Response, error) {
+		f.answer["ModelInfer"] = func(context.Context, []byte) ([]byte, error) { return message, nil }
+		return c.Infer(background, &triton.Request{Model: "m", Inputs: []*triton.Region{r}})
+	}
+	output := protofield.AppendBytes(nil, 1, "x")
+	output = protofield.AppendInt(output, 3, 7) // not packed
+	output = protofield.AppendInts(output, 3, []int64{2, 3})
 	output = protowire.AppendFixed32(protowire.AppendTag(output, 99, protowire.Fixed32Type), 1)
-	entry := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), "shared_memory_offset")
-	entry = protowire.AppendBytes(protowire.AppendTag(entry, 2, protowire.BytesType), protowire.AppendVarint(protowire.AppendTag(nil, 5, protowire.VarintType), 8))
-	output = protowire.AppendBytes(protowire.AppendTag(output, 4, protowire.BytesType), entry)
-	message := protowire.AppendBytes(protowire.AppendTag(nil, 5, protowire.BytesType), output)
-	message = protowire.AppendBytes(protowire.AppendTag(message, 6, protowire.BytesType), []byte("raw"))
-	r, err := triton.ParseResponse(message)
+	for key, value := range map[string][]byte{
+		"shared_memory_region": protofield.AppendBytes(nil, 3, "o"), "shared_memory_byte_size": protofield.AppendInt(nil, 2, 4),
+		"shared_memory_offset": protofield.AppendInt(nil, 5, 8), "classification": nil,
+	} {
+		output = protofield.AppendMessage(output, 4, protofield.AppendMessage(protofield.AppendBytes(nil, 1, key), 2, value))
+	}
+	message := protofield.AppendBytes(protofield.AppendMessage(nil, 5, output), 6, "raw")
+	got, err := infer(message)
 	require.NoError(t, err)
-	assert.Equal(t, []triton.OutputTensor{{Name: "x", Shape: []int64{7, 2, 3}, Offset: 8, Contents: []byte("raw")}}, r.Outputs)
+	assert.Equal(t, []triton.OutputTensor{{Name: "x", Shape: []int64{7, 2, 3}, Region: "o", Offset: 8, ByteSize: 4, Contents: []byte("raw")}}, got.Outputs)
 
 	for i := range message {
-		_, _ = triton.ParseResponse(message[:i])
+		_, _ = infer(message[:i])
 		for _, b := range []byte{0, 1, 0x7f, 0x80, 0xff} {
-			changed := append([]byte(nil), message...)
+			changed := bytes.Clone(message)
 			changed[i] = b
-			_, _ = triton.ParseResponse(changed)
+			_, _ = infer(changed)
 		}
 	}
 	for want, message := range map[string][]byte{
-		"ModelInferResponse = unexpected EOF, want a message of protobuf": message[:len(message)-1],
-		"ModelInferResponse.raw_output_contents = 1, want at most one":    protowire.AppendBytes(protowire.AppendTag(nil, 6, protowire.BytesType), []byte("raw")),
-		"outputs.contents = typed values, want raw_output_contents":       {5<<3 | 2, 3, 5<<3 | 2, 1, 0},
-		"outputs.shape = unexpected EOF":                                  {5<<3 | 2, 3, 3<<3 | 2, 1, 0x80},
-		"ModelInferResponse.outputs = more, want at most 65536":           bytes.Repeat([]byte{5<<3 | 2, 0}, 1<<16+1),
+		"ModelInferResponse = field 6 is cut off":                      message[:len(message)-1],
+		"ModelInferResponse.raw_output_contents = 1, want at most one": protofield.AppendBytes(nil, 6, "raw"),
+		"outputs.contents = typed values, want raw_output_contents":    {5<<3 | 2, 3, 5<<3 | 2, 1, 0},
+		"outputs.shape = a number is cut off":                          {5<<3 | 2, 3, 3<<3 | 2, 1, 0x80},
+		"ModelInferResponse.outputs = more, want at most 65536":        bytes.Repeat([]byte{5<<3 | 2, 0}, 1<<16+1),
 	} {
-		_, err := triton.ParseResponse(message)
+		_, err := infer(message)
+		assert.ErrorContains(t, err, "triton: infer: ")
 		assert.ErrorContains(t, err, want)
 	}
 }

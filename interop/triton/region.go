@@ -8,6 +8,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/argument"
 	"github.com/arrowdevice/arrowdevice/internal/excerpt"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
@@ -40,13 +41,13 @@ type Region struct {
 //
 // The region holds the memory until Close; the batch stays the caller's.
 func NewRegion(ctx context.Context, name string, batch *cdevice.RecordBatch, opts ...RegionOption) (*Region, error) {
-	if err := fielderr.CheckContext(opTriton, ctx); err != nil {
+	if err := argument.Context("triton: NewRegion", ctx); err != nil {
 		return nil, err
 	}
 	if batch == nil {
-		return nil, fielderr.Absent(opTriton, "RecordBatch", "a batch")
+		return nil, argument.Nil("triton: NewRegion", "batch", "a batch")
 	}
-	o, err := optionsOf(opts)
+	o, err := optionsOf("triton: NewRegion", opts)
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +56,7 @@ func NewRegion(ctx context.Context, name string, batch *cdevice.RecordBatch, opt
 	}
 	held, err := batch.Slice(0, batch.NumRows())
 	if err != nil {
-		return nil, fielderr.During(opTriton, err)
+		return nil, fielderr.During(opRegion, err)
 	}
 	r := &Region{name: name, users: 1, free: held.Release}
 	if err := r.fill(ctx, held, o); err != nil {
@@ -72,9 +73,9 @@ func (r *Region) fill(ctx context.Context, batch *cdevice.RecordBatch, o *region
 	}
 	switch {
 	case batch.NumRows() == 0:
-		return fielderr.Invalid(opTriton, "RecordBatch.NumRows", 0, "at least 1: a region has at least one byte")
+		return fielderr.Invalid(opRegion, "RecordBatch.NumRows", 0, "at least 1: a region has at least one byte")
 	case batch.NumCols() == 0:
-		return fielderr.Invalid(opTriton, "RecordBatch.NumCols", 0, "at least 1")
+		return fielderr.Invalid(opRegion, "RecordBatch.NumCols", 0, "at least 1")
 	}
 	at := make([]device.Ptr, batch.NumCols())
 	for i := range at {
@@ -98,7 +99,7 @@ func (r *Region) fill(ctx context.Context, batch *cdevice.RecordBatch, o *region
 	}
 	r.deviceID = o.device(gpu)
 	if err := batch.Synchronize(ctx); err != nil {
-		return fielderr.During(opTriton, err)
+		return fielderr.During(opRegion, err)
 	}
 	return nil
 }
@@ -107,12 +108,12 @@ func (r *Region) fill(ctx context.Context, batch *cdevice.RecordBatch, o *region
 func (r *Region) place(gpu device.Sharer, at []device.Ptr) error {
 	handle, whole, err := gpu.MemoryHandle(at[0])
 	if err != nil {
-		return ofColumn(r.tensors[0].Name, fielderr.New(opTriton, "memory", nil, nil, err))
+		return ofColumn(r.tensors[0].Name, fielderr.New(opRegion, "memory", nil, nil, err))
 	}
 	for i := range r.tensors {
 		t := &r.tensors[i]
 		if !whole.Contains(at[i], t.ByteSize) {
-			return ofColumn(t.Name, fielderr.Invalid(opTriton, "memory", fielderr.Text("outside of the allocation of "+quoted(r.tensors[0].Name)),
+			return ofColumn(t.Name, fielderr.Invalid(opRegion, "memory", fielderr.Text("outside of the allocation of "+quoted(r.tensors[0].Name)),
 				"all columns in one allocation: CopyTo with Device.Shareable copies a batch to one"))
 		}
 		t.Offset = int64(at[i] - whole.Start)
@@ -129,9 +130,6 @@ func (r *Region) DeviceID() int64 { return r.deviceID }
 
 // ByteSize returns the bytes of the whole allocation.
 func (r *Region) ByteSize() int64 { return r.byteSize }
-
-// RawHandle returns the CUDA IPC handle of the allocation, as gRPC has it. HTTP has it in base64: see RegisterJSON.
-func (r *Region) RawHandle() []byte { return slices.Clone(r.handle[:]) }
 
 // Tensors returns the columns in their order.
 func (r *Region) Tensors() []Tensor {
@@ -161,7 +159,7 @@ func (r *Region) hold() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
-		return fielderr.New(opTriton, "Region("+quoted(r.name)+")", nil, nil, fielderr.ErrReleased)
+		return fielderr.New(opRegion, "Region("+quoted(r.name)+")", nil, nil, fielderr.ErrReleased)
 	}
 	r.users++
 	return nil
@@ -181,15 +179,15 @@ func (r *Region) drop() {
 func deviceOf(batch *cdevice.RecordBatch) (device.Sharer, error) {
 	const want = "memory of a GPU: CopyTo with Device.Shareable of package cudaalloc copies to it"
 	if id := batch.DeviceID(); id.Type != device.CUDA {
-		return nil, fielderr.New(opTriton, "RecordBatch.DeviceID", id, want, device.ErrNotSupported)
+		return nil, fielderr.New(opRegion, "RecordBatch.DeviceID", id, want, device.ErrNotSupported)
 	}
 	dev, err := batch.Device()
 	if err != nil {
-		return nil, fielderr.During(opTriton, err)
+		return nil, fielderr.During(opRegion, err)
 	}
 	gpu, ok := dev.(device.Sharer)
 	if !ok {
-		return nil, fielderr.New(opTriton, "RecordBatch.Device", fielderr.Text("a device whose memory other processes cannot open"), want, device.ErrNotSupported)
+		return nil, fielderr.New(opRegion, "RecordBatch.Device", fielderr.Text("a device whose memory other processes cannot open"), want, device.ErrNotSupported)
 	}
 	return gpu, nil
 }
@@ -197,7 +195,7 @@ func deviceOf(batch *cdevice.RecordBatch) (device.Sharer, error) {
 // checkName checks a name that becomes a string of a message.
 func checkName(name string) error {
 	if name == "" || !utf8.ValidString(name) {
-		return fielderr.Invalid(opTriton, "name", quoted(name), "a name in UTF-8")
+		return fielderr.Invalid(opRegion, "name", quoted(name), "a name in UTF-8")
 	}
 	return nil
 }
@@ -210,7 +208,7 @@ func checkTensors(tensors []Tensor) error {
 			return ofColumn(t.Name, err)
 		}
 		if seen[t.Name] {
-			return ofColumn(t.Name, fielderr.Invalid(opTriton, "name", quoted(t.Name), "a name that no other column has"))
+			return ofColumn(t.Name, fielderr.Invalid(opRegion, "name", quoted(t.Name), "a name that no other column has"))
 		}
 		seen[t.Name] = true
 	}

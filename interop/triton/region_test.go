@@ -2,7 +2,6 @@ package triton_test
 
 import (
 	"context"
-	"encoding/json"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -13,6 +12,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/cdevice/cdevicetest"
 	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/protofield"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
 	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 	"github.com/arrowdevice/arrowdevice/interop/triton"
@@ -36,11 +36,30 @@ func TestGPURegionOfASlice(t *testing.T) {
 		require.NoError(t, err)
 		want.Offset = int64(column.Buffers()[1]-whole.Start) + column.Offset()*want.ByteSize/2
 		assert.Equal(t, want, r.Tensors()[i])
-		assert.Equal(t, handle[:], r.RawHandle())
+		assert.Equal(t, handle[:], handleOf(t, r))
 		assert.Equal(t, whole.Size, r.ByteSize())
 	}
 	assert.Equal(t, "r", r.Name())
 	assert.Zero(t, r.DeviceID())
+}
+
+// handleOf returns the handle with which a client registers a region.
+func handleOf(t *testing.T, r *triton.Region) (handle []byte) {
+	t.Helper()
+	f := newFake()
+	f.answer["CudaSharedMemoryRegister"] = func(_ context.Context, message []byte) ([]byte, error) {
+		for field, err := range protofield.Fields(message) {
+			require.NoError(t, err)
+			if field.Number == 2 {
+				handle = field.Bytes
+			}
+		}
+		return nil, nil
+	}
+	c, err := triton.NewClient(f)
+	require.NoError(t, err)
+	require.NoError(t, c.Register(background, r))
+	return handle
 }
 
 // The region holds the memory until Close.
@@ -199,22 +218,4 @@ func scattered(t *testing.T, gpu *cudaalloc.Device) *cdevice.RecordBatch {
 	require.NoError(t, err)
 	t.Cleanup(b.Release)
 	return b
-}
-
-func TestRegisterJSON(t *testing.T) {
-	cdevicetest.CheckLeaks(t)
-	m := cudatest.Simulated(t, cudasim.Options{})
-	r := regionOf(t, "a b/c", upload(t, m.GPUs[0].Shareable(), numbers, numbersRows), triton.WithDeviceID(3))
-	path, body := r.RegisterJSON()
-	assert.Equal(t, "v2/cudasharedmemory/region/a%20b%2Fc/register", path)
-	assert.Equal(t, "v2/cudasharedmemory/region/a%20b%2Fc/unregister", r.UnregisterPath())
-	var got struct {
-		RawHandle struct{ B64 []byte } `json:"raw_handle"`
-		DeviceID  int64                `json:"device_id"`
-		ByteSize  int64                `json:"byte_size"`
-	}
-	require.NoError(t, json.Unmarshal(body, &got))
-	assert.Equal(t, r.RawHandle(), got.RawHandle.B64)
-	assert.EqualValues(t, 3, got.DeviceID)
-	assert.Equal(t, r.ByteSize(), got.ByteSize)
 }

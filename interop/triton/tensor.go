@@ -39,7 +39,7 @@ func tensorOf(ctx context.Context, column *cdevice.Array) (t Tensor, at device.P
 	t = Tensor{Name: column.Field().Name, Datatype: of.name, Shape: append([]int64{column.Len()}, lists...)}
 	var fits bool
 	if t.ByteSize, fits = size(of.width, t.Shape...); !fits {
-		return t, 0, fielderr.Invalid(opTriton, "shape", t.Shape, "elements that fit into memory")
+		return t, 0, fielderr.Invalid(opRegion, "shape", t.Shape, "elements that fit into memory")
 	}
 	column.Retain()
 	values, err := innermost(ctx, column, lists)
@@ -63,7 +63,7 @@ func innermost(ctx context.Context, column *cdevice.Array, lists []int64) (*cdev
 		child.Release()
 		column.Release()
 		if err != nil {
-			return nil, fielderr.During(opTriton, fielderr.Within("children[0]", err))
+			return nil, fielderr.During(opRegion, fielderr.Within("children[0]", err))
 		}
 		column = part
 	}
@@ -78,10 +78,10 @@ func innermost(ctx context.Context, column *cdevice.Array, lists []int64) (*cdev
 func checkNulls(ctx context.Context, a *cdevice.Array) error {
 	nulls, err := a.CountNulls(ctx)
 	if err != nil {
-		return fielderr.During(opTriton, err)
+		return fielderr.During(opRegion, err)
 	}
 	if nulls > 0 {
-		return fielderr.Invalid(opTriton, "NullCount", nulls, "0: tensors have no nulls")
+		return fielderr.Invalid(opRegion, "NullCount", nulls, "0: tensors have no nulls")
 	}
 	return nil
 }
