@@ -195,22 +195,22 @@ var programs = []program{
 	{"use what was copied from memory that is registered", 1, func(p *trial) {
 		gpu := p.gpus[0]
 		source := make([]byte, 8192)
-		at := &source[4096-uintptr(unsafe.Pointer(unsafe.SliceData(source)))%4096]
-		from := device.Ptr(uintptr(unsafe.Pointer(at)))
-		p.must(gpu.RegisterHost(from, 4096, false))
+		first := 4096 - uintptr(unsafe.Pointer(unsafe.SliceData(source)))%4096
+		registered, err := hostpinned.Register(gpu, source[first:first+4096])
+		p.must(err)
 		a, s := p.stream(0), p.stream(0)
 		m, err := gpu.Allocate(background, 4096, a)
 		p.must(err)
-		p.must(gpu.Copy([]device.Range{{Dst: m.Ptr(), Src: from, Size: 4096}}, a))
+		p.must(gpu.Copy([]device.Range{{Dst: m.Ptr(), Src: registered.Ptr(), Size: 4096}}, a))
 		p.rest()
 		if p.wait {
-			p.must(gpu.UnregisterHost(background, from))
+			p.must(registered.Unregister(background))
 		}
 		p.must(gpu.Memset(m.Ptr(), 2, 4096, s))
 		p.sim.Drain()
 		p.must(m.Free(s))
 		if !p.wait {
-			p.must(gpu.UnregisterHost(background, from))
+			p.must(registered.Unregister(background))
 		}
 		runtime.KeepAlive(source)
 	}},

@@ -17,36 +17,36 @@ type extra struct {
 
 var extras = []extra{
 	{
-		"memory/cudaalloc/deferred.go", "deferred.sweep", "an event that cannot be asked proves nothing",
+		"internal/gpu/deferred.go", "Deferred.sweep", "an event that cannot be asked proves nothing",
 		"case done || isGone(err):", "case done || err != nil:",
 	},
 	{
-		"memory/cudaalloc/deferred.go", "gpu.synchronize", "a context that cannot be synchronised proves nothing",
+		"internal/gpu/synchronizer.go", "Synchronizer.synchronize", "a context that cannot be synchronised proves nothing",
 		"if done && (err == nil || gone && isGone(err)) {", "if done {",
 	},
 	{
-		"memory/cudaalloc/deferred.go", "gpu.trySynchronize", "synchronisation is held",
-		"if g.holds.Load() > 0 {", "if g.holds.Load() > 1<<40 {",
+		"internal/gpu/synchronizer.go", "Synchronizer.trySynchronize", "synchronisation is held",
+		"if y.holds.Load() > 0 {", "if y.holds.Load() > 1<<40 {",
 	},
 	{
-		"memory/cudaalloc/deferred.go", "gpu.trySynchronize", "captures are asked for",
-		"done, err = g.synchronizeUncaptured(keys)", "done, err = true, g.ctx.Synchronize()",
+		"internal/gpu/synchronizer.go", "Synchronizer.trySynchronize", "captures are asked for",
+		"done, err = y.synchronizeUncaptured(keys)", "done, err = true, y.ctx.Synchronize()",
 	},
 	{
-		"memory/cudaalloc/deferred.go", "deferred.finish", "functions of callers are called apart",
-		"calls.run(func() { one.run(g, func() { d.ended(one, gone) }) })", "one.run(g, func() { d.ended(one, gone) })",
+		"internal/gpu/deferred.go", "Deferred.finish", "functions of callers are called apart",
+		"calls.run(func() { one.run(d.ctx, &d.guard, func() { d.ended(one, gone) }) })", "one.run(d.ctx, &d.guard, func() { d.ended(one, gone) })",
 	},
 	{
-		"memory/cudaalloc/streams.go", "Device.HoldSynchronization", "the synchronisation that is under way",
-		"case d.synchronizing <- struct{}{}:\n\t\t<-d.synchronizing\n", "default:\n",
+		"internal/gpu/synchronizer.go", "Synchronizer.Hold", "the synchronisation that is under way",
+		"case y.turn <- struct{}{}:\n\t\t<-y.turn\n", "default:\n",
 	},
 	{
-		"memory/cudaalloc/streams.go", "gpu.endStream", "streams live while they are asked about",
+		"internal/gpu/streams.go", "Streams.end", "streams live while they are asked about",
 		"if l.asking && l.answered.Load() == 0 {", "if l.asking && !l.asking {",
 	},
 	{
-		"memory/cudaalloc/reclaim.go", "Device.reclaim", "an allocation waits for what was freed",
-		"ended := isClosed(idle) && d.deferred.count.Load() == 0", "ended := isClosed(idle) || d.deferred.count.Load() >= 0",
+		"internal/gpu/reclaim.go", "Heap.trimUntil", "an allocation waits for what was freed",
+		"ended := isClosed(idle) && h.deferred.count.Load() == 0", "ended := isClosed(idle) || h.deferred.count.Load() >= 0",
 	},
 	{
 		"internal/sizeclass/cache.go", "Cache.Take", "a full cache waits",

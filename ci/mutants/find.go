@@ -28,7 +28,7 @@ func (m *mutant) site() string { return fmt.Sprintf("%s:%d", m.file, m.line) }
 
 // packages are the packages that are searched for waits. The CPU, in package device, has nothing to
 // wait for.
-var packages = []string{"internal/cuda", "internal/sizeclass", "memory/cudaalloc", "memory/hostpinned",
+var packages = []string{"internal/cuda", "internal/sizeclass", "internal/gpu", "memory/cudaalloc", "memory/hostpinned",
 	"internal/tree", "internal/copyplan", "internal/validate", "internal/items", "cdevice",
 	"interop/cudaarray", "interop/dlpack", "interop/triton", "share", "flight"}
 
@@ -76,7 +76,7 @@ var waits = map[string]removal{
 }
 
 // streams are the names of a stream that is the last argument.
-var streams = []string{"s", "stream", "c.stream", "d.stream", "m.dev.background"}
+var streams = []string{"s", "stream", "c.stream", "d.stream", "m.heap.background"}
 
 // findAll finds the mutants of all packages below root.
 func findAll(root string) (all []*mutant, err error) {
@@ -247,9 +247,9 @@ func (f *finder) kindOf(name string, receiver ast.Expr, call *ast.CallExpr) remo
 		return 0
 	case name == "block" && receiver != nil: // takes memory: Fallback.block
 		return 0
-	case kind == endsAtOnce && (receiver == nil || !strings.HasSuffix("."+f.text(receiver), "deferred") && f.text(receiver) != "d"):
+	case kind == endsAtOnce && (receiver == nil || !strings.HasSuffix(strings.ToLower(f.text(receiver)), "deferred") && f.text(receiver) != "d"):
 		return 0
-	case kind == unproven && (last == "nil" || !strings.HasPrefix(f.name, "memory/cudaalloc/") && name == "endAfter"):
+	case kind == unproven && (last == "nil" || len(call.Args) != 1 || !strings.HasPrefix(f.name, "internal/gpu/") && name == "endAfter"):
 		return 0
 	case kind == anywhere && !slices.Contains(streams, last):
 		return 0
@@ -260,7 +260,7 @@ func (f *finder) kindOf(name string, receiver ast.Expr, call *ast.CallExpr) remo
 // defaultStream is the default stream as an expression that uses the one it replaces.
 func (f *finder) defaultStream(stream ast.Expr) string {
 	text := f.text(stream)
-	if text != "s" && strings.HasPrefix(f.name, "memory/cudaalloc/") { // a handle
+	if text != "s" && (strings.HasPrefix(f.name, "internal/gpu/") || strings.HasPrefix(f.name, "memory/cudaalloc/")) { // a handle
 		return "0*" + text
 	}
 	return "func(device.Stream) device.Stream { return nil }(" + text + ")"
@@ -320,7 +320,7 @@ func (f *finder) body(d *ast.FuncDecl) {
 	answers := map[removal]string{succeeds: "return nil", isDone: "return true, nil", isFree: "return false, nil", nothing: "return", once: "_, err := query(); return err"}
 	answer := answers[waits[d.Name.Name]]
 	switch name := functionName(d); {
-	case answer == "", name == "Context.Query", name == "hostReader.Record", name == "Fallback.block", name == "deferred.poll":
+	case answer == "", name == "Context.Query", name == "hostReader.Record", name == "Fallback.block", name == "Deferred.poll":
 		return // all but the first have the names of waits, and are none
 	}
 	at := f.offset(d.Body.Lbrace) + 1

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-const source = `package cudaalloc
+const source = `package gpu
 
 func (d *Device) f(s Stream, stream uintptr, ctx context.Context) error {
 	if err := s.WaitEvent(e); err != nil {
@@ -44,7 +44,7 @@ func (c *Context) QueryStream(stream uintptr) (bool, error) { return false, nil 
 
 // The removed part of each kind of call, and its replacement.
 func TestFind(t *testing.T) {
-	found, err := find("memory/cudaalloc/f.go", []byte(source))
+	found, err := find("internal/gpu/f.go", []byte(source))
 	require.NoError(t, err)
 	var got []string
 	for _, m := range found {

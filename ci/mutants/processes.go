@@ -4,20 +4,20 @@ package main
 // seldom a call that find.go knows.
 var processExtras = []extra{
 	{
-		"memory/cudaalloc/deferred.go", "Device.Flush", "functions of RegisterMemory",
+		"internal/gpu/flush.go", "Deferred.Flush", "functions of RegisterMemory",
 		"for range 3 {", "for range 2 {",
 	},
 	{
-		"memory/cudaalloc/reclaim.go", "Device.Trim", "a failure before Trim waits for it",
+		"internal/gpu/trim.go", "GPU.Trim", "a failure before Trim waits for it",
 		"\tif err := failed(); err != nil {\n\t\treturn err\n\t}\n", "\t_ = failed\n",
 	},
 	{
-		"memory/cudaalloc/memory.go", "memory.ended", "a registered range is page-locked no more",
-		"\t\tm.dev.platform.locked.remove(m.ptr)\n", "",
+		"internal/gpu/memory.go", "Memory.ended", "a registered range is page-locked no more",
+		"\t\tm.heap.locked.remove(m.ptr)\n", "",
 	},
 	{
-		"memory/cudaalloc/memory.go", "memory.waits", "registered memory gives nothing back",
-		"if m.foreign || m.use == &m.dev.registered {\n\t\treturn 0", "if m.use == nil {\n\t\treturn 0",
+		"internal/gpu/memory.go", "Memory.waits", "registered memory gives nothing back",
+		"if m.foreign || m.use == &m.heap.registered {\n\t\treturn 0", "if m.use == nil {\n\t\treturn 0",
 	},
 	{
 		"share/share.go", "Shared.unlock", "the batch is held while openers have it",

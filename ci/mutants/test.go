@@ -38,6 +38,7 @@ type verdict struct {
 var suites = map[string][]string{
 	"internal/cuda":       {"internal/cuda", "memory/cudaalloc", "cdevice", "memory/hostpinned"},
 	"internal/sizeclass":  {"internal/sizeclass", "memory/cudaalloc", "memory/hostpinned", "cdevice"},
+	"internal/gpu":        {"memory/cudaalloc", "cdevice", "memory/hostpinned"},
 	"memory/cudaalloc":    {"memory/cudaalloc", "cdevice", "memory/hostpinned"},
 	"memory/hostpinned":   {"memory/hostpinned"},
 	"internal/tree":       {"internal/tree", "cdevice"},

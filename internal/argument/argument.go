@@ -47,3 +47,13 @@ func IsNil(v any) bool {
 	}
 	return false
 }
+
+// Options returns an error for the first option that is nil.
+func Options[O any](call string, opts []O) error {
+	for i, opt := range opts {
+		if IsNil(opt) {
+			return Nil(call, fmt.Sprintf("opts[%d]", i), "an option")
+		}
+	}
+	return nil
+}

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"unsafe"
 
+	"github.com/apache/arrow-go/v18/arrow"
+
 	"github.com/arrowdevice/arrowdevice/device"
 )
 
@@ -30,7 +32,7 @@ const (
 
 func (e *Error) Unwrap() error { return e.Err }
 
-var errNoContext = errors.New("ctx = nil, want a context")
+var errNoContext = fmt.Errorf("ctx = nil, want a context: %w", arrow.ErrInvalid)
 
 var errNotOurs = errors.New("freed twice, or never allocated here")
 

@@ -26,26 +26,26 @@ func (i Info) String() string {
 // none: no context is made, no memory of a GPU is used. Without a driver or a GPU
 // the error wraps device.ErrNotSupported.
 func Devices(opts ...Option) ([]Info, error) {
-	p, err := openPlatform(opts)
+	p, err := openPlatform("Devices", opts)
 	if err != nil {
 		return nil, err
 	}
-	count, err := p.driver.DeviceCount()
+	count, err := p.Driver.DeviceCount()
 	if err != nil {
 		return nil, err
 	}
 	infos := make([]Info, count)
 	for i := range infos {
-		if infos[i], err = p.describe(i); err != nil {
+		if infos[i], err = describe(p.Driver, i); err != nil {
 			return nil, err
 		}
 	}
 	return infos, nil
 }
 
-func (p *platform) describe(ordinal int) (Info, error) {
+func describe(driver *cuda.Driver, ordinal int) (Info, error) {
 	i := Info{Ordinal: int64(ordinal)}
-	dev, err := p.driver.Device(ordinal)
+	dev, err := driver.Device(ordinal)
 	if err != nil {
 		return i, err
 	}
@@ -72,11 +72,11 @@ func (p *platform) describe(ordinal int) (Info, error) {
 // DriverVersion returns the newest version of CUDA that the driver supports, as the
 // driver writes it: 1000 times the major number plus 10 times the minor one.
 func DriverVersion(opts ...Option) (int, error) {
-	p, err := openPlatform(opts)
+	p, err := openPlatform("DriverVersion", opts)
 	if err != nil {
 		return 0, err
 	}
-	return p.driver.Version()
+	return p.Driver.Version()
 }
 
 // uuids lists the GPUs of the default driver for device.UUIDs.

@@ -1,10 +1,9 @@
 package cudaalloc
 
 import (
-	"errors"
-
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/cuda"
+	"github.com/arrowdevice/arrowdevice/internal/gpu"
 	"github.com/arrowdevice/arrowdevice/internal/sizeclass"
 )
 
@@ -80,8 +79,5 @@ func (e *AllocationError) Unwrap() error { return e.Err }
 // ErrLimit is wrapped by the error of an allocation that would exceed the limit of its allocator.
 var ErrLimit = sizeclass.ErrLimit
 
-var (
-	errNoEvent      = errors.New("cuda: event = nil, want an event: no event has the handle NULL")
-	errForeignEvent = errors.New("it is no event of CUDA")
-	errNothingFreed = errors.New("nothing was freed for a while")
-)
+// ErrClosed is wrapped by the errors of a stream or an event that is used after it was closed.
+var ErrClosed = gpu.ErrClosed

@@ -9,7 +9,7 @@ import (
 // Hold holds a stream back until open is called.
 func Hold(s device.Stream) (open func(), err error) {
 	own := s.(*Stream)
-	return own.gpu.ctx.Hold(own.word)
+	return own.dev.gpu.Ctx.Hold(own.Handle())
 }
 
 // Close gives a GPU back to its driver, and forgets it, so that it can be opened
@@ -18,48 +18,47 @@ func Close(d *Device) error {
 	if err := d.Trim(context.Background()); err != nil {
 		return err
 	}
-	g := d.gpu
-	g.platform.mu.Lock()
-	delete(g.platform.gpus, int64(g.ctx.Ordinal()))
-	g.platform.mu.Unlock()
-	return g.close()
+	d.gpu.Platform.Forget(d.gpu)
+	return d.gpu.Close()
 }
 
 // Current is the CUcontext that is current on the calling thread.
-func Current(d *Device) uintptr { return d.ctx.Driver().Current() }
+func Current(d *Device) uintptr { return d.gpu.Ctx.Driver().Current() }
 
-// FreeElsewhere frees memory behind its owner's back.
-func (d *Device) FreeElsewhere(p device.Ptr) error { return d.ctx.FreeMemory(p) }
+// FreeElsewhere frees memory without the knowledge of its owner.
+func (d *Device) FreeElsewhere(p device.Ptr) error { return d.gpu.Ctx.FreeMemory(p) }
 
-// ForgetLost makes the statistics of a GPU whose memory was freed behind its back
-// true again.
+// ForgetLost makes the statistics of a GPU true again whose memory was freed without its knowledge.
 func (d *Device) ForgetLost() {
-	d.deferred.lost.Store(0)
-	d.usage[onDevice].live.Store(0)
-	d.usage[onDevice].allocations.Store(0)
-	d.registered.live.Store(0)
-	d.registered.allocations.Store(0)
+	d.gpu.Deferred.ForgetLost()
+	d.gpu.Heap.ForgetLost()
 }
 
 // Reclaiming reports whether an allocation is giving cached memory back.
-func (d *Device) Reclaiming() bool { return len(d.reclaiming) > 0 }
+func (d *Device) Reclaiming() bool { return d.gpu.Heap.Reclaiming() }
 
 // Ask takes the streams to ask about a capture, until asked is called.
-func Ask(d *Device) (asked func()) {
-	_ = d.streams.ask()
-	return d.streams.asked
-}
+func Ask(d *Device) (asked func()) { return d.gpu.Streams.Ask() }
 
 // BetweenCopies has f called by each upload to the GPU after each copy out of staging memory that it
 // enqueues, until the function that it returns is called. No upload may run during the two calls.
 func BetweenCopies(d *Device, f func()) (end func()) {
-	d.staging.between = f
-	return func() { d.staging.between = nil }
+	d.gpu.Staging.BetweenCopies(f)
+	return func() { d.gpu.Staging.BetweenCopies(nil) }
 }
 
 // Staged returns the bytes that are reserved for staging, and on how many streams.
-func Staged(d *Device) (bytes int64, streams int) {
-	d.staging.mu.Lock()
-	defer d.staging.mu.Unlock()
-	return d.staging.bytes, len(d.staging.streams)
+func Staged(d *Device) (bytes int64, streams int) { return d.gpu.Staging.Staged() }
+
+// OnTrim registers a function as allocators do.
+func (d *Device) OnTrim(trim func()) { d.gpu.Heap.OnTrim(trim) }
+
+// RegisterHost page-locks memory as package hostpinned does.
+func (d *Device) RegisterHost(p device.Ptr, size int64, readOnly bool) error {
+	return d.gpu.Heap.Register(p, size, readOnly)
+}
+
+// UnregisterHost undoes RegisterHost.
+func (d *Device) UnregisterHost(ctx context.Context, p device.Ptr) error {
+	return d.gpu.Unregister(ctx, p)
 }

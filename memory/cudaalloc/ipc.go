@@ -6,18 +6,13 @@ import (
 	"fmt"
 
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/argument"
 	"github.com/arrowdevice/arrowdevice/internal/cuda"
 )
 
-// Shareable returns the device for memory on the GPU that other processes can open: device.CUDA, as
-// [Device.Own], but each allocation is one of cuMemAlloc, outside the pool, and is given back to the driver
-// when it is freed, since a handle refers to a whole allocation for as long as that lives. Allocating is slow
-// (the driver works on whole pages of 2 MB), and the memory is freed once the GPU has no work.
-func (d *Device) Shareable() *Device { return d.gpu.shareable }
-
 // UUID returns the identity of the GPU, which is the same in all processes, while ordinals depend on
 // CUDA_VISIBLE_DEVICES.
-func (d *Device) UUID() ([16]byte, error) { return d.ctx.UUID() }
+func (d *Device) UUID() ([16]byte, error) { return d.gpu.Ctx.UUID() }
 
 // MemoryHandle returns the handle by which other processes open the allocation that p is in, and where
 // that is: the handle is of the whole allocation, of which p may be any address. The allocation is one of
@@ -37,7 +32,7 @@ func (d *Device) MemoryHandle(p device.Ptr) (device.IPCHandle, device.Allocation
 	if in.ID != d.Own().ID() {
 		return device.IPCHandle{}, device.Allocation{}, fmt.Errorf("cuda: handle of the memory at %#x: it is of %s, want memory of %s", uintptr(p), in.ID, d.Own().ID())
 	}
-	h, err := d.ctx.MemoryHandle(in.Start)
+	h, err := d.gpu.Ctx.MemoryHandle(in.Start)
 	if errors.Is(err, cuda.InvalidValue) {
 		err = notShareable(in.ID, p, err)
 	}
@@ -70,51 +65,26 @@ func (d *Device) OpenMemory(ctx context.Context, h device.IPCHandle, size int64,
 	if size <= 0 {
 		return nil, fmt.Errorf("cuda: open memory on %s: size = %d, want the bytes that the owner shares", d.Own().ID(), size)
 	}
-	if err := checkContext("open memory", ctx); err != nil {
+	if err := argument.Context("cuda: open memory", ctx); err != nil {
 		return nil, err
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("cuda: open memory on %s: %w", d.Own().ID(), err)
 	}
-	p, err := d.ctx.OpenMemory(cuda.Handle(h))
-	if err != nil {
+	m := &memory{dev: d.Own()}
+	if err := d.gpu.Heap.Open(&m.Memory, cuda.Handle(h), size, closed); err != nil {
 		return nil, err
 	}
-	m := &memory{dev: d.Own(), use: &d.opened, ptr: p, size: size, drop: d.ctx.CloseMemory, foreign: true}
-	if err := m.checkOpened(); err != nil {
-		m.use = new(usage) // it was never open for the caller
-		return nil, errors.Join(err, m.FreeAfter(nil))
-	}
-	m.after = closed
-	m.use.add(size)
 	return m, nil
-}
-
-// checkOpened compares what the driver has opened with what the caller expects.
-func (m *memory) checkOpened() error {
-	in, err := m.dev.Lookup(m.ptr)
-	switch {
-	case err != nil:
-		return err
-	case in.ID != m.dev.ID():
-		return fmt.Errorf("cuda: open memory on %s: it is memory of %s", m.dev.ID(), in.ID)
-	case !in.Contains(m.ptr, m.size):
-		return fmt.Errorf("cuda: open memory on %s: size = %d, but the allocation has %d bytes", m.dev.ID(), m.size, in.Size-int64(m.ptr-in.Start))
-	}
-	return nil
 }
 
 // NewSharedEvent returns an owned event that was never recorded, and the handle by which other processes open
 // it. It must stay open until they have closed theirs.
 func (d *Device) NewSharedEvent() (device.Event, device.IPCHandle, error) {
-	word, err := d.ctx.NewSharedEvent()
+	e := d.newEvent()
+	h, err := d.gpu.Events.NewForIPC(&e.handle)
 	if err != nil {
 		return nil, device.IPCHandle{}, err
-	}
-	e := d.ownEvent(word)
-	h, err := d.ctx.EventHandle(word)
-	if err != nil {
-		return nil, device.IPCHandle{}, errors.Join(err, e.Close())
 	}
 	return e, device.IPCHandle(h), nil
 }
@@ -123,14 +93,9 @@ func (d *Device) NewSharedEvent() (device.Event, device.IPCHandle, error) {
 // cuIpcGetEventHandle. The caller owns the event of this process and closes it; the other one keeps its own until
 // then. A handle of this process is an error.
 func (d *Device) OpenEvent(h device.IPCHandle) (device.Event, error) {
-	word, err := d.ctx.OpenEvent(cuda.Handle(h))
-	if err != nil {
+	e := d.newEvent()
+	if err := d.gpu.Events.OpenForIPC(&e.handle, cuda.Handle(h)); err != nil {
 		return nil, err
 	}
-	return d.ownEvent(word), nil
-}
-
-// ownEvent is an owned event that is destroyed when it is closed: it is not for the free list.
-func (d *Device) ownEvent(word uintptr) *Event {
-	return &Event{handle{gpu: d.gpu, kind: "event", word: word, end: func() error { return d.ctx.FreeEvent(word) }}}
+	return e, nil
 }

@@ -3,11 +3,9 @@ package cudaalloc
 import (
 	"fmt"
 	"math"
-	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/arrowdevice/arrowdevice/internal/sizeclass"
+	"github.com/arrowdevice/arrowdevice/internal/gpu"
 )
 
 // Limits bound the memory that one GPU caches, and the memory that waits to be freed. They can be
@@ -40,27 +38,8 @@ func DefaultLimits() Limits {
 	}
 }
 
-// idleLimit is a limit of Limits as one of a cache, where 0 is none.
-func idleLimit(bytes int64) int64 {
-	if bytes == 0 {
-		return -1
-	}
-	return bytes
-}
-
-// limits are those of a GPU.
-type limits struct {
-	mu      sync.Mutex
-	now     Limits
-	waiting atomic.Int64
-}
-
 // Limits returns the limits of the GPU, which its three kinds of memory share.
-func (d *Device) Limits() Limits {
-	d.limits.mu.Lock()
-	defer d.limits.mu.Unlock()
-	return d.limits.now
-}
+func (d *Device) Limits() Limits { return Limits(d.gpu.Heap.Limits()) }
 
 // SetLimits changes the limits of the GPU, and gives cached memory beyond them back to the
 // driver. Negative numbers are an error. It does not wait.
@@ -70,41 +49,12 @@ func (d *Device) SetLimits(l Limits) error {
 		"Waiting": l.Waiting, "IdleAfter": int64(l.IdleAfter),
 	} {
 		if n < 0 {
-			return fmt.Errorf("cuda: limits of %s: Limits.%s = %d: negative", d.ctx, name, n)
+			return fmt.Errorf("cuda: limits of %s: Limits.%s = %d: negative", d.gpu.Ctx, name, n)
 		}
 	}
-	if err := d.setLimits(l); err != nil {
-		return err
-	}
-	d.trimmer.changed(d.gpu)
-	return nil
-}
-
-func (d *Device) setLimits(l Limits) error {
-	d.limits.mu.Lock()
-	defer d.limits.mu.Unlock()
-	if d.pool != 0 {
-		if err := d.ctx.SetReleaseThreshold(d.pool, l.DeviceIdle); err != nil {
-			return err
-		}
-	}
-	d.limits.now = l
-	d.limits.waiting.Store(l.Waiting)
-	for purpose, idle := range [purposes]int64{onDevice: l.DeviceIdle, onHost: l.PinnedIdle, inManaged: l.ManagedIdle} {
-		if cache := d.caches[purpose]; cache != nil {
-			cache.SetLimits(sizeclass.Limits{Idle: idleLimit(idle)})
-		}
-	}
-	return nil
+	return d.gpu.Heap.SetLimits(gpu.Limits(l))
 }
 
 // CountWaiting adds bytes to the memory that waits to be freed, of [Limits] and [Stats]; a negative
 // number takes away what was added. See [device.WaitCounter].
-func (d *Device) CountWaiting(bytes int64) {
-	d.deferred.bytes.Add(bytes)
-	if bytes <= 0 {
-		d.deferred.mu.Lock()
-		defer d.deferred.mu.Unlock()
-		d.deferred.freed = time.Now()
-	}
-}
+func (d *Device) CountWaiting(bytes int64) { d.gpu.Deferred.CountWaiting(bytes) }

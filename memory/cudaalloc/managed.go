@@ -3,10 +3,10 @@ package cudaalloc
 import (
 	"context"
 	"fmt"
-	"sync"
 	"unsafe"
 
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/argument"
 	"github.com/arrowdevice/arrowdevice/internal/sizeclass"
 )
 
@@ -31,7 +31,7 @@ type Managed struct {
 // concurrent managed access: builders write while the GPU works. See [Device.CPUAccessible].
 func NewManaged(gpu *Device, limit int64) (*Managed, error) {
 	if gpu == nil {
-		return nil, absent("managed memory", "gpu", "a GPU")
+		return nil, argument.Nil("cuda: managed memory", "gpu", "a GPU")
 	}
 	if limit < 0 {
 		return nil, fmt.Errorf("cuda: managed memory: limit = %d, want 0 or more", limit)
@@ -50,7 +50,7 @@ func NewManaged(gpu *Device, limit int64) (*Managed, error) {
 	}
 	m := &Managed{sizeclass.NewAllocator(sizeclass.New(sizeclass.Of(gpu.Managed()), sizeclass.Limits{Total: limit})), gpu.Managed()}
 	sizeclass.Public(m.mem, newAllocationError)
-	gpu.OnTrim(m.Trim)
+	gpu.gpu.Heap.OnTrim(m.Trim)
 	return m, nil
 }
 
@@ -98,52 +98,4 @@ func (m *Managed) PrefetchToHost(b []byte, s device.Stream) error {
 
 func pointer(b []byte) device.Ptr {
 	return device.Ptr(uintptr(unsafe.Pointer(unsafe.SliceData(b))))
-}
-
-// trims are the functions that give memory back when the driver has none left.
-type trims struct {
-	mu   sync.Mutex
-	list []func()
-	// turn is held while they run; it has room for one.
-	turn chan struct{}
-}
-
-// OnTrim registers trim, which frees cached memory of this GPU, for as long as the process lives:
-// [Device.Trim] calls it, and so does an allocation that finds no memory. It is called on a
-// goroutine of its own, and should not wait: Trim waits for it until its context ends, an
-// allocation for at most two seconds. A panic of it is logged. A nil trim panics.
-func (d *Device) OnTrim(trim func()) {
-	if trim == nil {
-		panic(absent("OnTrim", "trim", "a function"))
-	}
-	d.trims.mu.Lock()
-	defer d.trims.mu.Unlock()
-	d.trims.list = append(d.trims.list, trim)
-}
-
-// runTrims calls the functions of OnTrim, and returns when they have returned or ctx is done.
-func (g *gpu) runTrims(ctx context.Context) error {
-	c := &g.trims
-	select {
-	case c.turn <- struct{}{}:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	c.mu.Lock()
-	list := c.list[:len(c.list):len(c.list)]
-	c.mu.Unlock()
-	left := make(chan struct{})
-	go func() {
-		defer close(left)
-		defer func() { <-c.turn }()
-		for _, trim := range list {
-			g.guard(trim, func() {})
-		}
-	}()
-	select {
-	case <-left:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/argument"
 )
 
 // CanAccessPeer reports whether work on this GPU can be given access to memory of
@@ -11,9 +12,9 @@ import (
 // any case.
 func (d *Device) CanAccessPeer(peer *Device) (bool, error) {
 	if peer == nil {
-		return false, absent("access to a peer", "peer", "a GPU")
+		return false, argument.Nil("cuda: EnablePeerAccess", "peer", "a GPU")
 	}
-	return d.ctx.CanAccess(peer.ctx.Device)
+	return d.gpu.Ctx.CanAccess(peer.gpu.Ctx.Device)
 }
 
 // EnablePeerAccess lets work on this GPU read and write memory of peer, including memory
@@ -21,9 +22,9 @@ func (d *Device) CanAccessPeer(peer *Device) (bool, error) {
 // ends. Where the two GPUs cannot have it, the error wraps device.ErrNotSupported.
 func (d *Device) EnablePeerAccess(peer *Device) error {
 	if peer == nil {
-		return absent("access to a peer", "peer", "a GPU")
+		return argument.Nil("cuda: EnablePeerAccess", "peer", "a GPU")
 	}
-	if d.platform != peer.platform {
+	if d.gpu.Platform != peer.gpu.Platform {
 		return fmt.Errorf("cuda: %s and its peer %s are of different drivers: %w", d.ID(), peer.ID(), device.ErrNotSupported)
 	}
 	if d.gpu == peer.gpu {
@@ -36,11 +37,5 @@ func (d *Device) EnablePeerAccess(peer *Device) error {
 	if !can {
 		return fmt.Errorf("cuda: %s cannot access memory of %s: %w", d.ID(), peer.ID(), device.ErrNotSupported)
 	}
-	if err := d.ctx.EnableAccess(peer.ctx); err != nil {
-		return err
-	}
-	if peer.pool == 0 {
-		return nil
-	}
-	return peer.ctx.PoolAccess(peer.pool, d.ctx)
+	return d.gpu.EnablePeerAccess(peer.gpu)
 }

@@ -1,8 +1,6 @@
 package cudaalloc
 
 import (
-	"sync/atomic"
-
 	"github.com/arrowdevice/arrowdevice/device"
 )
 
@@ -25,8 +23,8 @@ type Stats struct {
 	// Lost counts allocations and handles that the driver failed to free after three
 	// attempts.
 	Lost int64
-	// CallbackPanics counts functions of AfterWork, OnComplete and OnTrim that did not return:
-	// they panicked, or ended their goroutine.
+	// CallbackPanics counts functions of AfterWork and OnComplete that did not return: they panicked, or
+	// ended their goroutine.
 	CallbackPanics int64
 }
 
@@ -44,55 +42,13 @@ type Usage struct {
 // ReadStats returns the statistics since the GPU was opened. Each number is exact, but they are
 // read one after the other.
 func (d *Device) ReadStats() Stats {
-	return Stats{
-		Device: d.used(onDevice), Pinned: d.used(onHost), Managed: d.used(inManaged), Opened: d.opened.read(), Registered: d.registered.read(),
-		Waiting: d.deferred.count.Load(), WaitingBytes: d.deferred.bytes.Load(),
-		Lost: d.deferred.lost.Load(), CallbackPanics: d.panics.Load(),
+	h, deferred := &d.gpu.Heap, &d.gpu.Deferred
+	opened, registered := h.UsageOfOthers()
+	s := Stats{
+		Device: Usage(h.Usage(device.OwnMemory)), Pinned: Usage(h.Usage(device.PinnedMemory)), Managed: Usage(h.Usage(device.ManagedMemory)),
+		Opened: Usage(opened), Registered: Usage(registered),
+		Lost: deferred.Lost(), CallbackPanics: deferred.Panics(),
 	}
-}
-
-const (
-	onDevice = iota
-	onHost
-	inManaged
-	purposes
-)
-
-func (d *Device) purpose() int {
-	switch d.kind {
-	case device.CUDAHost:
-		return onHost
-	case device.CUDAManaged:
-		return inManaged
-	}
-	return onDevice
-}
-
-type usage struct{ live, peak, allocations, total atomic.Int64 }
-
-func (u *usage) add(size int64) {
-	u.allocations.Add(1)
-	u.total.Add(1)
-	live := u.live.Add(size)
-	for peak := u.peak.Load(); live > peak && !u.peak.CompareAndSwap(peak, live); {
-		peak = u.peak.Load()
-	}
-}
-
-func (u *usage) sub(size int64) {
-	u.live.Add(-size)
-	u.allocations.Add(-1)
-}
-
-func (u *usage) read() Usage {
-	return Usage{Live: u.live.Load(), Peak: u.peak.Load(), Allocations: u.allocations.Load(), Total: u.total.Load()}
-}
-
-func (g *gpu) used(purpose int) Usage {
-	all := g.usage[purpose].read()
-	if cache := g.caches[purpose]; cache != nil {
-		s := cache.Stats()
-		all.Held, all.Cached = s.Held, s.Idle
-	}
-	return all
+	s.Waiting, s.WaitingBytes = deferred.Waiting()
+	return s
 }

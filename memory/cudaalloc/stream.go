@@ -2,19 +2,25 @@ package cudaalloc
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/argument"
 	"github.com/arrowdevice/arrowdevice/internal/cuda"
+	"github.com/arrowdevice/arrowdevice/internal/gpu"
 )
 
 // Stream is a CUstream: a device.Stream.
 type Stream struct {
-	handle
+	handle gpu.Handle
+	dev    *Device // the GPU
 	// apart reports that no work on the stream, nor work that it waits for, can write host memory:
 	// it is of CopyStream, and has been used for nothing else yet.
 	apart atomic.Bool
 }
+
+func (d *Device) newStream() *Stream { return &Stream{dev: d.Own()} }
 
 // writesHost notes that work on the stream may write host memory.
 func writesHost(s device.Stream) {
@@ -42,20 +48,33 @@ func (d *Device) NewStream() (device.Stream, error) {
 // NewStreamWithPriority returns an owned stream like NewStream; see [Device.Priorities].
 // The driver takes a number out of range as the nearest one in it.
 func (d *Device) NewStreamWithPriority(priority int) (*Stream, error) {
-	h, err := d.ctx.NewStream(priority)
-	if err != nil {
+	s := d.newStream()
+	if err := d.gpu.Streams.New(&s.handle, priority); err != nil {
 		return nil, err
 	}
-	return d.owned(h, func() error { return d.ctx.FreeStream(h) }), nil
+	return s, nil
 }
 
 // Priorities returns the least and the greatest priority of streams on this GPU: the
 // greater, the smaller the number (0 and -5, say).
-func (d *Device) Priorities() (least, greatest int, err error) { return d.ctx.Priorities() }
+func (d *Device) Priorities() (least, greatest int, err error) { return d.gpu.Ctx.Priorities() }
 
 // WrapStream borrows a CUstream (or cudaStream_t) of this GPU that another library
 // owns, and that lives for as long as it is used here. 0 is the legacy default stream.
 func (d *Device) WrapStream(handle uintptr) (device.Stream, error) { return d.borrow(handle), nil }
+
+// CopyStream returns an owned stream for a copy for which the caller names none; the caller
+// closes it once the copy is enqueued. It is not ordered with other streams, and nothing else is
+// enqueued on it until it is closed: a copy that waits for an event delays no other copy. It is a
+// closed one without pending work, or a new one.
+func (d *Device) CopyStream() (device.Stream, error) {
+	s := d.newStream()
+	if err := d.gpu.Streams.NewForCopy(&s.handle); err != nil {
+		return nil, err
+	}
+	s.apart.Store(true)
+	return s, nil
+}
 
 // Legacy borrows the legacy default stream, which is ordered with all streams of
 // the context that are not CU_STREAM_NON_BLOCKING.
@@ -65,49 +84,96 @@ func (d *Device) Legacy() *Stream { return d.borrow(cuda.LegacyStream) }
 // thread that makes the call. A goroutine that uses it calls runtime.LockOSThread.
 func (d *Device) PerThread() *Stream { return d.borrow(cuda.PerThreadStream) }
 
-func (d *Device) borrow(h uintptr) *Stream {
-	return &Stream{handle: handle{gpu: d.gpu, kind: "stream", word: h}}
+func (d *Device) borrow(handle uintptr) *Stream {
+	s := d.newStream()
+	d.gpu.Streams.Borrow(&s.handle, handle)
+	return s
 }
 
-// on is the context and the handle of the stream that work goes to: work runs in
+// Handle returns the CUstream.
+func (s *Stream) Handle() uintptr { return s.handle.Word() }
+
+// Device returns the GPU that runs the work of the stream.
+func (s *Stream) Device() device.Device { return s.dev }
+
+// Close ends an owned stream once its work is done; it does not wait for that. A borrowed one is left to its
+// owner, and can no longer be used through this value. Closing twice is allowed; every other use is an error
+// that wraps [ErrClosed]. Where the driver fails, the error is returned, and the stream is ended later.
+func (s *Stream) Close() error { return s.handle.Close() }
+
+// Closed reports whether Close was called.
+func (s *Stream) Closed() bool { return s.handle.Usable() != nil }
+
+// on is the GPU and the handle of the stream that work goes to: work runs in
 // the context of its stream, even if that is another GPU's. A stream of the CPU, or of
 // another driver, is an error: no order of work is known across drivers.
-func (d *Device) on(s device.Stream) (*cuda.Context, uintptr, error) {
+func (d *Device) on(s device.Stream) (*gpu.GPU, uintptr, error) {
 	switch s := s.(type) {
 	case nil:
-		return d.ctx, 0, nil
+		return d.gpu, 0, nil
 	case *Stream:
 		if s == nil {
-			return d.ctx, 0, nil
+			return d.gpu, 0, nil
 		}
-		if s.gpu.platform != d.platform {
+		if s.dev.gpu.Platform != d.gpu.Platform {
 			return nil, 0, d.foreign("stream", s.Device())
 		}
-		return s.gpu.ctx, s.word, s.usable()
+		return s.dev.gpu, s.Handle(), s.handle.Usable()
 	}
-	if isNilPointer(s) {
+	if argument.IsNil(s) {
 		return nil, 0, errNoStream
 	}
 	// Another implementation's stream, which stands for one of this GPU.
-	if of, ok := s.Device().(interface{ Own() *Device }); !ok || of.Own() != d.own {
+	if of, ok := s.Device().(interface{ Own() *Device }); !ok || of.Own() != d.Own() {
 		return nil, 0, d.foreign("stream", s.Device())
 	}
-	return d.ctx, s.Handle(), nil
+	return d.gpu, s.Handle(), nil
 }
 
-// gpuOf is the GPU whose stream it is: that of the context which on returns.
-func (d *Device) gpuOf(s device.Stream) *gpu {
+// gpuOf is the GPU whose stream it is, even if the stream cannot be used.
+func (d *Device) gpuOf(s device.Stream) *gpu.GPU {
 	if own, ok := s.(*Stream); ok && own != nil {
-		return own.gpu
+		return own.dev.gpu
 	}
 	return d.gpu
 }
 
-// Closed reports whether Close was called.
-func (s *Stream) Closed() bool { return s.usable() != nil }
+var errNoStream = argument.Nil("cuda", "stream", "a stream")
 
-// Device returns the GPU that runs the work of the stream.
-func (s *Stream) Device() device.Device { return s.gpu.own }
+// foreign is the error for an argument that belongs to another device than d.
+func (d *Device) foreign(argument string, of device.Device) error {
+	owner := "no device"
+	if of != nil {
+		owner = of.ID().String()
+	}
+	if other, ok := of.(*Device); ok && other.gpu.Platform != d.gpu.Platform {
+		owner += " of another driver"
+	}
+	return fmt.Errorf("cuda: %s of %s, want one of %s", argument, owner, d.ID())
+}
+
+// eventFor is the CUevent that a stream is to record or wait for. An event of the CPU has
+// no handle, and one of another driver has a handle that means nothing here.
+func (s *Stream) eventFor(e device.Event) (uintptr, error) {
+	if s == nil {
+		return 0, errNoStream
+	}
+	h, err := eventHandle(e)
+	if err != nil {
+		return 0, err
+	}
+	if own, ok := e.(*Event); ok && own.dev.gpu.Platform != s.dev.gpu.Platform {
+		return 0, s.dev.foreign("event", own.dev)
+	}
+	if h == 0 {
+		var of device.Device
+		if known, ok := e.(interface{ Device() device.Device }); ok {
+			of = known.Device()
+		}
+		return 0, s.dev.foreign("event", of)
+	}
+	return h, s.handle.Usable()
+}
 
 // Record makes e complete once all work on this stream so far is done. The event
 // is of the same GPU.
@@ -116,57 +182,10 @@ func (s *Stream) Record(e device.Event) error {
 	if err != nil {
 		return err
 	}
-	if own, ok := e.(*Event); ok && own.gpu != s.gpu {
-		return s.gpu.own.foreign("event", own.gpu.own)
+	if own, ok := e.(*Event); ok && own.dev != s.dev {
+		return s.dev.foreign("event", own.dev)
 	}
-	return s.gpu.ctx.Record(h, s.word)
-}
-
-// AfterWork calls f after the work already enqueued on this stream has completed: on this goroutine,
-// if it has, or later on one of this package. What f may do is said of [Device.AfterWork].
-//
-// An event is recorded on the stream for that, unless the stream is closed, is being captured or is
-// that of [Device.PerThread]: then f is called by Device.AfterWork.
-func (s *Stream) AfterWork(f func()) {
-	if f == nil {
-		panic(absent("AfterWork", "f", "a function"))
-	}
-	s.afterWork(&deferral{call: f})
-}
-
-func (s *Stream) afterWork(one *deferral) {
-	after := s.mark()
-	if after == nil {
-		s.gpu.own.afterWork(one)
-		return
-	}
-	one.giveBack(s.gpu)
-	if done, err := after.reached(one.key); done && err == nil {
-		after.letGo()
-		one.run(s.gpu, func() {})
-		return
-	}
-	one.after = after
-	s.gpu.deferred.add(s.gpu, one)
-}
-
-// mark returns an event behind the work on the stream so far, which the caller holds; nil if none can
-// be recorded without harm. The stream is not ended meanwhile: another goroutine may close it.
-func (s *Stream) mark() *sharedEvent {
-	stream := s.word
-	if stream == cuda.PerThreadStream || s.startWait() != nil {
-		return nil
-	}
-	defer s.endWait()
-	// An event that is recorded in a capture never completes, and asking for it invalidates the capture.
-	if busy, err := s.gpu.ctx.Capturing([]uintptr{stream}); busy || err != nil {
-		return nil
-	}
-	after, err := record(s.gpu, stream)
-	if err != nil {
-		return nil
-	}
-	return after
+	return s.dev.gpu.Ctx.Record(h, s.Handle())
 }
 
 // WaitEvent makes work enqueued from now on wait for the latest record of e, which
@@ -177,16 +196,11 @@ func (s *Stream) WaitEvent(e device.Event) error {
 		return err
 	}
 	s.apart.Store(false)
-	return s.gpu.ctx.WaitEvent(s.word, h)
+	return s.dev.gpu.Ctx.WaitEvent(s.Handle(), h)
 }
 
 // Query reports whether all work enqueued so far has completed. It does not wait.
-func (s *Stream) Query() (bool, error) {
-	if err := s.usable(); err != nil {
-		return false, err
-	}
-	return s.gpu.ctx.QueryStream(s.word)
-}
+func (s *Stream) Query() (bool, error) { return s.handle.QueryStream() }
 
 // Synchronize waits until all work enqueued so far has completed, or ctx is done.
 //
@@ -195,5 +209,8 @@ func (s *Stream) Query() (bool, error) {
 // flags of the primary context decide whether it spins; at most 64 such waits block at a
 // time, the others poll as well.
 func (s *Stream) Synchronize(ctx context.Context) error {
-	return s.wait(ctx, s.Query, func() error { return s.gpu.ctx.SynchronizeStream(s.word) })
+	if err := argument.Context("cuda: synchronize", ctx); err != nil {
+		return err
+	}
+	return s.handle.SynchronizeStream(ctx)
 }

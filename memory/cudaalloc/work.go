@@ -1,9 +1,11 @@
 package cudaalloc
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/argument"
 	"github.com/arrowdevice/arrowdevice/internal/cuda"
 )
 
@@ -22,15 +24,12 @@ func (d *Device) Copy(ranges []device.Range, s device.Stream) error {
 			return fmt.Errorf("cuda: copy on %s: ranges[%d].Size = %d: negative size", d.ID(), i, r.Size)
 		}
 	}
-	ctx, stream, err := d.on(s)
+	of, stream, err := d.on(s)
 	if err != nil {
 		return err
 	}
 	writesHost(s)
-	if !d.platform.several.Load() {
-		return ctx.Copy(ranges, stream)
-	}
-	return d.gpuOf(s).copyAcross(ranges, stream)
+	return of.Copy(ranges, stream)
 }
 
 // Memset enqueues on s the filling of size bytes at p with value.
@@ -38,23 +37,22 @@ func (d *Device) Memset(p device.Ptr, value byte, size int64, s device.Stream) e
 	if size < 0 {
 		return fmt.Errorf("cuda: memset on %s: negative size %d", d.ID(), size)
 	}
-	ctx, stream, err := d.on(s)
+	of, stream, err := d.on(s)
 	if err != nil || size == 0 {
 		return err
 	}
-	if d.kind != device.CUDA {
+	memory := d.gpu
+	if d.kind == device.PinnedMemory || d.kind == device.ManagedMemory {
 		writesHost(s)
+		memory = of // every GPU reaches it
 	}
-	if gpu := d.gpuOf(s); gpu != d.gpu && d.kind == device.CUDA {
-		return gpu.detour(d.gpu, stream, func(stream uintptr) error { return d.ctx.Memset(p, value, size, stream) })
-	}
-	return ctx.Memset(p, value, size, stream)
+	return of.Memset(memory, p, value, size, stream)
 }
 
 // Prefetch enqueues on s the moving of managed memory to this GPU, so that its
 // work finds it there.
 func (d *Device) Prefetch(p device.Ptr, size int64, s device.Stream) error {
-	return d.prefetch(p, size, d.ctx.Ordinal(), s)
+	return d.prefetch(p, size, d.gpu.Ctx.Ordinal(), s)
 }
 
 // PrefetchToHost enqueues on s the moving of managed memory to the host.
@@ -66,9 +64,48 @@ func (d *Device) prefetch(p device.Ptr, size int64, ordinal int, s device.Stream
 	if size < 0 {
 		return fmt.Errorf("cuda: prefetch on %s: negative size %d", d.ID(), size)
 	}
-	ctx, stream, err := d.on(s)
+	of, stream, err := d.on(s)
 	if err != nil || size == 0 {
 		return err
 	}
-	return ctx.Prefetch(p, size, ordinal, stream)
+	return of.Ctx.Prefetch(p, size, ordinal, stream)
+}
+
+// PageLocked reports whether this package page-locked or registered the memory, for
+// any GPU of the driver, or allocated it as managed memory.
+func (d *Device) PageLocked(p device.Ptr, size int64) bool { return d.gpu.Platform.PageLocked(p, size) }
+
+// Upload enqueues copies from host memory on s. Memory that is not page-locked goes
+// through page-locked staging memory, which is filled before Upload returns: ranges that
+// are neighbours at their destination are one copy, of up to 4 MiB. Where 64 MiB are
+// staged on s and not copied yet, or 512 MiB on all streams, Upload waits for room until ctx
+// is done. After an error, part of the copies may be enqueued.
+//
+// Page-locked and managed memory is copied in its turn on s, without staging, where neighbours are one
+// copy, too. On a stream of [Device.CopyStream] that waits for nothing, page-locked ranges of less than
+// 64 KiB go through staging memory with the others: no work on s can write them.
+//
+// The event that it returns is owned by the caller and complete when the copies are. The staging
+// memory waits for it too, so it must not be recorded again.
+func (d *Device) Upload(ctx context.Context, ranges []device.Range, s device.Stream) (device.Event, error) {
+	if err := argument.Context("cuda: upload", ctx); err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("cuda: upload to %s: %w", d.ID(), err)
+	}
+	of, stream, err := d.on(s)
+	if err != nil {
+		return nil, err
+	}
+	done, err := d.gpu.Upload(ctx, d.kind, ranges, of, stream, isApart(s))
+	if err != nil {
+		return nil, err
+	}
+	e := d.newEvent()
+	if !done.IsOf(d.gpu) {
+		e.dev = of.Face.(*kinds)[device.OwnMemory]
+	}
+	done.MoveTo(&e.handle)
+	return e, nil
 }

@@ -60,7 +60,7 @@ func New(gpu *cudaalloc.Device, limit int64, opts ...AllocatorOption) *Allocator
 		sizeclass.Advise(a.mem, "hostpinned.WithFallback takes ordinary memory then")
 	}
 	sizeclass.Public(a.mem, func(e *sizeclass.Error) error { return (*cudaalloc.AllocationError)(e) })
-	gpu.OnTrim(a.Trim)
+	coreOf(gpu).Heap.OnTrim(a.Trim)
 	return a
 }
 

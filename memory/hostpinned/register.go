@@ -9,6 +9,8 @@ import (
 	"unsafe"
 
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/argument"
+	core "github.com/arrowdevice/arrowdevice/internal/gpu"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
 
@@ -54,7 +56,7 @@ func Register(gpu *cudaalloc.Device, b []byte, opts ...Option) (*Registration, e
 	r.pins.Pin(first)
 	live.Store(r, nil)
 	r.ptr = device.Ptr(uintptr(unsafe.Pointer(first)))
-	if err := gpu.RegisterHost(r.ptr, r.size, o.readOnly); err != nil {
+	if err := coreOf(gpu).Heap.Register(r.ptr, r.size, o.readOnly); err != nil {
 		r.end()
 		return nil, err
 	}
@@ -74,18 +76,23 @@ func (r *Registration) end() {
 // that wait with an error. After an error the memory stays registered, and Unregister may be
 // called again; once it has succeeded, another call is an error.
 func (r *Registration) Unregister(ctx context.Context) error {
+	if err := argument.Context("hostpinned: unregister", ctx); err != nil {
+		return err
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.done {
 		return errUnregistered
 	}
-	if err := r.gpu.UnregisterHost(ctx, r.ptr); err != nil {
+	if err := coreOf(r.gpu).Unregister(ctx, r.ptr); err != nil {
 		return err
 	}
 	r.done = true
 	r.end()
 	return nil
 }
+
+func coreOf(gpu *cudaalloc.Device) *core.GPU { return core.Of(gpu) }
 
 var errNoGPU = errors.New("hostpinned: gpu = nil, want a GPU")
 

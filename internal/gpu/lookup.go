@@ -1,4 +1,4 @@
-package cudaalloc
+package gpu
 
 import (
 	"errors"
@@ -8,9 +8,9 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/cuda"
 )
 
-// Lookup asks the driver which allocation p is in, including allocations of other libraries.
-func (d *Device) Lookup(p device.Ptr) (device.Allocation, error) {
-	known, err := d.ctx.Query(p)
+// Lookup asks the driver of a context which allocation p is in, including allocations of other libraries.
+func Lookup(ctx *cuda.Context, p device.Ptr) (device.Allocation, error) {
+	known, err := ctx.Query(p)
 	if err != nil {
 		return device.Allocation{}, err
 	}
@@ -33,26 +33,26 @@ func (d *Device) Lookup(p device.Ptr) (device.Allocation, error) {
 // enough: it knows the memory of all GPUs of its driver.
 type prober struct {
 	mu     sync.Mutex
-	gpu    *gpu   // nil: none is open
-	remove func() // ends device.AddProber
+	ctx    *cuda.Context // of the GPU; nil: none is open
+	remove func()        // ends device.AddProber
 }
 
-// opened makes g the GPU that is asked.
-func (p *prober) opened(g *gpu) {
+// opened makes the GPU with this context the one that is asked.
+func (p *prober) opened(ctx *cuda.Context) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.gpu == nil {
+	if p.ctx == nil {
 		p.remove = device.AddProber(p)
 	}
-	p.gpu = g
+	p.ctx = ctx
 }
 
-// ended stops asking g.
-func (p *prober) ended(g *gpu) {
+// ended stops asking the GPU with this context.
+func (p *prober) ended(ctx *cuda.Context) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.gpu == g {
-		p.gpu = nil
+	if p.ctx == ctx {
+		p.ctx = nil
 		p.remove()
 	}
 }
@@ -60,15 +60,15 @@ func (p *prober) ended(g *gpu) {
 // Lookup asks the GPU. A driver that was shut down knows no memory.
 func (p *prober) Lookup(at device.Ptr) (device.Allocation, error) {
 	p.mu.Lock()
-	g := p.gpu
+	ctx := p.ctx
 	p.mu.Unlock()
 	none := device.Allocation{ID: device.CPUDevice().ID()}
-	if g == nil {
+	if ctx == nil {
 		return none, nil
 	}
-	found, err := g.own.Lookup(at)
+	found, err := Lookup(ctx, at)
 	if errors.Is(err, cuda.Deinitialized) {
-		p.ended(g)
+		p.ended(ctx)
 		return none, nil
 	}
 	return found, err

@@ -1,4 +1,4 @@
-package cudaalloc
+package gpu
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/cuda"
 )
 
 const (
@@ -15,14 +16,19 @@ const (
 	stagingLimit = 512 << 20 // the same on all streams of a GPU
 )
 
-// staging is page-locked memory that copies of plain memory go through. It comes from
+// Staging is page-locked memory that copies of plain memory go through. It comes from
 // the GPU's cache, and goes back when the copies out of it are done. A stream that is stuck
 // holds up its own uploads; those of others only when several are stuck behind all that may
 // be staged.
 //
 // No lock is held while memory is copied. The CPU copies in small pieces: the runtime cannot interrupt
 // the copy of one, and a garbage collection that begins stops every goroutine until it is over.
-type staging struct {
+type Staging struct {
+	ctx      *cuda.Context
+	deferred *Deferred
+	events   *Events
+	host     func(ctx context.Context, m *Memory, size int64) error // allocates page-locked memory
+
 	mu      sync.Mutex
 	streams map[uintptr]int64 // bytes that are staged on each, and not copied yet
 	bytes   int64             // on all
@@ -31,9 +37,9 @@ type staging struct {
 
 // copy copies all ranges to staging memory, and enqueues the copies out of it. It returns
 // an event behind all of them, which the caller holds. It may change ranges.
-func (g *staging) copy(ctx context.Context, gpu *gpu, list []device.Range, stream uintptr) (*sharedEvent, error) {
+func (g *Staging) copy(ctx context.Context, list []device.Range, stream uintptr) (*SharedEvent, error) {
 	if len(list) == 0 {
-		return record(gpu, stream)
+		return g.events.record(stream)
 	}
 	for {
 		size := int64(0)
@@ -42,11 +48,11 @@ func (g *staging) copy(ctx context.Context, gpu *gpu, list []device.Range, strea
 				break
 			}
 		}
-		memory, err := g.chunk(ctx, gpu, size, stream)
+		memory, err := g.chunk(ctx, size, stream)
 		if err != nil {
 			return nil, err
 		}
-		c := chunk{staging: g, gpu: gpu, stream: stream, memory: memory}
+		c := chunk{Staging: g, stream: stream, memory: memory}
 		list, err = c.fill(list)
 		event, err := c.finish(err)
 		if err != nil || len(list) == 0 {
@@ -57,26 +63,27 @@ func (g *staging) copy(ctx context.Context, gpu *gpu, list []device.Range, strea
 }
 
 // chunk returns memory to stage size bytes in, when there is room for them on the stream.
-func (g *staging) chunk(ctx context.Context, gpu *gpu, size int64, stream uintptr) (device.Memory, error) {
+func (g *Staging) chunk(ctx context.Context, size int64, stream uintptr) (*Memory, error) {
 	err := poll(ctx, func() (bool, error) {
 		if g.reserve(size, stream) {
 			return true, nil
 		}
-		gpu.deferred.sweep(gpu)
+		g.deferred.sweep()
 		return g.reserve(size, stream), nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("cuda: upload on %s: wait for staging memory: %w", gpu.ctx, err)
+		return nil, fmt.Errorf("cuda: upload on %s: wait for staging memory: %w", g.ctx, err)
 	}
-	memory, err := gpu.own.AllocateHost(ctx, size)
-	if err != nil {
+	memory := new(Memory)
+	if err := g.host(ctx, memory, size); err != nil {
 		g.free(size, stream)
+		return nil, err
 	}
-	return memory, err
+	return memory, nil
 }
 
 // reserve reports whether there was room for size bytes, and takes it.
-func (g *staging) reserve(size int64, stream uintptr) bool {
+func (g *Staging) reserve(size int64, stream uintptr) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	own := g.streams[stream]
@@ -91,24 +98,11 @@ func (g *staging) reserve(size int64, stream uintptr) bool {
 	return true
 }
 
-func (g *staging) free(size int64, stream uintptr) {
+func (g *Staging) free(size int64, stream uintptr) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.bytes -= size
 	if g.streams[stream] -= size; g.streams[stream] == 0 {
 		delete(g.streams, stream)
 	}
-}
-
-// record returns an event behind the work on the stream, which the caller holds.
-func record(gpu *gpu, stream uintptr) (*sharedEvent, error) {
-	event, err := gpu.share()
-	if err != nil {
-		return nil, err
-	}
-	if err := gpu.ctx.Record(event.word, stream); err != nil {
-		event.letGo()
-		return nil, err
-	}
-	return event, nil
 }

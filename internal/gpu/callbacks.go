@@ -1,9 +1,11 @@
-package cudaalloc
+package gpu
 
 import (
+	"fmt"
 	"log"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -29,7 +31,7 @@ const (
 // calls are those of the process.
 var calls callbacks
 
-// run calls f on another goroutine. f does not panic; see [guard].
+// run calls f on another goroutine. f does not panic; see [guard.call].
 func (c *callbacks) run(f func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -103,9 +105,15 @@ func (c *callbacks) watch() {
 	}
 }
 
-// guard calls f, and done however f ends. A panic is logged, as it has no caller that could
+// guard calls functions of callers on goroutines of this module.
+type guard struct {
+	device fmt.Stringer // for the log
+	panics atomic.Int64
+}
+
+// call calls f, and done however f ends. A panic is logged, as it has no caller that could
 // recover from it, and counted; so is the end of the goroutine (runtime.Goexit).
-func (g *gpu) guard(f, done func()) {
+func (g *guard) call(f, done func()) {
 	defer done()
 	returned := false
 	defer func() {
@@ -114,7 +122,7 @@ func (g *gpu) guard(f, done func()) {
 		}
 		g.panics.Add(1)
 		if v := recover(); v != nil {
-			log.Printf("cuda: %s: panic in a function called after work of the GPU: %v\n%s", g.ctx, v, debug.Stack())
+			log.Printf("cuda: %s: panic in a function called after work of the GPU: %v\n%s", g.device, v, debug.Stack())
 		}
 	}()
 	f()

@@ -1,4 +1,4 @@
-package cudaalloc
+package gpu
 
 import (
 	"context"
@@ -31,18 +31,18 @@ func wait(ctx context.Context, query func() (bool, error), block func() error) e
 
 // poll calls query until it returns true or an error, or ctx is done.
 func poll(ctx context.Context, query func() (bool, error)) error {
-	var n nap
+	var pause backoff
 	for {
 		if done, err := ask(ctx, query); done || err != nil {
 			return err
 		}
-		if err := n.sleep(ctx); err != nil {
+		if err := pause.sleep(ctx); err != nil {
 			return err
 		}
 	}
 }
 
-// ask calls query when it is its turn.
+// ask calls query, when fewer than 64 queries are being made.
 func ask(ctx context.Context, query func() (bool, error)) (bool, error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
@@ -56,34 +56,34 @@ func ask(ctx context.Context, query func() (bool, error)) (bool, error) {
 	}
 }
 
-// nap is the pause between two polls: an eighth of the time that has passed, within
+// backoff is the pause between two polls: an eighth of the time that has passed, within
 // limits, so that a wait is not much longer than the work, and a long one costs little.
-type nap struct {
+type backoff struct {
 	since time.Time // the first poll
 	timer *time.Timer
 	least time.Duration
 }
 
 const (
-	shortestNap = 20 * time.Microsecond
-	longestNap  = time.Millisecond
+	shortestPause = 20 * time.Microsecond
+	longestPause  = time.Millisecond
 )
 
-func (n *nap) sleep(ctx context.Context) error {
-	if n.since.IsZero() {
-		n.since = time.Now()
+func (b *backoff) sleep(ctx context.Context) error {
+	if b.since.IsZero() {
+		b.since = time.Now()
 	}
-	pause := max(min(max(time.Since(n.since)/8, shortestNap), longestNap), n.least)
-	if n.timer == nil {
-		n.timer = time.NewTimer(pause)
+	pause := max(min(max(time.Since(b.since)/8, shortestPause), longestPause), b.least)
+	if b.timer == nil {
+		b.timer = time.NewTimer(pause)
 	} else {
-		n.timer.Reset(pause)
+		b.timer.Reset(pause)
 	}
 	select {
-	case <-n.timer.C:
+	case <-b.timer.C:
 		return nil
 	case <-ctx.Done():
-		n.timer.Stop()
+		b.timer.Stop()
 		return ctx.Err()
 	}
 }

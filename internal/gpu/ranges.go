@@ -1,4 +1,4 @@
-package cudaalloc
+package gpu
 
 import (
 	"slices"
@@ -7,7 +7,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 )
 
-// ranges is the page-locked memory that this package knows, so that a copy need not
+// ranges is the page-locked memory of all GPUs of a driver that this module knows, so that a copy need not
 // ask the driver about each of its sources.
 type ranges struct {
 	mu     sync.RWMutex

@@ -1,4 +1,4 @@
-package cudaalloc
+package gpu
 
 import (
 	"errors"
@@ -12,10 +12,9 @@ import (
 // chunk is staging memory that is being filled. The GPU copies its first part while the rest is
 // filled.
 type chunk struct {
-	*staging
-	gpu    *gpu
+	*Staging
 	stream uintptr
-	memory device.Memory
+	memory *Memory
 
 	used     int64          // bytes of the memory
 	copies   []device.Range // out of it that are not enqueued
@@ -42,27 +41,27 @@ func (c *chunk) fill(list []device.Range) (rest []device.Range, err error) {
 // enqueue enqueues the copies of what was staged since the last call.
 func (c *chunk) enqueue() error {
 	c.enqueued = true // even if a copy fails: those before it are
-	err := c.gpu.ctx.Copy(c.copies, c.stream)
+	err := c.ctx.Copy(c.copies, c.stream)
 	c.copies = c.copies[:0]
 	return err
 }
 
 // finish takes the memory, which ends when the copies that are enqueued are done, and returns an
 // event behind them, which the caller holds. failed is the error of fill.
-func (c *chunk) finish(failed error) (*sharedEvent, error) {
+func (c *chunk) finish(failed error) (*SharedEvent, error) {
 	if !c.enqueued {
 		_ = c.end() // no work uses the memory
 		return nil, failed
 	}
-	landed := &deferral{key: cuda.Key(c.memory.Ptr()), end: c.end}
-	event, err := record(c.gpu, c.stream)
+	done := &Deferral{key: cuda.Key(c.memory.Ptr()), end: c.end}
+	event, err := c.events.record(c.stream)
 	if err != nil { // the memory is free only after all work
-		c.gpu.deferred.add(c.gpu, landed)
+		c.deferred.add(done)
 		return nil, errors.Join(failed, err)
 	}
 	event.refs.Add(1)
-	landed.after = event
-	c.gpu.deferred.add(c.gpu, landed)
+	done.after = event
+	c.deferred.add(done)
 	if failed != nil {
 		event.letGo()
 		return nil, failed
@@ -73,7 +72,7 @@ func (c *chunk) finish(failed error) (*sharedEvent, error) {
 // end gives the memory back.
 func (c *chunk) end() error {
 	c.free(c.memory.Size(), c.stream)
-	return c.memory.FreeAfter(nil)
+	return c.memory.FreeAfter(nil, nil)
 }
 
 // stageOrFault is stage with an error where memory cannot be accessed: a reset of the primary
@@ -84,7 +83,7 @@ func (c *chunk) stageOrFault(list []device.Range) (rest []device.Range, err erro
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("cuda: upload on %s: %w", c.gpu.ctx, err)
+		return nil, fmt.Errorf("cuda: upload on %s: %w", c.ctx, err)
 	}
 	return rest, nil
 }

@@ -1,0 +1,38 @@
+package gpu
+
+// These functions are for the tests of package cudaalloc.
+
+// Forget has the GPU opened again by the next Open.
+func (p *Platform) Forget(g *GPU) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.gpus, int64(g.Ctx.Ordinal()))
+}
+
+// ForgetLost sets the number of lost items to zero.
+func (d *Deferred) ForgetLost() { d.lost.Store(0) }
+
+// ForgetLost sets the numbers of device memory and of registered memory to zero.
+func (h *Heap) ForgetLost() {
+	h.usage[onDevice].forget()
+	h.registered.forget()
+}
+
+// Reclaiming reports whether an allocation is giving cached memory back.
+func (h *Heap) Reclaiming() bool { return len(h.reclaiming) > 0 }
+
+// Ask takes the streams to ask about a capture, until asked is called.
+func (l *Streams) Ask() (asked func()) {
+	_ = l.ask()
+	return l.asked
+}
+
+// BetweenCopies has f called after each copy out of staging memory that is enqueued.
+func (g *Staging) BetweenCopies(f func()) { g.between = f }
+
+// Staged returns the bytes that are reserved, and on how many streams.
+func (g *Staging) Staged() (bytes int64, streams int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.bytes, len(g.streams)
+}
