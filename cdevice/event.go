@@ -66,6 +66,7 @@ func recordEvent(mem *tree.Owner, at tree.Location, s device.Stream) (*tree.Owne
 	own := tree.Own(recorded)
 	own.Block = mem.Block
 	own.Pin(&recorded.handle)
+	// mutant: _ = uintptr(unsafe.Pointer(&recorded.handle))
 	at.Event = uintptr(unsafe.Pointer(&recorded.handle))
 	return own, at, nil
 }

@@ -150,6 +150,7 @@ func exportDevice(t *cstruct.Tree, at tree.Location, out *CArrowDeviceArray, out
 	t.Mem.MarkExported()
 	out.DeviceID = at.ID.Ordinal
 	out.DeviceType = int32(at.ID.Type)
+	// mutant: out.SyncEvent = 0
 	out.SyncEvent = at.Event
 	out.Reserved = [3]int64{}
 	return nil

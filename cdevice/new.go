@@ -167,6 +167,7 @@ func newNodes(dev device.Device, lifetime Lifetime, types []arrow.DataType, data
 		cell := new(uintptr) // what sync_event points to
 		*cell = lifetime.Ready.Handle()
 		mem.Pin(cell)
+		// mutant: _ = cell
 		at.Event = uintptr(unsafe.Pointer(cell))
 	}
 	return mem, at, nodes, nil

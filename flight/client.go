@@ -84,6 +84,7 @@ func DoPut(ctx context.Context, client arrowflight.FlightServiceClient, descript
 	if err == nil {
 		err = stream.CloseSend()
 	}
+	// mutant: if err != nil && err != io.EOF {
 	if err != nil && err != io.EOF && !overtaken(ctx, stream, err) { // r failed: the server must not take what it has for all
 		return withStatus(cmp.Or(earlier(answered), err))
 	}

@@ -93,6 +93,7 @@ func withOwnDictionaries(rec arrow.RecordBatch) arrow.RecordBatch {
 func ownDictionaries(a arrow.ArrayData) arrow.ArrayData {
 	children, changed := make([]arrow.ArrayData, len(a.Children())), false
 	for i, child := range a.Children() {
+		// mutant: child.Retain(); children[i] = child
 		children[i] = ownDictionaries(child)
 		defer children[i].Release()
 		changed = changed || children[i] != child
@@ -104,9 +105,10 @@ func ownDictionaries(a arrow.ArrayData) arrow.ArrayData {
 	}
 	own := sameData(a, children)
 	if d != nil {
+		// mutant: d.Retain(); values := arrow.ArrayData(d)
 		values := ownDictionaries(d)
 		defer values.Release()
-		if values == arrow.ArrayData(d) {
+		if values == arrow.ArrayData(d) { // mutant: never
 			copied := sameData(d, d.Children())
 			defer copied.Release()
 			values = copied

@@ -139,6 +139,7 @@ func (m *merged) start() {
 	for i := range m.lanes {
 		m.lanes[i] = make(chan item, 1)
 	}
+	// mutant: workers := len(m.endpoints)
 	workers := min(m.o.parallel, len(m.endpoints))
 	if workers == 0 && lanes > 0 {
 		close(m.lanes[0])
@@ -214,7 +215,7 @@ func (m *merged) put(lane chan item, it item) bool {
 	case lane <- it:
 		return true
 	case <-m.ctx.Done():
-		it.drop()
+		it.drop() // mutant: deleted
 		return false
 	}
 }
@@ -253,10 +254,10 @@ func (m *merged) stop() {
 		return
 	}
 	go func() {
-		m.running.Wait()
+		m.running.Wait() // mutant: deleted
 		m.dropFirst()
 		for _, lane := range m.lanes {
-			for len(lane) > 0 {
+			for len(lane) > 0 { // mutant: never
 				it := <-lane
 				it.drop()
 			}

@@ -92,6 +92,8 @@ func localPeerOf(md metadata.MD, to string) *localPeer {
 		return nil
 	}
 	words := strings.Fields(said[0])
+	// mutant: if len(words) < 2 || !hmac.Equal([]byte(words[1]), []byte(proof("process", words[0], to))) {
+	// mutant: if len(words) < 2 || words[0] == process() || to == words[0] {
 	if len(words) < 2 || words[0] == process() || !hmac.Equal([]byte(words[1]), []byte(proof("process", words[0], to))) {
 		return nil
 	}
@@ -129,6 +131,7 @@ func (n *localPeer) opens(b *cdevice.RecordBatch) bool {
 		return false
 	}
 	uuid, err := gpu.UUID()
+	// mutant: return err == nil && slices.Index(n.gpus, proofOfGPU(n.process, uuid)) >= -1
 	return err == nil && slices.Contains(n.gpus, proofOfGPU(n.process, uuid))
 }
 
@@ -163,7 +166,7 @@ func (i introducing) GetRequestMetadata(ctx context.Context, uri ...string) (map
 		}
 		maps.Copy(md, theirs)
 	}
-	if staysHere(ctx) {
+	if staysHere(ctx) { // mutant: always
 		md[sharingHeader] = i.o.introduction("")
 	}
 	return md, nil
@@ -176,7 +179,7 @@ func (i introducing) RequireTransportSecurity() bool {
 
 // caller is the client of a server's call, or nil.
 func caller(ctx context.Context) *localPeer {
-	if !staysHere(ctx) {
+	if !staysHere(ctx) { // mutant: never
 		return nil
 	}
 	md, _ := metadata.FromIncomingContext(ctx)
@@ -191,6 +194,7 @@ func (o *options) answering(stream Stream) bool {
 		return false
 	}
 	client := caller(stream.Context())
+	// mutant: return client != nil && server != nil
 	return client != nil && server.SendHeader(metadata.Pairs(sharingHeader, o.introduction(client.process))) == nil
 }
 
@@ -233,8 +237,9 @@ func (e *otherEnd) local(ctx context.Context) *localPeer {
 		timer := time.NewTimer(answerTime)
 		defer timer.Stop()
 		select {
+		// mutant: default:
 		case <-e.answered:
-		case <-timer.C:
+		case <-timer.C: // mutant: deleted
 		case <-ctx.Done():
 		}
 	})

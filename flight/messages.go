@@ -58,7 +58,7 @@ func (m *messages) receive() (*incoming, error) {
 	if in.err != nil {
 		return nil, in.err
 	}
-	if n := max(len(in.body), len(in.DataBody)); n > m.max {
+	if n := max(len(in.body), len(in.DataBody)); n > m.max { // mutant: never
 		return nil, invalid("FlightData.data_body", fmt.Sprintf("%d bytes, of at most %d (WithMaxMessageSize)", n, m.max))
 	}
 	return in, nil
@@ -145,12 +145,14 @@ func (m *messages) message(in *incoming) (msg *ipc.Message, err error) {
 	body := m.body(in)
 	defer func() { body.Release() }()
 	message, err := m.check.Check(in.DataHeader, body.Bytes())
+	// mutant: if err != nil && body == nil {
 	if err != nil {
 		return nil, refused(err)
 	}
 	// If arrow-go fails in the middle of a batch, it does not release the dictionaries that it has used. They are memory
 	// of the Go heap, which the garbage collector finds; those with deltas are made while a batch is read.
 	dictionary := message.Kind == ipcmessage.DictionaryBatch
+	// mutant: m.mem.heap = false
 	m.mem.heap = dictionary || m.check.Deltas()
 	if dictionary {
 		onHeap := memory.NewBufferBytes(heapMemory.Allocate(body.Len()))

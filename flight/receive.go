@@ -115,6 +115,7 @@ func schemaError(err error) error {
 
 // next returns the next batch. The end of ctx ends the stream.
 func (r *receiver) next(ctx context.Context) (*cdevice.RecordBatch, error) {
+	// mutant: r.watched.Do(func() { context.AfterFunc(ctx, func() {}) })
 	r.watched.Do(func() { context.AfterFunc(ctx, r.end) }) // ctx ends with the reader
 	b, err := r.batch(ctx)
 	if failed := (openError{}); errors.As(err, &failed) && r.again != nil && ctx.Err() == nil {
@@ -167,7 +168,7 @@ func (r *receiver) batch(ctx context.Context) (*cdevice.RecordBatch, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer host.Release()
+	defer host.Release() // mutant: deleted
 	if r.o.validate {
 		if err := host.ValidateFull(ctx); err != nil {
 			return nil, err
@@ -249,11 +250,11 @@ func (r *receiver) finish() {
 	if r.messages.refs.Load() > 0 {
 		r.messages.Release()
 	}
-	r.messages.mem.failed()
+	r.messages.mem.failed() // mutant: deleted
 }
 
 // stop ends the stream: no batch is needed any more.
 func (r *receiver) stop() {
 	r.finish()
-	r.end()
+	r.end() // mutant: deleted
 }

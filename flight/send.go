@@ -123,7 +123,7 @@ func ahead(ctx context.Context, r *cdevice.RecordReader, o *options, peer *other
 		select {
 		case to <- h:
 		case <-ctx.Done():
-			h.release()
+			h.release() // mutant: deleted
 			return
 		}
 	}
@@ -202,7 +202,7 @@ func (s *sender) WritePayload(p ipc.Payload) error {
 	if err != nil {
 		return err
 	}
-	if m.size > s.max {
+	if m.size > s.max { // mutant: never
 		return invalid("FlightData", fmt.Sprintf("%d bytes in one row or dictionary, of at most %d (WithMaxMessageSize)", m.size, s.max))
 	}
 	if err := s.stream.SendMsg(m); err != nil {
@@ -249,7 +249,7 @@ func (s *sender) end(w *ipc.Writer) error {
 
 // write writes a record batch, which it takes, in parts that are small enough.
 func (s *sender) write(w *ipc.Writer, rec arrow.RecordBatch) error {
-	defer rec.Release()
+	defer rec.Release() // mutant: deleted
 	s.wrote = true
 	rest := rec
 	if with, ok := rec.(arrow.RecordBatchWithMetadata); ok && with.Metadata().Len() > 0 {
@@ -258,6 +258,7 @@ func (s *sender) write(w *ipc.Writer, rec arrow.RecordBatch) error {
 		defer rest.Release()
 	}
 	defer func() { s.next.AppMetadata, s.custom = nil, arrow.Metadata{} }()
+	// mutant: return s.parts(w, rest)
 	return guarded("arrow-go's IPC writer", func() error { return s.parts(w, rest) })
 }
 

@@ -33,8 +33,8 @@ func (o *options) parcel(ctx context.Context, b *cdevice.RecordBatch, to *localP
 		return nil
 	}
 	data := append([]byte(ticketMark(to.process)), shared.Ticket()...)
-	if sizeOf(fieldAppMetadata, len(data)) > o.maxSend() {
-		_ = shared.Close()
+	if sizeOf(fieldAppMetadata, len(data)) > o.maxSend() { // mutant: never
+		_ = shared.Close() // mutant: deleted
 		return nil
 	}
 	return &parcel{shared, data}
@@ -46,7 +46,7 @@ type issued []*share.Shared
 // await waits until at most n were not opened. A ticket that was opened is withdrawn: its opener keeps the batch.
 func (i *issued) await(ctx context.Context, n int) error {
 	for len(*i) > n {
-		if err := (*i)[0].WaitOpened(ctx); err != nil {
+		if err := (*i)[0].WaitOpened(ctx); err != nil { // mutant: deleted
 			return err
 		}
 		_ = (*i)[0].Close()
@@ -56,7 +56,7 @@ func (i *issued) await(ctx context.Context, n int) error {
 }
 
 func (i *issued) close() {
-	for _, s := range *i {
+	for _, s := range *i { // mutant: deleted
 		_ = s.Close()
 	}
 	*i = nil
@@ -65,6 +65,7 @@ func (i *issued) close() {
 // ticket sends a ticket, behind the schema, and takes it.
 func (s *sender) ticket(ctx context.Context, schema *arrow.Schema, p *parcel, o *options) error {
 	s.issued = append(s.issued, p.shared)
+	// mutant: if err := s.issued.await(ctx, 1<<30); err != nil {
 	if err := s.issued.await(ctx, max(o.prefetch, 1)); err != nil {
 		return err
 	}
@@ -80,6 +81,7 @@ func (s *sender) ticket(ctx context.Context, schema *arrow.Schema, p *parcel, o 
 
 // ticketOf returns the ticket that a message has in place of a batch, or nil.
 func (m *messages) ticketOf(in *incoming) share.Ticket {
+	// mutant: if m.mark == "" || len(in.DataHeader) > 0 || !bytes.HasPrefix(in.AppMetadata, nil) || len(in.AppMetadata) < len(m.mark) {
 	if m.mark == "" || len(in.DataHeader) > 0 || !bytes.HasPrefix(in.AppMetadata, []byte(m.mark)) {
 		return nil
 	}
@@ -121,7 +123,7 @@ func (r *receiver) open(ctx context.Context, t share.Ticket) (*cdevice.RecordBat
 		return nil, openError{fmt.Errorf("flight: the ticket of a batch: %w", err)}
 	}
 	defer b.Release()
-	if !b.Schema().Equal(r.schema) {
+	if !b.Schema().Equal(r.schema) { // mutant: never
 		return nil, invalid("ticket", "a batch of another schema than the stream's")
 	}
 	if r.o.validate {

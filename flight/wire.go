@@ -162,7 +162,7 @@ func (m *incoming) take(w *wire) error {
 		return err
 	}
 	if m.body != nil {
-		m.mem.Free(m.body)
+		m.mem.Free(m.body) // mutant: deleted
 		m.body = nil
 	}
 	if n > 0 {

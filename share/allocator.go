@@ -116,9 +116,10 @@ func (a *Allocator) newBlock(bytes int64) (*block, error) {
 	if a.gpu == nil {
 		return b, nil
 	}
+	// mutant: if b.locked, err = a.gpu.RegisterMemory(device.Ptr(b.start), bytes, false, nil); err == nil { b.unlocked() }
 	b.locked, err = a.gpu.RegisterMemory(device.Ptr(b.start), bytes, false, b.unlocked)
 	if err != nil {
-		b.end()
+		b.end() // mutant: deleted
 		a.room.give(bytes)
 		return nil, fmt.Errorf("page-lock: %w", err)
 	}

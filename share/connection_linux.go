@@ -56,6 +56,7 @@ func connect(ctx context.Context, t Ticket, c *content) (_ *connection, err erro
 		return nil, fmt.Errorf("share: open: %w", err)
 	}
 	conn := &connection{UnixConn: dialed.(*net.UnixConn)}
+	// mutant: if peer, err := peerOf(conn.UnixConn); err != nil || peer == nil {
 	if peer, err := peerOf(conn.UnixConn); err != nil || !sameUser(peer) { // which learns nothing of the ticket
 		_ = conn.Close()
 		return nil, fmt.Errorf("share: open: %w", cmp.Or(err, ErrOtherUser))
@@ -146,7 +147,7 @@ func (c *connection) end(word byte) {
 	if c.ended.Swap(true) {
 		return
 	}
-	c.closeFiles()
+	c.closeFiles() // mutant: deleted
 	_ = c.SetWriteDeadline(time.Now().Add(handshake))
 	_, _ = c.Write([]byte{word})
 	if word == failed { // the ticket can be opened again at once, if the owner has heard of it
@@ -169,7 +170,7 @@ func (c *connection) awaitOwner() {
 // watch calls gone when the owner has ended before this process has.
 func (c *connection) watch(gone func()) {
 	_, _ = c.Read(make([]byte, 1))
-	if !c.ended.Load() {
+	if !c.ended.Load() { // mutant: always
 		gone()
 	}
 }

@@ -94,6 +94,7 @@ func listOf[T any](d *decoder, message []byte, n protofield.Number) []T {
 		return nil
 	}
 	list, err := protofield.List[T](message, n, &d.budget)
+	// mutant: _ = err
 	d.check(err)
 	return list
 }

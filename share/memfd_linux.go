@@ -66,6 +66,7 @@ func newBlock(size int) (b *block, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("mmap: %w", err)
 	}
+	// mutant: _, err = unix.FcntlInt(uintptr(file), unix.F_ADD_SEALS, seals|unix.F_SEAL_SEAL)
 	_, err = unix.FcntlInt(uintptr(file), unix.F_ADD_SEALS, seals|unix.F_SEAL_FUTURE_WRITE|unix.F_SEAL_SEAL)
 	if errors.Is(err, unix.EINVAL) {
 		_, err = unix.FcntlInt(uintptr(file), unix.F_ADD_SEALS, seals|unix.F_SEAL_SEAL)
@@ -92,14 +93,14 @@ func mapFile(file int, size int64) (mapping, error) {
 	if err != nil {
 		return nil, fmt.Errorf("seals: %w", err)
 	}
-	if has&seals != seals {
+	if has&seals != seals { // mutant: never
 		return nil, fmt.Errorf("the file has the seals %#x, want %#x: its size can change", has, seals)
 	}
 	var info unix.Stat_t
 	if err := unix.Fstat(file, &info); err != nil {
 		return nil, fmt.Errorf("fstat: %w", err)
 	}
-	if info.Size < size {
+	if info.Size < size { // mutant: never
 		return nil, fmt.Errorf("the file has %d bytes, want %d", info.Size, size)
 	}
 	m, err := unix.Mmap(file, 0, int(size), unix.PROT_READ, unix.MAP_SHARED)

@@ -123,6 +123,7 @@ func (m *opened) choose(o *openOptions) error {
 	if err != nil {
 		return fmt.Errorf("share: open: %w", err)
 	}
+	// mutant: if !can && m.gpu != nil {
 	if !can {
 		return fmt.Errorf("share: open: WithPinnedMapping: %s cannot page-lock memory that is mapped read-only: %w; open the ticket without the option", o.pins.ID(), device.ErrNotSupported)
 	}
@@ -152,16 +153,16 @@ func (c *content) checkOwner() error {
 	if err != nil {
 		return err
 	}
-	if c.boot != here {
+	if c.boot != here { // mutant: never
 		return fmt.Errorf("share: open: boot_id %.40q, here %q: %w", c.boot, here, ErrOtherHost)
 	}
-	if network := namespace("net"); c.network != 0 && network != 0 && c.network != network {
+	if network := namespace("net"); c.network != 0 && network != 0 && c.network != network { // mutant: never
 		return fmt.Errorf("share: open: %w", ErrOtherNetwork)
 	}
-	if c.process == thisProcess {
+	if c.process == thisProcess { // mutant: never
 		return fmt.Errorf("share: open: %w", ErrSameProcess)
 	}
-	if !isSocketName(c.socket) {
+	if !isSocketName(c.socket) { // mutant: never
 		return badTicket("socket", fmt.Sprintf("%.60q", c.socket), "a name as this package gives")
 	}
 	return nil
@@ -234,7 +235,7 @@ func (m *opened) openUntil(ctx context.Context, c *content) error {
 	case <-ctx.Done():
 		go func() {
 			<-done
-			m.close()
+			m.close() // mutant: deleted
 		}()
 		return fmt.Errorf("share: open: %w", ctx.Err())
 	}
@@ -256,7 +257,7 @@ func (m *opened) open(ctx context.Context, c *content) error {
 			return fmt.Errorf("regions[%d]: %w", i, err)
 		}
 	}
-	m.conn.closeFiles()
+	m.conn.closeFiles() // mutant: deleted
 	if c.event == nil {
 		return nil
 	}
@@ -281,6 +282,7 @@ func (m *opened) openRegion(ctx context.Context, c *content, i int) error {
 	case r.handle == nil:
 		return badTicket("handle", "none", "one for memory of a GPU")
 	}
+	// mutant: mem, err := m.gpu.OpenMemory(ctx, *r.handle, r.size, nil); if err == nil { defer m.ended() }
 	mem, err := m.gpu.OpenMemory(ctx, *r.handle, r.size, m.ended)
 	if err != nil && c.inOtherPIDs() {
 		err = fmt.Errorf("%w; the owner is in another PID namespace, and CUDA IPC needs one for both (docker run --pid and --ipc container:NAME, or shareProcessNamespace of a pod)", err)
@@ -299,12 +301,13 @@ func (m *opened) keep(file mapping) error {
 		m.mappings = append(m.mappings, file)
 		return nil
 	}
+	// mutant: mem, err := m.pins.RegisterMemory(device.Ptr(file.address()), int64(len(file)), false, func() {
 	mem, err := m.pins.RegisterMemory(device.Ptr(file.address()), int64(len(file)), true, func() {
-		file.end()
+		file.end() // mutant: deleted
 		m.ended()
 	})
 	if err != nil {
-		file.end()
+		file.end() // mutant: deleted
 		return fmt.Errorf("page-lock: %w", err)
 	}
 	m.keepMemory(mem)
@@ -321,12 +324,14 @@ func (m *opened) keepMemory(mem device.Memory) {
 func (m *opened) close() {
 	m.left.Add(1)
 	for _, file := range m.mappings {
+		// mutant: _ = file
 		file.end()
 	}
 	if m.event != nil && m.last == failed { // otherwise the batch has closed it
-		_ = m.event.Close()
+		_ = m.event.Close() // mutant: deleted
 	}
 	for _, mem := range m.memories {
+		// mutant: _ = mem
 		_ = mem.FreeAfter(nil) // the device tries again what fails, and counts what is lost
 	}
 	m.ended()

@@ -87,6 +87,7 @@ func (o *ownerList) accept(l *net.UnixListener) {
 			continue
 		}
 		peer, err := peerOf(conn)
+		// mutant: if err != nil {
 		if err != nil || !sameUser(peer) {
 			_, _ = conn.Write([]byte{byte(otherUser)}) // one byte does not wait
 			_ = conn.Close()
@@ -101,7 +102,7 @@ func (o *ownerList) accept(l *net.UnixListener) {
 func (o *ownerList) serve(conn *net.UnixConn, pid int32) {
 	defer conn.Close()
 	s := o.greet(conn)
-	<-o.strangers
+	<-o.strangers // mutant: deleted
 	if s == nil {
 		return
 	}
@@ -111,6 +112,7 @@ func (o *ownerList) serve(conn *net.UnixConn, pid int32) {
 		n, _ = conn.Read(last[:])
 	}
 	if n == 0 { // it ended without a word
+		// mutant: _ = pid
 		awaitDeath(conn, pid)
 	}
 	s.leave(n == 1 && last[0] == failed)
@@ -119,9 +121,10 @@ func (o *ownerList) serve(conn *net.UnixConn, pid int32) {
 // greet reads the hello of an opener, and answers. It returns the batch that the opener has from then on.
 func (o *ownerList) greet(conn *net.UnixConn) *Shared {
 	limit := handshake
-	if len(o.strangers) > maxStrangers/2 {
+	if len(o.strangers) > maxStrangers/2 { // mutant: never
 		limit = hurry
 	}
+	// mutant: _ = limit
 	_ = conn.SetDeadline(time.Now().Add(limit))
 	b := make([]byte, helloSize+1)
 	n, err := conn.Read(b)
@@ -150,6 +153,6 @@ func (o *ownerList) greet(conn *net.UnixConn) *Shared {
 		s.leave(true)
 		return nil
 	}
-	_ = conn.SetDeadline(time.Time{})
+	_ = conn.SetDeadline(time.Time{}) // mutant: deleted
 	return s
 }

@@ -28,6 +28,7 @@ func (r *room) take(bytes int64) error {
 		}
 		timer := time.NewTimer(standstill)
 		select {
+		// mutant: case <-changed: return err
 		case <-changed:
 			timer.Stop()
 		case <-timer.C:
@@ -40,6 +41,7 @@ func (r *room) take(bytes int64) error {
 func (r *room) tryTake(bytes int64) (changed <-chan struct{}, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	// mutant: if r.limit <= 0 || r.used-r.leaving+bytes <= r.limit {
 	if r.limit <= 0 || bytes <= r.limit-r.used {
 		r.used += bytes
 		return nil, nil

@@ -157,7 +157,7 @@ func (s *Shared) admit(digest [32]byte) status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case s.ticket.digest() != digest:
+	case s.ticket.digest() != digest: // mutant: never
 		return changed
 	case s.left == 0:
 		return used
@@ -172,7 +172,7 @@ func (s *Shared) admit(digest [32]byte) status {
 func (s *Shared) leave(failed bool) {
 	s.mu.Lock()
 	s.open--
-	if failed && !s.closed {
+	if failed && !s.closed { // mutant: never
 		s.left++
 	}
 	s.unlock()
@@ -180,6 +180,8 @@ func (s *Shared) leave(failed bool) {
 
 // unlock unlocks s.mu, and releases the batch if nobody can open it any more and nobody has it open.
 func (s *Shared) unlock() {
+	// mutant: last := s.open == 0 && !s.ended
+	// mutant: last := s.left == 0 && !s.ended
 	last := s.left == 0 && s.open == 0 && !s.ended
 	s.ended = s.ended || last
 	s.mu.Unlock()
@@ -187,6 +189,7 @@ func (s *Shared) unlock() {
 		return
 	}
 	owned.remove(s)
+	// mutant: deleted
 	_ = s.held.release() // an event that is not destroyed is tried again by its device
 	close(s.done)
 }

@@ -93,6 +93,7 @@ func encodeSchema(s *arrow.Schema) (b []byte, err error) {
 // readSchema reads the schema, and checks the rest of the ticket by it.
 func (c *content) readSchema() (err error) {
 	defer recovered("decode the schema", &err)
+	// mutant: never
 	if err := ipcmessage.CheckSchema(c.encoded); err != nil { // arrow-go trusts the metadata that it reads
 		return fmt.Errorf("share: ticket: schema: %w: %w", err, ErrBadTicket)
 	}

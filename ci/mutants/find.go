@@ -1,11 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -15,22 +15,15 @@ import (
 
 // mutant is one file of the library with one wait removed.
 type mutant struct {
-	file       string // from the root of the repository
-	line       int
-	function   string // that the wait is in
-	removed    string // the removed part, for people
-	instead    string // the replacement
-	equivalent string // why it may survive, if it may
-	content    []byte // of the file without the wait
+	file     string // from the root of the repository
+	line     int
+	function string // that the wait is in
+	removed  string // the removed part, for people
+	instead  string // the replacement
+	content  []byte // of the file without the wait
 }
 
 func (m *mutant) site() string { return fmt.Sprintf("%s:%d", m.file, m.line) }
-
-// packages are the packages that are searched for waits. The CPU, in package device, has nothing to
-// wait for.
-var packages = []string{"internal/cuda", "internal/sizeclass", "internal/gpu", "memory/cudaalloc", "memory/hostpinned",
-	"internal/tree", "internal/copyplan", "internal/validate", "internal/items", "cdevice",
-	"interop/cudaarray", "interop/dlpack", "interop/triton", "share", "flight"}
 
 // removal is how a call is removed so that the rest compiles and reports success.
 type removal int
@@ -80,7 +73,7 @@ var streams = []string{"s", "stream", "c.stream", "d.stream", "m.heap.background
 
 // findAll finds the mutants of all packages below root.
 func findAll(root string) (all []*mutant, err error) {
-	for _, dir := range packages {
+	for _, dir := range slices.Sorted(maps.Keys(suites)) {
 		files, err := filepath.Glob(filepath.Join(root, dir, "*.go"))
 		if err != nil {
 			return nil, err
@@ -109,12 +102,7 @@ func findAll(root string) (all []*mutant, err error) {
 			return nil, fmt.Errorf("no source in %s: run it from the root of the repository", dir)
 		}
 	}
-	more, err := extraMutants(root)
-	if err != nil {
-		return nil, err
-	}
-	all = append(all, more...)
-	return all, markEquivalent(all)
+	return all, nil
 }
 
 // finder looks through one file.
@@ -130,7 +118,7 @@ type finder struct {
 // find returns the mutants of one file.
 func find(name string, source []byte) ([]*mutant, error) {
 	f := finder{name: name, source: source, files: token.NewFileSet()}
-	parsed, err := parser.ParseFile(f.files, name, source, parser.SkipObjectResolution)
+	parsed, err := parser.ParseFile(f.files, name, source, parser.ParseComments|parser.SkipObjectResolution)
 	if err != nil {
 		return nil, err
 	}
@@ -143,7 +131,7 @@ func find(name string, source []byte) ([]*mutant, error) {
 			f.inFunction(function)
 		}
 	}
-	return f.found, nil
+	return f.found, f.marks(parsed)
 }
 
 func (f *finder) inFunction(d *ast.FuncDecl) {
@@ -333,6 +321,3 @@ func (f *finder) body(d *ast.FuncDecl) {
 func splice(source []byte, from, to int, text string) []byte {
 	return slices.Concat(source[:from], []byte(text), source[to:])
 }
-
-// lineOf is the line that an offset of the source is in.
-func lineOf(source []byte, offset int) int { return 1 + bytes.Count(source[:offset], []byte("\n")) }

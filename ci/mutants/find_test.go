@@ -1,10 +1,10 @@
 package main
 
 import (
+	"fmt"
 	"go/parser"
 	"go/token"
 	"os"
-	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -68,22 +68,60 @@ func TestFind(t *testing.T) {
 	}, got)
 }
 
-// The lists of extra.go name texts that exist, every mutant is valid Go, and there are tests to run.
+// Every mutant is valid Go.
 func TestMutantsOfThisRepository(t *testing.T) {
 	all, err := findAll("../..")
 	require.NoError(t, err)
-	assert.Greater(t, len(all), 140)
+	assert.Greater(t, len(all), 250)
 	for _, m := range all {
 		_, err := parser.ParseFile(token.NewFileSet(), m.file, m.content, parser.SkipObjectResolution)
 		assert.NoError(t, err, "%s: %s", m.site(), m.removed)
-		assert.NotEmpty(t, suites[path.Dir(m.file)], "no tests would be run for %s", m.site())
+	}
+}
+
+// Marks replace a line, a statement or a condition.
+func TestMarks(t *testing.T) {
+	const source = `package p
+
+func f() error {
+	// mutant: a, b := 1, 3
+	// mutant: a, b := 2, 2
+	a, b := 1, 2
+	for range a { // mutant: deleted
+		g()
+	}
+	switch {
+	case a > b || a < 0: // mutant: never
+	}
+	if err := g(); err != nil { // mutant: always
+		return err
+	}
+	return nil
+}
+`
+	found, err := find("f.go", []byte(source))
+	require.NoError(t, err)
+	var got []string
+	for _, m := range found {
+		_, err := parser.ParseFile(token.NewFileSet(), m.file, m.content, parser.SkipObjectResolution)
+		assert.NoError(t, err)
+		got = append(got, fmt.Sprintf("%d %s: %s => %s", m.line, m.function, m.removed, m.instead))
+	}
+	assert.Equal(t, []string{
+		"6 f: a, b := 1, 2 => a, b := 1, 3", "6 f: a, b := 1, 2 => a, b := 2, 2", "7 f: for range a { => ",
+		"11 f: case a > b || a < 0: => (a > b || a < 0) && false", "13 f: if err := g(); err != nil { => (err != nil) || true",
+	}, got)
+	assert.NotContains(t, string(found[2].content), "g()\n\t}\n\tswitch")
+	for line, want := range map[string]string{"} // mutant: deleted": "no statement begins here", "g() // mutant: never": "no condition begins here"} {
+		_, err := find("f.go", []byte("package p\n\nfunc f() {\n"+line+"\n"+strings.Repeat("}\n", strings.Count(line, "g"))))
+		assert.ErrorContains(t, err, want, line)
 	}
 }
 
 // A name of a wait that nothing has any more is one that was renamed, and is not found.
 func TestWaitsOfThisRepository(t *testing.T) {
 	var all []byte
-	for _, dir := range packages {
+	for dir := range suites {
 		files, err := filepath.Glob(filepath.Join("../..", dir, "*.go"))
 		require.NoError(t, err)
 		for _, file := range files {

@@ -5,9 +5,8 @@
 //	go run ./ci/mutants -list       # which there are
 //	go run ./ci/mutants -run 'location.go|room'
 //
-// Waits are found in the source by name (find.go), so that a new one cannot be forgotten. A list
-// (extra.go) has the mutants that are not calls, and those that may survive, with the reason. The
-// source stays as it is: a mutant is an overlay of the build.
+// Waits are found in the source by name (find.go), so that a new one cannot be forgotten, and checks that are no calls
+// by a comment beside them (marks.go). The source stays as it is: a mutant is an overlay of the build.
 package main
 
 import (
@@ -26,7 +25,6 @@ func main() {
 	var (
 		list    = flag.Bool("list", false, "print the mutants and run nothing")
 		pattern = flag.String("run", "", "only mutants whose site or removed text matches this regular expression")
-		every   = flag.Bool("equivalents", false, "test those too that are listed as equivalent: one that is killed is an error")
 		jobs    = flag.Int("j", 2, "mutants that are tested at the same time")
 		times   = flag.Int("times", 1, "how often each mutant is tested: it has to be killed each time")
 		logs    = flag.String("logs", "", "a folder for what the tests of each mutant print")
@@ -35,7 +33,7 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	survivors, err := run(ctx, *pattern, *list, *jobs, tester{timeout: *timeout, times: max(*times, 1), logs: *logs, equivalents: *every})
+	survivors, err := run(ctx, *pattern, *list, *jobs, tester{timeout: *timeout, times: max(*times, 1), logs: *logs})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
 		os.Exit(2)
@@ -113,14 +111,9 @@ func (t *tester) testAll(ctx context.Context, mutants []*mutant, jobs int) (surv
 			return survivors, fmt.Errorf("%s: %s: %w", m.site(), m.removed, v.err)
 		}
 		killer := v.killer
-		switch {
-		case killer == "" && m.equivalent != "":
-			killer = "(equivalent: " + m.equivalent + ")"
-		case killer == "":
+		if killer == "" {
 			killer = "**SURVIVED**"
 			survivors++
-		case m.equivalent != "":
-			return survivors, fmt.Errorf("%s: %s: killed by %s, and listed as equivalent: take it off the list", m.site(), m.removed, killer)
 		}
 		fmt.Printf("| %s | %s | `%s` | %s | %.0f |\n", m.site(), m.function, m.removed, killer, v.took.Seconds())
 	}

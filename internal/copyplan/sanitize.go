@@ -112,7 +112,7 @@ func (s sanitizer) bad(n *tree.Node) (bad bool, err error) {
 		}
 	}
 	if n.Layout.Kind == layout.Dictionary {
-		bad = mayHaveNulls(&n.Children[0]) && hostread.CountNulls(&n.Children[0]) > 0
+		bad = mayHaveNulls(&n.Children[0]) && hostread.CountNulls(&n.Children[0]) > 0 // mutant: deleted
 	}
 	for i := range n.Children {
 		if bad || err != nil {
@@ -139,6 +139,7 @@ func (s sanitizer) any(count int64, holds func(i int) bool) (found bool, err err
 // notEmpty reports whether a null element has a size.
 func notEmpty[T hostread.OffsetInt](s sanitizer, n *tree.Node) (bool, error) {
 	offsets, valid := hostread.Values[T](n, 1, n.Length+1), hostread.IsValid(n)
+	// mutant: return s.any(n.Length, func(i int) bool { return !valid(i) && offsets[i] > offsets[i+1] })
 	return s.any(n.Length, func(i int) bool { return !valid(i) && offsets[i] != offsets[i+1] })
 }
 
@@ -157,6 +158,8 @@ func (s sanitizer) validBelow(n *tree.Node) (bad bool, err error) {
 		if mayHaveNulls(c) {
 			validChild = hostread.IsValid(c)
 		}
+		// mutant: bad, err = s.any(n.Length, func(i int) bool { return !valid(i) && validChild(i) })
+		// mutant: bad, err = s.any(n.Length, func(i int) bool { return !valid(i) && !validChild(int(n.Offset)+i) })
 		bad, err = s.any(n.Length, func(i int) bool { return !valid(i) && validChild(int(n.Offset)+i) })
 	}
 	return bad, err

@@ -32,6 +32,7 @@ func copyStream(on device.Stream, dev device.Device) (s device.Stream, done func
 	if on != nil {
 		return on, func() {}, nil
 	}
+	// mutant: if s, err = dev.WrapStream(0); err != nil {
 	if s, err = newCopyStream(dev); err != nil {
 		return nil, nil, err
 	}

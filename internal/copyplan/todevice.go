@@ -71,6 +71,7 @@ func copyToDevice(ctx context.Context, s *source, trees []Plan, dev device.Devic
 	mem.Home, mem.Size = dev, laid.size
 	nodes := buildNodes(mem, memory.Ptr(), laid, trees)
 	if d.event != nil && d.event.Handle() != 0 {
+		// mutant: _ = mem.Block.SetEvent(d.event.Handle())
 		at.Event = mem.Block.SetEvent(d.event.Handle())
 	}
 	return tree.Tree{Mem: mem, At: at, Nodes: nodes, Name: s.Name}, nil
@@ -100,6 +101,7 @@ func (d *deviceMemory) fill(ctx context.Context, s *source, l *blockLayout, own 
 			copies.add(dst, p)
 		default:
 			later := readsLater(d.dev, device.Ptr(p.Addr), p.Size)
+			// mutant: _ = later
 			kept = kept || later
 			if later && fills && (p.Size >= leastDirect || !own) {
 				direct.add(dst, p)
@@ -109,7 +111,7 @@ func (d *deviceMemory) fill(ctx context.Context, s *source, l *blockLayout, own 
 		}
 	}
 	defer runtime.KeepAlive(l)
-	kept = kept || len(copies.list) > 0
+	kept = kept || len(copies.list) > 0 // mutant: deleted
 	switch {
 	case len(direct.list) == 0 && len(copies.list) == 0:
 		staged = withZeros(staged, d.memory.Ptr(), l.size)

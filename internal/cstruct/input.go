@@ -42,6 +42,7 @@ func (in *Input) SetDevice(arr *abi.ArrowDeviceArray) {
 	if arr == nil {
 		return
 	}
+	// mutant: in.Array, in.Event = &arr.Array, 0
 	in.Array, in.Event = &arr.Array, arr.SyncEvent
 	in.ID.Type, in.ID.Ordinal = device.Type(arr.DeviceType), arr.DeviceID
 }

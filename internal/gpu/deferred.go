@@ -146,6 +146,7 @@ func (d *Deferred) sweep() (any bool) {
 	for _, one := range list {
 		done, err := one.after.reached(one.key)
 		switch {
+		// mutant: case done || err != nil:
 		case done || isGone(err):
 			one.after.letGo()
 			d.finish(one, err)
@@ -198,6 +199,7 @@ func (d *Deferred) finish(one *Deferral, gone error) {
 		return
 	}
 	if one.call != nil {
+		// mutant: one.run(d.ctx, &d.guard, func() { d.ended(one, gone) })
 		calls.run(func() { one.run(d.ctx, &d.guard, func() { d.ended(one, gone) }) })
 		return
 	}

@@ -14,6 +14,7 @@ func (d *Deferred) Flush(ctx context.Context) error {
 	// for the GPU, a function that is called once memory is unregistered.
 	// It may also fail before the next round asks for it.
 	failed := d.failedSince()
+	// mutant: for range 2 {
 	for range 3 {
 		if err := d.flush(ctx); err != nil {
 			return err

@@ -160,7 +160,7 @@ func (m *Memory) Watcher() sizeclass.Watcher { return m.heap.watcher() }
 
 // waits is how many bytes the GPU or the host gets back: none of memory that is only registered, or another process's.
 func (m *Memory) waits() int64 {
-	if m.foreign || m.use == &m.heap.registered {
+	if m.foreign || m.use == &m.heap.registered { // mutant: never
 		return 0
 	}
 	return m.size
@@ -207,7 +207,7 @@ func (m *Memory) publish() {
 
 func (m *Memory) ended() {
 	if m.use == &m.heap.registered {
-		m.heap.locked.remove(m.ptr)
+		m.heap.locked.remove(m.ptr) // mutant: deleted
 	}
 	m.use.sub(m.size)
 	m.heap.trimmer.keep(m.heap)

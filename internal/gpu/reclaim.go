@@ -85,6 +85,7 @@ func (h *Heap) trimUntil(ctx context.Context, started time.Time, before error, t
 	gaveUp = h.waitForFrees(ctx, started, 0, func() bool {
 		h.deferred.sweep()
 		// Not before it can be freed: other allocations may use it until then.
+		// mutant: ended := isClosed(idle) || h.deferred.count.Load() >= 0
 		ended := isClosed(idle) && h.deferred.count.Load() == 0
 		if isClosed(idle) && h.keeps() {
 			h.trimCaches()

@@ -72,7 +72,7 @@ func (l *Streams) own(h *Handle, word uintptr, end func() error) {
 func (l *Streams) end(word uintptr, end func() error) error {
 	l.mu.Lock()
 	delete(l.alive, word)
-	if l.asking && l.answered.Load() == 0 {
+	if l.asking && l.answered.Load() == 0 { // mutant: never
 		l.ending = append(l.ending, func() {
 			if end() != nil {
 				l.deferred.later(end)

@@ -32,6 +32,7 @@ func (y *Synchronizer) synchronize(keys []keep.Key) error {
 	gone := false
 	for pause := shortest; ; pause = min(2*pause, longest) {
 		done, err := y.trySynchronize(keys)
+		// mutant: if done {
 		if done && (err == nil || gone && isGone(err)) {
 			return err
 		}
@@ -46,7 +47,7 @@ func (y *Synchronizer) synchronize(keys []keep.Key) error {
 func (y *Synchronizer) trySynchronize(keys []keep.Key) (done bool, err error) {
 	y.turn <- struct{}{}
 	defer func() { <-y.turn }()
-	if y.holds.Load() > 0 {
+	if y.holds.Load() > 0 { // mutant: never
 		return false, nil
 	}
 	// After a reset another library may have activated the context again: memory of the new context
@@ -54,6 +55,7 @@ func (y *Synchronizer) trySynchronize(keys []keep.Key) (done bool, err error) {
 	if y.gone() {
 		return true, y.ctx.Err()
 	}
+	// mutant: done, err = true, y.ctx.Synchronize()
 	done, err = y.synchronizeUncaptured(keys)
 	y.mu.Lock()
 	defer y.mu.Unlock()
@@ -82,6 +84,7 @@ func (y *Synchronizer) Hold(ctx context.Context) (release func(), err error) {
 	y.holds.Add(1)
 	release = sync.OnceFunc(func() { y.holds.Add(-1) })
 	select {
+	// mutant: default: return release, nil
 	case y.turn <- struct{}{}:
 		<-y.turn
 		return release, nil

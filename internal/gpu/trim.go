@@ -22,6 +22,7 @@ func (g *GPU) Trim(ctx context.Context) error {
 	if err := d.Flush(ctx); err != nil {
 		return err
 	}
+	// mutant: if _, err := failed, error(nil); err != nil {
 	if err := failed(); err != nil {
 		return err
 	}

@@ -39,6 +39,7 @@ func readBatch(name string, t table) (b batch, err error) {
 	if codec > 1 {
 		return b, invalid(name+".compression", "codec %d, want 0 or 1", codec)
 	}
+	// mutant: b.zstd = codec > 1
 	b.zstd = codec == 1
 	at, n, err := t.vector(4, 8)
 	for i := 0; err == nil && i < n; i++ {
@@ -80,7 +81,7 @@ func (c *Checker) batch(name string, t table, columns []shape, version int16, bo
 	}
 	// The columns have the length of the batch, which arrow-go does not check where that is 0.
 	for _, i := range tops {
-		if length := b.nodes[i].a; length != b.rows {
+		if length := b.nodes[i].a; length != b.rows { // mutant: never
 			return 0, b.invalid("nodes", i, "length %d, want %d as the batch", length, b.rows)
 		}
 	}
@@ -99,6 +100,7 @@ func (b *batch) checkNodes(want int, limit int64) (elements int64, err error) {
 	}
 	for i, node := range b.nodes {
 		switch length, nulls := node.a, node.b; {
+		// mutant: case length < 0:
 		case length < 0 || nulls < 0 || nulls > length:
 			return 0, b.invalid("nodes", i, "length %d with %d nulls", length, nulls)
 		case length > limit:
@@ -118,6 +120,7 @@ func (b *batch) checkBuffers(want int, body []byte, limit int64) (total int64, e
 	for i, buffer := range b.buffers {
 		offset, length := buffer.a, buffer.b
 		switch {
+		// mutant: case offset < 0 || length < 0:
 		case offset < 0 || length < 0 || offset > int64(len(body)) || length > int64(len(body))-offset:
 			return 0, b.invalid("buffers", i, "%d bytes at %d of a body of %d", length, offset, len(body))
 		case offset%8 != 0:
@@ -128,6 +131,8 @@ func (b *batch) checkBuffers(want int, body []byte, limit int64) (total int64, e
 			return 0, b.invalid("buffers", i, "%d compressed bytes, want 8 or more", length)
 		}
 		size := int64(binary.LittleEndian.Uint64(body[offset:]))
+		// mutant: never
+		// mutant: if total += max(size, 0); size < -1 || size > limit {
 		if total += max(size, 0); size < -1 || size > limit || total > limit {
 			return 0, tooMuch(fmt.Sprintf("%s.buffers[%d]", b.name, i), "%d bytes decompressed, of at most %d", size, limit)
 		}

@@ -79,7 +79,7 @@ func (c *Checker) Check(metadata, body []byte) (m Message, err error) {
 	if err != nil {
 		return m, err
 	}
-	if size < 0 || size > int64(len(body)) {
+	if size < 0 || size > int64(len(body)) { // mutant: never
 		return m, invalid("body", "%d bytes, but %d in the metadata", len(body), size)
 	}
 	if err := message.keyValues(4); err != nil {

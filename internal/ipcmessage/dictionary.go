@@ -50,7 +50,7 @@ func (c *Checker) grow(id int64, delta bool, size int64) error {
 	for _, n := range c.dictionaries {
 		total += n
 	}
-	if total > c.max {
+	if total > c.max { // mutant: never
 		return tooMuch("DictionaryBatch", "dictionaries of %d bytes with their deltas, of at most %d", total, c.max)
 	}
 	return nil

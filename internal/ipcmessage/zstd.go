@@ -16,16 +16,18 @@ func window(frames []byte) (largest uint64) {
 			return largest
 		}
 		if h.Skippable {
+			// mutant: frames = blocks
 			frames = behind(blocks, int(h.SkippableSize))
 			continue
 		}
 		if h.SingleSegment {
+			// mutant: h.WindowSize = 0
 			h.WindowSize = h.FrameContentSize
 		}
 		largest = max(largest, h.WindowSize)
 		frames = behindBlocks(blocks)
 		if h.HasCheckSum {
-			frames = behind(frames, 4)
+			frames = behind(frames, 4) // mutant: deleted
 		}
 	}
 }
@@ -38,7 +40,7 @@ func behindBlocks(b []byte) []byte {
 		last, kind, size := header&1 != 0, header>>1&3, header>>3
 		switch kind {
 		case repeated:
-			size = 1
+			size = 1 // mutant: deleted
 		case reserved:
 			return nil
 		}

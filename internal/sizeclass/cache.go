@@ -124,6 +124,7 @@ func (c *Cache) Take(ctx context.Context, size int64) (Block, error) {
 				return Block{}, err
 			}
 		}
+		// mutant: if err := error(ErrLimit); err != nil {
 		if err := c.untilChanged(ctx); err != nil {
 			return Block{}, err
 		}

@@ -43,6 +43,7 @@ func (c *Client) Register(ctx context.Context, r *Region) error {
 	if err := r.hold(); err != nil {
 		return err
 	}
+	// mutant: r.drop()
 	defer r.drop()
 	_, err := c.invoke(ctx, "CudaSharedMemoryRegister", registerMessage(r))
 	return err
@@ -84,13 +85,13 @@ func (c *Client) Unregister(ctx context.Context, r *Region) error {
 		return err
 	}
 	defer c.leave(r)()
-	if err := c.drain(ctx, r); err != nil {
+	if err := c.drain(ctx, r); err != nil { // mutant: deleted
 		return err
 	}
 	if _, err := c.invoke(ctx, "CudaSharedMemoryUnregister", nameMessage(r)); err != nil {
 		return err
 	}
-	if err := c.awaitClosed(ctx, r); err != nil {
+	if err := c.awaitClosed(ctx, r); err != nil { // mutant: deleted
 		return err
 	}
 	if r.unregistered != nil {

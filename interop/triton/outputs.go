@@ -157,7 +157,7 @@ func (o *Outputs) Batch(response *Response) (*cdevice.RecordBatch, error) {
 		rows = n
 		columns[i] = arrayOf(o.start+device.Ptr(t.Offset), append([]int64{rows}, t.Shape[1:]...))
 	}
-	if err := o.region.hold(); err != nil {
+	if err := o.region.hold(); err != nil { // mutant: deleted
 		return nil, err
 	}
 	o.mu.Lock()
@@ -175,7 +175,7 @@ func (o *Outputs) released() {
 		o.freed = nil
 	}
 	o.mu.Unlock()
-	o.region.drop()
+	o.region.drop() // mutant: deleted
 }
 
 // rowsOf returns the rows that the server has written of a tensor.
@@ -233,6 +233,7 @@ func (o *Outputs) claim(ctx context.Context) error {
 			return err
 		}
 		select {
+		// mutant: case <-freed: return nil
 		case <-freed:
 		case <-ctx.Done():
 			return fmt.Errorf("triton: infer: a batch of outputs %s is not released: %w", quoted(o.region.name), ctx.Err())
@@ -248,11 +249,11 @@ func (o *Outputs) tryClaim() (freed chan struct{}, err error) {
 		return fielderr.Invalid(opInfer, "Request.Outputs("+quoted(o.region.name)+")", fielderr.Text(got), want)
 	}
 	switch {
-	case o.busy:
+	case o.busy: // mutant: never
 		return nil, bad("in use by another request", "outputs for each request in flight")
-	case o.unknown:
+	case o.unknown: // mutant: never
 		return nil, bad("perhaps still written to: the end of a request is not known", "Client.Unregister first")
-	case o.batches > 0:
+	case o.batches > 0: // mutant: never
 		if o.freed == nil {
 			o.freed = make(chan struct{})
 		}
@@ -266,6 +267,7 @@ func (o *Outputs) tryClaim() (freed chan struct{}, err error) {
 func (o *Outputs) unclaim(known bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	// mutant: o.busy, o.unknown = false, false
 	o.busy, o.unknown = false, !known
 }
 

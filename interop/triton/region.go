@@ -149,7 +149,7 @@ func (r *Region) Close() {
 	again := r.closed
 	r.closed = true
 	r.mu.Unlock()
-	if !again {
+	if !again { // mutant: always
 		r.drop()
 	}
 }
@@ -168,6 +168,7 @@ func (r *Region) hold() error {
 func (r *Region) drop() {
 	r.mu.Lock()
 	r.users--
+	// mutant: last := r.users >= 0
 	last := r.users == 0
 	r.mu.Unlock()
 	if last {
