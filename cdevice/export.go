@@ -115,8 +115,8 @@ func noOutput(what string) error {
 // the memory.
 func (b *RecordBatch) exported(t *cstruct.Tree) {
 	t.Mem, t.Root.Length = b.mem, b.rows
-	if w, ok := b.columns.Source().(*wrappedColumns); ok {
-		t.Wrapped = &w.Wrapped
+	if w, ok := b.columns.Source().(*cstruct.Wrapped); ok {
+		t.Wrapped = w
 		return
 	}
 	t.Root.Layout, t.Root.Children = &layout.All[layout.Struct], b.nodes()

@@ -34,9 +34,17 @@ func identicalFields(a, b arrow.Field) bool {
 	return a.Name == b.Name && a.Nullable == b.Nullable && a.Metadata.Equal(b.Metadata) && identicalTypes(a.Type, b.Type)
 }
 
+// sameType reports whether types are equal; first by address, which is what most batches need.
+func sameType(a, b arrow.DataType) bool {
+	if a == nil || b == nil {
+		return false
+	}
+	return layout.Identical(a, b) || arrow.TypeEqual(a, b)
+}
+
 // identicalTypes reports whether equal types also have the same nested fields.
 func identicalTypes(a, b arrow.DataType) bool {
-	if sameObject(a, b) {
+	if layout.Identical(a, b) {
 		return true
 	}
 	switch a := a.(type) {

@@ -141,7 +141,7 @@ func acceptsChildren(p *layout.Plan, f *layout.Array, a *abi.ArrowArray) bool {
 	return f.Layout.Kind != layout.RunEnds || acceptsRuns(a, pointers)
 }
 
-// acceptsRuns reports whether the children of a run-end encoded array fit it; see CheckRuns.
+// acceptsRuns reports whether the children of a run-end encoded array fit it; see checkRuns.
 func acceptsRuns(a *abi.ArrowArray, children []uintptr) bool {
 	ends, values := abi.At[abi.ArrowArray](children[0]), abi.At[abi.ArrowArray](children[1])
 	return ends.NullCount <= 0 && (a.Length == 0 || ends.Length > 0) && values.Length >= ends.Length

@@ -105,8 +105,8 @@ func checkChildren(a *abi.ArrowArray, want int, what any) error {
 	return nil
 }
 
-// CheckRuns checks the structs of a run-end encoded array.
-func CheckRuns(op string, n *tree.Node) error {
+// checkRuns checks the structs of a run-end encoded array.
+func checkRuns(op string, n *tree.Node) error {
 	ends, values := &n.Children[0], &n.Children[1]
 	if ends.Nulls > 0 {
 		return fielderr.Invalid(op, "children[0].null_count", ends.Nulls, "0 for run ends")

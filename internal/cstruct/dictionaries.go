@@ -10,16 +10,16 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/layout"
 )
 
-// CheckDictionary checks that the offsets of all binary and utf8 arrays in the values of a dictionary
+// checkDictionary checks that the offsets of all binary and utf8 arrays in the values of a dictionary
 // end inside their bytes. arrow-go checks that when it makes an array, but it makes the values of a
 // dictionary only when a program asks for them; copies and validation read them before. The memory is
 // of a wrapped array, so the CPU can access it.
-func CheckDictionary(op string, values arrow.ArrayData) error {
+func checkDictionary(op string, values arrow.ArrayData) error {
 	if err := checkEnd(op, values); err != nil {
 		return err
 	}
 	for i, child := range values.Children() {
-		if err := CheckDictionary(op, child); err != nil {
+		if err := checkDictionary(op, child); err != nil {
 			return fielderr.Within(fielderr.Child(i), err)
 		}
 	}

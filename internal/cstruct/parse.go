@@ -1,5 +1,5 @@
-// Package cstruct converts C structs to trees and trees to C structs. It checks each field of a
-// foreign struct before it uses it.
+// Package cstruct converts C structs, and array data of arrow-go, to trees, and trees to C structs. It
+// checks each field of a foreign struct before it uses it.
 package cstruct
 
 import (
@@ -146,7 +146,7 @@ func (im *Parser) children(n *tree.Node, a *abi.ArrowArray, st arrow.DataType) e
 		}
 	}
 	if n.Layout.Kind == layout.RunEnds {
-		return CheckRuns(fielderr.OpImport, n)
+		return checkRuns(fielderr.OpImport, n)
 	}
 	return nil
 }

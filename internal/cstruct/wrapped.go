@@ -14,25 +14,25 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
-// Wrapped exports the columns of an arrow-go record batch without nodes: it fills C structs from the
-// array data.
+// Wrapped has the columns of an arrow-go record batch as array data. An export fills C structs from it, without nodes.
 //
 // Accept checks the data. Afterwards it is trusted, since arrow-go's arrays are immutable; data that a
 // program changes all the same is exported with wrong contents, within the memory of the export.
 type Wrapped struct {
 	Plan *layout.Plan
+	Mem  *tree.Owner
 	Data []*array.Data // of the columns
 }
 
 // Accept sets Data, and reports whether the columns are array data of arrow-go's own, of the plan's types, that
-// WrapRecordBatch accepts, with so many rows. It pins their memory to mem. If it returns false, a
-// caller that looks closer finds an error, or what is unusual.
-func (w *Wrapped) Accept(columns []arrow.Array, mem *tree.Owner, rows int64) bool {
+// WrapRecordBatch accepts, with so many rows. It pins their memory to Mem. If it returns
+// false, DataParser finds an error, or what is unusual.
+func (w *Wrapped) Accept(columns []arrow.Array, rows int64) bool {
 	if !w.Plan.Simple || len(columns) != len(w.Plan.Flat) {
 		return false
 	}
 	w.Data = make([]*array.Data, len(columns))
-	p := acceptor{plan: w.Plan, pins: mem.Pinner()}
+	p := acceptor{plan: w.Plan, pins: w.Mem.Pinner()}
 	for i, col := range columns {
 		a := &w.Plan.Arrays[i]
 		data := dataOf(col.Data())
@@ -42,6 +42,27 @@ func (w *Wrapped) Accept(columns []arrow.Array, mem *tree.Owner, rows int64) boo
 		}
 	}
 	return true
+}
+
+// MakeNodes makes the nodes of the columns, which Accept has checked. It panics for data that was changed since, which
+// arrow-go does not allow. With it, Wrapped is a tree.Source.
+func (w *Wrapped) MakeNodes() []tree.Node {
+	p := DataParser{accepted: true}
+	for _, data := range w.Data {
+		must(p.Measure(data))
+	}
+	p.Start(w.Mem)
+	nodes := p.Take(len(w.Data))
+	for i, data := range w.Data {
+		must(p.Node(&nodes[i], data))
+	}
+	return nodes
+}
+
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
 }
 
 // dataOf returns array data of arrow-go's own, or nil.
@@ -103,7 +124,7 @@ func (p *acceptor) acceptsChildren(a *layout.Array, d *array.Data, end int64) bo
 	below := p.plan.Below(a)
 	if a.Layout.Kind == layout.Dictionary {
 		dictionary := dataOf(d.Dictionary())
-		return dictionary != nil && p.accepts(&below[0], dictionary) && CheckDictionary("", dictionary) == nil
+		return dictionary != nil && p.accepts(&below[0], dictionary) && checkDictionary("", dictionary) == nil
 	}
 	children := d.Children()
 	if len(children) != len(below) || uint64(a.ChildElements) >= maxElements/2 {
