@@ -60,7 +60,8 @@ func newCopier() copier {
 // measureCopies measures copies of whole batches, small copies beside large ones, and streams.
 func measureCopies(m meter) (all []Copy) {
 	c := newCopier()
-	pinned := hostpinned.New(c.gpu, 0)
+	pinned, err := hostpinned.NewAllocator(c.gpu)
+	check(err)
 	for _, from := range []struct {
 		name string
 		mem  memory.Allocator

@@ -88,7 +88,7 @@ func TestGPUCloseOfTheSourceWaitsForTheDevice(t *testing.T) {
 	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
 		gpu := m.GPUs[0]
 		file := mappedFile(t, 6)
-		locked, err := hostpinned.Register(gpu, file, hostpinned.ReadOnly())
+		locked, err := hostpinned.Register(gpu, file, hostpinned.WithReadOnly())
 		require.NoError(t, err)
 		rdr := inPlace(t, file, 3)
 		r, err := cdevice.WrapRecordReader(rdr, device.CPUDevice())

@@ -12,7 +12,6 @@ import (
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
-	"github.com/arrowdevice/arrowdevice/memory/hostpinned"
 )
 
 // An allocator of page-locked memory waits for memory that was freed and is still used. The
@@ -35,7 +34,7 @@ func TestCopyIntoPageLockedMemoryIsGivenUp(t *testing.T) {
 	ctx, cancel := context.WithTimeout(background, 10*time.Millisecond)
 	defer cancel()
 	begin := time.Now()
-	_, err = batch.CopyToHost(ctx, hostpinned.New(gpu, 0))
+	_, err = batch.CopyToHost(ctx, cudatest.Pinned(t, gpu))
 	assert.ErrorIs(t, err, context.DeadlineExceeded)
 	assert.Less(t, time.Since(begin), 1500*time.Millisecond)
 	open()

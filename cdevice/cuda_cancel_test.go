@@ -76,7 +76,7 @@ func TestGPUContextsEndCopiesBehindAStuckStream(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, several.Synchronize(background))
 		large := numbers(t, 96*mib) // both of them are less than Limits.Waiting
-		pinned := hostpinned.New(gpu, 0)
+		pinned := cudatest.Pinned(t, gpu)
 		open := m.Hold(t, s)
 		on := cdevice.WithStream(s)
 		for name, f := range map[string]func(context.Context) error{

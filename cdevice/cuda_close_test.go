@@ -89,7 +89,7 @@ func TestGPUCloseWaitsForCopiesOfPageLockedMemory(t *testing.T) {
 		gpu := m.GPUs[0]
 		for _, read := range []int{1, 3} { // batches, and the end is behind the last
 			file := mappedFile(t, 6)
-			locked, err := hostpinned.Register(gpu, file, hostpinned.ReadOnly())
+			locked, err := hostpinned.Register(gpu, file, hostpinned.WithReadOnly())
 			require.NoError(t, err)
 			rdr := &usedReader{RecordReader: inPlace(t, file, 3)}
 			stream := newStream(t, gpu)

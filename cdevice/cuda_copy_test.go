@@ -18,7 +18,6 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/testing/cases"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
 	"github.com/arrowdevice/arrowdevice/internal/testing/within"
-	"github.com/arrowdevice/arrowdevice/memory/hostpinned"
 )
 
 func validate(a arrow.Array) error {
@@ -142,7 +141,7 @@ func TestGPUCopiesBetweenAllMemories(t *testing.T) {
 func TestCopiesArePaddedWithZeros(t *testing.T) {
 	m := cudatest.Simulated(t, cudasim.Options{})
 	gpu := m.GPUs[0]
-	pinned := hostpinned.New(gpu, 0)
+	pinned := cudatest.Pinned(t, gpu)
 	dirty := pinned.Allocate(4096)
 	for i := range dirty {
 		dirty[i] = 0xff
@@ -204,7 +203,7 @@ func givesUp(t *testing.T, m *cudatest.Machine, batch *cdevice.RecordBatch, befo
 	gpu := m.GPUs[0]
 	s := newStream(t, gpu)
 	open := m.Hold(t, s)
-	pinned := hostpinned.New(gpu, 0)
+	pinned := cudatest.Pinned(t, gpu)
 	mem := &noting{Allocator: pinned}
 	ctx, cancel := context.WithCancel(background)
 	wait := make(chan error, 1)

@@ -18,7 +18,6 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/testing/cases"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
-	"github.com/arrowdevice/arrowdevice/memory/hostpinned"
 )
 
 func TestCoreDeviceHasNoOptionalInterfaces(t *testing.T) {
@@ -70,7 +69,7 @@ func TestGPURoundTripThroughACoreDevice(t *testing.T) {
 func TestGPUCopyToACoreDeviceIsWhole(t *testing.T) {
 	checkLeaks(t)
 	m := cudatest.Simulated(t, cudasim.Options{Devices: 2, PageableAsync: true})
-	pinned := hostpinned.New(m.GPUs[0], 0)
+	pinned := cudatest.Pinned(t, m.GPUs[0])
 	for name, mem := range map[string]memory.Allocator{"plain": memory.DefaultAllocator, "page-locked": pinned} {
 		t.Run(name, func(t *testing.T) {
 			gpu, other := coreDevice{m.GPUs[0]}, coreDevice{m.GPUs[1]}

@@ -14,7 +14,6 @@ import (
 	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
-	"github.com/arrowdevice/arrowdevice/memory/hostpinned"
 )
 
 // The driver calls that an operation may cost, counted by the simulator.
@@ -85,7 +84,7 @@ func TestCopyToDeviceCalls(t *testing.T) {
 			assert.Zero(t, made["cuMemHostAlloc"], "the staging buffer is kept")
 		}
 
-		pinned := hostpinned.New(gpu, 0)
+		pinned := cudatest.Pinned(t, gpu)
 		for _, mem := range []memory.Allocator{pinned, nil} {
 			made, report = calls(m, func() {
 				back, err := batch.CopyToHost(background, mem)
@@ -110,7 +109,7 @@ func TestCopyToDeviceCalls(t *testing.T) {
 func TestPinnedColumnsAreNotStaged(t *testing.T) {
 	m := cudatest.Simulated(t, cudasim.Options{})
 	gpu := m.GPUs[0]
-	mem := hostpinned.New(gpu, 0)
+	mem := cudatest.Pinned(t, gpu)
 	rec := columnsOf(mem, 10, 100_000, false)
 	made, report := calls(m, func() {
 		batch, err := cdevice.CopyToDevice(background, rec, gpu)
@@ -132,7 +131,7 @@ func TestPinnedColumnsAreNotStaged(t *testing.T) {
 func TestSmallPinnedColumnsAreOneCopy(t *testing.T) {
 	m := cudatest.Simulated(t, cudasim.Options{})
 	gpu := m.GPUs[0]
-	mem := hostpinned.New(gpu, 0)
+	mem := cudatest.Pinned(t, gpu)
 	small, plain := columnsOf(mem, 100, 1000, false), columnsOf(memory.DefaultAllocator, 100, 1000, false)
 	mixed := mixedColumns(t, mem)
 	s := newStream(t, gpu)

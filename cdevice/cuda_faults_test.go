@@ -13,7 +13,6 @@ import (
 	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
-	"github.com/arrowdevice/arrowdevice/memory/hostpinned"
 )
 
 // roundTrip sends rec to the GPU, through C, and a slice of it on the GPU and back.
@@ -84,7 +83,7 @@ func TestEachCallOfARoundTripFails(t *testing.T) {
 	checkLeaks(t)
 	m := cudatest.Simulated(t, cudasim.Options{})
 	gpu := m.GPUs[0]
-	pinned := hostpinned.New(gpu, 0)
+	pinned := cudatest.Pinned(t, gpu)
 	for name, mem := range map[string]memory.Allocator{"plain": memory.NewGoAllocator(), "page-locked": pinned} {
 		t.Run(name, func(t *testing.T) {
 			for m.Sim.Report().Live.Events > 0 { // cached events

@@ -31,7 +31,7 @@ func TestManagedMemoryThatIsTheGPUsAlone(t *testing.T) {
 
 	rec := columnsOf(memory.DefaultAllocator, 3, 100, true)
 	defer rec.Release()
-	_, err := cudaalloc.NewManaged(gpu, 0)
+	_, err := cudaalloc.NewManagedAllocator(gpu)
 	assert.ErrorIs(t, err, device.ErrNotSupported)
 	assert.ErrorContains(t, err, why)
 	for _, wrap := range []func() error{

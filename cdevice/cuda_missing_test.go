@@ -96,7 +96,7 @@ var programs = []program{
 		p.consume(b, 1)
 	}},
 	{"read what was page-locked", 1, func(p *trial) {
-		mem := hostpinned.New(p.gpus[0], 0)
+		mem := cudatest.Pinned(p.T, p.gpus[0])
 		rec := columnsOf(mem, 3, int(p.rec.NumRows()), false)
 		b := p.upload(rec)
 		rec.Release()
@@ -216,7 +216,7 @@ var programs = []program{
 	}},
 	{"write the source of a reader that was closed", 1, func(p *trial) {
 		gpu := p.gpus[0]
-		mem := hostpinned.New(gpu, 0)
+		mem := cudatest.Pinned(p.T, gpu)
 		rec := columnsOf(mem, 1, 20_000, false)
 		r, err := readerFunc(rec.Schema(), device.CUDAHost, func() (*cdevice.RecordBatch, error) {
 			return cdevice.WrapRecordBatch(rec, gpu.Pinned())

@@ -20,7 +20,6 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
-	"github.com/arrowdevice/arrowdevice/memory/hostpinned"
 )
 
 // Plain structs of memory that a GPU fills: the host reads it when the export is over, and
@@ -128,7 +127,7 @@ func TestGPUContextEndsAsCPUOfAStuckStream(t *testing.T) {
 	checkLeaks(t)
 	m := cudatest.One(t, cudasim.Options{})
 	gpu := m.GPUs[0]
-	mem := hostpinned.New(gpu, 0)
+	mem := cudatest.Pinned(t, gpu)
 	rec := columnsOf(mem, 1, 10, false)
 	b, err := cdevice.WrapRecordBatch(rec, mem.Device())
 	require.NoError(t, err)
@@ -169,7 +168,7 @@ func TestGPUPlainReleaseWaitsForNoDevice(t *testing.T) {
 	checkLeaks(t)
 	m := cudatest.One(t, cudasim.Options{})
 	gpu := m.GPUs[0]
-	mem := hostpinned.New(gpu, 0)
+	mem := cudatest.Pinned(t, gpu)
 	for range 2 {
 		waits := 0
 		rec := columnsOf(mem, 1, 10, false)

@@ -14,7 +14,6 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
-	"github.com/arrowdevice/arrowdevice/memory/hostpinned"
 )
 
 // copied copies the values of an exported array of int64 on the consumer's stream, and
@@ -94,7 +93,7 @@ func TestExportedMemoryWaitsOnce(t *testing.T) {
 	checkLeaks(t)
 	m := cudatest.Simulated(t, cudasim.Options{})
 	gpu := m.GPUs[0]
-	mem := hostpinned.New(gpu, 0)
+	mem := cudatest.Pinned(t, gpu)
 	wrap := func(dev device.Device) *cdevice.RecordBatch {
 		rec := columnsOf(mem, 1, 10, false)
 		defer rec.Release()

@@ -18,7 +18,6 @@ import (
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
-	"github.com/arrowdevice/arrowdevice/memory/hostpinned"
 )
 
 // atOnce is how many copies to the host are under way: one alone is measured together with
@@ -34,7 +33,7 @@ func TestCopySpeed(t *testing.T) {
 	}
 	m := cudatest.Simulated(t, cudasim.Options{NoPoison: true})
 	gpu := m.GPUs[0]
-	pinned := hostpinned.New(gpu, 0)
+	pinned := cudatest.Pinned(t, gpu)
 	plain := memory.NewGoAllocator()
 	locked, pageable := columnsOf(pinned, 10, 800_000, false), columnsOf(plain, 10, 800_000, false)
 	unread := columnsOf(plain, 10, 800_000, false) // except by the comparison: it is in no cache

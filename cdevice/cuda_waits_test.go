@@ -16,7 +16,6 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
-	"github.com/arrowdevice/arrowdevice/memory/hostpinned"
 )
 
 // Pairs of accesses that only a wait of this package orders. No stream is held back: the
@@ -338,11 +337,11 @@ func TestGPUPageLockedColumnsAreKeptUntilRead(t *testing.T) {
 	checkLeaks(t)
 	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
 		gpu := m.GPUs[0]
-		managed, err := cudaalloc.NewManaged(gpu, 0)
+		managed, err := cudaalloc.NewManagedAllocator(gpu)
 		if err != nil {
 			require.ErrorIs(t, err, device.ErrNotSupported)
 		}
-		allocators := map[string]memory.Allocator{"page-locked": hostpinned.New(gpu, 0)}
+		allocators := map[string]memory.Allocator{"page-locked": cudatest.Pinned(t, gpu)}
 		if managed != nil {
 			allocators["managed"] = managed
 		}

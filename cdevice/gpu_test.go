@@ -21,7 +21,6 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
-	"github.com/arrowdevice/arrowdevice/memory/hostpinned"
 )
 
 // newStream is a stream that is closed at the end of the test.
@@ -35,8 +34,8 @@ func newStream(t *testing.T, dev device.Device) device.Stream {
 
 // hostAllocators are those that the GPU has.
 func hostAllocators(t *testing.T, gpu *cudaalloc.Device) []hostAllocator {
-	all := []hostAllocator{hostpinned.New(gpu, 0)}
-	managed, err := cudaalloc.NewManaged(gpu, 0)
+	all := []hostAllocator{cudatest.Pinned(t, gpu)}
+	managed, err := cudaalloc.NewManagedAllocator(gpu)
 	if err != nil {
 		require.ErrorIs(t, err, device.ErrNotSupported)
 		return all

@@ -20,7 +20,6 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cases"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
-	"github.com/arrowdevice/arrowdevice/memory/hostpinned"
 )
 
 // ValidateFull of batches and arrays that are not imported, and its callers.
@@ -92,7 +91,7 @@ func TestCopiesOfEveryTypeAreValid(t *testing.T) {
 func TestWrappedPinnedMemoryIsAskedOfTheDriver(t *testing.T) {
 	checkLeaks(t)
 	m := cudatest.Simulated(t, cudasim.Options{})
-	b := array.NewStringBuilder(hostpinned.New(m.GPUs[0], 0))
+	b := array.NewStringBuilder(cudatest.Pinned(t, m.GPUs[0]))
 	b.AppendStringValues([]string{"a", "bb"}, nil)
 	arr := b.NewArray()
 	b.Release()

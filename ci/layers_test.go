@@ -98,9 +98,9 @@ var allowed = map[string][]string{
 	"cudasim/cudasimtest":       {"cudasim", "memory/cudaalloc"},
 	"internal/testing/nilargs":  {},
 	"internal/testing/within":   {},
-	"internal/testing/cudatest": {"cudasim", "device", "internal/cuda", "internal/testing/within", "memory/cudaalloc"},
+	"internal/testing/cudatest": {"cudasim", "device", "internal/cuda", "internal/testing/within", "memory/cudaalloc", "memory/hostpinned"},
 
-	"memory/cudaalloc/gorgonia": {"cdevice", "device", "memory/cudaalloc"},
+	"memory/cudaalloc/gorgonia": {"cdevice", "device", "internal/argument", "memory/cudaalloc"},
 }
 
 // mayUseCgo are the packages that speak C; cdata, which cdevice imports for its

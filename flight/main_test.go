@@ -124,7 +124,7 @@ func eventually(t testing.TB, mem *memory.CheckedAllocator) {
 
 // onGPU is a GPU with page-locked memory, which must be free at the end of the test.
 func onGPU(t testing.TB, gpu *cudaalloc.Device) side {
-	mem := hostpinned.New(gpu, 256<<20)
+	mem := cudatest.Pinned(t, gpu, hostpinned.WithLimit(256<<20))
 	t.Cleanup(func() {
 		for deadline := time.Now().Add(10 * time.Second); mem.ReadStats().Pinned.Live != 0 && time.Now().Before(deadline); {
 			time.Sleep(time.Millisecond)

@@ -146,13 +146,19 @@ func (r *receiver) place(ctx context.Context, b *cdevice.RecordBatch) (*cdevice.
 		want = r.o.dev
 	}
 	switch {
-	case b.DeviceID() == want.ID():
+	case b.DeviceID() == want.ID() && !isShareable(want): // memory of another process cannot be shared again
 		b.Retain()
 		return b, nil
 	case r.o.dev == nil:
 		return copyToHost(ctx, b, r.o.mem)
 	}
 	return b.CopyTo(ctx, r.o.dev)
+}
+
+// isShareable reports whether other processes can open the memory of a device.
+func isShareable(dev device.Device) bool {
+	kinds, ok := dev.(device.MemoryKinds)
+	return ok && kinds.MemoryKind() == device.ShareableMemory
 }
 
 // restart asks for the batches again, as bytes.

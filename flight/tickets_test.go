@@ -76,6 +76,25 @@ func TestSharingExchange(t *testing.T) {
 	isFree(t, peer)
 }
 
+// A receiver that wants memory which it can share gets copies: the memory of a ticket is another process's.
+func TestSharingToShareableMemory(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	m := cudatest.Simulated(t, cudasim.Options{})
+	t.Setenv("CDEVICE_CUDA_DRIVER", m.Path())
+	gpu := m.GPUs[0]
+	_, client := sharingServer(t, m.Path())
+	r := readerOf(t, gpu, schema, sharedNumbers(t)[0])
+	answers, err := flight.DoExchange(t.Context(), client, descriptor(), r, flight.WithSharing(gpu, nil), flight.WithDevice(gpu.Shareable()))
+	r.Release()
+	require.NoError(t, err)
+	defer answers.Release()
+	require.True(t, answers.Next())
+	b := answers.RecordBatch()
+	ticket, err := share.Share(t.Context(), b)
+	require.NoError(t, err)
+	ticket.Close()
+}
+
 // Every type goes to the other process and back by tickets, in host memory and in memory of a GPU.
 func TestGPUSharingEveryType(t *testing.T) {
 	cdevicetest.CheckLeaks(t)

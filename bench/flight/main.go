@@ -47,7 +47,9 @@ func main() {
 	}
 	gpu, err := cudaalloc.Open(0)
 	check(err)
-	b := &bench{gpu: gpu, mem: hostpinned.New(gpu, 4<<30)}
+	mem, err := hostpinned.NewAllocator(gpu, hostpinned.WithLimit(4<<30))
+	check(err)
+	b := &bench{gpu: gpu, mem: mem}
 	if *only {
 		b.compareTickets()
 		return
@@ -219,7 +221,9 @@ func (b *bench) compare(name string, l load) {
 // million receives very many small batches, and prints how much memory that takes.
 func (b *bench) million() {
 	b.load = load{rows: 10, batches: *small, streams: 1}
-	b.mem = hostpinned.New(b.gpu, 1<<20)
+	mem, err := hostpinned.NewAllocator(b.gpu, hostpinned.WithLimit(1<<20))
+	check(err)
+	b.mem = mem
 	heap := heapInUse()
 	wall, _ := b.run(b.getOurs)
 	log.Printf("%d small batches: %v; page-locked at most %d KiB; heap grew by %d KiB", *small, wall, b.mem.ReadStats().Pinned.Peak>>10, (heapInUse()-heap)>>10)

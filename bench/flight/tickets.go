@@ -152,7 +152,8 @@ func (n *neighbour) used() time.Duration {
 // compareTickets measures tickets against bytes, in turns.
 func (b *bench) compareTickets() {
 	n := startNeighbour()
-	mem := hostpinned.New(b.gpu, 4<<30)
+	mem, err := hostpinned.NewAllocator(b.gpu, hostpinned.WithLimit(4<<30))
+	check(err)
 	fmt.Println("\n| tickets, two processes | bytes/s, of bodies | CPU time, of bodies |")
 	fmt.Println("|---|---|---|")
 	for _, row := range []struct {

@@ -136,7 +136,7 @@ func anotherGPU(p *program) {
 
 func sourceFreed(p *program) {
 	s := p.stream(p.gpu)
-	mem := hostpinned.New(p.gpu, 0)
+	mem := must(hostpinned.NewAllocator(p.gpu))
 	m := must(p.gpu.Allocate(ctx, size, s))
 	source := mem.Allocate(size)
 	p.copyTo(m.Ptr(), pointer(source), s)

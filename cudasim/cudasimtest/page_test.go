@@ -148,7 +148,7 @@ func TestAnEarlyReadSeesGarbage(t *testing.T) {
 	sim := cudasimtest.Start(t, cudasimtest.WithOptions(cudasim.Options{Lazy: true}))
 	p := &program{t: t, sim: sim, gpu: must(cudaalloc.Open(0))}
 	s := p.stream(p.gpu)
-	mem := hostpinned.New(p.gpu, 0)
+	mem := must(hostpinned.NewAllocator(p.gpu))
 	m, to := must(p.gpu.Allocate(ctx, size, s)), mem.Allocate(size)
 	p.fill(m.Ptr(), s)
 	p.copyTo(pointer(to), m.Ptr(), s)

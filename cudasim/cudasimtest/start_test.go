@@ -128,7 +128,7 @@ func TestNothingIsLeft(t *testing.T) {
 					p.fill(m.Ptr(), s)
 					p.must(m.Free(s))
 				}
-				mem := hostpinned.New(p.gpu, 0)
+				mem := must(hostpinned.NewAllocator(p.gpu))
 				mem.Free(mem.Allocate(size)) // and no Trim
 				released := make(chan struct{})
 				p.gpu.AfterWork(func() { time.Sleep(10 * time.Millisecond); close(released) })

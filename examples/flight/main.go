@@ -50,7 +50,7 @@ func main() {
 	if err != nil {
 		log.Fatalf("%v; without a GPU: go run ./cudasim/run go run ./examples/flight", err)
 	}
-	mem := hostpinned.New(gpu, 1<<30) // one for all streams of the process
+	mem := must(hostpinned.NewAllocator(gpu, hostpinned.WithLimit(1<<30))) // one for all streams of the process
 
 	listening := arrowflight.NewServerWithMiddleware(nil, flight.ServerOptions()...)
 	check(listening.Init("127.0.0.1:0"))

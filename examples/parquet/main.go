@@ -25,7 +25,7 @@ func main() {
 	if err != nil {
 		log.Fatalf("%v; without a GPU: go run ./cudasim/run go run ./examples/parquet FILE", err)
 	}
-	mem := hostpinned.New(gpu, 1<<30, hostpinned.WithFallback(nil)) // at most 1 GiB is pinned
+	mem := must(hostpinned.NewAllocator(gpu, hostpinned.WithLimit(1<<30), hostpinned.WithFallback(nil))) // at most 1 GiB is pinned
 
 	f := must(file.OpenParquetFile(os.Args[1], false))
 	defer f.Close()

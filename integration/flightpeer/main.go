@@ -34,7 +34,10 @@ func main() {
 		log.Fatal(err)
 	}
 	p := &peer{stored: map[string]*stored{}}
-	mem := hostpinned.New(gpu, 1<<30)
+	mem, err := hostpinned.NewAllocator(gpu, hostpinned.WithLimit(1<<30))
+	if err != nil {
+		log.Fatal(err)
+	}
 	p.opts = []flight.Option{flight.WithDevice(gpu), flight.WithAllocator(mem), flight.WithFullValidation()}
 	switch {
 	case len(os.Args) == 2 && os.Args[1] == "serve":

@@ -100,7 +100,10 @@ func pinnedAllocator(ordinal int64) (*hostpinned.Allocator, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := hostpinned.New(gpu, 0)
+	a, err := hostpinned.NewAllocator(gpu)
+	if err != nil {
+		return nil, err
+	}
 	pinned.allocators[ordinal] = a
 	return a, nil
 }

@@ -34,7 +34,7 @@ type crew struct {
 	kind    machine
 	plan    plan
 	pinned  []*hostpinned.Allocator // of each GPU
-	managed []*cudaalloc.Managed
+	managed []*cudaalloc.ManagedAllocator
 
 	tally    tally
 	debts    debts
@@ -62,8 +62,8 @@ func newCrew(t *testing.T, kind machine, p plan) *crew {
 		holds: make(chan struct{}, maxHolds), captures: make(chan struct{}, maxCaptures),
 	}
 	for _, gpu := range c.GPUs {
-		c.pinned = append(c.pinned, hostpinned.New(gpu, hostLimit<<20))
-		managed, err := cudaalloc.NewManaged(gpu, hostLimit<<20)
+		c.pinned = append(c.pinned, cudatest.Pinned(t, gpu, hostpinned.WithLimit(hostLimit<<20)))
+		managed, err := cudaalloc.NewManagedAllocator(gpu, cudaalloc.WithLimit(hostLimit<<20))
 		require.NoError(t, err)
 		c.managed = append(c.managed, managed)
 	}

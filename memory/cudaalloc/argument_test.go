@@ -22,9 +22,6 @@ func TestStreamsAndEventsOfEveryDevice(t *testing.T) {
 	require.NoError(t, err)
 	from, err := gpu.Pinned().Allocate(background, 64, nil)
 	require.NoError(t, err)
-	managed, err := cudaalloc.NewManaged(gpu, 0)
-	require.NoError(t, err)
-	block := managed.Allocate(64)
 	ranges := []device.Range{{Dst: mem.Ptr(), Src: from.Ptr(), Size: 64}}
 	allocate := func(d device.Device) func(device.Stream) error {
 		return func(s device.Stream) error {
@@ -44,19 +41,17 @@ func TestStreamsAndEventsOfEveryDevice(t *testing.T) {
 		}
 	}
 	work := map[string]func(device.Stream) error{
-		"Allocate":               allocate(gpu),
-		"Allocate page-locked":   allocate(gpu.Pinned()),
-		"Allocate managed":       allocate(gpu.Managed()),
-		"Free":                   free(gpu),
-		"Free page-locked":       free(gpu.Pinned()),
-		"Free managed":           free(gpu.Managed()),
-		"Copy":                   func(s device.Stream) error { return gpu.Copy(ranges, s) },
-		"Copy of nothing":        func(s device.Stream) error { return gpu.Copy(nil, s) },
-		"Memset":                 func(s device.Stream) error { return gpu.Memset(mem.Ptr(), 1, 64, s) },
-		"Prefetch":               func(s device.Stream) error { return gpu.Prefetch(mem.Ptr(), 64, s) },
-		"PrefetchToHost":         func(s device.Stream) error { return gpu.PrefetchToHost(mem.Ptr(), 64, s) },
-		"Managed.Prefetch":       func(s device.Stream) error { return managed.Prefetch(block, s) },
-		"Managed.PrefetchToHost": func(s device.Stream) error { return managed.PrefetchToHost(block, s) },
+		"Allocate":             allocate(gpu),
+		"Allocate page-locked": allocate(gpu.Pinned()),
+		"Allocate managed":     allocate(gpu.Managed()),
+		"Free":                 free(gpu),
+		"Free page-locked":     free(gpu.Pinned()),
+		"Free managed":         free(gpu.Managed()),
+		"Copy":                 func(s device.Stream) error { return gpu.Copy(ranges, s) },
+		"Copy of nothing":      func(s device.Stream) error { return gpu.Copy(nil, s) },
+		"Memset":               func(s device.Stream) error { return gpu.Memset(mem.Ptr(), 1, 64, s) },
+		"Prefetch":             func(s device.Stream) error { return gpu.Prefetch(mem.Ptr(), 64, s) },
+		"PrefetchToHost":       func(s device.Stream) error { return gpu.PrefetchToHost(mem.Ptr(), 64, s) },
 		"Upload": func(s device.Stream) error {
 			e, err := gpu.Upload(background, ranges, s)
 			if err == nil {
@@ -140,7 +135,6 @@ func TestStreamsAndEventsOfEveryDevice(t *testing.T) {
 	assert.Error(t, none.WaitEvent(event(gpu)))
 
 	quiet()
-	managed.Free(block)
 	require.NoError(t, mem.Free(nil))
 	require.NoError(t, from.Free(nil))
 }

@@ -6,7 +6,7 @@
 //	list the GPUs, touching none                   [Devices], [DriverVersion]
 //	open one                                       [Open]; its memory is device.CUDA
 //	page-locked and managed memory of the same GPU [Device.Pinned], [Device.Managed]
-//	build Arrow arrays in managed memory           [NewManaged]; page-locked: package hostpinned
+//	build Arrow arrays in managed memory           [NewManagedAllocator]; page-locked: package hostpinned
 //	streams, priorities, default streams           [Device.NewStream], [Device.NewStreamWithPriority], [Device.Legacy], [Device.PerThread]
 //	a stream for one copy                          [Device.CopyStream]
 //	streams and events of other libraries          [Device.WrapStream], [Device.WrapEvent]

@@ -59,7 +59,7 @@ const (
 )
 
 // AllocationError is the value with which an allocator panics, because a memory.Allocator cannot
-// return an error: that of [NewManaged], and that of package hostpinned. Where they return an
+// return an error: that of [NewManagedAllocator], and that of package hostpinned. Where they return an
 // error, it is this one too.
 type AllocationError struct {
 	Op     string    // "allocate", "reallocate" or "free"

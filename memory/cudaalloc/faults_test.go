@@ -187,19 +187,19 @@ func TestEachOtherCallFails(t *testing.T) {
 	page := make([]byte, 4096)
 	before := m.Sim.Report().Live
 	for name, call := range map[string]func() error{
-		"Devices":           func() error { _, err := cudaalloc.Devices(driver); return err },
-		"DriverVersion":     func() error { _, err := cudaalloc.DriverVersion(driver); return err },
-		"MemoryInfo":        func() error { _, _, err := gpu.MemoryInfo(); return err },
-		"Priorities":        func() error { _, _, err := gpu.Priorities(); return err },
-		"Lookup":            func() error { _, err := gpu.Lookup(managed.Ptr()); return err },
-		"device.Lookup":     func() error { _, err := device.Lookup(managed.Ptr()); return err },
-		"CanAccessPeer":     func() error { _, err := gpu.CanAccessPeer(m.GPUs[1]); return err },
-		"EnablePeerAccess":  func() error { return gpu.EnablePeerAccess(m.GPUs[1]) },
-		"Prefetch":          func() error { return gpu.Prefetch(managed.Ptr(), 100, nil) },
-		"PrefetchToHost":    func() error { return gpu.PrefetchToHost(managed.Ptr(), 100, nil) },
-		"Query":             func() error { _, err := gpu.Legacy().Query(); return err },
-		"NewManaged":        func() error { _, err := cudaalloc.NewManaged(gpu, 0); return err },
-		"RegistersReadOnly": func() error { _, err := gpu.RegistersReadOnly(); return err },
+		"Devices":             func() error { _, err := cudaalloc.Devices(driver); return err },
+		"DriverVersion":       func() error { _, err := cudaalloc.DriverVersion(driver); return err },
+		"MemoryInfo":          func() error { _, _, err := gpu.MemoryInfo(); return err },
+		"Priorities":          func() error { _, _, err := gpu.Priorities(); return err },
+		"Lookup":              func() error { _, err := gpu.Lookup(managed.Ptr()); return err },
+		"device.Lookup":       func() error { _, err := device.Lookup(managed.Ptr()); return err },
+		"CanAccessPeer":       func() error { _, err := gpu.CanAccessPeer(m.GPUs[1]); return err },
+		"EnablePeerAccess":    func() error { return gpu.EnablePeerAccess(m.GPUs[1]) },
+		"Prefetch":            func() error { return gpu.Prefetch(managed.Ptr(), 100, nil) },
+		"PrefetchToHost":      func() error { return gpu.PrefetchToHost(managed.Ptr(), 100, nil) },
+		"Query":               func() error { _, err := gpu.Legacy().Query(); return err },
+		"NewManagedAllocator": func() error { _, err := cudaalloc.NewManagedAllocator(gpu); return err },
+		"RegistersReadOnly":   func() error { _, err := gpu.RegistersReadOnly(); return err },
 		"RegisterMemory": func() error {
 			mem, err := gpu.RegisterMemory(pointer(page), int64(len(page)), false, nil)
 			if err == nil {

@@ -9,7 +9,7 @@ import (
 )
 
 // Limits bound the memory that one GPU caches, and the memory that waits to be freed. They can be
-// changed at any time. Allocators of [NewManaged] and package hostpinned have limits of their own,
+// changed at any time. Allocators of [NewManagedAllocator] and package hostpinned have limits of their own,
 // and keep their cached memory until [Device.Trim] or an allocation that finds no memory.
 type Limits struct {
 	// PinnedIdle, ManagedIdle and DeviceIdle are the most bytes of page-locked, managed and

@@ -19,7 +19,7 @@ import (
 func TestGPUManagedBuilders(t *testing.T) {
 	m := cudatest.One(t, cudasim.Options{})
 	gpu := m.GPUs[0]
-	mem, err := cudaalloc.NewManaged(gpu, 0)
+	mem, err := cudaalloc.NewManagedAllocator(gpu)
 	require.NoError(t, err)
 	assert.Same(t, gpu.Managed(), mem.Device())
 	for _, c := range cases.All() {
@@ -36,9 +36,9 @@ func TestGPUManagedBuilders(t *testing.T) {
 	arr := b.NewInt64Array()
 	b.Release()
 	values := arrow.Int64Traits.CastToBytes(arr.Int64Values())
-	require.NoError(t, mem.Prefetch(values, nil))
-	require.NoError(t, mem.PrefetchToHost(values, nil))
-	require.NoError(t, mem.Prefetch(nil, nil))
+	require.NoError(t, gpu.Prefetch(pointer(values), int64(len(values)), nil))
+	require.NoError(t, gpu.PrefetchToHost(pointer(values), int64(len(values)), nil))
+	require.NoError(t, gpu.Prefetch(0, 0, nil))
 	require.NoError(t, gpu.Legacy().Synchronize(background))
 	assert.Equal(t, []int64{1, 2, 3}, arr.Int64Values())
 	arr.Release()
@@ -51,9 +51,9 @@ func TestGPUManagedBuilders(t *testing.T) {
 	require.NoError(t, gpu.Trim(background))
 	assert.Zero(t, mem.ReadStats().Held)
 
-	_, err = cudaalloc.NewManaged(gpu, -1)
-	assert.EqualError(t, err, "cuda: managed memory: limit = -1, want 0 or more")
-	small, err := cudaalloc.NewManaged(gpu, 1000)
+	_, err = cudaalloc.NewManagedAllocator(gpu, cudaalloc.WithLimit(-1))
+	assert.EqualError(t, err, "cuda: NewManagedAllocator: WithLimit(-1), want 0 or more: invalid")
+	small, err := cudaalloc.NewManagedAllocator(gpu, cudaalloc.WithLimit(1000))
 	require.NoError(t, err)
 	defer func() {
 		var failed *cudaalloc.AllocationError
@@ -68,7 +68,7 @@ func TestGPUManagedBuilders(t *testing.T) {
 // its next user may write to it at once.
 func TestGPUManagedMemoryIsGivenBackBehindWork(t *testing.T) {
 	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
-		mem, err := cudaalloc.NewManaged(m.GPUs[0], 0)
+		mem, err := cudaalloc.NewManagedAllocator(m.GPUs[0])
 		if err != nil {
 			require.ErrorIs(t, err, device.ErrNotSupported)
 			t.Skip("no managed memory")

@@ -30,10 +30,8 @@ func TestNilArguments(t *testing.T) {
 	own, err := gpu.Allocate(background, 8, nil)
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, own.Free(nil)) }()
-	managed, err := cudaalloc.NewManaged(gpu, 0)
+	managed, err := cudaalloc.NewManagedAllocator(gpu)
 	require.NoError(t, err)
-	b := managed.Allocate(8)
-	defer managed.Free(b)
 	none := (*cudaalloc.Stream)(nil) // the default stream, as nil is
 
 	const noContext, noFunction = "ctx = nil, want a context", "f = nil, want a function"
@@ -48,7 +46,7 @@ func TestNilArguments(t *testing.T) {
 			return err
 		}},
 		"Device.AllocateHost(ctx)":        {Call: func() error { _, err := gpu.AllocateHost(ctx, 8); return err }, Want: noContext},
-		"Device.CanAccessPeer(peer)":      {Call: func() error { _, err := gpu.CanAccessPeer(nil); return err }, Want: "peer = nil, want a GPU"},
+		"Device.CanAccessPeer(peer)":      {Call: func() error { _, err := gpu.CanAccessPeer(nil); return err }, Want: "cuda: CanAccessPeer: peer = nil, want a GPU"},
 		"Device.EnablePeerAccess(peer)":   {Call: func() error { return gpu.EnablePeerAccess(nil) }, Want: "peer = nil, want a GPU"},
 		"Device.Copy(s)":                  {Call: func() error { return gpu.Copy(nil, none) }},
 		"Device.Flush(ctx)":               {Call: func() error { return gpu.Flush(ctx) }, Want: noContext},
@@ -81,20 +79,19 @@ func TestNilArguments(t *testing.T) {
 			}
 			return err
 		}},
-		"Event.OnComplete(f)":       {Call: func() error { e.OnComplete(nil); return nil }, Want: noFunction, Panics: true},
-		"Event.Synchronize(ctx)":    {Call: func() error { return e.Synchronize(ctx) }, Want: noContext},
-		"Stream.AfterWork(f)":       {Call: func() error { s.(*cudaalloc.Stream).AfterWork(nil); return nil }, Want: "cuda: AfterWork: " + noFunction, Panics: true},
-		"Stream.Synchronize(ctx)":   {Call: func() error { return s.Synchronize(ctx) }, Want: noContext},
-		"Stream.Record(e)":          {Call: func() error { return s.Record(nil) }, Want: "event = nil"},
-		"Stream.WaitEvent(e)":       {Call: func() error { return s.WaitEvent((*cudaalloc.Event)(nil)) }, Want: "event = nil"},
-		"Managed.TryAllocate(ctx)":  {Call: func() error { _, err := managed.TryAllocate(ctx, 8); return err }, Want: noContext},
-		"Managed.Prefetch(s)":       {Call: func() error { return managed.Prefetch(b, nil) }},
-		"Managed.PrefetchToHost(s)": {Call: func() error { return managed.PrefetchToHost(b, none) }},
-		"NewManaged(gpu)":           {Call: func() error { _, err := cudaalloc.NewManaged(nil, 0); return err }, Want: "gpu = nil, want a GPU"},
-		"Code.Is(target)":           {Call: func() error { assert.False(t, cudaalloc.OutOfMemory.Is(nil)); return nil }},
-		"Devices(opts...)":          {Call: func() error { _, err := cudaalloc.Devices(m.Driver(), nil); return err }, Want: "cuda: Devices: opts[1] = nil, want an option"},
-		"DriverVersion(opts...)":    {Call: func() error { _, err := cudaalloc.DriverVersion(nil, m.Driver()); return err }, Want: "cuda: DriverVersion: opts[0] = nil, want an option"},
-		"Open(opts...)":             {Call: func() error { _, err := cudaalloc.Open(0, nil, m.Driver()); return err }, Want: "cuda: Open: opts[0] = nil, want an option"},
+		"Event.OnComplete(f)":               {Call: func() error { e.OnComplete(nil); return nil }, Want: noFunction, Panics: true},
+		"Event.Synchronize(ctx)":            {Call: func() error { return e.Synchronize(ctx) }, Want: noContext},
+		"Stream.AfterWork(f)":               {Call: func() error { s.(*cudaalloc.Stream).AfterWork(nil); return nil }, Want: "cuda: AfterWork: " + noFunction, Panics: true},
+		"Stream.Synchronize(ctx)":           {Call: func() error { return s.Synchronize(ctx) }, Want: noContext},
+		"Stream.Record(e)":                  {Call: func() error { return s.Record(nil) }, Want: "event = nil"},
+		"Stream.WaitEvent(e)":               {Call: func() error { return s.WaitEvent((*cudaalloc.Event)(nil)) }, Want: "event = nil"},
+		"ManagedAllocator.TryAllocate(ctx)": {Call: func() error { _, err := managed.TryAllocate(ctx, 8); return err }, Want: noContext},
+		"NewManagedAllocator(opts...)":      {Call: func() error { _, err := cudaalloc.NewManagedAllocator(gpu, nil); return err }, Want: "cuda: NewManagedAllocator: opts[0] = nil, want an option"},
+		"NewManagedAllocator(gpu)":          {Call: func() error { _, err := cudaalloc.NewManagedAllocator(nil); return err }, Want: "cuda: NewManagedAllocator: gpu = nil, want a GPU"},
+		"Code.Is(target)":                   {Call: func() error { assert.False(t, cudaalloc.OutOfMemory.Is(nil)); return nil }},
+		"Devices(opts...)":                  {Call: func() error { _, err := cudaalloc.Devices(m.Driver(), nil); return err }, Want: "cuda: Devices: opts[1] = nil, want an option"},
+		"DriverVersion(opts...)":            {Call: func() error { _, err := cudaalloc.DriverVersion(nil, m.Driver()); return err }, Want: "cuda: DriverVersion: opts[0] = nil, want an option"},
+		"Open(opts...)":                     {Call: func() error { _, err := cudaalloc.Open(0, nil, m.Driver()); return err }, Want: "cuda: Open: opts[0] = nil, want an option"},
 	}
 	// Nil pointers of other implementations.
 	assert.ErrorContains(t, gpu.Memset(own.Ptr(), 0, 8, (*otherStream)(nil)), "stream = nil")

@@ -25,7 +25,6 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/cuda"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
-	"github.com/arrowdevice/arrowdevice/memory/hostpinned"
 )
 
 func TestWithoutADriver(t *testing.T) {
@@ -90,7 +89,7 @@ func TestWithoutManagedMemory(t *testing.T) {
 	m := cudatest.Simulated(t, cudasim.Options{NoManaged: true})
 	_, err := m.GPUs[0].Managed().Allocate(background, 1, nil)
 	assert.ErrorIs(t, err, device.ErrNotSupported)
-	_, err = cudaalloc.NewManaged(m.GPUs[0], 0)
+	_, err = cudaalloc.NewManagedAllocator(m.GPUs[0])
 	assert.ErrorIs(t, err, device.ErrNotSupported)
 }
 
@@ -136,7 +135,7 @@ func TestGPUOpenedOnce(t *testing.T) {
 			assert.Equal(t, device.ID{Type: device.CUDAHost, Ordinal: int64(i)}, gpu.Pinned().ID())
 			assert.Equal(t, device.ID{Type: device.CUDAManaged, Ordinal: int64(i)}, gpu.Managed().ID())
 			assert.Equal(t, []bool{false, true}, []bool{gpu.CPUAccessible(), gpu.Pinned().CPUAccessible()})
-			if _, err := cudaalloc.NewManaged(gpu, 0); gpu.Managed().CPUAccessible() {
+			if _, err := cudaalloc.NewManagedAllocator(gpu); gpu.Managed().CPUAccessible() {
 				assert.NoError(t, err)
 			} else {
 				assert.ErrorIs(t, err, device.ErrNotSupported)
@@ -265,7 +264,7 @@ func resetAndOpened(t *testing.T) {
 func importedEvent(t *testing.T) {
 	gpu, err := cudaalloc.Open(0)
 	require.NoError(t, err)
-	mem := hostpinned.New(gpu, 0)
+	mem := cudatest.Pinned(t, gpu)
 	b := array.NewInt64Builder(mem)
 	b.AppendValues([]int64{1, 2, 3}, nil)
 	arr := b.NewInt64Array()

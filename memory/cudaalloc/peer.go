@@ -12,7 +12,7 @@ import (
 // any case.
 func (d *Device) CanAccessPeer(peer *Device) (bool, error) {
 	if peer == nil {
-		return false, argument.Nil("cuda: EnablePeerAccess", "peer", "a GPU")
+		return false, argument.Nil("cuda: CanAccessPeer", "peer", "a GPU")
 	}
 	return d.gpu.Ctx.CanAccess(peer.gpu.Ctx.Device)
 }

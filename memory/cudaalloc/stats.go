@@ -29,7 +29,7 @@ type Stats struct {
 }
 
 // Usage describes memory of one kind, of a GPU or of an allocator. To a GPU, all memory that an
-// allocator of [NewManaged] or package hostpinned holds is live.
+// allocator of [NewManagedAllocator] or package hostpinned holds is live.
 type Usage struct {
 	Live        int64 // bytes in use; of an allocator, rounded up to its size classes
 	Peak        int64 // the most that Live has been

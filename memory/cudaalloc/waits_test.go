@@ -83,7 +83,7 @@ func TestFreeThatFailsWaits(t *testing.T) {
 func TestTrimComesAfterWhatIsPutOff(t *testing.T) {
 	m := cudatest.Simulated(t, cudasim.Options{})
 	gpu := m.GPUs[0]
-	mem, err := cudaalloc.NewManaged(gpu, 0)
+	mem, err := cudaalloc.NewManagedAllocator(gpu)
 	require.NoError(t, err)
 	b := mem.Allocate(1000)
 	trimmed, begun := make(chan struct{}), make(chan struct{})
@@ -210,15 +210,15 @@ func TestGPUCopyStreamThatWaitsIsNotGivenOut(t *testing.T) {
 func TestPrefetchIsWorkOfItsStream(t *testing.T) {
 	m := cudatest.Simulated(t, cudasim.Options{Lazy: true})
 	gpu := m.GPUs[0]
-	mem, err := cudaalloc.NewManaged(gpu, 0)
+	mem, err := cudaalloc.NewManagedAllocator(gpu)
 	require.NoError(t, err)
 	b := mem.Allocate(1000)
 	s, err := gpu.NewStream()
 	require.NoError(t, err)
-	for name, prefetch := range map[string]func([]byte, device.Stream) error{
-		"to the GPU": mem.Prefetch, "to the host": mem.PrefetchToHost,
+	for name, prefetch := range map[string]func(device.Ptr, int64, device.Stream) error{
+		"to the GPU": gpu.Prefetch, "to the host": gpu.PrefetchToHost,
 	} {
-		require.NoError(t, prefetch(b, s))
+		require.NoError(t, prefetch(pointer(b), int64(len(b)), s))
 		done, err := s.(*cudaalloc.Stream).Query()
 		require.NoError(t, err)
 		assert.False(t, done, name)

@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
+	"github.com/arrowdevice/arrowdevice/internal/argument"
 	"github.com/arrowdevice/arrowdevice/internal/sizeclass"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
@@ -27,31 +29,29 @@ type Allocator struct {
 // is cudaalloc.ErrLimit.
 var ErrLimit = cudaalloc.ErrLimit
 
-// New returns an allocator that page-locks at most limit bytes, including cached
-// ones; 0 is no limit. Page-locked memory is lost to the rest of the machine, so a
-// limit is wise, and one allocator for the whole process is best. Its memory comes from gpu's
-// page-locked memory, and is live in the statistics of gpu while it is cached here.
+// NewAllocator returns an allocator of gpu's page-locked memory, which is live in the statistics of gpu while
+// it is cached here. Page-locked memory is lost to the rest of the machine, so [WithLimit] is wise, and one
+// allocator for the whole process is best.
 //
 // An allocation beyond the limit panics. That ends the process where the allocation is made on a
 // goroutine that does not recover: arrow-go's Parquet reader (package pqarrow) allocates on
 // goroutines of its own if ArrowReadProperties.Parallel is set, and RecordReader.Next recovers
 // from nothing there. An allocator below such a reader needs [WithFallback].
-//
-// An option that is nil does nothing. A nil gpu and a negative limit panic.
-func New(gpu *cudaalloc.Device, limit int64, opts ...AllocatorOption) *Allocator {
+func NewAllocator(gpu *cudaalloc.Device, opts ...AllocatorOption) (*Allocator, error) {
 	if gpu == nil {
-		panic(errNoGPU)
+		return nil, argument.Nil("hostpinned: NewAllocator", "gpu", "a GPU")
 	}
-	if limit < 0 {
-		panic(fmt.Errorf("hostpinned: limit = %d, want 0 or more", limit))
+	if err := argument.Options("hostpinned: NewAllocator", opts); err != nil {
+		return nil, err
 	}
 	var o allocatorOptions
 	for _, opt := range opts {
-		if opt != nil {
-			opt(&o)
-		}
+		opt(&o)
 	}
-	cache := sizeclass.New(sizeclass.Of(gpu.Pinned()), sizeclass.Limits{Total: limit})
+	if o.limit < 0 {
+		return nil, fmt.Errorf("hostpinned: NewAllocator: WithLimit(%d), want 0 or more: %w", o.limit, arrow.ErrInvalid)
+	}
+	cache := sizeclass.New(sizeclass.Of(gpu.Pinned()), sizeclass.Limits{Total: o.limit})
 	a := &Allocator{dev: gpu.Pinned()}
 	if o.fallback != nil {
 		a.mem = sizeclass.NewFallbackAllocator(cache, o.fallback)
@@ -61,7 +61,7 @@ func New(gpu *cudaalloc.Device, limit int64, opts ...AllocatorOption) *Allocator
 	}
 	sizeclass.Public(a.mem, func(e *sizeclass.Error) error { return (*cudaalloc.AllocationError)(e) })
 	coreOf(gpu).Heap.OnTrim(a.Trim)
-	return a
+	return a, nil
 }
 
 // Allocate returns size zeroed bytes, aligned to 64 bytes at least. It waits for memory as
@@ -103,10 +103,16 @@ func (a *Allocator) ReadStats() Stats {
 // Device returns the device whose memory this is: device.CUDAHost.
 func (a *Allocator) Device() *cudaalloc.Device { return a.dev }
 
-// AllocatorOption configures [New].
+// AllocatorOption configures [NewAllocator].
 type AllocatorOption func(*allocatorOptions)
 
-type allocatorOptions struct{ fallback memory.Allocator }
+type allocatorOptions struct {
+	limit    int64
+	fallback memory.Allocator
+}
+
+// WithLimit bounds the bytes that the allocator page-locks, including cached ones; 0 is no limit.
+func WithLimit(bytes int64) AllocatorOption { return func(o *allocatorOptions) { o.limit = bytes } }
 
 // WithFallback takes memory from mem, which is not page-locked, where an allocation would exceed the
 // limit or the driver refuses it; nil is memory.DefaultAllocator. Freed memory goes

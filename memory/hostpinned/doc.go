@@ -3,6 +3,6 @@
 // memory-mapped file. A GPU copies from and to page-locked memory at the speed of
 // the bus and without staging; arrays in it are exported as device.CUDAHost.
 //
-//	mem := hostpinned.New(gpu, 1<<30)   // at most 1 GiB; beyond it: see WithFallback
-//	b := array.NewInt64Builder(mem)     // writes page-locked memory
+//	mem, err := hostpinned.NewAllocator(gpu, hostpinned.WithLimit(1<<30)) // at most 1 GiB; beyond it: see WithFallback
+//	b := array.NewInt64Builder(mem)                                       // writes page-locked memory
 package hostpinned

@@ -117,7 +117,7 @@ func TestParquetReaderOverALimit(t *testing.T) {
 	gpu := m.GPUs[0]
 	content, want := parquetFile(t)
 	plain := memory.NewCheckedAllocator(memory.DefaultAllocator)
-	mem := hostpinned.New(gpu, 512<<10, hostpinned.WithFallback(plain))
+	mem := cudatest.Pinned(t, gpu, hostpinned.WithLimit(512<<10), hostpinned.WithFallback(plain))
 	var yes, no int
 	at := int64(0)
 	readParallel(t, content, mem, func(rec arrow.RecordBatch) {
@@ -172,14 +172,14 @@ func TestParquetReaderChild(t *testing.T) {
 	}
 	m := cudatest.Simulated(t, cudasim.Options{})
 	content, _ := parquetFile(t)
-	readParallel(t, content, hostpinned.New(m.GPUs[0], 128<<10), func(arrow.RecordBatch) {})
+	readParallel(t, content, cudatest.Pinned(t, m.GPUs[0], hostpinned.WithLimit(128<<10)), func(arrow.RecordBatch) {})
 }
 
 // Allocations that the driver refuses come from the fallback too, and the driver is not called
 // again for each allocation.
 func TestFallbackOfWhatTheDriverRefuses(t *testing.T) {
 	m := cudatest.Simulated(t, cudasim.Options{HostMemory: 1 << 20})
-	mem := hostpinned.New(m.GPUs[0], 0, hostpinned.WithFallback(nil))
+	mem := cudatest.Pinned(t, m.GPUs[0], hostpinned.WithFallback(nil))
 	b := mem.Allocate(4 << 20)
 	require.Len(t, b, 4<<20)
 	assert.Equal(t, len(b), bytes.Count(b, []byte{0}))
@@ -205,7 +205,7 @@ func TestReallocateBetweenBoth(t *testing.T) {
 	m := cudatest.Simulated(t, cudasim.Options{})
 	gpu := m.GPUs[0]
 	plain := memory.NewCheckedAllocator(memory.DefaultAllocator)
-	mem := hostpinned.New(gpu, 64<<10, hostpinned.WithFallback(plain))
+	mem := cudatest.Pinned(t, gpu, hostpinned.WithLimit(64<<10), hostpinned.WithFallback(plain))
 	holds := func(b []byte, n int, pageLocked bool) {
 		t.Helper()
 		assert.Equal(t, n, bytes.Count(b, []byte{7}))
@@ -235,7 +235,7 @@ func TestReallocateBetweenBoth(t *testing.T) {
 // Memory that a GPU must not use is not passed on as page-locked.
 func TestFallbackIsNotWrappedAsPageLocked(t *testing.T) {
 	m := cudatest.Simulated(t, cudasim.Options{})
-	mem := hostpinned.New(m.GPUs[0], 256<<10, hostpinned.WithFallback(nil))
+	mem := cudatest.Pinned(t, m.GPUs[0], hostpinned.WithLimit(256<<10), hostpinned.WithFallback(nil))
 	small := array.NewInt64Builder(mem)
 	defer small.Release()
 	small.Append(1)
@@ -273,7 +273,7 @@ func TestFallbackIsNotWrappedAsPageLocked(t *testing.T) {
 func TestFallbackOnManyGoroutines(t *testing.T) {
 	m := cudatest.Simulated(t, cudasim.Options{})
 	plain := memory.NewCheckedAllocator(memory.DefaultAllocator)
-	mem := hostpinned.New(m.GPUs[0], 256<<10, hostpinned.WithFallback(plain))
+	mem := cudatest.Pinned(t, m.GPUs[0], hostpinned.WithLimit(256<<10), hostpinned.WithFallback(plain))
 	var wg sync.WaitGroup
 	for g := range 8 {
 		wg.Go(func() {

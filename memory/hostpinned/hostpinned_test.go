@@ -48,7 +48,7 @@ func everyPinned(t *testing.T, gpu *cudaalloc.Device, data arrow.ArrayData) {
 
 func TestGPUBuildersOfEveryType(t *testing.T) {
 	m := cudatest.One(t, cudasim.Options{})
-	mem := hostpinned.New(m.GPUs[0], 0)
+	mem := cudatest.Pinned(t, m.GPUs[0])
 	assert.Same(t, m.GPUs[0].Pinned(), mem.Device())
 	for _, c := range cases.All() {
 		for _, v := range cases.Variants {
@@ -91,7 +91,7 @@ func records(t *testing.T) arrow.RecordBatch {
 
 func TestGPUIPCReader(t *testing.T) {
 	m := cudatest.One(t, cudasim.Options{})
-	mem := hostpinned.New(m.GPUs[0], 0)
+	mem := cudatest.Pinned(t, m.GPUs[0])
 	want := records(t)
 	defer want.Release()
 	var stream bytes.Buffer
@@ -115,7 +115,7 @@ func TestGPUIPCReader(t *testing.T) {
 // Page-locking costs milliseconds: it is done a few times, however much is allocated.
 func TestFewPageLocks(t *testing.T) {
 	m := cudatest.Simulated(t, cudasim.Options{})
-	mem := hostpinned.New(m.GPUs[0], 0)
+	mem := cudatest.Pinned(t, m.GPUs[0])
 	r := rand.New(rand.NewPCG(1, 1))
 	var live [][]byte
 	m.Sim.ResetCounters()
@@ -137,11 +137,11 @@ func TestFewPageLocks(t *testing.T) {
 func TestLimitAndTheDriversLimit(t *testing.T) {
 	m := cudatest.Simulated(t, cudasim.Options{HostMemory: 16 << 20})
 	gpu := m.GPUs[0]
-	limited := hostpinned.New(gpu, 1<<20)
+	limited := cudatest.Pinned(t, gpu, hostpinned.WithLimit(1<<20))
 	err := panicOf(func() { limited.Allocate(2 << 20) })
 	assert.ErrorIs(t, err, hostpinned.ErrLimit)
 
-	mem := hostpinned.New(gpu, 0)
+	mem := cudatest.Pinned(t, gpu)
 	err = panicOf(func() { mem.Allocate(32 << 20) })
 	assert.ErrorIs(t, err, cudaalloc.OutOfMemory)
 	assert.ErrorContains(t, err, "allocate 33554432 bytes of cuda_host:0 memory: cuda: cuMemHostAlloc(33554432) on cuda:0: CUDA_ERROR_OUT_OF_MEMORY")
@@ -156,7 +156,7 @@ func TestLimitAndTheDriversLimit(t *testing.T) {
 
 	// Memory that one allocator only caches is available to another one.
 	mem.Free(mem.Allocate(12 << 20))
-	other := hostpinned.New(gpu, 0)
+	other := cudatest.Pinned(t, gpu)
 	other.Free(other.Allocate(12 << 20))
 	other.Trim()
 }
@@ -197,7 +197,7 @@ func TestMappedIPCFile(t *testing.T) {
 	require.NoError(t, w.Close())
 	mapped := mapFile(t, file.Bytes())
 
-	registered, err := hostpinned.Register(gpu, mapped, hostpinned.ReadOnly())
+	registered, err := hostpinned.Register(gpu, mapped, hostpinned.WithReadOnly())
 	require.NoError(t, err)
 	assert.EqualValues(t, len(mapped), registered.Size())
 	at, err := gpu.Lookup(registered.Ptr() + 10)
@@ -240,14 +240,14 @@ func TestGPURegister(t *testing.T) {
 	_, err = hostpinned.Register(gpu, b)
 	assert.ErrorIs(t, err, cudaalloc.HostMemoryAlreadyRegistered)
 	_, err = hostpinned.Register(gpu, nil)
-	assert.ErrorContains(t, err, "the slice is empty")
+	assert.ErrorContains(t, err, "b is empty")
 
 	own, err := gpu.Allocate(context.Background(), int64(len(b)), nil)
 	require.NoError(t, err)
 	require.NoError(t, gpu.Copy([]device.Range{{Dst: own.Ptr(), Src: r.Ptr(), Size: r.Size()}}, nil))
 	require.NoError(t, r.Unregister(context.Background()), "waits for the copy")
 	copy(b, "overwritten")
-	back := hostpinned.New(gpu, 0)
+	back := cudatest.Pinned(t, gpu)
 	got := back.Allocate(len(b))
 	require.NoError(t, gpu.Copy([]device.Range{{Dst: pointer(got), Src: own.Ptr(), Size: r.Size()}}, nil))
 	require.NoError(t, gpu.Legacy().Synchronize(context.Background()))
@@ -260,7 +260,7 @@ func TestGPURegister(t *testing.T) {
 // Memory that is freed after the GPU's work may be written by its next user.
 func TestGPUMemoryIsGivenBackBehindWork(t *testing.T) {
 	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
-		cudatest.GivenBackBehindWork(t, m, hostpinned.New(m.GPUs[0], 0))
+		cudatest.GivenBackBehindWork(t, m, cudatest.Pinned(t, m.GPUs[0]))
 	})
 }
 

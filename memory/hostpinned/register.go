@@ -8,6 +8,8 @@ import (
 	"sync"
 	"unsafe"
 
+	"github.com/apache/arrow-go/v18/arrow"
+
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/argument"
 	core "github.com/arrowdevice/arrowdevice/internal/gpu"
@@ -25,31 +27,32 @@ type Registration struct {
 	pins runtime.Pinner // b may be of the Go heap
 }
 
-// Option configures [Register].
-type Option func(*registration)
+// RegisterOption configures [Register].
+type RegisterOption func(*registerOptions)
 
-type registration struct{ readOnly bool }
+type registerOptions struct{ readOnly bool }
 
-// ReadOnly registers memory that must not be written, such as a file mapped with PROT_READ.
+// WithReadOnly registers memory that must not be written, such as a file mapped with PROT_READ.
 // The GPU can only copy from it.
-func ReadOnly() Option { return func(r *registration) { r.readOnly = true } }
+func WithReadOnly() RegisterOption { return func(o *registerOptions) { o.readOnly = true } }
 
 // Register page-locks b, for every GPU of the process, until Unregister. The system
 // locks whole pages: memory that shares a page with other registered memory is
 // refused (cudaalloc.HostMemoryAlreadyRegistered). The registration borrows b, which must stay
 // mapped until Unregister.
-func Register(gpu *cudaalloc.Device, b []byte, opts ...Option) (*Registration, error) {
+func Register(gpu *cudaalloc.Device, b []byte, opts ...RegisterOption) (*Registration, error) {
 	if gpu == nil {
-		return nil, errNoGPU
+		return nil, argument.Nil("hostpinned: Register", "gpu", "a GPU")
 	}
-	var o registration
+	if err := argument.Options("hostpinned: Register", opts); err != nil {
+		return nil, err
+	}
+	var o registerOptions
 	for _, opt := range opts {
-		if opt != nil {
-			opt(&o)
-		}
+		opt(&o)
 	}
 	if len(b) == 0 {
-		return nil, fmt.Errorf("hostpinned: register: no memory: the slice is empty")
+		return nil, fmt.Errorf("hostpinned: Register: b is empty, want memory: %w", arrow.ErrInvalid)
 	}
 	r := &Registration{gpu: gpu, size: int64(len(b))}
 	first := unsafe.SliceData(b)
@@ -76,7 +79,7 @@ func (r *Registration) end() {
 // that wait with an error. After an error the memory stays registered, and Unregister may be
 // called again; once it has succeeded, another call is an error.
 func (r *Registration) Unregister(ctx context.Context) error {
-	if err := argument.Context("hostpinned: unregister", ctx); err != nil {
+	if err := argument.Context("hostpinned: Unregister", ctx); err != nil {
 		return err
 	}
 	r.mu.Lock()
@@ -93,8 +96,6 @@ func (r *Registration) Unregister(ctx context.Context) error {
 }
 
 func coreOf(gpu *cudaalloc.Device) *core.GPU { return core.Of(gpu) }
-
-var errNoGPU = errors.New("hostpinned: gpu = nil, want a GPU")
 
 var errUnregistered = errors.New("hostpinned: unregistered twice")
 

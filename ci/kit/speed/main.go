@@ -58,7 +58,7 @@ func main() {
 
 func (b *bench) open() {
 	b.gpu = must(cudaalloc.Open(0))
-	b.pinned = hostpinned.New(b.gpu, 0)
+	b.pinned = must(hostpinned.NewAllocator(b.gpu))
 	driver := must(cuda.Open(os.Getenv("CDEVICE_CUDA_DRIVER")))
 	b.driver = must(must(driver.Device(0)).Context())
 	b.stream = must(b.driver.NewStream(0))

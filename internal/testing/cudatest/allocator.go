@@ -11,6 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
+	"github.com/arrowdevice/arrowdevice/memory/hostpinned"
 )
 
 // GivenBackBehindWork tests memory of an allocator that a copy reads and that AfterWork frees after
@@ -44,4 +46,12 @@ func GivenBackBehindWork(t *testing.T, m *Machine, mem memory.Allocator) {
 	mem.Free(next)
 	require.NoError(t, own.Free(s))
 	require.NoError(t, s.Close())
+}
+
+// Pinned returns an allocator of page-locked memory.
+func Pinned(t testing.TB, gpu *cudaalloc.Device, opts ...hostpinned.AllocatorOption) *hostpinned.Allocator {
+	t.Helper()
+	mem, err := hostpinned.NewAllocator(gpu, opts...)
+	require.NoError(t, err)
+	return mem
 }

@@ -9,6 +9,7 @@ import (
 
 	"gorgonia.org/cu"
 
+	"github.com/arrowdevice/arrowdevice/internal/argument"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
 
@@ -66,7 +67,7 @@ func Device(ctx cu.CUContext, opts ...cudaalloc.Option) (*cudaalloc.Device, erro
 // as long as the process lives, and must not be destroyed. A nil dev panics.
 func CUContext(dev *cudaalloc.Device) cu.CUContext {
 	if dev == nil {
-		panic(absent("dev", "a GPU"))
+		panic(argument.Nil("gorgonia: CUContext", "dev", "a GPU"))
 	}
 	return handleOf[cu.CUContext](dev.Context())
 }
@@ -76,17 +77,12 @@ func CUContext(dev *cudaalloc.Device) cu.CUContext {
 // thread's stack of contexts, and must do its work on this goroutine. Do returns the error of f.
 func Do(dev *cudaalloc.Device, f func() error) error {
 	if dev == nil {
-		return absent("dev", "a GPU")
+		return argument.Nil("gorgonia: Do", "dev", "a GPU")
 	}
 	if f == nil {
-		return absent("f", "a function")
+		return argument.Nil("gorgonia: Do", "f", "a function")
 	}
 	return in(CUContext(dev), f)
-}
-
-// absent is the error for an argument that is nil.
-func absent(argument, want string) error {
-	return fmt.Errorf("gorgonia: %s = nil, want %s", argument, want)
 }
 
 func in(ctx cu.CUContext, f func() error) (err error) {

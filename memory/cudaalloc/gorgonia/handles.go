@@ -8,6 +8,7 @@ import (
 	"gorgonia.org/cu"
 
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/argument"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
 
@@ -43,7 +44,7 @@ func handleOf[H handle](word uintptr) (h H) {
 // default stream.
 func Stream(dev *cudaalloc.Device, s cu.Stream) (device.Stream, error) {
 	if dev == nil {
-		return nil, absent("dev", "a GPU")
+		return nil, argument.Nil("gorgonia: Stream", "dev", "a GPU")
 	}
 	return dev.WrapStream(wordOf(s))
 }
@@ -62,7 +63,7 @@ func CUStream(s device.Stream) cu.Stream {
 // for its event. The zero cu.Event is an error.
 func Event(dev *cudaalloc.Device, e cu.Event) (device.Event, error) {
 	if dev == nil {
-		return nil, absent("dev", "a GPU")
+		return nil, argument.Nil("gorgonia: Event", "dev", "a GPU")
 	}
 	return dev.WrapEvent(wordOf(e))
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/argument"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
 
@@ -34,10 +35,10 @@ import (
 // It takes ownership of mem, even if it returns an error, unless dev or free is nil.
 func Owner(dev *cudaalloc.Device, s cu.Stream, free func(cu.DevicePtr) error, mem ...cu.DevicePtr) (cdevice.Lifetime, error) {
 	if dev == nil {
-		return cdevice.Lifetime{}, absent("dev", "a GPU")
+		return cdevice.Lifetime{}, argument.Nil("gorgonia: Owner", "dev", "a GPU")
 	}
 	if free == nil {
-		return cdevice.Lifetime{}, absent("free", "a function")
+		return cdevice.Lifetime{}, argument.Nil("gorgonia: Owner", "free", "a function")
 	}
 	mem = slices.Clone(mem)
 	release := func() {

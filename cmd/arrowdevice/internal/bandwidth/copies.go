@@ -42,7 +42,11 @@ func openMachine(ordinal int64) (*machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &machine{gpu: gpu, ctx: ctx, pinned: hostpinned.New(gpu, 0)}
+	pinned, err := hostpinned.NewAllocator(gpu)
+	if err != nil {
+		return nil, errors.Join(err, ctx.Release())
+	}
+	m := &machine{gpu: gpu, ctx: ctx, pinned: pinned}
 	if m.stream, err = ctx.NewStream(0); err != nil {
 		return nil, errors.Join(err, ctx.Release())
 	}

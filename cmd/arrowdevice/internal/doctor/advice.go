@@ -252,7 +252,7 @@ func (f *findings) adviseDevice(r *Report, d Device) {
 		f.add(severe, "No unified addressing on "+these+", by which copies know whose memory an address is.", "Use a 64-bit system and, on Windows, the TCC or MCDM mode of the driver.")
 	}
 	if d.Managed != nil && *d.Managed && no(d.ConcurrentManaged) {
-		f.add(mild, "No concurrent managed access on "+these+": the CPU must not touch managed memory while the GPU works.", "Use GPU or pinned memory; cudaalloc.NewManaged refuses to make an allocator.")
+		f.add(mild, "No concurrent managed access on "+these+": the CPU must not touch managed memory while the GPU works.", "Use GPU or pinned memory; cudaalloc.NewManagedAllocator refuses to make an allocator.")
 	}
 }
 
