@@ -260,9 +260,7 @@ func TestBadBatchRoots(t *testing.T) {
 			row.base = "int64"
 			set := row.set
 			row.set = func(f *foreignArray, _ *foreignNode) { f.base = f.root; set(f, f.root) }
-			for _, plain := range []bool{false, true} {
-				row.run(t, asBatch, plain)
-			}
+			eachKind(t, func(t *testing.T, k kind) { row.run(t, asBatch, k) })
 		})
 	}
 }

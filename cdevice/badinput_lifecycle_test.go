@@ -1,12 +1,10 @@
 package cdevice_test
 
 import (
-	"fmt"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
-	"github.com/apache/arrow-go/v18/arrow/cdata"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -66,26 +64,21 @@ func TestBadSchemaReleasesTheArrayToo(t *testing.T) {
 		{"more columns", asBatch, "int64", func(a *arena) (*abi.ArrowSchema, []int64) { return columns(a, "l", "l", "l") }, "ArrowDeviceArray.array.n_children = 2, want 3 for a record batch", arrow.ErrInvalid},
 		{"a column of another type", asBatch, "int64", func(a *arena) (*abi.ArrowSchema, []int64) { return columns(a, "l", "n") }, "ArrowDeviceArray.array.children[1].n_buffers = 2, want 0 for null", arrow.ErrInvalid},
 	} {
-		for _, plain := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s/plain %t", row.name, plain), func(t *testing.T) {
-				checkLeaks(t)
+		t.Run(row.name, func(t *testing.T) {
+			eachKind(t, func(t *testing.T, k kind) {
 				f := foreignCase(t, row.base, row.way)
 				defer f.free()
-				f.plain = plain
-				want := row.want
-				if plain {
-					want = inPlain(want)
-				}
+				f.kind = k
 				s, counts := row.schema(f.arena)
 				got, err := f.importWith(cdevice.SchemaFromPtr(addressOf(s)))
 				assert.Nil(t, got)
-				assert.ErrorContains(t, err, want)
+				assert.ErrorContains(t, err, k.in(row.want))
 				assert.ErrorIs(t, err, row.is)
 				assertReleased(t, f, 1)
 				assert.Zero(t, s.Release)
 				assert.Equal(t, []int64{1, 0}, counts, "calls of the schema's release callbacks")
 			})
-		}
+		})
 	}
 }
 
@@ -108,9 +101,9 @@ func TestReleasedOrMissingStructs(t *testing.T) {
 		{name: "array released, schema missing", arrayReleased: true, schemaAbsent: true, want: "ArrowSchema = NULL, want a struct", is: arrow.ErrInvalid},
 	} {
 		for _, w := range []way{asArray, asBatch} {
-			body := func(t *testing.T, plain bool) {
-				checkLeaks(t)
+			body := func(t *testing.T, k kind) {
 				f := foreignCase(t, "int64", w)
+				f.kind = k
 				defer f.free()
 				leaf, _ := foreignSchema(f.arena, "l")
 				s, schemaCounts := foreignSchema(f.arena, "+s", leaf)
@@ -124,40 +117,23 @@ func TestReleasedOrMissingStructs(t *testing.T) {
 				if row.schemaReleased {
 					s.Release, wantSchema = 0, 0
 				}
-				given, c, want := f.device, cdevice.SchemaFromPtr(addressOf(s)), row.want
+				given, c := f.c(), cdevice.SchemaFromPtr(addressOf(s))
 				if row.arrayMissing {
-					given, wantArray = nil, 0
+					given, wantArray = k.noArray, 0
 				}
 				if row.schemaAbsent {
 					c, wantSchema = nil, 0
 				}
-				if plain {
-					want = inPlain(want)
-				}
-				err := importOnly(given, c, w, plain)
-				assert.ErrorContains(t, err, want)
+				got, err := importFrom(given, c, w == asBatch)
+				assert.Nil(t, got)
+				assert.ErrorContains(t, err, k.in(row.want))
 				assert.ErrorIs(t, err, row.is)
 				assert.Equal(t, []int64{wantArray, 0}, f.counts)
 				assert.Equal(t, []int64{wantSchema, 0}, schemaCounts)
 			}
-			t.Run(row.name+"/"+string(w), func(t *testing.T) { body(t, false) })
-			t.Run(row.name+"/plain "+string(w), func(t *testing.T) { body(t, true) })
+			t.Run(row.name+"/"+string(w), func(t *testing.T) { eachKind(t, body) })
 		}
 	}
-}
-
-func importOnly(arr *cdevice.CArrowDeviceArray, s *cdata.CArrowSchema, w way, plain bool) (err error) {
-	switch {
-	case plain && arr == nil:
-		_, err = importPlain(nil, s, w == asBatch)
-	case plain:
-		_, err = importPlain(cdevice.ArrayFromPtr(addressOf(&arr.Array)), s, w == asBatch)
-	case w == asBatch:
-		_, err = cdevice.ImportRecordBatch(arr, s)
-	default:
-		_, err = cdevice.ImportArray(arr, s)
-	}
-	return err
 }
 
 func TestSecondImportOfTheSameStruct(t *testing.T) {

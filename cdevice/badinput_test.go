@@ -48,11 +48,11 @@ func (row badRow) make(t *testing.T, w way) *foreignArray {
 	return foreignCase(t, row.base, w)
 }
 
-func (row badRow) run(t *testing.T, w way, plain bool) {
+func (row badRow) run(t *testing.T, w way, k kind) {
 	checkLeaks(t)
 	f := row.make(t, w)
 	defer f.free()
-	f.plain = plain
+	f.kind = k
 	row.set(f, f.base)
 	releases := int64(1)
 	if f.device.Array.Release == 0 {
@@ -72,11 +72,8 @@ func (row badRow) run(t *testing.T, w way, plain bool) {
 			assert.True(t, row.full)
 			want = strings.ReplaceAll(row.want, "@", inGo(w, f.base.path))
 		}
-		if plain {
-			want = inPlain(want)
-		}
 		assert.Nil(t, got)
-		assert.ErrorContains(t, err, want)
+		assert.ErrorContains(t, err, k.in(want))
 		assert.ErrorIs(t, err, row.is)
 		assertReleased(t, f, releases)
 		return

@@ -13,6 +13,7 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/cdata"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/apache/arrow-go/v18/arrow/memory/mallocator"
 	"github.com/stretchr/testify/assert"
@@ -30,25 +31,26 @@ import (
 // allocations, C allocations and calls from C into Go.
 
 func TestExportAllocations(t *testing.T) {
-	checkLeaks(t)
-	for _, columns := range []int{1, 10, 1000} {
-		rec, _ := wide(t, columns)
-		b := wrap(t, rec)
-		out := new(cdevice.CArrowDeviceArray)
-		assert.Zero(t, testing.AllocsPerRun(100, func() {
-			if cdevice.ExportRecordBatch(b, out, nil) != nil {
-				t.Error("export failed")
-			}
-			cdevice.ReleaseStruct(out)
-		}), "Go allocations for %d columns", columns)
+	eachKind(t, func(t *testing.T, k kind) {
+		for _, columns := range []int{1, 10, 1000} {
+			rec, _ := wide(t, columns)
+			b := wrap(t, rec)
+			out := k.newArray()
+			assert.Zero(t, testing.AllocsPerRun(100, func() {
+				if out.exportBatch(b, nil) != nil {
+					t.Error("export failed")
+				}
+				out.release()
+			}), "Go allocations for %d columns", columns)
 
-		blocks, callbacks := cdevice.ReadStats().ExportedBlocks, bridge.Callbacks()
-		require.NoError(t, cdevice.ExportRecordBatch(b, out, nil))
-		assert.Equal(t, blocks+1, cdevice.ReadStats().ExportedBlocks, "C allocations for %d columns", columns)
-		assert.Equal(t, callbacks, bridge.Callbacks(), "an export makes no call from C into Go")
-		cdevice.ReleaseStruct(out)
-		assert.Equal(t, callbacks, bridge.Callbacks(), "nor does a release while the batch is held")
-	}
+			blocks, callbacks := cdevice.ReadStats().ExportedBlocks, bridge.Callbacks()
+			require.NoError(t, out.exportBatch(b, nil))
+			assert.Equal(t, blocks+1, cdevice.ReadStats().ExportedBlocks, "C allocations for %d columns", columns)
+			assert.Equal(t, callbacks, bridge.Callbacks(), "an export makes no call from C into Go")
+			out.release()
+			assert.Equal(t, callbacks, bridge.Callbacks(), "nor does a release while the batch is held")
+		}
+	})
 }
 
 // crossings counts the calls from Go into C, and from C into Go, of a function: the least of several
@@ -150,35 +152,44 @@ func TestCrossingsOfABatchThatIsExportedOnce(t *testing.T) {
 	}
 }
 
+// A schema is one block more than its batch, and makes no callback.
 func TestSchemaIsOneBlockAndNoCallback(t *testing.T) {
-	checkLeaks(t)
 	rec, _ := wide(t, 100)
-	before := cdevice.ReadStats()
-	callbacks := bridge.Callbacks()
-	schema := garbageSchema()
-	require.NoError(t, cdevice.ExportSchema(rec.Schema(), schema))
-	assert.Equal(t, before.ExportedBlocks+1, cdevice.ReadStats().ExportedBlocks)
-	cdevice.ReleaseStruct(schema)
-	assert.Equal(t, before, cdevice.ReadStats())
-	assert.Equal(t, callbacks, bridge.Callbacks())
+	b := wrap(t, rec)
+	eachKind(t, func(t *testing.T, k kind) {
+		before, callbacks := cdevice.ReadStats(), bridge.Callbacks()
+		out, schema := k.newArray(), garbageSchema()
+		require.NoError(t, out.exportBatch(b, schema))
+		assert.Equal(t, before.ExportedBlocks+2, cdevice.ReadStats().ExportedBlocks)
+		out.release()
+		cdevice.ReleaseStruct(schema)
+		assert.Equal(t, before, cdevice.ReadStats())
+		assert.Equal(t, callbacks, bridge.Callbacks())
+	})
 }
 
 func TestImportAllocations(t *testing.T) {
-	for _, columns := range []int{1, 10, 1000} {
-		rec, tree := wide(t, columns)
-		in := new(cdevice.CArrowDeviceArray)
-		schema := rec.Schema()
-		allocs := testing.AllocsPerRun(100, func() {
-			tree.Export(abi.As[abi.ArrowDeviceArray](in))
-			b, err := cdevice.ImportRecordBatchWithSchema(in, schema)
-			if err != nil {
-				t.Error(err)
-				return
+	eachKind(t, func(t *testing.T, k kind) {
+		for _, columns := range []int{1, 10, 1000} {
+			rec, tree := wide(t, columns)
+			device := new(abi.ArrowDeviceArray)
+			var in cArray = arrayOf[cdevice.CArrowDeviceArray]{abi.As[cdevice.CArrowDeviceArray](device)}
+			if k.name == plainKind.name {
+				in = arrayOf[cdata.CArrowArray]{cdevice.ArrayFromPtr(addressOf(device))}
 			}
-			b.Release()
-		})
-		assert.LessOrEqual(t, allocs, 1.0, "batch and owner in one, for %d columns", columns)
-	}
+			schema := rec.Schema()
+			allocs := testing.AllocsPerRun(100, func() {
+				tree.Export(device)
+				b, err := in.importBatchWithSchema(schema)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				b.Release()
+			})
+			assert.LessOrEqual(t, allocs, 1.0, "batch and owner in one, for %d columns", columns)
+		}
+	})
 }
 
 // A host view costs as many allocations for any number of columns, and a column that is taken some

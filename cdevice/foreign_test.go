@@ -3,7 +3,6 @@ package cdevice_test
 import (
 	"context"
 	"fmt"
-	"strings"
 	"testing"
 	"unsafe"
 
@@ -88,7 +87,7 @@ type foreignArray struct {
 	base   *foreignNode // the root, or the last column of a record batch
 	field  arrow.Field
 	schema *arrow.Schema // of a record batch; nil for an array
-	plain  bool          // it comes in as its ArrowArray, without the device
+	kind   kind          // a plain one comes in as its ArrowArray, without the device
 	counts []int64       // calls of release: of the root, of anything below
 
 	goodDevice cdevice.CArrowDeviceArray
@@ -97,7 +96,7 @@ type foreignArray struct {
 // newForeign copies an array into C memory, alone or as both columns of a batch.
 func newForeign(t testing.TB, arr arrow.Array, w way) *foreignArray {
 	t.Helper()
-	f := &foreignArray{arena: newArena(), field: arrow.Field{Name: "f", Type: arr.DataType(), Nullable: true}}
+	f := &foreignArray{arena: newArena(), kind: deviceKind, field: arrow.Field{Name: "f", Type: arr.DataType(), Nullable: true}}
 	f.device = &allocC[cdevice.CArrowDeviceArray](f.arena, 1)[0]
 	f.counts = allocC[int64](f.arena, 2)
 
@@ -276,44 +275,30 @@ type imported interface {
 
 // importWith imports the array with a C schema.
 func (f *foreignArray) importWith(s *cdata.CArrowSchema, opts ...cdevice.ImportOption) (imported, error) {
-	if f.plain {
-		return importPlain(f.array(), s, f.schema != nil, opts...)
+	return importFrom(f.c(), s, f.schema != nil, opts...)
+}
+
+func importFrom(c cArray, s *cdata.CArrowSchema, batch bool, opts ...cdevice.ImportOption) (imported, error) {
+	if batch {
+		return orNil(c.importBatch(s, opts...))
 	}
-	if f.schema != nil {
-		return orNil(cdevice.ImportRecordBatch(f.device, s, opts...))
-	}
-	return orNil(cdevice.ImportArray(f.device, s, opts...))
+	return orNil(c.importArray(s, opts...))
 }
 
 // importKnown imports the array without a C schema.
 func (f *foreignArray) importKnown(opts ...cdevice.ImportOption) (imported, error) {
-	switch {
-	case f.plain && f.schema != nil:
-		return orNil(cdevice.ImportRecordBatchWithSchema(f.array(), f.schema, opts...))
-	case f.plain:
-		return orNil(cdevice.ImportArrayWithType(f.array(), f.field.Type, opts...))
-	}
 	if f.schema != nil {
-		return orNil(cdevice.ImportRecordBatchWithSchema(f.device, f.schema, opts...))
+		return orNil(f.c().importBatchWithSchema(f.schema, opts...))
 	}
-	return orNil(cdevice.ImportArrayWithType(f.device, f.field.Type, opts...))
+	return orNil(f.c().importArrayWithType(f.field.Type, opts...))
 }
 
-// array is the struct of a plain import.
-func (f *foreignArray) array() *cdata.CArrowArray {
-	return cdevice.ArrayFromPtr(addressOf(&f.device.Array))
-}
-
-func importPlain(arr *cdata.CArrowArray, s *cdata.CArrowSchema, batch bool, opts ...cdevice.ImportOption) (imported, error) {
-	if batch {
-		return orNil(cdevice.ImportRecordBatch(arr, s, opts...))
+// c is the struct that an import takes.
+func (f *foreignArray) c() cArray {
+	if f.kind.name == plainKind.name {
+		return arrayOf[cdata.CArrowArray]{cdevice.ArrayFromPtr(addressOf(&f.device.Array))}
 	}
-	return orNil(cdevice.ImportArray(arr, s, opts...))
-}
-
-// inPlain is an error text as it is for a plain struct.
-func inPlain(text string) string {
-	return strings.ReplaceAll(strings.ReplaceAll(text, "ArrowDeviceArray.array", "ArrowArray"), "ArrowDeviceArray", "ArrowArray")
+	return arrayOf[cdevice.CArrowDeviceArray]{f.device}
 }
 
 // orNil keeps a nil pointer from becoming an interface that is not nil.

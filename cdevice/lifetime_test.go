@@ -11,6 +11,7 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/cdata"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -31,31 +32,42 @@ func moveOut(addr uintptr) *cdevice.CArrowDeviceArray {
 	return moved
 }
 
+// moveOut is moveOut of a struct of either kind.
+func (k kind) moveOut(addr uintptr) cArray {
+	moved := moveOut(addr)
+	if k.name == plainKind.name {
+		return arrayOf[cdata.CArrowArray]{cdevice.ArrayFromPtr(addressOf(&moved.Array))}
+	}
+	return arrayOf[cdevice.CArrowDeviceArray]{moved}
+}
+
 func TestChildOutlivesItsParent(t *testing.T) {
-	checkLeaks(t)
-	rec := oneColumn(t, fromJSON(t, pointType, `[{"x":1,"s":"a"},{"x":2,"s":"b"}]`))
-	b, err := cdevice.WrapRecordBatch(rec, device.CPUDevice())
-	require.NoError(t, err)
-	var out cdevice.CArrowDeviceArray
-	require.NoError(t, cdevice.ExportRecordBatch(b, &out, nil))
-	b.Release()
+	eachKind(t, func(t *testing.T, k kind) {
+		rec := oneColumn(t, fromJSON(t, pointType, `[{"x":1,"s":"a"},{"x":2,"s":"b"}]`))
+		b, err := cdevice.WrapRecordBatch(rec, device.CPUDevice())
+		require.NoError(t, err)
+		out := k.newArray()
+		require.NoError(t, out.exportBatch(b, nil))
+		b.Release()
 
-	before := cdevice.ReadStats()
-	column := moveOut(children(abi.As[abi.ArrowArray](&out.Array))[0])
-	grandchild := moveOut(children(abi.As[abi.ArrowArray](&column.Array))[1])
-	cdevice.ReleaseStruct(&out)
-	assert.Zero(t, out.Array.Release)
-	assert.Equal(t, before, cdevice.ReadStats(), "moved-out structs keep the block")
-	cdevice.ReleaseStruct(column)
-	assert.Equal(t, before, cdevice.ReadStats(), "the grandchild still does")
+		before := cdevice.ReadStats()
+		column := k.moveOut(children(out.members())[0])
+		grandchild := k.moveOut(children(column.members())[1])
+		require.NoError(t, cpeer.ReleaseOnThread(out.members()))
+		assert.Zero(t, out.members().Release)
+		assert.Equal(t, before, cdevice.ReadStats(), "moved-out structs keep the block")
+		column.release()
+		column.release() // sees NULL
+		assert.Equal(t, before, cdevice.ReadStats(), "the grandchild still does")
 
-	arr, err := validated(cdevice.ImportArrayWithType(grandchild, arrow.BinaryTypes.String))
-	require.NoError(t, err)
-	view, err := arr.HostView(context.Background())
-	require.NoError(t, err)
-	assert.Equal(t, `["a","b"]`, marshal(t, view))
-	view.Release()
-	arr.Release()
+		arr, err := validated(grandchild.importArrayWithType(arrow.BinaryTypes.String))
+		require.NoError(t, err)
+		view, err := arr.HostView(background)
+		require.NoError(t, err)
+		assert.Equal(t, `["a","b"]`, marshal(t, view))
+		view.Release()
+		arr.Release()
+	})
 }
 
 func TestParentOutlivesItsChild(t *testing.T) {
@@ -167,22 +179,29 @@ func TestUseAfterReleaseIsAnError(t *testing.T) {
 	column := b.Column(0)
 	b.Release()
 	column.Release()
-	ctx := context.Background()
-	var out cdevice.CArrowDeviceArray
 	for name, use := range map[string]func() error{
-		"ExportRecordBatch": func() error { return cdevice.ExportRecordBatch(b, &out, nil) },
-		"ExportArray":       func() error { return cdevice.ExportArray(column, &out, nil) },
-		"Slice":             func() error { _, err := b.Slice(0, 0); return err },
-		"Array.Slice":       func() error { _, err := column.Slice(0, 0); return err },
-		"Select":            func() error { _, err := b.Select(0); return err },
-		"HostView":          func() error { _, err := b.HostView(ctx); return err },
-		"Array.HostView":    func() error { _, err := column.HostView(ctx); return err },
-		"CopyToHost":        func() error { _, err := b.CopyToHost(ctx, nil); return err },
-		"Array.CopyToHost":  func() error { _, err := column.CopyToHost(ctx, nil); return err },
+		"Slice":            func() error { return second(b.Slice(0, 0)) },
+		"Array.Slice":      func() error { return second(column.Slice(0, 0)) },
+		"Select":           func() error { return second(b.Select(0)) },
+		"HostView":         func() error { return second(b.HostView(background)) },
+		"Array.HostView":   func() error { return second(column.HostView(background)) },
+		"CopyToHost":       func() error { return second(b.CopyToHost(background, nil)) },
+		"Array.CopyToHost": func() error { return second(column.CopyToHost(background, nil)) },
 	} {
 		assert.ErrorIs(t, use(), cdevice.ErrReleased, name)
 	}
-	assert.Equal(t, cdevice.CArrowDeviceArray{}, out, "nothing was written")
+	eachKind(t, func(t *testing.T, k kind) {
+		out, schema := k.newArray(), garbageSchema()
+		for want, err := range map[string]error{
+			"cdevice: export: RecordBatch: invalid: already released": out.exportBatch(b, schema),
+			"cdevice: export: Array: invalid: already released":       out.exportArray(column, schema),
+		} {
+			assert.ErrorContains(t, err, want)
+			assert.ErrorIs(t, err, cdevice.ErrReleased)
+		}
+		assert.True(t, out.untouched(), "nothing was written")
+		assert.Equal(t, *garbageSchema(), *schema)
+	})
 }
 
 // One batch, many goroutines: exports, imports, slices and releases side by
@@ -362,19 +381,36 @@ func TestNoMemoryForTheStructs(t *testing.T) {
 	rec := array.NewRecordBatch(arrow.NewSchema(fields, nil), columns, 1)
 	defer rec.Release()
 	b := wrap(t, rec)
-	before := cdevice.ReadStats()
-	// 100 columns need more room as arrays (88 bytes each) than as schemas (80,
-	// and their formats): the second limit lets the schema through.
-	for _, limit := range []uintptr{0, 8800} {
-		out, schema := garbageArray(), garbageSchema()
-		restore := bridge.LimitBlocks(limit)
-		err := cdevice.ExportRecordBatch(b, out, schema)
-		errArray := cdevice.ExportRecordBatch(b, out, nil)
-		restore()
-		assert.ErrorIs(t, err, syscall.ENOMEM)
-		assert.ErrorIs(t, errArray, syscall.ENOMEM)
-		assert.Equal(t, *garbageArray(), *out)
-		assert.Equal(t, *garbageSchema(), *schema)
-		assert.Equal(t, before, cdevice.ReadStats())
-	}
+	eachKind(t, func(t *testing.T, k kind) {
+		before := cdevice.ReadStats()
+		// 100 columns need more room as arrays (88 bytes each) than as schemas (80,
+		// and their formats): the second limit lets the schema through.
+		for _, limit := range []uintptr{0, 8800} {
+			out, schema := k.newArray(), garbageSchema()
+			restore := bridge.LimitBlocks(limit)
+			withSchema := out.exportBatch(b, schema)
+			without := out.exportBatch(b, nil)
+			restore()
+			assert.ErrorIs(t, withSchema, syscall.ENOMEM)
+			assert.ErrorIs(t, without, syscall.ENOMEM)
+			assert.True(t, out.untouched())
+			assert.Equal(t, *garbageSchema(), *schema)
+			assert.Equal(t, before, cdevice.ReadStats())
+		}
+	})
+}
+
+func TestReleaseOfNoStruct(t *testing.T) {
+	eachKind(t, func(t *testing.T, k kind) {
+		k.noArray.release()
+		k.noStream.release()
+		out, stream := k.newArray(), k.newStream()
+		out.members().Release, stream.callbacks().Release = 0, 0
+		out.release()
+		stream.release()
+	})
+	assert.Nil(t, cdevice.ArrayFromPtr(0))
+	assert.Nil(t, cdevice.ArrayStreamFromPtr(0))
+	assert.Nil(t, cdevice.DeviceArrayFromPtr(0))
+	assert.Nil(t, cdevice.DeviceArrayStreamFromPtr(0))
 }

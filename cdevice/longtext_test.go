@@ -42,7 +42,7 @@ func TestLongTextOfAProducerIsCut(t *testing.T) {
 			code := int(syscall.EIO)
 			var err error
 			for _, r := range []*cdevice.RecordReader{
-				newScript(t).failing(0, code, row.text).reader(t), newPlainScript(t).failing(0, code, row.text).plainReader(t),
+				newScript(t).failing(0, code, row.text).reader(t), plainKind.script(t).failing(0, code, row.text).reader(t),
 			} {
 				_, err = numbersOf(t, r.All())
 				var se *cdevice.ProducerError

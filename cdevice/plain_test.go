@@ -1,66 +1,22 @@
 package cdevice_test
 
 import (
-	"syscall"
+	"context"
+	"errors"
 	"testing"
+	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
-	"github.com/apache/arrow-go/v18/arrow/cdata"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
-	"github.com/arrowdevice/arrowdevice/internal/bridge"
-	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
 )
 
 // Structs of the C data interface, without a device.
-
-func TestPlainArrayRoundTripIsEqual(t *testing.T) {
-	eachCase(t, func(t *testing.T, arr arrow.Array) {
-		a, err := cdevice.WrapArray(arr, device.CPUDevice())
-		require.NoError(t, err)
-		defer a.Release()
-		back := throughPlain(t, a)
-		require.NoError(t, back.ValidateFull(background))
-		defer back.Release()
-		assert.True(t, arrow.TypeEqual(arr.DataType(), back.DataType(), arrow.CheckMetadata()))
-		assert.Equal(t, device.CPUDevice().ID(), back.DeviceID())
-		sameOnHost(t, arr, back)
-	})
-}
-
-func TestPlainRecordBatchRoundTripIsEqual(t *testing.T) {
-	eachCase(t, func(t *testing.T, arr arrow.Array) {
-		metadata := arrow.NewMetadata([]string{"k"}, []string{"v"})
-		schema := arrow.NewSchema([]arrow.Field{
-			{Name: "a", Type: arr.DataType(), Nullable: true, Metadata: metadata},
-			{Name: "b", Type: arr.DataType(), Nullable: true},
-		}, &metadata)
-		rec := array.NewRecordBatch(schema, []arrow.Array{arr, arr}, int64(arr.Len()))
-		defer rec.Release()
-		b, err := cdevice.WrapRecordBatch(rec, device.CPUDevice())
-		require.NoError(t, err)
-		defer b.Release()
-
-		out, outSchema := garbagePlain(), garbageSchema()
-		require.NoError(t, cdevice.ExportRecordBatch(b, out, outSchema))
-		back, err := validated(cdevice.ImportRecordBatch(out, outSchema))
-		require.NoError(t, err)
-		defer back.Release()
-		assert.True(t, schema.Equal(back.Schema()), "want %s\n got %s", schema, back.Schema())
-		assert.True(t, schema.Metadata().Equal(back.Schema().Metadata()))
-		view, err := back.HostView(background)
-		require.NoError(t, err)
-		defer view.Release()
-		require.EqualValues(t, arr.Len(), view.NumRows())
-		assertEqualArrays(t, arr, view.Column(0))
-		assertEqualArrays(t, arr, view.Column(1))
-	})
-}
 
 // pair is a batch of two columns, as a struct whose second child is nested.
 func pair(t *testing.T) arrow.RecordBatch {
@@ -71,55 +27,6 @@ func pair(t *testing.T) arrow.RecordBatch {
 	rec := array.NewRecordBatch(arrow.NewSchema(fields, nil), []arrow.Array{numbers, points}, 2)
 	t.Cleanup(rec.Release)
 	return rec
-}
-
-// cdata gives the rows 4, 5, 6, 7 in place of 2, 3, 4, 5 (docs/upstream.md, 01).
-func TestPlainSlicedStructKeepsItsRows(t *testing.T) {
-	checkLeaks(t)
-	rows := fromJSON(t, arrow.StructOf(arrow.Field{Name: "x", Type: arrow.PrimitiveTypes.Int32, Nullable: true}),
-		`[{"x":0},{"x":1},{"x":2},{"x":3},{"x":4},{"x":5},{"x":6},{"x":7},{"x":8},{"x":9}]`)
-	const want = `[{"x":2},{"x":3},{"x":4},{"x":5}]`
-
-	whole := wrap(t, oneColumn(t, rows))
-	part, err := whole.Slice(2, 6)
-	require.NoError(t, err)
-	defer part.Release()
-	theirs := oneColumn(t, rows).NewSlice(2, 6)
-	t.Cleanup(theirs.Release)
-	for name, b := range map[string]*cdevice.RecordBatch{"sliced here": part, "sliced by arrow-go": wrap(t, theirs)} {
-		out, schema := garbagePlain(), garbageSchema()
-		require.NoError(t, cdevice.ExportRecordBatch(b, out, schema), name)
-		back, err := validated(cdevice.ImportRecordBatch(out, schema))
-		require.NoError(t, err, name)
-		view, err := back.HostView(background)
-		require.NoError(t, err, name)
-		assert.Equal(t, want, marshal(t, view.Column(0)), name)
-		view.Release()
-		back.Release()
-	}
-
-	column := part.Column(0)
-	defer column.Release()
-	back := throughPlain(t, column)
-	require.NoError(t, back.ValidateFull(background))
-	defer back.Release()
-	view, err := back.HostView(background)
-	require.NoError(t, err)
-	defer view.Release()
-	assert.Equal(t, want, marshal(t, view))
-}
-
-func TestPlainBatchWithoutColumnsKeepsItsRows(t *testing.T) {
-	checkLeaks(t)
-	rec := array.NewRecordBatch(arrow.NewSchema(nil, nil), nil, 7)
-	defer rec.Release()
-	out, schema := garbagePlain(), garbageSchema()
-	require.NoError(t, cdevice.ExportRecordBatch(wrap(t, rec), out, schema))
-	back, err := cdevice.ImportRecordBatch(out, schema)
-	require.NoError(t, err)
-	defer back.Release()
-	assert.EqualValues(t, 7, back.NumRows())
-	assert.Zero(t, back.NumCols())
 }
 
 // The exported struct is that of the device export, and ends with its last member.
@@ -144,105 +51,12 @@ func TestPlainExportIsTheArrayOfADeviceExport(t *testing.T) {
 	assert.Equal(t, out.Array.Release, both.Array.Release)
 }
 
-func TestPlainExportNamesItsArguments(t *testing.T) {
-	checkLeaks(t)
-	b := wrap(t, pair(t))
-	a := b.Column(0)
-	defer a.Release()
-	gone := b.Column(1)
-	gone.Release()
-	released, err := b.Slice(0, 1)
-	require.NoError(t, err)
-	released.Release()
-	out, schema := garbagePlain(), garbageSchema()
-	for want, err := range map[string]error{
-		"cdevice: export: RecordBatch = nil, want a batch: invalid":       cdevice.ExportRecordBatch(nil, out, schema),
-		"cdevice: export: Array = nil, want an array: invalid":            cdevice.ExportArray(nil, out, schema),
-		"cdevice: export: ArrowArray = NULL, want a struct to fill":       cdevice.ExportRecordBatch(b, (*cdata.CArrowArray)(nil), schema),
-		"cdevice: export: ArrowArray = NULL, want a struct to fill: inva": cdevice.ExportArray(a, (*cdata.CArrowArray)(nil), schema),
-		"cdevice: export: RecordBatch: invalid: already released":         cdevice.ExportRecordBatch(released, out, schema),
-		"cdevice: export: Array: invalid: already released":               cdevice.ExportArray(gone, out, schema),
-	} {
-		assert.ErrorContains(t, err, want)
-		assert.ErrorIs(t, err, arrow.ErrInvalid)
-	}
-	assert.Equal(t, *plainArray(garbagePlain()), *plainArray(out), "written only on success")
-	assert.Equal(t, *garbageSchema(), *schema)
-}
-
-func TestPlainExportWithoutMemoryWritesNothing(t *testing.T) {
-	checkLeaks(t)
-	columns, fields := make([]arrow.Array, 100), make([]arrow.Field, 100)
-	for i := range columns {
-		columns[i] = fromJSON(t, arrow.PrimitiveTypes.Int32, `[1]`)
-		fields[i] = arrow.Field{Type: arrow.PrimitiveTypes.Int32}
-	}
-	rec := array.NewRecordBatch(arrow.NewSchema(fields, nil), columns, 1)
-	defer rec.Release()
-	b := wrap(t, rec)
-	before := cdevice.ReadStats()
-	for _, limit := range []uintptr{0, 8800} { // the second lets the schema through; see TestNoMemoryForTheStructs
-		out, schema := garbagePlain(), garbageSchema()
-		restore := bridge.LimitBlocks(limit)
-		withSchema := cdevice.ExportRecordBatch(b, out, schema)
-		without := cdevice.ExportRecordBatch(b, out, nil)
-		restore()
-		assert.ErrorIs(t, withSchema, syscall.ENOMEM)
-		assert.ErrorIs(t, without, syscall.ENOMEM)
-		assert.Equal(t, *plainArray(garbagePlain()), *plainArray(out))
-		assert.Equal(t, *garbageSchema(), *schema)
-		assert.Equal(t, before, cdevice.ReadStats())
-	}
-}
-
-func TestPlainChildrenOutliveTheirParent(t *testing.T) {
-	checkLeaks(t)
-	b, err := cdevice.WrapRecordBatch(pair(t), device.CPUDevice())
-	require.NoError(t, err)
-	out := garbagePlain()
-	require.NoError(t, cdevice.ExportRecordBatch(b, out, nil))
-	b.Release()
-	before := cdevice.ReadStats()
-	column := moveOutPlain(children(plainArray(out))[1])
-	grandchild := moveOutPlain(children(plainArray(column))[1])
-	require.NoError(t, cpeer.ReleaseOnThread(plainArray(out)))
-	assert.Zero(t, plainArray(out).Release)
-	assert.Equal(t, before, cdevice.ReadStats(), "moved-out structs keep the block")
-	cdevice.ReleaseStruct(column)
-	cdevice.ReleaseStruct(column) // sees NULL
-	assert.Equal(t, before, cdevice.ReadStats(), "the grandchild still does")
-	a, err := validated(cdevice.ImportArrayWithType(grandchild, arrow.BinaryTypes.String))
-	require.NoError(t, err)
-	view, err := a.HostView(background)
-	require.NoError(t, err)
-	assert.Equal(t, `["a","b"]`, marshal(t, view))
-	view.Release()
-	a.Release()
-}
-
-// moveOutPlain takes a struct out of its tree; see moveOut.
-func moveOutPlain(addr uintptr) *cdata.CArrowArray {
-	a := abi.At[abi.ArrowArray](addr)
-	moved := *a
-	a.Release = 0
-	return cdevice.ArrayFromPtr(addressOf(&moved))
-}
-
-func TestReleaseOfNoPlainStruct(t *testing.T) {
-	cdevice.ReleaseStruct((*cdata.CArrowArray)(nil))
-	cdevice.ReleaseStruct(new(cdata.CArrowArray))
-	cdevice.ReleaseStruct((*cdata.CArrowArrayStream)(nil))
-	cdevice.ReleaseStruct(new(cdata.CArrowArrayStream))
-	assert.Nil(t, cdevice.ArrayFromPtr(0))
-	assert.Nil(t, cdevice.ArrayStreamFromPtr(0))
-}
-
 // A producer's struct is released once, by the last user, through the function of WithReleaser.
 func TestPlainImportOptions(t *testing.T) {
 	checkLeaks(t)
 	for _, w := range []way{asArray, asBatch} {
 		f := foreignCase(t, "struct_nested", w)
-		f.plain = true
+		f.kind = plainKind
 		calls := 0
 		got, err := validated(f.importKnown(cdevice.WithDevice(device.CPUDevice()),
 			cdevice.WithReleaser(func(release func()) { calls++; release() })))
@@ -263,23 +77,105 @@ func TestPlainImportOptions(t *testing.T) {
 	}
 }
 
-// A plain struct carries the names of extension types, registered or not.
-func TestPlainExtensionTypes(t *testing.T) {
+// The wait of AsCPU before a plain export, and the end of that wait.
+
+func TestPlainExportWantsNoEvent(t *testing.T) {
 	checkLeaks(t)
-	require.NoError(t, arrow.RegisterExtensionType(&tagged{}))
-	arr := asTagged(t, fromJSON(t, arrow.BinaryTypes.String, `["a",null]`))
-	defer arr.Release()
-	a, err := cdevice.WrapArray(arr, device.CPUDevice())
-	require.NoError(t, err)
+	event := &testEvent{}
+	testEvents[31] = event
+	a, _ := onDevice(t, extDev, 31)
 	defer a.Release()
-	known := throughPlain(t, a)
-	defer known.Release()
-	require.NoError(t, arrow.UnregisterExtensionType("arrowdevice.test.tagged"))
-	assert.True(t, arrow.TypeEqual(arr.DataType(), known.DataType()))
-	unknown := throughPlain(t, a)
-	defer unknown.Release()
-	assert.True(t, arrow.TypeEqual(arrow.BinaryTypes.String, unknown.DataType()), "its storage")
-	name, found := unknown.Field().Metadata.GetValue("ARROW:extension:name")
-	assert.True(t, found)
-	assert.Equal(t, "arrowdevice.test.tagged", name)
+	out, schema := garbagePlain(), garbageSchema()
+	err := cdevice.ExportArray(a, out, schema)
+	assert.ErrorIs(t, err, arrow.ErrInvalid)
+	assert.ErrorContains(t, err, "cdevice: export: Array.sync_event = 0x")
+	assert.ErrorContains(t, err, ", want none: AsCPU waits for it")
+	assert.Equal(t, *plainArray(garbagePlain()), *plainArray(out), "written only on success")
+	assert.Equal(t, *garbageSchema(), *schema)
+	assert.Zero(t, *event, "an export does not wait")
+
+	require.NoError(t, exportMade(out, schema)(a.AsCPU(background)))
+	assert.Equal(t, testEvent{waits: 1, closes: 1}, *event)
+	back, err := cdevice.ImportArray(out, schema)
+	require.NoError(t, err)
+	sameOnHost(t, fromJSON(t, arrow.PrimitiveTypes.Int32, `[1,2]`), back)
+	assert.Equal(t, 1, event.waits, "the plain struct has no event")
+	back.Release()
+
+	event.err = errors.New("launch failure")
+	assert.ErrorIs(t, exportMade(out, schema)(a.AsCPU(background)), event.err)
+
+	event.err = nil
+	require.NoError(t, a.Synchronize(background))
+	out = garbagePlain()
+	require.NoError(t, cdevice.ExportArray(a, out, nil), "it has no event any more")
+	cdevice.ReleaseStruct(out)
+}
+
+func TestPlainRecordBatchWantsNoEvent(t *testing.T) {
+	checkLeaks(t)
+	event := &testEvent{}
+	testEvents[32] = event
+	b := batchOnDevice(t, extDev, 32)
+	defer b.Release()
+	out := garbagePlain()
+	assert.ErrorContains(t, cdevice.ExportRecordBatch(b, out, nil), "cdevice: export: RecordBatch.sync_event = 0x")
+	require.NoError(t, exportMade(out, nil)(b.AsCPU(background)))
+	assert.Equal(t, 1, event.waits)
+	cdevice.ReleaseStruct(out)
+}
+
+func TestPlainExportRefusesDeviceMemory(t *testing.T) {
+	checkLeaks(t)
+	out := garbagePlain()
+	a, _ := onDevice(t, cuda, 0)
+	err := cdevice.ExportArray(a, out, nil)
+	assert.ErrorIs(t, err, device.ErrNotSupported)
+	assert.ErrorContains(t, err, "cdevice: export: Array.DeviceID = cuda:3, want memory that the CPU can access: the CPU cannot access memory of cuda:3")
+	a.Release()
+	b := batchOnDevice(t, device.ID{Type: 99, Ordinal: 1}, 0)
+	err = cdevice.ExportRecordBatch(b, out, nil)
+	assert.ErrorIs(t, err, device.ErrNotSupported)
+	assert.ErrorContains(t, err, "cdevice: export: RecordBatch.DeviceID = ")
+	b.Release()
+	assert.Equal(t, *plainArray(garbagePlain()), *plainArray(out))
+}
+
+// Page-locked memory is the host's to read, by the meaning of its type.
+func TestPlainExportOfPinnedMemory(t *testing.T) {
+	checkLeaks(t)
+	a, _ := onDevice(t, pinned, 0)
+	defer a.Release()
+	back := plainKind.through(t, a)
+	defer back.Release()
+	assert.Equal(t, device.CPUDevice().ID(), back.DeviceID())
+	noBackend, _ := onDevice(t, pinned, 33)
+	defer noBackend.Release()
+	_, err := noBackend.AsCPU(background)
+	assert.ErrorIs(t, err, device.ErrNotSupported, "readable, but no backend can wait for the event")
+}
+
+func TestContextsEndAsCPU(t *testing.T) {
+	checkLeaks(t)
+	a, _ := onDevice(t, stuck, 1)
+	defer a.Release()
+	wait := func(ctx context.Context) func() error {
+		return func() error {
+			_, err := a.AsCPU(ctx)
+			return err
+		}
+	}
+	brief, cancel := context.WithTimeout(background, 20*time.Millisecond)
+	defer cancel()
+	late, stop := context.WithCancel(background)
+	time.AfterFunc(20*time.Millisecond, stop)
+	ended, cancel := context.WithCancel(background)
+	cancel()
+	ends(t, "a deadline", context.DeadlineExceeded, wait(brief))
+	ends(t, "canceled", context.Canceled, wait(late))
+	ends(t, "ended before", context.Canceled, wait(ended))
+
+	ready := wrap(t, oneColumn(t, fromJSON(t, arrow.PrimitiveTypes.Int32, `[1]`)))
+	_, err := ready.AsCPU(ended)
+	assert.EqualError(t, err, "cdevice: read: context canceled", "even if there is nothing to wait for")
 }

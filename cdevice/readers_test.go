@@ -2,6 +2,7 @@ package cdevice_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"iter"
 	"sync"
@@ -17,6 +18,9 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
 )
+
+// errSource is the error of a source that fails.
+var errSource = errors.New("the source is on fire")
 
 // yielding is an iterator over batches, and then, unless it is nil, an error.
 func yielding(err error, batches ...*cdevice.RecordBatch) iter.Seq2[*cdevice.RecordBatch, error] {

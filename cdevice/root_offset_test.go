@@ -47,9 +47,9 @@ func TestRootWithAnOffset(t *testing.T) {
 		rec := recordOf(t, f)
 		defer rec.Release()
 		for _, part := range partsOf(rec.NumRows()) {
-			for _, plain := range []bool{false, true} {
+			for _, k := range []kind{deviceKind, plainKind} {
 				f.restore()
-				f.plain = plain
+				f.kind = k
 				f.part(part[0], part[1])
 				b := importedBatch(t, f)
 				want := rec.NewSlice(part[0], part[1])
@@ -172,8 +172,8 @@ func TestStreamOfRootsWithOffsets(t *testing.T) {
 			return s, func() *cdevice.RecordReader { return s.reader(t) }
 		},
 		"plain": func(b *cdevice.RecordBatch) (*script, func() *cdevice.RecordReader) {
-			s := newPlainScript(t, b, b, b)
-			return s, func() *cdevice.RecordReader { return s.plainReader(t) }
+			s := plainKind.script(t, b, b, b)
+			return s, func() *cdevice.RecordReader { return s.reader(t) }
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

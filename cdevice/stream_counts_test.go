@@ -19,43 +19,33 @@ import (
 // A batch's way through an exported and an imported stream costs as much as an import: neither makes a
 // call between Go and C, since the import knows the export.
 func TestStreamCostsPerBatch(t *testing.T) {
-	checkLeaks(t)
-	for kind, through := range map[string]func(*cdevice.RecordReader) (*cdevice.RecordReader, error){
-		"device": func(r *cdevice.RecordReader) (*cdevice.RecordReader, error) {
-			return cdevice.ImportRecordReader(export(t, r))
-		},
-		"plain": func(r *cdevice.RecordReader) (*cdevice.RecordReader, error) {
-			return cdevice.ImportRecordReader(exportPlain(t, r))
-		},
-	} {
-		t.Run(kind, func(t *testing.T) {
-			for _, columns := range []int{1, 10, 1000} {
-				rec, _ := wide(t, columns)
-				b := wrap(t, rec)
-				source, err := readerFunc(rec.Schema(), device.CPU, func() (*cdevice.RecordBatch, error) {
-					b.Retain()
-					return b, nil
-				}, nil)
-				require.NoError(t, err)
-				r, err := through(source)
-				require.NoError(t, err)
-				for range 3 { // without a stage, and with some that pass batches on
-					assert.LessOrEqual(t, leastAllocs(func() {
-						if !r.Next() {
-							t.Error(r.Err())
-						}
-					}), 1.0, "batch and owner in one, for %d columns", columns)
-					r.Map(same)
-				}
-				blocks := cdevice.ReadStats().ExportedBlocks
-				require.True(t, r.Next())
-				assert.Equal(t, blocks, cdevice.ReadStats().ExportedBlocks, "one exported, one released")
-				intoC, intoGo := crossings(func() { require.True(t, r.Next()) })
-				assert.Equal(t, [2]int64{0, 0}, [2]int64{intoC, intoGo})
-				r.Release()
+	eachKind(t, func(t *testing.T, k kind) {
+		for _, columns := range []int{1, 10, 1000} {
+			rec, _ := wide(t, columns)
+			b := wrap(t, rec)
+			source, err := readerFunc(rec.Schema(), device.CPU, func() (*cdevice.RecordBatch, error) {
+				b.Retain()
+				return b, nil
+			}, nil)
+			require.NoError(t, err)
+			r, err := k.export(t, source).importRecords()
+			require.NoError(t, err)
+			for range 3 { // without a stage, and with some that pass batches on
+				assert.LessOrEqual(t, leastAllocs(func() {
+					if !r.Next() {
+						t.Error(r.Err())
+					}
+				}), 1.0, "batch and owner in one, for %d columns", columns)
+				r.Map(same)
 			}
-		})
-	}
+			blocks := cdevice.ReadStats().ExportedBlocks
+			require.True(t, r.Next())
+			assert.Equal(t, blocks, cdevice.ReadStats().ExportedBlocks, "one exported, one released")
+			intoC, intoGo := crossings(func() { require.True(t, r.Next()) })
+			assert.Equal(t, [2]int64{0, 0}, [2]int64{intoC, intoGo})
+			r.Release()
+		}
+	})
 }
 
 // A consumer in C makes one call into Go for each batch, for get_next: none for the release while the

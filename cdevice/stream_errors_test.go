@@ -25,64 +25,66 @@ import (
 
 // Errors of the source of a stream, and their form for a consumer in C.
 
-// The text of get_last_error is valid until the next call; after a success there is none.
+// The text of get_last_error is NUL-terminated UTF-8, and valid until the next call; after a success there is none.
 func TestLastErrorOfAnExportedStream(t *testing.T) {
-	checkLeaks(t)
-	s := export(t, iterated(t, errSource, numbered(t, 1)...))
-	assert.Zero(t, lastError(s), "nothing has happened")
-	b, code := next(t, s)
-	require.Zero(t, code)
-	b.Release()
-	assert.Zero(t, lastError(s), "no error")
+	eachKind(t, func(t *testing.T, k kind) {
+		s := k.export(t, iterated(t, errors.New("on \xff fire\x00!"), numbered(t, 1)...))
+		assert.Zero(t, lastErrorAt(s), "nothing has happened")
+		b, code := nextOfStream(t, s)
+		require.Zero(t, code)
+		b.Release()
+		assert.Zero(t, lastErrorAt(s), "no error")
 
-	for range 2 { // an error is given again
-		_, code = next(t, s)
-		assert.EqualValues(t, syscall.EIO, code)
-		text := lastError(s)
-		runtime.GC()
-		assert.Equal(t, errSource.Error(), abi.String(text))
-		assert.Equal(t, text, lastError(s), "it stays where it is")
-		assert.True(t, cpeer.IsPinned(text))
-	}
-	var schema abi.ArrowSchema
-	text := lastError(s)
-	require.Zero(t, bridge.CallGetSchema(abi.As[abi.ArrowDeviceArrayStream](s), &schema), "the schema is there all the same")
-	assert.Zero(t, lastError(s))
-	assert.False(t, cpeer.IsPinned(text), "it is not kept for longer")
-	cdevice.ReleaseStruct(cdevice.SchemaFromPtr(addressOf(&schema)))
+		for range 2 { // an error is given again
+			_, code = nextOfStream(t, s)
+			assert.EqualValues(t, syscall.EIO, code)
+			text := lastErrorAt(s)
+			runtime.GC()
+			assert.Equal(t, "on \ufffd fire\ufffd!", abi.String(text))
+			assert.Equal(t, text, lastErrorAt(s), "it stays where it is")
+			assert.True(t, cpeer.IsPinned(text))
+		}
+		var schema abi.ArrowSchema
+		text := lastErrorAt(s)
+		require.Zero(t, s.getSchema(&schema), "the schema is there all the same")
+		assert.Zero(t, lastErrorAt(s))
+		assert.False(t, cpeer.IsPinned(text), "it is not kept for longer")
+		cdevice.ReleaseStruct(cdevice.SchemaFromPtr(addressOf(&schema)))
+	})
 }
 
 func TestErrorsOfSourcesBecomeErrnos(t *testing.T) {
-	checkLeaks(t)
-	_, notInvalid := cdevice.NewRecordReader(nil, 0, nil)
-	for _, row := range []struct {
-		err  error
-		want syscall.Errno
-	}{
-		{errSource, syscall.EIO},
-		{fmt.Errorf("deep down: %w", syscall.ENOSPC), syscall.ENOSPC},
-		{context.Canceled, syscall.ECANCELED},
-		{context.DeadlineExceeded, syscall.ETIMEDOUT},
-		{notInvalid, syscall.EINVAL},
-		{fmt.Errorf("%w: a type", arrow.ErrNotImplemented), syscall.ENOSYS},
-		{fmt.Errorf("gpu: %w", device.ErrNotSupported), syscall.ENOTSUP},
-		{fmt.Errorf("gpu: %w", cdevice.ErrReleased), syscall.EINVAL},
-		{&cdevice.ProducerError{Callback: "ArrowDeviceArrayStream.get_next", Code: -12, Message: "odd"}, -12 & math32},
-	} {
-		t.Run(row.err.Error(), func(t *testing.T) {
-			for _, r := range []*cdevice.RecordReader{iterated(t, row.err), asked(t, row.err)} {
-				s := export(t, r)
-				_, code := next(t, s)
-				assert.Equal(t, int32(row.want), int32(code))
-				assert.Equal(t, row.err.Error(), bridge.CallGetLastError(abi.As[abi.ArrowDeviceArrayStream](s)))
-			}
-			for _, r := range []*cdevice.RecordReader{iterated(t, row.err), asked(t, row.err), wrappedFailing(t, row.err)} {
-				_, err := numbersOf(t, r.All())
-				assert.Equal(t, row.err, err, "for Go it is itself")
-				r.Release()
-			}
-		})
-	}
+	eachKind(t, func(t *testing.T, k kind) {
+		_, notInvalid := cdevice.NewRecordReader(nil, 0, nil)
+		for _, row := range []struct {
+			err  error
+			want syscall.Errno
+		}{
+			{errSource, syscall.EIO},
+			{fmt.Errorf("deep down: %w", syscall.ENOSPC), syscall.ENOSPC},
+			{context.Canceled, syscall.ECANCELED},
+			{context.DeadlineExceeded, syscall.ETIMEDOUT},
+			{notInvalid, syscall.EINVAL},
+			{fmt.Errorf("%w: a type", arrow.ErrNotImplemented), syscall.ENOSYS},
+			{fmt.Errorf("gpu: %w", device.ErrNotSupported), syscall.ENOTSUP},
+			{fmt.Errorf("gpu: %w", cdevice.ErrReleased), syscall.EINVAL},
+			{&cdevice.ProducerError{Callback: "ArrowDeviceArrayStream.get_next", Code: -12, Message: "odd"}, -12 & math32},
+		} {
+			t.Run(row.err.Error(), func(t *testing.T) {
+				for _, r := range []*cdevice.RecordReader{iterated(t, row.err), asked(t, row.err)} {
+					s := k.export(t, r)
+					_, code := nextOfStream(t, s)
+					assert.Equal(t, int32(row.want), int32(code))
+					assert.Equal(t, row.err.Error(), s.lastError())
+				}
+				for _, r := range []*cdevice.RecordReader{iterated(t, row.err), asked(t, row.err), wrappedFailing(t, row.err)} {
+					_, err := numbersOf(t, r.All())
+					assert.Equal(t, row.err, err, "for Go it is itself")
+					r.Release()
+				}
+			})
+		}
+	})
 }
 
 // An error that wraps io.EOF is of a source that was cut off, and no end of the stream: not for
@@ -228,13 +230,14 @@ const math32 = 1<<32 - 1
 
 // An error that came from one C stream leaves by another with its code.
 func TestErrorsKeepTheirCodeThroughStreams(t *testing.T) {
-	checkLeaks(t)
-	from, err := cdevice.ImportRecordReader(newScript(t).failing(0, 71, "protocol").stream)
-	require.NoError(t, err)
-	s := export(t, from)
-	_, code := next(t, s)
-	assert.Equal(t, 71, code)
-	assert.Contains(t, bridge.CallGetLastError(abi.As[abi.ArrowDeviceArrayStream](s)), "protocol")
+	eachKind(t, func(t *testing.T, k kind) {
+		from, err := k.script(t).failing(0, 71, "protocol").c.importRecords()
+		require.NoError(t, err)
+		s := k.export(t, from)
+		_, code := nextOfStream(t, s)
+		assert.Equal(t, 71, code)
+		assert.Contains(t, s.lastError(), "protocol")
+	})
 }
 
 func TestPanicInASourceIsAnError(t *testing.T) {
@@ -243,6 +246,8 @@ func TestPanicInASourceIsAnError(t *testing.T) {
 	bridge.OnPanic = func(v any, _ []byte) { t.Errorf("%v was only printed", v) }
 	iterator := func(yield func(*cdevice.RecordBatch, error) bool) { panic("in the iterator") }
 	exits := func(yield func(*cdevice.RecordBatch, error) bool) { runtime.Goexit() }
+	pending := batchOnDevice(t, waitPanics, 1)
+	defer pending.Release()
 	for name, row := range map[string]struct {
 		open func() (*cdevice.RecordReader, error)
 		want string
@@ -262,18 +267,27 @@ func TestPanicInASourceIsAnError(t *testing.T) {
 		"arrow-go reader, copied": {func() (*cdevice.RecordReader, error) {
 			return copyReader(background, panicking{}, device.CPUDevice())
 		}, "cdevice: panic: in a reader"},
+		"event": {func() (*cdevice.RecordReader, error) {
+			r, err := cdevice.NewRecordReader(pending.Schema(), waitPanics.Type, yielding(nil, pending))
+			if err != nil {
+				return nil, err
+			}
+			defer r.Release()
+			return r.AsCPU(background) // waits in get_next
+		}, "panic: the source is on fire"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			checkLeaks(t)
+			eachKind(t, func(t *testing.T, k kind) {
+				r, err := row.open()
+				require.NoError(t, err)
+				s := k.export(t, r)
+				for range 2 {
+					_, code := nextOfStream(t, s)
+					assert.EqualValues(t, syscall.EIO, code)
+					assert.Contains(t, s.lastError(), row.want)
+				}
+			})
 			r, err := row.open()
-			require.NoError(t, err)
-			s := export(t, r)
-			_, code := next(t, s)
-			assert.EqualValues(t, syscall.EIO, code)
-			assert.Contains(t, bridge.CallGetLastError(abi.As[abi.ArrowDeviceArrayStream](s)), row.want)
-			cdevice.ReleaseStruct(s)
-
-			r, err = row.open()
 			require.NoError(t, err)
 			for range 2 {
 				_, err = numbersOf(t, r.All())

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -21,89 +23,97 @@ import (
 // Streams that another library exports.
 
 func TestStreamIsReadToItsEnd(t *testing.T) {
-	checkLeaks(t)
-	for _, n := range []int{0, 1, 5} {
-		s := newScript(t, numbered(t, n)...)
-		r := s.reader(t)
-		assert.Equal(t, device.CPU, r.DeviceType())
-		assert.EqualValues(t, 1, s.schemas.Load(), "the schema is asked for once, at once")
-		assert.Zero(t, s.nexts.Load(), "and nothing else")
-		numbers, err := numbersOf(t, r.All())
-		require.NoError(t, err)
-		assert.Len(t, numbers, n)
-		assert.NoError(t, r.Err())
-		assert.Zero(t, s.errors.Load(), "get_last_error is for errors only")
-	}
+	eachKind(t, func(t *testing.T, k kind) {
+		for _, n := range []int{0, 1, 5} {
+			s := k.script(t, numbered(t, n)...)
+			r := s.reader(t)
+			assert.Zero(t, s.c.callbacks().Release, "it was moved")
+			assert.Equal(t, device.CPU, r.DeviceType())
+			assert.EqualValues(t, 1, s.schemas.Load(), "the schema is asked for once, at once")
+			assert.Zero(t, s.nexts.Load(), "and nothing else")
+			numbers, err := numbersOf(t, r.All())
+			require.NoError(t, err)
+			assert.Len(t, numbers, n)
+			assert.NoError(t, r.Err())
+			assert.Zero(t, s.errors.Load(), "get_last_error is for errors only")
+		}
+	})
 }
 
 // The end is a released array, even if its other fields are set; get_next is not called after it.
 func TestNothingIsAskedAfterTheEnd(t *testing.T) {
-	s := newScript(t, numbered(t, 2)...)
-	r := s.reader(t)
-	for range 3 {
-		_, err := numbersOf(t, r.All())
-		require.NoError(t, err)
-		assert.False(t, r.Next())
-		assert.Nil(t, r.RecordBatch())
-	}
-	assert.EqualValues(t, 3, s.nexts.Load())
-	assert.EqualValues(t, 1, s.schemas.Load())
+	eachKind(t, func(t *testing.T, k kind) {
+		s := k.script(t, numbered(t, 2)...)
+		r := s.reader(t)
+		for range 3 {
+			_, err := numbersOf(t, r.All())
+			require.NoError(t, err)
+			assert.False(t, r.Next())
+			assert.Nil(t, r.RecordBatch())
+		}
+		assert.EqualValues(t, 3, s.nexts.Load())
+		assert.EqualValues(t, 1, s.schemas.Load())
+	})
 }
 
 func TestErrorEndsTheStream(t *testing.T) {
-	checkLeaks(t)
-	s := newScript(t, numbered(t, 3)...).failing(2, int(syscall.EIO), "disk on fire")
-	r := s.reader(t)
-	numbers, err := numbersOf(t, r.All())
-	assert.Equal(t, upTo(2), numbers)
-	var se *cdevice.ProducerError
-	require.ErrorAs(t, err, &se)
-	assert.Equal(t, cdevice.ProducerError{Callback: "ArrowDeviceArrayStream.get_next", Code: int(syscall.EIO), Message: "disk on fire"}, *se)
-	assert.ErrorIs(t, err, syscall.EIO)
-	assert.EqualError(t, err, "cdevice: import: ArrowDeviceArrayStream.get_next: input/output error (errno 5): disk on fire")
+	eachKind(t, func(t *testing.T, k kind) {
+		s := k.script(t, numbered(t, 3)...).failing(2, int(syscall.EIO), "disk on fire")
+		r := s.reader(t)
+		numbers, err := numbersOf(t, r.All())
+		assert.Equal(t, upTo(2), numbers)
+		var se *cdevice.ProducerError
+		require.ErrorAs(t, err, &se)
+		assert.Equal(t, cdevice.ProducerError{Callback: k.in("ArrowDeviceArrayStream.get_next"), Code: int(syscall.EIO), Message: "disk on fire"}, *se)
+		assert.ErrorIs(t, err, syscall.EIO)
+		assert.EqualError(t, err, k.in("cdevice: import: ArrowDeviceArrayStream.get_next: input/output error (errno 5): disk on fire"))
 
-	_, again := numbersOf(t, r.All())
-	assert.Equal(t, err, again, "the error stays")
-	assert.Equal(t, err, r.Err())
-	assert.False(t, r.Next())
-	assert.EqualValues(t, 3, s.nexts.Load(), "get_next is not called after an error")
-	assert.EqualValues(t, 1, s.errors.Load())
+		_, again := numbersOf(t, r.All())
+		assert.Equal(t, err, again, "the error stays")
+		assert.Equal(t, err, r.Err())
+		assert.False(t, r.Next())
+		assert.EqualValues(t, 3, s.nexts.Load(), "get_next is not called after an error")
+		assert.EqualValues(t, 1, s.errors.Load())
+	})
 }
 
 func TestCodesOfStreamErrors(t *testing.T) {
-	for _, row := range []struct {
-		name string
-		code int
-		text string
-		is   error // nil: nothing is known about the code
-		want string
-	}{
-		{"no text", int(syscall.EIO), "", syscall.EIO, "get_next: input/output error (errno 5)"},
-		{"invalid", int(syscall.EINVAL), "x", arrow.ErrInvalid, "get_next: invalid argument (errno 22): x"},
-		{"not implemented", int(syscall.ENOSYS), "x", arrow.ErrNotImplemented, ""},
-		{"not supported", int(syscall.ENOTSUP), "x", device.ErrNotSupported, ""},
-		{"canceled", int(syscall.ECANCELED), "x", context.Canceled, ""},
-		{"timed out", int(syscall.ETIMEDOUT), "x", context.DeadlineExceeded, ""},
-		{"no memory", int(syscall.ENOMEM), "x", syscall.ENOMEM, ""},
-		{"negative", -5, "x", nil, "get_next: code -5: x"},
-		{"least", math.MinInt32, "", nil, "get_next: code -2147483648"},
-		{"unknown", math.MaxInt32, "", syscall.Errno(math.MaxInt32), ""},
-		{"text that is not UTF-8", int(syscall.EIO), "a\xffb", syscall.EIO, "(errno 5): a\ufffdb"},
-	} {
-		t.Run(row.name, func(t *testing.T) {
-			s := newScript(t).failing(0, row.code, row.text)
-			_, err := numbersOf(t, s.reader(t).All())
-			var se *cdevice.ProducerError
-			require.ErrorAs(t, err, &se)
-			assert.Equal(t, row.code, se.Code)
-			assert.Contains(t, err.Error(), row.want)
-			if row.is != nil {
-				assert.ErrorIs(t, err, row.is)
-			} else {
-				assert.Empty(t, se.Unwrap())
-			}
-		})
-	}
+	eachKind(t, func(t *testing.T, k kind) {
+		for _, row := range []struct {
+			name string
+			code int
+			text string
+			is   error // nil: nothing is known about the code
+			want string
+		}{
+			{"no text", int(syscall.EIO), "", syscall.EIO, "get_next: input/output error (errno 5)"},
+			{"invalid", int(syscall.EINVAL), "x", arrow.ErrInvalid, "get_next: invalid argument (errno 22): x"},
+			{"not implemented", int(syscall.ENOSYS), "x", arrow.ErrNotImplemented, ""},
+			{"not supported", int(syscall.ENOTSUP), "x", device.ErrNotSupported, ""},
+			{"canceled", int(syscall.ECANCELED), "x", context.Canceled, ""},
+			{"timed out", int(syscall.ETIMEDOUT), "x", context.DeadlineExceeded, ""},
+			{"no memory", int(syscall.ENOMEM), "x", syscall.ENOMEM, ""},
+			{"negative", -5, "x", nil, "get_next: code -5: x"},
+			{"least", math.MinInt32, "", nil, "get_next: code -2147483648"},
+			{"unknown", math.MaxInt32, "", syscall.Errno(math.MaxInt32), ""},
+			{"text that is not UTF-8", int(syscall.EIO), "a\xffb", syscall.EIO, "(errno 5): a\ufffdb"},
+		} {
+			t.Run(row.name, func(t *testing.T) {
+				s := k.script(t).failing(0, row.code, row.text)
+				_, err := numbersOf(t, s.reader(t).All())
+				var se *cdevice.ProducerError
+				require.ErrorAs(t, err, &se)
+				assert.Equal(t, row.code, se.Code)
+				assert.Contains(t, err.Error(), row.want)
+				assert.Contains(t, err.Error(), k.in("cdevice: import: ArrowDeviceArrayStream.get_next: "))
+				if row.is != nil {
+					assert.ErrorIs(t, err, row.is)
+				} else {
+					assert.Empty(t, se.Unwrap())
+				}
+			})
+		}
+	})
 }
 
 func TestNextIsLikeArrowGosReaders(t *testing.T) {
@@ -150,38 +160,40 @@ func TestBatchesBorrowFromTheReader(t *testing.T) {
 }
 
 func TestBatchesOutliveTheirStream(t *testing.T) {
-	checkLeaks(t)
-	s := newScript(t, numbered(t, 2)...)
-	r, err := cdevice.ImportRecordReader(s.stream)
-	require.NoError(t, err)
-	require.True(t, r.Next())
-	b := r.RecordBatch()
-	b.Retain()
-	r.Release()
-	assert.EqualValues(t, 1, s.releases.Load())
-	assert.Equal(t, 0, numberOf(t, b))
-	b.Release()
+	eachKind(t, func(t *testing.T, k kind) {
+		s := k.script(t, numbered(t, 2)...)
+		r, err := s.c.importRecords()
+		require.NoError(t, err)
+		require.True(t, r.Next())
+		b := r.RecordBatch()
+		b.Retain()
+		r.Release()
+		assert.EqualValues(t, 1, s.releases.Load())
+		assert.Equal(t, 0, numberOf(t, b))
+		b.Release()
+	})
 }
 
 func TestStreamIsReleasedEarly(t *testing.T) {
-	checkLeaks(t)
-	for read := range 3 {
-		s := newScript(t, numbered(t, 3)...)
-		r, err := cdevice.ImportRecordReader(s.stream)
-		require.NoError(t, err)
-		for range read {
-			require.True(t, r.Next())
+	eachKind(t, func(t *testing.T, k kind) {
+		for read := range 3 {
+			s := k.script(t, numbered(t, 3)...)
+			r, err := s.c.importRecords()
+			require.NoError(t, err)
+			for range read {
+				require.True(t, r.Next())
+			}
+			r.Retain()
+			r.Release()
+			assert.Zero(t, s.releases.Load(), "there is a reference left")
+			r.Release()
+			assert.EqualValues(t, 1, s.releases.Load())
+			assert.False(t, r.Next(), "released")
+			_, err = numbersOf(t, r.All())
+			assert.ErrorIs(t, err, cdevice.ErrReleased)
+			assert.EqualValues(t, read, s.nexts.Load())
 		}
-		r.Retain()
-		r.Release()
-		assert.Zero(t, s.releases.Load(), "there is a reference left")
-		r.Release()
-		assert.EqualValues(t, 1, s.releases.Load())
-		assert.False(t, r.Next(), "released")
-		_, err = numbersOf(t, r.All())
-		assert.ErrorIs(t, err, cdevice.ErrReleased)
-		assert.EqualValues(t, read, s.nexts.Load())
-	}
+	})
 }
 
 // A call that is under way when the reader is released has its answer first.
@@ -213,114 +225,126 @@ func TestReleaseWhileABatchIsAskedFor(t *testing.T) {
 }
 
 func TestStreamCallsAreSerialised(t *testing.T) {
-	checkLeaks(t)
-	const n = 400
-	s := newScript(t, numbered(t, n)...)
-	r := s.reader(t)
-	var mu sync.Mutex
-	seen := map[int]bool{}
-	var wg sync.WaitGroup
-	for range 8 {
-		wg.Go(func() {
-			for b, err := range r.All() {
-				if !assert.NoError(t, err) {
-					return
+	eachKind(t, func(t *testing.T, k kind) {
+		const n = 400
+		s := k.script(t, numbered(t, n)...)
+		r := s.reader(t)
+		var mu sync.Mutex
+		seen := map[int]bool{}
+		var wg sync.WaitGroup
+		for range 8 {
+			wg.Go(func() {
+				for b, err := range r.All() {
+					if !assert.NoError(t, err) {
+						return
+					}
+					number := numberOf(t, b)
+					mu.Lock()
+					seen[number] = true
+					mu.Unlock()
 				}
-				number := numberOf(t, b)
-				mu.Lock()
-				seen[number] = true
-				mu.Unlock()
-			}
-		})
-	}
-	wg.Wait()
-	assert.Len(t, seen, n, "each batch once")
-	assert.EqualValues(t, n+1, s.nexts.Load()) // newScript looks for overlaps
+			})
+		}
+		wg.Wait()
+		assert.Len(t, seen, n, "each batch once")
+		assert.EqualValues(t, n+1, s.nexts.Load()) // the script looks for overlaps
+	})
 }
 
 // Faults of the stream itself are detected before a callback is called.
 func TestBadStreams(t *testing.T) {
-	_, err := cdevice.ImportRecordReader((*cdevice.CArrowDeviceArrayStream)(nil))
-	assert.ErrorContains(t, err, "ArrowDeviceArrayStream = NULL, want a struct to import")
-	_, err = cdevice.ImportRecordReader(new(cdevice.CArrowDeviceArrayStream))
-	assert.ErrorIs(t, err, cdevice.ErrReleased)
-	assert.ErrorContains(t, err, "ArrowDeviceArrayStream.release = NULL")
-
-	for want, set := range map[string]func(*cdevice.CArrowDeviceArrayStream){
-		"ArrowDeviceArrayStream.device_type = 0, want":              func(s *cdevice.CArrowDeviceArrayStream) { s.DeviceType = 0 },
-		"ArrowDeviceArrayStream.device_type = -1, want":             func(s *cdevice.CArrowDeviceArrayStream) { s.DeviceType = -1 },
-		"ArrowDeviceArrayStream.get_schema = NULL, want a callback": func(s *cdevice.CArrowDeviceArrayStream) { s.GetSchema = 0 },
-		"ArrowDeviceArrayStream.get_next = NULL, want":              func(s *cdevice.CArrowDeviceArrayStream) { s.GetNext = 0 },
-	} {
-		t.Run(want, func(t *testing.T) {
-			checkLeaks(t)
-			for _, read := range []func(*cdevice.CArrowDeviceArrayStream) error{
-				func(s *cdevice.CArrowDeviceArrayStream) error { _, err := cdevice.ImportRecordReader(s); return err },
-				func(s *cdevice.CArrowDeviceArrayStream) error { _, err := cdevice.ImportArrayReader(s); return err },
-			} {
-				s := newScript(t)
-				set(s.stream)
-				err := read(s.stream)
-				assert.ErrorIs(t, err, arrow.ErrInvalid)
-				assert.ErrorContains(t, err, want)
-				assert.EqualValues(t, 1, s.releases.Load())
-				assert.Zero(t, s.schemas.Load())
-			}
-		})
+	importers := map[string]func(cStream) error{
+		"batches": func(s cStream) error { _, err := s.importRecords(); return err },
+		"arrays":  func(s cStream) error { _, err := s.importArrays(); return err },
 	}
+	rows := map[string]func(*script){
+		"ArrowDeviceArrayStream.get_schema = NULL, want a callback": func(s *script) { s.c.callbacks().GetSchema = 0 },
+		"ArrowDeviceArrayStream.get_next = NULL, want a callback":   func(s *script) { s.c.callbacks().GetNext = 0 },
+		"ArrowDeviceArrayStream.device_type = 0, want":              func(s *script) { s.stream.DeviceType = 0 },
+		"ArrowDeviceArrayStream.device_type = -1, want":             func(s *script) { s.stream.DeviceType = -1 },
+	}
+	eachKind(t, func(t *testing.T, k kind) {
+		for items, read := range importers {
+			err := read(k.noStream)
+			assert.EqualError(t, err, k.in("cdevice: import: ArrowDeviceArrayStream = NULL, want a struct to import: invalid"))
+			released := k.newStream()
+			released.callbacks().Release = 0
+			err = read(released)
+			assert.ErrorIs(t, err, cdevice.ErrReleased)
+			assert.EqualError(t, err, k.in("cdevice: import: ArrowDeviceArrayStream.release = NULL: invalid: already released"))
+			for want, set := range rows {
+				if strings.Contains(want, "device_type") && k.name == plainKind.name {
+					continue
+				}
+				t.Run(items+"/"+want, func(t *testing.T) {
+					checkLeaks(t)
+					s := k.script(t)
+					set(s)
+					err := read(s.c)
+					assert.ErrorIs(t, err, arrow.ErrInvalid)
+					assert.ErrorContains(t, err, k.in("cdevice: import: "+want))
+					assert.EqualValues(t, 1, s.releases.Load())
+					assert.Zero(t, s.schemas.Load())
+				})
+			}
+		}
+	})
 }
 
 // A producer that has no texts may leave get_last_error out: the code is enough.
 func TestStreamWithoutGetLastError(t *testing.T) {
-	checkLeaks(t)
-	open := func(s *script) (*cdevice.RecordReader, error) {
-		s.stream.GetLastError = 0
-		return cdevice.ImportRecordReader(s.stream)
-	}
-	for _, row := range []struct {
-		s    *script
-		read int
-		err  error
-	}{
-		{newScript(t, numbered(t, 2)...), 2, nil},
-		{newScript(t, numbered(t, 2)...).failing(1, 5, "unheard"), 1, errors.New("cdevice: import: ArrowDeviceArrayStream.get_next: input/output error (errno 5)")},
-	} {
-		r, err := open(row.s)
-		require.NoError(t, err)
-		numbers, err := numbersOf(t, r.All())
-		r.Release()
-		assert.Equal(t, upTo(row.read), numbers)
-		assert.Equal(t, fmt.Sprint(row.err), fmt.Sprint(err))
-	}
-	s := newScript(t)
-	s.getSchema = func(*abi.ArrowSchema) int { return int(syscall.ENOENT) }
-	_, err := open(s)
-	assert.EqualError(t, err, "cdevice: import: ArrowDeviceArrayStream.get_schema: no such file or directory (errno 2)")
-	assert.ErrorIs(t, err, syscall.ENOENT)
+	eachKind(t, func(t *testing.T, k kind) {
+		open := func(s *script) (*cdevice.RecordReader, error) {
+			s.c.callbacks().GetLastError = 0
+			return s.c.importRecords()
+		}
+		for _, row := range []struct {
+			s    *script
+			read int
+			err  error
+		}{
+			{k.script(t, numbered(t, 2)...), 2, nil},
+			{k.script(t, numbered(t, 2)...).failing(1, 5, "unheard"), 1, errors.New(k.in("cdevice: import: ArrowDeviceArrayStream.get_next: input/output error (errno 5)"))},
+		} {
+			r, err := open(row.s)
+			require.NoError(t, err)
+			numbers, err := numbersOf(t, r.All())
+			r.Release()
+			assert.Equal(t, upTo(row.read), numbers)
+			assert.Equal(t, fmt.Sprint(row.err), fmt.Sprint(err))
+		}
+		s := k.script(t)
+		s.getSchema = func(*abi.ArrowSchema) int { return int(syscall.ENOENT) }
+		_, err := open(s)
+		assert.EqualError(t, err, k.in("cdevice: import: ArrowDeviceArrayStream.get_schema: no such file or directory (errno 2)"))
+		assert.ErrorIs(t, err, syscall.ENOENT)
+	})
 }
 
 func TestSchemaOfAStreamThatCannotBeHad(t *testing.T) {
-	for name, row := range map[string]struct {
-		getSchema func(a *arena, out *abi.ArrowSchema) int
-		want      string
-	}{
-		"fails":     {func(*arena, *abi.ArrowSchema) int { return 22 }, "ArrowDeviceArrayStream.get_schema: invalid argument (errno 22): no schema today"},
-		"released":  {func(_ *arena, out *abi.ArrowSchema) int { out.Release = 0; return 0 }, "ArrowDeviceArrayStream.get_schema.ArrowSchema.release"},
-		"malformed": {func(a *arena, out *abi.ArrowSchema) int { s, _ := foreignSchema(a, "w:-1"); *out = *s; return 0 }, "format"},
-		"no struct": {func(a *arena, out *abi.ArrowSchema) int { s, _ := foreignSchema(a, "l"); *out = *s; return 0 }, "ArrowSchema.format"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			checkLeaks(t)
-			s := newScript(t)
-			s.text = "no schema today"
-			s.getSchema = func(out *abi.ArrowSchema) int { return row.getSchema(s.arena, out) }
-			_, err := cdevice.ImportRecordReader(s.stream)
-			assert.ErrorContains(t, err, row.want)
-			assert.ErrorIs(t, err, arrow.ErrInvalid)
-			assert.EqualValues(t, 1, s.releases.Load())
-			assert.Zero(t, s.nexts.Load())
-		})
-	}
+	eachKind(t, func(t *testing.T, k kind) {
+		for name, row := range map[string]struct {
+			getSchema func(a *arena, out *abi.ArrowSchema) int
+			want      string
+		}{
+			"fails":     {func(*arena, *abi.ArrowSchema) int { return 22 }, "ArrowDeviceArrayStream.get_schema: invalid argument (errno 22): no schema today"},
+			"released":  {func(_ *arena, out *abi.ArrowSchema) int { out.Release = 0; return 0 }, "ArrowDeviceArrayStream.get_schema.ArrowSchema.release"},
+			"malformed": {func(a *arena, out *abi.ArrowSchema) int { s, _ := foreignSchema(a, "w:-1"); *out = *s; return 0 }, "ArrowDeviceArrayStream.get_schema.ArrowSchema.format"},
+			"no struct": {func(a *arena, out *abi.ArrowSchema) int { s, _ := foreignSchema(a, "l"); *out = *s; return 0 }, "ArrowDeviceArrayStream.get_schema.ArrowSchema.format"},
+		} {
+			t.Run(name, func(t *testing.T) {
+				checkLeaks(t)
+				s := k.script(t)
+				s.text = "no schema today"
+				s.getSchema = func(out *abi.ArrowSchema) int { return row.getSchema(s.arena, out) }
+				_, err := s.c.importRecords()
+				assert.ErrorContains(t, err, k.in(row.want))
+				assert.ErrorIs(t, err, arrow.ErrInvalid)
+				assert.EqualValues(t, 1, s.releases.Load())
+				assert.Zero(t, s.nexts.Load())
+			})
+		}
+	})
 }
 
 // The schema is asked for once, so that a get_schema that fails after get_next does no harm.
@@ -335,70 +359,116 @@ func TestSchemaIsNotAskedForAgain(t *testing.T) {
 	assert.EqualValues(t, 1, s.schemas.Load())
 }
 
+// An array that does not fit the stream, or that a batch cannot be made of, is released, and ends the stream.
 func TestArraysMustFitTheirStream(t *testing.T) {
-	for name, row := range map[string]struct {
+	const array = "ArrowDeviceArrayStream.get_next.ArrowDeviceArray.array."
+	for _, row := range []struct {
 		change func(*abi.ArrowDeviceArray)
 		want   string
 	}{
-		"device type": {func(a *abi.ArrowDeviceArray) { a.DeviceType = 12 }, "get_next.ArrowDeviceArray.device_type = 12, want 1, the stream's"},
-		"event":       {func(a *abi.ArrowDeviceArray) { a.SyncEvent = 8 }, "get_next.ArrowDeviceArray.sync_event"},
-		"buffers":     {func(a *abi.ArrowDeviceArray) { a.Array.NBuffers = 2 }, "get_next.ArrowDeviceArray.array.n_buffers = 2, want 1"},
-		"length":      {func(a *abi.ArrowDeviceArray) { a.Array.Length = -1 }, "get_next.ArrowDeviceArray.array.length"},
+		{func(a *abi.ArrowDeviceArray) { a.DeviceType = 12 }, "get_next.ArrowDeviceArray.device_type = 12, want 1, the stream's"},
+		{func(a *abi.ArrowDeviceArray) { a.SyncEvent = 8 }, "get_next.ArrowDeviceArray.sync_event"},
+		{func(a *abi.ArrowDeviceArray) { a.Array.NBuffers = 2 }, array + "n_buffers = 2, want 1"},
+		{func(a *abi.ArrowDeviceArray) { a.Array.Length = -1 }, array + "length = -1"},
+		{func(a *abi.ArrowDeviceArray) { a.Array.Offset = -1 }, array + "offset = -1, want 0 to"},
+		{func(a *abi.ArrowDeviceArray) { a.Array.Offset = 1 }, array + "children[0].length = 1, want at"},
+		{func(a *abi.ArrowDeviceArray) { a.Array.NullCount = 1 }, array + "null_count = 1"},
+		{func(a *abi.ArrowDeviceArray) { abi.At[abi.ArrowArray](children(&a.Array)[0]).NBuffers = 1 }, array + "children[0].n_buffers = 1, want 2"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			checkLeaks(t)
-			s := newScript(t, numbered(t, 2)...)
-			next := s.getNext
-			s.getNext = func(call int, out *abi.ArrowDeviceArray) int {
-				code := next(call, out)
-				row.change(out)
-				return code
+		eachKind(t, func(t *testing.T, k kind) {
+			if k.name == plainKind.name && !strings.HasPrefix(row.want, array) {
+				return // a member that an ArrowArray lacks
 			}
+			s := k.script(t, numbered(t, 3)...).changing(1, row.change)
 			exported := cdevice.ReadStats().ExportedArrays
-			_, err := numbersOf(t, s.reader(t).All())
-			assert.ErrorContains(t, err, row.want)
+			numbers, err := numbersOf(t, s.reader(t).All())
+			assert.Equal(t, []int{0}, numbers)
+			assert.ErrorContains(t, err, k.in(row.want))
 			assert.ErrorIs(t, err, arrow.ErrInvalid)
 			assert.Equal(t, exported, cdevice.ReadStats().ExportedArrays, "the array was released")
-			assert.EqualValues(t, 1, s.nexts.Load(), "and the stream is over")
+			assert.EqualValues(t, 2, s.nexts.Load(), "and the stream is over")
 		})
 	}
 }
 
 func TestOptionsReachTheBatchesOfAStream(t *testing.T) {
-	checkLeaks(t)
-	t.Run("WithReleaser", func(t *testing.T) {
-		count := 0
-		s := newScript(t, numbered(t, 3)...)
-		r, err := cdevice.ImportRecordReader(s.stream, cdevice.WithReleaser(func(release func()) { count++; release() }))
-		require.NoError(t, err)
-		_, err = numbersOf(t, r.All())
-		require.NoError(t, err)
-		assert.Equal(t, 3, count, "the batches'")
-		r.Release()
-		assert.Equal(t, 4, count, "and the stream's")
+	eachKind(t, func(t *testing.T, k kind) {
+		t.Run("WithReleaser", func(t *testing.T) {
+			count := 0
+			r, err := k.script(t, numbered(t, 3)...).c.importRecords(cdevice.WithReleaser(func(release func()) { count++; release() }))
+			require.NoError(t, err)
+			_, err = numbersOf(t, r.All())
+			require.NoError(t, err)
+			assert.Equal(t, 3, count, "the batches'")
+			r.Release()
+			assert.Equal(t, 4, count, "and the stream's")
+		})
+		t.Run("a panic in one", func(t *testing.T) {
+			s := k.script(t)
+			assert.Panics(t, func() { _, _ = s.c.importRecords(optionThatPanics[cdevice.ImportOption]()) })
+			assert.EqualValues(t, 1, s.releases.Load())
+		})
 	})
-	t.Run("ValidateFull", func(t *testing.T) {
-		bad, err := cdevice.WrapRecordBatch(oneColumn(t, fromJSON(t, arrow.BinaryTypes.String, `["a"]`)), device.CPUDevice())
+	t.Run("WithDevice of a plain stream", func(t *testing.T) {
+		checkLeaks(t)
+		numbers, err := numbersOf(t, plainKind.script(t, numbered(t, 2)...).reader(t, cdevice.WithDevice(device.CPUDevice())).All())
 		require.NoError(t, err)
-		defer bad.Release()
-		s := newScript(t, bad)
-		next := s.getNext
-		s.getNext = func(call int, out *abi.ArrowDeviceArray) int {
-			code := next(call, out)
-			column := abi.At[abi.ArrowArray](children(&out.Array)[0])
+		assert.Equal(t, upTo(2), numbers)
+		s := plainKind.script(t, numbered(t, 2)...)
+		_, err = s.c.importRecords(cdevice.WithDevice(gpuOnly{device.CPUDevice()}))
+		assert.EqualError(t, err, "cdevice: import: WithDevice = cuda:3, want the CPU, where the memory of an ArrowArray is: invalid")
+		assert.Zero(t, s.schemas.Load(), "at once")
+	})
+}
+
+// A function that validates finds contents that an import does not look at.
+func TestMapValidatesTheBatchesOfAStream(t *testing.T) {
+	eachKind(t, func(t *testing.T, k kind) {
+		s := k.script(t, wrap(t, oneColumn(t, fromJSON(t, arrow.BinaryTypes.String, `["a"]`))))
+		s.changing(0, func(out *abi.ArrowDeviceArray) {
 			offsets := allocC[int32](s.arena, 2)
 			offsets[1] = -7
-			abi.Slice[uintptr](column.Buffers, 3)[1] = sliceAddress(offsets)
-			return code
-		}
-		_, err = numbersOf(t, s.reader(t).Map(valid).All())
+			abi.Slice[uintptr](abi.At[abi.ArrowArray](children(&out.Array)[0]).Buffers, 3)[1] = sliceAddress(offsets)
+		})
+		_, err := numbersOf(t, s.reader(t).Map(valid).All())
 		assert.ErrorContains(t, err, "cdevice: validate: column[0].offsets[1] = -7")
 	})
-	t.Run("a panic in one", func(t *testing.T) {
-		s := newScript(t)
-		assert.Panics(t, func() {
-			_, _ = cdevice.ImportRecordReader(s.stream, optionThatPanics[cdevice.ImportOption]())
-		})
-		assert.EqualValues(t, 1, s.releases.Load())
+}
+
+// Chunks of structs may have nulls of their own: they come in as arrays.
+func TestStreamOfSlicedStructs(t *testing.T) {
+	rows := fromJSON(t, pointType, `[{"x":0,"s":"a"},{"x":1,"s":"b"},null,{"x":3,"s":"d"},{"x":4,"s":"e"}]`)
+	chunk := array.NewSlice(rows, 1, 4)
+	defer chunk.Release()
+	chunked := arrow.NewChunked(pointType, []arrow.Array{chunk, rows})
+	defer chunked.Release()
+	eachKind(t, func(t *testing.T, k kind) {
+		open := func() cStream {
+			w, err := cdevice.WrapChunked(chunked, device.CPUDevice())
+			require.NoError(t, err)
+			defer w.Release()
+			out := k.newStream()
+			require.NoError(t, out.exportArrays(w))
+			return out
+		}
+		r, err := open().importArrays()
+		require.NoError(t, err)
+		r.Map(valid)
+		var got []string
+		for a, err := range r.All() {
+			require.NoError(t, err)
+			view, err := a.HostView(background)
+			require.NoError(t, err)
+			got = append(got, marshal(t, view))
+			view.Release()
+		}
+		r.Release()
+		assert.Equal(t, []string{`[{"s":"b","x":1},null,{"s":"d","x":3}]`, marshal(t, rows)}, got)
+
+		batches, err := open().importRecords()
+		require.NoError(t, err)
+		defer batches.Release()
+		assert.False(t, batches.Next())
+		assert.ErrorContains(t, batches.Err(), k.in("ArrowDeviceArrayStream.get_next.ArrowDeviceArray.array.null_count = 1, want 0 for a record batch"))
 	})
 }

@@ -29,15 +29,15 @@ func eachCase(t *testing.T, body func(t *testing.T, arr arrow.Array)) {
 	}
 }
 
-// testRows runs every row both ways, as a device struct and as a plain one, whose errors
-// differ in the struct's name only.
+// testRows runs every row as an array and as a batch, with each kind of struct.
 func testRows(t *testing.T, rows []badRow) {
 	t.Helper()
 	for _, row := range rows {
 		for _, w := range []way{asArray, asBatch} {
 			if row.only == "" || row.only == w {
-				t.Run(row.name+"/"+string(w), func(t *testing.T) { row.run(t, w, false) })
-				t.Run(row.name+"/plain "+string(w), func(t *testing.T) { row.run(t, w, true) })
+				t.Run(row.name+"/"+string(w), func(t *testing.T) {
+					eachKind(t, func(t *testing.T, k kind) { row.run(t, w, k) })
+				})
 			}
 		}
 	}

@@ -10,44 +10,26 @@ import (
 	"github.com/arrowdevice/arrowdevice/cdevice"
 )
 
-// throughC exports a and imports it again, schema and all.
-func throughC(t *testing.T, a *cdevice.Array, opts ...cdevice.ImportOption) *cdevice.Array {
+// through exports a to a struct and imports it again, schema and all.
+func (k kind) through(t *testing.T, a *cdevice.Array, opts ...cdevice.ImportOption) *cdevice.Array {
 	t.Helper()
-	out, schema := garbageArray(), garbageSchema()
-	require.NoError(t, cdevice.ExportArray(a, out, schema))
-	back, err := cdevice.ImportArray(out, schema, opts...)
+	out, schema := k.newArray(), garbageSchema()
+	require.NoError(t, out.exportArray(a, schema))
+	back, err := out.importArray(schema, opts...)
 	require.NoError(t, err)
+	assert.Zero(t, out.members().Release, "it was moved")
 	return back
 }
 
-// throughPlain exports an array to a plain struct and imports it again, schema and all.
-func throughPlain(t *testing.T, a *cdevice.Array, opts ...cdevice.ImportOption) *cdevice.Array {
+// throughC is kind.through a device struct.
+func throughC(t *testing.T, a *cdevice.Array, opts ...cdevice.ImportOption) *cdevice.Array {
 	t.Helper()
-	out, schema := garbagePlain(), garbageSchema()
-	require.NoError(t, cdevice.ExportArray(a, out, schema))
-	back, err := cdevice.ImportArray(out, schema, opts...)
-	require.NoError(t, err)
-	assert.Zero(t, plainArray(out).Release, "it was moved")
-	return back
+	return deviceKind.through(t, a, opts...)
 }
 
 // exportMade exports the result of a method of a batch or an array, and releases it:
 // exportMade(out, schema)(b.RecordEvent(s)).
-func exportMade(out *cdevice.CArrowDeviceArray, schema *cdata.CArrowSchema) func(interface{ Release() }, error) error {
-	return func(made interface{ Release() }, err error) error {
-		if err != nil {
-			return err
-		}
-		defer made.Release()
-		if a, ok := made.(*cdevice.Array); ok {
-			return cdevice.ExportArray(a, out, schema)
-		}
-		return cdevice.ExportRecordBatch(made.(*cdevice.RecordBatch), out, schema)
-	}
-}
-
-// exportMadePlain is exportMade into a plain struct.
-func exportMadePlain(out *cdata.CArrowArray, schema *cdata.CArrowSchema) func(interface{ Release() }, error) error {
+func exportMade[A cdevice.ArrayStruct](out *A, schema *cdata.CArrowSchema) func(interface{ Release() }, error) error {
 	return func(made interface{ Release() }, err error) error {
 		if err != nil {
 			return err

@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/apache/arrow-go/v18/arrow"
-	"github.com/apache/arrow-go/v18/arrow/cdata"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -27,29 +26,29 @@ type script struct {
 	schemas, nexts, errors, releases atomic.Int64
 	inside                           atomic.Int64
 	overlapped                       atomic.Bool
-	stream                           *cdevice.CArrowDeviceArrayStream
-	plain                            *cdata.CArrowArrayStream // of newPlainScript, in place of stream
+	c                                cStream
+	stream                           *cdevice.CArrowDeviceArrayStream // c, if it is a device struct
 }
 
-// newScript is a stream of batches: get_next gives each, and then the end. When the test
-// ends, it was released once, and no two callbacks ran at the same time.
+// newScript is a device stream of batches: get_next gives each, and then the end. When the test ends, it was released
+// once, and no two callbacks ran at the same time.
 func newScript(t testing.TB, batches ...*cdevice.RecordBatch) *script {
 	t.Helper()
-	s := scriptOf(t, batches)
-	s.stream = new(cdevice.CArrowDeviceArrayStream)
-	bridge.ExportStream(s, int32(device.CPU), abi.As[abi.ArrowDeviceArrayStream](s.stream))
-	t.Cleanup(func() { assert.Zero(t, s.stream.Release, "the struct is marked released") })
-	return s
+	return deviceKind.script(t, batches...)
 }
 
-// newPlainScript is newScript for an ArrowArrayStream: of getNext's device array, only the array
-// reaches the consumer.
-func newPlainScript(t testing.TB, batches ...*cdevice.RecordBatch) *script {
+// script is newScript for either struct: of getNext's device array, only the array reaches the consumer of a plain one.
+func (k kind) script(t testing.TB, batches ...*cdevice.RecordBatch) *script {
 	t.Helper()
 	s := scriptOf(t, batches)
-	s.plain = new(cdata.CArrowArrayStream)
-	bridge.ExportPlainStream(s, plainStream(s.plain))
-	t.Cleanup(func() { assert.Zero(t, plainStream(s.plain).Release, "the struct is marked released") })
+	s.c = k.newStream()
+	if d, ok := s.c.(streamOf[cdevice.CArrowDeviceArrayStream]); ok {
+		s.stream = d.at
+		bridge.ExportStream(s, int32(device.CPU), abi.As[abi.ArrowDeviceArrayStream](s.stream))
+	} else {
+		bridge.ExportPlainStream(s, s.c.callbacks())
+	}
+	t.Cleanup(func() { assert.Zero(t, s.c.callbacks().Release, "the struct is marked released") })
 	return s
 }
 
@@ -103,7 +102,7 @@ func (s *script) GetSchema(out *abi.ArrowSchema) int {
 func (s *script) GetNext(out uintptr) int {
 	call := s.enter(&s.nexts)
 	defer s.leave()
-	if s.plain == nil {
+	if s.stream != nil {
 		return s.getNext(call, abi.At[abi.ArrowDeviceArray](out))
 	}
 	var array abi.ArrowDeviceArray
@@ -145,17 +144,21 @@ func (s *script) failing(call, code int, text string) *script {
 // reader imports the stream; it is released at the end of the test.
 func (s *script) reader(t testing.TB, opts ...cdevice.ImportOption) *cdevice.RecordReader {
 	t.Helper()
-	r, err := cdevice.ImportRecordReader(s.stream, opts...)
+	r, err := s.c.importRecords(opts...)
 	require.NoError(t, err)
 	t.Cleanup(r.Release)
 	return r
 }
 
-// plainReader imports the stream of newPlainScript; it is released at the end of the test.
-func (s *script) plainReader(t testing.TB, opts ...cdevice.ImportOption) *cdevice.RecordReader {
-	t.Helper()
-	r, err := cdevice.ImportRecordReader(s.plain, opts...)
-	require.NoError(t, err)
-	t.Cleanup(r.Release)
-	return r
+// changing makes the call-th get_next change its array.
+func (s *script) changing(call int, change func(*abi.ArrowDeviceArray)) *script {
+	next := s.getNext
+	s.getNext = func(c int, out *abi.ArrowDeviceArray) int {
+		code := next(c, out)
+		if c == call {
+			change(out)
+		}
+		return code
+	}
+	return s
 }
