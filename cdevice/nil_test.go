@@ -250,6 +250,12 @@ func (g *given) readerRows() map[string]nilargs.Row {
 		"NewRecordReaderFunc(stop)": {Call: func() error {
 			return ended(cdevice.NewRecordReaderFunc(background, s, device.CPU, noneYet, nil))
 		}},
+		"RecordReader.MapTo(schema)":   {Call: func() error { return second(g.reader().MapTo(nil, nil)) }, Want: "read: schema = nil"},
+		"RecordReader.MapTo(f)":        {Call: func() error { return second(g.reader().MapTo(s, nil)) }, Want: "read: f = nil, want a function"},
+		"ArrayReader.MapTo(f)":         {Call: func() error { return second(g.arrays().MapTo(s.Field(0), nil)) }, Want: "f = nil"},
+		"RecordBatchOf(schema)":        {Call: func() error { return second(cdevice.RecordBatchOf(nil, g.array)) }, Want: "new: schema = nil"},
+		"RecordBatchOf(columns...)":    {Call: func() error { return second(cdevice.RecordBatchOf(arrow.NewSchema(s.Fields()[:1], nil), nil)) }, Want: "column[0] = nil, want an array"},
+		"RecordBatch.WithColumn(a)":    {Call: func() error { return second(g.batch.WithColumn(s.Field(0), nil)) }, Want: "with column: column = nil, want an array"},
 		"NewArrayReader(arrays)":       {Call: func() error { return second(cdevice.NewArrayReader(s.Field(0), device.CPU, nil)) }, Want: "arrays = nil"},
 		"WrapRecordReader(rdr)":        {Call: func() error { return second(cdevice.WrapRecordReader(nil, g.host)) }, Want: "RecordReader = nil"},
 		"WrapRecordReader(dev)":        {Call: func() error { return second(cdevice.WrapRecordReader(g.arrowReader(), nil)) }, Want: nilDevice},

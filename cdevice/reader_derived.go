@@ -4,7 +4,10 @@ import (
 	"context"
 	"sync"
 
+	"github.com/apache/arrow-go/v18/arrow"
+
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/argument"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"github.com/arrowdevice/arrowdevice/internal/handle"
 	"github.com/arrowdevice/arrowdevice/internal/items"
@@ -218,4 +221,44 @@ func (r *ArrayReader) AsCPU(ctx context.Context) (*ArrayReader, error) {
 		return a.AsCPU(d.ctx)
 	}
 	return newArrayReader(r.field, device.CPU, items.NewBounded(ctx, fielderr.OpRead, d)), nil
+}
+
+// MapTo makes a reader of the results of f on the batches that are left in r, under another schema: f may
+// add, drop and compute columns ([RecordBatch.WithColumn], [RecordBatch.Select], [RecordBatchOf]). Everything
+// said of f by [RecordReader.Map] holds, except that its result must have the types of this schema. Names and
+// metadata are those of the schema.
+//
+// The result is owned by the caller. It holds a reference to r until its end or its last Release.
+func (r *RecordReader) MapTo(schema *arrow.Schema, f func(*RecordBatch) (*RecordBatch, error)) (*RecordReader, error) {
+	if schema == nil {
+		return nil, fielderr.Absent(fielderr.OpRead, "schema", "the schema of the results")
+	}
+	if f == nil {
+		return nil, fielderr.Absent(fielderr.OpRead, "f", "a function")
+	}
+	d, err := derive(context.Background(), "RecordReader", &r.r)
+	if err != nil {
+		return nil, err
+	}
+	to := newRecordReader(schema, r.r.DeviceType, d)
+	to.metadata = r.metadata
+	d.make = func(b *RecordBatch) (*RecordBatch, error) { return to.r.Apply(b, f) }
+	return to, nil
+}
+
+// MapTo makes a reader of the results of f, which are arrays of the field's type; see [RecordReader.MapTo].
+func (r *ArrayReader) MapTo(field arrow.Field, f func(*Array) (*Array, error)) (*ArrayReader, error) {
+	if argument.IsNil(field.Type) {
+		return nil, fielderr.Absent(fielderr.OpRead, "field.Type", "a data type")
+	}
+	if f == nil {
+		return nil, fielderr.Absent(fielderr.OpRead, "f", "a function")
+	}
+	d, err := derive(context.Background(), "ArrayReader", &r.r)
+	if err != nil {
+		return nil, err
+	}
+	to := newArrayReader(field, r.r.DeviceType, d)
+	d.make = func(a *Array) (*Array, error) { return to.r.Apply(a, f) }
+	return to, nil
 }

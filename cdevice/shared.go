@@ -32,6 +32,7 @@ func (s *shared) init(kind string, mem *tree.Owner, at tree.Location) {
 func (s *shared) begin(kind string, mem *tree.Owner) {
 	s.mem, s.kind = mem, kind
 	s.refs.InitTraced(kind)
+	liveBatches.add(s, 1)
 }
 
 // at returns the location of the memory, without the event after Synchronize.
@@ -79,6 +80,7 @@ func (s *shared) Retain() { s.refs.Retain() }
 // left.
 func (s *shared) Release() {
 	if s.refs.Release() {
+		defer liveBatches.add(s, -1)
 		s.mem.Release()
 	}
 }

@@ -1,10 +1,16 @@
 package cdevice
 
 import (
+	"fmt"
+	"reflect"
+	"strings"
+	"sync/atomic"
+	"unsafe"
+
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/copyplan"
 	"github.com/arrowdevice/arrowdevice/internal/items"
-
+	"github.com/arrowdevice/arrowdevice/internal/live"
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
@@ -15,6 +21,7 @@ import (
 // this package's own work is done. A program that has waited for zeros may unload the producer's
 // library.
 type Stats struct {
+	Batches         int64 // batches and arrays that this program has not released
 	ExportedArrays  int64 // exported array trees that a consumer has not fully released
 	ExportedBlocks  int64 // C allocations of exported arrays and schemas that a consumer has not fully released; not the spare block that a batch keeps for its next export
 	ImportedArrays  int64 // imported arrays that were not yet released
@@ -29,9 +36,45 @@ type Stats struct {
 	Goroutines      int64 // goroutines of this package: prefetchers, iterators, asynchronous producers, closing readers
 }
 
+// String lists the counts that are not zero. While tracing is off, it says how to find what they count.
+func (s Stats) String() string {
+	var b strings.Builder
+	counts := reflect.ValueOf(s)
+	for i := range counts.NumField() {
+		if n := counts.Field(i).Int(); n != 0 {
+			fmt.Fprintf(&b, "%s:%d ", counts.Type().Field(i).Name, n)
+		}
+	}
+	switch {
+	case b.Len() == 0:
+		return "nothing alive"
+	case !live.Tracing():
+		b.WriteString("(tracing is off: set CDEVICE_TRACE=1 or call Trace, and LiveObjects lists them)")
+	}
+	return strings.TrimSpace(b.String())
+}
+
+// counter is a count that many goroutines change: each object counts in the part that its address selects.
+type counter [64]struct {
+	atomic.Int64
+	_ [56]byte // a cache line for each
+}
+
+func (c *counter) add(of *shared, n int64) { c[uintptr(unsafe.Pointer(of))>>7%64].Add(n) }
+
+func (c *counter) sum() (n int64) {
+	for i := range c {
+		n += c[i].Load()
+	}
+	return n
+}
+
+var liveBatches counter
+
 // ReadStats returns the current counts.
 func ReadStats() Stats {
 	return Stats{
+		Batches:         liveBatches.sum(),
 		ExportedArrays:  bridge.Trees(),
 		ExportedBlocks:  bridge.Blocks(),
 		ImportedArrays:  tree.ImportedLive.Load(),

@@ -33,14 +33,14 @@ func copyStream(on device.Stream, dev device.Device) (s device.Stream, done func
 		return on, func() {}, nil
 	}
 	// mutant: if s, err = dev.WrapStream(0); err != nil {
-	if s, err = newCopyStream(dev); err != nil {
+	if s, err = NewStream(dev); err != nil {
 		return nil, nil, err
 	}
 	return s, func() { _ = s.Close() }, nil // the backend tries again itself
 }
 
-// newCopyStream returns a stream for one copy; the caller closes it.
-func newCopyStream(dev device.Device) (device.Stream, error) {
+// NewStream returns a stream for a short use; the caller closes it.
+func NewStream(dev device.Device) (device.Stream, error) {
 	if d, ok := dev.(device.CopyStreamer); ok {
 		return d.CopyStream()
 	}

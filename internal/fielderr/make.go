@@ -9,19 +9,20 @@ import (
 
 // The operations that Error.Op names.
 const (
-	OpImport   = "import"
-	OpExport   = "export"
-	OpWrap     = "wrap"
-	OpRead     = "read"
-	OpCopy     = "copy"
-	OpNew      = "new"
-	OpSlice    = "slice"
-	OpSelect   = "select"
-	OpColumn   = "column"
-	OpClose    = "close"
-	OpCuDF     = "for cuDF"
-	OpFromCuDF = "from cuDF"
-	OpValidate = "validate"
+	OpImport     = "import"
+	OpExport     = "export"
+	OpWrap       = "wrap"
+	OpRead       = "read"
+	OpCopy       = "copy"
+	OpNew        = "new"
+	OpSlice      = "slice"
+	OpSelect     = "select"
+	OpWithColumn = "with column"
+	OpColumn     = "column"
+	OpClose      = "close"
+	OpCuDF       = "for cuDF"
+	OpFromCuDF   = "from cuDF"
+	OpValidate   = "validate"
 )
 
 // Invalid returns an error for malformed input. The field is relative to the current node; Within

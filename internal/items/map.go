@@ -18,18 +18,23 @@ type mapped[T Counted] struct {
 
 // Next calls f with the next item, and releases that afterwards, unless f returned it.
 func (m *mapped[T]) Next() (T, error) {
-	var made, none T
 	item, err := m.from.Next()
 	if err != nil {
-		return none, err
+		return item, err
 	}
 	if m.r.Fit != nil {
 		item = m.r.Fit(item)
 	}
+	return m.r.Apply(item, m.f)
+}
+
+// Apply returns the result of f on an item, whose reference it takes, as an item of r.
+func (r *Reader[T]) Apply(item T, f func(T) (T, error)) (T, error) {
+	var made, none T
 	taken := false
-	m.r.Count(item).Own()
+	r.Count(item).Own()
 	defer func() { // even if f or the check panics, or ends the goroutine
-		m.r.Count(item).Disown()
+		r.Count(item).Disown()
 		if !taken || made != item {
 			drop(item)
 		}
@@ -37,14 +42,15 @@ func (m *mapped[T]) Next() (T, error) {
 			drop(made)
 		}
 	}()
-	made, err = m.f(item)
+	var err error
+	made, err = f(item)
 	if err != nil {
 		return none, noEnd(err)
 	}
 	if made == none {
 		return none, fmt.Errorf("cdevice: read: the function of Map returned nil without an error: %w", arrow.ErrInvalid)
 	}
-	if err := m.r.Check(made); err != nil {
+	if err := r.Check(made); err != nil {
 		return none, err
 	}
 	taken = true

@@ -37,6 +37,9 @@ func init() {
 	}
 }
 
+// Tracing reports whether tracing is on.
+func Tracing() bool { return tracing.Load() }
+
 // Trace switches tracing on or off for objects that are made from now on, and returns what
 // it was. Objects that are traced already stay in the list until they end.
 func Trace(on bool) (before bool) { return tracing.Swap(on) }

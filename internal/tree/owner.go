@@ -2,6 +2,7 @@ package tree
 
 import (
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -62,6 +63,37 @@ func Own(v handle.Releaser) *Owner {
 	m := new(Owner)
 	m.Own(v)
 	return m
+}
+
+// Join returns an owner of the memory of several owners, with a reference to each: nodes are in their memory.
+func Join(owners []*Owner, nodes []Node) *Owner {
+	j := new(joined)
+	for _, m := range owners {
+		if !slices.Contains(j.owners, m) {
+			j.owners = append(j.owners, m)
+		}
+	}
+	if len(j.owners) == 1 {
+		return owners[0].Retain()
+	}
+	own := Own(j)
+	own.Size = Bytes(nodes)
+	for _, m := range j.owners {
+		if home := m.Retain().lender().Home; own.Home == nil {
+			own.Home = home
+		}
+	}
+	return own
+}
+
+// joined is references to owners.
+type joined struct{ owners []*Owner }
+
+// Release drops the references, even if a callback of a producer panics.
+func (j *joined) Release() {
+	for _, m := range j.owners {
+		defer m.Release()
+	}
 }
 
 // Own makes m, which is zero, the owner of a reference to Go values; it takes that reference.

@@ -1,0 +1,231 @@
+package cdevice_test
+
+import (
+	"io"
+	"testing"
+
+	"github.com/apache/arrow-go/v18/arrow"
+	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/memory"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/cudasim"
+	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
+)
+
+// Batches of existing arrays: RecordBatchOf, WithColumn.
+
+// ints is an array of numbers on the CPU that only its caller holds.
+func ints(t *testing.T, text string) *cdevice.Array {
+	t.Helper()
+	a, err := cdevice.WrapArray(fromJSON(t, arrow.PrimitiveTypes.Int64, text), device.CPUDevice())
+	require.NoError(t, err)
+	return a
+}
+
+func TestRecordBatchOf(t *testing.T) {
+	checkLeaks(t)
+	a, b := ints(t, `[1,null,3]`), ints(t, `[4,5,6]`)
+	batch := wrap(t, twoColumns(t))
+	text := batch.Column(1)
+	part, err := text.Slice(1, 4)
+	require.NoError(t, err)
+	text.Release()
+	metadata := arrow.NewMetadata([]string{"of"}, []string{"the new schema"})
+	schema := arrow.NewSchema([]arrow.Field{
+		{Name: "a", Type: arrow.PrimitiveTypes.Int64, Nullable: true}, {Name: "b", Type: arrow.PrimitiveTypes.Int64, Metadata: metadata},
+		{Name: "s", Type: arrow.BinaryTypes.String, Nullable: true}, {Name: "a", Type: arrow.PrimitiveTypes.Int64, Nullable: true},
+	}, &metadata)
+	of, err := cdevice.RecordBatchOf(schema, a, b, part, a)
+	require.NoError(t, err)
+	for _, column := range []*cdevice.Array{a, b, part} {
+		column.Release() // the batch holds their memory on its own
+	}
+	defer of.Release()
+	assert.True(t, of.Schema().Metadata().Equal(metadata))
+	one := fromJSON(t, arrow.PrimitiveTypes.Int64, `[1,null,3]`)
+	want := array.NewRecordBatch(schema, []arrow.Array{one, fromJSON(t, arrow.PrimitiveTypes.Int64, `[4,5,6]`), fromJSON(t, arrow.BinaryTypes.String, `["b","c",null]`), one}, 3)
+	defer want.Release()
+	sameBatchOnHost(t, want, of)
+
+	out, outSchema := garbageArray(), garbageSchema()
+	require.NoError(t, cdevice.ExportRecordBatch(of, out, outSchema))
+	again, err := cdevice.ImportRecordBatch(out, outSchema)
+	require.NoError(t, err)
+	defer again.Release()
+	sameBatchOnHost(t, want, again)
+}
+
+func TestWithColumn(t *testing.T) {
+	checkLeaks(t)
+	rec := twoColumns(t)
+	b := wrap(t, rec)
+	column := ints(t, `[1,2,3,4,5]`)
+	added, err := b.WithColumn(arrow.Field{Name: "new", Type: arrow.PrimitiveTypes.Int64}, column)
+	require.NoError(t, err)
+	defer added.Release()
+	replaced, err := added.WithColumn(arrow.Field{Name: "i", Type: arrow.PrimitiveTypes.Int64}, column)
+	require.NoError(t, err)
+	defer replaced.Release()
+	column.Release()
+
+	numbers := fromJSON(t, arrow.PrimitiveTypes.Int64, `[1,2,3,4,5]`)
+	metadata := rec.Schema().Metadata()
+	field := arrow.Field{Name: "new", Type: arrow.PrimitiveTypes.Int64}
+	want := array.NewRecordBatch(arrow.NewSchema(append(rec.Schema().Fields(), field), &metadata), []arrow.Array{rec.Column(0), rec.Column(1), numbers}, 5)
+	defer want.Release()
+	sameBatchOnHost(t, want, added)
+	assert.True(t, added.Schema().Metadata().Equal(metadata))
+	first := arrow.Field{Name: "i", Type: arrow.PrimitiveTypes.Int64}
+	want = array.NewRecordBatch(arrow.NewSchema([]arrow.Field{first, rec.Schema().Field(1), field}, &metadata), []arrow.Array{numbers, rec.Column(1), numbers}, 5)
+	defer want.Release()
+	sameBatchOnHost(t, want, replaced)
+}
+
+func TestColumnsThatDoNotFit(t *testing.T) {
+	checkLeaks(t)
+	b := wrap(t, twoColumns(t))
+	i, s := b.Column(0), b.Column(1)
+	defer i.Release()
+	defer s.Release()
+	short, err := i.Slice(0, 4)
+	require.NoError(t, err)
+	defer short.Release()
+	gone, err := i.Slice(0, 5)
+	require.NoError(t, err)
+	gone.Release()
+	elsewhere, err := cdevice.NewArray(cudatest.Simulated(t, cudasim.Options{}).GPUs[0], arrow.Null, cdevice.ArrayData{Length: 5}, cdevice.Lifetime{})
+	require.NoError(t, err)
+	defer elsewhere.Release()
+	twice, err := b.Select(0, 0)
+	require.NoError(t, err)
+	defer twice.Release()
+
+	int32s := arrow.Field{Name: "i", Type: arrow.PrimitiveTypes.Int32}
+	of := func(types []arrow.DataType, columns ...*cdevice.Array) error {
+		fields := make([]arrow.Field, len(types))
+		for k, dt := range types {
+			fields[k] = arrow.Field{Type: dt}
+		}
+		return second(cdevice.RecordBatchOf(arrow.NewSchema(fields, nil), columns...))
+	}
+	with := func(b *cdevice.RecordBatch, f arrow.Field, a *cdevice.Array) error { return second(b.WithColumn(f, a)) }
+	integer, text := arrow.PrimitiveTypes.Int32, arrow.BinaryTypes.String
+	for want, err := range map[string]error{
+		"new: columns = 1, want 2, as the schema has fields":                     of([]arrow.DataType{integer, text}, i),
+		"new: columns = none, want at least one":                                 of(nil),
+		"new: column[1].type = utf8, want the field's: int32":                   of([]arrow.DataType{integer, integer}, i, s),
+		"new: column[1].length = 4, want 5, as the other columns":               of([]arrow.DataType{integer, integer}, i, short),
+		"new: column[1].DeviceID = cuda:0, want cpu":                            of([]arrow.DataType{integer, arrow.Null}, i, elsewhere),
+		"new: column[0] = nil, want an array":                                   of([]arrow.DataType{integer}, nil),
+		"with column: column.type = utf8, want the field's: int32":               with(b, int32s, s),
+		"with column: column.length = 4, want 5, as the other columns":           with(b, int32s, short),
+		"with column: column.DeviceID = cuda:0, want cpu":                        with(b, arrow.Field{Name: "n", Type: arrow.Null}, elsewhere),
+		"with column: field.Name = i, want a name that 2 fields of the batc": with(twice, int32s, i),
+	} {
+		assert.ErrorContains(t, err, "cdevice: "+want)
+		assert.ErrorIs(t, err, arrow.ErrInvalid)
+	}
+	assert.ErrorIs(t, of([]arrow.DataType{integer, integer}, i, gone), cdevice.ErrReleased)
+	assert.ErrorIs(t, with(b, int32s, gone), cdevice.ErrReleased)
+}
+
+// Columns that are pending on different streams have one event together, after all of theirs.
+func TestGPUColumnsOfSeveralStreams(t *testing.T) {
+	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
+		gpu := m.GPUs[0]
+		rec := columnsOf(memory.DefaultAllocator, 3, 1000, false)
+		defer rec.Release()
+		columns := make([]*cdevice.Array, 3)
+		for i := range columns {
+			there, err := cdevice.CopyToDevice(background, rec, gpu, cdevice.WithStream(newStream(t, gpu)))
+			require.NoError(t, err)
+			columns[i] = there.Column(i)
+			there.Release()
+		}
+		of, err := cdevice.RecordBatchOf(rec.Schema(), columns...)
+		require.NoError(t, err)
+		with, err := of.WithColumn(rec.Schema().Field(0), columns[0])
+		require.NoError(t, err)
+		for _, c := range columns {
+			c.Release()
+		}
+		of.Release()
+		defer with.Release()
+		sameBatchOnHost(t, rec, with)
+	})
+}
+
+// Without different events there is nothing to wait for, and no driver is called.
+func TestColumnsWithOneEventCallNothing(t *testing.T) {
+	m := cudatest.Simulated(t, cudasim.Options{})
+	rec := columnsOf(memory.DefaultAllocator, 3, 1000, false)
+	defer rec.Release()
+	there, err := cdevice.CopyToDevice(background, rec, m.GPUs[0])
+	require.NoError(t, err)
+	defer there.Release()
+	a, b := there.Column(2), there.Column(0)
+	defer a.Release()
+	defer b.Release()
+	require.NoError(t, m.GPUs[0].Flush(background)) // in the background it would be counted
+	made, _ := calls(m, func() {
+		of, err := cdevice.RecordBatchOf(arrow.NewSchema([]arrow.Field{a.Field(), b.Field()}, nil), a, b)
+		require.NoError(t, err)
+		with, err := of.WithColumn(arrow.Field{Name: "again", Type: a.DataType()}, a)
+		require.NoError(t, err)
+		of.Release()
+		with.Release()
+	})
+	assert.Empty(t, made)
+}
+
+// MapTo makes batches of another schema.
+func TestMapToAnotherSchema(t *testing.T) {
+	checkLeaks(t)
+	field := arrow.Field{Name: "twice", Type: arrow.PrimitiveTypes.Int64, Nullable: true}
+	metadata := arrow.NewMetadata([]string{"k"}, []string{"v"})
+	schema := arrow.NewSchema([]arrow.Field{field, field}, &metadata)
+	double := func(b *cdevice.RecordBatch) (*cdevice.RecordBatch, error) {
+		column := b.Column(0)
+		defer column.Release()
+		return cdevice.RecordBatchOf(arrow.NewSchema([]arrow.Field{{Name: "x", Type: field.Type}, {Name: "y", Type: field.Type}}, nil), column, column)
+	}
+	r := asked(t, nil, numbered(t, 3)...)
+	to, err := r.WithMetadata(metadata).MapTo(schema, double)
+	require.NoError(t, err)
+	defer to.Release()
+	r.Release()
+	assert.Same(t, schema, to.Schema())
+	assert.True(t, to.Metadata().Equal(metadata), "of the stream")
+	n := 0
+	for b, err := range to.All() {
+		require.NoError(t, err)
+		assert.True(t, b.Schema().Equal(schema))
+		assert.Equal(t, "twice", b.Schema().Field(1).Name)
+		assert.Equal(t, n, numberOf(t, b))
+		n++
+	}
+	assert.Equal(t, 3, n)
+}
+
+func TestMapToResultsThatDoNotFit(t *testing.T) {
+	checkLeaks(t)
+	other := arrow.NewSchema([]arrow.Field{{Name: "s", Type: arrow.BinaryTypes.String}}, nil)
+	for want, f := range map[string]func(*cdevice.RecordBatch) (*cdevice.RecordBatch, error){
+		"RecordBatch.schema":   func(b *cdevice.RecordBatch) (*cdevice.RecordBatch, error) { return b, nil },
+		"nil without an error": func(*cdevice.RecordBatch) (*cdevice.RecordBatch, error) { return nil, nil },
+		"no more paper":        func(*cdevice.RecordBatch) (*cdevice.RecordBatch, error) { panic("no more paper") },
+		"Map returned: EOF":    func(*cdevice.RecordBatch) (*cdevice.RecordBatch, error) { return nil, io.EOF },
+	} {
+		r := asked(t, nil, numbered(t, 2)...)
+		to, err := r.MapTo(other, f)
+		require.NoError(t, err)
+		assert.False(t, to.Next())
+		assert.ErrorContains(t, to.Err(), want)
+		to.Release()
+		r.Release()
+	}
+}
