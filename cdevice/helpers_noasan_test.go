@@ -2,4 +2,6 @@
 
 package cdevice_test
 
+import ()
+
 const underASan = false

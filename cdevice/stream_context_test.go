@@ -2,6 +2,7 @@ package cdevice_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"sync"
 	"testing"
@@ -15,6 +16,67 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
 	"github.com/arrowdevice/arrowdevice/internal/testing/within"
 )
+
+var numbersSchema = arrow.NewSchema([]arrow.Field{{Name: "n", Type: arrow.PrimitiveTypes.Int64}}, nil)
+
+// A function that waits ends with the context, with the last Release and with Close, whatever the
+// goroutine that calls it.
+func TestFunctionsThatWaitAreInterrupted(t *testing.T) {
+	for name, row := range map[string]struct {
+		prefetch int
+		end      func(r *cdevice.RecordReader, cancel func())
+		want     error
+	}{
+		"context":           {0, func(_ *cdevice.RecordReader, cancel func()) { cancel() }, context.Canceled},
+		"context, prefetch": {2, func(_ *cdevice.RecordReader, cancel func()) { cancel() }, context.Canceled},
+		"release":           {0, func(r *cdevice.RecordReader, _ func()) { r.Release() }, nil},
+		"release, prefetch": {2, func(r *cdevice.RecordReader, _ func()) { r.Release() }, nil},
+		"close":             {0, func(r *cdevice.RecordReader, _ func()) { _ = r.Close(background) }, cdevice.ErrReleased},
+		"close, prefetch":   {2, func(r *cdevice.RecordReader, _ func()) { _ = r.Close(background) }, cdevice.ErrReleased},
+	} {
+		t.Run(name, func(t *testing.T) {
+			checkLeaks(t)
+			ctx, cancel := context.WithCancel(background)
+			defer cancel()
+			waiting, stopped := make(chan struct{}), make(chan struct{})
+			r, err := cdevice.NewRecordReaderFunc(ctx, numbersSchema, device.CPU, func(ctx context.Context) (*cdevice.RecordBatch, error) {
+				close(waiting)
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}, func() { close(stopped) })
+			require.NoError(t, err)
+			r.Prefetch(row.prefetch)
+			ended := make(chan struct{})
+			go func() {
+				defer close(ended)
+				assert.False(t, r.Next())
+			}()
+			<-waiting
+			within.Seconds(t, "the end", func() error { row.end(r, cancel); <-ended; return nil })
+			if row.want != nil {
+				assert.ErrorIs(t, r.Err(), row.want)
+				r.Release()
+			}
+			within.Seconds(t, "stop", func() error { <-stopped; return nil })
+		})
+	}
+}
+
+// The context of a function that was never called ends too, and its error is its own.
+func TestFunctionsOfAContextThatHasEnded(t *testing.T) {
+	checkLeaks(t)
+	ctx, cancel := context.WithCancel(background)
+	cancel()
+	own := errors.New("own")
+	r, err := cdevice.NewRecordReaderFunc(ctx, numbersSchema, device.CPU, func(ctx context.Context) (*cdevice.RecordBatch, error) {
+		assert.Error(t, ctx.Err())
+		return nil, own
+	}, nil)
+	require.NoError(t, err)
+	defer r.Release()
+	assert.False(t, r.Next())
+	assert.ErrorIs(t, r.Err(), own)
+}
 
 // A context that is done is final for a stream: no batch is given from then on, ready or not.
 

@@ -10,14 +10,18 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
+	"github.com/apache/arrow-go/v18/arrow/cdata"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 	"github.com/apache/arrow-go/v18/arrow/memory/mallocator"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cpeer"
+	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
 
 // background is the context of calls that no test ends.
@@ -187,3 +191,135 @@ type dataOnly struct {
 }
 
 func (d dataOnly) Data() arrow.ArrayData { return d.data }
+
+// through exports a to a struct and imports it again, schema and all.
+func (k kind) through(t *testing.T, a *cdevice.Array, opts ...cdevice.ImportOption) *cdevice.Array {
+	t.Helper()
+	out, schema := k.newArray(), garbageSchema()
+	require.NoError(t, out.exportArray(a, schema))
+	back, err := out.importArray(schema, opts...)
+	require.NoError(t, err)
+	assert.Zero(t, out.members().Release, "it was moved")
+	return back
+}
+
+// throughC is kind.through a device struct.
+func throughC(t *testing.T, a *cdevice.Array, opts ...cdevice.ImportOption) *cdevice.Array {
+	t.Helper()
+	return deviceKind.through(t, a, opts...)
+}
+
+// exportMade exports the result of a method of a batch or an array, and releases it:
+// exportMade(out, schema)(b.RecordEvent(s)).
+func exportMade[A cdevice.ArrayStruct](out *A, schema *cdata.CArrowSchema) func(interface{ Release() }, error) error {
+	return func(made interface{ Release() }, err error) error {
+		if err != nil {
+			return err
+		}
+		defer made.Release()
+		if a, ok := made.(*cdevice.Array); ok {
+			return cdevice.ExportArray(a, out, schema)
+		}
+		return cdevice.ExportRecordBatch(made.(*cdevice.RecordBatch), out, schema)
+	}
+}
+
+// passOn exports i and imports it again, without looking inside.
+func passOn(t testing.TB, i imported) {
+	t.Helper()
+	out, schema := garbageArray(), garbageSchema()
+	var again imported
+	var err error
+	if b, ok := i.(*cdevice.RecordBatch); ok {
+		require.NoError(t, cdevice.ExportRecordBatch(b, out, schema))
+		again, err = orNil(cdevice.ImportRecordBatch(out, schema))
+	} else {
+		require.NoError(t, cdevice.ExportArray(i.(*cdevice.Array), out, schema))
+		again, err = orNil(cdevice.ImportArray(out, schema))
+	}
+	require.NoError(t, err)
+	assert.Equal(t, i.DeviceID(), again.DeviceID())
+	assert.Equal(t, i.String(), again.String())
+	again.Release()
+}
+
+// exportOnly exports i to out, without a schema.
+func exportOnly(t *testing.T, i imported, out *cdevice.CArrowDeviceArray) {
+	t.Helper()
+	if b, ok := i.(*cdevice.RecordBatch); ok {
+		require.NoError(t, cdevice.ExportRecordBatch(b, out, nil))
+	} else {
+		require.NoError(t, cdevice.ExportArray(i.(*cdevice.Array), out, nil))
+	}
+}
+
+// assertEqualArrays compares types, values and null counts of two arrays.
+func assertEqualArrays(t *testing.T, want, got arrow.Array) {
+	t.Helper()
+	require.Equal(t, want.Len(), got.Len())
+	assert.True(t, array.Equal(want, got), "want %v\n got %v", want, got)
+	assert.Equal(t, want.NullN(), got.NullN(), "null count")
+	if want.Len() == 0 {
+		return // arrow-go prints some empty arrays as null, others as []
+	}
+	wantJSON, err := want.MarshalJSON()
+	require.NoError(t, err)
+	gotJSON, err := got.MarshalJSON()
+	require.NoError(t, err)
+	assert.JSONEq(t, string(wantJSON), string(gotJSON))
+}
+
+// toHost copies a to memory of a checked allocator and compares it with want.
+func sameOnHost(t *testing.T, want arrow.Array, a *cdevice.Array) {
+	t.Helper()
+	mem := memory.NewCheckedAllocator(memory.NewGoAllocator())
+	defer mem.AssertSize(t, 0)
+	got, err := a.CopyToHost(background, mem)
+	require.NoError(t, err)
+	defer got.Release()
+	assert.Zero(t, got.Data().Offset())
+	assert.True(t, array.Equal(want, got), "want %v\ngot  %v", want, got)
+	require.NoError(t, validate(got))
+}
+
+// sameBatchOnHost copies b to the host and compares it with want.
+func sameBatchOnHost(t *testing.T, want arrow.RecordBatch, b *cdevice.RecordBatch, opts ...cdevice.CopyOption) {
+	t.Helper()
+	got, err := b.CopyToHost(background, nil, opts...)
+	require.NoError(t, err)
+	assert.True(t, array.RecordEqual(want, got), "want %v\ngot  %v", want, got)
+	got.Release()
+}
+
+// sameRecord compares the rows of a batch with those of rec.
+func sameRecord(t *testing.T, rec arrow.RecordBatch, b *cdevice.RecordBatch) bool {
+	t.Helper()
+	host, err := b.CopyToHost(background, nil)
+	require.NoError(t, err)
+	defer host.Release()
+	return array.RecordEqual(rec, host)
+}
+
+// readFrom returns a copy of device memory.
+func readFrom(t *testing.T, gpu *cudaalloc.Device, addr uintptr, size int64) []byte {
+	host, err := gpu.AllocateHost(background, size)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, host.Free(nil)) }()
+	s, err := gpu.CopyStream()
+	require.NoError(t, err)
+	defer s.Close()
+	require.NoError(t, gpu.Copy([]device.Range{{Dst: host.Ptr(), Src: device.Ptr(addr), Size: size}}, s))
+	require.NoError(t, s.Synchronize(background))
+	return append([]byte(nil), abi.Slice[byte](uintptr(host.Ptr()), int(size))...)
+}
+
+// isClosed asserts that a reader ends with the error of one that was closed.
+func isClosed(t testing.TB, r *cdevice.RecordReader) {
+	t.Helper()
+	assert.ErrorIs(t, r.Err(), cdevice.ErrReleased, "before it is asked")
+	assert.False(t, r.Next())
+	assert.EqualError(t, r.Err(), "cdevice: read: reader: closed: invalid: already released")
+	n, err := numbersOf(t, r.All())
+	assert.Empty(t, n)
+	assert.ErrorIs(t, err, cdevice.ErrReleased)
+}

@@ -3,7 +3,9 @@ package cdevice_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"testing"
+	"unsafe"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/stretchr/testify/assert"
@@ -230,4 +232,176 @@ func TestDeviceMemoryIsNotRead(t *testing.T) {
 func TestWrapNeedsHostMemory(t *testing.T) {
 	_, err := cdevice.WrapArray(fromJSON(t, arrow.PrimitiveTypes.Int32, `[1]`), gpuOnly{device.CPUDevice()})
 	assert.ErrorIs(t, err, device.ErrNotSupported)
+}
+
+// Arrow C++ exports a batch without buffers, which may come from any device, as the CPU's,
+// with the event of where it comes from. There is nothing to wait for.
+func TestEventOfABatchWithoutBuffersIsIgnored(t *testing.T) {
+	const event = 0x9001 // never read: no memory is mapped there
+	type row struct {
+		name string
+		base string
+		set  corruption
+		want string
+	}
+	for _, r := range []row{
+		{"null", "null", func(*foreignArray, *foreignNode) {}, ""},
+		{"empty", "utf8/empty", func(*foreignArray, *foreignNode) {}, ""},
+		{"empty, with children", "struct_nested/empty", func(*foreignArray, *foreignNode) {}, ""},
+		{"int64", "int64", func(*foreignArray, *foreignNode) {}, "sync_event = 0x9001, want NULL for cpu"},
+		{"below a null struct", "list", func(*foreignArray, *foreignNode) {}, "sync_event = 0x9001, want NULL for cpu"},
+		{"a dictionary below an empty one", "dictionary_int8", both(length(0), nulls(-1)), "sync_event = 0x9001, want NULL for cpu"},
+	} {
+		for _, w := range []way{asArray, asBatch} {
+			t.Run(r.name+"/"+string(w), func(t *testing.T) {
+				checkLeaks(t)
+				f := foreignCase(t, r.base, w)
+				defer f.free()
+				if w == asBatch && r.name == "a dictionary below an empty one" {
+					f.root.Length = 0
+				}
+				r.set(f, f.base)
+				f.device.SyncEvent = event
+				testEventOf(t, f, r.want)
+			})
+		}
+	}
+	t.Run("a bitmap", func(t *testing.T) {
+		checkLeaks(t)
+		f := newForeign(t, fromJSON(t, arrow.StructOf(arrow.Field{Name: "n", Type: arrow.Null}), `[{"n":null}, null]`), asArray)
+		defer f.free()
+		f.device.Array.NullCount, f.goodDevice.Array.NullCount = 0, 0 // only the bitmap has the null
+		f.base.setNull(0)
+		f.device.SyncEvent = event
+		testEventOf(t, f, "")
+		f.restore()
+		f.device.SyncEvent = event
+		testEventOf(t, f, "sync_event = 0x9001, want NULL for cpu")
+	})
+}
+
+func testEventOf(t *testing.T, f *foreignArray, want string) {
+	t.Helper()
+	got, err := f.importKnown()
+	if want != "" {
+		assert.Nil(t, got)
+		assert.ErrorContains(t, err, "ArrowDeviceArray."+want)
+		assert.ErrorIs(t, err, arrow.ErrInvalid)
+		assertReleased(t, f, 1)
+		return
+	}
+	require.NoError(t, err)
+	view, copied := readAll(t, got)
+	assert.NoError(t, view)
+	assert.NoError(t, copied)
+	out := garbageArray()
+	exportOnly(t, got, out)
+	assert.EqualValues(t, device.CPU, out.DeviceType)
+	assert.Zero(t, out.SyncEvent, "it goes on without")
+	cdevice.ReleaseStruct(out)
+	got.Release()
+	assertReleased(t, f, 1)
+	f.device.Array = f.goodDevice.Array
+	f.device.SyncEvent = 0x9001
+	got, err = validated(f.importKnown())
+	require.NoError(t, err)
+	got.Release()
+}
+
+// The producer's event ends with its memory: while a call uses it, another goroutine's
+// Release does not end both.
+func TestMemoryIsHeldWhileItsEventIsUsed(t *testing.T) {
+	checkLeaks(t)
+	type readable interface {
+		Ready() (bool, error)
+		Synchronize(context.Context) error
+		WaitOn(device.Stream) error
+		Release()
+	}
+	calls := map[string]func(slowDevice, readable) error{
+		"Ready":       func(_ slowDevice, b readable) error { _, err := b.Ready(); return err },
+		"Synchronize": func(_ slowDevice, b readable) error { return b.Synchronize(background) },
+		"WaitOn":      func(d slowDevice, b readable) error { return b.WaitOn(slowStream{d: d}) },
+		"HostView": func(_ slowDevice, b readable) error {
+			if a, ok := b.(*cdevice.Array); ok {
+				view, err := a.HostView(background)
+				if err == nil {
+					view.Release()
+				}
+				return err
+			}
+			view, err := b.(*cdevice.RecordBatch).HostView(background)
+			if err == nil {
+				view.Release()
+			}
+			return err
+		},
+		"AsCPU": func(_ slowDevice, b readable) error {
+			var cpu interface{ Release() }
+			var err error
+			if a, ok := b.(*cdevice.Array); ok {
+				cpu, err = a.AsCPU(background)
+			} else {
+				cpu, err = b.(*cdevice.RecordBatch).AsCPU(background)
+			}
+			if err == nil {
+				cpu.Release()
+			}
+			return err
+		},
+	}
+	for name, call := range calls {
+		for _, what := range []string{"batch", "array"} {
+			t.Run(name+"/"+what, func(t *testing.T) {
+				d := slowDevice{device.CPUDevice(), make(chan struct{}), make(chan struct{})}
+				released := make(chan struct{})
+				b := pendingImport(t, d, what, func(release func()) { release(); close(released) })
+				done := make(chan error)
+				go func() { done <- call(d, b) }()
+				<-d.begun
+				b.Release()
+				select {
+				case <-released:
+					t.Error("released while its event is used")
+				default:
+				}
+				close(d.goOn)
+				assert.NoError(t, <-done)
+				<-released
+				assert.ErrorIs(t, call(d, b), cdevice.ErrReleased)
+			})
+		}
+	}
+}
+
+// pendingImport is a batch or an array on d with an event.
+func pendingImport(t *testing.T, d device.Device, what string, releaseWith func(func())) interface {
+	Ready() (bool, error)
+	Synchronize(context.Context) error
+	WaitOn(device.Stream) error
+	Release()
+} {
+	t.Helper()
+	host, err := cdevice.WrapArray(fromJSON(t, arrow.PrimitiveTypes.Int64, `[1,2,3]`), device.CPUDevice())
+	require.NoError(t, err)
+	out := garbageArray()
+	event := new(uintptr) // where sync_event points
+	t.Cleanup(func() { runtime.KeepAlive(event) })
+	opts := []cdevice.ImportOption{cdevice.WithDevice(d), cdevice.WithReleaser(releaseWith)}
+	if what == "array" {
+		require.NoError(t, cdevice.ExportArray(host, out, nil))
+		host.Release()
+		out.DeviceType, out.DeviceID, out.SyncEvent = int32(d.ID().Type), d.ID().Ordinal, uintptr(unsafe.Pointer(event))
+		a, err := cdevice.ImportArrayWithType(out, arrow.PrimitiveTypes.Int64, opts...)
+		require.NoError(t, err)
+		return a
+	}
+	host.Release()
+	empty := ownedBatch(t, nil)
+	require.NoError(t, cdevice.ExportRecordBatch(empty, out, nil))
+	empty.Release()
+	out.DeviceType, out.DeviceID, out.SyncEvent = int32(d.ID().Type), d.ID().Ordinal, uintptr(unsafe.Pointer(event))
+	b, err := cdevice.ImportRecordBatchWithSchema(out, arrow.NewSchema(nil, nil), opts...)
+	require.NoError(t, err)
+	return b
 }
