@@ -1,4 +1,4 @@
-# What there is to run. CI runs `make check`.
+# What there is to run: `make help`. CI runs `make check`.
 # Needed: Go, gcc, g++, python3. Everything else the targets fetch themselves, pinned.
 
 GO ?= go
@@ -10,8 +10,12 @@ CHECKED = ./memory/... ./cdevice ./flight/... ./device/... ./integration/soak ./
 
 SUITES = test-go test-python test-cuda test-cuda-13 test-archery test-triton test-distributed
 
-.PHONY: demo test $(SUITES) check lint format-c race asan clang mutants gpu libcudf gorgonia cudasim cc faults soak fuzz bench bench-quick bench-peers clean
+.PHONY: help demo test $(SUITES) check lint format-c race asan clang mutants gpu libcudf gorgonia cudasim cc faults soak fuzz bench bench-quick bench-peers clean
 
+help: ## the targets
+	@awk -F ':.*## ' '/^##@/ { print "\n" substr($$0, 5) } /^[a-z-]+:.*## / && !seen[$$1]++ { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+##@ Tests
 demo: ## send real batches Go -> PyArrow -> Go, and print what happened
 	integration/run.sh --demo
 
@@ -40,23 +44,27 @@ check: ## what must pass before a change lands
 	$(SIDE_BY_SIDE) lint race asan gpu gorgonia clang
 	$(MAKE) --no-print-directory test
 
-lint: cc ## formatting of Go and C, vet, staticcheck, warnings of the C compiler
+##@ Static checks
+lint: cc ## formatting of Go and C, vet, staticcheck, warnings of the C compiler, ruff, shellcheck
 	@unformatted=$$(gofmt -l . | grep -v '^build/'); test -z "$$unformatted" || { echo "gofmt would change: $$unformatted"; exit 1; }
 	ci/format-c --check
 	$(GO) vet ./...
 	$(GO) tool -modfile=ci/tools/go.mod staticcheck ./...
+	tools=$$(dirname "$$(ci/venv ci/tools/requirements.txt)") && $$tools/ruff check --quiet && $$tools/shellcheck \
+		$$(grep -rlE '^#!/(usr/)?bin/(env )?(ba)?sh$$' --exclude-dir=build --exclude-dir=.git .)
 
 format-c: ## the C and C++ sources, as .clang-format says
 	ci/format-c
 
 # -O2: only then does the compiler follow values, and warn of one that is used and was never set.
-cc: # cgo's own code does not compile with these flags, so ours is checked apart
+cc: ## the warnings of the C compiler: cgo's own code does not compile with these flags, so ours is checked apart
 	mkdir -p build
 	for f in $$(find . -name '*.c' -not -path './build/*'); do \
 		compiler=$${CC:-gcc}; \
 		$$compiler -std=c11 -D_GNU_SOURCE -O2 -Wall -Wextra -Wpedantic -Werror -c -o build/$${compiler##*/}.o $$f || exit 1; \
 	done
 
+##@ Tests in other ways
 # -short: fewer of the injected faults and of the changed bytes, and a short soak. Both modes check arithmetic with
 # unsafe.Pointer (checkptr) too.
 race: ## the race detector; with it, no unpinned Go pointer is stored in C memory
@@ -69,10 +77,7 @@ clang: ## the packages with C, compiled by clang
 	CC=$(CURDIR)/ci/clang $(GO) build ./internal/abi ./internal/bridge ./internal/cuda ./pyextension/internal/capi
 	$(MAKE) --no-print-directory cc CC=ci/clang
 
-JOBS ?= 2
-mutants: ## each wait removed, one at a time: every one must turn the tests red (an hour or so)
-	$(GO) run ./ci/mutants -j $(JOBS)
-
+##@ GPUs
 cudasim: ## the simulated CUDA driver, for any program; prints its path
 	@$(GO) run ./cudasim/build
 
@@ -90,6 +95,11 @@ libcudf: ## the kit's programs for libcudf, built, and run as far as they need n
 gorgonia: ## the package for programs that use gorgonia.org/cu, which is built against cuda.h
 	memory/cudaalloc/gorgonia/test.sh
 
+##@ Long searches
+JOBS ?= 2
+mutants: ## each wait removed, one at a time: every one must turn the tests red (an hour or so)
+	$(GO) run ./ci/mutants -j $(JOBS)
+
 faults: ## every call of the driver fails once: tens of thousands, of which the tests take a sample
 	CDEVICE_FAULTS=all $(GO) test -timeout 60m -run 'TestEachCall' ./cdevice ./memory/...
 
@@ -105,15 +115,16 @@ fuzz: ## look for new bad input; findings land in testdata/fuzz, commit them
 	$(GO) test ./cdevice -run '^$$' -fuzz FuzzImport -fuzztime $(FUZZTIME)
 	$(GO) test ./internal/schema -run '^$$' -fuzz FuzzImport -fuzztime $(FUZZTIME)
 
+##@ Benchmarks
 # With BASE=revision, this library against itself at another revision. ARGS are arguments of the benchmark, such as
 # ARGS="-only import -columns 100".
-ifdef BASE
-bench:
-	bench/compare.sh $(BASE) $(ARGS)
-else
+ifndef BASE
 bench: bench-peers ## side by side with other Arrow libraries (5 minutes or so); fails if a promised ratio does not hold
 	$(GO) run ./bench -check -out bench/results/latest.json $(ARGS)
 	$(GO) run ./bench -pages docs
+else
+bench:
+	bench/compare.sh $(BASE) $(ARGS)
 endif
 
 bench-quick: bench-peers ## the same in a minute: few turns, and batches of 1 and of 100 columns
@@ -122,5 +133,5 @@ bench-quick: bench-peers ## the same in a minute: few turns, and batches of 1 an
 bench-peers: ## Arrow C++, nanoarrow and arrow-rs for the benchmarks: those that this machine can build
 	bench/peers/build.sh
 
-clean:
+clean: ## removes what the targets have built
 	rm -rf build

@@ -13,10 +13,10 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
 
-import arrowdevice  # noqa: E402
-import duckdb  # noqa: E402
-import polars  # noqa: E402
-import pyarrow as pa  # noqa: E402
+import arrowdevice
+import duckdb
+import polars
+import pyarrow as pa
 
 # Columns, rows of a batch, batches of a stream: many small ones, wide ones, and a few large ones.
 CASES = [(10, 1000, 300), (100, 1000, 100), (10, 1_000_000, 4)]

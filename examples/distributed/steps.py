@@ -7,9 +7,9 @@ import re
 # Results that come from another worker need not lie at multiples of 8 bytes.
 os.environ.setdefault("ACERO_ALIGNMENT_HANDLING", "reallocate")
 
-import pyarrow as pa  # noqa: E402
-import pyarrow.compute as pc  # noqa: E402
-import pyarrow.parquet as pq  # noqa: E402
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 KEYS, SUMS = ["country", "day"], ["orders", "units", "cents", "rejected"]
 CODE = r"^ *[A-Za-z][-/ ]?(?P<article>[0-9]{1,4})(?: *[x*] *(?P<units>[0-9]{1,2}))? *$"

@@ -9,7 +9,8 @@ import ctypes
 import os
 
 import abi
-from golibrary import GoError, _ask, _call, _create, _lib
+from golibrary import GoError as GoError
+from golibrary import _ask, _call, _create, _lib
 
 # pytest puts a file that is lost with the process in the place of standard error, which
 # is where Go writes the traceback of a crash. This descriptor, for this process alone, gets it too.

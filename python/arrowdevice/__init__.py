@@ -18,9 +18,9 @@ if sys.version_info < (3, 10):
     # Its signal handlers do not run on a stack of their own, which the Go runtime needs: the process ends with a signal.
     raise ImportError(f"arrowdevice needs Python 3.10 or later, not {sys.version.split()[0]}")
 
-from . import _functions, _library, _objects  # noqa: E402
-from ._errors import Cancelled, Error, Panic  # noqa: E402
-from ._objects import Array, RecordBatch, RecordReader, Schema  # noqa: E402
+from . import _functions, _library, _objects
+from ._errors import Cancelled, Error, Panic
+from ._objects import Array, RecordBatch, RecordReader, Schema
 
 __all__ = ["Array", "Cancelled", "Error", "Extension", "Panic", "RecordBatch", "RecordReader", "Schema", "load"]
 

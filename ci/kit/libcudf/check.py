@@ -193,7 +193,6 @@ def check_slices(kit):
 
 def check_stream(kit):
     """Batch by batch: pylibcudf reads no streams of a device itself."""
-    count = 100 if KIND == "passing" else 1000
     batches = 0
     with kit.numbered_stream(ROW) as stream:
         for batch in stream:
@@ -212,7 +211,7 @@ def check_stream(kit):
 def check_threads(kit):
     """Threads that import, and others that release."""
     jobs = [job for job in kit.jobs() if "/nulls/" in job]
-    tally, errors, done = Tally(), [], []
+    errors, done = [], []
     at = iter(range(len(jobs)))
     lock = threading.Lock()
 

@@ -5,16 +5,16 @@ import os
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # or it takes the memory of the others
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
-import functools  # noqa: E402
-import time  # noqa: E402
+import functools
+import time
 
-import child  # noqa: E402
-import jax  # noqa: E402
-import jax.numpy as jnp  # noqa: E402
-import numpy as np  # noqa: E402
-import simulator  # noqa: E402
+import child
+import jax
+import jax.numpy as jnp
+import numpy as np
+import simulator
 
-import peer  # noqa: E402
+import peer
 
 _SIZE = 2048  # of the matrices that are multiplied for some time
 

@@ -10,12 +10,12 @@ import simulator
 if not os.path.isfile(os.environ["NUMBA_CUDA_DRIVER"]):
     del os.environ["NUMBA_CUDA_DRIVER"]
 
-import numba  # noqa: E402
-import numpy as np  # noqa: E402
-from numba import cuda  # noqa: E402
+import numba
+import numpy as np
+from numba import cuda
 
-import peer  # noqa: E402
-import work  # noqa: E402
+import peer
+import work
 
 
 def _compile():

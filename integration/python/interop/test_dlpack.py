@@ -177,7 +177,7 @@ class TestCapsules:
 
             class Once:
                 def __dlpack__(self, **_):
-                    return capsule
+                    return capsule  # noqa: F821 - deleted below
 
                 def __dlpack_device__(self):
                     return (1, 0)
@@ -268,7 +268,7 @@ def test_many_threads():
                     there = np.from_dlpack(godlpack.Tensor(go))
                     go.release(on_other_thread=True)
                     assert there.ctypes.data == source.ctypes.data
-        except Exception as failure:  # noqa: BLE001: reported below
+        except Exception as failure:
             failures.append(failure)
 
     threads = [threading.Thread(target=work) for _ in range(8)]

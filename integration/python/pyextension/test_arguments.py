@@ -371,7 +371,7 @@ def test_arguments_are_given_back_if_the_call_is_not_made(ext, monkeypatch):
     alive = weakref.ref(interface)
     with monkeypatch.context() as patch:
         patch.setattr(type(ext._library), "check", refuse)
-        for call in (lambda: ext.echo([*tensors, interface]), lambda: ext.count(generate())):
+        for call in (lambda: ext.echo([*tensors, interface]), lambda: ext.count(generate())):  # noqa: F821 - deleted below
             with pytest.raises(RuntimeError, match="not made"):
                 call()
     del interface, call

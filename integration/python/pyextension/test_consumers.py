@@ -8,7 +8,7 @@ import polars
 import pyarrow as pa
 import pytest
 
-import peers  # noqa: F401: the fixture of all tests then counts DuckDB's memory as well
+import peers  # noqa: F401 - the fixture of all tests then counts DuckDB's memory as well
 
 BATCH = pa.record_batch({"a": [1, 2, None], "b": ["x", None, "z"]})
 ROWS = BATCH.to_pylist()

@@ -33,6 +33,7 @@ export LD_LIBRARY_PATH=$build/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 
 # The simulator reads its options once per process. Go knows nothing of them, so
 # results must not come from its cache.
+# shellcheck disable=SC2054 # an option of the simulator has commas
 machines=(
 	''
 	delay=200
