@@ -20,21 +20,9 @@ func (s *source) cudaArray(d dict) (*cdevice.Array, error) {
 	if err != nil {
 		return nil, about("__cuda_array_interface__", err)
 	}
-	dev, err := deviceOf(*i)
-	if err != nil {
-		return nil, err
-	}
 	owner := s.owner
 	s.owner = 0
-	return cudaarray.Import(dev, *i, sync.OnceFunc(func() { capi.DropPythonObject(owner) }))
-}
-
-// deviceOf returns the device of an interface: the first GPU for an empty array, which has no address.
-func deviceOf(i cudaarray.Interface) (device.Device, error) {
-	if i.Data.Ptr == 0 {
-		return device.Open(device.ID{Type: device.CUDA})
-	}
-	return cudaarray.DeviceOf(i)
+	return cudaarray.Import(*i, cdevice.Lifetime{Release: sync.OnceFunc(func() { capi.DropPythonObject(owner) })})
 }
 
 // readInterface reads the dict of a __cuda_array_interface__.

@@ -35,7 +35,7 @@ func (s *source) tensor() (*cdevice.Array, error) {
 	return dlpack.Import(t, opts...)
 }
 
-var withGIL = dlpack.WithImport(cdevice.WithGIL())
+var withGIL = dlpack.WithImportOptions(cdevice.WithGIL())
 
 // tensorOptions are those of an import of a tensor that is ready in the order of a stream; -1 is no
 // stream.

@@ -9,7 +9,6 @@ import (
 	"sync"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
-	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/interop/cudaarray"
 )
 
@@ -79,25 +78,12 @@ func golib_import_cuda_array(text *C.char, token C.uint64_t, out *C.uint64_t) *C
 			release()
 			return nil, err
 		}
-		dev, err := cudaArrayDevice(i)
-		if err != nil {
-			release()
-			return nil, err
-		}
-		a, err := cudaarray.Import(dev, i, release)
+		a, err := cudaarray.Import(i, cdevice.Lifetime{Release: release})
 		if err != nil {
 			return nil, err
 		}
 		return anArray{a}, nil
 	})
-}
-
-// cudaArrayDevice returns the first GPU for an array without elements.
-func cudaArrayDevice(i cudaarray.Interface) (device.Device, error) {
-	if i.Data.Ptr == 0 {
-		return device.Open(device.ID{Type: device.CUDA})
-	}
-	return cudaarray.DeviceOf(i)
 }
 
 //export golib_cuda_array_releases

@@ -40,7 +40,7 @@ func golib_export_dlpack(handle C.uint64_t, versioned C.int, stream C.int64_t, i
 //export golib_import_dlpack
 func golib_import_dlpack(address C.uintptr_t, versioned, withGIL C.int, out *C.uint64_t) *C.char {
 	return create(out, func() (thing, error) {
-		opt := dlpack.WithImport(importOptions(withGIL)...)
+		opt := dlpack.WithImportOptions(importOptions(withGIL)...)
 		if versioned != 0 {
 			a, err := dlpack.Import(dlpack.ManagedTensorVersionedFromPtr(uintptr(address)), opt)
 			return anArray{a}, err

@@ -7,15 +7,10 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
 
-// DeviceOf asks the driver on which device the memory of an interface is, and returns that device,
-// for [Import]. The driver must be the default one. If no open GPU of this process knows the
-// memory, DeviceOf opens the first GPU and asks again; a program that does not want the first GPU's
-// primary context opens another GPU before. An empty array has no address, and so no device. Elements that
-// reach beyond the allocation that the driver finds are an error, also those of the mask.
-func DeviceOf(i Interface) (device.Device, error) {
-	at := fielderr.Hex(uintptr(i.Data.Ptr))
+// deviceOf asks the driver on which device the memory of an interface is.
+func deviceOf(i *Interface) (device.Device, error) {
 	if i.Data.Ptr == 0 {
-		return nil, fielderr.Invalid(fielderr.OpImport, "data", at, "an address: an empty array is on no device, so name one")
+		return device.Open(device.ID{Type: device.CUDA})
 	}
 	found, err := device.Lookup(i.Data.Ptr)
 	if err != nil {
@@ -30,13 +25,13 @@ func DeviceOf(i Interface) (device.Device, error) {
 		}
 	}
 	if found.ID.Type == device.CPU {
-		return nil, fielderr.Invalid(fielderr.OpImport, "data", at, "the address of CUDA memory")
+		return nil, fielderr.Invalid(opImport, "data", fielderr.Hex(uintptr(i.Data.Ptr)), "the address of CUDA memory")
 	}
-	size, err := sizeOf(&i)
+	size, err := sizeOf(i)
 	if err != nil {
 		return nil, err
 	}
-	if err := checkWithin(found, "", &i, size); err != nil {
+	if err := checkWithin(found, "", i, size); err != nil {
 		return nil, err
 	}
 	if m := i.Mask; m != nil && m.TypeStr == bits && len(m.Shape) == 1 {
@@ -68,5 +63,5 @@ func checkWithin(found device.Allocation, field string, i *Interface, size int64
 		return nil
 	}
 	left := found.Size - int64(i.Data.Ptr-found.Start)
-	return fielderr.Invalid(fielderr.OpImport, field+"shape", i.Shape, fmt.Sprintf("elements in the %d bytes that the allocation has from there, not %d", left, size))
+	return fielderr.Invalid(opImport, field+"shape", i.Shape, fmt.Sprintf("elements in the %d bytes that the allocation has from there, not %d", left, size))
 }

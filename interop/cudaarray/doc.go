@@ -34,8 +34,8 @@
 //	...
 //	column.Release() // when the Python object made of i is collected
 //
-// An import takes a function that drops the reference to the producer's object. It is called once, after
-// the last use of the array, or before Import returns an error.
+// An import takes a [cdevice.Lifetime], whose Release drops the reference to the producer's object. It is called
+// once, after the last use of the array, or before Import returns an error.
 //
 // # Streams
 //

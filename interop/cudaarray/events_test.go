@@ -95,7 +95,7 @@ func TestGPUExportWithoutStreamNeedsNoEvent(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
 	cudatest.EachMachine(t, func(t *testing.T, m *cudatest.Machine) {
 		a, open := later(t, m, `[1,2,3]`)
-		const want = "cdevice: export: Array = an array with an event, want one without: WithStream orders consumers behind it, Array.Synchronize waits for it: invalid"
+		const want = "cudaarray: export: Array = an array with an event, want one without: WithStream orders consumers behind it, Array.Synchronize waits for it: invalid"
 		_, err := cudaarray.Export(a)
 		assert.EqualError(t, err, want)
 		open()
@@ -122,7 +122,7 @@ func TestGPUImportWaitsForTheStream(t *testing.T) {
 				open := m.Hold(t, s)
 				require.NoError(t, gpu.Copy([]device.Range{{Dst: target.Ptr(), Src: source.Buffers()[1], Size: 24}}, s))
 				i := cudaarray.Interface{Shape: []int64{3}, TypeStr: "<i8", Data: cudaarray.Data{Ptr: target.Ptr()}, Version: 3, Stream: number(numberOf(s))}
-				a, err := cudaarray.Import(gpu, i, func() { assert.NoError(t, target.Free(s)) })
+				a, err := cudaarray.Import(i, cdevice.Lifetime{Release: func() { assert.NoError(t, target.Free(s)) }}, cudaarray.WithDevice(gpu))
 				require.NoError(t, err)
 				done, err := a.Ready()
 				require.NoError(t, err)
@@ -189,7 +189,7 @@ func TestImportWhereTheDriverFails(t *testing.T) {
 	i := exported(t, onGPU(t, m, numbers, `[1,2,3]`), cudaarray.WithStream(gpu.Legacy()))
 	take := func() error {
 		released := 0
-		a, err := cudaarray.Import(gpu, i, func() { released++ })
+		a, err := cudaarray.Import(i, cdevice.Lifetime{Release: func() { released++ }}, cudaarray.WithDevice(gpu))
 		if err == nil {
 			a.Release()
 		}

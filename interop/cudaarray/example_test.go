@@ -73,7 +73,7 @@ func Example() {
 	if err := json.Unmarshal(text, &from); err != nil {
 		log.Fatal(err)
 	}
-	back, err := cudaarray.Import(gpu, from, func() { /* drop the reference to the Python object */ })
+	back, err := cudaarray.Import(from, cdevice.Lifetime{Release: func() { /* drop the reference to the Python object */ }}, cudaarray.WithDevice(gpu))
 	if err != nil {
 		log.Fatal(err)
 	}

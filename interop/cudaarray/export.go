@@ -7,6 +7,7 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/internal/argument"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
 
@@ -19,14 +20,12 @@ import (
 // error, even if the event is complete.
 func Export(a *cdevice.Array, opts ...ExportOption) (Interface, error) {
 	var o exporting
-	for _, opt := range opts {
-		if opt != nil {
-			opt(&o)
-		}
+	if err := argument.Apply(opExport, &o, opts); err != nil {
+		return Interface{}, err
 	}
 	i, err := o.export(a)
 	if err != nil {
-		return Interface{}, err
+		return Interface{}, fielderr.During(opExport, err)
 	}
 	return i, nil
 }
@@ -34,11 +33,11 @@ func Export(a *cdevice.Array, opts ...ExportOption) (Interface, error) {
 func (o *exporting) export(a *cdevice.Array) (i Interface, err error) {
 	switch {
 	case a == nil:
-		return i, fielderr.Absent(fielderr.OpExport, "Array", "an array")
+		return i, fielderr.Absent(opExport, "Array", "an array")
 	case o.err != nil:
 		return i, o.err
 	case o.mask != nil && o.bitmap:
-		return i, fielderr.Invalid(fielderr.OpExport, "WithMask", "an array", "either WithMask or WithBitmapMask")
+		return i, fielderr.Invalid(opExport, "WithMask", "an array", "either WithMask or WithBitmapMask")
 	}
 	if i, err = o.array(a); err != nil {
 		return i, err
@@ -52,12 +51,12 @@ func (o *exporting) export(a *cdevice.Array) (i Interface, err error) {
 	if err != nil {
 		return i, err
 	}
-	return i, o.lend(a, &i)
+	return i, o.setStream(a, &i)
 }
 
 // array returns the interface of an array without its stream and its mask. It changes nothing.
 func (o *exporting) array(a *cdevice.Array) (i Interface, err error) {
-	typestr, lists, err := elements(fielderr.OpExport, a.DataType())
+	typestr, lists, err := elements(opExport, a.DataType())
 	if err != nil {
 		return i, err
 	}
@@ -79,7 +78,7 @@ func (o *exporting) check(a *cdevice.Array) error {
 	switch id.Type {
 	case device.CUDA, device.CUDAHost, device.CUDAManaged:
 	default:
-		return fielderr.New(fielderr.OpExport, "Array.DeviceID", id, "CUDA memory; CopyTo copies to it", device.ErrNotSupported)
+		return fielderr.New(opExport, "Array.DeviceID", id, "CUDA memory; CopyTo copies to it", device.ErrNotSupported)
 	}
 	if o.stream == nil {
 		return checkNoEvent(a)
@@ -89,11 +88,11 @@ func (o *exporting) check(a *cdevice.Array) error {
 		if of != nil {
 			got = "a stream of " + of.ID().String()
 		}
-		return fielderr.Invalid(fielderr.OpExport, "WithStream", got, fmt.Sprintf("a stream of cuda:%d", id.Ordinal))
+		return fielderr.Invalid(opExport, "WithStream", got, fmt.Sprintf("a stream of cuda:%d", id.Ordinal))
 	}
 	alive, err := a.Slice(0, 0)
 	if err != nil {
-		return fielderr.During(fielderr.OpExport, err)
+		return fielderr.During(opExport, err)
 	}
 	alive.Release()
 	return nil
@@ -107,20 +106,20 @@ func checkNoEvent(a *cdevice.Array) error {
 	pending := out.SyncEvent != 0
 	cdevice.ReleaseStruct(&out)
 	if pending {
-		return fielderr.Invalid(fielderr.OpExport, "Array", "an array with an event", "one without: WithStream orders consumers behind it, Array.Synchronize waits for it")
+		return fielderr.Invalid(opExport, "Array", "an array with an event", "one without: WithStream orders consumers behind it, Array.Synchronize waits for it")
 	}
 	return nil
 }
 
-// lend orders the stream behind the events of an array and its mask, sets it in their interface, and
+// setStream orders the stream behind the events of an array and its mask, sets it in their interface, and
 // records that work of the GPU may use their memory.
-func (o *exporting) lend(a *cdevice.Array, i *Interface) error {
+func (o *exporting) setStream(a *cdevice.Array, i *Interface) error {
 	for _, a := range []*cdevice.Array{a, o.mask} {
 		if a == nil {
 			continue
 		}
 		if err := o.order(a); err != nil {
-			return fielderr.During(fielderr.OpExport, err)
+			return fielderr.During(opExport, err)
 		}
 	}
 	if o.stream == nil {
@@ -139,7 +138,7 @@ func (o *exporting) lend(a *cdevice.Array, i *Interface) error {
 
 func (o *exporting) order(a *cdevice.Array) error {
 	if o.stream == nil {
-		return lendToAny(a)
+		return orderForAny(a)
 	}
 	if err := a.WaitOn(o.stream); err != nil {
 		return err
@@ -147,8 +146,8 @@ func (o *exporting) order(a *cdevice.Array) error {
 	return usedOnAny(a, o.stream.Device())
 }
 
-// lendToAny is order for consumers that wait for no stream.
-func lendToAny(a *cdevice.Array) error {
+// orderForAny is order for consumers that wait for no stream.
+func orderForAny(a *cdevice.Array) error {
 	dev, err := a.Device()
 	if err != nil {
 		return err
@@ -184,7 +183,7 @@ func (o *exporting) values(a *cdevice.Array, lists []int64, width int64) (device
 		path += ".Child(0)"
 		part, err := child.Slice(start*n, (start+count)*n)
 		if err != nil {
-			return 0, fielderr.During(fielderr.OpExport, fielderr.Within(path, err))
+			return 0, fielderr.During(opExport, fielderr.Within(path, err))
 		}
 		defer part.Release()
 		if err := o.checkNulls(path, part); err != nil {
@@ -205,11 +204,11 @@ func (o *exporting) checkNulls(path string, a *cdevice.Array) error {
 	case nulls == 0 || o.mask != nil || o.bitmap:
 		return nil
 	case nulls > 0:
-		return fielderr.Invalid(fielderr.OpExport, path+".NullCount", nulls, "0, or a mask: WithBitmapMask for cuDF, WithMask with an array of bytes")
+		return fielderr.Invalid(opExport, path+".NullCount", nulls, "0, or a mask: WithBitmapMask for cuDF, WithMask with an array of bytes")
 	case o.noNulls || a.Buffers()[0] == 0:
 		return nil
 	}
-	return fielderr.Invalid(fielderr.OpExport, path+".NullCount", "not known", "0: Array.CountNulls counts them, and WithoutNulls declares that there are none")
+	return fielderr.Invalid(opExport, path+".NullCount", "not known", "0: Array.CountNulls counts them, and WithoutNulls declares that there are none")
 }
 
 // bitmapOf returns the mask that is the validity bitmap of an array, or nil if it has none.
@@ -217,11 +216,11 @@ func (o *exporting) bitmapOf(a *cdevice.Array, i Interface) (*Interface, error) 
 	bitmap, offset := a.Buffers()[0], a.Offset()
 	switch {
 	case len(i.Shape) > 1:
-		return nil, fielderr.New(fielderr.OpExport, "type", fielderr.Type(a.DataType()), "no list for WithBitmapMask: a bitmap has no dimensions", arrow.ErrNotImplemented)
+		return nil, fielderr.New(opExport, "type", fielderr.Type(a.DataType()), "no list for WithBitmapMask: a bitmap has no dimensions", arrow.ErrNotImplemented)
 	case bitmap == 0 || a.NullCount() == 0:
 		return nil, nil
 	case offset%8 != 0:
-		return nil, fielderr.New(fielderr.OpExport, "Array.Offset", offset, "a multiple of 8 for WithBitmapMask: a mask begins with a whole byte", arrow.ErrNotImplemented)
+		return nil, fielderr.New(opExport, "Array.Offset", offset, "a multiple of 8 for WithBitmapMask: a mask begins with a whole byte", arrow.ErrNotImplemented)
 	}
 	mask := i
 	mask.TypeStr = bits
@@ -232,7 +231,7 @@ func (o *exporting) bitmapOf(a *cdevice.Array, i Interface) (*Interface, error) 
 // maskOf returns the mask that the caller made for an array.
 func (o *exporting) maskOf(a *cdevice.Array, i Interface) (*Interface, error) {
 	if id := o.mask.DeviceID(); id != a.DeviceID() {
-		return nil, fielderr.Invalid(fielderr.OpExport, "WithMask.DeviceID", id, a.DeviceID().String()+", as the array")
+		return nil, fielderr.Invalid(opExport, "WithMask.DeviceID", id, a.DeviceID().String()+", as the array")
 	}
 	plain := exporting{stream: o.stream, noNulls: o.noNulls}
 	mask, err := plain.array(o.mask)
@@ -243,10 +242,10 @@ func (o *exporting) maskOf(a *cdevice.Array, i Interface) (*Interface, error) {
 	case booleans, "|u1", "|i1":
 		mask.TypeStr = booleans
 	default:
-		return nil, fielderr.Invalid(fielderr.OpExport, "WithMask.type", fielderr.Type(o.mask.DataType()), "uint8, int8 or arrow.bool8")
+		return nil, fielderr.Invalid(opExport, "WithMask.type", fielderr.Type(o.mask.DataType()), "uint8, int8 or arrow.bool8")
 	}
 	if !sameShape(mask.Shape, i.Shape) {
-		return nil, fielderr.Invalid(fielderr.OpExport, "WithMask.shape", mask.Shape, fmt.Sprintf("%v, as the array", i.Shape))
+		return nil, fielderr.Invalid(opExport, "WithMask.shape", mask.Shape, fmt.Sprintf("%v, as the array", i.Shape))
 	}
 	return &mask, nil
 }

@@ -12,85 +12,91 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
 
-// Import makes an array of the memory that an interface describes. dev is the device of that
-// memory: a CUDA device, or its page-locked or managed memory. [DeviceOf] finds it. Import does not
-// read the memory, does not wait, and does not ask the driver about the address; Array.ValidateFull
-// does.
+// Import makes an array of the memory that an interface describes. It does not read the memory and does not
+// wait; Array.ValidateFull checks the contents.
 //
-// release drops the reference to the producer's object. It is called once, on any goroutine, after the
-// last use of the array and after pending work of the device, or before Import returns an error. It may
-// be nil.
+// It asks the driver on which device the memory is, unless [WithDevice] names the device: the driver must be
+// the default one. If no open GPU of this process knows the address, Import opens the first GPU and asks
+// again; a program that does not want the primary context of the first GPU opens another one before. Elements
+// that reach beyond the allocation that the driver finds, also those of the mask, are an error. An empty array
+// has no address: it is on the first GPU.
+//
+// It takes ownership of the memory, even if it returns an error: lifetime.Release drops the reference to the
+// producer's object, on any goroutine, after pending work of the device, or before Import returns an error.
+// lifetime.Ready is for an interface without a stream.
 //
 // The version must be 0 to 3, and the elements in C order without gaps. If the interface or its
 // mask names a stream, the array has an event behind the work enqueued on that stream so far;
-// PerThreadStream is the stream of the calling thread. The stream must be one of dev's GPU: for
-// page-locked or managed memory that another GPU fills, pass the device of that GPU. A mask of bits
-// (typestr "<t1", cuDF's) becomes the validity bitmap of a one-dimensional array. A mask of bytes
+// PerThreadStream is the stream of the calling thread. The stream must be one of the device's GPU. A mask of
+// bits (typestr "<t1", cuDF's) becomes the validity bitmap of a one-dimensional array. A mask of bytes
 // would have to be converted, and is an error.
-func Import(dev device.Device, i Interface, release func(), opts ...ImportOption) (*cdevice.Array, error) {
+func Import(i Interface, lifetime cdevice.Lifetime, opts ...ImportOption) (*cdevice.Array, error) {
 	var o importing
-	for _, opt := range opts {
-		if opt != nil {
-			opt(&o)
-		}
-	}
-	dt, data, ready, err := o.check(dev, &i)
+	dt, data, err := o.check(&i, &lifetime, opts)
 	if err != nil {
-		if release != nil {
-			release()
+		if !argument.IsNil(lifetime.Ready) {
+			_ = lifetime.Ready.Close() // the backend tries again itself
+		}
+		if lifetime.Release != nil {
+			lifetime.Release()
 		}
 		return nil, err
 	}
-	return cdevice.NewArray(dev, dt, data, cdevice.Lifetime{Ready: ready, Release: release})
+	a, err := cdevice.NewArray(o.dev, dt, data, lifetime)
+	return a, fielderr.During(opImport, err)
 }
 
-// check returns the arguments of NewArray. The event is the caller's.
-func (o *importing) check(dev device.Device, i *Interface) (dt arrow.DataType, data cdevice.ArrayData, ready device.Event, err error) {
-	if err := checkDevice(dev); err != nil {
-		return nil, data, nil, err
+// check returns the arguments of NewArray, and sets the event of the lifetime.
+func (o *importing) check(i *Interface, lifetime *cdevice.Lifetime, opts []ImportOption) (dt arrow.DataType, data cdevice.ArrayData, err error) {
+	if err := argument.Apply(opImport, o, opts); err != nil {
+		return nil, data, err
 	}
 	if o.err != nil {
-		return nil, data, nil, o.err
+		return nil, data, o.err
+	}
+	if o.dev == nil {
+		if o.dev, err = deviceOf(i); err != nil {
+			return nil, data, err
+		}
+	}
+	switch id := o.dev.ID(); id.Type {
+	case device.CUDA, device.CUDAHost, device.CUDAManaged:
+	default:
+		return nil, data, fielderr.Invalid(opImport, "WithDevice", id, "a CUDA device")
 	}
 	if i.Version < 0 || i.Version > Version {
-		return nil, data, nil, fielderr.Invalid(fielderr.OpImport, "version", i.Version, fmt.Sprintf("0 to %d", Version))
+		return nil, data, fielderr.Invalid(opImport, "version", i.Version, fmt.Sprintf("0 to %d", Version))
 	}
 	element, typestr, err := typeOf(i.TypeStr)
 	if err != nil {
-		return nil, data, nil, err
+		return nil, data, err
 	}
 	count, err := checkMemory(i, width(typestr))
 	if err != nil {
-		return nil, data, nil, err
+		return nil, data, err
 	}
 	if dt, err = o.typeFor(element, typestr, i.Shape); err != nil {
-		return nil, data, nil, err
+		return nil, data, err
 	}
 	data = nestedData(i, count)
 	field, stream := "stream", i.Stream
 	if i.Mask != nil {
 		if data.Buffers[0], err = bitmapIn(i); err != nil {
-			return nil, data, nil, err
+			return nil, data, err
 		}
 		data.NullCount = -1
 		if stream == nil {
 			field, stream = "mask.stream", i.Mask.Stream
 		}
 	}
-	ready, err = eventBehind(dev, field, stream)
-	return dt, data, ready, err
-}
-
-func checkDevice(dev device.Device) error {
-	if argument.IsNil(dev) {
-		return fielderr.Absent(fielderr.OpImport, "device", "a device")
+	if stream == nil {
+		return dt, data, nil
 	}
-	switch id := dev.ID(); id.Type {
-	case device.CUDA, device.CUDAHost, device.CUDAManaged:
-		return nil
-	default:
-		return fielderr.Invalid(fielderr.OpImport, "device", id, "a CUDA device")
+	if !argument.IsNil(lifetime.Ready) {
+		return nil, data, fielderr.Invalid(opImport, "lifetime.Ready", fielderr.Text("an event"), "none: the interface names a stream")
 	}
+	lifetime.Ready, err = eventBehind(o.dev, field, *stream)
+	return dt, data, err
 }
 
 // checkMemory checks where the elements are, and returns how many there are.
@@ -111,11 +117,11 @@ func checkPtr(field string, p device.Ptr, size, align int64) error {
 	case size == 0:
 		return nil
 	case p == 0:
-		return fielderr.Invalid(fielderr.OpImport, field, at, fmt.Sprintf("the address of %d bytes", size))
+		return fielderr.Invalid(opImport, field, at, fmt.Sprintf("the address of %d bytes", size))
 	case p%device.Ptr(align) != 0:
-		return fielderr.Invalid(fielderr.OpImport, field, at, fmt.Sprintf("a multiple of %d, the size of an element", align))
+		return fielderr.Invalid(opImport, field, at, fmt.Sprintf("a multiple of %d, the size of an element", align))
 	case uint64(p) > math.MaxUint64-uint64(size):
-		return fielderr.Invalid(fielderr.OpImport, field, at, fmt.Sprintf("the address of %d bytes", size))
+		return fielderr.Invalid(opImport, field, at, fmt.Sprintf("the address of %d bytes", size))
 	}
 	return nil
 }
@@ -125,13 +131,13 @@ func (o *importing) typeFor(element arrow.DataType, typestr string, shape []int6
 	if o.dt == nil {
 		return nested(element, shape), nil
 	}
-	of, lists, err := elements(fielderr.OpImport, o.dt)
+	of, lists, err := elements(opImport, o.dt)
 	if err != nil {
 		return nil, fielderr.Within("WithType", err)
 	}
 	fits := of == typestr || typestr == booleans && (of == "|i1" || of == "|u1")
 	if !fits || !sameShape(lists, shape[1:]) {
-		return nil, fielderr.Invalid(fielderr.OpImport, "WithType", fielderr.Type(o.dt), fmt.Sprintf("a type for typestr %q and shape %v", typestr, shape))
+		return nil, fielderr.Invalid(opImport, "WithType", fielderr.Type(o.dt), fmt.Sprintf("a type for typestr %q and shape %v", typestr, shape))
 	}
 	return o.dt, nil
 }
@@ -154,7 +160,7 @@ func bitmapIn(i *Interface) (device.Ptr, error) {
 		return 0, fielderr.Within("mask", err)
 	}
 	bad := func(field string, got, want any, is error) (device.Ptr, error) {
-		return 0, fielderr.New(fielderr.OpImport, "mask."+field, got, want, is)
+		return 0, fielderr.New(opImport, "mask."+field, got, want, is)
 	}
 	switch {
 	case typestr != bits:
@@ -175,16 +181,12 @@ func bitmapIn(i *Interface) (device.Ptr, error) {
 	return mask.Data.Ptr, checkPtr("mask.data", mask.Data.Ptr, (mask.Shape[0]+7)/8, 1)
 }
 
-// eventBehind returns an event behind the work that the stream has now; nil if there is no stream.
-// field is that of the stream.
-func eventBehind(dev device.Device, field string, stream *int64) (device.Event, error) {
-	if stream == nil {
-		return nil, nil
+// eventBehind returns an event behind the work that the stream has now. field is that of the stream.
+func eventBehind(dev device.Device, field string, stream int64) (device.Event, error) {
+	if stream <= 0 {
+		return nil, fielderr.Invalid(opImport, field, stream, "1 (legacy default), 2 (per-thread default) or the address of a CUstream")
 	}
-	if *stream <= 0 {
-		return nil, fielderr.Invalid(fielderr.OpImport, field, *stream, "1 (legacy default), 2 (per-thread default) or the address of a CUstream")
-	}
-	s, err := dev.WrapStream(uintptr(*stream))
+	s, err := dev.WrapStream(uintptr(stream))
 	if err != nil {
 		return nil, err
 	}
@@ -195,7 +197,7 @@ func eventBehind(dev device.Device, field string, stream *int64) (device.Event, 
 	}
 	if err := s.Record(e); err != nil {
 		_ = e.Close() // the backend tries again itself
-		return nil, fielderr.New(fielderr.OpImport, field, *stream, fmt.Sprintf("a stream of cuda:%d, as the device that Import was given", dev.ID().Ordinal), err)
+		return nil, fielderr.New(opImport, field, stream, fmt.Sprintf("a stream of cuda:%d, as the memory", dev.ID().Ordinal), err)
 	}
 	return e, nil
 }

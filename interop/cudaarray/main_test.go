@@ -100,7 +100,7 @@ func text(t *testing.T, a *cdevice.Array) string {
 func values(t *testing.T, dev device.Device, i cudaarray.Interface, opts ...cudaarray.ImportOption) string {
 	t.Helper()
 	released := 0
-	a, err := cudaarray.Import(dev, i, func() { released++ }, opts...)
+	a, err := cudaarray.Import(i, cdevice.Lifetime{Release: func() { released++ }}, append(opts, cudaarray.WithDevice(dev))...)
 	require.NoError(t, err)
 	defer func() {
 		a.Release()

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/cdevice/cdevicetest"
 	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
@@ -28,7 +29,7 @@ func TestGPUBitmapMasks(t *testing.T) {
 	assert.Equal(t, "[9 (null) 11]", values(t, gpu, part))
 
 	assert.Nil(t, exported(t, onGPU(t, m, numbers, `[1,2]`), cudaarray.WithBitmapMask()).Mask, "without nulls there is none")
-	back, err := cudaarray.Import(gpu, part, nil)
+	back, err := cudaarray.Import(part, cdevice.Lifetime{}, cudaarray.WithDevice(gpu))
 	require.NoError(t, err)
 	defer back.Release()
 	assert.EqualValues(t, -1, back.NullCount())
@@ -60,7 +61,7 @@ func TestGPUMasksHaveTheStream(t *testing.T) {
 	require.NoError(t, s.Record(reached))
 	staysPending(t, reached)
 	bitmap.Stream = nil
-	imported, err := cudaarray.Import(gpu, bitmap, nil)
+	imported, err := cudaarray.Import(bitmap, cdevice.Lifetime{}, cudaarray.WithDevice(gpu))
 	require.NoError(t, err)
 	pending, err := imported.Ready()
 	require.NoError(t, err)

@@ -9,7 +9,13 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
 
-// ExportOption is an option of [Export]. A nil option does nothing.
+// The operations that errors name.
+const (
+	opExport = "cudaarray: export"
+	opImport = "cudaarray: import"
+)
+
+// ExportOption is an option of [Export].
 type ExportOption func(*exporting)
 
 type exporting struct {
@@ -34,7 +40,7 @@ func (o *exporting) fail(err error) {
 func WithStream(s device.Stream) ExportOption {
 	return func(o *exporting) {
 		if argument.IsNil(s) {
-			o.fail(fielderr.Absent(fielderr.OpExport, "WithStream", "a stream"))
+			o.fail(fielderr.Absent(opExport, "WithStream", "a stream"))
 			return
 		}
 		o.stream = s
@@ -48,7 +54,7 @@ func WithStream(s device.Stream) ExportOption {
 func WithMask(mask *cdevice.Array) ExportOption {
 	return func(o *exporting) {
 		if mask == nil {
-			o.fail(fielderr.Absent(fielderr.OpExport, "WithMask", "an array"))
+			o.fail(fielderr.Absent(opExport, "WithMask", "an array"))
 			return
 		}
 		o.mask = mask
@@ -80,12 +86,26 @@ func WithWritable() ExportOption {
 	return func(o *exporting) { o.writable = true }
 }
 
-// ImportOption is an option of [Import]. A nil option does nothing.
+// ImportOption is an option of [Import].
 type ImportOption func(*importing)
 
 type importing struct {
 	dt  arrow.DataType // nil: that of the typestr
-	err error
+	dev device.Device  // nil: the one that the driver names
+	err error          // of an option
+}
+
+// WithDevice names the device of the memory: a CUDA device, or its page-locked or managed memory. [Import]
+// does not ask the driver then. It is for page-locked or managed memory that another GPU than the driver's
+// answer fills, and for an empty array, which has no address, on another GPU than the first.
+func WithDevice(dev device.Device) ImportOption {
+	return func(o *importing) {
+		if argument.IsNil(dev) {
+			o.err = fielderr.Absent(opImport, "WithDevice", "a device")
+			return
+		}
+		o.dev = dev
+	}
 }
 
 // WithType names the type of the array where the typestr leaves a choice: arrow.bool8 for booleans, a
@@ -94,7 +114,7 @@ type importing struct {
 func WithType(dt arrow.DataType) ImportOption {
 	return func(o *importing) {
 		if argument.IsNil(dt) {
-			o.err = fielderr.Absent(fielderr.OpImport, "WithType", "a data type")
+			o.err = fielderr.Absent(opImport, "WithType", "a data type")
 			return
 		}
 		o.dt = dt

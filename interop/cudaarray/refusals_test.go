@@ -17,6 +17,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
 	"github.com/arrowdevice/arrowdevice/internal/testing/nilargs"
+	"github.com/arrowdevice/arrowdevice/internal/testing/otherprocess"
 	"github.com/arrowdevice/arrowdevice/interop/cudaarray"
 	"github.com/arrowdevice/arrowdevice/memory/cudaalloc"
 )
@@ -78,7 +79,7 @@ func TestExportRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			i, err := cudaarray.Export(c.a, c.opts...)
-			assert.ErrorContains(t, err, "cdevice: export: ")
+			assert.ErrorContains(t, err, "cudaarray: export: ")
 			assert.ErrorContains(t, err, c.want)
 			assert.ErrorIs(t, err, c.is)
 			assert.Zero(t, i)
@@ -187,7 +188,7 @@ func TestImportRefuses(t *testing.T) {
 	} {
 		refused(t, gpu, good, want, nil, cudaarray.WithType(dt))
 	}
-	refused(t, device.CPUDevice(), good, "device = cpu, want a CUDA device", invalid)
+	refused(t, device.CPUDevice(), good, "WithDevice = cpu, want a CUDA device", invalid)
 }
 
 // A refused export orders no stream, and does not keep the memory for later work.
@@ -255,13 +256,13 @@ func TestStreamOfAnotherGPU(t *testing.T) {
 	i := exported(t, pinned)
 	handle := int64(cudatest.NewStream(t, m.GPUs[1]).Handle())
 	i.Stream = &handle
-	want := fmt.Sprintf("stream = %d, want a stream of cuda:0, as the device that Import was given: cuda: cuEventRecord(", handle)
+	want := fmt.Sprintf("stream = %d, want a stream of cuda:0, as the memory: cuda: cuEventRecord(", handle)
 	refused(t, m.GPUs[0].Pinned(), i, want, cudaalloc.InvalidHandle)
 	assert.Equal(t, "[1 2 3]", values(t, m.GPUs[1].Pinned(), i))
 }
 
 // The device of memory is asked for with its size, beyond which no element may be.
-func TestGPUDeviceOfRefusesWhatExceedsTheAllocation(t *testing.T) {
+func TestGPUImportRefusesWhatExceedsTheAllocation(t *testing.T) {
 	cdevicetest.CheckLeaks(t)
 	m := cudatest.One(t, cudasim.Options{})
 	for _, dev := range []device.Device{m.GPUs[0], m.GPUs[0].Pinned(), m.GPUs[0].Managed()} {
@@ -279,8 +280,8 @@ func TestGPUDeviceOfRefusesWhatExceedsTheAllocation(t *testing.T) {
 		masked.Mask = &cudaarray.Interface{Shape: []int64{1 << 20}, TypeStr: "<t1", Data: good.Data}
 		bad["mask.shape = [1048576]"] = masked
 		for want, i := range bad {
-			_, err := cudaarray.DeviceOf(i)
-			assert.ErrorContains(t, err, "cdevice: import: ")
+			_, err := cudaarray.Import(i, cdevice.Lifetime{})
+			assert.ErrorContains(t, err, "cudaarray: import: ")
 			assert.ErrorContains(t, err, want, dev.ID())
 		}
 	}
@@ -290,15 +291,66 @@ func TestGPUDeviceOfRefusesWhatExceedsTheAllocation(t *testing.T) {
 func refused(t *testing.T, dev device.Device, i cudaarray.Interface, want string, is error, opts ...cudaarray.ImportOption) {
 	t.Helper()
 	released := 0
-	_, err := cudaarray.Import(dev, i, func() { released++ }, opts...)
-	assert.ErrorContains(t, err, "cdevice: import: ")
+	_, err := cudaarray.Import(i, cdevice.Lifetime{Release: func() { released++ }}, append(opts, cudaarray.WithDevice(dev))...)
+	assert.ErrorContains(t, err, "cudaarray: import: ")
 	assert.ErrorContains(t, err, want)
 	if is != nil {
 		assert.ErrorIs(t, err, is)
 	}
 	assert.Equal(t, 1, released)
-	_, again := cudaarray.Import(dev, i, nil, opts...)
+	_, again := cudaarray.Import(i, cdevice.Lifetime{}, append(opts, cudaarray.WithDevice(dev))...)
 	assert.Equal(t, err, again, "without a function to call")
+}
+
+// Memory has one event: that of the lifetime, or of the stream that the interface names. It is closed in any case.
+func TestGPUImportTakesOneEvent(t *testing.T) {
+	cdevicetest.CheckLeaks(t)
+	m := cudatest.One(t, cudasim.Options{})
+	gpu := m.GPUs[0]
+	i := exported(t, onGPU(t, m, numbers, `[1,2,3]`))
+	event := func() device.Event {
+		s := cudatest.NewStream(t, gpu)
+		e, err := gpu.NewEvent()
+		require.NoError(t, err)
+		require.NoError(t, s.Record(e))
+		return e
+	}
+	released := 0
+	lifetime := func() cdevice.Lifetime { return cdevice.Lifetime{Ready: event(), Release: func() { released++ }} }
+	a, err := cudaarray.Import(i, lifetime(), cudaarray.WithDevice(gpu))
+	require.NoError(t, err)
+	assert.Equal(t, "[1 2 3]", text(t, a))
+	a.Release()
+	i.Stream = number(cudaarray.LegacyStream)
+	_, err = cudaarray.Import(i, lifetime(), cudaarray.WithDevice(gpu))
+	assert.ErrorContains(t, err, "cudaarray: import: lifetime.Ready = an event, want none: the interface names a stream")
+	flush(t, gpu)
+	assert.Equal(t, 2, released)
+}
+
+// The default driver knows the device of the memory. So the test is in a process of its own.
+func TestImportFindsTheDevice(t *testing.T) {
+	otherprocess.Start(t, "TestDeviceOfMemory", cudatest.Simulated(t, cudasim.Options{}).Path()).End(0)
+}
+
+// TestDeviceOfMemory is the other process. An empty array, which has no address, is on the first GPU.
+func TestDeviceOfMemory(t *testing.T) {
+	otherprocess.Caller(t)
+	gpu, err := cudaalloc.Open(0)
+	require.NoError(t, err)
+	for _, dev := range []device.Device{gpu, gpu.Pinned(), gpu.Managed()} {
+		a := ready(t, fromJSON(t, numbers, `[1,2,3]`), dev)
+		got, err := cudaarray.Import(exported(t, a), cdevice.Lifetime{})
+		require.NoError(t, err)
+		assert.Equal(t, dev.ID(), got.DeviceID())
+		assert.Equal(t, text(t, a), text(t, got))
+		got.Release()
+	}
+	got, err := cudaarray.Import(cudaarray.Interface{Shape: []int64{0}, TypeStr: "<i8", Version: 3}, cdevice.Lifetime{})
+	require.NoError(t, err)
+	assert.Equal(t, gpu.ID(), got.DeviceID())
+	got.Release()
+	require.NoError(t, gpu.Flush(background))
 }
 
 // Forms of the same array are taken: earlier versions, strides that say nothing, byte orders of a byte.
@@ -333,22 +385,20 @@ func TestNilArguments(t *testing.T) {
 		_, err := cudaarray.Export(a, opts...)
 		return err
 	}
-	take := func(dev device.Device, release func(), opts ...cudaarray.ImportOption) error {
-		got, err := cudaarray.Import(dev, i, release, opts...)
+	take := func(opts ...cudaarray.ImportOption) error {
+		got, err := cudaarray.Import(i, cdevice.Lifetime{}, append([]cudaarray.ImportOption{cudaarray.WithDevice(gpu)}, opts...)...)
 		if err == nil {
 			got.Release()
 		}
 		return err
 	}
-	nothing := func() {}
 	nilargs.Check(t, "github.com/arrowdevice/arrowdevice/interop/cudaarray", arrow.ErrInvalid, map[string]nilargs.Row{
-		"Export(a)":       {Call: func() error { return export(nil) }, Want: "cdevice: export: Array = nil, want an array"},
-		"Export(opts...)": {Call: func() error { return export(a, nil) }},
+		"Export(a)":       {Call: func() error { return export(nil) }, Want: "cudaarray: export: Array = nil, want an array"},
+		"Export(opts...)": {Call: func() error { return export(a, nil) }, Want: "cudaarray: export: opts[0] = nil, want an option"},
 		"WithStream(s)":   {Call: func() error { return export(a, cudaarray.WithStream((*cudaalloc.Stream)(nil))) }, Want: "export: WithStream = nil, want a stream"},
 		"WithMask(mask)":  {Call: func() error { return export(a, cudaarray.WithMask(nil)) }, Want: "export: WithMask = nil, want an array"},
-		"Import(dev)":     {Call: func() error { return take((*cudaalloc.Device)(nil), nothing) }, Want: "import: device = nil, want a device"},
-		"Import(release)": {Call: func() error { return take(gpu, nil) }},
-		"Import(opts...)": {Call: func() error { return take(gpu, nothing, nil) }},
-		"WithType(dt)":    {Call: func() error { return take(gpu, nothing, cudaarray.WithType(nil)) }, Want: "import: WithType = nil, want a data type"},
+		"WithDevice(dev)": {Call: func() error { return take(cudaarray.WithDevice((*cudaalloc.Device)(nil))) }, Want: "import: WithDevice = nil, want a device"},
+		"Import(opts...)": {Call: func() error { return take(nil) }, Want: "cudaarray: import: opts[1] = nil, want an option"},
+		"WithType(dt)":    {Call: func() error { return take(cudaarray.WithType(nil)) }, Want: "import: WithType = nil, want a data type"},
 	})
 }

@@ -18,13 +18,13 @@ func sameShape(a, b []int64) bool { return slices.Equal(a, b) }
 // checkShape checks the dimensions of an import, and returns the number of elements.
 func checkShape(shape []int64, width int64) (count int64, err error) {
 	bad := func(want string) (int64, error) {
-		return 0, fielderr.Invalid(fielderr.OpImport, "shape", shape, want)
+		return 0, fielderr.Invalid(opImport, "shape", shape, want)
 	}
 	switch {
 	case len(shape) == 0:
 		return bad("at least one dimension: an array has a length")
 	case len(shape) > maxDimensions:
-		return 0, fielderr.Invalid(fielderr.OpImport, "shape", fmt.Sprintf("%d dimensions", len(shape)), fmt.Sprintf("at most %d", maxDimensions))
+		return 0, fielderr.Invalid(opImport, "shape", fmt.Sprintf("%d dimensions", len(shape)), fmt.Sprintf("at most %d", maxDimensions))
 	}
 	count = 1
 	for i, n := range shape {
@@ -47,7 +47,7 @@ func checkStrides(i *Interface, width, count int64) error {
 		return nil
 	}
 	if len(i.Strides) != len(i.Shape) {
-		return fielderr.Invalid(fielderr.OpImport, "strides", fmt.Sprintf("%d numbers", len(i.Strides)), fmt.Sprintf("%d, one for each dimension", len(i.Shape)))
+		return fielderr.Invalid(opImport, "strides", fmt.Sprintf("%d numbers", len(i.Strides)), fmt.Sprintf("%d, one for each dimension", len(i.Shape)))
 	}
 	want := make([]int64, len(i.Shape))
 	compact, next := true, width
@@ -61,7 +61,7 @@ func checkStrides(i *Interface, width, count int64) error {
 	if compact || count == 0 {
 		return nil
 	}
-	return fielderr.New(fielderr.OpImport, "strides", i.Strides, fmt.Sprintf("%v: Arrow's arrays have no gaps and no other order, so the producer makes a contiguous copy", want), arrow.ErrNotImplemented)
+	return fielderr.New(opImport, "strides", i.Strides, fmt.Sprintf("%v: Arrow's arrays have no gaps and no other order, so the producer makes a contiguous copy", want), arrow.ErrNotImplemented)
 }
 
 // nested returns the type of an array of a shape whose elements are of type dt.

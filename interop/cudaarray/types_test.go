@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/cdevice/cdevicetest"
 	"github.com/arrowdevice/arrowdevice/cudasim"
 	"github.com/arrowdevice/arrowdevice/internal/testing/cudatest"
@@ -73,7 +74,7 @@ func TestGPUTypes(t *testing.T) {
 					assert.Nil(t, each.i.Stream)
 					assert.Equal(t, each.want, values(t, dev, each.i, cudaarray.WithType(c.dt)))
 
-					back, err := cudaarray.Import(dev, each.i, nil)
+					back, err := cudaarray.Import(each.i, cdevice.Lifetime{}, cudaarray.WithDevice(dev))
 					require.NoError(t, err)
 					want := c.back
 					if want == nil {
@@ -117,7 +118,7 @@ func TestGPUExtensionsAreTheirStorage(t *testing.T) {
 	storage := fromJSON(t, arrow.FixedSizeListOf(2, arrow.PrimitiveTypes.Int32), `[[1,2],[3,4]]`)
 	i := exported(t, ready(t, storage, m.GPUs[0]))
 	pairs := &pairType{arrow.ExtensionBase{Storage: storage.DataType()}}
-	a, err := cudaarray.Import(m.GPUs[0], i, nil, cudaarray.WithType(pairs))
+	a, err := cudaarray.Import(i, cdevice.Lifetime{}, cudaarray.WithDevice(m.GPUs[0]), cudaarray.WithType(pairs))
 	require.NoError(t, err)
 	defer a.Release()
 	assert.Equal(t, pairs, a.DataType())

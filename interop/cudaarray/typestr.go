@@ -102,13 +102,13 @@ func typeOf(typestr string) (dt arrow.DataType, canonical string, err error) {
 	if !ok {
 		want = "a number of 1, 2, 4 or 8 bytes (f: 2, 4 or 8)"
 	}
-	return nil, "", fielderr.New(fielderr.OpImport, "typestr", quoted(typestr), want, arrow.ErrNotImplemented)
+	return nil, "", fielderr.New(opImport, "typestr", quoted(typestr), want, arrow.ErrNotImplemented)
 }
 
 // ordered returns the typestr with the byte order as elements returns it: "|" for elements of one byte.
 func ordered(typestr string) (string, error) {
 	bad := func(want string, is error) (string, error) {
-		return "", fielderr.New(fielderr.OpImport, "typestr", quoted(typestr), want, is)
+		return "", fielderr.New(opImport, "typestr", quoted(typestr), want, is)
 	}
 	if len(typestr) < 3 || typestr[2] < '1' || typestr[2] > '9' {
 		return bad(`one like "<i8": the byte order, the kind and the bytes`, arrow.ErrInvalid)

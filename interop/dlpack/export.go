@@ -74,7 +74,7 @@ type exported struct {
 func export(a *cdevice.Array, o *exportOptions, opts []ExportOption, size uintptr) (exported, error) {
 	var none exported
 	if a == nil {
-		return none, fielderr.Absent(fielderr.OpExport, "Array", "an array")
+		return none, fielderr.Absent(opExport, "Array", "an array")
 	}
 	if err := o.apply(a, opts); err != nil {
 		return none, err
@@ -89,7 +89,7 @@ func export(a *cdevice.Array, o *exportOptions, opts []ExportOption, size uintpt
 	}
 	var arr cdevice.CArrowDeviceArray
 	if err := cdevice.ExportArray(a, &arr, nil); err != nil {
-		return none, err
+		return none, fielderr.During(opExport, err)
 	}
 	done := false
 	defer func() {
@@ -144,9 +144,11 @@ func fillShape(t *Tensor, length int64, inner []int64) {
 
 // apply applies the options, and finds the stream of a number.
 func (o *exportOptions) apply(a *cdevice.Array, opts []ExportOption) error {
-	for _, opt := range opts {
+	for i, opt := range opts {
 		if !argument.IsNil(opt) {
 			opt.applyExport(o)
+		} else if o.err == nil {
+			o.err = argument.Nil(opExport, fmt.Sprintf("opts[%d]", i), "an option")
 		}
 	}
 	if o.err != nil || !o.byNum {
@@ -158,7 +160,7 @@ func (o *exportOptions) apply(a *cdevice.Array, opts []ExportOption) error {
 	}
 	dev, err := a.Device()
 	if err != nil {
-		return fielderr.New(fielderr.OpExport, "WithStreamNumber", o.number, "a stream of "+a.DeviceID().String(), err)
+		return fielderr.New(opExport, "WithStreamNumber", o.number, "a stream of "+a.DeviceID().String(), err)
 	}
 	o.stream, _, err = StreamOf(dev, o.number)
 	return err
@@ -178,10 +180,10 @@ func (o *exportOptions) checkReady(a *cdevice.Array) (bool, error) {
 	ready, err := a.Ready()
 	ordered := o.stream != nil || o.pending
 	if errors.Is(err, cdevice.ErrReleased) || err != nil && !ordered {
-		return false, fielderr.During(fielderr.OpExport, err)
+		return false, fielderr.During(opExport, err)
 	}
 	if !ready && !ordered {
-		return false, fielderr.Invalid(fielderr.OpExport, "Array", "an array with a pending event", "one that is ready: call Synchronize, or pass the consumer's stream (WithStream)")
+		return false, fielderr.Invalid(opExport, "Array", "an array with a pending event", "one that is ready: call Synchronize, or pass the consumer's stream (WithStream)")
 	}
 	return ready && err == nil, nil
 }
@@ -192,11 +194,11 @@ func (o *exportOptions) order(a *cdevice.Array) error {
 		return lendToAny(a)
 	}
 	if err := a.WaitOn(o.stream); err != nil {
-		return aboutStream(fielderr.OpExport, o.streamOption(), o.stream, err)
+		return aboutStream(opExport, o.streamOption(), o.stream, err)
 	}
 	switch dev := o.stream.Device(); {
 	case dev == nil:
-		return fielderr.Invalid(fielderr.OpExport, o.streamOption(), "a stream of no device", "a stream")
+		return fielderr.Invalid(opExport, o.streamOption(), "a stream of no device", "a stream")
 	case dev.ID().Type == device.CPU: // its work completes at once
 		return lendToAny(a)
 	default:
@@ -230,7 +232,7 @@ func usedOnAny(a *cdevice.Array, dev device.Device) error {
 		return err
 	}
 	defer s.Close() // borrowed
-	return fielderr.During(fielderr.OpExport, a.UsedOn(s))
+	return fielderr.During(opExport, a.UsedOn(s))
 }
 
 // numbered reports whether DLPack numbers the devices of a type. Plain, pinned and managed memory all
@@ -250,7 +252,7 @@ func deviceOf(id device.ID) (Device, error) {
 		number = 0
 	}
 	if number < 0 || number > math.MaxInt32 {
-		return Device{}, fielderr.Invalid(fielderr.OpExport, "Array.DeviceID", id.String(), "a device whose number fits into 32 bits")
+		return Device{}, fielderr.Invalid(opExport, "Array.DeviceID", id.String(), "a device whose number fits into 32 bits")
 	}
 	return Device{Type: int32(id.Type), ID: int32(number)}, nil
 }

@@ -142,7 +142,7 @@ func TestFlagsAndVersion(t *testing.T) {
 	assert.EqualValues(t, dlpack.MinorVersion, out.Minor)
 	assert.EqualValues(t, dlpack.FlagReadOnly, out.Flags)
 	out.Delete()
-	out, err = dlpack.Export(a, dlpack.WithIsCopied(), nil)
+	out, err = dlpack.Export(a, dlpack.WithIsCopied())
 	require.NoError(t, err)
 	assert.EqualValues(t, dlpack.FlagIsCopied, out.Flags)
 	out.Delete()
@@ -256,7 +256,7 @@ func TestExportHoldsTheMemory(t *testing.T) {
 		for _, opts := range [][]dlpack.ExportOption{nil, {dlpack.WithStream(hostStream(t))}, {dlpack.WithPending()}} {
 			_, err = f.export(a, opts...)
 			assert.ErrorIs(t, err, cdevice.ErrReleased)
-			assert.ErrorContains(t, err, "cdevice: export: Array")
+			assert.ErrorContains(t, err, "dlpack: export: Array")
 		}
 	})
 }
@@ -314,7 +314,7 @@ func TestDeleterThatPanics(t *testing.T) {
 	bridge.OnPanic = func(v any, _ []byte) { panicked = v }
 	peer := cpeer.NewTensor(cpeer.TensorFields{Data: numbers(t), DeviceType: 1, Bits: 32, Lanes: 1, Shape: []int64{1}})
 	defer peer.Free()
-	a, err := dlpack.Import(dlpack.ManagedTensorVersionedFromPtr(peer.Versioned()), dlpack.WithImport(cdevice.WithReleaser(func(release func()) {
+	a, err := dlpack.Import(dlpack.ManagedTensorVersionedFromPtr(peer.Versioned()), dlpack.WithImportOptions(cdevice.WithReleaser(func(release func()) {
 		release()
 		panic("of the releaser")
 	})))

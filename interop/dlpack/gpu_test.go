@@ -118,7 +118,7 @@ func TestGPURoundTrip(t *testing.T) {
 				out, err := f.export(a, dlpack.WithStream(between))
 				require.NoError(t, err)
 				a.Release()
-				back, err := f.take(out.address, dlpack.WithStream(between), dlpack.WithImport(cdevice.WithDevice(gpu)))
+				back, err := f.take(out.address, dlpack.WithStream(between), dlpack.WithImportOptions(cdevice.WithDevice(gpu)))
 				require.NoError(t, err)
 				ready, err := back.Ready()
 				require.NoError(t, err)
@@ -148,7 +148,7 @@ func TestGPUDeleterComesAfterWork(t *testing.T) {
 		open := m.Hold(t, stream)
 		var deleted atomic.Bool
 		done := make(chan struct{})
-		a, err := f.take(addressOf(peer, f), dlpack.WithStream(stream), dlpack.WithImport(cdevice.WithDevice(gpu), cdevice.WithReleaser(func(release func()) {
+		a, err := f.take(addressOf(peer, f), dlpack.WithStream(stream), dlpack.WithImportOptions(cdevice.WithDevice(gpu), cdevice.WithReleaser(func(release func()) {
 			release()
 			deleted.Store(true)
 			close(done)
@@ -186,7 +186,7 @@ func TestGPUExportKeepsTheMemory(t *testing.T) {
 				defer peer.Free()
 				var deleted atomic.Bool
 				done := make(chan struct{})
-				a, err := f.take(addressOf(peer, f), dlpack.WithImport(cdevice.WithDevice(gpu), cdevice.WithReleaser(func(release func()) {
+				a, err := f.take(addressOf(peer, f), dlpack.WithImportOptions(cdevice.WithDevice(gpu), cdevice.WithReleaser(func(release func()) {
 					release()
 					deleted.Store(true)
 					close(done)
@@ -221,7 +221,7 @@ func TestGPUPinnedAndManaged(t *testing.T) {
 					require.NoError(t, err)
 					assert.Equal(t, dlpack.Device{Type: int32(dev.ID().Type)}, out.Device)
 					a.Release()
-					back, err := f.take(out.address, dlpack.WithStream(stream), dlpack.WithImport(cdevice.WithDevice(dev)))
+					back, err := f.take(out.address, dlpack.WithStream(stream), dlpack.WithImportOptions(cdevice.WithDevice(dev)))
 					require.NoError(t, err)
 					assert.Equal(t, dev.ID(), back.DeviceID())
 					assert.Equal(t, "[[1 2] [3 4] [5 6]]", onHost(t, back))
@@ -242,7 +242,7 @@ func TestGPUPinnedWithoutStream(t *testing.T) {
 		out, err := dlpack.Export(a)
 		require.NoError(t, err)
 		a.Release()
-		back, err := dlpack.Import(out, dlpack.WithImport(cdevice.WithDevice(dev)))
+		back, err := dlpack.Import(out, dlpack.WithImportOptions(cdevice.WithDevice(dev)))
 		require.NoError(t, err)
 		assert.Equal(t, dev.ID(), back.DeviceID())
 		assert.Equal(t, "[[1 2] [3 4] [5 6]]", onHost(t, back))

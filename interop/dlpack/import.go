@@ -38,11 +38,11 @@ import (
 // that Arrow does not have. Those of a driver, which records the event on the stream, wrap neither.
 func Import(t *ManagedTensorVersioned, opts ...ImportOption) (*cdevice.Array, error) {
 	if t == nil {
-		return nil, fielderr.Absent(fielderr.OpImport, "DLManagedTensorVersioned", "a tensor")
+		return nil, fielderr.Absent(opImport, "DLManagedTensorVersioned", "a tensor")
 	}
 	from := source{address(t), true, "DLManagedTensorVersioned"}
 	if t.Major != MajorVersion {
-		err := fielderr.New(fielderr.OpImport, from.name+".version.major", t.Major, fmt.Sprint(MajorVersion), arrow.ErrNotImplemented)
+		err := fielderr.New(opImport, from.name+".version.major", t.Major, fmt.Sprint(MajorVersion), arrow.ErrNotImplemented)
 		return from.refuse(err, opts)
 	}
 	return from.take(&t.Tensor, opts)
@@ -51,7 +51,7 @@ func Import(t *ManagedTensorVersioned, opts ...ImportOption) (*cdevice.Array, er
 // ImportLegacy makes an array of a tensor in the legacy form. All of [Import] holds.
 func ImportLegacy(t *ManagedTensor, opts ...ImportOption) (*cdevice.Array, error) {
 	if t == nil {
-		return nil, fielderr.Absent(fielderr.OpImport, "DLManagedTensor", "a tensor")
+		return nil, fielderr.Absent(opImport, "DLManagedTensor", "a tensor")
 	}
 	return source{address(t), false, "DLManagedTensor"}.take(&t.Tensor, opts)
 }
@@ -88,11 +88,11 @@ func (from source) take(t *Tensor, opts []ImportOption) (*cdevice.Array, error) 
 	defer a.Release()
 	ordered, err := a.RecordEvent(o.stream)
 	if err != nil {
-		return nil, aboutStream(fielderr.OpImport, "WithStream", o.stream, err)
+		return nil, aboutStream(opImport, "WithStream", o.stream, err)
 	}
 	if err := ordered.UsedOn(o.stream); err != nil {
 		ordered.Release()
-		return nil, aboutStream(fielderr.OpImport, "WithStream", o.stream, err)
+		return nil, aboutStream(opImport, "WithStream", o.stream, err)
 	}
 	return ordered, nil
 }
@@ -101,6 +101,7 @@ func (from source) take(t *Tensor, opts []ImportOption) (*cdevice.Array, error) 
 func (from source) rename(err error) error {
 	var e *fielderr.Error
 	if errors.As(err, &e) {
+		e.Op = opImport
 		if member, ok := strings.CutPrefix(e.Field, "ArrowDeviceArray."); ok {
 			e.Field = from.name + ".dl_tensor.device." + member
 		}
@@ -130,9 +131,11 @@ func streamType(t device.Type) device.Type {
 }
 
 func (o *importOptions) apply(opts []ImportOption) error {
-	for _, opt := range opts {
+	for i, opt := range opts {
 		if !argument.IsNil(opt) {
 			opt.applyImport(o)
+		} else if o.err == nil {
+			o.err = argument.Nil(opImport, fmt.Sprintf("opts[%d]", i), "an option")
 		}
 	}
 	return o.err
@@ -203,7 +206,7 @@ func check(t *Tensor) (v view, err error) {
 		return v, err
 	}
 	if d := t.Device; device.Type(d.Type) == device.CPU && d.ID != 0 && d.ID != device.NoOrdinal {
-		return v, fielderr.Invalid(fielderr.OpImport, "device.device_id", d.ID, "0 for cpu")
+		return v, fielderr.Invalid(opImport, "device.device_id", d.ID, "0 for cpu")
 	}
 	size := int64(t.DType.Bits / 8)
 	count, err := v.measure(t, size)
@@ -225,10 +228,10 @@ func check(t *Tensor) (v view, err error) {
 // measure sets the shape, and returns the number of elements.
 func (v *view) measure(t *Tensor, size int64) (count int64, err error) {
 	if t.NDim < 0 || t.NDim > maxDims {
-		return 0, fielderr.Invalid(fielderr.OpImport, "ndim", t.NDim, fmt.Sprintf("0 to %d", maxDims))
+		return 0, fielderr.Invalid(opImport, "ndim", t.NDim, fmt.Sprintf("0 to %d", maxDims))
 	}
 	if t.NDim > 0 && t.Shape == 0 {
-		return 0, fielderr.Invalid(fielderr.OpImport, "shape", fielderr.NULL, "the sizes of the dimensions")
+		return 0, fielderr.Invalid(opImport, "shape", fielderr.NULL, "the sizes of the dimensions")
 	}
 	v.shape = append(v.shape, abi.Slice[int64](t.Shape, int(t.NDim))...)
 	if t.NDim == 0 {
@@ -240,11 +243,11 @@ func (v *view) measure(t *Tensor, size int64) (count int64, err error) {
 		field := fmt.Sprintf("shape[%d]", i)
 		switch {
 		case n < 0:
-			return 0, fielderr.Invalid(fielderr.OpImport, field, n, "at least 0")
+			return 0, fielderr.Invalid(opImport, field, n, "at least 0")
 		case i > 0 && n == 0:
-			return 0, fielderr.New(fielderr.OpImport, field, n, "at least 1: arrow-go has no lists of 0 elements", arrow.ErrNotImplemented)
+			return 0, fielderr.New(opImport, field, n, "at least 1: arrow-go has no lists of 0 elements", arrow.ErrNotImplemented)
 		case i > 0 && n > math.MaxInt32:
-			return 0, fielderr.New(fielderr.OpImport, field, n, fmt.Sprintf("at most %d, as fixed_size_list has", math.MaxInt32), arrow.ErrNotImplemented)
+			return 0, fielderr.New(opImport, field, n, fmt.Sprintf("at most %d, as fixed_size_list has", math.MaxInt32), arrow.ErrNotImplemented)
 		}
 		empty = empty || n == 0
 	}
@@ -254,7 +257,7 @@ func (v *view) measure(t *Tensor, size int64) (count int64, err error) {
 	for i, n := range v.shape {
 		high, low := bits.Mul64(total, uint64(n))
 		if high != 0 || low > math.MaxInt64 {
-			return 0, fielderr.Invalid(fielderr.OpImport, fmt.Sprintf("shape[%d]", i), n, "a tensor of less than 2^63 bytes")
+			return 0, fielderr.Invalid(opImport, fmt.Sprintf("shape[%d]", i), n, "a tensor of less than 2^63 bytes")
 		}
 		total = low
 	}
@@ -271,7 +274,7 @@ func checkStrides(t *Tensor, shape []int64, count int64) error {
 	compact := int64(1)
 	for i := len(shape) - 1; i >= 0; i-- {
 		if shape[i] != 1 && strides[i] != compact {
-			return fielderr.New(fielderr.OpImport, fmt.Sprintf("strides[%d]", i), strides[i],
+			return fielderr.New(opImport, fmt.Sprintf("strides[%d]", i), strides[i],
 				fmt.Sprintf("%d: the elements of an array are contiguous, in C order", compact),
 				fmt.Errorf("copy the tensor first: %w", arrow.ErrNotImplemented))
 		}
@@ -286,26 +289,26 @@ func (v *view) locate(t *Tensor, count, size int64) error {
 		return nil
 	}
 	if t.Data == 0 {
-		return fielderr.Invalid(fielderr.OpImport, "data", fielderr.NULL, fmt.Sprintf("the address of %d elements", count))
+		return fielderr.Invalid(opImport, "data", fielderr.NULL, fmt.Sprintf("the address of %d elements", count))
 	}
 	if t.ByteOffset > math.MaxInt64-uint64(count*size) {
-		return fielderr.Invalid(fielderr.OpImport, "byte_offset", t.ByteOffset, "a tensor of less than 2^63 bytes")
+		return fielderr.Invalid(opImport, "byte_offset", t.ByteOffset, "a tensor of less than 2^63 bytes")
 	}
 	v.data = t.Data
 	if !hasAddresses(device.Type(t.Device.Type)) {
 		v.offset = int64(t.ByteOffset) / size
 		if int64(t.ByteOffset)%size != 0 {
-			return fielderr.Invalid(fielderr.OpImport, "byte_offset", t.ByteOffset, fmt.Sprintf("a multiple of %d", size))
+			return fielderr.Invalid(opImport, "byte_offset", t.ByteOffset, fmt.Sprintf("a multiple of %d", size))
 		}
 		return nil
 	}
 	end, carry := bits.Add64(uint64(t.Data), t.ByteOffset+uint64(count*size), 0)
 	if carry != 0 {
-		return fielderr.Invalid(fielderr.OpImport, "data", fielderr.Hex(t.Data), "memory within the address space")
+		return fielderr.Invalid(opImport, "data", fielderr.Hex(t.Data), "memory within the address space")
 	}
 	v.data = uintptr(end) - uintptr(count*size)
 	if v.data%uintptr(size) != 0 {
-		return fielderr.New(fielderr.OpImport, "data", fielderr.Hex(v.data), fmt.Sprintf("an address that is a multiple of %d", size),
+		return fielderr.New(opImport, "data", fielderr.Hex(v.data), fmt.Sprintf("an address that is a multiple of %d", size),
 			fmt.Errorf("copy the tensor first: %w", arrow.ErrInvalid))
 	}
 	return nil

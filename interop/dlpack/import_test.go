@@ -188,7 +188,7 @@ func TestDeleterThroughReleaser(t *testing.T) {
 				peer := cpeer.NewTensor(cpeer.TensorFields{Data: data, DeviceType: 1, Bits: 32, Lanes: lanes, Shape: []int64{1}})
 				defer peer.Free()
 				var later func()
-				a, err := f.take(addressOf(peer, f), dlpack.WithImport(cdevice.WithReleaser(func(release func()) { later = release })), nil)
+				a, err := f.take(addressOf(peer, f), dlpack.WithImportOptions(cdevice.WithReleaser(func(release func()) { later = release })), nil)
 				if err == nil {
 					assert.Nil(t, later)
 					a.Release()
@@ -210,10 +210,10 @@ func TestFailingOptionsDelete(t *testing.T) {
 		opt  dlpack.ImportOption
 		want string
 	}{
-		"WithDevice":  {dlpack.WithImport(cdevice.WithDevice(nil)), "WithDevice = nil"},
-		"WithDevice ": {dlpack.WithImport(cdevice.WithDevice(numberedDevice{device.CPUDevice(), device.ID{Type: device.CUDA}})), ".dl_tensor.device.device_type = 1, want 2"},
+		"WithDevice":  {dlpack.WithImportOptions(cdevice.WithDevice(nil)), "WithDevice = nil"},
+		"WithDevice ": {dlpack.WithImportOptions(cdevice.WithDevice(numberedDevice{device.CPUDevice(), device.ID{Type: device.CUDA}})), ".dl_tensor.device.device_type = 1, want 2"},
 		"WithStream":  {dlpack.WithStream(nil), "import: WithStream = nil, want a stream"},
-		"WithStream ": {dlpack.WithStream(foreignStream{}), "cdevice: import: WithStream = a stream of no device, want a stream of cpu"},
+		"WithStream ": {dlpack.WithStream(foreignStream{}), "dlpack: import: WithStream = a stream of no device, want a stream of cpu"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			eachForm(t, func(t *testing.T, f form) {

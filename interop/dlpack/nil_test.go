@@ -38,16 +38,16 @@ func TestNilArguments(t *testing.T) {
 	}
 	first := func(_ any, err error) error { return err }
 	nilargs.Check(t, "github.com/arrowdevice/arrowdevice/interop/dlpack", arrow.ErrInvalid, map[string]nilargs.Row{
-		"Import(t)":             {Call: func() error { return first(dlpack.Import(nil)) }, Want: "DLManagedTensorVersioned = nil, want a tensor"},
-		"Import(opts...)":       {Call: func() error { return take(nil) }},
-		"ImportLegacy(t)":       {Call: func() error { return first(dlpack.ImportLegacy(nil)) }, Want: "DLManagedTensor = nil, want a tensor"},
-		"ImportLegacy(opts...)": {Call: func() error { return takeLegacy(nil) }},
-		"Export(a)":             {Call: func() error { return first(dlpack.Export(nil)) }, Want: "Array = nil, want an array"},
-		"Export(opts...)":       {Call: func() error { return export(forms[1], nil) }},
-		"ExportLegacy(a)":       {Call: func() error { return first(dlpack.ExportLegacy(nil)) }, Want: "Array = nil, want an array"},
-		"ExportLegacy(opts...)": {Call: func() error { return export(forms[0], nil) }},
-		"WithStream(s)":         {Call: func() error { return export(forms[1], dlpack.WithStream(nil)) }, Want: "export: WithStream = nil, want a stream"},
-		"WithImport(opts...)":   {Call: func() error { return take(dlpack.WithImport(nil)) }},
+		"Import(t)":                  {Call: func() error { return first(dlpack.Import(nil)) }, Want: "DLManagedTensorVersioned = nil, want a tensor"},
+		"Import(opts...)":            {Call: func() error { return take(nil) }, Want: "dlpack: import: opts[0] = nil, want an option"},
+		"ImportLegacy(t)":            {Call: func() error { return first(dlpack.ImportLegacy(nil)) }, Want: "DLManagedTensor = nil, want a tensor"},
+		"ImportLegacy(opts...)":      {Call: func() error { return takeLegacy(nil) }, Want: "dlpack: import: opts[0] = nil, want an option"},
+		"Export(a)":                  {Call: func() error { return first(dlpack.Export(nil)) }, Want: "Array = nil, want an array"},
+		"Export(opts...)":            {Call: func() error { return export(forms[1], nil) }, Want: "dlpack: export: opts[0] = nil, want an option"},
+		"ExportLegacy(a)":            {Call: func() error { return first(dlpack.ExportLegacy(nil)) }, Want: "Array = nil, want an array"},
+		"ExportLegacy(opts...)":      {Call: func() error { return export(forms[0], nil) }, Want: "dlpack: export: opts[0] = nil, want an option"},
+		"WithStream(s)":              {Call: func() error { return export(forms[1], dlpack.WithStream(nil)) }, Want: "export: WithStream = nil, want a stream"},
+		"WithImportOptions(opts...)": {Call: func() error { return take(dlpack.WithImportOptions(nil)) }, Want: "dlpack: import: opts[0] = nil, want an option"},
 		"StreamOf(dev)": {Call: func() error {
 			var none device.Device
 			_, _, err := dlpack.StreamOf(none, 1)

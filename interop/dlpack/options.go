@@ -7,10 +7,18 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 )
 
-// ExportOption is an option of an export. A nil option does nothing.
+// The operations that errors name.
+const (
+	opExport = "dlpack: export"
+	opImport = "dlpack: import"
+)
+
+// Options are interfaces, so that one of them, WithStream, is an option of both, and the others of one only.
+
+// ExportOption is an option of an export.
 type ExportOption interface{ applyExport(*exportOptions) }
 
-// ImportOption is an option of an import. A nil option does nothing.
+// ImportOption is an option of an import.
 type ImportOption interface{ applyImport(*importOptions) }
 
 // Option is an option of exports and imports.
@@ -60,14 +68,14 @@ type streamOption struct{ s device.Stream }
 func (o streamOption) applyExport(e *exportOptions) {
 	e.stream, e.byNum = o.s, false
 	if argument.IsNil(o.s) {
-		e.err = fielderr.Absent(fielderr.OpExport, "WithStream", "a stream")
+		e.err = fielderr.Absent(opExport, "WithStream", "a stream")
 	}
 }
 
 func (o streamOption) applyImport(i *importOptions) {
 	i.stream = o.s
 	if argument.IsNil(o.s) {
-		i.err = fielderr.Absent(fielderr.OpImport, "WithStream", "a stream")
+		i.err = fielderr.Absent(opImport, "WithStream", "a stream")
 	}
 }
 
@@ -99,9 +107,9 @@ func WithIsCopied() ExportOption {
 	return exportOption(func(o *exportOptions) { o.flags = FlagIsCopied })
 }
 
-// WithImport passes options of package cdevice: cdevice.WithGIL for a producer whose deleter needs
+// WithImportOptions passes options of package cdevice: cdevice.WithGIL for a producer whose deleter needs
 // Python's lock, cdevice.WithReleaser, cdevice.WithDevice, cdevice.WithCPUAccessible. What
 // they do to the release callback, they do to the deleter, even of a tensor that the import refuses.
-func WithImport(opts ...cdevice.ImportOption) ImportOption {
+func WithImportOptions(opts ...cdevice.ImportOption) ImportOption {
 	return importOption(func(o *importOptions) { o.array = append(o.array, opts...) })
 }

@@ -29,7 +29,7 @@ import (
 // https://data-apis.org/array-api/latest/API_specification/generated/array_api.array.__dlpack__.html
 func StreamOf(dev device.Device, number int64) (s device.Stream, sync bool, err error) {
 	if argument.IsNil(dev) {
-		return nil, false, fielderr.Absent(fielderr.OpExport, "dev", "a device")
+		return nil, false, fielderr.Absent(opExport, "dev", "a device")
 	}
 	if number == -1 {
 		return nil, false, nil
@@ -48,7 +48,7 @@ func StreamOf(dev device.Device, number int64) (s device.Stream, sync bool, err 
 		want = "None or -1: memory of " + t.String() + " has no streams"
 	}
 	if want != "" {
-		return nil, false, fielderr.Invalid(fielderr.OpExport, "stream", number, want)
+		return nil, false, fielderr.Invalid(opExport, "stream", number, want)
 	}
 	s, err = dev.WrapStream(uintptr(number))
 	return s, err == nil, err

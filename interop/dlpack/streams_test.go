@@ -40,7 +40,7 @@ func TestErrorsAboutStreams(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := dlpack.Export(c.a, c.opt)
-			assert.ErrorContains(t, err, "cdevice: export: "+c.want)
+			assert.ErrorContains(t, err, "dlpack: export: "+c.want)
 			assert.ErrorIs(t, err, c.is)
 		})
 	}
@@ -51,8 +51,8 @@ func TestErrorsAboutStreams(t *testing.T) {
 		"WithStream = stream 0x3039 of cuda:0: ":                   bad,
 	} {
 		peer := cpeer.NewTensor(cpeer.TensorFields{Data: 0x7000, DeviceType: 2, Bits: 32, Lanes: 1, Shape: []int64{4}})
-		_, err := dlpack.Import(dlpack.ManagedTensorVersionedFromPtr(peer.Versioned()), dlpack.WithStream(s), dlpack.WithImport(cdevice.WithDevice(gpu)))
-		assert.ErrorContains(t, err, "cdevice: import: "+want)
+		_, err := dlpack.Import(dlpack.ManagedTensorVersionedFromPtr(peer.Versioned()), dlpack.WithStream(s), dlpack.WithImportOptions(cdevice.WithDevice(gpu)))
+		assert.ErrorContains(t, err, "dlpack: import: "+want)
 		assert.Equal(t, 1, peer.Deleted())
 		peer.Free()
 	}

@@ -62,10 +62,10 @@ func dimensions(dt arrow.DataType) (inner []int64, element DataType, err error) 
 	}
 	element, ok := dtypes[at.ID()]
 	if len(inner) >= maxDims {
-		return nil, element, fielderr.New(fielderr.OpExport, "Array.DataType", fielderr.Type(dt), fmt.Sprintf("at most %d dimensions", maxDims), arrow.ErrNotImplemented)
+		return nil, element, fielderr.New(opExport, "Array.DataType", fielderr.Type(dt), fmt.Sprintf("at most %d dimensions", maxDims), arrow.ErrNotImplemented)
 	}
 	if !ok {
-		return nil, element, fielderr.New(fielderr.OpExport, "Array.DataType", fielderr.Type(dt), instead(at), arrow.ErrNotImplemented)
+		return nil, element, fielderr.New(opExport, "Array.DataType", fielderr.Type(dt), instead(at), arrow.ErrNotImplemented)
 	}
 	return inner, element, nil
 }
@@ -97,12 +97,12 @@ func instead(element arrow.DataType) string {
 // elementType returns the Arrow type of a tensor's elements.
 func elementType(d DataType) (arrow.DataType, error) {
 	if d.Lanes != 1 {
-		return nil, fielderr.New(fielderr.OpImport, "dtype.lanes", d.Lanes, "1: Arrow has no vector types", arrow.ErrNotImplemented)
+		return nil, fielderr.New(opImport, "dtype.lanes", d.Lanes, "1: Arrow has no vector types", arrow.ErrNotImplemented)
 	}
 	if dt, ok := numbers[d]; ok {
 		return dt, nil
 	}
-	return nil, fielderr.New(fielderr.OpImport, "dtype", describe(d), "int or uint of 8 to 64 bits, float of 16 to 64 bits"+reinterpret(d.Code), arrow.ErrNotImplemented)
+	return nil, fielderr.New(opImport, "dtype", describe(d), "int or uint of 8 to 64 bits, float of 16 to 64 bits"+reinterpret(d.Code), arrow.ErrNotImplemented)
 }
 
 var codes = map[uint8]string{Int: "int", UInt: "uint", Float: "float", 3: "opaque handle", 4: "bfloat", 5: "complex", 6: "bool"}

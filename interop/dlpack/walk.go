@@ -71,7 +71,7 @@ func (w walker) checkNulls(a *abi.ArrowArray, first, count int64, depth int) err
 			return nil
 		}
 		if !w.readable {
-			return fielderr.Invalid(fielderr.OpExport, nullCount(depth), "unknown", "0: count them (CountNulls) and pass WithoutNulls")
+			return fielderr.Invalid(opExport, nullCount(depth), "unknown", "0: count them (CountNulls) and pass WithoutNulls")
 		}
 		at := a.Offset + first
 		gone := memcopy.Guard(func() error {
@@ -80,13 +80,13 @@ func (w walker) checkNulls(a *abi.ArrowArray, first, count int64, depth int) err
 			return nil
 		})
 		if gone != nil {
-			return fielderr.New(fielderr.OpExport, nullCount(depth), "unknown", nil, gone)
+			return fielderr.New(opExport, nullCount(depth), "unknown", nil, gone)
 		}
 	}
 	if nulls == 0 {
 		return nil
 	}
-	return fielderr.New(fielderr.OpExport, nullCount(depth), nulls, "0: a tensor has no nulls", fmt.Errorf("fill or drop them first: %w", arrow.ErrInvalid))
+	return fielderr.New(opExport, nullCount(depth), nulls, "0: a tensor has no nulls", fmt.Errorf("fill or drop them first: %w", arrow.ErrInvalid))
 }
 
 // nullCount returns the path of a null count for an error.
