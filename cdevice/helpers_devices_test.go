@@ -39,6 +39,8 @@ type testEvent struct {
 
 func (*testEvent) Handle() uintptr { return 0 }
 
+func (*testEvent) Device() device.Device { return eventDevice{device.CPUDevice()} }
+
 func (*testEvent) Query() (bool, error) { return true, nil }
 
 func (e *testEvent) Synchronize(context.Context) error { e.waits++; return e.err }

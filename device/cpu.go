@@ -178,14 +178,15 @@ func checkHostStream(s Stream) error {
 	return nil
 }
 
-// checkHostEvent returns an error for an event of another device, which has a handle: the
-// CPU's streams wait for nothing.
+// checkHostEvent returns an error for an event of another device: the CPU's streams wait for nothing.
 func checkHostEvent(e Event) error {
 	switch {
 	case e == nil || isNilPointer(e):
 		return errNoEvent
-	case e.Handle() != 0:
-		return errors.New("device: event of another device, want one of cpu")
+	case e.Device() == nil:
+		return errors.New("device: event of no device, want one of cpu")
+	case e.Device().ID().Type != CPU:
+		return fmt.Errorf("device: event of %s, want one of cpu", e.Device().ID())
 	}
 	return nil
 }
@@ -215,6 +216,7 @@ func callNow(call string, f func()) {
 type hostEvent struct{}
 
 func (hostEvent) Handle() uintptr                       { return 0 }
+func (hostEvent) Device() Device                        { return CPUDevice() }
 func (hostEvent) Query() (bool, error)                  { return true, nil }
 func (hostEvent) Synchronize(ctx context.Context) error { return checkContext("synchronize", ctx) }
 func (hostEvent) OnComplete(f func())                   { callNow("OnComplete", f) }

@@ -114,7 +114,8 @@ var ErrNotSupported = errors.New("not supported")
 // The methods may be called from any goroutine at any time. A nil Stream argument means the
 // device's default stream. Work on a stream is done in the order in which it was enqueued, and
 // may complete after the call that enqueued it has returned. Any other nil argument, a nil
-// context above all, is an error that names it.
+// context above all, is an error that names it. So is a stream or an event of another device on which this one
+// cannot work; the error names both devices.
 type Device interface {
 	// ID returns the type and the ordinal that exported arrays carry.
 	ID() ID
@@ -151,7 +152,8 @@ type Device interface {
 
 	// NewStream returns an owned stream; the caller closes it.
 	NewStream() (Stream, error)
-	// WrapStream borrows a stream of another library by its native handle.
+	// WrapStream borrows a stream of another library by its native handle. 0 is the default stream,
+	// which can be used as any other.
 	WrapStream(handle uintptr) (Stream, error)
 	// NewEvent returns an owned event that was never recorded; the caller closes it.
 	NewEvent() (Event, error)
@@ -277,6 +279,8 @@ type Stream interface {
 type Event interface {
 	// Handle returns the native handle: a CUevent for CUDA, 0 for the CPU.
 	Handle() uintptr
+	// Device returns the device whose streams record the event.
+	Device() Device
 	// Query reports whether the work before the latest Record has completed. An event that was
 	// never recorded counts as complete.
 	Query() (bool, error)

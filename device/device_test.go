@@ -19,9 +19,9 @@ type core struct{ device.Device }
 
 // The contract of the core is tested without the optional interfaces.
 func TestCoreOfADevice(t *testing.T) {
-	all, few := devicetest.Rules(device.CPUDevice()), devicetest.Rules(core{device.CPUDevice()}, devicetest.Apart())
+	all, few := devicetest.Rules(device.CPUDevice()), devicetest.Rules(core{device.CPUDevice()}, devicetest.WithUnregistered())
 	assert.Less(t, len(few), len(all))
-	devicetest.TestDevice(t, core{device.CPUDevice()}, devicetest.Apart())
+	devicetest.TestDevice(t, core{device.CPUDevice()}, devicetest.WithUnregistered())
 }
 
 // The values and names of the specification.

@@ -94,5 +94,5 @@ func endsInTime(t T, what string, f func(context.Context) error) {
 		return nil
 	})
 	assert.ErrorIs(t, err, context.DeadlineExceeded, what)
-	assert.Less(t, late, lateness, what)
+	assert.Less(t, late, maxDelay, what)
 }

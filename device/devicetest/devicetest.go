@@ -62,9 +62,9 @@ func WithPanics(panics func() int64) Option {
 	return func(c *contract) { c.panics = panics }
 }
 
-// Apart is for a device that is not the one that device.Open returns for its ID, such as a
+// WithUnregistered is for a device that is not the one that device.Open returns for its ID, such as a
 // device of a second driver. The rules about the registry are left out.
-func Apart() Option {
+func WithUnregistered() Option {
 	return func(c *contract) { c.apart = true }
 }
 

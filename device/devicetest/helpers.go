@@ -67,7 +67,7 @@ func quiet(dev device.Device) {
 	dev.AfterWork(func() { close(done) })
 	select {
 	case <-done:
-	case <-time.After(patience):
+	case <-time.After(callTimeout):
 	}
 }
 

@@ -74,7 +74,7 @@ var stagerRules = []rule{
 		m := c.allocate(t, n)
 		c.write(t, m.Ptr(), repeated(n, 1))
 		src := pin(t, repeated(n, 2))
-		for name, s := range c.strangers(t) {
+		for name, s := range c.foreignStreams(t) {
 			_, err := c.Upload(background, one(m.Ptr(), src.at(0), n), s)
 			assert.Error(t, err, name)
 		}

@@ -9,28 +9,29 @@ import (
 	"github.com/arrowdevice/arrowdevice/device"
 )
 
-// stranger is a device of another platform: its streams and events mean nothing to the
+// foreignDevice is a device of another platform: its streams and events mean nothing to the
 // device under test.
-type stranger struct{ device.Device }
+type foreignDevice struct{ device.Device }
 
-func (stranger) ID() device.ID { return device.ID{Type: device.ExtDev, Ordinal: 77} }
+func (foreignDevice) ID() device.ID { return device.ID{Type: device.ExtDev, Ordinal: 77} }
 
-type strangersStream struct{ device.Stream }
+type foreignStream struct{ device.Stream }
 
-func (strangersStream) Handle() uintptr       { return 0xdead0 }
-func (strangersStream) Device() device.Device { return stranger{} }
+func (foreignStream) Handle() uintptr       { return 0xdead0 }
+func (foreignStream) Device() device.Device { return foreignDevice{} }
 
-type strangersEvent struct{ device.Event }
+type foreignEvent struct{ device.Event }
 
-func (strangersEvent) Handle() uintptr                   { return 0xdead8 }
-func (strangersEvent) Query() (bool, error)              { return false, nil }
-func (strangersEvent) Synchronize(context.Context) error { return nil }
-func (strangersEvent) OnComplete(f func())               { f() }
-func (strangersEvent) Close() error                      { return nil }
+func (foreignEvent) Handle() uintptr                   { return 0xdead8 }
+func (foreignEvent) Device() device.Device             { return foreignDevice{} }
+func (foreignEvent) Query() (bool, error)              { return false, nil }
+func (foreignEvent) Synchronize(context.Context) error { return nil }
+func (foreignEvent) OnComplete(f func())               { f() }
+func (foreignEvent) Close() error                      { return nil }
 
-// strangers are streams that the device cannot work on.
-func (c *contract) strangers(t T) map[string]device.Stream {
-	all := map[string]device.Stream{"a stranger's": strangersStream{}}
+// foreignStreams are streams that the device cannot work on.
+func (c *contract) foreignStreams(t T) map[string]device.Stream {
+	all := map[string]device.Stream{"another platform's": foreignStream{}}
 	if c.ID().Type != device.CPU {
 		all["the CPU's"] = streamOf(t, device.CPUDevice())
 	}
@@ -45,7 +46,7 @@ var streamRules = []rule{
 		m := c.allocate(t, n)
 		c.write(t, m.Ptr(), repeated(n, 1))
 		src := pin(t, repeated(n, 2))
-		for name, s := range c.strangers(t) {
+		for name, s := range c.foreignStreams(t) {
 			_, err := c.Allocate(background, n, s)
 			assert.Error(t, err, "Allocate on %s", name)
 			assert.Error(t, c.Copy(one(m.Ptr(), src.at(0), n), s), "Copy on %s", name)
@@ -54,31 +55,52 @@ var streamRules = []rule{
 		assert.Equal(t, repeated(n, 1), c.read(t, m.Ptr(), n, c.stream(t)))
 	}},
 	{"the error about a stream names both devices", func(t T, c *contract) {
-		err := c.Memset(c.allocate(t, 8).Ptr(), 0, 8, strangersStream{})
+		err := c.Memset(c.allocate(t, 8).Ptr(), 0, 8, foreignStream{})
 		require.Error(t, err)
 		assert.ErrorContains(t, err, "stream of ext_dev:77")
 		assert.ErrorContains(t, err, c.ID().String())
 	}},
 	{"memory that is freed on a stream of another platform is freed, with an error", func(t T, c *contract) {
-		for name, s := range c.strangers(t) {
+		for name, s := range c.foreignStreams(t) {
 			m := c.owned(t, 64, nil)
 			quiet(c.Device)
 			assert.Error(t, m.Free(s), name)
 			assert.Error(t, m.Free(nil), "%s: freed twice", name)
 		}
 	}},
-	{"an event of another platform is refused", func(t T, c *contract) {
+	{"an event of another platform is refused, by an error that names both devices", func(t T, c *contract) {
 		s := c.stream(t)
 		assert.Error(t, s.Record(nil))
 		assert.Error(t, s.WaitEvent(nil))
-		if c.ID().Type == device.CPU {
-			assert.Error(t, s.Record(strangersEvent{}))
-			assert.Error(t, s.WaitEvent(strangersEvent{}), "the CPU would not wait")
-			return
+		events := map[string]device.Event{"ext_dev:77": foreignEvent{}}
+		if c.ID().Type != device.CPU {
+			events["cpu"] = eventOf(t, device.CPUDevice()) // it is complete before the work that it should be behind
 		}
-		e := eventOf(t, device.CPUDevice())
-		assert.Error(t, s.Record(e))
-		assert.Error(t, s.WaitEvent(e), "it is complete before the work that it should be behind")
+		for of, e := range events {
+			for _, err := range []error{s.Record(e), s.WaitEvent(e)} {
+				require.Error(t, err)
+				assert.ErrorContains(t, err, "event of "+of)
+				assert.ErrorContains(t, err, "want one of "+s.Device().ID().String())
+			}
+		}
+	}},
+	{"the stream with the handle 0 is the default stream, and can be used", func(t T, c *contract) {
+		const n = 64
+		s, err := c.WrapStream(0)
+		require.NoError(t, err)
+		assert.Equal(t, c.stream(t).Device(), s.Device())
+		m := c.allocate(t, n)
+		src := pin(t, repeated(n, 3))
+		require.NoError(t, c.Copy(one(m.Ptr(), src.at(0), n), s))
+		e := c.event(t)
+		require.NoError(t, s.Record(e))
+		require.NoError(t, s.WaitEvent(e))
+		require.NoError(t, s.Synchronize(background))
+		done, err := e.Query()
+		require.NoError(t, err)
+		assert.True(t, done)
+		assert.Equal(t, repeated(n, 3), c.read(t, m.Ptr(), n, s))
+		require.NoError(t, s.Close())
 	}},
 }
 
@@ -95,7 +117,8 @@ var peerStreamRules = []rule{
 				continue
 			}
 			require.Error(t, err)
-			assert.ErrorContains(t, err, "event of")
+			assert.ErrorContains(t, err, "event of "+e.Device().ID().String())
+			assert.ErrorContains(t, err, "want one of "+s.Device().ID().String())
 			assert.NoError(t, s.WaitEvent(e), "waiting for it is allowed")
 		}
 	}},

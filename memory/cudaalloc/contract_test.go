@@ -27,7 +27,7 @@ func live(d *cudaalloc.Device) func() (int64, error) {
 
 func contract(d *cudaalloc.Device, peers ...device.Device) []devicetest.Option {
 	return []devicetest.Option{
-		devicetest.Apart(), devicetest.WithHold(cudaalloc.Hold), devicetest.WithLive(live(d)), devicetest.WithPeers(peers...),
+		devicetest.WithUnregistered(), devicetest.WithHold(cudaalloc.Hold), devicetest.WithLive(live(d)), devicetest.WithPeers(peers...),
 		devicetest.WithPanics(func() int64 { return d.ReadStats().CallbackPanics }),
 	}
 }

@@ -152,8 +152,8 @@ func (d *Device) foreign(argument string, of device.Device) error {
 	return fmt.Errorf("cuda: %s of %s, want one of %s", argument, owner, d.ID())
 }
 
-// eventFor is the CUevent that a stream is to record or wait for. An event of the CPU has
-// no handle, and one of another driver has a handle that means nothing here.
+// eventFor is the CUevent that a stream is to record or wait for. The handle of an event of another device
+// than a GPU of this driver means nothing here.
 func (s *Stream) eventFor(e device.Event) (uintptr, error) {
 	if s == nil {
 		return 0, errNoStream
@@ -162,15 +162,9 @@ func (s *Stream) eventFor(e device.Event) (uintptr, error) {
 	if err != nil {
 		return 0, err
 	}
-	if own, ok := e.(*Event); ok && own.dev.gpu.Platform != s.dev.gpu.Platform {
-		return 0, s.dev.foreign("event", own.dev)
-	}
-	if h == 0 {
-		var of device.Device
-		if known, ok := e.(interface{ Device() device.Device }); ok {
-			of = known.Device()
-		}
-		return 0, s.dev.foreign("event", of)
+	of, ok := e.Device().(interface{ Own() *Device })
+	if !ok || of.Own().gpu.Platform != s.dev.gpu.Platform {
+		return 0, s.dev.foreign("event", e.Device())
 	}
 	return h, s.handle.Usable()
 }

@@ -10,13 +10,13 @@ import (
 )
 
 const (
-	// patience is how long a rule waits for a call that must not wait for a held stream. Such a call
+	// callTimeout is how long a rule waits for a call that must not wait for a held stream. Such a call
 	// is over at once; a machine that runs other tests beside it took seconds.
-	patience = 20 * time.Second
+	callTimeout = 20 * time.Second
 	// limit is how long a rule gives a call whose context can end.
 	limit = 50 * time.Millisecond
-	// lateness is how late such a call may be. It should be 100 ms; a loaded machine has more.
-	lateness = 2 * time.Second
+	// maxDelay is how late such a call may be. It should be 100 ms; a loaded machine has more.
+	maxDelay = 2 * time.Second
 )
 
 // within ends the rule unless f returns in time, and without an error. f runs on another
@@ -40,10 +40,10 @@ func within(t T, what string, f func() error) {
 		if !assert.NoError(t, err, what) {
 			t.FailNow()
 		}
-	case <-time.After(patience):
+	case <-time.After(callTimeout):
 		var stacks bytes.Buffer
 		_ = pprof.Lookup("goroutine").WriteTo(&stacks, 1)
-		t.Errorf("%s: not done after %v\n\n%s", what, patience, stacks.String())
+		t.Errorf("%s: not done after %v\n\n%s", what, callTimeout, stacks.String())
 		t.FailNow()
 	}
 }
@@ -53,10 +53,10 @@ func received[V any](t T, what string, from <-chan V) {
 	t.Helper()
 	select {
 	case <-from:
-	case <-time.After(patience):
+	case <-time.After(callTimeout):
 		var stacks bytes.Buffer
 		_ = pprof.Lookup("goroutine").WriteTo(&stacks, 1)
-		t.Errorf("%s: not after %v\n\n%s", what, patience, stacks.String())
+		t.Errorf("%s: not after %v\n\n%s", what, callTimeout, stacks.String())
 		t.FailNow()
 	}
 }
