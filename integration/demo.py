@@ -106,7 +106,7 @@ def copied(go):
 
 def gpu():
     """The name of the GPU that is used."""
-    name = golib.gpu_name(0)
+    name = golib.ext.gpu_name(0)
     driver = ctypes.CDLL(os.environ.get("CDEVICE_CUDA_DRIVER", "libcuda.so.1"))
     simulated = hasattr(driver, "cudasim_report")
     return f"{name}: simulated in memory of the host, for want of a real one; its times say nothing" if simulated else name
@@ -179,9 +179,9 @@ def print_table(rows):
 
 def alive():
     gc.collect()
-    golib.gc()
-    golib.gpu_trim(0)
-    return {"PyArrow bytes": pa.total_allocated_bytes(), **golib.stats(), **golib.gpu_stats(0)}
+    golib.ext.free_memory()
+    golib.ext.trim_gpu(0)
+    return {"PyArrow bytes": pa.total_allocated_bytes(), **golib.stats(), **golib.ext.read_gpu_stats(0)}
 
 
 def transfers():

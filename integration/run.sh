@@ -14,9 +14,9 @@ root=$(dirname "$here")
 python=$("$root/ci/venv" "$here/python/requirements.txt")
 
 export GOLIB=$root/build/libgolib.so
-export GILPRODUCER=$root/build/libgilproducer.so TESTEXTENSION=$root/build/libtestextension.so
+export GILPRODUCER=$root/build/libgilproducer.so
 cd "$root"
-integration/build.sh golib
+integration/build.sh
 export FLIGHTPEER=$root/build/flightpeer
 "${GO:-go}" build -o "$FLIGHTPEER" ./integration/flightpeer
 
@@ -30,7 +30,6 @@ if [[ ${1:-} == --demo ]]; then
 	fi
 	exec "$python" "$here/demo.py" "$@"
 fi
-integration/build.sh testextension
 DEVICE_DRIVER=$("${GO:-go}" run ./cudasim/build)
 export DEVICE_DRIVER
 "${CC:-gcc}" -std=c11 -shared -fPIC -Wall -Wextra -Werror -o "$GILPRODUCER" integration/python/gilproducer.c

@@ -4,25 +4,16 @@ import ctypes
 
 import abi
 
-_pointer = ctypes.pythonapi.PyCapsule_GetPointer
-_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
-_pointer.restype = ctypes.c_size_t
-
 # A capsule that is being destroyed has no references left: its destructor must
 # not make an object of it.
 _pointer_type = ctypes.PYFUNCTYPE(ctypes.c_size_t, ctypes.c_void_p, ctypes.c_char_p)
 _dying_pointer = _pointer_type(("PyCapsule_GetPointer", ctypes.pythonapi))
-_new = ctypes.pythonapi.PyCapsule_New
-_new.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-_new.restype = ctypes.py_object
-
-_DEVICE_ARRAY = b"arrow_device_array"
 _owned = {}  # structs in capsules, by address
 
 
 @ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
 def _destroy(capsule):
-    struct = _owned.pop(_dying_pointer(capsule, _DEVICE_ARRAY))
+    struct = _owned.pop(_dying_pointer(capsule, b"arrow_device_array"))
     abi.release(struct)
 
 
@@ -31,12 +22,7 @@ def device_array(struct):
     consumer moved it."""
     address = ctypes.addressof(struct)
     _owned[address] = struct
-    return _new(address, _DEVICE_ARRAY, ctypes.cast(_destroy, ctypes.c_void_p))
-
-
-def address(capsule, name):
-    """The address of the struct in a capsule."""
-    return _pointer(capsule, name.encode())
+    return abi.new_capsule(address, "arrow_device_array", _destroy)
 
 
 class Produced:
@@ -49,7 +35,7 @@ class Produced:
 
     @property
     def struct(self):
-        return abi.ArrowDeviceArray.from_address(address(self._capsule, "arrow_device_array"))
+        return abi.ArrowDeviceArray.from_address(abi.capsule_pointer(self._capsule, "arrow_device_array"))
 
     def __arrow_c_device_array__(self, requested_schema=None):
         return self._schema.__arrow_c_schema__(), self._capsule

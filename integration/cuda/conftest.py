@@ -11,7 +11,6 @@ from numba import cuda
 import cudacore
 import driver
 import go
-import goextension
 import gosource
 import nano
 import programs
@@ -75,16 +74,6 @@ def golang(open_gpus):
     """For tests that Go takes part in, which must leave nothing in Go either."""
 
 
-@pytest.fixture(scope="session")
-def open_extension(contexts):
-    goextension.open_gpus()
-
-
-@pytest.fixture
-def pyextension(open_extension):
-    """For tests that functions of Go in Python take part in: in the same way."""
-
-
 _at_last = None  # what lived at the end of the test before, after its garbage was collected
 
 
@@ -95,16 +84,13 @@ def nothing_is_left(request, machine):
         yield
         return
     request.getfixturevalue("contexts")
-    with_go, with_extension = ("golang" in request.fixturenames), ("pyextension" in request.fixturenames)
+    with_go = "golang" in request.fixturenames
     if with_go:
         request.getfixturevalue("open_gpus")
-    if with_extension:
-        request.getfixturevalue("open_extension")
     if not simulator.is_simulator or simulator.report()["live"] != _at_last:
         settle()
-    in_go = go.alive() if with_go else None
-    if with_extension:
-        assert goextension.alive() == goextension.nothing()
+    if with_go:
+        assert gosource.settled(go.alive, go.nothing()) == go.nothing()
     if not simulator.is_simulator:
         yield
         return
@@ -116,10 +102,7 @@ def nothing_is_left(request, machine):
         request.node.funcargs.clear()  # the values of its fixtures
         settle()
         if with_go:
-            assert gosource.settled(go.alive, in_go) == in_go
-        if with_extension:
-            nothing = goextension.nothing()
-            assert gosource.settled(goextension.alive, nothing) == nothing
+            assert gosource.settled(go.alive, go.nothing()) == go.nothing()
             settle()  # frees what Go had of Numba, now that Go has dropped it
         report = simulator.report()
         assert report["violations"] == []

@@ -1,13 +1,9 @@
 """The CUDA array interface of Go's arrays, and arrays that Go takes by it."""
 
-import itertools
 import json
+import weakref
 
 import golib
-from golibrary import _ask, _create
-
-_tokens = itertools.count(1)
-_owners = {}  # the objects that Go borrows, until it has released them
 
 
 class Mask:
@@ -20,7 +16,7 @@ class Mask:
 def _dict(interface):
     interface["shape"] = tuple(interface["shape"])
     interface["data"] = tuple(interface["data"])
-    if interface["mask"] is not None:
+    if interface.get("mask") is not None:
         interface["mask"] = Mask(_dict(interface["mask"]))
     return interface
 
@@ -29,40 +25,33 @@ class Exported:
     """An array of Go's as consumers take it. It holds the array until it is collected."""
 
     def __init__(self, made, stream=0, bitmap=False, writable=False):
-        self._made = golib.GoArray(_create("slice", made.handle, 0, made.describe()["length"]))
-        try:
-            self.__cuda_array_interface__ = _dict(_ask("export_cuda_array", self._made.handle, stream, bitmap, writable))
-        except BaseException:
-            self._made.release()
-            raise
-
-    def __del__(self):
-        self._made.release()
+        self._made = made.slice(0, len(made.object))
+        if stream:  # on this thread, of which the per-thread default stream is
+            interface = golib.ext._library.ask(".cuda_array", made.object, stream)
+        else:
+            interface = json.loads(golib.ext.export_cuda_array(made.object, bitmap, writable))
+        self.__cuda_array_interface__ = _dict(interface)
 
 
-def _plain(interface):
-    """Without Python's objects."""
-    plain = {name: interface.get(name) for name in ("shape", "typestr", "data", "version", "strides", "stream", "mask")}
-    if plain["mask"] is not None:
-        plain["mask"] = _plain(plain["mask"].__cuda_array_interface__)
-    return plain
+class _Lent:
+    """An object that Go borrows, and drops when it has released the memory."""
+
+    def __init__(self, source):
+        self._source, self.__cuda_array_interface__ = source, source.__cuda_array_interface__
 
 
-def releases(token):
-    """How often Go has released the memory of an object that it took."""
-    return _ask("cuda_array_releases", token)
+_lent = []  # references to them
 
 
 def end():
-    """Lets go of the objects that Go has taken, each of which it must have released once."""
-    counts = [releases(token) for token in _owners]
-    _owners.clear()
-    assert counts == [1] * len(counts)
+    """Checks that Go has dropped what it borrowed."""
+    assert [lent for lent in _lent if lent()] == []
+    _lent.clear()
 
 
 def taken(source):
-    """An array of Go's over the memory of an object, and a function that tells how often Go released it."""
-    token = next(_tokens)
-    _owners[token] = source
-    text = json.dumps(_plain(source.__cuda_array_interface__))
-    return golib.GoArray(_create("import_cuda_array", text.encode(), token)), lambda: releases(token)
+    """An array of Go's over the memory of an object, and a function that reports whether Go has released it."""
+    lent = _Lent(source)
+    released = weakref.ref(lent)
+    _lent.append(released)
+    return golib.GoArray(golib.ext.echo_array(lent)), lambda: released() is None

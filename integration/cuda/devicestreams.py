@@ -75,7 +75,7 @@ class Made:
     def _get_schema(self, _, out):
         self.calls.append("get_schema")
         capsule, _ = self._schema.__arrow_c_device_array__()
-        source = abi.ArrowSchema.from_address(capsules.address(capsule, "arrow_schema"))
+        source = abi.ArrowSchema.from_address(abi.capsule_pointer(capsule, "arrow_schema"))
         _move(source, abi.ArrowSchema.from_address(out))
         return 0
 

@@ -13,7 +13,7 @@ class _Held:
     def __init__(self, schema, array):
         self.schema, self.array = abi.ArrowSchema(), abi.ArrowDeviceArray()
         for capsule, name, to in [(schema, "arrow_schema", self.schema), (array, "arrow_device_array", self.array)]:
-            source = type(to).from_address(capsules.address(capsule, name))
+            source = type(to).from_address(abi.capsule_pointer(capsule, name))
             assert abi.is_filled(source)
             ctypes.memmove(ctypes.addressof(to), ctypes.addressof(source), ctypes.sizeof(to))
             abi._owner(source).release = None

@@ -9,18 +9,19 @@ import threading
 
 import simulator  # noqa: F401, loads the driver
 
+import extension
 import golib
+import numpy as np
 from nanoarrow.device import c_device_array
 from numba import cuda
 
 import abi
-import capsules
 import driver
 import machines
 import nano
 
-_cases = {case["name"]: case["type"] for case in golib.cases()["cases"]}
-VARIANTS = golib.cases()["variants"]
+_cases = {case["name"]: case["type"] for case in golib.ext.cases()["cases"]}
+VARIANTS = golib.ext.cases()["variants"]
 CASES = list(_cases)
 
 # nanoarrow 0.6.0 can hold these and hand them on, but does not know the types.
@@ -54,7 +55,7 @@ def open_gpus():
     """The objects of an open GPU stay for the life of the process: a reference to the
     primary context, a stream, and the pool that the first allocation makes."""
     for gpu in gpus():
-        golib.gpu_name(gpu)
+        golib.ext.gpu_name(gpu)
         with golib.GoArray.make("int32", "valid") as host:
             host.copy_to(abi.CUDA, gpu).release()
     settle()
@@ -64,16 +65,21 @@ def settle():
     """Completes frees that wait for the work of the GPUs, and gives cached memory
     back."""
     for gpu in gpus():
-        golib.gpu_trim(gpu)
-        golib.gpu_trim(gpu)  # the first call added to lists that it had already emptied
+        golib.ext.trim_gpu(gpu)
+        golib.ext.trim_gpu(gpu)  # the first call added to lists that it had already emptied
 
 
 def alive():
-    """Live objects of Go, in the process and on the devices."""
+    """Live objects of Go and of its functions in Python, and live memory of the GPUs: those that are not zero."""
     settle()
-    golib.gc()
     _counting[:] = [releases for releases in _counting if not releases.count]
-    return [golib.stats(), *(golib.gpu_stats(gpu) for gpu in gpus())]
+    counters = [extension.alive(), *(golib.ext.read_gpu_stats(gpu) for gpu in gpus())]
+    return [{name: count for name, count in counts.items() if count} for counts in counters]
+
+
+def nothing():
+    """What alive() returns if nothing is."""
+    return [{}] * (1 + len(gpus()))
 
 
 def on_device(name, variant, device=0, stream=0, kind=golib.GoArray):
@@ -95,7 +101,7 @@ class Handed:
 
     @property
     def struct(self):
-        return abi.ArrowDeviceArray.from_address(capsules.address(self._array, "arrow_device_array"))
+        return abi.ArrowDeviceArray.from_address(abi.capsule_pointer(self._array, "arrow_device_array"))
 
     @property
     def releases(self):
@@ -113,7 +119,7 @@ class Place:
 
     def __init__(self, source):
         _, capsule = source.__arrow_c_device_array__()
-        struct = abi.ArrowDeviceArray.from_address(capsules.address(capsule, "arrow_device_array"))
+        struct = abi.ArrowDeviceArray.from_address(abi.capsule_pointer(capsule, "arrow_device_array"))
         self.device = struct.device_type, struct.device_id
         self.buffers = abi.buffer_addresses(struct.array)
         self.shape = struct.array.length, struct.array.offset
@@ -177,3 +183,16 @@ class opening:
 
     def __exit__(self, *_):
         self._timer.join()
+
+
+# Arrays of NumPy and others, as arguments of Go's functions.
+
+
+def copied(values, device=0):
+    """An arrowdevice.Array on a GPU, which may be copied later."""
+    return golib.ext.echo_array(values).to_device(f"cuda:{device}")
+
+
+def numbers(array):
+    """The values of an arrowdevice.Array, which Go copies to the host if they are not there."""
+    return np.from_dlpack(array.to_host())

@@ -137,8 +137,8 @@ class View:
     def __init__(self, source, stream=None):
         self._schema, self._array = source.__arrow_c_device_array__()
         self._view, self._stream = _DeviceArrayView(), _Stream(stream)
-        schema = capsules.address(self._schema, "arrow_schema")
-        array = capsules.address(self._array, "arrow_device_array")
+        schema = abi.capsule_pointer(self._schema, "arrow_schema")
+        array = abi.capsule_pointer(self._array, "arrow_device_array")
         error = ctypes.create_string_buffer(1024)
         _view_init(ctypes.addressof(self._view))
         try:
@@ -189,7 +189,7 @@ def move(source, device):
     """Moves a device array to a device that can address its memory."""
     _, capsule = source.__arrow_c_device_array__()
     struct = abi.ArrowDeviceArray()
-    _check(_move(capsules.address(capsule, "arrow_device_array"), device, ctypes.addressof(struct)))
+    _check(_move(abi.capsule_pointer(capsule, "arrow_device_array"), device, ctypes.addressof(struct)))
     return nanoarrow.device.c_device_array(capsules.Produced(source.schema, struct))
 
 
@@ -199,9 +199,9 @@ def device_stream(sources, device):
     plain, stream = abi.ArrowArrayStream(), abi.ArrowDeviceArrayStream()
     taken = [source.__arrow_c_device_array__() for source in sources]
     schema, _ = taken[0]
-    _check(_basic_stream(ctypes.addressof(plain), capsules.address(schema, "arrow_schema"), len(taken)))
+    _check(_basic_stream(ctypes.addressof(plain), abi.capsule_pointer(schema, "arrow_schema"), len(taken)))
     for i, (_, array) in enumerate(taken):
-        _basic_stream_set(ctypes.addressof(plain), i, capsules.address(array, "arrow_device_array"))
+        _basic_stream_set(ctypes.addressof(plain), i, abi.capsule_pointer(array, "arrow_device_array"))
     _check(_basic_device_stream(ctypes.addressof(stream), ctypes.addressof(plain), device))
     return stream
 
@@ -209,7 +209,7 @@ def device_stream(sources, device):
 def sync_event(array):
     """The address of the CUevent of an array, None if it has none."""
     _, capsule = array.__arrow_c_device_array__()
-    return abi.ArrowDeviceArray.from_address(capsules.address(capsule, "arrow_device_array")).sync_event
+    return abi.ArrowDeviceArray.from_address(abi.capsule_pointer(capsule, "arrow_device_array")).sync_event
 
 
 def event(array):

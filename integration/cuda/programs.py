@@ -41,7 +41,7 @@ def run(function, options="", environment=None, *, timeout=180):
             env={
                 **os.environ,
                 "CUDASIM": simulator.options(options, f"report={path}"),
-                "PYTHONPATH": os.pathsep.join([str(_HERE), str(_HERE.parent / "python")]),
+                "PYTHONPATH": os.pathsep.join(map(str, [_HERE, _HERE.parent / "python", _HERE.parent / "python" / "pyextension"])),
                 **(environment or {}),
             },
             capture_output=True,

@@ -37,8 +37,8 @@ python=$("$here/venv.sh" "${cuda[@]}" "$driver")
 # One path, and so one copy of the driver in the process.
 export NUMBA_CUDA_DRIVER=$driver CDEVICE_CUDA_DRIVER=$driver
 export IPCPEER=$root/build/ipcpeer
-export GOLIB=$root/build/libgolib.so TESTEXTENSION=$root/build/libtestextension.so
-integration/build.sh golib testextension
+export GOLIB=$root/build/libgolib.so
+integration/build.sh
 "${GO:-go}" build -o "$IPCPEER" ./integration/ipcpeer
 
 # pytest captures standard error, and golib writes the traceback of a crash here.

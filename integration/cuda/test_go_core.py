@@ -42,7 +42,7 @@ class Taken:
 
     def __init__(self, made):
         _, self._capsule = made.__arrow_c_device_array__()
-        self._struct = abi.ArrowDeviceArray.from_address(capsules.address(self._capsule, "arrow_device_array"))
+        self._struct = abi.ArrowDeviceArray.from_address(abi.capsule_pointer(self._capsule, "arrow_device_array"))
         assert self._struct.device_type == abi.CUDA and self._struct.device_id == 0
 
     @property

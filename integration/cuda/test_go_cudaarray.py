@@ -3,7 +3,7 @@ has it: types, streams, masks and lifetimes, in both directions."""
 
 import numpy as np
 import pytest
-from golibrary import GoError
+from golib import GoError
 from numba import cuda
 
 import cudaarray

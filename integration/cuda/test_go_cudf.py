@@ -12,9 +12,8 @@ from extension import ext
 import abi
 import driver
 import go
-import goextension
 
-pytestmark = pytest.mark.usefixtures("pyextension")
+pytestmark = pytest.mark.usefixtures("golang")
 
 
 def batch(columns, values, length=3):
@@ -133,7 +132,7 @@ def test_the_event_is_behind_the_copy(stream):
     """from_arrow does not wait: libcudf waits for the event of the struct, on its stream."""
     host = ext.echo_array(nanoarrow.c_array([1, 2, 3], nanoarrow.int64()))
     with driver.gate(stream) as gate:
-        made = ext.copy_array_on(host, 0, stream)
+        made = ext.copy_to(host, abi.CUDA, 0, stream)
         held = plc.Column.from_arrow(made.for_cudf())
         assert held.array.sync_event
         assert not ext.ready(made)
@@ -145,14 +144,14 @@ def test_the_event_is_behind_the_copy(stream):
 def test_memory_ends_with_a_release_on_another_thread():
     """libcudf releases what it holds on any thread, and without Python's lock; the Python objects may be gone."""
     held = [plc.Table.from_arrow(numbers_and_text().for_cudf()) for _ in range(3)]
-    goextension.settle()
+    go.settle()
     assert extension.alive()["exported_arrays"] == 3
     threads = [threading.Thread(target=h.release) for h in held]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    goextension.settle()
+    go.settle()
     assert extension.settled() == {}
 
 

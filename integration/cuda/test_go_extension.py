@@ -9,14 +9,15 @@ from extension import ext
 from nanoarrow.device import DeviceType, c_device_array
 from numba import cuda
 
+import abi
 import driver
 import go
-import goextension
 import nano
-from goextension import numbers, on_device
+from go import copied as on_device
+from go import numbers
 from helpers import on_threads, pinned
 
-pytestmark = pytest.mark.usefixtures("pyextension")
+pytestmark = pytest.mark.usefixtures("golang")
 
 TYPES = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64"]
 
@@ -79,7 +80,7 @@ def test_numba_waits_for_go(stream):
     """The result of a Go function is held back on a stream that Numba does not know."""
     host = ext.echo_array(np.arange(1, 8))
     with driver.gate(stream) as gate:
-        array = ext.copy_array_on(host, 0, stream)
+        array = ext.copy_to(host, abi.CUDA, 0, stream)
         assert not ext.ready(array)
         assert array.__cuda_array_interface__["stream"] == 1  # ordered behind the copy
         with go.opening(gate):
@@ -118,7 +119,7 @@ def test_columns_of_a_batch(stream):
         children=[nanoarrow.c_array([1, 2, 3], nanoarrow.int64()), nanoarrow.c_array([0.5, 1.5, 2.5], nanoarrow.float64())],
     )
     with driver.gate(stream) as gate:
-        made = ext.copy_batch_on(batch, 0, stream)
+        made = ext.copy_to(batch, abi.CUDA, 0, stream)
         a, b = made.columns
         assert not ext.ready(a) and not ext.ready(b)
         with go.opening(gate):
@@ -195,7 +196,7 @@ def test_threads():
 def test_nanoarrow_reads_arrays_of_go(stream, other):
     host = ext.echo_array(nanoarrow.c_array([1, None, 3], nanoarrow.int32()))
     with driver.gate(stream) as gate:
-        made = ext.copy_array_on(host, 0, stream)
+        made = ext.copy_to(host, abi.CUDA, 0, stream)
         array = c_device_array(made)
         assert (array.device_type, array.device_id) == (DeviceType.CUDA, 0)
         assert not ext.ready(made)
@@ -227,6 +228,6 @@ def test_go_takes_arrays_of_nanoarrow(stream):
             assert nanoarrow.Array(taken.to_host()).to_pylist() == [1, None, 3]
         assert handed.releases == 0
     del taken
-    goextension.settle()
+    go.settle()
     assert extension.settled() == {}
     assert handed.releases == 1

@@ -7,11 +7,13 @@ from cuda.core import ManagedMemoryResource, PinnedMemoryResource
 from cuda.core.utils import StridedMemoryView
 from extension import ext
 
+import abi
 import cudacore
 import driver
-from goextension import numbers, on_device
+from go import copied as on_device
+from go import numbers
 
-pytestmark = pytest.mark.usefixtures("pyextension")
+pytestmark = pytest.mark.usefixtures("golang")
 
 VIEWS = {
     "dlpack": StridedMemoryView.from_dlpack,
@@ -70,7 +72,7 @@ def test_core_waits_for_go(theirs, stream, view):
     """Go's copy is held back on a stream; the view orders the stream of cuda-core behind it."""
     host = ext.echo_array(np.arange(1, 8))
     with driver.gate(stream) as gate:
-        array = ext.copy_array_on(host, 0, stream)
+        array = ext.copy_to(host, abi.CUDA, 0, stream)
         made = view(array, stream_ptr=int(theirs.handle))
         got = copy(theirs, made)
         done = theirs.record()
@@ -85,7 +87,7 @@ def test_core_does_not_wait_if_it_opts_out(theirs, stream):
     """As it does with stream_ptr=-1, in DLPack: its stream is done before Go's copy."""
     host = ext.echo_array(np.arange(1, 8))
     with driver.gate(stream):
-        array = ext.copy_array_on(host, 0, stream)
+        array = ext.copy_to(host, abi.CUDA, 0, stream)
         made = StridedMemoryView.from_dlpack(array, stream_ptr=-1)
         theirs.record().sync()
         assert made.shape == (7,) and not ext.ready(array)

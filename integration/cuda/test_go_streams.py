@@ -123,7 +123,7 @@ def test_stream_is_released_at_any_time(taken, stream):
 def test_arrays_outlive_their_stream(stream):
     with on_device("int64", "nulls") as there, there.exported() as exported:
         arrays = devicestreams.arrays_of(exported)
-    golib.gc()
+    golib.ext.free_memory()
     for array in arrays:
         assert go.difference(go.copy_by_nanoarrow(array, stream), "int64", "nulls", GoBatch) == ""
     del array

@@ -58,7 +58,7 @@ def test_numba_waits_for_a_batch(stream):
     targets = [pinned(np.zeros(7, "i8")) for _ in range(2)]
     with driver.gate(stream) as gate, go.on_device("int64", "valid", stream=stream, kind=golib.GoBatch) as made:
         _, capsule = made.__arrow_c_device_array__()
-        struct = abi.ArrowDeviceArray.from_address(capsules.address(capsule, "arrow_device_array"))
+        struct = abi.ArrowDeviceArray.from_address(abi.capsule_pointer(capsule, "arrow_device_array"))
         event = ctypes.c_void_p.from_address(struct.sync_event).value
         driver.call("cuStreamWaitEvent", driver.handle(handle(theirs)), driver.handle(event), 0)
         arrays = [cuda.as_cuda_array(Column(struct, number), sync=False) for number in range(2)]

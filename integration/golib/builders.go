@@ -1,94 +1,64 @@
-package main
+//go:build cgo
 
-// #include <stdint.h>
-import "C"
+package main
 
 import (
 	"fmt"
-	"unsafe"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/memory"
 
 	"github.com/arrowdevice/arrowdevice/internal/testing/cases"
+	"github.com/arrowdevice/arrowdevice/pyextension"
 )
 
-// allocator counts the bytes of the objects made here; see golib_stats.
+func init() {
+	pyextension.Func("cases", allCases)
+	pyextension.Func("make_array", makeArray, pyextension.WithParams("case", "variant"))
+	pyextension.Func("make_batch", makeBatch, pyextension.WithParams("case", "variant"))
+	pyextension.Func("make_bare_array", makeBareArray, pyextension.WithParams("case"))
+	pyextension.Func("make_annotated_batch", makeAnnotatedBatch)
+}
+
+// allocator counts the bytes of the objects made here; see stats.
 var allocator = memory.NewCheckedAllocator(memory.NewGoAllocator())
 
-func ints(p *C.int, count C.int) []int {
-	out := make([]int, count)
-	for i, v := range unsafe.Slice(p, count) {
-		out[i] = int(v)
-	}
-	return out
-}
-
-type caseInfo struct {
-	Name string `json:"name"`
-	Type string `json:"type"`
-}
-
-// golib_cases returns the name and the type of every case of golib_make_array, and the variants of
-// each.
-//
-//export golib_cases
-func golib_cases(out **C.char) *C.char {
-	return answer(out, func() (any, error) {
-		var infos []caseInfo
-		for _, c := range cases.All() {
-			infos = append(infos, caseInfo{c.Name, c.Type.String()})
-		}
-		return map[string]any{"cases": infos, "variants": cases.Variants}, nil
-	})
-}
-
-func findCase(name *C.char) (cases.Case, error) {
+// allCases returns the name and the type of every case of makeArray, and the variants of each.
+func allCases() map[string]any {
+	all := []any{}
 	for _, c := range cases.All() {
-		if c.Name == C.GoString(name) {
+		all = append(all, map[string]string{"name": c.Name, "type": c.Type.String()})
+	}
+	return map[string]any{"cases": all, "variants": cases.Variants}
+}
+
+func findCase(name string) (cases.Case, error) {
+	for _, c := range cases.All() {
+		if c.Name == name {
 			return c, nil
 		}
 	}
-	return cases.Case{}, fmt.Errorf("golib: no case is called %q", C.GoString(name))
+	return cases.Case{}, fmt.Errorf("golib: no case is called %q", name)
 }
 
-func makeCase(name, variant *C.char) (arrow.Array, error) {
+func makeArray(name, variant string) (arrow.Array, error) {
 	c, err := findCase(name)
 	if err != nil {
 		return nil, err
 	}
-	return c.Array(allocator, cases.Variant(C.GoString(variant)))
+	return c.Array(allocator, cases.Variant(variant))
 }
 
-//export golib_make_array
-func golib_make_array(name, variant *C.char, out *C.uint64_t) *C.char {
-	return create(out, func() (thing, error) {
-		arr, err := makeCase(name, variant)
-		if err != nil {
-			return nil, err
-		}
-		defer arr.Release()
-		return wrapArray(arr)
-	})
-}
-
-// golib_make_bare_array makes an array without elements and without buffers, as
-// arrow-go allows.
-//
-//export golib_make_bare_array
-func golib_make_bare_array(name *C.char, out *C.uint64_t) *C.char {
-	return create(out, func() (thing, error) {
-		c, err := findCase(name)
-		if err != nil {
-			return nil, err
-		}
-		data := bareData(c.Type)
-		defer data.Release()
-		arr := array.MakeFromData(data)
-		defer arr.Release()
-		return wrapArray(arr)
-	})
+// makeBareArray makes an array without elements and without buffers, as arrow-go allows.
+func makeBareArray(name string) (arrow.Array, error) {
+	c, err := findCase(name)
+	if err != nil {
+		return nil, err
+	}
+	data := bareData(c.Type)
+	defer data.Release()
+	return array.MakeFromData(data), nil
 }
 
 func bareData(dt arrow.DataType) *array.Data {
@@ -116,38 +86,25 @@ func bareData(dt arrow.DataType) *array.Data {
 	return array.NewData(dt, 0, buffers, children, 0, 0)
 }
 
-// golib_make_batch makes a batch whose columns "a" and "b" are the same array.
-//
-//export golib_make_batch
-func golib_make_batch(name, variant *C.char, out *C.uint64_t) *C.char {
-	return create(out, func() (thing, error) {
-		arr, err := makeCase(name, variant)
-		if err != nil {
-			return nil, err
-		}
-		defer arr.Release()
-		schema := arrow.NewSchema([]arrow.Field{
-			{Name: "a", Type: arr.DataType(), Nullable: true},
-			{Name: "b", Type: arr.DataType(), Nullable: true},
-		}, nil)
-		rec := array.NewRecordBatch(schema, []arrow.Array{arr, arr}, int64(arr.Len()))
-		defer rec.Release()
-		return wrapBatch(rec)
-	})
+// makeBatch makes a batch whose columns "a" and "b" are the same array.
+func makeBatch(name, variant string) (arrow.RecordBatch, error) {
+	arr, err := makeArray(name, variant)
+	if err != nil {
+		return nil, err
+	}
+	defer arr.Release()
+	schema := arrow.NewSchema([]arrow.Field{
+		{Name: "a", Type: arr.DataType(), Nullable: true},
+		{Name: "b", Type: arr.DataType(), Nullable: true},
+	}, nil)
+	return array.NewRecordBatch(schema, []arrow.Array{arr, arr}, int64(arr.Len())), nil
 }
 
-// golib_make_annotated_batch makes a batch with no rows, whose schema uses every feature of a
-// schema besides names and types.
-//
-//export golib_make_annotated_batch
-func golib_make_annotated_batch(out *C.uint64_t) *C.char {
-	return create(out, func() (thing, error) {
-		b := array.NewRecordBuilder(allocator, annotatedSchema())
-		defer b.Release()
-		rec := b.NewRecordBatch()
-		defer rec.Release()
-		return wrapBatch(rec)
-	})
+// makeAnnotatedBatch makes a batch without rows, whose schema uses every feature of a schema besides names and types.
+func makeAnnotatedBatch() arrow.RecordBatch {
+	b := array.NewRecordBuilder(allocator, annotatedSchema())
+	defer b.Release()
+	return b.NewRecordBatch()
 }
 
 func annotatedSchema() *arrow.Schema {

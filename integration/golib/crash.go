@@ -1,38 +1,39 @@
-package main
+//go:build cgo
 
-import "C"
+package main
 
 import (
 	"fmt"
 	"os"
 	"runtime/debug"
+
+	"github.com/arrowdevice/arrowdevice/pyextension"
 )
 
-// golib_crash_output has the traceback of a crash written to a descriptor, beside standard
-// error, which may be captured. It takes the descriptor.
-//
-//export golib_crash_output
-func golib_crash_output(descriptor C.int) *C.char {
-	return guard(func() error {
-		f := os.NewFile(uintptr(descriptor), "crash output")
-		if f == nil {
-			return fmt.Errorf("golib: %d is no descriptor", descriptor)
-		}
-		defer f.Close() // SetCrashOutput has made another one of it
-		return debug.SetCrashOutput(f, debug.CrashOptions{})
-	})
+func init() {
+	pyextension.Func("crash_output", crashOutput, pyextension.WithParams("descriptor"))
+	pyextension.Func("crash", crash, pyextension.WithParams("how"))
 }
 
-// golib_crash ends the process, for the test of the traceback.
-//
-//export golib_crash
-func golib_crash(how *C.char) *C.char {
+// crashOutput has the traceback of a crash written to a descriptor, beside standard error, which may be captured. It takes
+// the descriptor.
+func crashOutput(descriptor int64) error {
+	f := os.NewFile(uintptr(descriptor), "crash output")
+	if f == nil {
+		return fmt.Errorf("golib: %d is no descriptor", descriptor)
+	}
+	defer f.Close() // SetCrashOutput has made another one of it
+	return debug.SetCrashOutput(f, debug.CrashOptions{})
+}
+
+// crash ends the process, for the test of the traceback.
+func crash(how string) error {
 	crash := map[string]func(){
 		"panic": func() { panic("golib: a panic that a test asked for") },
 		"fault": func() { var none *int; *none = 1 },
-	}[C.GoString(how)]
+	}[how]
 	if crash == nil {
-		return C.CString("golib: no crash is called " + C.GoString(how))
+		return fmt.Errorf("golib: no crash is called %q", how)
 	}
 	go crash() // where nothing recovers
 	select {}

@@ -1,30 +1,20 @@
-package main
+//go:build cgo
 
-// #include <stdint.h>
-import "C"
+package main
 
 import (
 	"strconv"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
+
+	"github.com/arrowdevice/arrowdevice/pyextension"
 )
 
-// golib_make_demo_batch makes the batch of demo.py: orders of a shop, one per row.
-//
-//export golib_make_demo_batch
-func golib_make_demo_batch(rows C.int64_t, out *C.uint64_t) *C.char {
-	return create(out, func() (thing, error) {
-		rec, err := demoBatch(int64(rows))
-		if err != nil {
-			return nil, err
-		}
-		defer rec.Release()
-		return wrapBatch(rec)
-	})
-}
+func init() { pyextension.Func("make_demo_batch", makeDemoBatch, pyextension.WithParams("rows")) }
 
-func demoBatch(rows int64) (arrow.RecordBatch, error) {
+// makeDemoBatch makes the batch of demo.py: orders of a shop, one per row.
+func makeDemoBatch(rows int64) (arrow.RecordBatch, error) {
 	country := &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: arrow.BinaryTypes.String}
 	b := array.NewRecordBuilder(allocator, arrow.NewSchema([]arrow.Field{
 		{Name: "order", Type: arrow.PrimitiveTypes.Int64},

@@ -1,142 +1,120 @@
-package main
+//go:build cgo
 
-// #include <stdint.h>
-import "C"
+package main
 
 import (
 	"bytes"
-	"encoding/json"
+	"context"
 	"fmt"
 	"unsafe"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 	"github.com/apache/arrow-go/v18/arrow/memory"
+
+	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/pyextension"
 )
 
-// description has the properties of an object that need no read of its memory.
-type description struct {
-	Kind     string            `json:"kind"`   // "array" or "batch", which a stream is of
-	Device   string            `json:"device"` // of a stream: only its type
-	Length   int64             `json:"length"` // of a stream: -1
-	Fields   []fieldInfo       `json:"fields"` // of an array: its only one
-	Metadata map[string]string `json:"metadata"`
+func init() {
+	pyextension.Func("describe", describe, pyextension.WithParams("item"))
+	pyextension.Func("values", values, pyextension.WithParams("item"))
+	pyextension.Func("buffers", buffers, pyextension.WithParams("item"))
+	pyextension.Func("difference", difference, pyextension.WithParams("left", "right"))
 }
 
-type fieldInfo struct {
-	Name     string            `json:"name"`
-	Type     string            `json:"type"`
-	Nullable bool              `json:"nullable"`
-	Metadata map[string]string `json:"metadata"`
-	Children []fieldInfo       `json:"children"`
+// describe returns the properties of an item that need no read of its memory.
+func describe(v any) (any, error) {
+	return either(v,
+		func(a *cdevice.Array) (map[string]any, error) {
+			return description("array", a.DeviceID(), a.Len(), []arrow.Field{a.Field()}, arrow.Metadata{}), nil
+		},
+		func(b *cdevice.RecordBatch) (map[string]any, error) {
+			return description("batch", b.DeviceID(), b.NumRows(), b.Schema().Fields(), b.Schema().Metadata()), nil
+		})
 }
 
-func fieldInfos(fields []arrow.Field) []fieldInfo {
-	out := []fieldInfo{}
-	for _, f := range fields {
-		info := fieldInfo{f.Name, f.Type.String(), f.Nullable, f.Metadata.ToMap(), []fieldInfo{}}
-		if nested, ok := f.Type.(arrow.NestedType); ok {
-			info.Children = fieldInfos(nested.Fields())
-		}
-		out = append(out, info)
+// description has the fields of a batch, or the only one of an array. Of a stream it has the type of its items and of its
+// device, and the length -1.
+func description(kind string, device fmt.Stringer, length int64, fields []arrow.Field, metadata arrow.Metadata) map[string]any {
+	return map[string]any{
+		"kind": kind, "device": device.String(), "length": length, "fields": describeFields(fields), "metadata": metadata.ToMap(),
 	}
-	return out
 }
 
-func (a anArray) describe() description {
-	return description{"array", a.DeviceID().String(), a.Len(), fieldInfos([]arrow.Field{a.Field()}), nil}
-}
-
-func (b aBatch) describe() description {
-	metadata := b.Schema().Metadata()
-	return description{"batch", b.DeviceID().String(), b.NumRows(), fieldInfos(b.Schema().Fields()), metadata.ToMap()}
-}
-
-//export golib_describe
-func golib_describe(handle C.uint64_t, out **C.char) *C.char {
-	return answer(out, func() (any, error) {
-		o, err := borrow(handle)
-		if err != nil {
-			return nil, err
+func describeFields(fields []arrow.Field) []any {
+	all := []any{}
+	for _, f := range fields {
+		children := []any{}
+		if nested, ok := f.Type.(arrow.NestedType); ok {
+			children = describeFields(nested.Fields())
 		}
-		return o.describe(), nil
-	})
+		all = append(all, map[string]any{
+			"name": f.Name, "type": f.Type.String(), "nullable": f.Nullable, "metadata": f.Metadata.ToMap(), "children": children,
+		})
+	}
+	return all
 }
 
-// golib_values returns the elements, or the rows, in arrow-go's JSON.
-//
-//export golib_values
-func golib_values(handle C.uint64_t, out **C.char) *C.char {
-	return answer(out, func() (any, error) {
-		view, err := viewOf(handle)
-		if err != nil {
-			return nil, err
-		}
-		defer view.Release()
-		text, err := view.MarshalJSON()
-		return json.RawMessage(text), err
-	})
+// hostView has the common methods of arrow-go's arrays and record batches.
+type hostView interface {
+	Release()
+	MarshalJSON() ([]byte, error)
 }
 
 // viewOf returns an owned host view of an array or a batch.
-func viewOf(handle C.uint64_t) (hostView, error) {
-	t, err := get(handle)
+func viewOf(ctx context.Context, v any) (hostView, error) {
+	view, err := either(v,
+		func(a *cdevice.Array) (arrow.Array, error) { return a.HostView(ctx) },
+		func(b *cdevice.RecordBatch) (arrow.RecordBatch, error) { return b.HostView(ctx) })
 	if err != nil {
 		return nil, err
 	}
-	return t.hostView()
+	return view.(hostView), nil
 }
 
-// buffersInfo has the addresses of one array of a tree.
-type buffersInfo struct {
-	Length     int           `json:"length"`
-	Nulls      int           `json:"nulls"` // counted
-	Buffers    []bufferInfo  `json:"buffers"`
-	Children   []buffersInfo `json:"children"`
-	Dictionary *buffersInfo  `json:"dictionary"`
+// values returns the elements, or the rows, in arrow-go's JSON.
+func values(ctx context.Context, v any) (string, error) {
+	view, err := viewOf(ctx, v)
+	if err != nil {
+		return "", err
+	}
+	defer view.Release()
+	text, err := view.MarshalJSON()
+	return string(text), err
 }
 
-type bufferInfo struct {
-	Address uintptr `json:"address"`
-	Size    int     `json:"size"` // bytes, as far as the elements need them
+// buffers returns the addresses of a host view's buffers: one tree for an array, a list of trees for a batch. Where there is
+// no buffer, as for most types without nulls, the address is 0.
+func buffers(ctx context.Context, v any) (any, error) {
+	view, err := viewOf(ctx, v)
+	if err != nil {
+		return nil, err
+	}
+	defer view.Release()
+	if arr, ok := view.(arrow.Array); ok {
+		return buffersOf(arr.Data()), nil
+	}
+	columns := []any{}
+	for _, column := range view.(arrow.RecordBatch).Columns() {
+		columns = append(columns, buffersOf(column.Data()))
+	}
+	return columns, nil
 }
 
-// golib_buffers returns the addresses of a host view's buffers: one tree for an
-// array, a list of trees for a batch. Where there is no buffer, as for most
-// types without nulls, the address is 0.
-//
-//export golib_buffers
-func golib_buffers(handle C.uint64_t, out **C.char) *C.char {
-	return answer(out, func() (any, error) {
-		view, err := viewOf(handle)
-		if err != nil {
-			return nil, err
-		}
-		defer view.Release()
-		if arr, ok := view.(arrow.Array); ok {
-			return buffersOf(arr.Data()), nil
-		}
-		columns := []buffersInfo{}
-		for _, column := range view.(arrow.RecordBatch).Columns() {
-			columns = append(columns, buffersOf(column.Data()))
-		}
-		return columns, nil
-	})
-}
-
-func buffersOf(data arrow.ArrayData) buffersInfo {
-	info := buffersInfo{Length: data.Len(), Nulls: nullsOf(data), Buffers: []bufferInfo{}, Children: []buffersInfo{}}
+func buffersOf(data arrow.ArrayData) map[string]any {
+	places, children := []any{}, []any{}
 	for _, b := range data.Buffers() {
-		info.Buffers = append(info.Buffers, bufferInfo{address(b), size(b)})
+		places = append(places, place(b))
 	}
 	for _, child := range data.Children() {
-		info.Children = append(info.Children, buffersOf(child))
+		children = append(children, buffersOf(child))
 	}
+	tree := map[string]any{"length": data.Len(), "nulls": nullsOf(data), "buffers": places, "children": children, "dictionary": nil}
 	if d, ok := data.Dictionary().(*array.Data); ok && d != nil {
-		dictionary := buffersOf(d)
-		info.Dictionary = &dictionary
+		tree["dictionary"] = buffersOf(d)
 	}
-	return info
+	return tree
 }
 
 // nullsOf counts in an array of its own, since the first count of one that others use writes to it.
@@ -148,54 +126,38 @@ func nullsOf(data arrow.ArrayData) int {
 	return arr.NullN()
 }
 
-func address(b *memory.Buffer) uintptr {
+// place is where a buffer is, and how many bytes the elements need.
+func place(b *memory.Buffer) map[string]any {
 	if b == nil {
-		return 0
+		return map[string]any{"address": 0, "size": 0}
 	}
-	return uintptr(unsafe.Pointer(unsafe.SliceData(b.Bytes())))
+	return map[string]any{"address": int64(uintptr(unsafe.Pointer(unsafe.SliceData(b.Bytes())))), "size": b.Len()}
 }
 
-func size(b *memory.Buffer) int {
-	if b == nil {
-		return 0
+// difference returns the difference between two arrays or two batches, or an empty text.
+func difference(ctx context.Context, left, right any) (string, error) {
+	l, err := viewOf(ctx, left)
+	if err != nil {
+		return "", err
 	}
-	return b.Len()
-}
-
-// golib_compare returns the difference between two arrays, or two batches; an empty text if there
-// is none.
-//
-//export golib_compare
-func golib_compare(left, right C.uint64_t, out **C.char) *C.char {
-	return answer(out, func() (any, error) {
-		l, err := viewOf(left)
-		if err != nil {
-			return nil, err
-		}
-		defer l.Release()
-		r, err := viewOf(right)
-		if err != nil {
-			return nil, err
-		}
-		defer r.Release()
-		return difference(l, r), nil
-	})
-}
-
-func difference(l, r hostView) string {
+	defer l.Release()
+	r, err := viewOf(ctx, right)
+	if err != nil {
+		return "", err
+	}
+	defer r.Release()
 	switch l := l.(type) {
 	case arrow.Array:
 		if r, ok := r.(arrow.Array); ok {
-			return arrayDifference(l, r)
+			return arrayDifference(l, r), nil
 		}
 	case arrow.RecordBatch:
 		if r, ok := r.(arrow.RecordBatch); ok {
-			return batchDifference(l, r)
+			return batchDifference(l, r), nil
 		}
 	}
-	return fmt.Sprintf("kind: %T, %T", l, r)
+	return fmt.Sprintf("kind: %T, %T", l, r), nil
 }
-
 func arrayDifference(l, r arrow.Array) string {
 	switch {
 	case !arrow.TypeEqual(l.DataType(), r.DataType(), arrow.CheckMetadata()):

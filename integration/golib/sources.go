@@ -1,7 +1,6 @@
-package main
+//go:build cgo
 
-// #include <stdint.h>
-import "C"
+package main
 
 import (
 	"context"
@@ -11,14 +10,19 @@ import (
 	"runtime"
 	"sync/atomic"
 	"syscall"
-	"unsafe"
 
 	"github.com/apache/arrow-go/v18/arrow"
 	"github.com/apache/arrow-go/v18/arrow/array"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/pyextension"
 )
+
+func init() {
+	pyextension.Func("make_stream", makeStream,
+		pyextension.WithParams("how", "like", "handles", "fails_after", "failure", "message"))
+}
 
 // sources counts iterators that run, and functions that may still be called.
 var sources atomic.Int64
@@ -47,28 +51,30 @@ func wrapping(err error) func(string) error {
 	return func(message string) error { return fmt.Errorf("%s: %w", message, err) }
 }
 
-// source yields the objects of handles, then it ends or fails. It looks a handle up when its turn
-// comes, so the owner must keep the object until then.
+// source yields the items of handles, then it ends or fails. It looks a handle up when its turn comes, so the owner must
+// keep the item until then.
 type source[T interface {
 	comparable
-	Release()
+	item
 }] struct {
-	handles    []C.uint64_t
-	item       func(C.uint64_t) (T, error) // owned by the caller
-	failsAfter int                         // items; below 0: never
+	handles    []uint64
+	failsAfter int64 // items; below 0: never
 	fail       func() error
 	at         int
 }
 
-func (s *source[T]) next() (item T, err error) {
-	if s.at == s.failsAfter {
+func (s *source[T]) next(context.Context) (item T, err error) {
+	if int64(s.at) == s.failsAfter {
 		return item, s.fail()
 	}
 	if s.at == len(s.handles) {
 		return item, io.EOF
 	}
 	s.at++
-	return s.item(s.handles[s.at-1])
+	if item, err = find[T](s.handles[s.at-1]); err == nil {
+		item.Retain()
+	}
+	return item, err
 }
 
 func (s *source[T]) iterate(yield func(T, error) bool) {
@@ -76,7 +82,7 @@ func (s *source[T]) iterate(yield func(T, error) bool) {
 	defer sources.Add(-1)
 	var none T
 	for {
-		item, err := s.next()
+		item, err := s.next(context.Background())
 		if err == io.EOF {
 			return
 		}
@@ -90,54 +96,28 @@ func (s *source[T]) iterate(yield func(T, error) bool) {
 	}
 }
 
-// golib_make_stream makes a stream of the objects of handles, in one of the ways that a program
-// has. It is of the schema, or of the type, that the template has.
-//
-//export golib_make_stream
-func golib_make_stream(how *C.char, template C.uint64_t, handles *C.uint64_t, count C.int, failsAfter C.int64_t, failure, message *C.char, out *C.uint64_t) *C.char {
-	return create(out, func() (stream, error) {
-		like, err := get(template)
-		if err != nil {
-			return nil, err
-		}
-		fails := failures[C.GoString(failure)]
-		if fails == nil {
-			return nil, fmt.Errorf("golib: no failure is called %q", C.GoString(failure))
-		}
-		text, how := C.GoString(message), C.GoString(how)
-		fail := func() error { return fails(text) }
-		of := append([]C.uint64_t(nil), unsafe.Slice(handles, count)...)
-		switch like := like.(type) {
-		case aBatch:
-			return batchStream(how, like, &source[*cdevice.RecordBatch]{of, wholeBatch, int(failsAfter), fail, 0})
-		case anArray:
-			return arrayStream(how, like, &source[*cdevice.Array]{of, wholeArray, int(failsAfter), fail, 0})
-		}
-		return nil, fmt.Errorf("golib: no stream is made of %T", like)
-	})
-}
-
-func wholeBatch(handle C.uint64_t) (*cdevice.RecordBatch, error) {
-	b, err := batchOf(handle)
+// makeStream makes a stream of the items of handles, in one of the ways that a program has. It is of the schema, or of the
+// type, that like has.
+func makeStream(how string, like any, handles []uint64, failsAfter int64, failure, message string) (uint64, error) {
+	fails := failures[failure]
+	if fails == nil {
+		return 0, fmt.Errorf("golib: no failure is called %q", failure)
+	}
+	fail := func() error { return fails(message) }
+	made, err := either(like,
+		func(like *cdevice.Array) (stream, error) {
+			return arrayStream(how, like, &source[*cdevice.Array]{handles, failsAfter, fail, 0})
+		},
+		func(like *cdevice.RecordBatch) (stream, error) {
+			return batchStream(how, like, &source[*cdevice.RecordBatch]{handles, failsAfter, fail, 0})
+		})
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
-	return b.Slice(0, b.NumRows())
+	return put(made.(stream)), nil
 }
 
-func wholeArray(handle C.uint64_t) (*cdevice.Array, error) {
-	t, err := get(handle)
-	if err != nil {
-		return nil, err
-	}
-	a, ok := t.(anArray)
-	if !ok {
-		return nil, fmt.Errorf("golib: handle %d is not an array", handle)
-	}
-	return a.Slice(0, a.Len())
-}
-
-func batchStream(how string, like aBatch, s *source[*cdevice.RecordBatch]) (stream, error) {
+func batchStream(how string, like *cdevice.RecordBatch, s *source[*cdevice.RecordBatch]) (stream, error) {
 	t := like.DeviceID().Type
 	switch how {
 	case "iterator":
@@ -145,7 +125,7 @@ func batchStream(how string, like aBatch, s *source[*cdevice.RecordBatch]) (stre
 		return batches{r}, err
 	case "function":
 		sources.Add(1)
-		r, err := cdevice.NewRecordReaderFunc(context.Background(), like.Schema(), t, func(context.Context) (*cdevice.RecordBatch, error) { return s.next() }, func() { sources.Add(-1) })
+		r, err := cdevice.NewRecordReaderFunc(context.Background(), like.Schema(), t, s.next, func() { sources.Add(-1) })
 		return batches{r}, err
 	case "table":
 		views, err := views[arrow.RecordBatch](s.handles)
@@ -160,7 +140,7 @@ func batchStream(how string, like aBatch, s *source[*cdevice.RecordBatch]) (stre
 	return nil, fmt.Errorf("golib: no stream of batches is made of a %q", how)
 }
 
-func arrayStream(how string, like anArray, s *source[*cdevice.Array]) (stream, error) {
+func arrayStream(how string, like *cdevice.Array, s *source[*cdevice.Array]) (stream, error) {
 	switch how {
 	case "iterator":
 		r, err := cdevice.NewArrayReader(like.Field(), like.DeviceID().Type, s.iterate)
@@ -180,9 +160,13 @@ func arrayStream(how string, like anArray, s *source[*cdevice.Array]) (stream, e
 }
 
 // views returns owned host views, also with an error.
-func views[T hostView](handles []C.uint64_t) (all []T, _ error) {
+func views[T hostView](handles []uint64) (all []T, _ error) {
 	for _, handle := range handles {
-		view, err := viewOf(handle)
+		i, err := find[item](handle)
+		if err != nil {
+			return all, err
+		}
+		view, err := viewOf(context.Background(), i)
 		if err != nil {
 			return all, err
 		}

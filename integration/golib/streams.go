@@ -1,11 +1,9 @@
-package main
+//go:build cgo
 
-// #include <stdint.h>
-import "C"
+package main
 
 import (
 	"context"
-	"fmt"
 	"iter"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -14,12 +12,25 @@ import (
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
 	"github.com/arrowdevice/arrowdevice/device"
+	"github.com/arrowdevice/arrowdevice/pyextension"
 )
+
+func init() {
+	pyextension.Func("import_stream", importStream,
+		pyextension.WithParams("address", "plain", "of_arrays", "validate", "prefetch", "with_gil"))
+	pyextension.Func("describe_stream", describeStream, pyextension.WithParams("handle"))
+	pyextension.Func("next", next, pyextension.WithParams("handle"))
+	pyextension.Func("export_stream", exportStream, pyextension.WithParams("handle", "address", "for_host"))
+	pyextension.Func("export_plain_stream", exportPlainStream, pyextension.WithParams("handle", "address"))
+	pyextension.Func("copy_stream", copyStream, pyextension.WithParams("handle", "device_type", "device_id", "stream"))
+	pyextension.Func("host_stream", hostStream, pyextension.WithParams("handle"))
+}
 
 // stream is a cdevice.RecordReader or a cdevice.ArrayReader.
 type stream interface {
-	object
-	next() (thing, error) // nil at the end
+	Release()
+	next() (any, error) // nil at the end
+	describe() map[string]any
 	asCPU() (stream, error)
 	export(*cdevice.CArrowDeviceArrayStream) error
 	exportPlain(*cdata.CArrowArrayStream) error
@@ -27,13 +38,7 @@ type stream interface {
 
 type batches struct{ *cdevice.RecordReader }
 
-func (s batches) next() (thing, error) {
-	b, err := first(s.All())
-	if b == nil {
-		return nil, err
-	}
-	return aBatch{b}, nil
-}
+func (s batches) next() (any, error) { return first(s.All()) }
 
 func (s batches) asCPU() (stream, error) {
 	r, err := s.AsCPU(context.Background())
@@ -48,20 +53,13 @@ func (s batches) exportPlain(out *cdata.CArrowArrayStream) error {
 	return cdevice.ExportRecordReader(s.RecordReader, out)
 }
 
-func (s batches) describe() description {
-	metadata := s.Schema().Metadata()
-	return description{"batch", s.DeviceType().String(), -1, fieldInfos(s.Schema().Fields()), metadata.ToMap()}
+func (s batches) describe() map[string]any {
+	return description("batch", s.DeviceType(), -1, s.Schema().Fields(), s.Schema().Metadata())
 }
 
 type arrays struct{ *cdevice.ArrayReader }
 
-func (s arrays) next() (thing, error) {
-	a, err := first(s.All())
-	if a == nil {
-		return nil, err
-	}
-	return anArray{a}, nil
-}
+func (s arrays) next() (any, error) { return first(s.All()) }
 
 func (s arrays) asCPU() (stream, error) {
 	r, err := s.AsCPU(context.Background())
@@ -76,154 +74,132 @@ func (s arrays) exportPlain(out *cdata.CArrowArrayStream) error {
 	return cdevice.ExportArrayReader(s.ArrayReader, out)
 }
 
-func (s arrays) describe() description {
-	return description{"array", s.DeviceType().String(), -1, fieldInfos([]arrow.Field{s.Field()}), nil}
+func (s arrays) describe() map[string]any {
+	return description("array", s.DeviceType(), -1, []arrow.Field{s.Field()}, arrow.Metadata{})
 }
 
-// first returns the next item of a sequence, for the caller to release: nil at its end.
-func first[T interface{ Retain() }](all iter.Seq2[T, error]) (none T, _ error) {
+// first returns the next item of a sequence, owned by the caller, or nil at its end.
+func first[T item](all iter.Seq2[T, error]) (any, error) {
 	for item, err := range all {
 		if err != nil {
-			return none, err
+			return nil, err
 		}
 		item.Retain()
 		return item, nil
 	}
-	return none, nil
+	return nil, nil
 }
 
-func streamOf(handle C.uint64_t) (stream, error) {
-	o, err := borrow(handle)
+// importStream imports an ArrowDeviceArrayStream, or an ArrowArrayStream if plain is set, of record batches or of arrays.
+func importStream(address uint64, plain, ofArrays, validate bool, prefetch int, withGIL bool) (uint64, error) {
+	opts := importOptions(withGIL)
+	device, host := cdevice.DeviceArrayStreamFromPtr(uintptr(address)), cdevice.ArrayStreamFromPtr(uintptr(address))
+	switch {
+	case ofArrays && plain:
+		return arraysOf(validate, prefetch)(cdevice.ImportArrayReader(host, opts...))
+	case ofArrays:
+		return arraysOf(validate, prefetch)(cdevice.ImportArrayReader(device, opts...))
+	case plain:
+		return batchesOf(validate, prefetch)(cdevice.ImportRecordReader(host, opts...))
+	}
+	return batchesOf(validate, prefetch)(cdevice.ImportRecordReader(device, opts...))
+}
+
+// batchesOf composes a reader that was imported: its batches are validated and prefetched. It has the handle.
+func batchesOf(validate bool, prefetch int) func(*cdevice.RecordReader, error) (uint64, error) {
+	return func(r *cdevice.RecordReader, err error) (uint64, error) {
+		if err != nil {
+			return 0, err
+		}
+		if validate {
+			r.Map(valid)
+		}
+		return put(batches{r.Prefetch(prefetch)}), nil
+	}
+}
+
+func arraysOf(validate bool, prefetch int) func(*cdevice.ArrayReader, error) (uint64, error) {
+	return func(r *cdevice.ArrayReader, err error) (uint64, error) {
+		if err != nil {
+			return 0, err
+		}
+		if validate {
+			r.Map(valid)
+		}
+		return put(arrays{r.Prefetch(prefetch)}), nil
+	}
+}
+
+func describeStream(handle uint64) (map[string]any, error) {
+	s, err := find[stream](handle)
 	if err != nil {
 		return nil, err
 	}
-	s, ok := o.(stream)
-	if !ok {
-		return nil, fmt.Errorf("golib: handle %d is not a stream", handle)
-	}
-	return s, nil
+	return s.describe(), nil
 }
 
-func readerOf(handle C.uint64_t) (*cdevice.RecordReader, error) {
-	s, err := streamOf(handle)
+// next returns the next array or batch, or nil at the end.
+func next(handle uint64) (any, error) {
+	s, err := find[stream](handle)
 	if err != nil {
 		return nil, err
 	}
-	b, ok := s.(batches)
-	if !ok {
-		return nil, fmt.Errorf("golib: handle %d is not a stream of record batches", handle)
-	}
-	return b.RecordReader, nil
+	return s.next()
 }
 
-// batchesOf composes a reader that was imported: its batches are validated and prefetched.
-func batchesOf(validate, prefetch C.int) func(*cdevice.RecordReader, error) (stream, error) {
-	return func(r *cdevice.RecordReader, err error) (stream, error) {
-		if err != nil {
-			return nil, err
-		}
-		if validate != 0 {
-			r.Map(valid)
-		}
-		return batches{r.Prefetch(int(prefetch))}, nil
-	}
-}
-
-func arraysOf(validate, prefetch C.int) func(*cdevice.ArrayReader, error) (stream, error) {
-	return func(r *cdevice.ArrayReader, err error) (stream, error) {
-		if err != nil {
-			return nil, err
-		}
-		if validate != 0 {
-			r.Map(valid)
-		}
-		return arrays{r.Prefetch(int(prefetch))}, nil
-	}
-}
-
-// golib_import_stream imports the struct ArrowDeviceArrayStream at an address, of
-// record batches or of arrays.
-//
-//export golib_import_stream
-func golib_import_stream(address C.uintptr_t, ofArrays, validate, prefetch, withGIL C.int, out *C.uint64_t) *C.char {
-	return create(out, func() (stream, error) {
-		opts := importOptions(withGIL)
-		in := cdevice.DeviceArrayStreamFromPtr(uintptr(address))
-		if ofArrays != 0 {
-			return arraysOf(validate, prefetch)(cdevice.ImportArrayReader(in, opts...))
-		}
-		return batchesOf(validate, prefetch)(cdevice.ImportRecordReader(in, opts...))
-	})
-}
-
-// golib_next returns the handle of the next array or batch, or 0 at the end.
-//
-//export golib_next
-func golib_next(handle C.uint64_t, out *C.uint64_t) *C.char {
-	return guard(func() error {
-		s, err := streamOf(handle)
-		if err != nil {
-			return err
-		}
-		t, err := s.next()
-		if t != nil {
-			*out = C.uint64_t(put(t))
-		}
+// exportStream fills an ArrowDeviceArrayStream.
+func exportStream(handle, address uint64, forHost bool) error {
+	s, err := find[stream](handle)
+	if err != nil {
 		return err
-	})
-}
-
-// golib_export_stream fills the struct ArrowDeviceArrayStream at an address.
-//
-//export golib_export_stream
-func golib_export_stream(handle C.uint64_t, address C.uintptr_t, forHost C.int) *C.char {
-	return guard(func() error {
-		s, err := streamOf(handle)
-		if err != nil {
+	}
+	if forHost {
+		if s, err = s.asCPU(); err != nil {
 			return err
 		}
-		if forHost != 0 {
-			if s, err = s.asCPU(); err != nil {
-				return err
-			}
-			defer s.Release()
-		}
-		return s.export(cdevice.DeviceArrayStreamFromPtr(uintptr(address)))
-	})
+		defer s.Release()
+	}
+	return s.export(cdevice.DeviceArrayStreamFromPtr(uintptr(address)))
 }
 
-// golib_copy_stream makes a stream of copies on a device, which prefetches one batch. A source that
-// arrow-go can read is read with arrow-go.
-//
-//export golib_copy_stream
-func golib_copy_stream(handle C.uint64_t, deviceType C.int32_t, id C.int64_t, on C.uintptr_t, out *C.uint64_t) *C.char {
-	return create(out, func() (stream, error) {
-		r, err := readerOf(handle)
+// exportPlainStream fills an ArrowArrayStream.
+func exportPlainStream(handle, address uint64) error {
+	s, err := find[stream](handle)
+	if err != nil {
+		return err
+	}
+	if s, err = s.asCPU(); err != nil {
+		return err
+	}
+	defer s.Release()
+	return s.exportPlain(cdevice.ArrayStreamFromPtr(uintptr(address)))
+}
+
+// copyStream makes a stream of copies on a device, which prefetches one batch. A source that arrow-go can read is read with
+// arrow-go.
+func copyStream(handle uint64, deviceType int32, id int64, on uint64) (uint64, error) {
+	s, err := find[batches](handle)
+	if err != nil {
+		return 0, err
+	}
+	dev, opts, err := target(deviceType, id, on)
+	if err != nil {
+		return 0, err
+	}
+	r := s.RecordReader
+	if r.DeviceType() == device.CPU {
+		host, err := wrapReader(hostReader(r))
 		if err != nil {
-			return nil, err
+			return 0, err
 		}
-		dev, err := openDevice(deviceType, id)
-		if err != nil {
-			return nil, err
-		}
-		opts, err := copyOptions(dev, on)
-		if err != nil {
-			return nil, err
-		}
-		if r.DeviceType() != device.CPU {
-			c, err := r.CopyTo(context.Background(), dev, opts...)
-			return batches{c}, err
-		}
-		host := hostReader(r)
 		defer host.Release()
-		src, err := cdevice.WrapRecordReader(host, device.CPUDevice())
-		if err != nil {
-			return nil, err
-		}
-		defer src.Release()
-		c, err := src.CopyTo(context.Background(), dev, opts...)
-		return batches{c}, err
-	})
+		r = host.RecordReader
+	}
+	c, err := r.CopyTo(context.Background(), dev, opts...)
+	if err != nil {
+		return 0, err
+	}
+	return put(batches{c}), nil
 }
 
 func hostReader(r *cdevice.RecordReader) array.RecordReader {
@@ -231,21 +207,21 @@ func hostReader(r *cdevice.RecordReader) array.RecordReader {
 }
 
 // wrapReader releases the reader.
-func wrapReader(rdr array.RecordReader) (stream, error) {
+func wrapReader(rdr array.RecordReader) (batches, error) {
 	defer rdr.Release()
 	r, err := cdevice.WrapRecordReader(rdr, device.CPUDevice())
 	return batches{r}, err
 }
 
-// golib_host_stream makes a stream of the batches that arrow-go reads from a stream.
-//
-//export golib_host_stream
-func golib_host_stream(handle C.uint64_t, out *C.uint64_t) *C.char {
-	return create(out, func() (stream, error) {
-		r, err := readerOf(handle)
-		if err != nil {
-			return nil, err
-		}
-		return wrapReader(hostReader(r))
-	})
+// hostStream makes a stream of the batches that arrow-go reads from a stream.
+func hostStream(handle uint64) (uint64, error) {
+	s, err := find[batches](handle)
+	if err != nil {
+		return 0, err
+	}
+	host, err := wrapReader(hostReader(s.RecordReader))
+	if err != nil {
+		return 0, err
+	}
+	return put(host), nil
 }

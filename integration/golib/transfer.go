@@ -1,90 +1,112 @@
-package main
+//go:build cgo
 
-// #include <stdint.h>
-import "C"
+package main
 
 import (
 	"context"
 
 	"github.com/arrowdevice/arrowdevice/cdevice"
+	"github.com/arrowdevice/arrowdevice/pyextension"
 )
 
-func importOptions(withGIL C.int) []cdevice.ImportOption {
-	if withGIL != 0 {
+func init() {
+	imports := pyextension.WithParams("array", "schema", "plain", "validate", "with_gil")
+	pyextension.Func("import_array", importArray, imports)
+	pyextension.Func("import_batch", importBatch, imports)
+	pyextension.Func("take_array", takeArray, pyextension.WithParams("array", "validate"))
+	pyextension.Func("take_batch", takeBatch, pyextension.WithParams("batch", "validate"))
+	pyextension.Func("export", export, pyextension.WithParams("item", "array", "schema"))
+	pyextension.Func("export_plain", exportPlain, pyextension.WithParams("item", "array", "schema"))
+	pyextension.Func("export_schema", exportSchema, pyextension.WithParams("item", "schema"))
+}
+
+func importOptions(withGIL bool) []cdevice.ImportOption {
+	if withGIL {
 		return []cdevice.ImportOption{cdevice.WithGIL()}
 	}
 	return nil
 }
 
-// validatable is a cdevice.RecordBatch or a cdevice.Array.
-type validatable interface {
-	Release()
-	ValidateFull(context.Context) error
-}
+// valid is a function for Map that validates each item.
+func valid[T item](i T) (T, error) { return i, i.ValidateFull(context.Background()) }
 
-// valid is a function for Map that validates each batch.
-func valid[T validatable](item T) (T, error) { return item, item.ValidateFull(context.Background()) }
-
-// checked returns an imported object, fully validated if validate is set; an invalid one is
-// released.
-func checked[T validatable](item T, err error, validate C.int) (T, error) {
-	if err != nil || validate == 0 {
-		return item, err
+// checked returns an imported item, fully validated if validate is set; an invalid one is released.
+func checked[T item](i T, err error, validate bool) (T, error) {
+	if err != nil || !validate {
+		return i, err
 	}
-	if _, err = valid(item); err != nil {
-		item.Release()
+	if _, err = valid(i); err != nil {
+		i.Release()
 	}
-	return item, err
+	return i, err
 }
 
-// golib_import_array imports the structs: with full validation, and with Python's lock held in the
-// producer's release, if these are not 0.
-//
-//export golib_import_array
-func golib_import_array(array, schema C.uintptr_t, validate, withGIL C.int, out *C.uint64_t) *C.char {
-	return create(out, func() (thing, error) {
-		a, err := cdevice.ImportArray(cdevice.DeviceArrayFromPtr(uintptr(array)), cdevice.SchemaFromPtr(uintptr(schema)), importOptions(withGIL)...)
-		a, err = checked(a, err, validate)
-		return anArray{a}, err
-	})
+// importArray takes the contents of an ArrowDeviceArray, or an ArrowArray if plain is set, and of an ArrowSchema. With withGIL
+// it holds Python's lock in the producer's release.
+func importArray(array, schema uint64, plain, validate, withGIL bool) (*cdevice.Array, error) {
+	as, opts := cdevice.SchemaFromPtr(uintptr(schema)), importOptions(withGIL)
+	if plain {
+		a, err := cdevice.ImportArray(cdevice.ArrayFromPtr(uintptr(array)), as, opts...)
+		return checked(a, err, validate)
+	}
+	a, err := cdevice.ImportArray(cdevice.DeviceArrayFromPtr(uintptr(array)), as, opts...)
+	return checked(a, err, validate)
 }
 
-//export golib_import_batch
-func golib_import_batch(array, schema C.uintptr_t, validate, withGIL C.int, out *C.uint64_t) *C.char {
-	return create(out, func() (thing, error) {
-		b, err := cdevice.ImportRecordBatch(cdevice.DeviceArrayFromPtr(uintptr(array)), cdevice.SchemaFromPtr(uintptr(schema)), importOptions(withGIL)...)
-		b, err = checked(b, err, validate)
-		return aBatch{b}, err
-	})
+// importBatch is importArray for a record batch.
+func importBatch(array, schema uint64, plain, validate, withGIL bool) (*cdevice.RecordBatch, error) {
+	as, opts := cdevice.SchemaFromPtr(uintptr(schema)), importOptions(withGIL)
+	if plain {
+		b, err := cdevice.ImportRecordBatch(cdevice.ArrayFromPtr(uintptr(array)), as, opts...)
+		return checked(b, err, validate)
+	}
+	b, err := cdevice.ImportRecordBatch(cdevice.DeviceArrayFromPtr(uintptr(array)), as, opts...)
+	return checked(b, err, validate)
 }
 
-// golib_export fills the struct ArrowDeviceArray at array, and the struct
-// ArrowSchema at schema unless that is 0.
-//
-//export golib_export
-func golib_export(handle C.uint64_t, array, schema C.uintptr_t, forHost C.int) *C.char {
-	return guard(func() error {
-		t, err := get(handle)
-		if err != nil {
-			return err
-		}
-		if forHost != 0 {
-			if t, err = t.asCPU(); err != nil {
-				return err
-			}
-			defer t.Release()
-		}
-		return t.export(cdevice.DeviceArrayFromPtr(uintptr(array)), cdevice.SchemaFromPtr(uintptr(schema)))
-	})
+// takeArray returns an argument that it has validated, if validate is set.
+func takeArray(a *cdevice.Array, validate bool) (*cdevice.Array, error) {
+	if !validate {
+		return a, nil
+	}
+	return valid(a)
 }
 
-//export golib_export_schema
-func golib_export_schema(handle C.uint64_t, schema C.uintptr_t) *C.char {
-	return guard(func() error {
-		t, err := get(handle)
-		if err != nil {
-			return err
-		}
-		return t.exportSchema(cdevice.SchemaFromPtr(uintptr(schema)))
-	})
+// takeBatch is takeArray for a record batch.
+func takeBatch(b *cdevice.RecordBatch, validate bool) (*cdevice.RecordBatch, error) {
+	if !validate {
+		return b, nil
+	}
+	return valid(b)
+}
+
+// export fills an ArrowDeviceArray, and an ArrowSchema unless its address is 0.
+func export(v any, array, schema uint64) error {
+	out, as := cdevice.DeviceArrayFromPtr(uintptr(array)), cdevice.SchemaFromPtr(uintptr(schema))
+	_, err := either(v,
+		func(a *cdevice.Array) (any, error) { return nil, cdevice.ExportArray(a, out, as) },
+		func(b *cdevice.RecordBatch) (any, error) { return nil, cdevice.ExportRecordBatch(b, out, as) })
+	return err
+}
+
+// exportPlain fills an ArrowArray, and an ArrowSchema unless its address is 0. It waits for the event.
+func exportPlain(ctx context.Context, v any, array, schema uint64) error {
+	cpu, err := asCPU(ctx, v)
+	if err != nil {
+		return err
+	}
+	defer cpu.(item).Release()
+	out, as := cdevice.ArrayFromPtr(uintptr(array)), cdevice.SchemaFromPtr(uintptr(schema))
+	_, err = either(cpu,
+		func(a *cdevice.Array) (any, error) { return nil, cdevice.ExportArray(a, out, as) },
+		func(b *cdevice.RecordBatch) (any, error) { return nil, cdevice.ExportRecordBatch(b, out, as) })
+	return err
+}
+
+func exportSchema(v any, schema uint64) error {
+	out := cdevice.SchemaFromPtr(uintptr(schema))
+	_, err := either(v,
+		func(a *cdevice.Array) (any, error) { return nil, cdevice.ExportField(a.Field(), out) },
+		func(b *cdevice.RecordBatch) (any, error) { return nil, cdevice.ExportSchema(b.Schema(), out) })
+	return err
 }

@@ -2,67 +2,29 @@
 
 import contextlib
 import ctypes
+import os
 import sys
 
-CPU, CUDA, CUDA_HOST, EXT_DEV, CUDA_MANAGED = 1, 2, 3, 12, 13
+# The folder of the package arrowdevice, which in the kit is in this one.
+PACKAGE = os.path.normpath(os.path.join(os.path.abspath(__file__), "../../../python"))
+sys.path.insert(0, PACKAGE)
 
-
-class ArrowSchema(ctypes.Structure):
-    pass
-
-
-ArrowSchema._fields_ = [
-    ("format", ctypes.c_char_p),
-    ("name", ctypes.c_char_p),
-    ("metadata", ctypes.c_void_p),
-    ("flags", ctypes.c_int64),
-    ("n_children", ctypes.c_int64),
-    ("children", ctypes.POINTER(ctypes.POINTER(ArrowSchema))),
-    ("dictionary", ctypes.POINTER(ArrowSchema)),
-    ("release", ctypes.c_void_p),
-    ("private_data", ctypes.c_void_p),
-]
-
-
-class ArrowArray(ctypes.Structure):
-    pass
-
-
-ArrowArray._fields_ = [
-    ("length", ctypes.c_int64),
-    ("null_count", ctypes.c_int64),
-    ("offset", ctypes.c_int64),
-    ("n_buffers", ctypes.c_int64),
-    ("n_children", ctypes.c_int64),
-    ("buffers", ctypes.POINTER(ctypes.c_void_p)),
-    ("children", ctypes.POINTER(ctypes.POINTER(ArrowArray))),
-    ("dictionary", ctypes.POINTER(ArrowArray)),
-    ("release", ctypes.c_void_p),
-    ("private_data", ctypes.c_void_p),
-]
-
-
-class ArrowDeviceArray(ctypes.Structure):
-    _fields_ = [
-        ("array", ArrowArray),
-        ("device_id", ctypes.c_int64),
-        ("device_type", ctypes.c_int32),
-        ("sync_event", ctypes.c_void_p),
-        ("reserved", ctypes.c_int64 * 3),
-    ]
-
-
-class ArrowArrayStream(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_void_p) for name in ("get_schema", "get_next", "get_last_error", "release", "private_data")]
-
-
-class ArrowDeviceArrayStream(ctypes.Structure):
-    _fields_ = [("device_type", ctypes.c_int32), *ArrowArrayStream._fields_]
-
-
-# The callbacks of a stream: self and, as an address, where the result goes.
-GET = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
-GET_LAST_ERROR = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
+from arrowdevice._structs import (  # noqa: E402, F401
+    CPU,
+    CUDA,
+    CUDA_HOST,
+    CUDA_MANAGED,
+    EXT_DEV,
+    GET,
+    GET_LAST_ERROR,
+    RELEASE,
+    ArrowArray,
+    ArrowArrayStream,
+    ArrowDeviceArray,
+    ArrowDeviceArrayStream,
+    ArrowSchema,
+    release,
+)
 
 
 class ArrowAsyncTask(ctypes.Structure):
@@ -99,7 +61,6 @@ CANCEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 ON_SCHEMA = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)
 ON_NEXT_TASK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 ON_ERROR = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)
-RELEASE = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 def encode_metadata(metadata):
@@ -140,14 +101,6 @@ def _owner(struct):
 def is_filled(struct):
     """Whether a struct holds something: it was not moved, and not released."""
     return bool(_owner(struct).release)
-
-
-def release(struct):
-    """Calls the release callback of a struct, as a consumer does. A struct that
-    was moved or released already is left alone."""
-    owner = _owner(struct)
-    if owner.release:
-        ctypes.CFUNCTYPE(None, ctypes.c_void_p)(owner.release)(ctypes.addressof(owner))
 
 
 def get_schema(stream, schema):
@@ -238,3 +191,21 @@ def structs():
         yield s
     finally:
         s.release()
+
+
+# Function objects of this module's own: other modules may declare other types for the same function.
+_get_pointer = ctypes.PYFUNCTYPE(ctypes.c_size_t, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_GetPointer", ctypes.pythonapi))
+_new_capsule = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)(
+    ("PyCapsule_New", ctypes.pythonapi)
+)
+_names = {}  # a capsule keeps the address of its name
+
+
+def capsule_pointer(capsule, name):
+    """The address of the struct in a capsule."""
+    return _get_pointer(capsule, name.encode())
+
+
+def new_capsule(address, name, destructor):
+    """A capsule of the struct at an address. The destructor is a function of C, or None."""
+    return _new_capsule(address, _names.setdefault(name, name.encode()), ctypes.cast(destructor, ctypes.c_void_p))

@@ -28,7 +28,7 @@ def alive(module=None):
     for name in ("last_type", "last_value", "last_traceback", "last_exc"):
         vars(sys).pop(name, None)
     gc.collect()
-    golib.gc()
+    golib.ext.gc()
     return counted(module)
 
 

@@ -4,32 +4,18 @@ gosource.py.
 Streams end with close(), or at the end of a with statement.
 """
 
-import contextlib
 import ctypes
 
 import pyarrow as pa
 
 import abi
-from golib import GoBatch, GoError
-from golibrary import _address, _ask, _call, _create, _handle, _lib, _out_handle, _out_text
+import arrowdevice
+from golib import GoBatch, GoError, GoHandle, ext
 from gosource import handle_of
-
-for _name, _arguments in {
-    "golib_async_open": [_address, ctypes.c_int, ctypes.c_int, _handle, _out_handle],
-    "golib_async_schema": [_handle, _handle, _address],
-    "golib_async_device_type": [_handle, _out_text],
-    "golib_async_metadata": [_handle, _address],
-    "golib_async_next": [_handle, _address, _out_handle],
-    "golib_async_error": [_handle, _out_text],
-    "golib_async_close": [_handle],
-    "golib_async_release": [_handle],
-    "golib_forward_async": [_handle, _address, _handle],
-}.items():
-    _function = getattr(_lib, _name)
-    _function.argtypes, _function.restype = _arguments, ctypes.c_void_p
+from gostream import released  # noqa: F401, of batches with their metadata
 
 
-class AsyncError(GoError):
+class AsyncError(arrowdevice.Error):
     """A cdevice.ProducerError, which a producer reported."""
 
     def __init__(self, text, callback, code, message, metadata):
@@ -38,7 +24,7 @@ class AsyncError(GoError):
         self.metadata = {bytes.fromhex(key): bytes.fromhex(value) for key, value in metadata.items()}
 
 
-class AsyncStream:
+class AsyncStream(GoHandle):
     """cdevice.ImportAsync: give handler, an address, to a producer, and then
     iterate over (GoBatch, metadata), of which the caller releases the batch."""
 
@@ -46,12 +32,10 @@ class AsyncStream:
         self._struct = abi.ArrowAsyncDeviceStreamHandler()
         self.handler = ctypes.addressof(self._struct)
         ctypes.memset(self.handler, 0xAA, ctypes.sizeof(self._struct))
-        self._handle = _create("async_open", self.handler, queue_size, full_validation, handle_of(context))
+        super().__init__(ext.async_open(self.handler, queue_size, full_validation, handle_of(context)))
 
     def wait_for_schema(self, context=None):
-        with abi.owned(abi.ArrowSchema()) as struct:
-            _call("async_schema", self._handle, handle_of(context), ctypes.addressof(struct))
-            return pa.Schema._import_from_c(ctypes.addressof(struct))
+        return pa.schema(ext.async_schema(self.handle, handle_of(context)))
 
     @property
     def schema(self):
@@ -60,62 +44,39 @@ class AsyncStream:
 
     @property
     def device_type(self):
-        return _ask("async_device_type", self._handle)
+        return ext.async_device_type(self.handle)
 
     @property
     def metadata(self):
         """Of the stream; None if it has none."""
         with abi.owned(abi.ArrowSchema()) as struct:
-            _call("async_metadata", self._handle, ctypes.addressof(struct))
+            ext.async_metadata(self.handle, ctypes.addressof(struct))
             return abi.decode_metadata(struct.metadata)
 
     def next(self):
         """The next batch and its metadata (None if it has none), or None at the end."""
         with abi.owned(abi.ArrowSchema()) as struct:
             try:
-                handle = _create("async_next", self._handle, ctypes.addressof(struct))
+                batch = ext.async_next(self.handle, ctypes.addressof(struct))
             except GoError as e:
-                error = _ask("async_error", self._handle)
+                error = ext.async_error(self.handle)
                 if error:
                     raise AsyncError(str(e), **error) from None
                 raise
-            if not handle:
-                return None
-            return GoBatch(handle), abi.decode_metadata(struct.metadata)
+            return None if batch is None else (GoBatch(batch), abi.decode_metadata(struct.metadata))
 
     def __iter__(self):
         return iter(self.next, None)
 
     def forward(self, handler, context=None):
         """ExportAsync of this stream, to another handler."""
-        _call("forward_async", self._handle, handler, handle_of(context))
+        ext.forward_async(self.handle, handler, handle_of(context))
 
     def cancel(self):
         """cdevice.AsyncStream.Close, which the object outlives."""
-        _call("async_close", self._handle)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
+        ext.async_close(self.handle)
 
     def close(self):
         """Cancels if need be, and waits until the producer releases the handler; a
         second call does nothing."""
-        handle, self._handle = self._handle, 0
-        if handle:
-            _call("async_release", handle)
-
-
-@contextlib.contextmanager
-def released(batches):
-    """A list of batches that are released at the end; a stream gives them with metadata."""
-    kept = []
-    try:
-        for batch in batches:
-            kept.append(batch[0] if isinstance(batch, tuple) else batch)
-        yield kept
-    finally:
-        for batch in kept:
-            batch.release()
+        self.release()

@@ -4,28 +4,14 @@ import ctypes
 import warnings
 
 import abi
-from golib import GoArray
-from golibrary import _create, _lib
+from golib import GoArray, ext
 
-_NAMES = {False: b"dltensor", True: b"dltensor_versioned"}
-_USED = {False: b"used_dltensor", True: b"used_dltensor_versioned"}
-_DESTRUCTORS = {
-    versioned: ctypes.cast(function, ctypes.c_void_p)
-    for versioned, function in {
-        False: _lib.golib_destroy_dltensor_capsule,
-        True: _lib.golib_destroy_dltensor_versioned_capsule,
-    }.items()
-}
+_USED = {False: b"used_dltensor", True: b"used_dltensor_versioned"}  # a capsule keeps the address
 
 _api = ctypes.pythonapi
-_api.PyCapsule_New.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-_api.PyCapsule_New.restype = ctypes.py_object
-_api.PyCapsule_GetPointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
-_api.PyCapsule_GetPointer.restype = ctypes.c_size_t
 _api.PyCapsule_SetName.argtypes = [ctypes.py_object, ctypes.c_char_p]
 _api.PyCapsule_GetName.argtypes = [ctypes.py_object]
 _api.PyCapsule_GetName.restype = ctypes.c_char_p
-_api.PyCapsule_IsValid.argtypes = [ctypes.py_object, ctypes.c_char_p]
 
 
 def name_of(capsule):
@@ -50,8 +36,7 @@ class Tensor:
         return self._export(max_version is not None and max_version[0] >= 1, stream)
 
     def _export(self, versioned, stream):
-        tensor = _create("export_dlpack", self._go.handle, versioned, stream or 0, stream is None)
-        return _api.PyCapsule_New(tensor, _NAMES[versioned], _DESTRUCTORS[versioned])
+        return self._go.object.__dlpack__(stream=stream, max_version=(1, 0) if versioned else None)
 
 
 class _LegacyTensor(Tensor):
@@ -62,10 +47,10 @@ class _LegacyTensor(Tensor):
 def take(capsule, with_gil=False):
     """The tensor of a capsule as an array of Go's. The capsule is renamed, since Go owns the tensor,
     even if it is refused."""
-    versioned = bool(_api.PyCapsule_IsValid(capsule, _NAMES[True]))
-    address = _api.PyCapsule_GetPointer(capsule, _NAMES[versioned])  # ValueError for another name
+    versioned = name_of(capsule) == "dltensor_versioned"
+    address = abi.capsule_pointer(capsule, "dltensor_versioned" if versioned else "dltensor")  # ValueError for another name
     _api.PyCapsule_SetName(capsule, _USED[versioned])
-    return GoArray(_create("import_dlpack", address, versioned, with_gil))
+    return GoArray(ext.import_dlpack(address, versioned, with_gil))
 
 
 def from_dlpack(source, **arguments):

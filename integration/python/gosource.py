@@ -8,7 +8,7 @@ import itertools
 import time
 
 import abi
-from golibrary import _address, _call, _create, _device_id, _device_type, _handle, _lib, _out_handle
+from golib import GoHandle, ext
 
 PATIENCE = 60  # seconds until an object that is not released counts as a leak
 
@@ -18,35 +18,20 @@ class _Item(ctypes.Structure):
 
     # Addresses, not c_char_p: of bytes that are put into such a field of a struct in
     # C memory, ctypes keeps nothing.
-    _fields_ = [("batch", _handle), ("metadata", ctypes.c_void_p), ("failure", ctypes.c_void_p), ("message", ctypes.c_void_p)]
+    _fields_ = [("batch", ctypes.c_uint64), ("metadata", ctypes.c_void_p), ("failure", ctypes.c_void_p), ("message", ctypes.c_void_p)]
 
 
-_SOURCE = ctypes.CFUNCTYPE(None, _handle, ctypes.POINTER(_Item))
-
-for _name, _arguments in {
-    "golib_context_new": [ctypes.c_int, _out_handle],
-    "golib_context_cancel": [_handle],
-    "golib_context_release": [_handle],
-    "golib_export_async": [_SOURCE, _handle, _handle, _address, _address, _handle, _device_type, _device_id],
-}.items():
-    _function = getattr(_lib, _name)
-    _function.argtypes, _function.restype = _arguments, ctypes.c_void_p
+_SOURCE = ctypes.CFUNCTYPE(None, ctypes.c_uint64, ctypes.POINTER(_Item))
 
 
-class Context:
+class Context(GoHandle):
     """A context of Go's, for a with statement. An overdue one has ended already."""
 
     def __init__(self, overdue=False):
-        self.handle = _create("context_new", overdue)
+        super().__init__(ext.make_context(overdue))
 
     def cancel(self):
-        _call("context_cancel", self.handle)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        _call("context_release", self.handle)
+        ext.cancel_context(self.handle)
 
 
 def handle_of(context):
@@ -79,7 +64,7 @@ class _Source:
             out.failure, out.message = self._keep(item.kind.encode() + b"\0"), self._keep(item.message.encode() + b"\0")
         elif item is not None:
             batch, metadata = item if isinstance(item, tuple) else (item, None)
-            out.batch = batch.handle
+            out.batch = ext.keep(batch.object)  # which Go drops
             if metadata is not None:
                 out.metadata = self._keep(abi.encode_metadata(metadata))
 
@@ -128,5 +113,5 @@ def export(items, handler, like=None, metadata=None, context=None, copy_to=(0, 0
     number = next(_numbers)
     _sources[number] = _Source(items)
     encoded = ctypes.create_string_buffer(abi.encode_metadata(metadata or {}))
-    template = (like or items[0]).handle
-    _call("export_async", _ask_source, number, template, handler, ctypes.addressof(encoded), handle_of(context), *copy_to)
+    ask, like = ctypes.cast(_ask_source, ctypes.c_void_p).value, like or items[0]
+    ext.export_async(ask, number, like.object, handler, ctypes.addressof(encoded), handle_of(context), *copy_to)

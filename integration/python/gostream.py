@@ -6,15 +6,18 @@ import ctypes
 import time
 
 import abi
-import golib
-from golib import GoArray, GoBatch, GoHandle
-from golibrary import _call, _create
+from golib import GoArray, GoBatch, GoHandle, ext, lib
 
 PATIENCE = 30  # seconds, until a test fails whose other side does not come
 
+_libc = ctypes.CDLL(None)
+_libc.calloc.argtypes, _libc.calloc.restype = [ctypes.c_size_t, ctypes.c_size_t], ctypes.c_void_p
+_libc.free.argtypes = [ctypes.c_void_p]
+
 
 class GoStream(GoHandle):
-    """A cdevice.RecordReader or a cdevice.ArrayReader: an iterable of its items."""
+    """A cdevice.RecordReader or a cdevice.ArrayReader: an iterable of its items. It can be read and exported at the same
+    time, and exported several times."""
 
     def __init__(self, handle):
         super().__init__(handle)
@@ -27,30 +30,26 @@ class GoStream(GoHandle):
         (batches on the host), "chunked" (arrays on the host). After so many items the
         first two fail in a way that golib's table of failures has. Without items, it is
         of the type of like."""
-        handles = (ctypes.c_uint64 * len(items))(*(item.handle for item in items))
-        template = (like or items[0]).handle
-        after = -1 if fails_after is None else fails_after
-        return cls(_create("make_stream", how.encode(), template, handles, len(items), after, failure.encode(), message.encode()))
+        like, after = like or items[0], -1 if fails_after is None else fails_after
+        return cls(ext.make_stream(how, like.object, [item.handle for item in items], after, failure, message))
 
     @classmethod
-    def take(cls, address, of_arrays=False, full_validation=False, prefetch=0, with_gil=False):
-        """Imports the ArrowDeviceArrayStream at an address, even if it raises."""
-        return cls(_create("import_stream", address, of_arrays, full_validation, prefetch, with_gil))
+    def take(cls, address, of_arrays=False, full_validation=False, prefetch=0, with_gil=False, plain=False):
+        """Imports the ArrowDeviceArrayStream at an address, even if it raises, or the ArrowArrayStream."""
+        return cls(ext.import_stream(address, plain, of_arrays, full_validation, prefetch, with_gil))
 
     @classmethod
     def from_arrow(cls, source, **options):
         """Imports from any object that has __arrow_c_stream__. Options are those of take."""
         capsule = source.__arrow_c_stream__()
-        return cls.take_plain(golib.capsule_pointer(capsule, "arrow_array_stream"), **options)
+        return cls.take(abi.capsule_pointer(capsule, "arrow_array_stream"), plain=True, **options)
 
-    @classmethod
-    def take_plain(cls, address, of_arrays=False, full_validation=False, prefetch=0, with_gil=False):
-        """Imports the ArrowArrayStream at an address, even when it raises."""
-        return cls(_create("import_plain_stream", address, of_arrays, full_validation, prefetch, with_gil))
+    def describe(self):
+        return ext.describe_stream(self.handle)
 
     def export(self, address, for_host=False):
         """Fills the ArrowDeviceArrayStream at an address."""
-        _call("export_stream", self.handle, address, for_host)
+        ext.export_stream(self.handle, address, for_host)
 
     @contextlib.contextmanager
     def exported(self, **options):
@@ -61,17 +60,21 @@ class GoStream(GoHandle):
 
     def export_plain(self, address):
         """Fills the ArrowArrayStream at an address."""
-        _call("export_plain_stream", self.handle, address)
+        ext.export_plain_stream(self.handle, address)
 
     def __arrow_c_stream__(self, requested_schema=None):
-        with golib._owned_stream() as stream:
-            self.export_plain(stream.address)
-            return stream.capsule()
+        address = _libc.calloc(1, ctypes.sizeof(abi.ArrowArrayStream))
+        try:
+            self.export_plain(address)
+        except BaseException:
+            _libc.free(address)
+            raise
+        return abi.new_capsule(address, "arrow_array_stream", lib.golib_destroy_stream_capsule)
 
     def next(self):
         """The next item, which the caller releases, or None at the end."""
-        handle = _create("next", self.handle)
-        return self._kind(handle) if handle else None
+        item = ext.next(self.handle)
+        return None if item is None else self._kind(item)
 
     def __iter__(self):
         return iter(self.next, None)
@@ -79,21 +82,23 @@ class GoStream(GoHandle):
     def copy_to(self, device_type, device_id=0, stream=0):
         """A stream of copies on a device: through a reader of arrow-go if the host can read this
         one, and RecordReader.CopyTo if not. It is one batch ahead."""
-        return GoStream(_create("copy_stream", self.handle, device_type, device_id, stream))
+        return GoStream(ext.copy_stream(self.handle, device_type, device_id, stream))
 
     def through_arrow_go(self):
         """The stream as an arrow-go reader has it: WrapRecordReader of HostReader."""
-        return GoStream(_create("host_stream", self.handle))
+        return GoStream(ext.host_stream(self.handle))
 
 
 @contextlib.contextmanager
 def released(items):
-    """A list whose items are released at the end."""
-    items = list(items)
+    """A list whose items are released at the end; an asynchronous stream gives them with metadata."""
+    kept = []
     try:
-        yield items
-    finally:
         for item in items:
+            kept.append(item[0] if isinstance(item, tuple) else item)
+        yield kept
+    finally:
+        for item in kept:
             item.release()
 
 

@@ -65,7 +65,7 @@ def collected():
 
 def alive():
     gc.collect()
-    golib.gc()
+    golib.ext.free_memory()
     return {name: count for name, count in golib.stats().items() if count}
 
 

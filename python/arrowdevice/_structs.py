@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 
-CPU, CUDA, CUDA_HOST, ROCM, ROCM_HOST, CUDA_MANAGED = 1, 2, 3, 10, 11, 13
+CPU, CUDA, CUDA_HOST, ROCM, ROCM_HOST, EXT_DEV, CUDA_MANAGED = 1, 2, 3, 10, 11, 12, 13
 
 # Memory of these device types is accessible by the CPU.
 CPU_ACCESSIBLE = frozenset([CPU, CUDA_HOST, ROCM_HOST, CUDA_MANAGED])
@@ -19,7 +19,7 @@ _DEVICE_NAMES = {
     9: "vpi",
     ROCM: "rocm",
     ROCM_HOST: "rocm_host",
-    12: "ext_dev",
+    EXT_DEV: "ext_dev",
     CUDA_MANAGED: "cuda_managed",
     14: "oneapi",
     15: "webgpu",
@@ -51,18 +51,21 @@ ArrowSchema._fields_ = [
 
 
 class ArrowArray(ctypes.Structure):
-    _fields_ = [
-        ("length", ctypes.c_int64),
-        ("null_count", ctypes.c_int64),
-        ("offset", ctypes.c_int64),
-        ("n_buffers", ctypes.c_int64),
-        ("n_children", ctypes.c_int64),
-        ("buffers", ctypes.c_void_p),
-        ("children", ctypes.c_void_p),
-        ("dictionary", ctypes.c_void_p),
-        ("release", ctypes.c_void_p),
-        ("private_data", ctypes.c_void_p),
-    ]
+    pass
+
+
+ArrowArray._fields_ = [
+    ("length", ctypes.c_int64),
+    ("null_count", ctypes.c_int64),
+    ("offset", ctypes.c_int64),
+    ("n_buffers", ctypes.c_int64),
+    ("n_children", ctypes.c_int64),
+    ("buffers", ctypes.POINTER(ctypes.c_void_p)),
+    ("children", ctypes.POINTER(ctypes.POINTER(ArrowArray))),
+    ("dictionary", ctypes.POINTER(ArrowArray)),
+    ("release", ctypes.c_void_p),
+    ("private_data", ctypes.c_void_p),
+]
 
 
 class ArrowDeviceArray(ctypes.Structure):

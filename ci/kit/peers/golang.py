@@ -1,4 +1,4 @@
-"""Go: the functions of integration/pyextension, and what is alive there."""
+"""Go: the functions of integration/golib, and what is alive there."""
 
 import gc
 import os
@@ -10,7 +10,9 @@ import numpy as np
 import arrowdevice
 import work
 
-ext = arrowdevice.load(os.path.join(os.path.dirname(os.path.abspath(__file__)), "libtestextension.so"))
+CUDA = 2  # the type of device
+
+ext = arrowdevice.load(os.path.join(os.path.dirname(os.path.abspath(__file__)), "libgolib.so"))
 
 
 def on_device(values):
@@ -28,7 +30,7 @@ def enqueued_on_device(values):
 
 def copy_on(values, stream):
     """An array of Go's on the GPU, as work on a stream that is a handle."""
-    return ext.copy_array_on(ext.echo_array(np.ascontiguousarray(values)), 0, stream)
+    return ext.copy_to(ext.echo_array(np.ascontiguousarray(values)), CUDA, 0, stream)
 
 
 def numbers(array):

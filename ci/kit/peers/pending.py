@@ -191,7 +191,7 @@ def dropped_while_go_reads(peer, protocol):
     taken = protocols.take(protocol, peer, array, stream)
     hidden = work.stream()
     work.spin(hidden, LONG)
-    copy = ext.copy_array_on(taken, 0, hidden)
+    copy = ext.copy_to(taken, golang.CUDA, 0, hidden)
     taken.close()
     owner = weakref.ref(array)
     del taken, array

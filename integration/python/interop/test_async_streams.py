@@ -292,11 +292,11 @@ def test_batches_outlive_the_stream_and_its_source():
     with cpp_to_go(reader((batch for batch in BATCHES), SCHEMA)) as stream:
         with stream.next()[0] as batch:
             stream.close()
-            golib.gc()
+            golib.ext.free_memory()
             assert batch.values() == ROWS[0]
     with go_batches() as items, go_to_cpp(items) as consumer:
         batch, _ = consumer.next()
-    golib.gc()
+    golib.ext.free_memory()
     assert batch.to_pylist() == ROWS[0]
 
 

@@ -14,7 +14,7 @@ import golib
 
 
 def test_crash():
-    golib.crash("{how}")
+    golib.ext.crash("{how}")
 """
 
 
@@ -40,7 +40,7 @@ def crashed(tmp_path, how, *, with_descriptor):
 def test_crash_leaves_the_traceback_of_go(tmp_path, how, reason):
     traceback = crashed(tmp_path, how, with_descriptor=True)
     assert reason in traceback
-    assert "main.golib_crash" in traceback
+    assert "main.crash" in traceback
     assert "goroutine" in traceback
 
 
@@ -52,4 +52,4 @@ def test_without_a_descriptor_the_traceback_is_lost(tmp_path):
 @pytest.mark.parametrize("number", [-1, 12345])
 def test_descriptor_must_be_one(number):
     with pytest.raises(golib.GoError, match="descriptor"):
-        golib._call("crash_output", number)
+        golib.ext.crash_output(number)

@@ -366,7 +366,7 @@ def test_batches_of_go_outlive_their_stream(how):
         with go_to_cpp(go) as there:
             batch = there.read_next_batch()
     assert golib.stats()["handles"] == 0
-    golib.gc()
+    golib.ext.free_memory()
     assert batch.equals(FIRST)
     assert golib.stats()["exported_arrays"] == 1
 

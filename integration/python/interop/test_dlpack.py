@@ -60,7 +60,7 @@ def test_numpy_has_the_memory_of_go(legacy):
     with pytest.raises(ValueError, match="read-only"):
         there[0] = 0
     del source
-    golib.gc()
+    golib.ext.free_memory()
     assert there.tolist() == [[3, 4], [5, 6]], "the tensor holds the memory on its own"
     view = there[1:]
     del there

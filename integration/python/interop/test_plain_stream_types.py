@@ -9,7 +9,6 @@ import pytest
 
 import abi
 import arrays
-import golib
 import peers
 import transfer
 from golib import GoBatch
@@ -92,7 +91,7 @@ def test_a_peer_arrives_in_go(peer, name):
             continue
         native = peer.take(two_of(name, variant))
         want = peers.table(native)
-        with watched(native) as (stream, given), GoStream.take_plain(ctypes.addressof(stream), full_validation=True) as go:
+        with watched(native) as (stream, given), GoStream.take(ctypes.addressof(stream), plain=True, full_validation=True) as go:
             schema = go.describe()["fields"]
             with released(go) as items:
                 assert all(addresses(item.buffers()) <= given for item in items), variant
@@ -106,7 +105,7 @@ def test_a_peer_arrives_in_go(peer, name):
 def watched(source):
     """The stream of an object, and the set of the addresses that its arrays have had."""
     capsule = source.__arrow_c_stream__()
-    stream = abi.ArrowArrayStream.from_address(golib.capsule_pointer(capsule, "arrow_array_stream"))
+    stream = abi.ArrowArrayStream.from_address(abi.capsule_pointer(capsule, "arrow_array_stream"))
     given, original = set(), abi.GET(stream.get_next)
 
     def get_next(self, out):

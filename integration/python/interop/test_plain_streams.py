@@ -177,7 +177,7 @@ def test_batches_of_go_outlive_their_stream(peer):
         native = peer.take(peers.Hidden(go))
         if peer is peers.DUCKDB:
             native = native.to_arrow_table()
-    golib.gc()
+    golib.ext.free_memory()
     assert pa.table(native).to_pylist() == ROWS.to_pylist()
 
 

@@ -233,16 +233,16 @@ def test_a_capsule_that_nobody_takes_is_released():
     with go_batches() as items, GoStream.of(items, how="function") as go:
         capsule = go.__arrow_c_stream__()
         go.release()
-        assert (golib.stats()["structs"], golib.stats()["sources"]) == (1, 1)
+        assert (golib.stats()["exported_streams"], golib.stats()["sources"]) == (1, 1)
         del capsule
-        assert (golib.stats()["structs"], golib.stats()["sources"]) == (0, 0)
+        assert (golib.stats()["exported_streams"], golib.stats()["sources"]) == (0, 0)
 
 
 def test_batches_of_pyarrow_outlive_their_stream():
     with GoStream.from_arrow(reader(*TABLE.to_batches(2))) as go:
         batch = go.next()
     with batch:
-        golib.gc()
+        golib.ext.free_memory()
         assert batch.values() == FIRST.to_pylist()
 
 

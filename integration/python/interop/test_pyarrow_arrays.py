@@ -188,7 +188,7 @@ def assert_comes_back(arrow, protocol):
     arrow.validate(full=True)
     with transfer.to_go(arrow, protocol) as go:
         transfer.same_memory(go, arrow)
-        golib.gc()
+        golib.ext.free_memory()
         back = transfer.to_pyarrow(go, protocol)
     back.validate(full=True)
     assert back.type == arrow.type

@@ -10,8 +10,8 @@ import arrays
 import golib
 import transfer
 
-VARIANTS = golib.cases()["variants"]
-NAMES = [case["name"] for case in golib.cases()["cases"]]
+VARIANTS = golib.ext.cases()["variants"]
+NAMES = [case["name"] for case in golib.ext.cases()["cases"]]
 
 
 def each(names):

@@ -1,21 +1,13 @@
-"""The library of integration/pyextension, and what is alive in it."""
+"""What is alive in the Go library of the tests."""
 
 import gc
-import os
-import pathlib
-import sys
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
-PACKAGE = str(ROOT / "python")
-PATH = os.environ.get("TESTEXTENSION", str(ROOT / "build" / "libtestextension.so"))
+from abi import PACKAGE  # noqa: F401
+from golib import PATH, ROOT, ext  # noqa: F401
 
-sys.path.insert(0, PACKAGE)
-
-import arrowdevice  # noqa: E402
-from arrowdevice import _capsules, _sources  # noqa: E402, F401
-
-ext = arrowdevice.load(PATH)
+import arrowdevice  # noqa: F401
+from arrowdevice import _capsules, _sources  # noqa: F401
 
 PATIENCE = 60  # seconds until an object that is not released counts as a leak
 
@@ -24,14 +16,14 @@ def alive():
     """The counters of both sides that are not zero."""
     gc.collect()
     ext.gc()
-    counters = {name: count for name, count in ext._library.ask(".stats").items() if count}
+    counters = {**ext._library.ask(".stats"), **ext.stats()}
     python = {
-        "sources": _sources.alive(),
-        "handles": len([r for r in ext._library.objects if not r().closed]),
+        "sources_in_python": _sources.alive(),
+        "python_handles": len([r for r in ext._library.objects if not r().closed]),
         "running": len(ext._library.running),
         "pipes": len(ext._library.pipes),
     }
-    return {**counters, **{name: count for name, count in python.items() if count}}
+    return {name: count for name, count in {**counters, **python}.items() if count}
 
 
 def settled():

@@ -1,4 +1,4 @@
-"""Programs with the library of integration/pyextension, each in a process of its own."""
+"""Programs with the Go library of the tests, each in a process of its own."""
 
 import subprocess
 import sys

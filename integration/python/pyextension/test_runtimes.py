@@ -20,7 +20,7 @@ def environment(tmp_path_factory):
     environment = wheels.Environment(folder / "environment")
     environment.install(
         wheels.build(wheels.EXAMPLE, folder, "--name", "totals"),
-        wheels.build(wheels.ROOT / "integration" / "pyextension", folder, "--name", "samples"),
+        wheels.build(wheels.ROOT / "integration" / "golib", folder, "--name", "samples"),
     )
     environment.see_peers()
     return environment

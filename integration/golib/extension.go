@@ -1,5 +1,5 @@
-// Command pyextension is a library of functions for the tests of package pyextension and of the Python package
-// arrowdevice: of every type of parameter and result, with every kind of error.
+//go:build cgo
+
 package main
 
 import (
@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"runtime"
 	"time"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -20,7 +19,8 @@ import (
 	"github.com/arrowdevice/arrowdevice/pyextension"
 )
 
-func main() {}
+// Functions for the tests of package pyextension and of the Python package arrowdevice: of every type of parameter and
+// result, with every kind of error.
 
 func init() {
 	pyextension.Func("add", add, pyextension.WithParams("a", "b"), pyextension.WithDefault("b", 1), pyextension.WithDoc("Adds two integers."))
@@ -72,12 +72,6 @@ func init() {
 	pyextension.Func("sleep", sleep, pyextension.WithParams("milliseconds"))
 	pyextension.Func("counters", counters, pyextension.WithParams("rows", "batches", "delay", "deaf"),
 		pyextension.WithDefault("delay", 0), pyextension.WithDefault("deaf", false))
-	pyextension.Func("gc", runtime.GC)
-	pyextension.Func("copy_array_on", copyArrayOn, pyextension.WithParams("array", "gpu", "stream"))
-	pyextension.Func("copy_batch_on", copyBatchOn, pyextension.WithParams("batch", "gpu", "stream"))
-	pyextension.Func("ready", func(a *cdevice.Array) (bool, error) { return a.Ready() })
-	pyextension.Func("trim_gpu", trimGPU, pyextension.WithParams("gpu"))
-	pyextension.Func("read_gpu_stats", readGPUStats, pyextension.WithParams("gpu"))
 }
 
 func add(a, b int64) int64 { return a + b }
@@ -97,7 +91,8 @@ func count(ctx context.Context, r *cdevice.RecordReader) (int64, error) {
 	return rows, nil
 }
 
-var failures = map[string]error{
+// kinds are the errors that become exceptions of a kind of their own.
+var kinds = map[string]error{
 	"value":       fmt.Errorf("%w: a value", arrow.ErrInvalid),
 	"type":        fmt.Errorf("%w: a type", arrow.ErrType),
 	"index":       fmt.Errorf("%w: an index", arrow.ErrIndex),
@@ -110,11 +105,11 @@ var failures = map[string]error{
 	"other":       errors.New("something else, größer"),
 }
 
-func fail(kind string) error { return failures[kind] }
+func fail(kind string) error { return kinds[kind] }
 
 // failedReader is a reader of a source that failed before it had a schema.
 func failedReader(kind string) (*cdevice.RecordReader, error) {
-	return cdevice.NewFailedRecordReader(device.CPU, failures[kind])
+	return cdevice.NewFailedRecordReader(device.CPU, kinds[kind])
 }
 
 func sleep(ctx context.Context, milliseconds int64) (string, error) {
