@@ -96,3 +96,13 @@ func (a *Array) Slice(i, j int64) (*Array, error) {
 func (a *Array) String() string {
 	return fmt.Sprintf("array on %s, %d elements: %s", a.location.ID, a.node.Length, a.field.Type)
 }
+
+// UsedOn records that work on the stream accesses the memory; see [RecordBatch.UsedOn].
+func (a *Array) UsedOn(stream device.Stream) error {
+	return a.usedOn(stream, func() []tree.Node { return a.tree().Nodes })
+}
+
+// tree returns the array's node. The caller holds the memory.
+func (a *Array) tree() tree.Tree {
+	return tree.Tree{Mem: a.mem, At: a.at(), Nodes: []tree.Node{a.node}, Name: tree.ArrayName}
+}

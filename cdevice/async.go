@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"sync/atomic"
 
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"github.com/arrowdevice/arrowdevice/internal/items"
@@ -192,5 +191,3 @@ func (a *AsyncStream) end() *RecordReader {
 	}
 	return a.reader
 }
-
-var asyncStreams atomic.Int64

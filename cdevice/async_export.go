@@ -2,11 +2,9 @@ package cdevice
 
 import (
 	"context"
-	"sync/atomic"
 
 	"github.com/apache/arrow-go/v18/arrow"
 
-	"github.com/arrowdevice/arrowdevice/internal/abi"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"github.com/arrowdevice/arrowdevice/internal/items"
 	"github.com/arrowdevice/arrowdevice/internal/live"
@@ -97,34 +95,4 @@ func checkHandler(h *CArrowAsyncDeviceStreamHandler) error {
 		return fielderr.Invalid(fielderr.OpExport, name+".on_error", "NULL", "a callback")
 	}
 	return nil
-}
-
-var asyncProducers, asyncTasks atomic.Int64
-
-// asyncTask is one batch on its way to a consumer: a bridge.Task.
-type asyncTask struct {
-	p     *producer    // a reference
-	batch *RecordBatch // a reference
-}
-
-// ExtractData runs on the consumer's thread. It fails for lack of memory only.
-func (t *asyncTask) ExtractData(out *abi.ArrowDeviceArray) int {
-	defer items.Quietly(t.Release)
-	if out == nil {
-		return 0
-	}
-	err := ExportRecordBatch(t.batch, publicDevice(out), nil)
-	if err != nil {
-		t.p.extractionFailed(err)
-		return errnoOf(err)
-	}
-	return 0
-}
-
-// Release drops the batch, which was extracted or can no longer be. The task is counted until the
-// end of it, since releasing the batch may call a producer's callback.
-func (t *asyncTask) Release() {
-	defer asyncTasks.Add(-1)
-	defer t.p.drop()
-	t.batch.Release()
 }

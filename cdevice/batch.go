@@ -5,6 +5,7 @@ import (
 
 	"github.com/apache/arrow-go/v18/arrow"
 
+	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
@@ -153,14 +154,24 @@ func (b *RecordBatch) Select(indices ...int) (*RecordBatch, error) {
 	return newRecordBatch(b.mem, b.at(), arrow.NewSchema(fields, &metadata), b.rows, columns), nil
 }
 
-func checkSlice(i, j, length int64) error {
-	if i < 0 || j < i || j > length {
-		return fielderr.Invalid(fielderr.OpSlice, "range", fmt.Sprintf("[%d, %d)", i, j), fmt.Sprintf("a part of [0, %d)", length))
-	}
-	return nil
-}
-
 // String describes the batch without reading its memory.
 func (b *RecordBatch) String() string {
 	return fmt.Sprintf("record batch on %s, %d rows: %s", b.location.ID, b.rows, b.schema)
+}
+
+// UsedOn records that work on the stream, which may be of any device, accesses the memory. The
+// final Release then returns at once, and the memory is released after the work enqueued by then on
+// that stream: on the releasing goroutine if none is pending, otherwise on one of the device's backend,
+// which also calls the producer's release callback. (Compare PyTorch's Tensor.record_stream.)
+//
+// The stream must live until the memory is released, unless it is closed before. A stream that is closed
+// already is an error that wraps arrow.ErrInvalid. If the stream is closed at the release, or being
+// captured, or is the default stream of each thread, the memory is released after all work of
+// the stream's device; so is memory that more than 16 streams use. [ExportRecordBatch] says what exported memory
+// waits for.
+func (b *RecordBatch) UsedOn(stream device.Stream) error { return b.usedOn(stream, b.nodes) }
+
+// tree returns the columns of the batch. The caller holds the memory.
+func (b *RecordBatch) tree() tree.Tree {
+	return tree.Tree{Mem: b.mem, At: b.at(), Nodes: b.nodes(), Name: tree.ColumnName}
 }

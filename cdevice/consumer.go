@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -326,3 +327,5 @@ func (c *consumer) Close(done func()) {
 	c.unwatch()
 	c.Interrupt()
 }
+
+var asyncStreams atomic.Int64

@@ -10,6 +10,7 @@ import (
 	"github.com/arrowdevice/arrowdevice/internal/copyplan"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"github.com/arrowdevice/arrowdevice/internal/hostread"
+	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
 
 // CopyOption is an option of a copy. A nil option is an error.
@@ -212,3 +213,23 @@ func (a *Array) copyToCPU(ctx context.Context, cpu device.Device, opts []CopyOpt
 }
 
 func isCPU(dev device.Device) bool { return dev.ID().Type == device.CPU }
+
+// Copies between two backends go over the CPU: a backend is given no address of another one's memory.
+
+// isForeign reports whether neither the CPU nor a device of dev's type can access the memory.
+func isForeign(at tree.Location, dev device.Device) bool {
+	return tree.StreamType(at.ID.Type) != tree.StreamType(dev.ID().Type) && !at.CPUAccessible()
+}
+
+// copyOverCPU is CopyTo in two steps, of memory that is foreign to dev.
+func copyOverCPU[T interface {
+	CopyTo(context.Context, device.Device, ...CopyOption) (T, error)
+	Release()
+}](ctx context.Context, from T, dev device.Device, opts []CopyOption) (T, error) {
+	here, err := from.CopyTo(ctx, device.CPUDevice())
+	if err != nil {
+		return here, err
+	}
+	defer here.Release()
+	return here.CopyTo(ctx, dev, opts...)
+}

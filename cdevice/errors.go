@@ -1,7 +1,12 @@
 package cdevice
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"syscall"
+
+	"github.com/apache/arrow-go/v18/arrow"
 
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
@@ -35,3 +40,103 @@ func (e *FieldError) Unwrap() error { return e.Err }
 var ErrReleased = fielderr.ErrReleased
 
 var errNotLocked = fmt.Errorf("%w: a GPU must not use the address", device.ErrNotSupported)
+
+// ProducerError is an error that the producer of a stream reported, in the code that a callback
+// returned or in a call of on_error:
+//
+//	cdevice: import: ArrowDeviceArrayStream.get_next: input/output error (errno 5): disk on fire
+//
+// It wraps the code as a syscall.Errno, and what the code means in Go: arrow.ErrInvalid
+// for EINVAL, arrow.ErrNotImplemented for ENOSYS, device.ErrNotSupported for ENOTSUP,
+// context.Canceled for ECANCELED, context.DeadlineExceeded for ETIMEDOUT. A stream of this package
+// that ends with it tells its consumer the same code.
+type ProducerError struct {
+	// Callback is the struct and the callback: get_schema or get_next of ArrowDeviceArrayStream or
+	// ArrowArrayStream, as in ArrowDeviceArrayStream.get_next; ArrowAsyncDeviceStreamHandler.on_error;
+	// ArrowAsyncTask.extract_data if a task of an asynchronous stream failed and no on_error followed.
+	Callback string
+	// Code is meant to be an errno. It is not zero, unless a producer called on_error with zero.
+	Code int
+	// Message is the text of get_last_error or on_error, at most 64 KiB of it; it may be empty, as of
+	// streams whose get_last_error is NULL.
+	Message string
+	// Metadata is the metadata that on_error was called with, usually empty.
+	Metadata arrow.Metadata
+}
+
+// Error returns the callback, the code in words and the message.
+func (e *ProducerError) Error() string {
+	text := fmt.Sprintf("cdevice: import: %s: %s", e.Callback, codeText(e.Code))
+	if e.Message != "" {
+		text += ": " + e.Message
+	}
+	return text
+}
+
+// Unwrap returns the code as a syscall.Errno and the error that it stands for in Go; nil if it is
+// no errno.
+func (e *ProducerError) Unwrap() []error { return errorsOf(e.Code) }
+
+func (e *ProducerError) errno() int { return e.Code }
+
+// codeText prints a code from C.
+func codeText(code int) string {
+	if code <= 0 {
+		return fmt.Sprintf("code %d", code)
+	}
+	return fmt.Sprintf("%s (errno %d)", syscall.Errno(code), code)
+}
+
+// errnos maps errors to codes of C and back: callbacks
+// return the code of the first entry that an error wraps, and an error that came with a
+// code wraps that code's entries.
+var errnos = []struct {
+	err  error
+	code syscall.Errno
+}{
+	{context.Canceled, syscall.ECANCELED},
+	{context.DeadlineExceeded, syscall.ETIMEDOUT},
+	{device.ErrNotSupported, syscall.ENOTSUP},
+	{arrow.ErrNotImplemented, syscall.ENOSYS},
+	{arrow.ErrInvalid, syscall.EINVAL},
+	{arrow.ErrType, syscall.EINVAL},
+	{arrow.ErrKey, syscall.EINVAL},
+	{arrow.ErrIndex, syscall.EINVAL},
+}
+
+// errnoOf returns the code of an error for a consumer in C: the code that it came with, the
+// table's, or EIO.
+func errnoOf(err error) int {
+	var coded interface{ errno() int }
+	if errors.As(err, &coded) && isCode(coded.errno()) {
+		return coded.errno()
+	}
+	var errno syscall.Errno
+	if errors.As(err, &errno) && isCode(int(errno)) {
+		return int(errno)
+	}
+	for _, e := range errnos {
+		if errors.Is(err, e.err) {
+			return int(e.code)
+		}
+	}
+	return int(syscall.EIO)
+}
+
+// isCode reports whether the number is an error code in C: it fits an int and is not zero.
+func isCode(code int) bool { return code != 0 && int(int32(code)) == code }
+
+// errorsOf returns the errors that an error with a code from C wraps.
+func errorsOf(code int) []error {
+	if code <= 0 {
+		return nil // not an errno: nothing is known about it
+	}
+	wrapped := []error{syscall.Errno(code)}
+	for _, e := range errnos {
+		if int(e.code) == code {
+			wrapped = append(wrapped, e.err)
+			break
+		}
+	}
+	return wrapped
+}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"sync"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/apache/arrow-go/v18/arrow"
@@ -334,3 +335,33 @@ func (p *producer) drop() {
 
 // Release does nothing: the struct's handle requires it, and drop ends the producer.
 func (p *producer) Release() {}
+
+var asyncProducers, asyncTasks atomic.Int64
+
+// asyncTask is one batch on its way to a consumer: a bridge.Task.
+type asyncTask struct {
+	p     *producer    // a reference
+	batch *RecordBatch // a reference
+}
+
+// ExtractData runs on the consumer's thread. It fails for lack of memory only.
+func (t *asyncTask) ExtractData(out *abi.ArrowDeviceArray) int {
+	defer items.Quietly(t.Release)
+	if out == nil {
+		return 0
+	}
+	err := ExportRecordBatch(t.batch, publicDevice(out), nil)
+	if err != nil {
+		t.p.extractionFailed(err)
+		return errnoOf(err)
+	}
+	return 0
+}
+
+// Release drops the batch, which was extracted or can no longer be. The task is counted until the
+// end of it, since releasing the batch may call a producer's callback.
+func (t *asyncTask) Release() {
+	defer asyncTasks.Add(-1)
+	defer t.p.drop()
+	t.batch.Release()
+}

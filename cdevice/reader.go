@@ -2,12 +2,14 @@ package cdevice
 
 import (
 	"context"
+	"fmt"
 	"iter"
 
 	"github.com/apache/arrow-go/v18/arrow"
 
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/abi"
+	"github.com/arrowdevice/arrowdevice/internal/fielderr"
 	"github.com/arrowdevice/arrowdevice/internal/items"
 	"github.com/arrowdevice/arrowdevice/internal/refcount"
 	"github.com/arrowdevice/arrowdevice/internal/schema"
@@ -229,4 +231,29 @@ func newArrayReader(field arrow.Field, t device.Type, s items.Source[*Array]) *A
 	r.r.Check = func(a *Array) error { return checkArray(a, field.Type, t) }
 	r.r.Count = func(a *Array) *refcount.Count { return &a.refs }
 	return r
+}
+
+// checkBatch returns an error if a batch does not fit a stream of this schema and device type.
+func checkBatch(b *RecordBatch, schema *arrow.Schema, t device.Type) error {
+	switch {
+	case b == nil:
+		return nothing("batch")
+	case !b.refs.Alive():
+		return fielderr.Released("RecordBatch")
+	case !sameSchema(b.schema, schema) && !sameTypes(b.schema, schema):
+		return fielderr.Invalid(fielderr.OpRead, "RecordBatch.schema", b.schema, fmt.Sprintf("the stream's: %s", fielderr.Schema(schema)))
+	}
+	return checkType(b.location, t)
+}
+
+func checkArray(a *Array, dt arrow.DataType, t device.Type) error {
+	switch {
+	case a == nil:
+		return nothing("array")
+	case !a.refs.Alive():
+		return fielderr.Released("Array")
+	case !arrow.TypeEqual(a.field.Type, dt):
+		return fielderr.Invalid(fielderr.OpRead, "Array.type", a.field.Type, fmt.Sprintf("the stream's: %s", fielderr.Type(dt)))
+	}
+	return checkType(a.location, t)
 }

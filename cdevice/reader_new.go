@@ -113,31 +113,6 @@ func NewArrayReader(field arrow.Field, t device.Type, arrays iter.Seq2[*Array, e
 	}}), nil
 }
 
-// checkBatch returns an error if a batch does not fit a stream of this schema and device type.
-func checkBatch(b *RecordBatch, schema *arrow.Schema, t device.Type) error {
-	switch {
-	case b == nil:
-		return nothing("batch")
-	case !b.refs.Alive():
-		return fielderr.Released("RecordBatch")
-	case !sameSchema(b.schema, schema) && !sameTypes(b.schema, schema):
-		return fielderr.Invalid(fielderr.OpRead, "RecordBatch.schema", b.schema, fmt.Sprintf("the stream's: %s", fielderr.Schema(schema)))
-	}
-	return checkType(b.location, t)
-}
-
-func checkArray(a *Array, dt arrow.DataType, t device.Type) error {
-	switch {
-	case a == nil:
-		return nothing("array")
-	case !a.refs.Alive():
-		return fielderr.Released("Array")
-	case !arrow.TypeEqual(a.field.Type, dt):
-		return fielderr.Invalid(fielderr.OpRead, "Array.type", a.field.Type, fmt.Sprintf("the stream's: %s", fielderr.Type(dt)))
-	}
-	return checkType(a.location, t)
-}
-
 // nothing is the error of a program's function that returned a nil item without an error.
 func nothing(what string) error {
 	return fmt.Errorf("cdevice: neither a %s nor an error: %w", what, arrow.ErrInvalid)

@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"sync/atomic"
+	"unsafe"
 
 	"github.com/arrowdevice/arrowdevice/device"
 	"github.com/arrowdevice/arrowdevice/internal/argument"
 	"github.com/arrowdevice/arrowdevice/internal/fielderr"
+	"github.com/arrowdevice/arrowdevice/internal/live"
 	"github.com/arrowdevice/arrowdevice/internal/refcount"
 	"github.com/arrowdevice/arrowdevice/internal/tree"
 )
@@ -23,6 +25,9 @@ type shared struct {
 	synchronized atomic.Bool // the event was waited for
 }
 
+// liveBatches counts batches and arrays.
+var liveBatches live.Counter
+
 func (s *shared) init(kind string, mem *tree.Owner, at tree.Location) {
 	s.location = at
 	s.begin(kind, mem)
@@ -32,7 +37,7 @@ func (s *shared) init(kind string, mem *tree.Owner, at tree.Location) {
 func (s *shared) begin(kind string, mem *tree.Owner) {
 	s.mem, s.kind = mem, kind
 	s.refs.InitTraced(kind)
-	liveBatches.add(s, 1)
+	liveBatches.Add(unsafe.Pointer(s), 1)
 }
 
 // at returns the location of the memory, without the event after Synchronize.
@@ -80,7 +85,7 @@ func (s *shared) Retain() { s.refs.Retain() }
 // left.
 func (s *shared) Release() {
 	if s.refs.Release() {
-		defer liveBatches.add(s, -1)
+		defer liveBatches.Add(unsafe.Pointer(s), -1)
 		s.mem.Release()
 	}
 }
@@ -179,29 +184,9 @@ func (s *shared) asCPU(ctx context.Context) (tree.Location, error) {
 	return tree.Location{ID: cpu.ID(), Dev: cpu}, nil
 }
 
-// UsedOn records that work on the stream, which may be of any device, accesses the memory. The
-// final Release then returns at once, and the memory is released after the work enqueued by then on
-// that stream: on the releasing goroutine if none is pending, otherwise on one of the device's backend,
-// which also calls the producer's release callback. (Compare PyTorch's Tensor.record_stream.)
-//
-// The stream must live until the memory is released, unless it is closed before. A stream that is closed
-// already is an error that wraps arrow.ErrInvalid. If the stream is closed at the release, or being
-// captured, or is the default stream of each thread, the memory is released after all work of
-// the stream's device; so is memory that more than 16 streams use. [ExportRecordBatch] says what exported memory
-// waits for.
-func (b *RecordBatch) UsedOn(stream device.Stream) error { return b.usedOn(stream, b.nodes) }
-
-// UsedOn records that work on the stream accesses the memory; see [RecordBatch.UsedOn].
-func (a *Array) UsedOn(stream device.Stream) error {
-	return a.usedOn(stream, func() []tree.Node { return a.tree().Nodes })
-}
-
-// tree returns the columns of the batch. The caller holds the memory.
-func (b *RecordBatch) tree() tree.Tree {
-	return tree.Tree{Mem: b.mem, At: b.at(), Nodes: b.nodes(), Name: tree.ColumnName}
-}
-
-// tree returns the array's node. The caller holds the memory.
-func (a *Array) tree() tree.Tree {
-	return tree.Tree{Mem: a.mem, At: a.at(), Nodes: []tree.Node{a.node}, Name: tree.ArrayName}
+func checkSlice(i, j, length int64) error {
+	if i < 0 || j < i || j > length {
+		return fielderr.Invalid(fielderr.OpSlice, "range", fmt.Sprintf("[%d, %d)", i, j), fmt.Sprintf("a part of [0, %d)", length))
+	}
+	return nil
 }

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
-	"sync/atomic"
-	"unsafe"
 
 	"github.com/arrowdevice/arrowdevice/internal/bridge"
 	"github.com/arrowdevice/arrowdevice/internal/copyplan"
@@ -54,27 +52,10 @@ func (s Stats) String() string {
 	return strings.TrimSpace(b.String())
 }
 
-// counter is a count that many goroutines change: each object counts in the part that its address selects.
-type counter [64]struct {
-	atomic.Int64
-	_ [56]byte // a cache line for each
-}
-
-func (c *counter) add(of *shared, n int64) { c[uintptr(unsafe.Pointer(of))>>7%64].Add(n) }
-
-func (c *counter) sum() (n int64) {
-	for i := range c {
-		n += c[i].Load()
-	}
-	return n
-}
-
-var liveBatches counter
-
 // ReadStats returns the current counts.
 func ReadStats() Stats {
 	return Stats{
-		Batches:         liveBatches.sum(),
+		Batches:         liveBatches.Sum(),
 		ExportedArrays:  bridge.Trees(),
 		ExportedBlocks:  bridge.Blocks(),
 		ImportedArrays:  tree.ImportedLive.Load(),
